@@ -1,0 +1,29 @@
+# Another image with Go can stand in, where registries are out of reach: --build-arg GO_IMAGE=...
+ARG GO_IMAGE=docker.io/library/golang:1.26-bookworm
+
+FROM ${GO_IMAGE} AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+ARG VERSION=devel
+RUN CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /out/authgate ./cmd/authgate
+RUN mkdir -p /out/etc/ssl/certs /out/data \
+ && cp /etc/ssl/certs/ca-certificates.crt /out/etc/ssl/certs/ \
+ && echo "authgate:x:65532:65532:authgate:/data:/sbin/nologin" > /out/etc/passwd \
+ && echo "authgate:x:65532:" > /out/etc/group
+
+FROM scratch
+COPY --from=build /out/etc/ /etc/
+COPY --from=build --chown=65532:65532 /out/data/ /data/
+COPY --from=build /out/authgate /authgate
+USER 65532:65532
+WORKDIR /data
+# For data_dir: /data in the configuration, which is to be mounted at /etc/authgate.
+VOLUME /data
+# The admin listener is not among them: it is for the inside alone.
+EXPOSE 8443 8080
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10s \
+  CMD ["/authgate", "healthcheck", "--config", "/etc/authgate/config.yaml"]
+ENTRYPOINT ["/authgate"]
+CMD ["serve", "--config", "/etc/authgate/config.yaml"]

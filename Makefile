@@ -1,0 +1,56 @@
+# Everything a developer or a machine runs. `make` alone lists the targets.
+
+FUZZTIME ?= 3s
+BENCHFLAGS ?=
+GO_IMAGE ?=
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+GOFMT = $(shell go env GOROOT)/bin/gofmt
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help deps build run test lint fmt fuzz bench image clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+deps: ## install what the tests need, or say what to install
+	@.ci/deps go gcc curl
+
+build: ## build bin/authgate
+	@.ci/deps go
+	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/authgate ./cmd/authgate
+
+run: ## run the demonstration: gateway, upstream and config.yaml; Ctrl-C stops it
+	@.ci/deps go
+	@go run ./cmd/demo
+
+test: deps lint ## formatting, vet, staticcheck, all tests with -race, FUZZTIME (3s) of each fuzz target
+	go test -race ./...
+	.ci/fuzz $(FUZZTIME)
+
+lint: ## formatting, vet, staticcheck and a tidy go.mod
+	@.ci/deps go
+	@unformatted=$$($(GOFMT) -l .) || exit 1; \
+	if [ -n "$$unformatted" ]; then echo "not formatted; run make fmt:"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+	go tool staticcheck ./...
+	go mod tidy -diff
+
+fmt: ## format all Go files
+	@.ci/deps go
+	$(GOFMT) -w .
+
+fuzz: ## run each fuzz target for FUZZTIME (3s)
+	@.ci/deps go
+	.ci/fuzz $(FUZZTIME)
+
+bench: ## what authentication costs over a bare proxy (BENCHFLAGS=-seconds=2: quick), then the Go benchmarks
+	@.ci/deps go wrk taskset
+	go run ./e2e/bench $(BENCHFLAGS)
+	go test -run '^$$' -bench . -benchmem ./...
+
+image: ## check that the Dockerfile builds and its image runs (GO_IMAGE=...: another base)
+	@VERSION=$(VERSION) .ci/image $(GO_IMAGE)
+
+clean: ## remove what was built; data/ with its keys stays
+	rm -rf bin

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"authgate/gateway/auth"
+)
+
+func hashPasswordCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "hash-password",
+		Short: "Hash a password for password_hash",
+		Long: "Print the argon2id hash of a password, for password_hash in the configuration.\n" +
+			"On a terminal it asks twice, without echo; else it takes the first line of\n" +
+			"standard input.",
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			password, err := readPassword(os.Stdin, cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			hash, err := auth.HashPassword(password)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), hash)
+			return nil
+		},
+	}
+}
+
+func readPassword(in *os.File, prompt io.Writer) (string, error) {
+	if term.IsTerminal(int(in.Fd())) {
+		return askTwice(in, prompt)
+	}
+	line, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && (!errors.Is(err, io.EOF) || line == "") {
+		return "", fmt.Errorf("reading the password from standard input: %w", err)
+	}
+	return strings.TrimRight(line, "\r\n"), nil
+}
+
+func askTwice(in *os.File, prompt io.Writer) (string, error) {
+	var typed [2]string
+	for i, question := range []string{"Password: ", "Again: "} {
+		fmt.Fprint(prompt, question)
+		password, err := term.ReadPassword(int(in.Fd()))
+		fmt.Fprintln(prompt)
+		if err != nil {
+			return "", fmt.Errorf("reading the password: %w", err)
+		}
+		typed[i] = string(password)
+	}
+	if typed[0] != typed[1] {
+		return "", errors.New("the two passwords are not the same")
+	}
+	return typed[0], nil
+}

@@ -1,0 +1,149 @@
+// Command authgate is an auth gateway: a reverse proxy that proves who is
+// asking, decides whether they may, and forwards the request with an identity
+// that the application can trust.
+//
+// Exit status: 0, 1 when something failed, 2 when it was called wrongly or the
+// configuration is at fault.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"authgate/cmd/internal/app"
+	"authgate/gateway/config"
+)
+
+// version is set when a release is linked.
+var version = ""
+
+func main() {
+	os.Exit(run())
+}
+
+func run() int {
+	err := root().Execute()
+	var (
+		problems config.Diagnostics
+		usage    *usageError
+	)
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &problems):
+		fmt.Fprintln(os.Stderr, problems.Error())
+		return 2
+	}
+	fmt.Fprintln(os.Stderr, "authgate:", err)
+	if errors.As(err, &usage) {
+		return 2
+	}
+	return 1
+}
+
+// usageError is a call that does not make sense.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() + "\nTry authgate --help." }
+func (e *usageError) Unwrap() error { return e.err }
+
+// usage marks the errors of argument checks as such.
+func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return &usageError{err}
+		}
+		return nil
+	}
+}
+
+func root() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:           "authgate",
+		Short:         "An auth gateway: authenticate, decide, forward",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return &usageError{errors.New("a command is missing")}
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	cmd.AddCommand(serveCommand(), validateCommand(), hashPasswordCommand(), healthcheckCommand(), versionCommand())
+	return cmd
+}
+
+func configFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().StringP("config", "c", "config.yaml", "configuration file")
+}
+
+func serveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the gateway",
+		Long: "Run the gateway until SIGTERM or SIGINT, which let requests under way finish.\n" +
+			"SIGHUP reloads the configuration; one that is at fault changes nothing.",
+		Args: usage(cobra.NoArgs),
+	}
+	path := configFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
+		defer stop()
+		reload := make(chan os.Signal, 1)
+		signal.Notify(reload, syscall.SIGHUP)
+		a, err := app.Open(ctx, *path, buildVersion(), os.Stderr)
+		if err != nil {
+			return err
+		}
+		context.AfterFunc(ctx, stop) // a second signal ends the process at once
+		return a.Run(ctx, reload)
+	}
+	return cmd
+}
+
+func validateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "validate",
+		Short: "Check the configuration and say everything that is wrong with it",
+		Args:  usage(cobra.NoArgs),
+	}
+	path := configFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if _, err := config.Load(*path); err != nil {
+			return err
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), *path+" is valid")
+		return nil
+	}
+	return cmd
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  usage(cobra.NoArgs),
+		Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprintf(cmd.OutOrStdout(), "authgate %s %s %s/%s\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		},
+	}
+}
+
+// buildVersion is the version that was linked in, else what the build knows.
+func buildVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}

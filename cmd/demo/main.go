@@ -1,0 +1,83 @@
+// Command demo shows authgate at work: it starts the bundled upstream and
+// the gateway in front of it, as config.yaml says, and prints what to try.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"authgate/cmd/internal/app"
+	"authgate/upstream"
+)
+
+func main() {
+	path := flag.String("config", "config.yaml", "configuration file")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	if err := run(ctx, *path); err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, path string) error {
+	a, err := app.Open(ctx, path, "demo", os.Stderr)
+	if err != nil {
+		return err
+	}
+	resources, err := url.Parse(a.Config().Upstreams["resources"].URL)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", resources.Host)
+	if err != nil {
+		return fmt.Errorf("starting the upstream: %w", err)
+	}
+	server := &http.Server{Handler: upstream.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			fmt.Fprintln(os.Stderr, "demo: the upstream stopped:", err)
+		}
+	}()
+	defer server.Close()
+	explain(a, resources.String())
+	return a.Run(ctx, nil)
+}
+
+// explain prints the addresses and what to try first.
+func explain(a *app.App, resources string) {
+	cfg := a.Config()
+	ca := filepath.Join(cfg.DataDir, "ca.pem")
+	if wd, err := os.Getwd(); err == nil {
+		if relative, err := filepath.Rel(wd, ca); err == nil {
+			ca = relative
+		}
+	}
+	fmt.Printf(`
+authgate stands in front of %[1]s
+
+  gateway  %[2]s      (trust %[3]s, or click through the warning)
+  metrics  http://%[4]s/metrics
+
+Try:
+
+  curl --cacert %[3]s -u service:s3rvice %[2]s/secret-resource
+  curl --cacert %[3]s -c cookies.txt --json '{"username":"alice","password":"wonderland"}' %[2]s/login
+  curl --cacert %[3]s -b cookies.txt %[2]s/admin-resource
+
+or open %[2]s/secure-resource in a browser and sign in as bob with the password builder.
+Ctrl-C stops everything.
+
+`, resources, cfg.PublicURL, ca, cfg.Listen.Admin)
+}

@@ -1,0 +1,159 @@
+// Package app is the life of an authgate process: it opens the store, builds
+// the gateway from a configuration file, serves, reloads and stops. Programs
+// translate flags and signals for it; the concrete parts are chosen here.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"authgate/gateway"
+	"authgate/gateway/config"
+	"authgate/gateway/store"
+	"authgate/gateway/store/sqlitestore"
+)
+
+// watchEvery is how often the files beside the configuration are looked at.
+// A changed accounts file applies within 10 s.
+const watchEvery = 2 * time.Second
+
+// App is one gateway on its listeners, made from a configuration file.
+type App struct {
+	path    string
+	logger  *slog.Logger
+	store   store.Store
+	gateway *gateway.Gateway
+	server  *gateway.Server
+}
+
+// Open reads the configuration at path and opens everything it names; from
+// then on clients can connect. The log goes to stderr. An error of the type
+// config.Diagnostics means that the configuration is at fault.
+func Open(ctx context.Context, path, version string, stderr io.Writer) (*App, error) {
+	cfg, err := config.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	a := &App{path: path, logger: newLogger(cfg.Log, stderr)}
+	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("data_dir: %w", err)
+	}
+	if a.store, err = openStore(ctx, cfg, a.logger); err != nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	a.gateway, err = gateway.New(gateway.Options{
+		Config: cfg, Store: a.store, Logger: a.logger, Registerer: registry, Version: version,
+	})
+	if err == nil {
+		a.server, err = gateway.NewServer(a.gateway, registry)
+	}
+	if err != nil {
+		return nil, errors.Join(err, a.store.Close())
+	}
+	return a, nil
+}
+
+func newLogger(cfg config.Log, w io.Writer) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {
+		level = slog.LevelInfo // config allows the levels of slog alone
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if cfg.Format == "text" {
+		return slog.New(slog.NewTextHandler(w, options))
+	}
+	return slog.New(slog.NewJSONHandler(w, options))
+}
+
+func openStore(ctx context.Context, cfg *config.Config, logger *slog.Logger) (store.Store, error) {
+	switch cfg.Store.Driver {
+	case config.StoreMemory:
+		return store.NewMemory(time.Now), nil
+	case config.StoreSQLite:
+		return sqlitestore.Open(ctx, sqlitestore.Options{Path: cfg.Store.Path, Logger: logger})
+	}
+	return nil, fmt.Errorf("store.driver %q is not supported", cfg.Store.Driver)
+}
+
+// Server is the gateway's listeners.
+func (a *App) Server() *gateway.Server { return a.server }
+
+// Config is the configuration that runs.
+func (a *App) Config() *config.Config { return a.gateway.Config() }
+
+// Run serves until ctx ends and requests under way are done, and closes what
+// Open opened. Each value from reload makes it read the configuration anew.
+func (a *App) Run(ctx context.Context, reload <-chan os.Signal) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.server.Serve(ctx) })
+	group.Go(func() error {
+		a.follow(ctx, reload)
+		return nil
+	})
+	return errors.Join(group.Wait(), a.store.Close())
+}
+
+// follow applies changes of the configuration until ctx ends: of the whole
+// on demand, of the files beside it by itself.
+func (a *App) follow(ctx context.Context, reload <-chan os.Signal) {
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	seen := stamps(a.Config().SideFiles())
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-reload:
+			a.apply("configuration", func() (*config.Config, error) { return config.Load(a.path) })
+			seen = stamps(a.Config().SideFiles())
+		case <-ticker.C:
+			now := stamps(a.Config().SideFiles())
+			if now != seen {
+				seen = now
+				a.apply("files beside the configuration", a.Config().Reread)
+			}
+		}
+	}
+}
+
+// apply reloads. What is wrong is logged, problem by problem, and changes
+// nothing.
+func (a *App) apply(what string, load func() (*config.Config, error)) {
+	err := errors.Join(a.gateway.Reload(load), a.server.RefreshCertificates())
+	if err == nil {
+		a.logger.Info("reloaded", "what", what)
+		return
+	}
+	var problems config.Diagnostics
+	if errors.As(err, &problems) {
+		for _, p := range problems {
+			a.logger.Error("reload failed, the running configuration is kept", "what", what,
+				"file", p.File, "line", p.Line, "column", p.Column, "key", p.Key, "problem", p.Message)
+		}
+		return
+	}
+	a.logger.Error("reload failed, the running configuration is kept", "what", what, "error", err.Error())
+}
+
+// stamps tells in one string which state files are in.
+func stamps(files []string) string {
+	var all string
+	for _, file := range files {
+		info, err := os.Stat(file)
+		if err != nil {
+			all += file + " missing\n"
+			continue
+		}
+		all += fmt.Sprintln(file, info.ModTime().UnixNano(), info.Size())
+	}
+	return all
+}

@@ -1,0 +1,198 @@
+package auth
+
+import (
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func newAccounts(tb testing.TB, users ...Account) *Accounts {
+	tb.Helper()
+	a, err := NewAccounts(users)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return a
+}
+
+func TestAccountsLookup(t *testing.T) {
+	t.Parallel()
+	accounts := newAccounts(t,
+		Account{Username: "alice", Name: "Alice Example", Email: "alice@example.org", Roles: []string{"user", "admin"}, PasswordHash: cheapArgon2id("wonderland")},
+		Account{Username: "Alice", PasswordHash: cheapArgon2id("another")},
+		Account{Username: "eve", Disabled: true, PasswordHash: cheapArgon2id("evil")},
+	)
+	alice, ok := accounts.Lookup("alice")
+	if !ok || alice.Name != "Alice Example" || alice.Email != "alice@example.org" || !slices.Equal(alice.Roles, []string{"user", "admin"}) {
+		t.Errorf("alice: got %+v, %v", alice, ok)
+	}
+	if other, ok := accounts.Lookup("Alice"); !ok || other == alice {
+		t.Error("Alice is not an account apart from alice")
+	}
+	for _, name := range []string{"eve", "ALICE", " alice", "alice\x00", "", "nobody"} {
+		if a, ok := accounts.Lookup(name); ok || a != nil {
+			t.Errorf("%q: got %+v, want none", name, a)
+		}
+	}
+	if got := accounts.Len(); got != 3 {
+		t.Errorf("Len is %d, want 3", got)
+	}
+	if got := slices.Sorted(maps.Keys(maps.Collect(accounts.All()))); !slices.Equal(got, []string{"Alice", "alice"}) {
+		t.Errorf("All yields %q, want those that may sign in", got)
+	}
+}
+
+func TestNoAccountsLetNobodyIn(t *testing.T) {
+	t.Parallel()
+	for name, accounts := range map[string]*Accounts{"nil": nil, "zero": {}, "empty": newAccounts(t)} {
+		if a, ok := accounts.Lookup(""); ok || a != nil {
+			t.Errorf("%s: somebody without a name", name)
+		}
+		if _, ok := accounts.Lookup("alice"); ok || accounts.Len() != 0 {
+			t.Errorf("%s: somebody is in it", name)
+		}
+		for username := range accounts.All() {
+			t.Errorf("%s: All yields %q", name, username)
+		}
+		account, hash := accounts.target("alice", maphash.MakeSeed())
+		if want := newHash().cost(); account != nil || hash.cost() != want {
+			t.Errorf("%s: unknown names cost %s, want %s", name, hash.cost(), want)
+		}
+	}
+}
+
+func TestNewAccountsTellsAllErrors(t *testing.T) {
+	t.Parallel()
+	good := cheapArgon2id("secret")
+	accounts, err := NewAccounts([]Account{
+		{Username: "alice", PasswordHash: good},
+		{Username: "", PasswordHash: good},
+		{Username: "bob", PasswordHash: "builder"},
+		{Username: "alice", PasswordHash: good},
+		{Username: "eve", Disabled: true},
+	})
+	if err == nil || accounts != nil {
+		t.Fatalf("got %v, %v, want an error alone", accounts, err)
+	}
+	for _, want := range []string{"account 2: the username is empty", `account "bob": password hash: `, `account "alice": there are two`, `account "eve": password hash: `} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not say %q:\n%v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "builder") {
+		t.Errorf("the error quotes what was meant as a password hash:\n%v", err)
+	}
+}
+
+func TestAccountsDoNotShareTheCallersMemory(t *testing.T) {
+	t.Parallel()
+	users := []Account{{Username: "bob", Roles: []string{"user"}, PasswordHash: cheapArgon2id("builder")}}
+	accounts := newAccounts(t, users...)
+	users[0].Roles[0] = "admin"
+	users[0].Disabled = true
+	bob, ok := accounts.Lookup("bob")
+	if !ok || bob.Roles[0] != "user" {
+		t.Errorf("got %+v, %v: changed from outside", bob, ok)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	hash := cheapArgon2id("wonderland")
+	of := func(username, hash string) string {
+		a, ok := newAccounts(t, Account{Username: username, PasswordHash: hash}).Lookup(username)
+		if !ok {
+			t.Fatal("the account is missing")
+		}
+		return a.Version()
+	}
+	version := of("alice", hash)
+	if len(version) != 22 {
+		t.Errorf("got %q, want 16 bytes in base64url", version)
+	}
+	if again := of("alice", hash); again != version {
+		t.Errorf("got %q and %q for one account", version, again)
+	}
+	if other := of("alice", cheapArgon2id("wonderland")); other == version {
+		t.Error("a changed hash of the same password does not change the version")
+	}
+	if other := of("bob", hash); other == version {
+		t.Error("accounts with the same hash have one version")
+	}
+	if got := (&Account{Username: "alice", PasswordHash: hash}).Version(); got != "" {
+		t.Errorf("an account from nowhere has the version %q", got)
+	}
+}
+
+// mixedAccounts returns 30 accounts of one cost and 10 of another.
+func mixedAccounts(tb testing.TB) []Account {
+	tb.Helper()
+	argon, bcrypt := cheapArgon2id("secret"), cheapBcrypt(tb, "secret")
+	var users []Account
+	for i := range 40 {
+		hash := argon
+		if i%4 == 0 {
+			hash = bcrypt
+		}
+		users = append(users, Account{Username: fmt.Sprintf("user-%d", i), PasswordHash: hash})
+	}
+	return users
+}
+
+func TestUnknownNamesCostWhatAccountsCost(t *testing.T) {
+	t.Parallel()
+	users := mixedAccounts(t)
+	before := newAccounts(t, users...)
+	after := newAccounts(t, append(users, Account{Username: "new", PasswordHash: cheapArgon2id("secret")})...)
+	seed := maphash.MakeSeed()
+	count := make(map[string]int)
+	const names = 4000
+	moved := 0
+	for i := range names {
+		name := fmt.Sprintf("nobody-%d", i)
+		account, hash := before.target(name, seed)
+		if account != nil {
+			t.Fatalf("%s is an account", name)
+		}
+		if _, again := before.target(name, seed); again.encoded != hash.encoded {
+			t.Fatalf("%s costs this and that", name)
+		}
+		if count[hash.cost()] == 0 && hash.verify("secret") {
+			t.Fatalf("%s has a password", name)
+		}
+		if _, later := after.target(name, seed); later.cost() != hash.cost() {
+			moved++
+		}
+		count[hash.cost()]++
+	}
+	argon, bcrypt := count["argon2id,m=8,t=1,p=1"], count["bcrypt,cost=4"]
+	// A quarter is expected, with a standard deviation of 27.
+	if argon+bcrypt != names || bcrypt < names/4-250 || bcrypt > names/4+250 {
+		t.Errorf("got %v, want three argon2id for each bcrypt, as the accounts have", count)
+	}
+	// A fortieth of the quarter is expected.
+	if moved > names/20 {
+		t.Errorf("another account changed the cost of %d of %d names", moved, names)
+	}
+}
+
+func TestKnownNamesCostTheirOwn(t *testing.T) {
+	t.Parallel()
+	users := mixedAccounts(t)
+	for i := range users {
+		users[i].Disabled = i%2 == 0
+	}
+	accounts := newAccounts(t, users...)
+	for _, user := range users {
+		account, hash := accounts.target(user.Username, maphash.MakeSeed())
+		if hash.encoded != user.PasswordHash {
+			t.Errorf("%s does not cost its own hash", user.Username)
+		}
+		if user.Disabled != (account == nil) {
+			t.Errorf("%s: disabled %v, got %+v", user.Username, user.Disabled, account)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package auth
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"unicode/utf8"
+
+	"authgate/policy"
+)
+
+// Basic is the mechanism of shared credentials sent with every request (RFC
+// 7617): no roles, no sessions. Its users are apart from the local accounts.
+type Basic struct {
+	users      *Accounts
+	verifier   *Verifier
+	challenge  Challenge
+	identities map[string]*policy.Identity // by username, made once
+}
+
+// NewBasic returns the mechanism for users under realm.
+func NewBasic(realm string, users *Accounts, verifier *Verifier) *Basic {
+	b := &Basic{
+		users:      users,
+		verifier:   verifier,
+		challenge:  BasicChallenge(realm),
+		identities: make(map[string]*policy.Identity),
+	}
+	for username := range users.All() {
+		b.identities[username] = &policy.Identity{
+			Username:  username,
+			Subject:   policy.BasicProvider + ":" + username,
+			Mechanism: policy.Basic,
+			Provider:  policy.BasicProvider,
+		}
+	}
+	return b
+}
+
+// Authenticate implements Authenticator.
+func (b *Basic) Authenticate(ctx context.Context, creds *Credentials) (*policy.Identity, error) {
+	if creds.Scheme != "basic" {
+		return nil, ErrNoCredentials
+	}
+	username, password, err := ParseBasic(creds.Value)
+	if err != nil {
+		return nil, &Rejection{Detail: DetailWrongPassword, Reason: err.Error()}
+	}
+	account, err := b.verifier.Check(ctx, string(policy.Basic), b.users, username, password, creds.Client)
+	if errors.Is(err, ErrRejected) {
+		return nil, &Rejection{Detail: DetailWrongPassword, Reason: "wrong Basic username or password"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	id, ok := b.identities[account.Username]
+	if !ok {
+		return nil, &Rejection{Detail: DetailWrongPassword, Reason: "no Basic user of that name"}
+	}
+	return id, nil
+}
+
+// Challenge implements Authenticator.
+func (b *Basic) Challenge(*Credentials) Challenge { return b.challenge }
+
+// BasicChallenge invites Basic credentials (RFC 7617, sections 2 and 2.1).
+func BasicChallenge(realm string) Challenge {
+	return Challenge(`Basic realm=` + quote(realm) + `, charset="UTF-8"`)
+}
+
+// ParseBasic decodes the value of Basic credentials (RFC 7617, section 2).
+// The user name ends at the first colon; both parts must be UTF-8 without
+// control characters.
+func ParseBasic(value string) (username, password string, err error) {
+	raw, err := base64.StdEncoding.Strict().DecodeString(value)
+	if err != nil {
+		return "", "", errors.New("basic credentials are not valid base64")
+	}
+	username, password, ok := strings.Cut(string(raw), ":")
+	switch {
+	case !ok:
+		return "", "", errors.New("basic credentials hold no colon")
+	case !utf8.Valid(raw):
+		return "", "", errors.New("basic credentials are not valid UTF-8")
+	case strings.ContainsFunc(string(raw), func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return "", "", errors.New("basic credentials hold a control character")
+	}
+	return username, password, nil
+}
+
+// quote makes a quoted-string (RFC 9110, section 5.6.4).
+func quote(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
+}

@@ -1,0 +1,172 @@
+package auth
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"authgate/gateway/store"
+	"authgate/policy"
+)
+
+// Keys of the store. What follows a prefix is a hash wherever the thing it
+// stands for is a secret.
+const (
+	loginPrefix   = "login:"   // + sid
+	SessionPrefix = "session:" // + hash of the session identifier
+	refreshPrefix = "refresh:" // + hash of the refresh family's secret
+	revokedPrefix = "revoked:" // + jti
+)
+
+// Login is the record of one sign-in. Sessions, refresh tokens and access
+// tokens name it, and none of them is good once it is gone.
+type Login struct {
+	// ID is the sid: it names the login in tokens and logs and opens nothing.
+	ID string `json:"-"`
+	// Username and Version are the account that signed in, and the version it
+	// had then; a changed password gives the account another version.
+	Username string `json:"user"`
+	Version  string `json:"version"`
+	// Created is when, Expires when the login ends by itself.
+	Created time.Time `json:"created"`
+	Expires time.Time `json:"expires"`
+	// Handles are the store's keys of the session and refresh family that
+	// were issued with the login; they are removed with it.
+	Handles []string `json:"handles,omitempty"`
+}
+
+// Subject is the subject of the identities of the login.
+func (login *Login) Subject() string { return policy.LocalProvider + ":" + login.Username }
+
+// Logins keeps the logins. It is the one way to begin and to end one.
+type Logins struct {
+	store store.Store
+	now   func() time.Time
+}
+
+// NewLogins returns logins kept in s. now tells the time.
+func NewLogins(s store.Store, now func() time.Time) *Logins {
+	return &Logins{store: s, now: now}
+}
+
+// Issue makes something that belongs to the login, such as a session: it
+// returns the store's key and value of the handle and when that ends.
+type Issue func(*Login) (key string, value []byte, expires time.Time, err error)
+
+// Begin records a new login of account together with the handles that issue
+// makes. Nothing of it may be given to the client unless the error is nil.
+func (l *Logins) Begin(ctx context.Context, account *Account, expires time.Time, issue ...Issue) (*Login, error) {
+	login := &Login{
+		ID:       rand.Text(),
+		Username: account.Username,
+		Version:  account.Version(),
+		Created:  l.now(),
+		Expires:  expires,
+	}
+	// Side by side, so that a store that groups its commits needs one. A
+	// login that failed half-way is dead: nobody holds a secret of it.
+	var puts errgroup.Group
+	put := func(key string, value []byte, expires time.Time) {
+		puts.Go(func() error { return l.store.Put(ctx, key, value, expires) })
+	}
+	for _, each := range issue {
+		key, value, ends, err := each(login)
+		if err != nil {
+			return nil, errors.Join(err, puts.Wait())
+		}
+		login.Handles = append(login.Handles, key)
+		put(key, value, ends)
+	}
+	value, err := json.Marshal(login)
+	if err != nil {
+		return nil, errors.Join(err, puts.Wait())
+	}
+	put(loginPrefix+login.ID, value, expires)
+	if err := puts.Wait(); err != nil {
+		return nil, fmt.Errorf("beginning a login: %w", err)
+	}
+	return login, nil
+}
+
+// raw returns the stored record of a login, or ErrRejected when it has ended.
+func (l *Logins) raw(ctx context.Context, sid string) ([]byte, error) {
+	raw, err := l.store.Get(ctx, loginPrefix+sid)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, ErrRejected
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading a login: %w", err)
+	}
+	return raw, nil
+}
+
+// decodeLogin decodes what raw returned.
+func decodeLogin(sid string, raw []byte) (*Login, error) {
+	login, err := decode[Login](raw)
+	if err != nil {
+		return nil, err
+	}
+	login.ID = sid
+	return login, nil
+}
+
+// End ends the login: every session, refresh token and access token of it is
+// dead when End returns nil. It returns the login that ended, nil when there
+// was none. After an error the login may still be alive.
+func (l *Logins) End(ctx context.Context, sid string) (*Login, error) {
+	// Deleting the record is the one step that counts, so that ending is
+	// atomic; the handles are worthless from then on and only cleared away.
+	raw, err := l.store.Take(ctx, loginPrefix+sid)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ending a login: %w", err)
+	}
+	login, err := decodeLogin(sid, raw)
+	if err != nil {
+		return &Login{ID: sid}, nil // damaged, and gone with the record
+	}
+	var deletes errgroup.Group
+	for _, key := range login.Handles {
+		deletes.Go(func() error { return l.store.Delete(ctx, key) })
+	}
+	_ = deletes.Wait() // what stays is dead and expires by itself
+	return login, nil
+}
+
+// current reports whether login was made by the account as it stands in
+// accounts, and returns that account.
+func (login *Login) current(accounts *Accounts) (*Account, bool) {
+	account, ok := accounts.Lookup(login.Username)
+	return account, ok && account.Version() == login.Version
+}
+
+// newSecret returns 256 random bits.
+func newSecret() []byte {
+	secret := make([]byte, 32)
+	rand.Read(secret) // never fails: crypto/rand
+	return secret
+}
+
+// hashed names secret in the store: base64url of its SHA-256. A fast hash is
+// enough for 256 random bits.
+func hashed(secret []byte) string {
+	sum := sha256.Sum256(secret)
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+func decode[T any](raw []byte) (*T, error) {
+	record := new(T)
+	if err := json.Unmarshal(raw, record); err != nil {
+		return nil, fmt.Errorf("a record in the store is damaged: %w", err)
+	}
+	return record, nil
+}

@@ -1,0 +1,258 @@
+package auth
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"golang.org/x/crypto/argon2"
+	"golang.org/x/crypto/bcrypt"
+)
+
+// ErrBusy: a password could not be checked in time, because too many others
+// are being checked or because the caller's context ended. Nothing was found
+// out about the credential, so it must end in 503.
+var ErrBusy = errors.New("auth: too many password checks at once")
+
+const (
+	// maxPassword is the longest password, in bytes, that can be good.
+	maxPassword = 1024
+	// maxBcryptPassword is how much of a password bcrypt reads.
+	maxBcryptPassword = 72
+	// maxHashQueue is how many checks may wait for a slot of a Hasher: a few
+	// seconds of work. Whoever comes later is told to come again.
+	maxHashQueue = 256
+)
+
+// Hash is a stored password hash, parsed: argon2id or bcrypt. The zero value
+// matches no password.
+type Hash struct {
+	encoded string // as stored
+	bcrypt  int    // cost, 4 to 20; 0 for argon2id
+
+	// argon2id, RFC 9106, section 3.1.
+	memory uint32 // KiB
+	passes uint32
+	lanes  uint8
+	salt   []byte
+	key    []byte
+}
+
+// HashPassword returns a new hash of password for storing: argon2id (RFC
+// 9106) with 19 MiB of memory, 2 passes and 1 lane, as a PHC string. It
+// refuses an empty password, one of more than 1024 bytes, and one that is not
+// UTF-8.
+func HashPassword(password string) (string, error) {
+	switch {
+	case password == "":
+		return "", errors.New("hashing a password: it is empty")
+	case len(password) > maxPassword:
+		return "", fmt.Errorf("hashing a password: it has %d bytes, the limit is %d", len(password), maxPassword)
+	case !utf8.ValidString(password):
+		return "", errors.New("hashing a password: it is not valid UTF-8")
+	}
+	h := newHash()
+	h.key = h.derive(password)
+	return h.phc(), nil
+}
+
+// newHash has the parameters of new hashes, a fresh salt and a random key,
+// which no known password matches.
+func newHash() Hash {
+	h := Hash{memory: 19456, passes: 2, lanes: 1, salt: random(16), key: random(32)}
+	h.encoded = h.phc()
+	return h
+}
+
+func random(n int) []byte {
+	b := make([]byte, n)
+	rand.Read(b) // never fails: crypto/rand
+	return b
+}
+
+// ParseHash parses a stored password hash: an argon2id PHC string of version
+// 19, as HashPassword makes, or a bcrypt hash of the kinds 2a, 2b and 2y with
+// a cost of 4 to 20, as htpasswd makes. Parameters that are malformed, absurdly
+// weak or costly enough to stop the gateway are errors. An error never quotes s.
+func ParseHash(s string) (Hash, error) {
+	switch {
+	case strings.HasPrefix(s, "$argon2id$"):
+		h, err := parseArgon2id(s)
+		if err != nil {
+			return Hash{}, fmt.Errorf("argon2id hash: %w", err)
+		}
+		return h, nil
+	case strings.HasPrefix(s, "$2"):
+		return parseBcrypt(s)
+	}
+	return Hash{}, errors.New("not a supported password hash: want argon2id ($argon2id$v=19$...) or bcrypt ($2y$...), as `authgate hash-password` prints")
+}
+
+var bcryptFormat = regexp.MustCompile(`^\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}$`)
+
+func parseBcrypt(s string) (Hash, error) {
+	match := bcryptFormat.FindStringSubmatch(s)
+	if match == nil {
+		return Hash{}, errors.New("bcrypt hash: want $2a$, $2b$ or $2y$, a cost of two digits, $ and 53 characters; is it cut off?")
+	}
+	cost, err := strconv.Atoi(match[1])
+	if err != nil || cost < 4 || cost > 20 {
+		return Hash{}, fmt.Errorf("bcrypt hash: the cost is %s, want 04 to 20", match[1])
+	}
+	return Hash{encoded: s, bcrypt: cost}, nil
+}
+
+func parseArgon2id(s string) (Hash, error) {
+	part := strings.Split(s, "$")
+	if len(part) != 6 {
+		return Hash{}, errors.New("want $argon2id$v=19$m=...,t=...,p=...$salt$hash; is it cut off?")
+	}
+	if part[2] != "v=19" {
+		return Hash{}, errors.New("want version 19 (v=19)")
+	}
+	var h Hash
+	if _, err := fmt.Sscanf(part[3], "m=%d,t=%d,p=%d", &h.memory, &h.passes, &h.lanes); err != nil {
+		return Hash{}, errors.New("want parameters m=...,t=...,p=... in this order and within their limits")
+	}
+	var saltErr, keyErr error
+	h.salt, saltErr = base64.RawStdEncoding.DecodeString(part[4])
+	h.key, keyErr = base64.RawStdEncoding.DecodeString(part[5])
+	switch {
+	case h.lanes < 1 || h.lanes > 64:
+		return Hash{}, fmt.Errorf("p is %d, want 1 to 64", h.lanes)
+	case h.passes < 1 || h.passes > 64:
+		return Hash{}, fmt.Errorf("t is %d, want 1 to 64", h.passes)
+	case h.memory < 8*uint32(h.lanes) || h.memory > 1<<20:
+		return Hash{}, fmt.Errorf("m is %d, want %d (8 times p) to 1048576 KiB", h.memory, 8*uint32(h.lanes))
+	case saltErr != nil || keyErr != nil:
+		return Hash{}, errors.New("salt and hash must be base64 without padding")
+	case len(h.salt) < 8 || len(h.salt) > 64:
+		return Hash{}, fmt.Errorf("the salt has %d bytes, want 8 to 64", len(h.salt))
+	case len(h.key) < 16 || len(h.key) > 64:
+		return Hash{}, fmt.Errorf("the hash has %d bytes, want 16 to 64", len(h.key))
+	}
+	h.encoded = h.phc()
+	if h.encoded != s {
+		// Leading zeros, line breaks within base64, what follows p=.
+		return Hash{}, errors.New("not in the canonical form of a PHC string")
+	}
+	return h, nil
+}
+
+// phc encodes an argon2id hash as a PHC string.
+func (h Hash) phc() string {
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, h.memory, h.passes, h.lanes,
+		base64.RawStdEncoding.EncodeToString(h.salt), base64.RawStdEncoding.EncodeToString(h.key))
+}
+
+// cost names what a check of the hash costs: equal names, equal work.
+func (h Hash) cost() string {
+	if h.bcrypt > 0 {
+		return fmt.Sprintf("bcrypt,cost=%d", h.bcrypt)
+	}
+	return fmt.Sprintf("argon2id,m=%d,t=%d,p=%d", h.memory, h.passes, h.lanes)
+}
+
+// decoy returns a hash of the same cost that no known password matches.
+func (h Hash) decoy() Hash {
+	if h.bcrypt > 0 {
+		// Like bcrypt's own base64, but for the plus sign.
+		text := strings.ReplaceAll(base64.RawStdEncoding.EncodeToString(random(40)), "+", ".")
+		return Hash{encoded: fmt.Sprintf("$2b$%02d$%s", h.bcrypt, text[:53]), bcrypt: h.bcrypt}
+	}
+	h.salt, h.key = random(len(h.salt)), random(len(h.key))
+	h.encoded = h.phc()
+	return h
+}
+
+// verify reports whether password is the one that was hashed. A password that
+// is too long to be good costs the same work, and is never cut to fit.
+func (h Hash) verify(password string) bool {
+	if h.bcrypt > 0 {
+		return h.verifyBcrypt(password)
+	}
+	if len(h.key) == 0 {
+		return false
+	}
+	candidate := h.derive(password[:min(len(password), maxPassword)])
+	return subtle.ConstantTimeCompare(candidate, h.key) == 1 && len(password) <= maxPassword
+}
+
+func (h Hash) verifyBcrypt(password string) bool {
+	candidate := []byte(password[:min(len(password), maxBcryptPassword)])
+	err := bcrypt.CompareHashAndPassword([]byte(h.encoded), candidate)
+	// A NUL is refused because bcrypt repeats the password with a NUL after
+	// it: "a" and "a\x00a" have one hash.
+	return err == nil && len(password) <= maxBcryptPassword && !strings.Contains(password, "\x00")
+}
+
+func (h Hash) derive(password string) []byte {
+	return argon2.IDKey([]byte(password), h.salt, h.passes, h.memory, h.lanes, uint32(len(h.key)))
+}
+
+// Hasher bounds how many passwords are checked at once, since each check takes
+// one processor and up to a gibibyte for a while. It is safe for concurrent use.
+type Hasher struct {
+	slots    chan struct{}
+	waiting  atomic.Int64
+	computed atomic.Uint64
+	compute  func(Hash, string) bool
+}
+
+// NewHasher returns a Hasher that checks up to slots passwords at once; 0
+// means as many as Go uses processors.
+func NewHasher(slots int) *Hasher {
+	if slots <= 0 {
+		slots = runtime.GOMAXPROCS(0)
+	}
+	return &Hasher{slots: make(chan struct{}, slots), compute: Hash.verify}
+}
+
+// Verify reports whether password is the one that was hashed. It waits for a
+// slot until ctx ends. The error is ErrBusy, then and when too many wait.
+func (h *Hasher) Verify(ctx context.Context, hash Hash, password string) (bool, error) {
+	if err := h.acquire(ctx); err != nil {
+		return false, err
+	}
+	defer func() { <-h.slots }()
+	h.computed.Add(1)
+	return h.compute(hash, password), nil
+}
+
+func (h *Hasher) acquire(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return gaveUp(ctx)
+	}
+	select {
+	case h.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	defer h.waiting.Add(-1)
+	if h.waiting.Add(1) > maxHashQueue {
+		return ErrBusy
+	}
+	select {
+	case h.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return gaveUp(ctx)
+	}
+}
+
+// Computed returns how many password hashes have been computed so far.
+func (h *Hasher) Computed() uint64 { return h.computed.Load() }
+
+// gaveUp returns the ErrBusy of a caller whose ctx ended.
+func gaveUp(ctx context.Context) error {
+	return fmt.Errorf("%w: %w", ErrBusy, context.Cause(ctx))
+}

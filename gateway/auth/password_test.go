@@ -1,0 +1,401 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"golang.org/x/crypto/bcrypt"
+)
+
+// cheapArgon2id returns an argon2id hash that costs next to nothing.
+func cheapArgon2id(password string) string {
+	h := Hash{memory: 8, passes: 1, lanes: 1, salt: random(16), key: random(32)}
+	h.key = h.derive(password)
+	return h.phc()
+}
+
+// cheapBcrypt returns a bcrypt hash of the lowest cost.
+func cheapBcrypt(tb testing.TB, password string) string {
+	tb.Helper()
+	h, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(h)
+}
+
+func parsed(tb testing.TB, s string) Hash {
+	tb.Helper()
+	h, err := ParseHash(s)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return h
+}
+
+func TestHashPassword(t *testing.T) {
+	t.Parallel()
+	for _, password := range []string{"päss wörd", strings.Repeat("x", maxPassword)} {
+		first, err := HashPassword(password)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(first, "$argon2id$v=19$m=19456,t=2,p=1$") {
+			t.Errorf("got %s, want other parameters", first)
+		}
+		h := parsed(t, first)
+		if len(h.salt) != 16 || len(h.key) != 32 {
+			t.Errorf("salt of %d and key of %d bytes, want 16 and 32", len(h.salt), len(h.key))
+		}
+		if !h.verify(password) || h.verify(password+"x") || h.verify("") {
+			t.Errorf("the hash does not match %q alone", password)
+		}
+		second, err := HashPassword(password)
+		if err != nil || first == second {
+			t.Errorf("hashed twice: equal hashes, or error %v", err)
+		}
+	}
+}
+
+func TestHashPasswordRefuses(t *testing.T) {
+	t.Parallel()
+	for name, password := range map[string]string{
+		"empty":    "",
+		"too long": strings.Repeat("x", maxPassword+1),
+		"no UTF-8": "caf\xe9",
+	} {
+		if h, err := HashPassword(password); err == nil {
+			t.Errorf("%s: got %s, want an error", name, h)
+		}
+	}
+}
+
+// The argon2id hashes are those of the reference implementation's own test,
+// the bcrypt ones those of the jBCrypt test suite and of Apache's manual.
+func TestKnownHashes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ password, hash string }{
+		{"password", "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"},
+		{"password", "$argon2id$v=19$m=256,t=2,p=2$c29tZXNhbHQ$bQk8UB/VmZZF4Oo79iDXuL5/0ttZwg2f/5U52iv1cDc"},
+		{"myPassword", "$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC"},
+		{"a", "$2a$06$m0CrhHm10qJ3lXRY.5zDGO3rS2KdeeWLuGmsfGlMfOxih58VYVfxe"},
+		{"abc", "$2a$06$If6bvum7DFjUnE9p2uDeDu0YHzrHM6tf.iqN8.yx.jNN1ILEf7h0i"},
+		{"abc", "$2b$06$If6bvum7DFjUnE9p2uDeDu0YHzrHM6tf.iqN8.yx.jNN1ILEf7h0i"},
+	} {
+		h := parsed(t, c.hash)
+		if !h.verify(c.password) {
+			t.Errorf("%s does not match %q", c.hash, c.password)
+		}
+		if h.verify(c.password+" ") || h.verify(strings.ToUpper(c.password)) || h.verify("") {
+			t.Errorf("%s matches another password than %q", c.hash, c.password)
+		}
+	}
+}
+
+func TestParseHashRefuses(t *testing.T) {
+	t.Parallel()
+	const salt, key = "c29tZXNhbHQ", "nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"
+	const bcrypt53 = "c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC"
+	for _, c := range []struct{ name, hash, want string }{
+		{"empty", "", "not a supported password hash"},
+		{"clear text", "wonderland", "not a supported password hash"},
+		{"MD5", "$apr1$r31.....$HqJZimcKQFAMYayBlzkrA/", "not a supported password hash"},
+		{"argon2i", "$argon2i$v=19$m=256,t=2,p=1$" + salt + "$" + key, "not a supported password hash"},
+		{"no version", "$argon2id$m=256,t=2,p=1$" + salt + "$" + key, "is it cut off"},
+		{"old version", "$argon2id$v=16$m=256,t=2,p=1$" + salt + "$" + key, "v=19"},
+		{"no key", "$argon2id$v=19$m=256,t=2,p=1$" + salt, "is it cut off"},
+		{"empty key", "$argon2id$v=19$m=256,t=2,p=1$" + salt + "$", "0 bytes, want 16 to 64"},
+		{"more parts", "$argon2id$v=19$m=256,t=2,p=1$" + salt + "$" + key + "$", "is it cut off"},
+		{"other order", "$argon2id$v=19$t=2,m=256,p=1$" + salt + "$" + key, "in this order"},
+		{"more parameters", "$argon2id$v=19$m=256,t=2,p=1,keyid=a$" + salt + "$" + key, "canonical"},
+		{"leading zero", "$argon2id$v=19$m=0256,t=2,p=1$" + salt + "$" + key, "canonical"},
+		{"plus sign", "$argon2id$v=19$m=+256,t=2,p=1$" + salt + "$" + key, ""},
+		{"too little memory", "$argon2id$v=19$m=15,t=2,p=2$" + salt + "$" + key, "m is 15, want 16"},
+		{"too much memory", "$argon2id$v=19$m=1048577,t=2,p=1$" + salt + "$" + key, "m is 1048577"},
+		{"memory overflows", "$argon2id$v=19$m=4294967552,t=2,p=1$" + salt + "$" + key, "within their limits"},
+		{"no passes", "$argon2id$v=19$m=256,t=0,p=1$" + salt + "$" + key, "t is 0"},
+		{"many passes", "$argon2id$v=19$m=256,t=65,p=1$" + salt + "$" + key, "t is 65"},
+		{"no lanes", "$argon2id$v=19$m=256,t=2,p=0$" + salt + "$" + key, "p is 0"},
+		{"many lanes", "$argon2id$v=19$m=1024,t=2,p=65$" + salt + "$" + key, "p is 65"},
+		{"lanes overflow", "$argon2id$v=19$m=256,t=2,p=257$" + salt + "$" + key, "within their limits"},
+		{"short salt", "$argon2id$v=19$m=256,t=2,p=1$c2FsdHNhbA$" + key, "salt has 7 bytes"},
+		{"long salt", "$argon2id$v=19$m=256,t=2,p=1$" + strings.Repeat("AAAA", 22) + "$" + key, "salt has 66 bytes"},
+		{"short key", "$argon2id$v=19$m=256,t=2,p=1$" + salt + "$" + strings.Repeat("AAAA", 5), "hash has 15 bytes"},
+		{"long key", "$argon2id$v=19$m=256,t=2,p=1$" + salt + "$" + strings.Repeat("AAAA", 22), "hash has 66 bytes"},
+		{"padding", "$argon2id$v=19$m=256,t=2,p=1$" + salt + "$" + key + "=", "base64"},
+		{"line break", "$argon2id$v=19$m=256,t=2,p=1$" + salt + "$" + key + "\n", "canonical"},
+		{"stray bits", "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHR$" + key, "canonical"},
+		{"bcrypt of the broken kind", "$2x$05$" + bcrypt53, "want $2a$, $2b$ or $2y$"},
+		{"bcrypt without kind", "$2$05$" + bcrypt53, "want $2a$, $2b$ or $2y$"},
+		{"bcrypt cut off", "$2y$05$" + bcrypt53[1:], "cut off"},
+		{"bcrypt with a tail", "$2y$05$" + bcrypt53 + "\n", "cut off"},
+		{"bcrypt too cheap", "$2y$03$" + bcrypt53, "cost is 03"},
+		{"bcrypt too costly", "$2y$21$" + bcrypt53, "cost is 21"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			h, err := ParseHash(c.hash)
+			if err == nil {
+				t.Fatalf("got %+v, want an error", h)
+			}
+			if !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %q, want it to say %q", err, c.want)
+			}
+			if c.hash != "" && strings.Contains(err.Error(), c.hash) {
+				t.Errorf("%q quotes what may be a secret", err)
+			}
+			if h.verify("") || h.verify("password") {
+				t.Error("what is returned with the error matches a password")
+			}
+		})
+	}
+}
+
+func TestBcryptPasswordsAreNotCut(t *testing.T) {
+	t.Parallel()
+	longest := strings.Repeat("x", 72)
+	h := parsed(t, cheapBcrypt(t, longest))
+	if !h.verify(longest) {
+		t.Error("72 bytes: refused")
+	}
+	if h.verify(longest + "y") {
+		t.Error("73 bytes: cut and accepted")
+	}
+	// bcrypt itself takes these for one password.
+	h = parsed(t, cheapBcrypt(t, "ab"))
+	if !h.verify("ab") || h.verify("ab\x00ab") {
+		t.Error("a password with a NUL is not told from one without")
+	}
+}
+
+// Not parallel: it counts allocations, which follow the work that is done.
+func TestOverlongPasswordsCostTheSameWork(t *testing.T) {
+	for name, c := range map[string]struct {
+		hash    Hash
+		longest int
+	}{
+		"argon2id": {parsed(t, cheapArgon2id("secret")), maxPassword},
+		"bcrypt":   {parsed(t, cheapBcrypt(t, "secret")), maxBcryptPassword},
+	} {
+		work := func(length int) float64 {
+			password := strings.Repeat("x", length)
+			return testing.AllocsPerRun(5, func() { c.hash.verify(password) })
+		}
+		want := work(c.longest)
+		if want == 0 {
+			t.Fatalf("%s: no work at all", name)
+		}
+		for _, length := range []int{c.longest + 1, 64 << 10} {
+			// Half, for what the runtime allocates meanwhile: a check that
+			// gives up early allocates next to nothing.
+			if got := work(length); got < want/2 {
+				t.Errorf("%s: %d bytes cost %v allocations, %d bytes %v", name, length, got, c.longest, want)
+			}
+		}
+	}
+}
+
+func TestOverlongPasswordsAreRefused(t *testing.T) {
+	t.Parallel()
+	// As another program might have hashed it.
+	if h := parsed(t, cheapArgon2id(strings.Repeat("x", maxPassword+1))); h.verify(strings.Repeat("x", maxPassword+1)) {
+		t.Error("1025 bytes: accepted")
+	}
+	if h := parsed(t, cheapArgon2id(strings.Repeat("x", maxPassword))); h.verify(strings.Repeat("x", maxPassword+1)) {
+		t.Error("1025 bytes: cut and accepted")
+	}
+}
+
+func TestZeroHashMatchesNothing(t *testing.T) {
+	t.Parallel()
+	if (Hash{}).verify("") || (Hash{}).verify("x") {
+		t.Error("the zero Hash matches a password")
+	}
+}
+
+func TestDecoyCostsTheSame(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{
+		cheapArgon2id("secret"),
+		cheapBcrypt(t, "secret"),
+		"$argon2id$v=19$m=256,t=2,p=2$c29tZXNhbHQ$bQk8UB/VmZZF4Oo79iDXuL5/0ttZwg2f/5U52iv1cDc",
+	} {
+		h := parsed(t, s)
+		decoy := h.decoy()
+		again := parsed(t, decoy.encoded)
+		if again.cost() != h.cost() || decoy.cost() != h.cost() || len(again.salt) != len(h.salt) || len(again.key) != len(h.key) {
+			t.Errorf("the decoy of %s is %s, which costs something else", s, decoy.encoded)
+		}
+		if decoy.verify("secret") {
+			t.Errorf("the decoy of %s matches its password", s)
+		}
+		if h.decoy().encoded == decoy.encoded {
+			t.Errorf("two decoys of %s are equal", s)
+		}
+	}
+}
+
+func TestCostTellsParametersApart(t *testing.T) {
+	t.Parallel()
+	const tail = "$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"
+	const bcrypt53 = "c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC"
+	seen := make(map[string]string)
+	for _, s := range []string{
+		"$argon2id$v=19$m=256,t=2,p=1" + tail,
+		"$argon2id$v=19$m=257,t=2,p=1" + tail,
+		"$argon2id$v=19$m=256,t=3,p=1" + tail,
+		"$argon2id$v=19$m=256,t=2,p=2" + tail,
+		"$2y$05$" + bcrypt53,
+		"$2y$06$" + bcrypt53,
+	} {
+		cost := parsed(t, s).cost()
+		if other := seen[cost]; other != "" {
+			t.Errorf("%s and %s have the cost %s", s, other, cost)
+		}
+		seen[cost] = s
+	}
+	if a, b := parsed(t, "$2a$05$"+bcrypt53).cost(), parsed(t, "$2y$05$"+bcrypt53).cost(); a != b {
+		t.Errorf("kinds of bcrypt do the same work, got %s and %s", a, b)
+	}
+}
+
+// blocking makes h hold each computation until the channel is closed, and
+// tells how many ran at once at most.
+func blocking(h *Hasher) (release chan struct{}, most func() int) {
+	release = make(chan struct{})
+	var mu sync.Mutex
+	var running, peak int
+	h.compute = func(hash Hash, password string) bool {
+		mu.Lock()
+		running++
+		peak = max(peak, running)
+		mu.Unlock()
+		<-release
+		mu.Lock()
+		running--
+		mu.Unlock()
+		return hash.verify(password)
+	}
+	return release, func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return peak
+	}
+}
+
+func TestHasherBoundsWhatRunsAndWhatWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const slots = 3
+		hasher := NewHasher(slots)
+		release, most := blocking(hasher)
+		hash := parsed(t, cheapArgon2id("secret"))
+		var wg sync.WaitGroup
+		for range slots + maxHashQueue {
+			wg.Go(func() {
+				ok, err := hasher.Verify(t.Context(), hash, "secret")
+				if !ok || err != nil {
+					t.Errorf("got %v, %v, want true", ok, err)
+				}
+			})
+		}
+		synctest.Wait()
+		if ok, err := hasher.Verify(t.Context(), hash, "secret"); ok || !errors.Is(err, ErrBusy) {
+			t.Errorf("one too many: got %v, %v, want ErrBusy", ok, err)
+		}
+		if got := most(); got != slots {
+			t.Errorf("%d computations at once, want %d", got, slots)
+		}
+		close(release)
+		wg.Wait()
+		if got := hasher.Computed(); got != slots+maxHashQueue {
+			t.Errorf("computed %d, want %d", got, slots+maxHashQueue)
+		}
+		if got := most(); got != slots {
+			t.Errorf("%d computations at once, want %d", got, slots)
+		}
+		if ok, err := hasher.Verify(t.Context(), hash, "secret"); !ok || err != nil {
+			t.Errorf("afterwards: got %v, %v, want true", ok, err)
+		}
+	})
+}
+
+func TestHasherWaitsUntilTheContextEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hasher := NewHasher(1)
+		release, _ := blocking(hasher)
+		hash := parsed(t, cheapArgon2id("secret"))
+		var wg sync.WaitGroup
+		wg.Go(func() { _, _ = hasher.Verify(t.Context(), hash, "secret") })
+		synctest.Wait()
+
+		ctx, cancel := context.WithCancel(t.Context())
+		wg.Go(func() {
+			ok, err := hasher.Verify(ctx, hash, "secret")
+			if ok || !errors.Is(err, ErrBusy) || !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, %v, want ErrBusy because of the context", ok, err)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		close(release)
+		wg.Wait()
+		if ok, err := hasher.Verify(ctx, hash, "secret"); ok || !errors.Is(err, ErrBusy) {
+			t.Errorf("ended before: got %v, %v, want ErrBusy", ok, err)
+		}
+		if got := hasher.Computed(); got != 1 {
+			t.Errorf("computed %d, want 1", got)
+		}
+	})
+}
+
+func FuzzParseHash(f *testing.F) {
+	f.Add("$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4")
+	f.Add("$argon2id$v=19$m=1048576,t=64,p=64$AAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAA")
+	f.Add("$argon2id$v=19$m=8, t=1,p=1$AAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAA")
+	f.Add("$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC")
+	f.Add("$2a$20$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$")
+	f.Fuzz(func(t *testing.T, s string) {
+		h, err := ParseHash(s)
+		if err != nil {
+			if h.encoded != "" || h.cost() != (Hash{}).cost() {
+				t.Errorf("%q: an error together with a hash", s)
+			}
+			return
+		}
+		if h.encoded != s {
+			t.Errorf("%q encodes as %q", s, h.encoded)
+		}
+		if h.bcrypt > 0 {
+			if cost, err := bcrypt.Cost([]byte(s)); err != nil || cost != h.bcrypt || cost < 4 || cost > 20 {
+				t.Errorf("%q: cost %d, bcrypt says %d, %v", s, h.bcrypt, cost, err)
+			}
+			return
+		}
+		if h.phc() != s {
+			t.Errorf("%q encodes as %q", s, h.phc())
+		}
+		if h.memory > 1<<20 || h.memory < 8*uint32(h.lanes) || h.passes-1 > 63 || h.lanes-1 > 63 ||
+			len(h.salt) < 8 || len(h.salt) > 64 || len(h.key) < 16 || len(h.key) > 64 {
+			t.Errorf("%q is out of bounds", s)
+		}
+		decoy, err := ParseHash(h.decoy().encoded)
+		if err != nil || decoy.cost() != h.cost() {
+			t.Errorf("the decoy of %q does not cost the same: %v", s, err)
+		}
+	})
+}
+
+func BenchmarkVerifyDefaultHash(b *testing.B) {
+	hash := newHash()
+	b.ReportAllocs()
+	for b.Loop() {
+		hash.verify("wonderland")
+	}
+}

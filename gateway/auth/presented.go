@@ -1,0 +1,137 @@
+package auth
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// ErrAmbiguous: the request presents two credentials where there can be one
+// (two Authorization headers, two values of one gateway cookie). Which of
+// them counts would be a guess, so it is a malformed request: 400.
+var ErrAmbiguous = errors.New("auth: ambiguous credentials")
+
+// CookieNames are the names of the gateway's own cookies; a role that is not
+// in use has none, and a cookie of such a name is the application's.
+type CookieNames struct {
+	Session   string // of a local session
+	Delegated string // of a session that a provider vouched for
+	Access    string // access token, where tokens are delivered in cookies
+	Refresh   string // refresh token, likewise
+}
+
+// has reports whether name is one of the gateway's cookies.
+func (n *CookieNames) has(name string) bool {
+	return name != "" && (name == n.Session || name == n.Delegated || name == n.Access || name == n.Refresh)
+}
+
+// Credentials is everything that a request presents to the gateway, read
+// once. The zero value presents nothing.
+type Credentials struct {
+	// Scheme is the scheme of the Authorization header in lower case, and
+	// Value what follows it (RFC 9110, section 11.6.2).
+	Scheme, Value string
+
+	// The values of the gateway's cookies, by their role; empty when absent.
+	Session, Delegated, Access, Refresh string
+
+	// Cookies tells that at least one gateway cookie is there, be it empty.
+	Cookies bool
+
+	// Client is the address of who asks, UserAgent the header of that name;
+	// throttling and device binding go by them.
+	Client    netip.Addr
+	UserAgent string
+}
+
+// ReadCredentials reads what h presents. The error is ErrAmbiguous.
+func ReadCredentials(h http.Header, names *CookieNames, client netip.Addr) (Credentials, error) {
+	c := Credentials{Client: client, UserAgent: h.Get("User-Agent")}
+	switch values := h["Authorization"]; len(values) {
+	case 0:
+	case 1:
+		c.Scheme, c.Value = splitAuthorization(values[0])
+	default:
+		return Credentials{}, ErrAmbiguous
+	}
+	for _, line := range h["Cookie"] {
+		if err := c.readCookies(line, names); err != nil {
+			return Credentials{}, err
+		}
+	}
+	for _, value := range []*string{&c.Session, &c.Delegated, &c.Access, &c.Refresh} {
+		if *value == absent {
+			*value = ""
+		}
+	}
+	return c, nil
+}
+
+// absent stands for the value of an empty cookie while cookies are read; no
+// cookie can have it.
+const absent = ";"
+
+// splitAuthorization cuts "Scheme value". Without a space it is a scheme
+// alone, never a value: a token without its scheme word is not accepted.
+func splitAuthorization(v string) (scheme, value string) {
+	scheme, value, _ = strings.Cut(strings.Trim(v, " \t"), " ")
+	return strings.ToLower(scheme), strings.TrimLeft(value, " ")
+}
+
+// nextCookie cuts the first name=value pair off a Cookie header line (RFC
+// 6265, section 4.2).
+func nextCookie(line string) (name, value, rest string) {
+	pair, rest, _ := strings.Cut(line, ";")
+	name, value, _ = strings.Cut(pair, "=")
+	return strings.Trim(name, " \t"), strings.Trim(value, " \t"), rest
+}
+
+func (c *Credentials) readCookies(line string, names *CookieNames) error {
+	var name, value string
+	for line != "" {
+		name, value, line = nextCookie(line)
+		var at *string
+		switch name {
+		case "":
+			continue // nor is a role without a cookie ever named so
+		case names.Session:
+			at = &c.Session
+		case names.Delegated:
+			at = &c.Delegated
+		case names.Access:
+			at = &c.Access
+		case names.Refresh:
+			at = &c.Refresh
+		default:
+			continue
+		}
+		if value == "" {
+			value = absent // tells two cookies apart even if one is empty
+		}
+		if *at != "" && *at != value {
+			return ErrAmbiguous
+		}
+		*at, c.Cookies = value, true
+	}
+	return nil
+}
+
+// WithoutCookies returns the lines of a Cookie header without the gateway's
+// cookies, nil when nothing is left.
+func (n *CookieNames) WithoutCookies(lines []string) []string {
+	var kept []string
+	for _, line := range lines {
+		var pairs []string
+		for pair := range strings.SplitSeq(line, ";") {
+			name, _, _ := nextCookie(pair)
+			if pair = strings.Trim(pair, " \t"); pair != "" && !n.has(name) {
+				pairs = append(pairs, pair)
+			}
+		}
+		if len(pairs) > 0 {
+			kept = append(kept, strings.Join(pairs, "; "))
+		}
+	}
+	return kept
+}

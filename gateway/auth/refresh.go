@@ -1,0 +1,267 @@
+package auth
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"authgate/gateway/store"
+)
+
+// Device traits that a refresh token can be bound to.
+const (
+	BindUserAgent = "user_agent"
+	BindIP        = "ip"
+)
+
+// maxRotations bounds how many rotations inside the leeway a family remembers;
+// a token used before those counts as reused later.
+const maxRotations = 32
+
+// RefreshOptions says how refresh tokens live.
+type RefreshOptions struct {
+	Lifetime time.Duration // of the family, from the login on
+	Leeway   time.Duration // how long a second use of a token is taken for an accident
+	Bind     []string      // BindUserAgent, BindIP
+}
+
+// Refresh keeps the refresh tokens: one family for each login, one record for
+// each family, one good token at any time (RFC 9700, section 4.14.2).
+//
+// A token is three parts, in base64url: the family's secret, the generation's
+// secret, both of 256 random bits, and a check of the second under the first.
+// The store holds hashes alone. The check tells a token that was once issued
+// from one that was not, so that garbage never ends a login and a stolen, used
+// token does.
+type Refresh struct {
+	options  RefreshOptions
+	accounts *Accounts
+	logins   *Logins
+}
+
+// NewRefresh returns the refresh tokens of logins of accounts.
+func NewRefresh(options RefreshOptions, accounts *Accounts, logins *Logins) *Refresh {
+	return &Refresh{options: options, accounts: accounts, logins: logins}
+}
+
+// family is the record of a login's refresh tokens.
+type family struct {
+	Login   string     `json:"sid"`
+	Current string     `json:"current"` // hash of the generation that is good
+	Expires time.Time  `json:"expires"`
+	Device  string     `json:"device,omitempty"` // hash of the traits it is bound to
+	Rotated []rotation `json:"rotated,omitempty"`
+}
+
+// rotation remembers a generation that was replaced less than the leeway ago.
+type rotation struct {
+	Generation string    `json:"g"`
+	At         time.Time `json:"at"`
+}
+
+// ReuseError is an ErrRejected: a token was used again later than the leeway,
+// so it was stolen from one side or the other, and its login has been ended.
+type ReuseError struct {
+	Login *Login // nil when it had ended before
+}
+
+func (e *ReuseError) Error() string { return "auth: refresh token reused, the login is ended" }
+
+// Is makes a ReuseError match ErrRejected.
+func (e *ReuseError) Is(target error) bool { return target == ErrRejected }
+
+// refreshToken is a token taken apart.
+type refreshToken struct {
+	family, generation []byte // 32 bytes each
+}
+
+const checkBytes = 16
+
+func (t refreshToken) check() []byte {
+	mac := hmac.New(sha256.New, t.family)
+	mac.Write(t.generation)
+	return mac.Sum(nil)[:checkBytes]
+}
+
+func (t refreshToken) String() string {
+	return base64.RawURLEncoding.EncodeToString(slices.Concat(t.family, t.generation, t.check()))
+}
+
+func (t refreshToken) key() string { return refreshPrefix + hashed(t.family) }
+
+// parseRefresh takes a token apart, ok only if it was once issued.
+func parseRefresh(s string) (t refreshToken, ok bool) {
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil || len(raw) != 32+32+checkBytes {
+		return refreshToken{}, false
+	}
+	t = refreshToken{family: raw[:32], generation: raw[32:64]}
+	return t, hmac.Equal(raw[64:], t.check())
+}
+
+// Expires is when a login with refresh tokens, begun at created, ends.
+func (r *Refresh) Expires(created time.Time) time.Time { return created.Add(r.options.Lifetime) }
+
+// Issue makes a refresh family for Logins.Begin, bound to the device traits
+// of creds where that is configured. The first token is put into *token.
+func (r *Refresh) Issue(token *string, creds *Credentials) Issue {
+	return func(login *Login) (string, []byte, time.Time, error) {
+		t := refreshToken{family: newSecret(), generation: newSecret()}
+		f := family{
+			Login:   login.ID,
+			Current: hashed(t.generation),
+			Expires: r.Expires(login.Created),
+			Device:  r.device(creds),
+		}
+		value, err := json.Marshal(f)
+		*token = t.String()
+		return t.key(), value, f.Expires, err
+	}
+}
+
+// Rotation is the outcome of a refresh.
+type Rotation struct {
+	Login   *Login
+	Account *Account
+	Token   string    // the new refresh token
+	Expires time.Time // when the family ends
+}
+
+// Rotate exchanges token for a new one. Of any number of concurrent calls
+// with one token one succeeds. Errors: an ErrRejected for a token that is not
+// good, a *ReuseError when that ended the login, any other when the store
+// could not tell.
+func (r *Refresh) Rotate(ctx context.Context, token string, creds *Credentials) (*Rotation, error) {
+	t, f, raw, err := r.find(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	login, account, err := r.owner(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	now := r.logins.now()
+	if presented := hashed(t.generation); f.Current != presented {
+		return nil, r.reused(ctx, f, presented, now)
+	}
+	if f.Device != r.device(creds) {
+		return nil, badRefresh("presented by another device")
+	}
+	next := refreshToken{family: t.family, generation: newSecret()}
+	value, err := json.Marshal(r.rotated(f, hashed(next.generation), now))
+	if err != nil {
+		return nil, err
+	}
+	err = r.logins.store.Swap(ctx, t.key(), raw, value, f.Expires)
+	if errors.Is(err, store.ErrConflict) {
+		return nil, badRefresh("another call used it first")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("rotating a refresh token: %w", err)
+	}
+	return &Rotation{Login: login, Account: account, Token: next.String(), Expires: f.Expires}, nil
+}
+
+// LoginOf returns the sid that a refresh token belongs to, be it used or not;
+// ErrRejected when there is none.
+func (r *Refresh) LoginOf(ctx context.Context, token string) (string, error) {
+	_, f, _, err := r.find(ctx, token)
+	if err != nil {
+		return "", err
+	}
+	return f.Login, nil
+}
+
+func (r *Refresh) find(ctx context.Context, token string) (refreshToken, *family, []byte, error) {
+	t, ok := parseRefresh(token)
+	if !ok {
+		return t, nil, nil, badRefresh("never issued")
+	}
+	raw, err := r.logins.store.Get(ctx, t.key())
+	if errors.Is(err, store.ErrNotFound) {
+		return t, nil, nil, badRefresh("its login has ended")
+	}
+	if err != nil {
+		return t, nil, nil, fmt.Errorf("reading a refresh token: %w", err)
+	}
+	f, err := decode[family](raw)
+	return t, f, raw, err
+}
+
+// owner returns the login of f and the account behind it, as they are today.
+func (r *Refresh) owner(ctx context.Context, f *family) (*Login, *Account, error) {
+	raw, err := r.logins.raw(ctx, f.Login)
+	if errors.Is(err, ErrRejected) {
+		return nil, nil, badRefresh("its login has ended")
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	login, err := decodeLogin(f.Login, raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	account, ok := login.current(r.accounts)
+	if !ok || !r.logins.now().Before(f.Expires) {
+		return nil, nil, badRefresh("it has expired or its account has changed")
+	}
+	return login, account, nil
+}
+
+// reused answers a token of a generation that was replaced. Inside the leeway
+// it is a race of the client with itself, else theft.
+func (r *Refresh) reused(ctx context.Context, f *family, generation string, now time.Time) error {
+	for _, past := range f.Rotated {
+		if past.Generation == generation && now.Sub(past.At) <= r.options.Leeway {
+			return badRefresh("already used, just now")
+		}
+	}
+	login, err := r.logins.End(ctx, f.Login)
+	if err != nil {
+		return err
+	}
+	return &ReuseError{Login: login}
+}
+
+// rotated is f with the next generation current.
+func (r *Refresh) rotated(f *family, next string, now time.Time) family {
+	recent := slices.DeleteFunc(slices.Clone(f.Rotated), func(past rotation) bool {
+		return now.Sub(past.At) > r.options.Leeway
+	})
+	recent = append(recent, rotation{Generation: f.Current, At: now})
+	successor := *f
+	successor.Current = next
+	successor.Rotated = recent[max(0, len(recent)-maxRotations):]
+	return successor
+}
+
+// device is a hash of the traits that tokens are bound to, empty for none.
+func (r *Refresh) device(creds *Credentials) string {
+	if len(r.options.Bind) == 0 {
+		return ""
+	}
+	var traits []string
+	for _, trait := range r.options.Bind {
+		switch trait {
+		case BindUserAgent:
+			traits = append(traits, "user_agent", creds.UserAgent)
+		case BindIP:
+			traits = append(traits, "ip", address(creds.Client))
+		}
+	}
+	return hashed([]byte(strings.Join(traits, "\x00"))) // no header value holds a NUL
+}
+
+func address(a netip.Addr) string { return a.Unmap().WithZone("").String() }
+
+func badRefresh(reason string) error {
+	return &Rejection{Detail: DetailBadRefresh, Reason: "refresh token: " + reason}
+}

@@ -1,0 +1,303 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"authgate/gateway/store"
+	"authgate/policy"
+)
+
+const (
+	// maxTokenBytes bounds what is looked at: the gateway's own tokens are
+	// well under 2 KiB.
+	maxTokenBytes = 8 << 10
+	// clockLeeway is how far the clocks of two instances may differ for iat
+	// and nbf. An exp has no leeway.
+	clockLeeway = 5 * time.Second
+)
+
+// BearerOptions says what access tokens say of themselves.
+type BearerOptions struct {
+	Issuer   string
+	Audience []string      // one or more; a token must name one of them
+	Lifetime time.Duration // of an access token
+	Realm    string        // for the challenge
+}
+
+// Bearer is the mechanism of self-issued access tokens: JWTs (RFC 7519) in the
+// Authorization header (RFC 6750) or in a cookie of the gateway.
+type Bearer struct {
+	options  BearerOptions
+	keys     *Keys
+	accounts *Accounts
+	logins   *Logins
+	parser   *jwt.Parser
+	verified *lru.Cache[[sha256.Size]byte, *verifiedToken]
+}
+
+// accessToken is what a token says, after its signature and form were found
+// good.
+type accessToken struct {
+	subject string
+	id      string // jti
+	login   string // sid, empty for a token that was signed elsewhere with the gateway's key
+	expires time.Time
+}
+
+// verifiedToken is a token that needs no second look at its signature. Time,
+// revocation and login are looked at every time.
+type verifiedToken struct {
+	accessToken
+	rawLogin []byte
+	identity *policy.Identity
+}
+
+// NewBearer returns the mechanism. Tokens are signed and verified with keys.
+func NewBearer(options BearerOptions, keys *Keys, accounts *Accounts, logins *Logins) *Bearer {
+	verified, err := lru.New[[sha256.Size]byte, *verifiedToken](identityCacheSize)
+	if err != nil {
+		panic(err) // the size is a positive constant
+	}
+	return &Bearer{
+		options: options, keys: keys, accounts: accounts, logins: logins, verified: verified,
+		parser: jwt.NewParser(
+			jwt.WithValidMethods([]string{keys.method.Alg()}),
+			jwt.WithIssuer(options.Issuer),
+			jwt.WithAudience(options.Audience...),
+			jwt.WithExpirationRequired(),
+			jwt.WithIssuedAt(),
+			jwt.WithLeeway(clockLeeway),
+			jwt.WithTimeFunc(logins.now),
+			jwt.WithStrictDecoding(),
+			jwt.WithJSONNumber(),
+		),
+	}
+}
+
+// Issue signs an access token of the login for account. It ends after the
+// configured lifetime, or with the login if that is sooner; left is how long
+// that is.
+func (b *Bearer) Issue(login *Login, account *Account) (token string, left time.Duration, err error) {
+	now := b.logins.now().Truncate(time.Second)
+	expires := now.Add(b.options.Lifetime)
+	if login.Expires.Before(expires) {
+		expires = login.Expires.Truncate(time.Second)
+	}
+	roles := account.Roles
+	if roles == nil {
+		roles = []string{}
+	}
+	claims := jwt.MapClaims{
+		"iss": b.options.Issuer,
+		"sub": account.Username,
+		"aud": audience(b.options.Audience),
+		"iat": now.Unix(), "nbf": now.Unix(), "exp": expires.Unix(),
+		"jti": rand.Text(), "sid": login.ID,
+		"roles": roles,
+	}
+	unsigned := jwt.NewWithClaims(b.keys.method, claims)
+	unsigned.Header["kid"] = b.keys.id
+	token, err = unsigned.SignedString(b.keys.sign)
+	if err != nil {
+		return "", 0, fmt.Errorf("signing an access token: %w", err)
+	}
+	return token, expires.Sub(now), nil
+}
+
+// audience is a string where there is one, an array else (RFC 7519, section
+// 4.1.3).
+func audience(all []string) any {
+	if len(all) == 1 {
+		return all[0]
+	}
+	return all
+}
+
+// Challenge implements Authenticator.
+func (b *Bearer) Challenge(creds *Credentials) Challenge {
+	return BearerChallenge(b.options.Realm, creds.Scheme == "bearer" || creds.Access != "")
+}
+
+// BearerChallenge invites a bearer token, and says so where one was presented
+// that is not good (RFC 6750, section 3).
+func BearerChallenge(realm string, presented bool) Challenge {
+	challenge := "Bearer realm=" + quote(realm)
+	if presented {
+		challenge += `, error="invalid_token"`
+	}
+	return Challenge(challenge)
+}
+
+// Authenticate implements Authenticator.
+func (b *Bearer) Authenticate(ctx context.Context, creds *Credentials) (*policy.Identity, error) {
+	token := creds.Access
+	if creds.Scheme == "bearer" {
+		token = creds.Value
+	} else if token == "" {
+		return nil, ErrNoCredentials
+	}
+	verified, err := b.verify(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	return verified.identity, nil
+}
+
+// verify looks at signature, form and time, then at revocation and login.
+func (b *Bearer) verify(ctx context.Context, token string) (*verifiedToken, error) {
+	if len(token) > maxTokenBytes {
+		return nil, badToken("longer than %d bytes", maxTokenBytes)
+	}
+	sum := sha256.Sum256([]byte(token))
+	ready, known := b.verified.Get(sum)
+	if !known {
+		access, err := b.parse(token)
+		if err != nil {
+			return nil, badToken("%v", err)
+		}
+		ready = &verifiedToken{accessToken: *access}
+	}
+	if !b.logins.now().Before(ready.expires) {
+		return nil, badToken("expired")
+	}
+	switch _, err := b.logins.store.Get(ctx, revokedPrefix+ready.id); {
+	case err == nil:
+		return nil, badToken("revoked")
+	case !errors.Is(err, store.ErrNotFound):
+		return nil, fmt.Errorf("looking for a revocation: %w", err)
+	}
+	current, err := b.resolve(ctx, ready)
+	if err != nil {
+		return nil, err
+	}
+	if current != ready || !known {
+		b.verified.Add(sum, current)
+	}
+	return current, nil
+}
+
+// resolve leads from the token over its login to the account of today, and
+// returns ready itself where nothing has changed since.
+func (b *Bearer) resolve(ctx context.Context, ready *verifiedToken) (*verifiedToken, error) {
+	var rawLogin []byte
+	if ready.login != "" {
+		raw, err := b.logins.raw(ctx, ready.login)
+		if errors.Is(err, ErrRejected) {
+			return nil, badToken("its login has ended")
+		}
+		if err != nil {
+			return nil, err
+		}
+		rawLogin = raw
+	}
+	if ready.identity != nil && bytes.Equal(rawLogin, ready.rawLogin) {
+		return ready, nil
+	}
+	account, ok := b.accounts.Lookup(ready.subject)
+	if !ok {
+		return nil, badToken("its account is gone")
+	}
+	if ready.login != "" {
+		login, err := decodeLogin(ready.login, rawLogin)
+		if err != nil {
+			return nil, err
+		}
+		if login.Username != ready.subject || login.Version != account.Version() {
+			return nil, badToken("its account has changed")
+		}
+	}
+	return &verifiedToken{
+		accessToken: ready.accessToken, rawLogin: rawLogin,
+		identity: account.identity(policy.Bearer, ready.login, ready.expires),
+	}, nil
+}
+
+// Revoke ends what a valid access token opens: the token, by its jti until
+// it would have expired, and the login behind it. It returns the identity
+// that signed out. An error that is ErrRejected means the token was not valid.
+func (b *Bearer) Revoke(ctx context.Context, token string) (*policy.Identity, error) {
+	verified, err := b.verify(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.logins.store.Put(ctx, revokedPrefix+verified.id, []byte("1"), verified.expires); err != nil {
+		return nil, fmt.Errorf("revoking a token: %w", err)
+	}
+	if verified.login != "" {
+		if _, err := b.logins.End(ctx, verified.login); err != nil {
+			return nil, err
+		}
+	}
+	return verified.identity, nil
+}
+
+// parse checks the signature first, then what the token says.
+func (b *Bearer) parse(token string) (*accessToken, error) {
+	claims := jwt.MapClaims{}
+	parsed, err := b.parser.ParseWithClaims(token, claims, b.key)
+	if err != nil {
+		return nil, err
+	}
+	if err := strictJWT(parsed.Raw); err != nil {
+		return nil, err
+	}
+	access := &accessToken{}
+	for name, at := range map[string]*string{"sub": &access.subject, "jti": &access.id} {
+		if *at, _ = claims[name].(string); *at == "" {
+			return nil, fmt.Errorf("%s is missing or no string", name)
+		}
+	}
+	if sid, ok := claims["sid"]; ok {
+		if access.login, _ = sid.(string); access.login == "" {
+			return nil, errors.New("sid is no string")
+		}
+	}
+	access.expires, err = numericDate(claims["exp"])
+	return access, err
+}
+
+// key implements jwt.Keyfunc: the header is checked before the signature, and
+// never chooses a key.
+func (b *Bearer) key(token *jwt.Token) (any, error) {
+	if _, ok := token.Header["crit"]; ok {
+		return nil, errors.New("crit names extensions and none is known") // RFC 7515, section 4.1.11
+	}
+	if typ, ok := token.Header["typ"]; ok && typ != "JWT" {
+		return nil, errors.New("typ is not JWT")
+	}
+	if kid, ok := token.Header["kid"]; ok && kid != b.keys.id {
+		return nil, errors.New("kid names another key")
+	}
+	return b.keys.verify, nil
+}
+
+// numericDate reads integer seconds since the epoch.
+func numericDate(claim any) (time.Time, error) {
+	number, ok := claim.(json.Number)
+	if !ok {
+		return time.Time{}, errors.New("exp is no number")
+	}
+	seconds, err := strconv.ParseInt(number.String(), 10, 64)
+	if err != nil || seconds < 0 || seconds > maxNumericDate {
+		return time.Time{}, errors.New("exp is no sensible number of seconds")
+	}
+	return time.Unix(seconds, 0), nil
+}
+
+// maxNumericDate is the end of the year 9999.
+const maxNumericDate = 253402300799
+
+func badToken(format string, args ...any) error {
+	return &Rejection{Detail: DetailBadToken, Reason: "access token: " + fmt.Sprintf(format, args...)}
+}

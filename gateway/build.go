@@ -1,0 +1,209 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/config"
+	"authgate/policy"
+)
+
+// state is everything made from one configuration. It is not changed after
+// build, so that a request reads it without locks.
+type state struct {
+	config    *config.Config
+	public    *url.URL // public_url
+	trusted   trustedProxies
+	table     *policy.Table
+	routes    []route // by the table's index
+	upstreams map[string]*upstream
+	endpoints map[string]endpoint // by path
+
+	cookies     auth.CookieNames
+	accounts    *auth.Accounts
+	logins      *auth.Logins
+	sessions    *auth.Session
+	bearer      *auth.Bearer
+	refresh     *auth.Refresh
+	signedIn    auth.Chain                // what own endpoints accept
+	used        map[policy.Mechanism]bool // by some route
+	jwks        []byte
+	crossOrigin *http.CrossOriginProtection
+}
+
+// route is what the gateway does for a route of the table, beyond deciding.
+type route struct {
+	config    config.Route
+	chain     auth.Chain
+	upstream  *upstream
+	transport http.RoundTripper
+	redirect  bool // a person who is not signed in can be sent to the sign-in page
+}
+
+// build makes the state of cfg. Upstreams that are the same in old are taken
+// over with their connections.
+func (g *Gateway) build(cfg *config.Config, old *state) (*state, error) {
+	st := &state{
+		config: cfg, upstreams: map[string]*upstream{}, used: map[policy.Mechanism]bool{},
+		cookies: auth.CookieNames{Session: cfg.Session.Cookie},
+	}
+	if len(cfg.Providers) > 0 {
+		st.cookies.Delegated = cfg.Delegated.Cookie
+	}
+	if cfg.Token.Delivery == deliveryCookie {
+		st.cookies.Access, st.cookies.Refresh = accessCookie, refreshCookie
+	}
+	for _, step := range []func() error{
+		func() error { return st.buildOrigin() },
+		func() error { return st.buildTrusted() },
+		func() error { return g.buildMechanisms(st) },
+		func() error { return g.buildUpstreams(st, old) },
+		func() error { return g.buildRoutes(st) },
+	} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	st.endpoints = st.ownEndpoints()
+	return st, nil
+}
+
+func (st *state) buildOrigin() error {
+	public, err := url.Parse(st.config.PublicURL)
+	if err != nil {
+		return fmt.Errorf("public_url: %w", err)
+	}
+	st.public = public
+	st.crossOrigin = http.NewCrossOriginProtection()
+	if err := st.crossOrigin.AddTrustedOrigin(public.Scheme + "://" + public.Host); err != nil {
+		return fmt.Errorf("public_url: %w", err)
+	}
+	return nil
+}
+
+func (st *state) buildTrusted() error {
+	for _, cidr := range st.config.Listen.TrustedProxies {
+		prefix, err := parsePrefix(cidr)
+		if err != nil {
+			return fmt.Errorf("listen.trusted_proxies: %w", err)
+		}
+		st.trusted = append(st.trusted, prefix)
+	}
+	return nil
+}
+
+// buildMechanisms makes the mechanisms. Their caches are new with each state,
+// so that nothing verified under other accounts or keys is left in them.
+func (g *Gateway) buildMechanisms(st *state) error {
+	cfg := st.config
+	accounts, err := auth.NewAccounts(localAccounts(cfg.Accounts.Users))
+	if err != nil {
+		return fmt.Errorf("accounts: %w", err)
+	}
+	keys, err := auth.LoadKeys(cfg.Token.Algorithm, cfg.Token.Secret.Reveal(), cfg.Token.PrivateKey, cfg.DataDir)
+	if err != nil {
+		return fmt.Errorf("token: %w", err)
+	}
+	if st.jwks, err = keys.JWKS(); err != nil {
+		return fmt.Errorf("token: %w", err)
+	}
+	st.accounts = accounts
+	st.logins = auth.NewLogins(g.store, g.now)
+	st.sessions = auth.NewSession(auth.SessionOptions{
+		Lifetime: cfg.Session.Lifetime, Idle: cfg.Session.IdleTimeout,
+	}, accounts, st.logins)
+	st.bearer = auth.NewBearer(auth.BearerOptions{
+		Issuer: cfg.Token.Issuer, Audience: cfg.Token.Audience,
+		Lifetime: cfg.Token.AccessLifetime, Realm: cfg.Basic.Realm,
+	}, keys, accounts, st.logins)
+	st.refresh = auth.NewRefresh(auth.RefreshOptions{
+		Lifetime: cfg.Token.RefreshLifetime, Leeway: cfg.Token.ReuseLeeway, Bind: cfg.Token.BindRefresh,
+	}, accounts, st.logins)
+	st.signedIn = auth.Chain{st.bearer, st.sessions}
+	return nil
+}
+
+func localAccounts(users []config.Account) []auth.Account {
+	accounts := make([]auth.Account, len(users))
+	for i, u := range users {
+		accounts[i] = auth.Account{
+			Username: u.Username, PasswordHash: u.PasswordHash.Reveal(),
+			Name: u.Name, Email: u.Email, Roles: u.Roles, Disabled: u.Disabled,
+		}
+	}
+	return accounts
+}
+
+func basicUsers(users []config.BasicUser) []auth.Account {
+	accounts := make([]auth.Account, len(users))
+	for i, u := range users {
+		accounts[i] = auth.Account{Username: u.Username, PasswordHash: u.PasswordHash.Reveal()}
+	}
+	return accounts
+}
+
+func (g *Gateway) buildUpstreams(st *state, old *state) error {
+	for name, cfg := range st.config.Upstreams {
+		headers := newIdentityHeaders(st.config.IdentityHeaders, *cfg.IdentityHeaders)
+		if old != nil && old.upstreams[name] != nil && old.upstreams[name].same(cfg, headers) {
+			st.upstreams[name] = old.upstreams[name]
+			continue
+		}
+		u, err := newUpstream(name, cfg, headers, g.metrics.upstreamDuration.WithLabelValues(name), g.now)
+		if err != nil {
+			return fmt.Errorf("upstreams.%s: %w", name, err)
+		}
+		st.upstreams[name] = u
+	}
+	return nil
+}
+
+func (g *Gateway) buildRoutes(st *state) error {
+	set, err := policy.Compile(st.config.Policies)
+	if err != nil {
+		return err
+	}
+	basic, err := auth.NewAccounts(basicUsers(st.config.Basic.Users))
+	if err != nil {
+		return fmt.Errorf("basic: %w", err)
+	}
+	mechanisms := map[policy.Mechanism]auth.Authenticator{
+		policy.Basic:   auth.NewBasic(st.config.Basic.Realm, basic, g.verifier),
+		policy.Bearer:  st.bearer,
+		policy.Session: st.sessions,
+	}
+	var rules []policy.Route
+	for i, cfg := range st.config.Routes {
+		rule := policy.Route{Name: cfg.Name, Pattern: cfg.Match, Mechanisms: cfg.Auth}
+		if len(cfg.Policy) > 0 {
+			if rule.Policy, err = set.Policy(fmt.Sprintf("routes[%d].policy", i), cfg.Policy); err != nil {
+				return err
+			}
+		}
+		rules = append(rules, rule)
+		r := route{config: cfg, upstream: st.upstreams[cfg.Upstream]}
+		// Authorization before cookies, in whatever order the route names them.
+		for _, m := range []policy.Mechanism{policy.Basic, policy.Bearer, policy.Session} {
+			if rule.Accepts(m) {
+				r.chain = append(r.chain, mechanisms[m])
+				st.used[m] = true
+			}
+		}
+		r.redirect = rule.Accepts(policy.Session)
+		if r.upstream == nil {
+			return fmt.Errorf("routes[%d].upstream: no upstream is called %q", i, cfg.Upstream)
+		}
+		r.transport = r.upstream.through(cfg.Timeout)
+		st.routes = append(st.routes, r)
+	}
+	st.table, err = policy.NewTable(rules)
+	return err
+}
+
+// own returns the path of an own endpoint.
+func (st *state) own(name string) string {
+	return st.config.Endpoints.Prefix + strings.TrimPrefix(name, "/")
+}

@@ -1,0 +1,269 @@
+package config
+
+import (
+	"log/slog"
+	"time"
+
+	"authgate/policy"
+)
+
+// Config is a configuration that Load has found valid, with every default
+// filled in, every relative path resolved against the folder of the file, and
+// every ${NAME} and x_file replaced by its value. It is not changed after.
+type Config struct {
+	PublicURL       string                  `yaml:"public_url"` // scheme://host[:port], no path
+	Listen          Listen                  `yaml:"listen"`
+	TLS             TLS                     `yaml:"tls"`
+	DataDir         string                  `yaml:"data_dir"`
+	Store           Store                   `yaml:"store"`
+	Endpoints       Endpoints               `yaml:"endpoints"`
+	Basic           Basic                   `yaml:"basic"`
+	Accounts        Accounts                `yaml:"accounts"`
+	Session         Session                 `yaml:"session"`
+	Token           Token                   `yaml:"token"`
+	Providers       []Provider              `yaml:"providers"`
+	Delegated       Delegated               `yaml:"delegated"`
+	Upstreams       map[string]Upstream     `yaml:"upstreams"`
+	IdentityHeaders IdentityHeaders         `yaml:"identity_headers"`
+	Policies        map[string]*policy.Spec `yaml:"policies"`
+	Routes          []Route                 `yaml:"routes"`
+	Limits          Limits                  `yaml:"limits"`
+	Log             Log                     `yaml:"log"`
+
+	path      string   // of the file
+	source    []byte   // its content
+	sideFiles []string // what it names and was read with it
+}
+
+// Secret is a value that prints as "[redacted]" wherever it is formatted,
+// logged or marshalled. Reveal is the one way to it.
+type Secret string
+
+// Reveal returns the secret itself.
+func (s Secret) Reveal() string { return string(s) }
+
+// String implements fmt.Stringer and tells only whether there is a secret.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return "[redacted]"
+}
+
+// GoString implements fmt.GoStringer for %#v.
+func (s Secret) GoString() string { return `"` + s.String() + `"` }
+
+// MarshalText implements encoding.TextMarshaler for JSON and YAML.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// LogValue implements slog.LogValuer.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// Listen is where the gateway can be reached; an empty address is not listened on.
+type Listen struct {
+	HTTPS          string   `yaml:"https"`
+	HTTP           string   `yaml:"http"`
+	Admin          string   `yaml:"admin"`
+	TrustedProxies []string `yaml:"trusted_proxies"` // CIDRs or addresses
+}
+
+// TLS modes.
+const (
+	TLSInternal = "internal"
+	TLSFiles    = "files"
+	TLSACME     = "acme"
+	TLSOff      = "off"
+)
+
+// TLS says where the certificate comes from.
+type TLS struct {
+	Mode         string   `yaml:"mode"`
+	Certificate  string   `yaml:"certificate"`
+	Key          string   `yaml:"key"`
+	Domains      []string `yaml:"domains"`
+	Email        string   `yaml:"email"`
+	Directory    string   `yaml:"directory"`
+	TrustedRoots string   `yaml:"trusted_roots"`
+}
+
+// Store drivers.
+const (
+	StoreSQLite = "sqlite"
+	StoreMemory = "memory"
+	StoreRedis  = "redis"
+)
+
+// Store says what keeps sessions, refresh families and revocations.
+type Store struct {
+	Driver         string        `yaml:"driver"`
+	Path           string        `yaml:"path"` // absolute or under DataDir, resolved
+	Addresses      []string      `yaml:"addresses"`
+	SentinelMaster string        `yaml:"sentinel_master"`
+	Username       string        `yaml:"username"`
+	Password       Secret        `yaml:"password"`
+	TLS            bool          `yaml:"tls"`
+	KeyPrefix      string        `yaml:"key_prefix"`
+	MaxStaleness   time.Duration `yaml:"max_staleness"`
+}
+
+// Endpoints says where the gateway's own endpoints live.
+type Endpoints struct {
+	Prefix string `yaml:"prefix"` // begins and ends with a slash
+}
+
+// Basic is the mechanism of shared credentials.
+type Basic struct {
+	Realm    string      `yaml:"realm"`
+	Htpasswd string      `yaml:"htpasswd"`
+	Users    []BasicUser `yaml:"users"` // those of the htpasswd file included
+}
+
+// BasicUser is one shared credential.
+type BasicUser struct {
+	Username     string `yaml:"username"`
+	PasswordHash Secret `yaml:"password_hash"` // argon2id PHC string or bcrypt
+}
+
+// Accounts are the local accounts.
+type Accounts struct {
+	File  string    `yaml:"file"`
+	Users []Account `yaml:"users"` // those of the file included
+}
+
+// Account is one local account.
+type Account struct {
+	Username     string   `yaml:"username"`
+	PasswordHash Secret   `yaml:"password_hash"` // argon2id PHC string or bcrypt
+	Name         string   `yaml:"name"`
+	Email        string   `yaml:"email"`
+	Roles        []string `yaml:"roles"` // no entry is empty
+	Disabled     bool     `yaml:"disabled"`
+}
+
+// Session is the mechanism of server-side sessions.
+type Session struct {
+	Cookie      string        `yaml:"cookie"`
+	Lifetime    time.Duration `yaml:"lifetime"`
+	IdleTimeout time.Duration `yaml:"idle_timeout"` // 0: off
+	SameSite    string        `yaml:"same_site"`    // lax, strict or none
+}
+
+// Algorithms that sign access tokens (RFC 7518, section 3.1).
+const (
+	AlgorithmHS256 = "HS256"
+	AlgorithmRS256 = "RS256"
+)
+
+// How tokens get to the client.
+const (
+	DeliveryBody   = "body"   // in the JSON of the answer
+	DeliveryCookie = "cookie" // in the cookies CookieAccess and CookieRefresh
+)
+
+// The cookies of DeliveryCookie.
+const (
+	CookieAccess  = "access_token"
+	CookieRefresh = "refresh_token"
+)
+
+// Token is the mechanism of self-issued bearer tokens.
+type Token struct {
+	Algorithm       string        `yaml:"algorithm"` // HS256 or RS256
+	Secret          Secret        `yaml:"secret"`
+	PrivateKey      string        `yaml:"private_key"`
+	Issuer          string        `yaml:"issuer"`
+	Audience        []string      `yaml:"audience"`
+	AccessLifetime  time.Duration `yaml:"access_lifetime"`
+	RefreshLifetime time.Duration `yaml:"refresh_lifetime"`
+	ReuseLeeway     time.Duration `yaml:"reuse_leeway"`
+	Delivery        string        `yaml:"delivery"`     // body or cookie
+	BindRefresh     []string      `yaml:"bind_refresh"` // any of user_agent, ip
+}
+
+// Provider is an OpenID provider.
+type Provider struct {
+	Name             string        `yaml:"name"`
+	Title            string        `yaml:"title"`
+	Issuer           string        `yaml:"issuer"`
+	ClientID         string        `yaml:"client_id"`
+	ClientSecret     Secret        `yaml:"client_secret"`
+	Scopes           []string      `yaml:"scopes"`
+	RolesClaim       string        `yaml:"roles_claim"`
+	UsernameClaim    string        `yaml:"username_claim"`
+	Callback         string        `yaml:"callback"`
+	LogoutURL        string        `yaml:"logout_url"`
+	Timeout          time.Duration `yaml:"timeout"`
+	AuthorizationURL string        `yaml:"authorization_url"`
+	TokenURL         string        `yaml:"token_url"`
+	UserinfoURL      string        `yaml:"userinfo_url"`
+	JWKSURL          string        `yaml:"jwks_url"`
+}
+
+// Delegated is the session of a delegated login.
+type Delegated struct {
+	Cookie          string        `yaml:"cookie"`
+	Lifetime        time.Duration `yaml:"lifetime"`
+	DefaultProvider string        `yaml:"default_provider"`
+}
+
+// Upstream is an application that the gateway stands in front of.
+type Upstream struct {
+	URL             string           `yaml:"url"`
+	URLs            []string         `yaml:"urls"` // always filled: URL alone where that was given
+	Timeout         time.Duration    `yaml:"timeout"`
+	ConnectTimeout  time.Duration    `yaml:"connect_timeout"`
+	IdentityHeaders *IdentityHeaders `yaml:"identity_headers"` // always filled: the keys not given come from the top level
+}
+
+// IdentityHeaders names the headers that carry the identity; an empty name
+// leaves one out.
+type IdentityHeaders struct {
+	User      string `yaml:"user"`
+	Subject   string `yaml:"subject"`
+	Name      string `yaml:"name"`
+	Email     string `yaml:"email"`
+	Roles     string `yaml:"roles"`
+	Mechanism string `yaml:"mechanism"`
+	Provider  string `yaml:"provider"`
+}
+
+// What a route answers a request without credentials.
+const (
+	UnauthenticatedAuto      = "auto"
+	UnauthenticatedChallenge = "challenge"
+	UnauthenticatedRedirect  = "redirect"
+)
+
+// Route maps requests to an upstream and says who may make them.
+type Route struct {
+	Match              string             `yaml:"match"`
+	Name               string             `yaml:"name"` // default: Match
+	Upstream           string             `yaml:"upstream"`
+	Auth               []policy.Mechanism `yaml:"auth"`
+	Policy             []policy.Ref       `yaml:"policy"`  // all must hold; none: whoever is authenticated
+	Timeout            time.Duration      `yaml:"timeout"` // 0: the upstream's
+	Unauthenticated    string             `yaml:"unauthenticated"`
+	StripPrefix        string             `yaml:"strip_prefix"`
+	Headers            RouteHeaders       `yaml:"headers"`
+	ForwardCredentials bool               `yaml:"forward_credentials"`
+	MaxBody            int64              `yaml:"max_body"` // bytes, 0: no limit
+}
+
+// RouteHeaders changes the request to the upstream.
+type RouteHeaders struct {
+	Set    map[string]string `yaml:"set"`
+	Remove []string          `yaml:"remove"`
+}
+
+// Limits bounds what clients may do.
+type Limits struct {
+	LoginFailures  int           `yaml:"login_failures"`
+	LoginWindow    time.Duration `yaml:"login_window"`
+	MaxHeaderBytes int           `yaml:"max_header_bytes"`
+}
+
+// Log says how to log.
+type Log struct {
+	Level  string `yaml:"level"`  // debug, info, warn or error
+	Format string `yaml:"format"` // json or text
+}

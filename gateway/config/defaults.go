@@ -1,0 +1,137 @@
+package config
+
+import (
+	"net/url"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"time"
+)
+
+// defaults is the configuration of a file that says nothing.
+func defaults() *Config {
+	return &Config{
+		PublicURL: "https://localhost:8443",
+		Listen:    Listen{HTTPS: ":8443", HTTP: ":8080", Admin: "127.0.0.1:9090"},
+		TLS:       TLS{Mode: TLSInternal},
+		DataDir:   "data",
+		Store: Store{
+			Driver: StoreSQLite, Path: "authgate.db", Addresses: []string{"127.0.0.1:6379"},
+			KeyPrefix: "authgate:", MaxStaleness: 2 * time.Second,
+		},
+		Endpoints: Endpoints{Prefix: "/"},
+		Basic:     Basic{Realm: "authgate"},
+		Session:   Session{Cookie: "session_id", Lifetime: time.Hour, SameSite: "lax"},
+		Token: Token{
+			Algorithm: AlgorithmHS256, Audience: []string{"authgate"}, AccessLifetime: 15 * time.Minute,
+			RefreshLifetime: 168 * time.Hour, ReuseLeeway: 10 * time.Second, Delivery: DeliveryBody,
+		},
+		Delegated: Delegated{Cookie: "session", Lifetime: time.Hour},
+		IdentityHeaders: IdentityHeaders{
+			User: "X-Auth-User", Subject: "X-Auth-Subject", Name: "X-Auth-Name", Email: "X-Auth-Email",
+			Roles: "X-Auth-Roles", Mechanism: "X-Auth-Mechanism", Provider: "X-Auth-Provider",
+		},
+		Limits: Limits{LoginFailures: 10, LoginWindow: 5 * time.Minute, MaxHeaderBytes: 65536},
+		Log:    Log{Level: "info", Format: "json"},
+	}
+}
+
+// prototype is a new element of a list or map, with the defaults of its type.
+func prototype(t reflect.Type) reflect.Value {
+	v := reflect.New(t).Elem()
+	switch element := v.Addr().Interface().(type) {
+	case *Provider:
+		*element = Provider{
+			Scopes: []string{"openid", "profile", "email"}, RolesClaim: "roles",
+			UsernameClaim: "preferred_username", Callback: "/callback", Timeout: 10 * time.Second,
+		}
+	case *Upstream:
+		*element = Upstream{Timeout: 30 * time.Second, ConnectTimeout: 5 * time.Second}
+	case *Route:
+		*element = Route{Unauthenticated: UnauthenticatedAuto}
+	}
+	return v
+}
+
+// complete fills in what one part of the configuration takes from another, and
+// resolves paths.
+func (l *loader) complete() {
+	c := l.cfg
+	for _, path := range []*string{
+		&c.DataDir, &c.TLS.Certificate, &c.TLS.Key, &c.TLS.TrustedRoots, &c.Token.PrivateKey,
+		&c.Basic.Htpasswd, &c.Accounts.File,
+	} {
+		*path = l.resolvePath(*path)
+	}
+	if c.Store.Path != "" && !filepath.IsAbs(c.Store.Path) {
+		c.Store.Path = filepath.Join(c.DataDir, c.Store.Path)
+	}
+	c.PublicURL = canonicalOrigin(c.PublicURL)
+	if c.Token.Issuer == "" {
+		c.Token.Issuer = c.PublicURL
+	}
+	if c.TLS.Mode == TLSOff && !l.main.given("listen.https") {
+		c.Listen.HTTPS = ""
+	}
+	if len(c.TLS.Domains) == 0 {
+		c.TLS.Domains = defaultDomains(c)
+	}
+	for i := range c.Providers {
+		if c.Providers[i].Title == "" {
+			c.Providers[i].Title = c.Providers[i].Name
+		}
+	}
+	for name, u := range c.Upstreams {
+		c.Upstreams[name] = l.completeUpstream(name, u)
+	}
+	for i := range c.Routes {
+		if c.Routes[i].Name == "" {
+			c.Routes[i].Name = c.Routes[i].Match
+		}
+	}
+}
+
+// defaultDomains are the names that the certificate is for. No public
+// authority certifies the local ones.
+func defaultDomains(c *Config) []string {
+	var domains []string
+	if u, err := url.Parse(c.PublicURL); err == nil && u.Hostname() != "" {
+		domains = append(domains, u.Hostname())
+	}
+	if c.TLS.Mode != TLSACME {
+		for _, local := range []string{"localhost", "127.0.0.1", "::1"} {
+			if !slices.Contains(domains, local) {
+				domains = append(domains, local)
+			}
+		}
+	}
+	return domains
+}
+
+// completeUpstream makes URLs the one place for addresses, and takes the
+// identity headers that are not given from the top level.
+func (l *loader) completeUpstream(name string, u Upstream) Upstream {
+	path := join("upstreams", name)
+	if u.URL != "" && len(u.URLs) == 0 {
+		u.URLs = []string{u.URL}
+	}
+	merged := l.cfg.IdentityHeaders
+	if u.IdentityHeaders != nil {
+		own := u.IdentityHeaders.byKey()
+		for key, header := range merged.byKey() {
+			if l.main.given(path + ".identity_headers." + key) {
+				*header = *own[key]
+			}
+		}
+	}
+	u.IdentityHeaders = &merged
+	return u
+}
+
+// byKey gives access to the names by the keys of the file.
+func (h *IdentityHeaders) byKey() map[string]*string {
+	return map[string]*string{
+		"user": &h.User, "subject": &h.Subject, "name": &h.Name, "email": &h.Email,
+		"roles": &h.Roles, "mechanism": &h.Mechanism, "provider": &h.Provider,
+	}
+}

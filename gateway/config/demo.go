@@ -1,0 +1,48 @@
+package config
+
+import "slices"
+
+// demoHashes are the password hashes of the shipped config.yaml, whose
+// passwords everybody can look up. A test keeps them equal to the file.
+var demoHashes = []Secret{
+	"$argon2id$v=19$m=19456,t=2,p=1$U3aXXtZhzJj4UN6ZbkMwPg$PGkQq3X6qHC0edJRK+1MVtPSZbbWSrRjQhxi0ckKywg",
+	"$argon2id$v=19$m=19456,t=2,p=1$dRIQGPuCKmRV65kL8M3GnA$pKp2zwgPl1GiLBwB3eKpj/uOUTdYHj17EDQfgZnEYjw",
+	"$argon2id$v=19$m=19456,t=2,p=1$a9eBLfdOxDEzgYnE6h1UuQ$T0g47KRMpq8/2wtiGNJjbRFCRRyCJsT7SJRnlV8298c",
+}
+
+// DemoUsers are the names of the users, shared credentials first, that have a
+// password of the demonstration: one of the hashes shipped in config.yaml. The
+// same password hashed anew is not recognised.
+func (c *Config) DemoUsers() []string {
+	var names []string
+	for _, u := range c.Basic.Users {
+		if slices.Contains(demoHashes, u.PasswordHash) {
+			names = append(names, u.Username)
+		}
+	}
+	for _, u := range c.Accounts.Users {
+		if slices.Contains(demoHashes, u.PasswordHash) {
+			names = append(names, u.Username)
+		}
+	}
+	return names
+}
+
+// checkDemo refuses passwords of the demonstration where the gateway is meant
+// to be reached from everywhere.
+func (l *loader) checkDemo() {
+	if l.cfg.TLS.Mode != TLSACME {
+		return
+	}
+	const message = "the password of %s is the one of the demonstration, which everybody knows; tls.mode acme refuses it: set one of your own with `authgate hash-password`"
+	for _, u := range l.basic {
+		if slices.Contains(demoHashes, u.value.PasswordHash) {
+			l.fault(u.doc, u.path+".password_hash", message, u.value.Username)
+		}
+	}
+	for _, u := range l.accounts {
+		if slices.Contains(demoHashes, u.value.PasswordHash) {
+			l.fault(u.doc, u.path+".password_hash", message, u.value.Username)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"authgate/policy"
+)
+
+// Load reads the configuration file at path and the files that it names. An
+// error is Diagnostics, or that of reading the file at path itself, for
+// instance one that is fs.ErrNotExist.
+func Load(path string) (*Config, error) {
+	source, err := readFile(path, maxConfigSize)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	return Parse(path, source)
+}
+
+// Parse is Load for a file whose content has been read already. path is where
+// it is: relative paths in it start from there. An error is Diagnostics.
+func Parse(path string, source []byte) (*Config, error) {
+	return parse(path, source, os.LookupEnv)
+}
+
+// Reread is the same configuration with the files that it names as they are
+// now; of the main file it is the content that was read then. An error is
+// Diagnostics.
+func (c *Config) Reread() (*Config, error) { return Parse(c.path, c.source) }
+
+// SideFiles are the paths of the files besides the configuration file that
+// a change of which changes the configuration: accounts.file, basic.htpasswd,
+// the certificate and its key, and each x_file. They are sorted.
+func (c *Config) SideFiles() []string { return slices.Clone(c.sideFiles) }
+
+// loader carries one run of parse.
+type loader struct {
+	problems
+	cfg       *Config
+	main      *document
+	dir       string // where relative paths start
+	lookup    func(name string) (string, bool)
+	sideFiles []string
+	basic     []located[*BasicUser]
+	accounts  []located[*Account]
+	policies  *policy.Set
+}
+
+// parse is Parse with the environment that lookup reads.
+func parse(path string, source []byte, lookup func(string) (string, bool)) (*Config, error) {
+	l := &loader{cfg: defaults(), dir: filepath.Dir(path), lookup: lookup}
+	l.main = l.decode(newText(path, source, maskYAML), source, maxConfigSize, "", l.cfg)
+	if !l.main.broken[""] {
+		l.readUsers()
+		l.complete()
+		l.check()
+	}
+	if err := l.result(path); err != nil {
+		return nil, err
+	}
+	slices.Sort(l.sideFiles)
+	l.cfg.path, l.cfg.source = path, slices.Clone(source)
+	l.cfg.sideFiles = slices.Compact(l.sideFiles)
+	return l.cfg, nil
+}
+
+// resolve makes a path of the configuration file relative to its folder.
+func (l *loader) resolvePath(path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(l.dir, path)
+}

@@ -1,0 +1,73 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"authgate/policy"
+)
+
+// policyErrors reports what package policy found.
+func (l *loader) policyErrors(err error) {
+	if found, ok := errors.AsType[policy.Errors](err); ok {
+		for _, one := range found {
+			l.fault(l.main, one.Path, "%s", one.Msg)
+		}
+	}
+}
+
+// checkPolicies compiles the named policies and checks the names in them.
+func (l *loader) checkPolicies() {
+	set, err := policy.Compile(l.cfg.Policies)
+	l.policyErrors(err)
+	l.policies = set
+	for _, name := range slices.Sorted(maps.Keys(l.cfg.Policies)) {
+		if problem := nameProblem(name); problem != "" && name != "" {
+			l.fault(l.main, join("policies", name), "the name of the policy %s", problem)
+		}
+		l.checkReferences(join("policies", name), l.cfg.Policies[name])
+	}
+}
+
+// checkReferences checks the providers and users that a policy names, at any
+// depth.
+func (l *loader) checkReferences(path string, spec *policy.Spec) {
+	if spec == nil {
+		return
+	}
+	for i, provider := range spec.Providers {
+		l.checkSource(fmt.Sprintf("%s.providers[%d]", path, i), provider)
+	}
+	for i, user := range spec.Users {
+		at := fmt.Sprintf("%s.users[%d]", path, i)
+		if provider, _, found := strings.Cut(user, ":"); found {
+			l.checkSource(at, provider)
+		} else if l.isBasic(user) && !l.isAccount(user) {
+			l.fault(l.main, at, "%q is a user of basic and no local account; write %q", user, policy.BasicProvider+":"+user)
+		}
+	}
+	for key, refs := range map[string][]policy.Ref{"any": spec.Any, "all": spec.All, "none": spec.None} {
+		for i, ref := range refs {
+			l.checkReferences(fmt.Sprintf("%s.%s[%d]", path, key, i), ref.Spec)
+		}
+	}
+}
+
+// checkSource checks the name of where users come from.
+func (l *loader) checkSource(path, name string) {
+	known := append(l.providerNames(), policy.LocalProvider, policy.BasicProvider)
+	if name != "" && !slices.Contains(known, name) && !l.main.isBroken("providers") {
+		l.fault(l.main, path, "there is no provider %q; %s", name, hint(name, "providers", known))
+	}
+}
+
+func (l *loader) isBasic(name string) bool {
+	return slices.ContainsFunc(l.basic, func(u located[*BasicUser]) bool { return u.value.Username == name })
+}
+
+func (l *loader) isAccount(name string) bool {
+	return slices.ContainsFunc(l.accounts, func(u located[*Account]) bool { return u.value.Username == name })
+}

@@ -1,0 +1,132 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+
+	"authgate/policy"
+)
+
+// ownEndpoints are the gateway's endpoints under endpoints.prefix.
+var ownEndpoints = []string{
+	"login", "logout", "refresh", "me", "signin", "callback", "auth/callback", ".well-known/jwks.json",
+}
+
+// checkRoutes checks the routes, and that they make a table.
+func (l *loader) checkRoutes() {
+	table := make([]policy.Route, len(l.cfg.Routes))
+	for i, r := range l.cfg.Routes {
+		path := fmt.Sprintf("routes[%d]", i)
+		table[i] = policy.Route{Name: r.Name, Pattern: r.Match, Mechanisms: r.Auth}
+		var err error
+		table[i].Policy, err = l.policies.Policy(path+".policy", r.Policy)
+		l.policyErrors(err)
+		for j, ref := range r.Policy {
+			at := path + ".policy"
+			if len(r.Policy) > 1 {
+				at = fmt.Sprintf("%s[%d]", at, j)
+			}
+			l.checkReferences(at, ref.Spec)
+		}
+		l.checkRoute(path, r)
+	}
+	_, err := policy.NewTable(table)
+	l.policyErrors(err)
+}
+
+func (l *loader) checkRoute(path string, r Route) {
+	if r.Match == "" {
+		l.missing(l.main, path+".match", `a pattern is needed, like /app/ or "GET example.org/app/"`)
+	} else {
+		l.checkReachable(path+".match", r.Match)
+	}
+	if strings.ContainsFunc(r.Name, unicode.IsControl) {
+		l.fault(l.main, path+".name", "%q holds a control character", r.Name)
+	}
+	l.checkRouteUpstream(path+".upstream", r.Upstream)
+	l.checkRouteAuth(path+".auth", r.Auth)
+	if r.Timeout == 0 && l.main.given(path+".timeout") {
+		l.fault(l.main, path+".timeout", "must be longer than 0; leave the key out for the upstream's timeout")
+	}
+	l.oneOf(path+".unauthenticated", r.Unauthenticated,
+		UnauthenticatedAuto, UnauthenticatedChallenge, UnauthenticatedRedirect)
+	l.checkStripPrefix(path+".strip_prefix", r)
+	l.checkRouteHeaders(path+".headers", r)
+}
+
+// checkReachable checks that no endpoint of the gateway itself stands before
+// all that a pattern matches.
+func (l *loader) checkReachable(path, pattern string) {
+	if slices.ContainsFunc(ownEndpoints, func(name string) bool {
+		return literalPath(pattern) == l.cfg.Endpoints.Prefix+name
+	}) {
+		l.fault(l.main, path, "%q can never be reached: the gateway's own endpoint stands before it; set endpoints.prefix, for instance to /auth/, to move the gateway's endpoints away", pattern)
+	}
+}
+
+// literalPath is the path of a pattern, decoded. Wildcards stay as written,
+// which no literal path can be.
+func literalPath(pattern string) string {
+	slash := strings.IndexByte(pattern, '/')
+	if slash < 0 {
+		return ""
+	}
+	decoded, err := url.PathUnescape(pattern[slash:])
+	if err != nil { // which package policy reports
+		return ""
+	}
+	return decoded
+}
+
+func (l *loader) checkRouteUpstream(path, name string) {
+	if name == "" {
+		l.fault(l.main, path, "the name of an upstream is needed")
+		return
+	}
+	if _, ok := l.cfg.Upstreams[name]; !ok && !l.main.broken["upstreams"] {
+		l.fault(l.main, path, "there is no upstream %q; %s", name,
+			hint(name, "upstreams", slices.Sorted(maps.Keys(l.cfg.Upstreams))))
+	}
+}
+
+// checkRouteAuth checks that each mechanism has somebody who can use it. A
+// file of users may be empty for a while: the last one in it may be removed.
+func (l *loader) checkRouteAuth(path string, mechanisms []policy.Mechanism) {
+	for i, m := range mechanisms {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		switch m {
+		case policy.Basic:
+			if len(l.basic) == 0 && l.cfg.Basic.Htpasswd == "" && !l.main.isBroken("basic") {
+				l.fault(l.main, at, "nobody can use basic here: give basic.users or basic.htpasswd")
+			}
+		case policy.Session, policy.Bearer:
+			if len(l.accounts) == 0 && l.cfg.Accounts.File == "" && !l.main.isBroken("accounts") {
+				l.fault(l.main, at, "nobody can use %s here: give accounts.users or accounts.file", m)
+			}
+		case policy.OIDC:
+			if len(l.cfg.Providers) == 0 && !l.main.isBroken("providers") {
+				l.fault(l.main, at, "nobody can use oidc here: give providers")
+			}
+		}
+	}
+}
+
+// checkStripPrefix checks that every path of the route has the prefix.
+func (l *loader) checkStripPrefix(path string, r Route) {
+	prefix, pattern := r.StripPrefix, literalPath(r.Match)
+	switch {
+	case prefix == "":
+	case !strings.HasPrefix(prefix, "/"):
+		l.fault(l.main, path, "%q does not begin with a slash", prefix)
+	case strings.HasSuffix(prefix, "/"):
+		l.fault(l.main, path, "%q ends in a slash; leave it out", prefix)
+	case strings.ContainsAny(prefix, "{}"):
+		l.fault(l.main, path, "%q holds a brace; only literal segments can be removed", prefix)
+	case pattern != "" && pattern != prefix && !strings.HasPrefix(pattern, prefix+"/"):
+		l.fault(l.main, path, "%q is not what the path of match %q begins with, in whole segments", prefix, r.Match)
+	}
+}

@@ -1,0 +1,199 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// scalar is the text of a YAML string with its variables replaced.
+func (d *decoder) scalar(n ast.Node, path string) (string, bool) {
+	var content string
+	switch n := n.(type) {
+	case *ast.StringNode:
+		content = n.Value
+	case *ast.LiteralNode:
+		content = n.Value.Value
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		d.wrong(n, path, "expected a string, found %s; put it in quotes", describe(n))
+		return "", false
+	case *ast.NullNode:
+		d.wrong(n, path, `expected a string, found nothing; write "" for an empty one`)
+		return "", false
+	default:
+		d.wrong(n, path, "expected a string, found %s", describe(n))
+		return "", false
+	}
+	expanded, err := expand(content, d.lookup)
+	if err != nil {
+		d.wrong(n, path, "%v", err)
+		return "", false
+	}
+	return expanded, true
+}
+
+// hasVariable reports whether n is a string with a ${NAME} in it, which may
+// stand for a value of another type.
+func hasVariable(n ast.Node) bool {
+	s, ok := n.(*ast.StringNode)
+	return ok && strings.Contains(s.Value, "${")
+}
+
+// boolean decodes true or false.
+func (d *decoder) boolean(n ast.Node, path string, v reflect.Value) {
+	if b, ok := n.(*ast.BoolNode); ok {
+		v.SetBool(b.Value)
+		return
+	}
+	if !hasVariable(n) {
+		d.wrong(n, path, "expected true or false, found %s", describe(n))
+		return
+	}
+	s, ok := d.scalar(n, path)
+	if !ok {
+		return
+	}
+	if s != "true" && s != "false" {
+		d.wrong(n, path, "expected the variable to be true or false")
+		return
+	}
+	v.SetBool(s == "true")
+}
+
+var decimal = regexp.MustCompile(`^(0|[1-9][0-9]*)$`)
+
+// integer decodes a whole number, none of which is negative here.
+func (d *decoder) integer(n ast.Node, path string, v reflect.Value) {
+	const expected = "expected a whole number like 65536"
+	var digits string
+	switch {
+	case n.Type() == ast.IntegerType:
+		digits = n.GetToken().Value
+	case hasVariable(n):
+		var ok bool
+		if digits, ok = d.scalar(n, path); !ok {
+			return
+		}
+		if !decimal.MatchString(digits) {
+			d.wrong(n, path, "%s in the variable", expected)
+			return
+		}
+	case n.Type() == ast.StringType && decimal.MatchString(n.GetToken().Value):
+		if quoted(n) {
+			d.wrong(n, path, "%s, found a string; remove the quotes", expected)
+			return
+		}
+		digits = n.GetToken().Value // too large for the parser
+	default:
+		d.wrong(n, path, "%s, found %s", expected, describe(n))
+		return
+	}
+	if !decimal.MatchString(digits) {
+		d.wrong(n, path, "%s, found %s; neither signs nor other bases than ten are supported", expected, digits)
+		return
+	}
+	number, err := strconv.ParseInt(digits, 10, v.Type().Bits())
+	if err != nil {
+		d.wrong(n, path, "the number is too large")
+		return
+	}
+	v.SetInt(number)
+}
+
+// quoted reports whether a string is in quotes.
+func quoted(n ast.Node) bool {
+	return strings.HasPrefix(strings.TrimSpace(n.GetToken().Origin), `"`) ||
+		strings.HasPrefix(strings.TrimSpace(n.GetToken().Origin), "'")
+}
+
+// duration decodes a Go duration.
+func (d *decoder) duration(n ast.Node, path string, v reflect.Value) {
+	const expected = "expected a duration like 90s, 15m or 1h30m"
+	var s string
+	switch n.Type() {
+	case ast.IntegerType:
+		s = n.GetToken().Value
+		if s != "0" {
+			d.wrong(n, path, "%s, found a number without a unit", expected)
+			return
+		}
+	case ast.StringType:
+		var ok bool
+		if s, ok = d.scalar(n, path); !ok {
+			return
+		}
+	default:
+		d.wrong(n, path, "%s, found %s", expected, describe(n))
+		return
+	}
+	duration, err := time.ParseDuration(s)
+	switch {
+	case err != nil:
+		d.wrong(n, path, "%s", expected)
+	case duration < 0:
+		d.wrong(n, path, "expected a duration that is not negative")
+	default:
+		v.SetInt(int64(duration))
+	}
+}
+
+// describe says what a node is, without its value, which may be a secret.
+func describe(n ast.Node) string {
+	switch n.(type) {
+	case *ast.NullNode:
+		return "nothing"
+	case *ast.BoolNode:
+		return "true or false"
+	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+		return "a number"
+	case *ast.StringNode, *ast.LiteralNode:
+		return "a string"
+	case *ast.SequenceNode:
+		return "a list"
+	case ast.MapNode:
+		return "a mapping"
+	case *ast.AliasNode:
+		return "an alias"
+	case *ast.TagNode:
+		return "a tag"
+	}
+	return fmt.Sprintf("a %v", n.Type())
+}
+
+// variable finds what expand looks at: an escaped or a plain ${…}, or the
+// beginning of one.
+var variable = regexp.MustCompile(`\$?\$\{([^}]*)(\}?)`)
+
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// expand replaces each ${NAME} by the environment variable. $${NAME} is the
+// text ${NAME}, and any other $ stands for itself, as in password hashes.
+func expand(s string, lookup func(string) (string, bool)) (string, error) {
+	var wrong []string
+	expanded := variable.ReplaceAllStringFunc(s, func(found string) string {
+		if strings.HasPrefix(found, "$$") {
+			return found[1:]
+		}
+		parts := variable.FindStringSubmatch(found)
+		name := parts[1]
+		if parts[2] == "" || !variableName.MatchString(name) {
+			wrong = append(wrong, "${ must be followed by the name of an environment variable and }; write $${ for the text ${ itself")
+			return ""
+		}
+		value, ok := lookup(name)
+		if !ok {
+			wrong = append(wrong, fmt.Sprintf("the environment variable %s is not set; write $${%s} if the text ${%s} is meant", name, name, name))
+		}
+		return value
+	})
+	if wrong != nil {
+		return "", errors.New(strings.Join(wrong, "; "))
+	}
+	return expanded, nil
+}

@@ -1,0 +1,139 @@
+package config
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/golang-jwt/jwt/v5"
+	"golang.org/x/net/http/httpguts"
+)
+
+// Bounds of tokens.
+const (
+	maxRefreshLifetime = 30 * 24 * time.Hour
+	minRSABits         = 2048
+)
+
+// checkRealm checks basic.realm, which stands in quotes in WWW-Authenticate.
+func (l *loader) checkRealm() {
+	realm := l.cfg.Basic.Realm
+	switch {
+	case strings.TrimSpace(realm) == "":
+		l.fault(l.main, "basic.realm", "must not be empty")
+	case strings.ContainsAny(realm, `"\`) || strings.ContainsFunc(realm, unicode.IsControl):
+		l.fault(l.main, "basic.realm", `%q holds a quote, a backslash or a control character`, realm)
+	}
+}
+
+// lifetime checks a duration that becomes the Max-Age of a cookie or the exp
+// of a token, which count whole seconds.
+func (l *loader) lifetime(key string, d time.Duration) {
+	switch {
+	case d == 0:
+		l.fault(l.main, key, "must be longer than 0")
+	case d < time.Second:
+		l.fault(l.main, key, "must be at least 1s")
+	}
+}
+
+// checkSession checks the mechanism of sessions.
+func (l *loader) checkSession() {
+	l.lifetime("session.lifetime", l.cfg.Session.Lifetime)
+	l.oneOf("session.same_site", l.cfg.Session.SameSite, "lax", "strict", "none")
+}
+
+// checkCookies checks that all cookies have names and that these are distinct.
+func (l *loader) checkCookies() {
+	taken := map[string]string{CookieAccess: "token.delivery cookie", CookieRefresh: "token.delivery cookie"}
+	for _, c := range []struct{ key, name string }{
+		{"session.cookie", l.cfg.Session.Cookie}, {"delegated.cookie", l.cfg.Delegated.Cookie},
+	} {
+		if !httpguts.ValidHeaderFieldName(c.name) {
+			l.fault(l.main, c.key, "%q is not the name of a cookie; use letters, digits, - and _", c.name)
+			continue
+		}
+		if user, twice := taken[c.name]; twice {
+			l.fault(l.main, c.key, "%q is the cookie of %s already", c.name, user)
+			continue
+		}
+		taken[c.name] = c.key
+	}
+}
+
+// checkToken checks the mechanism of tokens.
+func (l *loader) checkToken() {
+	t := l.cfg.Token
+	l.oneOf("token.algorithm", t.Algorithm, AlgorithmHS256, AlgorithmRS256)
+	l.oneOf("token.delivery", t.Delivery, DeliveryBody, DeliveryCookie)
+	l.checkKeys()
+	if strings.ContainsFunc(t.Issuer, unicode.IsControl) || strings.TrimSpace(t.Issuer) != t.Issuer {
+		l.fault(l.main, "token.issuer", "%q has a space before or after it or a control character in it", t.Issuer)
+	}
+	if len(t.Audience) == 0 {
+		l.fault(l.main, "token.audience", "must not be empty; every token says whom it is for")
+	}
+	for i, audience := range t.Audience {
+		if problem := nameProblem(audience); problem != "" {
+			l.fault(l.main, fmt.Sprintf("token.audience[%d]", i), "the audience %s", problem)
+		}
+	}
+	for i, trait := range t.BindRefresh {
+		path := fmt.Sprintf("token.bind_refresh[%d]", i)
+		l.oneOf(path, trait, "user_agent", "ip")
+		if slices.Contains(t.BindRefresh[:i], trait) {
+			l.fault(l.main, path, "%q is listed twice", trait)
+		}
+	}
+	l.lifetime("token.access_lifetime", t.AccessLifetime)
+	l.lifetime("token.refresh_lifetime", t.RefreshLifetime)
+	if t.RefreshLifetime > maxRefreshLifetime {
+		l.fault(l.main, "token.refresh_lifetime", "is longer than 720h (30 days); 168h (7 days) to 720h are recommended")
+	}
+	if t.RefreshLifetime > 0 && t.AccessLifetime >= t.RefreshLifetime {
+		l.fault(l.main, "token.access_lifetime", "must be shorter than token.refresh_lifetime (%v)", t.RefreshLifetime)
+	}
+}
+
+// checkKeys checks what signs the tokens. A key that the algorithm does not
+// use would only look as if it were in force.
+func (l *loader) checkKeys() {
+	t := l.cfg.Token
+	switch t.Algorithm {
+	case AlgorithmHS256:
+		if n := len(t.Secret); n > 0 && n < sha256.Size {
+			l.fault(l.main, "token.secret", "has %d bytes; at least %d are needed, for instance from `openssl rand -base64 32`", n, sha256.Size)
+		}
+		if t.PrivateKey != "" {
+			l.fault(l.main, "token.private_key", "would not be used with token.algorithm HS256; set algorithm: RS256 or remove this key")
+		}
+	case AlgorithmRS256:
+		if t.Secret != "" {
+			l.fault(l.main, "token.secret", "would not be used with token.algorithm RS256; set algorithm: HS256 or remove this key")
+		}
+		if t.PrivateKey != "" {
+			if err := checkRSA(t.PrivateKey); err != nil {
+				l.fault(l.main, "token.private_key", "%v", err)
+			}
+		}
+	}
+}
+
+// checkRSA checks a PEM file with an RSA key (PKCS #1 or PKCS #8).
+func checkRSA(path string) error {
+	content, err := readFile(path, maxSecretSize)
+	if err != nil {
+		return fileError(path, err)
+	}
+	key, err := jwt.ParseRSAPrivateKeyFromPEM(content)
+	if err != nil {
+		return fmt.Errorf("%s holds no RSA private key in PEM (PKCS #1 or PKCS #8)", path)
+	}
+	if bits := key.N.BitLen(); bits < minRSABits {
+		return fmt.Errorf("the key in %s has %d bits; at least %d are needed", path, bits, minRSABits)
+	}
+	return nil
+}

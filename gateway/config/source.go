@@ -1,0 +1,214 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// Sizes up to which files are read.
+const (
+	maxConfigSize = 1 << 20
+	maxListSize   = 8 << 20 // an accounts or htpasswd file
+	maxSecretSize = 64 << 10
+)
+
+// documentKey stands for the key in a diagnostic about a whole file.
+const documentKey = "document"
+
+// text is a file as read, for diagnostics that point into it.
+type text struct {
+	name  string
+	lines []string
+	shown func(i int) string // line i as it may be shown, from 0
+}
+
+// newText splits a source into lines; mask makes what shows them.
+func newText(name string, source []byte, mask func([]string) func(int) string) *text {
+	lines := strings.Split(string(bytes.ReplaceAll(source, []byte("\r\n"), []byte("\n"))), "\n")
+	return &text{name: name, lines: lines, shown: mask(lines)}
+}
+
+// readFile reads a file of at most limit bytes.
+func readFile(path string, limit int) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(content) > limit {
+		return nil, fmt.Errorf("%s is larger than %s", path, size(limit))
+	}
+	return content, nil
+}
+
+// size is a number of bytes as a person reads it.
+func size(n int) string {
+	if n >= 1<<20 {
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+	return fmt.Sprintf("%d KiB", n>>10)
+}
+
+// wellFormed checks what the YAML parser does not, or with a message that
+// helps nobody: encoding, control characters, size, emptiness.
+func (p *problems) wellFormed(t *text, source []byte, limit int) bool {
+	start := position{1, 1}
+	if len(source) > limit {
+		p.add(t, start, documentKey, "the file is larger than %s", size(limit))
+		return false
+	}
+	for _, mark := range []struct{ bytes, name string }{
+		{"\xef\xbb\xbf", "UTF-8"}, {"\xff\xfe", "UTF-16"}, {"\xfe\xff", "UTF-16"},
+	} {
+		if bytes.HasPrefix(source, []byte(mark.bytes)) {
+			p.add(t, start, documentKey, "the file begins with a byte order mark of %s; save it as UTF-8 without one", mark.name)
+			return false
+		}
+	}
+	for i, line := range t.lines {
+		column := 0
+		for j, r := range line {
+			column++
+			at := position{i + 1, column}
+			if r == utf8.RuneError {
+				if _, width := utf8.DecodeRuneInString(line[j:]); width == 1 {
+					p.add(t, at, documentKey, "byte %#02x is not valid UTF-8; save the file as UTF-8", line[j])
+					return false
+				}
+			}
+			if r < ' ' && r != '\t' || r >= 0x7f && r < 0xa0 || r == '\ufeff' {
+				p.add(t, at, documentKey, "the control character %U is not allowed; in double quotes it can be written as an escape", r)
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Nesting that is allowed. The parser recurses, so a line of a million open
+// brackets would overflow its stack; and a block is as deep as it is indented.
+const (
+	maxFlowDepth   = 100
+	maxIndentation = 1000
+)
+
+// tooDeep returns the first token beyond the allowed nesting.
+func tooDeep(tokens token.Tokens) *token.Token {
+	depth := 0
+	for _, tk := range tokens {
+		switch tk.Type {
+		case token.MappingStartType, token.SequenceStartType:
+			if depth++; depth > maxFlowDepth {
+				return tk
+			}
+		case token.MappingEndType, token.SequenceEndType:
+			depth = max(0, depth-1)
+		case token.SequenceEntryType, token.MappingKeyType, token.MappingValueType, token.TagType, token.AnchorType:
+			if depth == 0 && tk.Position.Column > maxIndentation {
+				return tk
+			}
+		}
+	}
+	return nil
+}
+
+// parse returns the one value of a YAML text, nil when it is not one.
+func (p *problems) parse(t *text, source []byte, limit int) ast.Node {
+	if !p.wellFormed(t, source, limit) {
+		return nil
+	}
+	file, err := parseTokens(strings.Join(t.lines, "\n"))
+	if err != nil {
+		p.addSyntax(t, err)
+		return nil
+	}
+	var body ast.Node
+	documents := 0
+	for _, doc := range file.Docs {
+		if doc.Body != nil && doc.Body.Type() == ast.DirectiveType {
+			continue
+		}
+		if documents++; documents > 1 {
+			at := position{len(t.lines), 1}
+			if doc.Start != nil {
+				at = place(doc.Start)
+			}
+			p.add(t, at, documentKey, "a second YAML document begins here; the file must hold one")
+			return nil
+		}
+		body = doc.Body
+	}
+	if body == nil {
+		p.add(t, position{1, 1}, documentKey, "the file is empty")
+	}
+	return body
+}
+
+// syntaxError is a fault that the parser of this package's choice does not
+// report in its own way.
+type syntaxError struct {
+	message string
+	at      position
+}
+
+func (e *syntaxError) Error() string { return e.message }
+
+// parseTokens runs the YAML parser. A panic in it is a fault of the parser at
+// odd input, which must not end a gateway that runs and reloads.
+func parseTokens(source string) (file *ast.File, err error) {
+	defer func() {
+		if recover() != nil {
+			file, err = nil, &syntaxError{message: "the YAML parser gave up on this file", at: position{1, 1}}
+		}
+	}()
+	tokens := lexer.Tokenize(source)
+	if tk := tooDeep(tokens); tk != nil {
+		return nil, &syntaxError{message: "nested too deeply", at: place(tk)}
+	}
+	return parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+}
+
+// place is where a token stands.
+func place(tk *token.Token) position {
+	if tk == nil || tk.Position == nil {
+		return position{1, 1}
+	}
+	return position{tk.Position.Line, tk.Position.Column}
+}
+
+var tabIndent = regexp.MustCompile(`^ *\t`)
+
+// addSyntax reports what the parser found, with a hint where the reason is a
+// common one.
+func (p *problems) addSyntax(t *text, err error) {
+	message, at := err.Error(), position{1, 1}
+	if own, ok := errors.AsType[*syntaxError](err); ok {
+		at = own.at
+	} else if parsed, ok := errors.AsType[yaml.Error](err); ok {
+		message, at = parsed.GetMessage(), place(parsed.GetToken())
+	}
+	line := t.lines[max(1, min(at.line, len(t.lines)))-1]
+	switch {
+	case tabIndent.MatchString(line):
+		message += "; YAML is indented with spaces, not with tabs"
+	case strings.Contains(line, "${"):
+		message += `; inside of { } and [ ] a variable must be in quotes: "${NAME}"`
+	}
+	p.add(t, at, documentKey, "not valid YAML: %s", message)
+}

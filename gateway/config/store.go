@@ -1,0 +1,68 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"unicode"
+)
+
+// checkStore checks data_dir and store.
+func (l *loader) checkStore() {
+	s := l.cfg.Store
+	if l.cfg.DataDir == "" {
+		l.fault(l.main, "data_dir", "must not be empty; the gateway keeps its store and generated keys there")
+	}
+	l.oneOf("store.driver", s.Driver, StoreSQLite, StoreMemory, StoreRedis)
+	switch s.Driver {
+	case StoreSQLite:
+		if s.Path == "" {
+			l.fault(l.main, "store.path", "must not be empty; expected the name of a file under data_dir")
+		} else if s.Path == l.cfg.DataDir {
+			l.fault(l.main, "store.path", "names data_dir itself; expected a file under it")
+		}
+	case StoreRedis:
+		l.checkRedis()
+	}
+}
+
+// checkRedis checks what only the driver redis uses.
+func (l *loader) checkRedis() {
+	s := l.cfg.Store
+	if len(s.Addresses) == 0 {
+		l.fault(l.main, "store.addresses", "at least one address is needed")
+	}
+	for i, address := range s.Addresses {
+		if host, _, _ := net.SplitHostPort(address); host == "" || checkAddress(address) != nil {
+			l.fault(l.main, fmt.Sprintf("store.addresses[%d]", i), "%q is not HOST:PORT, like 127.0.0.1:6379", address)
+		}
+	}
+	if strings.ContainsFunc(s.KeyPrefix, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+		l.fault(l.main, "store.key_prefix", "%q holds a space or a control character", s.KeyPrefix)
+	}
+	if s.MaxStaleness == 0 {
+		l.fault(l.main, "store.max_staleness", "must be longer than 0")
+	}
+}
+
+// Bounds of limits.max_header_bytes.
+const (
+	minHeaderBytes = 4096
+	maxHeaderBytes = 1 << 20
+)
+
+// checkLimits checks limits and log.
+func (l *loader) checkLimits() {
+	limits := l.cfg.Limits
+	if limits.LoginFailures < 1 {
+		l.fault(l.main, "limits.login_failures", "must be at least 1; with 0 nobody could sign in")
+	}
+	if limits.LoginWindow == 0 {
+		l.fault(l.main, "limits.login_window", "must be longer than 0")
+	}
+	if n := limits.MaxHeaderBytes; n < minHeaderBytes || n > maxHeaderBytes {
+		l.fault(l.main, "limits.max_header_bytes", "%d is out of bounds; expected %d to %d", n, minHeaderBytes, maxHeaderBytes)
+	}
+	l.oneOf("log.level", l.cfg.Log.Level, "debug", "info", "warn", "error")
+	l.oneOf("log.format", l.cfg.Log.Format, "json", "text")
+}

@@ -1,0 +1,108 @@
+package config
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// checkTLS checks where the certificate comes from, and the certificate where
+// it is given.
+func (l *loader) checkTLS() {
+	t := l.cfg.TLS
+	l.oneOf("tls.mode", t.Mode, TLSInternal, TLSFiles, TLSACME, TLSOff)
+	switch t.Mode {
+	case TLSFiles:
+		l.checkCertificate()
+	case TLSInternal, TLSACME, TLSOff:
+		for _, f := range []struct{ key, path string }{{"tls.certificate", t.Certificate}, {"tls.key", t.Key}} {
+			if f.path != "" {
+				l.fault(l.main, f.key, "would not be used with tls.mode %s; set tls.mode: files or remove this key", t.Mode)
+			}
+		}
+	}
+	for i, domain := range t.Domains {
+		if err := checkDomain(domain, t.Mode); err != nil {
+			l.fault(l.main, fmt.Sprintf("tls.domains[%d]", i), "%v", err)
+		}
+	}
+	if t.Mode == TLSACME {
+		l.checkACME()
+	}
+}
+
+// checkCertificate loads the certificate and its key.
+func (l *loader) checkCertificate() {
+	t := l.cfg.TLS
+	for _, f := range []struct{ key, path string }{{"tls.certificate", t.Certificate}, {"tls.key", t.Key}} {
+		if f.path == "" {
+			l.missing(l.main, f.key, "tls.mode files needs the path of a PEM file here")
+			continue
+		}
+		l.sideFiles = append(l.sideFiles, f.path)
+		if _, err := readFile(f.path, maxConfigSize); err != nil {
+			l.missing(l.main, f.key, "%v", fileError(f.path, err))
+		}
+	}
+	if l.main.isBroken("tls.certificate") || l.main.isBroken("tls.key") {
+		return
+	}
+	if _, err := tls.LoadX509KeyPair(t.Certificate, t.Key); err != nil {
+		l.fault(l.main, "tls.certificate", "%s and %s are not a certificate and its key: %v", t.Certificate, t.Key, err)
+	}
+}
+
+// checkDomain checks a name or address that the certificate is for.
+func checkDomain(domain, mode string) error {
+	_, err := netip.ParseAddr(domain)
+	address := err == nil
+	name, wildcard := strings.CutPrefix(domain, "*.")
+	switch {
+	case address && mode == TLSACME:
+		return fmt.Errorf("%q is an address; tls.mode acme needs a name", domain)
+	case address:
+		return nil
+	case wildcard && mode == TLSACME:
+		return fmt.Errorf("%q is a wildcard, which tls.mode acme does not support", domain)
+	case strings.ContainsAny(domain, ":/"):
+		return fmt.Errorf("%q is not a domain; expected a name or address alone, like www.example.org", domain)
+	}
+	if err := checkHost(name); err != nil {
+		return fmt.Errorf("%q is not a domain: %w", domain, err)
+	}
+	return nil
+}
+
+// checkACME checks what only mode acme uses.
+func (l *loader) checkACME() {
+	t := l.cfg.TLS
+	if t.Email != "" && (strings.Count(t.Email, "@") != 1 || strings.ContainsAny(t.Email, " \t\r\n")) {
+		l.fault(l.main, "tls.email", "%q is not an address; expected one like admin@example.org", t.Email)
+	}
+	if t.Directory != "" {
+		if u, err := httpURL(t.Directory); err != nil {
+			l.fault(l.main, "tls.directory", "%v", err)
+		} else if u.Scheme != "https" {
+			l.fault(l.main, "tls.directory", "%q is not https", t.Directory)
+		}
+	}
+	if t.TrustedRoots != "" {
+		if err := checkRoots(t.TrustedRoots); err != nil {
+			l.fault(l.main, "tls.trusted_roots", "%v", err)
+		}
+	}
+}
+
+func checkRoots(path string) error {
+	content, err := readFile(path, maxConfigSize)
+	if err != nil {
+		return fileError(path, err)
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(content) {
+		return errors.New(path + " holds no certificate in PEM")
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package gateway
+
+import (
+	"net/http"
+	"time"
+)
+
+// The cookies that carry tokens where token.delivery is cookie.
+const (
+	accessCookie  = "access_token"
+	refreshCookie = "refresh_token"
+)
+
+const deliveryCookie = "cookie"
+
+func (ex *exchange) tokensByCookie() bool { return ex.st.config.Token.Delivery == deliveryCookie }
+
+// cookie makes one of the gateway's cookies, out of reach of scripts and of
+// cleartext.
+func (ex *exchange) cookie(name, value string, lives time.Duration) *http.Cookie {
+	c := &http.Cookie{
+		Name: name, Value: value, Path: "/", MaxAge: int(lives.Seconds()),
+		HttpOnly: true, Secure: true, SameSite: ex.sameSite(),
+	}
+	if name == refreshCookie {
+		// Only the gateway reads it, and no other site has a use for it.
+		c.Path, c.SameSite = ex.st.config.Endpoints.Prefix, http.SameSiteStrictMode
+	}
+	return c
+}
+
+func (ex *exchange) sameSite() http.SameSite {
+	switch ex.st.config.Session.SameSite {
+	case "strict":
+		return http.SameSiteStrictMode
+	case "none":
+		return http.SameSiteNoneMode
+	}
+	return http.SameSiteLaxMode
+}
+
+func (ex *exchange) setSession(id string) {
+	http.SetCookie(ex, ex.cookie(ex.st.cookies.Session, id, ex.st.sessions.Lifetime()))
+}
+
+// deliver sets the token cookies if that is how tokens are delivered. until
+// is when the refresh token ends.
+func (ex *exchange) deliver(given *issued, until time.Time) {
+	if ex.tokensByCookie() {
+		http.SetCookie(ex, ex.cookie(accessCookie, given.access, given.left))
+		http.SetCookie(ex, ex.cookie(refreshCookie, given.refresh, until.Sub(ex.gw.now())))
+	}
+}
+
+// clearCookies makes the browser forget the gateway's cookies.
+func (ex *exchange) clearCookies() {
+	names := ex.st.cookies
+	for _, name := range []string{names.Session, names.Delegated, names.Access, names.Refresh} {
+		if name == "" {
+			continue
+		}
+		c := ex.cookie(name, "", 0)
+		c.MaxAge, c.Expires = -1, time.Unix(1, 0)
+		http.SetCookie(ex, c)
+	}
+}

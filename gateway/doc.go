@@ -1,0 +1,58 @@
+// Package gateway is the auth gateway itself: it takes requests from
+// listeners, finds out who asks, decides, and forwards.
+//
+// # A request's way
+//
+//	listener ── state ── canonical request ──┬── own endpoint (login, logout, refresh, me, ...)
+//	            (one                         └── route ── authenticate ── decide ── rewrite ── upstream
+//	             atomic                                   gateway/auth    policy    headers    balancer
+//	             load)
+//
+// An exchange is one request on this way. It reads the request's target, host
+// and credentials once, into values that everything after goes by, so that
+// what is decided on is what is forwarded. Whatever goes wrong comes back as
+// an error, and toHTTP is the one place that makes a status of it. At the end
+// there is one update of the metrics and one line in the log.
+//
+// # What lives how long
+//
+// A state is made from one configuration by build and never changed: routes,
+// policies, mechanisms with their caches, own endpoints. Reload builds a new
+// one, which can fail, and then swaps one pointer, which cannot. What must
+// outlive a configuration is outside: the store, the counters of failed
+// logins and the cache of verified passwords, metrics, listeners, and the
+// upstreams that stay the same, with their warm connections.
+//
+// # Logins
+//
+// Each sign-in is one record in the store (auth.Login), named by its sid.
+// Sessions, refresh tokens and access tokens are handles that lead to it and
+// are dead without it, so logout, a reused refresh token and a changed
+// account all end in the same place, with one atomic delete. A warm request
+// finds all of this in memory: stores answer repeated reads from a coherent
+// cache, and mechanisms keep what they decoded or verified for as long as
+// the store still holds the same bytes.
+//
+// # Packages
+//
+//	policy            identity, canonical request, policies, routes, the decision; pure
+//	gateway/auth      mechanisms, accounts, passwords, throttling, logins
+//	gateway/store     the contract; memory; sqlitestore; storetest, the suite both pass
+//	gateway/config    YAML to Config, with every mistake in its place
+//	gateway/pages     the few pages that a person sees
+//	gateway/keyfile   generated keys, kept over restarts
+//	cmd/internal/app  the life of a process: open, serve, reload, stop
+//
+// Imports run one way: policy, store, pages and keyfile import nothing of
+// ours; config imports policy; auth imports policy, store and keyfile;
+// gateway imports them all; cmd imports gateway.
+//
+// # Limits and threats
+//
+// The gateway promises that an upstream sees an identity only where one was
+// proved, under header names that no client can write, and that a request
+// goes through only where a route and its policy say so. It fails closed: no
+// route is 404, a store that does not answer is 503, two meanings are 400. It
+// needs upstreams that can be reached through it alone, and that read a path
+// as it does (see policy.ParseTarget).
+package gateway

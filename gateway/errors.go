@@ -1,0 +1,220 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/munnerz/goautoneg"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/pages"
+	"authgate/policy"
+)
+
+// httpError is an answer other than success. Detail is for whoever asks and
+// tells no internals; cause is for operators.
+type httpError struct {
+	status     int
+	detail     string
+	cause      error
+	retryAfter time.Duration
+	allow      string // of a 405
+}
+
+func (e *httpError) Error() string {
+	if e.cause != nil {
+		return fmt.Sprintf("%d %s: %v", e.status, e.detail, e.cause)
+	}
+	return fmt.Sprintf("%d %s", e.status, e.detail)
+}
+
+func (e *httpError) Unwrap() error { return e.cause }
+
+// statusClientGone is what is counted and logged when the client left before
+// there was an answer. It is never sent.
+const statusClientGone = 499
+
+// storeError is a failure of the store, as opposed to a failure of ours.
+type storeError struct {
+	operation string
+	err       error
+}
+
+func (e *storeError) Error() string { return "store: " + e.operation + ": " + e.err.Error() }
+func (e *storeError) Unwrap() error { return e.err }
+
+// upstreamError is a failure on the way to an upstream.
+type upstreamError struct {
+	upstream string
+	err      error
+}
+
+func (e *upstreamError) Error() string { return "upstream " + e.upstream + ": " + e.err.Error() }
+func (e *upstreamError) Unwrap() error { return e.err }
+
+// toHTTP is the one place that maps errors to HTTP (design B.2). What it does
+// not know is a failure of ours: 500.
+func toHTTP(err error) *httpError {
+	var (
+		ready     *httpError
+		target    *policy.TargetError
+		rejection *auth.Rejection
+		reuse     *auth.ReuseError
+		throttled *auth.ThrottledError
+		tooLarge  *http.MaxBytesError
+		upstream  *upstreamError
+		storage   *storeError
+	)
+	switch {
+	case errors.As(err, &ready):
+		return ready
+	case errors.As(err, &target):
+		return &httpError{status: 400, detail: "The request target is malformed: " + target.Reason + ".", cause: err}
+	case errors.Is(err, auth.ErrAmbiguous):
+		return &httpError{status: 400, detail: "The request presents more than one credential of a kind.", cause: err}
+	case errors.As(err, &tooLarge):
+		return &httpError{status: 413, detail: fmt.Sprintf("The body is larger than %d bytes.", tooLarge.Limit), cause: err}
+	case errors.As(err, &throttled):
+		return &httpError{status: 429, detail: "Too many failed logins. Try again later.", cause: err, retryAfter: throttled.RetryAfter}
+	case errors.Is(err, auth.ErrNoCredentials):
+		return &httpError{status: 401, detail: auth.DetailNotSignedIn, cause: err}
+	case errors.As(err, &rejection):
+		return &httpError{status: 401, detail: rejection.Detail, cause: err}
+	case errors.As(err, &reuse):
+		return &httpError{status: 401, detail: auth.DetailBadRefresh, cause: err}
+	case errors.Is(err, auth.ErrRejected):
+		return &httpError{status: 401, detail: auth.DetailWrongPassword, cause: err}
+	case errors.As(err, &upstream):
+		return upstreamStatus(upstream)
+	case errors.Is(err, context.Canceled):
+		return &httpError{status: statusClientGone, detail: "The client left.", cause: err}
+	case errors.As(err, &storage):
+		return &httpError{status: 503, detail: "The service is unavailable for the moment.", cause: err, retryAfter: time.Second}
+	case errors.Is(err, auth.ErrBusy):
+		return &httpError{status: 503, detail: "Too many logins at once. Try again.", cause: err, retryAfter: time.Second}
+	}
+	return &httpError{status: 500, detail: "The gateway failed.", cause: err}
+}
+
+func upstreamStatus(err *upstreamError) *httpError {
+	var timeout net.Error
+	switch {
+	case errors.Is(err, context.Canceled):
+		return &httpError{status: statusClientGone, detail: "The client left.", cause: err}
+	case errors.As(err.err, &timeout) && timeout.Timeout():
+		return &httpError{status: 504, detail: "The application did not answer in time.", cause: err}
+	}
+	return &httpError{status: 502, detail: "The application could not be reached.", cause: err}
+}
+
+// problem is the body of an error (RFC 9457).
+type problem struct {
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+}
+
+const (
+	typeJSON    = "application/json"
+	typeProblem = "application/problem+json"
+	typeHTML    = "text/html"
+)
+
+// negotiate picks the media type of what the gateway itself says. Only a
+// client that prefers HTML gets a page.
+func negotiate(r *http.Request) string {
+	accept := r.Header.Get("Accept")
+	if accept == "" {
+		return typeJSON
+	}
+	switch chosen := goautoneg.Negotiate(accept, []string{typeJSON, typeProblem, typeHTML}); chosen {
+	case typeProblem, typeHTML:
+		return chosen
+	}
+	return typeJSON
+}
+
+// fail answers the request with what toHTTP makes of err. A response that
+// has begun cannot be changed any more and is cut.
+func (ex *exchange) fail(err error) {
+	e := toHTTP(err)
+	ex.err = err
+	ex.outcome(e)
+	if ex.status != 0 {
+		panic(http.ErrAbortHandler)
+	}
+	if e.status == statusClientGone {
+		ex.status = e.status // nobody is there to be told
+		return
+	}
+	h := ex.Header()
+	if e.retryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.retryAfter.Seconds()))))
+	}
+	if e.allow != "" {
+		h.Set("Allow", e.allow)
+	}
+	if e.status == http.StatusUnauthorized {
+		for _, challenge := range ex.challenges {
+			h.Add("WWW-Authenticate", string(challenge))
+		}
+	}
+	ex.writeError(e)
+}
+
+func (ex *exchange) writeError(e *httpError) {
+	body := problem{Title: http.StatusText(e.status), Status: e.status, Detail: e.detail}
+	switch media := negotiate(ex.r); media {
+	case typeHTML:
+		ex.page(e.status, func(p *pages.Pages) error {
+			return p.Error(ex, pages.ErrorPage{
+				Status: e.status, Title: body.Title, Detail: e.detail,
+				RequestID: ex.requestID, SignInURL: ex.signInURL(e.status),
+			})
+		})
+	default:
+		ex.json(media, e.status, body)
+	}
+}
+
+// json answers with body as media.
+func (ex *exchange) json(media string, status int, body any) {
+	encoded, err := json.Marshal(body)
+	if err != nil { // a type of ours that cannot be marshalled
+		encoded, status = []byte(`{"title":"Internal Server Error","status":500,"detail":"The gateway failed."}`), 500
+		ex.err = err
+	}
+	ex.own(media)
+	ex.Header().Set("Content-Length", strconv.Itoa(len(encoded)+1))
+	ex.WriteHeader(status)
+	_, _ = ex.Write(append(encoded, '\n')) // the client is gone if this fails
+}
+
+// page answers with what render writes.
+func (ex *exchange) page(status int, render func(*pages.Pages) error) {
+	ex.own(typeHTML + "; charset=utf-8")
+	ex.Header().Set("Content-Security-Policy", ex.gw.pages.ContentSecurityPolicy())
+	ex.WriteHeader(status)
+	if err := render(ex.gw.pages); err != nil {
+		ex.err = errors.Join(ex.err, fmt.Errorf("rendering a page: %w", err))
+	}
+}
+
+// own sets the headers of everything that the gateway itself says.
+func (ex *exchange) own(media string) {
+	h := ex.Header()
+	h.Set("Content-Type", media)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("X-Request-Id", ex.requestID)
+	if h.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "no-store")
+	}
+}

@@ -1,0 +1,171 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"authgate/gateway/auth"
+	"authgate/policy"
+)
+
+// exchange is one request on its way through the gateway and the answer to
+// it. It is the http.ResponseWriter of that request, so that status and size
+// are known however the answer is made.
+type exchange struct {
+	http.ResponseWriter
+	gw *Gateway
+	st *state // as it was when the request came
+	r  *http.Request
+
+	start     time.Time
+	requestID string
+	peer      peer           // who is connected, and on whose behalf
+	req       policy.Request // what is decided on
+	creds     auth.Credentials
+	rule      *policy.Route // that decides; nil for own endpoints
+
+	label      string // route or own endpoint, for metrics and logs
+	mechanism  string // that proved the identity, else "none"
+	decision   string // allow, challenge, forbid or error
+	reason     string // of the decision, for operators
+	challenges []auth.Challenge
+	id         *policy.Identity
+	err        error
+
+	status int // 0 until the answer has begun
+	bytes  int64
+}
+
+// begin notes the arrival of a request.
+func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
+	return &exchange{
+		ResponseWriter: w, gw: g, st: g.state.Load(), r: r,
+		start: g.now(), requestID: requestID(r.Header),
+		label: labelNone, mechanism: string(policy.None), decision: decisionError,
+	}
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (ex *exchange) WriteHeader(status int) {
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		ex.status = status // 1xx are followed by the real one
+	}
+	ex.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (ex *exchange) Write(b []byte) (int, error) {
+	if ex.status == 0 {
+		ex.status = http.StatusOK
+	}
+	n, err := ex.ResponseWriter.Write(b)
+	ex.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach flushing, hijacking and deadlines.
+func (ex *exchange) Unwrap() http.ResponseWriter { return ex.ResponseWriter }
+
+// outcome notes what became of a request that was answered with an error.
+func (ex *exchange) outcome(e *httpError) {
+	switch e.status {
+	case http.StatusUnauthorized:
+		ex.decision = decisionChallenge
+	case http.StatusForbidden:
+		ex.decision = decisionForbid
+	default:
+		ex.decision = decisionError
+	}
+}
+
+// finish counts and logs the request. A panic of ours becomes a 500; the
+// panic that aborts a broken response goes on.
+func (ex *exchange) finish() {
+	panicked := recover()
+	if panicked != nil && panicked != http.ErrAbortHandler {
+		ex.gw.logger.Error("panic", "request_id", ex.requestID, "panic", panicked, "stack", stack())
+		func() {
+			defer func() { _ = recover() }() // a second abort changes nothing
+			ex.fail(&httpError{status: http.StatusInternalServerError, detail: "The gateway failed."})
+		}()
+	}
+	took := ex.gw.now().Sub(ex.start)
+	ex.gw.metrics.request(ex.label, ex.mechanism, ex.decision, ex.status, took)
+	ex.log(took)
+	if panicked == http.ErrAbortHandler {
+		panic(panicked)
+	}
+}
+
+// log writes the one line of the access log. It holds no query, no header
+// and no body: those may carry secrets.
+func (ex *exchange) log(took time.Duration) {
+	level := slog.LevelInfo
+	if ex.status >= 500 {
+		level = slog.LevelWarn
+	}
+	if !ex.gw.logger.Enabled(context.Background(), level) {
+		return
+	}
+	attrs := make([]slog.Attr, 0, 16)
+	attrs = append(attrs,
+		slog.String("request_id", ex.requestID),
+		slog.String("method", ex.r.Method),
+		slog.String("host", ex.r.Host),
+		slog.String("path", ex.path()),
+		slog.String("protocol", ex.r.Proto),
+		slog.String("client", ex.peer.client.String()),
+		slog.String("route", ex.label),
+		slog.String("mechanism", ex.mechanism),
+		slog.String("decision", ex.decision),
+		slog.Int("status", ex.status),
+		slog.Int64("bytes", ex.bytes),
+		slog.Float64("seconds", took.Seconds()),
+	)
+	if ex.id != nil {
+		attrs = append(attrs, slog.String("subject", ex.id.Subject))
+	}
+	switch {
+	case ex.reason != "" && ex.decision != decisionAllow:
+		attrs = append(attrs, slog.String("reason", ex.reason))
+	case ex.err != nil:
+		attrs = append(attrs, slog.String("error", ex.err.Error()))
+	}
+	ex.gw.logger.LogAttrs(context.Background(), level, "request", attrs...)
+}
+
+// path is the path as received, for the log; bounded, and without the query.
+func (ex *exchange) path() string {
+	path := ex.req.Path.Raw
+	if path == "" {
+		path, _, _ = strings.Cut(ex.r.RequestURI, "?")
+	}
+	return path[:min(len(path), 1024)]
+}
+
+// requestID is the client's X-Request-Id where that is 1 to 128 of
+// A-Za-z0-9._-, else a new one.
+func requestID(h http.Header) string {
+	if values := h["X-Request-Id"]; len(values) == 1 && validRequestID(values[0]) {
+		return values[0]
+	}
+	return rand.Text()
+}
+
+func validRequestID(id string) bool {
+	if len(id) == 0 || len(id) > 128 {
+		return false
+	}
+	for i := range len(id) {
+		switch c := id[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}

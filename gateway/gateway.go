@@ -1,0 +1,189 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/config"
+	"authgate/gateway/pages"
+	"authgate/gateway/store"
+)
+
+const (
+	// verifiedCredentials is how many Basic credentials are remembered as
+	// verified, and verifiedFor how long.
+	verifiedCredentials = 10_000
+	verifiedFor         = 5 * time.Minute
+)
+
+// Options are the parts that a Gateway is made of. All but Now are needed.
+type Options struct {
+	Config     *config.Config
+	Store      store.Store // stays the caller's: the gateway does not close it
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	Version    string
+	Now        func() time.Time // default time.Now
+}
+
+// Gateway authenticates, decides and forwards. It is an http.Handler for the
+// public listener and safe for concurrent use.
+type Gateway struct {
+	logger   *slog.Logger
+	now      func() time.Time
+	rawStore store.Store
+	store    store.Store // observed: its errors are *storeError
+	metrics  *metrics
+	pages    *pages.Pages
+	throttle *auth.Throttle
+	verifier *auth.Verifier
+	buffers  *bufferPool
+	proxyLog *log.Logger // what httputil.ReverseProxy has to say
+
+	reloading sync.Mutex // one build at a time
+	state     atomic.Pointer[state]
+}
+
+// New returns a gateway that runs the configuration.
+func New(o Options) (*Gateway, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	m, err := newMetrics(o.Registerer, o.Version, sessionCount(o.Store))
+	if err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
+	p, err := pages.New()
+	if err != nil {
+		return nil, fmt.Errorf("reading the pages: %w", err)
+	}
+	limits := o.Config.Limits
+	throttle := auth.NewThrottle(limits.LoginFailures, limits.LoginWindow, o.Now)
+	g := &Gateway{
+		logger: o.Logger, now: o.Now, metrics: m, pages: p,
+		rawStore: o.Store,
+		store:    &observedStore{store: o.Store, duration: observers(m.storeDuration)},
+		throttle: throttle,
+		verifier: auth.NewVerifier(auth.NewHasher(0), throttle, verifiedCredentials, verifiedFor, o.Now),
+		buffers:  newBufferPool(),
+		proxyLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
+	}
+	st, err := g.build(o.Config, nil)
+	if err != nil {
+		return nil, err
+	}
+	g.state.Store(st)
+	g.warnOfDemonstration(o.Config)
+	return g, nil
+}
+
+// sessionCount counts the live sessions for the gauge, nil if s cannot.
+func sessionCount(s store.Store) func() float64 {
+	counter, ok := s.(store.Counter)
+	if !ok {
+		return nil
+	}
+	return func() float64 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		n, err := counter.Count(ctx, auth.SessionPrefix)
+		if err != nil {
+			return -1 // a gauge has no other way to say "unknown"
+		}
+		return float64(n)
+	}
+}
+
+// Config returns the configuration that runs.
+func (g *Gateway) Config() *config.Config { return g.state.Load().config }
+
+// Reload makes the gateway run the configuration that load returns.
+// Everything that can fail happens before the one swap: after an error the
+// old configuration runs on unchanged. Requests under way end under the
+// configuration they began with.
+func (g *Gateway) Reload(load func() (*config.Config, error)) error {
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	err := g.reload(load)
+	result := "success"
+	if err != nil {
+		result = "failure"
+	}
+	g.metrics.reloads.WithLabelValues(result).Inc()
+	return err
+}
+
+func (g *Gateway) reload(load func() (*config.Config, error)) error {
+	cfg, err := load()
+	if err != nil {
+		return err
+	}
+	old := g.state.Load()
+	if err := needsRestart(old.config, cfg); err != nil {
+		return err
+	}
+	st, err := g.build(cfg, old)
+	if err != nil {
+		return err
+	}
+	g.state.Store(st)
+	g.throttle.SetLimits(cfg.Limits.LoginFailures, cfg.Limits.LoginWindow)
+	for name, u := range old.upstreams {
+		if st.upstreams[name] != u {
+			u.close()
+		}
+	}
+	g.warnOfDemonstration(cfg)
+	return nil
+}
+
+// needsRestart names the keys that changed and that only a start applies.
+func needsRestart(old, cfg *config.Config) error {
+	var keys []string
+	for _, k := range []struct {
+		name     string
+		old, new any
+	}{
+		{"listen", old.Listen, cfg.Listen},
+		{"tls", old.TLS, cfg.TLS},
+		{"data_dir", old.DataDir, cfg.DataDir},
+		{"store", old.Store, cfg.Store},
+		{"limits.max_header_bytes", old.Limits.MaxHeaderBytes, cfg.Limits.MaxHeaderBytes},
+		{"log", old.Log, cfg.Log},
+	} {
+		if !reflect.DeepEqual(k.old, k.new) {
+			keys = append(keys, k.name)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	return errors.New("changes of " + strings.Join(keys, ", ") + " need a restart; the running configuration is kept")
+}
+
+func (g *Gateway) warnOfDemonstration(cfg *config.Config) {
+	if users := cfg.DemoUsers(); len(users) > 0 {
+		g.logger.Warn("demonstration passwords are configured: everybody knows them", "users", users)
+	}
+}
+
+// ServeHTTP implements http.Handler for the public listener.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ex := g.begin(w, r)
+	defer ex.finish()
+	if err := ex.serve(); err != nil {
+		ex.fail(err)
+	}
+}

@@ -1,0 +1,107 @@
+package gateway
+
+import (
+	"errors"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// Values of the label decision.
+const (
+	decisionAllow     = "allow"
+	decisionChallenge = "challenge"
+	decisionForbid    = "forbid"
+	decisionError     = "error"
+)
+
+// labelNone stands for the route of a request that reached none.
+const labelNone = "none"
+
+// Values of the label event of authgate_tokens_total.
+const (
+	tokenIssued    = "issued"
+	tokenRefreshed = "refreshed"
+	tokenRevoked   = "revoked"
+	tokenReused    = "reused"
+)
+
+// Values of the label result of authgate_logins_total.
+const (
+	loginSuccess   = "success"
+	loginFailure   = "failure"
+	loginThrottled = "throttled"
+)
+
+// metrics are what Prometheus scrapes. No label takes a value that a client
+// chooses: routes, upstreams and mechanisms come from the configuration.
+type metrics struct {
+	requests         *prometheus.CounterVec
+	requestDuration  *prometheus.HistogramVec
+	upstreamDuration *prometheus.HistogramVec
+	logins           *prometheus.CounterVec
+	tokens           *prometheus.CounterVec
+	storeDuration    *prometheus.HistogramVec
+	reloads          *prometheus.CounterVec
+}
+
+// newMetrics registers the gateway's metrics with registry. sessions counts
+// the live sessions, nil where the store cannot.
+func newMetrics(registry prometheus.Registerer, version string, sessions func() float64) (*metrics, error) {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	}
+	m := &metrics{
+		requests: counter("authgate_requests_total",
+			"Requests by route, the mechanism that proved the identity, the decision and the status code.",
+			"route", "mechanism", "decision", "code"),
+		requestDuration: histogram("authgate_request_duration_seconds",
+			"Time from a request's arrival to the end of its answer.", prometheus.DefBuckets, "route"),
+		upstreamDuration: histogram("authgate_upstream_duration_seconds",
+			"Time from sending a request to an upstream until its response header.", prometheus.DefBuckets, "upstream"),
+		logins: counter("authgate_logins_total", "Sign-ins by mechanism and result.", "mechanism", "result"),
+		tokens: counter("authgate_tokens_total", "What happened to tokens.", "event"),
+		storeDuration: histogram("authgate_store_duration_seconds",
+			"Time of operations of the store.", prometheus.ExponentialBuckets(1e-6, 10, 8), "operation"),
+		reloads: counter("authgate_config_reloads_total", "Reloads of the configuration by result.", "result"),
+	}
+	all := []prometheus.Collector{
+		m.requests, m.requestDuration, m.upstreamDuration, m.logins, m.tokens, m.storeDuration, m.reloads,
+		buildInfo(version),
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	}
+	if sessions != nil {
+		all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "authgate_sessions_active", Help: "Sessions that are live in the store.",
+		}, sessions))
+	}
+	var errs []error
+	for _, c := range all {
+		errs = append(errs, registry.Register(c))
+	}
+	return m, errors.Join(errs...)
+}
+
+func buildInfo(version string) prometheus.Collector {
+	labels := prometheus.Labels{"version": version, "goversion": "unknown"}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		labels["goversion"] = info.GoVersion
+	}
+	gauge := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "authgate_build_info", Help: "The version that runs; always 1.", ConstLabels: labels,
+	})
+	gauge.Set(1)
+	return gauge
+}
+
+func (m *metrics) request(route, mechanism, decision string, status int, took time.Duration) {
+	m.requests.WithLabelValues(route, mechanism, decision, strconv.Itoa(status)).Inc()
+	m.requestDuration.WithLabelValues(route).Observe(took.Seconds())
+}

@@ -1,0 +1,131 @@
+package gateway
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// peer tells who is connected and on whose behalf.
+type peer struct {
+	trusted bool       // the connection comes from a trusted proxy
+	client  netip.Addr // who asks: the rightmost address that is no trusted proxy
+	proto   string     // http or https, as the client spoke it
+	host    string     // as the client spoke it
+	chain   string     // X-Forwarded-For for the upstream
+}
+
+// trustedProxies are the networks whose word about clients is believed.
+type trustedProxies []netip.Prefix
+
+func (t trustedProxies) contains(a netip.Addr) bool {
+	return slices.ContainsFunc(t, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// parsePrefix reads a CIDR or a single address.
+func parsePrefix(s string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(s); err == nil {
+		a = a.Unmap()
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(s)
+	if err == nil && p.Addr().Is4In6() && p.Bits() >= 96 {
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
+	return p.Masked(), err
+}
+
+// read finds out who is behind r. What a peer that is not trusted says of
+// others counts for nothing.
+func (t trustedProxies) read(r *http.Request) peer {
+	p := peer{proto: "http", host: r.Host, client: parseAddr(r.RemoteAddr)}
+	if r.TLS != nil {
+		p.proto = "https"
+	}
+	p.chain = p.client.String()
+	if len(t) == 0 || !t.contains(p.client) {
+		return p
+	}
+	p.trusted = true
+	hops, proto, host := forwarded(r.Header)
+	if proto == "http" || proto == "https" {
+		p.proto = proto
+	}
+	if host != "" {
+		p.host = host
+	}
+	if len(hops) > 0 {
+		p.chain = strings.Join(append(hops, p.chain), ", ")
+	}
+	// From the right, each hop vouches for the one before it.
+	for _, hop := range slices.Backward(hops) {
+		addr := parseAddr(hop)
+		if !addr.IsValid() {
+			break // whoever is behind it cannot be known; the last one known counts
+		}
+		p.client = addr
+		if !t.contains(addr) {
+			break
+		}
+	}
+	return p
+}
+
+// forwarded returns what a trusted proxy says: the chain of addresses, and
+// the scheme and host. Where there are several, the last is the proxy's own
+// word and the others are what it was told. X-Forwarded-* wins over Forwarded
+// (RFC 7239) where both speak.
+func forwarded(h http.Header) (hops []string, proto, host string) {
+	for element := range strings.SplitSeq(strings.Join(h["Forwarded"], ","), ",") {
+		for pair := range strings.SplitSeq(element, ";") {
+			name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
+			value = strings.Trim(value, `"`)
+			switch strings.ToLower(name) {
+			case "for":
+				hops = append(hops, value)
+			case "proto":
+				proto = strings.ToLower(value)
+			case "host":
+				host = value
+			}
+		}
+	}
+	if values := list(h, "X-Forwarded-For"); len(values) > 0 {
+		hops = values
+	}
+	if values := list(h, "X-Forwarded-Proto"); len(values) > 0 {
+		proto = strings.ToLower(values[len(values)-1])
+	}
+	if values := list(h, "X-Forwarded-Host"); len(values) > 0 {
+		host = values[len(values)-1]
+	}
+	return hops, proto, host
+}
+
+// list returns the comma-separated values of a header, over all its lines.
+func list(h http.Header, name string) []string {
+	var all []string
+	for _, line := range h[name] {
+		for value := range strings.SplitSeq(line, ",") {
+			if value = strings.TrimSpace(value); value != "" {
+				all = append(all, value)
+			}
+		}
+	}
+	return all
+}
+
+// parseAddr reads an address with or without a port or brackets; the zero
+// Addr when it is none.
+func parseAddr(s string) netip.Addr {
+	if host, _, err := net.SplitHostPort(s); err == nil {
+		s = host
+	}
+	a, err := netip.ParseAddr(strings.Trim(s, "[]"))
+	if err != nil {
+		return netip.Addr{}
+	}
+	return a.Unmap().WithZone("")
+}

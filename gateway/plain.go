@@ -1,0 +1,41 @@
+package gateway
+
+import (
+	"errors"
+	"net/http"
+
+	"authgate/gateway/auth"
+	"authgate/policy"
+)
+
+// servePlain answers cleartext HTTP (design B.1): a redirect to https, but for
+// a request that carries a credential. That one has been seen by whoever
+// listens on the way, and its sender should know.
+func (g *Gateway) servePlain(w http.ResponseWriter, r *http.Request) {
+	ex := g.begin(w, r)
+	defer ex.finish()
+	ex.label = "authgate/plain"
+	if err := ex.plain(); err != nil {
+		ex.fail(err)
+	}
+}
+
+func (ex *exchange) plain() error {
+	ex.peer = ex.st.trusted.read(ex.r)
+	creds, err := auth.ReadCredentials(ex.r.Header, &ex.st.cookies, ex.peer.client)
+	if err != nil || creds.Scheme != "" || creds.Cookies {
+		return &httpError{
+			status: http.StatusForbidden,
+			detail: "A credential was sent without encryption. Consider it exposed: change it, and use https.",
+			cause:  errors.New("a credential came in cleartext"),
+		}
+	}
+	path, err := policy.ParseTarget(ex.r.RequestURI)
+	if err != nil {
+		return err
+	}
+	ex.decision = decisionAllow
+	// To public_url's host, never to one that the request names.
+	ex.redirect(http.StatusPermanentRedirect, ex.st.config.PublicURL+path.Raw+query(path))
+	return nil
+}

@@ -1,0 +1,113 @@
+package gateway
+
+import (
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+
+	"authgate/policy"
+)
+
+// forward sends the request to the route's upstream and its response back.
+// What is sent is what was decided on: the path's bytes as they came, the
+// identity that was proved, and none of the client's words in its place.
+func (ex *exchange) forward(route *route) error {
+	if limit := route.config.MaxBody; limit > 0 {
+		if ex.r.ContentLength > limit {
+			return &http.MaxBytesError{Limit: limit}
+		}
+		ex.r.Body = http.MaxBytesReader(ex, ex.r.Body, limit)
+	}
+	proxy := httputil.ReverseProxy{
+		Rewrite:    func(pr *httputil.ProxyRequest) { ex.rewrite(route, pr.Out) },
+		Transport:  route.transport,
+		BufferPool: ex.gw.buffers,
+		ErrorLog:   ex.gw.proxyLog,
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
+			ex.fail(err)
+		},
+	}
+	if !ex.rule.Public() {
+		proxy.ModifyResponse = keepPrivate
+	}
+	proxy.ServeHTTP(ex, ex.r)
+	return nil
+}
+
+// rewrite makes the request to the upstream. It runs after the removal of
+// hop-by-hop headers, so that Connection cannot remove what is set here.
+func (ex *exchange) rewrite(route *route, out *http.Request) {
+	path := ex.req.Path.Raw
+	if prefix := route.config.StripPrefix; prefix != "" {
+		path, _ = ex.req.Path.StripPrefix(prefix) // matched by the route, so it is there
+	}
+	// Opaque keeps the bytes of the path: a URL's own encoding could differ.
+	// The balancer fills in scheme and host.
+	out.URL = &url.URL{Opaque: path, RawQuery: ex.req.Path.Query, ForceQuery: ex.req.Path.HasQuery}
+	out.Trailer = nil // nothing checks what a client would send in it
+
+	h := out.Header
+	route.upstream.headers.strip(h, ex.peer.trusted)
+	if !route.config.ForwardCredentials {
+		stripCredentials(h, &ex.creds, &ex.st.cookies, ex.consumedAuthorization())
+	}
+	if protocol := upgrade(h); protocol != "" && !strings.EqualFold(protocol, "websocket") {
+		h.Del("Connection") // another protocol would carry requests that nobody decides on
+		h.Del("Upgrade")
+	}
+	if _, ok := h["User-Agent"]; !ok {
+		h["User-Agent"] = nil // none, rather than Go's own
+	}
+	for _, name := range route.config.Headers.Remove {
+		h.Del(name)
+	}
+	for name, value := range route.config.Headers.Set {
+		h.Set(name, value)
+	}
+	setValid(h, "X-Forwarded-For", ex.peer.chain)
+	h.Set("X-Forwarded-Proto", ex.peer.proto)
+	setValid(h, "X-Forwarded-Host", ex.peer.host)
+	h.Set("X-Request-Id", ex.requestID)
+	if ex.id != nil {
+		route.upstream.headers.set(h, ex.id)
+	}
+}
+
+// consumedAuthorization reports whether the Authorization header proved the
+// identity; else it belongs to the application.
+func (ex *exchange) consumedAuthorization() bool {
+	if ex.id == nil {
+		return false
+	}
+	return ex.id.Mechanism == policy.Basic || (ex.id.Mechanism == policy.Bearer && ex.creds.Scheme == "bearer")
+}
+
+// keepPrivate keeps shared caches from giving one person's page to another
+// where the upstream says nothing about it (RFC 9111, section 5.2.2.7).
+func keepPrivate(response *http.Response) error {
+	if _, ok := response.Header["Cache-Control"]; !ok && response.StatusCode != http.StatusSwitchingProtocols {
+		response.Header["Cache-Control"] = []string{"private"}
+	}
+	return nil
+}
+
+// bufferPool lends the buffers that bodies are copied through.
+type bufferPool struct{ pool sync.Pool }
+
+const copyBuffer = 32 << 10
+
+func newBufferPool() *bufferPool {
+	return &bufferPool{pool: sync.Pool{New: func() any { return new([copyBuffer]byte) }}}
+}
+
+// Get implements httputil.BufferPool.
+func (p *bufferPool) Get() []byte { return p.pool.Get().(*[copyBuffer]byte)[:] }
+
+// Put implements httputil.BufferPool.
+func (p *bufferPool) Put(b []byte) {
+	if len(b) == copyBuffer {
+		p.pool.Put((*[copyBuffer]byte)(b))
+	}
+}

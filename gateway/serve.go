@@ -1,0 +1,229 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/config"
+	"authgate/policy"
+)
+
+// serve leads a request along its way: what it asks for, who asks, whether
+// it may, and on to the upstream. An error is answered by fail.
+func (ex *exchange) serve() error {
+	if err := ex.read(); err != nil {
+		return err
+	}
+	if endpoint, ok := ex.st.endpoints[ex.req.Path.Decoded]; ok {
+		return ex.serveOwn(endpoint)
+	}
+	match, ok := ex.st.table.Match(&ex.req)
+	if !ok {
+		return &httpError{status: http.StatusNotFound, detail: "There is nothing here.", cause: errors.New("no route matches")}
+	}
+	if match.Redirect != "" {
+		ex.decision = decisionAllow
+		ex.redirect(http.StatusPermanentRedirect, match.Redirect+query(ex.req.Path))
+		return nil
+	}
+	route := &ex.st.routes[match.Index]
+	ex.rule, ex.label = match.Route, match.Route.Name
+	if err := ex.authenticate(route); err != nil || ex.status != 0 {
+		return err
+	}
+	return ex.forward(route)
+}
+
+// read makes the canonical request and reads the credentials, once. What is
+// ambiguous is refused here, before any route is looked at.
+func (ex *exchange) read() error {
+	ex.peer = ex.st.trusted.read(ex.r)
+	if ex.st.config.TLS.Mode == config.TLSOff && (!ex.peer.trusted || ex.peer.proto != "https") {
+		return &httpError{
+			status: http.StatusForbidden, detail: "This service is reached over https only.",
+			cause: errors.New("tls.mode is off, and the request does not come over https from a trusted proxy"),
+		}
+	}
+	path, err := policy.ParseTarget(ex.r.RequestURI)
+	if err != nil {
+		return err
+	}
+	host, err := policy.CanonicalHost(ex.peer.host)
+	if err != nil {
+		return &httpError{status: http.StatusBadRequest, detail: "The host of the request is malformed.", cause: err}
+	}
+	ex.req = policy.Request{Method: ex.r.Method, Host: host, Path: path, Client: ex.peer.client}
+	ex.creds, err = auth.ReadCredentials(ex.r.Header, &ex.st.cookies, ex.peer.client)
+	return err
+}
+
+// authenticate finds out who asks and whether the route lets them. A person
+// who is not signed in may have been answered with a redirect.
+func (ex *exchange) authenticate(route *route) error {
+	id, err := route.chain.Authenticate(ex.r.Context(), &ex.creds)
+	if err != nil && !errors.Is(err, auth.ErrNoCredentials) {
+		ex.rejected(err, route.chain)
+		return err
+	}
+	ex.identify(id)
+	decision := ex.rule.Decide(id, &ex.req)
+	ex.decision, ex.reason = decision.Outcome.String(), decision.Reason
+	switch decision.Outcome {
+	case policy.Allow:
+		if id != nil && ex.byCookie() {
+			return ex.sameOrigin()
+		}
+		return nil
+	case policy.Challenge:
+		if ex.wantsSignIn(route) {
+			ex.redirect(http.StatusFound, ex.st.own("signin")+"?return_to="+url.QueryEscape(ex.req.Path.Raw+query(ex.req.Path)))
+			return nil
+		}
+		ex.challenges = route.chain.Challenges(&ex.creds)
+		return &httpError{status: http.StatusUnauthorized, detail: auth.DetailNotSignedIn}
+	}
+	ex.audit("denied", slog.String("rule", decision.Rule), slog.String("reason", decision.Reason))
+	return &httpError{status: http.StatusForbidden, detail: "You are signed in, but not allowed to do this."}
+}
+
+// identify notes who asks.
+func (ex *exchange) identify(id *policy.Identity) {
+	if id != nil {
+		ex.id = id
+		ex.mechanism = string(id.Mechanism)
+	}
+}
+
+// rejected notes a credential that was presented and is not good.
+func (ex *exchange) rejected(err error, chain auth.Chain) {
+	ex.challenges = chain.Challenges(&ex.creds)
+	if ex.creds.Scheme == "basic" && ex.rule.Accepts(policy.Basic) {
+		ex.countLogin(policy.Basic, err)
+	}
+	var rejection *auth.Rejection
+	if errors.As(err, &rejection) {
+		ex.reason = rejection.Reason
+		ex.audit("denied", slog.String("reason", ex.reason))
+	}
+}
+
+// byCookie reports whether a cookie proved the identity: something that a
+// browser sends by itself, on behalf of any site.
+func (ex *exchange) byCookie() bool {
+	switch ex.id.Mechanism {
+	case policy.Basic:
+		return false
+	case policy.Bearer:
+		return ex.creds.Scheme != "bearer"
+	}
+	return true
+}
+
+// sameOrigin refuses a state change or a WebSocket that another site makes
+// the browser ask for (Origin, Fetch Metadata).
+func (ex *exchange) sameOrigin() error {
+	r := ex.r
+	if upgrade(r.Header) != "" {
+		// A WebSocket begins with a GET and lets its client do anything.
+		r = &http.Request{Method: http.MethodPost, Header: r.Header, Host: r.Host, URL: r.URL}
+	}
+	if err := ex.st.crossOrigin.Check(r); err != nil {
+		ex.reason = err.Error()
+		ex.audit("denied", slog.String("reason", ex.reason))
+		return &httpError{status: http.StatusForbidden, detail: "Another site may not do this on your behalf.", cause: err}
+	}
+	return nil
+}
+
+// upgrade returns the protocol that the request asks to switch to, if any.
+func upgrade(h http.Header) string {
+	for _, option := range list(h, "Connection") {
+		if strings.EqualFold(option, "upgrade") {
+			return h.Get("Upgrade")
+		}
+	}
+	return ""
+}
+
+// wantsSignIn reports whether the answer to a request without credentials is
+// the sign-in page: for a browser's page load where the route says auto.
+func (ex *exchange) wantsSignIn(route *route) bool {
+	if !route.redirect || (ex.req.Method != http.MethodGet && ex.req.Method != http.MethodHead) {
+		return false
+	}
+	switch route.config.Unauthenticated {
+	case config.UnauthenticatedRedirect:
+		return true
+	case config.UnauthenticatedAuto:
+		mode := ex.r.Header.Get("Sec-Fetch-Mode")
+		return negotiate(ex.r) == typeHTML && (mode == "" || mode == "navigate")
+	}
+	return false
+}
+
+// redirect answers with Location. Callers see to it that location stays where
+// it should.
+func (ex *exchange) redirect(status int, location string) {
+	h := ex.Header()
+	h.Set("Location", location)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Request-Id", ex.requestID)
+	ex.WriteHeader(status)
+}
+
+// query is the query of a target with its question mark, byte for byte.
+func query(p policy.Path) string {
+	if !p.HasQuery {
+		return ""
+	}
+	return "?" + p.Query
+}
+
+// signInURL is where the page of a 401 sends a person.
+func (ex *exchange) signInURL(status int) string {
+	if status != http.StatusUnauthorized || !ex.st.used[policy.Session] {
+		return ""
+	}
+	return ex.st.own("signin")
+}
+
+// audit writes one event of the audit log: who did what from where. Secrets
+// and whatever else a client may choose have no place in it.
+func (ex *exchange) audit(event string, attrs ...slog.Attr) {
+	attrs = append([]slog.Attr{
+		slog.String("event", event),
+		slog.String("request_id", ex.requestID),
+		slog.String("client", ex.peer.client.String()),
+		slog.String("route", ex.label),
+	}, attrs...)
+	if ex.id != nil && !slices.ContainsFunc(attrs, func(a slog.Attr) bool { return a.Key == "subject" }) {
+		attrs = append(attrs, slog.String("subject", ex.id.Subject), slog.String("login", ex.id.Login))
+	}
+	ex.gw.logger.LogAttrs(context.Background(), slog.LevelInfo, "audit", attrs...)
+}
+
+// countLogin counts a sign-in by its result. Failures of the gateway itself
+// are no result.
+func (ex *exchange) countLogin(mechanism policy.Mechanism, err error) {
+	var throttled *auth.ThrottledError
+	result := loginSuccess
+	switch {
+	case err == nil:
+	case errors.As(err, &throttled):
+		result = loginThrottled
+	case errors.Is(err, auth.ErrRejected):
+		result = loginFailure
+	default:
+		return
+	}
+	ex.gw.metrics.logins.WithLabelValues(string(mechanism), result).Inc()
+}
+
+func stack() string { return string(debug.Stack()) }

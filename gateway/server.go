@@ -1,0 +1,156 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"authgate/gateway/config"
+)
+
+const (
+	// readHeaderTime bounds how slowly a client may send its request header.
+	readHeaderTime = 10 * time.Second
+	// idleTime is how long a connection may wait for its next request.
+	idleTime = 2 * time.Minute
+	// drainTime is how long requests under way may take after a stop.
+	drainTime = 30 * time.Second
+)
+
+// Server is a Gateway on its listeners: https, plain http, and admin.
+type Server struct {
+	gateway  *Gateway
+	logger   *slog.Logger
+	certs    certificates // nil where a proxy terminates TLS
+	draining atomic.Bool
+	serving  []serving
+}
+
+// serving is one listener and what answers on it.
+type serving struct {
+	name     string
+	listener net.Listener
+	server   *http.Server
+}
+
+// NewServer opens the listeners of the gateway's configuration. Metrics are
+// what gatherer has. Serve closes what NewServer opened.
+func NewServer(g *Gateway, gatherer prometheus.Gatherer) (*Server, error) {
+	cfg := g.Config()
+	s := &Server{gateway: g, logger: g.logger}
+	var err error
+	if s.certs, err = openCertificates(cfg, g.now); err != nil {
+		return nil, fmt.Errorf("opening the certificates: %w", err)
+	}
+	plain := http.Handler(http.HandlerFunc(g.servePlain))
+	if cfg.TLS.Mode == config.TLSOff {
+		plain = g // a trusted proxy speaks https with the clients
+	}
+	for _, l := range []struct {
+		name, address string
+		handler       http.Handler
+	}{
+		{"https", cfg.Listen.HTTPS, g},
+		{"http", cfg.Listen.HTTP, plain},
+		{"admin", cfg.Listen.Admin, s.admin(gatherer)},
+	} {
+		if l.address == "" || (l.name == "https" && s.certs == nil) {
+			continue
+		}
+		if err := s.listen(l.name, l.address, l.handler); err != nil {
+			s.close()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *Server) listen(name, address string, handler http.Handler) error {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen.%s: %w", name, err)
+	}
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: readHeaderTime,
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    s.gateway.Config().Limits.MaxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug), // failed handshakes, mostly
+	}
+	if name == "https" {
+		server.TLSConfig = tlsConfig(s.certs)
+		listener = tls.NewListener(listener, server.TLSConfig)
+	}
+	s.serving = append(s.serving, serving{name: name, listener: listener, server: server})
+	return nil
+}
+
+func (s *Server) close() {
+	for _, l := range s.serving {
+		l.listener.Close()
+	}
+}
+
+// Address returns where the listener of that name (https, http, admin) can be
+// reached; empty when there is none.
+func (s *Server) Address(name string) string {
+	for _, l := range s.serving {
+		if l.name == name {
+			return l.listener.Addr().String()
+		}
+	}
+	return ""
+}
+
+// Serve answers requests until ctx ends, then lets those under way finish.
+// It returns nil after such a stop, and an error when a listener failed.
+func (s *Server) Serve(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, l := range s.serving {
+		s.logger.Info("listening", "listener", l.name, "address", l.listener.Addr().String())
+		group.Go(func() error {
+			if err := l.server.Serve(l.listener); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("listen.%s: %w", l.name, err)
+			}
+			return nil
+		})
+	}
+	group.Go(func() error {
+		<-ctx.Done()
+		s.drain()
+		return nil
+	})
+	return group.Wait()
+}
+
+// drain stops the public listeners first, so that readiness can be asked for
+// until the end.
+func (s *Server) drain() {
+	s.draining.Store(true)
+	s.logger.Info("stopping", "drain_seconds", drainTime.Seconds())
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	for _, l := range s.serving {
+		if err := l.server.Shutdown(ctx); err != nil {
+			s.logger.Warn("requests were cut off", "listener", l.name, "error", err.Error())
+			l.server.Close()
+		}
+	}
+}
+
+// RefreshCertificates looks for newer certificate files.
+func (s *Server) RefreshCertificates() error {
+	if s.certs == nil {
+		return nil
+	}
+	return s.certs.Refresh()
+}

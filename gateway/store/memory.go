@@ -1,0 +1,227 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"hash/maphash"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// memoryShards divides the entries so that the sweeper, which walks one
+	// shard at a time, holds a lock for a small part of them only.
+	memoryShards        = 256
+	memorySweepInterval = time.Minute
+)
+
+var errMemoryClosed = errors.New("store: memory store is closed")
+
+// Memory is a Store and a Counter that keeps nothing: its entries live in
+// this process and end with it. It suits tests, and a single gateway whose
+// users may sign in again after a restart.
+//
+// Expired entries are invisible at once and are removed by a sweeper about
+// once a minute. Nothing else bounds the memory that entries take.
+type Memory struct {
+	now    func() time.Time
+	seed   maphash.Seed
+	shards [memoryShards]memoryShard
+	closed atomic.Bool
+	stop   chan struct{}
+	swept  sync.WaitGroup
+}
+
+type memoryShard struct {
+	mu      sync.RWMutex
+	entries map[string]memoryEntry
+}
+
+type memoryEntry struct {
+	value   []byte
+	expires time.Time // zero: never
+}
+
+// NewMemory returns an empty store that reads the time from now; nil means
+// time.Now. Close stops its sweeper.
+func NewMemory(now func() time.Time) *Memory {
+	if now == nil {
+		now = time.Now
+	}
+	m := &Memory{now: now, seed: maphash.MakeSeed(), stop: make(chan struct{})}
+	for i := range m.shards {
+		m.shards[i].entries = make(map[string]memoryEntry)
+	}
+	m.swept.Go(m.sweepUntilStopped)
+	return m
+}
+
+// Get implements Store. Its errors are ErrNotFound, the context's, and that
+// the store is closed; the same holds for the other methods.
+func (m *Memory) Get(ctx context.Context, key string) ([]byte, error) {
+	if err := m.usable(ctx); err != nil {
+		return nil, err
+	}
+	s := m.shard(key)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.live(key, m.now())
+}
+
+// Put implements Store.
+func (m *Memory) Put(ctx context.Context, key string, value []byte, expires time.Time) error {
+	if err := m.usable(ctx); err != nil {
+		return err
+	}
+	s := m.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.set(key, value, expires, m.now())
+	return nil
+}
+
+// Swap implements Store.
+func (m *Memory) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
+	if err := m.usable(ctx); err != nil {
+		return err
+	}
+	s := m.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := m.now()
+	current, _ := s.live(key, now) // nil when there is none
+	if (current == nil) != (old == nil) || !bytes.Equal(current, old) {
+		return ErrConflict
+	}
+	s.set(key, value, expires, now)
+	return nil
+}
+
+// Take implements Store.
+func (m *Memory) Take(ctx context.Context, key string) ([]byte, error) {
+	if err := m.usable(ctx); err != nil {
+		return nil, err
+	}
+	s := m.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	value, err := s.live(key, m.now())
+	delete(s.entries, key)
+	return value, err
+}
+
+// Delete implements Store.
+func (m *Memory) Delete(ctx context.Context, key string) error {
+	if err := m.usable(ctx); err != nil {
+		return err
+	}
+	s := m.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.entries, key)
+	return nil
+}
+
+// Count implements Counter. It walks all entries, one shard after the other:
+// writes meanwhile may or may not be counted.
+func (m *Memory) Count(ctx context.Context, prefix string) (int, error) {
+	if err := m.usable(ctx); err != nil {
+		return 0, err
+	}
+	count := 0
+	for i := range m.shards {
+		count += m.shards[i].count(prefix, m.now())
+	}
+	return count, nil
+}
+
+// Close implements Store. It never fails.
+func (m *Memory) Close() error {
+	if m.closed.Swap(true) {
+		return nil
+	}
+	close(m.stop)
+	m.swept.Wait()
+	for i := range m.shards {
+		s := &m.shards[i]
+		s.mu.Lock()
+		clear(s.entries)
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+func (m *Memory) usable(ctx context.Context) error {
+	if m.closed.Load() {
+		return errMemoryClosed
+	}
+	return ctx.Err()
+}
+
+func (m *Memory) shard(key string) *memoryShard {
+	return &m.shards[maphash.String(m.seed, key)%memoryShards]
+}
+
+func (m *Memory) sweepUntilStopped() {
+	ticker := time.NewTicker(memorySweepInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-m.stop:
+			return
+		case <-ticker.C:
+			for i := range m.shards {
+				m.shards[i].sweep(m.now())
+			}
+		}
+	}
+}
+
+// live returns the value of key, which is never nil, or ErrNotFound.
+func (s *memoryShard) live(key string, now time.Time) ([]byte, error) {
+	e, ok := s.entries[key]
+	if !ok || e.expired(now) {
+		return nil, ErrNotFound
+	}
+	return e.value, nil
+}
+
+func (s *memoryShard) set(key string, value []byte, expires, now time.Time) {
+	// Round drops the monotonic reading: an entry expires by the wall clock,
+	// also when the machine slept meanwhile.
+	e := memoryEntry{value: append([]byte{}, value...), expires: expires.Round(0)}
+	if e.expired(now) {
+		delete(s.entries, key)
+		return
+	}
+	s.entries[key] = e
+}
+
+func (s *memoryShard) count(prefix string, now time.Time) int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	count := 0
+	for key, e := range s.entries {
+		if strings.HasPrefix(key, prefix) && !e.expired(now) {
+			count++
+		}
+	}
+	return count
+}
+
+func (s *memoryShard) sweep(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, e := range s.entries {
+		if e.expired(now) {
+			delete(s.entries, key)
+		}
+	}
+}
+
+func (e memoryEntry) expired(now time.Time) bool {
+	return !e.expires.IsZero() && !now.Before(e.expires)
+}

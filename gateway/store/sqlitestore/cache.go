@@ -1,0 +1,176 @@
+package sqlitestore
+
+import (
+	"fmt"
+	"hash/maphash"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+)
+
+const (
+	cacheShards = 64
+	// shardVersions is the number of version counters of a shard. Keys that
+	// share a counter cost each other nothing worse than a missed chance to
+	// be cached.
+	shardVersions = 128
+)
+
+// never is the expiry of an entry that stays until it is deleted.
+const never int64 = 0
+
+// entry is what the database or the cache holds under a key. The zero entry
+// says that the key has no value.
+type entry struct {
+	value   []byte // never nil in an entry that exists
+	expires int64  // Unix time in nanoseconds, or never
+}
+
+func (e entry) live(now int64) bool {
+	return e.value != nil && (e.expires == never || now < e.expires)
+}
+
+// unixNano converts an expiry. What lies before or after the years that an
+// int64 can hold (1678 to 2262) becomes the first or last instant it holds.
+func unixNano(t time.Time) int64 {
+	switch {
+	case t.IsZero():
+		return never
+	case t.Before(time.Unix(0, math.MinInt64)):
+		return math.MinInt64
+	case t.After(time.Unix(0, math.MaxInt64)):
+		return math.MaxInt64
+	case t.UnixNano() == never:
+		return -1 // the epoch itself, long past, must not read as never
+	}
+	return t.UnixNano()
+}
+
+// cache holds answers of the database, both values and that a key has none,
+// so that a read of a warm key costs a map lookup.
+//
+// It never disagrees with what is committed for longer than a commit takes,
+// and no reader sees time run backwards:
+//
+//   - Before a commit, begin makes the version of each key concerned odd;
+//     after it, finish stores the new entries and makes the versions even.
+//     Writes are acknowledged only then.
+//   - A reader that misses notes the version, asks the database, and calls
+//     fill, which stores the answer only if the version is even and still the
+//     same. A read that overlaps a commit is thus answered but not kept.
+//   - A reader whose key is in the cache by the time of fill returns what is
+//     cached: otherwise it could return a commit that others do not see yet.
+type cache struct {
+	seed   maphash.Seed
+	shards [cacheShards]cacheShard
+}
+
+type cacheShard struct {
+	mu       sync.Mutex
+	versions [shardVersions]uint64 // odd: a write to a key of this slot is being committed
+	present  *simplelru.LRU[string, entry]
+	// absent is apart from present so that a flood of unknown keys, which
+	// anyone can send, evicts nothing but its like.
+	absent *simplelru.LRU[string, struct{}]
+}
+
+// newCache returns a cache of about entries values and as many absent keys.
+func newCache(entries int) (*cache, error) {
+	c := &cache{seed: maphash.MakeSeed()}
+	each := max(1, entries/cacheShards)
+	for i := range c.shards {
+		present, err := simplelru.NewLRU[string, entry](each, nil)
+		if err != nil {
+			return nil, fmt.Errorf("cache of %d entries: %w", entries, err)
+		}
+		absent, err := simplelru.NewLRU[string, struct{}](each, nil)
+		if err != nil {
+			return nil, fmt.Errorf("cache of %d absent keys: %w", entries, err)
+		}
+		c.shards[i].present, c.shards[i].absent = present, absent
+	}
+	return c, nil
+}
+
+// lookup returns what is cached under key. If nothing is known, the caller
+// asks the database and hands version to fill along with the answer.
+func (c *cache) lookup(key string, now int64) (e entry, known bool, version uint64) {
+	s, slot := c.place(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, known = s.lookup(key, now)
+	return e, known, s.versions[slot]
+}
+
+// fill caches what the database answered after the lookup that returned
+// version, unless a write came between, and returns the entry to go by.
+func (c *cache) fill(key string, e entry, now int64, version uint64) entry {
+	s, slot := c.place(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if cached, known := s.lookup(key, now); known {
+		return cached
+	}
+	if committing := version%2 == 1; !committing && s.versions[slot] == version {
+		s.store(key, e)
+	}
+	return e
+}
+
+// begin announces a commit that changes the given keys.
+func (c *cache) begin(changes map[string]entry) {
+	for key := range changes {
+		s, slot := c.place(key)
+		s.mu.Lock()
+		s.versions[slot] |= 1
+		s.mu.Unlock()
+	}
+}
+
+// finish ends what begin announced. If the commit failed, the cache forgets
+// the keys and lets the database say what became of them.
+func (c *cache) finish(changes map[string]entry, committed bool) {
+	for key, e := range changes {
+		s, slot := c.place(key)
+		s.mu.Lock()
+		s.versions[slot] += s.versions[slot] % 2
+		if committed {
+			s.store(key, e)
+		} else {
+			s.present.Remove(key)
+			s.absent.Remove(key)
+		}
+		s.mu.Unlock()
+	}
+}
+
+// place returns the shard of key and the index of its version there.
+func (c *cache) place(key string) (*cacheShard, uint64) {
+	hash := maphash.String(c.seed, key)
+	return &c.shards[hash%cacheShards], hash / cacheShards % shardVersions
+}
+
+func (s *cacheShard) lookup(key string, now int64) (entry, bool) {
+	if e, ok := s.present.Get(key); ok {
+		if e.live(now) {
+			return e, true
+		}
+		// Dead for good, even if the clock should be set back.
+		s.store(key, entry{})
+		return entry{}, true
+	}
+	_, ok := s.absent.Get(key)
+	return entry{}, ok
+}
+
+func (s *cacheShard) store(key string, e entry) {
+	if e.value == nil {
+		s.present.Remove(key)
+		s.absent.Add(key, struct{}{})
+		return
+	}
+	s.absent.Remove(key)
+	s.present.Add(key, e)
+}

@@ -1,0 +1,249 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// schemaVersion is the value of PRAGMA user_version in databases of this
+// layout.
+const schemaVersion = 1
+
+// createSchema makes an empty database one of ours. Keys are blobs, because
+// they may hold any bytes and compare byte by byte; expires stands before
+// value so that counting does not read the values. The table probe is what
+// Ping writes to.
+const createSchema = `
+CREATE TABLE entries (
+	key     BLOB    NOT NULL PRIMARY KEY,
+	expires INTEGER NOT NULL, -- Unix time in nanoseconds, 0: never
+	value   BLOB    NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX entries_by_expiry ON entries (expires) WHERE expires <> 0;
+CREATE TABLE probe (
+	id INTEGER NOT NULL PRIMARY KEY,
+	at INTEGER NOT NULL -- Unix time in nanoseconds
+) STRICT;
+PRAGMA user_version = 1;`
+
+const (
+	// busyTimeout is how long, in milliseconds, a connection waits for
+	// somebody who looks at the database with another tool.
+	busyTimeout = "busy_timeout(5000)"
+	// readers is the number of connections that answer reads the cache
+	// cannot.
+	readers = 4
+)
+
+// database is the file, opened for this process alone.
+type database struct {
+	path   string // free of symbolic links
+	lock   io.Closer
+	writer *sql.DB // one connection
+	reader *sql.DB // a few that can only read
+}
+
+// openDatabase locks and opens the file at path and creates what is missing.
+func openDatabase(ctx context.Context, path string) (*database, error) {
+	path, err := resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	d := &database{path: path}
+	if d.lock, err = lockFile(path + ".lock"); err != nil {
+		return nil, err
+	}
+	// Only under the lock: closing a file that SQLite has open elsewhere in
+	// this process would drop the locks that SQLite holds on it.
+	if err = restrict(path); err == nil {
+		d.writer, err = openWriter(ctx, path)
+	}
+	if err == nil {
+		d.reader, err = openReader(path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	return d, nil
+}
+
+// close closes what is open. The writer goes after the readers, because only
+// the last to leave tidies the log up, and readers cannot.
+func (d *database) close() error {
+	var failures []error
+	for _, db := range []*sql.DB{d.reader, d.writer} {
+		if db != nil {
+			failures = append(failures, db.Close())
+		}
+	}
+	return errors.Join(append(failures, d.lock.Close())...)
+}
+
+// resolve returns the one path of the file that path leads to, so that the
+// lock beside it is the same however the file is named.
+func resolve(path string) (string, error) {
+	if path == "" {
+		return "", errors.New("no path given")
+	}
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	resolved, err := filepath.EvalSymlinks(absolute)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return resolved, err
+	}
+	directory, err := filepath.EvalSymlinks(filepath.Dir(absolute))
+	if err != nil {
+		return "", fmt.Errorf("its directory must exist: %w", err)
+	}
+	return filepath.Join(directory, filepath.Base(absolute)), nil
+}
+
+// restrict makes the database file and those that SQLite keeps beside it
+// readable by their owner alone, and creates the first if it is missing:
+// SQLite gives new companions the mode of the main file.
+func restrict(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	for _, name := range []string{path, path + "-wal", path + "-shm"} {
+		if err := os.Chmod(name, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// connect returns a pool of at most size connections to the file at path.
+func connect(path string, size int, parameters url.Values) (*sql.DB, error) {
+	name := filepath.ToSlash(path)
+	if !strings.HasPrefix(name, "/") {
+		name = "/" + name // C:/x is written file:///C:/x
+	}
+	parameters.Set("_error_rc", "1") // no stale message in errors
+	source := url.URL{Scheme: "file", Path: name, RawQuery: parameters.Encode()}
+	db, err := sql.Open("sqlite", source.String())
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(size)
+	db.SetMaxIdleConns(size)
+	return db, nil
+}
+
+// openWriter opens the one connection that writes, and makes sure that the
+// database is whole, ours, and as durable as promised.
+func openWriter(ctx context.Context, path string) (*sql.DB, error) {
+	db, err := connect(path, 1, url.Values{
+		"_txlock": {"immediate"},
+		"_pragma": {busyTimeout, "journal_mode(WAL)", "synchronous(FULL)", "journal_size_limit(67108864)"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, step := range []func(context.Context, *sql.DB) error{demandDurability, demandHealth, demandSchema} {
+		if err := step(ctx, db); err != nil {
+			return nil, errors.Join(explain(err), db.Close())
+		}
+	}
+	return db, nil
+}
+
+// openReader opens the connections for cold reads.
+func openReader(path string) (*sql.DB, error) {
+	return connect(path, readers, url.Values{"mode": {"ro"}, "_pragma": {busyTimeout}})
+}
+
+// demandDurability checks what the connection was set up with: some file
+// systems cannot hold a write-ahead log, and SQLite then goes on without.
+func demandDurability(ctx context.Context, db *sql.DB) error {
+	var journal string
+	var synchronous int
+	if err := db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&journal); err != nil {
+		return err
+	}
+	if err := db.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&synchronous); err != nil {
+		return err
+	}
+	const full = 2
+	if journal != "wal" || synchronous != full {
+		return fmt.Errorf("journal_mode is %s and synchronous is %d, want wal and %d: use a local file system",
+			journal, synchronous, full)
+	}
+	return nil
+}
+
+// demandHealth reads the whole database once. A store that forgot a
+// revocation because a page of it is damaged must not start.
+func demandHealth(ctx context.Context, db *sql.DB) error {
+	var finding string
+	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&finding); err != nil {
+		return err
+	}
+	if finding != "ok" {
+		return fmt.Errorf("%w: %s", errDamaged, finding)
+	}
+	return nil
+}
+
+// demandSchema creates the schema in an empty database and refuses one that
+// somebody else or a newer authgate has made.
+func demandSchema(ctx context.Context, db *sql.DB) error {
+	var version, objects int
+	const query = "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version"
+	if err := db.QueryRowContext(ctx, query).Scan(&version, &objects); err != nil {
+		return err
+	}
+	switch {
+	case version == schemaVersion:
+		return nil
+	case version > schemaVersion:
+		return fmt.Errorf("its schema has version %d, and this authgate knows versions up to %d: run the newer authgate that wrote it",
+			version, schemaVersion)
+	case version != 0 || objects != 0:
+		return fmt.Errorf("is a database (version %d, %d tables and indexes) that authgate did not make: give another path",
+			version, objects)
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, createSchema); err != nil {
+		return errors.Join(fmt.Errorf("create schema: %w", err), tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+var errDamaged = errors.New("the database is damaged")
+
+// explain adds to an error of SQLite at Open what a person can do about it.
+func explain(err error) error {
+	var failure *sqlite.Error
+	if errors.As(err, &failure) {
+		switch failure.Code() & 0xff { // the primary code, without details
+		case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
+			err = fmt.Errorf("%w: %w", errDamaged, err)
+		}
+	}
+	if errors.Is(err, errDamaged) {
+		return fmt.Errorf("%w: restore a copy, or move the file away to start with none"+
+			" (everyone signs in again, and revoked tokens work until they expire)", err)
+	}
+	return err
+}

@@ -1,0 +1,94 @@
+package sqlitestore
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+const (
+	sweepInterval = time.Minute
+	// sweepBatch is how many expired entries one write removes: few enough
+	// that others, who share or await its transaction, do not notice.
+	sweepBatch  = 256
+	pingTimeout = 2 * time.Second
+)
+
+// Ping implements store.Pinger: it commits a write and reads from the disk,
+// and fails if that takes longer than two seconds.
+func (s *Store) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	if _, err := s.write(ctx, "ping", func(b *batch) ([]byte, error) { return nil, b.probe() }); err != nil {
+		return err
+	}
+	var at int64
+	if err := s.db.reader.QueryRowContext(ctx, "SELECT at FROM probe").Scan(&at); err != nil {
+		return s.failed("ping", err)
+	}
+	return nil
+}
+
+// Count implements store.Counter. It walks the entries under prefix on the
+// disk and sees every write acknowledged before.
+func (s *Store) Count(ctx context.Context, prefix string) (int, error) {
+	if err := s.usable(ctx); err != nil {
+		return 0, s.failed("count", err)
+	}
+	query := "SELECT count(*) FROM entries WHERE key >= ? AND (expires = 0 OR expires > ?)"
+	args := []any{[]byte(prefix), s.now().UnixNano()}
+	if end := prefixEnd(prefix); end != nil {
+		query += " AND key < ?"
+		args = append(args, end)
+	}
+	var count int
+	if err := s.db.reader.QueryRowContext(ctx, query, args...).Scan(&count); err != nil {
+		return 0, s.failed("count", err)
+	}
+	return count, nil
+}
+
+// prefixEnd returns the first key after all those that start with prefix, or
+// nil if there is no such key.
+func prefixEnd(prefix string) []byte {
+	for last := len(prefix) - 1; last >= 0; last-- {
+		if prefix[last] != 0xff {
+			end := []byte(prefix[:last+1])
+			end[last]++
+			return end
+		}
+	}
+	return nil
+}
+
+// sweepUntilDone removes expired entries about once a minute.
+func (s *Store) sweepUntilDone(ctx context.Context) {
+	ticker := time.NewTicker(sweepInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if err := s.sweepAll(ctx); err != nil && ctx.Err() == nil {
+				s.logger.LogAttrs(ctx, slog.LevelWarn, "cannot remove expired entries", slog.Any("error", err))
+			}
+		}
+	}
+}
+
+// sweepAll removes what has expired, in small batches so that other writes
+// get their turns in between.
+func (s *Store) sweepAll(ctx context.Context) error {
+	for {
+		more := false
+		_, err := s.write(ctx, "sweep", func(b *batch) ([]byte, error) {
+			swept, err := b.sweep(sweepBatch)
+			more = swept == sweepBatch
+			return nil, err
+		})
+		if err != nil || !more {
+			return err
+		}
+	}
+}

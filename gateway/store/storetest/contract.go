@@ -1,0 +1,255 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"authgate/gateway/store"
+)
+
+func testBasics(t *testing.T, s store.Store, _ *Clock) {
+	wantNone(t, s, "a")
+	remove(t, s, "a") // not there: no error
+
+	put(t, s, "a", "1", never)
+	put(t, s, "b", "2", never)
+	wantValue(t, s, "a", "1")
+	wantValue(t, s, "a", "1") // also when asked again
+	wantValue(t, s, "b", "2")
+
+	put(t, s, "a", "one, and longer", never)
+	wantValue(t, s, "a", "one, and longer")
+
+	remove(t, s, "a")
+	wantNone(t, s, "a")
+	wantValue(t, s, "b", "2")
+	remove(t, s, "a")
+
+	put(t, s, "a", "back", never)
+	wantValue(t, s, "a", "back")
+}
+
+func testValues(t *testing.T, s store.Store, _ *Clock) {
+	var every strings.Builder
+	for b := range 256 {
+		every.WriteByte(byte(b))
+	}
+	for name, value := range map[string][]byte{
+		"nil":          nil,
+		"empty":        {},
+		"one NUL":      {0},
+		"every byte":   []byte(every.String()),
+		"not UTF-8":    []byte("\xff\xfe\x80"),
+		"looks like a": []byte("NULL"),
+		"one megabyte": []byte(strings.Repeat("0123456789abcdef", 1<<16)),
+	} {
+		if err := s.Put(t.Context(), name, value, never); err != nil {
+			t.Fatalf("Put(%q): %v", name, err)
+		}
+		wantValue(t, s, name, string(value))
+
+		// What Get returned is accepted as the old value.
+		got, err := s.Get(t.Context(), name)
+		if err != nil {
+			t.Fatalf("Get(%q): %v", name, err)
+		}
+		if err := s.Swap(t.Context(), name, got, value, never); err != nil {
+			t.Fatalf("Swap(%q): %v", name, err)
+		}
+		take(t, s, name, string(value))
+		wantNone(t, s, name)
+	}
+}
+
+func testKeys(t *testing.T, s store.Store, _ *Clock) {
+	keys := []string{
+		"", "a", "A", "aa", "a ", " a", "a\x00", "a\x00b", "\x00", "\x00\x00",
+		"%", "_", "a%", "a_", "*", "?", "[a]", "'", "''", `"`, `\`, ";--",
+		"\xff", "\xff\xff", "\x80", "é", "e\u0301", "1", "01", "1.0", "NULL",
+		strings.Repeat("k", 4096), strings.Repeat("k", 4095) + "l",
+	}
+	for _, key := range keys {
+		wantNone(t, s, key)
+		put(t, s, key, "value of "+key, never)
+	}
+	for _, key := range keys {
+		wantValue(t, s, key, "value of "+key)
+	}
+	for _, key := range keys {
+		take(t, s, key, "value of "+key)
+	}
+	for _, key := range keys {
+		wantNone(t, s, key)
+	}
+}
+
+func testCallersSlices(t *testing.T, s store.Store, _ *Clock) {
+	mine := []byte("first")
+	if err := s.Put(t.Context(), "key", mine, never); err != nil {
+		t.Fatalf("Put: %v", err)
+	}
+	copy(mine, "XXXXX")
+	wantValue(t, s, "key", "first")
+
+	old, value := []byte("first"), []byte("second")
+	if err := s.Swap(t.Context(), "key", old, value, never); err != nil {
+		t.Fatalf("Swap: %v", err)
+	}
+	copy(old, "XXXXX")
+	copy(value, "XXXXXX")
+	wantValue(t, s, "key", "second")
+
+	// A slice that was handed out keeps its bytes whatever happens to the key.
+	held, err := s.Get(t.Context(), "key")
+	if err != nil {
+		t.Fatalf("Get: %v", err)
+	}
+	put(t, s, "key", "third!", never)
+	remove(t, s, "key")
+	if string(held) != "second" {
+		t.Fatalf("a slice that Get returned changed to %q", held)
+	}
+}
+
+func testSwap(t *testing.T, s store.Store, _ *Clock) {
+	none, empty, red, blue := []byte(nil), []byte{}, []byte("red"), []byte("blue")
+	for name, test := range map[string]struct {
+		live []byte // nil: none
+		old  []byte
+		want error
+	}{
+		"none, none demanded":   {none, none, nil},
+		"none, empty demanded":  {none, empty, store.ErrConflict},
+		"none, red demanded":    {none, red, store.ErrConflict},
+		"empty, none demanded":  {empty, none, store.ErrConflict},
+		"empty, empty demanded": {empty, empty, nil},
+		"empty, red demanded":   {empty, red, store.ErrConflict},
+		"red, none demanded":    {red, none, store.ErrConflict},
+		"red, empty demanded":   {red, empty, store.ErrConflict},
+		"red, red demanded":     {red, red, nil},
+		"red, blue demanded":    {red, blue, store.ErrConflict},
+		"red, longer demanded":  {red, []byte("red\x00"), store.ErrConflict},
+		"red, shorter demanded": {red, []byte("re"), store.ErrConflict},
+		"red, RED demanded":     {red, []byte("RED"), store.ErrConflict},
+	} {
+		if test.live != nil {
+			put(t, s, name, string(test.live), never)
+		}
+		err := s.Swap(t.Context(), name, test.old, []byte("new"), never)
+		wantError(t, name, err, test.want)
+		switch {
+		case test.want == nil:
+			wantValue(t, s, name, "new")
+		case test.live == nil:
+			wantNone(t, s, name)
+		default:
+			wantValue(t, s, name, string(test.live))
+		}
+	}
+}
+
+func testTake(t *testing.T, s store.Store, _ *Clock) {
+	_, err := s.Take(t.Context(), "key")
+	wantError(t, "Take of nothing", err, store.ErrNotFound)
+
+	put(t, s, "key", "value", never)
+	put(t, s, "other", "stays", never)
+	take(t, s, "key", "value")
+	got, err := s.Take(t.Context(), "key")
+	wantError(t, "second Take", err, store.ErrNotFound)
+	if got != nil {
+		t.Fatalf("Take returned %q along with ErrNotFound", got)
+	}
+	wantNone(t, s, "key")
+	wantValue(t, s, "other", "stays")
+
+	swap(t, s, "key", nil, "again", never)
+	take(t, s, "key", "again")
+}
+
+func testEndedContext(t *testing.T, s store.Store, _ *Clock) {
+	put(t, s, "key", "old", never)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, call := range calls(s) {
+		wantError(t, name, call(ctx), context.Canceled)
+	}
+	wantValue(t, s, "key", "old")
+}
+
+func testClosed(t *testing.T, s store.Store, _ *Clock) {
+	put(t, s, "key", "old", never)
+	wantValue(t, s, "key", "old")
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Fatalf("Close: %v", err)
+		}
+	}
+	for name, call := range calls(s) {
+		err := call(t.Context())
+		if err == nil || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict) {
+			t.Errorf("%s after Close: error %v, want one that says that the store is closed", name, err)
+		}
+	}
+}
+
+// testCount compares Count with strings.HasPrefix over keys made to confuse
+// patterns and upper bounds. A store that is no Counter passes.
+func testCount(t *testing.T, s store.Store, clock *Clock) {
+	counter, ok := s.(store.Counter)
+	if !ok {
+		return
+	}
+	keys := []string{
+		"s:1", "s:2", "s;", "s%", "s_x", "sx", "S:1", "t:", "a", "a\xfe", "a\xff", "a\xffz", "a\xff\xff",
+		"b", "", "\x00", "\xff", "\xff\xff", "\xff\xffz", "*", "[a]", "a\x00", "é", "e\u0301", "'", `\`,
+	}
+	count := func(prefix string, live []string) {
+		t.Helper()
+		want := 0
+		for _, key := range live {
+			if strings.HasPrefix(key, prefix) {
+				want++
+			}
+		}
+		if got, err := counter.Count(t.Context(), prefix); err != nil || got != want {
+			t.Fatalf("Count(%q) = %d, %v; want %d", prefix, got, err, want)
+		}
+	}
+	count("", nil)
+	for _, key := range keys {
+		put(t, s, key, "value", never)
+	}
+	for _, prefix := range append(keys, "s", "s:", "s_", "zz", "\xff\xff\xff", "\xc3") {
+		count(prefix, keys)
+	}
+
+	put(t, s, "s:3", "short", clock.Now().Add(1))
+	put(t, s, "s:2", "longer", clock.Now().Add(2))
+	count("s:", append(keys, "s:3"))
+	clock.Advance(1)
+	count("s:", keys)
+	take(t, s, "s:1", "value")
+	remove(t, s, "s:2")
+	count("s:", nil)
+}
+
+// testPing demands of a Pinger that it leaves no trace among the entries.
+func testPing(t *testing.T, s store.Store, _ *Clock) {
+	pinger, ok := s.(store.Pinger)
+	if !ok {
+		return
+	}
+	for range 2 {
+		if err := pinger.Ping(t.Context()); err != nil {
+			t.Fatalf("Ping: %v", err)
+		}
+	}
+	if counter, ok := s.(store.Counter); ok {
+		if got, err := counter.Count(t.Context(), ""); err != nil || got != 0 {
+			t.Fatalf("Count after Ping = %d, %v; want 0", got, err)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+// Package storetest holds every implementation of store.Store to the one
+// contract that the gateway is written against.
+//
+// A store passes when Run passes, under the race detector too. The suite
+// asks each sentence of the contract at least once: values and keys of any
+// bytes, the very instant of expiry, atomicity of Swap and Take under
+// contention, and that no reader sees an older value after a write was
+// acknowledged. What a store promises beyond the contract, such as surviving
+// a crash, is for its own tests.
+package storetest
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"authgate/gateway/store"
+)
+
+// Run runs the suite. It calls open once for each test, which must return an
+// empty store that reads the time from now; Run closes it. The tests run in
+// parallel, each with a clock of its own that moves only when the test says.
+func Run(t *testing.T, open func(t *testing.T, now func() time.Time) store.Store) {
+	t.Helper()
+	tests := map[string]func(*testing.T, store.Store, *Clock){
+		"Basics":          testBasics,
+		"Values":          testValues,
+		"Keys":            testKeys,
+		"CallersSlices":   testCallersSlices,
+		"Expiry":          testExpiry,
+		"ExpiryRenewed":   testExpiryRenewed,
+		"ExpiryExtremes":  testExpiryExtremes,
+		"AlreadyExpired":  testAlreadyExpired,
+		"Swap":            testSwap,
+		"Take":            testTake,
+		"EndedContext":    testEndedContext,
+		"Closed":          testClosed,
+		"Count":           testCount,
+		"Ping":            testPing,
+		"OneSwapWins":     testOneSwapWins,
+		"OneCreatorWins":  testOneCreatorWins,
+		"OneTakeWins":     testOneTakeWins,
+		"NoUpdateIsLost":  testNoUpdateIsLost,
+		"NoOlderValue":    testNoOlderValue,
+		"OwnWritesAreOwn": testOwnWritesAreOwn,
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := NewClock()
+			s := open(t, clock.Now)
+			t.Cleanup(func() {
+				if err := s.Close(); err != nil {
+					t.Errorf("Close: %v", err)
+				}
+			})
+			test(t, s, clock)
+		})
+	}
+}
+
+// Clock is a clock that stands still until it is moved. Its methods may be
+// called concurrently.
+type Clock struct{ nanoseconds atomic.Int64 }
+
+// NewClock returns a clock that shows some instant of 2026.
+func NewClock() *Clock {
+	c := &Clock{}
+	c.nanoseconds.Store(time.Date(2026, time.March, 1, 12, 0, 0, 123456789, time.UTC).UnixNano())
+	return c
+}
+
+// Now returns the instant that the clock shows.
+func (c *Clock) Now() time.Time { return time.Unix(0, c.nanoseconds.Load()) }
+
+// Advance moves the clock forward by d.
+func (c *Clock) Advance(d time.Duration) { c.nanoseconds.Add(int64(d)) }
+
+// never is the expiry of an entry that stays until it is deleted.
+var never time.Time
+
+// wantValue fails the test unless key has the live value want.
+func wantValue(t *testing.T, s store.Store, key, want string) {
+	t.Helper()
+	got, err := s.Get(t.Context(), key)
+	if err != nil || string(got) != want {
+		t.Fatalf("Get(%q) = %q, %v; want %q", key, got, err, want)
+	}
+	if got == nil {
+		t.Fatalf("Get(%q) = nil slice for a live value", key)
+	}
+}
+
+// wantNone fails the test unless key has no live value.
+func wantNone(t *testing.T, s store.Store, key string) {
+	t.Helper()
+	got, err := s.Get(t.Context(), key)
+	wantError(t, "Get of "+key, err, store.ErrNotFound)
+	if got != nil {
+		t.Fatalf("Get(%q) = %q along with ErrNotFound", key, got)
+	}
+}
+
+// wantError fails the test unless err is target.
+func wantError(t *testing.T, what string, err, target error) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Fatalf("%s: error %v, want %v", what, err, target)
+	}
+}
+
+func put(t *testing.T, s store.Store, key, value string, expires time.Time) {
+	t.Helper()
+	if err := s.Put(t.Context(), key, []byte(value), expires); err != nil {
+		t.Fatalf("Put(%q): %v", key, err)
+	}
+}
+
+func swap(t *testing.T, s store.Store, key string, old []byte, value string, expires time.Time) {
+	t.Helper()
+	if err := s.Swap(t.Context(), key, old, []byte(value), expires); err != nil {
+		t.Fatalf("Swap(%q, %q): %v", key, old, err)
+	}
+}
+
+func take(t *testing.T, s store.Store, key, want string) {
+	t.Helper()
+	got, err := s.Take(t.Context(), key)
+	if err != nil || string(got) != want || got == nil {
+		t.Fatalf("Take(%q) = %q, %v; want %q", key, got, err, want)
+	}
+}
+
+func remove(t *testing.T, s store.Store, key string) {
+	t.Helper()
+	if err := s.Delete(t.Context(), key); err != nil {
+		t.Fatalf("Delete(%q): %v", key, err)
+	}
+}
+
+// calls names a call of every method that takes a context.
+func calls(s store.Store) map[string]func(context.Context) error {
+	all := map[string]func(context.Context) error{
+		"Get":    func(ctx context.Context) error { _, err := s.Get(ctx, "key"); return err },
+		"Put":    func(ctx context.Context) error { return s.Put(ctx, "key", []byte("new"), never) },
+		"Swap":   func(ctx context.Context) error { return s.Swap(ctx, "key", []byte("old"), []byte("new"), never) },
+		"Take":   func(ctx context.Context) error { _, err := s.Take(ctx, "key"); return err },
+		"Delete": func(ctx context.Context) error { return s.Delete(ctx, "key") },
+	}
+	if counter, ok := s.(store.Counter); ok {
+		all["Count"] = func(ctx context.Context) error { _, err := counter.Count(ctx, ""); return err }
+	}
+	if pinger, ok := s.(store.Pinger); ok {
+		all["Ping"] = pinger.Ping
+	}
+	return all
+}

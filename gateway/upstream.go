@@ -1,0 +1,181 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"reflect"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"authgate/gateway/config"
+)
+
+const (
+	// idlePerHost connections are kept open to each address of an upstream.
+	idlePerHost = 256
+	// restAfterFailure is how long an address that refused a connection is
+	// passed over while others answer.
+	restAfterFailure = 5 * time.Second
+)
+
+// upstream is an application behind the gateway: one or more addresses and
+// the connections to them. It outlives reloads that do not change it.
+type upstream struct {
+	name    string
+	config  config.Upstream
+	headers *identityHeaders
+	targets []*target
+	next    atomic.Uint64
+	took    prometheus.Observer // time until the response header
+	now     func() time.Time
+
+	// transports by their time limit for the response header, which belongs
+	// to a transport. Only build touches the map, one build at a time.
+	transports map[time.Duration]*http.Transport
+}
+
+// target is one address of an upstream.
+type target struct {
+	url     *url.URL
+	resting atomic.Int64 // until when, Unix nanoseconds
+}
+
+func newUpstream(name string, cfg config.Upstream, headers *identityHeaders, took prometheus.Observer, now func() time.Time) (*upstream, error) {
+	u := &upstream{
+		name: name, config: cfg, headers: headers, took: took, now: now,
+		transports: map[time.Duration]*http.Transport{},
+	}
+	for _, raw := range cfg.URLs {
+		parsed, err := url.Parse(raw)
+		if err != nil {
+			return nil, err
+		}
+		u.targets = append(u.targets, &target{url: parsed})
+	}
+	if len(u.targets) == 0 {
+		return nil, errors.New("upstream " + name + " has no address")
+	}
+	return u, nil
+}
+
+// same reports whether u was made from this configuration, so that its warm
+// connections can be kept.
+func (u *upstream) same(cfg config.Upstream, headers *identityHeaders) bool {
+	return reflect.DeepEqual(u.config, cfg) && reflect.DeepEqual(u.headers, headers)
+}
+
+// through returns what sends requests to the upstream and gives the response
+// header timeout's time to arrive; 0 means the upstream's own.
+func (u *upstream) through(timeout time.Duration) http.RoundTripper {
+	if timeout == 0 {
+		timeout = u.config.Timeout
+	}
+	transport, ok := u.transports[timeout]
+	if !ok {
+		transport = u.newTransport(timeout)
+		u.transports[timeout] = transport
+	}
+	return &balancer{upstream: u, transport: transport}
+}
+
+func (u *upstream) newTransport(timeout time.Duration) *http.Transport {
+	dialer := &net.Dialer{Timeout: u.config.ConnectTimeout, KeepAlive: 30 * time.Second}
+	return &http.Transport{
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return &stallGuard{Conn: conn, limit: timeout}, nil
+		},
+		TLSHandshakeTimeout:   u.config.ConnectTimeout,
+		ResponseHeaderTimeout: timeout,
+		ExpectContinueTimeout: time.Second,
+		MaxIdleConnsPerHost:   idlePerHost,
+		IdleConnTimeout:       90 * time.Second,
+		DisableCompression:    true, // the client's Accept-Encoding is the upstream's business
+		ForceAttemptHTTP2:     true,
+	}
+}
+
+// close drops the connections that are idle; those in use end by themselves.
+func (u *upstream) close() {
+	for _, t := range u.transports {
+		t.CloseIdleConnections()
+	}
+}
+
+// stallGuard makes an upstream that stops reading a request fail like one
+// that does not answer: the transport's own time limit starts only when the
+// request is written.
+type stallGuard struct {
+	net.Conn
+	limit time.Duration
+}
+
+func (c *stallGuard) Write(b []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(c.limit)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
+}
+
+// balancer sends each request to the next address of an upstream that is not
+// resting. When a connection cannot be made nothing was sent, so the next
+// address is tried.
+type balancer struct {
+	upstream  *upstream
+	transport *http.Transport
+}
+
+// RoundTrip implements http.RoundTripper. Its errors are *upstreamError.
+func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
+	u := b.upstream
+	if body := r.Body; body != nil && len(u.targets) > 1 {
+		r.Body = io.NopCloser(body) // a failed attempt must not close it; the server does
+	}
+	start := time.Now()
+	defer func() { u.took.Observe(time.Since(start).Seconds()) }()
+	first := u.next.Add(1)
+	var failed error
+	for _, t := range u.order(first) {
+		r.URL.Scheme, r.URL.Host = t.url.Scheme, t.url.Host
+		response, err := b.transport.RoundTrip(r)
+		if err == nil {
+			return response, nil
+		}
+		failed = &upstreamError{upstream: u.name, err: err}
+		var dial *net.OpError
+		if r.Context().Err() != nil || !errors.As(err, &dial) || dial.Op != "dial" {
+			break
+		}
+		t.resting.Store(u.now().Add(restAfterFailure).UnixNano())
+	}
+	return nil, failed
+}
+
+// order returns the targets from the one whose turn it is, those that rest
+// last.
+func (u *upstream) order(first uint64) []*target {
+	if len(u.targets) == 1 {
+		return u.targets
+	}
+	now := u.now().UnixNano()
+	ready := make([]*target, 0, len(u.targets))
+	var resting []*target
+	for i := range u.targets {
+		t := u.targets[(first+uint64(i))%uint64(len(u.targets))]
+		if t.resting.Load() > now {
+			resting = append(resting, t)
+		} else {
+			ready = append(ready, t)
+		}
+	}
+	return append(ready, resting...)
+}

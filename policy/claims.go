@@ -1,0 +1,67 @@
+package policy
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+)
+
+// anyClaim holds when the claim at the dotted path is one of values, or an
+// array with one of them in it.
+func anyClaim(path string, values []string) func(*Identity, *Request) bool {
+	return func(id *Identity, _ *Request) bool {
+		switch claim, _ := lookupClaim(id.Claims, path); claim := claim.(type) {
+		case []any:
+			return slices.ContainsFunc(claim, func(one any) bool { return claimIn(one, values) })
+		case []string:
+			return slices.ContainsFunc(claim, func(one string) bool { return slices.Contains(values, one) })
+		default:
+			return claimIn(claim, values)
+		}
+	}
+}
+
+// lookupClaim finds the claim at path. A name with dots in it comes before
+// the same path through nested objects, and of several ways through objects
+// the one whose first name is shortest.
+func lookupClaim(claims map[string]any, path string) (any, bool) {
+	if claim, ok := claims[path]; ok {
+		return claim, true
+	}
+	for i := range len(path) {
+		if path[i] != '.' {
+			continue
+		}
+		if nested, ok := claims[path[:i]].(map[string]any); ok {
+			if claim, ok := lookupClaim(nested, path[i+1:]); ok {
+				return claim, true
+			}
+		}
+	}
+	return nil, false
+}
+
+// exactFloat is where a float64 begins to stand for several integers.
+const exactFloat = 1 << 53
+
+// claimIn reports whether a single claim is one of values. A number is
+// compared in decimal notation: 42, 0.5. Null and objects equal nothing, nor
+// does a number so large that decoding it may have changed it.
+func claimIn(claim any, values []string) bool {
+	switch claim := claim.(type) {
+	case string:
+		return slices.Contains(values, claim)
+	case bool:
+		return slices.Contains(values, strconv.FormatBool(claim))
+	case json.Number:
+		return slices.Contains(values, claim.String())
+	case float64:
+		if !(-exactFloat < claim && claim < exactFloat) {
+			return false
+		}
+		var buf [32]byte
+		text := strconv.AppendFloat(buf[:0], claim, 'f', -1, 64)
+		return slices.ContainsFunc(values, func(v string) bool { return v == string(text) })
+	}
+	return false
+}

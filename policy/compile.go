@@ -1,0 +1,249 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// compiler turns specs into policies and gathers what is wrong with them.
+type compiler struct {
+	named  map[string]*Policy
+	cyclic map[string]string // the path of a reference -> the cycle it closes
+	errs   Errors
+}
+
+// place is where a spec stands, for those who write it and for those who read
+// decisions.
+type place struct {
+	path  string // "policies.admin.any[1]"
+	where string // "policy admin: any[1]"
+	sep   string // what comes between where and a key
+}
+
+func (p place) key(name string) place {
+	return place{path: p.path + "." + name, where: p.where + p.sep + name, sep: "."}
+}
+
+func (p place) index(i int) place {
+	n := fmt.Sprintf("[%d]", i)
+	return place{path: p.path + n, where: p.where + n, sep: "."}
+}
+
+const (
+	emptyList = "the list is empty, which says nothing; give at least one entry or leave the key out"
+	emptySpec = "the policy says nothing; give at least one of roles, all_roles, users, email_domains, scopes, " +
+		"mechanisms, providers, networks, methods, claims, any, all, none"
+	badRef = "expected the name of a policy, or a policy written in place"
+)
+
+// spec compiles one spec. When it has errors the result is not to be used.
+func (c *compiler) spec(at place, s *Spec) Policy {
+	p := Policy{name: at.where}
+	if s == nil {
+		c.errs.add(at.path, "%s", emptySpec)
+		return p
+	}
+	before := len(c.errs)
+	for _, leaf := range leaves(s) {
+		at := at.key(leaf.key)
+		if c.values(at, leaf.values, leaf.problem) {
+			p.rules = append(p.rules, &rule{
+				where: at.where,
+				need:  leaf.need + " " + strings.Join(leaf.values, ", "),
+				holds: leaf.rule(slices.Clone(leaf.values)),
+			})
+		}
+	}
+	p.rules = append(p.rules, c.claims(at.key("claims"), s.Claims)...)
+	p.rules = append(p.rules, c.any(at.key("any"), s.Any)...)
+	p.rules = append(p.rules, c.all(at.key("all"), s.All)...)
+	p.rules = append(p.rules, c.none(at.key("none"), s.None)...)
+	if len(p.rules) == 0 && len(c.errs) == before {
+		c.errs.add(at.path, "%s", emptySpec)
+	}
+	return p
+}
+
+// values checks a list and reports whether it is there and good.
+func (c *compiler) values(at place, list []string, problem func(string) string) bool {
+	if list == nil {
+		return false
+	}
+	before := len(c.errs)
+	if len(list) == 0 {
+		c.errs.add(at.path, "%s", emptyList)
+	}
+	for i, v := range list {
+		if wrong := problem(v); wrong != "" {
+			c.errs.add(at.index(i).path, "%q %s", v, wrong)
+		}
+	}
+	return len(c.errs) == before
+}
+
+func (c *compiler) claims(at place, claims map[string][]string) []*rule {
+	if claims != nil && len(claims) == 0 {
+		c.errs.add(at.path, "no claim is named, which says nothing; name at least one or leave the key out")
+	}
+	var rules []*rule
+	for _, name := range sortedKeys(claims) {
+		at, values := at.key(name), claims[name]
+		switch {
+		case strings.Trim(name, ".") == "":
+			c.errs.add(at.path, "%q is not the name of a claim; expected one like department or address.country", name)
+		case values == nil:
+			c.errs.add(at.path, "%s", emptyList)
+		case c.values(at, values, claimProblem):
+			rules = append(rules, &rule{
+				where: at.where,
+				need:  "needs one of " + strings.Join(values, ", "),
+				holds: anyClaim(name, slices.Clone(values)),
+			})
+		}
+	}
+	return rules
+}
+
+func (c *compiler) any(at place, refs []Ref) []*rule {
+	policies, texts := c.refs(at, refs)
+	switch len(policies) {
+	case 0:
+		return nil
+	case 1: // which then says itself what it lacks
+		return []*rule{{where: at.index(0).where, need: "needs " + texts[0], policy: policies[0]}}
+	}
+	return []*rule{{
+		where: at.where,
+		need:  "needs at least one of " + strings.Join(texts, ", "),
+		holds: func(id *Identity, req *Request) bool {
+			for _, p := range policies {
+				if p.allows(id, req) {
+					return true
+				}
+			}
+			return false
+		},
+	}}
+}
+
+func (c *compiler) all(at place, refs []Ref) []*rule {
+	policies, texts := c.refs(at, refs)
+	rules := make([]*rule, len(policies))
+	for i, p := range policies {
+		rules[i] = &rule{where: at.index(i).where, need: "needs " + texts[i], policy: p}
+	}
+	return rules
+}
+
+func (c *compiler) none(at place, refs []Ref) []*rule {
+	policies, texts := c.refs(at, refs)
+	rules := make([]*rule, len(policies))
+	for i, p := range policies {
+		rules[i] = &rule{
+			where: at.index(i).where,
+			need:  "must not be met: " + texts[i],
+			holds: func(id *Identity, req *Request) bool { return !p.allows(id, req) },
+		}
+	}
+	return rules
+}
+
+// refs compiles a list of references, with the words for each.
+func (c *compiler) refs(at place, refs []Ref) ([]*Policy, []string) {
+	if refs != nil && len(refs) == 0 {
+		c.errs.add(at.path, "%s", emptyList)
+	}
+	policies := make([]*Policy, len(refs))
+	texts := make([]string, len(refs))
+	for i, ref := range refs {
+		policies[i], texts[i] = c.ref(at.index(i), ref)
+	}
+	return policies, texts
+}
+
+// ref compiles one reference. With an error the policy is a zero one.
+func (c *compiler) ref(at place, ref Ref) (*Policy, string) {
+	switch {
+	case (ref.Name == "") == (ref.Spec == nil):
+		c.errs.add(at.path, "%s", badRef)
+		return &Policy{}, ""
+	case ref.Spec != nil:
+		p := c.spec(at, ref.Spec)
+		return &p, describe(at, p.rules)
+	case c.named[ref.Name] == nil:
+		c.errs.add(at.path, "there is no policy %q; %s", ref.Name, knownNames(c.named))
+		return &Policy{}, ""
+	}
+	if cycle := c.cyclic[at.path]; cycle != "" {
+		c.errs.add(at.path, "policies must not lead back to themselves: %s", cycle)
+	}
+	return c.named[ref.Name], "policy " + ref.Name
+}
+
+// describe puts the rules of a policy that has no name into words.
+func describe(at place, rules []*rule) string {
+	texts := make([]string, len(rules))
+	for i, r := range rules {
+		texts[i] = strings.TrimPrefix(r.where, at.where+at.sep) + " " + r.need
+	}
+	return "(" + strings.Join(texts, " and ") + ")"
+}
+
+func knownNames(named map[string]*Policy) string {
+	if len(named) == 0 {
+		return "none is defined under policies"
+	}
+	return "expected one of " + strings.Join(sortedKeys(named), ", ")
+}
+
+// findCycles returns, by the path of the reference that closes it, each
+// cycle that a walk along the references by name runs into.
+func findCycles(specs map[string]*Spec) map[string]string {
+	cycles := make(map[string]string)
+	done := make(map[string]bool)
+	var trail []string
+	var visit func(name string)
+	follow := func(path, target string) {
+		if i := slices.Index(trail, target); i >= 0 {
+			cycles[path] = strings.Join(append(slices.Clone(trail[i:]), target), " -> ")
+		} else if !done[target] {
+			visit(target)
+		}
+	}
+	visit = func(name string) {
+		trail = append(trail, name)
+		eachReference("policies."+name, specs[name], follow)
+		trail = trail[:len(trail)-1]
+		done[name] = true
+	}
+	for _, name := range sortedKeys(specs) {
+		if !done[name] {
+			visit(name)
+		}
+	}
+	return cycles
+}
+
+// eachReference calls f for every reference by name in s, at any depth.
+func eachReference(path string, s *Spec, f func(path, name string)) {
+	if s == nil {
+		return
+	}
+	each := func(key string, refs []Ref) {
+		for i, ref := range refs {
+			path := fmt.Sprintf("%s.%s[%d]", path, key, i)
+			if ref.Spec != nil {
+				eachReference(path, ref.Spec, f)
+			} else if ref.Name != "" {
+				f(path, ref.Name)
+			}
+		}
+	}
+	each("any", s.Any)
+	each("all", s.All)
+	each("none", s.None)
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,75 @@
+package policy_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"authgate/policy"
+)
+
+func TestCanonicalHost(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a.", 127) + "a" // 255 bytes
+	for host, want := range map[string]string{
+		"example.org":                    "example.org",
+		"EXAMPLE.Org":                    "example.org",
+		"example.org.":                   "example.org",
+		"example.org:8443":               "example.org",
+		"Example.ORG.:8443":              "example.org",
+		"example.org:":                   "example.org",
+		"example.org:0080":               "example.org",
+		"localhost":                      "localhost",
+		"my_app-1.internal":              "my_app-1.internal",
+		"127.0.0.1:80":                   "127.0.0.1",
+		"[::1]":                          "[::1]",
+		"[::1]:8443":                     "[::1]",
+		"[2001:DB8:0:0::1]":              "[2001:db8::1]",
+		"[::ffff:192.0.2.1]":             "[::ffff:192.0.2.1]",
+		"xn--exmple-cua.org":             "xn--exmple-cua.org",
+		long:                             long,
+		long + ".:65535":                 long,
+		strings.ToUpper("a.b.c") + ":65": "a.b.c",
+	} {
+		got, err := policy.CanonicalHost(host)
+		if err != nil || got != want {
+			t.Errorf("CanonicalHost(%q) = %q, %v; want %q", host, got, err, want)
+		}
+	}
+	for _, host := range []string{
+		"", ".", "..", ":80", ".:80", "a..b", ".a", "a..", " a", "a ", "a b", "a/b", "/", "a?b", "a#b", "u@a", "u:p@a", "@", "a\x00", "a\tb",
+		"a\r\n", "a\x7f", `a\b`, "a,b", "a%41", "a*", "{a}", "exämple.org", "\u212aelvin.org", "\xff",
+		"a:b", "a:-1", "a:+1", "a:65536", "a:99999999999999999999", "a:80:80", "a:8 0", "a:80.", "::1", "2001:db8::1",
+		"[", "[]", "[::1", "::1]", "[::1]x", "[::1].", "[::1]:x", "[::1]:65536", "[127.0.0.1]", "[fe80::1%eth0]", "[fe80::1%25eth0]", "[[::1]]", "[v1.a]",
+		long + "a", strings.Repeat("a", 256),
+	} {
+		if got, err := policy.CanonicalHost(host); !errors.As(err, new(*policy.TargetError)) || got != "" {
+			t.Errorf("CanonicalHost(%q) = %q, %v; want a *TargetError", host, got, err)
+		}
+	}
+}
+
+func FuzzCanonicalHost(f *testing.F) {
+	for _, s := range []string{"example.org", "A.:80", "[::1]:1", "[::FFFF:1.2.3.4]", "a..b", "\u212a"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, host string) {
+		canonical, err := policy.CanonicalHost(host)
+		if err != nil {
+			return
+		}
+		for _, same := range []string{canonical, canonical + ":443", strings.ToUpper(canonical)} {
+			if again, err := policy.CanonicalHost(same); err != nil || again != canonical {
+				t.Errorf("%q is %q, of which %q is %q, %v", host, canonical, same, again, err)
+			}
+		}
+		if strings.ContainsAny(canonical, " /\\?#@%,\t\r\n") || strings.HasSuffix(canonical, ".") || canonical != strings.ToLower(canonical) {
+			t.Errorf("%q is %q", host, canonical)
+		}
+		for i := range len(canonical) {
+			if canonical[i] >= 0x80 || canonical[i] <= ' ' {
+				t.Errorf("%q is %q, which is not visible ASCII", host, canonical)
+			}
+		}
+	})
+}
