@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -46,29 +48,64 @@ func run(m *testing.M) int {
 
 // instance is a running gateway.
 type instance struct {
-	t    testing.TB
-	dir  string // its configuration and data
-	base string // https://localhost:PORT
-	http string // http://localhost:PORT
-	adm  string // http://127.0.0.1:PORT
-	log  *lines
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has ended
+	t      testing.TB
+	dir    string // its configuration and data
+	base   string // https://localhost:PORT; that of http where tls.mode is off
+	http   string // http://localhost:PORT
+	adm    string // http://127.0.0.1:PORT
+	public string // public_url
+	listen string // the configuration's part on addresses
+	log    *lines
+	cmd    *exec.Cmd
+	done   chan struct{} // closed when the process has ended
 }
 
 // start runs the gateway on a configuration, to which the addresses are
 // added, and waits until it is ready. The process ends with the test.
 func start(t testing.TB, config string) *instance {
 	t.Helper()
-	g := &instance{t: t, dir: t.TempDir(), log: &lines{}}
-	https, plain, admin := freePort(t), freePort(t), freePort(t)
-	g.base, g.http, g.adm = "https://localhost:"+https, "http://localhost:"+plain, "http://127.0.0.1:"+admin
-	g.write("config.yaml", fmt.Sprintf(
-		"public_url: %s\nlisten: {https: \"127.0.0.1:%s\", http: \"127.0.0.1:%s\", admin: \"127.0.0.1:%s\"}\n%s",
-		g.base, https, plain, admin, config))
+	g := prepared(t)
+	g.configure(config)
 	g.run()
-	t.Cleanup(g.kill)
 	return g
+}
+
+// startBehindProxy is start with tls.mode off: a proxy at 127.0.0.1 speaks
+// https with the clients, and the gateway has listen.http alone.
+func startBehindProxy(t testing.TB, config string) *instance {
+	t.Helper()
+	g := prepared(t)
+	g.listen = fmt.Sprintf("tls: {mode: \"off\"}\nlisten: {http: %q, admin: %q, trusted_proxies: [127.0.0.1]}\n",
+		authority(g.http), authority(g.adm))
+	g.configure(config)
+	g.base = g.http
+	g.run()
+	return g
+}
+
+// prepared is an instance that has its addresses and does not run yet.
+func prepared(t testing.TB) *instance {
+	t.Helper()
+	g := &instance{
+		t: t, dir: t.TempDir(), log: &lines{},
+		base: "https://localhost:" + freePort(t), http: "http://localhost:" + freePort(t), adm: "http://127.0.0.1:" + freePort(t),
+	}
+	g.listen = fmt.Sprintf("listen: {https: %q, http: %q, admin: %q}\n", authority(g.base), authority(g.http), authority(g.adm))
+	return g
+}
+
+// authority is where to listen for what asks for url.
+func authority(url string) string {
+	return "127.0.0.1:" + url[strings.LastIndexByte(url, ':')+1:]
+}
+
+// configure writes the configuration; SIGHUP or the next start applies it.
+func (g *instance) configure(config string) {
+	g.t.Helper()
+	if g.public == "" {
+		g.public = g.base
+	}
+	g.write("config.yaml", "public_url: "+g.public+"\n"+g.listen+config)
 }
 
 // write puts a file beside the configuration.
@@ -93,8 +130,21 @@ func (g *instance) run() {
 		_ = cmd.Wait() // the status is in cmd.ProcessState
 		close(done)
 	}()
+	g.t.Cleanup(func() {
+		stop(cmd, done)
+		g.checkLog()
+	})
 	if err := await(g.adm+"/readyz", done); err != nil {
 		g.t.Fatalf("the gateway does not get ready: %v\n%s", err, g.log)
+	}
+}
+
+// checkLog fails the test for what must never happen, whatever the test is about.
+func (g *instance) checkLog() {
+	for _, mishap := range []string{"WARNING: DATA RACE", `"msg":"panic"`} {
+		if log := g.log.String(); strings.Contains(log, mishap) {
+			g.t.Errorf("the log of the gateway has %q:\n%s", mishap, log)
+		}
 	}
 }
 
@@ -123,9 +173,24 @@ func await(url string, ended <-chan struct{}) error {
 }
 
 // kill ends the process at once, as a power cut would.
-func (g *instance) kill() {
-	_ = g.cmd.Process.Kill() // it may have ended before
-	<-g.done
+func (g *instance) kill() { stop(g.cmd, g.done) }
+
+func stop(cmd *exec.Cmd, done <-chan struct{}) {
+	_ = cmd.Process.Kill() // it may have ended before
+	<-done
+}
+
+// until asks again and again whether something has come about, for half a
+// minute.
+func until(t testing.TB, what string, come func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(30 * time.Second); !come(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
 }
 
 // signal sends a signal to the process.
@@ -144,7 +209,10 @@ func (g *instance) client() *http.Client {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	transport := &http.Transport{TLSClientConfig: g.tls(), ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 64}
+	transport := &http.Transport{ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 64}
+	if strings.HasPrefix(g.base, "https:") {
+		transport.TLSClientConfig = g.tls()
+	}
 	g.t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{
 		Transport: transport, Jar: jar, Timeout: 20 * time.Second,
@@ -200,19 +268,20 @@ func (g *instance) try(c *http.Client, method, path, body string, headers ...str
 	return answer{status: response.StatusCode, header: response.Header, body: string(content)}, err
 }
 
-// freePort finds a port that nobody listens on.
+// freePort finds a port that nobody listens on. It lies below those that
+// systems give to outgoing connections, so that none of them takes it before
+// the gateway does, or while the gateway is down.
 func freePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := strconv.Itoa(20_000 + rand.IntN(12_000))
+		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+	t.Fatal("there is no free port")
+	return ""
 }
 
 // lines collects a log that is written and read at once.

@@ -147,12 +147,11 @@ func (ex *exchange) fail(err error) {
 	e := toHTTP(err)
 	ex.err = err
 	ex.outcome(e)
-	if ex.status != 0 {
-		panic(http.ErrAbortHandler)
-	}
-	if e.status == statusClientGone {
+	if e.status == statusClientGone && ex.status == 0 {
 		ex.status = e.status // nobody is there to be told
-		return
+	}
+	if ex.status != 0 {
+		panic(http.ErrAbortHandler) // returning would end the answer as if it were whole
 	}
 	h := ex.Header()
 	if e.retryAfter > 0 {

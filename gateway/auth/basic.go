@@ -74,7 +74,7 @@ func BasicChallenge(realm string) Challenge {
 // control characters.
 func ParseBasic(value string) (username, password string, err error) {
 	raw, err := base64.StdEncoding.Strict().DecodeString(value)
-	if err != nil {
+	if err != nil || strings.ContainsAny(value, "\r\n") { // which base64 skips
 		return "", "", errors.New("basic credentials are not valid base64")
 	}
 	username, password, ok := strings.Cut(string(raw), ":")

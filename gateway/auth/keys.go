@@ -80,11 +80,16 @@ func LoadKeys(algorithm, secret, privateKey, dataDir string) (*Keys, error) {
 		if secret != "" {
 			return NewHS256([]byte(secret))
 		}
-		kept, err := keyfile.Keep(filepath.Join(dataDir, secretFile), func() ([]byte, error) { return newSecret(), nil })
+		path := filepath.Join(dataDir, secretFile)
+		kept, err := keyfile.Keep(path, func() ([]byte, error) { return newSecret(), nil })
 		if err != nil {
 			return nil, err
 		}
-		return NewHS256(kept)
+		keys, err := NewHS256(kept)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return keys, nil
 	case "RS256":
 		if privateKey == "" {
 			privateKey = filepath.Join(dataDir, privateKeyFile)
@@ -96,7 +101,11 @@ func LoadKeys(algorithm, secret, privateKey, dataDir string) (*Keys, error) {
 		if err != nil {
 			return nil, err
 		}
-		return NewRS256(key)
+		keys, err := NewRS256(key)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", privateKey, err)
+		}
+		return keys, nil
 	}
 	return nil, fmt.Errorf("token algorithm %q is not supported: expected HS256 or RS256", algorithm)
 }

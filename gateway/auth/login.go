@@ -70,8 +70,7 @@ func (l *Logins) Begin(ctx context.Context, account *Account, expires time.Time,
 		Created:  l.now(),
 		Expires:  expires,
 	}
-	// Side by side, so that a store that groups its commits needs one. A
-	// login that failed half-way is dead: nobody holds a secret of it.
+	// Side by side, so that a store that groups its commits needs one.
 	var puts errgroup.Group
 	put := func(key string, value []byte, expires time.Time) {
 		puts.Go(func() error { return l.store.Put(ctx, key, value, expires) })
@@ -90,6 +89,8 @@ func (l *Logins) Begin(ctx context.Context, account *Account, expires time.Time,
 	}
 	put(loginPrefix+login.ID, value, expires)
 	if err := puts.Wait(); err != nil {
+		// Where this fails too, what stays is unused: nobody was told a secret.
+		_, _ = l.End(ctx, login.ID)
 		return nil, fmt.Errorf("beginning a login: %w", err)
 	}
 	return login, nil

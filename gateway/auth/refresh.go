@@ -83,7 +83,10 @@ type refreshToken struct {
 	family, generation []byte // 32 bytes each
 }
 
-const checkBytes = 16
+const (
+	checkBytes   = 16
+	refreshBytes = 32 + 32 + checkBytes
+)
 
 func (t refreshToken) check() []byte {
 	mac := hmac.New(sha256.New, t.family)
@@ -99,8 +102,12 @@ func (t refreshToken) key() string { return refreshPrefix + hashed(t.family) }
 
 // parseRefresh takes a token apart, ok only if it was once issued.
 func parseRefresh(s string) (t refreshToken, ok bool) {
+	// The length first: base64 skips line breaks.
+	if len(s) != base64.RawURLEncoding.EncodedLen(refreshBytes) {
+		return refreshToken{}, false
+	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil || len(raw) != 32+32+checkBytes {
+	if err != nil || len(raw) != refreshBytes {
 		return refreshToken{}, false
 	}
 	t = refreshToken{family: raw[:32], generation: raw[32:64]}

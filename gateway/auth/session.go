@@ -53,6 +53,7 @@ type readySession struct {
 	rawLogin   []byte
 	identity   *policy.Identity
 	touching   atomic.Bool
+	seen       atomic.Int64 // last request here, Unix nanoseconds; where idle sessions end
 }
 
 // NewSession returns the mechanism over logins for accounts.
@@ -113,6 +114,10 @@ func (s *Session) LoginOf(ctx context.Context, id string) (string, error) {
 // record reads the session of an identifier: its key, its decoded record
 // (from ready where the bytes are the same) and the bytes.
 func (s *Session) record(ctx context.Context, id string) (key string, record *sessionRecord, raw []byte, err error) {
+	// The length first: base64 skips line breaks.
+	if len(id) != base64.RawURLEncoding.EncodedLen(32) {
+		return "", nil, nil, ErrRejected
+	}
 	secret, err := base64.RawURLEncoding.Strict().DecodeString(id)
 	if err != nil || len(secret) != 32 {
 		return "", nil, nil, ErrRejected
@@ -138,7 +143,7 @@ func (s *Session) find(ctx context.Context, id string) (*readySession, error) {
 		return nil, err
 	}
 	now := s.logins.now()
-	if record.Mechanism != policy.Session || !now.Before(record.Expires) || s.idle(record, now) {
+	if record.Mechanism != policy.Session || !now.Before(record.Expires) || s.idle(key, record, now) {
 		return nil, ErrRejected
 	}
 	ready, err := s.resolve(ctx, key, record, raw)
@@ -175,15 +180,31 @@ func (s *Session) resolve(ctx context.Context, key string, record *sessionRecord
 	return ready, nil
 }
 
-func (s *Session) idle(record *sessionRecord, now time.Time) bool {
-	return s.options.Idle > 0 && now.Sub(record.Seen) >= s.options.Idle
+// idle reports whether the last request of the session, as the store or this
+// process knows it, was too long ago.
+func (s *Session) idle(key string, record *sessionRecord, now time.Time) bool {
+	if s.options.Idle == 0 {
+		return false
+	}
+	seen := record.Seen
+	if ready, ok := s.ready.Get(key); ok {
+		if here := time.Unix(0, ready.seen.Load()); here.After(seen) {
+			seen = here
+		}
+	}
+	return now.Sub(seen) >= s.options.Idle
 }
 
-// touch notes, now and then, that the session is in use. It runs beside the
-// request, which must not wait for a disk; a note that is lost costs at most
-// an eighth of the idle time.
+// touch remembers that the session is in use, and now and then notes it in the
+// store, beside the request, which must not wait for a disk. After a restart,
+// and to other instances, the last request may seem up to an eighth of the
+// idle time earlier than it was.
 func (s *Session) touch(key string, ready *readySession, now time.Time) {
-	if s.options.Idle == 0 || now.Sub(ready.session.Seen) < s.options.Idle/8 || !ready.touching.CompareAndSwap(false, true) {
+	if s.options.Idle == 0 {
+		return
+	}
+	ready.seen.Store(now.UnixNano())
+	if now.Sub(ready.session.Seen) < s.options.Idle/8 || !ready.touching.CompareAndSwap(false, true) {
 		return
 	}
 	seen := *ready.session

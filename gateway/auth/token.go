@@ -231,19 +231,24 @@ func (b *Bearer) Revoke(ctx context.Context, token string) (*policy.Identity, er
 	if err != nil {
 		return nil, err
 	}
-	if err := b.logins.store.Put(ctx, revokedPrefix+verified.id, []byte("1"), verified.expires); err != nil {
-		return nil, fmt.Errorf("revoking a token: %w", err)
-	}
+	// The login first: after a failure there the token is still good, so that
+	// signing out can be tried again.
 	if verified.login != "" {
 		if _, err := b.logins.End(ctx, verified.login); err != nil {
 			return nil, err
 		}
+	}
+	if err := b.logins.store.Put(ctx, revokedPrefix+verified.id, []byte("1"), verified.expires); err != nil {
+		return nil, fmt.Errorf("revoking a token: %w", err)
 	}
 	return verified.identity, nil
 }
 
 // parse checks the signature first, then what the token says.
 func (b *Bearer) parse(token string) (*accessToken, error) {
+	if b.options.Issuer == "" || len(b.options.Audience) == 0 {
+		return nil, errors.New("no issuer or audience is configured") // the parser would not look at theirs
+	}
 	claims := jwt.MapClaims{}
 	parsed, err := b.parser.ParseWithClaims(token, claims, b.key)
 	if err != nil {
@@ -263,7 +268,14 @@ func (b *Bearer) parse(token string) (*accessToken, error) {
 			return nil, errors.New("sid is no string")
 		}
 	}
-	access.expires, err = numericDate(claims["exp"])
+	for _, name := range []string{"nbf", "iat"} {
+		if date, ok := claims[name]; ok {
+			if _, err := numericDate(name, date); err != nil {
+				return nil, err
+			}
+		}
+	}
+	access.expires, err = numericDate("exp", claims["exp"])
 	return access, err
 }
 
@@ -282,15 +294,15 @@ func (b *Bearer) key(token *jwt.Token) (any, error) {
 	return b.keys.verify, nil
 }
 
-// numericDate reads integer seconds since the epoch.
-func numericDate(claim any) (time.Time, error) {
-	number, ok := claim.(json.Number)
+// numericDate reads the value of a claim in integer seconds since the epoch.
+func numericDate(name string, value any) (time.Time, error) {
+	number, ok := value.(json.Number)
 	if !ok {
-		return time.Time{}, errors.New("exp is no number")
+		return time.Time{}, fmt.Errorf("%s is no number", name)
 	}
 	seconds, err := strconv.ParseInt(number.String(), 10, 64)
 	if err != nil || seconds < 0 || seconds > maxNumericDate {
-		return time.Time{}, errors.New("exp is no sensible number of seconds")
+		return time.Time{}, fmt.Errorf("%s is no sensible number of seconds", name)
 	}
 	return time.Unix(seconds, 0), nil
 }

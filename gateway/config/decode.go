@@ -38,11 +38,7 @@ func (l *loader) decode(t *text, source []byte, limit int, root string, into any
 		doc.breaks(root)
 		return doc
 	}
-	resolved := resolveAnchors(body)
-	for _, alias := range resolved.unknown {
-		l.add(t, start(alias), documentKey, "the alias *%s stands for an anchor that is not above it", alias.Value)
-	}
-	d := &decoder{loader: l, document: doc, aliases: resolved.aliases}
+	d := &decoder{loader: l, document: doc, aliases: resolveAliases(body)}
 	doc.places[root] = span{start(body), start(body)}
 	d.value(body, root, reflect.ValueOf(into).Elem())
 	return doc
@@ -128,8 +124,8 @@ func (d *decoder) resolve(n ast.Node, path string) (_ ast.Node, aliased, ok bool
 			n = at.Value
 		case *ast.AliasNode:
 			target, known := d.aliases[at]
-			if !known { // which has been reported
-				d.breaks(path)
+			if !known {
+				d.wrong(at, path, "the alias *%s stands for an anchor that is not above it", at.Value)
 				return nil, false, false
 			}
 			n, aliased = target, true
@@ -139,8 +135,8 @@ func (d *decoder) resolve(n ast.Node, path string) (_ ast.Node, aliased, ok bool
 	}
 }
 
-// spend counts a value that is read through an alias, and says so once when
-// there are too many.
+// spend counts a value that is read through an alias. When there are too many
+// the document is given up.
 func (d *decoder) spend(n ast.Node, path string) bool {
 	if d.inAlias == 0 {
 		return true
@@ -148,6 +144,7 @@ func (d *decoder) spend(n ast.Node, path string) bool {
 	d.expanded++
 	if d.expanded == maxExpanded {
 		d.wrong(n, path, "the aliases of this file stand for more than %d values", maxExpanded)
+		d.breaks(d.root)
 	}
 	return d.expanded < maxExpanded
 }
@@ -248,14 +245,14 @@ func (d *decoder) secretFile(path string, e entry, entries []entry, v reflect.Va
 func (d *decoder) list(n ast.Node, path string, v reflect.Value) {
 	sequence, ok := n.(*ast.SequenceNode)
 	if !ok {
-		expected := "expected a list"
+		found := describe(n)
 		switch n.(type) {
 		case *ast.NullNode:
-			expected += "; write [] for an empty one"
+			found += "; write [] for an empty one"
 		case *ast.StringNode, *ast.IntegerNode, *ast.BoolNode, *ast.FloatNode:
-			expected += "; put the value in brackets"
+			found += "; put it in brackets"
 		}
-		d.wrong(n, path, "%s, found %s", expected, describe(n))
+		d.wrong(n, path, "expected a list, found %s", found)
 		return
 	}
 	elements := reflect.MakeSlice(v.Type(), 0, len(sequence.Values))

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -87,9 +88,19 @@ func (p *problems) add(t *text, at position, key, format string, args ...any) {
 	line := t.lines[at.line-1]
 	at.column = max(1, min(at.column, utf8.RuneCountInString(line)+1))
 	p.list = append(p.list, Diagnostic{
-		File: t.name, Line: at.line, Column: at.column, Key: key,
-		Message: fmt.Sprintf(format, args...), Source: t.shown(at.line - 1),
+		File: t.name, Line: at.line, Column: at.column, Key: visible(key),
+		Message: visible(fmt.Sprintf(format, args...)), Source: visible(t.shown(at.line - 1)),
 	})
+}
+
+// visible replaces what a terminal would act on instead of showing it.
+func visible(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return utf8.RuneError
+	}, s)
 }
 
 // result is what was collected: sorted, without repetitions and with nothing

@@ -36,28 +36,28 @@ func checkPasswordHash(hash string) error {
 	case strings.HasPrefix(hash, "$2"):
 		return checkBcrypt(hash)
 	case hash == "":
-		return fmt.Errorf("is empty; make one with `authgate hash-password`")
+		return fmt.Errorf("the hash is empty; make one with `authgate hash-password`")
 	case strings.HasPrefix(hash, "$argon2"):
-		return fmt.Errorf("is of another kind of argon2; expected argon2id, as `authgate hash-password` makes it")
+		return fmt.Errorf("the hash is of another kind of argon2; expected argon2id, as `authgate hash-password` makes it")
 	case strings.HasPrefix(hash, "$apr1$"), strings.HasPrefix(hash, "{SHA}"),
 		strings.HasPrefix(hash, "$1$"), strings.HasPrefix(hash, "$5$"), strings.HasPrefix(hash, "$6$"):
-		return fmt.Errorf("is of a kind that is not supported; expected argon2id or bcrypt, as `authgate hash-password` makes it")
+		return fmt.Errorf("the hash is of a kind that is not supported; expected argon2id or bcrypt, as `authgate hash-password` makes it")
 	}
-	return fmt.Errorf("is not one of a password; expected argon2id or bcrypt, as `authgate hash-password` makes it")
+	return fmt.Errorf("not a password hash; expected argon2id or bcrypt, as `authgate hash-password` makes it")
 }
 
 // checkArgon2id checks $argon2id$v=19$m=…,t=…,p=…$SALT$HASH.
 func checkArgon2id(hash string) error {
 	parts := strings.Split(hash, "$")
 	if len(parts) != 6 {
-		return fmt.Errorf("is cut short; expected $argon2id$v=19$m=…,t=…,p=…$SALT$HASH")
+		return fmt.Errorf("the hash is cut short; expected $argon2id$v=19$m=…,t=…,p=…$SALT$HASH")
 	}
 	if parts[2] != "v=19" {
-		return fmt.Errorf("is of another version of argon2id; expected v=19")
+		return fmt.Errorf("the hash is of another version of argon2id; expected v=19")
 	}
 	found := argon2Parameters.FindStringSubmatch(parts[3])
 	if found == nil {
-		return fmt.Errorf("has no parameters of the form m=…,t=…,p=…")
+		return fmt.Errorf("the hash has no parameters of the form m=…,t=…,p=…")
 	}
 	for i, limit := range []struct {
 		name  string
@@ -67,7 +67,7 @@ func checkArgon2id(hash string) error {
 		{"m (memory in KiB)", 8, maxArgon2Memory}, {"t (passes)", 1, maxArgon2Time}, {"p (lanes)", 1, maxArgon2Lanes},
 	} {
 		if n, err := strconv.Atoi(found[i+1]); err != nil || n < limit.least || n > limit.most {
-			return fmt.Errorf("has the parameter %s = %s; expected %d to %d", limit.name, found[i+1], limit.least, limit.most)
+			return fmt.Errorf("the hash has the parameter %s = %s; expected %d to %d", limit.name, found[i+1], limit.least, limit.most)
 		}
 	}
 	for i, field := range []struct {
@@ -76,10 +76,10 @@ func checkArgon2id(hash string) error {
 	}{{"salt", minSaltBytes}, {"hash", minHashBytes}} {
 		raw, err := base64.RawStdEncoding.Strict().DecodeString(parts[4+i])
 		if err != nil {
-			return fmt.Errorf("has a %s that is not base64 without padding", field.name)
+			return fmt.Errorf("the %s is not base64 without padding", field.name)
 		}
 		if len(raw) < field.least || len(raw) > maxArgon2Bytes {
-			return fmt.Errorf("has a %s of %d bytes; expected %d to %d", field.name, len(raw), field.least, maxArgon2Bytes)
+			return fmt.Errorf("the %s has %d bytes; expected %d to %d", field.name, len(raw), field.least, maxArgon2Bytes)
 		}
 	}
 	return nil
@@ -88,10 +88,10 @@ func checkArgon2id(hash string) error {
 func checkBcrypt(hash string) error {
 	found := bcryptHash.FindStringSubmatch(hash)
 	if found == nil {
-		return fmt.Errorf("is not a whole bcrypt hash; expected $2y$COST$ and 53 characters")
+		return fmt.Errorf("the hash is not a whole bcrypt hash; expected $2y$COST$ and 53 characters")
 	}
 	if cost, _ := strconv.Atoi(found[1]); cost < minBcryptCost || cost > maxBcryptCost {
-		return fmt.Errorf("has the cost %d; expected %d to %d", cost, minBcryptCost, maxBcryptCost)
+		return fmt.Errorf("the hash has the cost %d; expected %d to %d", cost, minBcryptCost, maxBcryptCost)
 	}
 	return nil
 }

@@ -23,10 +23,10 @@ var secretKeys = []string{"secret", "password", "client_secret", "password_hash"
 
 // secretKey reports whether the value of a key may be a secret: that of a
 // secret key, of one that a person has misspelt, and of one that says so. The
-// x_file keys hold paths.
+// x_file keys and htpasswd hold paths.
 func secretKey(key string) bool {
 	folded := strings.ToLower(key)
-	if strings.HasSuffix(folded, "_file") {
+	if strings.HasSuffix(folded, "_file") || folded == "htpasswd" {
 		return false
 	}
 	if strings.Contains(folded, "secret") || strings.Contains(folded, "passw") {

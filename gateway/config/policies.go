@@ -43,8 +43,10 @@ func (l *loader) checkReferences(path string, spec *policy.Spec) {
 	}
 	for i, user := range spec.Users {
 		at := fmt.Sprintf("%s.users[%d]", path, i)
-		if provider, _, found := strings.Cut(user, ":"); found {
-			l.checkSource(at, provider)
+		if provider, name, found := strings.Cut(user, ":"); found {
+			if name != "" { // which package policy reports
+				l.checkSource(at, provider)
+			}
 		} else if l.isBasic(user) && !l.isAccount(user) {
 			l.fault(l.main, at, "%q is a user of basic and no local account; write %q", user, policy.BasicProvider+":"+user)
 		}

@@ -48,10 +48,14 @@ func (l *loader) checkSession() {
 
 // checkCookies checks that all cookies have names and that these are distinct.
 func (l *loader) checkCookies() {
-	taken := map[string]string{CookieAccess: "token.delivery cookie", CookieRefresh: "token.delivery cookie"}
-	for _, c := range []struct{ key, name string }{
-		{"session.cookie", l.cfg.Session.Cookie}, {"delegated.cookie", l.cfg.Delegated.Cookie},
-	} {
+	taken := map[string]string{CookieAccess: "the tokens (token.delivery)", CookieRefresh: "the tokens (token.delivery)"}
+	cookies := []struct{ key, name string }{
+		{"delegated.cookie", l.cfg.Delegated.Cookie}, {"session.cookie", l.cfg.Session.Cookie},
+	}
+	if l.main.given("delegated.cookie") { // the fault is shown at one that is written
+		slices.Reverse(cookies)
+	}
+	for _, c := range cookies {
 		if !httpguts.ValidHeaderFieldName(c.name) {
 			l.fault(l.main, c.key, "%q is not the name of a cookie; use letters, digits, - and _", c.name)
 			continue

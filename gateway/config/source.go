@@ -206,7 +206,9 @@ func (p *problems) addSyntax(t *text, err error) {
 	line := t.lines[max(1, min(at.line, len(t.lines)))-1]
 	switch {
 	case tabIndent.MatchString(line):
-		message += "; YAML is indented with spaces, not with tabs"
+		message = "a tab in the indentation; YAML is indented with spaces"
+	case strings.Contains(message, "not allowed in this context"):
+		message += "; check the indentation and the colons here and above"
 	case strings.Contains(line, "${"):
 		message += `; inside of { } and [ ] a variable must be in quotes: "${NAME}"`
 	}

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// nearest is the one of known that word is most likely a misspelling of. The
-// allowed number of edits grows with the length; case and - for _ are free.
+// nearest is the one of known that word is most likely a misspelling of, or
+// the beginning of. The allowed number of edits grows with the length; case
+// and - for _ are free.
 func nearest(word string, known []string) (string, bool) {
 	folded := foldWord(word)
 	best, bestEdits := "", 1+len(folded)/4
@@ -18,6 +19,11 @@ func nearest(word string, known []string) (string, bool) {
 	for _, candidate := range known {
 		if edits := distance(folded, foldWord(candidate)); edits < bestEdits || edits == bestEdits && !found {
 			best, bestEdits, found = candidate, edits, true
+		}
+	}
+	for _, candidate := range known {
+		if !found && strings.HasPrefix(foldWord(candidate), folded+"_") {
+			return candidate, true
 		}
 	}
 	return best, found

@@ -103,7 +103,10 @@ func (l *loader) checkIdentityHeaders(path string, headers IdentityHeaders) {
 		case slices.Contains(hopByHop, folded) || slices.Contains(ownHeaders, folded) || strings.HasPrefix(folded, "x-forwarded-"):
 			l.fault(l.main, at, "%q has a meaning of its own and cannot carry an identity; choose another name", name)
 		case taken[folded] != "":
-			l.fault(l.main, at, "%q is the header of %s already; case, - _ and . do not tell names apart", name, taken[folded])
+			// Of two that an upstream takes from the top level it is said there.
+			if path == "identity_headers" || l.main.given(at) || l.main.given(join(path, taken[folded])) {
+				l.fault(l.main, at, "%q is the header of %s already; case, - _ and . do not tell names apart", name, taken[folded])
+			}
 		default:
 			taken[folded] = key
 		}

@@ -181,7 +181,7 @@ func (l *loader) checkHash(doc *document, path string, hash Secret) {
 	if err := checkPasswordHash(hash.Reveal()); !doc.given(path) {
 		l.fault(doc, path, "a hash of the password is needed; make one with `authgate hash-password`")
 	} else if err != nil {
-		l.fault(doc, path, "the hash %v", err)
+		l.fault(doc, path, "%v", err)
 	}
 }
 

@@ -29,7 +29,15 @@ func lockFile(path string) (io.Closer, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	noteLockOwner(f)
-	return f, nil
+	return fileLock{f}, nil
+}
+
+type fileLock struct{ *os.File }
+
+// Close drops the lock. Closing the file alone would leave it to a child
+// process that was forked a moment ago and has not yet closed its copy.
+func (l fileLock) Close() error {
+	return errors.Join(syscall.Flock(int(l.Fd()), syscall.LOCK_UN), l.File.Close())
 }
 
 // lockOwner returns the process number in the lock file, for people to read.

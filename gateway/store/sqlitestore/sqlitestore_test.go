@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"errors"
 	"path/filepath"
 	"testing"
 	"time"
@@ -42,4 +43,27 @@ func TestConformanceCold(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, now func() time.Time) store.Store {
 		return openTest(t, Options{Now: now, CacheEntries: 1})
 	})
+}
+
+func put(t testing.TB, s *Store, key, value string) {
+	t.Helper()
+	if err := s.Put(t.Context(), key, []byte(value), time.Time{}); err != nil {
+		t.Errorf("Put(%q): %v", key, err)
+	}
+}
+
+// wantValue reports an error unless key has the live value want.
+func wantValue(t testing.TB, s *Store, key, want string) {
+	t.Helper()
+	if got, err := s.Get(t.Context(), key); err != nil || string(got) != want {
+		t.Errorf("Get(%q) = %q, %v; want %q", key, got, err, want)
+	}
+}
+
+// wantAbsent reports an error unless the store says that key has no value.
+func wantAbsent(t testing.TB, s *Store, key string) {
+	t.Helper()
+	if got, err := s.Get(t.Context(), key); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("Get(%q) = %q, %v; want ErrNotFound", key, got, err)
+	}
 }

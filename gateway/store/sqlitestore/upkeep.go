@@ -29,17 +29,20 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
+const (
+	countFrom  = "SELECT count(*) FROM entries WHERE key >= ? AND (expires = 0 OR expires > ?)"
+	countRange = countFrom + " AND key < ?"
+)
+
 // Count implements store.Counter. It walks the entries under prefix on the
 // disk and sees every write acknowledged before.
 func (s *Store) Count(ctx context.Context, prefix string) (int, error) {
 	if err := s.usable(ctx); err != nil {
 		return 0, s.failed("count", err)
 	}
-	query := "SELECT count(*) FROM entries WHERE key >= ? AND (expires = 0 OR expires > ?)"
-	args := []any{[]byte(prefix), s.now().UnixNano()}
+	query, args := countFrom, []any{[]byte(prefix), s.now().UnixNano()}
 	if end := prefixEnd(prefix); end != nil {
-		query += " AND key < ?"
-		args = append(args, end)
+		query, args = countRange, append(args, end)
 	}
 	var count int
 	if err := s.db.reader.QueryRowContext(ctx, query, args...).Scan(&count); err != nil {

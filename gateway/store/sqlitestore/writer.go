@@ -108,6 +108,8 @@ func (w *writer) run() {
 		case <-w.quit:
 			return
 		case first := <-w.writes:
+			// Those who write at the same moment get here by this pause; it
+			// halves the commits of a login, which writes several entries.
 			runtime.Gosched()
 			writes = w.collect(append(writes[:0], first))
 			w.answer(writes)

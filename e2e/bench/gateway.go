@@ -1,0 +1,269 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/template"
+	"time"
+)
+
+// mechanism is one way of signing in, as it is measured.
+type mechanism struct {
+	name      string
+	algorithm string // of tokens
+	route     string // the folder whose route takes this mechanism alone
+	user      string // whom the upstream must see
+	sign      func(signedIn) (name, value string)
+}
+
+// signedIn is what a login gave.
+type signedIn struct{ token, cookie string }
+
+// password of both users; its hash is made by authgate itself.
+const password = "correct horse battery staple"
+
+func basicHeader(signedIn) (name, value string) {
+	return "Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte("service:"+password))
+}
+
+func sessionHeader(s signedIn) (name, value string) { return "Cookie", s.cookie }
+
+func bearerHeader(s signedIn) (name, value string) { return "Authorization", "Bearer " + s.token }
+
+// mechanisms builds authgate and returns what is to be measured with it.
+func (l *lab) mechanisms(ctx context.Context) ([]mechanism, error) {
+	if l.authgate == "" {
+		l.authgate = filepath.Join(l.dir, "authgate")
+		build := exec.CommandContext(ctx, "go", "build", "-o", l.authgate, "authgate/cmd/authgate")
+		if out, err := build.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("building authgate: %w\n%s", err, out)
+		}
+	}
+	return []mechanism{
+		{"Basic", "HS256", "basic", "service", basicHeader},
+		{"session", "HS256", "session", "alice", sessionHeader},
+		{"bearer HS256", "HS256", "bearer", "alice", bearerHeader},
+		{"bearer RS256", "RS256", "bearer", "alice", bearerHeader},
+	}, nil
+}
+
+// authgateAgainstBare is the nth round of a mechanism, on fresh servers.
+func (l *lab) authgateAgainstBare(ctx context.Context, m mechanism, n int) (pair, error) {
+	gateway, err := l.startAuthgate(ctx, m.algorithm)
+	if err != nil {
+		return pair{}, err
+	}
+	defer gateway.process.stop()
+	login, err := l.signIn(ctx, gateway)
+	if err != nil {
+		return pair{}, fmt.Errorf("signing in: %w", err)
+	}
+	bare, err := l.startBare(ctx, 1)
+	if err != nil {
+		return pair{}, err
+	}
+	defer bare.process.stop()
+
+	folder := "/" + m.route
+	name, value := m.sign(login)
+	guarded := func() error {
+		return l.guarded(ctx, "https://"+gateway.address+folder+whoamiSuffix, m.user, name, value)
+	}
+	if err := guarded(); err != nil {
+		return pair{}, err
+	}
+	p, err := l.measure(ctx, n, gateway, bare, folder+"/resource", name+": "+value)
+	if err != nil {
+		return p, err
+	}
+	return p, guarded()
+}
+
+// guarded makes sure that a route lets nobody through without the credential,
+// and tells the upstream who is asking with it.
+func (l *lab) guarded(ctx context.Context, url, user, name, value string) error {
+	status, _, err := l.get(ctx, url, "", "")
+	if err != nil {
+		return err
+	}
+	if status != http.StatusUnauthorized {
+		return fmt.Errorf("%s answers %d without a credential, want 401", url, status)
+	}
+	status, seen, err := l.get(ctx, url, name, value)
+	if err != nil {
+		return err
+	}
+	if status != http.StatusOK || seen != user {
+		return fmt.Errorf("%s answers %d and %q, want 200 and that the upstream sees %q", url, status, seen, user)
+	}
+	return nil
+}
+
+var configuration = template.Must(template.New("").Parse(`public_url: https://{{.HTTPS}}
+listen: {https: "{{.HTTPS}}", http: "", admin: "{{.Admin}}"}
+tls: {mode: files, certificate: "{{.Certificate}}", key: "{{.Key}}"}
+data_dir: data
+basic:
+  users:
+    - {username: service, password_hash: "{{.Hash}}"}
+accounts:
+  users:
+    - {username: alice, password_hash: "{{.Hash}}", name: Alice Example, email: alice@example.org, roles: [user, admin]}
+token: {algorithm: {{.Algorithm}}}
+upstreams:
+  resources: {url: "http://{{.Upstream}}"}
+policies:
+  user: {roles: [user]}
+routes:
+  - {match: /basic/, upstream: resources, auth: [basic]}
+  - {match: /session/, upstream: resources, auth: [session], policy: user}
+  - {match: /bearer/, upstream: resources, auth: [bearer], policy: user}
+`))
+
+// startAuthgate starts authgate in a new folder and waits until it answers.
+func (l *lab) startAuthgate(ctx context.Context, algorithm string) (*server, error) {
+	dir, err := os.MkdirTemp(l.dir, "gateway-")
+	if err != nil {
+		return nil, err
+	}
+	hash, err := l.tool(ctx, password+"\n", "hash-password")
+	if err != nil {
+		return nil, err
+	}
+	addresses, err := freeAddresses(2)
+	if err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	err = configuration.Execute(&text, map[string]string{
+		"HTTPS": addresses[0], "Admin": addresses[1], "Certificate": l.certificate, "Key": l.key,
+		"Hash": strings.TrimSpace(hash), "Algorithm": algorithm, "Upstream": l.upstreams[0],
+	})
+	if err != nil {
+		return nil, err
+	}
+	config := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(config, text.Bytes(), 0o600); err != nil {
+		return nil, err
+	}
+	if _, err := l.tool(ctx, "", "validate", "--config", config); err != nil {
+		return nil, err
+	}
+
+	logFile, err := os.OpenFile(l.authgateLog, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer logFile.Close() // the process has its own
+	cmd := pinned(ctx, l.serverCore, l.authgate, "serve", "--config", config)
+	cmd.Stderr = logFile
+	p, err := start(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.ready(ctx, p, "http://"+addresses[1]+"/readyz"); err != nil {
+		p.stop()
+		return nil, fmt.Errorf("authgate does not get ready (-log FILE keeps what it says): %w", err)
+	}
+	return &server{process: p, address: addresses[0], upstream: l.upstreams[0]}, nil
+}
+
+// tool runs a subcommand of authgate and returns what it prints.
+func (l *lab) tool(ctx context.Context, stdin string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, l.authgate, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("authgate %s: %w\n%s%s", strings.Join(args, " "), err, out, &stderr)
+	}
+	return string(out), nil
+}
+
+// ready waits until url answers 200, for half a minute at most: a key for
+// RS256 is made first.
+func (l *lab) ready(ctx context.Context, p *process, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		status, answer, err := l.get(ctx, url, "", "")
+		if err == nil && status == http.StatusOK {
+			return nil
+		}
+		if err == nil {
+			err = fmt.Errorf("%s answers %d: %s", url, status, answer)
+		}
+		select {
+		case <-p.ended:
+			return errors.New("it has ended")
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// signIn logs alice in, once for the session and the token.
+func (l *lab) signIn(ctx context.Context, gateway *server) (signedIn, error) {
+	var s signedIn
+	credentials, err := json.Marshal(map[string]string{"username": "alice", "password": password})
+	if err != nil {
+		return s, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+gateway.address+"/login", bytes.NewReader(credentials))
+	if err != nil {
+		return s, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := l.client.Do(request)
+	if err != nil {
+		return s, err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return s, err
+	}
+	var tokens struct {
+		AccessToken string `json:"access_token"`
+	}
+	if err := json.Unmarshal(answer, &tokens); err != nil || response.StatusCode != http.StatusOK {
+		return s, fmt.Errorf("POST /login: %s: %s", response.Status, answer)
+	}
+	s.token = tokens.AccessToken
+	for _, cookie := range response.Cookies() {
+		if cookie.Name == "session_id" {
+			s.cookie = cookie.Name + "=" + cookie.Value
+		}
+	}
+	if s.token == "" || s.cookie == "" {
+		return s, errors.New("POST /login gave no access token or no session cookie")
+	}
+	return s, nil
+}
+
+// freeAddresses returns n loopback addresses that nobody listens on.
+func freeAddresses(n int) ([]string, error) {
+	addresses := make([]string, n)
+	for i := range addresses {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer listener.Close() // all stay taken until the last is found
+		addresses[i] = listener.Addr().String()
+	}
+	return addresses, nil
+}

@@ -1,0 +1,150 @@
+// Command bench measures what authentication costs over a bare proxy.
+//
+// A bare httputil.ReverseProxy over TLS and authgate run at the same time on
+// one core. Each is under its own wrk on another core, where their upstream is
+// too, so that both see the same noise. What is compared is the processor time
+// that each server spends on a request: user and system time of its process,
+// by the requests that its wrk saw answered. Both get the same requests, with
+// the credential that a real login gave; both present the same certificate.
+// Three rounds are measured for Basic, session, bearer HS256 and bearer RS256;
+// the median of their ratios counts.
+//
+// The bare proxy does what makes it fast (kept connections, pooled buffers,
+// no compression) and nothing that costs: no timeout, no log, no metrics.
+// Authgate does all it does by default; its log goes to the null device, as
+// JSON at level info, because a disk is no part of what is measured.
+//
+// First two bare proxies are compared with each other. Where they do not cost
+// the same within 2 %, the machine is too noisy to tell anything, and bench
+// says so. Every run is held to have done what it claims: without the
+// credential the answer is 401; with it the upstream sees who is asking; no
+// answer is an error; and no answer came from anywhere but the upstream.
+//
+// Exit status: 0; 1 when a ratio is over -max-ratio, the machine too noisy or
+// something failed; 2 when called wrongly. It needs Linux, two cores, wrk and
+// taskset; make bench brings them.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+func main() {
+	os.Exit(run())
+}
+
+func run() int {
+	if len(os.Args) > 1 {
+		switch role := os.Args[1]; role {
+		case "upstream", "bare":
+			if err := playRole(role, os.Args[2:], os.Stdin, os.Stdout); err != nil {
+				fmt.Fprintf(os.Stderr, "bench %s: %v\n", role, err)
+				return 1
+			}
+			return 0
+		}
+	}
+	o, err := parseOptions(os.Args[1:], os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := bench(ctx, o, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		return 1
+	}
+	return 0
+}
+
+// options is what the command line says.
+type options struct {
+	measured, warm        time.Duration
+	rounds, connections   int
+	maxRatio, maxNoise    float64
+	serverCore, loadCore  int
+	authgate, authgateLog string
+}
+
+func parseOptions(args []string, stderr io.Writer) (options, error) {
+	var o options
+	var seconds, warm int
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.IntVar(&seconds, "seconds", 8, "`seconds` that are measured in each round; few are quick and rough")
+	flags.IntVar(&warm, "warm", 2, "`seconds` of load before each round")
+	flags.IntVar(&o.rounds, "rounds", 3, "rounds for each mechanism")
+	flags.IntVar(&o.connections, "connections", 16, "connections of each wrk")
+	flags.Float64Var(&o.maxRatio, "max-ratio", 1.15, "the most a mechanism may cost, as a multiple of the bare proxy")
+	flags.Float64Var(&o.maxNoise, "max-noise", 0.02, "the most that the bare proxy may differ from itself")
+	flags.IntVar(&o.serverCore, "server-core", 0, "the core of both servers")
+	flags.IntVar(&o.loadCore, "load-core", 1, "the core of the load generators and the upstream")
+	flags.StringVar(&o.authgate, "authgate", "", "`file` to run instead of building cmd/authgate")
+	flags.StringVar(&o.authgateLog, "log", os.DevNull, "`file` for what authgate logs")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	o.measured, o.warm = time.Duration(seconds)*time.Second, time.Duration(warm)*time.Second
+	switch {
+	case flags.NArg() > 0:
+		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case seconds < 1 || warm < 1 || o.rounds < 1 || o.connections < 1:
+		return o, errors.New("-seconds, -warm, -rounds and -connections must be at least 1")
+	case o.maxRatio <= 0 || o.maxNoise <= 0:
+		return o, errors.New("-max-ratio and -max-noise must be above 0")
+	case o.serverCore < 0 || o.loadCore < 0 || o.serverCore == o.loadCore:
+		return o, errors.New("-server-core and -load-core must be two different cores")
+	}
+	return o, nil
+}
+
+// bench measures and prints: progress on stderr, the outcome on stdout.
+func bench(ctx context.Context, o options, stdout, stderr io.Writer) error {
+	l, err := newLab(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+
+	fmt.Fprintf(stderr, "bare against bare, %d rounds\n", o.rounds)
+	noise, err := l.rounds(ctx, stderr, l.bareAgainstBare)
+	if err != nil {
+		return fmt.Errorf("bare against bare: %w", err)
+	}
+	if err := noise.report(stdout, o.maxNoise); err != nil {
+		return err
+	}
+
+	mechanisms, err := l.mechanisms(ctx)
+	if err != nil {
+		return err
+	}
+	results := make([]series, len(mechanisms))
+	for i, m := range mechanisms {
+		results[i].name = m.name
+	}
+	for n := range o.rounds {
+		fmt.Fprintf(stderr, "round %d of %d\n", n+1, o.rounds)
+		for i, m := range mechanisms {
+			p, err := l.authgateAgainstBare(ctx, m, n)
+			if err != nil {
+				return fmt.Errorf("%s: %w", m.name, err)
+			}
+			fmt.Fprintf(stderr, "  %s: %.3f\n", m.name, p.ratio())
+			results[i].pairs = append(results[i].pairs, p)
+		}
+	}
+	return report(stdout, results, o.maxRatio)
+}

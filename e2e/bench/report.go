@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// series is all rounds of one comparison.
+type series struct {
+	name  string
+	pairs []pair
+}
+
+// median of what of takes from each round; of an even number, the mean of the
+// middle two.
+func median[T int64 | float64 | time.Duration](s series, of func(pair) T) T {
+	values := make([]T, len(s.pairs))
+	for i, p := range s.pairs {
+		values[i] = of(p)
+	}
+	slices.Sort(values)
+	middle := len(values) / 2
+	if len(values)%2 == 1 {
+		return values[middle]
+	}
+	return (values[middle-1] + values[middle]) / 2
+}
+
+// each lists the ratios of all rounds.
+func (s series) each() string {
+	ratios := make([]string, len(s.pairs))
+	for i, p := range s.pairs {
+		ratios[i] = fmt.Sprintf("%.3f", p.ratio())
+	}
+	return strings.Join(ratios, " ")
+}
+
+// report tells how far the bare proxy differs from itself; more than most is
+// an error.
+func (s series) report(w io.Writer, most float64) error {
+	ratio := median(s, pair.ratio)
+	fmt.Fprintf(w, "bare against bare: %.3f (rounds: %s)\n", ratio, s.each())
+	if math.Abs(ratio-1) > most {
+		return fmt.Errorf("the machine is too noisy: the bare proxy costs %.3f times itself, more than %g%% off; try again on a quiet machine, or with more -seconds",
+			ratio, most*100)
+	}
+	return nil
+}
+
+// report prints the medians of all results and the ratio of each round. A
+// ratio over most is an error.
+func report(w io.Writer, results []series, most float64) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "\nmedian\tratio\tCPU/request\trequests/s\tp50\tp99\tpeak memory\trounds\t")
+	row := func(name, ratio, rounds string, s series, of func(pair) sample) {
+		fmt.Fprintf(table, "%s\t%s\t%v\t%.0f\t%v\t%v\t%.1f MiB\t%s\t\n", name, ratio,
+			median(s, func(p pair) time.Duration { return of(p).perRequest() }).Round(10*time.Nanosecond),
+			median(s, func(p pair) float64 { return float64(of(p).requests) / of(p).elapsed.Seconds() }),
+			median(s, func(p pair) time.Duration { return of(p).p50 }),
+			median(s, func(p pair) time.Duration { return of(p).p99 }),
+			median(s, func(p pair) float64 { return float64(of(p).peak) / (1 << 20) }), rounds)
+	}
+	var over []string
+	for _, s := range results {
+		ratio := median(s, pair.ratio)
+		row(s.name, fmt.Sprintf("%.3f", ratio), s.each(), s, func(p pair) sample { return p.subject })
+		row("(bare beside it)", "", "", s, func(p pair) sample { return p.bare })
+		if ratio > most {
+			over = append(over, fmt.Sprintf("%s %.3f", s.name, ratio))
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("printing the result: %w", err)
+	}
+	if len(over) > 0 {
+		return fmt.Errorf("over %g times the bare proxy: %s", most, strings.Join(over, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// playRole is what bench does where it has started itself again as another
+// process. The process tells its addresses in one line on stdout, and ends
+// when stdin does, so that it never outlives the bench.
+func playRole(role string, args []string, stdin io.Reader, stdout io.Writer) error {
+	flags := flag.NewFlagSet(role, flag.ContinueOnError)
+	upstream := flags.String("upstream", "", "`URL` that the bare proxy forwards to")
+	certificate := flags.String("certificate", "", "PEM `file`")
+	key := flags.String("key", "", "PEM `file`")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	failed := make(chan error, 3)
+	var addresses []string
+	serve := func(handler http.Handler, secure bool) error {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		addresses = append(addresses, listener.Addr().String())
+		server := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
+		go func() {
+			if secure {
+				failed <- server.ServeTLS(listener, *certificate, *key)
+			} else {
+				failed <- server.Serve(listener)
+			}
+		}()
+		return nil
+	}
+	var err error
+	if role == "upstream" {
+		// One address for each of the two servers, to tell their requests apart.
+		err = errors.Join(serve(&application{}, false), serve(&application{}, false))
+	} else {
+		var target *url.URL
+		if target, err = url.Parse(*upstream); err == nil {
+			err = serve(bareProxy(target), true)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(stdout, strings.Join(addresses, " "))
+	go func() {
+		_, err := io.Copy(io.Discard, stdin)
+		failed <- err
+	}()
+	return <-failed
+}
+
+// application is the upstream: as little work as an HTTP server can have.
+type application struct{ answered atomic.Int64 }
+
+const (
+	// countPath answers how many requests there have been beside those to it.
+	countPath = "/count"
+	// whoamiSuffix ends paths that answer who the gateway says is asking.
+	whoamiSuffix = "/whoami"
+)
+
+var body = []byte(`{"message": "This is what was asked for, in as many bytes as a small answer of an API has."}` + "\n")
+
+func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.URL.Path == countPath:
+		fmt.Fprint(w, a.answered.Load())
+	case strings.HasSuffix(r.URL.Path, whoamiSuffix):
+		fmt.Fprint(w, r.Header.Get("X-Auth-User"))
+	default:
+		a.answered.Add(1)
+		w.Header()["Content-Type"] = []string{"application/json"}
+		_, _ = w.Write(body) // an error means that the client is gone
+	}
+}
+
+// bareProxy forwards everything to target as fast as ReverseProxy can.
+func bareProxy(target *url.URL) http.Handler {
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.SetXForwarded()
+		},
+		Transport: &http.Transport{
+			MaxIdleConnsPerHost: 256,
+			DisableCompression:  true,
+		},
+		BufferPool: &buffers{sync.Pool{New: func() any { return new([32 << 10]byte) }}},
+		ErrorLog:   log.New(io.Discard, "", 0),
+	}
+}
+
+type buffers struct{ pool sync.Pool }
+
+// Get implements httputil.BufferPool.
+func (b *buffers) Get() []byte { return b.pool.Get().(*[32 << 10]byte)[:] }
+
+// Put implements httputil.BufferPool.
+func (b *buffers) Put(buffer []byte) { b.pool.Put((*[32 << 10]byte)(buffer)) }

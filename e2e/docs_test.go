@@ -1,0 +1,576 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"authgate/gateway"
+	"authgate/gateway/config"
+	"authgate/gateway/store"
+	"authgate/policy"
+)
+
+// The documents are code: what they show is run. The word or words after the
+// opening ``` of a block say what it is.
+//
+//	console          what one types after "$ " and what is then printed. Each
+//	                 document is one shell in one folder, beside the
+//	                 demonstration on the shipped config.yaml. A line that ends
+//	                 in \ goes on in the next.
+//	yaml             a whole configuration
+//	yaml fragment    a part of one; it is put into fragmentBase
+//	LANG NAME.EXT    the file NAME.EXT, which configurations of the same
+//	                 document name
+//
+// "…" stands for any text within a line, and alone on a line for any lines.
+// Password hashes that end in it are completed.
+
+// document is one Markdown file.
+type document struct {
+	name   string // from the top of the repository, with slashes
+	text   string
+	prose  string // the text without blocks
+	blocks []block
+}
+
+// block is a fenced code block.
+type block struct {
+	line  int // of its opening, from 1
+	info  string
+	lines []string
+}
+
+func (b *block) text() string { return strings.Join(b.lines, "\n") + "\n" }
+
+// documents reads all Markdown files that are shown to people.
+func documents(t *testing.T) map[string]*document {
+	t.Helper()
+	docs := map[string]*document{}
+	for _, pattern := range []string{"*.md", "docs/*.md"} {
+		paths, err := filepath.Glob(filepath.Join("..", filepath.FromSlash(pattern)))
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("no documents are called %s (%v)", pattern, err)
+		}
+		for _, path := range paths {
+			content, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := strings.TrimPrefix(filepath.ToSlash(path), "../")
+			docs[name] = parseDocument(t, name, string(content))
+		}
+	}
+	return docs
+}
+
+func parseDocument(t *testing.T, name, text string) *document {
+	t.Helper()
+	doc := &document{name: name, text: text}
+	var open *block
+	for i, line := range strings.Split(text, "\n") {
+		info, fence := strings.CutPrefix(line, "```")
+		switch {
+		case fence && open == nil:
+			open = &block{line: i + 1, info: strings.TrimSpace(info)}
+		case fence:
+			doc.blocks, open = append(doc.blocks, *open), nil
+		case open != nil:
+			open.lines = append(open.lines, line)
+		default:
+			doc.prose += line + "\n"
+		}
+	}
+	if open != nil {
+		t.Fatalf("%s:%d: the block is not closed", name, open.line)
+	}
+	return doc
+}
+
+// command is what one types, and what is printed then.
+type command struct {
+	line     int
+	text     string
+	expected []string
+}
+
+// commands are those of the document's console blocks.
+func (d *document) commands(t *testing.T) []command {
+	t.Helper()
+	var all []command
+	for _, b := range d.blocks {
+		if b.info != "console" {
+			continue
+		}
+		if len(b.lines) == 0 || !strings.HasPrefix(b.lines[0], "$ ") {
+			t.Fatalf("%s:%d: a console block begins with a command after \"$ \"", d.name, b.line)
+		}
+		goesOn := false
+		for i, line := range b.lines {
+			text, typed := strings.CutPrefix(line, "$ ")
+			switch {
+			case goesOn:
+				all[len(all)-1].text += "\n" + line
+			case typed:
+				all = append(all, command{line: b.line + 1 + i, text: text})
+			default:
+				last := &all[len(all)-1]
+				last.expected = append(last.expected, line)
+				continue
+			}
+			goesOn = strings.HasSuffix(line, `\`)
+		}
+	}
+	return all
+}
+
+func TestDocsConsole(t *testing.T) {
+	t.Parallel()
+	docs := documents(t)
+	for name, doc := range docs {
+		commands := doc.commands(t)
+		if len(commands) == 0 {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			demo := startDemo(t)
+			for i, printed := range demo.shell(commands) {
+				c := commands[i]
+				expected := demo.place(strings.Join(c.expected, "\n"))
+				if !matches(expected, printed) {
+					t.Errorf("%s:%d: $ %s\nprinted:\n%s\nthe document has:\n%s", name, c.line, c.text, printed, expected)
+				}
+			}
+			demo.interrupt()
+			checkLog(t, docs["docs/http.md"], demo.log.String())
+		})
+	}
+	if len(docs["README.md"].commands(t)) == 0 {
+		t.Error("README.md shows no command")
+	}
+}
+
+// demonstration is what `make run` starts, on ports of its own.
+type demonstration struct {
+	t     *testing.T
+	dir   string
+	ports map[string]string // by the port in config.yaml
+	log   *lines
+	cmd   *exec.Cmd
+}
+
+func startDemo(t *testing.T) *demonstration {
+	t.Helper()
+	d := &demonstration{t: t, dir: t.TempDir(), ports: map[string]string{}, log: &lines{}}
+	for _, port := range []string{"8443", "8080", "9090", "9000"} {
+		d.ports[port] = freePort(t)
+	}
+	shipped, err := os.ReadFile("../config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.write("config.yaml", d.place(string(shipped)))
+	d.write(".curlrc", "silent\nshow-error\n") // as at a terminal: no progress meter
+	d.cmd = exec.Command(filepath.Join(programs, "demo"))
+	d.cmd.Dir, d.cmd.Stderr = d.dir, d.log
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.cmd.Process.Kill() }) // it has mostly ended before
+	if err := await("http://127.0.0.1:"+d.ports["9090"]+"/readyz", nil); err != nil {
+		t.Fatalf("the demonstration does not get ready: %v\n%s", err, d.log)
+	}
+	return d
+}
+
+func (d *demonstration) write(name, content string) {
+	d.t.Helper()
+	if err := os.WriteFile(filepath.Join(d.dir, name), []byte(content), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+var shippedPort = regexp.MustCompile(`:(8443|8080|9090|9000)\b`)
+
+// place puts the ports of this demonstration where text has the shipped ones.
+func (d *demonstration) place(text string) string {
+	return shippedPort.ReplaceAllStringFunc(text, func(found string) string { return ":" + d.ports[found[1:]] })
+}
+
+// shell types the commands into one shell and returns what each printed.
+func (d *demonstration) shell(commands []command) []string {
+	d.t.Helper()
+	const mark = "--- end of output ---"
+	var script strings.Builder
+	for _, c := range commands {
+		fmt.Fprintf(&script, "%s\nprintf '\\n%s\\n'\n", d.place(c.text), mark)
+	}
+	ctx, cancel := context.WithTimeout(d.t.Context(), 2*time.Minute)
+	defer cancel()
+	bash := exec.CommandContext(ctx, "bash", "-c", script.String())
+	bash.Dir = d.dir
+	bash.Env = append(os.Environ(), "HOME="+d.dir, "CURL_HOME="+d.dir,
+		"PATH="+programs+string(os.PathListSeparator)+os.Getenv("PATH"))
+	output, err := bash.CombinedOutput()
+	printed := strings.Split(string(output), "\n"+mark+"\n")
+	if err != nil || len(printed) != len(commands)+1 {
+		d.t.Fatalf("the shell stopped after %d of %d commands: %v\n%s", len(printed)-1, len(commands), err, output)
+	}
+	return printed[:len(commands)]
+}
+
+// interrupt stops the demonstration as Ctrl-C does.
+func (d *demonstration) interrupt() {
+	d.t.Helper()
+	if err := d.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := d.cmd.Wait(); err != nil {
+		d.t.Errorf("the demonstration does not stop cleanly: %v\n%s", err, d.log)
+	}
+}
+
+// matches compares what was printed with what a document has. Spaces at the
+// end of lines and empty lines at the end do not count.
+func matches(expected, printed string) bool {
+	pattern := `\A`
+	for line := range strings.SplitSeq(tidy(expected), "\n") {
+		if line == "…" {
+			pattern += `(?:.*\n)*`
+			continue
+		}
+		pattern += strings.ReplaceAll(regexp.QuoteMeta(line), "…", ".*") + `\n`
+	}
+	return regexp.MustCompile(pattern + `\z`).MatchString(tidy(printed) + "\n")
+}
+
+func tidy(text string) string {
+	all := strings.Split(text, "\n")
+	for i := range all {
+		all[i] = strings.TrimRight(all[i], " \r")
+	}
+	return strings.TrimRight(strings.Join(all, "\n"), "\n")
+}
+
+func TestDocsMatches(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		expected, printed string
+		want              bool
+	}{
+		{"", "", true},
+		{"", "more\n", false},
+		{"a", "a\r\n\n", true},
+		{"a", "a\nb\n", false},
+		{"a.c", "abc\n", false},
+		{"a…c", "abbc\n", true},
+		{"a…c", "a\nc\n", false},
+		{"a\n…\nc", "a\nc\n", true},
+		{"a\n…\nc", "a\nb\nb\nc\n", true},
+		{"a\n…\nc", "a\nb\n", false},
+	} {
+		if got := matches(c.expected, c.printed); got != c.want {
+			t.Errorf("matches(%q, %q) = %v, want %v", c.expected, c.printed, got, c.want)
+		}
+	}
+}
+
+// checkLog checks that http.md knows each field of the log, and that no
+// password of the demonstration is in it.
+func checkLog(t *testing.T, http *document, log string) {
+	t.Helper()
+	known := spans(http.prose)
+	for line := range strings.Lines(log) {
+		var entry map[string]any
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			continue // of the programs, not of the logger
+		}
+		if entry["msg"] != "request" && entry["msg"] != "audit" {
+			continue
+		}
+		for field := range entry {
+			if !known[field] {
+				t.Errorf("docs/http.md does not mention the field %s of the log line %s", field, line)
+			}
+		}
+	}
+	for _, password := range []string{"wonderland", "builder", "s3rvice", "guess"} {
+		if strings.Contains(log, password) {
+			t.Errorf("the password %s is in the log:\n%s", password, log)
+		}
+	}
+}
+
+var codeSpan = regexp.MustCompile("`([^`\n]+)`")
+
+// spans is everything that stands in backquotes.
+func spans(text string) map[string]bool {
+	found := map[string]bool{}
+	for _, span := range codeSpan.FindAllStringSubmatch(text, -1) {
+		found[span[1]] = true
+	}
+	return found
+}
+
+// fragmentBase is what a fragment of a configuration is put into.
+const fragmentBase = `
+accounts:
+  users:
+    - {username: alice, password_hash: "$2y$10$…", roles: [staff, admin]}
+    - {username: bob, password_hash: "$2y$10$…", roles: [staff]}
+basic: {users: [{username: service, password_hash: "$2y$10$…"}]}
+upstreams: {app: {url: "http://127.0.0.1:3000"}}
+policies: {staff: {roles: [staff]}, admin: {roles: [admin]}}
+routes: [{match: /, upstream: app, auth: [session]}]
+`
+
+// complete writes password hashes out that a document cuts short.
+func complete(text string) string {
+	return strings.NewReplacer(
+		"$argon2id$v=19$m=19456,t=2,p=1$…", "$argon2id$v=19$m=19456,t=2,p=1$bm90IGEgcmVhbCBzYWx0$bm90IHRoZSBoYXNoIG9mIGEgcGFzc3dvcmQ",
+		"$2y$10$…", "$2y$10$"+strings.Repeat("a", 53),
+	).Replace(text)
+}
+
+func TestDocsConfigurations(t *testing.T) {
+	t.Parallel()
+	checked := 0
+	for name, doc := range documents(t) {
+		dir := configurationFolder(t, doc)
+		for _, b := range doc.blocks {
+			var content string
+			switch b.info {
+			case "yaml":
+				content = complete(b.text())
+			case "yaml fragment":
+				content = merge(t, complete(fragmentBase), complete(b.text()))
+			default:
+				continue
+			}
+			checked++
+			if out, err := validate(t, dir, content); err != nil {
+				t.Errorf("%s:%d: %v\n%s", name, b.line, err, out)
+			}
+		}
+	}
+	if checked == 0 {
+		t.Error("no document shows a configuration")
+	}
+}
+
+// configurationFolder holds the files that configurations of doc name.
+func configurationFolder(t *testing.T, doc *document) string {
+	t.Helper()
+	dir := t.TempDir()
+	files := map[string]string{"alice.hash": complete("$2y$10$…\n")}
+	for name, from := range map[string]string{"cert.pem": "tls-certificate.pem", "key.pem": "tls-key.pem"} {
+		content, err := os.ReadFile(filepath.Join("../gateway/config/testdata/files", from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = string(content)
+	}
+	for _, b := range doc.blocks {
+		if _, name, ok := strings.Cut(b.info, " "); ok && strings.Contains(name, ".") {
+			files[name] = complete(b.text())
+		}
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+var variableUse = regexp.MustCompile(`\$\{([A-Z_]+)\}`)
+
+// validate runs `authgate validate`, with every variable that content uses set.
+func validate(t *testing.T, dir, content string) (string, error) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(programs, "authgate"), "validate")
+	cmd.Dir, cmd.Env = dir, os.Environ()
+	for _, use := range variableUse.FindAllStringSubmatch(content, -1) {
+		cmd.Env = append(cmd.Env, use[1]+"="+strings.Repeat("x", 32))
+	}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// merge puts a part of a configuration into a whole one: mappings key by key,
+// everything else in place of what was there.
+func merge(t *testing.T, base, part string) string {
+	t.Helper()
+	into := decodeYAML(t, base)
+	mergeMaps(into, decodeYAML(t, part))
+	return encodeYAML(t, into)
+}
+
+func mergeMaps(into, part map[string]any) {
+	for key, value := range part {
+		below, ok := value.(map[string]any)
+		if old, both := into[key].(map[string]any); ok && both {
+			mergeMaps(old, below)
+			continue
+		}
+		into[key] = value
+	}
+}
+
+func decodeYAML(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var m map[string]any
+	if err := yaml.Unmarshal([]byte(text), &m); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return m
+}
+
+func encodeYAML(t *testing.T, m map[string]any) string {
+	t.Helper()
+	text, err := yaml.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// row is a row of a table about keys.
+type row struct{ key, fallback string }
+
+var tableRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (.*?) \\|")
+
+// rows are the tables of configuration.md.
+func rows(doc *document) []row {
+	var all []row
+	for _, found := range tableRow.FindAllStringSubmatch(doc.prose, -1) {
+		all = append(all, row{found[1], found[2]})
+	}
+	return all
+}
+
+// TestDocsKeys checks that configuration.md has every key and no other.
+func TestDocsKeys(t *testing.T) {
+	t.Parallel()
+	doc := documents(t)["docs/configuration.md"]
+	_, later, found := strings.Cut(doc.prose, "## Not supported yet")
+	if !found {
+		t.Fatal("docs/configuration.md has no section about what is not supported yet")
+	}
+	keys := keysOf("", reflect.TypeFor[config.Config]())
+	named := spans(later)
+	for _, r := range rows(doc) {
+		named[r.key] = true
+		if !slices.ContainsFunc(keys, func(key string) bool { return key == r.key || strings.HasPrefix(key, r.key+".") }) {
+			t.Errorf("docs/configuration.md has the key %s, which does not exist", r.key)
+		}
+	}
+	for _, key := range keys {
+		up := key[:strings.LastIndexByte("."+key, '.')]
+		if !named[key] && !named[strings.TrimSuffix(up, ".")] {
+			t.Errorf("docs/configuration.md does not have the key %s", key)
+		}
+	}
+}
+
+// keysOf are the keys of a type of package config that hold a value: NAME
+// stands for a key that one chooses, [] for an element.
+func keysOf(path string, t reflect.Type) []string {
+	switch {
+	case t == reflect.TypeFor[[]policy.Ref]():
+		return []string{path}
+	case t.Kind() == reflect.Pointer:
+		return keysOf(path, t.Elem())
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
+		return keysOf(path+"[]", t.Elem())
+	case t.Kind() == reflect.Map && (t.Elem().Kind() == reflect.Struct || t.Elem().Kind() == reflect.Pointer):
+		return keysOf(path+".NAME", t.Elem())
+	case t.Kind() != reflect.Struct:
+		return []string{path}
+	}
+	var keys []string
+	for _, field := range reflect.VisibleFields(t) {
+		if field.IsExported() {
+			keys = append(keys, keysOf(strings.TrimPrefix(path+"."+field.Tag.Get("yaml"), "."), field.Type)...)
+		}
+	}
+	return keys
+}
+
+// TestDocsDefaults writes every default that configuration.md gives into a
+// configuration, which must not change what it means.
+func TestDocsDefaults(t *testing.T) {
+	t.Parallel()
+	short, long := decodeYAML(t, complete(fragmentBase)), decodeYAML(t, complete(fragmentBase))
+	given := 0
+	for _, r := range rows(documents(t)["docs/configuration.md"]) {
+		if span := codeSpan.FindStringSubmatch(r.fallback); span != nil && span[0] == r.fallback {
+			var value any
+			if err := yaml.Unmarshal([]byte(span[1]), &value); err != nil {
+				t.Errorf("the default of %s: %v", r.key, err)
+			}
+			set(long, r.key, value)
+			given++
+		}
+	}
+	if given == 0 {
+		t.Fatal("docs/configuration.md gives no defaults")
+	}
+	var configs [2]*config.Config
+	for i, m := range []map[string]any{short, long} {
+		text := encodeYAML(t, m)
+		cfg, err := config.Parse(filepath.Join(t.TempDir(), "config.yaml"), []byte(text))
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		configs[i] = cfg
+	}
+	configs[1].DataDir, configs[1].Store.Path = configs[0].DataDir, configs[0].Store.Path
+	if diff := cmp.Diff(configs[0], configs[1], cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(config.Config{})); diff != "" {
+		t.Errorf("docs/configuration.md gives other defaults (+) than there are (-):\n%s", diff)
+	}
+}
+
+// set puts a value at a path: NAME is the upstream of fragmentBase, [] the
+// first element.
+func set(m map[string]any, path string, value any) {
+	for {
+		key, rest, more := strings.Cut(strings.ReplaceAll(path, ".NAME.", ".app."), ".")
+		if !more {
+			m[key] = value
+			return
+		}
+		if list, ok := strings.CutSuffix(key, "[]"); ok {
+			m = m[list].([]any)[0].(map[string]any)
+		} else {
+			if m[key] == nil {
+				m[key] = map[string]any{}
+			}
+			m = m[key].(map[string]any)
+		}
+		path = rest
+	}
+}

@@ -1,0 +1,104 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// people is the part of a configuration that says who may come in: service
+// with s3rvice by Basic, and the accounts of alice and bob.
+const people = `
+basic:
+  users:
+    - {username: service, password_hash: "` + s3rviceHash + `"}
+accounts:
+  users:
+    - {username: alice, name: Alice Example, email: alice@example.org, roles: [user, admin], password_hash: "` + wonderlandHash + `"}
+    - {username: bob, roles: [user], password_hash: "` + builderHash + `"}
+`
+
+// The hashes are cheap, so that tests are fast.
+const (
+	s3rviceHash    = "$2a$04$/a6CEbScrlmC22ADXpzW/ecjqkuROylrmELHONFTJGi24ct16Ltwu"
+	wonderlandHash = "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"
+	builderHash    = "$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"
+)
+
+// passwords of the accounts.
+var passwords = map[string]string{"alice": "wonderland", "bob": "builder"}
+
+// basicService is the Authorization header of service:s3rvice.
+const basicService = "Basic c2VydmljZTpzM3J2aWNl"
+
+// app is the part of a configuration that names one upstream, app.
+func app(url string) string { return fmt.Sprintf("upstreams: {app: {url: %q}}\n", url) }
+
+// signIn is what a login gave.
+type signIn struct {
+	session string // the Cookie header
+	access  string // the Authorization header
+	refresh string // the token
+}
+
+// signIn signs an account in, for a session and tokens.
+func (g *instance) signIn(c *http.Client, user string) signIn {
+	g.t.Helper()
+	s, err := g.trySignIn(c, user)
+	if err != nil {
+		g.t.Fatalf("%v\n%s", err, g.log)
+	}
+	return s
+}
+
+func (g *instance) trySignIn(c *http.Client, user string) (signIn, error) {
+	body := fmt.Sprintf(`{"username":%q,"password":%q}`, user, passwords[user])
+	a, err := g.try(c, "POST", "/login", body, "Content-Type", "application/json")
+	if err != nil {
+		return signIn{}, err
+	}
+	if a.status != http.StatusOK {
+		return signIn{}, fmt.Errorf("login of %s: %d %s", user, a.status, a.body)
+	}
+	s, err := tokens(a)
+	s.session, _, _ = strings.Cut(a.header.Get("Set-Cookie"), ";")
+	return s, err
+}
+
+// tokens are those in the answer of a login or refresh.
+func tokens(a answer) (signIn, error) {
+	var body struct {
+		AccessToken  string `json:"access_token"`
+		RefreshToken string `json:"refresh_token"`
+	}
+	err := json.Unmarshal([]byte(a.body), &body)
+	return signIn{access: "Bearer " + body.AccessToken, refresh: body.RefreshToken}, err
+}
+
+// tryRefresh exchanges a refresh token. The tokens are empty unless the answer
+// is 200.
+func (g *instance) tryRefresh(c *http.Client, token string) (signIn, int, error) {
+	body := fmt.Sprintf(`{"refresh_token":%q}`, token)
+	a, err := g.try(c, "POST", "/refresh", body, "Content-Type", "application/json")
+	if err != nil || a.status != http.StatusOK {
+		return signIn{}, a.status, err
+	}
+	s, err := tokens(a)
+	return s, a.status, err
+}
+
+// status asks for something with headers and returns the status.
+func (g *instance) status(c *http.Client, method, path string, headers ...string) int {
+	g.t.Helper()
+	return g.do(c, method, path, "", headers...).status
+}
+
+// stranger is a client that keeps no cookies: what it presents is what a test
+// gives it.
+func (g *instance) stranger() *http.Client {
+	g.t.Helper()
+	c := g.client()
+	c.Jar = nil
+	return c
+}

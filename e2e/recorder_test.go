@@ -1,0 +1,220 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/textproto"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// recorder is an upstream that keeps what reaches it, byte for byte. It reads
+// HTTP/1.1 by itself, because net/http would tidy up before a test could see.
+// Every request is answered with 200 and "ok".
+type recorder struct {
+	url string
+
+	mu  sync.Mutex
+	got []message
+}
+
+// message is a request as it stood on the wire.
+type message struct {
+	line    string   // the request line
+	head    []string // header lines
+	body    string   // without its chunks
+	trailer []string // trailer lines
+}
+
+// record starts a recorder, which ends with the test.
+func record(t testing.TB) *recorder {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &recorder{url: "http://" + l.Addr().String()}
+	var serving sync.WaitGroup
+	var conns sync.Map
+	serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns.Store(conn, true)
+			serving.Go(func() {
+				defer conn.Close()
+				r.serve(conn)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		conns.Range(func(conn, _ any) bool {
+			conn.(net.Conn).Close()
+			return true
+		})
+		serving.Wait()
+	})
+	return r
+}
+
+// serve answers the requests of a connection until it ends.
+func (r *recorder) serve(conn net.Conn) {
+	in := bufio.NewReader(conn)
+	for {
+		m, err := readMessage(in, conn)
+		if err != nil {
+			return
+		}
+		r.mu.Lock()
+		r.got = append(r.got, m)
+		r.mu.Unlock()
+		answer := "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
+		if !strings.HasPrefix(m.line, "HEAD ") {
+			answer += "ok"
+		}
+		if _, err := io.WriteString(conn, answer); err != nil {
+			return
+		}
+	}
+}
+
+// all returns what came since it was asked last.
+func (r *recorder) all() []message {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	got := r.got
+	r.got = nil
+	return got
+}
+
+// one returns the one request that came since.
+func (r *recorder) one(t testing.TB) message {
+	t.Helper()
+	got := r.all()
+	if len(got) != 1 {
+		t.Fatalf("%d requests reached the upstream, expected one: %v", len(got), got)
+	}
+	return got[0]
+}
+
+// none fails the test if a request came since.
+func (r *recorder) none(t testing.TB) {
+	t.Helper()
+	if got := r.all(); len(got) > 0 {
+		t.Errorf("this should never have reached the upstream: %q", got)
+	}
+}
+
+// target is the request target in the request line.
+func (m message) target() string {
+	_, rest, _ := strings.Cut(m.line, " ")
+	return rest[:max(strings.LastIndexByte(rest, ' '), 0)]
+}
+
+// values are the values of a header in every spelling that an application
+// could take for its name.
+func (m message) values(name string) []string {
+	var all []string
+	for _, line := range slices.Concat(m.head, m.trailer) {
+		if field, value, _ := strings.Cut(line, ":"); foldName(field) == foldName(name) {
+			all = append(all, strings.TrimSpace(value))
+		}
+	}
+	return all
+}
+
+// value is the value of a header that is there once, empty for none.
+func (m message) value(t testing.TB, name string) string {
+	t.Helper()
+	all := m.values(name)
+	if len(all) > 1 {
+		t.Errorf("%s reached the upstream %d times: %q", name, len(all), all)
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return all[0]
+}
+
+// foldName makes of a header's name what CGI and its kin make of it.
+func foldName(name string) string {
+	return strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(strings.TrimSpace(name)))
+}
+
+// readMessage reads a request, and asks on out for a body that waits to be
+// asked for.
+func readMessage(in *bufio.Reader, out io.Writer) (message, error) {
+	text := textproto.NewReader(in)
+	line, err := text.ReadLine()
+	if err != nil {
+		return message{}, err
+	}
+	m := message{line: line}
+	if m.head, err = readLines(text); err != nil {
+		return m, err
+	}
+	if slices.ContainsFunc(m.values("Expect"), func(v string) bool { return strings.EqualFold(v, "100-continue") }) {
+		if _, err := io.WriteString(out, "HTTP/1.1 100 Continue\r\n\r\n"); err != nil {
+			return m, err
+		}
+	}
+	if len(m.values("Transfer-Encoding")) > 0 {
+		err = m.readChunks(text)
+		return m, err
+	}
+	for _, length := range m.values("Content-Length") {
+		n, err := strconv.Atoi(length)
+		if err != nil {
+			return m, err
+		}
+		body := make([]byte, n)
+		if _, err := io.ReadFull(in, body); err != nil {
+			return m, err
+		}
+		m.body += string(body)
+	}
+	return m, nil
+}
+
+// readLines reads lines up to an empty one.
+func readLines(text *textproto.Reader) ([]string, error) {
+	var lines []string
+	for {
+		line, err := text.ReadLine()
+		if err != nil || line == "" {
+			return lines, err
+		}
+		lines = append(lines, line)
+	}
+}
+
+// readChunks reads a chunked body with its trailer (RFC 9112, section 7.1).
+func (m *message) readChunks(text *textproto.Reader) error {
+	for {
+		line, err := text.ReadLine()
+		if err != nil {
+			return err
+		}
+		size, err := strconv.ParseUint(line, 16, 31)
+		if err != nil {
+			return fmt.Errorf("chunk of size %q: %w", line, err)
+		}
+		if size == 0 {
+			m.trailer, err = readLines(text)
+			return err
+		}
+		chunk := make([]byte, size+2) // with its CRLF
+		if _, err := io.ReadFull(text.R, chunk); err != nil {
+			return err
+		}
+		m.body += string(chunk[:size])
+	}
+}

@@ -1,0 +1,213 @@
+package auth
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"authgate/policy"
+)
+
+func encoded(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+
+// basicFixture is the Basic mechanism for the user service, who has the
+// password s3rvice.
+type basicFixture struct {
+	*Basic
+	clock  *manualClock
+	hasher *Hasher
+}
+
+func newBasicFixture(tb testing.TB) *basicFixture {
+	tb.Helper()
+	f := &basicFixture{clock: newManualClock(), hasher: NewHasher(0)}
+	verifier := NewVerifier(f.hasher, NewThrottle(5, time.Minute, f.clock.now), 100, time.Minute, f.clock.now)
+	users := newAccounts(tb,
+		Account{Username: "service", Roles: []string{"admin"}, PasswordHash: cheapArgon2id("s3rvice")},
+		Account{Username: "dienst", PasswordHash: cheapArgon2id("geheim:mit:Doppelpunkt – ü")},
+		Account{Username: "retired", Disabled: true, PasswordHash: cheapArgon2id("s3rvice")},
+	)
+	f.Basic = NewBasic("authgate", users, verifier)
+	return f
+}
+
+func (f *basicFixture) present(ctx context.Context, value string) (*policy.Identity, error) {
+	return f.Authenticate(ctx, &Credentials{Scheme: "basic", Value: value, Client: netip.MustParseAddr("192.0.2.7")})
+}
+
+func TestBasicIdentity(t *testing.T) {
+	t.Parallel()
+	f := newBasicFixture(t)
+	id, err := f.present(t.Context(), encoded("service:s3rvice"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id.Username != "service" || id.Subject != "basic:service" || id.Mechanism != policy.Basic || id.Provider != "basic" {
+		t.Errorf("got %+v", id)
+	}
+	if len(id.Roles) != 0 || id.Login != "" || !id.Expires.IsZero() {
+		t.Errorf("got %+v: Basic has no roles, no login and no end", id)
+	}
+	if id, err := f.present(t.Context(), encoded("dienst:geheim:mit:Doppelpunkt – ü")); err != nil || id.Username != "dienst" {
+		t.Errorf("colons and UTF-8 in the password: got %+v, %v", id, err)
+	}
+}
+
+func TestBasicRefuses(t *testing.T) {
+	t.Parallel()
+	const wrong = "wrong Basic username or password"
+	for _, test := range []struct {
+		name, value, reason string
+		hashes              uint64
+	}{
+		{"nothing", "", "no colon", 0},
+		{"broken base64", "!!!", "base64", 0},
+		{"base64 cut off", encoded("service:s3rvice")[:19], "base64", 0},
+		{"base64 without padding", strings.TrimRight(encoded("service:s3rvice1"), "="), "base64", 0},
+		{"base64url", "c2VydmljZTo_Pz8-", "base64", 0},
+		{"loose bits of base64", strings.Replace(encoded("service:s3rvice1"), "MQ==", "MR==", 1), "base64", 0},
+		{"not base64 at all", "service:s3rvice", "base64", 0},
+		{"more behind it", encoded("service:s3rvice") + " x", "base64", 0},
+		{"no colon", encoded("service"), "no colon", 0},
+		{"invalid UTF-8", encoded("service:s3rvice\xff"), "UTF-8", 0},
+		{"invalid UTF-8 in the name", encoded("serv\xc0\xaece:s3rvice"), "UTF-8", 0},
+		{"NUL", encoded("service:s3rvice\x00"), "control", 0},
+		{"line break", encoded("service\r\n:s3rvice"), "control", 0},
+		{"DEL", encoded("service:s3rvice\x7f"), "control", 0},
+		{"wrong password", encoded("service:wrong"), wrong, 1},
+		{"password in another case", encoded("service:S3RVICE"), wrong, 1},
+		{"empty password", encoded("service:"), wrong, 1},
+		{"empty name", encoded(":s3rvice"), wrong, 1},
+		{"colon alone", encoded(":"), wrong, 1},
+		{"unknown name", encoded("nobody:s3rvice"), wrong, 1},
+		{"name in another case", encoded("Service:s3rvice"), wrong, 1},
+		{"space before the name", encoded(" service:s3rvice"), wrong, 1},
+		{"disabled", encoded("retired:s3rvice"), wrong, 1},
+		{"overlong", encoded("service:s3rvice" + strings.Repeat("x", 2000)), wrong, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			f := newBasicFixture(t)
+			id, err := f.present(t.Context(), test.value)
+			wantRejected(t, id, err, DetailWrongPassword, test.reason)
+			if got := f.hasher.Computed(); got != test.hashes {
+				t.Errorf("%d password hashes computed, want %d", got, test.hashes)
+			}
+			if id, err := f.present(t.Context(), encoded("service:s3rvice")); err != nil || id == nil {
+				t.Errorf("the right credentials afterwards: got %+v, %v", id, err)
+			}
+		})
+	}
+}
+
+func TestBasicLeavesOtherSchemesAlone(t *testing.T) {
+	t.Parallel()
+	f := newBasicFixture(t)
+	for _, creds := range []Credentials{
+		{},
+		{Value: encoded("service:s3rvice")},
+		{Scheme: "bearer", Value: encoded("service:s3rvice")},
+		{Scheme: "basic2", Value: encoded("service:s3rvice")},
+		{Session: encoded("service:s3rvice"), Access: encoded("service:s3rvice")},
+	} {
+		if id, err := f.Authenticate(t.Context(), &creds); id != nil || !errors.Is(err, ErrNoCredentials) {
+			t.Errorf("%+v: got %+v, %v, want no credentials", creds, id, err)
+		}
+	}
+}
+
+// Once warm a request computes no password hash, and answers with the very
+// same identity.
+func TestWarmBasicComputesNoHash(t *testing.T) {
+	t.Parallel()
+	f := newBasicFixture(t)
+	first, err := f.present(t.Context(), encoded("service:s3rvice"))
+	if err != nil || f.hasher.Computed() != 1 {
+		t.Fatalf("got %v after %d hashes, want one", err, f.hasher.Computed())
+	}
+	for range 100 {
+		if id, err := f.present(t.Context(), encoded("service:s3rvice")); err != nil || id != first {
+			t.Fatalf("got %p, %v, want %p again", id, err, first)
+		}
+	}
+	if got := f.hasher.Computed(); got != 1 {
+		t.Errorf("%d hashes for 101 requests, want one", got)
+	}
+}
+
+func TestBasicThrottles(t *testing.T) {
+	t.Parallel()
+	f := newBasicFixture(t)
+	for range 5 {
+		id, err := f.present(t.Context(), encoded("service:wrong"))
+		wantRejected(t, id, err, DetailWrongPassword, "wrong Basic")
+	}
+	id, err := f.present(t.Context(), encoded("service:s3rvice"))
+	var throttled *ThrottledError
+	if id != nil || !errors.As(err, &throttled) || errors.Is(err, ErrRejected) || throttled.RetryAfter != time.Minute {
+		t.Errorf("got %+v, %v, want it throttled for a minute", id, err)
+	}
+	f.clock.advance(time.Minute)
+	if _, err := f.present(t.Context(), encoded("service:s3rvice")); err != nil {
+		t.Errorf("after the window: %v", err)
+	}
+}
+
+func TestBasicThatCannotBeCheckedDecidesNothing(t *testing.T) {
+	t.Parallel()
+	f := newBasicFixture(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	id, err := f.present(ctx, encoded("service:s3rvice"))
+	wantNoAnswer(t, id, err)
+	if !errors.Is(err, ErrBusy) {
+		t.Errorf("got %v, want ErrBusy", err)
+	}
+}
+
+func TestBasicWithoutUsersLetsNobodyIn(t *testing.T) {
+	t.Parallel()
+	clock := newManualClock()
+	verifier := NewVerifier(NewHasher(0), NewThrottle(5, time.Minute, clock.now), 100, time.Minute, clock.now)
+	for _, users := range []*Accounts{nil, newAccounts(t)} {
+		b := NewBasic("authgate", users, verifier)
+		id, err := b.Authenticate(t.Context(), &Credentials{Scheme: "basic", Value: encoded("service:s3rvice")})
+		wantRejected(t, id, err, DetailWrongPassword, "wrong Basic")
+	}
+}
+
+func TestParseBasic(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string][2]string{
+		"Aladdin:open sesame": {"Aladdin", "open sesame"}, // RFC 7617, section 2
+		"test:123£":           {"test", "123£"},           // RFC 7617, section 2.1
+		"a:b:c::":             {"a", "b:c::"},
+		"a:":                  {"a", ""},
+		":b":                  {"", "b"},
+		":":                   {"", ""},
+		" a : b ":             {" a ", " b "},
+	} {
+		username, password, err := ParseBasic(encoded(raw))
+		if err != nil || username != want[0] || password != want[1] {
+			t.Errorf("%q: got %q, %q, %v, want %q", raw, username, password, err, want)
+		}
+	}
+	if username, password, err := ParseBasic("QWxhZGRpbjpvcGVu\nIHNlc2FtZQ=="); err == nil || username != "" || password != "" {
+		t.Errorf("a line break within base64: got %q, %q, %v, want an error alone", username, password, err)
+	}
+}
+
+func TestBasicChallenge(t *testing.T) {
+	t.Parallel()
+	f := newBasicFixture(t)
+	if got, want := f.Challenge(&Credentials{}), Challenge(`Basic realm="authgate", charset="UTF-8"`); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, want := BasicChallenge(`a "b" \c`), Challenge(`Basic realm="a \"b\" \\c", charset="UTF-8"`); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,58 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// manyRoutes is a configuration of n routes of all kinds.
+func manyRoutes(n int) string {
+	var b strings.Builder
+	b.WriteString("accounts:\n  users:\n    - {username: alice, password_hash: \"" + environment["HASH"] + "\"}\n")
+	b.WriteString("upstreams:\n  app: {url: \"http://127.0.0.1:9000\"}\npolicies:\n  admin: {roles: [admin]}\nroutes:\n")
+	for i := range n {
+		match := []string{"/app%d/", "GET /app%d/{id}/edit", "host%d.example.org/{rest...}", "/literal/%d"}[i%4]
+		fmt.Fprintf(&b, "  - match: %s\n    upstream: app\n    auth: [session, bearer]\n    policy: [admin, {roles: [user]}]\n", fmt.Sprintf(match, i))
+	}
+	return b.String()
+}
+
+func TestManyRoutes(t *testing.T) {
+	t.Parallel()
+	if cfg := mustParse(t, manyRoutes(1000)); len(cfg.Routes) != 1000 {
+		t.Errorf("got %d routes", len(cfg.Routes))
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	for _, n := range []int{10, 1000} {
+		source := []byte(manyRoutes(n))
+		b.Run(fmt.Sprintf("%d routes", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := parse("config.yaml", source, lookup); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkAccountsFile(b *testing.B) {
+	account := "- username: user%d\n  password_hash: \"" + environment["HASH"] + "\"\n  roles: [user]\n"
+	var source strings.Builder
+	for i := range 10000 {
+		fmt.Fprintf(&source, account, i)
+	}
+	text := []byte(source.String())
+	b.ReportAllocs()
+	for b.Loop() {
+		l := &loader{cfg: defaults(), lookup: lookup}
+		var users []Account
+		l.decode(newText("accounts.yaml", text, maskYAML), text, maxListSize, "accounts.file", &users)
+		if len(users) != 10000 || len(l.list) != 0 {
+			b.Fatalf("%d users and %v", len(users), l.list)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"authgate/policy"
+)
+
+// FuzzParse: whatever the file, the result is a Config that holds what the
+// rest of the gateway relies on, the same each time, or Diagnostics that point
+// into the file.
+func FuzzParse(f *testing.F) {
+	for _, pattern := range []string{"testdata/good/*.yaml", "testdata/bad/*.yaml", "testdata/design/*.yaml", "../../config.yaml"} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil || len(paths) == 0 {
+			f.Fatalf("no seeds in %s (%v)", pattern, err)
+		}
+		for _, path := range paths {
+			source, err := os.ReadFile(path)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(source)
+		}
+	}
+	f.Fuzz(func(t *testing.T, source []byte) {
+		// Beside the files of testdata, so that the side files are found.
+		const path = "testdata/bad/fuzz.yaml"
+		cfg, err := parse(path, source, lookup)
+		again, errAgain := parse(path, slices.Clone(source), lookup)
+		if diff := cmp.Diff(cfg, again, exported); diff != "" {
+			t.Fatalf("the same file is read in two ways:\n%s", diff)
+		}
+		if err == nil {
+			if errAgain != nil {
+				t.Fatalf("the second time: %v", errAgain)
+			}
+			checkHolds(t, cfg)
+			return
+		}
+		diagnostics, ok := errors.AsType[Diagnostics](err)
+		if !ok || len(diagnostics) == 0 || cfg != nil {
+			t.Fatalf("got %v and %T %v, want Diagnostics alone", cfg, err, err)
+		}
+		if errAgain == nil || errAgain.Error() != err.Error() {
+			t.Fatalf("the second time: %v\nthe first: %v", errAgain, err)
+		}
+		checkPoints(t, path, source, diagnostics)
+	})
+}
+
+// checkPoints checks that diagnostics are whole and in order, and point into
+// the file.
+func checkPoints(t *testing.T, path string, source []byte, diagnostics Diagnostics) {
+	t.Helper()
+	lines := strings.Split(strings.ReplaceAll(string(source), "\r\n", "\n"), "\n")
+	previous := position{1, 0}
+	for _, d := range diagnostics {
+		if d.File == "" || d.Key == "" || d.Message == "" || strings.ContainsAny(d.String(), "\n\r\x00\x1b") {
+			t.Fatalf("not a whole diagnostic on one line: %+v", d)
+		}
+		if d.File != path {
+			continue
+		}
+		if d.Line < 1 || d.Line > len(lines) || d.Column < 1 || d.Column > utf8.RuneCountInString(lines[d.Line-1])+1 {
+			t.Fatalf("points outside of the file: %+v", d)
+		}
+		if d.Line < previous.line || d.Line == previous.line && d.Column < previous.column {
+			t.Fatalf("out of order after %v: %+v", previous, d)
+		}
+		previous = position{d.Line, d.Column}
+		if d.Source != "" && strings.Count(d.excerpt(), "\n") != 1 {
+			t.Fatalf("the excerpt is not a line and a caret:\n%s", d.excerpt())
+		}
+	}
+}
+
+// checkHolds checks what other packages take for granted.
+func checkHolds(t *testing.T, cfg *Config) {
+	t.Helper()
+	if !strings.HasPrefix(cfg.PublicURL, "https://") || cfg.Token.Issuer == "" || len(cfg.Token.Audience) == 0 {
+		t.Fatalf("public_url %q, issuer %q, audience %q", cfg.PublicURL, cfg.Token.Issuer, cfg.Token.Audience)
+	}
+	if cfg.Session.Lifetime <= 0 || cfg.Token.AccessLifetime <= 0 || cfg.Token.RefreshLifetime > maxRefreshLifetime || cfg.Limits.LoginFailures < 1 {
+		t.Fatalf("limits: %+v %+v %+v", cfg.Session, cfg.Token, cfg.Limits)
+	}
+	if n := len(cfg.Token.Secret); n > 0 && n < 32 {
+		t.Fatalf("a secret of %d bytes", n)
+	}
+	for _, u := range cfg.Accounts.Users {
+		if u.Username == "" || checkPasswordHash(u.PasswordHash.Reveal()) != nil || slices.Contains(u.Roles, "") {
+			t.Fatalf("account %+v", u)
+		}
+	}
+	set, err := policy.Compile(cfg.Policies)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := make([]policy.Route, len(cfg.Routes))
+	for i, r := range cfg.Routes {
+		u, ok := cfg.Upstreams[r.Upstream]
+		if !ok || len(u.URLs) == 0 || u.IdentityHeaders == nil || u.Timeout <= 0 {
+			t.Fatalf("route %+v has the upstream %+v", r, u)
+		}
+		if r.Policy != nil && len(r.Policy) == 0 {
+			t.Fatalf("route %+v has a policy that says nothing", r)
+		}
+		table[i] = policy.Route{Name: r.Name, Pattern: r.Match, Mechanisms: r.Auth}
+		if table[i].Policy, err = set.Policy("policy", r.Policy); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := policy.NewTable(table); err != nil {
+		t.Fatal(err)
+	}
+}
