@@ -44,10 +44,10 @@ fuzz: ## run each fuzz target for FUZZTIME (3s)
 	@.ci/deps go
 	.ci/fuzz $(FUZZTIME)
 
-bench: ## what authentication costs over a bare proxy (BENCHFLAGS=-seconds=2: quick), then the Go benchmarks
+bench: ## the Go benchmarks, then what authentication costs over a bare proxy (BENCHFLAGS=-seconds=2: quick)
 	@.ci/deps go wrk taskset
-	go run ./e2e/bench $(BENCHFLAGS)
 	go test -run '^$$' -bench . -benchmem ./...
+	go run ./e2e/bench $(BENCHFLAGS)
 
 image: ## check that the Dockerfile builds and its image runs (GO_IMAGE=...: another base)
 	@VERSION=$(VERSION) .ci/image $(GO_IMAGE)

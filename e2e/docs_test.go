@@ -1,33 +1,19 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"log/slog"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/goccy/go-yaml"
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/prometheus/client_golang/prometheus"
-
-	"authgate/gateway"
-	"authgate/gateway/config"
-	"authgate/gateway/store"
-	"authgate/policy"
 )
 
 // The documents are code: what they show is run. The word or words after the
@@ -41,6 +27,7 @@ import (
 //	yaml fragment    a part of one; it is put into fragmentBase
 //	LANG NAME.EXT    the file NAME.EXT, which configurations of the same
 //	                 document name
+//	sh               what is not run; targets of the Makefile must exist
 //
 // "…" stands for any text within a line, and alone on a line for any lines.
 // Password hashes that end in it are completed.
@@ -62,6 +49,12 @@ type block struct {
 
 func (b *block) text() string { return strings.Join(b.lines, "\n") + "\n" }
 
+// file is the name of the file that the block shows, if it shows one.
+func (b *block) file() (name string, ok bool) {
+	_, name, _ = strings.Cut(b.info, " ")
+	return name, strings.Contains(name, ".")
+}
+
 // documents reads all Markdown files that are shown to people.
 func documents(t *testing.T) map[string]*document {
 	t.Helper()
@@ -71,12 +64,12 @@ func documents(t *testing.T) map[string]*document {
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("no documents are called %s (%v)", pattern, err)
 		}
-		for _, path := range paths {
-			content, err := os.ReadFile(path)
+		for _, file := range paths {
+			content, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			name := strings.TrimPrefix(filepath.ToSlash(path), "../")
+			name := strings.TrimPrefix(filepath.ToSlash(file), "../")
 			docs[name] = parseDocument(t, name, string(content))
 		}
 	}
@@ -336,8 +329,8 @@ func spans(text string) map[string]bool {
 const fragmentBase = `
 accounts:
   users:
-    - {username: alice, password_hash: "$2y$10$…", roles: [staff, admin]}
-    - {username: bob, password_hash: "$2y$10$…", roles: [staff]}
+    - {username: alice, password_hash: "$2y$10$…"}
+    - {username: bob, password_hash: "$2y$10$…", roles: [staff, admin]}
 basic: {users: [{username: service, password_hash: "$2y$10$…"}]}
 upstreams: {app: {url: "http://127.0.0.1:3000"}}
 policies: {staff: {roles: [staff]}, admin: {roles: [admin]}}
@@ -364,7 +357,12 @@ func TestDocsConfigurations(t *testing.T) {
 				content = complete(b.text())
 			case "yaml fragment":
 				content = merge(t, complete(fragmentBase), complete(b.text()))
+			case "console", "sh":
+				continue
 			default:
+				if _, ok := b.file(); !ok {
+					t.Errorf("%s:%d: a block of %q is not known", name, b.line, b.info)
+				}
 				continue
 			}
 			checked++
@@ -391,7 +389,7 @@ func configurationFolder(t *testing.T, doc *document) string {
 		files[name] = string(content)
 	}
 	for _, b := range doc.blocks {
-		if _, name, ok := strings.Cut(b.info, " "); ok && strings.Contains(name, ".") {
+		if name, ok := b.file(); ok {
 			files[name] = complete(b.text())
 		}
 	}
@@ -456,121 +454,4 @@ func encodeYAML(t *testing.T, m map[string]any) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-// row is a row of a table about keys.
-type row struct{ key, fallback string }
-
-var tableRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (.*?) \\|")
-
-// rows are the tables of configuration.md.
-func rows(doc *document) []row {
-	var all []row
-	for _, found := range tableRow.FindAllStringSubmatch(doc.prose, -1) {
-		all = append(all, row{found[1], found[2]})
-	}
-	return all
-}
-
-// TestDocsKeys checks that configuration.md has every key and no other.
-func TestDocsKeys(t *testing.T) {
-	t.Parallel()
-	doc := documents(t)["docs/configuration.md"]
-	_, later, found := strings.Cut(doc.prose, "## Not supported yet")
-	if !found {
-		t.Fatal("docs/configuration.md has no section about what is not supported yet")
-	}
-	keys := keysOf("", reflect.TypeFor[config.Config]())
-	named := spans(later)
-	for _, r := range rows(doc) {
-		named[r.key] = true
-		if !slices.ContainsFunc(keys, func(key string) bool { return key == r.key || strings.HasPrefix(key, r.key+".") }) {
-			t.Errorf("docs/configuration.md has the key %s, which does not exist", r.key)
-		}
-	}
-	for _, key := range keys {
-		up := key[:strings.LastIndexByte("."+key, '.')]
-		if !named[key] && !named[strings.TrimSuffix(up, ".")] {
-			t.Errorf("docs/configuration.md does not have the key %s", key)
-		}
-	}
-}
-
-// keysOf are the keys of a type of package config that hold a value: NAME
-// stands for a key that one chooses, [] for an element.
-func keysOf(path string, t reflect.Type) []string {
-	switch {
-	case t == reflect.TypeFor[[]policy.Ref]():
-		return []string{path}
-	case t.Kind() == reflect.Pointer:
-		return keysOf(path, t.Elem())
-	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
-		return keysOf(path+"[]", t.Elem())
-	case t.Kind() == reflect.Map && (t.Elem().Kind() == reflect.Struct || t.Elem().Kind() == reflect.Pointer):
-		return keysOf(path+".NAME", t.Elem())
-	case t.Kind() != reflect.Struct:
-		return []string{path}
-	}
-	var keys []string
-	for _, field := range reflect.VisibleFields(t) {
-		if field.IsExported() {
-			keys = append(keys, keysOf(strings.TrimPrefix(path+"."+field.Tag.Get("yaml"), "."), field.Type)...)
-		}
-	}
-	return keys
-}
-
-// TestDocsDefaults writes every default that configuration.md gives into a
-// configuration, which must not change what it means.
-func TestDocsDefaults(t *testing.T) {
-	t.Parallel()
-	short, long := decodeYAML(t, complete(fragmentBase)), decodeYAML(t, complete(fragmentBase))
-	given := 0
-	for _, r := range rows(documents(t)["docs/configuration.md"]) {
-		if span := codeSpan.FindStringSubmatch(r.fallback); span != nil && span[0] == r.fallback {
-			var value any
-			if err := yaml.Unmarshal([]byte(span[1]), &value); err != nil {
-				t.Errorf("the default of %s: %v", r.key, err)
-			}
-			set(long, r.key, value)
-			given++
-		}
-	}
-	if given == 0 {
-		t.Fatal("docs/configuration.md gives no defaults")
-	}
-	var configs [2]*config.Config
-	for i, m := range []map[string]any{short, long} {
-		text := encodeYAML(t, m)
-		cfg, err := config.Parse(filepath.Join(t.TempDir(), "config.yaml"), []byte(text))
-		if err != nil {
-			t.Fatalf("%v\n%s", err, text)
-		}
-		configs[i] = cfg
-	}
-	configs[1].DataDir, configs[1].Store.Path = configs[0].DataDir, configs[0].Store.Path
-	if diff := cmp.Diff(configs[0], configs[1], cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(config.Config{})); diff != "" {
-		t.Errorf("docs/configuration.md gives other defaults (+) than there are (-):\n%s", diff)
-	}
-}
-
-// set puts a value at a path: NAME is the upstream of fragmentBase, [] the
-// first element.
-func set(m map[string]any, path string, value any) {
-	for {
-		key, rest, more := strings.Cut(strings.ReplaceAll(path, ".NAME.", ".app."), ".")
-		if !more {
-			m[key] = value
-			return
-		}
-		if list, ok := strings.CutSuffix(key, "[]"); ok {
-			m = m[list].([]any)[0].(map[string]any)
-		} else {
-			if m[key] == nil {
-				m[key] = map[string]any{}
-			}
-			m = m[key].(map[string]any)
-		}
-		path = rest
-	}
 }

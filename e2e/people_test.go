@@ -45,25 +45,24 @@ type signIn struct {
 // signIn signs an account in, for a session and tokens.
 func (g *instance) signIn(c *http.Client, user string) signIn {
 	g.t.Helper()
-	s, err := g.trySignIn(c, user)
-	if err != nil {
-		g.t.Fatalf("%v\n%s", err, g.log)
+	s, status, err := g.trySignIn(c, user)
+	if err != nil || status != http.StatusOK {
+		g.t.Fatalf("login of %s: %d, %v\n%s", user, status, err, g.log)
 	}
 	return s
 }
 
-func (g *instance) trySignIn(c *http.Client, user string) (signIn, error) {
+// trySignIn is signIn for other goroutines. What was given is empty unless the
+// status is 200.
+func (g *instance) trySignIn(c *http.Client, user string) (signIn, int, error) {
 	body := fmt.Sprintf(`{"username":%q,"password":%q}`, user, passwords[user])
 	a, err := g.try(c, "POST", "/login", body, "Content-Type", "application/json")
-	if err != nil {
-		return signIn{}, err
-	}
-	if a.status != http.StatusOK {
-		return signIn{}, fmt.Errorf("login of %s: %d %s", user, a.status, a.body)
+	if err != nil || a.status != http.StatusOK {
+		return signIn{}, a.status, err
 	}
 	s, err := tokens(a)
 	s.session, _, _ = strings.Cut(a.header.Get("Set-Cookie"), ";")
-	return s, err
+	return s, a.status, err
 }
 
 // tokens are those in the answer of a login or refresh.
@@ -100,5 +99,14 @@ func (g *instance) stranger() *http.Client {
 	g.t.Helper()
 	c := g.client()
 	c.Jar = nil
+	return c
+}
+
+// stranger11 is a stranger who speaks HTTP/1.1.
+func (g *instance) stranger11() *http.Client {
+	g.t.Helper()
+	c := g.stranger()
+	c.Transport.(*http.Transport).Protocols = &http.Protocols{}
+	c.Transport.(*http.Transport).Protocols.SetHTTP1(true)
 	return c
 }

@@ -34,11 +34,19 @@ type message struct {
 // record starts a recorder, which ends with the test.
 func record(t testing.TB) *recorder {
 	t.Helper()
+	r := &recorder{}
+	r.url = listen(t, r.serve)
+	return r
+}
+
+// listen is an upstream that does with each connection what serve does, and
+// closes it then. It ends with the test, and its connections with it.
+func listen(t testing.TB, serve func(net.Conn)) (url string) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &recorder{url: "http://" + l.Addr().String()}
 	var serving sync.WaitGroup
 	var conns sync.Map
 	serving.Go(func() {
@@ -50,7 +58,7 @@ func record(t testing.TB) *recorder {
 			conns.Store(conn, true)
 			serving.Go(func() {
 				defer conn.Close()
-				r.serve(conn)
+				serve(conn)
 			})
 		}
 	})
@@ -62,7 +70,7 @@ func record(t testing.TB) *recorder {
 		})
 		serving.Wait()
 	})
-	return r
+	return "http://" + l.Addr().String()
 }
 
 // serve answers the requests of a connection until it ends.

@@ -1,15 +1,20 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/policy"
 )
+
+// settleTime bounds what a build asks of the store.
+const settleTime = 5 * time.Second
 
 // state is everything made from one configuration. It is not changed after
 // build, so that a request reads it without locks.
@@ -109,6 +114,11 @@ func (g *Gateway) buildMechanisms(st *state) error {
 	}
 	if st.jwks, err = keys.JWKS(); err != nil {
 		return fmt.Errorf("token: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
+	defer cancel()
+	if err := accounts.Settle(ctx, g.store, g.now()); err != nil {
+		return fmt.Errorf("accounts: %w", err)
 	}
 	st.accounts = accounts
 	st.logins = auth.NewLogins(g.store, g.now)

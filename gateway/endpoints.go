@@ -42,6 +42,8 @@ func (st *state) ownEndpoints() map[string]endpoint {
 		"refresh":               {"POST": (*exchange).refresh},
 		"me":                    {"GET": (*exchange).me},
 		"signin":                {"GET": (*exchange).signIn},
+		"callback":              {"GET": (*exchange).callback},
+		"auth/callback":         {"GET": (*exchange).callback},
 		".well-known/jwks.json": {"GET": (*exchange).keys},
 	} {
 		byPath[st.own(name)] = endpoint{name: "authgate/" + name, methods: m}
@@ -51,6 +53,9 @@ func (st *state) ownEndpoints() map[string]endpoint {
 
 func (ex *exchange) serveOwn(e endpoint) error {
 	ex.label = e.name
+	if err := ex.readBody(); err != nil {
+		return err
+	}
 	method := ex.req.Method
 	if method == http.MethodHead {
 		method = http.MethodGet
@@ -58,9 +63,12 @@ func (ex *exchange) serveOwn(e endpoint) error {
 	serve, ok := e.methods[method]
 	if !ok {
 		allowed := slices.Sorted(maps.Keys(e.methods))
+		if allowed[0] == http.MethodGet {
+			allowed = slices.Insert(allowed, 1, http.MethodHead)
+		}
 		return &httpError{
 			status: http.StatusMethodNotAllowed, allow: strings.Join(allowed, ", "),
-			detail: "This endpoint answers " + strings.Join(allowed, " and ") + ".",
+			detail: "This endpoint answers " + strings.Join(allowed, ", ") + ".",
 		}
 	}
 	if method != http.MethodGet {
@@ -118,12 +126,24 @@ func (ex *exchange) keys() error {
 
 // startSignIn is GET /login: with no provider to go to, it is the sign-in page.
 func (ex *exchange) startSignIn() error {
-	target := ex.st.own("signin")
-	if back := ex.returnTo(ex.queryValue("return_to")); back != "" {
-		target += "?return_to=" + url.QueryEscape(back)
-	}
-	ex.redirect(http.StatusFound, target)
+	ex.redirect(http.StatusFound, ex.signInAt(ex.returnTo(ex.queryValue("return_to"))))
 	return nil
+}
+
+// signInAt is the address of the sign-in page that leads back to target, which
+// is empty or came through returnTo.
+func (ex *exchange) signInAt(target string) string {
+	page := ex.st.own("signin")
+	if target != "" {
+		page += "?return_to=" + url.QueryEscape(target)
+	}
+	return page
+}
+
+// callback is where providers send people back to. Without providers nobody
+// can come from one, but the path is the gateway's all the same.
+func (ex *exchange) callback() error {
+	return &httpError{status: http.StatusNotFound, detail: "No provider is configured here."}
 }
 
 // signIn is the page where a person signs in.
@@ -156,22 +176,30 @@ func (ex *exchange) returnTo(target string) string {
 	return target
 }
 
-// readBody reads the body of an own endpoint, whole and in bounded time.
-func (ex *exchange) readBody() ([]byte, error) {
-	if ex.r.ContentLength > maxOwnBody {
-		return nil, &http.MaxBytesError{Limit: maxOwnBody}
+// readBody reads the body of an own endpoint, whole and in bounded time, be it
+// of use or not. After an error the time limit stays, because the server goes
+// on to read what is left before it sends the answer.
+func (ex *exchange) readBody() error {
+	if ex.r.ContentLength == 0 {
+		return nil
 	}
 	control := http.NewResponseController(ex.ResponseWriter)
 	// Servers that know no deadlines (tests) have none to miss.
-	if err := control.SetReadDeadline(time.Now().Add(ownBodyTime)); err == nil {
-		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	_ = control.SetReadDeadline(time.Now().Add(ownBodyTime))
+	if ex.r.ContentLength > maxOwnBody {
+		return &http.MaxBytesError{Limit: maxOwnBody}
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(ex.ResponseWriter, ex.r.Body, maxOwnBody))
 	var tooLarge *http.MaxBytesError
-	if err != nil && !errors.As(err, &tooLarge) {
-		return nil, &httpError{status: http.StatusBadRequest, detail: "The body could not be read.", cause: err}
+	switch {
+	case err == nil:
+		_ = control.SetReadDeadline(time.Time{})
+		ex.body = body
+		return nil
+	case errors.As(err, &tooLarge):
+		return err
 	}
-	return body, err
+	return &httpError{status: http.StatusBadRequest, detail: "The body could not be read.", cause: err}
 }
 
 // mediaType is the request's Content-Type without parameters; a body in
@@ -194,14 +222,9 @@ func parseObject(body []byte) (object, error) {
 	if err == nil {
 		err = json.Unmarshal(body, &o)
 	}
-	if err == nil && o == nil {
-		err = errors.New("null")
-	}
-	if err == nil && !utf8.Valid(body) {
-		err = errors.New("invalid UTF-8")
-	}
-	if err != nil {
-		return nil, &httpError{status: http.StatusBadRequest, detail: "The body must be one JSON object.", cause: err}
+	if err != nil || o == nil || !utf8.Valid(body) {
+		// Without the parser's words: they quote the body, which has secrets.
+		return nil, &httpError{status: http.StatusBadRequest, detail: "The body must be one JSON object, in UTF-8, without double members."}
 	}
 	return o, nil
 }

@@ -8,7 +8,9 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/munnerz/goautoneg"
@@ -127,18 +129,46 @@ const (
 	typeHTML    = "text/html"
 )
 
-// negotiate picks the media type of what the gateway itself says. Only a
-// client that prefers HTML gets a page.
+// negotiate picks the media type of what the gateway itself says (RFC 9110,
+// section 12.5.1): a page only for a client that prefers HTML to JSON, and
+// problem+json only for one that names it.
 func negotiate(r *http.Request) string {
-	accept := r.Header.Get("Accept")
-	if accept == "" {
+	lines := r.Header["Accept"]
+	if len(lines) == 0 {
 		return typeJSON
 	}
-	switch chosen := goautoneg.Negotiate(accept, []string{typeJSON, typeProblem, typeHTML}); chosen {
-	case typeProblem, typeHTML:
-		return chosen
+	ranges := goautoneg.ParseAccept(strings.ToLower(strings.Join(lines, ",")))
+	page, named := weigh(ranges, typeHTML), weigh(ranges, typeProblem)
+	switch {
+	case page.over(named) && page.over(weigh(ranges, typeJSON)):
+		return typeHTML
+	case named.specific == 2 && named.quality > 0:
+		return typeProblem
 	}
 	return typeJSON
+}
+
+// preference is how much a client wants a media type: the quality that the
+// most specific range for it has, and how many parts of the type that names.
+type preference struct {
+	quality  float64
+	specific int
+}
+
+// over reports whether p is wanted, and more than o.
+func (p preference) over(o preference) bool {
+	return p.quality > 0 && (p.quality > o.quality || p.quality == o.quality && p.specific > o.specific)
+}
+
+func weigh(ranges []goautoneg.Accept, media string) preference {
+	best := preference{specific: -1}
+	for _, r := range ranges {
+		specific := slices.Index([]string{"*/*", strings.Split(media, "/")[0] + "/*", media}, r.Type+"/"+r.SubType)
+		if specific > best.specific {
+			best = preference{quality: r.Q, specific: specific}
+		}
+	}
+	return best
 }
 
 // fail answers the request with what toHTTP makes of err. A response that

@@ -26,6 +26,7 @@ type exchange struct {
 	peer      peer           // who is connected, and on whose behalf
 	req       policy.Request // what is decided on
 	creds     auth.Credentials
+	body      []byte        // of a request to an own endpoint
 	rule      *policy.Route // that decides; nil for own endpoints
 
 	label      string // route or own endpoint, for metrics and logs
@@ -130,7 +131,7 @@ func (ex *exchange) log(took time.Duration) {
 		attrs = append(attrs, slog.String("subject", ex.id.Subject))
 	}
 	switch {
-	case ex.reason != "" && ex.decision != decisionAllow:
+	case ex.reason != "" && (ex.decision == decisionChallenge || ex.decision == decisionForbid):
 		attrs = append(attrs, slog.String("reason", ex.reason))
 	case ex.err != nil:
 		attrs = append(attrs, slog.String("error", ex.err.Error()))

@@ -59,11 +59,13 @@ func fold(name string) string {
 }
 
 // strip removes from h what a client must not say. Of a trusted proxy the
-// headers about the original request stay.
+// headers about the original request stay, but not in another spelling: that
+// one came through the proxy and was never looked at.
 func (i *identityHeaders) strip(h http.Header, trusted bool) {
 	for name := range h {
 		folded := fold(name)
-		if i.spoof[folded] || (!trusted && (proxyHeaders[folded] || strings.HasPrefix(folded, forwardedPrefix))) {
+		believed := trusted && folded == name
+		if i.spoof[folded] || (!believed && (proxyHeaders[folded] || strings.HasPrefix(folded, forwardedPrefix))) {
 			delete(h, name)
 		}
 	}

@@ -72,19 +72,15 @@ func (ex *exchange) readLogin() (*loginForm, error) {
 		form.username, form.password, form.rejection = auth.ParseBasic(ex.creds.Value)
 		return form, nil
 	}
-	body, err := ex.readBody()
-	if err != nil {
-		return nil, err
-	}
 	switch ex.mediaType() {
 	case typeJSON:
 		form.wanted = append(form.wanted, policy.Bearer)
-		return form, form.fromJSON(body)
+		return form, form.fromJSON(ex.body)
 	case "application/x-www-form-urlencoded":
 		form.form = true
-		return form, form.fromForm(ex, body)
+		return form, form.fromForm(ex)
 	}
-	if len(body) == 0 && ex.r.Header.Get("Content-Type") == "" {
+	if len(ex.body) == 0 && ex.r.Header.Get("Content-Type") == "" {
 		form.challenges = ex.basicChallenge()
 		form.rejection = errors.New("no credentials")
 		return form, nil
@@ -112,8 +108,8 @@ func (f *loginForm) fromJSON(body []byte) error {
 	return err
 }
 
-func (f *loginForm) fromForm(ex *exchange, body []byte) error {
-	values, err := url.ParseQuery(string(body))
+func (f *loginForm) fromForm(ex *exchange) error {
+	values, err := url.ParseQuery(string(ex.body))
 	if err == nil && !utf8.Valid([]byte(values.Get("username")+values.Get("password"))) {
 		err = errors.New("invalid UTF-8")
 	}
@@ -165,15 +161,16 @@ func (ex *exchange) checkLogin(form *loginForm) (*auth.Account, error) {
 
 func (ex *exchange) loginFailed(form *loginForm, err error) error {
 	ex.challenges = form.challenges
-	if !errors.Is(err, auth.ErrRejected) {
+	result := loginResult(err)
+	if result == "" {
 		return err
 	}
-	attrs := []slog.Attr{slog.String("result", loginFailure)}
+	attrs := []slog.Attr{slog.String("result", result)}
 	if _, known := ex.st.accounts.Lookup(form.username); known { // else it may be a password in the wrong field
 		attrs = append(attrs, slog.String("subject", policy.LocalProvider+":"+form.username))
 	}
 	ex.audit("login", attrs...)
-	if !form.form || negotiate(ex.r) != typeHTML {
+	if result != loginFailure || !form.form || negotiate(ex.r) != typeHTML {
 		return err
 	}
 	ex.err = err

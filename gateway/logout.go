@@ -95,6 +95,9 @@ func (ex *exchange) endCookies(ctx context.Context) error {
 			return err
 		}
 		if login != nil {
+			if login.HasTokens() {
+				ex.gw.metrics.tokens.WithLabelValues(tokenRevoked).Inc()
+			}
 			ex.audit("logout", slog.String("subject", login.Subject()), slog.String("login", login.ID))
 		}
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"net"
 	"net/http"
 	"net/netip"
@@ -73,24 +74,38 @@ func (t trustedProxies) read(r *http.Request) peer {
 	return p
 }
 
+// unknownHop stands for an address that a proxy does not tell (RFC 7239,
+// section 6.2).
+const unknownHop = "unknown"
+
 // forwarded returns what a trusted proxy says: the chain of addresses, and
 // the scheme and host. Where there are several, the last is the proxy's own
 // word and the others are what it was told. X-Forwarded-* wins over Forwarded
 // (RFC 7239) where both speak.
 func forwarded(h http.Header) (hops []string, proto, host string) {
 	for element := range strings.SplitSeq(strings.Join(h["Forwarded"], ","), ",") {
+		if strings.TrimSpace(element) == "" {
+			continue
+		}
+		// What an element leaves out is not to be taken from one before it.
+		hop := ""
+		proto, host = "", ""
 		for pair := range strings.SplitSeq(element, ";") {
 			name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
 			value = strings.Trim(value, `"`)
 			switch strings.ToLower(name) {
 			case "for":
-				hops = append(hops, value)
+				if hop != "" {
+					value = unknownHop // two of them are none
+				}
+				hop = value
 			case "proto":
 				proto = strings.ToLower(value)
 			case "host":
 				host = value
 			}
 		}
+		hops = append(hops, cmp.Or(hop, unknownHop))
 	}
 	if values := list(h, "X-Forwarded-For"); len(values) > 0 {
 		hops = values

@@ -41,17 +41,13 @@ func (ex *exchange) refresh() error {
 // readRefresh finds the refresh token: in the body, or in the cookie where
 // tokens are delivered so and the body has none.
 func (ex *exchange) readRefresh() (string, error) {
-	body, err := ex.readBody()
-	if err != nil {
-		return "", err
-	}
-	if len(body) == 0 && ex.tokensByCookie() {
+	if len(ex.body) == 0 && ex.tokensByCookie() {
 		return ex.creds.Refresh, nil
 	}
 	if ex.mediaType() != typeJSON {
 		return "", unsupportedMedia("application/json")
 	}
-	o, err := parseObject(body)
+	o, err := parseObject(ex.body)
 	if err != nil {
 		return "", err
 	}

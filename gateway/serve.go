@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -83,7 +82,7 @@ func (ex *exchange) authenticate(route *route) error {
 		return nil
 	case policy.Challenge:
 		if ex.wantsSignIn(route) {
-			ex.redirect(http.StatusFound, ex.st.own("signin")+"?return_to="+url.QueryEscape(ex.req.Path.Raw+query(ex.req.Path)))
+			ex.redirect(http.StatusFound, ex.signInAt(ex.req.Path.Raw+query(ex.req.Path)))
 			return nil
 		}
 		ex.challenges = route.chain.Challenges(&ex.creds)
@@ -186,12 +185,16 @@ func query(p policy.Path) string {
 	return "?" + p.Query
 }
 
-// signInURL is where the page of a 401 sends a person.
+// signInURL is where the page of a 401 sends a person: to sign in, and back
+// to the page that was asked for.
 func (ex *exchange) signInURL(status int) string {
 	if status != http.StatusUnauthorized || !ex.st.used[policy.Session] {
 		return ""
 	}
-	return ex.st.own("signin")
+	if ex.rule == nil || ex.req.Method != http.MethodGet {
+		return ex.signInAt("")
+	}
+	return ex.signInAt(ex.req.Path.Raw + query(ex.req.Path))
 }
 
 // audit writes one event of the audit log: who did what from where. Secrets
@@ -209,21 +212,26 @@ func (ex *exchange) audit(event string, attrs ...slog.Attr) {
 	ex.gw.logger.LogAttrs(context.Background(), slog.LevelInfo, "audit", attrs...)
 }
 
-// countLogin counts a sign-in by its result. Failures of the gateway itself
-// are no result.
+// countLogin counts a sign-in by its result.
 func (ex *exchange) countLogin(mechanism policy.Mechanism, err error) {
+	if result := loginResult(err); result != "" {
+		ex.gw.metrics.logins.WithLabelValues(string(mechanism), result).Inc()
+	}
+}
+
+// loginResult is what became of a sign-in; a failure of the gateway itself is
+// no result, and empty.
+func loginResult(err error) string {
 	var throttled *auth.ThrottledError
-	result := loginSuccess
 	switch {
 	case err == nil:
+		return loginSuccess
 	case errors.As(err, &throttled):
-		result = loginThrottled
+		return loginThrottled
 	case errors.Is(err, auth.ErrRejected):
-		result = loginFailure
-	default:
-		return
+		return loginFailure
 	}
-	ex.gw.metrics.logins.WithLabelValues(string(mechanism), result).Inc()
+	return ""
 }
 
 func stack() string { return string(debug.Stack()) }

@@ -85,6 +85,9 @@ func (s *Server) listen(name, address string, handler http.Handler) error {
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    s.gateway.Config().Limits.MaxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug), // failed handshakes, mostly
+
+		// "OPTIONS *" asks for no path, and net/http would answer it 200.
+		DisableGeneralOptionsHandler: true,
 	}
 	if name == "https" {
 		server.TLSConfig = tlsConfig(s.certs)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strconv"
@@ -47,7 +48,10 @@ func parseLoad(out string) (load, error) {
 	if _, err := fmt.Sscan(line, &l.requests, &micros, &p50, &p99, &connect, &read, &write, &status, &timeout); err != nil {
 		return load{}, fmt.Errorf("wrk printed no result: %w\n%s", err, out)
 	}
-	if failed := connect + read + write + status + timeout; failed > 0 || l.requests == 0 {
+	if l.requests == 0 {
+		return load{}, errors.New("not one request was answered while wrk ran")
+	}
+	if connect+read+write+status+timeout > 0 {
 		return load{}, fmt.Errorf("of %d requests failed: to connect %d, to read %d, to write %d, with a status over 399 %d, by time %d",
 			l.requests, connect, read, write, status, timeout)
 	}

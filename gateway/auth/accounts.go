@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math/bits"
 	"slices"
+	"time"
 )
 
 // Account is somebody who may sign in with a password. Accounts that come out
@@ -28,6 +29,7 @@ type Account struct {
 
 	hash    Hash
 	version string
+	since   time.Time // see tenure; zero where that was not asked for
 }
 
 // Version is a fingerprint of the account's stored password hash. A login

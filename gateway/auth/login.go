@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -44,6 +46,11 @@ type Login struct {
 
 // Subject is the subject of the identities of the login.
 func (login *Login) Subject() string { return policy.LocalProvider + ":" + login.Username }
+
+// HasTokens reports whether tokens were issued with the login.
+func (login *Login) HasTokens() bool {
+	return slices.ContainsFunc(login.Handles, func(key string) bool { return strings.HasPrefix(key, refreshPrefix) })
+}
 
 // Logins keeps the logins. It is the one way to begin and to end one.
 type Logins struct {
@@ -144,10 +151,10 @@ func (l *Logins) End(ctx context.Context, sid string) (*Login, error) {
 }
 
 // current reports whether login was made by the account as it stands in
-// accounts, and returns that account.
+// accounts, and has stood there since, and returns that account.
 func (login *Login) current(accounts *Accounts) (*Account, bool) {
 	account, ok := accounts.Lookup(login.Username)
-	return account, ok && account.Version() == login.Version
+	return account, ok && account.version == login.Version && !login.Created.Before(account.since)
 }
 
 // newSecret returns 256 random bits.

@@ -76,7 +76,15 @@ const absent = ";"
 // alone, never a value: a token without its scheme word is not accepted.
 func splitAuthorization(v string) (scheme, value string) {
 	scheme, value, _ = strings.Cut(strings.Trim(v, " \t"), " ")
-	return strings.ToLower(scheme), strings.TrimLeft(value, " ")
+	return strings.Map(lower, scheme), strings.TrimLeft(value, " ")
+}
+
+// lower is for ASCII alone: with Unicode's rules "BASİC" would be "basic".
+func lower(r rune) rune {
+	if 'A' <= r && r <= 'Z' {
+		return r + 'a' - 'A'
+	}
+	return r
 }
 
 // nextCookie cuts the first name=value pair off a Cookie header line (RFC

@@ -30,6 +30,7 @@ func TestReadCredentials(t *testing.T) {
 		{"scheme and a space", authorization("Bearer "), Credentials{Scheme: "bearer"}},
 		{"no scheme word", authorization("a.B.c"), Credentials{Scheme: "a.b.c"}},
 		{"space in front alone", authorization(" a.b.c"), Credentials{Scheme: "a.b.c"}},
+		{"scheme not in ASCII", authorization("BASİC YTpi"), Credentials{Scheme: "basİc", Value: "YTpi"}},
 		{"empty", authorization(""), Credentials{}},
 		{"two in one line", authorization("Bearer a, Basic b"), Credentials{Scheme: "bearer", Value: "a, Basic b"}},
 		{"tab after the scheme", authorization("Bearer\ta.b.c"), Credentials{Scheme: "bearer\ta.b.c"}},
@@ -201,4 +202,16 @@ func TestChainStopsWhenNothingCanBeFoundOut(t *testing.T) {
 	chain := Chain{m.bearer, m.session}
 	id, err := chain.Authenticate(t.Context(), &Credentials{Access: s.access, Session: s.session})
 	wantNoAnswer(t, id, err)
+}
+
+// What clients see tells wrong credentials from a missing session.
+func TestDetails(t *testing.T) {
+	t.Parallel()
+	if DetailWrongPassword != "Invalid username or password." || DetailNotSignedIn != "Not signed in." {
+		t.Errorf("the contract's details are %q and %q", DetailWrongPassword, DetailNotSignedIn)
+	}
+	err := error(&Rejection{Detail: "for the client", Reason: "for the operator"})
+	if !errors.Is(err, ErrRejected) || errors.Is(err, ErrNoCredentials) || err.Error() != "auth: credential rejected: for the operator" {
+		t.Errorf("a Rejection reads %q", err)
+	}
 }

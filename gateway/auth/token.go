@@ -213,7 +213,7 @@ func (b *Bearer) resolve(ctx context.Context, ready *verifiedToken) (*verifiedTo
 		if err != nil {
 			return nil, err
 		}
-		if login.Username != ready.subject || login.Version != account.Version() {
+		if _, ok := login.current(b.accounts); !ok || login.Username != ready.subject {
 			return nil, badToken("its account has changed")
 		}
 	}

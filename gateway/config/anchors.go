@@ -4,7 +4,7 @@ import "github.com/goccy/go-yaml/ast"
 
 // maxExpanded is how many values may be read through aliases and merge keys,
 // so that a small file cannot stand for a huge one.
-const maxExpanded = 100_000
+const maxExpanded = 50_000
 
 // resolveAliases finds what each alias of a document stands for: the nearest
 // anchor of its name above it. An anchor is known only after its value, so

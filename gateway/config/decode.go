@@ -21,6 +21,13 @@ type decoder struct {
 	aliases  map[*ast.AliasNode]ast.Node
 	inAlias  int // how many aliases and merges deep
 	expanded int // values read in them
+	reported map[fault]bool
+}
+
+// fault is what is wrong at a place, whatever the path it is reached by.
+type fault struct {
+	at     position
+	format string
 }
 
 var (
@@ -38,15 +45,26 @@ func (l *loader) decode(t *text, source []byte, limit int, root string, into any
 		doc.breaks(root)
 		return doc
 	}
-	d := &decoder{loader: l, document: doc, aliases: resolveAliases(body)}
+	d := &decoder{loader: l, document: doc, aliases: resolveAliases(body), reported: map[fault]bool{}}
 	doc.places[root] = span{start(body), start(body)}
 	d.value(body, root, reflect.ValueOf(into).Elem())
 	return doc
 }
 
+// report adds a problem. What is wrong in a value that is read again through
+// an alias is said once.
+func (d *decoder) report(at position, key, format string, args ...any) {
+	id := fault{at, format}
+	if d.inAlias > 0 && d.reported[id] {
+		return
+	}
+	d.reported[id] = true
+	d.add(d.text, at, key, format, args...)
+}
+
 // wrong reports that the value at path cannot be read.
 func (d *decoder) wrong(n ast.Node, path, format string, args ...any) {
-	d.add(d.text, start(n), d.name(path), format, args...)
+	d.report(start(n), d.name(path), format, args...)
 	d.breaks(path)
 }
 
@@ -210,7 +228,7 @@ func fieldsOf(t reflect.Type) map[string]field {
 // that one counts as given.
 func (d *decoder) unknownKey(path string, e entry, known []string) {
 	key := join(path, e.name)
-	d.add(d.text, e.at, key, "unknown key; %s", hint(e.name, "keys here", known))
+	d.report(e.at, key, "unknown key; %s", hint(e.name, "keys here", known))
 	if meant, ok := nearest(e.name, known); ok {
 		d.breaks(join(path, meant))
 	}
@@ -221,7 +239,7 @@ func (d *decoder) secretFile(path string, e entry, entries []entry, v reflect.Va
 	base := strings.TrimSuffix(e.name, "_file")
 	key := join(path, e.name)
 	if slices.ContainsFunc(entries, func(other entry) bool { return other.name == base }) {
-		d.add(d.text, e.at, key, "%s is given as well; keep one of the two", base)
+		d.report(e.at, key, "%s is given as well; keep one of the two", base)
 		d.breaks(join(path, base))
 		return
 	}

@@ -19,7 +19,7 @@
 // The package opens no listener and keeps no file open; it reads the
 // configuration and the files that it names. A configuration file holds at
 // most 1 MiB, an accounts or htpasswd file 8 MiB, a file with one secret
-// 64 KiB. Aliases may not blow a small file up to more than 100,000 values,
+// 64 KiB. Aliases may not blow a small file up to more than 50,000 values,
 // and nothing may be nested deeper than 100 levels in one line, which bounds
 // memory and stack whatever is read. Tags, several documents in one file,
 // numbers in other bases than ten and "yes" for true are refused: each has

@@ -78,8 +78,12 @@ func parent(path string) (string, bool) {
 	return path[:i], true
 }
 
-// join is the path of a key under path.
+// join is the path of a key under path. The empty key is quoted, so as not to
+// look like the path of what it is in.
 func join(path, key string) string {
+	if key == "" {
+		key = `""`
+	}
 	if path == "" {
 		return key
 	}

@@ -39,9 +39,7 @@ func (d *decoder) entries(n ast.Node, path string) ([]entry, bool) {
 			continue
 		}
 		if first, twice := lines[e.name]; twice {
-			if d.inAlias == 0 { // else it is reported where it is written
-				d.add(d.text, e.at, join(path, e.name), "duplicate key; it is given in line %d already", first)
-			}
+			d.report(e.at, join(path, e.name), "duplicate key; it is given in line %d already", first)
 			continue
 		}
 		lines[e.name] = e.at.line
@@ -67,7 +65,7 @@ func (d *decoder) keyName(key ast.Node, path string) (string, bool) {
 	case *ast.AnchorNode:
 		return d.keyName(k.Value, path)
 	}
-	d.add(d.text, start(key), d.name(path), "expected a string as the key, found %s; put it in quotes", describe(key))
+	d.report(start(key), d.name(path), "expected a string as the key, found %s; put it in quotes", describe(key))
 	return "", false
 }
 

@@ -17,6 +17,9 @@ func nearest(word string, known []string) (string, bool) {
 	}
 	found := false
 	for _, candidate := range known {
+		if max(len(candidate), len(folded))-min(len(candidate), len(folded)) > bestEdits {
+			continue
+		}
 		if edits := distance(folded, foldWord(candidate)); edits < bestEdits || edits == bestEdits && !found {
 			best, bestEdits, found = candidate, edits, true
 		}

@@ -1,0 +1,307 @@
+package e2e
+
+import (
+	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"authgate/gateway"
+	"authgate/gateway/config"
+	"authgate/gateway/store"
+	"authgate/policy"
+)
+
+// These tests compare what the documents name with what there is: keys and
+// their defaults, metrics with their labels, files, targets of the Makefile.
+
+// row is a row of a table about keys.
+type row struct{ key, fallback string }
+
+var tableRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (.*?) \\|")
+
+// rows are the tables of configuration.md.
+func rows(doc *document) []row {
+	var all []row
+	for _, found := range tableRow.FindAllStringSubmatch(doc.prose, -1) {
+		all = append(all, row{found[1], found[2]})
+	}
+	return all
+}
+
+// TestDocsKeys checks that configuration.md has every key and no other.
+func TestDocsKeys(t *testing.T) {
+	t.Parallel()
+	doc := documents(t)["docs/configuration.md"]
+	_, later, found := strings.Cut(doc.prose, "## Not supported yet")
+	if !found {
+		t.Fatal("docs/configuration.md has no section about what is not supported yet")
+	}
+	keys := keysOf("", reflect.TypeFor[config.Config]())
+	named := spans(later)
+	for _, r := range rows(doc) {
+		named[r.key] = true
+		if !slices.ContainsFunc(keys, func(key string) bool { return key == r.key || strings.HasPrefix(key, r.key+".") }) {
+			t.Errorf("docs/configuration.md has the key %s, which does not exist", r.key)
+		}
+	}
+	for _, key := range keys {
+		section := key[:max(0, strings.LastIndexByte(key, '.'))]
+		if !named[key] && !named[section] {
+			t.Errorf("docs/configuration.md does not have the key %s", key)
+		}
+	}
+}
+
+// keysOf are the keys of a type of package config that hold a value: NAME
+// stands for a key that one chooses, [] for an element.
+func keysOf(path string, t reflect.Type) []string {
+	switch {
+	case t == reflect.TypeFor[[]policy.Ref]():
+		return []string{path}
+	case t.Kind() == reflect.Pointer:
+		return keysOf(path, t.Elem())
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
+		return keysOf(path+"[]", t.Elem())
+	case t.Kind() == reflect.Map && (t.Elem().Kind() == reflect.Struct || t.Elem().Kind() == reflect.Pointer):
+		return keysOf(path+".NAME", t.Elem())
+	case t.Kind() != reflect.Struct:
+		return []string{path}
+	}
+	var keys []string
+	for _, field := range reflect.VisibleFields(t) {
+		if field.IsExported() {
+			keys = append(keys, keysOf(strings.TrimPrefix(path+"."+field.Tag.Get("yaml"), "."), field.Type)...)
+		}
+	}
+	return keys
+}
+
+// TestDocsDefaults writes every default that configuration.md gives into a
+// configuration, which must not change what it means.
+func TestDocsDefaults(t *testing.T) {
+	t.Parallel()
+	short, long := decodeYAML(t, complete(fragmentBase)), decodeYAML(t, complete(fragmentBase))
+	given := 0
+	for _, r := range rows(documents(t)["docs/configuration.md"]) {
+		if span := codeSpan.FindStringSubmatch(r.fallback); span != nil && span[0] == r.fallback {
+			var value any
+			if err := yaml.Unmarshal([]byte(span[1]), &value); err != nil {
+				t.Errorf("the default of %s: %v", r.key, err)
+			}
+			set(long, r.key, value)
+			given++
+		}
+	}
+	if given == 0 {
+		t.Fatal("docs/configuration.md gives no defaults")
+	}
+	ignored := cmp.Options{cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(config.Config{})}
+	if diff := cmp.Diff(parseConfig(t, short), parseConfig(t, long), ignored); diff != "" {
+		t.Errorf("docs/configuration.md gives other defaults (+) than there are (-):\n%s", diff)
+	}
+}
+
+func parseConfig(t *testing.T, m map[string]any) *config.Config {
+	t.Helper()
+	text := encodeYAML(t, m)
+	cfg, err := config.Parse("config.yaml", []byte(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return cfg
+}
+
+// set puts a value at a path: NAME is the upstream of fragmentBase, [] the
+// first element.
+func set(m map[string]any, path string, value any) {
+	for {
+		key, rest, more := strings.Cut(strings.ReplaceAll(path, ".NAME.", ".app."), ".")
+		if !more {
+			m[key] = value
+			return
+		}
+		if list, ok := strings.CutSuffix(key, "[]"); ok {
+			m = m[list].([]any)[0].(map[string]any)
+		} else {
+			if m[key] == nil {
+				m[key] = map[string]any{}
+			}
+			m = m[key].(map[string]any)
+		}
+		path = rest
+	}
+}
+
+var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+// TestDocsLinks follows the links within the repository.
+func TestDocsLinks(t *testing.T) {
+	t.Parallel()
+	docs := documents(t)
+	for name, doc := range docs {
+		for _, found := range link.FindAllStringSubmatch(doc.prose, -1) {
+			if strings.Contains(found[1], ":") {
+				continue // another site
+			}
+			file, anchor, anchored := strings.Cut(found[1], "#")
+			target := name
+			if file != "" {
+				target = path.Join(path.Dir(name), file)
+			}
+			if _, err := os.Stat(filepath.Join("..", filepath.FromSlash(target))); err != nil {
+				t.Errorf("%s: the link %s leads nowhere: %v", name, found[1], err)
+			} else if anchored && (docs[target] == nil || !docs[target].anchors()[anchor]) {
+				t.Errorf("%s: the link %s leads to no heading", name, found[1])
+			}
+		}
+	}
+}
+
+var heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+
+// anchors are the names of the headings in links.
+func (d *document) anchors() map[string]bool {
+	all := map[string]bool{}
+	for _, found := range heading.FindAllStringSubmatch(d.prose, -1) {
+		all[strings.Map(func(r rune) rune {
+			switch {
+			case unicode.IsLetter(r) || unicode.IsDigit(r) || r == '-' || r == '_':
+				return unicode.ToLower(r)
+			case r == ' ':
+				return '-'
+			}
+			return -1
+		}, found[1])] = true
+	}
+	return all
+}
+
+var makeTarget = regexp.MustCompile("(?m)(?:^|`)make ([a-z]+)")
+
+// TestDocsTargets checks that the Makefile has each target that is named.
+func TestDocsTargets(t *testing.T) {
+	t.Parallel()
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := documents(t)
+	for name, doc := range docs {
+		for _, found := range makeTarget.FindAllStringSubmatch(doc.text, -1) {
+			if !regexp.MustCompile(`(?m)^` + found[1] + `:`).Match(makefile) {
+				t.Errorf("%s names the target %s, which the Makefile does not have", name, found[1])
+			}
+		}
+	}
+	for _, target := range []string{"make run", "make test"} {
+		if !strings.Contains(docs["README.md"].text, target) {
+			t.Errorf("README.md does not name %s", target)
+		}
+	}
+}
+
+// TestDocsMetrics checks that http.md has every metric of the gateway with
+// its labels, and no other.
+func TestDocsMetrics(t *testing.T) {
+	t.Parallel()
+	registered := metricsOf(t)
+	documented := map[string]bool{}
+	for span := range spans(documents(t)["docs/http.md"].prose) {
+		name, labels, _ := strings.Cut(strings.TrimSuffix(span, "}"), "{")
+		if !strings.HasPrefix(name, "authgate_") {
+			continue
+		}
+		want, exists := registered[name]
+		switch {
+		case !exists:
+			t.Errorf("docs/http.md has the metric %s, which does not exist", name)
+		case span == name && want != "": // mentioned in passing
+		case sorted(labels) != want:
+			t.Errorf("docs/http.md gives the metric %s the labels %q, it has %q", name, sorted(labels), want)
+		default:
+			documented[name] = true
+		}
+	}
+	for name := range registered {
+		if !documented[name] {
+			t.Errorf("docs/http.md does not have the metric %s with its labels", name)
+		}
+	}
+}
+
+// metricsOf returns the labels of the gateway's own metrics by their names.
+func metricsOf(t *testing.T) map[string]string {
+	t.Helper()
+	dir := t.TempDir()
+	cfg, err := config.Parse(filepath.Join(dir, "config.yaml"), []byte(complete(fragmentBase)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	memory := store.NewMemory(time.Now)
+	t.Cleanup(func() { _ = memory.Close() })
+	all := described{}
+	if _, err := gateway.New(gateway.Options{
+		Config: cfg, Store: memory, Logger: slog.New(slog.DiscardHandler), Registerer: all,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// described is a prometheus.Registerer that keeps the labels of the gateway's
+// metrics by their names. A registry would tell only of those that have
+// counted something.
+type described map[string]string
+
+var (
+	description = regexp.MustCompile(`fqName: "(authgate_[a-z_]+)".*constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}`)
+	labelValue  = regexp.MustCompile(`="[^"]*"`)
+)
+
+// Register implements prometheus.Registerer.
+func (r described) Register(c prometheus.Collector) error {
+	descriptions := make(chan *prometheus.Desc)
+	go func() {
+		defer close(descriptions)
+		c.Describe(descriptions)
+	}()
+	for d := range descriptions {
+		if found := description.FindStringSubmatch(d.String()); found != nil {
+			r[found[1]] = sorted(labelValue.ReplaceAllString(found[2], "") + "," + found[3])
+		}
+	}
+	return nil
+}
+
+// MustRegister implements prometheus.Registerer.
+func (r described) MustRegister(all ...prometheus.Collector) {
+	for _, c := range all {
+		_ = r.Register(c) // has no error
+	}
+}
+
+// Unregister implements prometheus.Registerer.
+func (r described) Unregister(prometheus.Collector) bool { return false }
+
+// sorted puts a comma-separated list in order.
+func sorted(list string) string {
+	labels := strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
+	slices.Sort(labels)
+	return strings.Join(labels, ",")
+}

@@ -1,0 +1,204 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	// timeLimit is the timeout of the upstreams, and timeMargin how much later
+	// than that the answer may come.
+	timeLimit  = time.Second
+	timeMargin = 200 * time.Millisecond
+)
+
+// TestUpstreamTimeout is about upstreams that do not answer in time. It runs
+// alone: it measures.
+func TestUpstreamTimeout(t *testing.T) {
+	sleeps := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done() // the gateway gives up
+	}))
+	t.Cleanup(sleeps.Close)
+	silent := listen(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
+	deaf := listen(t, func(conn net.Conn) {
+		_, _ = http.ReadRequest(bufio.NewReader(conn)) // its head, and nothing of its body
+		<-t.Context().Done()
+	})
+	g := start(t, `
+upstreams:
+  sleeps: {url: "`+sleeps.URL+`", timeout: 1s}
+  patient: {url: "`+sleeps.URL+`", timeout: 30s}
+  silent: {url: "`+silent+`", timeout: 1s}
+  deaf: {url: "`+deaf+`", timeout: 1s}
+routes:
+  - {match: /sleeps, upstream: sleeps, auth: [none]}
+  - {match: /overridden, upstream: patient, timeout: 1s, auth: [none]}
+  - {match: /silent, upstream: silent, auth: [none]}
+  - {match: /deaf, upstream: deaf, auth: [none]}
+`)
+	large := strings.Repeat("x", 50<<20)
+	for _, test := range []struct{ name, method, path, body string }{
+		{"it sleeps", "GET", "/sleeps", ""},
+		{"the route's timeout goes before the upstream's", "GET", "/overridden", ""},
+		{"it takes the request and says nothing", "POST", "/silent", "body"},
+		{"it stops reading a large body", "POST", "/deaf", large},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			for _, c := range []*http.Client{g.stranger(), g.stranger11()} {
+				answeredInTime(t, func() (answer, error) { return g.try(c, test.method, test.path, test.body) })
+			}
+		})
+	}
+}
+
+// answeredInTime asks until an answer is in time, three times at most: a busy
+// machine may delay one.
+func answeredInTime(t *testing.T, ask func() (answer, error)) {
+	t.Helper()
+	best := time.Hour
+	for range 3 {
+		began := time.Now()
+		a, err := ask()
+		took := time.Since(began)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantProblem(t, a, http.StatusGatewayTimeout)
+		if took < timeLimit {
+			t.Fatalf("it took %v, less than the timeout", took)
+		}
+		if best = min(best, took); best <= timeLimit+timeMargin {
+			return
+		}
+	}
+	t.Errorf("at best it took %v, expected %v and not more than %v above", best, timeLimit, timeMargin)
+}
+
+// wantProblem checks an error of the gateway itself, as JSON (design B.2).
+func wantProblem(t *testing.T, a answer, status int) {
+	t.Helper()
+	var body struct {
+		Title  string
+		Status int
+		Detail string
+	}
+	if err := json.Unmarshal([]byte(a.body), &body); err != nil {
+		t.Errorf("the body %q is no JSON object: %v", a.body, err)
+	}
+	if a.status != status || body.Status != status || body.Title != http.StatusText(status) || body.Detail == "" {
+		t.Errorf("status %d, body %s; expected %d with status, title and detail", a.status, a.body, status)
+	}
+	if got := a.header.Get("Content-Type"); got != "application/json" {
+		t.Errorf("Content-Type %q", got)
+	}
+	if got := a.header.Get("Cache-Control"); got != "no-store" {
+		t.Errorf("Cache-Control %q", got)
+	}
+}
+
+// TestUpstreamLateBody: the timeout ends with the response header.
+func TestUpstreamLateBody(t *testing.T) {
+	t.Parallel()
+	late := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush() // the test sees whether it came
+		<-time.After(timeLimit + timeLimit/2)
+		_, _ = io.WriteString(w, "late")
+	}))
+	t.Cleanup(late.Close)
+	g := start(t, `
+upstreams: {late: {url: "`+late.URL+`", timeout: 1s}}
+routes: [{match: /, upstream: late, auth: [none]}]
+`)
+	if a := g.do(g.stranger(), "GET", "/", ""); a.status != http.StatusOK || a.body != "late" {
+		t.Errorf("status %d, body %q", a.status, a.body)
+	}
+}
+
+// TestUpstreamBreaks is about upstreams that cannot be reached or go away in
+// the middle of something.
+func TestUpstreamBreaks(t *testing.T) {
+	t.Parallel()
+	breaking := func(answer string) string {
+		return listen(t, func(conn net.Conn) {
+			if _, err := readMessage(bufio.NewReader(conn), conn); err == nil {
+				_, _ = io.WriteString(conn, answer)
+			}
+		})
+	}
+	g := start(t, `
+upstreams:
+  refuses: {url: "http://127.0.0.1:`+freePort(t)+`"}
+  mute: {url: "`+breaking("")+`"}
+  noise: {url: "`+breaking("SSH-2.0-OpenSSH_9.9\r\n")+`"}
+  header: {url: "`+breaking("HTTP/1.1 200 OK\r\nContent-Length: 1")+`"}
+  body: {url: "`+breaking("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this")+`"}
+  chunks: {url: "`+breaking("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nonly this\r\n")+`"}
+routes:
+  - {match: /refuses, upstream: refuses, auth: [none]}
+  - {match: /mute, upstream: mute, auth: [none]}
+  - {match: /noise, upstream: noise, auth: [none]}
+  - {match: /header, upstream: header, auth: [none]}
+  - {match: /body, upstream: body, auth: [none]}
+  - {match: /chunks, upstream: chunks, auth: [none]}
+`)
+	for protocol, c := range map[string]*http.Client{"HTTP/2": g.stranger(), "HTTP/1.1": g.stranger11()} {
+		for _, path := range []string{"/refuses", "/mute", "/noise", "/header"} {
+			t.Run(protocol+path, func(t *testing.T) { wantProblem(t, g.do(c, "POST", path, "x"), http.StatusBadGateway) })
+		}
+		for _, path := range []string{"/body", "/chunks"} {
+			t.Run(protocol+path, func(t *testing.T) {
+				if a, err := g.try(c, "GET", path, ""); err == nil {
+					t.Errorf("the response ended well: %d %q", a.status, a.body)
+				}
+			})
+		}
+	}
+}
+
+// TestClientLeaves: an upstream need not go on for a client that has left.
+func TestClientLeaves(t *testing.T) {
+	t.Parallel()
+	began, ended := make(chan struct{}), make(chan error)
+	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		began <- struct{}{}
+		select {
+		case <-r.Context().Done():
+			ended <- nil
+		case <-time.After(10 * time.Second):
+			ended <- errors.New("the request to the upstream goes on 10 s after the client left")
+		}
+	}))
+	t.Cleanup(slow.Close)
+	g := start(t, "routes: [{match: /, upstream: app, auth: [none]}]\n"+app(slow.URL))
+	for _, c := range []*http.Client{g.stranger(), g.stranger11()} {
+		ctx, leave := context.WithCancel(t.Context())
+		left := make(chan error)
+		go func() {
+			request, err := http.NewRequestWithContext(ctx, "GET", g.base+"/", nil)
+			if err == nil {
+				_, err = c.Do(request)
+			}
+			left <- err
+		}()
+		<-began
+		leave()
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Errorf("the client: %v", err)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	until(t, "499 in the access log", func() bool { return strings.Count(g.log.String(), `"status":499`) == 2 })
+}

@@ -1,0 +1,68 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"authgate/gateway/store"
+)
+
+// tenureKey is where the store keeps the tenures of all accounts, in one
+// record that never expires.
+const tenureKey = "accounts"
+
+// tenure says since when an account has been what it is. Only logins that
+// began in it count, so that those of an account that was removed, disabled
+// or given another password stay dead when it comes back as it was.
+type tenure struct {
+	Version string    `json:"version"`
+	Since   time.Time `json:"since"`
+}
+
+// Settle finds out since when each account has been what it is, from what s
+// remembers of the last time, and notes there who is gone. It is called once,
+// before the accounts are used.
+func (a *Accounts) Settle(ctx context.Context, s store.Store, now time.Time) error {
+	const attempts = 5 // instances that reload at once get in each other's way
+	for range attempts {
+		err := a.settle(ctx, s, now)
+		if !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+	return errors.New("noting the accounts in the store: others keep changing them")
+}
+
+func (a *Accounts) settle(ctx context.Context, s store.Store, now time.Time) error {
+	raw, err := s.Get(ctx, tenureKey)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("reading who had accounts: %w", err)
+	}
+	before := &map[string]tenure{}
+	if raw != nil {
+		if before, err = decode[map[string]tenure](raw); err != nil {
+			return fmt.Errorf("reading who had accounts: %w", err)
+		}
+	}
+	today := make(map[string]tenure, a.Len())
+	for username, account := range a.All() {
+		t, known := (*before)[username]
+		if !known || t.Version != account.version {
+			t = tenure{Version: account.version, Since: now}
+		}
+		account.since = t.Since
+		today[username] = t
+	}
+	value, err := json.Marshal(today) // in the order of the names
+	if err != nil || bytes.Equal(value, raw) {
+		return err
+	}
+	if err := s.Swap(ctx, tenureKey, raw, value, time.Time{}); err != nil {
+		return fmt.Errorf("noting who has accounts: %w", err)
+	}
+	return nil
+}

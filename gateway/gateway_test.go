@@ -1,0 +1,376 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"authgate/gateway/config"
+	"authgate/gateway/store"
+)
+
+// baseConfig has every kind of route. The password of service is s3rvice, that
+// of alice wonderland, that of bob builder, at the lowest cost of bcrypt.
+const baseConfig = `
+public_url: https://gw.example
+store: {driver: memory}
+basic:
+  users:
+    - {username: service, password_hash: "$2a$04$/a6CEbScrlmC22ADXpzW/ecjqkuROylrmELHONFTJGi24ct16Ltwu"}
+accounts:
+  users:
+    - {username: alice, name: Alice Example, email: alice@example.org, roles: [user, admin], password_hash: "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"}
+    - {username: bob, roles: [user], password_hash: "$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"}
+upstreams:
+  app: {url: "http://app.invalid"}
+policies:
+  admin: {roles: [admin]}
+routes:
+  - {match: /basic/, name: basic, upstream: app, auth: [basic]}
+  - {match: /session/, name: session, upstream: app, auth: [session]}
+  - {match: /bearer/, name: bearer, upstream: app, auth: [bearer]}
+  - {match: /any/, name: any, upstream: app, auth: [session, bearer, basic]}
+  - {match: /admin/, name: admin, upstream: app, auth: [session, bearer], policy: admin}
+  - {match: /public/, name: public, upstream: app, auth: [none]}
+`
+
+// parseConfig reads a configuration as if it stood in dir.
+func parseConfig(t testing.TB, dir, yaml string) *config.Config {
+	t.Helper()
+	cfg, err := config.Parse(filepath.Join(dir, "config.yaml"), []byte(yaml))
+	if err != nil {
+		t.Fatalf("parsing a configuration: %v", err)
+	}
+	cfg.DataDir = dir // which is there, unlike the folder that app makes
+	return cfg
+}
+
+// clock is a clock turned by hand.
+type clock struct{ nanos atomic.Int64 }
+
+func newClock() *clock {
+	c := &clock{}
+	c.nanos.Store(time.Now().UnixNano())
+	return c
+}
+
+func (c *clock) now() time.Time          { return time.Unix(0, c.nanos.Load()) }
+func (c *clock) advance(d time.Duration) { c.nanos.Add(int64(d)) }
+
+// logBuffer keeps what was logged, one JSON object a line.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// records returns the records with that message, oldest first.
+func (l *logBuffer) records(t testing.TB, message string) []map[string]any {
+	t.Helper()
+	var found []map[string]any
+	for line := range strings.Lines(l.String()) {
+		var record map[string]any
+		if err := json.Unmarshal([]byte(line), &record); err != nil {
+			t.Fatalf("a log line is no JSON: %v: %s", err, line)
+		}
+		if record["msg"] == message {
+			found = append(found, record)
+		}
+	}
+	return found
+}
+
+// last returns the newest record with that message.
+func (l *logBuffer) last(t testing.TB, message string) map[string]any {
+	t.Helper()
+	all := l.records(t, message)
+	if len(all) == 0 {
+		t.Fatalf("nothing was logged as %q:\n%s", message, l)
+	}
+	return all[len(all)-1]
+}
+
+// rig is a Gateway with everything around it in the test's hands: memory
+// store that can fail, clock, log, and an upstream that remembers.
+type rig struct {
+	*Gateway
+	t        testing.TB
+	dir      string
+	store    *brittleStore
+	clock    *clock
+	log      *logBuffer
+	registry *prometheus.Registry
+	upstream *stubUpstream
+}
+
+// newRig returns a rig that runs yaml.
+func newRig(t testing.TB, yaml string) *rig {
+	t.Helper()
+	r := &rig{
+		t: t, dir: t.TempDir(), clock: newClock(), log: &logBuffer{},
+		registry: prometheus.NewRegistry(), upstream: &stubUpstream{},
+	}
+	memory := store.NewMemory(r.clock.now)
+	t.Cleanup(func() { memory.Close() })
+	r.store = &brittleStore{Store: memory}
+	var err error
+	r.Gateway, err = New(Options{
+		Config: parseConfig(t, r.dir, yaml), Store: r.store, Registerer: r.registry, Version: "test", Now: r.clock.now,
+		Logger: slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	r.stub()
+	return r
+}
+
+// stub puts the remembering upstream behind all routes.
+func (r *rig) stub() {
+	st := r.state.Load()
+	for i := range st.routes {
+		st.routes[i].transport = r.upstream
+	}
+}
+
+// stubUpstream answers every request without a network.
+type stubUpstream struct {
+	mu     sync.Mutex
+	newest *http.Request
+	asked  int
+	answer func(*http.Request) (*http.Response, error) // nil: 200 "hello"
+}
+
+func (u *stubUpstream) RoundTrip(r *http.Request) (*http.Response, error) {
+	u.mu.Lock()
+	u.newest = r
+	u.asked++
+	answer := u.answer
+	u.mu.Unlock()
+	if answer != nil {
+		return answer(r)
+	}
+	return response(r, http.StatusOK, http.Header{"Content-Type": {"text/plain"}}, "hello"), nil
+}
+
+// last returns the newest request that reached the upstream, nil if none did.
+func (u *stubUpstream) last() *http.Request {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.newest
+}
+
+func (u *stubUpstream) count() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.asked
+}
+
+func response(r *http.Request, status int, header http.Header, body string) *http.Response {
+	return &http.Response{
+		StatusCode: status, Header: header, ProtoMajor: 1, ProtoMinor: 1,
+		Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)), Request: r,
+	}
+}
+
+// request makes a request as a server would hand it over, with header lines
+// like "Accept: text/html".
+func request(method, target, body string, header ...string) *http.Request {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.Host = "gw.example"
+	r.RequestURI = target
+	r.RemoteAddr = "192.0.2.7:4711"
+	for _, line := range header {
+		name, value, _ := strings.Cut(line, ": ")
+		r.Header.Add(name, value)
+	}
+	return r
+}
+
+// do sends a request to the gateway.
+func (r *rig) do(method, target, body string, header ...string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	r.ServeHTTP(w, request(method, target, body, header...))
+	return w
+}
+
+const (
+	jsonType = "Content-Type: application/json"
+	formType = "Content-Type: application/x-www-form-urlencoded"
+	aliceIn  = `{"username":"alice","password":"wonderland"}`
+	bobIn    = `{"username":"bob","password":"builder"}`
+	browser  = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
+)
+
+func basicHeader(username, password string) string {
+	return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(username+":"+password))
+}
+
+// signedIn is what a login gave.
+type signedIn struct {
+	cookie  string // as a header line
+	bearer  string // as a header line
+	access  string
+	refresh string
+}
+
+// login signs in with a JSON body.
+func (r *rig) login(body string) signedIn {
+	r.t.Helper()
+	w := r.do("POST", "/login", body, jsonType)
+	if w.Code != http.StatusOK {
+		r.t.Fatalf("POST /login: %d %s", w.Code, w.Body)
+	}
+	return readLogin(r.t, w)
+}
+
+func readLogin(t testing.TB, w *httptest.ResponseRecorder) signedIn {
+	t.Helper()
+	var tokens struct {
+		AccessToken  string `json:"access_token"`
+		RefreshToken string `json:"refresh_token"`
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &tokens); err != nil {
+		t.Fatalf("the answer to a login is no JSON: %v: %s", err, w.Body)
+	}
+	in := signedIn{access: tokens.AccessToken, refresh: tokens.RefreshToken, bearer: "Authorization: Bearer " + tokens.AccessToken}
+	for _, c := range w.Result().Cookies() {
+		if c.Name == "session_id" {
+			in.cookie = "Cookie: session_id=" + c.Value
+		}
+	}
+	return in
+}
+
+func refreshBody(token string) string { return `{"refresh_token":"` + token + `"}` }
+
+// problemOf decodes an error's body.
+func problemOf(t testing.TB, w *httptest.ResponseRecorder) problem {
+	t.Helper()
+	var p problem
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+		t.Fatalf("the body is no problem: %v: %q", err, w.Body)
+	}
+	return p
+}
+
+// sample returns the value of a counter or gauge, or how often a histogram
+// was observed; labels are like "route=basic". Without such a sample it is 0.
+func sample(t testing.TB, gatherer prometheus.Gatherer, name string, labels ...string) float64 {
+	t.Helper()
+	families, err := gatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			var pairs []string
+			for _, pair := range metric.GetLabel() {
+				pairs = append(pairs, pair.GetName()+"="+pair.GetValue())
+			}
+			if slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(pairs, l) }) {
+				continue
+			}
+			sum += metric.GetCounter().GetValue() + metric.GetGauge().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+		}
+	}
+	return sum
+}
+
+var errBroken = errors.New("the disk with the secret name is on fire")
+
+// brittleStore is a store that fails on demand, before anything happens.
+type brittleStore struct {
+	store.Store
+	calls atomic.Int64
+	fails atomic.Pointer[func(operation string, call int64, key string) bool]
+}
+
+// breakIf makes operations fail where f says so; calls count from 0 anew.
+func (b *brittleStore) breakIf(f func(operation string, call int64, key string) bool) {
+	b.calls.Store(0)
+	b.fails.Store(&f)
+}
+
+func (b *brittleStore) heal() { b.fails.Store(nil) }
+
+func (b *brittleStore) check(operation, key string) error {
+	call := b.calls.Add(1) - 1
+	if f := b.fails.Load(); f != nil && (*f)(operation, call, key) {
+		return errBroken
+	}
+	return nil
+}
+
+func (b *brittleStore) Get(ctx context.Context, key string) ([]byte, error) {
+	if err := b.check("get", key); err != nil {
+		return nil, err
+	}
+	return b.Store.Get(ctx, key)
+}
+
+func (b *brittleStore) Put(ctx context.Context, key string, value []byte, expires time.Time) error {
+	if err := b.check("put", key); err != nil {
+		return err
+	}
+	return b.Store.Put(ctx, key, value, expires)
+}
+
+func (b *brittleStore) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
+	if err := b.check("swap", key); err != nil {
+		return err
+	}
+	return b.Store.Swap(ctx, key, old, value, expires)
+}
+
+func (b *brittleStore) Take(ctx context.Context, key string) ([]byte, error) {
+	if err := b.check("take", key); err != nil {
+		return nil, err
+	}
+	return b.Store.Take(ctx, key)
+}
+
+func (b *brittleStore) Delete(ctx context.Context, key string) error {
+	if err := b.check("delete", key); err != nil {
+		return err
+	}
+	return b.Store.Delete(ctx, key)
+}
+
+// Count implements store.Counter, which Memory does too.
+func (b *brittleStore) Count(ctx context.Context, prefix string) (int, error) {
+	if err := b.check("count", prefix); err != nil {
+		return 0, err
+	}
+	return b.Store.(store.Counter).Count(ctx, prefix)
+}

@@ -1,0 +1,182 @@
+package gateway
+
+import (
+	"crypto/tls"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func trusting(t testing.TB, networks ...string) trustedProxies {
+	t.Helper()
+	var all trustedProxies
+	for _, n := range networks {
+		p, err := parsePrefix(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+func TestPeer(t *testing.T) {
+	t.Parallel()
+	trusted := trusting(t, "10.0.0.0/8", "192.0.2.1", "2001:db8:1::/48", "::ffff:172.16.0.0/108")
+	for _, c := range []struct {
+		name   string
+		remote string
+		header []string
+		client string
+		proto  string
+		host   string
+		chain  string
+	}{
+		{"nobody between", "203.0.113.9:1", nil, "203.0.113.9", "http", "gw.example", "203.0.113.9"},
+		{"not trusted", "203.0.113.9:1", []string{
+			"X-Forwarded-For: 198.51.100.1", "X-Forwarded-Proto: https", "X-Forwarded-Host: evil.example",
+			"Forwarded: for=198.51.100.1;proto=https;host=evil.example",
+		}, "203.0.113.9", "http", "gw.example", "203.0.113.9"},
+		{"beside a trusted network", "11.0.0.1:1", []string{"X-Forwarded-For: 198.51.100.1"}, "11.0.0.1", "http", "gw.example", "11.0.0.1"},
+		{"trusted and silent", "10.0.0.1:1", nil, "10.0.0.1", "http", "gw.example", "10.0.0.1"},
+		{"trusted", "10.0.0.1:1", []string{"X-Forwarded-For: 198.51.100.1", "X-Forwarded-Proto: https", "X-Forwarded-Host: app.example:8443"},
+			"198.51.100.1", "https", "app.example:8443", "198.51.100.1, 10.0.0.1"},
+		{"trusted by address", "192.0.2.1:1", []string{"X-Forwarded-For: 198.51.100.1"}, "198.51.100.1", "http", "gw.example", "198.51.100.1, 192.0.2.1"},
+		{"a mapped connection", "[::ffff:10.0.0.1]:1", []string{"X-Forwarded-For: 198.51.100.1"}, "198.51.100.1", "http", "gw.example", "198.51.100.1, 10.0.0.1"},
+		{"a mapped network", "172.16.3.4:1", []string{"X-Forwarded-For: 198.51.100.1"}, "198.51.100.1", "http", "gw.example", "198.51.100.1, 172.16.3.4"},
+		{"IPv6", "[2001:db8:1::5]:1", []string{"X-Forwarded-For: 2001:db8:2::7"}, "2001:db8:2::7", "http", "gw.example", "2001:db8:2::7, 2001:db8:1::5"},
+		{"a zone", "[2001:db8:1::5%eth0]:1", []string{"X-Forwarded-For: fe80::1%eth0"}, "fe80::1", "http", "gw.example", "fe80::1%eth0, 2001:db8:1::5"},
+
+		{"ports and brackets", "10.0.0.1:1", []string{"X-Forwarded-For: [2001:db8:2::7]:4711"}, "2001:db8:2::7", "http", "gw.example", "[2001:db8:2::7]:4711, 10.0.0.1"},
+		{"a port", "10.0.0.1:1", []string{"X-Forwarded-For: 198.51.100.1:4711"}, "198.51.100.1", "http", "gw.example", "198.51.100.1:4711, 10.0.0.1"},
+		{"brackets", "10.0.0.1:1", []string{"X-Forwarded-For: [2001:db8:2::7]"}, "2001:db8:2::7", "http", "gw.example", "[2001:db8:2::7], 10.0.0.1"},
+		{"a mapped client", "10.0.0.1:1", []string{"X-Forwarded-For: ::ffff:198.51.100.1"}, "198.51.100.1", "http", "gw.example", "::ffff:198.51.100.1, 10.0.0.1"},
+
+		// From the right, up to the first that is not trusted; what is left of it anybody may have written.
+		{"many hops", "10.0.0.1:1", []string{"X-Forwarded-For: 6.6.6.6, 198.51.100.1, 10.0.0.3, 10.0.0.2"},
+			"198.51.100.1", "http", "gw.example", "6.6.6.6, 198.51.100.1, 10.0.0.3, 10.0.0.2, 10.0.0.1"},
+		{"a trusted address on the left", "10.0.0.1:1", []string{"X-Forwarded-For: 10.0.0.9, 198.51.100.1"}, "198.51.100.1", "http", "gw.example", "10.0.0.9, 198.51.100.1, 10.0.0.1"},
+		{"several lines", "10.0.0.1:1", []string{"X-Forwarded-For: 6.6.6.6", "X-Forwarded-For: 198.51.100.1, 10.0.0.2"},
+			"198.51.100.1", "http", "gw.example", "6.6.6.6, 198.51.100.1, 10.0.0.2, 10.0.0.1"},
+		{"all trusted", "10.0.0.1:1", []string{"X-Forwarded-For: 10.0.0.3, 10.0.0.2"}, "10.0.0.3", "http", "gw.example", "10.0.0.3, 10.0.0.2, 10.0.0.1"},
+		{"spaces and holes", "10.0.0.1:1", []string{"X-Forwarded-For: , 198.51.100.1 ,,10.0.0.2,"}, "198.51.100.1", "http", "gw.example", "198.51.100.1, 10.0.0.2, 10.0.0.1"},
+		{"unknown", "10.0.0.1:1", []string{"X-Forwarded-For: 198.51.100.1, unknown"}, "10.0.0.1", "http", "gw.example", "198.51.100.1, unknown, 10.0.0.1"},
+		{"garbage behind a trusted hop", "10.0.0.1:1", []string{"X-Forwarded-For: 6.6.6.6, <script>, 10.0.0.2"}, "10.0.0.2", "http", "gw.example", "6.6.6.6, <script>, 10.0.0.2, 10.0.0.1"},
+
+		// The last scheme and host are the trusted proxy's own word.
+		{"told and seen", "10.0.0.1:1", []string{"X-Forwarded-Proto: https, http", "X-Forwarded-Host: evil.example, app.example"}, "10.0.0.1", "http", "app.example", "10.0.0.1"},
+		{"told and seen, over lines", "10.0.0.1:1", []string{"X-Forwarded-Proto: http", "X-Forwarded-Proto: HTTPS"}, "10.0.0.1", "https", "gw.example", "10.0.0.1"},
+		{"another scheme", "10.0.0.1:1", []string{"X-Forwarded-Proto: wss"}, "10.0.0.1", "http", "gw.example", "10.0.0.1"},
+
+		// RFC 7239.
+		{"Forwarded", "10.0.0.1:1", []string{`Forwarded: for=198.51.100.1;proto=https;host=app.example;by=10.0.0.1`}, "198.51.100.1", "https", "app.example", "198.51.100.1, 10.0.0.1"},
+		{"Forwarded, quoted", "10.0.0.1:1", []string{`Forwarded: For="[2001:db8:2::7]:4711" ; Proto="HTTPS" ; HOST="app.example:8443"`}, "2001:db8:2::7", "https", "app.example:8443", "[2001:db8:2::7]:4711, 10.0.0.1"},
+		{"Forwarded, hidden", "10.0.0.1:1", []string{`Forwarded: for=198.51.100.1, for=_hidden`}, "10.0.0.1", "http", "gw.example", "198.51.100.1, _hidden, 10.0.0.1"},
+		{"Forwarded, unknown", "10.0.0.1:1", []string{`Forwarded: for=198.51.100.1, for="unknown"`}, "10.0.0.1", "http", "gw.example", "198.51.100.1, unknown, 10.0.0.1"},
+		{"Forwarded, many", "10.0.0.1:1", []string{`Forwarded: for=6.6.6.6, for=198.51.100.1`, `Forwarded: for=10.0.0.2`}, "198.51.100.1", "http", "gw.example", "6.6.6.6, 198.51.100.1, 10.0.0.2, 10.0.0.1"},
+		{"Forwarded, what the client said", "10.0.0.1:1", []string{`Forwarded: proto=https;host=evil.example, for=198.51.100.1`}, "198.51.100.1", "http", "gw.example", "unknown, 198.51.100.1, 10.0.0.1"},
+		{"Forwarded, for nobody", "10.0.0.1:1", []string{`Forwarded: for=6.6.6.6, proto=https`}, "10.0.0.1", "https", "gw.example", "6.6.6.6, unknown, 10.0.0.1"},
+		{"Forwarded, for twice", "10.0.0.1:1", []string{`Forwarded: for=6.6.6.6, for=10.0.0.2;for=198.51.100.1`}, "10.0.0.1", "http", "gw.example", "6.6.6.6, unknown, 10.0.0.1"},
+		{"Forwarded, an open quote", "10.0.0.1:1", []string{`Forwarded: for="6.6.6.6, for=198.51.100.1`}, "198.51.100.1", "http", "gw.example", "6.6.6.6, 198.51.100.1, 10.0.0.1"},
+		{"Forwarded, empty", "10.0.0.1:1", []string{`Forwarded: `, `Forwarded: ,`}, "10.0.0.1", "http", "gw.example", "10.0.0.1"},
+		{"both", "10.0.0.1:1", []string{`Forwarded: for=6.6.6.6;proto=http;host=evil.example`, "X-Forwarded-For: 198.51.100.1", "X-Forwarded-Proto: https", "X-Forwarded-Host: app.example"},
+			"198.51.100.1", "https", "app.example", "198.51.100.1, 10.0.0.1"},
+	} {
+		r := request("GET", "/", "", c.header...)
+		r.RemoteAddr = c.remote
+		got := trusted.read(r)
+		client := got.client.String()
+		if client != c.client || got.proto != c.proto || got.host != c.host || got.chain != c.chain {
+			t.Errorf("%s:\ngot  %q %q %q %q\nwant %q %q %q %q", c.name, client, got.proto, got.host, got.chain, c.client, c.proto, c.host, c.chain)
+		}
+		if want := strings.HasPrefix(c.remote, "10.") || trusted.contains(parseAddr(c.remote)); got.trusted != want {
+			t.Errorf("%s: trusted is %t", c.name, got.trusted)
+		}
+	}
+}
+
+// Without TLS a client is not believed to have come over it, whatever it says.
+func TestPeerProto(t *testing.T) {
+	t.Parallel()
+	r := request("GET", "/", "")
+	r.TLS = &tls.ConnectionState{}
+	if got := (trustedProxies)(nil).read(r); got.proto != "https" {
+		t.Errorf("over TLS the scheme is %q", got.proto)
+	}
+}
+
+func TestParsePrefix(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		network, in, out string
+	}{
+		{"192.0.2.0/24", "192.0.2.255", "192.0.3.0"},
+		{"192.0.2.7", "192.0.2.7", "192.0.2.8"},
+		{"::ffff:192.0.2.0/120", "192.0.2.9", "192.0.3.9"},
+		{"::ffff:192.0.2.7", "192.0.2.7", "192.0.2.8"},
+		{"2001:db8::/32", "2001:db8::1", "2001:db9::1"},
+		{"2001:db8::1", "2001:db8::1", "2001:db8::2"},
+		{"0.0.0.0/0", "203.0.113.9", "2001:db8::1"},
+	} {
+		p, err := parsePrefix(c.network)
+		if err != nil {
+			t.Errorf("%s: %v", c.network, err)
+			continue
+		}
+		trusted := trustedProxies{p}
+		if !trusted.contains(netip.MustParseAddr(c.in)) || trusted.contains(netip.MustParseAddr(c.out)) {
+			t.Errorf("%s: holds %s: %t, holds %s: %t", c.network, c.in, !trusted.contains(netip.MustParseAddr(c.out)), c.out, trusted.contains(netip.MustParseAddr(c.out)))
+		}
+	}
+	for _, bad := range []string{"", "192.0.2.0/33", "example.org", "192.0.2", "192.0.2.0/-1"} {
+		if p, err := parsePrefix(bad); err == nil {
+			t.Errorf("%q is taken for %v", bad, p)
+		}
+	}
+}
+
+// Whatever headers come from somebody who is not trusted: client, scheme and
+// host are those of the connection.
+func FuzzPeerUntrusted(f *testing.F) {
+	f.Add("203.0.113.9:1", "X-Forwarded-For", "10.0.0.1", "Forwarded", "for=10.0.0.1;proto=https;host=evil.example")
+	f.Add("[2001:db8::1]:1", "X-Forwarded-Proto", "https", "X-Forwarded-Host", "evil.example")
+	f.Add("10.0.0.1:1", "x_forwarded_for", "127.0.0.1", "X-Real-Ip", "127.0.0.1")
+	f.Add("@", "X-Forwarded-For", "10.0.0.1", "Forwarded", `for="`)
+	trusted := trusting(f, "10.0.0.0/8", "2001:db8:1::/48")
+	f.Fuzz(func(t *testing.T, remote, name1, value1, name2, value2 string) {
+		r := request("GET", "/", "")
+		r.RemoteAddr = remote
+		plain := trusted.read(r)
+		r.Header.Add(name1, value1)
+		r.Header.Add(name2, value2)
+		got := trusted.read(r)
+		if !plain.trusted && got != plain {
+			t.Errorf("the headers of %s make %+v of %+v", remote, got, plain)
+		}
+		// A trusted peer may change much, but never to something that has no form.
+		if got.proto != "http" && got.proto != "https" {
+			t.Errorf("the scheme is %q", got.proto)
+		}
+		if got.client.Is4In6() || got.client.Zone() != "" {
+			t.Errorf("the client is %v", got.client)
+		}
+		if got.trusted != trusted.contains(parseAddr(remote)) {
+			t.Errorf("%s is trusted: %t", remote, got.trusted)
+		}
+	})
+}
+
+// With no trusted proxy at all the way to a peer is short.
+func BenchmarkPeer(b *testing.B) {
+	for name, t := range map[string]trustedProxies{"direct": nil, "behind a proxy": trusting(b, "192.0.2.0/24")} {
+		r := request("GET", "/", "", "X-Forwarded-For: 198.51.100.1, 192.0.2.9", "X-Forwarded-Proto: https")
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if p := t.read(r); !p.client.IsValid() {
+					b.Fatal(p)
+				}
+			}
+		})
+	}
+}
