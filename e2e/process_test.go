@@ -209,7 +209,7 @@ func (g *instance) client() *http.Client {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	transport := &http.Transport{ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 64}
+	transport := &http.Transport{ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 64, DisableCompression: true}
 	if strings.HasPrefix(g.base, "https:") {
 		transport.TLSClientConfig = g.tls()
 	}

@@ -67,6 +67,7 @@ func (g *Gateway) build(cfg *config.Config, old *state) (*state, error) {
 		func() error { return g.buildMechanisms(st) },
 		func() error { return g.buildUpstreams(st, old) },
 		func() error { return g.buildRoutes(st) },
+		func() error { return g.settle(st) }, // last: it is the one that leaves a trace
 	} {
 		if err := step(); err != nil {
 			return nil, err
@@ -115,11 +116,6 @@ func (g *Gateway) buildMechanisms(st *state) error {
 	if st.jwks, err = keys.JWKS(); err != nil {
 		return fmt.Errorf("token: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
-	defer cancel()
-	if err := accounts.Settle(ctx, g.store, g.now()); err != nil {
-		return fmt.Errorf("accounts: %w", err)
-	}
 	st.accounts = accounts
 	st.logins = auth.NewLogins(g.store, g.now)
 	st.sessions = auth.NewSession(auth.SessionOptions{
@@ -133,6 +129,16 @@ func (g *Gateway) buildMechanisms(st *state) error {
 		Lifetime: cfg.Token.RefreshLifetime, Leeway: cfg.Token.ReuseLeeway, Bind: cfg.Token.BindRefresh,
 	}, accounts, st.logins)
 	st.signedIn = auth.Chain{st.bearer, st.sessions}
+	return nil
+}
+
+// settle finds out in the store since when the accounts are what they are.
+func (g *Gateway) settle(st *state) error {
+	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
+	defer cancel()
+	if err := st.accounts.Settle(ctx, g.store, g.now()); err != nil {
+		return fmt.Errorf("accounts: %w", err)
+	}
 	return nil
 }
 

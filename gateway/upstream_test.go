@@ -47,6 +47,7 @@ func ok(http.ResponseWriter, *http.Request) {}
 // fixture is an upstream at urls, with its clock and its metric.
 type fixture struct {
 	*upstream
+	way   http.RoundTripper // with the upstream's own time limit
 	clock *clock
 	took  prometheus.Collector
 }
@@ -61,6 +62,7 @@ func newFixture(t testing.TB, timeout time.Duration, urls ...string) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.close)
+	f.way = f.through(0)
 	return f
 }
 
@@ -71,7 +73,7 @@ func (f *fixture) send(ctx context.Context, method string, body io.Reader) (stri
 		return "", err
 	}
 	r.URL = &url.URL{Opaque: "/a%20b", RawQuery: "c=%zz"}
-	response, err := f.through(0).RoundTrip(r)
+	response, err := f.way.RoundTrip(r)
 	if err != nil {
 		return "", err
 	}

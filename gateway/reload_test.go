@@ -1,0 +1,443 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"authgate/gateway/config"
+	"authgate/policy"
+)
+
+// reload makes the rig run yaml.
+func (r *rig) reload(yaml string) error {
+	return r.Reload(func() (*config.Config, error) { return parseConfig(r.t, r.dir, yaml), nil })
+}
+
+// change is a configuration that differs from the one that runs.
+func (r *rig) change(f func(*config.Config)) func() (*config.Config, error) {
+	return func() (*config.Config, error) {
+		cfg := parseConfig(r.t, r.dir, baseConfig)
+		f(cfg)
+		return cfg, nil
+	}
+}
+
+// edit replaces a part of the configuration, which must be there.
+func edit(t testing.TB, yaml, old, new string) string {
+	t.Helper()
+	if !strings.Contains(yaml, old) {
+		t.Fatalf("the configuration has no %q", old)
+	}
+	return strings.ReplaceAll(yaml, old, new)
+}
+
+// Each step that can fail leaves everything as it was: the state, the logins,
+// the limits, and the upstreams' connections.
+func TestReloadAllOrNothing(t *testing.T) {
+	t.Parallel()
+	sesame := errors.New("sesame")
+	for _, c := range []struct {
+		name   string
+		change func(*config.Config)
+		want   string
+	}{
+		{"public_url", func(c *config.Config) { c.PublicURL = "https://[" }, "public_url"},
+		{"public_url is no origin", func(c *config.Config) { c.PublicURL = "https://" }, "public_url"},
+		{"accounts", func(c *config.Config) { c.Accounts.Users = append(c.Accounts.Users, c.Accounts.Users[0]) }, "accounts"},
+		{"algorithm", func(c *config.Config) { c.Token.Algorithm = "none" }, "token"},
+		{"secret", func(c *config.Config) { c.Token.Secret = "short" }, "token"},
+		{"key", func(c *config.Config) { c.Token.Algorithm, c.Token.PrivateKey = "RS256", c.DataDir+"/nowhere.pem" }, "token"},
+		{"upstream", func(c *config.Config) { c.Upstreams["app"] = badUpstream(c, "http://a b") }, "upstreams.app"},
+		{"upstream without address", func(c *config.Config) { c.Upstreams["app"] = badUpstream(c) }, "upstreams.app"},
+		{"policies", func(c *config.Config) { c.Policies["admin"] = &policy.Spec{} }, "policies.admin"},
+		{"a route's policy", func(c *config.Config) { c.Routes[4].Policy = []policy.Ref{{Name: "nobody"}} }, "routes[4].policy"},
+		{"basic users", func(c *config.Config) { c.Basic.Users[0].PasswordHash = "x" }, "basic"},
+		{"a route's upstream", func(c *config.Config) { c.Routes[5].Upstream = "nowhere" }, "routes[5].upstream"},
+		{"a route's pattern", func(c *config.Config) { c.Routes[5].Match = c.Routes[4].Match }, "routes[5].match"},
+		{"what needs a restart", func(c *config.Config) { c.DataDir = "/elsewhere" }, "data_dir"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, baseConfig)
+			s := r.login(aliceIn)
+			before := r.state.Load()
+			err := r.Reload(r.change(func(cfg *config.Config) {
+				cfg.Limits.LoginFailures = 1
+				cfg.Accounts.Users = cfg.Accounts.Users[:1:1] // without bob
+				c.change(cfg)
+			}))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("got %v, want an error about %s", err, c.want)
+			}
+			r.unchanged(t, before, s)
+		})
+	}
+	t.Run("load", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, baseConfig)
+		s, before := r.login(aliceIn), r.state.Load()
+		if err := r.Reload(func() (*config.Config, error) { return nil, sesame }); !errors.Is(err, sesame) {
+			t.Errorf("got %v, want %v", err, sesame)
+		}
+		r.unchanged(t, before, s)
+	})
+	t.Run("store", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, baseConfig)
+		s, before := r.login(aliceIn), r.state.Load()
+		for n := int64(0); n < 2; n++ {
+			r.store.breakIf(func(_ string, call int64, _ string) bool { return call == n })
+			if err := r.Reload(r.change(func(c *config.Config) { c.Accounts.Users = c.Accounts.Users[:1] })); !errors.Is(err, errBroken) {
+				t.Errorf("operation %d fails: %v, want %v", n, err, errBroken)
+			}
+			r.store.heal()
+		}
+		r.unchanged(t, before, s)
+	})
+}
+
+func badUpstream(c *config.Config, urls ...string) config.Upstream {
+	u := c.Upstreams["app"]
+	u.URLs = urls
+	return u
+}
+
+// unchanged makes sure that a failed reload has left no trace, but in the
+// metrics.
+func (r *rig) unchanged(t *testing.T, before *state, s signedIn) {
+	t.Helper()
+	if r.state.Load() != before {
+		t.Fatal("the state is another one")
+	}
+	failed := sample(t, r.registry, "authgate_config_reloads_total", "result=failure")
+	if all := sample(t, r.registry, "authgate_config_reloads_total"); failed == 0 || all != failed {
+		t.Errorf("of %v reloads %v were counted as failures", all, failed)
+	}
+	for range 3 { // more than the limit that was not applied
+		if w := r.do("POST", "/login", `{"username":"bob","password":"x"}`, jsonType); w.Code != 401 {
+			t.Errorf("a wrong password: %d", w.Code)
+		}
+	}
+	bob := r.login(bobIn)
+	// A good reload with bob in it: he was never away.
+	if err := r.reload(baseConfig); err != nil {
+		t.Fatal(err)
+	}
+	r.stub()
+	r.good(t, s, true)
+	r.good(t, bob, true)
+}
+
+// A login from before a failed reload lives on as if that had never been.
+func TestFailedReloadKeepsLogins(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	bob := r.login(bobIn)
+	r.clock.advance(time.Second)
+	err := r.Reload(r.change(func(c *config.Config) {
+		c.Accounts.Users = c.Accounts.Users[:1]
+		c.Routes[5].Upstream = "nowhere"
+	}))
+	if err == nil {
+		t.Fatal("a route without upstream is accepted")
+	}
+	if err := r.reload(baseConfig); err != nil {
+		t.Fatal(err)
+	}
+	r.stub()
+	r.good(t, bob, true)
+}
+
+func TestNeedsRestart(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		want   string
+		change func(*config.Config)
+	}{
+		{"listen", func(c *config.Config) { c.Listen.HTTPS = ":1" }},
+		{"listen", func(c *config.Config) { c.Listen.TrustedProxies = []string{"10.0.0.0/8"} }},
+		{"tls", func(c *config.Config) { c.TLS.Domains = []string{"x.example"} }},
+		{"data_dir", func(c *config.Config) { c.DataDir = "x" }},
+		{"store", func(c *config.Config) { c.Store.Driver = "sqlite" }},
+		{"limits.max_header_bytes", func(c *config.Config) { c.Limits.MaxHeaderBytes++ }},
+		{"log", func(c *config.Config) { c.Log.Level = "debug" }},
+		{"listen, tls, log", func(c *config.Config) { c.Log.Format, c.TLS.Mode, c.Listen.Admin = "text", "off", "" }},
+		{"", func(c *config.Config) {}},
+		{"", func(c *config.Config) {
+			c.Limits.LoginFailures, c.Limits.LoginWindow = 1, time.Minute
+			c.PublicURL, c.Session.Lifetime, c.Endpoints.Prefix = "https://other.example", time.Minute, "/auth/"
+			c.Routes, c.Policies, c.Upstreams, c.Accounts.Users = nil, nil, nil, nil
+		}},
+	} {
+		dir := t.TempDir()
+		old, cfg := parseConfig(t, dir, baseConfig), parseConfig(t, dir, baseConfig)
+		c.change(cfg)
+		err := needsRestart(old, cfg)
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%v, want nothing", err)
+		case c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), "changes of "+c.want+" need a restart")):
+			t.Errorf("%v, want it to name %s", err, c.want)
+		}
+	}
+}
+
+// Upstreams that stay what they are keep their connections; others are made
+// anew.
+func TestReloadUpstreams(t *testing.T) {
+	t.Parallel()
+	yaml := edit(t, baseConfig, `app: {url: "http://app.invalid"}`, `app: {url: "http://app.invalid"}
+  one: {urls: ["http://one.invalid", "http://two.invalid"], timeout: 3s}
+  two: {url: "http://two.invalid", identity_headers: {user: X-Remote}}`)
+	r := newRig(t, yaml)
+	before := r.state.Load().upstreams
+	for _, c := range []struct {
+		name string
+		yaml string
+		same map[string]bool
+	}{
+		{"nothing", yaml, map[string]bool{"app": true, "one": true, "two": true}},
+		{"routes and accounts", edit(t, edit(t, yaml, "roles: [user]", "roles: [staff]"), "name: public,", "name: open, timeout: 7s,"),
+			map[string]bool{"app": true, "one": true, "two": true}},
+		{"an address", edit(t, yaml, "http://app.invalid", "http://app2.invalid"), map[string]bool{"app": false, "one": true, "two": true}},
+		{"a timeout", edit(t, yaml, "timeout: 3s", "timeout: 4s"), map[string]bool{"app": true, "one": false, "two": true}},
+		{"the identity headers of one", edit(t, yaml, "X-Remote", "X-Other"), map[string]bool{"app": true, "one": true, "two": false}},
+		{"the identity headers of all", yaml + "identity_headers: {name: X-Display-Name}\n", map[string]bool{"app": false, "one": false, "two": false}},
+	} {
+		if err := r.reload(yaml); err != nil {
+			t.Fatal(err)
+		}
+		before = r.state.Load().upstreams
+		if err := r.reload(c.yaml); err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		after := r.state.Load().upstreams
+		for name, same := range c.same {
+			if (after[name] == before[name]) != same {
+				t.Errorf("%s changes: upstream %s is the same: %t", c.name, name, !same)
+			}
+		}
+	}
+	if err := r.reload(baseConfig); err != nil {
+		t.Fatal(err)
+	}
+	if after := r.state.Load().upstreams; len(after) != 1 {
+		t.Errorf("removed upstreams are still there: %v", after)
+	}
+}
+
+// Connections that nobody will use again are closed, and others are kept warm.
+func TestReloadConnections(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	opened, closed := 0, make(chan struct{}, 10)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(ok))
+	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch s {
+		case http.StateNew:
+			opened++
+		case http.StateClosed:
+			closed <- struct{}{}
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	yaml := edit(t, baseConfig, "http://app.invalid", server.URL)
+	r := newRig(t, edit(t, yaml, "name: public", "name: before"))
+	get := func() {
+		t.Helper()
+		if err := r.reload(yaml); err != nil { // makes the stub go
+			t.Fatal(err)
+		}
+		if w := r.do("GET", "/public/", ""); w.Code != 200 {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+	}
+	for range 3 {
+		get()
+	}
+	mu.Lock()
+	if opened != 1 {
+		t.Errorf("%d connections over reloads that change no upstream", opened)
+	}
+	mu.Unlock()
+	if err := r.reload(edit(t, yaml, server.URL, "http://app.invalid")); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Error("the idle connection of an upstream that is gone stays open")
+	}
+}
+
+// A request ends under the configuration it began with.
+func TestReloadUnderWay(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	s := r.login(aliceIn)
+	arrived, goOn := make(chan struct{}), make(chan struct{})
+	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+		close(arrived)
+		<-goOn
+		return response(q, 200, http.Header{}, "old"), nil
+	}
+	w := httptest.NewRecorder()
+	var served sync.WaitGroup
+	served.Go(func() { r.ServeHTTP(w, request("GET", "/session/x", "", s.cookie)) })
+	<-arrived
+	if err := r.reload(edit(t, baseConfig, "/session/", "/elsewhere/")); err != nil {
+		t.Fatal(err)
+	}
+	if w := r.do("GET", "/session/x", "", s.cookie); w.Code != 404 {
+		t.Errorf("a route that is gone: %d", w.Code)
+	}
+	close(goOn)
+	served.Wait()
+	if w.Code != 200 || w.Body.String() != "old" {
+		t.Errorf("the request under way: %d %s", w.Code, w.Body)
+	}
+	if line := r.log.last(t, "request"); line["route"] != "session" || line["status"] != float64(200) {
+		t.Errorf("logged as %v", line)
+	}
+}
+
+// What a reload changes applies to who is signed in already.
+func TestReloadApplies(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	alice, bob, service := r.login(aliceIn), r.login(bobIn), basicHeader("service", "s3rvice")
+	statuses := func() string {
+		t.Helper()
+		r.stub()
+		var all []string
+		for _, c := range []struct{ target, header string }{
+			{"/session/", alice.cookie}, {"/admin/", alice.bearer}, {"/session/", bob.cookie}, {"/bearer/", bob.bearer},
+			{"/admin/", bob.cookie}, {"/basic/", service},
+		} {
+			all = append(all, fmt.Sprint(r.do("GET", c.target, "", c.header).Code))
+		}
+		return strings.Join(all, " ")
+	}
+	const bobLine = `    - {username: bob, roles: [user],`
+	const serviceHash = "$2a$04$/a6CEbScrlmC22ADXpzW/ecjqkuROylrmELHONFTJGi24ct16Ltwu"
+	const aliceHash = "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"
+	for _, c := range []struct{ name, yaml, want string }{
+		{"nothing", baseConfig, "200 200 200 200 403 200"},
+		{"a role more", edit(t, baseConfig, "bob, roles: [user]", "bob, roles: [user, admin]"), "200 200 200 200 200 200"},
+		{"a role less", edit(t, baseConfig, "[user, admin]", "[user]"), "200 403 200 200 403 200"},
+		{"the shared password", edit(t, baseConfig, serviceHash, aliceHash), "200 200 200 200 403 401"},
+		{"nothing again", baseConfig, "200 200 200 200 403 200"},
+		{"a route less open", edit(t, baseConfig, "auth: [session]}", "auth: [session], policy: admin}"), "200 200 403 200 403 200"},
+		{"one disabled", edit(t, baseConfig, bobLine, bobLine+" disabled: true,"), "200 200 401 401 401 200"},
+		{"enabled again, but to sign in anew", baseConfig, "200 200 401 401 401 200"},
+		{"a password", edit(t, baseConfig, aliceHash, serviceHash), "401 401 401 401 401 200"},
+	} {
+		r.clock.advance(time.Second)
+		if err := r.reload(c.yaml); err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if got := statuses(); got != c.want {
+			t.Errorf("%s changes: %s, want %s", c.name, got, c.want)
+		}
+	}
+	if got := sample(t, r.registry, "authgate_config_reloads_total", "result=success"); got != 9 {
+		t.Errorf("%v reloads were counted", got)
+	}
+}
+
+func TestReloadLimits(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	if err := r.reload(baseConfig + "limits: {login_failures: 2, login_window: 10s}\n"); err != nil {
+		t.Fatal(err)
+	}
+	var got []int
+	for range 3 {
+		got = append(got, r.do("POST", "/login", `{"username":"bob","password":"x"}`, jsonType).Code)
+	}
+	w := r.do("POST", "/login", bobIn, jsonType)
+	if fmt.Sprint(got) != "[401 401 429]" || w.Code != 429 || w.Header().Get("Retry-After") != "10" {
+		t.Errorf("statuses %v, then %d with Retry-After %q", got, w.Code, w.Header().Get("Retry-After"))
+	}
+	r.clock.advance(10 * time.Second)
+	if w := r.do("POST", "/login", bobIn, jsonType); w.Code != 200 {
+		t.Errorf("after the window: %d", w.Code)
+	}
+}
+
+// Reloads and requests side by side: nobody gets anything but an answer that
+// one of the configurations gives. The race detector looks on.
+func TestReloadConcurrently(t *testing.T) {
+	t.Parallel()
+	a := newApplication(t, ok)
+	yaml := edit(t, baseConfig, "http://app.invalid", a.URL)
+	r := newRig(t, yaml)
+	variants := []string{
+		yaml,
+		edit(t, yaml, "name: session,", "name: session, timeout: 7s,"),
+		edit(t, yaml, a.URL, a.URL+`", timeout: "9s`),
+		edit(t, yaml, "auth: [session]}", "auth: [session], policy: admin}"),
+	}
+	if err := r.reload(variants[1]); err != nil { // makes the stub go
+		t.Fatal(err)
+	}
+	alice := r.login(aliceIn)
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	for _, header := range []string{alice.cookie, alice.bearer, basicHeader("service", "s3rvice")} {
+		all.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if w := r.do("GET", "/any/", "", header); w.Code != 200 {
+					t.Errorf("during reloads: %d %s", w.Code, w.Body)
+					return
+				}
+			}
+		})
+	}
+	var reloads sync.WaitGroup
+	for i := range 2 {
+		reloads.Go(func() {
+			for n := range 20 {
+				if err := r.reload(variants[(n+i)%len(variants)]); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	reloads.Wait()
+	close(stop)
+	all.Wait()
+}
+
+// Passwords that everybody knows are warned of at each start and reload.
+func TestWarnOfDemonstration(t *testing.T) {
+	t.Parallel()
+	const hash = "$argon2id$v=19$m=19456,t=2,p=1$dRIQGPuCKmRV65kL8M3GnA$pKp2zwgPl1GiLBwB3eKpj/uOUTdYHj17EDQfgZnEYjw"
+	yaml := edit(t, baseConfig, "$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC", hash)
+	r := newRig(t, yaml)
+	if err := r.reload(yaml); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.reload(baseConfig); err != nil {
+		t.Fatal(err)
+	}
+	warnings := r.log.records(t, "demonstration passwords are configured: everybody knows them")
+	if len(warnings) != 2 || fmt.Sprint(warnings[0]["users"]) != "[bob]" || warnings[0]["level"] != "WARN" {
+		t.Errorf("warned %v", warnings)
+	}
+}
