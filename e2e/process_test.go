@@ -70,13 +70,13 @@ func start(t testing.TB, config string) *instance {
 	return g
 }
 
-// startBehindProxy is start with tls.mode off: a proxy at 127.0.0.1 speaks
+// startBehindProxy is start with tls.mode off: proxies, a list in YAML, speak
 // https with the clients, and the gateway has listen.http alone.
-func startBehindProxy(t testing.TB, config string) *instance {
+func startBehindProxy(t testing.TB, proxies, config string) *instance {
 	t.Helper()
 	g := prepared(t)
-	g.listen = fmt.Sprintf("tls: {mode: \"off\"}\nlisten: {http: %q, admin: %q, trusted_proxies: [127.0.0.1]}\n",
-		authority(g.http), authority(g.adm))
+	g.listen = fmt.Sprintf("tls: {mode: \"off\"}\nlisten: {http: %q, admin: %q, trusted_proxies: %s}\n",
+		authority(g.http), authority(g.adm), proxies)
 	g.configure(config)
 	g.base = g.http
 	g.run()

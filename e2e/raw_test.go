@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -28,10 +29,16 @@ func (g *instance) dial(t testing.TB, protocol string) *tls.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
+	limit(t, conn)
+	return conn
+}
+
+// limit bounds the time for everything on a connection.
+func limit(t testing.TB, conn net.Conn) {
+	t.Helper()
 	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	return conn
 }
 
 // raw sends text as it stands over HTTP/1.1 and reads one answer. Lines may
@@ -39,7 +46,13 @@ func (g *instance) dial(t testing.TB, protocol string) *tls.Conn {
 // empty line.
 func (g *instance) raw(t testing.TB, text string) answer {
 	t.Helper()
-	conn := g.dial(t, "http/1.1")
+	return exchange(t, g.dial(t, "http/1.1"), text)
+}
+
+// exchange is raw on a connection.
+func exchange(t testing.TB, conn net.Conn, text string) answer {
+	t.Helper()
+	limit(t, conn)
 	go func() { // the answer may come before the end of the request
 		_, _ = io.WriteString(conn, crlf(text))
 	}()

@@ -76,11 +76,8 @@ func (ex *exchange) serveOwn(e endpoint) error {
 			return err
 		}
 	}
-	if err := serve(ex); err != nil {
-		return err
-	}
-	ex.decision = decisionAllow
-	return nil
+	ex.decision = decisionAllow // unless there is an error
+	return serve(ex)
 }
 
 // me answers who is signed in, by cookie or bearer; a browser gets a page.

@@ -1,9 +1,12 @@
 package gateway
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -71,6 +74,16 @@ func (ex *exchange) Write(b []byte) (int, error) {
 // Unwrap lets http.ResponseController reach flushing, hijacking and deadlines.
 func (ex *exchange) Unwrap() http.ResponseWriter { return ex.ResponseWriter }
 
+// Hijack implements http.Hijacker. The proxy writes the header of a 101 to the
+// connection itself.
+func (ex *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(ex.ResponseWriter).Hijack()
+	if err == nil {
+		ex.status = http.StatusSwitchingProtocols
+	}
+	return conn, rw, err
+}
+
 // outcome notes what became of a request that was answered with an error.
 func (ex *exchange) outcome(e *httpError) {
 	switch e.status {
@@ -89,17 +102,25 @@ func (ex *exchange) finish() {
 	panicked := recover()
 	if panicked != nil && panicked != http.ErrAbortHandler {
 		ex.gw.logger.Error("panic", "request_id", ex.requestID, "panic", panicked, "stack", stack())
-		func() {
-			defer func() { _ = recover() }() // a second abort changes nothing
-			ex.fail(&httpError{status: http.StatusInternalServerError, detail: "The gateway failed."})
-		}()
+		panicked = ex.failAfterPanic()
+	}
+	if panicked != nil && ex.err == nil {
+		ex.err = errors.New("the answer was cut off")
 	}
 	took := ex.gw.now().Sub(ex.start)
 	ex.gw.metrics.request(ex.label, ex.mechanism, ex.decision, ex.status, took)
 	ex.log(took)
-	if panicked == http.ErrAbortHandler {
-		panic(panicked)
+	if panicked != nil {
+		panic(http.ErrAbortHandler)
 	}
+}
+
+// failAfterPanic answers 500. It returns nil, or what fail panics with when
+// the answer has begun already.
+func (ex *exchange) failAfterPanic() (panicked any) {
+	defer func() { panicked = recover() }()
+	ex.fail(&httpError{status: http.StatusInternalServerError, detail: "The gateway failed."})
+	return nil
 }
 
 // log writes the one line of the access log. It holds no query, no header
@@ -115,8 +136,8 @@ func (ex *exchange) log(took time.Duration) {
 	attrs := make([]slog.Attr, 0, 16)
 	attrs = append(attrs,
 		slog.String("request_id", ex.requestID),
-		slog.String("method", ex.r.Method),
-		slog.String("host", ex.r.Host),
+		slog.String("method", clip(ex.r.Method)),
+		slog.String("host", clip(ex.r.Host)),
 		slog.String("path", ex.path()),
 		slog.String("protocol", ex.r.Proto),
 		slog.String("client", ex.peer.client.String()),
@@ -139,14 +160,17 @@ func (ex *exchange) log(took time.Duration) {
 	ex.gw.logger.LogAttrs(context.Background(), level, "request", attrs...)
 }
 
-// path is the path as received, for the log; bounded, and without the query.
+// path is the path as received, for the log, without the query.
 func (ex *exchange) path() string {
 	path := ex.req.Path.Raw
 	if path == "" {
 		path, _, _ = strings.Cut(ex.r.RequestURI, "?")
 	}
-	return path[:min(len(path), 1024)]
+	return clip(path)
 }
+
+// clip bounds what a client may put into a line of the log.
+func clip(s string) string { return s[:min(len(s), 1024)] }
 
 // requestID is the client's X-Request-Id where that is 1 to 128 of
 // A-Za-z0-9._-, else a new one.

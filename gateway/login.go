@@ -173,7 +173,7 @@ func (ex *exchange) loginFailed(form *loginForm, err error) error {
 	if result != loginFailure || !form.form || negotiate(ex.r) != typeHTML {
 		return err
 	}
-	ex.err = err
+	ex.err, ex.decision = err, decisionChallenge
 	ex.signInPage(http.StatusUnauthorized, pages.SignIn{
 		ReturnTo: form.returnTo, Username: form.username, Error: auth.DetailWrongPassword,
 	})

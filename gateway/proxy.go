@@ -20,13 +20,16 @@ func (ex *exchange) forward(route *route) error {
 		}
 		ex.r.Body = http.MaxBytesReader(ex, ex.r.Body, limit)
 	}
+	if protocol := upgrade(ex.r.Header); protocol != "" && !strings.EqualFold(protocol, "websocket") {
+		ex.r.Header.Del("Upgrade") // another protocol would carry requests that nobody decides on
+	}
 	proxy := httputil.ReverseProxy{
 		Rewrite:    func(pr *httputil.ProxyRequest) { ex.rewrite(route, pr.Out) },
 		Transport:  route.transport,
 		BufferPool: ex.gw.buffers,
 		ErrorLog:   ex.gw.proxyLog,
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
-			ex.fail(err)
+			ex.fail(route.upstream.failure(err))
 		},
 	}
 	if !ex.rule.Public() {
@@ -52,10 +55,6 @@ func (ex *exchange) rewrite(route *route, out *http.Request) {
 	route.upstream.headers.strip(h, ex.peer.trusted)
 	if !route.config.ForwardCredentials {
 		stripCredentials(h, &ex.creds, &ex.st.cookies, ex.consumedAuthorization())
-	}
-	if protocol := upgrade(h); protocol != "" && !strings.EqualFold(protocol, "websocket") {
-		h.Del("Connection") // another protocol would carry requests that nobody decides on
-		h.Del("Upgrade")
 	}
 	if _, ok := h["User-Agent"]; !ok {
 		h["User-Agent"] = nil // none, rather than Go's own

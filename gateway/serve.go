@@ -128,12 +128,11 @@ func (ex *exchange) byCookie() bool {
 // sameOrigin refuses a state change or a WebSocket that another site makes
 // the browser ask for (Origin, Fetch Metadata).
 func (ex *exchange) sameOrigin() error {
-	r := ex.r
+	r := http.Request{Method: ex.r.Method, Header: ex.r.Header, Host: ex.peer.host, URL: ex.r.URL}
 	if upgrade(r.Header) != "" {
-		// A WebSocket begins with a GET and lets its client do anything.
-		r = &http.Request{Method: http.MethodPost, Header: r.Header, Host: r.Host, URL: r.URL}
+		r.Method = http.MethodPost // a WebSocket begins with a GET and lets its client do anything
 	}
-	if err := ex.st.crossOrigin.Check(r); err != nil {
+	if err := ex.st.crossOrigin.Check(&r); err != nil {
 		ex.reason = err.Error()
 		ex.audit("denied", slog.String("reason", ex.reason))
 		return &httpError{status: http.StatusForbidden, detail: "Another site may not do this on your behalf.", cause: err}

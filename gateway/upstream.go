@@ -160,6 +160,16 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, failed
 }
 
+// failure marks an error of the proxy as the upstream's, as those of RoundTrip
+// are already: it switched to a protocol that nobody asked for, for instance.
+func (u *upstream) failure(err error) error {
+	var marked *upstreamError
+	if errors.As(err, &marked) {
+		return err
+	}
+	return &upstreamError{upstream: u.name, err: err}
+}
+
 // order returns the targets from the one whose turn it is, those that rest
 // last.
 func (u *upstream) order(first uint64) []*target {

@@ -227,6 +227,10 @@ func fieldsOf(t reflect.Type) map[string]field {
 // unknownKey reports a key that is no field. When it is a misspelling of one,
 // that one counts as given.
 func (d *decoder) unknownKey(path string, e entry, known []string) {
+	if e.merged {
+		d.inAlias++
+		defer func() { d.inAlias-- }()
+	}
 	key := join(path, e.name)
 	d.report(e.at, key, "unknown key; %s", hint(e.name, "keys here", known))
 	if meant, ok := nearest(e.name, known); ok {

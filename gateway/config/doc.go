@@ -21,7 +21,9 @@
 // most 1 MiB, an accounts or htpasswd file 8 MiB, a file with one secret
 // 64 KiB. Aliases may not blow a small file up to more than 50,000 values,
 // and nothing may be nested deeper than 100 levels in one line, which bounds
-// memory and stack whatever is read. Tags, several documents in one file,
+// memory and stack whatever is read. Time is not bounded as well: the YAML
+// parser takes the square of the number of keys in one mapping (seconds for ten
+// thousand), but whoever writes the file can stop the gateway anyway. Tags, several documents in one file,
 // numbers in other bases than ten and "yes" for true are refused: each has
 // more than one reading.
 //

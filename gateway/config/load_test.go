@@ -1,9 +1,12 @@
 package config
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -372,6 +375,12 @@ func TestSecretDoesNotPrint(t *testing.T) {
 		if strings.Contains(got, "hunter2") {
 			t.Errorf("a secret prints as %s", got)
 		}
+	}
+	var logged bytes.Buffer
+	slog.New(slog.NewTextHandler(&logged, nil)).Info("secret", "value", s, "in", BasicUser{"a", s})
+	asJSON, err := json.Marshal(BasicUser{"a", s})
+	if err != nil || strings.Contains(logged.String()+string(asJSON), "hunter2") {
+		t.Errorf("a secret is logged as %s and is %s in JSON (%v)", logged.String(), asJSON, err)
 	}
 	if s.Reveal() != "hunter2hunter2" {
 		t.Error("Reveal does not reveal")

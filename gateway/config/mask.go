@@ -98,24 +98,6 @@ func maskPatterns(line string) string {
 	return userinfo.ReplaceAllString(line, "://"+masked+"@")
 }
 
-// continuesSecret reports whether line i belongs to the value of a secret key
-// on a line above it: the line that it hangs under has such a key.
-func continuesSecret(lines []string, i int) bool {
-	indent, keyed := indentation(lines[i]), keyShape.MatchString(lines[i])
-	for i--; i >= 0; i-- {
-		above := lines[i]
-		if strings.TrimSpace(above) == "" {
-			continue
-		}
-		keys := keyShape.FindAllStringSubmatch(above, -1)
-		if keys == nil || keyed && indentation(above) >= indent {
-			continue
-		}
-		return secretKey(keys[len(keys)-1][1])
-	}
-	return false
-}
-
 // indentation is the number of leading spaces and tabs.
 func indentation(line string) int {
 	return len(line) - len(strings.TrimLeft(line, " \t"))
