@@ -79,7 +79,7 @@ type promise struct {
 // work signs in, refreshes and signs out until there is no answer any more.
 func (l *load) work() {
 	for {
-		s, status, err := l.g.trySignIn(l.c, "alice")
+		s, status, err := l.g.trySignIn(l.c, "alice", passwords["alice"])
 		if !l.answered(status, err) {
 			return
 		}

@@ -42,27 +42,38 @@ type signIn struct {
 	refresh string // the token
 }
 
-// signIn signs an account in, for a session and tokens.
+// signIn signs alice or bob in, for a session and tokens.
 func (g *instance) signIn(c *http.Client, user string) signIn {
 	g.t.Helper()
-	s, status, err := g.trySignIn(c, user)
+	return g.signInWith(c, user, passwords[user])
+}
+
+func (g *instance) signInWith(c *http.Client, user, password string) signIn {
+	g.t.Helper()
+	s, status, err := g.trySignIn(c, user, password)
 	if err != nil || status != http.StatusOK {
 		g.t.Fatalf("login of %s: %d, %v\n%s", user, status, err, g.log)
 	}
 	return s
 }
 
-// trySignIn is signIn for other goroutines. What was given is empty unless the
+// trySignIn is signInWith for other goroutines. What was given is empty unless the
 // status is 200.
-func (g *instance) trySignIn(c *http.Client, user string) (signIn, int, error) {
-	body := fmt.Sprintf(`{"username":%q,"password":%q}`, user, passwords[user])
+func (g *instance) trySignIn(c *http.Client, user, password string) (signIn, int, error) {
+	body := fmt.Sprintf(`{"username":%q,"password":%q}`, user, password)
 	a, err := g.try(c, "POST", "/login", body, "Content-Type", "application/json")
 	if err != nil || a.status != http.StatusOK {
 		return signIn{}, a.status, err
 	}
 	s, err := tokens(a)
-	s.session, _, _ = strings.Cut(a.header.Get("Set-Cookie"), ";")
+	s.session = cookieOf(a)
 	return s, a.status, err
+}
+
+// cookieOf is the first cookie that an answer sets, as clients send it back.
+func cookieOf(a answer) string {
+	cookie, _, _ := strings.Cut(a.header.Get("Set-Cookie"), ";")
+	return cookie
 }
 
 // tokens are those in the answer of a login or refresh.

@@ -54,6 +54,7 @@ type instance struct {
 	http   string // http://localhost:PORT
 	adm    string // http://127.0.0.1:PORT
 	public string // public_url
+	ca     string // the file in dir that clients trust
 	listen string // the configuration's part on addresses
 	log    *lines
 	cmd    *exec.Cmd
@@ -87,7 +88,7 @@ func startBehindProxy(t testing.TB, proxies, config string) *instance {
 func prepared(t testing.TB) *instance {
 	t.Helper()
 	g := &instance{
-		t: t, dir: t.TempDir(), log: &lines{},
+		t: t, dir: t.TempDir(), log: &lines{}, ca: "data/ca.pem",
 		base: "https://localhost:" + freePort(t), http: "http://localhost:" + freePort(t), adm: "http://127.0.0.1:" + freePort(t),
 	}
 	g.listen = fmt.Sprintf("listen: {https: %q, http: %q, admin: %q}\n", authority(g.base), authority(g.http), authority(g.adm))
@@ -108,10 +109,14 @@ func (g *instance) configure(config string) {
 	g.write("config.yaml", "public_url: "+g.public+"\n"+g.listen+config)
 }
 
-// write puts a file beside the configuration.
+// write puts a file beside the configuration, all at once.
 func (g *instance) write(name, content string) {
 	g.t.Helper()
-	if err := os.WriteFile(filepath.Join(g.dir, name), []byte(content), 0o600); err != nil {
+	path := filepath.Join(g.dir, name)
+	if err := os.WriteFile(path+".new", []byte(content), 0o600); err != nil {
+		g.t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
 		g.t.Fatal(err)
 	}
 }
@@ -222,13 +227,13 @@ func (g *instance) client() *http.Client {
 
 func (g *instance) tls() *tls.Config {
 	g.t.Helper()
-	ca, err := os.ReadFile(filepath.Join(g.dir, "data", "ca.pem"))
+	ca, err := os.ReadFile(filepath.Join(g.dir, g.ca))
 	if err != nil {
 		g.t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(ca) {
-		g.t.Fatal("data/ca.pem holds no certificate")
+		g.t.Fatalf("%s holds no certificate", g.ca)
 	}
 	return &tls.Config{RootCAs: roots, ServerName: "localhost"}
 }

@@ -3,9 +3,11 @@ package gateway
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
@@ -46,6 +48,7 @@ type exchange struct {
 
 // begin notes the arrival of a request.
 func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
+	g.underWay.Add(1)
 	return &exchange{
 		ResponseWriter: w, gw: g, st: g.state.Load(), r: r,
 		start: g.now(), requestID: requestID(r.Header),
@@ -110,6 +113,9 @@ func (ex *exchange) finish() {
 	took := ex.gw.now().Sub(ex.start)
 	ex.gw.metrics.request(ex.label, ex.mechanism, ex.decision, ex.status, took)
 	ex.log(took)
+	if ex.gw.underWay.Add(-1) == 0 {
+		ex.gw.idle()
+	}
 	if panicked != nil {
 		panic(http.ErrAbortHandler)
 	}
@@ -140,13 +146,13 @@ func (ex *exchange) log(took time.Duration) {
 		slog.String("host", clip(ex.r.Host)),
 		slog.String("path", ex.path()),
 		slog.String("protocol", ex.r.Proto),
-		slog.String("client", ex.peer.client.String()),
+		slog.String("client", ex.peer.address),
 		slog.String("route", ex.label),
 		slog.String("mechanism", ex.mechanism),
 		slog.String("decision", ex.decision),
 		slog.Int("status", ex.status),
 		slog.Int64("bytes", ex.bytes),
-		slog.Float64("seconds", took.Seconds()),
+		slog.Int64("duration_us", took.Microseconds()),
 	)
 	if ex.id != nil {
 		attrs = append(attrs, slog.String("subject", ex.id.Subject))
@@ -157,7 +163,7 @@ func (ex *exchange) log(took time.Duration) {
 	case ex.err != nil:
 		attrs = append(attrs, slog.String("error", ex.err.Error()))
 	}
-	ex.gw.logger.LogAttrs(context.Background(), level, "request", attrs...)
+	ex.gw.logger.LogAttrs(context.Background(), level, AccessMessage, attrs...)
 }
 
 // path is the path as received, for the log, without the query.
@@ -178,7 +184,11 @@ func requestID(h http.Header) string {
 	if values := h["X-Request-Id"]; len(values) == 1 && validRequestID(values[0]) {
 		return values[0]
 	}
-	return rand.Text()
+	// It has to be unique and not secret, so it need not come from the system.
+	var id [16]byte
+	binary.BigEndian.PutUint64(id[:8], rand.Uint64())
+	binary.BigEndian.PutUint64(id[8:], rand.Uint64())
+	return hex.EncodeToString(id[:])
 }
 
 func validRequestID(id string) bool {

@@ -28,7 +28,11 @@ const (
 	verifiedFor         = 5 * time.Minute
 )
 
-// Options are the parts that a Gateway is made of. All but Now are needed.
+// AccessMessage is the message of the log's line about a request.
+const AccessMessage = "request"
+
+// Options are the parts that a Gateway is made of. All but Now and Idle are
+// needed.
 type Options struct {
 	Config     *config.Config
 	Store      store.Store // stays the caller's: the gateway does not close it
@@ -36,6 +40,7 @@ type Options struct {
 	Registerer prometheus.Registerer
 	Version    string
 	Now        func() time.Time // default time.Now
+	Idle       func()           // called whenever no request is under way any more; default nothing
 }
 
 // Gateway authenticates, decides and forwards. It is an http.Handler for the
@@ -52,6 +57,9 @@ type Gateway struct {
 	buffers  *bufferPool
 	proxyLog *log.Logger // what httputil.ReverseProxy has to say
 
+	underWay atomic.Int64 // requests
+	idle     func()
+
 	reloading sync.Mutex // one build at a time
 	state     atomic.Pointer[state]
 }
@@ -60,6 +68,9 @@ type Gateway struct {
 func New(o Options) (*Gateway, error) {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Idle == nil {
+		o.Idle = func() {}
 	}
 	m, err := newMetrics(o.Registerer, o.Version, sessionCount(o.Store))
 	if err != nil {
@@ -72,7 +83,7 @@ func New(o Options) (*Gateway, error) {
 	limits := o.Config.Limits
 	throttle := auth.NewThrottle(limits.LoginFailures, limits.LoginWindow, o.Now)
 	g := &Gateway{
-		logger: o.Logger, now: o.Now, metrics: m, pages: p,
+		logger: o.Logger, now: o.Now, idle: o.Idle, metrics: m, pages: p,
 		rawStore: o.Store,
 		store:    &observedStore{store: o.Store, duration: observers(m.storeDuration)},
 		throttle: throttle,

@@ -200,24 +200,30 @@ func response(r *http.Request, status int, header http.Header, body string) *htt
 }
 
 // request makes a request as a server would hand it over, with header lines
-// like "Accept: text/html".
+// like "Accept: text/html"; empty ones are left out.
 func request(method, target, body string, header ...string) *http.Request {
-	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r := httptest.NewRequest(method, "/", strings.NewReader(body))
 	r.Host = "gw.example"
 	r.RequestURI = target
 	r.RemoteAddr = "192.0.2.7:4711"
 	for _, line := range header {
-		name, value, _ := strings.Cut(line, ": ")
-		r.Header.Add(name, value)
+		if name, value, ok := strings.Cut(line, ": "); ok {
+			r.Header.Add(name, value)
+		}
 	}
 	return r
 }
 
-// do sends a request to the gateway.
-func (r *rig) do(method, target, body string, header ...string) *httptest.ResponseRecorder {
+// serve sends a request to the gateway.
+func (r *rig) serve(q *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	r.ServeHTTP(w, request(method, target, body, header...))
+	r.ServeHTTP(w, q)
 	return w
+}
+
+// do makes a request and sends it to the gateway.
+func (r *rig) do(method, target, body string, header ...string) *httptest.ResponseRecorder {
+	return r.serve(request(method, target, body, header...))
 }
 
 const (

@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"maps"
 	"net/http"
 	"strings"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/net/http/httpguts"
 
 	"authgate/gateway/auth"
@@ -14,9 +16,13 @@ import (
 // identityHeaders carries the identity to one upstream and keeps clients from
 // doing so.
 type identityHeaders struct {
-	names config.IdentityHeaders // canonical, "" leaves one out
+	names config.IdentityHeaders // "" leaves one out
 	spoof map[string]bool        // names, folded, that a client may not send
+	ready *lru.Cache[*policy.Identity, []field]
 }
+
+// readyFields bounds the identities whose fields are kept.
+const readyFields = 4096
 
 // defaultIdentityHeaders are refused from clients even where they were given
 // other names: an upstream that knows them might still read them.
@@ -35,7 +41,11 @@ var proxyHeaders = map[string]bool{
 }
 
 func newIdentityHeaders(names ...config.IdentityHeaders) *identityHeaders {
-	h := &identityHeaders{spoof: map[string]bool{}}
+	ready, err := lru.New[*policy.Identity, []field](readyFields)
+	if err != nil {
+		panic(err) // the size is a positive constant
+	}
+	h := &identityHeaders{spoof: map[string]bool{}, ready: ready}
 	for _, name := range defaultIdentityHeaders {
 		h.spoof[name] = true
 	}
@@ -46,6 +56,11 @@ func newIdentityHeaders(names ...config.IdentityHeaders) *identityHeaders {
 		h.names = n
 	}
 	return h
+}
+
+// same reports whether both do the same.
+func (i *identityHeaders) same(o *identityHeaders) bool {
+	return i.names == o.names && maps.Equal(i.spoof, o.spoof)
 }
 
 // fold gives all spellings that an upstream could take for one name the same
@@ -71,21 +86,48 @@ func (i *identityHeaders) strip(h http.Header, trusted bool) {
 	}
 }
 
-// set writes the identity into h. A value that is empty or no valid header
-// value is left out.
+// field is a header that is ready to be sent.
+type field struct {
+	name  string // canonical
+	value []string
+}
+
+// set writes the identity into h. Identities are made once and used for many
+// requests, and so are their fields.
 func (i *identityHeaders) set(h http.Header, id *policy.Identity) {
-	setValid(h, i.names.User, id.Username)
-	setValid(h, i.names.Subject, id.Subject)
-	setValid(h, i.names.Name, id.Name)
-	setValid(h, i.names.Email, id.Email)
-	setValid(h, i.names.Roles, strings.Join(id.Roles, ","))
-	setValid(h, i.names.Mechanism, string(id.Mechanism))
-	setValid(h, i.names.Provider, id.Provider)
+	fields, ok := i.ready.Get(id)
+	if !ok {
+		fields = i.fields(id)
+		i.ready.Add(id, fields)
+	}
+	for _, f := range fields {
+		h[f.name] = f.value
+	}
+}
+
+// fields are the headers that carry id. A value that is empty or no valid
+// header value is left out.
+func (i *identityHeaders) fields(id *policy.Identity) []field {
+	var fields []field
+	for _, f := range []struct{ name, value string }{
+		{i.names.User, id.Username},
+		{i.names.Subject, id.Subject},
+		{i.names.Name, id.Name},
+		{i.names.Email, id.Email},
+		{i.names.Roles, strings.Join(id.Roles, ",")},
+		{i.names.Mechanism, string(id.Mechanism)},
+		{i.names.Provider, id.Provider},
+	} {
+		if f.name != "" && f.value != "" && httpguts.ValidHeaderFieldValue(f.value) {
+			fields = append(fields, field{http.CanonicalHeaderKey(f.name), []string{f.value}})
+		}
+	}
+	return fields
 }
 
 func setValid(h http.Header, name, value string) {
-	if name != "" && value != "" && httpguts.ValidHeaderFieldValue(value) {
-		h.Set(name, value)
+	if value != "" && httpguts.ValidHeaderFieldValue(value) {
+		h[name] = []string{value}
 	}
 }
 

@@ -110,6 +110,9 @@ func (f *loginForm) fromJSON(body []byte) error {
 
 func (f *loginForm) fromForm(ex *exchange) error {
 	values, err := url.ParseQuery(string(ex.body))
+	if err != nil {
+		err = errors.New("malformed encoding") // the parser's words quote the body
+	}
 	if err == nil && !utf8.Valid([]byte(values.Get("username")+values.Get("password"))) {
 		err = errors.New("invalid UTF-8")
 	}

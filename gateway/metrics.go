@@ -4,6 +4,7 @@ import (
 	"errors"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -46,6 +47,8 @@ type metrics struct {
 	tokens           *prometheus.CounterVec
 	storeDuration    *prometheus.HistogramVec
 	reloads          *prometheus.CounterVec
+
+	kinds sync.Map // of requestKind to requestSeries
 }
 
 // newMetrics registers the gateway's metrics with registry. sessions counts
@@ -101,7 +104,30 @@ func buildInfo(version string) prometheus.Collector {
 	return gauge
 }
 
+// request counts one request. There are few different ones, whatever clients
+// do, so their counters are looked up by labels once.
 func (m *metrics) request(route, mechanism, decision string, status int, took time.Duration) {
-	m.requests.WithLabelValues(route, mechanism, decision, strconv.Itoa(status)).Inc()
-	m.requestDuration.WithLabelValues(route).Observe(took.Seconds())
+	kind := requestKind{route, mechanism, decision, status}
+	known, ok := m.kinds.Load(kind)
+	if !ok {
+		known, _ = m.kinds.LoadOrStore(kind, requestSeries{
+			count:    m.requests.WithLabelValues(route, mechanism, decision, strconv.Itoa(status)),
+			duration: m.requestDuration.WithLabelValues(route),
+		})
+	}
+	series := known.(requestSeries)
+	series.count.Inc()
+	series.duration.Observe(took.Seconds())
+}
+
+// requestKind are the labels of a request.
+type requestKind struct {
+	route, mechanism, decision string
+	status                     int
+}
+
+// requestSeries is where requests of a kind are counted.
+type requestSeries struct {
+	count    prometheus.Counter
+	duration prometheus.Observer
 }

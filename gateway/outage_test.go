@@ -58,8 +58,7 @@ func interruptions() []interrupted {
 	again := func(make func(signedIn) *http.Request) func(*testing.T, *rig, signedIn, *httptest.ResponseRecorder) {
 		return func(t *testing.T, r *rig, s signedIn, _ *httptest.ResponseRecorder) {
 			t.Helper()
-			w := httptest.NewRecorder()
-			r.ServeHTTP(w, make(s))
+			w := r.serve(make(s))
 			if w.Code != 200 && w.Code != 302 && w.Code != 401 {
 				t.Errorf("the second logout: %d", w.Code)
 			}
@@ -133,8 +132,7 @@ func TestStoreOutage(t *testing.T) {
 						}
 						before := r.upstream.count()
 						r.store.breakIf(outage(n))
-						w := httptest.NewRecorder()
-						r.ServeHTTP(w, c.request(s))
+						w := r.serve(c.request(s))
 						calls := r.store.calls.Load()
 						r.store.heal()
 						switch w.Code {

@@ -13,6 +13,7 @@ import (
 type peer struct {
 	trusted bool       // the connection comes from a trusted proxy
 	client  netip.Addr // who asks: the rightmost address that is no trusted proxy
+	address string     // client, for the log
 	proto   string     // http or https, as the client spoke it
 	host    string     // as the client spoke it
 	chain   string     // X-Forwarded-For for the upstream
@@ -45,7 +46,8 @@ func (t trustedProxies) read(r *http.Request) peer {
 	if r.TLS != nil {
 		p.proto = "https"
 	}
-	p.chain = p.client.String()
+	p.address = p.client.String()
+	p.chain = p.address
 	if len(t) == 0 || !t.contains(p.client) {
 		return p
 	}
@@ -66,7 +68,7 @@ func (t trustedProxies) read(r *http.Request) peer {
 		if !addr.IsValid() {
 			break // whoever is behind it cannot be known; the last one known counts
 		}
-		p.client = addr
+		p.client, p.address = addr, addr.String()
 		if !t.contains(addr) {
 			break
 		}
@@ -135,6 +137,9 @@ func list(h http.Header, name string) []string {
 // parseAddr reads an address with or without a port or brackets; the zero
 // Addr when it is none.
 func parseAddr(s string) netip.Addr {
+	if a, err := netip.ParseAddrPort(s); err == nil {
+		return a.Addr().Unmap().WithZone("")
+	}
 	if host, _, err := net.SplitHostPort(s); err == nil {
 		s = host
 	}

@@ -66,9 +66,9 @@ func (ex *exchange) rewrite(route *route, out *http.Request) {
 		h.Set(name, value)
 	}
 	setValid(h, "X-Forwarded-For", ex.peer.chain)
-	h.Set("X-Forwarded-Proto", ex.peer.proto)
+	h["X-Forwarded-Proto"] = []string{ex.peer.proto}
 	setValid(h, "X-Forwarded-Host", ex.peer.host)
-	h.Set("X-Request-Id", ex.requestID)
+	h["X-Request-Id"] = []string{ex.requestID}
 	if ex.id != nil {
 		route.upstream.headers.set(h, ex.id)
 	}

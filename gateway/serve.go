@@ -202,7 +202,7 @@ func (ex *exchange) audit(event string, attrs ...slog.Attr) {
 	attrs = append([]slog.Attr{
 		slog.String("event", event),
 		slog.String("request_id", ex.requestID),
-		slog.String("client", ex.peer.client.String()),
+		slog.String("client", ex.peer.address),
 		slog.String("route", ex.label),
 	}, attrs...)
 	if ex.id != nil && !slices.ContainsFunc(attrs, func(a slog.Attr) bool { return a.Key == "subject" }) {

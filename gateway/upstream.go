@@ -67,7 +67,7 @@ func newUpstream(name string, cfg config.Upstream, headers *identityHeaders, too
 // same reports whether u was made from this configuration, so that its warm
 // connections can be kept.
 func (u *upstream) same(cfg config.Upstream, headers *identityHeaders) bool {
-	return reflect.DeepEqual(u.config, cfg) && reflect.DeepEqual(u.headers, headers)
+	return reflect.DeepEqual(u.config, cfg) && u.headers.same(headers)
 }
 
 // through returns what sends requests to the upstream and gives the response
@@ -113,17 +113,37 @@ func (u *upstream) close() {
 
 // stallGuard makes an upstream that stops reading a request fail like one
 // that does not answer: the transport's own time limit starts only when the
-// request is written.
+// request is written. What the buffers of a socket always take needs no guard,
+// which saves small requests the price of a timer.
 type stallGuard struct {
 	net.Conn
-	limit time.Duration
+	limit   time.Duration
+	written atomic.Int64 // since the last time that the upstream said something
+	armed   atomic.Bool  // a deadline is set
 }
 
+const socketBuffer = 16 << 10
+
 func (c *stallGuard) Write(b []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(c.limit)); err != nil {
-		return 0, err
+	var deadline time.Time
+	guard := c.written.Add(int64(len(b))) > socketBuffer
+	if guard {
+		deadline = time.Now().Add(c.limit)
+	}
+	if c.armed.Swap(guard) || guard {
+		if err := c.SetWriteDeadline(deadline); err != nil {
+			return 0, err
+		}
 	}
 	return c.Conn.Write(b)
+}
+
+func (c *stallGuard) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.written.Store(0)
+	}
+	return n, err
 }
 
 // balancer sends each request to the next address of an upstream that is not

@@ -313,22 +313,37 @@ func TestStallGuard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
 		guard := &stallGuard{Conn: here, limit: 30 * time.Second}
+		chunk := make([]byte, socketBuffer+1)
 		go func() {
-			buf := make([]byte, 1)
+			buf := make([]byte, len(chunk))
 			for range 5 {
 				time.Sleep(20 * time.Second) // moves the clock of the bubble
-				if _, err := there.Read(buf); err != nil {
+				if _, err := io.ReadFull(there, buf); err != nil {
 					t.Error(err)
 				}
 			}
+			// It answers, waits for longer than the limit, and reads on.
+			if _, err := there.Write([]byte("y")); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Minute)
+			if _, err := io.ReadFull(there, buf[:1]); err != nil {
+				t.Error(err)
+			}
 		}()
 		for range 5 {
-			if _, err := guard.Write([]byte("x")); err != nil {
+			if _, err := guard.Write(chunk); err != nil {
 				t.Fatalf("a slow reader: %v", err)
 			}
 		}
+		if _, err := guard.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := guard.Write([]byte("x")); err != nil {
+			t.Fatalf("a small request after an answer: %v", err)
+		}
 		start := time.Now()
-		_, err := guard.Write([]byte("x"))
+		_, err := guard.Write(chunk)
 		var timeout net.Error
 		if !errors.As(err, &timeout) || !timeout.Timeout() {
 			t.Errorf("nobody reads: %v, want a timeout", err)

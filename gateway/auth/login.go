@@ -103,19 +103,21 @@ func (l *Logins) Begin(ctx context.Context, account *Account, expires time.Time,
 	return login, nil
 }
 
-// raw returns the stored record of a login, or ErrRejected when it has ended.
-func (l *Logins) raw(ctx context.Context, sid string) ([]byte, error) {
-	raw, err := l.store.Get(ctx, loginPrefix+sid)
+// read returns what the store holds of a login or a handle, or ErrRejected
+// when that has ended.
+func (l *Logins) read(ctx context.Context, key string) ([]byte, error) {
+	raw, err := l.store.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, ErrRejected
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading a login: %w", err)
+		kind, _, _ := strings.Cut(key, ":")
+		return nil, fmt.Errorf("reading a record (%s): %w", kind, err)
 	}
 	return raw, nil
 }
 
-// decodeLogin decodes what raw returned.
+// decodeLogin decodes the record of a login.
 func decodeLogin(sid string, raw []byte) (*Login, error) {
 	login, err := decode[Login](raw)
 	if err != nil {

@@ -192,12 +192,12 @@ func (r *Refresh) find(ctx context.Context, token string) (refreshToken, *family
 	if !ok {
 		return t, nil, nil, badRefresh("never issued")
 	}
-	raw, err := r.logins.store.Get(ctx, t.key())
-	if errors.Is(err, store.ErrNotFound) {
+	raw, err := r.logins.read(ctx, t.key())
+	if errors.Is(err, ErrRejected) {
 		return t, nil, nil, badRefresh("its login has ended")
 	}
 	if err != nil {
-		return t, nil, nil, fmt.Errorf("reading a refresh token: %w", err)
+		return t, nil, nil, err
 	}
 	f, err := decode[family](raw)
 	return t, f, raw, err
@@ -205,7 +205,7 @@ func (r *Refresh) find(ctx context.Context, token string) (refreshToken, *family
 
 // owner returns the login of f and the account behind it, as they are today.
 func (r *Refresh) owner(ctx context.Context, f *family) (*Login, *Account, error) {
-	raw, err := r.logins.raw(ctx, f.Login)
+	raw, err := r.logins.read(ctx, loginPrefix+f.Login)
 	if errors.Is(err, ErrRejected) {
 		return nil, nil, badRefresh("its login has ended")
 	}

@@ -6,13 +6,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
-	"authgate/gateway/store"
 	"authgate/policy"
 )
 
@@ -42,18 +40,21 @@ type Session struct {
 	options  SessionOptions
 	accounts *Accounts
 	logins   *Logins
-	ready    *lru.Cache[string, *readySession] // by session identifier's hash
+	ready    *lru.Cache[string, *readySession] // by session identifier
 }
 
-// readySession is a session whose records were decoded before. It counts only
-// while the store still holds the very same bytes.
+// readySession is a session that was found before, by its identifier, so that
+// a warm request hashes and decodes nothing. It counts only while the store
+// still holds the very same bytes.
 type readySession struct {
-	session    *sessionRecord
-	rawSession []byte
-	rawLogin   []byte
-	identity   *policy.Identity
-	touching   atomic.Bool
-	seen       atomic.Int64 // last request here, Unix nanoseconds; where idle sessions end
+	key, loginKey string // of the store
+	session       *sessionRecord
+	rawSession    []byte
+	rawLogin      []byte
+	identity      *policy.Identity
+
+	touching atomic.Bool
+	seen     atomic.Int64 // last request here, Unix nanoseconds; where idle sessions end
 }
 
 // NewSession returns the mechanism over logins for accounts.
@@ -104,67 +105,83 @@ func (s *Session) Authenticate(ctx context.Context, creds *Credentials) (*policy
 // LoginOf returns the sid that the session identifier belongs to, or
 // ErrRejected when there is no such session.
 func (s *Session) LoginOf(ctx context.Context, id string) (string, error) {
-	_, record, _, err := s.record(ctx, id)
+	key, err := sessionKey(id)
+	if err != nil {
+		return "", err
+	}
+	raw, err := s.logins.read(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	record, err := decode[sessionRecord](raw)
 	if err != nil {
 		return "", err
 	}
 	return record.Login, nil
 }
 
-// record reads the session of an identifier: its key, its decoded record
-// (from ready where the bytes are the same) and the bytes.
-func (s *Session) record(ctx context.Context, id string) (key string, record *sessionRecord, raw []byte, err error) {
+// sessionKey is where the store keeps the session of an identifier;
+// ErrRejected for what never was one.
+func sessionKey(id string) (string, error) {
 	// The length first: base64 skips line breaks.
 	if len(id) != base64.RawURLEncoding.EncodedLen(32) {
-		return "", nil, nil, ErrRejected
+		return "", ErrRejected
 	}
 	secret, err := base64.RawURLEncoding.Strict().DecodeString(id)
-	if err != nil || len(secret) != 32 {
-		return "", nil, nil, ErrRejected
-	}
-	key = SessionPrefix + hashed(secret)
-	raw, err = s.logins.store.Get(ctx, key)
-	if errors.Is(err, store.ErrNotFound) {
-		return "", nil, nil, ErrRejected
-	}
 	if err != nil {
-		return "", nil, nil, fmt.Errorf("reading a session: %w", err)
+		return "", ErrRejected
 	}
-	if ready, ok := s.ready.Get(key); ok && bytes.Equal(raw, ready.rawSession) {
-		return key, ready.session, raw, nil
-	}
-	record, err = decode[sessionRecord](raw)
-	return key, record, raw, err
+	return SessionPrefix + hashed(secret), nil
 }
 
+// find leads from an identifier to a session that is good now.
 func (s *Session) find(ctx context.Context, id string) (*readySession, error) {
-	key, record, raw, err := s.record(ctx, id)
+	ready, ok := s.ready.Get(id)
+	if !ok {
+		key, err := sessionKey(id)
+		if err != nil {
+			return nil, err
+		}
+		ready = &readySession{key: key}
+	}
+	current, err := s.resolve(ctx, ready)
 	if err != nil {
 		return nil, err
 	}
 	now := s.logins.now()
-	if record.Mechanism != policy.Session || !now.Before(record.Expires) || s.idle(key, record, now) {
+	if current.session.Mechanism != policy.Session || !now.Before(current.session.Expires) || s.idle(current, now) {
 		return nil, ErrRejected
 	}
-	ready, err := s.resolve(ctx, key, record, raw)
-	if err != nil {
-		return nil, err
+	if current != ready {
+		s.ready.Add(id, current)
 	}
-	s.touch(key, ready, now)
-	return ready, nil
+	s.touch(current, now)
+	return current, nil
 }
 
-// resolve leads from the session over its login to the account of today.
-func (s *Session) resolve(ctx context.Context, key string, record *sessionRecord, raw []byte) (*readySession, error) {
-	rawLogin, err := s.logins.raw(ctx, record.Login)
+// resolve leads from the session over its login to the account of today, and
+// returns ready itself where the store still holds the same bytes.
+func (s *Session) resolve(ctx context.Context, ready *readySession) (*readySession, error) {
+	raw, err := s.logins.read(ctx, ready.key)
 	if err != nil {
 		return nil, err
 	}
-	ready, ok := s.ready.Get(key)
-	if ok && ready.session == record && bytes.Equal(ready.rawLogin, rawLogin) {
+	same := ready.identity != nil && bytes.Equal(raw, ready.rawSession)
+	next := &readySession{key: ready.key, loginKey: ready.loginKey, session: ready.session, rawSession: raw}
+	if !same {
+		if next.session, err = decode[sessionRecord](raw); err != nil {
+			return nil, err
+		}
+		next.loginKey = loginPrefix + next.session.Login
+	}
+	next.rawLogin, err = s.logins.read(ctx, next.loginKey)
+	if err != nil {
+		return nil, err
+	}
+	if same && bytes.Equal(next.rawLogin, ready.rawLogin) {
 		return ready, nil // accounts never change under a mechanism
 	}
-	login, err := decodeLogin(record.Login, rawLogin)
+	login, err := decodeLogin(next.session.Login, next.rawLogin)
 	if err != nil {
 		return nil, err
 	}
@@ -172,25 +189,20 @@ func (s *Session) resolve(ctx context.Context, key string, record *sessionRecord
 	if !ok {
 		return nil, ErrRejected
 	}
-	ready = &readySession{
-		session: record, rawSession: raw, rawLogin: rawLogin,
-		identity: account.identity(policy.Session, record.Login, record.Expires),
-	}
-	s.ready.Add(key, ready)
-	return ready, nil
+	next.identity = account.identity(policy.Session, login.ID, next.session.Expires)
+	next.seen.Store(ready.seen.Load())
+	return next, nil
 }
 
 // idle reports whether the last request of the session, as the store or this
 // process knows it, was too long ago.
-func (s *Session) idle(key string, record *sessionRecord, now time.Time) bool {
+func (s *Session) idle(ready *readySession, now time.Time) bool {
 	if s.options.Idle == 0 {
 		return false
 	}
-	seen := record.Seen
-	if ready, ok := s.ready.Get(key); ok {
-		if here := time.Unix(0, ready.seen.Load()); here.After(seen) {
-			seen = here
-		}
+	seen := ready.session.Seen
+	if here := time.Unix(0, ready.seen.Load()); here.After(seen) {
+		seen = here
 	}
 	return now.Sub(seen) >= s.options.Idle
 }
@@ -199,7 +211,7 @@ func (s *Session) idle(key string, record *sessionRecord, now time.Time) bool {
 // store, beside the request, which must not wait for a disk. After a restart,
 // and to other instances, the last request may seem up to an eighth of the
 // idle time earlier than it was.
-func (s *Session) touch(key string, ready *readySession, now time.Time) {
+func (s *Session) touch(ready *readySession, now time.Time) {
 	if s.options.Idle == 0 {
 		return
 	}
@@ -218,6 +230,6 @@ func (s *Session) touch(key string, ready *readySession, now time.Time) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		// Swap, so that a session which ended meanwhile stays ended.
-		_ = s.logins.store.Swap(ctx, key, ready.rawSession, value, seen.Expires)
+		_ = s.logins.store.Swap(ctx, ready.key, ready.rawSession, value, seen.Expires)
 	}()
 }

@@ -277,7 +277,7 @@ func TestSessionIdleNotes(t *testing.T) {
 		if _, err := m.logins.End(t.Context(), s.login.ID); err != nil {
 			t.Fatal(err)
 		}
-		m.session.touch(s.login.Handles[0], ready, m.clock.now().Add(5*time.Minute))
+		m.session.touch(ready, m.clock.now().Add(5*time.Minute))
 		synctest.Wait()
 		if raw, err := m.store.Get(t.Context(), s.login.Handles[0]); err == nil {
 			t.Errorf("a late note brought the session back: %s", raw)

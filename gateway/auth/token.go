@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,7 +42,7 @@ type Bearer struct {
 	accounts *Accounts
 	logins   *Logins
 	parser   *jwt.Parser
-	verified *lru.Cache[[sha256.Size]byte, *verifiedToken]
+	verified *lru.Cache[string, *verifiedToken] // by the token itself: a warm request hashes nothing
 }
 
 // accessToken is what a token says, after its signature and form were found
@@ -53,6 +52,8 @@ type accessToken struct {
 	id      string // jti
 	login   string // sid, empty for a token that was signed elsewhere with the gateway's key
 	expires time.Time
+
+	revokedKey, loginKey string // of the store
 }
 
 // verifiedToken is a token that needs no second look at its signature. Time,
@@ -65,7 +66,7 @@ type verifiedToken struct {
 
 // NewBearer returns the mechanism. Tokens are signed and verified with keys.
 func NewBearer(options BearerOptions, keys *Keys, accounts *Accounts, logins *Logins) *Bearer {
-	verified, err := lru.New[[sha256.Size]byte, *verifiedToken](identityCacheSize)
+	verified, err := lru.New[string, *verifiedToken](identityCacheSize)
 	if err != nil {
 		panic(err) // the size is a positive constant
 	}
@@ -159,8 +160,7 @@ func (b *Bearer) verify(ctx context.Context, token string) (*verifiedToken, erro
 	if len(token) > maxTokenBytes {
 		return nil, badToken("longer than %d bytes", maxTokenBytes)
 	}
-	sum := sha256.Sum256([]byte(token))
-	ready, known := b.verified.Get(sum)
+	ready, known := b.verified.Get(token)
 	if !known {
 		access, err := b.parse(token)
 		if err != nil {
@@ -171,7 +171,7 @@ func (b *Bearer) verify(ctx context.Context, token string) (*verifiedToken, erro
 	if !b.logins.now().Before(ready.expires) {
 		return nil, badToken("expired")
 	}
-	switch _, err := b.logins.store.Get(ctx, revokedPrefix+ready.id); {
+	switch _, err := b.logins.store.Get(ctx, ready.revokedKey); {
 	case err == nil:
 		return nil, badToken("revoked")
 	case !errors.Is(err, store.ErrNotFound):
@@ -182,7 +182,7 @@ func (b *Bearer) verify(ctx context.Context, token string) (*verifiedToken, erro
 		return nil, err
 	}
 	if current != ready || !known {
-		b.verified.Add(sum, current)
+		b.verified.Add(token, current)
 	}
 	return current, nil
 }
@@ -192,7 +192,7 @@ func (b *Bearer) verify(ctx context.Context, token string) (*verifiedToken, erro
 func (b *Bearer) resolve(ctx context.Context, ready *verifiedToken) (*verifiedToken, error) {
 	var rawLogin []byte
 	if ready.login != "" {
-		raw, err := b.logins.raw(ctx, ready.login)
+		raw, err := b.logins.read(ctx, ready.loginKey)
 		if errors.Is(err, ErrRejected) {
 			return nil, badToken("its login has ended")
 		}
@@ -238,7 +238,7 @@ func (b *Bearer) Revoke(ctx context.Context, token string) (*policy.Identity, er
 			return nil, err
 		}
 	}
-	if err := b.logins.store.Put(ctx, revokedPrefix+verified.id, []byte("1"), verified.expires); err != nil {
+	if err := b.logins.store.Put(ctx, verified.revokedKey, []byte("1"), verified.expires); err != nil {
 		return nil, fmt.Errorf("revoking a token: %w", err)
 	}
 	return verified.identity, nil
@@ -275,6 +275,7 @@ func (b *Bearer) parse(token string) (*accessToken, error) {
 			}
 		}
 	}
+	access.revokedKey, access.loginKey = revokedPrefix+access.id, loginPrefix+access.login
 	access.expires, err = numericDate("exp", claims["exp"])
 	return access, err
 }

@@ -19,15 +19,9 @@ type decoder struct {
 	*loader
 	*document
 	aliases  map[*ast.AliasNode]ast.Node
-	inAlias  int // how many aliases and merges deep
-	expanded int // values read in them
-	reported map[fault]bool
-}
-
-// fault is what is wrong at a place, whatever the path it is reached by.
-type fault struct {
-	at     position
-	format string
+	inAlias  int                 // how many aliases and merges deep
+	expanded int                 // values read in them
+	unknown  map[position]string // keys, and the ones that were meant
 }
 
 var (
@@ -45,21 +39,17 @@ func (l *loader) decode(t *text, source []byte, limit int, root string, into any
 		doc.breaks(root)
 		return doc
 	}
-	d := &decoder{loader: l, document: doc, aliases: resolveAliases(body), reported: map[fault]bool{}}
+	d := &decoder{
+		loader: l, document: doc, aliases: resolveAliases(body), unknown: map[position]string{},
+	}
 	doc.places[root] = span{start(body), start(body)}
 	d.value(body, root, reflect.ValueOf(into).Elem())
 	return doc
 }
 
-// report adds a problem. What is wrong in a value that is read again through
-// an alias is said once.
+// report adds a problem with what stands at a place.
 func (d *decoder) report(at position, key, format string, args ...any) {
-	id := fault{at, format}
-	if d.inAlias > 0 && d.reported[id] {
-		return
-	}
-	d.reported[id] = true
-	d.add(d.text, at, key, format, args...)
+	d.addOnce(d.text, at, key, format, args...)
 }
 
 // wrong reports that the value at path cannot be read.
@@ -86,51 +76,51 @@ func (d *decoder) value(n ast.Node, path string, v reflect.Value) {
 		d.inAlias++
 		defer func() { d.inAlias-- }()
 	}
-	if !d.spend(n, path) {
+	if !d.spend(n) {
 		return
 	}
 	if tag, ok := n.(*ast.TagNode); ok {
 		d.wrong(n, path, "the tag %s is not supported; put a string that looks like something else in quotes", tag.Start.Value)
 		return
 	}
-	switch v.Type() {
-	case secretType:
-		if s, ok := d.scalar(n, path); ok {
-			d.secrets = append(d.secrets, s)
-			v.SetString(s)
-		}
-		return
-	case durationType:
+	d.content(n, path, v)
+}
+
+// content decodes a node that is neither an alias nor a tag.
+func (d *decoder) content(n ast.Node, path string, v reflect.Value) {
+	t, kind := v.Type(), v.Kind()
+	switch {
+	case t == durationType:
 		d.duration(n, path, v)
-		return
-	case refsType:
+	case t == refsType:
 		d.refs(n, path, v)
-		return
-	}
-	switch v.Kind() {
-	case reflect.String:
-		if s, ok := d.scalar(n, path); ok {
+	case kind == reflect.String:
+		s, ok := d.scalar(n, path)
+		if ok {
 			v.SetString(s)
 		}
-	case reflect.Bool:
+		if ok && t == secretType {
+			d.secrets = append(d.secrets, s)
+		}
+	case kind == reflect.Bool:
 		d.boolean(n, path, v)
-	case reflect.Int, reflect.Int64:
+	case kind == reflect.Int || kind == reflect.Int64:
 		d.integer(n, path, v)
-	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
+	case kind == reflect.Slice:
+		d.list(n, path, v)
+	case kind == reflect.Map:
+		d.table(n, path, v)
+	case kind == reflect.Struct:
+		d.section(n, path, v)
+	case kind == reflect.Pointer:
+		v.Set(reflect.New(t.Elem()))
 		if _, null := n.(*ast.NullNode); null {
 			d.wrong(n, path, "expected a mapping of keys to values, found nothing")
 			return
 		}
-		d.value(n, path, v.Elem())
-	case reflect.Slice:
-		d.list(n, path, v)
-	case reflect.Map:
-		d.table(n, path, v)
-	case reflect.Struct:
-		d.section(n, path, v)
+		d.content(n, path, v.Elem())
 	default:
-		panic(fmt.Sprintf("config: no rule for %s of type %s", path, v.Type()))
+		panic(fmt.Sprintf("config: no rule for %s of type %s", path, t))
 	}
 }
 
@@ -155,13 +145,13 @@ func (d *decoder) resolve(n ast.Node, path string) (_ ast.Node, aliased, ok bool
 
 // spend counts a value that is read through an alias. When there are too many
 // the document is given up.
-func (d *decoder) spend(n ast.Node, path string) bool {
+func (d *decoder) spend(n ast.Node) bool {
 	if d.inAlias == 0 {
 		return true
 	}
 	d.expanded++
 	if d.expanded == maxExpanded {
-		d.wrong(n, path, "the aliases of this file stand for more than %d values", maxExpanded)
+		d.report(start(n), documentKey, "the aliases of this file stand for more than %d values", maxExpanded)
 		d.breaks(d.root)
 	}
 	return d.expanded < maxExpanded
@@ -182,7 +172,7 @@ func (d *decoder) section(n ast.Node, path string, v reflect.Value) {
 		f, known := fields[e.name]
 		switch {
 		case !known:
-			d.unknownKey(path, e, slices.Sorted(maps.Keys(fields)))
+			d.unknownKey(path, e, fields)
 		case f.file:
 			d.secretFile(path, e, entries, v.Field(f.index))
 		default:
@@ -226,14 +216,15 @@ func fieldsOf(t reflect.Type) map[string]field {
 
 // unknownKey reports a key that is no field. When it is a misspelling of one,
 // that one counts as given.
-func (d *decoder) unknownKey(path string, e entry, known []string) {
-	if e.merged {
-		d.inAlias++
-		defer func() { d.inAlias-- }()
+func (d *decoder) unknownKey(path string, e entry, fields map[string]field) {
+	meant, again := d.unknown[e.at]
+	if !again {
+		known := slices.Sorted(maps.Keys(fields))
+		meant, _ = nearest(e.name, known)
+		d.unknown[e.at] = meant
+		d.add(d.text, e.at, join(path, e.name), "unknown key; %s", hint(e.name, "keys here", known))
 	}
-	key := join(path, e.name)
-	d.report(e.at, key, "unknown key; %s", hint(e.name, "keys here", known))
-	if meant, ok := nearest(e.name, known); ok {
+	if meant != "" {
 		d.breaks(join(path, meant))
 	}
 }

@@ -17,7 +17,7 @@ type Diagnostic struct {
 	Column  int    // from 1, in characters
 	Key     string // where, as a dotted path: routes[1].policy; "document" for the file as a whole
 	Message string // what is wrong, what was expected and what to do
-	Source  string // the source line with secrets masked, empty when there is none
+	Source  string // the source line with secrets masked, empty when it is beyond 16 KiB
 }
 
 // String is FILE:LINE:COLUMN: KEY: message, on one line.
@@ -79,7 +79,32 @@ type problems struct {
 	list Diagnostics
 	// secrets are the values read so far that no text may show.
 	secrets []string
+	said    map[said]bool
 }
+
+// said is what is wrong at a place, whatever the path that led there.
+type said struct {
+	file    string
+	at      position
+	message string
+}
+
+// addOnce is add for what is wrong with a value that is written at a place:
+// read again through aliases it is wrong in the same way each time.
+func (p *problems) addOnce(t *text, at position, key, format string, args ...any) {
+	id := said{t.name, at, fmt.Sprintf(format, args...)}
+	if p.said[id] {
+		return
+	}
+	if p.said == nil {
+		p.said = map[said]bool{}
+	}
+	p.said[id] = true
+	p.add(t, at, key, "%s", id.message)
+}
+
+// maxShownLine is the longest line, in bytes, that is shown.
+const maxShownLine = 16 << 10
 
 // add records one problem at a place in a text. A place outside of the text,
 // as a parser may report the end of it, is moved to the nearest inside.
@@ -87,9 +112,13 @@ func (p *problems) add(t *text, at position, key, format string, args ...any) {
 	at.line = max(1, min(at.line, len(t.lines)))
 	line := t.lines[at.line-1]
 	at.column = max(1, min(at.column, utf8.RuneCountInString(line)+1))
+	var shown string
+	if len(line) <= maxShownLine {
+		shown = visible(t.shown(at.line - 1))
+	}
 	p.list = append(p.list, Diagnostic{
 		File: t.name, Line: at.line, Column: at.column, Key: visible(key),
-		Message: visible(fmt.Sprintf(format, args...)), Source: visible(t.shown(at.line - 1)),
+		Message: visible(fmt.Sprintf(format, args...)), Source: shown,
 	})
 }
 

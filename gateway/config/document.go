@@ -93,7 +93,11 @@ func join(path, key string) string {
 // fault reports something wrong with the value at path, unless it follows from
 // what has been reported.
 func (l *loader) fault(d *document, path, format string, args ...any) {
-	if !d.isBroken(path) {
+	switch {
+	case d.isBroken(path):
+	case d.given(path):
+		l.addOnce(d.text, d.at(path), path, format, args...)
+	default: // several keys may be missing at one place
 		l.add(d.text, d.at(path), path, format, args...)
 	}
 }

@@ -75,7 +75,7 @@ func (d *decoder) merge(list *[]entry, n ast.Node, path string) {
 	d.inAlias++
 	defer func() { d.inAlias-- }()
 	content, _, ok := d.resolve(n, path)
-	if !ok || !d.spend(content, path) {
+	if !ok || !d.spend(content) {
 		return
 	}
 	switch source := content.(type) {
@@ -92,7 +92,7 @@ func (d *decoder) merge(list *[]entry, n ast.Node, path string) {
 	case ast.MapNode:
 		merged, _ := d.entries(content, path)
 		for _, e := range merged {
-			if !d.spend(content, path) {
+			if !d.spend(content) {
 				return
 			}
 			if !slices.ContainsFunc(*list, func(own entry) bool { return own.name == e.name }) {

@@ -1,0 +1,321 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// answering makes the upstream answer so.
+func (u *stubUpstream) answering(answer func(*http.Request) (*http.Response, error)) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.answer = answer
+}
+
+// What is counted and logged of an exchange, whoever makes the answer.
+func TestExchangeAccount(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	alice := r.login(aliceIn)
+	r.upstream.answering(func(q *http.Request) (*http.Response, error) {
+		if strings.HasSuffix(q.URL.Opaque, "teapot") {
+			return response(q, http.StatusTeapot, http.Header{}, "short and stout"), nil
+		}
+		return response(q, http.StatusOK, http.Header{}, "hello"), nil
+	})
+	for _, c := range []struct {
+		method, target, header, route, mechanism, decision string
+		status, bytes                                      int
+		subject                                            any
+	}{
+		{"GET", "/public/", "", "public", "none", "allow", 200, 5, nil},
+		{"GET", "/public/teapot?secret", "", "public", "none", "allow", 418, 15, nil},
+		{"GET", "/session/", alice.cookie, "session", "session", "allow", 200, 5, "local:alice"},
+		{"GET", "/bearer/", alice.bearer, "bearer", "bearer", "allow", 200, 5, "local:alice"},
+		{"GET", "/basic/", basicHeader("service", "s3rvice"), "basic", "basic", "allow", 200, 5, "basic:service"},
+		{"GET", "/basic/", basicHeader("service", "x"), "basic", "none", "challenge", 401, -1, nil},
+		{"GET", "/session/", "", "session", "none", "challenge", 401, -1, nil},
+		{"GET", "/session/", browser, "session", "none", "challenge", 302, 0, nil},
+		{"GET", "/admin/", r.login(bobIn).cookie, "admin", "session", "forbid", 403, -1, "local:bob"},
+		{"GET", "/nowhere", "", "none", "none", "error", 404, -1, nil},
+		{"GET", "//", "", "none", "none", "error", 400, -1, nil},
+		{"GET", "/me", alice.cookie, "authgate/me", "session", "allow", 200, -1, "local:alice"},
+		{"GET", "/me", "", "authgate/me", "none", "challenge", 401, -1, nil},
+		{"PUT", "/me", "", "authgate/me", "none", "error", 405, -1, nil},
+		{"GET", "/signin", browser, "authgate/signin", "none", "allow", 200, -1, nil},
+		{"GET", "/login", browser, "authgate/login", "none", "allow", 302, 0, nil},
+		{"GET", "/.well-known/jwks.json", "", "authgate/.well-known/jwks.json", "none", "allow", 200, -1, nil},
+	} {
+		labels := []string{"route=" + c.route, "mechanism=" + c.mechanism, "decision=" + c.decision, fmt.Sprintf("code=%d", c.status)}
+		before := sample(t, r.registry, "authgate_requests_total", labels...)
+		timed := sample(t, r.registry, "authgate_request_duration_seconds", labels[0])
+		w := r.do(c.method, c.target, "", c.header)
+		if w.Code != c.status {
+			t.Errorf("%s %s: %d, want %d", c.method, c.target, w.Code, c.status)
+			continue
+		}
+		if c.bytes < 0 {
+			c.bytes = w.Body.Len()
+		}
+		line := r.log.last(t, "request")
+		want := map[string]any{
+			"method": c.method, "path": strings.TrimSuffix(c.target, "?secret"), "host": "gw.example", "client": "192.0.2.7",
+			"route": c.route, "mechanism": c.mechanism, "decision": c.decision,
+			"status": float64(c.status), "bytes": float64(c.bytes), "subject": c.subject,
+		}
+		for key, value := range want {
+			if line[key] != value {
+				t.Errorf("%s %s: logged %s %v, want %v", c.method, c.target, key, line[key], value)
+			}
+		}
+		if got := sample(t, r.registry, "authgate_requests_total", labels...); got != before+1 {
+			t.Errorf("%s %s: %v requests counted under %v, want %v", c.method, c.target, got, labels, before+1)
+		}
+		if got := sample(t, r.registry, "authgate_request_duration_seconds", labels[0]); got != timed+1 {
+			t.Errorf("%s %s: %v durations, want %v", c.method, c.target, got, timed+1)
+		}
+	}
+}
+
+// A page that tells of a failed login is no success.
+func TestExchangeFailedLoginPage(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	w := r.do("POST", "/login", "username=alice&password=x", formType, browser)
+	if w.Code != 401 || !strings.Contains(w.Body.String(), "<form") {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	if n := sample(t, r.registry, "authgate_requests_total", "decision=challenge", "code=401"); n != 1 {
+		t.Errorf("counted as %v", r.log.last(t, "request"))
+	}
+}
+
+func TestExchangePanic(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	secret := "the cause of it all"
+	r.upstream.answering(func(*http.Request) (*http.Response, error) { panic(secret) })
+	w := r.do("GET", "/public/", "")
+	if w.Code != 500 || strings.Contains(w.Body.String(), secret) || problemOf(t, w).Detail != "The gateway failed." {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	line := r.log.last(t, "panic")
+	if line["panic"] != secret || !strings.Contains(fmt.Sprint(line["stack"]), "exchange_test.go") || line["level"] != "ERROR" {
+		t.Errorf("logged %v", line)
+	}
+	if access := r.log.last(t, "request"); access["status"] != float64(500) || access["decision"] != "error" || access["request_id"] != line["request_id"] {
+		t.Errorf("logged %v", access)
+	}
+	if n := sample(t, r.registry, "authgate_requests_total", "route=public", "decision=error", "code=500"); n != 1 {
+		t.Errorf("counted %v times", n)
+	}
+}
+
+// brokenBody is the body of an answer that breaks in the middle.
+type brokenBody struct{ fail func() error }
+
+func (b *brokenBody) Read(p []byte) (int, error) {
+	if b.fail == nil {
+		return 0, io.EOF
+	}
+	fail := b.fail
+	b.fail = func() error { return fail() }
+	if len(p) == 0 {
+		return 0, nil
+	}
+	return 0, fail()
+}
+
+func (b *brokenBody) Close() error { return nil }
+
+// An answer that has begun cannot become an error any more. It is cut off, so
+// that nobody takes it for whole: over HTTP/1.1 the client must notice.
+func TestExchangeCutOff(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func() error{
+		"the upstream breaks": func() error { return errors.New("reset") },
+		"we panic":            func() error { panic("half-way") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, baseConfig)
+			r.upstream.answering(func(q *http.Request) (*http.Response, error) {
+				answer := response(q, 200, http.Header{}, "")
+				answer.ContentLength = -1
+				answer.Body = io.NopCloser(io.MultiReader(strings.NewReader("half"), &brokenBody{fail}))
+				return answer, nil
+			})
+			server := httptest.NewServer(r)
+			defer server.Close()
+			answer, err := http.Get(server.URL + "/public/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer answer.Body.Close()
+			body, err := io.ReadAll(answer.Body)
+			if string(body) != "half" || !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("the client gets %q and %v, want to be told of the cut", body, err)
+			}
+			server.Close() // waits for the handler
+			line := r.log.last(t, "request")
+			if line["status"] != float64(200) || line["bytes"] != float64(4) || line["error"] == nil {
+				t.Errorf("logged %v", line)
+			}
+		})
+	}
+}
+
+func TestExchangeAbort(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	r.upstream.answering(func(*http.Request) (*http.Response, error) { panic(http.ErrAbortHandler) })
+	aborted(t, func() { r.do("GET", "/public/", "") })
+	if panics := r.log.records(t, "panic"); len(panics) > 0 {
+		t.Errorf("an abort is logged as a panic: %v", panics)
+	}
+	if lines := r.log.records(t, "request"); len(lines) != 1 {
+		t.Errorf("%d lines in the access log", len(lines))
+	}
+}
+
+// serverWriter takes 1xx as net/http does, which httptest.ResponseRecorder does
+// not.
+type serverWriter struct {
+	*httptest.ResponseRecorder
+	informational []int
+}
+
+func (w *serverWriter) WriteHeader(status int) {
+	if status < 200 {
+		w.informational = append(w.informational, status)
+		return
+	}
+	w.ResponseRecorder.WriteHeader(status)
+}
+
+func TestExchangeWriter(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	w := &serverWriter{ResponseRecorder: httptest.NewRecorder()}
+	ex := r.begin(w, request("GET", "/", ""))
+	ex.WriteHeader(http.StatusEarlyHints)
+	ex.WriteHeader(http.StatusProcessing)
+	if ex.status != 0 || len(w.informational) != 2 {
+		t.Errorf("1xx: status %d, passed on %d", ex.status, w.informational)
+	}
+	for _, part := range []string{"abc", "", "defgh"} {
+		if n, err := ex.Write([]byte(part)); n != len(part) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if ex.status != 200 || ex.bytes != 8 {
+		t.Errorf("status %d, %d bytes", ex.status, ex.bytes)
+	}
+	if err := http.NewResponseController(ex).Flush(); err != nil || !w.Flushed {
+		t.Errorf("it cannot be flushed: %v", err)
+	}
+	if _, _, err := http.NewResponseController(ex).Hijack(); !errors.Is(err, http.ErrNotSupported) || ex.status != 200 {
+		t.Errorf("hijacking what cannot be hijacked: %v, status %d", err, ex.status)
+	}
+}
+
+func TestRequestID(t *testing.T) {
+	t.Parallel()
+	kept := []string{"a", "Z9._-", strings.Repeat("x", 128)}
+	for _, id := range kept {
+		if got := requestID(http.Header{"X-Request-Id": {id}}); got != id {
+			t.Errorf("%q becomes %q", id, got)
+		}
+	}
+	made := map[string]bool{}
+	for _, ids := range [][]string{
+		nil, {}, {""}, {strings.Repeat("x", 129)}, {"a b"}, {"a\n"}, {"é"}, {"a/b"}, {"a,b"}, {"<x>"}, {"a", "a"}, {"\x00"},
+	} {
+		id := requestID(http.Header{"X-Request-Id": ids})
+		if !validRequestID(id) || made[id] {
+			t.Errorf("%q becomes %q", ids, id)
+		}
+		made[id] = true
+	}
+}
+
+// The identifier is one for the client, the log and the upstream.
+func TestRequestIDEverywhere(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	for _, header := range []string{"X-Request-Id: mine", "X-Request-Id: not mine"} {
+		r.do("GET", "/public/", "", header)
+		seen := r.upstream.last().Header["X-Request-Id"]
+		logged := r.log.last(t, "request")["request_id"]
+		if len(seen) != 1 || seen[0] != logged || (seen[0] == "mine") != strings.HasSuffix(header, ": mine") {
+			t.Errorf("%s: the upstream gets %q, the log has %v", header, seen, logged)
+		}
+		w := r.do("GET", "/nowhere", "", header)
+		if got := w.Header().Get("X-Request-Id"); got == "" || got != r.log.last(t, "request")["request_id"] {
+			t.Errorf("%s: the client gets %q", header, got)
+		}
+	}
+}
+
+// Whatever a client sends, a line of the log stays short, and no secret is in
+// it.
+func TestLogIsBounded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	long := strings.Repeat("x", 50_000)
+	for _, q := range []*http.Request{
+		request("GET", "/"+long, ""),
+		request("GET", "/public/"+long+"?"+long, "", "User-Agent: "+long, "X-Request-Id: "+long),
+		request("GET", "//"+long, ""),
+		request("GET", long, ""),
+		request("GET", "/"+strings.Repeat("é", 1000), ""), // cut within a character
+		{Method: long, RequestURI: "/", Host: "gw.example", Header: http.Header{}},
+		{Method: "GET", RequestURI: "/public/", Host: long, Header: http.Header{}},
+	} {
+		before := len(r.log.String())
+		r.ServeHTTP(httptest.NewRecorder(), q)
+		if grown := len(r.log.String()) - before; grown > 3000 {
+			t.Errorf("the log grows by %d bytes", grown)
+		}
+	}
+	r.log.records(t, "") // every line is still JSON
+}
+
+func TestLogHoldsNoSecret(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, cookieDelivery)
+	secrets := []string{"wonderland", "s3rvice", "c2VydmljZTpzM3J2aWNl", "queryvalue", "b0dy"}
+	for _, c := range r.do("POST", "/login", aliceIn, jsonType).Result().Cookies() {
+		secrets = append(secrets, c.Value)
+		r.do("GET", "/any/?queryvalue", "", "Cookie: "+c.Name+"="+c.Value)
+		r.do("GET", "/any/", "", "Authorization: Bearer "+c.Value)
+		r.do("GET", "/any/", "", "Authorization: Bearer "+c.Value+"x")
+		r.do("POST", "/refresh", refreshBody(c.Value), jsonType)
+		r.do("POST", "/refresh", refreshBody(c.Value), jsonType)
+		r.do("GET", "//"+"?"+c.Value, "")
+		r.do("POST", "/logout", "", "Cookie: "+c.Name+"="+c.Value)
+	}
+	r.do("GET", "/basic/", "", basicHeader("service", "s3rvice"))
+	r.do("GET", "/basic/", "", basicHeader("service", "wonderland"))
+	r.do("POST", "/login", `{"username":"wonderland","password":"x"}`, jsonType) // in the wrong field
+	r.do("POST", "/login", "username=wonderland&password=x", formType)
+	for _, body := range []string{`{"b0dy":1,"b0dy":2}`, `b0dy`, `{"username":"b0dy","password":b0dy}`, `{"username":"alice","password":"b0dy\q"}`} {
+		r.do("POST", "/login", body, jsonType)
+		r.do("POST", "/refresh", body, jsonType)
+	}
+	r.do("POST", "/login", "username=alice&password=b0dy%zz&b0dy", formType)
+	log := r.log.String()
+	for _, secret := range secrets {
+		if strings.Contains(log, secret) {
+			t.Errorf("the log holds %q", secret)
+		}
+	}
+	if strings.Contains(log, "%zz") {
+		t.Error("the log holds a part of a password")
+	}
+}
