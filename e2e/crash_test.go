@@ -19,9 +19,9 @@ func TestCrash(t *testing.T) {
 	t.Parallel()
 	g := prepared(t)
 	g.configure(secure + app(record(t).url))
+	g.run()
 	var ended []*promise // of all rounds
 	for round := range crashRounds {
-		g.run()
 		l := &load{t: t, g: g, c: g.stranger(), last: 10 + rand.Int64N(70)}
 		many(crashWorkers, func(int) { l.work() })
 		g.kill()
@@ -41,14 +41,12 @@ func TestCrash(t *testing.T) {
 			}
 		}
 		c.CloseIdleConnections()
-		g.kill()
 	}
 	if len(ended) < crashRounds {
 		t.Fatalf("%d logouts in %d rounds prove little", len(ended), crashRounds)
 	}
-	g.run()
 	c := g.stranger()
-	for _, p := range ended {
+	for _, p := range ended { // one crash after another
 		p.check(t, g, c)
 	}
 }

@@ -115,7 +115,7 @@ func TestLog(t *testing.T) {
 		if got != w {
 			t.Errorf("%s: the log says %+v, expected %+v", id, got, w)
 		}
-		for _, key := range []string{"time", "level", "method", "path", "client", "seconds", "bytes", "protocol"} {
+		for _, key := range []string{"time", "level", "method", "path", "client", "duration_us", "bytes", "protocol"} {
 			if _, ok := line[key]; !ok {
 				t.Errorf("%s: the line has no %s", id, key)
 			}
@@ -150,7 +150,7 @@ routes:
 			secrets := append(busy(t, g), key, s3rviceHash, wonderlandHash, builderHash)
 			g.signal(syscall.SIGHUP)
 			until(t, "a reload", func() bool { return len(g.entriesOf("reloaded")) > 0 })
-			g.configure(people + "token: {secret: [" + key + "], algorithm: " + key + "}\nbasic: {users: [{username: x, password_hash: tooShortAHash}]}\n")
+			g.configure(people + "token: {secret: [" + key + "]}\nbasic: {users: [{username: x, password_hash: tooShortAHash}]}\n")
 			g.signal(syscall.SIGHUP)
 			until(t, "a reload that fails", func() bool { return strings.Contains(g.log.String(), "reload failed") })
 			g.signal(syscall.SIGTERM)

@@ -158,7 +158,7 @@ func TestMetrics(t *testing.T) {
 		`authgate_tokens_total{event="issued"}`:                         4,
 		`authgate_tokens_total{event="refreshed"}`:                      2,
 		`authgate_tokens_total{event="reused"}`:                         1,
-		`authgate_tokens_total{event="revoked"}`:                        1,
+		`authgate_tokens_total{event="revoked"}`:                        2, // by a session of the same login, and by token
 		`authgate_sessions_active{}`:                                    2, // alice by Basic, bob the second time
 		`authgate_request_duration_seconds{route="shared"}`:             4,
 		`authgate_upstream_duration_seconds{upstream="app"}`:            3,

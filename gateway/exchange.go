@@ -110,9 +110,12 @@ func (ex *exchange) finish() {
 	if panicked != nil && ex.err == nil {
 		ex.err = errors.New("the answer was cut off")
 	}
-	took := ex.gw.now().Sub(ex.start)
-	ex.gw.metrics.request(ex.label, ex.mechanism, ex.decision, ex.status, took)
-	ex.log(took)
+	now := ex.gw.now()
+	took := now.Sub(ex.start)
+	series := ex.gw.metrics.kindOf(ex.label, ex.mechanism, ex.decision, ex.status)
+	series.count.Inc()
+	series.duration.Observe(took.Seconds())
+	ex.log(series.log, now, took)
 	if ex.gw.underWay.Add(-1) == 0 {
 		ex.gw.idle()
 	}
@@ -129,48 +132,53 @@ func (ex *exchange) failAfterPanic() (panicked any) {
 	return nil
 }
 
-// log writes the one line of the access log. It holds no query, no header
-// and no body: those may carry secrets.
-func (ex *exchange) log(took time.Duration) {
+// log writes the one line of the access log to h. It holds no query, no
+// header but Host, and no body: those may carry secrets.
+func (ex *exchange) log(h slog.Handler, now time.Time, took time.Duration) {
 	level := slog.LevelInfo
 	if ex.status >= 500 {
 		level = slog.LevelWarn
 	}
-	if !ex.gw.logger.Enabled(context.Background(), level) {
+	ctx := context.Background()
+	if !h.Enabled(ctx, level) {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 16)
-	attrs = append(attrs,
+	attrs := [...]slog.Attr{
 		slog.String("request_id", ex.requestID),
+		slog.String("client", ex.peer.address),
 		slog.String("method", clip(ex.r.Method)),
 		slog.String("host", clip(ex.r.Host)),
 		slog.String("path", ex.path()),
 		slog.String("protocol", ex.r.Proto),
-		slog.String("client", ex.peer.address),
-		slog.String("route", ex.label),
-		slog.String("mechanism", ex.mechanism),
-		slog.String("decision", ex.decision),
-		slog.Int("status", ex.status),
 		slog.Int64("bytes", ex.bytes),
 		slog.Int64("duration_us", took.Microseconds()),
-	)
+		{}, {}, // an attribute without a key is left out
+	}
 	if ex.id != nil {
-		attrs = append(attrs, slog.String("subject", ex.id.Subject))
+		attrs[len(attrs)-2] = slog.String("subject", ex.id.Subject)
 	}
 	switch {
 	case ex.reason != "" && (ex.decision == decisionChallenge || ex.decision == decisionForbid):
-		attrs = append(attrs, slog.String("reason", ex.reason))
+		attrs[len(attrs)-1] = slog.String("reason", ex.reason)
 	case ex.err != nil:
-		attrs = append(attrs, slog.String("error", ex.err.Error()))
+		attrs[len(attrs)-1] = slog.String("error", ex.err.Error())
 	}
-	ex.gw.logger.LogAttrs(context.Background(), level, AccessMessage, attrs...)
+	// Without a Logger, which would look up who called it.
+	record := slog.NewRecord(now, level, AccessMessage, 0)
+	record.AddAttrs(attrs[:]...)
+	_ = h.Handle(ctx, record) // there is nowhere to say that the log fails
 }
 
-// path is the path as received, for the log, without the query.
+// path is the path as received, for the log, without the query. A target that
+// was refused may hold a fragment, or be no path at all but a URL with a
+// password in it.
 func (ex *exchange) path() string {
 	path := ex.req.Path.Raw
-	if path == "" {
-		path, _, _ = strings.Cut(ex.r.RequestURI, "?")
+	if path == "" && strings.HasPrefix(ex.r.RequestURI, "/") {
+		path = ex.r.RequestURI
+		if end := strings.IndexAny(path, "?#"); end >= 0 {
+			path = path[:end]
+		}
 	}
 	return clip(path)
 }

@@ -72,7 +72,7 @@ func New(o Options) (*Gateway, error) {
 	if o.Idle == nil {
 		o.Idle = func() {}
 	}
-	m, err := newMetrics(o.Registerer, o.Version, sessionCount(o.Store))
+	m, err := newMetrics(o.Registerer, o.Logger, o.Version, sessionCount(o.Store))
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}

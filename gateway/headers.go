@@ -19,6 +19,10 @@ type identityHeaders struct {
 	names config.IdentityHeaders // "" leaves one out
 	spoof map[string]bool        // names, folded, that a client may not send
 	ready *lru.Cache[*policy.Identity, []field]
+
+	// suspect are the first bytes of names that clients may not send: what
+	// begins otherwise, as most does, needs no closer look.
+	suspect [256]bool
 }
 
 // readyFields bounds the identities whose fields are kept.
@@ -55,8 +59,22 @@ func newIdentityHeaders(names ...config.IdentityHeaders) *identityHeaders {
 		}
 		h.names = n
 	}
+	for c := range h.suspect {
+		letter := 'a' <= c|lowerBit && c|lowerBit <= 'z'
+		h.suspect[c] = !letter || byte(c)&^lowerBit == forwardedPrefix[0]
+	}
+	for _, names := range []map[string]bool{h.spoof, proxyHeaders} {
+		for name := range names {
+			if name != "" {
+				h.suspect[name[0]&^lowerBit], h.suspect[name[0]|lowerBit] = true, true
+			}
+		}
+	}
 	return h
 }
+
+// lowerBit tells a lower-case letter of ASCII from its capital.
+const lowerBit = 'a' - 'A'
 
 // same reports whether both do the same.
 func (i *identityHeaders) same(o *identityHeaders) bool {
@@ -73,17 +91,27 @@ func fold(name string) string {
 	return http.CanonicalHeaderKey(name)
 }
 
-// strip removes from h what a client must not say. Of a trusted proxy the
-// headers about the original request stay, but not in another spelling: that
-// one came through the proxy and was never looked at.
-func (i *identityHeaders) strip(h http.Header, trusted bool) {
-	for name := range h {
-		folded := fold(name)
-		believed := trusted && folded == name
-		if i.spoof[folded] || (!believed && (proxyHeaders[folded] || strings.HasPrefix(folded, forwardedPrefix))) {
-			delete(h, name)
+// admit returns those headers of h that a client may send, with room for the
+// gateway's. Of a trusted proxy the headers about the original request stay,
+// but not in another spelling: that one came through the proxy and was never
+// looked at.
+func (i *identityHeaders) admit(h http.Header, trusted bool) http.Header {
+	admitted := make(http.Header, len(h)+ownHeaders)
+	for name, values := range h {
+		if name == "" || !i.suspect[name[0]] || !i.refuses(name, trusted) {
+			admitted[name] = values
 		}
 	}
+	return admitted
+}
+
+// ownHeaders is about how many headers the gateway sets itself.
+const ownHeaders = 12
+
+func (i *identityHeaders) refuses(name string, trusted bool) bool {
+	folded := fold(name)
+	believed := trusted && folded == name
+	return i.spoof[folded] || (!believed && (proxyHeaders[folded] || strings.HasPrefix(folded, forwardedPrefix)))
 }
 
 // field is a header that is ready to be sent.
@@ -135,7 +163,7 @@ func setValid(h http.Header, name, value string) {
 // and the Authorization header where that proved the identity.
 func stripCredentials(h http.Header, creds *auth.Credentials, names *auth.CookieNames, consumed bool) {
 	if consumed {
-		h.Del("Authorization")
+		delete(h, "Authorization")
 	}
 	if !creds.Cookies {
 		return
@@ -143,6 +171,6 @@ func stripCredentials(h http.Header, creds *auth.Credentials, names *auth.Cookie
 	if kept := names.WithoutCookies(h["Cookie"]); len(kept) > 0 {
 		h["Cookie"] = kept
 	} else {
-		h.Del("Cookie")
+		delete(h, "Cookie")
 	}
 }

@@ -70,7 +70,7 @@ func openLocalCA(dir string, domains []string, now func() time.Time) (*localCA, 
 func (ca *localCA) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
-	if ca.leaf == nil || ca.leaf.Leaf.NotAfter.Sub(ca.now()) < leafLives/3 {
+	if ca.leaf == nil || (ca.leaf.Leaf.NotAfter.Sub(ca.now()) < leafLives/3 && ca.leaf.Leaf.NotAfter.Before(ca.certificate.NotAfter)) {
 		leaf, err := ca.issue()
 		if err != nil {
 			return nil, err

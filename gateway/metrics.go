@@ -2,10 +2,12 @@ package gateway
 
 import (
 	"errors"
+	"log/slog"
+	"maps"
 	"runtime/debug"
 	"strconv"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -48,12 +50,14 @@ type metrics struct {
 	storeDuration    *prometheus.HistogramVec
 	reloads          *prometheus.CounterVec
 
-	kinds sync.Map // of requestKind to requestSeries
+	logger *slog.Logger
+	adding sync.Mutex // one new kind at a time
+	kinds  atomic.Pointer[map[requestKind]*requestSeries]
 }
 
 // newMetrics registers the gateway's metrics with registry. sessions counts
 // the live sessions, nil where the store cannot.
-func newMetrics(registry prometheus.Registerer, version string, sessions func() float64) (*metrics, error) {
+func newMetrics(registry prometheus.Registerer, logger *slog.Logger, version string, sessions func() float64) (*metrics, error) {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
@@ -61,6 +65,7 @@ func newMetrics(registry prometheus.Registerer, version string, sessions func() 
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 	}
 	m := &metrics{
+		logger: logger,
 		requests: counter("authgate_requests_total",
 			"Requests by route, the mechanism that proved the identity, the decision and the status code.",
 			"route", "mechanism", "decision", "code"),
@@ -74,6 +79,7 @@ func newMetrics(registry prometheus.Registerer, version string, sessions func() 
 			"Time of operations of the store.", prometheus.ExponentialBuckets(1e-6, 10, 8), "operation"),
 		reloads: counter("authgate_config_reloads_total", "Reloads of the configuration by result.", "result"),
 	}
+	m.kinds.Store(&map[requestKind]*requestSeries{})
 	all := []prometheus.Collector{
 		m.requests, m.requestDuration, m.upstreamDuration, m.logins, m.tokens, m.storeDuration, m.reloads,
 		buildInfo(version),
@@ -104,20 +110,29 @@ func buildInfo(version string) prometheus.Collector {
 	return gauge
 }
 
-// request counts one request. There are few different ones, whatever clients
-// do, so their counters are looked up by labels once.
-func (m *metrics) request(route, mechanism, decision string, status int, took time.Duration) {
+// kindOf returns where requests of a kind are counted. There are few kinds,
+// whatever clients do, so labels are looked up once for each.
+func (m *metrics) kindOf(route, mechanism, decision string, status int) *requestSeries {
 	kind := requestKind{route, mechanism, decision, status}
-	known, ok := m.kinds.Load(kind)
-	if !ok {
-		known, _ = m.kinds.LoadOrStore(kind, requestSeries{
-			count:    m.requests.WithLabelValues(route, mechanism, decision, strconv.Itoa(status)),
-			duration: m.requestDuration.WithLabelValues(route),
-		})
+	if known, ok := (*m.kinds.Load())[kind]; ok {
+		return known
 	}
-	series := known.(requestSeries)
-	series.count.Inc()
-	series.duration.Observe(took.Seconds())
+	m.adding.Lock()
+	defer m.adding.Unlock()
+	kinds := maps.Clone(*m.kinds.Load())
+	series := &requestSeries{
+		count:    m.requests.WithLabelValues(route, mechanism, decision, strconv.Itoa(status)),
+		duration: m.requestDuration.WithLabelValues(route),
+		log: m.logger.Handler().WithAttrs([]slog.Attr{
+			slog.String("route", route),
+			slog.String("mechanism", mechanism),
+			slog.String("decision", decision),
+			slog.Int("status", status),
+		}),
+	}
+	kinds[kind] = series
+	m.kinds.Store(&kinds)
+	return series
 }
 
 // requestKind are the labels of a request.
@@ -126,8 +141,9 @@ type requestKind struct {
 	status                     int
 }
 
-// requestSeries is where requests of a kind are counted.
+// requestSeries is where requests of a kind are counted and logged.
 type requestSeries struct {
 	count    prometheus.Counter
 	duration prometheus.Observer
+	log      slog.Handler // has the labels
 }

@@ -22,7 +22,6 @@ var outages = map[string]func(n int64) func(string, int64, string) bool{
 // interrupted is a request that needs the store.
 type interrupted struct {
 	name    string
-	yaml    string
 	status  int // while the store works
 	request func(signedIn) *http.Request
 	// done checks what has to hold once the answer was as if the store

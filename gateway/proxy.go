@@ -51,8 +51,8 @@ func (ex *exchange) rewrite(route *route, out *http.Request) {
 	out.URL = &url.URL{Opaque: path, RawQuery: ex.req.Path.Query, ForceQuery: ex.req.Path.HasQuery}
 	out.Trailer = nil // nothing checks what a client would send in it
 
-	h := out.Header
-	route.upstream.headers.strip(h, ex.peer.trusted)
+	h := route.upstream.headers.admit(out.Header, ex.peer.trusted)
+	out.Header = h
 	if !route.config.ForwardCredentials {
 		stripCredentials(h, &ex.creds, &ex.st.cookies, ex.consumedAuthorization())
 	}

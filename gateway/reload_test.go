@@ -197,7 +197,6 @@ func TestReloadUpstreams(t *testing.T) {
   one: {urls: ["http://one.invalid", "http://two.invalid"], timeout: 3s}
   two: {url: "http://two.invalid", identity_headers: {user: X-Remote}}`)
 	r := newRig(t, yaml)
-	before := r.state.Load().upstreams
 	for _, c := range []struct {
 		name string
 		yaml string
@@ -214,7 +213,7 @@ func TestReloadUpstreams(t *testing.T) {
 		if err := r.reload(yaml); err != nil {
 			t.Fatal(err)
 		}
-		before = r.state.Load().upstreams
+		before := r.state.Load().upstreams
 		if err := r.reload(c.yaml); err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// idlePerHost connections are kept open to each address of an upstream.
+	// idlePerHost connections are kept open to each address of an upstream,
+	// until it closes them: a time limit would cost each request a timer.
 	idlePerHost = 256
 	// restAfterFailure is how long an address that refused a connection is
 	// passed over while others answer.
@@ -98,7 +99,6 @@ func (u *upstream) newTransport(timeout time.Duration) *http.Transport {
 		ResponseHeaderTimeout: timeout,
 		ExpectContinueTimeout: time.Second,
 		MaxIdleConnsPerHost:   idlePerHost,
-		IdleConnTimeout:       90 * time.Second,
 		DisableCompression:    true, // the client's Accept-Encoding is the upstream's business
 		ForceAttemptHTTP2:     true,
 	}

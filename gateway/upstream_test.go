@@ -286,7 +286,10 @@ func TestUpstreamTransports(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 30*time.Second, refusing)
 	transport := func(timeout time.Duration) *http.Transport { return f.through(timeout).(*balancer).transport }
-	if transport(0) != transport(30*time.Second) || transport(time.Second) != transport(time.Second) {
+	if transport(0) != transport(30*time.Second) {
+		t.Error("equal limits have two transports")
+	}
+	if first, second := transport(time.Second), transport(time.Second); first != second {
 		t.Error("equal limits have two transports")
 	}
 	if transport(0) == transport(time.Second) {

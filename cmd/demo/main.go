@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -25,18 +26,22 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	if err := run(ctx, *path); err != nil {
+	if err := run(ctx, *path, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, path string) error {
+func run(ctx context.Context, path string, stdout io.Writer) error {
 	a, err := app.Open(ctx, path, "demo", os.Stderr)
 	if err != nil {
 		return err
 	}
-	resources, err := url.Parse(a.Config().Upstreams["resources"].URL)
+	configured, ok := a.Config().Upstreams["resources"]
+	if !ok {
+		return fmt.Errorf("%s has no upstream called resources, which is the one that the demonstration starts", path)
+	}
+	resources, err := url.Parse(configured.URLs[0])
 	if err != nil {
 		return err
 	}
@@ -51,12 +56,12 @@ func run(ctx context.Context, path string) error {
 		}
 	}()
 	defer server.Close()
-	explain(a, resources.String())
+	explain(stdout, a, resources.String())
 	return a.Run(ctx, nil)
 }
 
 // explain prints the addresses and what to try first.
-func explain(a *app.App, resources string) {
+func explain(stdout io.Writer, a *app.App, resources string) {
 	cfg := a.Config()
 	ca := filepath.Join(cfg.DataDir, "ca.pem")
 	if wd, err := os.Getwd(); err == nil {
@@ -64,7 +69,7 @@ func explain(a *app.App, resources string) {
 			ca = relative
 		}
 	}
-	fmt.Printf(`
+	fmt.Fprintf(stdout, `
 authgate stands in front of %[1]s
 
   gateway  %[2]s      (trust %[3]s, or click through the warning)

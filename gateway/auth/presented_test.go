@@ -173,6 +173,7 @@ func TestChain(t *testing.T) {
 		{"bad token beside a good session", Credentials{Scheme: "bearer", Value: "x", Session: s.session}, "", ErrRejected},
 		{"empty token beside a good session", Credentials{Scheme: "bearer", Session: s.session}, "", ErrRejected},
 		{"bad access cookie beside a good session", Credentials{Access: "x", Session: s.session}, "", ErrRejected},
+		{"empty token beside a good access cookie", Credentials{Scheme: "bearer", Access: s.access}, "", ErrRejected},
 		{"bad token beside a good access cookie", Credentials{Scheme: "bearer", Value: "x", Access: s.access}, "", ErrRejected},
 	} {
 		id, err := chain.Authenticate(t.Context(), &test.creds)

@@ -82,7 +82,12 @@ func TestRotate(t *testing.T) {
 		}
 		m.store.wantNoTrace(t, token, raw[:32], raw[32:64], raw[64:])
 	}
-	// A second session and other tokens of the login are not touched.
+	// What the leeway does not ask for is forgotten.
+	_, f, _, err := m.refresh.find(t.Context(), token)
+	if err != nil || len(f.Rotated) != 1 {
+		t.Errorf("got %+v, %v, want the last rotation alone", f, err)
+	}
+	// The session of the login is not touched.
 	if _, err := m.bySession(t, s.session); err != nil {
 		t.Errorf("the session: %v", err)
 	}

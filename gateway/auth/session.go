@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -153,7 +154,7 @@ func (s *Session) find(ctx context.Context, id string) (*readySession, error) {
 		return nil, ErrRejected
 	}
 	if current != ready {
-		s.ready.Add(id, current)
+		s.ready.Add(strings.Clone(id), current) // id alone, not the header it is a part of
 	}
 	s.touch(current, now)
 	return current, nil
@@ -167,21 +168,21 @@ func (s *Session) resolve(ctx context.Context, ready *readySession) (*readySessi
 		return nil, err
 	}
 	same := ready.identity != nil && bytes.Equal(raw, ready.rawSession)
-	next := &readySession{key: ready.key, loginKey: ready.loginKey, session: ready.session, rawSession: raw}
+	session, loginKey := ready.session, ready.loginKey
 	if !same {
-		if next.session, err = decode[sessionRecord](raw); err != nil {
+		if session, err = decode[sessionRecord](raw); err != nil {
 			return nil, err
 		}
-		next.loginKey = loginPrefix + next.session.Login
+		loginKey = loginPrefix + session.Login
 	}
-	next.rawLogin, err = s.logins.read(ctx, next.loginKey)
+	rawLogin, err := s.logins.read(ctx, loginKey)
 	if err != nil {
 		return nil, err
 	}
-	if same && bytes.Equal(next.rawLogin, ready.rawLogin) {
+	if same && bytes.Equal(rawLogin, ready.rawLogin) {
 		return ready, nil // accounts never change under a mechanism
 	}
-	login, err := decodeLogin(next.session.Login, next.rawLogin)
+	login, err := decodeLogin(session.Login, rawLogin)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +190,10 @@ func (s *Session) resolve(ctx context.Context, ready *readySession) (*readySessi
 	if !ok {
 		return nil, ErrRejected
 	}
-	next.identity = account.identity(policy.Session, login.ID, next.session.Expires)
+	next := &readySession{
+		key: ready.key, loginKey: loginKey, session: session, rawSession: raw, rawLogin: rawLogin,
+		identity: account.identity(policy.Session, login.ID, session.Expires),
+	}
 	next.seen.Store(ready.seen.Load())
 	return next, nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -182,7 +183,7 @@ func (b *Bearer) verify(ctx context.Context, token string) (*verifiedToken, erro
 		return nil, err
 	}
 	if current != ready || !known {
-		b.verified.Add(token, current)
+		b.verified.Add(strings.Clone(token), current) // the token alone, not the header it is a part of
 	}
 	return current, nil
 }

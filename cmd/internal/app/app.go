@@ -41,6 +41,7 @@ type App struct {
 	store   store.Store
 	gateway *gateway.Gateway
 	server  *gateway.Server
+	seen    string // stamps of the files beside the configuration that runs
 }
 
 // Open reads the configuration at path and opens everything it names; from
@@ -53,6 +54,7 @@ func Open(ctx context.Context, path, version string, stderr io.Writer) (*App, er
 	}
 	a := &App{path: path, log: newLogOutput(stderr), floor: make([]byte, heapFloor)}
 	a.logger = newLogger(cfg.Log, a.log)
+	a.seen = stamps(cfg.SideFiles())
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data_dir: %w", err)
 	}
@@ -108,30 +110,38 @@ func (a *App) Run(ctx context.Context, reload <-chan os.Signal) error {
 func (a *App) follow(ctx context.Context, reload <-chan os.Signal) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
-	seen := stamps(a.Config().SideFiles())
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-reload:
+			// Before the files are read: what changes while they are is seen next time.
+			a.seen = stamps(a.Config().SideFiles())
 			a.apply("configuration", func() (*config.Config, error) { return config.Load(a.path) })
-			seen = stamps(a.Config().SideFiles())
 		case <-ticker.C:
-			now := stamps(a.Config().SideFiles())
-			if now != seen {
-				seen = now
+			if now := stamps(a.Config().SideFiles()); now != a.seen {
+				a.seen = now
 				a.apply("files beside the configuration", a.Config().Reread)
 			}
 		}
 	}
 }
 
-// apply reloads. What is wrong is logged, problem by problem, and changes
-// nothing.
+// apply reloads. A configuration that is at fault changes nothing, but does
+// not keep a fresh certificate from being used.
 func (a *App) apply(what string, load func() (*config.Config, error)) {
-	err := errors.Join(a.gateway.Reload(load), a.server.RefreshCertificates())
-	if err == nil {
+	err := a.gateway.Reload(load)
+	a.logFailure(what, err)
+	refreshErr := a.server.RefreshCertificates()
+	a.logFailure("certificate", refreshErr)
+	if err == nil && refreshErr == nil {
 		a.logger.Info("reloaded", "what", what)
+	}
+}
+
+// logFailure logs what is wrong, problem by problem.
+func (a *App) logFailure(what string, err error) {
+	if err == nil {
 		return
 	}
 	var problems config.Diagnostics

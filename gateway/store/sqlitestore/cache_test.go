@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -147,13 +148,46 @@ func (c *cache) evict(key string) {
 	s.absent.Remove(key)
 }
 
+// TestSweptEntriesLeaveTheCache sets the clock back after a sweep: what it
+// removed from the disk must not live on in memory.
+func TestSweptEntriesLeaveTheCache(t *testing.T) {
+	t.Parallel()
+	clock := storetest.NewClock()
+	s := openTest(t, Options{Now: clock.Now})
+	if err := s.Put(t.Context(), "key", nil, clock.Now().Add(1)); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(1)
+	if err := s.sweepAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(-1)
+	wantAbsent(t, s, "key")
+}
+
+// TestDeadOnArrival puts a value that has expired: nothing reaches the disk.
+func TestDeadOnArrival(t *testing.T) {
+	t.Parallel()
+	s := openTest(t, Options{})
+	put(t, s, "replaced", "value")
+	for _, key := range []string{"new", "replaced"} {
+		if err := s.Put(t.Context(), key, nil, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		wantAbsent(t, s, key)
+	}
+	if got := s.rows(t); got != 0 {
+		t.Errorf("%d entries on the disk, want 0", got)
+	}
+}
+
 // TestCacheCoherence lets writers and readers work on keys that all fall
 // into one shard with room for one entry, so that nearly every read is cold
 // and races with commits. Writers read back what was acknowledged; readers
 // never see less than was visible when their read began.
 func TestCacheCoherence(t *testing.T) {
 	t.Parallel()
-	const keys, readers, rounds = 4, 4, 250
+	const keys, readers, rounds = 4, 4, 200
 	s := openTest(t, Options{CacheEntries: 1})
 	names := sameShard(s.cache, keys)
 	var visible [keys]atomic.Int64
@@ -177,7 +211,7 @@ func TestCacheCoherence(t *testing.T) {
 	for reader := range readers {
 		reading.Go(func() {
 			random := rand.New(rand.NewPCG(3, uint64(reader)))
-			for !done.Load() {
+			for ; !done.Load(); runtime.Gosched() { // lets the writers in
 				key := random.IntN(keys)
 				atLeast := visible[key].Load()
 				value, err := s.Get(t.Context(), names[key])

@@ -139,7 +139,7 @@ func crashOnce(t *testing.T, path string, round int) map[string]int {
 
 	acknowledged := make(map[string]int)
 	lines := bufio.NewReader(stdout)
-	killAfter := 1 + rand.IntN(400)
+	killAfter := 1 + rand.IntN(300)
 	for n := 1; ; n++ {
 		line, err := lines.ReadString('\n')
 		if errors.Is(err, io.EOF) {

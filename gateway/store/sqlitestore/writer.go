@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	"authgate/gateway/store"
@@ -28,8 +27,8 @@ type write struct {
 }
 
 // writer is the one goroutine that changes the database. Changes that arrive
-// while a transaction is being committed wait together and share the next
-// one: one fsync acknowledges many of them.
+// while a transaction is under way join it, and those that arrive while it is
+// being committed share the next: one fsync acknowledges many of them.
 type writer struct {
 	db     *sql.DB
 	now    func() time.Time
@@ -102,18 +101,12 @@ func (w *writer) do(ctx context.Context, do func(*batch) ([]byte, error)) ([]byt
 // run serves writes until stop is called.
 func (w *writer) run() {
 	defer close(w.ended)
-	writes := make([]*write, 0, maxBatch)
 	for {
 		select {
 		case <-w.quit:
 			return
 		case first := <-w.writes:
-			// Those who write at the same moment get here by this pause; it
-			// halves the commits of a login, which writes several entries.
-			runtime.Gosched()
-			writes = w.collect(append(writes[:0], first))
-			w.answer(writes)
-			clear(writes)
+			w.serve(first)
 		}
 	}
 }
@@ -124,30 +117,25 @@ func (w *writer) stop() {
 	<-w.ended
 }
 
-// collect adds the writes that are waiting by now.
-func (w *writer) collect(writes []*write) []*write {
-	for len(writes) < maxBatch {
-		select {
-		case next := <-w.writes:
-			writes = append(writes, next)
-		default:
-			return writes
-		}
-	}
-	return writes
-}
-
-// answer carries out writes in one transaction and lets their callers go.
-// When a statement fails, each write gets a transaction of its own instead,
-// so that one that cannot be done does not take others with it.
-func (w *writer) answer(writes []*write) {
-	err := w.commit(writes)
+// serve carries out first, and whatever arrives before that is committed, in
+// one transaction, and lets the callers go. When a statement fails, each
+// write gets a transaction of its own instead, so that one that cannot be
+// done does not take others with it.
+func (w *writer) serve(first *write) {
+	writes, err := w.transact([]*write{first}, maxBatch)
 	if errors.Is(err, errStatement) && len(writes) > 1 {
 		for i := range writes {
-			w.answer(writes[i : i+1])
+			_, err := w.transact(writes[i:i+1], 1)
+			answer(writes[i:i+1], err)
 		}
 		return
 	}
+	answer(writes, err)
+}
+
+// answer lets the callers of writes go, with err if that is not nil and
+// otherwise with the result of each.
+func answer(writes []*write, err error) {
 	for _, one := range writes {
 		if err != nil {
 			one.value, one.err = nil, err
@@ -160,40 +148,63 @@ func (w *writer) answer(writes []*write) {
 // transaction around it.
 var errStatement = errors.New("statement failed")
 
-// commit carries out writes in one transaction. It returns nil when their
+// transact carries out writes, and adds to them what arrives meanwhile up to
+// limit, in one transaction. It returns all of them, and nil when their
 // results stand and are in the cache.
-func (w *writer) commit(writes []*write) error {
+func (w *writer) transact(writes []*write, limit int) ([]*write, error) {
 	// Nobody's context: the transaction belongs to all of its writes.
-	ctx := context.Background()
-	tx, err := w.db.BeginTx(ctx, nil)
+	tx, err := w.db.BeginTx(context.Background(), nil)
 	if err != nil {
-		return fmt.Errorf("begin: %w", err)
+		return writes, fmt.Errorf("begin: %w", err)
 	}
-	b := &batch{writer: w, tx: tx, now: w.now().UnixNano(), changes: make(map[string]entry, len(writes))}
-	for _, one := range writes {
-		if one.err = one.ctx.Err(); one.err != nil {
-			continue // its caller has left
+	b := &batch{writer: w, tx: tx, changes: make(map[string]entry)}
+	for i := 0; i < len(writes); i++ {
+		if err := b.carryOut(writes[i]); err != nil {
+			return writes, fmt.Errorf("%w: %w", errStatement, errors.Join(err, tx.Rollback()))
 		}
-		one.value, one.err = one.do(b)
-		if one.err != nil && !errors.Is(one.err, store.ErrNotFound) && !errors.Is(one.err, store.ErrConflict) {
-			return fmt.Errorf("%w: %w", errStatement, errors.Join(one.err, tx.Rollback()))
+		if i == len(writes)-1 && len(writes) < limit {
+			writes = w.appendWaiting(writes)
 		}
 	}
 	w.cache.begin(b.changes)
 	err = tx.Commit()
 	w.cache.finish(b.changes, err == nil)
 	if err != nil {
-		return fmt.Errorf("commit: %w", err)
+		return writes, fmt.Errorf("commit: %w", err)
 	}
-	return nil
+	return writes, nil
+}
+
+// appendWaiting adds the next write to writes, if there is one.
+func (w *writer) appendWaiting(writes []*write) []*write {
+	select {
+	case next := <-w.writes:
+		return append(writes, next)
+	default:
+		return writes
+	}
 }
 
 // batch is a transaction at work.
 type batch struct {
 	writer  *writer
 	tx      *sql.Tx
-	now     int64            // Unix time in nanoseconds
+	now     int64            // Unix time in nanoseconds, as of the write at hand
 	changes map[string]entry // what the transaction leaves behind
+}
+
+// carryOut does one write and keeps its result in it. It returns an error if
+// the transaction has come to nothing.
+func (b *batch) carryOut(one *write) error {
+	if one.err = one.ctx.Err(); one.err != nil {
+		return nil // its caller has left
+	}
+	b.now = b.writer.now().UnixNano()
+	one.value, one.err = one.do(b)
+	if errors.Is(one.err, store.ErrNotFound) || errors.Is(one.err, store.ErrConflict) {
+		return nil
+	}
+	return one.err
 }
 
 // live returns the live value of key, or store.ErrNotFound.

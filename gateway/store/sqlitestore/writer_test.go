@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,19 +14,19 @@ import (
 	"authgate/gateway/store"
 )
 
-// hold keeps the writer busy until the returned function is called.
+// hold keeps the writer in the midst of a transaction until the returned
+// function is called. Writes that come meanwhile share that transaction.
 func hold(t *testing.T, s *Store) (release func()) {
 	t.Helper()
 	holding, released := make(chan struct{}), make(chan struct{})
+	var once sync.Once // a write is carried out again if another one fails
 	var held sync.WaitGroup
 	held.Go(func() {
-		if _, err := s.write(t.Context(), "hold", func(*batch) ([]byte, error) {
-			close(holding)
+		_, _ = s.write(t.Context(), "hold", func(*batch) ([]byte, error) {
+			once.Do(func() { close(holding) })
 			<-released
 			return nil, nil
-		}); err != nil {
-			t.Errorf("hold: %v", err)
-		}
+		})
 	})
 	<-holding
 	return func() { close(released); held.Wait() }
@@ -41,14 +42,11 @@ func TestGroupCommit(t *testing.T) {
 		put(t, s, "taken", "value")
 		release := hold(t, s)
 
-		var mu sync.Mutex
 		batches := make(map[*batch]int)
 		var all sync.WaitGroup
 		for i := range company {
 			all.Go(func() {
 				_, err := s.write(t.Context(), "join", func(b *batch) ([]byte, error) {
-					mu.Lock()
-					defer mu.Unlock()
 					batches[b]++
 					return nil, b.set(fmt.Sprintf("key %d", i), newEntry([]byte("value"), time.Time{}))
 				})
@@ -248,8 +246,42 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	})
 }
 
-// TestWritesGivenUpInTheQueue ends the context of a write that the writer
-// has collected but not begun: it is not carried out.
+// TestSlicesAreTheCallersOnceItLeaves gives up on a Swap that the writer has
+// in hand, and reuses the slices: the Swap goes by what they held.
+func TestSlicesAreTheCallersOnceItLeaves(t *testing.T) {
+	t.Parallel()
+	reached, proceed := make(chan struct{}), make(chan struct{})
+	var stop atomic.Bool
+	s := openTest(t, Options{Now: func() time.Time {
+		if stop.CompareAndSwap(true, false) { // the writer looks at the clock before it acts
+			close(reached)
+			<-proceed
+		}
+		return time.Now()
+	}})
+	put(t, s, "key", "old")
+
+	old, value := []byte("old"), []byte("new")
+	ctx, cancel := context.WithCancel(t.Context())
+	stop.Store(true)
+	var leaving sync.WaitGroup
+	leaving.Go(func() {
+		if err := s.Swap(ctx, "key", old, value, time.Time{}); !errors.Is(err, context.Canceled) {
+			t.Errorf("Swap: %v, want that it was given up", err)
+		}
+		copy(old, "XXX")
+		copy(value, "XXX")
+	})
+	<-reached
+	cancel()
+	leaving.Wait()
+	close(proceed)
+	put(t, s, "other", "value") // comes after the Swap
+	wantValue(t, s, "key", "new")
+}
+
+// TestWritesGivenUpInTheQueue hands the writer a write whose context has
+// ended: it is not carried out.
 func TestWritesGivenUpInTheQueue(t *testing.T) {
 	t.Parallel()
 	s := openTest(t, Options{})

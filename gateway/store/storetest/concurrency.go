@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -126,7 +127,7 @@ func testNoUpdateIsLost(t *testing.T, s store.Store, _ *Clock) {
 // acknowledged before the read began, nor than what any read had returned
 // before then.
 func testNoOlderValue(t *testing.T, s store.Store, _ *Clock) {
-	const keys, readers, writes = 4, 4, 150
+	const keys, readers, writes = 4, 4, 100
 	var seen [keys]atomic.Int64 // the newest value known to be visible
 	raise := func(key int, value int64) {
 		for known := seen[key].Load(); known < value; known = seen[key].Load() {
@@ -154,7 +155,7 @@ func testNoOlderValue(t *testing.T, s store.Store, _ *Clock) {
 	for reader := range readers {
 		reading.Go(func() {
 			random := rand.New(rand.NewPCG(1, uint64(reader)))
-			for ctx.Err() == nil {
+			for ; ctx.Err() == nil; runtime.Gosched() { // lets the writers in
 				key := random.IntN(keys)
 				atLeast := seen[key].Load()
 				value, err := s.Get(t.Context(), name(key))
@@ -182,7 +183,7 @@ func testNoOlderValue(t *testing.T, s store.Store, _ *Clock) {
 // testOwnWritesAreOwn gives each goroutine keys that only it writes, so that
 // it knows what they hold, and lets it read those of the others meanwhile.
 func testOwnWritesAreOwn(t *testing.T, s store.Store, _ *Clock) {
-	const owners, keys, steps = 16, 3, 120
+	const owners, keys, steps = 16, 3, 100
 	race(t, owners, nil, func(i int) error {
 		o := &owner{
 			store:  s,

@@ -1,0 +1,100 @@
+package app
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"authgate/gateway"
+	"authgate/gateway/config"
+)
+
+// Lines of the access log wait a little, others do not, and none overtakes
+// another.
+func TestLogWaits(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"json", "text"} {
+		synctest.Test(t, func(t *testing.T) {
+			var written output
+			out := newLogOutput(&written)
+			logger := newLogger(config.Log{Level: "info", Format: format}, out)
+			want := func(n int, when string) {
+				t.Helper()
+				if got := strings.Count(written.String(), "\n"); got != n {
+					t.Errorf("%s, %s: %d lines, want %d:\n%s", format, when, got, n, written.String())
+				}
+			}
+			logger.Info(gateway.AccessMessage, "n", 1)
+			logger.Info(gateway.AccessMessage, "n", 2)
+			want(0, "at once")
+			wait(logDelay - 1)
+			want(0, "just before the delay")
+			wait(1)
+			want(2, "after the delay")
+			logger.Info(gateway.AccessMessage, "n", 3)
+			out.Flush()
+			want(3, "when nothing is under way")
+			logger.Info(gateway.AccessMessage, "n", 4)
+			logger.With("a", 1).WithGroup("g").Info("audit", "n", 5)
+			want(5, "after another message")
+			logger.Warn(gateway.AccessMessage, "n", 6)
+			want(6, "after a request that failed")
+			logger.Debug("below the level")
+			want(6, "below the level")
+			for i := 1; i <= 6; i++ {
+				line := strings.Split(written.String(), "\n")[i-1]
+				if !strings.Contains(line, fmt.Sprintf(`"n":%d`, i)) && !strings.Contains(line, fmt.Sprintf("n=%d", i)) {
+					t.Errorf("line %d is %s", i, line)
+				}
+			}
+			out.Flush()
+			wait(time.Hour)
+			want(6, "long after")
+		})
+	}
+}
+
+// Under load the buffer is written whenever it is full, by whole lines.
+func TestLogBuffer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var written output
+		out := newLogOutput(&written)
+		logger := newLogger(config.Log{Level: "debug"}, out)
+		var all sync.WaitGroup
+		const writers, lines = 4, 200
+		for range writers {
+			all.Go(func() {
+				for range lines {
+					logger.Info(gateway.AccessMessage, "x", strings.Repeat("x", 100))
+				}
+			})
+		}
+		all.Wait()
+		if got := len(written.String()); got < logBuffer {
+			t.Errorf("%d bytes were written of a buffer of %d that ran over", got, logBuffer)
+		}
+		out.Flush()
+		if got := len(written.logged(t, gateway.AccessMessage)); got != writers*lines {
+			t.Errorf("%d lines of %d", got, writers*lines)
+		}
+	})
+}
+
+func TestLogLevel(t *testing.T) {
+	t.Parallel()
+	for level, want := range map[string]int{"debug": 4, "info": 3, "warn": 2, "error": 1} {
+		var written output
+		logger := newLogger(config.Log{Level: level, Format: "json"}, newLogOutput(&written))
+		logger.Debug("x")
+		logger.Info("x")
+		logger.Warn("x")
+		logger.Error("x")
+		if got := len(written.logged(t, "x")); got != want {
+			t.Errorf("at level %s %d records are written, want %d", level, got, want)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package gateway
+
+import (
+	"io"
+	"log"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/store"
+)
+
+// echoless is an upstream that costs next to nothing, so that what is measured
+// is the gateway's own work.
+type echoless struct{}
+
+var echolessBody = strings.Repeat("x", 100)
+
+func (echoless) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{
+		StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Request: r,
+		Header:        http.Header{"Content-Type": {"application/json"}, "Date": {"Thu, 01 Jan 1970 00:00:00 GMT"}},
+		Body:          io.NopCloser(strings.NewReader(echolessBody)),
+		ContentLength: int64(len(echolessBody)),
+	}, nil
+}
+
+// nowhere is a client that reads nothing.
+type nowhere struct {
+	header http.Header
+	status int
+}
+
+func (w *nowhere) Header() http.Header         { return w.header }
+func (w *nowhere) Write(b []byte) (int, error) { return len(b), nil }
+func (w *nowhere) WriteHeader(status int)      { w.status = status }
+
+// benchRig is a gateway as it runs, but for the store's disk and the network,
+// and what alice and service present.
+func benchRig(b *testing.B) (*rig, map[string]string) {
+	b.Helper()
+	memory := store.NewMemory(nil)
+	b.Cleanup(func() { memory.Close() })
+	r := &rig{t: b, registry: prometheus.NewRegistry()}
+	var err error
+	r.Gateway, err = New(Options{
+		Config: parseConfig(b, b.TempDir(), baseConfig), Store: memory, Registerer: r.registry,
+		Logger: slog.New(slog.NewJSONHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	st := r.state.Load()
+	for i := range st.routes {
+		st.routes[i].transport = echoless{}
+	}
+	alice := r.login(aliceIn)
+	return r, map[string]string{"basic": basicHeader("service", "s3rvice"), "session": alice.cookie, "bearer": alice.bearer, "public": ""}
+}
+
+var requestHeaders = []string{"User-Agent: wrk/4.2.0", "Accept: */*"}
+
+// BenchmarkServe is a warm request from end to end without a network, beside
+// a bare proxy that does the same.
+func BenchmarkServe(b *testing.B) {
+	r, presented := benchRig(b)
+	serve := func(b *testing.B, h http.Handler, q *http.Request) {
+		b.Helper()
+		b.ReportAllocs()
+		w := &nowhere{header: http.Header{}}
+		for b.Loop() {
+			clear(w.header)
+			h.ServeHTTP(w, q)
+			if w.status != http.StatusOK {
+				b.Fatal(w.status)
+			}
+		}
+	}
+	b.Run("bare", func(b *testing.B) {
+		target, err := url.Parse("http://app.invalid")
+		if err != nil {
+			b.Fatal(err)
+		}
+		bare := &httputil.ReverseProxy{
+			Rewrite: func(r *httputil.ProxyRequest) {
+				r.SetURL(target)
+				r.SetXForwarded()
+			},
+			Transport: echoless{}, BufferPool: newBufferPool(), ErrorLog: log.New(io.Discard, "", 0),
+		}
+		serve(b, bare, request("GET", "/bearer/resource", "", append(requestHeaders, presented["bearer"])...))
+	})
+	for _, mechanism := range []string{"public", "basic", "session", "bearer"} {
+		b.Run(mechanism, func(b *testing.B) {
+			serve(b, r, request("GET", "/"+mechanism+"/resource", "", append(requestHeaders, presented[mechanism])...))
+		})
+	}
+}
+
+// BenchmarkAuthenticate is the part of it that finds out who asks.
+func BenchmarkAuthenticate(b *testing.B) {
+	r, presented := benchRig(b)
+	st := r.state.Load()
+	for i, mechanism := range []string{"basic", "session", "bearer"} {
+		b.Run(mechanism, func(b *testing.B) {
+			b.ReportAllocs()
+			q := request("GET", "/", "", presented[mechanism])
+			peer := st.trusted.read(q)
+			for b.Loop() {
+				creds, err := auth.ReadCredentials(q.Header, &st.cookies, peer.client)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if id, err := st.routes[i].chain.Authenticate(b.Context(), &creds); err != nil || id == nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkRefuse is what a request costs that goes no further.
+func BenchmarkRefuse(b *testing.B) {
+	r, _ := benchRig(b)
+	for name, q := range map[string]*http.Request{
+		"no credentials": request("GET", "/session/", ""),
+		"no route":       request("GET", "/nowhere", ""),
+		"malformed":      request("GET", "/a/../b", ""),
+		"forged token":   request("GET", "/bearer/", "", "Authorization: Bearer x.y.z"),
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			w := &nowhere{header: http.Header{}}
+			for b.Loop() {
+				clear(w.header)
+				r.ServeHTTP(w, q)
+				if w.status < 400 {
+					b.Fatal(w.status)
+				}
+			}
+		})
+	}
+}

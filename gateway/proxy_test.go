@@ -1,0 +1,247 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The upstream gets the path and the query as they came, byte for byte, and
+// headers as the route says.
+func TestRewrite(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig+`
+  - {match: /api/, name: stripped, upstream: app, auth: [none], strip_prefix: /api}
+  - {match: /headers/, upstream: app, auth: [none], headers: {set: {X-Added: a, accept: text/plain}, remove: [X-Unwanted, Authorization]}}
+  - {match: /open/, upstream: app, auth: [basic, session], forward_credentials: true}
+`)
+	for target, want := range map[string]string{
+		"/public/":  "/public/",
+		"/public/?": "/public/?",
+		"/public/a%20b;c=d/%C3%A9?x=%zz&&;y=a+b&%2F=": "/public/a%20b;c=d/%C3%A9?x=%zz&&;y=a+b&%2F=",
+		"/public/%25?a=//b":                           "/public/%25?a=//b",
+		"/publi%63/x":                                 "/publi%63/x",
+		"/api/x?y":                                    "/x?y",
+		"/api/":                                       "/",
+		"/%61pi/%78":                                  "/%78",
+	} {
+		if w := r.do("GET", target, ""); w.Code != 200 {
+			t.Fatalf("%s: %d", target, w.Code)
+		}
+		u := r.upstream.last().URL
+		u.Scheme, u.Host = "http", "app.invalid" // as the balancer does
+		if got := u.RequestURI(); got != want {
+			t.Errorf("%s: the upstream is asked for %s, want %s", target, got, want)
+		}
+	}
+
+	r.do("GET", "/headers/", "", "X-Unwanted: x", "Authorization: Negotiate x", "Accept: text/html", "X-Other: y")
+	got := r.upstream.last().Header
+	for name, want := range map[string][]string{
+		"X-Added": {"a"}, "Accept": {"text/plain"}, "X-Unwanted": nil, "Authorization": nil, "X-Other": {"y"},
+		"X-Forwarded-For": {"192.0.2.7"}, "X-Forwarded-Proto": {"http"}, "X-Forwarded-Host": {"gw.example"},
+	} {
+		if !slices.Equal(got[name], want) {
+			t.Errorf("%s is %q, want %q", name, got[name], want)
+		}
+	}
+	if agent, there := got["User-Agent"]; !there || agent != nil {
+		t.Errorf("Go's own User-Agent would be sent: %q, %t", agent, there)
+	}
+
+	header := basicHeader("service", "s3rvice")
+	cookie := r.login(aliceIn).cookie
+	r.do("GET", "/open/", "", header, "Cookie: a=b")
+	if got := r.upstream.last().Header; !strings.HasSuffix(header, got.Get("Authorization")) || got.Get("Authorization") == "" || got.Get("Cookie") != "a=b" {
+		t.Errorf("forward_credentials: %v", got)
+	}
+	r.do("GET", "/open/", "", cookie)
+	if got := r.upstream.last().Header; "Cookie: "+got.Get("Cookie") != cookie {
+		t.Errorf("forward_credentials: %v", got)
+	}
+}
+
+// A client cannot make the gateway's headers hop-by-hop, nor send trailers.
+func TestRewriteHopByHop(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	q := request("POST", "/basic/", "x", basicHeader("service", "s3rvice"),
+		"Connection: X-Auth-User, X-Forwarded-For, X-Request-Id, X-Mine", "X-Mine: x", "Te: trailers", "Keep-Alive: 5", "Trailer: X-Auth-Roles")
+	q.Trailer = http.Header{"X-Auth-Roles": {"admin"}}
+	if w := r.serve(q); w.Code != 200 {
+		t.Fatal(w.Code)
+	}
+	out := r.upstream.last()
+	for name, want := range map[string]string{
+		"X-Auth-User": "service", "X-Forwarded-For": "192.0.2.7", "X-Mine": "", "Keep-Alive": "", "Connection": "", "Trailer": "", "Te": "trailers",
+	} {
+		if got := out.Header.Get(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	if out.Header.Get("X-Request-Id") == "" || out.Trailer != nil {
+		t.Errorf("X-Request-Id %q, trailer %v", out.Header.Get("X-Request-Id"), out.Trailer)
+	}
+}
+
+// Shared caches must not give one person's answer to another.
+func TestKeepPrivate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	s := r.login(aliceIn)
+	for _, c := range []struct {
+		target string
+		says   []string
+		want   []string
+	}{
+		{"/session/", nil, []string{"private"}},
+		{"/session/", []string{"public, max-age=60"}, []string{"public, max-age=60"}},
+		{"/session/", []string{"no-store"}, []string{"no-store"}},
+		{"/public/", nil, nil},
+	} {
+		r.upstream.answering(func(q *http.Request) (*http.Response, error) {
+			h := http.Header{}
+			if c.says != nil {
+				h["Cache-Control"] = c.says
+			}
+			return response(q, 200, h, ""), nil
+		})
+		if got := r.do("GET", c.target, "", s.cookie).Header()["Cache-Control"]; !slices.Equal(got, c.want) {
+			t.Errorf("%s where the upstream says %q: %q, want %q", c.target, c.says, got, c.want)
+		}
+	}
+}
+
+// A body over max_body is 413, whether its length is told or found out.
+func TestMaxBody(t *testing.T) {
+	t.Parallel()
+	a := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
+		n, err := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n, " ", err)
+	})
+	r := newRig(t, baseConfig)
+	yaml := edit(t, baseConfig, "http://app.invalid", a.URL) + "  - {match: /small/, upstream: app, auth: [none], max_body: 100000}\n"
+	if err := r.reload(yaml); err != nil {
+		t.Fatal(err)
+	}
+	for size, want := range map[int]int{0: 200, 100_000: 200, 100_001: 413, 5_000_000: 413} {
+		for _, known := range []bool{true, false} {
+			q := request("POST", "/small/", "")
+			q.Body, q.ContentLength = io.NopCloser(bytes.NewReader(make([]byte, size))), int64(size)
+			if !known {
+				q.ContentLength = -1
+			}
+			w := r.serve(q)
+			if w.Code != want {
+				t.Errorf("%d bytes, told: %t: %d %s, want %d", size, known, w.Code, w.Body, want)
+			}
+			if want == 200 && w.Body.String() != fmt.Sprintf("%d <nil>", size) {
+				t.Errorf("%d bytes, told: %t: the upstream got %s", size, known, w.Body)
+			}
+		}
+	}
+	if w := r.do("POST", "/public/", strings.Repeat("x", 200_000)); w.Code != 200 {
+		t.Errorf("without a limit: %d", w.Code)
+	}
+}
+
+// switching is an upstream that switches to a protocol and then echoes.
+func switching(protocol string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") == "" && protocol == "websocket" {
+			fmt.Fprintf(w, "not asked; Connection: %s", r.Header.Get("Connection"))
+			return
+		}
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		fmt.Fprintf(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", protocol)
+		rw.Flush()
+		_, _ = io.Copy(conn, rw) // until the other side has had enough
+	}
+}
+
+// A WebSocket is passed through and counted as 101; whatever else somebody
+// wants to switch to is not asked for.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, ask, upstream string
+		status              int
+		body                string
+	}{
+		{"WebSocket", "websocket", "websocket", 101, ""},
+		{"WebSocket, written otherwise", "WebSocket", "websocket", 101, ""},
+		{"HTTP/2 in cleartext", "h2c", "websocket", 200, "not asked; Connection: "},
+		{"two protocols", "websocket, h2c", "websocket", 200, "not asked; Connection: "},
+		{"what is no protocol", "web\xffsocket", "websocket", 200, "not asked; Connection: "},
+		{"an upstream that switches to something else", "websocket", "h2c", 502, ""},
+		{"an upstream that switches unasked", "", "h2c", 502, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := newApplication(t, switching(c.upstream))
+			r := newRig(t, baseConfig)
+			if err := r.reload(edit(t, baseConfig, "http://app.invalid", a.URL)); err != nil {
+				t.Fatal(err)
+			}
+			served := make(chan struct{})
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				defer close(served)
+				r.ServeHTTP(w, q)
+			}))
+			defer server.Close()
+			conn, err := net.Dial("tcp", server.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			header := ""
+			if c.ask != "" {
+				header = "Connection: Upgrade\r\nUpgrade: " + c.ask + "\r\n"
+			}
+			fmt.Fprintf(conn, "GET /public/ HTTP/1.1\r\nHost: gw.example\r\n%s\r\n", header)
+			reader := bufio.NewReader(conn)
+			answer, err := http.ReadResponse(reader, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer answer.Body.Close()
+			if answer.StatusCode != c.status {
+				t.Fatalf("%s, want %d", answer.Status, c.status)
+			}
+			if c.body != "" {
+				if body, err := io.ReadAll(answer.Body); err != nil || string(body) != c.body {
+					t.Errorf("%q, %v; want %q", body, err, c.body)
+				}
+			}
+			if c.status == 101 {
+				if _, err := io.WriteString(conn, "ping"); err != nil {
+					t.Fatal(err)
+				}
+				echo := make([]byte, 4)
+				if _, err := io.ReadFull(reader, echo); err != nil || string(echo) != "ping" {
+					t.Errorf("the other side says %q, %v", echo, err)
+				}
+			}
+			conn.Close()
+			<-served
+			line := r.log.last(t, "request")
+			if line["status"] != float64(c.status) || (line["decision"] == "allow") != (c.status < 400) {
+				t.Errorf("logged %v", line)
+			}
+			if n := sample(t, r.registry, "authgate_requests_total", fmt.Sprintf("code=%d", c.status)); n != 1 {
+				t.Errorf("%v requests counted as %d", n, c.status)
+			}
+		})
+	}
+}
