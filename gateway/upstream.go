@@ -17,8 +17,7 @@ import (
 )
 
 const (
-	// idlePerHost connections are kept open to each address of an upstream,
-	// until it closes them: a time limit would cost each request a timer.
+	// idlePerHost connections are kept open to each address of an upstream.
 	idlePerHost = 256
 	// restAfterFailure is how long an address that refused a connection is
 	// passed over while others answer.
@@ -38,7 +37,7 @@ type upstream struct {
 
 	// transports by their time limit for the response header, which belongs
 	// to a transport. Only build touches the map, one build at a time.
-	transports map[time.Duration]*http.Transport
+	transports map[time.Duration]*direct
 }
 
 // target is one address of an upstream.
@@ -50,7 +49,7 @@ type target struct {
 func newUpstream(name string, cfg config.Upstream, headers *identityHeaders, took prometheus.Observer, now func() time.Time) (*upstream, error) {
 	u := &upstream{
 		name: name, config: cfg, headers: headers, took: took, now: now,
-		transports: map[time.Duration]*http.Transport{},
+		transports: map[time.Duration]*direct{},
 	}
 	for _, raw := range cfg.URLs {
 		parsed, err := url.Parse(raw)
@@ -85,9 +84,9 @@ func (u *upstream) through(timeout time.Duration) http.RoundTripper {
 	return &balancer{upstream: u, transport: transport}
 }
 
-func (u *upstream) newTransport(timeout time.Duration) *http.Transport {
+func (u *upstream) newTransport(timeout time.Duration) *direct {
 	dialer := &net.Dialer{Timeout: u.config.ConnectTimeout, KeepAlive: 30 * time.Second}
-	return &http.Transport{
+	return newDirect(dialer.DialContext, timeout, &http.Transport{
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := dialer.DialContext(ctx, network, addr)
 			if err != nil {
@@ -99,9 +98,10 @@ func (u *upstream) newTransport(timeout time.Duration) *http.Transport {
 		ResponseHeaderTimeout: timeout,
 		ExpectContinueTimeout: time.Second,
 		MaxIdleConnsPerHost:   idlePerHost,
+		IdleConnTimeout:       idleLives,
 		DisableCompression:    true, // the client's Accept-Encoding is the upstream's business
 		ForceAttemptHTTP2:     true,
-	}
+	})
 }
 
 // close drops the connections that are idle; those in use end by themselves.
@@ -151,7 +151,7 @@ func (c *stallGuard) Read(b []byte) (int, error) {
 // address is tried.
 type balancer struct {
 	upstream  *upstream
-	transport *http.Transport
+	transport http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper. Its errors are *upstreamError.

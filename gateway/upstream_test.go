@@ -285,7 +285,7 @@ func TestBalancerErrors(t *testing.T) {
 func TestUpstreamTransports(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 30*time.Second, refusing)
-	transport := func(timeout time.Duration) *http.Transport { return f.through(timeout).(*balancer).transport }
+	transport := func(timeout time.Duration) *direct { return f.through(timeout).(*balancer).transport.(*direct) }
 	if transport(0) != transport(30*time.Second) {
 		t.Error("equal limits have two transports")
 	}
@@ -295,7 +295,7 @@ func TestUpstreamTransports(t *testing.T) {
 	if transport(0) == transport(time.Second) {
 		t.Error("two limits have one transport")
 	}
-	if got := transport(time.Second).ResponseHeaderTimeout; got != time.Second {
+	if got := transport(time.Second).transport.ResponseHeaderTimeout; got != time.Second {
 		t.Errorf("the limit is %v", got)
 	}
 }

@@ -30,7 +30,7 @@ const watchEvery = 2 * time.Second
 // space alone. The garbage collector lets the heap grow in proportion to what
 // is in use, which is next to nothing in a small gateway: without the floor it
 // would run every few hundred requests, and be a tenth of their cost.
-const heapFloor = 32 << 20
+const heapFloor = 16 << 20
 
 // App is one gateway on its listeners, made from a configuration file.
 type App struct {
