@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"authgate/gateway/auth"
+	phc "authgate/gateway/password"
 )
 
 // terminal is a pseudo-terminal with a program on it: what the program shows,
@@ -111,7 +112,7 @@ func TestHashPasswordOnTerminal(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v: %s", err, term.screen.String())
 			}
-			hash, err := auth.ParseHash(strings.TrimSuffix(stdout.String(), "\n"))
+			hash, err := phc.Parse(strings.TrimSuffix(stdout.String(), "\n"))
 			if err != nil {
 				t.Fatalf("it prints %q: %v", stdout.String(), err)
 			}

@@ -33,6 +33,13 @@
 // cache, and mechanisms keep what they decoded or verified for as long as
 // the store still holds the same bytes.
 //
+// # To the upstream
+//
+// An upstream has one or more addresses; a balancer takes them in turn and
+// passes over those that cannot be reached. Requests with a body, upgrades and
+// https go through http.Transport. Bodyless GET and HEAD over plain HTTP/1.1,
+// which most requests are, go through direct, which costs much less.
+//
 // # Packages
 //
 //	policy            identity, canonical request, policies, routes, the decision; pure
@@ -40,12 +47,13 @@
 //	gateway/store     the contract; memory; sqlitestore; storetest, the suite both pass
 //	gateway/config    YAML to Config, with every mistake in its place
 //	gateway/pages     the few pages that a person sees
+//	gateway/password  password hashes, made and checked
 //	gateway/keyfile   generated keys, kept over restarts
 //	cmd/internal/app  the life of a process: open, serve, reload, stop
 //
-// Imports run one way: policy, store, pages and keyfile import nothing of
-// ours; config imports policy; auth imports policy, store and keyfile;
-// gateway imports them all; cmd imports gateway.
+// Imports run one way: policy, store, pages, password and keyfile import
+// nothing of ours; config imports policy and password; auth imports those,
+// store and keyfile; gateway imports them all; cmd imports gateway.
 //
 // # Limits and threats
 //

@@ -126,51 +126,51 @@ func TestTokenEvents(t *testing.T) {
 		events  string // issued, refreshed, revoked, reused
 		audited []string
 	}{
-		"login": {baseConfig, func(r *rig) { r.login(aliceIn) }, "1 0 0 0", []string{"login local:alice success"}},
+		"login": {baseConfig, func(r *rig) { r.login(aliceIn) }, "1 0 0 0", []string{"login local:alice"}},
 		"login without tokens": {baseConfig, func(r *rig) { r.do("POST", "/login?mechanism=session", aliceIn, jsonType) }, "0 0 0 0",
-			[]string{"login local:alice success"}},
+			[]string{"login local:alice"}},
 		"failed logins": {baseConfig, func(r *rig) {
 			r.do("POST", "/login", `{"username":"alice","password":"x"}`, jsonType)
 			r.do("POST", "/login", `{"username":"wonderland","password":"x"}`, jsonType)
 			r.do("POST", "/login", "", "Authorization: Basic #")
 		}, "0 0 0 0", []string{"login local:alice failure", "login <nil> failure", "login <nil> failure"}},
 		"refresh": {baseConfig, func(r *rig) { refresh(r, refresh(r, r.login(aliceIn).refresh).refresh) }, "1 2 0 0",
-			[]string{"login local:alice success", "refresh local:alice success", "refresh local:alice success"}},
+			[]string{"login local:alice", "refresh local:alice", "refresh local:alice"}},
 		"refresh with garbage": {baseConfig, func(r *rig) { r.do("POST", "/refresh", refreshBody("x"), jsonType) }, "0 0 0 0",
 			[]string{"refresh <nil> failure"}},
 		"reuse at once": {baseConfig, func(r *rig) {
 			s := r.login(aliceIn)
 			refresh(r, s.refresh)
 			r.do("POST", "/refresh", refreshBody(s.refresh), jsonType)
-		}, "1 1 0 0", []string{"login local:alice success", "refresh local:alice success", "refresh <nil> failure"}},
+		}, "1 1 0 0", []string{"login local:alice", "refresh local:alice", "refresh <nil> failure"}},
 		"reuse later": {baseConfig, func(r *rig) {
 			s := r.login(aliceIn)
 			refresh(r, s.refresh)
 			r.clock.advance(11 * time.Second)
 			r.do("POST", "/refresh", refreshBody(s.refresh), jsonType)
-		}, "1 1 0 1", []string{"login local:alice success", "refresh local:alice success", "reuse_detected local:alice"}},
+		}, "1 1 0 1", []string{"login local:alice", "refresh local:alice", "reuse_detected local:alice"}},
 		"logout by bearer": {baseConfig, func(r *rig) { r.do("POST", "/logout", "", r.login(aliceIn).bearer) }, "1 0 1 0",
-			[]string{"login local:alice success", "logout local:alice"}},
+			[]string{"login local:alice", "logout local:alice"}},
 		"logout by session": {baseConfig, func(r *rig) { r.do("POST", "/logout", "", r.login(aliceIn).cookie) }, "1 0 1 0",
-			[]string{"login local:alice success", "logout local:alice"}},
+			[]string{"login local:alice", "logout local:alice"}},
 		"logout by both": {baseConfig, func(r *rig) {
 			s := r.login(aliceIn)
 			r.do("POST", "/logout", "", s.cookie, s.bearer)
-		}, "1 0 1 0", []string{"login local:alice success", "logout local:alice"}},
+		}, "1 0 1 0", []string{"login local:alice", "logout local:alice"}},
 		"logout of two logins": {baseConfig, func(r *rig) {
 			r.do("POST", "/logout", "", r.login(aliceIn).cookie, r.login(bobIn).bearer)
-		}, "2 0 2 0", []string{"login local:alice success", "login local:bob success", "logout local:bob", "logout local:alice"}},
+		}, "2 0 2 0", []string{"login local:alice", "login local:bob", "logout local:bob", "logout local:alice"}},
 		"logout by all cookies": {cookieDelivery, func(r *rig) {
 			header := "Cookie: a=b"
 			for _, c := range r.do("POST", "/login", aliceIn, jsonType).Result().Cookies() {
 				header += "; " + c.Name + "=" + c.Value
 			}
 			r.do("POST", "/logout", "", header)
-		}, "1 0 1 0", []string{"login local:alice success", "logout local:alice"}},
+		}, "1 0 1 0", []string{"login local:alice", "logout local:alice"}},
 		"logout of a session alone": {baseConfig, func(r *rig) {
 			w := r.do("POST", "/login?mechanism=session", aliceIn, jsonType)
 			r.do("GET", "/logout", "", readLogin(t, w).cookie)
-		}, "0 0 0 0", []string{"login local:alice success", "logout local:alice"}},
+		}, "0 0 0 0", []string{"login local:alice", "logout local:alice"}},
 		"logout of nobody": {baseConfig, func(r *rig) {
 			r.do("POST", "/logout", "")
 			r.do("POST", "/logout", "", "Cookie: session_id="+strings.Repeat("A", 43))
@@ -180,7 +180,7 @@ func TestTokenEvents(t *testing.T) {
 			r.do("GET", "/admin/", "", r.login(bobIn).cookie)
 			r.do("GET", "/basic/", "", basicHeader("service", "x"))
 			r.do("GET", "/basic/", "")
-		}, "1 0 0 0", []string{"login local:bob success", "denied local:bob", "denied <nil>"}},
+		}, "1 0 0 0", []string{"login local:bob", "denied local:bob", "denied <nil>"}},
 	} {
 		r := newRig(t, c.yaml)
 		c.do(r)

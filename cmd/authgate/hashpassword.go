@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"authgate/gateway/auth"
+	"authgate/gateway/password"
 )
 
 func hashPasswordCommand() *cobra.Command {
@@ -23,11 +23,11 @@ func hashPasswordCommand() *cobra.Command {
 			"standard input.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			password, err := readPassword(os.Stdin, cmd.ErrOrStderr())
+			plain, err := readPassword(os.Stdin, cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			hash, err := auth.HashPassword(password)
+			hash, err := password.New(plain)
 			if err != nil {
 				return err
 			}

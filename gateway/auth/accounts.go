@@ -11,6 +11,8 @@ import (
 	"math/bits"
 	"slices"
 	"time"
+
+	"authgate/gateway/password"
 )
 
 // Account is somebody who may sign in with a password. Accounts that come out
@@ -24,10 +26,10 @@ type Account struct {
 	Roles []string
 	// Disabled accounts are kept and cannot sign in.
 	Disabled bool
-	// PasswordHash is what ParseHash reads.
+	// PasswordHash is what password.Parse reads.
 	PasswordHash string
 
-	hash    Hash
+	hash    password.Hash
 	version string
 	since   time.Time // see tenure; zero where that was not asked for
 }
@@ -43,14 +45,14 @@ type Accounts struct {
 	byName map[string]*Account
 	// decoys holds for each account a hash that costs the same and that
 	// nothing matches, those of one cost side by side.
-	decoys []*Hash
+	decoys []*password.Hash
 }
 
 // NewAccounts checks users and returns them as a set. The error tells every
 // account that has no name, a name taken before, or an unusable password hash.
 func NewAccounts(users []Account) (*Accounts, error) {
 	a := &Accounts{byName: make(map[string]*Account, len(users))}
-	byCost := make(map[string][]*Hash)
+	byCost := make(map[string][]*password.Hash)
 	var errs []error
 	for i, user := range users {
 		if user.Username == "" {
@@ -61,7 +63,7 @@ func NewAccounts(users []Account) (*Accounts, error) {
 			errs = append(errs, fmt.Errorf("account %q: there are two of that username", user.Username))
 			continue
 		}
-		hash, err := ParseHash(user.PasswordHash)
+		hash, err := password.Parse(user.PasswordHash)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("account %q: password hash: %w", user.Username, err))
 			continue
@@ -70,14 +72,14 @@ func NewAccounts(users []Account) (*Accounts, error) {
 		user.hash = hash
 		user.version = version(user.Username, user.PasswordHash)
 		a.byName[user.Username] = &user
-		byCost[hash.cost()] = append(byCost[hash.cost()], &user.hash)
+		byCost[hash.Cost()] = append(byCost[hash.Cost()], &user.hash)
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
 	for _, cost := range slices.Sorted(maps.Keys(byCost)) {
-		decoy := byCost[cost][0].decoy()
-		a.decoys = append(a.decoys, slices.Repeat([]*Hash{&decoy}, len(byCost[cost]))...)
+		decoy := byCost[cost][0].Decoy()
+		a.decoys = append(a.decoys, slices.Repeat([]*password.Hash{&decoy}, len(byCost[cost]))...)
 	}
 	return a, nil
 }
@@ -128,9 +130,9 @@ func (a *Accounts) Len() int {
 // name that does not exist costs what some account costs: which one follows
 // from seed and the name alone, so that each name keeps its cost, and the
 // costs are spread over unknown names as they are over the accounts.
-func (a *Accounts) target(username string, seed maphash.Seed) (*Account, Hash) {
+func (a *Accounts) target(username string, seed maphash.Seed) (*Account, password.Hash) {
 	if a.Len() == 0 {
-		return nil, newHash()
+		return nil, password.Unmatched()
 	}
 	account, ok := a.byName[username]
 	switch {

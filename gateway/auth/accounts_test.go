@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"authgate/gateway/password"
 )
 
 func newAccounts(tb testing.TB, users ...Account) *Accounts {
@@ -58,8 +60,8 @@ func TestNoAccountsLetNobodyIn(t *testing.T) {
 			t.Errorf("%s: All yields %q", name, username)
 		}
 		account, hash := accounts.target("alice", maphash.MakeSeed())
-		if want := newHash().cost(); account != nil || hash.cost() != want {
-			t.Errorf("%s: unknown names cost %s, want %s", name, hash.cost(), want)
+		if want := password.Unmatched().Cost(); account != nil || hash.Cost() != want {
+			t.Errorf("%s: unknown names cost %s, want %s", name, hash.Cost(), want)
 		}
 	}
 }
@@ -157,16 +159,16 @@ func TestUnknownNamesCostWhatAccountsCost(t *testing.T) {
 		if account != nil {
 			t.Fatalf("%s is an account", name)
 		}
-		if _, again := before.target(name, seed); again.encoded != hash.encoded {
+		if _, again := before.target(name, seed); again.Encoded() != hash.Encoded() {
 			t.Fatalf("%s costs this and that", name)
 		}
-		if count[hash.cost()] == 0 && hash.verify("secret") {
+		if count[hash.Cost()] == 0 && hash.Verify("secret") {
 			t.Fatalf("%s has a password", name)
 		}
-		if _, later := after.target(name, seed); later.cost() != hash.cost() {
+		if _, later := after.target(name, seed); later.Cost() != hash.Cost() {
 			moved++
 		}
-		count[hash.cost()]++
+		count[hash.Cost()]++
 	}
 	argon, bcrypt := count["argon2id,m=8,t=1,p=1"], count["bcrypt,cost=4"]
 	// A quarter is expected, with a standard deviation of 27.
@@ -188,7 +190,7 @@ func TestKnownNamesCostTheirOwn(t *testing.T) {
 	accounts := newAccounts(t, users...)
 	for _, user := range users {
 		account, hash := accounts.target(user.Username, maphash.MakeSeed())
-		if hash.encoded != user.PasswordHash {
+		if hash.Encoded() != user.PasswordHash {
 			t.Errorf("%s does not cost its own hash", user.Username)
 		}
 		if user.Disabled != (account == nil) {

@@ -14,6 +14,8 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/singleflight"
+
+	"authgate/gateway/password"
 )
 
 // maxThrottleQueue is how many attempts may wait until others on the same
@@ -69,7 +71,7 @@ func NewVerifier(h *Hasher, t *Throttle, cacheSize int, ttl time.Duration, now f
 // or ErrBusy, which wraps the cause of ctx where that has ended.
 func (v *Verifier) Check(ctx context.Context, kind string, accounts *Accounts, username, password string, client netip.Addr) (*Account, error) {
 	a := v.attempt(accounts, username, password, client)
-	a.key = v.key(kind, username, password, a.stored.encoded)
+	a.key = v.key(kind, username, password, a.stored.Encoded())
 	a.cached = true
 	if err := v.throttle.look(a.subject); err != nil {
 		return nil, err
@@ -89,8 +91,8 @@ func (v *Verifier) CheckFresh(ctx context.Context, _ string, accounts *Accounts,
 // attempt is one check of a credential.
 type attempt struct {
 	subject  subject
-	account  *Account // nil when the attempt cannot succeed
-	stored   Hash     // what to check the password against in any case
+	account  *Account      // nil when the attempt cannot succeed
+	stored   password.Hash // what to check the password against in any case
 	password string
 	cached   bool          // whether good is asked and told, under key
 	key      credentialKey // where cached

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"authgate/gateway/password"
 )
 
 const (
@@ -30,11 +32,11 @@ type verifierFixture struct {
 func newVerifierFixture() *verifierFixture {
 	f := &verifierFixture{clock: newManualClock()}
 	hasher := NewHasher(0)
-	hasher.compute = func(h Hash, password string) bool {
+	hasher.compute = func(h password.Hash, plain string) bool {
 		f.mu.Lock()
-		f.costs = append(f.costs, h.cost())
+		f.costs = append(f.costs, h.Cost())
 		f.mu.Unlock()
-		return h.verify(password)
+		return h.Verify(plain)
 	}
 	f.Verifier = NewVerifier(hasher, NewThrottle(testLimit, time.Hour, f.clock.now), 100, testTTL, f.clock.now)
 	return f
@@ -79,7 +81,7 @@ func TestVerifierRefusals(t *testing.T) {
 		Account{Username: "mallory", PasswordHash: bcrypt, Disabled: true},
 		Account{Username: "blank", PasswordHash: cheapArgon2id("")},
 	)
-	defaultCost := newHash().cost()
+	defaultCost := password.Unmatched().Cost()
 	for _, c := range []struct {
 		name               string
 		accounts           *Accounts
@@ -405,7 +407,7 @@ func TestSharedComputationsDoNotShareAccounts(t *testing.T) {
 func TestMemoryOfCredentialsIsBounded(t *testing.T) {
 	t.Parallel()
 	f := newVerifierFixture()
-	f.hasher.compute = func(Hash, string) bool { return true }
+	f.hasher.compute = func(password.Hash, string) bool { return true }
 	hash := cheapArgon2id("secret")
 	var users []Account
 	for i := range 1000 {
@@ -438,7 +440,7 @@ func TestWarmCheckAllocatesNothing(t *testing.T) {
 }
 
 func benchmarkVerifier(b *testing.B) (*Verifier, *Accounts) {
-	hash, err := HashPassword("s3rvice")
+	hash, err := password.New("s3rvice")
 	if err != nil {
 		b.Fatal(err)
 	}

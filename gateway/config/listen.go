@@ -19,6 +19,9 @@ func canonicalOrigin(raw string) string {
 	}
 	u.Host = strings.ToLower(u.Host)
 	u.Host = strings.TrimSuffix(u.Host, ":443")
+	if u.Path == "/" {
+		u.Path = ""
+	}
 	return u.String()
 }
 
@@ -31,8 +34,6 @@ func (l *loader) checkOrigin() {
 		l.fault(l.main, key, "%v; %s", err, expected)
 	case u.Scheme != "https":
 		l.fault(l.main, key, "%q is not https; credentials travel over TLS only; %s", l.cfg.PublicURL, expected)
-	case u.Path == "/":
-		l.fault(l.main, key, "%q ends in a slash; leave it out", l.cfg.PublicURL)
 	case u.Path != "":
 		l.fault(l.main, key, "%q has a path; %s", l.cfg.PublicURL, expected)
 	}

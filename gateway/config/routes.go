@@ -54,6 +54,9 @@ func (l *loader) checkRoute(path string, r Route) {
 	}
 	l.oneOf(path+".unauthenticated", r.Unauthenticated,
 		UnauthenticatedAuto, UnauthenticatedChallenge, UnauthenticatedRedirect)
+	if r.Unauthenticated == UnauthenticatedRedirect && !slices.Contains(r.Auth, policy.Session) && !slices.Contains(r.Auth, policy.OIDC) {
+		l.fault(l.main, path+".unauthenticated", "redirect leads to the sign-in page, which gives nothing that the route accepts; add session to auth, or use challenge")
+	}
 	l.checkStripPrefix(path+".strip_prefix", r)
 	l.checkRouteHeaders(path+".headers", r)
 }

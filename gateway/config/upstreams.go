@@ -59,9 +59,7 @@ func (l *loader) checkAddress(path, address string) {
 	switch {
 	case err != nil:
 		l.fault(l.main, path, "%v; %s", err, expected)
-	case u.Path == "/":
-		l.fault(l.main, path, "%q ends in a slash; leave it out", address)
-	case u.Path != "":
+	case u.Path != "" && u.Path != "/":
 		l.fault(l.main, path, "%q has a path, which is not supported: requests keep the path they came with, less a route's strip_prefix; %s", address, expected)
 	}
 }

@@ -154,7 +154,7 @@ func TestOpenHonoursItsContext(t *testing.T) {
 	openTest(t, Options{Path: path}) // the failure left nothing locked
 }
 
-// TestSecondCreation finds an interrupted first start: an empty file.
+// TestEmptyFileIsTaken finds an interrupted first start: an empty file.
 func TestEmptyFileIsTaken(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "test.db")

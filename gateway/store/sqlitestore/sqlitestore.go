@@ -193,7 +193,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.stopSweep()
-	s.writer.stop()
+	close(s.writer.quit)
 	s.background.Wait()
 	if err := s.db.close(); err != nil {
 		return s.failed("close", err)

@@ -34,8 +34,7 @@ type writer struct {
 	now    func() time.Time
 	cache  *cache
 	writes chan *write   // unbuffered: what was handed over is answered
-	quit   chan struct{} // closed to stop
-	ended  chan struct{} // closed by the writer when it has stopped
+	quit   chan struct{} // closed to end run
 
 	get, set, remove, sweep, probe *sql.Stmt
 }
@@ -48,7 +47,6 @@ func newWriter(ctx context.Context, db *sql.DB, c *cache, now func() time.Time) 
 		cache:  c,
 		writes: make(chan *write),
 		quit:   make(chan struct{}),
-		ended:  make(chan struct{}),
 	}
 	for statement, query := range map[**sql.Stmt]string{
 		&w.get:    selectEntry,
@@ -79,9 +77,6 @@ const (
 // do hands a change to the writer and waits for its result. An error other
 // than store.ErrNotFound and store.ErrConflict leaves the outcome open.
 func (w *writer) do(ctx context.Context, do func(*batch) ([]byte, error)) ([]byte, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	mine := &write{ctx: ctx, do: do, done: make(chan struct{})}
 	select {
 	case w.writes <- mine:
@@ -98,9 +93,8 @@ func (w *writer) do(ctx context.Context, do func(*batch) ([]byte, error)) ([]byt
 	}
 }
 
-// run serves writes until stop is called.
+// run serves writes until quit is closed, and answers every write it took.
 func (w *writer) run() {
-	defer close(w.ended)
 	for {
 		select {
 		case <-w.quit:
@@ -109,12 +103,6 @@ func (w *writer) run() {
 			w.serve(first)
 		}
 	}
-}
-
-// stop ends run once the batch at hand is answered. It is called once.
-func (w *writer) stop() {
-	close(w.quit)
-	<-w.ended
 }
 
 // serve carries out first, and whatever arrives before that is committed, in

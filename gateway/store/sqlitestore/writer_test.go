@@ -83,7 +83,7 @@ func TestGroupCommit(t *testing.T) {
 	})
 }
 
-// TestFailedStatementFailsAlone puts a write that cannot be done among
+// TestFailedStatementFailsAlone puts a write that cannot be done between
 // others.
 func TestFailedStatementFailsAlone(t *testing.T) {
 	t.Parallel()
@@ -91,30 +91,50 @@ func TestFailedStatementFailsAlone(t *testing.T) {
 		s := openTest(t, Options{})
 		release := hold(t, s)
 		var all sync.WaitGroup
-		for i := range 10 {
+		for _, key := range []string{"before", "nonsense", "after"} {
 			all.Go(func() {
-				if err := s.Put(t.Context(), fmt.Sprintf("key %d", i), []byte("value"), time.Time{}); err != nil {
-					t.Errorf("Put %d: %v", i, err)
+				_, err := s.write(t.Context(), "set", func(b *batch) ([]byte, error) {
+					if err := b.set(key, newEntry([]byte("value"), time.Time{})); err != nil || key != "nonsense" {
+						return nil, err
+					}
+					_, err := b.tx.Exec("INSERT INTO nowhere VALUES (1)")
+					return []byte("no result"), err
+				})
+				if failed := err != nil && strings.Contains(err.Error(), "no such table: nowhere"); failed != (key == "nonsense") {
+					t.Errorf("%s: error %v", key, err)
 				}
 			})
+			synctest.Wait() // it is in the queue, behind the one before it
 		}
+		release()
+		all.Wait()
+		wantValue(t, s, "before", "value")
+		wantAbsent(t, s, "nonsense")
+		wantValue(t, s, "after", "value")
+	})
+}
+
+// TestTimePassesWithinATransaction lets an entry expire after a transaction
+// has begun and before a write joins it.
+func TestTimePassesWithinATransaction(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := openTest(t, Options{})
+		if err := s.Put(t.Context(), "key", []byte("old"), time.Now().Add(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		release := hold(t, s)
+		time.Sleep(time.Second) // moves the clock of the bubble
+		var all sync.WaitGroup
 		all.Go(func() {
-			_, err := s.write(t.Context(), "nonsense", func(b *batch) ([]byte, error) {
-				b.changes["nonsense"] = newEntry([]byte("never written"), time.Time{})
-				_, err := b.tx.Exec("INSERT INTO nowhere VALUES (1)")
-				return []byte("no result"), err
-			})
-			if err == nil || !strings.Contains(err.Error(), "no such table: nowhere") {
-				t.Errorf("nonsense: error %v", err)
+			if err := s.Swap(t.Context(), "key", nil, []byte("new"), time.Time{}); err != nil {
+				t.Errorf("Swap of an expired entry: %v", err)
 			}
 		})
 		synctest.Wait()
 		release()
 		all.Wait()
-		for i := range 10 {
-			wantValue(t, s, fmt.Sprintf("key %d", i), "value")
-		}
-		wantAbsent(t, s, "nonsense")
+		wantValue(t, s, "key", "new")
 	})
 }
 

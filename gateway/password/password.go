@@ -1,36 +1,35 @@
-package auth
+// Package password makes and checks password hashes for storing: argon2id
+// (RFC 9106), as PHC strings, and bcrypt.
+//
+// # Limits and threats
+//
+// A hash that costs too little protects nobody, and one that costs too much
+// lets a few logins stop the gateway, so that Parse refuses both. A check takes
+// the same work whatever the password is; passwords that an algorithm would cut
+// or confuse are refused and not cut. How many checks run at once is for the
+// caller to bound.
+package password
 
 import (
-	"context"
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"unicode/utf8"
 
 	"golang.org/x/crypto/argon2"
 	"golang.org/x/crypto/bcrypt"
 )
 
-// ErrBusy: a password could not be checked in time, because too many others
-// are being checked or because the caller's context ended. Nothing was found
-// out about the credential, so it must end in 503.
-var ErrBusy = errors.New("auth: too many password checks at once")
-
 const (
 	// maxPassword is the longest password, in bytes, that can be good.
 	maxPassword = 1024
 	// maxBcryptPassword is how much of a password bcrypt reads.
 	maxBcryptPassword = 72
-	// maxHashQueue is how many checks may wait for a slot of a Hasher: a few
-	// seconds of work. Whoever comes later is told to come again.
-	maxHashQueue = 256
 )
 
 // Hash is a stored password hash, parsed: argon2id or bcrypt. The zero value
@@ -47,11 +46,11 @@ type Hash struct {
 	key    []byte
 }
 
-// HashPassword returns a new hash of password for storing: argon2id (RFC
+// New returns a new hash of password for storing: argon2id (RFC
 // 9106) with 19 MiB of memory, 2 passes and 1 lane, as a PHC string. It
 // refuses an empty password, one of more than 1024 bytes, and one that is not
 // UTF-8.
-func HashPassword(password string) (string, error) {
+func New(password string) (string, error) {
 	switch {
 	case password == "":
 		return "", errors.New("hashing a password: it is empty")
@@ -60,14 +59,14 @@ func HashPassword(password string) (string, error) {
 	case !utf8.ValidString(password):
 		return "", errors.New("hashing a password: it is not valid UTF-8")
 	}
-	h := newHash()
+	h := Unmatched()
 	h.key = h.derive(password)
 	return h.phc(), nil
 }
 
-// newHash has the parameters of new hashes, a fresh salt and a random key,
+// Unmatched has the parameters of new hashes, a fresh salt and a random key,
 // which no known password matches.
-func newHash() Hash {
+func Unmatched() Hash {
 	h := Hash{memory: 19456, passes: 2, lanes: 1, salt: random(16), key: random(32)}
 	h.encoded = h.phc()
 	return h
@@ -79,11 +78,11 @@ func random(n int) []byte {
 	return b
 }
 
-// ParseHash parses a stored password hash: an argon2id PHC string of version
-// 19, as HashPassword makes, or a bcrypt hash of the kinds 2a, 2b and 2y with
+// Parse parses a stored password hash: an argon2id PHC string of version
+// 19, as New makes, or a bcrypt hash of the kinds 2a, 2b and 2y with
 // a cost of 4 to 20, as htpasswd makes. Parameters that are malformed, absurdly
 // weak or costly enough to stop the gateway are errors. An error never quotes s.
-func ParseHash(s string) (Hash, error) {
+func Parse(s string) (Hash, error) {
 	switch {
 	case strings.HasPrefix(s, "$argon2id$"):
 		h, err := parseArgon2id(s)
@@ -148,22 +147,25 @@ func parseArgon2id(s string) (Hash, error) {
 	return h, nil
 }
 
+// Encoded returns the hash as it is stored.
+func (h Hash) Encoded() string { return h.encoded }
+
 // phc encodes an argon2id hash as a PHC string.
 func (h Hash) phc() string {
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, h.memory, h.passes, h.lanes,
 		base64.RawStdEncoding.EncodeToString(h.salt), base64.RawStdEncoding.EncodeToString(h.key))
 }
 
-// cost names what a check of the hash costs: equal names, equal work.
-func (h Hash) cost() string {
+// Cost names what a check of the hash costs: equal names, equal work.
+func (h Hash) Cost() string {
 	if h.bcrypt > 0 {
 		return fmt.Sprintf("bcrypt,cost=%d", h.bcrypt)
 	}
 	return fmt.Sprintf("argon2id,m=%d,t=%d,p=%d", h.memory, h.passes, h.lanes)
 }
 
-// decoy returns a hash of the same cost that no known password matches.
-func (h Hash) decoy() Hash {
+// Decoy returns a hash of the same cost that no known password matches.
+func (h Hash) Decoy() Hash {
 	if h.bcrypt > 0 {
 		// Like bcrypt's own base64, but for the plus sign.
 		text := strings.ReplaceAll(base64.RawStdEncoding.EncodeToString(random(40)), "+", ".")
@@ -174,9 +176,9 @@ func (h Hash) decoy() Hash {
 	return h
 }
 
-// verify reports whether password is the one that was hashed. A password that
+// Verify reports whether password is the one that was hashed. A password that
 // is too long to be good costs the same work, and is never cut to fit.
-func (h Hash) verify(password string) bool {
+func (h Hash) Verify(password string) bool {
 	if h.bcrypt > 0 {
 		return h.verifyBcrypt(password)
 	}
@@ -197,62 +199,4 @@ func (h Hash) verifyBcrypt(password string) bool {
 
 func (h Hash) derive(password string) []byte {
 	return argon2.IDKey([]byte(password), h.salt, h.passes, h.memory, h.lanes, uint32(len(h.key)))
-}
-
-// Hasher bounds how many passwords are checked at once, since each check takes
-// one processor and up to a gibibyte for a while. It is safe for concurrent use.
-type Hasher struct {
-	slots    chan struct{}
-	waiting  atomic.Int64
-	computed atomic.Uint64
-	compute  func(Hash, string) bool
-}
-
-// NewHasher returns a Hasher that checks up to slots passwords at once; 0
-// means as many as Go uses processors.
-func NewHasher(slots int) *Hasher {
-	if slots <= 0 {
-		slots = runtime.GOMAXPROCS(0)
-	}
-	return &Hasher{slots: make(chan struct{}, slots), compute: Hash.verify}
-}
-
-// Verify reports whether password is the one that was hashed. It waits for a
-// slot until ctx ends. The error is ErrBusy, then and when too many wait.
-func (h *Hasher) Verify(ctx context.Context, hash Hash, password string) (bool, error) {
-	if err := h.acquire(ctx); err != nil {
-		return false, err
-	}
-	defer func() { <-h.slots }()
-	h.computed.Add(1)
-	return h.compute(hash, password), nil
-}
-
-func (h *Hasher) acquire(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return gaveUp(ctx)
-	}
-	select {
-	case h.slots <- struct{}{}:
-		return nil
-	default:
-	}
-	defer h.waiting.Add(-1)
-	if h.waiting.Add(1) > maxHashQueue {
-		return ErrBusy
-	}
-	select {
-	case h.slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return gaveUp(ctx)
-	}
-}
-
-// Computed returns how many password hashes have been computed so far.
-func (h *Hasher) Computed() uint64 { return h.computed.Load() }
-
-// gaveUp returns the ErrBusy of a caller whose ctx ended.
-func gaveUp(ctx context.Context) error {
-	return fmt.Errorf("%w: %w", ErrBusy, context.Cause(ctx))
 }

@@ -1,12 +1,8 @@
-package auth
+package password
 
 import (
-	"context"
-	"errors"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 
 	"golang.org/x/crypto/bcrypt"
 )
@@ -30,17 +26,17 @@ func cheapBcrypt(tb testing.TB, password string) string {
 
 func parsed(tb testing.TB, s string) Hash {
 	tb.Helper()
-	h, err := ParseHash(s)
+	h, err := Parse(s)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return h
 }
 
-func TestHashPassword(t *testing.T) {
+func TestNew(t *testing.T) {
 	t.Parallel()
 	for _, password := range []string{"päss wörd", strings.Repeat("x", maxPassword)} {
-		first, err := HashPassword(password)
+		first, err := New(password)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,24 +47,24 @@ func TestHashPassword(t *testing.T) {
 		if len(h.salt) != 16 || len(h.key) != 32 {
 			t.Errorf("salt of %d and key of %d bytes, want 16 and 32", len(h.salt), len(h.key))
 		}
-		if !h.verify(password) || h.verify(password+"x") || h.verify("") {
+		if !h.Verify(password) || h.Verify(password+"x") || h.Verify("") {
 			t.Errorf("the hash does not match %q alone", password)
 		}
-		second, err := HashPassword(password)
+		second, err := New(password)
 		if err != nil || first == second {
 			t.Errorf("hashed twice: equal hashes, or error %v", err)
 		}
 	}
 }
 
-func TestHashPasswordRefuses(t *testing.T) {
+func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	for name, password := range map[string]string{
 		"empty":    "",
 		"too long": strings.Repeat("x", maxPassword+1),
 		"no UTF-8": "caf\xe9",
 	} {
-		if h, err := HashPassword(password); err == nil {
+		if h, err := New(password); err == nil {
 			t.Errorf("%s: got %s, want an error", name, h)
 		}
 	}
@@ -87,16 +83,16 @@ func TestKnownHashes(t *testing.T) {
 		{"abc", "$2b$06$If6bvum7DFjUnE9p2uDeDu0YHzrHM6tf.iqN8.yx.jNN1ILEf7h0i"},
 	} {
 		h := parsed(t, c.hash)
-		if !h.verify(c.password) {
+		if !h.Verify(c.password) {
 			t.Errorf("%s does not match %q", c.hash, c.password)
 		}
-		if h.verify(c.password+" ") || h.verify(strings.ToUpper(c.password)) || h.verify("") {
+		if h.Verify(c.password+" ") || h.Verify(strings.ToUpper(c.password)) || h.Verify("") {
 			t.Errorf("%s matches another password than %q", c.hash, c.password)
 		}
 	}
 }
 
-func TestParseHashRefuses(t *testing.T) {
+func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	const salt, key = "c29tZXNhbHQ", "nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"
 	const bcrypt53 = "c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC"
@@ -138,7 +134,7 @@ func TestParseHashRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			h, err := ParseHash(c.hash)
+			h, err := Parse(c.hash)
 			if err == nil {
 				t.Fatalf("got %+v, want an error", h)
 			}
@@ -148,7 +144,7 @@ func TestParseHashRefuses(t *testing.T) {
 			if c.hash != "" && strings.Contains(err.Error(), c.hash) {
 				t.Errorf("%q quotes what may be a secret", err)
 			}
-			if h.verify("") || h.verify("password") {
+			if h.Verify("") || h.Verify("password") {
 				t.Error("what is returned with the error matches a password")
 			}
 		})
@@ -159,15 +155,15 @@ func TestBcryptPasswordsAreNotCut(t *testing.T) {
 	t.Parallel()
 	longest := strings.Repeat("x", 72)
 	h := parsed(t, cheapBcrypt(t, longest))
-	if !h.verify(longest) {
+	if !h.Verify(longest) {
 		t.Error("72 bytes: refused")
 	}
-	if h.verify(longest + "y") {
+	if h.Verify(longest + "y") {
 		t.Error("73 bytes: cut and accepted")
 	}
 	// bcrypt itself takes these for one password.
 	h = parsed(t, cheapBcrypt(t, "ab"))
-	if !h.verify("ab") || h.verify("ab\x00ab") {
+	if !h.Verify("ab") || h.Verify("ab\x00ab") {
 		t.Error("a password with a NUL is not told from one without")
 	}
 }
@@ -183,7 +179,7 @@ func TestOverlongPasswordsCostTheSameWork(t *testing.T) {
 	} {
 		work := func(length int) float64 {
 			password := strings.Repeat("x", length)
-			return testing.AllocsPerRun(5, func() { c.hash.verify(password) })
+			return testing.AllocsPerRun(5, func() { c.hash.Verify(password) })
 		}
 		want := work(c.longest)
 		if want == 0 {
@@ -202,17 +198,17 @@ func TestOverlongPasswordsCostTheSameWork(t *testing.T) {
 func TestOverlongPasswordsAreRefused(t *testing.T) {
 	t.Parallel()
 	// As another program might have hashed it.
-	if h := parsed(t, cheapArgon2id(strings.Repeat("x", maxPassword+1))); h.verify(strings.Repeat("x", maxPassword+1)) {
+	if h := parsed(t, cheapArgon2id(strings.Repeat("x", maxPassword+1))); h.Verify(strings.Repeat("x", maxPassword+1)) {
 		t.Error("1025 bytes: accepted")
 	}
-	if h := parsed(t, cheapArgon2id(strings.Repeat("x", maxPassword))); h.verify(strings.Repeat("x", maxPassword+1)) {
+	if h := parsed(t, cheapArgon2id(strings.Repeat("x", maxPassword))); h.Verify(strings.Repeat("x", maxPassword+1)) {
 		t.Error("1025 bytes: cut and accepted")
 	}
 }
 
 func TestZeroHashMatchesNothing(t *testing.T) {
 	t.Parallel()
-	if (Hash{}).verify("") || (Hash{}).verify("x") {
+	if (Hash{}).Verify("") || (Hash{}).Verify("x") {
 		t.Error("the zero Hash matches a password")
 	}
 }
@@ -225,15 +221,15 @@ func TestDecoyCostsTheSame(t *testing.T) {
 		"$argon2id$v=19$m=256,t=2,p=2$c29tZXNhbHQ$bQk8UB/VmZZF4Oo79iDXuL5/0ttZwg2f/5U52iv1cDc",
 	} {
 		h := parsed(t, s)
-		decoy := h.decoy()
+		decoy := h.Decoy()
 		again := parsed(t, decoy.encoded)
-		if again.cost() != h.cost() || decoy.cost() != h.cost() || len(again.salt) != len(h.salt) || len(again.key) != len(h.key) {
+		if again.Cost() != h.Cost() || decoy.Cost() != h.Cost() || len(again.salt) != len(h.salt) || len(again.key) != len(h.key) {
 			t.Errorf("the decoy of %s is %s, which costs something else", s, decoy.encoded)
 		}
-		if decoy.verify("secret") {
+		if decoy.Verify("secret") {
 			t.Errorf("the decoy of %s matches its password", s)
 		}
-		if h.decoy().encoded == decoy.encoded {
+		if h.Decoy().encoded == decoy.encoded {
 			t.Errorf("two decoys of %s are equal", s)
 		}
 	}
@@ -252,119 +248,27 @@ func TestCostTellsParametersApart(t *testing.T) {
 		"$2y$05$" + bcrypt53,
 		"$2y$06$" + bcrypt53,
 	} {
-		cost := parsed(t, s).cost()
+		cost := parsed(t, s).Cost()
 		if other := seen[cost]; other != "" {
 			t.Errorf("%s and %s have the cost %s", s, other, cost)
 		}
 		seen[cost] = s
 	}
-	if a, b := parsed(t, "$2a$05$"+bcrypt53).cost(), parsed(t, "$2y$05$"+bcrypt53).cost(); a != b {
+	if a, b := parsed(t, "$2a$05$"+bcrypt53).Cost(), parsed(t, "$2y$05$"+bcrypt53).Cost(); a != b {
 		t.Errorf("kinds of bcrypt do the same work, got %s and %s", a, b)
 	}
 }
 
-// blocking makes h hold each computation until the channel is closed, and
-// tells how many ran at once at most.
-func blocking(h *Hasher) (release chan struct{}, most func() int) {
-	release = make(chan struct{})
-	var mu sync.Mutex
-	var running, peak int
-	h.compute = func(hash Hash, password string) bool {
-		mu.Lock()
-		running++
-		peak = max(peak, running)
-		mu.Unlock()
-		<-release
-		mu.Lock()
-		running--
-		mu.Unlock()
-		return hash.verify(password)
-	}
-	return release, func() int {
-		mu.Lock()
-		defer mu.Unlock()
-		return peak
-	}
-}
-
-func TestHasherBoundsWhatRunsAndWhatWaits(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const slots = 3
-		hasher := NewHasher(slots)
-		release, most := blocking(hasher)
-		hash := parsed(t, cheapArgon2id("secret"))
-		var wg sync.WaitGroup
-		for range slots + maxHashQueue {
-			wg.Go(func() {
-				ok, err := hasher.Verify(t.Context(), hash, "secret")
-				if !ok || err != nil {
-					t.Errorf("got %v, %v, want true", ok, err)
-				}
-			})
-		}
-		synctest.Wait()
-		if ok, err := hasher.Verify(t.Context(), hash, "secret"); ok || !errors.Is(err, ErrBusy) {
-			t.Errorf("one too many: got %v, %v, want ErrBusy", ok, err)
-		}
-		if got := most(); got != slots {
-			t.Errorf("%d computations at once, want %d", got, slots)
-		}
-		close(release)
-		wg.Wait()
-		if got := hasher.Computed(); got != slots+maxHashQueue {
-			t.Errorf("computed %d, want %d", got, slots+maxHashQueue)
-		}
-		if got := most(); got != slots {
-			t.Errorf("%d computations at once, want %d", got, slots)
-		}
-		if ok, err := hasher.Verify(t.Context(), hash, "secret"); !ok || err != nil {
-			t.Errorf("afterwards: got %v, %v, want true", ok, err)
-		}
-	})
-}
-
-func TestHasherWaitsUntilTheContextEnds(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		hasher := NewHasher(1)
-		release, _ := blocking(hasher)
-		hash := parsed(t, cheapArgon2id("secret"))
-		var wg sync.WaitGroup
-		wg.Go(func() { _, _ = hasher.Verify(t.Context(), hash, "secret") })
-		synctest.Wait()
-
-		ctx, cancel := context.WithCancel(t.Context())
-		wg.Go(func() {
-			ok, err := hasher.Verify(ctx, hash, "secret")
-			if ok || !errors.Is(err, ErrBusy) || !errors.Is(err, context.Canceled) {
-				t.Errorf("got %v, %v, want ErrBusy because of the context", ok, err)
-			}
-		})
-		synctest.Wait()
-		cancel()
-		synctest.Wait()
-		close(release)
-		wg.Wait()
-		if ok, err := hasher.Verify(ctx, hash, "secret"); ok || !errors.Is(err, ErrBusy) {
-			t.Errorf("ended before: got %v, %v, want ErrBusy", ok, err)
-		}
-		if got := hasher.Computed(); got != 1 {
-			t.Errorf("computed %d, want 1", got)
-		}
-	})
-}
-
-func FuzzParseHash(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	f.Add("$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4")
 	f.Add("$argon2id$v=19$m=1048576,t=64,p=64$AAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAA")
 	f.Add("$argon2id$v=19$m=8, t=1,p=1$AAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAA")
 	f.Add("$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC")
 	f.Add("$2a$20$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$$")
 	f.Fuzz(func(t *testing.T, s string) {
-		h, err := ParseHash(s)
+		h, err := Parse(s)
 		if err != nil {
-			if h.encoded != "" || h.cost() != (Hash{}).cost() {
+			if h.encoded != "" || h.Cost() != (Hash{}).Cost() {
 				t.Errorf("%q: an error together with a hash", s)
 			}
 			return
@@ -385,17 +289,17 @@ func FuzzParseHash(f *testing.F) {
 			len(h.salt) < 8 || len(h.salt) > 64 || len(h.key) < 16 || len(h.key) > 64 {
 			t.Errorf("%q is out of bounds", s)
 		}
-		decoy, err := ParseHash(h.decoy().encoded)
-		if err != nil || decoy.cost() != h.cost() {
+		decoy, err := Parse(h.Decoy().encoded)
+		if err != nil || decoy.Cost() != h.Cost() {
 			t.Errorf("the decoy of %q does not cost the same: %v", s, err)
 		}
 	})
 }
 
 func BenchmarkVerifyDefaultHash(b *testing.B) {
-	hash := newHash()
+	hash := Unmatched()
 	b.ReportAllocs()
 	for b.Loop() {
-		hash.verify("wonderland")
+		hash.Verify("wonderland")
 	}
 }

@@ -1,0 +1,716 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"net/url"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// rawUpstream answers with the very bytes that a test wants.
+type rawUpstream struct {
+	listener    net.Listener
+	connections atomic.Int64
+	requests    atomic.Int64
+	done        sync.WaitGroup
+}
+
+// answerRaw answers the nth request (from 0) of a connection; false closes it.
+type answerRaw func(connection, n int64, r *http.Request, conn net.Conn) bool
+
+func newRawUpstream(t testing.TB, answer answerRaw) *rawUpstream {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &rawUpstream{listener: listener}
+	u.done.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			connection := u.connections.Add(1) - 1
+			u.done.Go(func() {
+				defer conn.Close()
+				reader := bufio.NewReader(conn)
+				for n := int64(0); ; n++ {
+					r, err := http.ReadRequest(reader)
+					if err != nil {
+						return
+					}
+					u.requests.Add(1)
+					if !answer(connection, n, r, conn) {
+						return
+					}
+				}
+			})
+		}
+	})
+	t.Cleanup(func() { listener.Close() })
+	return u
+}
+
+func (u *rawUpstream) url() string { return "http://" + u.listener.Addr().String() }
+
+// say answers with s and keeps the connection.
+func say(s string) answerRaw {
+	return func(_, _ int64, _ *http.Request, conn net.Conn) bool {
+		_, err := io.WriteString(conn, s)
+		return err == nil
+	}
+}
+
+const okResponse = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+// directOf is what sends a fixture's simple requests.
+func directOf(f *fixture) *direct { return f.way.(*balancer).transport.(*direct) }
+
+// A connection is used again after a response that was read to its end, and
+// after nothing else: what follows must not be taken for another answer.
+func TestDirectReuse(t *testing.T) {
+	t.Parallel()
+	const header = "HTTP/1.1 200 OK\r\n"
+	for _, c := range []struct {
+		name, method, first, body string
+		reused                    bool
+	}{
+		{"a length", "GET", okResponse, "ok", true},
+		{"no body", "GET", header + "Content-Length: 0\r\n\r\n", "", true},
+		{"chunks", "GET", header + "Transfer-Encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n", "ok", true},
+		{"chunks and a trailer", "GET", header + "Transfer-Encoding: chunked\r\nTrailer: X\r\n\r\n2\r\nok\r\n0\r\nX: y\r\n\r\n", "ok", true},
+		{"204", "GET", "HTTP/1.1 204 No Content\r\n\r\n", "", true},
+		{"304", "GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", "", true},
+		{"HEAD", "HEAD", header + "Content-Length: 5\r\n\r\n", "", true},
+		{"a long body", "GET", header + "Content-Length: 100000\r\n\r\n" + strings.Repeat("x", 100_000), strings.Repeat("x", 100_000), true},
+		{"an error of its own", "GET", "HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nno", "no", true},
+		{"1xx before it", "GET", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + okResponse, "ok", true},
+		{"HTTP/1.0 that stays", "GET", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", "ok", true},
+		{"HTTP/1.0", "GET", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "ok", false},
+		{"a wish to close", "GET", header + "Connection: close\r\nContent-Length: 2\r\n\r\nok", "ok", false},
+		{"a wish to close among others", "GET", header + "Connection: x, Close\r\nContent-Length: 2\r\n\r\nok", "ok", false},
+		{"a second response", "GET", okResponse + header + "Content-Length: 6\r\n\r\npoison", "ok", false},
+		{"a second response after chunks", "GET", header + "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n" + okResponse, "ok", false},
+		{"one byte too many", "GET", okResponse + "x", "ok", false},
+		{"a body that HEAD does not have", "HEAD", header + "Content-Length: 6\r\n\r\npoison", "", false},
+		{"a body that 204 does not have", "GET", "HTTP/1.1 204 No Content\r\n\r\npoison", "", false},
+		{"a body that 304 does not have", "GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 6\r\n\r\npoison", "", false},
+		{"a length and chunks", "GET", header + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "ok", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			u := newRawUpstream(t, func(connection, n int64, _ *http.Request, conn net.Conn) bool {
+				answer := "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nclean"
+				if connection == 0 && n == 0 {
+					answer = c.first
+				}
+				_, err := io.WriteString(conn, answer)
+				return err == nil
+			})
+			f := newFixture(t, time.Minute, u.url())
+			if body, err := f.send(t.Context(), c.method, nil); err != nil || body != c.body {
+				t.Fatalf("the first answer: %.20q, %v; want %.20q", body, err, c.body)
+			}
+			if body, err := f.send(t.Context(), "GET", nil); err != nil || body != "clean" {
+				t.Errorf("the second answer: %q, %v", body, err)
+			}
+			if n := u.connections.Load(); (n == 1) != c.reused {
+				t.Errorf("%d connections for two requests, want the first used again: %t", n, c.reused)
+			}
+		})
+	}
+}
+
+// Without a length the body ends with the connection.
+func TestDirectUntilClose(t *testing.T) {
+	t.Parallel()
+	u := newRawUpstream(t, func(_, _ int64, _ *http.Request, conn net.Conn) bool {
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\nok") // an error shows at the other end
+		return false
+	})
+	f := newFixture(t, time.Minute, u.url())
+	for range 2 {
+		if body, err := f.send(t.Context(), "GET", nil); err != nil || body != "ok" {
+			t.Errorf("%q, %v", body, err)
+		}
+	}
+}
+
+// idleOne is the one connection that is idle.
+func idleOne(t *testing.T, d *direct) *directConn {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, idle := range d.idle {
+		if len(idle) == 1 {
+			return idle[0]
+		}
+	}
+	t.Fatal("no connection is idle")
+	return nil
+}
+
+// What comes over an idle connection is nobody's answer.
+func TestDirectUnsolicited(t *testing.T) {
+	t.Parallel()
+	for name, late := range map[string]func(net.Conn){
+		"a response": func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison") },
+		"its end":    func(c net.Conn) { c.Close() },
+	} {
+		goOn := make(chan struct{})
+		u := newRawUpstream(t, func(connection, n int64, _ *http.Request, conn net.Conn) bool {
+			_, err := io.WriteString(conn, okResponse)
+			if connection == 0 && n == 0 {
+				<-goOn
+				late(conn)
+			}
+			return err == nil
+		})
+		f := newFixture(t, time.Minute, u.url())
+		if _, err := f.send(t.Context(), "GET", nil); err != nil {
+			t.Fatal(err)
+		}
+		c := idleOne(t, directOf(f))
+		if !silent(c.Conn) {
+			t.Errorf("%s: before it the connection is not silent", name)
+		}
+		close(goOn)
+		for silent(c.Conn) {
+			runtime.Gosched() // until it has come through the kernel
+		}
+		if body, err := f.send(t.Context(), "GET", nil); err != nil || body != "ok" {
+			t.Errorf("%s: the next answer is %q, %v", name, body, err)
+		}
+		if n := u.connections.Load(); n != 2 {
+			t.Errorf("%s: %d connections, want 2", name, n)
+		}
+	}
+}
+
+// A body that nobody wanted to the end takes its connection with it.
+func TestDirectAbandonedBody(t *testing.T) {
+	t.Parallel()
+	u := newRawUpstream(t, say("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789"))
+	f := newFixture(t, time.Minute, u.url())
+	for range 3 {
+		r, err := http.NewRequest("GET", f.targets[0].url.String(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := f.way.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		part := make([]byte, 5)
+		if _, err := io.ReadFull(response.Body, part); err != nil || string(part) != "01234" {
+			t.Errorf("%q, %v", part, err)
+		}
+		response.Body.Close()
+		if n, err := response.Body.Read(part); n != 0 || err == nil {
+			t.Errorf("after Close %d bytes are read, %v", n, err)
+		}
+	}
+	if n := u.connections.Load(); n != 3 {
+		t.Errorf("%d connections, want 3", n)
+	}
+}
+
+// A connection that was closed while it was idle costs a request nothing; one
+// that dies on a request that it began to answer, or that is new, is an error.
+func TestDirectGone(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		fresh    bool   // the first request on a connection already fails
+		says     string // before the connection is closed
+		status   int    // 200 or what the error becomes
+		requests int64  // for two
+	}{
+		{"closed when the second request comes", false, "", 200, 3},
+		{"closed in the middle of a header", false, "HTTP/1.1 200", 502, 2},
+		{"closed in the middle of a body", false, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01", 0, 2},
+		{"garbage", false, "x", 502, 2},
+		{"a new connection that is closed", true, "", 502, 1},
+		{"a new connection with garbage", true, "220 mail.example ESMTP\r\n", 502, 1},
+		{"another version", true, "HTTP/2.0 200 OK\r\n\r\n", 0, 1},
+	} {
+		for _, method := range []string{"GET", "HEAD"} {
+			u := newRawUpstream(t, func(connection, n int64, _ *http.Request, conn net.Conn) bool {
+				if c.fresh || connection == 0 && n == 1 {
+					_, _ = io.WriteString(conn, c.says) // an error shows at the other end
+					return false
+				}
+				length := "Content-Length: 2\r\n\r\n"
+				if method == "GET" {
+					length += "ok"
+				}
+				_, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n"+length)
+				return err == nil
+			})
+			f := newFixture(t, time.Minute, u.url())
+			if !c.fresh {
+				if _, err := f.send(t.Context(), method, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := f.send(t.Context(), method, nil)
+			status := 200
+			if err != nil {
+				status = toHTTP(&upstreamError{"app", err}).status
+			}
+			switch {
+			case c.status == 0: // HEAD has no body to break off, and another version may be none of ours
+			case status != c.status:
+				t.Errorf("%s, %s: %d (%v), want %d", c.name, method, status, err, c.status)
+			}
+			if n := u.requests.Load(); n != c.requests {
+				t.Errorf("%s, %s: %d requests reached the upstream, want %d", c.name, method, n, c.requests)
+			}
+		}
+	}
+}
+
+// piped is a direct transport whose upstream is at the other end of a pipe, on
+// the clock of a bubble.
+func piped(timeout time.Duration, serve func(conn net.Conn, r *http.Request)) *direct {
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		here, there := net.Pipe()
+		go func() {
+			r, err := http.ReadRequest(bufio.NewReader(there))
+			if err != nil {
+				there.Close()
+				return
+			}
+			serve(there, r)
+		}()
+		return here, nil
+	}
+	return newDirect(dial, timeout, &http.Transport{})
+}
+
+func getPiped(ctx context.Context, d *direct) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, "GET", "http://app.invalid/x", nil)
+	if err != nil {
+		return nil, err
+	}
+	return d.RoundTrip(r)
+}
+
+// The time limit is that of the response header; a body may take its time.
+func TestDirectTimeout(t *testing.T) {
+	t.Parallel()
+	const limit = 30 * time.Second
+	for name, serve := range map[string]func(net.Conn, *http.Request){
+		"nothing": func(net.Conn, *http.Request) {},
+		"half a header": func(c net.Conn, _ *http.Request) {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nA: b\r\n") // the client may be gone
+		},
+		"1xx alone": func(c net.Conn, _ *http.Request) {
+			time.Sleep(limit / 2)
+			_, _ = io.WriteString(c, "HTTP/1.1 103 Early Hints\r\n\r\n")
+		},
+		"a header byte by byte": func(c net.Conn, _ *http.Request) {
+			for _, b := range []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") {
+				time.Sleep(time.Second)
+				if _, err := c.Write([]byte{b}); err != nil {
+					return
+				}
+			}
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			_, err := getPiped(t.Context(), piped(limit, serve))
+			if status := toHTTP(&upstreamError{"app", err}).status; status != 504 || time.Since(start) != limit {
+				t.Errorf("%s: %d (%v) after %v", name, status, err, time.Since(start))
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		response, err := getPiped(t.Context(), piped(limit, func(c net.Conn, _ *http.Request) {
+			time.Sleep(limit - time.Second)
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n") // an error shows at the other end
+			for range 3 {
+				time.Sleep(time.Hour)
+				_, _ = io.WriteString(c, "x")
+			}
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := io.ReadAll(response.Body); string(body) != "xxx" || err != nil {
+			t.Errorf("a slow body: %q, %v", body, err)
+		}
+	})
+}
+
+// A client that leaves frees its connection at once, in whatever state.
+func TestDirectClientLeaves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		closed := make(chan struct{})
+		d := piped(time.Hour, func(c net.Conn, _ *http.Request) {
+			defer close(closed)
+			_, _ = c.Read(make([]byte, 1)) // until the other side closes it
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		start := time.Now()
+		if _, err := getPiped(ctx, d); !errors.Is(err, context.Canceled) || time.Since(start) != time.Minute {
+			t.Errorf("before the header: %v after %v", err, time.Since(start))
+		}
+		<-closed
+	})
+	synctest.Test(t, func(t *testing.T) {
+		closed := make(chan struct{})
+		d := piped(time.Hour, func(c net.Conn, _ *http.Request) {
+			defer close(closed)
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab") // an error shows at the other end
+			_, _ = c.Read(make([]byte, 1))
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		response, err := getPiped(ctx, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Minute, cancel)
+		if body, err := io.ReadAll(response.Body); string(body) != "ab" || err == nil {
+			t.Errorf("in the middle of the body: %q, %v", body, err)
+		}
+		<-closed
+	})
+	synctest.Test(t, func(t *testing.T) {
+		d := piped(time.Hour, func(c net.Conn, _ *http.Request) {
+			_, _ = io.WriteString(c, okResponse) // an error shows at the other end
+			_, _ = c.Read(make([]byte, 1))
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		response, err := getPiped(ctx, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := io.ReadAll(response.Body); string(body) != "ok" || err != nil {
+			t.Errorf("%q, %v", body, err)
+		}
+		cancel() // after the end: the connection is somebody else's
+		synctest.Wait()
+		c := idleOne(t, d)
+		if err := c.SetDeadline(time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Write([]byte("x")); err != nil {
+			t.Errorf("the next request on the connection: %v", err)
+		}
+		d.CloseIdleConnections()
+	})
+}
+
+// Connections that nobody uses are closed after a while, or when told.
+func TestDirectIdle(t *testing.T) {
+	t.Parallel()
+	idleFor := func(t *testing.T, until func(*direct)) time.Duration {
+		closed := make(chan time.Time, 1)
+		d := piped(time.Hour, func(c net.Conn, _ *http.Request) {
+			_, _ = io.WriteString(c, okResponse) // an error shows at the other end
+			_, _ = c.Read(make([]byte, 1))
+			closed <- time.Now()
+		})
+		response, err := getPiped(t.Context(), d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(response.Body); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		until(d)
+		return (<-closed).Sub(start)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		if took := idleFor(t, func(*direct) {}); took < idleLives || took > idleLives+idleSweep {
+			t.Errorf("an idle connection lives %v", took)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		if took := idleFor(t, (*direct).CloseIdleConnections); took != 0 {
+			t.Errorf("told to close, it takes %v", took)
+		}
+	})
+}
+
+// What a direct transport takes on; the rest is http.Transport's.
+func TestDirectSimple(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*http.Request)
+		want   bool
+	}{
+		"GET":                {func(*http.Request) {}, true},
+		"HEAD":               {func(r *http.Request) { r.Method = "HEAD" }, true},
+		"no body":            {func(r *http.Request) { r.Body = http.NoBody }, true},
+		"POST":               {func(r *http.Request) { r.Method = "POST" }, false},
+		"OPTIONS":            {func(r *http.Request) { r.Method = "OPTIONS" }, false},
+		"get":                {func(r *http.Request) { r.Method = "get" }, false},
+		"https":              {func(r *http.Request) { r.URL.Scheme = "https" }, false},
+		"a body":             {func(r *http.Request) { r.Body, r.ContentLength = io.NopCloser(strings.NewReader("x")), 1 }, false},
+		"a body of no known": {func(r *http.Request) { r.Body, r.ContentLength = io.NopCloser(strings.NewReader("x")), -1 }, false},
+		"an unknown length":  {func(r *http.Request) { r.ContentLength = -1 }, false},
+		"an upgrade":         {func(r *http.Request) { r.Header.Set("Upgrade", "websocket") }, false},
+		"Connection":         {func(r *http.Request) { r.Header.Set("Connection", "x") }, false},
+		"Expect":             {func(r *http.Request) { r.Header.Set("Expect", "100-continue") }, false},
+		"Te":                 {func(r *http.Request) { r.Header.Set("Te", "trailers") }, true},
+	} {
+		r, err := http.NewRequest("GET", "http://app.invalid/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.change(r)
+		if got := simple(r); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+}
+
+// Both ways put the same bytes on the wire.
+func TestDirectWire(t *testing.T) {
+	t.Parallel()
+	wire := func(way func(*direct) http.RoundTripper) string {
+		sent := make(chan string, 1)
+		dial := func(context.Context, string, string) (net.Conn, error) {
+			here, there := net.Pipe()
+			go func() {
+				defer there.Close()
+				buf := make([]byte, 10_000)
+				n, err := there.Read(buf)
+				if err != nil {
+					t.Error(err)
+				}
+				sent <- string(buf[:n])
+				_, _ = io.WriteString(there, okResponse) // an error shows at the other end
+			}()
+			return here, nil
+		}
+		d := newDirect(dial, time.Minute, &http.Transport{DialContext: dial, DisableCompression: true})
+		r := &http.Request{
+			Method: "GET", Host: "app.example:8080",
+			URL: &url.URL{Scheme: "http", Host: "127.0.0.1:9", Opaque: "/a%20b;c/%C3%A9", RawQuery: "x=%zz&&y", ForceQuery: true},
+			Header: http.Header{
+				"User-Agent": nil, "X-Auth-User": {"alice"}, "Accept": {"a", "b"}, "Te": {"trailers"}, "X-Odd": {" a\tb "}, "Content-Length": {"7"},
+			},
+		}
+		response, err := way(d).RoundTrip(r.WithContext(t.Context()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		return <-sent
+	}
+	got, want := wire(func(d *direct) http.RoundTripper { return d }), wire(func(d *direct) http.RoundTripper { return d.transport })
+	if got != want {
+		t.Errorf("the wire carries\n%q, with http.Transport\n%q", got, want)
+	}
+	if !strings.HasPrefix(got, "GET /a%20b;c/%C3%A9?x=%zz&&y HTTP/1.1\r\nHost: app.example:8080\r\n") {
+		t.Errorf("the wire carries\n%q", got)
+	}
+}
+
+// Responses that come before the real one go to the client, but not without
+// end, and no upstream switches protocols unasked.
+func TestDirectInformational(t *testing.T) {
+	t.Parallel()
+	const hint = "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
+	for _, c := range []struct {
+		name, says string
+		seen       []int
+		fails      bool
+	}{
+		{"one", hint + okResponse, []int{103}, false},
+		{"many", strings.Repeat(hint, maxInformational) + okResponse, slices.Repeat([]int{103}, maxInformational), false},
+		{"too many", strings.Repeat(hint, maxInformational+1) + okResponse, slices.Repeat([]int{103}, maxInformational+1), true},
+		{"100 unasked", "HTTP/1.1 100 Continue\r\n\r\n" + okResponse, []int{100}, false},
+		{"101 unasked", "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", nil, true},
+		{"101 without a protocol", "HTTP/1.1 101 Switching Protocols\r\n\r\n", nil, true},
+		{"a header that is too long", "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxResponseHeader) + "\r\n\r\n", nil, true},
+		{"many headers that are too long", strings.Repeat("HTTP/1.1 103 Early Hints\r\nX: "+strings.Repeat("x", maxResponseHeader/2)+"\r\n\r\n", 3) + okResponse, []int{103}, true},
+	} {
+		u := newRawUpstream(t, say(c.says))
+		f := newFixture(t, time.Minute, u.url())
+		var seen []int
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			Got1xxResponse: func(code int, _ textproto.MIMEHeader) error {
+				seen = append(seen, code)
+				return nil
+			},
+		})
+		body, err := f.send(ctx, "GET", nil)
+		if (err != nil) != c.fails || !c.fails && body != "ok" || !slices.Equal(seen, c.seen) {
+			t.Errorf("%s: %q, %v; seen %d, want %d", c.name, body, err, seen, c.seen)
+		}
+		if err != nil && toHTTP(err).status != 502 {
+			t.Errorf("%s: %d (%v)", c.name, toHTTP(err).status, err)
+		}
+	}
+}
+
+// Side by side each request has its own connection, and gets its own answer.
+func TestDirectConcurrently(t *testing.T) {
+	t.Parallel()
+	a := newApplication(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.RawQuery) })
+	f := newFixture(t, time.Minute, a.URL)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for n := range 50 {
+				want := fmt.Sprint(i, "-", n)
+				r, err := http.NewRequest("GET", a.URL+"/?"+want, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				response, err := f.way.RoundTrip(r.WithContext(ctx))
+				if err != nil {
+					t.Error(err)
+					cancel()
+					return
+				}
+				body, err := io.ReadAll(response.Body)
+				response.Body.Close()
+				cancel() // as net/http does when a handler returns
+				if err != nil || string(body) != want {
+					t.Errorf("%q, %v; want %q", body, err, want)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// outcome is what becomes of a request.
+type outcome struct {
+	status  int
+	header  string
+	body    string
+	trailer string
+}
+
+func outcomeOf(way http.RoundTripper) (outcome, error) {
+	r, err := http.NewRequest("GET", "http://app.invalid/", nil)
+	if err != nil {
+		return outcome{}, err
+	}
+	response, err := way.RoundTrip(r)
+	if err != nil {
+		return outcome{}, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	text := func(h http.Header) string {
+		var lines []string
+		for _, name := range slices.Sorted(maps.Keys(h)) {
+			lines = append(lines, fmt.Sprintf("%s: %q", name, h[name]))
+		}
+		return strings.Join(lines, "\n")
+	}
+	return outcome{response.StatusCode, text(response.Header), string(body), text(response.Trailer)}, err
+}
+
+// Whatever an upstream says, it means the same as to http.Transport.
+func FuzzDirectLikeTransport(f *testing.F) {
+	for _, says := range []string{
+		okResponse, "HTTP/1.1 200 OK\r\n\r\nuntil the end", "HTTP/1.1 204 No Content\r\n\r\nx", "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nok",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n2\r\nok\r\n0\r\nX: y\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nok",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nok", "HTTP/1.1 200 OK\r\nX : y\r\n\r\n", "HTTP/1.1 200 OK\r\n folded\r\n\r\n", "HTTP/1.1 20 OK\r\n\r\n", "",
+		"HTTP/1.1 200 OK\nContent-Length: 2\n\nok", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "HTTP/3.7 200 OK\r\n\r\n", "x",
+	} {
+		f.Add([]byte(says))
+	}
+	f.Fuzz(func(t *testing.T, says []byte) {
+		if bytes.Contains(says, []byte(" 1")) {
+			t.Skip("1xx is TestDirectInformational's")
+		}
+		dial := func(context.Context, string, string) (net.Conn, error) {
+			here, there := net.Pipe()
+			go func() {
+				defer there.Close()
+				if _, err := http.ReadRequest(bufio.NewReader(there)); err == nil {
+					_, _ = there.Write(says) // as much as the other side wants
+				}
+			}()
+			return here, nil
+		}
+		transport := &http.Transport{DialContext: dial, DisableCompression: true}
+		defer transport.CloseIdleConnections()
+		d := newDirect(dial, time.Minute, transport)
+		defer d.CloseIdleConnections()
+		got, gotErr := outcomeOf(d)
+		want, wantErr := outcomeOf(transport)
+		if (gotErr == nil) != (wantErr == nil) || got != want {
+			t.Errorf("it means %+v, %v\nto http.Transport %+v, %v", got, gotErr, want, wantErr)
+		}
+	})
+}
+
+// Whatever an upstream says to one request, the next one is not answered by
+// what is left of it.
+func FuzzDirectNoPoison(f *testing.F) {
+	for _, says := range []string{
+		okResponse, okResponse + okResponse, "HTTP/1.1 204 No Content\r\n\r\n" + okResponse, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + okResponse,
+		"HTTP/1.1 304 Not Modified\r\nContent-Length: 60\r\n\r\n" + okResponse, "HTTP/1.1 103 Early Hints\r\n\r\n" + okResponse + okResponse, okResponse + "\r\n",
+	} {
+		f.Add([]byte(says))
+	}
+	var says atomic.Pointer[[]byte]
+	u := newRawUpstream(f, func(connection, n int64, r *http.Request, conn net.Conn) bool {
+		answer := []byte("HTTP/1.1 200 OK\r\nX-Clean: yes\r\nContent-Length: 5\r\n\r\nclean")
+		if r.URL.Path == "/first" {
+			answer = *says.Load()
+		}
+		_, err := conn.Write(answer)
+		return err == nil && !bytes.Contains(answer, []byte("until the end"))
+	})
+	f.Fuzz(func(t *testing.T, first []byte) {
+		says.Store(&first)
+		dialer := &net.Dialer{}
+		d := newDirect(dialer.DialContext, 20*time.Millisecond, &http.Transport{})
+		defer d.CloseIdleConnections()
+		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond) // a body may be waited for
+		defer cancel()
+		if r, err := http.NewRequestWithContext(ctx, "GET", u.url()+"/first", nil); err != nil {
+			t.Fatal(err)
+		} else if response, err := d.RoundTrip(r); err == nil {
+			_, _ = io.Copy(io.Discard, response.Body) // whatever it is
+			response.Body.Close()
+		}
+		d.timeout = time.Minute
+		r, err := http.NewRequest("GET", u.url()+"/second", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := d.RoundTrip(r)
+		if err != nil {
+			t.Fatalf("after %q: %v", first, err)
+		}
+		defer response.Body.Close()
+		if body, err := io.ReadAll(response.Body); string(body) != "clean" || err != nil || response.Header.Get("X-Clean") != "yes" {
+			t.Errorf("after %q the next answer is %q, %v", first, body, err)
+		}
+	})
+}
