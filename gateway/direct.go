@@ -55,6 +55,17 @@ type directConn struct {
 	br      *bufio.Reader
 	bw      *bufio.Writer
 	since   time.Time // idle since
+	failed  error     // what Read failed with
+}
+
+// Read implements io.Reader. It keeps the error, because who reads a header
+// line by line says of half a line only that it is malformed.
+func (c *directConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil {
+		c.failed = err
+	}
+	return n, err
 }
 
 func newDirect(dial func(ctx context.Context, network, address string) (net.Conn, error), timeout time.Duration, transport *http.Transport) *direct {
@@ -128,7 +139,7 @@ func (d *direct) conn(ctx context.Context, address string) (c *directConn, reuse
 		return nil, false, err
 	}
 	c = &directConn{Conn: dialed, address: address}
-	c.limited.R = dialed
+	c.limited.R = c
 	c.br, c.bw = bufio.NewReader(&c.limited), bufio.NewWriter(dialed)
 	return c, false, c.SetDeadline(time.Now().Add(d.timeout))
 }
@@ -186,10 +197,13 @@ func (d *direct) sendAndRead(c *directConn, r *http.Request) (*http.Response, er
 	}
 	for range maxInformational + 1 {
 		response, err := http.ReadResponse(c.br, r)
-		if err != nil {
-			if c.limited.N <= 0 {
-				err = fmt.Errorf("the response header is longer than %d bytes", maxResponseHeader)
-			}
+		switch {
+		case err == nil:
+		case c.limited.N <= 0:
+			return nil, fmt.Errorf("the response header is longer than %d bytes", maxResponseHeader)
+		case errors.Is(c.failed, os.ErrDeadlineExceeded):
+			return nil, c.failed
+		default:
 			return nil, err
 		}
 		if response.StatusCode == http.StatusSwitchingProtocols {
