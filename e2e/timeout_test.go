@@ -29,6 +29,12 @@ func TestUpstreamTimeout(t *testing.T) {
 	}))
 	t.Cleanup(sleeps.Close)
 	silent := listen(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
+	half := listen(t, func(conn net.Conn) {
+		if _, err := readMessage(bufio.NewReader(conn), conn); err == nil {
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Le")
+			_, _ = io.Copy(io.Discard, conn)
+		}
+	})
 	deaf := listen(t, func(conn net.Conn) {
 		_, _ = http.ReadRequest(bufio.NewReader(conn)) // its head, and nothing of its body
 		<-t.Context().Done()
@@ -38,18 +44,25 @@ upstreams:
   sleeps: {url: "`+sleeps.URL+`", timeout: 1s}
   patient: {url: "`+sleeps.URL+`", timeout: 30s}
   silent: {url: "`+silent+`", timeout: 1s}
+  half: {url: "`+half+`", timeout: 1s}
   deaf: {url: "`+deaf+`", timeout: 1s}
 routes:
   - {match: /sleeps, upstream: sleeps, auth: [none]}
   - {match: /overridden, upstream: patient, timeout: 1s, auth: [none]}
   - {match: /silent, upstream: silent, auth: [none]}
+  - {match: /half, upstream: half, auth: [none]}
   - {match: /deaf, upstream: deaf, auth: [none]}
 `)
 	large := strings.Repeat("x", 50<<20)
 	for _, test := range []struct{ name, method, path, body string }{
 		{"it sleeps", "GET", "/sleeps", ""},
+		{"it sleeps over a body", "POST", "/sleeps", "body"},
 		{"the route's timeout goes before the upstream's", "GET", "/overridden", ""},
-		{"it takes the request and says nothing", "POST", "/silent", "body"},
+		{"for a body too", "POST", "/overridden", "body"},
+		{"it takes the request and says nothing", "GET", "/silent", ""},
+		{"it takes a body and says nothing", "POST", "/silent", "body"},
+		{"it stops in the middle of the header", "GET", "/half", ""},
+		{"it stops in the middle of the header, after a body", "POST", "/half", "body"},
 		{"it stops reading a large body", "POST", "/deaf", large},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -153,15 +166,17 @@ routes:
   - {match: /chunks, upstream: chunks, auth: [none]}
 `)
 	for protocol, c := range map[string]*http.Client{"HTTP/2": g.stranger(), "HTTP/1.1": g.stranger11()} {
-		for _, path := range []string{"/refuses", "/mute", "/noise", "/header"} {
-			t.Run(protocol+path, func(t *testing.T) { wantProblem(t, g.do(c, "POST", path, "x"), http.StatusBadGateway) })
-		}
-		for _, path := range []string{"/body", "/chunks"} {
-			t.Run(protocol+path, func(t *testing.T) {
-				if a, err := g.try(c, "GET", path, ""); err == nil {
-					t.Errorf("the response ended well: %d %q", a.status, a.body)
-				}
-			})
+		for method, body := range map[string]string{"GET": "", "POST": "body"} {
+			for _, path := range []string{"/refuses", "/mute", "/noise", "/header"} {
+				t.Run(protocol+" "+method+path, func(t *testing.T) { wantProblem(t, g.do(c, method, path, body), http.StatusBadGateway) })
+			}
+			for _, path := range []string{"/body", "/chunks"} {
+				t.Run(protocol+" "+method+path, func(t *testing.T) {
+					if a, err := g.try(c, method, path, body); err == nil {
+						t.Errorf("the response ended well: %d %q", a.status, a.body)
+					}
+				})
+			}
 		}
 	}
 }

@@ -632,6 +632,16 @@ func outcomeOf(way http.RoundTripper) (outcome, error) {
 	return outcome{response.StatusCode, text(response.Header), string(body), text(response.Trailer)}, err
 }
 
+// tcpLike is a pipe that takes deadlines when the other end has hung up.
+type tcpLike struct{ net.Conn }
+
+func (c tcpLike) SetDeadline(t time.Time) error {
+	if err := c.Conn.SetDeadline(t); !errors.Is(err, io.ErrClosedPipe) {
+		return err
+	}
+	return nil
+}
+
 // Whatever an upstream says, it means the same as to http.Transport.
 func FuzzDirectLikeTransport(f *testing.F) {
 	for _, says := range []string{
@@ -654,7 +664,7 @@ func FuzzDirectLikeTransport(f *testing.F) {
 					_, _ = there.Write(says) // as much as the other side wants
 				}
 			}()
-			return here, nil
+			return tcpLike{here}, nil
 		}
 		transport := &http.Transport{DialContext: dial, DisableCompression: true}
 		defer transport.CloseIdleConnections()

@@ -10,6 +10,12 @@ import (
 	"authgate/gateway/store/storetest"
 )
 
+// The suite asks a store to count and to be pinged only if it says it can.
+var (
+	_ store.Counter = (*Store)(nil)
+	_ store.Pinger  = (*Store)(nil)
+)
+
 // openTest opens a store that ends with the test, in a new directory unless
 // o names a path.
 func openTest(t testing.TB, o Options) *Store {
