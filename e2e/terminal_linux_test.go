@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"authgate/gateway/password"
 	phc "authgate/gateway/password"
+
 )
 
 // terminal is a pseudo-terminal with a program on it: what the program shows,

@@ -209,7 +209,7 @@ func (d *direct) sendAndRead(c *directConn, r *http.Request) (*http.Response, er
 		if response.StatusCode == http.StatusSwitchingProtocols {
 			return nil, errors.New("the upstream switches protocols unasked")
 		}
-		if response.StatusCode >= 200 {
+		if response.StatusCode >= 200 || response.StatusCode < 100 {
 			c.limited.N = 1<<63 - 1 // a body may be of any length
 			return response, nil
 		}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -167,6 +168,10 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 	for _, t := range u.order(first) {
 		r.URL.Scheme, r.URL.Host = t.url.Scheme, t.url.Host
 		response, err := b.transport.RoundTrip(r)
+		if err == nil && response.StatusCode < 100 {
+			response.Body.Close()
+			err = fmt.Errorf("the response has the status %03d, which there is not", response.StatusCode)
+		}
 		if err == nil {
 			return response, nil
 		}

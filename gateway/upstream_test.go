@@ -246,6 +246,7 @@ func TestBalancerErrors(t *testing.T) {
 			conn.Close()
 		}
 	}()
+	odd := newRawUpstream(t, say("HTTP/1.1 042 What\r\nContent-Length: 0\r\n\r\n"))
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, c := range []struct {
@@ -259,6 +260,7 @@ func TestBalancerErrors(t *testing.T) {
 		{"all refuse", t.Context(), []string{refusing, "http://127.0.0.1:2"}, 502, true},
 		{"no such host", t.Context(), []string{"http://nowhere.invalid"}, 502, true},
 		{"speaks another protocol", t.Context(), []string{"http://" + garbage.Addr().String()}, 502, false},
+		{"answers with a status that there is not", t.Context(), []string{odd.url()}, 502, false},
 		{"speaks no TLS", t.Context(), []string{"https://" + garbage.Addr().String()}, 502, false},
 		{"does not answer in time", t.Context(), []string{silent.URL}, 504, false},
 		{"the client is gone", canceled, []string{silent.URL}, 499, false},
