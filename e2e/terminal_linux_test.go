@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	phc "authgate/gateway/password"
-
 )
 
 // terminal is a pseudo-terminal with a program on it: what the program shows,
