@@ -31,7 +31,7 @@ var oddAnswers = map[string]oddAnswer{
 	"one behind HEAD":              {method: "HEAD", bytes: evil + evil, status: 200},
 	"a body to HEAD":               {method: "HEAD", bytes: evil, status: 200},
 	"a body of a 204":              {bytes: "HTTP/1.1 204 No Content\r\n\r\n" + evil, status: 204},
-	"a body of a 304":              {bytes: "HTTP/1.1 304 Not Modified\r\nContent-Length: 4\r\n\r\nevil" + evil, status: 304},
+	"a body of a 304":              {bytes: "HTTP/1.1 304 Not Modified\r\n\r\n" + evil, status: 304},
 	"more than its length":         {bytes: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokay", status: 200, content: "ok"},
 	"closed behind it":             {bytes: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", closes: true, status: 200, content: "ok"},
 	"closed with a word":           {bytes: "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", closes: true, status: 200, content: "ok"},
@@ -172,7 +172,7 @@ func TestEarlyHints(t *testing.T) {
 			var hints []string
 			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
 				Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
-					hints = append(hints, fmt.Sprint(code, header.Get("Link")))
+					hints = append(hints, fmt.Sprintf("%d %s", code, header.Get("Link")))
 					return nil
 				},
 			})

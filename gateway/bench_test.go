@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -143,6 +144,33 @@ func BenchmarkRefuse(b *testing.B) {
 				if w.status < 400 {
 					b.Fatal(w.status)
 				}
+			}
+		})
+	}
+}
+
+// BenchmarkRoundTrip is the way to an upstream on this machine and back, by
+// the transport for small requests and by the one for all others. The
+// upstream's work is in it.
+func BenchmarkRoundTrip(b *testing.B) {
+	a := newApplication(b, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, echolessBody) })
+	f := newFixture(b, time.Minute, a.URL)
+	for name, way := range map[string]http.RoundTripper{"direct": directOf(f), "http.Transport": directOf(f).transport} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			r, err := http.NewRequestWithContext(b.Context(), "GET", a.URL, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				response, err := way.RoundTrip(r)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if n, err := io.Copy(io.Discard, response.Body); n != int64(len(echolessBody)) || err != nil {
+					b.Fatal(n, err)
+				}
+				response.Body.Close()
 			}
 		})
 	}

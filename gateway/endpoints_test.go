@@ -133,8 +133,6 @@ func TestUnauthenticated(t *testing.T) {
 		{"redirect", "session", "HEAD", nil, true},
 		{"redirect", "session", "POST", nil, false},
 		{"redirect", "session", "OPTIONS", []string{browser}, false},
-		{"redirect", "bearer", "GET", []string{browser}, false},
-		{"redirect", "basic", "GET", []string{browser}, false},
 		// A credential that was presented and is not good is never a redirect.
 		{"redirect", "session", "GET", []string{browser, "Cookie: session_id=x"}, false},
 		{"auto", "session, basic", "GET", []string{browser, basicHeader("service", "x")}, false},

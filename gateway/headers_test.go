@@ -152,7 +152,7 @@ func FuzzStrip(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, name, value string, trusted bool) {
 		if !httpguts.ValidHeaderFieldName(name) {
-			t.Skip("no server takes such a name")
+			return // no server takes such a name
 		}
 		h := http.Header{"Accept": {"text/html", "*/*"}, "X-Auth-Roles": {"evil"}, "Cookie": {"a=b"}}
 		h.Add(name, value)
@@ -200,7 +200,7 @@ func FuzzNoClientIdentity(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, name1, name2, connection string) {
 		if !httpguts.ValidHeaderFieldName(name1) || !httpguts.ValidHeaderFieldName(name2) || !httpguts.ValidHeaderFieldValue(connection) {
-			t.Skip("no server takes such a header")
+			return // no server takes such a header
 		}
 		count := r.upstream.count()
 		w := r.do("GET", "/basic/", "", basicHeader("service", "s3rvice"), name1+": evil", name2+": evil", "Connection: "+connection)

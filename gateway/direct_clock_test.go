@@ -1,0 +1,182 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// piped is a direct transport whose upstream is at the other end of a pipe, on
+// the clock of a bubble.
+func piped(timeout time.Duration, serve func(conn net.Conn, r *http.Request)) *direct {
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		here, there := net.Pipe()
+		go func() {
+			r, err := http.ReadRequest(bufio.NewReader(there))
+			if err != nil {
+				there.Close()
+				return
+			}
+			serve(there, r)
+		}()
+		return here, nil
+	}
+	return newDirect(dial, timeout, &http.Transport{})
+}
+
+func getPiped(ctx context.Context, d *direct) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, "GET", "http://app.invalid/x", nil)
+	if err != nil {
+		return nil, err
+	}
+	return d.RoundTrip(r)
+}
+
+// The time limit is that of the response header; a body may take its time.
+func TestDirectTimeout(t *testing.T) {
+	t.Parallel()
+	const limit = 30 * time.Second
+	for name, serve := range map[string]func(net.Conn, *http.Request){
+		"nothing": func(net.Conn, *http.Request) {},
+		"half a header": func(c net.Conn, _ *http.Request) {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nA: b\r\n") // the client may be gone
+		},
+		"1xx alone": func(c net.Conn, _ *http.Request) {
+			time.Sleep(limit / 2)
+			_, _ = io.WriteString(c, "HTTP/1.1 103 Early Hints\r\n\r\n")
+		},
+		"a header byte by byte": func(c net.Conn, _ *http.Request) {
+			for _, b := range []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") {
+				time.Sleep(time.Second)
+				if _, err := c.Write([]byte{b}); err != nil {
+					return
+				}
+			}
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			_, err := getPiped(t.Context(), piped(limit, serve))
+			if status := toHTTP(&upstreamError{"app", err}).status; status != 504 || time.Since(start) != limit {
+				t.Errorf("%s: %d (%v) after %v", name, status, err, time.Since(start))
+			}
+			time.Sleep(2 * limit) // of the bubble: the upstream ends before the test
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		response, err := getPiped(t.Context(), piped(limit, func(c net.Conn, _ *http.Request) {
+			time.Sleep(limit - time.Second)
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n") // an error shows at the other end
+			for range 3 {
+				time.Sleep(time.Hour)
+				_, _ = io.WriteString(c, "x")
+			}
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := io.ReadAll(response.Body); string(body) != "xxx" || err != nil {
+			t.Errorf("a slow body: %q, %v", body, err)
+		}
+	})
+}
+
+// A client that leaves frees its connection at once, in whatever state.
+func TestDirectClientLeaves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		closed := make(chan struct{})
+		d := piped(time.Hour, func(c net.Conn, _ *http.Request) {
+			defer close(closed)
+			_, _ = c.Read(make([]byte, 1)) // until the other side closes it
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		start := time.Now()
+		if _, err := getPiped(ctx, d); !errors.Is(err, context.Canceled) || time.Since(start) != time.Minute {
+			t.Errorf("before the header: %v after %v", err, time.Since(start))
+		}
+		<-closed
+	})
+	synctest.Test(t, func(t *testing.T) {
+		closed := make(chan struct{})
+		d := piped(time.Hour, func(c net.Conn, _ *http.Request) {
+			defer close(closed)
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab") // an error shows at the other end
+			_, _ = c.Read(make([]byte, 1))
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		response, err := getPiped(ctx, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Minute, cancel)
+		if body, err := io.ReadAll(response.Body); string(body) != "ab" || err == nil {
+			t.Errorf("in the middle of the body: %q, %v", body, err)
+		}
+		<-closed
+	})
+	synctest.Test(t, func(t *testing.T) {
+		d := piped(time.Hour, func(c net.Conn, _ *http.Request) {
+			_, _ = io.WriteString(c, okResponse) // an error shows at the other end
+			_, _ = c.Read(make([]byte, 1))
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		response, err := getPiped(ctx, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := io.ReadAll(response.Body); string(body) != "ok" || err != nil {
+			t.Errorf("%q, %v", body, err)
+		}
+		cancel() // after the end: the connection is somebody else's
+		synctest.Wait()
+		c := idleOne(t, d)
+		if err := c.SetDeadline(time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Write([]byte("x")); err != nil {
+			t.Errorf("the next request on the connection: %v", err)
+		}
+		d.CloseIdleConnections()
+	})
+}
+
+// Connections that nobody uses are closed after a while, or when told.
+func TestDirectIdle(t *testing.T) {
+	t.Parallel()
+	idleFor := func(t *testing.T, until func(*direct)) time.Duration {
+		closed := make(chan time.Time, 1)
+		d := piped(time.Hour, func(c net.Conn, _ *http.Request) {
+			_, _ = io.WriteString(c, okResponse) // an error shows at the other end
+			_, _ = c.Read(make([]byte, 1))
+			closed <- time.Now()
+		})
+		response, err := getPiped(t.Context(), d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(response.Body); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		until(d)
+		return (<-closed).Sub(start)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		if took := idleFor(t, func(*direct) {}); took < idleLives || took > idleLives+idleSweep {
+			t.Errorf("an idle connection lives %v", took)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		if took := idleFor(t, (*direct).CloseIdleConnections); took != 0 {
+			t.Errorf("told to close, it takes %v", took)
+		}
+	})
+}
