@@ -77,6 +77,40 @@ routes:
 	}
 }
 
+// TestUpstreamTimeoutOfRetries: an upstream that closes a connection where it
+// was to answer gains no time by that.
+func TestUpstreamTimeoutOfRetries(t *testing.T) {
+	up := listen(t, func(conn net.Conn) {
+		in := bufio.NewReader(conn)
+		for {
+			m, err := readMessage(in, conn)
+			if err != nil {
+				return
+			}
+			if m.target() != "/warm" {
+				<-time.After(timeLimit * 6 / 10)
+				return
+			}
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		}
+	})
+	g := start(t, `
+upstreams: {app: {url: "`+up+`", timeout: 1s}}
+routes: [{match: /, upstream: app, auth: [none]}]
+`)
+	c := g.stranger()
+	best := time.Hour
+	for range 3 { // a busy machine may delay one
+		many(4, func(int) { _, _ = g.try(c, "GET", "/warm", "") }) // connections to use again
+		began := time.Now()
+		wantProblem(t, g.do(c, "GET", "/cold", ""), http.StatusGatewayTimeout)
+		if best = min(best, time.Since(began)); best <= timeLimit+timeMargin {
+			return
+		}
+	}
+	t.Errorf("at best it took %v, expected %v at most", best, timeLimit+timeMargin)
+}
+
 // answeredInTime asks until an answer is in time, three times at most: a busy
 // machine may delay one.
 func answeredInTime(t *testing.T, ask func() (answer, error)) {

@@ -81,8 +81,9 @@ func (d *direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !simple(r) {
 		return d.transport.RoundTrip(r)
 	}
+	deadline := time.Now().Add(d.timeout) // for all attempts together
 	for {
-		c, reused, err := d.conn(r.Context(), r.URL.Host)
+		c, reused, err := d.conn(r.Context(), r.URL.Host, deadline)
 		if err != nil {
 			return nil, err
 		}
@@ -125,9 +126,9 @@ type goneError struct{ err error }
 func (e *goneError) Error() string { return "the upstream closed the connection: " + e.err.Error() }
 func (e *goneError) Unwrap() error { return e.err }
 
-// conn returns a connection to address: one that is idle and silent, or a new
-// one.
-func (d *direct) conn(ctx context.Context, address string) (c *directConn, reused bool, err error) {
+// conn returns a connection to address that lasts until deadline: one that is
+// idle and silent, or a new one.
+func (d *direct) conn(ctx context.Context, address string, deadline time.Time) (c *directConn, reused bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, false, err
 	}
@@ -136,7 +137,7 @@ func (d *direct) conn(ctx context.Context, address string) (c *directConn, reuse
 		if c == nil {
 			break
 		}
-		if err := c.SetDeadline(time.Now().Add(d.timeout)); err == nil && silent(c.Conn) {
+		if err := c.SetDeadline(deadline); err == nil && silent(c.Conn) {
 			return c, true, nil
 		}
 		c.Close()
@@ -148,7 +149,7 @@ func (d *direct) conn(ctx context.Context, address string) (c *directConn, reuse
 	c = &directConn{Conn: dialed, address: address}
 	c.limited.R = c
 	c.br, c.bw = bufio.NewReader(&c.limited), bufio.NewWriter(dialed)
-	return c, false, c.SetDeadline(time.Now().Add(d.timeout))
+	return c, false, c.SetDeadline(deadline)
 }
 
 // hostPort is address with the port of http where it names none.

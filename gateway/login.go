@@ -233,14 +233,16 @@ func (ex *exchange) issue(account *auth.Account, mechanisms []policy.Mechanism) 
 		return nil, err
 	}
 	given.login = login
-	if given.session != "" {
-		ex.setSession(given.session)
-	}
 	if given.refresh != "" {
 		if given.access, given.left, err = ex.st.bearer.Issue(login, account); err != nil {
 			return nil, err
 		}
 		ex.gw.metrics.tokens.WithLabelValues(tokenIssued).Inc()
+	}
+	if given.session != "" {
+		ex.setSession(given.session)
+	}
+	if given.refresh != "" {
 		ex.deliver(given, ex.st.refresh.Expires(now))
 	}
 	return given, nil

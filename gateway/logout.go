@@ -48,6 +48,10 @@ func (ex *exchange) logoutByLink() error {
 		})
 		return nil
 	}
+	if ex.req.Method == http.MethodHead { // which asks and does nothing
+		ex.redirect(http.StatusFound, "/")
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ex.r.Context()), logoutTime)
 	defer cancel()
 	if err := ex.endCookies(ctx); err != nil {

@@ -33,7 +33,7 @@ import (
 )
 
 // Errors of Authenticate and of the operations on logins. Any other error
-// means that the answer could not be found out, and must end in 503.
+// means that the answer could not be found out, and must end in 503 or 500.
 var (
 	// ErrNoCredentials: the request presents nothing of this mechanism; the
 	// next one may be asked.
@@ -72,7 +72,7 @@ type Authenticator interface {
 	// Authenticate returns the proved identity; ErrNoCredentials when the
 	// next mechanism may be tried; an error that is ErrRejected when the
 	// request must be refused with 401; a *ThrottledError for 429; any other
-	// error for 503.
+	// error where the answer could not be found out.
 	Authenticate(context.Context, *Credentials) (*policy.Identity, error)
 
 	// Challenge returns what a 401 invites the client to present.
