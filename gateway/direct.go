@@ -149,7 +149,11 @@ func (d *direct) conn(ctx context.Context, address string, deadline time.Time) (
 	c = &directConn{Conn: dialed, address: address}
 	c.limited.R = c
 	c.br, c.bw = bufio.NewReader(&c.limited), bufio.NewWriter(dialed)
-	return c, false, c.SetDeadline(deadline)
+	if err := c.SetDeadline(deadline); err != nil {
+		c.Close()
+		return nil, false, err
+	}
+	return c, false, nil
 }
 
 // hostPort is address with the port of http where it names none.
