@@ -22,7 +22,8 @@ build: ## build bin/authgate
 
 run: ## run the demonstration: gateway, upstream and config.yaml; Ctrl-C stops it
 	@.ci/deps go
-	@go run ./cmd/demo
+	@go build -o bin/demo ./cmd/demo
+	@exec bin/demo
 
 test: deps lint ## formatting, vet, staticcheck, all tests with -race, FUZZTIME (3s) of each fuzz target
 	go test -race ./...
