@@ -13,8 +13,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"authgate/gateway/auth"
 	"authgate/gateway/pages"
+	"authgate/gateway/strictjson"
 	"authgate/policy"
 )
 
@@ -215,7 +215,7 @@ type object map[string]json.RawMessage
 // parseObject reads body as one JSON object without double members.
 func parseObject(body []byte) (object, error) {
 	var o object
-	err := auth.UniqueMembers(body)
+	err := strictjson.Unique(body)
 	if err == nil {
 		err = json.Unmarshal(body, &o)
 	}

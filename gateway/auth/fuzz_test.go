@@ -162,53 +162,6 @@ func FuzzParseBasic(f *testing.F) {
 	})
 }
 
-// What passes is one JSON value, and keeps all its members when decoded.
-func FuzzUniqueMembers(f *testing.F) {
-	for _, raw := range []string{`{"a":1,"b":{"a":[{}]}}`, `{"a":1,"a":2}`, `{}{}`, `[1,]`, `{"\u0061":1,"a":2}`, ` 7 `, `{"a":}`, `[{"a":1},{"a":1}]`, "{\"\xff\":1,\"\xfe\":1}"} {
-		f.Add([]byte(raw))
-	}
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		err := UniqueMembers(raw)
-		if err != nil {
-			if json.Valid(raw) && !strings.Contains(err.Error(), "stands twice") {
-				t.Errorf("%q is refused: %v", raw, err)
-			}
-			return
-		}
-		var value any
-		if err := json.Unmarshal(raw, &value); err != nil {
-			// Numbers out of range are none of its business.
-			if !json.Valid(raw) {
-				t.Errorf("%q passes and is no JSON value", raw)
-			}
-			return
-		}
-		again, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if before, after := colons(raw), colons(again); before != after {
-			t.Errorf("%q has %d members, decoded %d", raw, before, after)
-		}
-	})
-}
-
-// colons counts those outside of strings: one for each member.
-func colons(raw []byte) (n int) {
-	quoted := false
-	for i := 0; i < len(raw); i++ {
-		switch {
-		case quoted && raw[i] == '\\':
-			i++
-		case raw[i] == '"':
-			quoted = !quoted
-		case raw[i] == ':' && !quoted:
-			n++
-		}
-	}
-	return n
-}
-
 // One changed byte of a token never passes.
 func FuzzBearerChangedByte(f *testing.F) {
 	m := newMechanisms(f, nil)

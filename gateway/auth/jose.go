@@ -1,13 +1,12 @@
 package auth
 
 import (
-	"bytes"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
+
+	"authgate/gateway/strictjson"
 )
 
 // strictJWT refuses header and payload that two parsers could read in two
@@ -22,53 +21,9 @@ func strictJWT(token string) error {
 		if err != nil {
 			return err
 		}
-		if err := UniqueMembers(raw); err != nil {
+		if err := strictjson.Unique(raw); err != nil {
 			return fmt.Errorf("%s: %w", [...]string{"header", "payload"}[i], err)
 		}
 	}
 	return nil
-}
-
-// UniqueMembers returns an error unless raw is one JSON value in which no
-// object has two members of one name, which parsers read in different ways
-// (RFC 8259, section 4).
-func UniqueMembers(raw []byte) error {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	if err := uniqueValue(d); err != nil {
-		return err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return errors.New("more than one JSON value")
-	}
-	return nil
-}
-
-func uniqueValue(d *json.Decoder) error {
-	token, err := d.Token()
-	if err != nil {
-		return err
-	}
-	open, ok := token.(json.Delim)
-	if !ok {
-		return nil
-	}
-	seen := map[string]bool{}
-	for d.More() {
-		if open == '{' {
-			name, err := d.Token()
-			if err != nil {
-				return err
-			}
-			if seen[name.(string)] {
-				return fmt.Errorf("member %q stands twice", name)
-			}
-			seen[name.(string)] = true
-		}
-		if err := uniqueValue(d); err != nil {
-			return err
-		}
-	}
-	_, err = d.Token() // the closing delimiter
-	return err
 }
