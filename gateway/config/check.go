@@ -23,6 +23,7 @@ func (l *loader) check() {
 	l.checkRealm()
 	l.checkSession()
 	l.checkToken()
+	l.checkTrustedIssuers()
 	l.checkCookies()
 	l.checkProviders()
 	l.checkDelegated()

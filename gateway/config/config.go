@@ -104,6 +104,7 @@ type Store struct {
 	TLS            bool          `yaml:"tls"`
 	KeyPrefix      string        `yaml:"key_prefix"`
 	MaxStaleness   time.Duration `yaml:"max_staleness"`
+	EncryptionKey  Secret        `yaml:"encryption_key"` // of what providers have issued; empty: generated under DataDir
 }
 
 // Endpoints says where the gateway's own endpoints live.
@@ -166,7 +167,12 @@ const (
 	CookieRefresh = "refresh_token"
 )
 
-// Token is the mechanism of self-issued bearer tokens.
+// CookieLogin binds a login under way at a provider to the browser that began
+// it.
+const CookieLogin = "__Host-authgate_login"
+
+// Token is the mechanism of bearer tokens: the gateway's own, and those of
+// outside issuers.
 type Token struct {
 	Algorithm       string        `yaml:"algorithm"` // HS256 or RS256
 	Secret          Secret        `yaml:"secret"`
@@ -178,25 +184,8 @@ type Token struct {
 	ReuseLeeway     time.Duration `yaml:"reuse_leeway"`
 	Delivery        string        `yaml:"delivery"`     // body or cookie
 	BindRefresh     []string      `yaml:"bind_refresh"` // any of user_agent, ip
-}
 
-// Provider is an OpenID provider.
-type Provider struct {
-	Name             string        `yaml:"name"`
-	Title            string        `yaml:"title"`
-	Issuer           string        `yaml:"issuer"`
-	ClientID         string        `yaml:"client_id"`
-	ClientSecret     Secret        `yaml:"client_secret"`
-	Scopes           []string      `yaml:"scopes"`
-	RolesClaim       string        `yaml:"roles_claim"`
-	UsernameClaim    string        `yaml:"username_claim"`
-	Callback         string        `yaml:"callback"`
-	LogoutURL        string        `yaml:"logout_url"`
-	Timeout          time.Duration `yaml:"timeout"`
-	AuthorizationURL string        `yaml:"authorization_url"`
-	TokenURL         string        `yaml:"token_url"`
-	UserinfoURL      string        `yaml:"userinfo_url"`
-	JWKSURL          string        `yaml:"jwks_url"`
+	TrustedIssuers []TrustedIssuer `yaml:"trusted_issuers"`
 }
 
 // Delegated is the session of a delegated login.

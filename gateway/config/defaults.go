@@ -43,8 +43,11 @@ func prototype(t reflect.Type) reflect.Value {
 	case *Provider:
 		*element = Provider{
 			Scopes: []string{"openid", "profile", "email"}, RolesClaim: "roles",
-			UsernameClaim: "preferred_username", Callback: "/callback", Timeout: 10 * time.Second,
+			UsernameClaim: "preferred_username", SubjectClaim: subjectClaim, Callback: "/callback",
+			Logout: LogoutAuto, Timeout: 10 * time.Second,
 		}
+	case *TrustedIssuer:
+		*element = TrustedIssuer{RolesClaim: "roles", UsernameClaim: "preferred_username", Timeout: 10 * time.Second}
 	case *Upstream:
 		*element = Upstream{Timeout: 30 * time.Second, ConnectTimeout: 5 * time.Second}
 	case *Route:
@@ -80,6 +83,9 @@ func (l *loader) complete() {
 		if c.Providers[i].Title == "" {
 			c.Providers[i].Title = c.Providers[i].Name
 		}
+	}
+	for i := range c.Token.TrustedIssuers {
+		l.completeTrusted(&c.Token.TrustedIssuers[i])
 	}
 	for name, u := range c.Upstreams {
 		c.Upstreams[name] = l.completeUpstream(name, u)

@@ -31,9 +31,11 @@
 //
 // A misspelt key that is silently ignored, an empty list that means everyone,
 // a variable that is not set and becomes an empty password: whatever has no
-// certain meaning is an error, and there is no partial result. An environment
-// variable is put in after the YAML has been read and never read as YAML
-// itself, so its value cannot add keys. Secrets have the type [Secret], which
-// does not print, and the source lines shown with a diagnostic have the values
-// of secret keys masked, of misspelt ones too.
+// certain meaning is an error, and there is no partial result. Two issuers of
+// identities under one name are an error too: by that name alone policies and
+// upstreams tell them apart. An environment variable is put in after the YAML
+// has been read and never read as YAML itself, so its value cannot add keys.
+// Secrets have the type [Secret], which does not print, and the source lines
+// shown with a diagnostic have the values of secret keys masked, of misspelt
+// ones too.
 package config

@@ -95,6 +95,10 @@ func checkHolds(t *testing.T, cfg *Config) {
 	if n := len(cfg.Token.Secret); n > 0 && n < 32 {
 		t.Fatalf("a secret of %d bytes", n)
 	}
+	if n := len(cfg.Store.EncryptionKey); n > 0 && n < 32 {
+		t.Fatalf("an encryption key of %d bytes", n)
+	}
+	checkIssuersHold(t, cfg)
 	for _, u := range cfg.Accounts.Users {
 		if u.Username == "" || checkPasswordHash(u.PasswordHash.Reveal()) != nil || slices.Contains(u.Roles, "") {
 			t.Fatalf("account %+v", u)
@@ -120,5 +124,30 @@ func checkHolds(t *testing.T, cfg *Config) {
 	}
 	if _, err := policy.NewTable(table); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// checkIssuersHold checks that each identity from outside has one source with
+// one name, and that every provider can be asked who somebody is.
+func checkIssuersHold(t *testing.T, cfg *Config) {
+	t.Helper()
+	names := map[string]string{policy.LocalProvider: "", policy.BasicProvider: ""} // and issuers
+	for _, p := range cfg.Providers {
+		_, taken := names[p.Name]
+		byHand := p.AuthorizationURL != "" && p.TokenURL != "" && p.UserinfoURL != ""
+		openID := slices.Contains(p.Scopes, "openid") && p.Issuer != "" && p.SubjectClaim == "sub" && byHand == (p.JWKSURL != "")
+		if taken || p.ClientID == "" || p.Timeout <= 0 || !openID && (!byHand || p.JWKSURL != "" || p.SubjectClaim == "") {
+			t.Fatalf("provider %+v", p)
+		}
+		names[p.Name] = p.Issuer
+	}
+	issuers := map[string]bool{cfg.Token.Issuer: true}
+	for _, trusted := range cfg.Token.TrustedIssuers {
+		issuer, taken := names[trusted.Name]
+		if taken && issuer != trusted.Issuer || trusted.Name == "" || strings.Contains(trusted.Name, ":") ||
+			issuers[trusted.Issuer] || len(trusted.Audience) == 0 || trusted.Timeout <= 0 {
+			t.Fatalf("trusted issuer %+v", trusted)
+		}
+		names[trusted.Name], issuers[trusted.Issuer] = trusted.Issuer, true
 	}
 }

@@ -33,28 +33,18 @@ func mustParse(t testing.TB, source string) *Config {
 	return cfg
 }
 
-// decodeOnly is a configuration before any check is made.
-func decodeOnly(t *testing.T, path string) *Config {
-	t.Helper()
-	source, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &loader{cfg: defaults(), dir: filepath.Dir(path), lookup: lookup}
-	l.main = l.decode(newText(path, source, maskYAML), source, maxConfigSize, "", l.cfg)
-	l.complete()
-	if err := l.result(path); err != nil {
-		t.Fatal(err)
-	}
-	return l.cfg
-}
-
 // The block of the design and one without the keys whose values it calls
 // defaults say the same.
 func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 	t.Parallel()
-	written := decodeOnly(t, "testdata/design/whole.yaml")
-	short := decodeOnly(t, "testdata/design/without-defaults.yaml")
+	written, err := parseTestdata(t, "testdata/design/whole.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, err := parseTestdata(t, "testdata/design/without-defaults.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
 	if diff := cmp.Diff(written, short, exported); diff != "" {
 		t.Errorf("defaults differ from the design (-design +defaults):\n%s", diff)
 	}
@@ -121,7 +111,7 @@ func TestEveryKey(t *testing.T) {
 		Store: Store{
 			Driver: "sqlite", Path: "testdata/good/state/other.db", Addresses: []string{"127.0.0.1:6380"},
 			SentinelMaster: "main", Username: "store", Password: "store password", TLS: true,
-			KeyPrefix: "gateway:", MaxStaleness: time.Second,
+			KeyPrefix: "gateway:", MaxStaleness: time.Second, EncryptionKey: "a secret of its own that is long enough",
 		},
 		Endpoints: Endpoints{Prefix: "/auth/"},
 		Basic: Basic{Realm: "Example", Htpasswd: "testdata/files/htpasswd", Users: []BasicUser{
@@ -140,8 +130,25 @@ func TestEveryKey(t *testing.T) {
 			Algorithm: "HS256", Secret: "a secret of its own that is long enough", Issuer: "https://issuer.example.org",
 			Audience: []string{"one", "two"}, AccessLifetime: 20 * time.Minute, RefreshLifetime: 720 * time.Hour,
 			Delivery: "cookie", BindRefresh: []string{"user_agent", "ip"},
+			TrustedIssuers: []TrustedIssuer{{
+				Name: "partner", Issuer: "https://partner.example.org", Audience: []string{"app", "api"},
+				Algorithms: []string{"ES256", "EdDSA"}, RolesClaim: "groups", UsernameClaim: "email",
+				Introspection: &Introspection{
+					URL: "https://partner.example.org/introspect", ClientID: "gateway", ClientSecret: "introspection secret",
+				},
+				Timeout: 3 * time.Second,
+			}},
 		},
-		Delegated: Delegated{Cookie: "session", Lifetime: time.Hour},
+		Providers: []Provider{{
+			Name: "company", Title: "Company account", Issuer: "https://id.example.org",
+			ClientID: "gateway", ClientSecret: "provider secret", TokenEndpointAuthMethod: "client_secret_basic",
+			Scopes: []string{"openid", "groups"}, AuthorizationParams: map[string]string{"prompt": "login"},
+			RolesClaim: "groups", UsernameClaim: "email", SubjectClaim: "sub", Callback: "/auth/callback",
+			Logout: "form", LogoutURL: "https://id.example.org/logout", Timeout: 4 * time.Second,
+			AuthorizationURL: "https://id.example.org/authorize", TokenURL: "https://id.example.org/token",
+			UserinfoURL: "https://id.example.org/userinfo", JWKSURL: "https://id.example.org/keys",
+		}},
+		Delegated: Delegated{Cookie: "__Host-delegated", Lifetime: 3 * time.Hour, DefaultProvider: "company"},
 		Upstreams: map[string]Upstream{"resources": {
 			URLs: []string{"http://127.0.0.1:9000", "https://[::1]:9001"}, Timeout: 10 * time.Second,
 			ConnectTimeout: time.Second, IdentityHeaders: &own,
@@ -185,6 +192,46 @@ func TestEveryKey(t *testing.T) {
 	}
 	if diff := cmp.Diff(wantFiles, got.SideFiles()); diff != "" {
 		t.Errorf("side files (-want +got):\n%s", diff)
+	}
+}
+
+// What a provider and an issuer are without the keys that may be left out.
+func TestDefaultsOfProviders(t *testing.T) {
+	t.Parallel()
+	cfg := mustParse(t, `
+providers: [{name: keycloak, issuer: "https://id.example.org", client_id: authgate}]
+token: {trusted_issuers: [{issuer: "https://partner.example.org", audience: [app]}]}
+`)
+	wantProviders := []Provider{{
+		Name: "keycloak", Title: "keycloak", Issuer: "https://id.example.org", ClientID: "authgate",
+		Scopes: []string{"openid", "profile", "email"}, RolesClaim: "roles", UsernameClaim: "preferred_username",
+		SubjectClaim: "sub", Callback: "/callback", Logout: "auto", Timeout: 10 * time.Second,
+	}}
+	if diff := cmp.Diff(wantProviders, cfg.Providers); diff != "" {
+		t.Errorf("providers (-want +got):\n%s", diff)
+	}
+	wantIssuers := []TrustedIssuer{{
+		Name: "partner.example.org", Issuer: "https://partner.example.org", Audience: []string{"app"},
+		RolesClaim: "roles", UsernameClaim: "preferred_username", Timeout: 10 * time.Second,
+	}}
+	if diff := cmp.Diff(wantIssuers, cfg.Token.TrustedIssuers); diff != "" {
+		t.Errorf("trusted issuers (-want +got):\n%s", diff)
+	}
+}
+
+// The people of an issuer that is a provider too are those of the provider.
+func TestNamesOfTrustedIssuers(t *testing.T) {
+	t.Parallel()
+	cfg, err := parseTestdata(t, "testdata/good/trusted-issuers.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, issuer := range cfg.Token.TrustedIssuers {
+		got = append(got, issuer.Name)
+	}
+	if diff := cmp.Diff([]string{"keycloak", "partner.example.org", "shop", "Dex_2"}, got); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
 	}
 }
 

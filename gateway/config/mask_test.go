@@ -28,6 +28,8 @@ func TestMaskYAML(t *testing.T) {
 		"below a comment":      "secret:\n  # shown\n  hidden",
 		"in the wrong place":   "name: $2y$10$hidden",
 		"argon2":               "name: shown $argon2id$v=19$hidden shown",
+		"encryption key":       "encryption_key: hidden\nencrypton_key: hidden\nencryption_key_file: shown",
+		"of introspection":     "introspection:\n  client_id: shown\n  client_secret: hidden\ntimeout: shown",
 		"htpasswd kinds":       "x: $apr1$hidden\ny: \"{SHA}hidden\"",
 		"in a URL":             "url: http://hidden:hidden@shown:9000/shown",
 		"paths":                "htpasswd: shown\nsecret_file: shown\nprivate_key: shown\nkey: shown\nkey_prefix: shown",

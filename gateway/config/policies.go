@@ -60,8 +60,8 @@ func (l *loader) checkReferences(path string, spec *policy.Spec) {
 
 // checkSource checks the name of where users come from.
 func (l *loader) checkSource(path, name string) {
-	known := append(l.providerNames(), policy.LocalProvider, policy.BasicProvider)
-	if name != "" && !slices.Contains(known, name) && !l.main.isBroken("providers") {
+	known := slices.Concat(l.providerNames(), l.trustedNames(), []string{policy.LocalProvider, policy.BasicProvider})
+	if name != "" && !slices.Contains(known, name) && !l.main.isBroken("providers") && !l.main.isBroken("token.trusted_issuers") {
 		l.fault(l.main, path, "there is no provider %q; %s", name, hint(name, "providers", known))
 	}
 }

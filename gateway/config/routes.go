@@ -12,8 +12,14 @@ import (
 )
 
 // ownEndpoints are the gateway's endpoints under endpoints.prefix.
-var ownEndpoints = []string{
-	"login", "logout", "refresh", "me", "signin", "callback", "auth/callback", ".well-known/jwks.json",
+func (l *loader) ownEndpoints() []string {
+	names := []string{
+		"login", "logout", "refresh", "me", "signin", "callback", "auth/callback", ".well-known/jwks.json",
+	}
+	for _, provider := range l.providerNames() {
+		names = append(names, "backchannel-logout/"+provider, "frontchannel-logout/"+provider)
+	}
+	return names
 }
 
 // checkRoutes checks the routes, and that they make a table.
@@ -64,7 +70,7 @@ func (l *loader) checkRoute(path string, r Route) {
 // checkReachable checks that no endpoint of the gateway itself stands before
 // all that a pattern matches.
 func (l *loader) checkReachable(path, pattern string) {
-	if slices.ContainsFunc(ownEndpoints, func(name string) bool {
+	if slices.ContainsFunc(l.ownEndpoints(), func(name string) bool {
 		return literalPath(pattern) == l.cfg.Endpoints.Prefix+name
 	}) {
 		l.fault(l.main, path, "%q can never be reached: the gateway's own endpoint stands before it; set endpoints.prefix, for instance to /auth/, to move the gateway's endpoints away", pattern)
@@ -106,9 +112,13 @@ func (l *loader) checkRouteAuth(path string, mechanisms []policy.Mechanism) {
 			if len(l.basic) == 0 && l.cfg.Basic.Htpasswd == "" && !l.main.isBroken("basic") {
 				l.fault(l.main, at, "nobody can use basic here: give basic.users or basic.htpasswd")
 			}
-		case policy.Session, policy.Bearer:
-			if len(l.accounts) == 0 && l.cfg.Accounts.File == "" && !l.main.isBroken("accounts") {
-				l.fault(l.main, at, "nobody can use %s here: give accounts.users or accounts.file", m)
+		case policy.Session:
+			if l.noAccounts() {
+				l.fault(l.main, at, "nobody can use session here: give accounts.users or accounts.file")
+			}
+		case policy.Bearer:
+			if l.noAccounts() && len(l.cfg.Token.TrustedIssuers) == 0 && !l.main.isBroken("token.trusted_issuers") {
+				l.fault(l.main, at, "nobody can use bearer here: give accounts.users, accounts.file or token.trusted_issuers")
 			}
 		case policy.OIDC:
 			if len(l.cfg.Providers) == 0 && !l.main.isBroken("providers") {
@@ -116,6 +126,11 @@ func (l *loader) checkRouteAuth(path string, mechanisms []policy.Mechanism) {
 			}
 		}
 	}
+}
+
+// noAccounts reports whether there is certainly no account.
+func (l *loader) noAccounts() bool {
+	return len(l.accounts) == 0 && l.cfg.Accounts.File == "" && !l.main.isBroken("accounts")
 }
 
 // checkStripPrefix checks that every path of the route has the prefix.

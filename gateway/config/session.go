@@ -48,7 +48,10 @@ func (l *loader) checkSession() {
 
 // checkCookies checks that all cookies have names and that these are distinct.
 func (l *loader) checkCookies() {
-	taken := map[string]string{CookieAccess: "the tokens (token.delivery)", CookieRefresh: "the tokens (token.delivery)"}
+	taken := map[string]string{
+		CookieAccess: "the tokens (token.delivery)", CookieRefresh: "the tokens (token.delivery)",
+		CookieLogin: "logins under way at a provider",
+	}
 	cookies := []struct{ key, name string }{
 		{"delegated.cookie", l.cfg.Delegated.Cookie}, {"session.cookie", l.cfg.Session.Cookie},
 	}
@@ -80,11 +83,7 @@ func (l *loader) checkToken() {
 	if len(t.Audience) == 0 {
 		l.fault(l.main, "token.audience", "must not be empty; every token says whom it is for")
 	}
-	for i, audience := range t.Audience {
-		if problem := nameProblem(audience); problem != "" {
-			l.fault(l.main, fmt.Sprintf("token.audience[%d]", i), "the audience %s", problem)
-		}
-	}
+	l.checkAudience("token.audience", t.Audience)
 	for i, trait := range t.BindRefresh {
 		path := fmt.Sprintf("token.bind_refresh[%d]", i)
 		l.oneOf(path, trait, "user_agent", "ip")
@@ -102,15 +101,21 @@ func (l *loader) checkToken() {
 	}
 }
 
+func (l *loader) checkAudience(path string, list []string) {
+	for i, audience := range list {
+		if problem := nameProblem(audience); problem != "" {
+			l.fault(l.main, fmt.Sprintf("%s[%d]", path, i), "the audience %s", problem)
+		}
+	}
+}
+
 // checkKeys checks what signs the tokens. A key that the algorithm does not
 // use would only look as if it were in force.
 func (l *loader) checkKeys() {
 	t := l.cfg.Token
 	switch t.Algorithm {
 	case AlgorithmHS256:
-		if n := len(t.Secret); n > 0 && n < sha256.Size {
-			l.fault(l.main, "token.secret", "has %d bytes; at least %d are needed, for instance from `openssl rand -base64 32`", n, sha256.Size)
-		}
+		l.checkKeyLength("token.secret", t.Secret)
 		if t.PrivateKey != "" {
 			l.fault(l.main, "token.private_key", "would not be used with token.algorithm HS256; set algorithm: RS256 or remove this key")
 		}
@@ -123,6 +128,13 @@ func (l *loader) checkKeys() {
 				l.fault(l.main, "token.private_key", "%v", err)
 			}
 		}
+	}
+}
+
+// checkKeyLength checks a symmetric key. An empty one is generated later.
+func (l *loader) checkKeyLength(path string, key Secret) {
+	if n := len(key); n > 0 && n < sha256.Size {
+		l.fault(l.main, path, "has %d bytes; at least %d are needed, for instance from `openssl rand -base64 32`", n, sha256.Size)
 	}
 }
 

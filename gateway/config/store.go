@@ -13,6 +13,7 @@ func (l *loader) checkStore() {
 	if l.cfg.DataDir == "" {
 		l.fault(l.main, "data_dir", "must not be empty; the gateway keeps its store and generated keys there")
 	}
+	l.checkKeyLength("store.encryption_key", s.EncryptionKey)
 	l.oneOf("store.driver", s.Driver, StoreSQLite, StoreMemory, StoreRedis)
 	switch s.Driver {
 	case StoreSQLite:

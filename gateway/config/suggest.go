@@ -73,7 +73,7 @@ func hint(word, plural string, known []string) string {
 	if len(known) == 0 {
 		return fmt.Sprintf("there are no %s", plural)
 	}
-	known = slices.Sorted(slices.Values(known))
+	known = slices.Compact(slices.Sorted(slices.Values(known)))
 	const most = 12
 	if len(known) > most {
 		return fmt.Sprintf("the %s are %s and %d more", plural, strings.Join(known[:most], ", "), len(known)-most)

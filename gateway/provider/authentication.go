@@ -1,0 +1,64 @@
+package provider
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"golang.org/x/oauth2"
+)
+
+// Methods of client authentication (OpenID Connect Core 1.0, section 9).
+const (
+	basicMethod = "client_secret_basic" // in the header Authorization
+	postMethod  = "client_secret_post"  // in the form
+)
+
+// authentication is who the client is, and how it proves it (RFC 6749, section
+// 2.3). The client_id is in the form with either style: it is needed there of
+// a public client, and some providers look for it there of any.
+type authentication struct {
+	id, secret string // without a secret: a public client
+	style      oauth2.AuthStyle
+}
+
+// authenticate chooses the method: the configured one, else the first of ours
+// that is announced, else basic (RFC 8414, section 2).
+func authenticate(id, secret, method string, announced []string) (authentication, error) {
+	switch {
+	case secret == "":
+		return authentication{id: id, style: oauth2.AuthStyleInParams}, nil
+	case method == "" && (len(announced) == 0 || slices.Contains(announced, basicMethod)):
+		method = basicMethod
+	case method == "" && slices.Contains(announced, postMethod):
+		method = postMethod
+	}
+	style, ok := map[string]oauth2.AuthStyle{basicMethod: oauth2.AuthStyleInHeader, postMethod: oauth2.AuthStyleInParams}[method]
+	if !ok {
+		return authentication{}, fmt.Errorf("the client authentication %q is not supported, and the provider announces %q; let it accept %s or %s",
+			method, announced, basicMethod, postMethod)
+	}
+	return authentication{id: id, secret: secret, style: style}, nil
+}
+
+// request is a POST of the form, authenticated.
+func (a authentication) request(endpoint string, form url.Values) (*http.Request, error) {
+	form = maps.Clone(form)
+	form.Set("client_id", a.id)
+	if a.secret != "" && a.style == oauth2.AuthStyleInParams {
+		form.Set("client_secret", a.secret)
+	}
+	r, err := http.NewRequest(http.MethodPost, endpoint, strings.NewReader(form.Encode()))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Accept", "application/json")
+	if a.style == oauth2.AuthStyleInHeader {
+		r.SetBasicAuth(url.QueryEscape(a.id), url.QueryEscape(a.secret)) // RFC 6749, section 2.3.1
+	}
+	return r, nil
+}

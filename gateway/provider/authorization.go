@@ -1,0 +1,83 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+)
+
+// ownParameters of an authorization request come from the attempt and the
+// options alone.
+var ownParameters = []string{
+	"response_type", "client_id", "redirect_uri", "scope", "state", "nonce", "code_challenge", "code_challenge_method",
+}
+
+// AuthorizationURL is where the browser goes to log in: the authorization
+// endpoint with a request for a code (RFC 6749, section 4.1.1), bound to the
+// attempt by state, nonce (with OpenID Connect) and an S256 code challenge
+// (RFC 7636). A request for offline_access asks for consent too, without which
+// providers ignore it (OpenID Connect Core 1.0, section 11).
+func (p *Provider) AuthorizationURL(ctx context.Context, a Attempt) (string, error) {
+	if err := p.checkAttempt(a); err != nil {
+		return "", p.fault("authorization", err)
+	}
+	if a.State == "" {
+		return "", p.fault("authorization", errors.New("the attempt has no state"))
+	}
+	m, err := p.metadata(ctx)
+	if err != nil {
+		return "", err
+	}
+	var further []oauth2.AuthCodeOption
+	for name, value := range p.options.AuthorizationParams {
+		if !slices.Contains(ownParameters, name) {
+			further = append(further, oauth2.SetAuthURLParam(name, value))
+		}
+	}
+	if _, ok := p.options.AuthorizationParams["prompt"]; !ok && slices.Contains(p.options.Scopes, oidc.ScopeOfflineAccess) {
+		further = append(further, oauth2.SetAuthURLParam("prompt", "consent"))
+	}
+	if p.openID() {
+		further = append(further, oidc.Nonce(a.Nonce))
+	}
+	further = append(further, oauth2.S256ChallengeOption(a.Verifier))
+	config := oauth2.Config{
+		ClientID: p.options.ClientID, RedirectURL: p.options.RedirectURL, Scopes: p.options.Scopes,
+		Endpoint: oauth2.Endpoint{AuthURL: m.Authorization},
+	}
+	return config.AuthCodeURL(a.State, further...), nil
+}
+
+// checkAttempt refuses an attempt that binds nothing.
+func (p *Provider) checkAttempt(a Attempt) error {
+	if a.Verifier == "" || p.openID() && a.Nonce == "" {
+		return errors.New("the attempt has no code verifier or no nonce")
+	}
+	return nil
+}
+
+// CheckIssuer checks the parameter iss of an authorization response, by which
+// a response is known to be of this provider (RFC 9207, section 2.4): where it
+// is present it must be the issuer, and it must be present where the provider
+// announces it. The error is ErrMixUp, or says why the announcement cannot be
+// had.
+func (p *Provider) CheckIssuer(ctx context.Context, iss string, present bool) error {
+	if present {
+		if iss == "" || iss != p.options.Issuer {
+			return fail(p.options.Name, "callback", ErrMixUp, fmt.Errorf("iss is %q, and the configured issuer is %q", iss, p.options.Issuer))
+		}
+		return nil
+	}
+	m, err := p.metadata(ctx)
+	if err != nil {
+		return err
+	}
+	if m.IssParameter {
+		return fail(p.options.Name, "callback", ErrMixUp, errors.New("iss is missing, and the provider announces that it always sends it"))
+	}
+	return nil
+}

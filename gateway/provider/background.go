@@ -1,0 +1,65 @@
+package provider
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// background is work that no caller, or more than one, waits for: renewals,
+// retries, and calls that many share. It ends with close.
+type background struct {
+	ctx  context.Context
+	stop context.CancelFunc
+
+	mu      sync.Mutex
+	closed  bool
+	running sync.WaitGroup
+}
+
+func newBackground() *background {
+	ctx, stop := context.WithCancel(context.Background())
+	return &background{ctx: ctx, stop: stop}
+}
+
+// begin counts one piece of work in, which has to end with running.Done. It
+// reports false after close.
+func (b *background) begin() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.running.Add(1)
+	}
+	return !b.closed
+}
+
+// start runs f beside the caller, unless closed.
+func (b *background) start(f func(context.Context)) {
+	if b.begin() {
+		go func() {
+			defer b.running.Done()
+			f(b.ctx)
+		}()
+	}
+}
+
+// close ends all work and waits for its end.
+func (b *background) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.stop()
+	b.running.Wait()
+}
+
+// sleep waits, and reports false where ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

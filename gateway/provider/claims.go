@@ -1,0 +1,201 @@
+package provider
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"authgate/gateway/strictjson"
+)
+
+// claims are the members of a token's payload or of a userinfo answer, with
+// numbers as json.Number.
+type claims map[string]any
+
+const (
+	// clockLeeway is how far the provider's clock may be ahead of ours, for
+	// iat and nbf. An exp has no leeway.
+	clockLeeway = time.Minute
+	// maxSubject is the longest sub in bytes (OpenID Connect Core 1.0, section
+	// 2), and here the longest user name, sid and jti too.
+	maxSubject = 255
+)
+
+// checkedClaims are those that go-oidc decides by.
+var checkedClaims = []string{"iss", "sub", "aud", "exp", "nbf", "iat", "jti", "nonce", "at_hash"}
+
+// protocolClaims say something of the token, not of the person, or are secret.
+// sub has its own field in Profile.
+var protocolClaims = slices.Concat(checkedClaims, []string{
+	"c_hash", "s_hash", "sid", "events", "active", "_claim_names", "_claim_sources",
+})
+
+// decodeClaims decodes a JSON object in which no member stands twice.
+func decodeClaims(raw []byte) (claims, error) {
+	var c claims
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if err := d.Decode(&c); err != nil { // first, because it bounds the depth
+		return nil, err
+	}
+	if c == nil {
+		return nil, errors.New("is null, expected an object")
+	}
+	return c, strictjson.Unique(raw)
+}
+
+// checkNames refuses a claim that differs from one of checkedClaims in case
+// alone: encoding/json, by which go-oidc reads them, takes "SUB" for sub.
+func (c claims) checkNames() error {
+	for name := range c {
+		for _, checked := range checkedClaims {
+			if name != checked && strings.EqualFold(name, checked) {
+				return fmt.Errorf("the claim %q is almost %s", name, checked)
+			}
+		}
+	}
+	return nil
+}
+
+// lookup returns the claim at a dotted path, or nil: a claim that is null
+// counts as missing (OpenID Connect Core 1.0, section 5.3.2). A name with dots
+// in it, as https://example.org/roles, comes before a path through objects.
+func (c claims) lookup(path string) any {
+	if found := c[path]; found != nil {
+		return found
+	}
+	for i := range len(path) {
+		if path[i] != '.' {
+			continue
+		}
+		if nested, ok := c[path[:i]].(map[string]any); ok {
+			if found := claims(nested).lookup(path[i+1:]); found != nil {
+				return found
+			}
+		}
+	}
+	return nil
+}
+
+// first returns the claim at a dotted path of the first source that has it, or
+// nil.
+func first(path string, sources ...claims) any {
+	for _, source := range sources {
+		if found := source.lookup(path); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// date reads a NumericDate (RFC 7519, section 2). It is not there where the
+// claim is missing.
+func (c claims) date(name string) (at time.Time, ok bool, err error) {
+	value, ok := c[name]
+	if !ok {
+		return time.Time{}, false, nil
+	}
+	number, _ := value.(json.Number)
+	seconds, err := number.Float64()
+	if err != nil || seconds < 0 || seconds > 1<<40 {
+		return time.Time{}, false, fmt.Errorf("%s is not a time in seconds since 1970", name)
+	}
+	return time.Unix(int64(seconds), 0), true, nil
+}
+
+// checkTimes checks exp, nbf and iat where they are there, and that the needed
+// ones are.
+func (c claims) checkTimes(now time.Time, needed ...string) error {
+	for _, name := range needed {
+		if _, ok := c[name]; !ok {
+			return fmt.Errorf("%s is missing", name)
+		}
+	}
+	for _, name := range []string{"exp", "nbf", "iat"} {
+		at, ok, err := c.date(name)
+		switch {
+		case err != nil:
+			return err
+		case !ok:
+		case name == "exp" && !now.Before(at):
+			return fmt.Errorf("it expired at %s", at.UTC().Format(time.RFC3339))
+		case name != "exp" && at.After(now.Add(clockLeeway)):
+			return fmt.Errorf("%s is in the future, at %s; compare the clocks", name, at.UTC().Format(time.RFC3339))
+		}
+	}
+	return nil
+}
+
+// audience reads aud: one string, or an array of them (RFC 7519, section
+// 4.1.3).
+func (c claims) audience() ([]string, error) {
+	switch aud := c["aud"].(type) {
+	case string:
+		return []string{aud}, nil
+	case []any:
+		return stringsOf("aud", aud)
+	}
+	return nil, errors.New("aud is neither a string nor an array of strings")
+}
+
+// checkAudience refuses what is for none of the wanted.
+func (c claims) checkAudience(wanted ...string) error {
+	audience, err := c.audience()
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(audience, func(one string) bool { return slices.Contains(wanted, one) }) {
+		return fmt.Errorf("aud is %q, expected one of %q", audience, wanted)
+	}
+	return nil
+}
+
+// identifier reads a claim that identifies somebody or something.
+func (c claims) identifier(name string) (string, error) {
+	text, ok := c[name].(string)
+	if !ok {
+		return "", fmt.Errorf("%s is %s, expected a string", name, kindOf(c[name]))
+	}
+	return text, checkIdentifier(name, text)
+}
+
+func checkIdentifier(name, text string) error {
+	if text == "" || len(text) > maxSubject || strings.ContainsFunc(text, unicode.IsControl) {
+		return fmt.Errorf("%s is not 1 to %d bytes without control characters", name, maxSubject)
+	}
+	return nil
+}
+
+func stringsOf(name string, array []any) ([]string, error) {
+	texts := make([]string, 0, len(array))
+	for _, one := range array {
+		text, ok := one.(string)
+		if !ok {
+			return nil, fmt.Errorf("%s is an array with %s in it, expected an array of strings", name, kindOf(one))
+		}
+		texts = append(texts, text)
+	}
+	return texts, nil
+}
+
+// kindOf names the JSON type of a decoded value.
+func kindOf(value any) string {
+	switch value.(type) {
+	case nil:
+		return "missing or null"
+	case string:
+		return "a string"
+	case bool:
+		return "a boolean"
+	case json.Number:
+		return "a number"
+	case []any:
+		return "an array"
+	}
+	return "an object"
+}

@@ -1,0 +1,216 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+)
+
+const (
+	// maxAnswer is the longest answer that is read, in bytes after
+	// decompression. Discovery documents and key sets take a few KiB.
+	maxAnswer = 1 << 20
+	// defaultTimeout bounds a call where the options do not.
+	defaultTimeout = 10 * time.Second
+)
+
+// client makes the calls to one provider, its own and those of the libraries,
+// with the same limits for all.
+type client struct {
+	name    string
+	http    *http.Client
+	timeout time.Duration
+	now     func() time.Time
+	observe func(operation string, took time.Duration, err error) // may be nil
+}
+
+// newClient makes a client that calls through the transport of c, or through
+// one of its own where there is none.
+func newClient(c connection) *client {
+	if c.timeout <= 0 {
+		c.timeout = defaultTimeout
+	}
+	if c.transport == nil {
+		c.transport = &http.Transport{
+			Proxy:                  http.ProxyFromEnvironment,
+			ForceAttemptHTTP2:      true,
+			MaxIdleConnsPerHost:    8,
+			IdleConnTimeout:        time.Minute,
+			MaxResponseHeaderBytes: 64 << 10,
+		}
+	}
+	return &client{
+		name: c.name, http: &http.Client{Transport: limits{c.transport}},
+		timeout: c.timeout, now: c.now, observe: c.observe,
+	}
+}
+
+// call runs f, which makes one call, within the timeout. The context that f
+// gets leads the libraries to the client with the limits.
+func (c *client) call(ctx context.Context, operation string, f func(context.Context) error) error {
+	started := c.now()
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	err := f(oidc.ClientContext(ctx, c.http))
+	if err != nil {
+		err = c.fail(operation, err)
+	}
+	if c.observe != nil {
+		c.observe(operation, c.now().Sub(started), err)
+	}
+	return err
+}
+
+// fail makes an Error of what went wrong in a call.
+func (c *client) fail(operation string, err error) error {
+	kind := ErrFault
+	if timedOut(err) {
+		kind = ErrTimeout
+	}
+	return fail(c.name, operation, kind, err)
+}
+
+// answer is the good answer to a call: its status is 2xx.
+type answer struct {
+	status    int
+	mediaType string // lower case, without parameters; empty where it cannot be read
+	body      []byte
+}
+
+// send sends one request of our own.
+func (c *client) send(ctx context.Context, operation string, r *http.Request) (*answer, error) {
+	var got *answer
+	err := c.call(ctx, operation, func(ctx context.Context) error {
+		resp, err := c.http.Do(r.WithContext(ctx))
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+		got = &answer{status: resp.StatusCode, mediaType: mediaType, body: body}
+		return err
+	})
+	return got, err
+}
+
+// limits is the transport of every call. It reads the whole answer, so that
+// size and time are bounded in one place, and lets through good ones alone:
+// the libraries would put others, which may repeat a secret, into their
+// errors. Redirects are never followed, because they would take credentials
+// to an address that nobody configured or announced.
+type limits struct{ base http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (l limits) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := l.base.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode/100 == 3 {
+		return nil, fmt.Errorf("answered %s, and redirects are not followed; configure the address where the answer is", statusText(resp.StatusCode))
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer: %w", err)
+	}
+	if len(body) > maxAnswer {
+		return nil, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
+	}
+	if resp.StatusCode/100 != 2 {
+		return nil, readRefusal(r, resp.StatusCode, body)
+	}
+	resp.Body, resp.Request = io.NopCloser(bytes.NewReader(body)), r
+	return resp, nil
+}
+
+// CloseIdleConnections is what http.Client.CloseIdleConnections looks for.
+func (l limits) CloseIdleConnections() {
+	if closer, ok := l.base.(interface{ CloseIdleConnections() }); ok {
+		closer.CloseIdleConnections()
+	}
+}
+
+func statusText(status int) string {
+	return strings.TrimSpace(fmt.Sprint(status, " ", http.StatusText(status)))
+}
+
+// refusal is an answer that is no success (RFC 6749, section 5.2). A provider
+// may send one with status 200.
+type refusal struct {
+	status            int
+	code, description string // clipped; empty where there is none
+}
+
+const (
+	maxErrorCode        = 64
+	maxErrorDescription = 200
+)
+
+func (r *refusal) Error() string {
+	text := "answered " + statusText(r.status)
+	if r.code != "" {
+		text += fmt.Sprintf(", error %q", r.code)
+	}
+	if r.description != "" {
+		text += fmt.Sprintf(", %q", r.description)
+	}
+	return text
+}
+
+// readRefusal reads the error out of an answer, and nothing else.
+func readRefusal(r *http.Request, status int, body []byte) *refusal {
+	var said struct {
+		Code        string `json:"error"`
+		Description string `json:"error_description"`
+	}
+	if json.Unmarshal(body, &said) != nil {
+		return &refusal{status: status}
+	}
+	return newRefusal(r, status, said.Code, said.Description)
+}
+
+// newRefusal leaves out what repeats a secret of the request.
+func newRefusal(r *http.Request, status int, code, description string) *refusal {
+	for _, secret := range secretsOf(r) {
+		if secret != "" && strings.Contains(code+description, secret) {
+			code, description = "", ""
+		}
+	}
+	return &refusal{status: status, code: clip(code, maxErrorCode), description: clip(description, maxErrorDescription)}
+}
+
+// secretsOf are the secret values in a request of ours.
+func secretsOf(r *http.Request) []string {
+	var secrets []string
+	if _, credentials, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok {
+		secrets = append(secrets, credentials)
+	}
+	if _, password, ok := r.BasicAuth(); ok {
+		secrets = append(secrets, password)
+	}
+	if r.GetBody == nil {
+		return secrets
+	}
+	body, err := r.GetBody()
+	if err != nil {
+		return secrets
+	}
+	defer body.Close()
+	raw, _ := io.ReadAll(body)
+	form, _ := url.ParseQuery(string(raw))
+	for _, name := range []string{"code", "code_verifier", "refresh_token", "token", "client_secret"} {
+		secrets = append(secrets, form[name]...)
+	}
+	return secrets
+}

@@ -1,0 +1,219 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+
+	"authgate/gateway/strictjson"
+)
+
+const (
+	metadataLifetime = time.Hour   // then renewed, while the old serves
+	failureLifetime  = time.Second // how long the failure of a discovery answers for the next
+	firstRetry       = time.Second // of a discovery that failed; doubling
+	lastRetry        = time.Minute // what doubling ends at
+)
+
+// metadata is what a provider announces (OpenID Connect Discovery 1.0,
+// section 3; RFC 8414, section 2; RP-Initiated Logout 1.0; RFC 9207), or what
+// the configuration says instead.
+type metadata struct {
+	Authorization            string   `json:"authorization_endpoint"`
+	Token                    string   `json:"token_endpoint"`
+	Userinfo                 string   `json:"userinfo_endpoint"`
+	Keys                     string   `json:"jwks_uri"`
+	EndSession               string   `json:"end_session_endpoint"`
+	Revocation               string   `json:"revocation_endpoint"`
+	Introspection            string   `json:"introspection_endpoint"`
+	Algorithms               []string `json:"id_token_signing_alg_values_supported"`
+	AuthMethods              []string `json:"token_endpoint_auth_methods_supported"`
+	IntrospectionAuthMethods []string `json:"introspection_endpoint_auth_methods_supported"`
+	IssParameter             bool     `json:"authorization_response_iss_parameter_supported"`
+
+	keys *keySet // nil where Keys is empty
+}
+
+// check refuses addresses that cannot be used, and the lack of one that is
+// needed.
+func (m *metadata) check(needed ...string) error {
+	for _, endpoint := range []struct{ name, address string }{
+		{"authorization_endpoint", m.Authorization}, {"token_endpoint", m.Token}, {"userinfo_endpoint", m.Userinfo},
+		{"jwks_uri", m.Keys}, {"end_session_endpoint", m.EndSession}, {"revocation_endpoint", m.Revocation},
+		{"introspection_endpoint", m.Introspection},
+	} {
+		if endpoint.address == "" && !slices.Contains(needed, endpoint.name) {
+			continue
+		}
+		if err := checkEndpoint(endpoint.name, endpoint.address); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkEndpoint refuses an address that others could listen in on: it is
+// https, or http on this machine.
+func checkEndpoint(name, address string) error {
+	if address == "" {
+		return fmt.Errorf("%s is missing", name)
+	}
+	u, err := url.Parse(address)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", name, err)
+	case u.Host == "" || u.User != nil || u.Fragment != "":
+		return fmt.Errorf("%s %q is not the address of an endpoint", name, address)
+	case u.Scheme == "https", u.Scheme == "http" && loopback(u.Hostname()):
+		return nil
+	}
+	return fmt.Errorf("%s %q is not https; http is for providers on this machine alone", name, address)
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}
+
+// issuer is what Provider and Trusted have in common: metadata, keys, and the
+// way to reach them.
+type issuer struct {
+	id     string // the issuer identifier; empty for a provider without OpenID Connect
+	needed []string
+	client *client
+	now    func() time.Time
+	logger *slog.Logger
+
+	background *background
+	given      *metadata // by hand; nil: discovery
+	discovered cached[*metadata]
+	retrying   atomic.Bool
+}
+
+// connection is what the options of Provider and Trusted have in common.
+type connection struct {
+	name      string
+	timeout   time.Duration
+	transport http.RoundTripper
+	now       func() time.Time
+	logger    *slog.Logger
+	observe   func(operation string, took time.Duration, err error)
+}
+
+// newIssuer makes an issuer that has to announce the endpoints called needed.
+func newIssuer(id string, c connection, needed ...string) *issuer {
+	if c.now == nil {
+		c.now = time.Now
+	}
+	if c.logger == nil {
+		c.logger = slog.New(slog.DiscardHandler)
+	}
+	i := &issuer{
+		id: id, needed: needed, client: newClient(c), now: c.now,
+		logger: c.logger.With("provider", c.name), background: newBackground(),
+	}
+	i.discovered.fetch, i.discovered.now, i.discovered.background = i.discover, i.now, i.background
+	return i
+}
+
+func (i *issuer) close() {
+	i.background.close()
+	i.client.http.CloseIdleConnections()
+}
+
+// metadata returns what is known of the provider, and asks the provider where
+// that is nothing.
+func (i *issuer) metadata(ctx context.Context) (*metadata, error) {
+	if i.given != nil {
+		if err := i.given.check("authorization_endpoint", "token_endpoint"); err != nil {
+			return nil, i.client.fail("discovery", fmt.Errorf("the configured endpoints: %w", err))
+		}
+		return i.given, nil
+	}
+	known, now := i.discovered.state(), i.now()
+	switch {
+	case known.value != nil:
+		if now.Sub(known.fetched) > metadataLifetime {
+			i.retry(0)
+		}
+		return known.value, nil
+	case known.err != nil && now.Sub(known.tried) < failureLifetime:
+		return nil, known.err
+	}
+	known, err := i.discovered.renew(ctx, known.tries)
+	switch {
+	case err != nil:
+		return nil, i.client.fail("discovery", err)
+	case known.value == nil:
+		i.retry(firstRetry)
+		return nil, known.err
+	}
+	return known.value, nil
+}
+
+// retry tries discovery in the background until it succeeds, after wait at
+// first and then with back-off.
+func (i *issuer) retry(wait time.Duration) {
+	if !i.retrying.CompareAndSwap(false, true) {
+		return
+	}
+	i.background.start(func(ctx context.Context) {
+		defer i.retrying.Store(false)
+		for before := i.discovered.state().tries; sleep(ctx, wait); wait = min(max(2*wait, firstRetry), lastRetry) {
+			known := i.discovered.state()
+			if known.err != nil || known.tries == before {
+				var err error
+				if known, err = i.discovered.renew(ctx, known.tries); err != nil {
+					return
+				}
+			}
+			if known.err == nil {
+				return
+			}
+			i.logger.Warn("discovery of the provider failed, it will be tried again", "error", known.err)
+		}
+	})
+}
+
+// discover fetches the discovery document. The keys that are known stay, where
+// the new document names the same place for them.
+func (i *issuer) discover(ctx context.Context) (*metadata, error) {
+	var m metadata
+	err := i.client.call(ctx, "discovery", func(ctx context.Context) error {
+		if err := checkEndpoint("the issuer", i.id); err != nil {
+			return err
+		}
+		document, err := oidc.NewProvider(ctx, i.id)
+		if err != nil {
+			return err
+		}
+		var raw json.RawMessage
+		if err := errors.Join(document.Claims(&raw), document.Claims(&m)); err != nil {
+			return fmt.Errorf("the discovery document: %w", err)
+		}
+		if err := errors.Join(strictjson.Unique(raw), m.check(i.needed...)); err != nil {
+			return fmt.Errorf("the discovery document: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if old := i.discovered.state().value; old != nil && old.Keys == m.Keys {
+		m.keys = old.keys
+	} else if m.Keys != "" {
+		m.keys = i.newKeySet(m.Keys)
+	}
+	return &m, nil
+}

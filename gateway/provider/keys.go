@@ -1,0 +1,183 @@
+package provider
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"golang.org/x/time/rate"
+)
+
+const (
+	keysFresh    = 10 * time.Minute // then renewed, while the old serve
+	keysLifetime = time.Hour        // then not trusted any more
+	keysBurst    = 3                // fetches at once
+	keysInterval = 10 * time.Second // between fetches, after the burst
+	minRSABits   = 2048             // RFC 7518, section 3.3
+)
+
+// keySet is the published keys of an issuer. They are fetched when they are
+// needed first, when they are old, and when a token names one that is not
+// known; the last can be had by anybody who presents tokens, so fetches are
+// limited in rate. go-oidc's RemoteKeySet has neither that limit nor an age.
+type keySet struct {
+	issuer   *issuer
+	cached   cached[map[string]publicKey] // by kid
+	limiter  *rate.Limiter
+	renewing atomic.Bool
+}
+
+// publicKey is one key of a set.
+type publicKey struct {
+	key       crypto.PublicKey // *rsa.PublicKey, *ecdsa.PublicKey or ed25519.PublicKey
+	algorithm string           // that it is for; empty: any that fits
+	flaw      error            // why it must not be used
+}
+
+func (i *issuer) newKeySet(address string) *keySet {
+	k := &keySet{issuer: i, limiter: rate.NewLimiter(rate.Every(keysInterval), keysBurst)}
+	k.cached.now, k.cached.background = i.now, i.background
+	k.cached.permitted = func() bool { return k.limiter.AllowN(i.now(), 1) }
+	k.cached.fetch = func(ctx context.Context) (map[string]publicKey, error) { return i.fetchKeys(ctx, address) }
+	return k
+}
+
+// find returns the key that a header names. An *Error says that the keys
+// cannot be had, any other that the token is at fault.
+func (k *keySet) find(ctx context.Context, h header) (crypto.PublicKey, error) {
+	known, now := k.cached.state(), k.issuer.now()
+	if _, ok := known.value[h.keyID]; !ok || now.Sub(known.fetched) > keysLifetime {
+		var err error
+		if known, err = k.cached.renew(ctx, known.tries); err != nil {
+			return nil, k.issuer.client.fail("keys", err)
+		}
+		if known.err != nil {
+			return nil, known.err
+		}
+		if now.Sub(known.fetched) > keysLifetime {
+			return nil, k.issuer.client.fail("keys", errors.New("the keys are old, and cannot be fetched again so soon"))
+		}
+	} else if now.Sub(known.fetched) > keysFresh {
+		k.renew(known.tries)
+	}
+	found, ok := known.value[h.keyID]
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("the issuer has published no key with the kid %q", h.keyID)
+	case found.flaw != nil:
+		return nil, fmt.Errorf("the key %q: %w", h.keyID, found.flaw)
+	case found.algorithm != "" && found.algorithm != h.algorithm, !fits(found.key, h.algorithm):
+		return nil, fmt.Errorf("the key %q is not for the algorithm %s", h.keyID, h.algorithm)
+	}
+	return found.key, nil
+}
+
+// renew fetches the keys beside the callers.
+func (k *keySet) renew(seen int) {
+	if !k.renewing.CompareAndSwap(false, true) {
+		return
+	}
+	k.issuer.background.start(func(ctx context.Context) {
+		defer k.renewing.Store(false)
+		if known, _ := k.cached.renew(ctx, seen); known.tries > seen && known.err != nil {
+			k.issuer.logger.Warn("fetching the provider's keys failed, those at hand are used for up to an hour", "error", known.err)
+		}
+	})
+}
+
+// fetchKeys fetches a JWK Set (RFC 7517, section 5).
+func (i *issuer) fetchKeys(ctx context.Context, address string) (map[string]publicKey, error) {
+	r, err := http.NewRequest(http.MethodGet, address, nil)
+	if err != nil {
+		return nil, i.client.fail("keys", err)
+	}
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("Cache-Control", "no-cache")
+	got, err := i.client.send(ctx, "keys", r)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := parseKeys(got.body)
+	if err != nil {
+		return nil, i.client.fail("keys", fmt.Errorf("the key set: %w", err))
+	}
+	return keys, nil
+}
+
+// parseKeys reads the keys that signatures can be verified with. Keys for
+// encryption, without a kid, and of unknown kinds are passed over (RFC 7517,
+// section 5), but a kid that stands twice is remembered as such.
+func parseKeys(raw []byte) (map[string]publicKey, error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if _, err := decodeClaims(raw); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(raw, &set); err != nil {
+		return nil, err
+	}
+	if set.Keys == nil {
+		return nil, errors.New("the member keys is missing")
+	}
+	keys := map[string]publicKey{}
+	for _, raw := range set.Keys {
+		var about struct {
+			KeyID     string `json:"kid"`
+			Use       string `json:"use"`
+			Algorithm string `json:"alg"`
+		}
+		if json.Unmarshal(raw, &about) != nil || about.KeyID == "" || about.Use != "" && about.Use != "sig" {
+			continue
+		}
+		if _, twice := keys[about.KeyID]; twice {
+			keys[about.KeyID] = publicKey{flaw: errors.New("two keys of the set have this kid")}
+			continue
+		}
+		key := publicKey{algorithm: about.Algorithm}
+		key.key, key.flaw = parseKey(raw)
+		keys[about.KeyID] = key
+	}
+	return keys, nil
+}
+
+func parseKey(raw []byte) (crypto.PublicKey, error) {
+	var key jose.JSONWebKey
+	if err := json.Unmarshal(raw, &key); err != nil {
+		return nil, err
+	}
+	switch public := key.Key.(type) {
+	case *rsa.PublicKey:
+		if public.N.BitLen() < minRSABits {
+			return nil, fmt.Errorf("has %d bits, and at least %d are needed", public.N.BitLen(), minRSABits)
+		}
+	case *ecdsa.PublicKey, ed25519.PublicKey:
+	default:
+		return nil, errors.New("is no public RSA, EC or Ed25519 key")
+	}
+	return key.Key, nil
+}
+
+// fits reports whether signatures of the algorithm are made with such a key
+// (RFC 7518, section 3.1; RFC 8037, section 3.1).
+func fits(key crypto.PublicKey, algorithm string) bool {
+	switch key := key.(type) {
+	case *rsa.PublicKey:
+		return strings.HasPrefix(algorithm, "RS") || strings.HasPrefix(algorithm, "PS")
+	case *ecdsa.PublicKey:
+		return algorithm == map[string]string{"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}[key.Params().Name]
+	case ed25519.PublicKey:
+		return algorithm == "EdDSA"
+	}
+	return false
+}

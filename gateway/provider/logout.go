@@ -1,0 +1,106 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"net/url"
+)
+
+// Logout ends the session at the provider, as far as the provider lets it. The
+// redirect, where there is one, is where the browser has to go for that. With
+// auto, what the provider does not take is followed by the next way: a form
+// with the refresh token to the end-session endpoint (Keycloak), token
+// revocation (RFC 7009), the browser (RP-Initiated Logout 1.0). All of it is
+// bounded by one timeout. A provider that offers none of these is left alone,
+// without an error. The error is ErrFault or ErrTimeout.
+func (p *Provider) Logout(ctx context.Context, t Tokens) (redirect string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, p.client.timeout)
+	defer cancel()
+	m, err := p.metadata(ctx)
+	if err != nil {
+		return "", err
+	}
+	endSession := m.EndSession
+	if p.options.LogoutURL != "" {
+		endSession = p.options.LogoutURL
+		if err := checkEndpoint("logout_url", endSession); err != nil {
+			return "", p.fault("logout", err)
+		}
+	}
+	way := p.options.Logout
+	may := func(this string) bool { return way == "" || way == "auto" || way == this }
+
+	var failures []error
+	if may("form") && endSession != "" && t.Refresh != "" {
+		err := p.logoutForm(ctx, m, endSession, t.Refresh)
+		if err == nil {
+			return "", nil
+		}
+		failures = append(failures, err)
+	}
+	if token, hint := revocable(t); may("revoke") && m.Revocation != "" && token != "" {
+		_, err := p.post(ctx, m, m.Revocation, url.Values{"token": {token}, "token_type_hint": {hint}})
+		if err == nil {
+			return "", nil
+		}
+		failures = append(failures, err)
+	}
+	if may("redirect") && endSession != "" {
+		if len(failures) > 0 {
+			p.logger.Info("the provider did not end its session, the browser is sent there", "error", errors.Join(failures...))
+		}
+		return p.logoutRedirect(endSession, t.ID)
+	}
+	return "", errors.Join(failures...)
+}
+
+// logoutForm posts the refresh token to the end-session endpoint. A page in
+// the answer means that it was taken for a browser's request, and that a
+// person is asked something there.
+func (p *Provider) logoutForm(ctx context.Context, m *metadata, endpoint, refresh string) error {
+	got, err := p.post(ctx, m, endpoint, url.Values{"refresh_token": {refresh}})
+	if err == nil && (got.mediaType == "text/html" || got.mediaType == "application/xhtml+xml") {
+		err = p.fault("logout", errors.New("the end-session endpoint answered the refresh token with a page for a person"))
+	}
+	return err
+}
+
+// revocable is the token whose revocation ends most (RFC 7009, section 2.1).
+func revocable(t Tokens) (token, hint string) {
+	if t.Refresh != "" {
+		return t.Refresh, "refresh_token"
+	}
+	return t.Access, "access_token"
+}
+
+// post sends a form of the logout, with the client's authentication.
+func (p *Provider) post(ctx context.Context, m *metadata, endpoint string, form url.Values) (*answer, error) {
+	client, err := p.authentication(m)
+	if err != nil {
+		return nil, p.fault("logout", err)
+	}
+	r, err := client.request(endpoint, form)
+	if err != nil {
+		return nil, p.fault("logout", err)
+	}
+	return p.client.send(ctx, "logout", r)
+}
+
+// logoutRedirect is a logout request for the browser to make (RP-Initiated
+// Logout 1.0, section 2).
+func (p *Provider) logoutRedirect(endpoint, idToken string) (string, error) {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return "", p.fault("logout", err)
+	}
+	query := u.Query()
+	query.Set("client_id", p.options.ClientID)
+	if idToken != "" {
+		query.Set("id_token_hint", idToken)
+	}
+	if p.options.PostLogoutURL != "" {
+		query.Set("post_logout_redirect_uri", p.options.PostLogoutURL)
+	}
+	u.RawQuery = query.Encode()
+	return u.String(), nil
+}

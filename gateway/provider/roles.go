@@ -1,0 +1,75 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+)
+
+// roles looks for the roles of a person in userinfo, the ID token and the
+// access token, and last in what is kept of the login, which may be old.
+func (p *Provider) roles(ctx context.Context, m *metadata, access string, userinfo claims, who person) ([]string, error) {
+	sources := []claims{userinfo, who.fresh}
+	if p.mapping.roles != "" && first(p.mapping.roles, sources...) == nil {
+		sources = append(sources, p.accessClaims(ctx, m, access, who.subject), who.kept)
+	}
+	return p.mapping.rolesOf(sources...)
+}
+
+// accessClaims are the claims of an access token that is a JWT of the provider
+// about the same person. It is not for us to read, strictly, so one that does
+// not verify is no error, but says nothing.
+func (p *Provider) accessClaims(ctx context.Context, m *metadata, access, subject string) claims {
+	if strings.Count(access, ".") != 2 || !p.openID() {
+		return nil
+	}
+	_, c, err := p.verify(ctx, m, access, accessTokenTypes, &oidc.Config{
+		SkipClientIDCheck: true, SupportedSigningAlgs: m.algorithms(),
+	})
+	if err == nil && c["sub"] != subject {
+		err = errors.New("it is about another person")
+	}
+	if err != nil {
+		p.logger.Debug("no roles are read from the access token", "error", err)
+		return nil
+	}
+	return c
+}
+
+// rolesOf reads the roles claim of the first source that has it. None has it:
+// no roles. It is anything but an array of strings: an error, because what a
+// provider means by it would be a guess.
+func (m mapping) rolesOf(sources ...claims) ([]string, error) {
+	if m.roles == "" {
+		return nil, nil
+	}
+	claim := first(m.roles, sources...)
+	if claim == nil {
+		return nil, nil
+	}
+	const remedy = "; let the provider send an array of strings, or name another claim in roles_claim"
+	array, ok := claim.([]any)
+	if !ok {
+		return nil, fmt.Errorf("%s is %s, expected an array of strings%s", m.roles, kindOf(claim), remedy)
+	}
+	roles, err := stringsOf(m.roles, array)
+	if err != nil {
+		return nil, fmt.Errorf("%w%s", err, remedy)
+	}
+	var usable []string
+	for _, role := range roles {
+		switch {
+		case role == "":
+		case strings.Contains(role, ",") || strings.ContainsFunc(role, unicode.IsControl) || strings.TrimSpace(role) != role:
+			m.logger.Warn("a role of the provider is left out, as no policy can name it: it has a comma, a control character or outer space",
+				"role", clip(role, maxSubject))
+		default:
+			usable = append(usable, role)
+		}
+	}
+	return usable, nil
+}

@@ -1,0 +1,160 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+)
+
+// TrustedOptions is everything that a Trusted needs to know.
+type TrustedOptions struct {
+	Issuer        string
+	Audience      []string // a token must name one of them
+	Algorithms    []string // asymmetric only; empty: those announced
+	RolesClaim    string   // as in Options
+	UsernameClaim string
+	Introspection *Introspection // nil: opaque tokens are not taken
+
+	Timeout time.Duration     // as in Options
+	Trusted http.RoundTripper // transport of every call; nil: one of the package's own
+	Now     func() time.Time
+	Logger  *slog.Logger
+	Observe func(operation string, took time.Duration, err error)
+}
+
+// Introspection says how opaque tokens are looked up (RFC 7662).
+type Introspection struct {
+	URL                    string // empty: the announced introspection_endpoint
+	ClientID, ClientSecret string
+}
+
+// Trusted is an outside issuer whose access tokens are accepted. It is safe
+// for concurrent use.
+type Trusted struct {
+	*issuer
+	options TrustedOptions
+	mapping mapping
+}
+
+// AccessToken is what a good access token says.
+type AccessToken struct {
+	Profile Profile
+	Scopes  []string
+	ID      string    // jti; may be empty
+	Expires time.Time // zero only where introspection does not say
+}
+
+// NewTrusted makes a Trusted. It never touches the network.
+func NewTrusted(o TrustedOptions) *Trusted {
+	i := newIssuer(o.Issuer, connection{
+		name: o.Issuer, timeout: o.Timeout, transport: o.Trusted, now: o.Now, logger: o.Logger, observe: o.Observe,
+	})
+	return &Trusted{issuer: i, options: o, mapping: mapping{roles: o.RolesClaim, username: o.UsernameClaim, logger: i.logger}}
+}
+
+// Close stops background work and closes idle connections, as that of
+// Provider.
+func (t *Trusted) Close() { t.close() }
+
+// Issuer is the issuer identifier.
+func (t *Trusted) Issuer() string { return t.options.Issuer }
+
+// Verify verifies a JWT access token (RFC 9068, RFC 7519): signature by a key
+// of the issuer, algorithm, iss, aud, exp, nbf, iat, sub, and its form. The
+// error is ErrInvalid where the token is not good, and else ErrFault or
+// ErrTimeout.
+func (t *Trusted) Verify(ctx context.Context, raw string) (*AccessToken, error) {
+	m, err := t.metadata(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if m.keys == nil {
+		return nil, fail(t.options.Issuer, "keys", ErrFault, errors.New("the issuer announces no jwks_uri, so its tokens cannot be verified"))
+	}
+	algorithms := m.algorithms()
+	if len(t.options.Algorithms) > 0 {
+		algorithms = (&metadata{Algorithms: t.options.Algorithms}).algorithms()
+	}
+	_, c, err := t.verify(ctx, m, raw, accessTokenTypes, &oidc.Config{
+		SkipClientIDCheck: true, SupportedSigningAlgs: algorithms, // it knows one audience alone, and we several
+	})
+	if err == nil {
+		err = t.checkAccess(c)
+	}
+	if err == nil {
+		err = c.checkAudience(t.options.Audience...)
+	}
+	if err != nil {
+		return nil, t.invalid("access token", err)
+	}
+	return t.accessToken("access token", c)
+}
+
+// checkAccess refuses tokens that are good, but not as a bearer's access
+// token: an ID token or a logout token (RFC 8725, section 3.12), and one that
+// is bound to a key whose possession nobody proves here (RFC 7800).
+func (t *Trusted) checkAccess(c claims) error {
+	for _, name := range []string{"nonce", "at_hash", "events"} {
+		if _, ok := c[name]; ok {
+			return fmt.Errorf("it has %s, so it is no access token", name)
+		}
+	}
+	if _, ok := c["cnf"]; ok {
+		return errors.New("it has cnf: it is bound to a key, and cannot be accepted of a bearer")
+	}
+	return nil
+}
+
+// accessToken makes an AccessToken of claims that have been verified.
+func (t *Trusted) accessToken(operation string, c claims) (*AccessToken, error) {
+	subject, err := c.identifier("sub")
+	if err != nil {
+		return nil, t.invalid(operation, err)
+	}
+	scopes, err := scopesOf(c)
+	if err != nil {
+		return nil, t.invalid(operation, err)
+	}
+	roles, err := t.mapping.rolesOf(c)
+	if err != nil {
+		return nil, fail(t.options.Issuer, "profile", ErrFault, err)
+	}
+	profile, err := t.mapping.profile(subject, roles, c)
+	if err != nil {
+		return nil, fail(t.options.Issuer, "profile", ErrFault, err)
+	}
+	id, _ := c["jti"].(string)
+	expires, _, err := c.date("exp")
+	if err != nil {
+		return nil, t.invalid(operation, err)
+	}
+	return &AccessToken{Profile: profile, Scopes: scopes, ID: id, Expires: expires}, nil
+}
+
+// scopesOf reads scope, words in one string (RFC 9068, section 2.2.3; RFC
+// 7662, section 2.2), or scp, which some issuers have instead, as an array
+// too.
+func scopesOf(c claims) ([]string, error) {
+	for _, name := range []string{"scope", "scp"} {
+		switch value := c[name].(type) {
+		case nil:
+		case string:
+			return strings.Fields(value), nil
+		case []any:
+			return stringsOf(name, value)
+		default:
+			return nil, fmt.Errorf("%s is %s, expected a string", name, kindOf(value))
+		}
+	}
+	return nil, nil
+}
+
+func (t *Trusted) invalid(operation string, err error) error {
+	return fail(t.options.Issuer, operation, ErrInvalid, err)
+}

@@ -1,0 +1,87 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+)
+
+// userinfo asks what the provider tells of the person that the access token is
+// for (OpenID Connect Core 1.0, section 5.3). go-oidc does this too, but would
+// fetch the keys of a signed answer past our limits, and puts what it does not
+// understand into its errors.
+func (p *Provider) userinfo(ctx context.Context, m *metadata, access string) (claims, error) {
+	r, err := http.NewRequest(http.MethodGet, m.Userinfo, nil)
+	if err != nil {
+		return nil, p.fault("userinfo", err)
+	}
+	r.Header.Set("Authorization", "Bearer "+access)
+	r.Header.Set("Accept", "application/json")
+	got, err := p.client.send(ctx, "userinfo", r)
+	if err != nil {
+		return nil, err
+	}
+	if got.status != http.StatusOK {
+		return nil, p.fault("userinfo", fmt.Errorf("answered %s, expected 200", statusText(got.status)))
+	}
+	read := decodeClaims
+	if got.mediaType == "application/jwt" {
+		read = func(raw []byte) (claims, error) { return p.verifyUserinfo(ctx, m, string(raw)) }
+	}
+	c, err := read(got.body)
+	if err != nil {
+		return nil, p.fault("userinfo", fmt.Errorf("the answer: %w", err))
+	}
+	return c, nil
+}
+
+// verifyUserinfo verifies a signed answer (OpenID Connect Core 1.0, section
+// 5.3.2). It need not say who made it for whom, but if it does it must be us.
+func (p *Provider) verifyUserinfo(ctx context.Context, m *metadata, raw string) (claims, error) {
+	key, err := p.keyFor(ctx, m, raw, plainTypes, supportedAlgorithms)
+	if err != nil {
+		return nil, err
+	}
+	payload, err := key.VerifySignature(ctx, raw)
+	if err != nil {
+		return nil, err
+	}
+	c, err := decodeClaims(payload)
+	if err != nil {
+		return nil, err
+	}
+	if iss, ok := c["iss"]; ok && iss != p.options.Issuer {
+		return nil, fmt.Errorf("iss is %q, expected %q", iss, p.options.Issuer)
+	}
+	if _, ok := c["aud"]; ok {
+		if err := c.checkAudience(p.options.ClientID); err != nil {
+			return nil, err
+		}
+	}
+	return c, c.checkTimes(p.now())
+}
+
+// wholeNumber is how an identifier may be written that is no string.
+var wholeNumber = regexp.MustCompile(`^[0-9]{1,20}$`)
+
+// subject reads who userinfo is about: sub, or without OpenID Connect the
+// configured claim, which may be a whole number as with GitHub's id.
+func (p *Provider) subject(userinfo claims) (string, error) {
+	if p.openID() {
+		return userinfo.identifier("sub")
+	}
+	name := p.options.SubjectClaim
+	switch value := userinfo.lookup(name).(type) {
+	case string:
+		return value, checkIdentifier(name, value)
+	case json.Number:
+		if wholeNumber.MatchString(value.String()) {
+			return value.String(), nil
+		}
+		return "", fmt.Errorf("%s is a number but no whole one", name)
+	default:
+		return "", fmt.Errorf("%s is %s, expected a string or a whole number that names the person for good; see subject_claim", name, kindOf(value))
+	}
+}
