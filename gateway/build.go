@@ -31,12 +31,14 @@ type state struct {
 	accounts    *auth.Accounts
 	logins      *auth.Logins
 	sessions    *auth.Session
-	bearer      *auth.Bearer
+	bearer      *auth.Bearer  // the gateway's own tokens
+	bearers     *auth.Bearers // and those of others
 	refresh     *auth.Refresh
 	signedIn    auth.Chain                // what own endpoints accept
 	used        map[policy.Mechanism]bool // by some route
 	jwks        []byte
 	crossOrigin *http.CrossOriginProtection
+	vouching
 }
 
 // route is what the gateway does for a route of the table, beyond deciding.
@@ -45,7 +47,7 @@ type route struct {
 	chain     auth.Chain
 	upstream  *upstream
 	transport http.RoundTripper
-	redirect  bool // a person who is not signed in can be sent to the sign-in page
+	signIn    string // where a person who is not signed in can be sent; empty: nowhere
 }
 
 // build makes the state of cfg. Upstreams that are the same in old are taken
@@ -55,9 +57,6 @@ func (g *Gateway) build(cfg *config.Config, old *state) (*state, error) {
 		config: cfg, upstreams: map[string]*upstream{}, used: map[policy.Mechanism]bool{},
 		cookies: auth.CookieNames{Session: cfg.Session.Cookie},
 	}
-	if len(cfg.Providers) > 0 {
-		st.cookies.Delegated = cfg.Delegated.Cookie
-	}
 	if cfg.Token.Delivery == deliveryCookie {
 		st.cookies.Access, st.cookies.Refresh = accessCookie, refreshCookie
 	}
@@ -65,6 +64,7 @@ func (g *Gateway) build(cfg *config.Config, old *state) (*state, error) {
 		func() error { return st.buildOrigin() },
 		func() error { return st.buildTrusted() },
 		func() error { return g.buildMechanisms(st) },
+		func() error { return g.buildVouching(st, old) },
 		func() error { return g.buildUpstreams(st, old) },
 		func() error { return g.buildRoutes(st) },
 		func() error { return g.settle(st) }, // last: it is the one that leaves a trace
@@ -128,7 +128,6 @@ func (g *Gateway) buildMechanisms(st *state) error {
 	st.refresh = auth.NewRefresh(auth.RefreshOptions{
 		Lifetime: cfg.Token.RefreshLifetime, Leeway: cfg.Token.ReuseLeeway, Bind: cfg.Token.BindRefresh,
 	}, accounts, st.logins)
-	st.signedIn = auth.Chain{st.bearer, st.sessions}
 	return nil
 }
 
@@ -188,8 +187,13 @@ func (g *Gateway) buildRoutes(st *state) error {
 	}
 	mechanisms := map[policy.Mechanism]auth.Authenticator{
 		policy.Basic:   auth.NewBasic(st.config.Basic.Realm, basic, g.verifier),
-		policy.Bearer:  st.bearer,
+		policy.Bearer:  st.bearers,
 		policy.Session: st.sessions,
+		policy.OIDC:    st.delegated,
+	}
+	st.signedIn = auth.Chain{st.bearers, st.sessions}
+	if st.delegated != nil {
+		st.signedIn = append(st.signedIn, st.delegated)
 	}
 	var rules []policy.Route
 	for i, cfg := range st.config.Routes {
@@ -202,13 +206,13 @@ func (g *Gateway) buildRoutes(st *state) error {
 		rules = append(rules, rule)
 		r := route{config: cfg, upstream: st.upstreams[cfg.Upstream]}
 		// Authorization before cookies, in whatever order the route names them.
-		for _, m := range []policy.Mechanism{policy.Basic, policy.Bearer, policy.Session} {
+		for _, m := range []policy.Mechanism{policy.Basic, policy.Bearer, policy.Session, policy.OIDC} {
 			if rule.Accepts(m) {
 				r.chain = append(r.chain, mechanisms[m])
 				st.used[m] = true
 			}
 		}
-		r.redirect = rule.Accepts(policy.Session)
+		r.signIn = st.signInFor(&rule)
 		if r.upstream == nil {
 			return fmt.Errorf("routes[%d].upstream: no upstream is called %q", i, cfg.Upstream)
 		}
@@ -217,6 +221,24 @@ func (g *Gateway) buildRoutes(st *state) error {
 	}
 	st.table, err = policy.NewTable(rules)
 	return err
+}
+
+// signInFor returns where a person can sign in for a route, empty if nowhere:
+// straight at the provider where the route accepts nothing else and there is
+// no choice, else on the sign-in page, with what the route accepts.
+func (st *state) signInFor(rule *policy.Route) string {
+	local, delegated := rule.Accepts(policy.Session), rule.Accepts(policy.OIDC)
+	switch {
+	case !local && !delegated:
+		return ""
+	case !local && st.defaultProvider() != nil:
+		return st.own("login")
+	case !local:
+		return st.own("signin") + "?mechanism=" + string(policy.OIDC)
+	case !delegated && len(st.providers) > 0:
+		return st.own("signin") + "?mechanism=" + string(policy.Session)
+	}
+	return st.own("signin")
 }
 
 // own returns the path of an own endpoint.

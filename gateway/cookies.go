@@ -22,9 +22,11 @@ func (ex *exchange) cookie(name, value string, lives time.Duration) *http.Cookie
 		Name: name, Value: value, Path: "/", MaxAge: int(lives.Seconds()),
 		HttpOnly: true, Secure: true, SameSite: ex.sameSite(),
 	}
-	if name == refreshCookie {
-		// Only the gateway reads it, and no other site has a use for it.
+	switch name {
+	case refreshCookie: // only the gateway reads it, and no other site has a use for it
 		c.Path, c.SameSite = ex.st.config.Endpoints.Prefix, http.SameSiteStrictMode
+	case ex.st.cookies.Delegated, ex.st.cookies.Browser: // must come along from the provider
+		c.SameSite = http.SameSiteLaxMode
 	}
 	return c
 }
@@ -39,8 +41,16 @@ func (ex *exchange) sameSite() http.SameSite {
 	return http.SameSiteLaxMode
 }
 
-func (ex *exchange) setSession(id string) {
-	http.SetCookie(ex, ex.cookie(ex.st.cookies.Session, id, ex.st.sessions.Lifetime()))
+// setSession gives a session to the browser, and takes back one of the other
+// kind: nobody is two people at once.
+func (ex *exchange) setSession(name, id string, lives time.Duration) {
+	http.SetCookie(ex, ex.cookie(name, id, lives))
+	if name != ex.st.cookies.Session && ex.creds.Session != "" {
+		ex.clearCookie(ex.st.cookies.Session)
+	}
+	if name != ex.st.cookies.Delegated && ex.creds.Delegated != "" {
+		ex.clearCookie(ex.st.cookies.Delegated)
+	}
 }
 
 // deliver sets the token cookies if that is how tokens are delivered. until
@@ -56,11 +66,14 @@ func (ex *exchange) deliver(given *issued, until time.Time) {
 func (ex *exchange) clearCookies() {
 	names := ex.st.cookies
 	for _, name := range []string{names.Session, names.Delegated, names.Access, names.Refresh} {
-		if name == "" {
-			continue
+		if name != "" {
+			ex.clearCookie(name)
 		}
-		c := ex.cookie(name, "", 0)
-		c.MaxAge, c.Expires = -1, time.Unix(1, 0)
-		http.SetCookie(ex, c)
 	}
+}
+
+func (ex *exchange) clearCookie(name string) {
+	c := ex.cookie(name, "", 0)
+	c.MaxAge, c.Expires = -1, time.Unix(1, 0)
+	http.SetCookie(ex, c)
 }

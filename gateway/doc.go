@@ -3,7 +3,7 @@
 //
 // # A request's way
 //
-//	listener ── state ── canonical request ──┬── own endpoint (login, logout, refresh, me, ...)
+//	listener ── state ── canonical request ──┬── own endpoint (login, callback, logout, me, ...)
 //	            (one                         └── route ── authenticate ── decide ── rewrite ── upstream
 //	             atomic                                   gateway/auth    policy    headers    balancer
 //	             load)
@@ -33,6 +33,17 @@
 // cache, and mechanisms keep what they decoded or verified for as long as
 // the store still holds the same bytes.
 //
+// # Providers
+//
+// A person whom a provider vouches for ends with a login and a session like
+// anybody else; the record of the login holds the provider's tokens, sealed,
+// and one record a person holds what the provider said last, so that roles
+// which change are seen by all sessions of that person. Logins are in groups,
+// by person and by session at the provider, and a logout there ends the group.
+// What a provider is to the gateway (discovery, keys, the protocol) is in
+// gateway/provider; it lives as long as its part of the configuration stays
+// the same, over reloads.
+//
 // # To the upstream
 //
 // An upstream has one or more addresses; a balancer takes them in turn and
@@ -44,16 +55,20 @@
 //
 //	policy            identity, canonical request, policies, routes, the decision; pure
 //	gateway/auth      mechanisms, accounts, passwords, throttling, logins
+//	gateway/provider  an identity provider as its relying party sees it
 //	gateway/store     the contract; memory; sqlitestore; storetest, the suite both pass
 //	gateway/config    YAML to Config, with every mistake in its place
 //	gateway/pages     the few pages that a person sees
 //	gateway/password  password hashes, made and checked
 //	gateway/keyfile   generated keys, kept over restarts
+//	gateway/seal      encrypts what the store must not give away
+//	gateway/strictjson  refuses JSON with two meanings
 //	cmd/internal/app  the life of a process: open, serve, reload, stop
 //
-// Imports run one way: policy, store, pages, password and keyfile import
-// nothing of ours; config imports policy and password; auth imports those,
-// store and keyfile; gateway imports them all; cmd imports gateway.
+// Imports run one way: policy, store, pages, password, keyfile, seal and
+// strictjson import nothing of ours; config imports policy and password;
+// provider imports strictjson; auth imports all but config and pages; gateway
+// imports them all; cmd imports gateway.
 //
 // # Limits and threats
 //

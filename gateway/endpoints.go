@@ -21,7 +21,8 @@ import (
 const (
 	// maxOwnBody is how large a body own endpoints read.
 	maxOwnBody = 64 << 10
-	// ownBodyTime is how long they wait for it.
+	// ownBodyTime is how long they wait for it, and how long the answer to a
+	// request that goes no further waits for a body that nobody reads.
 	ownBodyTime = 10 * time.Second
 )
 
@@ -47,6 +48,14 @@ func (st *state) ownEndpoints() map[string]endpoint {
 		".well-known/jwks.json": {"GET": (*exchange).keys},
 	} {
 		byPath[st.own(name)] = endpoint{name: "authgate/" + name, methods: m}
+	}
+	for _, party := range st.providers {
+		byPath[st.own("backchannel-logout/"+party.Name())] = endpoint{
+			name: "authgate/backchannel-logout", methods: methods{"POST": backChannel(party)},
+		}
+		byPath[st.own("frontchannel-logout/"+party.Name())] = endpoint{
+			name: "authgate/frontchannel-logout", methods: methods{"GET": frontChannel(party)},
+		}
 	}
 	return byPath
 }
@@ -121,40 +130,6 @@ func (ex *exchange) keys() error {
 	return nil
 }
 
-// startSignIn is GET /login: with no provider to go to, it is the sign-in page.
-func (ex *exchange) startSignIn() error {
-	ex.redirect(http.StatusFound, ex.signInAt(ex.returnTo(ex.queryValue("return_to"))))
-	return nil
-}
-
-// signInAt is the address of the sign-in page that leads back to target, which
-// is empty or came through returnTo.
-func (ex *exchange) signInAt(target string) string {
-	page := ex.st.own("signin")
-	if target != "" {
-		page += "?return_to=" + url.QueryEscape(target)
-	}
-	return page
-}
-
-// callback is where providers send people back to. Without providers nobody
-// can come from one, but the path is the gateway's all the same.
-func (ex *exchange) callback() error {
-	return &httpError{status: http.StatusNotFound, detail: "No provider is configured here."}
-}
-
-// signIn is the page where a person signs in.
-func (ex *exchange) signIn() error {
-	ex.signInPage(http.StatusOK, pages.SignIn{ReturnTo: ex.returnTo(ex.queryValue("return_to"))})
-	return nil
-}
-
-func (ex *exchange) signInPage(status int, page pages.SignIn) {
-	page.Action = ex.st.own("login")
-	page.Password = ex.st.accounts.Len() > 0
-	ex.page(status, func(p *pages.Pages) error { return p.SignIn(ex, page) })
-}
-
 // queryValue returns a parameter of the query that stands there once.
 func (ex *exchange) queryValue(name string) string {
 	values, err := url.ParseQuery(ex.req.Path.Query)
@@ -180,9 +155,7 @@ func (ex *exchange) readBody() error {
 	if ex.r.ContentLength == 0 {
 		return nil
 	}
-	control := http.NewResponseController(ex.ResponseWriter)
-	// Servers that know no deadlines (tests) have none to miss.
-	_ = control.SetReadDeadline(time.Now().Add(ownBodyTime))
+	ex.limitBody()
 	if ex.r.ContentLength > maxOwnBody {
 		return &http.MaxBytesError{Limit: maxOwnBody}
 	}
@@ -190,7 +163,7 @@ func (ex *exchange) readBody() error {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case err == nil:
-		_ = control.SetReadDeadline(time.Time{})
+		_ = http.NewResponseController(ex.ResponseWriter).SetReadDeadline(time.Time{}) // nothing is left to come
 		ex.body = body
 		return nil
 	case errors.As(err, &tooLarge):

@@ -17,6 +17,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/pages"
+	"authgate/gateway/provider"
 	"authgate/policy"
 )
 
@@ -97,6 +98,12 @@ func toHTTP(err error) *httpError {
 		return upstreamStatus(upstream)
 	case errors.Is(err, context.Canceled):
 		return &httpError{status: statusClientGone, detail: "The client left.", cause: err}
+	case errors.Is(err, auth.ErrNoAttempt):
+		return &httpError{status: 400, detail: "This sign-in was not begun in this browser, is finished already, or took too long. Please start again.", cause: err}
+	case errors.Is(err, auth.ErrReplayed):
+		return &httpError{status: 400, detail: "The token was used before.", cause: err}
+	case isProviderError(err):
+		return providerStatus(err)
 	case errors.As(err, &storage):
 		return &httpError{status: 503, detail: "The service is unavailable for the moment.", cause: err, retryAfter: time.Second}
 	case errors.Is(err, auth.ErrBusy):
@@ -116,6 +123,27 @@ func upstreamStatus(err *upstreamError) *httpError {
 	return &httpError{status: 502, detail: "The application could not be reached.", cause: err}
 }
 
+// isProviderError reports whether err is about what a provider said, or failed
+// to say.
+func isProviderError(err error) bool {
+	var e *provider.Error
+	return errors.As(err, &e)
+}
+
+func providerStatus(err error) *httpError {
+	switch {
+	case errors.Is(err, provider.ErrInvalid):
+		return &httpError{status: 400, detail: "The token is not valid.", cause: err}
+	case errors.Is(err, provider.ErrMixUp):
+		return &httpError{status: 400, detail: "The answer is of another identity provider than the one asked.", cause: err}
+	case errors.Is(err, provider.ErrRefused):
+		return &httpError{status: 401, detail: "The identity provider refused the sign-in.", cause: err}
+	case errors.Is(err, provider.ErrTimeout):
+		return &httpError{status: 504, detail: "The identity provider did not answer in time. Please try again later.", cause: err}
+	}
+	return &httpError{status: 502, detail: "The identity provider could not be reached, or its answer was not acceptable.", cause: err}
+}
+
 // problem is the body of an error (RFC 9457).
 type problem struct {
 	Title  string `json:"title"`
@@ -127,6 +155,7 @@ const (
 	typeJSON    = "application/json"
 	typeProblem = "application/problem+json"
 	typeHTML    = "text/html"
+	typeForm    = "application/x-www-form-urlencoded"
 )
 
 // negotiate picks the media type of what the gateway itself says (RFC 9110,
@@ -238,6 +267,7 @@ func (ex *exchange) page(status int, render func(*pages.Pages) error) {
 
 // own sets the headers of everything that the gateway itself says.
 func (ex *exchange) own(media string) {
+	ex.limitBody()
 	h := ex.Header()
 	h.Set("Content-Type", media)
 	h.Set("X-Content-Type-Options", "nosniff")

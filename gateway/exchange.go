@@ -44,6 +44,8 @@ type exchange struct {
 
 	status int // 0 until the answer has begun
 	bytes  int64
+
+	bodyLimited bool // there is a time limit for the request's body
 }
 
 // begin notes the arrival of a request.
@@ -85,6 +87,20 @@ func (ex *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		ex.status = http.StatusSwitchingProtocols
 	}
 	return conn, rw, err
+}
+
+// limitBody bounds the time for what is left of the request's body. It comes
+// before every answer of the gateway's own: over HTTP/1.1 the server reads the
+// rest of a small body before it sends a small answer, and would wait for it
+// for ever. The limit ends with the request: the server sets another one for
+// the next on the connection.
+func (ex *exchange) limitBody() {
+	if ex.bodyLimited || ex.r.ContentLength == 0 {
+		return
+	}
+	ex.bodyLimited = true
+	// Servers that know no deadlines (tests) have none to miss.
+	_ = http.NewResponseController(ex.ResponseWriter).SetReadDeadline(time.Now().Add(ownBodyTime))
 }
 
 // outcome notes what became of a request that was answered with an error.

@@ -156,6 +156,7 @@ func (g *Gateway) reload(load func() (*config.Config, error)) error {
 			u.close()
 		}
 	}
+	old.vouching.close(&st.vouching)
 	g.warnOfDemonstration(cfg)
 	return nil
 }
@@ -183,6 +184,10 @@ func needsRestart(old, cfg *config.Config) error {
 	}
 	return errors.New("changes of " + strings.Join(keys, ", ") + " need a restart; the running configuration is kept")
 }
+
+// Close ends what the gateway does beside requests. It is called when there
+// are none any more.
+func (g *Gateway) Close() { g.state.Load().vouching.close(&vouching{}) }
 
 func (g *Gateway) warnOfDemonstration(cfg *config.Config) {
 	if users := cfg.DemoUsers(); len(users) > 0 {

@@ -76,7 +76,7 @@ func (ex *exchange) readLogin() (*loginForm, error) {
 	case typeJSON:
 		form.wanted = append(form.wanted, policy.Bearer)
 		return form, form.fromJSON(ex.body)
-	case "application/x-www-form-urlencoded":
+	case typeForm:
 		form.form = true
 		return form, form.fromForm(ex)
 	}
@@ -85,7 +85,7 @@ func (ex *exchange) readLogin() (*loginForm, error) {
 		form.rejection = errors.New("no credentials")
 		return form, nil
 	}
-	return nil, unsupportedMedia("application/json or application/x-www-form-urlencoded")
+	return nil, unsupportedMedia(typeJSON + " or " + typeForm)
 }
 
 func unsupportedMedia(expected string) error {
@@ -159,7 +159,7 @@ func (ex *exchange) checkLogin(form *loginForm) (*auth.Account, error) {
 	if form.rejection != nil {
 		return nil, &auth.Rejection{Detail: auth.DetailWrongPassword, Reason: form.rejection.Error()}
 	}
-	return ex.gw.verifier.CheckFresh(ex.r.Context(), policy.LocalProvider, ex.st.accounts, form.username, form.password, ex.peer.client)
+	return ex.gw.verifier.CheckFresh(ex.r.Context(), ex.st.accounts, form.username, form.password, ex.peer.client)
 }
 
 func (ex *exchange) loginFailed(form *loginForm, err error) error {
@@ -183,20 +183,10 @@ func (ex *exchange) loginFailed(form *loginForm, err error) error {
 	return nil
 }
 
-// endPresented ends the login of a session that was presented together with
+// endPresented ends the logins of sessions that were presented together with
 // the new login, so that nobody goes on with an identifier from before.
 func (ex *exchange) endPresented() error {
-	if ex.creds.Session == "" {
-		return nil
-	}
-	sid, err := ex.st.sessions.LoginOf(ex.r.Context(), ex.creds.Session)
-	if errors.Is(err, auth.ErrRejected) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	_, err = ex.st.logins.End(ex.r.Context(), sid)
+	_, err := ex.endSessions(ex.r.Context(), false)
 	return err
 }
 
@@ -240,7 +230,7 @@ func (ex *exchange) issue(account *auth.Account, mechanisms []policy.Mechanism) 
 		ex.gw.metrics.tokens.WithLabelValues(tokenIssued).Inc()
 	}
 	if given.session != "" {
-		ex.setSession(given.session)
+		ex.setSession(ex.st.cookies.Session, given.session, ex.st.sessions.Lifetime())
 	}
 	if given.refresh != "" {
 		ex.deliver(given, ex.st.refresh.Expires(now))

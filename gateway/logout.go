@@ -25,16 +25,31 @@ func (ex *exchange) logout() error {
 			return err
 		}
 	}
-	if err := ex.endCookies(ctx); err != nil {
+	ended, err := ex.endCookies(ctx)
+	if err != nil {
 		return err
 	}
+	redirect := ex.endAtProvider(ended)
 	ex.clearCookies()
-	if negotiate(ex.r) == typeHTML {
+	switch {
+	case negotiate(ex.r) != typeHTML:
+		ex.json(typeJSON, http.StatusOK, signedOut{Message: "Signed out.", ContinueAt: redirect})
+	case redirect != "":
+		// Not a redirect: browsers hold those after a form to form-action, too.
+		ex.page(http.StatusOK, func(p *pages.Pages) error {
+			return p.SignedOut(ex, pages.SignedOut{ContinueURL: redirect})
+		})
+	default:
 		ex.redirect(http.StatusSeeOther, "/")
-		return nil
 	}
-	ex.json(typeJSON, http.StatusOK, tokenResponse{Message: "Signed out."})
 	return nil
+}
+
+// signedOut is the body of a logout. ContinueAt is where the browser has to go
+// to sign out at the provider, too.
+type signedOut struct {
+	Message    string `json:"message"`
+	ContinueAt string `json:"continue_at,omitempty"`
 }
 
 // logoutByLink is GET /logout: the same for cookies. A link of another site
@@ -54,18 +69,23 @@ func (ex *exchange) logoutByLink() error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ex.r.Context()), logoutTime)
 	defer cancel()
-	if err := ex.endCookies(ctx); err != nil {
+	ended, err := ex.endCookies(ctx)
+	if err != nil {
 		return err
 	}
+	target := ex.endAtProvider(ended)
+	if target == "" {
+		target = "/"
+	}
 	ex.clearCookies()
-	ex.redirect(http.StatusFound, "/")
+	ex.redirect(http.StatusFound, target)
 	return nil
 }
 
 func (ex *exchange) revokeBearer(ctx context.Context) error {
-	id, err := ex.st.bearer.Revoke(ctx, ex.creds.Value)
+	id, err := ex.st.bearers.Revoke(ctx, ex.creds.Value)
 	if err != nil {
-		ex.challenges = auth.Chain{ex.st.bearer}.Challenges(&ex.creds)
+		ex.challenges = auth.Chain{ex.st.bearers}.Challenges(&ex.creds)
 		return err
 	}
 	ex.identify(id)
@@ -74,45 +94,64 @@ func (ex *exchange) revokeBearer(ctx context.Context) error {
 	return nil
 }
 
-// endCookies ends the logins that the cookies belong to. A cookie that opens
-// nothing any more is only cleared.
-func (ex *exchange) endCookies(ctx context.Context) error {
-	for _, c := range []struct {
+// endCookies ends the logins that the cookies belong to, and returns the one
+// that a provider has vouched for, if it was alive.
+func (ex *exchange) endCookies(ctx context.Context) (delegated *auth.Login, err error) {
+	if delegated, err = ex.endSessions(ctx, true); err != nil {
+		return nil, err
+	}
+	return delegated, ex.endAccessCookie(ctx)
+}
+
+// endSessions ends the logins behind the session cookies, and behind the
+// refresh cookie if tokens say so. A cookie that opens nothing any more is
+// nobody's. Of a delegated login that was alive it returns what it was.
+func (ex *exchange) endSessions(ctx context.Context, tokens bool) (delegated *auth.Login, err error) {
+	type handle struct {
 		value   string
 		loginOf func(context.Context, string) (string, error)
-	}{
-		{ex.creds.Session, ex.st.sessions.LoginOf},
-		{ex.creds.Refresh, ex.st.refresh.LoginOf},
-	} {
-		if c.value == "" {
+	}
+	handles := []handle{{ex.creds.Session, ex.st.sessions.LoginOf}}
+	if ex.st.delegated != nil {
+		handles = append(handles, handle{ex.creds.Delegated, ex.st.delegated.LoginOf})
+	}
+	if tokens {
+		handles = append(handles, handle{ex.creds.Refresh, ex.st.refresh.LoginOf})
+	}
+	for _, h := range handles {
+		if h.value == "" {
 			continue
 		}
-		sid, err := c.loginOf(ctx, c.value)
+		sid, err := h.loginOf(ctx, h.value)
 		if errors.Is(err, auth.ErrRejected) {
 			continue
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		login, err := ex.st.logins.End(ctx, sid)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if login != nil {
-			if login.HasTokens() {
-				ex.gw.metrics.tokens.WithLabelValues(tokenRevoked).Inc()
-			}
-			ex.audit("logout", slog.String("subject", login.Subject()), slog.String("login", login.ID))
+		if login == nil {
+			continue
 		}
+		if login.Delegated != nil {
+			delegated = login
+		}
+		if login.HasTokens() {
+			ex.gw.metrics.tokens.WithLabelValues(tokenRevoked).Inc()
+		}
+		ex.audit("logout", slog.String("subject", login.Subject()), slog.String("login", login.ID))
 	}
-	return ex.endAccessCookie(ctx)
+	return delegated, nil
 }
 
 func (ex *exchange) endAccessCookie(ctx context.Context) error {
 	if ex.creds.Access == "" {
 		return nil
 	}
-	id, err := ex.st.bearer.Revoke(ctx, ex.creds.Access)
+	id, err := ex.st.bearers.Revoke(ctx, ex.creds.Access)
 	if errors.Is(err, auth.ErrRejected) {
 		return nil
 	}

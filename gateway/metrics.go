@@ -48,6 +48,7 @@ type metrics struct {
 	logins           *prometheus.CounterVec
 	tokens           *prometheus.CounterVec
 	storeDuration    *prometheus.HistogramVec
+	providerDuration *prometheus.HistogramVec
 	reloads          *prometheus.CounterVec
 
 	logger *slog.Logger
@@ -77,11 +78,14 @@ func newMetrics(registry prometheus.Registerer, logger *slog.Logger, version str
 		tokens: counter("authgate_tokens_total", "What happened to tokens.", "event"),
 		storeDuration: histogram("authgate_store_duration_seconds",
 			"Time of operations of the store.", prometheus.ExponentialBuckets(1e-6, 10, 8), "operation"),
+		providerDuration: histogram("authgate_provider_duration_seconds",
+			"Time of calls to providers and trusted issuers, by result.", prometheus.DefBuckets,
+			"provider", "operation", "result"),
 		reloads: counter("authgate_config_reloads_total", "Reloads of the configuration by result.", "result"),
 	}
 	m.kinds.Store(&map[requestKind]*requestSeries{})
 	all := []prometheus.Collector{
-		m.requests, m.requestDuration, m.upstreamDuration, m.logins, m.tokens, m.storeDuration, m.reloads,
+		m.requests, m.requestDuration, m.upstreamDuration, m.logins, m.tokens, m.storeDuration, m.providerDuration, m.reloads,
 		buildInfo(version),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),

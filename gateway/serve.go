@@ -82,7 +82,7 @@ func (ex *exchange) authenticate(route *route) error {
 		return nil
 	case policy.Challenge:
 		if ex.wantsSignIn(route) {
-			ex.redirect(http.StatusFound, ex.signInAt(ex.req.Path.Raw+query(ex.req.Path)))
+			ex.redirect(http.StatusFound, leadingBack(route.signIn, ex.req.Path.Raw+query(ex.req.Path)))
 			return nil
 		}
 		ex.challenges = route.chain.Challenges(&ex.creds)
@@ -153,7 +153,7 @@ func upgrade(h http.Header) string {
 // wantsSignIn reports whether the answer to a request without credentials is
 // the sign-in page: for a browser's page load where the route says auto.
 func (ex *exchange) wantsSignIn(route *route) bool {
-	if !route.redirect || (ex.req.Method != http.MethodGet && ex.req.Method != http.MethodHead) {
+	if route.signIn == "" || (ex.req.Method != http.MethodGet && ex.req.Method != http.MethodHead) {
 		return false
 	}
 	switch route.config.Unauthenticated {
@@ -169,6 +169,7 @@ func (ex *exchange) wantsSignIn(route *route) bool {
 // redirect answers with Location. Callers see to it that location stays where
 // it should.
 func (ex *exchange) redirect(status int, location string) {
+	ex.limitBody()
 	h := ex.Header()
 	h.Set("Location", location)
 	h.Set("Cache-Control", "no-store")
@@ -184,16 +185,22 @@ func query(p policy.Path) string {
 	return "?" + p.Query
 }
 
-// signInURL is where the page of a 401 sends a person: to sign in, and back
-// to the page that was asked for.
+// signInURL is where the page of an error offers to go on: to sign in, and
+// back to the page that was asked for.
 func (ex *exchange) signInURL(status int) string {
-	if status != http.StatusUnauthorized || !ex.st.used[policy.Session] {
+	switch {
+	case ex.label == labelCallback:
+		return ex.st.own("signin")
+	case status != http.StatusUnauthorized || !ex.st.used[policy.Session] && !ex.st.used[policy.OIDC]:
 		return ""
+	case ex.rule == nil:
+		return ex.st.own("signin")
 	}
-	if ex.rule == nil || ex.req.Method != http.MethodGet {
-		return ex.signInAt("")
+	signIn := ex.st.signInFor(ex.rule)
+	if signIn == "" || ex.req.Method != http.MethodGet {
+		return signIn
 	}
-	return ex.signInAt(ex.req.Path.Raw + query(ex.req.Path))
+	return leadingBack(signIn, ex.req.Path.Raw+query(ex.req.Path))
 }
 
 // audit writes one event of the audit log: who did what from where. Secrets
@@ -227,7 +234,7 @@ func loginResult(err error) string {
 		return loginSuccess
 	case errors.As(err, &throttled):
 		return loginThrottled
-	case errors.Is(err, auth.ErrRejected):
+	case errors.Is(err, auth.ErrRejected), isProviderError(err):
 		return loginFailure
 	}
 	return ""

@@ -1,5 +1,6 @@
-// Command demo shows authgate at work: it starts the bundled upstream and
-// the gateway in front of it, as config.yaml says, and prints what to try.
+// Command demo shows authgate at work: it starts the bundled upstream, the
+// bundled OpenID provider and the gateway, as config.yaml says, and prints what
+// to try.
 package main
 
 import (
@@ -8,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -49,19 +51,33 @@ func run(ctx context.Context, path string, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("starting the upstream: %w", err)
 	}
-	server := &http.Server{Handler: upstream.Handler(), ReadHeaderTimeout: 10 * time.Second}
-	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			fmt.Fprintln(os.Stderr, "demo: the upstream stopped:", err)
+	defer serve("the upstream", listener, upstream.Handler()).Close()
+	bundled, ok := bundledProvider(a.Config())
+	if ok {
+		stop, err := startProvider(a.Config(), bundled, slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+		if err != nil {
+			return fmt.Errorf("starting the provider: %w", err)
 		}
-	}()
-	defer server.Close()
-	explain(stdout, a, resources.String())
+		defer stop()
+	}
+	explain(stdout, a, resources.String(), bundled.Issuer)
 	return a.Run(ctx, nil)
 }
 
-// explain prints the addresses and what to try first.
-func explain(stdout io.Writer, a *app.App, resources string) {
+// serve serves a listener until the server it returns is closed.
+func serve(what string, listener net.Listener, handler http.Handler) *http.Server {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			fmt.Fprintf(os.Stderr, "demo: %s stopped: %v\n", what, err)
+		}
+	}()
+	return server
+}
+
+// explain prints the addresses and what to try first; issuer is empty where
+// the bundled provider does not run.
+func explain(stdout io.Writer, a *app.App, resources, issuer string) {
 	cfg := a.Config()
 	ca := filepath.Join(cfg.DataDir, "ca.pem")
 	if wd, err := os.Getwd(); err == nil {
@@ -82,7 +98,15 @@ Try:
   curl --cacert %[3]s -b cookies.txt %[2]s/admin-resource
 
 or open %[2]s/secure-resource in a browser and sign in as bob with the password builder.
-Ctrl-C stops everything.
-
 `, resources, cfg.PublicURL, ca, cfg.Listen.Admin)
+	if issuer != "" {
+		fmt.Fprintf(stdout, `
+To sign in at an OpenID provider, which is %[1]s here, open
+
+  %[2]s%[3]slogin?provider=%[4]s&return_to=/admin-resource
+
+as alice with the password wonderland. %[1]s/logout ends that login everywhere.
+`, issuer, cfg.PublicURL, cfg.Endpoints.Prefix, demoProvider)
+	}
+	fmt.Fprint(stdout, "\nCtrl-C stops everything.\n\n")
 }

@@ -83,8 +83,8 @@ func (v *Verifier) Check(ctx context.Context, kind string, accounts *Accounts, u
 }
 
 // CheckFresh is Check for a login: it hashes the password in any case, and
-// remembers nothing, so the kind makes no difference.
-func (v *Verifier) CheckFresh(ctx context.Context, _ string, accounts *Accounts, username, password string, client netip.Addr) (*Account, error) {
+// remembers nothing, so that there are no kinds to keep apart.
+func (v *Verifier) CheckFresh(ctx context.Context, accounts *Accounts, username, password string, client netip.Addr) (*Account, error) {
 	return v.check(ctx, v.attempt(accounts, username, password, client))
 }
 

@@ -58,7 +58,7 @@ func (f *verifierFixture) methods() map[string]func(*Accounts, string, string, n
 			return f.Check(context.Background(), "basic", accounts, username, password, client)
 		},
 		"CheckFresh": func(accounts *Accounts, username, password string, client netip.Addr) (*Account, error) {
-			return f.CheckFresh(context.Background(), "accounts", accounts, username, password, client)
+			return f.CheckFresh(context.Background(), accounts, username, password, client)
 		},
 	}
 }
@@ -169,7 +169,7 @@ func TestCheckFreshAlwaysHashes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 * testLimit {
-		if account, err := f.CheckFresh(t.Context(), "accounts", accounts, "alice", "wonderland", nthAddr(0)); err != nil || account.Username != "alice" {
+		if account, err := f.CheckFresh(t.Context(), accounts, "alice", "wonderland", nthAddr(0)); err != nil || account.Username != "alice" {
 			t.Errorf("got %+v, %v, want the account", account, err)
 		}
 	}
@@ -477,7 +477,7 @@ func BenchmarkCheckWarmParallel(b *testing.B) {
 func BenchmarkCheckFresh(b *testing.B) {
 	verifier, accounts := benchmarkVerifier(b)
 	for b.Loop() {
-		if _, err := verifier.CheckFresh(b.Context(), "accounts", accounts, "service", "s3rvice", nthAddr(0)); err != nil {
+		if _, err := verifier.CheckFresh(b.Context(), accounts, "service", "s3rvice", nthAddr(0)); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -21,10 +22,15 @@ import (
 // Keys of the store. What follows a prefix is a hash wherever the thing it
 // stands for is a secret.
 const (
-	loginPrefix   = "login:"   // + sid
-	SessionPrefix = "session:" // + hash of the session identifier
-	refreshPrefix = "refresh:" // + hash of the refresh family's secret
-	revokedPrefix = "revoked:" // + jti
+	loginPrefix   = "login:"    // + sid
+	SessionPrefix = "session:"  // + hash of the session identifier
+	refreshPrefix = "refresh:"  // + hash of the refresh family's secret
+	revokedPrefix = "revoked:"  // + jti
+	userPrefix    = "user:"     // + subject of somebody whom a provider vouches for
+	groupPrefix   = "group:"    // + hash of what the logins have in common
+	attemptPrefix = "attempt:"  // + hash of the state
+	renewPrefix   = "renewing:" // + sid
+	usedPrefix    = "used:"     // + hash of the logout token's issuer and jti
 )
 
 // Login is the record of one sign-in. Sessions, refresh tokens and access
@@ -32,10 +38,12 @@ const (
 type Login struct {
 	// ID is the sid: it names the login in tokens and logs and opens nothing.
 	ID string `json:"-"`
-	// Username and Version are the account that signed in, and the version it
-	// had then; a changed password gives the account another version.
-	Username string `json:"user"`
-	Version  string `json:"version"`
+	// Username and Version are the local account that signed in, and the
+	// version it had then; a changed password gives the account another one.
+	Username string `json:"user,omitempty"`
+	Version  string `json:"version,omitempty"`
+	// Delegated is who signed in at a provider; nil for local accounts.
+	Delegated *Vouched `json:"delegated,omitempty"`
 	// Created is when, Expires when the login ends by itself.
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
@@ -45,7 +53,12 @@ type Login struct {
 }
 
 // Subject is the subject of the identities of the login.
-func (login *Login) Subject() string { return policy.LocalProvider + ":" + login.Username }
+func (login *Login) Subject() string {
+	if login.Delegated != nil {
+		return login.Delegated.Subject()
+	}
+	return policy.LocalProvider + ":" + login.Username
+}
 
 // HasTokens reports whether tokens were issued with the login.
 func (login *Login) HasTokens() bool {
@@ -70,13 +83,16 @@ type Issue func(*Login) (key string, value []byte, expires time.Time, err error)
 // Begin records a new login of account together with the handles that issue
 // makes. Nothing of it may be given to the client unless the error is nil.
 func (l *Logins) Begin(ctx context.Context, account *Account, expires time.Time, issue ...Issue) (*Login, error) {
-	login := &Login{
+	return l.begin(ctx, &Login{
 		ID:       rand.Text(),
 		Username: account.Username,
 		Version:  account.Version(),
 		Created:  l.now(),
 		Expires:  expires,
-	}
+	}, issue)
+}
+
+func (l *Logins) begin(ctx context.Context, login *Login, issue []Issue) (*Login, error) {
 	// Side by side, so that a store that groups its commits needs one.
 	var puts errgroup.Group
 	put := func(key string, value []byte, expires time.Time) {
@@ -94,7 +110,7 @@ func (l *Logins) Begin(ctx context.Context, account *Account, expires time.Time,
 	if err != nil {
 		return nil, errors.Join(err, puts.Wait())
 	}
-	put(loginPrefix+login.ID, value, expires)
+	put(loginPrefix+login.ID, value, login.Expires)
 	if err := puts.Wait(); err != nil {
 		// Where this fails too, what stays is unused: nobody was told a secret.
 		_, _ = l.End(ctx, login.ID)
@@ -115,6 +131,21 @@ func (l *Logins) read(ctx context.Context, key string) ([]byte, error) {
 		return nil, fmt.Errorf("reading a record (%s): %w", kind, err)
 	}
 	return raw, nil
+}
+
+// same reports whether the store still holds what it held; ErrRejected where
+// one of the records is gone.
+func (l *Logins) same(ctx context.Context, basis []record) (bool, error) {
+	for _, r := range basis {
+		raw, err := l.read(ctx, r.key)
+		if err != nil {
+			return false, err
+		}
+		if !bytes.Equal(raw, r.raw) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // decodeLogin decodes the record of a login.
@@ -152,9 +183,12 @@ func (l *Logins) End(ctx context.Context, sid string) (*Login, error) {
 	return login, nil
 }
 
-// current reports whether login was made by the account as it stands in
+// current reports whether login was made by the local account as it stands in
 // accounts, and has stood there since, and returns that account.
 func (login *Login) current(accounts *Accounts) (*Account, bool) {
+	if login.Delegated != nil {
+		return nil, false
+	}
 	account, ok := accounts.Lookup(login.Username)
 	return account, ok && account.version == login.Version && !login.Created.Before(account.since)
 }

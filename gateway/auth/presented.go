@@ -17,13 +17,14 @@ var ErrAmbiguous = errors.New("auth: ambiguous credentials")
 type CookieNames struct {
 	Session   string // of a local session
 	Delegated string // of a session that a provider vouched for
+	Browser   string // binds attempts to log in at a provider to the browser
 	Access    string // access token, where tokens are delivered in cookies
 	Refresh   string // refresh token, likewise
 }
 
 // has reports whether name is one of the gateway's cookies.
 func (n *CookieNames) has(name string) bool {
-	return name != "" && (name == n.Session || name == n.Delegated || name == n.Access || name == n.Refresh)
+	return name != "" && (name == n.Session || name == n.Delegated || name == n.Browser || name == n.Access || name == n.Refresh)
 }
 
 // Credentials is everything that a request presents to the gateway, read
@@ -34,7 +35,7 @@ type Credentials struct {
 	Scheme, Value string
 
 	// The values of the gateway's cookies, by their role; empty when absent.
-	Session, Delegated, Access, Refresh string
+	Session, Delegated, Browser, Access, Refresh string
 
 	// Cookies tells that at least one gateway cookie is there, be it empty.
 	Cookies bool
@@ -60,7 +61,7 @@ func ReadCredentials(h http.Header, names *CookieNames, client netip.Addr) (Cred
 			return Credentials{}, err
 		}
 	}
-	for _, value := range []*string{&c.Session, &c.Delegated, &c.Access, &c.Refresh} {
+	for _, value := range []*string{&c.Session, &c.Delegated, &c.Browser, &c.Access, &c.Refresh} {
 		if *value == absent {
 			*value = ""
 		}
@@ -107,6 +108,8 @@ func (c *Credentials) readCookies(line string, names *CookieNames) error {
 			at = &c.Session
 		case names.Delegated:
 			at = &c.Delegated
+		case names.Browser:
+			at = &c.Browser
 		case names.Access:
 			at = &c.Access
 		case names.Refresh:

@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -36,36 +35,73 @@ type SessionOptions struct {
 }
 
 // Session is the mechanism of server-side sessions: an opaque identifier of
-// 256 random bits in a cookie, whose hash leads to the session's record.
+// 256 random bits in a cookie, whose hash leads to the session's record. Local
+// sessions and those that a provider vouches for are told apart by cookie,
+// record and owner, and neither opens what the other does.
 type Session struct {
-	options  SessionOptions
-	accounts *Accounts
-	logins   *Logins
-	ready    *lru.Cache[string, *readySession] // by session identifier
+	mechanism policy.Mechanism
+	options   SessionOptions
+	owner     owner
+	logins    *Logins
+	ready     *lru.Cache[string, *readySession] // by session identifier
+}
+
+// owner knows whose the logins of one mechanism are.
+type owner interface {
+	// identify returns whose login it is, and the records beside the login
+	// that say so; ErrRejected when it is nobody's any more.
+	identify(ctx context.Context, login *Login, expires time.Time) (*policy.Identity, []record, error)
+	// renew brings what is known of the owner up to date where that is due,
+	// and reports whether it may have changed.
+	renew(ctx context.Context, login *Login) bool
+}
+
+// record is what the store held under a key; raw is nil where that was
+// nothing.
+type record struct {
+	key string
+	raw []byte
 }
 
 // readySession is a session that was found before, by its identifier, so that
 // a warm request hashes and decodes nothing. It counts only while the store
-// still holds the very same bytes.
+// still holds the very same bytes under all the keys that it was made of.
 type readySession struct {
-	key, loginKey string // of the store
-	session       *sessionRecord
-	rawSession    []byte
-	rawLogin      []byte
-	identity      *policy.Identity
+	basis    []record // session, login, and what the owner adds
+	session  *sessionRecord
+	login    *Login
+	identity *policy.Identity
 
 	touching atomic.Bool
 	seen     atomic.Int64 // last request here, Unix nanoseconds; where idle sessions end
 }
 
-// NewSession returns the mechanism over logins for accounts.
+// NewSession returns the mechanism of sessions of local accounts.
 func NewSession(options SessionOptions, accounts *Accounts, logins *Logins) *Session {
+	return newSession(policy.Session, options, localOwner{accounts}, logins)
+}
+
+func newSession(mechanism policy.Mechanism, options SessionOptions, o owner, logins *Logins) *Session {
 	ready, err := lru.New[string, *readySession](identityCacheSize)
 	if err != nil {
 		panic(err) // the size is a positive constant
 	}
-	return &Session{options: options, accounts: accounts, logins: logins, ready: ready}
+	return &Session{mechanism: mechanism, options: options, owner: o, logins: logins, ready: ready}
 }
+
+// localOwner is the owner of logins of local accounts, which never change
+// under a mechanism.
+type localOwner struct{ accounts *Accounts }
+
+func (o localOwner) identify(_ context.Context, login *Login, expires time.Time) (*policy.Identity, []record, error) {
+	account, ok := login.current(o.accounts)
+	if !ok {
+		return nil, nil, ErrRejected
+	}
+	return account.identity(policy.Session, login.ID, expires), nil, nil
+}
+
+func (localOwner) renew(context.Context, *Login) bool { return false }
 
 // Issue makes a session for Logins.Begin. The identifier for the cookie is
 // put into *id.
@@ -74,7 +110,7 @@ func (s *Session) Issue(id *string) Issue {
 		secret := newSecret()
 		expires := login.Created.Add(s.options.Lifetime)
 		value, err := json.Marshal(sessionRecord{
-			Login: login.ID, Mechanism: policy.Session,
+			Login: login.ID, Mechanism: s.mechanism,
 			Created: login.Created, Expires: expires, Seen: login.Created,
 		})
 		*id = base64.RawURLEncoding.EncodeToString(secret)
@@ -90,10 +126,17 @@ func (s *Session) Challenge(*Credentials) Challenge { return "" }
 
 // Authenticate implements Authenticator.
 func (s *Session) Authenticate(ctx context.Context, creds *Credentials) (*policy.Identity, error) {
-	if creds.Session == "" {
+	id := creds.Session
+	if s.mechanism == policy.OIDC {
+		id = creds.Delegated
+	}
+	if id == "" {
 		return nil, ErrNoCredentials
 	}
-	ready, err := s.find(ctx, creds.Session)
+	ready, err := s.find(ctx, id)
+	if err == nil && s.owner.renew(ctx, ready.login) {
+		ready, err = s.find(ctx, id)
+	}
 	if errors.Is(err, ErrRejected) {
 		return nil, &Rejection{Detail: DetailNotSignedIn, Reason: "unknown, expired or ended session"}
 	}
@@ -143,14 +186,14 @@ func (s *Session) find(ctx context.Context, id string) (*readySession, error) {
 		if err != nil {
 			return nil, err
 		}
-		ready = &readySession{key: key}
+		ready = &readySession{basis: []record{{key: key}}}
 	}
 	current, err := s.resolve(ctx, ready)
 	if err != nil {
 		return nil, err
 	}
 	now := s.logins.now()
-	if current.session.Mechanism != policy.Session || !now.Before(current.session.Expires) || s.idle(current, now) {
+	if !now.Before(s.expires(current.session)) || s.idle(current, now) {
 		return nil, ErrRejected
 	}
 	if current != ready {
@@ -160,39 +203,53 @@ func (s *Session) find(ctx context.Context, id string) (*readySession, error) {
 	return current, nil
 }
 
-// resolve leads from the session over its login to the account of today, and
+// expires is when a session ends: as was said when it was made, or sooner
+// where sessions live less long by now.
+func (s *Session) expires(session *sessionRecord) time.Time {
+	if limit := session.Created.Add(s.options.Lifetime); limit.Before(session.Expires) {
+		return limit
+	}
+	return session.Expires
+}
+
+// resolve leads from the session over its login to its owner of today, and
 // returns ready itself where the store still holds the same bytes.
 func (s *Session) resolve(ctx context.Context, ready *readySession) (*readySession, error) {
-	raw, err := s.logins.read(ctx, ready.key)
+	same, err := s.logins.same(ctx, ready.basis)
 	if err != nil {
 		return nil, err
 	}
-	same := ready.identity != nil && bytes.Equal(raw, ready.rawSession)
-	session, loginKey := ready.session, ready.loginKey
-	if !same {
-		if session, err = decode[sessionRecord](raw); err != nil {
-			return nil, err
-		}
-		loginKey = loginPrefix + session.Login
+	if same && ready.identity != nil {
+		return ready, nil
 	}
+	key := ready.basis[0].key
+	raw, err := s.logins.read(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	session, err := decode[sessionRecord](raw)
+	if err != nil {
+		return nil, err
+	}
+	if session.Mechanism != s.mechanism {
+		return nil, ErrRejected
+	}
+	loginKey := loginPrefix + session.Login
 	rawLogin, err := s.logins.read(ctx, loginKey)
 	if err != nil {
 		return nil, err
-	}
-	if same && bytes.Equal(rawLogin, ready.rawLogin) {
-		return ready, nil // accounts never change under a mechanism
 	}
 	login, err := decodeLogin(session.Login, rawLogin)
 	if err != nil {
 		return nil, err
 	}
-	account, ok := login.current(s.accounts)
-	if !ok {
-		return nil, ErrRejected
+	identity, more, err := s.owner.identify(ctx, login, s.expires(session))
+	if err != nil {
+		return nil, err
 	}
 	next := &readySession{
-		key: ready.key, loginKey: loginKey, session: session, rawSession: raw, rawLogin: rawLogin,
-		identity: account.identity(policy.Session, login.ID, session.Expires),
+		basis:   append([]record{{key, raw}, {loginKey, rawLogin}}, more...),
+		session: session, login: login, identity: identity,
 	}
 	next.seen.Store(ready.seen.Load())
 	return next, nil
@@ -234,6 +291,6 @@ func (s *Session) touch(ready *readySession, now time.Time) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		// Swap, so that a session which ended meanwhile stays ended.
-		_ = s.logins.store.Swap(ctx, ready.key, ready.rawSession, value, seen.Expires)
+		_ = s.logins.store.Swap(ctx, ready.basis[0].key, ready.basis[0].raw, value, seen.Expires)
 	}()
 }

@@ -267,7 +267,7 @@ func TestSessionIdleTimeoutWithALateNote(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.store.Swap(t.Context(), ready.key, ready.rawSession, value, note.Expires); err != nil {
+	if err := m.store.Swap(t.Context(), ready.basis[0].key, ready.basis[0].raw, value, note.Expires); err != nil {
 		t.Fatal(err)
 	}
 	m.clock.advance(idle - 1)

@@ -359,7 +359,7 @@ func TestThrottledEvenIfRightAndRemembered(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range testLimit {
-				if _, err := f.CheckFresh(t.Context(), "accounts", accounts, c.username, "wrong", c.client); !errors.Is(err, ErrRejected) {
+				if _, err := f.CheckFresh(t.Context(), accounts, c.username, "wrong", c.client); !errors.Is(err, ErrRejected) {
 					t.Fatal(err)
 				}
 			}
@@ -503,12 +503,12 @@ func TestWaitingForTheThrottleEndsWithTheContext(t *testing.T) {
 		release, _ := blocking(f.hasher)
 		var wg sync.WaitGroup
 		for range testLimit {
-			wg.Go(func() { _, _ = f.CheckFresh(t.Context(), "accounts", accounts, "alice", "wrong", nthAddr(0)) })
+			wg.Go(func() { _, _ = f.CheckFresh(t.Context(), accounts, "alice", "wrong", nthAddr(0)) })
 		}
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		wg.Go(func() {
-			if _, err := f.CheckFresh(ctx, "accounts", accounts, "alice", "wonderland", nthAddr(0)); !errors.Is(err, ErrBusy) {
+			if _, err := f.CheckFresh(ctx, accounts, "alice", "wonderland", nthAddr(0)); !errors.Is(err, ErrBusy) {
 				t.Errorf("got %v, want ErrBusy", err)
 			}
 		})
@@ -532,14 +532,14 @@ func TestWaitingForTheThrottleIsBounded(t *testing.T) {
 		var wg sync.WaitGroup
 		for range testLimit + maxThrottleQueue {
 			wg.Go(func() {
-				_, err := f.CheckFresh(t.Context(), "accounts", accounts, "alice", "wrong", nthAddr(0))
+				_, err := f.CheckFresh(t.Context(), accounts, "alice", "wrong", nthAddr(0))
 				if !errors.Is(err, ErrRejected) && !isThrottled(err) {
 					t.Errorf("got %v, want ErrRejected or to be throttled", err)
 				}
 			})
 		}
 		synctest.Wait()
-		if _, err := f.CheckFresh(t.Context(), "accounts", accounts, "alice", "wrong", nthAddr(0)); !errors.Is(err, ErrBusy) {
+		if _, err := f.CheckFresh(t.Context(), accounts, "alice", "wrong", nthAddr(0)); !errors.Is(err, ErrBusy) {
 			t.Errorf("one too many: got %v, want ErrBusy", err)
 		}
 		close(release)

@@ -39,8 +39,8 @@ var style string
 // Each renders the whole page before it writes any of it; what it returns is
 // an error of a template, after which nothing has been written, or of w.
 type Pages struct {
-	signIn, failure, account, confirmLogout *template.Template
-	policy                                  string
+	signIn, failure, account, confirmLogout, signedOut *template.Template
+	policy                                             string
 }
 
 // New parses the embedded templates.
@@ -50,10 +50,11 @@ func New() (*Pages, error) {
 		"style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; " +
 		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"}
 	for name, page := range map[string]**template.Template{
-		"signin":  &p.signIn,
-		"error":   &p.failure,
-		"account": &p.account,
-		"logout":  &p.confirmLogout,
+		"signin":    &p.signIn,
+		"error":     &p.failure,
+		"account":   &p.account,
+		"logout":    &p.confirmLogout,
+		"signedout": &p.signedOut,
 	} {
 		parsed, err := parse(name)
 		if err != nil {
@@ -172,6 +173,16 @@ type ConfirmLogout struct {
 func (p *Pages) ConfirmLogout(w io.Writer, page ConfirmLogout) error {
 	return render(w, p.confirmLogout, page)
 }
+
+// SignedOut is for somebody who has signed out here and is still signed in at
+// the identity provider.
+type SignedOut struct {
+	// ContinueURL is where the provider signs them out.
+	ContinueURL string
+}
+
+// SignedOut writes the page, from which a browser goes on by itself.
+func (p *Pages) SignedOut(w io.Writer, page SignedOut) error { return render(w, p.signedOut, page) }
 
 // render writes a page whole or not at all.
 func render(w io.Writer, t *template.Template, page any) error {

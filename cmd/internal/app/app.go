@@ -22,8 +22,9 @@ import (
 	"authgate/gateway/store/sqlitestore"
 )
 
-// watchEvery is how often the files beside the configuration are looked at.
-// A changed accounts file applies within 10 s.
+// watchEvery is how often the files beside the configuration are looked at. A
+// change applies when two looks in a row see the same, so that no file is read
+// that is still being written; that is within the 10 s of the design.
 const watchEvery = 2 * time.Second
 
 // heapFloor is memory that is allocated and never touched, so it costs address
@@ -102,7 +103,9 @@ func (a *App) Run(ctx context.Context, reload <-chan os.Signal) error {
 		a.follow(ctx, reload)
 		return nil
 	})
-	return errors.Join(group.Wait(), a.store.Close())
+	err := group.Wait()
+	a.gateway.Close()
+	return errors.Join(err, a.store.Close())
 }
 
 // follow applies changes of the configuration until ctx ends: of the whole
@@ -110,6 +113,7 @@ func (a *App) Run(ctx context.Context, reload <-chan os.Signal) error {
 func (a *App) follow(ctx context.Context, reload <-chan os.Signal) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
+	var last string // what the look before saw
 	for {
 		select {
 		case <-ctx.Done():
@@ -119,10 +123,12 @@ func (a *App) follow(ctx context.Context, reload <-chan os.Signal) {
 			a.seen = stamps(a.Config().SideFiles())
 			a.apply("configuration", func() (*config.Config, error) { return config.Load(a.path) })
 		case <-ticker.C:
-			if now := stamps(a.Config().SideFiles()); now != a.seen {
+			now := stamps(a.Config().SideFiles())
+			if now != a.seen && now == last {
 				a.seen = now
 				a.apply("files beside the configuration", a.Config().Reread)
 			}
+			last = now
 		}
 	}
 }

@@ -287,6 +287,10 @@ func following(t *testing.T, files map[string]string, f func(a *App, stderr *out
 	})
 }
 
+// applied is how long after it was written a file beside the configuration
+// applies at the latest: at the second look.
+const applied = 2 * watchEvery
+
 // wait lets d pass on the clock of the bubble.
 func wait(d time.Duration) {
 	time.Sleep(d)
@@ -319,7 +323,7 @@ func TestFollowAccounts(t *testing.T) {
 		file := a.Config().Accounts.File
 		for _, c := range []struct{ content, want string }{{alice + bob, "alice bob"}, {bob, "bob"}, {"[]", ""}, {alice, "alice"}} {
 			write(t, file, c.content)
-			wait(watchEvery)
+			wait(applied)
 			if got := a.users(t); got != c.want {
 				t.Errorf("after %q: %q can sign in, want %q", c.content, got, c.want)
 			}
@@ -332,9 +336,32 @@ func TestFollowAccounts(t *testing.T) {
 			t.Errorf("%d reloads were logged although nothing has changed since", n)
 		}
 	})
-	if watchEvery > 10*time.Second {
-		t.Errorf("files are looked at every %v", watchEvery)
+	if applied >= 10*time.Second {
+		t.Errorf("a change applies after %v", applied)
 	}
+}
+
+// While a file is being written there may be a part of it for anyone to see,
+// and it may well be valid. It applies when it is whole.
+func TestFollowHalfWritten(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{"config.yaml": configuration["config.yaml"], "accounts.yaml": alice + bob}
+	following(t, files, func(a *App, stderr *output, _ chan<- os.Signal) {
+		for _, part := range []string{"", bob, bob + alice} {
+			write(t, a.Config().Accounts.File, part)
+			wait(watchEvery)
+			if got := a.users(t); got != "alice bob" || len(stderr.logged(t, "reloaded")) > 0 {
+				t.Errorf("when %q is written: %q can sign in", part, got)
+			}
+		}
+		wait(applied - watchEvery)
+		if n := len(stderr.logged(t, "reloaded")); n != 1 {
+			t.Errorf("%d reloads were logged", n)
+		}
+		if got := a.users(t); got != "alice bob" {
+			t.Errorf("when all is written: %q can sign in", got)
+		}
+	})
 }
 
 // A change between the reading of the files and the first look at them counts
@@ -349,7 +376,7 @@ func TestFollowFromTheStart(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go a.follow(ctx, nil)
-		wait(watchEvery)
+		wait(applied)
 		if got := a.users(t); got != "alice bob" {
 			t.Errorf("%q can sign in", got)
 		}
@@ -381,12 +408,12 @@ func TestFollowBrokenFile(t *testing.T) {
 		if err := os.Remove(file); err != nil {
 			t.Fatal(err)
 		}
-		wait(watchEvery)
+		wait(applied)
 		if got := a.users(t); got != "alice" {
 			t.Errorf("without the file: %q can sign in", got)
 		}
 		write(t, file, bob)
-		wait(watchEvery)
+		wait(applied)
 		if got := a.users(t); got != "bob" {
 			t.Errorf("once it is well again: %q can sign in", got)
 		}
@@ -428,9 +455,9 @@ func TestFollowSignal(t *testing.T) {
 		// From here on a file beside it counts again.
 		write(t, main, configuration["config.yaml"])
 		reload <- os.Interrupt
-		wait(watchEvery)
+		wait(applied)
 		write(t, filepath.Join(filepath.Dir(main), "accounts.yaml"), alice+bob)
-		wait(watchEvery)
+		wait(applied)
 		if got := a.users(t); got != "alice bob" {
 			t.Errorf("after a change beside it: %q can sign in", got)
 		}
@@ -455,7 +482,7 @@ func TestFollowCertificate(t *testing.T) {
 			write(t, filepath.Join(dir, "c.pem"), certificate)
 			write(t, filepath.Join(dir, "k.pem"), key)
 			before := len(stderr.logged(t, "reloaded"))
-			wait(watchEvery)
+			wait(applied)
 			if reloaded := len(stderr.logged(t, "reloaded")) > before; reloaded != (name == "fresh") {
 				t.Errorf("a %s certificate is used: %t", name, reloaded)
 			}

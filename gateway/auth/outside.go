@@ -1,0 +1,231 @@
+package auth
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/singleflight"
+
+	"authgate/gateway/provider"
+	"authgate/gateway/store"
+	"authgate/policy"
+)
+
+const (
+	// outsideFresh is how long a verified token is not verified again, so
+	// that keys which an issuer has withdrawn go out of use.
+	outsideFresh = 5 * time.Minute
+	// opaqueFresh is how long the answer of an introspection counts, be it
+	// yes or no: revoked tokens are good for that long.
+	opaqueFresh = 10 * time.Second
+	// opaqueAtOnce bounds the introspections under way.
+	opaqueAtOnce = 32
+	// outsideUnknown is how long a revocation is kept of a token that does
+	// not say when it ends.
+	outsideUnknown = 30 * 24 * time.Hour
+)
+
+// TokenIssuer verifies the access tokens of one outside issuer, as
+// provider.Trusted does. Errors are provider.ErrInvalid for a token that is
+// not good, others where that could not be found out. Implementations are safe
+// for concurrent use.
+type TokenIssuer interface {
+	// Issuer is the iss of its tokens.
+	Issuer() string
+	// Verify checks a JWT.
+	Verify(ctx context.Context, raw string) (*provider.AccessToken, error)
+	// Introspect asks the issuer about an opaque token.
+	Introspect(ctx context.Context, raw string) (*provider.AccessToken, error)
+}
+
+// OutsideIssuer is an issuer whose tokens are accepted.
+type OutsideIssuer struct {
+	Name   string // what its people's identities give as provider
+	Opaque bool   // tokens that are no JWT are introspected there
+	TokenIssuer
+}
+
+// Outside judges bearer tokens that others have issued; see Bearers.
+type Outside struct {
+	byIssuer map[string]OutsideIssuer
+	opaque   *OutsideIssuer // nil: opaque tokens are nobody's
+	logins   *Logins
+	verified *lru.Cache[string, *outsideToken] // by the token itself
+	asking   singleflight.Group                // introspections, by the token's hash
+	slots    chan struct{}
+}
+
+// outsideToken is what was found out about a token.
+type outsideToken struct {
+	identity   *policy.Identity // nil: the token is not good
+	expires    time.Time        // zero: unknown
+	fresh      time.Time        // until when this counts
+	revokedKey string           // of the store
+}
+
+// NewOutside returns the judge of tokens of issuers. At most one issuer is asked about opaque
+// tokens.
+func NewOutside(issuers []OutsideIssuer, logins *Logins) (*Outside, error) {
+	verified, err := lru.New[string, *outsideToken](identityCacheSize)
+	if err != nil {
+		return nil, err
+	}
+	o := &Outside{
+		byIssuer: make(map[string]OutsideIssuer, len(issuers)), logins: logins,
+		verified: verified, slots: make(chan struct{}, opaqueAtOnce),
+	}
+	for _, issuer := range issuers {
+		if _, twice := o.byIssuer[issuer.Issuer()]; twice {
+			return nil, fmt.Errorf("the issuer %s is there twice", issuer.Issuer())
+		}
+		o.byIssuer[issuer.Issuer()] = issuer
+		if issuer.Opaque && o.opaque != nil {
+			return nil, errors.New("two issuers would be asked about opaque tokens")
+		}
+		if issuer.Opaque {
+			o.opaque = &issuer
+		}
+	}
+	return o, nil
+}
+
+// issuerOf returns whose token it is, by its own words: nothing is believed
+// yet, and of another issuer it will not verify.
+func (o *Outside) issuerOf(token string) (OutsideIssuer, bool) {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		// A refresh token of the gateway, sent by mistake, is not to be told to others.
+		if _, own := parseRefresh(token); own || o.opaque == nil {
+			return OutsideIssuer{}, false
+		}
+		return *o.opaque, true
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return OutsideIssuer{}, false
+	}
+	var claims struct {
+		Issuer string `json:"iss"`
+	}
+	if err := json.Unmarshal(payload, &claims); err != nil {
+		return OutsideIssuer{}, false
+	}
+	issuer, ok := o.byIssuer[claims.Issuer]
+	return issuer, ok
+}
+
+// takes reports whether the token is one to judge here.
+func (o *Outside) takes(token string) bool {
+	if len(token) > maxTokenBytes {
+		return false
+	}
+	if o.verified.Contains(token) {
+		return true
+	}
+	_, ok := o.issuerOf(token)
+	return ok
+}
+
+// verify returns what is known of a good token; errors are as those of
+// Authenticate.
+func (o *Outside) verify(ctx context.Context, token string) (*outsideToken, error) {
+	now := o.logins.now()
+	known, ok := o.verified.Get(token)
+	if !ok || !now.Before(known.fresh) {
+		var err error
+		if known, err = o.ask(ctx, token); err != nil {
+			return nil, err
+		}
+		o.verified.Add(strings.Clone(token), known)
+	}
+	if known.identity == nil {
+		return nil, badToken("its issuer says that it is not good")
+	}
+	if !known.expires.IsZero() && !now.Before(known.expires) {
+		return nil, badToken("expired")
+	}
+	switch _, err := o.logins.store.Get(ctx, known.revokedKey); {
+	case err == nil:
+		return nil, badToken("revoked")
+	case !errors.Is(err, store.ErrNotFound):
+		return nil, fmt.Errorf("looking for a revocation: %w", err)
+	}
+	return known, nil
+}
+
+// ask has the issuer's keys, or the issuer itself, judge the token.
+func (o *Outside) ask(ctx context.Context, token string) (*outsideToken, error) {
+	issuer, ok := o.issuerOf(token)
+	if !ok {
+		return nil, badToken("of no issuer that is trusted")
+	}
+	fresh := outsideFresh
+	judge := issuer.Verify
+	if strings.Count(token, ".") != 2 {
+		fresh, judge = opaqueFresh, o.introspect
+	}
+	access, err := judge(ctx, token)
+	if errors.Is(err, provider.ErrInvalid) && fresh == opaqueFresh {
+		// Remembered, so that a flood of one bad token is one question.
+		return &outsideToken{fresh: o.logins.now().Add(fresh)}, nil
+	}
+	if errors.Is(err, provider.ErrInvalid) {
+		return nil, badToken("%v", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	identity := vouchedIdentity(issuer.Name, &access.Profile, policy.Bearer, "", access.Expires)
+	identity.Scopes = access.Scopes
+	name := access.ID
+	if name == "" {
+		name = token
+	}
+	return &outsideToken{
+		identity: identity, expires: access.Expires, fresh: o.logins.now().Add(fresh),
+		revokedKey: revokedPrefix + hashed([]byte(issuer.Issuer()+"\x00"+name)),
+	}, nil
+}
+
+// introspect asks about an opaque token, once for all who present it now, and
+// with a bound on how many are asked about at once.
+func (o *Outside) introspect(ctx context.Context, token string) (*provider.AccessToken, error) {
+	done := o.asking.DoChan(hashed([]byte(token)), func() (any, error) {
+		select {
+		case o.slots <- struct{}{}:
+		default:
+			return nil, ErrBusy
+		}
+		defer func() { <-o.slots }()
+		return o.opaque.Introspect(context.WithoutCancel(ctx), token)
+	})
+	select {
+	case answer := <-done:
+		access, _ := answer.Val.(*provider.AccessToken)
+		return access, answer.Err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// revoke makes a good token worthless here; its issuer is not told.
+func (o *Outside) revoke(ctx context.Context, token string) (*policy.Identity, error) {
+	known, err := o.verify(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	until := known.expires
+	if until.IsZero() {
+		until = o.logins.now().Add(outsideUnknown)
+	}
+	if err := o.logins.store.Put(ctx, known.revokedKey, []byte("1"), until); err != nil {
+		return nil, fmt.Errorf("revoking a token: %w", err)
+	}
+	return known.identity, nil
+}

@@ -1,0 +1,166 @@
+package auth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"authgate/gateway/provider"
+	"authgate/gateway/store"
+)
+
+const (
+	// renewTime bounds one renewal: tokens, keys, userinfo and the store.
+	renewTime = 40 * time.Second
+	// renewPause is how long a login is left alone after a renewal that
+	// failed, takenPause after finding that somebody else is at it.
+	renewPause, takenPause = 10 * time.Second, time.Second
+	// renewPatience is how long a request waits for a renewal once the
+	// tokens have expired; then it goes on with what is known.
+	renewPatience = 3 * time.Second
+	// renewUnknown is when tokens are renewed that don't say how long they
+	// are good.
+	renewUnknown = 5 * time.Minute
+)
+
+// errRenewing: another request, or another instance, is renewing the login.
+var errRenewing = errors.New("being renewed already")
+
+// renewAt is when tokens that end at expires are due: after three quarters of
+// the time they have, so that roles are fresh before the tokens end.
+func renewAt(now, expires time.Time) time.Time {
+	if expires.IsZero() {
+		return now.Add(renewUnknown)
+	}
+	return now.Add(expires.Sub(now) / 4 * 3)
+}
+
+// renew implements owner: tokens that are due are refreshed at the provider,
+// once for all requests, beside them while the old ones are good.
+func (u *Users) renew(ctx context.Context, login *Login) bool {
+	v, now := login.Delegated, u.logins.now()
+	if v.RenewAt.IsZero() || now.Before(v.RenewAt) {
+		return false
+	}
+	if until, paused := u.pauses.Get(login.ID); paused && now.Before(until) {
+		return false
+	}
+	done := u.renewals.DoChan(login.ID, func() (any, error) {
+		u.renewOnce(login)
+		return nil, nil
+	})
+	if v.Expires.IsZero() || now.Before(v.Expires) {
+		return false
+	}
+	patience := time.NewTimer(renewPatience)
+	defer patience.Stop()
+	select {
+	case <-done:
+		return true
+	case <-patience.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// renewOnce renews the login, and pauses after a failure.
+func (u *Users) renewOnce(login *Login) {
+	ctx, cancel := context.WithTimeout(context.Background(), renewTime)
+	defer cancel()
+	err := u.claim(ctx, login.ID, func() error { return u.refresh(ctx, login.ID) })
+	switch {
+	case err == nil:
+		return
+	case errors.Is(err, errRenewing):
+		u.pauses.Add(login.ID, u.logins.now().Add(takenPause))
+		return
+	case errors.Is(err, provider.ErrRefused):
+		if _, failed := u.logins.End(ctx, login.ID); failed == nil {
+			u.options.Report(login, true, err)
+			return
+		} else {
+			err = errors.Join(err, failed)
+		}
+	}
+	u.pauses.Add(login.ID, u.logins.now().Add(renewPause))
+	u.options.Report(login, false, err)
+}
+
+// claim runs do unless another instance does so at this time: a refresh token
+// that is used twice is taken for stolen.
+func (u *Users) claim(ctx context.Context, sid string, do func() error) error {
+	key := renewPrefix + sid
+	err := u.logins.store.Swap(ctx, key, nil, []byte{1}, u.logins.now().Add(renewTime))
+	if errors.Is(err, store.ErrConflict) {
+		return errRenewing
+	}
+	if err != nil {
+		return fmt.Errorf("claiming a renewal: %w", err)
+	}
+	defer func() {
+		// Not with ctx, which may have ended; what stays expires.
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = u.logins.store.Delete(ctx, key)
+	}()
+	return do()
+}
+
+// refresh gets new tokens for the login as it stands in the store, which
+// another instance may have renewed meanwhile.
+func (u *Users) refresh(ctx context.Context, sid string) error {
+	key := loginPrefix + sid
+	raw, err := u.logins.read(ctx, key)
+	if errors.Is(err, ErrRejected) {
+		return nil // it has ended
+	}
+	if err != nil {
+		return err
+	}
+	login, err := decodeLogin(sid, raw)
+	if err != nil {
+		return err
+	}
+	v := login.Delegated
+	if v == nil || v.RenewAt.IsZero() || u.logins.now().Before(v.RenewAt) {
+		return nil
+	}
+	p, ok := u.options.Providers[v.Provider]
+	if !ok || p.Issuer() != v.Issuer {
+		return nil // nobody vouches for it any more
+	}
+	tokens, err := u.Tokens(login)
+	if err != nil {
+		return err
+	}
+	grant, err := p.Refresh(ctx, tokens, v.User)
+	if err != nil {
+		return err
+	}
+	// The tokens first: without the new refresh token the login is lost.
+	if err := u.replace(ctx, login, raw, grant.Tokens); err != nil {
+		return err
+	}
+	return u.save(ctx, v, grant.Profile)
+}
+
+// replace puts new tokens into the record of a login, unless it has ended.
+func (u *Users) replace(ctx context.Context, login *Login, raw []byte, tokens provider.Tokens) error {
+	if err := u.keep(login, tokens); err != nil {
+		return err
+	}
+	value, err := json.Marshal(login)
+	if err != nil {
+		return fmt.Errorf("keeping the provider's tokens: %w", err)
+	}
+	err = u.logins.store.Swap(ctx, loginPrefix+login.ID, raw, value, login.Expires)
+	if errors.Is(err, store.ErrConflict) {
+		return nil // it has ended
+	}
+	if err != nil {
+		return fmt.Errorf("keeping the provider's tokens: %w", err)
+	}
+	return nil
+}

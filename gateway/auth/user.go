@@ -1,0 +1,201 @@
+package auth
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/singleflight"
+
+	"authgate/gateway/provider"
+	"authgate/gateway/seal"
+	"authgate/policy"
+)
+
+// Vouched is the part of a login that a provider vouches for.
+type Vouched struct {
+	Provider string `json:"provider"` // its name in the configuration
+	Issuer   string `json:"issuer"`   // that the name stood for at the time
+	User     string `json:"sub"`
+	Session  string `json:"op_sid,omitempty"` // the provider's own sid
+
+	// RenewAt is when the provider's tokens are due to be refreshed, zero
+	// where that cannot be done; Expires is when they end, zero where that is
+	// unknown.
+	RenewAt time.Time `json:"renew_at,omitzero"`
+	Expires time.Time `json:"tokens_expire,omitzero"`
+	Tokens  []byte    `json:"tokens,omitempty"` // provider.Tokens, sealed
+}
+
+// Subject is the subject of the identities of whom it is about.
+func (v *Vouched) Subject() string { return v.Provider + ":" + v.User }
+
+// user is the record of a person whom a provider vouches for: what the
+// provider said last.
+type user struct {
+	Issuer  string           `json:"issuer"`
+	Profile provider.Profile `json:"profile"`
+	Updated time.Time        `json:"updated"`
+}
+
+// Provider is what delegated logins need of the provider that vouches for
+// them. Implementations are safe for concurrent use.
+type Provider interface {
+	// Issuer is who signs the provider's tokens.
+	Issuer() string
+	// Refresh gets new tokens and what the provider says of subject today. An
+	// error that is provider.ErrRefused ends the login, any other does not.
+	Refresh(ctx context.Context, t provider.Tokens, subject string) (*provider.Grant, error)
+}
+
+// UsersOptions are the parts that Users are made of; all are needed.
+type UsersOptions struct {
+	Providers map[string]Provider // by name
+	Lifetime  time.Duration       // of a delegated login
+	Box       *seal.Box           // seals the providers' tokens
+	// Report is told when a renewal failed, and whether that ended the login.
+	Report func(login *Login, ended bool, err error)
+}
+
+// Users keeps the people whom providers vouch for, and their logins. The
+// provider's tokens are sealed in the record of the login; nothing else knows
+// them.
+type Users struct {
+	options  UsersOptions
+	logins   *Logins
+	groups   *groups
+	renewals singleflight.Group            // by sid
+	pauses   *lru.Cache[string, time.Time] // by sid: no renewal before
+}
+
+// NewUsers returns the users whose logins are among logins.
+func NewUsers(options UsersOptions, logins *Logins) *Users {
+	pauses, err := lru.New[string, time.Time](identityCacheSize)
+	if err != nil {
+		panic(err) // the size is a positive constant
+	}
+	return &Users{options: options, logins: logins, groups: newGroups(logins), pauses: pauses}
+}
+
+// NewDelegatedSession returns the mechanism of sessions of users.
+func NewDelegatedSession(users *Users) *Session {
+	return newSession(policy.OIDC, SessionOptions{Lifetime: users.options.Lifetime}, users, users.logins)
+}
+
+// Begin saves or updates the user whom the provider vouches for, and records
+// a new login with the handles that issue makes. started is when the attempt
+// to log in began: a logout at the provider since then is an ErrRejected.
+func (u *Users) Begin(ctx context.Context, name string, grant *provider.Grant, started time.Time, issue ...Issue) (*Login, error) {
+	p, ok := u.options.Providers[name]
+	if !ok {
+		return nil, fmt.Errorf("provider %s: not configured", name)
+	}
+	now := u.logins.now()
+	login := &Login{ID: rand.Text(), Created: now, Expires: now.Add(u.options.Lifetime)}
+	login.Delegated = &Vouched{
+		Provider: name, Issuer: p.Issuer(), User: grant.Profile.Subject, Session: grant.Session,
+	}
+	if err := u.keep(login, grant.Tokens); err != nil {
+		return nil, err
+	}
+	for _, key := range groupsOf(login.Delegated) {
+		if err := u.groups.join(ctx, key, login, started); err != nil {
+			return nil, err
+		}
+	}
+	if err := u.save(ctx, login.Delegated, grant.Profile); err != nil {
+		return nil, err
+	}
+	return u.logins.begin(ctx, login, issue)
+}
+
+// save records what the provider says of somebody. It outlives every login
+// that there is now.
+func (u *Users) save(ctx context.Context, v *Vouched, profile provider.Profile) error {
+	now := u.logins.now()
+	value, err := json.Marshal(user{Issuer: v.Issuer, Profile: profile, Updated: now})
+	if err != nil {
+		return fmt.Errorf("saving a user: %w", err)
+	}
+	if err := u.logins.store.Put(ctx, userPrefix+v.Subject(), value, now.Add(u.options.Lifetime)); err != nil {
+		return fmt.Errorf("saving a user: %w", err)
+	}
+	return nil
+}
+
+// keep seals the tokens into the login, and notes when they are due.
+func (u *Users) keep(login *Login, tokens provider.Tokens) error {
+	value, err := json.Marshal(tokens)
+	if err != nil {
+		return fmt.Errorf("keeping the provider's tokens: %w", err)
+	}
+	v := login.Delegated
+	v.Tokens = u.options.Box.Seal(value, loginPrefix+login.ID)
+	v.Expires, v.RenewAt = tokens.Expires, time.Time{}
+	if tokens.Refresh != "" {
+		v.RenewAt = renewAt(u.logins.now(), tokens.Expires)
+	}
+	return nil
+}
+
+// Tokens returns the provider's tokens of a login.
+func (u *Users) Tokens(login *Login) (provider.Tokens, error) {
+	var tokens provider.Tokens
+	if login.Delegated == nil {
+		return tokens, errors.New("not a delegated login")
+	}
+	value, err := u.options.Box.Open(login.Delegated.Tokens, loginPrefix+login.ID)
+	if err == nil {
+		err = json.Unmarshal(value, &tokens)
+	}
+	if err != nil {
+		return provider.Tokens{}, fmt.Errorf("opening the provider's tokens: %w", err)
+	}
+	return tokens, nil
+}
+
+// identify implements owner.
+func (u *Users) identify(ctx context.Context, login *Login, expires time.Time) (*policy.Identity, []record, error) {
+	v := login.Delegated
+	if v == nil {
+		return nil, nil, ErrRejected
+	}
+	// A name that stands for another issuer by now is another provider.
+	if p, ok := u.options.Providers[v.Provider]; !ok || p.Issuer() != v.Issuer {
+		return nil, nil, ErrRejected
+	}
+	key := userPrefix + v.Subject()
+	raw, err := u.logins.read(ctx, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	known, err := decode[user](raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	if known.Issuer != v.Issuer || known.Profile.Subject != v.User {
+		return nil, nil, ErrRejected
+	}
+	return vouchedIdentity(v.Provider, &known.Profile, policy.OIDC, login.ID, expires), []record{{key, raw}}, nil
+}
+
+// vouchedIdentity is what somebody whom a provider vouches for looks like to
+// policies and upstreams.
+func vouchedIdentity(name string, p *provider.Profile, m policy.Mechanism, sid string, expires time.Time) *policy.Identity {
+	return &policy.Identity{
+		Username:  p.Username,
+		Subject:   name + ":" + p.Subject,
+		Name:      p.Name,
+		Email:     p.Email,
+		Roles:     p.Roles,
+		Claims:    p.Claims,
+		Mechanism: m,
+		Provider:  name,
+		Login:     sid,
+		Expires:   expires,
+	}
+}

@@ -1,0 +1,244 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/pages"
+	"authgate/gateway/provider"
+	"authgate/policy"
+)
+
+// labelCallback is the own endpoint where providers send people back to.
+const labelCallback = "authgate/callback"
+
+// maxProviderWords bounds what a page repeats of a provider's words.
+const maxProviderWords = 200
+
+// startSignIn is GET /login: off to the provider that is asked for, or that is
+// the one to go to, else to the sign-in page.
+func (ex *exchange) startSignIn() error {
+	target := ex.returnTo(ex.queryValue("return_to"))
+	party := ex.st.defaultProvider()
+	values, err := url.ParseQuery(ex.req.Path.Query)
+	if err != nil {
+		return &httpError{status: http.StatusBadRequest, detail: "The query is malformed.", cause: err}
+	}
+	if _, named := values["provider"]; named {
+		if party = ex.st.provider(ex.queryValue("provider")); party == nil {
+			return &httpError{status: http.StatusBadRequest, detail: "There is no identity provider of that name here."}
+		}
+	}
+	if party == nil {
+		ex.redirect(http.StatusFound, leadingBack(ex.st.own("signin"), target))
+		return nil
+	}
+	return ex.delegate(party, target)
+}
+
+// leadingBack is a place of the gateway with the path to return to, which is
+// empty or came through returnTo.
+func leadingBack(place, target string) string {
+	if target == "" {
+		return place
+	}
+	separator := "?"
+	if strings.Contains(place, "?") {
+		separator = "&"
+	}
+	return place + separator + "return_to=" + url.QueryEscape(target)
+}
+
+// delegate sends the person to the provider, with an attempt to log in that
+// their browser alone can finish.
+func (ex *exchange) delegate(party *relyingParty, target string) error {
+	browser := ex.creds.Browser // shared by tabs, so that each can finish its own attempt
+	if !auth.ValidBrowser(browser) {
+		browser = auth.NewBrowser()
+	}
+	attempt := ex.st.attempts.New(browser, party.Name(), party.Issuer(), target)
+	location, err := party.AuthorizationURL(ex.r.Context(), attempt.Attempt)
+	if err != nil {
+		return err
+	}
+	if err := ex.st.attempts.Begin(ex.r.Context(), attempt); err != nil {
+		return err
+	}
+	http.SetCookie(ex, ex.cookie(ex.st.cookies.Browser, browser, auth.AttemptLifetime))
+	ex.redirect(http.StatusFound, location)
+	return nil
+}
+
+// callback is where a provider sends people back to, with a code or an error
+// (RFC 6749, section 4.1.2). It ends in a session, or on a page that says why
+// not; never in a redirect to anywhere else.
+func (ex *exchange) callback() error {
+	if len(ex.st.providers) == 0 {
+		return &httpError{status: http.StatusNotFound, detail: "No provider is configured here."}
+	}
+	ex.label = labelCallback
+	login, target, err := ex.finishAttempt()
+	ex.countLogin(policy.OIDC, err)
+	if err != nil {
+		if result := loginResult(err); result != "" {
+			ex.audit("login", slog.String("result", result), slog.String("reason", err.Error()))
+		}
+		return err
+	}
+	ex.mechanism = string(policy.OIDC)
+	ex.audit("login", slog.String("subject", login.Subject()), slog.String("login", login.ID))
+	if target == "" {
+		target = "/"
+	}
+	ex.redirect(http.StatusFound, target)
+	return nil
+}
+
+// authorizationResponse is what a provider sends back with the browser.
+type authorizationResponse struct {
+	state, code, failure, description string
+	issuer                            string // RFC 9207
+	hasIssuer                         bool
+}
+
+// readResponse reads the query of a callback. A parameter that stands there
+// twice has no meaning (RFC 6749, section 3.1).
+func (ex *exchange) readResponse() (*authorizationResponse, error) {
+	values, err := url.ParseQuery(ex.req.Path.Query)
+	if err != nil {
+		return nil, &httpError{status: http.StatusBadRequest, detail: "The query is malformed.", cause: err}
+	}
+	response := &authorizationResponse{}
+	for name, at := range map[string]*string{
+		"state": &response.state, "code": &response.code, "iss": &response.issuer,
+		"error": &response.failure, "error_description": &response.description,
+	} {
+		if len(values[name]) > 1 {
+			return nil, &httpError{status: http.StatusBadRequest, detail: "The parameter " + name + " stands there more than once."}
+		}
+		*at = values.Get(name)
+	}
+	_, response.hasIssuer = values["iss"]
+	return response, nil
+}
+
+// finishAttempt leads from the response of a provider to a login and where the
+// person wants to go on. The state comes first: without it nothing is asked of
+// anybody.
+func (ex *exchange) finishAttempt() (*auth.Login, string, error) {
+	response, err := ex.readResponse()
+	if err != nil {
+		return nil, "", err
+	}
+	ctx := ex.r.Context()
+	attempt, err := ex.st.attempts.Finish(ctx, ex.creds.Browser, response.state)
+	if err != nil {
+		return nil, "", err
+	}
+	party := ex.st.provider(attempt.Provider)
+	if party == nil || party.Issuer() != attempt.Issuer {
+		return nil, "", &httpError{
+			status: http.StatusBadRequest, detail: "The identity provider is not configured any more. Please start again.",
+			cause: errors.New("provider " + attempt.Provider + " has gone or changed since the sign-in began"),
+		}
+	}
+	if err := party.CheckIssuer(ctx, response.issuer, response.hasIssuer); err != nil {
+		return nil, "", err
+	}
+	if err := response.refusal(party.Name()); err != nil {
+		return nil, "", err
+	}
+	grant, err := party.Exchange(ctx, response.code, attempt.Attempt)
+	if err != nil {
+		return nil, "", err
+	}
+	login, err := ex.beginDelegated(party, grant, attempt)
+	return login, attempt.ReturnTo, err
+}
+
+// refusal is the error that a response carries, or is by carrying nothing.
+func (r *authorizationResponse) refusal(name string) error {
+	failed := func(kind error, words string) error {
+		return &provider.Error{Provider: name, Operation: "callback", Kind: kind, Err: errors.New(words)}
+	}
+	switch {
+	case r.failure == "" && r.code == "":
+		return &httpError{status: http.StatusBadRequest, detail: "The answer of the identity provider has neither a code nor an error."}
+	case r.failure == "":
+		return nil
+	}
+	words := printable(r.failure)
+	if r.description != "" {
+		words += " (" + printable(r.description) + ")"
+	}
+	switch r.failure {
+	case "server_error", "temporarily_unavailable":
+		return &httpError{
+			status: http.StatusBadGateway, detail: "The identity provider failed: " + words + ".",
+			cause: failed(provider.ErrFault, words),
+		}
+	}
+	return &httpError{
+		status: http.StatusUnauthorized, detail: "The identity provider refused the sign-in: " + words + ".",
+		cause: failed(provider.ErrRefused, words),
+	}
+}
+
+// printable is what a page may repeat of somebody else's words: in one line,
+// and not at length.
+func printable(words string) string {
+	words = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, words)
+	if cut := []rune(words); len(cut) > maxProviderWords {
+		words = string(cut[:maxProviderWords]) + "…"
+	}
+	return words
+}
+
+// beginDelegated records the login and gives its session to the browser.
+func (ex *exchange) beginDelegated(party *relyingParty, grant *provider.Grant, attempt *auth.Attempt) (*auth.Login, error) {
+	if err := ex.endPresented(); err != nil {
+		return nil, err
+	}
+	// A client that leaves now must not leave half a login behind.
+	ctx := context.WithoutCancel(ex.r.Context())
+	var session string
+	login, err := ex.st.users.Begin(ctx, party.Name(), grant, attempt.Started, ex.st.delegated.Issue(&session))
+	if err != nil {
+		return nil, err
+	}
+	ex.setSession(ex.st.cookies.Delegated, session, ex.st.delegated.Lifetime())
+	return login, nil
+}
+
+// signIn is the page where a person signs in. Where it is asked for one of
+// session and oidc, because a route accepts no other, it offers that alone.
+func (ex *exchange) signIn() error {
+	ex.signInPage(http.StatusOK, pages.SignIn{ReturnTo: ex.returnTo(ex.queryValue("return_to"))})
+	return nil
+}
+
+func (ex *exchange) signInPage(status int, page pages.SignIn) {
+	only := policy.Mechanism(ex.queryValue("mechanism"))
+	page.Action = ex.st.own("login")
+	page.Password = ex.st.accounts.Len() > 0 && only != policy.OIDC
+	for _, party := range ex.st.providers {
+		if only != policy.Session {
+			place := ex.st.own("login") + "?provider=" + url.QueryEscape(party.Name())
+			page.Providers = append(page.Providers, pages.Provider{
+				Title: party.config.Title, URL: leadingBack(place, page.ReturnTo),
+			})
+		}
+	}
+	ex.page(status, func(p *pages.Pages) error { return p.SignIn(ex, page) })
+}

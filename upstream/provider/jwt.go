@@ -1,0 +1,78 @@
+package provider
+
+import (
+	"crypto"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// publicKeys is the key set that clients get, with the key named by its
+// thumbprint (RFC 7638).
+func publicKeys(key *rsa.PrivateKey) (jose.JSONWebKeySet, error) {
+	public := jose.JSONWebKey{Key: key.Public(), Algorithm: string(jose.RS256), Use: "sig"}
+	thumbprint, err := public.Thumbprint(crypto.SHA256)
+	if err != nil {
+		return jose.JSONWebKeySet{}, fmt.Errorf("naming the key: %w", err)
+	}
+	public.KeyID = base64.RawURLEncoding.EncodeToString(thumbprint)
+	return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public}}, nil
+}
+
+// sign makes a JWT of claims, with the header typ that tells its kind from
+// the others.
+func (p *Provider) sign(typ jose.ContentType, claims map[string]any) (string, error) {
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		return "", fmt.Errorf("signing a %s: %w", typ, err)
+	}
+	key := jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: p.key, KeyID: p.keys.Keys[0].KeyID}}
+	signer, err := jose.NewSigner(key, (&jose.SignerOptions{}).WithType(typ))
+	if err != nil {
+		return "", fmt.Errorf("signing a %s: %w", typ, err)
+	}
+	signed, err := signer.Sign(payload)
+	if err != nil {
+		return "", fmt.Errorf("signing a %s: %w", typ, err)
+	}
+	return signed.CompactSerialize()
+}
+
+// hint is what an ID token tells that comes back as id_token_hint.
+type hint struct {
+	Client  string `json:"aud"`
+	Session string `json:"sid"`
+}
+
+// readHint reads an ID token of this provider, which may have expired (OpenID
+// Connect RP-Initiated Logout 1.0, section 2).
+func (p *Provider) readHint(raw string) (*hint, error) {
+	token, err := jose.ParseSignedCompact(raw, []jose.SignatureAlgorithm{jose.RS256})
+	if err != nil {
+		return nil, err
+	}
+	if token.Signatures[0].Protected.ExtraHeaders[jose.HeaderType] != idTokenType {
+		return nil, errors.New("not an ID token")
+	}
+	payload, err := token.Verify(p.key.Public())
+	if err != nil {
+		return nil, err
+	}
+	h := &hint{}
+	return h, json.Unmarshal(payload, h)
+}
+
+// idTokenType is the header typ of ID tokens, which no other token has.
+const idTokenType = "JWT"
+
+// atHash ties an access token to an ID token (OpenID Connect Core 1.0, section
+// 3.1.3.6).
+func atHash(accessToken string) string {
+	sum := sha256.Sum256([]byte(accessToken))
+	return base64.RawURLEncoding.EncodeToString(sum[:len(sum)/2])
+}

@@ -1,0 +1,48 @@
+package provider
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+)
+
+// showSignIn shows the sign-in page for an authorization request. Its form is
+// posted to the same address, which holds the whole request: the provider
+// keeps nothing of who has not signed in.
+func (p *Provider) showSignIn(w http.ResponseWriter, r *http.Request) {
+	if a := p.requested(w, r, r.URL.Query()); a != nil {
+		p.pages.signIn(w, a.redirectURI, signInPage{Client: a.client.ID, Username: a.loginHint})
+	}
+}
+
+// signIn checks a user name and a password, and goes on to the client.
+func (p *Provider) signIn(w http.ResponseWriter, r *http.Request) {
+	a := p.requested(w, r, r.URL.Query())
+	if a == nil {
+		return
+	}
+	username := r.PostFormValue("username")
+	user := p.users[username]
+	if user == nil || !samePassword(r.PostFormValue("password"), user.Password) {
+		p.pages.signIn(w, a.redirectURI, signInPage{
+			Client: a.client.ID, Username: username, Error: "Wrong user name or password.",
+		})
+		return
+	}
+	p.answer(w, r, a, p.start(w, r, user))
+}
+
+// samePassword takes as long whatever the passwords.
+func samePassword(given, want string) bool {
+	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(want))
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
+
+// home tells a person whether they are signed in, and where to sign out.
+func (p *Provider) home(w http.ResponseWriter, r *http.Request) {
+	username := ""
+	if s := p.current(r); s != nil {
+		username = s.user.Username
+	}
+	p.pages.home(w, username)
+}
