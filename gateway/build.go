@@ -10,6 +10,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
+	"authgate/gateway/seal"
 	"authgate/policy"
 )
 
@@ -38,6 +39,8 @@ type state struct {
 	used        map[policy.Mechanism]bool // by some route
 	jwks        []byte
 	crossOrigin *http.CrossOriginProtection
+	csrf        *seal.Box // makes anti-CSRF tokens; nil: none are asked for
+	hsts        string    // Strict-Transport-Security; empty: not sent
 	vouching
 }
 
@@ -65,6 +68,7 @@ func (g *Gateway) build(cfg *config.Config, old *state) (*state, error) {
 		func() error { return st.buildTrusted() },
 		func() error { return g.buildMechanisms(st) },
 		func() error { return g.buildVouching(st, old) },
+		func() error { return st.buildTransport() },
 		func() error { return g.buildUpstreams(st, old) },
 		func() error { return g.buildRoutes(st) },
 		func() error { return g.settle(st) }, // last: it is the one that leaves a trace
@@ -88,6 +92,19 @@ func (st *state) buildOrigin() error {
 		return fmt.Errorf("public_url: %w", err)
 	}
 	return nil
+}
+
+// buildTransport makes what guards the way between browser and gateway.
+func (st *state) buildTransport() error {
+	if age := st.config.TLS.HSTS; age > 0 {
+		st.hsts = fmt.Sprintf("max-age=%d", int(age.Seconds()))
+	}
+	if !st.config.Session.CSRFToken {
+		return nil
+	}
+	var err error
+	st.csrf, err = storeBox(st.config)
+	return err
 }
 
 func (st *state) buildTrusted() error {

@@ -49,6 +49,9 @@ func (st *state) ownEndpoints() map[string]endpoint {
 	} {
 		byPath[st.own(name)] = endpoint{name: "authgate/" + name, methods: m}
 	}
+	if st.csrf != nil {
+		byPath[st.own("csrf-token")] = endpoint{name: "authgate/csrf-token", methods: methods{"GET": (*exchange).giveToken}}
+	}
 	for _, party := range st.providers {
 		byPath[st.own("backchannel-logout/"+party.Name())] = endpoint{
 			name: "authgate/backchannel-logout", methods: methods{"POST": backChannel(party)},
@@ -102,7 +105,7 @@ func (ex *exchange) me() error {
 			return p.Account(ex, pages.Account{
 				Username: id.Username, Name: id.Name, Email: id.Email, Roles: id.Roles,
 				Mechanism: string(id.Mechanism), Provider: id.Provider, Expires: id.Expires,
-				LogoutAction: ex.st.own("logout"),
+				LogoutAction: ex.st.own("logout"), LogoutToken: ex.formToken(id.Login),
 			})
 		})
 		return nil

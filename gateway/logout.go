@@ -20,6 +20,9 @@ const logoutTime = 5 * time.Second
 func (ex *exchange) logout() error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ex.r.Context()), logoutTime)
 	defer cancel()
+	if err := ex.checkLogout(ctx); err != nil {
+		return err
+	}
 	if ex.creds.Scheme == "bearer" {
 		if err := ex.revokeBearer(ctx); err != nil {
 			return err
@@ -58,10 +61,7 @@ func (ex *exchange) logoutByLink() error {
 	switch ex.r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none":
 	default:
-		ex.page(http.StatusOK, func(p *pages.Pages) error {
-			return p.ConfirmLogout(ex, pages.ConfirmLogout{Action: ex.st.own("logout")})
-		})
-		return nil
+		return ex.confirmLogout()
 	}
 	if ex.req.Method == http.MethodHead { // which asks and does nothing
 		ex.redirect(http.StatusFound, "/")
@@ -79,6 +79,21 @@ func (ex *exchange) logoutByLink() error {
 	}
 	ex.clearCookies()
 	ex.redirect(http.StatusFound, target)
+	return nil
+}
+
+func (ex *exchange) confirmLogout() error {
+	page := pages.ConfirmLogout{Action: ex.st.own("logout")}
+	if ex.st.csrf != nil {
+		logins, err := ex.presentedLogins(ex.r.Context())
+		if err != nil {
+			return err
+		}
+		if len(logins) > 0 {
+			page.Token = ex.formToken(logins[0])
+		}
+	}
+	ex.page(http.StatusOK, func(p *pages.Pages) error { return p.ConfirmLogout(ex, page) })
 	return nil
 }
 
@@ -103,48 +118,63 @@ func (ex *exchange) endCookies(ctx context.Context) (delegated *auth.Login, err 
 	return delegated, ex.endAccessCookie(ctx)
 }
 
+// sessionHandle is a cookie that leads to a login.
+type sessionHandle struct {
+	value   string
+	loginOf func(context.Context, string) (string, error)
+}
+
+// sessionHandles are the session cookies, presented or not.
+func (ex *exchange) sessionHandles() []sessionHandle {
+	handles := []sessionHandle{{ex.creds.Session, ex.st.sessions.LoginOf}}
+	if ex.st.delegated != nil {
+		handles = append(handles, sessionHandle{ex.creds.Delegated, ex.st.delegated.LoginOf})
+	}
+	return handles
+}
+
 // endSessions ends the logins behind the session cookies, and behind the
-// refresh cookie if tokens say so. A cookie that opens nothing any more is
+// refresh cookie if tokens says so. A cookie that opens nothing any more is
 // nobody's. Of a delegated login that was alive it returns what it was.
 func (ex *exchange) endSessions(ctx context.Context, tokens bool) (delegated *auth.Login, err error) {
-	type handle struct {
-		value   string
-		loginOf func(context.Context, string) (string, error)
-	}
-	handles := []handle{{ex.creds.Session, ex.st.sessions.LoginOf}}
-	if ex.st.delegated != nil {
-		handles = append(handles, handle{ex.creds.Delegated, ex.st.delegated.LoginOf})
-	}
+	handles := ex.sessionHandles()
 	if tokens {
-		handles = append(handles, handle{ex.creds.Refresh, ex.st.refresh.LoginOf})
+		handles = append(handles, sessionHandle{ex.creds.Refresh, ex.st.refresh.LoginOf})
 	}
 	for _, h := range handles {
-		if h.value == "" {
-			continue
-		}
-		sid, err := h.loginOf(ctx, h.value)
-		if errors.Is(err, auth.ErrRejected) {
-			continue
-		}
+		login, err := ex.endHandle(ctx, h)
 		if err != nil {
 			return nil, err
 		}
-		login, err := ex.st.logins.End(ctx, sid)
-		if err != nil {
-			return nil, err
-		}
-		if login == nil {
-			continue
-		}
-		if login.Delegated != nil {
+		if login != nil && login.Delegated != nil {
 			delegated = login
 		}
-		if login.HasTokens() {
-			ex.gw.metrics.tokens.WithLabelValues(tokenRevoked).Inc()
-		}
-		ex.audit("logout", slog.String("subject", login.Subject()), slog.String("login", login.ID))
 	}
 	return delegated, nil
+}
+
+// endHandle ends the login that a cookie leads to, and returns it, nil if
+// there was none.
+func (ex *exchange) endHandle(ctx context.Context, h sessionHandle) (*auth.Login, error) {
+	if h.value == "" {
+		return nil, nil
+	}
+	sid, err := h.loginOf(ctx, h.value)
+	if errors.Is(err, auth.ErrRejected) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	login, err := ex.st.logins.End(ctx, sid)
+	if err != nil || login == nil {
+		return nil, err
+	}
+	if login.HasTokens() {
+		ex.gw.metrics.tokens.WithLabelValues(tokenRevoked).Inc()
+	}
+	ex.audit("logout", slog.String("subject", login.Subject()), slog.String("login", login.ID))
+	return login, nil
 }
 
 func (ex *exchange) endAccessCookie(ctx context.Context) error {

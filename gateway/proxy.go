@@ -32,8 +32,8 @@ func (ex *exchange) forward(route *route) error {
 			ex.fail(route.upstream.failure(err))
 		},
 	}
-	if !ex.rule.Public() {
-		proxy.ModifyResponse = keepPrivate
+	if !ex.rule.Public() || ex.st.hsts != "" {
+		proxy.ModifyResponse = ex.guard
 	}
 	proxy.ServeHTTP(ex, ex.r)
 	return nil
@@ -83,11 +83,15 @@ func (ex *exchange) consumedAuthorization() bool {
 	return ex.id.Mechanism == policy.Basic || (ex.id.Mechanism == policy.Bearer && ex.creds.Scheme == "bearer")
 }
 
-// keepPrivate keeps shared caches from giving one person's page to another
-// where the upstream says nothing about it (RFC 9111, section 5.2.2.7).
-func keepPrivate(response *http.Response) error {
-	if _, ok := response.Header["Cache-Control"]; !ok && response.StatusCode != http.StatusSwitchingProtocols {
+// guard keeps shared caches from giving one person's page to another where the
+// upstream says nothing about it (RFC 9111, section 5.2.2.7), and the
+// gateway's word on https from being said twice (RFC 6797, section 8.1).
+func (ex *exchange) guard(response *http.Response) error {
+	if _, ok := response.Header["Cache-Control"]; !ok && !ex.rule.Public() && response.StatusCode != http.StatusSwitchingProtocols {
 		response.Header["Cache-Control"] = []string{"private"}
+	}
+	if ex.st.hsts != "" {
+		response.Header.Del("Strict-Transport-Security")
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
-	"strings"
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
@@ -76,8 +75,8 @@ func (ex *exchange) authenticate(route *route) error {
 	ex.decision, ex.reason = decision.Outcome.String(), decision.Reason
 	switch decision.Outcome {
 	case policy.Allow:
-		if id != nil && ex.byCookie() {
-			return ex.sameOrigin()
+		if id != nil {
+			return ex.crossSite(route)
 		}
 		return nil
 	case policy.Challenge:
@@ -111,43 +110,6 @@ func (ex *exchange) rejected(err error, chain auth.Chain) {
 		ex.reason = rejection.Reason
 		ex.audit("denied", slog.String("reason", ex.reason))
 	}
-}
-
-// byCookie reports whether a cookie proved the identity: something that a
-// browser sends by itself, on behalf of any site.
-func (ex *exchange) byCookie() bool {
-	switch ex.id.Mechanism {
-	case policy.Basic:
-		return false
-	case policy.Bearer:
-		return ex.creds.Scheme != "bearer"
-	}
-	return true
-}
-
-// sameOrigin refuses a state change or a WebSocket that another site makes
-// the browser ask for (Origin, Fetch Metadata).
-func (ex *exchange) sameOrigin() error {
-	r := http.Request{Method: ex.r.Method, Header: ex.r.Header, Host: ex.peer.host, URL: ex.r.URL}
-	if upgrade(r.Header) != "" {
-		r.Method = http.MethodPost // a WebSocket begins with a GET and lets its client do anything
-	}
-	if err := ex.st.crossOrigin.Check(&r); err != nil {
-		ex.reason = err.Error()
-		ex.audit("denied", slog.String("reason", ex.reason))
-		return &httpError{status: http.StatusForbidden, detail: "Another site may not do this on your behalf.", cause: err}
-	}
-	return nil
-}
-
-// upgrade returns the protocol that the request asks to switch to, if any.
-func upgrade(h http.Header) string {
-	for _, option := range list(h, "Connection") {
-		if strings.EqualFold(option, "upgrade") {
-			return h.Get("Upgrade")
-		}
-	}
-	return ""
 }
 
 // wantsSignIn reports whether the answer to a request without credentials is

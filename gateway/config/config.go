@@ -84,6 +84,8 @@ type TLS struct {
 	Email        string   `yaml:"email"`
 	Directory    string   `yaml:"directory"`
 	TrustedRoots string   `yaml:"trusted_roots"`
+
+	HSTS time.Duration `yaml:"hsts"` // max-age of Strict-Transport-Security, 0: not sent
 }
 
 // Store drivers.
@@ -147,6 +149,7 @@ type Session struct {
 	Lifetime    time.Duration `yaml:"lifetime"`
 	IdleTimeout time.Duration `yaml:"idle_timeout"` // 0: off
 	SameSite    string        `yaml:"same_site"`    // lax, strict or none
+	CSRFToken   bool          `yaml:"csrf_token"`   // asked of clients that do not tell the site behind a request
 }
 
 // Algorithms that sign access tokens (RFC 7518, section 3.1).
@@ -223,6 +226,12 @@ const (
 	UnauthenticatedRedirect  = "redirect"
 )
 
+// What a route does with requests that another site makes a browser send.
+const (
+	CrossOriginDeny  = "deny"
+	CrossOriginAllow = "allow"
+)
+
 // Route maps requests to an upstream and says who may make them.
 type Route struct {
 	Match              string             `yaml:"match"`
@@ -232,6 +241,7 @@ type Route struct {
 	Policy             []policy.Ref       `yaml:"policy"`  // all must hold; none: whoever is authenticated
 	Timeout            time.Duration      `yaml:"timeout"` // 0: the upstream's
 	Unauthenticated    string             `yaml:"unauthenticated"`
+	CrossOrigin        string             `yaml:"cross_origin"` // deny or allow
 	StripPrefix        string             `yaml:"strip_prefix"`
 	Headers            RouteHeaders       `yaml:"headers"`
 	ForwardCredentials bool               `yaml:"forward_credentials"`

@@ -51,7 +51,7 @@ func prototype(t reflect.Type) reflect.Value {
 	case *Upstream:
 		*element = Upstream{Timeout: 30 * time.Second, ConnectTimeout: 5 * time.Second}
 	case *Route:
-		*element = Route{Unauthenticated: UnauthenticatedAuto}
+		*element = Route{Unauthenticated: UnauthenticatedAuto, CrossOrigin: CrossOriginDeny}
 	}
 	return v
 }

@@ -105,7 +105,7 @@ func TestEveryKey(t *testing.T) {
 		TLS: TLS{
 			Mode: "internal", Domains: []string{"gateway.example.org", "*.gateway.example.org", "192.0.2.1"},
 			Email: "admin@example.org", Directory: "https://acme.example.org/directory",
-			TrustedRoots: "testdata/good/roots.pem",
+			TrustedRoots: "testdata/good/roots.pem", HSTS: 365 * 24 * time.Hour,
 		},
 		DataDir: "testdata/good/state",
 		Store: Store{
@@ -125,7 +125,7 @@ func TestEveryKey(t *testing.T) {
 			{Username: "carol", PasswordHash: hash, Roles: []string{"user"}},
 			{Username: "dave", PasswordHash: hash, Disabled: true},
 		}},
-		Session: Session{Cookie: "__Host-id", Lifetime: 2 * time.Hour, IdleTimeout: 10 * time.Minute, SameSite: "strict"},
+		Session: Session{Cookie: "__Host-id", Lifetime: 2 * time.Hour, IdleTimeout: 10 * time.Minute, SameSite: "strict", CSRFToken: true},
 		Token: Token{
 			Algorithm: "HS256", Secret: "a secret of its own that is long enough", Issuer: "https://issuer.example.org",
 			Audience: []string{"one", "two"}, AccessLifetime: 20 * time.Minute, RefreshLifetime: 720 * time.Hour,
@@ -171,13 +171,13 @@ func TestEveryKey(t *testing.T) {
 				Match: "GET api.example.org/v1/{rest...}", Name: "api", Upstream: "resources",
 				Auth:   []policy.Mechanism{policy.Session, policy.Bearer},
 				Policy: []policy.Ref{{Name: "admin"}, {Name: "office"}}, Timeout: 5 * time.Second,
-				Unauthenticated: "challenge", StripPrefix: "/v1",
+				Unauthenticated: "challenge", CrossOrigin: "allow", StripPrefix: "/v1",
 				Headers:            RouteHeaders{Set: map[string]string{"X-Source": "gateway"}, Remove: []string{"Accept-Language"}},
 				ForwardCredentials: true, MaxBody: 1048576,
 			},
-			{Match: "/login", Name: "/login", Upstream: "resources", Auth: []policy.Mechanism{policy.None}, Unauthenticated: "auto"},
+			{Match: "/login", Name: "/login", Upstream: "resources", Auth: []policy.Mechanism{policy.None}, Unauthenticated: "auto", CrossOrigin: "deny"},
 			{
-				Match: "/place", Name: "/place", Upstream: "resources", Auth: []policy.Mechanism{policy.Basic}, Unauthenticated: "auto",
+				Match: "/place", Name: "/place", Upstream: "resources", Auth: []policy.Mechanism{policy.Basic}, Unauthenticated: "auto", CrossOrigin: "deny",
 				Policy: []policy.Ref{{Spec: &policy.Spec{Any: []policy.Ref{{Name: "office"}, {Spec: &policy.Spec{Roles: []string{"user"}}}}}}},
 			},
 		},

@@ -16,6 +16,9 @@ func (l *loader) ownEndpoints() []string {
 	names := []string{
 		"login", "logout", "refresh", "me", "signin", "callback", "auth/callback", ".well-known/jwks.json",
 	}
+	if l.cfg.Session.CSRFToken {
+		names = append(names, "csrf-token")
+	}
 	for _, provider := range l.providerNames() {
 		names = append(names, "backchannel-logout/"+provider, "frontchannel-logout/"+provider)
 	}
@@ -63,6 +66,7 @@ func (l *loader) checkRoute(path string, r Route) {
 	if r.Unauthenticated == UnauthenticatedRedirect && !slices.Contains(r.Auth, policy.Session) && !slices.Contains(r.Auth, policy.OIDC) {
 		l.fault(l.main, path+".unauthenticated", "redirect leads to the sign-in page, which gives nothing that the route accepts; add session to auth, or use challenge")
 	}
+	l.oneOf(path+".cross_origin", r.CrossOrigin, CrossOriginDeny, CrossOriginAllow)
 	l.checkStripPrefix(path+".strip_prefix", r)
 	l.checkRouteHeaders(path+".headers", r)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 )
 
 // checkTLS checks where the certificate comes from, and the certificate where
@@ -28,6 +29,9 @@ func (l *loader) checkTLS() {
 		if err := checkDomain(domain, t.Mode); err != nil {
 			l.fault(l.main, fmt.Sprintf("tls.domains[%d]", i), "%v", err)
 		}
+	}
+	if t.HSTS > 0 && t.HSTS < time.Second {
+		l.fault(l.main, "tls.hsts", "must be at least 1s, or 0s to leave the header out; a year is 8760h")
 	}
 	if t.Mode == TLSACME {
 		l.checkACME()

@@ -155,8 +155,9 @@ type Account struct {
 	Mechanism string    // basic, session, bearer or oidc
 	Provider  string    // where the account lives: local or a provider's name
 	Expires   time.Time // when the login ends by itself; shown in UTC
-	// LogoutAction is the URL that the sign-out button is posted to.
-	LogoutAction string
+	// LogoutAction is the URL that the sign-out button is posted to, with the
+	// field csrf_token unless LogoutToken is empty.
+	LogoutAction, LogoutToken string
 }
 
 // Account writes the page of the login at hand.
@@ -165,8 +166,9 @@ func (p *Pages) Account(w io.Writer, page Account) error { return render(w, p.ac
 // ConfirmLogout asks before signing out, where another site may have led the
 // browser there.
 type ConfirmLogout struct {
-	// Action is the URL that the sign-out button is posted to.
-	Action string
+	// Action is the URL that the sign-out button is posted to, with the field
+	// csrf_token unless Token is empty.
+	Action, Token string
 }
 
 // ConfirmLogout writes the question.

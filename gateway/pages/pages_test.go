@@ -311,7 +311,7 @@ func TestAccount(t *testing.T) {
 		want map[string]string
 	}{
 		{"all", Account{"alice", "Alice Example", "alice@example.org", []string{"user", "admin"}, "session", "local",
-			time.Date(2030, 1, 2, 0, 30, 0, 0, berlin), "/logout"},
+			time.Date(2030, 1, 2, 0, 30, 0, 0, berlin), "/logout", "the-token"},
 			map[string]string{"User name": "alice", "Name": "Alice Example", "Email": "alice@example.org", "Roles": "useradmin",
 				"Signed in with": "User name and password", "Provider": "This service", "Signed in until": "1 January 2030, 23:30 UTC"}},
 		{"delegated", Account{Username: "bob", Mechanism: "oidc", Provider: "keycloak"},

@@ -51,6 +51,17 @@ func TestOneMessageNeverLooksTheSameTwice(t *testing.T) {
 	}
 }
 
+func TestMACIsOfSecretAndMessage(t *testing.T) {
+	t.Parallel()
+	mac := box(t, 1).MAC("csrf:1")
+	if !bytes.Equal(mac, box(t, 1).MAC("csrf:1")) {
+		t.Error("it is not the same after a restart")
+	}
+	if bytes.Equal(mac, box(t, 1).MAC("csrf:2")) || bytes.Equal(mac, box(t, 2).MAC("csrf:1")) {
+		t.Error("another message or secret has the same")
+	}
+}
+
 func TestShortSecretIsRefused(t *testing.T) {
 	t.Parallel()
 	if _, err := New(make([]byte, MinSecret-1)); err == nil {

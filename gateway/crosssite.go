@@ -1,0 +1,198 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"encoding/base64"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/config"
+	"authgate/policy"
+)
+
+// A browser sends cookies by itself, on behalf of any site. What that could
+// change is refused here, by what browsers say of the site that asks, and for
+// clients that say nothing, if it is so configured, by a token that no other
+// site can know.
+
+// The header and the form field of the anti-CSRF token.
+const (
+	csrfHeader = "X-CSRF-Token"
+	csrfField  = "csrf_token"
+)
+
+// byCookie reports whether a cookie proved the identity.
+func (ex *exchange) byCookie() bool {
+	switch ex.id.Mechanism {
+	case policy.Basic:
+		return false
+	case policy.Bearer:
+		return ex.creds.Scheme != "bearer"
+	}
+	return true
+}
+
+// crossSite refuses a request to a route that another site may be behind.
+func (ex *exchange) crossSite(route *route) error {
+	if route.config.CrossOrigin == config.CrossOriginAllow || !ex.byCookie() {
+		return nil
+	}
+	if err := ex.sameOrigin(); err != nil {
+		return err
+	}
+	if !ex.needsToken() {
+		return nil
+	}
+	presented, err := ex.presentedToken()
+	if err != nil {
+		return err
+	}
+	return ex.checkToken(presented, ex.id.Login)
+}
+
+// sameOrigin refuses a state change or a WebSocket that another site makes
+// the browser ask for (Origin, Fetch Metadata).
+func (ex *exchange) sameOrigin() error {
+	r := http.Request{Method: ex.r.Method, Header: ex.r.Header, Host: ex.peer.host, URL: ex.r.URL}
+	if upgrade(r.Header) != "" {
+		r.Method = http.MethodPost // a WebSocket begins with a GET and lets its client do anything
+	}
+	if err := ex.st.crossOrigin.Check(&r); err != nil {
+		return ex.notSameSite(err)
+	}
+	return nil
+}
+
+func (ex *exchange) notSameSite(err error) error {
+	ex.reason = err.Error()
+	ex.audit("denied", slog.String("reason", ex.reason))
+	return &httpError{status: http.StatusForbidden, detail: "Another site may not do this on your behalf.", cause: err}
+}
+
+// needsToken reports whether the request must carry the anti-CSRF token: it
+// changes something, and says nothing of the site behind it.
+func (ex *exchange) needsToken() bool {
+	if ex.st.csrf == nil {
+		return false
+	}
+	switch ex.req.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		if upgrade(ex.r.Header) == "" {
+			return false
+		}
+	}
+	return ex.r.Header.Get("Sec-Fetch-Site") == "" && ex.r.Header.Get("Origin") == ""
+}
+
+// csrfToken is the token of a login: nobody can make it without the key.
+func (ex *exchange) csrfToken(login string) string {
+	return base64.RawURLEncoding.EncodeToString(ex.st.csrf.MAC("csrf:" + login))
+}
+
+func (ex *exchange) checkToken(presented string, logins ...string) error {
+	for _, login := range logins {
+		if login != "" && hmac.Equal([]byte(presented), []byte(ex.csrfToken(login))) {
+			return nil
+		}
+	}
+	return ex.notSameSite(errors.New("neither Origin nor Sec-Fetch-Site tells the site, and " + csrfHeader + " is missing or not that of the login"))
+}
+
+// presentedToken returns the token of the request: from the header, else from
+// the field of a form, whose body is put back for the upstream.
+func (ex *exchange) presentedToken() (string, error) {
+	if token := ex.r.Header.Get(csrfHeader); token != "" {
+		return token, nil
+	}
+	if ex.mediaType() != typeForm || ex.r.ContentLength <= 0 || ex.r.ContentLength > maxOwnBody {
+		return "", nil
+	}
+	if ex.body == nil {
+		if err := ex.readBody(); err != nil {
+			return "", err
+		}
+		ex.r.Body = io.NopCloser(bytes.NewReader(ex.body))
+	}
+	values, err := url.ParseQuery(string(ex.body))
+	if err != nil || len(values[csrfField]) != 1 {
+		return "", nil
+	}
+	return values.Get(csrfField), nil
+}
+
+// giveToken is GET /csrf-token: the token of the login at hand.
+func (ex *exchange) giveToken() error {
+	id, err := ex.st.signedIn.Authenticate(ex.r.Context(), &ex.creds)
+	if err != nil {
+		ex.challenges = ex.st.signedIn.Challenges(&ex.creds)
+		return err
+	}
+	ex.identify(id)
+	if id.Login == "" {
+		return &httpError{status: http.StatusBadRequest, detail: "This credential belongs to no login, and needs no token."}
+	}
+	ex.json(typeJSON, http.StatusOK, map[string]string{csrfField: ex.csrfToken(id.Login)})
+	return nil
+}
+
+// formToken is the token for the forms of the gateway's own pages, empty where
+// none is needed.
+func (ex *exchange) formToken(login string) string {
+	if ex.st.csrf == nil || login == "" {
+		return ""
+	}
+	return ex.csrfToken(login)
+}
+
+// checkLogout holds a logout by cookies to the same rule.
+func (ex *exchange) checkLogout(ctx context.Context) error {
+	if !ex.needsToken() {
+		return nil
+	}
+	logins, err := ex.presentedLogins(ctx)
+	if err != nil || len(logins) == 0 {
+		return err
+	}
+	presented, err := ex.presentedToken()
+	if err != nil {
+		return err
+	}
+	return ex.checkToken(presented, logins...)
+}
+
+// presentedLogins are the sids of the logins behind the session cookies, as
+// far as they are known.
+func (ex *exchange) presentedLogins(ctx context.Context) ([]string, error) {
+	var logins []string
+	for _, h := range ex.sessionHandles() {
+		if h.value == "" {
+			continue
+		}
+		sid, err := h.loginOf(ctx, h.value)
+		if errors.Is(err, auth.ErrRejected) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		logins = append(logins, sid)
+	}
+	return logins, nil
+}
+
+// upgrade returns the protocol that the request asks to switch to, if any.
+func upgrade(h http.Header) string {
+	for _, option := range list(h, "Connection") {
+		if strings.EqualFold(option, "upgrade") {
+			return h.Get("Upgrade")
+		}
+	}
+	return ""
+}

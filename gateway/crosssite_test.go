@@ -1,0 +1,179 @@
+package gateway
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// withToken asks clients that are no browsers for a token.
+var withToken = strings.Replace(baseConfig, "store:", "session: {csrf_token: true}\nstore:", 1)
+
+func (r *rig) csrfToken(s signedIn) string {
+	r.t.Helper()
+	w := r.do("GET", "/csrf-token", "", s.cookie)
+	var answer map[string]string
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != 200 || len(answer["csrf_token"]) != 43 {
+		r.t.Fatalf("GET /csrf-token: %d %s", w.Code, w.Body)
+	}
+	return answer["csrf_token"]
+}
+
+func TestCSRFTokenOnRoutes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, withToken)
+	alice, bob := r.login(aliceIn), r.login(bobIn)
+	token, other := r.csrfToken(alice), r.csrfToken(bob)
+	if token == other {
+		t.Error("two logins have the same token")
+	}
+	const form = "a=b&csrf_token="
+	for _, c := range []struct {
+		name, method, target, body string
+		headers                    []string
+		want                       int
+	}{
+		{"nothing", "POST", "/session/", "", nil, 403},
+		{"an empty header", "POST", "/session/", "", []string{"X-CSRF-Token: "}, 403},
+		{"the header", "POST", "/session/", "", []string{"X-CSRF-Token: " + token}, 200},
+		{"the header, PUT", "PUT", "/session/", "", []string{"X-CSRF-Token: " + token}, 200},
+		{"the header of somebody else", "POST", "/session/", "", []string{"X-CSRF-Token: " + other}, 403},
+		{"a byte more", "POST", "/session/", "", []string{"X-CSRF-Token: " + token + "A"}, 403},
+		{"the field", "POST", "/session/", form + token, []string{formType}, 200},
+		{"the field of somebody else", "POST", "/session/", form + other, []string{formType}, 403},
+		{"the field twice", "POST", "/session/", form + token + "&csrf_token=" + token, []string{formType}, 403},
+		{"the field, but no form", "POST", "/session/", form + token, []string{"Content-Type: text/plain"}, 403},
+		{"the field of a form that is too large", "POST", "/session/", form + token + "&pad=" + strings.Repeat("x", maxOwnBody), []string{formType}, 403},
+		{"a WebSocket", "GET", "/session/", "", []string{webSocket, "Upgrade: websocket"}, 403},
+		{"a WebSocket with the header", "GET", "/session/", "", []string{webSocket, "Upgrade: websocket", "X-CSRF-Token: " + token}, 200},
+		{"GET", "GET", "/session/", "", nil, 200},
+		{"a browser", "POST", "/session/", "", []string{"Sec-Fetch-Site: same-origin"}, 200},
+		{"an old browser", "POST", "/session/", "", []string{"Origin: https://gw.example"}, 200},
+		{"another site that knows the token", "POST", "/session/", "", []string{"Sec-Fetch-Site: cross-site", "X-CSRF-Token: " + token}, 403},
+		{"a public route", "POST", "/public/", "", nil, 200},
+	} {
+		asked := r.upstream.count()
+		w := r.do(c.method, c.target, c.body, append(c.headers, alice.cookie)...)
+		if reached := r.upstream.count() > asked; w.Code != c.want || reached != (c.want == 200) {
+			t.Errorf("%s: %d, want %d; reached the upstream: %v", c.name, w.Code, c.want, reached)
+		}
+	}
+	if w := r.do("POST", "/bearer/", "", alice.bearer); w.Code != 200 {
+		t.Errorf("a bearer token is asked for a token: %d", w.Code)
+	}
+}
+
+// The upstream gets the form that the token was found in, whole.
+func TestCSRFTokenLeavesTheForm(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, withToken)
+	alice := r.login(aliceIn)
+	body := "a=b&csrf_token=" + r.csrfToken(alice)
+	var got string
+	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+		all, err := io.ReadAll(q.Body)
+		got = string(all)
+		return response(q, 200, http.Header{}, ""), err
+	}
+	if w := r.do("POST", "/session/", body, formType, alice.cookie); w.Code != 200 || got != body {
+		t.Errorf("%d, the upstream got %q", w.Code, got)
+	}
+}
+
+func TestCSRFTokenAtLogout(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, withToken)
+	alice := r.login(aliceIn)
+	token := r.csrfToken(alice)
+	if w := r.do("POST", "/logout", "", alice.cookie); w.Code != 403 {
+		t.Errorf("without a token: %d", w.Code)
+	}
+	if w := r.do("GET", "/session/", "", alice.cookie); w.Code != 200 {
+		t.Fatalf("the session has ended: %d", w.Code)
+	}
+	page := r.do("GET", "/me", "", browser, alice.cookie).Body.String()
+	if !strings.Contains(page, `name="csrf_token" value="`+token+`"`) {
+		t.Errorf("the form to sign out has no token:\n%s", page)
+	}
+	question := r.do("GET", "/logout", "", alice.cookie, "Sec-Fetch-Site: cross-site").Body.String()
+	if !strings.Contains(question, `name="csrf_token" value="`+token+`"`) {
+		t.Errorf("the question has no token:\n%s", question)
+	}
+	if w := r.do("POST", "/logout", "csrf_token="+token, formType, alice.cookie); w.Code != 200 {
+		t.Errorf("with the token: %d", w.Code)
+	}
+	if w := r.do("POST", "/logout", "", alice.cookie); w.Code != 200 {
+		t.Errorf("a session that has ended: %d", w.Code)
+	}
+	if w := r.do("POST", "/logout", ""); w.Code != 200 {
+		t.Errorf("nobody: %d", w.Code)
+	}
+}
+
+// The token is the login's, over restarts and on every instance with the key.
+func TestCSRFTokenBelongsToTheLogin(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, withToken)
+	alice := r.login(aliceIn)
+	token := r.csrfToken(alice)
+	if err := r.reload(withToken + "log: {level: info}\n"); err != nil {
+		t.Fatal(err)
+	}
+	if again := r.csrfToken(alice); again != token {
+		t.Error("after a reload it is another one")
+	}
+	if next := r.csrfToken(r.login(aliceIn)); next == token {
+		t.Error("a new login has the old token")
+	}
+	if w := r.do("GET", "/csrf-token", ""); w.Code != 401 {
+		t.Errorf("nobody: %d", w.Code)
+	}
+	if w := newRig(t, baseConfig).do("GET", "/csrf-token", ""); w.Code != 404 {
+		t.Errorf("where it is off: %d", w.Code)
+	}
+}
+
+// A route can leave it to its application.
+func TestCrossOriginAllow(t *testing.T) {
+	t.Parallel()
+	allowing := strings.Replace(withToken, "{match: /session/,", "{match: /session/, cross_origin: allow,", 1)
+	r := newRig(t, allowing)
+	alice := r.login(aliceIn)
+	for _, site := range sites {
+		if w := r.do("POST", "/session/", "", append(site.headers, alice.cookie)...); w.Code != 200 {
+			t.Errorf("%s: %d", site.name, w.Code)
+		}
+		want := 200
+		if site.foreign || len(site.headers) == 0 {
+			want = 403
+		}
+		if w := r.do("POST", "/any/", "", append(site.headers, alice.cookie)...); w.Code != want {
+			t.Errorf("%s, on another route: %d, want %d", site.name, w.Code, want)
+		}
+	}
+}
+
+func TestHSTS(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, strings.Replace(baseConfig, "store:", "tls: {hsts: 48h}\nstore:", 1))
+	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+		return response(q, 200, http.Header{"Strict-Transport-Security": {"max-age=1"}}, ""), nil
+	}
+	for _, target := range []string{"/public/", "/session/", "/nothing", "/signin"} {
+		got := r.do("GET", target, "").Header()["Strict-Transport-Security"]
+		if len(got) != 1 || got[0] != "max-age=172800" {
+			t.Errorf("%s: %q", target, got)
+		}
+	}
+	off := newRig(t, baseConfig)
+	off.upstream.answer = r.upstream.answer
+	if got := off.do("GET", "/public/", "").Header()["Strict-Transport-Security"]; len(got) != 1 || got[0] != "max-age=1" {
+		t.Errorf("off: %q, want what the upstream says", got)
+	}
+	if r.state.Load().config.TLS.HSTS != 48*time.Hour {
+		t.Error("the rig runs another configuration")
+	}
+}
