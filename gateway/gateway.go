@@ -193,6 +193,9 @@ func (g *Gateway) warnOfDemonstration(cfg *config.Config) {
 	if users := cfg.DemoUsers(); len(users) > 0 {
 		g.logger.Warn("demonstration passwords are configured: everybody knows them", "users", users)
 	}
+	if providers := cfg.DemoProviders(); len(providers) > 0 {
+		g.logger.Warn("the demonstration's provider is configured: whoever listens on its port can be anybody", "providers", providers)
+	}
 }
 
 // ServeHTTP implements http.Handler for the public listener.

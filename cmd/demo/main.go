@@ -101,11 +101,12 @@ or open %[2]s/secure-resource in a browser and sign in as bob with the password 
 `, resources, cfg.PublicURL, ca, cfg.Listen.Admin)
 	if issuer != "" {
 		fmt.Fprintf(stdout, `
-To sign in at an OpenID provider, which is %[1]s here, open
+For a delegated login, at an OpenID provider that runs on %[1]s, open
 
   %[2]s%[3]slogin?provider=%[4]s&return_to=/admin-resource
 
-as alice with the password wonderland. %[1]s/logout ends that login everywhere.
+in a browser and sign in as alice with the password wonderland. %[1]s/logout
+signs her out of both.
 `, issuer, cfg.PublicURL, cfg.Endpoints.Prefix, demoProvider)
 	}
 	fmt.Fprint(stdout, "\nCtrl-C stops everything.\n\n")

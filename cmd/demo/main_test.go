@@ -254,9 +254,13 @@ func TestDelegatedLogin(t *testing.T) {
 		}
 	}
 
+	resource := "https://" + p.https + "/secure-resource"
+	if status, body, _ := fetch(t, alice, "GET", resource, nil); status != 200 || !strings.Contains(body, `"user":"alice"`) {
+		t.Errorf("alice gets %d %s of /secure-resource", status, body)
+	}
 	fetch(t, alice, "GET", "http://"+p.provider+"/logout", nil)
-	if _, page, at := fetch(t, alice, "GET", "https://"+p.https+"/secure-resource", nil); strings.Contains(page, "alice") {
-		t.Errorf("signed out at the provider, alice gets %s: %s", at, page)
+	if status, body, _ := fetch(t, alice, "GET", resource, nil); status != 401 {
+		t.Errorf("signed out at the provider, alice gets %d %s, want 401", status, body)
 	}
 }
 

@@ -1,6 +1,9 @@
 package config
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // demoHashes are the password hashes of the shipped config.yaml, whose
 // passwords everybody can look up. A test keeps them equal to the file.
@@ -9,6 +12,10 @@ var demoHashes = []Secret{
 	"$argon2id$v=19$m=19456,t=2,p=1$dRIQGPuCKmRV65kL8M3GnA$pKp2zwgPl1GiLBwB3eKpj/uOUTdYHj17EDQfgZnEYjw",
 	"$argon2id$v=19$m=19456,t=2,p=1$a9eBLfdOxDEzgYnE6h1UuQ$T0g47KRMpq8/2wtiGNJjbRFCRRyCJsT7SJRnlV8298c",
 }
+
+// demoSecret is the client secret of the shipped config.yaml. Whoever listens
+// on the port of its provider can be anybody.
+const demoSecret = "demo-secret"
 
 // DemoUsers are the names of the users, shared credentials first, that have a
 // password of the demonstration: one of the hashes shipped in config.yaml. The
@@ -23,6 +30,18 @@ func (c *Config) DemoUsers() []string {
 	for _, u := range c.Accounts.Users {
 		if slices.Contains(demoHashes, u.PasswordHash) {
 			names = append(names, u.Username)
+		}
+	}
+	return names
+}
+
+// DemoProviders are the names of the providers with the client secret of the
+// demonstration.
+func (c *Config) DemoProviders() []string {
+	var names []string
+	for _, p := range c.Providers {
+		if p.ClientSecret == demoSecret {
+			names = append(names, p.Name)
 		}
 	}
 	return names
@@ -43,6 +62,11 @@ func (l *loader) checkDemo() {
 	for _, u := range l.accounts {
 		if slices.Contains(demoHashes, u.value.PasswordHash) {
 			l.fault(u.doc, u.path+".password_hash", message, u.value.Username)
+		}
+	}
+	for i, p := range l.cfg.Providers {
+		if p.ClientSecret == demoSecret {
+			l.fault(l.main, fmt.Sprintf("providers[%d].client_secret", i), "is the one of the demonstration, which everybody knows; tls.mode acme refuses it: remove the provider, or put your own in its place")
 		}
 	}
 }

@@ -22,6 +22,9 @@ func TestShippedConfig(t *testing.T) {
 	if diff := cmp.Diff([]string{"service", "alice", "bob"}, cfg.DemoUsers()); diff != "" {
 		t.Errorf("demonstration users (-want +got):\n%s", diff)
 	}
+	if diff := cmp.Diff([]string{"demo"}, cfg.DemoProviders()); diff != "" {
+		t.Errorf("demonstration providers (-want +got):\n%s", diff)
+	}
 	var hashes []Secret
 	for _, u := range cfg.Basic.Users {
 		hashes = append(hashes, u.PasswordHash)

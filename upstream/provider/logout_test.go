@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"authgate/upstream/provider"
 
@@ -170,6 +171,18 @@ func TestLogoutAsks(t *testing.T) {
 	}
 }
 
+// A code that is still on its way is lost with the session.
+func TestLogoutBeforeExchange(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil)
+	shop, b := w.shop(), w.browser()
+	code := b.signIn(shop.url(), "alice", "wonderland").query.Get("code")
+	b.open(w.issuer + "/logout")
+	if _, err := shop.exchange(code); failed(err) != "invalid_grant" {
+		t.Errorf("the code after the logout: %v", err)
+	}
+}
+
 // The provider's own page has the link to sign out.
 func TestHome(t *testing.T) {
 	t.Parallel()
@@ -203,6 +216,18 @@ func told(t *testing.T, status int) (string, chan string) {
 	return server.URL + "/backchannel-logout", tokens
 }
 
+// receive is the logout token that a client is told by.
+func receive(t *testing.T, tokens chan string) string {
+	t.Helper()
+	select {
+	case token := <-tokens:
+		return token
+	case <-await(t, 10*time.Second).Done():
+		t.Fatal("a client is not told")
+		return ""
+	}
+}
+
 // Whichever way a session ends, every client that took part is told, by a
 // token that go-oidc takes (Back-Channel Logout 1.0).
 func TestBackchannelLogout(t *testing.T) {
@@ -220,15 +245,9 @@ func TestBackchannelLogout(t *testing.T) {
 	seen := map[string]bool{}
 	check := func(way string, c *client, tokens chan string, sid string) {
 		t.Helper()
-		var raw string
-		select {
-		case raw = <-tokens:
-		case <-await(t).Done():
-			t.Fatalf("%s: %s is not told", way, c.oauth.ClientID)
-		}
-		token, err := c.verifier.VerifyLogout(t.Context(), raw)
+		token, err := c.verifier.VerifyLogout(t.Context(), receive(t, tokens))
 		if err != nil {
-			t.Fatalf("%s: %v", way, err)
+			t.Fatalf("%s: %s is told: %v", way, c.oauth.ClientID, err)
 		}
 		if token.SessionID != sid || token.Subject != "1001" || seen[token.TokenID] {
 			t.Errorf("%s: the session %s of %s, jti seen before: %v", way, token.SessionID, token.Subject, seen[token.TokenID])
@@ -276,11 +295,27 @@ func TestBackchannelLogoutFails(t *testing.T) {
 	if p := b.open(w.issuer + "/logout"); p.status != 200 || shop.opens(token) {
 		t.Errorf("%d, still signed in: %v", p.status, shop.opens(token))
 	}
-	raw := <-refusingTold
+	raw := receive(t, refusingTold)
 	if len(redirectingTold) != 1 {
 		t.Errorf("%d logout tokens for the client that redirects, want 1", len(redirectingTold))
 	}
+	if p := b.open(w.issuer + "/logout?id_token_hint=" + raw); p.status != 400 {
+		t.Errorf("a logout token for an ID token: %d", p.status)
+	}
 	if strings.Count(log.String(), "was not told of a logout") != 2 || strings.Contains(log.String(), raw) {
+		t.Errorf("the log: %s", log)
+	}
+}
+
+// A client without an endpoint for that is not told, and not missed.
+func TestNoBackchannelLogout(t *testing.T) {
+	t.Parallel()
+	log := &strings.Builder{}
+	w := start(t, func(o *provider.Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	b := w.browser()
+	w.shop().login(b)
+	b.open(w.issuer + "/logout")
+	if log.Len() > 0 {
 		t.Errorf("the log: %s", log)
 	}
 }
@@ -301,14 +336,14 @@ func TestClose(t *testing.T) {
 	shop.fetch("/logout", url.Values{"refresh_token": {token.RefreshToken}})
 	select {
 	case <-reached:
-	case <-await(t).Done():
+	case <-await(t, 10*time.Second).Done():
 		t.Fatal("the client is not told")
 	}
 	closed, done := context.WithCancel(context.Background())
 	go func() { w.provider.Close(); done() }()
 	select {
 	case <-closed.Done():
-	case <-await(t).Done():
+	case <-await(t, 4*time.Second).Done(): // before it would be given up anyway
 		t.Fatal("Close waits")
 	}
 }

@@ -59,24 +59,23 @@ func (p *Provider) current(r *http.Request) *session {
 func (p *Provider) start(w http.ResponseWriter, r *http.Request, user *User) *session {
 	now := p.options.Now()
 	before := p.current(r)
-	if before != nil && before.user == user {
+	if before != nil && before.user != user {
+		p.end(before)
+		before = nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if before != nil && p.sessions.delete(before.id) { // it has not ended meanwhile
 		again := *before
 		again.since = now
-		p.mu.Lock()
-		defer p.mu.Unlock()
 		p.sessions.put(again.id, &again, again.expires)
 		return &again
-	}
-	if before != nil {
-		p.end(before)
 	}
 	cookie := secret()
 	s := &session{
 		id: sessionID(cookie), user: user, since: now,
 		expires: now.Add(p.options.SessionLifetime), clients: map[string]*Client{},
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.sessions.put(s.id, s, s.expires)
 	http.SetCookie(w, sessionCookie(cookie))
 	return s

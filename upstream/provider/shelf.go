@@ -25,9 +25,8 @@ func newShelf[V any](size int, now func() time.Time) *shelf[V] {
 	return &shelf[V]{size: size, now: now, slots: map[string]*list.Element{}, order: list.New()}
 }
 
-// put keeps a value under a key, in place of what is there.
+// put keeps a value under a key that is not on the shelf.
 func (s *shelf[V]) put(key string, value V, expires time.Time) {
-	s.delete(key)
 	if s.order.Len() >= s.size {
 		s.delete(s.order.Front().Value.(slot[V]).key)
 	}

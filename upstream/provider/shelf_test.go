@@ -14,6 +14,7 @@ func TestShelf(t *testing.T) {
 	for i := range 5 {
 		s.put(strconv.Itoa(i), i, later)
 	}
+	s.delete("3")
 	s.put("3", 33, later) // now younger than 4
 	for key, want := range map[string]int{"2": 2, "3": 33, "4": 4} {
 		if got, ok := s.get(key); !ok || got != want {

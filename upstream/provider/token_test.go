@@ -275,7 +275,7 @@ func TestFormOnly(t *testing.T) {
 	if p := w.browser().do(r); errorOf(t, p) != "invalid_request" {
 		t.Errorf("as text/plain: %s", p.body)
 	}
-	long := url.Values{"client_id": {"phone"}, "code": {strings.Repeat("x", 20<<10)}}
+	long := url.Values{"client_id": {"phone"}, "grant_type": {"refresh_token"}, "refresh_token": {strings.Repeat("x", 20<<10)}}
 	if p := w.browser().post(w.issuer+"/token", long); errorOf(t, p) != "invalid_request" {
 		t.Errorf("a long form: %s", p.body)
 	}

@@ -273,8 +273,9 @@ func (c *client) fetch(path string, form url.Values) page {
 }
 
 // await is a context that ends if a test hangs.
-func await(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+func await(t *testing.T, atMost time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), atMost)
 	t.Cleanup(cancel)
 	return ctx
 }
