@@ -1,12 +1,16 @@
 package e2e
 
 import (
+	"bufio"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -305,4 +309,89 @@ func TestSlowClients(t *testing.T) {
 			t.Errorf("status %d, %v", response.StatusCode, err)
 		}
 	})
+}
+
+// refusal is a request that is not let through, and the status it must have.
+type refusal struct {
+	method, path, authorization string
+	want                        int
+}
+
+// TestStalledBodies: whoever is not let through gets to know it, whether or not
+// the body of the request ever comes, and nothing of it goes any further.
+func TestStalledBodies(t *testing.T) {
+	t.Parallel()
+	var reached atomic.Int64
+	g := start(t, inputs+`
+  - {match: /page/, upstream: app, auth: [session], unauthenticated: redirect}
+  - {match: /admin, upstream: app, auth: [bearer], policy: {roles: [admin]}}
+`+app(listen(t, func(net.Conn) { reached.Add(1) })))
+	c := g.stranger()
+	refusals := []refusal{
+		{"POST", "/basic", basicOf("service:wrong"), 401},
+		{"POST", "/secure", "", 401},
+		{"POST", "/admin", g.signIn(c, "bob").access, 403},
+		{"POST", "/nowhere", "", 404},
+		{"GET", "/page/", "", 302},
+		{"POST", "/page", "", 308},
+	}
+	began := time.Now()
+	check := func(protocol string, r refusal, status int, err error) {
+		t.Helper()
+		if took := time.Since(began); status != r.want || err != nil || took > 15*time.Second {
+			t.Errorf("%s %s by %s: %d after %v, %v; expected %d", r.method, r.path, protocol, status, took, err, r.want)
+		}
+	}
+	halves := []string{"Content-Length: 10\n\nhalf", "Transfer-Encoding: chunked\n\n4\nhalf\n"}
+	var waiting []net.Conn // one for each refusal and half
+	for _, r := range refusals {
+		for _, half := range halves {
+			waiting = append(waiting, r.stall(t, g, half))
+		}
+	}
+	for _, r := range refusals {
+		status, err := r.stall2(t, g, c)
+		check("HTTP/2", r, status, err)
+	}
+	for i, conn := range waiting {
+		a, err := readAnswer(bufio.NewReader(conn))
+		check("HTTP/1.1", refusals[i/len(halves)], a.status, err)
+	}
+	if n := reached.Load(); n > 0 {
+		t.Errorf("%d requests reached the upstream", n)
+	}
+	if got := g.status(c, "POST", "/basic", "Authorization", basicService); got != http.StatusBadGateway || reached.Load() == 0 {
+		t.Errorf("who is let through: %d, and %d requests reached the upstream", got, reached.Load())
+	}
+}
+
+// stall sends the request over HTTP/1.1 up to the middle of its body.
+func (r refusal) stall(t *testing.T, g *instance, half string) net.Conn {
+	t.Helper()
+	conn := g.dial(t, "http/1.1")
+	text := fmt.Sprintf("%s %s HTTP/1.1\nHost: localhost\nAuthorization: %s\n%s", r.method, r.path, r.authorization, half)
+	if _, err := io.WriteString(conn, crlf(text)); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// stall2 sends the request over HTTP/2 without the body that it announces, and
+// returns the status.
+func (r refusal) stall2(t *testing.T, g *instance, c *http.Client) (int, error) {
+	t.Helper()
+	body, never := io.Pipe()
+	defer never.Close()
+	request, err := http.NewRequest(r.method, g.base+r.path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", r.authorization)
+	response, err := c.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, err
 }

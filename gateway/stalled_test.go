@@ -1,0 +1,217 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipes is a listener for the near ends of pipes.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	conn, ok := <-p
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+
+func (p pipes) Close() error   { close(p); return nil }
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
+
+// listening runs f beside a gateway that serves HTTP/1.1 and HTTP/2 over what
+// dial opens, on the clock of a bubble. Its upstream reads the whole body.
+func listening(t *testing.T, f func(t *testing.T, r *rig, dial func() net.Conn)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, baseConfig)
+		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+			if q.Body != nil {
+				if _, err := io.Copy(io.Discard, q.Body); err != nil {
+					return nil, err
+				}
+			}
+			return response(q, http.StatusOK, http.Header{}, ""), nil
+		}
+		server := &http.Server{
+			Handler: r.Gateway, ReadHeaderTimeout: readHeaderTime, IdleTimeout: idleTime, Protocols: new(http.Protocols),
+		}
+		server.Protocols.SetHTTP1(true)
+		server.Protocols.SetUnencryptedHTTP2(true)
+		listener := make(pipes)
+		ended := make(chan error)
+		go func() { ended <- server.Serve(listener) }()
+		defer func() {
+			server.Close()
+			if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+				t.Errorf("the server: %v", err)
+			}
+		}()
+		f(t, r, func() net.Conn {
+			here, there := net.Pipe()
+			if err := here.SetDeadline(time.Now().Add(24 * time.Hour)); err != nil { // long for a bubble, but not for ever
+				t.Fatal(err)
+			}
+			listener <- there
+			return here
+		})
+	})
+}
+
+// ask writes text, with lines that end in a line feed alone, and reads the
+// answer to it.
+func ask(t *testing.T, conn net.Conn, text string) *http.Response {
+	t.Helper()
+	if _, err := io.WriteString(conn, strings.ReplaceAll(text, "\n", "\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		t.Fatal(err)
+	}
+	return response
+}
+
+// A request that goes no further is answered even if its body never comes.
+// The connection is of no use then: nobody knows where its next request would
+// begin.
+func TestStalledBody(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		head string
+		want int
+	}{
+		"a malformed target": {"POST /public/%00 HTTP/1.1", 400},
+		"401":                {"POST /basic/ HTTP/1.1", 401},
+		"401, as a page":     {"POST /session/ HTTP/1.1\nAccept: text/html", 401},
+		"403":                {"POST /admin/ HTTP/1.1", 403},
+		"404":                {"POST /nowhere HTTP/1.1", 404},
+		"to the sign-in":     {"GET /session/ HTTP/1.1\nAccept: text/html", 302},
+		"to another path":    {"POST /basic HTTP/1.1", 308},
+		"an own endpoint":    {"POST /logout HTTP/1.1", 400},
+	} {
+		for _, body := range []string{
+			"Content-Length: 10\n\n", "Content-Length: 10\n\nhalf",
+			"Transfer-Encoding: chunked\n\n", "Transfer-Encoding: chunked\n\n4\nhalf\n",
+		} {
+			listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
+				header := "Host: gw.example\n"
+				if c.want == 403 {
+					header += r.login(bobIn).bearer + "\n"
+				}
+				start := time.Now()
+				conn := dial()
+				a := ask(t, conn, c.head+"\n"+header+body)
+				if took := time.Since(start); a.StatusCode != c.want || took != ownBodyTime || !a.Close {
+					t.Errorf("%s, %q: %d after %v, closing %t; want %d after %v", name, body, a.StatusCode, took, a.Close, c.want, ownBodyTime)
+				}
+				if n, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+					t.Errorf("%s, %q: there is more: %d, %v", name, body, n, err)
+				}
+				if n := r.upstream.count(); n > 0 {
+					t.Errorf("%s, %q: %d requests reached the upstream", name, body, n)
+				}
+			})
+		}
+	}
+}
+
+// The limit is that of one body: on the same connection another one may take
+// its time on its way to the upstream.
+func TestBodyLimitEnds(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string]string{
+		"a refusal":               "POST /basic/",
+		"a redirect":              "POST /basic",
+		"an own endpoint":         "POST /logout",
+		"an own endpoint refuses": "POST /login",
+	} {
+		listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
+			conn := dial()
+			for _, head := range []string{first, "POST /public/"} {
+				for _, wait := range []time.Duration{time.Second, ownBodyTime - time.Second} {
+					time.AfterFunc(wait, func() { _, _ = io.WriteString(conn, "body") }) // an error shows in the answer
+					if a := ask(t, conn, head+" HTTP/1.1\nHost: gw.example\nContent-Length: 4\n\n"); a.Close {
+						t.Errorf("after %s: %d, and the connection ends", name, a.StatusCode)
+					}
+				}
+			}
+			time.Sleep(idleTime - time.Second)
+			time.AfterFunc(time.Hour, func() { _, _ = io.WriteString(conn, "body") })
+			if a := ask(t, conn, "POST /public/ HTTP/1.1\nHost: gw.example\nContent-Length: 4\n\n"); a.StatusCode != 200 || a.Close {
+				t.Errorf("after %s: %d to a slow body", name, a.StatusCode)
+			}
+			if n := r.upstream.count(); n != 3 {
+				t.Errorf("%d requests reached the upstream", n)
+			}
+		})
+	}
+}
+
+// Over HTTP/2 nobody waits for a body that nobody reads, and the limit is that
+// of one stream.
+func TestStalledBodyHTTP2(t *testing.T) {
+	t.Parallel()
+	listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
+		dials := 0
+		transport := &http.Transport{
+			Protocols:   new(http.Protocols),
+			DialContext: func(context.Context, string, string) (net.Conn, error) { dials++; return dial(), nil },
+		}
+		transport.Protocols.SetUnencryptedHTTP2(true)
+		defer transport.CloseIdleConnections()
+		send := func(method, path string, bodyAfter time.Duration, header ...string) (int, time.Duration) {
+			body, comes := io.Pipe()
+			late := time.AfterFunc(bodyAfter, func() { comes.Close() })
+			defer func() { late.Stop(); comes.Close() }()
+			q, err := http.NewRequest(method, "http://gw.example"+path, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, line := range header {
+				name, value, _ := strings.Cut(line, ": ")
+				q.Header.Set(name, value)
+			}
+			start := time.Now()
+			a, err := transport.RoundTrip(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.Body.Close()
+			return a.StatusCode, time.Since(start)
+		}
+		bob := r.login(bobIn)
+		for _, c := range []struct {
+			method, path string
+			header       []string
+			want         int
+			took         time.Duration
+		}{
+			{"POST", "/basic/", nil, 401, 0},
+			{"POST", "/admin/", []string{bob.bearer}, 403, 0},
+			{"GET", "/session/", []string{browser}, 302, 0},
+			{"POST", "/login", nil, 400, ownBodyTime},
+		} {
+			if got, took := send(c.method, c.path, time.Hour, c.header...); got != c.want || took != c.took {
+				t.Errorf("%s: %d after %v, want %d after %v", c.path, got, took, c.want, c.took)
+			}
+		}
+		if n := r.upstream.count(); n > 0 {
+			t.Errorf("%d requests reached the upstream", n)
+		}
+		if got, _ := send("POST", "/public/", time.Hour); got != 200 || r.upstream.count() != 1 || dials != 1 {
+			t.Errorf("a slow body on the same connection: %d, %d requests upstream, %d connections", got, r.upstream.count(), dials)
+		}
+	})
+}
