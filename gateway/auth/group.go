@@ -67,8 +67,8 @@ func groupKey(parts ...string) string {
 func (g *groups) join(ctx context.Context, key string, login *Login, started time.Time) error {
 	var over []member
 	err := g.change(ctx, key, func(now *group) error {
-		if !now.Ended.IsZero() && !started.After(now.Ended) {
-			return &Rejection{Detail: DetailNotSignedIn, Reason: "signed out at the provider in the middle of the login"}
+		if err := now.open(started); err != nil {
+			return err
 		}
 		now.Members = slices.DeleteFunc(now.Members, func(m member) bool { return !login.Created.Before(m.Expires) })
 		now.Members = append(now.Members, member{Login: login.ID, Expires: login.Expires})
@@ -87,20 +87,45 @@ func (g *groups) join(ctx context.Context, key string, login *Login, started tim
 	return nil
 }
 
+// open is an ErrRejected if the group was ended after started.
+func (g *group) open(started time.Time) error {
+	if !g.Ended.IsZero() && !started.After(g.Ended) {
+		return &Rejection{Detail: DetailNotSignedIn, Reason: "signed out at the provider in the middle of the login"}
+	}
+	return nil
+}
+
+// stands is an ErrRejected if the group was ended after started.
+func (g *groups) stands(ctx context.Context, key string, started time.Time) error {
+	raw, err := g.logins.store.Get(ctx, key)
+	if err != nil {
+		return fmt.Errorf("reading a group of logins: %w", err) // joined a moment ago, so it is there
+	}
+	now, err := decode[group](raw)
+	if err != nil {
+		return err
+	}
+	return now.open(started)
+}
+
 // end ends all logins of the group, and returns those that were alive. A
 // group that nobody has joined is left as it is unless note says that logins
-// which are on their way must find it ended.
+// which are on their way must find it ended. After an error it can be called
+// again: the members are taken off the record last.
 func (g *groups) end(ctx context.Context, key string, note bool) ([]*Login, error) {
 	var members []member
 	err := g.change(ctx, key, func(now *group) error {
-		if len(now.Members) == 0 && !note {
+		members = now.Members
+		if len(members) == 0 && !note {
 			return errNothing
 		}
-		members = now.Members
-		*now = group{Ended: g.logins.now()}
+		now.Ended = g.logins.now()
 		return nil
 	})
-	if err != nil && !errors.Is(err, errNothing) {
+	if errors.Is(err, errNothing) {
+		return nil, nil
+	}
+	if err != nil {
 		return nil, err
 	}
 	var ended []*Login
@@ -113,7 +138,10 @@ func (g *groups) end(ctx context.Context, key string, note bool) ([]*Login, erro
 			ended = append(ended, login)
 		}
 	}
-	return ended, nil
+	return ended, g.change(ctx, key, func(now *group) error {
+		now.Members = slices.DeleteFunc(now.Members, func(m member) bool { return slices.Contains(members, m) })
+		return nil
+	})
 }
 
 // errNothing: there is nothing to change.
@@ -156,7 +184,7 @@ func (g *groups) change(ctx context.Context, key string, edit func(*group) error
 
 // expires is when the record tells nothing any more.
 func (g *group) expires() time.Time {
-	last := g.Ended.Add(AttemptLifetime)
+	last := g.Ended.Add(2 * AttemptLifetime) // once finished, the provider may take its time with the code
 	for _, m := range g.Members {
 		if m.Expires.After(last) {
 			last = m.Expires

@@ -81,6 +81,9 @@ func NewOutside(issuers []OutsideIssuer, logins *Logins) (*Outside, error) {
 		verified: verified, slots: make(chan struct{}, opaqueAtOnce),
 	}
 	for _, issuer := range issuers {
+		if issuer.Issuer() == "" {
+			return nil, errors.New("an issuer has no name, so tokens that name none would be its own")
+		}
 		if _, twice := o.byIssuer[issuer.Issuer()]; twice {
 			return nil, fmt.Errorf("the issuer %s is there twice", issuer.Issuer())
 		}
@@ -185,12 +188,21 @@ func (o *Outside) ask(ctx context.Context, token string) (*outsideToken, error) 
 	identity.Scopes = access.Scopes
 	name := access.ID
 	if name == "" {
-		name = token
+		name = signedPart(token)
 	}
 	return &outsideToken{
 		identity: identity, expires: access.Expires, fresh: o.logins.now().Add(fresh),
 		revokedKey: revokedPrefix + hashed([]byte(issuer.Issuer()+"\x00"+name)),
 	}, nil
+}
+
+// signedPart is what names a token without a jti. A signature can have more
+// than one spelling (ECDSA), what it is over cannot.
+func signedPart(token string) string {
+	if end := strings.LastIndexByte(token, '.'); end >= 0 {
+		return token[:end]
+	}
+	return token
 }
 
 // introspect asks about an opaque token, once for all who present it now, and

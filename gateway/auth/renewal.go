@@ -14,12 +14,16 @@ import (
 const (
 	// renewTime bounds one renewal: tokens, keys, userinfo and the store.
 	renewTime = 40 * time.Second
+	// claimMargin is how much longer a claim lasts than the renewal can.
+	claimMargin = 10 * time.Second
 	// renewPause is how long a login is left alone after a renewal that
 	// failed, takenPause after finding that somebody else is at it.
 	renewPause, takenPause = 10 * time.Second, time.Second
 	// renewPatience is how long a request waits for a renewal once the
 	// tokens have expired; then it goes on with what is known.
 	renewPatience = 3 * time.Second
+	// renewSoon is when tokens are renewed that came without a profile.
+	renewSoon = 30 * time.Second
 	// renewUnknown is when tokens are renewed that don't say how long they
 	// are good.
 	renewUnknown = 5 * time.Minute
@@ -77,12 +81,14 @@ func (u *Users) renewOnce(login *Login) {
 		u.pauses.Add(login.ID, u.logins.now().Add(takenPause))
 		return
 	case errors.Is(err, provider.ErrRefused):
-		if _, failed := u.logins.End(ctx, login.ID); failed == nil {
-			u.options.Report(login, true, err)
+		ended, failed := u.logins.End(ctx, login.ID)
+		if failed == nil {
+			if ended != nil { // else somebody was faster
+				u.options.Report(login, true, err)
+			}
 			return
-		} else {
-			err = errors.Join(err, failed)
 		}
+		err = errors.Join(err, failed)
 	}
 	u.pauses.Add(login.ID, u.logins.now().Add(renewPause))
 	u.options.Report(login, false, err)
@@ -91,8 +97,8 @@ func (u *Users) renewOnce(login *Login) {
 // claim runs do unless another instance does so at this time: a refresh token
 // that is used twice is taken for stolen.
 func (u *Users) claim(ctx context.Context, sid string, do func() error) error {
-	key := renewPrefix + sid
-	err := u.logins.store.Swap(ctx, key, nil, []byte{1}, u.logins.now().Add(renewTime))
+	key, own := renewPrefix+sid, newSecret()
+	err := u.logins.store.Swap(ctx, key, nil, own, u.logins.now().Add(renewTime+claimMargin))
 	if errors.Is(err, store.ErrConflict) {
 		return errRenewing
 	}
@@ -100,10 +106,11 @@ func (u *Users) claim(ctx context.Context, sid string, do func() error) error {
 		return fmt.Errorf("claiming a renewal: %w", err)
 	}
 	defer func() {
-		// Not with ctx, which may have ended; what stays expires.
+		// Not with ctx, which may have ended; what stays expires. A claim that
+		// is another's by now is not given back.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = u.logins.store.Delete(ctx, key)
+		_ = u.logins.store.Swap(ctx, key, own, nil, time.Unix(1, 0))
 	}()
 	return do()
 }
@@ -135,21 +142,27 @@ func (u *Users) refresh(ctx context.Context, sid string) error {
 	if err != nil {
 		return err
 	}
-	grant, err := p.Refresh(ctx, tokens, v.User)
-	if err != nil {
-		return err
+	grant, refused := p.Refresh(ctx, tokens, v.User)
+	if grant == nil {
+		return refused
 	}
-	// The tokens first: without the new refresh token the login is lost.
-	if err := u.replace(ctx, login, raw, grant.Tokens); err != nil {
-		return err
+	err = refused
+	if err == nil {
+		err = u.save(ctx, v, grant.Profile)
 	}
-	return u.save(ctx, v, grant.Profile)
+	// Whatever else has failed: without the new refresh token the login is lost.
+	return errors.Join(err, u.replace(ctx, login, raw, grant.Tokens, err != nil))
 }
 
 // replace puts new tokens into the record of a login, unless it has ended.
-func (u *Users) replace(ctx context.Context, login *Login, raw []byte, tokens provider.Tokens) error {
+// With soon they are renewed again shortly, because what came with them is not
+// known or not kept.
+func (u *Users) replace(ctx context.Context, login *Login, raw []byte, tokens provider.Tokens, soon bool) error {
 	if err := u.keep(login, tokens); err != nil {
 		return err
+	}
+	if soon {
+		login.Delegated.RenewAt = u.logins.now().Add(renewSoon)
 	}
 	value, err := json.Marshal(login)
 	if err != nil {

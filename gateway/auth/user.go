@@ -48,7 +48,8 @@ type Provider interface {
 	// Issuer is who signs the provider's tokens.
 	Issuer() string
 	// Refresh gets new tokens and what the provider says of subject today. An
-	// error that is provider.ErrRefused ends the login, any other does not.
+	// error that is provider.ErrRefused ends the login, any other does not. A
+	// grant beside an error has the new tokens alone.
 	Refresh(ctx context.Context, t provider.Tokens, subject string) (*provider.Grant, error)
 }
 
@@ -110,7 +111,17 @@ func (u *Users) Begin(ctx context.Context, name string, grant *provider.Grant, s
 	if err := u.save(ctx, login.Delegated, grant.Profile); err != nil {
 		return nil, err
 	}
-	return u.logins.begin(ctx, login, issue)
+	if _, err := u.logins.begin(ctx, login, issue); err != nil {
+		return nil, err
+	}
+	// A logout on the way here found no login to end, but left its mark.
+	for _, key := range groupsOf(login.Delegated) {
+		if err := u.groups.stands(ctx, key, started); err != nil {
+			_, failed := u.logins.End(ctx, login.ID)
+			return nil, errors.Join(err, failed)
+		}
+	}
+	return login, nil
 }
 
 // save records what the provider says of somebody. It outlives every login

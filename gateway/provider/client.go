@@ -183,8 +183,11 @@ func readRefusal(r *http.Request, status int, body []byte) *refusal {
 // newRefusal leaves out what repeats a secret of the request.
 func newRefusal(r *http.Request, status int, code, description string) *refusal {
 	for _, secret := range secretsOf(r) {
-		if secret != "" && strings.Contains(code+description, secret) {
-			code, description = "", ""
+		if secret != "" && strings.Contains(code, secret) {
+			code = ""
+		}
+		if secret != "" && strings.Contains(description, secret) {
+			description = ""
 		}
 	}
 	return &refusal{status: status, code: clip(code, maxErrorCode), description: clip(description, maxErrorDescription)}

@@ -68,9 +68,10 @@ func (p *Provider) Exchange(ctx context.Context, code string, a Attempt) (*Grant
 // Refresh exchanges the refresh token for new tokens (RFC 6749, section 6).
 // What it yields must be about the same subject (OpenID Connect Core 1.0,
 // section 12.2). The new tokens keep the old refresh token and ID token where
-// no new ones came, and the profile keeps what only the old ID token says. The
-// error is ErrRefused, after which the old tokens are worth nothing, or
-// ErrFault or ErrTimeout.
+// no new ones came; without a new ID token, the profile keeps what only the old
+// one says. The error is ErrRefused, after which the old tokens are worth
+// nothing, or ErrFault or ErrTimeout; a grant beside it has the new tokens, and
+// no profile, because the old ones may have been used up.
 func (p *Provider) Refresh(ctx context.Context, t Tokens, subject string) (*Grant, error) {
 	if t.Refresh == "" || subject == "" {
 		return nil, p.fault("token", errors.New("a refresh token and the subject it is for are needed"))
@@ -85,7 +86,7 @@ func (p *Provider) Refresh(ctx context.Context, t Tokens, subject string) (*Gran
 	}
 	tokens, err := p.tokens(ctx, func(ctx context.Context) (*oauth2.Token, error) {
 		// oauth2.Config refreshes too, but would not send client_id beside basic
-		// authentication.
+		// authentication. Both keep the old refresh token where no new one comes.
 		config := clientcredentials.Config{
 			ClientID: client.id, ClientSecret: client.secret, TokenURL: m.Token, AuthStyle: client.style,
 			EndpointParams: url.Values{"grant_type": {"refresh_token"}, "refresh_token": {t.Refresh}, "client_id": {client.id}},
@@ -95,20 +96,27 @@ func (p *Provider) Refresh(ctx context.Context, t Tokens, subject string) (*Gran
 	if err != nil {
 		return nil, err
 	}
-	who := person{subject: subject, kept: keptClaims(t.ID, subject)}
-	if p.openID() && tokens.ID != "" {
+	grant, err := p.refreshed(ctx, m, t, tokens, subject)
+	if err != nil {
+		tokens.ID = t.ID // a new one may not have been found good
+		return &Grant{Tokens: tokens}, err
+	}
+	return grant, nil
+}
+
+// refreshed makes the grant of new tokens that came for old ones.
+func (p *Provider) refreshed(ctx context.Context, m *metadata, t, tokens Tokens, subject string) (_ *Grant, err error) {
+	who := person{subject: subject}
+	switch {
+	case tokens.ID == "": // what is missing in a new one has been taken away, and does not come from the old
+		tokens.ID, who.kept = t.ID, keptClaims(t.ID, subject)
+	case p.openID():
 		if who.fresh, err = p.verifyIDToken(ctx, m, tokens, ""); err != nil {
 			return nil, err
 		}
 		if who.fresh["sub"] != subject {
 			return nil, p.fault("token", errors.New("the ID token is about another person than the login"))
 		}
-	}
-	if tokens.ID == "" {
-		tokens.ID = t.ID
-	}
-	if tokens.Refresh == "" {
-		tokens.Refresh = t.Refresh
 	}
 	return p.grant(ctx, m, tokens, who)
 }

@@ -79,7 +79,7 @@ type Options struct {
 	Logger *slog.Logger     // nil: none
 
 	// Observe is told of each call: discovery, keys, token, userinfo, logout or
-	// introspection. It may be nil.
+	// introspection. It may be called by several goroutines at once, and be nil.
 	Observe func(operation string, took time.Duration, err error)
 }
 
