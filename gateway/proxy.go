@@ -14,6 +14,7 @@ import (
 // What is sent is what was decided on: the path's bytes as they came, the
 // identity that was proved, and none of the client's words in its place.
 func (ex *exchange) forward(route *route) error {
+	body := ex.pace()
 	if limit := route.config.MaxBody; limit > 0 {
 		if ex.r.ContentLength > limit {
 			return &http.MaxBytesError{Limit: limit}
@@ -29,6 +30,9 @@ func (ex *exchange) forward(route *route) error {
 		BufferPool: ex.gw.buffers,
 		ErrorLog:   ex.gw.proxyLog,
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
+			if body != nil && body.stalled.Load() {
+				err = errStalled(err)
+			}
 			ex.fail(route.upstream.failure(err))
 		},
 	}
@@ -36,6 +40,9 @@ func (ex *exchange) forward(route *route) error {
 		proxy.ModifyResponse = ex.guard
 	}
 	proxy.ServeHTTP(ex, ex.r)
+	if body != nil && body.unread() {
+		ex.limitBody() // the answer came first
+	}
 	return nil
 }
 

@@ -148,7 +148,7 @@ func TestBodyLimitEnds(t *testing.T) {
 				}
 			}
 			time.Sleep(idleTime - time.Second)
-			time.AfterFunc(time.Hour, func() { _, _ = io.WriteString(conn, "body") })
+			time.AfterFunc(bodyPause-time.Second, func() { _, _ = io.WriteString(conn, "body") })
 			if a := ask(t, conn, "POST /public/ HTTP/1.1\nHost: gw.example\nContent-Length: 4\n\n"); a.StatusCode != 200 || a.Close {
 				t.Errorf("after %s: %d to a slow body", name, a.StatusCode)
 			}
@@ -157,6 +157,78 @@ func TestBodyLimitEnds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A body on its way to an upstream may take for ever, but not pause for ever.
+func TestPausedBody(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		pauses []time.Duration // between the ten bytes of the body
+		want   int
+	}{
+		"whole at once":   {nil, 200},
+		"slow":            {[]time.Duration{time.Minute, bodyPause - time.Second, bodyPause - time.Second}, 200},
+		"a pause":         {[]time.Duration{time.Second, bodyPause + 2*bodyRearm}, 408},
+		"never any of it": {[]time.Duration{time.Hour}, 408},
+	} {
+		listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
+			conn := dial()
+			after := time.Duration(0)
+			for _, pause := range c.pauses {
+				after += pause
+				time.AfterFunc(after, func() { _, _ = io.WriteString(conn, "b") }) // an error shows in the answer
+			}
+			head := "POST /public/ HTTP/1.1\nHost: gw.example\nContent-Length: 10\n\n"
+			a := ask(t, conn, head+strings.Repeat("b", 10-len(c.pauses)))
+			if a.StatusCode != c.want || a.Close != (c.want != 200) {
+				t.Errorf("%s: %d, closing %t; want %d", name, a.StatusCode, a.Close, c.want)
+			}
+			if c.want != 200 {
+				return
+			}
+			time.Sleep(idleTime - time.Second)
+			if a := ask(t, conn, "GET /public/ HTTP/1.1\nHost: gw.example\n\n"); a.StatusCode != 200 {
+				t.Errorf("%s: %d to the next request", name, a.StatusCode)
+			}
+		})
+	}
+}
+
+// The answer of an upstream that does not wait for the body is not held back
+// for longer than one of the gateway's own.
+func TestEarlyAnswer(t *testing.T) {
+	t.Parallel()
+	listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
+		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+			return response(q, http.StatusConflict, http.Header{}, "no"), nil
+		}
+		start := time.Now()
+		a := ask(t, dial(), "POST /public/ HTTP/1.1\nHost: gw.example\nContent-Length: 10\n\n")
+		if took := time.Since(start); a.StatusCode != http.StatusConflict || took != ownBodyTime {
+			t.Errorf("%d after %v", a.StatusCode, took)
+		}
+	})
+}
+
+// A long answer to a body that has come is not cut by the limit of the body.
+func TestLongAnswerAfterBody(t *testing.T) {
+	t.Parallel()
+	listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
+		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+			if _, err := io.Copy(io.Discard, q.Body); err != nil {
+				return nil, err
+			}
+			select {
+			case <-q.Context().Done():
+				return nil, q.Context().Err()
+			case <-time.After(time.Hour):
+			}
+			return response(q, http.StatusOK, http.Header{}, ""), nil
+		}
+		if a := ask(t, dial(), "POST /public/ HTTP/1.1\nHost: gw.example\nContent-Length: 4\n\nbody"); a.StatusCode != 200 {
+			t.Errorf("%d", a.StatusCode)
+		}
+	})
 }
 
 // Over HTTP/2 nobody waits for a body that nobody reads, and the limit is that
@@ -210,7 +282,7 @@ func TestStalledBodyHTTP2(t *testing.T) {
 		if n := r.upstream.count(); n > 0 {
 			t.Errorf("%d requests reached the upstream", n)
 		}
-		if got, _ := send("POST", "/public/", time.Hour); got != 200 || r.upstream.count() != 1 || dials != 1 {
+		if got, _ := send("POST", "/public/", bodyPause-time.Second); got != 200 || r.upstream.count() != 1 || dials != 1 {
 			t.Errorf("a slow body on the same connection: %d, %d requests upstream, %d connections", got, r.upstream.count(), dials)
 		}
 	})
