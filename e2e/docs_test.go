@@ -59,7 +59,7 @@ func (b *block) file() (name string, ok bool) {
 func documents(t *testing.T) map[string]*document {
 	t.Helper()
 	docs := map[string]*document{}
-	for _, pattern := range []string{"*.md", "docs/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
 		paths, err := filepath.Glob(filepath.Join("..", filepath.FromSlash(pattern)))
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("no documents are called %s (%v)", pattern, err)
@@ -175,7 +175,7 @@ type demonstration struct {
 func startDemo(t *testing.T) *demonstration {
 	t.Helper()
 	d := &demonstration{t: t, dir: t.TempDir(), ports: map[string]string{}, log: &lines{}}
-	for _, port := range []string{"8443", "8080", "9090", "9000"} {
+	for _, port := range []string{"8443", "8080", "9090", "9000", "9400"} {
 		d.ports[port] = freePort(t)
 	}
 	shipped, err := os.ReadFile("../config.yaml")
@@ -203,11 +203,14 @@ func (d *demonstration) write(name, content string) {
 	}
 }
 
-var shippedPort = regexp.MustCompile(`:(8443|8080|9090|9000)\b`)
+var shippedPort = regexp.MustCompile(`(:|%3A)(8443|8080|9090|9000|9400)\b`) // %3A: a colon in a query
 
 // place puts the ports of this demonstration where text has the shipped ones.
 func (d *demonstration) place(text string) string {
-	return shippedPort.ReplaceAllStringFunc(text, func(found string) string { return ":" + d.ports[found[1:]] })
+	return shippedPort.ReplaceAllStringFunc(text, func(found string) string {
+		colon, port := found[:len(found)-4], found[len(found)-4:]
+		return colon + d.ports[port]
+	})
 }
 
 // shell types the commands into one shell and returns what each printed.
@@ -334,6 +337,8 @@ accounts:
 basic: {users: [{username: service, password_hash: "$2y$10$…"}]}
 upstreams: {app: {url: "http://127.0.0.1:3000"}}
 policies: {staff: {roles: [staff]}, admin: {roles: [admin]}}
+providers: [{name: company, issuer: "https://id.example.net", client_id: authgate}]
+token: {trusted_issuers: [{issuer: "https://tokens.example.net", audience: [app], introspection: {client_id: authgate}}]}
 routes: [{match: /, upstream: app, auth: [session]}]
 `
 

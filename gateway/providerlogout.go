@@ -71,8 +71,11 @@ func backChannel(party *relyingParty) func(*exchange) error {
 // so it goes by the session that the provider names, which nobody else knows.
 func frontChannel(party *relyingParty) func(*exchange) error {
 	return func(ex *exchange) error {
-		issuer, sid := ex.queryValue("iss"), ex.queryValue("sid")
-		if issuer != party.Issuer() || sid == "" {
+		values, err := url.ParseQuery(ex.req.Path.Query)
+		iss, named := values["iss"]
+		sid := values.Get("sid")
+		// Some send no iss, which the path tells as well.
+		if err != nil || named && (len(iss) != 1 || iss[0] != party.Issuer()) || len(values["sid"]) != 1 || sid == "" {
 			return &httpError{
 				status: http.StatusBadRequest, detail: "The parameters iss and sid must name a session at the identity provider.",
 				cause: errors.New("iss is not the provider's, or sid is missing"),
@@ -88,7 +91,7 @@ func frontChannel(party *relyingParty) func(*exchange) error {
 			}
 		}
 		ex.own(typeHTML + "; charset=utf-8")
-		ex.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors "+originOf(issuer))
+		ex.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors "+originOf(party.Issuer()))
 		ex.Header().Set("Content-Length", "0")
 		ex.WriteHeader(http.StatusOK)
 		return nil
