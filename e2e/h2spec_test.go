@@ -1,0 +1,97 @@
+package e2e
+
+import (
+	"encoding/xml"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// conformance is h2spec's report.
+type conformance struct {
+	Suites []struct {
+		Cases []struct {
+			Section  string    `xml:"package,attr"`
+			Name     string    `xml:"classname,attr"`
+			Failures []*string `xml:"failure"`
+			Errors   []*string `xml:"error"`
+		} `xml:"testcase"`
+	} `xml:"testsuite"`
+}
+
+// h2spec runs the conformance tests of HTTP/2 (RFC 9113) and HPACK (RFC 7541)
+// against what listens at address, and returns how many there are and which
+// of them fail.
+func h2spec(t *testing.T, program, address string) (ran int, failed []string) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "report.xml")
+	// It exits with 1 when a test fails; the report says which.
+	output, _ := exec.Command(program, "-h", host, "-p", port, "-t", "-k", "-o", "2", "-j", file).CombinedOutput()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("h2spec made no report: %v\n%s", err, output)
+	}
+	var report conformance
+	if err := xml.Unmarshal(raw, &report); err != nil {
+		t.Fatal(err)
+	}
+	for _, suite := range report.Suites {
+		for _, c := range suite.Cases {
+			ran++
+			if len(c.Failures)+len(c.Errors) > 0 {
+				failed = append(failed, c.Section+": "+c.Name)
+			}
+		}
+	}
+	return ran, failed
+}
+
+// Over HTTP/2 the gateway is no worse than Go's bare server, which passes 139
+// of the 145 tests.
+func TestHTTP2Conformance(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "h2spec")
+	build := exec.Command("go", "build", "-o", program, "github.com/summerwind/h2spec/cmd/h2spec")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building h2spec: %v\n%s", err, output)
+	}
+	bare := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) }))
+	bare.EnableHTTP2 = true
+	bare.Config.ErrorLog = log.New(io.Discard, "", 0) // it tells of every attack
+	bare.StartTLS()
+	defer bare.Close()
+	app := httptest.NewServer(bare.Config.Handler)
+	defer app.Close()
+	g := start(t, "upstreams: {app: {url: \""+app.URL+"\"}}\nroutes: [{match: /, upstream: app, auth: [none]}]\n")
+	base, err := url.Parse(g.base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Some tests are about time: on a busy machine one may fail by chance.
+	var worse []string
+	for range 3 {
+		_, known := h2spec(t, program, bare.Listener.Addr().String())
+		ran, failed := h2spec(t, program, base.Host)
+		if ran != 145 {
+			t.Fatalf("%d tests ran, want 145", ran)
+		}
+		worse = slices.DeleteFunc(failed, func(name string) bool { return slices.Contains(known, name) })
+		if len(worse) == 0 && len(known) <= 145-139 {
+			return
+		}
+	}
+	t.Errorf("the gateway fails where Go's bare server does not:\n%s", strings.Join(worse, "\n"))
+}
