@@ -273,6 +273,9 @@ func (g *instance) try(c *http.Client, method, path, body string, headers ...str
 	return answer{status: response.StatusCode, header: response.Header, body: string(content)}, err
 }
 
+// givenPorts are those that freePort has given to a test.
+var givenPorts sync.Map
+
 // freePort finds a port that nobody listens on. It lies below those that
 // systems give to outgoing connections, so that none of them takes it before
 // the gateway does, or while the gateway is down.
@@ -280,6 +283,9 @@ func freePort(t testing.TB) string {
 	t.Helper()
 	for range 100 {
 		port := strconv.Itoa(20_000 + rand.IntN(12_000))
+		if _, given := givenPorts.LoadOrStore(port, true); given {
+			continue // to a test whose gateway may not listen yet
+		}
 		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
 			l.Close()
 			return port

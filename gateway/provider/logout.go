@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"slices"
 )
 
 // Logout ends the session at the provider, as far as the provider lets it. The
@@ -45,7 +46,7 @@ func (p *Provider) Logout(ctx context.Context, t Tokens) (redirect string, err e
 		}
 		failures = append(failures, err)
 	}
-	if may("redirect") && endSession != "" {
+	if may("redirect") && endSession != "" && (len(failures) == 0 || slices.ContainsFunc(failures, answered)) {
 		if len(failures) > 0 {
 			p.logger.Info("the provider did not end its session, the browser is sent there", "error", errors.Join(failures...))
 		}
@@ -54,13 +55,23 @@ func (p *Provider) Logout(ctx context.Context, t Tokens) (redirect string, err e
 	return "", errors.Join(failures...)
 }
 
+// errPage: the answer is for a person.
+var errPage = errors.New("the end-session endpoint answered the refresh token with a page for a person")
+
+// answered reports whether there was an answer, if not the one that was hoped
+// for. A browser is not sent to a provider that gives none.
+func answered(err error) bool {
+	_, refused := errors.AsType[*refusal](err)
+	return refused || errors.Is(err, errPage)
+}
+
 // logoutForm posts the refresh token to the end-session endpoint. A page in
 // the answer means that it was taken for a browser's request, and that a
 // person is asked something there.
 func (p *Provider) logoutForm(ctx context.Context, m *metadata, endpoint, refresh string) error {
 	got, err := p.post(ctx, m, endpoint, url.Values{"refresh_token": {refresh}})
 	if err == nil && (got.mediaType == "text/html" || got.mediaType == "application/xhtml+xml") {
-		err = p.fault("logout", errors.New("the end-session endpoint answered the refresh token with a page for a person"))
+		err = p.fault("logout", errPage)
 	}
 	return err
 }

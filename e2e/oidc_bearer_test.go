@@ -1,0 +1,148 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"testing"
+
+	"golang.org/x/oauth2"
+)
+
+// The resources that tokens are for: two of the gateway's, and two that are
+// none of its business.
+const (
+	signedResource, opaqueResource   = "https://signed.example", "https://opaque.example"
+	signedElsewhere, opaqueElsewhere = "https://signed.elsewhere.example", "https://opaque.elsewhere.example"
+)
+
+// bearerOfTrustedIssuer: access tokens that other applications got from the
+// provider open bearer routes, signed ones by the provider's keys (RFC 9068)
+// and opaque ones by asking it (RFC 7662).
+func bearerOfTrustedIssuer(t *testing.T, c *certified) {
+	r := c.resourceServer(t)
+	alice, bob := r.browse(), r.browse()
+	for _, resource := range []string{signedResource, opaqueResource} {
+		r.opens(t, resource, "alice", r.p.accessToken(alice, "alice", resource), http.StatusOK)
+		r.opens(t, resource, "bob", r.p.accessToken(bob, "bob", resource), http.StatusForbidden)
+	}
+	good := r.p.accessToken(alice, "alice", signedResource)
+	r.refuses(t, "for another audience", r.p.accessToken(alice, "alice", signedElsewhere))
+	r.refuses(t, "opaque, for another audience", r.p.accessToken(alice, "alice", opaqueElsewhere))
+	r.refuses(t, "with other claims", forged(t, good, map[string]any{"sub": "bob"}))
+	r.refuses(t, "without its signature", unsigned(good))
+	r.refuses(t, "opaque, unknown", "nonsense")
+	revoked := r.p.accessToken(bob, "bob", opaqueResource)
+	r.p.do("revoke", "bob")
+	r.refuses(t, "opaque, revoked", revoked)
+
+	r.p.do("rotate", nil)
+	good = r.p.accessToken(alice, "alice", signedResource)
+	r.opens(t, "after the keys were rotated", "alice", good, http.StatusOK)
+
+	unseen := r.p.accessToken(alice, "alice", opaqueResource)
+	r.p.do("down", nil)
+	if got := r.ask("/secure-resource", unseen); got < http.StatusInternalServerError {
+		t.Errorf("opaque, with nobody to ask: %d", got)
+	}
+	r.up.none(t)
+	r.opens(t, "signed, with nobody to ask", "alice", good, http.StatusOK)
+}
+
+// resourceServer is a gateway that takes the tokens of one provider.
+type resourceServer struct {
+	*instance
+	p      *openID
+	up     *recorder
+	client *http.Client
+}
+
+func (c *certified) resourceServer(t *testing.T) *resourceServer {
+	t.Helper()
+	r := &resourceServer{instance: prepared(t), up: record(t), p: c.provider(t, openIDOptions{Resources: map[string]string{
+		signedResource: "jwt", opaqueResource: "opaque", signedElsewhere: "jwt", opaqueElsewhere: "opaque",
+	}})}
+	r.p.register(r.instance, client{name: "certified"}) // who may introspect
+	r.configure(fmt.Sprintf(`
+policies: {admin: {roles: [admin]}}
+routes:
+  - {match: /secure-resource, upstream: app, auth: [bearer]}
+  - {match: /admin-resource, upstream: app, auth: [bearer], policy: admin}
+token:
+  trusted_issuers:
+    - name: certified
+      issuer: %s
+      audience: [%s, %s]
+      algorithms: [ES256]
+      roles_claim: roles
+      username_claim: preferred_username
+      introspection: {client_id: gateway, client_secret: '%s'}
+`, r.p.issuer, signedResource, opaqueResource, certifiedSecret) + app(r.up.url))
+	r.run()
+	r.client = r.stranger()
+	return r
+}
+
+// ask presents a token and returns the status.
+func (r *resourceServer) ask(path, token string) int {
+	r.t.Helper()
+	return r.status(r.client, "GET", path, "Authorization", "Bearer "+token)
+}
+
+// opens checks that a token opens the way to the upstream for its user, and
+// what /admin-resource answers.
+func (r *resourceServer) opens(t *testing.T, what, user, token string, admin int) {
+	t.Helper()
+	roles := map[string]string{"alice": "user,admin", "bob": "user"}[user]
+	want := map[string]string{
+		"X-Auth-User": user + ".example", "X-Auth-Subject": "certified:" + user, "X-Auth-Roles": roles,
+		"X-Auth-Mechanism": "bearer", "X-Auth-Provider": "certified", "Authorization": "",
+	}
+	if got := r.ask("/secure-resource", token); got != http.StatusOK {
+		t.Fatalf("%s: /secure-resource is %d for %s\n%s", what, got, user, r.log)
+	}
+	wantHeaders(t, r.up.one(t), want)
+	if got := r.ask("/admin-resource", token); got != admin {
+		t.Errorf("%s: /admin-resource is %d for %s", what, got, user)
+	}
+	if admin == http.StatusOK {
+		wantHeaders(t, r.up.one(t), want)
+	}
+	r.up.none(t)
+}
+
+// refuses checks that a token opens nothing.
+func (r *resourceServer) refuses(t *testing.T, what, token string) {
+	t.Helper()
+	if got := r.ask("/secure-resource", token); got != http.StatusUnauthorized {
+		t.Errorf("%s: /secure-resource is %d", what, got)
+	}
+	r.up.none(t)
+}
+
+// accessToken is an access token for a resource, that an application of the
+// person got with the person's consent.
+func (p *openID) accessToken(b *browser, user, resource string) string {
+	p.t.Helper()
+	const redirect = "https://application.example/callback"
+	p.do("client", map[string]any{
+		"client_id": "application", "token_endpoint_auth_method": "none", "redirect_uris": []string{redirect},
+	})
+	application := oauth2.Config{
+		ClientID: "application", RedirectURL: redirect, Scopes: []string{"openid", "read"},
+		Endpoint: oauth2.Endpoint{AuthURL: p.issuer + "/auth", TokenURL: p.issuer + "/token", AuthStyle: oauth2.AuthStyleInParams},
+	}
+	verifier, indicator := oauth2.GenerateVerifier(), oauth2.SetAuthURLParam("resource", resource)
+	b.stopAt = redirect
+	b.open(application.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier), indicator))
+	b.consent(p, user)
+	back, err := url.Parse(b.next)
+	if err != nil || back.Query().Get("code") == "" {
+		p.t.Fatalf("no code: %s", b.describe())
+	}
+	token, err := application.Exchange(p.t.Context(), back.Query().Get("code"), oauth2.VerifierOption(verifier), indicator)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return token.AccessToken
+}
