@@ -67,7 +67,22 @@ func (ex *exchange) sameOrigin() error {
 	if err := ex.st.crossOrigin.Check(&r); err != nil {
 		return ex.notSameSite(err)
 	}
+	// Hosts alone are compared there, and over http anybody can be any host.
+	origin := r.Header.Get("Origin")
+	if changes(r.Method) && r.Header.Get("Sec-Fetch-Site") == "" && strings.HasPrefix(origin, "http://") {
+		return ex.notSameSite(errors.New("the Origin is not https"))
+	}
 	return nil
+}
+
+// changes reports whether requests with the method may change something (RFC
+// 9110, section 9.2.1).
+func changes(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return false
+	}
+	return true
 }
 
 func (ex *exchange) notSameSite(err error) error {
@@ -82,11 +97,8 @@ func (ex *exchange) needsToken() bool {
 	if ex.st.csrf == nil {
 		return false
 	}
-	switch ex.req.Method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions:
-		if upgrade(ex.r.Header) == "" {
-			return false
-		}
+	if !changes(ex.req.Method) && upgrade(ex.r.Header) == "" {
+		return false
 	}
 	return ex.r.Header.Get("Sec-Fetch-Site") == "" && ex.r.Header.Get("Origin") == ""
 }

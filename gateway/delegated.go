@@ -18,6 +18,9 @@ import (
 // labelCallback is the own endpoint where providers send people back to.
 const labelCallback = "authgate/callback"
 
+// maxReturnTo is the longest path that an attempt remembers, in bytes.
+const maxReturnTo = 4 << 10
+
 // maxProviderWords bounds what a page repeats of a provider's words.
 const maxProviderWords = 200
 
@@ -35,7 +38,7 @@ func (ex *exchange) startSignIn() error {
 			return &httpError{status: http.StatusBadRequest, detail: "There is no identity provider of that name here."}
 		}
 	}
-	if party == nil {
+	if party == nil || ex.req.Method == http.MethodHead { // which begins nothing
 		ex.redirect(http.StatusFound, leadingBack(ex.st.own("signin"), target))
 		return nil
 	}
@@ -58,6 +61,9 @@ func leadingBack(place, target string) string {
 // delegate sends the person to the provider, with an attempt to log in that
 // their browser alone can finish.
 func (ex *exchange) delegate(party *relyingParty, target string) error {
+	if len(target) > maxReturnTo {
+		target = ""
+	}
 	browser := ex.creds.Browser // shared by tabs, so that each can finish its own attempt
 	if !auth.ValidBrowser(browser) {
 		browser = auth.NewBrowser()
@@ -67,7 +73,15 @@ func (ex *exchange) delegate(party *relyingParty, target string) error {
 	if err != nil {
 		return err
 	}
-	if err := ex.st.attempts.Begin(ex.r.Context(), attempt); err != nil {
+	err = ex.st.attempts.Begin(ex.r.Context(), ex.peer.client, attempt)
+	var throttled *auth.ThrottledError
+	if errors.As(err, &throttled) {
+		return &httpError{
+			status: http.StatusTooManyRequests, detail: "Too many sign-ins were begun from your address. Try again later.",
+			cause: err, retryAfter: throttled.RetryAfter,
+		}
+	}
+	if err != nil {
 		return err
 	}
 	http.SetCookie(ex, ex.cookie(ex.st.cookies.Browser, browser, auth.AttemptLifetime))
@@ -83,6 +97,10 @@ func (ex *exchange) callback() error {
 		return &httpError{status: http.StatusNotFound, detail: "No provider is configured here."}
 	}
 	ex.label = labelCallback
+	if ex.req.Method == http.MethodHead { // which asks and does nothing
+		ex.redirect(http.StatusFound, ex.st.own("signin"))
+		return nil
+	}
 	login, target, err := ex.finishAttempt()
 	ex.countLogin(policy.OIDC, err)
 	if err != nil {

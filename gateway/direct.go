@@ -29,6 +29,9 @@ const (
 	idleLives = 60 * time.Second
 )
 
+// errInformational: the upstream sends hints instead of an answer.
+var errInformational = fmt.Errorf("more than %d informational responses", maxInformational)
+
 // direct sends GET and HEAD requests to plain HTTP/1.1 upstreams. It writes
 // and reads on the goroutine of the request, where http.Transport hands each
 // request to two other goroutines and waits for them: that is what most of the
@@ -105,8 +108,12 @@ func (d *direct) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // simple reports whether a request is one that direct sends.
-func simple(r *http.Request) bool {
-	if r.URL.Scheme != "http" || (r.Method != http.MethodGet && r.Method != http.MethodHead) {
+func simple(r *http.Request) bool { return r.URL.Scheme == "http" && bare(r) }
+
+// bare reports whether a request is a GET or HEAD without a body or anything
+// that asks for more than an answer.
+func bare(r *http.Request) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
 	}
 	if (r.Body != nil && r.Body != http.NoBody) || r.ContentLength != 0 || len(r.TransferEncoding) > 0 || r.Close {
@@ -235,7 +242,7 @@ func (d *direct) sendAndRead(c *directConn, r *http.Request) (*http.Response, er
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("more than %d informational responses", maxInformational)
+	return nil, errInformational
 }
 
 // reusable reports whether an upstream, and whatever there is on the way to it,

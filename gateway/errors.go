@@ -268,6 +268,7 @@ func (ex *exchange) page(status int, render func(*pages.Pages) error) {
 // own sets the headers of everything that the gateway itself says.
 func (ex *exchange) own(media string) {
 	ex.limitBody()
+	ex.strictTransport()
 	h := ex.Header()
 	h.Set("Content-Type", media)
 	h.Set("X-Content-Type-Options", "nosniff")

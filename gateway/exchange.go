@@ -32,6 +32,7 @@ type exchange struct {
 	req       policy.Request // what is decided on
 	creds     auth.Credentials
 	body      []byte        // of a request to an own endpoint
+	cleartext bool          // came by plain HTTP
 	rule      *policy.Route // that decides; nil for own endpoints
 
 	label      string // route or own endpoint, for metrics and logs
@@ -101,6 +102,14 @@ func (ex *exchange) limitBody() {
 	ex.bodyLimited = true
 	// Servers that know no deadlines (tests) have none to miss.
 	_ = http.NewResponseController(ex.ResponseWriter).SetReadDeadline(time.Now().Add(ownBodyTime))
+}
+
+// strictTransport makes browsers come by https alone (RFC 6797, section 7.1).
+// Over cleartext they would not believe it.
+func (ex *exchange) strictTransport() {
+	if ex.st.hsts != "" && !ex.cleartext {
+		ex.Header().Set("Strict-Transport-Security", ex.st.hsts)
+	}
 }
 
 // outcome notes what became of a request that was answered with an error.

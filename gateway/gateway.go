@@ -202,9 +202,6 @@ func (g *Gateway) warnOfDemonstration(cfg *config.Config) {
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ex := g.begin(w, r)
 	defer ex.finish()
-	if ex.st.hsts != "" { // RFC 6797, section 7.1
-		w.Header().Set("Strict-Transport-Security", ex.st.hsts)
-	}
 	if err := ex.serve(); err != nil {
 		ex.fail(err)
 	}

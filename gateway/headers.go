@@ -3,6 +3,7 @@ package gateway
 import (
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -17,7 +18,7 @@ import (
 // doing so.
 type identityHeaders struct {
 	names config.IdentityHeaders // "" leaves one out
-	spoof map[string]bool        // names, folded, that a client may not send
+	spoof map[string]bool        // names, folded, that no client may send
 	ready *lru.Cache[*policy.Identity, []field]
 
 	// suspect are the first bytes of names that clients may not send: what
@@ -35,6 +36,10 @@ var defaultIdentityHeaders = []string{
 	"X-Auth-Roles", "X-Auth-Mechanism", "X-Auth-Provider",
 }
 
+// methodHeaders make some applications take a request for one of another
+// method than the one that was decided on.
+var methodHeaders = []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
+
 // forwardedPrefix and proxyHeaders tell of clients and original requests;
 // only trusted proxies may send them.
 const forwardedPrefix = "X-Forwarded-"
@@ -50,7 +55,7 @@ func newIdentityHeaders(names ...config.IdentityHeaders) *identityHeaders {
 		panic(err) // the size is a positive constant
 	}
 	h := &identityHeaders{spoof: map[string]bool{}, ready: ready}
-	for _, name := range defaultIdentityHeaders {
+	for _, name := range slices.Concat(defaultIdentityHeaders, methodHeaders) {
 		h.spoof[name] = true
 	}
 	for _, n := range names {

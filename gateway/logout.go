@@ -181,7 +181,7 @@ func (ex *exchange) endAccessCookie(ctx context.Context) error {
 	if ex.creds.Access == "" {
 		return nil
 	}
-	id, err := ex.st.bearers.Revoke(ctx, ex.creds.Access)
+	id, err := ex.st.bearer.Revoke(ctx, ex.creds.Access) // a cookie holds none but our own
 	if errors.Is(err, auth.ErrRejected) {
 		return nil
 	}

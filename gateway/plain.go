@@ -14,7 +14,7 @@ import (
 func (g *Gateway) servePlain(w http.ResponseWriter, r *http.Request) {
 	ex := g.begin(w, r)
 	defer ex.finish()
-	ex.label = "authgate/plain"
+	ex.label, ex.cleartext = "authgate/plain", true
 	if err := ex.plain(); err != nil {
 		ex.fail(err)
 	}

@@ -1,8 +1,11 @@
 package gateway
 
 import (
+	"context"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
+	"net/textproto"
 	"net/url"
 	"strings"
 	"sync"
@@ -23,6 +26,9 @@ func (ex *exchange) forward(route *route) error {
 	}
 	if protocol := upgrade(ex.r.Header); protocol != "" && !strings.EqualFold(protocol, "websocket") {
 		ex.r.Header.Del("Upgrade") // another protocol would carry requests that nobody decides on
+	}
+	if !bare(ex.r) || !route.upstream.cleartext() {
+		ex.r = ex.r.WithContext(fewHints(ex.r.Context()))
 	}
 	proxy := httputil.ReverseProxy{
 		Rewrite:    func(pr *httputil.ProxyRequest) { ex.rewrite(route, pr.Out) },
@@ -46,6 +52,20 @@ func (ex *exchange) forward(route *route) error {
 	return nil
 }
 
+// fewHints bounds the informational responses of an upstream that
+// http.Transport would pass on without end; direct has the same bound.
+func fewHints(ctx context.Context) context.Context {
+	hints := 0
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		Got1xxResponse: func(int, textproto.MIMEHeader) error {
+			if hints++; hints > maxInformational {
+				return errInformational
+			}
+			return nil
+		},
+	})
+}
+
 // rewrite makes the request to the upstream. It runs after the removal of
 // hop-by-hop headers, so that Connection cannot remove what is set here.
 func (ex *exchange) rewrite(route *route, out *http.Request) {
@@ -56,7 +76,8 @@ func (ex *exchange) rewrite(route *route, out *http.Request) {
 	// Opaque keeps the bytes of the path: a URL's own encoding could differ.
 	// The balancer fills in scheme and host.
 	out.URL = &url.URL{Opaque: path, RawQuery: ex.req.Path.Query, ForceQuery: ex.req.Path.HasQuery}
-	out.Trailer = nil // nothing checks what a client would send in it
+	out.Host = ex.peer.host // what a trusted proxy says it is, as routes were matched with it
+	out.Trailer = nil       // nothing checks what a client would send in it
 
 	h := route.upstream.headers.admit(out.Header, ex.peer.trusted)
 	out.Header = h
@@ -91,14 +112,14 @@ func (ex *exchange) consumedAuthorization() bool {
 }
 
 // guard keeps shared caches from giving one person's page to another where the
-// upstream says nothing about it (RFC 9111, section 5.2.2.7), and the
-// gateway's word on https from being said twice (RFC 6797, section 8.1).
+// upstream says nothing about it (RFC 9111, section 5.2.2.7), and puts the
+// gateway's word on https over the upstream's (RFC 6797, section 8.1).
 func (ex *exchange) guard(response *http.Response) error {
 	if _, ok := response.Header["Cache-Control"]; !ok && !ex.rule.Public() && response.StatusCode != http.StatusSwitchingProtocols {
 		response.Header["Cache-Control"] = []string{"private"}
 	}
 	if ex.st.hsts != "" {
-		response.Header.Del("Strict-Transport-Security")
+		response.Header["Strict-Transport-Security"] = []string{ex.st.hsts}
 	}
 	return nil
 }

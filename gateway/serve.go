@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
+	"strings"
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
@@ -22,9 +23,18 @@ func (ex *exchange) serve() error {
 	if endpoint, ok := ex.st.endpoints[ex.req.Path.Decoded]; ok {
 		return ex.serveOwn(endpoint)
 	}
+	if ex.r.Method != strings.ToUpper(ex.r.Method) {
+		return &httpError{
+			status: http.StatusBadRequest, detail: "The method is not in upper case.",
+			cause: errors.New("methods are case-sensitive (RFC 9110, section 9.1), but not to every application"),
+		}
+	}
 	match, ok := ex.st.table.Match(&ex.req)
 	if !ok {
 		return &httpError{status: http.StatusNotFound, detail: "There is nothing here.", cause: errors.New("no route matches")}
+	}
+	if err := ex.st.table.CheckParameters(&ex.req, match); err != nil {
+		return err
 	}
 	if match.Redirect != "" {
 		ex.decision = decisionAllow
@@ -132,6 +142,7 @@ func (ex *exchange) wantsSignIn(route *route) bool {
 // it should.
 func (ex *exchange) redirect(status int, location string) {
 	ex.limitBody()
+	ex.strictTransport()
 	h := ex.Header()
 	h.Set("Location", location)
 	h.Set("Cache-Control", "no-store")

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -69,6 +70,11 @@ func newUpstream(name string, cfg config.Upstream, headers *identityHeaders, too
 // connections can be kept.
 func (u *upstream) same(cfg config.Upstream, headers *identityHeaders) bool {
 	return reflect.DeepEqual(u.config, cfg) && u.headers.same(headers)
+}
+
+// cleartext reports whether all addresses are reached by plain HTTP.
+func (u *upstream) cleartext() bool {
+	return !slices.ContainsFunc(u.targets, func(t *target) bool { return t.url.Scheme != "http" })
 }
 
 // through returns what sends requests to the upstream and gives the response

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 )
 
 // Route is one kind of request and what it takes to make it. The zero Route
@@ -139,6 +140,27 @@ func (t *Table) Match(req *Request) (Match, bool) {
 		return Match{Index: e.index, Redirect: req.Path.Raw + "/"}, true
 	}
 	return Match{}, false
+}
+
+// CheckParameters returns a *TargetError where a path leads to another route
+// than found once the parameters of its segments are cut off (RFC 3986,
+// section 3.3). Some upstreams drop what follows a ";", others don't, and what
+// is dropped must not choose between two policies.
+func (t *Table) CheckParameters(req *Request, found Match) error {
+	if !strings.Contains(req.Path.Decoded, ";") {
+		return nil
+	}
+	segments := strings.Split(req.Path.Decoded, "/")
+	for i, segment := range segments {
+		segments[i], _, _ = strings.Cut(segment, ";")
+	}
+	bare := *req
+	bare.Path.Decoded = strings.Join(segments, "/")
+	other, ok := t.Match(&bare)
+	if !ok || other.Index != found.Index || strings.Contains(bare.Path.Decoded, "//") {
+		return refuse("what follows a \";\" in the path leads to another route")
+	}
+	return nil
 }
 
 // lookup asks the ServeMux. It encodes the decoded path and decodes it again

@@ -7,7 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/time/rate"
 
 	"authgate/gateway/provider"
 	"authgate/gateway/seal"
@@ -16,6 +20,14 @@ import (
 
 // AttemptLifetime is how long a person may take to sign in at a provider.
 const AttemptLifetime = 10 * time.Minute
+
+// How many attempts one client begins: at once, and each second after that.
+// Each is a record in the store.
+const (
+	attemptsAtOnce    = 1000
+	attemptsPerSecond = 5
+	attemptClients    = 65536 // that are remembered
+)
 
 // ErrNoAttempt: the state is unknown, used, too old, or of another browser.
 var ErrNoAttempt = errors.New("auth: no such attempt to log in")
@@ -37,11 +49,16 @@ type Attempts struct {
 	store store.Store
 	box   *seal.Box
 	now   func() time.Time
+	begun *lru.Cache[netip.Addr, *rate.Limiter] // by client
 }
 
 // NewAttempts returns attempts kept in s, sealed with box.
 func NewAttempts(s store.Store, box *seal.Box, now func() time.Time) *Attempts {
-	return &Attempts{store: s, box: box, now: now}
+	begun, err := lru.New[netip.Addr, *rate.Limiter](attemptClients)
+	if err != nil {
+		panic(err) // the size is a positive constant
+	}
+	return &Attempts{store: s, box: box, now: now, begun: begun}
 }
 
 // NewBrowser returns a secret that binds attempts to a browser.
@@ -65,8 +82,24 @@ func (a *Attempts) New(browser, name, issuer, returnTo string) *Attempt {
 	}
 }
 
-// Begin records the attempt, which ends after AttemptLifetime.
-func (a *Attempts) Begin(ctx context.Context, attempt *Attempt) error {
+// Begin records the attempt, which ends after AttemptLifetime. A client that
+// begins too many gets a *ThrottledError.
+func (a *Attempts) Begin(ctx context.Context, client netip.Addr, attempt *Attempt) error {
+	key := clientKey(client)
+	limit, known := a.begun.Get(key)
+	if !known {
+		limit = rate.NewLimiter(attemptsPerSecond, attemptsAtOnce)
+		if other, raced, _ := a.begun.PeekOrAdd(key, limit); raced {
+			limit = other
+		}
+	}
+	if !limit.AllowN(a.now(), 1) {
+		return &ThrottledError{RetryAfter: time.Second}
+	}
+	return a.record(ctx, attempt)
+}
+
+func (a *Attempts) record(ctx context.Context, attempt *Attempt) error {
 	value, err := json.Marshal(attempt)
 	if err != nil {
 		return fmt.Errorf("recording an attempt to log in: %w", err)
@@ -93,6 +126,9 @@ func (a *Attempts) Finish(ctx context.Context, browser, state string) (*Attempt,
 	attempt, err := decode[Attempt](value)
 	if err != nil {
 		return nil, err
+	}
+	if browser == "" || !a.now().Before(attempt.Started.Add(AttemptLifetime)) {
+		return nil, attemptError(store.ErrNotFound, "too old, or from a browser without the cookie")
 	}
 	if subtle.ConstantTimeCompare([]byte(attempt.Browser), []byte(hashed([]byte(browser)))) != 1 {
 		return nil, attemptError(store.ErrNotFound, "the state is of another browser")

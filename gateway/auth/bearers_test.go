@@ -151,7 +151,7 @@ func TestOutsideRevocation(t *testing.T) {
 			elsewhere := o.instance(t)
 			issuer, token, another := o.plain, jwtOf(o.plain.issuer), jwtOf(o.plain.issuer)
 			if test.opaque {
-				issuer, token, another = o.asked, "opaque", "another"
+				issuer, token, another = o.asked, "of.one", "of.another"
 			}
 			issuer.answers(func(_ context.Context, raw string) (*provider.AccessToken, error) {
 				access := o.access(test.jti)

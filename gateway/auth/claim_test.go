@@ -85,12 +85,15 @@ func TestRenewalThatCannotGiveBackItsClaim(t *testing.T) {
 	t.Parallel()
 	renewing(t, func(t *testing.T, d *delegation) {
 		s := d.signIn(t, d.grant("user"))
-		d.answersAfter(0, "auditor")
-		d.store.fails("delete renewing:")
-		for renewals := range 3 {
+		for renewals, release := range []string{"delete renewing:", "swap renewing:", "take renewing:"} {
+			d.op.answers(func(context.Context) (*provider.Grant, error) {
+				d.store.fails(release) // from here on
+				return d.grant("auditor"), nil
+			})
 			time.Sleep(15 * time.Minute)
 			_, _ = d.by(t, s)
 			d.wantAsked(t, renewals+1)
+			d.store.fails("")
 			d.wantIn(t, s, "auditor")
 		}
 		d.wantReported(t, s, false)
@@ -102,16 +105,15 @@ func TestRenewalThatCannotGiveBackItsClaim(t *testing.T) {
 func TestClaimsOfRenewalsDoNotOverlap(t *testing.T) {
 	t.Parallel()
 	renewing(t, func(t *testing.T, d *delegation) {
-		memory := d.store.Store
-		var deletes atomic.Int64
-		d.store.Store = &hookedStore{Store: memory, before: func(call string) {
-			if strings.HasPrefix(call, "delete "+renewPrefix) && deletes.Add(1) == 1 {
+		var calls, underWay, most atomic.Int64
+		d.options.Providers["keycloak"] = hanging{d.op, &underWay, &most}
+		slow := *d
+		slow.store = &recordingStore{Store: &hookedStore{Store: d.store.Store, before: func(call string) {
+			if strings.Contains(call, " "+renewPrefix) && calls.Add(1) == 2 { // after the claim, what gives it back
 				time.Sleep(900 * time.Millisecond)
 			}
-		}}
-		var underWay, most atomic.Int64
-		d.options.Providers["keycloak"] = hanging{d.op, &underWay, &most}
-		instances := []*delegation{d.instance(nil), d.instance(nil), d.instance(nil), d.instance(nil)}
+		}}}
+		instances := []*delegation{slow.instance(nil), d.instance(nil), d.instance(nil), d.instance(nil)}
 		s := d.signIn(t, d.grant("user"))
 		time.Sleep(15 * time.Minute)
 		start := time.Now()
@@ -124,7 +126,7 @@ func TestClaimsOfRenewalsDoNotOverlap(t *testing.T) {
 		}
 		time.Sleep(renewTime)
 		synctest.Wait()
-		if got := most.Load(); got != 1 {
+		if got := most.Load(); got != 1 || calls.Load() < 2 {
 			t.Errorf("%d instances were renewing at once, want one", got)
 		}
 	})

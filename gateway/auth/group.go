@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +28,7 @@ type groups struct {
 	logins *Logins
 	// One instance does not get in its own way; others are seen by Swap.
 	stripes [groupStripes]sync.Mutex
+	seed    maphash.Seed
 }
 
 // group is the record of a group. Logins that have ended since may be in it.
@@ -40,7 +42,9 @@ type member struct {
 	Expires time.Time `json:"expires"`
 }
 
-func newGroups(logins *Logins) *groups { return &groups{logins: logins} }
+func (m member) same(other member) bool { return m.Login == other.Login }
+
+func newGroups(logins *Logins) *groups { return &groups{logins: logins, seed: maphash.MakeSeed()} }
 
 // groupsOf are the keys of the groups that a login belongs to.
 func groupsOf(v *Vouched) []string {
@@ -67,10 +71,15 @@ func groupKey(parts ...string) string {
 func (g *groups) join(ctx context.Context, key string, login *Login, started time.Time) error {
 	var over []member
 	err := g.change(ctx, key, func(now *group) error {
-		if err := now.open(started); err != nil {
-			return err
+		if !now.Ended.IsZero() && !started.After(now.Ended) {
+			return &Rejection{Detail: DetailNotSignedIn, Reason: "signed out at the provider in the middle of the login"}
 		}
 		now.Members = slices.DeleteFunc(now.Members, func(m member) bool { return !login.Created.Before(m.Expires) })
+		if len(now.Members) >= maxGroup {
+			if err := g.forgetEnded(ctx, now); err != nil {
+				return err
+			}
+		}
 		now.Members = append(now.Members, member{Login: login.ID, Expires: login.Expires})
 		over = now.Members[:max(0, len(now.Members)-maxGroup)]
 		now.Members = now.Members[len(over):]
@@ -87,25 +96,19 @@ func (g *groups) join(ctx context.Context, key string, login *Login, started tim
 	return nil
 }
 
-// open is an ErrRejected if the group was ended after started.
-func (g *group) open(started time.Time) error {
-	if !g.Ended.IsZero() && !started.After(g.Ended) {
-		return &Rejection{Detail: DetailNotSignedIn, Reason: "signed out at the provider in the middle of the login"}
+// forgetEnded takes the logins off the record that have ended.
+func (g *groups) forgetEnded(ctx context.Context, now *group) error {
+	var alive []member
+	for _, m := range now.Members {
+		switch _, err := g.logins.read(ctx, loginPrefix+m.Login); {
+		case err == nil:
+			alive = append(alive, m)
+		case !errors.Is(err, ErrRejected):
+			return err
+		}
 	}
+	now.Members = alive
 	return nil
-}
-
-// stands is an ErrRejected if the group was ended after started.
-func (g *groups) stands(ctx context.Context, key string, started time.Time) error {
-	raw, err := g.logins.store.Get(ctx, key)
-	if err != nil {
-		return fmt.Errorf("reading a group of logins: %w", err) // joined a moment ago, so it is there
-	}
-	now, err := decode[group](raw)
-	if err != nil {
-		return err
-	}
-	return now.open(started)
 }
 
 // end ends all logins of the group, and returns those that were alive. A
@@ -139,7 +142,7 @@ func (g *groups) end(ctx context.Context, key string, note bool) ([]*Login, erro
 		}
 	}
 	return ended, g.change(ctx, key, func(now *group) error {
-		now.Members = slices.DeleteFunc(now.Members, func(m member) bool { return slices.Contains(members, m) })
+		now.Members = slices.DeleteFunc(now.Members, func(m member) bool { return slices.ContainsFunc(members, m.same) })
 		return nil
 	})
 }
@@ -149,7 +152,7 @@ var errNothing = errors.New("nothing to change")
 
 // change applies edit to the record of a group, atomically.
 func (g *groups) change(ctx context.Context, key string, edit func(*group) error) error {
-	stripe := &g.stripes[key[len(key)-1]%groupStripes] // the end of a hash in base64
+	stripe := &g.stripes[maphash.String(g.seed, key)%groupStripes]
 	stripe.Lock()
 	defer stripe.Unlock()
 	const attempts = 100 // each time that one fails, another instance succeeds

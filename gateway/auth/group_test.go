@@ -33,6 +33,9 @@ func TestOnePersonHasSoManyLogins(t *testing.T) {
 	if n := d.records(t, loginPrefix); n != 256 {
 		t.Errorf("%d logins in the store, want 256", n)
 	}
+	if n := len(stored[group](t, d.store, personGroup("keycloak", testOP, testPerson)).Members); n != 256 {
+		t.Errorf("%d members in the record, want 256", n)
+	}
 }
 
 // Logins that have expired leave their group, and count for nothing.
@@ -90,6 +93,31 @@ func TestConcurrentLoginsAllJoin(t *testing.T) {
 	}
 }
 
+// As many groups can change at once as there are locks: each lock has its
+// share of them.
+func TestGroupsAreSpreadOverTheLocks(t *testing.T) {
+	t.Parallel()
+	d := newDelegation(t, nil)
+	used := make(map[int]bool)
+	d.store.Store = &hookedStore{Store: d.store.Store, before: func(string) {
+		for i := range d.users.groups.stripes {
+			if stripe := &d.users.groups.stripes[i]; stripe.TryLock() {
+				stripe.Unlock()
+			} else {
+				used[i] = true
+			}
+		}
+	}}
+	for i := range 50 * groupStripes {
+		if _, err := d.users.groups.end(t.Context(), personGroup("keycloak", testOP, fmt.Sprint(i)), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(used) != groupStripes {
+		t.Errorf("%d locks are in use, want %d", len(used), groupStripes)
+	}
+}
+
 // A group ends as a whole, and nobody else with it.
 func TestGroupsEndApart(t *testing.T) {
 	t.Parallel()
@@ -128,6 +156,25 @@ func TestGroupsEndApart(t *testing.T) {
 	}
 	if again, err := d.users.groups.end(t.Context(), personGroup("keycloak", testOP, testPerson), false); err != nil || len(again) != 0 {
 		t.Errorf("again: got %+v, %v, want nothing to end", again, err)
+	}
+}
+
+// Logins that were ended together leave their group, in whichever time zone
+// they were written down.
+func TestEndedLoginsLeaveTheirGroup(t *testing.T) {
+	t.Parallel()
+	d := newDelegation(t, func(d *delegation) {
+		clock := d.clock
+		d.now = func() time.Time { return clock.now().In(time.FixedZone("", 17*60)) }
+	})
+	d.signIn(t, d.grant("user"))
+	d.clock.advance(time.Second)
+	key := personGroup("keycloak", testOP, testPerson)
+	if ended, err := d.users.groups.end(t.Context(), key, true); err != nil || len(ended) != 1 {
+		t.Fatalf("got %+v, %v", ended, err)
+	}
+	if members := stored[group](t, d.store, key).Members; len(members) != 0 {
+		t.Errorf("%+v stay in the group", members)
 	}
 }
 

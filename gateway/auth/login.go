@@ -83,13 +83,17 @@ type Issue func(*Login) (key string, value []byte, expires time.Time, err error)
 // Begin records a new login of account together with the handles that issue
 // makes. Nothing of it may be given to the client unless the error is nil.
 func (l *Logins) Begin(ctx context.Context, account *Account, expires time.Time, issue ...Issue) (*Login, error) {
-	return l.begin(ctx, &Login{
+	login := &Login{
 		ID:       rand.Text(),
 		Username: account.Username,
 		Version:  account.Version(),
 		Created:  l.now(),
 		Expires:  expires,
-	}, issue)
+	}
+	if login.Created.Before(account.since) { // the clock was set back
+		login.Created = account.since
+	}
+	return l.begin(ctx, login, issue)
 }
 
 func (l *Logins) begin(ctx context.Context, login *Login, issue []Issue) (*Login, error) {

@@ -57,16 +57,20 @@ type Outside struct {
 	opaque   *OutsideIssuer // nil: opaque tokens are nobody's
 	logins   *Logins
 	verified *lru.Cache[string, *outsideToken] // by the token itself
+	refused  *lru.Cache[string, time.Time]     // until when, by the hash of an opaque token; apart, so that a flood evicts no good one
 	asking   singleflight.Group                // introspections, by the token's hash
 	slots    chan struct{}
 }
 
-// outsideToken is what was found out about a token.
+// errNotActive is what an introspection says of tokens that are not good.
+var errNotActive = badToken("its issuer says that it is not good")
+
+// outsideToken is what was found out about a good token.
 type outsideToken struct {
-	identity   *policy.Identity // nil: the token is not good
-	expires    time.Time        // zero: unknown
-	fresh      time.Time        // until when this counts
-	revokedKey string           // of the store
+	identity   *policy.Identity
+	expires    time.Time // zero: unknown
+	fresh      time.Time // until when this counts
+	revokedKey string    // of the store
 }
 
 // NewOutside returns the judge of tokens of issuers. At most one issuer is asked about opaque
@@ -76,9 +80,13 @@ func NewOutside(issuers []OutsideIssuer, logins *Logins) (*Outside, error) {
 	if err != nil {
 		return nil, err
 	}
+	refused, err := lru.New[string, time.Time](identityCacheSize)
+	if err != nil {
+		return nil, err
+	}
 	o := &Outside{
 		byIssuer: make(map[string]OutsideIssuer, len(issuers)), logins: logins,
-		verified: verified, slots: make(chan struct{}, opaqueAtOnce),
+		verified: verified, refused: refused, slots: make(chan struct{}, opaqueAtOnce),
 	}
 	for _, issuer := range issuers {
 		if issuer.Issuer() == "" {
@@ -101,15 +109,14 @@ func NewOutside(issuers []OutsideIssuer, logins *Logins) (*Outside, error) {
 // issuerOf returns whose token it is, by its own words: nothing is believed
 // yet, and of another issuer it will not verify.
 func (o *Outside) issuerOf(token string) (OutsideIssuer, bool) {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
+	if !isJWT(token) {
 		// A refresh token of the gateway, sent by mistake, is not to be told to others.
 		if _, own := parseRefresh(token); own || o.opaque == nil {
 			return OutsideIssuer{}, false
 		}
 		return *o.opaque, true
 	}
-	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
 	if err != nil {
 		return OutsideIssuer{}, false
 	}
@@ -141,14 +148,14 @@ func (o *Outside) verify(ctx context.Context, token string) (*outsideToken, erro
 	now := o.logins.now()
 	known, ok := o.verified.Get(token)
 	if !ok || !now.Before(known.fresh) {
+		if until, refused := o.refused.Get(hashed([]byte(token))); refused && now.Before(until) {
+			return nil, errNotActive
+		}
 		var err error
 		if known, err = o.ask(ctx, token); err != nil {
 			return nil, err
 		}
 		o.verified.Add(strings.Clone(token), known)
-	}
-	if known.identity == nil {
-		return nil, badToken("its issuer says that it is not good")
 	}
 	if !known.expires.IsZero() && !now.Before(known.expires) {
 		return nil, badToken("expired")
@@ -170,13 +177,13 @@ func (o *Outside) ask(ctx context.Context, token string) (*outsideToken, error) 
 	}
 	fresh := outsideFresh
 	judge := issuer.Verify
-	if strings.Count(token, ".") != 2 {
+	if !isJWT(token) {
 		fresh, judge = opaqueFresh, o.introspect
 	}
 	access, err := judge(ctx, token)
-	if errors.Is(err, provider.ErrInvalid) && fresh == opaqueFresh {
-		// Remembered, so that a flood of one bad token is one question.
-		return &outsideToken{fresh: o.logins.now().Add(fresh)}, nil
+	if errors.Is(err, provider.ErrInvalid) && !isJWT(token) {
+		o.refused.Add(hashed([]byte(token)), o.logins.now().Add(fresh)) // a flood of one bad token is one question
+		return nil, errNotActive
 	}
 	if errors.Is(err, provider.ErrInvalid) {
 		return nil, badToken("%v", err)
@@ -188,7 +195,7 @@ func (o *Outside) ask(ctx context.Context, token string) (*outsideToken, error) 
 	identity.Scopes = access.Scopes
 	name := access.ID
 	if name == "" {
-		name = signedPart(token)
+		name = nameOf(token)
 	}
 	return &outsideToken{
 		identity: identity, expires: access.Expires, fresh: o.logins.now().Add(fresh),
@@ -196,11 +203,15 @@ func (o *Outside) ask(ctx context.Context, token string) (*outsideToken, error) 
 	}, nil
 }
 
-// signedPart is what names a token without a jti. A signature can have more
+// isJWT reports whether the token has the form of a JWS in the compact
+// serialisation (RFC 7515, section 3.1); what has another form is opaque.
+func isJWT(token string) bool { return strings.Count(token, ".") == 2 }
+
+// nameOf names a token without a jti. The signature of a JWT can have more
 // than one spelling (ECDSA), what it is over cannot.
-func signedPart(token string) string {
-	if end := strings.LastIndexByte(token, '.'); end >= 0 {
-		return token[:end]
+func nameOf(token string) string {
+	if isJWT(token) {
+		return token[:strings.LastIndexByte(token, '.')]
 	}
 	return token
 }

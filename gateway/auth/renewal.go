@@ -22,6 +22,9 @@ const (
 	// renewPatience is how long a request waits for a renewal once the
 	// tokens have expired; then it goes on with what is known.
 	renewPatience = 3 * time.Second
+	// renewLeast is the shortest time between renewals of a login, and
+	// renewalsAtOnce how many there are at a time.
+	renewLeast, renewalsAtOnce = 2 * time.Second, 64
 	// renewSoon is when tokens are renewed that came without a profile.
 	renewSoon = 30 * time.Second
 	// renewUnknown is when tokens are renewed that don't say how long they
@@ -38,7 +41,7 @@ func renewAt(now, expires time.Time) time.Time {
 	if expires.IsZero() {
 		return now.Add(renewUnknown)
 	}
-	return now.Add(expires.Sub(now) / 4 * 3)
+	return now.Add(max(expires.Sub(now)/4*3, renewLeast))
 }
 
 // renew implements owner: tokens that are due are refreshed at the provider,
@@ -71,6 +74,19 @@ func (u *Users) renew(ctx context.Context, login *Login) bool {
 
 // renewOnce renews the login, and pauses after a failure.
 func (u *Users) renewOnce(login *Login) {
+	defer func() {
+		if panicked := recover(); panicked != nil { // beside a request, nobody else would catch it
+			u.pauses.Add(login.ID, u.logins.now().Add(renewPause))
+			u.options.Report(login, false, fmt.Errorf("panic: %v", panicked))
+		}
+	}()
+	select {
+	case u.slots <- struct{}{}:
+		defer func() { <-u.slots }()
+	default:
+		u.pauses.Add(login.ID, u.logins.now().Add(takenPause))
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), renewTime)
 	defer cancel()
 	err := u.claim(ctx, login.ID, func() error { return u.refresh(ctx, login.ID) })

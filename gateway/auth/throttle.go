@@ -91,17 +91,24 @@ func (t *Throttle) SetLimits(limit int, window time.Duration) {
 }
 
 func newSubject(username string, client netip.Addr) subject {
-	s := subject{account: strings.ToLower(strings.TrimSpace(username)), client: client.Unmap()}
+	s := subject{account: strings.ToLower(strings.TrimSpace(username)), client: clientKey(client)}
 	if len(s.account) > maxAccountKey {
 		sum := sha256.Sum256([]byte(s.account))
 		s.account = string(sum[:])
 	}
-	if s.client.Is6() {
-		// Without an error: 64 bits are within every IPv6 address.
-		prefix, _ := s.client.Prefix(64)
-		s.client = prefix.Addr()
-	}
 	return s
+}
+
+// clientKey is what counts as one client: an IPv4 address, or the 64 bits of
+// an IPv6 address that one of them can choose from.
+func clientKey(client netip.Addr) netip.Addr {
+	client = client.Unmap()
+	if client.Is6() {
+		// Without an error: 64 bits are within every IPv6 address.
+		prefix, _ := client.Prefix(64)
+		client = prefix.Addr()
+	}
+	return client
 }
 
 // look returns a *ThrottledError where an attempt would be refused.

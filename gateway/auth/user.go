@@ -71,6 +71,7 @@ type Users struct {
 	groups   *groups
 	renewals singleflight.Group            // by sid
 	pauses   *lru.Cache[string, time.Time] // by sid: no renewal before
+	slots    chan struct{}                 // renewals under way
 }
 
 // NewUsers returns the users whose logins are among logins.
@@ -79,7 +80,7 @@ func NewUsers(options UsersOptions, logins *Logins) *Users {
 	if err != nil {
 		panic(err) // the size is a positive constant
 	}
-	return &Users{options: options, logins: logins, groups: newGroups(logins), pauses: pauses}
+	return &Users{options: options, logins: logins, groups: newGroups(logins), pauses: pauses, slots: make(chan struct{}, renewalsAtOnce)}
 }
 
 // NewDelegatedSession returns the mechanism of sessions of users.
@@ -103,20 +104,16 @@ func (u *Users) Begin(ctx context.Context, name string, grant *provider.Grant, s
 	if err := u.keep(login, grant.Tokens); err != nil {
 		return nil, err
 	}
-	for _, key := range groupsOf(login.Delegated) {
-		if err := u.groups.join(ctx, key, login, started); err != nil {
-			return nil, err
-		}
-	}
 	if err := u.save(ctx, login.Delegated, grant.Profile); err != nil {
 		return nil, err
 	}
 	if _, err := u.logins.begin(ctx, login, issue); err != nil {
 		return nil, err
 	}
-	// A logout on the way here found no login to end, but left its mark.
+	// Last, so that a logout at the provider finds a login to end from the
+	// moment on that the group names it; an earlier one has left its mark.
 	for _, key := range groupsOf(login.Delegated) {
-		if err := u.groups.stands(ctx, key, started); err != nil {
+		if err := u.groups.join(ctx, key, login, started); err != nil {
 			_, failed := u.logins.End(ctx, login.ID)
 			return nil, errors.Join(err, failed)
 		}

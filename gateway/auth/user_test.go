@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"testing"
@@ -111,7 +112,7 @@ func TestStoreHoldsNoReadableSecret(t *testing.T) {
 	d := newDelegation(t, nil)
 	attempts, browser := NewAttempts(d.store, d.options.Box, d.now), NewBrowser()
 	attempt := attempts.New(browser, "keycloak", testOP, "/here")
-	if err := attempts.Begin(t.Context(), attempt); err != nil {
+	if err := attempts.Begin(t.Context(), netip.Addr{}, attempt); err != nil {
 		t.Fatal(err)
 	}
 	grant, renewed := d.grant("user"), d.grant("user")
@@ -219,6 +220,9 @@ func TestKindsOfSessionAreApart(t *testing.T) {
 	restore(t, m.store, local.login.Handles[0], func(r *sessionRecord) { r.Mechanism = policy.OIDC })
 	restore(t, m.store, delegated.login.Handles[0], func(r *sessionRecord) { r.Mechanism = policy.Session })
 	check("with swapped mechanisms", false)
+	// Nor is there a login of both kinds.
+	restore(t, m.store, loginPrefix+delegated.login.ID, func(l *Login) { l.Username, l.Version = local.login.Username, local.login.Version })
+	check("with a login of both kinds", false)
 }
 
 // A name of the configuration that is gone, or stands for another provider,

@@ -30,9 +30,9 @@ type Config struct {
 	Limits          Limits                  `yaml:"limits"`
 	Log             Log                     `yaml:"log"`
 
-	path      string   // of the file
-	source    []byte   // its content
-	sideFiles []string // what it names and was read with it
+	path      string        // of the file
+	source    func() []byte // its content; a function, because printing a Config shows unexported fields as they are
+	sideFiles []string      // what it names and was read with it
 }
 
 // Secret is a value that prints as "[redacted]" wherever it is formatted,

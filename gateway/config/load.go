@@ -29,7 +29,7 @@ func Parse(path string, source []byte) (*Config, error) {
 // Reread is the same configuration with the files that it names as they are
 // now; of the main file it is the content that was read then. An error is
 // Diagnostics.
-func (c *Config) Reread() (*Config, error) { return Parse(c.path, c.source) }
+func (c *Config) Reread() (*Config, error) { return Parse(c.path, c.source()) }
 
 // SideFiles are the paths of the files besides the configuration file that
 // a change of which changes the configuration: accounts.file, basic.htpasswd,
@@ -62,7 +62,8 @@ func parse(path string, source []byte, lookup func(string) (string, bool)) (*Con
 		return nil, err
 	}
 	slices.Sort(l.sideFiles)
-	l.cfg.path, l.cfg.source = path, slices.Clone(source)
+	kept := slices.Clone(source)
+	l.cfg.path, l.cfg.source = path, func() []byte { return kept }
 	l.cfg.sideFiles = slices.Compact(l.sideFiles)
 	return l.cfg, nil
 }

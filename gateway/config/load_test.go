@@ -357,7 +357,7 @@ func TestReread(t *testing.T) {
 		t.Fatal(err)
 	}
 	same, err := cfg.Reread()
-	if err != nil || !reflect.DeepEqual(cfg, same) {
+	if err != nil || !cmp.Equal(cfg, same, exported) {
 		t.Fatalf("nothing has changed, but Reread gives %+v (%v)", same, err)
 	}
 	write("config.yaml", "log: {level: debug}\n")

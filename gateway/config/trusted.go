@@ -31,6 +31,15 @@ type Introspection struct {
 	ClientSecret Secret `yaml:"client_secret"`
 }
 
+// String keeps fmt from showing what the pointer leads to as it is, where a
+// verb is none for pointers.
+func (in *Introspection) String() string {
+	if in == nil {
+		return "<nil>"
+	}
+	return fmt.Sprint(*in)
+}
+
 // asymmetricAlgorithms verify by a public key (RFC 7518, section 3.1, and RFC
 // 8037, section 3.1), so that who verifies a token cannot make one.
 var asymmetricAlgorithms = []string{

@@ -118,7 +118,7 @@ func (l limits) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode/100 == 3 {
-		return nil, fmt.Errorf("answered %s, and redirects are not followed; configure the address where the answer is", statusText(resp.StatusCode))
+		return nil, redirected(resp.StatusCode)
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
@@ -132,6 +132,13 @@ func (l limits) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp.Body, resp.Request = io.NopCloser(bytes.NewReader(body)), r
 	return resp, nil
+}
+
+// redirected is the status of an answer that leads elsewhere.
+type redirected int
+
+func (status redirected) Error() string {
+	return fmt.Sprintf("answered %s, and redirects are not followed; configure the address where the answer is", statusText(int(status)))
 }
 
 // CloseIdleConnections is what http.Client.CloseIdleConnections looks for.
@@ -201,6 +208,9 @@ func secretsOf(r *http.Request) []string {
 	}
 	if _, password, ok := r.BasicAuth(); ok {
 		secrets = append(secrets, password)
+		if plain, err := url.QueryUnescape(password); err == nil { // RFC 6749, section 2.3.1
+			secrets = append(secrets, plain)
+		}
 	}
 	if r.GetBody == nil {
 		return secrets

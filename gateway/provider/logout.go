@@ -62,7 +62,8 @@ var errPage = errors.New("the end-session endpoint answered the refresh token wi
 // for. A browser is not sent to a provider that gives none.
 func answered(err error) bool {
 	_, refused := errors.AsType[*refusal](err)
-	return refused || errors.Is(err, errPage)
+	_, elsewhere := errors.AsType[redirected](err)
+	return refused || elsewhere || errors.Is(err, errPage)
 }
 
 // logoutForm posts the refresh token to the end-session endpoint. A page in

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -80,8 +81,8 @@ func (m mapping) name(subject, email string, sources []claims) (string, error) {
 }
 
 // verifiedEmail is the address of the first source that has one. It is empty
-// where there is none, or where that source calls it unverified: what the
-// other says of its own address is of no account.
+// where there is none, or where any source calls it unverified: that one of
+// them has verified another address is of no account.
 func verifiedEmail(sources []claims) (string, error) {
 	for _, source := range sources {
 		email, err := text("email", []claims{source})
@@ -99,6 +100,9 @@ func verifiedEmail(sources []claims) (string, error) {
 		}
 		switch verified := source["email_verified"]; verified {
 		case nil, true, "true": // Cognito has it as a string
+			if slices.ContainsFunc(sources, func(other claims) bool { return denies(other, email) }) {
+				return "", nil
+			}
 			return email, nil
 		case false, "false":
 			return "", nil
@@ -107,6 +111,13 @@ func verifiedEmail(sources []claims) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// denies reports whether the source calls that very address unverified.
+func denies(source claims, email string) bool {
+	same, _ := source["email"].(string)
+	verified := source["email_verified"]
+	return strings.EqualFold(same, email) && (verified == false || verified == "false")
 }
 
 func notInEmail(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }

@@ -66,9 +66,11 @@ func (m *Memory) Get(ctx context.Context, key string) ([]byte, error) {
 		return nil, err
 	}
 	s := m.shard(key)
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.live(key, m.now())
+	value, dead, err := s.get(key, m.now())
+	if dead { // for good, even if the clock should be set back
+		s.forget(key, m.now())
+	}
+	return value, err
 }
 
 // Put implements Store.
@@ -187,6 +189,27 @@ func (s *memoryShard) live(key string, now time.Time) ([]byte, error) {
 		return nil, ErrNotFound
 	}
 	return e.value, nil
+}
+
+// get is live under a lock of its own; dead tells that there is an entry, and
+// that it has expired.
+func (s *memoryShard) get(key string, now time.Time) (value []byte, dead bool, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	value, err = s.live(key, now)
+	if err != nil {
+		_, dead = s.entries[key]
+	}
+	return value, dead, err
+}
+
+// forget removes an entry that has expired.
+func (s *memoryShard) forget(key string, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, ok := s.entries[key]; ok && e.expired(now) {
+		delete(s.entries, key)
+	}
 }
 
 func (s *memoryShard) set(key string, value []byte, expires, now time.Time) {

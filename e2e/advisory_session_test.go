@@ -1,0 +1,287 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+)
+
+// sessions is a configuration with a route for each mechanism, and one for
+// administrators.
+func sessions(up string) string {
+	return app(up) + `
+limits: {login_failures: 100000}
+token: {reuse_leeway: 0s}
+policies: {admin: {roles: [admin]}}
+routes:
+  - {match: /public, upstream: app, auth: [none]}
+  - {match: /basic/, upstream: app, auth: [basic]}
+  - {match: /secure, upstream: app, auth: [session, bearer]}
+  - {match: /admin, upstream: app, auth: [session, bearer], policy: admin}
+`
+}
+
+// TestAdvisoriesSession: an end is an end, a beginning is new, and a change is
+// seen by what was there before.
+func TestAdvisoriesSession(t *testing.T) {
+	t.Parallel()
+	up := record(t)
+	g := prepared(t)
+	g.write("accounts.yaml", person("alice", wonderlandHash, ", roles: [user, admin]")+person("bob", builderHash, ", roles: [user]"))
+	config := sessions(up.url) + "accounts: {file: accounts.yaml}\nbasic: {users: [{username: service, password_hash: \"" + s3rviceHash + "\"}]}\n"
+	g.configure(config)
+	g.run()
+	for name, story := range map[string]func(*testing.T, *instance, *recorder){
+		// Signing out took the cookie from the browser and left the session.
+		"CVE-2024-21492 caddy-security, CVE-2025-53826 File Browser, alive after signing out": endedIsDead,
+		// The page to sign in, which one saw as the end, did not clear the cookie.
+		"CVE-2026-34454 oauth2-proxy, a cookie that stays": clearedCookies,
+		// The identifier from before the login was good after it.
+		"CVE-2024-52553 Jenkins OpenID Connect, session fixation": freshIdentifier,
+		// A Cookie header of nothing but delimiters ended the process, where cookies
+		// were taken out of it.
+		"CVE-2023-28625 mod_auth_openidc, odd Cookie headers": oddCookies,
+		// A number in a cookie was how many more cookies to look for.
+		"CVE-2024-24814 mod_auth_openidc, session chunks": manyCookies,
+		// A POST without anything in it ended the process.
+		"CVE-2025-3891 mod_auth_openidc, empty POST": emptyPosts,
+		// Checks of the same password for two credentials shared one answer.
+		"CVE-2026-71326 Traefik, two credentials with one key": sharedChecks,
+	} {
+		t.Run(name, func(t *testing.T) { story(t, g, up) })
+	}
+	// Groups and claims were those of the login, whatever became of them. This
+	// comes last because it changes the accounts.
+	t.Run("GHSA-x883-2vmg-xwf7 Authelia, CVE-2021-41230 Pomerium, roles of yesterday", func(t *testing.T) { rolesOfToday(t, g, up) })
+	if got := g.status(g.stranger(), "GET", "/public"); got != http.StatusOK {
+		t.Errorf("afterwards the gateway answers %d", got)
+	}
+}
+
+// wantDead fails if anything that a login gave opens something.
+func wantDead(t *testing.T, g *instance, up *recorder, s signIn) {
+	t.Helper()
+	up.all()
+	c := g.stranger()
+	for _, credential := range [][]string{{"Cookie", s.session}, {"Authorization", s.access}} {
+		g.do(c, "GET", "/secure", "", credential...)
+		up.none(t)
+		if a := g.do(c, "GET", "/me", "", credential...); strings.Contains(a.body, "alice") {
+			t.Errorf("by %s the gateway still knows: %s", credential[0], a.body)
+		}
+	}
+	if next, status, err := g.tryRefresh(c, s.refresh); err != nil || status == http.StatusOK {
+		t.Errorf("the refresh token gives %d, %v, %t", status, err, next.access != "")
+	}
+}
+
+func endedIsDead(t *testing.T, g *instance, up *recorder) {
+	for name, end := range map[string]func(*http.Client, signIn) answer{
+		"POST with the cookie": func(c *http.Client, s signIn) answer { return g.do(c, "POST", "/logout", "", "Cookie", s.session) },
+		"POST with the token": func(c *http.Client, s signIn) answer {
+			return g.do(c, "POST", "/logout", "", "Authorization", s.access)
+		},
+		"GET": func(c *http.Client, s signIn) answer { return g.do(c, "GET", "/logout", "", "Cookie", s.session) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := g.stranger()
+			s := g.signIn(c, "alice")
+			g.do(c, "GET", "/secure", "", "Cookie", s.session) // whatever is cached of it
+			g.do(c, "GET", "/secure", "", "Authorization", s.access)
+			if got := len(up.all()); got != 2 {
+				t.Fatalf("before the end %d of 2 requests reach the upstream", got)
+			}
+			end(c, s)
+			wantDead(t, g, up, s)
+		})
+	}
+}
+
+func clearedCookies(t *testing.T, g *instance, up *recorder) {
+	c := g.client() // a browser
+	s := g.signIn(c, "alice")
+	g.do(c, "GET", "/logout", "", "Accept", "text/html")
+	g.do(c, "GET", "/signin", "", "Accept", "text/html")
+	g.do(c, "GET", "/secure", "")
+	up.none(t)
+	wantDead(t, g, up, s)
+}
+
+func freshIdentifier(t *testing.T, g *instance, up *recorder) {
+	c := g.stranger()
+	mallory := g.signIn(c, "bob").session
+	for _, planted := range []string{mallory, "session_id=chosen-by-mallory", "session_id=" + strings.Repeat("A", 43)} {
+		for _, headers := range [][]string{{"Content-Type", typeJSON}, {"Authorization", basicOf("alice:wonderland")}} {
+			a := g.do(c, "POST", "/login", right, append(headers, "Cookie", planted)...)
+			session := cookieOf(a)
+			if a.status != http.StatusOK || session == planted || !strings.HasPrefix(session, "session_id=") {
+				t.Fatalf("login with %s: %d gives %s", planted, a.status, session)
+			}
+			g.do(c, "GET", "/secure", "", "Cookie", planted)
+			up.none(t)
+			g.do(c, "GET", "/secure", "", "Cookie", session)
+			if got := up.one(t).value(t, "X-Auth-User"); got != "alice" {
+				t.Errorf("the new session is %q's", got)
+			}
+		}
+	}
+}
+
+func oddCookies(t *testing.T, g *instance, up *recorder) {
+	for _, cookies := range []string{"", ";", ";;;", " ; ; ", "=", "==;=", ";session_id", "session_id=;", "session_id=; session_id=", "; session_id=x;", "session_id==;=session_id", "\t"} {
+		g.raw(t, "GET /secure HTTP/1.1\nHost: localhost\nCookie: "+cookies+"\n\n")
+		up.none(t)
+		if a := g.raw(t, "GET /public HTTP/1.1\nHost: localhost\nCookie: "+cookies+"\n\n"); a.status != http.StatusOK {
+			up.none(t)
+			continue
+		}
+		if got := strings.Join(up.one(t).values("Cookie"), ""); strings.Contains(got, "session_id=") {
+			t.Errorf("of the cookies %q the upstream gets %q", cookies, got)
+		}
+	}
+}
+
+func manyCookies(t *testing.T, g *instance, up *recorder) {
+	var many strings.Builder
+	for i := range 5_000 {
+		fmt.Fprintf(&many, "; c%d=x", i)
+	}
+	for _, cookies := range []string{
+		"session_id_chunks=99999999; session_id_0=x", "session_id=99999999", "session_id=99999999999999999999999999", "a=b" + many.String(),
+		"session_id=x" + many.String(), "session_id=" + strings.Repeat("x", 50_000), strings.Repeat("session_id=x; ", 3_000),
+	} {
+		began := time.Now()
+		g.raw(t, "GET /secure HTTP/1.1\nHost: localhost\nCookie: "+cookies+"\n\n")
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("%.40q took %v", cookies, took)
+		}
+		up.none(t)
+	}
+}
+
+func emptyPosts(t *testing.T, g *instance, up *recorder) {
+	for _, path := range []string{"/login", "/logout", "/refresh", "/secure", "/admin", "/basic/", "/me", "/callback", "/auth/callback", "/signin"} {
+		for _, body := range []string{"\n", "Content-Length: 0\n\n", "Content-Type:\nContent-Length: 0\n\n", "Transfer-Encoding: chunked\n\n0\n\n"} {
+			a := g.raw(t, "POST "+path+" HTTP/1.1\nHost: localhost\n"+body)
+			if cookie := cookieOf(a); strings.HasPrefix(cookie, "session_id=") && cookie != "session_id=" {
+				t.Errorf("%s gives %s", path, cookie)
+			}
+			up.none(t)
+		}
+	}
+}
+
+// sharedChecks asks with credentials whose parts, put together, are the same
+// text, all at once.
+func sharedChecks(t *testing.T, g *instance, up *recorder) {
+	good := basicOf("service:s3rvice")
+	bad := []string{"services:3rvice", "servic:es3rvice", "service:s3rvic", "service:s3rvicee", "alice:s3rvice", "service:wonderland", "service\x00:s3rvice", ":services3rvice", "service::s3rvice"}
+	c := g.stranger()
+	const each = 8
+	many((len(bad)+1)*each, func(i int) {
+		path, credential := "/basic/good", good
+		if i %= len(bad) + 1; i < len(bad) {
+			path, credential = "/basic/bad", basicOf(bad[i])
+		}
+		if _, err := g.try(c, "GET", path, "", "Authorization", credential); err != nil {
+			t.Error(err)
+		}
+	})
+	got := up.all()
+	for _, m := range got {
+		if m.target() != "/basic/good" || m.value(t, "X-Auth-User") != "service" {
+			t.Errorf("the upstream is asked for %s by %q", m.target(), m.values("X-Auth-User"))
+		}
+	}
+	if len(got) != each {
+		t.Errorf("%d good credentials got through, expected %d", len(got), each)
+	}
+}
+
+func rolesOfToday(t *testing.T, g *instance, up *recorder) {
+	c := g.stranger()
+	s := g.signIn(c, "alice")
+	credentials := [][]string{{"Cookie", s.session}, {"Authorization", s.access}}
+	for _, credential := range credentials {
+		g.do(c, "GET", "/admin", "", credential...)
+		up.one(t)
+	}
+	g.write("accounts.yaml", person("alice", wonderlandHash, ", roles: [user]"))
+	g.signal(syscall.SIGHUP)
+	until(t, "the new roles", func() bool { return g.status(c, "GET", "/admin", credentials[0]...) != http.StatusOK })
+	up.all()
+	for _, credential := range credentials {
+		g.do(c, "GET", "/admin", "", credential...)
+		up.none(t)
+		g.do(c, "GET", "/secure", "", credential...)
+		if got := up.one(t).value(t, "X-Auth-Roles"); got != "user" {
+			t.Errorf("by %s the upstream still gets the roles %q", credential[0], got)
+		}
+	}
+}
+
+// TestAdvisoriesThrottle: an account has one counter, however it is written
+// and wherever it is tried.
+func TestAdvisoriesThrottle(t *testing.T) {
+	t.Parallel()
+	// Whoever could sign in by name and by address had twice the attempts.
+	t.Run("CVE-2025-24806 Authelia, one account under several names", func(t *testing.T) {
+		g, c := throttled(t, "limits: {login_failures: 6}\n")
+		tries := []string{"alice", "ALICE", " alice", "Alice ", "\talice", "aLiCe"}
+		for i, name := range tries {
+			wantStatus(t, name, g.login(c, fmt.Sprintf("192.0.2.%d", i+1), name, "guess"), http.StatusUnauthorized)
+		}
+		wantThrottled(t, g.login(c, "192.0.2.99", "alice", "wonderland"))
+		wantThrottled(t, g.login(c, "192.0.2.99", "Alice", "guess"))
+		if a := g.login(c, "192.0.2.99", "bob", "builder"); cookieOf(a) == "" {
+			t.Errorf("another account is closed too: %d", a.status)
+		}
+	})
+	// A name that nobody has was answered at once, and one that somebody has after
+	// the work of a hash: at the second peer because its decoy was none.
+	t.Run("CVE-2026-32595 and CVE-2026-41263 Traefik, names by their time", namesByTime)
+}
+
+func namesByTime(t *testing.T) {
+	const cost = 7 // a hash takes many times longer than all else, and the test is fast still
+	slow, err := bcrypt.GenerateFromPassword([]byte("wonderland"), cost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := fmt.Sprintf("users: [{username: alice, password_hash: %q}]\n", slow)
+	g := start(t, sessions(record(t).url)+"accounts:\n  "+user+"basic:\n  "+user)
+	c := g.stranger()
+	ask := map[string]func(name string) answer{
+		"/login": func(name string) answer {
+			return g.do(c, "POST", "/login", fmt.Sprintf(`{"username":%q,"password":"guess"}`, name), "Content-Type", typeJSON)
+		},
+		"Basic": func(name string) answer {
+			return g.do(c, "GET", "/basic/", "", "Authorization", basicOf(name+":guess"))
+		},
+	}
+	for where, ask := range ask {
+		fastest := map[bool]time.Duration{true: time.Hour, false: time.Hour}
+		var said [2]string
+		for i := range 8 {
+			known := i%2 == 0
+			name := "alice"
+			if !known {
+				name = fmt.Sprintf("nobody%d", i)
+			}
+			began := time.Now()
+			said[i%2] = ask(name).body
+			fastest[known] = min(fastest[known], time.Since(began))
+		}
+		if fastest[false] < fastest[true]/2 || fastest[true] < fastest[false]/2 {
+			t.Errorf("%s: %v for a name that exists, %v for one that does not", where, fastest[true], fastest[false])
+		}
+		if said[0] != said[1] {
+			t.Errorf("%s: %q for a name that exists, %q for one that does not", where, said[0], said[1])
+		}
+	}
+}

@@ -1,0 +1,384 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// hostileRoutes are open to whoever signed in at a provider, to some of them,
+// to local accounts, and to everybody.
+const hostileRoutes = people + `
+policies:
+  admin: {roles: [admin]}
+  company: {email_domains: [company.com]}
+  alice: {users: [alice]}
+routes:
+  - {match: /secure-resource, upstream: app, auth: [oidc]}
+  - {match: /admin-resource, upstream: app, auth: [oidc], policy: admin}
+  - {match: /company-resource, upstream: app, auth: [oidc], policy: company}
+  - {match: /alice-resource, upstream: app, auth: [oidc, session], policy: alice}
+  - {match: /local-resource, upstream: app, auth: [session]}
+  - {match: /open, upstream: app, auth: [none]}
+log: {level: debug}
+`
+
+// stage is a gateway between hostile providers and an upstream that records.
+type stage struct {
+	*instance
+	up        *recorder
+	providers []*hostile
+
+	connect sync.Once
+	shared  *http.Client
+
+	mu   sync.Mutex
+	said []string // everything that the gateway told browsers
+	whys []reason
+}
+
+// reason is why a request was refused, as the log must give it: a regular
+// expression.
+type reason struct{ test, requestID, why string }
+
+// startStage starts a gateway with hostileRoutes and providers.
+func startStage(t testing.TB, more string, providers ...*hostile) *stage {
+	t.Helper()
+	s := &stage{instance: prepared(t), up: record(t), providers: providers}
+	s.configure(s.config(more))
+	s.run()
+	return s
+}
+
+// config is the configuration with the providers of today.
+func (s *stage) config(more string) string {
+	entries := "providers:\n"
+	for _, h := range s.providers {
+		entries += h.entry()
+	}
+	return hostileRoutes + app(s.up.url) + entries + more
+}
+
+// visitor is a browser with cookies of its own. What the gateway tells it is
+// kept.
+func (s *stage) visitor() *http.Client {
+	c := s.stranger()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		panic(err) // there are no options that could be wrong
+	}
+	c.Jar = jar
+	return c
+}
+
+// stranger is instance.stranger, on connections that all share.
+func (s *stage) stranger() *http.Client {
+	s.connect.Do(func() {
+		s.shared = s.instance.stranger()
+		s.shared.Transport = &overheard{s.shared.Transport, s}
+	})
+	c := *s.shared
+	return &c
+}
+
+// overheard keeps what comes back.
+type overheard struct {
+	http.RoundTripper
+	stage *stage
+}
+
+func (o *overheard) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := o.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	response.Body = io.NopCloser(bytes.NewReader(body))
+	before, rest, _ := strings.Cut(string(body), "<style>") // which is long, and always the same
+	_, after, _ := strings.Cut(rest, "</style>")
+	o.stage.mu.Lock()
+	defer o.stage.mu.Unlock()
+	o.stage.said = append(o.stage.said, fmt.Sprintf("%s: %d %v %s%s", r.URL.Path, response.StatusCode, response.Header, before, after))
+	return response, nil
+}
+
+// ask is instance.do for tests that run side by side on one gateway.
+func (s *stage) ask(t testing.TB, c *http.Client, method, path string, headers ...string) answer {
+	t.Helper()
+	a, err := s.try(c, method, path, "", headers...)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return a
+}
+
+// attempt is a login on its way: the browser has been sent to the provider.
+type attempt struct {
+	s       *stage
+	t       testing.TB
+	h       *hostile
+	c       *http.Client
+	request url.Values // the authorization request
+}
+
+// begin sends a browser to a provider; more is what stands in the query beside
+// its name.
+func (s *stage) begin(t testing.TB, c *http.Client, h *hostile, more ...string) *attempt {
+	t.Helper()
+	a := s.ask(t, c, "GET", "/login?"+strings.Join(append([]string{"provider=" + h.name}, more...), "&"))
+	to, err := url.Parse(a.header.Get("Location"))
+	if err != nil || a.status != http.StatusFound || !strings.HasPrefix(to.String(), h.issuer+"/authorize?") {
+		t.Fatalf("/login: %d to %q: %s", a.status, to, a.body)
+	}
+	return &attempt{s, t, h, c, to.Query()}
+}
+
+// agree has the person agree, whose subject bears the name of the test.
+func (a *attempt) agree(l lie) *grant {
+	return a.h.grant(a.request, subjectOf(a.t), l)
+}
+
+func subjectOf(t testing.TB) string {
+	return regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(t.Name(), "-")
+}
+
+// response is what the provider gives to the browser for the gateway.
+func (g *grant) response() url.Values {
+	return url.Values{"code": {g.code}, "state": {g.request.Get("state")}}
+}
+
+// back is the browser coming back with a response.
+func (a *attempt) back(c *http.Client, response url.Values, headers ...string) answer {
+	a.t.Helper()
+	return a.s.ask(a.t, c, "GET", "/callback?"+response.Encode(), headers...)
+}
+
+// finish agrees and comes back.
+func (a *attempt) finish(l lie) answer {
+	a.t.Helper()
+	return a.back(a.c, a.agree(l).response())
+}
+
+// enters fails the test unless the person gets in, and returns the cookie of
+// the session.
+func (s *stage) enters(t testing.TB, c *http.Client, h *hostile, l lie) string {
+	t.Helper()
+	a := s.begin(t, c, h).finish(l)
+	if a.status != http.StatusFound || a.header.Get("Location") != "/" {
+		t.Fatalf("the callback: %d to %q: %s\n%s", a.status, a.header.Get("Location"), a.body, s.log)
+	}
+	return s.sessionOf(t, c)
+}
+
+// granted is enters for a test that needs to know what the person agreed to.
+func (s *stage) granted(t testing.TB, h *hostile) (*grant, string) {
+	t.Helper()
+	c := s.visitor()
+	login := s.begin(t, c, h)
+	g := login.agree(lie{})
+	if a := login.back(c, g.response()); a.status != http.StatusFound {
+		t.Fatalf("the callback: %d %s", a.status, a.body)
+	}
+	return g, s.sessionOf(t, c)
+}
+
+// sessionOf is the cookie of a browser's delegated session.
+func (s *stage) sessionOf(t testing.TB, c *http.Client) string {
+	t.Helper()
+	for _, cookie := range s.cookies(t, c) {
+		if cookie.Name == "session" && cookie.Value != "" {
+			return "session=" + cookie.Value
+		}
+	}
+	t.Fatal("there is no session")
+	return ""
+}
+
+func (s *stage) cookies(t testing.TB, c *http.Client) []*http.Cookie {
+	t.Helper()
+	base, err := url.Parse(s.base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Jar.Cookies(base)
+}
+
+// isIn asks for a resource in a browser, and returns what reached the upstream
+// of it, nil if nothing did.
+func (s *stage) isIn(t testing.TB, c *http.Client, path string) *message {
+	t.Helper()
+	target := path + "?n=" + newRequestID() // so that it is told from all others
+	a := s.ask(t, c, "GET", target)
+	got := s.up.askedFor(target)
+	if (a.status == http.StatusOK) != (len(got) > 0) {
+		t.Errorf("%s is %d, and %d requests reached the upstream", path, a.status, len(got))
+	}
+	if len(got) == 0 {
+		return nil
+	}
+	return &got[len(got)-1]
+}
+
+// lives fails the test unless a session opens the way to the upstream.
+func (s *stage) lives(t testing.TB, session string) {
+	t.Helper()
+	if a := s.ask(t, s.stranger(), "GET", "/secure-resource", "Cookie", session); a.status != http.StatusOK {
+		t.Errorf("with a session that lives, /secure-resource is %d", a.status)
+	}
+}
+
+// ended fails the test if it still does.
+func (s *stage) ended(t testing.TB, session string) {
+	t.Helper()
+	if a := s.ask(t, s.stranger(), "GET", "/secure-resource", "Cookie", session); a.status != http.StatusUnauthorized {
+		t.Errorf("with a session that has ended, /secure-resource is %d", a.status)
+	}
+}
+
+// askedFor returns the requests for a target, of all that came.
+func (r *recorder) askedFor(target string) []message {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.got), func(m message) bool { return m.target() != target })
+}
+
+// internals are words that no page for a person may hold.
+var internals = regexp.MustCompile(`(?i)oidc|oauth|jwt|jwk|jws|nonce|json|sqlite|127\.0\.0\.1|[a-z]+\.go:|goroutine|invalid_|https?://|\bkid\b|\bsub\b|\bazp\b|userinfo`)
+
+// refused fails the test unless the browser was answered with an error page
+// that tells nothing, and is not signed in.
+func (s *stage) refused(t testing.TB, c *http.Client, h *hostile, a answer, status int) {
+	t.Helper()
+	_, page, isPage := strings.Cut(a.body, "<main>") // what comes before is the same on every page
+	if !isPage {
+		page = a.body
+	}
+	if a.status != status {
+		t.Errorf("expected %d, got %d to %q: %s", status, a.status, a.header.Get("Location"), page)
+	}
+	if got := a.header.Get("Content-Type"); got != "text/html; charset=utf-8" && got != "application/json" {
+		t.Errorf("the answer is %q", got)
+	}
+	if got := a.header.Get("Cache-Control"); got != "no-store" {
+		t.Errorf("Cache-Control is %q", got)
+	}
+	if found := internals.FindString(page); found != "" {
+		t.Errorf("the page says %q: %s", found, page)
+	}
+	for _, secret := range append(h.noted(), hostileSecret, h.address) {
+		if strings.Contains(page, secret) {
+			t.Errorf("the page says %q: %s", secret, page)
+		}
+	}
+	s.isOut(t, c, a)
+}
+
+// isOut fails the test if an answer sets a session, or a browser has one.
+func (s *stage) isOut(t testing.TB, c *http.Client, a answer) {
+	t.Helper()
+	for _, cookie := range (&http.Response{Header: a.header}).Cookies() {
+		if cookie.Name != "__Host-authgate_login" && cookie.Value != "" {
+			t.Errorf("a cookie is set: %s", cookie)
+		}
+	}
+	if s.isIn(t, c, "/secure-resource") != nil {
+		t.Error("the browser is signed in")
+	}
+	if m := s.isIn(t, c, "/open"); m == nil {
+		t.Error("the open page is closed")
+	} else {
+		for _, name := range identityNames {
+			if got := m.values(name); len(got) > 0 {
+				t.Errorf("the upstream learns %s: %q", name, got)
+			}
+		}
+	}
+}
+
+// explain has check look for the reason of a request's refusal in the log.
+func (s *stage) explain(t testing.TB, requestID, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.whys = append(s.whys, reason{t.Name(), requestID, why})
+}
+
+// check looks at all that was logged and said: reasons are in the log, and
+// secrets of providers nowhere.
+func (s *stage) check(t testing.TB) {
+	t.Helper()
+	logged := map[string]string{}
+	until(t, "the log", func() bool {
+		for _, entry := range s.entriesOf("request") {
+			logged[fmt.Sprint(entry["request_id"])] = fmt.Sprint(entry["error"])
+		}
+		return !slices.ContainsFunc(s.whys, func(r reason) bool { return logged[r.requestID] == "" })
+	})
+	for _, r := range s.whys {
+		if got := logged[r.requestID]; !regexp.MustCompile(`(?i)` + r.why).MatchString(got) {
+			t.Errorf("%s: the log should say %q, and says: %s", r.test, r.why, got)
+		}
+	}
+	log := s.log.String()
+	for _, h := range s.providers {
+		for _, secret := range append(h.noted(), hostileSecret) {
+			if at := strings.Index(log, secret); at >= 0 {
+				t.Errorf("%q is in the log: %s", secret, log[max(0, at-300):min(len(log), at+300)])
+			}
+		}
+		s.silent(t, h)
+	}
+	for _, given := range cookieGiven.FindAllStringSubmatch(strings.Join(s.said, "\n"), -1) {
+		if strings.Contains(log, given[1]) {
+			t.Errorf("a cookie is in the log: %s", given[0])
+		}
+	}
+}
+
+// cookieGiven finds the secrets of sessions and attempts in what browsers were
+// told.
+var cookieGiven = regexp.MustCompile(`(?:session|session_id|__Host-authgate_login)=([A-Za-z0-9_-]{43});`)
+
+// silent fails the test if a browser was told something that only the provider
+// and the gateway may know. An ID token may be a hint about who signs out, and
+// state and nonce are part of the authorization request.
+func (s *stage) silent(t testing.TB, h *hostile) {
+	t.Helper()
+	all := strings.Join(s.said, "\n")
+	for _, secret := range append(h.noted(), hostileSecret) {
+		if !strings.Contains(all, secret) {
+			continue
+		}
+		for _, said := range s.said {
+			said := strings.ReplaceAll(said, "id_token_hint="+secret, "")
+			if strings.Contains(said, secret) && !strings.Contains(said, "state="+secret) && !strings.Contains(said, "nonce="+secret) {
+				t.Errorf("%q is told to browsers: %s", secret, said)
+			}
+		}
+	}
+}
+
+// newRequestID is an X-Request-Id without letters, which could be a word.
+func newRequestID() string { return strconv.FormatUint(rand.Uint64(), 10) }
+
+// queryOf is the query of an address, empty for none.
+func queryOf(address string) url.Values {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil
+	}
+	return u.Query()
+}

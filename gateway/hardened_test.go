@@ -1,0 +1,147 @@
+package gateway
+
+import (
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// strictPolicy is what every page must tell browsers at least: nothing is
+// loaded or run, nothing is sent elsewhere, nothing is put into a frame.
+var strictPolicy = []string{"default-src 'none'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'"}
+
+// hardened checks the headers of something that the gateway itself says.
+func hardened(t *testing.T, what string, w *httptest.ResponseRecorder) {
+	t.Helper()
+	h := w.Header()
+	want := map[string]string{"X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
+	if w.Code/100 == 3 { // without a body
+		want = map[string]string{"Cache-Control": "no-store"}
+	}
+	if strings.HasSuffix(what, "jwks.json") && w.Code == http.StatusOK {
+		want["Cache-Control"] = "public, max-age=300"
+	}
+	for name, value := range want {
+		if got := h[name]; len(got) != 1 || got[0] != value {
+			t.Errorf("%s: %d with %s: %q, want %q", what, w.Code, name, got, value)
+		}
+	}
+	if len(h["X-Request-Id"]) != 1 {
+		t.Errorf("%s: %d without X-Request-Id", what, w.Code)
+	}
+	media := h.Get("Content-Type")
+	switch {
+	case strings.HasPrefix(media, typeHTML):
+		policy := h["Content-Security-Policy"]
+		if len(policy) != 1 || media != "text/html; charset=utf-8" {
+			t.Fatalf("%s: %d as %s with the policies %q", what, w.Code, media, policy)
+		}
+		directives := strings.Split(policy[0], "; ")
+		if strings.Contains(what, "/frontchannel-logout/") && w.Code == http.StatusOK { // an empty page, for a frame of the provider's
+			if w.Body.Len() > 0 || directives[0] != strictPolicy[0] || len(directives) != 2 || strings.Contains(policy[0], "*") {
+				t.Errorf("%s: %d with the policy %q and the body %q", what, w.Code, policy, w.Body)
+			}
+			return
+		}
+		for _, directive := range strictPolicy {
+			if !slices.Contains(directives, directive) {
+				t.Errorf("%s: %d: the policy %q lacks %s", what, w.Code, policy[0], directive)
+			}
+		}
+		if strings.Contains(policy[0], "unsafe") || strings.Contains(w.Body.String(), "<script") {
+			t.Errorf("%s: %d: a script could run: %q", what, w.Code, policy[0])
+		}
+	case w.Body.Len() > 0 && media != typeJSON && media != typeProblem:
+		t.Errorf("%s: %d as %q", what, w.Code, media)
+	}
+}
+
+// Each page and each error is hardened, whoever asks, in whatever form, and
+// with whatever result.
+func TestOwnAnswersAreHardened(t *testing.T) {
+	t.Parallel()
+	p := newSmallProvider(t)
+	yaml := edit(t, baseConfig, "store:", "session: {csrf_token: true}\nstore:") +
+		"  - {match: /delegated/, upstream: app, auth: [oidc]}\n  - {match: /small/, upstream: app, auth: [none], max_body: 1}\n" +
+		"providers:\n  - {name: small, issuer: \"" + p.issuer + "\", client_id: gateway}\n  - {name: other, issuer: \"" + p.issuer + "/other\", client_id: gateway}\n"
+	r := newRig(t, yaml)
+	t.Cleanup(r.Close)
+	alice, bob := r.login(aliceIn), r.login(bobIn)
+	token := "X-CSRF-Token: " + r.csrfToken(bob)
+	places := []string{
+		"/session/", "/bearer/", "/admin/", "/basic/", "/delegated/", "/nowhere", "/session", "/a//b", "/small/", "/signin?return_to=/x", "/login?provider=small", "/login?provider=none",
+		"/login?mechanism=x", "/callback?state=x&code=y", "/callback?error=access_denied&state=x", "/frontchannel-logout/small?sid=x", "/me?x=%zz", "/login?%zz",
+	}
+	for path := range r.state.Load().endpoints {
+		places = append(places, path)
+	}
+	slices.Sort(places)
+	asked := 0
+	for _, place := range places {
+		for _, method := range []string{"GET", "HEAD", "POST", "DELETE"} {
+			for _, accept := range []string{browser, "Accept: application/json", "Accept: application/problem+json", ""} {
+				for _, headers := range [][]string{
+					{}, {alice.cookie, "Sec-Fetch-Site: cross-site"}, {bob.bearer}, {"Cookie: session_id=x; session_id=y"}, {jsonType}, {formType, "Origin: https://evil.example"},
+					{"Authorization: Bearer x"}, {basicHeader("service", "x")}, {"Cookie: session_id=x", token},
+				} {
+					body := ""
+					if method == "POST" {
+						body = "{}"
+					}
+					before := r.upstream.count()
+					w := r.do(method, place, body, append(headers, accept)...)
+					if r.upstream.count() == before {
+						hardened(t, method+" "+place, w)
+						asked++
+					}
+				}
+			}
+		}
+	}
+	if asked < 2000 {
+		t.Errorf("%d answers were looked at", asked)
+	}
+}
+
+// So are the answers of each status that takes more than a request, and those
+// over cleartext.
+func TestFailuresAreHardened(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig+"  - {match: /small/, upstream: app, auth: [none], max_body: 1}\n")
+	alice := r.login(aliceIn)
+	seen := map[int]bool{}
+	look := func(what string, w *httptest.ResponseRecorder) {
+		t.Helper()
+		seen[w.Code] = true
+		hardened(t, what, w)
+	}
+	for _, accept := range []string{browser, "Accept: application/json"} {
+		look("a body that is too large", r.do("POST", "/small/", "xx", accept))
+		for range 11 {
+			look("a wrong password", r.do("POST", "/login", "username=bob&password=x", formType, accept))
+		}
+		r.store.breakIf(func(string, int64, string) bool { return true })
+		look("a store that fails", r.do("GET", "/session/", "", alice.cookie, accept))
+		look("a logout that fails", r.do("POST", "/logout", "", alice.cookie, accept))
+		r.store.heal()
+		r.upstream.answering(func(*http.Request) (*http.Response, error) { return nil, &upstreamError{"app", errBroken} })
+		look("an upstream that fails", r.do("GET", "/public/", "", accept))
+		r.upstream.answering(func(*http.Request) (*http.Response, error) { panic("sesame") })
+		look("a panic", r.do("GET", "/public/", "", accept))
+		r.upstream.answering(nil)
+		for _, header := range []string{"", alice.cookie} {
+			w := httptest.NewRecorder()
+			r.servePlain(w, request("GET", "/", "", header, accept))
+			look("cleartext", w)
+		}
+		w := httptest.NewRecorder()
+		r.servePlain(w, request("GET", "//", "", accept))
+		look("cleartext", w)
+	}
+	if want := []int{308, 400, 401, 403, 413, 429, 500, 502, 503}; !slices.Equal(slices.Sorted(maps.Keys(seen)), want) {
+		t.Errorf("the statuses were %v, want %v", slices.Sorted(maps.Keys(seen)), want)
+	}
+}
