@@ -151,13 +151,18 @@ func (t *Table) CheckParameters(req *Request, found Match) error {
 		return nil
 	}
 	segments := strings.Split(req.Path.Decoded, "/")
-	for i, segment := range segments {
-		segments[i], _, _ = strings.Cut(segment, ";")
+	left := []string{""} // before the first slash
+	for i, segment := range segments[1:] {
+		segment, _, cut := strings.Cut(segment, ";")
+		if segment == "" && cut && i < len(segments)-2 {
+			continue // it leaves two slashes, which are one to many
+		}
+		left = append(left, segment)
 	}
 	bare := *req
-	bare.Path.Decoded = strings.Join(segments, "/")
+	bare.Path.Decoded = strings.Join(left, "/")
 	other, ok := t.Match(&bare)
-	if !ok || other.Index != found.Index || strings.Contains(bare.Path.Decoded, "//") {
+	if !ok || other.Index != found.Index {
 		return refuse("what follows a \";\" in the path leads to another route")
 	}
 	return nil

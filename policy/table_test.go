@@ -266,3 +266,44 @@ func TestTableCopiesRoutes(t *testing.T) {
 		t.Errorf("got %+v, %t", m.Route, ok)
 	}
 }
+
+// What an upstream may drop from a path must not choose the route.
+func TestCheckParameters(t *testing.T) {
+	t.Parallel()
+	var routes []policy.Route
+	for _, pattern := range []string{"/", "/admin/", "/files/{name}", "GET /read/"} {
+		routes = append(routes, policy.Route{Name: pattern, Pattern: pattern, Mechanisms: []policy.Mechanism{policy.None}})
+	}
+	table, err := policy.NewTable(routes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, passes := range map[string]bool{
+		"/":                    true,
+		"/page;v=1":            true,
+		"/page;v=1/more;w":     true,
+		"/a/;/b":               true,
+		"/;":                   true,
+		"/admin/;x":            true,
+		"/admin/page;x=y":      true,
+		"/files/a;b":           true,
+		"/admin;x=y/secrets":   false,
+		"/admin;/secrets":      false,
+		"/;x/admin/secrets":    false,
+		"/;x/;y/admin/secrets": false,
+		"/a;admin/secrets":     true,
+		"/files;x/a":           false,
+		"/read;x/a":            false,
+		"/admin;x":             false,
+		"/nothing;/admin/":     true,
+	} {
+		req := &policy.Request{Method: "GET", Host: "gw.example", Path: policy.Path{Raw: path, Decoded: path}}
+		found, ok := table.Match(req)
+		if !ok {
+			t.Fatalf("%s: no route", path)
+		}
+		if err := table.CheckParameters(req, found); (err == nil) != passes {
+			t.Errorf("%s, which leads to %s: %v, want it to pass: %v", path, found.Route.Name, err, passes)
+		}
+	}
+}
