@@ -14,7 +14,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## install what the tests need, or say what to install
-	@.ci/deps go gcc curl node
+	@.ci/deps go gcc curl node chromium redis-server
 
 build: ## build bin/authgate
 	@.ci/deps go
@@ -46,7 +46,7 @@ fuzz: ## run each fuzz target for FUZZTIME (3s)
 	.ci/fuzz $(FUZZTIME)
 
 bench: ## the Go benchmarks, then what authentication costs over a bare proxy (BENCHFLAGS=-seconds=2: quick)
-	@.ci/deps go wrk taskset
+	@.ci/deps go wrk taskset redis-server
 	go test -run '^$$' -bench . -benchmem ./...
 	go run ./e2e/bench $(BENCHFLAGS)
 

@@ -1,0 +1,165 @@
+package e2e
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// TestBrowser tells its stories in Chromium: what people see, what the browser
+// does with cookies, policies and redirects by itself, and what reaches the
+// upstream of it.
+func TestBrowser(t *testing.T) {
+	t.Parallel()
+	c := startChromium(t)
+	for name, story := range map[string]func(*testing.T, *chromium){
+		"sign in and out":                 signInAndOut,
+		"the wrong role":                  wrongRole,
+		"cookies":                         cookiesInBrowser,
+		"https from then on":              strictTransport,
+		"cleartext":                       cleartextLink,
+		"delegated login":                 delegatedInBrowser,
+		"delegated, two tabs":             twoTabsInBrowser,
+		"delegated, back button":          backToCallback,
+		"delegated, refused":              refusedInBrowser,
+		"delegated, sign out":             signOutAtProvider,
+		"delegated, sign out by redirect": signOutByRedirect,
+		"delegated, back-channel logout":  backChannelInBrowser,
+		"delegated, front-channel logout": frontChannelInBrowser,
+		"other sites, SameSite=Lax":       otherSitesLax,
+		"other sites, SameSite=None":      otherSitesNone,
+		"the sign-in page in a frame":     framedSignIn,
+		"pages":                           pagesInBrowser,
+		"pages, something slipped in":     slippedIn,
+		"keyboard":                        keyboardOnly,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			story(t, c)
+		})
+	}
+}
+
+// chromium is the browser, one process for all stories.
+type chromium struct {
+	ctx context.Context
+	key *ecdsa.PrivateKey // of all servers that it trusts
+}
+
+// startChromium starts the browser with a new profile. It ends with the test.
+func startChromium(t *testing.T) *chromium {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := sha256.Sum256(public)
+	home, output := newProfile(t), &lines{}
+	ctx, end := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.UserDataDir(home),
+		chromedp.Env("HOME="+home),
+		chromedp.NoSandbox, // which needs more of the system than many a container gives
+		chromedp.DisableGPU,
+		chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-quic", true),
+		chromedp.Flag("ignore-certificate-errors-spki-list", base64.StdEncoding.EncodeToString(trusted[:])),
+		// Other sites are on this machine, too, and there is nothing else.
+		chromedp.Flag("host-resolver-rules", "MAP *.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1"),
+		chromedp.CombinedOutput(output))...)
+	t.Cleanup(end)
+	c := &chromium{key: key}
+	c.ctx, _ = chromedp.NewContext(ctx)
+	if err := chromedp.Do(c.ctx); err != nil {
+		t.Fatalf("Chromium does not start; is it installed (make deps)? %v\n%s", err, output)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(c.ctx, 10*time.Second)
+		defer cancel()
+		if err := chromedp.Cancel(ctx); err != nil {
+			t.Errorf("Chromium does not end as it should: %v\n%s", err, output)
+		}
+	})
+	return c
+}
+
+// newProfile is a folder for all that the browser keeps. Third parties may have
+// cookies: what Chromium as built by Debian does about other sites by itself, not
+// every browser does. It is removed with the programs, when the browser is long
+// gone.
+func newProfile(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(programs, "chromium-")
+	if err == nil {
+		err = os.Mkdir(filepath.Join(dir, "Default"), 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "Default", "Preferences"), []byte(`{"profile": {"cookie_controls_mode": 0}}`), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// prepared is a gateway that does not run yet, and that the browser trusts: the
+// key of its CA is there before it.
+func (c *chromium) prepared(t *testing.T) *instance {
+	t.Helper()
+	g := prepared(t)
+	der, err := x509.MarshalPKCS8PrivateKey(c.key)
+	if err == nil {
+		err = os.Mkdir(filepath.Join(g.dir, "data"), 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.write("data/ca-key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
+	return g
+}
+
+// gateway is a gateway that runs, with an upstream that records.
+func (c *chromium) gateway(t *testing.T, config string) (*instance, *recorder) {
+	t.Helper()
+	g, up := c.prepared(t), record(t)
+	g.configure(app(up.url) + config)
+	g.run()
+	return g, up
+}
+
+// otherSites serves pages at two origins that are not the gateway's: far is
+// another site, near is another port of the same host, to which the browser
+// sends the same cookies.
+func (c *chromium) otherSites(t *testing.T, pages http.Handler) (far, near string) {
+	t.Helper()
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, c.key.Public(), c.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, secure := httptest.NewServer(pages), httptest.NewUnstartedServer(pages)
+	secure.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: c.key}}}
+	secure.StartTLS()
+	t.Cleanup(plain.Close)
+	t.Cleanup(secure.Close)
+	return strings.Replace(plain.URL, "127.0.0.1", "evil.test", 1), strings.Replace(secure.URL, "127.0.0.1", "localhost", 1)
+}

@@ -1,0 +1,210 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+)
+
+// pagesInBrowser looks at each of the gateway's own pages: that it asks for
+// nothing, breaks no rule of its own, fits on the smallest screen, has a dark
+// form, and tells those who cannot see it what its controls are.
+func pagesInBrowser(t *testing.T, c *chromium) {
+	g, up := c.gateway(t, browserRoutes+`
+providers:
+  - {name: demo, title: Identitätsverwaltungsdienstleistungsgesellschaft, issuer: 'http://127.0.0.1:9', client_id: shop}
+`)
+	far, _ := c.otherSites(t, http.HandlerFunc(serveStranger))
+	b := c.tab(t)
+	shown := func(path string, status int, controls ...string) {
+		t.Helper()
+		b.shows(path, status)
+		b.asksNothing(g.base, far)
+		b.fits()
+		b.isDark()
+		b.hasControls(controls...)
+	}
+	const provider = "link: Continue with Identitätsverwaltungsdienstleistungsgesellschaft"
+	b.open(g.base + "/admin-resource")
+	shown("/signin", http.StatusOK, "textbox: User name", "textbox: Password", "button: Sign in")
+	b.open(g.base + "/signin")
+	shown("/signin", http.StatusOK, "textbox: User name", "textbox: Password", "button: Sign in", provider)
+	b.write("#username", strings.Repeat("w", 300))
+	b.write("#password", "x")
+	b.click("button")
+	shown("/login", http.StatusUnauthorized, "textbox: User name", "textbox: Password", "button: Sign in", provider)
+	b.open(g.base + "/callback?code=x&state=y")
+	shown("/callback", http.StatusBadRequest, "link: Sign in")
+	b.open(g.base + "/me")
+	shown("/me", http.StatusUnauthorized, "link: Sign in")
+	long := "/" + strings.Repeat("w", 300)
+	b.open(g.base + long)
+	shown(long, http.StatusNotFound)
+	b.open(g.base + "/admin-resource")
+	b.signIn("bob")
+	shown("/admin-resource", http.StatusForbidden)
+	up.none(t)
+	b.open(g.base + "/me")
+	shown("/me", http.StatusOK, "button: Sign out")
+	b.open(strangerPage(far, `<link rel="icon" href="data:,"><a href="`+g.base+`/logout">A present for you</a>`))
+	b.click("a")
+	shown("/logout", http.StatusOK, "button: Sign out")
+}
+
+// asksNothing fails the test if the browser complained of the page or asked for
+// anything but pages at these origins.
+func (b *tab) asksNothing(origins ...string) {
+	b.t.Helper()
+	if got := b.complained(); len(got) > 0 {
+		b.t.Errorf("%s: the browser complains: %q", b.url(), got)
+	}
+	for _, r := range b.asked() {
+		if !r.page || !slices.ContainsFunc(origins, func(origin string) bool { return strings.HasPrefix(r.url, origin+"/") }) {
+			b.t.Errorf("%s: the browser asks for %s", b.url(), r.url)
+		}
+	}
+}
+
+// slippedIn: should a page of the gateway's ever hold what a stranger wrote,
+// the browser runs none of it, and sends nothing to anywhere.
+func slippedIn(t *testing.T, c *chromium) {
+	g, up := c.gateway(t, browserRoutes)
+	var reached atomic.Int64
+	far, _ := c.otherSites(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
+	b := c.tab(t)
+	b.open(g.base + "/secure-resource")
+	b.signIn("alice")
+	up.all()
+	b.open(g.base + "/me")
+	b.complained()
+	const intruders = 8
+	got := b.value(`(() => {
+		const slip = (name, set) => document.body.append(Object.assign(document.createElement(name), set))
+		slip("script", {textContent: "document.title = 'owned'"})
+		slip("script", {src: "` + far + `/script"})
+		slip("img", {src: "` + far + `/image"})
+		slip("img", {src: "/secure-resource"})
+		slip("style", {textContent: "body { visibility: hidden }"})
+		slip("iframe", {src: "` + far + `/frame"})
+		slip("base", {href: "` + far + `/"})
+		slip("form", {action: "` + far + `/form"})
+		document.body.lastChild.submit()
+		return document.title + ", " + getComputedStyle(document.body).visibility + ", " + document.baseURI
+	})()`)
+	if want := "Your account, visible, " + g.base + "/me"; got != want {
+		t.Errorf("what was slipped in has made the page: %s", got)
+	}
+	blocked := 0
+	until(t, "the browser to block it all", func() bool {
+		for _, complaint := range b.complained() {
+			if strings.Contains(complaint, "Content Security Policy") && strings.Contains(complaint, "has been blocked") {
+				blocked++
+			}
+		}
+		return blocked >= intruders
+	})
+	b.shows("/me", http.StatusOK, "Alice Example")
+	up.none(t)
+	if got := reached.Load(); got > 0 {
+		t.Errorf("%d requests went to another site", got)
+	}
+}
+
+// fits fails the test if the page has to be scrolled sideways at a width of 320
+// pixels (WCAG 2.2, 1.4.10).
+func (b *tab) fits() {
+	b.t.Helper()
+	inTab(b, chromedp.EmulateViewport(320, 256))
+	if got := b.value("innerWidth + ' ' + document.documentElement.scrollWidth"); got != "320 320" {
+		b.t.Errorf("%s: width of the window and of the page: %s", b.url(), got)
+	}
+	inTab(b, chromedp.EmulateReset())
+}
+
+// isDark fails the test unless the page is dark on light, and light on dark for
+// those who want that.
+func (b *tab) isDark() {
+	b.t.Helper()
+	for scheme, want := range map[string]string{"light": "false", "dark": "true"} {
+		inTab(b, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+			_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+			})
+			return err
+		}))
+		got := b.value(`(() => {
+			const light = color => color.match(/\d+/g).slice(0, 3).reduce((sum, channel) => sum + Number(channel), 0)
+			const page = getComputedStyle(document.querySelector("main"))
+			return light(page.backgroundColor) < light(page.color)
+		})()`)
+		if got != want {
+			b.t.Errorf("%s: with %s colours, light on dark is %s", b.url(), scheme, got)
+		}
+	}
+}
+
+// hasControls fails the test unless the page's controls are these, by the roles
+// and names that the browser gives to screen readers.
+func (b *tab) hasControls(want ...string) {
+	b.t.Helper()
+	tree := inTab(b, func(ctx context.Context, t *chromedp.Target) (accessibility.GetFullAXTreeResult, error) {
+		return cdp.Call(ctx, t, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+	})
+	var got []string
+	for _, node := range tree.Nodes {
+		var role, name string
+		if node.Ignored || json.Unmarshal(node.Role.Value, &role) != nil || node.Name == nil || json.Unmarshal(node.Name.Value, &name) != nil {
+			continue
+		}
+		switch role {
+		case "textbox", "button", "link":
+			got = append(got, role+": "+name)
+		}
+	}
+	if !slices.Equal(got, want) {
+		b.t.Errorf("%s: the controls are %q, expected %q", b.url(), got, want)
+	}
+}
+
+// keyboardOnly: a person signs in and out without a mouse, and sees where they
+// are.
+func keyboardOnly(t *testing.T, c *chromium) {
+	g, up := c.gateway(t, browserRoutes)
+	b := c.tab(t)
+	focused := func(want string) {
+		t.Helper()
+		until(t, "the focus on "+want, func() bool {
+			return b.value("document.activeElement.id || document.activeElement.localName") == want
+		})
+		if got := b.value("document.activeElement.matches(':focus-visible') + ' ' + getComputedStyle(document.activeElement).outlineStyle"); got != "true solid" {
+			t.Errorf("the focus on %s cannot be seen: %s", want, got)
+		}
+	}
+	b.open(g.base + "/secure-resource")
+	focused("username")
+	inTab(b, chromedp.KeyEvent("alice\t"))
+	focused("password")
+	inTab(b, chromedp.KeyEvent("wonderland\t"))
+	focused("button")
+	b.load(chromedp.KeyEvent("\r"))
+	b.is(g.base + "/secure-resource")
+	up.wants(t, "GET", "/secure-resource", "alice")
+	b.open(g.base + "/me")
+	inTab(b, chromedp.KeyEvent("\t"))
+	focused("button")
+	b.load(chromedp.KeyEvent("\r"))
+	b.is(g.base + "/")
+	up.wants(t, "GET", "/", "")
+	if got := b.cookies(); len(got) > 0 {
+		t.Errorf("after signing out the browser has cookies: %v", got)
+	}
+}

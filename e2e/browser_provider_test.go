@@ -1,0 +1,140 @@
+package e2e
+
+import (
+	"encoding/json"
+	"html"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"testing"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"authgate/upstream/provider"
+)
+
+// shopfront is a gateway with the provider of the demonstration, whose pages
+// people see, and an upstream that records.
+type shopfront struct {
+	*instance
+	up     *recorder
+	issuer string
+
+	mu   sync.Mutex
+	sids map[string]string // of the last session of each person at the provider, by their subject
+}
+
+// shopfrontRoutes are a page for whoever signed in, and one for everybody.
+const shopfrontRoutes = `
+routes:
+  - {match: '/{$}', upstream: app, auth: [none]}
+  - {match: /secure-resource, upstream: app, auth: [oidc]}
+`
+
+// shopfront starts all three. more goes into the provider's entry in the
+// configuration: ", key: value".
+func (c *chromium) shopfront(t *testing.T, more string) *shopfront {
+	t.Helper()
+	listener, err := provider.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &shopfront{instance: c.prepared(t), up: record(t), issuer: "http://" + listener.Addr().String(), sids: map[string]string{}}
+	s.configure(app(s.up.url) + "providers:\n  - {name: demo, issuer: '" + s.issuer + "', client_id: shop, client_secret: s3cret" + more + "}\n" + shopfrontRoutes)
+	s.run()
+	p, err := provider.New(provider.Options{
+		Issuer: s.issuer,
+		Clients: []provider.Client{{
+			ID: "shop", Secret: "s3cret", RedirectURIs: []string{s.base + "/callback"},
+			PostLogoutRedirectURIs: []string{s.base + "/"}, BackchannelLogoutURI: s.base + "/backchannel-logout/demo",
+		}},
+		HTTPClient: s.stranger(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(s.withFrontChannel(p))
+	server.Listener.Close()
+	server.Listener = listener
+	server.Start()
+	t.Cleanup(func() {
+		server.Close()
+		p.Close()
+	})
+	return s
+}
+
+// withFrontChannel is the provider with a page that it does not have: one that
+// signs people out by a frame (OpenID Connect Front-Channel Logout 1.0, section
+// 2).
+func (s *shopfront) withFrontChannel(p *provider.Provider) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/token":
+			answer := httptest.NewRecorder()
+			p.ServeHTTP(answer, r)
+			s.noteSession(answer.Body.Bytes())
+			maps.Copy(w.Header(), answer.Header())
+			w.WriteHeader(answer.Code)
+			_, _ = w.Write(answer.Body.Bytes()) // the gateway is gone if this fails
+		case "/signed-out-everywhere":
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = w.Write([]byte(`<!DOCTYPE html><iframe onload="document.title = 'done'" src="` + html.EscapeString(s.base+"/frontchannel-logout/demo?"+r.URL.RawQuery) + `"></iframe>`))
+		default:
+			p.ServeHTTP(w, r)
+		}
+	})
+}
+
+// noteSession takes the session at the provider from an answer with an ID token.
+func (s *shopfront) noteSession(answer []byte) {
+	var tokens struct {
+		ID string `json:"id_token"`
+	}
+	var claims struct {
+		Sub string `json:"sub"`
+		SID string `json:"sid"`
+	}
+	if err := json.Unmarshal(answer, &tokens); err != nil {
+		return // a refusal, which is the test's to notice
+	}
+	token, err := jwt.ParseSigned(tokens.ID, []jose.SignatureAlgorithm{jose.RS256})
+	if err != nil || token.UnsafeClaimsWithoutVerification(&claims) != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sids[claims.Sub] = claims.SID
+}
+
+// frontChannel is the page that signs out whom the query names.
+func (s *shopfront) frontChannel(sub string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.issuer + "/signed-out-everywhere?" + url.Values{"iss": {s.issuer}, "sid": {s.sids[sub]}}.Encode()
+}
+
+// signedIn is a new person who has signed in at the provider, and sees the
+// page.
+func (s *shopfront) signedIn(t *testing.T, c *chromium, user string) *tab {
+	t.Helper()
+	b := c.tab(t)
+	b.open(s.base + "/secure-resource")
+	b.atProvider(s)
+	b.signIn(user)
+	b.is(s.base + "/secure-resource")
+	s.up.wants(t, "GET", "/secure-resource", user)
+	return b
+}
+
+// atProvider fails the test unless the tab shows the provider's sign-in page.
+func (b *tab) atProvider(s *shopfront) {
+	b.t.Helper()
+	if b.value("location.origin") != s.issuer {
+		b.t.Fatalf("expected the provider %s: %s", s.issuer, b.describe())
+	}
+	b.shows("/signin", http.StatusOK, "User name", "shop")
+}

@@ -1,0 +1,144 @@
+package redisstore
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"authgate/gateway/store/storetest"
+)
+
+// TestWarmReadsAllocateNothing and cost no round trip.
+func TestWarmReadsAllocateNothing(t *testing.T) {
+	redis := startServer(t)
+	s := openTest(t, Options{Addresses: []string{redis.address}, KeyPrefix: "authgate:"})
+	put(t, s, "present", "value")
+	for _, key := range []string{"present", "absent"} {
+		warm(t, s, key)
+	}
+	reads := func() string { // beside those of warm
+		for line := range strings.Lines(redis.do(t, "INFO", "commandstats")) {
+			if strings.HasPrefix(line, "cmdstat_get:") {
+				return line
+			}
+		}
+		return ""
+	}
+	before := reads()
+	ctx := t.Context()
+	for _, key := range []string{"present", "absent"} {
+		if n := testing.AllocsPerRun(100, func() { _, _ = s.Get(ctx, key) }); n != 0 {
+			t.Errorf("Get(%q) allocates %v times", key, n)
+		}
+	}
+	if after := reads(); before == "" || after != before {
+		t.Errorf("warm reads went to Redis: %q, before %q", after, before)
+	}
+}
+
+// TestCachedEntriesExpire moves the clock past the expiry of a warm entry.
+func TestCachedEntriesExpire(t *testing.T) {
+	t.Parallel()
+	clock := storetest.NewClock()
+	s := openTest(t, Options{Addresses: []string{startServer(t).address}, Now: clock.Now})
+	if err := s.Put(t.Context(), "key", []byte("value"), clock.Now().Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	warm(t, s, "key")
+	clock.Advance(time.Second - 1)
+	wantValue(t, s, "key", "value")
+	clock.Advance(1)
+	wantAbsent(t, s, "key")
+}
+
+// TestCacheRefusesWhatWasOvertaken plays a cold read against a push in the
+// orders that they can fall into.
+func TestCacheRefusesWhatWasOvertaken(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		// look: a reader misses. fill: it brings its answer. push: the key
+		// was changed. end: the connection ended.
+		steps  string
+		cached bool // whether the answer is in the cache in the end
+	}{
+		{"look fill", true},
+		{"look push fill", false},
+		{"look end fill", false},
+		{"look fill push", false},
+		{"look fill end", false},
+		{"push look fill", true},
+		{"look push look fill", true},
+	} {
+		for _, answer := range []entry{{value: []byte("value"), expires: never}, {}} {
+			c, err := newCache(cacheShards, 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var version uint64
+			for step := range strings.FieldsSeq(test.steps) {
+				switch step {
+				case "look":
+					_, _, version = c.lookup("key")
+				case "fill":
+					c.fill("key", answer, version)
+				case "push":
+					c.forget("key")
+				case "end":
+					c.forgetAll()
+				}
+			}
+			got, known, _ := c.lookup("key")
+			if known != test.cached || known && !bytes.Equal(got.value, answer.value) {
+				t.Errorf("%s: cached %q: %t, want %t", test.steps, answer.value, known, test.cached)
+			}
+		}
+	}
+}
+
+// TestCacheIsBounded fills it with more than it may hold, both ways.
+func TestCacheIsBounded(t *testing.T) {
+	t.Parallel()
+	const entries, limit = 10 * cacheShards, 1 << 20
+	for name, value := range map[string][]byte{"small": {}, "large": make([]byte, 4096), "absent": nil} {
+		c, err := newCache(entries, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.fill("session", entry{value: []byte("kept"), expires: never}, 0)
+		for i := range 10 * entries {
+			c.fill(fmt.Sprintf("key %d", i), entry{value: value, expires: never}, 0)
+		}
+		c.fill("huge", entry{value: make([]byte, limit), expires: never}, 0)
+		count, held := 0, 0
+		for i := range c.shards {
+			for _, l := range []*lru{&c.shards[i].present, &c.shards[i].absent} {
+				sum := 0
+				for _, key := range l.entries.Keys() {
+					e, _ := l.entries.Peek(key)
+					sum += size(key, e)
+				}
+				if sum != l.bytes {
+					t.Fatalf("%s: a shard of %d bytes believes to hold %d", name, sum, l.bytes)
+				}
+				count, held = count+l.entries.Len(), held+sum
+			}
+		}
+		if count == 0 || count > entries+1 || held > limit+limit/cacheShards {
+			t.Errorf("%s: %d entries of %d bytes, want at most %d of %d", name, count, held, entries, limit)
+		}
+		if _, known, _ := c.lookup("huge"); known {
+			t.Error("a value larger than a shard is cached")
+		}
+		if e, _, _ := c.lookup("session"); name == "absent" && e.value == nil {
+			t.Error("unknown keys evicted an entry")
+		}
+		c.forgetAll()
+		for i := range c.shards {
+			if s := &c.shards[i]; s.present.bytes != 0 || s.absent.bytes != 0 {
+				t.Fatalf("%s: an empty cache believes to hold bytes", name)
+			}
+		}
+	}
+}

@@ -1,0 +1,320 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// callTimeout is how long a call waits for Redis at most, so that the
+	// gateway can say 503 within two seconds.
+	callTimeout = 1500 * time.Millisecond
+	// dialTimeout bounds the connecting, and then the greeting, which
+	// includes authentication.
+	dialTimeout = 500 * time.Millisecond
+	// silence is how long a connection may be silent before it is probed, and
+	// probeTimeout how long the answer may take before it is given up.
+	silence      = time.Second
+	probeTimeout = callTimeout
+	// reconnectDelay is between attempts to find Redis for the first time.
+	reconnectDelay = 250 * time.Millisecond
+	// topologyInterval is how often a Cluster or Sentinel is asked who serves
+	// what, beside when an answer or a message says that this has changed.
+	topologyInterval = 2 * time.Second
+	// beatsPerStaleness is how often contact is confirmed while what is
+	// cached may be trusted, but beatMinimum apart.
+	beatsPerStaleness = 4
+	beatMinimum       = 25 * time.Millisecond
+)
+
+// errNoAnswer is apart from context.DeadlineExceeded, which would say that
+// the caller had set the limit.
+var errNoAnswer = errors.New("no answer in time")
+
+// link is the way to Redis: it connects, in the background and for as long as
+// it takes, bounds each call, and knows how far the cache can be trusted.
+//
+// The cache is right as long as pushes come. They come on the connection to
+// each node, one and no more, in the order in which things happened there,
+// and before the answer to whatever was asked later. So an answer to ROLE on
+// each of them says that every change made before ROLE was sent has been
+// heard of. For maxStaleness from that sending the cache may be trusted, and
+// no longer: against a server that has stopped, a network that swallows, and
+// a gateway that was stopped itself.
+//
+// The cache starts over when a connection ends, when one is made, and when
+// nodes come, go or change their role, as no push will come of what was read
+// before.
+type link struct {
+	options      rueidis.ClientOption
+	maxStaleness time.Duration
+	cache        *cache
+	logger       *slog.Logger
+
+	started    time.Time    // what trusted counts from, by the monotonic clock
+	otherClock bool         // the store's clock is another one
+	trusted    atomic.Int64 // until when, in nanoseconds since started
+	state      atomic.Pointer[state]
+
+	beating  sync.Mutex // guards topology
+	topology string     // the nodes that answered last, and their roles
+
+	tried      chan struct{} // closed after the first attempt to connect
+	stop       context.CancelFunc
+	background sync.WaitGroup
+}
+
+// state is a client that has been connected once, or why there is none yet.
+type state struct {
+	client rueidis.Client
+	err    error
+}
+
+// newLink returns a link that is not started.
+func newLink(o Options, c *cache) *link {
+	l := &link{
+		maxStaleness: o.MaxStaleness,
+		cache:        c,
+		logger:       o.Logger,
+		started:      time.Now(),
+		otherClock:   o.Now != nil,
+		tried:        make(chan struct{}),
+	}
+	l.state.Store(&state{err: errors.New("not connected yet")})
+	dialer := net.Dialer{Timeout: dialTimeout, KeepAlive: silence}
+	l.options = rueidis.ClientOption{
+		InitAddress:           o.Addresses,
+		Username:              o.Username,
+		Password:              o.Password,
+		TLSConfig:             o.TLS,
+		ClientName:            "authgate",
+		Dialer:                dialer,
+		DialCtxFn:             l.dial,
+		ConnWriteTimeout:      probeTimeout,
+		PipelineMultiplex:     -1,         // one connection to each node
+		ClientTrackingOptions: []string{}, // tracks all that is read; nil would be OPTIN
+		OnInvalidations:       l.forget(o.KeyPrefix),
+		ClusterOption:         rueidis.ClusterOption{ShardsRefreshInterval: topologyInterval},
+	}
+	if o.SentinelMaster != "" {
+		l.options.Sentinel = rueidis.SentinelOption{
+			MasterSet:               o.SentinelMaster,
+			Username:                o.SentinelUsername,
+			Password:                o.SentinelPassword,
+			TLSConfig:               o.TLS,
+			ClientName:              "authgate",
+			Dialer:                  dialer,
+			TopologyRefreshInterval: topologyInterval,
+		}
+	}
+	return l
+}
+
+// start connects in the background and waits for the first attempt, at most
+// until ctx ends.
+func (l *link) start(ctx context.Context) {
+	running, stop := context.WithCancel(context.Background())
+	l.stop = stop
+	l.background.Go(func() { l.run(running) })
+	select {
+	case <-l.tried:
+	case <-ctx.Done():
+	}
+}
+
+func (l *link) close() {
+	l.stop()
+	l.background.Wait()
+}
+
+// run connects, and then confirms contact until ctx ends.
+func (l *link) run(ctx context.Context) {
+	client := l.connect(ctx)
+	if client == nil {
+		return
+	}
+	defer client.Close()
+	ticker := time.NewTicker(max(l.maxStaleness/beatsPerStaleness, beatMinimum))
+	defer ticker.Stop()
+	for down := false; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		err := l.beat(ctx, client)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && !down:
+			l.logger.LogAttrs(ctx, slog.LevelError, "contact with redis lost", slog.Any("error", err))
+		case err == nil && down:
+			l.logger.LogAttrs(ctx, slog.LevelInfo, "contact with redis regained")
+		}
+		down = err != nil
+	}
+}
+
+// connect tries until it has a client, and returns nil if ctx ends first.
+func (l *link) connect(ctx context.Context) rueidis.Client {
+	for attempt := 0; ; attempt++ {
+		client, err := rueidis.NewClient(l.options)
+		if err == nil {
+			_ = l.beat(ctx, client) // else the next one will tell
+			l.state.Store(&state{client: client})
+			if attempt == 0 {
+				close(l.tried)
+			} else {
+				l.logger.LogAttrs(ctx, slog.LevelInfo, "connected to redis")
+			}
+			return client
+		}
+		l.state.Store(&state{err: fmt.Errorf("not connected yet: %w", err)})
+		if attempt == 0 {
+			close(l.tried)
+			l.logger.LogAttrs(ctx, slog.LevelError, "cannot connect to redis; trying on", slog.Any("error", err))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(reconnectDelay):
+		}
+	}
+}
+
+// dial makes each connection.
+func (l *link) dial(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (conn net.Conn, err error) {
+	if config != nil {
+		conn, err = (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, "tcp", address)
+	} else {
+		conn, err = dialer.DialContext(ctx, "tcp", address)
+	}
+	if err == nil {
+		l.cache.forgetAll()
+	}
+	return conn, err
+}
+
+// forget returns what takes the pushes: keys, or nil for all.
+func (l *link) forget(prefix string) func([]rueidis.RedisMessage) {
+	return func(keys []rueidis.RedisMessage) {
+		if keys == nil {
+			l.cache.forgetAll()
+		}
+		for _, message := range keys {
+			key, err := message.ToString()
+			if err != nil {
+				l.cache.forgetAll()
+				return
+			}
+			if key, ours := strings.CutPrefix(key, prefix); ours {
+				l.cache.forget(key)
+			}
+		}
+	}
+}
+
+// fresh reports whether what is cached may be trusted now, which is the
+// store's idea of the time.
+func (l *link) fresh(now time.Time) bool {
+	elapsed := now.Sub(l.started)
+	if l.otherClock {
+		elapsed = time.Since(l.started)
+	}
+	return int64(elapsed) < l.trusted.Load()
+}
+
+// beat confirms contact with all nodes, or returns what went wrong.
+func (l *link) beat(ctx context.Context, client rueidis.Client) error {
+	l.beating.Lock()
+	defer l.beating.Unlock()
+	sent := time.Since(l.started)
+	nodes := client.Nodes()
+	roles := make(chan string, len(nodes))
+	var all errgroup.Group
+	for address, node := range nodes {
+		all.Go(func() error {
+			role, err := l.role(ctx, node)
+			if err != nil {
+				return fmt.Errorf("ask %s for its role: %w", address, err)
+			}
+			roles <- address + " " + role
+			return nil
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return err
+	}
+	close(roles)
+	var seen []string
+	for role := range roles {
+		seen = append(seen, role)
+	}
+	slices.Sort(seen)
+	if topology := strings.Join(seen, ", "); topology != l.topology {
+		l.cache.forgetAll()
+		l.topology = topology
+	}
+	l.trusted.Store(int64(sent + l.maxStaleness))
+	return nil
+}
+
+// role asks a node whether it is "master" or "slave".
+func (l *link) role(ctx context.Context, node rueidis.Client) (string, error) {
+	answer := l.send(ctx, node, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+		return c.Do(ctx, c.B().Role().Build())
+	})
+	parts, err := answer.ToArray()
+	if err != nil {
+		return "", err
+	}
+	if len(parts) == 0 {
+		return "", errors.New("empty answer")
+	}
+	return parts[0].ToString()
+}
+
+// exchange is a question to Redis and its answer.
+type exchange func(context.Context, rueidis.Client) rueidis.RedisResult
+
+// do has an exchange with Redis. Its error says that the context has ended,
+// that there was no answer in time, or what went wrong.
+func (l *link) do(ctx context.Context, do exchange) rueidis.RedisResult {
+	s := l.state.Load()
+	if s.client == nil {
+		return rueidis.NewErrorResult(s.err)
+	}
+	return l.send(ctx, s.client, do)
+}
+
+// send bounds an exchange. The client looks at the context too, but not when
+// it waits for another call to connect, or for room in a queue that is full.
+func (l *link) send(ctx context.Context, client rueidis.Client, do exchange) rueidis.RedisResult {
+	bounded, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	answer := make(chan rueidis.RedisResult, 1)
+	go func() { answer <- do(bounded, client) }()
+	select {
+	case result := <-answer:
+		if !errors.Is(result.NonRedisError(), context.DeadlineExceeded) {
+			return result
+		}
+	case <-bounded.Done():
+	}
+	if err := ctx.Err(); err != nil {
+		return rueidis.NewErrorResult(err)
+	}
+	return rueidis.NewErrorResult(errNoAnswer)
+}
