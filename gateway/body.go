@@ -88,6 +88,35 @@ func (b *pacedBody) unread() bool {
 	return !b.whole
 }
 
+const (
+	// unpacedAnswer is how much of an answer needs no time limit, in bytes: about
+	// what the buffers on the way to the client take without its doing.
+	unpacedAnswer = socketBuffer
+	// answerPause is how long a client may take for the next copyBuffer bytes.
+	answerPause = 5 * time.Minute
+)
+
+// paceAnswer makes a client that does not read lose the connection. One that
+// reads slowly gets everything.
+func (ex *exchange) paceAnswer() {
+	if now := time.Now(); now.Sub(ex.paced) > bodyRearm {
+		ex.paced = now
+		_ = http.NewResponseController(ex.ResponseWriter).SetWriteDeadline(now.Add(answerPause))
+	}
+}
+
+// unpaceAnswer sends what is left under the limit, and takes it off: the next
+// answer on the connection has one of its own.
+func (ex *exchange) unpaceAnswer() {
+	if ex.paced.IsZero() || ex.status == http.StatusSwitchingProtocols {
+		return
+	}
+	control := http.NewResponseController(ex.ResponseWriter)
+	_ = control.SetWriteDeadline(time.Now().Add(answerPause))
+	_ = control.Flush()
+	_ = control.SetWriteDeadline(time.Time{})
+}
+
 // errStalled is the answer to a client whose body stopped (RFC 9110, section
 // 15.5.9).
 func errStalled(err error) error {

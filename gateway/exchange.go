@@ -45,6 +45,7 @@ type exchange struct {
 
 	status int // 0 until the answer has begun
 	bytes  int64
+	paced  time.Time // when the time limit of the answer was moved on
 
 	bodyLimited bool // there is a time limit for the request's body
 }
@@ -71,6 +72,9 @@ func (ex *exchange) WriteHeader(status int) {
 func (ex *exchange) Write(b []byte) (int, error) {
 	if ex.status == 0 {
 		ex.status = http.StatusOK
+	}
+	if ex.bytes+int64(len(b)) > unpacedAnswer {
+		ex.paceAnswer()
 	}
 	n, err := ex.ResponseWriter.Write(b)
 	ex.bytes += int64(n)
@@ -135,6 +139,7 @@ func (ex *exchange) finish() {
 	if panicked != nil && ex.err == nil {
 		ex.err = errors.New("the answer was cut off")
 	}
+	ex.unpaceAnswer()
 	now := ex.gw.now()
 	took := now.Sub(ex.start)
 	series := ex.gw.metrics.kindOf(ex.label, ex.mechanism, ex.decision, ex.status)
