@@ -56,7 +56,7 @@
 //	policy            identity, canonical request, policies, routes, the decision; pure
 //	gateway/auth      mechanisms, accounts, passwords, throttling, logins
 //	gateway/provider  an identity provider as its relying party sees it
-//	gateway/store     the contract; memory; sqlitestore; storetest, the suite both pass
+//	gateway/store     the contract; memory; sqlitestore; redisstore; storetest, the suite all pass
 //	gateway/config    YAML to Config, with every mistake in its place
 //	gateway/pages     the few pages that a person sees
 //	gateway/password  password hashes, made and checked

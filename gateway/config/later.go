@@ -6,7 +6,4 @@ func (l *loader) checkLater() {
 	if l.cfg.TLS.Mode == TLSACME {
 		l.add(l.main.text, l.main.at("tls.mode"), "tls.mode", "acme is not supported yet")
 	}
-	if l.cfg.Store.Driver == StoreRedis {
-		l.add(l.main.text, l.main.at("store.driver"), "store.driver", "redis is not supported yet")
-	}
 }

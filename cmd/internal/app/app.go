@@ -5,6 +5,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"authgate/gateway"
 	"authgate/gateway/config"
 	"authgate/gateway/store"
+	"authgate/gateway/store/redisstore"
 	"authgate/gateway/store/sqlitestore"
 )
 
@@ -82,6 +84,17 @@ func openStore(ctx context.Context, cfg *config.Config, logger *slog.Logger) (st
 		return store.NewMemory(time.Now), nil
 	case config.StoreSQLite:
 		return sqlitestore.Open(ctx, sqlitestore.Options{Path: cfg.Store.Path, Logger: logger})
+	case config.StoreRedis:
+		s := cfg.Store
+		options := redisstore.Options{
+			Addresses: s.Addresses, SentinelMaster: s.SentinelMaster,
+			Username: s.Username, Password: s.Password.Reveal(),
+			KeyPrefix: s.KeyPrefix, MaxStaleness: s.MaxStaleness, Logger: logger,
+		}
+		if s.TLS {
+			options.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		return redisstore.Open(ctx, options)
 	}
 	return nil, fmt.Errorf("store.driver %q is not supported", cfg.Store.Driver)
 }
