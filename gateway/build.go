@@ -3,8 +3,10 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,7 +52,8 @@ type route struct {
 	chain     auth.Chain
 	upstream  *upstream
 	transport http.RoundTripper
-	signIn    string // where a person who is not signed in can be sent; empty: nowhere
+	edited    map[string]bool // headers that the route removes or sets, folded
+	signIn    string          // where a person who is not signed in can be sent; empty: nowhere
 }
 
 // build makes the state of cfg. Upstreams that are the same in old are taken
@@ -230,6 +233,7 @@ func (g *Gateway) buildRoutes(st *state) error {
 			}
 		}
 		r.signIn = st.signInFor(&rule)
+		r.edited = foldAll(slices.Concat(cfg.Headers.Remove, slices.Collect(maps.Keys(cfg.Headers.Set))))
 		if r.upstream == nil {
 			return fmt.Errorf("routes[%d].upstream: no upstream is called %q", i, cfg.Upstream)
 		}

@@ -108,7 +108,9 @@ func (d *direct) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // simple reports whether a request is one that direct sends.
-func simple(r *http.Request) bool { return r.URL.Scheme == "http" && bare(r) }
+func simple(r *http.Request) bool {
+	return r.URL.Scheme == "http" && bare(r) && (r.Body == nil || r.Body == http.NoBody)
+}
 
 // bare reports whether a request is a GET or HEAD without a body or anything
 // that asks for more than an answer.
@@ -116,7 +118,7 @@ func bare(r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
 	}
-	if (r.Body != nil && r.Body != http.NoBody) || r.ContentLength != 0 || len(r.TransferEncoding) > 0 || r.Close {
+	if r.ContentLength != 0 || len(r.TransferEncoding) > 0 || r.Close {
 		return false
 	}
 	for _, name := range [...]string{"Upgrade", "Connection", "Expect"} {

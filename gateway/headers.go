@@ -96,6 +96,15 @@ func fold(name string) string {
 	return http.CanonicalHeaderKey(name)
 }
 
+// foldAll is the set of the folded names.
+func foldAll(names []string) map[string]bool {
+	folded := make(map[string]bool, len(names))
+	for _, name := range names {
+		folded[fold(name)] = true
+	}
+	return folded
+}
+
 // admit returns those headers of h that a client may send, with room for the
 // gateway's. Of a trusted proxy the headers about the original request stay,
 // but not in another spelling: that one came through the proxy and was never

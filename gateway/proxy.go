@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/http/httptrace"
 	"net/http/httputil"
@@ -87,18 +88,24 @@ func (ex *exchange) rewrite(route *route, out *http.Request) {
 	if _, ok := h["User-Agent"]; !ok {
 		h["User-Agent"] = nil // none, rather than Go's own
 	}
-	for _, name := range route.config.Headers.Remove {
-		h.Del(name)
-	}
-	for name, value := range route.config.Headers.Set {
-		h.Set(name, value)
-	}
+	route.editHeaders(h)
 	setValid(h, "X-Forwarded-For", ex.peer.chain)
 	h["X-Forwarded-Proto"] = []string{ex.peer.proto}
 	setValid(h, "X-Forwarded-Host", ex.peer.host)
 	h["X-Request-Id"] = []string{ex.requestID}
 	if ex.id != nil {
 		route.upstream.headers.set(h, ex.id)
+	}
+}
+
+// editHeaders takes the headers out of h that the route removes or sets, in
+// every spelling that an upstream could read as one of them, and sets its own.
+func (r *route) editHeaders(h http.Header) {
+	if len(r.edited) > 0 {
+		maps.DeleteFunc(h, func(name string, _ []string) bool { return r.edited[fold(name)] })
+	}
+	for name, value := range r.config.Headers.Set {
+		h.Set(name, value)
 	}
 }
 
