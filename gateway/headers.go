@@ -36,9 +36,10 @@ var defaultIdentityHeaders = []string{
 	"X-Auth-Roles", "X-Auth-Mechanism", "X-Auth-Provider",
 }
 
-// methodHeaders make some applications take a request for one of another
-// method than the one that was decided on.
-var methodHeaders = []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
+// misleadingHeaders make some applications take a request for one of another
+// method than the one that was decided on, or, under CGI, send their own
+// requests through a proxy of the client's.
+var misleadingHeaders = []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override", "Proxy"}
 
 // forwardedPrefix and proxyHeaders tell of clients and original requests;
 // only trusted proxies may send them.
@@ -55,7 +56,7 @@ func newIdentityHeaders(names ...config.IdentityHeaders) *identityHeaders {
 		panic(err) // the size is a positive constant
 	}
 	h := &identityHeaders{spoof: map[string]bool{}, ready: ready}
-	for _, name := range slices.Concat(defaultIdentityHeaders, methodHeaders) {
+	for _, name := range slices.Concat(defaultIdentityHeaders, misleadingHeaders) {
 		h.spoof[name] = true
 	}
 	for _, n := range names {

@@ -48,3 +48,15 @@ func TestMethodsInAnotherCase(t *testing.T) {
 		}
 	}
 }
+
+// A CGI application would send its own requests through the proxy of HTTP_PROXY.
+func TestProxyHeader(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	for _, name := range []string{"Proxy", "proxy", "PROXY"} {
+		r.do("GET", "/public/", "", name+": http://evil.example")
+		if got := r.upstream.last().Header["Proxy"]; got != nil {
+			t.Errorf("%s reaches the upstream: %q", name, got)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package e2e
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestTLSProfile shakes hands with every cipher suite and version that Go
+// knows: TLS 1.2 with ECDHE and AEAD, and 1.3, whichever key the certificate
+// has. With an RSA key a client could ask for key exchange without forward
+// secrecy, and for older versions.
+func TestTLSProfile(t *testing.T) {
+	t.Parallel()
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, key := range map[string]crypto.Signer{"RSA": rsaKey, "ECDSA": ecKey} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			g := prepared(t)
+			g.ca = "cert.pem"
+			g.writeCertificate(key)
+			g.configure("tls: {mode: files, certificate: cert.pem, key: key.pem}\n" + secure + app(record(t).url))
+			g.run()
+			var accepted []string
+			for _, suite := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {
+				if g.shakesHands(tls.VersionTLS12, suite.ID) && !slices.Contains(suite.SupportedVersions, tls.VersionTLS13) {
+					accepted = append(accepted, strings.TrimPrefix(suite.Name, "TLS_ECDHE_"+kind+"_WITH_"))
+				}
+			}
+			slices.Sort(accepted)
+			if want := []string{"AES_128_GCM_SHA256", "AES_256_GCM_SHA384", "CHACHA20_POLY1305_SHA256"}; !slices.Equal(accepted, want) {
+				t.Errorf("TLS 1.2 with %s, want TLS_ECDHE_%s_WITH_ and %s", accepted, kind, want)
+			}
+			all := make([]uint16, 0, 64)
+			for _, suite := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {
+				all = append(all, suite.ID)
+			}
+			for version, want := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+				if got := g.shakesHands(version, all...); got != want {
+					t.Errorf("%s: %t", tls.VersionName(version), got)
+				}
+			}
+		})
+	}
+}
+
+// shakesHands reports whether the gateway takes a client of that one version.
+func (g *instance) shakesHands(version uint16, suites ...uint16) bool {
+	config := g.tls()
+	config.MinVersion, config.MaxVersion, config.CipherSuites = version, version, suites
+	conn, err := tls.Dial("tcp", authority(g.base), config)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return conn.ConnectionState().Version == version
+}
+
+// writeCertificate writes a certificate for localhost and its key.
+func (g *instance) writeCertificate(key crypto.Signer) {
+	g.t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.write("key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})))
+	g.write("cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+}

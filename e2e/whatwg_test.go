@@ -1,0 +1,113 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// landings asks the parser of Node.js, which follows the URL standard as
+// browsers do, where each of the addresses leads from a page: to an origin, or
+// nowhere, which is empty.
+func landings(t *testing.T, page string, addresses []string) []string {
+	t.Helper()
+	question, err := json.Marshal(map[string]any{"page": page, "addresses": addresses})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const program = `
+		const { page, addresses } = JSON.parse(require("fs").readFileSync(0, "utf8"));
+		console.log(JSON.stringify(addresses.map((address) => {
+			try { const u = new URL(address, page); return u.host === "" ? u.protocol : u.protocol + "//" + u.host } catch { return "" }
+		})));`
+	cmd := exec.CommandContext(t.Context(), "node", "--eval", program)
+	cmd.Stdin = bytes.NewReader(question)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	answer, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("asking Node.js: %v\n%s", err, said.String())
+	}
+	var origins []string
+	if err := json.Unmarshal(answer, &origins); err != nil || len(origins) != len(addresses) {
+		t.Fatalf("Node.js answers for %d of %d addresses: %v", len(origins), len(addresses), err)
+	}
+	return origins
+}
+
+// oddAddresses are those of the advisories, and many that are put together
+// from what is odd about them. They are the same in each run.
+func oddAddresses() []string {
+	all := []string{"", "/", "/x", "/x?y=//z", "/x/y?z=\\\\", "/é", "/%C3%A9", "/%25", "?x", "x"}
+	for _, a := range redirectAdvisories {
+		all = append(all, a.attacks...)
+	}
+	parts := []string{
+		"/", "/", "/", `\`, `\`, "//", ".", "..", "%2e", "%2f", "%5c", "%09", "%00", "\t", "\n", "\r", "\x00", " ", "\u00a0", "\u2028", "\u3000", "；", "／", "。", "@", ":", "?", "#", ";", "&", "=",
+		"evil.example", "localhost", "https:", "http:", "HTTPS:", "javascript:", "x", "é", "[", "]", "|", "^", "%", "443", "8443",
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 1500 {
+		var b strings.Builder
+		if random.IntN(3) > 0 {
+			b.WriteByte('/')
+		}
+		for range 1 + random.IntN(7) {
+			b.WriteString(parts[random.IntN(len(parts))])
+		}
+		all = append(all, b.String())
+	}
+	return all
+}
+
+// TestReturnToInBrowsers: whatever return_to says, a browser stays on this
+// origin, by a URL parser that is not ours.
+func TestReturnToInBrowsers(t *testing.T) {
+	t.Parallel()
+	g := start(t, people+app(record(t).url)+"limits: {login_failures: 100000}\nroutes: [{match: /, upstream: app, auth: [session]}]\n")
+	c := g.stranger()
+	var places []string // that the gateway leads to
+	passed := 0
+	for i, address := range oddAddresses() {
+		query := "?return_to=" + url.QueryEscape(address)
+		a := g.do(c, "GET", "/login"+query, "")
+		places = append(places, a.header.Values("Location")...)
+		to, err := url.Parse(a.header.Get("Location"))
+		if err != nil || a.status != http.StatusFound || to.Path != "/signin" {
+			t.Fatalf("%q: %d to %q", address, a.status, a.header.Get("Location"))
+		}
+		if next := to.Query().Get("return_to"); next != "" {
+			passed++
+			places = append(places, next)
+		}
+		if i%20 == 0 || to.RawQuery != "" && passed < 100 { // and at the end of the way
+			places = append(places, g.signInTo(c, address, "").header.Values("Location")...)
+		}
+	}
+	if passed < 100 {
+		t.Errorf("%d of the addresses are places to return to, too few to prove anything", passed)
+	}
+	for i, origin := range landings(t, g.public+"/login?return_to=x", places) {
+		if origin != g.public {
+			t.Errorf("%q leads to %q", places[i], origin)
+		}
+	}
+}
+
+// TestLandingInBrowsers: the judge of the other tests of redirects takes
+// nothing for this origin that a browser would not.
+func TestLandingInBrowsers(t *testing.T) {
+	t.Parallel()
+	const page = "https://localhost:8443/login?x=y#z"
+	all := oddAddresses()
+	for i, origin := range landings(t, page, all) {
+		if landing("https://localhost:8443", all[i]) == "" && origin != "https://localhost:8443" {
+			t.Errorf("%q leads to %q, and the judge says to this origin", all[i], origin)
+		}
+	}
+}
