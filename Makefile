@@ -26,7 +26,7 @@ run: ## run the demonstration: gateway, upstream and config.yaml; Ctrl-C stops i
 	@exec bin/demo
 
 test: deps lint ## formatting, vet, staticcheck, all tests with -race, FUZZTIME (3s) of each fuzz target
-	go test -race ./...
+	go test -race -timeout 30m ./...
 	.ci/fuzz $(FUZZTIME)
 
 lint: ## formatting, vet, staticcheck and a tidy go.mod
