@@ -1,0 +1,280 @@
+package e2e
+
+import (
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// pair is two gateways that share a Redis, and so logins and revocations.
+type pair struct {
+	a, b  *instance
+	up    *recorder
+	redis *redisServer
+}
+
+// shared is what instances of one service have in common. A refresh token may
+// be used again for so long.
+const shared = people + `
+token: {secret: "01234567890123456789012345678901", reuse_leeway: 2s}
+routes:
+  - {match: /secure-resource, upstream: app, auth: [session, bearer]}
+  - {match: /basic-resource, upstream: app, auth: [basic]}
+  - {match: /open, upstream: app, auth: [none]}
+`
+
+// onRedis is the part of a configuration that says where the store is.
+func onRedis(address string) string {
+	return fmt.Sprintf("store: {driver: redis, addresses: [%q], encryption_key: abcdefghijabcdefghijabcdefghij01}\n", address)
+}
+
+// startPair starts two gateways on a Redis of their own. The second one gets
+// to it by way of the address, which is the Redis's own if empty.
+func startPair(t testing.TB, redis *redisServer, way string) *pair {
+	t.Helper()
+	if way == "" {
+		way = redis.address
+	}
+	p := &pair{a: prepared(t), b: prepared(t), up: record(t), redis: redis}
+	p.b.public = p.a.base
+	config := shared + app(p.up.url)
+	p.a.configure(config + onRedis(redis.address))
+	p.b.configure(config + onRedis(way))
+	p.a.run()
+	p.b.run()
+	return p
+}
+
+// both are the instances by name.
+func (p *pair) both() map[string]*instance { return map[string]*instance{"A": p.a, "B": p.b} }
+
+// browser is a client that trusts both, whose certificates are their own.
+func (p *pair) browser(t testing.TB) *http.Client {
+	t.Helper()
+	c := p.a.client()
+	c.Transport.(*http.Transport).TLSClientConfig.RootCAs = trusting(t, p.a, p.b)
+	return c
+}
+
+// trusting are the authorities of instances.
+func trusting(t testing.TB, instances ...*instance) *x509.CertPool {
+	t.Helper()
+	roots := x509.NewCertPool()
+	for _, g := range instances {
+		pem, err := os.ReadFile(filepath.Join(g.dir, g.ca))
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots.AppendCertsFromPEM(pem)
+	}
+	return roots
+}
+
+// credentials are what opens /secure-resource, as headers.
+func (s signIn) credentials() map[string][]string {
+	return map[string][]string{
+		"session": {"Cookie", s.session},
+		"token":   {"Authorization", s.access},
+	}
+}
+
+// opens fails the test unless a credential opens the way to the upstream.
+func (p *pair) opens(t testing.TB, g *instance, c *http.Client, credential ...string) {
+	t.Helper()
+	target := "/secure-resource?n=" + newRequestID()
+	if a := g.do(c, "GET", target, "", credential...); a.status != http.StatusOK {
+		t.Errorf("with a %s that lives: %d %s", credential[0], a.status, a.body)
+	}
+	if len(p.up.askedFor(target)) != 1 {
+		t.Errorf("a %s that lives does not open the way to the upstream", credential[0])
+	}
+}
+
+// refuses fails the test if it does, or if the answer is not 401.
+func (p *pair) refuses(t testing.TB, g *instance, c *http.Client, credential ...string) {
+	t.Helper()
+	target := "/secure-resource?n=" + newRequestID()
+	if a := g.do(c, "GET", target, "", credential...); a.status != http.StatusUnauthorized {
+		t.Errorf("with a %s that has ended: %d %s", credential[0], a.status, a.body)
+	}
+	if len(p.up.askedFor(target)) != 0 {
+		t.Errorf("a %s that has ended opens the way to the upstream", credential[0])
+	}
+}
+
+// TestRedisSharesLogins: whatever one instance does, the other knows.
+func TestRedisSharesLogins(t *testing.T) {
+	t.Parallel()
+	p := startPair(t, startRedis(t), "")
+	for name, story := range map[string]func(*testing.T, *pair){
+		"login and logout":        loginHereLogoutThere,
+		"refreshes of one token":  refreshesOnBoth,
+		"a refresh token, reused": reusedOnTheOther,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			story(t, p)
+		})
+	}
+}
+
+// loginHereLogoutThere: all that a login gives works on both, and ends on
+// both, whichever is asked and whichever credential is shown to it.
+func loginHereLogoutThere(t *testing.T, p *pair) {
+	atA, atB := p.a.stranger(), p.b.stranger()
+	for _, way := range []struct {
+		from, to     *instance
+		fromC, toC   *http.Client
+		showing, why string
+	}{
+		{p.a, p.b, atA, atB, "session", "from A to B"},
+		{p.b, p.a, atB, atA, "session", "from B to A"},
+		{p.a, p.b, atA, atB, "token", "from A to B"},
+		{p.b, p.a, atB, atA, "token", "from B to A"},
+	} {
+		s := way.from.signIn(way.fromC, "alice")
+		for range 2 { // cold, then warm
+			for _, credential := range s.credentials() {
+				p.opens(t, way.from, way.fromC, credential...)
+				p.opens(t, way.to, way.toC, credential...)
+			}
+		}
+		if got := way.from.status(way.fromC, "POST", "/logout", s.credentials()[way.showing]...); got != http.StatusOK {
+			t.Fatalf("%s, logout by %s: %d", way.why, way.showing, got)
+		}
+		until(t, "the other instance to refuse", func() bool {
+			return way.to.status(way.toC, "GET", "/me", "Cookie", s.session) == http.StatusUnauthorized
+		})
+		for _, credential := range s.credentials() {
+			p.refuses(t, way.from, way.fromC, credential...)
+			p.refuses(t, way.to, way.toC, credential...)
+		}
+		if _, got, err := way.to.tryRefresh(way.toC, s.refresh); err != nil || got != http.StatusUnauthorized {
+			t.Errorf("%s: refresh after the logout: %d, %v", way.why, got, err)
+		}
+	}
+}
+
+// refreshesOnBoth: of many refreshes with one token, half of them here and
+// half there, one succeeds, and what it gave works on both.
+func refreshesOnBoth(t *testing.T, p *pair) {
+	clients := []*http.Client{p.a.stranger(), p.b.stranger()}
+	first := p.a.signIn(clients[0], "alice")
+	var mu sync.Mutex
+	var winners []signIn
+	statuses := map[int]int{}
+	many(parallel, func(i int) {
+		got, status, err := []*instance{p.a, p.b}[i%2].tryRefresh(clients[i%2], first.refresh)
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			t.Error(err)
+		}
+		if statuses[status]++; status == http.StatusOK {
+			winners = append(winners, got)
+		}
+	})
+	if len(winners) != 1 || statuses[http.StatusUnauthorized] != parallel-1 {
+		t.Fatalf("statuses %v, expected one 200 and %d times 401", statuses, parallel-1)
+	}
+	p.opens(t, p.a, clients[0], "Authorization", winners[0].access)
+	p.opens(t, p.b, clients[1], "Authorization", winners[0].access)
+	if _, got, err := p.b.tryRefresh(clients[1], winners[0].refresh); err != nil || got != http.StatusOK {
+		t.Errorf("the refresh token of the one that succeeded: %d, %v", got, err)
+	}
+}
+
+// reusedOnTheOther: a token that A has exchanged comes to B later than
+// reuse_leeway, from a thief or after one, and ends the login on both.
+func reusedOnTheOther(t *testing.T, p *pair) {
+	atA, atB := p.a.stranger(), p.b.stranger()
+	first, before := p.a.signIn(atA, "bob"), time.Now()
+	second, status, err := p.a.tryRefresh(atA, first.refresh)
+	if err != nil || status != http.StatusOK {
+		t.Fatalf("refresh: %d, %v", status, err)
+	}
+	p.opens(t, p.b, atB, "Authorization", second.access)
+	until(t, "the reuse to end the login", func() bool {
+		if _, got, err := p.b.tryRefresh(atB, first.refresh); err != nil || got != http.StatusUnauthorized {
+			t.Fatalf("a used refresh token: %d, %v", got, err)
+		}
+		return p.a.status(atA, "GET", "/me", "Authorization", second.access) == http.StatusUnauthorized
+	})
+	if after := time.Since(before); after < 2*time.Second {
+		t.Errorf("the reuse ended the login after %v, within reuse_leeway", after)
+	}
+	for _, credential := range [][]string{{"Cookie", first.session}, {"Authorization", first.access}, {"Authorization", second.access}} {
+		p.refuses(t, p.a, atA, credential...)
+		p.refuses(t, p.b, atB, credential...)
+	}
+	if _, got, err := p.a.tryRefresh(atA, second.refresh); err != nil || got != http.StatusUnauthorized {
+		t.Errorf("the newest refresh token: %d, %v", got, err)
+	}
+}
+
+// How soon a logout on one instance has to be known on the other, counted from
+// its answer to the answer of the first request that is refused.
+const (
+	logoutsMeasured = 200
+	medianAllowed   = 5 * time.Millisecond
+	maximumAllowed  = 100 * time.Millisecond
+)
+
+// TestRedisRevocationReachesOthers measures it, for sessions and for tokens
+// that the other instance has just accepted from its cache. On a machine that
+// is busy with other things the measurement has two more chances.
+func TestRedisRevocationReachesOthers(t *testing.T) {
+	p := startPair(t, startRedis(t), "")
+	for _, kind := range []string{"session", "token"} {
+		t.Run(kind, func(t *testing.T) {
+			var median, maximum time.Duration
+			for range 3 {
+				took := measureLogouts(t, p, kind)
+				median, maximum = took[len(took)/2], took[len(took)-1]
+				t.Logf("%d logouts by %s on A, refused on B: median %v, maximum %v", len(took), kind, median, maximum)
+				if median < medianAllowed && maximum < maximumAllowed {
+					return
+				}
+			}
+			t.Errorf("median %v and maximum %v, expected less than %v and %v", median, maximum, medianAllowed, maximumAllowed)
+		})
+	}
+}
+
+// measureLogouts returns how long each took, in order of length.
+func measureLogouts(t *testing.T, p *pair, kind string) []time.Duration {
+	t.Helper()
+	atA, atB := p.a.stranger(), p.b.stranger()
+	var took []time.Duration
+	for range logoutsMeasured {
+		credential := p.a.signIn(atA, "alice").credentials()[kind]
+		for range 2 { // so that it is warm
+			if got := p.b.status(atB, "GET", "/secure-resource", credential...); got != http.StatusOK {
+				t.Fatalf("before the logout: %d", got)
+			}
+		}
+		if got := p.a.status(atA, "POST", "/logout", credential...); got != http.StatusOK {
+			t.Fatalf("the logout: %d", got)
+		}
+		ended := time.Now()
+		until(t, "the other instance to refuse", func() bool {
+			// Not once in 10 ms, as until would ask.
+			for range 1000 {
+				if p.b.status(atB, "GET", "/secure-resource", credential...) == http.StatusUnauthorized {
+					return true
+				}
+			}
+			return false
+		})
+		took = append(took, time.Since(ended))
+		p.refuses(t, p.b, atB, credential...)
+	}
+	slices.Sort(took)
+	return took
+}
