@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -41,15 +42,24 @@ func (ex *exchange) sameSite() http.SameSite {
 	return http.SameSiteLaxMode
 }
 
-// setSession gives a session to the browser, and takes back one of the other
-// kind: nobody is two people at once.
+// setSession gives a session to the browser.
 func (ex *exchange) setSession(name, id string, lives time.Duration) {
 	http.SetCookie(ex, ex.cookie(name, id, lives))
-	if name != ex.st.cookies.Session && ex.creds.Session != "" {
-		ex.clearCookie(ex.st.cookies.Session)
-	}
-	if name != ex.st.cookies.Delegated && ex.creds.Delegated != "" {
-		ex.clearCookie(ex.st.cookies.Delegated)
+}
+
+// clearBefore takes back the cookies of who somebody was before: nobody is two
+// people at once. given are those that the new login has set. Where the
+// browser comes from another site, strict cookies do not come along, so what
+// is not seen may be there.
+func (ex *exchange) clearBefore(unseen bool, given ...string) {
+	names := ex.st.cookies
+	for name, value := range map[string]string{
+		names.Session: ex.creds.Session, names.Delegated: ex.creds.Delegated,
+		names.Access: ex.creds.Access, names.Refresh: ex.creds.Refresh,
+	} {
+		if name != "" && (unseen || value != "") && !slices.Contains(given, name) {
+			ex.clearCookie(name)
+		}
 	}
 }
 
@@ -65,7 +75,7 @@ func (ex *exchange) deliver(given *issued, until time.Time) {
 // clearCookies makes the browser forget the gateway's cookies.
 func (ex *exchange) clearCookies() {
 	names := ex.st.cookies
-	for _, name := range []string{names.Session, names.Delegated, names.Access, names.Refresh} {
+	for _, name := range []string{names.Session, names.Delegated, names.Browser, names.Access, names.Refresh} {
 		if name != "" {
 			ex.clearCookie(name)
 		}

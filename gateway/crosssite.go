@@ -179,11 +179,30 @@ func (ex *exchange) checkLogout(ctx context.Context) error {
 	return ex.checkToken(presented, logins...)
 }
 
-// presentedLogins are the sids of the logins behind the session cookies, as
-// far as they are known.
+// checkRefresh holds a refresh by cookie to it as well.
+func (ex *exchange) checkRefresh(token string) error {
+	if token == "" || token != ex.creds.Refresh || !ex.needsToken() {
+		return nil
+	}
+	sid, err := ex.st.refresh.LoginOf(ex.r.Context(), token)
+	if errors.Is(err, auth.ErrRejected) {
+		return nil // there is nothing to change
+	}
+	if err != nil {
+		return err
+	}
+	presented, err := ex.presentedToken()
+	if err != nil {
+		return err
+	}
+	return ex.checkToken(presented, sid)
+}
+
+// presentedLogins are the sids of the logins behind the cookies, as far as they
+// are known.
 func (ex *exchange) presentedLogins(ctx context.Context) ([]string, error) {
 	var logins []string
-	for _, h := range ex.sessionHandles() {
+	for _, h := range append(ex.handles(), sessionHandle{ex.creds.Access, ex.st.bearer.LoginOf}) {
 		if h.value == "" {
 			continue
 		}

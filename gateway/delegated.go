@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -20,6 +21,9 @@ const labelCallback = "authgate/callback"
 
 // maxReturnTo is the longest path that an attempt remembers, in bytes.
 const maxReturnTo = 4 << 10
+
+// errorCode is the form of the codes of OAuth and OpenID Connect.
+var errorCode = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
 // maxProviderWords bounds what a page repeats of a provider's words.
 const maxProviderWords = 200
@@ -69,6 +73,10 @@ func (ex *exchange) delegate(party *relyingParty, target string) error {
 		browser = auth.NewBrowser()
 	}
 	attempt := ex.st.attempts.New(browser, party.Name(), party.Issuer(), target)
+	var err error
+	if attempt.Before, err = ex.presentedLogins(ex.r.Context()); err != nil {
+		return err
+	}
 	location, err := party.AuthorizationURL(ex.r.Context(), attempt.Attempt)
 	if err != nil {
 		return err
@@ -195,16 +203,20 @@ func (r *authorizationResponse) refusal(name string) error {
 	if r.description != "" {
 		words += " (" + printable(r.description) + ")"
 	}
+	code := r.failure // for the log, which holds nothing that anybody can choose
+	if !errorCode.MatchString(code) {
+		code = "an error code of another form"
+	}
 	switch r.failure {
 	case "server_error", "temporarily_unavailable":
 		return &httpError{
 			status: http.StatusBadGateway, detail: "The identity provider failed: " + words + ".",
-			cause: failed(provider.ErrFault, words),
+			cause: failed(provider.ErrFault, code),
 		}
 	}
 	return &httpError{
 		status: http.StatusUnauthorized, detail: "The identity provider refused the sign-in: " + words + ".",
-		cause: failed(provider.ErrRefused, words),
+		cause: failed(provider.ErrRefused, code),
 	}
 }
 
@@ -229,13 +241,20 @@ func (ex *exchange) beginDelegated(party *relyingParty, grant *provider.Grant, a
 		return nil, err
 	}
 	// A client that leaves now must not leave half a login behind.
-	ctx := context.WithoutCancel(ex.r.Context())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ex.r.Context()), loginTime)
+	defer cancel()
+	for _, sid := range attempt.Before {
+		if _, err := ex.st.logins.End(ctx, sid); err != nil {
+			return nil, err
+		}
+	}
 	var session string
 	login, err := ex.st.users.Begin(ctx, party.Name(), grant, attempt.Started, ex.st.delegated.Issue(&session))
 	if err != nil {
 		return nil, err
 	}
 	ex.setSession(ex.st.cookies.Delegated, session, ex.st.delegated.Lifetime())
+	ex.clearBefore(true, ex.st.cookies.Delegated)
 	return login, nil
 }
 

@@ -121,8 +121,8 @@ func (ex *exchange) me() error {
 		Roles     []string         `json:"roles"`
 		Mechanism policy.Mechanism `json:"mechanism"`
 		Provider  string           `json:"provider"`
-		ExpiresAt string           `json:"expires_at"`
-	}{id.Username, id.Name, id.Email, roles, id.Mechanism, id.Provider, id.Expires.UTC().Format(time.RFC3339)})
+		ExpiresAt time.Time        `json:"expires_at,omitzero"`
+	}{id.Username, id.Name, id.Email, roles, id.Mechanism, id.Provider, id.Expires.UTC().Truncate(time.Second)})
 	return nil
 }
 

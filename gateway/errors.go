@@ -107,7 +107,7 @@ func toHTTP(err error) *httpError {
 	case errors.As(err, &storage):
 		return &httpError{status: 503, detail: "The service is unavailable for the moment.", cause: err, retryAfter: time.Second}
 	case errors.Is(err, auth.ErrBusy):
-		return &httpError{status: 503, detail: "Too many logins at once. Try again.", cause: err, retryAfter: time.Second}
+		return &httpError{status: 503, detail: "Too many credentials are being checked at once. Try again.", cause: err, retryAfter: time.Second}
 	}
 	return &httpError{status: 500, detail: "The gateway failed.", cause: err}
 }
@@ -204,6 +204,12 @@ func weigh(ranges []goautoneg.Accept, media string) preference {
 // has begun cannot be changed any more and is cut.
 func (ex *exchange) fail(err error) {
 	e := toHTTP(err)
+	if e.status == statusClientGone && ex.r.Context().Err() == nil { // something else was given up
+		e = &httpError{status: 503, detail: "The service is unavailable for the moment.", cause: err, retryAfter: time.Second}
+		if isProviderError(err) {
+			e = providerStatus(err)
+		}
+	}
 	ex.err = err
 	ex.outcome(e)
 	if e.status == statusClientGone && ex.status == 0 {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/provider"
 	"authgate/gateway/store"
 	"authgate/policy"
 )
@@ -49,7 +50,7 @@ var kinds = []struct {
 	{"client left the queue of logins", fmt.Errorf("%w: %w", auth.ErrBusy, context.Canceled), 499, "The client left.", ""},
 	{"store", &storeError{"get", errBroken}, 503, "The service is unavailable for the moment.", "1"},
 	{"store too late", &storeError{"put", context.DeadlineExceeded}, 503, "The service is unavailable for the moment.", "1"},
-	{"busy", auth.ErrBusy, 503, "Too many logins at once. Try again.", "1"},
+	{"busy", auth.ErrBusy, 503, "Too many credentials are being checked at once. Try again.", "1"},
 	{"unknown", errBroken, 500, "The gateway failed.", ""},
 	{"a stray answer of the store", store.ErrNotFound, 500, "The gateway failed.", ""},
 	{"a stray conflict", store.ErrConflict, 500, "The gateway failed.", ""},
@@ -138,12 +139,29 @@ func TestFailClientGone(t *testing.T) {
 	r := newRig(t, baseConfig)
 	r.upstream.answer = func(*http.Request) (*http.Response, error) { return nil, &upstreamError{"app", context.Canceled} }
 	w := httptest.NewRecorder()
-	aborted(t, func() { r.ServeHTTP(w, request("GET", "/public/", "")) })
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	aborted(t, func() { r.ServeHTTP(w, request("GET", "/public/", "").WithContext(gone)) })
 	if w.Body.Len() > 0 {
 		t.Errorf("answered %q", w.Body)
 	}
 	if line := r.log.last(t, "request"); line["status"] != float64(499) || line["decision"] != "error" {
 		t.Errorf("logged %v", line)
+	}
+}
+
+// What was given up while the client waits is no client that left.
+func TestFailGivenUp(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	for want, err := range map[int]error{
+		http.StatusServiceUnavailable: &upstreamError{"app", context.Canceled},
+		http.StatusBadGateway:         &provider.Error{Provider: "p", Operation: "keys", Kind: provider.ErrFault, Err: context.Canceled},
+	} {
+		r.upstream.answer = func(*http.Request) (*http.Response, error) { return nil, err }
+		if w := r.do("GET", "/public/", ""); w.Code != want {
+			t.Errorf("%v: %d, want %d", err, w.Code, want)
+		}
 	}
 }
 

@@ -28,6 +28,10 @@ const (
 	verifiedFor         = 5 * time.Minute
 )
 
+// closeAfter is how long after a reload the providers are closed that it has
+// replaced.
+const closeAfter = time.Minute
+
 // AccessMessage is the message of the log's line about a request.
 const AccessMessage = "request"
 
@@ -156,7 +160,8 @@ func (g *Gateway) reload(load func() (*config.Config, error)) error {
 			u.close()
 		}
 	}
-	old.vouching.close(&st.vouching)
+	// Requests under way may still wait for a provider of before.
+	time.AfterFunc(closeAfter, func() { old.vouching.close(&st.vouching) })
 	g.warnOfDemonstration(cfg)
 	return nil
 }

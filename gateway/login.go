@@ -16,6 +16,10 @@ import (
 	"authgate/policy"
 )
 
+// loginTime bounds the writes of a login or a refresh, which go on when the
+// client leaves.
+const loginTime = 10 * time.Second
+
 // loginForm is what POST /login was given, in whichever of its three forms.
 type loginForm struct {
 	username, password string
@@ -183,10 +187,10 @@ func (ex *exchange) loginFailed(form *loginForm, err error) error {
 	return nil
 }
 
-// endPresented ends the logins of sessions that were presented together with
-// the new login, so that nobody goes on with an identifier from before.
+// endPresented ends the logins of the cookies that were presented together
+// with the new login, so that nobody goes on as who they were before.
 func (ex *exchange) endPresented() error {
-	_, err := ex.endSessions(ex.r.Context(), false)
+	_, err := ex.endCookies(ex.r.Context())
 	return err
 }
 
@@ -217,7 +221,8 @@ func (ex *exchange) issue(account *auth.Account, mechanisms []policy.Mechanism) 
 		}
 	}
 	// A client that leaves now must not leave half a login behind.
-	ctx := context.WithoutCancel(ex.r.Context())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ex.r.Context()), loginTime)
+	defer cancel()
 	login, err := ex.st.logins.Begin(ctx, account, expires, parts...)
 	if err != nil {
 		return nil, err
@@ -235,7 +240,20 @@ func (ex *exchange) issue(account *auth.Account, mechanisms []policy.Mechanism) 
 	if given.refresh != "" {
 		ex.deliver(given, ex.st.refresh.Expires(now))
 	}
+	ex.clearBefore(false, given.cookies()...)
 	return given, nil
+}
+
+// cookies are the names of those that were set.
+func (g *issued) cookies() []string {
+	var names []string
+	if g.session != "" {
+		names = append(names, g.ex.st.cookies.Session)
+	}
+	if g.refresh != "" && g.ex.tokensByCookie() {
+		names = append(names, g.ex.st.cookies.Access, g.ex.st.cookies.Refresh)
+	}
+	return names
 }
 
 func latest(a, b time.Time) time.Time {

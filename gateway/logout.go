@@ -23,16 +23,18 @@ func (ex *exchange) logout() error {
 	if err := ex.checkLogout(ctx); err != nil {
 		return err
 	}
-	if ex.creds.Scheme == "bearer" {
-		if err := ex.revokeBearer(ctx); err != nil {
-			return err
-		}
+	if err := ex.verifyBearer(ctx); err != nil {
+		return err
 	}
 	ended, err := ex.endCookies(ctx)
+	redirect := ex.endAtProvider(ended)
 	if err != nil {
 		return err
 	}
-	redirect := ex.endAtProvider(ended)
+	// Last, so that after a failure before it the logout can be sent again.
+	if err := ex.revokeBearer(ctx); err != nil {
+		return err
+	}
 	ex.clearCookies()
 	switch {
 	case negotiate(ex.r) != typeHTML:
@@ -70,10 +72,10 @@ func (ex *exchange) logoutByLink() error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ex.r.Context()), logoutTime)
 	defer cancel()
 	ended, err := ex.endCookies(ctx)
+	target := ex.endAtProvider(ended)
 	if err != nil {
 		return err
 	}
-	target := ex.endAtProvider(ended)
 	if target == "" {
 		target = "/"
 	}
@@ -97,13 +99,34 @@ func (ex *exchange) confirmLogout() error {
 	return nil
 }
 
-func (ex *exchange) revokeBearer(ctx context.Context) error {
-	id, err := ex.st.bearers.Revoke(ctx, ex.creds.Value)
+// verifyBearer refuses a bearer token that is not good, before anything ends.
+func (ex *exchange) verifyBearer(ctx context.Context) error {
+	if ex.creds.Scheme != "bearer" {
+		return nil
+	}
+	id, err := ex.st.bearers.Authenticate(ctx, &ex.creds)
 	if err != nil {
 		ex.challenges = auth.Chain{ex.st.bearers}.Challenges(&ex.creds)
 		return err
 	}
 	ex.identify(id)
+	return nil
+}
+
+// revokeBearer ends what the bearer token opens. One that verifyBearer has
+// found good and that is not any more belonged to a login that a cookie has
+// just ended.
+func (ex *exchange) revokeBearer(ctx context.Context) error {
+	if ex.creds.Scheme != "bearer" {
+		return nil
+	}
+	_, err := ex.st.bearers.Revoke(ctx, ex.creds.Value)
+	if errors.Is(err, auth.ErrRejected) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
 	ex.gw.metrics.tokens.WithLabelValues(tokenRevoked).Inc()
 	ex.audit("logout")
 	return nil
@@ -112,8 +135,8 @@ func (ex *exchange) revokeBearer(ctx context.Context) error {
 // endCookies ends the logins that the cookies belong to, and returns the one
 // that a provider has vouched for, if it was alive.
 func (ex *exchange) endCookies(ctx context.Context) (delegated *auth.Login, err error) {
-	if delegated, err = ex.endSessions(ctx, true); err != nil {
-		return nil, err
+	if delegated, err = ex.endHandles(ctx); err != nil {
+		return delegated, err
 	}
 	return delegated, ex.endAccessCookie(ctx)
 }
@@ -124,27 +147,26 @@ type sessionHandle struct {
 	loginOf func(context.Context, string) (string, error)
 }
 
-// sessionHandles are the session cookies, presented or not.
-func (ex *exchange) sessionHandles() []sessionHandle {
-	handles := []sessionHandle{{ex.creds.Session, ex.st.sessions.LoginOf}}
+// handles are the cookies that lead to logins, presented or not, but for the
+// access token.
+func (ex *exchange) handles() []sessionHandle {
+	handles := []sessionHandle{
+		{ex.creds.Session, ex.st.sessions.LoginOf}, {ex.creds.Refresh, ex.st.refresh.LoginOf},
+	}
 	if ex.st.delegated != nil {
 		handles = append(handles, sessionHandle{ex.creds.Delegated, ex.st.delegated.LoginOf})
 	}
 	return handles
 }
 
-// endSessions ends the logins behind the session cookies, and behind the
-// refresh cookie if tokens says so. A cookie that opens nothing any more is
-// nobody's. Of a delegated login that was alive it returns what it was.
-func (ex *exchange) endSessions(ctx context.Context, tokens bool) (delegated *auth.Login, err error) {
-	handles := ex.sessionHandles()
-	if tokens {
-		handles = append(handles, sessionHandle{ex.creds.Refresh, ex.st.refresh.LoginOf})
-	}
-	for _, h := range handles {
+// endHandles ends the logins behind the cookies. A cookie that opens nothing
+// any more is nobody's. Of a delegated login that was alive it returns what it
+// was, also beside an error.
+func (ex *exchange) endHandles(ctx context.Context) (delegated *auth.Login, err error) {
+	for _, h := range ex.handles() {
 		login, err := ex.endHandle(ctx, h)
 		if err != nil {
-			return nil, err
+			return delegated, err
 		}
 		if login != nil && login.Delegated != nil {
 			delegated = login

@@ -16,8 +16,12 @@ func (ex *exchange) refresh() error {
 	if err != nil {
 		return err
 	}
+	if err := ex.checkRefresh(token); err != nil {
+		return err
+	}
 	// A client that leaves must not leave a reuse half punished.
-	ctx := context.WithoutCancel(ex.r.Context())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ex.r.Context()), loginTime)
+	defer cancel()
 	rotation, err := ex.st.refresh.Rotate(ctx, token, &ex.creds)
 	if err != nil {
 		return ex.refreshFailed(err)

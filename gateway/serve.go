@@ -207,7 +207,7 @@ func loginResult(err error) string {
 		return loginSuccess
 	case errors.As(err, &throttled):
 		return loginThrottled
-	case errors.Is(err, auth.ErrRejected), isProviderError(err):
+	case errors.Is(err, auth.ErrRejected), errors.Is(err, auth.ErrNoAttempt), isProviderError(err):
 		return loginFailure
 	}
 	return ""

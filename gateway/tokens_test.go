@@ -159,7 +159,7 @@ func TestTokenEvents(t *testing.T) {
 		}, "1 0 1 0", []string{"login local:alice", "logout local:alice"}},
 		"logout of two logins": {baseConfig, func(r *rig) {
 			r.do("POST", "/logout", "", r.login(aliceIn).cookie, r.login(bobIn).bearer)
-		}, "2 0 2 0", []string{"login local:alice", "login local:bob", "logout local:bob", "logout local:alice"}},
+		}, "2 0 2 0", []string{"login local:alice", "login local:bob", "logout local:alice", "logout local:bob"}},
 		"logout by all cookies": {cookieDelivery, func(r *rig) {
 			header := "Cookie: a=b"
 			for _, c := range r.do("POST", "/login", aliceIn, jsonType).Result().Cookies() {

@@ -40,6 +40,7 @@ type Attempt struct {
 	Issuer   string    `json:"issuer"`   // that the name stood for at the time
 	Browser  string    `json:"browser"`  // hash of the secret in the browser's cookie
 	ReturnTo string    `json:"return_to,omitempty"`
+	Before   []string  `json:"before,omitempty"` // sids of the logins that the new one replaces
 	Started  time.Time `json:"started"`
 }
 

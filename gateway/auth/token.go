@@ -156,6 +156,16 @@ func (b *Bearer) Authenticate(ctx context.Context, creds *Credentials) (*policy.
 	return verified.identity, nil
 }
 
+// LoginOf returns the sid that a valid access token belongs to, empty where it
+// has none; ErrRejected when it is not valid.
+func (b *Bearer) LoginOf(ctx context.Context, token string) (string, error) {
+	verified, err := b.verify(ctx, token)
+	if err != nil {
+		return "", err
+	}
+	return verified.login, nil
+}
+
 // verify looks at signature, form and time, then at revocation and login.
 func (b *Bearer) verify(ctx context.Context, token string) (*verifiedToken, error) {
 	if len(token) > maxTokenBytes {

@@ -99,12 +99,12 @@ func verifiedEmail(sources []claims) (string, error) {
 			return "", fmt.Errorf("email is %q, which is not one address", clip(email, maxSubject))
 		}
 		switch verified := source["email_verified"]; verified {
-		case nil, true, "true": // Cognito has it as a string
+		case nil, true:
 			if slices.ContainsFunc(sources, func(other claims) bool { return denies(other, email) }) {
 				return "", nil
 			}
 			return email, nil
-		case false, "false":
+		case false, "false", "true": // a string is not the boolean that it has to be
 			return "", nil
 		default:
 			return "", fmt.Errorf("email_verified is %s, expected true or false", kindOf(verified))

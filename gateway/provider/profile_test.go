@@ -38,7 +38,7 @@ func TestNameEmailAndUsername(t *testing.T) {
 		{name: "an address that is an array", userinfo: object{"email": []string{"a@example.org"}}, fault: "email is an array"},
 
 		{name: "verified", userinfo: object{"email": "a@example.org", "email_verified": true}, want: want{"a@example.org", "", "a@example.org"}},
-		{name: "verified in a string", userinfo: object{"email": "a@example.org", "email_verified": "true"}, want: want{"a@example.org", "", "a@example.org"}},
+		{name: "verified in a string", userinfo: object{"email": "a@example.org", "email_verified": "true"}, want: want{Username: "alice-sub"}},
 		{name: "unverified", userinfo: object{"email": "a@example.org", "email_verified": false}, want: want{Username: "alice-sub"}},
 		{name: "unverified in a string", userinfo: object{"email": "a@example.org", "email_verified": "false"}, want: want{Username: "alice-sub"}},
 		{name: "email_verified that is a number", userinfo: object{"email": "a@example.org", "email_verified": 1}, fault: "email_verified is a number"},
