@@ -48,7 +48,7 @@ func TestRenewalWithAFailingStore(t *testing.T) {
 		{failing: "swap renewing:"}, {failing: "swap renewing:", late: true},
 		{failing: "get login:"},
 		{failing: "swap login:", lost: true}, {failing: "swap login:", late: true},
-		{failing: "put user:"}, {failing: "put user:", late: true},
+		{failing: "swap user:"}, {failing: "swap user:", late: true},
 	} {
 		t.Run(fmt.Sprintf("%s late %v", test.failing, test.late), func(t *testing.T) {
 			t.Parallel()

@@ -158,13 +158,14 @@ func (u *Users) refresh(ctx context.Context, sid string) error {
 	if err != nil {
 		return err
 	}
+	asked := u.logins.now()
 	grant, refused := p.Refresh(ctx, tokens, v.User)
 	if grant == nil {
 		return refused
 	}
 	err = refused
 	if err == nil {
-		err = u.save(ctx, v, grant.Profile)
+		err = u.save(ctx, v, grant.Profile, asked)
 	}
 	// Whatever else has failed: without the new refresh token the login is lost.
 	return errors.Join(err, u.replace(ctx, login, raw, grant.Tokens, err != nil))

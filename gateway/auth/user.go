@@ -13,6 +13,7 @@ import (
 
 	"authgate/gateway/provider"
 	"authgate/gateway/seal"
+	"authgate/gateway/store"
 	"authgate/policy"
 )
 
@@ -39,7 +40,7 @@ func (v *Vouched) Subject() string { return v.Provider + ":" + v.User }
 type user struct {
 	Issuer  string           `json:"issuer"`
 	Profile provider.Profile `json:"profile"`
-	Updated time.Time        `json:"updated"`
+	Updated time.Time        `json:"updated"` // when the provider was asked
 }
 
 // Provider is what delegated logins need of the provider that vouches for
@@ -104,7 +105,7 @@ func (u *Users) Begin(ctx context.Context, name string, grant *provider.Grant, s
 	if err := u.keep(login, grant.Tokens); err != nil {
 		return nil, err
 	}
-	if err := u.save(ctx, login.Delegated, grant.Profile); err != nil {
+	if err := u.save(ctx, login.Delegated, grant.Profile, now); err != nil {
 		return nil, err
 	}
 	if _, err := u.logins.begin(ctx, login, issue); err != nil {
@@ -121,18 +122,38 @@ func (u *Users) Begin(ctx context.Context, name string, grant *provider.Grant, s
 	return login, nil
 }
 
-// save records what the provider says of somebody. It outlives every login
-// that there is now.
-func (u *Users) save(ctx context.Context, v *Vouched, profile provider.Profile) error {
-	now := u.logins.now()
-	value, err := json.Marshal(user{Issuer: v.Issuer, Profile: profile, Updated: now})
+// save records what the provider, asked at that time, says of somebody, unless
+// it was asked again since. The record outlives every login that there is now.
+func (u *Users) save(ctx context.Context, v *Vouched, profile provider.Profile, asked time.Time) error {
+	value, err := json.Marshal(user{Issuer: v.Issuer, Profile: profile, Updated: asked})
 	if err != nil {
 		return fmt.Errorf("saving a user: %w", err)
 	}
-	if err := u.logins.store.Put(ctx, userPrefix+v.Subject(), value, now.Add(u.options.Lifetime)); err != nil {
-		return fmt.Errorf("saving a user: %w", err)
+	key := userPrefix + v.Subject()
+	const attempts = 10 // each time that one fails, somebody else has saved
+	for range attempts {
+		raw, err := u.logins.store.Get(ctx, key)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return fmt.Errorf("saving a user: %w", err)
+		}
+		if raw != nil {
+			known, err := decode[user](raw)
+			if err != nil {
+				return fmt.Errorf("saving a user: %w", err)
+			}
+			if known.Issuer == v.Issuer && known.Updated.After(asked) {
+				return nil
+			}
+		}
+		err = u.logins.store.Swap(ctx, key, raw, value, u.logins.now().Add(u.options.Lifetime))
+		if !errors.Is(err, store.ErrConflict) {
+			if err != nil {
+				err = fmt.Errorf("saving a user: %w", err)
+			}
+			return err
+		}
 	}
-	return nil
+	return errors.New("saving a user: others keep changing it")
 }
 
 // keep seals the tokens into the login, and notes when they are due.

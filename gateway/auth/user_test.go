@@ -333,7 +333,7 @@ func TestDelegatedSessionWithAFailingStore(t *testing.T) {
 func TestBeginDelegatedWithAFailingStore(t *testing.T) {
 	t.Parallel()
 	person, session := personGroup("keycloak", testOP, testPerson), sessionGroup("keycloak", testOP, "session at the provider")
-	for _, failing := range []string{"get " + person, "swap " + person, "get " + session, "swap " + session, "put user:", "put session:", "put login:"} {
+	for _, failing := range []string{"get " + person, "swap " + person, "get " + session, "swap " + session, "swap user:", "put session:", "put login:"} {
 		for _, late := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%.20s, late %v", failing, late), func(t *testing.T) {
 				t.Parallel()
@@ -467,4 +467,23 @@ func TestWarmDelegatedSessionSeesWhatOthersWrote(t *testing.T) {
 	d.wantOut(t, s)
 	restore(t, d.store, loginPrefix+other.login.ID, func(l *Login) { l.Delegated = nil })
 	d.wantOut(t, s)
+}
+
+// What a slow renewal brings along does not undo what the provider has said
+// since.
+func TestOlderProfileDoesNotReplaceNewer(t *testing.T) {
+	t.Parallel()
+	d := newDelegation(t, nil)
+	asked := d.now()
+	d.clock.advance(time.Second)
+	s := d.signIn(t, d.grant("user"))
+	if err := d.users.save(t.Context(), s.login.Delegated, d.grant("user", "admin").Profile, asked); err != nil {
+		t.Fatal(err)
+	}
+	d.wantIn(t, s, "user")
+	d.clock.advance(time.Second)
+	if err := d.users.save(t.Context(), s.login.Delegated, d.grant("auditor").Profile, d.now()); err != nil {
+		t.Fatal(err)
+	}
+	d.wantIn(t, s, "auditor")
 }
