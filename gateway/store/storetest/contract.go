@@ -90,15 +90,15 @@ func testCallersSlices(t *testing.T, s store.Store, _ *Clock) {
 	if err := s.Put(t.Context(), "key", mine, never); err != nil {
 		t.Fatalf("Put: %v", err)
 	}
-	copy(mine, "XXXXX")
+	clear(mine)
 	wantValue(t, s, "key", "first")
 
 	old, value := []byte("first"), []byte("second")
 	if err := s.Swap(t.Context(), "key", old, value, never); err != nil {
 		t.Fatalf("Swap: %v", err)
 	}
-	copy(old, "XXXXX")
-	copy(value, "XXXXXX")
+	clear(old)
+	clear(value)
 	wantValue(t, s, "key", "second")
 
 	// A slice that was handed out keeps its bytes whatever happens to the key.
