@@ -14,17 +14,19 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"authgate/gateway/store/redisstore/redistest"
 )
 
 // commandLog is what gateways ask of Redis, in order (MONITOR).
 type commandLog struct {
-	redis *redisServer
+	redis *redistest.Server
 	in    *bufio.Reader
 }
 
-func watchRedis(t testing.TB, redis *redisServer) *commandLog {
+func watchRedis(t testing.TB, redis *redistest.Server) *commandLog {
 	t.Helper()
-	conn, err := net.Dial("tcp", redis.address)
+	conn, err := net.Dial("tcp", redis.Address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +35,7 @@ func watchRedis(t testing.TB, redis *redisServer) *commandLog {
 		t.Fatal(err)
 	}
 	in := bufio.NewReader(conn)
-	if _, err := exchangeRedis(conn, in, "MONITOR"); err != nil {
+	if _, err := redistest.Exchange(conn, in, "MONITOR"); err != nil {
 		t.Fatal(err)
 	}
 	return &commandLog{redis, in}
@@ -48,7 +50,7 @@ var loggedCommand = regexp.MustCompile(`^\+[0-9.]+ \[[0-9]+ (\S+)\] "([^"]+)"(?:
 func (l *commandLog) since(t testing.TB) []string {
 	t.Helper()
 	end := "end of " + newRequestID()
-	l.redis.do(t, "ECHO", end)
+	l.redis.Do(t, "ECHO", end)
 	var all []string
 	for {
 		line, err := l.in.ReadString('\n')
@@ -171,23 +173,23 @@ func TestRedisMemory(t *testing.T) {
 	p, _ := startDelegatedPair(t)
 	atA := p.a.stranger()
 	p.a.signIn(atA, "alice")
-	p.redis.do(t, "FLUSHALL")
+	p.redis.Do(t, "FLUSHALL")
 	p.signInAtProvider(t, p.browser(t), p.a, p.a)
-	t.Logf("a delegated login: %v", p.redis.memory(t))
-	p.redis.do(t, "FLUSHALL")
+	t.Logf("a delegated login: %v", redisMemory(t, p.redis))
+	p.redis.Do(t, "FLUSHALL")
 	p.a.signIn(atA, "alice")
-	t.Logf("a session with tokens: %v", p.redis.memory(t))
+	t.Logf("a session with tokens: %v", redisMemory(t, p.redis))
 
 	const logins = 200
-	all, empty := make([]signIn, logins), p.redis.info(t, "memory", "used_memory")
+	all, empty := make([]signIn, logins), redisInfo(t, p.redis, "memory", "used_memory")
 	for i := range all {
 		all[i] = p.a.signIn(atA, "alice")
 	}
-	full := p.redis.info(t, "memory", "used_memory")
+	full := redisInfo(t, p.redis, "memory", "used_memory")
 	for _, s := range all {
 		p.opens(t, p.a, atA, "Cookie", s.session)
 	}
-	read := p.redis.info(t, "memory", "used_memory")
+	read := redisInfo(t, p.redis, "memory", "used_memory")
 	each, tracked := (full-empty)/logins, (read-full)/logins
 	t.Logf("%d sessions with tokens: %.0f bytes each in all, and %.0f more once read by one instance", logins, each, tracked)
 	if each > 4096 || tracked > 4096 {
@@ -196,11 +198,11 @@ func TestRedisMemory(t *testing.T) {
 }
 
 // memory is what each key takes, by its kind.
-func (r *redisServer) memory(t testing.TB) map[string]int {
+func redisMemory(t testing.TB, r *redistest.Server) map[string]int {
 	t.Helper()
 	all := map[string]int{}
 	script := `local all = '' for _, k in ipairs(redis.call('KEYS', '*')) do all = all .. k .. ' ' .. redis.call('MEMORY', 'USAGE', k) .. '\n' end return all`
-	for line := range strings.Lines(r.do(t, "EVAL", script, "0")) {
+	for line := range strings.Lines(r.Do(t, "EVAL", script, "0")) {
 		key, size, _ := strings.Cut(strings.TrimSpace(line), " ")
 		bytes, err := strconv.Atoi(size)
 		if err != nil {
@@ -213,9 +215,9 @@ func (r *redisServer) memory(t testing.TB) map[string]int {
 }
 
 // info is a number that Redis tells of itself.
-func (r *redisServer) info(t testing.TB, section, name string) float64 {
+func redisInfo(t testing.TB, r *redistest.Server, section, name string) float64 {
 	t.Helper()
-	for line := range strings.Lines(r.do(t, "INFO", section)) {
+	for line := range strings.Lines(r.Do(t, "INFO", section)) {
 		if value, found := strings.CutPrefix(strings.TrimSpace(line), name+":"); found {
 			number, err := strconv.ParseFloat(value, 64)
 			if err != nil {
@@ -236,7 +238,7 @@ func TestRedisWork(t *testing.T) {
 	const logins = 500
 	atA, atB := p.a.stranger(), p.b.stranger()
 	all := make([]signIn, logins)
-	began := p.redis.work(t)
+	began := redisWork(t, p.redis)
 	login := p.each(t, logins, func(i int) (status int, err error) {
 		all[i], status, err = p.a.trySignIn(atA, "alice", passwords["alice"])
 		return status, err
@@ -255,7 +257,7 @@ func TestRedisWork(t *testing.T) {
 		a, err := p.b.try(atB, "POST", "/logout", "", "Cookie", all[i].session)
 		return a.status, err
 	})
-	t.Logf("Redis was busy for %.3f s of %.1f s", p.redis.work(t).busy-began.busy, p.redis.work(t).at.Sub(began.at).Seconds())
+	t.Logf("Redis was busy for %.3f s of %.1f s", redisWork(t, p.redis).busy-began.busy, redisWork(t, p.redis).at.Sub(began.at).Seconds())
 
 	// What Redis does anyway is measured while requests ask nothing of it.
 	anyway := warm.busy / warm.lasted
@@ -276,7 +278,7 @@ type work struct{ busy, lasted float64 }
 func (p *pair) each(t *testing.T, n int, do func(i int) (status int, err error)) work {
 	t.Helper()
 	const workers = 10
-	before := p.redis.work(t)
+	before := redisWork(t, p.redis)
 	many(workers, func(worker int) {
 		for i := worker; i < n; i += workers {
 			if status, err := do(i); err != nil || status != http.StatusOK {
@@ -284,7 +286,7 @@ func (p *pair) each(t *testing.T, n int, do func(i int) (status int, err error))
 			}
 		}
 	})
-	after := p.redis.work(t)
+	after := redisWork(t, p.redis)
 	return work{after.busy - before.busy, after.at.Sub(before.at).Seconds()}
 }
 
@@ -294,7 +296,7 @@ type worked struct {
 	at   time.Time
 }
 
-func (r *redisServer) work(t testing.TB) worked {
+func redisWork(t testing.TB, r *redistest.Server) worked {
 	t.Helper()
-	return worked{r.info(t, "cpu", "used_cpu_user") + r.info(t, "cpu", "used_cpu_sys"), time.Now()}
+	return worked{redisInfo(t, r, "cpu", "used_cpu_user") + redisInfo(t, r, "cpu", "used_cpu_sys"), time.Now()}
 }

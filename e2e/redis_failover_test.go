@@ -4,58 +4,33 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-)
 
-// startSentinel starts a Sentinel that watches master under the name gate.
-func startSentinel(t *testing.T, master *redisServer) *redisServer {
-	t.Helper()
-	port, dir := freePort(t), t.TempDir()
-	host, masterPort, err := net.SplitHostPort(master.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := filepath.Join(dir, "sentinel.conf")
-	if err := os.WriteFile(config, fmt.Appendf(nil, `port %s
-bind 127.0.0.1
-dir %s
-logfile sentinel.log
-sentinel monitor gate %s %s 2
-sentinel down-after-milliseconds gate 500
-sentinel failover-timeout gate 2000
-`, port, dir, host, masterPort), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := &redisServer{address: "127.0.0.1:" + port, args: []string{config, "--sentinel"}}
-	s.run(t)
-	t.Cleanup(s.kill)
-	return s
-}
+	"authgate/gateway/store/redisstore/redistest"
+)
 
 // TestRedisFailover: the master is killed, Sentinels make its replica the new
 // one, and all goes on: what lived lives, and what had ended has ended.
 func TestRedisFailover(t *testing.T) {
 	t.Parallel()
 	master := startRedis(t)
-	host, port, err := net.SplitHostPort(master.address)
+	host, port, err := net.SplitHostPort(master.Address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	replica := startRedis(t, "--replicaof", host, port, "--repl-diskless-sync-delay", "0")
 	var sentinels []string
-	var watch *redisServer
+	var watch *redistest.Server
 	for range 3 {
-		watch = startSentinel(t, master)
-		sentinels = append(sentinels, fmt.Sprintf("%q", watch.address))
+		watch = redistest.StartSentinel(t, "127.0.0.1:"+freePort(t), master)
+		sentinels = append(sentinels, fmt.Sprintf("%q", watch.Address))
 	}
 	until(t, "the Sentinels to know each other and the replica", func() bool {
-		if _, err := redisCommand(watch.address, "SENTINEL", "CKQUORUM", "gate"); err != nil {
+		if _, err := redistest.Command(watch.Address, "SENTINEL", "CKQUORUM", "gate"); err != nil {
 			return false
 		}
-		return strings.Contains(watch.do(t, "INFO", "sentinel"), "slaves=1,sentinels=3")
+		return strings.Contains(watch.Do(t, "INFO", "sentinel"), "slaves=1,sentinels=3")
 	})
 	p := &pair{a: prepared(t), b: prepared(t), up: record(t), redis: master}
 	p.b.public = p.a.base
@@ -74,12 +49,12 @@ func TestRedisFailover(t *testing.T) {
 	if got := p.a.status(atA, "POST", "/logout", "Authorization", ended.access); got != http.StatusOK {
 		t.Fatalf("logout: %d", got)
 	}
-	master.do(t, "SET", "last", "write")
-	until(t, "the replica to have it all", func() bool { return replica.do(t, "GET", "last") == "write" })
+	master.Do(t, "SET", "last", "write")
+	until(t, "the replica to have it all", func() bool { return replica.Do(t, "GET", "last") == "write" })
 
-	master.kill()
+	master.Kill()
 	until(t, "the replica to become the master", func() bool {
-		role, _ := redisCommand(replica.address, "INFO", "replication") // the Sentinels cut its connections
+		role, _ := redistest.Command(replica.Address, "INFO", "replication") // the Sentinels cut its connections
 		return strings.Contains(role, "role:master")
 	})
 	within(t, recovery, "logins work again", func() bool { return p.works(atA, atB) })
@@ -131,7 +106,7 @@ func TestRedisSecretsDiffer(t *testing.T) {
 	if !strings.Contains(shared, secret) {
 		t.Fatal("the secret is another")
 	}
-	p.b.configure(strings.Replace(shared, secret, "another "+secret, 1) + app(p.up.url) + onRedis(p.redis.address))
+	p.b.configure(strings.Replace(shared, secret, "another "+secret, 1) + app(p.up.url) + onRedis(p.redis.Address))
 	p.b.run()
 	atB := p.b.stranger()
 	s := p.a.signIn(p.a.stranger(), "alice")

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"authgate/gateway/store/redisstore/redistest"
 )
 
 const (
@@ -127,7 +129,7 @@ func TestRedisKilled(t *testing.T) {
 	l := &outageLoad{t: t, p: p}
 	l.begin(s, p.a.signIn(atA, "bob").session)
 	until(t, "a load", func() bool { return l.answers.Load() > 500 })
-	p.redis.kill()
+	p.redis.Kill()
 	killed := time.Now()
 	l.phase.Store(redisKilled)
 	var leaving sync.WaitGroup
@@ -149,7 +151,7 @@ func TestRedisKilled(t *testing.T) {
 		p.without(t, name, g, s)
 	}
 	l.phase.Store(redisBack)
-	p.redis.run(t)
+	p.redis.Run(t)
 	within(t, recovery, "logins work again", func() bool { return p.works(atA, atB) })
 	within(t, recovery, "both are ready again", p.ready)
 	l.ended.Store(true)
@@ -238,17 +240,17 @@ func TestRedisFrozen(t *testing.T) {
 		p.opens(t, p.a, atA, credential...)
 		p.opens(t, p.b, atB, credential...)
 	}
-	p.redis.signal(t, syscall.SIGSTOP)
+	p.redis.Signal(t, syscall.SIGSTOP)
 	frozen := time.Now()
 	p.untilOutage(t, kept, frozen)
 	if t.Failed() {
-		p.redis.signal(t, syscall.SIGCONT)
+		p.redis.Signal(t, syscall.SIGCONT)
 		return
 	}
 	for name, g := range p.both() {
 		p.without(t, name, g, left)
 	}
-	p.redis.signal(t, syscall.SIGCONT)
+	p.redis.Signal(t, syscall.SIGCONT)
 	within(t, recovery, "logins work again", func() bool { return p.works(atA, atB) })
 	within(t, recovery, "both are ready again", p.ready)
 	for _, credential := range kept.credentials() {
@@ -302,12 +304,12 @@ func trustedFor(t *testing.T, g *instance, what string, since time.Time, credent
 // longer than it may.
 func TestRedisCutOff(t *testing.T) {
 	t.Parallel()
-	for name, cut := range map[string]func(*wire){"closed": (*wire).cut, "silent": (*wire).lose} {
+	for name, cut := range map[string]func(*redistest.Proxy){"closed": (*redistest.Proxy).Cut, "silent": (*redistest.Proxy).Swallow} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			redis := startRedis(t)
-			way := startWire(t, redis.address)
-			p := startPair(t, redis, way.address)
+			way := redistest.StartProxy(t, redis.Address)
+			p := startPair(t, redis, way.Address)
 			atA, atB := p.a.stranger(), p.b.stranger()
 			ended, kept := p.a.signIn(atA, "alice"), p.a.signIn(atA, "bob")
 			for range 2 { // so that it is warm
@@ -329,7 +331,7 @@ func TestRedisCutOff(t *testing.T) {
 			asking.Wait()
 			p.without(t, "B", p.b, kept)
 
-			way.mend()
+			way.Mend()
 			within(t, recovery, "B knows of the logout", func() bool {
 				refused := 0
 				for kind, credential := range ended.credentials() {

@@ -10,13 +10,21 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"authgate/gateway/store/redisstore/redistest"
 )
+
+// startRedis starts a Redis of its own for a test.
+func startRedis(t testing.TB, more ...string) *redistest.Server {
+	t.Helper()
+	return redistest.Start(t, "127.0.0.1:"+freePort(t), more...)
+}
 
 // pair is two gateways that share a Redis, and so logins and revocations.
 type pair struct {
 	a, b  *instance
 	up    *recorder
-	redis *redisServer
+	redis *redistest.Server
 }
 
 // shared is what instances of one service have in common. A refresh token may
@@ -36,15 +44,15 @@ func onRedis(address string) string {
 
 // startPair starts two gateways on a Redis of their own. The second one gets
 // to it by way of the address, which is the Redis's own if empty.
-func startPair(t testing.TB, redis *redisServer, way string) *pair {
+func startPair(t testing.TB, redis *redistest.Server, way string) *pair {
 	t.Helper()
 	if way == "" {
-		way = redis.address
+		way = redis.Address
 	}
 	p := &pair{a: prepared(t), b: prepared(t), up: record(t), redis: redis}
 	p.b.public = p.a.base
 	config := shared + app(p.up.url)
-	p.a.configure(config + onRedis(redis.address))
+	p.a.configure(config + onRedis(redis.Address))
 	p.b.configure(config + onRedis(way))
 	p.a.run()
 	p.b.run()

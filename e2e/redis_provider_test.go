@@ -23,7 +23,7 @@ func startDelegatedPair(t *testing.T) (p *pair, issuer string) {
 	p = &pair{a: prepared(t), b: prepared(t), up: record(t), redis: redis}
 	p.b.public = p.a.base
 	for _, g := range p.both() {
-		g.configure(shared + "  - {match: /delegated-resource, upstream: app, auth: [oidc]}\n" + app(p.up.url) + onRedis(redis.address) +
+		g.configure(shared + "  - {match: /delegated-resource, upstream: app, auth: [oidc]}\n" + app(p.up.url) + onRedis(redis.Address) +
 			"providers: [{name: demo, issuer: '" + issuer + "', client_id: pair, client_secret: s3cret}]\n")
 	}
 	p.a.run()

@@ -15,7 +15,7 @@ var benchmarkValue = make([]byte, 256)
 
 // BenchmarkGetWarm compares a warm read with that of sqlitestore.
 func BenchmarkGetWarm(b *testing.B) {
-	redis := openTest(b, Options{Addresses: []string{startServer(b).address}, KeyPrefix: "authgate:"})
+	redis := openTest(b, Options{Addresses: []string{startServer(b).Address}, KeyPrefix: "authgate:"})
 	sqlite, err := sqlitestore.Open(b.Context(), sqlitestore.Options{Path: filepath.Join(b.TempDir(), "bench.db")})
 	if err != nil {
 		b.Fatal(err)
@@ -46,7 +46,7 @@ func BenchmarkGetWarm(b *testing.B) {
 
 // BenchmarkGetCold asks Redis each time.
 func BenchmarkGetCold(b *testing.B) {
-	s := openTest(b, Options{Addresses: []string{startServer(b).address}})
+	s := openTest(b, Options{Addresses: []string{startServer(b).Address}})
 	put(b, s, "key", string(benchmarkValue))
 	b.ReportAllocs()
 	for b.Loop() {
@@ -59,7 +59,7 @@ func BenchmarkGetCold(b *testing.B) {
 
 // BenchmarkPut has 64 writers, whose commands share round trips.
 func BenchmarkPut(b *testing.B) {
-	s := openTest(b, Options{Addresses: []string{startServer(b).address}})
+	s := openTest(b, Options{Addresses: []string{startServer(b).Address}})
 	expires := time.Now().Add(time.Hour)
 	b.ReportAllocs()
 	b.SetParallelism(32)

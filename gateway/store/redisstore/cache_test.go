@@ -13,13 +13,13 @@ import (
 // TestWarmReadsAllocateNothing and cost no round trip.
 func TestWarmReadsAllocateNothing(t *testing.T) {
 	redis := startServer(t)
-	s := openTest(t, Options{Addresses: []string{redis.address}, KeyPrefix: "authgate:"})
+	s := openTest(t, Options{Addresses: []string{redis.Address}, KeyPrefix: "authgate:"})
 	put(t, s, "present", "value")
 	for _, key := range []string{"present", "absent"} {
 		warm(t, s, key)
 	}
 	reads := func() string { // beside those of warm
-		for line := range strings.Lines(redis.do(t, "INFO", "commandstats")) {
+		for line := range strings.Lines(redis.Do(t, "INFO", "commandstats")) {
 			if strings.HasPrefix(line, "cmdstat_get:") {
 				return line
 			}
@@ -42,7 +42,7 @@ func TestWarmReadsAllocateNothing(t *testing.T) {
 func TestCachedEntriesExpire(t *testing.T) {
 	t.Parallel()
 	clock := storetest.NewClock()
-	s := openTest(t, Options{Addresses: []string{startServer(t).address}, Now: clock.Now})
+	s := openTest(t, Options{Addresses: []string{startServer(t).Address}, Now: clock.Now})
 	if err := s.Put(t.Context(), "key", []byte("value"), clock.Now().Add(time.Second)); err != nil {
 		t.Fatal(err)
 	}

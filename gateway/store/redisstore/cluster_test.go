@@ -8,12 +8,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"authgate/gateway/store/redisstore/redistest"
 )
 
 // startCluster starts three masters and a replica of the first.
-func startCluster(t *testing.T) (masters []*server, replica *server) {
+func startCluster(t *testing.T) (masters []*redistest.Server, replica *redistest.Server) {
 	t.Helper()
-	var nodes []*server
+	var nodes []*redistest.Server
 	var buses []string
 	for range 4 {
 		_, bus, _ := net.SplitHostPort(freeAddress(t))
@@ -22,22 +24,22 @@ func startCluster(t *testing.T) (masters []*server, replica *server) {
 		buses = append(buses, bus)
 	}
 	for i, slots := range []string{"0 5460", "5461 10922", "10923 16383"} {
-		nodes[i].do(t, append([]string{"CLUSTER", "ADDSLOTSRANGE"}, strings.Fields(slots)...)...)
-		nodes[i].do(t, "CLUSTER", "SET-CONFIG-EPOCH", fmt.Sprint(i+1))
+		nodes[i].Do(t, append([]string{"CLUSTER", "ADDSLOTSRANGE"}, strings.Fields(slots)...)...)
+		nodes[i].Do(t, "CLUSTER", "SET-CONFIG-EPOCH", fmt.Sprint(i+1))
 	}
 	for i, node := range nodes[1:] {
-		host, port, _ := net.SplitHostPort(node.address)
-		nodes[0].do(t, "CLUSTER", "MEET", host, port, buses[i+1])
+		host, port, _ := net.SplitHostPort(node.Address)
+		nodes[0].Do(t, "CLUSTER", "MEET", host, port, buses[i+1])
 	}
-	id := nodes[0].do(t, "CLUSTER", "MYID")
+	id := nodes[0].Do(t, "CLUSTER", "MYID")
 	eventually(t, 20*time.Second, "the replica knows its master", func() error {
-		_, err := command(nodes[3].address, "CLUSTER", "REPLICATE", id)
+		_, err := redistest.Command(nodes[3].Address, "CLUSTER", "REPLICATE", id)
 		return err
 	})
 	for _, node := range nodes {
 		eventually(t, 20*time.Second, "the cluster is complete", func() error {
-			state, err := command(node.address, "CLUSTER", "INFO")
-			slaves, _ := command(node.address, "CLUSTER", "REPLICAS", id)
+			state, err := redistest.Command(node.Address, "CLUSTER", "INFO")
+			slaves, _ := redistest.Command(node.Address, "CLUSTER", "REPLICAS", id)
 			if !strings.Contains(state, "cluster_state:ok") || !strings.Contains(state, "cluster_known_nodes:4") || slaves != "*1" {
 				return fmt.Errorf("%s %q %v", state, slaves, err)
 			}
@@ -45,7 +47,7 @@ func startCluster(t *testing.T) (masters []*server, replica *server) {
 		})
 	}
 	eventually(t, 20*time.Second, "the replica follows", func() error {
-		if state := nodes[3].do(t, "INFO", "replication"); !strings.Contains(state, "master_link_status:up") {
+		if state := nodes[3].Do(t, "INFO", "replication"); !strings.Contains(state, "master_link_status:up") {
 			return errors.New(state)
 		}
 		return nil
@@ -58,10 +60,10 @@ func startCluster(t *testing.T) (masters []*server, replica *server) {
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	masters, replica := startCluster(t)
-	o := Options{Addresses: []string{masters[1].address, masters[2].address}}
+	o := Options{Addresses: []string{masters[1].Address, masters[2].Address}}
 	t.Run("Conformance", func(t *testing.T) { conform(t, o) })
 	t.Run("OneAddress", func(t *testing.T) {
-		s := openTest(t, Options{Addresses: []string{masters[2].address}, KeyPrefix: "one:"})
+		s := openTest(t, Options{Addresses: []string{masters[2].Address}, KeyPrefix: "one:"})
 		for i := range 10 { // of several shards
 			put(t, s, fmt.Sprint(i), "value")
 			warm(t, s, fmt.Sprint(i))
@@ -72,7 +74,7 @@ func TestCluster(t *testing.T) {
 
 // testClusterFailover makes the replica the master of its shard, first while
 // the old one lives, and then back by kill -9 of the new one.
-func testClusterFailover(t *testing.T, o Options, master, replica *server) {
+func testClusterFailover(t *testing.T, o Options, master, replica *redistest.Server) {
 	s, other := openTest(t, o), openTest(t, o)
 	const keys = 30
 	everywhere := func(do func(key string) error) error {
@@ -86,10 +88,10 @@ func testClusterFailover(t *testing.T, o Options, master, replica *server) {
 	}
 	for i, step := range []struct {
 		change  func()
-		becomes *server
+		becomes *redistest.Server
 	}{
-		{func() { replica.do(t, "CLUSTER", "FAILOVER") }, replica},
-		{func() { replica.kill() }, master},
+		{func() { replica.Do(t, "CLUSTER", "FAILOVER") }, replica},
+		{func() { replica.Kill() }, master},
 	} {
 		before, after := fmt.Sprintf("before %d", i), fmt.Sprintf("after %d", i)
 		eventually(t, 20*time.Second, "values are set", func() error {
@@ -102,7 +104,7 @@ func testClusterFailover(t *testing.T, o Options, master, replica *server) {
 		}
 		step.change()
 		eventually(t, 20*time.Second, "the replica becomes the master", func() error {
-			if role := step.becomes.do(t, "INFO", "replication"); !strings.Contains(role, "role:master") {
+			if role := step.becomes.Do(t, "INFO", "replication"); !strings.Contains(role, "role:master") {
 				return errors.New(role)
 			}
 			return nil
@@ -121,7 +123,7 @@ func testClusterFailover(t *testing.T, o Options, master, replica *server) {
 		eventually(t, 3*time.Second, "the store is ready", func() error { return s.Ping(t.Context()) })
 		if i == 0 {
 			eventually(t, 20*time.Second, "the old master follows", func() error {
-				if state := master.do(t, "INFO", "replication"); !strings.Contains(state, "master_link_status:up") {
+				if state := master.Do(t, "INFO", "replication"); !strings.Contains(state, "master_link_status:up") {
 					return errors.New(state)
 				}
 				return nil

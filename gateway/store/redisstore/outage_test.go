@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"authgate/gateway/store"
+	"authgate/gateway/store/redisstore/redistest"
 )
 
 // callLimit is the time within which every call must return.
@@ -65,12 +66,12 @@ func wantNothingAnswered(t testing.TB, s *Store) {
 func TestKilledAndRestarted(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
-	s := openTest(t, Options{Addresses: []string{redis.address}})
+	s := openTest(t, Options{Addresses: []string{redis.Address}})
 	put(t, s, "warm", "before")
 	warm(t, s, "warm")
 	wantValue(t, s, "warm", "before")
 
-	redis.kill()
+	redis.Kill()
 	eventually(t, time.Second, "a warm read fails", func() error {
 		if _, err := s.Get(t.Context(), "warm"); err == nil {
 			return errors.New("still answered")
@@ -79,8 +80,8 @@ func TestKilledAndRestarted(t *testing.T) {
 	})
 	wantNothingAnswered(t, s)
 
-	redis.run(t)
-	redis.do(t, "SET", "warm", encode([]byte("after"), never))
+	redis.Run(t)
+	redis.Do(t, "SET", "warm", encode([]byte("after"), never))
 	eventually(t, 3*time.Second, "reads and writes work again", func() error {
 		return errors.Join(holds(t, s, "warm", "after"), s.Put(t.Context(), "new", nil, time.Time{}), s.Ping(t.Context()))
 	})
@@ -93,7 +94,7 @@ func TestOpenBeforeRedis(t *testing.T) {
 	address := freeAddress(t)
 	s := openTest(t, Options{Addresses: []string{address}})
 	wantNothingAnswered(t, s)
-	startServerAt(t, address)
+	redistest.Start(t, address)
 	eventually(t, 3*time.Second, "the store works", func() error { return s.Put(t.Context(), "key", nil, time.Time{}) })
 	warm(t, s, "key")
 }
@@ -104,11 +105,11 @@ func TestFrozen(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
 	const staleness = time.Second
-	s := openTest(t, Options{Addresses: []string{redis.address}, MaxStaleness: staleness})
+	s := openTest(t, Options{Addresses: []string{redis.Address}, MaxStaleness: staleness})
 	put(t, s, "warm", "value")
 	warm(t, s, "warm")
 
-	redis.signal(t, syscall.SIGSTOP)
+	redis.Signal(t, syscall.SIGSTOP)
 	frozen := time.Now()
 	var last time.Time // when a warm read was answered last
 	for ; ; time.Sleep(time.Millisecond) {
@@ -129,7 +130,7 @@ func TestFrozen(t *testing.T) {
 	}
 	wantNothingAnswered(t, s)
 
-	redis.signal(t, syscall.SIGCONT)
+	redis.Signal(t, syscall.SIGCONT)
 	eventually(t, 3*time.Second, "reads and writes work again", func() error {
 		return errors.Join(holds(t, s, "warm", "value"), s.Put(t.Context(), "new", nil, time.Time{}), s.Ping(t.Context()))
 	})
@@ -140,9 +141,9 @@ func TestFrozen(t *testing.T) {
 // holds: those that wait for room keep their deadline too.
 func TestFrozenUnderLoad(t *testing.T) {
 	redis := startServer(t)
-	s := openTest(t, Options{Addresses: []string{redis.address}})
+	s := openTest(t, Options{Addresses: []string{redis.Address}})
 	put(t, s, "key", "value")
-	redis.signal(t, syscall.SIGSTOP)
+	redis.Signal(t, syscall.SIGSTOP)
 	var all sync.WaitGroup
 	for i := range 1500 {
 		all.Go(func() {
@@ -157,7 +158,7 @@ func TestFrozenUnderLoad(t *testing.T) {
 		})
 	}
 	all.Wait()
-	redis.signal(t, syscall.SIGCONT)
+	redis.Signal(t, syscall.SIGCONT)
 	eventually(t, 3*time.Second, "the store works again", func() error { return s.Ping(t.Context()) })
 }
 
@@ -167,8 +168,8 @@ func TestFrozenUnderLoad(t *testing.T) {
 func TestCutWhileChanged(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
-	way := startProxy(t, redis.address)
-	s, other := openTest(t, Options{Addresses: []string{way.address}}), openTest(t, Options{Addresses: []string{redis.address}})
+	way := redistest.StartProxy(t, redis.Address)
+	s, other := openTest(t, Options{Addresses: []string{way.Address}}), openTest(t, Options{Addresses: []string{redis.Address}})
 	for round := range 5 {
 		before, after := fmt.Sprintf("before %d", round), fmt.Sprintf("after %d", round)
 		put(t, other, "changed", before)
@@ -181,13 +182,13 @@ func TestCutWhileChanged(t *testing.T) {
 			warm(t, s, key)
 		}
 
-		way.cut()
+		way.Cut()
 		put(t, other, "changed", after)
 		put(t, other, "created", after)
 		if err := other.Delete(t.Context(), "removed"); err != nil {
 			t.Fatal(err)
 		}
-		way.mend()
+		way.Mend()
 		// From the first answer that is not from memory on, all is new.
 		eventually(t, 3*time.Second, "the store sees the change", func() error { return holds(t, s, "changed", after) })
 		wantValue(t, s, "created", after)
@@ -200,14 +201,14 @@ func TestCutWhileChanged(t *testing.T) {
 func TestSilentCut(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
-	way := startProxy(t, redis.address)
+	way := redistest.StartProxy(t, redis.Address)
 	const staleness = time.Second
-	s := openTest(t, Options{Addresses: []string{way.address}, MaxStaleness: staleness})
-	other := openTest(t, Options{Addresses: []string{redis.address}})
+	s := openTest(t, Options{Addresses: []string{way.Address}, MaxStaleness: staleness})
+	other := openTest(t, Options{Addresses: []string{redis.Address}})
 	put(t, other, "key", "before")
 	warm(t, s, "key")
 
-	way.swallow()
+	way.Swallow()
 	put(t, other, "key", "after")
 	changed := time.Now()
 	for ; ; time.Sleep(time.Millisecond) {
@@ -221,7 +222,7 @@ func TestSilentCut(t *testing.T) {
 			t.Fatalf("read %q %v after the change", value, since)
 		}
 	}
-	way.mend()
+	way.Mend()
 	eventually(t, 3*time.Second, "the store sees the change", func() error {
 		value, err := s.Get(t.Context(), "key")
 		if string(value) == "before" {
@@ -236,8 +237,8 @@ func TestSilentCut(t *testing.T) {
 func TestEndedContextOnTheWay(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
-	s := openTest(t, Options{Addresses: []string{redis.address}})
-	redis.signal(t, syscall.SIGSTOP)
+	s := openTest(t, Options{Addresses: []string{redis.Address}})
+	redis.Signal(t, syscall.SIGSTOP)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := s.Put(ctx, "key", nil, time.Time{}); !errors.Is(err, context.DeadlineExceeded) {
@@ -246,14 +247,14 @@ func TestEndedContextOnTheWay(t *testing.T) {
 	if _, err := s.Get(ctx, "key"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrNotFound) {
 		t.Errorf("Get: %v, want the caller's deadline", err)
 	}
-	redis.signal(t, syscall.SIGCONT)
+	redis.Signal(t, syscall.SIGCONT)
 }
 
 // TestPingFindsRefusals asks a Redis that answers but takes no writes.
 func TestPingFindsRefusals(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
-	s := openTest(t, Options{Addresses: []string{redis.address}})
+	s := openTest(t, Options{Addresses: []string{redis.Address}})
 	for _, test := range []struct {
 		refuse, relent, want string
 	}{
@@ -261,11 +262,11 @@ func TestPingFindsRefusals(t *testing.T) {
 		{"REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", "READONLY"},
 		{"CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0", "NOREPLICAS"},
 	} {
-		redis.do(t, strings.Fields(test.refuse)...)
+		redis.Do(t, strings.Fields(test.refuse)...)
 		if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: Ping: %v, want %s", test.refuse, err, test.want)
 		}
-		redis.do(t, strings.Fields(test.relent)...)
+		redis.Do(t, strings.Fields(test.relent)...)
 		if err := s.Ping(t.Context()); err != nil {
 			t.Errorf("%s: Ping: %v", test.relent, err)
 		}

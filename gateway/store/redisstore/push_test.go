@@ -18,7 +18,7 @@ import (
 // another one, whose cache holds the key, sees it.
 func TestPushes(t *testing.T) {
 	redis := startServer(t)
-	a, b := openTest(t, Options{Addresses: []string{redis.address}}), openTest(t, Options{Addresses: []string{redis.address}})
+	a, b := openTest(t, Options{Addresses: []string{redis.Address}}), openTest(t, Options{Addresses: []string{redis.Address}})
 	const changes = 1000
 	var took []time.Duration
 	for i := range changes {
@@ -47,7 +47,7 @@ func TestPushes(t *testing.T) {
 func TestEveryChangeIsPushed(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
-	a, b := openTest(t, Options{Addresses: []string{redis.address}}), openTest(t, Options{Addresses: []string{redis.address}})
+	a, b := openTest(t, Options{Addresses: []string{redis.Address}}), openTest(t, Options{Addresses: []string{redis.Address}})
 	const none = ""
 	for name, test := range map[string]struct {
 		before string
@@ -61,7 +61,7 @@ func TestEveryChangeIsPushed(t *testing.T) {
 		"take":   {"old", func() error { _, err := a.Take(t.Context(), "take"); return err }, none},
 		"delete": {"old", func() error { return a.Delete(t.Context(), "delete") }, none},
 		"dead":   {"old", func() error { return a.Put(t.Context(), "dead", nil, time.Now()) }, none},
-		"flush":  {"old", func() error { redis.do(t, "FLUSHALL"); return nil }, none},
+		"flush":  {"old", func() error { redis.Do(t, "FLUSHALL"); return nil }, none},
 	} {
 		if test.before != none {
 			put(t, a, name, test.before)
@@ -84,8 +84,8 @@ func TestEveryChangeIsPushed(t *testing.T) {
 func TestPrefixesAreApart(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
-	a := openTest(t, Options{Addresses: []string{redis.address}, KeyPrefix: "a:"})
-	b := openTest(t, Options{Addresses: []string{redis.address}, KeyPrefix: "b:"})
+	a := openTest(t, Options{Addresses: []string{redis.Address}, KeyPrefix: "a:"})
+	b := openTest(t, Options{Addresses: []string{redis.Address}, KeyPrefix: "b:"})
 	put(t, a, "key", "of a")
 	wantAbsent(t, b, "key")
 	put(t, b, "key", "of b")
@@ -98,7 +98,7 @@ func TestPrefixesAreApart(t *testing.T) {
 func TestTrackingTableOverflows(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t, "--tracking-table-max-keys", "10")
-	a, b := openTest(t, Options{Addresses: []string{redis.address}}), openTest(t, Options{Addresses: []string{redis.address}})
+	a, b := openTest(t, Options{Addresses: []string{redis.Address}}), openTest(t, Options{Addresses: []string{redis.Address}})
 	const keys = 100
 	for _, value := range []string{"old", "new"} {
 		for i := range keys {
@@ -126,7 +126,7 @@ func TestTrackingTableOverflows(t *testing.T) {
 // ones that the cache was filled from.
 func TestOtherNodesStartOver(t *testing.T) {
 	t.Parallel()
-	s := openTest(t, Options{Addresses: []string{startServer(t).address}})
+	s := openTest(t, Options{Addresses: []string{startServer(t).Address}})
 	warm(t, s, "key")
 	s.link.beating.Lock()
 	was := s.link.topology
@@ -144,9 +144,9 @@ func TestOtherNodesStartOver(t *testing.T) {
 func TestANewConnectionStartsOver(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
-	s := openTest(t, Options{Addresses: []string{redis.address}})
+	s := openTest(t, Options{Addresses: []string{redis.Address}})
 	warm(t, s, "key")
-	conn, err := s.link.dial(t.Context(), redis.address, &net.Dialer{}, nil)
+	conn, err := s.link.dial(t.Context(), redis.Address, &net.Dialer{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestANewConnectionStartsOver(t *testing.T) {
 func TestOneConnection(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
-	s := openTest(t, Options{Addresses: []string{redis.address}})
+	s := openTest(t, Options{Addresses: []string{redis.Address}})
 	var all sync.WaitGroup
 	for i := range 100 {
 		all.Go(func() {
@@ -174,7 +174,7 @@ func TestOneConnection(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if clients := redis.do(t, "CLIENT", "LIST"); strings.Count(clients, "name=authgate") != 1 {
+	if clients := redis.Do(t, "CLIENT", "LIST"); strings.Count(clients, "name=authgate") != 1 {
 		t.Errorf("the clients are\n%s", clients)
 	}
 }
@@ -183,7 +183,7 @@ func TestOneConnection(t *testing.T) {
 // of, so that no push takes it away.
 func TestOwnWritesNeedNoPush(t *testing.T) {
 	t.Parallel()
-	s := openTest(t, Options{Addresses: []string{startServer(t).address}})
+	s := openTest(t, Options{Addresses: []string{startServer(t).Address}})
 	for name, test := range map[string]struct {
 		write func() error
 		after string

@@ -45,19 +45,19 @@ func conform(t *testing.T, o Options) {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	conform(t, Options{Addresses: []string{startServer(t).address}})
+	conform(t, Options{Addresses: []string{startServer(t).Address}})
 }
 
 // TestConformanceCold runs the suite with a cache of one entry in each shard.
 func TestConformanceCold(t *testing.T) {
 	t.Parallel()
-	conform(t, Options{Addresses: []string{startServer(t).address}, CacheEntries: 1})
+	conform(t, Options{Addresses: []string{startServer(t).Address}, CacheEntries: 1})
 }
 
 // TestConformanceUntrusted runs the suite with a cache that is never trusted.
 func TestConformanceUntrusted(t *testing.T) {
 	t.Parallel()
-	conform(t, Options{Addresses: []string{startServer(t).address}, MaxStaleness: 1})
+	conform(t, Options{Addresses: []string{startServer(t).Address}, MaxStaleness: 1})
 }
 
 func put(t testing.TB, s *Store, key, value string) {
@@ -115,7 +115,7 @@ func warm(t testing.TB, s *Store, key string) {
 func TestWhatRedisHolds(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
-	s := openTest(t, Options{Addresses: []string{redis.address}, KeyPrefix: "authgate:"})
+	s := openTest(t, Options{Addresses: []string{redis.Address}, KeyPrefix: "authgate:"})
 	put(t, s, "stays", "value")
 	if err := s.Put(t.Context(), "expires", []byte("value"), time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
@@ -126,18 +126,18 @@ func TestWhatRedisHolds(t *testing.T) {
 	if err := s.Ping(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := redis.do(t, "DBSIZE"); got != ":3" {
+	if got := redis.Do(t, "DBSIZE"); got != ":3" {
 		t.Errorf("DBSIZE = %s, want :3", got)
 	}
-	if got := redis.do(t, "GET", "authgate:stays"); got != encode([]byte("value"), never) {
+	if got := redis.Do(t, "GET", "authgate:stays"); got != encode([]byte("value"), never) {
 		t.Errorf("stored: %q", got)
 	}
-	if got := redis.do(t, "PTTL", "authgate:stays"); got != ":-1" {
+	if got := redis.Do(t, "PTTL", "authgate:stays"); got != ":-1" {
 		t.Errorf("an entry that stays has the lifetime %s", got)
 	}
 	for _, key := range []string{"authgate:expires", "authgate:swapped"} {
 		var ttl int64
-		fmt.Sscanf(redis.do(t, "PTTL", key), ":%d", &ttl)
+		fmt.Sscanf(redis.Do(t, "PTTL", key), ":%d", &ttl)
 		if left := time.Duration(ttl) * time.Millisecond; left < time.Hour || left > time.Hour+sweepDelay {
 			t.Errorf("%s is removed after %v, want an hour and at most %v", key, left, sweepDelay)
 		}
@@ -148,10 +148,10 @@ func TestWhatRedisHolds(t *testing.T) {
 func TestForeignValues(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
-	s := openTest(t, Options{Addresses: []string{redis.address}})
-	redis.do(t, "SET", "short", "x")
-	redis.do(t, "SET", "long", "something else altogether")
-	redis.do(t, "LPUSH", "list", "x")
+	s := openTest(t, Options{Addresses: []string{redis.Address}})
+	redis.Do(t, "SET", "short", "x")
+	redis.Do(t, "SET", "long", "something else altogether")
+	redis.Do(t, "LPUSH", "list", "x")
 	for _, key := range []string{"short", "long", "list"} {
 		_, err := s.Get(t.Context(), key)
 		wantOutage(t, "Get of "+key, err)
@@ -165,7 +165,7 @@ func TestForeignValues(t *testing.T) {
 func TestOneOfManySwapsWins(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
-	a, b := openTest(t, Options{Addresses: []string{redis.address}}), openTest(t, Options{Addresses: []string{redis.address}})
+	a, b := openTest(t, Options{Addresses: []string{redis.Address}}), openTest(t, Options{Addresses: []string{redis.Address}})
 	put(t, a, "token", "old")
 	var won atomic.Int64
 	var all sync.WaitGroup
@@ -208,7 +208,7 @@ func TestLeastPrivilege(t *testing.T) {
 	rights := "--user default off --user gate on >right-password ~authgate:* " +
 		"+@read +@write +@connection +@scripting +role +cluster|slots +cluster|shards"
 	redis := startServer(t, strings.Fields(rights)...)
-	o := Options{Addresses: []string{redis.address}, Username: "gate", Password: "right-password", KeyPrefix: "authgate:"}
+	o := Options{Addresses: []string{redis.Address}, Username: "gate", Password: "right-password", KeyPrefix: "authgate:"}
 	s := openTest(t, o)
 	if err := s.Ping(t.Context()); err != nil {
 		t.Fatal(err)

@@ -4,37 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-)
 
-// startSentinel starts a Sentinel that watches master under the name "gate".
-func startSentinel(t *testing.T, master *server) *server {
-	t.Helper()
-	address := freeAddress(t)
-	_, port, _ := net.SplitHostPort(address)
-	host, masterPort, _ := net.SplitHostPort(master.address)
-	dir := t.TempDir()
-	config := filepath.Join(dir, "sentinel.conf")
-	if err := os.WriteFile(config, fmt.Appendf(nil, `
-port %s
-bind 127.0.0.1
-dir %s
-logfile sentinel.log
-sentinel monitor gate %s %s 2
-sentinel down-after-milliseconds gate 500
-sentinel failover-timeout gate 1000
-`, port, dir, host, masterPort), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := &server{address: address, args: []string{config, "--sentinel"}}
-	s.run(t)
-	t.Cleanup(s.kill)
-	return s
-}
+	"authgate/gateway/store/redisstore/redistest"
+)
 
 // TestSentinelFailover makes the master a replica while it lives, and then
 // kills its successor: after each the store goes on with the new master, and
@@ -42,19 +17,19 @@ sentinel failover-timeout gate 1000
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	first := startServer(t)
-	host, port, _ := net.SplitHostPort(first.address)
+	host, port, _ := net.SplitHostPort(first.Address)
 	second := startServer(t, "--replicaof", host, port, "--repl-diskless-sync-delay", "0")
 	var sentinels []string
-	var watch *server
+	var watch *redistest.Server
 	for range 3 {
-		watch = startSentinel(t, first)
-		sentinels = append(sentinels, watch.address)
+		watch = redistest.StartSentinel(t, freeAddress(t), first)
+		sentinels = append(sentinels, watch.Address)
 	}
 	eventually(t, 20*time.Second, "the Sentinels know each other and the replica", func() error {
-		if _, err := command(watch.address, "SENTINEL", "CKQUORUM", "gate"); err != nil {
+		if _, err := redistest.Command(watch.Address, "SENTINEL", "CKQUORUM", "gate"); err != nil {
 			return err
 		}
-		if others := watch.do(t, "INFO", "sentinel"); !strings.Contains(others, "slaves=1,sentinels=3") {
+		if others := watch.Do(t, "INFO", "sentinel"); !strings.Contains(others, "slaves=1,sentinels=3") {
 			return errors.New(others)
 		}
 		return nil
@@ -64,10 +39,10 @@ func TestSentinelFailover(t *testing.T) {
 
 	steps := []struct {
 		change  func()
-		becomes *server
+		becomes *redistest.Server
 	}{
-		{func() { watch.do(t, "SENTINEL", "FAILOVER", "gate") }, second},
-		{func() { second.kill() }, first},
+		{func() { watch.Do(t, "SENTINEL", "FAILOVER", "gate") }, second},
+		{func() { second.Kill() }, first},
 	}
 	for i, step := range steps {
 		before, after := fmt.Sprintf("before %d", i), fmt.Sprintf("after %d", i)
@@ -77,7 +52,7 @@ func TestSentinelFailover(t *testing.T) {
 		warm(t, s, "key")
 		step.change()
 		eventually(t, 20*time.Second, "the replica becomes the master", func() error {
-			if role, err := command(step.becomes.address, "INFO", "replication"); !strings.Contains(role, "role:master") {
+			if role, err := redistest.Command(step.becomes.Address, "INFO", "replication"); !strings.Contains(role, "role:master") {
 				return fmt.Errorf("role %q: %v", role, err)
 			}
 			return nil
@@ -85,7 +60,7 @@ func TestSentinelFailover(t *testing.T) {
 		promoted := time.Now()
 		eventually(t, 20*time.Second, "the other store writes", func() error {
 			err := other.Put(t.Context(), "key", []byte(after), time.Time{})
-			if value, _ := command(step.becomes.address, "GET", "key"); err == nil && value != encode([]byte(after), never) {
+			if value, _ := redistest.Command(step.becomes.Address, "GET", "key"); err == nil && value != encode([]byte(after), never) {
 				return errors.New("written to the old master")
 			}
 			return err
@@ -95,7 +70,7 @@ func TestSentinelFailover(t *testing.T) {
 		eventually(t, 3*time.Second, "the store is ready", func() error { return s.Ping(t.Context()) })
 		if i == 0 { // the old master has to follow before it can be promoted again
 			eventually(t, 20*time.Second, "the old master follows", func() error {
-				state, err := command(first.address, "INFO", "replication")
+				state, err := redistest.Command(first.Address, "INFO", "replication")
 				if !strings.Contains(state, "master_link_status:up") {
 					return fmt.Errorf("%s %v", state, err)
 				}
