@@ -162,12 +162,15 @@ func FuzzParseBasic(f *testing.F) {
 	})
 }
 
-// One changed byte of a token never passes.
-func FuzzBearerChangedByte(f *testing.F) {
-	m := newMechanisms(f, nil)
+func FuzzBearerChangedByte(f *testing.F)      { fuzzChangedByte(f, "HS256") }
+func FuzzBearerChangedByteRS256(f *testing.F) { fuzzChangedByte(f, "RS256") }
+
+// fuzzChangedByte: one changed byte of a token never passes.
+func fuzzChangedByte(f *testing.F, algorithm string) {
+	m := newMechanisms(f, func(m *mechanisms) { m.keys = testKeys(f, algorithm) })
 	s := m.signIn(f, "alice")
-	for _, at := range []uint16{0, 10, 36, 37, 100, 300, uint16(len(s.access) - 1)} {
-		for _, with := range []byte{'A', '.', '=', '\n', '-', 0, 0xff} {
+	for _, at := range []uint16{0, 10, 36, 37, 100, 300, 400, uint16(len(s.access) - 2), uint16(len(s.access) - 1)} {
+		for _, with := range []byte{'A', 'g', '.', '=', '\r', '\n', '-', '_', 0, 0xff} {
 			f.Add(at, with)
 		}
 	}
