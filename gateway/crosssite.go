@@ -50,11 +50,7 @@ func (ex *exchange) crossSite(route *route) error {
 	if !ex.needsToken() {
 		return nil
 	}
-	presented, err := ex.presentedToken()
-	if err != nil {
-		return err
-	}
-	return ex.checkToken(presented, ex.id.Login)
+	return ex.checkToken(ex.id.Login)
 }
 
 // sameOrigin refuses a state change or a WebSocket that another site makes
@@ -108,7 +104,13 @@ func (ex *exchange) csrfToken(login string) string {
 	return base64.RawURLEncoding.EncodeToString(ex.st.csrf.MAC("csrf:" + login))
 }
 
-func (ex *exchange) checkToken(presented string, logins ...string) error {
+// checkToken refuses a request that does not present the token of one of the
+// logins.
+func (ex *exchange) checkToken(logins ...string) error {
+	presented, err := ex.presentedToken()
+	if err != nil {
+		return err
+	}
 	for _, login := range logins {
 		if login != "" && hmac.Equal([]byte(presented), []byte(ex.csrfToken(login))) {
 			return nil
@@ -141,12 +143,10 @@ func (ex *exchange) presentedToken() (string, error) {
 
 // giveToken is GET /csrf-token: the token of the login at hand.
 func (ex *exchange) giveToken() error {
-	id, err := ex.st.signedIn.Authenticate(ex.r.Context(), &ex.creds)
+	id, err := ex.whoAsks()
 	if err != nil {
-		ex.challenges = ex.st.signedIn.Challenges(&ex.creds)
 		return err
 	}
-	ex.identify(id)
 	if id.Login == "" {
 		return &httpError{status: http.StatusBadRequest, detail: "This credential belongs to no login, and needs no token."}
 	}
@@ -172,11 +172,7 @@ func (ex *exchange) checkLogout(ctx context.Context) error {
 	if err != nil || len(logins) == 0 {
 		return err
 	}
-	presented, err := ex.presentedToken()
-	if err != nil {
-		return err
-	}
-	return ex.checkToken(presented, logins...)
+	return ex.checkToken(logins...)
 }
 
 // checkRefresh holds a refresh by cookie to it as well.
@@ -191,11 +187,7 @@ func (ex *exchange) checkRefresh(token string) error {
 	if err != nil {
 		return err
 	}
-	presented, err := ex.presentedToken()
-	if err != nil {
-		return err
-	}
-	return ex.checkToken(presented, sid)
+	return ex.checkToken(sid)
 }
 
 // presentedLogins are the sids of the logins behind the cookies, as far as they

@@ -92,14 +92,23 @@ func (ex *exchange) serveOwn(e endpoint) error {
 	return serve(ex)
 }
 
-// me answers who is signed in, by cookie or bearer; a browser gets a page.
-func (ex *exchange) me() error {
+// whoAsks is the identity that is proved by anything but Basic.
+func (ex *exchange) whoAsks() (*policy.Identity, error) {
 	id, err := ex.st.signedIn.Authenticate(ex.r.Context(), &ex.creds)
 	if err != nil {
 		ex.challenges = ex.st.signedIn.Challenges(&ex.creds)
-		return err
+		return nil, err
 	}
 	ex.identify(id)
+	return id, nil
+}
+
+// me answers who is signed in, by cookie or bearer; a browser gets a page.
+func (ex *exchange) me() error {
+	id, err := ex.whoAsks()
+	if err != nil {
+		return err
+	}
 	if negotiate(ex.r) == typeHTML {
 		ex.page(http.StatusOK, func(p *pages.Pages) error {
 			return p.Account(ex, pages.Account{

@@ -53,10 +53,9 @@ func backChannel(party *relyingParty) func(*exchange) error {
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ex.r.Context()), logoutTime)
-		defer cancel()
-		ended, err := ex.st.users.BackChannel(ctx, party.Name(), token)
-		ex.auditEnded("backchannel_logout", ended)
+		err = ex.endByProvider("backchannel_logout", func(ctx context.Context) ([]*auth.Login, error) {
+			return ex.st.users.BackChannel(ctx, party.Name(), token)
+		})
 		if err != nil {
 			return err
 		}
@@ -82,10 +81,9 @@ func frontChannel(party *relyingParty) func(*exchange) error {
 			}
 		}
 		if ex.req.Method != http.MethodHead { // which asks and does nothing
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ex.r.Context()), logoutTime)
-			defer cancel()
-			ended, err := ex.st.users.FrontChannel(ctx, party.Name(), sid)
-			ex.auditEnded("frontchannel_logout", ended)
+			err := ex.endByProvider("frontchannel_logout", func(ctx context.Context) ([]*auth.Login, error) {
+				return ex.st.users.FrontChannel(ctx, party.Name(), sid)
+			})
 			if err != nil {
 				return err
 			}
@@ -107,8 +105,13 @@ func originOf(address string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-func (ex *exchange) auditEnded(event string, ended []*auth.Login) {
+// endByProvider ends logins because their provider says so, and notes which.
+func (ex *exchange) endByProvider(event string, end func(context.Context) ([]*auth.Login, error)) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ex.r.Context()), logoutTime)
+	defer cancel()
+	ended, err := end(ctx)
 	for _, login := range ended {
 		ex.audit(event, slog.String("subject", login.Subject()), slog.String("login", login.ID))
 	}
+	return err
 }

@@ -43,8 +43,11 @@ func (ex *exchange) forward(route *route) error {
 			ex.fail(route.upstream.failure(err))
 		},
 	}
-	if !ex.rule.Public() || ex.st.hsts != "" {
+	switch {
+	case ex.st.hsts != "":
 		proxy.ModifyResponse = ex.guard
+	case !ex.rule.Public():
+		proxy.ModifyResponse = keepPrivate
 	}
 	proxy.ServeHTTP(ex, ex.r)
 	if body != nil && body.unread() {
@@ -118,17 +121,23 @@ func (ex *exchange) consumedAuthorization() bool {
 	return ex.id.Mechanism == policy.Basic || (ex.id.Mechanism == policy.Bearer && ex.creds.Scheme == "bearer")
 }
 
-// guard keeps shared caches from giving one person's page to another where the
-// upstream says nothing about it (RFC 9111, section 5.2.2.7), and puts the
-// gateway's word on https over the upstream's (RFC 6797, section 8.1).
-func (ex *exchange) guard(response *http.Response) error {
-	if _, ok := response.Header["Cache-Control"]; !ok && !ex.rule.Public() && response.StatusCode != http.StatusSwitchingProtocols {
+// keepPrivate keeps shared caches from giving one person's page to another
+// where the upstream says nothing about it (RFC 9111, section 5.2.2.7).
+func keepPrivate(response *http.Response) error {
+	if _, ok := response.Header["Cache-Control"]; !ok && response.StatusCode != http.StatusSwitchingProtocols {
 		response.Header["Cache-Control"] = []string{"private"}
 	}
-	if ex.st.hsts != "" {
-		response.Header["Strict-Transport-Security"] = []string{ex.st.hsts}
-	}
 	return nil
+}
+
+// guard puts the gateway's word on https over the upstream's (RFC 6797,
+// section 8.1), beside keepPrivate.
+func (ex *exchange) guard(response *http.Response) error {
+	response.Header["Strict-Transport-Security"] = []string{ex.st.hsts}
+	if ex.rule.Public() {
+		return nil
+	}
+	return keepPrivate(response)
 }
 
 // bufferPool lends the buffers that bodies are copied through.

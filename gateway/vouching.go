@@ -215,8 +215,7 @@ func (m *metrics) observeProvider(name string) func(operation string, took time.
 	}
 }
 
-// close ends the background work of what a new state has not taken
-// over.
+// close ends the background work of what but has not taken over.
 func (v *vouching) close(but *vouching) {
 	for _, p := range v.providers {
 		if kept := but.provider(p.Name()); kept == nil || kept.Provider != p.Provider {

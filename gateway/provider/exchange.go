@@ -33,13 +33,9 @@ func (p *Provider) Exchange(ctx context.Context, code string, a Attempt) (*Grant
 	if code == "" {
 		return nil, p.fault("token", errors.New("there is no code to exchange"))
 	}
-	m, err := p.metadata(ctx)
+	m, client, err := p.tokenEndpoint(ctx)
 	if err != nil {
 		return nil, err
-	}
-	client, err := p.authentication(m)
-	if err != nil {
-		return nil, p.fault("token", err)
 	}
 	tokens, err := p.tokens(ctx, func(ctx context.Context) (*oauth2.Token, error) {
 		config := oauth2.Config{
@@ -76,13 +72,9 @@ func (p *Provider) Refresh(ctx context.Context, t Tokens, subject string) (*Gran
 	if t.Refresh == "" || subject == "" {
 		return nil, p.fault("token", errors.New("a refresh token and the subject it is for are needed"))
 	}
-	m, err := p.metadata(ctx)
+	m, client, err := p.tokenEndpoint(ctx)
 	if err != nil {
 		return nil, err
-	}
-	client, err := p.authentication(m)
-	if err != nil {
-		return nil, p.fault("token", err)
 	}
 	tokens, err := p.tokens(ctx, func(ctx context.Context) (*oauth2.Token, error) {
 		// oauth2.Config refreshes too, but would not send client_id beside basic
@@ -119,6 +111,20 @@ func (p *Provider) refreshed(ctx context.Context, m *metadata, t, tokens Tokens,
 		}
 	}
 	return p.grant(ctx, m, tokens, who)
+}
+
+// tokenEndpoint is where tokens come from, and how the client proves there who
+// it is.
+func (p *Provider) tokenEndpoint(ctx context.Context) (*metadata, authentication, error) {
+	m, err := p.metadata(ctx)
+	if err != nil {
+		return nil, authentication{}, err
+	}
+	client, err := p.authentication(m)
+	if err != nil {
+		return nil, authentication{}, p.fault("token", err)
+	}
+	return m, client, nil
 }
 
 // authentication is that of the client at the token endpoint and its like.
