@@ -177,3 +177,37 @@ func TestHSTS(t *testing.T) {
 		t.Error("the rig runs another configuration")
 	}
 }
+
+// Tokens in cookies are cookies: who has no session signs out and refreshes by
+// them, and other sites could make a browser do so.
+func TestCSRFTokenForTokenCookies(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, strings.Replace(cookieDelivery, "store:", "session: {csrf_token: true}\nstore:", 1))
+	jar := map[string]string{}
+	for _, c := range r.do("POST", "/login?mechanism=bearer", aliceIn, jsonType).Result().Cookies() {
+		jar[c.Name] = c.Value
+	}
+	access, refresh := "Cookie: access_token="+jar["access_token"], "Cookie: refresh_token="+jar["refresh_token"]
+	var given map[string]string
+	if err := json.Unmarshal(r.do("GET", "/csrf-token", "", access).Body.Bytes(), &given); err != nil {
+		t.Fatal(err)
+	}
+	token := "X-CSRF-Token: " + given["csrf_token"]
+	for _, c := range []struct{ target, cookie string }{{"/refresh", refresh}, {"/logout", refresh}, {"/logout", access}, {"/bearer/", access}} {
+		if w := r.do("POST", c.target, "", c.cookie); w.Code != http.StatusForbidden {
+			t.Errorf("POST %s by %.14s… without a token: %d", c.target, c.cookie[8:], w.Code)
+		}
+	}
+	if w := r.do("POST", "/bearer/", "", access, token); w.Code != http.StatusOK {
+		t.Errorf("the login is dead, or its token not good: %d", w.Code)
+	}
+	if w := r.do("POST", "/refresh", "", refresh, token); w.Code != http.StatusOK {
+		t.Errorf("POST /refresh with it: %d %s", w.Code, w.Body)
+	}
+	if w := r.do("POST", "/logout", "", access, token); w.Code != http.StatusOK {
+		t.Errorf("POST /logout with it: %d", w.Code)
+	}
+	if w := r.do("GET", "/bearer/", "", access); w.Code != http.StatusUnauthorized {
+		t.Errorf("after it: %d", w.Code)
+	}
+}
