@@ -40,15 +40,20 @@ func TestParallelCalls(t *testing.T) {
 	}
 }
 
-// parallelRefreshes: one of them succeeds, and its tokens work.
-func parallelRefreshes(t *testing.T, g *instance) {
-	c := g.stranger()
-	first := g.signIn(c, "alice")
+// parallelRefreshes: of many refreshes with one token, spread over gateways
+// that share a store, one succeeds, and what it gave works on all of them.
+func parallelRefreshes(t *testing.T, gateways ...*instance) {
+	var clients []*http.Client
+	for _, g := range gateways {
+		clients = append(clients, g.stranger())
+	}
+	first := gateways[0].signIn(clients[0], "alice")
 	var mu sync.Mutex
 	var winners []signIn
 	statuses := map[int]int{}
-	many(parallel, func(int) {
-		got, status, err := g.tryRefresh(c, first.refresh)
+	many(parallel, func(i int) {
+		at := i % len(gateways)
+		got, status, err := gateways[at].tryRefresh(clients[at], first.refresh)
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil {
@@ -61,10 +66,13 @@ func parallelRefreshes(t *testing.T, g *instance) {
 	if len(winners) != 1 || statuses[http.StatusUnauthorized] != parallel-1 {
 		t.Fatalf("statuses %v, expected one 200 and %d times 401", statuses, parallel-1)
 	}
-	if got := g.status(c, "GET", "/secure-resource", "Authorization", winners[0].access); got != http.StatusOK {
-		t.Errorf("the access token of the one that succeeded: %d", got)
+	for i, g := range gateways {
+		if got := g.status(clients[i], "GET", "/secure-resource", "Authorization", winners[0].access); got != http.StatusOK {
+			t.Errorf("the access token of the one that succeeded: %d", got)
+		}
 	}
-	if _, got, err := g.tryRefresh(c, winners[0].refresh); err != nil || got != http.StatusOK {
+	last := len(gateways) - 1
+	if _, got, err := gateways[last].tryRefresh(clients[last], winners[0].refresh); err != nil || got != http.StatusOK {
 		t.Errorf("the refresh token of the one that succeeded: %d, %v", got, err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -122,7 +121,7 @@ func TestRedisSharesLogins(t *testing.T) {
 	p := startPair(t, startRedis(t), "")
 	for name, story := range map[string]func(*testing.T, *pair){
 		"login and logout":        loginHereLogoutThere,
-		"refreshes of one token":  refreshesOnBoth,
+		"refreshes of one token":  func(t *testing.T, p *pair) { parallelRefreshes(t, p.a, p.b) },
 		"a refresh token, reused": reusedOnTheOther,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -166,35 +165,6 @@ func loginHereLogoutThere(t *testing.T, p *pair) {
 		if _, got, err := way.to.tryRefresh(way.toC, s.refresh); err != nil || got != http.StatusUnauthorized {
 			t.Errorf("%s: refresh after the logout: %d, %v", way.why, got, err)
 		}
-	}
-}
-
-// refreshesOnBoth: of many refreshes with one token, half of them here and
-// half there, one succeeds, and what it gave works on both.
-func refreshesOnBoth(t *testing.T, p *pair) {
-	clients := []*http.Client{p.a.stranger(), p.b.stranger()}
-	first := p.a.signIn(clients[0], "alice")
-	var mu sync.Mutex
-	var winners []signIn
-	statuses := map[int]int{}
-	many(parallel, func(i int) {
-		got, status, err := []*instance{p.a, p.b}[i%2].tryRefresh(clients[i%2], first.refresh)
-		mu.Lock()
-		defer mu.Unlock()
-		if err != nil {
-			t.Error(err)
-		}
-		if statuses[status]++; status == http.StatusOK {
-			winners = append(winners, got)
-		}
-	})
-	if len(winners) != 1 || statuses[http.StatusUnauthorized] != parallel-1 {
-		t.Fatalf("statuses %v, expected one 200 and %d times 401", statuses, parallel-1)
-	}
-	p.opens(t, p.a, clients[0], "Authorization", winners[0].access)
-	p.opens(t, p.b, clients[1], "Authorization", winners[0].access)
-	if _, got, err := p.b.tryRefresh(clients[1], winners[0].refresh); err != nil || got != http.StatusOK {
-		t.Errorf("the refresh token of the one that succeeded: %d, %v", got, err)
 	}
 }
 

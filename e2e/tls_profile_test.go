@@ -7,14 +7,9 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestTLSProfile shakes hands with every cipher suite and version that Go
@@ -36,7 +31,7 @@ func TestTLSProfile(t *testing.T) {
 			t.Parallel()
 			g := prepared(t)
 			g.ca = "cert.pem"
-			g.writeCertificate(key)
+			g.certify(key)
 			g.configure("tls: {mode: files, certificate: cert.pem, key: key.pem}\n" + secure + app(record(t).url))
 			g.run()
 			var accepted []string
@@ -72,24 +67,4 @@ func (g *instance) shakesHands(version uint16, suites ...uint16) bool {
 	}
 	conn.Close()
 	return conn.ConnectionState().Version == version
-}
-
-// writeCertificate writes a certificate for localhost and its key.
-func (g *instance) writeCertificate(key crypto.Signer) {
-	g.t.Helper()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	g.write("key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})))
-	g.write("cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
 }
