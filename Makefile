@@ -14,7 +14,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## install what the tests need, or say what to install
-	@.ci/deps go gcc curl node chromium redis-server
+	@.ci/deps go gcc curl node chromium redis-server openssl systemd-analyze
 
 build: ## build bin/authgate
 	@.ci/deps go
@@ -45,7 +45,7 @@ fuzz: ## run each fuzz target for FUZZTIME (3s)
 	@.ci/deps go
 	.ci/fuzz $(FUZZTIME)
 
-bench: ## the Go benchmarks, then what authentication costs over a bare proxy (BENCHFLAGS=-seconds=2: quick)
+bench: ## the Go benchmarks, then what authentication costs over a bare proxy, and Redis over SQLite (BENCHFLAGS=-seconds=2: quick)
 	@.ci/deps go wrk taskset redis-server
 	go test -run '^$$' -bench . -benchmem ./...
 	go run ./e2e/bench $(BENCHFLAGS)

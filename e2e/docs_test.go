@@ -386,7 +386,7 @@ func configurationFolder(t *testing.T, doc *document) string {
 	t.Helper()
 	dir := t.TempDir()
 	files := map[string]string{"alice.hash": complete("$2y$10$…\n")}
-	for name, from := range map[string]string{"cert.pem": "tls-certificate.pem", "key.pem": "tls-key.pem"} {
+	for name, from := range map[string]string{"cert.pem": "tls-certificate.pem", "key.pem": "tls-key.pem", "roots.pem": "tls-certificate.pem"} {
 		content, err := os.ReadFile(filepath.Join("../gateway/config/testdata/files", from))
 		if err != nil {
 			t.Fatal(err)

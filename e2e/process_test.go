@@ -124,6 +124,12 @@ func (g *instance) write(name, content string) {
 // run starts the process and waits until it is ready.
 func (g *instance) run() {
 	g.t.Helper()
+	g.launch("/readyz")
+}
+
+// launch starts the process and waits until a path of admin is 200.
+func (g *instance) launch(path string) {
+	g.t.Helper()
 	g.cmd = exec.Command(filepath.Join(programs, "authgate"), "serve", "--config", filepath.Join(g.dir, "config.yaml"))
 	g.cmd.Stderr = g.log
 	if err := g.cmd.Start(); err != nil {
@@ -139,8 +145,8 @@ func (g *instance) run() {
 		stop(cmd, done)
 		g.checkLog()
 	})
-	if err := await(g.adm+"/readyz", done); err != nil {
-		g.t.Fatalf("the gateway does not get ready: %v\n%s", err, g.log)
+	if err := await(g.adm+path, done); err != nil {
+		g.t.Fatalf("the gateway does not get there: %v\n%s", err, g.log)
 	}
 }
 

@@ -2,40 +2,31 @@ package e2e
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 
 	"authgate/gateway/store/redisstore/redistest"
 )
 
 // TestRedisFailover: the master is killed, Sentinels make its replica the new
-// one, and all goes on: what lived lives, and what had ended has ended.
+// one, and all goes on: what lived lives, and what had ended has ended. Redis
+// and the Sentinels each demand a password of their own.
 func TestRedisFailover(t *testing.T) {
 	t.Parallel()
-	master := startRedis(t)
-	host, port, err := net.SplitHostPort(master.Address)
-	if err != nil {
-		t.Fatal(err)
+	const password, sentinelPassword = "of Redis alone", "of the Sentinels alone"
+	servers := redistest.StartWatched(t, func() string { return freeAddress(t) }, password, sentinelPassword)
+	master, replica := servers.Master, servers.Replica
+	for _, s := range servers.Sentinels {
+		s.Do(t, "ACL", "SETUSER", "watcher", "on", ">"+sentinelPassword, "&*", "+@all")
 	}
-	replica := startRedis(t, "--replicaof", host, port, "--repl-diskless-sync-delay", "0")
-	var sentinels []string
-	var watch *redistest.Server
-	for range 3 {
-		watch = redistest.StartSentinel(t, "127.0.0.1:"+freePort(t), master)
-		sentinels = append(sentinels, fmt.Sprintf("%q", watch.Address))
-	}
-	until(t, "the Sentinels to know each other and the replica", func() bool {
-		if _, err := redistest.Command(watch.Address, "SENTINEL", "CKQUORUM", "gate"); err != nil {
-			return false
-		}
-		return strings.Contains(watch.Do(t, "INFO", "sentinel"), "slaves=1,sentinels=3")
-	})
 	p := &pair{a: prepared(t), b: prepared(t), up: record(t), redis: master}
 	p.b.public = p.a.base
 	for _, g := range p.both() {
-		g.configure(shared + app(p.up.url) + "store: {driver: redis, sentinel_master: gate, addresses: [" + strings.Join(sentinels, ", ") + "]}\n")
+		g.write("sentinel-password", sentinelPassword+"\n")
+		g.configure(shared + app(p.up.url) + fmt.Sprintf("store: {driver: redis, sentinel_master: gate, addresses: ['%s'], password: %q, "+
+			"sentinel_username: watcher, sentinel_password_file: sentinel-password}\n", strings.Join(servers.Addresses(), "', '"), password))
 	}
 	p.a.run()
 	p.b.run()
@@ -53,10 +44,7 @@ func TestRedisFailover(t *testing.T) {
 	until(t, "the replica to have it all", func() bool { return replica.Do(t, "GET", "last") == "write" })
 
 	master.Kill()
-	until(t, "the replica to become the master", func() bool {
-		role, _ := redistest.Command(replica.Address, "INFO", "replication") // the Sentinels cut its connections
-		return strings.Contains(role, "role:master")
-	})
+	replica.Leads(t)
 	within(t, recovery, "logins work again", func() bool { return p.works(atA, atB) })
 	within(t, recovery, "both are ready again", p.ready)
 	for _, credential := range kept.credentials() {
@@ -112,4 +100,42 @@ func TestRedisSecretsDiffer(t *testing.T) {
 	s := p.a.signIn(p.a.stranger(), "alice")
 	p.opens(t, p.b, atB, "Cookie", s.session)
 	p.refuses(t, p.b, atB, "Authorization", s.access)
+}
+
+// TestRedisAccountsDiffer: an instance refuses logins of accounts that it does
+// not have, or has with another password, and leaves them to those that do;
+// but one that starts or reloads has seen then that they were gone.
+func TestRedisAccountsDiffer(t *testing.T) {
+	t.Parallel()
+	p := startPair(t, startRedis(t), "")
+	p.b.kill()
+	config := shared + app(p.up.url) + onRedis(p.redis.Address)
+	another := strings.NewReplacer(wonderlandHash, builderHash, "{username: bob,", "{username: carol,").Replace(config)
+	p.b.configure(another)
+	p.b.run()
+	atA, atB := p.a.stranger(), p.b.stranger()
+	users := []signIn{p.a.signIn(atA, "alice"), p.a.signIn(atA, "bob")}
+	for _, s := range users {
+		for _, credential := range s.credentials() {
+			p.refuses(t, p.b, atB, credential...)
+			p.opens(t, p.a, atA, credential...)
+		}
+		if _, got, err := p.b.tryRefresh(atB, s.refresh); err != nil || got != http.StatusUnauthorized {
+			t.Errorf("refresh: %d, %v", got, err)
+		}
+		if _, got, err := p.a.tryRefresh(atA, s.refresh); err != nil || got != http.StatusOK {
+			t.Errorf("refresh where the account is known: %d, %v", got, err)
+		}
+	}
+	carol := p.b.signInWith(atB, "carol", passwords["bob"])
+	p.refuses(t, p.a, atA, "Cookie", carol.session)
+	p.opens(t, p.b, atB, "Cookie", carol.session)
+
+	p.a.signal(syscall.SIGHUP)
+	until(t, "the reload", func() bool { return strings.Contains(p.a.log.String(), `"msg":"reloaded"`) })
+	for _, s := range users {
+		for _, credential := range s.credentials() {
+			p.refuses(t, p.a, atA, credential...)
+		}
+	}
 }

@@ -1,10 +1,8 @@
 package e2e
 
 import (
-	"bytes"
+	"io"
 	"net/http"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -56,11 +54,8 @@ func (p *pair) without(t *testing.T, name string, g *instance, s signIn) {
 	t.Helper()
 	c := g.stranger()
 	for kind, credential := range s.credentials() {
-		target, began := "/secure-resource?n="+newRequestID(), time.Now()
-		wantOutage(t, name+": "+kind, g.do(c, "GET", target, "", credential...), began)
-		if len(p.up.askedFor(target)) > 0 {
-			t.Errorf("%s: a %s that nobody could check opens the way to the upstream", name, kind)
-		}
+		began := time.Now()
+		wantOutage(t, name+": "+kind, p.ask(t, g, c, credential...), began)
 		began = time.Now()
 		wantOutage(t, name+": logout by "+kind, g.do(c, "POST", "/logout", "", credential...), began)
 	}
@@ -209,24 +204,77 @@ func (l *outageLoad) begin(s signIn, other string) {
 	}
 }
 
-// loop asks until the end.
+// loop asks until the end. What is 200 has reached the upstream, except for
+// logouts, and nothing else has.
 func (l *outageLoad) loop(what string, g *instance, method, path string, headers []string, right allowed) {
-	c := g.stranger()
+	c, target, answered := g.stranger(), path+"?n="+newRequestID(), 0
 	l.workers.Go(func() {
+		if path != "/logout" {
+			defer func() { l.p.reached(l.t, what, target, answered) }()
+		}
 		for !l.ended.Load() {
 			phase, began := l.phase.Load(), time.Now()
-			a, err := g.try(c, method, path, "", headers...)
-			answered := l.phase.Load()
-			if err != nil || !right(phase, answered, a.status) {
-				l.t.Errorf("%s, in phase %d to %d: %d, %v", what, phase, answered, a.status, err)
+			a, err := g.try(c, method, target, "", headers...)
+			last := l.phase.Load()
+			if err != nil || !right(phase, last, a.status) {
+				l.t.Errorf("%s, in phase %d to %d: %d, %v", what, phase, last, a.status, err)
 				return
 			}
-			if a.status == http.StatusServiceUnavailable {
+			switch a.status {
+			case http.StatusOK:
+				answered++
+			case http.StatusServiceUnavailable:
 				wantOutage(l.t, what, a, began)
 			}
 			l.answers.Add(1)
 		}
 	})
+}
+
+// TestRedisRestarted: Redis is killed right after a logout, and comes back
+// with what it has kept of that.
+func TestRedisRestarted(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args      []string
+		forgotten bool // the logout is
+	}{
+		"with all": {[]string{"--appendonly", "yes", "--appendfsync", "always"}, false},
+		// This is no wish: docs/scaling.md warns of it.
+		"with an older state": {nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := startPair(t, startRedis(t, test.args...), "")
+			atA, atB := p.a.stranger(), p.b.stranger()
+			kept, ended := p.a.signIn(atA, "alice"), p.a.signIn(atA, "bob")
+			for _, s := range []signIn{kept, ended} {
+				for _, credential := range s.credentials() {
+					p.opens(t, p.b, atB, credential...)
+				}
+			}
+			p.redis.Do(t, "SAVE")
+			if got := p.a.status(atA, "POST", "/logout", "Authorization", ended.access); got != http.StatusOK {
+				t.Fatalf("logout: %d", got)
+			}
+			p.redis.Kill()
+			p.redis.Run(t)
+			within(t, recovery, "logins work again", func() bool { return p.works(atA, atB) })
+			within(t, recovery, "both are ready again", p.ready)
+			for _, credential := range kept.credentials() {
+				p.opens(t, p.a, atA, credential...)
+				p.opens(t, p.b, atB, credential...)
+			}
+			check := p.refuses
+			if test.forgotten {
+				check = p.opens
+			}
+			for _, credential := range ended.credentials() {
+				check(t, p.a, atA, credential...)
+				check(t, p.b, atB, credential...)
+			}
+		})
+	}
 }
 
 // TestRedisFrozen: Redis is there and says nothing. What is cached is good for
@@ -270,7 +318,7 @@ func (p *pair) untilOutage(t *testing.T, s signIn, since time.Time) {
 	var asking sync.WaitGroup
 	for name, g := range p.both() {
 		for kind, credential := range s.credentials() {
-			asking.Go(func() { trustedFor(t, g, name+": "+kind, since, credential) })
+			asking.Go(func() { p.trustedFor(t, g, name+": "+kind, since, credential) })
 		}
 	}
 	asking.Wait()
@@ -278,11 +326,12 @@ func (p *pair) untilOutage(t *testing.T, s signIn, since time.Time) {
 
 // trustedFor asks until a credential is refused, and fails the test if that is
 // later than staleness after since, or the answer is not 503.
-func trustedFor(t *testing.T, g *instance, what string, since time.Time, credential []string) {
-	c := g.stranger()
+func (p *pair) trustedFor(t *testing.T, g *instance, what string, since time.Time, credential []string) {
+	c, target, answered := g.stranger(), "/secure-resource?n="+newRequestID(), 0
+	defer func() { p.reached(t, what, target, answered) }()
 	for {
 		began := time.Now()
-		a, err := g.try(c, "GET", "/secure-resource", "", credential...)
+		a, err := g.try(c, "GET", target, "", credential...)
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 			return
@@ -292,6 +341,7 @@ func trustedFor(t *testing.T, g *instance, what string, since time.Time, credent
 			wantOutage(t, what, a, began)
 			return
 		}
+		answered++
 		if trusted := began.Sub(since); trusted > staleness+machine/5 {
 			t.Errorf("%s: trusted for %v, expected %v at most", what, trusted, staleness)
 			return
@@ -326,7 +376,7 @@ func TestRedisCutOff(t *testing.T) {
 			}
 			var asking sync.WaitGroup
 			for kind, credential := range ended.credentials() {
-				asking.Go(func() { trustedFor(t, p.b, kind, since, credential) })
+				asking.Go(func() { p.trustedFor(t, p.b, kind, since, credential) })
 			}
 			asking.Wait()
 			p.without(t, "B", p.b, kept)
@@ -335,7 +385,7 @@ func TestRedisCutOff(t *testing.T) {
 			within(t, recovery, "B knows of the logout", func() bool {
 				refused := 0
 				for kind, credential := range ended.credentials() {
-					switch got := p.b.status(atB, "GET", "/secure-resource", credential...); got {
+					switch got := p.ask(t, p.b, atB, credential...).status; got {
 					case http.StatusUnauthorized:
 						refused++
 					case http.StatusServiceUnavailable:
@@ -356,33 +406,51 @@ func TestRedisCutOff(t *testing.T) {
 	}
 }
 
-// TestRedisMissingAtStart: the gateway says what it misses, and where.
+// TestRedisMissingAtStart: an instance that starts without Redis says what it
+// misses, and where. It does what it can, lets in nobody whose login it cannot
+// check, and goes on by itself when Redis is there.
 func TestRedisMissingAtStart(t *testing.T) {
 	t.Parallel()
-	g, address := prepared(t), "127.0.0.1:"+freePort(t)
-	g.configure(shared + app("http://127.0.0.1:1") + onRedis(address))
-	serve := exec.Command(filepath.Join(programs, "authgate"), "serve", "--config", filepath.Join(g.dir, "config.yaml"))
-	var stderr bytes.Buffer
-	serve.Stderr = &stderr
-	ended := make(chan error, 1)
-	if err := serve.Start(); err != nil {
+	p := startPair(t, startRedis(t, "--appendonly", "yes", "--appendfsync", "always"), "")
+	atA, atB := p.a.stranger(), p.b.stranger()
+	kept, ended := p.a.signIn(atA, "alice"), p.a.signIn(atA, "bob")
+	if got := p.a.status(atA, "POST", "/logout", "Authorization", ended.access); got != http.StatusOK {
+		t.Fatalf("logout: %d", got)
+	}
+	p.redis.Kill()
+	p.b.kill()
+	p.b.launch("/healthz")
+	atB = p.b.stranger()
+	p.without(t, "B", p.b, kept)
+	_, hint, _ := strings.Cut(p.b.log.String(), "start it, or correct store.addresses")
+	hint, _, _ = strings.Cut(hint, "\n")
+	for what, said := range map[string]string{"the log": hint, "/readyz": p.readiness(t, p.b)} {
+		if !strings.Contains(said, p.redis.Address) || !strings.Contains(said, "connection refused") {
+			t.Errorf("%s does not say that nobody answers at %s: %s", what, p.redis.Address, said)
+		}
+	}
+	p.redis.Run(t)
+	within(t, recovery, "logins work again", func() bool { return p.works(atA, atB) })
+	within(t, recovery, "both are ready again", p.ready)
+	for _, credential := range kept.credentials() {
+		p.opens(t, p.b, atB, credential...)
+	}
+	for _, credential := range ended.credentials() {
+		p.refuses(t, p.b, atB, credential...)
+	}
+}
+
+// readiness is what an instance says of it.
+func (p *pair) readiness(t *testing.T, g *instance) string {
+	t.Helper()
+	response, err := http.Get(g.adm + "/readyz")
+	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { ended <- serve.Wait() }()
-	select {
-	case <-ended:
-	case <-time.After(10 * time.Second):
-		_ = serve.Process.Kill()
-		<-ended
-		t.Fatalf("it neither serves nor ends:\n%s", stderr.String())
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if code := serve.ProcessState.ExitCode(); code != 1 {
-		t.Errorf("exit code %d, expected 1", code)
-	}
-	last := stderr.String()
-	last = last[strings.LastIndexByte(strings.TrimSpace(last), '\n')+1:]
-	t.Logf("it says: %s", last)
-	if !strings.Contains(last, address) || !strings.Contains(last, "redis") {
-		t.Errorf("the last line does not say that there is no Redis at %s: %s", address, last)
-	}
+	return string(text)
 }

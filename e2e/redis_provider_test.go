@@ -23,8 +23,7 @@ func startDelegatedPair(t *testing.T) (p *pair, issuer string) {
 	p = &pair{a: prepared(t), b: prepared(t), up: record(t), redis: redis}
 	p.b.public = p.a.base
 	for _, g := range p.both() {
-		g.configure(shared + "  - {match: /delegated-resource, upstream: app, auth: [oidc]}\n" + app(p.up.url) + onRedis(redis.Address) +
-			"providers: [{name: demo, issuer: '" + issuer + "', client_id: pair, client_secret: s3cret}]\n")
+		g.configure(p.delegated(issuer))
 	}
 	p.a.run()
 	p.b.run()
@@ -50,9 +49,40 @@ func startDelegatedPair(t *testing.T) (p *pair, issuer string) {
 	return p, issuer
 }
 
+// delegated is the configuration of such a pair.
+func (p *pair) delegated(issuer string) string {
+	return shared + "  - {match: /delegated-resource, upstream: app, auth: [oidc]}\n" + app(p.up.url) + onRedis(p.redis.Address) +
+		"providers: [{name: demo, issuer: '" + issuer + "', client_id: pair, client_secret: s3cret}]\n"
+}
+
 // signInAtProvider begins a delegated login on one instance, and finishes it
 // on another. It returns the session as a Cookie header.
 func (p *pair) signInAtProvider(t *testing.T, c *http.Client, begun, finished *instance) string {
+	t.Helper()
+	a := finished.do(c, "GET", p.throughProvider(t, c, begun), "")
+	if a.status != http.StatusFound || a.header.Get("Location") != "/" {
+		t.Fatalf("the callback: %d to %q: %s", a.status, a.header.Get("Location"), a.body)
+	}
+	session := sessionOf(a)
+	if session == "" {
+		t.Fatal("there is no session")
+	}
+	return session
+}
+
+// sessionOf is the delegated session that an answer sets, as a Cookie header.
+func sessionOf(a answer) string {
+	for _, cookie := range (&http.Response{Header: a.header}).Cookies() {
+		if cookie.Name == "session" && cookie.Value != "" {
+			return "session=" + cookie.Value
+		}
+	}
+	return ""
+}
+
+// throughProvider begins a delegated login on an instance. It returns where
+// the provider sends the browser back to.
+func (p *pair) throughProvider(t *testing.T, c *http.Client, begun *instance) (callback string) {
 	t.Helper()
 	authorization := begun.do(c, "GET", "/login", "").header.Get("Location")
 	form := url.Values{"username": {"alice"}, "password": {passwords["alice"]}}
@@ -65,17 +95,7 @@ func (p *pair) signInAtProvider(t *testing.T, c *http.Client, begun, finished *i
 	if !ours {
 		t.Fatalf("the provider: %d to %q", response.StatusCode, response.Header.Get("Location"))
 	}
-	a := finished.do(c, "GET", callback, "")
-	if a.status != http.StatusFound || a.header.Get("Location") != "/" {
-		t.Fatalf("the callback: %d to %q: %s", a.status, a.header.Get("Location"), a.body)
-	}
-	for _, cookie := range (&http.Response{Header: a.header}).Cookies() {
-		if cookie.Name == "session" {
-			return "session=" + cookie.Value
-		}
-	}
-	t.Fatal("there is no session")
-	return ""
+	return callback
 }
 
 // TestRedisDelegated: a login at a provider is begun on A, finished on B, good
@@ -85,14 +105,7 @@ func TestRedisDelegated(t *testing.T) {
 	p, issuer := startDelegatedPair(t)
 	c, strangers := p.browser(t), map[*instance]*http.Client{p.a: p.a.stranger(), p.b: p.b.stranger()}
 	session := p.signInAtProvider(t, c, p.a, p.b)
-	ask := func(g *instance) int {
-		target := "/delegated-resource?n=" + newRequestID()
-		got := g.status(strangers[g], "GET", target, "Cookie", session)
-		if reached := len(p.up.askedFor(target)); (got == http.StatusOK) != (reached == 1) {
-			t.Errorf("%d, and %d requests reached the upstream", got, reached)
-		}
-		return got
-	}
+	ask := func(g *instance) int { return p.askDelegated(t, g, strangers[g], session) }
 	for range 2 { // cold, then warm
 		for name, g := range p.both() {
 			if got := ask(g); got != http.StatusOK {
@@ -111,4 +124,48 @@ func TestRedisDelegated(t *testing.T) {
 			t.Errorf("the session on %s after the logout at the provider: %d", name, got)
 		}
 	}
+}
+
+// askDelegated asks for /delegated-resource. The test fails unless the
+// upstream is reached with an answer of 200, and with no other.
+func (p *pair) askDelegated(t *testing.T, g *instance, c *http.Client, session string) int {
+	t.Helper()
+	target := "/delegated-resource?n=" + newRequestID()
+	got := g.status(c, "GET", target, "Cookie", session)
+	p.reached(t, "a delegated session", target, map[bool]int{true: 1}[got == http.StatusOK])
+	return got
+}
+
+// TestRedisEncryptionKeysDiffer: an instance that has another
+// store.encryption_key cannot finish what the other one has begun at a
+// provider, nor speak for its logins there.
+func TestRedisEncryptionKeysDiffer(t *testing.T) {
+	t.Parallel()
+	p, issuer := startDelegatedPair(t)
+	const key = "abcdefghijabcdefghijabcdefghij01"
+	p.b.kill()
+	p.b.configure(strings.Replace(p.delegated(issuer), key, "another "+key, 1))
+	p.b.run()
+	c, atA, atB := p.browser(t), p.a.stranger(), p.b.stranger()
+	for name, way := range map[string][2]*instance{"from A to B": {p.a, p.b}, "from B to A": {p.b, p.a}} {
+		a := way[1].do(c, "GET", p.throughProvider(t, c, way[0]), "")
+		if a.status != http.StatusBadRequest || sessionOf(a) != "" {
+			t.Errorf("a login %s: %d, session %q: %s", name, a.status, sessionOf(a), a.body)
+		}
+	}
+	session := p.signInAtProvider(t, c, p.a, p.a)
+	for _, at := range []struct {
+		g *instance
+		c *http.Client
+	}{{p.a, atA}, {p.b, atB}} {
+		if got := p.askDelegated(t, at.g, at.c, session); got != http.StatusOK {
+			t.Errorf("a session: %d", got)
+		}
+	}
+	if got := p.b.status(atB, "GET", "/logout", "Cookie", session); got != http.StatusFound {
+		t.Errorf("logout: %d", got)
+	}
+	const unable = "signing out at the provider failed; the session here has ended"
+	until(t, "B to say that it cannot sign out at the provider", func() bool { return strings.Contains(p.b.log.String(), unable) })
+	until(t, "A to know of the logout", func() bool { return p.askDelegated(t, p.a, atA, session) == http.StatusUnauthorized })
 }

@@ -177,20 +177,29 @@ func (g *instance) certify(key crypto.Signer) *big.Int {
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
 	}
+	certificate, private := selfSigned(g.t, template, key)
+	g.write("key.pem", private)
+	g.write("cert.pem", certificate)
+	return serial
+}
+
+// selfSigned returns a certificate and its key, in PEM, for an hour to come.
+func selfSigned(t testing.TB, template *x509.Certificate, key crypto.Signer) (certificate, private string) {
+	t.Helper()
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	template.IsCA, template.BasicConstraintsValid = true, true
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		g.t.Fatal(err)
+		t.Fatal(err)
 	}
 	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		g.t.Fatal(err)
+		t.Fatal(err)
 	}
-	g.write("key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})))
-	g.write("cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
-	return serial
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
 }
 
 // TestCertificateFiles: tls.mode files, and a new certificate while it runs.

@@ -21,40 +21,48 @@ func (s *Server) admin(gatherer prometheus.Gatherer) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		report(w, http.StatusOK, "alive", "")
+		report(w, http.StatusOK, health{Status: "alive"})
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if reason := s.unready(r.Context()); reason != "" {
-			report(w, http.StatusServiceUnavailable, "unready", reason)
-			return
+		h := health{Status: "ready", Reason: s.unready(r.Context())}
+		if s.acme != nil {
+			h.Certificates = reportCertificates(s.acme.Certificates())
 		}
-		report(w, http.StatusOK, "ready", "")
+		status := http.StatusOK
+		if h.Reason != "" {
+			status, h.Status = http.StatusServiceUnavailable, "unready"
+		}
+		report(w, status, h)
 	})
 	return mux
 }
 
-// unready says why no requests should be sent here, empty if they should.
-func (s *Server) unready(ctx context.Context) string {
-	if s.draining.Load() {
-		return "stopping"
-	}
-	pinger, ok := s.gateway.rawStore.(store.Pinger)
-	if !ok {
-		return ""
-	}
-	ctx, cancel := context.WithTimeout(ctx, readyTime)
-	defer cancel()
-	if err := pinger.Ping(ctx); err != nil {
-		return err.Error()
-	}
-	return ""
+// health is the answer to a probe.
+type health struct {
+	Status       string              `json:"status"` // alive, ready or unready
+	Reason       string              `json:"reason,omitempty"`
+	Certificates []certificateReport `json:"certificates,omitempty"` // those from an authority
 }
 
-func report(w http.ResponseWriter, status int, state, reason string) {
+// unready says why no requests should be sent here, empty if they should. A
+// certificate that is missing is no reason: the authority's challenges have to
+// get here for there to be one.
+func (s *Server) unready(ctx context.Context) string {
+	if s.gateway.draining.Load() {
+		return "stopping"
+	}
+	if pinger, ok := s.gateway.rawStore.(store.Pinger); ok {
+		ctx, cancel := context.WithTimeout(ctx, readyTime)
+		defer cancel()
+		if err := pinger.Ping(ctx); err != nil {
+			return err.Error()
+		}
+	}
+	return s.gateway.unsettled()
+}
+
+func report(w http.ResponseWriter, status int, h health) {
 	w.Header().Set("Content-Type", typeJSON)
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(struct { // the prober is gone if this fails
-		Status string `json:"status"`
-		Reason string `json:"reason,omitempty"`
-	}{state, reason})
+	_ = json.NewEncoder(w).Encode(h) // the prober is gone if this fails
 }

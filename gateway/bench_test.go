@@ -46,12 +46,17 @@ func (w *nowhere) WriteHeader(status int)      { w.status = status }
 // and what alice and service present.
 func benchRig(b *testing.B) (*rig, map[string]string) {
 	b.Helper()
-	memory := store.NewMemory(nil)
-	b.Cleanup(func() { memory.Close() })
+	return benchRigOn(b, store.NewMemory(nil))
+}
+
+// benchRigOn is benchRig on a store, which ends with the test.
+func benchRigOn(b testing.TB, s store.Store) (*rig, map[string]string) {
+	b.Helper()
+	b.Cleanup(func() { s.Close() })
 	r := &rig{t: b, registry: prometheus.NewRegistry()}
 	var err error
 	r.Gateway, err = New(Options{
-		Config: parseConfig(b, b.TempDir(), baseConfig), Store: memory, Registerer: r.registry,
+		Config: parseConfig(b, b.TempDir(), baseConfig), Store: s, Registerer: r.registry,
 		Logger: slog.New(slog.NewJSONHandler(io.Discard, nil)),
 	})
 	if err != nil {

@@ -1,23 +1,18 @@
 package gateway
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/seal"
 	"authgate/policy"
 )
-
-// settleTime bounds what a build asks of the store.
-const settleTime = 5 * time.Second
 
 // state is everything made from one configuration. It is not changed after
 // build, so that a request reads it without locks.
@@ -30,6 +25,7 @@ type state struct {
 	upstreams map[string]*upstream
 	endpoints map[string]endpoint // by path
 
+	store       *settledStore
 	cookies     auth.CookieNames
 	accounts    *auth.Accounts
 	logins      *auth.Logins
@@ -61,7 +57,7 @@ type route struct {
 func (g *Gateway) build(cfg *config.Config, old *state) (*state, error) {
 	st := &state{
 		config: cfg, upstreams: map[string]*upstream{}, used: map[policy.Mechanism]bool{},
-		cookies: auth.CookieNames{Session: cfg.Session.Cookie},
+		cookies: auth.CookieNames{Session: cfg.Session.Cookie}, store: &settledStore{store: g.store},
 	}
 	if cfg.Token.Delivery == deliveryCookie {
 		st.cookies.Access, st.cookies.Refresh = accessCookie, refreshCookie
@@ -74,7 +70,7 @@ func (g *Gateway) build(cfg *config.Config, old *state) (*state, error) {
 		func() error { return st.buildTransport() },
 		func() error { return g.buildUpstreams(st, old) },
 		func() error { return g.buildRoutes(st) },
-		func() error { return g.settle(st) }, // last: it is the one that leaves a trace
+		func() error { return g.settle(st, old) }, // last: it is the one that leaves a trace
 	} {
 		if err := step(); err != nil {
 			return nil, err
@@ -137,7 +133,7 @@ func (g *Gateway) buildMechanisms(st *state) error {
 		return fmt.Errorf("token: %w", err)
 	}
 	st.accounts = accounts
-	st.logins = auth.NewLogins(g.store, g.now)
+	st.logins = auth.NewLogins(st.store, g.now)
 	st.sessions = auth.NewSession(auth.SessionOptions{
 		Lifetime: cfg.Session.Lifetime, Idle: cfg.Session.IdleTimeout,
 	}, accounts, st.logins)
@@ -148,16 +144,6 @@ func (g *Gateway) buildMechanisms(st *state) error {
 	st.refresh = auth.NewRefresh(auth.RefreshOptions{
 		Lifetime: cfg.Token.RefreshLifetime, Leeway: cfg.Token.ReuseLeeway, Bind: cfg.Token.BindRefresh,
 	}, accounts, st.logins)
-	return nil
-}
-
-// settle finds out in the store since when the accounts are what they are.
-func (g *Gateway) settle(st *state) error {
-	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
-	defer cancel()
-	if err := st.accounts.Settle(ctx, g.store, g.now()); err != nil {
-		return fmt.Errorf("accounts: %w", err)
-	}
 	return nil
 }
 

@@ -23,6 +23,10 @@
 // logins and the cache of verified passwords, metrics, listeners, and the
 // upstreams that stay the same, with their warm connections.
 //
+// A gateway ends so that clients can go elsewhere before they have to; drain
+// has the steps. Many instances may share a store on Redis, and then have
+// nothing else in common; settledStore lets one start before its store does.
+//
 // # Logins
 //
 // Each sign-in is one record in the store (auth.Login), named by its sid.
@@ -56,6 +60,7 @@
 //	policy            identity, canonical request, policies, routes, the decision; pure
 //	gateway/auth      mechanisms, accounts, passwords, throttling, logins
 //	gateway/provider  an identity provider as its relying party sees it
+//	gateway/acme      certificates from an authority, got and renewed
 //	gateway/store     the contract; memory; sqlitestore; redisstore; storetest, the suite all pass
 //	gateway/config    YAML to Config, with every mistake in its place
 //	gateway/pages     the few pages that a person sees
@@ -67,8 +72,8 @@
 //
 // Imports run one way: policy, store, pages, password, keyfile, seal and
 // strictjson import nothing of ours; config imports policy and password;
-// provider imports strictjson; auth imports all but config and pages; gateway
-// imports them all; cmd imports gateway.
+// provider imports strictjson; acme imports store and seal; auth imports all
+// but config, pages and acme; gateway imports them all; cmd imports gateway.
 //
 // # Limits and threats
 //

@@ -46,6 +46,8 @@ type exchange struct {
 	status int // 0 until the answer has begun
 	bytes  int64
 	paced  time.Time // when the time limit of the answer was moved on
+	socket *socket   // that the connection has become
+	giveUp func()    // closes the upstream's connection; nil where it can be no WebSocket
 
 	bodyLimited bool // there is a time limit for the request's body
 }
@@ -65,13 +67,16 @@ func (ex *exchange) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
 		ex.status = status // 1xx are followed by the real one
 	}
+	if status >= 200 && ex.gw.draining.Load() {
+		ex.Header().Set("Connection", "close") // over HTTP/2 it makes the server send GOAWAY
+	}
 	ex.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements http.ResponseWriter.
 func (ex *exchange) Write(b []byte) (int, error) {
 	if ex.status == 0 {
-		ex.status = http.StatusOK
+		ex.WriteHeader(http.StatusOK)
 	}
 	if ex.bytes+int64(len(b)) > unpacedAnswer {
 		ex.paceAnswer()
@@ -87,11 +92,12 @@ func (ex *exchange) Unwrap() http.ResponseWriter { return ex.ResponseWriter }
 // Hijack implements http.Hijacker. The proxy writes the header of a 101 to the
 // connection itself.
 func (ex *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := http.NewResponseController(ex.ResponseWriter).Hijack()
-	if err == nil {
-		ex.status = http.StatusSwitchingProtocols
+	conn, rw, err := ex.gw.sockets.hijack(http.NewResponseController(ex.ResponseWriter).Hijack, ex.giveUp)
+	if err != nil {
+		return nil, nil, err
 	}
-	return conn, rw, err
+	ex.status, ex.socket = http.StatusSwitchingProtocols, conn
+	return conn, rw, nil
 }
 
 // limitBody bounds the time for what is left of the request's body. It comes
@@ -148,6 +154,9 @@ func (ex *exchange) finish() {
 	ex.log(series.log, now, took)
 	if ex.gw.underWay.Add(-1) == 0 {
 		ex.gw.idle()
+	}
+	if ex.socket != nil {
+		ex.gw.sockets.remove(ex.socket)
 	}
 	if panicked != nil {
 		panic(http.ErrAbortHandler)

@@ -50,22 +50,28 @@ type Options struct {
 // Gateway authenticates, decides and forwards. It is an http.Handler for the
 // public listener and safe for concurrent use.
 type Gateway struct {
-	logger   *slog.Logger
-	now      func() time.Time
-	rawStore store.Store
-	store    store.Store // observed: its errors are *storeError
-	metrics  *metrics
-	pages    *pages.Pages
-	throttle *auth.Throttle
-	verifier *auth.Verifier
-	buffers  *bufferPool
-	proxyLog *log.Logger // what httputil.ReverseProxy has to say
+	logger     *slog.Logger
+	now        func() time.Time
+	rawStore   store.Store
+	store      store.Store // observed: its errors are *storeError
+	metrics    *metrics
+	pages      *pages.Pages
+	registerer prometheus.Registerer
+	throttle   *auth.Throttle
+	verifier   *auth.Verifier
+	buffers    *bufferPool
+	proxyLog   *log.Logger // what httputil.ReverseProxy has to say
 
 	underWay atomic.Int64 // requests
 	idle     func()
+	sockets  sockets
+	draining atomic.Bool // clients should go elsewhere: it is about to stop
 
 	reloading sync.Mutex // one build at a time
 	state     atomic.Pointer[state]
+
+	background sync.WaitGroup
+	stop       context.CancelFunc // ends what is in it
 }
 
 // New returns a gateway that runs the configuration.
@@ -87,7 +93,7 @@ func New(o Options) (*Gateway, error) {
 	limits := o.Config.Limits
 	throttle := auth.NewThrottle(limits.LoginFailures, limits.LoginWindow, o.Now)
 	g := &Gateway{
-		logger: o.Logger, now: o.Now, idle: o.Idle, metrics: m, pages: p,
+		logger: o.Logger, now: o.Now, idle: o.Idle, metrics: m, pages: p, registerer: o.Registerer,
 		rawStore: o.Store,
 		store:    &observedStore{store: o.Store, duration: observers(m.storeDuration)},
 		throttle: throttle,
@@ -101,6 +107,11 @@ func New(o Options) (*Gateway, error) {
 	}
 	g.state.Store(st)
 	g.warnOfDemonstration(o.Config)
+	ctx, stop := context.WithCancel(context.Background())
+	g.stop = stop
+	if !st.store.settled {
+		g.background.Go(func() { g.settleLater(ctx) })
+	}
 	return g, nil
 }
 
@@ -192,7 +203,11 @@ func needsRestart(old, cfg *config.Config) error {
 
 // Close ends what the gateway does beside requests. It is called when there
 // are none any more.
-func (g *Gateway) Close() { g.state.Load().vouching.close(&vouching{}) }
+func (g *Gateway) Close() {
+	g.stop()
+	g.background.Wait()
+	g.state.Load().vouching.close(&vouching{})
+}
 
 func (g *Gateway) warnOfDemonstration(cfg *config.Config) {
 	if users := cfg.DemoUsers(); len(users) > 0 {

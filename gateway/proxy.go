@@ -29,7 +29,9 @@ func (ex *exchange) forward(route *route) error {
 		ex.r.Header.Del("Upgrade") // another protocol would carry requests that nobody decides on
 	}
 	if !bare(ex.r) || !route.upstream.cleartext() {
-		ex.r = ex.r.WithContext(fewHints(ex.r.Context()))
+		ctx, giveUp := context.WithCancel(fewHints(ex.r.Context()))
+		defer giveUp()
+		ex.r, ex.giveUp = ex.r.WithContext(ctx), giveUp
 	}
 	proxy := httputil.ReverseProxy{
 		Rewrite:    func(pr *httputil.ProxyRequest) { ex.rewrite(route, pr.Out) },

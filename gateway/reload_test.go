@@ -172,6 +172,7 @@ func TestNeedsRestart(t *testing.T) {
 		{"", func(c *config.Config) {}},
 		{"", func(c *config.Config) {
 			c.Limits.LoginFailures, c.Limits.LoginWindow = 1, time.Minute
+			c.ShutdownDelay, c.ShutdownTimeout = time.Minute, time.Minute
 			c.PublicURL, c.Session.Lifetime, c.Endpoints.Prefix = "https://other.example", time.Minute, "/auth/"
 			c.Routes, c.Policies, c.Upstreams, c.Accounts.Users = nil, nil, nil, nil
 		}},

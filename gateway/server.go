@@ -8,12 +8,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"authgate/gateway/acme"
 	"authgate/gateway/config"
 )
 
@@ -22,17 +22,15 @@ const (
 	readHeaderTime = 10 * time.Second
 	// idleTime is how long a connection may wait for its next request.
 	idleTime = 2 * time.Minute
-	// drainTime is how long requests under way may take after a stop.
-	drainTime = 30 * time.Second
 )
 
 // Server is a Gateway on its listeners: https, plain http, and admin.
 type Server struct {
-	gateway  *Gateway
-	logger   *slog.Logger
-	certs    certificates // nil where a proxy terminates TLS
-	draining atomic.Bool
-	serving  []serving
+	gateway *Gateway
+	logger  *slog.Logger
+	certs   certificates  // nil where a proxy terminates TLS
+	acme    *acme.Manager // certs, where they come from an authority; else nil
+	serving []serving
 }
 
 // serving is one listener and what answers on it.
@@ -48,10 +46,15 @@ func NewServer(g *Gateway, gatherer prometheus.Gatherer) (*Server, error) {
 	cfg := g.Config()
 	s := &Server{gateway: g, logger: g.logger}
 	var err error
-	if s.certs, err = openCertificates(cfg, g.now); err != nil {
+	if s.certs, err = openCertificates(cfg, g.store, g.logger, g.now); err != nil {
 		return nil, fmt.Errorf("opening the certificates: %w", err)
 	}
-	plain := http.Handler(http.HandlerFunc(g.servePlain))
+	s.acme, _ = s.certs.(*acme.Manager)
+	if err := s.watchExpiry(); err != nil {
+		s.closeCertificates()
+		return nil, err
+	}
+	plain := http.Handler(http.HandlerFunc(s.servePlain))
 	if cfg.TLS.Mode == config.TLSOff {
 		plain = g // a trusted proxy speaks https with the clients
 	}
@@ -101,6 +104,33 @@ func (s *Server) close() {
 	for _, l := range s.serving {
 		l.listener.Close()
 	}
+	s.closeCertificates()
+}
+
+func (s *Server) closeCertificates() {
+	if s.acme != nil {
+		s.acme.Close()
+	}
+}
+
+// watchExpiry lets the metrics tell when the certificates expire.
+func (s *Server) watchExpiry() error {
+	if s.certs == nil {
+		return nil
+	}
+	if err := s.gateway.registerer.Register(newExpiryCollector(s.certs, s.gateway.now)); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	return nil
+}
+
+// servePlain answers cleartext HTTP. An authority that asks whether this is
+// the server of a name sends no credential.
+func (s *Server) servePlain(w http.ResponseWriter, r *http.Request) {
+	if s.acme != nil && s.acme.AnswerChallenge(w, r) {
+		return
+	}
+	s.gateway.servePlain(w, r)
 }
 
 // Address returns where the listener of that name (https, http, admin) can be
@@ -114,7 +144,7 @@ func (s *Server) Address(name string) string {
 	return ""
 }
 
-// Serve answers requests until ctx ends, then lets those under way finish.
+// Serve answers requests until ctx ends, then drains.
 // It returns nil after such a stop, and an error when a listener failed.
 func (s *Server) Serve(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
@@ -127,27 +157,19 @@ func (s *Server) Serve(ctx context.Context) error {
 			return nil
 		})
 	}
+	if s.acme != nil {
+		group.Go(func() error {
+			s.acme.Run(ctx)
+			return nil
+		})
+		defer s.closeCertificates()
+	}
 	group.Go(func() error {
 		<-ctx.Done()
 		s.drain()
 		return nil
 	})
 	return group.Wait()
-}
-
-// drain stops the public listeners first, so that readiness can be asked for
-// until the end.
-func (s *Server) drain() {
-	s.draining.Store(true)
-	s.logger.Info("stopping", "drain_seconds", drainTime.Seconds())
-	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
-	defer cancel()
-	for _, l := range s.serving {
-		if err := l.server.Shutdown(ctx); err != nil {
-			s.logger.Warn("requests were cut off", "listener", l.name, "error", err.Error())
-			l.server.Close()
-		}
-	}
 }
 
 // RefreshCertificates looks for newer certificate files.

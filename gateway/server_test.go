@@ -49,16 +49,19 @@ func TestAdminHealth(t *testing.T) {
 		name           string
 		store          store.Store
 		draining       bool
+		settled        bool
 		ready          int
 		status, reason string
 	}{
-		{"a store that cannot lose contact", &brittleStore{}, false, 200, "ready", ""},
-		{"contact", &lostStore{ping: func(context.Context) error { return nil }}, false, 200, "ready", ""},
-		{"no contact", &lostStore{ping: func(context.Context) error { return errBroken }}, false, 503, "unready", errBroken.Error()},
-		{"stopping", &lostStore{ping: func(context.Context) error { return nil }}, true, 503, "unready", "stopping"},
+		{"a store that cannot lose contact", &brittleStore{}, false, true, 200, "ready", ""},
+		{"contact", &lostStore{ping: func(context.Context) error { return nil }}, false, true, 200, "ready", ""},
+		{"not settled", &lostStore{ping: func(context.Context) error { return nil }}, false, false, 503, "unready", "store: settle: " + errUnsettled.Error()},
+		{"no contact", &lostStore{ping: func(context.Context) error { return errBroken }}, false, false, 503, "unready", errBroken.Error()},
+		{"stopping", &lostStore{ping: func(context.Context) error { return nil }}, true, true, 503, "unready", "stopping"},
 	} {
 		s := &Server{gateway: &Gateway{rawStore: c.store}}
-		s.draining.Store(c.draining)
+		s.gateway.draining.Store(c.draining)
+		s.gateway.state.Store(&state{store: &settledStore{settled: c.settled}})
 		status, body := askAdmin(t, s, "GET", "/readyz")
 		if status != c.ready || body["status"] != c.status || body["reason"] != c.reason {
 			t.Errorf("%s: readyz %d %v, want %d %s %q", c.name, status, body, c.ready, c.status, c.reason)
@@ -214,7 +217,7 @@ func TestServerDrains(t *testing.T) {
 	}()
 	<-arrived
 	stop()
-	for !s.draining.Load() { // until the stop is noticed
+	for !s.gateway.draining.Load() { // until the stop is noticed
 		if answer, err := http.Get("http://" + admin + "/healthz"); err == nil {
 			answer.Body.Close()
 		}

@@ -104,7 +104,7 @@ func (g *Gateway) buildVouching(st, old *state) error {
 		Providers: byName, Lifetime: st.config.Delegated.Lifetime, Box: box, Report: g.reportRenewal,
 	}, st.logins)
 	st.delegated = auth.NewDelegatedSession(st.users)
-	st.attempts = auth.NewAttempts(g.store, box, g.now)
+	st.attempts = auth.NewAttempts(st.store, box, g.now)
 	return nil
 }
 

@@ -95,15 +95,20 @@ func serveCommand() *cobra.Command {
 	}
 	path := configFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
+		signalled, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
 		defer stop()
 		reload := make(chan os.Signal, 1)
 		signal.Notify(reload, syscall.SIGHUP)
+		ctx, end := context.WithCancel(cmd.Context())
+		defer end()
+		context.AfterFunc(signalled, func() {
+			stop() // before anybody can see the end begin: a second signal ends the process at once
+			end()
+		})
 		a, err := app.Open(ctx, *path, buildVersion(), os.Stderr)
 		if err != nil {
 			return err
 		}
-		context.AfterFunc(ctx, stop) // a second signal ends the process at once
 		return a.Run(ctx, reload)
 	}
 	return cmd

@@ -41,53 +41,91 @@ func sessionHeader(s signedIn) (name, value string) { return "Cookie", s.cookie 
 
 func bearerHeader(s signedIn) (name, value string) { return "Authorization", "Bearer " + s.token }
 
-// mechanisms builds authgate and returns what is to be measured with it.
-func (l *lab) mechanisms(ctx context.Context) ([]mechanism, error) {
-	if l.authgate == "" {
-		l.authgate = filepath.Join(l.dir, "authgate")
-		build := exec.CommandContext(ctx, "go", "build", "-o", l.authgate, "authgate/cmd/authgate")
-		if out, err := build.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("building authgate: %w\n%s", err, out)
-		}
-	}
-	return []mechanism{
+// session is the mechanism of sessions.
+func session() mechanism { return mechanism{"session", "HS256", "session", "alice", sessionHeader} }
+
+// comparison is two servers of which one may cost so many times the other.
+type comparison struct {
+	name, other string
+	most        float64
+	round       func(ctx context.Context, n int) (pair, error)
+}
+
+// comparisons are what is measured.
+func (l *lab) comparisons() []comparison {
+	var all []comparison
+	for _, m := range []mechanism{
 		{"Basic", "HS256", "basic", "service", basicHeader},
-		{"session", "HS256", "session", "alice", sessionHeader},
+		session(),
 		{"bearer HS256", "HS256", "bearer", "alice", bearerHeader},
 		{"bearer RS256", "RS256", "bearer", "alice", bearerHeader},
-	}, nil
+	} {
+		all = append(all, comparison{m.name, "bare", l.maxRatio, func(ctx context.Context, n int) (pair, error) {
+			return l.authgateAgainstBare(ctx, m, n)
+		}})
+	}
+	return append(all, comparison{"session, Redis", "SQLite", l.maxRedis, l.redisAgainstSQLite})
+}
+
+// build builds authgate, unless one is given.
+func (l *lab) build(ctx context.Context) error {
+	if l.authgate != "" {
+		return nil
+	}
+	l.authgate = filepath.Join(l.dir, "authgate")
+	build := exec.CommandContext(ctx, "go", "build", "-o", l.authgate, "authgate/cmd/authgate")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building authgate: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // authgateAgainstBare is the nth round of a mechanism, on fresh servers.
 func (l *lab) authgateAgainstBare(ctx context.Context, m mechanism, n int) (pair, error) {
-	gateway, err := l.startAuthgate(ctx, m.algorithm)
+	gateway, guarded, err := l.startSignedIn(ctx, m, onSQLite, 0)
 	if err != nil {
 		return pair{}, err
 	}
 	defer gateway.process.stop()
-	login, err := l.signIn(ctx, gateway)
-	if err != nil {
-		return pair{}, fmt.Errorf("signing in: %w", err)
-	}
 	bare, err := l.startBare(ctx, 1)
 	if err != nil {
 		return pair{}, err
 	}
 	defer bare.process.stop()
-
-	folder := "/" + m.route
-	name, value := m.sign(login)
-	guarded := func() error {
-		return l.guarded(ctx, "https://"+gateway.address+folder+whoamiSuffix, m.user, name, value)
-	}
-	if err := guarded(); err != nil {
-		return pair{}, err
-	}
-	p, err := l.measure(ctx, n, gateway, bare, folder+"/resource", name+": "+value)
+	bare.header = gateway.header
+	p, err := l.measure(ctx, n, gateway, bare, m.resource())
 	if err != nil {
 		return p, err
 	}
 	return p, guarded()
+}
+
+// resource is a path of its route.
+func (m mechanism) resource() string { return "/" + m.route + "/resource" }
+
+// startSignedIn starts authgate on a store, with the nth address of the
+// upstream, and signs in. The route of the mechanism is guarded then; that can
+// be asked again.
+func (l *lab) startSignedIn(ctx context.Context, m mechanism, store string, n int) (*server, func() error, error) {
+	gateway, err := l.startAuthgate(ctx, m.algorithm, store, n)
+	if err != nil {
+		return nil, nil, err
+	}
+	login, err := l.signIn(ctx, gateway)
+	if err != nil {
+		gateway.process.stop()
+		return nil, nil, fmt.Errorf("signing in: %w", err)
+	}
+	name, value := m.sign(login)
+	gateway.header = name + ": " + value
+	guarded := func() error {
+		return l.guarded(ctx, "https://"+gateway.address+"/"+m.route+whoamiSuffix, m.user, name, value)
+	}
+	if err := guarded(); err != nil {
+		gateway.process.stop()
+		return nil, nil, err
+	}
+	return gateway, guarded, nil
 }
 
 // guarded makes sure that a route lets nobody through without the credential,
@@ -121,6 +159,7 @@ accounts:
   users:
     - {username: alice, password_hash: "{{.Hash}}", name: Alice Example, email: alice@example.org, roles: [user, admin]}
 token: {algorithm: {{.Algorithm}}}
+store: {{.Store}}
 upstreams:
   resources: {url: "http://{{.Upstream}}"}
 policies:
@@ -131,8 +170,12 @@ routes:
   - {match: /bearer/, upstream: resources, auth: [bearer], policy: user}
 `))
 
-// startAuthgate starts authgate in a new folder and waits until it answers.
-func (l *lab) startAuthgate(ctx context.Context, algorithm string) (*server, error) {
+// onSQLite is the configuration of the store that is the default.
+const onSQLite = "{driver: sqlite}"
+
+// startAuthgate starts authgate in a new folder, with the nth address of the
+// upstream, and waits until it answers.
+func (l *lab) startAuthgate(ctx context.Context, algorithm, store string, n int) (*server, error) {
 	dir, err := os.MkdirTemp(l.dir, "gateway-")
 	if err != nil {
 		return nil, err
@@ -148,7 +191,7 @@ func (l *lab) startAuthgate(ctx context.Context, algorithm string) (*server, err
 	var text bytes.Buffer
 	err = configuration.Execute(&text, map[string]string{
 		"HTTPS": addresses[0], "Admin": addresses[1], "Certificate": l.certificate, "Key": l.key,
-		"Hash": strings.TrimSpace(hash), "Algorithm": algorithm, "Upstream": l.upstreams[0],
+		"Hash": strings.TrimSpace(hash), "Algorithm": algorithm, "Store": store, "Upstream": l.upstreams[n],
 	})
 	if err != nil {
 		return nil, err
@@ -176,7 +219,7 @@ func (l *lab) startAuthgate(ctx context.Context, algorithm string) (*server, err
 		p.stop()
 		return nil, fmt.Errorf("authgate does not get ready (-log FILE keeps what it says): %w", err)
 	}
-	return &server{process: p, address: addresses[0], upstream: l.upstreams[0]}, nil
+	return &server{process: p, address: addresses[0], upstream: l.upstreams[n]}, nil
 }
 
 // tool runs a subcommand of authgate and returns what it prints.

@@ -122,6 +122,7 @@ type server struct {
 	process  *process
 	address  string // of its TLS listener
 	upstream string // its own address of the upstream
+	header   string // what requests present to it
 }
 
 // startBare starts a bare proxy to the nth address of the upstream.
@@ -131,7 +132,7 @@ func (l *lab) startBare(ctx context.Context, n int) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &server{process: p, address: addresses[0], upstream: l.upstreams[n]}, nil
+	return &server{process: p, address: addresses[0], upstream: l.upstreams[n], header: "Accept: */*"}, nil
 }
 
 // sample is what one server did in one round.
@@ -145,11 +146,11 @@ type sample struct {
 func (s sample) perRequest() time.Duration { return s.cpu / time.Duration(s.requests) }
 
 // pair is one round: two servers under load at the same time.
-type pair struct{ subject, bare sample }
+type pair struct{ subject, other sample }
 
-// ratio is what the subject costs, as a multiple of the bare proxy.
+// ratio is what the subject costs, as a multiple of the other.
 func (p pair) ratio() float64 {
-	return float64(p.subject.cpu) / float64(p.subject.requests) / (float64(p.bare.cpu) / float64(p.bare.requests))
+	return float64(p.subject.cpu) / float64(p.subject.requests) / (float64(p.other.cpu) / float64(p.other.requests))
 }
 
 // rounds measures as often as the options say.
@@ -177,19 +178,19 @@ func (l *lab) bareAgainstBare(ctx context.Context, n int) (pair, error) {
 		return pair{}, err
 	}
 	defer bare.process.stop()
-	return l.measure(ctx, n, subject, bare, "/resource", "Accept: */*")
+	return l.measure(ctx, n, subject, bare, "/resource")
 }
 
 // measure loads both servers with the same requests at the same time, warms
 // them up first, and turns round by round which one starts first.
-func (l *lab) measure(ctx context.Context, n int, subject, bare *server, path, header string) (pair, error) {
-	sides := [2]*server{subject, bare}
+func (l *lab) measure(ctx context.Context, n int, subject, other *server, path string) (pair, error) {
+	sides := [2]*server{subject, other}
 	both := func(lasting time.Duration, do func(side int, load load)) error {
 		group, ctx := errgroup.WithContext(ctx)
 		for i := range sides {
 			side := (i + n) % len(sides)
 			group.Go(func() error {
-				seen, err := wrk(ctx, l.loadCore, l.connections, l.script, lasting, "https://"+sides[side].address+path, header)
+				seen, err := wrk(ctx, l.loadCore, l.connections, l.script, lasting, "https://"+sides[side].address+path, sides[side].header)
 				if err == nil {
 					do(side, seen)
 				}
@@ -222,7 +223,7 @@ func (l *lab) measure(ctx context.Context, n int, subject, bare *server, path, h
 			return pair{}, fmt.Errorf("%d requests were answered, but only %d reached the upstream", samples[i].requests, reached)
 		}
 	}
-	return pair{subject: samples[0], bare: samples[1]}, nil
+	return pair{subject: samples[0], other: samples[1]}, nil
 }
 
 // reading is how far a server has come.

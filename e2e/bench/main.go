@@ -1,4 +1,5 @@
-// Command bench measures what authentication costs over a bare proxy.
+// Command bench measures what authentication costs over a bare proxy, and a
+// session with Redis over one with SQLite.
 //
 // A bare httputil.ReverseProxy over TLS and authgate run at the same time on
 // one core. Each is under its own wrk on another core, where their upstream is
@@ -7,7 +8,8 @@
 // by the requests that its wrk saw answered. Both get the same requests, with
 // the credential that a real login gave; both present the same certificate.
 // Three rounds are measured for Basic, session, bearer HS256 and bearer RS256;
-// the median of their ratios counts.
+// the median of their ratios counts. In the same way authgate with its store in
+// Redis is compared with authgate on SQLite, by requests with a warm session.
 //
 // The bare proxy does what makes it fast (kept connections, pooled buffers,
 // no compression) and nothing that costs: no timeout, no log, no metrics.
@@ -18,11 +20,12 @@
 // the same within 2 %, the machine is too noisy to tell anything, and bench
 // says so. Every run is held to have done what it claims: without the
 // credential the answer is 401; with it the upstream sees who is asking; no
-// answer is an error; and no answer came from anywhere but the upstream.
+// answer is an error; no answer came from anywhere but the upstream; and Redis
+// holds the login that is checked with it.
 //
-// Exit status: 0; 1 when a ratio is over -max-ratio, the machine too noisy or
-// something failed; 2 when called wrongly. It needs Linux, two cores, wrk and
-// taskset; make bench brings them.
+// Exit status: 0; 1 when a ratio is over -max-ratio or -max-redis, the machine
+// too noisy or something failed; 2 when called wrongly. It needs Linux, two cores, wrk,
+// taskset and redis-server; make bench brings them.
 package main
 
 import (
@@ -73,7 +76,8 @@ func run() int {
 type options struct {
 	measured, warm        time.Duration
 	rounds, connections   int
-	maxRatio, maxNoise    float64
+	maxRatio, maxRedis    float64
+	maxNoise              float64
 	serverCore, loadCore  int
 	authgate, authgateLog string
 }
@@ -88,6 +92,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.rounds, "rounds", 3, "rounds for each mechanism")
 	flags.IntVar(&o.connections, "connections", 16, "connections of each wrk")
 	flags.Float64Var(&o.maxRatio, "max-ratio", 1.15, "the most a mechanism may cost, as a multiple of the bare proxy")
+	flags.Float64Var(&o.maxRedis, "max-redis", 1.1, "the most a session may cost with Redis, as a multiple of one with SQLite")
 	flags.Float64Var(&o.maxNoise, "max-noise", 0.02, "the most that the bare proxy may differ from itself")
 	flags.IntVar(&o.serverCore, "server-core", 0, "the core of both servers")
 	flags.IntVar(&o.loadCore, "load-core", 1, "the core of the load generators and the upstream")
@@ -102,8 +107,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case seconds < 1 || warm < 1 || o.rounds < 1 || o.connections < 1:
 		return o, errors.New("-seconds, -warm, -rounds and -connections must be at least 1")
-	case o.maxRatio <= 0 || o.maxNoise <= 0:
-		return o, errors.New("-max-ratio and -max-noise must be above 0")
+	case o.maxRatio <= 0 || o.maxRedis <= 0 || o.maxNoise <= 0:
+		return o, errors.New("-max-ratio, -max-redis and -max-noise must be above 0")
 	case o.serverCore < 0 || o.loadCore < 0 || o.serverCore == o.loadCore:
 		return o, errors.New("-server-core and -load-core must be two different cores")
 	}
@@ -127,24 +132,24 @@ func bench(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		return err
 	}
 
-	mechanisms, err := l.mechanisms(ctx)
-	if err != nil {
+	if err := l.build(ctx); err != nil {
 		return err
 	}
-	results := make([]series, len(mechanisms))
-	for i, m := range mechanisms {
-		results[i].name = m.name
+	comparisons := l.comparisons()
+	results := make([]series, len(comparisons))
+	for i, c := range comparisons {
+		results[i] = series{name: c.name, other: c.other, most: c.most}
 	}
 	for n := range o.rounds {
 		fmt.Fprintf(stderr, "round %d of %d\n", n+1, o.rounds)
-		for i, m := range mechanisms {
-			p, err := l.authgateAgainstBare(ctx, m, n)
+		for i, c := range comparisons {
+			p, err := c.round(ctx, n)
 			if err != nil {
-				return fmt.Errorf("%s: %w", m.name, err)
+				return fmt.Errorf("%s: %w", c.name, err)
 			}
-			fmt.Fprintf(stderr, "  %s: %.3f\n", m.name, p.ratio())
+			fmt.Fprintf(stderr, "  %s: %.3f\n", c.name, p.ratio())
 			results[i].pairs = append(results[i].pairs, p)
 		}
 	}
-	return report(stdout, results, o.maxRatio)
+	return report(stdout, results)
 }

@@ -33,7 +33,6 @@ func (l *loader) check() {
 	l.checkRoutes()
 	l.checkLimits()
 	l.checkDemo()
-	l.checkLater()
 }
 
 // oneOf checks a value that is one of a few words.

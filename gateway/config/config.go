@@ -28,6 +28,8 @@ type Config struct {
 	Policies        map[string]*policy.Spec `yaml:"policies"`
 	Routes          []Route                 `yaml:"routes"`
 	Limits          Limits                  `yaml:"limits"`
+	ShutdownDelay   time.Duration           `yaml:"shutdown_delay"`
+	ShutdownTimeout time.Duration           `yaml:"shutdown_timeout"`
 	Log             Log                     `yaml:"log"`
 
 	path      string        // of the file
@@ -97,16 +99,18 @@ const (
 
 // Store says what keeps sessions, refresh families and revocations.
 type Store struct {
-	Driver         string        `yaml:"driver"`
-	Path           string        `yaml:"path"` // absolute or under DataDir, resolved
-	Addresses      []string      `yaml:"addresses"`
-	SentinelMaster string        `yaml:"sentinel_master"`
-	Username       string        `yaml:"username"`
-	Password       Secret        `yaml:"password"`
-	TLS            bool          `yaml:"tls"`
-	KeyPrefix      string        `yaml:"key_prefix"`
-	MaxStaleness   time.Duration `yaml:"max_staleness"`
-	EncryptionKey  Secret        `yaml:"encryption_key"` // of what providers have issued; empty: generated under DataDir
+	Driver           string        `yaml:"driver"`
+	Path             string        `yaml:"path"` // absolute or under DataDir, resolved
+	Addresses        []string      `yaml:"addresses"`
+	SentinelMaster   string        `yaml:"sentinel_master"`
+	Username         string        `yaml:"username"`
+	Password         Secret        `yaml:"password"`
+	SentinelUsername string        `yaml:"sentinel_username"`
+	SentinelPassword Secret        `yaml:"sentinel_password"`
+	TLS              bool          `yaml:"tls"`
+	KeyPrefix        string        `yaml:"key_prefix"`
+	MaxStaleness     time.Duration `yaml:"max_staleness"`
+	EncryptionKey    Secret        `yaml:"encryption_key"` // of what providers have issued; empty: generated under DataDir
 }
 
 // Endpoints says where the gateway's own endpoints live.

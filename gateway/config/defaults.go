@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -33,6 +34,8 @@ func defaults() *Config {
 		},
 		Limits: Limits{LoginFailures: 10, LoginWindow: 5 * time.Minute, MaxHeaderBytes: 65536},
 		Log:    Log{Level: "info", Format: "json"},
+
+		ShutdownTimeout: 30 * time.Second,
 	}
 }
 
@@ -78,6 +81,9 @@ func (l *loader) complete() {
 	}
 	if len(c.TLS.Domains) == 0 {
 		c.TLS.Domains = defaultDomains(c)
+	}
+	for i, domain := range c.TLS.Domains {
+		c.TLS.Domains[i] = strings.ToLower(domain)
 	}
 	for i := range c.Providers {
 		if c.Providers[i].Title == "" {

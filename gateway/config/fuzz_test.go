@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -92,6 +93,9 @@ func checkHolds(t *testing.T, cfg *Config) {
 	if cfg.Session.Lifetime <= 0 || cfg.Token.AccessLifetime <= 0 || cfg.Token.RefreshLifetime > maxRefreshLifetime || cfg.Limits.LoginFailures < 1 {
 		t.Fatalf("limits: %+v %+v %+v", cfg.Session, cfg.Token, cfg.Limits)
 	}
+	if cfg.ShutdownDelay < 0 || cfg.ShutdownTimeout <= 0 {
+		t.Fatalf("a stop: %v %v", cfg.ShutdownDelay, cfg.ShutdownTimeout)
+	}
 	if n := len(cfg.Token.Secret); n > 0 && n < 32 {
 		t.Fatalf("a secret of %d bytes", n)
 	}
@@ -99,6 +103,7 @@ func checkHolds(t *testing.T, cfg *Config) {
 		t.Fatalf("an encryption key of %d bytes", n)
 	}
 	checkIssuersHold(t, cfg)
+	checkACMEHolds(t, cfg)
 	for _, u := range cfg.Accounts.Users {
 		if u.Username == "" || checkPasswordHash(u.PasswordHash.Reveal()) != nil || slices.Contains(u.Roles, "") {
 			t.Fatalf("account %+v", u)
@@ -124,6 +129,30 @@ func checkHolds(t *testing.T, cfg *Config) {
 	}
 	if _, err := policy.NewTable(table); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// checkACMEHolds checks that an authority can be asked for each name, once,
+// and that what it issues is never shared in clear.
+func checkACMEHolds(t *testing.T, cfg *Config) {
+	t.Helper()
+	if cfg.TLS.Mode != TLSACME {
+		return
+	}
+	asked := map[string]bool{}
+	for _, domain := range cfg.TLS.Domains {
+		_, err := netip.ParseAddr(domain)
+		canonical, refused := policy.CanonicalHost(domain)
+		if err == nil || refused != nil || canonical != domain || asked[domain] {
+			t.Fatalf("the names to certify are %q", cfg.TLS.Domains)
+		}
+		asked[domain] = true
+	}
+	if len(asked) == 0 || cfg.Listen.HTTPS == "" || cfg.Store.Driver == StoreRedis && cfg.Store.EncryptionKey == "" {
+		t.Fatalf("mode acme with the names %q, %+v and %+v", cfg.TLS.Domains, cfg.Listen, cfg.Store)
+	}
+	if d := cfg.TLS.Directory; d != "" && !strings.HasPrefix(d, "https://") {
+		t.Fatalf("the authority is asked at %q", d)
 	}
 }
 

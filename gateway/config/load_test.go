@@ -77,6 +77,8 @@ func TestDefaults(t *testing.T) {
 		},
 		Limits: Limits{LoginFailures: 10, LoginWindow: 5 * time.Minute, MaxHeaderBytes: 65536},
 		Log:    Log{Level: "info", Format: "json"},
+
+		ShutdownTimeout: 30 * time.Second,
 	}
 	if diff := cmp.Diff(want, got, exported); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
@@ -110,7 +112,8 @@ func TestEveryKey(t *testing.T) {
 		DataDir: "testdata/good/state",
 		Store: Store{
 			Driver: "sqlite", Path: "testdata/good/state/other.db", Addresses: []string{"127.0.0.1:6380"},
-			SentinelMaster: "main", Username: "store", Password: "store password", TLS: true,
+			SentinelMaster: "main", Username: "store", Password: "store password",
+			SentinelUsername: "watcher", SentinelPassword: "a secret of its own that is long enough", TLS: true,
 			KeyPrefix: "gateway:", MaxStaleness: time.Second, EncryptionKey: "a secret of its own that is long enough",
 		},
 		Endpoints: Endpoints{Prefix: "/auth/"},
@@ -183,6 +186,8 @@ func TestEveryKey(t *testing.T) {
 		},
 		Limits: Limits{LoginFailures: 5, LoginWindow: 10 * time.Minute, MaxHeaderBytes: 8192},
 		Log:    Log{Level: "debug", Format: "text"},
+
+		ShutdownDelay: 15 * time.Second, ShutdownTimeout: time.Minute,
 	}
 	if diff := cmp.Diff(want, got, exported); diff != "" {
 		t.Errorf("every-key.yaml (-want +got):\n%s", diff)

@@ -19,7 +19,7 @@ var (
 )
 
 // secretKeys are the keys that hold secrets.
-var secretKeys = []string{"secret", "password", "client_secret", "password_hash", "encryption_key"}
+var secretKeys = []string{"secret", "password", "client_secret", "password_hash", "encryption_key", "sentinel_password"}
 
 // secretKey reports whether the value of a key may be a secret: that of a
 // secret key, of one that a person has misspelt, and of one that says so. The

@@ -29,6 +29,7 @@ func TestMaskYAML(t *testing.T) {
 		"in the wrong place":   "name: $2y$10$hidden",
 		"argon2":               "name: shown $argon2id$v=19$hidden shown",
 		"encryption key":       "encryption_key: hidden\nencrypton_key: hidden\nencryption_key_file: shown",
+		"of Sentinels":         "sentinel_password: hidden\nsentinel_pasword: hidden\nsentinel_username: shown",
 		"of introspection":     "introspection:\n  client_id: shown\n  client_secret: hidden\ntimeout: shown",
 		"htpasswd kinds":       "x: $apr1$hidden\ny: \"{SHA}hidden\"",
 		"in a URL":             "url: http://hidden:hidden@shown:9000/shown",

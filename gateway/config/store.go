@@ -38,6 +38,15 @@ func (l *loader) checkRedis() {
 			l.fault(l.main, fmt.Sprintf("store.addresses[%d]", i), "%q is not HOST:PORT, like 127.0.0.1:6379", address)
 		}
 	}
+	if s.SentinelMaster == "" {
+		const needs = "is for Sentinels and needs store.sentinel_master; Redis itself has store.username and store.password"
+		if s.SentinelUsername != "" {
+			l.fault(l.main, "store.sentinel_username", needs)
+		}
+		if s.SentinelPassword != "" {
+			l.fault(l.main, "store.sentinel_password", needs)
+		}
+	}
 	if strings.ContainsFunc(s.KeyPrefix, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
 		l.fault(l.main, "store.key_prefix", "%q holds a space or a control character", s.KeyPrefix)
 	}
@@ -52,7 +61,7 @@ const (
 	maxHeaderBytes = 1 << 20
 )
 
-// checkLimits checks limits and log.
+// checkLimits checks limits, shutdown_timeout and log.
 func (l *loader) checkLimits() {
 	limits := l.cfg.Limits
 	if limits.LoginFailures < 1 {
@@ -63,6 +72,9 @@ func (l *loader) checkLimits() {
 	}
 	if n := limits.MaxHeaderBytes; n < minHeaderBytes || n > maxHeaderBytes {
 		l.fault(l.main, "limits.max_header_bytes", "%d is out of bounds; expected %d to %d", n, minHeaderBytes, maxHeaderBytes)
+	}
+	if l.cfg.ShutdownTimeout == 0 {
+		l.fault(l.main, "shutdown_timeout", "must be longer than 0; a stop would cut off every request under way")
 	}
 	l.oneOf("log.level", l.cfg.Log.Level, "debug", "info", "warn", "error")
 	l.oneOf("log.format", l.cfg.Log.Format, "json", "text")

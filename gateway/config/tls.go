@@ -5,7 +5,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 )
@@ -83,6 +85,11 @@ func checkDomain(domain, mode string) error {
 // checkACME checks what only mode acme uses.
 func (l *loader) checkACME() {
 	t := l.cfg.TLS
+	for i, domain := range t.Domains {
+		if slices.Index(t.Domains, domain) < i {
+			l.fault(l.main, fmt.Sprintf("tls.domains[%d]", i), "%q is there already", domain)
+		}
+	}
 	if t.Email != "" && (strings.Count(t.Email, "@") != 1 || strings.ContainsAny(t.Email, " \t\r\n")) {
 		l.fault(l.main, "tls.email", "%q is not an address; expected one like admin@example.org", t.Email)
 	}
@@ -98,6 +105,31 @@ func (l *loader) checkACME() {
 			l.fault(l.main, "tls.trusted_roots", "%v", err)
 		}
 	}
+	if l.cfg.Store.Driver == StoreRedis && l.cfg.Store.EncryptionKey == "" {
+		l.fault(l.main, "store.encryption_key", "is needed with tls.mode acme and store.driver redis: certificates are kept in Redis with their keys, encrypted with it; give all instances the same")
+	}
+	l.checkACMEListen()
+}
+
+// checkACMEListen checks that the authority's challenges can be answered on
+// the listeners.
+func (l *loader) checkACMEListen() {
+	listen := l.cfg.Listen
+	if listen.HTTP == "" || checkAddress(listen.HTTP) != nil || checkAddress(listen.HTTPS) != nil {
+		return
+	}
+	if plain, secure := listenHost(listen.HTTP), listenHost(listen.HTTPS); plain != secure {
+		l.fault(l.main, "listen.http", "%q has another host than listen.https; with tls.mode acme both need the same one, or none", listen.HTTP)
+	}
+}
+
+// listenHost is the host of an address to listen on, empty for all.
+func listenHost(address string) string {
+	host, _, _ := net.SplitHostPort(address)
+	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
+		return ""
+	}
+	return host
 }
 
 func checkRoots(path string) error {

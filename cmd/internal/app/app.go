@@ -70,7 +70,9 @@ func Open(ctx context.Context, path, version string, stderr io.Writer) (*App, er
 		Idle: a.log.Flush,
 	})
 	if err == nil {
-		a.server, err = gateway.NewServer(a.gateway, registry)
+		if a.server, err = gateway.NewServer(a.gateway, registry); err != nil {
+			a.gateway.Close()
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, a.store.Close())
@@ -89,6 +91,7 @@ func openStore(ctx context.Context, cfg *config.Config, logger *slog.Logger) (st
 		options := redisstore.Options{
 			Addresses: s.Addresses, SentinelMaster: s.SentinelMaster,
 			Username: s.Username, Password: s.Password.Reveal(),
+			SentinelUsername: s.SentinelUsername, SentinelPassword: s.SentinelPassword.Reveal(),
 			KeyPrefix: s.KeyPrefix, MaxStaleness: s.MaxStaleness, Logger: logger,
 		}
 		if s.TLS {

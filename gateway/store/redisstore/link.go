@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -28,6 +30,9 @@ const (
 	// probeTimeout how long the answer may take before it is given up.
 	silence      = time.Second
 	probeTimeout = callTimeout
+	// refusedRetries is how often a read is tried again where nobody listens:
+	// for about 0.2 seconds, which a quick restart takes.
+	refusedRetries = 16
 	// reconnectDelay is between attempts to find Redis for the first time.
 	reconnectDelay = 250 * time.Millisecond
 	// topologyInterval is how often a Cluster or Sentinel is asked who serves
@@ -103,6 +108,7 @@ func newLink(o Options, c *cache) *link {
 		Dialer:                dialer,
 		DialCtxFn:             l.dial,
 		ConnWriteTimeout:      probeTimeout,
+		RetryDelay:            retryDelay,
 		PipelineMultiplex:     -1,         // one connection to each node
 		ClientTrackingOptions: []string{}, // tracks all that is read; nil would be OPTIN
 		OnInvalidations:       l.forget(o.KeyPrefix),
@@ -205,6 +211,16 @@ func (l *link) dial(ctx context.Context, address string, dialer *net.Dialer, con
 		l.cache.forgetAll()
 	}
 	return conn, err
+}
+
+// retryDelay is how long a read waits before it is tried again: twice as long
+// each time, and half of that by chance. Negative is not at all.
+func retryDelay(attempt int, _ rueidis.Completed, err error) time.Duration {
+	if attempt > refusedRetries && errors.Is(err, syscall.ECONNREFUSED) {
+		return -1
+	}
+	delay := time.Microsecond << min(attempt, 20) // bounded, though the call ends before
+	return delay + rand.N(delay)
 }
 
 // forget returns what takes the pushes: keys, or nil for all.

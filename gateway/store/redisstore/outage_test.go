@@ -17,6 +17,9 @@ import (
 // callLimit is the time within which every call must return.
 const callLimit = 2 * time.Second
 
+// refusedLimit is the same where nobody listens.
+const refusedLimit = time.Second
+
 // calls calls every method at once, and returns each one's error and the
 // longest time that any of them took.
 func calls(t testing.TB, s *Store) (map[string]error, time.Duration) {
@@ -79,6 +82,9 @@ func TestKilledAndRestarted(t *testing.T) {
 		return nil
 	})
 	wantNothingAnswered(t, s)
+	if _, slowest := calls(t, s); slowest > refusedLimit {
+		t.Errorf("a call took %v, though nobody listens", slowest)
+	}
 
 	redis.Run(t)
 	redis.Do(t, "SET", "warm", encode([]byte("after"), never))

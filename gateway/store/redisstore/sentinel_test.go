@@ -3,8 +3,6 @@ package redisstore
 import (
 	"errors"
 	"fmt"
-	"net"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,32 +14,16 @@ import (
 // reads nothing that was true of the old one only.
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
-	first := startServer(t)
-	host, port, _ := net.SplitHostPort(first.Address)
-	second := startServer(t, "--replicaof", host, port, "--repl-diskless-sync-delay", "0")
-	var sentinels []string
-	var watch *redistest.Server
-	for range 3 {
-		watch = redistest.StartSentinel(t, freeAddress(t), first)
-		sentinels = append(sentinels, watch.Address)
-	}
-	eventually(t, 20*time.Second, "the Sentinels know each other and the replica", func() error {
-		if _, err := redistest.Command(watch.Address, "SENTINEL", "CKQUORUM", "gate"); err != nil {
-			return err
-		}
-		if others := watch.Do(t, "INFO", "sentinel"); !strings.Contains(others, "slaves=1,sentinels=3") {
-			return errors.New(others)
-		}
-		return nil
-	})
-	o := Options{Addresses: sentinels, SentinelMaster: "gate"}
+	servers := redistest.StartWatched(t, func() string { return freeAddress(t) }, "", "")
+	first, second, watch := servers.Master, servers.Replica, servers.Sentinels[0]
+	o := Options{Addresses: servers.Addresses(), SentinelMaster: redistest.MasterName}
 	s, other := openTest(t, o), openTest(t, o)
 
 	steps := []struct {
 		change  func()
 		becomes *redistest.Server
 	}{
-		{func() { watch.Do(t, "SENTINEL", "FAILOVER", "gate") }, second},
+		{func() { watch.Do(t, "SENTINEL", "FAILOVER", redistest.MasterName) }, second},
 		{func() { second.Kill() }, first},
 	}
 	for i, step := range steps {
@@ -51,16 +33,11 @@ func TestSentinelFailover(t *testing.T) {
 		})
 		warm(t, s, "key")
 		step.change()
-		eventually(t, 20*time.Second, "the replica becomes the master", func() error {
-			if role, err := redistest.Command(step.becomes.Address, "INFO", "replication"); !strings.Contains(role, "role:master") {
-				return fmt.Errorf("role %q: %v", role, err)
-			}
-			return nil
-		})
+		step.becomes.Leads(t)
 		promoted := time.Now()
 		eventually(t, 20*time.Second, "the other store writes", func() error {
 			err := other.Put(t.Context(), "key", []byte(after), time.Time{})
-			if value, _ := redistest.Command(step.becomes.Address, "GET", "key"); err == nil && value != encode([]byte(after), never) {
+			if value, _ := step.becomes.Try("GET", "key"); err == nil && value != encode([]byte(after), never) {
 				return errors.New("written to the old master")
 			}
 			return err
@@ -69,13 +46,49 @@ func TestSentinelFailover(t *testing.T) {
 		t.Logf("step %d: changed and seen %v after the promotion", i, time.Since(promoted))
 		eventually(t, 3*time.Second, "the store is ready", func() error { return s.Ping(t.Context()) })
 		if i == 0 { // the old master has to follow before it can be promoted again
-			eventually(t, 20*time.Second, "the old master follows", func() error {
-				state, err := redistest.Command(first.Address, "INFO", "replication")
-				if !strings.Contains(state, "master_link_status:up") {
-					return fmt.Errorf("%s %v", state, err)
-				}
-				return nil
-			})
+			first.Follows(t)
 		}
+	}
+}
+
+// TestSentinelPassword: the Sentinels have a password and a user of their own,
+// and Redis has another password; neither of them is any good at the other.
+func TestSentinelPassword(t *testing.T) {
+	t.Parallel()
+	const password, sentinelPassword = "that of redis", "that of the sentinels"
+	servers := redistest.StartWatched(t, func() string { return freeAddress(t) }, password, sentinelPassword)
+	for _, s := range servers.Sentinels {
+		s.Do(t, "ACL", "SETUSER", "watcher", "on", ">another", "&*", "+@all")
+	}
+	o := Options{
+		Addresses: servers.Addresses(), SentinelMaster: redistest.MasterName,
+		Password: password, SentinelPassword: sentinelPassword,
+	}
+	for name, test := range map[string]struct {
+		change func(*Options)
+		works  bool
+	}{
+		"both":              {func(*Options) {}, true},
+		"user":              {func(o *Options) { o.SentinelUsername, o.SentinelPassword = "watcher", "another" }, true},
+		"another user":      {func(o *Options) { o.SentinelUsername = "watcher" }, false},
+		"none for those":    {func(o *Options) { o.SentinelPassword = "" }, false},
+		"that of redis":     {func(o *Options) { o.SentinelPassword = password }, false},
+		"none for redis":    {func(o *Options) { o.Password = "" }, false},
+		"that of Sentinels": {func(o *Options) { o.Password = sentinelPassword }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := o
+			o.KeyPrefix = name
+			test.change(&o)
+			s := openTest(t, o)
+			if !test.works {
+				wantNothingAnswered(t, s)
+				return
+			}
+			put(t, s, "key", "value")
+			warm(t, s, "key")
+			wantValue(t, s, "key", "value")
+		})
 	}
 }

@@ -24,19 +24,7 @@ func freeAddress(t testing.TB) string {
 	return listener.Addr().String()
 }
 
-// eventually waits until check returns nil, and fails the test if that takes
-// longer than limit.
 func eventually(t testing.TB, limit time.Duration, what string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(limit)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v: %v", what, limit, err)
-		}
-		time.Sleep(5 * time.Millisecond) // another process: nothing else to wait for
-	}
+	redistest.Eventually(t, limit, what, check)
 }

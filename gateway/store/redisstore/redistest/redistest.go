@@ -1,6 +1,6 @@
-// Package redistest runs real Redis servers and Sentinels for tests, and a
-// proxy that cuts and loses what is on the way to them. They listen on
-// loopback alone, keep nothing on disk and end with their test.
+// Package redistest runs real Redis servers, Sentinels and Clusters for tests,
+// and a proxy that cuts and loses what is on the way to them. They listen on
+// loopback alone, keep no data on disk and end with their test.
 package redistest
 
 import (
@@ -10,7 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,10 +23,11 @@ const startTime = 10 * time.Second
 // Server is a process of one test. It keeps nothing, so after Kill and Run it
 // is empty.
 type Server struct {
-	Address string // HOST:PORT
-	args    []string
-	process *exec.Cmd
-	ended   chan struct{}
+	Address  string // HOST:PORT
+	password string // --requirepass
+	args     []string
+	process  *exec.Cmd
+	ended    chan struct{}
 }
 
 // Start runs redis-server at address, which is free, with more arguments, and
@@ -38,27 +39,6 @@ func Start(t testing.TB, address string, args ...string) *Server {
 		"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
 		"--dir", t.TempDir(), "--logfile", "redis.log", "--daemonize", "no",
 	}, args...))
-}
-
-// StartSentinel runs a Sentinel at address, which is free. It watches master
-// under the name "gate", and two Sentinels agree on a failover.
-func StartSentinel(t testing.TB, address string, master *Server) *Server {
-	t.Helper()
-	_, port := split(t, address)
-	host, masterPort := split(t, master.Address)
-	dir := t.TempDir()
-	file := filepath.Join(dir, "sentinel.conf")
-	if err := os.WriteFile(file, fmt.Appendf(nil, `port %s
-bind 127.0.0.1
-dir %s
-logfile sentinel.log
-sentinel monitor gate %s %s 2
-sentinel down-after-milliseconds gate 500
-sentinel failover-timeout gate 1000
-`, port, dir, host, masterPort), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return start(t, address, []string{file, "--sentinel"})
 }
 
 func split(t testing.TB, address string) (host, port string) {
@@ -73,6 +53,9 @@ func split(t testing.TB, address string) (host, port string) {
 func start(t testing.TB, address string, args []string) *Server {
 	t.Helper()
 	s := &Server{Address: address, args: args}
+	if i := slices.Index(args, "--requirepass"); i >= 0 {
+		s.password = args[i+1]
+	}
 	s.Run(t)
 	t.Cleanup(s.Kill)
 	return s
@@ -91,16 +74,13 @@ func (s *Server) Run(t testing.TB) {
 		_ = process.Wait() // tests end it by a signal
 		close(ended)
 	}()
-	for deadline := time.Now().Add(startTime); ; {
-		_, err := Command(s.Address, "PING")
-		if err == nil || strings.HasPrefix(err.Error(), "-NOAUTH") {
-			return
+	Eventually(t, startTime, "redis-server answers", func() error {
+		_, err := s.Try("PING")
+		if err != nil && strings.HasPrefix(err.Error(), "-NOAUTH") {
+			return nil // by users of its own
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("redis-server does not answer within %v: %v", startTime, err)
-		}
-		time.Sleep(5 * time.Millisecond) // another process: nothing else to wait for
-	}
+		return err
+	})
 }
 
 // Kill is kill -9. It returns when the process is gone, be it frozen.
@@ -117,19 +97,19 @@ func (s *Server) Signal(t testing.TB, signal syscall.Signal) {
 	}
 }
 
-// Do is Command, past any store; an error ends the test.
+// Do is Try; an error ends the test.
 func (s *Server) Do(t testing.TB, words ...string) string {
 	t.Helper()
-	answer, err := Command(s.Address, words...)
+	answer, err := s.Try(words...)
 	if err != nil {
 		t.Fatalf("redis: %q: %v", words, err)
 	}
 	return answer
 }
 
-// Command has one exchange with the server at address.
-func Command(address string, words ...string) (string, error) {
-	conn, err := net.DialTimeout("tcp", address, time.Second)
+// Try has one exchange with the server, past any store.
+func (s *Server) Try(words ...string) (string, error) {
+	conn, err := net.DialTimeout("tcp", s.Address, time.Second)
 	if err != nil {
 		return "", err
 	}
@@ -137,7 +117,13 @@ func Command(address string, words ...string) (string, error) {
 	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
 		return "", err
 	}
-	return Exchange(conn, bufio.NewReader(conn), words...)
+	in := bufio.NewReader(conn)
+	if s.password != "" {
+		if _, err := Exchange(conn, in, "AUTH", s.password); err != nil {
+			return "", err
+		}
+	}
+	return Exchange(conn, in, words...)
 }
 
 // Exchange sends a command in the protocol of Redis and reads the answer: a
@@ -168,4 +154,21 @@ func Exchange(out io.Writer, in *bufio.Reader, words ...string) (string, error) 
 		return string(text[:size]), err
 	}
 	return line, nil
+}
+
+// Eventually waits until check returns nil, and fails the test if that takes
+// longer than limit.
+func Eventually(t testing.TB, limit time.Duration, what string, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v: %v", what, limit, err)
+		}
+		time.Sleep(5 * time.Millisecond) // another process: nothing else to wait for
+	}
 }

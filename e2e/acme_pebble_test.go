@@ -1,0 +1,395 @@
+package e2e
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// pebble is an authority that speaks ACME (RFC 8555), and the DNS that it
+// asks. It looks as any other whether who asks has the name.
+type pebble struct {
+	t          testing.TB
+	dir        string
+	directory  string // its URL
+	roots      string // the file that says who signed its own certificate
+	management string // URL
+	names      string // URL of the DNS's management
+	http       string // the port that it asks at for HTTP-01
+	https      string // and for TLS-ALPN-01
+	log        *lines
+	cmd        *exec.Cmd
+}
+
+// gateName is the name that gateways get a certificate for.
+const gateName = "gate.test"
+
+// buildPebble builds it once, beside the gateway.
+var buildPebble = sync.OnceValue(func() error {
+	output, err := exec.Command("go", "build", "-o", programs+string(filepath.Separator),
+		"github.com/letsencrypt/pebble/v2/cmd/pebble", "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("building pebble: %w\n%s", err, output)
+	}
+	return nil
+})
+
+// startPebble starts an authority whose certificates live for so long. In its
+// DNS, gateName leads to 127.0.0.1.
+func startPebble(t testing.TB, life time.Duration) *pebble {
+	t.Helper()
+	if err := buildPebble(); err != nil {
+		t.Fatal(err)
+	}
+	server, management, names, dns := freeAddress(t), freeAddress(t), freeAddress(t), freeAddress(t)
+	p := &pebble{
+		t: t, dir: t.TempDir(), log: &lines{}, http: freePort(t), https: freePort(t),
+		directory: "https://" + server + "/dir", management: "https://" + management, names: "http://" + names,
+	}
+	p.roots = filepath.Join(p.dir, "roots.pem")
+	p.certify()
+	p.write("config.json", map[string]any{"pebble": map[string]any{
+		"listenAddress": server, "managementListenAddress": management, "keyAlgorithm": "ecdsa",
+		"certificate": p.roots, "privateKey": filepath.Join(p.dir, "key.pem"),
+		"httpPort": port(t, p.http), "tlsPort": port(t, p.https),
+		"profiles": map[string]any{"default": map[string]any{"description": "default", "validityPeriod": int(life.Seconds())}},
+	}})
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the log of pebble:\n%s", p.log)
+		}
+	})
+	p.spawn("pebble-challtestsrv", "-dnsserver", dns, "-management", names, "-defaultIPv4", "", "-defaultIPv6", "",
+		"-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", "")
+	p.cmd = p.spawn("pebble", "-config", filepath.Join(p.dir, "config.json"), "-dnsserver", dns)
+	until(t, "pebble", func() bool {
+		_, err := p.root()
+		return err == nil
+	})
+	until(t, "the DNS of pebble", func() bool { return p.tell("add-a", gateName, "127.0.0.1") == nil })
+	return p
+}
+
+func port(t testing.TB, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// certify makes the certificate that pebble itself shows.
+func (p *pebble) certify() {
+	p.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	certificate, private := selfSigned(p.t, &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "pebble"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}, key)
+	for path, content := range map[string]string{p.roots: certificate, filepath.Join(p.dir, "key.pem"): private} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+func (p *pebble) write(name string, content any) {
+	p.t.Helper()
+	text, err := json.Marshal(content)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(p.dir, name), text, 0o600)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// spawn runs a program until the test ends. Every challenge is looked at, also
+// of a name that has just been.
+func (p *pebble) spawn(program string, args ...string) *exec.Cmd {
+	p.t.Helper()
+	cmd := exec.Command(filepath.Join(programs, program), args...)
+	cmd.Env = append(os.Environ(), "PEBBLE_VA_NOSLEEP=1", "PEBBLE_AUTHZREUSE=0")
+	cmd.Stdout, cmd.Stderr = p.log, p.log
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() {
+		_ = cmd.Process.Kill() // be it frozen
+		_ = cmd.Wait()         // it was ended by a signal
+	})
+	return cmd
+}
+
+// signal sends a signal to the authority, such as SIGSTOP.
+func (p *pebble) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// root is the authority that signs, in PEM.
+func (p *pebble) root() ([]byte, error) {
+	pool := x509.NewCertPool()
+	own, err := os.ReadFile(p.roots)
+	if err != nil {
+		return nil, err
+	}
+	pool.AppendCertsFromPEM(own)
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true,
+	}}
+	response, err := client.Get(p.management + "/roots/0")
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	return io.ReadAll(response.Body)
+}
+
+// leadsTo lets the DNS say where a name leads to.
+func (p *pebble) leadsTo(name, address string) {
+	p.t.Helper()
+	err := p.tell("clear-a", name)
+	if err == nil && address != "" {
+		err = p.tell("add-a", name, address)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *pebble) tell(what, name string, addresses ...string) error {
+	body, err := json.Marshal(map[string]any{"host": name + ".", "addresses": addresses})
+	if err != nil {
+		return err
+	}
+	response, err := http.Post(p.names+"/"+what, typeJSON, strings.NewReader(string(body)))
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return errors.New(response.Status)
+	}
+	return nil
+}
+
+var issued = regexp.MustCompile(`Issued certificate serial ([0-9a-f]+) for order`)
+
+// issued are the serial numbers of what it has issued.
+func (p *pebble) issued() []string {
+	var all []string
+	for _, found := range issued.FindAllStringSubmatch(p.log.String(), -1) {
+		all = append(all, strings.TrimLeft(found[1], "0"))
+	}
+	return all
+}
+
+// serial is the number of a certificate as pebble writes it.
+func serial(certificate *x509.Certificate) string { return certificate.SerialNumber.Text(16) }
+
+// acmeGateway is a gateway that gets its certificate from pebble.
+type acmeGateway struct {
+	*instance
+	p         *pebble
+	host      string // where it listens
+	secure    string // HOST:PORT for https
+	cleartext string // HOST:PORT for http; empty: it does not listen
+	domains   []string
+	directory string // pebble's, or the way there
+}
+
+// gateway is one that does not run yet. Pebble's challenges get to it if it
+// has pebble's ports.
+func (p *pebble) gateway(host, httpPort, httpsPort string) *acmeGateway {
+	p.t.Helper()
+	g := &acmeGateway{
+		instance: prepared(p.t), p: p, host: host, secure: net.JoinHostPort(host, httpsPort),
+		domains: []string{gateName}, directory: p.directory,
+	}
+	if httpPort != "" {
+		g.cleartext = net.JoinHostPort(host, httpPort)
+	}
+	g.base, g.http = "https://"+gateName+":"+httpsPort, "http://"+gateName+":"+httpPort
+	g.listen = fmt.Sprintf("listen: {https: %q, http: %q, admin: %q}\n", g.secure, g.cleartext, authority(g.adm))
+	return g
+}
+
+// configure writes the configuration.
+func (g *acmeGateway) configure(config string) {
+	g.t.Helper()
+	g.instance.configure(fmt.Sprintf("tls: {mode: acme, domains: [%s], email: admin@gate.test, directory: %q, trusted_roots: %q}\n",
+		strings.Join(g.domains, ", "), g.directory, g.p.roots) + config)
+}
+
+// trust is what clients trust.
+func (p *pebble) trust() *x509.CertPool {
+	p.t.Helper()
+	root, err := p.root()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(root) {
+		p.t.Fatalf("pebble's root is %q", root)
+	}
+	return pool
+}
+
+// shake opens a TLS connection with a full handshake, in which everything is
+// checked.
+func (g *acmeGateway) shake(roots *x509.CertPool, name string, protocols ...string) (*tls.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: name, NextProtos: protocols}}
+	conn, err := dialer.DialContext(ctx, "tcp", g.secure)
+	if err != nil {
+		return nil, err
+	}
+	return conn.(*tls.Conn), nil
+}
+
+// serves is the certificate that it shows for a name, nil if there is none
+// that can be trusted.
+func (g *acmeGateway) serves(roots *x509.CertPool, name string) *x509.Certificate {
+	conn, err := g.shake(roots, name)
+	if err != nil {
+		return nil
+	}
+	defer conn.Close()
+	return conn.ConnectionState().PeerCertificates[0]
+}
+
+// obtains waits until it serves certificates for all its names, and returns
+// the first one.
+func (g *acmeGateway) obtains(roots *x509.CertPool) *x509.Certificate {
+	g.t.Helper()
+	var first *x509.Certificate
+	for _, name := range g.domains {
+		until(g.t, "a certificate for "+name, func() bool {
+			certificate := g.serves(roots, name)
+			if first == nil {
+				first = certificate
+			}
+			return certificate != nil
+		})
+	}
+	return first
+}
+
+// visitor is a client who finds the gateway by its address, whatever DNS says,
+// and follows no redirects. Each request makes a connection if fresh is set.
+func (g *acmeGateway) visitor(config *tls.Config, fresh bool) *http.Client {
+	g.t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	config = config.Clone()
+	config.ServerName = gateName
+	transport := &http.Transport{
+		ForceAttemptHTTP2: true, DisableKeepAlives: fresh,
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, g.cleartext)
+		},
+		DialTLSContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&tls.Dialer{Config: config}).DialContext(ctx, network, g.secure)
+		},
+	}
+	g.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{
+		Transport: transport, Jar: jar, Timeout: 20 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// reported is what /readyz says of a certificate.
+type reported struct {
+	Domain  string
+	Expires time.Time
+	Problem string
+}
+
+// reported asks for a name. The gateway is ready, however it is with that one.
+func (g *acmeGateway) reported(name string) reported {
+	g.t.Helper()
+	response, err := http.Get(g.adm + "/readyz")
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var ready struct {
+		Status       string
+		Certificates []reported
+	}
+	if err := json.NewDecoder(response.Body).Decode(&ready); err != nil {
+		g.t.Fatal(err)
+	}
+	if response.StatusCode != http.StatusOK || ready.Status != "ready" {
+		g.t.Errorf("/readyz: %d %+v", response.StatusCode, ready)
+	}
+	i := slices.IndexFunc(ready.Certificates, func(c reported) bool { return c.Domain == name })
+	if i < 0 {
+		g.t.Fatalf("/readyz does not know %s: %+v", name, ready)
+	}
+	return ready.Certificates[i]
+}
+
+// problem is what is wrong with the certificate of a name.
+func (g *acmeGateway) problem(name string) string { return g.reported(name).Problem }
+
+// left is what the metrics say about how long a certificate is good for.
+func (g *acmeGateway) left(name string) float64 {
+	g.t.Helper()
+	series := fmt.Sprintf("authgate_certificate_expiry_seconds{domain=%q}", name)
+	value, exists := g.scrape(g.t)[series]
+	if !exists {
+		g.t.Fatalf("there is no metric %s", series)
+	}
+	return value
+}
+
+// solved are the challenges that the gateway has answered, by their kind; those
+// that another instance had begun have "for another" behind it.
+func (g *acmeGateway) solved() map[string]int {
+	all := map[string]int{}
+	for _, entry := range g.entries() {
+		kind, ok := entry["challenge"].(string)
+		if !ok || !strings.HasPrefix(fmt.Sprint(entry["msg"]), "certificates: served key authentication") {
+			continue
+		}
+		if entry["distributed"] == true {
+			kind += " for another"
+		}
+		all[kind]++
+	}
+	return all
+}

@@ -1,0 +1,253 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"authgate/gateway/store/redisstore/redistest"
+)
+
+// arrivals are clients that do nothing but come, each time with a connection
+// and a full handshake of its own, in which everything is checked, and ask for
+// something. Nobody may be turned away.
+type arrivals struct {
+	t       testing.TB
+	ended   atomic.Bool
+	workers sync.WaitGroup
+	came    atomic.Int64
+
+	mu   sync.Mutex
+	seen []string // serial numbers, as they came up
+}
+
+// arrive lets clients come over both protocols, one after another, until end.
+func (g *acmeGateway) arrive(config *tls.Config) *arrivals {
+	g.t.Helper()
+	l := &arrivals{t: g.t}
+	for _, protocol := range []string{"http/1.1", "h2"} {
+		config := config.Clone()
+		config.NextProtos = []string{protocol}
+		c := g.visitor(config, true)
+		l.workers.Go(func() {
+			for tick := time.NewTicker(5 * time.Millisecond); !l.ended.Load(); <-tick.C {
+				l.one(c, g.base+"/open")
+			}
+		})
+	}
+	g.t.Cleanup(l.end)
+	return l
+}
+
+func (l *arrivals) one(c *http.Client, url string) {
+	response, err := c.Get(url)
+	if err != nil {
+		l.t.Error(err)
+		return
+	}
+	defer response.Body.Close()
+	if body, err := io.ReadAll(response.Body); err != nil || response.StatusCode != http.StatusOK || string(body) != "ok" {
+		l.t.Errorf("%d %q, %v", response.StatusCode, body, err)
+	}
+	l.came.Add(1)
+	number := serial(response.TLS.PeerCertificates[0])
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !slices.Contains(l.seen, number) {
+		l.seen = append(l.seen, number)
+	}
+}
+
+func (l *arrivals) end() {
+	l.ended.Store(true)
+	l.workers.Wait()
+}
+
+// serials are those that were seen so far.
+func (l *arrivals) serials() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.seen)
+}
+
+var replaced = regexp.MustCompile(`ARI: order "[^"]+" is a replacement of "([^"]+)"`)
+
+// TestACMERenewal: certificates of two instances that live for less than a
+// minute are renewed again and again, one for both, and nobody who comes
+// meanwhile notices.
+func TestACMERenewal(t *testing.T) {
+	t.Parallel()
+	const life, renewals = 40 * time.Second, 2
+	p, up := startPebble(t, life), record(t)
+	a, b := p.twins(up, startRedis(t))
+	a.run()
+	b.run()
+	roots := p.trust()
+	a.obtains(roots)
+	b.obtains(roots)
+	atA, atB := a.arrive(&tls.Config{RootCAs: roots}), b.arrive(&tls.Config{RootCAs: roots})
+	redistest.Eventually(t, (renewals+1)*life, "renewals", func() error {
+		seenA, seenB := atA.serials(), atB.serials()
+		if len(seenA) <= renewals || len(seenB) <= renewals || seenA[len(seenA)-1] != seenB[len(seenB)-1] {
+			return fmt.Errorf("A has served %v, B has served %v", seenA, seenB)
+		}
+		return nil
+	})
+	atA.end()
+	atB.end()
+	t.Logf("%d connections to A, %d to B, certificates %v", atA.came.Load(), atB.came.Load(), atA.serials())
+	var before []string
+	for _, found := range replaced.FindAllStringSubmatch(p.log.String(), -1) {
+		if slices.Contains(before, found[1]) {
+			t.Errorf("both have renewed the certificate of order %s", found[1])
+		}
+		before = append(before, found[1])
+	}
+	issued := p.issued()
+	if len(issued) > len(before)+1 {
+		t.Errorf("pebble has issued %d certificates, %d of them in the place of another one", len(issued), len(before))
+	}
+	for _, number := range slices.Concat(atA.serials(), atB.serials()) {
+		if !slices.Contains(issued, number) {
+			t.Errorf("pebble has not issued %s", number)
+		}
+	}
+}
+
+// asOf checks a certificate as if it had not expired, if it has: the clients
+// of TestACMEFailure come to see that one is served all the same.
+func asOf(roots *x509.CertPool) *tls.Config {
+	return &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(state tls.ConnectionState) error {
+		leaf, others := state.PeerCertificates[0], x509.NewCertPool()
+		for _, certificate := range state.PeerCertificates[1:] {
+			others.AddCert(certificate)
+		}
+		now := time.Now()
+		if now.After(leaf.NotAfter) {
+			now = leaf.NotAfter
+		}
+		_, err := leaf.Verify(x509.VerifyOptions{DNSName: gateName, Roots: roots, Intermediates: others, CurrentTime: now})
+		return err
+	}}
+}
+
+// TestACMEFailure: two gateways cannot get a certificate. One had one, and its
+// name leads nowhere when it is to be renewed; the other starts while nobody
+// answers at the authority's address. Everything else goes on, operators are
+// told, and as soon as it can be had they have it.
+func TestACMEFailure(t *testing.T) {
+	t.Parallel()
+	const life, newName = 30 * time.Second, "new.test"
+	p, up := startPebble(t, life), record(t)
+	way := redistest.StartProxy(t, strings.TrimPrefix(strings.TrimSuffix(p.directory, "/dir"), "https://"))
+	had, begins := p.gateway("127.0.0.1", p.http, p.https), p.gateway("127.0.0.2", p.http, p.https)
+	begins.domains, begins.directory = []string{newName}, "https://"+way.Address+"/dir"
+	p.leadsTo(newName, "127.0.0.2")
+	for _, g := range []*acmeGateway{had, begins} {
+		g.configure(gated + app(up.url))
+	}
+	had.run()
+	roots := p.trust()
+	had.obtains(roots)
+	way.Cut()
+	p.leadsTo(gateName, "") // from now on
+	coming := had.arrive(asOf(roots))
+	begins.run()
+	begins.hasNone(t, roots, newName)
+	redistest.Eventually(t, life+machine, "a renewal that fails", func() error {
+		if had.problem(gateName) == "" {
+			return errors.New("/readyz has no problem")
+		}
+		return nil
+	})
+	had.keepsLast(t, coming)
+	p.leadsTo(gateName, "127.0.0.1")
+	way.Mend()
+	redistest.Eventually(t, 100*time.Second, "certificates when they can be had again", func() error {
+		for name, g := range map[string]*acmeGateway{gateName: had, newName: begins} {
+			if problem := g.problem(name); problem != "" || g.serves(roots, name) == nil || g.left(name) <= 0 {
+				return fmt.Errorf("%s: %v seconds left, problem: %s", name, g.left(name), problem)
+			}
+		}
+		return nil
+	})
+	coming.end()
+	t.Logf("%d connections, certificates %v", coming.came.Load(), coming.serials())
+	up.all()
+	had.worksOverTLS(t, up, roots)
+}
+
+// hasNone: a gateway that never had a certificate runs as far as it can.
+func (g *acmeGateway) hasNone(t *testing.T, roots *x509.CertPool, name string) {
+	t.Helper()
+	until(t, "a problem", func() bool { return g.problem(name) != "" })
+	if left := g.left(name); left != 0 {
+		t.Errorf("the metric is %v", left)
+	}
+	if _, err := g.shake(roots, name); err == nil {
+		t.Error("it has no certificate, and shakes hands")
+	}
+	a := g.overPlain(t, "/open")
+	if want := g.public + "/open"; a.StatusCode != http.StatusPermanentRedirect || a.Header.Get("Location") != want {
+		t.Errorf("over plain HTTP: %d to %q, expected to %q", a.StatusCode, a.Header.Get("Location"), want)
+	}
+	g.logsFailure(t, "there is no certificate yet, and it cannot be had; it is tried again", name, "performing request")
+}
+
+// overPlain asks over plain HTTP.
+func (g *acmeGateway) overPlain(t *testing.T, target string) *http.Response {
+	t.Helper()
+	response, err := g.visitor(&tls.Config{}, true).Get(g.http + target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	return response
+}
+
+// logsFailure: there is an error that names the domain and says why.
+func (g *acmeGateway) logsFailure(t *testing.T, message, name, why string) {
+	t.Helper()
+	entries := g.entriesOf(message)
+	if len(entries) == 0 {
+		t.Errorf("the log does not say %q\n%s", message, g.log)
+	}
+	for _, entry := range entries {
+		problem, _ := entry["error"].(string)
+		if entry["level"] != "ERROR" || entry["domain"] != name || !strings.Contains(problem, why) {
+			t.Errorf("the log has %v, expected an error of %s about %q", entry, name, why)
+		}
+	}
+}
+
+// keepsLast: a certificate that is not renewed is served, and the metric tells
+// how long it is good for, until it has expired and after.
+func (g *acmeGateway) keepsLast(t *testing.T, coming *arrivals) {
+	t.Helper()
+	g.logsFailure(t, "the certificate cannot be renewed; the one at hand is kept, and it is tried again", gateName, "authorization failed")
+	seen := coming.serials()
+	expires := g.reported(gateName).Expires
+	for _, sign := range []float64{1, -1} { // before it has expired, and after
+		until(t, "the time to come", func() bool { return g.left(gateName)*sign > 0 })
+		left, want := g.left(gateName), time.Until(expires).Seconds()
+		if math.Abs(left-want) > 1 {
+			t.Errorf("the metric says %v seconds, it is %v", left, want)
+		}
+		before := coming.came.Load()
+		until(t, "somebody to come", func() bool { return coming.came.Load() > before+4 })
+	}
+	if now := coming.serials(); len(now) != len(seen) {
+		t.Errorf("certificates %v were served, and now %v", seen, now)
+	}
+}

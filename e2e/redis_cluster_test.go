@@ -1,0 +1,250 @@
+package e2e
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"authgate/gateway/store/redisstore/redistest"
+)
+
+// clusterPair is a pair on a Cluster, over which the keys of each login are
+// spread.
+type clusterPair struct {
+	*pair
+	cluster  *redistest.Cluster
+	lost     *redistest.Server // the node that will be gone for a while
+	atA, atB *http.Client
+}
+
+// TestRedisCluster: two gateways share logins on a Cluster. While a node is
+// gone, what it holds is refused and the rest goes on; where it has a replica,
+// that takes over.
+func TestRedisCluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, func() string { return freeAddress(t) }, "--cluster-require-full-coverage", "no")
+	p := &clusterPair{pair: &pair{a: prepared(t), b: prepared(t), up: record(t)}, cluster: c, lost: c.Masters[1]}
+	p.b.public = p.a.base
+	p.a.configure(shared + app(p.up.url) + onRedis(c.Masters[0].Address))
+	p.b.configure(shared + app(p.up.url) + onRedis(c.Masters[2].Address))
+	p.a.run()
+	p.b.run()
+	p.atA, p.atB = p.a.stranger(), p.b.stranger()
+	t.Run("login and logout", func(t *testing.T) { loginHereLogoutThere(t, p.pair) })
+	t.Run("refreshes of one token", func(t *testing.T) { parallelRefreshes(t, p.a, p.b) })
+	t.Run("a node is gone", p.loseNode)
+	t.Run("a node fails over", p.failOver)
+}
+
+// spread is a login of which some keys are on the node that will be gone.
+type spread struct {
+	signIn
+	elsewhere map[string]bool // whether a key is on another node, by its kind
+}
+
+// has reports whether all keys of these kinds are on other nodes.
+func (s *spread) has(kinds ...string) bool {
+	return !slices.ContainsFunc(kinds, func(kind string) bool { return !s.elsewhere[kind] })
+}
+
+// signInSpread signs alice in and finds out where the keys are.
+func (p *clusterPair) signInSpread(t *testing.T) spread {
+	t.Helper()
+	s := spread{p.a.signIn(p.atA, "alice"), map[string]bool{}}
+	var claims struct{ JTI, SID string }
+	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(s.access, ".")[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(payload, &claims); err != nil {
+		t.Fatal(err)
+	}
+	login := "authgate:login:" + claims.SID
+	var record struct{ Handles []string }
+	const header = 9 // see redisstore
+	stored := p.cluster.Owner(t, login).Do(t, "GET", login)
+	if err := json.Unmarshal([]byte(stored)[header:], &record); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range append(record.Handles, "login:"+claims.SID, "revoked:"+claims.JTI) {
+		kind, _, _ := strings.Cut(key, ":")
+		s.elsewhere[kind] = p.cluster.Owner(t, "authgate:"+key) != p.lost
+	}
+	return s
+}
+
+// signInsSpread returns logins until two can do without the node altogether,
+// and two have a session that cannot.
+func (p *clusterPair) signInsSpread(t *testing.T) (whole, halves []spread) {
+	t.Helper()
+	for dark := 0; len(whole) < 2 || dark < 2; {
+		s := p.signInSpread(t)
+		for _, credential := range s.credentials() { // so that all is warm
+			p.opens(t, p.a, p.atA, credential...)
+			p.opens(t, p.b, p.atB, credential...)
+		}
+		if s.has("login", "session", "refresh", "revoked") {
+			whole = append(whole, s)
+			continue
+		}
+		if !s.has("login", "session") {
+			dark++
+		}
+		halves = append(halves, s)
+	}
+	return whole, halves
+}
+
+// loseNode kills a node that has no replica, and starts it again without what
+// it held.
+func (p *clusterPair) loseNode(t *testing.T) {
+	whole, halves := p.signInsSpread(t)
+	dark := halves[slices.IndexFunc(halves, func(s spread) bool { return !s.has("login", "session") })]
+	p.lost.Kill()
+	killed := time.Now()
+	var asking sync.WaitGroup
+	for name, g := range p.both() {
+		asking.Go(func() { p.trustedFor(t, g, name, killed, dark.credentials()["session"]) })
+	}
+	asking.Wait()
+	p.partly(t, slices.Concat(whole, halves))
+	p.changesPartly(t, whole[0], dark)
+	if p.ready() {
+		t.Error("both say that they are ready")
+	}
+	for name, g := range p.both() {
+		p.free(t, name, g, g.stranger())
+	}
+
+	p.lost.Run(t)
+	p.cluster.Agrees(t)
+	p.recovers(t)
+	check := func(lives bool, credential []string) {
+		does := p.refuses
+		if lives {
+			does = p.opens
+		}
+		does(t, p.a, p.atA, credential...)
+		does(t, p.b, p.atB, credential...)
+	}
+	for i, s := range whole {
+		for _, credential := range s.credentials() {
+			check(i > 0, credential)
+		}
+	}
+	for _, s := range halves {
+		check(s.has("login", "session"), s.credentials()["session"])
+		check(s.has("login"), s.credentials()["token"])
+	}
+}
+
+// partly expects each credential to open the way to the upstream on both if
+// the node is not needed to check it, and 503 else.
+func (p *clusterPair) partly(t *testing.T, all []spread) {
+	t.Helper()
+	var asking sync.WaitGroup
+	opened, dark := 0, 0
+	for _, s := range all {
+		for kind, checkable := range map[string]bool{"session": s.has("login", "session"), "token": s.has("login", "revoked")} {
+			if checkable {
+				opened++
+			} else {
+				dark++
+			}
+			for name, g := range p.both() {
+				c := g.stranger()
+				asking.Go(func() { p.askPartly(t, name+": "+kind, g, c, checkable, s.credentials()[kind]) })
+			}
+		}
+	}
+	asking.Wait()
+	t.Logf("without a node %d credentials opened, and %d did not", opened, dark)
+}
+
+func (p *clusterPair) askPartly(t *testing.T, what string, g *instance, c *http.Client, checkable bool, credential []string) {
+	began := time.Now()
+	a := p.ask(t, g, c, credential...)
+	if !checkable {
+		wantOutage(t, what, a, began)
+	} else if a.status != http.StatusOK {
+		t.Errorf("%s: %d %s, though no key of it is on the node that is gone", what, a.status, a.body)
+	}
+}
+
+// changesPartly ends a login that can do without the node, and fails to end
+// one that cannot. New logins work or not, and then give nothing.
+func (p *clusterPair) changesPartly(t *testing.T, whole, dark spread) {
+	t.Helper()
+	if got := p.a.status(p.atA, "POST", "/logout", "Authorization", whole.access); got != http.StatusOK {
+		t.Errorf("the logout of a login that can do without the node: %d", got)
+	}
+	for _, credential := range whole.credentials() {
+		p.refuses(t, p.a, p.atA, credential...)
+		p.refuses(t, p.b, p.atB, credential...)
+	}
+	began := time.Now()
+	wantOutage(t, "logout", p.a.do(p.atA, "POST", "/logout", "", "Cookie", dark.session), began)
+
+	worked, failed := 0, 0
+	until(t, "a login that works and one that does not", func() bool {
+		began := time.Now()
+		a := p.b.do(p.atB, "POST", "/login", right, "Content-Type", typeJSON)
+		if a.status == http.StatusOK {
+			worked++
+		} else {
+			failed++
+			wantOutage(t, "login", a, began)
+			if given, _ := tokens(a); cookieOf(a) != "" || given.access != "Bearer " || given.refresh != "" {
+				t.Errorf("a login that failed gives something: %q %s", a.header["Set-Cookie"], a.body)
+			}
+		}
+		return worked > 0 && failed > 0
+	})
+}
+
+// recovers waits until logins work again, wherever their keys are.
+func (p *clusterPair) recovers(t *testing.T) {
+	t.Helper()
+	within(t, recovery, "logins work again", func() bool {
+		for range 5 {
+			if !p.works(p.atA, p.atB) {
+				return false
+			}
+		}
+		return true
+	})
+	within(t, recovery, "both are ready again", p.ready)
+}
+
+// failOver kills a node that has a replica.
+func (p *clusterPair) failOver(t *testing.T) {
+	kept, ended := p.signInSpread(t), p.signInSpread(t)
+	for _, s := range []spread{kept, ended} {
+		for _, credential := range s.credentials() {
+			p.opens(t, p.b, p.atB, credential...)
+		}
+	}
+	if got := p.a.status(p.atA, "POST", "/logout", "Cookie", ended.session); got != http.StatusOK {
+		t.Fatalf("logout: %d", got)
+	}
+	written := redisInfo(t, p.cluster.Masters[0], "replication", "master_repl_offset")
+	until(t, "the replica to have it all", func() bool {
+		return redisInfo(t, p.cluster.Replica, "replication", "slave_repl_offset") >= written
+	})
+	p.cluster.Masters[0].Kill()
+	p.cluster.Replica.Leads(t)
+	p.recovers(t)
+	for _, credential := range kept.credentials() {
+		p.opens(t, p.a, p.atA, credential...)
+		p.opens(t, p.b, p.atB, credential...)
+	}
+	for _, credential := range ended.credentials() {
+		p.refuses(t, p.a, p.atA, credential...)
+		p.refuses(t, p.b, p.atB, credential...)
+	}
+}

@@ -1,0 +1,245 @@
+package acme
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"authgate/gateway/store"
+)
+
+// instancesOn are two instances on one store, within a bubble.
+func instancesOn(t *testing.T, shared store.Store) (a, b *Storage) {
+	t.Helper()
+	return NewStorage(shared, newBox(t, "a"), time.Now), NewStorage(shared, newBox(t, "a"), time.Now)
+}
+
+func lock(t *testing.T, s *Storage, name string) {
+	t.Helper()
+	if err := s.Lock(t.Context(), name); err != nil {
+		t.Fatalf("Lock: %v", err)
+	}
+}
+
+func unlock(t *testing.T, s *Storage, name string) {
+	t.Helper()
+	if err := s.Unlock(t.Context(), name); err != nil {
+		t.Fatalf("Unlock: %v", err)
+	}
+}
+
+func wantTry(t *testing.T, s *Storage, name string, want bool) {
+	t.Helper()
+	if got, err := s.TryLock(t.Context(), name); err != nil || got != want {
+		t.Fatalf("TryLock = %t, %v; want %t", got, err, want)
+	}
+}
+
+func renew(t *testing.T, s *Storage, name string) {
+	t.Helper()
+	if err := s.RenewLockLease(t.Context(), name, time.Hour); err != nil {
+		t.Fatalf("RenewLockLease: %v", err)
+	}
+}
+
+// One holds a lock at a time, of two instances and of many goroutines in each.
+func TestLockExcludes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, b := instancesOn(t, newMemory(t))
+		inside, entered := false, 0 // the race detector watches them
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				s := []*Storage{a, b}[i%2]
+				if err := s.Lock(t.Context(), "name"); err != nil {
+					t.Error(err)
+					return
+				}
+				if inside {
+					t.Error("two are inside")
+				}
+				inside = true
+				time.Sleep(5 * time.Second)
+				inside = false
+				entered++
+				if err := s.Unlock(t.Context(), "name"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if entered != 20 {
+			t.Errorf("%d were inside, want 20", entered)
+		}
+	})
+}
+
+func TestLockWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, b := instancesOn(t, newMemory(t))
+		lock(t, a, "name")
+		wantTry(t, b, "name", false)
+		wantTry(t, a, "name", false) // not for itself either
+		wantTry(t, b, "another", true)
+		start := time.Now()
+		time.AfterFunc(90*time.Second, func() { unlock(t, a, "name") })
+		lock(t, b, "name")
+		if waited := time.Since(start); waited < 90*time.Second || waited > 90*time.Second+lockPoll {
+			t.Errorf("waited %v", waited)
+		}
+		wantTry(t, a, "name", false)
+		unlock(t, b, "name")
+		wantTry(t, a, "name", true)
+	})
+}
+
+// Who waits for a lock can be told to stop, and does not have it then.
+func TestLockGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, b := instancesOn(t, newMemory(t))
+		lock(t, a, "name")
+		ctx, cancel := context.WithTimeout(t.Context(), 10500*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		if err := b.Lock(ctx, "name"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Lock: %v", err)
+		}
+		if waited := time.Since(start); waited != 10500*time.Millisecond {
+			t.Errorf("waited %v", waited)
+		}
+		unlock(t, a, "name")
+		if err := b.Lock(ctx, "name"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Lock of a free one, with a context that has ended: %v", err)
+		}
+		wantTry(t, a, "name", true)
+	})
+}
+
+// An instance that was killed keeps the others waiting for its lease, and may
+// not touch the lock of the next one if it was only frozen.
+func TestLockOfTheDead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, b := instancesOn(t, newMemory(t))
+		lock(t, a, "name")
+		start := time.Now()
+		lock(t, b, "name")
+		if waited := time.Since(start); waited < lease || waited > lease+lockPoll {
+			t.Errorf("waited %v, want the lease of %v", waited, lease)
+		}
+		unlock(t, a, "name") // it has none any more, which is no error
+		wantTry(t, a, "name", false)
+		unlock(t, b, "name")
+		if err := b.Unlock(t.Context(), "name"); !errors.Is(err, errNotHeld) {
+			t.Errorf("Unlock again: %v", err)
+		}
+		wantTry(t, a, "name", true)
+	})
+}
+
+func TestRenewLockLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, b := instancesOn(t, newMemory(t))
+		lock(t, a, "name")
+		for range 5 {
+			time.Sleep(lease - time.Second)
+			renew(t, a, "name")
+			wantTry(t, b, "name", false)
+		}
+		time.Sleep(lease - 1)
+		wantTry(t, b, "name", false) // whatever it was asked for
+		time.Sleep(time.Nanosecond)
+		renew(t, a, "name") // nobody has taken it
+		wantTry(t, b, "name", false)
+		time.Sleep(lease)
+		wantTry(t, b, "name", true)
+		err := a.RenewLockLease(t.Context(), "name", time.Hour)
+		if err == nil || !strings.Contains(err.Error(), "another instance holds it") {
+			t.Errorf("renewing what another instance holds: %v", err)
+		}
+		time.Sleep(lease - 1)
+		wantTry(t, a, "name", false) // the other one's lease is as it was
+		time.Sleep(time.Nanosecond)
+		wantTry(t, a, "name", true)
+		if err := b.RenewLockLease(t.Context(), "never", time.Hour); !errors.Is(err, errNotHeld) {
+			t.Errorf("renewing what was never locked: %v", err)
+		}
+		if err := b.Unlock(t.Context(), "never"); !errors.Is(err, errNotHeld) {
+			t.Errorf("unlocking what was never locked: %v", err)
+		}
+	})
+}
+
+// A store that does not answer is no lock that another holds, nor one's own.
+func TestLockWithoutStore(t *testing.T) {
+	t.Parallel()
+	spy := newSpy(t)
+	a, b := instancesOn(t, spy)
+	lock(t, a, "held")
+	spy.fail(func(int, string, string) bool { return true })
+	if locked, err := b.TryLock(t.Context(), "name"); locked || !errors.Is(err, errDown) {
+		t.Errorf("TryLock = %t, %v", locked, err)
+	}
+	if err := b.Lock(t.Context(), "name"); !errors.Is(err, errDown) {
+		t.Errorf("Lock: %v", err)
+	}
+	if err := a.RenewLockLease(t.Context(), "held", time.Hour); !errors.Is(err, errDown) {
+		t.Errorf("RenewLockLease: %v", err)
+	}
+	if err := a.Unlock(t.Context(), "held"); !errors.Is(err, errDown) {
+		t.Errorf("Unlock: %v", err)
+	}
+	spy.fail(nil)
+	wantTry(t, b, "held", false)
+	unlock(t, a, "held") // which it still knows
+	wantTry(t, b, "held", true)
+}
+
+// Locks are apart from files, and hold nothing of them.
+func TestLocksAreNoFiles(t *testing.T) {
+	t.Parallel()
+	a, b := instancesOn(t, newMemory(t))
+	lock(t, a, "name")
+	wantNone(t, b, "name")
+	put(t, b, "name", "content")
+	remove(t, b, "name")
+	wantTry(t, b, "name", false)
+	if _, err := a.List(t.Context(), "", true); err == nil {
+		t.Error("a lock is listed")
+	}
+}
+
+// An instance that ends waits for its own locks, and for no longer than told.
+func TestLockWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, b := instancesOn(t, newMemory(t))
+		lock(t, b, "of another")
+		began := time.Now()
+		a.wait(t.Context())
+		lock(t, a, "one")
+		lock(t, a, "two")
+		for i, name := range []string{"one", "two"} {
+			time.AfterFunc(time.Duration(1+i)*time.Second, func() { unlock(t, a, name) })
+		}
+		a.wait(t.Context())
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("waited for %v", took)
+		}
+		lock(t, a, "one")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		a.wait(ctx)
+		if took := time.Since(began); took != 3*time.Second {
+			t.Errorf("after %v it waits no more", took)
+		}
+	})
+}

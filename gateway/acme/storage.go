@@ -1,0 +1,244 @@
+package acme
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+
+	"authgate/gateway/seal"
+	"authgate/gateway/store"
+)
+
+// Where things are in the store.
+const (
+	filePrefix = "acme:file:" // + name; sealed
+	namesKey   = "acme:files" // the names of all files; sealed
+	lockPrefix = "acme:lock:" // + name
+)
+
+// Storage is a certmagic.Storage in the gateway's store, so that instances
+// which share a store share their certificates, the account at the authority,
+// answers to its challenges, and locks. Everything but locks is sealed: who
+// reads the store learns no more than what there is, which are domains and the
+// address of Options.Email, and who writes to it cannot put one thing in place
+// of another.
+//
+// A file is one entry, and one more entry holds the names of all of them. A
+// name is there before its file and until after it, so that a crash between
+// leaves a name too many at worst, which List passes over.
+type Storage struct {
+	store store.Store
+	box   *seal.Box
+	now   func() time.Time
+
+	mu       sync.Mutex
+	held     map[string]string // the tokens of this instance's locks, by name
+	released chan struct{}     // closed when one of them is given back, and replaced
+}
+
+var (
+	_ certmagic.Storage          = (*Storage)(nil)
+	_ certmagic.TryLocker        = (*Storage)(nil)
+	_ certmagic.LockLeaseRenewer = (*Storage)(nil)
+)
+
+// NewStorage returns the storage in s, sealed with box. The clocks of
+// instances that share s must agree as far as a lease of their locks is long.
+func NewStorage(s store.Store, box *seal.Box, now func() time.Time) *Storage {
+	return &Storage{store: s, box: box, now: now, held: map[string]string{}, released: make(chan struct{})}
+}
+
+// String implements fmt.Stringer for certmagic, which logs what it works on.
+func (s *Storage) String() string { return "store" }
+
+// Store implements certmagic.Storage.
+func (s *Storage) Store(ctx context.Context, name string, content []byte) error {
+	err := s.rename(ctx, func(names map[string]bool) { names[name] = true })
+	if err != nil {
+		return fmt.Errorf("storing %s: %w", name, err)
+	}
+	modified := binary.BigEndian.AppendUint64(nil, uint64(s.now().UnixNano()))
+	sealed := s.box.Seal(append(modified, content...), filePrefix+name)
+	if err := s.store.Put(ctx, filePrefix+name, sealed, time.Time{}); err != nil {
+		return fmt.Errorf("storing %s: %w", name, err)
+	}
+	return nil
+}
+
+// Load implements certmagic.Storage. A file that is not there is
+// fs.ErrNotExist.
+func (s *Storage) Load(ctx context.Context, name string) ([]byte, error) {
+	content, _, err := s.read(ctx, name)
+	return content, err
+}
+
+// read returns the content of a file and when it was stored.
+func (s *Storage) read(ctx context.Context, name string) ([]byte, time.Time, error) {
+	sealed, err := s.store.Get(ctx, filePrefix+name)
+	if errors.Is(err, store.ErrNotFound) {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("loading %s: %w", name, err)
+	}
+	content, err := s.open(sealed, filePrefix+name)
+	if err == nil && len(content) < 8 {
+		err = errors.New("the entry in the store is too short")
+	}
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("loading %s: %w", name, err)
+	}
+	return content[8:], time.Unix(0, int64(binary.BigEndian.Uint64(content))), nil
+}
+
+// open unseals what is at a place in the store.
+func (s *Storage) open(sealed []byte, place string) ([]byte, error) {
+	content, err := s.box.Open(sealed, place)
+	if err != nil {
+		return nil, fmt.Errorf("%w: all instances need the same store.encryption_key; "+
+			"if that has been changed, remove the keys that begin with acme: from the store", err)
+	}
+	return content, nil
+}
+
+// Delete implements certmagic.Storage: it removes a file, or a folder with
+// all that is in it. What is not there is no error.
+func (s *Storage) Delete(ctx context.Context, name string) error {
+	names, _, err := s.names(ctx)
+	if err != nil {
+		return fmt.Errorf("deleting %s: %w", name, err)
+	}
+	maps.DeleteFunc(names, func(file string, _ bool) bool { return !within(name, file) })
+	names[name] = true // be it listed or not
+	for file := range names {
+		if err := s.store.Delete(ctx, filePrefix+file); err != nil {
+			return fmt.Errorf("deleting %s: %w", file, err)
+		}
+	}
+	gone := func(file string, _ bool) bool { return names[file] } // and not what has come meanwhile
+	if err := s.rename(ctx, func(names map[string]bool) { maps.DeleteFunc(names, gone) }); err != nil {
+		return fmt.Errorf("deleting %s: %w", name, err)
+	}
+	return nil
+}
+
+// Exists implements certmagic.Storage.
+func (s *Storage) Exists(ctx context.Context, name string) bool {
+	_, err := s.Stat(ctx, name)
+	return err == nil
+}
+
+// List implements certmagic.Storage: the files and folders in a folder. A
+// folder that is not there is fs.ErrNotExist.
+func (s *Storage) List(ctx context.Context, folder string, recursive bool) ([]string, error) {
+	names, _, err := s.names(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", folder, err)
+	}
+	found := map[string]bool{}
+	for file := range names {
+		if !within(folder, file) {
+			continue
+		}
+		if _, err := s.store.Get(ctx, filePrefix+file); errors.Is(err, store.ErrNotFound) {
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", folder, err)
+		}
+		for path := file; within(folder, path); path = parent(path) {
+			found[path] = true
+		}
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("listing %s: %w", folder, fs.ErrNotExist)
+	}
+	if !recursive {
+		maps.DeleteFunc(found, func(path string, _ bool) bool { return parent(path) != strings.Trim(folder, "/") })
+	}
+	return slices.Sorted(maps.Keys(found)), nil
+}
+
+// Stat implements certmagic.Storage. Neither a file nor a folder is
+// fs.ErrNotExist.
+func (s *Storage) Stat(ctx context.Context, name string) (certmagic.KeyInfo, error) {
+	content, modified, err := s.read(ctx, name)
+	if err == nil {
+		return certmagic.KeyInfo{Key: name, Modified: modified, Size: int64(len(content)), IsTerminal: true}, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return certmagic.KeyInfo{}, err
+	}
+	if _, err := s.List(ctx, name, false); err != nil {
+		return certmagic.KeyInfo{}, err
+	}
+	return certmagic.KeyInfo{Key: name}, nil
+}
+
+// within reports whether a path is below a folder; the empty folder holds all.
+func within(folder, path string) bool {
+	folder = strings.Trim(folder, "/")
+	return path != "" && (folder == "" || strings.HasPrefix(path, folder+"/"))
+}
+
+// parent is the folder that a path is in, empty at the top.
+func parent(path string) string {
+	return path[:max(0, strings.LastIndexByte(path, '/'))]
+}
+
+// names returns the names of all files, and the entry as it is in the store:
+// nil if there is none.
+func (s *Storage) names(ctx context.Context) (map[string]bool, []byte, error) {
+	names := map[string]bool{}
+	sealed, err := s.store.Get(ctx, namesKey)
+	if errors.Is(err, store.ErrNotFound) {
+		return names, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	content, err := s.open(sealed, namesKey)
+	if err != nil {
+		return nil, nil, err
+	}
+	var list []string
+	if err := json.Unmarshal(content, &list); err != nil {
+		return nil, nil, fmt.Errorf("reading the names of the files: %w", err)
+	}
+	for _, name := range list {
+		names[name] = true
+	}
+	return names, sealed, nil
+}
+
+// rename changes the names of all files, against whoever does so meanwhile.
+func (s *Storage) rename(ctx context.Context, change func(names map[string]bool)) error {
+	for {
+		names, before, err := s.names(ctx)
+		if err != nil {
+			return err
+		}
+		unchanged := maps.Clone(names)
+		change(names)
+		if maps.Equal(names, unchanged) {
+			return nil
+		}
+		list, err := json.Marshal(slices.Sorted(maps.Keys(names)))
+		if err != nil {
+			return err
+		}
+		err = s.store.Swap(ctx, namesKey, before, s.box.Seal(list, namesKey), time.Time{})
+		if !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+}

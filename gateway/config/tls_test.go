@@ -1,0 +1,71 @@
+package config
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const acmeBase = "public_url: https://Gateway.Example.org\n"
+
+// The names to certify are compared with those that clients ask for, which
+// are in lower case.
+func TestACMEDomains(t *testing.T) {
+	t.Parallel()
+	for yaml, want := range map[string][]string{
+		"tls: {mode: acme}":                                          {"gateway.example.org"},
+		"tls: {mode: acme, domains: [WWW.example.org]}":              {"www.example.org"},
+		"tls: {mode: acme, domains: [b.example.org, A.example.org]}": {"b.example.org", "a.example.org"},
+	} {
+		if got := mustParse(t, acmeBase+yaml).TLS.Domains; !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", yaml, got, want)
+		}
+	}
+	_, err := parse("config.yaml", []byte("public_url: https://192.0.2.1\ntls: {mode: acme}"), lookup)
+	if _, ok := errors.AsType[Diagnostics](err); !ok || !strings.Contains(err.Error(), "tls.domains") {
+		t.Errorf("an address for public_url: %v", err)
+	}
+	mustParse(t, "tls: {domains: [a.example.org, A.example.org]}") // no authority is asked
+}
+
+// Both challenges are answered at one host.
+func TestACMEListen(t *testing.T) {
+	t.Parallel()
+	for listen, valid := range map[string]bool{
+		`{https: ":443", http: ":80"}`:                           true,
+		`{https: ":443", http: "0.0.0.0:80"}`:                    true,
+		`{https: "[::]:443", http: "0.0.0.0:80"}`:                true,
+		`{https: "192.0.2.1:443", http: "192.0.2.1:80"}`:         true,
+		`{https: "[2001:db8::1]:443", http: "[2001:db8::1]:80"}`: true,
+		`{https: "192.0.2.1:443", http: ""}`:                     true,
+		`{https: "192.0.2.1:443", http: ":80"}`:                  false,
+		`{https: ":443", http: "127.0.0.1:80"}`:                  false,
+		`{https: "192.0.2.1:443", http: "192.0.2.2:80"}`:         false,
+	} {
+		_, err := parse("config.yaml", []byte(acmeBase+"tls: {mode: acme}\nlisten: "+listen), lookup)
+		if valid != (err == nil) || !valid && !strings.Contains(err.Error(), "listen.http: ") {
+			t.Errorf("%s: %v", listen, err)
+		}
+		if _, err := parse("config.yaml", []byte("listen: "+listen), lookup); err != nil {
+			t.Errorf("%s in mode internal: %v", listen, err)
+		}
+	}
+}
+
+// What Redis holds of an authority is encrypted with a key that all instances
+// have; files of one instance need none.
+func TestACMEStore(t *testing.T) {
+	t.Parallel()
+	for store, valid := range map[string]bool{
+		"{driver: sqlite}": true,
+		"{driver: memory}": true,
+		"{driver: redis}":  false,
+		"{driver: redis, encryption_key: a secret of its own that is long enough}": true,
+	} {
+		_, err := parse("config.yaml", []byte(acmeBase+"tls: {mode: acme}\nstore: "+store), lookup)
+		if valid != (err == nil) || !valid && !strings.Contains(err.Error(), "store.encryption_key: ") {
+			t.Errorf("%s: %v", store, err)
+		}
+	}
+}

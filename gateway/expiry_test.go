@@ -1,0 +1,175 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"authgate/gateway/acme"
+	"authgate/gateway/config"
+)
+
+// stubCertificates are certificates that nobody is served.
+type stubCertificates []acme.Certificate
+
+func (stubCertificates) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return nil, errors.New("there is none")
+}
+func (stubCertificates) Refresh() error                     { return nil }
+func (s stubCertificates) Certificates() []acme.Certificate { return s }
+
+// expiries returns what the metric says, by domain.
+func expiries(t *testing.T, certs certificates, now func() time.Time) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(newExpiryCollector(certs, now)); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, family := range families {
+		if family.GetName() != "authgate_certificate_expiry_seconds" {
+			t.Errorf("there is a metric %s", family.GetName())
+		}
+		for _, metric := range family.GetMetric() {
+			if labels := metric.GetLabel(); len(labels) != 1 || labels[0].GetName() != "domain" {
+				t.Errorf("the labels are %v", labels)
+			}
+			values[metric.GetLabel()[0].GetValue()] = metric.GetGauge().GetValue()
+		}
+	}
+	return values
+}
+
+func TestExpiryMetric(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	certs := stubCertificates{
+		{Domain: "good.example", Expires: now.Add(90 * time.Second)},
+		{Domain: "failing.example", Expires: now.Add(30 * time.Second), Problem: "no such host"},
+		{Domain: "expired.example", Expires: now.Add(-time.Hour)},
+		{Domain: "none.example", Problem: "no such host"},
+	}
+	want := map[string]float64{"good.example": 90, "failing.example": 30, "expired.example": -3600, "none.example": 0}
+	if diff := cmp.Diff(want, expiries(t, certs, func() time.Time { return now })); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := expiries(t, stubCertificates{}, time.Now); len(got) != 0 {
+		t.Errorf("without certificates: %v", got)
+	}
+}
+
+// The metric has one value for each certificate, whatever tls.mode is.
+func TestExpiryMetricOfEachMode(t *testing.T) {
+	c, dir := newClock(), t.TempDir()
+	storage, keys, issuer := acmeFiles(dir), certmagic.StorageKeys, (&certmagic.ACMEIssuer{CA: noAuthority}).IssuerKey()
+	issued := keepIssued(t, storage, "gw.example", time.Now)
+	files := func(certificate, key string) certificates {
+		return openCerts(t, &config.Config{TLS: config.TLS{Mode: config.TLSFiles, Certificate: certificate, Key: key}}, nil)
+	}
+	named := files(storage.Filename(keys.SiteCert(issuer, "gw.example")), storage.Filename(keys.SitePrivateKey(issuer, "gw.example")))
+	unnamed := files(writePair(t, dir)) // but for the subject
+	addressed := &certificateFiles{}
+	addressed.current.Store(&tls.Certificate{Leaf: &x509.Certificate{IPAddresses: []net.IP{net.IPv4(192, 0, 2, 1)}, NotAfter: issued.NotAfter}})
+	internal, err := openLocalCA(dir, []string{"localhost", "127.0.0.1"}, c.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := func(expires time.Time) float64 { return expires.Sub(c.now()).Seconds() }
+	for what, mode := range map[string]struct {
+		certs certificates
+		want  map[string]float64
+	}{
+		"files":                {named, map[string]float64{"gw.example": left(issued.NotAfter)}},
+		"files without a name": {unnamed, map[string]float64{"authgate local CA": left(leafOf(t, unnamed).NotAfter)}},
+		"files of an address":  {addressed, map[string]float64{"192.0.2.1": left(issued.NotAfter)}},
+		"internal":             {internal, map[string]float64{"localhost": left(leafOf(t, internal).NotAfter)}},
+		"acme": {openCerts(t, parseConfig(t, dir, baseConfig+acmeConfig), nil),
+			map[string]float64{"gw.example": left(issued.NotAfter), "other.example": 0}},
+	} {
+		if diff := cmp.Diff(mode.want, expiries(t, mode.certs, c.now)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	c.advance(91 * 24 * time.Hour)
+	if got := expiries(t, internal, c.now)["localhost"]; got <= 0 {
+		t.Errorf("the local authority's certificate is not renewed: %v", got)
+	}
+	if got := expiries(t, named, c.now)["gw.example"]; got >= 0 {
+		t.Errorf("a certificate that has expired: %v", got)
+	}
+}
+
+// askReady returns what /readyz says.
+func askReady(t *testing.T, s *Server) (int, health) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	s.admin(prometheus.NewRegistry()).ServeHTTP(w, httptest.NewRequest("GET", "/readyz", nil))
+	var h health
+	decoder := json.NewDecoder(w.Body)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&h); err != nil {
+		t.Fatal(err)
+	}
+	return w.Code, h
+}
+
+// A certificate that cannot be had is told by /readyz, and is no reason to
+// send requests elsewhere: the challenges have to come here.
+func TestReadyTellsOfCertificates(t *testing.T) {
+	dir := t.TempDir()
+	files := acmeFiles(dir)
+	issued := keepIssued(t, files, "gw.example", time.Now)
+	keepIssued(t, files, "other.example", time.Now)
+	key := certmagic.StorageKeys.SitePrivateKey((&certmagic.ACMEIssuer{CA: noAuthority}).IssuerKey(), "other.example")
+	if err := files.Store(t.Context(), key, []byte(otherKey(t))); err != nil {
+		t.Fatal(err)
+	}
+	manager := openCerts(t, parseConfig(t, dir, baseConfig+acmeConfig), nil).(*acme.Manager)
+	contact := error(nil)
+	r := newRig(t, baseConfig)
+	r.rawStore = &lostStore{ping: func(context.Context) error { return contact }}
+	s := &Server{gateway: r.Gateway, acme: manager}
+	for status, reason := range map[int]error{http.StatusOK: nil, http.StatusServiceUnavailable: errBroken} {
+		contact = reason
+		got, h := askReady(t, s)
+		if got != status || (h.Reason == "") != (reason == nil) || len(h.Certificates) != 2 {
+			t.Fatalf("/readyz says %d %+v", got, h)
+		}
+		if c := h.Certificates[0]; c.Domain != "gw.example" || !c.Expires.Equal(issued.NotAfter) || c.Problem != "" {
+			t.Errorf("of the good one it says %+v", c)
+		}
+		if c := h.Certificates[1]; c.Domain != "other.example" || c.Expires != nil || !strings.Contains(c.Problem, "private key does not match") {
+			t.Errorf("of the bad one it says %+v", c)
+		}
+	}
+	w := httptest.NewRecorder()
+	s.admin(prometheus.NewRegistry()).ServeHTTP(w, httptest.NewRequest("GET", "/healthz", nil))
+	if strings.Contains(w.Body.String(), "certificates") {
+		t.Errorf("/healthz says %s", w.Body)
+	}
+}
+
+// The certificates of other modes are in the metric alone.
+func TestReadyOfOtherModes(t *testing.T) {
+	t.Parallel()
+	s := &Server{gateway: newRig(t, baseConfig).Gateway, certs: stubCertificates{{Domain: "gw.example", Problem: "none"}}}
+	if status, h := askReady(t, s); status != http.StatusOK || h.Certificates != nil {
+		t.Errorf("/readyz says %d %+v", status, h)
+	}
+}

@@ -1,0 +1,81 @@
+package gateway
+
+import "encoding/binary"
+
+// Of frames (RFC 6455, sections 5.2 and 7.4.1).
+const (
+	opcodeClose    = 8
+	closeGoingAway = 1001
+)
+
+// frames follows one direction of a WebSocket from frame to frame (RFC 6455,
+// section 5.2).
+type frames struct {
+	header [14]byte
+	have   int    // of the header; 0 between frames
+	left   uint64 // of the payload
+	closed bool   // there was a Close frame
+}
+
+// between reports whether there is no frame under way.
+func (f *frames) between() bool { return f.have == 0 }
+
+// follow goes over b.
+func (f *frames) follow(b []byte) {
+	for len(b) > 0 {
+		b = b[f.next(b):]
+	}
+}
+
+// next goes on to the end of the frame under way, or that of b, and returns
+// how far that is. From between two frames it goes over the next one.
+func (f *frames) next(b []byte) int {
+	n := 0
+	for ; f.have < f.size(); n++ {
+		if n == len(b) {
+			return n
+		}
+		f.header[f.have] = b[n]
+		f.have++
+		if f.have == f.size() {
+			f.left = f.length()
+		}
+	}
+	payload := min(f.left, uint64(len(b)-n))
+	f.left -= payload
+	if f.left == 0 {
+		f.closed = f.closed || f.header[0]&0xf == opcodeClose
+		f.have = 0
+	}
+	return n + int(payload)
+}
+
+// size is how long the header is, as far as can be told.
+func (f *frames) size() int {
+	size := 2
+	if f.have < size {
+		return size
+	}
+	switch f.header[1] & 0x7f {
+	case 126:
+		size += 2
+	case 127:
+		size += 8
+	}
+	if f.header[1]&0x80 != 0 {
+		size += 4 // the masking key
+	}
+	return size
+}
+
+// length is that of the payload, from a whole header.
+func (f *frames) length() uint64 {
+	switch length := f.header[1] & 0x7f; length {
+	case 126:
+		return uint64(binary.BigEndian.Uint16(f.header[2:]))
+	case 127:
+		return binary.BigEndian.Uint64(f.header[2:])
+	default:
+		return uint64(length)
+	}
+}

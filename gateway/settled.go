@@ -1,0 +1,147 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"authgate/gateway/config"
+	"authgate/gateway/store"
+)
+
+const (
+	// settleTime bounds what a build asks of the store.
+	settleTime = 5 * time.Second
+	// settleEvery is between attempts where the store was not there at the start.
+	settleEvery = 250 * time.Millisecond
+)
+
+var errUnsettled = errors.New("it has not answered since the start, so nobody knows yet which logins are good")
+
+// settledStore is the store as the mechanisms of one state use it. Unless the
+// accounts of that state are settled it fails whatever is asked, and so does
+// each request that needs a login.
+//
+// Such a state runs only where a gateway has started without its store. It is
+// never settled itself: one that is takes its place.
+type settledStore struct {
+	store   store.Store
+	settled bool // set before the state runs
+}
+
+func (s *settledStore) check(operation string) error {
+	if !s.settled {
+		return &storeError{operation: operation, err: errUnsettled}
+	}
+	return nil
+}
+
+// Get implements store.Store.
+func (s *settledStore) Get(ctx context.Context, key string) ([]byte, error) {
+	if err := s.check("get"); err != nil {
+		return nil, err
+	}
+	return s.store.Get(ctx, key)
+}
+
+// Put implements store.Store.
+func (s *settledStore) Put(ctx context.Context, key string, value []byte, expires time.Time) error {
+	if err := s.check("put"); err != nil {
+		return err
+	}
+	return s.store.Put(ctx, key, value, expires)
+}
+
+// Swap implements store.Store.
+func (s *settledStore) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
+	if err := s.check("swap"); err != nil {
+		return err
+	}
+	return s.store.Swap(ctx, key, old, value, expires)
+}
+
+// Take implements store.Store.
+func (s *settledStore) Take(ctx context.Context, key string) ([]byte, error) {
+	if err := s.check("take"); err != nil {
+		return nil, err
+	}
+	return s.store.Take(ctx, key)
+}
+
+// Delete implements store.Store.
+func (s *settledStore) Delete(ctx context.Context, key string) error {
+	if err := s.check("delete"); err != nil {
+		return err
+	}
+	return s.store.Delete(ctx, key)
+}
+
+// Close implements store.Store; the one who opened the store closes it.
+func (s *settledStore) Close() error { return nil }
+
+// settle finds out in the store since when the accounts are what they are. A
+// start need not wait for a store on another machine, see settledStore.
+func (g *Gateway) settle(st, old *state) error {
+	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
+	defer cancel()
+	err := st.accounts.Settle(ctx, g.store, g.now())
+	if err == nil {
+		st.store.settled = true
+		return nil
+	}
+	err = fmt.Errorf("accounts: %w", err)
+	if _, missing := errors.AsType[*storeError](err); missing && old == nil && st.config.Store.Driver == config.StoreRedis {
+		g.logger.Error("requests that need a login are refused until Redis answers; start it, or correct store.addresses", "error", err.Error())
+		return nil
+	}
+	return err
+}
+
+// unsettled says why no login is accepted, empty if some are.
+func (g *Gateway) unsettled() string {
+	if err := g.state.Load().store.check("settle"); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// settleLater settles the accounts as soon as the store is there.
+func (g *Gateway) settleLater(ctx context.Context) {
+	ticker := time.NewTicker(settleEvery)
+	defer ticker.Stop()
+	var last string
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		err := g.settleNow(ctx)
+		if err == nil {
+			g.logger.Info("Redis is there: logins are accepted")
+			return
+		}
+		if text := err.Error(); text != last && ctx.Err() == nil {
+			g.logger.Warn("Redis cannot be used yet", "error", text)
+			last = text
+		}
+	}
+}
+
+// settleNow is a reload of the configuration that runs, unless a reload has
+// settled the accounts already.
+func (g *Gateway) settleNow(ctx context.Context) error {
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	running := g.state.Load()
+	if running.store.settled {
+		return nil
+	}
+	if pinger, ok := g.rawStore.(store.Pinger); ok { // which costs less than a build
+		if err := pinger.Ping(ctx); err != nil {
+			return err
+		}
+	}
+	return g.reload(func() (*config.Config, error) { return running.config, nil })
+}

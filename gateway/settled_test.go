@@ -1,0 +1,157 @@
+package gateway
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// sharedConfig has a store that other instances use too.
+var sharedConfig = strings.Replace(baseConfig, "store: {driver: memory}", "store: {driver: redis}", 1)
+
+const (
+	bobsAccount = `    - {username: bob, roles: [user], password_hash: "$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"}` + "\n"
+	// justBefore is the last moment before a gateway tries again to settle.
+	justBefore = settleEvery - time.Nanosecond
+)
+
+// without starts another gateway on the store of r, which fails.
+func (r *rig) without(yaml string) (*rig, error) {
+	r.t.Helper()
+	next := *r
+	next.registry = prometheus.NewRegistry()
+	r.store.breakIf(func(string, int64, string) bool { return true })
+	var err error
+	next.Gateway, err = New(Options{
+		Config: parseConfig(r.t, r.dir, yaml), Store: r.store, Registerer: next.registry, Version: "test", Now: r.clock.now,
+		Logger: slog.New(slog.NewJSONHandler(r.log, nil)),
+	})
+	if err == nil {
+		r.t.Cleanup(next.Close)
+		next.stub()
+	}
+	return &next, err
+}
+
+// refusing checks that whatever needs a login is 503 and goes no further, and
+// that the rest works.
+func (r *rig) refusing(t *testing.T, s signedIn) {
+	t.Helper()
+	before := r.upstream.count()
+	for _, i := range interruptions() {
+		if w := r.serve(i.request(s)); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+			t.Errorf("%s: %d %s", i.name, w.Code, w.Body)
+		}
+	}
+	if reached := r.upstream.count() - before; reached > 0 {
+		t.Errorf("%d requests reached the upstream", reached)
+	}
+	for target, header := range map[string]string{"/public/": "", "/basic/": basicHeader("service", "s3rvice")} {
+		if w := r.do("GET", target, "", header); w.Code != http.StatusOK {
+			t.Errorf("%s: %d %s", target, w.Code, w.Body)
+		}
+	}
+	if reason := (&Server{gateway: r.Gateway}).unready(t.Context()); reason == "" {
+		t.Error("it is ready")
+	}
+}
+
+// TestStartWithoutStore: what lived lives again once the store is there, and
+// not a moment before the accounts are settled, though the store may answer.
+func TestStartWithoutStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		before := newRig(t, sharedConfig)
+		s := before.login(aliceIn)
+		r, err := before.without(sharedConfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.refusing(t, s)
+		time.Sleep(10 * settleEvery)
+		synctest.Wait()
+		r.refusing(t, s)
+		r.store.heal()
+		time.Sleep(justBefore)
+		synctest.Wait()
+		r.refusing(t, s)
+		time.Sleep(settleEvery)
+		synctest.Wait()
+		r.stub()
+		r.good(t, s, true)
+		if got := r.unsettled(); got != "" {
+			t.Errorf("it is not ready: %s", got)
+		}
+	})
+}
+
+// TestStartWithoutStoreSettles: who has gone by the start is noted later, and
+// does not come back with the account.
+func TestStartWithoutStoreSettles(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		before := newRig(t, sharedConfig)
+		alice, bob := before.login(aliceIn), before.login(bobIn)
+		r, err := before.without(edit(t, sharedConfig, bobsAccount, ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.store.heal()
+		time.Sleep(settleEvery)
+		synctest.Wait()
+		r.stub()
+		r.good(t, bob, false)
+		r.clock.advance(time.Second)
+		if err := r.reload(sharedConfig); err != nil {
+			t.Fatal(err)
+		}
+		r.stub()
+		r.good(t, bob, false)
+		r.good(t, alice, true)
+	})
+}
+
+// TestReloadBeforeSettled: a reload meanwhile is all or nothing as ever, and
+// one that succeeds stays.
+func TestReloadBeforeSettled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		before := newRig(t, sharedConfig)
+		s := before.login(aliceIn)
+		r, err := before.without(sharedConfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		running := r.state.Load()
+		if err := r.reload(edit(t, sharedConfig, bobsAccount, "")); !errors.Is(err, errBroken) || r.state.Load() != running {
+			t.Errorf("a reload without the store: %v", err)
+		}
+		r.refusing(t, s)
+		r.store.heal()
+		if err := r.reload(edit(t, sharedConfig, bobsAccount, "")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * settleEvery)
+		synctest.Wait()
+		r.stub()
+		r.good(t, s, true)
+		if w := r.do("POST", "/login", bobIn, jsonType); w.Code != http.StatusUnauthorized {
+			t.Errorf("the account that the reload has removed: %d", w.Code)
+		}
+	})
+}
+
+// TestStartNeedsOwnStore: a store of the gateway's own that fails is no outage
+// that somebody else ends.
+func TestStartNeedsOwnStore(t *testing.T) {
+	t.Parallel()
+	if _, err := newRig(t, baseConfig).without(baseConfig); !errors.Is(err, errBroken) {
+		t.Errorf("New: %v", err)
+	}
+}

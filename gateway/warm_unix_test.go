@@ -1,0 +1,154 @@
+//go:build unix
+
+package gateway
+
+import (
+	"net"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/store"
+	"authgate/gateway/store/redisstore"
+	"authgate/gateway/store/redisstore/redistest"
+	"authgate/gateway/store/sqlitestore"
+)
+
+// How much more a warm session check may cost with Redis than with SQLite.
+// Stretches of checks are short and in turn, so that both see the same noise.
+const (
+	warmRatio   = 1.1
+	warmRounds  = 51
+	warmStretch = 20 * time.Millisecond
+)
+
+// TestWarmSessionCost compares the processor time of a warm session check, by
+// itself and as a part of a request, and holds Redis to be asked nothing. On a
+// machine that is busy with other things a measurement has more chances.
+func TestWarmSessionCost(t *testing.T) {
+	server := redistest.Start(t, freeTCP(t))
+	redis, err := redisstore.Open(t.Context(), redisstore.Options{
+		Addresses: []string{server.Address}, KeyPrefix: "authgate:",
+		MaxStaleness: time.Minute, // a stall of the machine is not what is measured
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sqlite, err := sqlitestore.Open(t.Context(), sqlitestore.Options{Path: filepath.Join(t.TempDir(), "authgate.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	onRedis, onSQLite := warmSession(t, redis), warmSession(t, sqlite)
+	for _, what := range []string{"check", "request"} {
+		t.Run(what, func(t *testing.T) {
+			onRedis[what]() // so that it is warm
+			before := redisCommands(t, server)
+			var ratio float64
+			for range 5 {
+				if ratio = compareCost(t, onRedis[what], onSQLite[what]); ratio <= warmRatio {
+					break
+				}
+			}
+			if ratio > warmRatio {
+				t.Errorf("with Redis it costs %.3f times what it costs with SQLite, expected %v at most", ratio, warmRatio)
+			}
+			if diff := cmp.Diff(before, redisCommands(t, server)); diff != "" {
+				t.Errorf("Redis was asked:\n%s", diff)
+			}
+		})
+	}
+}
+
+// warmSession returns what is measured, with a session on s.
+func warmSession(t *testing.T, s store.Store) map[string]func() {
+	t.Helper()
+	r, presented := benchRigOn(t, s)
+	q := request("GET", "/session/resource", "", append(requestHeaders, presented["session"])...)
+	w := &nowhere{header: http.Header{}}
+	st := r.state.Load()
+	creds, err := auth.ReadCredentials(q.Header, &st.cookies, st.trusted.read(q).client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]func(){
+		"check": func() {
+			if id, err := st.sessions.Authenticate(t.Context(), &creds); err != nil || id == nil {
+				t.Fatal(err)
+			}
+		},
+		"request": func() {
+			clear(w.header)
+			if r.ServeHTTP(w, q); w.status != http.StatusOK {
+				t.Fatal(w.status)
+			}
+		},
+	}
+}
+
+// compareCost returns the median of what a costs, as a multiple of what b does.
+func compareCost(t *testing.T, a, b func()) float64 {
+	t.Helper()
+	cost := func(do func()) float64 {
+		n, before := 0, processorTime(t)
+		for began := time.Now(); time.Since(began) < warmStretch; {
+			for range 10 {
+				do()
+			}
+			n += 10
+		}
+		return float64(processorTime(t)-before) / float64(n)
+	}
+	ratios := make([]float64, warmRounds)
+	for i := range ratios {
+		ratios[i] = cost(a) / cost(b)
+	}
+	slices.Sort(ratios)
+	t.Logf("with Redis it costs %.3f times what it costs with SQLite (the middle half: %.3f to %.3f)",
+		ratios[warmRounds/2], ratios[warmRounds/4], ratios[warmRounds*3/4])
+	return ratios[warmRounds/2]
+}
+
+// processorTime is what this process has used so far.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+var commandStatistic = regexp.MustCompile(`cmdstat_([^:]+):calls=([0-9]+)`)
+
+// redisCommands counts what Redis was asked for, by command, without what
+// confirms contact, and the counting.
+func redisCommands(t *testing.T, r *redistest.Server) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, found := range commandStatistic.FindAllStringSubmatch(r.Do(t, "INFO", "commandstats"), -1) {
+		if command := found[1]; command != "role" && command != "ping" && command != "info" {
+			all[command] = found[2]
+		}
+	}
+	if all["set"] == "" {
+		t.Fatal("the gateway keeps no logins in Redis")
+	}
+	return all
+}
+
+func freeTCP(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
