@@ -1,0 +1,14 @@
+#!/bin/sh
+# Starts Valkey for gateways alone: it keeps what it acknowledged, evicts
+# nothing, and knows one user, who may do what gateways do with their own keys.
+# The password goes to standard input, so that no list of processes shows it.
+set -eu
+password=$(cat /run/secrets/valkey_password)
+: "${password:?valkey_password is empty}"
+exec valkey-server - <<CONFIGURATION
+dir /data
+appendonly yes
+maxmemory-policy noeviction
+user default off
+user authgate on >$password ~authgate:* +@read +@write +@connection +@scripting +role +cluster|slots +cluster|shards
+CONFIGURATION

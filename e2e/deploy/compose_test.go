@@ -1,0 +1,208 @@
+package deploy
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/compose-spec/compose-go/v2/types"
+	"github.com/google/go-cmp/cmp"
+	"github.com/sirupsen/logrus"
+
+	"authgate/gateway/config"
+)
+
+const composeFolder = "docs/deploy/compose"
+
+// compose is a copy of the example after the commands of its README, which
+// make the files that are not shipped.
+func compose(t *testing.T) (folder string) {
+	t.Helper()
+	copied := t.TempDir()
+	folder = filepath.Join(copied, composeFolder)
+	if err := os.CopyFS(folder, os.DirFS(shipped+"/compose")); err != nil {
+		t.Fatal(err)
+	}
+	script := regexp.MustCompile("(?s)```sh\n(cd " + composeFolder + "\n.*?)```").FindStringSubmatch(read(t, shipped+"/README.md"))
+	if script == nil {
+		t.Fatal("the README does not say how to make the files")
+	}
+	sh := exec.CommandContext(t.Context(), "sh", "-eu", "-c", script[1])
+	sh.Dir = copied
+	if out, err := sh.CombinedOutput(); err != nil {
+		t.Fatalf("%s\n%v\n%s", script[1], err, out)
+	}
+	return folder
+}
+
+// load reads the example as `docker compose` does. What it would warn of is
+// an error.
+func load(t *testing.T, folder string) *types.Project {
+	t.Helper()
+	var warnings bytes.Buffer
+	logrus.SetOutput(&warnings)
+	defer logrus.SetOutput(os.Stderr)
+	options, err := cli.NewProjectOptions(nil, cli.WithWorkingDirectory(folder), cli.WithEnvFiles(), cli.WithDotEnv, cli.WithDefaultConfigPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	project, err := options.LoadProject(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if warnings.Len() > 0 {
+		t.Errorf("docker compose warns:\n%s", &warnings)
+	}
+	return project
+}
+
+// service is one of the project's.
+func service(t *testing.T, project *types.Project, name string) types.ServiceConfig {
+	t.Helper()
+	found, err := project.GetService(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// inside is what the containers of a service see.
+func inside(t *testing.T, project *types.Project, s types.ServiceConfig) *machine {
+	t.Helper()
+	m := newMachine(t)
+	for _, mount := range s.Volumes {
+		if mount.Type == types.VolumeTypeBind {
+			m.copy(mount.Source, mount.Target)
+			if !mount.ReadOnly {
+				t.Errorf("%s can write to %s", s.Name, mount.Source)
+			}
+		} else {
+			m.dir(mount.Target)
+		}
+	}
+	for _, mount := range s.Tmpfs {
+		path, _, _ := strings.Cut(mount, ":")
+		m.dir(path)
+	}
+	for _, secret := range s.Secrets {
+		if secret.Target != "/run/secrets/"+secret.Source {
+			t.Errorf("%s finds the secret %s as %s", s.Name, secret.Source, secret.Target)
+		}
+		m.copy(project.Secrets[secret.Source].File, secret.Target)
+	}
+	return m
+}
+
+func TestComposeProject(t *testing.T) {
+	folder := compose(t)
+	project := load(t, folder)
+	for name, s := range project.Services {
+		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Equal(s.SecurityOpt, []string{"no-new-privileges:true"}) ||
+			s.Privileged || len(s.CapAdd) > 0 {
+			t.Errorf("%s is not hardened", name)
+		}
+		if len(s.Environment) > 0 {
+			t.Errorf("%s has an environment, which `docker inspect` shows: %v", name, s.Environment)
+		}
+		if !strings.HasPrefix(name, "authgate-") && (len(s.Ports) > 0 || !slices.Equal(s.NetworksByPriority(), []string{"inside"})) {
+			t.Errorf("%s can be reached past the gateways", name)
+		}
+	}
+	if !project.Networks["inside"].Internal {
+		t.Error("the network of the store and the application is not internal")
+	}
+	checkInstances(t, project)
+	checkGateway(t, project, service(t, project, "authgate-a"), folder)
+}
+
+// checkInstances checks that the two gateways differ in nothing but their
+// addresses.
+func checkInstances(t *testing.T, project *types.Project) {
+	t.Helper()
+	a, b := service(t, project, "authgate-a"), service(t, project, "authgate-b")
+	addresses := []string{project.Environment["ADDRESS_A"], project.Environment["ADDRESS_B"]}
+	for i, s := range []*types.ServiceConfig{&a, &b} {
+		for _, port := range s.Ports {
+			if port.HostIP != addresses[i] || port.HostIP == addresses[1-i] {
+				t.Errorf("%s is published at %s, not at an address of its own: %v", s.Name, port.HostIP, addresses)
+			}
+		}
+		for j := range s.Ports {
+			s.Ports[j].HostIP = ""
+		}
+		s.Name = ""
+	}
+	if diff := cmp.Diff(a, b); diff != "" {
+		t.Errorf("the gateways differ:\n%s", diff)
+	}
+}
+
+// checkGateway checks a gateway against its configuration.
+func checkGateway(t *testing.T, project *types.Project, s types.ServiceConfig, folder string) {
+	t.Helper()
+	m := inside(t, project, s)
+	const path = "/etc/authgate/config.yaml" // where the image looks
+	checkSecrets(t, read(t, m.root+path))
+	m.refuses(path, "password_hash")
+	accounts := m.root + "/etc/authgate/accounts.yaml"
+	m.file("/etc/authgate/accounts.yaml", strings.ReplaceAll(read(t, accounts), placeholder, hash))
+	cfg := m.configuration(path)
+	checkShared(t, cfg)
+
+	published := map[string]string{}
+	for _, port := range s.Ports {
+		published[port.Published] = fmt.Sprintf(":%d", port.Target)
+	}
+	want := map[string]string{"443": cfg.Listen.HTTPS, "80": cfg.Listen.HTTP}
+	if diff := cmp.Diff(want, published); diff != "" {
+		t.Errorf("the ports that are published (+) are not those of the configuration (-):\n%s", diff)
+	}
+	if cfg.DataDir != m.root+"/data" || len(s.Tmpfs) != 1 {
+		t.Errorf("data_dir %s cannot be written: %v", cfg.DataDir, s.Tmpfs)
+	}
+	if s.StopGracePeriod == nil {
+		t.Fatal("there is no stop_grace_period")
+	}
+	checkStop(t, time.Duration(*s.StopGracePeriod), cfg)
+	checkHealth(t, m, s.HealthCheck)
+	checkNames(t, project, cfg)
+	if s.DependsOn["valkey"].Condition != types.ServiceConditionHealthy || s.Restart != types.RestartPolicyUnlessStopped {
+		t.Error("a gateway does not wait for its store, or does not come back")
+	}
+	top := filepath.Clean(filepath.Join(folder, "../../.."))
+	if s.Build == nil || s.Build.Context != top || s.Image == "" {
+		t.Errorf("the image is not built where the Dockerfile is: %+v", s.Build)
+	}
+}
+
+// checkHealth runs the health check, which finds nobody here but must get as
+// far as asking.
+func checkHealth(t *testing.T, m *machine, check *types.HealthCheckConfig) {
+	t.Helper()
+	if check == nil || len(check.Test) < 2 || check.Test[0] != "CMD" || check.Test[1] != "/authgate" {
+		t.Fatalf("the health check is not by the program in the image: %+v", check)
+	}
+	out, err := m.command(authgate, check.Test[2:]...).CombinedOutput()
+	if !(err == nil && string(out) == "ready\n") && !strings.Contains(string(out), "/readyz") {
+		t.Errorf("the health check does not ask: %v\n%s", err, out)
+	}
+}
+
+// checkNames checks that the store and the application are services.
+func checkNames(t *testing.T, project *types.Project, cfg *config.Config) {
+	t.Helper()
+	for _, address := range append(slices.Clone(cfg.Store.Addresses), strings.TrimPrefix(cfg.Upstreams["app"].URLs[0], "http://")) {
+		name, _, _ := strings.Cut(address, ":")
+		if _, err := project.GetService(name); err != nil {
+			t.Errorf("nobody is at %s: %v", address, err)
+		}
+	}
+}

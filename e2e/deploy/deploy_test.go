@@ -1,0 +1,216 @@
+package deploy
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"authgate/gateway/config"
+)
+
+// shipped are the examples.
+const shipped = "../../docs/deploy"
+
+// placeholder stands in the examples for a secret that one has to make.
+const placeholder = "replace-me"
+
+// hash is a password hash as `authgate hash-password` prints it.
+const hash = "$argon2id$v=19$m=19456,t=2,p=1$bm90IGEgcmVhbCBzYWx0$bm90IHRoZSBoYXNoIG9mIGEgcGFzc3dvcmQ"
+
+// authgate is the program, built once.
+var authgate string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "authgate-deploy-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	authgate = filepath.Join(dir, "authgate")
+	build := exec.Command("go", "build", "-o", authgate, "authgate/cmd/authgate")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "building the program:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// machine is what a program would see of files, laid out under a folder: only
+// what the example gives it. Paths in the files and in command lines lead
+// there as well.
+type machine struct {
+	t    *testing.T
+	root string
+	dirs []string // those that the example gives, absolute
+}
+
+func newMachine(t *testing.T) *machine { return &machine{t: t, root: t.TempDir()} }
+
+// dir gives the program a folder.
+func (m *machine) dir(path string) {
+	m.t.Helper()
+	if err := os.MkdirAll(m.root+path, 0o700); err != nil {
+		m.t.Fatal(err)
+	}
+	m.dirs = append(m.dirs, path)
+}
+
+// file gives the program a file.
+func (m *machine) file(path, content string) {
+	m.t.Helper()
+	m.dir(filepath.Dir(path))
+	if err := os.WriteFile(m.root+path, []byte(content), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// copy gives the program what is at source, a file or a folder of files.
+func (m *machine) copy(source, path string) {
+	m.t.Helper()
+	info, err := os.Stat(source)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if !info.IsDir() {
+		m.file(path, read(m.t, source))
+		return
+	}
+	files, err := os.ReadDir(source)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, f := range files {
+		m.file(path+"/"+f.Name(), read(m.t, filepath.Join(source, f.Name())))
+	}
+}
+
+// place makes absolute paths in text lead to what the program was given.
+func (m *machine) place(text string) string {
+	var paths []string
+	for _, dir := range m.dirs {
+		paths = append(paths, regexp.QuoteMeta(dir))
+	}
+	given := regexp.MustCompile(`(^|[\s"'=:])((?:` + strings.Join(paths, "|") + `)\b)`)
+	return given.ReplaceAllString(text, "${1}"+m.root+"${2}")
+}
+
+// command is a command line of the example, which begins with program.
+func (m *machine) command(program string, args ...string) *exec.Cmd {
+	placed := make([]string, len(args))
+	for i, arg := range args {
+		placed[i] = m.place(arg)
+	}
+	cmd := exec.CommandContext(m.t.Context(), program, placed...)
+	cmd.Dir, cmd.Env = m.root, []string{"PATH=" + os.Getenv("PATH")}
+	return cmd
+}
+
+// configuration is the one at path, after the real program has found it valid.
+func (m *machine) configuration(path string, env ...string) *config.Config {
+	m.t.Helper()
+	m.file(path, m.place(read(m.t, m.root+path)))
+	cmd := m.command(authgate, "validate", "--config", path)
+	cmd.Env = append(cmd.Env, env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		m.t.Fatalf("the configuration is not valid: %v\n%s", err, out)
+	}
+	for _, set := range env {
+		name, value, _ := strings.Cut(set, "=")
+		m.t.Setenv(name, value)
+	}
+	cfg, err := config.Load(m.root + path)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return cfg
+}
+
+// refuses checks that the configuration at path is not valid because of key.
+func (m *machine) refuses(path, key string, env ...string) {
+	m.t.Helper()
+	m.file(path, m.place(read(m.t, m.root+path)))
+	cmd := m.command(authgate, "validate", "--config", path)
+	cmd.Env = append(cmd.Env, env...)
+	if out, err := cmd.CombinedOutput(); status(err) != 2 || !strings.Contains(string(out), key) {
+		m.t.Errorf("the configuration is not refused because of %s: %v\n%s", key, err, out)
+	}
+}
+
+// status is the exit status of a program that has run.
+func status(err error) int {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exit.ExitCode()
+	}
+	if err != nil {
+		return -1
+	}
+	return 0
+}
+
+// freeAddress is one on this machine that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// secretInside is a secret that stands in a configuration itself.
+var secretInside = regexp.MustCompile(`(?m)^.*\b(secret|password|encryption_key|password_hash|client_secret):.*$`)
+
+// checkSecrets checks that a configuration holds no secret itself.
+func checkSecrets(t *testing.T, text string) {
+	t.Helper()
+	if found := secretInside.FindString(text); found != "" {
+		t.Errorf("the configuration holds a secret: %s", found)
+	}
+}
+
+// checkShared checks what instances that come and go need: nothing that lasts
+// is made by one of them for itself.
+func checkShared(t *testing.T, cfg *config.Config) {
+	t.Helper()
+	if cfg.Store.Driver != config.StoreRedis {
+		t.Errorf("store.driver is %s, which several gateways cannot share", cfg.Store.Driver)
+	}
+	if cfg.Token.Secret == "" || cfg.Store.EncryptionKey == "" {
+		t.Error("token.secret or store.encryption_key is not given, so each gateway would make its own")
+	}
+	if cfg.Store.Username == "" || cfg.Store.Password == "" {
+		t.Error("the gateways have no user at the store")
+	}
+	if cfg.ShutdownDelay == 0 {
+		t.Error("there is no shutdown_delay, so clients are cut off when one gateway stops")
+	}
+}
+
+// checkStop checks that a gateway is given enough time to stop.
+func checkStop(t *testing.T, given time.Duration, cfg *config.Config) {
+	t.Helper()
+	if needed := cfg.ShutdownDelay + cfg.ShutdownTimeout; given <= needed {
+		t.Errorf("a gateway is killed after %v, and may take %v to stop", given, needed)
+	}
+}

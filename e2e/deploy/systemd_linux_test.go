@@ -1,0 +1,134 @@
+package deploy
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	installed = "/usr/local/bin/authgate"
+	etc       = "/etc/authgate"
+)
+
+// exposure is how exposed systemd may find the unit, in tenths, of 100: as
+// much as a server that opens ports below 1024 cannot avoid.
+const exposure = "16"
+
+// TestSystemdUnit lets systemd judge the unit. The program stands elsewhere here.
+func TestSystemdUnit(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "authgate.service")
+	unit := strings.ReplaceAll(read(t, shipped+"/systemd/authgate.service"), installed, authgate)
+	if err := os.WriteFile(file, []byte(unit), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", file).CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+	out, err = exec.CommandContext(t.Context(), "systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold="+exposure, file).CombinedOutput()
+	if err != nil {
+		t.Errorf("systemd-analyze security: %v\n%s", err, out)
+	}
+}
+
+// TestSystemdUser checks that systemd-sysusers makes the user of the unit.
+func TestSystemdUser(t *testing.T) {
+	m := newMachine(t)
+	m.copy(shipped+"/systemd/sysusers.conf", "/etc/sysusers.d/authgate.conf")
+	if out, err := exec.CommandContext(t.Context(), "systemd-sysusers", "--root="+m.root).CombinedOutput(); err != nil {
+		t.Fatalf("systemd-sysusers: %v\n%s", err, out)
+	}
+	unit := readUnit(t)
+	if users := read(t, m.root+"/etc/passwd"); !strings.HasPrefix(users, unit.one("User")+":") {
+		t.Errorf("the user %s is not made:\n%s", unit.one("User"), users)
+	}
+	if groups := read(t, m.root+"/etc/group"); !strings.Contains(groups, unit.one("Group")+":") {
+		t.Errorf("the group %s is not made:\n%s", unit.one("Group"), groups)
+	}
+}
+
+// TestSystemdConfiguration runs the commands of the unit on the configuration
+// beside it, with the credentials that systemd would give them.
+func TestSystemdConfiguration(t *testing.T) {
+	unit := readUnit(t)
+	m := newMachine(t)
+	m.copy(shipped+"/systemd/config.yaml", etc+"/config.yaml")
+	checkSecrets(t, read(t, m.root+etc+"/config.yaml"))
+	accounts := read(t, shipped+"/systemd/accounts.yaml.example")
+	m.file(etc+"/accounts.yaml", accounts)
+	for _, credential := range unit["LoadCredential"] {
+		id, from, _ := strings.Cut(credential, ":")
+		if filepath.Base(from) != id {
+			t.Errorf("the credential %s is called otherwise in %s", id, from)
+		}
+		m.file("/run/credentials/authgate.service/"+id, strings.Repeat("k", 64)+"\n")
+	}
+	credentials := "CREDENTIALS_DIRECTORY=" + m.root + "/run/credentials/authgate.service"
+	m.dir("/var/lib/" + unit.one("StateDirectory"))
+
+	m.refuses(etc+"/config.yaml", "password_hash", credentials)
+	m.file(etc+"/accounts.yaml", strings.ReplaceAll(accounts, placeholder, hash))
+	cfg := m.configuration(etc+"/config.yaml", credentials)
+
+	if want := m.root + "/var/lib/" + unit.one("StateDirectory"); cfg.DataDir != want {
+		t.Errorf("data_dir is %s; the one folder that can be written is %s", cfg.DataDir, want)
+	}
+	stop, err := time.ParseDuration(unit.one("TimeoutStopSec"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkStop(t, stop, cfg)
+	if cfg.Listen.HTTPS != ":443" || cfg.Listen.HTTP != ":80" {
+		t.Errorf("the gateway listens on %s and %s, not where clients and the authority ask", cfg.Listen.HTTPS, cfg.Listen.HTTP)
+	}
+
+	check := m.line(unit.one("ExecStartPre"))
+	check.Env = append(check.Env, credentials)
+	if out, err := check.CombinedOutput(); err != nil || !strings.HasSuffix(string(out), "is valid\n") {
+		t.Errorf("%s: %v\n%s", unit.one("ExecStartPre"), err, out)
+	}
+	// It must not run here, where it would open its ports. Without its
+	// credentials it gets as far as the configuration.
+	if out, err := m.line(unit.one("ExecStart")).CombinedOutput(); status(err) != 2 || !strings.Contains(string(out), "CREDENTIALS_DIRECTORY") {
+		t.Errorf("%s: %v\n%s", unit.one("ExecStart"), err, out)
+	}
+	if reload := unit.one("ExecReload"); reload != "/bin/kill -HUP $MAINPID" {
+		t.Errorf("a reload is %s", reload)
+	}
+}
+
+// line is a command line of the unit.
+func (m *machine) line(line string) *exec.Cmd {
+	m.t.Helper()
+	program, args, _ := strings.Cut(line, " ")
+	if program != installed {
+		m.t.Fatalf("%q does not run the program", line)
+	}
+	return m.command(authgate, strings.Fields(args)...)
+}
+
+// unit is a unit file without its sections.
+type unit map[string][]string
+
+func readUnit(t *testing.T) unit {
+	t.Helper()
+	all := unit{}
+	for line := range strings.Lines(read(t, shipped+"/systemd/authgate.service")) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(key, "#") {
+			all[key] = append(all[key], value)
+		}
+	}
+	return all
+}
+
+// one is the value of a setting, empty if there is not one and only one.
+func (u unit) one(key string) string {
+	if len(u[key]) != 1 {
+		return ""
+	}
+	return u[key][0]
+}

@@ -1,0 +1,218 @@
+package deploy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"authgate/gateway/store"
+	"authgate/gateway/store/redisstore"
+)
+
+// valkey is what the example starts as Valkey, which here is Debian's Redis 7
+// under its name.
+type valkey struct {
+	m       *machine
+	address string
+	bin     string // the folder of the programs
+	script  string
+	cmd     *exec.Cmd
+	log     bytes.Buffer
+}
+
+// newValkey is a server that script starts on m, and does not run yet. A user
+// that the example does not have lets the test look inside.
+func newValkey(m *machine, script string) *valkey {
+	m.t.Helper()
+	v := &valkey{m: m, address: freeAddress(m.t), bin: m.t.TempDir(), script: script}
+	_, port, _ := net.SplitHostPort(v.address)
+	for name, line := range map[string]string{
+		"valkey-server": `exec redis-server --bind 127.0.0.1 --port ` + port + ` --user inspector on nopass "~*" +@all "$@"`,
+		"valkey-cli":    `exec redis-cli -p ` + port + ` "$@"`,
+	} {
+		if err := os.WriteFile(filepath.Join(v.bin, name), []byte("#!/bin/sh\n"+line+"\n"), 0o700); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	return v
+}
+
+// command runs on the machine with the programs of Valkey.
+func (v *valkey) command(program string, args ...string) *exec.Cmd {
+	cmd := v.m.command(program, args...)
+	cmd.Env = []string{"PATH=" + v.bin + string(os.PathListSeparator) + os.Getenv("PATH")}
+	return cmd
+}
+
+// start runs the script until the server answers.
+func (v *valkey) start() {
+	v.m.t.Helper()
+	v.m.file(v.script, v.m.place(read(v.m.t, v.m.root+v.script)))
+	v.cmd = v.command("sh", v.script)
+	v.cmd.Stdout, v.cmd.Stderr = &v.log, &v.log
+	v.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := v.cmd.Start(); err != nil {
+		v.m.t.Fatal(err)
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for v.ask("PING") != "PONG" {
+		if time.Now().After(deadline) {
+			v.kill()
+			v.m.t.Fatalf("it does not answer:\n%s", &v.log)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// kill ends the server as a power cut would, and the shell if it is still there.
+func (v *valkey) kill() {
+	_ = syscall.Kill(-v.cmd.Process.Pid, syscall.SIGKILL) // it may have ended before
+	_ = v.cmd.Wait()
+}
+
+// ask is the answer to a command of the inspector, its lines in one.
+func (v *valkey) ask(words ...string) string {
+	out, _ := v.command(filepath.Join(v.bin, "valkey-cli"), append([]string{"--user", "inspector", "--pass", "any", "--no-auth-warning"}, words...)...).Output()
+	return strings.Join(strings.Fields(string(out)), " ")
+}
+
+// TestValkey starts the Valkey of the compose example and uses it as gateways
+// would. That of the Kubernetes example is the same, see TestKubernetesValkey.
+func TestValkey(t *testing.T) {
+	folder := compose(t)
+	project := load(t, folder)
+	s := service(t, project, "valkey")
+	if len(s.Command) != 2 || s.Command[0] != "sh" {
+		t.Fatalf("the command is %v", s.Command)
+	}
+	v := newValkey(inside(t, project, s), s.Command[1])
+	v.start()
+	defer func() { v.kill() }()
+
+	for name, want := range map[string]string{"maxmemory-policy": "noeviction", "appendonly": "yes", "dir": v.m.root + "/data"} {
+		if got := v.ask("CONFIG", "GET", name); got != name+" "+want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	if got := v.ask("ACL", "LIST"); !strings.Contains(got, "user default off ") || strings.Contains(got, "user default off nopass") {
+		t.Errorf("whoever has no password is let in: %s", got)
+	}
+	pid := v.cmd.Process.Pid
+	if got := v.ask("INFO", "server"); !strings.Contains(got, fmt.Sprintf(" process_id:%d ", pid)) {
+		t.Errorf("the server is not the process %d, which is sent signals: %s", pid, got)
+	}
+	password := strings.TrimSpace(read(t, v.m.root+"/run/secrets/valkey_password"))
+	if line := read(t, fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(line, password) {
+		t.Errorf("a list of processes shows the password: %s", line)
+	}
+	v.checkHealth(s.HealthCheck.Test)
+	v.checkStore(inside(t, project, service(t, project, "authgate-a")))
+}
+
+// checkHealth checks that the health check tells a server that lets gateways
+// in from one that does not.
+func (v *valkey) checkHealth(test []string) {
+	v.m.t.Helper()
+	if len(test) != 2 || test[0] != "CMD-SHELL" {
+		v.m.t.Fatalf("the health check is %v", test)
+	}
+	line := strings.ReplaceAll(test[1], "$$", "$") // docker compose does so
+	if out, err := v.command("sh", "-c", line).CombinedOutput(); err != nil || string(out) != "PONG\n" {
+		v.m.t.Errorf("the health check fails: %v\n%s", err, out)
+	}
+	v.ask("ACL", "SETUSER", "authgate", "off")
+	if out, err := v.command("sh", "-c", line).CombinedOutput(); err == nil {
+		v.m.t.Errorf("the health check does not see that gateways are refused:\n%s", out)
+	}
+	v.ask("ACL", "SETUSER", "authgate", "on")
+}
+
+// checkStore checks that the user that a gateway is can do all that gateways
+// do, and no more, and that what it has written survives a crash.
+func (v *valkey) checkStore(gateway *machine) {
+	t := v.m.t
+	t.Helper()
+	const path = "/etc/authgate/config.yaml"
+	gateway.file("/etc/authgate/accounts.yaml", strings.ReplaceAll(read(t, gateway.root+"/etc/authgate/accounts.yaml"), placeholder, hash))
+	cfg := gateway.configuration(path)
+	options := redisstore.Options{
+		Addresses: []string{v.address}, Username: cfg.Store.Username, Password: cfg.Store.Password.Reveal(), KeyPrefix: cfg.Store.KeyPrefix,
+	}
+	mine := v.open(options)
+	ctx, later := t.Context(), time.Now().Add(time.Hour)
+	if err := errors.Join(
+		mine.Ping(ctx),
+		mine.Put(ctx, "kept", []byte("1"), later),
+		mine.Swap(ctx, "kept", []byte("1"), []byte("2"), later),
+		mine.Put(ctx, "taken", []byte("3"), later),
+		mine.Delete(ctx, "absent"),
+	); err != nil {
+		t.Errorf("a gateway cannot use the store: %v\n%s", err, &v.log)
+	}
+	if value, err := mine.Take(ctx, "taken"); err != nil || string(value) != "3" {
+		t.Errorf("a gateway takes %q, %v", value, err)
+	}
+
+	options.KeyPrefix = "other:"
+	if err := v.open(options).Put(ctx, "key", []byte("4"), later); err == nil || !strings.Contains(err.Error(), "NOPERM") {
+		t.Errorf("a gateway may write keys that are not its own: %v", err)
+	}
+	for _, wrong := range []redisstore.Options{
+		{Addresses: options.Addresses, KeyPrefix: cfg.Store.KeyPrefix},
+		{Addresses: options.Addresses, KeyPrefix: cfg.Store.KeyPrefix, Username: options.Username, Password: "guess"},
+	} {
+		if _, err := v.open(wrong).Get(ctx, "kept"); err == nil || errors.Is(err, store.ErrNotFound) {
+			t.Errorf("without the password one may read: %v", err)
+		}
+	}
+
+	v.kill()
+	v.start()
+	if value, err := v.open(redisstore.Options{
+		Addresses: options.Addresses, Username: options.Username, Password: options.Password, KeyPrefix: cfg.Store.KeyPrefix,
+	}).Get(ctx, "kept"); err != nil || string(value) != "2" {
+		t.Errorf("after a crash there is %q, %v", value, err)
+	}
+}
+
+func (v *valkey) open(options redisstore.Options) *redisstore.Store {
+	v.m.t.Helper()
+	s, err := redisstore.Open(v.m.t.Context(), options)
+	if err != nil {
+		v.m.t.Fatal(err)
+	}
+	v.m.t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// TestValkeyPassword checks that there is no Valkey without a password.
+func TestValkeyPassword(t *testing.T) {
+	for name, prepare := range map[string]func(*machine){
+		"missing": func(m *machine) { m.dir("/run/secrets") },
+		"empty":   func(m *machine) { m.file("/run/secrets/valkey_password", "\n") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.copy(shipped+"/compose/valkey/start.sh", "/etc/valkey/start.sh")
+			prepare(m)
+			v := newValkey(m, "/etc/valkey/start.sh")
+			started := filepath.Join(v.bin, "started")
+			if err := os.WriteFile(filepath.Join(v.bin, "valkey-server"), fmt.Appendf(nil, "#!/bin/sh\ntouch %s\n", started), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			m.file(v.script, m.place(read(t, m.root+v.script)))
+			out, err := v.command("sh", v.script).CombinedOutput()
+			if _, found := os.Stat(started); err == nil || found == nil {
+				t.Errorf("it starts: %v\n%s", err, out)
+			}
+		})
+	}
+}
