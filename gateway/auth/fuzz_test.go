@@ -17,7 +17,7 @@ import (
 func FuzzCookies(f *testing.F) {
 	for _, line := range []string{
 		"session_id=abc; a=1", "a=1;session_id=x;b=2", " session_id\t= x;; =y", `a="session_id=x; b=2"`, "session_id", "session_id=;session_id=x",
-		"SESSION_ID=x; session=1; access_token=2; refresh_token=3", "a\x00b=\xff; session_id=\x80", "; ;=;session_id =",
+		"SESSION_ID=x; session=1; access_token=2; refresh_token=3", "a\x00b=\xff; session_id=\x80", "; ;=;session_id =", "\rsession=0\n",
 	} {
 		f.Add(line, "b=2")
 		f.Add("x=y", line)
@@ -43,7 +43,7 @@ func FuzzCookies(f *testing.F) {
 func pairs(lines []string) (all []string) {
 	for _, line := range lines {
 		for _, pair := range strings.Split(line, ";") {
-			if pair = strings.Trim(pair, " \t"); pair != "" {
+			if pair = strings.Trim(pair, cookieSpace); pair != "" {
 				all = append(all, pair)
 			}
 		}
@@ -62,7 +62,7 @@ func likeNetHTTP(t *testing.T, lines, kept []string, read Credentials, err error
 			return
 		}
 		for _, c := range cookies {
-			value := strings.Trim(c.Value, " \t")
+			value := strings.Trim(c.Value, cookieSpace)
 			if c.Quoted {
 				value = `"` + c.Value + `"`
 			}
@@ -93,7 +93,7 @@ func likeNetHTTP(t *testing.T, lines, kept []string, read Credentials, err error
 			t.Fatalf("%q of %q is no list of cookies: %v", kept, lines, err)
 		}
 		for _, c := range cookies {
-			value := strings.Trim(c.Value, " \t")
+			value := strings.Trim(c.Value, cookieSpace)
 			if c.Quoted {
 				value = `"` + c.Value + `"`
 			}

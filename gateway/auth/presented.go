@@ -88,12 +88,16 @@ func lower(r rune) rune {
 	return r
 }
 
+// cookieSpace is what net/http leaves out around cookies. A request with a line
+// break in a header never gets this far.
+const cookieSpace = " \t\r\n"
+
 // nextCookie cuts the first name=value pair off a Cookie header line (RFC
 // 6265, section 4.2).
 func nextCookie(line string) (name, value, rest string) {
 	pair, rest, _ := strings.Cut(line, ";")
 	name, value, _ = strings.Cut(pair, "=")
-	return strings.Trim(name, " \t"), strings.Trim(value, " \t"), rest
+	return strings.Trim(name, cookieSpace), strings.Trim(value, cookieSpace), rest
 }
 
 func (c *Credentials) readCookies(line string, names *CookieNames) error {
@@ -136,7 +140,7 @@ func (n *CookieNames) WithoutCookies(lines []string) []string {
 		var pairs []string
 		for pair := range strings.SplitSeq(line, ";") {
 			name, _, _ := nextCookie(pair)
-			if pair = strings.Trim(pair, " \t"); pair != "" && !n.has(name) {
+			if pair = strings.Trim(pair, cookieSpace); pair != "" && !n.has(name) {
 				pairs = append(pairs, pair)
 			}
 		}
