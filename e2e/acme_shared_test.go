@@ -150,7 +150,7 @@ func TestACMEKilled(t *testing.T) {
 	if b.says("lock acquired") > 0 || len(p.issued()) > 0 || redis.Do(t, "EXISTS", lockKey) != ":1" {
 		t.Fatalf("B does not wait\n%s", b.log)
 	}
-	redis.Do(t, "DEL", lockKey) // nobody waits three minutes here
+	redis.Do(t, "DEL", lockKey) // nobody waits for the lease here
 	b.obtains(p.trust())
 }
 
@@ -198,6 +198,9 @@ func TestACMEAtRest(t *testing.T) {
 				t.Fatalf("Redis does not have %s: %q", name+end, slices.Collect(maps.Keys(before)))
 			}
 		}
+	}
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(before)), func(key string) bool { return strings.Contains(key, "/users/admin@gate.test/") }) {
+		t.Errorf("there is no account of tls.email: %q", slices.Collect(maps.Keys(before)))
 	}
 	for key, value := range before {
 		for _, secret := range []string{"PRIVATE KEY", "BEGIN", gateName, other, p.directory} {

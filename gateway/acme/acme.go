@@ -13,8 +13,12 @@
 //
 // A certificate that cannot be renewed is used until there is another, be it
 // expired: whether to trust it is for the client to say. Why it cannot is in
-// the log and in Manager.Certificates. A client that asks for a name without a
-// certificate is shown that of the first name, which it will not trust.
+// the log and in Manager.Certificates. Two weeks after it has expired it leaves
+// the storage. A client that asks for a name without a certificate is shown that
+// of the first name, which it will not trust.
+//
+// There is no OCSP stapling: certmagic would wait for the responder without a
+// deadline, and Let's Encrypt has none.
 //
 // Only configured names are asked for, and challenges are looked up for these
 // alone, so that what clients ask for reaches neither the authority nor the
@@ -54,7 +58,10 @@ const (
 	// retryAfter is when the storage is looked at again for a name without a
 	// certificate. certmagic itself waits between questions to the authority.
 	retryAfter = 10 * time.Second
-	// closeTime is for what is under way to end, and to give back its locks.
+	// refusedAfter is when the authority is asked again that has refused.
+	refusedAfter = time.Hour
+	// closeTime is for what is under way to end, and once more to give back the
+	// locks of what has not.
 	closeTime = 2 * time.Second
 )
 
@@ -80,7 +87,6 @@ type Manager struct {
 	config  *certmagic.Config
 	issuer  *certmagic.ACMEIssuer
 	closing sync.Once
-	changed chan struct{} // a certificate has come
 
 	mu       sync.Mutex
 	failures map[string]failure // by name
@@ -104,8 +110,7 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 		return nil, err
 	}
 	m := &Manager{
-		logger: o.Logger, zap: newLogger(o.Logger),
-		changed: make(chan struct{}, 1), failures: map[string]failure{},
+		logger: o.Logger, zap: newLogger(o.Logger), failures: map[string]failure{},
 	}
 	for _, domain := range o.Domains {
 		if !m.manages(domain) {
@@ -114,7 +119,7 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 	}
 	m.cache = certmagic.NewCache(m.cacheOptions(longestPause))
 	m.config = certmagic.New(m.cache, certmagic.Config{
-		DefaultServerName: m.domains[0], FallbackServerName: m.domains[0],
+		FallbackServerName: m.domains[0], OCSP: certmagic.OCSPConfig{DisableStapling: true},
 		Storage: o.Storage, Logger: m.zap, OnEvent: m.notice,
 	})
 	m.issuer = certmagic.NewACMEIssuer(m.config, certmagic.ACMEIssuer{
@@ -156,21 +161,39 @@ func ports(plain, secure string) (host string, plainPort, securePort int, err er
 
 func (m *Manager) cacheOptions(pause time.Duration) certmagic.CacheOptions {
 	return certmagic.CacheOptions{
-		GetConfigForCert:   func(certmagic.Certificate) (*certmagic.Config, error) { return m.config, nil },
+		GetConfigForCert:   m.configFor,
 		RenewCheckInterval: pause,
 		Logger:             m.zap,
 	}
 }
 
+// configFor says how to renew a certificate.
+func (m *Manager) configFor(certificate certmagic.Certificate) (*certmagic.Config, error) {
+	if len(certificate.Names) == 0 || !m.manages(certificate.Names[0]) { // which certmagic would order, see load
+		return nil, fmt.Errorf("%q are none of the names to have a certificate for", certificate.Names)
+	}
+	return m.config, nil
+}
+
 // Close ends what Open began, after Run. Certificates can be had still.
 func (m *Manager) Close() {
 	m.closing.Do(func() {
-		m.cache.Stop()
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			m.cache.Stop()
+		}()
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 		defer cancel()
+		select {
+		case <-stopped:
+		case <-ctx.Done(): // it waits for the authority, which may not answer
+		}
 		if s, ok := m.config.Storage.(*Storage); ok {
 			s.wait(ctx) // certmagic renews beside Run, and needs the store to end what it does
 		}
+		ctx, cancel = context.WithTimeout(context.Background(), closeTime)
+		defer cancel()
 		certmagic.CleanUpOwnLocks(ctx, m.zap)
 	})
 }

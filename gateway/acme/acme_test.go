@@ -64,6 +64,30 @@ func TestOpenTakesWhatThereIs(t *testing.T) {
 	}
 }
 
+// Who runs a responder of OCSP has no say in when the gateway starts.
+func TestOpenAsksNoResponder(t *testing.T) {
+	responder, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer responder.Close()
+	name := newName()
+	a := issue(t, name, 0, 90*day, "http://"+responder.Addr().String())
+	hanging := time.AfterFunc(10*time.Second, func() { responder.Close() })
+	r := newRig(t, []string{name}, func(r *rig) { keep(t, r.storage, name, a) })
+	wantServed(t, r.Manager, name, a)
+	if !hanging.Stop() {
+		t.Fatal("it waited for the responder")
+	}
+	if err := responder.(*net.TCPListener).SetDeadline(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if conn, err := responder.Accept(); err == nil {
+		conn.Close()
+		t.Error("the responder was asked")
+	}
+}
+
 // With nothing in the storage nobody is served, and that is no problem yet.
 func TestOpenWithNothing(t *testing.T) {
 	name := newName()

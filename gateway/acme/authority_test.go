@@ -1,6 +1,7 @@
 package acme
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -33,8 +34,8 @@ type pair struct {
 }
 
 // issue makes a certificate of a name that began to be valid a while ago and
-// lives for so long.
-func issue(t testing.TB, name string, ago, lives time.Duration) pair {
+// lives for so long. It names these responders of OCSP.
+func issue(t testing.TB, name string, ago, lives time.Duration, responders ...string) pair {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -43,7 +44,7 @@ func issue(t testing.TB, name string, ago, lives time.Duration) pair {
 	begins := time.Now().Add(-ago)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(begins.UnixNano()), DNSNames: []string{name}, NotBefore: begins, NotAfter: begins.Add(lives),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, OCSPServer: responders,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -57,8 +58,9 @@ func issue(t testing.TB, name string, ago, lives time.Duration) pair {
 	if err != nil {
 		t.Fatal(err)
 	}
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	return pair{
-		certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		certificate: bytes.Repeat(certificate, 2), // it is its own issuer
 		key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
 		leaf:        leaf,
 	}
@@ -100,7 +102,7 @@ func newRig(t testing.TB, domains []string, prepare func(r *rig)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(m.Close)
+	t.Cleanup(func() { m.Close(); kill(r.storage) })
 	r.Manager = m
 	return r
 }

@@ -15,7 +15,18 @@ import (
 // instancesOn are two instances on one store, within a bubble.
 func instancesOn(t *testing.T, shared store.Store) (a, b *Storage) {
 	t.Helper()
-	return NewStorage(shared, newBox(t, "a"), time.Now), NewStorage(shared, newBox(t, "a"), time.Now)
+	a, b = NewStorage(shared, newBox(t, "a"), time.Now), NewStorage(shared, newBox(t, "a"), time.Now)
+	t.Cleanup(func() { kill(a); kill(b) })
+	return a, b
+}
+
+// kill makes an instance renew no lease any more, as one that is killed.
+func kill(s *Storage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, held := range s.held {
+		held.let()
+	}
 }
 
 func lock(t *testing.T, s *Storage, name string) {
@@ -122,6 +133,33 @@ func TestLockGivesUp(t *testing.T) {
 	})
 }
 
+// A lock is kept for as long as an attempt takes, however short its lease is.
+func TestLockIsKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		spy := newSpy(t)
+		a, b := instancesOn(t, spy)
+		lock(t, a, "name")
+		time.Sleep(time.Second)
+		for range 13 {
+			time.Sleep(time.Minute)
+			wantTry(t, b, "name", false)
+		}
+		spy.fail(func(int, string, string) bool { return true })
+		time.Sleep(leaseEvery) // one renewal fails, and the next one is in time
+		spy.fail(nil)
+		time.Sleep(lease)
+		wantTry(t, b, "name", false)
+		unlock(t, a, "name")
+		wantTry(t, b, "name", true)
+		start := time.Now()
+		lock(t, a, "name") // b's attempt never ends
+		if waited := time.Since(start); waited < attemptTime || waited > attemptTime+lease+lockPoll {
+			t.Errorf("waited %v", waited)
+		}
+	})
+}
+
 // An instance that was killed keeps the others waiting for its lease, and may
 // not touch the lock of the next one if it was only frozen.
 func TestLockOfTheDead(t *testing.T) {
@@ -129,9 +167,11 @@ func TestLockOfTheDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := instancesOn(t, newMemory(t))
 		lock(t, a, "name")
+		time.Sleep(5*time.Minute + time.Second)
+		kill(a)
 		start := time.Now()
 		lock(t, b, "name")
-		if waited := time.Since(start); waited < lease || waited > lease+lockPoll {
+		if waited := time.Since(start); waited < lease-leaseEvery || waited > lease+lockPoll {
 			t.Errorf("waited %v, want the lease of %v", waited, lease)
 		}
 		unlock(t, a, "name") // it has none any more, which is no error
@@ -149,22 +189,23 @@ func TestRenewLockLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := instancesOn(t, newMemory(t))
 		lock(t, a, "name")
-		for range 5 {
-			time.Sleep(lease - time.Second)
-			renew(t, a, "name")
+		for range 5 { // attempts, of which none is long
+			time.Sleep(attemptTime - time.Second)
 			wantTry(t, b, "name", false)
+			renew(t, a, "name")
 		}
-		time.Sleep(lease - 1)
+		time.Sleep(attemptTime + lease - leaseEvery - 1)
 		wantTry(t, b, "name", false) // whatever it was asked for
-		time.Sleep(time.Nanosecond)
+		time.Sleep(leaseEvery + 1)
 		renew(t, a, "name") // nobody has taken it
 		wantTry(t, b, "name", false)
-		time.Sleep(lease)
+		time.Sleep(attemptTime + lease)
 		wantTry(t, b, "name", true)
 		err := a.RenewLockLease(t.Context(), "name", time.Hour)
 		if err == nil || !strings.Contains(err.Error(), "another instance holds it") {
 			t.Errorf("renewing what another instance holds: %v", err)
 		}
+		kill(b)
 		time.Sleep(lease - 1)
 		wantTry(t, a, "name", false) // the other one's lease is as it was
 		time.Sleep(time.Nanosecond)
@@ -201,6 +242,23 @@ func TestLockWithoutStore(t *testing.T) {
 	wantTry(t, b, "held", false)
 	unlock(t, a, "held") // which it still knows
 	wantTry(t, b, "held", true)
+}
+
+// A lock that could not be given back is free when its lease is over.
+func TestLockNotGivenBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		spy := newSpy(t)
+		a, b := instancesOn(t, spy)
+		lock(t, a, "name")
+		spy.fail(func(int, string, string) bool { return true })
+		if err := a.Unlock(t.Context(), "name"); !errors.Is(err, errDown) {
+			t.Errorf("Unlock: %v", err)
+		}
+		spy.fail(nil)
+		time.Sleep(lease)
+		wantTry(t, b, "name", true)
+	})
 }
 
 // Locks are apart from files, and hold nothing of them.

@@ -1,6 +1,7 @@
 package acme
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -41,43 +42,72 @@ func (m *Manager) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// load takes the certificate of a name from the storage, fs.ErrNotExist if
-// there is none.
+// load takes the certificate of a name from the storage in place of the one at
+// hand, unless that is newer: another instance may have renewed it before this
+// one would. If there is none the error is fs.ErrNotExist.
 func (m *Manager) load(ctx context.Context, domain string) error {
 	certificate, err := m.config.CacheManagedCertificate(ctx, domain)
-	if err == nil && !slices.Contains(certificate.Names, domain) {
-		err = fmt.Errorf("the certificate in the storage is for %q", certificate.Names)
+	if err != nil {
+		return err
 	}
-	return err
+	if !slices.Contains(certificate.Names, domain) {
+		m.cache.Remove([]string{certificate.Hash()})
+		return fmt.Errorf("the certificate in the storage is for %q", certificate.Names)
+	}
+	for _, other := range m.cache.AllMatchingCertificates(domain) {
+		if current := m.current(domain); current != nil && byIssue(other, *current) < 0 {
+			m.cache.Remove([]string{other.Hash()})
+		}
+	}
+	return nil
 }
 
-// obtain sees to it that there is a certificate for a name, which maintain
-// then keeps fresh.
+// obtain sees to it that there is a certificate for a name, and that it is the
+// one in the storage.
 func (m *Manager) obtain(ctx context.Context, domain string) {
-	for seen, mended := false, false; ctx.Err() == nil && m.current(domain) == nil; {
+	for torn, mended := false, false; ctx.Err() == nil; {
 		err := m.load(ctx, domain)
+		if err == nil {
+			torn, mended = false, false
+			pause(ctx, m.interval())
+			continue
+		}
+		seen := torn
+		torn = m.torn(ctx, domain)
 		switch {
+		case torn && seen && !mended: // and no other instance is about to write the other half
+			if err = m.mend(ctx, domain); err == nil {
+				mended = true // which is not done over and over if it mends nothing
+				continue
+			}
+		case m.current(domain) != nil:
+			pause(ctx, retryAfter) // to renew it is for maintain
+			continue
 		case errors.Is(err, fs.ErrNotExist):
 			err = m.config.ObtainCertAsync(ctx, domain) // tries again by itself
-		case err != nil && !mended && m.torn(ctx, domain):
-			if !seen { // another instance may be about to write the other half
-				seen = true
-				break
-			}
-			// Without its certificate it is missing, and one instance obtains
-			// it for all. If that mends nothing, it is not done over and over.
-			err = m.config.Storage.Delete(ctx, certmagic.StorageKeys.SiteCert(m.issuer.IssuerKey(), domain))
-			mended = err == nil
 		}
 		if err != nil && ctx.Err() == nil {
 			m.failed(domain, err)
-			pause(ctx, retryAfter)
+			pause(ctx, retryPause(err))
 		}
 	}
-	select {
-	case m.changed <- struct{}{}:
-	default: // it is known already
+}
+
+// retryPause is how long to wait after a failure. Where certmagic does not go on
+// by itself, the authority has refused what its testing environment granted.
+func retryPause(err error) time.Duration {
+	if _, refused := errors.AsType[certmagic.ErrNoRetry](err); refused {
+		return refusedAfter
 	}
+	return retryAfter
+}
+
+// mend takes a certificate without its key out of the storage. It is missing
+// then, and one instance obtains it for all: whoever has none at hand, or wants
+// to renew it.
+func (m *Manager) mend(ctx context.Context, domain string) error {
+	m.logger.Warn("the certificate and the key in the storage do not belong together; the certificate is removed, to be obtained anew", "domain", domain)
+	return m.config.Storage.Delete(ctx, certmagic.StorageKeys.SiteCert(m.issuer.IssuerKey(), domain))
 }
 
 // torn reports whether the storage has a certificate and the key of another
@@ -98,7 +128,7 @@ func (m *Manager) torn(ctx context.Context, domain string) bool {
 }
 
 // maintain renews what will expire, and takes over what another instance has
-// got or renewed: obtain may wait for hours until it asks the authority again.
+// got: obtain may wait for hours until it asks the authority again.
 func (m *Manager) maintain(ctx context.Context) {
 	for ctx.Err() == nil {
 		for _, domain := range m.domains {
@@ -111,13 +141,7 @@ func (m *Manager) maintain(ctx context.Context) {
 		if err := m.cache.RenewManagedCertificates(ctx); err != nil {
 			m.logger.Error("looking after the certificates failed", "error", err.Error())
 		}
-		timer := time.NewTimer(every)
-		select {
-		case <-ctx.Done():
-		case <-m.changed:
-		case <-timer.C:
-		}
-		timer.Stop()
+		pause(ctx, every)
 	}
 }
 
@@ -138,7 +162,7 @@ func (m *Manager) interval() time.Duration {
 func (m *Manager) clean(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := certmagic.CleanStorage(ctx, m.config.Storage, certmagic.CleanStorageOptions{
-			Logger: m.zap, Interval: cleanEvery, OCSPStaples: true, ExpiredCerts: true, ExpiredCertGracePeriod: keepExpired,
+			Logger: m.zap, Interval: cleanEvery, ExpiredCerts: true, ExpiredCertGracePeriod: keepExpired,
 		})
 		if err != nil && ctx.Err() == nil {
 			m.logger.Warn("cleaning the storage of the certificates failed", "error", err.Error())
@@ -192,16 +216,19 @@ func (m *Manager) Certificates() []Certificate {
 	return all
 }
 
-// current returns the certificate of a name that lives longest, nil if there
+// current returns the certificate of a name that was issued last, nil if there
 // is none.
 func (m *Manager) current(domain string) *certmagic.Certificate {
-	var newest *certmagic.Certificate
-	for _, certificate := range m.cache.AllMatchingCertificates(domain) {
-		if newest == nil || certificate.Leaf.NotAfter.After(newest.Leaf.NotAfter) {
-			newest = &certificate
-		}
+	all := m.cache.AllMatchingCertificates(domain)
+	if len(all) == 0 {
+		return nil
 	}
-	return newest
+	last := slices.MaxFunc(all, byIssue)
+	return &last
+}
+
+func byIssue(a, b certmagic.Certificate) int {
+	return cmp.Or(a.Leaf.NotBefore.Compare(b.Leaf.NotBefore), a.Leaf.NotAfter.Compare(b.Leaf.NotAfter))
 }
 
 func (m *Manager) expires(domain string) time.Time {

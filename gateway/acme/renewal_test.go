@@ -2,9 +2,11 @@ package acme
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,6 +190,28 @@ func TestRunTakesWhatAnotherRenewed(t *testing.T) {
 	})
 }
 
+// Another instance may have reason to renew before this one would, as when the
+// authority is about to revoke what it has issued.
+func TestRunTakesWhatIsNewer(t *testing.T) {
+	var a pair
+	inBubble(t, func(t *testing.T, r *rig, name string) {
+		a = issue(t, name, 0, 90*day)
+		keep(t, r.storage, name, a)
+	}, func(t *testing.T, r *rig, name string) {
+		r.run(t)
+		time.Sleep(time.Hour)
+		b := issue(t, name, 0, 6*day) // shorter, as the authority pleases
+		keep(t, r.storage, name, b)
+		time.Sleep(longestPause + time.Second)
+		r.want(t, b, "")
+		wantServed(t, r.Manager, name, b)
+		keep(t, r.storage, name, a) // an older state of the store has come back
+		time.Sleep(time.Hour)
+		r.want(t, b, "")
+		wantServed(t, r.Manager, name, b)
+	})
+}
+
 // A storage that fails at first is read as soon as it works, and the
 // authority is not bothered.
 func TestRunWaitsForTheStorage(t *testing.T) {
@@ -253,6 +277,31 @@ func TestRunMendsWhatIsTorn(t *testing.T) {
 	})
 }
 
+// Two that wrote at once leave the same, and there is nothing wrong yet with
+// what is at hand.
+func TestRunMendsWhatGetsTorn(t *testing.T) {
+	var a pair
+	inBubble(t, func(t *testing.T, r *rig, name string) {
+		a = issue(t, name, 0, 90*day)
+		keep(t, r.storage, name, a)
+	}, func(t *testing.T, r *rig, name string) {
+		r.run(t)
+		time.Sleep(59 * day)
+		keep(t, r.storage, name, issue(t, name, 0, 90*day))
+		put(t, r.storage, certmagic.StorageKeys.SitePrivateKey(issuerKey(), name), string(issue(t, name, 0, day).key))
+		time.Sleep(time.Hour)
+		wantNone(t, r.storage, certmagic.StorageKeys.SiteCert(issuerKey(), name))
+		if r.want(t, a, ""); r.asked() {
+			t.Errorf("the authority was asked before its time:\n%s", r.log)
+		}
+		time.Sleep(2 * day)
+		if r.want(t, a, "connection refused"); !r.asked() {
+			t.Errorf("the authority was not asked:\n%s", r.log)
+		}
+		wantServed(t, r.Manager, name, a)
+	})
+}
+
 // A renewal under way looks the same between its two writes. It is waited for,
 // and nothing is taken away.
 func TestRunWaitsForTheOtherHalf(t *testing.T) {
@@ -277,7 +326,7 @@ func TestRunWaitsForTheOtherHalf(t *testing.T) {
 // is told, at the pace of any other failure.
 func TestRunWithTheCertificateOfAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig, name string) {
-		keep(t, r.storage, name, issue(t, "other.example", 0, 90*day))
+		keep(t, r.storage, name, issue(t, "other.example", 80*day, 90*day)) // it is time to renew it
 	}, func(t *testing.T, r *rig, _ string) {
 		r.want(t, pair{}, `is for ["other.example"]`)
 		r.run(t)
@@ -287,6 +336,44 @@ func TestRunWithTheCertificateOfAnother(t *testing.T) {
 		if calls := r.spy.count(); calls > 20*int(time.Hour/retryAfter) {
 			t.Errorf("%d calls in an hour", calls)
 		}
+		if r.asked() {
+			t.Errorf("the authority was asked:\n%s", r.log)
+		}
+	})
+}
+
+// refusing is an issuer that grants in its testing environment what it refuses
+// in earnest: certmagic asks it no more then.
+type refusing struct {
+	*certmagic.ACMEIssuer
+	orders atomic.Int32
+}
+
+func (i *refusing) Issue(ctx context.Context, _ *x509.CertificateRequest) (*certmagic.IssuedCertificate, error) {
+	i.orders.Add(1)
+	err := errors.New("rejected identifier")
+	if attempts, ok := ctx.Value(certmagic.AttemptsCtxKey).(*int); ok && *attempts > 0 {
+		err = certmagic.ErrNoRetry{Err: err}
+	}
+	return nil, err
+}
+
+// An authority that refuses is left alone for a while, and what another
+// instance gets is taken over meanwhile.
+func TestRunAfterRefusal(t *testing.T) {
+	inBubble(t, func(*testing.T, *rig, string) {}, func(t *testing.T, r *rig, name string) {
+		issuer := &refusing{ACMEIssuer: r.issuer}
+		r.config.Issuers = []certmagic.Issuer{issuer}
+		r.run(t)
+		time.Sleep(day)
+		r.want(t, pair{}, "rejected identifier")
+		if n := issuer.orders.Load(); n < 24 || n > 48 {
+			t.Errorf("%d orders in a day", n)
+		}
+		a := issue(t, name, 0, 90*day)
+		keep(t, r.storage, name, a)
+		time.Sleep(retryAfter + time.Second)
+		r.want(t, a, "")
 	})
 }
 
@@ -309,6 +396,47 @@ func TestRunCleans(t *testing.T) {
 		}
 		time.Sleep(5*day + time.Minute)
 		wantNone(t, r.storage, folder+"/late.example")
+	})
+}
+
+// hanging is an issuer that never answers.
+type hanging struct{ *certmagic.ACMEIssuer }
+
+func (hanging) Issue(ctx context.Context, _ *x509.CertificateRequest) (*certmagic.IssuedCertificate, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// What does not end when it should loses its locks, so that nobody waits for
+// them.
+func TestCloseGivesLocksBack(t *testing.T) {
+	inBubble(t, func(*testing.T, *rig, string) {}, func(t *testing.T, r *rig, name string) {
+		r.config.Issuers = []certmagic.Issuer{hanging{r.issuer}}
+		go r.config.ObtainCertAsync(t.Context(), name) // as certmagic does beside Run
+		synctest.Wait()
+		wantTry(t, r.storage, "issue_cert_"+name, false)
+		r.Close()
+		wantTry(t, r.storage, "issue_cert_"+name, true)
+	})
+}
+
+// Nor does Close wait for certmagic for ever.
+func TestCloseIsBounded(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig, name string) {
+		keep(t, r.storage, name, issue(t, name, 80*day, 90*day))
+	}, func(t *testing.T, r *rig, _ string) {
+		answer := make(chan struct{})
+		defer close(answer)
+		r.spy.fail(func(int, string, string) bool {
+			<-answer
+			return true
+		})
+		time.Sleep(longestPause + time.Second) // certmagic looks by itself now
+		began := time.Now()
+		r.Close()
+		if took := time.Since(began); took != closeTime {
+			t.Errorf("took %v", took)
+		}
 	})
 }
 

@@ -42,8 +42,8 @@ type Storage struct {
 	now   func() time.Time
 
 	mu       sync.Mutex
-	held     map[string]string // the tokens of this instance's locks, by name
-	released chan struct{}     // closed when one of them is given back, and replaced
+	held     map[string]ownLock // by name
+	released chan struct{}      // closed when one of them is given back, and replaced
 }
 
 var (
@@ -55,7 +55,7 @@ var (
 // NewStorage returns the storage in s, sealed with box. The clocks of
 // instances that share s must agree as far as a lease of their locks is long.
 func NewStorage(s store.Store, box *seal.Box, now func() time.Time) *Storage {
-	return &Storage{store: s, box: box, now: now, held: map[string]string{}, released: make(chan struct{})}
+	return &Storage{store: s, box: box, now: now, held: map[string]ownLock{}, released: make(chan struct{})}
 }
 
 // String implements fmt.Stringer for certmagic, which logs what it works on.
