@@ -2,10 +2,13 @@ package e2e
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -158,7 +161,7 @@ var costRow = regexp.MustCompile("(?m)^\\| ([^|]+) \\| ([0-9]+) \\| `?([^|`]*)`?
 func documentedCosts(t *testing.T) map[string]string {
 	t.Helper()
 	_, table, _ := strings.Cut(documents(t)["docs/scaling.md"].prose, "## What a request costs")
-	table, _, _ = strings.Cut(table, "\n## ")
+	table, _, _ = strings.Cut(table, "\n### ")
 	all := map[string]string{}
 	for _, row := range costRow.FindAllStringSubmatch(table, -1) {
 		all[row[1]] = row[2] + ": " + row[3]
@@ -166,89 +169,128 @@ func documentedCosts(t *testing.T) map[string]string {
 	return all
 }
 
-// TestRedisMemory measures what Redis keeps for a login: the keys by
-// themselves, and all that grows with them.
+// TestRedisMemory measures what Redis keeps for a login, and for how long: the
+// keys by themselves, and all that grows with them.
 func TestRedisMemory(t *testing.T) {
 	t.Parallel()
 	p, _ := startDelegatedPair(t)
 	atA := p.a.stranger()
-	p.a.signIn(atA, "alice")
-	p.redis.Do(t, "FLUSHALL")
-	p.signInAtProvider(t, p.browser(t), p.a, p.a)
-	t.Logf("a delegated login: %v", redisMemory(t, p.redis))
-	p.redis.Do(t, "FLUSHALL")
-	p.a.signIn(atA, "alice")
-	t.Logf("a session with tokens: %v", redisMemory(t, p.redis))
-
-	const logins = 200
-	all, empty := make([]signIn, logins), redisInfo(t, p.redis, "memory", "used_memory")
-	for i := range all {
-		all[i] = p.a.signIn(atA, "alice")
+	byJSON := func() signIn { return p.a.signIn(atA, "alice") }
+	byPage := func() signIn {
+		form := url.Values{"username": {"alice"}, "password": {passwords["alice"]}}.Encode()
+		a := p.a.do(atA, "POST", "/login", form, "Content-Type", typeForm, "Accept", "text/html")
+		if a.status != http.StatusSeeOther || sessionOnPage(a) == "" {
+			t.Fatalf("login by form: %d %s", a.status, a.body)
+		}
+		return signIn{session: sessionOnPage(a)}
 	}
-	full := redisInfo(t, p.redis, "memory", "used_memory")
-	for _, s := range all {
-		p.opens(t, p.a, atA, "Cookie", s.session)
+	byJSON() // so that what is there once is there
+	for what, login := range map[string]func(){
+		"at the provider": func() { p.signInAtProvider(t, p.browser(t), p.a, p.a) },
+		"by JSON":         func() { byJSON() },
+		"by form":         func() { byPage() },
+	} {
+		p.redis.Do(t, "FLUSHALL")
+		login()
+		size, life := redisKeys(t, p.redis, "MEMORY", "USAGE"), redisKeys(t, p.redis, "TTL")
+		t.Logf("a login %s: bytes %v, seconds %v", what, size, life)
+		if long := life["login"] > life["session"]+60; long != (what == "by JSON") {
+			t.Errorf("docs/scaling.md counts on another lifetime of a login %s: %v", what, life)
+		}
 	}
-	read := redisInfo(t, p.redis, "memory", "used_memory")
-	each, tracked := (full-empty)/logins, (read-full)/logins
-	t.Logf("%d sessions with tokens: %.0f bytes each in all, and %.0f more once read by one instance", logins, each, tracked)
-	if each > 4096 || tracked > 4096 {
-		t.Error("docs/scaling.md counts on far less")
+	for what, login := range map[string]func() signIn{"by JSON": byJSON, "by form": byPage} {
+		const logins = 200
+		p.redis.Do(t, "FLUSHALL")
+		all, empty := make([]signIn, logins), redisInfo(t, p.redis, "memory", "used_memory")
+		for i := range all {
+			all[i] = login()
+		}
+		full := redisInfo(t, p.redis, "memory", "used_memory")
+		for _, s := range all {
+			p.opens(t, p.a, atA, "Cookie", s.session)
+		}
+		read := redisInfo(t, p.redis, "memory", "used_memory")
+		each, tracked := (full-empty)/logins, (read-full)/logins
+		t.Logf("%d logins %s: %.0f bytes each in all, and %.0f more once read by one instance", logins, what, each, tracked)
+		if each > 4096 || tracked > 4096 {
+			t.Error("docs/scaling.md counts on far less")
+		}
 	}
 }
 
-// memory is what each key takes, by its kind.
-func redisMemory(t testing.TB, r *redistest.Server) map[string]int {
+// sessionOnPage is the session that the sign-in page gives, as a Cookie header.
+func sessionOnPage(a answer) string {
+	for _, cookie := range (&http.Response{Header: a.header}).Cookies() {
+		if cookie.Name == "session_id" && cookie.Value != "" {
+			return "session_id=" + cookie.Value
+		}
+	}
+	return ""
+}
+
+// redisKeys is what a command says of each key, by its kind.
+func redisKeys(t testing.TB, r *redistest.Server, command ...string) map[string]int {
 	t.Helper()
 	all := map[string]int{}
-	script := `local all = '' for _, k in ipairs(redis.call('KEYS', '*')) do all = all .. k .. ' ' .. redis.call('MEMORY', 'USAGE', k) .. '\n' end return all`
-	for line := range strings.Lines(r.Do(t, "EVAL", script, "0")) {
-		key, size, _ := strings.Cut(strings.TrimSpace(line), " ")
-		bytes, err := strconv.Atoi(size)
+	script := `local all = '' for _, k in ipairs(redis.call('KEYS', '*')) do
+		local words = {unpack(ARGV)} table.insert(words, k) all = all .. k .. ' ' .. redis.call(unpack(words)) .. '\n' end return all`
+	for line := range strings.Lines(r.Do(t, append([]string{"EVAL", script, "0"}, command...)...)) {
+		key, told, _ := strings.Cut(strings.TrimSpace(line), " ")
+		number, err := strconv.Atoi(told)
 		if err != nil {
 			t.Fatalf("redis: %q: %v", line, err)
 		}
 		kind, _, _ := strings.Cut(strings.TrimPrefix(key, "authgate:"), ":")
-		all[kind] += bytes
+		all[kind] += number
 	}
 	return all
 }
 
-// info is a number that Redis tells of itself.
+// redisInfo is a number that Redis tells of itself.
 func redisInfo(t testing.TB, r *redistest.Server, section, name string) float64 {
 	t.Helper()
-	for line := range strings.Lines(r.Do(t, "INFO", section)) {
-		if value, found := strings.CutPrefix(strings.TrimSpace(line), name+":"); found {
-			number, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return number
+	return redisTells(t, r, section)[name]
+}
+
+// redisTells are all numbers of some sections.
+func redisTells(t testing.TB, r *redistest.Server, sections ...string) map[string]float64 {
+	t.Helper()
+	all := map[string]float64{}
+	for line := range strings.Lines(r.Do(t, append([]string{"INFO"}, sections...)...)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if number, err := strconv.ParseFloat(value, 64); err == nil {
+			all[name] = number
 		}
 	}
-	t.Fatalf("redis tells no %s", name)
-	return 0
+	if len(all) == 0 {
+		t.Fatalf("redis tells nothing of %v", sections)
+	}
+	return all
 }
 
 // TestRedisWork measures, for the numbers in docs/scaling.md, the time that
-// the processor of Redis spends on requests. It is no test of speed: it fails
-// only if warm requests cost Redis anything to speak of.
+// the processor of Redis spends on requests, and the bytes that they send to
+// Redis and get from it. It is no test of speed: it fails only if warm requests
+// cost Redis anything to speak of.
 func TestRedisWork(t *testing.T) {
-	p := startPair(t, startRedis(t), "")
-	const logins = 500
+	p, _ := startDelegatedPair(t)
+	const logins, warmed = 500, 8 * 500
 	atA, atB := p.a.stranger(), p.b.stranger()
 	all := make([]signIn, logins)
-	began := redisWork(t, p.redis)
 	login := p.each(t, logins, func(i int) (status int, err error) {
 		all[i], status, err = p.a.trySignIn(atA, "alice", passwords["alice"])
 		return status, err
 	})
-	use := func(i int) (int, error) {
-		a, err := p.b.try(atB, "GET", "/secure-resource", "", "Cookie", all[i%logins].session)
-		return a.status, err
+	ask := func(path, header string, credential func(i int) string) func(int) (int, error) {
+		return func(i int) (int, error) {
+			a, err := p.b.try(atB, "GET", path, "", header, credential(i))
+			return a.status, err
+		}
 	}
-	cold := p.each(t, logins, use)
-	warm := p.each(t, 8*logins, use)
+	bySession := ask("/secure-resource", "Cookie", func(i int) string { return all[i%logins].session })
+	session := p.each(t, logins, bySession)
+	token := p.each(t, logins, ask("/secure-resource", "Authorization", func(i int) string { return all[i].access }))
+	warm := p.each(t, warmed, bySession)
 	refresh := p.each(t, logins, func(i int) (int, error) {
 		_, status, err := p.b.tryRefresh(atB, all[i].refresh)
 		return status, err
@@ -257,46 +299,108 @@ func TestRedisWork(t *testing.T) {
 		a, err := p.b.try(atB, "POST", "/logout", "", "Cookie", all[i].session)
 		return a.status, err
 	})
-	t.Logf("Redis was busy for %.3f s of %.1f s", redisWork(t, p.redis).busy-began.busy, redisWork(t, p.redis).at.Sub(began.at).Seconds())
+	delegatedLogin, delegated := p.delegatedWork(t, ask)
 
 	// What Redis does anyway is measured while requests ask nothing of it.
-	anyway := warm.busy / warm.lasted
-	t.Logf("anyway    %.2f ms a second", anyway*1e3)
-	for name, w := range map[string]work{"login": login, "cold": cold, "refresh": refresh, "logout": logout} {
-		t.Logf("%-9s %.0f µs each", name, (w.busy-anyway*w.lasted)/logins*1e6)
+	anyway := warm.over(warm.lasted)
+	t.Logf("anyway, a second: %v", anyway)
+	documented := documentedTraffic(t)
+	for name, w := range map[string]work{
+		"login, session and tokens": login, "session, cold": session, "token, cold, of a login that is warm": token, "refresh, cold": refresh,
+		"logout by session": logout, "delegated login": delegatedLogin, "delegated session, cold": delegated,
+	} {
+		w = w.beside(anyway).over(w.n)
+		t.Logf("%-36s %v", name, w)
+		if want := documented[name]; math.Abs(w.in-want[0]) > 10+want[0]/20 || math.Abs(w.out-want[1]) > 10+want[1]/20 {
+			t.Errorf("docs/scaling.md counts on %v bytes for %s", want, name)
+		}
 	}
-	if each := cold.busy / logins; warm.busy/(8*logins) > each {
-		t.Errorf("a warm request keeps Redis busy for %.1f µs, a cold one for %.1f µs", warm.busy/(8*logins)*1e6, each*1e6)
+	if w, c := warm.over(warm.n), session.over(session.n); w.busy > c.busy || w.in > c.in/10 || w.out > c.out/10 {
+		t.Errorf("a warm request costs Redis %v, a cold one %v", w, c)
 	}
 }
 
-// work is for how long, in seconds, the processor was busy with Redis, and how
-// long that lasted.
-type work struct{ busy, lasted float64 }
+// documentedTraffic are the rows of the table of bytes in docs/scaling.md: to
+// Redis and from it.
+func documentedTraffic(t *testing.T) map[string][2]float64 {
+	t.Helper()
+	_, table, _ := strings.Cut(documents(t)["docs/scaling.md"].prose, "### In bytes")
+	table, _, _ = strings.Cut(table, "\n## ")
+	all := map[string][2]float64{}
+	for _, row := range costRow.FindAllStringSubmatch(table, -1) {
+		in, err1 := strconv.ParseFloat(row[2], 64)
+		out, err2 := strconv.ParseFloat(row[3], 64)
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		all[row[1]] = [2]float64{in, out}
+	}
+	return all
+}
+
+// delegatedWork is the work for logins at a provider and for a cold request
+// with each. Redis forgets each before the next, as what it keeps of a person
+// grows with their logins.
+func (p *pair) delegatedWork(t *testing.T, ask func(path, header string, credential func(int) string) func(int) (int, error)) (login, cold work) {
+	t.Helper()
+	for range 20 {
+		var session string
+		c := p.browser(t)
+		login = login.plus(p.during(t, 1, func() { session = p.signInAtProvider(t, c, p.a, p.a) }))
+		cold = cold.plus(p.each(t, 1, ask("/delegated-resource", "Cookie", func(int) string { return session })))
+		p.redis.Do(t, "FLUSHALL")
+	}
+	return login, cold
+}
+
+// work is for how long, in seconds, the processor was busy with Redis, how
+// many bytes it got and sent, and how long that lasted, for n requests.
+type work struct{ busy, in, out, lasted, n float64 }
+
+func (w work) String() string {
+	return fmt.Sprintf("%.0f µs, %.0f bytes in, %.0f out", w.busy*1e6, w.in, w.out)
+}
+
+// over is the work divided.
+func (w work) over(by float64) work {
+	return work{w.busy / by, w.in / by, w.out / by, w.lasted / by, w.n}
+}
+
+func (w work) plus(o work) work {
+	return work{w.busy + o.busy, w.in + o.in, w.out + o.out, w.lasted + o.lasted, w.n + o.n}
+}
+
+// beside is the work without what goes on anyway in a second.
+func (w work) beside(anyway work) work {
+	w.busy, w.in, w.out = w.busy-anyway.busy*w.lasted, w.in-anyway.in*w.lasted, w.out-anyway.out*w.lasted
+	return w
+}
 
 // each has ten workers do something n times, all of which must be 200.
 func (p *pair) each(t *testing.T, n int, do func(i int) (status int, err error)) work {
 	t.Helper()
 	const workers = 10
-	before := redisWork(t, p.redis)
-	many(workers, func(worker int) {
-		for i := worker; i < n; i += workers {
-			if status, err := do(i); err != nil || status != http.StatusOK {
-				t.Errorf("%d, %v", status, err)
+	return p.during(t, n, func() {
+		many(workers, func(worker int) {
+			for i := worker; i < n; i += workers {
+				if status, err := do(i); err != nil || status != http.StatusOK {
+					t.Errorf("%d, %v", status, err)
+				}
 			}
-		}
+		})
 	})
-	after := redisWork(t, p.redis)
-	return work{after.busy - before.busy, after.at.Sub(before.at).Seconds()}
 }
 
-// worked is for how long the processor has been busy with Redis until then.
-type worked struct {
-	busy float64
-	at   time.Time
-}
-
-func redisWork(t testing.TB, r *redistest.Server) worked {
+// during is the work of Redis while n things are done, without that of asking
+// Redis for it.
+func (p *pair) during(t *testing.T, n int, do func()) work {
 	t.Helper()
-	return worked{redisInfo(t, r, "cpu", "used_cpu_user") + redisInfo(t, r, "cpu", "used_cpu_sys"), time.Now()}
+	first, began := redisTells(t, p.redis, "cpu", "stats"), time.Now()
+	before := redisTells(t, p.redis, "cpu", "stats")
+	do()
+	after, lasted := redisTells(t, p.redis, "cpu", "stats"), time.Since(began).Seconds()
+	passed := func(name string) float64 { return after[name] - before[name] - (before[name] - first[name]) }
+	return work{
+		passed("used_cpu_user") + passed("used_cpu_sys"), passed("total_net_input_bytes"), passed("total_net_output_bytes"), lasted, float64(n),
+	}
 }

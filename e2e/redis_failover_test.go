@@ -102,6 +102,27 @@ func TestRedisSecretsDiffer(t *testing.T) {
 	p.refuses(t, p.b, atB, "Authorization", s.access)
 }
 
+// TestRedisAddressesDiffer: an instance that has another public_url refuses the
+// others' access tokens, which name theirs as issuer, and nothing else.
+func TestRedisAddressesDiffer(t *testing.T) {
+	t.Parallel()
+	p := startPair(t, startRedis(t), "")
+	p.b.kill()
+	p.b.public = p.b.base
+	p.b.configure(shared + app(p.up.url) + onRedis(p.redis.Address))
+	p.b.run()
+	atB := p.b.stranger()
+	s := p.a.signIn(p.a.stranger(), "alice")
+	p.opens(t, p.b, atB, "Cookie", s.session)
+	p.refuses(t, p.b, atB, "Authorization", s.access)
+	given, status, err := p.b.tryRefresh(atB, s.refresh)
+	if err != nil || status != http.StatusOK {
+		t.Fatalf("refresh: %d, %v", status, err)
+	}
+	p.opens(t, p.b, atB, "Authorization", given.access)
+	p.refuses(t, p.a, p.a.stranger(), "Authorization", given.access)
+}
+
 // TestRedisAccountsDiffer: an instance refuses logins of accounts that it does
 // not have, or has with another password, and leaves them to those that do;
 // but one that starts or reloads has seen then that they were gone.

@@ -3,6 +3,7 @@ package deploy
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,7 +24,8 @@ import (
 const composeFolder = "docs/deploy/compose"
 
 // compose is a copy of the example after the commands of its README, which
-// make the files that are not shipped.
+// make the files that are not shipped. Who types them lets nobody else read
+// their files (umask 077), those that are shipped neither.
 func compose(t *testing.T) (folder string) {
 	t.Helper()
 	copied := t.TempDir()
@@ -31,16 +33,93 @@ func compose(t *testing.T) (folder string) {
 	if err := os.CopyFS(folder, os.DirFS(shipped+"/compose")); err != nil {
 		t.Fatal(err)
 	}
+	modes(t, folder, func(path string, mode fs.FileMode) {
+		mode &= 0o700
+		if path == folder {
+			mode = 0o755 // which the README closes
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	})
 	script := regexp.MustCompile("(?s)```sh\n(cd " + composeFolder + "\n.*?)```").FindStringSubmatch(read(t, shipped+"/README.md"))
 	if script == nil {
 		t.Fatal("the README does not say how to make the files")
 	}
-	sh := exec.CommandContext(t.Context(), "sh", "-eu", "-c", script[1])
+	sh := exec.CommandContext(t.Context(), "sh", "-eu", "-c", "umask 077\n"+script[1])
 	sh.Dir = copied
 	if out, err := sh.CombinedOutput(); err != nil {
 		t.Fatalf("%s\n%v\n%s", script[1], err, out)
 	}
 	return folder
+}
+
+// modes calls do with whatever is in a folder, and its mode.
+func modes(t *testing.T, folder string, do func(path string, mode fs.FileMode)) {
+	t.Helper()
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil {
+			do(path, info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestComposeFiles checks that the users of the containers can read what is
+// mounted, and that nobody else on the machine gets that far.
+func TestComposeFiles(t *testing.T) {
+	folder := compose(t)
+	if info, err := os.Stat(folder); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the folder is open to others: %v, %v", info.Mode(), err)
+	}
+	mounted := 0
+	for _, s := range load(t, folder).Services {
+		for _, mount := range s.Volumes {
+			if mount.Type == types.VolumeTypeBind {
+				mounted += readable(t, mount.Source)
+			}
+		}
+		mounted += min(1, len(s.Secrets)) * readable(t, folder+"/secrets")
+	}
+	if mounted == 0 {
+		t.Error("no files are mounted")
+	}
+}
+
+// readable checks that anybody who is in a folder can read what is there, and
+// returns how many files that is.
+func readable(t *testing.T, folder string) (files int) {
+	t.Helper()
+	modes(t, folder, func(path string, mode fs.FileMode) {
+		files++
+		if want := map[bool]fs.FileMode{true: 0o055, false: 0o044}[mode.IsDir()]; mode&0o077 != want {
+			t.Errorf("%s has the mode %v", path, mode)
+		}
+	})
+	return files
+}
+
+// TestComposeCommands checks that the README keeps the gateways coming back
+// by themselves and stops one of them at a time.
+func TestComposeCommands(t *testing.T) {
+	readme := read(t, shipped+"/README.md")
+	if regexp.MustCompile(`(?m)^docker.* kill`).MatchString(readme) {
+		t.Error("after a signal by hand Docker does not start a container of restart: unless-stopped again (moby#41302)")
+	}
+	for _, how := range []string{"", "--force-recreate "} {
+		a := strings.Index(readme, "docker compose up -d --no-deps "+how+"--wait authgate-a\n")
+		b := strings.Index(readme, "docker compose up -d --no-deps "+how+"--wait authgate-b\n")
+		if a < 0 || b < a {
+			t.Errorf("the README does not start one gateway after the other anew, with %q", how)
+		}
+	}
 }
 
 // load reads the example as `docker compose` does. What it would warn of is
@@ -171,7 +250,7 @@ func checkGateway(t *testing.T, project *types.Project, s types.ServiceConfig, f
 	if s.StopGracePeriod == nil {
 		t.Fatal("there is no stop_grace_period")
 	}
-	checkStop(t, time.Duration(*s.StopGracePeriod), cfg)
+	checkStop(t, time.Duration(*s.StopGracePeriod), 0, cfg)
 	checkHealth(t, m, s.HealthCheck)
 	checkNames(t, project, cfg)
 	if s.DependsOn["valkey"].Condition != types.ServiceConditionHealthy || s.Restart != types.RestartPolicyUnlessStopped {

@@ -207,10 +207,11 @@ func checkShared(t *testing.T, cfg *config.Config) {
 	}
 }
 
-// checkStop checks that a gateway is given enough time to stop.
-func checkStop(t *testing.T, given time.Duration, cfg *config.Config) {
+// checkStop checks that a gateway is given enough time to stop, which it is
+// told to only after the time before.
+func checkStop(t *testing.T, given, before time.Duration, cfg *config.Config) {
 	t.Helper()
-	if needed := cfg.ShutdownDelay + cfg.ShutdownTimeout; given <= needed {
+	if needed := before + cfg.ShutdownDelay + cfg.ShutdownTimeout; given <= needed {
 		t.Errorf("a gateway is killed after %v, and may take %v to stop", given, needed)
 	}
 }

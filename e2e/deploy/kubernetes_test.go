@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -130,9 +131,43 @@ func TestKubernetesGateway(t *testing.T) {
 	if !maps.Equal(public, map[string]int32{"https": 443, "http": 80}) {
 		t.Errorf("the Service has %v", public)
 	}
-	checkStop(t, time.Duration(*w.pod.Spec.TerminationGracePeriodSeconds)*time.Second, cfg)
+	checkStop(t, time.Duration(*w.pod.Spec.TerminationGracePeriodSeconds)*time.Second, all.checkLeaving(t, w), cfg)
+	checkBurst(t, w.container().Resources.Limits)
 	all.checkRollout(t, w)
 	all.checkStore(t, cfg.Store.Addresses[0])
+}
+
+// checkLeaving returns for how long a pod that ends stays ready: with
+// externalTrafficPolicy Local it has to, as the balancer goes by its node.
+func (all *manifests) checkLeaving(t *testing.T, w *workload) time.Duration {
+	t.Helper()
+	local := all.services["authgate"].Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+	if !local {
+		t.Error("the gateways do not see the clients' addresses, by which failed logins are counted")
+	}
+	hook := w.container().Lifecycle
+	if hook == nil || hook.PreStop == nil || hook.PreStop.Sleep == nil { // the image has no program that sleeps
+		t.Error("a pod that ends is unready at once, and its node is sent connections still")
+		return 0
+	}
+	return time.Duration(hook.PreStop.Sleep.Seconds) * time.Second
+}
+
+// What a burst of logins takes for each processor, as measured, and the rest of
+// a gateway: its caches of 64 MiB, and itself.
+const (
+	burst = 64 << 20
+	rest  = 128 << 20
+)
+
+// checkBurst checks that a gateway has memory enough to check as many passwords
+// at once as it does.
+func checkBurst(t *testing.T, limits corev1.ResourceList) {
+	t.Helper()
+	processors, memory := limits.Cpu().Value(), limits.Memory().Value()
+	if needed := processors*burst + rest; processors == 0 || memory < needed {
+		t.Errorf("with %d processors (0: any) a burst of logins takes up to %d bytes, and more than %d are not allowed", processors, needed, memory)
+	}
 }
 
 // checkRollout checks that neither a rollout nor a drained node leaves no
@@ -150,6 +185,9 @@ func (all *manifests) checkRollout(t *testing.T, w *workload) {
 	}
 	if budget.MaxUnavailable == nil || budget.MaxUnavailable.IntVal < 1 || budget.MaxUnavailable.IntVal >= replicas {
 		t.Errorf("the PodDisruptionBudget allows %v of %d to be away", budget.MaxUnavailable, replicas)
+	}
+	if policy := budget.UnhealthyPodEvictionPolicy; policy == nil || *policy != policyv1.AlwaysAllow {
+		t.Error("while all pods are unready, as without the store, no node can be drained")
 	}
 	for _, spread := range w.pod.Spec.TopologySpreadConstraints {
 		if all.only(t, "the topology spread constraint", spread.LabelSelector) != w {
@@ -278,6 +316,10 @@ func TestKubernetesValkey(t *testing.T) {
 		if probe == nil || probe.Exec == nil || !slices.Equal(probe.Exec.Command, want) {
 			t.Errorf("it is not probed with %v", want)
 		}
+	}
+	// What it writes beside, and copies while it rewrites its file, is not in maxmemory.
+	if limit := w.container().Resources.Limits.Memory().Value(); maxmemory*3/2 > limit {
+		t.Errorf("it is killed at %d bytes, and refuses writes at %d", limit, int64(maxmemory))
 	}
 	m := all.inside(t, w)
 	for _, path := range []string{"/etc/valkey/start.sh", "/run/secrets/valkey_password", "/data"} {

@@ -81,7 +81,10 @@ func TestSystemdConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkStop(t, stop, cfg)
+	checkStop(t, stop, 0, cfg)
+	if unit.one("Restart") != "on-failure" || unit.one("RestartPreventExitStatus") != "2" || unit.one("StartLimitIntervalSec") != "0" {
+		t.Error("the unit does not come back, or gives up, or tries a configuration at fault again and again")
+	}
 	if cfg.Listen.HTTPS != ":443" || cfg.Listen.HTTP != ":80" {
 		t.Errorf("the gateway listens on %s and %s, not where clients and the authority ask", cfg.Listen.HTTPS, cfg.Listen.HTTP)
 	}

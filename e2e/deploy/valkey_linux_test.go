@@ -17,6 +17,9 @@ import (
 	"authgate/gateway/store/redisstore"
 )
 
+// maxmemory is where Valkey refuses writes rather than being killed.
+const maxmemory = 640 << 20
+
 // valkey is what the example starts as Valkey, which here is Debian's Redis 7
 // under its name.
 type valkey struct {
@@ -97,7 +100,7 @@ func TestValkey(t *testing.T) {
 	v.start()
 	defer func() { v.kill() }()
 
-	for name, want := range map[string]string{"maxmemory-policy": "noeviction", "appendonly": "yes", "dir": v.m.root + "/data"} {
+	for name, want := range map[string]string{"maxmemory": fmt.Sprint(maxmemory), "maxmemory-policy": "noeviction", "appendonly": "yes", "dir": v.m.root + "/data"} {
 		if got := v.ask("CONFIG", "GET", name); got != name+" "+want {
 			t.Errorf("%s, want %s", got, want)
 		}
@@ -191,6 +194,22 @@ func (v *valkey) open(options redisstore.Options) *redisstore.Store {
 	}
 	v.m.t.Cleanup(func() { _ = s.Close() })
 	return s
+}
+
+// TestValkeyRights checks that the documents give gateways the same rights, and
+// the store's tests with them, see TestLeastPrivilege there.
+func TestValkeyRights(t *testing.T) {
+	_, rights, found := strings.Cut(read(t, shipped+"/compose/valkey/start.sh"), "~authgate:* ")
+	rights, _, _ = strings.Cut(rights, "\n")
+	if !found || rights == "" {
+		t.Fatal("the user of the gateways has no rights")
+	}
+	for _, file := range []string{"docs/configuration.md", "gateway/store/redisstore/redisstore.go"} {
+		text := strings.Join(strings.Fields(strings.ReplaceAll(read(t, "../../"+file), "\n//", " ")), " ")
+		if !strings.Contains(text, "* "+rights) {
+			t.Errorf("%s does not give the rights %s", file, rights)
+		}
+	}
 }
 
 // TestValkeyPassword checks that there is no Valkey without a password.

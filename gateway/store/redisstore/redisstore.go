@@ -39,8 +39,10 @@
 // Redis holds what callers put there, which by the contract of package store
 // is no usable credential; but who can write to it can sign anybody in. Give
 // it a password, a network of its own or TLS, and the gateway a user that may
-// do no more than: ~PREFIX* +@read +@write +@connection +@scripting +role
-// +cluster|slots +cluster|shards.
+// do no more than: ~PREFIX* +@read +@write +@connection +@scripting
+// -@dangerous +role +cluster|slots +cluster|shards. Such a user still sees the
+// names of all keys (SCAN) and may make Redis forget its scripts, which costs a
+// round trip.
 package redisstore
 
 import (

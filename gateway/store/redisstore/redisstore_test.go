@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"authgate/gateway/store"
+	"authgate/gateway/store/redisstore/redistest"
 	"authgate/gateway/store/storetest"
 )
 
@@ -201,29 +204,42 @@ func TestImpossibleOptions(t *testing.T) {
 	}
 }
 
+// rightsOf are the arguments that give a server the user of the package
+// comment, who may do no more than what is said there, for keys like pattern.
+func rightsOf(t testing.TB, name, pattern string) []string {
+	t.Helper()
+	source, err := os.ReadFile("redisstore.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	comment := strings.Join(strings.Fields(strings.ReplaceAll(string(source), "\n//", " ")), " ")
+	said := regexp.MustCompile(`do no more than: ~PREFIX\* ([^.]+)\. `).FindStringSubmatch(comment)
+	if said == nil {
+		t.Fatal("the package comment does not say what the user may do")
+	}
+	return append([]string{"--user", name, "on", ">right-password", pattern}, strings.Fields(said[1])...)
+}
+
 // TestLeastPrivilege uses a user that may do no more than the package comment
-// says, and then one with the wrong password, which no log may show.
+// says, who can do all that a store does and harm nobody else, and then one
+// with the wrong password, which no log may show.
 func TestLeastPrivilege(t *testing.T) {
 	t.Parallel()
-	rights := "--user default off --user gate on >right-password ~authgate:* " +
-		"+@read +@write +@connection +@scripting +role +cluster|slots +cluster|shards"
-	redis := startServer(t, strings.Fields(rights)...)
-	o := Options{Addresses: []string{redis.Address}, Username: "gate", Password: "right-password", KeyPrefix: "authgate:"}
+	redis := startServer(t, append([]string{"--user", "default", "off"},
+		append(rightsOf(t, "gate", "~authgate:*"), rightsOf(t, "contract", "~store*")...)...)...)
+	o := Options{Addresses: []string{redis.Address}, Username: "contract", Password: "right-password", KeyPrefix: "authgate:"}
+	t.Run("Conformance", func(t *testing.T) { conform(t, o) })
+	o.Username = "gate"
 	s := openTest(t, o)
 	if err := s.Ping(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Swap(t.Context(), "key", nil, []byte("value"), time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	put(t, s, "key", "value")
 	warm(t, s, "key")
 	if value, err := s.Take(t.Context(), "key"); err != nil || string(value) != "value" {
 		t.Fatalf("Take = %q, %v", value, err)
 	}
 	wantAbsent(t, s, "key")
-	if err := s.Delete(t.Context(), "key"); err != nil {
-		t.Fatal(err)
-	}
 
 	var log bytes.Buffer
 	o.Password, o.Logger = "wrong-password", slog.New(slog.NewTextHandler(&log, nil))
@@ -237,4 +253,28 @@ func TestLeastPrivilege(t *testing.T) {
 	if !strings.Contains(told, "WRONGPASS") || strings.Contains(told, "wrong-password") {
 		t.Errorf("told: %s", told)
 	}
+}
+
+// TestNoMorePrivilege: such a user is refused what would harm others, as to
+// drop all keys, to end or stop connections, or to configure the server.
+func TestNoMorePrivilege(t *testing.T) {
+	t.Parallel()
+	redis := startServer(t, rightsOf(t, "gate", "~authgate:*")...)
+	for _, command := range []string{
+		"SET other:key value", "GET other:key", "FLUSHALL", "FLUSHDB", "SWAPDB 0 1", "KEYS *", "CLIENT LIST", "CLIENT KILL ID 1",
+		"CLIENT PAUSE 1", "CONFIG GET maxmemory", "ACL LIST", "SHUTDOWN", "SAVE", "MONITOR", "INFO", "REPLICAOF NO ONE", "CLUSTER RESET",
+	} {
+		answer, err := redis.Try(append([]string{"ACL", "DRYRUN", "gate"}, strings.Fields(command)...)...)
+		if err != nil || !strings.Contains(answer, "no permissions") {
+			t.Errorf("the user may do %s: %s %v", command, answer, err)
+		}
+	}
+}
+
+// TestLeastPrivilegeCluster uses such a user on a Cluster, whose nodes the
+// store has to find.
+func TestLeastPrivilegeCluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, func() string { return freeAddress(t) }, rightsOf(t, "gate", "~store*")...)
+	conform(t, Options{Addresses: []string{c.Masters[1].Address}, Username: "gate", Password: "right-password"})
 }

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Starts Valkey for gateways alone: it keeps what it acknowledged, evicts
-# nothing, and knows one user, who may do what gateways do with their own keys.
+# nothing, and knows one user, who may do what gateways do with their own keys,
+# see the names of all keys, and forget scripts.
 # The password goes to standard input, so that no list of processes shows it.
 set -eu
 password=$(cat /run/secrets/valkey_password)
@@ -8,7 +9,8 @@ password=$(cat /run/secrets/valkey_password)
 exec valkey-server - <<CONFIGURATION
 dir /data
 appendonly yes
+maxmemory 640mb
 maxmemory-policy noeviction
 user default off
-user authgate on >$password ~authgate:* +@read +@write +@connection +@scripting +role +cluster|slots +cluster|shards
+user authgate on >$password ~authgate:* +@read +@write +@connection +@scripting -@dangerous +role +cluster|slots +cluster|shards
 CONFIGURATION
