@@ -11,10 +11,16 @@ import (
 // to a client that holds up what TLS itself writes.
 const cutTime = time.Second
 
+// tellEvery is how often connections over HTTP/2 are told that the server
+// shuts down. net/http tells those that it knows of, and waits for the others
+// as well: those whose handshake ends later.
+const tellEvery = time.Second
+
 // drain is the end of Serve, in steps that no client has to notice:
 //
 //	unready ── shutdown_delay ── listeners close, WebSockets ── requests under way, ── admin closes
-//	                             are told                       up to shutdown_timeout
+//	                             are told                       up to shutdown_timeout;
+//	                                                            clients read to the end
 //
 // Until the listeners close all is served as before, new connections too, but
 // answers ask clients to come back by another one (see exchange.WriteHeader).
@@ -23,9 +29,10 @@ func (s *Server) drain() {
 	cfg := s.gateway.Config()
 	s.logger.Info("stopping", "shutdown_delay", cfg.ShutdownDelay.String(), "shutdown_timeout", cfg.ShutdownTimeout.String())
 	s.gateway.draining.Store(true)
+	deadline := time.Now().Add(cfg.ShutdownDelay + cfg.ShutdownTimeout)
+	s.ending.begin(deadline)
 	time.Sleep(cfg.ShutdownDelay)
 
-	deadline := time.Now().Add(cfg.ShutdownTimeout)
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	var public sync.WaitGroup
@@ -41,6 +48,9 @@ func (s *Server) drain() {
 		public.Wait()
 		if n := s.gateway.sockets.wait(); n > 0 {
 			s.logger.Warn("WebSockets were cut off", "count", n)
+		}
+		if n := s.ending.wait(); n > 0 { // last: any of the others may have to linger
+			s.logger.Warn("connections were cut off whose clients had not read everything", "count", n)
 		}
 	}()
 	select {
@@ -58,8 +68,17 @@ func (s *Server) drain() {
 // shutdown closes a listener and waits for the requests on it. Those that go
 // on when ctx ends are cut off.
 func (s *Server) shutdown(ctx context.Context, l serving) {
-	if err := l.server.Shutdown(ctx); err != nil {
-		s.logger.Warn("requests were cut off", "listener", l.name, "error", err.Error())
-		l.server.Close()
+	for {
+		step, cancel := context.WithTimeout(ctx, tellEvery)
+		err := l.server.Shutdown(step)
+		cancel()
+		switch {
+		case err == nil:
+			return
+		case ctx.Err() != nil:
+			s.logger.Warn("requests were cut off", "listener", l.name, "error", err.Error())
+			l.server.Close()
+			return
+		}
 	}
 }

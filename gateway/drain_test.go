@@ -69,6 +69,7 @@ type stopping struct {
 	*rig
 	t             *testing.T
 	public, admin *door
+	ending        *lingering
 	stop          func()
 	began         time.Time // the stop
 	took          chan time.Duration
@@ -83,6 +84,7 @@ func onceStopped(t *testing.T, f func(s *stopping)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stopping{rig: newRig(t, baseConfig+shutdownTimes), t: t, public: newDoor(), admin: newDoor(), took: make(chan time.Duration, 1)}
 		server := &Server{gateway: s.Gateway, logger: s.logger}
+		s.ending = &server.ending
 		server.serving = []serving{
 			{"https", s.public, &http.Server{Handler: s.Gateway}},
 			{"http", newDoor(), &http.Server{Handler: s.Gateway}},
@@ -279,6 +281,40 @@ func TestDrainStuck(t *testing.T) {
 			t.Errorf("logged %v", line)
 		}
 	})
+}
+
+// What lingers is waited for, up to the same deadline, and the admin listener
+// with it.
+func TestDrainLingers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		rest int // unsent
+		end  time.Duration
+	}{"all is sent": {0, 15*time.Second + lingerPause}, "the client is slow": {1000, 75 * time.Second}} {
+		onceStopped(t, func(s *stopping) {
+			here, there := net.Pipe()
+			defer here.Close()
+			s.public.conns <- &lingeringConn{halfConn: &halfClosing{Conn: there}, lingering: s.ending, unsent: func(net.Conn) int {
+				c.rest = max(0, c.rest-1)
+				return c.rest
+			}}
+			fmt.Fprint(here, "GET /public/ HTTP/1.1\r\nHost: gw.example\r\n\r\n")
+			if answer, err := http.ReadResponse(bufio.NewReader(here), nil); err != nil || answer.StatusCode != 200 {
+				t.Fatalf("%v, %v", answer, err)
+			}
+			synctest.Wait() // it is idle
+			s.stop()
+			s.until(c.end - 1)
+			if got := s.ready(); got != "unready stopping" {
+				t.Errorf("%s: just before the end: %s", name, got)
+			}
+			s.ended(c.end)
+			cut := s.log.records(t, "connections were cut off whose clients had not read everything")
+			if (len(cut) > 0) != (c.rest > 0) || len(cut) == 1 && cut[0]["count"] != 1.0 {
+				t.Errorf("%s: logged %v", name, cut)
+			}
+		})
+	}
 }
 
 // The times that count are those of the configuration that runs.

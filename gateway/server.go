@@ -31,6 +31,7 @@ type Server struct {
 	certs   certificates  // nil where a proxy terminates TLS
 	acme    *acme.Manager // certs, where they come from an authority; else nil
 	serving []serving
+	ending  lingering // connections over TLS
 }
 
 // serving is one listener and what answers on it.
@@ -94,7 +95,8 @@ func (s *Server) listen(name, address string, handler http.Handler) error {
 	}
 	if name == "https" {
 		server.TLSConfig = tlsConfig(s.certs)
-		listener = tls.NewListener(listener, server.TLSConfig)
+		// Cleartext is HTTP/1.1 alone, whose clients do not send while they read.
+		listener = tls.NewListener(&lingeringListener{listener.(*net.TCPListener), &s.ending}, server.TLSConfig)
 	}
 	s.serving = append(s.serving, serving{name: name, listener: listener, server: server})
 	return nil

@@ -80,6 +80,13 @@ func (s *settledStore) Delete(ctx context.Context, key string) error {
 // Close implements store.Store; the one who opened the store closes it.
 func (s *settledStore) Close() error { return nil }
 
+// Outage reports whether an error of Reload, or of New, means that the store
+// did not answer: the same configuration may be good a moment later.
+func Outage(err error) bool {
+	_, missing := errors.AsType[*storeError](err)
+	return missing
+}
+
 // settle finds out in the store since when the accounts are what they are. A
 // start need not wait for a store on another machine, see settledStore.
 func (g *Gateway) settle(st, old *state) error {
@@ -91,7 +98,7 @@ func (g *Gateway) settle(st, old *state) error {
 		return nil
 	}
 	err = fmt.Errorf("accounts: %w", err)
-	if _, missing := errors.AsType[*storeError](err); missing && old == nil && st.config.Store.Driver == config.StoreRedis {
+	if Outage(err) && old == nil && st.config.Store.Driver == config.StoreRedis {
 		g.logger.Error("requests that need a login are refused until Redis answers; start it, or correct store.addresses", "error", err.Error())
 		return nil
 	}

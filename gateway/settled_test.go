@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"authgate/gateway/store"
 )
 
 // sharedConfig has a store that other instances use too.
@@ -154,4 +156,60 @@ func TestStartNeedsOwnStore(t *testing.T) {
 	if _, err := newRig(t, baseConfig).without(baseConfig); !errors.Is(err, errBroken) {
 		t.Errorf("New: %v", err)
 	}
+}
+
+// TestUnsettledStore: before the accounts are settled nothing gets to the
+// store.
+func TestUnsettledStore(t *testing.T) {
+	t.Parallel()
+	s := &settledStore{store: store.NewMemory(time.Now)}
+	ctx := t.Context()
+	_, get := s.Get(ctx, "key")
+	_, take := s.Take(ctx, "key")
+	for operation, err := range map[string]error{
+		"get": get, "take": take, "delete": s.Delete(ctx, "key"),
+		"put": s.Put(ctx, "key", nil, time.Time{}), "swap": s.Swap(ctx, "key", nil, nil, time.Time{}),
+	} {
+		if !Outage(err) || !errors.Is(err, errUnsettled) || !strings.Contains(err.Error(), operation) {
+			t.Errorf("%s: %v", operation, err)
+		}
+	}
+}
+
+// TestStopBeforeSettled: a gateway that is closed while its store is missing
+// does nothing more with it.
+func TestStopBeforeSettled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, err := newRig(t, sharedConfig).without(sharedConfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked, answer := make(chan struct{}), make(chan struct{})
+		r.store.breakIf(func(string, int64, string) bool {
+			asked <- struct{}{}
+			<-answer
+			return true
+		})
+		<-asked
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			r.Close()
+		}()
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Error("it is closed while it still asks the store")
+		default:
+		}
+		close(answer)
+		<-closed
+		calls := r.store.calls.Load()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if again := r.store.calls.Load(); again != calls {
+			t.Errorf("it has asked the store %d times since", again-calls)
+		}
+	})
 }

@@ -193,7 +193,7 @@ func (s *socket) Close() error {
 func (s *socket) cut() {
 	s.giveUp()
 	if conn, ok := s.Conn.(*tls.Conn); ok {
-		conn.NetConn().Close()
+		underTLS(conn).Close()
 	}
 	s.Close()
 }

@@ -119,7 +119,8 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 	}
 	m.cache = certmagic.NewCache(m.cacheOptions(longestPause))
 	m.config = certmagic.New(m.cache, certmagic.Config{
-		FallbackServerName: m.domains[0], OCSP: certmagic.OCSPConfig{DisableStapling: true},
+		DefaultServerName: m.domains[0], FallbackServerName: m.domains[0],
+		OCSP:    certmagic.OCSPConfig{DisableStapling: true},
 		Storage: o.Storage, Logger: m.zap, OnEvent: m.notice,
 	})
 	m.issuer = certmagic.NewACMEIssuer(m.config, certmagic.ACMEIssuer{

@@ -33,6 +33,10 @@ const (
 	usedPrefix    = "used:"     // + hash of the logout token's issuer and jti
 )
 
+// undoTime bounds the end of a login that came to nothing. Where the store does
+// not answer its client has waited for that already.
+const undoTime = 200 * time.Millisecond
+
 // Login is the record of one sign-in. Sessions, refresh tokens and access
 // tokens name it, and none of them is good once it is gone.
 type Login struct {
@@ -116,11 +120,19 @@ func (l *Logins) begin(ctx context.Context, login *Login, issue []Issue) (*Login
 	}
 	put(loginPrefix+login.ID, value, login.Expires)
 	if err := puts.Wait(); err != nil {
-		// Where this fails too, what stays is unused: nobody was told a secret.
-		_, _ = l.End(ctx, login.ID)
+		_ = l.undo(ctx, login) // the error that counts is the first one
 		return nil, fmt.Errorf("beginning a login: %w", err)
 	}
 	return login, nil
+}
+
+// undo ends a login of which nobody was told a secret. Where that fails what
+// stays is unused, and expires by itself.
+func (l *Logins) undo(ctx context.Context, login *Login) error {
+	ctx, cancel := context.WithTimeout(ctx, undoTime)
+	defer cancel()
+	_, err := l.End(ctx, login.ID)
+	return err
 }
 
 // read returns what the store holds of a login or a handle, or ErrRejected

@@ -44,40 +44,58 @@ type App struct {
 	store   store.Store
 	gateway *gateway.Gateway
 	server  *gateway.Server
-	seen    string // stamps of the files beside the configuration that runs
+
+	// What follow knows:
+	seen    string            // stamps of the files beside the configuration that were dealt with
+	pending *config.Config    // that was asked for while the store was away; nil: none
+	told    map[string]string // the failures that were logged since the last change, by what failed
 }
 
 // Open reads the configuration at path and opens everything it names; from
 // then on clients can connect. The log goes to stderr. An error of the type
 // config.Diagnostics means that the configuration is at fault.
 func Open(ctx context.Context, path, version string, stderr io.Writer) (*App, error) {
+	return openOn(ctx, openStore, path, version, stderr)
+}
+
+// storeOpener opens the store of a configuration.
+type storeOpener func(context.Context, *config.Config, *slog.Logger) (store.Store, error)
+
+func openOn(ctx context.Context, open storeOpener, path, version string, stderr io.Writer) (*App, error) {
 	cfg, err := config.Load(path)
 	if err != nil {
 		return nil, err
 	}
-	a := &App{path: path, log: newLogOutput(stderr), floor: make([]byte, heapFloor)}
+	a := &App{path: path, log: newLogOutput(stderr), floor: make([]byte, heapFloor), told: map[string]string{}}
 	a.logger = newLogger(cfg.Log, a.log)
 	a.seen = stamps(cfg.SideFiles())
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data_dir: %w", err)
 	}
-	if a.store, err = openStore(ctx, cfg, a.logger); err != nil {
+	if a.store, err = open(ctx, cfg, a.logger); err != nil {
 		return nil, err
 	}
+	if err := a.assemble(cfg, version); err != nil {
+		return nil, errors.Join(err, a.store.Close())
+	}
+	return a, nil
+}
+
+// assemble makes the gateway and its listeners on the store.
+func (a *App) assemble(cfg *config.Config, version string) error {
 	registry := prometheus.NewRegistry()
+	var err error
 	a.gateway, err = gateway.New(gateway.Options{
 		Config: cfg, Store: a.store, Logger: a.logger, Registerer: registry, Version: version,
 		Idle: a.log.Flush,
 	})
-	if err == nil {
-		if a.server, err = gateway.NewServer(a.gateway, registry); err != nil {
-			a.gateway.Close()
-		}
-	}
 	if err != nil {
-		return nil, errors.Join(err, a.store.Close())
+		return err
 	}
-	return a, nil
+	if a.server, err = gateway.NewServer(a.gateway, registry); err != nil {
+		a.gateway.Close()
+	}
+	return err
 }
 
 func openStore(ctx context.Context, cfg *config.Config, logger *slog.Logger) (store.Store, error) {
@@ -113,10 +131,14 @@ func (a *App) Config() *config.Config { return a.gateway.Config() }
 func (a *App) Run(ctx context.Context, reload <-chan os.Signal) error {
 	defer runtime.KeepAlive(a.floor)
 	defer a.log.Flush()
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return a.server.Serve(ctx) })
+	var group errgroup.Group
+	following, stop := context.WithCancel(context.Background())
 	group.Go(func() error {
-		a.follow(ctx, reload)
+		defer stop() // not when ctx ends: until the last request is answered, who is removed has to go
+		return a.server.Serve(ctx)
+	})
+	group.Go(func() error {
+		a.follow(following, reload)
 		return nil
 	})
 	err := group.Wait()
@@ -125,33 +147,69 @@ func (a *App) Run(ctx context.Context, reload <-chan os.Signal) error {
 }
 
 // follow applies changes of the configuration until ctx ends: of the whole
-// on demand, of the files beside it by itself.
+// on demand, of the files beside it by itself. What cannot be applied through
+// no fault of its own, as while the store is away, is tried again.
 func (a *App) follow(ctx context.Context, reload <-chan os.Signal) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
-	var last string // what the look before saw
+	last := a.seen // what the look before saw
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-reload:
-			// Before the files are read: what changes while they are is seen next time.
-			a.seen = stamps(a.Config().SideFiles())
-			a.apply("configuration", func() (*config.Config, error) { return config.Load(a.path) })
+			a.pending = nil
+			clear(a.told)
+			a.applyWhole(func() (*config.Config, error) { return config.Load(a.path) })
 		case <-ticker.C:
 			now := stamps(a.Config().SideFiles())
-			if now != a.seen && now == last {
-				a.seen = now
-				a.apply("files beside the configuration", a.Config().Reread)
+			if now == last {
+				a.look(now)
+			} else {
+				clear(a.told)
 			}
 			last = now
 		}
 	}
 }
 
+// look applies what has changed by itself, or could not be applied before. now
+// are the stamps of the files, which were the same at the last look.
+func (a *App) look(now string) {
+	if a.pending != nil {
+		a.applyWhole(a.pending.Reread)
+	}
+	if now == a.seen {
+		return
+	}
+	err := a.apply("files beside the configuration", a.Config().Reread)
+	// Files at fault are dealt with until they change. Whatever else fails is
+	// tried again: it may be an account that must not get in any more.
+	if _, atFault := errors.AsType[config.Diagnostics](err); err == nil || atFault {
+		a.seen = now
+	}
+}
+
+// applyWhole applies a configuration that was asked for. While the store is
+// away it stays to be applied.
+func (a *App) applyWhole(load func() (*config.Config, error)) {
+	before := stamps(a.Config().SideFiles()) // what changes while they are read is seen next time
+	var cfg *config.Config
+	err := a.apply("configuration", func() (_ *config.Config, err error) {
+		cfg, err = load()
+		return cfg, err
+	})
+	switch {
+	case err == nil:
+		a.seen, a.pending = before, nil
+	case gateway.Outage(err):
+		a.pending = cfg
+	}
+}
+
 // apply reloads. A configuration that is at fault changes nothing, but does
 // not keep a fresh certificate from being used.
-func (a *App) apply(what string, load func() (*config.Config, error)) {
+func (a *App) apply(what string, load func() (*config.Config, error)) error {
 	err := a.gateway.Reload(load)
 	a.logFailure(what, err)
 	refreshErr := a.server.RefreshCertificates()
@@ -159,22 +217,38 @@ func (a *App) apply(what string, load func() (*config.Config, error)) {
 	if err == nil && refreshErr == nil {
 		a.logger.Info("reloaded", "what", what)
 	}
+	return err
 }
 
-// logFailure logs what is wrong, problem by problem.
+// logFailure logs what is wrong, problem by problem, unless it has since the
+// last change.
 func (a *App) logFailure(what string, err error) {
 	if err == nil {
+		delete(a.told, what)
 		return
 	}
+	const kept = "reload failed, the running configuration is kept"
+	again := gateway.Outage(err)
+	text := err.Error()
+	if again {
+		text = "outage" // however it shows
+	}
+	if a.told[what] == text {
+		return
+	}
+	a.told[what] = text
 	var problems config.Diagnostics
-	if errors.As(err, &problems) {
+	switch {
+	case errors.As(err, &problems):
 		for _, p := range problems {
-			a.logger.Error("reload failed, the running configuration is kept", "what", what,
+			a.logger.Error(kept, "what", what,
 				"file", p.File, "line", p.Line, "column", p.Column, "key", p.Key, "problem", p.Message)
 		}
-		return
+	case again:
+		a.logger.Error(kept+" until the store answers", "what", what, "error", err.Error())
+	default:
+		a.logger.Error(kept, "what", what, "error", err.Error())
 	}
-	a.logger.Error("reload failed, the running configuration is kept", "what", what, "error", err.Error())
 }
 
 // stamps tells in one string which state files are in.

@@ -269,22 +269,7 @@ func TestRun(t *testing.T) {
 // bubble.
 func following(t *testing.T, files map[string]string, f func(a *App, stderr *output, reload chan<- os.Signal)) {
 	t.Helper()
-	path := folder(t, files)
-	synctest.Test(t, func(t *testing.T) {
-		stderr := &output{}
-		a := open(t, path, stderr)
-		defer shut(t, a)
-		reload := make(chan os.Signal)
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			a.follow(ctx, reload)
-		}()
-		f(a, stderr, reload)
-		stop()
-		<-done
-	})
+	followingOn(t, openStore, files, f)
 }
 
 // applied is how long after it was written a file beside the configuration

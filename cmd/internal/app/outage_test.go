@@ -1,0 +1,207 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"authgate/gateway/config"
+	"authgate/gateway/store"
+)
+
+// distant is a store that can be away.
+type distant struct {
+	store.Store
+	away atomic.Bool
+}
+
+func (d *distant) Get(ctx context.Context, key string) ([]byte, error) {
+	if d.away.Load() {
+		return nil, errors.New("connection refused")
+	}
+	return d.Store.Get(ctx, key)
+}
+
+// followingOn is following on a store of the test's own.
+func followingOn(t *testing.T, store storeOpener, files map[string]string, f func(a *App, stderr *output, reload chan<- os.Signal)) {
+	t.Helper()
+	path := folder(t, files)
+	synctest.Test(t, func(t *testing.T) {
+		stderr := &output{}
+		a, err := openOn(t.Context(), store, path, "test", stderr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer shut(t, a)
+		reload := make(chan os.Signal)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			a.follow(ctx, reload)
+		}()
+		f(a, stderr, reload)
+		stop()
+		<-done
+	})
+}
+
+// both are the two accounts in a file beside the configuration.
+var both = map[string]string{"config.yaml": configuration["config.yaml"], "accounts.yaml": alice + bob}
+
+// far is following with both, on a store that can be away.
+func far(t *testing.T, f func(a *App, d *distant, stderr *output, reload chan<- os.Signal)) {
+	t.Helper()
+	d := &distant{Store: store.NewMemory(time.Now)}
+	opened := func(context.Context, *config.Config, *slog.Logger) (store.Store, error) { return d, nil }
+	followingOn(t, opened, both, func(a *App, stderr *output, reload chan<- os.Signal) { f(a, d, stderr, reload) })
+}
+
+const (
+	failed = "reload failed, the running configuration is kept"
+	away   = failed + " until the store answers"
+)
+
+// beside is a path beside the configuration.
+func (a *App) beside(name string) string { return filepath.Join(filepath.Dir(a.path), name) }
+
+// inPlace is the configuration with accounts in it.
+func inPlace(accounts ...string) string {
+	users := make([]string, len(accounts))
+	for i, account := range accounts {
+		users[i] = strings.TrimPrefix(strings.TrimSpace(account), "- ")
+	}
+	return strings.Replace(configuration["config.yaml"], "{file: accounts.yaml}", "{users: ["+strings.Join(users, ", ")+"]}", 1)
+}
+
+// Who is removed while the store is away is gone when it is back. Of all the
+// attempts the log has the first one.
+func TestFollowOutage(t *testing.T) {
+	t.Parallel()
+	far(t, func(a *App, d *distant, stderr *output, _ chan<- os.Signal) {
+		for _, c := range []struct{ content, want string }{{alice, "alice"}, {bob, "bob"}} {
+			before := len(stderr.logged(t, away))
+			d.away.Store(true)
+			write(t, a.beside("accounts.yaml"), c.content)
+			wait(time.Minute)
+			d.away.Store(false)
+			wait(watchEvery)
+			if got := a.users(t); got != c.want {
+				t.Errorf("when the store is back: %q can sign in, want %q", got, c.want)
+			}
+			lines := stderr.logged(t, away)[before:]
+			if len(lines) != 1 || lines[0]["level"] != "ERROR" || !strings.Contains(lines[0]["error"].(string), "connection refused") {
+				t.Errorf("logged %v", lines)
+			}
+		}
+		wait(time.Minute)
+		if n := len(stderr.logged(t, "reloaded")); n != 2 {
+			t.Errorf("%d reloads were logged", n)
+		}
+	})
+}
+
+// A configuration that was asked for while the store is away applies when it
+// is back, as it was then; with the files beside it as they are by now.
+func TestFollowSignalOutage(t *testing.T) {
+	t.Parallel()
+	far(t, func(a *App, d *distant, stderr *output, reload chan<- os.Signal) {
+		d.away.Store(true)
+		write(t, a.path, inPlace(bob))
+		reload <- os.Interrupt
+		wait(time.Minute)
+		write(t, a.path, inPlace(alice)) // which nobody asks for
+		d.away.Store(false)
+		wait(watchEvery)
+		if got := a.users(t); got != "bob" {
+			t.Errorf("%q can sign in", got)
+		}
+		if n := len(stderr.logged(t, away)); n != 1 {
+			t.Errorf("%d failures were logged", n)
+		}
+		d.away.Store(true)
+		write(t, a.path, both["config.yaml"])
+		reload <- os.Interrupt
+		wait(time.Minute)
+		write(t, a.beside("accounts.yaml"), alice)
+		d.away.Store(false)
+		wait(applied)
+		if got := a.users(t); got != "alice" {
+			t.Errorf("after a change beside it: %q can sign in", got)
+		}
+		d.away.Store(true)
+		write(t, a.path, inPlace(bob))
+		reload <- os.Interrupt
+		wait(applied)
+		write(t, a.path, "nonsense: 1\n")
+		reload <- os.Interrupt // what counts is what was asked for last
+		d.away.Store(false)
+		wait(time.Minute)
+		if got := a.users(t); got != "alice" {
+			t.Errorf("after another signal: %q can sign in", got)
+		}
+	})
+}
+
+// A configuration at fault does not keep a change beside it from applying,
+// and what only a start applies is not tried again.
+func TestFollowSignalAtFault(t *testing.T) {
+	t.Parallel()
+	for name, yaml := range map[string]string{
+		"at fault":        "nonsense: 1\n",
+		"needs a restart": strings.Replace(both["config.yaml"], "memory", "sqlite", 1),
+	} {
+		following(t, both, func(a *App, stderr *output, reload chan<- os.Signal) {
+			wait(applied)
+			write(t, a.path, yaml)
+			write(t, a.beside("accounts.yaml"), alice)
+			reload <- os.Interrupt
+			wait(applied)
+			if got := a.users(t); got != "alice" {
+				t.Errorf("%s: %q can sign in", name, got)
+			}
+			n := len(stderr.logged(t, failed))
+			for range 2 {
+				wait(time.Minute)
+				reload <- os.Interrupt
+			}
+			wait(time.Minute)
+			if all := len(stderr.logged(t, failed)); n == 0 || all != 3*n {
+				t.Errorf("%s: %d problems were logged, and %d when it was asked for three times", name, n, all)
+			}
+		})
+	}
+}
+
+// Until the last request is answered it matters who may get in.
+func TestRunFollows(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{"config.yaml": both["config.yaml"] + "shutdown_delay: 1s\n", "accounts.yaml": alice + bob}
+	stderr := &output{}
+	a := open(t, folder(t, files), stderr)
+	ctx, stop := context.WithCancel(t.Context())
+	reload, done := make(chan os.Signal), make(chan error, 1)
+	stop()
+	go func() { done <- a.Run(ctx, reload) }()
+	write(t, a.beside("accounts.yaml"), alice)
+	for range 2 { // the second is taken when the first is done
+		select {
+		case reload <- os.Interrupt:
+		case err := <-done:
+			t.Fatalf("it has ended: %v", err)
+		}
+	}
+	if n := len(stderr.logged(t, "reloaded")); n == 0 || a.Config().Accounts.Users[len(a.Config().Accounts.Users)-1].Username != "alice" {
+		t.Errorf("%d reloads, %d accounts", n, len(a.Config().Accounts.Users))
+	}
+	if err := <-done; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}
