@@ -177,6 +177,10 @@ func (g *Gateway) reload(load func() (*config.Config, error)) error {
 	return nil
 }
 
+// ErrNeedsRestart is an error of Reload: the configuration is good, but only a
+// start applies it.
+var ErrNeedsRestart = errors.New("need a restart; the running configuration is kept")
+
 // needsRestart names the keys that changed and that only a start applies.
 func needsRestart(old, cfg *config.Config) error {
 	var keys []string
@@ -198,7 +202,7 @@ func needsRestart(old, cfg *config.Config) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	return errors.New("changes of " + strings.Join(keys, ", ") + " need a restart; the running configuration is kept")
+	return fmt.Errorf("changes of %s %w", strings.Join(keys, ", "), ErrNeedsRestart)
 }
 
 // Close ends what the gateway does beside requests. It is called when there

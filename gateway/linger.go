@@ -136,13 +136,21 @@ func (c *lingeringConn) Close() error {
 	return nil
 }
 
+// SetReadDeadline implements net.Conn. After Close the deadline is that of linger.
+func (c *lingeringConn) SetReadDeadline(t time.Time) error {
+	if c.closed.Load() {
+		return net.ErrClosed
+	}
+	return c.halfConn.SetReadDeadline(t)
+}
+
 // linger returns when the client has closed its side, is given up, or, which
 // it reports, has not got everything by the deadline.
 func (c *lingeringConn) linger(until time.Time) (cut bool) {
 	rest := c.unsent(c.halfConn)
 	for b := make([]byte, 1024); ; {
 		pause := min(lingerPause, time.Until(until))
-		_ = c.SetReadDeadline(time.Now().Add(pause)) // a connection that is gone says so below
+		_ = c.halfConn.SetReadDeadline(time.Now().Add(pause)) // a connection that is gone says so below
 		_, err := c.halfConn.Read(b)
 		switch {
 		case err == nil:

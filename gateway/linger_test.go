@@ -107,6 +107,12 @@ func TestLinger(t *testing.T) {
 			c.client.Close()
 		}, 20 * time.Second},
 		"it says nothing": {func(*testing.T, *endingConn) {}, lingerPause},
+		"net/http sets a deadline": {func(t *testing.T, c *endingConn) {
+			synctest.Wait()
+			if err := c.SetReadDeadline(time.Now().Add(time.Hour)); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("SetReadDeadline: %v", err)
+			}
+		}, lingerPause},
 		"it falls silent": {func(t *testing.T, c *endingConn) {
 			if err := c.sends(lingerPause-1, 2*lingerPause-2); err != nil {
 				t.Errorf("the client is refused: %v", err)

@@ -20,6 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
+// maxmemory is where Valkey refuses writes rather than being killed.
+const maxmemory = 640 << 20
+
 // inside is what the container of a workload sees.
 func (all *manifests) inside(t *testing.T, w *workload) *machine {
 	t.Helper()

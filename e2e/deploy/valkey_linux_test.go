@@ -17,9 +17,6 @@ import (
 	"authgate/gateway/store/redisstore"
 )
 
-// maxmemory is where Valkey refuses writes rather than being killed.
-const maxmemory = 640 << 20
-
 // valkey is what the example starts as Valkey, which here is Debian's Redis 7
 // under its name.
 type valkey struct {

@@ -153,10 +153,9 @@ func (a *App) follow(ctx context.Context, reload <-chan os.Signal) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	last := a.seen // what the look before saw
-	for {
-		select {
+	for ctx.Err() == nil {
+		select { // by chance, where more than one is due
 		case <-ctx.Done():
-			return
 		case <-reload:
 			a.pending = nil
 			clear(a.told)
@@ -176,23 +175,20 @@ func (a *App) follow(ctx context.Context, reload <-chan os.Signal) {
 // look applies what has changed by itself, or could not be applied before. now
 // are the stamps of the files, which were the same at the last look.
 func (a *App) look(now string) {
-	if a.pending != nil {
-		a.applyWhole(a.pending.Reread)
-	}
-	if now == a.seen {
+	if a.pending != nil && gateway.Outage(a.applyWhole(a.pending.Reread)) || now == a.seen {
 		return
 	}
 	err := a.apply("files beside the configuration", a.Config().Reread)
-	// Files at fault are dealt with until they change. Whatever else fails is
-	// tried again: it may be an account that must not get in any more.
-	if _, atFault := errors.AsType[config.Diagnostics](err); err == nil || atFault {
+	// Files at fault, or for a restart, are dealt with until they change. Whatever
+	// else fails is tried again: it may be an account that must not get in any more.
+	if _, atFault := errors.AsType[config.Diagnostics](err); err == nil || atFault || errors.Is(err, gateway.ErrNeedsRestart) {
 		a.seen = now
 	}
 }
 
 // applyWhole applies a configuration that was asked for. While the store is
-// away it stays to be applied.
-func (a *App) applyWhole(load func() (*config.Config, error)) {
+// away, and for no other reason, it stays to be applied.
+func (a *App) applyWhole(load func() (*config.Config, error)) error {
 	before := stamps(a.Config().SideFiles()) // what changes while they are read is seen next time
 	var cfg *config.Config
 	err := a.apply("configuration", func() (_ *config.Config, err error) {
@@ -204,7 +200,10 @@ func (a *App) applyWhole(load func() (*config.Config, error)) {
 		a.seen, a.pending = before, nil
 	case gateway.Outage(err):
 		a.pending = cfg
+	default:
+		a.pending = nil // as if there had been no outage
 	}
+	return err
 }
 
 // apply reloads. A configuration that is at fault changes nothing, but does

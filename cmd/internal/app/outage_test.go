@@ -19,11 +19,13 @@ import (
 // distant is a store that can be away.
 type distant struct {
 	store.Store
-	away atomic.Bool
+	away   atomic.Bool
+	silent time.Duration // before it says so
 }
 
 func (d *distant) Get(ctx context.Context, key string) ([]byte, error) {
 	if d.away.Load() {
+		time.Sleep(d.silent)
 		return nil, errors.New("connection refused")
 	}
 	return d.Store.Get(ctx, key)
@@ -48,10 +50,18 @@ func followingOn(t *testing.T, store storeOpener, files map[string]string, f fun
 			a.follow(ctx, reload)
 		}()
 		f(a, stderr, reload)
+		began := time.Now()
 		stop()
 		<-done
+		if took := time.Since(began); took > longest {
+			t.Errorf("it ends %v after it should", took)
+		}
 	})
 }
+
+// longest is how long an attempt takes on a store that does not answer: longer
+// than it is to the next look.
+const longest = 3 * watchEvery
 
 // both are the two accounts in a file beside the configuration.
 var both = map[string]string{"config.yaml": configuration["config.yaml"], "accounts.yaml": alice + bob}
@@ -176,6 +186,63 @@ func TestFollowSignalAtFault(t *testing.T) {
 			if all := len(stderr.logged(t, failed)); n == 0 || all != 3*n {
 				t.Errorf("%s: %d problems were logged, and %d when it was asked for three times", name, n, all)
 			}
+		})
+	}
+}
+
+// A configuration that turns out to be at fault when the store is back does not
+// wait for a better day.
+func TestFollowOutageAtFault(t *testing.T) {
+	t.Parallel()
+	far(t, func(a *App, d *distant, _ *output, reload chan<- os.Signal) {
+		d.away.Store(true)
+		write(t, a.beside("other.yaml"), bob)
+		write(t, a.path, strings.Replace(both["config.yaml"], "accounts.yaml", "other.yaml", 1))
+		reload <- os.Interrupt
+		wait(time.Minute)
+		write(t, a.beside("other.yaml"), "nonsense\n")
+		d.away.Store(false)
+		wait(time.Minute)
+		write(t, a.beside("other.yaml"), bob)
+		wait(time.Minute)
+		if got := a.users(t); got != "alice bob" {
+			t.Errorf("%q can sign in", got)
+		}
+	})
+}
+
+// What only a start applies is tried once.
+func TestFollowRestart(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{
+		"config.yaml":   strings.Replace(both["config.yaml"], "memory", `redis, addresses: ["127.0.0.1:1"], password_file: password`, 1),
+		"accounts.yaml": alice, "password": "one\n",
+	}
+	d := &distant{Store: store.NewMemory(time.Now)}
+	opened := func(context.Context, *config.Config, *slog.Logger) (store.Store, error) { return d, nil }
+	followingOn(t, opened, files, func(a *App, stderr *output, _ chan<- os.Signal) {
+		write(t, a.beside("password"), "another\n")
+		wait(applied)
+		if lines := stderr.logged(t, failed); len(lines) != 1 || !strings.Contains(lines[0]["error"].(string), "store need a restart") {
+			t.Errorf("logged %v", lines)
+		}
+		if a.seen != stamps(a.Config().SideFiles()) {
+			t.Error("it is tried again")
+		}
+	})
+}
+
+// A stop does not wait for more than the attempt under way.
+func TestFollowEnds(t *testing.T) {
+	t.Parallel()
+	for range 20 { // of what is due, one is taken by chance
+		far(t, func(a *App, d *distant, _ *output, reload chan<- os.Signal) {
+			d.silent = longest
+			d.away.Store(true)
+			write(t, a.path, inPlace(bob))
+			reload <- os.Interrupt
+			write(t, a.beside("accounts.yaml"), alice)
+			time.Sleep(time.Minute)
 		})
 	}
 }
