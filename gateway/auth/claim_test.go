@@ -43,21 +43,28 @@ func TestRenewalWithAFailingStore(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		failing    string
-		late, lost bool
+		late, lost bool // lost: from when the provider was asked
 	}{
 		{failing: "swap renewing:"}, {failing: "swap renewing:", late: true},
 		{failing: "get login:"},
-		{failing: "swap login:", lost: true}, {failing: "swap login:", late: true},
+		{failing: "swap login:"}, {failing: "swap login:", late: true}, {failing: "swap login:", lost: true},
 		{failing: "swap user:"}, {failing: "swap user:", late: true},
 	} {
-		t.Run(fmt.Sprintf("%s late %v", test.failing, test.late), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s late %v lost %v", test.failing, test.late, test.lost), func(t *testing.T) {
 			t.Parallel()
 			renewing(t, func(t *testing.T, d *delegation) {
 				s := d.signIn(t, d.grant("user"))
 				d.answersAfter(0, "auditor")
 				time.Sleep(15 * time.Minute)
 				d.store.late = test.late
-				d.store.fails(test.failing)
+				if test.lost {
+					d.op.answers(func(context.Context) (*provider.Grant, error) {
+						d.store.fails(test.failing)
+						return d.grant("auditor"), nil
+					})
+				} else {
+					d.store.fails(test.failing)
+				}
 				d.users.renewOnce(s.login)
 				d.store.fails("")
 				d.wantReported(t, s, false, errStore)

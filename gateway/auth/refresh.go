@@ -26,6 +26,13 @@ const (
 // a token used before those counts as reused later.
 const maxRotations = 32
 
+// maxStaleReads bounds how often a rotation starts over. Each time another one
+// has happened in between.
+const maxStaleReads = 8
+
+// errStale: what was read of a family is no longer what the store holds.
+var errStale = errors.New("auth: the refresh token's family has changed meanwhile")
+
 // RefreshOptions says how refresh tokens live.
 type RefreshOptions struct {
 	Lifetime time.Duration // of the family, from the login on
@@ -146,7 +153,17 @@ type Rotation struct {
 // with one token one succeeds. Errors: an ErrRejected for a token that is not
 // good, a *ReuseError when that ended the login, any other when the store
 // could not tell.
-func (r *Refresh) Rotate(ctx context.Context, token string, creds *Credentials) (*Rotation, error) {
+func (r *Refresh) Rotate(ctx context.Context, token string, creds *Credentials) (rotation *Rotation, err error) {
+	for range maxStaleReads {
+		if rotation, err = r.rotate(ctx, token, creds); !errors.Is(err, errStale) {
+			break
+		}
+	}
+	return rotation, err
+}
+
+// rotate is Rotate, or errStale.
+func (r *Refresh) rotate(ctx context.Context, token string, creds *Credentials) (*Rotation, error) {
 	t, f, raw, err := r.find(ctx, token)
 	if err != nil {
 		return nil, err
@@ -157,7 +174,10 @@ func (r *Refresh) Rotate(ctx context.Context, token string, creds *Credentials) 
 	}
 	now := r.logins.now()
 	if presented := hashed(t.generation); f.Current != presented {
-		return nil, r.reused(ctx, f, presented, now)
+		if f.justRotated(presented, now, r.options.Leeway) {
+			return nil, badRefresh("already used, just now")
+		}
+		return nil, r.reused(ctx, t.key(), f, raw)
 	}
 	if f.Device != r.device(creds) {
 		return nil, badRefresh("presented by another device")
@@ -223,13 +243,24 @@ func (r *Refresh) owner(ctx context.Context, f *family) (*Login, *Account, error
 	return login, account, nil
 }
 
-// reused answers a token of a generation that was replaced. Inside the leeway
-// it is a race of the client with itself, else theft.
-func (r *Refresh) reused(ctx context.Context, f *family, generation string, now time.Time) error {
-	for _, past := range f.Rotated {
-		if past.Generation == generation && now.Sub(past.At) <= r.options.Leeway {
-			return badRefresh("already used, just now")
-		}
+// justRotated reports whether a generation was replaced no longer than leeway
+// ago: its use is a race of the client with itself, later it is theft.
+func (f *family) justRotated(generation string, now time.Time, leeway time.Duration) bool {
+	return slices.ContainsFunc(f.Rotated, func(past rotation) bool {
+		return past.Generation == generation && now.Sub(past.At) <= leeway
+	})
+}
+
+// reused ends the login of a family for the use of a generation that is not in
+// it any more, or returns errStale: what was read may be older than the token,
+// and only what the store holds at this moment says that it was replaced.
+func (r *Refresh) reused(ctx context.Context, key string, f *family, raw []byte) error {
+	err := r.logins.store.Swap(ctx, key, raw, raw, f.Expires)
+	if errors.Is(err, store.ErrConflict) {
+		return errStale
+	}
+	if err != nil {
+		return fmt.Errorf("looking for a reuse: %w", err)
 	}
 	login, err := r.logins.End(ctx, f.Login)
 	if err != nil {

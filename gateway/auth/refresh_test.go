@@ -182,10 +182,13 @@ func TestReuseWithAFailingStore(t *testing.T) {
 	stolen := s.refresh
 	s.refresh = m.wantRotated(t, s.refresh)
 	m.clock.advance(testLeeway + 1)
-	m.store.fails("take login:")
-	_, err := m.rotate(t, stolen)
-	wantNoAnswer(t, nil, err)
-	m.store.fails("")
+	for _, failing := range []string{"swap refresh:", "take login:"} {
+		m.store.fails(failing)
+		_, err := m.rotate(t, stolen)
+		wantNoAnswer(t, nil, err)
+		m.store.fails("")
+		m.wantAlive(t, s)
+	}
 	m.wantReuse(t, stolen)
 	m.wantDead(t, s)
 }

@@ -158,6 +158,15 @@ func (u *Users) refresh(ctx context.Context, sid string) error {
 	if err != nil {
 		return err
 	}
+	// What was read may be older than the claim, and a refresh token that another
+	// instance has used ends the login.
+	err = u.logins.store.Swap(ctx, key, raw, raw, login.Expires)
+	if errors.Is(err, store.ErrConflict) {
+		return nil // the next request sees what it is now
+	}
+	if err != nil {
+		return fmt.Errorf("looking at a login before its renewal: %w", err)
+	}
 	asked := u.logins.now()
 	grant, refused := p.Refresh(ctx, tokens, v.User)
 	if grant == nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -74,5 +75,77 @@ func testClusterFailover(t *testing.T, o Options, master, replica *redistest.Ser
 		if i == 0 {
 			master.Follows(t)
 		}
+	}
+}
+
+// TestClusterSlotMoves: a slot begins to move, and another one has moved, while
+// a store has an absent key of it in its cache. The node that had the slot
+// never tells of what is created elsewhere.
+func TestClusterSlotMoves(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, func() string { return freeAddress(t) })
+	o := Options{Addresses: []string{c.Masters[1].Address}}
+	s, other := openTest(t, o), openTest(t, o)
+	for slot, change := range map[string]func(key string){
+		"{begins}": func(key string) { c.Shift(t, key) },
+		"{moved}":  func(key string) { c.Shift(t, key)() },
+	} {
+		absent, present := slot+"absent", slot+"present"
+		eventually(t, 5*time.Second, "a value is set", func() error {
+			return other.Put(t.Context(), present, []byte("before"), time.Time{})
+		})
+		warm(t, s, absent)
+		warm(t, s, present)
+		change(present)
+		changed := time.Now()
+		for _, key := range []string{absent, present} {
+			eventually(t, 5*time.Second, "the other store writes", func() error {
+				return other.Put(t.Context(), key, []byte("after"), time.Time{})
+			})
+		}
+		eventually(t, defaultMaxStaleness+time.Second, slot+": the store sees the changes", func() error {
+			return errors.Join(holds(t, s, absent, "after"), holds(t, s, present, "after"))
+		})
+		t.Logf("%s: seen after %v", slot, time.Since(changed))
+		warm(t, s, absent)
+	}
+}
+
+// TestClusterWithoutAReplica: while nodes wait for a replica that is frozen, and
+// then killed, nothing is missing but trust in what is cached.
+func TestClusterWithoutAReplica(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, func() string { return freeAddress(t) }, "--cluster-node-timeout", "15000")
+	s := openTest(t, Options{Addresses: []string{c.Masters[1].Address}})
+	for i := range 30 { // of all shards: a replica that has replicated nothing is not made known
+		put(t, s, fmt.Sprint(i), "value")
+	}
+	eventually(t, 20*time.Second, "the store knows the replica", func() error {
+		if !s.link.isReplica(c.Replica.Address) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	for _, how := range []string{"frozen", "killed"} {
+		if how == "frozen" {
+			c.Replica.Signal(t, syscall.SIGSTOP)
+		} else {
+			c.Replica.Kill()
+		}
+		eventually(t, 3*topologyInterval, how+": the store misses it", func() error {
+			if err := s.link.beat(t.Context(), s.link.state.Load().client); err != nil {
+				return nil
+			}
+			return errors.New("all nodes answer")
+		})
+		if err := s.Ping(t.Context()); err != nil {
+			t.Errorf("%s: Ping: %v", how, err)
+		}
+		put(t, s, "key", how)
+		wantValue(t, s, "key", how)
+	}
+	c.Masters[1].Kill()
+	if err := s.Ping(t.Context()); err == nil {
+		t.Error("Ping without a master succeeds")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -26,9 +27,12 @@ const (
 	// dialTimeout bounds the connecting, and then the greeting, which
 	// includes authentication.
 	dialTimeout = 500 * time.Millisecond
-	// silence is how long a connection may be silent before it is probed, and
-	// probeTimeout how long the answer may take before it is given up.
-	silence      = time.Second
+	// silence is how often a connection is looked at; if nothing has come since
+	// the last time it is probed, so after twice that at most. probeTimeout is
+	// how long the answer may take before the connection is given up. Together
+	// that is less than the three seconds within which all has to work again;
+	// and beats, by default, come more often and save the probe.
+	silence      = 600 * time.Millisecond
 	probeTimeout = callTimeout
 	// refusedRetries is how often a read is tried again where nobody listens:
 	// for about 0.2 seconds, which a quick restart takes.
@@ -53,15 +57,16 @@ var errNoAnswer = errors.New("no answer in time")
 //
 // The cache is right as long as pushes come. They come on the connection to
 // each node, one and no more, in the order in which things happened there,
-// and before the answer to whatever was asked later. So an answer to ROLE on
-// each of them says that every change made before ROLE was sent has been
-// heard of. For maxStaleness from that sending the cache may be trusted, and
-// no longer: against a server that has stopped, a network that swallows, and
-// a gateway that was stopped itself.
+// and before the answer to whatever was asked later. So an answer of each of
+// them to ROLE, or to CLUSTER NODES in a Cluster, says that every change made
+// before the question was sent has been heard of. For maxStaleness from that
+// sending the cache may be trusted, and no longer: against a server that has
+// stopped, a network that swallows, and a gateway that was stopped itself.
 //
-// The cache starts over when a connection ends, when one is made, and when
-// nodes come, go or change their role, as no push will come of what was read
-// before.
+// The cache starts over when a connection ends, when one is made, when nodes
+// come, go or change their role, and when slots begin to move or have moved
+// between the nodes of a Cluster, as no push will come of what was read before:
+// in particular none of a key that was absent when its slot left the node.
 type link struct {
 	options      rueidis.ClientOption
 	maxStaleness time.Duration
@@ -73,8 +78,9 @@ type link struct {
 	trusted    atomic.Int64 // until when, in nanoseconds since started
 	state      atomic.Pointer[state]
 
-	beating  sync.Mutex // guards topology
-	topology string     // the nodes that answered last, and their roles
+	beating  sync.Mutex        // guards topology
+	topology map[string]string // what each node said of itself when all answered last, by address
+	replicas sync.Map          // addresses of the nodes that were one when they answered last
 
 	tried      chan struct{} // closed after the first attempt to connect
 	stop       context.CancelFunc
@@ -257,34 +263,61 @@ func (l *link) beat(ctx context.Context, client rueidis.Client) error {
 	l.beating.Lock()
 	defer l.beating.Unlock()
 	sent := time.Since(l.started)
-	nodes := client.Nodes()
-	roles := make(chan string, len(nodes))
-	var all errgroup.Group
-	for address, node := range nodes {
-		all.Go(func() error {
-			role, err := l.role(ctx, node)
-			if err != nil {
-				return fmt.Errorf("ask %s for its role: %w", address, err)
-			}
-			roles <- address + " " + role
-			return nil
-		})
-	}
-	if err := all.Wait(); err != nil {
+	said, err := l.ask(ctx, client.Mode(), client.Nodes())
+	if err != nil {
 		return err
 	}
-	close(roles)
-	var seen []string
-	for role := range roles {
-		seen = append(seen, role)
-	}
-	slices.Sort(seen)
-	if topology := strings.Join(seen, ", "); topology != l.topology {
+	if !maps.Equal(said, l.topology) {
 		l.cache.forgetAll()
-		l.topology = topology
+		l.topology = said
 	}
 	l.trusted.Store(int64(sent + l.maxStaleness))
 	return nil
+}
+
+// reach asks all nodes but replicas, or returns what went wrong. Nothing is
+// asked of a replica: without it the cache is not trusted, and all is served.
+func (l *link) reach(ctx context.Context, client rueidis.Client) error {
+	nodes := client.Nodes()
+	maps.DeleteFunc(nodes, func(address string, _ rueidis.Client) bool { return l.isReplica(address) })
+	_, err := l.ask(ctx, client.Mode(), nodes)
+	return err
+}
+
+// isReplica goes by what the node said, even if the client has lost sight of it
+// since: the nodes of a Cluster need not agree on who is gone.
+func (l *link) isReplica(address string) bool {
+	_, is := l.replicas.Load(address)
+	return is
+}
+
+// ask asks all these nodes at once what they are.
+func (l *link) ask(ctx context.Context, mode rueidis.ClientMode, nodes map[string]rueidis.Client) (map[string]string, error) {
+	question := l.role
+	if mode == rueidis.ClientModeCluster {
+		question = l.share
+	}
+	var mu sync.Mutex
+	said := make(map[string]string)
+	var all errgroup.Group
+	for address, node := range nodes {
+		all.Go(func() error {
+			answer, err := question(ctx, node)
+			if err != nil {
+				return fmt.Errorf("ask %s for its role: %w", address, err)
+			}
+			if strings.Contains(answer, "slave") {
+				l.replicas.Store(address, nil)
+			} else {
+				l.replicas.Delete(address)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			said[address] = answer
+			return nil
+		})
+	}
+	return said, all.Wait()
 }
 
 // role asks a node whether it is "master" or "slave".
@@ -302,6 +335,24 @@ func (l *link) role(ctx context.Context, node rueidis.Client) (string, error) {
 	return parts[0].ToString()
 }
 
+// share asks a node of a Cluster for its role and for its slots, with those that
+// it is giving away or taking over, such as "myself,master 0-5460 [7->-ID]".
+func (l *link) share(ctx context.Context, node rueidis.Client) (string, error) {
+	nodes, err := l.send(ctx, node, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+		return c.Do(ctx, c.B().ClusterNodes().Build())
+	}).ToString()
+	if err != nil {
+		return "", err
+	}
+	const flags, slots = 2, 8 // ID ADDRESS FLAGS MASTER PING PONG EPOCH LINK SLOT...
+	for line := range strings.Lines(nodes) {
+		if fields := strings.Fields(line); len(fields) >= slots && strings.Contains(fields[flags], "myself") {
+			return strings.Join(slices.Concat(fields[flags:flags+1], fields[slots:]), " "), nil
+		}
+	}
+	return "", errors.New("it does not know itself")
+}
+
 // exchange is a question to Redis and its answer.
 type exchange func(context.Context, rueidis.Client) rueidis.RedisResult
 
@@ -317,11 +368,17 @@ func (l *link) do(ctx context.Context, do exchange) rueidis.RedisResult {
 
 // send bounds an exchange. The client looks at the context too, but not when
 // it waits for another call to connect, or for room in a queue that is full.
+// Who hangs up leaves the exchange alone, which goes on for as long as any may:
+// it may be making the connection that other calls wait for.
 func (l *link) send(ctx context.Context, client rueidis.Client, do exchange) rueidis.RedisResult {
 	bounded, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	answer := make(chan rueidis.RedisResult, 1)
-	go func() { answer <- do(bounded, client) }()
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+		defer cancel()
+		answer <- do(ctx, client)
+	}()
 	select {
 	case result := <-answer:
 		if !errors.Is(result.NonRedisError(), context.DeadlineExceeded) {

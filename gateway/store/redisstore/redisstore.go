@@ -18,8 +18,9 @@
 // cache is bounded in entries and in bytes. On its side Redis remembers up to
 // tracking-table-max-keys (1000000) keys for all gateways together; beyond
 // that it makes them forget keys early, which costs round trips and nothing
-// else. Likewise a node of a Cluster that does not answer costs the cache,
-// until the Cluster has dropped it.
+// else. Likewise a node of a Cluster that does not answer, be it a replica, costs
+// the cache, until the Cluster has dropped it; and slots that move cost it once
+// when they begin to and once when they have.
 //
 // Every call ends within 1.5 seconds. A write that fails may have happened. A
 // read is tried again meanwhile, a write never.
@@ -40,9 +41,9 @@
 // is no usable credential; but who can write to it can sign anybody in. Give
 // it a password, a network of its own or TLS, and the gateway a user that may
 // do no more than: ~PREFIX* +@read +@write +@connection +@scripting
-// -@dangerous +role +cluster|slots +cluster|shards. Such a user still sees the
-// names of all keys (SCAN) and may make Redis forget its scripts, which costs a
-// round trip.
+// -@dangerous +role +cluster|slots +cluster|shards +cluster|nodes. Such a user
+// still sees the names of all keys (SCAN) and may make Redis forget its scripts,
+// which costs a round trip.
 package redisstore
 
 import (
@@ -284,15 +285,16 @@ func (s *Store) remove(ctx context.Context, operation, key string) error {
 	return err
 }
 
-// Ping implements store.Pinger: it asks every node, and lets one of them
-// carry out a write that changes nothing, which Redis refuses where it would
-// refuse any other: on a replica, out of memory, with a disk that fails.
+// Ping implements store.Pinger: it asks every node but replicas, which serve
+// nothing, and lets one of them carry out a write that changes nothing, which
+// Redis refuses where it would refuse any other: on a replica, out of memory,
+// with a disk that fails.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.usable(ctx); err != nil {
 		return s.failed("ping", err)
 	}
 	answer := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
-		if err := s.link.beat(ctx, c); err != nil {
+		if err := s.link.reach(ctx, c); err != nil {
 			return rueidis.NewErrorResult(err)
 		}
 		return c.Do(ctx, c.B().Setrange().Key(s.prefix).Offset(0).Value("").Build())

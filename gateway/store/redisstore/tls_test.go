@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// TestTLS reaches Redis by TLS with the authority that issued its
-// certificate, and does not with any other.
-func TestTLS(t *testing.T) {
-	t.Parallel()
+// startTLS starts a Redis that also listens for TLS at address, with a
+// certificate by one of roots.
+func startTLS(t testing.TB) (address string, roots *x509.CertPool) {
+	t.Helper()
 	lender := httptest.NewUnstartedServer(nil) // has a certificate for 127.0.0.1
 	lender.StartTLS()
 	defer lender.Close()
@@ -32,13 +32,20 @@ func TestTLS(t *testing.T) {
 		return path
 	}
 	certificate := write("cert.pem", "CERTIFICATE", lent.Certificate[0])
-	address := freeAddress(t)
+	address = freeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
 	startServer(t, "--tls-port", port, "--tls-auth-clients", "no", "--tls-ca-cert-file", certificate,
 		"--tls-cert-file", certificate, "--tls-key-file", write("key.pem", "PRIVATE KEY", key))
-
-	roots := x509.NewCertPool()
+	roots = x509.NewCertPool()
 	roots.AddCert(lender.Certificate())
+	return address, roots
+}
+
+// TestTLS reaches Redis by TLS with the authority that issued its
+// certificate, and does not with any other.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	address, roots := startTLS(t)
 	s := openTest(t, Options{Addresses: []string{address}, TLS: &tls.Config{RootCAs: roots}})
 	put(t, s, "key", "value")
 	warm(t, s, "key")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +106,26 @@ func (c *Cluster) Owner(t testing.TB, key string) *Server {
 	}
 	t.Fatalf("the slot %d is nobody's", slot)
 	return nil
+}
+
+// Shift begins to move the slot of a key, and the key if there is one, to
+// another master; finish makes that one the owner.
+func (c *Cluster) Shift(t testing.TB, key string) (finish func()) {
+	t.Helper()
+	from := c.Owner(t, key)
+	to := c.Masters[(slices.Index(c.Masters, from)+1)%len(c.Masters)]
+	slot := strings.TrimPrefix(from.Do(t, "CLUSTER", "KEYSLOT", key), ":")
+	fromID, toID := from.Do(t, "CLUSTER", "MYID"), to.Do(t, "CLUSTER", "MYID")
+	to.Do(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID)
+	from.Do(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID)
+	host, port := split(t, to.Address)
+	from.Do(t, "MIGRATE", host, port, key, "0", "1000")
+	return func() {
+		t.Helper()
+		for _, server := range []*Server{to, from} {
+			server.Do(t, "CLUSTER", "SETSLOT", slot, "NODE", toID)
+		}
+	}
 }
 
 // StartCluster starts one at free addresses, with more arguments for each node.

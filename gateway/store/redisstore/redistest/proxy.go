@@ -14,9 +14,16 @@ type Proxy struct {
 	conns   sync.WaitGroup
 
 	mu       sync.Mutex
-	open     []net.Conn
+	open     []*passage
 	refusing bool
 	losing   bool
+	held     chan struct{} // closed while nothing is held
+}
+
+// passage is a connection to the proxy, and its own one to the server.
+type passage struct {
+	client, server  net.Conn
+	forgotten, mute bool // guarded by the proxy's mu
 }
 
 // StartProxy starts a proxy to the server at target. It ends with the test.
@@ -26,7 +33,8 @@ func StartProxy(t testing.TB, target string) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{Address: listener.Addr().String(), target: target, accept: listener}
+	p := &Proxy{Address: listener.Addr().String(), target: target, accept: listener, held: make(chan struct{})}
+	close(p.held)
 	p.conns.Go(p.serve)
 	t.Cleanup(func() {
 		listener.Close()
@@ -43,28 +51,36 @@ func (p *Proxy) serve() {
 			return
 		}
 		server, err := net.Dial("tcp", p.target)
-		if err != nil || !p.keep(client, server) {
+		c := &passage{client: client, server: server}
+		if err != nil || !p.keep(c) {
 			client.Close()
 			continue
 		}
-		p.conns.Go(func() { p.pass(server, client) })
-		p.conns.Go(func() { p.pass(client, server) })
+		p.conns.Go(func() { p.pass(c, server, client) })
+		p.conns.Go(func() { p.pass(c, client, server) })
 	}
 }
 
-// keep notes both ends of a connection; while there is a cut, it does not.
-func (p *Proxy) keep(client, server net.Conn) bool {
+// keep notes a connection; while there is a cut, it does not.
+func (p *Proxy) keep(c *passage) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.refusing {
-		server.Close()
+		c.server.Close()
 		return false
 	}
-	p.open = append(p.open, client, server)
+	p.open = append(p.open, c)
 	return true
 }
 
-func (p *Proxy) pass(to, from net.Conn) {
+// Connections is how many there have been since the last Cut.
+func (p *Proxy) Connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.open)
+}
+
+func (p *Proxy) pass(c *passage, to, from net.Conn) {
 	defer to.Close()
 	buffer := make([]byte, 32<<10)
 	for {
@@ -72,10 +88,7 @@ func (p *Proxy) pass(to, from net.Conn) {
 		if err != nil {
 			return
 		}
-		p.mu.Lock()
-		losing := p.losing
-		p.mu.Unlock()
-		if losing {
+		if p.loses(c, from) {
 			continue
 		}
 		if _, err := to.Write(buffer[:n]); err != nil {
@@ -84,13 +97,26 @@ func (p *Proxy) pass(to, from net.Conn) {
 	}
 }
 
+// loses waits while what comes from there is held, and then reports whether it
+// is lost.
+func (p *Proxy) loses(c *passage, from net.Conn) bool {
+	p.mu.Lock()
+	held := p.held
+	p.mu.Unlock()
+	<-held
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.losing || c.forgotten || c.mute && from == c.server
+}
+
 // Cut ends all connections and refuses new ones until Mend.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refusing = true
-	for _, conn := range p.open {
-		conn.Close()
+	for _, c := range p.open {
+		c.client.Close()
+		c.server.Close()
 	}
 	p.open = nil
 }
@@ -101,6 +127,30 @@ func (p *Proxy) Swallow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.losing = true
+}
+
+// Forget loses for good what is sent on the connections that there are, as a
+// network does that no longer knows them. New ones work at once.
+func (p *Proxy) Forget() { p.each(func(c *passage) { c.forgotten = true }) }
+
+// Mute loses the answers alone on the connections that there are.
+func (p *Proxy) Mute() { p.each(func(c *passage) { c.mute = true }) }
+
+func (p *Proxy) each(do func(*passage)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.open {
+		do(c)
+	}
+}
+
+// Hold lets nothing pass, and loses nothing, until release is called.
+func (p *Proxy) Hold() (release func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	held := make(chan struct{})
+	p.held = held
+	return sync.OnceFunc(func() { close(held) })
 }
 
 // Mend ends what Cut or Swallow began. What was swallowed is lost, so the
