@@ -37,12 +37,8 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 		if locked, err := s.TryLock(ctx, name); err != nil || locked {
 			return err
 		}
-		timer := time.NewTimer(lockPoll)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if pause(ctx, lockPoll); ctx.Err() != nil {
 			return fmt.Errorf("locking %s: %w", name, ctx.Err())
-		case <-timer.C:
 		}
 	}
 }
