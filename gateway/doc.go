@@ -72,7 +72,7 @@
 //
 // Imports run one way: policy, store, pages, password, keyfile, seal and
 // strictjson import nothing of ours; config imports policy and password;
-// provider imports strictjson; acme imports store and seal; auth imports all
+// provider imports policy and strictjson; acme imports store and seal; auth imports all
 // but config, pages and acme; gateway imports them all; cmd imports gateway.
 //
 // # Limits and threats

@@ -10,7 +10,7 @@ import (
 // array with one of them in it.
 func anyClaim(path string, values []string) func(*Identity, *Request) bool {
 	return func(id *Identity, _ *Request) bool {
-		switch claim, _ := lookupClaim(id.Claims, path); claim := claim.(type) {
+		switch claim := LookupClaim(id.Claims, path).(type) {
 		case []any:
 			return slices.ContainsFunc(claim, func(one any) bool { return claimIn(one, values) })
 		case []string:
@@ -21,24 +21,26 @@ func anyClaim(path string, values []string) func(*Identity, *Request) bool {
 	}
 }
 
-// lookupClaim finds the claim at path. A name with dots in it comes before
-// the same path through nested objects, and of several ways through objects
-// the one whose first name is shortest.
-func lookupClaim(claims map[string]any, path string) (any, bool) {
-	if claim, ok := claims[path]; ok {
-		return claim, true
+// LookupClaim returns the claim at a dotted path, or nil if there is none. A
+// claim that is null counts as missing (OpenID Connect Core 1.0, section
+// 5.3.2). A name with dots in it, such as https://example.org/roles, comes
+// before the same path through nested objects. Of several ways through objects
+// the one whose first name is shortest comes first.
+func LookupClaim(claims map[string]any, path string) any {
+	if claim := claims[path]; claim != nil {
+		return claim
 	}
 	for i := range len(path) {
 		if path[i] != '.' {
 			continue
 		}
 		if nested, ok := claims[path[:i]].(map[string]any); ok {
-			if claim, ok := lookupClaim(nested, path[i+1:]); ok {
-				return claim, true
+			if claim := LookupClaim(nested, path[i+1:]); claim != nil {
+				return claim
 			}
 		}
 	}
-	return nil, false
+	return nil
 }
 
 // exactFloat is where a float64 begins to stand for several integers.

@@ -153,7 +153,8 @@ func TestRules(t *testing.T) {
 			ids{claim(`{"v":false}`), claim(`{"v":1}`), claim(`{"v":420}`), claim(`{"v":null}`), claim(`{"v":9007199254740992}`),
 				claim(`{"v":9007199254740993}`), {Claims: map[string]any{"v": []string{"4", "2"}}}}},
 		{"a claim by path", claims("realm_access.roles", "admin"),
-			ids{claim(`{"realm_access":{"roles":["admin"]}}`), claim(`{"realm_access.roles":"admin"}`)},
+			ids{claim(`{"realm_access":{"roles":["admin"]}}`), claim(`{"realm_access.roles":"admin"}`),
+				claim(`{"realm_access.roles":null,"realm_access":{"roles":["admin"]}}`)},
 			ids{claim(`{"realm_access":"admin"}`), claim(`{"realm_access":{"roles":["user"]}}`), claim(`{"roles":["admin"]}`),
 				// the exact name decides, even where it denies
 				claim(`{"realm_access.roles":"user","realm_access":{"roles":["admin"]}}`)}},

@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"authgate/gateway/strictjson"
+	"authgate/policy"
 )
 
 // claims are the members of a token's payload or of a userinfo answer, with
@@ -62,31 +63,11 @@ func (c claims) checkNames() error {
 	return nil
 }
 
-// lookup returns the claim at a dotted path, or nil: a claim that is null
-// counts as missing (OpenID Connect Core 1.0, section 5.3.2). A name with dots
-// in it, as https://example.org/roles, comes before a path through objects.
-func (c claims) lookup(path string) any {
-	if found := c[path]; found != nil {
-		return found
-	}
-	for i := range len(path) {
-		if path[i] != '.' {
-			continue
-		}
-		if nested, ok := c[path[:i]].(map[string]any); ok {
-			if found := claims(nested).lookup(path[i+1:]); found != nil {
-				return found
-			}
-		}
-	}
-	return nil
-}
-
 // first returns the claim at a dotted path of the first source that has it, or
 // nil.
 func first(path string, sources ...claims) any {
 	for _, source := range sources {
-		if found := source.lookup(path); found != nil {
+		if found := policy.LookupClaim(source, path); found != nil {
 			return found
 		}
 	}

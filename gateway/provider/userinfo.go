@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+
+	"authgate/policy"
 )
 
 // userinfo asks what the provider tells of the person that the access token is
@@ -73,7 +75,7 @@ func (p *Provider) subject(userinfo claims) (string, error) {
 		return userinfo.identifier("sub")
 	}
 	name := p.options.SubjectClaim
-	switch value := userinfo.lookup(name).(type) {
+	switch value := policy.LookupClaim(userinfo, name).(type) {
 	case string:
 		return value, checkIdentifier(name, value)
 	case json.Number:
