@@ -122,7 +122,7 @@ func TestACMEInTheSharedStore(t *testing.T) {
 	want := keepIssued(t, acme.NewStorage(shared, box, time.Now), "gw.example", time.Now)
 	open := func(key string) (string, acme.Certificate) {
 		dir := t.TempDir()
-		yaml := strings.Replace(baseConfig, "store: {driver: memory}", `store: {driver: redis, encryption_key: "`+key+`"}`, 1)
+		yaml := strings.Replace(baseConfig, "store: {driver: memory}", `store: {driver: redis, encryption_key: "`+key+`"}`+"\n"+sharedSecret, 1)
 		return dir, openCerts(t, parseConfig(t, dir, yaml+acmeConfig), shared).Certificates()[0]
 	}
 	dir, got := open(secret)

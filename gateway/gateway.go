@@ -106,7 +106,7 @@ func New(o Options) (*Gateway, error) {
 		return nil, err
 	}
 	g.state.Store(st)
-	g.warnOfDemonstration(o.Config)
+	g.warn(o.Config)
 	ctx, stop := context.WithCancel(context.Background())
 	g.stop = stop
 	if !st.store.settled {
@@ -173,7 +173,7 @@ func (g *Gateway) reload(load func() (*config.Config, error)) error {
 	}
 	// Requests under way may still wait for a provider of before.
 	time.AfterFunc(closeAfter, func() { old.vouching.close(&st.vouching) })
-	g.warnOfDemonstration(cfg)
+	g.warn(cfg)
 	return nil
 }
 
@@ -213,7 +213,12 @@ func (g *Gateway) Close() {
 	g.state.Load().vouching.close(&vouching{})
 }
 
-func (g *Gateway) warnOfDemonstration(cfg *config.Config) {
+// warn logs what is probably wrong with a configuration that runs.
+func (g *Gateway) warn(cfg *config.Config) {
+	for _, w := range cfg.Warnings() {
+		g.logger.Warn("the configuration is probably wrong",
+			"file", w.File, "line", w.Line, "column", w.Column, "key", w.Key, "problem", w.Message)
+	}
 	if users := cfg.DemoUsers(); len(users) > 0 {
 		g.logger.Warn("demonstration passwords are configured: everybody knows them", "users", users)
 	}

@@ -14,8 +14,11 @@ import (
 	"authgate/gateway/store"
 )
 
+// sharedSecret is the key that instances on one store sign tokens with.
+const sharedSecret = "token: {secret: abcdefghijabcdefghijabcdefghij01}"
+
 // sharedConfig has a store that other instances use too.
-var sharedConfig = strings.Replace(baseConfig, "store: {driver: memory}", "store: {driver: redis}", 1)
+var sharedConfig = strings.Replace(baseConfig, "store: {driver: memory}", "store: {driver: redis}\n"+sharedSecret, 1)
 
 const (
 	bobsAccount = `    - {username: bob, roles: [user], password_hash: "$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"}` + "\n"

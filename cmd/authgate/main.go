@@ -3,7 +3,7 @@
 // that the application can trust.
 //
 // Exit status: 0, 1 when something failed, 2 when it was called wrongly or the
-// configuration is at fault.
+// configuration is at fault or cannot be read.
 package main
 
 import (
@@ -32,8 +32,9 @@ func main() {
 func run() int {
 	err := root().Execute()
 	var (
-		problems config.Diagnostics
-		usage    *usageError
+		problems   config.Diagnostics
+		unreadable *config.ReadError
+		usage      *usageError
 	)
 	switch {
 	case err == nil:
@@ -43,7 +44,7 @@ func run() int {
 		return 2
 	}
 	fmt.Fprintln(os.Stderr, "authgate:", err)
-	if errors.As(err, &usage) {
+	if errors.As(err, &usage) || errors.As(err, &unreadable) {
 		return 2
 	}
 	return 1
@@ -122,8 +123,12 @@ func validateCommand() *cobra.Command {
 	}
 	path := configFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if _, err := config.Load(*path); err != nil {
+		cfg, err := config.Load(*path)
+		if err != nil {
 			return err
+		}
+		for _, warning := range cfg.Warnings() {
+			fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+config.Diagnostics{warning}.Error())
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), *path+" is valid")
 		return nil

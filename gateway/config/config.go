@@ -35,6 +35,7 @@ type Config struct {
 	path      string        // of the file
 	source    func() []byte // its content; a function, because printing a Config shows unexported fields as they are
 	sideFiles []string      // what it names and was read with it
+	warnings  Diagnostics
 }
 
 // Secret is a value that prints as "[redacted]" wherever it is formatted,

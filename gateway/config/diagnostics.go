@@ -132,12 +132,17 @@ func visible(s string) string {
 	}, s)
 }
 
-// result is what was collected: sorted, without repetitions and with nothing
-// in it that a secret file or variable held. It is nil when nothing is wrong.
+// result is what was collected, as an error; it is nil when nothing is wrong.
 func (p *problems) result(main string) error {
 	if len(p.list) == 0 {
 		return nil
 	}
+	return p.ordered(main, p.redacter())
+}
+
+// ordered is what was collected: sorted, without repetitions and with what
+// redact replaces. redact may be nil.
+func (p *problems) ordered(main string, redact *strings.Replacer) Diagnostics {
 	// The main file sorts before all others, whatever their names.
 	rank := func(d Diagnostic) int {
 		if d.File == main {
@@ -151,7 +156,7 @@ func (p *problems) result(main string) error {
 			cmp.Compare(a.Key, b.Key), cmp.Compare(a.Message, b.Message))
 	})
 	list := slices.Compact(p.list)
-	if redact := p.redacter(); redact != nil {
+	if redact != nil {
 		for i := range list {
 			list[i].Source = redact.Replace(list[i].Source)
 			list[i].Message = redact.Replace(list[i].Message)

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,13 +8,19 @@ import (
 	"authgate/policy"
 )
 
+// ReadError reports that the configuration file itself cannot be read. It
+// wraps the reason, for instance one that is fs.ErrNotExist.
+type ReadError struct{ err error }
+
+func (e *ReadError) Error() string { return "read the configuration: " + e.err.Error() }
+func (e *ReadError) Unwrap() error { return e.err }
+
 // Load reads the configuration file at path and the files that it names. An
-// error is Diagnostics, or that of reading the file at path itself, for
-// instance one that is fs.ErrNotExist.
+// error is Diagnostics, or a *ReadError.
 func Load(path string) (*Config, error) {
 	source, err := readFile(path, maxConfigSize)
 	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
+		return nil, &ReadError{err}
 	}
 	return Parse(path, source)
 }
@@ -36,9 +41,14 @@ func (c *Config) Reread() (*Config, error) { return Parse(c.path, c.source()) }
 // the certificate and its key, and each x_file. They are sorted.
 func (c *Config) SideFiles() []string { return slices.Clone(c.sideFiles) }
 
+// Warnings are the parts of a valid configuration that are probably mistakes,
+// ordered as the text is. They keep nothing from running.
+func (c *Config) Warnings() Diagnostics { return slices.Clone(c.warnings) }
+
 // loader carries one run of parse.
 type loader struct {
 	problems
+	warnings  problems
 	cfg       *Config
 	main      *document
 	dir       string // where relative paths start
@@ -65,6 +75,7 @@ func parse(path string, source []byte, lookup func(string) (string, bool)) (*Con
 	kept := slices.Clone(source)
 	l.cfg.path, l.cfg.source = path, func() []byte { return kept }
 	l.cfg.sideFiles = slices.Compact(l.sideFiles)
+	l.cfg.warnings = l.warnings.ordered(path, l.redacter())
 	return l.cfg, nil
 }
 

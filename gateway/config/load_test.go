@@ -26,7 +26,7 @@ var exported = cmp.Options{cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmp
 // mustParse parses a text that has to be valid.
 func mustParse(t testing.TB, source string) *Config {
 	t.Helper()
-	cfg, err := parse("config.yaml", []byte(source), lookup)
+	cfg, err := parse("config.yaml", []byte(source+"\n"), lookup)
 	if err != nil {
 		t.Fatal(err)
 	}

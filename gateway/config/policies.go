@@ -32,12 +32,14 @@ func (l *loader) checkPolicies() {
 	}
 }
 
-// checkReferences checks the providers and users that a policy names, at any
-// depth.
+// checkReferences checks the providers, users and roles that a policy names,
+// at any depth.
 func (l *loader) checkReferences(path string, spec *policy.Spec) {
 	if spec == nil {
 		return
 	}
+	l.checkRoles(path+".roles", spec.Roles)
+	l.checkRoles(path+".all_roles", spec.AllRoles)
 	for i, provider := range spec.Providers {
 		l.checkSource(fmt.Sprintf("%s.providers[%d]", path, i), provider)
 	}
@@ -55,6 +57,25 @@ func (l *loader) checkReferences(path string, spec *policy.Spec) {
 		for i, ref := range refs {
 			l.checkReferences(fmt.Sprintf("%s.%s[%d]", path, key, i), ref.Spec)
 		}
+	}
+}
+
+// checkRoles warns of roles that no account has. Where providers or other
+// issuers give roles, any role is possible.
+func (l *loader) checkRoles(path string, roles []string) {
+	if len(l.cfg.Providers) > 0 || len(l.cfg.Token.TrustedIssuers) > 0 {
+		return
+	}
+	var known []string
+	for _, account := range l.accounts {
+		known = append(known, account.value.Roles...)
+	}
+	for i, role := range roles {
+		if slices.Contains(known, role) {
+			continue
+		}
+		at := fmt.Sprintf("%s[%d]", path, i)
+		l.warnings.addOnce(l.main.text, l.main.at(at), at, "no account has the role %q; %s", role, hint(role, "roles of accounts", known))
 	}
 }
 

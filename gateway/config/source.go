@@ -65,8 +65,10 @@ func size(n int) string {
 	return fmt.Sprintf("%d KiB", n>>10)
 }
 
-// wellFormed checks what the YAML parser does not, or with a message that
-// helps nobody: encoding, control characters, size, emptiness.
+// wellFormed checks what the YAML parser does not check, or reports unclearly:
+// encoding, control characters, size, and the line break at the end. A file
+// without it may have been cut off, and what is left can still be valid: a
+// route whose policy is missing lets in every user.
 func (p *problems) wellFormed(t *text, source []byte, limit int) bool {
 	start := position{1, 1}
 	if len(source) > limit {
@@ -97,6 +99,11 @@ func (p *problems) wellFormed(t *text, source []byte, limit int) bool {
 				return false
 			}
 		}
+	}
+	if last := len(t.lines) - 1; t.lines[last] != "" {
+		end := position{last + 1, utf8.RuneCountInString(t.lines[last]) + 1}
+		p.add(t, end, documentKey, "the file does not end with a line break and seems to be cut off; write it whole, with a line break at its end")
+		return false
 	}
 	return true
 }

@@ -3,8 +3,11 @@ package config
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"unicode"
+
+	"authgate/policy"
 )
 
 // checkStore checks data_dir and store.
@@ -52,6 +55,36 @@ func (l *loader) checkRedis() {
 	}
 	if s.MaxStaleness == 0 {
 		l.fault(l.main, "store.max_staleness", "must be longer than 0")
+	}
+	l.checkSharedKeys()
+}
+
+// checkSharedKeys checks that the keys which instances must share come from the
+// configuration. A key that each instance generates for itself would make them
+// refuse what another one issued.
+func (l *loader) checkSharedKeys() {
+	t := l.cfg.Token
+	if slices.ContainsFunc(l.cfg.Routes, func(r Route) bool { return slices.Contains(r.Auth, policy.Bearer) }) {
+		const needed = "is needed with store.driver redis, because a route accepts bearer and every instance must sign tokens with the same key"
+		switch {
+		case t.Algorithm == AlgorithmHS256 && t.Secret == "":
+			l.fault(l.main, "token.secret", needed)
+		case t.Algorithm == AlgorithmRS256 && t.PrivateKey == "":
+			l.fault(l.main, "token.private_key", needed)
+		}
+	}
+	for _, use := range []struct {
+		used bool
+		what string
+	}{
+		{l.cfg.TLS.Mode == TLSACME, "tls.mode acme: Redis holds the certificates and their keys"},
+		{len(l.cfg.Providers) > 0, "providers: Redis holds the tokens that they issue"},
+		{l.cfg.Session.CSRFToken, "session.csrf_token: every instance must make the same tokens"},
+	} {
+		if use.used && l.cfg.Store.EncryptionKey == "" {
+			l.fault(l.main, "store.encryption_key", "is needed with store.driver redis and %s; give every instance the same key, for instance from `openssl rand -base64 32`", use.what)
+			return
+		}
 	}
 }
 

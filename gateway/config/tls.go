@@ -105,9 +105,6 @@ func (l *loader) checkACME() {
 			l.fault(l.main, "tls.trusted_roots", "%v", err)
 		}
 	}
-	if l.cfg.Store.Driver == StoreRedis && l.cfg.Store.EncryptionKey == "" {
-		l.fault(l.main, "store.encryption_key", "is needed with tls.mode acme and store.driver redis: certificates are kept in Redis with their keys, encrypted with it; give all instances the same")
-	}
 	l.checkACMEListen()
 }
 

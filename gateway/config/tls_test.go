@@ -22,7 +22,7 @@ func TestACMEDomains(t *testing.T) {
 			t.Errorf("%s: %q, want %q", yaml, got, want)
 		}
 	}
-	_, err := parse("config.yaml", []byte("public_url: https://192.0.2.1\ntls: {mode: acme}"), lookup)
+	_, err := parse("config.yaml", []byte("public_url: https://192.0.2.1\ntls: {mode: acme}\n"), lookup)
 	if _, ok := errors.AsType[Diagnostics](err); !ok || !strings.Contains(err.Error(), "tls.domains") {
 		t.Errorf("an address for public_url: %v", err)
 	}
@@ -43,11 +43,11 @@ func TestACMEListen(t *testing.T) {
 		`{https: ":443", http: "127.0.0.1:80"}`:                  false,
 		`{https: "192.0.2.1:443", http: "192.0.2.2:80"}`:         false,
 	} {
-		_, err := parse("config.yaml", []byte(acmeBase+"tls: {mode: acme}\nlisten: "+listen), lookup)
+		_, err := parse("config.yaml", []byte(acmeBase+"tls: {mode: acme}\nlisten: "+listen+"\n"), lookup)
 		if valid != (err == nil) || !valid && !strings.Contains(err.Error(), "listen.http: ") {
 			t.Errorf("%s: %v", listen, err)
 		}
-		if _, err := parse("config.yaml", []byte("listen: "+listen), lookup); err != nil {
+		if _, err := parse("config.yaml", []byte("listen: "+listen+"\n"), lookup); err != nil {
 			t.Errorf("%s in mode internal: %v", listen, err)
 		}
 	}
@@ -63,7 +63,7 @@ func TestACMEStore(t *testing.T) {
 		"{driver: redis}":  false,
 		"{driver: redis, encryption_key: a secret of its own that is long enough}": true,
 	} {
-		_, err := parse("config.yaml", []byte(acmeBase+"tls: {mode: acme}\nstore: "+store), lookup)
+		_, err := parse("config.yaml", []byte(acmeBase+"tls: {mode: acme}\nstore: "+store+"\n"), lookup)
 		if valid != (err == nil) || !valid && !strings.Contains(err.Error(), "store.encryption_key: ") {
 			t.Errorf("%s: %v", store, err)
 		}

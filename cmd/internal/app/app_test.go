@@ -306,7 +306,7 @@ func TestFollowAccounts(t *testing.T) {
 	t.Parallel()
 	following(t, configuration, func(a *App, stderr *output, _ chan<- os.Signal) {
 		file := a.Config().Accounts.File
-		for _, c := range []struct{ content, want string }{{alice + bob, "alice bob"}, {bob, "bob"}, {"[]", ""}, {alice, "alice"}} {
+		for _, c := range []struct{ content, want string }{{alice + bob, "alice bob"}, {bob, "bob"}, {"[]\n", ""}, {alice, "alice"}} {
 			write(t, file, c.content)
 			wait(applied)
 			if got := a.users(t); got != c.want {
