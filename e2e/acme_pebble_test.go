@@ -225,6 +225,7 @@ type acmeGateway struct {
 	cleartext string // HOST:PORT for http; empty: it does not listen
 	domains   []string
 	directory string // pebble's, or the way there
+	email     string // of the account
 }
 
 // gateway is one that does not run yet. Pebble's challenges get to it if it
@@ -233,7 +234,7 @@ func (p *pebble) gateway(host, httpPort, httpsPort string) *acmeGateway {
 	p.t.Helper()
 	g := &acmeGateway{
 		instance: prepared(p.t), p: p, host: host, secure: net.JoinHostPort(host, httpsPort),
-		domains: []string{gateName}, directory: p.directory,
+		domains: []string{gateName}, directory: p.directory, email: "admin@gate.test",
 	}
 	if httpPort != "" {
 		g.cleartext = net.JoinHostPort(host, httpPort)
@@ -246,8 +247,8 @@ func (p *pebble) gateway(host, httpPort, httpsPort string) *acmeGateway {
 // configure writes the configuration.
 func (g *acmeGateway) configure(config string) {
 	g.t.Helper()
-	g.instance.configure(fmt.Sprintf("tls: {mode: acme, domains: [%s], email: admin@gate.test, directory: %q, trusted_roots: %q}\n",
-		strings.Join(g.domains, ", "), g.directory, g.p.roots) + config)
+	g.instance.configure(fmt.Sprintf("tls: {mode: acme, domains: [%s], email: %q, directory: %q, trusted_roots: %q}\n",
+		strings.Join(g.domains, ", "), g.email, g.directory, g.p.roots) + config)
 }
 
 // trust is what clients trust.

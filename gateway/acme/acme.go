@@ -88,6 +88,9 @@ type Manager struct {
 	issuer  *certmagic.ACMEIssuer
 	closing sync.Once
 
+	unrelated *certmagic.Config // renews without naming the replaced certificate
+	refused   chan string       // domains to renew so
+
 	mu       sync.Mutex
 	failures map[string]failure // by name
 }
@@ -118,17 +121,22 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 		}
 	}
 	m.cache = certmagic.NewCache(m.cacheOptions(longestPause))
-	m.config = certmagic.New(m.cache, certmagic.Config{
+	template := certmagic.Config{
 		DefaultServerName: m.domains[0], FallbackServerName: m.domains[0],
 		OCSP:    certmagic.OCSPConfig{DisableStapling: true},
 		Storage: o.Storage, Logger: m.zap, OnEvent: m.notice,
-	})
+	}
+	m.config = certmagic.New(m.cache, template)
 	m.issuer = certmagic.NewACMEIssuer(m.config, certmagic.ACMEIssuer{
 		CA: o.Directory, Email: o.Email, Agreed: true, TrustedRoots: o.Roots,
 		DisableHTTPChallenge: o.HTTP == "", ListenHost: host, AltHTTPPort: httpPort, AltTLSALPNPort: httpsPort,
 		Logger: m.zap,
 	})
 	m.config.Issuers = []certmagic.Issuer{m.issuer}
+	template.OnEvent = m.noticeUnrelated
+	m.unrelated = certmagic.New(m.cache, template)
+	m.unrelated.Issuers = []certmagic.Issuer{unrelated{m.issuer}}
+	m.refused = make(chan string, len(m.domains))
 	ctx, cancel := context.WithTimeout(ctx, loadTime)
 	defer cancel()
 	for _, domain := range m.domains {

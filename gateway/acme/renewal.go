@@ -38,6 +38,7 @@ func (m *Manager) Run(ctx context.Context) {
 		all.Go(func() { m.obtain(ctx, domain) })
 	}
 	all.Go(func() { m.maintain(ctx) })
+	all.Go(func() { m.renewUnrelated(ctx) })
 	all.Go(func() { m.clean(ctx) })
 	all.Wait()
 }
@@ -240,6 +241,18 @@ func (m *Manager) expires(domain string) time.Time {
 
 // notice has the form of certmagic.Config.OnEvent.
 func (m *Manager) notice(ctx context.Context, event string, data map[string]any) error {
+	renewal, _ := data["renewal"].(bool)
+	if err, _ := data["error"].(error); event == "cert_failed" && renewal && refusedOrder(err) && ctx.Err() == nil {
+		if m.tryUnrelated(fmt.Sprint(data["identifier"]), err) {
+			return nil
+		}
+	}
+	return m.noticeUnrelated(ctx, event, data)
+}
+
+// noticeUnrelated is notice for orders that replace no certificate, which are
+// not followed by another one.
+func (m *Manager) noticeUnrelated(ctx context.Context, event string, data map[string]any) error {
 	if event == "cert_failed" && !errors.Is(ctx.Err(), context.Canceled) { // by a stop, which is no failure
 		m.failed(fmt.Sprint(data["identifier"]), data["error"])
 	}
