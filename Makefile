@@ -27,15 +27,20 @@ run: ## run the demonstration: gateway, upstream and config.yaml; Ctrl-C stops i
 
 test: deps lint ## formatting, vet, staticcheck, all tests with -race, FUZZTIME (3s) of each fuzz target
 	go test -race -timeout 30m ./...
+	go test -C e2e -race -timeout 30m ./...
 	.ci/fuzz $(FUZZTIME)
 
 lint: ## formatting, vet, staticcheck and a tidy go.mod
 	@.ci/deps go
 	@unformatted=$$($(GOFMT) -l .) || exit 1; \
 	if [ -n "$$unformatted" ]; then echo "not formatted; run make fmt:"; echo "$$unformatted"; exit 1; fi
+	go build -C e2e -o ../bin/ honnef.co/go/tools/cmd/staticcheck
 	go vet ./...
-	go tool staticcheck ./...
+	bin/staticcheck ./...
 	go mod tidy -diff
+	go vet -C e2e ./...
+	cd e2e && ../bin/staticcheck ./...
+	go mod tidy -C e2e -diff
 
 fmt: ## format all Go files
 	@.ci/deps go
@@ -48,7 +53,7 @@ fuzz: ## run each fuzz target for FUZZTIME (3s)
 bench: ## the Go benchmarks, then what authentication costs over a bare proxy, and Redis over SQLite (BENCHFLAGS=-seconds=2: quick)
 	@.ci/deps go wrk taskset redis-server
 	go test -run '^$$' -bench . -benchmem ./...
-	go run ./e2e/bench $(BENCHFLAGS)
+	go run -C e2e ./bench $(BENCHFLAGS)
 
 image: ## check that the Dockerfile builds and its image runs (GO_IMAGE=...: another base)
 	@VERSION=$(VERSION) .ci/image $(GO_IMAGE)

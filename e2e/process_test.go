@@ -36,7 +36,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	programs = dir
-	build := exec.Command("go", "build", "-race", "-o", dir+string(filepath.Separator),
+	build := exec.Command("go", "build", "-C", "..", "-race", "-o", dir+string(filepath.Separator),
 		"authgate/cmd/authgate", "authgate/cmd/upstream", "authgate/cmd/demo")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {

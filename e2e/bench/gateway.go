@@ -73,7 +73,7 @@ func (l *lab) build(ctx context.Context) error {
 		return nil
 	}
 	l.authgate = filepath.Join(l.dir, "authgate")
-	build := exec.CommandContext(ctx, "go", "build", "-o", l.authgate, "authgate/cmd/authgate")
+	build := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", l.authgate, "authgate/cmd/authgate")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building authgate: %w\n%s", err, out)
 	}

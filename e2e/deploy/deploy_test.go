@@ -37,7 +37,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	authgate = filepath.Join(dir, "authgate")
-	build := exec.Command("go", "build", "-o", authgate, "authgate/cmd/authgate")
+	build := exec.Command("go", "build", "-C", "../..", "-o", authgate, "authgate/cmd/authgate")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "building the program:", err)
