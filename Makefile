@@ -1,6 +1,8 @@
 # Everything a developer or a machine runs. `make` alone lists the targets.
 
 FUZZTIME ?= 3s
+CHAOSTIME ?= 1m
+CHAOSSEED ?=
 BENCHFLAGS ?=
 GO_IMAGE ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
@@ -8,7 +10,7 @@ GOFMT = $(shell go env GOROOT)/bin/gofmt
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help deps build run test lint fmt fuzz bench image clean
+.PHONY: help deps build run test lint fmt fuzz chaos bench image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +51,10 @@ fmt: ## format all Go files
 fuzz: ## run each fuzz target for FUZZTIME (3s)
 	@.ci/deps go
 	.ci/fuzz $(FUZZTIME)
+
+chaos: ## clients and random faults for CHAOSTIME (1m), with CHAOSSEED as in a run before; then a check of all that happened
+	@.ci/deps go gcc redis-server
+	CHAOSTIME=$(CHAOSTIME) CHAOSSEED=$(CHAOSSEED) go test -race -v -count=1 -timeout 0 -run '^TestFaults$$' ./e2e/chaos
 
 bench: ## the Go benchmarks, then what authentication costs over a bare proxy, and Redis over SQLite (BENCHFLAGS=-seconds=2: quick)
 	@.ci/deps go wrk taskset redis-server

@@ -1,0 +1,221 @@
+package chaos
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"authgate/gateway/porttest"
+	"authgate/gateway/store/redisstore/redistest"
+)
+
+// A test of longer than round goes on with new processes and the next seed.
+const (
+	short = 4 * time.Second
+	round = time.Minute
+)
+
+// swept is how many logins are looked at in the end.
+const swept = 300
+
+// documented are the times that docs/configuration.md and docs/scaling.md name.
+var documented = Bounds{Staleness: 2 * time.Second, Recovery: 3 * time.Second}
+
+// TestFaults runs clients and faults for CHAOSTIME, from CHAOSSEED on.
+func TestFaults(t *testing.T) {
+	lasts, seed := parameters(t)
+	binary := filepath.Join(t.TempDir(), "authgate")
+	if out, err := exec.Command("go", "build", "-race", "-o", binary, "authgate/cmd/authgate").CombinedOutput(); err != nil {
+		t.Fatalf("building the gateway: %v\n%s", err, out)
+	}
+	for ; lasts > 0 && !t.Failed(); lasts, seed = lasts-round, seed+1 {
+		t.Run(fmt.Sprintf("CHAOSSEED=%d", seed), func(t *testing.T) {
+			for name, build := range map[string]func(*cell, string){"redis": (*cell).onRedis, "sqlite": (*cell).onSQLite} {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					c := newCell(t, name)
+					build(c, binary)
+					c.run(seed, min(lasts, round))
+				})
+			}
+		})
+	}
+}
+
+// parameters are how long the test lasts, and the seed of its first round.
+func parameters(t *testing.T) (lasts time.Duration, seed uint64) {
+	t.Helper()
+	lasts, seed = short, rand.Uint64N(1_000_000)
+	var err error
+	if given := os.Getenv("CHAOSTIME"); given != "" {
+		if lasts, err = time.ParseDuration(given); err != nil || lasts <= 0 {
+			t.Fatalf("CHAOSTIME: %q, expected a duration such as 10m", given)
+		}
+	}
+	if given := os.Getenv("CHAOSSEED"); given != "" {
+		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {
+			t.Fatalf("CHAOSSEED: %q, expected a number", given)
+		}
+	}
+	return lasts, seed
+}
+
+// cell is one or more gateways on one store, with clients and a history.
+type cell struct {
+	t         *testing.T
+	name      string
+	history   *History
+	app       *application
+	upstream  string
+	instances []*instance
+	redis     *redistest.Server  // nil: there is none
+	ways      []*redistest.Proxy // of each instance to Redis
+	tls       *tls.Config
+	prober    *http.Client
+
+	logins, requests atomic.Int64
+}
+
+func newCell(t *testing.T, name string) *cell {
+	c := &cell{t: t, name: name, app: &application{seen: map[string][]Identity{}}}
+	server := httptest.NewServer(c.app)
+	t.Cleanup(server.Close)
+	c.upstream = server.URL
+	return c
+}
+
+// onRedis is two gateways that share a Redis which keeps all that it has
+// acknowledged.
+func (c *cell) onRedis(binary string) {
+	c.redis = redistest.Start(c.t, porttest.Address(c.t), "--appendonly", "yes", "--appendfsync", "always")
+	public := ""
+	for _, name := range []string{"A", "B"} {
+		way := redistest.StartProxy(c.t, c.redis.Address)
+		store := fmt.Sprintf("store: {driver: redis, addresses: [%q], encryption_key: abcdefghijabcdefghijabcdefghij01}\n", way.Address)
+		g := newInstance(c.t, name, binary, public, c.upstream, store)
+		public = c.instancePort(g)
+		c.ways = append(c.ways, way)
+	}
+}
+
+// instancePort adds an instance and returns the port of the first one.
+func (c *cell) instancePort(g *instance) string {
+	c.instances = append(c.instances, g)
+	return c.instances[0].port
+}
+
+// onSQLite is one gateway with its own database.
+func (c *cell) onSQLite(binary string) {
+	c.instances = append(c.instances, newInstance(c.t, "S", binary, "", c.upstream, ""))
+}
+
+// run starts all, lets clients and faults do what the seed says for a time,
+// and checks the history.
+func (c *cell) run(seed uint64, lasts time.Duration) {
+	for _, g := range c.instances {
+		if err := g.run(); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	c.awaitReady()
+	if c.t.Failed() {
+		c.t.FailNow()
+	}
+	c.tls = trust(c.t, c.instances)
+	c.prober = c.newClient(rand.New(rand.NewPCG(seed, 0))).http
+	c.history = NewHistory()
+	clients := c.play(seed, lasts)
+	c.sweep(clients)
+	events := c.history.Events()
+	c.app.complete(events)
+	c.judge(seed, events)
+}
+
+// play returns the clients when everything has ended.
+func (c *cell) play(seed uint64, lasts time.Duration) []*client {
+	ctx, cancel := context.WithTimeout(c.t.Context(), lasts)
+	defer cancel()
+	var running sync.WaitGroup
+	var clients []*client
+	for i := range 3 + 2*len(c.instances) {
+		each := c.newClient(rand.New(rand.NewPCG(seed, 100+uint64(i))))
+		clients = append(clients, each)
+		running.Go(func() { each.live(ctx) })
+	}
+	for _, g := range c.instances {
+		running.Go(func() { c.watch(ctx, g.name, func() error { return g.probe("/healthz") }) })
+	}
+	running.Go(func() { c.gatewayFaults(ctx, rand.New(rand.NewPCG(seed, 1))) })
+	if c.redis != nil {
+		running.Go(func() { c.watch(ctx, "", c.ping) })
+		c.storeFaults(ctx, rand.New(rand.NewPCG(seed, 2))) // it may end the test, so not on another goroutine
+	}
+	running.Wait()
+	return clients
+}
+
+func (c *cell) ping() error {
+	_, err := c.redis.Try("PING")
+	return err
+}
+
+// sweep asks every instance for logins of all clients once more, when there
+// are no faults any more. Those that nobody has ended come first.
+func (c *cell) sweep(clients []*client) {
+	c.awaitReady()
+	var sweeping sync.WaitGroup
+	for _, each := range clients {
+		sweeping.Go(func() {
+			left := swept / len(clients)
+			for _, ended := range []bool{false, true} {
+				for _, l := range each.past {
+					if l.ended != ended || left == 0 {
+						continue
+					}
+					left--
+					for _, g := range c.instances {
+						each.use(l, g, l.cookie())
+						each.use(l, g, l.token(each.random))
+					}
+				}
+			}
+		})
+	}
+	sweeping.Wait()
+}
+
+// judge checks the events, and keeps them where a promise is broken.
+func (c *cell) judge(seed uint64, events []Event) {
+	kinds := map[Kind]int{}
+	for _, e := range events {
+		kinds[e.Kind]++
+	}
+	violations := Check(events, documented)
+	c.t.Logf("seed %d, %s: %d events %v, %d violations", seed, c.name, len(events), kinds, len(violations))
+	if len(violations) == 0 {
+		return
+	}
+	for _, v := range violations[:min(len(violations), 10)] {
+		c.t.Errorf("%v", v)
+	}
+	file, err := os.CreateTemp("", fmt.Sprintf("authgate-chaos-%d-%s-*.jsonl", seed, c.name))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer file.Close()
+	if err := Write(file, events); err != nil {
+		c.t.Error(err)
+	}
+	c.t.Errorf("%d violations; the history is in %s; CHAOSSEED=%d repeats the decisions", len(violations), file.Name(), seed)
+}

@@ -1,0 +1,339 @@
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Bounds are the documented times that Check goes by.
+type Bounds struct {
+	// Staleness is store.max_staleness: how long an instance may accept a login
+	// that another instance has ended. It holds by the clock of that instance,
+	// which refuses what it cannot be sure of, so it holds on a slow machine too.
+	Staleness time.Duration
+	// Recovery is how long after a stall the store may still be unavailable.
+	Recovery time.Duration
+}
+
+// Violation is an event that contradicts a promise.
+type Violation struct {
+	Rule  string
+	Event Event
+	Why   string
+}
+
+func (v Violation) String() string {
+	return fmt.Sprintf("%s: %s: %+v", v.Rule, v.Why, v.Event)
+}
+
+// The rules.
+const (
+	RuleLives    = "a login stays good until its end is asked for"
+	RuleDead     = "a login that has ended stays dead on every instance"
+	RuleRefresh  = "of all uses of a refresh token exactly one succeeds"
+	RuleIdentity = "an answer carries the identity that asked"
+	RuleStatus   = "a status is one that is documented"
+	RuleOutage   = "the store is unavailable during an outage only"
+	RuleAnswer   = "a running instance answers"
+)
+
+// Check returns the events that contradict a promise, in the order in which
+// they began.
+func Check(events []Event, bounds Bounds) []Violation {
+	c := newCheck(events, bounds)
+	for i := range c.events {
+		e := &c.events[i]
+		switch e.Kind {
+		case Login, Use, Me, Refresh, Logout:
+			c.answer(e)
+			c.identity(e)
+		}
+		switch e.Kind {
+		case Use, Me, Logout:
+			c.lives(e)
+			c.dead(e)
+		case Refresh:
+			c.dead(e)
+		}
+	}
+	c.refreshes()
+	slices.SortStableFunc(c.found, func(a, b Violation) int { return cmp.Compare(a.Event.Begin, b.Event.Begin) })
+	return c.found
+}
+
+// check is one run of Check.
+type check struct {
+	bounds   Bounds
+	events   []Event
+	faults   []*Event
+	logins   map[int]*life
+	handles  map[handle]*refusal
+	attempts map[handle][]*Event // refreshes by token
+	found    []Violation
+}
+
+// handle is a credential of a login.
+type handle struct {
+	login      int
+	credential string
+}
+
+// life is what happened to a login that was acknowledged.
+type life struct {
+	began *Event
+	asked time.Duration // its end may have come about from then on
+	ends  []end
+}
+
+// end is an acknowledged end of a login.
+type end struct {
+	at    string // the instance that acknowledged it; empty: all did
+	after time.Duration
+}
+
+// refusal are the first ends of requests, by instance, that a credential was
+// refused in.
+type refusal struct {
+	at map[string]time.Duration
+}
+
+const never = time.Duration(1<<63 - 1)
+
+func newCheck(events []Event, bounds Bounds) *check {
+	c := &check{
+		bounds: bounds, events: slices.Clone(events), logins: map[int]*life{},
+		handles: map[handle]*refusal{}, attempts: map[handle][]*Event{},
+	}
+	slices.SortStableFunc(c.events, func(a, b Event) int { return cmp.Compare(a.Begin, b.Begin) })
+	for i := range c.events {
+		e := &c.events[i]
+		switch e.Kind {
+		case Login:
+			if e.good() {
+				c.logins[e.Login] = &life{began: e, asked: never}
+			}
+		case Down, Outage, Stall:
+			c.faults = append(c.faults, e)
+		}
+	}
+	c.collect()
+	c.changes()
+	return c
+}
+
+// collect notes what each request says about the login that it belongs to.
+func (c *check) collect() {
+	for i := range c.events {
+		e := &c.events[i]
+		l := c.logins[e.Login]
+		if l == nil {
+			continue
+		}
+		which := handle{e.Login, e.Credential}
+		switch e.Kind {
+		case Refresh:
+			c.attempts[which] = append(c.attempts[which], e)
+		case Logout:
+			l.asked = min(l.asked, e.Begin)
+			if e.good() {
+				l.ends = append(l.ends, end{e.At, e.End})
+			}
+		}
+		if e.Status == 401 && e.Kind != Refresh {
+			r := c.handles[which]
+			if r == nil {
+				r = &refusal{at: map[string]time.Duration{}}
+				c.handles[which] = r
+			}
+			if first, known := r.at[e.At]; !known || e.End < first {
+				r.at[e.At] = e.End
+			}
+		}
+	}
+}
+
+// changes ends the logins of accounts that were disabled. A login that began
+// before the account was enabled again is dead; one that began while it was
+// being enabled may be either.
+func (c *check) changes() {
+	for i := range c.events {
+		disabled := &c.events[i]
+		if disabled.Kind != Disable {
+			continue
+		}
+		enabled := &Event{Begin: never, End: never}
+		if next := slices.IndexFunc(c.events[i:], func(e Event) bool { return e.Kind == Enable && e.User == disabled.User }); next >= 0 {
+			enabled = &c.events[i+next]
+		}
+		for _, l := range c.logins {
+			if l.began.User != disabled.User || l.began.Begin >= enabled.End {
+				continue
+			}
+			l.asked = min(l.asked, max(disabled.Begin, l.began.Begin))
+			if l.began.End <= enabled.Begin {
+				l.ends = append(l.ends, end{after: max(disabled.End, l.began.End)})
+			}
+		}
+	}
+}
+
+func (c *check) fail(rule string, e *Event, format string, args ...any) {
+	c.found = append(c.found, Violation{rule, *e, fmt.Sprintf(format, args...)})
+}
+
+// lives: a credential is not refused before the end of its login is asked for.
+func (c *check) lives(e *Event) {
+	l := c.logins[e.Login]
+	if l != nil && e.Status == 401 && e.End <= l.asked {
+		c.fail(RuleLives, e, "refused, though the login began at %v and nothing asked for its end", l.began.End)
+	}
+}
+
+// dead: a credential is not accepted after the end of its login was
+// acknowledged, nor after it was refused. A logout by cookie does not accept:
+// it succeeds for cookies that open nothing.
+func (c *check) dead(e *Event) {
+	l := c.logins[e.Login]
+	if l == nil || !e.good() || e.Kind == Logout && e.Credential == Session {
+		return
+	}
+	for _, end := range l.ends {
+		// A logout is its own end.
+		if dead := c.known(end.at, e.At, end.after); e.Begin >= dead {
+			c.fail(RuleDead, e, "accepted, though the login ended at %v", end.after)
+			return
+		}
+	}
+	if r := c.handles[handle{e.Login, e.Credential}]; r != nil {
+		for at, after := range r.at {
+			if e.Begin >= c.known(at, e.At, after) {
+				c.fail(RuleDead, e, "accepted, though %s refused it by %v", at, after)
+				return
+			}
+		}
+	}
+}
+
+// known is from when on an instance knows of what another one, or all,
+// acknowledged at a time.
+func (c *check) known(by, at string, after time.Duration) time.Duration {
+	if by == "" || by == at {
+		return after
+	}
+	return after + c.bounds.Staleness
+}
+
+// refreshes: of all uses of one refresh token at most one succeeds, and one
+// does unless something else ended the login or an answer is unknown.
+func (c *check) refreshes() {
+	for which, attempts := range c.attempts {
+		var successes, unknown int
+		var until time.Duration
+		for _, e := range attempts {
+			until = max(until, e.End)
+			switch {
+			case e.good():
+				if successes++; successes > 1 {
+					c.fail(RuleRefresh, e, "success number %d", successes)
+				}
+			case e.Status != 401 || c.during(e, Outage, Down, Stall):
+				unknown++
+			}
+		}
+		if successes == 0 && unknown == 0 && until <= c.logins[which.login].asked {
+			c.fail(RuleRefresh, attempts[len(attempts)-1], "all %d uses were refused", len(attempts))
+		}
+	}
+}
+
+// identity: the answer and the upstream name who asked, and the upstream sees
+// no request that is refused. A client sends a GET again when the instance
+// goes away, so one request may be both seen and refused then.
+func (c *check) identity(e *Event) {
+	if e.Kind != Use && e.Kind != Me {
+		return
+	}
+	if e.good() && (e.Answered == nil || e.Answered.User != e.User || e.Answered.Mechanism != mechanism(e.Credential)) {
+		c.fail(RuleIdentity, e, "the answer is for %+v", e.Answered)
+	}
+	if e.Kind == Me {
+		return
+	}
+	for _, seen := range e.Seen {
+		if seen.User != e.User || seen.Mechanism != mechanism(e.Credential) {
+			c.fail(RuleIdentity, e, "the upstream saw %+v", seen)
+		}
+	}
+	switch {
+	case e.good() && len(e.Seen) == 0:
+		c.fail(RuleIdentity, e, "the upstream did not see the request")
+	case e.good() && e.Answered != nil && e.Answered.Request != e.Request:
+		c.fail(RuleIdentity, e, "the answer belongs to request %s", e.Answered.Request)
+	case e.Status != 0 && !e.good() && len(e.Seen) > 0 && !c.during(e, Down):
+		c.fail(RuleIdentity, e, "refused, and the upstream saw it")
+	}
+}
+
+// mechanism is what the gateway calls the way in that a credential opens.
+func mechanism(credential string) string {
+	if credential == Session {
+		return "session"
+	}
+	return "bearer"
+}
+
+// answer: there is one, with a status that is documented. The upstream does
+// not fail, so nothing is 502 or 504.
+func (c *check) answer(e *Event) {
+	switch {
+	case e.Status == 0:
+		if !c.during(e, Down) {
+			c.fail(RuleAnswer, e, "no answer")
+		}
+	case e.Status == 503:
+		if !c.during(e, Outage, Down, Stall) {
+			c.fail(RuleOutage, e, "unavailable without an outage")
+		}
+	case e.Status == 401 && e.Kind == Login:
+		if !c.changing(e) {
+			c.fail(RuleLives, e, "the right password was refused")
+		}
+	case e.good() || e.Status == 401:
+	default:
+		c.fail(RuleStatus, e, "status %d", e.Status)
+	}
+}
+
+// changing reports whether an account may be disabled during an event.
+func (c *check) changing(e *Event) bool {
+	disabled := never
+	for _, change := range c.events {
+		if change.User != e.User {
+			continue
+		}
+		switch change.Kind {
+		case Disable:
+			disabled = change.Begin
+		case Enable:
+			if disabled <= e.End && e.Begin <= change.End {
+				return true
+			}
+			disabled = never
+		}
+	}
+	return disabled <= e.End
+}
+
+// during reports whether an event overlaps one of the kinds of faults at its
+// instance. A stall is noticed from outside, so it reaches a little further.
+func (c *check) during(e *Event, kinds ...Kind) bool {
+	return slices.ContainsFunc(c.faults, func(f *Event) bool {
+		until := f.End
+		if f.Kind == Stall {
+			until += c.bounds.Recovery
+		}
+		return slices.Contains(kinds, f.Kind) && (f.At == "" || f.At == e.At) && f.Begin <= e.End && e.Begin <= until
+	})
+}

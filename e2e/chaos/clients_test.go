@@ -1,0 +1,269 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// pause is how long a client waits between two requests, on average.
+const pause = 10 * time.Millisecond
+
+// client is a person who signs in again and again. Only ask may be called by
+// several goroutines at once.
+type client struct {
+	*cell
+	random *rand.Rand
+	http   *http.Client
+	past   []*login
+}
+
+func (c *cell) newClient(random *rand.Rand) *client {
+	transport := &http.Transport{TLSClientConfig: c.tls.Clone(), ForceAttemptHTTP2: random.IntN(2) == 0, MaxIdleConnsPerHost: 16}
+	c.t.Cleanup(transport.CloseIdleConnections)
+	return &client{cell: c, random: random, http: &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// login is what an acknowledged login gave, and what refreshes made of that.
+type login struct {
+	number  int
+	user    string
+	session string // the cookie
+	tokens  []string
+	refresh string // empty: the last one is used up
+	ended   bool   // its end was asked for
+}
+
+// credential is what a request presents, and its name in the history.
+type credential struct{ name, header, value string }
+
+func (l *login) cookie() credential { return credential{Session, "Cookie", l.session} }
+
+// token is one of the access tokens, the last one most often.
+func (l *login) token(random *rand.Rand) credential {
+	i := len(l.tokens) - 1
+	if random.IntN(4) == 0 {
+		i = random.IntN(len(l.tokens))
+	}
+	return credential{"access " + strconv.Itoa(i), "Authorization", "Bearer " + l.tokens[i]}
+}
+
+func (l *login) any(random *rand.Rand) credential {
+	if random.IntN(2) == 0 {
+		return l.cookie()
+	}
+	return l.token(random)
+}
+
+// live signs in and out until ctx ends.
+func (c *client) live(ctx context.Context) {
+	for ctx.Err() == nil {
+		c.wait(ctx)
+		l := c.signIn(c.instance())
+		if l == nil {
+			continue
+		}
+		for range 3 + c.random.IntN(20) {
+			c.wait(ctx)
+			c.step(l)
+		}
+		if c.random.IntN(8) > 0 {
+			c.leave(l)
+		}
+		c.past = append(c.past, l)
+	}
+}
+
+func (c *client) wait(ctx context.Context) {
+	timer := time.NewTimer(time.Duration(c.random.Int64N(int64(2 * pause))))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+func (c *client) instance() *instance { return c.instances[c.random.IntN(len(c.instances))] }
+
+// step is one thing that somebody does who is signed in.
+func (c *client) step(l *login) {
+	switch n := c.random.IntN(20); {
+	case n == 0:
+		c.signOut(l)
+	case n <= 3:
+		c.refresh(l)
+	case n <= 5:
+		c.me(l, c.instance(), l.any(c.random))
+	default:
+		c.use(l, c.instance(), l.any(c.random))
+	}
+}
+
+func (c *client) signIn(g *instance) *login {
+	l := &login{number: int(c.logins.Add(1)), user: []string{"alice", "bob"}[c.random.IntN(2)]}
+	body := fmt.Sprintf(`{"username":%q,"password":%q}`, l.user, passwords[l.user])
+	a := c.ask(l, g, Event{Kind: Login}, "POST", "/login", body, credential{})
+	if !a.Event.good() {
+		return nil
+	}
+	l.session, _, _ = strings.Cut(a.cookie, ";")
+	l.gained(a)
+	return l
+}
+
+// gained takes the tokens out of an answer.
+func (l *login) gained(a answer) {
+	var body struct {
+		Access  string `json:"access_token"`
+		Refresh string `json:"refresh_token"`
+	}
+	_ = json.Unmarshal(a.body, &body) // without tokens the next requests fail
+	l.tokens, l.refresh = append(l.tokens, body.Access), body.Refresh
+}
+
+func (c *client) use(l *login, g *instance, shown credential) {
+	c.ask(l, g, Event{Kind: Use}, "GET", "/", "", shown)
+}
+
+func (c *client) me(l *login, g *instance, shown credential) {
+	c.ask(l, g, Event{Kind: Me}, "GET", "/me", "", shown)
+}
+
+// refresh presents one refresh token several times at once, to any instances.
+func (c *client) refresh(l *login) {
+	if l.refresh == "" {
+		return
+	}
+	name := "refresh " + strconv.Itoa(len(l.tokens))
+	body := fmt.Sprintf(`{"refresh_token":%q}`, l.refresh)
+	answers := make([]answer, 1+c.random.IntN(4))
+	var presenting sync.WaitGroup
+	for i := range answers {
+		g := c.instance()
+		presenting.Go(func() {
+			answers[i] = c.ask(l, g, Event{Kind: Refresh}, "POST", "/refresh", body, credential{name: name})
+		})
+	}
+	presenting.Wait()
+	l.refresh = ""
+	for _, a := range answers {
+		if a.Event.good() {
+			l.gained(a)
+		}
+	}
+}
+
+// leave signs out while others use the login, and then tries to go on.
+func (c *client) leave(l *login) {
+	var meanwhile sync.WaitGroup
+	for _, g := range c.instances {
+		shown := l.any(c.random)
+		meanwhile.Go(func() {
+			for range 4 {
+				c.use(l, g, shown)
+			}
+		})
+	}
+	c.signOut(l)
+	for _, g := range c.instances {
+		c.use(l, g, l.any(c.random))
+	}
+	meanwhile.Wait()
+	if c.random.IntN(3) == 0 {
+		c.refresh(l)
+	}
+	if c.random.IntN(4) == 0 { // one that ended before is asked for long after
+		old := append(c.past, l)[c.random.IntN(len(c.past)+1)]
+		c.use(old, c.instance(), old.any(c.random))
+	}
+}
+
+// signOut signs out by session, by token or by link, up to three times if that
+// fails.
+func (c *client) signOut(l *login) {
+	l.ended = true
+	for range 3 {
+		method, shown := "POST", l.any(c.random)
+		if c.random.IntN(4) == 0 {
+			method, shown = "GET", l.cookie() // a link is for browsers
+		}
+		if a := c.ask(l, c.instance(), Event{Kind: Logout}, method, "/logout", "", shown); a.Event.Status != 503 && a.Event.Status != 0 {
+			return
+		}
+	}
+}
+
+// answer is what came back, with its event.
+type answer struct {
+	Event  Event
+	body   []byte
+	cookie string // the first Set-Cookie
+}
+
+// ask sends a request and records it.
+func (c *client) ask(l *login, g *instance, e Event, method, path, body string, shown credential) answer {
+	e.At, e.User, e.Login, e.Credential = g.name, l.user, l.number, shown.name
+	e.Request = strconv.FormatInt(c.requests.Add(1), 10)
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, "https://localhost:"+g.port+path+"?n="+e.Request, strings.NewReader(body))
+	if err != nil {
+		c.t.Error(err)
+		return answer{Event: e}
+	}
+	if body != "" {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if shown.header != "" {
+		request.Header.Set(shown.header, shown.value)
+	}
+	e.Begin = c.history.Now()
+	a, err := c.send(request)
+	e.End = c.history.Now()
+	if e.Status = a.Event.Status; err != nil {
+		e.Status, e.Note = 0, err.Error()
+	}
+	if e.Status == http.StatusOK && (e.Kind == Use || e.Kind == Me) {
+		e.Answered = told(e.Kind, a.body)
+	}
+	a.Event = e
+	c.history.Add(e)
+	return a
+}
+
+func (c *client) send(request *http.Request) (answer, error) {
+	response, err := c.http.Do(request)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return answer{Event{Status: response.StatusCode}, body, response.Header.Get("Set-Cookie")}, err
+}
+
+// told is the identity in an answer of the upstream or of /me, nil if there is
+// none.
+func told(kind Kind, body []byte) *Identity {
+	id := &Identity{}
+	into := any(id)
+	if kind == Me {
+		into = &struct {
+			Username  *string `json:"username"`
+			Mechanism *string `json:"mechanism"`
+		}{&id.User, &id.Mechanism}
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return nil
+	}
+	return id
+}

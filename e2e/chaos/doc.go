@@ -1,0 +1,19 @@
+// Package chaos tests running gateways under random faults.
+//
+// Clients sign in, use their sessions and tokens, refresh and sign out, while
+// gateways are killed, restarted and reloaded, accounts are disabled, and
+// Redis is killed, frozen, cut off or delayed. Each request and each fault is
+// an [Event] with the time before it began and the time after it ended.
+// [Check] then looks for events that contradict what docs/ promises.
+//
+// A verdict does not depend on how fast the machine is: it compares only
+// events of which one had ended before the other began, apart by a documented
+// bound where there is one.
+//
+//	go test ./e2e/chaos                       a few seconds, part of make test
+//	make chaos CHAOSTIME=10m                  rounds of up to a minute
+//	make chaos CHAOSTIME=10s CHAOSSEED=42     the decisions of round 42 again
+//
+// The seed decides what each client and each fault does. The interleaving is
+// that of the machine, so a seed repeats a run closely, not exactly.
+package chaos

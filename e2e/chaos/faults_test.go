@@ -1,0 +1,174 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"syscall"
+	"time"
+)
+
+// fault is something that goes wrong for a while.
+type fault struct {
+	name  string
+	at    string // the instance that it concerns; empty: all
+	begin func()
+	mend  func()
+}
+
+// storeFaults does one thing after the other to Redis, or to the connections
+// of an instance to it.
+func (c *cell) storeFaults(ctx context.Context, random *rand.Rand) {
+	for c.calm(ctx, random, 600*time.Millisecond) {
+		f := c.storeFault(random)
+		began := c.history.Now()
+		f.begin()
+		longest := 700 * time.Millisecond
+		if random.IntN(3) == 0 {
+			longest = 3500 * time.Millisecond // longer than store.max_staleness
+		}
+		c.calm(ctx, random, longest)
+		f.mend()
+		c.awaitReady()
+		c.history.Add(Event{Kind: Outage, At: f.at, Begin: began, End: c.history.Now(), Note: f.name})
+	}
+}
+
+func (c *cell) storeFault(random *rand.Rand) fault {
+	i := random.IntN(len(c.ways))
+	way, at := c.ways[i], c.instances[i].name
+	var release func()
+	faults := []fault{
+		{"redis is killed", "", c.redis.Kill, func() { c.redis.Run(c.t) }},
+		{"redis is frozen", "", func() { c.redis.Signal(c.t, syscall.SIGSTOP) }, func() { c.redis.Signal(c.t, syscall.SIGCONT) }},
+		{"connections are cut", at, way.Cut, way.Mend},
+		{"connections are silent", at, way.Swallow, way.Mend},
+		{"connections are forgotten", at, way.Forget, way.Mend},
+		{"answers are lost", at, way.Mute, way.Mend},
+		{"connections are slow", at, func() { release = way.Hold() }, func() { release() }},
+	}
+	return faults[random.IntN(len(faults))]
+}
+
+// gatewayFaults does one thing after the other to the gateways.
+func (c *cell) gatewayFaults(ctx context.Context, random *rand.Rand) {
+	for c.calm(ctx, random, 600*time.Millisecond) {
+		g := c.instances[random.IntN(len(c.instances))]
+		switch random.IntN(5) {
+		case 0:
+			c.restart(ctx, random, g, syscall.SIGKILL)
+		case 1:
+			c.restart(ctx, random, g, syscall.SIGTERM)
+		case 2:
+			began := c.history.Now()
+			if err := g.reload(); err != nil {
+				c.t.Errorf("reload: %v", err)
+			}
+			c.history.Add(Event{Kind: Reload, At: g.name, Begin: began, End: c.history.Now()})
+		default:
+			c.disable(ctx, random, []string{"alice", "bob"}[random.IntN(2)])
+		}
+	}
+}
+
+// restart ends an instance by a signal and starts it again.
+func (c *cell) restart(ctx context.Context, random *rand.Rand, g *instance, s syscall.Signal) {
+	began := c.history.Now()
+	g.stop(s)
+	c.calm(ctx, random, 300*time.Millisecond)
+	if err := g.run(); err != nil {
+		c.t.Errorf("starting %s again: %v", g.name, err)
+	}
+	await(c.t, g.name+" to be ready after "+s.String(), g.ready)
+	c.history.Add(Event{Kind: Down, At: g.name, Begin: began, End: c.history.Now(), Note: s.String()})
+}
+
+// disable disables an account, on all instances, and enables it again. This is
+// how the logins of somebody end everywhere.
+func (c *cell) disable(ctx context.Context, random *rand.Rand, user string) {
+	hup := random.IntN(4) > 0 // otherwise the gateways notice that the file has changed
+	c.history.Add(c.change(Event{Kind: Disable, User: user}, hup, http.StatusUnauthorized))
+	c.calm(ctx, random, 200*time.Millisecond)
+	c.history.Add(c.change(Event{Kind: Enable, User: user}, hup, http.StatusOK))
+}
+
+// change writes the accounts anew and waits until a login at each instance is
+// answered with status.
+func (c *cell) change(e Event, hup bool, status int) Event {
+	out := func(user string) bool { return e.Kind == Disable && e.User == user }
+	content := fmt.Sprintf(accounts, out("alice"), out("bob"))
+	e.Begin = c.history.Now()
+	for _, g := range c.instances {
+		g.write(c.t, "accounts.yaml", content)
+		if !hup {
+			continue
+		}
+		if err := g.reload(); err != nil {
+			c.t.Errorf("reload: %v", err)
+		}
+	}
+	for _, g := range c.instances {
+		await(c.t, fmt.Sprintf("%s to %s %s", g.name, e.Kind, e.User), func() bool { return c.knocks(g, e.User) == status })
+	}
+	e.End = c.history.Now()
+	return e
+}
+
+// knocks signs in, past the history, and returns the status.
+func (c *cell) knocks(g *instance, user string) int {
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, "POST", "https://localhost:"+g.port+"/login?mechanism=session", nil)
+	if err != nil {
+		c.t.Error(err)
+		return 0
+	}
+	request.SetBasicAuth(user, passwords[user])
+	response, err := c.prober.Do(request)
+	if err != nil {
+		return 0
+	}
+	response.Body.Close()
+	return response.StatusCode
+}
+
+// late is how long the answer to a trivial request takes on a machine that has
+// other things to do.
+const late = 200 * time.Millisecond
+
+// watch records when a process answers late, until ctx ends. A store that is
+// given no processor time is unavailable, too.
+func (c *cell) watch(ctx context.Context, at string, trivial func() error) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		began := c.history.Now()
+		_ = trivial() // that it fails is seen by the clients
+		if ended := c.history.Now(); ended-began > late {
+			c.history.Add(Event{Kind: Stall, At: at, Begin: began, End: ended})
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}
+
+// calm waits for a random time, and reports whether ctx goes on.
+func (c *cell) calm(ctx context.Context, random *rand.Rand, longest time.Duration) bool {
+	timer := time.NewTimer(time.Duration(random.Int64N(int64(longest))))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+func (c *cell) awaitReady() {
+	for _, g := range c.instances {
+		await(c.t, g.name+" to be ready", g.ready)
+	}
+}

@@ -1,0 +1,238 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"authgate/gateway/porttest"
+)
+
+// hang bounds what never takes long. A test that meets it has found a hang.
+const hang = 2 * time.Minute
+
+// accounts are those of the clients. The hashes are cheap, as nothing here is
+// about passwords.
+const accounts = `
+  - {username: alice, roles: [user], disabled: %t, password_hash: "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"}
+  - {username: bob, roles: [user], disabled: %t, password_hash: "$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"}
+`
+
+var passwords = map[string]string{"alice": "wonderland", "bob": "builder"}
+
+// configuration has no limit that a client meets by itself, and gives refresh
+// tokens that are never taken for stolen.
+const configuration = `
+public_url: https://localhost:%s
+listen: {https: %q, http: "", admin: %q}
+accounts: {file: accounts.yaml}
+session: {lifetime: 12h}
+token: {secret: "01234567890123456789012345678901", access_lifetime: 12h, reuse_leeway: 1h}
+limits: {login_failures: 1000000}
+upstreams: {app: {url: %q, timeout: 5m}}
+routes:
+  - {match: /, upstream: app, auth: [session, bearer]}
+shutdown_timeout: 5s
+`
+
+// instance is a gateway, which may run or not.
+type instance struct {
+	name   string
+	dir    string
+	port   string
+	admin  string // http://127.0.0.1:PORT
+	binary string
+	log    *log
+
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when the process has ended
+}
+
+// newInstance prepares a gateway that has the address of public as its public
+// URL, its own if that is empty. store is the configuration's part on it.
+func newInstance(t *testing.T, name, binary, public, upstream, store string) *instance {
+	t.Helper()
+	port, admin := porttest.Port(t), porttest.Address(t)
+	if public == "" {
+		public = port
+	}
+	g := &instance{name: name, dir: t.TempDir(), port: port, admin: "http://" + admin, binary: binary, log: &log{}}
+	text := fmt.Sprintf(configuration, public, "127.0.0.1:"+port, admin, upstream) + store
+	g.write(t, "config.yaml", text)
+	g.write(t, "accounts.yaml", fmt.Sprintf(accounts, false, false))
+	t.Cleanup(func() {
+		g.stop(syscall.SIGKILL)
+		g.checkLog(t)
+		if t.Failed() {
+			t.Logf("the end of the log of %s:\n%s", name, g.log.end())
+		}
+	})
+	return g
+}
+
+// write replaces a file beside the configuration at once.
+func (g *instance) write(t testing.TB, name, content string) {
+	t.Helper()
+	path := filepath.Join(g.dir, name)
+	if err := errors.Join(os.WriteFile(path+".new", []byte(content), 0o600), os.Rename(path+".new", path)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkLog fails the test for what must never be in a log.
+func (g *instance) checkLog(t *testing.T) {
+	for _, mishap := range []string{"WARNING: DATA RACE", `"msg":"panic"`, "fatal error:"} {
+		if bytes.Contains(g.log.bytes(), []byte(mishap)) {
+			t.Errorf("the log of %s has %q:\n%s", g.name, mishap, g.log.bytes())
+		}
+	}
+}
+
+// run starts the process. It does not wait until the gateway is ready.
+func (g *instance) run() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	cmd, ended := exec.Command(g.binary, "serve", "--config", filepath.Join(g.dir, "config.yaml")), make(chan struct{})
+	cmd.Stderr = g.log
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	g.cmd, g.ended = cmd, ended
+	go func() {
+		_ = cmd.Wait() // a signal ends it
+		close(ended)
+	}()
+	return nil
+}
+
+// stop sends a signal and waits for the process to end.
+func (g *instance) stop(s syscall.Signal) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.cmd == nil {
+		return
+	}
+	_ = g.cmd.Process.Signal(s) // it may have ended
+	<-g.ended
+}
+
+// reload sends SIGHUP.
+func (g *instance) reload() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.cmd.Process.Signal(syscall.SIGHUP)
+}
+
+// ready reports whether /readyz is 200.
+func (g *instance) ready() bool { return g.probe("/readyz") == nil }
+
+// probe asks the admin listener, whose answers have a bound of 2 seconds.
+func (g *instance) probe(path string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, "GET", g.admin+path, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", response.StatusCode)
+	}
+	return nil
+}
+
+// await asks until something has come about, or fails the test after hang.
+func await(t *testing.T, what string, come func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); !come(); <-tick.C {
+		if time.Since(began) > hang {
+			t.Errorf("waited %v for %s", hang, what)
+			return
+		}
+	}
+}
+
+// trust returns a TLS configuration for clients of the instances.
+func trust(t *testing.T, instances []*instance) *tls.Config {
+	t.Helper()
+	roots := x509.NewCertPool()
+	for _, g := range instances {
+		pem, err := os.ReadFile(filepath.Join(g.dir, "data", "ca.pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots.AppendCertsFromPEM(pem)
+	}
+	return &tls.Config{RootCAs: roots}
+}
+
+// application is the upstream: it answers with the identity that it sees, and
+// remembers it by the number of the request.
+type application struct {
+	mu   sync.Mutex
+	seen map[string][]Identity
+}
+
+func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id := Identity{
+		User: r.Header.Get("X-Auth-User"), Mechanism: r.Header.Get("X-Auth-Mechanism"), Request: r.URL.Query().Get("n"),
+	}
+	a.mu.Lock()
+	a.seen[id.Request] = append(a.seen[id.Request], id)
+	a.mu.Unlock()
+	_ = json.NewEncoder(w).Encode(id) // the gateway may have gone
+}
+
+// complete adds what the application has seen to events.
+func (a *application) complete(events []Event) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range events {
+		if request := events[i].Request; request != "" {
+			events[i].Seen = a.seen[request]
+		}
+	}
+}
+
+// log collects what a process writes.
+type log struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *log) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+// end is the last part of the log.
+func (l *log) end() []byte {
+	all := l.bytes()
+	return all[max(0, len(all)-4000):]
+}
+
+func (l *log) bytes() []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Clone(l.buf.Bytes())
+}
