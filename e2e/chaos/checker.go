@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -25,7 +26,11 @@ type Violation struct {
 }
 
 func (v Violation) String() string {
-	return fmt.Sprintf("%s: %s: %+v", v.Rule, v.Why, v.Event)
+	event, err := json.Marshal(v.Event)
+	if err != nil {
+		return fmt.Sprintf("%s: %s: %v", v.Rule, v.Why, err)
+	}
+	return fmt.Sprintf("%s: %s: %s", v.Rule, v.Why, event)
 }
 
 // The rules.
@@ -70,7 +75,8 @@ type check struct {
 	faults   []*Event
 	logins   map[int]*life
 	handles  map[handle]*refusal
-	attempts map[handle][]*Event // refreshes by token
+	attempts map[handle][]*Event  // refreshes by token
+	absences map[string][]absence // of accounts
 	found    []Violation
 }
 
@@ -104,7 +110,7 @@ const never = time.Duration(1<<63 - 1)
 func newCheck(events []Event, bounds Bounds) *check {
 	c := &check{
 		bounds: bounds, events: slices.Clone(events), logins: map[int]*life{},
-		handles: map[handle]*refusal{}, attempts: map[handle][]*Event{},
+		handles: map[handle]*refusal{}, attempts: map[handle][]*Event{}, absences: map[string][]absence{},
 	}
 	slices.SortStableFunc(c.events, func(a, b Event) int { return cmp.Compare(a.Begin, b.Begin) })
 	for i := range c.events {
@@ -118,8 +124,9 @@ func newCheck(events []Event, bounds Bounds) *check {
 			c.faults = append(c.faults, e)
 		}
 	}
+	c.collectAbsences()
 	c.collect()
-	c.changes()
+	c.endAbsent()
 	return c
 }
 
@@ -141,7 +148,8 @@ func (c *check) collect() {
 				l.ends = append(l.ends, end{e.At, e.End})
 			}
 		}
-		if e.Status == 401 && e.Kind != Refresh {
+		// An instance may refuse a login of an account that it enables after another.
+		if e.Status == 401 && e.Kind != Refresh && !c.absent(e) {
 			r := c.handles[which]
 			if r == nil {
 				r = &refusal{at: map[string]time.Duration{}}
@@ -154,29 +162,53 @@ func (c *check) collect() {
 	}
 }
 
-// changes ends the logins of accounts that were disabled. A login that began
-// before the account was enabled again is dead; one that began while it was
-// being enabled may be either.
-func (c *check) changes() {
-	for i := range c.events {
-		disabled := &c.events[i]
-		if disabled.Kind != Disable {
+// absence is the time for which an account was disabled, with that which each
+// change took. It is open where the account was not enabled again.
+type absence struct {
+	disabled, enabled span
+}
+
+// span is a time in which something came about.
+type span struct{ begin, end time.Duration }
+
+// collectAbsences notes when accounts were disabled.
+func (c *check) collectAbsences() {
+	for i, e := range c.events {
+		if e.Kind != Disable {
 			continue
 		}
-		enabled := &Event{Begin: never, End: never}
-		if next := slices.IndexFunc(c.events[i:], func(e Event) bool { return e.Kind == Enable && e.User == disabled.User }); next >= 0 {
-			enabled = &c.events[i+next]
+		enabled := span{never, never}
+		next := slices.IndexFunc(c.events[i:], func(next Event) bool { return next.Kind == Enable && next.User == e.User })
+		if next >= 0 {
+			enabled = span{c.events[i+next].Begin, c.events[i+next].End}
 		}
-		for _, l := range c.logins {
-			if l.began.User != disabled.User || l.began.Begin >= enabled.End {
+		c.absences[e.User] = append(c.absences[e.User], absence{span{e.Begin, e.End}, enabled})
+	}
+}
+
+// endAbsent ends the logins of accounts that were disabled. A login that began
+// before the account was enabled again is dead; one that began while it was
+// being enabled may be either.
+func (c *check) endAbsent() {
+	for _, l := range c.logins {
+		for _, a := range c.absences[l.began.User] {
+			if l.began.Begin >= a.enabled.end {
 				continue
 			}
-			l.asked = min(l.asked, max(disabled.Begin, l.began.Begin))
-			if l.began.End <= enabled.Begin {
-				l.ends = append(l.ends, end{after: max(disabled.End, l.began.End)})
+			l.asked = min(l.asked, max(a.disabled.begin, l.began.Begin))
+			if l.began.End <= a.enabled.begin {
+				l.ends = append(l.ends, end{after: max(a.disabled.end, l.began.End)})
 			}
 		}
 	}
+}
+
+// absent reports whether the account may be disabled at an instance during an
+// event.
+func (c *check) absent(e *Event) bool {
+	return slices.ContainsFunc(c.absences[e.User], func(a absence) bool {
+		return a.disabled.begin <= e.End && e.Begin <= a.enabled.end
+	})
 }
 
 func (c *check) fail(rule string, e *Event, format string, args ...any) {
@@ -297,33 +329,13 @@ func (c *check) answer(e *Event) {
 			c.fail(RuleOutage, e, "unavailable without an outage")
 		}
 	case e.Status == 401 && e.Kind == Login:
-		if !c.changing(e) {
+		if !c.absent(e) {
 			c.fail(RuleLives, e, "the right password was refused")
 		}
 	case e.good() || e.Status == 401:
 	default:
 		c.fail(RuleStatus, e, "status %d", e.Status)
 	}
-}
-
-// changing reports whether an account may be disabled during an event.
-func (c *check) changing(e *Event) bool {
-	disabled := never
-	for _, change := range c.events {
-		if change.User != e.User {
-			continue
-		}
-		switch change.Kind {
-		case Disable:
-			disabled = change.Begin
-		case Enable:
-			if disabled <= e.End && e.Begin <= change.End {
-				return true
-			}
-			disabled = never
-		}
-	}
-	return disabled <= e.End
 }
 
 // during reports whether an event overlaps one of the kinds of faults at its

@@ -34,7 +34,7 @@ func use(at string, begin, end time.Duration, status int) Event {
 	return request(Use, at, begin, end, Session, status)
 }
 
-func span(kind Kind, at string, begin, end time.Duration) Event {
+func fault(kind Kind, at string, begin, end time.Duration) Event {
 	return Event{Kind: kind, At: at, Begin: begin, End: end}
 }
 
@@ -54,25 +54,26 @@ func TestCheckAccepts(t *testing.T) {
 		"a login that lives":                        {use("A", 20, 21, 200), use("B", 22, 23, 200), request(Me, "B", 24, 25, "access 0", 200)},
 		"a refusal during a logout":                 {request(Logout, "A", 20, 30, Session, 200), use("A", 19, 21, 401), use("B", 29, 31, 200)},
 		"another instance learns of a logout":       {request(Logout, "A", 20, 30, Session, 200), use("B", 49, 60, 200), use("B", 50, 60, 401)},
-		"a logout that failed and happened":         {request(Logout, "A", 20, 30, Session, 503), span(Outage, "", 15, 30), use("A", 31, 32, 401)},
-		"a logout that failed and did not happen":   {request(Logout, "A", 20, 30, Session, 503), span(Outage, "", 15, 30), use("A", 31, 32, 200)},
+		"a logout that failed and happened":         {request(Logout, "A", 20, 30, Session, 503), fault(Outage, "", 15, 30), use("A", 31, 32, 401)},
+		"a logout that failed and did not happen":   {request(Logout, "A", 20, 30, Session, 503), fault(Outage, "", 15, 30), use("A", 31, 32, 200)},
 		"a logout that is repeated":                 {request(Logout, "A", 20, 30, Session, 200), request(Logout, "A", 31, 32, Session, 200)},
 		"a logout by link":                          {request(Logout, "A", 20, 30, Session, 302), use("A", 31, 32, 401)},
 		"a logout by a token that is dead":          {request(Logout, "A", 20, 30, Session, 200), request(Logout, "A", 31, 32, "access 0", 401)},
-		"an outage":                                 {span(Outage, "", 20, 30), use("A", 29, 31, 503), use("B", 15, 20, 503)},
-		"an outage of one instance":                 {span(Outage, "A", 20, 30), use("A", 25, 26, 503)},
-		"an outage that follows a stall":            {span(Stall, "A", 20, 30), use("A", 34, 36, 503)},
-		"a killed instance":                         {span(Down, "A", 20, 30), use("A", 25, 26, 0)},
-		"a repetition at a killed instance":         {span(Down, "A", 20, 30), request(Logout, "A", 15, 15, Session, 200), changed(use("A", 18, 32, 401), seen("alice", "session"))},
+		"an outage":                                 {fault(Outage, "", 20, 30), use("A", 29, 31, 503), use("B", 15, 20, 503)},
+		"an outage of one instance":                 {fault(Outage, "A", 20, 30), use("A", 25, 26, 503)},
+		"an outage that follows a stall":            {fault(Stall, "A", 20, 30), use("A", 34, 36, 503)},
+		"a killed instance":                         {fault(Down, "A", 20, 30), use("A", 25, 26, 0)},
+		"a repetition at a killed instance":         {fault(Down, "A", 20, 30), request(Logout, "A", 15, 15, Session, 200), changed(use("A", 18, 32, 401), seen("alice", "session"))},
 		"parallel refreshes":                        {request(Refresh, "A", 20, 30, "refresh 1", 200), request(Refresh, "B", 20, 30, "refresh 1", 401)},
-		"refreshes during an outage":                {request(Refresh, "A", 20, 30, "refresh 1", 503), request(Refresh, "B", 20, 30, "refresh 1", 401), span(Outage, "A", 20, 30)},
+		"refreshes during an outage":                {request(Refresh, "A", 20, 30, "refresh 1", 503), request(Refresh, "B", 20, 30, "refresh 1", 401), fault(Outage, "A", 20, 30)},
 		"refreshes during a logout":                 {request(Refresh, "A", 20, 30, "refresh 1", 401), request(Logout, "B", 29, 31, Session, 200)},
 		"a disabled account":                        {account(Disable, 20, 30), use("A", 29, 32, 200), use("A", 30, 31, 401)},
 		"a disabled account's password":             {account(Disable, 20, 30), {Kind: Login, User: "alice", Begin: 35, End: 36, Status: 401}},
 		"a login after an account is enabled":       {account(Disable, 5, 6), account(Enable, 7, 8), use("A", 20, 21, 200)},
 		"a login while an account is enabled, bad":  {account(Disable, 5, 6), account(Enable, 7, 12), use("A", 20, 21, 401)},
 		"a login while an account is enabled, good": {account(Disable, 5, 6), account(Enable, 7, 12), use("A", 20, 21, 200)},
-		"a login that was not acknowledged":         {{Kind: Login, At: "A", Begin: 20, End: 30, Login: 2, User: "bob"}, span(Down, "A", 20, 30)},
+		"an instance that enables an account late":  {account(Disable, 5, 6), account(Enable, 7, 30), use("B", 20, 21, 401), use("B", 23, 24, 200)},
+		"a login that was not acknowledged":         {{Kind: Login, At: "A", Begin: 20, End: 30, Login: 2, User: "bob"}, fault(Down, "A", 20, 30)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, v := range Check(history(events...), bounds) {
@@ -107,19 +108,19 @@ func TestCheckFinds(t *testing.T) {
 		{"a session outlives its logout", RuleDead, []Event{logout, use("A", 30, 31, 200)}},
 		{"a token outlives a logout by link", RuleDead, []Event{request(Logout, "A", 20, 30, Session, 302), request(Use, "A", 31, 32, "access 0", 200)}},
 		{"a session outlives its logout elsewhere", RuleDead, []Event{logout, use("B", 50, 51, 200)}},
-		{"a session outlives its logout in an outage", RuleDead, []Event{span(Outage, "B", 25, 90), logout, use("B", 50, 51, 200)}},
+		{"a session outlives its logout in an outage", RuleDead, []Event{fault(Outage, "B", 25, 90), logout, use("B", 50, 51, 200)}},
 		{"a refresh token outlives its logout", RuleDead, []Event{logout, request(Refresh, "A", 40, 41, "refresh 1", 200)}},
 		{"a token is good for a logout after one", RuleDead, []Event{logout, request(Logout, "A", 40, 41, "access 0", 200)}},
 		{"a session comes back", RuleDead, []Event{
-			span(Outage, "", 20, 30), request(Logout, "A", 20, 30, Session, 503), use("A", 31, 32, 401), use("A", 33, 34, 200)}},
+			fault(Outage, "", 20, 30), request(Logout, "A", 20, 30, Session, 503), use("A", 31, 32, 401), use("A", 33, 34, 200)}},
 		{"a session comes back elsewhere", RuleDead, []Event{
-			span(Outage, "", 20, 30), request(Logout, "A", 20, 30, Session, 503), use("A", 31, 32, 401), use("B", 52, 54, 200)}},
+			fault(Outage, "", 20, 30), request(Logout, "A", 20, 30, Session, 503), use("A", 31, 32, 401), use("B", 52, 54, 200)}},
 		{"a session of a disabled account", RuleDead, []Event{account(Disable, 20, 30), use("B", 30, 31, 200)}},
 		{"a session of an account that was disabled", RuleDead, []Event{account(Disable, 20, 30), account(Enable, 40, 50), use("B", 60, 61, 200)}},
 		{"a refresh token works twice", RuleRefresh, []Event{
 			request(Refresh, "A", 20, 30, "refresh 1", 200), request(Refresh, "B", 21, 30, "refresh 1", 200)}},
 		{"a refresh token works twice in an outage", RuleRefresh, []Event{
-			span(Outage, "", 20, 30), request(Refresh, "A", 20, 30, "refresh 1", 200), request(Refresh, "B", 21, 30, "refresh 1", 200)}},
+			fault(Outage, "", 20, 30), request(Refresh, "A", 20, 30, "refresh 1", 200), request(Refresh, "B", 21, 30, "refresh 1", 200)}},
 		{"a refresh token works for nobody", RuleRefresh, []Event{
 			request(Refresh, "B", 20, 30, "refresh 1", 401), request(Refresh, "A", 20, 30, "refresh 1", 401)}},
 		{"the upstream sees somebody else", RuleIdentity, []Event{changed(use("A", 20, 21, 200), seen("bob", "session"))}},
@@ -130,17 +131,17 @@ func TestCheckFinds(t *testing.T) {
 		{"the answer is that to another request", RuleIdentity, []Event{changed(use("A", 20, 21, 200), func(e *Event) { e.Answered = &Identity{"alice", "session", "other"} })}},
 		{"the answer did not come from the upstream", RuleIdentity, []Event{changed(use("A", 20, 21, 200), func(e *Event) { e.Seen = nil })}},
 		{"a refused request reaches the upstream", RuleIdentity, []Event{logout, changed(use("A", 31, 32, 401), seen("alice", "session"))}},
-		{"an unavailable store lets a request through", RuleIdentity, []Event{span(Outage, "", 20, 30), changed(use("A", 25, 26, 503), seen("alice", "session"))}},
+		{"an unavailable store lets a request through", RuleIdentity, []Event{fault(Outage, "", 20, 30), changed(use("A", 25, 26, 503), seen("alice", "session"))}},
 		{"an internal error", RuleStatus, []Event{use("A", 20, 21, 500)}},
-		{"an internal error in an outage", RuleStatus, []Event{span(Outage, "", 20, 30), use("A", 25, 26, 500)}},
+		{"an internal error in an outage", RuleStatus, []Event{fault(Outage, "", 20, 30), use("A", 25, 26, 500)}},
 		{"a bad gateway, though the upstream is well", RuleStatus, []Event{use("A", 20, 21, 502)}},
 		{"a throttled login", RuleStatus, []Event{{Kind: Login, At: "A", Begin: 20, End: 21, User: "bob", Login: 2, Status: 429}}},
-		{"an outage without a cause", RuleOutage, []Event{span(Outage, "", 20, 30), use("A", 31, 32, 503)}},
-		{"an outage of the other instance", RuleOutage, []Event{span(Outage, "B", 20, 30), use("A", 25, 26, 503)}},
-		{"an outage long after a stall", RuleOutage, []Event{span(Stall, "A", 20, 30), use("A", 36, 37, 503)}},
+		{"an outage without a cause", RuleOutage, []Event{fault(Outage, "", 20, 30), use("A", 31, 32, 503)}},
+		{"an outage of the other instance", RuleOutage, []Event{fault(Outage, "B", 20, 30), use("A", 25, 26, 503)}},
+		{"an outage long after a stall", RuleOutage, []Event{fault(Stall, "A", 20, 30), use("A", 36, 37, 503)}},
 		{"no answer", RuleAnswer, []Event{use("A", 20, 21, 0)}},
-		{"no answer after a restart", RuleAnswer, []Event{span(Down, "A", 12, 19), use("A", 20, 21, 0)}},
-		{"no answer in an outage", RuleAnswer, []Event{span(Outage, "", 20, 30), use("A", 25, 26, 0)}},
+		{"no answer after a restart", RuleAnswer, []Event{fault(Down, "A", 12, 19), use("A", 20, 21, 0)}},
+		{"no answer in an outage", RuleAnswer, []Event{fault(Outage, "", 20, 30), use("A", 25, 26, 0)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			found := Check(history(c.events...), bounds)

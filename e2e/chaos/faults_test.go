@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// fault is something that goes wrong for a while.
-type fault struct {
+// trouble is something that goes wrong for a while.
+type trouble struct {
 	name  string
 	at    string // the instance that it concerns; empty: all
 	begin func()
@@ -35,11 +35,11 @@ func (c *cell) storeFaults(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-func (c *cell) storeFault(random *rand.Rand) fault {
+func (c *cell) storeFault(random *rand.Rand) trouble {
 	i := random.IntN(len(c.ways))
 	way, at := c.ways[i], c.instances[i].name
 	var release func()
-	faults := []fault{
+	all := []trouble{
 		{"redis is killed", "", c.redis.Kill, func() { c.redis.Run(c.t) }},
 		{"redis is frozen", "", func() { c.redis.Signal(c.t, syscall.SIGSTOP) }, func() { c.redis.Signal(c.t, syscall.SIGCONT) }},
 		{"connections are cut", at, way.Cut, way.Mend},
@@ -48,7 +48,7 @@ func (c *cell) storeFault(random *rand.Rand) fault {
 		{"answers are lost", at, way.Mute, way.Mend},
 		{"connections are slow", at, func() { release = way.Hold() }, func() { release() }},
 	}
-	return faults[random.IntN(len(faults))]
+	return all[random.IntN(len(all))]
 }
 
 // gatewayFaults does one thing after the other to the gateways.
