@@ -71,7 +71,7 @@ func acmeFiles(dir string) *certmagic.FileStorage {
 // openCerts opens what cfg says, until the test ends.
 func openCerts(t *testing.T, cfg *config.Config, shared store.Store) certificates {
 	t.Helper()
-	certs, err := openCertificates(cfg, shared, slog.New(slog.DiscardHandler), time.Now)
+	certs, err := openCertificates(cfg, shared, time.Now, slog.New(slog.DiscardHandler), time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestRootsWith(t *testing.T) {
 		}
 		cfg := parseConfig(t, dir, baseConfig+acmeConfig)
 		cfg.TLS.TrustedRoots = path // checked when the configuration is read, and gone since
-		if _, err := openACME(cfg, nil, slog.New(slog.DiscardHandler), time.Now); err == nil || !strings.Contains(err.Error(), "tls.trusted_roots") {
+		if _, err := openACME(cfg, nil, time.Now, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "tls.trusted_roots") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

@@ -133,7 +133,7 @@ func (g *Gateway) buildMechanisms(st *state) error {
 		return fmt.Errorf("token: %w", err)
 	}
 	st.accounts = accounts
-	st.logins = auth.NewLogins(st.store, g.now)
+	st.logins = auth.NewLogins(st.store, g.shared)
 	st.sessions = auth.NewSession(auth.SessionOptions{
 		Lifetime: cfg.Session.Lifetime, Idle: cfg.Session.IdleTimeout,
 	}, accounts, st.logins)

@@ -68,7 +68,7 @@ func (ex *exchange) clearBefore(unseen bool, given ...string) {
 func (ex *exchange) deliver(given *issued, until time.Time) {
 	if ex.tokensByCookie() {
 		http.SetCookie(ex, ex.cookie(accessCookie, given.access, given.left))
-		http.SetCookie(ex, ex.cookie(refreshCookie, given.refresh, until.Sub(ex.gw.now())))
+		http.SetCookie(ex, ex.cookie(refreshCookie, given.refresh, until.Sub(ex.gw.shared())))
 	}
 }
 

@@ -51,7 +51,8 @@ type Options struct {
 // public listener and safe for concurrent use.
 type Gateway struct {
 	logger     *slog.Logger
-	now        func() time.Time
+	now        func() time.Time // the local clock
+	shared     func() time.Time // the clock of the store, for what is stored there
 	rawStore   store.Store
 	store      store.Store // observed: its errors are *storeError
 	metrics    *metrics
@@ -93,7 +94,7 @@ func New(o Options) (*Gateway, error) {
 	limits := o.Config.Limits
 	throttle := auth.NewThrottle(limits.LoginFailures, limits.LoginWindow, o.Now)
 	g := &Gateway{
-		logger: o.Logger, now: o.Now, idle: o.Idle, metrics: m, pages: p, registerer: o.Registerer,
+		logger: o.Logger, now: o.Now, shared: store.ClockOf(o.Store, o.Now), idle: o.Idle, metrics: m, pages: p, registerer: o.Registerer,
 		rawStore: o.Store,
 		store:    &observedStore{store: o.Store, duration: observers(m.storeDuration)},
 		throttle: throttle,

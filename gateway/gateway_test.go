@@ -132,16 +132,25 @@ type rig struct {
 // newRig returns a rig that runs yaml.
 func newRig(t testing.TB, yaml string) *rig {
 	t.Helper()
+	c := newClock()
+	r := newRigBy(t, yaml, c.now)
+	r.clock = c
+	return r
+}
+
+// newRigBy returns a rig that goes by another clock than its own.
+func newRigBy(t testing.TB, yaml string, now func() time.Time) *rig {
+	t.Helper()
 	r := &rig{
-		t: t, dir: t.TempDir(), clock: newClock(), log: &logBuffer{},
+		t: t, dir: t.TempDir(), log: &logBuffer{},
 		registry: prometheus.NewRegistry(), upstream: &stubUpstream{},
 	}
-	memory := store.NewMemory(r.clock.now)
+	memory := store.NewMemory(now)
 	t.Cleanup(func() { memory.Close() })
 	r.store = &brittleStore{Store: memory}
 	var err error
 	r.Gateway, err = New(Options{
-		Config: parseConfig(t, r.dir, yaml), Store: r.store, Registerer: r.registry, Version: "test", Now: r.clock.now,
+		Config: parseConfig(t, r.dir, yaml), Store: r.store, Registerer: r.registry, Version: "test", Now: now,
 		Logger: slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {

@@ -228,7 +228,7 @@ func TestCertificateFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	certificate, key := writePair(t, dir)
-	certs, err := openCertificates(&config.Config{TLS: config.TLS{Mode: config.TLSFiles, Certificate: certificate, Key: key}}, nil, nil, time.Now)
+	certs, err := openCertificates(&config.Config{TLS: config.TLS{Mode: config.TLSFiles, Certificate: certificate, Key: key}}, nil, nil, nil, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func otherKey(t *testing.T) string {
 func TestOpenCertificates(t *testing.T) {
 	t.Parallel()
 	open := func(cfg config.TLS) (certificates, error) {
-		return openCertificates(&config.Config{DataDir: t.TempDir(), TLS: cfg}, nil, nil, time.Now)
+		return openCertificates(&config.Config{DataDir: t.TempDir(), TLS: cfg}, nil, nil, nil, time.Now)
 	}
 	if certs, err := open(config.TLS{Mode: config.TLSOff}); certs != nil || err != nil {
 		t.Errorf("off: %v, %v", certs, err)

@@ -208,7 +208,7 @@ type issued struct {
 // when everything is recorded.
 func (ex *exchange) issue(account *auth.Account, mechanisms []policy.Mechanism) (*issued, error) {
 	given := &issued{ex: ex}
-	now := ex.gw.now()
+	now := ex.gw.shared()
 	expires := now.Add(ex.st.sessions.Lifetime())
 	var parts []auth.Issue
 	for _, m := range mechanisms {

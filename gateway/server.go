@@ -47,7 +47,7 @@ func NewServer(g *Gateway, gatherer prometheus.Gatherer) (*Server, error) {
 	cfg := g.Config()
 	s := &Server{gateway: g, logger: g.logger}
 	var err error
-	if s.certs, err = openCertificates(cfg, g.store, g.logger, g.now); err != nil {
+	if s.certs, err = openCertificates(cfg, g.store, g.shared, g.logger, g.now); err != nil {
 		return nil, fmt.Errorf("opening the certificates: %w", err)
 	}
 	s.acme, _ = s.certs.(*acme.Manager)

@@ -92,7 +92,7 @@ func Outage(err error) bool {
 func (g *Gateway) settle(st, old *state) error {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
 	defer cancel()
-	err := st.accounts.Settle(ctx, g.store, g.now())
+	err := st.accounts.Settle(ctx, g.store, g.shared())
 	if err == nil {
 		st.store.settled = true
 		return nil

@@ -35,8 +35,9 @@ type certificates interface {
 }
 
 // openCertificates returns what tls.mode names; nil for off. Instances on
-// Redis share what they get from an authority in shared.
-func openCertificates(cfg *config.Config, shared store.Store, logger *slog.Logger, now func() time.Time) (certificates, error) {
+// Redis share what they get from an authority in shared, whose clock is
+// sharedNow; now is the local one.
+func openCertificates(cfg *config.Config, shared store.Store, sharedNow func() time.Time, logger *slog.Logger, now func() time.Time) (certificates, error) {
 	switch cfg.TLS.Mode {
 	case config.TLSOff:
 		return nil, nil
@@ -46,12 +47,12 @@ func openCertificates(cfg *config.Config, shared store.Store, logger *slog.Logge
 		files := &certificateFiles{certificate: cfg.TLS.Certificate, key: cfg.TLS.Key}
 		return files, files.Refresh()
 	case config.TLSACME:
-		return openACME(cfg, shared, logger, now)
+		return openACME(cfg, shared, sharedNow, logger)
 	}
 	return nil, fmt.Errorf("tls.mode %q is not supported", cfg.TLS.Mode)
 }
 
-func openACME(cfg *config.Config, shared store.Store, logger *slog.Logger, now func() time.Time) (*acme.Manager, error) {
+func openACME(cfg *config.Config, shared store.Store, sharedNow func() time.Time, logger *slog.Logger) (*acme.Manager, error) {
 	options := acme.Options{
 		Domains: cfg.TLS.Domains, Email: cfg.TLS.Email, Directory: cfg.TLS.Directory,
 		Storage: &certmagic.FileStorage{Path: filepath.Join(cfg.DataDir, acmeFolder)},
@@ -62,7 +63,7 @@ func openACME(cfg *config.Config, shared store.Store, logger *slog.Logger, now f
 		if err != nil {
 			return nil, err
 		}
-		options.Storage = acme.NewStorage(shared, box, now)
+		options.Storage = acme.NewStorage(shared, box, sharedNow)
 	}
 	if cfg.TLS.TrustedRoots != "" {
 		var err error

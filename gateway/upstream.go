@@ -36,6 +36,7 @@ type upstream struct {
 	next    atomic.Uint64
 	took    prometheus.Observer // time until the response header
 	now     func() time.Time
+	started time.Time
 
 	// transports by their time limit for the response header, which belongs
 	// to a transport. Only build touches the map, one build at a time.
@@ -45,7 +46,7 @@ type upstream struct {
 // target is one address of an upstream.
 type target struct {
 	url     *url.URL
-	resting atomic.Int64 // until when, Unix nanoseconds
+	resting atomic.Int64 // until when, by upstream.elapsed
 }
 
 func newUpstream(name string, cfg config.Upstream, headers *identityHeaders, took prometheus.Observer, now func() time.Time) (*upstream, error) {
@@ -63,6 +64,7 @@ func newUpstream(name string, cfg config.Upstream, headers *identityHeaders, too
 	if len(u.targets) == 0 {
 		return nil, errors.New("upstream " + name + " has no address")
 	}
+	u.started = now()
 	return u, nil
 }
 
@@ -186,10 +188,14 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 		if r.Context().Err() != nil || !errors.As(err, &dial) || dial.Op != "dial" {
 			break
 		}
-		t.resting.Store(u.now().Add(restAfterFailure).UnixNano())
+		t.resting.Store(int64(u.elapsed() + restAfterFailure))
 	}
 	return nil, failed
 }
+
+// elapsed is how long the upstream exists: a rest goes by this, so that it ends
+// in time when the wall clock is set.
+func (u *upstream) elapsed() time.Duration { return u.now().Sub(u.started) }
 
 // failure marks an error of the proxy as the upstream's, as those of RoundTrip
 // are already: it switched to a protocol that nobody asked for, for instance.
@@ -207,7 +213,7 @@ func (u *upstream) order(first uint64) []*target {
 	if len(u.targets) == 1 {
 		return u.targets
 	}
-	now := u.now().UnixNano()
+	now := int64(u.elapsed())
 	ready := make([]*target, 0, len(u.targets))
 	var resting []*target
 	for i := range u.targets {

@@ -86,7 +86,7 @@ func (f *fixture) send(ctx context.Context, method string, body io.Reader) (stri
 func (f *fixture) resting() []bool {
 	var all []bool
 	for _, t := range f.targets {
-		all = append(all, t.resting.Load() > f.clock.now().UnixNano())
+		all = append(all, t.resting.Load() > int64(f.upstream.elapsed()))
 	}
 	return all
 }

@@ -101,10 +101,10 @@ func (g *Gateway) buildVouching(st, old *state) error {
 		byName[cfg.Name] = party
 	}
 	st.users = auth.NewUsers(auth.UsersOptions{
-		Providers: byName, Lifetime: st.config.Delegated.Lifetime, Box: box, Report: g.reportRenewal,
+		Providers: byName, Lifetime: st.config.Delegated.Lifetime, Box: box, Now: g.now, Report: g.reportRenewal,
 	}, st.logins)
 	st.delegated = auth.NewDelegatedSession(st.users)
-	st.attempts = auth.NewAttempts(st.store, box, g.now)
+	st.attempts = auth.NewAttempts(st.store, box, g.shared)
 	return nil
 }
 
@@ -126,7 +126,7 @@ func (g *Gateway) buildTrusting(st *state, before *vouching) error {
 	var outside *auth.Outside
 	if len(issuers) > 0 {
 		var err error
-		if outside, err = auth.NewOutside(issuers, st.logins); err != nil {
+		if outside, err = auth.NewOutside(issuers, st.logins, g.now); err != nil {
 			return fmt.Errorf("token.trusted_issuers: %w", err)
 		}
 	}

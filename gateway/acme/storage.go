@@ -52,8 +52,8 @@ var (
 	_ certmagic.LockLeaseRenewer = (*Storage)(nil)
 )
 
-// NewStorage returns the storage in s, sealed with box. The clocks of
-// instances that share s must agree as far as a lease of their locks is long.
+// NewStorage returns the storage in s, sealed with box. now is the clock of s,
+// see store.ClockOf: leases go by it.
 func NewStorage(s store.Store, box *seal.Box, now func() time.Time) *Storage {
 	return &Storage{store: s, box: box, now: now, held: map[string]ownLock{}, released: make(chan struct{})}
 }

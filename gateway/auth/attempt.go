@@ -53,7 +53,8 @@ type Attempts struct {
 	begun *lru.Cache[netip.Addr, *rate.Limiter] // by client
 }
 
-// NewAttempts returns attempts kept in s, sealed with box.
+// NewAttempts returns attempts kept in s, sealed with box. now is the clock of
+// s, see store.ClockOf.
 func NewAttempts(s store.Store, box *seal.Box, now func() time.Time) *Attempts {
 	begun, err := lru.New[netip.Addr, *rate.Limiter](attemptClients)
 	if err != nil {
@@ -128,8 +129,9 @@ func (a *Attempts) Finish(ctx context.Context, browser, state string) (*Attempt,
 	if err != nil {
 		return nil, err
 	}
-	if browser == "" || !a.now().Before(attempt.Started.Add(AttemptLifetime)) {
-		return nil, attemptError(store.ErrNotFound, "too old, or from a browser without the cookie")
+	now := a.now()
+	if browser == "" || isAhead(attempt.Started, now) || !now.Before(attempt.Started.Add(AttemptLifetime)) {
+		return nil, attemptError(store.ErrNotFound, "too old, begun before the clock was set back, or from a browser without the cookie")
 	}
 	if subtle.ConstantTimeCompare([]byte(attempt.Browser), []byte(hashed([]byte(browser)))) != 1 {
 		return nil, attemptError(store.ErrNotFound, "the state is of another browser")

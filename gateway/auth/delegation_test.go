@@ -69,6 +69,7 @@ func (d *delegation) instance(change func(*UsersOptions)) *delegation {
 	if change != nil {
 		change(&next.options)
 	}
+	next.options.Now = next.now
 	next.logins = NewLogins(next.store, next.now)
 	next.users = NewUsers(next.options, next.logins)
 	next.session = NewDelegatedSession(next.users)

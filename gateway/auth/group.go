@@ -70,9 +70,16 @@ func groupKey(parts ...string) string {
 // after started: who has signed out does not come back with an older attempt.
 func (g *groups) join(ctx context.Context, key string, login *Login, started time.Time) error {
 	var over []member
+	var refused error
 	err := g.change(ctx, key, func(now *group) error {
+		refused = nil
 		if !now.Ended.IsZero() && !started.After(now.Ended) {
-			return &Rejection{Detail: DetailNotSignedIn, Reason: "signed out at the provider in the middle of the login"}
+			refused = &Rejection{Detail: DetailNotSignedIn, Reason: "signed out at the provider in the middle of the login"}
+			if current := g.logins.now(); isAhead(now.Ended, current) {
+				now.Ended = current // the clock was set back: the next attempt counts
+				return nil
+			}
+			return errNothing
 		}
 		now.Members = slices.DeleteFunc(now.Members, func(m member) bool { return !login.Created.Before(m.Expires) })
 		if len(now.Members) >= maxGroup {
@@ -85,6 +92,9 @@ func (g *groups) join(ctx context.Context, key string, login *Login, started tim
 		now.Members = now.Members[len(over):]
 		return nil
 	})
+	if refused != nil && (err == nil || errors.Is(err, errNothing)) {
+		return refused
+	}
 	if err != nil {
 		return err
 	}

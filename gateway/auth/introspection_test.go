@@ -18,7 +18,7 @@ func TestOpaqueTokensWithoutAnIssuerToAsk(t *testing.T) {
 	t.Parallel()
 	o := newOutsiders(t, nil)
 	var err error
-	if o.outside, err = NewOutside([]OutsideIssuer{{Name: "plain", TokenIssuer: o.plain}}, o.logins); err != nil {
+	if o.outside, err = NewOutside([]OutsideIssuer{{Name: "plain", TokenIssuer: o.plain}}, o.logins, o.clock.now); err != nil {
 		t.Fatal(err)
 	}
 	o.bearers = NewBearers(o.bearer, o.outside)

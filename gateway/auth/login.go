@@ -46,6 +46,8 @@ type Login struct {
 	// version it had then; a changed password gives the account another one.
 	Username string `json:"user,omitempty"`
 	Version  string `json:"version,omitempty"`
+	// Since is the tenure of the account at the time of the login.
+	Since time.Time `json:"since,omitzero"`
 	// Delegated is who signed in at a provider; nil for local accounts.
 	Delegated *Vouched `json:"delegated,omitempty"`
 	// Created is when, Expires when the login ends by itself.
@@ -75,7 +77,8 @@ type Logins struct {
 	now   func() time.Time
 }
 
-// NewLogins returns logins kept in s. now tells the time.
+// NewLogins returns logins kept in s. now is the clock of the store, see
+// store.ClockOf.
 func NewLogins(s store.Store, now func() time.Time) *Logins {
 	return &Logins{store: s, now: now}
 }
@@ -91,11 +94,9 @@ func (l *Logins) Begin(ctx context.Context, account *Account, expires time.Time,
 		ID:       rand.Text(),
 		Username: account.Username,
 		Version:  account.Version(),
+		Since:    account.since,
 		Created:  l.now(),
 		Expires:  expires,
-	}
-	if login.Created.Before(account.since) { // the clock was set back
-		login.Created = account.since
 	}
 	return l.begin(ctx, login, issue)
 }
@@ -199,15 +200,28 @@ func (l *Logins) End(ctx context.Context, sid string) (*Login, error) {
 	return login, nil
 }
 
-// current reports whether login was made by the local account as it stands in
-// accounts, and has stood there since, and returns that account.
+// current reports whether login was made by the local account as it is in
+// accounts, in its present tenure, and returns that account.
 func (login *Login) current(accounts *Accounts) (*Account, bool) {
 	if login.Delegated != nil {
 		return nil, false
 	}
 	account, ok := accounts.Lookup(login.Username)
-	return account, ok && account.version == login.Version && !login.Created.Before(account.since)
+	return account, ok && account.version == login.Version && login.in(account.since)
 }
+
+// in reports whether the login began in the tenure that began at since. It does
+// not ask which came first, because the clock may have been set in between.
+func (login *Login) in(since time.Time) bool {
+	if login.Since.IsZero() { // recorded by a version that did not store it
+		return !login.Created.Before(since)
+	}
+	return login.Since.Equal(since)
+}
+
+// isAhead reports whether t, a time that was stored earlier, is later than now
+// by more than the clocks of two instances may differ: the clock was set back.
+func isAhead(t, now time.Time) bool { return t.Sub(now) > clockLeeway }
 
 // newSecret returns 256 random bits.
 func newSecret() []byte {

@@ -56,6 +56,7 @@ type Outside struct {
 	byIssuer map[string]OutsideIssuer
 	opaque   *OutsideIssuer // nil: opaque tokens are nobody's
 	logins   *Logins
+	now      func() time.Time
 	verified *lru.Cache[string, *outsideToken] // by the token itself
 	refused  *lru.Cache[string, time.Time]     // until when, by the hash of an opaque token; apart, so that a flood evicts no good one
 	asking   singleflight.Group                // introspections, by the token's hash
@@ -74,8 +75,8 @@ type outsideToken struct {
 }
 
 // NewOutside returns the judge of tokens of issuers. At most one issuer is asked about opaque
-// tokens.
-func NewOutside(issuers []OutsideIssuer, logins *Logins) (*Outside, error) {
+// tokens. now is the local clock.
+func NewOutside(issuers []OutsideIssuer, logins *Logins, now func() time.Time) (*Outside, error) {
 	verified, err := lru.New[string, *outsideToken](identityCacheSize)
 	if err != nil {
 		return nil, err
@@ -85,7 +86,7 @@ func NewOutside(issuers []OutsideIssuer, logins *Logins) (*Outside, error) {
 		return nil, err
 	}
 	o := &Outside{
-		byIssuer: make(map[string]OutsideIssuer, len(issuers)), logins: logins,
+		byIssuer: make(map[string]OutsideIssuer, len(issuers)), logins: logins, now: now,
 		verified: verified, refused: refused, slots: make(chan struct{}, opaqueAtOnce),
 	}
 	for _, issuer := range issuers {
@@ -145,7 +146,7 @@ func (o *Outside) takes(token string) bool {
 // verify returns what is known of a good token; errors are as those of
 // Authenticate.
 func (o *Outside) verify(ctx context.Context, token string) (*outsideToken, error) {
-	now := o.logins.now()
+	now := o.now()
 	known, ok := o.verified.Get(token)
 	if !ok || !now.Before(known.fresh) {
 		if until, refused := o.refused.Get(hashed([]byte(token))); refused && now.Before(until) {
@@ -157,7 +158,8 @@ func (o *Outside) verify(ctx context.Context, token string) (*outsideToken, erro
 		}
 		o.verified.Add(strings.Clone(token), known)
 	}
-	if !known.expires.IsZero() && !now.Before(known.expires) {
+	// By the clock of the store, too: the note of a revocation goes by it.
+	if !known.expires.IsZero() && (!now.Before(known.expires) || !o.logins.now().Before(known.expires)) {
 		return nil, badToken("expired")
 	}
 	switch _, err := o.logins.store.Get(ctx, known.revokedKey); {
@@ -182,7 +184,7 @@ func (o *Outside) ask(ctx context.Context, token string) (*outsideToken, error) 
 	}
 	access, err := judge(ctx, token)
 	if errors.Is(err, provider.ErrInvalid) && !isJWT(token) {
-		o.refused.Add(hashed([]byte(token)), o.logins.now().Add(fresh)) // a flood of one bad token is one question
+		o.refused.Add(hashed([]byte(token)), o.now().Add(fresh)) // a flood of one bad token is one question
 		return nil, errNotActive
 	}
 	if errors.Is(err, provider.ErrInvalid) {
@@ -198,7 +200,7 @@ func (o *Outside) ask(ctx context.Context, token string) (*outsideToken, error) 
 		name = nameOf(token)
 	}
 	return &outsideToken{
-		identity: identity, expires: access.Expires, fresh: o.logins.now().Add(fresh),
+		identity: identity, expires: access.Expires, fresh: o.now().Add(fresh),
 		revokedKey: revokedPrefix + hashed([]byte(issuer.Issuer()+"\x00"+name)),
 	}, nil
 }

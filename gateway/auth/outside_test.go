@@ -99,7 +99,7 @@ func (o *outsiders) instance(tb testing.TB) *outsiders {
 	tb.Helper()
 	next := &outsiders{mechanisms: o.reloaded(tb, alice(), bob()), plain: o.plain, asked: o.asked}
 	var err error
-	next.outside, err = NewOutside([]OutsideIssuer{{Name: "plain", TokenIssuer: o.plain}, {Name: "asked", Opaque: true, TokenIssuer: o.asked}}, next.logins)
+	next.outside, err = NewOutside([]OutsideIssuer{{Name: "plain", TokenIssuer: o.plain}, {Name: "asked", Opaque: true, TokenIssuer: o.asked}}, next.logins, next.clock.now)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestNewOutsideRefuses(t *testing.T) {
 		"two for opaque tokens":  {{Name: "a", Opaque: true, TokenIssuer: one}, {Name: "b", Opaque: true, TokenIssuer: two}},
 		"an issuer without name": {{Name: "a", TokenIssuer: &testIssuerOfTokens{}}},
 	} {
-		if o, err := NewOutside(issuers, nil); o != nil || err == nil {
+		if o, err := NewOutside(issuers, nil, nil); o != nil || err == nil {
 			t.Errorf("%s: got %+v, %v", name, o, err)
 		}
 	}

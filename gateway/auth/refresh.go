@@ -247,8 +247,15 @@ func (r *Refresh) owner(ctx context.Context, f *family) (*Login, *Account, error
 // ago: its use is a race of the client with itself, later it is theft.
 func (f *family) justRotated(generation string, now time.Time, leeway time.Duration) bool {
 	return slices.ContainsFunc(f.Rotated, func(past rotation) bool {
-		return past.Generation == generation && now.Sub(past.At) <= leeway
+		return past.Generation == generation && past.within(leeway, now)
 	})
+}
+
+// within reports whether the rotation happened no longer than leeway ago. One
+// that is further in the future than that happened before the clock was set
+// back, nobody knows how long ago.
+func (past rotation) within(leeway time.Duration, now time.Time) bool {
+	return now.Sub(past.At).Abs() <= leeway
 }
 
 // reused ends the login of a family for the use of a generation that is not in
@@ -272,7 +279,7 @@ func (r *Refresh) reused(ctx context.Context, key string, f *family, raw []byte)
 // rotated is f with the next generation current.
 func (r *Refresh) rotated(f *family, next string, now time.Time) family {
 	recent := slices.DeleteFunc(slices.Clone(f.Rotated), func(past rotation) bool {
-		return now.Sub(past.At) > r.options.Leeway
+		return !past.within(r.options.Leeway, now)
 	})
 	recent = append(recent, rotation{Generation: f.Current, At: now})
 	successor := *f

@@ -48,10 +48,10 @@ func renewAt(now, expires time.Time) time.Time {
 // once for all requests, beside them while the old ones are good.
 func (u *Users) renew(ctx context.Context, login *Login) bool {
 	v, now := login.Delegated, u.logins.now()
-	if v.RenewAt.IsZero() || now.Before(v.RenewAt) {
+	if !v.due(now) {
 		return false
 	}
-	if until, paused := u.pauses.Get(login.ID); paused && now.Before(until) {
+	if until, paused := u.pauses.Get(login.ID); paused && u.options.Now().Before(until) {
 		return false
 	}
 	done := u.renewals.DoChan(login.ID, func() (any, error) {
@@ -76,7 +76,7 @@ func (u *Users) renew(ctx context.Context, login *Login) bool {
 func (u *Users) renewOnce(login *Login) {
 	defer func() {
 		if panicked := recover(); panicked != nil { // beside a request, nobody else would catch it
-			u.pauses.Add(login.ID, u.logins.now().Add(renewPause))
+			u.pauses.Add(login.ID, u.options.Now().Add(renewPause))
 			u.options.Report(login, false, fmt.Errorf("panic: %v", panicked))
 		}
 	}()
@@ -84,7 +84,7 @@ func (u *Users) renewOnce(login *Login) {
 	case u.slots <- struct{}{}:
 		defer func() { <-u.slots }()
 	default:
-		u.pauses.Add(login.ID, u.logins.now().Add(takenPause))
+		u.pauses.Add(login.ID, u.options.Now().Add(takenPause))
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), renewTime)
@@ -94,7 +94,7 @@ func (u *Users) renewOnce(login *Login) {
 	case err == nil:
 		return
 	case errors.Is(err, errRenewing):
-		u.pauses.Add(login.ID, u.logins.now().Add(takenPause))
+		u.pauses.Add(login.ID, u.options.Now().Add(takenPause))
 		return
 	case errors.Is(err, provider.ErrRefused):
 		ended, failed := u.logins.End(ctx, login.ID)
@@ -106,7 +106,7 @@ func (u *Users) renewOnce(login *Login) {
 		}
 		err = errors.Join(err, failed)
 	}
-	u.pauses.Add(login.ID, u.logins.now().Add(renewPause))
+	u.pauses.Add(login.ID, u.options.Now().Add(renewPause))
 	u.options.Report(login, false, err)
 }
 
@@ -147,7 +147,7 @@ func (u *Users) refresh(ctx context.Context, sid string) error {
 		return err
 	}
 	v := login.Delegated
-	if v == nil || v.RenewAt.IsZero() || u.logins.now().Before(v.RenewAt) {
+	if v == nil || !v.due(u.logins.now()) {
 		return nil
 	}
 	p, ok := u.options.Providers[v.Provider]

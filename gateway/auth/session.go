@@ -277,7 +277,8 @@ func (s *Session) touch(ready *readySession, now time.Time) {
 		return
 	}
 	ready.seen.Store(now.UnixNano())
-	if now.Sub(ready.session.Seen) < s.options.Idle/8 || !ready.touching.CompareAndSwap(false, true) {
+	// Abs: after the clock was set back, the store would keep a time to come.
+	if now.Sub(ready.session.Seen).Abs() < s.options.Idle/8 || !ready.touching.CompareAndSwap(false, true) {
 		return
 	}
 	seen := *ready.session

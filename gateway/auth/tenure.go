@@ -17,7 +17,8 @@ const tenureKey = "accounts"
 
 // tenure says since when an account has been what it is. Only logins that
 // began in it count, so that those of an account that was removed, disabled
-// or given another password stay dead when it comes back as it was.
+// or given another password stay dead when it comes back as it was. Since
+// names the tenure in the records of its logins.
 type tenure struct {
 	Version string    `json:"version"`
 	Since   time.Time `json:"since"`
@@ -25,7 +26,7 @@ type tenure struct {
 
 // Settle finds out since when each account has been what it is, from what s
 // remembers of the last time, and notes there who is gone. It is called once,
-// before the accounts are used.
+// before the accounts are used. now is the time by the clock of s.
 func (a *Accounts) Settle(ctx context.Context, s store.Store, now time.Time) error {
 	const attempts = 5 // instances that reload at once get in each other's way
 	for range attempts {

@@ -29,6 +29,8 @@ type Vouched struct {
 	// unknown.
 	RenewAt time.Time `json:"renew_at,omitzero"`
 	Expires time.Time `json:"tokens_expire,omitzero"`
+	// Renewed is when these tokens were stored.
+	Renewed time.Time `json:"renewed,omitzero"`
 	Tokens  []byte    `json:"tokens,omitempty"` // provider.Tokens, sealed
 }
 
@@ -59,6 +61,7 @@ type UsersOptions struct {
 	Providers map[string]Provider // by name
 	Lifetime  time.Duration       // of a delegated login
 	Box       *seal.Box           // seals the providers' tokens
+	Now       func() time.Time    // the local clock: pauses and the tokens' times go by it
 	// Report is told when a renewal failed, and whether that ended the login.
 	Report func(login *Login, ended bool, err error)
 }
@@ -140,7 +143,7 @@ func (u *Users) save(ctx context.Context, v *Vouched, profile provider.Profile, 
 			if err != nil {
 				return fmt.Errorf("saving a user: %w", err)
 			}
-			if known.Issuer == v.Issuer && known.Updated.After(asked) {
+			if known.Issuer == v.Issuer && known.Updated.After(asked) && !isAhead(known.Updated, u.logins.now()) {
 				return nil
 			}
 		}
@@ -163,11 +166,21 @@ func (u *Users) keep(login *Login, tokens provider.Tokens) error {
 	}
 	v := login.Delegated
 	v.Tokens = u.options.Box.Seal(value, loginPrefix+login.ID)
-	v.Expires, v.RenewAt = tokens.Expires, time.Time{}
+	now := u.logins.now()
+	v.Renewed, v.Expires, v.RenewAt = now, tokens.Expires, time.Time{}
+	if !tokens.Expires.IsZero() { // by the local clock
+		v.Expires = now.Add(tokens.Expires.Sub(u.options.Now().Round(0)))
+	}
 	if tokens.Refresh != "" {
-		v.RenewAt = renewAt(u.logins.now(), tokens.Expires)
+		v.RenewAt = renewAt(now, v.Expires)
 	}
 	return nil
+}
+
+// due reports whether the tokens are due to be refreshed, or the clock was set
+// back since they were stored.
+func (v *Vouched) due(now time.Time) bool {
+	return !v.RenewAt.IsZero() && (!now.Before(v.RenewAt) || isAhead(v.Renewed, now))
 }
 
 // Tokens returns the provider's tokens of a login.

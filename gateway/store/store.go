@@ -79,6 +79,27 @@ type Counter interface {
 	Count(ctx context.Context, prefix string) (int, error)
 }
 
+// Clock is implemented by stores that several instances share and that have a
+// clock of their own, so that the instances agree on the time.
+type Clock interface {
+	// Now returns the store's time, without a monotonic reading. It costs no
+	// round trip.
+	Now() time.Time
+}
+
+// ClockOf returns the clock of s: what is stored there, and what is compared
+// with it, goes by this clock. A store that is no Clock goes by local.
+//
+// The times have no monotonic reading. A time that comes back from a store has
+// none either, and the two compare as the wall clock shows them, also after the
+// wall clock was set. Measure elapsed time in one process by a local clock.
+func ClockOf(s Store, local func() time.Time) func() time.Time {
+	if c, ok := s.(Clock); ok {
+		return c.Now
+	}
+	return func() time.Time { return local().Round(0) }
+}
+
 // Pinger is implemented by stores that can lose contact with what holds
 // their entries; readiness asks it.
 type Pinger interface {
