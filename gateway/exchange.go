@@ -70,6 +70,10 @@ func (ex *exchange) WriteHeader(status int) {
 	if status >= 200 && ex.gw.draining.Load() {
 		ex.Header().Set("Connection", "close") // over HTTP/2 it makes the server send GOAWAY
 	}
+	if status < 200 && status != http.StatusSwitchingProtocols {
+		ex.hint(status)
+		return
+	}
 	ex.ResponseWriter.WriteHeader(status)
 }
 
