@@ -8,19 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"authgate/gateway/porttest"
 )
 
 // programs are built once, with the race detector, into one folder.
@@ -279,26 +278,10 @@ func (g *instance) try(c *http.Client, method, path, body string, headers ...str
 	return answer{status: response.StatusCode, header: response.Header, body: string(content)}, err
 }
 
-// givenPorts are those that freePort has given to a test.
-var givenPorts sync.Map
-
-// freePort finds a port that nobody listens on. It lies below those that
-// systems give to outgoing connections, so that none of them takes it before
-// the gateway does, or while the gateway is down.
+// freePort finds a port that no other program uses while the test runs.
 func freePort(t testing.TB) string {
 	t.Helper()
-	for range 100 {
-		port := strconv.Itoa(20_000 + rand.IntN(12_000))
-		if _, given := givenPorts.LoadOrStore(port, true); given {
-			continue // to a test whose gateway may not listen yet
-		}
-		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
-			l.Close()
-			return port
-		}
-	}
-	t.Fatal("there is no free port")
-	return ""
+	return porttest.Port(t)
 }
 
 // lines collects a log that is written and read at once.

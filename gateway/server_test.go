@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"authgate/gateway/porttest"
 	"authgate/gateway/store"
 )
 
@@ -163,12 +164,7 @@ func TestServerPortInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	first := free.Addr().String()
-	free.Close()
+	first := porttest.Address(t)
 	r := newRig(t, baseConfig+fmt.Sprintf("listen: {https: %q, http: %q, admin: %q}\n", first, "127.0.0.1:0", taken.Addr()))
 	_, err = NewServer(r.Gateway, r.registry)
 	if err == nil || !strings.Contains(err.Error(), "listen.admin") || !strings.Contains(err.Error(), taken.Addr().String()) {

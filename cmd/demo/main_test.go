@@ -19,30 +19,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
-)
 
-// addresses are loopback addresses that nobody listens on.
-func addresses(t *testing.T, n int) []string {
-	t.Helper()
-	all := make([]string, n)
-	for i := range all {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer listener.Close() // all stay taken until the last is found
-		all[i] = listener.Addr().String()
-	}
-	return all
-}
+	"authgate/gateway/porttest"
+)
 
 // ports are the addresses of the demonstration.
 type ports struct{ https, http, admin, upstream, provider string }
 
 func freePorts(t *testing.T) ports {
 	t.Helper()
-	a := addresses(t, 5)
-	return ports{a[0], a[1], a[2], a[3], a[4]}
+	return ports{porttest.Address(t), porttest.Address(t), porttest.Address(t), porttest.Address(t), porttest.Address(t)}
 }
 
 // shipped is the shipped configuration in a folder of its own, on other
@@ -313,7 +299,7 @@ func TestRunRefuses(t *testing.T) {
 		}
 	}
 	other := filepath.Join(t.TempDir(), "config.yaml")
-	text := fmt.Sprintf("listen: {https: %q, http: \"\", admin: \"\"}\nstore: {driver: memory}\n", addresses(t, 1)[0])
+	text := fmt.Sprintf("listen: {https: %q, http: \"\", admin: \"\"}\nstore: {driver: memory}\n", porttest.Address(t))
 	if err := os.WriteFile(other, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package deploy
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -156,17 +155,6 @@ func status(err error) int {
 		return -1
 	}
 	return 0
-}
-
-// freeAddress is one on this machine that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func read(t *testing.T, path string) string {

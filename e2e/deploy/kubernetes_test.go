@@ -18,6 +18,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"authgate/gateway/porttest"
 )
 
 // maxmemory is where Valkey refuses writes rather than being killed.
@@ -335,7 +337,7 @@ func TestKubernetesValkey(t *testing.T) {
 // gateway runs the program and returns where its admin listener is.
 func gateway(t *testing.T) string {
 	t.Helper()
-	admin, dir := freeAddress(t), t.TempDir()
+	admin, dir := porttest.Address(t), t.TempDir()
 	text := fmt.Sprintf(`listen: {https: "127.0.0.1:0", http: "", admin: %q}
 store: {driver: memory}
 upstreams: {app: {url: "http://127.0.0.1:1"}}

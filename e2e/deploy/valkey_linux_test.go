@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"authgate/gateway/porttest"
 	"authgate/gateway/store"
 	"authgate/gateway/store/redisstore"
 )
@@ -32,7 +33,7 @@ type valkey struct {
 // that the example does not have lets the test look inside.
 func newValkey(m *machine, script string) *valkey {
 	m.t.Helper()
-	v := &valkey{m: m, address: freeAddress(m.t), bin: m.t.TempDir(), script: script}
+	v := &valkey{m: m, address: porttest.Address(m.t), bin: m.t.TempDir(), script: script}
 	_, port, _ := net.SplitHostPort(v.address)
 	for name, line := range map[string]string{
 		"valkey-server": `exec redis-server --bind 127.0.0.1 --port ` + port + ` --user inspector on nopass "~*" +@all "$@"`,
