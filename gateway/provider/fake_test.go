@@ -160,7 +160,7 @@ func (f *fake) options() Options {
 		Name: "test", Issuer: f.idp, ClientID: testClient, ClientSecret: testSecret,
 		Scopes: []string{"openid", "profile"}, RolesClaim: "roles", UsernameClaim: "preferred_username",
 		RedirectURL: "https://gateway.example/callback", PostLogoutURL: "https://gateway.example/",
-		Timeout: 5 * time.Second, Now: f.now,
+		Timeout: time.Hour, Now: f.now,
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 func (f *fake) trusted(change func(*TrustedOptions)) *Trusted {
 	o := TrustedOptions{
 		Issuer: f.idp, Audience: []string{"api", "other-api"}, RolesClaim: "roles", UsernameClaim: "preferred_username",
-		Timeout: 5 * time.Second, Now: f.now,
+		Timeout: time.Hour, Now: f.now,
 	}
 	if change != nil {
 		change(&o)

@@ -39,11 +39,11 @@ func TestLostAnswers(t *testing.T) {
 		if test.before != none {
 			put(t, other, name, test.before)
 		}
-		eventually(t, 3*time.Second, "the store works", func() error { return s.Ping(t.Context()) })
+		eventually(t, "the store works", func() error { return s.Ping(t.Context()) })
 		way.Mute()
 		result := make(chan error, 1)
 		go func() { result <- test.write() }()
-		eventually(t, callTimeout, name+" happens", func() error {
+		eventually(t, name+" happens", func() error {
 			value, err := other.Get(t.Context(), name)
 			if string(value) != test.after {
 				return fmt.Errorf("Get = %q, %v", value, err)
@@ -66,11 +66,11 @@ func TestForgottenConnection(t *testing.T) {
 	s, other := openTest(t, Options{Addresses: []string{way.Address}}), openTest(t, Options{Addresses: []string{redis.Address}})
 	for range 3 {
 		put(t, other, "key", "before")
-		eventually(t, time.Second, "the value is seen", func() error { return holds(t, s, "key", "before") })
+		eventually(t, "the value is seen", func() error { return holds(t, s, "key", "before") })
 		warm(t, s, "key")
 		way.Forget()
 		put(t, other, "key", "after")
-		eventually(t, 3*time.Second, "reads and writes work again", func() error {
+		eventually(t, "reads and writes work again", func() error {
 			return errors.Join(holds(t, s, "key", "after"), s.Put(t.Context(), "new", nil, time.Time{}))
 		})
 	}
@@ -95,7 +95,7 @@ func TestHangUp(t *testing.T) {
 	defer hangUp()
 	left := make(chan error, 1)
 	go func() { _, err := s.Get(ctx, "cold"); left <- err }()
-	eventually(t, callTimeout, "a connection is made", func() error {
+	eventually(t, "a connection is made", func() error {
 		if way.Connections() == 0 {
 			return errors.New("none yet")
 		}

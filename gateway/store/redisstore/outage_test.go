@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -15,19 +14,11 @@ import (
 	"authgate/gateway/store/redisstore/redistest"
 )
 
-// callLimit is the time within which every call must return.
-const callLimit = 2 * time.Second
-
-// refusedLimit is the same where nobody listens.
-const refusedLimit = time.Second
-
-// calls calls every method at once, and returns each one's error and the
-// longest time that any of them took.
-func calls(t testing.TB, s *Store) (map[string]error, time.Duration) {
+// calls calls every method at once, and returns each one's error.
+func calls(t testing.TB, s *Store) map[string]error {
 	t.Helper()
 	var mu sync.Mutex
 	errs := make(map[string]error)
-	var slowest time.Duration
 	var all sync.WaitGroup
 	for name, call := range map[string]func(context.Context) error{
 		"Get":       func(ctx context.Context) error { _, err := s.Get(ctx, "warm"); return err },
@@ -39,29 +30,25 @@ func calls(t testing.TB, s *Store) (map[string]error, time.Duration) {
 		"Ping":      s.Ping,
 	} {
 		all.Go(func() {
-			start := time.Now()
 			err := call(t.Context())
 			mu.Lock()
 			defer mu.Unlock()
-			errs[name], slowest = err, max(slowest, time.Since(start))
+			errs[name] = err
 		})
 	}
 	all.Wait()
-	return errs, slowest
+	return errs
 }
 
-// wantNothingAnswered demands that every call fails in time and as an outage.
+// wantNothingAnswered demands that every call returns while Redis is away, and
+// fails as an outage. BenchmarkOutage measures how soon.
 func wantNothingAnswered(t testing.TB, s *Store) {
 	t.Helper()
-	errs, slowest := calls(t, s)
-	for name, err := range errs {
+	for name, err := range calls(t, s) {
 		wantOutage(t, name, err)
 		if errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: %v, as if the caller had set a deadline", name, err)
 		}
-	}
-	if slowest > callLimit {
-		t.Errorf("a call took %v, want at most %v", slowest, callLimit)
 	}
 }
 
@@ -76,20 +63,22 @@ func TestKilledAndRestarted(t *testing.T) {
 	wantValue(t, s, "warm", "before")
 
 	redis.Kill()
-	eventually(t, time.Second, "a warm read fails", func() error {
+	eventually(t, "a warm read fails", func() error {
 		if _, err := s.Get(t.Context(), "warm"); err == nil {
 			return errors.New("still answered")
 		}
 		return nil
 	})
 	wantNothingAnswered(t, s)
-	if _, slowest := calls(t, s); slowest > refusedLimit {
-		t.Errorf("a call took %v, though nobody listens", slowest)
+	for name, err := range calls(t, s) { // and does not wait for an answer first
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("%s: %v, though nobody listens", name, err)
+		}
 	}
 
 	redis.Run(t)
 	redis.Do(t, "SET", "warm", encode([]byte("after"), never))
-	eventually(t, 3*time.Second, "reads and writes work again", func() error {
+	eventually(t, "reads and writes work again", func() error {
 		return errors.Join(holds(t, s, "warm", "after"), s.Put(t.Context(), "new", nil, time.Time{}), s.Ping(t.Context()))
 	})
 	warm(t, s, "warm")
@@ -102,7 +91,7 @@ func TestOpenBeforeRedis(t *testing.T) {
 	s := openTest(t, Options{Addresses: []string{address}})
 	wantNothingAnswered(t, s)
 	redistest.Start(t, address)
-	eventually(t, 3*time.Second, "the store works", func() error { return s.Put(t.Context(), "key", nil, time.Time{}) })
+	eventually(t, "the store works", func() error { return s.Put(t.Context(), "key", nil, time.Time{}) })
 	warm(t, s, "key")
 }
 
@@ -116,69 +105,57 @@ func TestFrozen(t *testing.T) {
 	put(t, s, "warm", "value")
 	warm(t, s, "warm")
 
-	redis.Signal(t, syscall.SIGSTOP)
+	redis.Freeze(t)
 	frozen := time.Now()
-	var last time.Time // when a warm read was answered last
+	last := frozen // when a warm read was answered last
 	for ; ; time.Sleep(time.Millisecond) {
 		start := time.Now()
 		_, err := s.Get(t.Context(), "warm")
 		if err != nil {
 			wantOutage(t, "Get", err)
-			if took := time.Since(start); took > callLimit {
-				t.Errorf("a read took %v", took)
-			}
 			break
 		}
 		last = start
 	}
-	const delivery = 20 * time.Millisecond // of the signal, after which the server is frozen indeed
-	if trusted := last.Sub(frozen); trusted > staleness+delivery || trusted < 0 {
+	// The last contact was before the server froze, so the bound is exact.
+	if trusted := last.Sub(frozen); trusted > staleness {
 		t.Errorf("the cache was trusted for %v after the server froze, want up to %v", trusted, staleness)
 	}
 	wantNothingAnswered(t, s)
 
 	redis.Signal(t, syscall.SIGCONT)
-	eventually(t, 3*time.Second, "reads and writes work again", func() error {
+	eventually(t, "reads and writes work again", func() error {
 		return errors.Join(holds(t, s, "warm", "value"), s.Put(t.Context(), "new", nil, time.Time{}), s.Ping(t.Context()))
 	})
 	warm(t, s, "warm")
 }
 
 // TestFrozenUnderLoad has more calls under way than the connection's queue
-// holds: those that wait for room keep their deadline too. As many goroutines
-// that only wait for a timer tell how much of the time is the machine's.
+// holds: those that wait for room have a deadline too, so that all return while
+// the server is frozen.
 func TestFrozenUnderLoad(t *testing.T) {
 	redis := startServer(t)
 	s := openTest(t, Options{Addresses: []string{redis.Address}})
 	put(t, s, "key", "value")
-	redis.Signal(t, syscall.SIGSTOP)
-	const writes = 1500
-	var took, late [writes]time.Duration
+	redis.Freeze(t)
+	began := time.Now()
 	var all sync.WaitGroup
-	for i := range writes {
+	for i := range frozenWrites {
 		all.Go(func() {
-			start := time.Now()
 			err := s.Put(t.Context(), fmt.Sprintf("key %d", i), nil, time.Time{})
-			took[i] = time.Since(start)
 			if err == nil || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("error %v, want one that Redis does not answer", err)
 			}
 		})
-		all.Go(func() {
-			start := time.Now()
-			<-time.After(callTimeout)
-			late[i] = time.Since(start) - callTimeout
-		})
 	}
 	all.Wait()
-	slowest, latest := slices.Max(took[:]), slices.Max(late[:])
-	t.Logf("the slowest write took %v; a timer was up to %v late", slowest, latest)
-	if slowest-latest > callLimit {
-		t.Errorf("a write took %v, and the machine %v of that", slowest, latest)
-	}
+	t.Logf("the slowest write took %v", time.Since(began))
 	redis.Signal(t, syscall.SIGCONT)
-	eventually(t, 3*time.Second, "the store works again", func() error { return s.Ping(t.Context()) })
+	eventually(t, "the store works again", func() error { return s.Ping(t.Context()) })
 }
+
+// frozenWrites are more than the queue of a connection holds.
+const frozenWrites = 1500
 
 // TestCutWhileChanged cuts the connection of one store while another one
 // changes and removes what the first has in its cache, and creates what the
@@ -195,7 +172,7 @@ func TestCutWhileChanged(t *testing.T) {
 		if err := other.Delete(t.Context(), "created"); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, 3*time.Second, "the way is open", func() error { return holds(t, s, "changed", before) })
+		eventually(t, "the way is open", func() error { return holds(t, s, "changed", before) })
 		for _, key := range []string{"changed", "removed", "created"} {
 			warm(t, s, key)
 		}
@@ -208,7 +185,7 @@ func TestCutWhileChanged(t *testing.T) {
 		}
 		way.Mend()
 		// From the first answer that is not from memory on, all is new.
-		eventually(t, 3*time.Second, "the store sees the change", func() error { return holds(t, s, "changed", after) })
+		eventually(t, "the store sees the change", func() error { return holds(t, s, "changed", after) })
 		wantValue(t, s, "created", after)
 		wantAbsent(t, s, "removed")
 	}
@@ -241,7 +218,7 @@ func TestSilentCut(t *testing.T) {
 		}
 	}
 	way.Mend()
-	eventually(t, 3*time.Second, "the store sees the change", func() error {
+	eventually(t, "the store sees the change", func() error {
 		value, err := s.Get(t.Context(), "key")
 		if string(value) == "before" {
 			t.Fatal("a stale value after the connection is back")

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,31 +12,18 @@ import (
 	"authgate/gateway/store"
 )
 
-// TestPushes measures how long after a change was acknowledged on one store
-// another one, whose cache holds the key, sees it.
+// TestPushes: a store whose cache holds a key learns of each change by a push.
+// It confirms contact too seldom to learn of one in another way.
 func TestPushes(t *testing.T) {
+	t.Parallel()
 	redis := startServer(t)
-	a, b := openTest(t, Options{Addresses: []string{redis.Address}}), openTest(t, Options{Addresses: []string{redis.Address}})
-	const changes = 1000
-	var took []time.Duration
-	for i := range changes {
+	a := openTest(t, Options{Addresses: []string{redis.Address}})
+	b := openTest(t, Options{Addresses: []string{redis.Address}, MaxStaleness: 24 * time.Hour})
+	for i := range 1000 {
 		want := fmt.Sprintf("value %d", i)
 		warm(t, b, "key")
 		put(t, a, "key", want)
-		acknowledged := time.Now()
-		for holds(t, b, "key", want) != nil {
-			if time.Since(acknowledged) > 5*time.Second {
-				t.Fatalf("change %d never arrived", i)
-			}
-			runtime.Gosched()
-		}
-		took = append(took, time.Since(acknowledged))
-	}
-	slices.Sort(took)
-	median, slowest := took[changes/2], took[changes-1]
-	t.Logf("%d changes seen elsewhere: median %v, maximum %v", changes, median, slowest)
-	if median > 5*time.Millisecond || slowest > 100*time.Millisecond {
-		t.Errorf("a change is seen elsewhere after %v, at most %v; want 5ms and 100ms", median, slowest)
+		eventually(t, want+" is seen", func() error { return holds(t, b, "key", want) })
 	}
 }
 
@@ -70,7 +55,7 @@ func TestEveryChangeIsPushed(t *testing.T) {
 		if err := test.change(); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		eventually(t, time.Second, name+" is seen", func() error {
+		eventually(t, name+" is seen", func() error {
 			value, err := b.Get(t.Context(), name)
 			if string(value) != test.after || err != nil && !errors.Is(err, store.ErrNotFound) {
 				return fmt.Errorf("Get = %q, %v", value, err)
@@ -105,10 +90,10 @@ func TestTrackingTableOverflows(t *testing.T) {
 			put(t, a, fmt.Sprint(i), value)
 		}
 		for i := range keys {
-			eventually(t, time.Second, "the change is seen", func() error { return holds(t, b, fmt.Sprint(i), value) })
+			eventually(t, "the change is seen", func() error { return holds(t, b, fmt.Sprint(i), value) })
 		}
 	}
-	eventually(t, 5*time.Second, "Redis forgets what it cannot remember", func() error {
+	eventually(t, "Redis forgets what it cannot remember", func() error {
 		cached := 0
 		for i := range keys {
 			if _, known, _ := b.cache.lookup(fmt.Sprint(i)); known {

@@ -104,7 +104,7 @@ func wantOutage(t testing.TB, what string, err error) {
 // warm reads key until the store has it in its cache and trusts that.
 func warm(t testing.TB, s *Store, key string) {
 	t.Helper()
-	eventually(t, 5*time.Second, "a warm read of "+key, func() error {
+	eventually(t, "a warm read of "+key, func() error {
 		_, _ = s.Get(t.Context(), key)
 		_, known, _ := s.cache.lookup(key)
 		if fresh := s.link.fresh(s.now()); !known || !fresh {

@@ -1,10 +1,9 @@
 package redisstore
 
 import (
-	"net"
 	"testing"
-	"time"
 
+	"authgate/gateway/porttest"
 	"authgate/gateway/store/redisstore/redistest"
 )
 
@@ -16,15 +15,12 @@ func startServer(t testing.TB, args ...string) *redistest.Server {
 
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
+	return porttest.Address(t)
 }
 
-func eventually(t testing.TB, limit time.Duration, what string, check func() error) {
+// eventually waits until check returns nil. How long that takes depends on the
+// machine; what a stand-still of Redis may cost is measured by benchmarks.
+func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
-	redistest.Eventually(t, limit, what, check)
+	redistest.Eventually(t, redistest.Patience, what, check)
 }

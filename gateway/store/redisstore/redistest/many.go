@@ -8,11 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
-
-// assemblyTime is how long servers may take until they know each other.
-const assemblyTime = 20 * time.Second
 
 // MasterName is the name by which Sentinels know their master.
 const MasterName = "gate"
@@ -39,7 +35,7 @@ func StartWatched(t testing.TB, free func() string, password, sentinelPassword s
 		w.Sentinels = append(w.Sentinels, startSentinel(t, free(), w.Master, sentinelPassword))
 	}
 	last := w.Sentinels[2]
-	Eventually(t, assemblyTime, "the Sentinels know each other and the replica", func() error {
+	Eventually(t, Patience, "the Sentinels know each other and the replica", func() error {
 		_, err := last.Try("SENTINEL", "CKQUORUM", MasterName)
 		return errors.Join(err, last.says("slaves=1,sentinels=3", "INFO", "sentinel"))
 	})
@@ -57,8 +53,8 @@ bind 127.0.0.1
 dir %s
 logfile sentinel.log
 sentinel monitor %s %s %s 2
-sentinel down-after-milliseconds %[3]s 500
-sentinel failover-timeout %[3]s 1000
+sentinel down-after-milliseconds %[3]s 5000
+sentinel failover-timeout %[3]s 5000
 `, port, dir, MasterName, host, masterPort)
 	if master.password != "" {
 		lines += fmt.Sprintf("sentinel auth-pass %s %q\n", MasterName, master.password)
@@ -136,7 +132,7 @@ func StartCluster(t testing.TB, free func() string, args ...string) *Cluster {
 	for range 4 {
 		_, bus := split(t, free())
 		nodes = append(nodes, Start(t, free(), append([]string{"--cluster-enabled", "yes", "--cluster-port", bus,
-			"--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0"}, args...)...))
+			"--cluster-node-timeout", "5000", "--repl-diskless-sync-delay", "0"}, args...)...))
 		buses = append(buses, bus)
 	}
 	for i, its := range slots() {
@@ -157,12 +153,12 @@ func StartCluster(t testing.TB, free func() string, args ...string) *Cluster {
 func (c *Cluster) assemble(t testing.TB, nodes []*Server) {
 	t.Helper()
 	id := c.Masters[0].Do(t, "CLUSTER", "MYID")
-	Eventually(t, assemblyTime, "the replica knows its master", func() error {
+	Eventually(t, Patience, "the replica knows its master", func() error {
 		_, err := c.Replica.Try("CLUSTER", "REPLICATE", id)
 		return err
 	})
 	for _, node := range nodes {
-		Eventually(t, assemblyTime, "the cluster is complete", func() error {
+		Eventually(t, Patience, "the cluster is complete", func() error {
 			return errors.Join(
 				node.says("cluster_state:ok", "CLUSTER", "INFO"),
 				node.says("cluster_known_nodes:4", "CLUSTER", "INFO"),
@@ -176,7 +172,7 @@ func (c *Cluster) assemble(t testing.TB, nodes []*Server) {
 func (c *Cluster) Agrees(t testing.TB) {
 	t.Helper()
 	for _, node := range c.Masters {
-		Eventually(t, assemblyTime, "all nodes are alive", func() error {
+		Eventually(t, Patience, "all nodes are alive", func() error {
 			nodes, err := node.Try("CLUSTER", "NODES")
 			if err == nil && strings.Contains(nodes, "fail") {
 				err = fmt.Errorf("redis at %s: %s", node.Address, nodes)
@@ -189,7 +185,7 @@ func (c *Cluster) Agrees(t testing.TB) {
 // Follows waits until a replica is connected to its master.
 func (s *Server) Follows(t testing.TB) {
 	t.Helper()
-	Eventually(t, assemblyTime, "the replica follows", func() error {
+	Eventually(t, Patience, "the replica follows", func() error {
 		return s.says("master_link_status:up", "INFO", "replication")
 	})
 }
@@ -197,7 +193,7 @@ func (s *Server) Follows(t testing.TB) {
 // Leads waits until a server is a master.
 func (s *Server) Leads(t testing.TB) {
 	t.Helper()
-	Eventually(t, assemblyTime, "the replica becomes the master", func() error {
+	Eventually(t, Patience, "the replica becomes the master", func() error {
 		return s.says("role:master", "INFO", "replication")
 	})
 }

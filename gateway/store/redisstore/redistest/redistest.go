@@ -17,8 +17,9 @@ import (
 	"time"
 )
 
-// startTime is how long a server may take until it answers.
-const startTime = 10 * time.Second
+// Patience bounds what never takes long, so that a hang fails a test. It is no
+// measure of speed.
+const Patience = 2 * time.Minute
 
 // Server is a process of one test. It keeps nothing, so after Kill and Run it
 // is empty.
@@ -74,7 +75,7 @@ func (s *Server) Run(t testing.TB) {
 		_ = process.Wait() // tests end it by a signal
 		close(ended)
 	}()
-	Eventually(t, startTime, "redis-server answers", func() error {
+	Eventually(t, Patience, "redis-server answers", func() error {
 		_, err := s.Try("PING")
 		if err != nil && strings.HasPrefix(err.Error(), "-NOAUTH") {
 			return nil // by users of its own
@@ -97,6 +98,23 @@ func (s *Server) Signal(t testing.TB, signal syscall.Signal) {
 	}
 }
 
+// Freeze stops the process as SIGSTOP does, and returns when it has stopped.
+func (s *Server) Freeze(t testing.TB) {
+	t.Helper()
+	s.Signal(t, syscall.SIGSTOP)
+	var status syscall.WaitStatus
+	for {
+		_, err := syscall.Wait4(s.process.Process.Pid, &status, syscall.WUNTRACED, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil || !status.Stopped() {
+			t.Fatalf("redis-server did not stop: %v, status %#x", err, status)
+		}
+		return
+	}
+}
+
 // Do is Try; an error ends the test.
 func (s *Server) Do(t testing.TB, words ...string) string {
 	t.Helper()
@@ -109,12 +127,12 @@ func (s *Server) Do(t testing.TB, words ...string) string {
 
 // Try has one exchange with the server, past any store.
 func (s *Server) Try(words ...string) (string, error) {
-	conn, err := net.DialTimeout("tcp", s.Address, time.Second)
+	conn, err := net.DialTimeout("tcp", s.Address, Patience)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(Patience)); err != nil {
 		return "", err
 	}
 	in := bufio.NewReader(conn)
