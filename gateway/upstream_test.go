@@ -162,7 +162,7 @@ func TestBalancerAllRest(t *testing.T) {
 	a := newApplication(t, ok)
 	f := newFixture(t, time.Minute, refusing, a.URL)
 	for _, target := range f.targets {
-		target.resting.Store(f.clock.now().Add(time.Hour).UnixNano())
+		target.resting.Store(int64(f.upstream.elapsed() + time.Hour))
 	}
 	for range 4 {
 		if _, err := f.send(t.Context(), "GET", nil); err != nil {

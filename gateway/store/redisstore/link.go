@@ -74,9 +74,12 @@ type link struct {
 	logger       *slog.Logger
 
 	started    time.Time    // what trusted counts from, by the monotonic clock
-	otherClock bool         // the store's clock is another one
+	otherClock bool         // the store's local clock is another one
 	trusted    atomic.Int64 // until when, in nanoseconds since started
 	state      atomic.Pointer[state]
+	clock      *clock
+	prefix     string
+	timeScript *rueidis.Lua
 
 	beating  sync.Mutex        // guards topology
 	topology map[string]string // what each node said of itself when all answered last, by address
@@ -100,7 +103,10 @@ func newLink(o Options, c *cache) *link {
 		cache:        c,
 		logger:       o.Logger,
 		started:      time.Now(),
-		otherClock:   o.Now != nil,
+		otherClock:   o.Now != nil || o.Local != nil,
+		clock:        newClock(o),
+		prefix:       o.KeyPrefix,
+		timeScript:   rueidis.NewLuaScript(timeScript),
 		tried:        make(chan struct{}),
 	}
 	l.state.Store(&state{err: errors.New("not connected yet")})
@@ -160,13 +166,16 @@ func (l *link) run(ctx context.Context) {
 	defer client.Close()
 	ticker := time.NewTicker(max(l.maxStaleness/beatsPerStaleness, beatMinimum))
 	defer ticker.Stop()
-	for down := false; ; {
+	for down, beats := false, 1; ; beats++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
 		err := l.beat(ctx, client)
+		if err == nil && (down || beats%beatsPerStaleness == 0) || !l.clock.known() {
+			err = errors.Join(err, l.setClock(ctx, client))
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -184,7 +193,7 @@ func (l *link) connect(ctx context.Context) rueidis.Client {
 	for attempt := 0; ; attempt++ {
 		client, err := rueidis.NewClient(l.options)
 		if err == nil {
-			_ = l.beat(ctx, client) // else the next one will tell
+			_ = errors.Join(l.beat(ctx, client), l.setClock(ctx, client)) // else the next one will tell
 			l.state.Store(&state{client: client})
 			if attempt == 0 {
 				close(l.tried)
@@ -248,8 +257,8 @@ func (l *link) forget(prefix string) func([]rueidis.RedisMessage) {
 	}
 }
 
-// fresh reports whether what is cached may be trusted now, which is the
-// store's idea of the time.
+// fresh reports whether what is cached may be trusted now, by the store's local
+// clock.
 func (l *link) fresh(now time.Time) bool {
 	elapsed := now.Sub(l.started)
 	if l.otherClock {
@@ -362,6 +371,9 @@ func (l *link) do(ctx context.Context, do exchange) rueidis.RedisResult {
 	s := l.state.Load()
 	if s.client == nil {
 		return rueidis.NewErrorResult(s.err)
+	}
+	if !l.clock.known() {
+		return rueidis.NewErrorResult(errNoTime)
 	}
 	return l.send(ctx, s.client, do)
 }

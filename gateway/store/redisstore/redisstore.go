@@ -25,9 +25,10 @@
 // Every call ends within 1.5 seconds. A write that fails may have happened. A
 // read is tried again meanwhile, a write never.
 //
-// Expiry goes by the clock of the gateway that is asked, so the gateways'
-// clocks must agree (NTP) as they must for tokens; that of Redis plays no
-// part. Redis removes an entry a minute after its expiry.
+// Expiry goes by the clock of Redis (in a Cluster by that of the node with the
+// slot of the key prefix), which each gateway asks for the time as often as
+// Options.MaxStaleness; see Store.Now. Redis removes an entry a minute after its
+// expiry.
 //
 // An acknowledged write is as durable as Redis is told to be: appendonly and
 // appendfsync decide what a crash undoes, and replication, which is
@@ -41,7 +42,7 @@
 // is no usable credential; but who can write to it can sign anybody in. Give
 // it a password, a network of its own or TLS, and the gateway a user that may
 // do no more than: ~PREFIX* +@read +@write +@connection +@scripting
-// -@dangerous +role +cluster|slots +cluster|shards +cluster|nodes. Such a user
+// -@dangerous +role +time +cluster|slots +cluster|shards +cluster|nodes. Such a user
 // still sees the names of all keys (SCAN) and may make Redis forget its scripts,
 // which costs a round trip.
 package redisstore
@@ -100,14 +101,17 @@ type Options struct {
 	CacheBytes int
 	// Logger receives when contact is lost and regained; nil discards it.
 	Logger *slog.Logger
-	// Now tells the time that entries expire by; nil means time.Now.
+	// Now tells the time that entries expire by; nil means the clock of Redis.
 	Now func() time.Time
+	// Local is the clock of this machine, which tells how much time has passed
+	// since Redis was asked for its own; nil means time.Now.
+	Local func() time.Time
 }
 
-// Store is a store.Store and a store.Pinger on Redis. It is no store.Counter:
+// Store is a store.Store, a store.Clock and a store.Pinger on Redis. It is no store.Counter:
 // Redis would have to walk all of its keys to count some of them.
 type Store struct {
-	now    func() time.Time
+	clock  *clock
 	prefix string
 	where  string // for errors
 	cache  *cache
@@ -130,16 +134,14 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redisstore: open: %w", err)
 	}
+	l := newLink(o, c)
 	s := &Store{
-		now:    time.Now,
+		clock:  l.clock,
 		prefix: o.KeyPrefix,
 		where:  strings.Join(o.Addresses, ", "),
 		cache:  c,
-		link:   newLink(o, c),
+		link:   l,
 		swap:   rueidis.NewLuaScript(swapScript),
-	}
-	if o.Now != nil {
-		s.now = o.Now
 	}
 	s.link.start(ctx)
 	return s, nil
@@ -169,14 +171,21 @@ func complete(o Options) (Options, error) {
 	return o, nil
 }
 
+// Now implements store.Clock: the time of Redis. Right after Redis was asked, the
+// difference is less than the round trip of the question; in between, the clock
+// advances by the local one. Before the first answer calls of the store fail,
+// and Now is the local time. If Redis does not allow the question, entries
+// expire by the local clock.
+func (s *Store) Now() time.Time { return s.clock.at(s.clock.local()) }
+
 // Get implements store.Store. A key that was asked for lately is answered
 // from memory, as far as that can be trusted.
 func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, s.failed("get", err)
 	}
-	now := s.now()
-	fresh := s.link.fresh(now) // before the lookup: the cache is cleared before trust is renewed
+	local := s.clock.local()
+	fresh := s.link.fresh(local) // before the lookup: the cache is cleared before trust is renewed
 	e, known, version := s.cache.lookup(key)
 	if !known || !fresh {
 		var err error
@@ -185,7 +194,7 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 		}
 		s.cache.fill(key, e, version)
 	}
-	if !e.live(now.UnixNano()) {
+	if !e.live(s.clock.at(local).UnixNano()) {
 		return nil, store.ErrNotFound
 	}
 	return e.value, nil
@@ -212,7 +221,7 @@ func found(answer rueidis.RedisResult) (entry, error) {
 
 // Put implements store.Store.
 func (s *Store) Put(ctx context.Context, key string, value []byte, expires time.Time) error {
-	now, until := s.now().UnixNano(), unixNano(expires)
+	now, until := s.Now().UnixNano(), unixNano(expires)
 	if until <= now {
 		return s.remove(ctx, "put", key)
 	}
@@ -229,7 +238,7 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, expires time.
 
 // Swap implements store.Store.
 func (s *Store) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
-	now, until := s.now().UnixNano(), unixNano(expires)
+	now, until := s.Now().UnixNano(), unixNano(expires)
 	var was, stored string
 	var ttl int64
 	if old != nil {
@@ -256,7 +265,7 @@ func (s *Store) Swap(ctx context.Context, key string, old, value []byte, expires
 
 // Take implements store.Store.
 func (s *Store) Take(ctx context.Context, key string) ([]byte, error) {
-	now := s.now().UnixNano()
+	now := s.Now().UnixNano()
 	answer, err := s.write(ctx, "take", key, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
 		return c.Do(ctx, c.B().Getdel().Key(s.prefix+key).Build())
 	})

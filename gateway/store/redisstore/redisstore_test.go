@@ -107,7 +107,7 @@ func warm(t testing.TB, s *Store, key string) {
 	eventually(t, "a warm read of "+key, func() error {
 		_, _ = s.Get(t.Context(), key)
 		_, known, _ := s.cache.lookup(key)
-		if fresh := s.link.fresh(s.now()); !known || !fresh {
+		if fresh := s.link.fresh(s.Now()); !known || !fresh {
 			return fmt.Errorf("cached: %t, trusted: %t", known, fresh)
 		}
 		return nil
