@@ -152,9 +152,14 @@ func (m message) value(t testing.TB, name string) string {
 	return all[0]
 }
 
-// foldName makes of a header's name what CGI and its kin make of it.
+// foldName makes of a header's name what CGI makes of it.
 func foldName(name string) string {
-	return strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(strings.TrimSpace(name)))
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune(tokenSeparators, r) {
+			return '-'
+		}
+		return r
+	}, strings.ToLower(strings.TrimSpace(name)))
 }
 
 // readMessage reads a request, and asks on out for a body that waits to be

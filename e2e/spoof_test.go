@@ -28,7 +28,7 @@ var ownNames = []string{"Remote-User", "X-Who.Subject", "X_Mail", "Groups"}
 // as that name.
 func spellings(name string) []string {
 	all := []string{name, strings.ToLower(name), strings.ToUpper(name)}
-	for _, mark := range []string{"-", "_", "."} {
+	for _, mark := range []string{"-", "_", ".", "!", "~"} {
 		s := strings.NewReplacer("-", mark, "_", mark, ".", mark).Replace(name)
 		all = append(all, s, strings.ToLower(s), strings.ToUpper(s))
 	}

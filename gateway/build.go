@@ -49,6 +49,7 @@ type route struct {
 	upstream  *upstream
 	transport http.RoundTripper
 	edited    map[string]bool // headers that the route removes or sets, folded
+	pass      map[string]bool // headers that clients may send on this route, canonical
 	signIn    string          // where a person who is not signed in can be sent; empty: nowhere
 }
 
@@ -220,6 +221,7 @@ func (g *Gateway) buildRoutes(st *state) error {
 		}
 		r.signIn = st.signInFor(&rule)
 		r.edited = foldAll(slices.Concat(cfg.Headers.Remove, slices.Collect(maps.Keys(cfg.Headers.Set))))
+		r.pass = canonicalAll(cfg.Headers.Pass)
 		if r.upstream == nil {
 			return fmt.Errorf("routes[%d].upstream: no upstream is called %q", i, cfg.Upstream)
 		}

@@ -68,11 +68,13 @@
 //	gateway/keyfile   generated keys, kept over restarts
 //	gateway/seal      encrypts what the store must not give away
 //	gateway/strictjson  refuses JSON with two meanings
+//	gateway/headername  header names that applications believe, in any spelling
 //	cmd/internal/app  the life of a process: open, serve, reload, stop
 //
-// Imports run one way: policy, store, pages, password, keyfile, seal and
-// strictjson import nothing of ours; config imports policy and password;
-// provider imports policy and strictjson; acme imports store and seal; auth imports all
+// Imports run one way: policy, store, pages, password, keyfile, seal,
+// strictjson and headername import nothing of ours; config imports policy,
+// password and headername; provider imports policy and strictjson; acme imports
+// store and seal; auth imports all
 // but config, pages and acme; gateway imports them all; cmd imports gateway.
 //
 // # Limits and threats

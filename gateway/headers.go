@@ -11,44 +11,21 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
+	"authgate/gateway/headername"
 	"authgate/policy"
 )
 
 // identityHeaders carries the identity to one upstream and keeps clients from
 // doing so.
 type identityHeaders struct {
-	names config.IdentityHeaders // "" leaves one out
-	spoof map[string]bool        // names, folded, that no client may send
-	ready *lru.Cache[*policy.Identity, []field]
-
-	// suspect are the first bytes of names that clients may not send: what
-	// begins otherwise, as most does, needs no closer look.
-	suspect [256]bool
+	names  config.IdentityHeaders // "" leaves one out
+	spoof  map[string]bool        // configured names, folded, that no client may send
+	ready  *lru.Cache[*policy.Identity, []field]
+	filter *headername.Filter
 }
 
 // readyFields bounds the identities whose fields are kept.
 const readyFields = 4096
-
-// defaultIdentityHeaders are refused from clients even where they were given
-// other names: an upstream that knows them might still read them.
-var defaultIdentityHeaders = []string{
-	"X-Auth-User", "X-Auth-Subject", "X-Auth-Name", "X-Auth-Email",
-	"X-Auth-Roles", "X-Auth-Mechanism", "X-Auth-Provider",
-}
-
-// misleadingHeaders make some applications take a request for one of another
-// method than the one that was decided on, or, under CGI, send their own
-// requests through a proxy of the client's.
-var misleadingHeaders = []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override", "Proxy"}
-
-// forwardedPrefix and proxyHeaders tell of clients and original requests;
-// only trusted proxies may send them.
-const forwardedPrefix = "X-Forwarded-"
-
-var proxyHeaders = map[string]bool{
-	"Forwarded": true, "X-Real-Ip": true, "X-Client-Ip": true, "X-Rewrite-Url": true,
-	"X-Original-Url": true, "X-Original-Uri": true, "X-Original-Host": true,
-}
 
 func newIdentityHeaders(names ...config.IdentityHeaders) *identityHeaders {
 	ready, err := lru.New[*policy.Identity, []field](readyFields)
@@ -56,64 +33,51 @@ func newIdentityHeaders(names ...config.IdentityHeaders) *identityHeaders {
 		panic(err) // the size is a positive constant
 	}
 	h := &identityHeaders{spoof: map[string]bool{}, ready: ready}
-	for _, name := range slices.Concat(defaultIdentityHeaders, misleadingHeaders) {
-		h.spoof[name] = true
-	}
 	for _, n := range names {
 		for _, name := range []string{n.User, n.Subject, n.Name, n.Email, n.Roles, n.Mechanism, n.Provider} {
-			h.spoof[fold(name)] = true
+			if name != "" {
+				h.spoof[headername.Fold(name)] = true
+			}
 		}
 		h.names = n
 	}
-	for c := range h.suspect {
-		letter := 'a' <= c|lowerBit && c|lowerBit <= 'z'
-		h.suspect[c] = !letter || byte(c)&^lowerBit == forwardedPrefix[0]
-	}
-	for _, names := range []map[string]bool{h.spoof, proxyHeaders} {
-		for name := range names {
-			if name != "" {
-				h.suspect[name[0]&^lowerBit], h.suspect[name[0]|lowerBit] = true, true
-			}
-		}
-	}
+	h.filter = headername.NewFilter(slices.Collect(maps.Keys(h.spoof))...)
 	return h
 }
-
-// lowerBit tells a lower-case letter of ASCII from its capital.
-const lowerBit = 'a' - 'A'
 
 // same reports whether both do the same.
 func (i *identityHeaders) same(o *identityHeaders) bool {
 	return i.names == o.names && maps.Equal(i.spoof, o.spoof)
 }
 
-// fold gives all spellings that an upstream could take for one name the same
-// form: CGI and WSGI make "_" of "-", and some frameworks of "." as well. It
-// is the canonical form, which the header names of a request mostly have.
-func fold(name string) string {
-	if strings.ContainsAny(name, "_.") {
-		name = strings.NewReplacer("_", "-", ".", "-").Replace(name)
-	}
-	return http.CanonicalHeaderKey(name)
-}
-
 // foldAll is the set of the folded names.
 func foldAll(names []string) map[string]bool {
 	folded := make(map[string]bool, len(names))
 	for _, name := range names {
-		folded[fold(name)] = true
+		folded[headername.Fold(name)] = true
 	}
 	return folded
 }
 
+// canonicalAll is the set of the names as the headers of a request have them,
+// without folding: each stays the one spelling that it is.
+func canonicalAll(names []string) map[string]bool {
+	canonical := make(map[string]bool, len(names))
+	for _, name := range names {
+		canonical[http.CanonicalHeaderKey(name)] = true
+	}
+	return canonical
+}
+
 // admit returns those headers of h that a client may send, with room for the
-// gateway's. Of a trusted proxy the headers about the original request stay,
-// but not in another spelling: that one came through the proxy and was never
-// looked at.
-func (i *identityHeaders) admit(h http.Header, trusted bool) http.Header {
+// gateway's. A trusted proxy may also send headers about the client and the
+// original request, but in their proper spelling only: the proxy passes on
+// other spellings without looking at them. The route lets the headers in pass
+// through.
+func (i *identityHeaders) admit(h http.Header, trusted bool, pass map[string]bool) http.Header {
 	admitted := make(http.Header, len(h)+ownHeaders)
 	for name, values := range h {
-		if name == "" || !i.suspect[name[0]] || !i.refuses(name, trusted) {
+		if !i.filter.Finds(name) || !i.refuses(name, trusted, pass) {
 			admitted[name] = values
 		}
 	}
@@ -123,10 +87,22 @@ func (i *identityHeaders) admit(h http.Header, trusted bool) http.Header {
 // ownHeaders is about how many headers the gateway sets itself.
 const ownHeaders = 12
 
-func (i *identityHeaders) refuses(name string, trusted bool) bool {
-	folded := fold(name)
-	believed := trusted && folded == name
-	return i.spoof[folded] || (!believed && (proxyHeaders[folded] || strings.HasPrefix(folded, forwardedPrefix)))
+func (i *identityHeaders) refuses(name string, trusted bool, pass map[string]bool) bool {
+	folded := headername.Fold(name)
+	if i.spoof[folded] {
+		return true
+	}
+	switch headername.Of(folded) {
+	case headername.Free:
+		return false
+	case headername.Framed:
+		return folded != name
+	case headername.Own:
+		return true
+	case headername.Forwarded:
+		return !(trusted && folded == name) && !pass[name]
+	}
+	return !pass[name]
 }
 
 // field is a header that is ready to be sent.

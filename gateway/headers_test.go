@@ -11,38 +11,64 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
+	"authgate/gateway/headername"
 	"authgate/policy"
 )
 
-// cgi is how a careless application sees a header's name: the way of CGI and
-// WSGI, and of frameworks that take dots for underscores.
+// cgi is how CGI shows a header's name to an application: every character that
+// is neither a letter nor a digit is "_" there.
 func cgi(name string) string {
-	return strings.NewReplacer("-", "_", ".", "_").Replace(strings.ToUpper(name))
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' {
+			return r
+		}
+		return '_'
+	}, strings.ToUpper(name))
 }
 
-// aboutClients are the headers that only the gateway or a trusted proxy may
-// send, beside those of the identity.
+// separators are the characters of a header's name that are neither letters
+// nor digits (RFC 9110, section 5.6.2).
+const separators = "!#$%&'*+-.^_`|~"
+
+// aboutClients are headers that only the gateway or a trusted proxy may send,
+// beside those of the identity.
 var aboutClients = []string{
-	"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Prefix", "Forwarded",
-	"X-Real-Ip", "X-Client-Ip", "X-Original-Url", "X-Original-Uri", "X-Original-Host", "X-Rewrite-Url",
+	"X-Forwarded-Port", "X-Forwarded-Prefix", "Forwarded", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip",
+	"X-Cluster-Client-Ip", "Fastly-Client-Ip", "Client-Ip", "X-Envoy-External-Address", "X-Host", "X-Http-Host-Override",
+	"X-Original-Url", "X-Original-Uri", "X-Original-Host", "X-Original-Remote-Addr", "X-Rewrite-Url", "X-Proxyuser-Ip",
+	"Wl-Proxy-Client-Ip", "Proxy-Client-Ip",
 }
 
-// renamedConfig has names of its own for the identity, one of them with the
+// aboutUsers are headers by which some applications know who somebody is. Not
+// even a trusted proxy may send them unless the route says so.
+var aboutUsers = []string{
+	"Remote-User", "Remote-Groups", "X-Remote-User", "X-Remote-Group", "X-Webauth-User", "X-Forwarded-User", "X-Forwarded-Email",
+	"X-Forwarded-Client-Cert", "X-Authentik-Username", "X-Auth-Request-User", "X-Token-User-Email", "X-Appengine-User-Email",
+	"X-Ssl-Client-Dn", "Ssl-Client-S-Dn", "X-Client-Cert", "X-Arr-Clientcert", "X-Goog-Authenticated-User-Email", "Oidc-Claim-Sub",
+}
+
+// ownNames are headers that the gateway sets on every request.
+var ownNames = []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Request-Id"}
+
+// renamedConfig has names of its own for the identity, one of them with
 // characters that applications take for a dash.
 const renamedConfig = baseConfig + `
-identity_headers: {user: Remote-User, email: X.Mail_Address, roles: ""}
+identity_headers: {user: X-Login, email: X.Mail_Address, roles: ""}
 `
 
-var renamed = []string{"Remote-User", "X.Mail_Address"}
+var renamed = []string{"X-Login", "X.Mail_Address"}
 
 // spellings are ways of writing one name that some application may read as it.
 func spellings(name string) []string {
 	all := []string{name, strings.ToLower(name), strings.ToUpper(name)}
-	for _, r := range []string{"_", "."} {
-		s := strings.ReplaceAll(name, "-", r)
-		all = append(all, s, strings.ToLower(s), strings.ToUpper(s), strings.Replace(name, "-", r, 1))
+	for _, r := range strings.Split(separators, "") {
+		all = append(all, strings.NewReplacer("-", r, ".", r, "_", r).Replace(name))
+		if first := strings.IndexAny(name, "-._"); first > 0 {
+			all = append(all, strings.ToLower(name[:first])+r+name[first+1:])
+		}
 	}
-	return all
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 func TestNoClientIdentity(t *testing.T) {
@@ -50,7 +76,7 @@ func TestNoClientIdentity(t *testing.T) {
 	for _, yaml := range []string{baseConfig, renamedConfig} {
 		r := newRig(t, yaml)
 		alice := r.login(aliceIn)
-		names := slices.Concat(defaultIdentityHeaders, aboutClients)
+		names := slices.Concat(headername.DefaultIdentity, aboutClients, aboutUsers, ownNames[:3])
 		if yaml == renamedConfig {
 			names = append(names, renamed...)
 		}
@@ -131,19 +157,69 @@ func TestIdentityHeaderValues(t *testing.T) {
 	}
 }
 
-// strip takes away what it must, and leaves everything else as it was.
+// What each kind of header does from a client and from a trusted proxy, on a
+// route that lets some through and on one that does not.
+func TestAdmit(t *testing.T) {
+	t.Parallel()
+	identity := newIdentityHeaders(config.IdentityHeaders{User: "X-Login", Email: "X.Mail_Address"})
+	pass := canonicalAll([]string{"X-Real-IP", "Remote-User", "X_WEBAUTH_USER", "X-HTTP-Method-Override"})
+	for _, c := range []struct {
+		name                                 string
+		client, proxy, clientPass, proxyPass bool
+	}{
+		{"Accept", true, true, true, true},
+		{"X-Auth-Token", true, true, true, true},
+		{"X-User-Id", true, true, true, true},
+		{"X-Login", false, false, false, false},
+		{"X-Mail-Address", false, false, false, false},
+		{"X-Auth-User", false, false, false, false},
+		{"X-Forwarded-For", false, false, false, false}, // set later
+		{"X-Request-Id", false, false, false, false},    // likewise
+		{"X_request_id", false, false, false, false},
+		{"True-Client-Ip", false, true, false, true},
+		{"True_client_ip", false, false, false, false},
+		{"X-Forwarded-Port", false, true, false, true},
+		{"X-Real-Ip", false, true, true, true},
+		{"X_real_ip", false, false, false, false},
+		{"Remote-User", false, false, true, true},
+		{"Remote!user", false, false, false, false},
+		{"X_webauth_user", false, false, true, true},
+		{"X-Webauth-User", false, false, false, false},
+		{"X-Forwarded-User", false, false, false, false},
+		{"X-Http-Method-Override", false, false, true, true},
+		{"Proxy", false, false, false, false},
+		{"Content-Type", true, true, true, true},
+		{"Transfer_encoding", false, false, false, false},
+		{"Content.length", false, false, false, false},
+		{"Proxy_authorization", false, false, false, false},
+	} {
+		for _, each := range []struct {
+			trusted bool
+			pass    map[string]bool
+			want    bool
+		}{{false, nil, c.client}, {true, nil, c.proxy}, {false, pass, c.clientPass}, {true, pass, c.proxyPass}} {
+			if _, kept := identity.admit(http.Header{c.name: {"x"}}, each.trusted, each.pass)[c.name]; kept != each.want {
+				t.Errorf("%s, trusted proxy %t, on a route that lets it pass %t: kept %t, want %t", c.name, each.trusted, each.pass != nil, kept, each.want)
+			}
+		}
+	}
+}
+
+// admit takes away what it must, and leaves everything else as it was.
 func FuzzStrip(f *testing.F) {
 	f.Add("X-Auth-User", "evil", false)
 	f.Add("x_auth.user", "evil", true)
+	f.Add("X!Auth!User", "evil", true)
 	f.Add("X-Forwarded-For", "6.6.6.6", true)
 	f.Add("X_Forwarded_For", "6.6.6.6", true)
+	f.Add("X|Real^IP", "6.6.6.6", true)
 	f.Add("remote.user", "evil", false)
 	f.Add("Accept", "text/html", false)
 	f.Add("X-Authority", "x", false)
-	names := config.IdentityHeaders{User: "Remote-User", Email: "X.Mail_Address"}
+	names := config.IdentityHeaders{User: "X-Login", Email: "X.Mail_Address"}
 	identity := newIdentityHeaders(names)
 	forbidden := map[string]bool{}
-	for _, name := range slices.Concat(defaultIdentityHeaders, renamed) {
+	for _, name := range slices.Concat(headername.DefaultIdentity, renamed, aboutUsers, ownNames) {
 		forbidden[cgi(name)] = true
 	}
 	proxies := map[string]bool{}
@@ -157,23 +233,19 @@ func FuzzStrip(f *testing.F) {
 		h := http.Header{"Accept": {"text/html", "*/*"}, "X-Auth-Roles": {"evil"}, "Cookie": {"a=b"}}
 		h.Add(name, value)
 		before := h.Clone()
-		h = identity.admit(h, trusted)
-		seen := cgi(name)
-		proxy := proxies[seen] || strings.HasPrefix(seen, "X_FORWARDED_")
+		h = identity.admit(h, trusted, nil)
 		for each, values := range before {
-			kept := slices.Equal(h[each], values)
-			switch folded := cgi(each); {
-			case forbidden[folded], proxy && !trusted && folded == seen:
+			kept, seen := slices.Equal(h[each], values), cgi(each)
+			proper := http.CanonicalHeaderKey(strings.ReplaceAll(seen, "_", "-")) == each
+			switch {
+			case forbidden[seen], proxies[seen] && !(trusted && proper):
 				if _, there := h[each]; there {
 					t.Errorf("%q is kept", each)
 				}
-			case proxy && folded == seen:
-				// A trusted proxy writes the name as it is written; another spelling comes from behind it.
-				if proper := http.CanonicalHeaderKey(strings.ReplaceAll(folded, "_", "-")) == each; kept != proper {
-					t.Errorf("%q of a trusted proxy is kept: %t", each, kept)
+			case proxies[seen], headername.Of(headername.Fold(each)) == headername.Free:
+				if !kept {
+					t.Errorf("%q is %q, was %q", each, h[each], values)
 				}
-			case !kept:
-				t.Errorf("%q is %q, was %q", each, h[each], values)
 			}
 		}
 		if len(h) > len(before) {
@@ -187,15 +259,16 @@ func FuzzStrip(f *testing.F) {
 func FuzzNoClientIdentity(f *testing.F) {
 	f.Add("X-Auth-User", "x-auth-user", "close")
 	f.Add("X_Auth_Roles", "REMOTE_USER", "X-Auth-User, Remote-User")
+	f.Add("X!Login", "X#Auth~Roles", "X-Login")
 	f.Add("x.mail.address", "X-Forwarded-For", "X-Forwarded-For")
 	f.Add("X-Auth-Provider", "X-Real_IP", "Authorization")
 	r := newRig(f, renamedConfig)
 	want := map[string]string{
-		"REMOTE_USER": "service", "X_AUTH_SUBJECT": "basic:service", "X_AUTH_MECHANISM": "basic", "X_AUTH_PROVIDER": "basic",
+		"X_LOGIN": "service", "X_AUTH_SUBJECT": "basic:service", "X_AUTH_MECHANISM": "basic", "X_AUTH_PROVIDER": "basic",
 		"X_FORWARDED_FOR": "192.0.2.7", "X_FORWARDED_PROTO": "http", "X_FORWARDED_HOST": "gw.example",
 	}
 	guarded := map[string]bool{}
-	for _, name := range slices.Concat(defaultIdentityHeaders, renamed, aboutClients) {
+	for _, name := range slices.Concat(headername.DefaultIdentity, renamed, aboutClients, aboutUsers, ownNames[:3]) {
 		guarded[cgi(name)] = true
 	}
 	f.Fuzz(func(t *testing.T, name1, name2, connection string) {
@@ -276,7 +349,7 @@ func BenchmarkAdmit(b *testing.B) {
 	h, identity := browserHeaders(), newIdentityHeaders(config.IdentityHeaders{})
 	b.ReportAllocs()
 	for b.Loop() {
-		if admitted := identity.admit(h, false); len(admitted) != len(h) {
+		if admitted := identity.admit(h, false, nil); len(admitted) != len(h)-1 { // X-Request-Id is set anew
 			b.Fatal(admitted)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"authgate/gateway/headername"
 	"authgate/policy"
 )
 
@@ -85,7 +86,7 @@ func (ex *exchange) rewrite(route *route, out *http.Request) {
 	out.Host = ex.peer.host // what a trusted proxy says it is, as routes were matched with it
 	out.Trailer = nil       // nothing checks what a client would send in it
 
-	h := route.upstream.headers.admit(out.Header, ex.peer.trusted)
+	h := route.upstream.headers.admit(out.Header, ex.peer.trusted, route.pass)
 	out.Header = h
 	if !route.config.ForwardCredentials {
 		stripCredentials(h, &ex.creds, &ex.st.cookies, ex.consumedAuthorization())
@@ -107,7 +108,7 @@ func (ex *exchange) rewrite(route *route, out *http.Request) {
 // every spelling that an upstream could read as one of them, and sets its own.
 func (r *route) editHeaders(h http.Header) {
 	if len(r.edited) > 0 {
-		maps.DeleteFunc(h, func(name string, _ []string) bool { return r.edited[fold(name)] })
+		maps.DeleteFunc(h, func(name string, _ []string) bool { return r.edited[headername.Fold(name)] })
 	}
 	for name, value := range r.config.Headers.Set {
 		h.Set(name, value)

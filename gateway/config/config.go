@@ -257,6 +257,7 @@ type Route struct {
 type RouteHeaders struct {
 	Set    map[string]string `yaml:"set"`
 	Remove []string          `yaml:"remove"`
+	Pass   []string          `yaml:"pass"` // that clients may send here, although they are otherwise removed
 }
 
 // Limits bounds what clients may do.

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
+
+	"authgate/gateway/headername"
 )
 
 // checkUpstreams checks the applications behind the gateway.
@@ -64,25 +66,25 @@ func (l *loader) checkAddress(path, address string) {
 	}
 }
 
-// hopByHop are the headers of one connection (RFC 9110, section 7.6.1), in
-// lower case.
+// hopByHop are the headers of one connection (RFC 9110, section 7.6.1),
+// folded.
 var hopByHop = []string{
-	"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
-	"te", "trailer", "transfer-encoding", "upgrade",
+	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
+	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
 // ownHeaders are the headers with a meaning of their own in every request,
 // which cannot carry an identity as well.
 var ownHeaders = []string{
-	"accept", "authorization", "cache-control", "content-encoding", "content-length", "content-type",
-	"cookie", "date", "expect", "forwarded", "host", "origin", "range", "referer", "set-cookie",
-	"user-agent", "via", "x-request-id",
+	"Accept", "Authorization", "Cache-Control", "Content-Encoding", "Content-Length", "Content-Type",
+	"Cookie", "Date", "Expect", "Forwarded", "Host", "Origin", "Range", "Referer", "Set-Cookie",
+	"User-Agent", "Via", "X-Request-Id",
 }
 
-// foldHeader is a header name as an application may see it: CGI and its kin
-// tell neither case nor dashes, dots and underscores apart.
-func foldHeader(name string) string {
-	return strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(name))
+// aboutRequest reports whether a header is one of those X-Forwarded-* that tell
+// of the client or of the original request. Others tell who somebody is.
+func aboutRequest(folded string) bool {
+	return strings.HasPrefix(folded, "X-Forwarded-") && headername.Of(folded) != headername.Identity
 }
 
 // checkIdentityHeaders checks the names of headers under a key.
@@ -94,16 +96,16 @@ func (l *loader) checkIdentityHeaders(path string, headers IdentityHeaders) {
 		if name == "" {
 			continue
 		}
-		folded := foldHeader(name)
+		folded := headername.Fold(name)
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
 			l.fault(l.main, at, "%q is not the name of a header; use letters, digits and -", name)
-		case slices.Contains(hopByHop, folded) || slices.Contains(ownHeaders, folded) || strings.HasPrefix(folded, "x-forwarded-"):
+		case slices.Contains(hopByHop, folded) || slices.Contains(ownHeaders, folded) || aboutRequest(folded):
 			l.fault(l.main, at, "%q has a meaning of its own and cannot carry an identity; choose another name", name)
 		case taken[folded] != "":
 			// Of two that an upstream takes from the top level it is said there.
 			if path == "identity_headers" || l.main.given(at) || l.main.given(join(path, taken[folded])) {
-				l.fault(l.main, at, "%q is the header of %s already; case, - _ and . do not tell names apart", name, taken[folded])
+				l.fault(l.main, at, "%q is the header of %s already; case and separators like - _ and . do not tell names apart", name, taken[folded])
 			}
 		default:
 			taken[folded] = key
@@ -111,38 +113,74 @@ func (l *loader) checkIdentityHeaders(path string, headers IdentityHeaders) {
 	}
 }
 
-// checkRouteHeaders checks the headers that a route sets and removes.
+// checkRouteHeaders checks the headers that a route sets, removes and lets
+// through.
 func (l *loader) checkRouteHeaders(path string, r Route) {
-	identity := map[string]bool{}
+	c := routeHeaders{loader: l, identity: map[string]bool{}, taken: map[string]string{}}
 	if u, ok := l.cfg.Upstreams[r.Upstream]; ok {
-		for _, name := range u.IdentityHeaders.byKey() {
-			identity[foldHeader(*name)] = *name != ""
-		}
-	}
-	taken := map[string]string{}
-	check := func(at, name string) {
-		folded := foldHeader(name)
-		switch {
-		case !httpguts.ValidHeaderFieldName(name):
-			l.fault(l.main, at, "%q is not the name of a header; use letters, digits and -", name)
-		case identity[folded]:
-			l.fault(l.main, at, "%q carries the identity and is the gateway's to set; see identity_headers", name)
-		case folded == "host" || folded == "content-length" ||
-			slices.Contains(hopByHop, folded) || strings.HasPrefix(folded, "x-forwarded-"):
-			l.fault(l.main, at, "%q is the gateway's to set", name)
-		case taken[strings.ToLower(name)] != "":
-			l.fault(l.main, at, "%q stands in %s already", name, taken[strings.ToLower(name)])
-		}
-		taken[strings.ToLower(name)] = at
+		c.carry(u.IdentityHeaders)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Headers.Set)) {
 		at := join(path+".set", name)
-		check(at, name)
+		c.check(at, name)
 		if !httpguts.ValidHeaderFieldValue(r.Headers.Set[name]) {
 			l.fault(l.main, at, "the value holds a control character, which no header can carry")
 		}
 	}
 	for i, name := range r.Headers.Remove {
-		check(fmt.Sprintf("%s.remove[%d]", path, i), name)
+		c.check(fmt.Sprintf("%s.remove[%d]", path, i), name)
+	}
+	c.carry(&l.cfg.IdentityHeaders) // no client may send these either, even where the upstream has others
+	for i, name := range r.Headers.Pass {
+		at := fmt.Sprintf("%s.pass[%d]", path, i)
+		if c.check(at, name) {
+			c.checkPass(at, name)
+		}
+	}
+}
+
+// routeHeaders checks the names of headers under one route.
+type routeHeaders struct {
+	*loader
+	identity map[string]bool   // folded names that carry the identity
+	taken    map[string]string // folded names, and where they stand
+}
+
+// carry notes the names of headers that carry the identity.
+func (c *routeHeaders) carry(headers *IdentityHeaders) {
+	for _, name := range headers.byKey() {
+		c.identity[headername.Fold(*name)] = *name != ""
+	}
+}
+
+// check checks a name, and reports whether it is one that a route may give.
+func (c *routeHeaders) check(at, name string) bool {
+	folded := headername.Fold(name)
+	problem := ""
+	switch {
+	case !httpguts.ValidHeaderFieldName(name):
+		problem = "%q is not the name of a header; use letters, digits and -"
+	case c.identity[folded]:
+		problem = "%q carries the identity and is the gateway's to set; see identity_headers"
+	case folded == "Host" || folded == "Content-Length" || slices.Contains(hopByHop, folded) || aboutRequest(folded) && !strings.Contains(at, ".pass["):
+		problem = "%q is the gateway's to set"
+	case c.taken[folded] != "":
+		c.fault(c.main, at, "%q stands in %s already", name, c.taken[folded])
+		return false
+	}
+	c.taken[folded] = at
+	if problem != "" {
+		c.fault(c.main, at, problem, name)
+	}
+	return problem == ""
+}
+
+// checkPass checks the name of a header that clients may send.
+func (c *routeHeaders) checkPass(at, name string) {
+	switch headername.Of(headername.Fold(name)) {
+	case headername.Own:
+		c.fault(c.main, at, "%q is the gateway's to set, and no client may send it", name)
+	case headername.Free, headername.Framed:
+		c.fault(c.main, at, "%q passes anyway; leave it out, or correct its spelling", name)
 	}
 }

@@ -1,0 +1,149 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// tokenSeparators are the characters of a header's name that are neither
+// letters nor digits (RFC 9110, section 5.6.2).
+const tokenSeparators = "!#$%&'*+-.^_`|~"
+
+// cgiServers start real servers that run CGI scripts: each serves the folder
+// on a port of 127.0.0.1.
+var cgiServers = map[string]func(t *testing.T, folder, port string) *exec.Cmd{
+	"lighttpd": func(t *testing.T, folder, port string) *exec.Cmd {
+		config := filepath.Join(t.TempDir(), "lighttpd.conf")
+		text := fmt.Sprintf("server.modules = (\"mod_cgi\")\nserver.document-root = %q\nserver.bind = \"127.0.0.1\"\nserver.port = %s\ncgi.assign = (\".cgi\" => \"\")\n",
+			folder, port)
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return exec.Command(program(t, "lighttpd"), "-D", "-f", config)
+	},
+	"busybox httpd": func(t *testing.T, folder, port string) *exec.Cmd {
+		return exec.Command(program(t, "busybox"), "httpd", "-f", "-p", "127.0.0.1:"+port, "-h", folder)
+	},
+}
+
+// program finds a program of the system. Debian keeps servers out of the PATH
+// of users who are not root.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	for _, candidate := range []string{name, "/usr/sbin/" + name} {
+		if path, err := exec.LookPath(candidate); err == nil {
+			return path
+		}
+	}
+	t.Fatalf("%s is not installed; make deps installs it", name)
+	return ""
+}
+
+// startCGI starts a server with a CGI script that prints its environment, and
+// returns the URL of the script.
+func startCGI(t *testing.T, command func(t *testing.T, folder, port string) *exec.Cmd) string {
+	t.Helper()
+	folder := t.TempDir()
+	script := filepath.Join(folder, "cgi-bin", "env.cgi")
+	if err := os.Mkdir(filepath.Dir(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\nenv\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	port := freePort(t)
+	cmd := command(t, folder, port)
+	output := &lines{}
+	cmd.Stdout, cmd.Stderr = output, output
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(done)
+	}()
+	t.Cleanup(func() { stop(cmd, done) })
+	url := "http://127.0.0.1:" + port + "/cgi-bin/env.cgi"
+	if err := await(url, done); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	return url
+}
+
+// TestCGIHeaders: real servers make one environment variable of many header
+// names. Whatever spelling a client uses, the script sees the gateway's word.
+func TestCGIHeaders(t *testing.T) {
+	t.Parallel()
+	for name, command := range cgiServers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := startCGI(t, command)
+			base := strings.TrimSuffix(url, "/cgi-bin/env.cgi")
+			g := start(t, people+app(base)+`
+routes:
+  - {match: /public/, upstream: app, auth: [none], strip_prefix: /public}
+  - {match: /session/, upstream: app, auth: [session], strip_prefix: /session}
+`)
+			session := g.signIn(g.stranger(), "alice").session
+			for _, separator := range strings.Split(tokenSeparators, "") {
+				foldedByServer(t, url, separator)
+				spelt := strings.NewReplacer("-", separator)
+				var attack strings.Builder
+				for _, header := range []string{
+					"X-Auth-User", "X-Auth-Roles", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "True-Client-IP", "Remote-User", "X-Forwarded-User",
+				} {
+					fmt.Fprintf(&attack, "%s: %s\n", spelt.Replace(header), spoofed)
+				}
+				for path, user := range map[string]string{"/public": "", "/session": "alice"} {
+					a := g.raw(t, "GET "+path+"/cgi-bin/env.cgi HTTP/1.1\nHost: localhost\nCookie: "+session+"\n"+attack.String()+"\n")
+					if a.status != http.StatusOK || strings.Contains(a.body, spoofed) {
+						t.Errorf("with %q for -: %d, the script sees:\n%s", separator, a.status, a.body)
+					}
+					for variable, want := range map[string]string{"HTTP_X_AUTH_USER": user, "HTTP_X_FORWARDED_FOR": "127.0.0.1", "HTTP_X_FORWARDED_HOST": "localhost"} {
+						if got := variables(a.body, variable); want == "" && len(got) > 0 || want != "" && !slices.Equal(got, []string{want}) {
+							t.Errorf("with %q for -, on %s: the script sees %s: %q, want %q", separator, path, variable, got, want)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// variables are the values of a variable in what env has printed.
+func variables(environment, name string) (values []string) {
+	for line := range strings.Lines(environment) {
+		if value, ok := strings.CutPrefix(line, name+"="); ok {
+			values = append(values, strings.TrimSpace(value))
+		}
+	}
+	return values
+}
+
+// foldedByServer checks what the test relies on: the server itself reads the
+// separator as "-".
+func foldedByServer(t *testing.T, url, separator string) {
+	t.Helper()
+	request, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header["X"+separator+"Auth"+separator+"User"] = []string{"direct"}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || !slices.Equal(variables(string(body), "HTTP_X_AUTH_USER"), []string{"direct"}) {
+		t.Errorf("with %q for -, without the gateway: %v, the script sees:\n%s", separator, err, body)
+	}
+}

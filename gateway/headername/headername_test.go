@@ -1,0 +1,87 @@
+package headername
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// separators are the characters of a header's name that are neither letters
+// nor digits (RFC 9110, section 5.6.2).
+const separators = "!#$%&'*+-.^_`|~"
+
+func TestFold(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, want string }{
+		{"X-Auth-User", "X-Auth-User"},
+		{"x-auth-user", "X-Auth-User"},
+		{"X_AUTH.USER", "X-Auth-User"},
+		{"X--Auth", "X--Auth"}, // no known server makes one of two
+		{"_x", "-X"},
+		{"", ""},
+	} {
+		if got := Fold(c.name); got != c.want {
+			t.Errorf("%q folds to %q, want %q", c.name, got, c.want)
+		}
+	}
+	for _, separator := range strings.Split(separators, "") {
+		if got := Fold("x" + separator + "auTh" + separator + "usEr"); got != "X-Auth-User" {
+			t.Errorf("with %s: %q", separator, got)
+		}
+	}
+}
+
+// The tables are looked up by folded names, so their own names must be folded.
+func TestNamesAreFolded(t *testing.T) {
+	t.Parallel()
+	for name, class := range exact {
+		if Fold(name) != name || Of(name) != class {
+			t.Errorf("%q of class %d folds to %q of class %d", name, class, Fold(name), Of(name))
+		}
+	}
+	for i, f := range families {
+		if Fold(f.prefix) != f.prefix {
+			t.Errorf("%q folds to %q", f.prefix, Fold(f.prefix))
+		}
+		if got := Of(f.prefix + "Qqq"); got != f.class {
+			t.Errorf("a name that begins with %q is of class %d, want %d: one before it in the list hides it", f.prefix, got, families[i].class)
+		}
+	}
+}
+
+// Folding is what CGI does to names, and the filter passes over nothing that
+// matters.
+func FuzzFold(f *testing.F) {
+	for name := range exact {
+		f.Add(name)
+		f.Add(strings.ToLower(strings.ReplaceAll(name, "-", "!")))
+	}
+	for _, family := range families {
+		f.Add(family.prefix + "x")
+		f.Add(strings.ReplaceAll(family.prefix, "-", "_") + strings.Repeat("x", 70))
+	}
+	const configured = "q.Own_Name"
+	filter := NewFilter(configured)
+	cgi := func(name string) string {
+		return strings.Map(func(r rune) rune {
+			if strings.ContainsRune(separators, r) {
+				return '_'
+			}
+			return r
+		}, strings.ToUpper(name))
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		if !httpguts.ValidHeaderFieldName(name) {
+			return
+		}
+		folded := Fold(name)
+		if cgi(folded) != cgi(name) || Fold(folded) != folded || http.CanonicalHeaderKey(folded) != folded {
+			t.Errorf("%q folds to %q", name, folded)
+		}
+		if !filter.Finds(name) && (Of(folded) != Free || folded == Fold(configured)) {
+			t.Errorf("the filter passes over %q, which is of class %d", name, Of(folded))
+		}
+	})
+}
