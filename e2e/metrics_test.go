@@ -95,7 +95,7 @@ func TestMetrics(t *testing.T) {
 		{"GET", "/secure/x", alice.session, 200, "/secure/", "session", "allow"},
 		{"POST", "/secure/y", alice.access, 200, "/secure/", "bearer", "allow"},
 		{"GET", "/secure/z", "Bearer x", 401, "/secure/", "none", "challenge"},
-		{"GET", "/secure", "", 308, "none", "none", "allow"},
+		{"GET", "/secure", "", 401, "/secure/", "none", "challenge"},
 		{"GET", "/admin", bob.session, 403, "/admin", "session", "forbid"},
 		{"GET", "/admin", bob.access, 403, "/admin", "bearer", "forbid"},
 		{"GET", "/gone", "", 502, "/gone", "none", "error"},

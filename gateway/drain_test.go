@@ -185,7 +185,7 @@ func TestDrainDelays(t *testing.T) {
 				t.Errorf("after %v: %s", after, got)
 			}
 			for name, c := range map[string]*http.Client{"kept": kept, "new": s.client(s.public)} {
-				for path, want := range map[string]int{"/public/": 200, "/basic/": 401, "/nowhere": 404, "/public": 308} {
+				for path, want := range map[string]int{"/public/": 200, "/basic/": 401, "/nowhere": 404, "/login": 302} {
 					if status, _, closing, err := s.get(c, path); status != want || !closing || err != nil {
 						t.Errorf("after %v on a %s connection: %s %d, closing %t, %v", after, name, path, status, closing, err)
 					}

@@ -36,11 +36,6 @@ func (ex *exchange) serve() error {
 	if err := ex.st.table.CheckParameters(&ex.req, match); err != nil {
 		return err
 	}
-	if match.Redirect != "" {
-		ex.decision = decisionAllow
-		ex.redirect(http.StatusPermanentRedirect, match.Redirect+query(ex.req.Path))
-		return nil
-	}
 	route := &ex.st.routes[match.Index]
 	ex.rule, ex.label = match.Route, match.Route.Name
 	if err := ex.authenticate(route); err != nil || ex.status != 0 {

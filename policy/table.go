@@ -50,13 +50,8 @@ type Table struct {
 type Match struct {
 	// Index is the route's place in the list that the table was made of.
 	Index int
-	// Route is the table's own copy of the route, not to be changed; nil when
-	// Redirect is set.
+	// Route is the table's own copy of the route, not to be changed.
 	Route *Route
-	// Redirect is the raw path, without query, that the client is to ask for
-	// instead: the request was for "/app", and there is a route for "/app/"
-	// alone, the one at Index.
-	Redirect string
 }
 
 // entry is a route as the ServeMux keeps it.
@@ -121,25 +116,24 @@ func checkAuth(errs *Errors, at string, r *Route) {
 }
 
 // Match finds the route of req by the rules of net/http.ServeMux: the most
-// specific pattern wins, GET patterns match HEAD, and a path that lacks only
-// the slash at the end of a pattern is a redirect. It returns false where no
-// route matches, or none for this method; CONNECT matches none.
+// specific pattern wins, and GET patterns match HEAD. Where a ServeMux would
+// redirect "/app" to "/app/", "/app" belongs to the route of "/app/": which of
+// the two forms is the right one is the application's business. Match returns
+// false where no route matches, or none for this method; CONNECT matches none.
 func (t *Table) Match(req *Request) (Match, bool) {
 	if t.mux == nil || req.Method == "" || req.Method == http.MethodConnect || req.Path.Decoded == "" {
 		return Match{}, false
 	}
 	handler, pattern := t.lookup(req, req.Path.Decoded)
-	if e, ok := handler.(entry); ok {
-		return Match{Index: e.index, Route: e.route}, true
+	e, ok := handler.(entry)
+	if !ok && pattern != "" { // a redirect of the ServeMux
+		handler, _ = t.lookup(req, req.Path.Decoded+"/")
+		e, ok = handler.(entry)
 	}
-	if pattern == "" {
+	if !ok {
 		return Match{}, false
 	}
-	handler, _ = t.lookup(req, req.Path.Decoded+"/")
-	if e, ok := handler.(entry); ok {
-		return Match{Index: e.index, Redirect: req.Path.Raw + "/"}, true
-	}
-	return Match{}, false
+	return Match{Index: e.index, Route: e.route}, true
 }
 
 // CheckParameters returns a *TargetError where a path leads to another route
