@@ -58,7 +58,7 @@ func wantStatus(t *testing.T, what string, a answer, want int) {
 }
 
 // TestThrottledAccount: ten failures on an account, from wherever, close it to
-// everybody who is not signed in.
+// all clients but those that are signed in or have signed in where they are.
 func TestThrottledAccount(t *testing.T) {
 	t.Parallel()
 	g, c := throttled(t, "")
@@ -72,7 +72,8 @@ func TestThrottledAccount(t *testing.T) {
 	for i, name := range []string{"alice", "Alice", "ALICE", " alice", "alice ", "\talice", "aLiCe\n", "alice", "  ALICE  ", "alice"} {
 		wantStatus(t, fmt.Sprintf("wrong password %d", i+1), g.login(c, fmt.Sprintf("198.51.100.%d", i), name, "wrong"), http.StatusUnauthorized)
 	}
-	wantThrottled(t, g.login(c, "192.0.2.1", "alice", "wonderland"))
+	wantStatus(t, "login of who has signed in there", g.login(c, "192.0.2.1", "alice", "wonderland"), http.StatusOK)
+	wantThrottled(t, g.login(c, "192.0.2.2", "alice", "wonderland"))
 	wantThrottled(t, g.login(c, "192.0.2.2", "alice", "wrong"))
 	wantThrottled(t, g.login(c, "192.0.2.3", "ALICE ", "wonderland"))
 	wantThrottled(t, g.basic(c, "192.0.2.3", "alice:wonderland"))
@@ -111,7 +112,7 @@ func TestThrottledAddress(t *testing.T) {
 }
 
 // TestThrottledCredentials: shared credentials that are remembered as good are
-// closed too, and a success takes no failure back.
+// closed too, to clients that have not presented them before.
 func TestThrottledCredentials(t *testing.T) {
 	t.Parallel()
 	g, c := throttled(t, "")
@@ -121,7 +122,48 @@ func TestThrottledCredentials(t *testing.T) {
 	}
 	wantStatus(t, "right", g.basic(c, "192.0.2.1", "service:s3rvice"), http.StatusOK)
 	wantStatus(t, "wrong for the tenth time", g.login(c, address(9), "Service", "wrong"), http.StatusUnauthorized)
-	wantThrottled(t, g.basic(c, "192.0.2.1", "service:s3rvice"))
+	wantThrottled(t, g.basic(c, "192.0.2.2", "service:s3rvice"))
+	wantStatus(t, "right where it was before", g.basic(c, "192.0.2.1", "service:s3rvice"), http.StatusOK)
+}
+
+// TestThrottleSparesKnownClients: a monitoring system that presents the right
+// credentials with each scrape goes on whatever others do, on its account or
+// from its address, as behind a balancer that hides the addresses of clients.
+func TestThrottleSparesKnownClients(t *testing.T) {
+	t.Parallel()
+	const balancer = "192.0.2.1"
+	for name, wrong := range map[string]func(i int) (address, credential string){
+		"from its address": func(i int) (string, string) { return balancer, fmt.Sprintf("client-%d:wrong", i%3) },
+		"on its account":   func(i int) (string, string) { return fmt.Sprintf("198.51.100.%d", i), "service:wrong" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, c := throttled(t, "")
+			scrape := func() {
+				t.Helper()
+				wantStatus(t, "scrape", g.basic(c, balancer, "service:s3rvice"), http.StatusOK)
+			}
+			scrape()
+			wantStatus(t, "login", g.login(c, balancer, "alice", "wonderland"), http.StatusOK)
+			for i := range 10 {
+				address, credential := wrong(i)
+				wantStatus(t, "wrong", g.basic(c, address, credential), http.StatusUnauthorized)
+				scrape()
+			}
+			address, credential := wrong(10)
+			wantThrottled(t, g.basic(c, address, credential))
+			scrape()
+			wantStatus(t, "another login", g.login(c, balancer, "alice", "wonderland"), http.StatusOK)
+
+			// Its own failures close it.
+			for range 10 {
+				wantStatus(t, "wrong", g.login(c, balancer, "alice", "wrong"), http.StatusUnauthorized)
+				scrape()
+			}
+			wantThrottled(t, g.login(c, balancer, "alice", "wonderland"))
+			scrape()
+		})
+	}
 }
 
 // TestThrottleWindow: it ends by itself.

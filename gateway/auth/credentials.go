@@ -73,10 +73,11 @@ func (v *Verifier) Check(ctx context.Context, kind string, accounts *Accounts, u
 	a := v.attempt(accounts, username, password, client)
 	a.key = v.key(kind, username, password, a.stored.Encoded())
 	a.cached = true
-	if err := v.throttle.look(a.subject); err != nil {
-		return nil, err
+	good := v.remembers(&a)
+	if err := v.throttle.look(a.subject, good); err != nil {
+		return nil, err // what is remembered tells a throttled client nothing
 	}
-	if v.remembers(&a) {
+	if good {
 		return a.account, nil
 	}
 	return v.check(ctx, a)
@@ -100,10 +101,14 @@ type attempt struct {
 
 func (v *Verifier) attempt(accounts *Accounts, username, password string, client netip.Addr) attempt {
 	account, stored := accounts.target(username, v.seed)
-	if password == "" {
-		account = nil // whatever was hashed
+	a := attempt{subject: newSubject(username, client), account: account, stored: stored, password: password}
+	if account != nil {
+		a.subject.version = account.version
 	}
-	return attempt{subject: newSubject(username, client), account: account, stored: stored, password: password}
+	if password == "" {
+		a.account = nil // whatever was hashed
+	}
+	return a
 }
 
 // remembers reports whether the credential is known to be good.
@@ -148,7 +153,7 @@ func (v *Verifier) admit(ctx context.Context, a *attempt) (*reservation, error) 
 			return nil, err
 		}
 		if v.remembers(a) {
-			return nil, v.throttle.look(a.subject)
+			return nil, v.throttle.look(a.subject, true)
 		}
 	}
 }
@@ -201,11 +206,11 @@ func (a *attempt) conclude(r *reservation, matches bool, err error) error {
 		r.settle(false)
 		return err
 	}
-	good := matches && a.account != nil
-	r.settle(!good)
-	if !good {
+	if !matches || a.account == nil {
+		r.settle(true)
 		return ErrRejected
 	}
+	r.succeed()
 	return nil
 }
 

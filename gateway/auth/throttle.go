@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,8 +16,11 @@ const (
 	// maxCounters bounds the accounts and, apart from them, the addresses that
 	// a Throttle remembers. Apart, so that a flood of addresses cannot push out
 	// the count of an account: that takes as many failed logins, each with its
-	// password hash, on as many names.
+	// password hash, on as many names. As many known pairs are remembered.
 	maxCounters = 100_000
+	// knownFor is how long a pair of account and address stays known after a
+	// password that matched.
+	knownFor = 24 * time.Hour
 	// maxAccountKey is the longest user name, in bytes, kept as it is.
 	maxAccountKey = 256
 )
@@ -38,11 +42,18 @@ func (e *ThrottledError) Error() string {
 // its start until it is known to have succeeded, so that attempts side by side
 // cannot pass the limit; success takes back nothing else.
 //
+// A pair of account and address for which a password matched in the last 24
+// hours is known: it has a count of its own, and is refused by that one alone.
+// The failures of other clients, on the account or from the address, do not
+// close it. Its own failures, in whichever case the name is written, count for
+// the account and the address as well, so that the clients that are not known
+// have no more attempts than before. Another password makes the pair unknown.
+//
 // Account names count without regard to case (as strings.ToLower maps it) and
 // outer space, whether or not the account exists. IPv6 addresses count by
 // their /64, which is what one client commonly has. Memory is bounded: of more
-// than 100,000 accounts or addresses the one not asked about for longest is
-// forgotten. It is safe for concurrent use.
+// than 100,000 accounts, addresses or pairs the one not asked about for longest
+// is forgotten. It is safe for concurrent use.
 type Throttle struct {
 	now func() time.Time
 
@@ -51,9 +62,29 @@ type Throttle struct {
 	window   time.Duration
 	accounts *simplelru.LRU[string, *counter]
 	clients  *simplelru.LRU[netip.Addr, *counter]
+	pairs    *simplelru.LRU[pairKey, *pair]
 }
 
-// counter counts the attempts on one account or from one address.
+// pair is an account name and an address for which a password matched. There
+// can be several accounts of one name: in another case, and among the shared
+// credentials.
+type pair struct {
+	counter
+	matches []match
+}
+
+// match is a version of an account whose password matched.
+type match struct {
+	version string
+	until   time.Time // known before that
+}
+
+type pairKey struct {
+	account string
+	client  netip.Addr
+}
+
+// counter counts the attempts on one account, from one address or of one pair.
 type counter struct {
 	failures int           // known, in the window
 	pending  int           // attempts not settled yet
@@ -63,8 +94,8 @@ type counter struct {
 
 // subject is whom an attempt counts for.
 type subject struct {
-	account string
-	client  netip.Addr
+	pairKey
+	version string // of the account that can sign in; empty where there is none
 }
 
 // NewThrottle returns a Throttle that refuses after limit failures within
@@ -73,10 +104,11 @@ type subject struct {
 func NewThrottle(limit int, window time.Duration, now func() time.Time) *Throttle {
 	accounts, errAccounts := simplelru.NewLRU[string, *counter](maxCounters, nil)
 	clients, errClients := simplelru.NewLRU[netip.Addr, *counter](maxCounters, nil)
-	if errAccounts != nil || errClients != nil {
+	pairs, errPairs := simplelru.NewLRU[pairKey, *pair](maxCounters, nil)
+	if errAccounts != nil || errClients != nil || errPairs != nil {
 		panic("auth: the size is a positive constant")
 	}
-	t := &Throttle{now: now, accounts: accounts, clients: clients}
+	t := &Throttle{now: now, accounts: accounts, clients: clients, pairs: pairs}
 	t.SetLimits(limit, window)
 	return t
 }
@@ -91,7 +123,7 @@ func (t *Throttle) SetLimits(limit int, window time.Duration) {
 }
 
 func newSubject(username string, client netip.Addr) subject {
-	s := subject{account: strings.ToLower(strings.TrimSpace(username)), client: clientKey(client)}
+	s := subject{pairKey: pairKey{account: strings.ToLower(strings.TrimSpace(username)), client: clientKey(client)}}
 	if len(s.account) > maxAccountKey {
 		sum := sha256.Sum256([]byte(s.account))
 		s.account = string(sum[:])
@@ -111,16 +143,51 @@ func clientKey(client netip.Addr) netip.Addr {
 	return client
 }
 
-// look returns a *ThrottledError where an attempt would be refused.
-func (t *Throttle) look(s subject) error {
+// look returns a *ThrottledError where an attempt would be refused. Otherwise
+// the attempt is a success if it is good, which makes the pair known.
+func (t *Throttle) look(s subject, good bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	now := t.now()
 	account, _ := t.accounts.Get(s.account)
 	client, _ := t.clients.Get(s.client)
-	if account == nil && client == nil {
-		return nil
+	p, _ := t.pairs.Get(s.pairKey)
+	var err error
+	if p.knows(s.version, now) {
+		err = t.refusal(now, &p.counter)
+	} else {
+		err = t.refusal(now, account, client)
 	}
-	return t.refusal(t.now(), account, client)
+	if err == nil && good {
+		t.remember(s, now)
+	}
+	return err
+}
+
+// knows reports whether p, which may be nil, is known for that version of the
+// account.
+func (p *pair) knows(version string, now time.Time) bool {
+	return p != nil && version != "" && slices.ContainsFunc(p.matches, func(m match) bool {
+		return m.version == version && now.Before(m.until)
+	})
+}
+
+// remember makes the pair known for s.version from now on, or for longer.
+func (t *Throttle) remember(s subject, now time.Time) {
+	p, ok := t.pairs.Get(s.pairKey)
+	if !ok {
+		p = new(pair)
+		t.pairs.Add(s.pairKey, p)
+	}
+	until := now.Add(knownFor)
+	for i := range p.matches {
+		if p.matches[i].version == s.version {
+			p.matches[i].until = until
+			return
+		}
+	}
+	p.matches = slices.DeleteFunc(p.matches, func(m match) bool { return !now.Before(m.until) })
+	p.matches = append(p.matches, match{s.version, until})
 }
 
 // refusal returns a *ThrottledError if one of the counters, which may be nil,
@@ -131,9 +198,7 @@ func (t *Throttle) refusal(now time.Time, counters ...*counter) error {
 		if c == nil {
 			continue
 		}
-		if !now.Before(c.ends) {
-			c.failures = 0
-		}
+		c.expire(now)
 		if c.failures >= t.limit {
 			wait = max(wait, c.ends.Sub(now))
 		}
@@ -150,12 +215,21 @@ func (t *Throttle) refusal(now time.Time, counters ...*counter) error {
 func (t *Throttle) reserve(s subject) (*reservation, <-chan struct{}, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	account, _ := t.accounts.Get(s.account)
-	client, _ := t.clients.Get(s.client)
-	if err := t.refusal(t.now(), account, client); err != nil {
+	now := t.now()
+	r := &reservation{throttle: t, subject: s}
+	r.account, _ = t.accounts.Get(s.account)
+	r.client, _ = t.clients.Get(s.client)
+	limiting := []*counter{r.account, r.client}
+	if p, _ := t.pairs.Get(s.pairKey); p != nil {
+		r.pair = &p.counter
+		if p.knows(s.version, now) {
+			limiting = []*counter{r.pair}
+		}
+	}
+	if err := t.refusal(now, limiting...); err != nil {
 		return nil, nil, err
 	}
-	for _, c := range []*counter{account, client} {
+	for _, c := range limiting {
 		if c != nil && c.failures+c.pending >= t.limit {
 			if c.settled == nil {
 				c.settled = make(chan struct{})
@@ -163,17 +237,18 @@ func (t *Throttle) reserve(s subject) (*reservation, <-chan struct{}, error) {
 			return nil, c.settled, nil
 		}
 	}
-	if account == nil {
-		account = new(counter)
-		t.accounts.Add(s.account, account)
+	if r.account == nil {
+		r.account = new(counter)
+		t.accounts.Add(s.account, r.account)
 	}
-	if client == nil {
-		client = new(counter)
-		t.clients.Add(s.client, client)
+	if r.client == nil {
+		r.client = new(counter)
+		t.clients.Add(s.client, r.client)
 	}
-	account.pending++
-	client.pending++
-	return &reservation{throttle: t, subject: s, account: account, client: client}, nil, nil
+	for _, c := range r.counters() {
+		c.pending++
+	}
+	return r, nil, nil
 }
 
 // reservation is an attempt under way.
@@ -181,6 +256,25 @@ type reservation struct {
 	throttle        *Throttle
 	subject         subject
 	account, client *counter
+	pair            *counter // nil where there was none
+}
+
+// counters are those that the attempt counts for.
+func (r *reservation) counters() []*counter {
+	all := []*counter{r.account, r.client}
+	if r.pair != nil {
+		all = append(all, r.pair)
+	}
+	return all
+}
+
+// succeed ends the attempt as one whose password matched.
+func (r *reservation) succeed() {
+	t := r.throttle
+	t.mu.Lock()
+	t.remember(r.subject, t.now()) // before others go on
+	t.mu.Unlock()
+	r.settle(false)
 }
 
 // settle ends the attempt: failed, or as if it had never been.
@@ -188,25 +282,34 @@ func (r *reservation) settle(failed bool) {
 	t := r.throttle
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	ends := t.now().Add(t.window)
-	r.account.settle(failed, ends)
-	r.client.settle(failed, ends)
+	now := t.now()
+	for _, c := range r.counters() {
+		c.settle(failed, now, t.window)
+	}
 	forget(t.accounts, r.subject.account, r.account)
 	forget(t.clients, r.subject.client, r.client)
 }
 
-// settle ends a pending attempt. A window that it begins ends at ends.
-func (c *counter) settle(failed bool, ends time.Time) {
+// settle ends a pending attempt at now. A window that it begins is so long.
+func (c *counter) settle(failed bool, now time.Time, window time.Duration) {
 	c.pending--
 	if failed {
+		c.expire(now)
 		if c.failures == 0 {
-			c.ends = ends
+			c.ends = now.Add(window)
 		}
 		c.failures++
 	}
 	if c.settled != nil {
 		close(c.settled)
 		c.settled = nil
+	}
+}
+
+// expire forgets the failures of a window that has ended.
+func (c *counter) expire(now time.Time) {
+	if !now.Before(c.ends) {
+		c.failures = 0
 	}
 }
 

@@ -60,7 +60,7 @@ func begin(tb testing.TB, throttle *Throttle, username string, client netip.Addr
 func retryAfter(tb testing.TB, throttle *Throttle, username string, client netip.Addr) time.Duration {
 	tb.Helper()
 	s := newSubject(username, client)
-	looked := throttle.look(s)
+	looked := throttle.look(s, false)
 	r, _, reserved := throttle.reserve(s)
 	if r != nil {
 		r.settle(false)
@@ -211,7 +211,7 @@ func TestThrottleCountsAttemptsUnderWay(t *testing.T) {
 	if r, full, err := throttle.reserve(third); r != nil || full == nil || err != nil {
 		t.Errorf("got %v, %v, %v, want to be told to wait", r, full, err)
 	}
-	if err := throttle.look(third); err != nil {
+	if err := throttle.look(third, false); err != nil {
 		t.Errorf("refused before the outcome is known: %v", err)
 	}
 	second.settle(true)
@@ -350,7 +350,7 @@ func BenchmarkThrottleLook(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := throttle.look(newSubject(username, client)); err != nil {
+				if err := throttle.look(newSubject(username, client), false); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -22,7 +22,8 @@ func TestThrottledEvenIfRightAndRemembered(t *testing.T) {
 		client   netip.Addr
 	}{
 		"account": {"alice", nthAddr(1)},
-		"address": {"bob", nthAddr(0)},
+		"address": {"bob", nthAddr(2)},
+		"pair":    {"alice", nthAddr(2)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -37,7 +38,7 @@ func TestThrottledEvenIfRightAndRemembered(t *testing.T) {
 			}
 			f.takeCosts()
 			for method, check := range f.methods() {
-				if account, err := check(accounts, "alice", "wonderland", nthAddr(0)); account != nil || !isThrottled(err) {
+				if account, err := check(accounts, "alice", "wonderland", nthAddr(2)); account != nil || !isThrottled(err) {
 					t.Errorf("%s: got %+v, %v, want to be throttled", method, account, err)
 				}
 			}
@@ -46,7 +47,7 @@ func TestThrottledEvenIfRightAndRemembered(t *testing.T) {
 			}
 			f.clock.advance(time.Hour)
 			for method, check := range f.methods() {
-				if _, err := check(accounts, "alice", "wonderland", nthAddr(0)); err != nil {
+				if _, err := check(accounts, "alice", "wonderland", nthAddr(2)); err != nil {
 					t.Errorf("%s: got %v after the window", method, err)
 				}
 			}
