@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"authgate/gateway/porttest"
 	"authgate/gateway/store/redisstore"
 	"authgate/gateway/store/redisstore/redistest"
 )
@@ -54,7 +55,7 @@ func TestRedisClocksDiffer(t *testing.T) {
 	for name, wrong := range map[string]time.Duration{"ahead": time.Minute, "behind": -time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			redis := redistest.Start(t, freeTCP(t))
+			redis := redistest.Start(t, porttest.Address(t))
 			instances := []*rig{onRedis(t, skewedConfig, redis.Address, 0), onRedis(t, skewedConfig, redis.Address, wrong)}
 			if apart := instances[1].shared().Sub(instances[0].shared()).Abs(); apart > 20*time.Second {
 				t.Errorf("the instances are %v apart", apart)
