@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -48,13 +49,14 @@ func run(m *testing.M) int {
 // instance is a running gateway.
 type instance struct {
 	t      testing.TB
-	dir    string // its configuration and data
-	base   string // https://localhost:PORT; that of http where tls.mode is off
-	http   string // http://localhost:PORT
-	adm    string // http://127.0.0.1:PORT
-	public string // public_url
-	ca     string // the file in dir that clients trust
-	listen string // the configuration's part on addresses
+	dir    string   // its configuration and data
+	base   string   // https://localhost:PORT; that of http where tls.mode is off
+	http   string   // http://localhost:PORT
+	adm    string   // http://127.0.0.1:PORT
+	public string   // public_url
+	ca     string   // the file in dir that clients trust
+	listen string   // the configuration's part on addresses
+	within []string // a command that runs the gateway, which its arguments name, in its own process
 	log    *lines
 	cmd    *exec.Cmd
 	done   chan struct{} // closed when the process has ended
@@ -129,7 +131,8 @@ func (g *instance) run() {
 // launch starts the process and waits until a path of admin is 200.
 func (g *instance) launch(path string) {
 	g.t.Helper()
-	g.cmd = exec.Command(filepath.Join(programs, "authgate"), "serve", "--config", filepath.Join(g.dir, "config.yaml"))
+	args := append(slices.Clone(g.within), filepath.Join(programs, "authgate"), "serve", "--config", filepath.Join(g.dir, "config.yaml"))
+	g.cmd = exec.Command(args[0], args[1:]...)
 	g.cmd.Stderr = g.log
 	if err := g.cmd.Start(); err != nil {
 		g.t.Fatal(err)

@@ -126,6 +126,7 @@ func (g *groups) forgetEnded(ctx context.Context, now *group) error {
 // which are on their way must find it ended. After an error it can be called
 // again: the members are taken off the record last.
 func (g *groups) end(ctx context.Context, key string, note bool) ([]*Login, error) {
+	ctx = store.Ending(ctx)
 	var members []member
 	err := g.change(ctx, key, func(now *group) error {
 		members = now.Members

@@ -249,7 +249,7 @@ func (o *Outside) revoke(ctx context.Context, token string) (*policy.Identity, e
 	if until.IsZero() {
 		until = o.logins.now().Add(outsideUnknown)
 	}
-	if err := o.logins.store.Put(ctx, known.revokedKey, []byte("1"), until); err != nil {
+	if err := o.logins.store.Put(store.Ending(ctx), known.revokedKey, []byte("1"), until); err != nil {
 		return nil, fmt.Errorf("revoking a token: %w", err)
 	}
 	return known.identity, nil

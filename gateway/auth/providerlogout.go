@@ -46,7 +46,7 @@ func (u *Users) BackChannel(ctx context.Context, name string, token *provider.Lo
 		}
 	}
 	until := u.logins.now().Add(token.Expires.Sub(u.options.Now())) // from the local clock to that of the store
-	if err := u.logins.store.Put(ctx, used, []byte{1}, until); err != nil {
+	if err := u.logins.store.Put(store.Ending(ctx), used, []byte{1}, until); err != nil {
 		return ended, fmt.Errorf("noting a logout token: %w", err)
 	}
 	return ended, nil

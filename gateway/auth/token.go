@@ -249,7 +249,7 @@ func (b *Bearer) Revoke(ctx context.Context, token string) (*policy.Identity, er
 			return nil, err
 		}
 	}
-	if err := b.logins.store.Put(ctx, verified.revokedKey, []byte("1"), verified.expires); err != nil {
+	if err := b.logins.store.Put(store.Ending(ctx), verified.revokedKey, []byte("1"), verified.expires); err != nil {
 		return nil, fmt.Errorf("revoking a token: %w", err)
 	}
 	return verified.identity, nil

@@ -146,6 +146,20 @@ func (c *cache) finish(changes map[string]entry, committed bool) {
 	}
 }
 
+// forget empties the cache, and keeps answers out of it that were read before.
+func (c *cache) forget() {
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		for slot := range s.versions {
+			s.versions[slot] += 2
+		}
+		s.present.Purge()
+		s.absent.Purge()
+		s.mu.Unlock()
+	}
+}
+
 // place returns the shard of key and the index of its version there.
 func (c *cache) place(key string) (*cacheShard, uint64) {
 	hash := maphash.String(c.seed, key)

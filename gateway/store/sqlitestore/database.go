@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -46,16 +47,25 @@ const (
 	readers = 4
 )
 
+// What SQLite appends to the path of the database for the write-ahead log and
+// for the index of that log in shared memory.
+const (
+	walSuffix = "-wal"
+	shmSuffix = "-shm"
+)
+
 // database is the file, opened for this process alone.
 type database struct {
 	path   string // free of symbolic links
 	lock   io.Closer
+	files  *openFiles
+	room   *room
 	writer *sql.DB // one connection
 	reader *sql.DB // a few that can only read
 }
 
 // openDatabase locks and opens the file at path and creates what is missing.
-func openDatabase(ctx context.Context, path string) (*database, error) {
+func openDatabase(ctx context.Context, path string, logger *slog.Logger) (*database, error) {
 	path, err := resolve(path)
 	if err != nil {
 		return nil, err
@@ -69,12 +79,19 @@ func openDatabase(ctx context.Context, path string) (*database, error) {
 	if err = restrict(path); err == nil {
 		d.writer, err = openWriter(ctx, path)
 	}
+	if noRoom(err) && os.Remove(path+reserveSuffix) == nil {
+		d.writer, err = openWriter(ctx, path)
+	}
 	if err == nil {
 		d.reader, err = openReader(path)
+	}
+	if err == nil {
+		d.files, err = holdFiles(path, logger)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.close())
 	}
+	d.room = newRoom(path, logger)
 	return d, nil
 }
 
@@ -122,7 +139,7 @@ func restrict(path string) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	for _, name := range []string{path, path + "-wal", path + "-shm"} {
+	for _, name := range []string{path, path + walSuffix, path + shmSuffix} {
 		if err := os.Chmod(name, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

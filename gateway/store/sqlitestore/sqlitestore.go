@@ -13,7 +13,8 @@
 //
 // The cache makes this process the only one that may write. A lock beside
 // the file (PATH.lock) keeps a second gateway out where the system has flock;
-// reading with other tools is harmless, writing with them is not. The file
+// reading with other tools is harmless. What they write is found out at the next
+// write, at a Ping, or within a minute; until then the cache hides it. The file
 // and its companions are readable by their owner alone. They are not
 // encrypted: they hold what callers put there, which by the contract of
 // package store is no usable credential.
@@ -21,7 +22,14 @@
 // A damaged file, a foreign one, and one of a newer schema are refused by
 // Open. A full disk or a failing one turns writes, and reads that need the
 // disk, into errors; what is cached is still served, because it is still
-// true.
+// true. So does a file that was deleted or replaced under the running gateway:
+// each group of writes looks whether the paths still lead to the open files,
+// before it begins and before it is acknowledged.
+//
+// The file PATH-reserve holds space that is given back to a full disk when a
+// write that ends something, such as a logout, finds no room. Until the file can
+// be made again the store refuses all other writes, so that logins do not use
+// that space up.
 package sqlitestore
 
 import (
@@ -44,8 +52,8 @@ const defaultCacheEntries = 65536
 // Options say where the entries are and how the store does its work.
 type Options struct {
 	// Path names the database file. It is created with mode 0600 if it is
-	// missing; its directory must exist. Beside it appear PATH-wal, PATH-shm
-	// and PATH.lock.
+	// missing; its directory must exist. Beside it appear PATH-wal, PATH-shm,
+	// PATH-reserve and PATH.lock.
 	Path string
 	// Now tells the time that entries expire by; nil means time.Now.
 	Now func() time.Time
@@ -94,7 +102,7 @@ func open(ctx context.Context, o Options) (*Store, error) {
 	if o.CacheEntries < 0 {
 		return nil, fmt.Errorf("a cache of %d entries: want more than 0, or 0 for %d", o.CacheEntries, defaultCacheEntries)
 	}
-	db, err := openDatabase(ctx, o.Path)
+	db, err := openDatabase(ctx, o.Path, o.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +121,7 @@ func (s *Store) prepare(ctx context.Context, cacheEntries int) (err error) {
 	if s.get, err = s.db.reader.PrepareContext(ctx, selectEntry); err != nil {
 		return err
 	}
-	s.writer, err = newWriter(ctx, s.db.writer, s.cache, s.now)
+	s.writer, err = newWriter(ctx, s.db, s.cache, s.now, s.logger)
 	return err
 }
 
@@ -134,6 +142,9 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	e, known, version := s.cache.lookup(key, now)
 	if !known {
 		fresh, err := readEntry(ctx, s.get, key)
+		if err == nil {
+			err = s.db.files.check() // the connection may be a new one, to another file
+		}
 		if err != nil {
 			return nil, s.failed("get", err)
 		}
@@ -148,7 +159,10 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 // Put implements store.Store.
 func (s *Store) Put(ctx context.Context, key string, value []byte, expires time.Time) error {
 	e := newEntry(value, expires)
-	_, err := s.write(ctx, "put", func(b *batch) ([]byte, error) { return nil, b.set(key, e) })
+	_, err := s.submit(ctx, "put", &write{
+		ends: store.IsEnding(ctx), expires: e.expires, size: len(key) + len(value),
+		do: func(b *batch) ([]byte, error) { return nil, b.set(key, e) },
+	})
 	return err
 }
 
@@ -156,33 +170,36 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, expires time.
 func (s *Store) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
 	e := newEntry(value, expires)
 	old = bytes.Clone(old) // the writer may get to it after the caller has left
-	_, err := s.write(ctx, "swap", func(b *batch) ([]byte, error) {
-		current, err := b.live(key) // nil when there is none
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return nil, err
-		}
-		if (current == nil) != (old == nil) || !bytes.Equal(current, old) {
-			return nil, store.ErrConflict
-		}
-		return nil, b.set(key, e)
+	_, err := s.submit(ctx, "swap", &write{
+		ends: store.IsEnding(ctx), expires: e.expires, size: len(key) + len(value),
+		do: func(b *batch) ([]byte, error) {
+			current, err := b.live(key) // nil when there is none
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				return nil, err
+			}
+			if (current == nil) != (old == nil) || !bytes.Equal(current, old) {
+				return nil, store.ErrConflict
+			}
+			return nil, b.set(key, e)
+		},
 	})
 	return err
 }
 
 // Take implements store.Store.
 func (s *Store) Take(ctx context.Context, key string) ([]byte, error) {
-	return s.write(ctx, "take", func(b *batch) ([]byte, error) {
+	return s.submit(ctx, "take", &write{ends: true, do: func(b *batch) ([]byte, error) {
 		value, err := b.live(key)
 		if err != nil {
 			return nil, err
 		}
 		return value, b.remove(key)
-	})
+	}})
 }
 
 // Delete implements store.Store.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	_, err := s.write(ctx, "delete", func(b *batch) ([]byte, error) { return nil, b.remove(key) })
+	_, err := s.submit(ctx, "delete", &write{ends: true, do: func(b *batch) ([]byte, error) { return nil, b.remove(key) }})
 	return err
 }
 
@@ -201,13 +218,18 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// write lets the writer do a change. Its errors are store.ErrNotFound and
-// store.ErrConflict as they are, and any other with the operation and file.
+// write lets the writer do a change that does not use the reserve.
 func (s *Store) write(ctx context.Context, operation string, do func(*batch) ([]byte, error)) ([]byte, error) {
+	return s.submit(ctx, operation, &write{do: do})
+}
+
+// submit hands a change to the writer. Its errors are store.ErrNotFound and
+// store.ErrConflict as they are, and any other with the operation and file.
+func (s *Store) submit(ctx context.Context, operation string, change *write) ([]byte, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, s.failed(operation, err)
 	}
-	value, err := s.writer.do(ctx, do)
+	value, err := s.writer.do(ctx, change)
 	switch {
 	case err == nil:
 		return value, nil

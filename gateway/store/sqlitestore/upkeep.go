@@ -14,12 +14,19 @@ const (
 	pingTimeout = 2 * time.Second
 )
 
-// Ping implements store.Pinger: it commits a write and reads from the disk,
-// and fails if that takes longer than two seconds.
+// Ping implements store.Pinger: it commits a write of the size of a login and
+// reads from the disk, and fails if that takes longer than two seconds. Once a
+// write was refused because the disk is full it fails until a login would
+// succeed. Calls less than a second apart share the large write.
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	if _, err := s.write(ctx, "ping", func(b *batch) ([]byte, error) { return nil, b.probe() }); err != nil {
+	probe := &write{probe: true}
+	probe.do = func(b *batch) (_ []byte, err error) {
+		probe.large, err = b.probe()
+		return nil, err
+	}
+	if _, err := s.submit(ctx, "ping", probe); err != nil {
 		return err
 	}
 	var at int64
@@ -45,7 +52,11 @@ func (s *Store) Count(ctx context.Context, prefix string) (int, error) {
 		query, args = countRange, append(args, end)
 	}
 	var count int
-	if err := s.db.reader.QueryRowContext(ctx, query, args...).Scan(&count); err != nil {
+	err := s.db.reader.QueryRowContext(ctx, query, args...).Scan(&count)
+	if err == nil {
+		err = s.db.files.check()
+	}
+	if err != nil {
 		return 0, s.failed("count", err)
 	}
 	return count, nil
@@ -75,6 +86,9 @@ func (s *Store) sweepUntilDone(ctx context.Context) {
 		case <-ticker.C:
 			if err := s.sweepAll(ctx); err != nil && ctx.Err() == nil {
 				s.logger.LogAttrs(ctx, slog.LevelWarn, "cannot remove expired entries", slog.Any("error", err))
+			}
+			if s.writer.room.short.Load() {
+				_ = s.Ping(ctx) // which logs when there is room again
 			}
 		}
 	}

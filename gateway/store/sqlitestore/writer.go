@@ -1,10 +1,13 @@
 package sqlitestore
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math"
 	"time"
 
 	"authgate/gateway/store"
@@ -19,11 +22,16 @@ var errClosed = errors.New("the store is closed")
 // write is one change on its way through the writer. The fields value and
 // err are the writer's until done is closed, and then the caller's.
 type write struct {
-	ctx   context.Context
-	do    func(*batch) ([]byte, error)
-	value []byte
-	err   error
-	done  chan struct{}
+	ctx     context.Context
+	do      func(*batch) ([]byte, error)
+	ends    bool  // it removes an entry or is marked by store.Ending: it may use the reserve
+	probe   bool  // it comes from Ping
+	large   bool  // it is a probe that writes as much as a login
+	expires int64 // of the entry that it stores, or never
+	size    int   // of key and value, in bytes
+	value   []byte
+	err     error
+	done    chan struct{}
 }
 
 // writer is the one goroutine that changes the database. Changes that arrive
@@ -31,18 +39,28 @@ type write struct {
 // being committed share the next: one fsync acknowledges many of them.
 type writer struct {
 	db     *sql.DB
+	files  *openFiles
+	room   *room
 	now    func() time.Time
 	cache  *cache
 	writes chan *write   // unbuffered: what was handed over is answered
 	quit   chan struct{} // closed to end run
 
-	get, set, remove, sweep, probe *sql.Stmt
+	filling byte // what the last probe wrote
+
+	logger  *slog.Logger
+	version int64 // of the database, which changes when another program commits
+
+	get, set, remove, sweep, probe, read *sql.Stmt
 }
 
 // newWriter prepares a writer on db. Its caller starts run.
-func newWriter(ctx context.Context, db *sql.DB, c *cache, now func() time.Time) (*writer, error) {
+func newWriter(ctx context.Context, db *database, c *cache, now func() time.Time, logger *slog.Logger) (*writer, error) {
 	w := &writer{
-		db:     db,
+		db:     db.writer,
+		files:  db.files,
+		room:   db.room,
+		logger: logger,
 		now:    now,
 		cache:  c,
 		writes: make(chan *write),
@@ -54,14 +72,15 @@ func newWriter(ctx context.Context, db *sql.DB, c *cache, now func() time.Time) 
 		&w.remove: deleteEntry,
 		&w.sweep:  deleteExpired,
 		&w.probe:  upsertProbe,
+		&w.read:   selectVersion,
 	} {
-		prepared, err := db.PrepareContext(ctx, query)
+		prepared, err := w.db.PrepareContext(ctx, query)
 		if err != nil {
 			return nil, fmt.Errorf("prepare %q: %w", query, err)
 		}
 		*statement = prepared
 	}
-	return w, nil
+	return w, w.read.QueryRowContext(ctx).Scan(&w.version)
 }
 
 const (
@@ -71,13 +90,14 @@ const (
 	deleteEntry   = `DELETE FROM entries WHERE key = ?`
 	deleteExpired = `DELETE FROM entries WHERE key IN
 		(SELECT key FROM entries WHERE expires <> 0 AND expires <= ? ORDER BY expires LIMIT ?) RETURNING key`
-	upsertProbe = `INSERT INTO probe (id, at) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET at = excluded.at`
+	selectVersion = `SELECT data_version FROM pragma_data_version`
+	upsertProbe   = `INSERT INTO probe (id, at) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET at = excluded.at`
 )
 
 // do hands a change to the writer and waits for its result. An error other
 // than store.ErrNotFound and store.ErrConflict leaves the outcome open.
-func (w *writer) do(ctx context.Context, do func(*batch) ([]byte, error)) ([]byte, error) {
-	mine := &write{ctx: ctx, do: do, done: make(chan struct{})}
+func (w *writer) do(ctx context.Context, mine *write) ([]byte, error) {
+	mine.ctx, mine.done = ctx, make(chan struct{})
 	select {
 	case w.writes <- mine:
 	case <-ctx.Done():
@@ -110,15 +130,27 @@ func (w *writer) run() {
 // write gets a transaction of its own instead, so that one that cannot be
 // done does not take others with it.
 func (w *writer) serve(first *write) {
+	w.room.restore()
 	writes, err := w.transact([]*write{first}, maxBatch)
-	if errors.Is(err, errStatement) && len(writes) > 1 {
-		for i := range writes {
-			_, err := w.transact(writes[i:i+1], 1)
-			answer(writes[i:i+1], err)
-		}
-		return
+	switch {
+	case err == nil:
+		w.confirm(writes)
+		answer(writes, nil)
+	case noRoom(err):
+		w.squeeze(writes, err)
+	case errors.Is(err, errStatement) && len(writes) > 1:
+		w.alone(writes)
+	default:
+		answer(writes, err)
 	}
-	answer(writes, err)
+}
+
+// alone carries out each write in a transaction of its own.
+func (w *writer) alone(writes []*write) {
+	for i := range writes {
+		_, err := w.transact(writes[i:i+1], 1)
+		answer(writes[i:i+1], err)
+	}
 }
 
 // answer lets the callers of writes go, with err if that is not nil and
@@ -140,10 +172,16 @@ var errStatement = errors.New("statement failed")
 // limit, in one transaction. It returns all of them, and nil when their
 // results stand and are in the cache.
 func (w *writer) transact(writes []*write, limit int) ([]*write, error) {
+	if err := w.files.check(); err != nil {
+		return writes, err
+	}
 	// Nobody's context: the transaction belongs to all of its writes.
 	tx, err := w.db.BeginTx(context.Background(), nil)
 	if err != nil {
 		return writes, fmt.Errorf("begin: %w", err)
+	}
+	if err := w.noticeOthers(tx); err != nil {
+		return writes, errors.Join(err, tx.Rollback())
 	}
 	b := &batch{writer: w, tx: tx, changes: make(map[string]entry)}
 	for i := 0; i < len(writes); i++ {
@@ -160,7 +198,24 @@ func (w *writer) transact(writes []*write, limit int) ([]*write, error) {
 	if err != nil {
 		return writes, fmt.Errorf("commit: %w", err)
 	}
-	return writes, nil
+	return writes, w.files.check() // what was committed to a lost file is not acknowledged
+}
+
+// noticeOthers empties the cache if another program has committed to the database
+// since the last transaction, as a restore into the running gateway does.
+func (w *writer) noticeOthers(tx *sql.Tx) error {
+	var version int64
+	if err := tx.Stmt(w.read).QueryRow().Scan(&version); err != nil {
+		return fmt.Errorf("read the version: %w", err)
+	}
+	if version == w.version {
+		return nil
+	}
+	w.version = version
+	w.cache.forget()
+	w.logger.LogAttrs(context.Background(), slog.LevelError,
+		"another program has written to the database of the running gateway; the gateway goes on with what is there now")
+	return nil
 }
 
 // appendWaiting adds the next write to writes, if there is one.
@@ -188,9 +243,14 @@ func (b *batch) carryOut(one *write) error {
 		return nil // its caller has left
 	}
 	b.now = b.writer.now().UnixNano()
-	one.value, one.err = one.do(b)
-	if errors.Is(one.err, store.ErrNotFound) || errors.Is(one.err, store.ErrConflict) {
+	one.ends = one.ends || one.expires != never && one.expires <= b.now // what has expired is removed
+	if !one.ends && !b.writer.room.kept {
+		one.err = b.writer.room.blocked()
 		return nil
+	}
+	one.value, one.err = one.do(b)
+	if errors.Is(one.err, store.ErrNotFound) || errors.Is(one.err, store.ErrConflict) || errors.Is(one.err, errNoRoom) {
+		return nil // it has changed nothing
 	}
 	return one.err
 }
@@ -241,10 +301,28 @@ func (b *batch) sweep(limit int) (int, error) {
 	return swept, rows.Err()
 }
 
-// probe writes something that leaves the entries alone.
-func (b *batch) probe() error {
-	_, err := b.tx.Stmt(b.writer.probe).Exec(b.now)
-	return err
+// probeKey is the key of what a probe writes. It has always expired.
+const probeKey = "\x00probe"
+
+// probe writes as much as a login does, in an entry that has expired, or only a
+// little where a probe has just done so. It reports which.
+func (b *batch) probe() (large bool, err error) {
+	if _, err := b.tx.Stmt(b.writer.probe).Exec(b.now); err != nil {
+		return false, err
+	}
+	r := b.writer.room
+	if r.short.Load() {
+		if time.Since(r.refused) < roomEvery {
+			return false, errNoRoom
+		}
+	} else if time.Since(r.filled) < roomEvery {
+		return false, nil
+	}
+	// SQLite writes nothing where nothing changes.
+	b.writer.filling++
+	content := bytes.Repeat([]byte{b.writer.filling}, loginRoom+2*r.need)
+	_, err = b.tx.Stmt(b.writer.set).Exec([]byte(probeKey), int64(math.MinInt64), content)
+	return true, err
 }
 
 // readEntry returns what the database holds under key, dead or alive, and
