@@ -163,7 +163,7 @@ func (p *pebble) root() ([]byte, error) {
 		return nil, err
 	}
 	pool.AppendCertsFromPEM(own)
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true,
 	}}
 	response, err := client.Get(p.management + "/roots/0")
@@ -268,7 +268,7 @@ func (p *pebble) trust() *x509.CertPool {
 // shake opens a TLS connection with a full handshake, in which everything is
 // checked.
 func (g *acmeGateway) shake(roots *x509.CertPool, name string, protocols ...string) (*tls.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: name, NextProtos: protocols}}
 	conn, err := dialer.DialContext(ctx, "tcp", g.secure)
@@ -327,7 +327,7 @@ func (g *acmeGateway) visitor(config *tls.Config, fresh bool) *http.Client {
 	}
 	g.t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{
-		Transport: transport, Jar: jar, Timeout: 20 * time.Second,
+		Transport: transport, Jar: jar, Timeout: patience,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

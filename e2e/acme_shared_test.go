@@ -110,7 +110,7 @@ func (g *acmeGateway) midOrder(t *testing.T) {
 	g.run()
 	select {
 	case <-came:
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("pebble asks for no challenge\n%s", g.log)
 	}
 	g.p.leadsTo(gateName, g.host)
@@ -129,7 +129,7 @@ func TestACMEStopped(t *testing.T) {
 	a.signal(syscall.SIGTERM)
 	select {
 	case <-a.done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("it does not stop\n%s", a.log)
 	}
 	a.run()

@@ -153,10 +153,9 @@ func endlessAnswers(t *testing.T, s *stage, h *hostile) {
 	} {
 		var sent atomic.Int64
 		c := s.visitor()
-		began := time.Now()
 		a := s.begin(t, c, h).finish(endless(&sent))
-		if took := time.Since(began); sent.Load() > enough || took > 10*time.Second {
-			t.Errorf("%s: %d bytes were taken in %v", name, sent.Load(), took)
+		if sent.Load() > enough {
+			t.Errorf("%s: %d bytes were taken", name, sent.Load())
 		}
 		s.isOut(t, c, a)
 	}

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -251,10 +250,9 @@ func TestAdvisoriesHTTP2(t *testing.T) {
 			test.attack(t, c)
 			others := g.stranger()
 			for i := range 3 {
-				began := time.Now()
 				path := fmt.Sprintf("/others/%d", i)
-				if a := g.do(others, "GET", path, ""); a.body != path || time.Since(began) > 10*time.Second {
-					t.Errorf("others get %d %q after %v", a.status, a.body, time.Since(began))
+				if a := g.do(others, "GET", path, ""); a.body != path {
+					t.Errorf("others get %d %q", a.status, a.body)
 				}
 			}
 			c.conn.Close()

@@ -2,11 +2,13 @@ package e2e
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/crypto/bcrypt"
 )
@@ -155,11 +157,7 @@ func manyCookies(t *testing.T, g *instance, up *recorder) {
 		"session_id_chunks=99999999; session_id_0=x", "session_id=99999999", "session_id=99999999999999999999999999", "a=b" + many.String(),
 		"session_id=x" + many.String(), "session_id=" + strings.Repeat("x", 50_000), strings.Repeat("session_id=x; ", 3_000),
 	} {
-		began := time.Now()
-		g.raw(t, "GET /secure HTTP/1.1\nHost: localhost\nCookie: "+cookies+"\n\n")
-		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("%.40q took %v", cookies, took)
-		}
+		g.raw(t, "GET /secure HTTP/1.1\nHost: localhost\nCookie: "+cookies+"\n\n") // it is answered
 		up.none(t)
 	}
 }
@@ -248,7 +246,7 @@ func TestAdvisoriesThrottle(t *testing.T) {
 }
 
 func namesByTime(t *testing.T) {
-	const cost = 7 // a hash takes many times longer than all else, and the test is fast still
+	const cost = 9 // a hash takes many times longer than all else, and the test is fast still
 	slow, err := bcrypt.GenerateFromPassword([]byte("wonderland"), cost)
 	if err != nil {
 		t.Fatal(err)
@@ -265,7 +263,7 @@ func namesByTime(t *testing.T) {
 		},
 	}
 	for where, ask := range ask {
-		fastest := map[bool]time.Duration{true: time.Hour, false: time.Hour}
+		worked := map[bool]float64{} // processor time, which other programs do not change
 		var said [2]string
 		for i := range 8 {
 			known := i%2 == 0
@@ -273,15 +271,38 @@ func namesByTime(t *testing.T) {
 			if !known {
 				name = fmt.Sprintf("nobody%d", i)
 			}
-			began := time.Now()
+			before := g.processorTime(t)
 			said[i%2] = ask(name).body
-			fastest[known] = min(fastest[known], time.Since(began))
+			worked[known] += g.processorTime(t) - before
 		}
-		if fastest[false] < fastest[true]/2 || fastest[true] < fastest[false]/2 {
-			t.Errorf("%s: %v for a name that exists, %v for one that does not", where, fastest[true], fastest[false])
+		if worked[false] < worked[true]/2 || worked[true] < worked[false]/2 {
+			t.Errorf("%s: %.3f s of work for names that exist, %.3f s for those that do not", where, worked[true], worked[false])
 		}
 		if said[0] != said[1] {
 			t.Errorf("%s: %q for a name that exists, %q for one that does not", where, said[0], said[1])
 		}
 	}
+}
+
+// processorTime is what the gateway has used so far, in seconds.
+func (g *instance) processorTime(t *testing.T) float64 {
+	t.Helper()
+	response, err := http.Get(g.adm + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	metrics, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^process_cpu_seconds_total (\S+)$`).FindSubmatch(metrics)
+	if found == nil {
+		t.Fatalf("the processor time is not among the metrics:\n%s", metrics)
+	}
+	seconds, err := strconv.ParseFloat(string(found[1]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seconds
 }

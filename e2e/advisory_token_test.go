@@ -122,12 +122,8 @@ routes:
 	for _, a := range tokenAdvisories(f) {
 		t.Run(a.name, func(t *testing.T) {
 			for _, token := range a.attacks {
-				began := time.Now()
-				g.do(c, "GET", "/secure", "", "Authorization", "Bearer "+token)
+				g.do(c, "GET", "/secure", "", "Authorization", "Bearer "+token) // which has an end
 				up.none(t)
-				if took := time.Since(began); took > 5*time.Second {
-					t.Errorf("%.60q took %v", token, took)
-				}
 				if a := g.do(c, "GET", "/me", "", "Authorization", "Bearer "+token); strings.Contains(a.body, `"alice"`) {
 					t.Errorf("%.60q is somebody: %s", token, a.body)
 				}

@@ -98,7 +98,7 @@ func (b *tab) complained() []string {
 }
 
 // stepTime is how long a step may take.
-const stepTime = 20 * time.Second
+const stepTime = patience
 
 // inTab does something in the tab that loads no page.
 func inTab[T any](b *tab, action chromedp.Action[T]) T {

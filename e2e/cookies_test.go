@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestTenThousandCookies: of very many and very large cookies the gateway
@@ -46,10 +45,9 @@ func TestTenThousandCookies(t *testing.T) {
 		{"too much", strings.Repeat(all, 12), 431, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			began := time.Now()
 			a := g.raw(t, "GET /secure HTTP/1.1\nHost: localhost\nCookie: "+test.cookies+"\n\n")
-			if took := time.Since(began); a.status != test.status || took > 5*time.Second {
-				t.Errorf("%d after %v, expected %d", a.status, took, test.status)
+			if a.status != test.status {
+				t.Errorf("%d, expected %d", a.status, test.status)
 			}
 			if test.status != http.StatusOK {
 				up.none(t)

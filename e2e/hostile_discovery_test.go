@@ -41,11 +41,11 @@ func stallsOn(name, path string) faulty {
 	}, 504, "in time|deadline|timeout"}
 }
 
-// stallForLong takes a minute, unless the gateway leaves before.
+// stallForLong takes longer than clients wait, unless the gateway leaves before.
 func stallForLong(r *http.Request) {
 	select {
 	case <-r.Context().Done():
-	case <-time.After(time.Minute):
+	case <-time.After(2 * patience):
 	}
 }
 
@@ -186,13 +186,14 @@ func TestHostileDiscovery(t *testing.T) {
 	s.check(t)
 }
 
-// inTime fails the test if an answer takes longer than a second, where that is
-// the provider's timeout, and what the gateway itself takes.
+// inTime fails the test unless the gateway waits for a second where that is the
+// provider's timeout. That it waits no longer shows in the answer, as the
+// provider gives none before the client has gone.
 func (s *stage) inTime(t *testing.T, f faulty, ask func() answer) answer {
 	t.Helper()
 	began := time.Now()
 	a := ask()
-	if took := time.Since(began); f.status == 504 && (took < 900*time.Millisecond || took > 5*time.Second) {
+	if took := time.Since(began); f.status == 504 && (took < 900*time.Millisecond) {
 		t.Errorf("the answer took %s", took)
 	}
 	return a

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -203,7 +202,6 @@ func signOutMeanwhile(t *testing.T, s *stage, h *hostile) {
 	c := s.visitor()
 	session := s.enters(t, c, h, lie{})
 	done := make(chan answer, 1)
-	began := time.Now()
 	go func() {
 		a, err := s.try(c, "GET", "/logout", "")
 		if err != nil {
@@ -214,8 +212,8 @@ func signOutMeanwhile(t *testing.T, s *stage, h *hostile) {
 	<-asked
 	s.ended(t, session)
 	a := <-done
-	if took := time.Since(began); a.status != http.StatusFound || a.header.Get("Location") != "/" || took > 5*time.Second {
-		t.Errorf("/logout: %d to %q after %s", a.status, a.header.Get("Location"), took)
+	if a.status != http.StatusFound || a.header.Get("Location") != "/" {
+		t.Errorf("/logout: %d to %q", a.status, a.header.Get("Location"))
 	}
 	s.ended(t, session)
 }

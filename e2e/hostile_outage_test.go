@@ -5,7 +5,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // TestProviderOutage: a provider that is down costs its own logins a page that
@@ -50,15 +49,11 @@ func TestProviderOutage(t *testing.T) {
 
 	for _, h := range []*hostile{late, brief} {
 		h.up()
-		began := time.Now()
 		until(t, "the provider to be believed to be there", func() bool {
 			a := s.ask(t, s.visitor(), "GET", "/login?provider="+h.name)
 			return a.status == http.StatusFound
 		})
 		s.enters(t, s.visitor(), h, lie{})
-		if took := time.Since(began); took > 4*time.Second { // about two, on a machine with nothing else to do
-			t.Errorf("%s is there again, and can be used after %s", h.name, took)
-		}
 	}
 	s.lives(t, session)
 	s.check(t)

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 const (
@@ -281,10 +280,9 @@ func TestSlowClients(t *testing.T) {
 			if _, err := io.WriteString(conn, crlf(text)); err != nil {
 				t.Fatal(err)
 			}
-			began := time.Now()
 			got, err := io.ReadAll(conn) // until the gateway has had enough
-			if took := time.Since(began); err != nil || took > 15*time.Second {
-				t.Errorf("after %v: %v", took, err)
+			if err != nil {
+				t.Error(err)
 			}
 			if name == "a body" && !strings.HasPrefix(string(got), "HTTP/1.1 400 ") {
 				t.Errorf("the answer is %q", got)
@@ -335,11 +333,10 @@ func TestStalledBodies(t *testing.T) {
 		{"GET", "/page/", "", 302},
 		{"POST", "/page", "", 401},
 	}
-	began := time.Now()
 	check := func(protocol string, r refusal, status int, err error) {
 		t.Helper()
-		if took := time.Since(began); status != r.want || err != nil || took > 15*time.Second {
-			t.Errorf("%s %s by %s: %d after %v, %v; expected %d", r.method, r.path, protocol, status, took, err, r.want)
+		if status != r.want || err != nil {
+			t.Errorf("%s %s by %s: %d, %v; expected %d", r.method, r.path, protocol, status, err, r.want)
 		}
 	}
 	halves := []string{"Content-Length: 10\n\nhalf", "Transfer-Encoding: chunked\n\n4\nhalf\n"}

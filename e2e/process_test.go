@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"authgate/gateway/porttest"
+	"authgate/gateway/store/redisstore/redistest"
 )
 
 // programs are built once, with the race detector, into one folder.
@@ -161,9 +162,13 @@ func (g *instance) checkLog() {
 	}
 }
 
+// patience bounds what never takes long, so that a hang fails a test. It is no
+// measure of speed: how long something takes depends on the machine.
+const patience = redistest.Patience
+
 // await asks url until it answers 200 or the process has ended.
 func await(url string, ended <-chan struct{}) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -193,13 +198,12 @@ func stop(cmd *exec.Cmd, done <-chan struct{}) {
 	<-done
 }
 
-// until asks again and again whether something has come about, for half a
-// minute.
+// until asks again and again whether something has come about.
 func until(t testing.TB, what string, come func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(30 * time.Second); !come(); <-tick.C {
+	for deadline := time.Now().Add(patience); !come(); <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)
 		}
@@ -228,7 +232,7 @@ func (g *instance) client() *http.Client {
 	}
 	g.t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{
-		Transport: transport, Jar: jar, Timeout: 20 * time.Second,
+		Transport: transport, Jar: jar, Timeout: patience,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

@@ -36,7 +36,7 @@ func (g *instance) dial(t testing.TB, protocol string) *tls.Conn {
 // limit bounds the time for everything on a connection.
 func limit(t testing.TB, conn net.Conn) {
 	t.Helper()
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 }

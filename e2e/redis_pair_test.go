@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,9 +47,22 @@ func onRedis(address string) string {
 	return fmt.Sprintf("store: {driver: redis, addresses: [%q], encryption_key: abcdefghijabcdefghijabcdefghij01}\n", address)
 }
 
+// patientRedis is onRedis where what is cached is good for a day without contact:
+// for tests of what costs no round trip, or needs no looking for.
+func patientRedis(address string) string {
+	return strings.Replace(onRedis(address), "{", "{max_staleness: 24h, ", 1)
+}
+
 // startPair starts two gateways on a Redis of their own. The second one gets
 // to it by way of the address, which is the Redis's own if empty.
 func startPair(t testing.TB, redis *redistest.Server, way string) *pair {
+	t.Helper()
+	return startPairOn(t, redis, way, shared, onRedis)
+}
+
+// startPairOn is startPair with another configuration, and another one of the
+// store.
+func startPairOn(t testing.TB, redis *redistest.Server, way, shared string, onRedis func(address string) string) *pair {
 	t.Helper()
 	if way == "" {
 		way = redis.Address
@@ -62,6 +76,9 @@ func startPair(t testing.TB, redis *redistest.Server, way string) *pair {
 	p.b.run()
 	return p
 }
+
+// onRedis is the usual configuration of the store.
+func (p *pair) onRedis() string { return onRedis(p.redis.Address) }
 
 // both are the instances by name.
 func (p *pair) both() map[string]*instance { return map[string]*instance{"A": p.a, "B": p.b} }
@@ -139,8 +156,12 @@ func TestRedisSharesLogins(t *testing.T) {
 	t.Parallel()
 	p := startPair(t, startRedis(t), "")
 	for name, story := range map[string]func(*testing.T, *pair){
-		"login and logout":        loginHereLogoutThere,
-		"refreshes of one token":  func(t *testing.T, p *pair) { parallelRefreshes(t, p.a, p.b) },
+		"login and logout": loginHereLogoutThere,
+		"refreshes of one token": func(t *testing.T, _ *pair) {
+			// With a leeway that no refresh meets by being slow.
+			p := startPairOn(t, p.redis, "", strings.Replace(shared, "reuse_leeway: 2s", "reuse_leeway: 1h", 1), onRedis)
+			parallelRefreshes(t, p.a, p.b)
+		},
 		"a refresh token, reused": reusedOnTheOther,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -215,41 +236,25 @@ func reusedOnTheOther(t *testing.T, p *pair) {
 	}
 }
 
-// How soon a logout on one instance has to be known on the other, counted from
-// its answer to the answer of the first request that is refused.
-const (
-	logoutsMeasured = 200
-	medianAllowed   = 5 * time.Millisecond
-	maximumAllowed  = 100 * time.Millisecond
-)
-
-// TestRedisRevocationReachesOthers measures it, for sessions and for tokens
-// that the other instance has just accepted from its cache. On a machine that
-// is busy with other things the measurement has two more chances.
+// TestRedisRevocationReachesOthers: an instance that has just accepted a session
+// or a token from its cache hears of its end. It confirms contact so seldom that
+// it learns of it in no other way than by a push. BenchmarkRedisRevocation
+// measures how soon.
 func TestRedisRevocationReachesOthers(t *testing.T) {
-	p := startPair(t, startRedis(t), "")
+	t.Parallel()
+	p := startPairOn(t, startRedis(t), "", shared, patientRedis)
 	for _, kind := range []string{"session", "token"} {
-		t.Run(kind, func(t *testing.T) {
-			var median, maximum time.Duration
-			for range 3 {
-				took := measureLogouts(t, p, kind)
-				median, maximum = took[len(took)/2], took[len(took)-1]
-				t.Logf("%d logouts by %s on A, refused on B: median %v, maximum %v", len(took), kind, median, maximum)
-				if median < medianAllowed && maximum < maximumAllowed {
-					return
-				}
-			}
-			t.Errorf("median %v and maximum %v, expected less than %v and %v", median, maximum, medianAllowed, maximumAllowed)
-		})
+		t.Run(kind, func(t *testing.T) { measureLogouts(t, p, kind, 50) })
 	}
 }
 
-// measureLogouts returns how long each took, in order of length.
-func measureLogouts(t *testing.T, p *pair, kind string) []time.Duration {
+// measureLogouts ends logins on A that B has in its cache, and returns how long
+// it took each time until B refused a request, in order of length.
+func measureLogouts(t testing.TB, p *pair, kind string, logouts int) []time.Duration {
 	t.Helper()
 	atA, atB := p.a.stranger(), p.b.stranger()
 	var took []time.Duration
-	for range logoutsMeasured {
+	for range logouts {
 		credential := p.a.signIn(atA, "alice").credentials()[kind]
 		for range 2 { // so that it is warm
 			if got := p.b.status(atB, "GET", "/secure-resource", credential...); got != http.StatusOK {

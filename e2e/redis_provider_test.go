@@ -14,6 +14,13 @@ import (
 // A alone, as it would know that of the service.
 func startDelegatedPair(t *testing.T) (p *pair, issuer string) {
 	t.Helper()
+	return startDelegatedPairOn(t, onRedis)
+}
+
+// startDelegatedPairOn is startDelegatedPair with another configuration of the
+// store.
+func startDelegatedPairOn(t *testing.T, onRedis func(address string) string) (p *pair, issuer string) {
+	t.Helper()
 	listener, err := provider.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -23,7 +30,7 @@ func startDelegatedPair(t *testing.T) (p *pair, issuer string) {
 	p = &pair{a: prepared(t), b: prepared(t), up: record(t), redis: redis}
 	p.b.public = p.a.base
 	for _, g := range p.both() {
-		g.configure(p.delegated(issuer))
+		g.configure(strings.Replace(p.delegated(issuer), p.onRedis(), onRedis(redis.Address), 1))
 	}
 	p.a.run()
 	p.b.run()
@@ -51,7 +58,7 @@ func startDelegatedPair(t *testing.T) (p *pair, issuer string) {
 
 // delegated is the configuration of such a pair.
 func (p *pair) delegated(issuer string) string {
-	return shared + "  - {match: /delegated-resource, upstream: app, auth: [oidc]}\n" + app(p.up.url) + onRedis(p.redis.Address) +
+	return shared + "  - {match: /delegated-resource, upstream: app, auth: [oidc]}\n" + app(p.up.url) + p.onRedis() +
 		"providers: [{name: demo, issuer: '" + issuer + "', client_id: pair, client_secret: s3cret}]\n"
 }
 

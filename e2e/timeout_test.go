@@ -14,15 +14,12 @@ import (
 	"time"
 )
 
-const (
-	// timeLimit is the timeout of the upstreams, and timeMargin how much later
-	// than that the answer may come.
-	timeLimit  = time.Second
-	timeMargin = 200 * time.Millisecond
-)
+// timeLimit is the timeout of the upstreams.
+const timeLimit = time.Second
 
-// TestUpstreamTimeout is about upstreams that do not answer in time. It runs
-// alone: it measures.
+// TestUpstreamTimeout is about upstreams that do not answer in time. That the
+// answer comes at all, and not before the timeout, is what shows here; tests in
+// package gateway have the time, on a clock of their own.
 func TestUpstreamTimeout(t *testing.T) {
 	sleeps := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // net/http looks for the end of the connection behind it
@@ -43,7 +40,7 @@ func TestUpstreamTimeout(t *testing.T) {
 	g := start(t, `
 upstreams:
   sleeps: {url: "`+sleeps.URL+`", timeout: 1s}
-  patient: {url: "`+sleeps.URL+`", timeout: 30s}
+  patient: {url: "`+sleeps.URL+`", timeout: 1h}
   silent: {url: "`+silent+`", timeout: 1s}
   half: {url: "`+half+`", timeout: 1s}
   deaf: {url: "`+deaf+`", timeout: 1s}
@@ -71,7 +68,7 @@ routes:
 				t.Parallel()
 			}
 			for _, c := range []*http.Client{g.stranger(), g.stranger11()} {
-				answeredInTime(t, func() (answer, error) { return g.try(c, test.method, test.path, test.body) })
+				timesOut(t, func() (answer, error) { return g.try(c, test.method, test.path, test.body) })
 			}
 		})
 	}
@@ -99,39 +96,24 @@ upstreams: {app: {url: "`+up+`", timeout: 1s}}
 routes: [{match: /, upstream: app, auth: [none]}]
 `)
 	c := g.stranger()
-	best := time.Hour
-	for range 3 { // a busy machine may delay one
-		many(4, func(int) { _, _ = g.try(c, "GET", "/warm", "") }) // connections to use again
-		began := time.Now()
-		wantProblem(t, g.do(c, "GET", "/cold", ""), http.StatusGatewayTimeout)
-		if best = min(best, time.Since(began)); best <= timeLimit+timeMargin {
-			return
-		}
-	}
-	t.Errorf("at best it took %v, expected %v at most", best, timeLimit+timeMargin)
+	many(4, func(int) { _, _ = g.try(c, "GET", "/warm", "") }) // connections to use again
+	// Each attempt ends before the timeout, so only all together can meet it;
+	// else the answer was 502.
+	wantProblem(t, g.do(c, "GET", "/cold", ""), http.StatusGatewayTimeout)
 }
 
-// answeredInTime asks until an answer is in time, three times at most: a busy
-// machine may delay one.
-func answeredInTime(t *testing.T, ask func() (answer, error)) {
+// timesOut fails the test unless the answer is 504, not before the timeout.
+func timesOut(t *testing.T, ask func() (answer, error)) {
 	t.Helper()
-	best := time.Hour
-	for range 3 {
-		began := time.Now()
-		a, err := ask()
-		took := time.Since(began)
-		if err != nil {
-			t.Fatal(err)
-		}
-		wantProblem(t, a, http.StatusGatewayTimeout)
-		if took < timeLimit {
-			t.Fatalf("it took %v, less than the timeout", took)
-		}
-		if best = min(best, took); best <= timeLimit+timeMargin {
-			return
-		}
+	began := time.Now()
+	a, err := ask()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Errorf("at best it took %v, expected %v and not more than %v above", best, timeLimit, timeMargin)
+	wantProblem(t, a, http.StatusGatewayTimeout)
+	if took := time.Since(began); took < timeLimit {
+		t.Errorf("it took %v, less than the timeout", took)
+	}
 }
 
 // wantProblem checks an error of the gateway itself, as JSON (design B.2).
@@ -159,15 +141,16 @@ func wantProblem(t *testing.T, a answer, status int) {
 // TestUpstreamLateBody: the timeout ends with the response header.
 func TestUpstreamLateBody(t *testing.T) {
 	t.Parallel()
+	const headerLimit = 10 * time.Second // on a busy machine a header takes its time
 	late := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusOK)
 		_ = http.NewResponseController(w).Flush() // the test sees whether it came
-		<-time.After(timeLimit + timeLimit/2)
+		<-time.After(headerLimit)
 		_, _ = io.WriteString(w, "late")
 	}))
 	t.Cleanup(late.Close)
 	g := start(t, `
-upstreams: {late: {url: "`+late.URL+`", timeout: 1s}}
+upstreams: {late: {url: "`+late.URL+`", timeout: `+headerLimit.String()+`}}
 routes: [{match: /, upstream: late, auth: [none]}]
 `)
 	if a := g.do(g.stranger(), "GET", "/", ""); a.status != http.StatusOK || a.body != "late" {
@@ -227,8 +210,8 @@ func TestClientLeaves(t *testing.T) {
 		select {
 		case <-r.Context().Done():
 			ended <- nil
-		case <-time.After(10 * time.Second):
-			ended <- errors.New("the request to the upstream goes on 10 s after the client left")
+		case <-time.After(patience):
+			ended <- errors.New("the request to the upstream goes on though the client left")
 		}
 	}))
 	t.Cleanup(slow.Close)

@@ -369,7 +369,7 @@ func TestDrain(t *testing.T) {
 	}
 	select {
 	case <-g.done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the process goes on")
 	}
 	if code := g.cmd.ProcessState.ExitCode(); code != 0 {

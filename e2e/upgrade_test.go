@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/coder/websocket"
 )
@@ -57,7 +56,7 @@ func TestWebSocket(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			before := upgrades.Load()
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			headers := http.Header{}
 			for i := 0; i < len(test.headers); i += 2 {

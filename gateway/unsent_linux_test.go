@@ -35,7 +35,7 @@ func TestUnsent(t *testing.T) {
 	}()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(10 * time.Second); conn.unsent(conn.halfConn) == 0; <-tick.C {
+	for deadline := time.Now().Add(2 * time.Minute); conn.unsent(conn.halfConn) == 0; <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatal("all is sent, though nobody has read it")
 		}
@@ -46,7 +46,7 @@ func TestUnsent(t *testing.T) {
 	if err := <-written; err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); conn.unsent(conn.halfConn) > 0; <-tick.C {
+	for deadline := time.Now().Add(2 * time.Minute); conn.unsent(conn.halfConn) > 0; <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d bytes are not sent, though all were read", conn.unsent(conn.halfConn))
 		}

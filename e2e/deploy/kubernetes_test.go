@@ -356,7 +356,7 @@ routes: [{match: /, upstream: app, auth: [none]}]
 		_ = cmd.Process.Kill() // it may have ended before
 		_ = cmd.Wait()
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		response, err := http.Get("http://" + admin + "/")
 		if err == nil {
 			response.Body.Close()

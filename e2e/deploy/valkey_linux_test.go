@@ -63,7 +63,7 @@ func (v *valkey) start() {
 	if err := v.cmd.Start(); err != nil {
 		v.m.t.Fatal(err)
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for v.ask("PING") != "PONG" {
 		if time.Now().After(deadline) {
 			v.kill()

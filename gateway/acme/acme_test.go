@@ -73,7 +73,7 @@ func TestOpenAsksNoResponder(t *testing.T) {
 	defer responder.Close()
 	name := newName()
 	a := issue(t, name, 0, 90*day, "http://"+responder.Addr().String())
-	hanging := time.AfterFunc(10*time.Second, func() { responder.Close() })
+	hanging := time.AfterFunc(2*time.Minute, func() { responder.Close() })
 	r := newRig(t, []string{name}, func(r *rig) { keep(t, r.storage, name, a) })
 	wantServed(t, r.Manager, name, a)
 	if !hanging.Stop() {

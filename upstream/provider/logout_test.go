@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"authgate/upstream/provider"
 
@@ -222,7 +221,7 @@ func receive(t *testing.T, tokens chan string) string {
 	select {
 	case token := <-tokens:
 		return token
-	case <-await(t, 10*time.Second).Done():
+	case <-await(t, patience).Done():
 		t.Fatal("a client is not told")
 		return ""
 	}
@@ -330,20 +329,27 @@ func TestClose(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer server.Close()
-	w := start(t, func(o *provider.Options) { o.Clients[0].BackchannelLogoutURI = server.URL })
+	log := &strings.Builder{}
+	w := start(t, func(o *provider.Options) {
+		o.Clients[0].BackchannelLogoutURI = server.URL
+		o.Logger = slog.New(slog.NewTextHandler(log, nil))
+	})
 	shop := w.shop()
 	token := shop.login(w.browser())
 	shop.fetch("/logout", url.Values{"refresh_token": {token.RefreshToken}})
 	select {
 	case <-reached:
-	case <-await(t, 10*time.Second).Done():
+	case <-await(t, patience).Done():
 		t.Fatal("the client is not told")
 	}
 	closed, done := context.WithCancel(context.Background())
 	go func() { w.provider.Close(); done() }()
 	select {
 	case <-closed.Done():
-	case <-await(t, 4*time.Second).Done(): // before it would be given up anyway
+	case <-await(t, patience).Done():
 		t.Fatal("Close waits")
+	}
+	if !strings.Contains(log.String(), context.Canceled.Error()) { // rather than given up some time later
+		t.Errorf("the log: %s", log)
 	}
 }

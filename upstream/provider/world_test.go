@@ -272,6 +272,9 @@ func (c *client) fetch(path string, form url.Values) page {
 	return (&browser{c.t, &http.Client{}}).do(r)
 }
 
+// patience bounds what never takes long, so that a hang fails a test.
+const patience = 2 * time.Minute
+
 // await is a context that ends if a test hangs.
 func await(t *testing.T, atMost time.Duration) context.Context {
 	t.Helper()
