@@ -180,7 +180,7 @@ func (ex *exchange) checkRefresh(token string) error {
 	if token == "" || token != ex.creds.Refresh || !ex.needsToken() {
 		return nil
 	}
-	sid, err := ex.st.refresh.LoginOf(ex.r.Context(), token)
+	sid, err := ex.st.refresh.LoginOf(&ex.storage, token)
 	if errors.Is(err, auth.ErrRejected) {
 		return nil // there is nothing to change
 	}
@@ -193,21 +193,7 @@ func (ex *exchange) checkRefresh(token string) error {
 // presentedLogins are the sids of the logins behind the cookies, as far as they
 // are known.
 func (ex *exchange) presentedLogins(ctx context.Context) ([]string, error) {
-	var logins []string
-	for _, h := range append(ex.handles(), sessionHandle{ex.creds.Access, ex.st.bearer.LoginOf}) {
-		if h.value == "" {
-			continue
-		}
-		sid, err := h.loginOf(ctx, h.value)
-		if errors.Is(err, auth.ErrRejected) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		logins = append(logins, sid)
-	}
-	return logins, nil
+	return loginsOf(ctx, append(ex.handles(), sessionHandle{ex.creds.Access, ex.st.bearer.LoginOf}))
 }
 
 // upgrade returns the protocol that the request asks to switch to, if any.

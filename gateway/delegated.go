@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -74,14 +73,14 @@ func (ex *exchange) delegate(party *relyingParty, target string) error {
 	}
 	attempt := ex.st.attempts.New(browser, party.Name(), party.Issuer(), target)
 	var err error
-	if attempt.Before, err = ex.presentedLogins(ex.r.Context()); err != nil {
+	if attempt.Before, err = ex.presentedLogins(&ex.storage); err != nil {
 		return err
 	}
 	location, err := party.AuthorizationURL(ex.r.Context(), attempt.Attempt)
 	if err != nil {
 		return err
 	}
-	err = ex.st.attempts.Begin(ex.r.Context(), ex.peer.client, attempt)
+	err = ex.st.attempts.Begin(&ex.storage, ex.peer.client, attempt)
 	var throttled *auth.ThrottledError
 	if errors.As(err, &throttled) {
 		return &httpError{
@@ -163,7 +162,7 @@ func (ex *exchange) finishAttempt() (*auth.Login, string, error) {
 		return nil, "", err
 	}
 	ctx := ex.r.Context()
-	attempt, err := ex.st.attempts.Finish(ctx, ex.creds.Browser, response.state)
+	attempt, err := ex.st.attempts.Finish(&ex.storage, ex.creds.Browser, response.state)
 	if err != nil {
 		return nil, "", err
 	}
@@ -241,7 +240,7 @@ func (ex *exchange) beginDelegated(party *relyingParty, grant *provider.Grant, a
 		return nil, err
 	}
 	// A client that leaves now must not leave half a login behind.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ex.r.Context()), loginTime)
+	ctx, cancel := ex.recording()
 	defer cancel()
 	for _, sid := range attempt.Before {
 		if _, err := ex.st.logins.End(ctx, sid); err != nil {

@@ -49,6 +49,8 @@ type exchange struct {
 	socket *socket   // that the connection has become
 	giveUp func()    // closes the upstream's connection; nil where it can be no WebSocket
 
+	storage storeContext // for whatever may call the store
+
 	bodyLimited bool // there is a time limit for the request's body
 }
 
@@ -57,7 +59,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	g.underWay.Add(1)
 	return &exchange{
 		ResponseWriter: w, gw: g, st: g.state.Load(), r: r,
-		start: g.now(), requestID: requestID(r.Header),
+		start: g.now(), requestID: requestID(r.Header), storage: storeContext{Context: r.Context()},
 		label: labelNone, mechanism: string(policy.None), decision: decisionError,
 	}
 }

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,10 +14,6 @@ import (
 	"authgate/gateway/pages"
 	"authgate/policy"
 )
-
-// loginTime bounds the writes of a login or a refresh, which go on when the
-// client leaves.
-const loginTime = 10 * time.Second
 
 // loginForm is what POST /login was given, in whichever of its three forms.
 type loginForm struct {
@@ -190,7 +185,9 @@ func (ex *exchange) loginFailed(form *loginForm, err error) error {
 // endPresented ends the logins of the cookies that were presented together
 // with the new login, so that nobody goes on as who they were before.
 func (ex *exchange) endPresented() error {
-	_, err := ex.endCookies(ex.r.Context())
+	ctx, cancel := ex.recording()
+	defer cancel()
+	_, err := ex.endCookies(ctx)
 	return err
 }
 
@@ -221,7 +218,7 @@ func (ex *exchange) issue(account *auth.Account, mechanisms []policy.Mechanism) 
 		}
 	}
 	// A client that leaves now must not leave half a login behind.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ex.r.Context()), loginTime)
+	ctx, cancel := ex.recording()
 	defer cancel()
 	login, err := ex.st.logins.Begin(ctx, account, expires, parts...)
 	if err != nil {

@@ -5,28 +5,27 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"time"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"authgate/gateway/auth"
 	"authgate/gateway/pages"
 )
 
-// logoutTime bounds the writes of a logout, which go on when the client
-// leaves.
-const logoutTime = 5 * time.Second
-
 // logout is POST /logout: it ends every credential presented. It answers 200
 // only when the store has recorded the end.
 func (ex *exchange) logout() error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ex.r.Context()), logoutTime)
-	defer cancel()
+	ctx := ex.detached()
 	if err := ex.checkLogout(ctx); err != nil {
 		return err
 	}
 	if err := ex.verifyBearer(ctx); err != nil {
 		return err
 	}
-	ended, err := ex.endCookies(ctx)
+	recording, cancel := ex.recording()
+	defer cancel()
+	ended, err := ex.endCookies(recording)
 	redirect := ex.endAtProvider(ended)
 	if err != nil {
 		return err
@@ -69,7 +68,7 @@ func (ex *exchange) logoutByLink() error {
 		ex.redirect(http.StatusFound, "/")
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ex.r.Context()), logoutTime)
+	ctx, cancel := ex.recording()
 	defer cancel()
 	ended, err := ex.endCookies(ctx)
 	target := ex.endAtProvider(ended)
@@ -87,7 +86,7 @@ func (ex *exchange) logoutByLink() error {
 func (ex *exchange) confirmLogout() error {
 	page := pages.ConfirmLogout{Action: ex.st.own("logout")}
 	if ex.st.csrf != nil {
-		logins, err := ex.presentedLogins(ex.r.Context())
+		logins, err := ex.presentedLogins(&ex.storage)
 		if err != nil {
 			return err
 		}
@@ -159,44 +158,68 @@ func (ex *exchange) handles() []sessionHandle {
 	return handles
 }
 
-// endHandles ends the logins behind the cookies. A cookie that opens nothing
-// any more is nobody's. Of a delegated login that was alive it returns what it
-// was, also beside an error.
-func (ex *exchange) endHandles(ctx context.Context) (delegated *auth.Login, err error) {
-	for _, h := range ex.handles() {
-		login, err := ex.endHandle(ctx, h)
-		if err != nil {
-			return delegated, err
+// loginsOf returns the sids of the logins that handles lead to, each once. It
+// looks at all of them side by side. A handle that opens nothing any more leads
+// to none.
+func loginsOf(ctx context.Context, handles []sessionHandle) ([]string, error) {
+	found := make([]string, len(handles))
+	var all errgroup.Group
+	for i, h := range handles {
+		if h.value == "" {
+			continue
 		}
-		if login != nil && login.Delegated != nil {
-			delegated = login
+		all.Go(func() error {
+			sid, err := h.loginOf(ctx, h.value)
+			if err == nil {
+				found[i] = sid
+			}
+			if errors.Is(err, auth.ErrRejected) {
+				return nil
+			}
+			return err
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return nil, err
+	}
+	var sids []string
+	for _, sid := range found {
+		if sid != "" && !slices.Contains(sids, sid) {
+			sids = append(sids, sid)
 		}
 	}
-	return delegated, nil
+	return sids, nil
 }
 
-// endHandle ends the login that a cookie leads to, and returns it, nil if
-// there was none.
-func (ex *exchange) endHandle(ctx context.Context, h sessionHandle) (*auth.Login, error) {
-	if h.value == "" {
-		return nil, nil
-	}
-	sid, err := h.loginOf(ctx, h.value)
-	if errors.Is(err, auth.ErrRejected) {
-		return nil, nil
-	}
+// endHandles ends the logins behind the cookies, side by side. Of a delegated
+// login that was alive it returns what it was, also beside an error.
+func (ex *exchange) endHandles(ctx context.Context) (delegated *auth.Login, err error) {
+	sids, err := loginsOf(ctx, ex.handles())
 	if err != nil {
 		return nil, err
 	}
-	login, err := ex.st.logins.End(ctx, sid)
-	if err != nil || login == nil {
-		return nil, err
+	ended := make([]*auth.Login, len(sids))
+	var all errgroup.Group
+	for i, sid := range sids {
+		all.Go(func() (err error) {
+			ended[i], err = ex.st.logins.End(ctx, sid)
+			return err
+		})
 	}
-	if login.HasTokens() {
-		ex.gw.metrics.tokens.WithLabelValues(tokenRevoked).Inc()
+	err = all.Wait()
+	for _, login := range ended {
+		if login == nil {
+			continue
+		}
+		if login.HasTokens() {
+			ex.gw.metrics.tokens.WithLabelValues(tokenRevoked).Inc()
+		}
+		ex.audit("logout", slog.String("subject", login.Subject()), slog.String("login", login.ID))
+		if login.Delegated != nil {
+			delegated = login
+		}
 	}
-	ex.audit("logout", slog.String("subject", login.Subject()), slog.String("login", login.ID))
-	return login, nil
+	return delegated, err
 }
 
 func (ex *exchange) endAccessCookie(ctx context.Context) error {

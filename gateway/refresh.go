@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -20,7 +19,7 @@ func (ex *exchange) refresh() error {
 		return err
 	}
 	// A client that leaves must not leave a reuse half punished.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ex.r.Context()), loginTime)
+	ctx, cancel := ex.recording()
 	defer cancel()
 	rotation, err := ex.st.refresh.Rotate(ctx, token, &ex.creds)
 	if err != nil {

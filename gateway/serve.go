@@ -70,7 +70,7 @@ func (ex *exchange) read() error {
 // authenticate finds out who asks and whether the route lets them. A person
 // who is not signed in may have been answered with a redirect.
 func (ex *exchange) authenticate(route *route) error {
-	id, err := route.chain.Authenticate(ex.r.Context(), &ex.creds)
+	id, err := route.chain.Authenticate(&ex.storage, &ex.creds)
 	if err != nil && !errors.Is(err, auth.ErrNoCredentials) {
 		ex.rejected(err, route.chain)
 		return err

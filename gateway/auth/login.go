@@ -121,7 +121,7 @@ func (l *Logins) begin(ctx context.Context, login *Login, issue []Issue) (*Login
 	}
 	put(loginPrefix+login.ID, value, login.Expires)
 	if err := puts.Wait(); err != nil {
-		_ = l.undo(ctx, login) // the error that counts is the first one
+		_ = l.undo(login) // the error that counts is the first one
 		return nil, fmt.Errorf("beginning a login: %w", err)
 	}
 	return login, nil
@@ -129,8 +129,9 @@ func (l *Logins) begin(ctx context.Context, login *Login, issue []Issue) (*Login
 
 // undo ends a login of which nobody was told a secret. Where that fails what
 // stays is unused, and expires by itself.
-func (l *Logins) undo(ctx context.Context, login *Login) error {
-	ctx, cancel := context.WithTimeout(ctx, undoTime)
+func (l *Logins) undo(login *Login) error {
+	// Not with the context of the request, whose time for the store may be over.
+	ctx, cancel := context.WithTimeout(context.Background(), undoTime)
 	defer cancel()
 	_, err := l.End(ctx, login.ID)
 	return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/errgroup"
 
 	"authgate/gateway/store"
 	"authgate/policy"
@@ -182,13 +183,11 @@ func (b *Bearer) verify(ctx context.Context, token string) (*verifiedToken, erro
 	if !b.logins.now().Before(ready.expires) {
 		return nil, badToken("expired")
 	}
-	switch _, err := b.logins.store.Get(ctx, ready.revokedKey); {
-	case err == nil:
-		return nil, badToken("revoked")
-	case !errors.Is(err, store.ErrNotFound):
-		return nil, fmt.Errorf("looking for a revocation: %w", err)
+	rawLogin, err := b.look(ctx, ready, known)
+	if err != nil {
+		return nil, err
 	}
-	current, err := b.resolve(ctx, ready)
+	current, err := b.resolve(ready, rawLogin)
 	if err != nil {
 		return nil, err
 	}
@@ -198,20 +197,49 @@ func (b *Bearer) verify(ctx context.Context, token string) (*verifiedToken, erro
 	return current, nil
 }
 
-// resolve leads from the token over its login to the account of today, and
-// returns ready itself where nothing has changed since.
-func (b *Bearer) resolve(ctx context.Context, ready *verifiedToken) (*verifiedToken, error) {
-	var rawLogin []byte
-	if ready.login != "" {
-		raw, err := b.logins.read(ctx, ready.loginKey)
-		if errors.Is(err, ErrRejected) {
-			return nil, badToken("its login has ended")
-		}
-		if err != nil {
+// look returns the record of the token's login, nil where it has none, unless
+// the token is revoked. Both are looked up side by side where the token is not
+// known: then the store has to ask a disk or a server.
+func (b *Bearer) look(ctx context.Context, ready *verifiedToken, known bool) ([]byte, error) {
+	if known || ready.login == "" {
+		if err := b.notRevoked(ctx, ready); err != nil {
 			return nil, err
 		}
-		rawLogin = raw
+		return b.rawLogin(ctx, ready)
 	}
+	var other errgroup.Group
+	other.Go(func() error { return b.notRevoked(ctx, ready) })
+	rawLogin, err := b.rawLogin(ctx, ready)
+	if revoked := other.Wait(); revoked != nil {
+		return nil, revoked
+	}
+	return rawLogin, err
+}
+
+func (b *Bearer) notRevoked(ctx context.Context, ready *verifiedToken) error {
+	switch _, err := b.logins.store.Get(ctx, ready.revokedKey); {
+	case err == nil:
+		return badToken("revoked")
+	case !errors.Is(err, store.ErrNotFound):
+		return fmt.Errorf("looking for a revocation: %w", err)
+	}
+	return nil
+}
+
+func (b *Bearer) rawLogin(ctx context.Context, ready *verifiedToken) ([]byte, error) {
+	if ready.login == "" {
+		return nil, nil
+	}
+	raw, err := b.logins.read(ctx, ready.loginKey)
+	if errors.Is(err, ErrRejected) {
+		return nil, badToken("its login has ended")
+	}
+	return raw, err
+}
+
+// resolve leads from the token over its login to the account of today, and
+// returns ready itself where nothing has changed since.
+func (b *Bearer) resolve(ready *verifiedToken, rawLogin []byte) (*verifiedToken, error) {
 	if ready.identity != nil && bytes.Equal(rawLogin, ready.rawLogin) {
 		return ready, nil
 	}

@@ -118,7 +118,7 @@ func (u *Users) Begin(ctx context.Context, name string, grant *provider.Grant, s
 	// moment on that the group names it; an earlier one has left its mark.
 	for _, key := range groupsOf(login.Delegated) {
 		if err := u.groups.join(ctx, key, login, started); err != nil {
-			return nil, errors.Join(err, u.logins.undo(ctx, login))
+			return nil, errors.Join(err, u.logins.undo(login))
 		}
 	}
 	return login, nil

@@ -1,0 +1,143 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"authgate/gateway/store"
+)
+
+// farStore is a store on another machine: each call takes that long, and then
+// happens, unless its context ends before.
+type farStore struct {
+	store.Store
+	away time.Duration
+}
+
+func (s *farStore) travel(ctx context.Context) error {
+	pause := time.NewTimer(s.away)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *farStore) Get(ctx context.Context, key string) ([]byte, error) {
+	if err := s.travel(ctx); err != nil {
+		return nil, err
+	}
+	return s.Store.Get(ctx, key)
+}
+
+func (s *farStore) Put(ctx context.Context, key string, value []byte, expires time.Time) error {
+	if err := s.travel(ctx); err != nil {
+		return err
+	}
+	return s.Store.Put(ctx, key, value, expires)
+}
+
+func (s *farStore) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
+	if err := s.travel(ctx); err != nil {
+		return err
+	}
+	return s.Store.Swap(ctx, key, old, value, expires)
+}
+
+func (s *farStore) Take(ctx context.Context, key string) ([]byte, error) {
+	if err := s.travel(ctx); err != nil {
+		return nil, err
+	}
+	return s.Store.Take(ctx, key)
+}
+
+func (s *farStore) Delete(ctx context.Context, key string) error {
+	if err := s.travel(ctx); err != nil {
+		return err
+	}
+	return s.Store.Delete(ctx, key)
+}
+
+// TestStoreTime makes each kind of request on a store that is slow or does not
+// answer. The answer comes within two seconds: it is the usual one, and true,
+// or 503 without a cookie, after which the request can be made again.
+func TestStoreTime(t *testing.T) {
+	t.Parallel()
+	for _, away := range []time.Duration{200 * time.Millisecond, 500 * time.Millisecond, time.Second, time.Hour} {
+		for _, i := range interruptions() {
+			t.Run(i.name+", "+away.String(), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					r := newRig(t, baseConfig)
+					s := r.login(aliceIn)
+					near := r.store.Store
+					r.store.Store = &farStore{near, away}
+					began := time.Now()
+					w := r.serve(i.request(s))
+					took := time.Since(began)
+					r.store.Store = near
+					t.Logf("%d after %v", w.Code, took)
+					if took > 2*time.Second {
+						t.Errorf("%d after %v", w.Code, took)
+					}
+					switch w.Code {
+					case i.status:
+						i.done(t, r, s, w)
+					case http.StatusServiceUnavailable:
+						if away <= 200*time.Millisecond || len(w.Result().Cookies()) > 0 || w.Header().Get("Retry-After") == "" {
+							t.Errorf("%d %v", w.Code, w.Header())
+						}
+						i.undone(t, r, s, w)
+					default:
+						t.Errorf("%d %s", w.Code, w.Body)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestStoreTimeIsTheStores: time that passes between calls of the store is not
+// taken from it, calls side by side count once, and a call that goes beyond ends
+// all that come after it.
+func TestStoreTimeIsTheStores(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		memory := store.NewMemory(nil)
+		defer memory.Close()
+		far := &farStore{memory, storeTime / 4}
+		m, err := newMetrics(prometheus.NewRegistry(), slog.New(slog.DiscardHandler), "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &observedStore{store: far, duration: observers(m.storeDuration)}
+		storage := &storeContext{Context: t.Context()}
+		for range 3 {
+			time.Sleep(time.Hour) // a provider, or a password's hash
+			side := make(chan error)
+			derived, cancel := context.WithCancel(context.WithoutCancel(storage))
+			go func() { side <- s.Put(derived, "key", nil, time.Time{}) }()
+			_, _ = s.Get(storage, "key")
+			if err := <-side; err != nil {
+				t.Fatal(err)
+			}
+			cancel()
+		}
+		far.away = storeTime
+		for _, want := range []time.Duration{storeTime / 4, 0} {
+			began := time.Now()
+			err := s.Put(storage, "key", nil, time.Time{})
+			if took := time.Since(began); toHTTP(err).status != http.StatusServiceUnavailable || took != want {
+				t.Errorf("%v after %v, want 503 after %v", err, took, want)
+			}
+		}
+	})
+}
