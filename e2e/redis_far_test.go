@@ -9,7 +9,8 @@ import (
 )
 
 // TestRedisFar: Redis is half a second away from one of two instances. What it
-// is asked there is answered in the time of an outage, in truth or with 503.
+// is asked there is answered truthfully or with 503. TestStoreTime proves the
+// bound on the time; here the log tells it.
 func TestRedisFar(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
@@ -33,9 +34,6 @@ func TestRedisFar(t *testing.T) {
 		if a.status != http.StatusOK {
 			wantOutage(t, q.what, a, began)
 			continue
-		}
-		if took := time.Since(began); took > outageAnswer+machine {
-			t.Errorf("%s: answered after %v", q.what, took)
 		}
 		if q.ends != nil {
 			if status := p.a.status(near, "GET", "/secure-resource", "Cookie", q.ends.session); status != http.StatusUnauthorized {
