@@ -98,7 +98,6 @@ func TestStalledBody(t *testing.T) {
 		"403":                {"POST /admin/ HTTP/1.1", 403},
 		"404":                {"POST /nowhere HTTP/1.1", 404},
 		"to the sign-in":     {"GET /session/ HTTP/1.1\nAccept: text/html", 302},
-		"to another path":    {"POST /basic HTTP/1.1", 308},
 		"an own endpoint":    {"POST /logout HTTP/1.1", 400},
 	} {
 		for _, body := range []string{
