@@ -19,6 +19,7 @@ import (
 type state struct {
 	config    *config.Config
 	public    *url.URL // public_url
+	hosts     hosts
 	trusted   trustedProxies
 	table     *policy.Table
 	routes    []route // by the table's index
@@ -86,7 +87,7 @@ func (st *state) buildOrigin() error {
 	if err != nil {
 		return fmt.Errorf("public_url: %w", err)
 	}
-	st.public = public
+	st.public, st.hosts = public, newHosts(st.config)
 	st.crossOrigin = http.NewCrossOriginProtection()
 	if err := st.crossOrigin.AddTrustedOrigin(public.Scheme + "://" + public.Host); err != nil {
 		return fmt.Errorf("public_url: %w", err)

@@ -30,6 +30,9 @@ const maxProviderWords = 200
 // startSignIn is GET /login: off to the provider that is asked for, or that is
 // the one to go to, else to the sign-in page.
 func (ex *exchange) startSignIn() error {
+	if ex.foreign {
+		return ex.signInElsewhere()
+	}
 	target := ex.returnTo(ex.queryValue("return_to"))
 	party := ex.st.defaultProvider()
 	values, err := url.ParseQuery(ex.req.Path.Query)
@@ -260,6 +263,9 @@ func (ex *exchange) beginDelegated(party *relyingParty, grant *provider.Grant, a
 // signIn is the page where a person signs in. Where it is asked for one of
 // session and oidc, because a route accepts no other, it offers that alone.
 func (ex *exchange) signIn() error {
+	if ex.foreign {
+		return ex.signInElsewhere()
+	}
 	ex.signInPage(http.StatusOK, pages.SignIn{ReturnTo: ex.returnTo(ex.queryValue("return_to"))})
 	return nil
 }

@@ -33,6 +33,7 @@ type exchange struct {
 	creds     auth.Credentials
 	body      []byte        // of a request to an own endpoint
 	cleartext bool          // came by plain HTTP
+	foreign   bool          // for a host that is not the gateway's
 	rule      *policy.Route // that decides; nil for own endpoints
 
 	label      string // route or own endpoint, for metrics and logs

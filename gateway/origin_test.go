@@ -126,7 +126,7 @@ func TestSameOriginOnOwnEndpoints(t *testing.T) {
 // several hosts each its own, and behind a trusted proxy the one it tells.
 func TestSameOriginOfOtherHosts(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, baseConfig+"listen: {trusted_proxies: [192.0.2.7]}\n")
+	r := newRig(t, baseConfig+"listen: {trusted_proxies: [192.0.2.7]}\ntls: {domains: [app.example]}\n")
 	session := r.login(aliceIn).cookie
 	for _, c := range []struct {
 		host, forwarded, origin string

@@ -35,7 +35,11 @@ func (ex *exchange) plain() error {
 		return err
 	}
 	ex.decision = decisionAllow
-	// To public_url's host, never to one that the request names.
-	ex.redirect(http.StatusPermanentRedirect, ex.st.config.PublicURL+path.Raw+query(path))
+	// To a host of the gateway, never to another one that the request names.
+	host, err := policy.CanonicalHost(ex.peer.host)
+	if err != nil {
+		host = ""
+	}
+	ex.redirect(http.StatusPermanentRedirect, ex.st.secureOrigin(host)+path.Raw+query(path))
 	return nil
 }

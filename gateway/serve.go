@@ -62,6 +62,9 @@ func (ex *exchange) read() error {
 	if err != nil {
 		return &httpError{status: http.StatusBadRequest, detail: "The host of the request is malformed.", cause: err}
 	}
+	if err := ex.checkHost(host); err != nil {
+		return err
+	}
 	ex.req = policy.Request{Method: ex.r.Method, Host: host, Path: path, Client: ex.peer.client}
 	ex.creds, err = auth.ReadCredentials(ex.r.Header, &ex.st.cookies, ex.peer.client)
 	return err
@@ -86,7 +89,7 @@ func (ex *exchange) authenticate(route *route) error {
 		return nil
 	case policy.Challenge:
 		if ex.wantsSignIn(route) {
-			ex.redirect(http.StatusFound, leadingBack(route.signIn, ex.req.Path.Raw+query(ex.req.Path)))
+			ex.redirect(http.StatusFound, ex.atOwnHost(leadingBack(route.signIn, ex.req.Path.Raw+query(ex.req.Path))))
 			return nil
 		}
 		ex.challenges = route.chain.Challenges(&ex.creds)

@@ -106,6 +106,23 @@ func canonicalPattern(pattern string) (string, error) {
 	return method + host + path, nil
 }
 
+// PatternHost returns the host that a route's pattern names, as CanonicalHost
+// does; empty where it names none, or where NewTable refuses it.
+func PatternHost(pattern string) string {
+	if i := strings.IndexAny(pattern, " \t"); i >= 0 {
+		pattern = strings.TrimLeft(pattern[i:], " \t")
+	}
+	name, _, found := strings.Cut(pattern, "/")
+	if !found {
+		return ""
+	}
+	host, err := CanonicalHost(name)
+	if err != nil {
+		return ""
+	}
+	return host
+}
+
 // checkPatternPath checks that paths as the pattern has them are not refused
 // before any route is looked at.
 func checkPatternPath(path string) error {

@@ -68,6 +68,7 @@ type Listen struct {
 	HTTP           string   `yaml:"http"`
 	Admin          string   `yaml:"admin"`
 	TrustedProxies []string `yaml:"trusted_proxies"` // CIDRs or addresses
+	AnyHost        bool     `yaml:"any_host"`        // accept hosts that are not among Config.Hosts
 }
 
 // TLS modes.

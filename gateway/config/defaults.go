@@ -1,10 +1,8 @@
 package config
 
 import (
-	"net/url"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 )
@@ -80,7 +78,7 @@ func (l *loader) complete() {
 		c.Listen.HTTPS = ""
 	}
 	if len(c.TLS.Domains) == 0 {
-		c.TLS.Domains = defaultDomains(c)
+		c.TLS.Domains = c.defaultDomains()
 	}
 	for i, domain := range c.TLS.Domains {
 		c.TLS.Domains[i] = strings.ToLower(domain)
@@ -101,23 +99,6 @@ func (l *loader) complete() {
 			c.Routes[i].Name = c.Routes[i].Match
 		}
 	}
-}
-
-// defaultDomains are the names that the certificate is for. No public
-// authority certifies the local ones.
-func defaultDomains(c *Config) []string {
-	var domains []string
-	if u, err := url.Parse(c.PublicURL); err == nil && u.Hostname() != "" {
-		domains = append(domains, u.Hostname())
-	}
-	if c.TLS.Mode != TLSACME {
-		for _, local := range []string{"localhost", "127.0.0.1", "::1"} {
-			if !slices.Contains(domains, local) {
-				domains = append(domains, local)
-			}
-		}
-	}
-	return domains
 }
 
 // completeUpstream makes URLs the one place for addresses, and takes the

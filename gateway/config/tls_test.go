@@ -29,6 +29,45 @@ func TestACMEDomains(t *testing.T) {
 	mustParse(t, "tls: {domains: [a.example.org, A.example.org]}") // no authority is asked
 }
 
+// The certificate is for all hosts of the gateway, and tls.domains adds hosts.
+func TestHosts(t *testing.T) {
+	t.Parallel()
+	base := acmeBase + `
+accounts: {users: [{username: alice, password_hash: "$2a$05$Cj2Uz06dB9glrWi2CkzdLOgicT5SRMqoxdycGqW2on5R3QOFP1nBy"}]}
+upstreams: {app: {url: "http://127.0.0.1:9000"}}
+routes:
+  - {match: /, upstream: app, auth: [session]}
+  - {match: "GET Wiki.example.org./", upstream: app, auth: [session]}
+  - {match: "POST wiki.example.org/", upstream: app, auth: [session]}
+  - {match: "[2001:DB8::0:1]/", upstream: app, auth: [session]}
+  - {match: "gateway.example.org/x", upstream: app, auth: [session]}
+`
+	named := []string{"gateway.example.org", "wiki.example.org", "[2001:db8::1]"}
+	for _, c := range []struct {
+		yaml           string
+		domains, hosts []string
+	}{
+		{
+			"tls: {mode: internal}", []string{"gateway.example.org", "wiki.example.org", "2001:db8::1", "localhost", "127.0.0.1", "::1"},
+			append(slices.Clone(named), "localhost", "127.0.0.1", "[::1]"),
+		},
+		{"tls: {mode: acme}", []string{"gateway.example.org", "wiki.example.org"}, named},
+		{"tls: {mode: \"off\"}\nlisten: {trusted_proxies: [127.0.0.1]}", nil, named},
+		{
+			"tls: {domains: [A.example.org, \"*.b.example.org\", \"::2\"]}", []string{"a.example.org", "*.b.example.org", "::2"},
+			append(slices.Clone(named), "a.example.org", "*.b.example.org", "[::2]"),
+		},
+	} {
+		cfg := mustParse(t, base+c.yaml)
+		if got := cfg.TLS.Domains; !slices.Equal(got, c.domains) {
+			t.Errorf("%s: the certificate is for %q, want %q", c.yaml, got, c.domains)
+		}
+		if got := cfg.Hosts(); !slices.Equal(got, c.hosts) {
+			t.Errorf("%s: the hosts are %q, want %q", c.yaml, got, c.hosts)
+		}
+	}
+}
+
 // Both challenges are answered at one host.
 func TestACMEListen(t *testing.T) {
 	t.Parallel()

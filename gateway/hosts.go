@@ -1,0 +1,102 @@
+package gateway
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"authgate/gateway/config"
+)
+
+// hosts are the hosts that the gateway serves. They do not change once made.
+type hosts struct {
+	names   map[string]bool
+	parents map[string]bool // of wildcards
+	any     bool            // routes without a host serve every host
+}
+
+func newHosts(cfg *config.Config) hosts {
+	h := hosts{names: map[string]bool{}, parents: map[string]bool{}, any: cfg.Listen.AnyHost}
+	for _, host := range cfg.Hosts() {
+		if parent, wildcard := strings.CutPrefix(host, "*."); wildcard {
+			h.parents[parent] = true
+		} else {
+			h.names[host] = true
+		}
+	}
+	return h
+}
+
+// has reports whether a canonical host is one of the gateway's.
+func (h *hosts) has(host string) bool {
+	if h.names[host] {
+		return true
+	}
+	_, parent, _ := strings.Cut(host, ".")
+	return h.parents[parent]
+}
+
+// errForeignHost is for operators: what the client asked for is in the log.
+var errForeignHost = errors.New("the host is not one of the gateway's: that of public_url, those in routes, tls.domains")
+
+// checkHost refuses a request for a host that is not the gateway's (RFC 9110,
+// section 15.5.20). Balancers that look whether the gateway is well ask for
+// the address that they connect to; that one is accepted.
+func (ex *exchange) checkHost(host string) error {
+	if ex.st.hosts.has(host) {
+		return nil
+	}
+	ex.foreign = true
+	if ex.st.hosts.any || isLocalAddress(ex.r, host) {
+		return nil
+	}
+	return &httpError{
+		status: http.StatusMisdirectedRequest,
+		detail: "This gateway does not serve the host of the request. If it should, add a route for the host, or let the proxy in front pass on Host.",
+		cause:  errForeignHost,
+	}
+}
+
+// isLocalAddress reports whether host is the address of the gateway itself on
+// which the connection arrived.
+func isLocalAddress(r *http.Request, host string) bool {
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	if err != nil {
+		return false
+	}
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && parseAddr(local.String()) == addr.Unmap()
+}
+
+// atOwnHost is a path of the gateway as a redirect names it: at the host of
+// the request or, if that is not one of the gateway's, at public_url. People
+// sign in at the gateway's own hosts only: a cookie that is set at another
+// host is at the mercy of the owner of that name.
+func (ex *exchange) atOwnHost(path string) string {
+	if ex.foreign {
+		return ex.st.config.PublicURL + path
+	}
+	return path
+}
+
+// signInElsewhere leads a person who wants to sign in at a host that is not the
+// gateway's to public_url.
+func (ex *exchange) signInElsewhere() error {
+	ex.redirect(http.StatusFound, ex.atOwnHost(ex.req.Path.Raw+query(ex.req.Path)))
+	return nil
+}
+
+// secureOrigin is where a request by plain HTTP for host is redirected to: the
+// same host if it is one of the gateway's, with the port of public_url, and
+// else public_url.
+func (st *state) secureOrigin(host string) string {
+	if !st.hosts.has(host) {
+		return st.config.PublicURL
+	}
+	if port := st.public.Port(); port != "" {
+		host += ":" + port
+	}
+	return "https://" + host
+}

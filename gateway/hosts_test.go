@@ -1,0 +1,142 @@
+package gateway
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// hostsConfig has every way to name a host.
+var hostsConfig = baseConfig + `
+  - {match: Wiki.Example.org./, name: wiki, upstream: app, auth: [none]}
+  - {match: "GET [2001:db8::1]/", name: six, upstream: app, auth: [none]}
+tls: {domains: [files.example, "*.apps.example", 192.0.2.50]}
+`
+
+// foreignHosts are none of the gateway's.
+var foreignHosts = []string{
+	"evil.example", "gw.example.evil.example", "sub.gw.example", "example", "apps.example", "a.b.apps.example", "localhost", "192.0.2.51", "127.0.0.1", "[::1]",
+}
+
+// A request for a host that is not the gateway's reaches no route, no own
+// endpoint, and has no credential looked at.
+func TestForeignHosts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hostsConfig)
+	alice := r.login(aliceIn)
+	for _, host := range []string{
+		"gw.example", "GW.Example.:8443", "wiki.example.org", "wiki.example.org:1", "[2001:DB8::0:1]:443", "files.example", "x.apps.example", "192.0.2.50",
+	} {
+		q := request("GET", "/public/", "")
+		q.Host = host
+		if w := r.serve(q); w.Code != 200 {
+			t.Errorf("%s: %d %s", host, w.Code, w.Body)
+		}
+	}
+	asked, failures := r.upstream.count(), sample(t, r.registry, "authgate_logins_total")
+	for _, host := range foreignHosts {
+		for _, c := range []struct{ method, target, body, header string }{
+			{"GET", "/public/", "", ""}, {"GET", "/session/", "", alice.cookie}, {"GET", "/session/", "", "Cookie: session_id=a; session_id=b"},
+			{"GET", "/basic/", "", basicHeader("service", "wrong")}, {"POST", "/login", aliceIn, jsonType}, {"GET", "/signin", "", ""}, {"GET", "/nowhere", "", ""},
+		} {
+			q := request(c.method, c.target, c.body, c.header)
+			q.Host = host
+			w := r.serve(q)
+			if w.Code != http.StatusMisdirectedRequest || w.Header()["Set-Cookie"] != nil || !strings.Contains(problemOf(t, w).Detail, "add a route for the host") {
+				t.Errorf("%s %s at %s: %d %s", c.method, c.target, host, w.Code, w.Body)
+			}
+		}
+	}
+	if r.upstream.count() != asked || sample(t, r.registry, "authgate_logins_total") != failures {
+		t.Error("a request for another host went on")
+	}
+}
+
+// Balancers ask for the address that they connect to.
+func TestLocalAddressIsAHost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hostsConfig)
+	for _, c := range []struct {
+		host, local string
+		want        int
+	}{
+		{"192.0.2.99", "192.0.2.99", 200},
+		{"192.0.2.99:8443", "192.0.2.99", 200},
+		{"192.0.2.99", "::ffff:192.0.2.99", 200},
+		{"[2001:db8::99]", "2001:db8::99", 200},
+		{"192.0.2.98", "192.0.2.99", 421},
+		{"192.0.2.99.evil.example", "192.0.2.99", 421},
+	} {
+		q := request("GET", "/public/", "")
+		q.Host = c.host
+		local := &net.TCPAddr{IP: net.ParseIP(c.local), Port: 8443}
+		if w := r.serve(q.WithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, local))); w.Code != c.want {
+			t.Errorf("%s at %s: %d, want %d", c.host, c.local, w.Code, c.want)
+		}
+	}
+}
+
+// With listen.any_host every host is served by routes without one, and nobody
+// signs in at one that is not the gateway's.
+func TestAnyHost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hostsConfig+"listen: {any_host: true}\n")
+	ask := func(host, method, target string, header ...string) *httptest.ResponseRecorder {
+		q := request(method, target, "", header...)
+		q.Host = host
+		return r.serve(q)
+	}
+	for _, host := range foreignHosts {
+		if w := ask(host, "GET", "/public/"); w.Code != 200 || r.upstream.last().Host != host {
+			t.Errorf("%s: %d, the upstream is asked for %s", host, w.Code, r.upstream.last().Host)
+		}
+		if w := ask(host, "GET", "/page"); w.Code != 404 { // which wiki.example.org has
+			t.Errorf("%s: %d on a page of another host", host, w.Code)
+		}
+		if w := ask(host, "GET", "/session/"); w.Code != 401 {
+			t.Errorf("%s: %d without a session", host, w.Code)
+		}
+		for target, want := range map[string]string{
+			"/session/x?y":              "https://gw.example/signin?return_to=%2Fsession%2Fx%3Fy",
+			"/signin?return_to=/public": "https://gw.example/signin?return_to=/public",
+			"/login":                    "https://gw.example/login",
+		} {
+			if w := ask(host, "GET", target, browser); w.Code != 302 || w.Header().Get("Location") != want {
+				t.Errorf("%s%s: %d to %q, want %q", host, target, w.Code, w.Header().Get("Location"), want)
+			}
+		}
+	}
+	if w := ask("wiki.example.org", "GET", "/page"); w.Code != 200 {
+		t.Errorf("a host of the gateway: %d", w.Code)
+	}
+	if w := ask("files.example", "GET", "/session/", browser); w.Header().Get("Location") != "/signin?return_to=%2Fsession%2F" {
+		t.Errorf("a host of the gateway: sign-in at %q", w.Header().Get("Location"))
+	}
+}
+
+// The redirect from plain HTTP keeps a host of the gateway, at the port of
+// public_url.
+func TestPlainKeepsHost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, edit(t, hostsConfig, "https://gw.example", "https://gw.example:8443"))
+	for host, want := range map[string]string{
+		"gw.example":            "https://gw.example:8443/a?b",
+		"Wiki.Example.org:80":   "https://wiki.example.org:8443/a?b",
+		"x.apps.example":        "https://x.apps.example:8443/a?b",
+		"[2001:db8:0::1]":       "https://[2001:db8::1]:8443/a?b",
+		"evil.example":          "https://gw.example:8443/a?b",
+		"":                      "https://gw.example:8443/a?b",
+		"evil@wiki.example.org": "https://gw.example:8443/a?b",
+	} {
+		q := request("GET", "/a?b", "")
+		q.Host = host
+		w := httptest.NewRecorder()
+		r.servePlain(w, q)
+		if got := w.Header().Get("Location"); w.Code != 308 || got != want {
+			t.Errorf("%q: %d to %q, want %q", host, w.Code, got, want)
+		}
+	}
+}
