@@ -51,15 +51,17 @@
 // # To the upstream
 //
 // An upstream has one or more addresses; a balancer takes them in turn and
-// passes over those that cannot be reached. Requests with a body, upgrades and
-// https go through http.Transport. Bodyless GET and HEAD over plain HTTP/1.1,
-// which most requests are, go through direct, which costs much less.
+// passes over those that cannot be reached. HTTP/1.1, over TCP and TLS, is
+// gateway/http1, which has the rules for using a connection again and sends a
+// request twice at most. http.Transport serves https targets that choose
+// HTTP/2 in the handshake.
 //
 // # Packages
 //
 //	policy            identity, canonical request, policies, routes, the decision; pure
 //	gateway/auth      mechanisms, accounts, passwords, throttling, logins
 //	gateway/provider  an identity provider as its relying party sees it
+//	gateway/http1     a client for upstreams that speak HTTP/1.1
 //	gateway/acme      certificates from an authority, got and renewed
 //	gateway/store     the contract; memory; sqlitestore; redisstore; storetest, the suite all pass
 //	gateway/config    YAML to Config, with every mistake in its place
@@ -72,7 +74,7 @@
 //	cmd/internal/app  the life of a process: open, serve, reload, stop
 //
 // Imports run one way: policy, store, pages, password, keyfile, seal,
-// strictjson and headername import nothing of ours; config imports policy,
+// strictjson, headername and http1 import nothing of ours; config imports policy,
 // password and headername; provider imports policy and strictjson; acme imports
 // store and seal; auth imports all
 // but config, pages and acme; gateway imports them all; cmd imports gateway.

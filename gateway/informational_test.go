@@ -9,6 +9,8 @@ import (
 	"net/textproto"
 	"strings"
 	"testing"
+
+	"authgate/gateway/http1"
 )
 
 // rawApplication is an upstream that answers whatever it is asked with these
@@ -67,8 +69,8 @@ func TestInformationalFlood(t *testing.T) {
 				t.Fatalf("after %d hints: %v", hints, err)
 			}
 			answer.Body.Close()
-			if answer.StatusCode != http.StatusBadGateway || hints > maxInformational+1 {
-				t.Errorf("%d after %d hints, want 502 after %d at most", answer.StatusCode, hints, maxInformational)
+			if answer.StatusCode != http.StatusBadGateway || hints > http1.MaxInformational+1 {
+				t.Errorf("%d after %d hints, want 502 after %d at most", answer.StatusCode, hints, http1.MaxInformational)
 			}
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"authgate/gateway/headername"
+	"authgate/gateway/http1"
 	"authgate/policy"
 )
 
@@ -29,8 +30,11 @@ func (ex *exchange) forward(route *route) error {
 	if protocol := upgrade(ex.r.Header); protocol != "" && !strings.EqualFold(protocol, "websocket") {
 		ex.r.Header.Del("Upgrade") // another protocol would carry requests that nobody decides on
 	}
-	if !bare(ex.r) || !route.upstream.cleartext() {
-		ctx, giveUp := context.WithCancel(fewHints(ex.r.Context()))
+	if !route.upstream.cleartext() {
+		ex.r = ex.r.WithContext(fewHints(ex.r.Context()))
+	}
+	if _, ok := ex.r.Header["Upgrade"]; ok {
+		ctx, giveUp := context.WithCancel(ex.r.Context())
 		defer giveUp()
 		ex.r, ex.giveUp = ex.r.WithContext(ctx), giveUp
 	}
@@ -59,14 +63,14 @@ func (ex *exchange) forward(route *route) error {
 	return nil
 }
 
-// fewHints bounds the informational responses of an upstream that
-// http.Transport would pass on without end; direct has the same bound.
+// fewHints bounds the informational responses of an upstream over HTTP/2, which
+// http.Transport would pass on without end; http1 has the same bound.
 func fewHints(ctx context.Context) context.Context {
 	hints := 0
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		Got1xxResponse: func(int, textproto.MIMEHeader) error {
-			if hints++; hints > maxInformational {
-				return errInformational
+			if hints++; hints > http1.MaxInformational {
+				return http1.ErrInformational
 			}
 			return nil
 		},

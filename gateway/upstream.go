@@ -1,10 +1,8 @@
 package gateway
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -40,7 +38,7 @@ type upstream struct {
 
 	// transports by their time limit for the response header, which belongs
 	// to a transport. Only build touches the map, one build at a time.
-	transports map[time.Duration]*direct
+	transports map[time.Duration]*transport
 }
 
 // target is one address of an upstream.
@@ -52,7 +50,7 @@ type target struct {
 func newUpstream(name string, cfg config.Upstream, headers *identityHeaders, took prometheus.Observer, now func() time.Time) (*upstream, error) {
 	u := &upstream{
 		name: name, config: cfg, headers: headers, took: took, now: now,
-		transports: map[time.Duration]*direct{},
+		transports: map[time.Duration]*transport{},
 	}
 	for _, raw := range cfg.URLs {
 		parsed, err := url.Parse(raw)
@@ -85,32 +83,12 @@ func (u *upstream) through(timeout time.Duration) http.RoundTripper {
 	if timeout == 0 {
 		timeout = u.config.Timeout
 	}
-	transport, ok := u.transports[timeout]
+	t, ok := u.transports[timeout]
 	if !ok {
-		transport = u.newTransport(timeout)
-		u.transports[timeout] = transport
+		t = newTransport(u.config, timeout)
+		u.transports[timeout] = t
 	}
-	return &balancer{upstream: u, transport: transport}
-}
-
-func (u *upstream) newTransport(timeout time.Duration) *direct {
-	dialer := &net.Dialer{Timeout: u.config.ConnectTimeout, KeepAlive: 30 * time.Second}
-	return newDirect(dialer.DialContext, timeout, &http.Transport{
-		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := dialer.DialContext(ctx, network, addr)
-			if err != nil {
-				return nil, err
-			}
-			return &stallGuard{Conn: conn, limit: timeout}, nil
-		},
-		TLSHandshakeTimeout:   u.config.ConnectTimeout,
-		ResponseHeaderTimeout: timeout,
-		ExpectContinueTimeout: time.Second,
-		MaxIdleConnsPerHost:   idlePerHost,
-		IdleConnTimeout:       idleLives,
-		DisableCompression:    true, // the client's Accept-Encoding is the upstream's business
-		ForceAttemptHTTP2:     true,
-	})
+	return &balancer{upstream: u, transport: t}
 }
 
 // close drops the connections that are idle; those in use end by themselves.
@@ -118,41 +96,6 @@ func (u *upstream) close() {
 	for _, t := range u.transports {
 		t.CloseIdleConnections()
 	}
-}
-
-// stallGuard makes an upstream that stops reading a request fail like one
-// that does not answer: the transport's own time limit starts only when the
-// request is written. What the buffers of a socket always take needs no guard,
-// which saves small requests the price of a timer.
-type stallGuard struct {
-	net.Conn
-	limit   time.Duration
-	written atomic.Int64 // since the last time that the upstream said something
-	armed   atomic.Bool  // a deadline is set
-}
-
-const socketBuffer = 16 << 10
-
-func (c *stallGuard) Write(b []byte) (int, error) {
-	var deadline time.Time
-	guard := c.written.Add(int64(len(b))) > socketBuffer
-	if guard {
-		deadline = time.Now().Add(c.limit)
-	}
-	if c.armed.Swap(guard) || guard {
-		if err := c.SetWriteDeadline(deadline); err != nil {
-			return 0, err
-		}
-	}
-	return c.Conn.Write(b)
-}
-
-func (c *stallGuard) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if n > 0 {
-		c.written.Store(0)
-	}
-	return n, err
 }
 
 // balancer sends each request to the next address of an upstream that is not
@@ -166,14 +109,19 @@ type balancer struct {
 // RoundTrip implements http.RoundTripper. Its errors are *upstreamError.
 func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 	u := b.upstream
-	if body := r.Body; body != nil && len(u.targets) > 1 {
-		r.Body = io.NopCloser(body) // a failed attempt must not close it; the server does
+	restore := func() {}
+	if len(u.targets) > 1 {
+		var err error
+		if restore, err = keepBody(r); err != nil {
+			return nil, &upstreamError{upstream: u.name, err: err}
+		}
 	}
 	start := time.Now()
 	defer func() { u.took.Observe(time.Since(start).Seconds()) }()
 	first := u.next.Add(1)
 	var failed error
 	for _, t := range u.order(first) {
+		restore()
 		r.URL.Scheme, r.URL.Host = t.url.Scheme, t.url.Host
 		response, err := b.transport.RoundTrip(r)
 		if err == nil && response.StatusCode < 100 {

@@ -57,7 +57,7 @@ func newFixture(t testing.TB, timeout time.Duration, urls ...string) *fixture {
 	took := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "took"})
 	f := &fixture{clock: newClock(), took: took}
 	var err error
-	f.upstream, err = newUpstream("app", config.Upstream{URLs: urls, Timeout: timeout, ConnectTimeout: time.Second}, nil, took, f.clock.now)
+	f.upstream, err = newUpstream("app", config.Upstream{URLs: urls, Timeout: timeout, ConnectTimeout: time.Second, ReuseConnections: true}, nil, took, f.clock.now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,15 @@ func TestBalancerErrors(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	odd := newRawUpstream(t, say("HTTP/1.1 042 What\r\nContent-Length: 0\r\n\r\n"))
+	odd := newApplication(t, func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 042 What\r\nContent-Length: 0\r\n\r\n") // the client may be gone
+	})
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, c := range []struct {
@@ -260,7 +268,7 @@ func TestBalancerErrors(t *testing.T) {
 		{"all refuse", t.Context(), []string{refusing, "http://127.0.0.1:2"}, 502, true},
 		{"no such host", t.Context(), []string{"http://nowhere.invalid"}, 502, true},
 		{"speaks another protocol", t.Context(), []string{"http://" + garbage.Addr().String()}, 502, false},
-		{"answers with a status that there is not", t.Context(), []string{odd.url()}, 502, false},
+		{"answers with a status that there is not", t.Context(), []string{odd.URL}, 502, false},
 		{"speaks no TLS", t.Context(), []string{"https://" + garbage.Addr().String()}, 502, false},
 		{"does not answer in time", t.Context(), []string{silent.URL}, 504, false},
 		{"the client is gone", canceled, []string{silent.URL}, 499, false},
@@ -287,17 +295,17 @@ func TestBalancerErrors(t *testing.T) {
 func TestUpstreamTransports(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 30*time.Second, refusing)
-	transport := func(timeout time.Duration) *direct { return f.through(timeout).(*balancer).transport.(*direct) }
-	if transport(0) != transport(30*time.Second) {
+	through := func(timeout time.Duration) *transport { return f.through(timeout).(*balancer).transport.(*transport) }
+	if through(0) != through(30*time.Second) {
 		t.Error("equal limits have two transports")
 	}
-	if first, second := transport(time.Second), transport(time.Second); first != second {
+	if first, second := through(time.Second), through(time.Second); first != second {
 		t.Error("equal limits have two transports")
 	}
-	if transport(0) == transport(time.Second) {
+	if through(0) == through(time.Second) {
 		t.Error("two limits have one transport")
 	}
-	if got := transport(time.Second).transport.ResponseHeaderTimeout; got != time.Second {
+	if got := through(time.Second).http2.ResponseHeaderTimeout; got != time.Second {
 		t.Errorf("the limit is %v", got)
 	}
 }

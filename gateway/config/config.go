@@ -206,11 +206,12 @@ type Delegated struct {
 
 // Upstream is an application that the gateway stands in front of.
 type Upstream struct {
-	URL             string           `yaml:"url"`
-	URLs            []string         `yaml:"urls"` // always filled: URL alone where that was given
-	Timeout         time.Duration    `yaml:"timeout"`
-	ConnectTimeout  time.Duration    `yaml:"connect_timeout"`
-	IdentityHeaders *IdentityHeaders `yaml:"identity_headers"` // always filled: the keys not given come from the top level
+	URL              string           `yaml:"url"`
+	URLs             []string         `yaml:"urls"` // always filled: URL alone where that was given
+	Timeout          time.Duration    `yaml:"timeout"`
+	ConnectTimeout   time.Duration    `yaml:"connect_timeout"`
+	ReuseConnections bool             `yaml:"reuse_connections"` // false: each request has a connection of its own
+	IdentityHeaders  *IdentityHeaders `yaml:"identity_headers"`  // always filled: the keys not given come from the top level
 }
 
 // IdentityHeaders names the headers that carry the identity; an empty name

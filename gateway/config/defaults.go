@@ -50,7 +50,7 @@ func prototype(t reflect.Type) reflect.Value {
 	case *TrustedIssuer:
 		*element = TrustedIssuer{RolesClaim: "roles", UsernameClaim: "preferred_username", Timeout: 10 * time.Second}
 	case *Upstream:
-		*element = Upstream{Timeout: 30 * time.Second, ConnectTimeout: 5 * time.Second}
+		*element = Upstream{Timeout: 30 * time.Second, ConnectTimeout: 5 * time.Second, ReuseConnections: true}
 	case *Route:
 		*element = Route{Unauthenticated: UnauthenticatedAuto, CrossOrigin: CrossOriginDeny}
 	}

@@ -1,4 +1,4 @@
-package gateway
+package http1
 
 import (
 	"bufio"
@@ -14,7 +14,7 @@ import (
 
 // piped is a direct transport whose upstream is at the other end of a pipe, on
 // the clock of a bubble.
-func piped(timeout time.Duration, serve func(conn net.Conn, r *http.Request)) *direct {
+func piped(timeout time.Duration, serve func(conn net.Conn, r *http.Request)) *Client {
 	dial := func(context.Context, string, string) (net.Conn, error) {
 		here, there := net.Pipe()
 		go func() {
@@ -27,10 +27,10 @@ func piped(timeout time.Duration, serve func(conn net.Conn, r *http.Request)) *d
 		}()
 		return here, nil
 	}
-	return newDirect(dial, timeout, &http.Transport{})
+	return newClient(dial, timeout)
 }
 
-func getPiped(ctx context.Context, d *direct) (*http.Response, error) {
+func getPiped(ctx context.Context, d *Client) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, "GET", "http://app.invalid/x", nil)
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func getPiped(ctx context.Context, d *direct) (*http.Response, error) {
 }
 
 // The time limit is that of the response header; a body may take its time.
-func TestDirectTimeout(t *testing.T) {
+func TestTimeout(t *testing.T) {
 	t.Parallel()
 	const limit = 30 * time.Second
 	for name, serve := range map[string]func(net.Conn, *http.Request){
@@ -63,7 +63,7 @@ func TestDirectTimeout(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
 			_, err := getPiped(t.Context(), piped(limit, serve))
-			if status := toHTTP(&upstreamError{"app", err}).status; status != 504 || time.Since(start) != limit {
+			if status := statusOf(err); status != 504 || time.Since(start) != limit {
 				t.Errorf("%s: %d (%v) after %v", name, status, err, time.Since(start))
 			}
 			time.Sleep(2 * limit) // of the bubble: the upstream ends before the test
@@ -88,7 +88,7 @@ func TestDirectTimeout(t *testing.T) {
 }
 
 // A client that leaves frees its connection at once, in whatever state.
-func TestDirectClientLeaves(t *testing.T) {
+func TestClientLeaves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		closed := make(chan struct{})
@@ -149,9 +149,9 @@ func TestDirectClientLeaves(t *testing.T) {
 }
 
 // Connections that nobody uses are closed after a while, or when told.
-func TestDirectIdle(t *testing.T) {
+func TestIdle(t *testing.T) {
 	t.Parallel()
-	idleFor := func(t *testing.T, until func(*direct)) time.Duration {
+	idleFor := func(t *testing.T, until func(*Client)) time.Duration {
 		closed := make(chan time.Time, 1)
 		d := piped(time.Hour, func(c net.Conn, _ *http.Request) {
 			_, _ = io.WriteString(c, okResponse) // an error shows at the other end
@@ -170,12 +170,12 @@ func TestDirectIdle(t *testing.T) {
 		return (<-closed).Sub(start)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		if took := idleFor(t, func(*direct) {}); took < idleLives || took > idleLives+idleSweep {
+		if took := idleFor(t, func(*Client) {}); took < idleLives || took > idleLives+idleSweep {
 			t.Errorf("an idle connection lives %v", took)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		if took := idleFor(t, (*direct).CloseIdleConnections); took != 0 {
+		if took := idleFor(t, (*Client).CloseIdleConnections); took != 0 {
 			t.Errorf("told to close, it takes %v", took)
 		}
 	})

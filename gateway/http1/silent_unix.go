@@ -1,6 +1,6 @@
 //go:build unix && !aix
 
-package gateway
+package http1
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package gateway
+package http1
 
 import (
 	"bufio"
@@ -36,6 +36,11 @@ func newRawUpstream(t testing.TB, answer answerRaw) *rawUpstream {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveRaw(t, listener, answer)
+}
+
+func serveRaw(t testing.TB, listener net.Listener, answer answerRaw) *rawUpstream {
+	t.Helper()
 	u := &rawUpstream{listener: listener}
 	u.done.Go(func() {
 		for {
@@ -76,12 +81,9 @@ func say(s string) answerRaw {
 
 const okResponse = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-// directOf is what sends a fixture's simple requests.
-func directOf(f *fixture) *direct { return f.way.(*balancer).transport.(*direct) }
-
 // A connection is used again after a response that was read to its end, and
 // after nothing else: what follows must not be taken for another answer.
-func TestDirectReuse(t *testing.T) {
+func TestReuse(t *testing.T) {
 	t.Parallel()
 	const header = "HTTP/1.1 200 OK\r\n"
 	for _, c := range []struct {
@@ -93,8 +95,15 @@ func TestDirectReuse(t *testing.T) {
 		{"chunks", "GET", header + "Transfer-Encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n", "ok", true},
 		{"chunks and a trailer", "GET", header + "Transfer-Encoding: chunked\r\nTrailer: X\r\n\r\n2\r\nok\r\n0\r\nX: y\r\n\r\n", "ok", true},
 		{"204", "GET", "HTTP/1.1 204 No Content\r\n\r\n", "", true},
-		{"304", "GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", "", true},
-		{"HEAD", "HEAD", header + "Content-Length: 5\r\n\r\n", "", true},
+		{"204 with the length 0", "GET", "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", "", true},
+		{"304", "GET", "HTTP/1.1 304 Not Modified\r\nEtag: x\r\n\r\n", "", true},
+		{"304 with a length", "GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", "", false},
+		{"304 with chunks", "GET", "HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n", "", false},
+		{"HEAD", "HEAD", header + "X: y\r\n\r\n", "", true},
+		{"HEAD with the length 0", "HEAD", header + "Content-Length: 0\r\n\r\n", "", true},
+		{"HEAD with a length", "HEAD", header + "Content-Length: 5\r\n\r\n", "", false},
+		{"HEAD with chunks", "HEAD", header + "Transfer-Encoding: chunked\r\n\r\n", "", false},
+		{"1xx with a length", "GET", "HTTP/1.1 103 Early Hints\r\nContent-Length: 60\r\n\r\n" + okResponse, "ok", false},
 		{"a long body", "GET", header + "Content-Length: 100000\r\n\r\n" + strings.Repeat("x", 100_000), strings.Repeat("x", 100_000), true},
 		{"an error of its own", "GET", "HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nno", "no", true},
 		{"1xx before it", "GET", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + okResponse, "ok", true},
@@ -135,7 +144,7 @@ func TestDirectReuse(t *testing.T) {
 }
 
 // Without a length the body ends with the connection.
-func TestDirectUntilClose(t *testing.T) {
+func TestUntilClose(t *testing.T) {
 	t.Parallel()
 	u := newRawUpstream(t, func(_, _ int64, _ *http.Request, conn net.Conn) bool {
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\nok") // an error shows at the other end
@@ -150,11 +159,11 @@ func TestDirectUntilClose(t *testing.T) {
 }
 
 // idleOne is the one connection that is idle.
-func idleOne(t *testing.T, d *direct) *directConn {
+func idleOne(t *testing.T, d *Client) *conn {
 	t.Helper()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, idle := range d.idle {
+	d.idle.mu.Lock()
+	defer d.idle.mu.Unlock()
+	for _, idle := range d.idle.conns {
 		if len(idle) == 1 {
 			return idle[0]
 		}
@@ -164,7 +173,7 @@ func idleOne(t *testing.T, d *direct) *directConn {
 }
 
 // What comes over an idle connection is nobody's answer.
-func TestDirectUnsolicited(t *testing.T) {
+func TestUnsolicited(t *testing.T) {
 	t.Parallel()
 	for name, late := range map[string]func(net.Conn){
 		"a response": func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison") },
@@ -183,12 +192,12 @@ func TestDirectUnsolicited(t *testing.T) {
 		if _, err := f.send(t.Context(), "GET", nil); err != nil {
 			t.Fatal(err)
 		}
-		c := idleOne(t, directOf(f))
-		if !silent(c.Conn) {
+		c := idleOne(t, f.Client)
+		if !c.silent() {
 			t.Errorf("%s: before it the connection is not silent", name)
 		}
 		close(goOn)
-		for silent(c.Conn) {
+		for c.silent() {
 			runtime.Gosched() // until it has come through the kernel
 		}
 		if body, err := f.send(t.Context(), "GET", nil); err != nil || body != "ok" {
@@ -201,16 +210,16 @@ func TestDirectUnsolicited(t *testing.T) {
 }
 
 // A body that nobody wanted to the end takes its connection with it.
-func TestDirectAbandonedBody(t *testing.T) {
+func TestAbandonedBody(t *testing.T) {
 	t.Parallel()
 	u := newRawUpstream(t, say("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789"))
 	f := newFixture(t, time.Minute, u.url())
 	for range 3 {
-		r, err := http.NewRequest("GET", f.targets[0].url.String(), nil)
+		r, err := http.NewRequest("GET", f.url, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, err := f.way.RoundTrip(r)
+		response, err := f.RoundTrip(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -230,7 +239,7 @@ func TestDirectAbandonedBody(t *testing.T) {
 
 // A connection that was closed while it was idle costs a request nothing; one
 // that dies on a request that it began to answer, or that is new, is an error.
-func TestDirectGone(t *testing.T) {
+func TestGone(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name     string
@@ -253,9 +262,9 @@ func TestDirectGone(t *testing.T) {
 					_, _ = io.WriteString(conn, c.says) // an error shows at the other end
 					return false
 				}
-				length := "Content-Length: 2\r\n\r\n"
+				length := "\r\n" // HEAD with a length ends the connection
 				if method == "GET" {
-					length += "ok"
+					length = "Content-Length: 2\r\n\r\nok"
 				}
 				_, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n"+length)
 				return err == nil
@@ -269,7 +278,7 @@ func TestDirectGone(t *testing.T) {
 			_, err := f.send(t.Context(), method, nil)
 			status := 200
 			if err != nil {
-				status = toHTTP(&upstreamError{"app", err}).status
+				status = statusOf(err)
 			}
 			switch {
 			case c.status == 0: // HEAD has no body to break off, and another version may be none of ours
@@ -283,43 +292,10 @@ func TestDirectGone(t *testing.T) {
 	}
 }
 
-// What a direct transport takes on; the rest is http.Transport's.
-func TestDirectSimple(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		change func(*http.Request)
-		want   bool
-	}{
-		"GET":                {func(*http.Request) {}, true},
-		"HEAD":               {func(r *http.Request) { r.Method = "HEAD" }, true},
-		"no body":            {func(r *http.Request) { r.Body = http.NoBody }, true},
-		"POST":               {func(r *http.Request) { r.Method = "POST" }, false},
-		"OPTIONS":            {func(r *http.Request) { r.Method = "OPTIONS" }, false},
-		"get":                {func(r *http.Request) { r.Method = "get" }, false},
-		"https":              {func(r *http.Request) { r.URL.Scheme = "https" }, false},
-		"a body":             {func(r *http.Request) { r.Body, r.ContentLength = io.NopCloser(strings.NewReader("x")), 1 }, false},
-		"a body of no known": {func(r *http.Request) { r.Body, r.ContentLength = io.NopCloser(strings.NewReader("x")), -1 }, false},
-		"an unknown length":  {func(r *http.Request) { r.ContentLength = -1 }, false},
-		"an upgrade":         {func(r *http.Request) { r.Header.Set("Upgrade", "websocket") }, false},
-		"Connection":         {func(r *http.Request) { r.Header.Set("Connection", "x") }, false},
-		"Expect":             {func(r *http.Request) { r.Header.Set("Expect", "100-continue") }, false},
-		"Te":                 {func(r *http.Request) { r.Header.Set("Te", "trailers") }, true},
-	} {
-		r, err := http.NewRequest("GET", "http://app.invalid/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.change(r)
-		if got := simple(r); got != c.want {
-			t.Errorf("%s: %t, want %t", name, got, c.want)
-		}
-	}
-}
-
 // Both ways put the same bytes on the wire.
-func TestDirectWire(t *testing.T) {
+func TestWire(t *testing.T) {
 	t.Parallel()
-	wire := func(way func(*direct) http.RoundTripper) string {
+	wire := func(way func(*Client, *http.Transport) http.RoundTripper) string {
 		sent := make(chan string, 1)
 		dial := func(context.Context, string, string) (net.Conn, error) {
 			here, there := net.Pipe()
@@ -335,7 +311,7 @@ func TestDirectWire(t *testing.T) {
 			}()
 			return here, nil
 		}
-		d := newDirect(dial, time.Minute, &http.Transport{DialContext: dial, DisableCompression: true})
+		d, transport := newClient(dial, time.Minute), &http.Transport{DialContext: dial, DisableCompression: true}
 		r := &http.Request{
 			Method: "GET", Host: "app.example:8080",
 			URL: &url.URL{Scheme: "http", Host: "127.0.0.1:9", Opaque: "/a%20b;c/%C3%A9", RawQuery: "x=%zz&&y", ForceQuery: true},
@@ -343,14 +319,14 @@ func TestDirectWire(t *testing.T) {
 				"User-Agent": nil, "X-Auth-User": {"alice"}, "Accept": {"a", "b"}, "Te": {"trailers"}, "X-Odd": {" a\tb "}, "Content-Length": {"7"},
 			},
 		}
-		response, err := way(d).RoundTrip(r.WithContext(t.Context()))
+		response, err := way(d, transport).RoundTrip(r.WithContext(t.Context()))
 		if err != nil {
 			t.Fatal(err)
 		}
 		response.Body.Close()
 		return <-sent
 	}
-	got, want := wire(func(d *direct) http.RoundTripper { return d }), wire(func(d *direct) http.RoundTripper { return d.transport })
+	got, want := wire(func(d *Client, _ *http.Transport) http.RoundTripper { return d }), wire(func(_ *Client, t *http.Transport) http.RoundTripper { return t })
 	if got != want {
 		t.Errorf("the wire carries\n%q, with http.Transport\n%q", got, want)
 	}
@@ -361,7 +337,7 @@ func TestDirectWire(t *testing.T) {
 
 // Responses that come before the real one go to the client, but not without
 // end, and no upstream switches protocols unasked.
-func TestDirectInformational(t *testing.T) {
+func TestInformational(t *testing.T) {
 	t.Parallel()
 	const hint = "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
 	for _, c := range []struct {
@@ -370,13 +346,13 @@ func TestDirectInformational(t *testing.T) {
 		fails      bool
 	}{
 		{"one", hint + okResponse, []int{103}, false},
-		{"many", strings.Repeat(hint, maxInformational) + okResponse, slices.Repeat([]int{103}, maxInformational), false},
-		{"too many", strings.Repeat(hint, maxInformational+1) + okResponse, slices.Repeat([]int{103}, maxInformational+1), true},
+		{"many", strings.Repeat(hint, MaxInformational) + okResponse, slices.Repeat([]int{103}, MaxInformational), false},
+		{"too many", strings.Repeat(hint, MaxInformational+1) + okResponse, slices.Repeat([]int{103}, MaxInformational+1), true},
 		{"100 unasked", "HTTP/1.1 100 Continue\r\n\r\n" + okResponse, []int{100}, false},
 		{"101 unasked", "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", nil, true},
 		{"101 without a protocol", "HTTP/1.1 101 Switching Protocols\r\n\r\n", nil, true},
-		{"a header that is too long", "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxResponseHeader) + "\r\n\r\n", nil, true},
-		{"many headers that are too long", strings.Repeat("HTTP/1.1 103 Early Hints\r\nX: "+strings.Repeat("x", maxResponseHeader/2)+"\r\n\r\n", 3) + okResponse, []int{103}, true},
+		{"a header that is too long", "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxHeader) + "\r\n\r\n", nil, true},
+		{"many headers that are too long", strings.Repeat("HTTP/1.1 103 Early Hints\r\nX: "+strings.Repeat("x", maxHeader/2)+"\r\n\r\n", 3) + okResponse, []int{103}, true},
 	} {
 		u := newRawUpstream(t, say(c.says))
 		f := newFixture(t, time.Minute, u.url())
@@ -391,16 +367,16 @@ func TestDirectInformational(t *testing.T) {
 		if (err != nil) != c.fails || !c.fails && body != "ok" || !slices.Equal(seen, c.seen) {
 			t.Errorf("%s: %q, %v; seen %d, want %d", c.name, body, err, seen, c.seen)
 		}
-		if err != nil && toHTTP(err).status != 502 {
-			t.Errorf("%s: %d (%v)", c.name, toHTTP(err).status, err)
+		if err != nil && statusOf(err) != 502 {
+			t.Errorf("%s: %d (%v)", c.name, statusOf(err), err)
 		}
 	}
 }
 
 // Side by side each request has its own connection, and gets its own answer.
-func TestDirectConcurrently(t *testing.T) {
+func TestConcurrently(t *testing.T) {
 	t.Parallel()
-	a := newApplication(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.RawQuery) })
+	a := newServer(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.RawQuery) })
 	f := newFixture(t, time.Minute, a.URL)
 	var all sync.WaitGroup
 	for i := range 8 {
@@ -413,7 +389,7 @@ func TestDirectConcurrently(t *testing.T) {
 					return
 				}
 				ctx, cancel := context.WithCancel(t.Context())
-				response, err := f.way.RoundTrip(r.WithContext(ctx))
+				response, err := f.RoundTrip(r.WithContext(ctx))
 				if err != nil {
 					t.Error(err)
 					cancel()

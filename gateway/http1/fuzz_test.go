@@ -1,4 +1,4 @@
-package gateway
+package http1
 
 import (
 	"bufio"
@@ -57,7 +57,7 @@ func (c tcpLike) SetDeadline(t time.Time) error {
 }
 
 // Whatever an upstream says, it means the same as to http.Transport.
-func FuzzDirectLikeTransport(f *testing.F) {
+func FuzzLikeTransport(f *testing.F) {
 	for _, says := range []string{
 		okResponse, "HTTP/1.1 200 OK\r\n\r\nuntil the end", "HTTP/1.1 204 No Content\r\n\r\nx", "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nok",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n2\r\nok\r\n0\r\nX: y\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nok",
@@ -68,7 +68,7 @@ func FuzzDirectLikeTransport(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, says []byte) {
 		if _, status, _ := bytes.Cut(says, []byte(" ")); bytes.HasPrefix(bytes.TrimLeft(status, " "), []byte("1")) {
-			return // 1xx is TestDirectInformational's
+			return // 1xx is TestInformational's
 		}
 		dial := func(context.Context, string, string) (net.Conn, error) {
 			here, there := net.Pipe()
@@ -82,7 +82,7 @@ func FuzzDirectLikeTransport(f *testing.F) {
 		}
 		transport := &http.Transport{DialContext: dial, DisableCompression: true}
 		defer transport.CloseIdleConnections()
-		d := newDirect(dial, time.Minute, transport)
+		d := newClient(dial, time.Minute)
 		defer d.CloseIdleConnections()
 		got, gotErr := outcomeOf(d)
 		want, wantErr := outcomeOf(transport)
@@ -94,7 +94,7 @@ func FuzzDirectLikeTransport(f *testing.F) {
 
 // Whatever an upstream says to one request, the next one is not answered by
 // what is left of it.
-func FuzzDirectNoPoison(f *testing.F) {
+func FuzzNoPoison(f *testing.F) {
 	for _, says := range []string{
 		okResponse, okResponse + okResponse, "HTTP/1.1 204 No Content\r\n\r\n" + okResponse, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + okResponse,
 		"HTTP/1.1 304 Not Modified\r\nContent-Length: 60\r\n\r\n" + okResponse, "HTTP/1.1 103 Early Hints\r\n\r\n" + okResponse + okResponse, okResponse + "\r\n",
@@ -113,7 +113,7 @@ func FuzzDirectNoPoison(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first []byte) {
 		says.Store(&first)
 		dialer := &net.Dialer{}
-		d := newDirect(dialer.DialContext, 20*time.Millisecond, &http.Transport{})
+		d := newClient(dialer.DialContext, 20*time.Millisecond)
 		defer d.CloseIdleConnections()
 		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond) // a body may be waited for
 		defer cancel()

@@ -1,4 +1,4 @@
-package gateway
+package http1
 
 import (
 	"bufio"
@@ -12,7 +12,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -48,7 +47,7 @@ func meaning(way http.RoundTripper, method, at string) (string, error) {
 }
 
 // A response means what it means to http.Transport, or is an error to both.
-func TestDirectMeaning(t *testing.T) {
+func TestMeaning(t *testing.T) {
 	t.Parallel()
 	const (
 		header  = "HTTP/1.1 200 OK\r\n"
@@ -113,9 +112,11 @@ func TestDirectMeaning(t *testing.T) {
 					_, _ = io.WriteString(conn, says) // an error shows at the other end
 					return false
 				})
-				d := directOf(newFixture(t, time.Minute, u.url()))
+				d := newFixture(t, time.Minute, u.url()).Client
 				got, gotErr := meaning(d, method, u.url())
-				want, wantErr := meaning(d.transport, method, u.url())
+				transport := &http.Transport{DisableCompression: true}
+				defer transport.CloseIdleConnections()
+				want, wantErr := meaning(transport, method, u.url())
 				if got != want || (gotErr == nil) != (wantErr == nil) {
 					t.Errorf("it means\n%.300s %v\nto http.Transport\n%.300s %v", got, gotErr, want, wantErr)
 				}
@@ -132,7 +133,7 @@ const poison = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
 // Who sees another end of a response than the gateway does could have its
 // rest sent when the next request is under way. Such a connection is closed,
 // however long the rest takes.
-func TestDirectLatePoison(t *testing.T) {
+func TestLatePoison(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]string{
 		"a length beside chunks":        "HTTP/1.1 200 OK\r\nContent-Length: 60\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
@@ -175,9 +176,9 @@ func TestDirectLatePoison(t *testing.T) {
 }
 
 // Chunks alone are no reason to close.
-func TestDirectChunksStay(t *testing.T) {
+func TestChunksStay(t *testing.T) {
 	t.Parallel()
-	a := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
+	a := newServer(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Length", "7")
 		for range 3 {
 			fmt.Fprint(w, "part")
@@ -198,70 +199,16 @@ func TestDirectChunksStay(t *testing.T) {
 }
 
 // counting is a direct transport that counts the connections it makes itself.
-func counting(dialed *atomic.Int64, timeout time.Duration) *direct {
+func counting(dialed *atomic.Int64, timeout time.Duration) *Client {
 	dialer := &net.Dialer{}
-	return newDirect(func(ctx context.Context, network, address string) (net.Conn, error) {
+	return newClient(func(ctx context.Context, network, address string) (net.Conn, error) {
 		dialed.Add(1)
 		return dialer.DialContext(ctx, network, address)
-	}, timeout, &http.Transport{DisableCompression: true})
-}
-
-// What is not simple is http.Transport's, over its own connections.
-func TestDirectHandsOver(t *testing.T) {
-	t.Parallel()
-	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(w, r.Body) // an error shows at the other end
-	})
-	plain, secure := httptest.NewServer(echo), httptest.NewTLSServer(echo)
-	defer plain.Close()
-	defer secure.Close()
-	for name, c := range map[string]struct {
-		method, url, header, body string
-		direct                    int64
-	}{
-		"GET":          {"GET", plain.URL, "", "", 1},
-		"HEAD":         {"HEAD", plain.URL, "", "", 1},
-		"POST":         {"POST", plain.URL, "", "x", 0},
-		"empty POST":   {"POST", plain.URL, "", "", 0},
-		"GET a body":   {"GET", plain.URL, "", "x", 0},
-		"upgrade":      {"GET", plain.URL, "Upgrade", "", 0},
-		"Connection":   {"GET", plain.URL, "Connection", "", 0},
-		"Expect":       {"GET", plain.URL, "Expect", "", 0},
-		"https":        {"GET", secure.URL, "", "", 0},
-		"bad header":   {"GET", plain.URL, "X", "", 1},
-		"empty method": {"", plain.URL, "", "", 0},
-	} {
-		var dialed atomic.Int64
-		d := counting(&dialed, time.Minute)
-		d.transport.TLSClientConfig = secure.Client().Transport.(*http.Transport).TLSClientConfig
-		r, err := http.NewRequest("GET", c.url, strings.NewReader(c.body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.body == "" {
-			r.Body, r.GetBody = nil, nil
-		}
-		r.Method = c.method
-		if c.header != "" {
-			r.Header.Set(c.header, "100-continue")
-		}
-		response, err := d.RoundTrip(r)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if body, err := io.ReadAll(response.Body); err != nil || string(body) != c.body {
-			t.Errorf("%s: %q, %v", name, body, err)
-		}
-		response.Body.Close()
-		d.CloseIdleConnections()
-		if n := dialed.Load(); n != c.direct {
-			t.Errorf("%s: %d direct connections, want %d", name, n, c.direct)
-		}
-	}
+	}, timeout)
 }
 
 // The bytes of each request are those that http.Transport writes.
-func TestDirectWrites(t *testing.T) {
+func TestWrites(t *testing.T) {
 	t.Parallel()
 	many := http.Header{}
 	for i := range 300 {
@@ -294,13 +241,13 @@ func TestDirectWrites(t *testing.T) {
 					}()
 					return here, nil
 				}
-				d := newDirect(dial, time.Minute, &http.Transport{DialContext: dial, DisableCompression: true})
+				d, transport := newClient(dial, time.Minute), &http.Transport{DialContext: dial, DisableCompression: true}
 				q := r.Clone(t.Context())
 				q.Method, q.URL.Scheme, q.URL.Host = method, "http", "127.0.0.1:9"
 				if q.Header == nil {
 					q.Header = http.Header{}
 				}
-				response, err := []http.RoundTripper{d, d.transport}[i].RoundTrip(q)
+				response, err := []http.RoundTripper{d, transport}[i].RoundTrip(q)
 				if err == nil {
 					response.Body.Close()
 					wires[i] = wire.String()
@@ -318,7 +265,7 @@ func TestDirectWrites(t *testing.T) {
 
 // A request that was sent on a connection that had been idle does not wait a
 // second time, and neither does one that the upstream never reads.
-func TestDirectTimeoutOnce(t *testing.T) {
+func TestTimeoutOnce(t *testing.T) {
 	t.Parallel()
 	const limit = 200 * time.Millisecond
 	release := make(chan struct{})
@@ -336,7 +283,7 @@ func TestDirectTimeoutOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := f.send(t.Context(), "GET", nil)
-	if status := toHTTP(err).status; status != 504 || u.requests.Load() != 2 || u.connections.Load() != 1 {
+	if status := statusOf(err); status != 504 || u.requests.Load() != 2 || u.connections.Load() != 1 {
 		t.Errorf("%d (%v), %d requests on %d connections", status, err, u.requests.Load(), u.connections.Load())
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -346,15 +293,15 @@ func TestDirectTimeoutOnce(t *testing.T) {
 			return here, nil
 		}
 		start := time.Now()
-		_, err := getPiped(t.Context(), newDirect(dial, time.Minute, &http.Transport{}))
-		if status := toHTTP(&upstreamError{"app", err}).status; status != 504 || time.Since(start) != time.Minute {
+		_, err := getPiped(t.Context(), newClient(dial, time.Minute))
+		if status := statusOf(err); status != 504 || time.Since(start) != time.Minute {
 			t.Errorf("unread: %d (%v) after %v", status, err, time.Since(start))
 		}
 	})
 }
 
 // What broke a body stays its error: nobody may take a part for the whole.
-func TestDirectBodyError(t *testing.T) {
+func TestBodyError(t *testing.T) {
 	t.Parallel()
 	read := func(t *testing.T, end func(net.Conn, context.CancelFunc, io.Closer), want error) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -375,7 +322,7 @@ func TestDirectBodyError(t *testing.T) {
 		if !errors.Is(first, want) || !errors.Is(second, want) {
 			t.Errorf("%v, then %v; want %v", first, second, want)
 		}
-		if d.take("app.invalid") != nil {
+		if d.idle.take("app.invalid") != nil {
 			t.Error("the connection is kept")
 		}
 	}
@@ -396,7 +343,7 @@ func TestDirectBodyError(t *testing.T) {
 		if body, err := io.ReadAll(response.Body); err != nil || string(body) != "ok" {
 			t.Errorf("what had come: %q, %v", body, err)
 		}
-		if d.take("app.invalid") != nil {
+		if d.idle.take("app.invalid") != nil {
 			t.Error("a connection is kept whose deadline may still be set")
 		}
 	})
@@ -409,20 +356,20 @@ func TestDirectBodyError(t *testing.T) {
 }
 
 // No more than idlePerHost connections are kept.
-func TestDirectIdleBound(t *testing.T) {
+func TestIdleBound(t *testing.T) {
 	t.Parallel()
-	d := newDirect(nil, time.Minute, &http.Transport{})
+	d := newClient(nil, time.Minute)
 	for range idlePerHost + 3 {
 		here, there := net.Pipe()
 		defer there.Close()
-		d.put(&directConn{Conn: here, address: "app"})
+		d.idle.put(newConn(here, "app"))
 	}
-	if n := len(d.idle["app"]); n != idlePerHost {
+	if n := len(d.idle.conns["app"]); n != idlePerHost {
 		t.Errorf("%d connections are idle, want %d", n, idlePerHost)
 	}
-	c := d.take("app")
+	c := d.idle.take("app")
 	d.CloseIdleConnections()
-	if d.take("app") != nil {
+	if d.idle.take("app") != nil {
 		t.Error("a connection is kept that was to be closed")
 	}
 	if err := c.SetDeadline(time.Time{}); err != nil {
@@ -432,7 +379,7 @@ func TestDirectIdleBound(t *testing.T) {
 }
 
 // Whatever happens to connections, nobody gets what another one asked for.
-func TestDirectNobodyElses(t *testing.T) {
+func TestNobodyElses(t *testing.T) {
 	t.Parallel()
 	const clients, each = 64, 200
 	u := newRawUpstream(t, func(_, _ int64, r *http.Request, conn net.Conn) bool {
@@ -472,13 +419,13 @@ func TestDirectNobodyElses(t *testing.T) {
 	}
 }
 
-// BenchmarkDirect is a small request over loopback, beside http.Transport.
-func BenchmarkDirect(b *testing.B) {
+// BenchmarkClient is a small request over loopback, beside http.Transport.
+func BenchmarkClient(b *testing.B) {
 	u := newRawUpstream(b, say(okResponse))
 	dialer := &net.Dialer{}
-	d := newDirect(dialer.DialContext, time.Minute, &http.Transport{DisableCompression: true})
+	d, transport := newClient(dialer.DialContext, time.Minute), &http.Transport{DisableCompression: true}
 	defer d.CloseIdleConnections()
-	for name, way := range map[string]http.RoundTripper{"direct": d, "transport": d.transport} {
+	for name, way := range map[string]http.RoundTripper{"http1": d, "http.Transport": transport} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			r, err := http.NewRequestWithContext(b.Context(), "GET", u.url(), nil)

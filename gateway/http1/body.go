@@ -1,0 +1,99 @@
+package http1
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// body is the body of a response. Its end gives the connection back.
+type body struct {
+	io.ReadCloser
+	answered
+	ended bool
+	err   error // of the end, which every later Read repeats
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	if b.ended {
+		return 0, b.err
+	}
+	if b.upload != nil {
+		b.upload.watch()
+	}
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.finish(b.reason(err))
+	}
+	return n, b.err
+}
+
+// reason is what a Read failed with, in words of ours.
+func (b *body) reason(err error) error {
+	switch {
+	case err == io.EOF:
+		return err
+	case b.ctx.Err() != nil:
+		return b.ctx.Err() // why the connection was closed
+	}
+	if b.upload != nil {
+		if err := b.upload.broken(); err != nil {
+			return err
+		}
+	}
+	return plain(err, errBody)
+}
+
+// Close implements io.Closer. A body that was not read to its end takes its
+// connection with it.
+func (b *body) Close() error {
+	if !b.ended {
+		b.finish(http.ErrBodyReadAfterClose)
+	}
+	return nil
+}
+
+func (b *body) finish(err error) {
+	b.ended, b.err = true, err
+	b.end(err == io.EOF)
+}
+
+// tunnel is the body of a 101: the connection in both directions.
+type tunnel struct {
+	*conn
+	stop func() bool
+}
+
+func (a *answered) tunnel(response *http.Response) (*http.Response, error) {
+	if a.upload != nil && !a.upload.done() {
+		return nil, a.conn.fail(response.Request, a.stop, errUnasked) // its body would go into the tunnel
+	}
+	if err := a.conn.SetDeadline(time.Time{}); err != nil {
+		return nil, a.conn.fail(response.Request, a.stop, err)
+	}
+	response.Body = &tunnel{a.conn, a.stop}
+	return response, nil
+}
+
+// Read implements io.Reader. It begins with what came together with the 101.
+func (t *tunnel) Read(p []byte) (int, error) { return t.br.Read(p) }
+
+// Close implements io.Closer. The end of the request's context closes the
+// tunnel, too.
+func (t *tunnel) Close() error {
+	if !t.stop() {
+		return context.Canceled
+	}
+	return t.conn.Close()
+}
+
+// CloseWrite tells the upstream that nothing more comes.
+func (t *tunnel) CloseWrite() error {
+	if c, ok := t.Conn.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return net.ErrClosed
+}

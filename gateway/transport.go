@@ -1,0 +1,255 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"authgate/gateway/config"
+	"authgate/gateway/http1"
+)
+
+// Names of protocols in the handshake of TLS (RFC 7301, RFC 9113 section 3.1).
+const (
+	alpnHTTP1 = "http/1.1"
+	alpnHTTP2 = "h2"
+)
+
+// transport sends requests to the targets of an upstream, with one time limit
+// for the header of the response: by HTTP/1.1, or by HTTP/2 where an https
+// target chooses that in the handshake.
+type transport struct {
+	dialer *net.Dialer
+	config *tls.Config
+	limit  time.Duration // of an https target that does not read
+
+	plain, secure *http1.Client
+	http2         *http.Transport
+	speaks        sync.Map // what an https target has chosen last, by the Host of its URL
+}
+
+func newTransport(cfg config.Upstream, timeout time.Duration) *transport {
+	t := &transport{
+		dialer: &net.Dialer{Timeout: cfg.ConnectTimeout, KeepAlive: 30 * time.Second},
+		config: &tls.Config{NextProtos: []string{alpnHTTP2, alpnHTTP1}},
+		limit:  timeout,
+	}
+	if !cfg.ReuseConnections {
+		t.config.NextProtos = []string{alpnHTTP1} // HTTP/2 is about sharing a connection
+	}
+	options := http1.Options{Timeout: timeout, MaxIdle: idlePerHost, NoReuse: !cfg.ReuseConnections}
+	options.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+		return t.dialer.DialContext(ctx, "tcp", withPort(address, "80"))
+	}
+	t.plain = http1.New(options)
+	options.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+		conn, err := t.dialTLS(ctx, withPort(address, "443"), alpnHTTP1, func(c net.Conn) net.Conn { return c })
+		if err != nil {
+			return nil, err // a nil *TLSConn is no nil net.Conn
+		}
+		return conn, nil
+	}
+	t.secure = http1.New(options)
+	t.http2 = &http.Transport{
+		DialTLSContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			conn, err := t.dialTLS(ctx, address, alpnHTTP2, func(c net.Conn) net.Conn { return &stallGuard{Conn: c, limit: t.limit} })
+			if err != nil {
+				return nil, err
+			}
+			return conn.Conn, nil // net/http looks for a *tls.Conn
+		},
+		ResponseHeaderTimeout: timeout,
+		ExpectContinueTimeout: time.Second,
+		MaxIdleConnsPerHost:   idlePerHost,
+		IdleConnTimeout:       time.Minute,
+		DisableCompression:    true, // the client's Accept-Encoding is the upstream's business
+		ForceAttemptHTTP2:     true,
+	}
+	return t
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme == "http" {
+		return t.plain.RoundTrip(r)
+	}
+	restore, err := keepBody(r)
+	if err != nil {
+		return nil, err
+	}
+	for attempt := 0; ; attempt++ {
+		restore()
+		speaks, _ := t.speaks.Load(r.URL.Host)
+		var response *http.Response
+		if speaks == alpnHTTP2 {
+			response, err = t.overHTTP2(r)
+		} else { // or unknown: the handshake tells
+			response, err = t.secure.RoundTrip(r)
+		}
+		var other *protocolError
+		if !errors.As(err, &other) || attempt == 2 {
+			return response, err
+		}
+		t.speaks.Store(r.URL.Host, other.speaks)
+	}
+}
+
+// overHTTP2 sends a request by HTTP/2.
+func (t *transport) overHTTP2(r *http.Request) (*http.Response, error) {
+	response, err := t.http2.RoundTrip(r)
+	if err != nil {
+		return nil, plainHTTP2(err)
+	}
+	response.Body = &bodyHTTP2{response.Body}
+	return response, nil
+}
+
+// CloseIdleConnections closes the connections that no request uses.
+func (t *transport) CloseIdleConnections() {
+	t.plain.CloseIdleConnections()
+	t.secure.CloseIdleConnections()
+	t.http2.CloseIdleConnections()
+}
+
+// dialTLS opens a connection to an https target on which the handshake chooses
+// a protocol. It fails if that is another one than wanted.
+func (t *transport) dialTLS(ctx context.Context, address, wanted string, under func(net.Conn) net.Conn) (*http1.TLSConn, error) {
+	raw, err := t.dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		raw.Close()
+		return nil, err
+	}
+	config := t.config.Clone()
+	config.ServerName = host
+	limited, cancel := context.WithTimeout(ctx, t.dialer.Timeout)
+	defer cancel()
+	conn, err := http1.Handshake(limited, under(raw), config)
+	switch {
+	case err != nil && limited.Err() != nil && ctx.Err() == nil:
+		// Like an address that does not take the connection.
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: raw.RemoteAddr(), Err: os.ErrDeadlineExceeded}
+	case err != nil:
+		return nil, err
+	}
+	speaks := conn.ConnectionState().NegotiatedProtocol
+	if speaks != alpnHTTP2 {
+		speaks = alpnHTTP1
+	}
+	if speaks != wanted {
+		conn.Close()
+		return nil, &protocolError{speaks}
+	}
+	return conn, nil
+}
+
+// protocolError means that an https target chose another protocol than it did
+// before. Nothing was sent to it.
+type protocolError struct{ speaks string }
+
+func (e *protocolError) Error() string { return "the target chose " + e.speaks }
+
+// withPort is the address of a host with a port, where it has none.
+func withPort(host, port string) string {
+	if _, _, err := net.SplitHostPort(host); err == nil {
+		return host
+	}
+	return net.JoinHostPort(strings.Trim(host, "[]"), port)
+}
+
+// keepBody returns what gives a request its body back after an attempt that
+// did not get a connection. A client for HTTP/1.1 reads a small body before it
+// takes one.
+func keepBody(r *http.Request) (restore func(), err error) {
+	body := r.Body
+	switch {
+	case body == nil || body == http.NoBody:
+		return func() {}, nil
+	case r.ContentLength <= 0 || r.ContentLength > http1.SmallBody || r.Header["Expect"] != nil:
+		r.Body = io.NopCloser(body) // a failed attempt must not close it; the server does
+		return func() {}, nil
+	}
+	small := make([]byte, r.ContentLength)
+	if _, err := io.ReadFull(body, small); err != nil {
+		return nil, err
+	}
+	return func() { r.Body = io.NopCloser(bytes.NewReader(small)) }, nil
+}
+
+// errHTTP2 stands for errors of net/http that quote what the upstream said.
+var errHTTP2 = errors.New("the exchange over HTTP/2 failed")
+
+// plainHTTP2 returns err unless it may quote the upstream.
+func plainHTTP2(err error) error {
+	var (
+		network     net.Error
+		certificate *tls.CertificateVerificationError
+		other       *protocolError
+	)
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, http1.ErrInformational), errors.Is(err, http.ErrBodyReadAfterClose),
+		errors.As(err, &network), errors.As(err, &certificate), errors.As(err, &other):
+		return err
+	}
+	return errHTTP2
+}
+
+// bodyHTTP2 is the body of a response over HTTP/2.
+type bodyHTTP2 struct{ io.ReadCloser }
+
+// Read implements io.Reader.
+func (b *bodyHTTP2) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		err = plainHTTP2(err)
+	}
+	return n, err
+}
+
+// stallGuard makes an upstream over HTTP/2 that stops reading a request fail
+// like one that does not answer: the time limit of http.Transport starts only
+// when the request is written. What the buffers of a socket always take needs
+// no guard, which saves small requests the price of a timer.
+type stallGuard struct {
+	net.Conn
+	limit   time.Duration
+	written atomic.Int64 // since the last time that the upstream said something
+	armed   atomic.Bool  // a deadline is set
+}
+
+const socketBuffer = 16 << 10
+
+func (c *stallGuard) Write(b []byte) (int, error) {
+	var deadline time.Time
+	guard := c.written.Add(int64(len(b))) > socketBuffer
+	if guard {
+		deadline = time.Now().Add(c.limit)
+	}
+	if c.armed.Swap(guard) || guard {
+		if err := c.SetWriteDeadline(deadline); err != nil {
+			return 0, err
+		}
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *stallGuard) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.written.Store(0)
+	}
+	return n, err
+}
