@@ -77,6 +77,14 @@ type Authenticator interface {
 
 	// Challenge returns what a 401 invites the client to present.
 	Challenge(*Credentials) Challenge
+
+	// Alive returns the identity that credentials which were accepted before
+	// prove now. Its errors are those of Authenticate without *ThrottledError.
+	// It is called a few times a second for each open stream, so it is cheap
+	// and leaves no trace: it does not count as activity, renews nothing,
+	// counts no failure, hashes no password, and waits for nothing but the
+	// store.
+	Alive(context.Context, *Credentials) (*policy.Identity, error)
 }
 
 // Chain asks mechanisms in turn: the first that finds a credential of its own
@@ -87,6 +95,17 @@ type Chain []Authenticator
 func (c Chain) Authenticate(ctx context.Context, creds *Credentials) (*policy.Identity, error) {
 	for _, a := range c {
 		id, err := a.Authenticate(ctx, creds)
+		if !errors.Is(err, ErrNoCredentials) {
+			return id, err
+		}
+	}
+	return nil, ErrNoCredentials
+}
+
+// Alive implements Authenticator.
+func (c Chain) Alive(ctx context.Context, creds *Credentials) (*policy.Identity, error) {
+	for _, a := range c {
+		id, err := a.Alive(ctx, creds)
 		if !errors.Is(err, ErrNoCredentials) {
 			return id, err
 		}

@@ -58,7 +58,25 @@ func (b *Basic) Authenticate(ctx context.Context, creds *Credentials) (*policy.I
 	if !ok {
 		return nil, &Rejection{Detail: DetailWrongPassword, Reason: "no Basic user of that name"}
 	}
+	creds.basicVersion = account.version
 	return id, nil
+}
+
+// Alive implements Authenticator. A password that was verified stays good
+// while the stored hash stays the same.
+func (b *Basic) Alive(_ context.Context, creds *Credentials) (*policy.Identity, error) {
+	if creds.Scheme != "basic" {
+		return nil, ErrNoCredentials
+	}
+	username, _, err := ParseBasic(creds.Value)
+	if err != nil {
+		return nil, &Rejection{Detail: DetailWrongPassword, Reason: err.Error()}
+	}
+	account, ok := b.users.Lookup(username)
+	if !ok || creds.basicVersion == "" || account.version != creds.basicVersion {
+		return nil, &Rejection{Detail: DetailWrongPassword, Reason: "the Basic user is gone or has another password"}
+	}
+	return b.identities[username], nil
 }
 
 // Challenge implements Authenticator.

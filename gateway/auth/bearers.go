@@ -35,6 +35,14 @@ func (b *Bearers) Authenticate(ctx context.Context, creds *Credentials) (*policy
 	return b.own.Authenticate(ctx, creds)
 }
 
+// Alive implements Authenticator.
+func (b *Bearers) Alive(ctx context.Context, creds *Credentials) (*policy.Identity, error) {
+	if creds.Scheme == "bearer" && b.isOutside(creds.Value) {
+		return b.outside.alive(ctx, creds.Value)
+	}
+	return b.own.Alive(ctx, creds)
+}
+
 // Revoke ends what a valid token opens, as Bearer.Revoke does. Of an outside
 // token that is the token alone, and here alone.
 func (b *Bearers) Revoke(ctx context.Context, token string) (*policy.Identity, error) {

@@ -24,6 +24,9 @@ const (
 	// opaqueFresh is how long the answer of an introspection counts, be it
 	// yes or no: revoked tokens are good for that long.
 	opaqueFresh = 10 * time.Second
+	// againTime bounds the verification of a token for an open stream, and
+	// againPause is the shortest time between two of them.
+	againTime, againPause = 10 * time.Second, 2 * time.Second
 	// opaqueAtOnce bounds the introspections under way.
 	opaqueAtOnce = 32
 	// outsideUnknown is how long a revocation is kept of a token that does
@@ -58,13 +61,17 @@ type Outside struct {
 	logins   *Logins
 	now      func() time.Time
 	verified *lru.Cache[string, *outsideToken] // by the token itself
-	refused  *lru.Cache[string, time.Time]     // until when, by the hash of an opaque token; apart, so that a flood evicts no good one
+	refused  *lru.Cache[string, time.Time]     // until when, by the hash of a token, opaque or of an open stream; apart, so that a flood evicts no good one
+	again    *lru.Cache[string, time.Time]     // by the token: when an open stream may have it verified again
 	asking   singleflight.Group                // introspections, by the token's hash
 	slots    chan struct{}
 }
 
 // errNotActive is what an introspection says of tokens that are not good.
 var errNotActive = badToken("its issuer says that it is not good")
+
+// errUnverified says that a token is being verified again.
+var errUnverified = errors.New("the token is being verified")
 
 // outsideToken is what was found out about a good token.
 type outsideToken struct {
@@ -85,9 +92,13 @@ func NewOutside(issuers []OutsideIssuer, logins *Logins, now func() time.Time) (
 	if err != nil {
 		return nil, err
 	}
+	again, err := lru.New[string, time.Time](identityCacheSize)
+	if err != nil {
+		return nil, err
+	}
 	o := &Outside{
 		byIssuer: make(map[string]OutsideIssuer, len(issuers)), logins: logins, now: now,
-		verified: verified, refused: refused, slots: make(chan struct{}, opaqueAtOnce),
+		verified: verified, refused: refused, again: again, slots: make(chan struct{}, opaqueAtOnce),
 	}
 	for _, issuer := range issuers {
 		if issuer.Issuer() == "" {
@@ -158,17 +169,25 @@ func (o *Outside) verify(ctx context.Context, token string) (*outsideToken, erro
 		}
 		o.verified.Add(strings.Clone(token), known)
 	}
+	if err := o.good(ctx, known, now); err != nil {
+		return nil, err
+	}
+	return known, nil
+}
+
+// good returns nil for a verified token that has not ended.
+func (o *Outside) good(ctx context.Context, known *outsideToken, now time.Time) error {
 	// By the clock of the store, too: the note of a revocation goes by it.
 	if !known.expires.IsZero() && (!now.Before(known.expires) || !o.logins.now().Before(known.expires)) {
-		return nil, badToken("expired")
+		return badToken("expired")
 	}
 	switch _, err := o.logins.store.Get(ctx, known.revokedKey); {
 	case err == nil:
-		return nil, badToken("revoked")
+		return badToken("revoked")
 	case !errors.Is(err, store.ErrNotFound):
-		return nil, fmt.Errorf("looking for a revocation: %w", err)
+		return fmt.Errorf("looking for a revocation: %w", err)
 	}
-	return known, nil
+	return nil
 }
 
 // ask has the issuer's keys, or the issuer itself, judge the token.
@@ -237,6 +256,45 @@ func (o *Outside) introspect(ctx context.Context, token string) (*provider.Acces
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// alive returns the identity of a token that was accepted before. It does not
+// wait for the issuer: a token that is due to be verified again is verified in
+// the background, and the error is errUnverified meanwhile.
+func (o *Outside) alive(ctx context.Context, token string) (*policy.Identity, error) {
+	now := o.now()
+	known, ok := o.verified.Get(token)
+	if ok {
+		if err := o.good(ctx, known, now); err != nil {
+			return nil, err
+		}
+		if now.Before(known.fresh) {
+			return known.identity, nil
+		}
+	}
+	if until, refused := o.refused.Get(hashed([]byte(token))); refused && now.Before(until) {
+		return nil, errNotActive
+	}
+	o.verifyAgain(token, now)
+	return nil, errUnverified
+}
+
+// verifyAgain has a token verified in the background, unless that was done a
+// moment ago.
+func (o *Outside) verifyAgain(token string, now time.Time) {
+	if until, paused := o.again.Get(token); paused && now.Before(until) {
+		return
+	}
+	token = strings.Clone(token)
+	o.again.Add(token, now.Add(againPause))
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), againTime)
+		defer cancel()
+		if _, err := o.verify(ctx, token); errors.Is(err, ErrRejected) {
+			o.verified.Remove(token)
+			o.refused.Add(hashed([]byte(token)), o.now().Add(opaqueFresh))
+		}
+	}()
 }
 
 // revoke makes a good token worthless here; its issuer is not told.

@@ -44,6 +44,10 @@ type Credentials struct {
 	// throttling and device binding go by them.
 	Client    netip.Addr
 	UserAgent string
+
+	// basicVersion is the version of the Basic user whose password was
+	// verified; Basic.Authenticate sets it for Basic.Alive.
+	basicVersion string
 }
 
 // ReadCredentials reads what h presents. The error is ErrAmbiguous.

@@ -126,10 +126,7 @@ func (s *Session) Challenge(*Credentials) Challenge { return "" }
 
 // Authenticate implements Authenticator.
 func (s *Session) Authenticate(ctx context.Context, creds *Credentials) (*policy.Identity, error) {
-	id := creds.Session
-	if s.mechanism == policy.OIDC {
-		id = creds.Delegated
-	}
+	id := s.presented(creds)
 	if id == "" {
 		return nil, ErrNoCredentials
 	}
@@ -137,6 +134,30 @@ func (s *Session) Authenticate(ctx context.Context, creds *Credentials) (*policy
 	if err == nil && s.owner.renew(ctx, ready.login) {
 		ready, err = s.find(ctx, id)
 	}
+	return ready.proves(err)
+}
+
+// Alive implements Authenticator.
+func (s *Session) Alive(ctx context.Context, creds *Credentials) (*policy.Identity, error) {
+	id := s.presented(creds)
+	if id == "" {
+		return nil, ErrNoCredentials
+	}
+	ready, err := s.look(ctx, id)
+	return ready.proves(err)
+}
+
+// presented returns the session identifier among credentials, empty if there
+// is none.
+func (s *Session) presented(creds *Credentials) string {
+	if s.mechanism == policy.OIDC {
+		return creds.Delegated
+	}
+	return creds.Session
+}
+
+// proves returns the identity of the session, which err says was not found.
+func (ready *readySession) proves(err error) (*policy.Identity, error) {
 	if errors.Is(err, ErrRejected) {
 		return nil, &Rejection{Detail: DetailNotSignedIn, Reason: "unknown, expired or ended session"}
 	}
@@ -178,8 +199,17 @@ func sessionKey(id string) (string, error) {
 	return SessionPrefix + hashed(secret), nil
 }
 
-// find leads from an identifier to a session that is good now.
+// find is look for a request, which is activity.
 func (s *Session) find(ctx context.Context, id string) (*readySession, error) {
+	ready, err := s.look(ctx, id)
+	if err == nil {
+		s.touch(ready, s.logins.now())
+	}
+	return ready, err
+}
+
+// look leads from an identifier to a session that is good now.
+func (s *Session) look(ctx context.Context, id string) (*readySession, error) {
 	ready, ok := s.ready.Get(id)
 	if !ok {
 		key, err := sessionKey(id)
@@ -199,7 +229,6 @@ func (s *Session) find(ctx context.Context, id string) (*readySession, error) {
 	if current != ready {
 		s.ready.Add(strings.Clone(id), current) // id alone, not the header it is a part of
 	}
-	s.touch(current, now)
 	return current, nil
 }
 
