@@ -80,6 +80,7 @@ func BenchmarkServe(b *testing.B) {
 		b.Helper()
 		b.ReportAllocs()
 		w := &nowhere{header: http.Header{}}
+		q = q.WithContext(connectionContext(q.Context(), nil)) // as a server has it
 		for b.Loop() {
 			clear(w.header)
 			h.ServeHTTP(w, q)
@@ -188,5 +189,48 @@ func BenchmarkRoundTrip(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkStreams is what it costs a request to be among the streams, and
+// what a look at 10,000 of them costs.
+func BenchmarkStreams(b *testing.B) {
+	b.Run("add and remove", func(b *testing.B) {
+		b.ReportAllocs()
+		s := newStreams(nil, nil)
+		s.armed.Store(true)
+		for range 1000 {
+			s.add(new(exchange), nil)
+		}
+		ex := new(exchange)
+		for b.Loop() {
+			s.add(ex, nil)
+			s.remove(ex)
+		}
+	})
+	r, presented := benchRig(b)
+	for _, mechanism := range []string{"basic", "session", "bearer"} {
+		b.Run("look at 10000, "+mechanism, func(b *testing.B) {
+			st := r.state.Load()
+			open := make([]*exchange, 10_000)
+			for i := range open {
+				ex := r.begin(&nowhere{}, request("GET", "/"+mechanism+"/resource", "", presented[mechanism]))
+				if err := ex.read(); err != nil {
+					b.Fatal(err)
+				}
+				match, _ := st.table.Match(&ex.req)
+				ex.rule = match.Route
+				if err := ex.authenticate(&st.routes[match.Index]); err != nil {
+					b.Fatal(err)
+				}
+				ex.stream.route = &st.routes[match.Index]
+				open[i] = ex
+			}
+			r.streams.end = func(_ *exchange, ended *endedError) { b.Error(ended) }
+			b.ReportAllocs()
+			for b.Loop() {
+				r.streams.lookAt(b.Context(), open, time.Now())
+			}
+		})
 	}
 }

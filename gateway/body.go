@@ -100,6 +100,11 @@ const (
 // reads slowly gets everything.
 func (ex *exchange) paceAnswer() {
 	if now := time.Now(); now.Sub(ex.paced) > bodyRearm {
+		ex.stream.mu.Lock()
+		defer ex.stream.mu.Unlock()
+		if ex.stream.ended.Load() != nil {
+			return // which has set a nearer one
+		}
 		ex.paced = now
 		_ = http.NewResponseController(ex.ResponseWriter).SetWriteDeadline(now.Add(answerPause))
 	}
@@ -108,7 +113,7 @@ func (ex *exchange) paceAnswer() {
 // unpaceAnswer sends what is left under the limit, and takes it off: the next
 // answer on the connection has one of its own.
 func (ex *exchange) unpaceAnswer() {
-	if ex.paced.IsZero() || ex.status == http.StatusSwitchingProtocols {
+	if ex.paced.IsZero() || ex.status == http.StatusSwitchingProtocols || ex.stream.ended.Load() != nil {
 		return
 	}
 	control := http.NewResponseController(ex.ResponseWriter)

@@ -37,6 +37,9 @@
 // cache, and mechanisms keep what they decoded or verified for as long as
 // the store still holds the same bytes.
 //
+// Requests under way are looked at four times a second: streams asks whether
+// their credentials would still be let in, and ends those that would not.
+//
 // # Providers
 //
 // A person whom a provider vouches for ends with a login and a session like

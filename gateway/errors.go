@@ -40,6 +40,18 @@ func (e *httpError) Error() string {
 
 func (e *httpError) Unwrap() error { return e.cause }
 
+func errNoRoute() error {
+	return &httpError{status: http.StatusNotFound, detail: "There is nothing here.", cause: errors.New("no route matches")}
+}
+
+func errForbidden() error {
+	return &httpError{status: http.StatusForbidden, detail: "You are signed in, but not allowed to do this."}
+}
+
+func errUnavailable(cause error) *httpError {
+	return &httpError{status: 503, detail: "The service is unavailable for the moment.", cause: cause, retryAfter: time.Second}
+}
+
 // statusClientGone is what is counted and logged when the client left before
 // there was an answer. It is never sent.
 const statusClientGone = 499
@@ -105,7 +117,7 @@ func toHTTP(err error) *httpError {
 	case isProviderError(err):
 		return providerStatus(err)
 	case errors.As(err, &storage):
-		return &httpError{status: 503, detail: "The service is unavailable for the moment.", cause: err, retryAfter: time.Second}
+		return errUnavailable(err)
 	case errors.Is(err, auth.ErrBusy):
 		return &httpError{status: 503, detail: "Too many credentials are being checked at once. Try again.", cause: err, retryAfter: time.Second}
 	}
@@ -203,9 +215,13 @@ func weigh(ranges []goautoneg.Accept, media string) preference {
 // fail answers the request with what toHTTP makes of err. A response that
 // has begun cannot be changed any more and is cut.
 func (ex *exchange) fail(err error) {
+	ended := ex.stream.ended.Load()
+	if ended != nil {
+		err, ex.challenges = ended, ended.challenges // the failure is a consequence
+	}
 	e := toHTTP(err)
 	if e.status == statusClientGone && ex.r.Context().Err() == nil { // something else was given up
-		e = &httpError{status: 503, detail: "The service is unavailable for the moment.", cause: err, retryAfter: time.Second}
+		e = errUnavailable(err)
 		if isProviderError(err) {
 			e = providerStatus(err)
 		}
@@ -230,6 +246,7 @@ func (ex *exchange) fail(err error) {
 			h.Add("WWW-Authenticate", string(challenge))
 		}
 	}
+	ex.toldEnded = ended != nil
 	ex.writeError(e)
 }
 

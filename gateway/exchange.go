@@ -48,11 +48,13 @@ type exchange struct {
 	bytes  int64
 	paced  time.Time // when the time limit of the answer was moved on
 	socket *socket   // that the connection has become
-	giveUp func()    // closes the upstream's connection; nil where it can be no WebSocket
+	giveUp func()    // closes the upstream's connection; nil where nothing has to
+	stream stream    // what looks whether the login goes on
 
 	storage storeContext // for whatever may call the store
 
 	bodyLimited bool // there is a time limit for the request's body
+	toldEnded   bool // the answer says that the login has ended
 }
 
 // begin notes the arrival of a request.
@@ -76,6 +78,9 @@ func (ex *exchange) WriteHeader(status int) {
 	if status < 200 && status != http.StatusSwitchingProtocols {
 		ex.hint(status)
 		return
+	}
+	if status >= 200 && ex.r.ProtoMajor == 1 && ex.stream.ended.Load() != nil {
+		ex.Header().Set("Connection", "close") // its context and deadlines are those of the connection
 	}
 	ex.ResponseWriter.WriteHeader(status)
 }
@@ -103,7 +108,8 @@ func (ex *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	ex.status, ex.socket = http.StatusSwitchingProtocols, conn
+	ex.status = http.StatusSwitchingProtocols
+	ex.becomes(conn)
 	return conn, rw, nil
 }
 
@@ -148,6 +154,9 @@ func (ex *exchange) finish() {
 	if panicked != nil && panicked != http.ErrAbortHandler {
 		ex.gw.logger.Error("panic", "request_id", ex.requestID, "panic", panicked, "stack", stack())
 		panicked = ex.failAfterPanic()
+	}
+	if ended := ex.gw.streams.remove(ex); ended != nil && !ex.toldEnded {
+		panicked, ex.err = http.ErrAbortHandler, ended // so that the answer does not seem whole
 	}
 	if panicked != nil && ex.err == nil {
 		ex.err = errors.New("the answer was cut off")
@@ -204,6 +213,8 @@ func (ex *exchange) log(h slog.Handler, now time.Time, took time.Duration) {
 		attrs[len(attrs)-2] = slog.String("subject", ex.id.Subject)
 	}
 	switch {
+	case ex.stream.ended.Load() != nil:
+		attrs[len(attrs)-1] = slog.String("reason", ex.stream.ended.Load().Error())
 	case ex.reason != "" && (ex.decision == decisionChallenge || ex.decision == decisionForbid):
 		attrs[len(attrs)-1] = slog.String("reason", ex.reason)
 	case ex.err != nil:

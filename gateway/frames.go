@@ -6,7 +6,15 @@ import "encoding/binary"
 const (
 	opcodeClose    = 8
 	closeGoingAway = 1001
+	closePolicy    = 1008
 )
+
+// closeFrame is the frame by which a server closes a WebSocket (RFC 6455,
+// section 5.5.1); reason has at most 123 bytes.
+func closeFrame(status uint16, reason string) []byte {
+	frame := []byte{0x80 | opcodeClose, byte(2 + len(reason)), byte(status >> 8), byte(status)}
+	return append(frame, reason...)
+}
 
 // frames follows one direction of a WebSocket from frame to frame (RFC 6455,
 // section 5.2).
@@ -15,6 +23,8 @@ type frames struct {
 	have   int    // of the header; 0 between frames
 	left   uint64 // of the payload
 	closed bool   // there was a Close frame
+
+	dropping bool // onlyClose drops the frame under way
 }
 
 // between reports whether there is no frame under way.
@@ -25,6 +35,23 @@ func (f *frames) follow(b []byte) {
 	for len(b) > 0 {
 		b = b[f.next(b):]
 	}
+}
+
+// onlyClose takes the frames out of b that begin in it, but for Close frames,
+// and returns what is left, in place.
+func (f *frames) onlyClose(b []byte) []byte {
+	left := b[:0]
+	for len(b) > 0 {
+		if f.between() {
+			f.dropping = b[0]&0xf != opcodeClose
+		}
+		n := f.next(b)
+		if !f.dropping {
+			left = append(left, b[:n]...)
+		}
+		b = b[n:]
+	}
+	return left
 }
 
 // next goes on to the end of the frame under way, or that of b, and returns

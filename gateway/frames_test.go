@@ -83,7 +83,7 @@ func FuzzFrames(f *testing.F) {
 				t.Fatalf("after %d bytes: between frames: %t", written, s.toClient.between())
 			}
 			if i == leaveAt {
-				s.leave()
+				s.leave(closeGoingAway, "")
 				left = written
 			}
 			if written == len(stream) {

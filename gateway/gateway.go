@@ -66,6 +66,7 @@ type Gateway struct {
 	underWay atomic.Int64 // requests
 	idle     func()
 	sockets  sockets
+	streams  *streams
 	draining atomic.Bool // clients should go elsewhere: it is about to stop
 
 	reloading sync.Mutex // one build at a time
@@ -102,6 +103,7 @@ func New(o Options) (*Gateway, error) {
 		buffers:  newBufferPool(),
 		proxyLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
 	}
+	g.streams = newStreams(g.stillLetIn, g.endStream)
 	st, err := g.build(o.Config, nil)
 	if err != nil {
 		return nil, err

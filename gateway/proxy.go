@@ -33,10 +33,10 @@ func (ex *exchange) forward(route *route) error {
 	if !route.upstream.cleartext() {
 		ex.r = ex.r.WithContext(fewHints(ex.r.Context()))
 	}
-	if _, ok := ex.r.Header["Upgrade"]; ok {
-		ctx, giveUp := context.WithCancel(ex.r.Context())
-		defer giveUp()
-		ex.r, ex.giveUp = ex.r.WithContext(ctx), giveUp
+	release := ex.canGiveUp()
+	defer release()
+	if ex.id != nil {
+		ex.gw.streams.add(ex, route)
 	}
 	proxy := httputil.ReverseProxy{
 		Rewrite:    func(pr *httputil.ProxyRequest) { ex.rewrite(route, pr.Out) },
@@ -61,6 +61,23 @@ func (ex *exchange) forward(route *route) error {
 		ex.limitBody() // the answer came first
 	}
 	return nil
+}
+
+// canGiveUp sets giveUp for a request that may have to be given up before its
+// client has left: because it may become a WebSocket, or because its login
+// ends. The caller calls release after it.
+func (ex *exchange) canGiveUp() (release func()) {
+	if _, upgrades := ex.r.Header["Upgrade"]; !upgrades {
+		if ex.id == nil {
+			return func() {}
+		}
+		if ex.giveUp = connectionOf(ex.r); ex.giveUp != nil {
+			return func() {}
+		}
+	}
+	ctx, giveUp := context.WithCancel(ex.r.Context())
+	ex.r, ex.giveUp = ex.r.WithContext(ctx), giveUp
+	return giveUp
 }
 
 // fewHints bounds the informational responses of an upstream over HTTP/2, which

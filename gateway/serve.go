@@ -31,7 +31,7 @@ func (ex *exchange) serve() error {
 	}
 	match, ok := ex.st.table.Match(&ex.req)
 	if !ok {
-		return &httpError{status: http.StatusNotFound, detail: "There is nothing here.", cause: errors.New("no route matches")}
+		return errNoRoute()
 	}
 	if err := ex.st.table.CheckParameters(&ex.req, match); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (ex *exchange) authenticate(route *route) error {
 		return &httpError{status: http.StatusUnauthorized, detail: auth.DetailNotSignedIn}
 	}
 	ex.audit("denied", slog.String("rule", decision.Rule), slog.String("reason", decision.Reason))
-	return &httpError{status: http.StatusForbidden, detail: "You are signed in, but not allowed to do this."}
+	return errForbidden()
 }
 
 // identify notes who asks.

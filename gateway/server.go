@@ -88,6 +88,7 @@ func (s *Server) listen(name, address string, handler http.Handler) error {
 		ReadHeaderTimeout: readHeaderTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    s.gateway.Config().Limits.MaxHeaderBytes,
+		ConnContext:       connectionContext,
 		ErrorLog:          slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug), // failed handshakes, mostly
 
 		// "OPTIONS *" asks for no path, and net/http would answer it 200.

@@ -42,7 +42,7 @@ func listening(t *testing.T, f func(t *testing.T, r *rig, dial func() net.Conn))
 			return response(q, http.StatusOK, http.Header{}, ""), nil
 		}
 		server := &http.Server{
-			Handler: r.Gateway, ReadHeaderTimeout: readHeaderTime, IdleTimeout: idleTime, Protocols: new(http.Protocols),
+			Handler: r.Gateway, ConnContext: connectionContext, ReadHeaderTimeout: readHeaderTime, IdleTimeout: idleTime, Protocols: new(http.Protocols),
 		}
 		server.Protocols.SetHTTP1(true)
 		server.Protocols.SetUnencryptedHTTP2(true)

@@ -53,6 +53,19 @@ func (w *sockets) hijack(take func() (net.Conn, *bufio.ReadWriter, error), giveU
 	return s, rw, nil
 }
 
+// signOut makes a WebSocket end whose login has ended. It has endingTime for it.
+func (w *sockets) signOut(s *socket) {
+	s.signedOut.Store(true)
+	go s.leave(closePolicy, "signed out")
+	time.AfterFunc(endingTime, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.open[s] {
+			go s.cut()
+		}
+	})
+}
+
 // remove forgets a WebSocket whose request is done.
 func (w *sockets) remove(s *socket) {
 	w.mu.Lock()
@@ -81,7 +94,7 @@ func (w *sockets) leave(deadline time.Time) {
 
 // end makes a WebSocket end. The caller holds the lock.
 func (w *sockets) end(s *socket) {
-	go s.leave()
+	go s.leave(closeGoingAway, "")
 	time.AfterFunc(min(closeTime, time.Until(w.deadline)), func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -106,9 +119,10 @@ func (w *sockets) wait() int {
 // socket is the client's connection of a WebSocket as httputil.ReverseProxy
 // uses it: what is written comes from the upstream, what is read goes there.
 //
-// Once it must end, its client gets a Close frame with the status 1001 behind
-// a whole frame of the upstream, and nothing after it (RFC 6455, section
-// 5.5.1). The client's answer goes to the upstream, which so learns the same.
+// Once it must end, its client gets a Close frame with the status 1001, or 1008
+// if its login has ended, behind a whole frame of the upstream, and nothing
+// after it (RFC 6455, section 5.5.1). The client's answer goes to the upstream,
+// which so learns the same; of a client that is signed out nothing else does.
 type socket struct {
 	net.Conn
 	giveUp func() // closes the upstream's connection
@@ -120,9 +134,11 @@ type socket struct {
 	mu       sync.Mutex // held while something is written
 	toClient frames
 	leaving  bool        // it is over behind the frame under way
+	farewell []byte      // the Close frame for it
 	over     atomic.Bool // the client gets a Close frame, and nothing after it
 
 	toUpstream frames
+	signedOut  atomic.Bool // no frame but a Close frame goes to the upstream
 	answered   atomic.Bool // the client has sent one
 }
 
@@ -132,8 +148,7 @@ func (s *socket) Read(b []byte) (int, error) {
 	if s.done() {
 		return 0, io.EOF
 	}
-	n, err := s.Conn.Read(b)
-	s.toUpstream.follow(b[:n])
+	n, err := s.receive(b)
 	if s.toUpstream.closed {
 		s.answered.Store(true)
 	}
@@ -147,6 +162,20 @@ func (s *socket) Read(b []byte) (int, error) {
 	// what the client said last.
 	<-s.ended
 	return 0, err
+}
+
+// receive reads what may go to the upstream.
+func (s *socket) receive(b []byte) (int, error) {
+	for {
+		n, err := s.Conn.Read(b)
+		if !s.signedOut.Load() {
+			s.toUpstream.follow(b[:n])
+			return n, err
+		}
+		if n = len(s.toUpstream.onlyClose(b[:n])); n > 0 || err != nil {
+			return n, err
+		}
+	}
 }
 
 // Write implements net.Conn.
@@ -208,12 +237,16 @@ func (s *socket) done() bool {
 	}
 }
 
-// leave makes it end as soon as the upstream is between two frames.
-func (s *socket) leave() {
+// leave makes it end as soon as the upstream is between two frames, with a
+// Close frame of that status and reason.
+func (s *socket) leave(status uint16, reason string) {
 	<-s.begun
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leaving = true
+	if s.leaving {
+		return
+	}
+	s.leaving, s.farewell = true, closeFrame(status, reason)
 	s.goodbye()
 }
 
@@ -226,6 +259,6 @@ func (s *socket) goodbye() {
 	s.over.Store(true)      // before the client can answer
 	if !s.toClient.closed { // by the upstream itself
 		// A client that cannot be written to is gone.
-		_, _ = s.Conn.Write([]byte{0x80 | opcodeClose, 2, closeGoingAway >> 8, closeGoingAway & 0xff})
+		_, _ = s.Conn.Write(s.farewell)
 	}
 }

@@ -51,6 +51,12 @@ type ends struct {
 // upgrading is a WebSocket whose client has not read the answer yet.
 func upgrading(t *testing.T, r *rig, dial func() net.Conn) *ends {
 	t.Helper()
+	return upgradingAt(t, r, dial, "/public/", "Accept: */*")
+}
+
+// upgradingAt is upgrading for a path, with a header line.
+func upgradingAt(t *testing.T, r *rig, dial func() net.Conn, path, header string) *ends {
+	t.Helper()
 	e := &ends{t: t, client: dial()}
 	e.fromGateway = bufio.NewReader(e.client)
 	upstreams := make(chan net.Conn, 1)
@@ -61,7 +67,7 @@ func upgrading(t *testing.T, r *rig, dial func() net.Conn) *ends {
 		answer.Body = there
 		return answer, nil
 	})
-	e.say(e.client, []byte("GET /public/ HTTP/1.1\r\nHost: gw.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"))
+	e.say(e.client, []byte("GET "+path+" HTTP/1.1\r\nHost: gw.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+header+"\r\n\r\n"))
 	e.upstream = <-upstreams
 	return e
 }
@@ -369,7 +375,7 @@ func TestSocketDone(t *testing.T) {
 			conn := &halfClosing{Conn: gateway}
 			s := &socket{Conn: conn, begun: make(chan struct{}), ended: make(chan struct{})}
 			e := &ends{t: t}
-			go s.leave()
+			go s.leave(closeGoingAway, "")
 			go func() {
 				e.hears("the client", client, goodbye)
 				_, _ = client.Write(clientsBye)

@@ -1,0 +1,618 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/config"
+)
+
+// within is what the gateway promises: a stream ends so soon after its login.
+const within = time.Second
+
+// streaming is a client of a gateway whose upstream answers each request with
+// a body that has begun and goes on until the request is given up.
+type streaming struct {
+	*rig
+	t       *testing.T
+	clients map[string]*http.Client // by protocol
+	givenUp chan time.Time          // when the upstream was told
+}
+
+// streamsOf runs f beside such a gateway, on the clock of a bubble.
+func streamsOf(t *testing.T, f func(*streaming)) {
+	t.Helper()
+	listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
+		s := &streaming{rig: r, t: t, clients: map[string]*http.Client{}, givenUp: make(chan time.Time, 100)}
+		for protocol, set := range map[string]func(*http.Protocols){
+			"HTTP/1.1": func(p *http.Protocols) { p.SetHTTP1(true) },
+			"HTTP/2.0": func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) },
+		} {
+			transport := &http.Transport{
+				DialContext: func(context.Context, string, string) (net.Conn, error) { return dial(), nil },
+				Protocols:   new(http.Protocols),
+			}
+			set(transport.Protocols)
+			s.clients[protocol] = &http.Client{Transport: transport}
+			defer transport.CloseIdleConnections()
+		}
+		r.upstream.answering(s.begin)
+		f(s)
+	})
+}
+
+// begin answers with "data" and then nothing.
+func (s *streaming) begin(q *http.Request) (*http.Response, error) {
+	out, in := io.Pipe()
+	go func() { _, _ = io.WriteString(in, "data") }() // the reader may be gone
+	context.AfterFunc(q.Context(), func() {
+		s.givenUp <- time.Now()
+		in.CloseWithError(q.Context().Err())
+	})
+	answer := response(q, http.StatusOK, http.Header{"Content-Type": {"text/event-stream"}}, "")
+	answer.Body, answer.ContentLength = out, -1
+	return answer, nil
+}
+
+// hold answers nothing.
+func (s *streaming) hold(q *http.Request) (*http.Response, error) {
+	<-q.Context().Done()
+	s.givenUp <- time.Now()
+	return nil, q.Context().Err()
+}
+
+// ask sends a request with a header line.
+func (s *streaming) ask(protocol, path, header string) *http.Response {
+	s.t.Helper()
+	q, err := http.NewRequestWithContext(s.t.Context(), "GET", "http://gw.example"+path, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	name, value, _ := strings.Cut(header, ": ")
+	q.Header.Set(name, value)
+	answer, err := s.clients[protocol].Do(q)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if answer.Proto != protocol {
+		s.t.Fatalf("it speaks %s", answer.Proto)
+	}
+	return answer
+}
+
+// open is a stream that has begun.
+func (s *streaming) open(protocol, path, header string) io.ReadCloser {
+	s.t.Helper()
+	answer := s.ask(protocol, path, header)
+	got := make([]byte, 4)
+	if n, err := io.ReadFull(answer.Body, got); answer.StatusCode != http.StatusOK || err != nil || string(got) != "data" {
+		s.t.Fatalf("%d, %q, %v", answer.StatusCode, got[:n], err)
+	}
+	return answer.Body
+}
+
+// ends fails the test unless the stream and the upstream's end within a second
+// of the time, and the stream is seen not to be whole.
+func (s *streaming) ends(what string, body io.ReadCloser, since time.Time) {
+	s.t.Helper()
+	rest, err := io.ReadAll(body)
+	if took := time.Since(since); took > within {
+		s.t.Errorf("%s: ended after %v", what, took)
+	}
+	if err == nil || len(rest) > 0 {
+		s.t.Errorf("%s: the client got %q, and then %v", what, rest, err)
+	}
+	if took := (<-s.givenUp).Sub(since); took > within {
+		s.t.Errorf("%s: the upstream was told after %v", what, took)
+	}
+	body.Close()
+	synctest.Wait()
+	if n := s.underWay.Load(); n != 0 {
+		s.t.Errorf("%s: %d requests are under way", what, n)
+	}
+}
+
+// reload runs the basic configuration with one part of it replaced.
+func (s *streaming) reload(old, new string) {
+	s.t.Helper()
+	if strings.Count(baseConfig, old) != 1 {
+		s.t.Fatalf("%q is not in the configuration once", old)
+	}
+	if err := s.Reload(func() (*config.Config, error) {
+		return parseConfig(s.t, s.dir, strings.Replace(baseConfig, old, new, 1)), nil
+	}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.stub()
+}
+
+const bobHash = `"$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"`
+
+// A stream ends with its login, whatever ends that, and not before.
+func TestStreamsEndWithTheLogin(t *testing.T) {
+	t.Parallel()
+	const session, bearer, admin, basic = "/session/", "/bearer/", "/admin/", "/basic/"
+	for name, c := range map[string]struct {
+		path   string
+		end    func(s *streaming, in signedIn)
+		reason string
+	}{
+		"signed out":            {session, func(s *streaming, in signedIn) { s.do("POST", "/logout", "", in.cookie) }, "ended session"},
+		"signed out by a token": {bearer, func(s *streaming, in signedIn) { s.do("POST", "/logout", "", in.bearer) }, "access token"},
+		"session by its token":  {session, func(s *streaming, in signedIn) { s.do("POST", "/logout", "", in.bearer) }, "ended session"},
+		"token by its session":  {bearer, func(s *streaming, in signedIn) { s.do("POST", "/logout", "", in.cookie) }, "login has ended"},
+		"the token expires":     {bearer, func(s *streaming, _ signedIn) { s.clock.advance(15 * time.Minute) }, "expired"},
+		"the session expires":   {session, func(s *streaming, _ signedIn) { s.clock.advance(time.Hour) }, "expired"},
+		"the account goes":      {session, func(s *streaming, _ signedIn) { s.reload("username: alice, ", "username: alicia, ") }, "ended session"},
+		"the account is off":    {bearer, func(s *streaming, _ signedIn) { s.reload("username: alice, ", "username: alice, disabled: true, ") }, "account"},
+		"another password": {session, func(s *streaming, _ signedIn) {
+			s.reload(`"$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"`, bobHash)
+		}, "ended session"},
+		"a role is lost": {admin, func(s *streaming, _ signedIn) { s.reload("roles: [user, admin], ", "roles: [user], ") }, "admin"},
+		"the route is stricter": {session, func(s *streaming, _ signedIn) {
+			s.reload("match: /session/, ", "policy: {users: [bob]}, match: /session/, ")
+		}, "policy"},
+		"the route goes":         {session, func(s *streaming, _ signedIn) { s.reload("match: /session/, ", "match: /elsewhere/, ") }, "no route"},
+		"the mechanism goes":     {"/any/", func(s *streaming, _ signedIn) { s.reload("auth: [session, bearer, basic]", "auth: [bearer, basic]") }, "does not accept"},
+		"a refresh token reused": {bearer, func(s *streaming, in signedIn) { s.reuse(in) }, "login has ended"},
+		"the Basic user goes":    {basic, func(s *streaming, _ signedIn) { s.reload("username: service, ", "username: other, ") }, "Basic user"},
+		"another Basic password": {basic, func(s *streaming, _ signedIn) {
+			s.reload(`"$2a$04$/a6CEbScrlmC22ADXpzW/ecjqkuROylrmELHONFTJGi24ct16Ltwu"`, bobHash)
+		}, "Basic user"},
+	} {
+		for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+			t.Run(name+"/"+protocol, func(t *testing.T) {
+				t.Parallel()
+				streamsOf(t, func(s *streaming) {
+					in := s.login(aliceIn)
+					header := in.cookie
+					switch c.path {
+					case bearer:
+						header = in.bearer
+					case basic:
+						header = basicHeader("service", "s3rvice")
+					}
+					body := s.open(protocol, c.path, header)
+					s.do("POST", "/refresh", refreshBody(in.refresh), jsonType) // which ends nothing
+					time.Sleep(time.Minute)
+					if n := s.underWay.Load(); n != 1 {
+						t.Fatalf("before the end %d requests are under way", n)
+					}
+					c.end(s, in)
+					s.ends(name, body, time.Now())
+					s.wantEnded(c.reason)
+				})
+			})
+		}
+	}
+}
+
+// reuse presents a refresh token that was exchanged long ago.
+func (s *streaming) reuse(in signedIn) {
+	s.clock.advance(time.Minute)
+	if w := s.do("POST", "/refresh", refreshBody(in.refresh), jsonType); w.Code != http.StatusUnauthorized {
+		s.t.Fatalf("a used refresh token: %d", w.Code)
+	}
+}
+
+// wantEnded fails the test unless the log tells once that a stream has ended
+// for the reason, and does not blame the upstream.
+func (s *streaming) wantEnded(reason string) {
+	s.t.Helper()
+	line := s.rig.log.last(s.t, "request")
+	if got, _ := line["reason"].(string); !strings.HasPrefix(got, "the login has ended: ") || !strings.Contains(got, reason) {
+		s.t.Errorf("the request is logged as %v, want a reason with %q", line, reason)
+	}
+	if line["error"] != nil || line["level"] != "INFO" {
+		s.t.Errorf("the request is logged as %v", line)
+	}
+	var audits []map[string]any
+	for _, line := range s.rig.log.records(s.t, "audit") {
+		if line["event"] == "stream_ended" {
+			audits = append(audits, line)
+		}
+	}
+	if len(audits) != 1 || audits[0]["subject"] == "" || !strings.Contains(audits[0]["reason"].(string), reason) {
+		s.t.Errorf("the audit log has %v", audits)
+	}
+	if strings.Contains(s.rig.log.String(), "ReverseProxy") {
+		s.t.Errorf("the proxy complains:\n%s", s.rig.log)
+	}
+}
+
+// What is not the end of a login ends no stream, and looking at streams costs
+// the store no write.
+func TestStreamsGoOn(t *testing.T) {
+	t.Parallel()
+	streamsOf(t, func(s *streaming) {
+		alice, bob := s.login(aliceIn), s.login(bobIn)
+		bodies := []io.ReadCloser{
+			s.open("HTTP/1.1", "/session/", alice.cookie), s.open("HTTP/2.0", "/bearer/", alice.bearer),
+			s.open("HTTP/2.0", "/basic/", basicHeader("service", "s3rvice")), s.open("HTTP/1.1", "/public/", bob.cookie),
+		}
+		s.do("POST", "/logout", "", bob.cookie)
+		s.do("POST", "/refresh", refreshBody(alice.refresh), jsonType)
+		s.reload("roles: [user, admin], ", "roles: [user, staff], ")
+		s.rig.store.breakIf(func(operation string, _ int64, _ string) bool {
+			if operation != "get" {
+				t.Errorf("looking does a %s", operation)
+			}
+			return false
+		})
+		time.Sleep(time.Hour)
+		if n := s.underWay.Load(); n != 4 {
+			t.Errorf("%d of 4 streams are left:\n%s", n, s.rig.log)
+		}
+		for _, body := range bodies {
+			body.Close()
+		}
+	})
+}
+
+// A stream is no sign of life: a session that has no other ends when it is idle.
+func TestStreamsAreNoActivity(t *testing.T) {
+	t.Parallel()
+	streamsOf(t, func(s *streaming) {
+		s.reload("store: {driver: memory}", "store: {driver: memory}\nsession: {idle_timeout: 10m}")
+		body := s.open("HTTP/1.1", "/session/", s.login(aliceIn).cookie)
+		for range 9 {
+			s.clock.advance(time.Minute)
+			time.Sleep(time.Minute)
+		}
+		if n := s.underWay.Load(); n != 1 {
+			t.Fatalf("%d requests are under way after 9 minutes", n)
+		}
+		s.clock.advance(time.Minute)
+		s.ends("idle", body, time.Now())
+	})
+}
+
+// A request whose answer has not begun is answered as it would be now.
+func TestStreamsWithoutAnAnswerYet(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		path      string
+		end       func(s *streaming, in signedIn)
+		status    int
+		detail    string
+		challenge string
+	}{
+		"signed out": {"/session/", func(s *streaming, in signedIn) { s.do("POST", "/logout", "", in.cookie) }, 401, auth.DetailNotSignedIn, ""},
+		"token":      {"/bearer/", func(s *streaming, in signedIn) { s.do("POST", "/logout", "", in.bearer) }, 401, auth.DetailBadToken, `Bearer realm="authgate", error="invalid_token"`},
+		"role lost":  {"/admin/", func(s *streaming, _ signedIn) { s.reload("roles: [user, admin], ", "roles: [user], ") }, 403, "not allowed", ""},
+		"route gone": {"/session/", func(s *streaming, _ signedIn) { s.reload("match: /session/, ", "match: /elsewhere/, ") }, 404, "nothing here", ""},
+	} {
+		for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+			t.Run(name+"/"+protocol, func(t *testing.T) {
+				t.Parallel()
+				streamsOf(t, func(s *streaming) {
+					in := s.login(aliceIn)
+					s.upstream.answering(s.hold)
+					var ended time.Time
+					time.AfterFunc(time.Minute, func() {
+						c.end(s, in)
+						ended = time.Now()
+					})
+					header := in.cookie
+					if c.path == "/bearer/" {
+						header = in.bearer
+					}
+					answer := s.ask(protocol, c.path, header)
+					if took := time.Since(ended); ended.IsZero() || took > within {
+						t.Errorf("answered %v after the end", took)
+					}
+					body, err := io.ReadAll(answer.Body)
+					if err != nil || answer.StatusCode != c.status || !strings.Contains(string(body), c.detail) {
+						t.Errorf("%d, %s, %v", answer.StatusCode, body, err)
+					}
+					if got := answer.Header.Get("WWW-Authenticate"); got != c.challenge {
+						t.Errorf("WWW-Authenticate: %q", got)
+					}
+					if answer.Close != (protocol == "HTTP/1.1") {
+						t.Errorf("the connection closes: %t", answer.Close)
+					}
+					answer.Body.Close()
+					synctest.Wait()
+					s.upstream.answering(s.begin)
+					s.open(protocol, "/public/", "Accept: */*").Close() // clients go on
+				})
+			})
+		}
+	}
+}
+
+// endlessBody never ends.
+type endlessBody struct{ endless }
+
+func (endlessBody) Close() error { return nil }
+
+// A client that does not read holds nothing up.
+func TestStreamsOfClientsThatDoNotRead(t *testing.T) {
+	t.Parallel()
+	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		streamsOf(t, func(s *streaming) {
+			s.upstream.answering(func(q *http.Request) (*http.Response, error) {
+				context.AfterFunc(q.Context(), func() { s.givenUp <- time.Now() })
+				answer := response(q, http.StatusOK, http.Header{}, "")
+				answer.Body, answer.ContentLength = endlessBody{}, 1<<40
+				return answer, nil
+			})
+			in := s.login(aliceIn)
+			answer := s.ask(protocol, "/session/", in.cookie)
+			time.Sleep(3 * answerPause / 4) // so that the limit of slow readers is moved on meanwhile
+			s.do("POST", "/logout", "", in.cookie)
+			ended := time.Now()
+			if took := (<-s.givenUp).Sub(ended); took > within {
+				t.Errorf("%s: the upstream was told after %v", protocol, took)
+			}
+			time.Sleep(within - time.Since(ended))
+			synctest.Wait()
+			if n := s.underWay.Load(); n != 0 {
+				t.Errorf("%s: %d requests are under way", protocol, n)
+			}
+			answer.Body.Close()
+		})
+	}
+}
+
+// While the store does not answer a stream goes on for at most ten seconds, and
+// longer only if the store comes back.
+func TestStreamsWithoutTheStore(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		away time.Duration // from 0 on
+		ends bool
+	}{
+		"for a moment": {7 * time.Second, false},
+		"for longer":   {time.Hour, true},
+	} {
+		for kind, fail := range map[string]func(string, int64, string) bool{
+			"fails": func(string, int64, string) bool { return true },
+			"hangs": func(string, int64, string) bool { time.Sleep(lookTime); return true },
+		} {
+			streamsOf(t, func(s *streaming) {
+				body := s.open("HTTP/1.1", "/session/", s.login(aliceIn).cookie)
+				defer time.Sleep(2 * lookTime) // for what hangs
+				defer body.Close()
+				time.Sleep(time.Minute)
+				s.rig.store.breakIf(fail)
+				away := time.Now()
+				time.AfterFunc(c.away, s.rig.store.heal)
+				time.Sleep(7 * time.Second)
+				if n := s.underWay.Load(); n != 1 {
+					t.Fatalf("%s, %s: gone within 7 s", name, kind)
+				}
+				if !c.ends {
+					time.Sleep(time.Hour)
+					if n := s.underWay.Load(); n != 1 {
+						t.Fatalf("%s, %s: gone", name, kind)
+					}
+					return
+				}
+				_, _ = io.ReadAll(body)
+				if took := time.Since(away); took > unconfirmedTime {
+					t.Errorf("%s, %s: ended after %v", name, kind, took)
+				}
+				synctest.Wait()
+				s.wantEnded("not confirmed in time")
+			})
+		}
+	}
+}
+
+// Streams whose records the store holds back do not keep the look from others.
+func TestStreamsBesideThoseThatWait(t *testing.T) {
+	t.Parallel()
+	streamsOf(t, func(s *streaming) {
+		alice, bob := s.login(aliceIn), s.login(bobIn)
+		for range lookersAtOnce / 2 {
+			defer s.open("HTTP/2.0", "/session/", alice.cookie).Close()
+		}
+		var alices sync.Map // keys
+		s.rig.store.breakIf(func(_ string, _ int64, key string) bool {
+			alices.Store(key, true)
+			return false
+		})
+		time.Sleep(time.Minute)
+		s.rig.store.heal()
+		body := s.open("HTTP/1.1", "/session/", bob.cookie)
+		s.rig.store.breakIf(func(_ string, _ int64, key string) bool {
+			_, hang := alices.Load(key)
+			if hang {
+				time.Sleep(lookTime)
+			}
+			return hang
+		})
+		time.Sleep(2 * time.Second)
+		s.do("POST", "/logout", "", bob.cookie)
+		ended := time.Now()
+		_, _ = io.ReadAll(body)
+		if took := time.Since(ended); took > within {
+			t.Errorf("ended after %v", took)
+		}
+		body.Close()
+		s.rig.store.heal()
+		time.Sleep(2 * lookTime) // for those that hang
+	})
+}
+
+// A WebSocket whose login ends is closed with 1008, and nothing that its client
+// says afterwards reaches the upstream.
+func TestSocketSignedOut(t *testing.T) {
+	t.Parallel()
+	signedOut := append([]byte{0x88, 12, 0x03, 0xf0}, "signed out"...)
+	for name, story := range map[string]func(e *ends){
+		"answered": func(e *ends) {
+			e.hears("the client", e.fromGateway, signedOut)
+			e.say(e.client, clientsBye)
+			e.hears("the upstream", e.upstream, clientsBye)
+			e.upstream.Close()
+			e.silent()
+		},
+		"it goes on talking": func(e *ends) {
+			e.hears("the client", e.fromGateway, signedOut)
+			e.say(e.client, frame(fin|opcodeText, 300, 2, true))
+			e.say(e.client, append(frame(fin|opcodeText, 5, 0, true), clientsBye...))
+			e.hears("the upstream", e.upstream, clientsBye)
+			e.upstream.Close()
+			e.silent()
+		},
+		"it does not answer": func(e *ends) {
+			e.hears("the client", e.fromGateway, signedOut)
+			var talking sync.WaitGroup
+			talking.Go(func() {
+				for err := error(nil); err == nil; _, err = e.client.Write(frame(fin|opcodeText, 5, 0, true)) {
+					time.Sleep(time.Millisecond)
+				}
+			})
+			if got, _ := io.ReadAll(e.upstream); len(got) > 0 {
+				e.t.Errorf("%d bytes reach the upstream", len(got))
+			}
+			talking.Wait()
+		},
+		"it does not read": func(e *ends) {
+			if got, _ := io.ReadAll(e.upstream); len(got) > 0 {
+				e.t.Errorf("%d bytes reach the upstream", len(got))
+			}
+		},
+		"the upstream is in the middle of a frame": func(e *ends) {
+			e.hears("the client", e.fromGateway, nil)
+			if got, _ := io.ReadAll(e.fromGateway); len(got) > 0 {
+				e.t.Errorf("the client gets %x", got)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
+				in := r.login(aliceIn)
+				e := upgradingAt(t, r, dial, "/session/", in.cookie)
+				defer e.client.Close()
+				defer e.upstream.Close()
+				e.switched()
+				e.say(e.client, text)
+				e.hears("the upstream", e.upstream, text)
+				if strings.HasPrefix(name, "the upstream") {
+					e.say(e.upstream, text[:4])
+					e.hears("the client", e.fromGateway, text[:4])
+				}
+				time.Sleep(time.Minute)
+				r.do("POST", "/logout", "", in.cookie)
+				ended := time.Now()
+				story(e)
+				r.sockets.wait()
+				if took := time.Since(ended); took > within {
+					t.Errorf("ended after %v", took)
+				}
+				if line := r.log.last(t, "request"); line["status"] != 101.0 || !strings.HasPrefix(fmt.Sprint(line["reason"]), "the login has ended") {
+					t.Errorf("logged %v", line)
+				}
+			})
+		})
+	}
+}
+
+// A WebSocket that a stop has told to leave does not get a second Close frame.
+func TestSocketSignedOutInAStop(t *testing.T) {
+	t.Parallel()
+	listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
+		in := r.login(aliceIn)
+		e := upgradingAt(t, r, dial, "/session/", in.cookie)
+		defer e.upstream.Close()
+		e.switched()
+		r.sockets.leave(time.Now().Add(time.Hour))
+		e.hears("the client", e.fromGateway, goodbye)
+		r.do("POST", "/logout", "", in.cookie)
+		ended := time.Now()
+		e.silent()
+		if took := time.Since(ended); took > within {
+			t.Errorf("ended after %v", took)
+		}
+	})
+}
+
+// Nothing runs while there are no streams, and public requests are none.
+func TestStreamsAtRest(t *testing.T) {
+	t.Parallel()
+	streamsOf(t, func(s *streaming) {
+		public := s.open("HTTP/1.1", "/public/", "Accept: */*")
+		defer public.Close()
+		if s.streams.armed.Load() || len(s.streams.all()) > 0 {
+			t.Error("a public stream is looked at")
+		}
+		body := s.open("HTTP/1.1", "/session/", s.login(aliceIn).cookie)
+		if !s.streams.armed.Load() || len(s.streams.all()) != 1 {
+			t.Error("a stream is not looked at")
+		}
+		body.Close()
+		time.Sleep(2 * lookEvery)
+		synctest.Wait()
+		if s.streams.armed.Load() || len(s.streams.all()) > 0 {
+			t.Error("the timer runs on")
+		}
+	})
+}
+
+// Requests come and go while others are looked at.
+func TestStreamsComeAndGo(t *testing.T) {
+	t.Parallel()
+	ended := make(chan *exchange, 1000)
+	s := newStreams(
+		func(_ context.Context, ex *exchange) error {
+			switch ex.label {
+			case "bad":
+				return &endedError{}
+			case "worse":
+				panic("bad")
+			}
+			return nil
+		},
+		func(ex *exchange, _ *endedError) { ended <- ex },
+	)
+	s.armed.Store(true) // the test looks
+	bad := &exchange{label: "bad"}
+	s.add(bad, nil)
+	s.add(&exchange{label: "worse"}, nil)
+	done := make(chan struct{})
+	for range 4 {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			for range 500 {
+				few := []*exchange{{}, {}, {}}
+				for _, ex := range few {
+					s.add(ex, nil)
+				}
+				for _, ex := range few {
+					if s.remove(ex) != nil {
+						t.Error("it has ended")
+					}
+				}
+			}
+		}()
+	}
+	for range 4 {
+		for waiting := true; waiting; {
+			s.lookAt(t.Context(), s.all(), time.Now())
+			if ex := <-ended; ex != bad {
+				t.Errorf("%q has ended", ex.label)
+			}
+			select {
+			case <-done:
+				waiting = false
+			default:
+			}
+		}
+	}
+	if n := len(s.all()); n != 2 {
+		t.Errorf("%d are left", n)
+	}
+}
