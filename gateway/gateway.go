@@ -141,7 +141,7 @@ func (g *Gateway) Config() *config.Config { return g.state.Load().config }
 // Reload makes the gateway run the configuration that load returns.
 // Everything that can fail happens before the one swap: after an error the
 // old configuration runs on unchanged. Requests under way end under the
-// configuration they began with.
+// configuration they began with, unless it no longer lets the person in.
 func (g *Gateway) Reload(load func() (*config.Config, error)) error {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
