@@ -1,53 +1,59 @@
 package gateway
 
 import (
-	"errors"
 	"io"
 	"net/http"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-const (
-	// bodyPause is how long a client may pause in the middle of a body on its
-	// way to an upstream.
-	bodyPause = 2 * time.Minute
-	// bodyRearm is how often the time limit is moved on at most.
-	bodyRearm = 5 * time.Second
-)
-
-// pacedBody is a request's body that must keep coming. Without it a client
-// that stops holds a connection here and one at the upstream for as long as it
-// likes, because an upstream's time to answer begins when it has the request.
+// pacedBody is a request's body on its way to an upstream. A client that stops
+// in the middle would hold a connection here and one at the upstream without
+// bound, because an upstream's time to answer begins when it has the request.
+//
+// Only a Read that waits counts as a pause, and only while the response is
+// silent too: the upstream may be the one that does not read, and in a
+// full-duplex stream the client may have nothing to say.
 type pacedBody struct {
 	io.ReadCloser
 	control *http.ResponseController
-	stalled atomic.Bool // the limit has passed
+	pause   time.Duration // limits.body_pause
+	began   time.Time
+	reading atomic.Int32 // Reads that wait
+	moved   atomic.Int64 // nanoseconds from began until the last sign of life
+	stalled atomic.Bool  // the limit has passed
 
 	mu    sync.Mutex
-	armed time.Time // when the limit was moved on
-	over  bool      // at its end, broken or closed: the connection may be another request's
-	whole bool      // at its end
+	watch *time.Timer
+	over  bool // at its end, broken or closed: the connection may be another request's
+	whole bool // at its end
 }
 
-// pace bounds the pauses in the request's body, nil if there is none.
+// pace bounds the pauses in the request's body. It returns nil if there is
+// none. The caller must call end before the request is done.
 func (ex *exchange) pace() *pacedBody {
 	if ex.r.ContentLength == 0 {
 		return nil
 	}
-	body := &pacedBody{ReadCloser: ex.r.Body, control: http.NewResponseController(ex.ResponseWriter)}
-	ex.r.Body = body
+	body := &pacedBody{
+		ReadCloser: ex.r.Body, control: http.NewResponseController(ex.ResponseWriter),
+		pause: ex.st.config.Limits.BodyPause, began: time.Now(),
+	}
+	body.mu.Lock() // until watch is set
+	defer body.mu.Unlock()
+	body.watch = time.AfterFunc(body.pause, body.look)
+	ex.r.Body, ex.upload = body, body
 	return body
 }
 
 // Read implements io.Reader. A transport may call it after it has answered.
 func (b *pacedBody) Read(p []byte) (int, error) {
-	b.arm(time.Now())
+	b.move()
+	b.reading.Add(1)
 	n, err := b.ReadCloser.Read(p)
+	b.reading.Add(-1)
 	if err != nil {
-		b.stalled.Store(errors.Is(err, os.ErrDeadlineExceeded))
 		b.end(err == io.EOF)
 	}
 	return n, err
@@ -59,26 +65,38 @@ func (b *pacedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-func (b *pacedBody) arm(now time.Time) {
+// move notes a sign of life: the pause begins anew.
+func (b *pacedBody) move() { b.moved.Store(int64(time.Since(b.began))) }
+
+// look ends a Read that has waited too long, and otherwise sets the time of
+// the next look.
+func (b *pacedBody) look() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.over && now.Sub(b.armed) > bodyRearm {
-		b.armed = now
-		// Servers that know no deadlines (tests) have none to miss.
-		_ = b.control.SetReadDeadline(now.Add(bodyPause))
+	if b.over {
+		return
 	}
+	left := b.pause
+	if b.reading.Load() > 0 {
+		left -= time.Since(b.began) - time.Duration(b.moved.Load())
+	}
+	if left > 0 {
+		b.watch.Reset(left)
+		return
+	}
+	b.stalled.Store(true)
+	// Servers that know no deadlines (tests) have none to miss.
+	_ = b.control.SetReadDeadline(b.began) // in the past
 }
 
-// end takes the limit off where the body was whole: the answer may take
-// longer, and the server watches the same connection meanwhile.
+// end makes the limit pass no more. The server watches the same connection
+// while the answer goes on.
 func (b *pacedBody) end(whole bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if whole && !b.over {
-		b.whole = true
-		_ = b.control.SetReadDeadline(time.Time{})
-	}
+	b.whole = b.whole || whole && !b.over
 	b.over = true
+	b.watch.Stop()
 }
 
 // unread reports whether there may be more of the body.
@@ -94,12 +112,14 @@ const (
 	unpacedAnswer = socketBuffer
 	// answerPause is how long a client may take for the next copyBuffer bytes.
 	answerPause = 5 * time.Minute
+	// answerRearm is how often the time limit is moved on at most.
+	answerRearm = 5 * time.Second
 )
 
 // paceAnswer makes a client that does not read lose the connection. One that
 // reads slowly gets everything.
 func (ex *exchange) paceAnswer() {
-	if now := time.Now(); now.Sub(ex.paced) > bodyRearm {
+	if now := time.Now(); now.Sub(ex.paced) > answerRearm {
 		ex.stream.mu.Lock()
 		defer ex.stream.mu.Unlock()
 		if ex.stream.ended.Load() != nil {

@@ -46,10 +46,11 @@ type exchange struct {
 
 	status int // 0 until the answer has begun
 	bytes  int64
-	paced  time.Time // when the time limit of the answer was moved on
-	socket *socket   // that the connection has become
-	giveUp func()    // closes the upstream's connection; nil where nothing has to
-	stream stream    // what looks whether the login goes on
+	paced  time.Time  // when the time limit of the answer was moved on
+	upload *pacedBody // the request's body on its way to an upstream; nil if there is none
+	socket *socket    // that the connection has become
+	giveUp func()     // closes the upstream's connection; nil where nothing has to
+	stream stream     // what looks whether the login goes on
 
 	storage storeContext // for whatever may call the store
 
@@ -72,6 +73,9 @@ func (ex *exchange) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
 		ex.status = status // 1xx are followed by the real one
 	}
+	if ex.upload != nil {
+		ex.upload.move()
+	}
 	if status >= 200 && ex.gw.draining.Load() {
 		ex.Header().Set("Connection", "close") // over HTTP/2 it makes the server send GOAWAY
 	}
@@ -92,6 +96,9 @@ func (ex *exchange) Write(b []byte) (int, error) {
 	}
 	if ex.bytes+int64(len(b)) > unpacedAnswer {
 		ex.paceAnswer()
+	}
+	if ex.upload != nil {
+		ex.upload.move()
 	}
 	n, err := ex.ResponseWriter.Write(b)
 	ex.bytes += int64(n)

@@ -21,6 +21,9 @@ import (
 // identity that was proved, and none of the client's words in its place.
 func (ex *exchange) forward(route *route) error {
 	body := ex.pace()
+	if body != nil {
+		defer body.end(false)
+	}
 	if limit := route.config.MaxBody; limit > 0 {
 		if ex.r.ContentLength > limit {
 			return &http.MaxBytesError{Limit: limit}

@@ -13,6 +13,9 @@ import (
 	"time"
 )
 
+// bodyPause is limits.body_pause of baseConfig.
+const bodyPause = 2 * time.Minute
+
 // pipes is a listener for the near ends of pipes.
 type pipes chan net.Conn
 
@@ -167,7 +170,7 @@ func TestPausedBody(t *testing.T) {
 	}{
 		"whole at once":   {nil, 200},
 		"slow":            {[]time.Duration{time.Minute, bodyPause - time.Second, bodyPause - time.Second}, 200},
-		"a pause":         {[]time.Duration{time.Second, bodyPause + 2*bodyRearm}, 408},
+		"a pause":         {[]time.Duration{time.Second, bodyPause + 2*ownBodyTime}, 408},
 		"never any of it": {[]time.Duration{time.Hour}, 408},
 	} {
 		listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {

@@ -267,6 +267,7 @@ type Limits struct {
 	LoginFailures  int           `yaml:"login_failures"`
 	LoginWindow    time.Duration `yaml:"login_window"`
 	MaxHeaderBytes int           `yaml:"max_header_bytes"`
+	BodyPause      time.Duration `yaml:"body_pause"` // of a request's body, while the response is silent too
 }
 
 // Log says how to log.

@@ -90,7 +90,7 @@ func checkHolds(t *testing.T, cfg *Config) {
 	if !strings.HasPrefix(cfg.PublicURL, "https://") || cfg.Token.Issuer == "" || len(cfg.Token.Audience) == 0 {
 		t.Fatalf("public_url %q, issuer %q, audience %q", cfg.PublicURL, cfg.Token.Issuer, cfg.Token.Audience)
 	}
-	if cfg.Session.Lifetime <= 0 || cfg.Token.AccessLifetime <= 0 || cfg.Token.RefreshLifetime > maxRefreshLifetime || cfg.Limits.LoginFailures < 1 {
+	if cfg.Session.Lifetime <= 0 || cfg.Token.AccessLifetime <= 0 || cfg.Token.RefreshLifetime > maxRefreshLifetime || cfg.Limits.LoginFailures < 1 || cfg.Limits.BodyPause <= 0 {
 		t.Fatalf("limits: %+v %+v %+v", cfg.Session, cfg.Token, cfg.Limits)
 	}
 	if cfg.ShutdownDelay < 0 || cfg.ShutdownTimeout <= 0 {

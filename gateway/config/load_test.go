@@ -75,7 +75,7 @@ func TestDefaults(t *testing.T) {
 			User: "X-Auth-User", Subject: "X-Auth-Subject", Name: "X-Auth-Name", Email: "X-Auth-Email",
 			Roles: "X-Auth-Roles", Mechanism: "X-Auth-Mechanism", Provider: "X-Auth-Provider",
 		},
-		Limits: Limits{LoginFailures: 10, LoginWindow: 5 * time.Minute, MaxHeaderBytes: 65536},
+		Limits: Limits{LoginFailures: 10, LoginWindow: 5 * time.Minute, MaxHeaderBytes: 65536, BodyPause: 2 * time.Minute},
 		Log:    Log{Level: "info", Format: "json"},
 
 		ShutdownTimeout: 30 * time.Second,
@@ -184,7 +184,7 @@ func TestEveryKey(t *testing.T) {
 				Policy: []policy.Ref{{Spec: &policy.Spec{Any: []policy.Ref{{Name: "office"}, {Spec: &policy.Spec{Roles: []string{"user"}}}}}}},
 			},
 		},
-		Limits: Limits{LoginFailures: 5, LoginWindow: 10 * time.Minute, MaxHeaderBytes: 8192},
+		Limits: Limits{LoginFailures: 5, LoginWindow: 10 * time.Minute, MaxHeaderBytes: 8192, BodyPause: 30 * time.Second},
 		Log:    Log{Level: "debug", Format: "text"},
 
 		ShutdownDelay: 15 * time.Second, ShutdownTimeout: time.Minute,

@@ -106,6 +106,9 @@ func (l *loader) checkLimits() {
 	if n := limits.MaxHeaderBytes; n < minHeaderBytes || n > maxHeaderBytes {
 		l.fault(l.main, "limits.max_header_bytes", "%d is out of bounds; expected %d to %d", n, minHeaderBytes, maxHeaderBytes)
 	}
+	if limits.BodyPause == 0 {
+		l.fault(l.main, "limits.body_pause", "must be longer than 0; no request with a body would get through")
+	}
 	if l.cfg.ShutdownTimeout == 0 {
 		l.fault(l.main, "shutdown_timeout", "must be longer than 0; a stop would cut off every request under way")
 	}
