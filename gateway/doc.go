@@ -67,6 +67,7 @@
 //	gateway/http1     a client for upstreams that speak HTTP/1.1
 //	gateway/acme      certificates from an authority, got and renewed
 //	gateway/store     the contract; memory; sqlitestore; redisstore; storetest, the suite all pass
+//	gateway/conn      connections of clients: which wait, which give way, how they end
 //	gateway/config    YAML to Config, with every mistake in its place
 //	gateway/pages     the few pages that a person sees
 //	gateway/password  password hashes, made and checked
@@ -76,7 +77,7 @@
 //	gateway/headername  header names that applications believe, in any spelling
 //	cmd/internal/app  the life of a process: open, serve, reload, stop
 //
-// Imports run one way: policy, store, pages, password, keyfile, seal,
+// Imports run one way: policy, store, conn, pages, password, keyfile, seal,
 // strictjson, headername and http1 import nothing of ours; config imports policy,
 // password and headername; provider imports policy and strictjson; acme imports
 // store and seal; auth imports all

@@ -13,14 +13,15 @@ const cutTime = time.Second
 
 // tellEvery is how often connections over HTTP/2 are told that the server
 // shuts down. net/http tells those that it knows of, and waits for the others
-// as well: those whose handshake ends later.
-const tellEvery = time.Second
+// as well: those whose handshake ends later. It is short because net/http looks
+// ever more rarely whether connections are closed.
+const tellEvery = 100 * time.Millisecond
 
 // drain is the end of Serve, in steps that no client has to notice:
 //
 //	unready ── shutdown_delay ── listeners close, WebSockets ── requests under way, ── admin closes
-//	                             are told                       up to shutdown_timeout;
-//	                                                            clients read to the end
+//	                             are told, idle connections     up to shutdown_timeout;
+//	                             are closed                     clients read to the end
 //
 // Until the listeners close all is served as before, new connections too, but
 // answers ask clients to come back by another one (see exchange.WriteHeader).
@@ -30,11 +31,12 @@ func (s *Server) drain() {
 	s.logger.Info("stopping", "shutdown_delay", cfg.ShutdownDelay.String(), "shutdown_timeout", cfg.ShutdownTimeout.String())
 	s.gateway.draining.Store(true)
 	deadline := time.Now().Add(cfg.ShutdownDelay + cfg.ShutdownTimeout)
-	s.ending.begin(deadline)
+	s.clients.Linger(deadline)
 	time.Sleep(cfg.ShutdownDelay)
 
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
+	s.clients.Leave()
 	var public sync.WaitGroup
 	for _, l := range s.serving {
 		if l.name != "admin" {
@@ -49,7 +51,7 @@ func (s *Server) drain() {
 		if n := s.gateway.sockets.wait(); n > 0 {
 			s.logger.Warn("WebSockets were cut off", "count", n)
 		}
-		if n := s.ending.wait(); n > 0 { // last: any of the others may have to linger
+		if n := s.clients.Wait(); n > 0 { // last: any of the others may have to linger
 			s.logger.Warn("connections were cut off whose clients had not read everything", "count", n)
 		}
 	}()
@@ -60,6 +62,7 @@ func (s *Server) drain() {
 	}
 	for _, l := range s.serving {
 		if l.name == "admin" { // readiness can be asked for until the end
+			s.probes.Leave()
 			s.shutdown(ctx, l)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"authgate/gateway/acme"
 	"authgate/gateway/config"
+	"authgate/gateway/conn"
 )
 
 const (
@@ -31,7 +32,8 @@ type Server struct {
 	certs   certificates  // nil where a proxy terminates TLS
 	acme    *acme.Manager // certs, where they come from an authority; else nil
 	serving []serving
-	ending  lingering // connections over TLS
+	clients *conn.Set // connections of the public listeners
+	probes  *conn.Set // connections of the admin listener
 }
 
 // serving is one listener and what answers on it.
@@ -45,7 +47,10 @@ type serving struct {
 // what gatherer has. Serve closes what NewServer opened.
 func NewServer(g *Gateway, gatherer prometheus.Gatherer) (*Server, error) {
 	cfg := g.Config()
-	s := &Server{gateway: g, logger: g.logger}
+	s := &Server{
+		gateway: g, logger: g.logger,
+		clients: conn.NewSet(conn.Options{Logger: g.logger}), probes: conn.NewSet(conn.Options{Logger: g.logger}),
+	}
 	var err error
 	if s.certs, err = openCertificates(cfg, g.store, g.shared, g.logger, g.now); err != nil {
 		return nil, fmt.Errorf("opening the certificates: %w", err)
@@ -83,12 +88,15 @@ func (s *Server) listen(name, address string, handler http.Handler) error {
 	if err != nil {
 		return fmt.Errorf("listen.%s: %w", name, err)
 	}
+	connections := s.connections(name)
+	listener = connections.Listener(listener)
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: readHeaderTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    s.gateway.Config().Limits.MaxHeaderBytes,
 		ConnContext:       connectionContext,
+		ConnState:         connections.State,
 		ErrorLog:          slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug), // failed handshakes, mostly
 
 		// "OPTIONS *" asks for no path, and net/http would answer it 200.
@@ -96,11 +104,18 @@ func (s *Server) listen(name, address string, handler http.Handler) error {
 	}
 	if name == "https" {
 		server.TLSConfig = tlsConfig(s.certs)
-		// Cleartext is HTTP/1.1 alone, whose clients do not send while they read.
-		listener = tls.NewListener(&lingeringListener{listener.(*net.TCPListener), &s.ending}, server.TLSConfig)
+		listener = tls.NewListener(listener, server.TLSConfig)
 	}
 	s.serving = append(s.serving, serving{name: name, listener: listener, server: server})
 	return nil
+}
+
+// connections is the Set of the connections of a listener.
+func (s *Server) connections(name string) *conn.Set {
+	if name == "admin" {
+		return s.probes
+	}
+	return s.clients
 }
 
 func (s *Server) close() {

@@ -2,13 +2,14 @@ package gateway
 
 import (
 	"bufio"
-	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"authgate/gateway/conn"
 )
 
 // closeTime is how long a WebSocket has to end once it must.
@@ -34,7 +35,7 @@ func (w *sockets) hijack(take func() (net.Conn, *bufio.ReadWriter, error), giveU
 	w.mu.Lock()
 	w.taking++
 	w.mu.Unlock()
-	conn, rw, err := take()
+	client, rw, err := take()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.taking--
@@ -42,7 +43,7 @@ func (w *sockets) hijack(take func() (net.Conn, *bufio.ReadWriter, error), giveU
 		w.signal()
 		return nil, nil, err
 	}
-	s := &socket{Conn: conn, giveUp: giveUp, begun: make(chan struct{}), ended: make(chan struct{})}
+	s := &socket{Conn: client, giveUp: giveUp, begun: make(chan struct{}), ended: make(chan struct{})}
 	if w.open == nil {
 		w.open = map[*socket]bool{}
 	}
@@ -221,9 +222,7 @@ func (s *socket) Close() error {
 // client's while it does not read.
 func (s *socket) cut() {
 	s.giveUp()
-	if conn, ok := s.Conn.(*tls.Conn); ok {
-		underTLS(conn).Close()
-	}
+	conn.Cut(s.Conn)
 	s.Close()
 }
 

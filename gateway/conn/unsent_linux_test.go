@@ -1,7 +1,8 @@
-package gateway
+package conn
 
 import (
 	"io"
+	"log/slog"
 	"net"
 	"testing"
 	"time"
@@ -15,18 +16,25 @@ func TestUnsent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	ending := &lingeringListener{listener.(*net.TCPListener), &lingering{}}
+	set := NewSet(Options{Logger: slog.New(slog.DiscardHandler)})
 	client, err := net.Dial("tcp", listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	accepted, err := ending.Accept()
+	accepted, err := set.Listener(listener).Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer accepted.Close()
-	conn := accepted.(*lingeringConn)
+	conn := accepted.(*Conn)
+	rest := func(c net.Conn) int {
+		n, known := unsent(c)
+		if !known {
+			t.Fatal("the system does not tell")
+		}
+		return n
+	}
 	const size = 20_000_000 // more than systems keep
 	written := make(chan error)
 	go func() {
@@ -35,7 +43,7 @@ func TestUnsent(t *testing.T) {
 	}()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(2 * time.Minute); conn.unsent(conn.halfConn) == 0; <-tick.C {
+	for deadline := time.Now().Add(2 * time.Minute); rest(conn.Conn) == 0; <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatal("all is sent, though nobody has read it")
 		}
@@ -46,17 +54,17 @@ func TestUnsent(t *testing.T) {
 	if err := <-written; err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(2 * time.Minute); conn.unsent(conn.halfConn) > 0; <-tick.C {
+	for deadline := time.Now().Add(2 * time.Minute); rest(conn.Conn) > 0; <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d bytes are not sent, though all were read", conn.unsent(conn.halfConn))
+			t.Fatalf("%d bytes are not sent, though all were read", rest(conn.Conn))
 		}
 	}
 	accepted.Close()
 	here, there := net.Pipe()
 	defer here.Close()
 	defer there.Close()
-	for name, c := range map[string]net.Conn{"closed": conn.halfConn, "no socket": here} {
-		if n := unsent(c); n != 0 {
+	for name, c := range map[string]net.Conn{"closed": conn.Conn, "no socket": here} {
+		if n := rest(c); n != 0 {
 			t.Errorf("%s: %d", name, n)
 		}
 	}

@@ -1,0 +1,257 @@
+package conn
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// pipes is a listener for the near ends of pipes.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { close(p.closed); return nil }
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
+
+// bench is an http.Server over TLS whose connections are in a Set, on the
+// clock of a bubble. It answers /slow a minute later.
+type bench struct {
+	t      *testing.T
+	set    *Set
+	server *http.Server
+	pipes  *pipes
+	served chan string // paths of requests
+}
+
+// onBench runs f beside a server, without TLS if plain.
+func onBench(t *testing.T, o Options, plain bool, f func(b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o.Logger = slog.New(slog.DiscardHandler)
+		b := &bench{t: t, set: NewSet(o), pipes: &pipes{make(chan net.Conn), make(chan struct{})}, served: make(chan string, 1000)}
+		b.server = &http.Server{ConnState: b.set.State, ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			b.served <- r.URL.Path
+			if r.URL.Path == "/slow" {
+				time.Sleep(time.Minute)
+			}
+		})}
+		var listener net.Listener = b.set.Listener(b.pipes)
+		if !plain {
+			b.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}, NextProtos: []string{"h2", "http/1.1"}}
+			listener = tls.NewListener(listener, b.server.TLSConfig)
+		}
+		ended := make(chan error)
+		go func() { ended <- b.server.Serve(listener) }()
+		synctest.Wait()
+		f(b)
+		b.server.Close()
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+		time.Sleep(2 * time.Second) // for clients that drip to notice
+	})
+}
+
+func selfSigned(t *testing.T) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// dial opens a connection.
+func (b *bench) dial() net.Conn {
+	here, there := net.Pipe()
+	b.t.Cleanup(func() { here.Close() })
+	b.pipes.conns <- there
+	return here
+}
+
+// secure opens a connection over TLS.
+func (b *bench) secure(protocol string) *tls.Conn {
+	c := tls.Client(b.dial(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{protocol}})
+	go func() { _ = c.Handshake() }() // and session tickets, which a Read takes
+	synctest.Wait()
+	return c
+}
+
+// get asks for something and reads the answer.
+func (b *bench) get(c net.Conn, path string) error {
+	if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+		return err
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = errors.New(answer.Status)
+	}
+	return err
+}
+
+// greet begins HTTP/2 and reads all that comes. It sends the last stream of
+// the GOAWAY, and closes the channel when the connection is closed.
+func (b *bench) greet() (*http2.Framer, <-chan uint32) {
+	c := b.secure("h2")
+	framer := http2.NewFramer(c, c)
+	away := make(chan uint32, 10)
+	go func() {
+		defer close(away)
+		for {
+			f, err := framer.ReadFrame()
+			if err != nil {
+				return
+			}
+			if f, ok := f.(*http2.GoAwayFrame); ok {
+				away <- f.LastStreamID
+			}
+		}
+	}()
+	if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := framer.WriteSettings(); err != nil {
+		b.t.Fatal(err)
+	}
+	synctest.Wait()
+	return framer, away
+}
+
+// stop leaves, shuts the server down and returns how long that took.
+func (b *bench) stop() time.Duration {
+	began := time.Now()
+	b.set.Leave()
+	ctx, cancel := context.WithTimeout(b.t.Context(), time.Hour)
+	defer cancel()
+	for ctx.Err() == nil {
+		step, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		err := b.server.Shutdown(step)
+		cancel()
+		if err == nil || errors.Is(err, net.ErrClosed) {
+			break
+		}
+	}
+	b.set.Wait()
+	return time.Since(began)
+}
+
+// What has not sent the whole header of a request is closed at once. The
+// server's looks at its connections take the rest of the time.
+func TestLeave(t *testing.T) {
+	t.Parallel()
+	const look = 70 * time.Millisecond
+	for name, c := range map[string]struct {
+		plain bool
+		open  func(b *bench)
+		took  time.Duration
+	}{
+		"nothing sent":              {true, func(b *bench) { b.dial() }, 0},
+		"idle after a request":      {true, func(b *bench) { _ = b.get(b.dial(), "/") }, 0},
+		"a byte each second":        {true, func(b *bench) { go drip(b.dial(), "GET / HTTP/1.1\r\n") }, 0},
+		"TLS, nothing sent":         {false, func(b *bench) { b.dial() }, 0},
+		"TLS, a byte each second":   {false, func(b *bench) { go drip(b.dial(), "\x16\x03\x01\x02\x00") }, 0},
+		"TLS, no request":           {false, func(b *bench) { go discard(b.secure("http/1.1")) }, 0},
+		"TLS, idle":                 {false, func(b *bench) { c := b.secure("http/1.1"); _ = b.get(c, "/"); go discard(c) }, 0},
+		"TLS, it does not read":     {false, func(b *bench) { _ = b.get(b.secure("http/1.1"), "/") }, goodbyeTime},
+		"HTTP/2, no preface":        {false, func(b *bench) { go discard(b.secure("h2")) }, 0},
+		"HTTP/2, no request":        {false, func(b *bench) { b.greet() }, goodbyeTime},
+		"a request that goes on":    {true, func(b *bench) { go func() { _ = b.get(b.dial(), "/slow") }() }, time.Minute},
+		"one over TLS that does":    {false, func(b *bench) { c := b.secure("http/1.1"); go func() { _ = b.get(c, "/slow"); discard(c) }() }, time.Minute},
+		"none that is there at all": {false, func(*bench) {}, 0},
+	} {
+		onBench(t, Options{}, c.plain, func(b *bench) {
+			for range 3 {
+				c.open(b)
+			}
+			synctest.Wait()
+			if took := b.stop(); took < c.took || took > c.took+look {
+				t.Errorf("%s: the stop took %v, want %v", name, took, c.took)
+			}
+		})
+	}
+}
+
+// drip sends something and then its last byte once a second.
+func drip(c net.Conn, text string) {
+	_, err := io.WriteString(c, text)
+	for ; err == nil; _, err = c.Write([]byte{'a'}) {
+		time.Sleep(time.Second)
+	}
+}
+
+func discard(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+
+// Over HTTP/2 a client is told which of its requests were taken before its
+// connection is closed.
+func TestLeaveSaysGoAway(t *testing.T) {
+	t.Parallel()
+	onBench(t, Options{}, false, func(b *bench) {
+		_, away := b.greet()
+		began := time.Now()
+		go b.stop()
+		if last, ok := <-away; !ok || last != 0 {
+			t.Errorf("GOAWAY: %t, the last stream is %d", ok, last)
+		}
+		if _, open := <-away; open || time.Since(began) < goodbyeTime {
+			t.Errorf("the connection is open: %t, after %v", open, time.Since(began))
+		}
+	})
+}
+
+// A connection that is closed to make room serves no request, even if its
+// header has come by then.
+func TestDismissedServesNothing(t *testing.T) {
+	t.Parallel()
+	onBench(t, Options{}, true, func(b *bench) {
+		c := b.dial()
+		go discard(c)
+		synctest.Wait()
+		accepted := b.set.first
+		func() {
+			defer func() {
+				if recover() != http.ErrAbortHandler {
+					t.Error("a request on a connection that is being closed is served")
+				}
+			}()
+			b.set.mu.Lock()
+			b.set.dismiss(accepted)
+			b.set.mu.Unlock()
+			b.set.State(accepted, http.StateActive)
+		}()
+		if len(b.served) > 0 {
+			t.Error("a request was served")
+		}
+	})
+}

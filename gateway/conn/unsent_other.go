@@ -1,0 +1,8 @@
+//go:build !linux
+
+package conn
+
+import "net"
+
+// unsent cannot be asked for here.
+func unsent(net.Conn) (n int, known bool) { return 0, false }
