@@ -177,3 +177,35 @@ func TestLostDatabase(t *testing.T) {
 	g.run()
 	wantDead(t, g, up, alice)
 }
+
+// TestStartOnFullDisk starts a gateway on a disk that is full but for the
+// reserve of the last run. It takes the reserve, so that it can start and people
+// can sign out.
+func TestStartOnFullDisk(t *testing.T) {
+	t.Parallel()
+	up := record(t)
+	g := prepared(t)
+	disk := filepath.Join(g.dir, "data", "disk")
+	if err := os.MkdirAll(disk, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	g.configure("store: {path: disk/authgate.db}\n" + people + "routes: [{match: /secure, upstream: app, auth: [session, bearer]}]\n" + app(up.url))
+	g.run()
+	c := g.stranger()
+	alice := g.signIn(c, "alice")
+	g.signal(syscall.SIGTERM)
+	<-g.done
+	if err := errors.Join(os.Rename(disk, disk+".kept"), os.Mkdir(disk, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	g.within = []string{"unshare", "--map-root-user", "--mount", "sh", "-c",
+		`mount -t tmpfs -o size=16m,mode=700 tmpfs "$0" && cp --sparse=never "$0".kept/* "$0" && { cat /dev/zero > "$0"/rest || true; } && exec "$@"`, disk}
+	g.launch("/healthz")
+	wantStatus(t, "login", g.do(c, "POST", "/login", right, "Content-Type", typeJSON), http.StatusServiceUnavailable)
+	if status, body := g.ready(); status != http.StatusServiceUnavailable || !strings.Contains(body, "no room on the disk") {
+		t.Errorf("/readyz: %d %s", status, body)
+	}
+	wantStatus(t, "with the session of before", g.do(c, "GET", "/secure", "", "Cookie", alice.session), http.StatusOK)
+	wantStatus(t, "logout", g.do(c, "POST", "/logout", "", "Cookie", alice.session), http.StatusOK)
+	wantDead(t, g, up, alice)
+}
