@@ -39,6 +39,7 @@ type room struct {
 	path   string // of the reserve
 
 	kept    bool        // the reserve is there
+	failure error       // why it could not be made
 	need    int         // bytes of the largest write that was refused
 	made    time.Time   // when the reserve was last to be made
 	filled  time.Time   // when a probe last wrote as much as a login
@@ -50,11 +51,10 @@ type room struct {
 // newRoom takes over the reserve beside the database at path, or makes it.
 func newRoom(path string, logger *slog.Logger) *room {
 	r := &room{logger: logger, path: path + reserveSuffix, made: time.Now()}
-	if err := makeReserve(r.path); err != nil {
-		r.refuse(0, err)
-		return r
+	r.failure = makeReserve(r.path)
+	if r.kept = r.failure == nil; !r.kept {
+		r.refuse(0, r.failure)
 	}
-	r.kept = true
 	return r
 }
 
@@ -66,7 +66,7 @@ func makeReserve(path string) error {
 	}
 	err = errors.Join(f.Chmod(0o600), allocate(f, reserveSize), f.Close())
 	if err != nil {
-		return errors.Join(err, os.Remove(path))
+		return errors.Join(fmt.Errorf("make %s: %w", path, err), os.Remove(path))
 	}
 	return nil
 }
@@ -106,7 +106,8 @@ func (r *room) release() bool {
 	if !r.kept {
 		return false
 	}
-	r.kept, r.made = false, time.Now()
+	r.kept, r.made, r.failure = false, time.Now(), nil
+	r.short.Store(true)
 	err := os.Remove(r.path)
 	r.log(slog.LevelWarn, "the reserve for logouts is in use: all other writes are refused until there is room for a new one", err)
 	return err == nil
@@ -118,12 +119,17 @@ func (r *room) restore() {
 		return
 	}
 	r.made = time.Now()
-	r.kept = makeReserve(r.path) == nil
+	r.failure = makeReserve(r.path)
+	r.kept = r.failure == nil
 }
 
 // blocked is the error of a write that must not use the space of the reserve.
 func (r *room) blocked() error {
-	return fmt.Errorf("%w, at least %d MiB, which are kept for logouts", errNoRoom, reserveSize>>20)
+	err := fmt.Errorf("%w, at least %d MiB, which are kept for logouts", errNoRoom, reserveSize>>20)
+	if r.failure != nil {
+		return fmt.Errorf("%w (%w)", err, r.failure)
+	}
+	return err
 }
 
 func (r *room) log(level slog.Level, message string, err error) {

@@ -281,3 +281,31 @@ func TestFillFile(t *testing.T) {
 		}
 	}
 }
+
+// TestNoReserve opens a store that cannot make its reserve: logins must not take
+// the space that logouts need, and the error says what is in the way.
+func TestNoReserve(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "test.db")
+		if err := os.Mkdir(path+reserveSuffix, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		s := openTest(t, Options{Path: path})
+		for operation, err := range map[string]error{"put": s.Put(t.Context(), "login", nil, time.Time{}), "ping": s.Ping(t.Context())} {
+			if !errors.Is(err, errNoRoom) || !strings.Contains(err.Error(), path+reserveSuffix+": is a directory") {
+				t.Errorf("%s: %v, want what is in the way of the reserve", operation, err)
+			}
+		}
+		if err := s.Put(store.Ending(t.Context()), "revoked", nil, time.Time{}); err != nil {
+			t.Errorf("a revocation: %v", err)
+		}
+		if err := os.Remove(path + reserveSuffix); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(roomEvery)
+		if err := s.Ping(t.Context()); err != nil {
+			t.Errorf("Ping when the reserve can be made: %v", err)
+		}
+	})
+}

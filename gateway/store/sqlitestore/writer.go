@@ -149,6 +149,10 @@ func (w *writer) serve(first *write) {
 func (w *writer) alone(writes []*write) {
 	for i := range writes {
 		_, err := w.transact(writes[i:i+1], 1)
+		if noRoom(err) {
+			w.squeeze(writes[i:i+1], err)
+			continue
+		}
 		answer(writes[i:i+1], err)
 	}
 }
