@@ -110,7 +110,7 @@ func TestSmallDisk(t *testing.T) {
 	if got := login(); got != http.StatusOK {
 		t.Errorf("a login when the gateway says that it is ready: %d", got)
 	}
-	for _, message := range []string{"the disk takes no more", "the reserve for logouts is in use", "the disk has room again"} {
+	for _, message := range []string{"the disk is full or fails", "the reserve for logouts is in use", "the disk has room again"} {
 		if !strings.Contains(d.log.String(), message) {
 			t.Errorf("the log does not say %q", message)
 		}

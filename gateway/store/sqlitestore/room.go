@@ -88,7 +88,7 @@ func (r *room) refuse(size int, err error) {
 	if r.short.Swap(true) {
 		return
 	}
-	r.log(slog.LevelError, "the disk takes no more: logins are refused until there is room", err)
+	r.log(slog.LevelError, "the disk is full or fails: logins are refused until there is room", err)
 }
 
 // found notes that a probe has written as much as a login, and that there is

@@ -90,7 +90,7 @@ func TestPingNeedsRoomForALogin(t *testing.T) {
 		if err := s.Put(t.Context(), "large", large, time.Time{}); err != nil {
 			t.Errorf("Put after Ping found room: %v", err)
 		}
-		for _, message := range []string{"the disk takes no more", "the disk has room again"} {
+		for _, message := range []string{"the disk is full or fails", "the disk has room again"} {
 			if got := strings.Count(log.String(), message); got != 2 {
 				t.Errorf("the log says %d times %q, want 2:\n%s", got, message, &log)
 			}
