@@ -16,7 +16,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## install what the tests need, or say what to install
-	@.ci/deps go gcc curl node chromium redis-server openssl systemd-analyze lighttpd busybox sqlite3
+	@.ci/deps go gcc curl node chromium redis-server openssl systemd-analyze lighttpd busybox sqlite3 haproxy
 
 build: ## build bin/authgate
 	@.ci/deps go

@@ -108,15 +108,22 @@ func (st *state) buildTransport() error {
 	return err
 }
 
-func (st *state) buildTrusted() error {
-	for _, cidr := range st.config.Listen.TrustedProxies {
-		prefix, err := parsePrefix(cidr)
+func (st *state) buildTrusted() (err error) {
+	st.trusted, err = trustedNetworks("listen.trusted_proxies", st.config.Listen.TrustedProxies)
+	return err
+}
+
+// trustedNetworks reads the list under a key of the configuration.
+func trustedNetworks(key string, list []string) (trustedProxies, error) {
+	var networks trustedProxies
+	for _, cidr := range list {
+		network, err := policy.ParseNetwork(cidr)
 		if err != nil {
-			return fmt.Errorf("listen.trusted_proxies: %w", err)
+			return nil, fmt.Errorf("%s: %w", key, err)
 		}
-		st.trusted = append(st.trusted, prefix)
+		networks = append(networks, network)
 	}
-	return nil
+	return networks, nil
 }
 
 // buildMechanisms makes the mechanisms. Their caches are new with each state,

@@ -26,19 +26,6 @@ func (t trustedProxies) contains(a netip.Addr) bool {
 	return slices.ContainsFunc(t, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// parsePrefix reads a CIDR or a single address.
-func parsePrefix(s string) (netip.Prefix, error) {
-	if a, err := netip.ParseAddr(s); err == nil {
-		a = a.Unmap()
-		return netip.PrefixFrom(a, a.BitLen()), nil
-	}
-	p, err := netip.ParsePrefix(s)
-	if err == nil && p.Addr().Is4In6() && p.Bits() >= 96 {
-		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
-	}
-	return p.Masked(), err
-}
-
 // read finds out who is behind r. What a peer that is not trusted says of
 // others counts for nothing.
 func (t trustedProxies) read(r *http.Request) peer {

@@ -5,13 +5,15 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"authgate/policy"
 )
 
 func trusting(t testing.TB, networks ...string) trustedProxies {
 	t.Helper()
 	var all trustedProxies
 	for _, n := range networks {
-		p, err := parsePrefix(n)
+		p, err := policy.ParseNetwork(n)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +107,7 @@ func TestPeerProto(t *testing.T) {
 	}
 }
 
-func TestParsePrefix(t *testing.T) {
+func TestTrustedNetworks(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		network, in, out string
@@ -118,7 +120,7 @@ func TestParsePrefix(t *testing.T) {
 		{"2001:db8::1", "2001:db8::1", "2001:db8::2"},
 		{"0.0.0.0/0", "203.0.113.9", "2001:db8::1"},
 	} {
-		p, err := parsePrefix(c.network)
+		p, err := policy.ParseNetwork(c.network)
 		if err != nil {
 			t.Errorf("%s: %v", c.network, err)
 			continue
@@ -129,7 +131,7 @@ func TestParsePrefix(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "192.0.2.0/33", "example.org", "192.0.2", "192.0.2.0/-1"} {
-		if p, err := parsePrefix(bad); err == nil {
+		if p, err := policy.ParseNetwork(bad); err == nil {
 			t.Errorf("%q is taken for %v", bad, p)
 		}
 	}

@@ -89,7 +89,9 @@ func (s *Server) listen(name, address string, handler http.Handler) error {
 		return fmt.Errorf("listen.%s: %w", name, err)
 	}
 	connections := s.connections(name)
-	listener = connections.Listener(listener)
+	if listener, err = s.balanced(name, connections.Listener(listener)); err != nil {
+		return err
+	}
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: readHeaderTime,

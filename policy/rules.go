@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -127,6 +128,16 @@ func anyNetwork(entries []string) func(*Identity, *Request) bool {
 
 func anyMethod(methods []string) func(*Identity, *Request) bool {
 	return func(_ *Identity, req *Request) bool { return slices.Contains(methods, req.Method) }
+}
+
+// ParseNetwork reads an address or a CIDR. IPv4 within IPv6 becomes IPv4. The
+// error tells what is wrong with s.
+func ParseNetwork(s string) (netip.Prefix, error) {
+	network, problem := parseNetwork(s)
+	if problem != "" {
+		return netip.Prefix{}, fmt.Errorf("%q %s", s, problem)
+	}
+	return network, nil
 }
 
 // parseNetwork reads an address or a CIDR, and says what is wrong with it.

@@ -69,6 +69,7 @@ type Listen struct {
 	Admin          string   `yaml:"admin"`
 	TrustedProxies []string `yaml:"trusted_proxies"` // CIDRs or addresses
 	AnyHost        bool     `yaml:"any_host"`        // accept hosts that are not among Config.Hosts
+	ProxyProtocol  []string `yaml:"proxy_protocol"`  // the same, of balancers
 }
 
 // TLS modes.

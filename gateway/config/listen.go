@@ -8,6 +8,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"authgate/policy"
 )
 
 // canonicalOrigin writes an origin as browsers do, with the host in lower case
@@ -88,9 +90,15 @@ func (l *loader) checkListen() {
 	if off && len(listen.TrustedProxies) == 0 {
 		l.fault(l.main, "listen.trusted_proxies", "with tls.mode off the proxy that terminates TLS must be listed here")
 	}
-	for i, network := range listen.TrustedProxies {
-		if err := checkNetwork(network); err != nil {
-			l.fault(l.main, fmt.Sprintf("listen.trusted_proxies[%d]", i), "%v", err)
+	l.checkNetworks("listen.trusted_proxies", listen.TrustedProxies)
+	l.checkNetworks("listen.proxy_protocol", listen.ProxyProtocol)
+}
+
+// checkNetworks checks a list of addresses and CIDRs.
+func (l *loader) checkNetworks(key string, networks []string) {
+	for i, network := range networks {
+		if _, err := policy.ParseNetwork(network); err != nil {
+			l.fault(l.main, fmt.Sprintf("%s[%d]", key, i), "%v", err)
 		}
 	}
 }
@@ -112,24 +120,6 @@ func checkAddress(address string) error {
 	}
 	if err := checkHost(host); err != nil {
 		return fmt.Errorf("%q: %w", address, err)
-	}
-	return nil
-}
-
-// checkNetwork checks an address or a CIDR.
-func checkNetwork(network string) error {
-	if addr, err := netip.ParseAddr(network); err == nil {
-		if addr.Zone() != "" {
-			return fmt.Errorf("%q has a zone; leave it out", network)
-		}
-		return nil
-	}
-	prefix, err := netip.ParsePrefix(network)
-	if err != nil {
-		return fmt.Errorf("%q is neither an address nor a CIDR; expected one like 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32", network)
-	}
-	if prefix != prefix.Masked() {
-		return fmt.Errorf("%q has bits set beyond the length of its prefix; did you mean %s?", network, prefix.Masked())
 	}
 	return nil
 }

@@ -103,6 +103,7 @@ func TestEveryKey(t *testing.T) {
 		Listen: Listen{
 			HTTPS: "192.0.2.1:443", HTTP: "[2001:db8::1]:80", Admin: "127.0.0.1:9191",
 			TrustedProxies: []string{"10.0.0.0/8", "::1"},
+			ProxyProtocol:  []string{"192.0.2.8", "2001:db8:1::/48"},
 		},
 		TLS: TLS{
 			Mode: "internal", Domains: []string{"gateway.example.org", "*.gateway.example.org", "192.0.2.1"},
