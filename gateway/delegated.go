@@ -239,7 +239,7 @@ func printable(words string) string {
 
 // beginDelegated records the login and gives its session to the browser.
 func (ex *exchange) beginDelegated(party *relyingParty, grant *provider.Grant, attempt *auth.Attempt) (*auth.Login, error) {
-	if err := ex.endPresented(); err != nil {
+	if _, err := ex.endPresented(); err != nil {
 		return nil, err
 	}
 	// A client that leaves now must not leave half a login behind.

@@ -41,7 +41,8 @@ func (ex *exchange) login() error {
 	if err != nil {
 		return ex.loginFailed(form, err)
 	}
-	if err := ex.endPresented(); err != nil {
+	// Together with the new login, so that nobody goes on as who they were before.
+	if _, err := ex.endPresented(); err != nil {
 		return err
 	}
 	given, err := ex.issue(account, issue)
@@ -180,15 +181,6 @@ func (ex *exchange) loginFailed(form *loginForm, err error) error {
 		ReturnTo: form.returnTo, Username: form.username, Error: auth.DetailWrongPassword,
 	})
 	return nil
-}
-
-// endPresented ends the logins of the cookies that were presented together
-// with the new login, so that nobody goes on as who they were before.
-func (ex *exchange) endPresented() error {
-	ctx, cancel := ex.recording()
-	defer cancel()
-	_, err := ex.endCookies(ctx)
-	return err
 }
 
 // issued is what a login gave.

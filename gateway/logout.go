@@ -23,15 +23,13 @@ func (ex *exchange) logout() error {
 	if err := ex.verifyBearer(ctx); err != nil {
 		return err
 	}
-	recording, cancel := ex.recording()
-	defer cancel()
-	ended, err := ex.endCookies(recording)
+	ended, err := ex.endPresented()
 	redirect := ex.endAtProvider(ended)
 	if err != nil {
 		return err
 	}
 	// Last, so that after a failure before it the logout can be sent again.
-	if err := ex.revokeBearer(ctx); err != nil {
+	if err := ex.revokeBearer(); err != nil {
 		return err
 	}
 	ex.clearCookies()
@@ -68,9 +66,7 @@ func (ex *exchange) logoutByLink() error {
 		ex.redirect(http.StatusFound, "/")
 		return nil
 	}
-	ctx, cancel := ex.recording()
-	defer cancel()
-	ended, err := ex.endCookies(ctx)
+	ended, err := ex.endPresented()
 	target := ex.endAtProvider(ended)
 	if err != nil {
 		return err
@@ -115,10 +111,12 @@ func (ex *exchange) verifyBearer(ctx context.Context) error {
 // revokeBearer ends what the bearer token opens. One that verifyBearer has
 // found good and that is not any more belonged to a login that a cookie has
 // just ended.
-func (ex *exchange) revokeBearer(ctx context.Context) error {
+func (ex *exchange) revokeBearer() error {
 	if ex.creds.Scheme != "bearer" {
 		return nil
 	}
+	ctx, end := ex.recording()
+	defer end()
 	_, err := ex.st.bearers.Revoke(ctx, ex.creds.Value)
 	if errors.Is(err, auth.ErrRejected) {
 		return nil
@@ -131,9 +129,11 @@ func (ex *exchange) revokeBearer(ctx context.Context) error {
 	return nil
 }
 
-// endCookies ends the logins that the cookies belong to, and returns the one
+// endPresented ends the logins that the cookies belong to, and returns the one
 // that a provider has vouched for, if it was alive.
-func (ex *exchange) endCookies(ctx context.Context) (delegated *auth.Login, err error) {
+func (ex *exchange) endPresented() (delegated *auth.Login, err error) {
+	ctx, end := ex.recording()
+	defer end()
 	if delegated, err = ex.endHandles(ctx); err != nil {
 		return delegated, err
 	}

@@ -46,13 +46,6 @@ func (c *storeContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// left is the time for calls that is not spent yet.
-func (c *storeContext) left() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return storeTime - c.spent
-}
-
 // enter begins a call, and returns when it has to end.
 func (c *storeContext) enter(now time.Time) (deadline time.Time, err error) {
 	c.mu.Lock()
@@ -175,8 +168,13 @@ func (e callEnd) at(now time.Time) {
 // asks a provider, too.
 func (ex *exchange) detached() context.Context { return context.WithoutCancel(&ex.storage) }
 
-// recording is detached for what waits for the store alone: it ends with
-// storeTime.
-func (ex *exchange) recording() (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ex.detached(), ex.storage.left(), errStoreTime)
+// recording is detached for what waits for the store alone, and takes from
+// storeTime until the end, which must be called once.
+func (ex *exchange) recording() (ctx context.Context, end func()) {
+	deadline, err := ex.storage.enter(time.Now())
+	ctx, free := context.WithDeadlineCause(ex.detached(), deadline, errStoreTime)
+	if err != nil { // it is over already
+		return ctx, free
+	}
+	return ctx, func() { callEnd{&ex.storage, free}.at(time.Now()) }
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,11 +18,11 @@ import (
 // happens, unless its context ends before.
 type farStore struct {
 	store.Store
-	away time.Duration
+	away atomic.Int64 // nanoseconds
 }
 
 func (s *farStore) travel(ctx context.Context) error {
-	pause := time.NewTimer(s.away)
+	pause := time.NewTimer(time.Duration(s.away.Load()))
 	defer pause.Stop()
 	select {
 	case <-pause.C:
@@ -77,13 +78,15 @@ func TestStoreTime(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					r := newRig(t, baseConfig)
+					far := &farStore{Store: r.store.Store}
+					r.store.Store = far
 					s := r.login(aliceIn)
-					near := r.store.Store
-					r.store.Store = &farStore{near, away}
+					far.away.Store(int64(away))
 					began := time.Now()
 					w := r.serve(i.request(s))
 					took := time.Since(began)
-					r.store.Store = near
+					far.away.Store(0)
+					time.Sleep(time.Minute) // nothing is under way any more
 					t.Logf("%d after %v", w.Code, took)
 					if took > 2*time.Second {
 						t.Errorf("%d after %v", w.Code, took)
@@ -113,7 +116,8 @@ func TestStoreTimeIsTheStores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := store.NewMemory(nil)
 		defer memory.Close()
-		far := &farStore{memory, storeTime / 4}
+		far := &farStore{Store: memory}
+		far.away.Store(int64(storeTime / 4))
 		m, err := newMetrics(prometheus.NewRegistry(), slog.New(slog.DiscardHandler), "", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -131,7 +135,7 @@ func TestStoreTimeIsTheStores(t *testing.T) {
 			}
 			cancel()
 		}
-		far.away = storeTime
+		far.away.Store(int64(storeTime))
 		for _, want := range []time.Duration{storeTime / 4, 0} {
 			began := time.Now()
 			err := s.Put(storage, "key", nil, time.Time{})

@@ -5,11 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"authgate/gateway/store"
 )
@@ -18,17 +19,28 @@ const (
 	// maxGroup is how many live logins a group has; the oldest ends when one
 	// more joins.
 	maxGroup = 256
-	// groupStripes is how many groups can change at once in one instance.
-	groupStripes = 64
+	// groupTime bounds one change of a group, for all who wait for it.
+	groupTime = 2 * time.Second
+	// lookedAtAtOnce is how many members of a group are looked at side by side.
+	lookedAtAtOnce = 64
 )
 
-// groups keep together the logins that end together: those of one person,
-// and those of one session at a provider.
+// groups keep together the logins that end together: those of one account, of
+// one person at a provider, and of one session there.
 type groups struct {
 	logins *Logins
-	// One instance does not get in its own way; others are seen by Swap.
-	stripes [groupStripes]sync.Mutex
-	seed    maphash.Seed
+	// One instance makes the changes of a group one after the other, those that
+	// wait for it in one go; it learns of other instances by Swap.
+	mu      sync.Mutex
+	waiting map[string][]*groupChange // by key, for groups that are being changed
+}
+
+// groupChange is a change of a group on its way to the store. The field err is
+// its caller's once done is closed.
+type groupChange struct {
+	edit func(*group) error
+	err  error
+	done chan struct{}
 }
 
 // group is the record of a group. Logins that have ended since may be in it.
@@ -44,10 +56,16 @@ type member struct {
 
 func (m member) same(other member) bool { return m.Login == other.Login }
 
-func newGroups(logins *Logins) *groups { return &groups{logins: logins, seed: maphash.MakeSeed()} }
+func newGroups(logins *Logins) *groups {
+	return &groups{logins: logins, waiting: map[string][]*groupChange{}}
+}
 
 // groupsOf are the keys of the groups that a login belongs to.
-func groupsOf(v *Vouched) []string {
+func groupsOf(login *Login) []string {
+	v := login.Delegated
+	if v == nil {
+		return []string{groupKey("account", login.Username)}
+	}
 	person := personGroup(v.Provider, v.Issuer, v.User)
 	if v.Session == "" {
 		return []string{person, unnamedGroup(v.Provider, v.Issuer, v.User)}
@@ -66,15 +84,40 @@ func groupKey(parts ...string) string {
 	return groupPrefix + hashed([]byte(strings.Join(parts, "\x00"))) // none of them holds a NUL
 }
 
-// join puts login into the group. It is an ErrRejected if the group was ended
-// after started: who has signed out does not come back with an older attempt.
+// enter puts login into all of its groups. It is an ErrRejected if one of them
+// was ended after started: who has signed out does not come back with an older
+// attempt.
+func (g *groups) enter(ctx context.Context, login *Login, started time.Time) error {
+	var all errgroup.Group
+	for _, key := range groupsOf(login) {
+		all.Go(func() error { return g.join(ctx, key, login, started) })
+	}
+	return all.Wait()
+}
+
+// leave takes login out of all of its groups.
+func (g *groups) leave(ctx context.Context, login *Login) {
+	var all errgroup.Group
+	for _, key := range groupsOf(login) {
+		all.Go(func() error {
+			return g.change(ctx, key, func(now *group) error {
+				before := len(now.Members)
+				now.Members = slices.DeleteFunc(now.Members, func(m member) bool { return m.Login == login.ID })
+				if len(now.Members) == before {
+					return errNothing
+				}
+				return nil
+			})
+		})
+	}
+	_ = all.Wait() // a member that has ended does no harm, and goes when there are too many
+}
+
+// join puts login into one group.
 func (g *groups) join(ctx context.Context, key string, login *Login, started time.Time) error {
-	var over []member
-	var refused error
+	refused := false
 	err := g.change(ctx, key, func(now *group) error {
-		refused = nil
-		if !now.Ended.IsZero() && !started.After(now.Ended) {
-			refused = &Rejection{Detail: DetailNotSignedIn, Reason: "signed out at the provider in the middle of the login"}
+		if refused = !now.Ended.IsZero() && !started.After(now.Ended); refused {
 			if current := g.logins.now(); isAhead(now.Ended, current) {
 				now.Ended = current // the clock was set back: the next attempt counts
 				return nil
@@ -82,42 +125,63 @@ func (g *groups) join(ctx context.Context, key string, login *Login, started tim
 			return errNothing
 		}
 		now.Members = slices.DeleteFunc(now.Members, func(m member) bool { return !login.Created.Before(m.Expires) })
-		if len(now.Members) >= maxGroup {
-			if err := g.forgetEnded(ctx, now); err != nil {
-				return err
-			}
-		}
 		now.Members = append(now.Members, member{Login: login.ID, Expires: login.Expires})
-		over = now.Members[:max(0, len(now.Members)-maxGroup)]
-		now.Members = now.Members[len(over):]
 		return nil
 	})
-	if refused != nil && (err == nil || errors.Is(err, errNothing)) {
-		return refused
+	if refused && (err == nil || errors.Is(err, errNothing)) {
+		return &Rejection{Detail: DetailNotSignedIn, Reason: "signed out at the provider in the middle of the login"}
 	}
-	if err != nil {
+	return err
+}
+
+// makeRoom ends the oldest logins of a group that has too many. They end before
+// they are taken off the record, so that a failure leaves none that is not
+// counted.
+func (g *groups) makeRoom(ctx context.Context, now *group) error {
+	if len(now.Members) <= maxGroup {
+		return nil
+	}
+	if err := g.forgetEnded(ctx, now); err != nil {
 		return err
 	}
-	for _, m := range over {
-		if _, err := g.logins.End(ctx, m.Login); err != nil {
+	over := max(0, len(now.Members)-maxGroup)
+	var all errgroup.Group
+	all.SetLimit(lookedAtAtOnce)
+	for _, m := range now.Members[:over] {
+		all.Go(func() error {
+			_, err := g.logins.end(ctx, m.Login)
 			return err
-		}
+		})
 	}
-	return nil
+	now.Members = now.Members[over:]
+	return all.Wait()
 }
 
 // forgetEnded takes the logins off the record that have ended.
 func (g *groups) forgetEnded(ctx context.Context, now *group) error {
-	var alive []member
-	for _, m := range now.Members {
-		switch _, err := g.logins.read(ctx, loginPrefix+m.Login); {
-		case err == nil:
-			alive = append(alive, m)
-		case !errors.Is(err, ErrRejected):
+	alive := make([]bool, len(now.Members))
+	var all errgroup.Group
+	all.SetLimit(lookedAtAtOnce)
+	for i, m := range now.Members {
+		all.Go(func() error {
+			_, err := g.logins.read(ctx, loginPrefix+m.Login)
+			if errors.Is(err, ErrRejected) {
+				return nil
+			}
+			alive[i] = err == nil
 			return err
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return err
+	}
+	var members []member
+	for i, m := range now.Members {
+		if alive[i] {
+			members = append(members, m)
 		}
 	}
-	now.Members = alive
+	now.Members = members
 	return nil
 }
 
@@ -129,7 +193,7 @@ func (g *groups) end(ctx context.Context, key string, note bool) ([]*Login, erro
 	ctx = store.Ending(ctx)
 	var members []member
 	err := g.change(ctx, key, func(now *group) error {
-		members = now.Members
+		members = slices.Clone(now.Members)
 		if len(members) == 0 && !note {
 			return errNothing
 		}
@@ -144,7 +208,7 @@ func (g *groups) end(ctx context.Context, key string, note bool) ([]*Login, erro
 	}
 	var ended []*Login
 	for _, m := range members {
-		login, err := g.logins.End(ctx, m.Login)
+		login, err := g.logins.end(ctx, m.Login)
 		if err != nil {
 			return ended, err
 		}
@@ -161,11 +225,55 @@ func (g *groups) end(ctx context.Context, key string, note bool) ([]*Login, erro
 // errNothing: there is nothing to change.
 var errNothing = errors.New("nothing to change")
 
-// change applies edit to the record of a group, atomically.
+// change applies edit to the record of a group, atomically, together with what
+// others want to change there at this time. It returns the error of edit, after
+// which edit must have changed nothing. If ctx ends first, edit may be applied
+// or not.
 func (g *groups) change(ctx context.Context, key string, edit func(*group) error) error {
-	stripe := &g.stripes[maphash.String(g.seed, key)%groupStripes]
-	stripe.Lock()
-	defer stripe.Unlock()
+	mine := &groupChange{edit: edit, done: make(chan struct{})}
+	g.mu.Lock()
+	others, busy := g.waiting[key]
+	g.waiting[key] = append(others, mine)
+	g.mu.Unlock()
+	if !busy {
+		go g.work(key)
+	}
+	select {
+	case <-mine.done:
+		return mine.err
+	case <-ctx.Done():
+		return fmt.Errorf("changing a group of logins: %w", context.Cause(ctx))
+	}
+}
+
+// work makes the changes of a group until none waits.
+func (g *groups) work(key string) {
+	for {
+		g.mu.Lock()
+		batch := g.waiting[key]
+		if len(batch) == 0 {
+			delete(g.waiting, key)
+			g.mu.Unlock()
+			return
+		}
+		g.waiting[key] = nil
+		g.mu.Unlock()
+		// Not with the context of one of them, who may leave.
+		ctx, cancel := context.WithTimeout(context.Background(), groupTime)
+		err := g.apply(ctx, key, batch)
+		cancel()
+		for _, c := range batch {
+			if c.err == nil {
+				c.err = err
+			}
+			close(c.done)
+		}
+	}
+}
+
+// apply makes the changes of a group in one write. A change that fails has its
+// error in it and does not keep the others from being made.
+func (g *groups) apply(ctx context.Context, key string, batch []*groupChange) error {
 	const attempts = 100 // each time that one fails, another instance succeeds
 	for range attempts {
 		raw, err := g.logins.store.Get(ctx, key)
@@ -178,7 +286,15 @@ func (g *groups) change(ctx context.Context, key string, edit func(*group) error
 				return err
 			}
 		}
-		if err := edit(now); err != nil {
+		changed := false
+		for _, c := range batch {
+			c.err = c.edit(now)
+			changed = changed || c.err == nil
+		}
+		if !changed {
+			return nil
+		}
+		if err := g.makeRoom(ctx, now); err != nil {
 			return err
 		}
 		value, err := json.Marshal(now)

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"authgate/gateway/provider"
+	"authgate/gateway/store"
 )
 
 // The 257th login of a person ends the first.
@@ -72,7 +75,7 @@ func TestConcurrentLoginsAllJoin(t *testing.T) {
 		return
 	}
 	d.clock.advance(time.Second)
-	ended, err := d.users.groups.end(t.Context(), personGroup("keycloak", testOP, testPerson), true)
+	ended, err := d.logins.groups.end(t.Context(), personGroup("keycloak", testOP, testPerson), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,28 +96,95 @@ func TestConcurrentLoginsAllJoin(t *testing.T) {
 	}
 }
 
-// As many groups can change at once as there are locks: each lock has its
-// share of them.
-func TestGroupsAreSpreadOverTheLocks(t *testing.T) {
+// TestGroupChangesShareWrites: while one change of a group is written, the
+// others gather, and are made with one more write. Another group does not wait.
+func TestGroupChangesShareWrites(t *testing.T) {
 	t.Parallel()
-	d := newDelegation(t, nil)
-	used := make(map[int]bool)
-	d.store.Store = &hookedStore{Store: d.store.Store, before: func(string) {
-		for i := range d.users.groups.stripes {
-			if stripe := &d.users.groups.stripes[i]; stripe.TryLock() {
-				stripe.Unlock()
-			} else {
-				used[i] = true
+	synctest.Test(t, func(t *testing.T) {
+		d := newDelegation(t, nil)
+		hold := make(chan struct{})
+		writes := map[string]int{}
+		var mu sync.Mutex
+		d.store.Store = &hookedStore{Store: d.store.Store, before: func(call string) {
+			key, swap := strings.CutPrefix(call, "swap ")
+			mu.Lock()
+			if swap {
+				writes[key]++
+			}
+			held := swap && key == groupKey("account", "alice") && writes[key] == 1
+			mu.Unlock()
+			if held {
+				<-hold
+			}
+		}}
+		begin := func(username string) {
+			account := &Account{Username: username, version: "1"}
+			if _, err := d.logins.Begin(t.Context(), account, d.now().Add(time.Hour)); err != nil {
+				t.Error(err)
 			}
 		}
-	}}
-	for i := range 50 * groupStripes {
-		if _, err := d.users.groups.end(t.Context(), personGroup("keycloak", testOP, fmt.Sprint(i)), false); err != nil {
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() { begin("alice") })
+		}
+		synctest.Wait()
+		begin("bob")
+		close(hold)
+		all.Wait()
+		if n := len(stored[group](t, d.store, groupKey("account", "alice")).Members); n != 50 {
+			t.Errorf("%d logins are in the group, want 50", n)
+		}
+		if n := writes[groupKey("account", "alice")]; n != 2 {
+			t.Errorf("%d writes, want 2", n)
+		}
+		synctest.Wait()
+		if n := len(d.logins.groups.waiting); n != 0 {
+			t.Errorf("%d groups are still being changed", n)
+		}
+	})
+}
+
+// TestOneAccountHasSoManyLogins: one login more than an account can have ends the
+// oldest that is alive, and a login that ends leaves nothing behind.
+func TestOneAccountHasSoManyLogins(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	account, _ := m.accounts.Lookup("alice")
+	var all []*Login
+	begin := func() {
+		t.Helper()
+		login, err := m.logins.Begin(t.Context(), account, m.clock.now().Add(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, login)
+	}
+	alive := func(login *Login) bool {
+		_, err := m.logins.read(t.Context(), loginPrefix+login.ID)
+		return err == nil
+	}
+	for range maxGroup {
+		begin()
+	}
+	if _, err := m.logins.End(t.Context(), all[100].ID); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		begin()
+	}
+	for i, login := range all {
+		if want := i > 1 && i != 100; alive(login) != want {
+			t.Errorf("login %d is alive: %t", i, !want)
+		}
+	}
+	for _, login := range all {
+		if _, err := m.logins.End(t.Context(), login.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(used) != groupStripes {
-		t.Errorf("%d locks are in use, want %d", len(used), groupStripes)
+	n, err := m.store.Store.(store.Counter).Count(t.Context(), "")
+	if err != nil || n != 0 {
+		t.Errorf("%d records are left, %v", n, err)
 	}
 }
 
@@ -143,7 +213,7 @@ func TestGroupsEndApart(t *testing.T) {
 		"another person":   begin("keycloak", func(g *provider.Grant) { g.Profile.Subject, g.Session = "1", "1" }),
 		"another provider": begin("other", func(*provider.Grant) {}),
 	}
-	got, err := d.users.groups.end(t.Context(), personGroup("keycloak", testOP, testPerson), false)
+	got, err := d.logins.groups.end(t.Context(), personGroup("keycloak", testOP, testPerson), false)
 	if err != nil || len(got) != 2 || got[0].ID != first.login.ID || got[1].ID != second.login.ID || got[0].Subject() != "keycloak:"+testPerson {
 		t.Errorf("got %+v, %v, want the two that were alive", got, err)
 	}
@@ -154,7 +224,7 @@ func TestGroupsEndApart(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if again, err := d.users.groups.end(t.Context(), personGroup("keycloak", testOP, testPerson), false); err != nil || len(again) != 0 {
+	if again, err := d.logins.groups.end(t.Context(), personGroup("keycloak", testOP, testPerson), false); err != nil || len(again) != 0 {
 		t.Errorf("again: got %+v, %v, want nothing to end", again, err)
 	}
 }
@@ -170,7 +240,7 @@ func TestEndedLoginsLeaveTheirGroup(t *testing.T) {
 	d.signIn(t, d.grant("user"))
 	d.clock.advance(time.Second)
 	key := personGroup("keycloak", testOP, testPerson)
-	if ended, err := d.users.groups.end(t.Context(), key, true); err != nil || len(ended) != 1 {
+	if ended, err := d.logins.groups.end(t.Context(), key, true); err != nil || len(ended) != 1 {
 		t.Fatalf("got %+v, %v", ended, err)
 	}
 	if members := stored[group](t, d.store, key).Members; len(members) != 0 {
@@ -272,7 +342,7 @@ func TestDamagedGroupDecidesNothing(t *testing.T) {
 		t.Errorf("got %+v", login)
 	}
 	wantNoAnswer(t, nil, err)
-	ended, err := d.users.groups.end(t.Context(), key, true)
+	ended, err := d.logins.groups.end(t.Context(), key, true)
 	if len(ended) != 0 {
 		t.Errorf("ended %+v", ended)
 	}

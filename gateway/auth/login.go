@@ -73,14 +73,17 @@ func (login *Login) HasTokens() bool {
 
 // Logins keeps the logins. It is the one way to begin and to end one.
 type Logins struct {
-	store store.Store
-	now   func() time.Time
+	store  store.Store
+	now    func() time.Time
+	groups *groups
 }
 
 // NewLogins returns logins kept in s. now is the clock of the store, see
 // store.ClockOf.
 func NewLogins(s store.Store, now func() time.Time) *Logins {
-	return &Logins{store: s, now: now}
+	l := &Logins{store: s, now: now}
+	l.groups = newGroups(l)
+	return l
 }
 
 // Issue makes something that belongs to the login, such as a session: it
@@ -98,10 +101,11 @@ func (l *Logins) Begin(ctx context.Context, account *Account, expires time.Time,
 		Created:  l.now(),
 		Expires:  expires,
 	}
-	return l.begin(ctx, login, issue)
+	return l.begin(ctx, login, login.Created, issue)
 }
 
-func (l *Logins) begin(ctx context.Context, login *Login, issue []Issue) (*Login, error) {
+// begin records login, and what issue makes. started is when it was asked for.
+func (l *Logins) begin(ctx context.Context, login *Login, started time.Time, issue []Issue) (*Login, error) {
 	// Side by side, so that a store that groups its commits needs one.
 	var puts errgroup.Group
 	put := func(key string, value []byte, expires time.Time) {
@@ -123,6 +127,11 @@ func (l *Logins) begin(ctx context.Context, login *Login, issue []Issue) (*Login
 	if err := puts.Wait(); err != nil {
 		_ = l.undo(login) // the error that counts is the first one
 		return nil, fmt.Errorf("beginning a login: %w", err)
+	}
+	// Last, so that who ends a group finds a login to end from the moment on
+	// that the group names it; who was earlier has left a mark there.
+	if err := l.groups.enter(ctx, login, started); err != nil {
+		return nil, errors.Join(err, l.undo(login))
 	}
 	return login, nil
 }
@@ -180,6 +189,12 @@ func decodeLogin(sid string, raw []byte) (*Login, error) {
 // dead when End returns nil. It returns the login that ended, nil when there
 // was none. After an error the login may still be alive.
 func (l *Logins) End(ctx context.Context, sid string) (*Login, error) {
+	return l.end(ctx, sid, l.groups.leave)
+}
+
+// end ends the login, and then does what else is to be done about it, beside
+// the clearing away.
+func (l *Logins) end(ctx context.Context, sid string, also ...func(context.Context, *Login)) (*Login, error) {
 	// Deleting the record is the one step that counts, so that ending is
 	// atomic; the handles are worthless from then on and only cleared away.
 	raw, err := l.store.Take(ctx, loginPrefix+sid)
@@ -196,6 +211,12 @@ func (l *Logins) End(ctx context.Context, sid string) (*Login, error) {
 	var deletes errgroup.Group
 	for _, key := range login.Handles {
 		deletes.Go(func() error { return l.store.Delete(ctx, key) })
+	}
+	for _, do := range also {
+		deletes.Go(func() error {
+			do(ctx, login)
+			return nil
+		})
 	}
 	_ = deletes.Wait() // what stays is dead and expires by itself
 	return login, nil

@@ -242,8 +242,8 @@ func TestEndLeavesNothingInTheStore(t *testing.T) {
 	m := newMechanisms(t, nil)
 	s := m.signIn(t, "alice")
 	counter := m.store.Store.(store.Counter)
-	if n, err := counter.Count(t.Context(), ""); err != nil || n != 3 {
-		t.Fatalf("%d entries of a login, %v; want login, session and refresh family", n, err)
+	if n, err := counter.Count(t.Context(), ""); err != nil || n != 4 {
+		t.Fatalf("%d entries of a login, %v; want login, session, refresh family and group", n, err)
 	}
 	if _, err := m.logins.End(t.Context(), s.login.ID); err != nil {
 		t.Fatal(err)

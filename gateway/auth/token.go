@@ -277,12 +277,19 @@ func (b *Bearer) Revoke(ctx context.Context, token string) (*policy.Identity, er
 	}
 	// The login first: after a failure there the token is still good, so that
 	// signing out can be tried again.
+	noted := false
+	note := func(ctx context.Context, _ *Login) {
+		noted, err = true, b.logins.store.Put(store.Ending(ctx), verified.revokedKey, []byte("1"), verified.expires)
+	}
 	if verified.login != "" {
-		if _, err := b.logins.End(ctx, verified.login); err != nil {
-			return nil, err
+		if _, failed := b.logins.end(ctx, verified.login, b.logins.groups.leave, note); failed != nil {
+			return nil, failed
 		}
 	}
-	if err := b.logins.store.Put(store.Ending(ctx), verified.revokedKey, []byte("1"), verified.expires); err != nil {
+	if !noted { // there was no login to end
+		note(ctx, nil)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("revoking a token: %w", err)
 	}
 	return verified.identity, nil

@@ -72,7 +72,6 @@ type UsersOptions struct {
 type Users struct {
 	options  UsersOptions
 	logins   *Logins
-	groups   *groups
 	renewals singleflight.Group            // by sid
 	pauses   *lru.Cache[string, time.Time] // by sid: no renewal before
 	slots    chan struct{}                 // renewals under way
@@ -84,7 +83,7 @@ func NewUsers(options UsersOptions, logins *Logins) *Users {
 	if err != nil {
 		panic(err) // the size is a positive constant
 	}
-	return &Users{options: options, logins: logins, groups: newGroups(logins), pauses: pauses, slots: make(chan struct{}, renewalsAtOnce)}
+	return &Users{options: options, logins: logins, pauses: pauses, slots: make(chan struct{}, renewalsAtOnce)}
 }
 
 // NewDelegatedSession returns the mechanism of sessions of users.
@@ -111,17 +110,7 @@ func (u *Users) Begin(ctx context.Context, name string, grant *provider.Grant, s
 	if err := u.save(ctx, login.Delegated, grant.Profile, now); err != nil {
 		return nil, err
 	}
-	if _, err := u.logins.begin(ctx, login, issue); err != nil {
-		return nil, err
-	}
-	// Last, so that a logout at the provider finds a login to end from the
-	// moment on that the group names it; an earlier one has left its mark.
-	for _, key := range groupsOf(login.Delegated) {
-		if err := u.groups.join(ctx, key, login, started); err != nil {
-			return nil, errors.Join(err, u.logins.undo(login))
-		}
-	}
-	return login, nil
+	return u.logins.begin(ctx, login, started, issue)
 }
 
 // save records what the provider, asked at that time, says of somebody, unless
