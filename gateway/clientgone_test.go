@@ -1,0 +1,155 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// hangs is how long a test waits for what must come at once. Without it, it
+// would come after minutes, or never.
+const hangs = 60 * time.Second
+
+// TestClientGone: an answer that the upstream never ends is over once the
+// client has gone, whatever of its request was sent or read.
+func TestClientGone(t *testing.T) {
+	t.Parallel()
+	requests := map[string]string{
+		"GET":                       "GET /public/ HTTP/1.1\r\nHost: gw.example\r\n\r\n",
+		"a whole small body":        "POST /public/ HTTP/1.1\r\nHost: gw.example\r\nContent-Length: 4\r\n\r\nbody",
+		"a whole large body":        "POST /public/ HTTP/1.1\r\nHost: gw.example\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("x", 100_000),
+		"half, not whole":           "POST /public/ HTTP/1.1\r\nHost: gw.example\r\nContent-Length: 100000\r\n\r\nhalf",
+		"huge, not whole":           "POST /public/ HTTP/1.1\r\nHost: gw.example\r\nContent-Length: 100000000\r\n\r\n" + strings.Repeat("x", 8<<20),
+		"chunks in full":            "POST /public/ HTTP/1.1\r\nHost: gw.example\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
+		"chunks, not whole":         "POST /public/ HTTP/1.1\r\nHost: gw.example\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+		"waiting, not whole":        "POST /public/ HTTP/1.1\r\nHost: gw.example\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n",
+		"waiting chunks, not whole": "POST /public/ HTTP/1.1\r\nHost: gw.example\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n",
+		"two requests":              strings.Repeat("GET /public/ HTTP/1.1\r\nHost: gw.example\r\n\r\n", 2),
+		"a stray line":              "POST /public/ HTTP/1.1\r\nHost: gw.example\r\nContent-Length: 4\r\n\r\nbody\r\n",
+	}
+	for name, request := range requests {
+		for _, reads := range []bool{true, false} {
+			for _, leaves := range []string{"closes", "resets"} {
+				t.Run(fmt.Sprintf("%s/reads %t/%s", name, reads, leaves), func(t *testing.T) {
+					t.Parallel()
+					server, answered, ended := endlessAnswers(t, reads)
+					conn, err := net.Dial("tcp", server.Listener.Addr().String())
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer conn.Close()
+					go func() { _, _ = io.WriteString(conn, request) }() // what of it the gateway takes
+					<-answered
+					if !strings.Contains(name, "not whole") { // net/http reads the rest before it sends the header
+						a, err := http.ReadResponse(bufio.NewReader(conn), nil)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if _, err := io.ReadFull(a.Body, make([]byte, len("hello"))); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if leaves == "resets" {
+						if err := conn.(*net.TCPConn).SetLinger(0); err != nil {
+							t.Error(err)
+						}
+					}
+					conn.Close()
+					select {
+					case <-ended:
+					case <-time.After(hangs):
+						t.Error("the exchange goes on")
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestClientGoneHTTP2 is TestClientGone for streams of HTTP/2.
+func TestClientGoneHTTP2(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]func() io.Reader{
+		"no body":      func() io.Reader { return nil },
+		"a whole body": func() io.Reader { return strings.NewReader("body") },
+		"half a body": func() io.Reader {
+			body, feed := io.Pipe()
+			go func() { _, _ = io.WriteString(feed, "half") }() // and no more
+			return body
+		},
+	} {
+		for _, reads := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/reads %t", name, reads), func(t *testing.T) {
+				t.Parallel()
+				server, answered, ended := endlessAnswers(t, reads)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				q, err := http.NewRequestWithContext(ctx, "POST", server.URL+"/public/", body())
+				if err != nil {
+					t.Fatal(err)
+				}
+				go func() {
+					if a, err := server.Client().Do(q); err == nil {
+						_, _ = io.Copy(io.Discard, a.Body) // until it is cancelled
+						a.Body.Close()
+					}
+				}()
+				<-answered
+				cancel()
+				select {
+				case <-ended:
+				case <-time.After(hangs):
+					t.Error("the exchange goes on")
+				}
+			})
+		}
+	}
+}
+
+// endlessAnswers is a gateway whose upstream begins an answer and says nothing
+// more. It tells when the answer has begun, and when the gateway is done with
+// the request.
+func endlessAnswers(t *testing.T, reads bool) (server *httptest.Server, answered, ended chan struct{}) {
+	t.Helper()
+	answered, ended = make(chan struct{}, 8), make(chan struct{}, 8)
+	over := make(chan struct{})
+	a := newApplication(t, func(w http.ResponseWriter, _ *http.Request) {
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+		answered <- struct{}{}
+		if reads {
+			_, _ = io.Copy(io.Discard, rw)
+		}
+		<-over
+	})
+	r := newRig(t, baseConfig)
+	if err := r.reload(edit(t, baseConfig, `"http://app.invalid"`, `"`+a.URL+`", timeout: 2s`)); err != nil {
+		t.Fatal(err)
+	}
+	server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		defer func() { ended <- struct{}{} }()
+		r.ServeHTTP(w, q)
+	}))
+	if strings.Contains(t.Name(), "HTTP2") {
+		server.EnableHTTP2 = true
+		server.StartTLS()
+	} else {
+		server.Start()
+	}
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(over) })
+	t.Cleanup(server.CloseClientConnections)
+	return server, answered, ended
+}
