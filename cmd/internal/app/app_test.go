@@ -288,6 +288,7 @@ func (a *App) users(t *testing.T) string {
 	var able []string
 	for username, password := range map[string]string{"alice": "wonderland", "bob": "builder"} {
 		r := httptest.NewRequest("POST", "/login", nil)
+		r.Host = "localhost"
 		r.SetBasicAuth(username, password)
 		w := httptest.NewRecorder()
 		a.gateway.ServeHTTP(w, r)
