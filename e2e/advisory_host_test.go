@@ -27,7 +27,7 @@ var hostAdvisories = []advisory{
 
 func hosts(up string) string {
 	var b strings.Builder
-	b.WriteString(people + app(up) + "routes:\n  - {match: /, upstream: app, auth: [none]}\n  - {match: admin.example/, upstream: app, auth: [session]}\n")
+	b.WriteString(people + app(up) + "tls: {domains: [localhost, other.example]}\nroutes:\n  - {match: /, upstream: app, auth: [none]}\n  - {match: admin.example/, upstream: app, auth: [session]}\n")
 	for i := range manyHosts {
 		fmt.Fprintf(&b, "  - {match: host%d.example/, upstream: app, auth: [session]}\n", i)
 	}

@@ -44,6 +44,7 @@ func TestCertifiedProvider(t *testing.T) {
 		"back-channel, of a person": backChannelLogoutOfPerson,
 		"front-channel logout":      frontChannelLogout,
 		"bearer tokens":             bearerOfTrustedIssuer,
+		"a session of its own":      applicationSession,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -105,8 +105,14 @@ func TestRedirectUnauthenticated(t *testing.T) {
 				}
 			}
 		}
-		// One that is no good is refused, or a dead session would go round in circles.
+		// A program is told that its session has ended. A browser signs in again,
+		// without the cookie, or it would go round in circles.
 		wantProblem(t, g.do(c, "GET", target, "", "Cookie", "session_id=dead"), http.StatusUnauthorized)
+		a := g.do(c, "GET", target, "", "Cookie", "session_id=dead", "Accept", "text/html")
+		if cookie := a.header.Get("Set-Cookie"); a.status != http.StatusFound || a.header.Get("Location") != signIn ||
+			!strings.HasPrefix(cookie, "session_id=;") || !strings.Contains(cookie, "Max-Age=0") {
+			t.Errorf("a page load with a dead session: %d to %q, and sets %q", a.status, a.header.Get("Location"), cookie)
+		}
 	}
 	up.none(t)
 

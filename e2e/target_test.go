@@ -118,7 +118,8 @@ func TestMalformedRequests(t *testing.T) {
 	up.none(t)
 }
 
-// TestHosts: hosts compare without case, port or trailing dot.
+// TestHosts: hosts compare without case, port or trailing dot, and no other
+// host than the gateway's is served.
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	up := record(t)
@@ -130,7 +131,7 @@ routes:
 	for host, want := range map[string]int{
 		"app.example.org": 200, "APP.example.ORG": 200, "app.example.org.": 200, "app.example.org:8443": 200, "App.Example.Org.:443": 200, "app.example.org:": 200,
 		"[2001:db8::1]": 200, "[2001:DB8:0::1]:443": 200,
-		"localhost": 404, "app.example.orgx": 404, "xapp.example.org": 404, "app.example.org..": 400, "[2001:db8::1": 400, "app..example.org": 400,
+		"localhost": 404, "127.0.0.1": 404, "127.0.0.2": 421, "app.example.orgx": 421, "xapp.example.org": 421, "app.example.org..": 400, "[2001:db8::1": 400, "app..example.org": 400,
 	} {
 		t.Run(host, func(t *testing.T) {
 			if a := g.raw(t, "GET /a HTTP/1.1\nHost: "+host+"\n\n"); a.status != want {

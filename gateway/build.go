@@ -51,7 +51,8 @@ type route struct {
 	transport http.RoundTripper
 	edited    map[string]bool // headers that the route removes or sets, folded
 	pass      map[string]bool // headers that clients may send on this route, canonical
-	signIn    string          // where a person who is not signed in can be sent; empty: nowhere
+	modify    func(*http.Response) error
+	signIn    string // where a person who is not signed in can be sent; empty: nowhere
 }
 
 // build makes the state of cfg. Upstreams that are the same in old are taken
@@ -228,6 +229,7 @@ func (g *Gateway) buildRoutes(st *state) error {
 			}
 		}
 		r.signIn = st.signInFor(&rule)
+		r.modify = g.modifier(st, rule.Public(), cfg.Upstream)
 		r.edited = foldAll(slices.Concat(cfg.Headers.Remove, slices.Collect(maps.Keys(cfg.Headers.Set))))
 		r.pass = canonicalAll(cfg.Headers.Pass)
 		if r.upstream == nil {

@@ -82,8 +82,29 @@ func (ex *exchange) clearCookies() {
 	}
 }
 
-func (ex *exchange) clearCookie(name string) {
+func (ex *exchange) clearCookie(name string) { http.SetCookie(ex, ex.clearedCookie(name)) }
+
+func (ex *exchange) clearedCookie(name string) *http.Cookie {
 	c := ex.cookie(name, "", 0)
 	c.MaxAge, c.Expires = -1, time.Unix(1, 0)
-	http.SetCookie(ex, c)
+	return c
+}
+
+// clearsDead reports whether the answer may clear cookies that are no longer
+// valid. A browser deletes a cookie by its name, whatever its value is by now.
+// Requests that a page makes in the background may be answered after a new
+// login has set the cookie again, so only page loads clear it, and programs,
+// which say nothing of their mode.
+func (ex *exchange) clearsDead() bool {
+	mode := ex.r.Header.Get("Sec-Fetch-Mode")
+	return mode == "" || mode == "navigate"
+}
+
+// clearDead clears the cookies that were found to be no longer valid.
+func (ex *exchange) clearDead() {
+	if ex.clearsDead() {
+		for _, name := range ex.dead {
+			ex.clearCookie(name)
+		}
+	}
 }

@@ -75,13 +75,14 @@
 //	gateway/seal      encrypts what the store must not give away
 //	gateway/strictjson  refuses JSON with two meanings
 //	gateway/headername  header names that applications believe, in any spelling
+//	gateway/cookiename  names that keep the cookies of applications apart
 //	cmd/internal/app  the life of a process: open, serve, reload, stop
 //
 // Imports run one way: policy, store, conn, pages, password, keyfile, seal,
-// strictjson, headername and http1 import nothing of ours; config imports policy,
-// password and headername; provider imports policy and strictjson; acme imports
-// store and seal; auth imports all
-// but config, pages and acme; gateway imports them all; cmd imports gateway.
+// strictjson, headername, cookiename and http1 import nothing of ours; config
+// imports policy, password, headername and cookiename; provider imports policy
+// and strictjson; acme imports store and seal; auth imports all but config,
+// pages, acme and headername; gateway imports them all; cmd imports gateway.
 //
 // # Limits and threats
 //

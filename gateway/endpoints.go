@@ -94,7 +94,7 @@ func (ex *exchange) serveOwn(e endpoint) error {
 
 // whoAsks is the identity that is proved by anything but Basic.
 func (ex *exchange) whoAsks() (*policy.Identity, error) {
-	id, err := ex.st.signedIn.Authenticate(&ex.storage, &ex.creds)
+	id, err := ex.prove(ex.st.signedIn)
 	if err != nil {
 		ex.challenges = ex.st.signedIn.Challenges(&ex.creds)
 		return nil, err

@@ -133,8 +133,15 @@ func TestUnauthenticated(t *testing.T) {
 		{"redirect", "session", "HEAD", nil, true},
 		{"redirect", "session", "POST", nil, false},
 		{"redirect", "session", "OPTIONS", []string{browser}, false},
-		// A credential that was presented and is not good is never a redirect.
-		{"redirect", "session", "GET", []string{browser, "Cookie: session_id=x"}, false},
+		// A cookie that is no longer valid is none to a page load. Any other
+		// credential that is not good is never a redirect.
+		{"redirect", "session", "GET", []string{browser, "Cookie: session_id=x"}, true},
+		{"auto", "session", "GET", []string{browser, navigation, "Cookie: session_id=x"}, true},
+		{"auto", "session", "GET", []string{browser, script, "Cookie: session_id=x"}, false},
+		{"auto", "session", "GET", []string{"Cookie: session_id=x"}, false},
+		{"auto", "session", "POST", []string{browser, "Cookie: session_id=x"}, false},
+		{"challenge", "session", "GET", []string{browser, "Cookie: session_id=x"}, false},
+		{"auto", "session, bearer", "GET", []string{browser, "Authorization: Bearer x"}, false},
 		{"auto", "session, basic", "GET", []string{browser, basicHeader("service", "x")}, false},
 	} {
 		r := newRig(t, baseConfig+fmt.Sprintf("  - {match: /r/, upstream: app, auth: [%s], unauthenticated: %s}\n", c.auth, c.says))

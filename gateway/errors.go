@@ -242,6 +242,7 @@ func (ex *exchange) fail(err error) {
 		h.Set("Allow", e.allow)
 	}
 	if e.status == http.StatusUnauthorized {
+		ex.clearDead()
 		for _, challenge := range ex.challenges {
 			h.Add("WWW-Authenticate", string(challenge))
 		}

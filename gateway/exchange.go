@@ -34,6 +34,7 @@ type exchange struct {
 	body      []byte        // of a request to an own endpoint
 	cleartext bool          // came by plain HTTP
 	foreign   bool          // for a host that is not the gateway's
+	dead      []string      // names of cookies that are no longer valid
 	rule      *policy.Route // that decides; nil for own endpoints
 
 	label      string // route or own endpoint, for metrics and logs
@@ -72,6 +73,8 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 func (ex *exchange) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
 		ex.status = status // 1xx are followed by the real one
+	} else {
+		delete(ex.Header(), "Set-Cookie") // an upstream's: nothing has looked at it
 	}
 	if ex.upload != nil {
 		ex.upload.move()

@@ -53,13 +53,12 @@ func (ex *exchange) forward(route *route) error {
 			ex.fail(route.upstream.failure(err))
 		},
 	}
-	switch {
-	case ex.st.hsts != "":
-		proxy.ModifyResponse = ex.guard
-	case !ex.rule.Public():
-		proxy.ModifyResponse = keepPrivate
+	proxy.ModifyResponse = route.modify
+	if len(ex.dead) > 0 {
+		proxy.ModifyResponse = ex.clearing(route.modify)
 	}
 	proxy.ServeHTTP(ex, ex.r)
+	dropTrailerCookies(ex.Header())
 	if body != nil && body.unread() {
 		ex.limitBody() // the answer came first
 	}
@@ -112,7 +111,9 @@ func (ex *exchange) rewrite(route *route, out *http.Request) {
 
 	h := route.upstream.headers.admit(out.Header, ex.peer.trusted, route.pass)
 	out.Header = h
-	if !route.config.ForwardCredentials {
+	if route.config.ForwardCredentials {
+		keepCredentials(h, &ex.creds, &ex.st.cookies)
+	} else {
 		stripCredentials(h, &ex.creds, &ex.st.cookies, ex.consumedAuthorization())
 	}
 	if _, ok := h["User-Agent"]; !ok {
@@ -146,25 +147,6 @@ func (ex *exchange) consumedAuthorization() bool {
 		return false
 	}
 	return ex.id.Mechanism == policy.Basic || (ex.id.Mechanism == policy.Bearer && ex.creds.Scheme == "bearer")
-}
-
-// keepPrivate keeps shared caches from giving one person's page to another
-// where the upstream says nothing about it (RFC 9111, section 5.2.2.7).
-func keepPrivate(response *http.Response) error {
-	if _, ok := response.Header["Cache-Control"]; !ok && response.StatusCode != http.StatusSwitchingProtocols {
-		response.Header["Cache-Control"] = []string{"private"}
-	}
-	return nil
-}
-
-// guard puts the gateway's word on https over the upstream's (RFC 6797,
-// section 8.1), beside keepPrivate.
-func (ex *exchange) guard(response *http.Response) error {
-	response.Header["Strict-Transport-Security"] = []string{ex.st.hsts}
-	if ex.rule.Public() {
-		return nil
-	}
-	return keepPrivate(response)
 }
 
 // bufferPool lends the buffers that bodies are copied through.

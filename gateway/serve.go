@@ -73,7 +73,7 @@ func (ex *exchange) read() error {
 // authenticate finds out who asks and whether the route lets them. A person
 // who is not signed in may have been answered with a redirect.
 func (ex *exchange) authenticate(route *route) error {
-	id, err := route.chain.Authenticate(&ex.storage, &ex.creds)
+	id, err := ex.prove(route.chain)
 	if err != nil && !errors.Is(err, auth.ErrNoCredentials) {
 		ex.rejected(err, route.chain)
 		return err
@@ -89,6 +89,7 @@ func (ex *exchange) authenticate(route *route) error {
 		return nil
 	case policy.Challenge:
 		if ex.wantsSignIn(route) {
+			ex.clearDead()
 			ex.redirect(http.StatusFound, ex.atOwnHost(leadingBack(route.signIn, ex.req.Path.Raw+query(ex.req.Path))))
 			return nil
 		}
@@ -97,6 +98,27 @@ func (ex *exchange) authenticate(route *route) error {
 	}
 	ex.audit("denied", slog.String("rule", decision.Rule), slog.String("reason", decision.Reason))
 	return errForbidden()
+}
+
+// prove asks the mechanisms of chain. On a page load, a cookie that is no longer
+// valid counts as if it had not come (design E.6); every other credential that
+// is rejected ends the request.
+func (ex *exchange) prove(chain auth.Chain) (*policy.Identity, error) {
+	for {
+		id, err := chain.Authenticate(&ex.storage, &ex.creds)
+		if err == nil || errors.Is(err, auth.ErrNoCredentials) {
+			return id, err
+		}
+		var rejection *auth.Rejection
+		if !errors.As(err, &rejection) || rejection.Cookie == auth.NoCookie {
+			return nil, err
+		}
+		ex.dead = append(ex.dead, ex.st.cookies.Name(rejection.Cookie))
+		if !ex.pageLoad() {
+			return nil, err
+		}
+		ex.creds.Forget(rejection.Cookie)
+	}
 }
 
 // identify notes who asks.
@@ -123,17 +145,30 @@ func (ex *exchange) rejected(err error, chain auth.Chain) {
 // wantsSignIn reports whether the answer to a request without credentials is
 // the sign-in page: for a browser's page load where the route says auto.
 func (ex *exchange) wantsSignIn(route *route) bool {
-	if route.signIn == "" || (ex.req.Method != http.MethodGet && ex.req.Method != http.MethodHead) {
+	if route.signIn == "" {
 		return false
 	}
 	switch route.config.Unauthenticated {
 	case config.UnauthenticatedRedirect:
-		return true
+		return ex.reads()
 	case config.UnauthenticatedAuto:
-		mode := ex.r.Header.Get("Sec-Fetch-Mode")
-		return negotiate(ex.r) == typeHTML && (mode == "" || mode == "navigate")
+		return ex.pageLoad()
 	}
 	return false
+}
+
+// reads reports whether the request is a GET or HEAD.
+func (ex *exchange) reads() bool {
+	return ex.req.Method == http.MethodGet || ex.req.Method == http.MethodHead
+}
+
+// pageLoad reports whether the request is that of a browser for a page.
+func (ex *exchange) pageLoad() bool {
+	if !ex.reads() {
+		return false
+	}
+	mode := ex.r.Header.Get("Sec-Fetch-Mode")
+	return (mode == "" || mode == "navigate") && negotiate(ex.r) == typeHTML
 }
 
 // redirect answers with Location. Callers see to it that location stays where

@@ -264,11 +264,11 @@ func TestBrowserCookie(t *testing.T) {
 			t.Errorf("%q: got %+v, %v", lines, got, err)
 		}
 	}
-	if got := names.WithoutCookies([]string{"a=1; login=secret; b=2", "login=secret"}); !slices.Equal(got, []string{"a=1; b=2"}) {
+	if got := names.ToApplication([]string{"a=1; login=secret; b=2", "login=secret"}, false); !slices.Equal(got, []string{"a=1; b=2"}) {
 		t.Errorf("left is %q", got)
 	}
 	// Where there are no providers it is the application's.
-	if got := testCookies.WithoutCookies([]string{"login=x"}); !slices.Equal(got, []string{"login=x"}) {
+	if got := testCookies.ToApplication([]string{"login=x"}, false); !slices.Equal(got, []string{"login=x"}) {
 		t.Errorf("without providers: left is %q", got)
 	}
 	got, err := ReadCredentials(http.Header{"Cookie": {"login=x; =y"}}, testCookies, netip.Addr{})

@@ -47,6 +47,10 @@ var (
 type Rejection struct {
 	Detail string // for whoever asks; tells nothing that helps guessing
 	Reason string // for operators
+
+	// Cookie is the cookie that the credential came in, if it came in one. The
+	// answer of the store was definite: the cookie will never be good again.
+	Cookie CookieRole
 }
 
 func (r *Rejection) Error() string { return "auth: credential rejected: " + r.Reason }

@@ -87,11 +87,11 @@ func BenchmarkReadCredentials(b *testing.B) {
 	}
 }
 
-func BenchmarkWithoutCookies(b *testing.B) {
+func BenchmarkToApplication(b *testing.B) {
 	lines := []string{"theme=dark; session_id=0123456789abcdefghijklmnopqrstuvwxyzABCDEFG; lang=en"}
 	b.ReportAllocs()
 	for b.Loop() {
-		if kept := testCookies.WithoutCookies(lines); len(kept) != 1 {
+		if kept := testCookies.ToApplication(lines, false); len(kept) != 1 {
 			b.Fatal(kept)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"authgate/gateway/cookiename"
 )
 
 // ErrAmbiguous: the request presents two credentials where there can be one
@@ -27,6 +29,30 @@ func (n *CookieNames) has(name string) bool {
 	return name != "" && (name == n.Session || name == n.Delegated || name == n.Browser || name == n.Access || name == n.Refresh)
 }
 
+// CookieRole says what one of the gateway's cookies is for.
+type CookieRole int
+
+// The roles of the cookies that open routes.
+const (
+	NoCookie CookieRole = iota
+	SessionCookie
+	DelegatedCookie
+	AccessCookie
+)
+
+// Name returns the name of the cookie with that role.
+func (n *CookieNames) Name(role CookieRole) string {
+	switch role {
+	case SessionCookie:
+		return n.Session
+	case DelegatedCookie:
+		return n.Delegated
+	case AccessCookie:
+		return n.Access
+	}
+	return ""
+}
+
 // Credentials is everything that a request presents to the gateway, read
 // once. The zero value presents nothing.
 type Credentials struct {
@@ -39,6 +65,9 @@ type Credentials struct {
 
 	// Cookies tells that at least one gateway cookie is there, be it empty.
 	Cookies bool
+	// Renamed tells that a cookie of the application is there under the name
+	// that the browser has for it; see CookieNames.ToBrowser.
+	Renamed bool
 
 	// Client is the address of who asks, UserAgent the header of that name;
 	// throttling and device binding go by them.
@@ -48,6 +77,18 @@ type Credentials struct {
 	// basicVersion is the version of the Basic user whose password was
 	// verified; Basic.Authenticate sets it for Basic.Alive.
 	basicVersion string
+}
+
+// Forget makes as if the cookie with that role had not come.
+func (c *Credentials) Forget(role CookieRole) {
+	switch role {
+	case SessionCookie:
+		c.Session = ""
+	case DelegatedCookie:
+		c.Delegated = ""
+	case AccessCookie:
+		c.Access = ""
+	}
 }
 
 // ReadCredentials reads what h presents. The error is ErrAmbiguous.
@@ -123,6 +164,7 @@ func (c *Credentials) readCookies(line string, names *CookieNames) error {
 		case names.Refresh:
 			at = &c.Refresh
 		default:
+			c.Renamed = c.Renamed || cookiename.Marked(name)
 			continue
 		}
 		if value == "" {
@@ -134,23 +176,4 @@ func (c *Credentials) readCookies(line string, names *CookieNames) error {
 		*at, c.Cookies = value, true
 	}
 	return nil
-}
-
-// WithoutCookies returns the lines of a Cookie header without the gateway's
-// cookies, nil when nothing is left.
-func (n *CookieNames) WithoutCookies(lines []string) []string {
-	var kept []string
-	for _, line := range lines {
-		var pairs []string
-		for pair := range strings.SplitSeq(line, ";") {
-			name, _, _ := nextCookie(pair)
-			if pair = strings.Trim(pair, cookieSpace); pair != "" && !n.has(name) {
-				pairs = append(pairs, pair)
-			}
-		}
-		if len(pairs) > 0 {
-			kept = append(kept, strings.Join(pairs, "; "))
-		}
-	}
-	return kept
 }

@@ -102,7 +102,7 @@ func TestReadCredentialsOfRolesInUse(t *testing.T) {
 	if want := (Credentials{Session: "s", Cookies: true}); err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	if kept := names.WithoutCookies(header["Cookie"]); !slices.Equal(kept, []string{"session=1; session=2; =3; access_token=4"}) {
+	if kept := names.ToApplication(header["Cookie"], false); !slices.Equal(kept, []string{"session=1; session=2; =3; access_token=4"}) {
 		t.Errorf("kept %q", kept)
 	}
 	got, err = ReadCredentials(header, &CookieNames{}, netip.Addr{})
@@ -111,7 +111,7 @@ func TestReadCredentialsOfRolesInUse(t *testing.T) {
 	}
 }
 
-func TestWithoutCookies(t *testing.T) {
+func TestToApplication(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name        string
@@ -136,7 +136,7 @@ func TestWithoutCookies(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			given := slices.Clone(test.lines)
-			if got := testCookies.WithoutCookies(test.lines); !slices.Equal(got, test.want) {
+			if got := testCookies.ToApplication(test.lines, false); !slices.Equal(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 			if !slices.Equal(test.lines, given) {

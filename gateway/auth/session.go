@@ -134,7 +134,7 @@ func (s *Session) Authenticate(ctx context.Context, creds *Credentials) (*policy
 	if err == nil && s.owner.renew(ctx, ready.login) {
 		ready, err = s.find(ctx, id)
 	}
-	return ready.proves(err)
+	return s.proves(ready, err)
 }
 
 // Alive implements Authenticator.
@@ -144,7 +144,7 @@ func (s *Session) Alive(ctx context.Context, creds *Credentials) (*policy.Identi
 		return nil, ErrNoCredentials
 	}
 	ready, err := s.look(ctx, id)
-	return ready.proves(err)
+	return s.proves(ready, err)
 }
 
 // presented returns the session identifier among credentials, empty if there
@@ -156,10 +156,19 @@ func (s *Session) presented(creds *Credentials) string {
 	return creds.Session
 }
 
-// proves returns the identity of the session, which err says was not found.
-func (ready *readySession) proves(err error) (*policy.Identity, error) {
+// cookie is the cookie that holds the session identifier.
+func (s *Session) cookie() CookieRole {
+	if s.mechanism == policy.OIDC {
+		return DelegatedCookie
+	}
+	return SessionCookie
+}
+
+// proves returns the identity of a session that was looked up, with the error
+// of that.
+func (s *Session) proves(ready *readySession, err error) (*policy.Identity, error) {
 	if errors.Is(err, ErrRejected) {
-		return nil, &Rejection{Detail: DetailNotSignedIn, Reason: "unknown, expired or ended session"}
+		return nil, &Rejection{Detail: DetailNotSignedIn, Reason: "unknown, expired or ended session", Cookie: s.cookie()}
 	}
 	if err != nil {
 		return nil, err

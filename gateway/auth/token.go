@@ -151,10 +151,14 @@ func (b *Bearer) Authenticate(ctx context.Context, creds *Credentials) (*policy.
 		return nil, ErrNoCredentials
 	}
 	verified, err := b.verify(ctx, token)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		return verified.identity, nil
 	}
-	return verified.identity, nil
+	var rejection *Rejection
+	if creds.Scheme != "bearer" && errors.As(err, &rejection) {
+		rejection.Cookie = AccessCookie // made for this request alone
+	}
+	return nil, err
 }
 
 // Alive implements Authenticator.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	"golang.org/x/net/http/httpguts"
+
+	"authgate/gateway/cookiename"
 )
 
 // Bounds of tokens.
@@ -61,6 +63,10 @@ func (l *loader) checkCookies() {
 	for _, c := range cookies {
 		if !httpguts.ValidHeaderFieldName(c.name) {
 			l.fault(l.main, c.key, "%q is not the name of a cookie; use letters, digits, - and _", c.name)
+			continue
+		}
+		if cookiename.Marked(c.name) {
+			l.fault(l.main, c.key, "%q holds %s, which marks cookies of applications; choose another name", c.name, cookiename.Mark)
 			continue
 		}
 		if user, twice := taken[c.name]; twice {

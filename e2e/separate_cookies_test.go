@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// countedVisits is an application that counts the visits of a person in a cookie named
+// session, as applications made with Flask keep theirs.
+type countedVisits struct {
+	mu      sync.Mutex
+	cookies []string // Cookie headers that came
+}
+
+// ServeHTTP implements http.Handler.
+func (v *countedVisits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	v.mu.Lock()
+	v.cookies = append(v.cookies, r.Header.Get("Cookie"))
+	v.mu.Unlock()
+	count := 0
+	for _, c := range r.CookiesNamed("session") {
+		n, err := strconv.Atoi(c.Value)
+		if err != nil {
+			http.Error(w, "this is not my cookie", http.StatusInternalServerError)
+			return
+		}
+		count = n
+	}
+	cookie := &http.Cookie{Name: "session", Value: strconv.Itoa(count + 1), Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode}
+	if r.URL.Query().Has("forget") {
+		cookie.MaxAge = -1
+	}
+	http.SetCookie(w, cookie)
+	fmt.Fprint(w, count+1)
+}
+
+// applicationSession: an application whose cookie has the name of the gateway's
+// keeps its own, and the login goes on.
+func applicationSession(t *testing.T, c *certified) {
+	application := &countedVisits{}
+	up := httptest.NewServer(application)
+	t.Cleanup(up.Close)
+	d := &delegated{instance: prepared(t), p: c.provider(t, openIDOptions{})}
+	d.configure(app(up.URL) + "providers:\n" + d.p.register(d.instance, client{name: "certified"}) + delegatedRoutes)
+	d.run()
+	b := d.signedIn("alice")
+	login := d.session(b)
+	for _, visit := range []struct{ path, want string }{
+		{"/secure-resource", "1"}, {"/secure-resource", "2"}, {"/admin-resource", "3"}, {"/secure-resource?forget", "4"}, {"/secure-resource", "1"},
+	} {
+		if a := d.do(b.c, "GET", visit.path, ""); a.status != http.StatusOK || a.body != visit.want {
+			t.Fatalf("%s is %d %q, want visit %s", visit.path, a.status, a.body, visit.want)
+		}
+		if got := d.session(b); got != login {
+			t.Fatalf("after %s the browser has the session %q, it was %q", visit.path, got, login)
+		}
+	}
+	if got := b.cookie(d.base, "authgate_app_session"); got != "1" {
+		t.Errorf("the application's cookie is %q in the browser", got)
+	}
+	want := []string{"", "session=1", "session=2", "session=3", ""}
+	if !slices.Equal(application.cookies, want) {
+		t.Errorf("the application got the cookies %q, want %q", application.cookies, want)
+	}
+}
+
+// TestUpstreamCookies: in no part of a response can an upstream set a cookie of
+// the gateway's.
+func TestUpstreamCookies(t *testing.T) {
+	t.Parallel()
+	answers := map[string]string{
+		"/hint":    "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\nSet-Cookie: session_id=evil\r\n\r\nHTTP/1.1 200 OK\r\nSet-Cookie: session_id=own; Path=/\r\nContent-Length: 2\r\n\r\nok",
+		"/trailer": "HTTP/1.1 200 OK\r\nSet-Cookie: session_id=own; Path=/\r\nTrailer: Set-Cookie\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nSet-Cookie: session_id=evil\r\n\r\n",
+		"/late":    "HTTP/1.1 200 OK\r\nSet-Cookie: session_id=own; Path=/\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nset-cookie: session_id=evil\r\nX-Sum: 1\r\n\r\n",
+		"/socket":  "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSet-Cookie: session_id=own; Path=/\r\n\r\n",
+		"/error":   "HTTP/1.1 500 Internal Server Error\r\nSet-Cookie: =session_id=own; Path=/\r\nSet-Cookie: a=b, session_id=evil\r\nSet-Cookie2: session_id=evil\r\nContent-Length: 2\r\n\r\nok",
+	}
+	up := listen(t, func(conn net.Conn) {
+		if m, err := readMessage(bufio.NewReader(conn), conn); err == nil {
+			_, _ = io.WriteString(conn, answers[m.target()]) // the gateway may be gone
+		}
+	})
+	g := start(t, people+app(up)+"routes: [{match: /, upstream: app, auth: [none]}]\n")
+	for path := range answers {
+		t.Run(path, func(t *testing.T) {
+			connection := "close"
+			if path == "/socket" {
+				connection = "Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13"
+			}
+			conn := g.dial(t, "http/1.1")
+			if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\nTE: trailers\r\nConnection: "+connection+"\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			all, err := io.ReadAll(conn)
+			if err != nil {
+				t.Fatalf("%v after %q", err, all)
+			}
+			got := string(all)
+			if !strings.Contains(got, "\r\nSet-Cookie: authgate_app_session_id=own; Path=/\r\n") || strings.Contains(got, "evil") ||
+				strings.Count(got, "session_id=") != 1 {
+				t.Errorf("the client gets:\n%s", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,100 @@
+package auth
+
+import (
+	"strings"
+
+	"authgate/gateway/cookiename"
+)
+
+// ToBrowser returns the Set-Cookie lines of an upstream as the browser is to
+// get them: a cookie with one of the gateway's names gets another name. Lines
+// that browsers read in different ways, with one of the gateway's names in one
+// of them, are left out, and counted in dropped. Where nothing changes, lines
+// itself is returned; otherwise a new slice.
+func (n *CookieNames) ToBrowser(lines []string) (changed []string, dropped int) {
+	for i, line := range lines {
+		to, ok := n.lineToBrowser(line)
+		if ok && to == line {
+			if changed != nil {
+				changed = append(changed, line)
+			}
+			continue
+		}
+		if changed == nil {
+			changed = append(make([]string, 0, len(lines)), lines[:i]...)
+		}
+		if ok {
+			changed = append(changed, to)
+		} else {
+			dropped++
+		}
+	}
+	if changed == nil {
+		return lines, 0
+	}
+	return changed, dropped
+}
+
+// nameless are the characters before the name that a browser sends back. Of
+// "=a=b" browsers make a cookie without a name and with the value "a=b", which
+// they send as "a=b" (RFC 6265bis, section 5.8.3).
+const nameless = "= \t"
+
+// lineToBrowser returns one line for the browser; false leaves it out.
+func (n *CookieNames) lineToBrowser(line string) (string, bool) {
+	for i := range len(line) {
+		if c := line[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return "", false // browsers ignore such a line, or cut it
+		}
+	}
+	if rest := line; strings.Contains(rest, ",") {
+		// Older clients read several cookies in one line (RFC 2109).
+		for _, rest, more := strings.Cut(rest, ","); more; _, rest, more = strings.Cut(rest, ",") {
+			if n.has(cookieAt(rest, "=;,")) {
+				return "", false
+			}
+		}
+	}
+	name := cookieAt(line, "=;")
+	if !n.has(name) && !cookiename.Marked(name) {
+		return line, true
+	}
+	behind := strings.TrimLeft(line, nameless)[len(name):]
+	return cookiename.ForBrowser(name) + behind, true
+}
+
+// cookieAt returns the name of the cookie at the start of s, up to one of the
+// characters in ends.
+func cookieAt(s, ends string) string {
+	s = strings.TrimLeft(s, nameless)
+	if end := strings.IndexAny(s, ends); end >= 0 {
+		s = s[:end]
+	}
+	return strings.TrimRight(s, " \t")
+}
+
+// ToApplication returns the lines of a Cookie header as the application is to
+// get them: without the gateway's cookies, and with its own cookies under their
+// own names; nil when nothing is left. Where keep is set, the gateway's cookies
+// stay, and no cookie of the application takes the name of one.
+func (n *CookieNames) ToApplication(lines []string, keep bool) []string {
+	var kept []string
+	for _, line := range lines {
+		var pairs []string
+		for pair := range strings.SplitSeq(line, ";") {
+			name, _, _ := nextCookie(pair)
+			pair = strings.Trim(pair, cookieSpace)
+			if pair == "" || n.has(name) && !keep {
+				continue
+			}
+			if own := cookiename.ForApplication(name); own != name && !(keep && n.has(own)) {
+				pair = own + pair[len(name):]
+			}
+			pairs = append(pairs, pair)
+		}
+		if len(pairs) > 0 {
+			kept = append(kept, strings.Join(pairs, "; "))
+		}
+	}
+	return kept
+}
