@@ -71,7 +71,10 @@ type upstreamError struct {
 	err      error
 }
 
-func (e *upstreamError) Error() string { return "upstream " + e.upstream + ": " + e.err.Error() }
+// Error implements error. Some errors of net/http quote what the upstream said.
+func (e *upstreamError) Error() string {
+	return "upstream " + e.upstream + ": " + unquoted(e.err.Error())
+}
 func (e *upstreamError) Unwrap() error { return e.err }
 
 // toHTTP is the one place that maps errors to HTTP (design B.2). What it does

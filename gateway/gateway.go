@@ -101,7 +101,7 @@ func New(o Options) (*Gateway, error) {
 		throttle: throttle,
 		verifier: auth.NewVerifier(auth.NewHasher(0), throttle, verifiedCredentials, verifiedFor, o.Now),
 		buffers:  newBufferPool(),
-		proxyLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
+		proxyLog: LibraryLog(o.Logger.Handler(), slog.LevelWarn),
 	}
 	g.streams = newStreams(g.stillLetIn, g.endStream)
 	st, err := g.build(o.Config, nil)

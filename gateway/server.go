@@ -99,7 +99,7 @@ func (s *Server) listen(name, address string, handler http.Handler) error {
 		MaxHeaderBytes:    s.gateway.Config().Limits.MaxHeaderBytes,
 		ConnContext:       connectionContext,
 		ConnState:         connections.State,
-		ErrorLog:          slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug), // failed handshakes, mostly
+		ErrorLog:          LibraryLog(s.logger.Handler(), slog.LevelDebug), // failed handshakes, mostly
 
 		// "OPTIONS *" asks for no path, and net/http would answer it 200.
 		DisableGeneralOptionsHandler: true,

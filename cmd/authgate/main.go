@@ -110,6 +110,7 @@ func serveCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		a.TakeStandardLog()
 		return a.Run(ctx, reload)
 	}
 	return cmd

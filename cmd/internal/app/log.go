@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"io"
+	"log"
 	"log/slog"
 	"sync"
 	"time"
@@ -87,6 +88,13 @@ func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup implements slog.Handler.
 func (h logHandler) WithGroup(name string) slog.Handler {
 	return logHandler{h.Handler.WithGroup(name), h.out}
+}
+
+// TakeStandardLog makes what libraries write to the standard logger of the
+// process a part of this log. It is for the program, which has one App.
+func (a *App) TakeStandardLog() {
+	log.SetFlags(0)
+	log.SetOutput(gateway.LibraryLog(a.logger.Handler(), slog.LevelWarn).Writer())
 }
 
 func newLogger(cfg config.Log, out *logOutput) *slog.Logger {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"log"
 	"strings"
 	"sync"
 	"testing"
@@ -96,5 +97,21 @@ func TestLogLevel(t *testing.T) {
 		if got := len(written.logged(t, "x")); got != want {
 			t.Errorf("at level %s %d records are written, want %d", level, got, want)
 		}
+	}
+}
+
+// TestTakeStandardLog: a library's line is a record, without what it quotes.
+// The standard logger is the process's, so this test is not parallel.
+func TestTakeStandardLog(t *testing.T) {
+	writer, flags := log.Writer(), log.Flags()
+	defer log.SetFlags(flags)
+	defer log.SetOutput(writer)
+	stderr := &output{}
+	a := open(t, folder(t, map[string]string{"config.yaml": listenAnywhere + memoryStore + routes, "accounts.yaml": alice}), stderr)
+	defer shut(t, a)
+	a.TakeStandardLog()
+	log.Printf("a response starts with %q", "Set-Cookie: sesame")
+	if n := len(stderr.logged(t, `a response starts with "..."`)); n != 1 || strings.Contains(stderr.String(), "sesame") {
+		t.Errorf("logged %s", stderr)
 	}
 }

@@ -1,0 +1,39 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"log"
+	"log/slog"
+	"regexp"
+	"time"
+)
+
+// LibraryLog returns a logger for libraries that write lines of text, such as
+// net/http. Each line becomes a record of h. Libraries quote what came over the
+// wire, which may be part of somebody's answer, so quoted text is left out.
+func LibraryLog(h slog.Handler, level slog.Level) *log.Logger {
+	return log.New(&libraryLog{h, level}, "", 0)
+}
+
+// libraryLog makes records of lines.
+type libraryLog struct {
+	handler slog.Handler
+	level   slog.Level
+}
+
+// Write implements io.Writer.
+func (l *libraryLog) Write(line []byte) (int, error) {
+	ctx := context.Background()
+	if !l.handler.Enabled(ctx, l.level) {
+		return len(line), nil
+	}
+	text := unquoted(string(bytes.TrimSpace(line)))
+	return len(line), l.handler.Handle(ctx, slog.NewRecord(time.Now(), l.level, clip(text), 0))
+}
+
+// quotation is text that %q has made, whole or cut off.
+var quotation = regexp.MustCompile(`"(?:[^"\\]|\\.)*(?:"|\\?$)`)
+
+// unquoted is text without what is quoted in it.
+func unquoted(text string) string { return quotation.ReplaceAllLiteralString(text, `"..."`) }
