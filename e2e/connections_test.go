@@ -114,8 +114,7 @@ func wantEchoes(t *testing.T, g *instance, c *http.Client) {
 }
 
 // TestUnaskedAnswers: what an upstream says on a connection that is idle is no
-// answer to the next request. Requests with a body are not tried: they go
-// through http.Transport, which notices such bytes a moment later.
+// answer to the next request.
 func TestUnaskedAnswers(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
