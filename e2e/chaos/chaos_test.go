@@ -22,7 +22,7 @@ import (
 
 // A test of longer than round goes on with new processes and the next seed.
 const (
-	short = 4 * time.Second
+	short = 6 * time.Second
 	round = time.Minute
 )
 
@@ -146,8 +146,15 @@ func (c *cell) run(seed uint64, lasts time.Duration) {
 func (c *cell) play(seed uint64, lasts time.Duration) []*client {
 	ctx, cancel := context.WithTimeout(c.t.Context(), lasts)
 	defer cancel()
-	var running sync.WaitGroup
+	var running, witnessed sync.WaitGroup
 	var clients []*client
+	for i := range len(c.instances) { // before the first fault, too
+		each := c.newClient(rand.New(rand.NewPCG(seed, 200+uint64(i))))
+		clients = append(clients, each)
+		witnessed.Add(1)
+		once := sync.OnceFunc(witnessed.Done)
+		running.Go(func() { each.witness(ctx, once) })
+	}
 	for i := range 3 + 2*len(c.instances) {
 		each := c.newClient(rand.New(rand.NewPCG(seed, 100+uint64(i))))
 		clients = append(clients, each)
@@ -156,6 +163,7 @@ func (c *cell) play(seed uint64, lasts time.Duration) []*client {
 	for _, g := range c.instances {
 		running.Go(func() { c.watch(ctx, g.name, func() error { return g.probe("/healthz") }) })
 	}
+	witnessed.Wait()
 	running.Go(func() { c.gatewayFaults(ctx, rand.New(rand.NewPCG(seed, 1))) })
 	if c.redis != nil {
 		running.Go(func() { c.watch(ctx, "", c.ping) })

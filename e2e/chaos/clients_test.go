@@ -75,7 +75,10 @@ func (c *client) live(ctx context.Context) {
 		}
 		for range 3 + c.random.IntN(20) {
 			c.wait(ctx)
-			c.step(l)
+			// Who is told that the store is away gives up, or tries something else.
+			if a := c.step(l); a.Event.Status == http.StatusServiceUnavailable && c.random.IntN(2) == 0 {
+				break
+			}
 		}
 		if c.random.IntN(8) > 0 {
 			c.leave(l)
@@ -96,17 +99,60 @@ func (c *client) wait(ctx context.Context) {
 func (c *client) instance() *instance { return c.instances[c.random.IntN(len(c.instances))] }
 
 // step is one thing that somebody does who is signed in.
-func (c *client) step(l *login) {
+func (c *client) step(l *login) answer {
 	switch n := c.random.IntN(20); {
 	case n == 0:
 		c.signOut(l)
 	case n <= 3:
 		c.refresh(l)
 	case n <= 5:
-		c.me(l, c.instance(), l.any(c.random))
+		return c.me(l, c.instance(), l.any(c.random))
+	case n <= 9:
+		c.haunt()
 	default:
-		c.use(l, c.instance(), l.any(c.random))
+		return c.use(l, c.instance(), l.any(c.random))
 	}
+	return answer{}
+}
+
+// witness signs in at one instance, uses that at another one, signs out at the
+// first, and goes on at the other for longer than it may be accepted there. It
+// does so once, and then until ctx ends.
+func (c *client) witness(ctx context.Context, once func()) {
+	for {
+		i := c.random.IntN(len(c.instances))
+		here, there := c.instances[i], c.instances[(i+1)%len(c.instances)]
+		if l := c.signIn(here); l != nil {
+			shown := l.any(c.random)
+			for range 2 { // so that it is in the cache
+				c.use(l, there, shown)
+			}
+			l.ended = true
+			c.ask(l, here, Event{Kind: Logout}, "POST", "/logout", "", l.any(c.random))
+			for until := c.history.Now() + documented.Staleness; c.history.Now() < until; {
+				c.wait(c.t.Context())
+				c.use(l, there, shown)
+			}
+			c.use(l, there, shown)
+			c.past = append(c.past, l)
+		}
+		once()
+		if ctx.Err() != nil {
+			return
+		}
+		c.wait(ctx)
+	}
+}
+
+// haunt uses a login that has ended, some time ago: an instance that accepted it
+// before may have missed that.
+func (c *client) haunt() {
+	if len(c.past) == 0 {
+		return
+	}
+	recent := c.past[max(0, len(c.past)-20):]
+	old := recent[c.random.IntN(len(recent))]
+	c.use(old, c.instance(), old.any(c.random))
 }
 
 func (c *client) signIn(g *instance) *login {
@@ -131,12 +177,12 @@ func (l *login) gained(a answer) {
 	l.tokens, l.refresh = append(l.tokens, body.Access), body.Refresh
 }
 
-func (c *client) use(l *login, g *instance, shown credential) {
-	c.ask(l, g, Event{Kind: Use}, "GET", "/", "", shown)
+func (c *client) use(l *login, g *instance, shown credential) answer {
+	return c.ask(l, g, Event{Kind: Use}, "GET", "/", "", shown)
 }
 
-func (c *client) me(l *login, g *instance, shown credential) {
-	c.ask(l, g, Event{Kind: Me}, "GET", "/me", "", shown)
+func (c *client) me(l *login, g *instance, shown credential) answer {
+	return c.ask(l, g, Event{Kind: Me}, "GET", "/me", "", shown)
 }
 
 // refresh presents one refresh token several times at once, to any instances.
@@ -181,10 +227,6 @@ func (c *client) leave(l *login) {
 	meanwhile.Wait()
 	if c.random.IntN(3) == 0 {
 		c.refresh(l)
-	}
-	if c.random.IntN(4) == 0 { // one that ended before is asked for long after
-		old := append(c.past, l)[c.random.IntN(len(c.past)+1)]
-		c.use(old, c.instance(), old.any(c.random))
 	}
 }
 

@@ -19,19 +19,31 @@ type trouble struct {
 
 // storeFaults does one thing after the other to Redis, or to the connections
 // of an instance to it.
+//
+// Both the faults and the times between them are short, or longer than
+// store.max_staleness: an instance that has missed the end of a login shows that
+// only when it accepts the login so much later, and forgets it at each fault.
 func (c *cell) storeFaults(ctx context.Context, random *rand.Rand) {
-	for c.calm(ctx, random, 600*time.Millisecond) {
+	for ctx.Err() == nil {
 		f := c.storeFault(random)
 		began := c.history.Now()
 		f.begin()
-		longest := 700 * time.Millisecond
-		if random.IntN(3) == 0 {
-			longest = 3500 * time.Millisecond // longer than store.max_staleness
-		}
-		c.calm(ctx, random, longest)
+		c.shortOrLong(ctx, random)
 		f.mend()
 		c.awaitReady()
 		c.history.Add(Event{Kind: Outage, At: f.at, Begin: began, End: c.history.Now(), Note: f.name})
+		c.shortOrLong(ctx, random)
+	}
+}
+
+// long is longer than store.max_staleness.
+const long = 2500 * time.Millisecond
+
+func (c *cell) shortOrLong(ctx context.Context, random *rand.Rand) {
+	if random.IntN(3) == 0 {
+		c.calm(ctx, random, long, 2*long)
+	} else {
+		c.calm(ctx, random, 0, 600*time.Millisecond)
 	}
 }
 
@@ -53,7 +65,7 @@ func (c *cell) storeFault(random *rand.Rand) trouble {
 
 // gatewayFaults does one thing after the other to the gateways.
 func (c *cell) gatewayFaults(ctx context.Context, random *rand.Rand) {
-	for c.calm(ctx, random, 600*time.Millisecond) {
+	for c.calm(ctx, random, 0, 600*time.Millisecond) {
 		g := c.instances[random.IntN(len(c.instances))]
 		switch random.IntN(5) {
 		case 0:
@@ -76,7 +88,7 @@ func (c *cell) gatewayFaults(ctx context.Context, random *rand.Rand) {
 func (c *cell) restart(ctx context.Context, random *rand.Rand, g *instance, s syscall.Signal) {
 	began := c.history.Now()
 	g.stop(s)
-	c.calm(ctx, random, 300*time.Millisecond)
+	c.calm(ctx, random, 0, 300*time.Millisecond)
 	if err := g.run(); err != nil {
 		c.t.Errorf("starting %s again: %v", g.name, err)
 	}
@@ -89,7 +101,7 @@ func (c *cell) restart(ctx context.Context, random *rand.Rand, g *instance, s sy
 func (c *cell) disable(ctx context.Context, random *rand.Rand, user string) {
 	hup := random.IntN(4) > 0 // otherwise the gateways notice that the file has changed
 	c.history.Add(c.change(Event{Kind: Disable, User: user}, hup, http.StatusUnauthorized))
-	c.calm(ctx, random, 200*time.Millisecond)
+	c.calm(ctx, random, 0, 200*time.Millisecond)
 	c.history.Add(c.change(Event{Kind: Enable, User: user}, hup, http.StatusOK))
 }
 
@@ -156,8 +168,8 @@ func (c *cell) watch(ctx context.Context, at string, trivial func() error) {
 }
 
 // calm waits for a random time, and reports whether ctx goes on.
-func (c *cell) calm(ctx context.Context, random *rand.Rand, longest time.Duration) bool {
-	timer := time.NewTimer(time.Duration(random.Int64N(int64(longest))))
+func (c *cell) calm(ctx context.Context, random *rand.Rand, shortest, longest time.Duration) bool {
+	timer := time.NewTimer(shortest + time.Duration(random.Int64N(int64(longest-shortest))))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
