@@ -54,11 +54,12 @@ fuzz: ## run each fuzz target for FUZZTIME (3s)
 
 chaos: ## clients and random faults for CHAOSTIME (1m), with CHAOSSEED as in a run before; then a check of all that happened
 	@.ci/deps go gcc redis-server
-	CHAOSTIME=$(CHAOSTIME) CHAOSSEED=$(CHAOSSEED) go test -race -v -count=1 -timeout 0 -run '^TestFaults$$' ./e2e/chaos
+	CHAOSTIME=$(CHAOSTIME) CHAOSSEED=$(CHAOSSEED) go test -C e2e -race -v -count=1 -timeout 0 -run '^TestFaults$$' ./chaos
 
 bench: ## the Go benchmarks, then what authentication costs over a bare proxy, and Redis over SQLite (BENCHFLAGS=-seconds=2: quick)
 	@.ci/deps go wrk taskset redis-server
 	go test -run '^$$' -bench . -benchmem ./...
+	go test -C e2e -run '^$$' -bench . .
 	go run -C e2e ./bench $(BENCHFLAGS)
 
 image: ## check that the Dockerfile builds and its image runs (GO_IMAGE=...: another base)

@@ -36,7 +36,7 @@ var documented = Bounds{Staleness: 2 * time.Second, Recovery: 3 * time.Second}
 func TestFaults(t *testing.T) {
 	lasts, seed := parameters(t)
 	binary := filepath.Join(t.TempDir(), "authgate")
-	if out, err := exec.Command("go", "build", "-race", "-o", binary, "authgate/cmd/authgate").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-C", "../..", "-race", "-o", binary, "authgate/cmd/authgate").CombinedOutput(); err != nil {
 		t.Fatalf("building the gateway: %v\n%s", err, out)
 	}
 	for ; lasts > 0 && !t.Failed(); lasts, seed = lasts-round, seed+1 {

@@ -10,7 +10,7 @@
 // events of which one had ended before the other began, apart by a documented
 // bound where there is one.
 //
-//	go test ./e2e/chaos                       a few seconds, part of make test
+//	go test -C e2e ./chaos                    a few seconds, part of make test
 //	make chaos CHAOSTIME=10m                  rounds of up to a minute
 //	make chaos CHAOSTIME=10s CHAOSSEED=42     the decisions of round 42 again
 //
