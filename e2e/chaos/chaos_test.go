@@ -84,7 +84,7 @@ type cell struct {
 	tls       *tls.Config
 	prober    *http.Client
 
-	logins, requests atomic.Int64
+	logins, requests, troubles atomic.Int64 // how many there have been
 }
 
 func newCell(t *testing.T, name string) *cell {
@@ -135,8 +135,18 @@ func (c *cell) run(seed uint64, lasts time.Duration) {
 	c.tls = trust(c.t, c.instances)
 	c.prober = c.newClient(rand.New(rand.NewPCG(seed, 0))).http
 	c.history = NewHistory()
+	ctx, done := context.WithCancel(c.t.Context())
+	var watching sync.WaitGroup
+	for _, g := range c.instances {
+		watching.Go(func() { c.watch(ctx, g.name, func() error { return g.probe("/healthz") }) })
+	}
+	if c.redis != nil {
+		watching.Go(func() { c.watch(ctx, "", c.ping) })
+	}
 	clients := c.play(seed, lasts)
 	c.sweep(clients)
+	done()
+	watching.Wait()
 	events := c.history.Events()
 	c.app.complete(events)
 	c.judge(seed, events)
@@ -160,13 +170,9 @@ func (c *cell) play(seed uint64, lasts time.Duration) []*client {
 		clients = append(clients, each)
 		running.Go(func() { each.live(ctx) })
 	}
-	for _, g := range c.instances {
-		running.Go(func() { c.watch(ctx, g.name, func() error { return g.probe("/healthz") }) })
-	}
 	witnessed.Wait()
 	running.Go(func() { c.gatewayFaults(ctx, rand.New(rand.NewPCG(seed, 1))) })
 	if c.redis != nil {
-		running.Go(func() { c.watch(ctx, "", c.ping) })
 		c.storeFaults(ctx, rand.New(rand.NewPCG(seed, 2))) // it may end the test, so not on another goroutine
 	}
 	running.Wait()

@@ -69,12 +69,16 @@ func (l *login) any(random *rand.Rand) credential {
 func (c *client) live(ctx context.Context) {
 	for ctx.Err() == nil {
 		c.wait(ctx)
+		troubles := c.troubles.Load()
 		l := c.signIn(c.instance())
 		if l == nil {
 			continue
 		}
 		for range 3 + c.random.IntN(20) {
 			c.wait(ctx)
+			if c.troubles.Load() != troubles {
+				break // to sign out in the first moment of a fault, with all in caches
+			}
 			// Who is told that the store is away gives up, or tries something else.
 			if a := c.step(l); a.Event.Status == http.StatusServiceUnavailable && c.random.IntN(2) == 0 {
 				break

@@ -28,6 +28,7 @@ func (c *cell) storeFaults(ctx context.Context, random *rand.Rand) {
 		f := c.storeFault(random)
 		began := c.history.Now()
 		f.begin()
+		c.troubles.Add(1)
 		c.shortOrLong(ctx, random)
 		f.mend()
 		c.awaitReady()
