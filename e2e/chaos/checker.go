@@ -321,7 +321,8 @@ func mechanism(credential string) string {
 func (c *check) answer(e *Event) {
 	switch {
 	case e.Status == 0:
-		if !c.during(e, Down) {
+		// An answer in progress is cut off when its login ends.
+		if l := c.logins[e.Login]; !c.during(e, Down) && (l == nil || e.Kind != Use || e.End <= l.asked) {
 			c.fail(RuleAnswer, e, "no answer")
 		}
 	case e.Status == 503:
