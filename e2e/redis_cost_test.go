@@ -279,7 +279,7 @@ func TestRedisWork(t *testing.T) {
 	atA, atB := p.a.stranger(), p.b.stranger()
 	all := make([]signIn, logins)
 	login := p.each(t, logins, func(i int) (status int, err error) {
-		all[i], status, err = p.a.trySignIn(atA, "alice", passwords["alice"])
+		all[i], status, err = p.a.trySignIn(atA, fmt.Sprint("crowd-", i%crowdSize), passwords["alice"])
 		return status, err
 	})
 	ask := func(path, header string, credential func(i int) string) func(int) (int, error) {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -30,6 +31,7 @@ func startDelegatedPairOn(t *testing.T, onRedis func(address string) string) (p 
 	p = &pair{a: prepared(t), b: prepared(t), up: record(t), redis: redis}
 	p.b.public = p.a.base
 	for _, g := range p.both() {
+		g.write("crowd.yaml", crowd())
 		g.configure(strings.Replace(p.delegated(issuer), p.onRedis(), onRedis(redis.Address), 1))
 	}
 	p.a.run()
@@ -58,8 +60,22 @@ func startDelegatedPairOn(t *testing.T, onRedis func(address string) string) (p 
 
 // delegated is the configuration of such a pair.
 func (p *pair) delegated(issuer string) string {
-	return shared + "  - {match: /delegated-resource, upstream: app, auth: [oidc]}\n" + app(p.up.url) + p.onRedis() +
+	return strings.Replace(shared, "accounts:\n", "accounts:\n  file: crowd.yaml\n", 1) + "  - {match: /delegated-resource, upstream: app, auth: [oidc]}\n" + app(p.up.url) + p.onRedis() +
 		"providers: [{name: demo, issuer: '" + issuer + "', client_id: pair, client_secret: s3cret}]\n"
+}
+
+// crowdSize is how many more accounts such a pair has, so that no account has
+// many logins.
+const crowdSize = 250
+
+// crowd is the file of these accounts, crowd-0 and so on, with the password of
+// alice.
+func crowd() string {
+	var all strings.Builder
+	for i := range crowdSize {
+		all.WriteString(person(fmt.Sprint("crowd-", i), wonderlandHash, ""))
+	}
+	return all.String()
 }
 
 // signInAtProvider begins a delegated login on one instance, and finishes it

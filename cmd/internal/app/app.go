@@ -78,6 +78,7 @@ func openOn(ctx context.Context, open storeOpener, path, version string, stderr 
 	if err := a.assemble(cfg, version); err != nil {
 		return nil, errors.Join(err, a.store.Close())
 	}
+	a.warnOfExposure(cfg)
 	return a, nil
 }
 
@@ -213,6 +214,9 @@ func (a *App) apply(what string, load func() (*config.Config, error)) error {
 	a.logFailure(what, err)
 	refreshErr := a.server.RefreshCertificates()
 	a.logFailure("certificate", refreshErr)
+	if err == nil {
+		a.warnOfExposure(a.Config())
+	}
 	if err == nil && refreshErr == nil {
 		a.logger.Info("reloaded", "what", what)
 	}
