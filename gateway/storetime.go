@@ -95,11 +95,13 @@ func (c *storeCall) Deadline() (time.Time, bool) {
 func (c *storeCall) Done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.calls == 0 { // a goroutine of a call that is over
+		over, free := context.WithCancel(c.Context)
+		free()
+		return over.Done()
+	}
 	if c.limit == nil {
 		c.limit, c.free = context.WithDeadlineCause(c.Context, (*storeContext)(c).deadline(), errStoreTime)
-		if c.calls == 0 {
-			c.free() // whoever asked for the call has left
-		}
 	}
 	return c.limit.Done()
 }

@@ -145,3 +145,34 @@ func TestStoreTimeIsTheStores(t *testing.T) {
 		}
 	})
 }
+
+// TestStoreCallEnds: what a call has left behind sees it as ended, and does not
+// end the next one.
+func TestStoreCallEnds(t *testing.T) {
+	t.Parallel()
+	storage := &storeContext{Context: t.Context()}
+	before, end, err := limitCall(storage, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	during := before.Done()
+	end.at(time.Now())
+	<-during
+	<-before.Done()
+	if before.Err() == nil {
+		t.Error("a call that is over has not ended")
+	}
+	after, end, err := limitCall(storage, time.Now())
+	if err != nil || after.Err() != nil {
+		t.Fatalf("the next call: %v, %v", err, after.Err())
+	}
+	derived, cancel := context.WithCancel(after)
+	defer cancel()
+	select {
+	case <-derived.Done():
+		t.Error("the next call has ended")
+	default:
+	}
+	end.at(time.Now())
+	<-derived.Done()
+}
