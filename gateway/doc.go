@@ -40,13 +40,25 @@
 // Requests under way are looked at four times a second: streams asks whether
 // their credentials would still be let in, and ends those that would not.
 //
+// # Time
+//
+// There are two clocks. What is stored, and what instances have to agree on, goes
+// by the clock of the store (store.ClockOf): that of Redis, or the wall clock.
+// What one process measures, such as windows and pauses, goes by the local clock,
+// whose monotonic reading does not change when the wall clock is set, and so do
+// certificates and what providers say.
+//
+// A request waits for the store for a bounded time over all of its calls; see
+// storeContext.
+//
 // # Providers
 //
 // A person whom a provider vouches for ends with a login and a session like
 // anybody else; the record of the login holds the provider's tokens, sealed,
 // and one record a person holds what the provider said last, so that roles
 // which change are seen by all sessions of that person. Logins are in groups,
-// by person and by session at the provider, and a logout there ends the group.
+// by local account, by person and by session at the provider, and a logout there
+// ends the group.
 // What a provider is to the gateway (discovery, keys, the protocol) is in
 // gateway/provider; it lives as long as its part of the configuration stays
 // the same, over reloads.
