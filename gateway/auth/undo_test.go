@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,11 +19,14 @@ const answerTime = 1500 * time.Millisecond
 type frozenStore struct {
 	store.Store
 	keys   string // what they begin with
-	frozen bool
+	frozen atomic.Bool
 }
 
 func (s *frozenStore) wait(ctx context.Context, key string) error {
-	if s.frozen = s.frozen || strings.HasPrefix(key, s.keys); !s.frozen {
+	if strings.HasPrefix(key, s.keys) {
+		s.frozen.Store(true)
+	}
+	if !s.frozen.Load() {
 		return nil
 	}
 	select {
@@ -78,7 +82,7 @@ func TestBeginWithAStoreThatFreezes(t *testing.T) {
 			s := &frozenStore{keys: c.keys}
 			began := time.Now()
 			err := c.begin(t, s)
-			if took := time.Since(began); !errors.Is(err, errStore) || !s.frozen || took != answerTime+undoTime {
+			if took := time.Since(began); !errors.Is(err, errStore) || !s.frozen.Load() || took != answerTime+undoTime {
 				t.Errorf("%s: %v after %v", name, err, took)
 			}
 		})
