@@ -20,6 +20,7 @@ type state struct {
 	config    *config.Config
 	public    *url.URL // public_url
 	hosts     hosts
+	inFlight  int64 // requests at once
 	trusted   trustedProxies
 	table     *policy.Table
 	routes    []route // by the table's index
@@ -59,7 +60,7 @@ type route struct {
 // over with their connections.
 func (g *Gateway) build(cfg *config.Config, old *state) (*state, error) {
 	st := &state{
-		config: cfg, upstreams: map[string]*upstream{}, used: map[policy.Mechanism]bool{},
+		config: cfg, inFlight: g.inFlight(cfg), upstreams: map[string]*upstream{}, used: map[policy.Mechanism]bool{},
 		cookies: auth.CookieNames{Session: cfg.Session.Cookie}, store: &settledStore{store: g.store},
 	}
 	if cfg.Token.Delivery == deliveryCookie {

@@ -55,15 +55,16 @@ type exchange struct {
 
 	storage storeContext // for whatever may call the store
 
+	counted     bool // as under way
 	bodyLimited bool // there is a time limit for the request's body
 	toldEnded   bool // the answer says that the login has ended
 }
 
 // begin notes the arrival of a request.
 func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
-	g.underWay.Add(1)
+	st := g.state.Load()
 	return &exchange{
-		ResponseWriter: w, gw: g, st: g.state.Load(), r: r,
+		ResponseWriter: w, gw: g, st: st, r: r, counted: g.take(st.inFlight),
 		start: g.now(), requestID: requestID(r.Header), storage: storeContext{Context: r.Context()},
 		label: labelNone, mechanism: string(policy.None), decision: decisionError,
 	}
@@ -178,7 +179,7 @@ func (ex *exchange) finish() {
 	series.count.Inc()
 	series.duration.Observe(took.Seconds())
 	ex.log(series.log, now, took)
-	if ex.gw.underWay.Add(-1) == 0 {
+	if ex.counted && ex.gw.underWay.Add(-1) == 0 {
 		ex.gw.idle()
 	}
 	if ex.socket != nil {

@@ -14,9 +14,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
+	"authgate/gateway/conn"
 	"authgate/gateway/pages"
 	"authgate/gateway/store"
 )
@@ -63,7 +65,9 @@ type Gateway struct {
 	buffers    *bufferPool
 	proxyLog   *log.Logger // what httputil.ReverseProxy has to say
 
+	budget   conn.Budget  // of file descriptors
 	underWay atomic.Int64 // requests
+	refusing rate.Sometimes
 	idle     func()
 	sockets  sockets
 	streams  *streams
@@ -101,6 +105,7 @@ func New(o Options) (*Gateway, error) {
 		throttle: throttle,
 		verifier: auth.NewVerifier(auth.NewHasher(0), throttle, verifiedCredentials, verifiedFor, o.Now),
 		buffers:  newBufferPool(),
+		budget:   conn.Divide(conn.Files()), refusing: rate.Sometimes{Interval: time.Minute},
 		proxyLog: LibraryLog(o.Logger.Handler(), slog.LevelWarn),
 	}
 	g.streams = newStreams(g.stillLetIn, g.endStream)
@@ -218,6 +223,7 @@ func (g *Gateway) Close() {
 
 // warn logs what is probably wrong with a configuration that runs.
 func (g *Gateway) warn(cfg *config.Config) {
+	g.warnOfDescriptors(cfg)
 	for _, w := range cfg.Warnings() {
 		g.logger.Warn("the configuration is probably wrong",
 			"file", w.File, "line", w.Line, "column", w.Column, "key", w.Key, "problem", w.Message)
@@ -234,7 +240,11 @@ func (g *Gateway) warn(cfg *config.Config) {
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ex := g.begin(w, r)
 	defer ex.finish()
-	if err := ex.serve(); err != nil {
+	err := ex.refusal()
+	if err == nil {
+		err = ex.serve()
+	}
+	if err != nil {
 		ex.fail(err)
 	}
 }

@@ -15,7 +15,11 @@ func (g *Gateway) servePlain(w http.ResponseWriter, r *http.Request) {
 	ex := g.begin(w, r)
 	defer ex.finish()
 	ex.label, ex.cleartext = "authgate/plain", true
-	if err := ex.plain(); err != nil {
+	err := ex.refusal()
+	if err == nil {
+		err = ex.plain()
+	}
+	if err != nil {
 		ex.fail(err)
 	}
 }

@@ -49,8 +49,10 @@ func NewServer(g *Gateway, gatherer prometheus.Gatherer) (*Server, error) {
 	cfg := g.Config()
 	s := &Server{
 		gateway: g, logger: g.logger,
-		clients: conn.NewSet(conn.Options{Logger: g.logger}), probes: conn.NewSet(conn.Options{Logger: g.logger}),
+		clients: conn.NewSet(conn.Options{Limit: g.budget.Clients, Logger: g.logger, Short: g.closeIdleUpstreams}),
+		probes:  conn.NewSet(conn.Options{Logger: g.logger, Short: g.closeIdleUpstreams}),
 	}
+	load := newLoadCollector(g)
 	var err error
 	if s.certs, err = openCertificates(cfg, g.store, g.shared, g.logger, g.now); err != nil {
 		return nil, fmt.Errorf("opening the certificates: %w", err)
@@ -75,22 +77,30 @@ func NewServer(g *Gateway, gatherer prometheus.Gatherer) (*Server, error) {
 		if l.address == "" || (l.name == "https" && s.certs == nil) {
 			continue
 		}
-		if err := s.listen(l.name, l.address, l.handler); err != nil {
+		listener, err := s.listen(l.name, l.address, l.handler)
+		if err != nil {
 			s.close()
 			return nil, err
 		}
+		load.listeners[l.name] = listener
+	}
+	if err := g.registerer.Register(load); err != nil {
+		s.close()
+		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
 	return s, nil
 }
 
-func (s *Server) listen(name, address string, handler http.Handler) error {
-	listener, err := net.Listen("tcp", address)
+func (s *Server) listen(name, address string, handler http.Handler) (*conn.Listener, error) {
+	opened, err := net.Listen("tcp", address)
 	if err != nil {
-		return fmt.Errorf("listen.%s: %w", name, err)
+		return nil, fmt.Errorf("listen.%s: %w", name, err)
 	}
 	connections := s.connections(name)
-	if listener, err = s.balanced(name, connections.Listener(listener)); err != nil {
-		return err
+	accounted := connections.Listener(opened)
+	listener, err := s.balanced(name, accounted)
+	if err != nil {
+		return nil, err
 	}
 	server := &http.Server{
 		Handler:           handler,
@@ -109,7 +119,7 @@ func (s *Server) listen(name, address string, handler http.Handler) error {
 		listener = tls.NewListener(listener, server.TLSConfig)
 	}
 	s.serving = append(s.serving, serving{name: name, listener: listener, server: server})
-	return nil
+	return accounted, nil
 }
 
 // connections is the Set of the connections of a listener.

@@ -268,6 +268,7 @@ type Limits struct {
 	LoginFailures  int           `yaml:"login_failures"`
 	LoginWindow    time.Duration `yaml:"login_window"`
 	MaxHeaderBytes int           `yaml:"max_header_bytes"`
+	InFlight       int           `yaml:"in_flight"`  // requests at once; 0: as many as file descriptors allow
 	BodyPause      time.Duration `yaml:"body_pause"` // of a request's body, while the response is silent too
 }
 

@@ -185,7 +185,7 @@ func TestEveryKey(t *testing.T) {
 				Policy: []policy.Ref{{Spec: &policy.Spec{Any: []policy.Ref{{Name: "office"}, {Spec: &policy.Spec{Roles: []string{"user"}}}}}}},
 			},
 		},
-		Limits: Limits{LoginFailures: 5, LoginWindow: 10 * time.Minute, MaxHeaderBytes: 8192, BodyPause: 30 * time.Second},
+		Limits: Limits{LoginFailures: 5, LoginWindow: 10 * time.Minute, MaxHeaderBytes: 8192, InFlight: 500, BodyPause: 30 * time.Second},
 		Log:    Log{Level: "debug", Format: "text"},
 
 		ShutdownDelay: 15 * time.Second, ShutdownTimeout: time.Minute,

@@ -20,13 +20,15 @@ type Conn struct {
 	release  sync.Once
 
 	// Guarded by set.mu:
-	outer      net.Conn // what the server has
-	served     bool     // a request was served, or HTTP/2 began
-	waits      bool     // for a request; it is in the list then
-	prev, next *Conn    // in the list
-	dismissed  bool     // it is being closed, and serves no request
-	settled    bool     // there was nothing to send when that began
-	told       int64    // what was written when HTTP/2 was to say GOAWAY; -1: it has served a request since
+	outer      net.Conn  // what the server has
+	served     bool      // a request was served, or HTTP/2 began
+	counted    bool      // in set.open
+	waits      bool      // for a request; it is in the list then
+	since      time.Time // when it began to wait
+	prev, next *Conn     // in the list
+	dismissed  bool      // it is being closed, and serves no request
+	settled    bool      // there was nothing to send when that began
+	told       int64     // what was written when HTTP/2 was to say GOAWAY; -1: it has served a request since
 }
 
 // under returns the Conn that lies under the layers of c, or nil.

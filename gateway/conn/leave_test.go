@@ -75,7 +75,7 @@ func onBench(t *testing.T, o Options, plain bool, f func(b *bench)) {
 		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
 			t.Error(err)
 		}
-		time.Sleep(2 * time.Second) // for clients that drip to notice
+		time.Sleep(2 * time.Minute) // for handlers to end, and clients that drip to notice
 	})
 }
 

@@ -38,7 +38,7 @@ func newEnding(rest func(after time.Duration) int) *ending {
 	s.unsent = func(net.Conn) (int, bool) { return rest(time.Since(e.began)), true }
 	s.Linger(e.began.Add(time.Minute))
 	s.open = 1
-	e.Conn = &Conn{Conn: half, set: s, listener: s.Listener(nil), told: -1}
+	e.Conn = &Conn{Conn: half, set: s, listener: s.Listener(nil), told: -1, counted: true}
 	return e
 }
 

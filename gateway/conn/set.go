@@ -20,6 +20,11 @@ const (
 	// retryPause is how long a listener waits before it accepts again after the
 	// system failed to.
 	retryPause = 100 * time.Millisecond
+	// spared is how long a connection may wait for a request before it has to
+	// give way: it may just shake hands.
+	spared = 100 * time.Millisecond
+	// admitTime is how long a connection waits for one to give way.
+	admitTime = time.Second
 	// warnEvery is how often at most the log says the same of connections.
 	warnEvery = time.Minute
 )
@@ -122,8 +127,11 @@ func (s *Set) fail(err error) {
 	})
 	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
 		s.mu.Lock()
-		s.displace()
+		closeIt := s.displace()
 		s.mu.Unlock()
+		if closeIt != nil {
+			closeIt()
+		}
 		if s.options.Short != nil {
 			s.options.Short()
 		}
@@ -131,34 +139,56 @@ func (s *Set) fail(err error) {
 }
 
 // admit puts a connection into the Set. It reports false if there is no room
-// and none that waits for a request.
+// for it within admitTime. Those that come behind it wait in the system's queue.
 func (s *Set) admit(c *Conn) bool {
+	for began := time.Now(); ; {
+		pause, closeOther := s.enter(c)
+		if closeOther != nil {
+			closeOther()
+		}
+		switch {
+		case pause == 0:
+			return true
+		case time.Since(began) >= admitTime:
+			return false
+		}
+		time.Sleep(pause)
+	}
+}
+
+// enter puts a connection into the Set, or says when to try again. What it
+// returns besides closes the one that gives way.
+func (s *Set) enter(c *Conn) (pause time.Duration, closeOther func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open++
-	if limit := s.options.Limit; limit > 0 && s.open > limit {
+	if limit := s.options.Limit; limit > 0 && s.open >= limit && !s.leaving {
 		s.full.Do(func() {
 			s.options.Logger.Warn("there are as many connections as file descriptors allow: those that wait longest are closed to make room",
 				"limit", limit)
 		})
-		if !s.displace() {
-			return false
+		if s.first == nil {
+			return retryPause / 10, nil
 		}
+		if left := spared - time.Since(s.first.since); left > 0 {
+			return left, nil
+		}
+		closeOther = s.displace()
 	}
+	s.open++
+	c.counted = true
 	s.push(c)
-	return true
+	return 0, closeOther
 }
 
-// displace closes the connection that has waited for a request longest, if
-// there is one. The caller holds the lock.
-func (s *Set) displace() bool {
+// displace takes out the connection that has waited for a request longest. It
+// returns what closes it, nil if there is none. The caller holds the lock.
+func (s *Set) displace() (closeIt func()) {
 	c := s.first
 	if c == nil {
-		return false
+		return nil
 	}
 	c.listener.closed.Add(1)
-	s.dismiss(c)
-	return true
+	return s.dismissal(c)
 }
 
 // State is the ConnState of the http.Server that has the connections.
@@ -202,30 +232,36 @@ func (s *Set) State(outer net.Conn, state http.ConnState) {
 // dismiss closes a connection that waits for a request. The caller holds the
 // lock.
 func (s *Set) dismiss(c *Conn) {
+	closeIt := s.dismissal(c)
+	s.ending++
+	go func() {
+		closeIt()
+		s.leave(false)
+	}()
+}
+
+// dismissal makes a connection that waits for a request serve none. It returns
+// what closes it. The caller holds the lock, but not for that.
+func (s *Set) dismissal(c *Conn) (closeIt func()) {
 	s.unlist(c)
 	c.dismissed = true
 	n, _ := s.unsent(c.Conn)
 	c.settled = n == 0
 	outer := c.outer
-	if outer == nil || !c.settled && !s.leaving {
+	if outer == nil || !c.settled && !s.leaving { // nothing to say, or it would have to wait for the client
 		c.closed.Store(true)
-		go c.end() // nothing to say, or it would have to wait for the client
-		return
+		return func() { c.end() }
 	}
 	bound := time.Now().Add(goodbyeTime)
 	c.bound.Store(bound.UnixNano())
 	_ = c.Conn.SetWriteDeadline(bound) // one that is gone needs none
-	s.ending++
-	go func() {
-		outer.Close()
-		s.leave(false)
-	}()
+	return func() { outer.Close() }
 }
 
 // push puts a connection at the end of the list. The caller holds the lock.
 func (s *Set) push(c *Conn) {
 	s.unlist(c)
-	c.waits, c.prev = true, s.last
+	c.waits, c.since, c.prev = true, time.Now(), s.last
 	if s.last != nil {
 		s.last.next = c
 	} else {
@@ -257,5 +293,7 @@ func (s *Set) remove(c *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unlist(c)
-	s.open--
+	if c.counted {
+		s.open--
+	}
 }

@@ -1,0 +1,21 @@
+package conn
+
+// kept is how many file descriptors are kept back for everything but the
+// connections of clients and to upstreams: the admin listener, the store,
+// providers, files.
+const kept = 64
+
+// Budget says what may be open at once.
+type Budget struct {
+	Files    int // file descriptors of the process
+	Clients  int // connections of clients
+	Requests int // requests, each of which may need a connection to an upstream
+}
+
+// Divide divides the file descriptors of a process: one half for clients, one
+// for upstreams. Fewer requests than connections are served, so that there are
+// connections left on which others are refused.
+func Divide(files int) Budget {
+	half := max((files-min(kept, files/4))/2, 8)
+	return Budget{Files: files, Clients: half, Requests: half - half/4}
+}

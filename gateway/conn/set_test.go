@@ -1,0 +1,116 @@
+package conn
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// The connection that has waited longest gives way, those that are busy never
+// do, and when all are busy a new one is closed after admitTime.
+func TestDisplaced(t *testing.T) {
+	t.Parallel()
+	onBench(t, Options{Limit: 3}, true, func(b *bench) {
+		idle, silent := b.dial(), b.dial()
+		if err := b.get(idle, "/"); err != nil { // it has waited less long than the silent one since
+			t.Fatal(err)
+		}
+		busy := func() {
+			c := b.dial()
+			go func() { _ = b.get(c, "/slow") }()
+			time.Sleep(spared)
+			synctest.Wait()
+		}
+		busy()
+		busy()
+		wantClosed(t, "the silent one", silent, true)
+		wantClosed(t, "the idle one", idle, false)
+		busy()
+		wantClosed(t, "the idle one", idle, true)
+		began := time.Now()
+		wantClosed(t, "one too many", b.dial(), true)
+		if took := time.Since(began); took < admitTime || took > admitTime+retryPause {
+			t.Errorf("it was closed after %v", took)
+		}
+		if n := b.set.open; n != 3 {
+			t.Errorf("%d connections are open", n)
+		}
+	})
+}
+
+// wantClosed fails the test unless a connection is closed, or is not, within
+// two seconds.
+func wantClosed(t *testing.T, name string, c net.Conn, want bool) {
+	t.Helper()
+	err := c.SetReadDeadline(time.Now().Add(2 * time.Second)) // fails on a pipe that is closed
+	if err == nil {
+		_, err = c.Read(make([]byte, 1))
+	}
+	if got := !errors.Is(err, os.ErrDeadlineExceeded); got != want {
+		t.Errorf("%s: closed: %t, %v", name, got, err)
+	}
+}
+
+// failing is a listener that fails before it accepts.
+type failing struct {
+	net.Listener
+	errs []error
+}
+
+func (f *failing) Accept() (net.Conn, error) {
+	if len(f.errs) > 0 {
+		err := f.errs[0]
+		f.errs = f.errs[1:]
+		return nil, err
+	}
+	return f.Listener.Accept()
+}
+
+// What passes does not end a listener, and is not tried again at once. The rest
+// does.
+func TestAcceptFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		short := 0
+		s := NewSet(Options{Logger: slog.New(slog.DiscardHandler), Short: func() { short++ }})
+		p := &pipes{make(chan net.Conn, 1), make(chan struct{})}
+		here, there := net.Pipe()
+		defer here.Close()
+		p.conns <- there
+		f := &failing{p, []error{
+			&net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}, syscall.ENFILE, syscall.ENOBUFS, syscall.ECONNABORTED,
+		}}
+		began := time.Now()
+		c, err := s.Listener(f).Accept()
+		if err != nil || time.Since(began) != 4*retryPause || short != 2 {
+			t.Fatalf("%v after %v, short %d times", err, time.Since(began), short)
+		}
+		defer c.Close()
+		for _, want := range []error{net.ErrClosed, syscall.EBADF, syscall.EINVAL, errors.New("unknown")} {
+			f.errs = []error{want}
+			if _, err := s.Listener(f).Accept(); !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			}
+		}
+	})
+}
+
+// There is room for more connections than requests, and the parts are no more
+// than the whole.
+func TestDivide(t *testing.T) {
+	t.Parallel()
+	for _, files := range []int{64, 200, 256, 1024, 65536, 1 << 20} {
+		b := Divide(files)
+		if b.Requests >= b.Clients || b.Requests < 1 || 2*b.Clients > files-min(kept, files/4) {
+			t.Errorf("%d: %+v", files, b)
+		}
+	}
+	if n := Files(); n < 64 {
+		t.Errorf("%d file descriptors", n)
+	}
+}

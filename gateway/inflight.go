@@ -1,0 +1,99 @@
+package gateway
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"authgate/gateway/config"
+	"authgate/gateway/conn"
+)
+
+// inFlight is how many requests are served at once under a configuration.
+func (g *Gateway) inFlight(cfg *config.Config) int64 {
+	if n := cfg.Limits.InFlight; n > 0 {
+		return int64(min(n, g.budget.Requests))
+	}
+	return int64(g.budget.Requests)
+}
+
+// warnOfDescriptors tells that limits.in_flight is more than the process can
+// serve.
+func (g *Gateway) warnOfDescriptors(cfg *config.Config) {
+	if n := cfg.Limits.InFlight; n > g.budget.Requests {
+		g.logger.Warn("limits.in_flight is more than the file descriptors allow: raise the limit (ulimit -n, LimitNOFILE)",
+			"in_flight", n, "file_descriptors", g.budget.Files, "applies", g.budget.Requests)
+	}
+}
+
+// take counts a request if fewer than limit are under way.
+func (g *Gateway) take(limit int64) bool {
+	for {
+		n := g.underWay.Load()
+		if n >= limit {
+			return false
+		}
+		if g.underWay.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// refusal is the answer to a request that is one too many, else nil.
+func (ex *exchange) refusal() error {
+	if ex.counted {
+		return nil
+	}
+	ex.peer = ex.st.trusted.read(ex.r) // for the log
+	ex.gw.refusing.Do(func() {
+		ex.gw.logger.Warn("requests are refused: as many are under way as limits.in_flight or the file descriptors allow", "limit", ex.st.inFlight)
+	})
+	return &httpError{
+		status: http.StatusServiceUnavailable, detail: "Too many requests are being served at once. Try again.",
+		cause: errors.New("too many requests are in flight"), retryAfter: time.Second,
+	}
+}
+
+// closeIdleUpstreams frees the descriptors of connections to upstreams that
+// serve no request.
+func (g *Gateway) closeIdleUpstreams() {
+	for _, u := range g.state.Load().upstreams {
+		u.close()
+	}
+}
+
+// loadCollector tells how many connections and requests there are.
+type loadCollector struct {
+	gateway   *Gateway
+	listeners map[string]*conn.Listener // by name
+
+	connections, displaced, inFlight *prometheus.Desc
+}
+
+func newLoadCollector(g *Gateway) *loadCollector {
+	return &loadCollector{
+		gateway: g, listeners: map[string]*conn.Listener{},
+		connections: prometheus.NewDesc("authgate_connections", "Open connections of clients.", []string{"listener"}, nil),
+		displaced: prometheus.NewDesc("authgate_connections_displaced_total",
+			"Connections of clients that were closed because there were too many.", []string{"listener"}, nil),
+		inFlight: prometheus.NewDesc("authgate_requests_in_flight", "Requests that are being served, streams and WebSockets included.", nil, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *loadCollector) Describe(descs chan<- *prometheus.Desc) {
+	descs <- c.connections
+	descs <- c.displaced
+	descs <- c.inFlight
+}
+
+// Collect implements prometheus.Collector.
+func (c *loadCollector) Collect(metrics chan<- prometheus.Metric) {
+	for name, l := range c.listeners {
+		metrics <- prometheus.MustNewConstMetric(c.connections, prometheus.GaugeValue, float64(l.Open()), name)
+		metrics <- prometheus.MustNewConstMetric(c.displaced, prometheus.CounterValue, float64(l.Displaced()), name)
+	}
+	metrics <- prometheus.MustNewConstMetric(c.inFlight, prometheus.GaugeValue, float64(c.gateway.underWay.Load()))
+}
