@@ -24,6 +24,8 @@ type sockets struct {
 	deadline time.Time  // when those that are open are cut off; zero while they may stay
 	removed  *sync.Cond // tells who waits for the last one
 	cut      int        // how many were cut off
+
+	unsent func(net.Conn) int // default conn.Unsent
 }
 
 // hijack makes a WebSocket of the connection that take takes over. It is
@@ -96,14 +98,34 @@ func (w *sockets) leave(deadline time.Time) {
 // end makes a WebSocket end. The caller holds the lock.
 func (w *sockets) end(s *socket) {
 	go s.leave(closeGoingAway, "")
+	w.limit(s, w.rest(s))
+}
+
+// limit cuts a WebSocket off when its time is over. A client that has taken
+// some of what was unsent before has that time anew: the Close frame comes
+// behind it. The caller holds the lock.
+func (w *sockets) limit(s *socket, before int) {
 	time.AfterFunc(min(closeTime, time.Until(w.deadline)), func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.open[s] {
-			w.cut++
-			go s.cut()
+		if !w.open[s] {
+			return
 		}
+		if rest := w.rest(s); rest < before && time.Now().Before(w.deadline) {
+			w.limit(s, rest)
+			return
+		}
+		w.cut++
+		go s.cut()
 	})
+}
+
+// rest is how many bytes the client's system has not taken.
+func (w *sockets) rest(s *socket) int {
+	if w.unsent != nil {
+		return w.unsent(s.Conn)
+	}
+	return conn.Unsent(s.Conn)
 }
 
 // wait returns when none is open, and how many had to be cut off.

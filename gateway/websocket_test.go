@@ -264,6 +264,35 @@ func TestSocketsLeave(t *testing.T) {
 	}
 }
 
+// A client that takes what was sent before the Close frame has time for that,
+// up to the deadline.
+func TestSocketsLeaveBehindMuch(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ takes, after time.Duration }{
+		"it takes all":      {12 * time.Second, 4 * closeTime},
+		"it takes nothing":  {0, closeTime},
+		"it takes too long": {time.Hour, time.Minute},
+	} {
+		listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
+			e := upgrading(t, r, dial)
+			defer e.client.Close()
+			defer e.upstream.Close()
+			e.switched()
+			left := time.Now()
+			r.sockets.unsent = func(net.Conn) int {
+				if c.takes == 0 {
+					return 1000
+				}
+				return int(max(0, c.takes-time.Since(left)))
+			}
+			r.sockets.leave(left.Add(time.Minute))
+			if n := r.sockets.wait(); n != 1 || time.Since(left) != c.after {
+				t.Errorf("%s: %d were cut off after %v, want %v", name, n, time.Since(left), c.after)
+			}
+		})
+	}
+}
+
 // A WebSocket that is opened while others leave, or whose client has not even
 // got the answer, does as they do.
 func TestSocketsLeaveLate(t *testing.T) {

@@ -57,6 +57,17 @@ func Cut(c net.Conn) {
 	c.Close()
 }
 
+// Unsent returns how many of the bytes that were written to a connection the
+// client's system has not confirmed; 0 where that cannot be known.
+func Unsent(c net.Conn) int {
+	below := under(c)
+	if below == nil {
+		return 0
+	}
+	n, _ := below.set.unsent(below.Conn)
+	return n
+}
+
 // http2 reports whether HTTP/2 is spoken. The caller holds set.mu.
 func (c *Conn) http2() bool {
 	if !c.served {
