@@ -184,7 +184,7 @@ func (g *Gateway) buildUpstreams(st *state, old *state) error {
 			st.upstreams[name] = old.upstreams[name]
 			continue
 		}
-		u, err := newUpstream(name, cfg, headers, g.metrics.upstreamDuration.WithLabelValues(name), g.now)
+		u, err := newUpstream(name, cfg, headers, g.metrics.upstreamDuration.WithLabelValues(name), g.now, g.closeIdleUpstreams)
 		if err != nil {
 			return fmt.Errorf("upstreams.%s: %w", name, err)
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"authgate/gateway/config"
+	"authgate/gateway/conn"
 	"authgate/gateway/http1"
 )
 
@@ -31,24 +32,28 @@ type transport struct {
 	dialer *net.Dialer
 	config *tls.Config
 	limit  time.Duration // of an https target that does not read
+	short  func()
 
 	plain, secure *http1.Client
 	http2         *http.Transport
 	speaks        sync.Map // what an https target has chosen last, by the Host of its URL
 }
 
-func newTransport(cfg config.Upstream, timeout time.Duration) *transport {
+// newTransport returns a transport. It calls short when a connection cannot be
+// made because there are no file descriptors left, and tries once more.
+func newTransport(cfg config.Upstream, timeout time.Duration, short func()) *transport {
 	t := &transport{
 		dialer: &net.Dialer{Timeout: cfg.ConnectTimeout, KeepAlive: 30 * time.Second},
 		config: &tls.Config{NextProtos: []string{alpnHTTP2, alpnHTTP1}},
 		limit:  timeout,
+		short:  short,
 	}
 	if !cfg.ReuseConnections {
 		t.config.NextProtos = []string{alpnHTTP1} // HTTP/2 is about sharing a connection
 	}
 	options := http1.Options{Timeout: timeout, MaxIdle: idlePerHost, NoReuse: !cfg.ReuseConnections}
 	options.Dial = func(ctx context.Context, address string) (net.Conn, error) {
-		return t.dialer.DialContext(ctx, "tcp", withPort(address, "80"))
+		return t.dial(ctx, withPort(address, "80"))
 	}
 	t.plain = http1.New(options)
 	options.Dial = func(ctx context.Context, address string) (net.Conn, error) {
@@ -120,10 +125,20 @@ func (t *transport) CloseIdleConnections() {
 	t.http2.CloseIdleConnections()
 }
 
+// dial opens a connection to a target.
+func (t *transport) dial(ctx context.Context, address string) (net.Conn, error) {
+	c, err := t.dialer.DialContext(ctx, "tcp", address)
+	if conn.Short(err) {
+		t.short()
+		c, err = t.dialer.DialContext(ctx, "tcp", address)
+	}
+	return c, err
+}
+
 // dialTLS opens a connection to an https target on which the handshake chooses
 // a protocol. It fails if that is another one than wanted.
 func (t *transport) dialTLS(ctx context.Context, address, wanted string, under func(net.Conn) net.Conn) (*http1.TLSConn, error) {
-	raw, err := t.dialer.DialContext(ctx, "tcp", address)
+	raw, err := t.dial(ctx, address)
 	if err != nil {
 		return nil, err
 	}

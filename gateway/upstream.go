@@ -8,12 +8,14 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"authgate/gateway/config"
+	"authgate/gateway/conn"
 )
 
 const (
@@ -36,8 +38,11 @@ type upstream struct {
 	now     func() time.Time
 	started time.Time
 
+	short func() // frees file descriptors when there are none left
+
+	mu sync.Mutex
 	// transports by their time limit for the response header, which belongs
-	// to a transport. Only build touches the map, one build at a time.
+	// to a transport.
 	transports map[time.Duration]*transport
 }
 
@@ -47,9 +52,9 @@ type target struct {
 	resting atomic.Int64 // until when, by upstream.elapsed
 }
 
-func newUpstream(name string, cfg config.Upstream, headers *identityHeaders, took prometheus.Observer, now func() time.Time) (*upstream, error) {
+func newUpstream(name string, cfg config.Upstream, headers *identityHeaders, took prometheus.Observer, now func() time.Time, short func()) (*upstream, error) {
 	u := &upstream{
-		name: name, config: cfg, headers: headers, took: took, now: now,
+		name: name, config: cfg, headers: headers, took: took, now: now, short: short,
 		transports: map[time.Duration]*transport{},
 	}
 	for _, raw := range cfg.URLs {
@@ -83,9 +88,11 @@ func (u *upstream) through(timeout time.Duration) http.RoundTripper {
 	if timeout == 0 {
 		timeout = u.config.Timeout
 	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	t, ok := u.transports[timeout]
 	if !ok {
-		t = newTransport(u.config, timeout)
+		t = newTransport(u.config, timeout, u.short)
 		u.transports[timeout] = t
 	}
 	return &balancer{upstream: u, transport: t}
@@ -93,6 +100,8 @@ func (u *upstream) through(timeout time.Duration) http.RoundTripper {
 
 // close drops the connections that are idle; those in use end by themselves.
 func (u *upstream) close() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	for _, t := range u.transports {
 		t.CloseIdleConnections()
 	}
@@ -133,7 +142,7 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		failed = &upstreamError{upstream: u.name, err: err}
 		var dial *net.OpError
-		if r.Context().Err() != nil || !errors.As(err, &dial) || dial.Op != "dial" {
+		if r.Context().Err() != nil || !errors.As(err, &dial) || dial.Op != "dial" || conn.Short(err) {
 			break
 		}
 		t.resting.Store(int64(u.elapsed() + restAfterFailure))

@@ -9,10 +9,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,7 +59,7 @@ func newFixture(t testing.TB, timeout time.Duration, urls ...string) *fixture {
 	took := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "took"})
 	f := &fixture{clock: newClock(), took: took}
 	var err error
-	f.upstream, err = newUpstream("app", config.Upstream{URLs: urls, Timeout: timeout, ConnectTimeout: time.Second, ReuseConnections: true}, nil, took, f.clock.now)
+	f.upstream, err = newUpstream("app", config.Upstream{URLs: urls, Timeout: timeout, ConnectTimeout: time.Second, ReuseConnections: true}, nil, took, f.clock.now, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +315,7 @@ func TestUpstreamTransports(t *testing.T) {
 func TestNewUpstreamRefuses(t *testing.T) {
 	t.Parallel()
 	for _, urls := range [][]string{nil, {"http://a b"}, {"http://ok.example", ":"}} {
-		if u, err := newUpstream("app", config.Upstream{URLs: urls}, nil, nil, nil); err == nil {
+		if u, err := newUpstream("app", config.Upstream{URLs: urls}, nil, nil, nil, nil); err == nil {
 			t.Errorf("%q makes %v", urls, u)
 		}
 	}
@@ -391,5 +393,33 @@ func TestStalledUpload(t *testing.T) {
 	_, err = f.send(t.Context(), "POST", endless{})
 	if got := toHTTP(err).status; got != 504 {
 		t.Errorf("%d (%v), want 504", got, err)
+	}
+}
+
+// Idle connections to all upstreams give way to one that is needed. Where that
+// does not help, the target is not to blame, and does not rest.
+func TestUpstreamWithoutDescriptors(t *testing.T) {
+	t.Parallel()
+	app := newApplication(t, ok)
+	for _, c := range []struct{ without, freed, status int }{{1, 1, 200}, {2, 1, 502}} {
+		f := newFixture(t, time.Minute, app.URL)
+		left, freed := c.without, 0
+		f.short = func() { freed++ }
+		f.transports = map[time.Duration]*transport{}
+		f.way = f.through(time.Minute)
+		f.transports[time.Minute].dialer.Control = func(string, string, syscall.RawConn) error {
+			if left--; left >= 0 {
+				return os.NewSyscallError("socket", syscall.EMFILE)
+			}
+			return nil
+		}
+		_, err := f.send(t.Context(), "GET", nil)
+		status := 200
+		if err != nil {
+			status = toHTTP(err).status
+		}
+		if status != c.status || freed != c.freed || f.targets[0].resting.Load() != 0 {
+			t.Errorf("%d failures: %d (%v), freed %d times, rests until %d", c.without, status, err, freed, f.targets[0].resting.Load())
+		}
 	}
 }

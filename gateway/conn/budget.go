@@ -1,5 +1,10 @@
 package conn
 
+import (
+	"errors"
+	"syscall"
+)
+
 // kept is how many file descriptors are kept back for everything but the
 // connections of clients and to upstreams: the admin listener, the store,
 // providers, files.
@@ -10,6 +15,12 @@ type Budget struct {
 	Files    int // file descriptors of the process
 	Clients  int // connections of clients
 	Requests int // requests, each of which may need a connection to an upstream
+}
+
+// Short reports whether err means that there are no file descriptors left, for
+// the process or for the system.
+func Short(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 // Divide divides the file descriptors of a process: one half for clients, one

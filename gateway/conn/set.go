@@ -125,7 +125,7 @@ func (s *Set) fail(err error) {
 	s.failing.Do(func() {
 		s.options.Logger.Warn("the system cannot accept connections for the moment", "error", err.Error())
 	})
-	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+	if Short(err) {
 		s.mu.Lock()
 		closeIt := s.displace()
 		s.mu.Unlock()
