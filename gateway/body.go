@@ -43,7 +43,11 @@ func (ex *exchange) pace() *pacedBody {
 	body.mu.Lock() // until watch is set
 	defer body.mu.Unlock()
 	body.watch = time.AfterFunc(body.pause, body.look)
-	ex.r.Body, ex.upload = body, body
+	// In a copy: net/http treats a body that waits for 100 (Continue) in its own
+	// way, and recognises it by the request that it has made.
+	r := *ex.r
+	r.Body = body
+	ex.r, ex.upload = &r, body
 	return body
 }
 
