@@ -73,7 +73,7 @@ func TestAdvisoriesCrossSite(t *testing.T) {
 	})
 	// An exception for a path was one for what leads there by a redirect, too.
 	t.Run("CVE-2025-47910 Go net/http, exceptions", func(t *testing.T) {
-		for _, target := range []string{"/hook", "/hook/../account", "//hook/", "/x/../hook/", "/hook%2f..%2faccount", "/HOOK/", "/hookx", "/account?/hook/"} {
+		for _, target := range []string{"/hook/../account", "//hook/", "/x/../hook/", "/hook%2f..%2faccount", "/HOOK/", "/hookx", "/account?/hook/"} {
 			g.raw(t, "POST "+target+" HTTP/1.1\nHost: localhost\nOrigin: https://evil.example\nSec-Fetch-Site: cross-site\nCookie: "+s.session+"\nContent-Length: 0\n\n")
 			up.none(t)
 		}

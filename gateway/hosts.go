@@ -89,10 +89,11 @@ func (ex *exchange) signInElsewhere() error {
 }
 
 // secureOrigin is where a request by plain HTTP for host is redirected to: the
-// same host if it is one of the gateway's, with the port of public_url, and
-// else public_url.
+// same host if it is a name of the gateway's, with the port of public_url, and
+// else public_url. Addresses are the gateway's so that balancers can ask for
+// them; users are led to the name that they know.
 func (st *state) secureOrigin(host string) string {
-	if !st.hosts.has(host) {
+	if !st.hosts.has(host) || parseAddr(host).IsValid() {
 		return st.config.PublicURL
 	}
 	if port := st.public.Port(); port != "" {

@@ -126,7 +126,7 @@ func TestPlainKeepsHost(t *testing.T) {
 		"gw.example":            "https://gw.example:8443/a?b",
 		"Wiki.Example.org:80":   "https://wiki.example.org:8443/a?b",
 		"x.apps.example":        "https://x.apps.example:8443/a?b",
-		"[2001:db8:0::1]":       "https://[2001:db8::1]:8443/a?b",
+		"[2001:db8:0::1]":       "https://gw.example:8443/a?b",
 		"evil.example":          "https://gw.example:8443/a?b",
 		"":                      "https://gw.example:8443/a?b",
 		"evil@wiki.example.org": "https://gw.example:8443/a?b",

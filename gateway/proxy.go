@@ -38,7 +38,7 @@ func (ex *exchange) forward(route *route) error {
 	}
 	release := ex.canGiveUp()
 	defer release()
-	if ex.id != nil {
+	if ex.giveUp != nil {
 		ex.gw.streams.add(ex, route)
 	}
 	proxy := httputil.ReverseProxy{
@@ -65,15 +65,13 @@ func (ex *exchange) forward(route *route) error {
 	return nil
 }
 
-// canGiveUp sets giveUp for a request that may have to be given up before its
-// client has left: because it may become a WebSocket, or because its login
-// ends. The caller calls release after it.
+// canGiveUp sets giveUp for a request that may have to be given up before
+// net/http knows that its client has left: because it may become a WebSocket,
+// because its login ends, or over HTTP/1.1 in any case. The caller calls release
+// after it.
 func (ex *exchange) canGiveUp() (release func()) {
 	if _, upgrades := ex.r.Header["Upgrade"]; !upgrades {
-		if ex.id == nil {
-			return func() {}
-		}
-		if ex.giveUp = connectionOf(ex.r); ex.giveUp != nil {
+		if ex.giveUp = connectionOf(ex.r); ex.giveUp != nil || ex.id == nil {
 			return func() {}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/conn"
 	"authgate/policy"
 )
 
@@ -31,13 +32,18 @@ const (
 	// lookersAtOnce is how many streams are looked at side by side, and so how
 	// many may wait for the store.
 	lookersAtOnce = 64
+	// goneEvery is how often a stream is asked whether its client has gone, and
+	// how long it has for a short answer before.
+	goneEvery = time.Minute
 	// streamShards keeps requests from waiting for each other.
 	streamShards = 16
 )
 
-// streams are the requests under way whose upstream was told an identity: long
-// downloads, event streams, WebSockets, and each short request while it lasts.
-// When their credentials would not be accepted any more, they end.
+// streams are the requests under way: long downloads, event streams,
+// WebSockets, and each short request while it lasts. Those whose upstream was
+// told an identity end when their credentials would not be accepted any more.
+// Over HTTP/1.1 those whose client has gone end, too: net/http notices a client
+// that leaves only until it has sent the first byte of its next request.
 //
 // A timer runs while there are streams. Each time it looks at all of them, by
 // the configuration that runs then, in memory as a rule: see
@@ -83,6 +89,7 @@ type watch struct {
 	rule  *policy.Route
 	id    *policy.Identity
 	since time.Time // when the last look was that confirmed the login; zero: the last one
+	asked time.Time // when the client was last found to be there
 }
 
 // endedError is why a stream has ended; err is the answer to the same request
@@ -204,7 +211,14 @@ func (s *streams) lookAt(ctx context.Context, open []*exchange, before time.Time
 
 func (s *streams) lookAtOne(ctx context.Context, ex *exchange, before time.Time) {
 	if ex.stream.watch == nil {
-		ex.stream.watch = &watch{st: ex.st, route: ex.stream.route, rule: ex.rule, id: ex.id}
+		ex.stream.watch = &watch{st: ex.st, route: ex.stream.route, rule: ex.rule, id: ex.id, asked: time.Now()}
+	}
+	if asked := &ex.stream.watch.asked; time.Since(*asked) >= goneEvery {
+		*asked = time.Now()
+		ex.endIfGone()
+	}
+	if ex.id == nil {
+		return
 	}
 	since := &ex.stream.watch.since
 	err := s.checked(ctx, ex)
@@ -304,17 +318,33 @@ func (ex *exchange) becomes(s *socket) {
 	}
 }
 
-// connectionKey is the key in a context of what ends all requests of a
-// connection.
+// endIfGone gives up a request over HTTP/1.1 whose client has closed the
+// connection. A WebSocket reads from it, and notices by itself.
+func (ex *exchange) endIfGone() {
+	ex.stream.mu.Lock()
+	defer ex.stream.mu.Unlock()
+	client, ok := ex.r.Context().Value(connectionKey{}).(*connection)
+	if ok && ex.r.ProtoMajor == 1 && !ex.stream.over && ex.socket == nil && conn.Gone(client.conn) {
+		client.giveUp()
+	}
+}
+
+// connectionKey is the key in a context of the connection of a request.
 type connectionKey struct{}
+
+// connection is the connection of a client, and what ends all requests on it.
+type connection struct {
+	conn   net.Conn
+	giveUp context.CancelFunc
+}
 
 // connectionContext is http.Server.ConnContext. The contexts of all requests
 // on a connection are children of the one that it returns. A connection of
 // HTTP/1.1 has one request at a time, which so can be given up without a
 // context of its own.
-func connectionContext(ctx context.Context, _ net.Conn) context.Context {
+func connectionContext(ctx context.Context, c net.Conn) context.Context {
 	ctx, giveUp := context.WithCancel(ctx)
-	return context.WithValue(ctx, connectionKey{}, giveUp)
+	return context.WithValue(ctx, connectionKey{}, &connection{c, giveUp})
 }
 
 // connectionOf returns what gives up the request by way of its connection, nil
@@ -323,6 +353,9 @@ func connectionOf(r *http.Request) context.CancelFunc {
 	if r.ProtoMajor != 1 {
 		return nil
 	}
-	giveUp, _ := r.Context().Value(connectionKey{}).(context.CancelFunc)
-	return giveUp
+	client, ok := r.Context().Value(connectionKey{}).(*connection)
+	if !ok {
+		return nil
+	}
+	return client.giveUp
 }

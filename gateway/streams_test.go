@@ -14,6 +14,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
+	"authgate/policy"
 )
 
 // within is what the gateway promises: a stream ends so soon after its login.
@@ -539,11 +540,12 @@ func TestSocketSignedOutInAStop(t *testing.T) {
 	})
 }
 
-// Nothing runs while there are no streams, and public requests are none.
+// Nothing runs while there are no streams, and public requests over HTTP/2 are
+// none.
 func TestStreamsAtRest(t *testing.T) {
 	t.Parallel()
 	streamsOf(t, func(s *streaming) {
-		public := s.open("HTTP/1.1", "/public/", "Accept: */*")
+		public := s.open("HTTP/2.0", "/public/", "Accept: */*")
 		defer public.Close()
 		if s.streams.armed.Load() || len(s.streams.all()) > 0 {
 			t.Error("a public stream is looked at")
@@ -578,9 +580,9 @@ func TestStreamsComeAndGo(t *testing.T) {
 		func(ex *exchange, _ *endedError) { ended <- ex },
 	)
 	s.armed.Store(true) // the test looks
-	bad := &exchange{label: "bad"}
+	bad := &exchange{label: "bad", id: &policy.Identity{}}
 	s.add(bad, nil)
-	s.add(&exchange{label: "worse"}, nil)
+	s.add(&exchange{label: "worse", id: &policy.Identity{}}, nil)
 	done := make(chan struct{})
 	for range 4 {
 		go func() {

@@ -47,6 +47,13 @@ func under(c net.Conn) *Conn {
 	}
 }
 
+// Gone reports whether the client of a connection has closed its side, also
+// where nothing reads from it. Systems that cannot tell report false.
+func Gone(c net.Conn) bool {
+	below := under(c)
+	return below != nil && hungUp(below.Conn)
+}
+
 // Cut closes a connection and all its layers at once, whatever is unsent. TLS
 // would try for seconds to say so to a client that does not read.
 func Cut(c net.Conn) {
