@@ -158,7 +158,7 @@ basic:
 accounts:
   users:
     - {username: alice, password_hash: "{{.Hash}}", name: Alice Example, email: alice@example.org, roles: [user, admin]}
-token: {algorithm: {{.Algorithm}}}
+token: {algorithm: {{.Algorithm}}{{if eq .Algorithm "HS256"}}, secret: "the key that signs tokens in the benchmark"{{end}}}
 store: {{.Store}}
 upstreams:
   resources: {url: "http://{{.Upstream}}"}
