@@ -47,15 +47,18 @@ func (n *CookieNames) lineToBrowser(line string) (string, bool) {
 			return "", false // browsers ignore such a line, or cut it
 		}
 	}
+	name := cookieAt(line, "=;")
 	if rest := line; strings.Contains(rest, ",") {
 		// Older clients read several cookies in one line (RFC 2109).
+		if first := cookieAt(rest, "=;,"); first != name && n.has(first) {
+			return "", false
+		}
 		for _, rest, more := strings.Cut(rest, ","); more; _, rest, more = strings.Cut(rest, ",") {
 			if n.has(cookieAt(rest, "=;,")) {
 				return "", false
 			}
 		}
 	}
-	name := cookieAt(line, "=;")
 	if !n.has(name) && !cookiename.Marked(name) {
 		return line, true
 	}
