@@ -195,8 +195,8 @@ func http1() *http.Protocols {
 	return &p
 }
 
-// TestBalancerDirect: without a header the balancer is not served, and
-// with one nobody else is.
+// TestBalancerDirect: the balancer is not served without a header, and other
+// clients are not served with one.
 func TestBalancerDirect(t *testing.T) {
 	t.Parallel()
 	up := record(t)

@@ -44,7 +44,7 @@ func TestLoginFlood(t *testing.T) {
 					return
 				default:
 				}
-				who, address := fmt.Sprintf("nobody-%d-%d", i, n), fmt.Sprintf("10.%d.%d.%d", i/200, i%200, n%250)
+				who, address := fmt.Sprintf("unknown-%d-%d", i, n), fmt.Sprintf("10.%d.%d.%d", i/200, i%200, n%250)
 				a, err := g.try(guesser, "POST", "/login", fmt.Sprintf(`{"username":%q,"password":"guess"}`, who), from(address, "Content-Type", typeJSON)...)
 				if err != nil {
 					continue // the gateway has ended, or the login has waited for long enough

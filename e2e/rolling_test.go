@@ -208,7 +208,11 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.got[query.Get("n")]++
 	l.mu.Unlock()
 	if ms, err := strconv.Atoi(query.Get("ms")); err == nil {
-		time.Sleep(time.Duration(ms) * time.Millisecond)
+		select { // the work of the application, for a client that waits for it
+		case <-time.After(time.Duration(ms) * time.Millisecond):
+		case <-r.Context().Done():
+			return
+		}
 	}
 	fmt.Fprint(w, receipt(r.Method, query.Get("n"), string(body)))
 }

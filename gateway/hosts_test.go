@@ -79,8 +79,8 @@ func TestLocalAddressIsAHost(t *testing.T) {
 	}
 }
 
-// With listen.any_host every host is served by routes without one, and nobody
-// signs in at one that is not the gateway's.
+// With listen.any_host, routes without a host serve every host. Users cannot
+// sign in at a host that is not the gateway's.
 func TestAnyHost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hostsConfig+"listen: {any_host: true}\n")

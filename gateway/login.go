@@ -41,7 +41,7 @@ func (ex *exchange) login() error {
 	if err != nil {
 		return ex.loginFailed(form, err)
 	}
-	// Together with the new login, so that nobody goes on as who they were before.
+	// Together with the new login, so that the browser does not keep the old one.
 	if _, err := ex.endPresented(); err != nil {
 		return err
 	}

@@ -203,7 +203,7 @@ func keepBody(r *http.Request) (restore func(), err error) {
 	return func() { r.Body = io.NopCloser(bytes.NewReader(small)) }, nil
 }
 
-// errHTTP2 stands for errors of net/http that quote what the upstream said.
+// errHTTP2 replaces errors of net/http that quote what the upstream said.
 var errHTTP2 = errors.New("the exchange over HTTP/2 failed")
 
 // plainHTTP2 returns err unless it may quote the upstream.

@@ -185,7 +185,7 @@ func (c *cell) ping() error {
 }
 
 // sweep asks every instance for logins of all clients once more, when there
-// are no faults any more. Those that nobody has ended come first.
+// are no faults any more. Logins that no client has ended come first.
 func (c *cell) sweep(clients []*client) {
 	c.awaitReady()
 	var sweeping sync.WaitGroup

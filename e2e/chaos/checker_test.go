@@ -122,7 +122,7 @@ func TestCheckFinds(t *testing.T) {
 			request(Refresh, "A", 20, 30, "refresh 1", 200), request(Refresh, "B", 21, 30, "refresh 1", 200)}},
 		{"a refresh token works twice in an outage", RuleRefresh, []Event{
 			fault(Outage, "", 20, 30), request(Refresh, "A", 20, 30, "refresh 1", 200), request(Refresh, "B", 21, 30, "refresh 1", 200)}},
-		{"a refresh token works for nobody", RuleRefresh, []Event{
+		{"a refresh token is refused everywhere", RuleRefresh, []Event{
 			request(Refresh, "B", 20, 30, "refresh 1", 401), request(Refresh, "A", 20, 30, "refresh 1", 401)}},
 		{"the upstream sees somebody else", RuleIdentity, []Event{changed(use("A", 20, 21, 200), seen("bob", "session"))}},
 		{"the upstream sees another mechanism", RuleIdentity, []Event{changed(use("A", 20, 21, 200), seen("alice", "bearer"))}},

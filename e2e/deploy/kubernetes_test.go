@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"authgate/gateway/porttest"
+	"authgate/gateway/store/redisstore/redistest"
 )
 
 // maxmemory is where Valkey refuses writes rather than being killed.
@@ -352,22 +353,21 @@ routes: [{match: /, upstream: app, auth: [none]}]
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	stop := func() {
+	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // it may have ended before
 		_ = cmd.Wait()
-	}
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if t.Failed() {
+			t.Logf("the log of the gateway:\n%s", &log)
+		}
+	})
+	redistest.Eventually(t, redistest.Patience, "an answer of the gateway", func() error {
 		response, err := http.Get("http://" + admin + "/")
-		if err == nil {
-			response.Body.Close()
-			t.Cleanup(stop)
-			return "http://" + admin
+		if err != nil {
+			return err
 		}
-		if time.Now().After(deadline) {
-			stop()
-			t.Fatalf("the gateway does not answer: %v\n%s", err, &log)
-		}
-	}
+		return response.Body.Close()
+	})
+	return "http://" + admin
 }
 
 func get(t *testing.T, url string) (status int) {

@@ -16,6 +16,7 @@ import (
 	"authgate/gateway/porttest"
 	"authgate/gateway/store"
 	"authgate/gateway/store/redisstore"
+	"authgate/gateway/store/redisstore/redistest"
 )
 
 // valkey is what the example starts as Valkey, which here is Debian's Redis 7
@@ -63,18 +64,19 @@ func (v *valkey) start() {
 	if err := v.cmd.Start(); err != nil {
 		v.m.t.Fatal(err)
 	}
-	deadline := time.Now().Add(2 * time.Minute)
-	for v.ask("PING") != "PONG" {
-		if time.Now().After(deadline) {
-			v.kill()
-			v.m.t.Fatalf("it does not answer:\n%s", &v.log)
+	redistest.Eventually(v.m.t, redistest.Patience, "an answer of the server", func() error {
+		if got := v.ask("PING"); got != "PONG" {
+			return fmt.Errorf("%q; its log:\n%s", got, &v.log)
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return nil
+	})
 }
 
 // kill ends the server as a power cut would, and the shell if it is still there.
 func (v *valkey) kill() {
+	if v.cmd == nil || v.cmd.Process == nil {
+		return
+	}
 	_ = syscall.Kill(-v.cmd.Process.Pid, syscall.SIGKILL) // it may have ended before
 	_ = v.cmd.Wait()
 }
@@ -95,8 +97,8 @@ func TestValkey(t *testing.T) {
 		t.Fatalf("the command is %v", s.Command)
 	}
 	v := newValkey(inside(t, project, s), s.Command[1])
-	v.start()
 	defer func() { v.kill() }()
+	v.start()
 
 	for name, want := range map[string]string{"maxmemory": fmt.Sprint(maxmemory), "maxmemory-policy": "noeviction", "appendonly": "yes", "dir": v.m.root + "/data"} {
 		if got := v.ask("CONFIG", "GET", name); got != name+" "+want {

@@ -28,7 +28,7 @@ func onAccount(username string) func(int) (string, netip.Addr) {
 }
 
 func fromAddress(client netip.Addr) func(int) (string, netip.Addr) {
-	return func(i int) (string, netip.Addr) { return fmt.Sprint("nobody-", i), client }
+	return func(i int) (string, netip.Addr) { return fmt.Sprint("unknown-", i), client }
 }
 
 func onPair(username string, client netip.Addr) func(int) (string, netip.Addr) {

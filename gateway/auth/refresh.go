@@ -252,8 +252,8 @@ func (f *family) justRotated(generation string, now time.Time, leeway time.Durat
 }
 
 // within reports whether the rotation happened no longer than leeway ago. One
-// that is further in the future than that happened before the clock was set
-// back, nobody knows how long ago.
+// that is further in the future happened before the clock was set back, an
+// unknown time ago.
 func (past rotation) within(leeway time.Duration, now time.Time) bool {
 	return now.Sub(past.At).Abs() <= leeway
 }

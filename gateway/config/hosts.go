@@ -11,7 +11,7 @@ import (
 
 // Hosts are the hosts that the gateway serves: that of public_url, those that
 // routes name, and tls.domains. They have the form of policy.CanonicalHost,
-// but for "*.example.org", which stands for all names with one label more than
+// but for "*.example.org", which means all names with one label more than
 // example.org. The host of public_url comes first.
 func (c *Config) Hosts() []string {
 	hosts := c.namedHosts()

@@ -165,7 +165,7 @@ func (c *routeHeaders) check(at, name string) bool {
 	case folded == "Host" || folded == "Content-Length" || slices.Contains(hopByHop, folded) || aboutRequest(folded) && !strings.Contains(at, ".pass["):
 		problem = "%q is the gateway's to set"
 	case c.taken[folded] != "":
-		c.fault(c.main, at, "%q stands in %s already", name, c.taken[folded])
+		c.fault(c.main, at, "%q is listed in %s already", name, c.taken[folded])
 		return false
 	}
 	c.taken[folded] = at

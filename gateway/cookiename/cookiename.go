@@ -43,7 +43,7 @@ func ForBrowser(name string) string {
 
 // ForApplication takes a mark off a name. A name without one is returned as it
 // is, and so is one that would gain a security prefix: the browser has not
-// checked what that stands for.
+// checked what the prefix promises.
 func ForApplication(name string) string {
 	prefix, rest := split(name)
 	original, marked := strings.CutPrefix(rest, Mark)

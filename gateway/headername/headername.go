@@ -52,8 +52,8 @@ const (
 	// Misleading headers make some applications take a request for another
 	// one than the one that was decided on.
 	Misleading
-	// Own headers are those that the gateway itself sets. Nobody else may send
-	// them.
+	// Own headers are those that the gateway itself sets. No client or proxy
+	// may send them.
 	Own
 )
 

@@ -72,7 +72,7 @@ func TestKilledAndRestarted(t *testing.T) {
 	wantNothingAnswered(t, s)
 	for name, err := range calls(t, s) { // and does not wait for an answer first
 		if !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("%s: %v, though nobody listens", name, err)
+			t.Errorf("%s: %v, though nothing listens", name, err)
 		}
 	}
 
@@ -108,7 +108,9 @@ func TestFrozen(t *testing.T) {
 	redis.Freeze(t)
 	frozen := time.Now()
 	last := frozen // when a warm read was answered last
-	for ; ; time.Sleep(time.Millisecond) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for ; ; <-tick.C {
 		start := time.Now()
 		_, err := s.Get(t.Context(), "warm")
 		if err != nil {
@@ -206,7 +208,9 @@ func TestSilentCut(t *testing.T) {
 	way.Swallow()
 	put(t, other, "key", "after")
 	changed := time.Now()
-	for ; ; time.Sleep(time.Millisecond) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for ; ; <-tick.C {
 		start := time.Now()
 		value, err := s.Get(t.Context(), "key")
 		if err != nil {

@@ -98,8 +98,8 @@ func TestPingNeedsRoomForALogin(t *testing.T) {
 	})
 }
 
-// TestSweeperFindsRoom: where nobody asks for readiness the store finds out by
-// itself that there is room again.
+// TestSweeperFindsRoom: the store notices by itself that there is room again,
+// also if no client asks for readiness.
 func TestSweeperFindsRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -154,7 +154,7 @@ func wantCount(t *testing.T, s *Store, want int) {
 }
 
 // TestReserveIsForEndings fills a disk whose last pages are in the reserve, which
-// the test stands in for: it lifts the limit when the file is removed.
+// the test simulates: it lifts the limit when the file is removed.
 func TestReserveIsForEndings(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -178,8 +178,9 @@ func Exchange(out io.Writer, in *bufio.Reader, words ...string) (string, error) 
 // longer than limit.
 func Eventually(t testing.TB, limit time.Duration, what string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(limit)
-	for {
+	tick := time.NewTicker(5 * time.Millisecond) // another process: nothing else to wait for
+	defer tick.Stop()
+	for deadline := time.Now().Add(limit); ; <-tick.C {
 		err := check()
 		if err == nil {
 			return
@@ -187,6 +188,5 @@ func Eventually(t testing.TB, limit time.Duration, what string, check func() err
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: not within %v: %v", what, limit, err)
 		}
-		time.Sleep(5 * time.Millisecond) // another process: nothing else to wait for
 	}
 }
