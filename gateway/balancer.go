@@ -10,6 +10,8 @@ import (
 
 	"github.com/pires/go-proxyproto"
 	"golang.org/x/time/rate"
+
+	"authgate/gateway/peer"
 )
 
 // refusalEvery is how often the log tells that connections of balancers were
@@ -39,7 +41,7 @@ func (s *Server) balanced(name string, listener net.Listener) (net.Listener, err
 // (https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt).
 type balancedListener struct {
 	net.Listener // of halfConns
-	balancers    trustedProxies
+	balancers    peer.Proxies
 	logger       *slog.Logger
 	sometimes    rate.Sometimes
 }
@@ -47,7 +49,7 @@ type balancedListener struct {
 // Accept implements net.Listener. It does not wait for a header.
 func (l *balancedListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
-	if err != nil || !l.balancers.contains(parseAddr(conn.RemoteAddr().String())) {
+	if err != nil || !l.balancers.Contains(peer.ParseAddr(conn.RemoteAddr().String())) {
 		return conn, err
 	}
 	return newBalancedConn(conn.(halfConn), l.refused), nil

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"authgate/gateway/peer"
 )
 
 // receivedConn is a connection over which all that a peer sends has come.
@@ -62,7 +64,7 @@ func (l oneConn) Accept() (net.Conn, error) { return l.conn, nil }
 func accepted(t testing.TB, conn net.Conn, log io.Writer) net.Conn {
 	t.Helper()
 	l := &balancedListener{
-		Listener: oneConn{conn: conn}, balancers: trusting(t, "10.0.0.0/8", "2001:db8::/32"),
+		Listener: oneConn{conn: conn}, balancers: peer.Proxies{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32")},
 		logger: slog.New(slog.NewTextHandler(log, nil)),
 	}
 	got, err := l.Accept()

@@ -118,9 +118,9 @@ func BenchmarkAuthenticate(b *testing.B) {
 		b.Run(mechanism, func(b *testing.B) {
 			b.ReportAllocs()
 			q := request("GET", "/", "", presented[mechanism])
-			peer := st.trusted.read(q)
+			peer := st.trusted.Read(q)
 			for b.Loop() {
-				creds, err := auth.ReadCredentials(q.Header, &st.cookies, peer.client)
+				creds, err := auth.ReadCredentials(q.Header, &st.cookies, peer.Client)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -10,6 +10,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
+	"authgate/gateway/peer"
 	"authgate/gateway/seal"
 	"authgate/policy"
 )
@@ -21,7 +22,7 @@ type state struct {
 	public    *url.URL // public_url
 	hosts     hosts
 	inFlight  int64 // requests at once
-	trusted   trustedProxies
+	trusted   peer.Proxies
 	table     *policy.Table
 	routes    []route // by the table's index
 	upstreams map[string]*upstream
@@ -116,8 +117,8 @@ func (st *state) buildTrusted() (err error) {
 }
 
 // trustedNetworks reads the list under a key of the configuration.
-func trustedNetworks(key string, list []string) (trustedProxies, error) {
-	var networks trustedProxies
+func trustedNetworks(key string, list []string) (peer.Proxies, error) {
+	var networks peer.Proxies
 	for _, cidr := range list {
 		network, err := policy.ParseNetwork(cidr)
 		if err != nil {

@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/policy"
@@ -56,7 +58,7 @@ func (ex *exchange) crossSite(route *route) error {
 // sameOrigin refuses a state change or a WebSocket that another site makes
 // the browser ask for (Origin, Fetch Metadata).
 func (ex *exchange) sameOrigin() error {
-	r := http.Request{Method: ex.r.Method, Header: ex.r.Header, Host: ex.peer.host, URL: ex.r.URL}
+	r := http.Request{Method: ex.r.Method, Header: ex.r.Header, Host: ex.peer.Host, URL: ex.r.URL}
 	if upgrade(r.Header) != "" {
 		r.Method = http.MethodPost // a WebSocket begins with a GET and lets its client do anything
 	}
@@ -198,10 +200,8 @@ func (ex *exchange) presentedLogins(ctx context.Context) ([]string, error) {
 
 // upgrade returns the protocol that the request asks to switch to, if any.
 func upgrade(h http.Header) string {
-	for _, option := range list(h, "Connection") {
-		if strings.EqualFold(option, "upgrade") {
-			return h.Get("Upgrade")
-		}
+	if !httpguts.HeaderValuesContainsToken(h["Connection"], "Upgrade") {
+		return ""
 	}
-	return ""
+	return h.Get("Upgrade")
 }

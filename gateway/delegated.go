@@ -83,7 +83,7 @@ func (ex *exchange) delegate(party *relyingParty, target string) error {
 	if err != nil {
 		return err
 	}
-	err = ex.st.attempts.Begin(&ex.storage, ex.peer.client, attempt)
+	err = ex.st.attempts.Begin(&ex.storage, ex.peer.Client, attempt)
 	var throttled *auth.ThrottledError
 	if errors.As(err, &throttled) {
 		return &httpError{

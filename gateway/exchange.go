@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/peer"
 	"authgate/policy"
 )
 
@@ -28,7 +29,7 @@ type exchange struct {
 
 	start     time.Time
 	requestID string
-	peer      peer           // who is connected, and on whose behalf
+	peer      peer.Peer      // who is connected, and on whose behalf
 	req       policy.Request // what is decided on
 	creds     auth.Credentials
 	body      []byte        // of a request to an own endpoint
@@ -211,7 +212,7 @@ func (ex *exchange) log(h slog.Handler, now time.Time, took time.Duration) {
 	}
 	attrs := [...]slog.Attr{
 		slog.String("request_id", ex.requestID),
-		slog.String("client", ex.peer.address),
+		slog.String("client", ex.peer.Address),
 		slog.String("method", clip(ex.r.Method)),
 		slog.String("host", clip(ex.r.Host)),
 		slog.String("path", ex.path()),

@@ -2,12 +2,11 @@ package gateway
 
 import (
 	"errors"
-	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 
 	"authgate/gateway/config"
+	"authgate/gateway/peer"
 )
 
 // hosts are the hosts that the gateway serves. They do not change once made.
@@ -49,7 +48,7 @@ func (ex *exchange) checkHost(host string) error {
 		return nil
 	}
 	ex.foreign = true
-	if ex.st.hosts.any || isLocalAddress(ex.r, host) {
+	if ex.st.hosts.any || peer.IsLocalAddress(ex.r, host) {
 		return nil
 	}
 	return &httpError{
@@ -57,17 +56,6 @@ func (ex *exchange) checkHost(host string) error {
 		detail: "This gateway does not serve the host of the request. If it should, add a route for the host, or let the proxy in front pass on Host.",
 		cause:  errForeignHost,
 	}
-}
-
-// isLocalAddress reports whether host is the address of the gateway itself on
-// which the connection arrived.
-func isLocalAddress(r *http.Request, host string) bool {
-	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	if err != nil {
-		return false
-	}
-	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	return ok && parseAddr(local.String()) == addr.Unmap()
 }
 
 // atOwnHost is a path of the gateway as a redirect names it: at the host of
@@ -93,7 +81,7 @@ func (ex *exchange) signInElsewhere() error {
 // else public_url. Addresses are the gateway's so that balancers can ask for
 // them; users are led to the name that they know.
 func (st *state) secureOrigin(host string) string {
-	if !st.hosts.has(host) || parseAddr(host).IsValid() {
+	if !st.hosts.has(host) || peer.ParseAddr(host).IsValid() {
 		return st.config.PublicURL
 	}
 	if port := st.public.Port(); port != "" {

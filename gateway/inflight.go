@@ -46,7 +46,7 @@ func (ex *exchange) refusal() error {
 	if ex.counted {
 		return nil
 	}
-	ex.peer = ex.st.trusted.read(ex.r) // for the log
+	ex.peer = ex.st.trusted.Read(ex.r) // for the log
 	ex.gw.refusing.Do(func() {
 		ex.gw.logger.Warn("requests are refused: as many are under way as limits.in_flight or the file descriptors allow", "limit", ex.st.inFlight)
 	})

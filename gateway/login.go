@@ -159,7 +159,7 @@ func (ex *exchange) checkLogin(form *loginForm) (*auth.Account, error) {
 	if form.rejection != nil {
 		return nil, &auth.Rejection{Detail: auth.DetailWrongPassword, Reason: form.rejection.Error()}
 	}
-	return ex.gw.verifier.CheckFresh(ex.r.Context(), ex.st.accounts, form.username, form.password, ex.peer.client)
+	return ex.gw.verifier.CheckFresh(ex.r.Context(), ex.st.accounts, form.username, form.password, ex.peer.Client)
 }
 
 func (ex *exchange) loginFailed(form *loginForm, err error) error {

@@ -25,8 +25,8 @@ func (g *Gateway) servePlain(w http.ResponseWriter, r *http.Request) {
 }
 
 func (ex *exchange) plain() error {
-	ex.peer = ex.st.trusted.read(ex.r)
-	creds, err := auth.ReadCredentials(ex.r.Header, &ex.st.cookies, ex.peer.client)
+	ex.peer = ex.st.trusted.Read(ex.r)
+	creds, err := auth.ReadCredentials(ex.r.Header, &ex.st.cookies, ex.peer.Client)
 	if err != nil || creds.Scheme != "" || creds.Cookies {
 		return &httpError{
 			status: http.StatusForbidden,
@@ -40,7 +40,7 @@ func (ex *exchange) plain() error {
 	}
 	ex.decision = decisionAllow
 	// To a host of the gateway, never to another one that the request names.
-	host, err := policy.CanonicalHost(ex.peer.host)
+	host, err := policy.CanonicalHost(ex.peer.Host)
 	if err != nil {
 		host = ""
 	}

@@ -104,10 +104,10 @@ func (ex *exchange) rewrite(route *route, out *http.Request) {
 	// Opaque keeps the bytes of the path: a URL's own encoding could differ.
 	// The balancer fills in scheme and host.
 	out.URL = &url.URL{Opaque: path, RawQuery: ex.req.Path.Query, ForceQuery: ex.req.Path.HasQuery}
-	out.Host = ex.peer.host // what a trusted proxy says it is, as routes were matched with it
+	out.Host = ex.peer.Host // what a trusted proxy says it is, as routes were matched with it
 	out.Trailer = nil       // nothing checks what a client would send in it
 
-	h := route.upstream.headers.admit(out.Header, ex.peer.trusted, route.pass)
+	h := route.upstream.headers.admit(out.Header, ex.peer.Trusted, route.pass)
 	out.Header = h
 	if route.config.ForwardCredentials {
 		keepCredentials(h, &ex.creds, &ex.st.cookies)
@@ -118,9 +118,9 @@ func (ex *exchange) rewrite(route *route, out *http.Request) {
 		h["User-Agent"] = nil // none, rather than Go's own
 	}
 	route.editHeaders(h)
-	setValid(h, "X-Forwarded-For", ex.peer.chain)
-	h["X-Forwarded-Proto"] = []string{ex.peer.proto}
-	setValid(h, "X-Forwarded-Host", ex.peer.host)
+	setValid(h, "X-Forwarded-For", ex.peer.Chain)
+	h["X-Forwarded-Proto"] = []string{ex.peer.Proto}
+	setValid(h, "X-Forwarded-Host", ex.peer.Host)
 	h["X-Request-Id"] = []string{ex.requestID}
 	if ex.id != nil {
 		route.upstream.headers.set(h, ex.id)

@@ -47,8 +47,8 @@ func (ex *exchange) serve() error {
 // read makes the canonical request and reads the credentials, once. What is
 // ambiguous is refused here, before any route is looked at.
 func (ex *exchange) read() error {
-	ex.peer = ex.st.trusted.read(ex.r)
-	if ex.st.config.TLS.Mode == config.TLSOff && (!ex.peer.trusted || ex.peer.proto != "https") {
+	ex.peer = ex.st.trusted.Read(ex.r)
+	if ex.st.config.TLS.Mode == config.TLSOff && (!ex.peer.Trusted || ex.peer.Proto != "https") {
 		return &httpError{
 			status: http.StatusForbidden, detail: "This service is reached over https only.",
 			cause: errors.New("tls.mode is off, and the request does not come over https from a trusted proxy"),
@@ -58,15 +58,15 @@ func (ex *exchange) read() error {
 	if err != nil {
 		return err
 	}
-	host, err := policy.CanonicalHost(ex.peer.host)
+	host, err := policy.CanonicalHost(ex.peer.Host)
 	if err != nil {
 		return &httpError{status: http.StatusBadRequest, detail: "The host of the request is malformed.", cause: err}
 	}
 	if err := ex.checkHost(host); err != nil {
 		return err
 	}
-	ex.req = policy.Request{Method: ex.r.Method, Host: host, Path: path, Client: ex.peer.client}
-	ex.creds, err = auth.ReadCredentials(ex.r.Header, &ex.st.cookies, ex.peer.client)
+	ex.req = policy.Request{Method: ex.r.Method, Host: host, Path: path, Client: ex.peer.Client}
+	ex.creds, err = auth.ReadCredentials(ex.r.Header, &ex.st.cookies, ex.peer.Client)
 	return err
 }
 
@@ -215,7 +215,7 @@ func (ex *exchange) audit(event string, attrs ...slog.Attr) {
 	attrs = append([]slog.Attr{
 		slog.String("event", event),
 		slog.String("request_id", ex.requestID),
-		slog.String("client", ex.peer.address),
+		slog.String("client", ex.peer.Address),
 		slog.String("route", ex.label),
 	}, attrs...)
 	if ex.id != nil && !slices.ContainsFunc(attrs, func(a slog.Attr) bool { return a.Key == "subject" }) {

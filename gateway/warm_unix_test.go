@@ -92,7 +92,7 @@ func warmSession(t testing.TB, s store.Store) map[string]func() {
 	q := request("GET", "/session/resource", "", append(requestHeaders, presented["session"])...)
 	w := &nowhere{header: http.Header{}}
 	st := r.state.Load()
-	creds, err := auth.ReadCredentials(q.Header, &st.cookies, st.trusted.read(q).client)
+	creds, err := auth.ReadCredentials(q.Header, &st.cookies, st.trusted.Read(q).Client)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,9 @@
-package gateway
+package peer
 
 import (
 	"crypto/tls"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
@@ -9,9 +11,22 @@ import (
 	"authgate/policy"
 )
 
-func trusting(t testing.TB, networks ...string) trustedProxies {
+// request makes a request as a server would hand it over, with header lines
+// like "X-Forwarded-Proto: https".
+func request(header ...string) *http.Request {
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Host = "gw.example"
+	r.RemoteAddr = "192.0.2.7:4711"
+	for _, line := range header {
+		name, value, _ := strings.Cut(line, ": ")
+		r.Header.Add(name, value)
+	}
+	return r
+}
+
+func trusting(t testing.TB, networks ...string) Proxies {
 	t.Helper()
-	var all trustedProxies
+	var all Proxies
 	for _, n := range networks {
 		p, err := policy.ParseNetwork(n)
 		if err != nil {
@@ -84,15 +99,15 @@ func TestPeer(t *testing.T) {
 		{"both", "10.0.0.1:1", []string{`Forwarded: for=6.6.6.6;proto=http;host=evil.example`, "X-Forwarded-For: 198.51.100.1", "X-Forwarded-Proto: https", "X-Forwarded-Host: app.example"},
 			"198.51.100.1", "https", "app.example", "198.51.100.1, 10.0.0.1"},
 	} {
-		r := request("GET", "/", "", c.header...)
+		r := request(c.header...)
 		r.RemoteAddr = c.remote
-		got := trusted.read(r)
-		client := got.client.String()
-		if client != c.client || got.proto != c.proto || got.host != c.host || got.chain != c.chain {
-			t.Errorf("%s:\ngot  %q %q %q %q\nwant %q %q %q %q", c.name, client, got.proto, got.host, got.chain, c.client, c.proto, c.host, c.chain)
+		got := trusted.Read(r)
+		client := got.Client.String()
+		if client != c.client || got.Proto != c.proto || got.Host != c.host || got.Chain != c.chain {
+			t.Errorf("%s:\ngot  %q %q %q %q\nwant %q %q %q %q", c.name, client, got.Proto, got.Host, got.Chain, c.client, c.proto, c.host, c.chain)
 		}
-		if want := strings.HasPrefix(c.remote, "10.") || trusted.contains(parseAddr(c.remote)); got.trusted != want {
-			t.Errorf("%s: trusted is %t", c.name, got.trusted)
+		if want := strings.HasPrefix(c.remote, "10.") || trusted.Contains(ParseAddr(c.remote)); got.Trusted != want {
+			t.Errorf("%s: trusted is %t", c.name, got.Trusted)
 		}
 	}
 }
@@ -100,10 +115,10 @@ func TestPeer(t *testing.T) {
 // Without TLS a client is not believed to have come over it, whatever it says.
 func TestPeerProto(t *testing.T) {
 	t.Parallel()
-	r := request("GET", "/", "")
+	r := request()
 	r.TLS = &tls.ConnectionState{}
-	if got := (trustedProxies)(nil).read(r); got.proto != "https" {
-		t.Errorf("over TLS the scheme is %q", got.proto)
+	if got := (Proxies)(nil).Read(r); got.Proto != "https" {
+		t.Errorf("over TLS the scheme is %q", got.Proto)
 	}
 }
 
@@ -125,9 +140,9 @@ func TestTrustedNetworks(t *testing.T) {
 			t.Errorf("%s: %v", c.network, err)
 			continue
 		}
-		trusted := trustedProxies{p}
-		if !trusted.contains(netip.MustParseAddr(c.in)) || trusted.contains(netip.MustParseAddr(c.out)) {
-			t.Errorf("%s: holds %s: %t, holds %s: %t", c.network, c.in, !trusted.contains(netip.MustParseAddr(c.out)), c.out, trusted.contains(netip.MustParseAddr(c.out)))
+		trusted := Proxies{p}
+		if !trusted.Contains(netip.MustParseAddr(c.in)) || trusted.Contains(netip.MustParseAddr(c.out)) {
+			t.Errorf("%s: holds %s: %t, holds %s: %t", c.network, c.in, !trusted.Contains(netip.MustParseAddr(c.out)), c.out, trusted.Contains(netip.MustParseAddr(c.out)))
 		}
 	}
 	for _, bad := range []string{"", "192.0.2.0/33", "example.org", "192.0.2", "192.0.2.0/-1"} {
@@ -146,36 +161,36 @@ func FuzzPeerUntrusted(f *testing.F) {
 	f.Add("@", "X-Forwarded-For", "10.0.0.1", "Forwarded", `for="`)
 	trusted := trusting(f, "10.0.0.0/8", "2001:db8:1::/48")
 	f.Fuzz(func(t *testing.T, remote, name1, value1, name2, value2 string) {
-		r := request("GET", "/", "")
+		r := request()
 		r.RemoteAddr = remote
-		plain := trusted.read(r)
+		plain := trusted.Read(r)
 		r.Header.Add(name1, value1)
 		r.Header.Add(name2, value2)
-		got := trusted.read(r)
-		if !plain.trusted && got != plain {
+		got := trusted.Read(r)
+		if !plain.Trusted && got != plain {
 			t.Errorf("the headers of %s make %+v of %+v", remote, got, plain)
 		}
 		// A trusted peer may change much, but never to something that has no form.
-		if got.proto != "http" && got.proto != "https" {
-			t.Errorf("the scheme is %q", got.proto)
+		if got.Proto != "http" && got.Proto != "https" {
+			t.Errorf("the scheme is %q", got.Proto)
 		}
-		if got.client.Is4In6() || got.client.Zone() != "" {
-			t.Errorf("the client is %v", got.client)
+		if got.Client.Is4In6() || got.Client.Zone() != "" {
+			t.Errorf("the client is %v", got.Client)
 		}
-		if got.trusted != trusted.contains(parseAddr(remote)) {
-			t.Errorf("%s is trusted: %t", remote, got.trusted)
+		if got.Trusted != trusted.Contains(ParseAddr(remote)) {
+			t.Errorf("%s is trusted: %t", remote, got.Trusted)
 		}
 	})
 }
 
 // With no trusted proxy at all the way to a peer is short.
 func BenchmarkPeer(b *testing.B) {
-	for name, t := range map[string]trustedProxies{"direct": nil, "behind a proxy": trusting(b, "192.0.2.0/24")} {
-		r := request("GET", "/", "", "X-Forwarded-For: 198.51.100.1, 192.0.2.9", "X-Forwarded-Proto: https")
+	for name, t := range map[string]Proxies{"direct": nil, "behind a proxy": trusting(b, "192.0.2.0/24")} {
+		r := request("X-Forwarded-For: 198.51.100.1, 192.0.2.9", "X-Forwarded-Proto: https")
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if p := t.read(r); !p.client.IsValid() {
+				if p := t.Read(r); !p.Client.IsValid() {
 					b.Fatal(p)
 				}
 			}

@@ -1,4 +1,4 @@
-package gateway
+package peer
 
 import (
 	"cmp"
@@ -9,54 +9,55 @@ import (
 	"strings"
 )
 
-// peer tells who is connected and on whose behalf.
-type peer struct {
-	trusted bool       // the connection comes from a trusted proxy
-	client  netip.Addr // who asks: the rightmost address that is no trusted proxy
-	address string     // client, for the log
-	proto   string     // http or https, as the client spoke it
-	host    string     // as the client spoke it
-	chain   string     // X-Forwarded-For for the upstream
+// Peer tells who is connected and on whose behalf.
+type Peer struct {
+	Trusted bool       // the connection comes from a trusted proxy
+	Client  netip.Addr // who asks: the rightmost address that is no trusted proxy
+	Address string     // Client, for the log
+	Proto   string     // http or https, as the client spoke it
+	Host    string     // as the client spoke it
+	Chain   string     // X-Forwarded-For for the upstream
 }
 
-// trustedProxies are the networks whose word about clients is believed.
-type trustedProxies []netip.Prefix
+// Proxies are the networks whose word about clients is believed.
+type Proxies []netip.Prefix
 
-func (t trustedProxies) contains(a netip.Addr) bool {
+// Contains reports whether an address is in one of the networks.
+func (t Proxies) Contains(a netip.Addr) bool {
 	return slices.ContainsFunc(t, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// read finds out who is behind r. What a peer that is not trusted says of
+// Read finds out who is behind r. What a peer that is not trusted says of
 // others counts for nothing.
-func (t trustedProxies) read(r *http.Request) peer {
-	p := peer{proto: "http", host: r.Host, client: parseAddr(r.RemoteAddr)}
+func (t Proxies) Read(r *http.Request) Peer {
+	p := Peer{Proto: "http", Host: r.Host, Client: ParseAddr(r.RemoteAddr)}
 	if r.TLS != nil {
-		p.proto = "https"
+		p.Proto = "https"
 	}
-	p.address = p.client.String()
-	p.chain = p.address
-	if len(t) == 0 || !t.contains(p.client) {
+	p.Address = p.Client.String()
+	p.Chain = p.Address
+	if len(t) == 0 || !t.Contains(p.Client) {
 		return p
 	}
-	p.trusted = true
+	p.Trusted = true
 	hops, proto, host := forwarded(r.Header)
 	if proto == "http" || proto == "https" {
-		p.proto = proto
+		p.Proto = proto
 	}
 	if host != "" {
-		p.host = host
+		p.Host = host
 	}
 	if len(hops) > 0 {
-		p.chain = strings.Join(append(hops, p.chain), ", ")
+		p.Chain = strings.Join(append(hops, p.Chain), ", ")
 	}
 	// From the right, each hop vouches for the one before it.
 	for _, hop := range slices.Backward(hops) {
-		addr := parseAddr(hop)
+		addr := ParseAddr(hop)
 		if !addr.IsValid() {
 			break // whoever is behind it cannot be known; the last one known counts
 		}
-		p.client, p.address = addr, addr.String()
-		if !t.contains(addr) {
+		p.Client, p.Address = addr, addr.String()
+		if !t.Contains(addr) {
 			break
 		}
 	}
@@ -121,9 +122,9 @@ func list(h http.Header, name string) []string {
 	return all
 }
 
-// parseAddr reads an address with or without a port or brackets; the zero
+// ParseAddr reads an address with or without a port or brackets; the zero
 // Addr when it is none.
-func parseAddr(s string) netip.Addr {
+func ParseAddr(s string) netip.Addr {
 	if a, err := netip.ParseAddrPort(s); err == nil {
 		return a.Addr().Unmap().WithZone("")
 	}
@@ -135,4 +136,15 @@ func parseAddr(s string) netip.Addr {
 		return netip.Addr{}
 	}
 	return a.Unmap().WithZone("")
+}
+
+// IsLocalAddress reports whether host is the address of the gateway itself on
+// which the connection arrived.
+func IsLocalAddress(r *http.Request, host string) bool {
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	if err != nil {
+		return false
+	}
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && ParseAddr(local.String()) == addr.Unmap()
 }
