@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/conn"
 	"authgate/gateway/store"
 )
 
@@ -80,7 +81,7 @@ func BenchmarkServe(b *testing.B) {
 		b.Helper()
 		b.ReportAllocs()
 		w := &nowhere{header: http.Header{}}
-		q = q.WithContext(connectionContext(q.Context(), nil)) // as a server has it
+		q = q.WithContext(conn.Context(q.Context(), nil)) // as a server has it
 		for b.Loop() {
 			clear(w.header)
 			h.ServeHTTP(w, q)

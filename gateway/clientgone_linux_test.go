@@ -25,7 +25,7 @@ func TestClientGoneAfterAByte(t *testing.T) {
 		return answer, nil
 	}
 	server := httptest.NewUnstartedServer(r.Gateway)
-	server.Config.ConnContext = connectionContext
+	server.Config.ConnContext = conn.Context
 	connections := conn.NewSet(conn.Options{Logger: r.logger})
 	server.Listener = connections.Listener(server.Listener)
 	server.Config.ConnState = connections.State

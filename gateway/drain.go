@@ -43,12 +43,12 @@ func (s *Server) drain() {
 			public.Go(func() { s.shutdown(ctx, l) })
 		}
 	}
-	s.gateway.sockets.leave(deadline)
+	s.gateway.sockets.Leave(deadline)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		public.Wait()
-		if n := s.gateway.sockets.wait(); n > 0 {
+		if n := s.gateway.sockets.Wait(); n > 0 {
 			s.logger.Warn("WebSockets were cut off", "count", n)
 		}
 		if n := s.clients.Wait(); n > 0 { // last: any of the others may have to linger

@@ -346,30 +346,34 @@ func TestDrainWebSockets(t *testing.T) {
 	for name, c := range map[string]struct {
 		answers bool
 		end     time.Duration
-	}{"a client that answers": {true, 15 * time.Second}, "one that does not": {false, 15*time.Second + closeTime}} {
+	}{"a client that answers": {true, 15 * time.Second}, "one that does not": {false, 15*time.Second + 5*time.Second}} {
 		onceStopped(t, func(s *stopping) {
-			e := upgrading(t, s.rig, func() net.Conn {
-				conn, err := s.public.dial(t.Context(), "", "")
-				if err != nil {
-					t.Fatal(err)
-				}
-				return conn
-			})
-			defer e.client.Close()
-			defer e.upstream.Close()
-			e.switched()
+			client, err := s.public.dial(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			fromGateway, upstream := upgraded(t, s.rig, client, "/public/", "Accept: */*")
+			defer upstream.Close()
 			s.stop()
 			s.until(15*time.Second - 1)
-			e.say(e.upstream, text)
-			e.hears("the client", e.fromGateway, text)
-			e.hears("the client", e.fromGateway, goodbye)
+			const message, goingAway = "\x81\x05hello", "\x88\x02\x03\xe9"
+			go func() { _, _ = io.WriteString(upstream, message) }() // the client tells if it fails
+			got := make([]byte, len(message+goingAway))
+			if _, err := io.ReadFull(fromGateway, got); err != nil || string(got) != message+goingAway {
+				t.Errorf("%s: the client gets %x, %v", name, got, err)
+			}
 			if after := time.Since(s.began); after != 15*time.Second {
 				t.Errorf("%s: told after %v", name, after)
 			}
 			if c.answers {
-				e.say(e.client, clientsBye)
-				e.hears("the upstream", e.upstream, clientsBye)
-				e.upstream.Close()
+				const answer = "\x88\x82\x00\x00\x00\x00\x03\xe9"
+				go func() { _, _ = io.WriteString(client, answer) }()
+				got := make([]byte, len(answer))
+				if _, err := io.ReadFull(upstream, got); err != nil || string(got) != answer {
+					t.Errorf("%s: the upstream gets %x, %v", name, got, err)
+				}
+				upstream.Close()
 			} else {
 				s.until(c.end - 1)
 				if got := s.ready(); got != "unready stopping" {
@@ -411,10 +415,10 @@ func TestDrainingAnswers(t *testing.T) {
 	}
 	listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
 		r.draining.Store(true)
-		e := upgrading(t, r, dial)
-		e.switched() // with the one value of Connection that it should have
-		e.client.Close()
-		e.upstream.Close()
+		client := dial()
+		_, upstream := upgraded(t, r, client, "/public/", "Accept: */*") // with the one value of Connection that it should have
+		client.Close()
+		upstream.Close()
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/conn"
 	"authgate/gateway/peer"
 	"authgate/policy"
 )
@@ -48,11 +49,11 @@ type exchange struct {
 
 	status int // 0 until the answer has begun
 	bytes  int64
-	paced  time.Time  // when the time limit of the answer was moved on
-	upload *pacedBody // the request's body on its way to an upstream; nil if there is none
-	socket *socket    // that the connection has become
-	giveUp func()     // closes the upstream's connection; nil where nothing has to
-	stream stream     // what looks whether the login goes on
+	paced  time.Time       // when the time limit of the answer was moved on
+	upload *pacedBody      // the request's body on its way to an upstream; nil if there is none
+	socket *conn.WebSocket // that the connection has become
+	giveUp func()          // closes the upstream's connection; nil where nothing has to
+	stream stream          // what looks whether the login goes on
 
 	storage storeContext // for whatever may call the store
 
@@ -116,13 +117,13 @@ func (ex *exchange) Unwrap() http.ResponseWriter { return ex.ResponseWriter }
 // Hijack implements http.Hijacker. The proxy writes the header of a 101 to the
 // connection itself.
 func (ex *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := ex.gw.sockets.hijack(http.NewResponseController(ex.ResponseWriter).Hijack, ex.giveUp)
+	socket, rw, err := ex.gw.sockets.Hijack(http.NewResponseController(ex.ResponseWriter).Hijack, ex.giveUp)
 	if err != nil {
 		return nil, nil, err
 	}
 	ex.status = http.StatusSwitchingProtocols
-	ex.becomes(conn)
-	return conn, rw, nil
+	ex.becomes(socket)
+	return socket, rw, nil
 }
 
 // limitBody bounds the time for what is left of the request's body. It comes
@@ -184,7 +185,7 @@ func (ex *exchange) finish() {
 		ex.gw.idle()
 	}
 	if ex.socket != nil {
-		ex.gw.sockets.remove(ex.socket)
+		ex.gw.sockets.Remove(ex.socket)
 	}
 	if panicked != nil {
 		panic(http.ErrAbortHandler)

@@ -69,7 +69,7 @@ type Gateway struct {
 	underWay atomic.Int64 // requests
 	refusing rate.Sometimes
 	idle     func()
-	sockets  sockets
+	sockets  conn.WebSockets
 	streams  *streams
 	draining atomic.Bool // clients should go elsewhere: it is about to stop
 

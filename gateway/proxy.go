@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"authgate/gateway/conn"
 	"authgate/gateway/headername"
 	"authgate/gateway/http1"
 	"authgate/policy"
@@ -71,7 +72,7 @@ func (ex *exchange) forward(route *route) error {
 // after it.
 func (ex *exchange) canGiveUp() (release func()) {
 	if _, upgrades := ex.r.Header["Upgrade"]; !upgrades {
-		if ex.giveUp = connectionOf(ex.r); ex.giveUp != nil || ex.id == nil {
+		if ex.giveUp = conn.Cancel(ex.r); ex.giveUp != nil || ex.id == nil {
 			return func() {}
 		}
 	}

@@ -98,16 +98,23 @@ func (s *Server) listen(name, address string, handler http.Handler) (*conn.Liste
 	}
 	connections := s.connections(name)
 	accounted := connections.Listener(opened)
-	listener, err := s.balanced(name, accounted)
-	if err != nil {
-		return nil, err
+	var listener net.Listener = accounted
+	if name != "admin" {
+		balancers, err := trustedNetworks("listen.proxy_protocol", s.gateway.Config().Listen.ProxyProtocol)
+		if err != nil {
+			opened.Close()
+			return nil, err
+		}
+		if len(balancers) > 0 {
+			listener = conn.NewProxyProtocol(accounted, balancers, readHeaderTime, s.logger.With("listener", name))
+		}
 	}
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: readHeaderTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    s.gateway.Config().Limits.MaxHeaderBytes,
-		ConnContext:       connectionContext,
+		ConnContext:       conn.Context,
 		ConnState:         connections.State,
 		ErrorLog:          LibraryLog(s.logger.Handler(), slog.LevelDebug), // failed handshakes, mostly
 

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"authgate/gateway/conn"
 )
 
 // bodyPause is limits.body_pause of baseConfig.
@@ -45,7 +47,7 @@ func listening(t *testing.T, f func(t *testing.T, r *rig, dial func() net.Conn))
 			return response(q, http.StatusOK, http.Header{}, ""), nil
 		}
 		server := &http.Server{
-			Handler: r.Gateway, ConnContext: connectionContext, ReadHeaderTimeout: readHeaderTime, IdleTimeout: idleTime, Protocols: new(http.Protocols),
+			Handler: r.Gateway, ConnContext: conn.Context, ReadHeaderTimeout: readHeaderTime, IdleTimeout: idleTime, Protocols: new(http.Protocols),
 		}
 		server.Protocols.SetHTTP1(true)
 		server.Protocols.SetUnencryptedHTTP2(true)

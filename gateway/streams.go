@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -300,7 +299,7 @@ func (g *Gateway) endStream(ex *exchange, ended *endedError) {
 	}
 	ex.audit("stream_ended", slog.String("reason", ended.reason))
 	if ex.socket != nil {
-		g.sockets.signOut(ex.socket)
+		g.sockets.SignOut(ex.socket, endingTime)
 		return
 	}
 	// A client that does not read must not hold it up.
@@ -309,12 +308,12 @@ func (g *Gateway) endStream(ex *exchange, ended *endedError) {
 }
 
 // becomes notes what the connection of an exchange has become.
-func (ex *exchange) becomes(s *socket) {
+func (ex *exchange) becomes(s *conn.WebSocket) {
 	ex.stream.mu.Lock()
 	defer ex.stream.mu.Unlock()
 	ex.socket = s
 	if ex.stream.ended.Load() != nil {
-		ex.gw.sockets.signOut(s)
+		ex.gw.sockets.SignOut(s, endingTime)
 	}
 }
 
@@ -323,39 +322,7 @@ func (ex *exchange) becomes(s *socket) {
 func (ex *exchange) endIfGone() {
 	ex.stream.mu.Lock()
 	defer ex.stream.mu.Unlock()
-	client, ok := ex.r.Context().Value(connectionKey{}).(*connection)
-	if ok && ex.r.ProtoMajor == 1 && !ex.stream.over && ex.socket == nil && conn.Gone(client.conn) {
-		client.giveUp()
+	if !ex.stream.over && ex.socket == nil && conn.ClientGone(ex.r) {
+		conn.Cancel(ex.r)()
 	}
-}
-
-// connectionKey is the key in a context of the connection of a request.
-type connectionKey struct{}
-
-// connection is the connection of a client, and what ends all requests on it.
-type connection struct {
-	conn   net.Conn
-	giveUp context.CancelFunc
-}
-
-// connectionContext is http.Server.ConnContext. The contexts of all requests
-// on a connection are children of the one that it returns. A connection of
-// HTTP/1.1 has one request at a time, which so can be given up without a
-// context of its own.
-func connectionContext(ctx context.Context, c net.Conn) context.Context {
-	ctx, giveUp := context.WithCancel(ctx)
-	return context.WithValue(ctx, connectionKey{}, &connection{c, giveUp})
-}
-
-// connectionOf returns what gives up the request by way of its connection, nil
-// if there is nothing that ends no other request too.
-func connectionOf(r *http.Request) context.CancelFunc {
-	if r.ProtoMajor != 1 {
-		return nil
-	}
-	client, ok := r.Context().Value(connectionKey{}).(*connection)
-	if !ok {
-		return nil
-	}
-	return client.giveUp
 }

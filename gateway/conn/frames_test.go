@@ -1,4 +1,4 @@
-package gateway
+package conn
 
 import (
 	"bytes"
@@ -75,7 +75,7 @@ func FuzzFrames(f *testing.F) {
 			}
 		}
 		client := &recorded{}
-		s := &socket{Conn: client, begun: make(chan struct{}), ended: make(chan struct{})}
+		s := &WebSocket{Conn: client, begun: make(chan struct{}), ended: make(chan struct{})}
 		close(s.begun)
 		left, written := -1, 0
 		for i := 0; ; i++ {

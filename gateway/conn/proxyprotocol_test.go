@@ -1,4 +1,4 @@
-package gateway
+package conn
 
 import (
 	"bytes"
@@ -15,9 +15,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"authgate/gateway/peer"
 )
+
+// headerTime is how long a balancer has for a header in these tests.
+const headerTime = 10 * time.Second
 
 // receivedConn is a connection over which all that a peer sends has come.
 type receivedConn struct {
@@ -59,14 +60,12 @@ type oneConn struct {
 
 func (l oneConn) Accept() (net.Conn, error) { return l.conn, nil }
 
-// accepted is a connection as balancedListener returns it, and the number of
+// accepted is a connection as ProxyProtocol returns it, and the number of
 // warnings that it logged is that of lines in the log.
 func accepted(t testing.TB, conn net.Conn, log io.Writer) net.Conn {
 	t.Helper()
-	l := &balancedListener{
-		Listener: oneConn{conn: conn}, balancers: peer.Proxies{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32")},
-		logger: slog.New(slog.NewTextHandler(log, nil)),
-	}
+	balancers := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32")}
+	l := NewProxyProtocol(oneConn{conn: conn}, balancers, headerTime, slog.New(slog.NewTextHandler(log, nil)))
 	got, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +178,7 @@ func TestBalancerUntrusted(t *testing.T) {
 }
 
 // Who sends no header, or half of one, is not waited for in Accept, and no
-// longer than readHeaderTime after it.
+// longer than headerTime after it.
 func TestBalancerSilent(t *testing.T) {
 	t.Parallel()
 	for _, sent := range []string{"", "P", "PROXY", "\r\n\r\n\x00\r\nQUIT\n!", version2(0x21, 0x11, block4("203.0.113.9")...)[:27]} {
@@ -198,8 +197,8 @@ func TestBalancerSilent(t *testing.T) {
 			}()
 			conn.RemoteAddr()
 			took := time.Since(began)
-			if took > readHeaderTime || !strings.HasPrefix(sent, "PROXY") && took < readHeaderTime {
-				t.Errorf("%q: given up after %v, want %v", sent, took, readHeaderTime)
+			if took > headerTime || !strings.HasPrefix(sent, "PROXY") && took < headerTime {
+				t.Errorf("%q: given up after %v, want %v", sent, took, headerTime)
 			}
 			if _, err := there.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 				t.Errorf("%q: got %v, want the connection closed", sent, err)
@@ -221,9 +220,9 @@ func TestBalancerDeadlineEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		there, here := net.Pipe()
-		conn := newBalancedConn(&halfClosing{Conn: here}, func(net.Addr) { t.Error("refused") })
+		conn := newBalancedConn(&halfClosing{Conn: here}, headerTime, func(net.Addr) { t.Error("refused") })
 		go func() {
-			time.Sleep(readHeaderTime - 1)
+			time.Sleep(headerTime - 1)
 			_, _ = there.Write([]byte("PROXY TCP4 203.0.113.9 192.0.2.1 4097 443\r\n")) // Read tells if it fails
 			time.Sleep(time.Hour)
 			_, _ = there.Write([]byte("x"))
@@ -254,7 +253,7 @@ func TestBalancerLingers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn := newBalancedConn(tcp.(halfConn), func(net.Addr) { t.Error("refused") })
+	conn := newBalancedConn(tcp.(halfConn), headerTime, func(net.Addr) { t.Error("refused") })
 	defer conn.Close()
 	if _, err := client.Write([]byte("PROXY TCP4 203.0.113.9 192.0.2.1 4097 443\r\n")); err != nil {
 		t.Fatal(err)

@@ -1,65 +1,67 @@
-package gateway
+package conn
 
 import (
 	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/pires/go-proxyproto"
 	"golang.org/x/time/rate"
-
-	"authgate/gateway/peer"
 )
 
 // refusalEvery is how often the log tells that connections of balancers were
 // closed for want of a header.
 const refusalEvery = time.Minute
 
-// balanced returns the listener of that name, with connections from
-// listen.proxy_protocol told apart. The admin listener has none.
-func (s *Server) balanced(name string, listener net.Listener) (net.Listener, error) {
-	balancers, err := trustedNetworks("listen.proxy_protocol", s.gateway.Config().Listen.ProxyProtocol)
-	if err != nil {
-		listener.Close()
-		return nil, err
-	}
-	if name == "admin" || len(balancers) == 0 {
-		return listener, nil
-	}
-	return &balancedListener{
-		Listener: listener, balancers: balancers,
-		logger: s.logger.With("listener", name), sometimes: rate.Sometimes{Interval: refusalEvery},
-	}, nil
-}
-
-// balancedListener accepts connections of clients and of balancers on the
-// transport layer. A balancer begins each connection with a header of the
+// ProxyProtocol is a listener for connections of clients and of balancers on
+// the transport layer. A balancer begins each connection with a header of the
 // PROXY protocol, version 1 or 2, which names the client
 // (https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt).
-type balancedListener struct {
+type ProxyProtocol struct {
 	net.Listener // of halfConns
-	balancers    peer.Proxies
+	balancers    []netip.Prefix
+	headerTime   time.Duration
 	logger       *slog.Logger
 	sometimes    rate.Sometimes
 }
 
+// NewProxyProtocol returns a listener that expects a header on connections from
+// balancers, within headerTime. Other connections it leaves as they are.
+func NewProxyProtocol(l net.Listener, balancers []netip.Prefix, headerTime time.Duration, logger *slog.Logger) *ProxyProtocol {
+	return &ProxyProtocol{
+		Listener: l, balancers: balancers, headerTime: headerTime,
+		logger: logger, sometimes: rate.Sometimes{Interval: refusalEvery},
+	}
+}
+
 // Accept implements net.Listener. It does not wait for a header.
-func (l *balancedListener) Accept() (net.Conn, error) {
+func (l *ProxyProtocol) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
-	if err != nil || !l.balancers.Contains(peer.ParseAddr(conn.RemoteAddr().String())) {
+	if err != nil || !l.fromBalancer(conn.RemoteAddr()) {
 		return conn, err
 	}
-	return newBalancedConn(conn.(halfConn), l.refused), nil
+	return newBalancedConn(conn.(halfConn), l.headerTime, l.refused), nil
+}
+
+// fromBalancer reports whether an address is that of a balancer.
+func (l *ProxyProtocol) fromBalancer(remote net.Addr) bool {
+	tcp, ok := remote.(*net.TCPAddr)
+	if !ok {
+		return false
+	}
+	addr := tcp.AddrPort().Addr().Unmap().WithZone("")
+	return slices.ContainsFunc(l.balancers, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // refused logs that a balancer sent something else than a header.
-func (l *balancedListener) refused(balancer net.Addr) {
+func (l *ProxyProtocol) refused(balancer net.Addr) {
 	l.sometimes.Do(func() {
 		l.logger.Warn("a connection from listen.proxy_protocol was closed: it does not begin with a valid PROXY protocol header within "+
-			readHeaderTime.String()+"; turn on the PROXY protocol at the balancer, or take its address out of the list",
+			l.headerTime.String()+"; turn on the PROXY protocol at the balancer, or take its address out of the list",
 			"balancer", balancer.String())
 	})
 }
@@ -71,7 +73,7 @@ type halfConn interface {
 }
 
 // balancedConn is a connection from a balancer. The first call of Read, Write,
-// LocalAddr or RemoteAddr reads the header, for up to readHeaderTime, and
+// LocalAddr or RemoteAddr reads the header, for a bounded time, and
 // without a valid one the connection is closed.
 type balancedConn struct {
 	*proxyproto.Conn
@@ -80,13 +82,13 @@ type balancedConn struct {
 	refused func(balancer net.Addr)
 }
 
-func newBalancedConn(conn halfConn, refused func(net.Addr)) *balancedConn {
+func newBalancedConn(conn halfConn, headerTime time.Duration, refused func(net.Addr)) *balancedConn {
 	raw := &receivingConn{halfConn: conn}
 	return &balancedConn{
 		Conn: proxyproto.NewConn(raw,
 			proxyproto.WithPolicy(proxyproto.REQUIRE),
 			proxyproto.ValidateHeader(checkHeader),
-			proxyproto.SetReadHeaderTimeout(readHeaderTime)),
+			proxyproto.SetReadHeaderTimeout(headerTime)),
 		raw: raw, refused: refused,
 	}
 }
@@ -134,7 +136,7 @@ type receivingConn struct {
 	received bool
 }
 
-// NetConn returns the connection below, which gateway/conn keeps account of.
+// NetConn returns the connection below, which a Set keeps account of.
 func (c *receivingConn) NetConn() net.Conn { return c.halfConn }
 
 // Read implements net.Conn.

@@ -1,4 +1,4 @@
-package gateway
+package conn
 
 import (
 	"bufio"
@@ -8,32 +8,30 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"authgate/gateway/conn"
 )
 
 // closeTime is how long a WebSocket has to end once it must.
 const closeTime = 5 * time.Second
 
-// sockets are the WebSockets that pass through the gateway. A server does not
+// WebSockets are the WebSockets that pass through the gateway. A server does not
 // know of them: their connections were hijacked.
-type sockets struct {
+type WebSockets struct {
 	mu       sync.Mutex
 	taking   int // connections that are being taken over
-	open     map[*socket]bool
+	open     map[*WebSocket]bool
 	deadline time.Time  // when those that are open are cut off; zero while they may stay
 	removed  *sync.Cond // tells who waits for the last one
 	cut      int        // how many were cut off
 
-	unsent func(net.Conn) int // default conn.Unsent
+	unsent func(net.Conn) int // default Unsent
 }
 
-// hijack makes a WebSocket of the connection that take takes over. It is
+// Hijack makes a WebSocket of the connection that take takes over. It is
 // counted before: a server that shuts down does not forget the connection
 // before it is known here. It is not locked meanwhile: take waits for what TLS
 // is writing, which a client can hold up that does not read. Once it is cut
-// off, giveUp ends what goes on beside the client's connection.
-func (w *sockets) hijack(take func() (net.Conn, *bufio.ReadWriter, error), giveUp func()) (*socket, *bufio.ReadWriter, error) {
+// off, cancelUpstream ends what goes on beside the client's connection.
+func (w *WebSockets) Hijack(take func() (net.Conn, *bufio.ReadWriter, error), cancelUpstream func()) (*WebSocket, *bufio.ReadWriter, error) {
 	w.mu.Lock()
 	w.taking++
 	w.mu.Unlock()
@@ -45,9 +43,9 @@ func (w *sockets) hijack(take func() (net.Conn, *bufio.ReadWriter, error), giveU
 		w.signal()
 		return nil, nil, err
 	}
-	s := &socket{Conn: client, giveUp: giveUp, begun: make(chan struct{}), ended: make(chan struct{})}
+	s := &WebSocket{Conn: client, cancelUpstream: cancelUpstream, begun: make(chan struct{}), ended: make(chan struct{})}
 	if w.open == nil {
-		w.open = map[*socket]bool{}
+		w.open = map[*WebSocket]bool{}
 	}
 	w.open[s] = true
 	if !w.deadline.IsZero() {
@@ -56,11 +54,11 @@ func (w *sockets) hijack(take func() (net.Conn, *bufio.ReadWriter, error), giveU
 	return s, rw, nil
 }
 
-// signOut makes a WebSocket end whose login has ended. It has endingTime for it.
-func (w *sockets) signOut(s *socket) {
+// SignOut makes a WebSocket end whose login has ended. It has limit for it.
+func (w *WebSockets) SignOut(s *WebSocket, limit time.Duration) {
 	s.signedOut.Store(true)
 	go s.leave(closePolicy, "signed out")
-	time.AfterFunc(endingTime, func() {
+	time.AfterFunc(limit, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.open[s] {
@@ -69,8 +67,8 @@ func (w *sockets) signOut(s *socket) {
 	})
 }
 
-// remove forgets a WebSocket whose request is done.
-func (w *sockets) remove(s *socket) {
+// Remove forgets a WebSocket whose request is done.
+func (w *WebSockets) Remove(s *WebSocket) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.open, s)
@@ -78,15 +76,15 @@ func (w *sockets) remove(s *socket) {
 }
 
 // signal tells who waits that there is one less. The caller holds the lock.
-func (w *sockets) signal() {
+func (w *WebSockets) signal() {
 	if w.removed != nil {
 		w.removed.Signal()
 	}
 }
 
-// leave makes all WebSockets end, and those that are yet to come. Each has
+// Leave makes all WebSockets end, and those that are yet to come. Each has
 // closeTime for it, but none is left after the deadline.
-func (w *sockets) leave(deadline time.Time) {
+func (w *WebSockets) Leave(deadline time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.deadline = deadline
@@ -96,7 +94,7 @@ func (w *sockets) leave(deadline time.Time) {
 }
 
 // end makes a WebSocket end. The caller holds the lock.
-func (w *sockets) end(s *socket) {
+func (w *WebSockets) end(s *WebSocket) {
 	go s.leave(closeGoingAway, "")
 	w.limit(s, w.rest(s))
 }
@@ -104,7 +102,7 @@ func (w *sockets) end(s *socket) {
 // limit cuts a WebSocket off when its time is over. A client that has taken
 // some of what was unsent before has that time anew: the Close frame comes
 // behind it. The caller holds the lock.
-func (w *sockets) limit(s *socket, before int) {
+func (w *WebSockets) limit(s *WebSocket, before int) {
 	time.AfterFunc(min(closeTime, time.Until(w.deadline)), func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -121,15 +119,15 @@ func (w *sockets) limit(s *socket, before int) {
 }
 
 // rest is how many bytes the client's system has not taken.
-func (w *sockets) rest(s *socket) int {
+func (w *WebSockets) rest(s *WebSocket) int {
 	if w.unsent != nil {
 		return w.unsent(s.Conn)
 	}
-	return conn.Unsent(s.Conn)
+	return Unsent(s.Conn)
 }
 
-// wait returns when none is open, and how many had to be cut off.
-func (w *sockets) wait() int {
+// Wait returns when none is open, and how many had to be cut off.
+func (w *WebSockets) Wait() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.removed = sync.NewCond(&w.mu)
@@ -139,20 +137,20 @@ func (w *sockets) wait() int {
 	return w.cut
 }
 
-// socket is the client's connection of a WebSocket as httputil.ReverseProxy
+// WebSocket is the client's connection of a WebSocket as httputil.ReverseProxy
 // uses it: what is written comes from the upstream, what is read goes there.
 //
 // Once it must end, its client gets a Close frame with the status 1001, or 1008
 // if its login has ended, behind a whole frame of the upstream, and nothing
 // after it (RFC 6455, section 5.5.1). The client's answer goes to the upstream,
 // which so learns the same; of a client that is signed out nothing else does.
-type socket struct {
+type WebSocket struct {
 	net.Conn
-	giveUp func() // closes the upstream's connection
-	begin  sync.Once
-	begun  chan struct{} // closed when the header of the 101 was sent, or never will be
-	end    sync.Once
-	ended  chan struct{} // closed when nothing more comes from the upstream
+	cancelUpstream func() // closes the upstream's connection
+	begin          sync.Once
+	begun          chan struct{} // closed when the header of the 101 was sent, or never will be
+	end            sync.Once
+	ended          chan struct{} // closed when nothing more comes from the upstream
 
 	mu       sync.Mutex // held while something is written
 	toClient frames
@@ -166,7 +164,7 @@ type socket struct {
 }
 
 // Read implements net.Conn.
-func (s *socket) Read(b []byte) (int, error) {
+func (s *WebSocket) Read(b []byte) (int, error) {
 	s.begin.Do(func() { close(s.begun) }) // nothing is copied before the header is sent
 	if s.done() {
 		return 0, io.EOF
@@ -188,7 +186,7 @@ func (s *socket) Read(b []byte) (int, error) {
 }
 
 // receive reads what may go to the upstream.
-func (s *socket) receive(b []byte) (int, error) {
+func (s *WebSocket) receive(b []byte) (int, error) {
 	for {
 		n, err := s.Conn.Read(b)
 		if !s.signedOut.Load() {
@@ -202,7 +200,7 @@ func (s *socket) receive(b []byte) (int, error) {
 }
 
 // Write implements net.Conn.
-func (s *socket) Write(b []byte) (int, error) {
+func (s *WebSocket) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -221,7 +219,7 @@ func (s *socket) Write(b []byte) (int, error) {
 }
 
 // CloseWrite tells the client that nothing more comes from the upstream.
-func (s *socket) CloseWrite() error {
+func (s *WebSocket) CloseWrite() error {
 	s.end.Do(func() { close(s.ended) })
 	if s.done() {
 		return net.ErrClosed // both sides have said goodbye
@@ -233,7 +231,7 @@ func (s *socket) CloseWrite() error {
 }
 
 // Close implements net.Conn.
-func (s *socket) Close() error {
+func (s *WebSocket) Close() error {
 	s.begin.Do(func() { close(s.begun) })
 	s.end.Do(func() { close(s.ended) })
 	return s.Conn.Close()
@@ -242,14 +240,14 @@ func (s *socket) Close() error {
 // cut closes the connection at once. TLS would try for seconds to say so to a
 // client that does not read. The upstream's goes too: nobody may look at the
 // client's while it does not read.
-func (s *socket) cut() {
-	s.giveUp()
-	conn.Cut(s.Conn)
+func (s *WebSocket) cut() {
+	s.cancelUpstream()
+	Cut(s.Conn)
 	s.Close()
 }
 
 // done reports whether the handshake of closing is over and the upstream gone.
-func (s *socket) done() bool {
+func (s *WebSocket) done() bool {
 	select {
 	case <-s.ended:
 		return s.over.Load() && s.answered.Load()
@@ -260,7 +258,7 @@ func (s *socket) done() bool {
 
 // leave makes it end as soon as the upstream is between two frames, with a
 // Close frame of that status and reason.
-func (s *socket) leave(status uint16, reason string) {
+func (s *WebSocket) leave(status uint16, reason string) {
 	<-s.begun
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,7 +271,7 @@ func (s *socket) leave(status uint16, reason string) {
 
 // goodbye sends the Close frame if it is time for it. The caller holds the
 // lock.
-func (s *socket) goodbye() {
+func (s *WebSocket) goodbye() {
 	if !s.toClient.between() {
 		return
 	}
