@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"authgate/gateway/acme"
 	"authgate/gateway/store"
 )
 
@@ -65,4 +66,23 @@ func report(w http.ResponseWriter, status int, h health) {
 	w.Header().Set("Content-Type", typeJSON)
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(h) // the prober is gone if this fails
+}
+
+// certificateReport is what /readyz says of a certificate.
+type certificateReport struct {
+	Domain  string     `json:"domain"`
+	Expires *time.Time `json:"expires,omitempty"` // nil: there is none yet
+	Problem string     `json:"problem,omitempty"` // why the next one could not be had
+}
+
+func reportCertificates(all []acme.Certificate) []certificateReport {
+	var reports []certificateReport
+	for _, c := range all {
+		report := certificateReport{Domain: c.Domain, Problem: c.Problem}
+		if !c.Expires.IsZero() {
+			report.Expires = &c.Expires
+		}
+		reports = append(reports, report)
+	}
+	return reports
 }

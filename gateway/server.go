@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"authgate/gateway/acme"
+	"authgate/gateway/certs"
 	"authgate/gateway/config"
 	"authgate/gateway/conn"
 )
@@ -29,7 +30,7 @@ const (
 type Server struct {
 	gateway *Gateway
 	logger  *slog.Logger
-	certs   certificates  // nil where a proxy terminates TLS
+	certs   certs.Source  // nil where a proxy terminates TLS
 	acme    *acme.Manager // certs, where they come from an authority; else nil
 	serving []serving
 	clients *conn.Set // connections of the public listeners
@@ -54,7 +55,7 @@ func NewServer(g *Gateway, gatherer prometheus.Gatherer) (*Server, error) {
 	}
 	load := newLoadCollector(g)
 	var err error
-	if s.certs, err = openCertificates(cfg, g.store, g.shared, g.logger, g.now); err != nil {
+	if s.certs, err = g.OpenCertificates(); err != nil {
 		return nil, fmt.Errorf("opening the certificates: %w", err)
 	}
 	s.acme, _ = s.certs.(*acme.Manager)
@@ -122,7 +123,7 @@ func (s *Server) listen(name, address string, handler http.Handler) (*conn.Liste
 		DisableGeneralOptionsHandler: true,
 	}
 	if name == "https" {
-		server.TLSConfig = tlsConfig(s.certs)
+		server.TLSConfig = certs.TLSConfig(s.certs)
 		listener = tls.NewListener(listener, server.TLSConfig)
 	}
 	s.serving = append(s.serving, serving{name: name, listener: listener, server: server})
@@ -155,7 +156,7 @@ func (s *Server) watchExpiry() error {
 	if s.certs == nil {
 		return nil
 	}
-	if err := s.gateway.registerer.Register(newExpiryCollector(s.certs, s.gateway.now)); err != nil {
+	if err := s.gateway.registerer.Register(certs.NewCollector(s.certs, s.gateway.now)); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	return nil

@@ -1,22 +1,21 @@
-package gateway
+package certs
 
 import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"authgate/gateway/acme"
 )
 
 // expiryCollector tells how long the certificates are good for, so that one
 // that is not renewed is noticed before clients do.
 type expiryCollector struct {
-	certs  certificates
+	certs  Source
 	now    func() time.Time
 	expiry *prometheus.Desc
 }
 
-func newExpiryCollector(certs certificates, now func() time.Time) *expiryCollector {
+// NewCollector returns a collector of the times until certificates expire.
+func NewCollector(certs Source, now func() time.Time) prometheus.Collector {
 	return &expiryCollector{certs: certs, now: now, expiry: prometheus.NewDesc("authgate_certificate_expiry_seconds",
 		"Time until the certificate expires, negative once it has; 0 if there is none yet.", []string{"domain"}, nil)}
 }
@@ -33,23 +32,4 @@ func (c *expiryCollector) Collect(metrics chan<- prometheus.Metric) {
 		}
 		metrics <- prometheus.MustNewConstMetric(c.expiry, prometheus.GaugeValue, left, certificate.Domain)
 	}
-}
-
-// certificateReport is what /readyz says of a certificate.
-type certificateReport struct {
-	Domain  string     `json:"domain"`
-	Expires *time.Time `json:"expires,omitempty"` // nil: there is none yet
-	Problem string     `json:"problem,omitempty"` // why the next one could not be had
-}
-
-func reportCertificates(all []acme.Certificate) []certificateReport {
-	var reports []certificateReport
-	for _, c := range all {
-		report := certificateReport{Domain: c.Domain, Problem: c.Problem}
-		if !c.Expires.IsZero() {
-			report.Expires = &c.Expires
-		}
-		reports = append(reports, report)
-	}
-	return reports
 }

@@ -1,4 +1,4 @@
-package gateway
+package certs
 
 import (
 	"crypto/tls"
@@ -16,6 +16,14 @@ import (
 
 var caDomains = []string{"gw.example", "*.gw.example", "127.0.0.1", "::1"}
 
+// clock is a clock turned by hand.
+type clock struct{ time.Time }
+
+func newClock() *clock { return &clock{time.Now()} }
+
+func (c *clock) now() time.Time          { return c.Time }
+func (c *clock) advance(d time.Duration) { c.Time = c.Add(d) }
+
 func openCA(t *testing.T, dir string, now func() time.Time) *localCA {
 	t.Helper()
 	ca, err := openLocalCA(dir, caDomains, now)
@@ -25,7 +33,7 @@ func openCA(t *testing.T, dir string, now func() time.Time) *localCA {
 	return ca
 }
 
-func leafOf(t *testing.T, certs certificates) *x509.Certificate {
+func leafOf(t *testing.T, certs Source) *x509.Certificate {
 	t.Helper()
 	pair, err := certs.GetCertificate(&tls.ClientHelloInfo{})
 	if err != nil {
@@ -83,7 +91,7 @@ func TestLocalCAHandshake(t *testing.T) {
 	roots.AddCert(ca.certificate)
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		here, there := net.Pipe()
-		server := tls.Server(there, tlsConfig(ca))
+		server := tls.Server(there, TLSConfig(ca))
 		done := make(chan error, 1)
 		go func() { done <- server.Handshake() }()
 		client := tls.Client(here, &tls.Config{
@@ -101,7 +109,7 @@ func TestLocalCAHandshake(t *testing.T) {
 	}
 	here, there := net.Pipe()
 	go func() {
-		_ = tls.Server(there, tlsConfig(ca)).Handshake() // its error is the client's
+		_ = tls.Server(there, TLSConfig(ca)).Handshake() // its error is the client's
 		there.Close()
 	}()
 	if err := tls.Client(here, &tls.Config{RootCAs: roots, ServerName: "gw.example", MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}).Handshake(); err == nil {
@@ -228,7 +236,7 @@ func TestCertificateFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	certificate, key := writePair(t, dir)
-	certs, err := openCertificates(&config.Config{TLS: config.TLS{Mode: config.TLSFiles, Certificate: certificate, Key: key}}, nil, nil, nil, time.Now)
+	certs, err := Open(&config.Config{TLS: config.TLS{Mode: config.TLSFiles, Certificate: certificate, Key: key}}, nil, nil, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,8 +291,8 @@ func otherKey(t *testing.T) string {
 
 func TestOpenCertificates(t *testing.T) {
 	t.Parallel()
-	open := func(cfg config.TLS) (certificates, error) {
-		return openCertificates(&config.Config{DataDir: t.TempDir(), TLS: cfg}, nil, nil, nil, time.Now)
+	open := func(cfg config.TLS) (Source, error) {
+		return Open(&config.Config{DataDir: t.TempDir(), TLS: cfg}, nil, nil, time.Now)
 	}
 	if certs, err := open(config.TLS{Mode: config.TLSOff}); certs != nil || err != nil {
 		t.Errorf("off: %v, %v", certs, err)

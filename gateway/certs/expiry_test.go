@@ -1,15 +1,10 @@
-package gateway
+package certs
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"net"
-	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,10 +26,10 @@ func (stubCertificates) Refresh() error                     { return nil }
 func (s stubCertificates) Certificates() []acme.Certificate { return s }
 
 // expiries returns what the metric says, by domain.
-func expiries(t *testing.T, certs certificates, now func() time.Time) map[string]float64 {
+func expiries(t *testing.T, certs Source, now func() time.Time) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	if err := registry.Register(newExpiryCollector(certs, now)); err != nil {
+	if err := registry.Register(NewCollector(certs, now)); err != nil {
 		t.Fatal(err)
 	}
 	families, err := registry.Gather()
@@ -79,7 +74,7 @@ func TestExpiryMetricOfEachMode(t *testing.T) {
 	c, dir := newClock(), t.TempDir()
 	storage, keys, issuer := acmeFiles(dir), certmagic.StorageKeys, (&certmagic.ACMEIssuer{CA: noAuthority}).IssuerKey()
 	issued := keepIssued(t, storage, "gw.example", time.Now)
-	files := func(certificate, key string) certificates {
+	files := func(certificate, key string) Source {
 		return openCerts(t, &config.Config{TLS: config.TLS{Mode: config.TLSFiles, Certificate: certificate, Key: key}}, nil)
 	}
 	named := files(storage.Filename(keys.SiteCert(issuer, "gw.example")), storage.Filename(keys.SitePrivateKey(issuer, "gw.example")))
@@ -92,14 +87,14 @@ func TestExpiryMetricOfEachMode(t *testing.T) {
 	}
 	left := func(expires time.Time) float64 { return expires.Sub(c.now()).Seconds() }
 	for what, mode := range map[string]struct {
-		certs certificates
+		certs Source
 		want  map[string]float64
 	}{
 		"files":                {named, map[string]float64{"gw.example": left(issued.NotAfter)}},
 		"files without a name": {unnamed, map[string]float64{"authgate local CA": left(leafOf(t, unnamed).NotAfter)}},
 		"files of an address":  {addressed, map[string]float64{"192.0.2.1": left(issued.NotAfter)}},
 		"internal":             {internal, map[string]float64{"localhost": left(leafOf(t, internal).NotAfter)}},
-		"acme": {openCerts(t, parseConfig(t, dir, baseConfig+acmeConfig), nil),
+		"acme": {openCerts(t, acmeConfig(dir), nil),
 			map[string]float64{"gw.example": left(issued.NotAfter), "other.example": 0}},
 	} {
 		if diff := cmp.Diff(mode.want, expiries(t, mode.certs, c.now)); diff != "" {
@@ -112,64 +107,5 @@ func TestExpiryMetricOfEachMode(t *testing.T) {
 	}
 	if got := expiries(t, named, c.now)["gw.example"]; got >= 0 {
 		t.Errorf("a certificate that has expired: %v", got)
-	}
-}
-
-// askReady returns what /readyz says.
-func askReady(t *testing.T, s *Server) (int, health) {
-	t.Helper()
-	w := httptest.NewRecorder()
-	s.admin(prometheus.NewRegistry()).ServeHTTP(w, httptest.NewRequest("GET", "/readyz", nil))
-	var h health
-	decoder := json.NewDecoder(w.Body)
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&h); err != nil {
-		t.Fatal(err)
-	}
-	return w.Code, h
-}
-
-// A certificate that cannot be had is told by /readyz, and is no reason to
-// send requests elsewhere: the challenges have to come here.
-func TestReadyTellsOfCertificates(t *testing.T) {
-	dir := t.TempDir()
-	files := acmeFiles(dir)
-	issued := keepIssued(t, files, "gw.example", time.Now)
-	keepIssued(t, files, "other.example", time.Now)
-	key := certmagic.StorageKeys.SitePrivateKey((&certmagic.ACMEIssuer{CA: noAuthority}).IssuerKey(), "other.example")
-	if err := files.Store(t.Context(), key, []byte(otherKey(t))); err != nil {
-		t.Fatal(err)
-	}
-	manager := openCerts(t, parseConfig(t, dir, baseConfig+acmeConfig), nil).(*acme.Manager)
-	contact := error(nil)
-	r := newRig(t, baseConfig)
-	r.rawStore = &lostStore{ping: func(context.Context) error { return contact }}
-	s := &Server{gateway: r.Gateway, acme: manager}
-	for status, reason := range map[int]error{http.StatusOK: nil, http.StatusServiceUnavailable: errBroken} {
-		contact = reason
-		got, h := askReady(t, s)
-		if got != status || (h.Reason == "") != (reason == nil) || len(h.Certificates) != 2 {
-			t.Fatalf("/readyz says %d %+v", got, h)
-		}
-		if c := h.Certificates[0]; c.Domain != "gw.example" || !c.Expires.Equal(issued.NotAfter) || c.Problem != "" {
-			t.Errorf("of the good one it says %+v", c)
-		}
-		if c := h.Certificates[1]; c.Domain != "other.example" || c.Expires != nil || !strings.Contains(c.Problem, "private key does not match") {
-			t.Errorf("of the bad one it says %+v", c)
-		}
-	}
-	w := httptest.NewRecorder()
-	s.admin(prometheus.NewRegistry()).ServeHTTP(w, httptest.NewRequest("GET", "/healthz", nil))
-	if strings.Contains(w.Body.String(), "certificates") {
-		t.Errorf("/healthz says %s", w.Body)
-	}
-}
-
-// The certificates of other modes are in the metric alone.
-func TestReadyOfOtherModes(t *testing.T) {
-	t.Parallel()
-	s := &Server{gateway: newRig(t, baseConfig).Gateway, certs: stubCertificates{{Domain: "gw.example", Problem: "none"}}}
-	if status, h := askReady(t, s); status != http.StatusOK || h.Certificates != nil {
-		t.Errorf("/readyz says %d %+v", status, h)
 	}
 }

@@ -1,4 +1,4 @@
-package gateway
+package certs
 
 import (
 	"crypto"
@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"authgate/gateway/acme"
 	"authgate/gateway/keyfile"
 )
 
@@ -78,6 +79,20 @@ func (ca *localCA) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error
 		ca.leaf = leaf
 	}
 	return ca.leaf, nil
+}
+
+// Refresh implements Source: the authority renews by itself.
+func (ca *localCA) Refresh() error { return nil }
+
+// Certificates implements Source.
+func (ca *localCA) Certificates() []acme.Certificate {
+	c := acme.Certificate{Domain: ca.domains[0]}
+	if leaf, err := ca.GetCertificate(nil); err != nil {
+		c.Problem = err.Error()
+	} else {
+		c.Expires = leaf.Leaf.NotAfter
+	}
+	return []acme.Certificate{c}
 }
 
 func (ca *localCA) issue() (*tls.Certificate, error) {
