@@ -16,6 +16,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/conn"
 	"authgate/gateway/store"
+	"authgate/gateway/store/storetest"
 )
 
 // echoless is an upstream that costs next to nothing, so that what is measured
@@ -51,7 +52,7 @@ func benchRig(b *testing.B) (*rig, map[string]string) {
 }
 
 // benchRigOn is benchRig on a store, which ends with the test.
-func benchRigOn(b testing.TB, s store.Store) (*rig, map[string]string) {
+func benchRigOn(b testing.TB, s storetest.Store) (*rig, map[string]string) {
 	b.Helper()
 	b.Cleanup(func() { s.Close() })
 	r := &rig{t: b, registry: prometheus.NewRegistry()}

@@ -88,6 +88,3 @@ func (o *observedStore) Delete(ctx context.Context, key string) error {
 	}
 	return o.done("delete", start, end, o.store.Delete(call, key))
 }
-
-// Close implements store.Store; the one who opened the store closes it.
-func (o *observedStore) Close() error { return nil }

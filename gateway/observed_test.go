@@ -63,12 +63,6 @@ func TestObservedStore(t *testing.T) {
 	if value, err := o.Get(ctx, "k"); string(value) != "v" || err != nil {
 		t.Errorf("Get: %q, %v", value, err)
 	}
-	if err := o.Close(); err != nil {
-		t.Error(err)
-	}
-	if _, err := memory.Get(ctx, "k"); err != nil {
-		t.Errorf("Close closes what is not its own: %v", err)
-	}
 }
 
 func TestSessionsActive(t *testing.T) {

@@ -77,9 +77,6 @@ func (s *settledStore) Delete(ctx context.Context, key string) error {
 	return s.store.Delete(ctx, key)
 }
 
-// Close implements store.Store; the one who opened the store closes it.
-func (s *settledStore) Close() error { return nil }
-
 // Outage reports whether an error of Reload, or of New, means that the store
 // did not answer: the same configuration may be good a moment later.
 func Outage(err error) bool {

@@ -15,10 +15,10 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/porttest"
-	"authgate/gateway/store"
 	"authgate/gateway/store/redisstore"
 	"authgate/gateway/store/redisstore/redistest"
 	"authgate/gateway/store/sqlitestore"
+	"authgate/gateway/store/storetest"
 )
 
 // warmSessions returns what a warm session check is, by itself and as a part of
@@ -86,7 +86,7 @@ func BenchmarkWarmSessionCost(b *testing.B) {
 }
 
 // warmSession returns what is measured, with a session on s.
-func warmSession(t testing.TB, s store.Store) map[string]func() {
+func warmSession(t testing.TB, s storetest.Store) map[string]func() {
 	t.Helper()
 	r, presented := benchRigOn(t, s)
 	q := request("GET", "/session/resource", "", append(requestHeaders, presented["session"])...)

@@ -449,7 +449,7 @@ func TestNothingIsLeft(t *testing.T) {
 		stop := r.run(t)
 		stop()
 		r.Close()
-		_ = r.spy.Close()
+		_ = r.spy.memory.Close()
 	}
 	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
 		if time.Now().After(deadline) {

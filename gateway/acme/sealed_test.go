@@ -20,6 +20,7 @@ import (
 // spyStore remembers what was written, and can be told to fail.
 type spyStore struct {
 	store.Store
+	memory  *store.Memory // below it
 	mu      sync.Mutex
 	calls   int
 	failing func(call int, operation, key string) bool // nil: never
@@ -31,7 +32,8 @@ var errDown = errors.New("the store is down")
 
 func newSpy(t testing.TB) *spyStore {
 	t.Helper()
-	return &spyStore{Store: newMemory(t), written: map[string][]byte{}}
+	memory := newMemory(t)
+	return &spyStore{Store: memory, memory: memory, written: map[string][]byte{}}
 }
 
 // fail lets the calls fail for which failing is true, counted from 1.

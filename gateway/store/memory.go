@@ -140,7 +140,8 @@ func (m *Memory) Count(ctx context.Context, prefix string) (int, error) {
 	return count, nil
 }
 
-// Close implements Store. It never fails.
+// Close stops the sweeper and drops the entries; later calls of the other
+// methods fail. It never fails, and may be called twice.
 func (m *Memory) Close() error {
 	if m.closed.Swap(true) {
 		return nil

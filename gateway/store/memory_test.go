@@ -13,7 +13,7 @@ var _ store.Counter = (*store.Memory)(nil)
 
 func TestMemory(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(_ *testing.T, now func() time.Time) store.Store {
+	storetest.Run(t, func(_ *testing.T, now func() time.Time) storetest.Store {
 		return store.NewMemory(now)
 	})
 }

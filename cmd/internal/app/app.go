@@ -41,7 +41,7 @@ type App struct {
 	floor   []byte
 	log     *logOutput
 	logger  *slog.Logger
-	store   store.Store
+	store   openStore
 	gateway *gateway.Gateway
 	server  *gateway.Server
 
@@ -55,11 +55,17 @@ type App struct {
 // then on clients can connect. The log goes to stderr. An error of the type
 // config.Diagnostics means that the configuration is at fault.
 func Open(ctx context.Context, path, version string, stderr io.Writer) (*App, error) {
-	return openOn(ctx, openStore, path, version, stderr)
+	return openOn(ctx, openConfigured, path, version, stderr)
+}
+
+// openStore is a store that Open opens and Run closes.
+type openStore interface {
+	store.Store
+	io.Closer
 }
 
 // storeOpener opens the store of a configuration.
-type storeOpener func(context.Context, *config.Config, *slog.Logger) (store.Store, error)
+type storeOpener func(context.Context, *config.Config, *slog.Logger) (openStore, error)
 
 func openOn(ctx context.Context, open storeOpener, path, version string, stderr io.Writer) (*App, error) {
 	cfg, err := config.Load(path)
@@ -99,7 +105,7 @@ func (a *App) assemble(cfg *config.Config, version string) error {
 	return err
 }
 
-func openStore(ctx context.Context, cfg *config.Config, logger *slog.Logger) (store.Store, error) {
+func openConfigured(ctx context.Context, cfg *config.Config, logger *slog.Logger) (openStore, error) {
 	switch cfg.Store.Driver {
 	case config.StoreMemory:
 		return store.NewMemory(time.Now), nil

@@ -269,7 +269,7 @@ func TestRun(t *testing.T) {
 // bubble.
 func following(t *testing.T, files map[string]string, f func(a *App, stderr *output, reload chan<- os.Signal)) {
 	t.Helper()
-	followingOn(t, openStore, files, f)
+	followingOn(t, openConfigured, files, f)
 }
 
 // applied is how long after it was written a file beside the configuration

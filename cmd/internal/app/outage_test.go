@@ -18,7 +18,7 @@ import (
 
 // distant is a store that can be away.
 type distant struct {
-	store.Store
+	*store.Memory
 	away   atomic.Bool
 	silent time.Duration // before it says so
 }
@@ -28,7 +28,7 @@ func (d *distant) Get(ctx context.Context, key string) ([]byte, error) {
 		time.Sleep(d.silent)
 		return nil, errors.New("connection refused")
 	}
-	return d.Store.Get(ctx, key)
+	return d.Memory.Get(ctx, key)
 }
 
 // followingOn is following on a store of the test's own.
@@ -69,8 +69,8 @@ var both = map[string]string{"config.yaml": configuration["config.yaml"], "accou
 // far is following with both, on a store that can be away.
 func far(t *testing.T, f func(a *App, d *distant, stderr *output, reload chan<- os.Signal)) {
 	t.Helper()
-	d := &distant{Store: store.NewMemory(time.Now)}
-	opened := func(context.Context, *config.Config, *slog.Logger) (store.Store, error) { return d, nil }
+	d := &distant{Memory: store.NewMemory(time.Now)}
+	opened := func(context.Context, *config.Config, *slog.Logger) (openStore, error) { return d, nil }
 	followingOn(t, opened, both, func(a *App, stderr *output, reload chan<- os.Signal) { f(a, d, stderr, reload) })
 }
 
@@ -218,8 +218,8 @@ func TestFollowRestart(t *testing.T) {
 		"config.yaml":   strings.Replace(both["config.yaml"], "memory", `redis, addresses: ["127.0.0.1:1"], password_file: password`, 1),
 		"accounts.yaml": alice, "password": "one\n",
 	}
-	d := &distant{Store: store.NewMemory(time.Now)}
-	opened := func(context.Context, *config.Config, *slog.Logger) (store.Store, error) { return d, nil }
+	d := &distant{Memory: store.NewMemory(time.Now)}
+	opened := func(context.Context, *config.Config, *slog.Logger) (openStore, error) { return d, nil }
 	followingOn(t, opened, files, func(a *App, stderr *output, _ chan<- os.Signal) {
 		write(t, a.beside("password"), "another\n")
 		wait(applied)

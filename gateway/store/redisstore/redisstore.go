@@ -314,8 +314,8 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close implements store.Store. It lets calls under way finish, for a second
-// at most, and never fails.
+// Close lets calls in progress finish, for one second at most. Later calls of
+// the other methods fail. It never fails, and may be called twice.
 func (s *Store) Close() error {
 	if !s.closed.Swap(true) {
 		s.link.close()

@@ -38,7 +38,7 @@ func openTest(t testing.TB, o Options) *Store {
 // conform runs the suite, with a prefix for each store that it opens.
 func conform(t *testing.T, o Options) {
 	var stores atomic.Int64
-	storetest.Run(t, func(t *testing.T, now func() time.Time) store.Store {
+	storetest.Run(t, func(t *testing.T, now func() time.Time) storetest.Store {
 		mine := o
 		mine.Now = now
 		mine.KeyPrefix = fmt.Sprintf("store %d:", stores.Add(1))

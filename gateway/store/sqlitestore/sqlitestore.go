@@ -203,8 +203,8 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return err
 }
 
-// Close implements store.Store. It lets writes that are being committed
-// finish, and fails those that still wait.
+// Close lets writes that are being committed finish, and fails those that still
+// wait. Later calls of the other methods fail. Close may be called twice.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil

@@ -37,7 +37,7 @@ func openTest(t testing.TB, o Options) *Store {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T, now func() time.Time) store.Store {
+	storetest.Run(t, func(t *testing.T, now func() time.Time) storetest.Store {
 		return openTest(t, Options{Now: now})
 	})
 }
@@ -46,7 +46,7 @@ func TestConformance(t *testing.T) {
 // so that entries are evicted and read from the disk again all the time.
 func TestConformanceCold(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T, now func() time.Time) store.Store {
+	storetest.Run(t, func(t *testing.T, now func() time.Time) storetest.Store {
 		return openTest(t, Options{Now: now, CacheEntries: 1})
 	})
 }

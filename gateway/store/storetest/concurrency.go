@@ -41,7 +41,7 @@ func race(t *testing.T, n int, loss error, compete func(i int) error) int {
 	return int(won.Load())
 }
 
-func testOneSwapWins(t *testing.T, s store.Store, _ *Clock) {
+func testOneSwapWins(t *testing.T, s Store, _ *Clock) {
 	current := []byte("generation 0")
 	put(t, s, "key", string(current), never)
 	for generation := range 10 {
@@ -61,7 +61,7 @@ func testOneSwapWins(t *testing.T, s store.Store, _ *Clock) {
 	}
 }
 
-func testOneCreatorWins(t *testing.T, s store.Store, clock *Clock) {
+func testOneCreatorWins(t *testing.T, s Store, clock *Clock) {
 	for generation := range 10 {
 		won := race(t, contenders, store.ErrConflict, func(i int) error {
 			return s.Swap(t.Context(), "key", nil, []byte{byte(i)}, clock.Now().Add(1))
@@ -73,7 +73,7 @@ func testOneCreatorWins(t *testing.T, s store.Store, clock *Clock) {
 	}
 }
 
-func testOneTakeWins(t *testing.T, s store.Store, _ *Clock) {
+func testOneTakeWins(t *testing.T, s Store, _ *Clock) {
 	for generation := range 10 {
 		want := fmt.Sprintf("generation %d", generation)
 		put(t, s, "key", want, never)
@@ -92,7 +92,7 @@ func testOneTakeWins(t *testing.T, s store.Store, _ *Clock) {
 }
 
 // testNoUpdateIsLost increments one number by Swap from many goroutines.
-func testNoUpdateIsLost(t *testing.T, s store.Store, _ *Clock) {
+func testNoUpdateIsLost(t *testing.T, s Store, _ *Clock) {
 	const workers, increments = 8, 25
 	put(t, s, "number", "0", never)
 	increment := func() error {
@@ -126,7 +126,7 @@ func testNoUpdateIsLost(t *testing.T, s store.Store, _ *Clock) {
 // demand two things of what they read: it is not older than the last write
 // acknowledged before the read began, nor than what any read had returned
 // before then.
-func testNoOlderValue(t *testing.T, s store.Store, _ *Clock) {
+func testNoOlderValue(t *testing.T, s Store, _ *Clock) {
 	const keys, readers, writes = 4, 4, 100
 	var seen [keys]atomic.Int64 // the newest value known to be visible
 	raise := func(key int, value int64) {
@@ -182,7 +182,7 @@ func testNoOlderValue(t *testing.T, s store.Store, _ *Clock) {
 
 // testOwnWritesAreOwn gives each goroutine keys that only it writes, so that
 // it knows what they hold, and lets it read those of the others meanwhile.
-func testOwnWritesAreOwn(t *testing.T, s store.Store, _ *Clock) {
+func testOwnWritesAreOwn(t *testing.T, s Store, _ *Clock) {
 	const owners, keys, steps = 16, 3, 100
 	race(t, owners, nil, func(i int) error {
 		o := &owner{

@@ -9,7 +9,7 @@ import (
 	"authgate/gateway/store"
 )
 
-func testBasics(t *testing.T, s store.Store, _ *Clock) {
+func testBasics(t *testing.T, s Store, _ *Clock) {
 	wantNone(t, s, "a")
 	remove(t, s, "a") // not there: no error
 
@@ -31,7 +31,7 @@ func testBasics(t *testing.T, s store.Store, _ *Clock) {
 	wantValue(t, s, "a", "back")
 }
 
-func testValues(t *testing.T, s store.Store, _ *Clock) {
+func testValues(t *testing.T, s Store, _ *Clock) {
 	var every strings.Builder
 	for b := range 256 {
 		every.WriteByte(byte(b))
@@ -63,7 +63,7 @@ func testValues(t *testing.T, s store.Store, _ *Clock) {
 	}
 }
 
-func testKeys(t *testing.T, s store.Store, _ *Clock) {
+func testKeys(t *testing.T, s Store, _ *Clock) {
 	keys := []string{
 		"", "a", "A", "aa", "a ", " a", "a\x00", "a\x00b", "\x00", "\x00\x00",
 		"%", "_", "a%", "a_", "*", "?", "[a]", "'", "''", `"`, `\`, ";--",
@@ -85,7 +85,7 @@ func testKeys(t *testing.T, s store.Store, _ *Clock) {
 	}
 }
 
-func testCallersSlices(t *testing.T, s store.Store, _ *Clock) {
+func testCallersSlices(t *testing.T, s Store, _ *Clock) {
 	mine := []byte("first")
 	if err := s.Put(t.Context(), "key", mine, never); err != nil {
 		t.Fatalf("Put: %v", err)
@@ -113,7 +113,7 @@ func testCallersSlices(t *testing.T, s store.Store, _ *Clock) {
 	}
 }
 
-func testSwap(t *testing.T, s store.Store, _ *Clock) {
+func testSwap(t *testing.T, s Store, _ *Clock) {
 	none, empty, red, blue := []byte(nil), []byte{}, []byte("red"), []byte("blue")
 	for name, test := range map[string]struct {
 		live []byte // nil: none
@@ -150,7 +150,7 @@ func testSwap(t *testing.T, s store.Store, _ *Clock) {
 	}
 }
 
-func testTake(t *testing.T, s store.Store, _ *Clock) {
+func testTake(t *testing.T, s Store, _ *Clock) {
 	_, err := s.Take(t.Context(), "key")
 	wantError(t, "Take of nothing", err, store.ErrNotFound)
 
@@ -169,7 +169,7 @@ func testTake(t *testing.T, s store.Store, _ *Clock) {
 	take(t, s, "key", "again")
 }
 
-func testEndedContext(t *testing.T, s store.Store, _ *Clock) {
+func testEndedContext(t *testing.T, s Store, _ *Clock) {
 	put(t, s, "key", "old", never)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -179,7 +179,7 @@ func testEndedContext(t *testing.T, s store.Store, _ *Clock) {
 	wantValue(t, s, "key", "old")
 }
 
-func testClosed(t *testing.T, s store.Store, _ *Clock) {
+func testClosed(t *testing.T, s Store, _ *Clock) {
 	put(t, s, "key", "old", never)
 	wantValue(t, s, "key", "old")
 	for range 2 {
@@ -197,7 +197,7 @@ func testClosed(t *testing.T, s store.Store, _ *Clock) {
 
 // testCount compares Count with strings.HasPrefix over keys made to confuse
 // patterns and upper bounds. A store that is no Counter passes.
-func testCount(t *testing.T, s store.Store, clock *Clock) {
+func testCount(t *testing.T, s Store, clock *Clock) {
 	counter, ok := s.(store.Counter)
 	if !ok {
 		return
@@ -237,7 +237,7 @@ func testCount(t *testing.T, s store.Store, clock *Clock) {
 }
 
 // testPing demands of a Pinger that it leaves no trace among the entries.
-func testPing(t *testing.T, s store.Store, _ *Clock) {
+func testPing(t *testing.T, s Store, _ *Clock) {
 	pinger, ok := s.(store.Pinger)
 	if !ok {
 		return

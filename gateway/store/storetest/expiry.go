@@ -9,7 +9,7 @@ import (
 
 // testExpiry looks at an entry one nanosecond before its expiry and at the
 // very instant, through each method.
-func testExpiry(t *testing.T, s store.Store, clock *Clock) {
+func testExpiry(t *testing.T, s Store, clock *Clock) {
 	const life = time.Second
 	expires := clock.Now().Add(life)
 	for _, key := range []string{"get", "take before", "take", "swap before", "swap", "create", "delete"} {
@@ -47,7 +47,7 @@ func testExpiry(t *testing.T, s store.Store, clock *Clock) {
 }
 
 // testExpiryRenewed moves the expiry of a live entry in both directions.
-func testExpiryRenewed(t *testing.T, s store.Store, clock *Clock) {
+func testExpiryRenewed(t *testing.T, s Store, clock *Clock) {
 	start := clock.Now()
 	put(t, s, "longer", "1", start.Add(1*time.Second))
 	put(t, s, "longer", "2", start.Add(3*time.Second))
@@ -74,7 +74,7 @@ func testExpiryRenewed(t *testing.T, s store.Store, clock *Clock) {
 
 // testExpiryExtremes asks for expiries that a store's own notation of time
 // may not be able to hold.
-func testExpiryExtremes(t *testing.T, s store.Store, clock *Clock) {
+func testExpiryExtremes(t *testing.T, s Store, clock *Clock) {
 	const century = 100 * 365 * 24 * time.Hour
 	for name, expires := range map[string]time.Time{
 		"year 1":         time.Time{}.Add(1),
@@ -110,7 +110,7 @@ func testExpiryExtremes(t *testing.T, s store.Store, clock *Clock) {
 }
 
 // testAlreadyExpired writes values that are dead on arrival.
-func testAlreadyExpired(t *testing.T, s store.Store, clock *Clock) {
+func testAlreadyExpired(t *testing.T, s Store, clock *Clock) {
 	for name, age := range map[string]time.Duration{"this instant": 0, "long ago": time.Hour} {
 		expired := clock.Now().Add(-age)
 

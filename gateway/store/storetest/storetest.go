@@ -12,6 +12,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"io"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,12 +20,19 @@ import (
 	"authgate/gateway/store"
 )
 
+// Store is a store and the Close method of the type that opened it. The suite
+// tests both.
+type Store interface {
+	store.Store
+	io.Closer
+}
+
 // Run runs the suite. It calls open once for each test, which must return an
 // empty store that reads the time from now; Run closes it. The tests run in
 // parallel, each with a clock of its own that moves only when the test says.
-func Run(t *testing.T, open func(t *testing.T, now func() time.Time) store.Store) {
+func Run(t *testing.T, open func(t *testing.T, now func() time.Time) Store) {
 	t.Helper()
-	tests := map[string]func(*testing.T, store.Store, *Clock){
+	tests := map[string]func(*testing.T, Store, *Clock){
 		"Basics":          testBasics,
 		"Values":          testValues,
 		"Keys":            testKeys,
