@@ -12,6 +12,7 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/peer"
 	"authgate/gateway/seal"
+	"authgate/gateway/store/guard"
 	"authgate/policy"
 )
 
@@ -28,7 +29,7 @@ type state struct {
 	upstreams map[string]*upstream
 	endpoints map[string]endpoint // by path
 
-	store       *settledStore
+	store       *guard.Gate
 	cookies     auth.CookieNames
 	accounts    *auth.Accounts
 	logins      *auth.Logins
@@ -62,7 +63,7 @@ type route struct {
 func (g *Gateway) build(cfg *config.Config, old *state) (*state, error) {
 	st := &state{
 		config: cfg, inFlight: g.inFlight(cfg), upstreams: map[string]*upstream{}, used: map[policy.Mechanism]bool{},
-		cookies: auth.CookieNames{Session: cfg.Session.Cookie}, store: &settledStore{store: g.store},
+		cookies: auth.CookieNames{Session: cfg.Session.Cookie}, store: guard.NewGate(g.store),
 	}
 	if cfg.Token.Delivery == deliveryCookie {
 		st.cookies.Access, st.cookies.Refresh = accessCookie, refreshCookie

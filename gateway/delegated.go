@@ -243,7 +243,7 @@ func (ex *exchange) beginDelegated(party *relyingParty, grant *provider.Grant, a
 		return nil, err
 	}
 	// A client that leaves now must not leave half a login behind.
-	ctx, cancel := ex.recording()
+	ctx, cancel := ex.storage.Recording()
 	defer cancel()
 	for _, sid := range attempt.Before {
 		if _, err := ex.st.logins.End(ctx, sid); err != nil {

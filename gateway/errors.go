@@ -18,6 +18,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/pages"
 	"authgate/gateway/provider"
+	"authgate/gateway/store/guard"
 	"authgate/policy"
 )
 
@@ -56,15 +57,6 @@ func errUnavailable(cause error) *httpError {
 // there was an answer. It is never sent.
 const statusClientGone = 499
 
-// storeError is a failure of the store, as opposed to a failure of ours.
-type storeError struct {
-	operation string
-	err       error
-}
-
-func (e *storeError) Error() string { return "store: " + e.operation + ": " + e.err.Error() }
-func (e *storeError) Unwrap() error { return e.err }
-
 // upstreamError is a failure on the way to an upstream.
 type upstreamError struct {
 	upstream string
@@ -88,7 +80,7 @@ func toHTTP(err error) *httpError {
 		throttled *auth.ThrottledError
 		tooLarge  *http.MaxBytesError
 		upstream  *upstreamError
-		storage   *storeError
+		storage   *guard.Error
 	)
 	switch {
 	case errors.As(err, &ready):

@@ -15,6 +15,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/provider"
 	"authgate/gateway/store"
+	"authgate/gateway/store/guard"
 	"authgate/policy"
 )
 
@@ -46,10 +47,10 @@ var kinds = []struct {
 	{"upstream's context too late", &upstreamError{"app", context.DeadlineExceeded}, 504, "The application did not answer in time.", ""},
 	{"client left the upstream", &upstreamError{"app", context.Canceled}, 499, "The client left.", ""},
 	{"client left", context.Canceled, 499, "The client left.", ""},
-	{"client left the store", &storeError{"get", context.Canceled}, 499, "The client left.", ""},
+	{"client left the store", &guard.Error{Operation: "get", Err: context.Canceled}, 499, "The client left.", ""},
 	{"client left the queue of logins", fmt.Errorf("%w: %w", auth.ErrBusy, context.Canceled), 499, "The client left.", ""},
-	{"store", &storeError{"get", errBroken}, 503, "The service is unavailable for the moment.", "1"},
-	{"store too late", &storeError{"put", context.DeadlineExceeded}, 503, "The service is unavailable for the moment.", "1"},
+	{"store", &guard.Error{Operation: "get", Err: errBroken}, 503, "The service is unavailable for the moment.", "1"},
+	{"store too late", &guard.Error{Operation: "put", Err: context.DeadlineExceeded}, 503, "The service is unavailable for the moment.", "1"},
 	{"busy", auth.ErrBusy, 503, "Too many credentials are being checked at once. Try again.", "1"},
 	{"unknown", errBroken, 500, "The gateway failed.", ""},
 	{"a stray answer of the store", store.ErrNotFound, 500, "The gateway failed.", ""},

@@ -16,6 +16,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/conn"
 	"authgate/gateway/peer"
+	"authgate/gateway/store/guard"
 	"authgate/policy"
 )
 
@@ -55,7 +56,7 @@ type exchange struct {
 	giveUp func()          // closes the upstream's connection; nil where nothing has to
 	stream stream          // what looks whether the login goes on
 
-	storage storeContext // for whatever may call the store
+	storage guard.Context // for everything that may call the store
 
 	counted     bool // as under way
 	bodyLimited bool // there is a time limit for the request's body
@@ -67,7 +68,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	st := g.state.Load()
 	return &exchange{
 		ResponseWriter: w, gw: g, st: st, r: r, counted: g.take(st.inFlight),
-		start: g.now(), requestID: requestID(r.Header), storage: storeContext{Context: r.Context()},
+		start: g.now(), requestID: requestID(r.Header), storage: guard.Context{Context: r.Context()},
 		label: labelNone, mechanism: string(policy.None), decision: decisionError,
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"authgate/gateway/conn"
 	"authgate/gateway/pages"
 	"authgate/gateway/store"
+	"authgate/gateway/store/guard"
 )
 
 const (
@@ -56,7 +57,7 @@ type Gateway struct {
 	now        func() time.Time // the local clock
 	shared     func() time.Time // the clock of the store, for what is stored there
 	rawStore   store.Store
-	store      store.Store // observed: its errors are *storeError
+	store      store.Store // guarded: its errors are *guard.Error
 	metrics    *metrics
 	pages      *pages.Pages
 	registerer prometheus.Registerer
@@ -101,7 +102,7 @@ func New(o Options) (*Gateway, error) {
 	g := &Gateway{
 		logger: o.Logger, now: o.Now, shared: store.ClockOf(o.Store, o.Now), idle: o.Idle, metrics: m, pages: p, registerer: o.Registerer,
 		rawStore: o.Store,
-		store:    &observedStore{store: o.Store, duration: observers(m.storeDuration)},
+		store:    guard.New(o.Store, m.observeStore()),
 		throttle: throttle,
 		verifier: auth.NewVerifier(auth.NewHasher(0), throttle, verifiedCredentials, verifiedFor, o.Now),
 		buffers:  newBufferPool(),
@@ -117,7 +118,7 @@ func New(o Options) (*Gateway, error) {
 	g.warn(o.Config)
 	ctx, stop := context.WithCancel(context.Background())
 	g.stop = stop
-	if !st.store.settled {
+	if st.store.Check("settle") != nil {
 		g.background.Go(func() { g.settleLater(ctx) })
 	}
 	return g, nil

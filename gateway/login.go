@@ -210,7 +210,7 @@ func (ex *exchange) issue(account *auth.Account, mechanisms []policy.Mechanism) 
 		}
 	}
 	// A client that leaves now must not leave half a login behind.
-	ctx, cancel := ex.recording()
+	ctx, cancel := ex.storage.Recording()
 	defer cancel()
 	login, err := ex.st.logins.Begin(ctx, account, expires, parts...)
 	if err != nil {

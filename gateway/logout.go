@@ -16,7 +16,7 @@ import (
 // logout is POST /logout: it ends every credential presented. It answers 200
 // only when the store has recorded the end.
 func (ex *exchange) logout() error {
-	ctx := ex.detached()
+	ctx := ex.storage.Detached()
 	if err := ex.checkLogout(ctx); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (ex *exchange) revokeBearer() error {
 	if ex.creds.Scheme != "bearer" {
 		return nil
 	}
-	ctx, end := ex.recording()
+	ctx, end := ex.storage.Recording()
 	defer end()
 	_, err := ex.st.bearers.Revoke(ctx, ex.creds.Value)
 	if errors.Is(err, auth.ErrRejected) {
@@ -132,7 +132,7 @@ func (ex *exchange) revokeBearer() error {
 // endPresented ends the logins that the cookies belong to, and returns the one
 // that a provider has vouched for, if it was alive.
 func (ex *exchange) endPresented() (delegated *auth.Login, err error) {
-	ctx, end := ex.recording()
+	ctx, end := ex.storage.Recording()
 	defer end()
 	if delegated, err = ex.endHandles(ctx); err != nil {
 		return delegated, err

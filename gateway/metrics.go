@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -100,6 +101,16 @@ func newMetrics(registry prometheus.Registerer, logger *slog.Logger, version str
 		errs = append(errs, registry.Register(c))
 	}
 	return m, errors.Join(errs...)
+}
+
+// observeStore returns what measures the operations of the store. It resolves
+// the label once for each.
+func (m *metrics) observeStore() func(operation string, took time.Duration) {
+	durations := map[string]prometheus.Observer{}
+	for _, operation := range []string{"get", "put", "swap", "take", "delete"} {
+		durations[operation] = m.storeDuration.WithLabelValues(operation)
+	}
+	return func(operation string, took time.Duration) { durations[operation].Observe(took.Seconds()) }
 }
 
 func buildInfo(version string) prometheus.Collector {

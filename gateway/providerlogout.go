@@ -107,7 +107,7 @@ func originOf(address string) string {
 
 // endByProvider ends logins because their provider says so, and notes which.
 func (ex *exchange) endByProvider(event string, end func(context.Context) ([]*auth.Login, error)) error {
-	ctx, cancel := ex.recording()
+	ctx, cancel := ex.storage.Recording()
 	defer cancel()
 	ended, err := end(ctx)
 	for _, login := range ended {

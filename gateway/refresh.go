@@ -19,7 +19,7 @@ func (ex *exchange) refresh() error {
 		return err
 	}
 	// A client that leaves must not leave a reuse half punished.
-	ctx, cancel := ex.recording()
+	ctx, cancel := ex.storage.Recording()
 	defer cancel()
 	rotation, err := ex.st.refresh.Rotate(ctx, token, &ex.creds)
 	if err != nil {

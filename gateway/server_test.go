@@ -20,6 +20,7 @@ import (
 
 	"authgate/gateway/porttest"
 	"authgate/gateway/store"
+	"authgate/gateway/store/guard"
 )
 
 // lostStore is a store that can lose contact.
@@ -56,13 +57,17 @@ func TestAdminHealth(t *testing.T) {
 	}{
 		{"a store that cannot lose contact", &brittleStore{}, false, true, 200, "ready", ""},
 		{"contact", &lostStore{ping: func(context.Context) error { return nil }}, false, true, 200, "ready", ""},
-		{"not settled", &lostStore{ping: func(context.Context) error { return nil }}, false, false, 503, "unready", "store: settle: " + errUnsettled.Error()},
+		{"not settled", &lostStore{ping: func(context.Context) error { return nil }}, false, false, 503, "unready", guard.NewGate(nil).Check("settle").Error()},
 		{"no contact", &lostStore{ping: func(context.Context) error { return errBroken }}, false, false, 503, "unready", errBroken.Error()},
 		{"stopping", &lostStore{ping: func(context.Context) error { return nil }}, true, true, 503, "unready", "stopping"},
 	} {
 		s := &Server{gateway: &Gateway{rawStore: c.store}}
 		s.gateway.draining.Store(c.draining)
-		s.gateway.state.Store(&state{store: &settledStore{settled: c.settled}})
+		gate := guard.NewGate(nil)
+		if c.settled {
+			gate.Open()
+		}
+		s.gateway.state.Store(&state{store: gate})
 		status, body := askAdmin(t, s, "GET", "/readyz")
 		if status != c.ready || body["status"] != c.status || body["reason"] != c.reason {
 			t.Errorf("%s: readyz %d %v, want %d %s %q", c.name, status, body, c.ready, c.status, c.reason)

@@ -8,6 +8,7 @@ import (
 
 	"authgate/gateway/config"
 	"authgate/gateway/store"
+	"authgate/gateway/store/guard"
 )
 
 const (
@@ -17,81 +18,21 @@ const (
 	settleEvery = 250 * time.Millisecond
 )
 
-var errUnsettled = errors.New("it has not answered since the start, so nobody knows yet which logins are good")
-
-// settledStore is the store as the mechanisms of one state use it. Unless the
-// accounts of that state are settled it fails whatever is asked, and so does
-// each request that needs a login.
-//
-// Such a state runs only where a gateway has started without its store. It is
-// never settled itself: one that is takes its place.
-type settledStore struct {
-	store   store.Store
-	settled bool // set before the state runs
-}
-
-func (s *settledStore) check(operation string) error {
-	if !s.settled {
-		return &storeError{operation: operation, err: errUnsettled}
-	}
-	return nil
-}
-
-// Get implements store.Store.
-func (s *settledStore) Get(ctx context.Context, key string) ([]byte, error) {
-	if err := s.check("get"); err != nil {
-		return nil, err
-	}
-	return s.store.Get(ctx, key)
-}
-
-// Put implements store.Store.
-func (s *settledStore) Put(ctx context.Context, key string, value []byte, expires time.Time) error {
-	if err := s.check("put"); err != nil {
-		return err
-	}
-	return s.store.Put(ctx, key, value, expires)
-}
-
-// Swap implements store.Store.
-func (s *settledStore) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
-	if err := s.check("swap"); err != nil {
-		return err
-	}
-	return s.store.Swap(ctx, key, old, value, expires)
-}
-
-// Take implements store.Store.
-func (s *settledStore) Take(ctx context.Context, key string) ([]byte, error) {
-	if err := s.check("take"); err != nil {
-		return nil, err
-	}
-	return s.store.Take(ctx, key)
-}
-
-// Delete implements store.Store.
-func (s *settledStore) Delete(ctx context.Context, key string) error {
-	if err := s.check("delete"); err != nil {
-		return err
-	}
-	return s.store.Delete(ctx, key)
-}
-
 // Outage reports whether an error of Reload, or of New, means that the store
 // did not answer: the same configuration may be good a moment later.
 func Outage(err error) bool {
-	_, missing := errors.AsType[*storeError](err)
+	_, missing := errors.AsType[*guard.Error](err)
 	return missing
 }
 
 // settle finds out in the store since when the accounts are what they are. A
-// start need not wait for a store on another machine, see settledStore.
+// start need not wait for a store on another machine, see guard.Gate.
 func (g *Gateway) settle(st, old *state) error {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
 	defer cancel()
 	err := st.accounts.Settle(ctx, g.store, g.shared())
 	if err == nil {
-		st.store.settled = true
+		st.store.Open()
 		return nil
 	}
 	err = fmt.Errorf("accounts: %w", err)
@@ -104,7 +45,7 @@ func (g *Gateway) settle(st, old *state) error {
 
 // unsettled says why no login is accepted, empty if some are.
 func (g *Gateway) unsettled() string {
-	if err := g.state.Load().store.check("settle"); err != nil {
+	if err := g.state.Load().store.Check("settle"); err != nil {
 		return err.Error()
 	}
 	return ""
@@ -139,7 +80,7 @@ func (g *Gateway) settleNow(ctx context.Context) error {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
 	running := g.state.Load()
-	if running.store.settled {
+	if running.store.Check("settle") == nil {
 		return nil
 	}
 	if pinger, ok := g.rawStore.(store.Pinger); ok { // which costs less than a build

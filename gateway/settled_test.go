@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"authgate/gateway/store"
 )
 
 // sharedSecret is the key that instances on one store sign tokens with.
@@ -158,24 +156,6 @@ func TestStartNeedsOwnStore(t *testing.T) {
 	t.Parallel()
 	if _, err := newRig(t, baseConfig).without(baseConfig); !errors.Is(err, errBroken) {
 		t.Errorf("New: %v", err)
-	}
-}
-
-// TestUnsettledStore: before the accounts are settled nothing gets to the
-// store.
-func TestUnsettledStore(t *testing.T) {
-	t.Parallel()
-	s := &settledStore{store: store.NewMemory(time.Now)}
-	ctx := t.Context()
-	_, get := s.Get(ctx, "key")
-	_, take := s.Take(ctx, "key")
-	for operation, err := range map[string]error{
-		"get": get, "take": take, "delete": s.Delete(ctx, "key"),
-		"put": s.Put(ctx, "key", nil, time.Time{}), "swap": s.Swap(ctx, "key", nil, nil, time.Time{}),
-	} {
-		if !Outage(err) || !errors.Is(err, errUnsettled) || !strings.Contains(err.Error(), operation) {
-			t.Errorf("%s: %v", operation, err)
-		}
 	}
 }
 

@@ -2,14 +2,11 @@ package gateway
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"authgate/gateway/store"
 )
@@ -106,73 +103,4 @@ func TestStoreTime(t *testing.T) {
 			})
 		}
 	}
-}
-
-// TestStoreTimeIsTheStores: time that passes between calls of the store is not
-// taken from it, calls side by side count once, and a call that goes beyond ends
-// all that come after it.
-func TestStoreTimeIsTheStores(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		memory := store.NewMemory(nil)
-		defer memory.Close()
-		far := &farStore{Store: memory}
-		far.away.Store(int64(storeTime / 4))
-		m, err := newMetrics(prometheus.NewRegistry(), slog.New(slog.DiscardHandler), "", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &observedStore{store: far, duration: observers(m.storeDuration)}
-		storage := &storeContext{Context: t.Context()}
-		for range 3 {
-			time.Sleep(time.Hour) // a provider, or a password's hash
-			side := make(chan error)
-			derived, cancel := context.WithCancel(context.WithoutCancel(storage))
-			go func() { side <- s.Put(derived, "key", nil, time.Time{}) }()
-			_, _ = s.Get(storage, "key")
-			if err := <-side; err != nil {
-				t.Fatal(err)
-			}
-			cancel()
-		}
-		far.away.Store(int64(storeTime))
-		for _, want := range []time.Duration{storeTime / 4, 0} {
-			began := time.Now()
-			err := s.Put(storage, "key", nil, time.Time{})
-			if took := time.Since(began); toHTTP(err).status != http.StatusServiceUnavailable || took != want {
-				t.Errorf("%v after %v, want 503 after %v", err, took, want)
-			}
-		}
-	})
-}
-
-// TestStoreCallEnds: what a call has left behind sees it as ended, and does not
-// end the next one.
-func TestStoreCallEnds(t *testing.T) {
-	t.Parallel()
-	storage := &storeContext{Context: t.Context()}
-	before, end, err := limitCall(storage, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	during := before.Done()
-	end.at(time.Now())
-	<-during
-	<-before.Done()
-	if before.Err() == nil {
-		t.Error("a call that is over has not ended")
-	}
-	after, end, err := limitCall(storage, time.Now())
-	if err != nil || after.Err() != nil {
-		t.Fatalf("the next call: %v, %v", err, after.Err())
-	}
-	derived, cancel := context.WithCancel(after)
-	defer cancel()
-	select {
-	case <-derived.Done():
-		t.Error("the next call has ended")
-	default:
-	}
-	end.at(time.Now())
-	<-derived.Done()
 }

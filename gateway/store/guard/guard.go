@@ -1,0 +1,109 @@
+// Package guard stands between the gateway and its store. It measures each
+// call, marks failures as the store's own, bounds the time that one request
+// waits for the store, and keeps a store closed until its accounts are known.
+//
+//	mechanisms ── Gate ── Store ── the store
+//
+// A Gate belongs to one configuration, a Store to the whole gateway. A Context
+// belongs to one request.
+//
+// # Limits and threats
+//
+// No error becomes an answer: a call that fails, takes too long, or comes too
+// early returns an *Error, never store.ErrNotFound. Callers answer it with 503.
+package guard
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"authgate/gateway/store"
+)
+
+// Error is a failure of the store, as opposed to a failure of the gateway.
+type Error struct {
+	Operation string // get, put, swap, take, delete, or a description
+	Err       error
+}
+
+// Error implements error.
+func (e *Error) Error() string { return "store: " + e.Operation + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Store measures the calls of a store, ends those that take more time than
+// their Context allows, and returns failures as *Error.
+type Store struct {
+	store   store.Store
+	observe func(operation string, took time.Duration)
+}
+
+// New returns a Store that calls s, and then observe with the time of the call.
+func New(s store.Store, observe func(operation string, took time.Duration)) *Store {
+	return &Store{store: s, observe: observe}
+}
+
+// done ends a call that began at start.
+func (s *Store) done(operation string, start time.Time, end callEnd, err error) error {
+	took := time.Since(start)
+	end.at(start.Add(took))
+	s.observe(operation, took)
+	if err == nil || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict) {
+		return err
+	}
+	return &Error{Operation: operation, Err: err}
+}
+
+// Get implements store.Store.
+func (s *Store) Get(ctx context.Context, key string) (value []byte, err error) {
+	start := time.Now()
+	call, end, err := limitCall(ctx, start)
+	if err == nil {
+		value, err = s.store.Get(call, key)
+		err = s.done("get", start, end, err)
+	}
+	return value, err
+}
+
+// Put implements store.Store.
+func (s *Store) Put(ctx context.Context, key string, value []byte, expires time.Time) error {
+	start := time.Now()
+	call, end, err := limitCall(ctx, start)
+	if err != nil {
+		return err
+	}
+	return s.done("put", start, end, s.store.Put(call, key, value, expires))
+}
+
+// Swap implements store.Store.
+func (s *Store) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
+	start := time.Now()
+	call, end, err := limitCall(ctx, start)
+	if err != nil {
+		return err
+	}
+	return s.done("swap", start, end, s.store.Swap(call, key, old, value, expires))
+}
+
+// Take implements store.Store.
+func (s *Store) Take(ctx context.Context, key string) (value []byte, err error) {
+	start := time.Now()
+	call, end, err := limitCall(ctx, start)
+	if err == nil {
+		value, err = s.store.Take(call, key)
+		err = s.done("take", start, end, err)
+	}
+	return value, err
+}
+
+// Delete implements store.Store.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	start := time.Now()
+	call, end, err := limitCall(ctx, start)
+	if err != nil {
+		return err
+	}
+	return s.done("delete", start, end, s.store.Delete(call, key))
+}
