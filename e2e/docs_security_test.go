@@ -61,12 +61,13 @@ func testPackages(t *testing.T) map[string]*testPackage {
 // testName is a test, or a subtest of it, as documents name them.
 var testName = regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)(?:/([^`]+))?`")
 
-// TestDocsSecurity: each test that is named as a proof exists, each attack has
-// one, and each fuzz target is told what it is for.
+// TestDocsSecurity checks that each test that a document names exists, that
+// each attack in security.md names one, and that security.md lists each fuzz
+// target.
 func TestDocsSecurity(t *testing.T) {
 	t.Parallel()
 	packages := testPackages(t)
-	for _, name := range []string{"../docs/security.md", "../SECURITY.md"} {
+	for _, name := range []string{"../docs/security.md", "../docs/scaling.md", "../SECURITY.md", "../CONTRIBUTING.md"} {
 		for _, found := range testName.FindAllStringSubmatch(readFile(t, name), -1) {
 			exists, within := false, found[2] == ""
 			for _, p := range packages {
