@@ -3,6 +3,8 @@
 FUZZTIME ?= 3s
 CHAOSTIME ?= 1m
 CHAOSSEED ?=
+MUTANTS ?= 100
+MUTANTSEED ?= 1
 BENCHFLAGS ?=
 GO_IMAGE ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
@@ -10,7 +12,7 @@ GOFMT = $(shell go env GOROOT)/bin/gofmt
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help deps build run quick test cover lint format-check fmt fuzz chaos bench image clean
+.PHONY: help deps build run quick test cover lint format-check fmt fuzz chaos mutation bench image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +67,15 @@ fuzz: ## run each fuzz target for FUZZTIME (3s)
 chaos: ## run clients under random faults for CHAOSTIME (1m) and check the history; CHAOSSEED repeats a round
 	@.ci/deps go gcc redis-server
 	CHAOSTIME=$(CHAOSTIME) CHAOSSEED=$(CHAOSSEED) go test -C e2e -race -v -count=1 -timeout 0 -run '^TestFaults$$' ./chaos
+
+mutation: ## make MUTANTS (100) small faults in each of the packages that decide, and count those that tests find
+	@.ci/deps go
+	go build -C e2e -o ../bin/ ./mutation
+	@ulimit -v 10000000; set -- -dir . -mutants $(MUTANTS) -seed $(MUTANTSEED); \
+	bin/mutation "$$@" -package ./policy && \
+	bin/mutation "$$@" -package ./gateway/auth && \
+	bin/mutation "$$@" -package ./gateway/http1 && \
+	bin/mutation "$$@" -package ./gateway -files '^(upstream|transport|headers)\.go$$' -tests './gateway ./gateway/http1'
 
 bench: ## Go benchmarks, then the cost of the gateway against a bare proxy (BENCHFLAGS=-seconds=2: short)
 	@.ci/deps go wrk taskset redis-server
