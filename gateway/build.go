@@ -10,6 +10,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
+	"authgate/gateway/login"
 	"authgate/gateway/peer"
 	"authgate/gateway/seal"
 	"authgate/gateway/store/guard"
@@ -32,11 +33,11 @@ type state struct {
 	store       *guard.Gate
 	cookies     auth.CookieNames
 	accounts    *auth.Accounts
-	logins      *auth.Logins
-	sessions    *auth.Session
-	bearer      *auth.Bearer  // the gateway's own tokens
-	bearers     *auth.Bearers // and those of others
-	refresh     *auth.Refresh
+	logins      *login.Logins
+	sessions    *login.Sessions
+	bearer      *login.AccessTokens // the gateway's own tokens
+	bearers     *login.BearerTokens // and those of others
+	refresh     *login.RefreshTokens
 	signedIn    auth.Chain                // what own endpoints accept
 	used        map[policy.Mechanism]bool // by some route
 	jwks        []byte
@@ -138,7 +139,7 @@ func (g *Gateway) buildMechanisms(st *state) error {
 	if err != nil {
 		return fmt.Errorf("accounts: %w", err)
 	}
-	keys, err := auth.LoadKeys(cfg.Token.Algorithm, cfg.Token.Secret.Reveal(), cfg.Token.PrivateKey, cfg.DataDir)
+	keys, err := login.LoadKeys(cfg.Token.Algorithm, cfg.Token.Secret.Reveal(), cfg.Token.PrivateKey, cfg.DataDir)
 	if err != nil {
 		return fmt.Errorf("token: %w", err)
 	}
@@ -146,15 +147,15 @@ func (g *Gateway) buildMechanisms(st *state) error {
 		return fmt.Errorf("token: %w", err)
 	}
 	st.accounts = accounts
-	st.logins = auth.NewLogins(st.store, g.shared)
-	st.sessions = auth.NewSession(auth.SessionOptions{
+	st.logins = login.NewLogins(st.store, g.shared)
+	st.sessions = login.NewSessions(login.SessionOptions{
 		Lifetime: cfg.Session.Lifetime, Idle: cfg.Session.IdleTimeout,
 	}, accounts, st.logins)
-	st.bearer = auth.NewBearer(auth.BearerOptions{
+	st.bearer = login.NewAccessTokens(login.AccessTokenOptions{
 		Issuer: cfg.Token.Issuer, Audience: cfg.Token.Audience,
 		Lifetime: cfg.Token.AccessLifetime, Realm: cfg.Basic.Realm,
 	}, keys, accounts, st.logins)
-	st.refresh = auth.NewRefresh(auth.RefreshOptions{
+	st.refresh = login.NewRefreshTokens(login.RefreshOptions{
 		Lifetime: cfg.Token.RefreshLifetime, Leeway: cfg.Token.ReuseLeeway, Bind: cfg.Token.BindRefresh,
 	}, accounts, st.logins)
 	return nil

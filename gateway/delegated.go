@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/login"
 	"authgate/gateway/pages"
 	"authgate/gateway/provider"
 	"authgate/policy"
@@ -71,8 +72,8 @@ func (ex *exchange) delegate(party *relyingParty, target string) error {
 		target = ""
 	}
 	browser := ex.creds.Browser // shared by tabs, so that each can finish its own attempt
-	if !auth.ValidBrowser(browser) {
-		browser = auth.NewBrowser()
+	if !login.ValidBrowserSecret(browser) {
+		browser = login.NewBrowserSecret()
 	}
 	attempt := ex.st.attempts.New(browser, party.Name(), party.Issuer(), target)
 	var err error
@@ -94,7 +95,7 @@ func (ex *exchange) delegate(party *relyingParty, target string) error {
 	if err != nil {
 		return err
 	}
-	http.SetCookie(ex, ex.cookie(ex.st.cookies.Browser, browser, auth.AttemptLifetime))
+	http.SetCookie(ex, ex.cookie(ex.st.cookies.Browser, browser, login.AttemptLifetime))
 	ex.redirect(http.StatusFound, location)
 	return nil
 }
@@ -159,7 +160,7 @@ func (ex *exchange) readResponse() (*authorizationResponse, error) {
 // finishAttempt leads from the response of a provider to a login and where the
 // person wants to go on. The state comes first: without it nothing is asked of
 // anybody.
-func (ex *exchange) finishAttempt() (*auth.Login, string, error) {
+func (ex *exchange) finishAttempt() (*login.Login, string, error) {
 	response, err := ex.readResponse()
 	if err != nil {
 		return nil, "", err
@@ -238,7 +239,7 @@ func printable(words string) string {
 }
 
 // beginDelegated records the login and gives its session to the browser.
-func (ex *exchange) beginDelegated(party *relyingParty, grant *provider.Grant, attempt *auth.Attempt) (*auth.Login, error) {
+func (ex *exchange) beginDelegated(party *relyingParty, grant *provider.Grant, attempt *login.Attempt) (*login.Login, error) {
 	if _, err := ex.endPresented(); err != nil {
 		return nil, err
 	}

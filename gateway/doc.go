@@ -29,7 +29,7 @@
 //
 // # Logins
 //
-// Each sign-in is one record in the store (auth.Login), named by its sid.
+// Each sign-in is one record in the store (login.Login), named by its sid.
 // Sessions, refresh tokens and access tokens are handles that lead to it and
 // are dead without it, so logout, a reused refresh token and a changed
 // account all end in the same place, with one atomic delete. A warm request

@@ -16,6 +16,7 @@ import (
 	"github.com/munnerz/goautoneg"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/login"
 	"authgate/gateway/pages"
 	"authgate/gateway/provider"
 	"authgate/gateway/store/guard"
@@ -76,7 +77,7 @@ func toHTTP(err error) *httpError {
 		ready     *httpError
 		target    *policy.TargetError
 		rejection *auth.Rejection
-		reuse     *auth.ReuseError
+		reuse     *login.ReuseError
 		throttled *auth.ThrottledError
 		tooLarge  *http.MaxBytesError
 		upstream  *upstreamError
@@ -105,9 +106,9 @@ func toHTTP(err error) *httpError {
 		return upstreamStatus(upstream)
 	case errors.Is(err, context.Canceled):
 		return &httpError{status: statusClientGone, detail: "The client left.", cause: err}
-	case errors.Is(err, auth.ErrNoAttempt):
+	case errors.Is(err, login.ErrNoAttempt):
 		return &httpError{status: 400, detail: "This sign-in was not begun in this browser, is finished already, or took too long. Please start again.", cause: err}
-	case errors.Is(err, auth.ErrReplayed):
+	case errors.Is(err, login.ErrReplayed):
 		return &httpError{status: 400, detail: "The token was used before.", cause: err}
 	case isProviderError(err):
 		return providerStatus(err)

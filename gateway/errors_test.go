@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/login"
 	"authgate/gateway/provider"
 	"authgate/gateway/store"
 	"authgate/gateway/store/guard"
@@ -39,7 +40,7 @@ var kinds = []struct {
 	{"throttled for a second and a bit", &auth.ThrottledError{RetryAfter: time.Second + 1}, 429, "Too many failed logins. Try again later.", "2"},
 	{"nothing presented", auth.ErrNoCredentials, 401, "Not signed in.", ""},
 	{"rejection", &auth.Rejection{Detail: "No.", Reason: "revoked"}, 401, "No.", ""},
-	{"reuse", &auth.ReuseError{}, 401, "The refresh token is invalid, expired or already used.", ""},
+	{"reuse", &login.ReuseError{}, 401, "The refresh token is invalid, expired or already used.", ""},
 	{"rejected", auth.ErrRejected, 401, "Invalid username or password.", ""},
 	{"upstream refused", &upstreamError{"app", &net.OpError{Op: "dial", Err: errors.New("connection refused")}}, 502, "The application could not be reached.", ""},
 	{"upstream broke", &upstreamError{"app", errors.New("EOF")}, 502, "The application could not be reached.", ""},

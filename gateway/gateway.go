@@ -19,6 +19,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/conn"
+	"authgate/gateway/login"
 	"authgate/gateway/pages"
 	"authgate/gateway/store"
 	"authgate/gateway/store/guard"
@@ -133,7 +134,7 @@ func sessionCount(s store.Store) func() float64 {
 	return func() float64 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		n, err := counter.Count(ctx, auth.SessionPrefix)
+		n, err := counter.Count(ctx, login.SessionPrefix)
 		if err != nil {
 			return -1 // a gauge has no other way to say "unknown"
 		}

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/login"
 	"authgate/gateway/pages"
 	"authgate/policy"
 )
@@ -186,7 +187,7 @@ func (ex *exchange) loginFailed(form *loginForm, err error) error {
 // issued is what a login gave.
 type issued struct {
 	ex      *exchange
-	login   *auth.Login
+	login   *login.Login
 	session string
 	access  string
 	refresh string
@@ -199,7 +200,7 @@ func (ex *exchange) issue(account *auth.Account, mechanisms []policy.Mechanism) 
 	given := &issued{ex: ex}
 	now := ex.gw.shared()
 	expires := now.Add(ex.st.sessions.Lifetime())
-	var parts []auth.Issue
+	var parts []login.Issue
 	for _, m := range mechanisms {
 		switch m {
 		case policy.Session:

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/login"
 	"authgate/gateway/pages"
 )
 
@@ -131,7 +132,7 @@ func (ex *exchange) revokeBearer() error {
 
 // endPresented ends the logins that the cookies belong to, and returns the one
 // that a provider has vouched for, if it was alive.
-func (ex *exchange) endPresented() (delegated *auth.Login, err error) {
+func (ex *exchange) endPresented() (delegated *login.Login, err error) {
 	ctx, end := ex.storage.Recording()
 	defer end()
 	if delegated, err = ex.endHandles(ctx); err != nil {
@@ -193,12 +194,12 @@ func loginsOf(ctx context.Context, handles []sessionHandle) ([]string, error) {
 
 // endHandles ends the logins behind the cookies, side by side. Of a delegated
 // login that was alive it returns what it was, also beside an error.
-func (ex *exchange) endHandles(ctx context.Context) (delegated *auth.Login, err error) {
+func (ex *exchange) endHandles(ctx context.Context) (delegated *login.Login, err error) {
 	sids, err := loginsOf(ctx, ex.handles())
 	if err != nil {
 		return nil, err
 	}
-	ended := make([]*auth.Login, len(sids))
+	ended := make([]*login.Login, len(sids))
 	var all errgroup.Group
 	for i, sid := range sids {
 		all.Go(func() (err error) {

@@ -7,14 +7,14 @@ import (
 	"net/http"
 	"net/url"
 
-	"authgate/gateway/auth"
+	"authgate/gateway/login"
 )
 
 // endAtProvider signs out at the provider that vouched for the login, which
 // has ended here. It returns where the browser has to go for that, if it has
 // to. A provider that fails is the operator's to know about: here, the person
 // is signed out.
-func (ex *exchange) endAtProvider(login *auth.Login) (redirect string) {
+func (ex *exchange) endAtProvider(login *login.Login) (redirect string) {
 	if login == nil || login.Delegated == nil {
 		return ""
 	}
@@ -53,7 +53,7 @@ func backChannel(party *relyingParty) func(*exchange) error {
 		if err != nil {
 			return err
 		}
-		err = ex.endByProvider("backchannel_logout", func(ctx context.Context) ([]*auth.Login, error) {
+		err = ex.endByProvider("backchannel_logout", func(ctx context.Context) ([]*login.Login, error) {
 			return ex.st.users.BackChannel(ctx, party.Name(), token)
 		})
 		if err != nil {
@@ -81,7 +81,7 @@ func frontChannel(party *relyingParty) func(*exchange) error {
 			}
 		}
 		if ex.req.Method != http.MethodHead { // which asks and does nothing
-			err := ex.endByProvider("frontchannel_logout", func(ctx context.Context) ([]*auth.Login, error) {
+			err := ex.endByProvider("frontchannel_logout", func(ctx context.Context) ([]*login.Login, error) {
 				return ex.st.users.FrontChannel(ctx, party.Name(), sid)
 			})
 			if err != nil {
@@ -106,7 +106,7 @@ func originOf(address string) string {
 }
 
 // endByProvider ends logins because their provider says so, and notes which.
-func (ex *exchange) endByProvider(event string, end func(context.Context) ([]*auth.Login, error)) error {
+func (ex *exchange) endByProvider(event string, end func(context.Context) ([]*login.Login, error)) error {
 	ctx, cancel := ex.storage.Recording()
 	defer cancel()
 	ended, err := end(ctx)

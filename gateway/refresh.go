@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/login"
 	"authgate/policy"
 )
 
@@ -62,7 +63,7 @@ func (ex *exchange) readRefresh() (string, error) {
 
 func (ex *exchange) refreshFailed(err error) error {
 	ex.challenges = []auth.Challenge{auth.BearerChallenge(ex.st.config.Basic.Realm, true)}
-	var reuse *auth.ReuseError
+	var reuse *login.ReuseError
 	switch {
 	case errors.As(err, &reuse):
 		ex.gw.metrics.tokens.WithLabelValues(tokenReused).Inc()

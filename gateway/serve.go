@@ -11,6 +11,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
+	"authgate/gateway/login"
 	"authgate/policy"
 )
 
@@ -240,7 +241,7 @@ func loginResult(err error) string {
 		return loginSuccess
 	case errors.As(err, &throttled):
 		return loginThrottled
-	case errors.Is(err, auth.ErrRejected), errors.Is(err, auth.ErrNoAttempt), isProviderError(err):
+	case errors.Is(err, auth.ErrRejected), errors.Is(err, login.ErrNoAttempt), isProviderError(err):
 		return loginFailure
 	}
 	return ""

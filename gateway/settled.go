@@ -30,7 +30,7 @@ func Outage(err error) bool {
 func (g *Gateway) settle(st, old *state) error {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
 	defer cancel()
-	err := st.accounts.Settle(ctx, g.store, g.shared())
+	err := st.accounts.UpdateEpochs(ctx, g.store, g.shared())
 	if err == nil {
 		st.store.Open()
 		return nil

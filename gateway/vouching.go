@@ -9,9 +9,9 @@ import (
 	"reflect"
 	"time"
 
-	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/keyfile"
+	"authgate/gateway/login"
 	"authgate/gateway/provider"
 	"authgate/gateway/seal"
 )
@@ -26,9 +26,9 @@ type vouching struct {
 	providers []*relyingParty // in the order of the configuration
 	issuers   []*resourceServer
 
-	users     *auth.Users // nil without providers, as what follows
-	delegated *auth.Session
-	attempts  *auth.Attempts
+	users     *login.Users // nil without providers, as what follows
+	delegated *login.Sessions
+	attempts  *login.Attempts
 }
 
 // relyingParty is the gateway as a client of one provider.
@@ -89,7 +89,7 @@ func (g *Gateway) buildVouching(st, old *state) error {
 	if err != nil {
 		return err
 	}
-	byName := map[string]auth.Provider{}
+	byName := map[string]login.Provider{}
 	for _, cfg := range st.config.Providers {
 		party := &relyingParty{config: cfg, origin: st.config.PublicURL + st.config.Endpoints.Prefix}
 		if known := before.provider(cfg.Name); known != nil && known.origin == party.origin && reflect.DeepEqual(known.config, cfg) {
@@ -100,16 +100,16 @@ func (g *Gateway) buildVouching(st, old *state) error {
 		st.providers = append(st.providers, party)
 		byName[cfg.Name] = party
 	}
-	st.users = auth.NewUsers(auth.UsersOptions{
+	st.users = login.NewUsers(login.UsersOptions{
 		Providers: byName, Lifetime: st.config.Delegated.Lifetime, Box: box, Now: g.now, Report: g.reportRenewal,
 	}, st.logins)
-	st.delegated = auth.NewDelegatedSession(st.users)
-	st.attempts = auth.NewAttempts(st.store, box, g.shared)
+	st.delegated = login.NewDelegatedSessions(st.users)
+	st.attempts = login.NewAttempts(st.store, box, g.shared)
 	return nil
 }
 
 func (g *Gateway) buildTrusting(st *state, before *vouching) error {
-	var issuers []auth.OutsideIssuer
+	var issuers []login.TrustedIssuer
 	for _, cfg := range st.config.Token.TrustedIssuers {
 		server := &resourceServer{config: cfg}
 		for _, known := range before.issuers {
@@ -121,16 +121,16 @@ func (g *Gateway) buildTrusting(st *state, before *vouching) error {
 			server.Trusted = provider.NewTrusted(g.trustedOptions(cfg))
 		}
 		st.issuers = append(st.issuers, server)
-		issuers = append(issuers, auth.OutsideIssuer{Name: cfg.Name, Opaque: cfg.Introspection != nil, TokenIssuer: server})
+		issuers = append(issuers, login.TrustedIssuer{Name: cfg.Name, Opaque: cfg.Introspection != nil, TokenIssuer: server})
 	}
-	var outside *auth.Outside
+	var outside *login.TrustedTokens
 	if len(issuers) > 0 {
 		var err error
-		if outside, err = auth.NewOutside(issuers, st.logins, g.now); err != nil {
+		if outside, err = login.NewTrustedTokens(issuers, st.logins, g.now); err != nil {
 			return fmt.Errorf("token.trusted_issuers: %w", err)
 		}
 	}
-	st.bearers = auth.NewBearers(st.bearer, outside)
+	st.bearers = login.NewBearerTokens(st.bearer, outside)
 	return nil
 }
 
@@ -188,7 +188,7 @@ func (g *Gateway) trustedOptions(cfg config.TrustedIssuer) provider.TrustedOptio
 
 // reportRenewal tells operators that the tokens of a provider could not be
 // refreshed, and whether the provider thereby ended the login.
-func (g *Gateway) reportRenewal(login *auth.Login, ended bool, err error) {
+func (g *Gateway) reportRenewal(login *login.Login, ended bool, err error) {
 	attrs := []any{
 		slog.String("subject", login.Subject()), slog.String("login", login.ID), slog.String("error", err.Error()),
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"authgate/gateway/password"
+	"authgate/policy"
 )
 
 // Account is somebody who may sign in with a password. Accounts that come out
@@ -31,13 +32,17 @@ type Account struct {
 
 	hash    password.Hash
 	version string
-	since   time.Time // see tenure; zero where that was not asked for
+	epoch   time.Time // see UpdateEpochs; zero where that was not called
 }
 
 // Version is a fingerprint of the account's stored password hash. A login
 // records it, so that a changed password ends the login. It is empty for an
 // account that does not come from an Accounts.
 func (a *Account) Version() string { return a.version }
+
+// Epoch is the time since which the account has been what it is; zero before
+// Accounts.UpdateEpochs.
+func (a *Account) Epoch() time.Time { return a.epoch }
 
 // Accounts is a set of accounts that never changes; a reload makes a new one.
 // A nil Accounts is an empty set, which lets nobody in.
@@ -144,4 +149,21 @@ func (a *Accounts) target(username string, seed maphash.Seed) (*Account, passwor
 		return nil, account.hash
 	}
 	return account, account.hash
+}
+
+// Identity is what the account looks like to policies and upstreams when
+// mechanism proved it. sid names its login, expires is when the credential
+// ends.
+func (a *Account) Identity(mechanism policy.Mechanism, sid string, expires time.Time) *policy.Identity {
+	return &policy.Identity{
+		Username:  a.Username,
+		Subject:   policy.LocalProvider + ":" + a.Username,
+		Name:      a.Name,
+		Email:     a.Email,
+		Roles:     a.Roles,
+		Mechanism: mechanism,
+		Provider:  policy.LocalProvider,
+		Login:     sid,
+		Expires:   expires,
+	}
 }

@@ -1,28 +1,32 @@
-// Package auth proves who is asking. It holds the mechanisms, one file each,
-// and what they share: accounts, the check of a password, throttling, and
-// the login that sessions and tokens belong to.
+// Package auth finds out who sends a request. It reads the credentials of the
+// request, knows the accounts, checks passwords, and slows down guessing.
 //
-// # Shape
+// # Job
 //
-// An Authenticator turns the credentials that a request presents into a
-// policy.Identity, or says why not. It never writes a response: the gateway
-// maps errors to HTTP in one place. What a request presents is read once,
-// into Credentials, so that what is verified here is what is stripped before
-// the request goes on.
+// ReadCredentials reads once what a request presents. The result is both what
+// the mechanisms verify and what the gateway removes before it forwards the
+// request. An Authenticator is one mechanism: it turns Credentials into a
+// policy.Identity or returns an error. A Chain asks several mechanisms in
+// order. The mechanism of this package is Basic. The mechanisms whose
+// credentials are only good while a record in the store says so (sessions,
+// access tokens, tokens of trusted issuers) are in package login, which imports
+// this package. No mechanism here asks the store, so auth needs no interface to
+// logins, and everything that a logout must end is in one package.
 //
-// A successful sign-in is a login, a record in the store named by its sid.
-// Session identifiers, refresh tokens and access tokens are handles to it and
-// are worth nothing without it, so ending a login is one delete: see Logins.
+// # Limits
+//
+// The package never writes a response. The gateway maps errors to HTTP in one
+// place. The counts of Throttle are in memory: each instance counts for itself,
+// and a restart clears them.
 //
 // # Threats
 //
-// Guessing is slowed by Throttle and by password hashes that cost the same
-// for accounts that do not exist. Stolen stores are useless: identifiers and
-// refresh tokens are kept as hashes, passwords as argon2id or bcrypt. Stolen
-// refresh tokens are noticed when both sides use them, and the login ends.
-// Changed, disabled and removed accounts end their logins, because each login
-// remembers the version of the account that made it. A store that does not
-// answer is an error and never a decision.
+// Throttle slows down guessing by account and by address. A password check
+// costs the same whether the account exists or not. Passwords are stored as
+// argon2id or bcrypt hashes. A request with two different credentials of one
+// kind is refused, because the gateway and the application could each use
+// another one. A changed, disabled or removed account begins a new epoch, and
+// logins of an older epoch do not count.
 package auth
 
 import (
@@ -66,10 +70,6 @@ const (
 	DetailBadToken      = "The access token is invalid, expired or revoked."
 	DetailBadRefresh    = "The refresh token is invalid, expired or already used."
 )
-
-// Challenge is the value of one WWW-Authenticate header (RFC 9110, section
-// 11.6.1); empty where the mechanism has none.
-type Challenge string
 
 // Authenticator is one mechanism. Implementations are safe for concurrent use.
 type Authenticator interface {

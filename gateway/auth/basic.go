@@ -82,11 +82,6 @@ func (b *Basic) Alive(_ context.Context, creds *Credentials) (*policy.Identity, 
 // Challenge implements Authenticator.
 func (b *Basic) Challenge(*Credentials) Challenge { return b.challenge }
 
-// BasicChallenge invites Basic credentials (RFC 7617, sections 2 and 2.1).
-func BasicChallenge(realm string) Challenge {
-	return Challenge(`Basic realm=` + quote(realm) + `, charset="UTF-8"`)
-}
-
 // ParseBasic decodes the value of Basic credentials (RFC 7617, section 2).
 // The user name ends at the first colon; both parts must be UTF-8 without
 // control characters.
@@ -105,9 +100,4 @@ func ParseBasic(value string) (username, password string, err error) {
 		return "", "", errors.New("basic credentials hold a control character")
 	}
 	return username, password, nil
-}
-
-// quote makes a quoted-string (RFC 9110, section 5.6.4).
-func quote(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }

@@ -211,3 +211,40 @@ func TestBasicChallenge(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
+
+// A Basic password that was verified is good while its user has it, without a
+// hash and whatever the throttle says; one that was not verified is not.
+func TestAliveHashesNothing(t *testing.T) {
+	t.Parallel()
+	f := newBasicFixture(t)
+	creds := &Credentials{Scheme: "basic", Value: encoded("service:s3rvice"), Client: netip.MustParseAddr("192.0.2.7")}
+	id, err := f.Alive(t.Context(), creds)
+	wantRejected(t, id, err, DetailWrongPassword, "another password")
+	want, err := f.Authenticate(t.Context(), creds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		_, _ = f.present(t.Context(), encoded("service:wrong")) // until it is throttled
+	}
+	computed := f.hasher.Computed()
+	f.clock.advance(24 * time.Hour) // nothing is remembered any more
+	if id, err := f.Alive(t.Context(), creds); id != want || err != nil {
+		t.Errorf("got %+v, %v", id, err)
+	}
+	if id, err := NewBasic("authgate", f.users, f.verifier).Alive(t.Context(), creds); err != nil || id.Username != "service" {
+		t.Errorf("after a reload: got %+v, %v", id, err)
+	}
+	for _, users := range []*Accounts{
+		newAccounts(t, Account{Username: "service", PasswordHash: cheapArgon2id("another")}),
+		newAccounts(t, Account{Username: "service", Disabled: true, PasswordHash: cheapArgon2id("s3rvice")}),
+		newAccounts(t, Account{Username: "other", PasswordHash: cheapArgon2id("s3rvice")}),
+		nil,
+	} {
+		id, err := NewBasic("authgate", users, f.verifier).Alive(t.Context(), creds)
+		wantRejected(t, id, err, DetailWrongPassword, "Basic user")
+	}
+	if got := f.hasher.Computed(); got != computed {
+		t.Errorf("%d hashes were computed", got-computed)
+	}
+}

@@ -1,241 +1,140 @@
 package auth
 
 import (
-	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/binary"
-	"hash"
-	"hash/maphash"
+	"errors"
+	"net/http"
 	"net/netip"
-	"sync"
-	"sync/atomic"
-	"time"
+	"strings"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-	"golang.org/x/sync/singleflight"
-
-	"authgate/gateway/password"
+	"authgate/gateway/cookiename"
 )
 
-// maxThrottleQueue is how many attempts may wait until others on the same
-// account or from the same address are settled.
-const maxThrottleQueue = 1024
+// ErrAmbiguous: the request presents two credentials where there can be one
+// (two Authorization headers, two values of one gateway cookie). Which of
+// them counts would be a guess, so it is a malformed request: 400.
+var ErrAmbiguous = errors.New("auth: ambiguous credentials")
 
-// Verifier checks a user name and password, for every mechanism that takes
-// them. Names that do not exist, disabled accounts, empty and overlong
-// passwords all cost the work of a real check and count as failures.
-//
-// Credentials that proved good are remembered for a while, by a keyed hash
-// that covers the stored password hash too: what is remembered is worth
-// nothing once the account has changed, and to nobody without the key. Wrong
-// ones are never remembered. A Verifier is safe for concurrent use and made to
-// outlive reloads of the configuration.
-type Verifier struct {
-	hasher   *Hasher
-	throttle *Throttle
-	ttl      time.Duration
-	now      func() time.Time
+// Credentials is everything that a request presents to the gateway, read
+// once. The zero value presents nothing.
+type Credentials struct {
+	// Scheme is the scheme of the Authorization header in lower case, and
+	// Value what follows it (RFC 9110, section 11.6.2).
+	Scheme, Value string
 
-	// good tells until when a credential is remembered. It is no expirable
-	// LRU because that one leaves a goroutine behind and reads its own clock.
-	good    *lru.Cache[credentialKey, time.Time]
-	flights singleflight.Group // computations under way, by credentialKey
-	waiting atomic.Int64       // attempts that wait for the throttle
+	// The values of the gateway's cookies, by their role; empty when absent.
+	Session, Delegated, Browser, Access, Refresh string
 
-	macs sync.Pool    // of *credentialMAC
-	seed maphash.Seed // chooses the work for names that do not exist
+	// Cookies tells that at least one gateway cookie is there, be it empty.
+	Cookies bool
+	// Renamed tells that a cookie of the application is there under the name
+	// that the browser has for it; see CookieNames.ToBrowser.
+	Renamed bool
+
+	// Client is the address of who asks, UserAgent the header of that name;
+	// throttling and device binding go by them.
+	Client    netip.Addr
+	UserAgent string
+
+	// basicVersion is the version of the Basic user whose password was
+	// verified; Basic.Authenticate sets it for Basic.Alive.
+	basicVersion string
 }
 
-// NewVerifier returns a Verifier that hashes by h, counts failures in t, and
-// remembers up to cacheSize good credentials (at least 1) for ttl after their
-// password was hashed; 10,000 and 5 minutes suit. now tells the time.
-func NewVerifier(h *Hasher, t *Throttle, cacheSize int, ttl time.Duration, now func() time.Time) *Verifier {
-	good, err := lru.New[credentialKey, time.Time](max(cacheSize, 1))
-	if err != nil {
-		panic(err) // the size is positive
+// Forget makes as if the cookie with that role had not come.
+func (c *Credentials) Forget(role CookieRole) {
+	switch role {
+	case SessionCookie:
+		c.Session = ""
+	case DelegatedCookie:
+		c.Delegated = ""
+	case AccessCookie:
+		c.Access = ""
 	}
-	v := &Verifier{hasher: h, throttle: t, ttl: ttl, now: now, good: good, seed: maphash.MakeSeed()}
-	secret := newSecret()
-	v.macs.New = func() any { return &credentialMAC{mac: hmac.New(sha256.New, secret)} }
-	return v
 }
 
-// Check returns the account that username and password sign in to. What was
-// good a short while ago is not hashed again, and equal credentials at the
-// same time are hashed once. Kind keeps apart sets of accounts that know the
-// same user names; failures count for the name in all of them. Client is the
-// address of who asks; those without a valid one count as one client.
-//
-// The error is ErrRejected; a *ThrottledError, be the password right or not;
-// or ErrBusy, which wraps the cause of ctx where that has ended.
-func (v *Verifier) Check(ctx context.Context, kind string, accounts *Accounts, username, password string, client netip.Addr) (*Account, error) {
-	a := v.attempt(accounts, username, password, client)
-	a.key = v.key(kind, username, password, a.stored.Encoded())
-	a.cached = true
-	good := v.remembers(&a)
-	if err := v.throttle.look(a.subject, good); err != nil {
-		return nil, err // what is remembered tells a throttled client nothing
+// ReadCredentials reads what h presents. The error is ErrAmbiguous.
+func ReadCredentials(h http.Header, names *CookieNames, client netip.Addr) (Credentials, error) {
+	c := Credentials{Client: client, UserAgent: h.Get("User-Agent")}
+	switch values := h["Authorization"]; len(values) {
+	case 0:
+	case 1:
+		c.Scheme, c.Value = splitAuthorization(values[0])
+	default:
+		return Credentials{}, ErrAmbiguous
 	}
-	if good {
-		return a.account, nil
-	}
-	return v.check(ctx, a)
-}
-
-// CheckFresh is Check for a login: it hashes the password in any case, and
-// remembers nothing, so that there are no kinds to keep apart.
-func (v *Verifier) CheckFresh(ctx context.Context, accounts *Accounts, username, password string, client netip.Addr) (*Account, error) {
-	return v.check(ctx, v.attempt(accounts, username, password, client))
-}
-
-// attempt is one check of a credential.
-type attempt struct {
-	subject  subject
-	account  *Account      // nil when the attempt cannot succeed
-	stored   password.Hash // what to check the password against in any case
-	password string
-	cached   bool          // whether good is asked and told, under key
-	key      credentialKey // where cached
-}
-
-func (v *Verifier) attempt(accounts *Accounts, username, password string, client netip.Addr) attempt {
-	account, stored := accounts.target(username, v.seed)
-	a := attempt{subject: newSubject(username, client), account: account, stored: stored, password: password}
-	if account != nil {
-		a.subject.version = account.version
-	}
-	if password == "" {
-		a.account = nil // whatever was hashed
-	}
-	return a
-}
-
-// remembers reports whether the credential is known to be good.
-func (v *Verifier) remembers(a *attempt) bool {
-	if !a.cached || a.account == nil {
-		return false
-	}
-	until, ok := v.good.Get(a.key)
-	return ok && v.now().Before(until)
-}
-
-// check makes the attempt.
-func (v *Verifier) check(ctx context.Context, a attempt) (*Account, error) {
-	r, err := v.admit(ctx, &a)
-	if err != nil {
-		return nil, err
-	}
-	if r == nil {
-		return a.account, nil
-	}
-	if a.cached {
-		err = v.proveShared(ctx, &a, r)
-	} else {
-		matches, failed := v.hasher.Verify(ctx, a.stored, a.password)
-		err = a.conclude(r, matches, failed)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return a.account, nil
-}
-
-// admit waits until the throttle lets the attempt begin. It returns nil
-// without an error if the credential became known as good meanwhile.
-func (v *Verifier) admit(ctx context.Context, a *attempt) (*reservation, error) {
-	for {
-		r, full, err := v.throttle.reserve(a.subject)
-		if full == nil {
-			return r, err
-		}
-		if err := v.wait(ctx, full); err != nil {
-			return nil, err
-		}
-		if v.remembers(a) {
-			return nil, v.throttle.look(a.subject, true)
+	for _, line := range h["Cookie"] {
+		if err := c.readCookies(line, names); err != nil {
+			return Credentials{}, err
 		}
 	}
-}
-
-func (v *Verifier) wait(ctx context.Context, full <-chan struct{}) error {
-	defer v.waiting.Add(-1)
-	if v.waiting.Add(1) > maxThrottleQueue {
-		return ErrBusy
-	}
-	select {
-	case <-full:
-		return nil
-	case <-ctx.Done():
-		return gaveUp(ctx)
-	}
-}
-
-// proveShared hashes the password, together with all who ask the same now,
-// and concludes the attempt. Whoever leaves early changes nothing for the
-// others, nor for the throttle.
-func (v *Verifier) proveShared(ctx context.Context, a *attempt, r *reservation) error {
-	detached := context.WithoutCancel(ctx)
-	result := v.flights.DoChan(string(a.key[:]), func() (any, error) {
-		if v.remembers(a) {
-			return true, nil
+	for _, value := range []*string{&c.Session, &c.Delegated, &c.Browser, &c.Access, &c.Refresh} {
+		if *value == absent {
+			*value = ""
 		}
-		matches, err := v.hasher.Verify(detached, a.stored, a.password)
-		if matches {
-			v.good.Add(a.key, v.now().Add(v.ttl))
-		}
-		return matches, err
-	})
-	conclude := func(res singleflight.Result) error {
-		return a.conclude(r, res.Val == true, res.Err)
 	}
-	select {
-	case res := <-result:
-		return conclude(res)
-	case <-ctx.Done():
-		go func() { _ = conclude(<-result) }()
-		return gaveUp(ctx)
-	}
+	return c, nil
 }
 
-// conclude settles the attempt by whether the password matches the stored
-// hash, and returns what to answer. Without a result, because of err, the
-// attempt counts as if it had not been made.
-func (a *attempt) conclude(r *reservation, matches bool, err error) error {
-	if err != nil {
-		r.settle(false)
-		return err
+// absent stands for the value of an empty cookie while cookies are read; no
+// cookie can have it.
+const absent = ";"
+
+// splitAuthorization cuts "Scheme value". Without a space it is a scheme
+// alone, never a value: a token without its scheme word is not accepted.
+func splitAuthorization(v string) (scheme, value string) {
+	scheme, value, _ = strings.Cut(strings.Trim(v, " \t"), " ")
+	return strings.Map(lower, scheme), strings.TrimLeft(value, " ")
+}
+
+// lower is for ASCII alone: with Unicode's rules "BASİC" would be "basic".
+func lower(r rune) rune {
+	if 'A' <= r && r <= 'Z' {
+		return r + 'a' - 'A'
 	}
-	if !matches || a.account == nil {
-		r.settle(true)
-		return ErrRejected
+	return r
+}
+
+// cookieSpace is what net/http leaves out around cookies. A request with a line
+// break in a header never gets this far.
+const cookieSpace = " \t\r\n"
+
+// nextCookie cuts the first name=value pair off a Cookie header line (RFC
+// 6265, section 4.2).
+func nextCookie(line string) (name, value, rest string) {
+	pair, rest, _ := strings.Cut(line, ";")
+	name, value, _ = strings.Cut(pair, "=")
+	return strings.Trim(name, cookieSpace), strings.Trim(value, cookieSpace), rest
+}
+
+func (c *Credentials) readCookies(line string, names *CookieNames) error {
+	var name, value string
+	for line != "" {
+		name, value, line = nextCookie(line)
+		var at *string
+		switch name {
+		case "":
+			continue // nor is a role without a cookie ever named so
+		case names.Session:
+			at = &c.Session
+		case names.Delegated:
+			at = &c.Delegated
+		case names.Browser:
+			at = &c.Browser
+		case names.Access:
+			at = &c.Access
+		case names.Refresh:
+			at = &c.Refresh
+		default:
+			c.Renamed = c.Renamed || cookiename.Marked(name)
+			continue
+		}
+		if value == "" {
+			value = absent // tells two cookies apart even if one is empty
+		}
+		if *at != "" && *at != value {
+			return ErrAmbiguous
+		}
+		*at, c.Cookies = value, true
 	}
-	r.succeed()
 	return nil
-}
-
-// credentialKey stands for a user name and password of a kind, and for the
-// stored hash that they are checked against.
-type credentialKey [sha256.Size]byte
-
-// credentialMAC computes credentialKeys, with what that needs at hand.
-type credentialMAC struct {
-	mac hash.Hash
-	buf [512]byte // more than that is allocated
-}
-
-func (v *Verifier) key(kind, username, password, stored string) (key credentialKey) {
-	m := v.macs.Get().(*credentialMAC)
-	defer v.macs.Put(m)
-	message := m.buf[:0]
-	for _, field := range [...]string{kind, username, password, stored} {
-		message = binary.BigEndian.AppendUint64(message, uint64(len(field)))
-		message = append(message, field...)
-	}
-	m.mac.Reset()
-	m.mac.Write(message)
-	m.mac.Sum(m.buf[:0])
-	copy(key[:], m.buf[:])
-	clear(m.buf[:]) // the password
-	return key
 }

@@ -18,7 +18,7 @@ import (
 
 // cheapArgon2id returns an argon2id hash that costs next to nothing.
 func cheapArgon2id(plain string) string {
-	salt := newSecret()[:16]
+	salt := random(32)[:16]
 	encode := base64.RawStdEncoding.EncodeToString
 	return fmt.Sprintf("$argon2id$v=19$m=8,t=1,p=1$%s$%s", encode(salt), encode(argon2.IDKey([]byte(plain), salt, 1, 8, 1, 32)))
 }

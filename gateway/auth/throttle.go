@@ -123,7 +123,7 @@ func (t *Throttle) SetLimits(limit int, window time.Duration) {
 }
 
 func newSubject(username string, client netip.Addr) subject {
-	s := subject{pairKey: pairKey{account: strings.ToLower(strings.TrimSpace(username)), client: clientKey(client)}}
+	s := subject{pairKey: pairKey{account: strings.ToLower(strings.TrimSpace(username)), client: ClientKey(client)}}
 	if len(s.account) > maxAccountKey {
 		sum := sha256.Sum256([]byte(s.account))
 		s.account = string(sum[:])
@@ -133,7 +133,7 @@ func newSubject(username string, client netip.Addr) subject {
 
 // clientKey is what counts as one client: an IPv4 address, or the 64 bits of
 // an IPv6 address that one of them can choose from.
-func clientKey(client netip.Addr) netip.Addr {
+func ClientKey(client netip.Addr) netip.Addr {
 	client = client.Unmap()
 	if client.Is6() {
 		// Without an error: 64 bits are within every IPv6 address.

@@ -1,0 +1,43 @@
+package auth
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"authgate/policy"
+)
+
+// What clients see tells wrong credentials from a missing session.
+func TestDetails(t *testing.T) {
+	t.Parallel()
+	if DetailWrongPassword != "Invalid username or password." || DetailNotSignedIn != "Not signed in." {
+		t.Errorf("the contract's details are %q and %q", DetailWrongPassword, DetailNotSignedIn)
+	}
+	err := error(&Rejection{Detail: "for the client", Reason: "for the operator"})
+	if !errors.Is(err, ErrRejected) || errors.Is(err, ErrNoCredentials) || err.Error() != "auth: credential rejected: for the operator" {
+		t.Errorf("a Rejection reads %q", err)
+	}
+}
+
+// wantRejection fails unless the answer is a Rejection with this detail, and
+// with a reason that says reason.
+func wantRejected(tb testing.TB, id *policy.Identity, err error, detail, reason string) {
+	tb.Helper()
+	var r *Rejection
+	if id != nil || !errors.As(err, &r) || !errors.Is(err, ErrRejected) {
+		tb.Errorf("got %+v, %v, want it rejected because of: %s", id, err, reason)
+		return
+	}
+	if r.Detail != detail || !strings.Contains(r.Reason, reason) {
+		tb.Errorf("rejected with %q because of %q, want %q because of %q", r.Detail, r.Reason, detail, reason)
+	}
+}
+
+// wantUndecided fails unless the error says that nothing could be found out.
+func wantNoAnswer(tb testing.TB, id *policy.Identity, err error) {
+	tb.Helper()
+	if id != nil || err == nil || errors.Is(err, ErrRejected) || errors.Is(err, ErrNoCredentials) {
+		tb.Errorf("got %+v, %v, want an error that decides nothing", id, err)
+	}
+}

@@ -1,0 +1,479 @@
+package login
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/store"
+	"authgate/policy"
+)
+
+func TestBearerIssues(t *testing.T) {
+	t.Parallel()
+	bothAlgorithms(t, func(t *testing.T, m *mechanisms) {
+		m.clock.advance(123 * time.Millisecond)
+		now := m.clock.now().Unix()
+		s := m.signIn(t, "alice")
+		part := strings.Split(s.access, ".")
+		if len(part) != 3 {
+			t.Fatalf("%d parts", len(part))
+		}
+		wantJSON(t, "the header", decoded(t, part[0]), map[string]any{"alg": m.keys.method.Alg(), "typ": "JWT", "kid": m.keys.id})
+		var claims map[string]any
+		if err := json.Unmarshal([]byte(decoded(t, part[1])), &claims); err != nil {
+			t.Fatal(err)
+		}
+		jti, _ := claims["jti"].(string)
+		wantJSON(t, "the payload", decoded(t, part[1]), map[string]any{
+			"iss": testIssuer, "sub": "alice", "aud": "authgate", "iat": now, "nbf": now, "exp": now + 900,
+			"jti": jti, "sid": s.login.ID, "roles": []string{"user", "admin"},
+		})
+		if len(jti) < 26 {
+			t.Errorf("the jti %q has no 130 bits", jti)
+		}
+		if strings.Contains(s.access, s.session) || strings.Contains(decoded(t, part[1]), s.session) {
+			t.Error("the token tells the session")
+		}
+		id, err := m.byToken(t, s.access)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id.Username != "alice" || id.Subject != "local:alice" || id.Name != "Alice Example" || id.Email != "alice@example.org" ||
+			!slices.Equal(id.Roles, []string{"user", "admin"}) || id.Mechanism != policy.Bearer || id.Provider != "local" ||
+			id.Login != s.login.ID || id.Expires.Unix() != now+900 {
+			t.Errorf("got %+v", id)
+		}
+	})
+}
+
+// wantJSON fails unless got is want, numbers compared as they are written.
+func wantJSON(tb testing.TB, what, got string, want map[string]any) {
+	tb.Helper()
+	canonical, err := json.Marshal(want)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(got), &members); err != nil {
+		tb.Fatal(err)
+	}
+	sorted, err := json.Marshal(members)
+	if err != nil || string(sorted) != string(canonical) {
+		tb.Errorf("%s is %s, want %s", what, sorted, canonical)
+	}
+}
+
+func TestBearerIssuesForWhatTheLoginHas(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, func(m *mechanisms) { m.bearerOptions.Audience = []string{"authgate", "api"} })
+	plain := newTestAccounts(t, auth.Account{Username: "plain", PasswordHash: aliceHash})
+	account, _ := plain.Lookup("plain")
+	login := &Login{ID: "SID", Username: "plain", Expires: m.clock.now().Add(5*time.Minute + time.Millisecond)}
+	seen := make(map[string]bool)
+	for range 10 {
+		token, left, err := m.bearer.Issue(login, account)
+		if err != nil || left != 5*time.Minute {
+			t.Fatalf("%v left, %v; want no more than the login has", left, err)
+		}
+		var claims struct {
+			Audience []string `json:"aud"`
+			Roles    []string `json:"roles"`
+			ID       string   `json:"jti"`
+			Expires  int64    `json:"exp"`
+		}
+		if err := json.Unmarshal([]byte(decoded(t, strings.Split(token, ".")[1])), &claims); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(claims.Audience, []string{"authgate", "api"}) || claims.Roles == nil || len(claims.Roles) != 0 ||
+			claims.Expires != m.clock.now().Add(5*time.Minute).Unix() {
+			t.Errorf("got %+v", claims)
+		}
+		if seen[claims.ID] {
+			t.Error("a jti was given twice")
+		}
+		seen[claims.ID] = true
+	}
+}
+
+func TestBearerIsNotAsked(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	s := m.signIn(t, "alice")
+	for _, creds := range []auth.Credentials{{}, {Value: s.access}, {Scheme: "basic", Value: s.access}, {Scheme: strings.ToLower(s.access)}, {Session: s.access, Refresh: s.access}} {
+		if id, err := m.bearer.Authenticate(t.Context(), &creds); id != nil || !errors.Is(err, auth.ErrNoCredentials) {
+			t.Errorf("%+v: got %+v, %v, want no credentials", creds, id, err)
+		}
+	}
+}
+
+func TestBearerRefusesClaims(t *testing.T) {
+	t.Parallel()
+	bothAlgorithms(t, func(t *testing.T, m *mechanisms) {
+		s, other, ended := m.signIn(t, "alice"), m.signIn(t, "bob"), m.signIn(t, "alice")
+		if _, err := m.logins.End(t.Context(), ended.login.ID); err != nil {
+			t.Fatal(err)
+		}
+		disabled := auth.Account{Username: "eve", Disabled: true, PasswordHash: bobHash}
+		m = m.reloaded(t, alice(), bob(), disabled)
+		now := m.clock.now().Unix()
+		good := m.forge(t, s)
+		null := json.RawMessage("null")
+		var tokens []hostile
+		for _, test := range []struct {
+			claim  string
+			value  any
+			reason string
+		}{
+			{"iss", nil, "iss claim is required"}, {"aud", nil, "aud claim is required"}, {"exp", nil, "exp claim is required"},
+			{"jti", nil, "jti is missing"}, {"sub", nil, "sub is missing"},
+
+			{"iss", "https://attacker.example", "invalid issuer"}, {"iss", testIssuer + "/", "invalid issuer"},
+			{"iss", strings.ToUpper(testIssuer), "invalid issuer"}, {"iss", "", "iss claim is required"},
+			{"iss", null, "iss is invalid"}, {"iss", 7, "iss is invalid"}, {"iss", []string{testIssuer}, "iss is invalid"},
+
+			{"aud", "other", "invalid audience"}, {"aud", "authgate2", "invalid audience"}, {"aud", "AUTHGATE", "invalid audience"},
+			{"aud", []string{"other", "another"}, "invalid audience"}, {"aud", []string{}, "aud claim is required"}, {"aud", []string{""}, "aud claim is required"},
+			{"aud", "", "aud claim is required"}, {"aud", null, "aud claim is required"}, {"aud", 7, "aud claim is required"},
+			{"aud", map[string]any{"authgate": 1}, "aud claim is required"}, {"aud", []any{"authgate", 7}, "aud is invalid"},
+
+			{"exp", fmt.Sprint(now + 900), "exp is invalid"}, {"exp", null, "exp is invalid"}, {"exp", true, "exp is invalid"},
+			{"exp", []int64{now + 900}, "exp is invalid"}, {"exp", map[string]any{}, "exp is invalid"},
+			{"exp", float64(now) + 900.5, "exp is no sensible number"}, {"exp", json.RawMessage("9e9"), "exp is no sensible number"},
+			{"exp", json.RawMessage(fmt.Sprintf("%d.0", now+900)), "exp is no sensible number"}, {"exp", int64(253402300800), "exp is no sensible number"},
+			{"exp", json.RawMessage("1e300"), "exp"}, {"exp", json.RawMessage("1e400"), "exp"}, {"exp", json.RawMessage("9223372036854775808"), "exp"},
+			{"exp", -1, "expired"}, {"exp", 0, "expired"}, {"exp", now, "expired"}, {"exp", now - 1, "expired"}, {"exp", now - 900, "expired"},
+
+			{"nbf", now + 6, "not valid yet"}, {"nbf", now + 900, "not valid yet"}, {"nbf", fmt.Sprint(now), "nbf is invalid"}, {"nbf", null, "nbf is invalid"},
+			{"nbf", json.RawMessage("1e300"), ""}, {"nbf", float64(now) - 0.5, "nbf is no sensible number"}, {"nbf", -1, "nbf is no sensible number"},
+			{"iat", now + 6, "used before issued"}, {"iat", now + 900, "used before issued"}, {"iat", "now", "iat is invalid"}, {"iat", null, "iat is invalid"},
+			{"iat", json.RawMessage("1e300"), ""}, {"iat", float64(now) - 0.5, "iat is no sensible number"}, {"iat", json.RawMessage("-1e300"), "iat is no sensible number"},
+
+			{"jti", "", "jti is missing"}, {"jti", 7, "jti is missing or no string"}, {"jti", null, "jti is missing or no string"}, {"jti", []string{"a"}, "jti is missing or no string"},
+			{"sub", "", "sub is missing"}, {"sub", 7, "sub is missing or no string"}, {"sub", null, "sub is missing or no string"}, {"sub", []string{"alice"}, "sub is missing or no string"},
+			{"sub", "nobody", "its account is gone"}, {"sub", "eve", "its account is gone"}, {"sub", "Alice", "its account is gone"}, {"sub", "alice ", "its account is gone"},
+			{"sub", "local:alice", "its account is gone"}, {"sub", "bob", "its account has changed"},
+			{"sid", other.login.ID, "its account has changed"}, {"sid", ended.login.ID, "its login has ended"}, {"sid", "NEVER", "its login has ended"},
+			{"sid", "", "sid is no string"}, {"sid", 7, "sid is no string"}, {"sid", null, "sid is no string"}, {"sid", []string{s.login.ID}, "sid is no string"},
+		} {
+			value, err := json.Marshal(test.value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tokens = append(tokens, hostile{fmt.Sprintf("%s %.30s", test.claim, value), good.with(map[string]any{test.claim: test.value}).token(), test.reason})
+		}
+		m.wantRefused(t, good, tokens)
+	})
+}
+
+// What a token may be without, and how far clocks may differ.
+func TestBearerAccepts(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	s := m.signIn(t, "alice")
+	now := m.clock.now().Unix()
+	for name, changes := range map[string]map[string]any{
+		"nothing changed":   {},
+		"no nbf":            {"nbf": nil},
+		"no iat":            {"iat": nil},
+		"nbf within leeway": {"nbf": now + 5},
+		"iat within leeway": {"iat": now + 5},
+		"last second":       {"exp": now + 1},
+		"several audiences": {"aud": []string{"other", "authgate"}},
+		"no kid":            {"header kid": nil},
+		"no typ":            {"header typ": nil},
+		"no roles":          {"roles": nil},
+		"no sid":            {"sid": nil},
+		"more claims":       {"name": "x", "x": map[string]any{"a": []int{1}}},
+	} {
+		id, err := m.byToken(t, m.forge(t, s).with(changes).token())
+		if err != nil || id.Username != "alice" {
+			t.Errorf("%s: got %+v, %v", name, id, err)
+			continue
+		}
+		if !slices.Equal(id.Roles, []string{"user", "admin"}) {
+			t.Errorf("%s: the roles are %q: not those of the account", name, id.Roles)
+		}
+	}
+}
+
+func TestBearerWithoutIssuerOrAudienceAcceptsNothing(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*mechanisms){
+		"issuer":   func(m *mechanisms) { m.bearerOptions.Issuer = "" },
+		"audience": func(m *mechanisms) { m.bearerOptions.Audience = nil },
+	} {
+		m := newMechanisms(t, change)
+		s := m.signIn(t, "alice")
+		for _, token := range []string{s.access, m.forge(t, s).token(), m.forge(t, s).with(map[string]any{"iss": nil, "aud": nil}).token()} {
+			id, err := m.byToken(t, token)
+			if id != nil {
+				t.Errorf("no %s: got %+v", name, id)
+			}
+			wantRejected(t, id, err, auth.DetailBadToken, "no issuer or audience is configured")
+		}
+	}
+}
+
+// A token that was verified once is not verified again: it stays good when the
+// key is taken away. But time, revocation and login are looked at every time.
+func TestWarmBearerComputesNoSignature(t *testing.T) {
+	t.Parallel()
+	bothAlgorithms(t, func(t *testing.T, m *mechanisms) {
+		signIn := func() (*signedIn, *policy.Identity) {
+			t.Helper()
+			s := m.signIn(t, "alice")
+			id, err := m.byToken(t, s.access)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s, id
+		}
+		s, id := signIn()
+		revoked, _ := signIn()
+		ended, _ := signIn()
+		cold := m.signIn(t, "alice")
+		m.keys.verify = nil // the keys are this test's own
+
+		coldID, err := m.byToken(t, cold.access)
+		wantRejected(t, coldID, err, auth.DetailBadToken, "signature")
+		m.store.takeCalls()
+		if again, err := m.byToken(t, s.access); err != nil || again != id {
+			t.Errorf("got %p, %v, want %p again", again, err, id)
+		}
+		calls := m.store.takeCalls()
+		if len(calls) != 2 || !strings.HasPrefix(calls[0], "get revoked:") || calls[1] != "get login:"+s.login.ID {
+			t.Errorf("the store was asked %q, want revocation and login", calls)
+		}
+		if _, err := m.bearer.Revoke(t.Context(), revoked.access); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.logins.End(t.Context(), ended.login.ID); err != nil {
+			t.Fatal(err)
+		}
+		id, err = m.byToken(t, revoked.access)
+		wantRejected(t, id, err, auth.DetailBadToken, "revoked")
+		id, err = m.byToken(t, ended.access)
+		wantRejected(t, id, err, auth.DetailBadToken, "its login has ended")
+		for _, failing := range []string{"get revoked:", "get login:"} {
+			m.store.fails(failing)
+			id, err = m.byToken(t, s.access)
+			wantNoAnswer(t, id, err)
+		}
+		m.store.fails("")
+		m.clock.advance(15*time.Minute - 1)
+		if _, err := m.byToken(t, s.access); err != nil {
+			t.Errorf("before its end: %v", err)
+		}
+		m.clock.advance(1)
+		id, err = m.byToken(t, s.access)
+		wantRejected(t, id, err, auth.DetailBadToken, "expired")
+	})
+}
+
+// A login's record that changed under a warm token is read again.
+func TestWarmBearerSeesWhatOthersWrote(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	s := m.signIn(t, "alice")
+	if _, err := m.byToken(t, s.access); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := m.store.Get(t.Context(), loginPrefix+s.login.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := []byte(s.login.Version)
+	other := bytes.Clone(version)
+	other[0]++
+	if err := m.store.Put(t.Context(), loginPrefix+s.login.ID, bytes.Replace(raw, version, other, 1), m.clock.now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	id, err := m.byToken(t, s.access)
+	wantRejected(t, id, err, auth.DetailBadToken, "its account has changed")
+}
+
+func TestWarmBearerAllocatesNothing(t *testing.T) {
+	m := newMechanisms(t, nil)
+	s := m.signIn(t, "alice")
+	bearer := NewAccessTokens(m.bearerOptions, m.keys, m.accounts, NewLogins(m.store.Store, m.clock.now))
+	creds := &auth.Credentials{Scheme: "bearer", Value: s.access}
+	allocations := testing.AllocsPerRun(100, func() {
+		if _, err := bearer.Authenticate(t.Context(), creds); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if allocations != 0 {
+		t.Errorf("%v allocations, want none", allocations)
+	}
+}
+
+func TestRevokeEndsTheLogin(t *testing.T) {
+	t.Parallel()
+	bothAlgorithms(t, func(t *testing.T, m *mechanisms) {
+		s, other := m.signIn(t, "alice"), m.signIn(t, "alice")
+		second := m.forge(t, s).token() // another access token of the login
+		if _, err := m.byToken(t, second); err != nil {
+			t.Fatal(err)
+		}
+		id, err := m.bearer.Revoke(t.Context(), s.access)
+		if err != nil || id.Username != "alice" || id.Login != s.login.ID {
+			t.Fatalf("got %+v, %v, want who signed out", id, err)
+		}
+		m.wantDead(t, s)
+		id, err = m.byToken(t, second)
+		wantRejected(t, id, err, auth.DetailBadToken, "its login has ended")
+		m.wantAlive(t, other)
+		id, err = m.bearer.Revoke(t.Context(), s.access)
+		wantRejected(t, id, err, auth.DetailBadToken, "revoked")
+		id, err = m.bearer.Revoke(t.Context(), "x.y.z")
+		wantRejected(t, id, err, auth.DetailBadToken, "malformed")
+		m.wantAlive(t, other)
+	})
+}
+
+// The list holds a jti exactly as long as its token would have lived.
+func TestRevocationIsKeptUntilTheTokenExpires(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	s := m.signIn(t, "alice")
+	if _, err := m.bearer.Revoke(t.Context(), s.access); err != nil {
+		t.Fatal(err)
+	}
+	var claims struct {
+		ID string `json:"jti"`
+	}
+	if err := json.Unmarshal([]byte(decoded(t, strings.Split(s.access, ".")[1])), &claims); err != nil {
+		t.Fatal(err)
+	}
+	m.clock.advance(15*time.Minute - 1)
+	if _, err := m.store.Get(t.Context(), "revoked:"+claims.ID); err != nil {
+		t.Errorf("before the token's end: %v", err)
+	}
+	m.clock.advance(1)
+	if _, err := m.store.Get(t.Context(), "revoked:"+claims.ID); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("at the token's end: %v, want it gone", err)
+	}
+}
+
+// A token signed elsewhere with the gateway's key, which has no login, is
+// revoked by its jti alone.
+func TestRevokeWithoutALogin(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	s := m.signIn(t, "alice")
+	foreign := m.forge(t, s).with(map[string]any{"sid": nil, "jti": "one"})
+	if id, err := m.bearer.Revoke(t.Context(), foreign.token()); err != nil || id.Login != "" {
+		t.Fatalf("got %+v, %v", id, err)
+	}
+	id, err := m.byToken(t, foreign.token())
+	wantRejected(t, id, err, auth.DetailBadToken, "revoked")
+	if _, err := m.byToken(t, foreign.with(map[string]any{"jti": "two"}).token()); err != nil {
+		t.Errorf("another token of the account: %v", err)
+	}
+	m.wantAlive(t, s)
+}
+
+// Whatever step of a logout fails, it is an error, nobody is told that the
+// token was bad, and trying again ends everything.
+func TestRevokeWithAFailingStore(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		failing string
+		late    bool
+		alive   bool // after the failure
+	}{
+		{"get revoked:", false, true},
+		{"get login:", false, true},
+		{"take login:", false, true},
+		{"take login:", true, false},
+		{"put revoked:", false, false},
+		{"put revoked:", true, false},
+	} {
+		t.Run(test.failing, func(t *testing.T) {
+			t.Parallel()
+			m := newMechanisms(t, nil)
+			s := m.signIn(t, "alice")
+			m.store.late = test.late
+			m.store.fails(test.failing)
+			id, err := m.bearer.Revoke(t.Context(), s.access)
+			wantNoAnswer(t, id, err)
+			if !errors.Is(err, errStore) {
+				t.Errorf("late %v: got %v, want the error of the store", test.late, err)
+			}
+			m.store.fails("")
+			if !test.alive {
+				m.wantDead(t, s)
+				return
+			}
+			m.wantAlive(t, s)
+			if _, err := m.bearer.Revoke(t.Context(), s.access); err != nil {
+				t.Errorf("trying again: %v", err)
+			}
+			m.wantDead(t, s)
+		})
+	}
+}
+
+func TestRevokeWithoutALoginWithAFailingStore(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	token := m.forge(t, m.signIn(t, "alice")).with(map[string]any{"sid": nil}).token()
+	m.store.fails("put revoked:")
+	id, err := m.bearer.Revoke(t.Context(), token)
+	wantNoAnswer(t, id, err)
+	m.store.fails("")
+	if _, err := m.bearer.Revoke(t.Context(), token); err != nil {
+		t.Errorf("trying again: %v", err)
+	}
+	id, err = m.byToken(t, token)
+	wantRejected(t, id, err, auth.DetailBadToken, "revoked")
+}
+
+// Tokens outlive a reload as long as the keys stay; other keys end them.
+func TestBearerAfterOtherKeys(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	s := m.signIn(t, "alice")
+	m.wantAlive(t, m.signIn(t, "bob"))
+	if _, err := m.reloaded(t, alice()).byToken(t, s.access); err != nil {
+		t.Errorf("the same keys: %v", err)
+	}
+	keys, err := NewHS256([]byte(strings.Repeat("another secret ", 3)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, keys := range map[string]*Keys{"secret": keys, "algorithm": testKeys(t, "RS256")} {
+		other := *m
+		other.keys = keys
+		id, err := other.reloaded(t, alice()).byToken(t, s.access)
+		if id != nil {
+			t.Errorf("another %s: got %+v", name, id)
+		}
+		wantRejected(t, id, err, auth.DetailBadToken, "")
+	}
+}
+
+func TestBearerChallenge(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	for want, presented := range map[auth.Challenge][]auth.Credentials{
+		`Bearer realm="authgate"`:                        {{}, {Scheme: "basic", Value: "x"}, {Session: "x", Refresh: "x"}},
+		`Bearer realm="authgate", error="invalid_token"`: {{Scheme: "bearer", Value: "x"}, {Scheme: "bearer"}, {Access: "x"}},
+	} {
+		for _, creds := range presented {
+			if got := m.bearer.Challenge(&creds); got != want {
+				t.Errorf("%+v: got %s, want %s", creds, got, want)
+			}
+		}
+	}
+	if got, want := auth.BearerChallenge(`a "b"`, false), auth.Challenge(`Bearer realm="a \"b\""`); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,161 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/provider"
+)
+
+// What Alive says of a session is not the session's sign of life: nothing is
+// noted, here or in the store, and the session ends when it is idle.
+func TestAliveIsNoActivity(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMechanisms(t, func(m *mechanisms) { m.sessionOptions.Idle = 8 * time.Minute })
+		s := m.signIn(t, "alice")
+		creds := &auth.Credentials{Session: s.session}
+		want, err := m.bySession(t, s.session)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.store.takeCalls()
+		for range 7 {
+			m.clock.advance(time.Minute)
+			if id, err := m.session.Alive(t.Context(), creds); id != want || err != nil {
+				t.Fatalf("got %+v, %v, want what was proved", id, err)
+			}
+		}
+		synctest.Wait()
+		for _, call := range m.store.takeCalls() {
+			if !strings.HasPrefix(call, "get ") {
+				t.Errorf("Alive does %q", call)
+			}
+		}
+		m.clock.advance(time.Minute)
+		id, err := m.session.Alive(t.Context(), creds)
+		wantRejected(t, id, err, auth.DetailNotSignedIn, "session")
+	})
+}
+
+// Alive does not have a provider asked, however long ago that was due.
+func TestAliveRenewsNothing(t *testing.T) {
+	t.Parallel()
+	renewing(t, func(t *testing.T, d *delegation) {
+		s := d.signIn(t, d.grant("user"))
+		d.answersAfter(0, "auditor")
+		creds := &auth.Credentials{Delegated: s.session}
+		for range 59 {
+			time.Sleep(time.Minute)
+			if id, err := d.session.Alive(t.Context(), creds); err != nil || id.Login != s.login.ID {
+				t.Fatalf("got %+v, %v", id, err)
+			}
+		}
+		d.wantAsked(t, 0)
+		if _, err := d.logins.End(t.Context(), s.login.ID); err != nil {
+			t.Fatal(err)
+		}
+		id, err := d.session.Alive(t.Context(), creds)
+		wantRejected(t, id, err, auth.DetailNotSignedIn, "session")
+	})
+}
+
+// A chain goes by the mechanism whose credentials are there, as it did when it
+// accepted them.
+func TestAliveInAChain(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	s := m.signIn(t, "alice")
+	chain := auth.Chain{NewBearerTokens(m.bearer, nil), m.session}
+	both := &auth.Credentials{Scheme: "bearer", Value: s.access, Session: s.session}
+	for range 2 {
+		if id, err := chain.Alive(t.Context(), both); err != nil || id.Mechanism != "bearer" {
+			t.Errorf("got %+v, %v", id, err)
+		}
+	}
+	m.clock.advance(15 * time.Minute)
+	id, err := chain.Alive(t.Context(), both)
+	wantRejected(t, id, err, auth.DetailBadToken, "expired")
+	if id, err := chain.Alive(t.Context(), &auth.Credentials{Session: s.session}); err != nil || id.Mechanism != "session" {
+		t.Errorf("got %+v, %v", id, err)
+	}
+	if id, err := chain.Alive(t.Context(), &auth.Credentials{}); id != nil || !errors.Is(err, auth.ErrNoCredentials) {
+		t.Errorf("got %+v, %v", id, err)
+	}
+}
+
+// Alive never waits for the issuer of a token: it is asked beside, at most
+// once in a while, and what it says counts from then on.
+func TestAliveOfOutsideTokens(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutsiders(t, nil)
+		token, creds := "opaque", &auth.Credentials{Scheme: "bearer", Value: "opaque"}
+		good := o.access("one")
+		answers := func(after time.Duration, err error) {
+			o.asked.answers(func(context.Context, string) (*provider.AccessToken, error) {
+				time.Sleep(after)
+				return &good, err
+			})
+		}
+		answers(0, nil)
+		if _, err := o.by(t, token); err != nil {
+			t.Fatal(err)
+		}
+		alive := func(good bool, questions int) {
+			t.Helper()
+			id, err := o.bearers.Alive(t.Context(), creds)
+			if good && (err != nil || id.Username != "carol") {
+				t.Errorf("got %+v, %v", id, err)
+			}
+			if !good {
+				wantNoAnswer(t, id, err)
+			}
+			synctest.Wait()
+			if got := o.asked.questions(); got != questions {
+				t.Errorf("asked %d times, want %d", got, questions)
+			}
+		}
+		alive(true, 1)
+		o.clock.advance(opaqueFresh) // it has to be asked about again
+		answers(time.Second, nil)
+		alive(false, 2)
+		alive(false, 2)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		alive(true, 2)
+
+		o.clock.advance(opaqueFresh)
+		answers(0, providerFails(provider.ErrFault))
+		alive(false, 3)
+		alive(false, 3) // not at once
+		o.clock.advance(againPause)
+		alive(false, 4)
+		o.clock.advance(againPause)
+		answers(0, providerFails(provider.ErrInvalid))
+		alive(false, 5)
+		id, err := o.bearers.Alive(t.Context(), creds)
+		wantRejected(t, id, err, auth.DetailBadToken, "not good")
+
+		// After a reload nothing is known.
+		next := o.instance(t)
+		answers(0, nil)
+		id, err = next.bearers.Alive(t.Context(), creds)
+		wantNoAnswer(t, id, err)
+		synctest.Wait()
+		if id, err := next.bearers.Alive(t.Context(), creds); err != nil || id.Username != "carol" {
+			t.Errorf("got %+v, %v", id, err)
+		}
+		if _, err := next.bearers.Revoke(t.Context(), token); err != nil {
+			t.Fatal(err)
+		}
+		next.clock.advance(opaqueFresh)
+		id, err = next.bearers.Alive(t.Context(), creds)
+		wantRejected(t, id, err, auth.DetailBadToken, "revoked")
+	})
+}

@@ -1,0 +1,153 @@
+package login
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/time/rate"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/provider"
+	"authgate/gateway/seal"
+	"authgate/gateway/store"
+)
+
+// AttemptLifetime is how long a person may take to sign in at a provider.
+const AttemptLifetime = 10 * time.Minute
+
+// How many attempts one client begins: at once, and each second after that.
+// Each is a record in the store.
+const (
+	attemptsAtOnce    = 1000
+	attemptsPerSecond = 5
+	attemptClients    = 65536 // that are remembered
+)
+
+// ErrNoAttempt: the state is unknown, used, too old, or of another browser.
+var ErrNoAttempt = errors.New("auth: no such attempt to log in")
+
+// Attempt is somebody on the way to a provider and back (RFC 6749, section
+// 4.1). It is kept on the server, sealed, and named by its state.
+type Attempt struct {
+	provider.Attempt
+	Provider string    `json:"provider"` // its name in the configuration
+	Issuer   string    `json:"issuer"`   // that the name stood for at the time
+	Browser  string    `json:"browser"`  // hash of the secret in the browser's cookie
+	ReturnTo string    `json:"return_to,omitempty"`
+	Before   []string  `json:"before,omitempty"` // sids of the logins that the new one replaces
+	Started  time.Time `json:"started"`
+}
+
+// Attempts keeps the attempts to log in. Each can be finished once, by the
+// browser that began it.
+type Attempts struct {
+	store store.Store
+	box   *seal.Box
+	now   func() time.Time
+	begun *lru.Cache[netip.Addr, *rate.Limiter] // by client
+}
+
+// NewAttempts returns attempts kept in s, sealed with box. now is the clock of
+// s, see store.ClockOf.
+func NewAttempts(s store.Store, box *seal.Box, now func() time.Time) *Attempts {
+	begun, err := lru.New[netip.Addr, *rate.Limiter](attemptClients)
+	if err != nil {
+		panic(err) // the size is a positive constant
+	}
+	return &Attempts{store: s, box: box, now: now, begun: begun}
+}
+
+// NewBrowser returns a secret that binds attempts to a browser.
+func NewBrowserSecret() string { return base64.RawURLEncoding.EncodeToString(newSecret()) }
+
+// ValidBrowser reports whether secret has the form of what NewBrowser returns.
+func ValidBrowserSecret(secret string) bool {
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(secret)
+	return err == nil && len(raw) == 32 && len(secret) == base64.RawURLEncoding.EncodedLen(32)
+}
+
+// New returns an attempt of browser at a provider, with secrets of its own.
+// Nobody can finish it before Begin.
+func (a *Attempts) New(browser, name, issuer, returnTo string) *Attempt {
+	secret := func() string { return base64.RawURLEncoding.EncodeToString(newSecret()) }
+	return &Attempt{
+		// A code verifier is best made of 32 random bytes (RFC 7636, section 4.1).
+		Attempt:  provider.Attempt{State: secret(), Nonce: secret(), Verifier: secret()},
+		Provider: name, Issuer: issuer, ReturnTo: returnTo,
+		Browser: hashed([]byte(browser)), Started: a.now(),
+	}
+}
+
+// Begin records the attempt, which ends after AttemptLifetime. A client that
+// begins too many gets a *ThrottledError.
+func (a *Attempts) Begin(ctx context.Context, client netip.Addr, attempt *Attempt) error {
+	key := auth.ClientKey(client)
+	limit, known := a.begun.Get(key)
+	if !known {
+		limit = rate.NewLimiter(attemptsPerSecond, attemptsAtOnce)
+		if other, raced, _ := a.begun.PeekOrAdd(key, limit); raced {
+			limit = other
+		}
+	}
+	if !limit.AllowN(a.now(), 1) {
+		return &auth.ThrottledError{RetryAfter: time.Second}
+	}
+	return a.record(ctx, attempt)
+}
+
+func (a *Attempts) record(ctx context.Context, attempt *Attempt) error {
+	value, err := json.Marshal(attempt)
+	if err != nil {
+		return fmt.Errorf("recording an attempt to log in: %w", err)
+	}
+	key := attemptKey(attempt.State)
+	if err := a.store.Put(ctx, key, a.box.Seal(value, key), attempt.Started.Add(AttemptLifetime)); err != nil {
+		return fmt.Errorf("recording an attempt to log in: %w", err)
+	}
+	return nil
+}
+
+// Finish returns the attempt of that state, once. An ErrNoAttempt says that
+// browser has none; an attempt of another browser stays.
+func (a *Attempts) Finish(ctx context.Context, browser, state string) (*Attempt, error) {
+	key := attemptKey(state)
+	sealed, err := a.store.Get(ctx, key)
+	if err != nil {
+		return nil, attemptError(err, "unknown or used state, or older than "+AttemptLifetime.String())
+	}
+	value, err := a.box.Open(sealed, key)
+	if err != nil {
+		return nil, attemptError(store.ErrNotFound, "sealed with another key")
+	}
+	attempt, err := decode[Attempt](value)
+	if err != nil {
+		return nil, err
+	}
+	now := a.now()
+	if browser == "" || isAhead(attempt.Started, now) || !now.Before(attempt.Started.Add(AttemptLifetime)) {
+		return nil, attemptError(store.ErrNotFound, "too old, begun before the clock was set back, or from a browser without the cookie")
+	}
+	if subtle.ConstantTimeCompare([]byte(attempt.Browser), []byte(hashed([]byte(browser)))) != 1 {
+		return nil, attemptError(store.ErrNotFound, "the state is of another browser")
+	}
+	if _, err := a.store.Take(ctx, key); err != nil {
+		return nil, attemptError(err, "the state was used at this very moment")
+	}
+	return attempt, nil
+}
+
+func attemptError(err error, reason string) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("%w: %s", ErrNoAttempt, reason)
+	}
+	return fmt.Errorf("finishing an attempt to log in: %w", err)
+}
+
+func attemptKey(state string) string { return attemptPrefix + hashed([]byte(state)) }

@@ -1,0 +1,353 @@
+package login
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/go-cmp/cmp"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/provider"
+)
+
+// Each token goes to the one that it names, cold and warm, and the gateway's
+// own never leave it.
+func TestBearersGoByTheIssuer(t *testing.T) {
+	t.Parallel()
+	o := newOutsiders(t, nil)
+	own, outside, opaque := o.signIn(t, "alice"), jwtOf(o.plain.issuer), "opaque"
+	o.plain.knows(outside, o.access("one"))
+	o.asked.knows(opaque, o.access("two"))
+	for range 3 {
+		for token, subject := range map[string]string{own.access: "local:alice", outside: "plain:7", opaque: "asked:7"} {
+			if id, err := o.by(t, token); err != nil || id.Subject != subject {
+				t.Errorf("got %+v, %v, want %s", id, err, subject)
+			}
+		}
+	}
+	if o.bearer.verified.Contains(outside) || o.bearer.verified.Contains(opaque) || o.outside.verified.Contains(own.access) {
+		t.Error("one of the two remembers a token of the other")
+	}
+	if o.plain.questions() != 1 || o.asked.questions() != 1 {
+		t.Errorf("asked %d and %d times, want once each", o.plain.questions(), o.asked.questions())
+	}
+	// What is said of a token of the gateway is the gateway's, also when it is bad.
+	changed := own.access[:len(own.access)-4] + "AAAA"
+	id, err := o.by(t, changed)
+	wantRejected(t, id, err, auth.DetailBadToken, "signature is invalid")
+	if _, err := o.logins.End(t.Context(), own.login.ID); err != nil {
+		t.Fatal(err)
+	}
+	id, err = o.by(t, own.access)
+	wantRejected(t, id, err, auth.DetailBadToken, "its login has ended")
+	if o.plain.questions() != 1 || o.asked.questions() != 1 {
+		t.Error("an outside issuer was shown a token of the gateway")
+	}
+}
+
+// Without outside issuers all tokens are the gateway's to judge.
+func TestBearersWithoutOutsideIssuers(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	s, bearers := m.signIn(t, "alice"), NewBearerTokens(m.bearer, nil)
+	if id, err := bearers.Authenticate(t.Context(), &auth.Credentials{Scheme: "bearer", Value: s.access}); err != nil || id.Username != "alice" {
+		t.Errorf("got %+v, %v", id, err)
+	}
+	for _, token := range []string{"", "opaque", jwtOf("https://plain.example")} {
+		id, err := bearers.Authenticate(t.Context(), &auth.Credentials{Scheme: "bearer", Value: token})
+		wantRejected(t, id, err, auth.DetailBadToken, "")
+	}
+	if id, err := bearers.Authenticate(t.Context(), &auth.Credentials{}); id != nil || !errors.Is(err, auth.ErrNoCredentials) {
+		t.Errorf("nothing: got %+v, %v", id, err)
+	}
+	creds := &auth.Credentials{Scheme: "bearer", Value: "x"}
+	if got, want := bearers.Challenge(creds), m.bearer.Challenge(creds); got != want {
+		t.Errorf("the challenge is %q, want %q", got, want)
+	}
+}
+
+// An outside token is a credential in the Authorization header alone.
+func TestCookiesCarryNoOutsideToken(t *testing.T) {
+	t.Parallel()
+	o := newOutsiders(t, nil)
+	token := jwtOf(o.plain.issuer)
+	o.plain.knows(token, o.access("one"))
+	o.asked.knows("opaque", o.access("two"))
+	for _, warm := range []bool{false, true} {
+		for _, creds := range []*auth.Credentials{{Access: token}, {Access: "opaque"}, {Scheme: "digest", Value: token, Access: token}} {
+			id, err := o.bearers.Authenticate(t.Context(), creds)
+			if id != nil {
+				t.Errorf("warm %v: got %+v", warm, id)
+			}
+			wantRejected(t, id, err, auth.DetailBadToken, "access token: ")
+		}
+		if !warm && o.plain.questions()+o.asked.questions() != 0 {
+			t.Error("an outside issuer was asked")
+		}
+		for _, token := range []string{token, "opaque"} {
+			if _, err := o.by(t, token); err != nil {
+				t.Errorf("the control: %v", err)
+			}
+		}
+	}
+}
+
+func TestTokensOfNobody(t *testing.T) {
+	t.Parallel()
+	o := newOutsiders(t, nil)
+	for name, token := range map[string]string{
+		"unknown issuer":    jwtOf("https://attacker.example"),
+		"no issuer":         encode(`{"alg":"ES256"}`) + "." + encode(`{"sub":"7"}`) + ".x",
+		"empty issuer":      jwtOf(""),
+		"number":            encode(`{}`) + "." + encode(`{"iss":7}`) + ".x",
+		"list":              encode(`{}`) + "." + encode(`{"iss":["`+o.plain.issuer+`"]}`) + ".x",
+		"null":              encode(`{}`) + "." + encode(`null`) + ".x",
+		"longer":            jwtOf(o.plain.issuer + "/"),
+		"other case":        jwtOf(strings.ToUpper(o.plain.issuer)),
+		"payload no base64": "a.!.c",
+		"payload no JSON":   "a." + encode("x") + ".c",
+		"dots":              "..",
+		"too long":          jwtOf(o.plain.issuer + strings.Repeat("x", maxTokenBytes)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			id, err := o.by(t, token)
+			wantRejected(t, id, err, auth.DetailBadToken, "access token: ")
+			id, err = o.bearers.Revoke(t.Context(), token)
+			wantRejected(t, id, err, auth.DetailBadToken, "access token: ")
+		})
+	}
+	if o.plain.questions()+o.asked.questions() != 0 {
+		t.Errorf("somebody was asked: %+v, %+v", o.plain, o.asked)
+	}
+}
+
+// Signing out with an outside token ends that token, everywhere, for as long
+// as it would have been good.
+func TestOutsideRevocation(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, jti string
+		opaque    bool
+		unknown   bool // when it ends
+		kept      time.Duration
+	}{
+		{name: "JWT", jti: "one", kept: time.Hour},
+		{name: "JWT without jti", kept: time.Hour},
+		{name: "opaque", jti: "one", opaque: true, kept: time.Hour},
+		{name: "opaque without jti", opaque: true, kept: time.Hour},
+		{name: "opaque without end", opaque: true, unknown: true, kept: 30 * 24 * time.Hour},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			o := newOutsiders(t, nil)
+			elsewhere := o.instance(t)
+			issuer, token, another := o.plain, jwtOf(o.plain.issuer), jwtOf(o.plain.issuer)
+			if test.opaque {
+				issuer, token, another = o.asked, "of.one", "of.another"
+			}
+			issuer.answers(func(_ context.Context, raw string) (*provider.AccessToken, error) {
+				access := o.access(test.jti)
+				if raw == another && test.jti != "" {
+					access.ID = "another"
+				}
+				if test.unknown {
+					access.Expires = time.Time{}
+				}
+				return &access, nil
+			})
+			for _, each := range []*outsiders{o, elsewhere} {
+				if _, err := each.by(t, token); err != nil {
+					t.Fatal(err)
+				}
+			}
+			id, err := o.bearers.Revoke(t.Context(), token)
+			if err != nil || id.Subject != map[bool]string{false: "plain:7", true: "asked:7"}[test.opaque] {
+				t.Fatalf("got %+v, %v, want who signed out", id, err)
+			}
+			for _, each := range []*outsiders{o, elsewhere, o.instance(t)} {
+				id, err := each.by(t, token)
+				wantRejected(t, id, err, auth.DetailBadToken, "revoked")
+				id, err = each.bearers.Revoke(t.Context(), token)
+				wantRejected(t, id, err, auth.DetailBadToken, "revoked")
+				if _, err := each.by(t, another); err != nil {
+					t.Errorf("another token: %v", err)
+				}
+			}
+			o.clock.advance(test.kept - 1)
+			if n := o.revocations(t); n != 1 {
+				t.Errorf("%d revocations before the token's end, want one", n)
+			}
+			o.clock.advance(1)
+			if n := o.revocations(t); n != 0 {
+				t.Errorf("%d revocations at the token's end", n)
+			}
+		})
+	}
+}
+
+func (o *outsiders) revocations(tb testing.TB) int {
+	tb.Helper()
+	return (&delegation{store: o.store}).records(tb, revokedPrefix)
+}
+
+// The jti of one issuer says nothing of another's tokens, nor of the gateway's.
+func TestRevocationsOfIssuersAreApart(t *testing.T) {
+	t.Parallel()
+	o := newOutsiders(t, nil)
+	s := o.signIn(t, "alice")
+	own := o.forge(t, s).with(map[string]any{"jti": "one"}).token()
+	token := jwtOf(o.plain.issuer)
+	o.plain.knows(token, o.access("one"))
+	o.asked.knows("opaque", o.access("one"))
+	if _, err := o.bearers.Revoke(t.Context(), token); err != nil {
+		t.Fatal(err)
+	}
+	for _, good := range []string{own, "opaque"} {
+		if _, err := o.by(t, good); err != nil {
+			t.Errorf("of another issuer: %v", err)
+		}
+	}
+	if _, err := o.bearers.Revoke(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.by(t, "opaque"); err != nil {
+		t.Errorf("of another issuer: %v", err)
+	}
+	o.wantDead(t, s)
+}
+
+func TestOutsideRevocationWithAFailingStore(t *testing.T) {
+	t.Parallel()
+	o := newOutsiders(t, nil)
+	token := jwtOf(o.plain.issuer)
+	o.plain.knows(token, o.access("one"))
+	for _, warm := range []bool{false, true} {
+		o.store.fails("get revoked:")
+		id, err := o.by(t, token)
+		wantNoAnswer(t, id, err)
+		id, err = o.bearers.Revoke(t.Context(), token)
+		wantNoAnswer(t, id, err)
+		o.store.fails("put revoked:")
+		id, err = o.bearers.Revoke(t.Context(), token)
+		wantNoAnswer(t, id, err)
+		if !errors.Is(err, errStore) {
+			t.Errorf("warm %v: got %v, want the error of the store", warm, err)
+		}
+		o.store.fails("")
+		if _, err := o.by(t, token); err != nil {
+			t.Errorf("warm %v: after the failure: %v", warm, err)
+		}
+	}
+}
+
+// A token that was revoked stays so however it is spelled. Who holds one that
+// is signed with ECDSA can turn its signature (r, s) into (r, -s), as good as
+// the first, without any key.
+func TestRevokedTokenSpelledAnew(t *testing.T) {
+	t.Parallel()
+	o := newOutsiders(t, nil)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.plain.answers(func(_ context.Context, raw string) (*provider.AccessToken, error) {
+		_, err := jwt.Parse(raw, func(*jwt.Token) (any, error) { return key.Public(), nil }, jwt.WithValidMethods([]string{"ES256"}), jwt.WithStrictDecoding())
+		if err != nil {
+			return nil, providerFails(provider.ErrInvalid)
+		}
+		access := o.access("")
+		return &access, nil
+	})
+	token, err := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{"iss": o.plain.issuer, "sub": "7"}).SignedString(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	input, signature := token[:strings.LastIndex(token, ".")+1], []byte(decoded(t, token[strings.LastIndex(token, ".")+1:]))
+	s := new(big.Int).SetBytes(signature[32:])
+	s.Sub(elliptic.P256().Params().N, s).FillBytes(signature[32:])
+	anew := input + base64.RawURLEncoding.EncodeToString(signature)
+	for _, spelling := range []string{token, anew} {
+		if _, err := o.by(t, spelling); err != nil {
+			t.Fatalf("the control: %v", err)
+		}
+	}
+	if _, err := o.bearers.Revoke(t.Context(), token); err != nil {
+		t.Fatal(err)
+	}
+	for _, spelling := range []string{token, anew} {
+		id, err := o.by(t, spelling)
+		wantRejected(t, id, err, auth.DetailBadToken, "revoked")
+	}
+}
+
+// Whatever the bytes of a token, the two together accept what one of them
+// accepts alone, as the same person, and nothing else.
+func FuzzBearers(f *testing.F) {
+	alone, both := newOutsiders(f, nil), newOutsiders(f, nil)
+	both.store = alone.store
+	both = both.instance(f)
+	outsideKey := []byte("the outside issuer's secret, which only the tests know")
+	for _, o := range []*outsiders{alone, both} {
+		o.plain.answers(func(_ context.Context, raw string) (*provider.AccessToken, error) {
+			parsed, err := jwt.Parse(raw, func(*jwt.Token) (any, error) { return outsideKey, nil },
+				jwt.WithValidMethods([]string{"HS256"}), jwt.WithIssuer(o.plain.issuer), jwt.WithStrictDecoding(), jwt.WithTimeFunc(o.clock.now))
+			if err != nil {
+				return nil, providerFails(provider.ErrInvalid)
+			}
+			access := o.access("")
+			access.Profile.Subject, _ = parsed.Claims.GetSubject()
+			return &access, nil
+		})
+		o.asked.knows("opaque", o.access("two"))
+	}
+	s := alone.signIn(f, "alice")
+	own := alone.forge(f, s)
+	outside := &forger{header: map[string]any{"alg": "HS256"}, claims: map[string]any{"iss": alone.plain.issuer, "sub": "7"}, sign: signHS256(outsideKey)}
+	forgers := []*forger{own, outside, {sign: signHS256([]byte("a key of nobody, as long as the others are"))}}
+	for i, forger := range forgers {
+		for _, token := range []string{own.token(), outside.token(), own.with(map[string]any{"iss": alone.plain.issuer}).token(), outside.with(map[string]any{"iss": testIssuer}).token()} {
+			part := strings.Split(token, ".")
+			f.Add(byte(i), decoded(f, part[0]), decoded(f, part[1]), token)
+			f.Add(byte(i), decoded(f, part[0]), strings.Replace(decoded(f, part[1]), "{", `{"ISS":"`+testIssuer+`","iss":"x",`, 1), forger.raw("{}", "{}"))
+		}
+	}
+	for _, raw := range []string{"", "opaque", "opaque ", ".opaque", "opaque.", "..", "a.b", "\x00", "a.b.c.d.e", strings.Repeat("x", maxTokenBytes+1)} {
+		f.Add(byte(0), "{}", "{}", raw)
+	}
+	f.Fuzz(func(t *testing.T, by byte, header, claims, raw string) {
+		for _, token := range []string{forgers[int(by)%len(forgers)].raw(header, claims), raw} {
+			for range 2 { // cold and warm
+				got, err := both.by(t, token)
+				if (got == nil) == (err == nil) {
+					t.Fatalf("%q: got %+v and %v", token, got, err)
+				}
+				byOwn, errOwn := alone.byToken(t, token)
+				byOutside, errOutside := alone.outside.verify(t.Context(), token)
+				switch {
+				case got == nil && !errors.Is(err, auth.ErrRejected):
+					t.Errorf("%q: got %v, want a decision", token, err)
+				case got == nil:
+				case errOwn == nil:
+					if diff := cmp.Diff(byOwn, got); diff != "" || got.Provider != "local" {
+						t.Errorf("%q is accepted as somebody else (-alone +both):\n%s", token, diff)
+					}
+				case errOutside == nil:
+					if diff := cmp.Diff(byOutside.identity, got); diff != "" || got.Provider == "local" {
+						t.Errorf("%q is accepted as somebody else (-alone +both):\n%s", token, diff)
+					}
+				default:
+					t.Errorf("%q is accepted by both together alone: %+v", token, got)
+				}
+			}
+		}
+	})
+}

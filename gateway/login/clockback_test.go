@@ -1,0 +1,90 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/provider"
+)
+
+// TestProviderClockSetBack sets the clock back by hours. What providers say
+// counts at once, and not only when the old time is reached.
+func TestProviderClockSetBack(t *testing.T) {
+	t.Parallel()
+	const far = 5 * time.Hour
+	t.Run("a login after a logout at the provider", func(t *testing.T) {
+		t.Parallel()
+		d := newDelegation(t, nil)
+		before := d.signIn(t, d.grant("user"))
+		if _, err := d.users.BackChannel(t.Context(), "keycloak", d.logoutToken("one", testPerson, "")); err != nil {
+			t.Fatal(err)
+		}
+		d.clock.advance(-far)
+		d.wantOut(t, before)
+		// Whether the first attempt began before the logout is unknown.
+		if _, err := d.users.Begin(t.Context(), "keycloak", d.grant("user"), d.now()); !errors.Is(err, auth.ErrRejected) {
+			t.Errorf("the first attempt: %v", err)
+		}
+		d.clock.advance(time.Second)
+		d.wantIn(t, d.signIn(t, d.grant("user")), "user")
+	})
+	t.Run("an attempt that began before", func(t *testing.T) {
+		t.Parallel()
+		w := newWaiting(t)
+		w.clock.advance(-far)
+		w.wantNoAttempt(t, w.browser, w.attempt.State)
+	})
+	t.Run("roles at a new login", func(t *testing.T) {
+		t.Parallel()
+		d := newDelegation(t, nil)
+		first := d.signIn(t, d.grant("user", "admin"))
+		d.clock.advance(-far)
+		d.wantIn(t, d.signIn(t, d.grant("user")), "user")
+		d.wantIn(t, first, "user")
+	})
+	t.Run("roles at a renewal", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			d := newDelegation(t, nil)
+			s := d.signIn(t, d.grant("user", "admin"))
+			d.clock.advance(-far)
+			d.op.answers(func(context.Context) (*provider.Grant, error) { return d.grant("user"), nil })
+			_, _ = d.by(t, s) // starts the renewal, which runs beside the request
+			synctest.Wait()
+			d.wantIn(t, s, "user")
+			d.wantIn(t, s, "user")
+			if n := len(d.op.refreshes()); n != 1 {
+				t.Errorf("%d renewals, want one", n)
+			}
+		})
+	})
+}
+
+// TestRevocationOutlivesToken: the clock of the store differs from the local
+// one. A revocation is kept by the first, and the token must not outlive it.
+func TestRevocationOutlivesToken(t *testing.T) {
+	t.Parallel()
+	o := newOutsiders(t, nil)
+	local := &testClock{at: o.clock.now().Add(-time.Minute)} // the store is a minute ahead
+	o.outside.now = local.now
+	const token = "opaque"
+	o.asked.knows(token, o.access("one"))
+	ends := o.access("").Expires
+	if _, err := o.by(t, token); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.outside.revoke(t.Context(), token); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 * 61 { // until the token ends by either clock
+		if id, err := o.by(t, token); !errors.Is(err, auth.ErrRejected) {
+			t.Fatalf("%v before its end by the local clock: %+v, %v", ends.Sub(local.now()), id, err)
+		}
+		o.clock.advance(15 * time.Second)
+		local.advance(15 * time.Second)
+	}
+}

@@ -1,0 +1,279 @@
+package login
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/provider"
+	"authgate/gateway/seal"
+	"authgate/gateway/store"
+	"authgate/policy"
+)
+
+const (
+	testOP     = "https://id.example.org/realms/main"
+	testPerson = "248289761001"
+)
+
+// delegation is the mechanism of delegated sessions as one instance has it,
+// with a provider, keycloak, that tests speak for.
+type delegation struct {
+	clock   *testClock
+	now     func() time.Time // of the clock, unless a test has another
+	store   *recordingStore
+	op      *testProvider
+	reports *reports
+	options UsersOptions
+
+	logins  *Logins
+	users   *Users
+	session *Sessions
+}
+
+// newDelegation returns an instance with a store of its own; change, if not
+// nil, changes what it is made of.
+func newDelegation(tb testing.TB, change func(*delegation)) *delegation {
+	tb.Helper()
+	d := &delegation{clock: newTestClock(), op: &testProvider{issuer: testOP}, reports: &reports{}}
+	d.now = d.clock.now
+	d.options = UsersOptions{
+		Providers: map[string]Provider{"keycloak": d.op},
+		Lifetime:  time.Hour,
+		Box:       testBox(tb, "of the tests"),
+		Report:    d.reports.add,
+	}
+	if change != nil {
+		change(d)
+	}
+	if d.store == nil {
+		memory := store.NewMemory(d.now)
+		tb.Cleanup(func() { _ = memory.Close() })
+		d.store = &recordingStore{Store: memory}
+	}
+	return d.instance(nil)
+}
+
+// instance returns another instance over the same store, or what a reload
+// makes: it shares nothing else. change, if not nil, changes the configuration.
+func (d *delegation) instance(change func(*UsersOptions)) *delegation {
+	next := *d
+	next.options.Providers = maps.Clone(d.options.Providers)
+	if change != nil {
+		change(&next.options)
+	}
+	next.options.Now = next.now
+	next.logins = NewLogins(next.store, next.now)
+	next.users = NewUsers(next.options, next.logins)
+	next.session = NewDelegatedSessions(next.users)
+	return &next
+}
+
+func testBox(tb testing.TB, secret string) *seal.Box {
+	tb.Helper()
+	box, err := seal.New([]byte(secret + strings.Repeat(".", seal.MinSecret)))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return box
+}
+
+// testProvider is a provider at which each refresh token can be used once. It
+// is out of order until a test says what it answers.
+type testProvider struct {
+	issuer string
+
+	mu     sync.Mutex
+	asked  []string // the refresh tokens that it was given
+	answer func(context.Context) (*provider.Grant, error)
+}
+
+func (p *testProvider) Issuer() string { return p.issuer }
+
+func (p *testProvider) Refresh(ctx context.Context, t provider.Tokens, subject string) (*provider.Grant, error) {
+	p.mu.Lock()
+	used := slices.Contains(p.asked, t.Refresh)
+	p.asked = append(p.asked, t.Refresh)
+	answer := p.answer
+	p.mu.Unlock()
+	switch {
+	case used || subject != testPerson || t.Refresh == "":
+		return nil, providerFails(provider.ErrRefused)
+	case answer == nil:
+		return nil, providerFails(provider.ErrFault)
+	}
+	return answer(ctx)
+}
+
+// providerFails is an error of a provider.
+func providerFails(kind error) error {
+	return &provider.Error{Provider: "keycloak", Operation: "token", Kind: kind, Err: errors.New("as the test says")}
+}
+
+// answers lets the provider answer so from now on.
+func (p *testProvider) answers(answer func(context.Context) (*provider.Grant, error)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answer = answer
+}
+
+// refreshes returns the refresh tokens that the provider was given so far.
+func (p *testProvider) refreshes() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.asked)
+}
+
+// reports are what operators were told of renewals.
+type reports struct {
+	mu  sync.Mutex
+	all []report
+}
+
+type report struct {
+	login string
+	ended bool
+	err   error
+}
+
+func (r *reports) add(login *Login, ended bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, report{login.ID, ended, err})
+}
+
+// take returns the reports since it was last called.
+func (r *reports) take() []report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.all
+	r.all = nil
+	return all
+}
+
+// hookedStore calls before ahead of each operation, so that tests can have
+// something happen just then.
+type hookedStore struct {
+	store.Store
+	before func(call string)
+}
+
+func (s *hookedStore) Get(ctx context.Context, key string) ([]byte, error) {
+	s.before("get " + key)
+	return s.Store.Get(ctx, key)
+}
+
+func (s *hookedStore) Put(ctx context.Context, key string, value []byte, expires time.Time) error {
+	s.before("put " + key)
+	return s.Store.Put(ctx, key, value, expires)
+}
+
+func (s *hookedStore) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
+	s.before("swap " + key)
+	return s.Store.Swap(ctx, key, old, value, expires)
+}
+
+func (s *hookedStore) Take(ctx context.Context, key string) ([]byte, error) {
+	s.before("take " + key)
+	return s.Store.Take(ctx, key)
+}
+
+func (s *hookedStore) Delete(ctx context.Context, key string) error {
+	s.before("delete " + key)
+	return s.Store.Delete(ctx, key)
+}
+
+// grant is what the provider says of the person with these roles. Its tokens
+// are good for 20 minutes, so that they are due after 15.
+func (d *delegation) grant(roles ...string) *provider.Grant {
+	return &provider.Grant{
+		Profile: provider.Profile{
+			Subject: testPerson, Username: "alice", Name: "Alice Example", Email: "alice@example.org",
+			Roles: roles, Claims: map[string]any{"department": "sales"},
+		},
+		Tokens: provider.Tokens{
+			Access: "access token " + rawSecret(), Refresh: "refresh token " + rawSecret(), ID: "ID token " + rawSecret(),
+			Expires: d.now().Add(20 * time.Minute),
+		},
+		Session: "session at the provider",
+	}
+}
+
+func rawSecret() string { return base64.RawURLEncoding.EncodeToString(newSecret()) }
+
+// signIn begins a login whose attempt began just now.
+func (d *delegation) signIn(tb testing.TB, grant *provider.Grant) *signedIn {
+	tb.Helper()
+	s := &signedIn{}
+	var err error
+	if s.login, err = d.users.Begin(tb.Context(), "keycloak", grant, d.now(), d.session.Issue(&s.session)); err != nil {
+		tb.Fatalf("signing in: %v", err)
+	}
+	return s
+}
+
+func (d *delegation) by(tb testing.TB, s *signedIn) (*policy.Identity, error) {
+	return d.session.Authenticate(tb.Context(), &auth.Credentials{Delegated: s.session})
+}
+
+// wantIn fails unless the session is good and has these roles.
+func (d *delegation) wantIn(tb testing.TB, s *signedIn, roles ...string) {
+	tb.Helper()
+	id, err := d.by(tb, s)
+	if err != nil || id.Login != s.login.ID || !slices.Equal(id.Roles, roles) {
+		tb.Errorf("got %+v, %v, want the session of %s with the roles %q", id, err, s.login.ID, roles)
+	}
+}
+
+// wantOut fails unless the session is refused.
+func (d *delegation) wantOut(tb testing.TB, s *signedIn) {
+	tb.Helper()
+	id, err := d.by(tb, s)
+	wantRejected(tb, id, err, auth.DetailNotSignedIn, "unknown, expired or ended session")
+}
+
+// records counts what the store holds.
+func (d *delegation) records(tb testing.TB, prefix string) int {
+	tb.Helper()
+	n, err := d.store.Store.(store.Counter).Count(tb.Context(), prefix)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return n
+}
+
+// stored decodes the record of a key.
+func stored[T any](tb testing.TB, s store.Store, key string) *T {
+	tb.Helper()
+	raw, err := s.Get(tb.Context(), key)
+	if err != nil {
+		tb.Fatalf("%s: %v", key, err)
+	}
+	record, err := decode[T](raw)
+	if err != nil {
+		tb.Fatalf("%s: %v", key, err)
+	}
+	return record
+}
+
+// restore changes a record in the store under everybody's feet.
+func restore[T any](tb testing.TB, s store.Store, key string, change func(*T)) {
+	tb.Helper()
+	record := stored[T](tb, s, key)
+	change(record)
+	raw, err := json.Marshal(record)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := s.Put(tb.Context(), key, raw, time.Time{}); err != nil {
+		tb.Fatal(err)
+	}
+}

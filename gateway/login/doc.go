@@ -1,0 +1,32 @@
+// Package login keeps the logins and everything that belongs to them.
+//
+// # Job
+//
+// A successful sign-in is a Login: one record in the store, named by its sid.
+// Session identifiers, refresh tokens and access tokens are handles of a login
+// and are worth nothing without its record. So a logout, a reused refresh token
+// and a changed account all end a login in the same way: Logins.End deletes one
+// record.
+//
+// Sessions and BearerTokens are mechanisms (auth.Authenticator). They are here
+// and not in package auth because they look up the login on every request.
+// TrustedTokens are here too: tokens of other issuers can be revoked, and the
+// store keeps the revocation. Users are the people who sign in at an identity
+// provider; they keep the provider's tokens and renew them. Attempts are the
+// logins that have begun at a provider and are not finished.
+//
+// # Limits
+//
+// The store decides. What a mechanism remembers of a record only saves work: it
+// is used while the store still holds the same bytes. A store that fails is an
+// error and never a decision.
+//
+// # Threats
+//
+// A stolen copy of the store opens nothing: session identifiers and refresh
+// tokens are stored as hashes, and the tokens of providers are encrypted. A
+// stolen refresh token is noticed when the second of its two holders uses it,
+// and the login ends. A login records the version and the epoch of its account,
+// so it ends when the account changes. An attempt to log in is bound to the
+// browser that began it and works once.
+package login

@@ -1,0 +1,418 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/provider"
+	"authgate/gateway/store"
+)
+
+// The 257th login of a person ends the first.
+func TestOnePersonHasSoManyLogins(t *testing.T) {
+	t.Parallel()
+	d := newDelegation(t, nil)
+	all := make([]*signedIn, 300)
+	for i := range all {
+		grant := d.grant("user")
+		grant.Session = fmt.Sprint("session ", i)
+		all[i] = d.signIn(t, grant)
+		d.clock.advance(time.Second)
+	}
+	for _, s := range all[:300-maxGroup] {
+		d.wantOut(t, s)
+	}
+	for _, s := range all[300-maxGroup:] {
+		d.wantIn(t, s, "user")
+	}
+	if n := d.records(t, loginPrefix); n != 256 {
+		t.Errorf("%d logins in the store, want 256", n)
+	}
+	if n := len(stored[group](t, d.store, personGroup("keycloak", testOP, testPerson)).Members); n != 256 {
+		t.Errorf("%d members in the record, want 256", n)
+	}
+}
+
+// Logins that have expired leave their group, and count for nothing.
+func TestExpiredLoginsLeaveTheirGroup(t *testing.T) {
+	t.Parallel()
+	d := newDelegation(t, nil)
+	for range maxGroup {
+		d.signIn(t, d.grant("user"))
+	}
+	d.clock.advance(30 * time.Minute)
+	young := d.signIn(t, d.grant("user")) // instead of the first
+	d.clock.advance(30 * time.Minute)
+	s := d.signIn(t, d.grant("user"))
+	d.wantIn(t, young, "user")
+	members := stored[group](t, d.store, personGroup("keycloak", testOP, testPerson)).Members
+	if len(members) != 2 || members[0].Login != young.login.ID || members[1].Login != s.login.ID {
+		t.Errorf("%d members, want the two that live", len(members))
+	}
+}
+
+// However many sign in at once, and wherever, each login is found when all of
+// them are to end.
+func TestConcurrentLoginsAllJoin(t *testing.T) {
+	t.Parallel()
+	d := newDelegation(t, nil)
+	instances := []*delegation{d, d.instance(nil)}
+	all := make([]*signedIn, 80)
+	var wg sync.WaitGroup
+	for i := range all {
+		wg.Go(func() { all[i] = instances[i%2].signIn(t, d.grant("user")) })
+	}
+	wg.Wait()
+	if t.Failed() {
+		return
+	}
+	d.clock.advance(time.Second)
+	ended, err := d.logins.groups.end(t.Context(), personGroup("keycloak", testOP, testPerson), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sids []string
+	for _, login := range ended {
+		sids = append(sids, login.ID)
+	}
+	for i, s := range all {
+		if !slices.Contains(sids, s.login.ID) {
+			t.Errorf("login %d was not found", i)
+		}
+		for _, each := range instances {
+			each.wantOut(t, s)
+		}
+	}
+	if len(ended) != len(all) {
+		t.Errorf("%d logins ended, want %d", len(ended), len(all))
+	}
+}
+
+// TestGroupChangesShareWrites: while one change of a group is written, the
+// others gather, and are made with one more write. Another group does not wait.
+func TestGroupChangesShareWrites(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDelegation(t, nil)
+		hold := make(chan struct{})
+		writes := map[string]int{}
+		var mu sync.Mutex
+		d.store.Store = &hookedStore{Store: d.store.Store, before: func(call string) {
+			key, swap := strings.CutPrefix(call, "swap ")
+			mu.Lock()
+			if swap {
+				writes[key]++
+			}
+			held := swap && key == groupKey("account", "alice") && writes[key] == 1
+			mu.Unlock()
+			if held {
+				<-hold
+			}
+		}}
+		begin := func(username string) {
+			account := &auth.Account{Username: username}
+			if _, err := d.logins.Begin(t.Context(), account, d.now().Add(time.Hour)); err != nil {
+				t.Error(err)
+			}
+		}
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() { begin("alice") })
+		}
+		synctest.Wait()
+		begin("bob")
+		close(hold)
+		all.Wait()
+		if n := len(stored[group](t, d.store, groupKey("account", "alice")).Members); n != 50 {
+			t.Errorf("%d logins are in the group, want 50", n)
+		}
+		if n := writes[groupKey("account", "alice")]; n != 2 {
+			t.Errorf("%d writes, want 2", n)
+		}
+		synctest.Wait()
+		if n := len(d.logins.groups.waiting); n != 0 {
+			t.Errorf("%d groups are still being changed", n)
+		}
+	})
+}
+
+// TestOneAccountHasSoManyLogins: one login more than an account can have ends the
+// oldest that is alive, and a login that ends leaves nothing behind.
+func TestOneAccountHasSoManyLogins(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	account, _ := m.accounts.Lookup("alice")
+	var all []*Login
+	begin := func() {
+		t.Helper()
+		login, err := m.logins.Begin(t.Context(), account, m.clock.now().Add(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, login)
+	}
+	alive := func(login *Login) bool {
+		_, err := m.logins.read(t.Context(), loginPrefix+login.ID)
+		return err == nil
+	}
+	for range maxGroup {
+		begin()
+	}
+	if _, err := m.logins.End(t.Context(), all[100].ID); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		begin()
+	}
+	for i, login := range all {
+		if want := i > 1 && i != 100; alive(login) != want {
+			t.Errorf("login %d is alive: %t", i, !want)
+		}
+	}
+	for _, login := range all {
+		if _, err := m.logins.End(t.Context(), login.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, err := m.store.Store.(store.Counter).Count(t.Context(), "")
+	if err != nil || n != 0 {
+		t.Errorf("%d records are left, %v", n, err)
+	}
+}
+
+// A group ends as a whole, and nobody else with it.
+func TestGroupsEndApart(t *testing.T) {
+	t.Parallel()
+	d := newDelegation(t, func(d *delegation) {
+		d.options.Providers["other"] = &testProvider{issuer: testOP}
+	})
+	begin := func(name string, change func(*provider.Grant)) *signedIn {
+		t.Helper()
+		s, grant := &signedIn{}, d.grant("user")
+		change(grant)
+		var err error
+		if s.login, err = d.users.Begin(t.Context(), name, grant, d.now(), d.session.Issue(&s.session)); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	first, second := d.signIn(t, d.grant("user")), d.signIn(t, d.grant("user"))
+	ended := d.signIn(t, d.grant("user"))
+	if _, err := d.logins.End(t.Context(), ended.login.ID); err != nil {
+		t.Fatal(err)
+	}
+	others := map[string]*signedIn{
+		"another person":   begin("keycloak", func(g *provider.Grant) { g.Profile.Subject, g.Session = "1", "1" }),
+		"another provider": begin("other", func(*provider.Grant) {}),
+	}
+	got, err := d.logins.groups.end(t.Context(), personGroup("keycloak", testOP, testPerson), false)
+	if err != nil || len(got) != 2 || got[0].ID != first.login.ID || got[1].ID != second.login.ID || got[0].Subject() != "keycloak:"+testPerson {
+		t.Errorf("got %+v, %v, want the two that were alive", got, err)
+	}
+	d.wantOut(t, first)
+	d.wantOut(t, second)
+	for name, s := range others {
+		if _, err := d.by(t, s); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if again, err := d.logins.groups.end(t.Context(), personGroup("keycloak", testOP, testPerson), false); err != nil || len(again) != 0 {
+		t.Errorf("again: got %+v, %v, want nothing to end", again, err)
+	}
+}
+
+// Logins that were ended together leave their group, in whichever time zone
+// they were written down.
+func TestEndedLoginsLeaveTheirGroup(t *testing.T) {
+	t.Parallel()
+	d := newDelegation(t, func(d *delegation) {
+		clock := d.clock
+		d.now = func() time.Time { return clock.now().In(time.FixedZone("", 17*60)) }
+	})
+	d.signIn(t, d.grant("user"))
+	d.clock.advance(time.Second)
+	key := personGroup("keycloak", testOP, testPerson)
+	if ended, err := d.logins.groups.end(t.Context(), key, true); err != nil || len(ended) != 1 {
+		t.Fatalf("got %+v, %v", ended, err)
+	}
+	if members := stored[group](t, d.store, key).Members; len(members) != 0 {
+		t.Errorf("%+v stay in the group", members)
+	}
+}
+
+// Who has signed out does not come back by an attempt from before, and does by
+// a new one at once.
+func TestAttemptsFromBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	for _, session := range []string{"session at the provider", ""} {
+		for _, token := range []provider.LogoutToken{{Subject: testPerson}, {Subject: testPerson, Session: "session at the provider"}} {
+			t.Run(fmt.Sprintf("session %q, token %+v", session, token), func(t *testing.T) {
+				t.Parallel()
+				d := newDelegation(t, nil)
+				token.ID, token.Expires = "one", d.now().Add(time.Hour)
+				before := d.now()
+				d.clock.advance(time.Second)
+				if _, err := d.users.BackChannel(t.Context(), "keycloak", &token); err != nil {
+					t.Fatal(err)
+				}
+				try := func(started time.Time) error {
+					grant := d.grant("user")
+					grant.Session = session
+					s := &signedIn{session: rawSecret()}
+					login, err := d.users.Begin(t.Context(), "keycloak", grant, started, d.session.Issue(&s.session))
+					if err != nil {
+						wantRejected(t, nil, err, auth.DetailNotSignedIn, "signed out at the provider")
+						d.wantOut(t, s)
+						return err
+					}
+					s.login = login
+					d.wantIn(t, s, "user")
+					return nil
+				}
+				if err := try(d.now()); err == nil {
+					t.Error("an attempt that began at the same instant passes")
+				}
+				if err := try(before); err == nil {
+					t.Error("an attempt that began before passes")
+				}
+				if err := try(d.now().Add(1)); err != nil {
+					t.Errorf("an attempt that began after: %v", err)
+				}
+				if err := try(before); err == nil {
+					t.Error("an attempt that began before passes after a new login")
+				}
+			})
+		}
+	}
+}
+
+// An attempt can be finished at its last moment, and then the provider may take
+// its time with the code: the end is not forgotten before that.
+func TestLastAttemptFromBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	d := newDelegation(t, nil)
+	started := d.now()
+	d.clock.advance(1)
+	token := &provider.LogoutToken{ID: "one", Subject: testPerson, Expires: d.now().Add(2 * time.Minute)}
+	if _, err := d.users.BackChannel(t.Context(), "keycloak", token); err != nil {
+		t.Fatal(err)
+	}
+	d.clock.advance(AttemptLifetime - 2 + 30*time.Second) // three calls of ten seconds
+	s := &signedIn{session: rawSecret()}
+	_, err := d.users.Begin(t.Context(), "keycloak", d.grant("user"), started, d.session.Issue(&s.session))
+	wantRejected(t, nil, err, auth.DetailNotSignedIn, "signed out at the provider")
+	d.wantOut(t, s)
+}
+
+// The mark of an end that nobody comes back from leaves the store.
+func TestEndedGroupsLeaveTheStore(t *testing.T) {
+	t.Parallel()
+	d := newDelegation(t, nil)
+	s := d.signIn(t, d.grant("user"))
+	token := &provider.LogoutToken{ID: "one", Subject: testPerson, Session: "session at the provider", Expires: d.now().Add(2 * time.Minute)}
+	if _, err := d.users.BackChannel(t.Context(), "keycloak", token); err != nil {
+		t.Fatal(err)
+	}
+	d.wantOut(t, s)
+	d.clock.advance(time.Hour)
+	if n := d.records(t, ""); n != 0 {
+		t.Errorf("%d records stay", n)
+	}
+}
+
+// A record that cannot be read ends in an error: not in a login that no logout
+// finds, nor in a logout that has ended nothing.
+func TestDamagedGroupDecidesNothing(t *testing.T) {
+	t.Parallel()
+	d := newDelegation(t, nil)
+	key := personGroup("keycloak", testOP, testPerson)
+	if err := d.store.Put(t.Context(), key, []byte(`{"members":7`), time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	login, err := d.users.Begin(t.Context(), "keycloak", d.grant("user"), d.now())
+	if login != nil {
+		t.Errorf("got %+v", login)
+	}
+	wantNoAnswer(t, nil, err)
+	ended, err := d.logins.groups.end(t.Context(), key, true)
+	if len(ended) != 0 {
+		t.Errorf("ended %+v", ended)
+	}
+	wantNoAnswer(t, nil, err)
+}
+
+// A logout at the provider may arrive at any step of a login that it is about.
+// No such login survives it.
+func TestNoLoginSurvivesALogoutInItsMiddle(t *testing.T) {
+	t.Parallel()
+	const session = "session at the provider"
+	for _, test := range []struct {
+		name, session string
+		token         provider.LogoutToken
+	}{
+		{"by sub", session, provider.LogoutToken{Subject: testPerson}},
+		{"by sid", session, provider.LogoutToken{Session: session}},
+		{"by both", session, provider.LogoutToken{Subject: testPerson, Session: session}},
+		{"by sub, of a login without sid", "", provider.LogoutToken{Subject: testPerson}},
+		{"by both, of a login without sid", "", provider.LogoutToken{Subject: testPerson, Session: session}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			for step, more := int64(1), true; more; step++ {
+				more = logoutAtStep(t, step, test.session, test.token)
+			}
+		})
+	}
+}
+
+// logoutAtStep signs in, and out just before the step-th thing that the store
+// is asked for it. It reports whether there was such a step.
+func logoutAtStep(t *testing.T, step int64, session string, token provider.LogoutToken) bool {
+	t.Helper()
+	hooked := &hookedStore{before: func(string) {}}
+	d := newDelegation(t, nil)
+	hooked.Store, d.store.Store = d.store.Store, hooked
+	elsewhere := d.instance(nil)
+	token.ID, token.Expires = "one", d.now().Add(2*time.Minute)
+	var calls atomic.Int64
+	var at atomic.Pointer[string]
+	hooked.before = func(call string) {
+		if calls.Add(1) != step {
+			return
+		}
+		at.Store(&call)
+		if _, err := elsewhere.users.BackChannel(context.Background(), "keycloak", &token); err != nil {
+			t.Errorf("step %d, %s: the logout: %v", step, call, err)
+		}
+	}
+	started := d.now()
+	d.clock.advance(time.Second)
+	grant := d.grant("user")
+	grant.Session = session
+	s := &signedIn{session: rawSecret()}
+	login, err := d.users.Begin(t.Context(), "keycloak", grant, started, d.session.Issue(&s.session))
+	if login == nil && !errors.Is(err, auth.ErrRejected) {
+		t.Errorf("step %d: got %v, want it rejected or done", step, err)
+	}
+	hooked.before = func(string) {}
+	id, err := d.by(t, s)
+	if at.Load() == nil { // the control: nobody has signed out
+		if err != nil {
+			t.Errorf("without a logout: %v", err)
+		}
+		return false
+	}
+	if id != nil || !errors.Is(err, auth.ErrRejected) {
+		t.Errorf("a logout before step %d (%.12s...) is survived: %+v, %v", step, *at.Load(), id, err)
+	}
+	return true
+}

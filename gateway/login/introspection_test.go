@@ -1,0 +1,224 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/provider"
+)
+
+func TestOpaqueTokensWithoutAnIssuerToAsk(t *testing.T) {
+	t.Parallel()
+	o := newOutsiders(t, nil)
+	var err error
+	if o.outside, err = NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: o.plain}}, o.logins, o.clock.now); err != nil {
+		t.Fatal(err)
+	}
+	o.bearers = NewBearerTokens(o.bearer, o.outside)
+	o.plain.answers(func(context.Context, string) (*provider.AccessToken, error) {
+		access := o.access("one")
+		return &access, nil
+	})
+	for _, token := range []string{"opaque", "a.b", "a.b.c.d.e", "", "."} {
+		id, err := o.by(t, token)
+		wantRejected(t, id, err, auth.DetailBadToken, "access token: ")
+	}
+	if n := o.plain.questions(); n != 0 {
+		t.Errorf("the issuer was asked %d times", n)
+	}
+}
+
+// What an issuer says of an opaque token counts for 10 seconds, yes or no.
+func TestIntrospectionIsRemembered(t *testing.T) {
+	t.Parallel()
+	for name, kind := range map[string]error{"good": nil, "bad": provider.ErrInvalid} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOutsiders(t, nil)
+			o.asked.answers(func(context.Context, string) (*provider.AccessToken, error) {
+				if kind != nil {
+					return nil, providerFails(kind)
+				}
+				access := o.access("one")
+				return &access, nil
+			})
+			check := func(questions int) {
+				t.Helper()
+				for range 3 {
+					id, err := o.by(t, "opaque")
+					if kind != nil {
+						wantRejected(t, id, err, auth.DetailBadToken, "not good")
+					} else if err != nil {
+						t.Error(err)
+					}
+				}
+				if got := o.asked.questions(); got != questions {
+					t.Errorf("asked %d times, want %d", got, questions)
+				}
+			}
+			check(1)
+			o.clock.advance(10*time.Second - 1)
+			check(1)
+			o.clock.advance(1)
+			check(2)
+			kind = map[error]error{nil: provider.ErrInvalid, provider.ErrInvalid: nil}[kind] // the issuer has changed its mind
+			o.clock.advance(10 * time.Second)
+			check(3)
+		})
+	}
+}
+
+// What cannot be found out after 10 seconds is not what was known before.
+func TestIntrospectionThatFailsLater(t *testing.T) {
+	t.Parallel()
+	o := newOutsiders(t, nil)
+	o.asked.knows("opaque", o.access("one"))
+	if _, err := o.by(t, "opaque"); err != nil {
+		t.Fatal(err)
+	}
+	o.asked.fails(provider.ErrFault)
+	o.clock.advance(10 * time.Second)
+	id, err := o.by(t, "opaque")
+	wantNoAnswer(t, id, err)
+}
+
+func TestOneTokenIsIntrospectedOnce(t *testing.T) {
+	t.Parallel()
+	for name, kind := range map[string]error{"good": nil, "bad": provider.ErrInvalid, "unknown": provider.ErrFault} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				o := newOutsiders(t, nil)
+				release := make(chan struct{})
+				o.asked.answers(func(context.Context, string) (*provider.AccessToken, error) {
+					<-release
+					if kind != nil {
+						return nil, providerFails(kind)
+					}
+					access := o.access("one")
+					return &access, nil
+				})
+				var wg sync.WaitGroup
+				for range 100 {
+					wg.Go(func() {
+						id, err := o.by(t, "opaque")
+						switch {
+						case kind == nil && err != nil:
+							t.Error(err)
+						case errors.Is(kind, provider.ErrInvalid):
+							wantRejected(t, id, err, auth.DetailBadToken, "not good")
+						case errors.Is(kind, provider.ErrFault):
+							wantNoAnswer(t, id, err)
+						}
+					})
+				}
+				synctest.Wait()
+				close(release)
+				wg.Wait()
+				if got := o.asked.questions(); got != 1 {
+					t.Errorf("asked %d times, want once", got)
+				}
+			})
+		})
+	}
+}
+
+// At most 32 tokens are asked about at once. Who comes then is told to come
+// again: the token is not bad.
+func TestIntrospectionsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutsiders(t, nil)
+		release := make(chan struct{})
+		var underWay, most atomic.Int64
+		o.asked.answers(func(context.Context, string) (*provider.AccessToken, error) {
+			most.Store(max(most.Load(), underWay.Add(1)))
+			defer underWay.Add(-1)
+			<-release
+			access := o.access("")
+			return &access, nil
+		})
+		var wg sync.WaitGroup
+		for i := range 32 {
+			for range 2 {
+				wg.Go(func() {
+					if _, err := o.by(t, fmt.Sprint("token-", i)); err != nil {
+						t.Errorf("token %d: %v", i, err)
+					}
+				})
+			}
+		}
+		synctest.Wait()
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			id, err := o.bearers.Authenticate(ctx, &auth.Credentials{Scheme: "bearer", Value: "one-too-many"})
+			cancel()
+			wantNoAnswer(t, id, err)
+			if !errors.Is(err, auth.ErrBusy) {
+				t.Errorf("got %v, want ErrBusy", err)
+			}
+		}
+		s := o.signIn(t, "alice")
+		if _, err := o.by(t, s.access); err != nil {
+			t.Errorf("the gateway's own token: %v", err)
+		}
+		close(release)
+		wg.Wait()
+		if got := most.Load(); got != 32 || slices.Contains(o.asked.introspected, "one-too-many") {
+			t.Errorf("%d questions at once, want 32", got)
+		}
+		if _, err := o.by(t, "one-too-many"); err != nil {
+			t.Errorf("later: %v", err)
+		}
+	})
+}
+
+// Who leaves learns nothing, and does not take the answer away from those who
+// stay.
+func TestLeavingAnIntrospection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutsiders(t, nil)
+		release := make(chan struct{})
+		o.asked.answers(func(ctx context.Context, _ string) (*provider.AccessToken, error) {
+			select {
+			case <-ctx.Done():
+				return nil, providerFails(provider.ErrFault)
+			case <-release:
+			}
+			access := o.access("one")
+			return &access, nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			id, err := o.bearers.Authenticate(ctx, &auth.Credentials{Scheme: "bearer", Value: "opaque"})
+			wantNoAnswer(t, id, err)
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("who left: got %v", err)
+			}
+		})
+		synctest.Wait()
+		wg.Go(func() {
+			if _, err := o.by(t, "opaque"); err != nil {
+				t.Errorf("who stayed: %v", err)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		close(release)
+		wg.Wait()
+		if got := o.asked.questions(); got != 1 {
+			t.Errorf("asked %d times, want once", got)
+		}
+	})
+}

@@ -1,0 +1,139 @@
+package login
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/golang-jwt/jwt/v5"
+
+	"authgate/gateway/keyfile"
+)
+
+// Keys sign and verify the gateway's own access tokens with one algorithm
+// that is fixed in advance. The zero value signs and verifies nothing.
+type Keys struct {
+	method jwt.SigningMethod
+	sign   any    // []byte or *rsa.PrivateKey
+	verify any    // []byte or *rsa.PublicKey
+	id     string // kid
+	public jose.JSONWebKeySet
+}
+
+// The key files that are made under the data directory where the
+// configuration gives no key.
+const (
+	secretFile     = "token.secret"
+	privateKeyFile = "token.pem"
+	generatedBits  = 3072
+)
+
+// NewHS256 returns keys of HMAC with SHA-256 (RFC 7518, section 3.2). The
+// secret has at least 32 bytes, or it is an error.
+func NewHS256(secret []byte) (*Keys, error) {
+	if len(secret) < sha256.Size {
+		return nil, fmt.Errorf("the HS256 secret has %d bytes, at least %d are needed", len(secret), sha256.Size)
+	}
+	// The kid tells keys apart and nothing about the secret.
+	sum := sha256.Sum256(append([]byte("authgate kid\x00"), secret...))
+	return &Keys{
+		method: jwt.SigningMethodHS256, sign: secret, verify: secret,
+		id:     base64.RawURLEncoding.EncodeToString(sum[:12]),
+		public: jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}},
+	}, nil
+}
+
+// NewRS256 returns keys of RSASSA-PKCS1-v1_5 with SHA-256 (RFC 7518, section
+// 3.3). The kid is the key's thumbprint (RFC 7638).
+func NewRS256(key *rsa.PrivateKey) (*Keys, error) {
+	if key.N.BitLen() < 2048 {
+		return nil, fmt.Errorf("the RS256 key has %d bits, at least 2048 are needed", key.N.BitLen())
+	}
+	jwk := jose.JSONWebKey{Key: key.Public(), Algorithm: "RS256", Use: "sig"}
+	thumbprint, err := jwk.Thumbprint(crypto.SHA256)
+	if err != nil {
+		return nil, fmt.Errorf("naming the RS256 key: %w", err)
+	}
+	jwk.KeyID = base64.RawURLEncoding.EncodeToString(thumbprint)
+	return &Keys{
+		method: jwt.SigningMethodRS256, sign: key, verify: key.Public(),
+		id:     jwk.KeyID,
+		public: jose.JSONWebKeySet{Keys: []jose.JSONWebKey{jwk}},
+	}, nil
+}
+
+// LoadKeys returns the keys of algorithm (HS256 or RS256): those given as
+// secret or as the path of a PEM file, else those kept in dataDir, which are
+// made once and keep tokens good over restarts.
+func LoadKeys(algorithm, secret, privateKey, dataDir string) (*Keys, error) {
+	switch algorithm {
+	case "HS256":
+		if secret != "" {
+			return NewHS256([]byte(secret))
+		}
+		path := filepath.Join(dataDir, secretFile)
+		kept, err := keyfile.Keep(path, func() ([]byte, error) { return newSecret(), nil })
+		if err != nil {
+			return nil, err
+		}
+		keys, err := NewHS256(kept)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return keys, nil
+	case "RS256":
+		if privateKey == "" {
+			privateKey = filepath.Join(dataDir, privateKeyFile)
+			if _, err := keyfile.Keep(privateKey, generateRSA); err != nil {
+				return nil, err
+			}
+		}
+		key, err := readRSA(privateKey)
+		if err != nil {
+			return nil, err
+		}
+		keys, err := NewRS256(key)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", privateKey, err)
+		}
+		return keys, nil
+	}
+	return nil, fmt.Errorf("token algorithm %q is not supported: expected HS256 or RS256", algorithm)
+}
+
+// JWKS returns the public keys as a JWK set (RFC 7517, section 5): empty for
+// HS256, whose key is secret.
+func (k *Keys) JWKS() ([]byte, error) { return json.Marshal(k.public) }
+
+func generateRSA() ([]byte, error) {
+	key, err := rsa.GenerateKey(rand.Reader, generatedBits)
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+}
+
+func readRSA(path string) (*rsa.PrivateKey, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	key, err := jwt.ParseRSAPrivateKeyFromPEM(content)
+	if err != nil {
+		return nil, fmt.Errorf("reading the private key in %s: %w", path, err)
+	}
+	return key, nil
+}

@@ -1,0 +1,421 @@
+package login
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"errors"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/store"
+	"authgate/policy"
+)
+
+// mechanisms are those of local accounts, over one store and one clock.
+type mechanisms struct {
+	clock    *testClock
+	store    *recordingStore
+	keys     *Keys
+	accounts *auth.Accounts
+
+	sessionOptions SessionOptions
+	bearerOptions  AccessTokenOptions
+	refreshOptions RefreshOptions
+
+	logins  *Logins
+	session *Sessions
+	bearer  *AccessTokens
+	refresh *RefreshTokens
+}
+
+const (
+	testIssuer = "https://gateway.example"
+	testLeeway = 10 * time.Second
+)
+
+var (
+	testSecret = []byte("0123456789abcdefghijklmnopqrstuv")
+	testRSA    = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
+	// Hashes that stay the same over reloads.
+	aliceHash, bobHash = testHash("wonderland"), testHash("builder")
+)
+
+func alice() auth.Account {
+	return auth.Account{Username: "alice", Name: "Alice Example", Email: "alice@example.org", Roles: []string{"user", "admin"}, PasswordHash: aliceHash}
+}
+
+func bob() auth.Account {
+	return auth.Account{Username: "bob", Roles: []string{"user"}, PasswordHash: bobHash}
+}
+
+// newMechanisms returns mechanisms for alice and bob as the configuration has
+// them by default, with HS256 keys; change, if not nil, changes that.
+func newMechanisms(tb testing.TB, change func(*mechanisms)) *mechanisms {
+	tb.Helper()
+	m := &mechanisms{
+		clock:          newTestClock(),
+		keys:           testKeys(tb, "HS256"),
+		sessionOptions: SessionOptions{Lifetime: time.Hour},
+		bearerOptions:  AccessTokenOptions{Issuer: testIssuer, Audience: []string{"authgate"}, Lifetime: 15 * time.Minute, Realm: "authgate"},
+		refreshOptions: RefreshOptions{Lifetime: 7 * 24 * time.Hour, Leeway: testLeeway},
+	}
+	if change != nil {
+		change(m)
+	}
+	if m.store == nil {
+		memory := store.NewMemory(m.clock.now)
+		tb.Cleanup(func() { _ = memory.Close() })
+		m.store = &recordingStore{Store: memory}
+	}
+	return m.reloaded(tb, alice(), bob())
+}
+
+// reloaded returns what a reload makes: new mechanisms for other accounts,
+// over the same store and keys.
+func (m *mechanisms) reloaded(tb testing.TB, users ...auth.Account) *mechanisms {
+	tb.Helper()
+	next := *m
+	next.accounts = newTestAccounts(tb, users...)
+	next.logins = NewLogins(next.store, next.clock.now)
+	next.session = NewSessions(next.sessionOptions, next.accounts, next.logins)
+	next.bearer = NewAccessTokens(next.bearerOptions, next.keys, next.accounts, next.logins)
+	next.refresh = NewRefreshTokens(next.refreshOptions, next.accounts, next.logins)
+	return &next
+}
+
+func testKeys(tb testing.TB, algorithm string) *Keys {
+	tb.Helper()
+	if algorithm == "HS256" {
+		keys, err := NewHS256(testSecret)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return keys
+	}
+	key, err := testRSA()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	keys, err := NewRS256(key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return keys
+}
+
+// testDevice is what the clients of the tests send of themselves.
+func testDevice() *auth.Credentials {
+	return &auth.Credentials{Client: netip.MustParseAddr("192.0.2.7"), UserAgent: "test/1"}
+}
+
+// signedIn is what a login gave.
+type signedIn struct {
+	login                    *Login
+	session, access, refresh string
+}
+
+// signIn begins a login with a session and tokens.
+func (m *mechanisms) signIn(tb testing.TB, username string) *signedIn {
+	tb.Helper()
+	account, ok := m.accounts.Lookup(username)
+	if !ok {
+		tb.Fatalf("no account %q", username)
+	}
+	s := &signedIn{}
+	expires := m.refresh.Expires(m.clock.now())
+	var err error
+	s.login, err = m.logins.Begin(tb.Context(), account, expires, m.session.Issue(&s.session), m.refresh.Issue(&s.refresh, testDevice()))
+	if err != nil {
+		tb.Fatalf("signing in: %v", err)
+	}
+	if s.access, _, err = m.bearer.Issue(s.login, account); err != nil {
+		tb.Fatalf("issuing an access token: %v", err)
+	}
+	return s
+}
+
+func (m *mechanisms) bySession(tb testing.TB, id string) (*policy.Identity, error) {
+	return m.session.Authenticate(tb.Context(), &auth.Credentials{Session: id})
+}
+
+func (m *mechanisms) byToken(tb testing.TB, token string) (*policy.Identity, error) {
+	return m.bearer.Authenticate(tb.Context(), &auth.Credentials{Scheme: "bearer", Value: token})
+}
+
+func (m *mechanisms) rotate(tb testing.TB, token string) (*Rotation, error) {
+	return m.refresh.Rotate(tb.Context(), token, testDevice())
+}
+
+// wantAlive fails unless everything of the login is good. It rotates the
+// refresh token.
+func (m *mechanisms) wantAlive(tb testing.TB, s *signedIn) {
+	tb.Helper()
+	if id, err := m.bySession(tb, s.session); err != nil || id.Login != s.login.ID {
+		tb.Errorf("by session: got %+v, %v", id, err)
+	}
+	if id, err := m.byToken(tb, s.access); err != nil || id.Login != s.login.ID {
+		tb.Errorf("by access token: got %+v, %v", id, err)
+	}
+	rotation, err := m.rotate(tb, s.refresh)
+	if err != nil || rotation.Login.ID != s.login.ID {
+		tb.Errorf("by refresh token: got %+v, %v", rotation, err)
+		return
+	}
+	s.refresh = rotation.Token
+}
+
+// wantDead fails unless everything of the login is refused.
+func (m *mechanisms) wantDead(tb testing.TB, s *signedIn) {
+	tb.Helper()
+	id, err := m.bySession(tb, s.session)
+	wantRejected(tb, id, err, auth.DetailNotSignedIn, "session")
+	id, err = m.byToken(tb, s.access)
+	wantRejected(tb, id, err, auth.DetailBadToken, "access token: ")
+	if rotation, err := m.rotate(tb, s.refresh); rotation != nil || !errors.Is(err, auth.ErrRejected) {
+		tb.Errorf("by refresh token: got %+v, %v, want it rejected", rotation, err)
+	}
+}
+
+// wantRejected fails unless the answer is a Rejection with this detail, and
+// with a reason that says reason.
+func wantRejected(tb testing.TB, id *policy.Identity, err error, detail, reason string) {
+	tb.Helper()
+	var r *auth.Rejection
+	if id != nil || !errors.As(err, &r) || !errors.Is(err, auth.ErrRejected) {
+		tb.Errorf("got %+v, %v, want it rejected because of: %s", id, err, reason)
+		return
+	}
+	if r.Detail != detail || !strings.Contains(r.Reason, reason) {
+		tb.Errorf("rejected with %q because of %q, want %q because of %q", r.Detail, r.Reason, detail, reason)
+	}
+}
+
+// wantNoAnswer fails unless the error says that nothing could be found out.
+func wantNoAnswer(tb testing.TB, id *policy.Identity, err error) {
+	tb.Helper()
+	if id != nil || err == nil || errors.Is(err, auth.ErrRejected) || errors.Is(err, auth.ErrNoCredentials) {
+		tb.Errorf("got %+v, %v, want an error that decides nothing", id, err)
+	}
+}
+
+func TestLoginsAreTold(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	first, second := m.signIn(t, "alice"), m.signIn(t, "alice")
+	if first.login.ID == second.login.ID || len(first.login.ID) < 26 {
+		t.Errorf("sids %q and %q, want two of 130 bits", first.login.ID, second.login.ID)
+	}
+	if got := first.login.Subject(); got != "local:alice" {
+		t.Errorf("the subject is %q", got)
+	}
+	for _, secret := range []string{first.session, first.refresh} {
+		if strings.Contains(secret, first.login.ID) || strings.Contains(first.login.ID, secret) {
+			t.Error("the sid, which is public, is part of a secret")
+		}
+	}
+	m.wantAlive(t, first)
+	m.wantAlive(t, second)
+}
+
+func TestEndEndsALoginOnce(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	s, other := m.signIn(t, "alice"), m.signIn(t, "alice")
+	m.wantAlive(t, s)
+	ended, err := m.logins.End(t.Context(), s.login.ID)
+	if err != nil || ended == nil || ended.ID != s.login.ID || ended.Subject() != "local:alice" {
+		t.Errorf("got %+v, %v, want the login that ended", ended, err)
+	}
+	m.wantDead(t, s)
+	m.wantAlive(t, other)
+	for _, sid := range []string{s.login.ID, "NEVER", ""} {
+		if again, err := m.logins.End(t.Context(), sid); again != nil || err != nil {
+			t.Errorf("%q: got %+v, %v, want nothing to end", sid, again, err)
+		}
+	}
+	m.wantAlive(t, other)
+}
+
+func TestEndLeavesNothingInTheStore(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	s := m.signIn(t, "alice")
+	counter := m.store.Store.(store.Counter)
+	if n, err := counter.Count(t.Context(), ""); err != nil || n != 4 {
+		t.Fatalf("%d entries of a login, %v; want login, session, refresh family and group", n, err)
+	}
+	if _, err := m.logins.End(t.Context(), s.login.ID); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := counter.Count(t.Context(), ""); err != nil || n != 0 {
+		t.Errorf("%d entries stay, %v", n, err)
+	}
+}
+
+// A login is alive or dead as a whole, whichever step of its end fails, and
+// ending it again makes good what failed.
+func TestEndWithAFailingStore(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		failing   string
+		late      bool
+		wantError bool
+		wantAlive bool
+	}{
+		{failing: "take login:", wantError: true, wantAlive: true},
+		{failing: "take login:", late: true, wantError: true},
+		{failing: "delete session:"},
+		{failing: "delete refresh:"},
+		{failing: "delete "},
+		{failing: "delete ", late: true},
+	} {
+		t.Run(test.failing, func(t *testing.T) {
+			t.Parallel()
+			m := newMechanisms(t, nil)
+			s := m.signIn(t, "alice")
+			m.store.late = test.late
+			m.store.fails(test.failing)
+			_, err := m.logins.End(t.Context(), s.login.ID)
+			if test.wantError != errors.Is(err, errStore) || errors.Is(err, auth.ErrRejected) {
+				t.Errorf("late %v: got the error %v", test.late, err)
+			}
+			m.store.fails("")
+			if test.wantAlive {
+				m.wantAlive(t, s)
+			} else {
+				m.wantDead(t, s)
+			}
+			if _, err := m.logins.End(t.Context(), s.login.ID); err != nil {
+				t.Errorf("ending it again: %v", err)
+			}
+			m.wantDead(t, s)
+		})
+	}
+}
+
+func TestBeginFailingHalfWayLeavesNothingUsable(t *testing.T) {
+	t.Parallel()
+	for _, failing := range []string{"put session:", "put refresh:", "put login:"} {
+		for _, late := range []bool{false, true} {
+			t.Run(failing, func(t *testing.T) {
+				t.Parallel()
+				m := newMechanisms(t, nil)
+				m.store.late = late
+				m.store.fails(failing)
+				account, _ := m.accounts.Lookup("alice")
+				var session, refresh string
+				expires := m.clock.now().Add(time.Hour)
+				login, err := m.logins.Begin(t.Context(), account, expires, m.session.Issue(&session), m.refresh.Issue(&refresh, testDevice()))
+				if login != nil || !errors.Is(err, errStore) {
+					t.Errorf("late %v: got %+v, %v, want the error of the store", late, login, err)
+				}
+				m.store.fails("")
+				id, err := m.bySession(t, session)
+				wantRejected(t, id, err, auth.DetailNotSignedIn, "unknown")
+				if _, err := m.rotate(t, refresh); !errors.Is(err, auth.ErrRejected) {
+					t.Errorf("late %v: by refresh token: %v", late, err)
+				}
+			})
+		}
+	}
+}
+
+func TestBeginWithAnIssueThatFails(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	account, _ := m.accounts.Lookup("alice")
+	failing := func(*Login) (string, []byte, time.Time, error) { return "", nil, time.Time{}, errStore }
+	var session string
+	login, err := m.logins.Begin(t.Context(), account, m.clock.now().Add(time.Hour), m.session.Issue(&session), failing)
+	if login != nil || !errors.Is(err, errStore) {
+		t.Errorf("got %+v, %v", login, err)
+	}
+	id, err := m.bySession(t, session)
+	wantRejected(t, id, err, auth.DetailNotSignedIn, "unknown")
+}
+
+// An account that was removed, disabled, given another password, or replaced
+// by another of its name loses all its logins at the reload.
+func TestChangedAccountsLoseTheirLogins(t *testing.T) {
+	t.Parallel()
+	disabled, repassworded := alice(), alice()
+	disabled.Disabled = true
+	repassworded.PasswordHash = testHash("wonderland") // the same, hashed anew
+	for name, users := range map[string][]auth.Account{
+		"removed":      {bob()},
+		"disabled":     {disabled, bob()},
+		"repassworded": {repassworded, bob()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMechanisms(t, nil)
+			s, other := m.signIn(t, "alice"), m.signIn(t, "bob")
+			m.wantAlive(t, s)
+			next := m.reloaded(t, users...)
+			next.wantDead(t, s)
+			next.wantAlive(t, other)
+		})
+	}
+}
+
+// What else changes of an account counts for the logins that live already.
+func TestLoginsFollowTheAccountOfToday(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	s := m.signIn(t, "alice")
+	m.wantAlive(t, s)
+	today := alice()
+	today.Roles, today.Name, today.Email = []string{"guest"}, "Alice Liddell", "liddell@example.org"
+	next := m.reloaded(t, today, bob())
+	next.wantAlive(t, s)
+	for name, authenticate := range map[string]func() (*policy.Identity, error){
+		"session": func() (*policy.Identity, error) { return next.bySession(t, s.session) },
+		"token":   func() (*policy.Identity, error) { return next.byToken(t, s.access) },
+	} {
+		id, err := authenticate()
+		if err != nil || len(id.Roles) != 1 || id.Roles[0] != "guest" || id.Name != today.Name || id.Email != today.Email {
+			t.Errorf("%s: got %+v, %v, want the account of today", name, id, err)
+		}
+	}
+}
+
+// What is in the store but cannot be read decides nothing.
+func TestDamagedRecordsDecideNothing(t *testing.T) {
+	t.Parallel()
+	for _, prefix := range []string{loginPrefix, SessionPrefix, refreshPrefix} {
+		t.Run(prefix, func(t *testing.T) {
+			t.Parallel()
+			m := newMechanisms(t, nil)
+			s := m.signIn(t, "alice")
+			for _, key := range append(s.login.Handles, loginPrefix+s.login.ID) {
+				if strings.HasPrefix(key, prefix) {
+					if err := m.store.Put(t.Context(), key, []byte(`{"sid":7`), m.clock.now().Add(time.Hour)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if prefix != refreshPrefix {
+				id, err := m.bySession(t, s.session)
+				wantNoAnswer(t, id, err)
+			}
+			if prefix == loginPrefix {
+				id, err := m.byToken(t, s.access)
+				wantNoAnswer(t, id, err)
+			}
+			if prefix != SessionPrefix {
+				_, err := m.rotate(t, s.refresh)
+				wantNoAnswer(t, nil, err)
+			}
+			if _, err := m.logins.End(t.Context(), s.login.ID); err != nil {
+				t.Fatalf("ending: %v", err)
+			}
+			if id, err := m.byToken(t, s.access); id != nil || !errors.Is(err, auth.ErrRejected) {
+				t.Errorf("after its end: got %+v, %v", id, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,108 @@
+package login
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"authgate/gateway/store"
+)
+
+var errStore = errors.New("the store does not answer")
+
+// recordingStore is a store that notes what it is asked, and fails where a
+// test wants it to.
+type recordingStore struct {
+	store.Store
+	mu      sync.Mutex
+	calls   []string // such as "get login:NAME"
+	written [][]byte // each key, and each value that was to be written
+	failing string   // calls that begin so fail; "" for none
+	late    bool     // they fail after having happened
+}
+
+// fails lets calls that begin so fail, "" none.
+func (s *recordingStore) fails(calls string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failing = calls
+}
+
+// takeCalls returns the calls since it was last called.
+func (s *recordingStore) takeCalls() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	calls := s.calls
+	s.calls = nil
+	return calls
+}
+
+func (s *recordingStore) note(operation, key string, value []byte, do func() ([]byte, error)) ([]byte, error) {
+	call := operation + " " + key
+	s.mu.Lock()
+	s.calls = append(s.calls, call)
+	s.written = append(s.written, []byte(key), bytes.Clone(value))
+	fails := s.failing != "" && strings.HasPrefix(call, s.failing)
+	late := s.late
+	s.mu.Unlock()
+	if fails && !late {
+		return nil, errStore
+	}
+	found, err := do()
+	if fails {
+		return nil, errStore
+	}
+	return found, err
+}
+
+func (s *recordingStore) Get(ctx context.Context, key string) ([]byte, error) {
+	return s.note("get", key, nil, func() ([]byte, error) { return s.Store.Get(ctx, key) })
+}
+
+func (s *recordingStore) Put(ctx context.Context, key string, value []byte, expires time.Time) error {
+	_, err := s.note("put", key, value, func() ([]byte, error) { return nil, s.Store.Put(ctx, key, value, expires) })
+	return err
+}
+
+func (s *recordingStore) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
+	_, err := s.note("swap", key, value, func() ([]byte, error) { return nil, s.Store.Swap(ctx, key, old, value, expires) })
+	return err
+}
+
+func (s *recordingStore) Take(ctx context.Context, key string) ([]byte, error) {
+	return s.note("take", key, nil, func() ([]byte, error) { return s.Store.Take(ctx, key) })
+}
+
+func (s *recordingStore) Delete(ctx context.Context, key string) error {
+	_, err := s.note("delete", key, nil, func() ([]byte, error) { return nil, s.Store.Delete(ctx, key) })
+	return err
+}
+
+// wantNoTrace fails if secret, written in any way, was ever given to the
+// store. Decoded are the parts that secret is made of.
+func (s *recordingStore) wantNoTrace(tb testing.TB, secret string, decoded ...[]byte) {
+	tb.Helper()
+	traces := map[string][]byte{"itself": []byte(secret)}
+	for _, part := range decoded {
+		traces["a part"] = part
+		traces["a part in base64url"] = []byte(base64.RawURLEncoding.EncodeToString(part))
+		traces["a part in base64"] = []byte(base64.RawStdEncoding.EncodeToString(part))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.written) == 0 {
+		tb.Fatal("nothing was written, so that nothing is shown")
+	}
+	for _, written := range s.written {
+		for name, trace := range traces {
+			if bytes.Contains(written, trace) {
+				tb.Errorf("the store was given the secret (%s): %q", name, written)
+			}
+		}
+	}
+}

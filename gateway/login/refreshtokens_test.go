@@ -1,0 +1,458 @@
+package login
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/store/sqlitestore"
+)
+
+// wantRotated rotates the token and returns the next.
+func (m *mechanisms) wantRotated(tb testing.TB, token string) string {
+	tb.Helper()
+	rotation, err := m.rotate(tb, token)
+	if err != nil {
+		tb.Fatalf("rotating a good token: %v", err)
+	}
+	return rotation.Token
+}
+
+// wantBadRefresh fails unless the token is refused without being taken for
+// stolen.
+func (m *mechanisms) wantBadRefresh(tb testing.TB, token, reason string) {
+	tb.Helper()
+	rotation, err := m.rotate(tb, token)
+	if rotation != nil {
+		tb.Errorf("got %+v", rotation)
+	}
+	var reuse *ReuseError
+	if errors.As(err, &reuse) {
+		tb.Errorf("taken for stolen: %v", err)
+		return
+	}
+	wantRejected(tb, nil, err, auth.DetailBadRefresh, reason)
+}
+
+// wantReuse fails unless the token is found to be stolen.
+func (m *mechanisms) wantReuse(tb testing.TB, token string) *ReuseError {
+	tb.Helper()
+	rotation, err := m.rotate(tb, token)
+	var reuse *ReuseError
+	if rotation != nil || !errors.As(err, &reuse) || !errors.Is(err, auth.ErrRejected) {
+		tb.Fatalf("got %+v, %v, want a ReuseError", rotation, err)
+	}
+	return reuse
+}
+
+func TestRotate(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	s := m.signIn(t, "alice")
+	ends := m.clock.now().Add(7 * 24 * time.Hour)
+	seen := map[string]bool{s.refresh: true}
+	token := s.refresh
+	for range 50 {
+		m.clock.advance(time.Minute)
+		rotation, err := m.rotate(t, token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rotation.Login.ID != s.login.ID || rotation.Account.Username != "alice" || !rotation.Expires.Equal(ends) {
+			t.Fatalf("got %+v, want alice's login until %v", rotation, ends)
+		}
+		if token = rotation.Token; seen[token] {
+			t.Fatal("a token was given twice")
+		}
+		seen[token] = true
+		if sid, err := m.refresh.LoginOf(t.Context(), token); err != nil || sid != s.login.ID {
+			t.Fatalf("LoginOf: got %q, %v", sid, err)
+		}
+	}
+	for token := range seen {
+		raw, err := base64.RawURLEncoding.DecodeString(token)
+		if err != nil || len(raw) != 80 {
+			t.Fatalf("%q holds %d bytes, %v", token, len(raw), err)
+		}
+		m.store.wantNoTrace(t, token, raw[:32], raw[32:64], raw[64:])
+	}
+	// What the leeway does not ask for is forgotten.
+	_, f, _, err := m.refresh.find(t.Context(), token)
+	if err != nil || len(f.Rotated) != 1 {
+		t.Errorf("got %+v, %v, want the last rotation alone", f, err)
+	}
+	// The session of the login is not touched.
+	if _, err := m.bySession(t, s.session); err != nil {
+		t.Errorf("the session: %v", err)
+	}
+}
+
+// A rotated token that comes again within the leeway is a client racing with
+// itself; each of its calls but the first fails and nothing ends.
+func TestUsedTokenWithinTheLeeway(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	s := m.signIn(t, "alice")
+	first := s.refresh
+	second := m.wantRotated(t, first)
+	m.wantBadRefresh(t, first, "already used, just now")
+	m.clock.advance(testLeeway / 2)
+	s.refresh = m.wantRotated(t, second)
+	m.wantBadRefresh(t, first, "already used, just now")
+	m.wantBadRefresh(t, second, "already used, just now")
+	m.clock.advance(testLeeway / 2)
+	m.wantBadRefresh(t, first, "already used, just now")
+	m.wantAlive(t, s)
+}
+
+func TestUsedTokenAfterTheLeeway(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		leeway    time.Duration
+		rotations int // after the stolen token
+		apart     time.Duration
+		after     time.Duration
+	}{
+		"one nanosecond later":    {testLeeway, 1, 0, testLeeway + 1},
+		"no leeway":               {0, 1, 0, 1},
+		"an older token":          {testLeeway, 2, time.Second, testLeeway},
+		"an ancient token":        {testLeeway, 40, time.Hour, 0},
+		"a token days old":        {testLeeway, 3, 24 * time.Hour, 0},
+		"after many rotations":    {time.Hour, maxRotations + 1, time.Second, 0},
+		"the client was far away": {testLeeway, 1, 0, 6 * 24 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMechanisms(t, func(m *mechanisms) {
+				m.refreshOptions.Leeway = test.leeway
+				m.sessionOptions.Lifetime = 30 * 24 * time.Hour
+				m.bearerOptions.Lifetime = 30 * 24 * time.Hour
+			})
+			s, other := m.signIn(t, "alice"), m.signIn(t, "alice")
+			stolen := s.refresh
+			for range test.rotations {
+				s.refresh = m.wantRotated(t, s.refresh)
+				m.clock.advance(test.apart)
+			}
+			m.clock.advance(test.after)
+			if _, err := m.bySession(t, s.session); err != nil {
+				t.Fatalf("before the reuse: %v", err)
+			}
+			if _, err := m.byToken(t, s.access); err != nil {
+				t.Fatalf("before the reuse: %v", err)
+			}
+			reuse := m.wantReuse(t, stolen)
+			if reuse.Login == nil || reuse.Login.ID != s.login.ID || reuse.Login.Subject() != "local:alice" {
+				t.Errorf("got %+v, want the login that ended", reuse.Login)
+			}
+			m.wantDead(t, s)
+			m.wantBadRefresh(t, stolen, "its login has ended")
+			m.wantAlive(t, other)
+		})
+	}
+}
+
+// The leeway counts from the rotation, not from the last use of the token.
+func TestLeewayIsNotProlonged(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	s := m.signIn(t, "alice")
+	stolen := s.refresh
+	s.refresh = m.wantRotated(t, s.refresh)
+	for range 10 {
+		m.clock.advance(testLeeway / 10)
+		m.wantBadRefresh(t, stolen, "already used, just now")
+	}
+	m.clock.advance(1)
+	m.wantReuse(t, stolen)
+	m.wantDead(t, s)
+}
+
+// A reuse that the store cannot punish is no answer, and is punished next time.
+func TestReuseWithAFailingStore(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	s := m.signIn(t, "alice")
+	stolen := s.refresh
+	s.refresh = m.wantRotated(t, s.refresh)
+	m.clock.advance(testLeeway + 1)
+	for _, failing := range []string{"swap refresh:", "take login:"} {
+		m.store.fails(failing)
+		_, err := m.rotate(t, stolen)
+		wantNoAnswer(t, nil, err)
+		m.store.fails("")
+		m.wantAlive(t, s)
+	}
+	m.wantReuse(t, stolen)
+	m.wantDead(t, s)
+}
+
+func TestRotateWithAFailingStore(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	s := m.signIn(t, "alice")
+	for _, failing := range []string{"get refresh:", "get login:", "swap refresh:", "get ", "swap "} {
+		m.store.fails(failing)
+		rotation, err := m.rotate(t, s.refresh)
+		wantNoAnswer(t, nil, err)
+		if rotation != nil || !errors.Is(err, errStore) {
+			t.Errorf("%s: got %+v, %v, want the error of the store", failing, rotation, err)
+		}
+		m.store.fails("")
+		m.wantAlive(t, s)
+	}
+	m.store.fails("get refresh:")
+	_, err := m.refresh.LoginOf(t.Context(), s.refresh)
+	wantNoAnswer(t, nil, err)
+}
+
+// Nothing that was never issued ends a login, however much it looks like a
+// token of it.
+func TestForgedRefreshTokensEndNothing(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	s := m.signIn(t, "alice")
+	used := s.refresh
+	s.refresh = m.wantRotated(t, s.refresh)
+	m.clock.advance(testLeeway + 1)
+	raw, err := base64.RawURLEncoding.DecodeString(s.refresh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := []string{
+		"", "x", ".", s.session, s.access, s.login.ID, s.refresh[:106], s.refresh + "A", s.refresh + "=", " " + s.refresh,
+		s.refresh[:50] + "\n" + s.refresh[50:], s.refresh[:50] + "\n" + s.refresh[51:], "\r\n" + s.refresh, loosen(t, s.refresh),
+		base64.RawURLEncoding.EncodeToString(randomBytes(80)),
+		base64.RawURLEncoding.EncodeToString(append(raw[:32:32], randomBytes(48)...)),
+		base64.RawURLEncoding.EncodeToString(append(raw[:64:64], randomBytes(16)...)),
+		base64.RawURLEncoding.EncodeToString(make([]byte, 80)),
+		strings.Repeat("A", 1<<20),
+	}
+	for _, token := range []string{s.refresh, used} {
+		raw, err := base64.RawURLEncoding.DecodeString(token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for bit := range 8 * len(raw) {
+			flipped := append([]byte{}, raw...)
+			flipped[bit/8] ^= 1 << (bit % 8)
+			forged = append(forged, base64.RawURLEncoding.EncodeToString(flipped))
+		}
+	}
+	for _, token := range forged {
+		m.wantBadRefresh(t, token, "never issued")
+		if sid, err := m.refresh.LoginOf(t.Context(), token); sid != "" || !errors.Is(err, auth.ErrRejected) {
+			t.Errorf("LoginOf: got %q, %v", sid, err)
+		}
+	}
+	// What has the form of a token, of a family that never was.
+	m.wantBadRefresh(t, refreshToken{family: randomBytes(32), generation: randomBytes(32)}.String(), "its login has ended")
+	m.wantAlive(t, s)
+	m.wantReuse(t, used)
+}
+
+func TestFamilyExpires(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	s := m.signIn(t, "alice")
+	if got := m.refresh.Expires(m.clock.now()); !got.Equal(m.clock.now().Add(7 * 24 * time.Hour)) {
+		t.Errorf("Expires is %v", got)
+	}
+	// Rotation does not prolong the family.
+	for range 7*24 - 1 {
+		m.clock.advance(time.Hour)
+		s.refresh = m.wantRotated(t, s.refresh)
+	}
+	m.clock.advance(time.Hour - 1)
+	s.refresh = m.wantRotated(t, s.refresh)
+	m.clock.advance(1)
+	m.wantBadRefresh(t, s.refresh, "its login has ended")
+}
+
+// The family's own expiry counts, even if the store should keep it longer.
+func TestFamilyExpiryIsNotLeftToTheStore(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	s := m.signIn(t, "alice")
+	for _, key := range append(s.login.Handles, loginPrefix+s.login.ID) {
+		raw, err := m.store.Get(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.store.Put(t.Context(), key, raw, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.clock.advance(7 * 24 * time.Hour)
+	m.wantBadRefresh(t, s.refresh, "expired")
+}
+
+func TestRefreshBinding(t *testing.T) {
+	t.Parallel()
+	at := func(client, userAgent string) auth.Credentials {
+		c := auth.Credentials{UserAgent: userAgent}
+		if client != "" {
+			c.Client = netip.MustParseAddr(client)
+		}
+		return c
+	}
+	home := at("192.0.2.7", "test/1")
+	for _, test := range []struct {
+		name  string
+		bind  []string
+		other auth.Credentials
+		good  bool
+	}{
+		{"not bound", nil, at("2001:db8::1", "other"), true},
+		{"user agent: the same", []string{BindUserAgent}, at("2001:db8::1", "test/1"), true},
+		{"user agent: another", []string{BindUserAgent}, at("192.0.2.7", "test/2"), false},
+		{"user agent: none", []string{BindUserAgent}, at("192.0.2.7", ""), false},
+		{"address: the same", []string{BindIP}, at("192.0.2.7", "other"), true},
+		{"address: the same, mapped", []string{BindIP}, at("::ffff:192.0.2.7", "other"), true},
+		{"address: another", []string{BindIP}, at("192.0.2.8", "test/1"), false},
+		{"address: none", []string{BindIP}, at("", "test/1"), false},
+		{"both: the same", []string{BindUserAgent, BindIP}, home, true},
+		{"both: another user agent", []string{BindUserAgent, BindIP}, at("192.0.2.7", "test/2"), false},
+		{"both: another address", []string{BindUserAgent, BindIP}, at("192.0.2.8", "test/1"), false},
+		{"both: as if one were the other", []string{BindUserAgent, BindIP}, at("", "test/1192.0.2.7"), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			m := newMechanisms(t, func(m *mechanisms) { m.refreshOptions.Bind = test.bind })
+			s := m.signIn(t, "alice")
+			s.refresh = m.wantRotated(t, s.refresh) // from home; the binding stays
+			rotation, err := m.refresh.Rotate(t.Context(), s.refresh, &test.other)
+			if test.good {
+				if err != nil {
+					t.Fatalf("refused: %v", err)
+				}
+				s.refresh = rotation.Token
+			} else {
+				wantRejected(t, nil, err, auth.DetailBadRefresh, "presented by another device")
+			}
+			m.wantAlive(t, s)
+			for _, trait := range []string{"192.0.2.7", "test/1"} {
+				m.store.wantNoTrace(t, trait)
+			}
+		})
+	}
+}
+
+// A stolen token is found out on another device, too.
+func TestReuseFromAnotherDevice(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, func(m *mechanisms) { m.refreshOptions.Bind = []string{BindUserAgent, BindIP} })
+	s := m.signIn(t, "alice")
+	stolen := s.refresh
+	s.refresh = m.wantRotated(t, s.refresh)
+	m.clock.advance(testLeeway + 1)
+	_, err := m.refresh.Rotate(t.Context(), stolen, &auth.Credentials{UserAgent: "thief/1"})
+	var reuse *ReuseError
+	if !errors.As(err, &reuse) {
+		t.Errorf("got %v, want a ReuseError", err)
+	}
+	m.wantDead(t, s)
+}
+
+// A binding that was configured after the login does not let the token pass.
+func TestRefreshBindingOfOlderLogins(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	s := m.signIn(t, "alice")
+	m.refreshOptions.Bind = []string{BindUserAgent}
+	m.reloaded(t, alice()).wantBadRefresh(t, s.refresh, "presented by another device")
+}
+
+// Of any number of concurrent calls with one token exactly one succeeds, and
+// the others neither end the login nor fail otherwise.
+func TestConcurrentRotations(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*mechanisms){
+		"memory": nil,
+		"sqlite": func(m *mechanisms) {
+			s, err := sqlitestore.Open(context.Background(), sqlitestore.Options{Path: filepath.Join(t.TempDir(), "authgate.db"), Now: m.clock.now})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			m.store = &recordingStore{Store: s}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMechanisms(t, change)
+			s := m.signIn(t, "alice")
+			for range 5 {
+				s.refresh = m.race(t, s.refresh, 50)
+			}
+			m.wantAlive(t, s)
+		})
+	}
+}
+
+// race lets n calls rotate one token at once, and returns the next.
+func (m *mechanisms) race(t *testing.T, token string, n int) string {
+	t.Helper()
+	var (
+		start   = make(chan struct{})
+		callers sync.WaitGroup
+		mu      sync.Mutex
+		next    []string
+	)
+	for range n {
+		callers.Go(func() {
+			<-start
+			rotation, err := m.rotate(t, token)
+			mu.Lock()
+			defer mu.Unlock()
+			var rejection *auth.Rejection
+			switch {
+			case err == nil:
+				next = append(next, rotation.Token)
+			case !errors.As(err, &rejection) || rejection.Detail != auth.DetailBadRefresh:
+				t.Errorf("a call that lost got %v", err)
+			}
+		})
+	}
+	close(start)
+	callers.Wait()
+	if len(next) != 1 {
+		t.Fatalf("%d of %d calls succeeded, want one", len(next), n)
+	}
+	return next[0]
+}
+
+// However a rotation and the end of its login meet, the login is dead then.
+func TestRotationsMeetTheEnd(t *testing.T) {
+	t.Parallel()
+	for range 100 {
+		m := newMechanisms(t, nil)
+		s := m.signIn(t, "alice")
+		var both sync.WaitGroup
+		both.Go(func() {
+			rotation, err := m.rotate(t, s.refresh)
+			if err == nil {
+				s.refresh = rotation.Token
+			} else if !errors.Is(err, auth.ErrRejected) {
+				t.Errorf("rotating: %v", err)
+			}
+		})
+		both.Go(func() {
+			if _, err := m.logins.End(t.Context(), s.login.ID); err != nil {
+				t.Errorf("ending: %v", err)
+			}
+		})
+		both.Wait()
+		m.wantDead(t, s)
+	}
+}

@@ -1,0 +1,59 @@
+package login
+
+import (
+	"crypto/rand"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"authgate/gateway/auth"
+)
+
+// testClock is a clock that tests set by hand.
+type testClock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func newTestClock() *testClock {
+	return &testClock{at: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+}
+
+func (c *testClock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *testClock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+// newTestAccounts returns the accounts that a configuration with users has.
+func newTestAccounts(tb testing.TB, users ...auth.Account) *auth.Accounts {
+	tb.Helper()
+	accounts, err := auth.NewAccounts(users)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return accounts
+}
+
+// testHash returns a hash of plain that costs little.
+func testHash(plain string) string {
+	hash, err := bcrypt.GenerateFromPassword([]byte(plain), bcrypt.MinCost)
+	if err != nil {
+		panic(err)
+	}
+	return string(hash)
+}
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	rand.Read(b) // never fails: crypto/rand
+	return b
+}

@@ -1,0 +1,176 @@
+package login
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"authgate/gateway/store"
+)
+
+// staleStore reads what was there when a test said so, as another instance
+// may for a moment, until it has itself tried to change that.
+type staleStore struct {
+	store.Store
+	always bool // not even then
+
+	mu    sync.Mutex
+	stale map[string][]byte
+}
+
+// freeze makes the present value of a key the one that is read.
+func (s *staleStore) freeze(tb testing.TB, key string) {
+	tb.Helper()
+	value, err := s.Store.Get(tb.Context(), key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stale = map[string][]byte{key: value}
+}
+
+func (s *staleStore) Get(ctx context.Context, key string) ([]byte, error) {
+	s.mu.Lock()
+	value, ok := s.stale[key]
+	s.mu.Unlock()
+	if ok {
+		return bytes.Clone(value), nil
+	}
+	return s.Store.Get(ctx, key)
+}
+
+func (s *staleStore) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
+	err := s.Store.Swap(ctx, key, old, value, expires)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.always {
+		delete(s.stale, key)
+	}
+	return err
+}
+
+// behind returns another instance, which lags behind.
+func (m *mechanisms) behind(tb testing.TB) (*mechanisms, *staleStore) {
+	tb.Helper()
+	view := &staleStore{Store: m.store}
+	return newMechanisms(tb, func(other *mechanisms) {
+		other.clock, other.keys, other.store = m.clock, m.keys, &recordingStore{Store: view}
+	}), view
+}
+
+// freezeFamily makes b read the family of token as it is now.
+func (s *staleStore) freezeFamily(tb testing.TB, token string) {
+	tb.Helper()
+	parsed, ok := parseRefresh(token)
+	if !ok {
+		tb.Fatalf("%q is no refresh token", token)
+	}
+	s.freeze(tb, parsed.key())
+}
+
+// An instance that does not yet know of the rotations on another one takes no
+// good token for a stolen one, and a stolen one for nothing else.
+func TestRotateOnAnInstanceThatLagsBehind(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		rotations int // that b does not know of
+		present   int // which token, from the login's on
+		after     time.Duration
+		check     func(t *testing.T, b *mechanisms, s *signedIn, token string)
+	}{
+		"the newest":           {1, 1, 0, goodAt},
+		"the newest of many":   {5, 5, time.Hour, goodAt},
+		"used just now":        {2, 1, testLeeway, justUsedAt},
+		"stolen":               {2, 1, testLeeway + 1, stolenAt},
+		"stolen, before a lot": {maxRotations + 2, 1, 0, stolenAt},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newMechanisms(t, nil)
+			b, view := a.behind(t)
+			s := a.signIn(t, "alice")
+			view.freezeFamily(t, s.refresh)
+			tokens := []string{s.refresh}
+			for range test.rotations {
+				tokens = append(tokens, a.wantRotated(t, tokens[len(tokens)-1]))
+			}
+			a.clock.advance(test.after)
+			s.refresh = tokens[test.rotations]
+			test.check(t, b, s, tokens[test.present])
+		})
+	}
+}
+
+func goodAt(t *testing.T, b *mechanisms, s *signedIn, token string) {
+	s.refresh = b.wantRotated(t, token)
+	s.refresh = b.wantRotated(t, s.refresh)
+}
+
+func justUsedAt(t *testing.T, b *mechanisms, s *signedIn, token string) {
+	b.wantBadRefresh(t, token, "already used, just now")
+	b.wantRotated(t, s.refresh)
+}
+
+func stolenAt(t *testing.T, b *mechanisms, s *signedIn, token string) {
+	if reuse := b.wantReuse(t, token); reuse.Login == nil || reuse.Login.ID != s.login.ID {
+		t.Errorf("got %+v, want the login that ended", reuse.Login)
+	}
+	b.wantBadRefresh(t, s.refresh, "its login has ended")
+}
+
+// Where the store cannot tell whether a token was used before, or what is read
+// changes again and again, there is no answer, and nothing ends.
+func TestRotateThatNeverSeesTheFamily(t *testing.T) {
+	t.Parallel()
+	a := newMechanisms(t, nil)
+	b, view := a.behind(t)
+	s := a.signIn(t, "alice")
+	view.freezeFamily(t, s.refresh)
+	s.refresh = a.wantRotated(t, s.refresh)
+
+	b.store.fails("swap refresh:")
+	_, err := b.rotate(t, s.refresh)
+	wantNoAnswer(t, nil, err)
+	b.store.fails("")
+	view.always = true
+	view.freezeFamily(t, s.refresh)
+	s.refresh = a.wantRotated(t, s.refresh)
+	b.store.takeCalls()
+	_, err = b.rotate(t, s.refresh)
+	wantNoAnswer(t, nil, err)
+	if calls := len(b.store.takeCalls()); calls > 3*maxStaleReads {
+		t.Errorf("the store was asked %d times", calls)
+	}
+	a.wantAlive(t, s)
+	a.wantRotated(t, s.refresh)
+}
+
+// An instance that does not yet know that another one has renewed a login does
+// not give the provider the refresh token again that was used for that.
+func TestRenewalOnAnInstanceThatLagsBehind(t *testing.T) {
+	t.Parallel()
+	renewing(t, func(t *testing.T, d *delegation) {
+		view := &staleStore{Store: d.store}
+		lagging := *d
+		lagging.store = &recordingStore{Store: view}
+		other := lagging.instance(nil)
+		s := d.signIn(t, d.grant("user"))
+		d.answersAfter(0, "auditor")
+		view.freeze(t, loginPrefix+s.login.ID)
+		time.Sleep(15 * time.Minute)
+		if _, err := d.by(t, s); err != nil {
+			t.Error(err)
+		}
+		d.wantAsked(t, 1)
+		if _, err := other.by(t, s); err != nil {
+			t.Error(err)
+		}
+		d.wantAsked(t, 1)
+		d.wantReported(t, s, false)
+		d.wantIn(t, s, "auditor")
+		other.wantIn(t, s, "auditor")
+	})
+}

@@ -1,0 +1,490 @@
+package login
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/provider"
+	"authgate/gateway/seal"
+	"authgate/gateway/store"
+	"authgate/policy"
+)
+
+func TestDelegatedIdentity(t *testing.T) {
+	t.Parallel()
+	d := newDelegation(t, nil)
+	s := d.signIn(t, d.grant("user", "auditor"))
+	got, err := d.by(t, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &policy.Identity{
+		Username: "alice", Subject: "keycloak:" + testPerson, Name: "Alice Example", Email: "alice@example.org",
+		Roles: []string{"user", "auditor"}, Claims: map[string]any{"department": "sales"},
+		Mechanism: policy.OIDC, Provider: "keycloak", Login: s.login.ID, Expires: d.now().Add(time.Hour),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the identity (-want +got):\n%s", diff)
+	}
+	if got := s.login.Subject(); got != want.Subject {
+		t.Errorf("the login is of %q", got)
+	}
+	if got := d.session.Lifetime(); got != time.Hour {
+		t.Errorf("the lifetime is %v", got)
+	}
+}
+
+func TestBeginSavesUserLoginGroupsAndSession(t *testing.T) {
+	t.Parallel()
+	d := newDelegation(t, nil)
+	grant := d.grant("user")
+	s := d.signIn(t, grant)
+
+	known := stored[user](t, d.store, userPrefix+"keycloak:"+testPerson)
+	if diff := cmp.Diff(user{Issuer: testOP, Profile: grant.Profile, Updated: d.now()}, *known); diff != "" {
+		t.Errorf("the user (-want +got):\n%s", diff)
+	}
+	login := stored[Login](t, d.store, loginPrefix+s.login.ID)
+	if v := login.Delegated; v == nil || v.Provider != "keycloak" || v.Issuer != testOP || v.User != testPerson || v.Session != grant.Session ||
+		!v.Expires.Equal(grant.Tokens.Expires) || !v.RenewAt.Equal(d.now().Add(15*time.Minute)) || !login.Expires.Equal(d.now().Add(time.Hour)) {
+		t.Errorf("the login is %+v", login)
+	}
+	if len(login.Handles) != 1 {
+		t.Fatalf("the handles are %q, want the session", login.Handles)
+	}
+	if session := stored[sessionRecord](t, d.store, login.Handles[0]); session.Mechanism != policy.OIDC || session.Login != s.login.ID {
+		t.Errorf("the session is %+v", session)
+	}
+	for name, key := range map[string]string{
+		"the person's":  personGroup("keycloak", testOP, testPerson),
+		"the session's": sessionGroup("keycloak", testOP, grant.Session),
+	} {
+		want := group{Members: []member{{Login: s.login.ID, Expires: login.Expires}}}
+		if diff := cmp.Diff(want, *stored[group](t, d.store, key)); diff != "" {
+			t.Errorf("%s group (-want +got):\n%s", name, diff)
+		}
+	}
+	tokens, err := d.users.Tokens(s.login)
+	if diff := cmp.Diff(grant.Tokens, tokens); err != nil || diff != "" {
+		t.Errorf("the tokens: %v (-want +got):\n%s", err, diff)
+	}
+
+	d.clock.advance(time.Hour - 1)
+	d.wantIn(t, s, "user")
+	d.clock.advance(1)
+	d.wantOut(t, s)
+	if n := d.records(t, ""); n != 0 {
+		t.Errorf("%d records outlive the login", n)
+	}
+}
+
+var base64Text = regexp.MustCompile(`[A-Za-z0-9+/_-]{8,}`)
+
+// holds reports whether a record gives text away: as it is, or in base64, as
+// JSON writes bytes.
+func holds(record []byte, text string) bool {
+	if bytes.Contains(record, []byte(text)) {
+		return true
+	}
+	for _, run := range base64Text.FindAll(record, -1) {
+		for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+			if raw, err := encoding.DecodeString(string(run)); err == nil && bytes.Contains(raw, []byte(text)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func TestStoreHoldsNoReadableSecret(t *testing.T) {
+	t.Parallel()
+	d := newDelegation(t, nil)
+	attempts, browser := NewAttempts(d.store, d.options.Box, d.now), NewBrowserSecret()
+	attempt := attempts.New(browser, "keycloak", testOP, "/here")
+	if err := attempts.Begin(t.Context(), netip.Addr{}, attempt); err != nil {
+		t.Fatal(err)
+	}
+	grant, renewed := d.grant("user"), d.grant("user")
+	s := d.signIn(t, grant)
+	d.op.answers(func(context.Context) (*provider.Grant, error) { return renewed, nil })
+	d.clock.advance(15 * time.Minute)
+	d.users.renewOnce(s.login)
+
+	tokens, err := d.users.Tokens(&Login{ID: s.login.ID, Delegated: stored[Login](t, d.store, loginPrefix+s.login.ID).Delegated})
+	if err != nil || tokens.Refresh != renewed.Tokens.Refresh {
+		t.Fatalf("the tokens were not renewed, so that less is shown: %v", err)
+	}
+	for name, secret := range map[string]string{
+		"access token": grant.Tokens.Access, "refresh token": grant.Tokens.Refresh, "ID token": grant.Tokens.ID,
+		"new access token": renewed.Tokens.Access, "new refresh token": renewed.Tokens.Refresh, "new ID token": renewed.Tokens.ID,
+		"state": attempt.State, "nonce": attempt.Nonce, "verifier": attempt.Verifier, "browser": browser, "session": s.session,
+	} {
+		raw, err := base64.RawURLEncoding.DecodeString(secret)
+		for _, written := range d.store.written {
+			if holds(written, secret) || err == nil && holds(written, string(raw)) {
+				t.Errorf("the store was given the %s: %q", name, written)
+			}
+		}
+	}
+	// The search finds what is there, in both ways.
+	if raw, err := json.Marshal(map[string]any{"a": []byte("x the needle y")}); err != nil || !holds(raw, "the needle") {
+		t.Errorf("%s: the needle is not found, %v", raw, err)
+	}
+	if !slices.ContainsFunc(d.store.written, func(written []byte) bool { return holds(written, "alice@example.org") }) {
+		t.Error("the address of the user is not found")
+	}
+}
+
+// A store in the wrong hands does not lead from one login to another's tokens.
+func TestTokensAreBoundToTheirLogin(t *testing.T) {
+	t.Parallel()
+	d := newDelegation(t, nil)
+	s, other := d.signIn(t, d.grant()), d.signIn(t, d.grant())
+	s.login.Delegated.Tokens = other.login.Delegated.Tokens
+	if tokens, err := d.users.Tokens(s.login); !errors.Is(err, seal.ErrOpen) || tokens != (provider.Tokens{}) {
+		t.Errorf("got %#v, %v", tokens, err)
+	}
+	if tokens, err := d.users.Tokens(&Login{ID: "local"}); err == nil || tokens != (provider.Tokens{}) {
+		t.Errorf("of a local login: got %#v, %v", tokens, err)
+	}
+}
+
+func TestAnotherEncryptionKeyLosesTheTokensAlone(t *testing.T) {
+	t.Parallel()
+	d := newDelegation(t, nil)
+	s := d.signIn(t, d.grant("user"))
+	d = d.instance(func(o *UsersOptions) { o.Box = testBox(t, "another") })
+	d.wantIn(t, s, "user")
+	if tokens, err := d.users.Tokens(s.login); !errors.Is(err, seal.ErrOpen) || tokens != (provider.Tokens{}) {
+		t.Errorf("got %#v, %v, want the tokens lost", tokens, err)
+	}
+	d.clock.advance(15 * time.Minute)
+	d.users.renewOnce(s.login)
+	got := d.reports.take()
+	if len(got) != 1 || got[0].login != s.login.ID || got[0].ended || !errors.Is(got[0].err, seal.ErrOpen) {
+		t.Errorf("reported %+v, want that the tokens cannot be opened", got)
+	}
+	if asked := d.op.refreshes(); len(asked) != 0 {
+		t.Errorf("the provider was given %q", asked)
+	}
+	d.wantIn(t, s, "user")
+}
+
+// Neither kind of session opens what the other does, under whichever cookie,
+// and whatever somebody has made of its record.
+func TestKindsOfSessionAreApart(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	d := newDelegation(t, func(d *delegation) { d.clock, d.now, d.store = m.clock, m.clock.now, m.store })
+	local, delegated := m.signIn(t, "alice"), d.signIn(t, d.grant("user"))
+	check := func(why string, warm bool) {
+		t.Helper()
+		for range 2 {
+			id, err := m.session.Authenticate(t.Context(), &auth.Credentials{Session: delegated.session, Delegated: local.session})
+			if id != nil {
+				t.Errorf("%s: a delegated session opens session: %+v", why, id)
+			}
+			wantRejected(t, id, err, auth.DetailNotSignedIn, "unknown")
+			id, err = d.session.Authenticate(t.Context(), &auth.Credentials{Session: delegated.session, Delegated: local.session})
+			if id != nil {
+				t.Errorf("%s: a local session opens oidc: %+v", why, id)
+			}
+			wantRejected(t, id, err, auth.DetailNotSignedIn, "unknown")
+			if warm {
+				d.wantIn(t, delegated, "user")
+				if id, err := m.bySession(t, local.session); err != nil || id.Mechanism != policy.Session {
+					t.Errorf("%s: got %+v, %v", why, id, err)
+				}
+			}
+		}
+	}
+	check("as they are", true)
+	if id, err := m.session.Authenticate(t.Context(), &auth.Credentials{Delegated: local.session}); id != nil || !errors.Is(err, auth.ErrNoCredentials) {
+		t.Errorf("local: got %+v, %v, want that nothing was presented", id, err)
+	}
+	if id, err := d.session.Authenticate(t.Context(), &auth.Credentials{Session: delegated.session}); id != nil || !errors.Is(err, auth.ErrNoCredentials) {
+		t.Errorf("delegated: got %+v, %v, want that nothing was presented", id, err)
+	}
+	// With the other mechanism in its record, a session still has its own login.
+	restore(t, m.store, local.login.Handles[0], func(r *sessionRecord) { r.Mechanism = policy.OIDC })
+	restore(t, m.store, delegated.login.Handles[0], func(r *sessionRecord) { r.Mechanism = policy.Session })
+	check("with swapped mechanisms", false)
+	// Nor is there a login of both kinds.
+	restore(t, m.store, loginPrefix+delegated.login.ID, func(l *Login) { l.Username, l.Version = local.login.Username, local.login.Version })
+	check("with a login of both kinds", false)
+}
+
+// A name of the configuration that is gone, or stands for another provider,
+// takes its logins with it, until it is what it was again.
+func TestLoginsFollowTheConfiguredProvider(t *testing.T) {
+	t.Parallel()
+	elsewhere := &testProvider{issuer: "https://id.example.org/realms/other"}
+	for name, change := range map[string]func(*UsersOptions){
+		"removed":    func(o *UsersOptions) { clear(o.Providers) },
+		"renamed":    func(o *UsersOptions) { o.Providers = map[string]Provider{"other": o.Providers["keycloak"]} },
+		"re-pointed": func(o *UsersOptions) { o.Providers["keycloak"] = elsewhere },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDelegation(t, nil)
+			s := d.signIn(t, d.grant("user"))
+			d.wantIn(t, s, "user")
+			changed := d.instance(change)
+			changed.wantOut(t, s)
+			d.clock.advance(15 * time.Minute)
+			changed.users.renewOnce(s.login)
+			if asked := append(d.op.refreshes(), elsewhere.refreshes()...); len(asked) != 0 {
+				t.Errorf("somebody was given the refresh token %q", asked)
+			}
+			d.instance(nil).wantIn(t, s, "user")
+		})
+	}
+}
+
+// Somebody of the same sub at another issuer is somebody else, also once the
+// name stands for the first issuer again.
+func TestSameSubjectOfAnotherIssuer(t *testing.T) {
+	t.Parallel()
+	d := newDelegation(t, nil)
+	s := d.signIn(t, d.grant("user"))
+	d.wantIn(t, s, "user")
+	changed := d.instance(func(o *UsersOptions) { o.Providers["keycloak"] = &testProvider{issuer: "https://id.example.net"} })
+	stranger := changed.signIn(t, changed.grant("admin"))
+	changed.wantIn(t, stranger, "admin")
+	changed.wantOut(t, s)
+	again := d.instance(nil)
+	again.wantOut(t, stranger)
+	again.wantOut(t, s) // who it was is forgotten: signing in again tells
+	d.wantOut(t, s)     // nor does what is kept ready know better
+}
+
+func TestUserRecords(t *testing.T) {
+	t.Parallel()
+	const key = userPrefix + "keycloak:" + testPerson
+	for name, change := range map[string]func(testing.TB, store.Store){
+		"missing": func(tb testing.TB, s store.Store) {
+			if err := s.Delete(tb.Context(), key); err != nil {
+				tb.Fatal(err)
+			}
+		},
+		"of another issuer": func(tb testing.TB, s store.Store) {
+			restore(tb, s, key, func(u *user) { u.Issuer = "https://id.example.net" })
+		},
+		"of another person": func(tb testing.TB, s store.Store) {
+			restore(tb, s, key, func(u *user) { u.Profile.Subject = "1" })
+		},
+		"damaged": func(tb testing.TB, s store.Store) {
+			if err := s.Put(tb.Context(), key, []byte(`{"issuer":7`), time.Time{}); err != nil {
+				tb.Fatal(err)
+			}
+		},
+	} {
+		for _, warm := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, warm %v", name, warm), func(t *testing.T) {
+				t.Parallel()
+				d := newDelegation(t, nil)
+				s := d.signIn(t, d.grant("user"))
+				if warm {
+					d.wantIn(t, s, "user")
+				}
+				change(t, d.store)
+				if name == "damaged" {
+					id, err := d.by(t, s)
+					wantNoAnswer(t, id, err)
+					return
+				}
+				d.wantOut(t, s)
+			})
+		}
+	}
+}
+
+func TestDelegatedSessionWithAFailingStore(t *testing.T) {
+	t.Parallel()
+	d := newDelegation(t, nil)
+	s := d.signIn(t, d.grant("user"))
+	for _, warm := range []bool{false, true} {
+		for _, failing := range []string{"get session:", "get login:", "get user:"} {
+			d.store.fails(failing)
+			id, err := d.by(t, s)
+			wantNoAnswer(t, id, err)
+			if !errors.Is(err, errStore) {
+				t.Errorf("warm %v, %s: got %v, want the error of the store", warm, failing, err)
+			}
+		}
+		d.store.fails("")
+		d.wantIn(t, s, "user")
+	}
+}
+
+// Whichever step of a login fails, it is an error of the store, and nothing
+// that is left can be used.
+func TestBeginDelegatedWithAFailingStore(t *testing.T) {
+	t.Parallel()
+	person, session := personGroup("keycloak", testOP, testPerson), sessionGroup("keycloak", testOP, "session at the provider")
+	for _, failing := range []string{"get " + person, "swap " + person, "get " + session, "swap " + session, "swap user:", "put session:", "put login:"} {
+		for _, late := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%.20s, late %v", failing, late), func(t *testing.T) {
+				t.Parallel()
+				d := newDelegation(t, nil)
+				before := d.signIn(t, d.grant("user"))
+				d.store.late = late
+				d.store.fails(failing)
+				s := &signedIn{session: rawSecret()}
+				login, err := d.users.Begin(t.Context(), "keycloak", d.grant("admin"), d.now(), d.session.Issue(&s.session))
+				if login != nil || !errors.Is(err, errStore) || errors.Is(err, auth.ErrRejected) {
+					t.Errorf("got %+v, %v, want the error of the store", login, err)
+				}
+				d.store.fails("")
+				d.wantOut(t, s)
+				if n := d.records(t, loginPrefix); n != 1 {
+					t.Errorf("%d logins in the store, want the one from before", n)
+				}
+				if _, err := d.by(t, before); err != nil {
+					t.Errorf("the login from before: %v", err)
+				}
+				again := d.signIn(t, d.grant("auditor"))
+				d.wantIn(t, again, "auditor")
+			})
+		}
+	}
+}
+
+func TestBeginAtAProviderThatIsNotConfigured(t *testing.T) {
+	t.Parallel()
+	d := newDelegation(t, nil)
+	var session string
+	login, err := d.users.Begin(t.Context(), "other", d.grant("user"), d.now(), d.session.Issue(&session))
+	if login != nil || err == nil || errors.Is(err, auth.ErrRejected) || session != "" {
+		t.Errorf("got %+v, %v and the session %q", login, err, session)
+	}
+	if n := d.records(t, ""); n != 0 {
+		t.Errorf("%d records were written", n)
+	}
+}
+
+func TestLoginsOfOneUserShowWhatWasSaidLast(t *testing.T) {
+	t.Parallel()
+	d := newDelegation(t, nil)
+	first := d.signIn(t, d.grant("user", "admin"))
+	d.wantIn(t, first, "user", "admin")
+	second := d.signIn(t, d.grant("user"))
+	d.wantIn(t, first, "user")
+	d.wantIn(t, second, "user")
+	if id, err := d.by(t, first); err != nil || id.Login != first.login.ID {
+		t.Errorf("got %+v, %v, want a login of its own", id, err)
+	}
+}
+
+// A shorter lifetime counts for the sessions that live already, a longer one
+// does not.
+func TestLifetimeOfLiveSessions(t *testing.T) {
+	t.Parallel()
+	t.Run("delegated", func(t *testing.T) {
+		t.Parallel()
+		d := newDelegation(t, nil)
+		s, created := d.signIn(t, d.grant("user")), d.now()
+		shorter := d.instance(func(o *UsersOptions) { o.Lifetime = 10 * time.Minute })
+		longer := d.instance(func(o *UsersOptions) { o.Lifetime = 2 * time.Hour })
+		if id, err := shorter.by(t, s); err != nil || !id.Expires.Equal(created.Add(10*time.Minute)) {
+			t.Errorf("got %+v, %v, want an end after 10 minutes", id, err)
+		}
+		d.clock.advance(10*time.Minute - 1)
+		shorter.wantIn(t, s, "user")
+		d.clock.advance(1)
+		shorter.wantOut(t, s)
+		longer.wantIn(t, s, "user")
+		d.clock.advance(50 * time.Minute)
+		longer.wantOut(t, s)
+	})
+	t.Run("local", func(t *testing.T) {
+		t.Parallel()
+		m := newMechanisms(t, nil)
+		s := m.signIn(t, "alice")
+		m.sessionOptions.Lifetime = 10 * time.Minute
+		shorter := m.reloaded(t, alice())
+		m.clock.advance(10*time.Minute - 1)
+		if _, err := shorter.bySession(t, s.session); err != nil {
+			t.Errorf("before its end: %v", err)
+		}
+		m.clock.advance(1)
+		id, err := shorter.bySession(t, s.session)
+		wantRejected(t, id, err, auth.DetailNotSignedIn, "expired")
+	})
+}
+
+// Once warm a request asks the store for session, login and user, and decodes
+// and opens none of them again.
+func TestWarmDelegatedSessionDecodesNothing(t *testing.T) {
+	d := newDelegation(t, nil)
+	s := d.signIn(t, d.grant("user"))
+	first, err := d.by(t, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.store.takeCalls()
+	if again, err := d.by(t, s); err != nil || again != first {
+		t.Errorf("got %p, %v, want %p again", again, err, first)
+	}
+	want := []string{"get " + s.login.Handles[0], "get " + loginPrefix + s.login.ID, "get " + userPrefix + "keycloak:" + testPerson}
+	if calls := d.store.takeCalls(); !slices.Equal(calls, want) {
+		t.Errorf("the store was asked %q, want %q", calls, want)
+	}
+	creds := &auth.Credentials{Delegated: s.session}
+	session := NewDelegatedSessions(NewUsers(d.options, NewLogins(d.store.Store, d.now)))
+	allocations := testing.AllocsPerRun(100, func() {
+		if _, err := session.Authenticate(t.Context(), creds); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if allocations != 0 {
+		t.Errorf("%v allocations, want none", allocations)
+	}
+}
+
+// What is kept ready is not believed when the store says otherwise.
+func TestWarmDelegatedSessionSeesWhatOthersWrote(t *testing.T) {
+	t.Parallel()
+	d := newDelegation(t, nil)
+	s, other := d.signIn(t, d.grant("user")), d.signIn(t, d.grant("user"))
+	d.wantIn(t, s, "user")
+	restore(t, d.store, userPrefix+"keycloak:"+testPerson, func(u *user) { u.Profile.Roles = []string{"auditor"} })
+	d.wantIn(t, s, "auditor")
+	restore(t, d.store, s.login.Handles[0], func(r *sessionRecord) { r.Login = other.login.ID })
+	d.wantIn(t, &signedIn{login: other.login, session: s.session}, "auditor")
+	restore(t, d.store, loginPrefix+other.login.ID, func(l *Login) { l.Delegated.User = "somebody else" })
+	d.wantOut(t, s)
+	restore(t, d.store, loginPrefix+other.login.ID, func(l *Login) { l.Delegated = nil })
+	d.wantOut(t, s)
+}
+
+// What a slow renewal brings along does not undo what the provider has said
+// since.
+func TestOlderProfileDoesNotReplaceNewer(t *testing.T) {
+	t.Parallel()
+	d := newDelegation(t, nil)
+	asked := d.now()
+	d.clock.advance(time.Second)
+	s := d.signIn(t, d.grant("user"))
+	if err := d.users.save(t.Context(), s.login.Delegated, d.grant("user", "admin").Profile, asked); err != nil {
+		t.Fatal(err)
+	}
+	d.wantIn(t, s, "user")
+	d.clock.advance(time.Second)
+	if err := d.users.save(t.Context(), s.login.Delegated, d.grant("auditor").Profile, d.now()); err != nil {
+		t.Fatal(err)
+	}
+	d.wantIn(t, s, "auditor")
+}
