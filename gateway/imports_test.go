@@ -14,12 +14,13 @@ import (
 // imports only packages on lines above its own.
 const importOrder = `
 	policy gateway/pages gateway/password gateway/keyfile gateway/seal gateway/store gateway/strictjson gateway/cookiename gateway/headername gateway/http1
-	gateway/store/redisstore gateway/store/sqlitestore
+	gateway/store/guard gateway/store/redisstore gateway/store/sqlitestore
 	gateway/conn
 	gateway/peer
 	gateway/config
 	gateway/provider
-	gateway/acme gateway/certs
+	gateway/acme
+	gateway/certs
 	gateway/auth
 	gateway/login
 	gateway/upstream
