@@ -69,13 +69,12 @@ func (g *Gateway) build(cfg *config.Config, old *state) (*state, error) {
 	if cfg.Token.Delivery == deliveryCookie {
 		st.cookies.Access, st.cookies.Refresh = accessCookie, refreshCookie
 	}
+	st.buildOrigin()
 	for _, step := range []func() error{
-		func() error { return st.buildOrigin() },
-		func() error { return st.buildTrusted() },
 		func() error { return g.buildMechanisms(st) },
 		func() error { return g.buildVouching(st, old) },
 		func() error { return st.buildTransport() },
-		func() error { return g.buildUpstreams(st, old) },
+		func() error { g.buildUpstreams(st, old); return nil },
 		func() error { return g.buildRoutes(st) },
 		func() error { return g.settle(st, old) }, // last: it is the one that leaves a trace
 	} {
@@ -87,17 +86,12 @@ func (g *Gateway) build(cfg *config.Config, old *state) (*state, error) {
 	return st, nil
 }
 
-func (st *state) buildOrigin() error {
-	public, err := url.Parse(st.config.PublicURL)
-	if err != nil {
-		return fmt.Errorf("public_url: %w", err)
-	}
-	st.public, st.hosts = public, newHosts(st.config)
+func (st *state) buildOrigin() {
+	st.public, st.hosts, st.trusted = st.config.PublicURL, newHosts(st.config), st.config.Listen.TrustedProxies
 	st.crossOrigin = http.NewCrossOriginProtection()
-	if err := st.crossOrigin.AddTrustedOrigin(public.Scheme + "://" + public.Host); err != nil {
-		return fmt.Errorf("public_url: %w", err)
+	if err := st.crossOrigin.AddTrustedOrigin(st.public.String()); err != nil {
+		panic(err) // package config has found that it is an origin
 	}
-	return nil
 }
 
 // buildTransport makes what guards the way between browser and gateway.
@@ -111,24 +105,6 @@ func (st *state) buildTransport() error {
 	var err error
 	st.csrf, err = storeBox(st.config)
 	return err
-}
-
-func (st *state) buildTrusted() (err error) {
-	st.trusted, err = trustedNetworks("listen.trusted_proxies", st.config.Listen.TrustedProxies)
-	return err
-}
-
-// trustedNetworks reads the list under a key of the configuration.
-func trustedNetworks(key string, list []string) (peer.Proxies, error) {
-	var networks peer.Proxies
-	for _, cidr := range list {
-		network, err := policy.ParseNetwork(cidr)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", key, err)
-		}
-		networks = append(networks, network)
-	}
-	return networks, nil
 }
 
 // buildMechanisms makes the mechanisms. Their caches are new with each state,
@@ -180,27 +156,18 @@ func basicUsers(users []config.BasicUser) []auth.Account {
 	return accounts
 }
 
-func (g *Gateway) buildUpstreams(st *state, old *state) error {
+func (g *Gateway) buildUpstreams(st *state, old *state) {
 	for name, cfg := range st.config.Upstreams {
 		headers := newIdentityHeaders(st.config.IdentityHeaders, *cfg.IdentityHeaders)
 		if old != nil && old.upstreams[name] != nil && old.upstreams[name].same(cfg, headers) {
 			st.upstreams[name] = old.upstreams[name]
 			continue
 		}
-		u, err := newUpstream(name, cfg, headers, g.metrics.upstreamDuration.WithLabelValues(name), g.now, g.closeIdleUpstreams)
-		if err != nil {
-			return fmt.Errorf("upstreams.%s: %w", name, err)
-		}
-		st.upstreams[name] = u
+		st.upstreams[name] = newUpstream(name, cfg, headers, g.metrics.upstreamDuration.WithLabelValues(name), g.now, g.closeIdleUpstreams)
 	}
-	return nil
 }
 
 func (g *Gateway) buildRoutes(st *state) error {
-	set, err := policy.Compile(st.config.Policies)
-	if err != nil {
-		return err
-	}
 	basic, err := auth.NewAccounts(basicUsers(st.config.Basic.Users))
 	if err != nil {
 		return fmt.Errorf("basic: %w", err)
@@ -215,15 +182,9 @@ func (g *Gateway) buildRoutes(st *state) error {
 	if st.delegated != nil {
 		st.signedIn = append(st.signedIn, st.delegated)
 	}
-	var rules []policy.Route
-	for i, cfg := range st.config.Routes {
-		rule := policy.Route{Name: cfg.Name, Pattern: cfg.Match, Mechanisms: cfg.Auth}
-		if len(cfg.Policy) > 0 {
-			if rule.Policy, err = set.Policy(fmt.Sprintf("routes[%d].policy", i), cfg.Policy); err != nil {
-				return err
-			}
-		}
-		rules = append(rules, rule)
+	st.table = st.config.Table()
+	for i, rule := range st.table.Routes() {
+		cfg := st.config.Routes[i]
 		r := route{config: cfg, upstream: st.upstreams[cfg.Upstream]}
 		// Authorization before cookies, in whatever order the route names them.
 		for _, m := range []policy.Mechanism{policy.Basic, policy.Bearer, policy.Session, policy.OIDC} {
@@ -232,18 +193,14 @@ func (g *Gateway) buildRoutes(st *state) error {
 				st.used[m] = true
 			}
 		}
-		r.signIn = st.signInFor(&rule)
+		r.signIn = st.signInFor(rule)
 		r.modify = g.modifier(st, rule.Public(), cfg.Upstream)
 		r.edited = foldAll(slices.Concat(cfg.Headers.Remove, slices.Collect(maps.Keys(cfg.Headers.Set))))
 		r.pass = canonicalAll(cfg.Headers.Pass)
-		if r.upstream == nil {
-			return fmt.Errorf("routes[%d].upstream: no upstream is called %q", i, cfg.Upstream)
-		}
 		r.transport = r.upstream.through(cfg.Timeout)
 		st.routes = append(st.routes, r)
 	}
-	st.table, err = policy.NewTable(rules)
-	return err
+	return nil
 }
 
 // signInFor returns where a person can sign in for a route, empty if nowhere:

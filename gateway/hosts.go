@@ -64,7 +64,7 @@ func (ex *exchange) checkHost(host string) error {
 // host is at the mercy of the owner of that name.
 func (ex *exchange) atOwnHost(path string) string {
 	if ex.foreign {
-		return ex.st.config.PublicURL + path
+		return ex.st.config.PublicURL.String() + path
 	}
 	return path
 }
@@ -82,7 +82,7 @@ func (ex *exchange) signInElsewhere() error {
 // them; users are led to the name that they know.
 func (st *state) secureOrigin(host string) string {
 	if !st.hosts.has(host) || peer.ParseAddr(host).IsValid() {
-		return st.config.PublicURL
+		return st.config.PublicURL.String()
 	}
 	if port := st.public.Port(); port != "" {
 		host += ":" + port

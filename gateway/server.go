@@ -100,15 +100,8 @@ func (s *Server) listen(name, address string, handler http.Handler) (*conn.Liste
 	connections := s.connections(name)
 	accounted := connections.Listener(opened)
 	var listener net.Listener = accounted
-	if name != "admin" {
-		balancers, err := trustedNetworks("listen.proxy_protocol", s.gateway.Config().Listen.ProxyProtocol)
-		if err != nil {
-			opened.Close()
-			return nil, err
-		}
-		if len(balancers) > 0 {
-			listener = conn.NewProxyProtocol(accounted, balancers, readHeaderTime, s.logger.With("listener", name))
-		}
+	if balancers := s.gateway.Config().Listen.ProxyProtocol; name != "admin" && len(balancers) > 0 {
+		listener = conn.NewProxyProtocol(accounted, balancers, readHeaderTime, s.logger.With("listener", name))
 	}
 	server := &http.Server{
 		Handler:           handler,

@@ -52,23 +52,16 @@ type target struct {
 	resting atomic.Int64 // until when, by upstream.elapsed
 }
 
-func newUpstream(name string, cfg config.Upstream, headers *identityHeaders, took prometheus.Observer, now func() time.Time, short func()) (*upstream, error) {
+func newUpstream(name string, cfg config.Upstream, headers *identityHeaders, took prometheus.Observer, now func() time.Time, short func()) *upstream {
 	u := &upstream{
 		name: name, config: cfg, headers: headers, took: took, now: now, short: short,
 		transports: map[time.Duration]*transport{},
 	}
-	for _, raw := range cfg.URLs {
-		parsed, err := url.Parse(raw)
-		if err != nil {
-			return nil, err
-		}
-		u.targets = append(u.targets, &target{url: parsed})
-	}
-	if len(u.targets) == 0 {
-		return nil, errors.New("upstream " + name + " has no address")
+	for _, address := range cfg.URLs {
+		u.targets = append(u.targets, &target{url: address})
 	}
 	u.started = now()
-	return u, nil
+	return u
 }
 
 // same reports whether u was made from this configuration, so that its warm

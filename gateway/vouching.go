@@ -91,7 +91,7 @@ func (g *Gateway) buildVouching(st, old *state) error {
 	}
 	byName := map[string]login.Provider{}
 	for _, cfg := range st.config.Providers {
-		party := &relyingParty{config: cfg, origin: st.config.PublicURL + st.config.Endpoints.Prefix}
+		party := &relyingParty{config: cfg, origin: st.config.PublicURL.String() + st.config.Endpoints.Prefix}
 		if known := before.provider(cfg.Name); known != nil && known.origin == party.origin && reflect.DeepEqual(known.config, cfg) {
 			party = known
 		} else {
@@ -162,8 +162,8 @@ func (g *Gateway) providerOptions(st *state, cfg config.Provider) provider.Optio
 		ClientID: cfg.ClientID, ClientSecret: cfg.ClientSecret.Reveal(), AuthMethod: cfg.TokenEndpointAuthMethod,
 		Scopes: cfg.Scopes, AuthorizationParams: cfg.AuthorizationParams,
 		RolesClaim: cfg.RolesClaim, UsernameClaim: cfg.UsernameClaim, SubjectClaim: cfg.SubjectClaim,
-		RedirectURL:   st.config.PublicURL + st.own(cfg.Callback),
-		PostLogoutURL: st.config.PublicURL + "/",
+		RedirectURL:   st.config.PublicURL.String() + st.own(cfg.Callback),
+		PostLogoutURL: st.config.PublicURL.String() + "/",
 		LogoutURL:     cfg.LogoutURL, Logout: cfg.Logout,
 		Timeout: cfg.Timeout,
 		Endpoints: provider.Endpoints{

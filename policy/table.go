@@ -43,7 +43,8 @@ func (r *Route) label() string {
 // Table finds the route of a request. It does not change once made; the zero
 // Table has no routes.
 type Table struct {
-	mux *http.ServeMux // its handlers are of type entry and are never served
+	mux    *http.ServeMux // its handlers are of type entry and are never served
+	routes []*Route
 }
 
 // Match is what Table.Match found.
@@ -73,10 +74,12 @@ func NewTable(routes []Route) (*Table, error) {
 	var errs Errors
 	reg := registry{mux: http.NewServeMux(), routes: routes}
 	names := make(map[string]int, len(routes))
+	t := &Table{mux: reg.mux}
 	for i, r := range routes {
 		at := fmt.Sprintf("routes[%d]", i)
 		r.Mechanisms = slices.Clone(r.Mechanisms)
 		r.reasons = newReasons(&r)
+		t.routes = append(t.routes, &r)
 		if err := reg.add(entry{i, &r}); err != nil {
 			errs.add(at+".match", "%q: %v", r.Pattern, err)
 		}
@@ -91,8 +94,12 @@ func NewTable(routes []Route) (*Table, error) {
 	if err := errs.err(); err != nil {
 		return nil, err
 	}
-	return &Table{mux: reg.mux}, nil
+	return t, nil
 }
+
+// Routes returns the table's own copies of the routes, in the order in which
+// NewTable got them. They must not be changed.
+func (t *Table) Routes() []*Route { return slices.Clone(t.routes) }
 
 // checkAuth checks what a route says about identities.
 func checkAuth(errs *Errors, at string, r *Route) {

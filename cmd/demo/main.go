@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -43,10 +42,7 @@ func run(ctx context.Context, path string, stdout io.Writer) error {
 	if !ok {
 		return fmt.Errorf("%s has no upstream called resources, which is the one that the demonstration starts", path)
 	}
-	resources, err := url.Parse(configured.URLs[0])
-	if err != nil {
-		return err
-	}
+	resources := configured.URLs[0]
 	listener, err := net.Listen("tcp", resources.Host)
 	if err != nil {
 		return fmt.Errorf("starting the upstream: %w", err)

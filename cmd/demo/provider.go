@@ -36,13 +36,13 @@ func startProvider(cfg *config.Config, configured config.Provider, logger *slog.
 	if err != nil {
 		return nil, err
 	}
-	own := cfg.PublicURL + cfg.Endpoints.Prefix
+	own := cfg.PublicURL.String() + cfg.Endpoints.Prefix
 	p, err := provider.New(provider.Options{
 		Issuer: configured.Issuer,
 		Clients: []provider.Client{{
 			ID: configured.ClientID, Secret: configured.ClientSecret.Reveal(),
 			RedirectURIs:           []string{own + "callback", own + "auth/callback"},
-			PostLogoutRedirectURIs: []string{cfg.PublicURL + "/"},
+			PostLogoutRedirectURIs: []string{cfg.PublicURL.String() + "/"},
 			BackchannelLogoutURI:   own + "backchannel-logout/" + demoProvider,
 		}},
 		HTTPClient: client,

@@ -278,7 +278,7 @@ func checkHealth(t *testing.T, m *machine, check *types.HealthCheckConfig) {
 // checkNames checks that the store and the application are services.
 func checkNames(t *testing.T, project *types.Project, cfg *config.Config) {
 	t.Helper()
-	for _, address := range append(slices.Clone(cfg.Store.Addresses), strings.TrimPrefix(cfg.Upstreams["app"].URLs[0], "http://")) {
+	for _, address := range append(slices.Clone(cfg.Store.Addresses), cfg.Upstreams["app"].URLs[0].Host) {
 		name, _, _ := strings.Cut(address, ":")
 		if _, err := project.GetService(name); err != nil {
 			t.Errorf("nobody is at %s: %v", address, err)

@@ -48,7 +48,7 @@ func BenchmarkAccountsFile(b *testing.B) {
 	text := []byte(source.String())
 	b.ReportAllocs()
 	for b.Loop() {
-		l := &loader{cfg: defaults(), lookup: lookup}
+		l := newLoader("config.yaml", lookup)
 		var users []Account
 		l.decode(newText("accounts.yaml", text, maskYAML), text, maxListSize, "accounts.file", &users)
 		if len(users) != 10000 || len(l.list) != 0 {

@@ -51,6 +51,29 @@ func orList(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
+// What the value of public_url and the address of an upstream look like.
+const (
+	originForm  = "expected https://HOST or https://HOST:PORT"
+	addressForm = "expected http://HOST:PORT or https://HOST:PORT"
+)
+
+// parseAddress reads the URL at path: public_url, or the address of an
+// upstream. It returns nil if the value is empty.
+func parseAddress(path, value string) (*url.URL, error) {
+	if value == "" {
+		return nil, nil
+	}
+	expected := addressForm
+	if path == publicURLKey {
+		expected = originForm
+	}
+	u, err := httpURL(value)
+	if err != nil {
+		return nil, fmt.Errorf("%w; %s", err, expected)
+	}
+	return u, nil
+}
+
 // httpURL checks an absolute http or https URL without credentials, query and
 // fragment. The error does not repeat credentials.
 func httpURL(raw string) (*url.URL, error) {

@@ -2,6 +2,8 @@ package config
 
 import (
 	"log/slog"
+	"net/netip"
+	"net/url"
 	"time"
 
 	"authgate/policy"
@@ -11,7 +13,7 @@ import (
 // filled in, every relative path resolved against the folder of the file, and
 // every ${NAME} and x_file replaced by its value. It is not changed after.
 type Config struct {
-	PublicURL       string                  `yaml:"public_url"` // scheme://host[:port], no path
+	PublicURL       *url.URL                `yaml:"public_url"` // https://host[:port], no path
 	Listen          Listen                  `yaml:"listen"`
 	TLS             TLS                     `yaml:"tls"`
 	DataDir         string                  `yaml:"data_dir"`
@@ -32,6 +34,8 @@ type Config struct {
 	ShutdownTimeout time.Duration           `yaml:"shutdown_timeout"`
 	Log             Log                     `yaml:"log"`
 
+	table     *policy.Table // of Routes
+	hosts     []string
 	path      string        // of the file
 	source    func() []byte // its content; a function, because printing a Config shows unexported fields as they are
 	sideFiles []string      // what it names and was read with it
@@ -64,12 +68,12 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 // Listen is where the gateway can be reached; an empty address is not listened on.
 type Listen struct {
-	HTTPS          string   `yaml:"https"`
-	HTTP           string   `yaml:"http"`
-	Admin          string   `yaml:"admin"`
-	TrustedProxies []string `yaml:"trusted_proxies"` // CIDRs or addresses
-	AnyHost        bool     `yaml:"any_host"`        // accept hosts that are not among Config.Hosts
-	ProxyProtocol  []string `yaml:"proxy_protocol"`  // the same, of balancers
+	HTTPS          string         `yaml:"https"`
+	HTTP           string         `yaml:"http"`
+	Admin          string         `yaml:"admin"`
+	TrustedProxies []netip.Prefix `yaml:"trusted_proxies"`
+	AnyHost        bool           `yaml:"any_host"`       // accept hosts that are not among Config.Hosts
+	ProxyProtocol  []netip.Prefix `yaml:"proxy_protocol"` // networks of balancers
 }
 
 // TLS modes.
@@ -207,8 +211,8 @@ type Delegated struct {
 
 // Upstream is an application that the gateway stands in front of.
 type Upstream struct {
-	URL              string           `yaml:"url"`
-	URLs             []string         `yaml:"urls"` // always filled: URL alone where that was given
+	URL              *url.URL         `yaml:"url"`
+	URLs             []*url.URL       `yaml:"urls"` // always filled: URL alone where that was given
 	Timeout          time.Duration    `yaml:"timeout"`
 	ConnectTimeout   time.Duration    `yaml:"connect_timeout"`
 	ReuseConnections bool             `yaml:"reuse_connections"` // false: each request has a connection of its own

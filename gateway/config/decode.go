@@ -94,6 +94,8 @@ func (d *decoder) content(n ast.Node, path string, v reflect.Value) {
 		d.duration(n, path, v)
 	case t == refsType:
 		d.refs(n, path, v)
+	case d.parsers[t] != nil:
+		d.parsed(n, path, v, d.parsers[t])
 	case kind == reflect.String:
 		s, ok := d.scalar(n, path)
 		if ok {
@@ -122,6 +124,20 @@ func (d *decoder) content(n ast.Node, path string, v reflect.Value) {
 	default:
 		panic(fmt.Sprintf("config: no rule for %s of type %s", path, t))
 	}
+}
+
+// parsed decodes a string whose meaning parse finds.
+func (d *decoder) parsed(n ast.Node, path string, v reflect.Value, parse func(path, value string) (any, error)) {
+	s, ok := d.scalar(n, path)
+	if !ok {
+		return
+	}
+	value, err := parse(path, s)
+	if err != nil {
+		d.wrong(n, path, "%v", err)
+		return
+	}
+	v.Set(reflect.ValueOf(value))
 }
 
 // resolve follows anchors and aliases to the node with the content.

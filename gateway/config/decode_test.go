@@ -23,7 +23,7 @@ func TestPlaces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := &loader{cfg: defaults(), dir: filepath.Dir(path), lookup: lookup}
+		l := newLoader(path, lookup)
 		doc := l.decode(newText(path, source, maskYAML), source, maxConfigSize, "", l.cfg)
 		for at, place := range doc.places {
 			key := at[strings.LastIndexByte(at, '.')+1:]

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net/url"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -10,7 +11,7 @@ import (
 // defaults is the configuration of a file that says nothing.
 func defaults() *Config {
 	return &Config{
-		PublicURL: "https://localhost:8443",
+		PublicURL: &url.URL{Scheme: "https", Host: "localhost:8443"},
 		Listen:    Listen{HTTPS: ":8443", HTTP: ":8080", Admin: "127.0.0.1:9090"},
 		TLS:       TLS{Mode: TLSInternal},
 		DataDir:   "data",
@@ -70,9 +71,11 @@ func (l *loader) complete() {
 	if c.Store.Path != "" && !filepath.IsAbs(c.Store.Path) {
 		c.Store.Path = filepath.Join(c.DataDir, c.Store.Path)
 	}
-	c.PublicURL = canonicalOrigin(c.PublicURL)
-	if c.Token.Issuer == "" {
-		c.Token.Issuer = c.PublicURL
+	if c.PublicURL != nil {
+		canonicalOrigin(c.PublicURL)
+		if c.Token.Issuer == "" {
+			c.Token.Issuer = c.PublicURL.String()
+		}
 	}
 	if c.TLS.Mode == TLSOff && !l.main.given("listen.https") {
 		c.Listen.HTTPS = ""
@@ -105,8 +108,8 @@ func (l *loader) complete() {
 // identity headers that are not given from the top level.
 func (l *loader) completeUpstream(name string, u Upstream) Upstream {
 	path := join("upstreams", name)
-	if u.URL != "" && len(u.URLs) == 0 {
-		u.URLs = []string{u.URL}
+	if u.URL != nil && len(u.URLs) == 0 {
+		u.URLs = []*url.URL{u.URL}
 	}
 	merged := l.cfg.IdentityHeaders
 	if u.IdentityHeaders != nil {

@@ -2,7 +2,6 @@ package config
 
 import (
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -13,7 +12,10 @@ import (
 // routes name, and tls.domains. They have the form of policy.CanonicalHost,
 // but for "*.example.org", which means all names with one label more than
 // example.org. The host of public_url comes first.
-func (c *Config) Hosts() []string {
+func (c *Config) Hosts() []string { return slices.Clone(c.hosts) }
+
+// allHosts is what Hosts returns.
+func (c *Config) allHosts() []string {
 	hosts := c.namedHosts()
 	for _, domain := range c.TLS.Domains {
 		name, wildcard := strings.CutPrefix(domain, "*.")
@@ -35,8 +37,8 @@ func (c *Config) Hosts() []string {
 // namedHosts are the hosts of public_url and of routes.
 func (c *Config) namedHosts() []string {
 	var hosts []string
-	if u, err := url.Parse(c.PublicURL); err == nil {
-		if host, err := policy.CanonicalHost(u.Host); err == nil {
+	if c.PublicURL != nil {
+		if host, err := policy.CanonicalHost(c.PublicURL.Host); err == nil {
 			hosts = append(hosts, host)
 		}
 	}

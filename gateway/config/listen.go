@@ -8,36 +8,32 @@ import (
 	"path"
 	"strconv"
 	"strings"
-
-	"authgate/policy"
 )
 
-// canonicalOrigin writes an origin as browsers do, with the host in lower case
-// and without the port 443. What is no URL stays as it is.
-func canonicalOrigin(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil || u.Scheme != "https" {
-		return raw
+// canonicalOrigin gives an origin the form that browsers use: the host is in
+// lower case, and the default port is left out.
+func canonicalOrigin(u *url.URL) {
+	if u.Scheme != "https" {
+		return
 	}
-	u.Host = strings.ToLower(u.Host)
-	u.Host = strings.TrimSuffix(u.Host, ":443")
+	u.Host = strings.TrimSuffix(strings.ToLower(u.Host), ":443")
 	if u.Path == "/" {
 		u.Path = ""
 	}
-	return u.String()
 }
+
+const publicURLKey = "public_url"
 
 // checkOrigin checks public_url.
 func (l *loader) checkOrigin() {
-	const key, expected = "public_url", "expected https://HOST or https://HOST:PORT"
-	u, err := httpURL(l.cfg.PublicURL)
-	switch {
-	case err != nil:
-		l.fault(l.main, key, "%v; %s", err, expected)
+	const key, expected = publicURLKey, originForm
+	switch u := l.cfg.PublicURL; {
+	case u == nil:
+		l.fault(l.main, key, "must not be empty; %s", expected)
 	case u.Scheme != "https":
-		l.fault(l.main, key, "%q is not https; credentials travel over TLS only; %s", l.cfg.PublicURL, expected)
+		l.fault(l.main, key, "%q is not https; credentials travel over TLS only; %s", u, expected)
 	case u.Path != "":
-		l.fault(l.main, key, "%q has a path; %s", l.cfg.PublicURL, expected)
+		l.fault(l.main, key, "%q has a path; %s", u, expected)
 	}
 }
 
@@ -89,17 +85,6 @@ func (l *loader) checkListen() {
 	}
 	if off && len(listen.TrustedProxies) == 0 {
 		l.fault(l.main, "listen.trusted_proxies", "with tls.mode off the proxy that terminates TLS must be listed here")
-	}
-	l.checkNetworks("listen.trusted_proxies", listen.TrustedProxies)
-	l.checkNetworks("listen.proxy_protocol", listen.ProxyProtocol)
-}
-
-// checkNetworks checks a list of addresses and CIDRs.
-func (l *loader) checkNetworks(key string, networks []string) {
-	for i, network := range networks {
-		if _, err := policy.ParseNetwork(network); err != nil {
-			l.fault(l.main, fmt.Sprintf("%s[%d]", key, i), "%v", err)
-		}
 	}
 }
 

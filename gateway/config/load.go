@@ -1,8 +1,11 @@
 package config
 
 import (
+	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 
 	"authgate/policy"
@@ -41,6 +44,10 @@ func (c *Config) Reread() (*Config, error) { return Parse(c.path, c.source()) }
 // the certificate and its key, and each x_file. They are sorted.
 func (c *Config) SideFiles() []string { return slices.Clone(c.sideFiles) }
 
+// Table returns the table of Routes with their compiled policies: the route at
+// index i of the table is the one at index i of Routes.
+func (c *Config) Table() *policy.Table { return c.table }
+
 // Warnings are the parts of a valid configuration that are probably mistakes,
 // ordered as the text is. They keep nothing from running.
 func (c *Config) Warnings() Diagnostics { return slices.Clone(c.warnings) }
@@ -53,15 +60,26 @@ type loader struct {
 	main      *document
 	dir       string // where relative paths start
 	lookup    func(name string) (string, bool)
+	parsers   map[reflect.Type]func(path, value string) (any, error)
 	sideFiles []string
 	basic     []located[*BasicUser]
 	accounts  []located[*Account]
 	policies  *policy.Set
 }
 
+func newLoader(path string, lookup func(string) (string, bool)) *loader {
+	return &loader{
+		cfg: defaults(), dir: filepath.Dir(path), lookup: lookup,
+		parsers: map[reflect.Type]func(path, value string) (any, error){
+			reflect.TypeFor[*url.URL]():     func(path, value string) (any, error) { return parseAddress(path, value) },
+			reflect.TypeFor[netip.Prefix](): func(_, value string) (any, error) { return policy.ParseNetwork(value) },
+		},
+	}
+}
+
 // parse is Parse with the environment that lookup reads.
 func parse(path string, source []byte, lookup func(string) (string, bool)) (*Config, error) {
-	l := &loader{cfg: defaults(), dir: filepath.Dir(path), lookup: lookup}
+	l := newLoader(path, lookup)
 	l.main = l.decode(newText(path, source, maskYAML), source, maxConfigSize, "", l.cfg)
 	if !l.main.broken[""] {
 		l.readUsers()
@@ -71,6 +89,7 @@ func parse(path string, source []byte, lookup func(string) (string, bool)) (*Con
 	if err := l.result(path); err != nil {
 		return nil, err
 	}
+	l.cfg.hosts = l.cfg.allHosts()
 	slices.Sort(l.sideFiles)
 	kept := slices.Clone(source)
 	l.cfg.path, l.cfg.source = path, func() []byte { return kept }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -21,7 +23,7 @@ import (
 )
 
 // exported compares configurations by what they say.
-var exported = cmp.Options{cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty()}
+var exported = cmp.Options{cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{})}
 
 // mustParse parses a text that has to be valid.
 func mustParse(t testing.TB, source string) *Config {
@@ -54,7 +56,7 @@ func TestDefaults(t *testing.T) {
 	t.Parallel()
 	got := mustParse(t, "{}")
 	want := &Config{
-		PublicURL: "https://localhost:8443",
+		PublicURL: &url.URL{Scheme: "https", Host: "localhost:8443"},
 		Listen:    Listen{HTTPS: ":8443", HTTP: ":8080", Admin: "127.0.0.1:9090"},
 		TLS:       TLS{Mode: "internal", Domains: []string{"localhost", "127.0.0.1", "::1"}},
 		DataDir:   "data",
@@ -99,11 +101,11 @@ func TestEveryKey(t *testing.T) {
 	own := headers
 	own.User, own.Provider = "Remote-User", ""
 	want := &Config{
-		PublicURL: "https://gateway.example.org",
+		PublicURL: &url.URL{Scheme: "https", Host: "gateway.example.org"},
 		Listen: Listen{
 			HTTPS: "192.0.2.1:443", HTTP: "[2001:db8::1]:80", Admin: "127.0.0.1:9191",
-			TrustedProxies: []string{"10.0.0.0/8", "::1"},
-			ProxyProtocol:  []string{"192.0.2.8", "2001:db8:1::/48"},
+			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128")},
+			ProxyProtocol:  []netip.Prefix{netip.MustParsePrefix("192.0.2.8/32"), netip.MustParsePrefix("2001:db8:1::/48")},
 		},
 		TLS: TLS{
 			Mode: "internal", Domains: []string{"gateway.example.org", "*.gateway.example.org", "192.0.2.1"},
@@ -154,7 +156,7 @@ func TestEveryKey(t *testing.T) {
 		}},
 		Delegated: Delegated{Cookie: "__Host-delegated", Lifetime: 3 * time.Hour, DefaultProvider: "company"},
 		Upstreams: map[string]Upstream{"resources": {
-			URLs: []string{"http://127.0.0.1:9000", "https://[::1]:9001"}, Timeout: 10 * time.Second,
+			URLs: []*url.URL{{Scheme: "http", Host: "127.0.0.1:9000"}, {Scheme: "https", Host: "[::1]:9001"}}, Timeout: 10 * time.Second,
 			ConnectTimeout: time.Second, IdentityHeaders: &own,
 		}},
 		IdentityHeaders: headers,
@@ -259,8 +261,8 @@ func TestTLSOffListensWithoutHTTPS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Listen{HTTP: ":8000", TrustedProxies: []string{"10.0.0.1"}}
-	if diff := cmp.Diff(want, cfg.Listen); diff != "" {
+	want := Listen{HTTP: ":8000", TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")}}
+	if diff := cmp.Diff(want, cfg.Listen, exported); diff != "" {
 		t.Errorf("listen (-want +got):\n%s", diff)
 	}
 }
@@ -272,7 +274,7 @@ func TestVariables(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := []any{
-		cfg.PublicURL, cfg.DataDir, cfg.Limits.LoginFailures, cfg.Limits.LoginWindow, cfg.Store.TLS,
+		cfg.PublicURL.String(), cfg.DataDir, cfg.Limits.LoginFailures, cfg.Limits.LoginWindow, cfg.Store.TLS,
 		cfg.Accounts.Users[0].PasswordHash.Reveal(), cfg.Accounts.Users[0].Name, cfg.Token.Secret.Reveal(),
 	}
 	want := []any{
@@ -290,7 +292,7 @@ func TestAnchors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if two := cfg.Upstreams["two"]; two.Timeout != 7*time.Second || two.URLs[0] != "http://127.0.0.1:9001" {
+	if two := cfg.Upstreams["two"]; two.Timeout != 7*time.Second || two.URLs[0].Host != "127.0.0.1:9001" {
 		t.Errorf("upstream two: %+v; want the timeout merged in and its own address", two)
 	}
 	if cfg.Accounts.Users[1].PasswordHash != cfg.Accounts.Users[0].PasswordHash {
@@ -415,7 +417,7 @@ func TestOriginIsCanonical(t *testing.T) {
 		"https://localhost:8443":          "https://localhost:8443",
 		"https://[2001:DB8::1]:443":       "https://[2001:db8::1]",
 	} {
-		if got := mustParse(t, "public_url: "+raw).PublicURL; got != want {
+		if got := mustParse(t, "public_url: "+raw).PublicURL.String(); got != want {
 			t.Errorf("%s becomes %s, want %s", raw, got, want)
 		}
 	}

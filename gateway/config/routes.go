@@ -43,7 +43,8 @@ func (l *loader) checkRoutes() {
 		}
 		l.checkRoute(path, r)
 	}
-	_, err := policy.NewTable(table)
+	var err error
+	l.cfg.table, err = policy.NewTable(table)
 	l.policyErrors(err)
 }
 

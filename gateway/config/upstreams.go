@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -37,7 +38,7 @@ func (l *loader) checkAddresses(path string, u Upstream) {
 	switch {
 	case l.main.given(one) && l.main.given(several):
 		l.fault(l.main, several, "url is given as well; keep one of the two")
-	case l.main.given(one) && u.URL == "", l.main.given(several) && len(u.URLs) == 0:
+	case l.main.given(one) && u.URL == nil, l.main.given(several) && len(u.URLs) == 0:
 		l.fault(l.main, one, "must not be empty; expected an address like http://127.0.0.1:9000")
 	case !l.main.given(one) && !l.main.given(several):
 		l.fault(l.main, path, "needs an address: url, or urls for several")
@@ -47,7 +48,7 @@ func (l *loader) checkAddresses(path string, u Upstream) {
 		for i, address := range u.URLs {
 			at := fmt.Sprintf("%s[%d]", several, i)
 			l.checkAddress(at, address)
-			if slices.Contains(u.URLs[:i], address) {
+			if address != nil && slices.ContainsFunc(u.URLs[:i], func(other *url.URL) bool { return other != nil && *other == *address }) {
 				l.fault(l.main, at, "%q is listed twice", address)
 			}
 		}
@@ -55,14 +56,12 @@ func (l *loader) checkAddresses(path string, u Upstream) {
 }
 
 // checkAddress checks one address of an upstream.
-func (l *loader) checkAddress(path, address string) {
-	const expected = "expected http://HOST:PORT or https://HOST:PORT"
-	u, err := httpURL(address)
+func (l *loader) checkAddress(path string, u *url.URL) {
 	switch {
-	case err != nil:
-		l.fault(l.main, path, "%v; %s", err, expected)
+	case u == nil:
+		l.fault(l.main, path, "must not be empty; expected an address like http://127.0.0.1:9000")
 	case u.Path != "" && u.Path != "/":
-		l.fault(l.main, path, "%q has a path, which is not supported: requests keep the path they came with, less a route's strip_prefix; %s", address, expected)
+		l.fault(l.main, path, "%q has a path, which is not supported: requests keep the path they came with, less a route's strip_prefix; %s", u, addressForm)
 	}
 }
 
