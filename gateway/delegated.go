@@ -251,8 +251,8 @@ func (ex *exchange) beginDelegated(party *relyingParty, grant *provider.Grant, a
 			return nil, err
 		}
 	}
-	var session string
-	login, err := ex.st.users.Begin(ctx, party.Name(), grant, attempt.Started, ex.st.delegated.Issue(&session))
+	session, handle := ex.st.delegated.New()
+	login, err := ex.st.users.Begin(ctx, party.Name(), grant, attempt.Started, handle)
 	if err != nil {
 		return nil, err
 	}

@@ -200,20 +200,22 @@ func (ex *exchange) issue(account *auth.Account, mechanisms []policy.Mechanism) 
 	given := &issued{ex: ex}
 	now := ex.gw.shared()
 	expires := now.Add(ex.st.sessions.Lifetime())
-	var parts []login.Issue
+	var handles []login.Handle
 	for _, m := range mechanisms {
 		switch m {
 		case policy.Session:
-			parts = append(parts, ex.st.sessions.Issue(&given.session))
+			id, handle := ex.st.sessions.New()
+			given.session, handles = id, append(handles, handle)
 		case policy.Bearer:
 			expires = latest(expires, ex.st.refresh.Expires(now))
-			parts = append(parts, ex.st.refresh.Issue(&given.refresh, &ex.creds))
+			token, handle := ex.st.refresh.New(&ex.creds)
+			given.refresh, handles = token, append(handles, handle)
 		}
 	}
 	// A client that leaves now must not leave half a login behind.
 	ctx, cancel := ex.storage.Recording()
 	defer cancel()
-	login, err := ex.st.logins.Begin(ctx, account, expires, parts...)
+	login, err := ex.st.logins.Begin(ctx, account, expires, handles...)
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,7 @@ func NewAttempts(s store.Store, box *seal.Box, now func() time.Time) *Attempts {
 }
 
 // NewBrowser returns a secret that binds attempts to a browser.
-func NewBrowserSecret() string { return base64.RawURLEncoding.EncodeToString(newSecret()) }
+func NewBrowserSecret() string { return newSecretText() }
 
 // ValidBrowser reports whether secret has the form of what NewBrowser returns.
 func ValidBrowserSecret(secret string) bool {
@@ -76,10 +76,9 @@ func ValidBrowserSecret(secret string) bool {
 // New returns an attempt of browser at a provider, with secrets of its own.
 // Nobody can finish it before Begin.
 func (a *Attempts) New(browser, name, issuer, returnTo string) *Attempt {
-	secret := func() string { return base64.RawURLEncoding.EncodeToString(newSecret()) }
 	return &Attempt{
 		// A code verifier is best made of 32 random bytes (RFC 7636, section 4.1).
-		Attempt:  provider.Attempt{State: secret(), Nonce: secret(), Verifier: secret()},
+		Attempt:  provider.Attempt{State: newSecretText(), Nonce: newSecretText(), Verifier: newSecretText()},
 		Provider: name, Issuer: issuer, ReturnTo: returnTo,
 		Browser: hashed([]byte(browser)), Started: a.now(),
 	}

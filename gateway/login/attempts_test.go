@@ -215,7 +215,7 @@ func TestSealedAttempts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	elsewhere := rawSecret()
+	elsewhere := newSecretText()
 	if err := w.store.Put(t.Context(), attemptKey(elsewhere), sealed, time.Time{}); err != nil {
 		t.Fatal(err)
 	}

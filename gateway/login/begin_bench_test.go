@@ -28,8 +28,9 @@ func BenchmarkBegin(b *testing.B) {
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					account := &auth.Account{Username: fmt.Sprint(n.Add(1) % accounts)}
-					var id, token string
-					_, err := logins.Begin(b.Context(), account, time.Now().Add(time.Hour), m.session.Issue(&id), m.refresh.Issue(&token, testDevice()))
+					_, session := m.session.New()
+					_, refresh := m.refresh.New(testDevice())
+					_, err := logins.Begin(b.Context(), account, time.Now().Add(time.Hour), session, refresh)
 					if err != nil {
 						b.Error(err)
 					}

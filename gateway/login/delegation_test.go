@@ -2,7 +2,6 @@ package login
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -200,21 +199,27 @@ func (d *delegation) grant(roles ...string) *provider.Grant {
 			Roles: roles, Claims: map[string]any{"department": "sales"},
 		},
 		Tokens: provider.Tokens{
-			Access: "access token " + rawSecret(), Refresh: "refresh token " + rawSecret(), ID: "ID token " + rawSecret(),
+			Access: "access token " + newSecretText(), Refresh: "refresh token " + newSecretText(), ID: "ID token " + newSecretText(),
 			Expires: d.now().Add(20 * time.Minute),
 		},
 		Session: "session at the provider",
 	}
 }
 
-func rawSecret() string { return base64.RawURLEncoding.EncodeToString(newSecret()) }
+// begin begins a login at the provider of that name, whose attempt began at
+// started.
+func (d *delegation) begin(tb testing.TB, name string, grant *provider.Grant, started time.Time) (*signedIn, error) {
+	tb.Helper()
+	id, handle := d.session.New()
+	login, err := d.users.Begin(tb.Context(), name, grant, started, handle)
+	return &signedIn{login: login, session: id}, err
+}
 
-// signIn begins a login whose attempt began just now.
+// signIn begins a login at keycloak whose attempt began just now.
 func (d *delegation) signIn(tb testing.TB, grant *provider.Grant) *signedIn {
 	tb.Helper()
-	s := &signedIn{}
-	var err error
-	if s.login, err = d.users.Begin(tb.Context(), "keycloak", grant, d.now(), d.session.Issue(&s.session)); err != nil {
+	s, err := d.begin(tb, "keycloak", grant, d.now())
+	if err != nil {
 		tb.Fatalf("signing in: %v", err)
 	}
 	return s

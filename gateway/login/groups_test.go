@@ -197,10 +197,10 @@ func TestGroupsEndApart(t *testing.T) {
 	})
 	begin := func(name string, change func(*provider.Grant)) *signedIn {
 		t.Helper()
-		s, grant := &signedIn{}, d.grant("user")
+		grant := d.grant("user")
 		change(grant)
-		var err error
-		if s.login, err = d.users.Begin(t.Context(), name, grant, d.now(), d.session.Issue(&s.session)); err != nil {
+		s, err := d.begin(t, name, grant, d.now())
+		if err != nil {
 			t.Fatal(err)
 		}
 		return s
@@ -267,14 +267,12 @@ func TestAttemptsFromBeforeTheEnd(t *testing.T) {
 				try := func(started time.Time) error {
 					grant := d.grant("user")
 					grant.Session = session
-					s := &signedIn{session: rawSecret()}
-					login, err := d.users.Begin(t.Context(), "keycloak", grant, started, d.session.Issue(&s.session))
+					s, err := d.begin(t, "keycloak", grant, started)
 					if err != nil {
 						wantRejected(t, nil, err, auth.DetailNotSignedIn, "signed out at the provider")
 						d.wantOut(t, s)
 						return err
 					}
-					s.login = login
 					d.wantIn(t, s, "user")
 					return nil
 				}
@@ -307,8 +305,7 @@ func TestLastAttemptFromBeforeTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.clock.advance(AttemptLifetime - 2 + 30*time.Second) // three calls of ten seconds
-	s := &signedIn{session: rawSecret()}
-	_, err := d.users.Begin(t.Context(), "keycloak", d.grant("user"), started, d.session.Issue(&s.session))
+	s, err := d.begin(t, "keycloak", d.grant("user"), started)
 	wantRejected(t, nil, err, auth.DetailNotSignedIn, "signed out at the provider")
 	d.wantOut(t, s)
 }
@@ -398,9 +395,8 @@ func logoutAtStep(t *testing.T, step int64, session string, token provider.Logou
 	d.clock.advance(time.Second)
 	grant := d.grant("user")
 	grant.Session = session
-	s := &signedIn{session: rawSecret()}
-	login, err := d.users.Begin(t.Context(), "keycloak", grant, started, d.session.Issue(&s.session))
-	if login == nil && !errors.Is(err, auth.ErrRejected) {
+	s, err := d.begin(t, "keycloak", grant, started)
+	if s.login == nil && !errors.Is(err, auth.ErrRejected) {
 		t.Errorf("step %d: got %v, want it rejected or done", step, err)
 	}
 	hooked.before = func(string) {}

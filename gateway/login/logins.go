@@ -87,13 +87,14 @@ func NewLogins(s store.Store, now func() time.Time) *Logins {
 	return l
 }
 
-// Issue makes something that belongs to the login, such as a session: it
-// returns the store's key and value of the handle and when that ends.
-type Issue func(*Login) (key string, value []byte, expires time.Time, err error)
+// Handle makes the record of something that belongs to a login, such as a
+// session. It returns the record's key and value in the store, and when the
+// record expires.
+type Handle func(*Login) (key string, value []byte, expires time.Time, err error)
 
-// Begin records a new login of account together with the handles that issue
-// makes. Nothing of it may be given to the client unless the error is nil.
-func (l *Logins) Begin(ctx context.Context, account *auth.Account, expires time.Time, issue ...Issue) (*Login, error) {
+// Begin records a new login of account, together with its handles. The client
+// must get nothing of it unless the error is nil.
+func (l *Logins) Begin(ctx context.Context, account *auth.Account, expires time.Time, handles ...Handle) (*Login, error) {
 	login := &Login{
 		ID:       rand.Text(),
 		Username: account.Username,
@@ -102,18 +103,18 @@ func (l *Logins) Begin(ctx context.Context, account *auth.Account, expires time.
 		Created:  l.now(),
 		Expires:  expires,
 	}
-	return l.begin(ctx, login, login.Created, issue)
+	return l.begin(ctx, login, login.Created, handles)
 }
 
-// begin records login, and what issue makes. started is when it was asked for.
-func (l *Logins) begin(ctx context.Context, login *Login, started time.Time, issue []Issue) (*Login, error) {
+// begin records login and its handles. started is when it was asked for.
+func (l *Logins) begin(ctx context.Context, login *Login, started time.Time, handles []Handle) (*Login, error) {
 	// Side by side, so that a store that groups its commits needs one.
 	var puts errgroup.Group
 	put := func(key string, value []byte, expires time.Time) {
 		puts.Go(func() error { return l.store.Put(ctx, key, value, expires) })
 	}
-	for _, each := range issue {
-		key, value, ends, err := each(login)
+	for _, handle := range handles {
+		key, value, ends, err := handle(login)
 		if err != nil {
 			return nil, errors.Join(err, puts.Wait())
 		}
@@ -252,6 +253,9 @@ func newSecret() []byte {
 	rand.Read(secret) // never fails: crypto/rand
 	return secret
 }
+
+// newSecretText returns 256 random bits in base64url.
+func newSecretText() string { return base64.RawURLEncoding.EncodeToString(newSecret()) }
 
 // hashed names secret in the store: base64url of its SHA-256. A fast hash is
 // enough for 256 random bits.

@@ -118,6 +118,15 @@ type signedIn struct {
 	session, access, refresh string
 }
 
+// begin begins a login with a session and a refresh token.
+func (m *mechanisms) begin(tb testing.TB, account *auth.Account) (*signedIn, error) {
+	tb.Helper()
+	session, sessionHandle := m.session.New()
+	refresh, refreshHandle := m.refresh.New(testDevice())
+	login, err := m.logins.Begin(tb.Context(), account, m.refresh.Expires(m.clock.now()), sessionHandle, refreshHandle)
+	return &signedIn{login: login, session: session, refresh: refresh}, err
+}
+
 // signIn begins a login with a session and tokens.
 func (m *mechanisms) signIn(tb testing.TB, username string) *signedIn {
 	tb.Helper()
@@ -125,10 +134,7 @@ func (m *mechanisms) signIn(tb testing.TB, username string) *signedIn {
 	if !ok {
 		tb.Fatalf("no account %q", username)
 	}
-	s := &signedIn{}
-	expires := m.refresh.Expires(m.clock.now())
-	var err error
-	s.login, err = m.logins.Begin(tb.Context(), account, expires, m.session.Issue(&s.session), m.refresh.Issue(&s.refresh, testDevice()))
+	s, err := m.begin(tb, account)
 	if err != nil {
 		tb.Fatalf("signing in: %v", err)
 	}
@@ -307,16 +313,14 @@ func TestBeginFailingHalfWayLeavesNothingUsable(t *testing.T) {
 				m.store.late = late
 				m.store.fails(failing)
 				account, _ := m.accounts.Lookup("alice")
-				var session, refresh string
-				expires := m.clock.now().Add(time.Hour)
-				login, err := m.logins.Begin(t.Context(), account, expires, m.session.Issue(&session), m.refresh.Issue(&refresh, testDevice()))
-				if login != nil || !errors.Is(err, errStore) {
-					t.Errorf("late %v: got %+v, %v, want the error of the store", late, login, err)
+				s, err := m.begin(t, account)
+				if s.login != nil || !errors.Is(err, errStore) {
+					t.Errorf("late %v: got %+v, %v, want the error of the store", late, s.login, err)
 				}
 				m.store.fails("")
-				id, err := m.bySession(t, session)
+				id, err := m.bySession(t, s.session)
 				wantRejected(t, id, err, auth.DetailNotSignedIn, "unknown")
-				if _, err := m.rotate(t, refresh); !errors.Is(err, auth.ErrRejected) {
+				if _, err := m.rotate(t, s.refresh); !errors.Is(err, auth.ErrRejected) {
 					t.Errorf("late %v: by refresh token: %v", late, err)
 				}
 			})
@@ -329,8 +333,8 @@ func TestBeginWithAnIssueThatFails(t *testing.T) {
 	m := newMechanisms(t, nil)
 	account, _ := m.accounts.Lookup("alice")
 	failing := func(*Login) (string, []byte, time.Time, error) { return "", nil, time.Time{}, errStore }
-	var session string
-	login, err := m.logins.Begin(t.Context(), account, m.clock.now().Add(time.Hour), m.session.Issue(&session), failing)
+	session, handle := m.session.New()
+	login, err := m.logins.Begin(t.Context(), account, m.clock.now().Add(time.Hour), handle, failing)
 	if login != nil || !errors.Is(err, errStore) {
 		t.Errorf("got %+v, %v", login, err)
 	}

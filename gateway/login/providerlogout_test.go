@@ -19,13 +19,9 @@ type people struct{ here, there, unnamed, other *signedIn }
 func (d *delegation) people(tb testing.TB) people {
 	tb.Helper()
 	begin := func(sub, session string) *signedIn {
-		s, grant := &signedIn{}, d.grant("user")
+		grant := d.grant("user")
 		grant.Profile.Subject, grant.Session = sub, session
-		var err error
-		if s.login, err = d.users.Begin(tb.Context(), "keycloak", grant, d.now(), d.session.Issue(&s.session)); err != nil {
-			tb.Fatal(err)
-		}
-		return s
+		return d.signIn(tb, grant)
 	}
 	return people{begin(testPerson, "here"), begin(testPerson, "there"), begin(testPerson, ""), begin("1", "other")}
 }

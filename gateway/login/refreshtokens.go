@@ -125,11 +125,12 @@ func parseRefresh(s string) (t refreshToken, ok bool) {
 // Expires is when a login with refresh tokens, begun at created, ends.
 func (r *RefreshTokens) Expires(created time.Time) time.Time { return created.Add(r.options.Lifetime) }
 
-// Issue makes a refresh family for Logins.Begin, bound to the device traits
-// of creds where that is configured. The first token is put into *token.
-func (r *RefreshTokens) Issue(token *string, creds *auth.Credentials) Issue {
-	return func(login *Login) (string, []byte, time.Time, error) {
-		t := refreshToken{family: newSecret(), generation: newSecret()}
+// New returns the first token of a new family, and the handle with which
+// Logins.Begin records the family. The family is bound to the device traits of
+// creds if that is configured.
+func (r *RefreshTokens) New(creds *auth.Credentials) (token string, handle Handle) {
+	t := refreshToken{family: newSecret(), generation: newSecret()}
+	return t.String(), func(login *Login) (string, []byte, time.Time, error) {
 		f := family{
 			Login:   login.ID,
 			Current: hashed(t.generation),
@@ -137,7 +138,6 @@ func (r *RefreshTokens) Issue(token *string, creds *auth.Credentials) Issue {
 			Device:  r.device(creds),
 		}
 		value, err := json.Marshal(f)
-		*token = t.String()
 		return t.key(), value, f.Expires, err
 	}
 }

@@ -36,8 +36,8 @@ func (s *rotatingServer) RoundTrip(r *http.Request) (*http.Response, error) {
 			_, _ = w.WriteString(`{"error":"invalid_grant"}`)
 			break
 		}
-		s.refresh = rawSecret()
-		_ = json.NewEncoder(w).Encode(map[string]any{"access_token": rawSecret(), "token_type": "Bearer", "expires_in": 1200, "refresh_token": s.refresh})
+		s.refresh = newSecretText()
+		_ = json.NewEncoder(w).Encode(map[string]any{"access_token": newSecretText(), "token_type": "Bearer", "expires_in": 1200, "refresh_token": s.refresh})
 	case "/userinfo":
 		w.WriteHeader(s.userinfo)
 		_ = json.NewEncoder(w).Encode(map[string]any{"sub": testPerson, "roles": []string{s.role}})
@@ -60,7 +60,7 @@ func (s *rotatingServer) setUserinfo(status int, role string) {
 func TestUserinfoThatFailsInARenewalEndsNothing(t *testing.T) {
 	t.Parallel()
 	renewing(t, func(t *testing.T, d *delegation) {
-		server := &rotatingServer{refresh: rawSecret(), userinfo: http.StatusOK, role: "auditor"}
+		server := &rotatingServer{refresh: newSecretText(), userinfo: http.StatusOK, role: "auditor"}
 		party := provider.New(provider.Options{
 			Name: "keycloak", ClientID: "authgate", ClientSecret: "secret", RolesClaim: "roles", Trusted: server, Now: time.Now,
 			Endpoints: provider.Endpoints{Authorization: "https://id.example.org/", Token: "https://id.example.org/token", Userinfo: "https://id.example.org/userinfo"},

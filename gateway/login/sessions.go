@@ -104,17 +104,16 @@ func (o localOwner) identify(_ context.Context, login *Login, expires time.Time)
 
 func (localOwner) renew(context.Context, *Login) bool { return false }
 
-// Issue makes a session for Logins.Begin. The identifier for the cookie is
-// put into *id.
-func (s *Sessions) Issue(id *string) Issue {
-	return func(login *Login) (string, []byte, time.Time, error) {
-		secret := newSecret()
+// New returns the identifier of a new session, for the cookie, and the handle
+// with which Logins.Begin records it.
+func (s *Sessions) New() (id string, handle Handle) {
+	secret := newSecret()
+	return base64.RawURLEncoding.EncodeToString(secret), func(login *Login) (string, []byte, time.Time, error) {
 		expires := login.Created.Add(s.options.Lifetime)
 		value, err := json.Marshal(sessionRecord{
 			Login: login.ID, Mechanism: s.mechanism,
 			Created: login.Created, Expires: expires, Seen: login.Created,
 		})
-		*id = base64.RawURLEncoding.EncodeToString(secret)
 		return SessionPrefix + hashed(secret), value, expires, err
 	}
 }

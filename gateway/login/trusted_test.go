@@ -122,7 +122,7 @@ func (o *outsiders) access(jti string) provider.AccessToken {
 
 // jwtOf is a JWT that says it is of the issuer; its signature is of nobody.
 func jwtOf(issuer string) string {
-	claims, err := json.Marshal(map[string]any{"iss": issuer, "jti": rawSecret()})
+	claims, err := json.Marshal(map[string]any{"iss": issuer, "jti": newSecretText()})
 	if err != nil {
 		panic(err)
 	}
@@ -205,7 +205,7 @@ func TestOutsideErrors(t *testing.T) {
 			if name == "plain" {
 				return jwtOf(issuer.issuer)
 			}
-			return rawSecret()
+			return newSecretText()
 		}
 		issuer.fails(provider.ErrInvalid)
 		id, err := o.by(t, token())

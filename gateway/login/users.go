@@ -93,9 +93,9 @@ func NewDelegatedSessions(users *Users) *Sessions {
 }
 
 // Begin saves or updates the user whom the provider vouches for, and records
-// a new login with the handles that issue makes. started is when the attempt
+// a new login with its handles. started is when the attempt
 // to log in began: a logout at the provider since then is an ErrRejected.
-func (u *Users) Begin(ctx context.Context, name string, grant *provider.Grant, started time.Time, issue ...Issue) (*Login, error) {
+func (u *Users) Begin(ctx context.Context, name string, grant *provider.Grant, started time.Time, handles ...Handle) (*Login, error) {
 	p, ok := u.options.Providers[name]
 	if !ok {
 		return nil, fmt.Errorf("provider %s: not configured", name)
@@ -111,7 +111,7 @@ func (u *Users) Begin(ctx context.Context, name string, grant *provider.Grant, s
 	if err := u.save(ctx, login.Delegated, grant.Profile, now); err != nil {
 		return nil, err
 	}
-	return u.logins.begin(ctx, login, started, issue)
+	return u.logins.begin(ctx, login, started, handles)
 }
 
 // save records what the provider, asked at that time, says of somebody, unless

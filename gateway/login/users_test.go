@@ -342,10 +342,9 @@ func TestBeginDelegatedWithAFailingStore(t *testing.T) {
 				before := d.signIn(t, d.grant("user"))
 				d.store.late = late
 				d.store.fails(failing)
-				s := &signedIn{session: rawSecret()}
-				login, err := d.users.Begin(t.Context(), "keycloak", d.grant("admin"), d.now(), d.session.Issue(&s.session))
-				if login != nil || !errors.Is(err, errStore) || errors.Is(err, auth.ErrRejected) {
-					t.Errorf("got %+v, %v, want the error of the store", login, err)
+				s, err := d.begin(t, "keycloak", d.grant("admin"), d.now())
+				if s.login != nil || !errors.Is(err, errStore) || errors.Is(err, auth.ErrRejected) {
+					t.Errorf("got %+v, %v, want the error of the store", s.login, err)
 				}
 				d.store.fails("")
 				d.wantOut(t, s)
@@ -365,10 +364,9 @@ func TestBeginDelegatedWithAFailingStore(t *testing.T) {
 func TestBeginAtAProviderThatIsNotConfigured(t *testing.T) {
 	t.Parallel()
 	d := newDelegation(t, nil)
-	var session string
-	login, err := d.users.Begin(t.Context(), "other", d.grant("user"), d.now(), d.session.Issue(&session))
-	if login != nil || err == nil || errors.Is(err, auth.ErrRejected) || session != "" {
-		t.Errorf("got %+v, %v and the session %q", login, err, session)
+	s, err := d.begin(t, "other", d.grant("user"), d.now())
+	if s.login != nil || err == nil || errors.Is(err, auth.ErrRejected) {
+		t.Errorf("got %+v, %v", s.login, err)
 	}
 	if n := d.records(t, ""); n != 0 {
 		t.Errorf("%d records were written", n)
