@@ -74,8 +74,8 @@ mutation: ## make MUTANTS (100) small faults in each of the packages that decide
 	@ulimit -v 10000000; set -- -dir . -mutants $(MUTANTS) -seed $(MUTANTSEED); \
 	bin/mutation "$$@" -package ./policy && \
 	bin/mutation "$$@" -package ./gateway/auth && \
-	bin/mutation "$$@" -package ./gateway/http1 && \
-	bin/mutation "$$@" -package ./gateway -files '^(upstream|transport|headers)\.go$$' -tests './gateway ./gateway/http1'
+	bin/mutation "$$@" -package ./gateway/upstream/http1 && \
+	bin/mutation "$$@" -package ./gateway/upstream -tests './gateway/upstream ./gateway'
 
 bench: ## Go benchmarks, then the cost of the gateway against a bare proxy (BENCHFLAGS=-seconds=2: short)
 	@.ci/deps go wrk taskset redis-server

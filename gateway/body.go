@@ -113,7 +113,7 @@ func (b *pacedBody) unread() bool {
 const (
 	// unpacedAnswer is how much of an answer needs no time limit, in bytes: about
 	// what the buffers on the way to the client take without its doing.
-	unpacedAnswer = socketBuffer
+	unpacedAnswer = 16 << 10
 	// answerPause is how long a client may take for the next copyBuffer bytes.
 	answerPause = 5 * time.Minute
 	// answerRearm is how often the time limit is moved on at most.

@@ -14,6 +14,7 @@ import (
 	"authgate/gateway/peer"
 	"authgate/gateway/seal"
 	"authgate/gateway/store/guard"
+	"authgate/gateway/upstream"
 	"authgate/policy"
 )
 
@@ -27,7 +28,7 @@ type state struct {
 	trusted   peer.Proxies
 	table     *policy.Table
 	routes    []route // by the table's index
-	upstreams map[string]*upstream
+	upstreams map[string]*upstream.Upstream
 	endpoints map[string]endpoint // by path
 
 	store       *guard.Gate
@@ -51,7 +52,7 @@ type state struct {
 type route struct {
 	config    config.Route
 	chain     auth.Chain
-	upstream  *upstream
+	upstream  *upstream.Upstream
 	transport http.RoundTripper
 	edited    map[string]bool // headers that the route removes or sets, folded
 	pass      map[string]bool // headers that clients may send on this route, canonical
@@ -63,7 +64,7 @@ type route struct {
 // over with their connections.
 func (g *Gateway) build(cfg *config.Config, old *state) (*state, error) {
 	st := &state{
-		config: cfg, inFlight: g.inFlight(cfg), upstreams: map[string]*upstream{}, used: map[policy.Mechanism]bool{},
+		config: cfg, inFlight: g.inFlight(cfg), upstreams: map[string]*upstream.Upstream{}, used: map[policy.Mechanism]bool{},
 		cookies: auth.CookieNames{Session: cfg.Session.Cookie}, store: guard.NewGate(g.store),
 	}
 	if cfg.Token.Delivery == deliveryCookie {
@@ -158,12 +159,15 @@ func basicUsers(users []config.BasicUser) []auth.Account {
 
 func (g *Gateway) buildUpstreams(st *state, old *state) {
 	for name, cfg := range st.config.Upstreams {
-		headers := newIdentityHeaders(st.config.IdentityHeaders, *cfg.IdentityHeaders)
-		if old != nil && old.upstreams[name] != nil && old.upstreams[name].same(cfg, headers) {
+		headers := upstream.NewIdentityHeaders(st.config.IdentityHeaders, *cfg.IdentityHeaders)
+		if old != nil && old.upstreams[name] != nil && old.upstreams[name].Same(cfg, headers) {
 			st.upstreams[name] = old.upstreams[name]
 			continue
 		}
-		st.upstreams[name] = newUpstream(name, cfg, headers, g.metrics.upstreamDuration.WithLabelValues(name), g.now, g.closeIdleUpstreams)
+		st.upstreams[name] = upstream.New(upstream.Options{
+			Name: name, Config: cfg, Headers: headers, Took: g.metrics.upstreamDuration.WithLabelValues(name),
+			Now: g.now, Short: g.closeIdleUpstreams,
+		})
 	}
 }
 
@@ -197,7 +201,7 @@ func (g *Gateway) buildRoutes(st *state) error {
 		r.modify = g.modifier(st, rule.Public(), cfg.Upstream)
 		r.edited = foldAll(slices.Concat(cfg.Headers.Remove, slices.Collect(maps.Keys(cfg.Headers.Set))))
 		r.pass = canonicalAll(cfg.Headers.Pass)
-		r.transport = r.upstream.through(cfg.Timeout)
+		r.transport = r.upstream.Through(cfg.Timeout)
 		st.routes = append(st.routes, r)
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 	"authgate/gateway/pages"
 	"authgate/gateway/provider"
 	"authgate/gateway/store/guard"
+	"authgate/gateway/upstream"
 	"authgate/policy"
 )
 
@@ -58,18 +59,6 @@ func errUnavailable(cause error) *httpError {
 // there was an answer. It is never sent.
 const statusClientGone = 499
 
-// upstreamError is a failure on the way to an upstream.
-type upstreamError struct {
-	upstream string
-	err      error
-}
-
-// Error implements error. Some errors of net/http quote what the upstream said.
-func (e *upstreamError) Error() string {
-	return "upstream " + e.upstream + ": " + unquoted(e.err.Error())
-}
-func (e *upstreamError) Unwrap() error { return e.err }
-
 // toHTTP is the one place that maps errors to HTTP (design B.2). What it does
 // not know is a failure of ours: 500.
 func toHTTP(err error) *httpError {
@@ -80,7 +69,7 @@ func toHTTP(err error) *httpError {
 		reuse     *login.ReuseError
 		throttled *auth.ThrottledError
 		tooLarge  *http.MaxBytesError
-		upstream  *upstreamError
+		failed    *upstream.Error
 		storage   *guard.Error
 	)
 	switch {
@@ -102,8 +91,8 @@ func toHTTP(err error) *httpError {
 		return &httpError{status: 401, detail: auth.DetailBadRefresh, cause: err}
 	case errors.Is(err, auth.ErrRejected):
 		return &httpError{status: 401, detail: auth.DetailWrongPassword, cause: err}
-	case errors.As(err, &upstream):
-		return upstreamStatus(upstream)
+	case errors.As(err, &failed):
+		return upstreamStatus(failed)
 	case errors.Is(err, context.Canceled):
 		return &httpError{status: statusClientGone, detail: "The client left.", cause: err}
 	case errors.Is(err, login.ErrNoAttempt):
@@ -120,12 +109,12 @@ func toHTTP(err error) *httpError {
 	return &httpError{status: 500, detail: "The gateway failed.", cause: err}
 }
 
-func upstreamStatus(err *upstreamError) *httpError {
+func upstreamStatus(err *upstream.Error) *httpError {
 	var timeout net.Error
 	switch {
 	case errors.Is(err, context.Canceled):
 		return &httpError{status: statusClientGone, detail: "The client left.", cause: err}
-	case errors.As(err.err, &timeout) && timeout.Timeout():
+	case errors.As(err.Err, &timeout) && timeout.Timeout():
 		return &httpError{status: 504, detail: "The application did not answer in time.", cause: err}
 	}
 	return &httpError{status: 502, detail: "The application could not be reached.", cause: err}

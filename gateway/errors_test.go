@@ -17,6 +17,7 @@ import (
 	"authgate/gateway/provider"
 	"authgate/gateway/store"
 	"authgate/gateway/store/guard"
+	"authgate/gateway/upstream"
 	"authgate/policy"
 )
 
@@ -34,7 +35,7 @@ var kinds = []struct {
 	{"target", &policy.TargetError{Reason: "the path holds a backslash"}, 400, "The request target is malformed: the path holds a backslash.", ""},
 	{"ambiguous", auth.ErrAmbiguous, 400, "The request presents more than one credential of a kind.", ""},
 	{"body too large", &http.MaxBytesError{Limit: 65536}, 413, "The body is larger than 65536 bytes.", ""},
-	{"body too large, on the way to the upstream", &upstreamError{"app", fmt.Errorf("write: %w", &http.MaxBytesError{Limit: 10})}, 413, "The body is larger than 10 bytes.", ""},
+	{"body too large, on the way to the upstream", &upstream.Error{Upstream: "app", Err: fmt.Errorf("write: %w", &http.MaxBytesError{Limit: 10})}, 413, "The body is larger than 10 bytes.", ""},
 	{"throttled", &auth.ThrottledError{RetryAfter: 3 * time.Minute}, 429, "Too many failed logins. Try again later.", "180"},
 	{"throttled for part of a second", &auth.ThrottledError{RetryAfter: time.Millisecond}, 429, "Too many failed logins. Try again later.", "1"},
 	{"throttled for a second and a bit", &auth.ThrottledError{RetryAfter: time.Second + 1}, 429, "Too many failed logins. Try again later.", "2"},
@@ -42,11 +43,11 @@ var kinds = []struct {
 	{"rejection", &auth.Rejection{Detail: "No.", Reason: "revoked"}, 401, "No.", ""},
 	{"reuse", &login.ReuseError{}, 401, "The refresh token is invalid, expired or already used.", ""},
 	{"rejected", auth.ErrRejected, 401, "Invalid username or password.", ""},
-	{"upstream refused", &upstreamError{"app", &net.OpError{Op: "dial", Err: errors.New("connection refused")}}, 502, "The application could not be reached.", ""},
-	{"upstream broke", &upstreamError{"app", errors.New("EOF")}, 502, "The application could not be reached.", ""},
-	{"upstream too late", &upstreamError{"app", fmt.Errorf("x: %w", os.ErrDeadlineExceeded)}, 504, "The application did not answer in time.", ""},
-	{"upstream's context too late", &upstreamError{"app", context.DeadlineExceeded}, 504, "The application did not answer in time.", ""},
-	{"client left the upstream", &upstreamError{"app", context.Canceled}, 499, "The client left.", ""},
+	{"upstream refused", &upstream.Error{Upstream: "app", Err: &net.OpError{Op: "dial", Err: errors.New("connection refused")}}, 502, "The application could not be reached.", ""},
+	{"upstream broke", &upstream.Error{Upstream: "app", Err: errors.New("EOF")}, 502, "The application could not be reached.", ""},
+	{"upstream too late", &upstream.Error{Upstream: "app", Err: fmt.Errorf("x: %w", os.ErrDeadlineExceeded)}, 504, "The application did not answer in time.", ""},
+	{"upstream's context too late", &upstream.Error{Upstream: "app", Err: context.DeadlineExceeded}, 504, "The application did not answer in time.", ""},
+	{"client left the upstream", &upstream.Error{Upstream: "app", Err: context.Canceled}, 499, "The client left.", ""},
 	{"client left", context.Canceled, 499, "The client left.", ""},
 	{"client left the store", &guard.Error{Operation: "get", Err: context.Canceled}, 499, "The client left.", ""},
 	{"client left the queue of logins", fmt.Errorf("%w: %w", auth.ErrBusy, context.Canceled), 499, "The client left.", ""},
@@ -139,7 +140,9 @@ func TestFail(t *testing.T) {
 func TestFailClientGone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
-	r.upstream.answer = func(*http.Request) (*http.Response, error) { return nil, &upstreamError{"app", context.Canceled} }
+	r.upstream.answer = func(*http.Request) (*http.Response, error) {
+		return nil, &upstream.Error{Upstream: "app", Err: context.Canceled}
+	}
 	w := httptest.NewRecorder()
 	gone, leave := context.WithCancel(t.Context())
 	leave()
@@ -157,7 +160,7 @@ func TestFailGivenUp(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
 	for want, err := range map[int]error{
-		http.StatusServiceUnavailable: &upstreamError{"app", context.Canceled},
+		http.StatusServiceUnavailable: &upstream.Error{Upstream: "app", Err: context.Canceled},
 		http.StatusBadGateway:         &provider.Error{Provider: "p", Operation: "keys", Kind: provider.ErrFault, Err: context.Canceled},
 	} {
 		r.upstream.answer = func(*http.Request) (*http.Response, error) { return nil, err }

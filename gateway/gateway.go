@@ -178,7 +178,7 @@ func (g *Gateway) reload(load func() (*config.Config, error)) error {
 	g.throttle.SetLimits(cfg.Limits.LoginFailures, cfg.Limits.LoginWindow)
 	for name, u := range old.upstreams {
 		if st.upstreams[name] != u {
-			u.close()
+			u.CloseIdle()
 		}
 	}
 	// Requests under way may still wait for a provider of before.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"authgate/gateway/upstream"
 )
 
 // strictPolicy is what every page must tell browsers at least: nothing is
@@ -127,7 +129,9 @@ func TestFailuresAreHardened(t *testing.T) {
 		look("a store that fails", r.do("GET", "/session/", "", alice.cookie, accept))
 		look("a logout that fails", r.do("POST", "/logout", "", alice.cookie, accept))
 		r.store.heal()
-		r.upstream.answering(func(*http.Request) (*http.Response, error) { return nil, &upstreamError{"app", errBroken} })
+		r.upstream.answering(func(*http.Request) (*http.Response, error) {
+			return nil, &upstream.Error{Upstream: "app", Err: errBroken}
+		})
 		look("an upstream that fails", r.do("GET", "/public/", "", accept))
 		r.upstream.answering(func(*http.Request) (*http.Response, error) { panic("sesame") })
 		look("a panic", r.do("GET", "/public/", "", accept))

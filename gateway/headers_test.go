@@ -10,42 +10,9 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"authgate/gateway/auth"
-	"authgate/gateway/config"
 	"authgate/gateway/headername"
-	"authgate/policy"
+	"authgate/gateway/headername/headernametest"
 )
-
-// cgi is how CGI shows a header's name to an application: every character that
-// is neither a letter nor a digit is "_" there.
-func cgi(name string) string {
-	return strings.Map(func(r rune) rune {
-		if 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' {
-			return r
-		}
-		return '_'
-	}, strings.ToUpper(name))
-}
-
-// separators are the characters of a header's name that are neither letters
-// nor digits (RFC 9110, section 5.6.2).
-const separators = "!#$%&'*+-.^_`|~"
-
-// aboutClients are headers that only the gateway or a trusted proxy may send,
-// beside those of the identity.
-var aboutClients = []string{
-	"X-Forwarded-Port", "X-Forwarded-Prefix", "Forwarded", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip",
-	"X-Cluster-Client-Ip", "Fastly-Client-Ip", "Client-Ip", "X-Envoy-External-Address", "X-Host", "X-Http-Host-Override",
-	"X-Original-Url", "X-Original-Uri", "X-Original-Host", "X-Original-Remote-Addr", "X-Rewrite-Url", "X-Proxyuser-Ip",
-	"Wl-Proxy-Client-Ip", "Proxy-Client-Ip",
-}
-
-// aboutUsers are headers by which some applications know who somebody is. Not
-// even a trusted proxy may send them unless the route says so.
-var aboutUsers = []string{
-	"Remote-User", "Remote-Groups", "X-Remote-User", "X-Remote-Group", "X-Webauth-User", "X-Forwarded-User", "X-Forwarded-Email",
-	"X-Forwarded-Client-Cert", "X-Authentik-Username", "X-Auth-Request-User", "X-Token-User-Email", "X-Appengine-User-Email",
-	"X-Ssl-Client-Dn", "Ssl-Client-S-Dn", "X-Client-Cert", "X-Arr-Clientcert", "X-Goog-Authenticated-User-Email", "Oidc-Claim-Sub",
-}
 
 // ownNames are headers that the gateway sets on every request.
 var ownNames = []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Request-Id"}
@@ -58,30 +25,17 @@ identity_headers: {user: X-Login, email: X.Mail_Address, roles: ""}
 
 var renamed = []string{"X-Login", "X.Mail_Address"}
 
-// spellings are ways of writing one name that some application may read as it.
-func spellings(name string) []string {
-	all := []string{name, strings.ToLower(name), strings.ToUpper(name)}
-	for _, r := range strings.Split(separators, "") {
-		all = append(all, strings.NewReplacer("-", r, ".", r, "_", r).Replace(name))
-		if first := strings.IndexAny(name, "-._"); first > 0 {
-			all = append(all, strings.ToLower(name[:first])+r+name[first+1:])
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
 func TestNoClientIdentity(t *testing.T) {
 	t.Parallel()
 	for _, yaml := range []string{baseConfig, renamedConfig} {
 		r := newRig(t, yaml)
 		alice := r.login(aliceIn)
-		names := slices.Concat(headername.DefaultIdentity, aboutClients, aboutUsers, ownNames[:3])
+		names := slices.Concat(headername.DefaultIdentity, headernametest.AboutClients, headernametest.AboutUsers, ownNames[:3])
 		if yaml == renamedConfig {
 			names = append(names, renamed...)
 		}
 		for _, name := range names {
-			for _, spelling := range spellings(name) {
+			for _, spelling := range headernametest.Spellings(name) {
 				for target, header := range map[string]string{
 					"/public/": "", "/basic/": basicHeader("service", "s3rvice"), "/session/": alice.cookie, "/bearer/": alice.bearer,
 				} {
@@ -143,117 +97,6 @@ func TestIdentityHeaders(t *testing.T) {
 	}
 }
 
-// A value that no header can carry is not sent, and not cut to fit either.
-func TestIdentityHeaderValues(t *testing.T) {
-	t.Parallel()
-	names := config.IdentityHeaders{User: "X-Auth-User", Name: "X-Auth-Name", Email: "X-Auth-Email", Roles: "X-Auth-Roles"}
-	h := http.Header{}
-	newIdentityHeaders(names).set(h, &policy.Identity{
-		Username: "alice\r\nX-Auth-Roles: admin", Name: "Zoë", Email: "a\x00@example.org", Subject: "local:alice",
-	})
-	want := http.Header{"X-Auth-Name": {"Zoë"}}
-	if !maps.EqualFunc(h, want, slices.Equal) {
-		t.Errorf("got %q, want %q", h, want)
-	}
-}
-
-// What each kind of header does from a client and from a trusted proxy, on a
-// route that lets some through and on one that does not.
-func TestAdmit(t *testing.T) {
-	t.Parallel()
-	identity := newIdentityHeaders(config.IdentityHeaders{User: "X-Login", Email: "X.Mail_Address"})
-	pass := canonicalAll([]string{"X-Real-IP", "Remote-User", "X_WEBAUTH_USER", "X-HTTP-Method-Override"})
-	for _, c := range []struct {
-		name                                 string
-		client, proxy, clientPass, proxyPass bool
-	}{
-		{"Accept", true, true, true, true},
-		{"X-Auth-Token", true, true, true, true},
-		{"X-User-Id", true, true, true, true},
-		{"X-Login", false, false, false, false},
-		{"X-Mail-Address", false, false, false, false},
-		{"X-Auth-User", false, false, false, false},
-		{"X-Forwarded-For", false, false, false, false}, // set later
-		{"X-Request-Id", false, false, false, false},    // likewise
-		{"X_request_id", false, false, false, false},
-		{"True-Client-Ip", false, true, false, true},
-		{"True_client_ip", false, false, false, false},
-		{"X-Forwarded-Port", false, true, false, true},
-		{"X-Real-Ip", false, true, true, true},
-		{"X_real_ip", false, false, false, false},
-		{"Remote-User", false, false, true, true},
-		{"Remote!user", false, false, false, false},
-		{"X_webauth_user", false, false, true, true},
-		{"X-Webauth-User", false, false, false, false},
-		{"X-Forwarded-User", false, false, false, false},
-		{"X-Http-Method-Override", false, false, true, true},
-		{"Proxy", false, false, false, false},
-		{"Content-Type", true, true, true, true},
-		{"Transfer_encoding", false, false, false, false},
-		{"Content.length", false, false, false, false},
-		{"Proxy_authorization", false, false, false, false},
-	} {
-		for _, each := range []struct {
-			trusted bool
-			pass    map[string]bool
-			want    bool
-		}{{false, nil, c.client}, {true, nil, c.proxy}, {false, pass, c.clientPass}, {true, pass, c.proxyPass}} {
-			if _, kept := identity.admit(http.Header{c.name: {"x"}}, each.trusted, each.pass)[c.name]; kept != each.want {
-				t.Errorf("%s, trusted proxy %t, on a route that lets it pass %t: kept %t, want %t", c.name, each.trusted, each.pass != nil, kept, each.want)
-			}
-		}
-	}
-}
-
-// admit takes away what it must, and leaves everything else as it was.
-func FuzzStrip(f *testing.F) {
-	f.Add("X-Auth-User", "evil", false)
-	f.Add("x_auth.user", "evil", true)
-	f.Add("X!Auth!User", "evil", true)
-	f.Add("X-Forwarded-For", "6.6.6.6", true)
-	f.Add("X_Forwarded_For", "6.6.6.6", true)
-	f.Add("X|Real^IP", "6.6.6.6", true)
-	f.Add("remote.user", "evil", false)
-	f.Add("Accept", "text/html", false)
-	f.Add("X-Authority", "x", false)
-	names := config.IdentityHeaders{User: "X-Login", Email: "X.Mail_Address"}
-	identity := newIdentityHeaders(names)
-	forbidden := map[string]bool{}
-	for _, name := range slices.Concat(headername.DefaultIdentity, renamed, aboutUsers, ownNames) {
-		forbidden[cgi(name)] = true
-	}
-	proxies := map[string]bool{}
-	for _, name := range aboutClients {
-		proxies[cgi(name)] = true
-	}
-	f.Fuzz(func(t *testing.T, name, value string, trusted bool) {
-		if !httpguts.ValidHeaderFieldName(name) {
-			return // no server takes such a name
-		}
-		h := http.Header{"Accept": {"text/html", "*/*"}, "X-Auth-Roles": {"evil"}, "Cookie": {"a=b"}}
-		h.Add(name, value)
-		before := h.Clone()
-		h = identity.admit(h, trusted, nil)
-		for each, values := range before {
-			kept, seen := slices.Equal(h[each], values), cgi(each)
-			proper := http.CanonicalHeaderKey(strings.ReplaceAll(seen, "_", "-")) == each
-			switch {
-			case forbidden[seen], proxies[seen] && !(trusted && proper):
-				if _, there := h[each]; there {
-					t.Errorf("%q is kept", each)
-				}
-			case proxies[seen], headername.Of(headername.Fold(each)) == headername.Free:
-				if !kept {
-					t.Errorf("%q is %q, was %q", each, h[each], values)
-				}
-			}
-		}
-		if len(h) > len(before) {
-			t.Errorf("headers appear: %v", h)
-		}
-	})
-}
-
 // Through the whole gateway: whatever names and values a client sends, the
 // upstream reads no identity in them.
 func FuzzNoClientIdentity(f *testing.F) {
@@ -268,8 +111,8 @@ func FuzzNoClientIdentity(f *testing.F) {
 		"X_FORWARDED_FOR": "192.0.2.7", "X_FORWARDED_PROTO": "http", "X_FORWARDED_HOST": "gw.example",
 	}
 	guarded := map[string]bool{}
-	for _, name := range slices.Concat(headername.DefaultIdentity, renamed, aboutClients, aboutUsers, ownNames[:3]) {
-		guarded[cgi(name)] = true
+	for _, name := range slices.Concat(headername.DefaultIdentity, renamed, headernametest.AboutClients, headernametest.AboutUsers, ownNames[:3]) {
+		guarded[headernametest.CGI(name)] = true
 	}
 	f.Fuzz(func(t *testing.T, name1, name2, connection string) {
 		if !httpguts.ValidHeaderFieldName(name1) || !httpguts.ValidHeaderFieldName(name2) || !httpguts.ValidHeaderFieldValue(connection) {
@@ -285,8 +128,8 @@ func FuzzNoClientIdentity(f *testing.F) {
 		}
 		got := map[string]string{}
 		for name, values := range r.upstream.last().Header {
-			if guarded[cgi(name)] {
-				got[cgi(name)] += strings.Join(values, " AND ")
+			if guarded[headernametest.CGI(name)] {
+				got[headernametest.CGI(name)] += strings.Join(values, " AND ")
 			}
 		}
 		if !maps.Equal(got, want) {
@@ -331,26 +174,6 @@ func TestStripCredentials(t *testing.T) {
 		if !slices.Equal(h["Authorization"], c.authorization) || !slices.Equal(h["Cookie"], c.cookie) {
 			t.Errorf("%s: the upstream gets Authorization %q and Cookie %q, want %q and %q",
 				c.name, h["Authorization"], h["Cookie"], c.authorization, c.cookie)
-		}
-	}
-}
-
-// browserHeaders are those of a browser's page load.
-func browserHeaders() http.Header {
-	return http.Header{
-		"Accept": {"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}, "Accept-Encoding": {"gzip, deflate, br, zstd"},
-		"Accept-Language": {"en-GB,en;q=0.5"}, "Cookie": {"session_id=x; theme=dark"}, "User-Agent": {"Mozilla/5.0 (X11; Linux x86_64)"},
-		"Sec-Fetch-Dest": {"document"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Site": {"none"}, "Sec-Fetch-User": {"?1"},
-		"Upgrade-Insecure-Requests": {"1"}, "Te": {"trailers"}, "Priority": {"u=0, i"}, "X-Request-Id": {"abc"},
-	}
-}
-
-func BenchmarkAdmit(b *testing.B) {
-	h, identity := browserHeaders(), newIdentityHeaders(config.IdentityHeaders{})
-	b.ReportAllocs()
-	for b.Loop() {
-		if admitted := identity.admit(h, false, nil); len(admitted) != len(h)-1 { // X-Request-Id is set anew
-			b.Fatal(admitted)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 // importOrder lists the packages of the module from the ground up. A package
 // imports only packages on lines above its own.
 const importOrder = `
-	policy gateway/pages gateway/password gateway/keyfile gateway/seal gateway/store gateway/strictjson gateway/cookiename gateway/headername gateway/http1
+	policy gateway/pages gateway/password gateway/keyfile gateway/seal gateway/store gateway/strictjson gateway/cookiename gateway/headername
 	gateway/store/guard gateway/store/redisstore gateway/store/sqlitestore
 	gateway/conn
 	gateway/peer
@@ -23,6 +23,7 @@ const importOrder = `
 	gateway/certs
 	gateway/auth
 	gateway/login
+	gateway/upstream/http1
 	gateway/upstream
 	gateway/web
 	gateway/endpoint
@@ -34,7 +35,7 @@ const importOrder = `
 `
 
 // testingPackages serve tests. No other package imports them.
-const testingPackages = `gateway/porttest gateway/store/storetest gateway/store/redisstore/redistest`
+const testingPackages = `gateway/porttest gateway/clocktest gateway/headername/headernametest gateway/store/storetest gateway/store/redisstore/redistest`
 
 func TestImportOrder(t *testing.T) {
 	t.Parallel()

@@ -60,7 +60,7 @@ func (ex *exchange) refusal() error {
 // serve no request.
 func (g *Gateway) closeIdleUpstreams() {
 	for _, u := range g.state.Load().upstreams {
-		u.close()
+		u.CloseIdle()
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"authgate/gateway/http1"
+	"authgate/gateway/upstream/http1"
 )
 
 // rawApplication is an upstream that answers whatever it is asked with these

@@ -5,8 +5,9 @@ import (
 	"context"
 	"log"
 	"log/slog"
-	"regexp"
 	"time"
+
+	"authgate/gateway/upstream"
 )
 
 // LibraryLog returns a logger for libraries that write lines of text, such as
@@ -28,12 +29,6 @@ func (l *libraryLog) Write(line []byte) (int, error) {
 	if !l.handler.Enabled(ctx, l.level) {
 		return len(line), nil
 	}
-	text := unquoted(string(bytes.TrimSpace(line)))
+	text := upstream.Unquoted(string(bytes.TrimSpace(line)))
 	return len(line), l.handler.Handle(ctx, slog.NewRecord(time.Now(), l.level, clip(text), 0))
 }
-
-// quotation is text that %q has made, whole or cut off.
-var quotation = regexp.MustCompile(`"(?:[^"\\]|\\.)*(?:"|\\?$)`)
-
-// unquoted is text without what is quoted in it.
-func unquoted(text string) string { return quotation.ReplaceAllLiteralString(text, `"..."`) }

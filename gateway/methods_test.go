@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"authgate/gateway/headername/headernametest"
 )
 
 // overrides are headers by which frameworks take a request for one of another
@@ -18,7 +20,7 @@ func TestMethodOverride(t *testing.T) {
 	s := r.login(aliceIn)
 	for _, method := range []string{"GET", "POST", "DELETE"} {
 		for _, name := range overrides {
-			for _, spelling := range spellings(name) {
+			for _, spelling := range headernametest.Spellings(name) {
 				before := r.upstream.count()
 				w := r.do(method, "/read/", "", s.cookie, spelling+": DELETE")
 				if r.upstream.count() == before {

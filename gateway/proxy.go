@@ -4,16 +4,14 @@ import (
 	"context"
 	"maps"
 	"net/http"
-	"net/http/httptrace"
 	"net/http/httputil"
-	"net/textproto"
 	"net/url"
 	"strings"
 	"sync"
 
 	"authgate/gateway/conn"
 	"authgate/gateway/headername"
-	"authgate/gateway/http1"
+	"authgate/gateway/upstream"
 	"authgate/policy"
 )
 
@@ -34,8 +32,8 @@ func (ex *exchange) forward(route *route) error {
 	if protocol := upgrade(ex.r.Header); protocol != "" && !strings.EqualFold(protocol, "websocket") {
 		ex.r.Header.Del("Upgrade") // another protocol would carry requests that nobody decides on
 	}
-	if !route.upstream.cleartext() {
-		ex.r = ex.r.WithContext(fewHints(ex.r.Context()))
+	if !route.upstream.Cleartext() {
+		ex.r = ex.r.WithContext(upstream.LimitHints(ex.r.Context()))
 	}
 	release := ex.canGiveUp()
 	defer release()
@@ -51,7 +49,7 @@ func (ex *exchange) forward(route *route) error {
 			if body != nil && body.stalled.Load() {
 				err = errStalled(err)
 			}
-			ex.fail(route.upstream.failure(err))
+			ex.fail(route.upstream.Failure(err))
 		},
 	}
 	proxy.ModifyResponse = route.modify
@@ -81,20 +79,6 @@ func (ex *exchange) canGiveUp() (release func()) {
 	return giveUp
 }
 
-// fewHints bounds the informational responses of an upstream over HTTP/2, which
-// http.Transport would pass on without end; http1 has the same bound.
-func fewHints(ctx context.Context) context.Context {
-	hints := 0
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		Got1xxResponse: func(int, textproto.MIMEHeader) error {
-			if hints++; hints > http1.MaxInformational {
-				return http1.ErrInformational
-			}
-			return nil
-		},
-	})
-}
-
 // rewrite makes the request to the upstream. It runs after the removal of
 // hop-by-hop headers, so that Connection cannot remove what is set here.
 func (ex *exchange) rewrite(route *route, out *http.Request) {
@@ -108,7 +92,7 @@ func (ex *exchange) rewrite(route *route, out *http.Request) {
 	out.Host = ex.peer.Host // what a trusted proxy says it is, as routes were matched with it
 	out.Trailer = nil       // nothing checks what a client would send in it
 
-	h := route.upstream.headers.admit(out.Header, ex.peer.Trusted, route.pass)
+	h := route.upstream.Headers().Admit(out.Header, ex.peer.Trusted, route.pass)
 	out.Header = h
 	if route.config.ForwardCredentials {
 		keepCredentials(h, &ex.creds, &ex.st.cookies)
@@ -124,7 +108,7 @@ func (ex *exchange) rewrite(route *route, out *http.Request) {
 	setValid(h, "X-Forwarded-Host", ex.peer.Host)
 	h["X-Request-Id"] = []string{ex.requestID}
 	if ex.id != nil {
-		route.upstream.headers.set(h, ex.id)
+		route.upstream.Headers().Set(h, ex.id)
 	}
 }
 

@@ -245,3 +245,13 @@ func TestUpgrade(t *testing.T) {
 		})
 	}
 }
+
+// newApplication is an upstream over a real connection.
+func newApplication(t testing.TB, serve http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	a := httptest.NewServer(serve)
+	t.Cleanup(a.Close)
+	return a
+}
+
+func ok(http.ResponseWriter, *http.Request) {}

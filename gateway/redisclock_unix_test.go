@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"authgate/gateway/clocktest"
 	"authgate/gateway/porttest"
 	"authgate/gateway/store/redisstore"
 	"authgate/gateway/store/redisstore/redistest"
@@ -27,16 +28,16 @@ token: {secret: "a secret that both instances have in common", reuse_leeway: 50s
 // is wrong by that much.
 func onRedis(t *testing.T, yaml, address string, wrong time.Duration) *rig {
 	t.Helper()
-	c := &machineClock{}
-	c.adjust(wrong)
-	s, err := redisstore.Open(t.Context(), redisstore.Options{Addresses: []string{address}, KeyPrefix: "authgate:", Local: c.now})
+	c := &clocktest.Machine{}
+	c.Adjust(wrong)
+	s, err := redisstore.Open(t.Context(), redisstore.Options{Addresses: []string{address}, KeyPrefix: "authgate:", Local: c.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
 	r := &rig{t: t, dir: t.TempDir(), log: &logBuffer{}, registry: prometheus.NewRegistry(), upstream: &stubUpstream{}}
 	r.Gateway, err = New(Options{
-		Config: parseConfig(t, r.dir, yaml), Store: s, Registerer: r.registry, Version: "test", Now: c.now,
+		Config: parseConfig(t, r.dir, yaml), Store: s, Registerer: r.registry, Version: "test", Now: c.Now,
 		Logger: slog.New(slog.NewJSONHandler(r.log, nil)),
 	})
 	if err != nil {

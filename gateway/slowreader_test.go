@@ -3,7 +3,6 @@ package gateway
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"testing"
@@ -19,7 +18,7 @@ func TestStalledReader(t *testing.T) {
 	listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
 		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
 			answer := response(q, http.StatusOK, http.Header{}, "")
-			answer.Body, answer.ContentLength = io.NopCloser(endless{}), 1<<40
+			answer.Body, answer.ContentLength = endlessBody{}, 1<<40
 			return answer, nil
 		}
 		slow, stalled := dial(), dial()

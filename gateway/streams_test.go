@@ -329,9 +329,10 @@ func TestStreamsWithoutAnAnswerYet(t *testing.T) {
 }
 
 // endlessBody never ends.
-type endlessBody struct{ endless }
+type endlessBody struct{}
 
-func (endlessBody) Close() error { return nil }
+func (endlessBody) Read(b []byte) (int, error) { return len(b), nil }
+func (endlessBody) Close() error               { return nil }
 
 // A client that does not read holds nothing up.
 func TestStreamsOfClientsThatDoNotRead(t *testing.T) {

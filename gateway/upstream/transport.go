@@ -1,4 +1,4 @@
-package gateway
+package upstream
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 
 	"authgate/gateway/config"
 	"authgate/gateway/conn"
-	"authgate/gateway/http1"
+	"authgate/gateway/upstream/http1"
 )
 
 // Names of protocols in the handshake of TLS (RFC 7301, RFC 9113 section 3.1).

@@ -1,4 +1,4 @@
-package gateway
+package upstream
 
 import (
 	"context"
@@ -19,8 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
+	"authgate/gateway/clocktest"
 	"authgate/gateway/config"
 )
 
@@ -46,18 +45,61 @@ func newApplication(t testing.TB, serve http.HandlerFunc) *application {
 
 func ok(http.ResponseWriter, *http.Request) {}
 
+// observations counts what is observed.
+type observations struct{ atomic.Int64 }
+
+// Observe implements prometheus.Observer.
+func (o *observations) Observe(float64) { o.Add(1) }
+
+// clock is a clock turned by hand.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// Kinds of errors, as the gateway answers them.
+const (
+	failed   = "502"
+	late     = "504"
+	canceled = "499"
+)
+
+// kind returns the kind of an error of RoundTrip.
+func kind(err error) string {
+	var timeout net.Error
+	switch {
+	case errors.Is(err, context.Canceled):
+		return canceled
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return late
+	}
+	return failed
+}
+
 // fixture is an upstream at urls, with its clock and its metric.
 type fixture struct {
-	*upstream
+	*Upstream
 	way   http.RoundTripper // with the upstream's own time limit
 	clock *clock
-	took  prometheus.Collector
+	took  *observations
 }
 
 func newFixture(t testing.TB, timeout time.Duration, urls ...string) *fixture {
 	t.Helper()
-	took := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "took"})
-	f := &fixture{clock: newClock(), took: took}
+	took := &observations{}
+	f := &fixture{clock: &clock{now: time.Now()}, took: took}
 	addresses := make([]*url.URL, len(urls))
 	for i, raw := range urls {
 		var err error
@@ -65,9 +107,12 @@ func newFixture(t testing.TB, timeout time.Duration, urls ...string) *fixture {
 			t.Fatal(err)
 		}
 	}
-	f.upstream = newUpstream("app", config.Upstream{URLs: addresses, Timeout: timeout, ConnectTimeout: time.Second, ReuseConnections: true}, nil, took, f.clock.now, func() {})
-	t.Cleanup(f.close)
-	f.way = f.through(0)
+	f.Upstream = New(Options{
+		Name: "app", Config: config.Upstream{URLs: addresses, Timeout: timeout, ConnectTimeout: time.Second, ReuseConnections: true},
+		Took: took, Now: f.clock.Now, Short: func() {},
+	})
+	t.Cleanup(f.CloseIdle)
+	f.way = f.Through(0)
 	return f
 }
 
@@ -91,7 +136,7 @@ func (f *fixture) send(ctx context.Context, method string, body io.Reader) (stri
 func (f *fixture) resting() []bool {
 	var all []bool
 	for _, t := range f.targets {
-		all = append(all, t.resting.Load() > int64(f.upstream.elapsed()))
+		all = append(all, t.resting.Load() > int64(f.elapsed()))
 	}
 	return all
 }
@@ -117,10 +162,8 @@ func TestBalancerIsFair(t *testing.T) {
 			t.Errorf("target %d got %d requests of %d", i, n, each*clients)
 		}
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(f.took)
-	if n := sample(t, registry, "took"); n != each*clients {
-		t.Errorf("%v durations were observed of %d requests", n, each*clients)
+	if n := f.took.Load(); n != each*clients {
+		t.Errorf("%d durations were observed of %d requests", n, each*clients)
 	}
 }
 
@@ -143,12 +186,12 @@ func TestBalancerRest(t *testing.T) {
 		t.Fatalf("resting: %t", got)
 	}
 	until := f.targets[0].resting.Load()
-	f.clock.advance(restAfterFailure - time.Nanosecond)
+	f.clock.pass(restAfterFailure - time.Nanosecond)
 	sendAll(6)
 	if f.targets[0].resting.Load() != until {
 		t.Error("a target is asked while it rests")
 	}
-	f.clock.advance(time.Nanosecond)
+	f.clock.pass(time.Nanosecond)
 	if got := f.resting(); slices.Contains(got, true) {
 		t.Fatalf("still resting after %v: %t", restAfterFailure, got)
 	}
@@ -167,7 +210,7 @@ func TestBalancerAllRest(t *testing.T) {
 	a := newApplication(t, ok)
 	f := newFixture(t, time.Minute, refusing, a.URL)
 	for _, target := range f.targets {
-		target.resting.Store(int64(f.upstream.elapsed() + time.Hour))
+		target.resting.Store(int64(f.elapsed() + time.Hour))
 	}
 	for range 4 {
 		if _, err := f.send(t.Context(), "GET", nil); err != nil {
@@ -192,7 +235,7 @@ func TestBalancerKeepsBody(t *testing.T) {
 	} {
 		f := newFixture(t, time.Minute, refusing, refusing, a.URL)
 		for range 3 {
-			f.clock.advance(2 * restAfterFailure)
+			f.clock.pass(2 * restAfterFailure)
 			got, err := f.send(t.Context(), "POST", body.make())
 			if err != nil || got != body.want {
 				t.Errorf("%s: the last target got %q, %v; want %q", name, got, err, body.want)
@@ -214,8 +257,8 @@ func TestBalancerDoesNotRepeat(t *testing.T) {
 		f := newFixture(t, time.Minute, other.URL, hangUp.URL) // the second has the first turn
 		before := hangUp.requests.Load()
 		_, err := f.send(t.Context(), method, strings.NewReader("abc"))
-		if status := toHTTP(err).status; status != 502 {
-			t.Errorf("%s: %d (%v), want 502", method, status, err)
+		if err == nil || kind(err) != failed {
+			t.Errorf("%s: %v", method, err)
 		}
 		if hangUp.requests.Load() != before+1 || other.requests.Load() != 0 {
 			t.Errorf("%s: asked %d times, and another target %d times", method, hangUp.requests.Load()-before, other.requests.Load())
@@ -260,34 +303,34 @@ func TestBalancerErrors(t *testing.T) {
 		defer conn.Close()
 		_, _ = io.WriteString(conn, "HTTP/1.1 042 What\r\nContent-Length: 0\r\n\r\n") // the client may be gone
 	})
-	canceled, cancel := context.WithCancel(t.Context())
+	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, c := range []struct {
-		name   string
-		ctx    context.Context
-		urls   []string
-		status int
-		rests  bool
+		name  string
+		ctx   context.Context
+		urls  []string
+		want  string
+		rests bool
 	}{
-		{"refuses", t.Context(), []string{refusing}, 502, true},
-		{"all refuse", t.Context(), []string{refusing, "http://127.0.0.1:2"}, 502, true},
-		{"no such host", t.Context(), []string{"http://nowhere.invalid"}, 502, true},
-		{"speaks another protocol", t.Context(), []string{"http://" + garbage.Addr().String()}, 502, false},
-		{"answers with a status that there is not", t.Context(), []string{odd.URL}, 502, false},
-		{"speaks no TLS", t.Context(), []string{"https://" + garbage.Addr().String()}, 502, false},
-		{"does not answer in time", t.Context(), []string{silent.URL}, 504, false},
-		{"the client is gone", canceled, []string{silent.URL}, 499, false},
-		{"the client is gone, and so is the upstream", canceled, []string{refusing, refusing}, 499, false},
+		{"refuses", t.Context(), []string{refusing}, failed, true},
+		{"all refuse", t.Context(), []string{refusing, "http://127.0.0.1:2"}, failed, true},
+		{"no such host", t.Context(), []string{"http://nowhere.invalid"}, failed, true},
+		{"speaks another protocol", t.Context(), []string{"http://" + garbage.Addr().String()}, failed, false},
+		{"answers with a status that there is not", t.Context(), []string{odd.URL}, failed, false},
+		{"speaks no TLS", t.Context(), []string{"https://" + garbage.Addr().String()}, failed, false},
+		{"does not answer in time", t.Context(), []string{silent.URL}, late, false},
+		{"the client is gone", gone, []string{silent.URL}, canceled, false},
+		{"the client is gone, and so is the upstream", gone, []string{refusing, refusing}, canceled, false},
 	} {
 		f := newFixture(t, 50*time.Millisecond, c.urls...)
 		_, err := f.send(c.ctx, "GET", nil)
-		var failed *upstreamError
-		if !errors.As(err, &failed) || failed.upstream != "app" {
-			t.Errorf("%s: %v is no *upstreamError of app", c.name, err)
+		var marked *Error
+		if !errors.As(err, &marked) || marked.Upstream != "app" {
+			t.Errorf("%s: %v is no *Error of app", c.name, err)
 			continue
 		}
-		if got := toHTTP(err).status; got != c.status {
-			t.Errorf("%s: %d (%v), want %d", c.name, got, err, c.status)
+		if got := kind(err); got != c.want {
+			t.Errorf("%s: %s (%v), want %s", c.name, got, err, c.want)
 		}
 		if got := slices.Contains(f.resting(), true); got != c.rests {
 			t.Errorf("%s: a target rests: %t", c.name, got)
@@ -300,7 +343,7 @@ func TestBalancerErrors(t *testing.T) {
 func TestUpstreamTransports(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 30*time.Second, refusing)
-	through := func(timeout time.Duration) *transport { return f.through(timeout).(*balancer).transport.(*transport) }
+	through := func(timeout time.Duration) *transport { return f.Through(timeout).(*balancer).transport.(*transport) }
 	if through(0) != through(30*time.Second) {
 		t.Error("equal limits have two transports")
 	}
@@ -360,9 +403,6 @@ func TestStallGuard(t *testing.T) {
 		if took := time.Since(start); took != 30*time.Second {
 			t.Errorf("it took %v", took)
 		}
-		if status := toHTTP(&upstreamError{"app", err}).status; status != 504 {
-			t.Errorf("the answer is %d", status)
-		}
 		here.Close()
 		if _, err := guard.Write([]byte("x")); err == nil {
 			t.Error("a closed connection takes more")
@@ -385,8 +425,8 @@ func TestStalledUpload(t *testing.T) {
 	defer listener.Close()
 	f := newFixture(t, 100*time.Millisecond, "http://"+listener.Addr().String())
 	_, err = f.send(t.Context(), "POST", endless{})
-	if got := toHTTP(err).status; got != 504 {
-		t.Errorf("%d (%v), want 504", got, err)
+	if got := kind(err); err == nil || got != late {
+		t.Errorf("%s (%v), want %s", got, err, late)
 	}
 }
 
@@ -395,12 +435,15 @@ func TestStalledUpload(t *testing.T) {
 func TestUpstreamWithoutDescriptors(t *testing.T) {
 	t.Parallel()
 	app := newApplication(t, ok)
-	for _, c := range []struct{ without, freed, status int }{{1, 1, 200}, {2, 1, 502}} {
+	for _, c := range []struct {
+		without, freed int
+		want           string
+	}{{1, 1, ""}, {2, 1, failed}} {
 		f := newFixture(t, time.Minute, app.URL)
 		left, freed := c.without, 0
 		f.short = func() { freed++ }
 		f.transports = map[time.Duration]*transport{}
-		f.way = f.through(time.Minute)
+		f.way = f.Through(time.Minute)
 		f.transports[time.Minute].dialer.Control = func(string, string, syscall.RawConn) error {
 			if left--; left >= 0 {
 				return os.NewSyscallError("socket", syscall.EMFILE)
@@ -408,12 +451,32 @@ func TestUpstreamWithoutDescriptors(t *testing.T) {
 			return nil
 		}
 		_, err := f.send(t.Context(), "GET", nil)
-		status := 200
+		got := ""
 		if err != nil {
-			status = toHTTP(err).status
+			got = kind(err)
 		}
-		if status != c.status || freed != c.freed || f.targets[0].resting.Load() != 0 {
-			t.Errorf("%d failures: %d (%v), freed %d times, rests until %d", c.without, status, err, freed, f.targets[0].resting.Load())
+		if got != c.want || freed != c.freed || f.targets[0].resting.Load() != 0 {
+			t.Errorf("%d failures: %q (%v), freed %d times, rests until %d", c.without, got, err, freed, f.targets[0].resting.Load())
 		}
+	}
+}
+
+// TestUpstreamRestsByElapsedTime: a target that could not be reached is tried
+// again after its rest, however the wall clock was set meanwhile.
+func TestUpstreamRestsByElapsedTime(t *testing.T) {
+	t.Parallel()
+	c := &clocktest.Machine{}
+	u := &Upstream{now: c.Now, started: c.Now(), targets: []*target{{}, {}}}
+	u.targets[0].resting.Store(int64(u.elapsed() + restAfterFailure))
+	for _, step := range []time.Duration{-5 * time.Hour, 10 * time.Hour} {
+		c.Adjust(step)
+		if u.order(0)[0] != u.targets[1] {
+			t.Errorf("set by %v: the target does not rest any more", step)
+		}
+	}
+	c.Adjust(-24 * time.Hour)
+	c.Pass(restAfterFailure)
+	if u.order(0)[0] != u.targets[0] {
+		t.Error("the target rests for too long")
 	}
 }

@@ -1,4 +1,4 @@
-package gateway
+package upstream
 
 import (
 	"errors"
@@ -26,12 +26,12 @@ const (
 	restAfterFailure = 5 * time.Second
 )
 
-// upstream is an application behind the gateway: one or more addresses and
+// Upstream is an application behind the gateway: one or more addresses and
 // the connections to them. It outlives reloads that do not change it.
-type upstream struct {
+type Upstream struct {
 	name    string
 	config  config.Upstream
-	headers *identityHeaders
+	headers *IdentityHeaders
 	targets []*target
 	next    atomic.Uint64
 	took    prometheus.Observer // time until the response header
@@ -52,32 +52,46 @@ type target struct {
 	resting atomic.Int64 // until when, by upstream.elapsed
 }
 
-func newUpstream(name string, cfg config.Upstream, headers *identityHeaders, took prometheus.Observer, now func() time.Time, short func()) *upstream {
-	u := &upstream{
-		name: name, config: cfg, headers: headers, took: took, now: now, short: short,
+// Options are what an Upstream is made of.
+type Options struct {
+	Name    string
+	Config  config.Upstream
+	Headers *IdentityHeaders
+	Took    prometheus.Observer // time until the response header
+	Now     func() time.Time
+	Short   func() // frees file descriptors when there are none left
+}
+
+// New returns an upstream. It opens no connection.
+func New(o Options) *Upstream {
+	u := &Upstream{
+		name: o.Name, config: o.Config, headers: o.Headers, took: o.Took, now: o.Now, short: o.Short,
 		transports: map[time.Duration]*transport{},
 	}
-	for _, address := range cfg.URLs {
+	for _, address := range o.Config.URLs {
 		u.targets = append(u.targets, &target{url: address})
 	}
-	u.started = now()
+	u.started = o.Now()
 	return u
 }
 
-// same reports whether u was made from this configuration, so that its warm
+// Same reports whether u was made from this configuration, so that its warm
 // connections can be kept.
-func (u *upstream) same(cfg config.Upstream, headers *identityHeaders) bool {
+func (u *Upstream) Same(cfg config.Upstream, headers *IdentityHeaders) bool {
 	return reflect.DeepEqual(u.config, cfg) && u.headers.same(headers)
 }
 
-// cleartext reports whether all addresses are reached by plain HTTP.
-func (u *upstream) cleartext() bool {
+// Headers are the headers that carry an identity to the upstream.
+func (u *Upstream) Headers() *IdentityHeaders { return u.headers }
+
+// Cleartext reports whether all addresses are reached by plain HTTP.
+func (u *Upstream) Cleartext() bool {
 	return !slices.ContainsFunc(u.targets, func(t *target) bool { return t.url.Scheme != "http" })
 }
 
-// through returns what sends requests to the upstream and gives the response
+// Through returns what sends requests to the upstream and gives the response
 // header timeout's time to arrive; 0 means the upstream's own.
-func (u *upstream) through(timeout time.Duration) http.RoundTripper {
+func (u *Upstream) Through(timeout time.Duration) http.RoundTripper {
 	if timeout == 0 {
 		timeout = u.config.Timeout
 	}
@@ -91,8 +105,8 @@ func (u *upstream) through(timeout time.Duration) http.RoundTripper {
 	return &balancer{upstream: u, transport: t}
 }
 
-// close drops the connections that are idle; those in use end by themselves.
-func (u *upstream) close() {
+// CloseIdle drops the connections that are idle; those in use end by themselves.
+func (u *Upstream) CloseIdle() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, t := range u.transports {
@@ -104,18 +118,18 @@ func (u *upstream) close() {
 // resting. When a connection cannot be made nothing was sent, so the next
 // address is tried.
 type balancer struct {
-	upstream  *upstream
+	upstream  *Upstream
 	transport http.RoundTripper
 }
 
-// RoundTrip implements http.RoundTripper. Its errors are *upstreamError.
+// RoundTrip implements http.RoundTripper. Its errors are *Error.
 func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 	u := b.upstream
 	restore := func() {}
 	if len(u.targets) > 1 {
 		var err error
 		if restore, err = keepBody(r); err != nil {
-			return nil, &upstreamError{upstream: u.name, err: err}
+			return nil, &Error{Upstream: u.name, Err: err}
 		}
 	}
 	start := time.Now()
@@ -133,7 +147,7 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err == nil {
 			return response, nil
 		}
-		failed = &upstreamError{upstream: u.name, err: err}
+		failed = &Error{Upstream: u.name, Err: err}
 		var dial *net.OpError
 		if r.Context().Err() != nil || !errors.As(err, &dial) || dial.Op != "dial" || conn.Short(err) {
 			break
@@ -145,21 +159,21 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // elapsed is how long the upstream exists: a rest goes by this, so that it ends
 // in time when the wall clock is set.
-func (u *upstream) elapsed() time.Duration { return u.now().Sub(u.started) }
+func (u *Upstream) elapsed() time.Duration { return u.now().Sub(u.started) }
 
-// failure marks an error of the proxy as the upstream's, as those of RoundTrip
+// Failure marks an error of the proxy as the upstream's, as those of RoundTrip
 // are already: it switched to a protocol that nobody asked for, for instance.
-func (u *upstream) failure(err error) error {
-	var marked *upstreamError
+func (u *Upstream) Failure(err error) error {
+	var marked *Error
 	if errors.As(err, &marked) {
 		return err
 	}
-	return &upstreamError{upstream: u.name, err: err}
+	return &Error{Upstream: u.name, Err: err}
 }
 
 // order returns the targets from the one whose turn it is, those that rest
 // last.
-func (u *upstream) order(first uint64) []*target {
+func (u *Upstream) order(first uint64) []*target {
 	if len(u.targets) == 1 {
 		return u.targets
 	}
