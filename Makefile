@@ -80,7 +80,7 @@ mutation: ## make MUTANTS (100) small faults in each of the packages that decide
 bench: ## Go benchmarks, then the cost of the gateway against a bare proxy (BENCHFLAGS=-seconds=2: short)
 	@.ci/deps go wrk taskset redis-server
 	go test -run '^$$' -bench . -benchmem ./...
-	go test -C e2e -run '^$$' -bench . .
+	go test -C e2e -run '^$$' -bench . . ./redisstore
 	go run -C e2e ./bench $(BENCHFLAGS)
 
 image: ## build the image and check that it runs (GO_IMAGE=...: another base)

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"authgate/e2e/redistest"
 	"authgate/gateway/acme"
-	"authgate/gateway/store/redisstore/redistest"
 )
 
 // asked are the commands that Redis has been sent so far, but for those by

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/store/redisstore/redistest"
+	"authgate/e2e/redistest"
 )
 
 // rebuild replaces the authority by one with the same URL and an empty

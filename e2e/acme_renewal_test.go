@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/store/redisstore/redistest"
+	"authgate/e2e/redistest"
 )
 
 // arrivals are clients that do nothing but come, each time with a connection

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/store/redisstore/redistest"
+	"authgate/e2e/redistest"
 )
 
 // twins are two gateways that do not run yet: one service on one Redis, at

@@ -20,8 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"authgate/e2e/redistest"
 	"authgate/gateway/porttest"
-	"authgate/gateway/store/redisstore/redistest"
 )
 
 // programs are built once, with the race detector, into one folder.

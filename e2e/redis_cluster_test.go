@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/store/redisstore/redistest"
+	"authgate/e2e/redistest"
 )
 
 // clusterPair is a pair on a Cluster, over which the keys of each login are

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"authgate/gateway/store/redisstore/redistest"
+	"authgate/e2e/redistest"
 )
 
 // TestRedisFailover: the master is killed, Sentinels make its replica the new

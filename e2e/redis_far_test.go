@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/store/redisstore/redistest"
+	"authgate/e2e/redistest"
 )
 
 // TestRedisFar: Redis is half a second away from one of two instances. What it

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/store/redisstore/redistest"
+	"authgate/e2e/redistest"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/store/redisstore/redistest"
+	"authgate/e2e/redistest"
 )
 
 // startRedis starts a Redis of its own for a test.

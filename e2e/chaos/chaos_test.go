@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"authgate/e2e/redistest"
 	"authgate/gateway/porttest"
-	"authgate/gateway/store/redisstore/redistest"
 )
 
 // A test of longer than round goes on with new processes and the next seed.

@@ -19,8 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"authgate/e2e/redistest"
 	"authgate/gateway/porttest"
-	"authgate/gateway/store/redisstore/redistest"
 )
 
 // maxmemory is where Valkey refuses writes rather than being killed.

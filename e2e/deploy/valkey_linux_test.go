@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"authgate/e2e/redistest"
 	"authgate/gateway/porttest"
 	"authgate/gateway/store"
 	"authgate/gateway/store/redisstore"
-	"authgate/gateway/store/redisstore/redistest"
 )
 
 // valkey is what the example starts as Valkey, which here is Debian's Redis 7

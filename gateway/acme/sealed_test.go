@@ -295,40 +295,35 @@ func TestStoreIsDown(t *testing.T) {
 // and folders, at the same time: no name is lost.
 func TestTwoInstances(t *testing.T) {
 	t.Parallel()
-	redis := openRedis(t)
-	for name, shared := range map[string]store.Store{"memory": newMemory(t), "redis": redis(t)} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			instances := []*Storage{NewStorage(shared, newBox(t, "a"), time.Now), NewStorage(shared, newBox(t, "a"), time.Now)}
-			const writers = 10
-			var all sync.WaitGroup
-			for writer := range writers {
-				all.Go(func() {
-					s, folder := instances[writer%2], fmt.Sprintf("folder/%d", writer)
-					for _, step := range []error{
-						s.Store(t.Context(), folder+"/gone/1", nil),
-						s.Store(t.Context(), folder+"/stays", []byte(folder)),
-						s.Store(t.Context(), folder+"/gone/2", nil),
-						s.Delete(t.Context(), folder+"/gone"),
-						s.Store(t.Context(), folder+"/too", []byte(folder)),
-					} {
-						if step != nil {
-							t.Errorf("writer %d: %v", writer, step)
-						}
-					}
-				})
-			}
-			all.Wait()
-			var want []string
-			for writer := range writers {
-				want = append(want, fmt.Sprintf("folder/%d/stays", writer), fmt.Sprintf("folder/%d/too", writer))
-			}
-			for _, s := range instances {
-				if diff := cmp.Diff(want, listed(t, s)); diff != "" {
-					t.Errorf("(-want +got):\n%s", diff)
+	shared := newMemory(t)
+	instances := []*Storage{NewStorage(shared, newBox(t, "a"), time.Now), NewStorage(shared, newBox(t, "a"), time.Now)}
+	const writers = 10
+	var all sync.WaitGroup
+	for writer := range writers {
+		all.Go(func() {
+			s, folder := instances[writer%2], fmt.Sprintf("folder/%d", writer)
+			for _, step := range []error{
+				s.Store(t.Context(), folder+"/gone/1", nil),
+				s.Store(t.Context(), folder+"/stays", []byte(folder)),
+				s.Store(t.Context(), folder+"/gone/2", nil),
+				s.Delete(t.Context(), folder+"/gone"),
+				s.Store(t.Context(), folder+"/too", []byte(folder)),
+			} {
+				if step != nil {
+					t.Errorf("writer %d: %v", writer, step)
 				}
 			}
 		})
+	}
+	all.Wait()
+	var want []string
+	for writer := range writers {
+		want = append(want, fmt.Sprintf("folder/%d/stays", writer), fmt.Sprintf("folder/%d/too", writer))
+	}
+	for _, s := range instances {
+		if diff := cmp.Diff(want, listed(t, s)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 	}
 }
 

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,8 +17,6 @@ import (
 
 	"authgate/gateway/seal"
 	"authgate/gateway/store"
-	"authgate/gateway/store/redisstore"
-	"authgate/gateway/store/redisstore/redistest"
 )
 
 // newBox is the box of a secret; the same one for the same letter.
@@ -40,40 +36,13 @@ func newMemory(t testing.TB) *store.Memory {
 	return memory
 }
 
-// openRedis returns a function that opens stores of one server, each with a
-// prefix of its own.
-func openRedis(t *testing.T) func(t *testing.T) store.Store {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	listener.Close()
-	redis := redistest.Start(t, address)
-	var stores atomic.Int64
-	return func(t *testing.T) store.Store {
-		t.Helper()
-		s, err := redisstore.Open(t.Context(), redisstore.Options{
-			Addresses: []string{redis.Address}, KeyPrefix: fmt.Sprintf("store %d:", stores.Add(1)),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = s.Close() })
-		return s
-	}
-}
-
 // TestStorage holds the Storage, and the one that certmagic has for files, to
 // what the documentation of certmagic.Storage demands.
 func TestStorage(t *testing.T) {
 	t.Parallel()
-	redis := openRedis(t)
 	for name, open := range map[string]func(*testing.T) certmagic.Storage{
-		"memory": func(t *testing.T) certmagic.Storage { return NewStorage(newMemory(t), newBox(t, "a"), time.Now) },
-		"redis":  func(t *testing.T) certmagic.Storage { return NewStorage(redis(t), newBox(t, "a"), time.Now) },
-		"files":  func(t *testing.T) certmagic.Storage { return &certmagic.FileStorage{Path: t.TempDir()} },
+		"store": func(t *testing.T) certmagic.Storage { return NewStorage(newMemory(t), newBox(t, "a"), time.Now) },
+		"files": func(t *testing.T) certmagic.Storage { return &certmagic.FileStorage{Path: t.TempDir()} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for name, test := range map[string]func(*testing.T, certmagic.Storage){

@@ -5,53 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
-
-	"authgate/gateway/store/storetest"
 )
-
-// TestWarmReadsAllocateNothing and cost no round trip.
-func TestWarmReadsAllocateNothing(t *testing.T) {
-	redis := startServer(t)
-	s := openTest(t, Options{Addresses: []string{redis.Address}, KeyPrefix: "authgate:"})
-	put(t, s, "present", "value")
-	for _, key := range []string{"present", "absent"} {
-		warm(t, s, key)
-	}
-	reads := func() string { // beside those of warm
-		for line := range strings.Lines(redis.Do(t, "INFO", "commandstats")) {
-			if strings.HasPrefix(line, "cmdstat_get:") {
-				return line
-			}
-		}
-		return ""
-	}
-	before := reads()
-	ctx := t.Context()
-	for _, key := range []string{"present", "absent"} {
-		if n := testing.AllocsPerRun(100, func() { _, _ = s.Get(ctx, key) }); n != 0 {
-			t.Errorf("Get(%q) allocates %v times", key, n)
-		}
-	}
-	if after := reads(); before == "" || after != before {
-		t.Errorf("warm reads went to Redis: %q, before %q", after, before)
-	}
-}
-
-// TestCachedEntriesExpire moves the clock past the expiry of a warm entry.
-func TestCachedEntriesExpire(t *testing.T) {
-	t.Parallel()
-	clock := storetest.NewClock()
-	s := openTest(t, Options{Addresses: []string{startServer(t).Address}, Now: clock.Now})
-	if err := s.Put(t.Context(), "key", []byte("value"), clock.Now().Add(time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	warm(t, s, "key")
-	clock.Advance(time.Second - 1)
-	wantValue(t, s, "key", "value")
-	clock.Advance(1)
-	wantAbsent(t, s, "key")
-}
 
 // TestCacheRefusesWhatWasOvertaken plays a cold read against a push in the
 // orders that they can fall into.

@@ -85,27 +85,3 @@ func TestClock(t *testing.T) {
 		t.Error("without an answer the clock is lost")
 	}
 }
-
-// TestClockForbidden: a user of Redis that may not ask for the time. The store
-// goes by the local clock, and tells how to change that.
-func TestClockForbidden(t *testing.T) {
-	t.Parallel()
-	redis := startServer(t, "--user", "gate", "on", ">right-password", "~store*", "+@all", "-time")
-	var log bytes.Buffer
-	local := time.Now().Add(-time.Hour)
-	s := openTest(t, Options{
-		Addresses: []string{redis.Address}, Username: "gate", Password: "right-password", KeyPrefix: "store:",
-		Logger: slog.New(slog.NewTextHandler(&log, nil)), Local: func() time.Time { return local },
-	})
-	put(t, s, "key", "value")
-	wantValue(t, s, "key", "value")
-	if now := s.Now(); !now.Equal(local) {
-		t.Errorf("the time is %v, want %v", now, local)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(log.String(), "+time"); n != 1 {
-		t.Errorf("the log tells %d times:\n%s", n, log.String())
-	}
-}

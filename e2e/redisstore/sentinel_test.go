@@ -1,4 +1,4 @@
-package redisstore
+package redisstore_test
 
 import (
 	"errors"
@@ -6,7 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/store/redisstore/redistest"
+	"authgate/e2e/redistest"
+	"authgate/gateway/store/redisstore"
 )
 
 // TestSentinelFailover makes the master a replica while it lives, and then
@@ -16,7 +17,7 @@ func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	servers := redistest.StartWatched(t, func() string { return freeAddress(t) }, "", "")
 	first, second, watch := servers.Master, servers.Replica, servers.Sentinels[0]
-	o := Options{Addresses: servers.Addresses(), SentinelMaster: redistest.MasterName}
+	o := redisstore.Options{Addresses: servers.Addresses(), SentinelMaster: redistest.MasterName}
 	s, other := openTest(t, o), openTest(t, o)
 
 	steps := []struct {
@@ -31,19 +32,17 @@ func TestSentinelFailover(t *testing.T) {
 		eventually(t, "a value is set", func() error {
 			return errors.Join(other.Put(t.Context(), "key", []byte(before), time.Time{}), holds(t, s, "key", before))
 		})
-		warm(t, s, "key")
+		warm(t, s, "key", first, second)
 		step.change()
 		step.becomes.Leads(t)
-		promoted := time.Now()
 		eventually(t, "the other store writes", func() error {
 			err := other.Put(t.Context(), "key", []byte(after), time.Time{})
-			if value, _ := step.becomes.Try("GET", "key"); err == nil && value != encode([]byte(after), never) {
+			if value, _ := step.becomes.Try("GET", "key"); err == nil && value != stored(after) {
 				return errors.New("written to the old master")
 			}
 			return err
 		})
 		eventually(t, "the store sees the change", func() error { return holds(t, s, "key", after) })
-		t.Logf("step %d: changed and seen %v after the promotion", i, time.Since(promoted))
 		eventually(t, "the store is ready", func() error { return s.Ping(t.Context()) })
 		if i == 0 { // the old master has to follow before it can be promoted again
 			first.Follows(t)
@@ -60,21 +59,21 @@ func TestSentinelPassword(t *testing.T) {
 	for _, s := range servers.Sentinels {
 		s.Do(t, "ACL", "SETUSER", "watcher", "on", ">another", "&*", "+@all")
 	}
-	o := Options{
+	o := redisstore.Options{
 		Addresses: servers.Addresses(), SentinelMaster: redistest.MasterName,
 		Password: password, SentinelPassword: sentinelPassword,
 	}
 	for name, test := range map[string]struct {
-		change func(*Options)
+		change func(*redisstore.Options)
 		works  bool
 	}{
-		"both":              {func(*Options) {}, true},
-		"user":              {func(o *Options) { o.SentinelUsername, o.SentinelPassword = "watcher", "another" }, true},
-		"another user":      {func(o *Options) { o.SentinelUsername = "watcher" }, false},
-		"none for those":    {func(o *Options) { o.SentinelPassword = "" }, false},
-		"that of redis":     {func(o *Options) { o.SentinelPassword = password }, false},
-		"none for redis":    {func(o *Options) { o.Password = "" }, false},
-		"that of Sentinels": {func(o *Options) { o.Password = sentinelPassword }, false},
+		"both":              {func(*redisstore.Options) {}, true},
+		"user":              {func(o *redisstore.Options) { o.SentinelUsername, o.SentinelPassword = "watcher", "another" }, true},
+		"another user":      {func(o *redisstore.Options) { o.SentinelUsername = "watcher" }, false},
+		"none for those":    {func(o *redisstore.Options) { o.SentinelPassword = "" }, false},
+		"that of redis":     {func(o *redisstore.Options) { o.SentinelPassword = password }, false},
+		"none for redis":    {func(o *redisstore.Options) { o.Password = "" }, false},
+		"that of Sentinels": {func(o *redisstore.Options) { o.Password = sentinelPassword }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -87,7 +86,7 @@ func TestSentinelPassword(t *testing.T) {
 				return
 			}
 			put(t, s, "key", "value")
-			warm(t, s, "key")
+			warm(t, s, "key", servers.Master)
 			wantValue(t, s, "key", "value")
 		})
 	}

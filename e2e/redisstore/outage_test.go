@@ -1,4 +1,4 @@
-package redisstore
+package redisstore_test
 
 import (
 	"context"
@@ -10,12 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"authgate/e2e/redistest"
 	"authgate/gateway/store"
-	"authgate/gateway/store/redisstore/redistest"
+	"authgate/gateway/store/redisstore"
 )
 
-// calls calls every method at once, and returns each one's error.
-func calls(t testing.TB, s *Store) map[string]error {
+// everyCall calls every method at once, and returns each one's error.
+func everyCall(t testing.TB, s *redisstore.Store) map[string]error {
 	t.Helper()
 	var mu sync.Mutex
 	errs := make(map[string]error)
@@ -42,9 +43,9 @@ func calls(t testing.TB, s *Store) map[string]error {
 
 // wantNothingAnswered demands that every call returns while Redis is away, and
 // fails as an outage. BenchmarkOutage measures how soon.
-func wantNothingAnswered(t testing.TB, s *Store) {
+func wantNothingAnswered(t testing.TB, s *redisstore.Store) {
 	t.Helper()
-	for name, err := range calls(t, s) {
+	for name, err := range everyCall(t, s) {
 		wantOutage(t, name, err)
 		if errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: %v, as if the caller had set a deadline", name, err)
@@ -57,9 +58,9 @@ func wantNothingAnswered(t testing.TB, s *Store) {
 func TestKilledAndRestarted(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
-	s := openTest(t, Options{Addresses: []string{redis.Address}})
+	s := openTest(t, onServer(redis))
 	put(t, s, "warm", "before")
-	warm(t, s, "warm")
+	warm(t, s, "warm", redis)
 	wantValue(t, s, "warm", "before")
 
 	redis.Kill()
@@ -70,29 +71,29 @@ func TestKilledAndRestarted(t *testing.T) {
 		return nil
 	})
 	wantNothingAnswered(t, s)
-	for name, err := range calls(t, s) { // and does not wait for an answer first
+	for name, err := range everyCall(t, s) { // and does not wait for an answer first
 		if !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("%s: %v, though nothing listens", name, err)
 		}
 	}
 
 	redis.Run(t)
-	redis.Do(t, "SET", "warm", encode([]byte("after"), never))
+	redis.Do(t, "SET", "warm", stored("after"))
 	eventually(t, "reads and writes work again", func() error {
 		return errors.Join(holds(t, s, "warm", "after"), s.Put(t.Context(), "new", nil, time.Time{}), s.Ping(t.Context()))
 	})
-	warm(t, s, "warm")
+	warm(t, s, "warm", redis)
 }
 
 // TestOpenBeforeRedis opens a store while there is no Redis.
 func TestOpenBeforeRedis(t *testing.T) {
 	t.Parallel()
 	address := freeAddress(t)
-	s := openTest(t, Options{Addresses: []string{address}})
+	s := openTest(t, redisstore.Options{Addresses: []string{address}})
 	wantNothingAnswered(t, s)
-	redistest.Start(t, address)
+	redis := redistest.Start(t, address)
 	eventually(t, "the store works", func() error { return s.Put(t.Context(), "key", nil, time.Time{}) })
-	warm(t, s, "key")
+	warm(t, s, "key", redis)
 }
 
 // TestFrozen stops the server as SIGSTOP does: its connections stay up, and
@@ -101,9 +102,9 @@ func TestFrozen(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
 	const staleness = time.Second
-	s := openTest(t, Options{Addresses: []string{redis.Address}, MaxStaleness: staleness})
+	s := openTest(t, redisstore.Options{Addresses: []string{redis.Address}, MaxStaleness: staleness})
 	put(t, s, "warm", "value")
-	warm(t, s, "warm")
+	warm(t, s, "warm", redis)
 
 	redis.Freeze(t)
 	frozen := time.Now()
@@ -129,7 +130,7 @@ func TestFrozen(t *testing.T) {
 	eventually(t, "reads and writes work again", func() error {
 		return errors.Join(holds(t, s, "warm", "value"), s.Put(t.Context(), "new", nil, time.Time{}), s.Ping(t.Context()))
 	})
-	warm(t, s, "warm")
+	warm(t, s, "warm", redis)
 }
 
 // TestFrozenUnderLoad has more calls under way than the connection's queue
@@ -137,7 +138,7 @@ func TestFrozen(t *testing.T) {
 // the server is frozen.
 func TestFrozenUnderLoad(t *testing.T) {
 	redis := startServer(t)
-	s := openTest(t, Options{Addresses: []string{redis.Address}})
+	s := openTest(t, onServer(redis))
 	put(t, s, "key", "value")
 	redis.Freeze(t)
 	began := time.Now()
@@ -166,7 +167,7 @@ func TestCutWhileChanged(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
 	way := redistest.StartProxy(t, redis.Address)
-	s, other := openTest(t, Options{Addresses: []string{way.Address}}), openTest(t, Options{Addresses: []string{redis.Address}})
+	s, other := openTest(t, redisstore.Options{Addresses: []string{way.Address}}), openTest(t, onServer(redis))
 	for round := range 5 {
 		before, after := fmt.Sprintf("before %d", round), fmt.Sprintf("after %d", round)
 		put(t, other, "changed", before)
@@ -176,7 +177,7 @@ func TestCutWhileChanged(t *testing.T) {
 		}
 		eventually(t, "the way is open", func() error { return holds(t, s, "changed", before) })
 		for _, key := range []string{"changed", "removed", "created"} {
-			warm(t, s, key)
+			warm(t, s, key, redis)
 		}
 
 		way.Cut()
@@ -200,10 +201,10 @@ func TestSilentCut(t *testing.T) {
 	redis := startServer(t)
 	way := redistest.StartProxy(t, redis.Address)
 	const staleness = time.Second
-	s := openTest(t, Options{Addresses: []string{way.Address}, MaxStaleness: staleness})
-	other := openTest(t, Options{Addresses: []string{redis.Address}})
+	s := openTest(t, redisstore.Options{Addresses: []string{way.Address}, MaxStaleness: staleness})
+	other := openTest(t, onServer(redis))
 	put(t, other, "key", "before")
-	warm(t, s, "key")
+	warm(t, s, "key", redis)
 
 	way.Swallow()
 	put(t, other, "key", "after")
@@ -236,7 +237,7 @@ func TestSilentCut(t *testing.T) {
 func TestEndedContextOnTheWay(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
-	s := openTest(t, Options{Addresses: []string{redis.Address}})
+	s := openTest(t, onServer(redis))
 	redis.Signal(t, syscall.SIGSTOP)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -253,7 +254,7 @@ func TestEndedContextOnTheWay(t *testing.T) {
 func TestPingFindsRefusals(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
-	s := openTest(t, Options{Addresses: []string{redis.Address}})
+	s := openTest(t, onServer(redis))
 	for _, test := range []struct {
 		refuse, relent, want string
 	}{

@@ -1,0 +1,310 @@
+package redisstore_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"authgate/e2e/redistest"
+	"authgate/gateway/porttest"
+	"authgate/gateway/store"
+	"authgate/gateway/store/redisstore"
+	"authgate/gateway/store/storetest"
+)
+
+// openTest opens a store that ends with the test.
+func openTest(t testing.TB, o redisstore.Options) *redisstore.Store {
+	t.Helper()
+	s, err := redisstore.Open(t.Context(), o)
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}
+
+// conform runs the suite, with a prefix for each store that it opens.
+func conform(t *testing.T, o redisstore.Options) {
+	var stores atomic.Int64
+	storetest.Run(t, func(t *testing.T, now func() time.Time) storetest.Store {
+		mine := o
+		mine.Now = now
+		mine.KeyPrefix = fmt.Sprintf("store %d:", stores.Add(1))
+		return openTest(t, mine)
+	})
+}
+
+// TestConformance runs the suite with a usual cache, with one of one entry in
+// each shard, and with one that is never trusted.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]redisstore.Options{"warm": {}, "cold": {CacheEntries: 1}, "untrusted": {MaxStaleness: 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o.Addresses = []string{startServer(t).Address}
+			conform(t, o)
+		})
+	}
+}
+
+func put(t testing.TB, s *redisstore.Store, key, value string) {
+	t.Helper()
+	if err := s.Put(t.Context(), key, []byte(value), time.Time{}); err != nil {
+		t.Fatalf("Put(%q): %v", key, err)
+	}
+}
+
+// holds returns an error unless key has the live value want.
+func holds(t testing.TB, s *redisstore.Store, key, want string) error {
+	got, err := s.Get(t.Context(), key)
+	if err != nil || string(got) != want {
+		return fmt.Errorf("Get(%q) = %q, %w; want %q", key, got, err, want)
+	}
+	return nil
+}
+
+func wantValue(t testing.TB, s *redisstore.Store, key, want string) {
+	t.Helper()
+	if err := holds(t, s, key, want); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantAbsent(t testing.TB, s *redisstore.Store, key string) {
+	t.Helper()
+	if got, err := s.Get(t.Context(), key); !errors.Is(err, store.ErrNotFound) {
+		t.Fatalf("Get(%q) = %q, %v; want ErrNotFound", key, got, err)
+	}
+}
+
+// wantOutage fails the test unless err says that the store could not answer.
+func wantOutage(t testing.TB, what string, err error) {
+	t.Helper()
+	if err == nil || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict) {
+		t.Fatalf("%s: error %v, want one that says that Redis does not answer", what, err)
+	}
+}
+
+// warm reads key until the store answers from its cache, without a question to
+// the servers, which must be those that the store reads from.
+func warm(t testing.TB, s *redisstore.Store, key string, servers ...*redistest.Server) {
+	t.Helper()
+	eventually(t, "a warm read of "+key, func() error {
+		if asked(t, s, key, servers...) > 0 {
+			return errors.New("the store asks Redis")
+		}
+		return nil
+	})
+}
+
+// asked returns how many reads of keys came to the servers while s read key.
+func asked(t testing.TB, s *redisstore.Store, key string, servers ...*redistest.Server) int {
+	t.Helper()
+	before := calls(t, "get", servers...)
+	_, _ = s.Get(t.Context(), key)
+	return calls(t, "get", servers...) - before
+}
+
+var commandCalls = regexp.MustCompile(`(?m)^cmdstat_([^:]+):calls=([0-9]+)`)
+
+// calls returns how often the servers have carried out a command.
+func calls(t testing.TB, command string, servers ...*redistest.Server) int {
+	t.Helper()
+	sum := 0
+	for _, server := range servers {
+		for _, found := range commandCalls.FindAllStringSubmatch(server.Do(t, "INFO", "commandstats"), -1) {
+			if found[1] == command {
+				n, _ := strconv.Atoi(found[2])
+				sum += n
+			}
+		}
+	}
+	return sum
+}
+
+// startServer starts a Redis at a free address.
+func startServer(t testing.TB, args ...string) *redistest.Server {
+	t.Helper()
+	return redistest.Start(t, freeAddress(t), args...)
+}
+
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	return porttest.Address(t)
+}
+
+// eventually waits until check returns nil. How long that takes depends on the
+// machine: benchmarks measure how long an outage of Redis lasts.
+func eventually(t testing.TB, what string, check func() error) {
+	t.Helper()
+	redistest.Eventually(t, redistest.Patience, what, check)
+}
+
+// onServer returns the options for a store on one server.
+func onServer(s *redistest.Server) redisstore.Options {
+	return redisstore.Options{Addresses: []string{s.Address}}
+}
+
+// stored is what Redis holds for a value that stays.
+func stored(value string) string { return "\x01\x7f\xff\xff\xff\xff\xff\xff\xff" + value }
+
+// TestWhatRedisHolds looks at the keys and their lifetimes behind the store.
+func TestWhatRedisHolds(t *testing.T) {
+	t.Parallel()
+	redis := startServer(t)
+	s := openTest(t, redisstore.Options{Addresses: []string{redis.Address}, KeyPrefix: "authgate:"})
+	put(t, s, "stays", "value")
+	if err := s.Put(t.Context(), "expires", []byte("value"), time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Swap(t.Context(), "swapped", nil, []byte("value"), time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := redis.Do(t, "DBSIZE"); got != ":3" {
+		t.Errorf("DBSIZE = %s, want :3", got)
+	}
+	if got := redis.Do(t, "GET", "authgate:stays"); got != stored("value") {
+		t.Errorf("stored: %q", got)
+	}
+	if got := redis.Do(t, "PTTL", "authgate:stays"); got != ":-1" {
+		t.Errorf("an entry that stays has the lifetime %s", got)
+	}
+	for _, key := range []string{"authgate:expires", "authgate:swapped"} {
+		var ttl int64
+		fmt.Sscanf(redis.Do(t, "PTTL", key), ":%d", &ttl)
+		if left := time.Duration(ttl) * time.Millisecond; left < time.Hour || left > time.Hour+time.Minute {
+			t.Errorf("%s is removed after %v, want an hour and at most a minute more", key, left)
+		}
+	}
+}
+
+// TestForeignValues puts under the prefix what no store has written.
+func TestForeignValues(t *testing.T) {
+	t.Parallel()
+	redis := startServer(t)
+	s := openTest(t, onServer(redis))
+	redis.Do(t, "SET", "short", "x")
+	redis.Do(t, "SET", "long", "something else altogether")
+	redis.Do(t, "LPUSH", "list", "x")
+	for _, key := range []string{"short", "long", "list"} {
+		_, err := s.Get(t.Context(), key)
+		wantOutage(t, "Get of "+key, err)
+		wantOutage(t, "Swap of "+key, s.Swap(t.Context(), key, nil, nil, time.Time{}))
+		_, err = s.Take(t.Context(), key)
+		wantOutage(t, "Take of "+key, err)
+	}
+}
+
+// rightsOf are the arguments that give a server the user of the package
+// comment, who may do no more than what is said there, for keys like pattern.
+func rightsOf(t testing.TB, name, pattern string) []string {
+	t.Helper()
+	source, err := os.ReadFile("../../gateway/store/redisstore/redisstore.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	comment := strings.Join(strings.Fields(strings.ReplaceAll(string(source), "\n//", " ")), " ")
+	said := regexp.MustCompile(`do no more than: ~PREFIX\* ([^.]+)\. `).FindStringSubmatch(comment)
+	if said == nil {
+		t.Fatal("the package comment does not say what the user may do")
+	}
+	return append([]string{"--user", name, "on", ">right-password", pattern}, strings.Fields(said[1])...)
+}
+
+// TestLeastPrivilege uses a user that may do no more than the package comment
+// says, who can do all that a store does and harm nobody else, and then one
+// with the wrong password, which no log may show.
+func TestLeastPrivilege(t *testing.T) {
+	t.Parallel()
+	redis := startServer(t, append([]string{"--requirepass", "of another user"},
+		append(rightsOf(t, "gate", "~authgate:*"), rightsOf(t, "contract", "~store*")...)...)...)
+	o := redisstore.Options{Addresses: []string{redis.Address}, Username: "contract", Password: "right-password", KeyPrefix: "authgate:"}
+	t.Run("Conformance", func(t *testing.T) { conform(t, o) })
+	o.Username = "gate"
+	s := openTest(t, o)
+	if err := s.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, "key", "value")
+	warm(t, s, "key", redis)
+	if value, err := s.Take(t.Context(), "key"); err != nil || string(value) != "value" {
+		t.Fatalf("Take = %q, %v", value, err)
+	}
+	wantAbsent(t, s, "key")
+
+	var log bytes.Buffer
+	o.Password, o.Logger = "wrong-password", slog.New(slog.NewTextHandler(&log, nil))
+	s = openTest(t, o)
+	err := s.Ping(t.Context())
+	wantOutage(t, "Ping with a wrong password", err)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	told := log.String() + err.Error()
+	if !strings.Contains(told, "WRONGPASS") || strings.Contains(told, "wrong-password") {
+		t.Errorf("told: %s", told)
+	}
+}
+
+// TestNoMorePrivilege: such a user is refused what would harm others, as to
+// drop all keys, to end or stop connections, or to configure the server.
+func TestNoMorePrivilege(t *testing.T) {
+	t.Parallel()
+	redis := startServer(t, rightsOf(t, "gate", "~authgate:*")...)
+	for _, command := range []string{
+		"SET other:key value", "GET other:key", "FLUSHALL", "FLUSHDB", "SWAPDB 0 1", "KEYS *", "CLIENT LIST", "CLIENT KILL ID 1",
+		"CLIENT PAUSE 1", "CONFIG GET maxmemory", "ACL LIST", "SHUTDOWN", "SAVE", "MONITOR", "INFO", "REPLICAOF NO ONE", "CLUSTER RESET",
+	} {
+		answer, err := redis.Try(append([]string{"ACL", "DRYRUN", "gate"}, strings.Fields(command)...)...)
+		if err != nil || !strings.Contains(answer, "no permissions") {
+			t.Errorf("the user may do %s: %s %v", command, answer, err)
+		}
+	}
+}
+
+// TestLeastPrivilegeCluster uses such a user on a Cluster, whose nodes the
+// store has to find.
+func TestLeastPrivilegeCluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, func() string { return freeAddress(t) }, rightsOf(t, "gate", "~store*")...)
+	conform(t, redisstore.Options{Addresses: []string{c.Masters[1].Address}, Username: "gate", Password: "right-password"})
+}
+
+// TestClockForbidden: the user at Redis may not ask for the time. The store
+// uses the local clock, and logs how to change that.
+func TestClockForbidden(t *testing.T) {
+	t.Parallel()
+	redis := startServer(t, "--user", "gate", "on", ">right-password", "~store*", "+@all", "-time")
+	var log bytes.Buffer
+	local := time.Now().Add(-time.Hour)
+	s := openTest(t, redisstore.Options{
+		Addresses: []string{redis.Address}, Username: "gate", Password: "right-password", KeyPrefix: "store:",
+		Logger: slog.New(slog.NewTextHandler(&log, nil)), Local: func() time.Time { return local },
+	})
+	put(t, s, "key", "value")
+	wantValue(t, s, "key", "value")
+	if now := s.Now(); !now.Equal(local) {
+		t.Errorf("the time is %v, want %v", now, local)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(log.String(), "+time"); n != 1 {
+		t.Errorf("the log tells %d times:\n%s", n, log.String())
+	}
+}

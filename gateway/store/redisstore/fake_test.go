@@ -1,0 +1,258 @@
+package redisstore
+
+import (
+	"bufio"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// fakeRedis speaks enough of the protocol of Redis (RESP3) for one store. It
+// pushes nothing unless the test says so. What a real Redis does is tested in
+// e2e/redisstore.
+type fakeRedis struct {
+	address  string
+	listener net.Listener
+	serving  sync.WaitGroup
+
+	mu       sync.Mutex
+	entries  map[string]string
+	role     string
+	commands []string // their names, in order
+	conns    []net.Conn
+	held     chan struct{} // until it is closed, new connections are not served; nil: they are
+}
+
+// startFake starts a server that ends with the test. With a
+// configuration it speaks TLS.
+func startFake(t testing.TB, config *tls.Config) *fakeRedis {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fakeRedis{address: listener.Addr().String(), listener: listener, entries: map[string]string{}, role: "master"}
+	f.serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			if config != nil {
+				conn = tls.Server(conn, config)
+			}
+			f.mu.Lock()
+			f.conns = append(f.conns, conn)
+			held := f.held
+			f.mu.Unlock()
+			f.serving.Go(func() {
+				defer conn.Close()
+				if held != nil {
+					<-held
+				}
+				f.serve(conn)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		f.cut()
+		f.serving.Wait()
+	})
+	return f
+}
+
+// hold accepts new connections, and does not serve them until release is called.
+func (f *fakeRedis) hold() (release func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	held := make(chan struct{})
+	f.held = held
+	return sync.OnceFunc(func() { close(held) })
+}
+
+// cut ends all connections.
+func (f *fakeRedis) cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, conn := range f.conns {
+		conn.Close()
+	}
+}
+
+func (f *fakeRedis) serve(conn net.Conn) {
+	in := bufio.NewReader(conn)
+	for {
+		words, err := readCommand(in)
+		if err != nil {
+			return
+		}
+		f.mu.Lock()
+		answer := f.answer(words)
+		_, err = io.WriteString(conn, answer)
+		f.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// readCommand reads an array of strings.
+func readCommand(in *bufio.Reader) ([]string, error) {
+	var words, size int
+	if _, err := fmt.Fscanf(in, "*%d\r\n", &words); err != nil {
+		return nil, err
+	}
+	all := make([]string, words)
+	for i := range all {
+		if _, err := fmt.Fscanf(in, "$%d\r\n", &size); err != nil {
+			return nil, err
+		}
+		text := make([]byte, size+len("\r\n"))
+		if _, err := io.ReadFull(in, text); err != nil {
+			return nil, err
+		}
+		all[i] = string(text[:size])
+	}
+	return all, nil
+}
+
+// answer carries out a command. The caller holds f.mu.
+func (f *fakeRedis) answer(words []string) string {
+	f.commands = append(f.commands, words[0])
+	switch words[0] {
+	case "HELLO":
+		return "%2\r\n" + bulk("proto") + ":3\r\n" + bulk("version") + bulk("7.0.0")
+	case "CLUSTER":
+		return "-ERR This instance has cluster support disabled\r\n"
+	case "ROLE":
+		return "*1\r\n" + bulk(f.role)
+	case "GET":
+		return f.get(words[1])
+	case "GETDEL":
+		defer delete(f.entries, words[1])
+		return f.get(words[1])
+	case "DEL":
+		delete(f.entries, words[1])
+		return ":1\r\n"
+	case "SET":
+		f.entries[words[1]] = words[2]
+	case "EVALSHA": // SHA NUMKEYS KEY ARGV...
+		if len(words) == 4 {
+			return "*2\r\n" + bulk(fmt.Sprint(time.Now().Unix())) + bulk("0")
+		}
+		f.entries[words[3]] = words[6] // Swap, whose old value a test knows to be right
+		return ":1\r\n"
+	}
+	return "+OK\r\n"
+}
+
+func (f *fakeRedis) get(key string) string {
+	if value, ok := f.entries[key]; ok {
+		return bulk(value)
+	}
+	return "_\r\n"
+}
+
+func bulk(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }
+
+// push tells the store on each connection that keys were changed, or all keys.
+func (f *fakeRedis) push(t testing.TB, keys ...string) {
+	t.Helper()
+	message := ">2\r\n" + bulk("invalidate")
+	if len(keys) == 0 {
+		message += "_\r\n"
+	} else {
+		message += fmt.Sprintf("*%d\r\n", len(keys))
+		for _, key := range keys {
+			message += bulk(key)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, conn := range f.conns {
+		if _, err := io.WriteString(conn, message); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// set stores a value past the store.
+func (f *fakeRedis) set(key, value string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.entries[key] = encode([]byte(value), never)
+}
+
+// count returns how often a command came.
+func (f *fakeRedis) count(command string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(slices.DeleteFunc(slices.Clone(f.commands), func(c string) bool { return c != command }))
+}
+
+func (f *fakeRedis) connections() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.conns)
+}
+
+// openFake opens a store on f that ends with the test. Its cache is trusted for
+// longer than a test takes.
+func openFake(t testing.TB, f *fakeRedis, o Options) *Store {
+	t.Helper()
+	o.Addresses, o.MaxStaleness = []string{f.address}, time.Hour
+	s, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() }) // which never fails
+	return s
+}
+
+func put(t testing.TB, s *Store, key, value string) {
+	t.Helper()
+	if err := s.Put(t.Context(), key, []byte(value), time.Time{}); err != nil {
+		t.Fatalf("Put(%q): %v", key, err)
+	}
+}
+
+// wantValue fails the test unless key has the live value want; an empty want
+// means that there is none.
+func wantValue(t testing.TB, s *Store, key, want string) {
+	t.Helper()
+	got, err := s.Get(t.Context(), key)
+	if string(got) != want || want != "" && err != nil {
+		t.Fatalf("Get(%q) = %q, %v; want %q", key, got, err, want)
+	}
+}
+
+// eventually waits until check returns nil.
+func eventually(t testing.TB, what string, check func() error) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(time.Minute); ; <-tick.C {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+}
+
+var errNotYet = errors.New("not yet")
+
+// cached reports whether s has key, or its absence, in the cache.
+func cached(s *Store, key string) bool {
+	_, known, _ := s.cache.lookup(key)
+	return known
+}
