@@ -1,8 +1,8 @@
 #!/bin/sh
-# Starts Valkey for gateways alone: it keeps what it acknowledged, evicts
-# nothing, and knows one user, who may do what gateways do with their own keys,
-# see the names of all keys, and forget scripts.
-# The password goes to standard input, so that no list of processes shows it.
+# Starts Valkey for gateways only. It keeps acknowledged writes and evicts
+# nothing. Its one user can do what gateways need with their own keys, list the
+# names of all keys, and make Valkey forget scripts.
+# The password goes to standard input, so that no process list shows it.
 set -eu
 password=$(cat /run/secrets/valkey_password)
 : "${password:?valkey_password is empty}"
