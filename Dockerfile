@@ -1,4 +1,4 @@
-# Another image with Go can stand in, where registries are out of reach: --build-arg GO_IMAGE=...
+# Without access to a registry, use another image with Go: --build-arg GO_IMAGE=...
 ARG GO_IMAGE=docker.io/library/golang:1.26-bookworm
 
 FROM ${GO_IMAGE} AS build
@@ -19,9 +19,9 @@ COPY --from=build --chown=65532:65532 /out/data/ /data/
 COPY --from=build /out/authgate /authgate
 USER 65532:65532
 WORKDIR /data
-# For data_dir: /data in the configuration, which is to be mounted at /etc/authgate.
+# The configuration is mounted at /etc/authgate and sets data_dir: /data.
 VOLUME /data
-# The admin listener is not among them: it is for the inside alone.
+# Not the admin port, which is private.
 EXPOSE 8443 8080
 HEALTHCHECK --interval=10s --timeout=5s --start-period=10s \
   CMD ["/authgate", "healthcheck", "--config", "/etc/authgate/config.yaml"]
