@@ -9,13 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"authgate/e2e/redistest"
 	"authgate/gateway/acme"
 )
 
 // asked are the commands that Redis has been sent so far, but for those by
 // which an instance sees that it is there.
-func asked(t *testing.T, redis *redistest.Server) string {
+func asked(t *testing.T, redis *redisServer) string {
 	t.Helper()
 	var all strings.Builder
 	for line := range strings.Lines(redis.Do(t, "INFO", "commandstats")) {
@@ -43,7 +42,7 @@ func TestACMEHostile(t *testing.T) {
 
 // challengesForOthers: challenges for names that are not configured reach
 // neither Redis nor the authority.
-func (g *acmeGateway) challengesForOthers(t *testing.T, up *recorder, redis *redistest.Server) {
+func (g *acmeGateway) challengesForOthers(t *testing.T, up *recorder, redis *redisServer) {
 	t.Helper()
 	told, before, after := g.p.log.String(), "", ""
 	for i := range 5 { // the gateway may do something by itself, but not each time

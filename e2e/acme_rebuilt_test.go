@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"authgate/e2e/redistest"
 )
 
 // rebuild replaces the authority by one with the same URL and an empty
@@ -47,7 +45,7 @@ func TestACMERebuilt(t *testing.T) {
 	a.obtains(first)
 	b.obtains(first)
 	roots, before := p.rebuild()
-	redistest.Eventually(t, 2*life+patience, "certificates of the new authority", func() error {
+	eventually(t, 2*life+patience, "certificates of the new authority", func() error {
 		for name, g := range map[string]*acmeGateway{"A": a, "B": b} {
 			if g.serves(roots, gateName) == nil {
 				return fmt.Errorf("%s has %+v", name, g.reported(gateName))
@@ -83,7 +81,7 @@ func TestACMEOtherAccount(t *testing.T) {
 	g.email = "other@gate.test"
 	g.configure(gated + app(up.url))
 	g.run()
-	redistest.Eventually(t, life+patience, "a renewal by the other account", func() error {
+	eventually(t, life+patience, "a renewal by the other account", func() error {
 		if now := g.serves(roots, gateName); now == nil || now.Equal(first) {
 			return errors.New(g.problem(gateName))
 		}

@@ -14,8 +14,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"authgate/e2e/redistest"
 )
 
 // arrivals are clients that do nothing but come, each time with a connection
@@ -96,7 +94,7 @@ func TestACMERenewal(t *testing.T) {
 	a.obtains(roots)
 	b.obtains(roots)
 	atA, atB := a.arrive(&tls.Config{RootCAs: roots}), b.arrive(&tls.Config{RootCAs: roots})
-	redistest.Eventually(t, (renewals+1)*life+patience, "renewals", func() error {
+	eventually(t, (renewals+1)*life+patience, "renewals", func() error {
 		seenA, seenB := atA.serials(), atB.serials()
 		if len(seenA) <= renewals || len(seenB) <= renewals || seenA[len(seenA)-1] != seenB[len(seenB)-1] {
 			return fmt.Errorf("A has served %v, B has served %v", seenA, seenB)
@@ -149,7 +147,7 @@ func TestACMEFailure(t *testing.T) {
 	t.Parallel()
 	const life, newName = 30 * time.Second, "new.test"
 	p, up := startPebble(t, life), record(t)
-	way := redistest.StartProxy(t, strings.TrimPrefix(strings.TrimSuffix(p.directory, "/dir"), "https://"))
+	way := startProxy(t, strings.TrimPrefix(strings.TrimSuffix(p.directory, "/dir"), "https://"))
 	had, begins := p.gateway("127.0.0.1", p.http, p.https), p.gateway("127.0.0.2", p.http, p.https)
 	begins.domains, begins.directory = []string{newName}, "https://"+way.Address+"/dir"
 	p.leadsTo(newName, "127.0.0.2")
@@ -168,7 +166,7 @@ func TestACMEFailure(t *testing.T) {
 	had.keepsLast(t, coming)
 	p.leadsTo(gateName, "127.0.0.1")
 	way.Mend()
-	redistest.Eventually(t, time.Minute+patience, "certificates when they can be had again", func() error {
+	eventually(t, time.Minute+patience, "certificates when they can be had again", func() error {
 		for name, g := range map[string]*acmeGateway{gateName: had, newName: begins} {
 			if problem := g.problem(name); problem != "" || g.serves(roots, name) == nil || g.left(name) <= 0 {
 				return fmt.Errorf("%s: %v seconds left, problem: %s", name, g.left(name), problem)

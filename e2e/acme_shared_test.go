@@ -10,13 +10,11 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"authgate/e2e/redistest"
 )
 
 // twins are two gateways that do not run yet: one service on one Redis, at
 // 127.0.0.1 and 127.0.0.2, with the ports that pebble asks at.
-func (p *pebble) twins(up *recorder, redis *redistest.Server) (a, b *acmeGateway) {
+func (p *pebble) twins(up *recorder, redis *redisServer) (a, b *acmeGateway) {
 	p.t.Helper()
 	a, b = p.gateway("127.0.0.1", p.http, p.https), p.gateway("127.0.0.2", p.http, p.https)
 	a.configure(gated + app(up.url) + onRedis(redis.Address))
@@ -168,7 +166,7 @@ func TestACMEKilledAlone(t *testing.T) {
 }
 
 // inRedis are the entries of a Redis by their keys.
-func inRedis(t *testing.T, redis *redistest.Server) map[string]string {
+func inRedis(t *testing.T, redis *redisServer) map[string]string {
 	t.Helper()
 	keys := redis.Do(t, "EVAL", "return table.concat(redis.call('KEYS', '*'), '\\n')", "0")
 	all := map[string]string{}
@@ -229,7 +227,7 @@ func entriesEnding(all map[string]string, end string) []string {
 
 // refusesKey: an instance with another store.encryption_key says so, leaves
 // everything as it is, and has no certificate.
-func (g *acmeGateway) refusesKey(t *testing.T, up *recorder, redis *redistest.Server, roots *x509.CertPool) {
+func (g *acmeGateway) refusesKey(t *testing.T, up *recorder, redis *redisServer, roots *x509.CertPool) {
 	t.Helper()
 	before := inRedis(t, redis)
 	g.configure(gated + app(up.url) + strings.Replace(onRedis(redis.Address), "abcdefghij", "ABCDEFGHIJ", 1))
@@ -258,7 +256,7 @@ func (g *acmeGateway) refusesKey(t *testing.T, up *recorder, redis *redistest.Se
 
 // refusesSwap: the certificate of one name, put in the place of another one's,
 // is not used there.
-func (g *acmeGateway) refusesSwap(t *testing.T, redis *redistest.Server, roots *x509.CertPool, other string) {
+func (g *acmeGateway) refusesSwap(t *testing.T, redis *redisServer, roots *x509.CertPool, other string) {
 	t.Helper()
 	g.signal(syscall.SIGTERM)
 	<-g.done

@@ -38,32 +38,16 @@ routes:
 // configuration: ", key: value".
 func (c *chromium) shopfront(t *testing.T, more string) *shopfront {
 	t.Helper()
-	listener, err := provider.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &shopfront{instance: c.prepared(t), up: record(t), issuer: "http://" + listener.Addr().String(), sids: map[string]string{}}
-	s.configure(app(s.up.url) + "providers:\n  - {name: demo, issuer: '" + s.issuer + "', client_id: shop, client_secret: s3cret" + more + "}\n" + shopfrontRoutes)
-	s.run()
-	p, err := provider.New(provider.Options{
-		Issuer: s.issuer,
-		Clients: []provider.Client{{
+	s := &shopfront{instance: c.prepared(t), up: record(t), sids: map[string]string{}}
+	startDemoProvider(t, func(issuer string) (provider.Client, *http.Client) {
+		s.issuer = issuer
+		s.configure(app(s.up.url) + "providers:\n  - {name: demo, issuer: '" + s.issuer + "', client_id: shop, client_secret: s3cret" + more + "}\n" + shopfrontRoutes)
+		s.run()
+		return provider.Client{
 			ID: "shop", Secret: "s3cret", RedirectURIs: []string{s.base + "/callback"},
 			PostLogoutRedirectURIs: []string{s.base + "/"}, BackchannelLogoutURI: s.base + "/backchannel-logout/demo",
-		}},
-		HTTPClient: s.stranger(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewUnstartedServer(s.withFrontChannel(p))
-	server.Listener.Close()
-	server.Listener = listener
-	server.Start()
-	t.Cleanup(func() {
-		server.Close()
-		p.Close()
-	})
+		}, s.stranger()
+	}, s.withFrontChannel)
 	return s
 }
 

@@ -6,21 +6,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"authgate/gateway/password"
 )
 
-// TestLoginFlood: logins that come from everywhere at once, each on a name and
-// from an address of its own so that no counter stops them, take neither the
-// processors nor the memory from those who are signed in.
+// TestLoginFlood: a flood of logins, each with its own name and address so that
+// no counter stops them, takes neither the processors nor the memory from
+// clients that are signed in.
 func TestLoginFlood(t *testing.T) {
 	t.Parallel()
-	hash, err := password.New("wonderland") // what hash-password makes: 19 MiB and some work
-	if err != nil {
-		t.Fatal(err)
-	}
 	up := record(t)
-	g := startBehindProxy(t, "[127.0.0.1]", fmt.Sprintf("accounts: {users: [{username: alice, password_hash: %q}]}\n", hash)+
+	g := startBehindProxy(t, "[127.0.0.1]", fmt.Sprintf("accounts: {users: [{username: alice, password_hash: %q}]}\n", costlyHash(t, "wonderland"))+
 		"routes: [{match: /secure, upstream: app, auth: [session]}]\n"+app(up.url))
 	c := g.stranger()
 	session := cookieOf(g.login(c, "192.0.2.1", "alice", "wonderland"))
@@ -47,7 +41,7 @@ func TestLoginFlood(t *testing.T) {
 				who, address := fmt.Sprintf("unknown-%d-%d", i, n), fmt.Sprintf("10.%d.%d.%d", i/200, i%200, n%250)
 				a, err := g.try(guesser, "POST", "/login", fmt.Sprintf(`{"username":%q,"password":"guess"}`, who), from(address, "Content-Type", typeJSON)...)
 				if err != nil {
-					continue // the gateway has ended, or the login has waited for long enough
+					continue // the gateway has ended, or the login waited too long
 				}
 				switch a.status {
 				case http.StatusServiceUnavailable:
@@ -60,8 +54,8 @@ func TestLoginFlood(t *testing.T) {
 			}
 		})
 	}
-	// How many passwords are checked while one request waits is the same on
-	// any machine, and so is how many logins it takes to fill all places.
+	// The number of passwords that are checked while one request waits does not
+	// depend on the machine, nor does the number of logins that fill the queue.
 	asked, behind := 0, int64(0)
 	until(t, "a flood", func() bool {
 		before := checked.Load()
@@ -72,18 +66,18 @@ func TestLoginFlood(t *testing.T) {
 	})
 	memory := g.scrape(t)["process_resident_memory_bytes{}"]
 	close(over)
-	g.kill() // or the last logins would wait for their turn
+	g.kill() // otherwise the last logins wait for their turn
 	flood.Wait()
 	t.Logf("%d requests of a client that is signed in, each behind %d password checks at most; %d logins checked, %d refused; %.0f MiB",
 		asked, behind, checked.Load(), refused.Load(), memory/(1<<20))
 	if behind > maxHashQueue/2 {
 		t.Errorf("a client that is signed in waits for %d password checks", behind)
 	}
-	// All that wait, with the memory of a hash each, would be more than twice that.
+	// If each login that waits held the memory of a hash, it would be twice that.
 	if memory > maxHashQueue*19<<20/2 {
 		t.Errorf("the gateway takes %.0f MiB", memory/(1<<20))
 	}
 }
 
-// maxHashQueue is how many logins wait for a password check at most.
+// maxHashQueue is the limit on logins that wait for a password check.
 const maxHashQueue = 256

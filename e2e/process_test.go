@@ -19,12 +19,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"authgate/e2e/redistest"
-	"authgate/gateway/porttest"
 )
 
-// programs are built once, with the race detector, into one folder.
+// programs is the folder of the programs, built once with the race detector.
 var programs string
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -37,7 +34,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	programs = dir
-	// Or each program would sleep for a second as it ends.
+	// Otherwise each program sleeps for a second when it ends.
 	if err := os.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -62,14 +59,14 @@ type instance struct {
 	public string   // public_url
 	ca     string   // the file in dir that clients trust
 	listen string   // the configuration's part on addresses
-	within []string // a command that runs the gateway, which its arguments name, in its own process
+	within []string // a command line that the gateway's is appended to, and that becomes the gateway by exec
 	log    *lines
 	cmd    *exec.Cmd
 	done   chan struct{} // closed when the process has ended
 }
 
-// start runs the gateway on a configuration, to which the addresses are
-// added, and waits until it is ready. The process ends with the test.
+// start runs the gateway with a configuration, to which it adds the addresses,
+// and waits until the gateway is ready. The process ends with the test.
 func start(t testing.TB, config string) *instance {
 	t.Helper()
 	g := prepared(t)
@@ -78,8 +75,8 @@ func start(t testing.TB, config string) *instance {
 	return g
 }
 
-// startBehindProxy is start with tls.mode off: proxies, a list in YAML, speak
-// https with the clients, and the gateway has listen.http alone.
+// startBehindProxy is start with tls.mode off: the gateway has listen.http only,
+// and proxies, a list in YAML, speak https with the clients.
 func startBehindProxy(t testing.TB, proxies, config string) *instance {
 	t.Helper()
 	g := prepared(t)
@@ -91,7 +88,7 @@ func startBehindProxy(t testing.TB, proxies, config string) *instance {
 	return g
 }
 
-// prepared is an instance that has its addresses and does not run yet.
+// prepared returns an instance that has its addresses and does not run yet.
 func prepared(t testing.TB) *instance {
 	t.Helper()
 	g := &instance{
@@ -102,7 +99,7 @@ func prepared(t testing.TB) *instance {
 	return g
 }
 
-// authority is where to listen for what asks for url.
+// authority returns the address to listen at for requests to url.
 func authority(url string) string {
 	return "127.0.0.1:" + url[strings.LastIndexByte(url, ':')+1:]
 }
@@ -116,7 +113,7 @@ func (g *instance) configure(config string) {
 	g.write("config.yaml", "public_url: "+g.public+"\n"+g.listen+config)
 }
 
-// write puts a file beside the configuration, all at once.
+// write replaces a file beside the configuration atomically.
 func (g *instance) write(name, content string) {
 	g.t.Helper()
 	path := filepath.Join(g.dir, name)
@@ -134,7 +131,8 @@ func (g *instance) run() {
 	g.launch("/readyz")
 }
 
-// launch starts the process and waits until a path of admin is 200.
+// launch starts the process and waits until a path of the admin listener
+// answers 200.
 func (g *instance) launch(path string) {
 	g.t.Helper()
 	args := append(slices.Clone(g.within), filepath.Join(programs, "authgate"), "serve", "--config", filepath.Join(g.dir, "config.yaml"))
@@ -146,7 +144,7 @@ func (g *instance) launch(path string) {
 	cmd, done := g.cmd, make(chan struct{})
 	g.done = done
 	go func() {
-		_ = cmd.Wait() // the status is in cmd.ProcessState
+		_ = cmd.Wait() // cmd.ProcessState has the status
 		close(done)
 	}()
 	g.t.Cleanup(func() {
@@ -154,11 +152,11 @@ func (g *instance) launch(path string) {
 		g.checkLog()
 	})
 	if err := await(g.adm+path, done); err != nil {
-		g.t.Fatalf("the gateway does not get there: %v\n%s", err, g.log)
+		g.t.Fatalf("the gateway does not become ready: %v\n%s", err, g.log)
 	}
 }
 
-// checkLog fails the test for what must never happen, whatever the test is about.
+// checkLog fails the test if the log has what no test allows.
 func (g *instance) checkLog() {
 	for _, mishap := range []string{"WARNING: DATA RACE", `"msg":"panic"`} {
 		if log := g.log.String(); strings.Contains(log, mishap) {
@@ -167,11 +165,7 @@ func (g *instance) checkLog() {
 	}
 }
 
-// patience bounds what never takes long, so that a hang fails a test. It is no
-// measure of speed: how long something takes depends on the machine.
-const patience = redistest.Patience
-
-// await asks url until it answers 200 or the process has ended.
+// await requests url until the answer is 200 or the process has ended.
 func await(url string, ended <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -203,14 +197,14 @@ func stop(cmd *exec.Cmd, done <-chan struct{}) {
 	<-done
 }
 
-// until asks again and again whether something has come about.
+// until calls come until it returns true.
 func until(t testing.TB, what string, come func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(patience); !come(); <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }
@@ -223,8 +217,8 @@ func (g *instance) signal(s syscall.Signal) {
 	}
 }
 
-// client is a browser-like client with cookies of its own: it trusts the
-// gateway's CA and follows no redirects.
+// client returns a client with a cookie jar that trusts the gateway's CA and
+// follows no redirects.
 func (g *instance) client() *http.Client {
 	g.t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -262,7 +256,7 @@ type answer struct {
 	body   string
 }
 
-// do sends a request and reads the answer. Headers come as name, value, ...
+// do sends a request and reads the answer. Headers are name, value, ...
 func (g *instance) do(c *http.Client, method, path, body string, headers ...string) answer {
 	g.t.Helper()
 	a, err := g.try(c, method, path, body, headers...)
@@ -272,7 +266,7 @@ func (g *instance) do(c *http.Client, method, path, body string, headers ...stri
 	return a
 }
 
-// try is do for requests that may fail, and for other goroutines.
+// try is do for requests that may fail and for other goroutines.
 func (g *instance) try(c *http.Client, method, path, body string, headers ...string) (answer, error) {
 	request, err := http.NewRequest(method, g.base+path, strings.NewReader(body))
 	if err != nil {
@@ -290,13 +284,7 @@ func (g *instance) try(c *http.Client, method, path, body string, headers ...str
 	return answer{status: response.StatusCode, header: response.Header, body: string(content)}, err
 }
 
-// freePort finds a port that no other program uses while the test runs.
-func freePort(t testing.TB) string {
-	t.Helper()
-	return porttest.Port(t)
-}
-
-// lines collects a log that is written and read at once.
+// lines collects the output of a process while tests read it.
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

@@ -9,16 +9,14 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"authgate/e2e/redistest"
 )
 
 // clusterPair is a pair on a Cluster, over which the keys of each login are
 // spread.
 type clusterPair struct {
 	*pair
-	cluster  *redistest.Cluster
-	lost     *redistest.Server // the node that will be gone for a while
+	cluster  *redisCluster
+	lost     *redisServer // the node that will be gone for a while
 	atA, atB *http.Client
 }
 
@@ -27,7 +25,7 @@ type clusterPair struct {
 // that takes over.
 func TestRedisCluster(t *testing.T) {
 	t.Parallel()
-	c := redistest.StartCluster(t, func() string { return freeAddress(t) }, "--cluster-require-full-coverage", "no")
+	c := startRedisCluster(t, "--cluster-require-full-coverage", "no")
 	p := &clusterPair{pair: &pair{a: prepared(t), b: prepared(t), up: record(t)}, cluster: c, lost: c.Masters[1]}
 	p.b.public = p.a.base
 	p.a.configure(shared + app(p.up.url) + onRedis(c.Masters[0].Address))

@@ -17,17 +17,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"authgate/e2e/redistest"
 )
 
 // commandLog is what gateways ask of Redis, in order (MONITOR).
 type commandLog struct {
-	redis *redistest.Server
+	redis *redisServer
 	in    *bufio.Reader
 }
 
-func watchRedis(t testing.TB, redis *redistest.Server) *commandLog {
+func watchRedis(t testing.TB, redis *redisServer) *commandLog {
 	t.Helper()
 	conn, err := net.Dial("tcp", redis.Address)
 	if err != nil {
@@ -38,7 +36,7 @@ func watchRedis(t testing.TB, redis *redistest.Server) *commandLog {
 		t.Fatal(err)
 	}
 	in := bufio.NewReader(conn)
-	if _, err := redistest.Exchange(conn, in, "MONITOR"); err != nil {
+	if _, err := redisExchange(conn, in, "MONITOR"); err != nil {
 		t.Fatal(err)
 	}
 	return &commandLog{redis, in}
@@ -230,7 +228,7 @@ func sessionOnPage(a answer) string {
 }
 
 // redisKeys is what a command says of each key, by its kind.
-func redisKeys(t testing.TB, r *redistest.Server, command ...string) map[string]int {
+func redisKeys(t testing.TB, r *redisServer, command ...string) map[string]int {
 	t.Helper()
 	all := map[string]int{}
 	script := `local all = '' for _, k in ipairs(redis.call('KEYS', '*')) do
@@ -248,13 +246,13 @@ func redisKeys(t testing.TB, r *redistest.Server, command ...string) map[string]
 }
 
 // redisInfo is a number that Redis tells of itself.
-func redisInfo(t testing.TB, r *redistest.Server, section, name string) float64 {
+func redisInfo(t testing.TB, r *redisServer, section, name string) float64 {
 	t.Helper()
 	return redisTells(t, r, section)[name]
 }
 
 // redisTells are all numbers of some sections.
-func redisTells(t testing.TB, r *redistest.Server, sections ...string) map[string]float64 {
+func redisTells(t testing.TB, r *redisServer, sections ...string) map[string]float64 {
 	t.Helper()
 	all := map[string]float64{}
 	for line := range strings.Lines(r.Do(t, append([]string{"INFO"}, sections...)...)) {

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"authgate/e2e/redistest"
 )
 
 // TestRedisFailover: the master is killed, Sentinels make its replica the new
@@ -16,7 +14,7 @@ import (
 func TestRedisFailover(t *testing.T) {
 	t.Parallel()
 	const password, sentinelPassword = "of Redis alone", "of the Sentinels alone"
-	servers := redistest.StartWatched(t, func() string { return freeAddress(t) }, password, sentinelPassword)
+	servers := startSentinels(t, password, sentinelPassword)
 	master, replica := servers.Master, servers.Replica
 	for _, s := range servers.Sentinels {
 		s.Do(t, "ACL", "SETUSER", "watcher", "on", ">"+sentinelPassword, "&*", "+@all")

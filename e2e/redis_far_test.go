@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"testing"
 	"time"
-
-	"authgate/e2e/redistest"
 )
 
 // TestRedisFar: Redis is half a second away from one of two instances. What it
@@ -14,7 +12,7 @@ import (
 func TestRedisFar(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
-	p := startPair(t, redis, redistest.StartFar(t, redis.Address, 500*time.Millisecond).Address)
+	p := startPair(t, redis, startFarProxy(t, redis.Address, 500*time.Millisecond).Address)
 	near, far := p.a.stranger(), p.b.stranger()
 	one, two, three := p.a.signIn(near, "alice"), p.a.signIn(near, "alice"), p.a.signIn(near, "alice")
 	for _, q := range []struct {

@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"authgate/e2e/redistest"
 )
 
 const (
@@ -351,11 +349,11 @@ func (p *pair) trustedFor(t *testing.T, g *instance, what string, since time.Tim
 // longer than it may.
 func TestRedisCutOff(t *testing.T) {
 	t.Parallel()
-	for name, cut := range map[string]func(*redistest.Proxy){"closed": (*redistest.Proxy).Cut, "silent": (*redistest.Proxy).Swallow} {
+	for name, cut := range map[string]func(*redisProxy){"closed": (*redisProxy).Cut, "silent": (*redisProxy).Swallow} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			redis := startRedis(t)
-			way := redistest.StartProxy(t, redis.Address)
+			way := startProxy(t, redis.Address)
 			p := startPair(t, redis, way.Address)
 			atA, atB := p.a.stranger(), p.b.stranger()
 			ended, kept := p.a.signIn(atA, "alice"), p.a.signIn(atA, "bob")

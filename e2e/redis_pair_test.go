@@ -10,26 +10,13 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"authgate/e2e/redistest"
 )
-
-// startRedis starts a Redis of its own for a test.
-func startRedis(t testing.TB, more ...string) *redistest.Server {
-	t.Helper()
-	return redistest.Start(t, freeAddress(t), more...)
-}
-
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	return "127.0.0.1:" + freePort(t)
-}
 
 // pair is two gateways that share a Redis, and so logins and revocations.
 type pair struct {
 	a, b  *instance
 	up    *recorder
-	redis *redistest.Server
+	redis *redisServer
 }
 
 // shared is what instances of one service have in common. A refresh token may
@@ -55,14 +42,14 @@ func patientRedis(address string) string {
 
 // startPair starts two gateways on a Redis of their own. The second one gets
 // to it by way of the address, which is the Redis's own if empty.
-func startPair(t testing.TB, redis *redistest.Server, way string) *pair {
+func startPair(t testing.TB, redis *redisServer, way string) *pair {
 	t.Helper()
 	return startPairOn(t, redis, way, shared, onRedis)
 }
 
 // startPairOn is startPair with another configuration, and another one of the
 // store.
-func startPairOn(t testing.TB, redis *redistest.Server, way, shared string, onRedis func(address string) string) *pair {
+func startPairOn(t testing.TB, redis *redisServer, way, shared string, onRedis func(address string) string) *pair {
 	t.Helper()
 	if way == "" {
 		way = redis.Address

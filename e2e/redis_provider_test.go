@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -22,39 +21,20 @@ func startDelegatedPair(t *testing.T) (p *pair, issuer string) {
 // store.
 func startDelegatedPairOn(t *testing.T, onRedis func(address string) string) (p *pair, issuer string) {
 	t.Helper()
-	listener, err := provider.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	issuer = "http://" + listener.Addr().String()
-	redis := startRedis(t)
-	p = &pair{a: prepared(t), b: prepared(t), up: record(t), redis: redis}
-	p.b.public = p.a.base
-	for _, g := range p.both() {
-		g.write("crowd.yaml", crowd())
-		g.configure(strings.Replace(p.delegated(issuer), p.onRedis(), onRedis(redis.Address), 1))
-	}
-	p.a.run()
-	p.b.run()
-	served, err := provider.New(provider.Options{
-		Issuer: issuer,
-		Clients: []provider.Client{{
+	startDemoProvider(t, func(at string) (provider.Client, *http.Client) {
+		issuer = at
+		p = &pair{a: prepared(t), b: prepared(t), up: record(t), redis: startRedis(t)}
+		p.b.public = p.a.base
+		for _, g := range p.both() {
+			g.write("crowd.yaml", crowd())
+			g.configure(strings.Replace(p.delegated(issuer), p.onRedis(), onRedis(p.redis.Address), 1))
+			g.run()
+		}
+		return provider.Client{
 			ID: "pair", Secret: "s3cret", RedirectURIs: []string{p.a.base + "/callback"},
 			BackchannelLogoutURI: p.a.base + "/backchannel-logout/demo",
-		}},
-		HTTPClient: p.a.stranger(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewUnstartedServer(served)
-	server.Listener.Close()
-	server.Listener = listener
-	server.Start()
-	t.Cleanup(func() {
-		server.Close()
-		served.Close()
-	})
+		}, p.a.stranger()
+	}, nil)
 	return p, issuer
 }
 

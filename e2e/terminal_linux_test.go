@@ -12,16 +12,13 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	phc "authgate/gateway/password"
 )
 
-// terminal is a pseudo-terminal with a program on it: what the program shows,
-// and whether typing is shown.
+// terminal is a pseudo-terminal for a program.
 type terminal struct {
-	screen lines    // what a person sees
-	keys   *os.File // the person's side
-	line   *os.File // the program's side
+	screen lines    // what the program and the echo of typing show
+	keys   *os.File // the side of the user
+	line   *os.File // the side of the program
 }
 
 func openTerminal(t *testing.T) *terminal {
@@ -33,7 +30,7 @@ func openTerminal(t *testing.T) *terminal {
 	t.Cleanup(func() { keys.Close() })
 	number, err := unix.IoctlGetUint32(int(keys.Fd()), unix.TIOCGPTN)
 	if err == nil {
-		err = unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0) // it begins locked
+		err = unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0) // it is locked at first
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -67,8 +64,8 @@ func (term *terminal) answer(t *testing.T, question, text string) {
 	}
 }
 
-// TestHashPasswordOnTerminal: it asks twice, shows nothing of what is typed,
-// and prints the hash alone.
+// TestHashPasswordOnTerminal: hash-password asks twice on a terminal, without
+// echo, and prints only the hash.
 func TestHashPasswordOnTerminal(t *testing.T) {
 	t.Parallel()
 	const plain = "correct horse battery staple"
@@ -111,12 +108,8 @@ func TestHashPasswordOnTerminal(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v: %s", err, term.screen.String())
 			}
-			hash, err := phc.Parse(strings.TrimSuffix(stdout.String(), "\n"))
-			if err != nil {
-				t.Fatalf("it prints %q: %v", stdout.String(), err)
-			}
-			if !hash.Verify(plain) {
-				t.Error("the hash is of something else")
+			if !isHashOf(strings.TrimSuffix(stdout.String(), "\n"), plain) {
+				t.Errorf("it prints %q, expected a hash of the password", stdout.String())
 			}
 		})
 	}

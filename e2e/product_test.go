@@ -1,0 +1,127 @@
+package e2e
+
+import (
+	"bufio"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"authgate/e2e/redistest"
+	"authgate/gateway/password"
+	"authgate/gateway/porttest"
+	"authgate/upstream/provider"
+)
+
+// This file has all that these tests take from packages of the product: free
+// ports, Redis servers, the provider of the demonstration and password hashes.
+// Everything else reaches the product as its users do.
+
+// patience bounds what never takes long, so that a hang fails a test. It does
+// not measure speed, which depends on the machine.
+const patience = redistest.Patience
+
+// freePort returns a port that no other program uses while the test runs.
+func freePort(t testing.TB) string {
+	t.Helper()
+	return porttest.Port(t)
+}
+
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	return porttest.Address(t)
+}
+
+type (
+	redisServer  = redistest.Server
+	redisProxy   = redistest.Proxy
+	redisCluster = redistest.Cluster
+)
+
+// startRedis starts a Redis server for one test, with more arguments.
+func startRedis(t testing.TB, more ...string) *redisServer {
+	t.Helper()
+	return redistest.Start(t, freeAddress(t), more...)
+}
+
+// startRedisCluster starts three masters, of which the first has a replica.
+func startRedisCluster(t testing.TB, more ...string) *redisCluster {
+	t.Helper()
+	return redistest.StartCluster(t, func() string { return freeAddress(t) }, more...)
+}
+
+// redisExchange sends a command to a Redis server and reads the reply.
+func redisExchange(out io.Writer, in *bufio.Reader, words ...string) (string, error) {
+	return redistest.Exchange(out, in, words...)
+}
+
+// startSentinels starts a master, a replica and Sentinels that watch them.
+func startSentinels(t testing.TB, password, sentinelPassword string) *redistest.Watched {
+	t.Helper()
+	return redistest.StartWatched(t, func() string { return freeAddress(t) }, password, sentinelPassword)
+}
+
+// startProxy starts a TCP proxy that a test can cut.
+func startProxy(t testing.TB, target string) *redisProxy {
+	t.Helper()
+	return redistest.StartProxy(t, target)
+}
+
+// startFarProxy starts a TCP proxy that delays what passes.
+func startFarProxy(t testing.TB, target string, delay time.Duration) *redisProxy {
+	t.Helper()
+	return redistest.StartFar(t, target, delay)
+}
+
+// eventually calls check until it returns nil, for as long as limit.
+func eventually(t testing.TB, limit time.Duration, what string, check func() error) {
+	t.Helper()
+	redistest.Eventually(t, limit, what, check)
+}
+
+// startDemoProvider starts the provider of the demonstration for one client,
+// once issuer and client are known: addresses are chosen by listening. The
+// handler that wrap returns, if not nil, serves in its place.
+func startDemoProvider(t testing.TB, configure func(issuer string) (provider.Client, *http.Client), wrap func(*provider.Provider) http.Handler) {
+	t.Helper()
+	listener, err := provider.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	issuer := "http://" + listener.Addr().String()
+	client, caller := configure(issuer)
+	p, err := provider.New(provider.Options{Issuer: issuer, Clients: []provider.Client{client}, HTTPClient: caller})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := http.Handler(p)
+	if wrap != nil {
+		handler = wrap(p)
+	}
+	server := httptest.NewUnstartedServer(handler)
+	server.Listener.Close()
+	server.Listener = listener
+	server.Start()
+	t.Cleanup(func() {
+		server.Close()
+		p.Close()
+	})
+}
+
+// costlyHash returns a hash as `authgate hash-password` makes it: it takes
+// 19 MiB and some work to check.
+func costlyHash(t testing.TB, plain string) string {
+	t.Helper()
+	hash, err := password.New(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hash
+}
+
+// isHashOf reports whether text is a hash of a password.
+func isHashOf(text, plain string) bool {
+	hash, err := password.Parse(text)
+	return err == nil && hash.Verify(plain)
+}
