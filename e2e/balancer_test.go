@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -14,13 +13,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/coder/websocket"
 )
 
-// balanced is a gateway that takes the word of balancers on 127.0.0.1 for the
-// addresses of clients.
+// balanced is a gateway that reads the addresses of clients from the PROXY
+// headers of balancers on 127.0.0.1.
 func balanced(t *testing.T, upstream string) *instance {
 	t.Helper()
 	g := prepared(t)
@@ -29,22 +27,16 @@ func balanced(t *testing.T, upstream string) *instance {
 	g.configure(people + `
 routes:
   - {match: /public, upstream: app, auth: [none]}
-  - {match: /basic, upstream: app, auth: [basic]}
-  - {match: /secure, upstream: app, auth: [session]}
   - {match: /near, upstream: app, auth: [basic], policy: {networks: [127.0.0.2]}}
 ` + app(upstream))
 	g.run()
 	return g
 }
 
-// haproxy runs HAProxy in front of listen.https and listen.http, and returns
-// where it listens for them. It sends headers by a keyword of its own.
+// haproxy runs HAProxy in front of listen.https and listen.http, and returns the
+// addresses where it listens for them. send is its keyword for the PROXY header.
 func haproxy(t *testing.T, g *instance, send string) (https, plain string) {
 	t.Helper()
-	program, err := exec.LookPath("haproxy")
-	if err != nil {
-		program = "/usr/sbin/haproxy" // which is not in everybody's PATH
-	}
 	https, plain = "127.0.0.1:"+freePort(t), "127.0.0.1:"+freePort(t)
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
 	config := "global\n  maxconn 100\ndefaults\n  mode tcp\n  timeout connect 10s\n  timeout client 1m\n  timeout server 1m\n"
@@ -55,7 +47,7 @@ func haproxy(t *testing.T, g *instance, send string) (https, plain string) {
 		t.Fatal(err)
 	}
 	out := &lines{}
-	cmd := exec.Command(program, "-db", "-f", file)
+	cmd := exec.Command(program(t, "haproxy"), "-db", "-f", file)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -63,7 +55,7 @@ func haproxy(t *testing.T, g *instance, send string) (https, plain string) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = cmd.Wait() // it is killed
+		_ = cmd.Wait() // the test kills it
 	}()
 	t.Cleanup(func() { stop(cmd, done) })
 	until(t, "HAProxy", func() bool {
@@ -81,8 +73,7 @@ func haproxy(t *testing.T, g *instance, send string) (https, plain string) {
 	return https, plain
 }
 
-// through is a client with an address of its own, whose connections go to
-// another one than it means.
+// through is a client at the address from, whose connections go to a balancer.
 func (g *instance) through(balancer, from string) *http.Client {
 	c := g.stranger()
 	transport := c.Transport.(*http.Transport)
@@ -93,99 +84,127 @@ func (g *instance) through(balancer, from string) *http.Client {
 	return c
 }
 
-// TestBalancer: behind HAProxy, which passes on bytes, policies, throttling,
-// the upstream and the log see each client's own address.
+// TestBalancer: behind HAProxy, which forwards bytes, policies, throttling, the
+// upstream and the log see each client's own address, in requests and in
+// WebSockets. A connection of the balancer without a header is not served, nor
+// is one of another client with a header.
 func TestBalancer(t *testing.T) {
 	t.Parallel()
 	for _, send := range []string{"send-proxy", "send-proxy-v2"} {
 		t.Run(send, func(t *testing.T) {
 			t.Parallel()
-			up := record(t)
-			g := balanced(t, up.url)
+			up := echoAddress(t)
+			g := balanced(t, up)
 			https, plain := haproxy(t, g, send)
 			one, two := g.through(https, "127.0.0.2"), g.through(https, "127.0.0.3")
 			two.Transport.(*http.Transport).Protocols = http1()
-			for name, c := range map[string]*http.Client{"127.0.0.2": one, "127.0.0.3": two} {
-				// What a client says of itself, the balancer does not vouch for.
-				wantStatus(t, name, g.do(c, "GET", "/public?"+name, "", "X-Forwarded-For", "127.0.0.1", "X-Forwarded-Proto", "http"), http.StatusOK)
-			}
-			seen := up.all()
-			if len(seen) != 2 {
-				t.Fatalf("%d requests, expected 2", len(seen))
-			}
-			for _, m := range seen {
-				if got, want := strings.Join(m.values("X-Forwarded-For"), "|"), m.target()[len("/public?"):]; got != want {
-					t.Errorf("X-Forwarded-For is %q, expected %q", got, want)
+			for address, c := range map[string]*http.Client{"127.0.0.2": one, "127.0.0.3": two} {
+				// The balancer does not confirm what a client says of itself.
+				a := g.do(c, "GET", "/public", "", "X-Forwarded-For", "127.0.0.1", "X-Forwarded-Proto", "http")
+				if a.status != http.StatusOK || a.body != address {
+					t.Errorf("%d, X-Forwarded-For is %q, expected %q", a.status, a.body, address)
 				}
 			}
 			wantStatus(t, "the network of a policy", g.do(one, "GET", "/near", "", "Authorization", basicService), http.StatusOK)
 			wantStatus(t, "another address", g.do(two, "GET", "/near", "", "Authorization", basicService), http.StatusForbidden)
-
-			g.base, https = g.http, g.base
-			redirect := g.do(g.through(plain, "127.0.0.4"), "GET", "/public", "")
-			if redirect.status != http.StatusPermanentRedirect || redirect.header.Get("Location") != https+"/public" {
-				t.Errorf("listen.http: %d to %q", redirect.status, redirect.header.Get("Location"))
+			for range 10 {
+				wantStatus(t, "wrong", g.do(two, "GET", "/near", "", "Authorization", basicOf("service:wrong")), http.StatusUnauthorized)
 			}
-			until(t, "the log to name a client of listen.http", func() bool { return strings.Contains(g.log.String(), `"client":"127.0.0.4"`) })
+			wantThrottled(t, g.do(two, "GET", "/near", "", "Authorization", basicService))
+			wantStatus(t, "beside a client that is throttled", g.do(one, "GET", "/near", "", "Authorization", basicService), http.StatusOK)
+			g.refusesHeaders(t)
+			g.redirectsBehind(t, plain)
+			g.stopsBehind(t, g.through(https, "127.0.0.5"), "127.0.0.5")
 		})
 	}
 }
 
-// TestBalancerThrottled: a monitoring system goes on beside a client that
-// fails behind the same balancer, on the same account.
-func TestBalancerThrottled(t *testing.T) {
-	t.Parallel()
-	g := balanced(t, record(t).url)
-	https, _ := haproxy(t, g, "send-proxy-v2")
-	good, bad, other := g.through(https, "127.0.0.2"), g.through(https, "127.0.0.3"), g.through(https, "127.0.0.4")
-	basic := func(c *http.Client, credential string) answer {
-		t.Helper()
-		return g.do(c, "GET", "/basic", "", "Authorization", basicOf(credential))
-	}
-	wantStatus(t, "scrape", basic(good, "service:s3rvice"), http.StatusOK)
-	for range 10 {
-		wantStatus(t, "wrong", basic(bad, "service:wrong"), http.StatusUnauthorized)
-		wantStatus(t, "scrape", basic(good, "service:s3rvice"), http.StatusOK)
-	}
-	wantThrottled(t, basic(bad, "service:wrong"))
-	wantStatus(t, "scrape", basic(good, "service:s3rvice"), http.StatusOK)
-	body := `{"username":"alice","password":"wonderland"}`
-	wantThrottled(t, g.do(bad, "POST", "/login", body, "Content-Type", typeJSON))
-	wantStatus(t, "a login from another address", g.do(other, "POST", "/login", body, "Content-Type", typeJSON), http.StatusOK)
-}
-
-// TestBalancerWebSocket: a connection that is upgraded tells the client's
-// address too, and ends in a stop as any other.
-func TestBalancerWebSocket(t *testing.T) {
-	t.Parallel()
+// echoAddress is an upstream that answers with X-Forwarded-For, over HTTP and
+// WebSockets.
+func echoAddress(t *testing.T) (url string) {
+	t.Helper()
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		address := r.Header.Get("X-Forwarded-For")
+		if r.Header.Get("Upgrade") == "" {
+			_, _ = io.WriteString(w, address) // an error shows at the client
+			return
+		}
 		socket, err := websocket.Accept(w, r, nil)
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		defer socket.CloseNow()
-		_ = socket.Write(r.Context(), websocket.MessageText, []byte(r.Header.Get("X-Forwarded-For"))) // the client tells if it fails
-		_, _, _ = socket.Read(r.Context())                                                            // until it is closed
+		_ = socket.Write(r.Context(), websocket.MessageText, []byte(address)) // an error shows at the client
+		_, _, _ = socket.Read(r.Context())                                    // until it is closed
 	}))
 	t.Cleanup(up.Close)
-	g := balanced(t, up.URL)
-	https, _ := haproxy(t, g, "send-proxy")
-	c := g.through(https, "127.0.0.2")
+	return up.URL
+}
+
+// refusesHeaders: the balancer must send a header, and others must not.
+func (g *instance) refusesHeaders(t *testing.T) {
+	t.Helper()
+	for _, c := range []struct{ from, header, want string }{
+		{"127.0.0.1", "", ""},
+		{"127.0.0.1", "PROXY TCP4 127.0.0.2 127.0.0.1 4097 443\r\n", "HTTP/1.1 308 "},
+		{"127.0.0.9", "PROXY TCP4 127.0.0.2 127.0.0.1 4097 443\r\n", "HTTP/1.1 400 "},
+	} {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(c.from)}}
+		conn, err := dialer.DialContext(t.Context(), "tcp", authority(g.http))
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit(t, conn)
+		_, _ = io.WriteString(conn, c.header+"GET /public HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n") // it may be closed already
+		got, _ := io.ReadAll(conn)                                                                                   // or be reset
+		conn.Close()
+		if !strings.HasPrefix(string(got), c.want) || c.want == "" && len(got) > 0 {
+			t.Errorf("%s with the header %q is answered %q", c.from, c.header, got)
+		}
+	}
+	until(t, "the log to say that a balancer sends no header", func() bool {
+		log := g.log.String()
+		return strings.Contains(log, "listen.proxy_protocol was closed") && strings.Contains(log, `"balancer":"127.0.0.1:`)
+	})
+}
+
+// redirectsBehind: listen.http sees the client's address too.
+func (g *instance) redirectsBehind(t *testing.T, plain string) {
+	t.Helper()
+	request, err := http.NewRequest("GET", g.http+"/public", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	redirect, err := g.through(plain, "127.0.0.4").Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	redirect.Body.Close()
+	if redirect.StatusCode != http.StatusPermanentRedirect || redirect.Header.Get("Location") != g.base+"/public" {
+		t.Errorf("listen.http: %d to %q", redirect.StatusCode, redirect.Header.Get("Location"))
+	}
+	until(t, "the log to name a client of listen.http", func() bool { return strings.Contains(g.log.String(), `"client":"127.0.0.4"`) })
+}
+
+// stopsBehind: a WebSocket has the client's address and ends in a stop with
+// status 1001.
+func (g *instance) stopsBehind(t *testing.T, c *http.Client, address string) {
+	t.Helper()
 	c.Transport.(*http.Transport).Protocols = http1()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	conn, _, err := websocket.Dial(ctx, g.base+"/public", &websocket.DialOptions{HTTPClient: c})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.CloseNow()
-	if _, got, err := conn.Read(ctx); string(got) != "127.0.0.2" || err != nil {
-		t.Errorf("X-Forwarded-For is %q, %v", got, err)
+	if _, got, err := conn.Read(ctx); string(got) != address || err != nil {
+		t.Errorf("X-Forwarded-For of a WebSocket is %q, %v", got, err)
 	}
 	g.signal(syscall.SIGTERM)
 	if _, _, err := conn.Read(ctx); websocket.CloseStatus(err) != websocket.StatusGoingAway {
-		t.Errorf("it ends with %v, expected a close frame", err)
+		t.Errorf("the WebSocket ends with %v, expected status 1001", err)
 	}
 }
 
@@ -193,58 +212,4 @@ func http1() *http.Protocols {
 	var p http.Protocols
 	p.SetHTTP1(true)
 	return &p
-}
-
-// TestBalancerDirect: the balancer is not served without a header, and other
-// clients are not served with one.
-func TestBalancerDirect(t *testing.T) {
-	t.Parallel()
-	up := record(t)
-	g := balanced(t, up.url)
-	const header = "PROXY TCP4 127.0.0.2 127.0.0.1 4097 443\r\n"
-	dial := func(from, url string) net.Conn {
-		t.Helper()
-		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-		conn, err := dialer.DialContext(t.Context(), "tcp", authority(url))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { conn.Close() })
-		limit(t, conn)
-		return conn
-	}
-	answered := func(conn net.Conn, text string) string {
-		t.Helper()
-		_, _ = io.WriteString(conn, text) // it may be closed already
-		got, _ := io.ReadAll(conn)        // or be reset
-		return string(got)
-	}
-	const get = "GET /public HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-	if got := answered(dial("127.0.0.1", g.http), get); got != "" {
-		t.Errorf("without a header the balancer is answered %q", got)
-	}
-	if conn := tls.Client(dial("127.0.0.1", g.base), g.tls()); conn.HandshakeContext(t.Context()) == nil {
-		t.Error("without a header the balancer has a TLS connection")
-	}
-	if got := answered(dial("127.0.0.1", g.http), header+get); !strings.HasPrefix(got, "HTTP/1.1 308 ") {
-		t.Errorf("with a header the balancer is answered %q", got)
-	}
-	if got := answered(dial("127.0.0.9", g.http), header+get); !strings.HasPrefix(got, "HTTP/1.1 400 ") {
-		t.Errorf("somebody else with a header is answered %q", got)
-	}
-	behind := dial("127.0.0.9", g.base)
-	if _, err := io.WriteString(behind, header); err != nil {
-		t.Fatal(err)
-	}
-	if conn := tls.Client(behind, g.tls()); conn.HandshakeContext(t.Context()) == nil {
-		t.Error("somebody else with a header has a TLS connection")
-	}
-	up.none(t)
-	wantStatus(t, "somebody else", g.do(g.through(authority(g.base), "127.0.0.9"), "GET", "/public", ""), http.StatusOK)
-	if got := up.one(t).value(t, "X-Forwarded-For"); got != "127.0.0.9" {
-		t.Errorf("X-Forwarded-For is %q", got)
-	}
-	if log := g.log.String(); !strings.Contains(log, "listen.proxy_protocol was closed") || !strings.Contains(log, `"balancer":"127.0.0.1:`) {
-		t.Errorf("the log does not say that a balancer sends no header:\n%s", log)
-	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// scrape reads the metrics: series like name{a="b",c="d"} and their values,
-// of histograms the number of observations.
+// scrape reads the metrics: series like name{a="b",c="d"} and their values. The
+// value of a histogram is the number of observations.
 func (g *instance) scrape(t testing.TB) map[string]float64 {
 	t.Helper()
 	response, err := http.Get(g.adm + "/metrics")
@@ -45,7 +45,7 @@ func (g *instance) scrape(t testing.TB) map[string]float64 {
 	return all
 }
 
-// requests is the name of a series of authgate_requests_total.
+// requests returns the name of a series of authgate_requests_total.
 func requests(route, mechanism, decision string, code int) string {
 	return fmt.Sprintf(`authgate_requests_total{code="%d",decision=%q,mechanism=%q,route=%q}`, code, decision, mechanism, route)
 }
@@ -76,104 +76,189 @@ func presenting(credential string) []string {
 	return []string{"Authorization", credential}
 }
 
-// TestMetrics: each metric of design B.12, by the labels that it is to have,
-// after requests of every kind.
-func TestMetrics(t *testing.T) {
+// observation is what log and metrics must have of a request.
+type observation struct {
+	route, mechanism, decision string
+	status                     int
+	subject, audit             string
+}
+
+// observed sends requests to a gateway and collects what to expect of them.
+type observed struct {
+	*instance
+	c     *http.Client
+	wants map[string]observation // by X-Request-Id
+}
+
+func (o *observed) ask(method, path, body string, want observation, headers ...string) answer {
+	o.t.Helper()
+	id := fmt.Sprintf("request-%d", len(o.wants))
+	o.wants[id] = want
+	a := o.do(o.c, method, path, body, append(headers, "X-Request-Id", id)...)
+	if a.status != want.status {
+		o.t.Errorf("%s %s %s: %d, expected %d", id, method, path, a.status, want.status)
+	}
+	return a
+}
+
+func (o *observed) login(user string) signIn {
+	o.t.Helper()
+	body := fmt.Sprintf(`{"username":%q,"password":%q}`, user, passwords[user])
+	a := o.ask("POST", "/login", body, observation{"authgate/login", "session", "allow", 200, "", "login subject=local:" + user}, "Content-Type", typeJSON)
+	s, err := tokens(a)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	s.session = cookieOf(a)
+	return s
+}
+
+func (o *observed) refresh(token string, want observation) (next string) {
+	o.t.Helper()
+	a := o.ask("POST", "/refresh", fmt.Sprintf(`{"refresh_token":%q}`, token), want, "Content-Type", typeJSON)
+	s, err := tokens(a)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return s.refresh
+}
+
+// TestLogAndMetrics: each request has one line in the access log, its events in
+// the audit log, and counts in one series. The metrics of design B.12 count what
+// came of them.
+func TestLogAndMetrics(t *testing.T) {
 	t.Parallel()
-	g := measured(t, "limits: {login_failures: 3}\n")
-	c := g.stranger()
-	alice, bob := g.signIn(c, "alice"), g.signIn(c, "bob")
+	o := &observed{instance: measured(t, "limits: {login_failures: 4}\n"), wants: map[string]observation{}}
+	o.c = o.stranger()
+	alice, bob := o.login("alice"), o.login("bob")
 	for _, r := range []struct {
 		method, path, credential string
-		status                   int
-		route, mechanism         string
-		decision                 string
+		want                     observation
 	}{
-		{"GET", "/basic", basicService, 200, "shared", "basic", "allow"},
-		{"GET", "/basic", basicOf("service:wrong"), 401, "shared", "none", "challenge"},
-		{"HEAD", "/basic", "", 401, "shared", "none", "challenge"},
-		{"GET", "/secure/x", alice.session, 200, "/secure/", "session", "allow"},
-		{"POST", "/secure/y", alice.access, 200, "/secure/", "bearer", "allow"},
-		{"GET", "/secure/z", "Bearer x", 401, "/secure/", "none", "challenge"},
-		{"GET", "/secure", "", 401, "/secure/", "none", "challenge"},
-		{"GET", "/admin", bob.session, 403, "/admin", "session", "forbid"},
-		{"GET", "/admin", bob.access, 403, "/admin", "bearer", "forbid"},
-		{"GET", "/gone", "", 502, "/gone", "none", "error"},
-		{"GET", "/nowhere", "", 404, "none", "none", "error"},
-		{"GET", "/a//b", "", 400, "none", "none", "error"},
-		{"GET", "/me", alice.session, 200, "authgate/me", "session", "allow"},
-		{"DELETE", "/login", "", 405, "authgate/login", "none", "error"},
-		{"POST", "/login", basicOf("alice:wonderland"), 200, "authgate/login", "session", "allow"},
-		{"POST", "/login", basicOf("bob:wrong"), 401, "authgate/login", "none", "challenge"},
-		{"POST", "/logout", bob.session, 200, "authgate/logout", "none", "allow"},
-		{"POST", "/logout", bob.access, 401, "authgate/logout", "none", "challenge"},
+		{"GET", "/basic", basicService, observation{"shared", "basic", "allow", 200, "basic:service", ""}},
+		{"GET", "/basic", basicOf("service:x"), observation{"shared", "none", "challenge", 401, "", "denied"}},
+		{"HEAD", "/basic", "", observation{"shared", "none", "challenge", 401, "", ""}},
+		{"GET", "/secure/x", alice.session, observation{"/secure/", "session", "allow", 200, "local:alice", ""}},
+		{"POST", "/secure/y", alice.access, observation{"/secure/", "bearer", "allow", 200, "local:alice", ""}},
+		{"GET", "/secure/z", "Bearer x", observation{"/secure/", "none", "challenge", 401, "", "denied"}},
+		{"GET", "/secure", "", observation{"/secure/", "none", "challenge", 401, "", ""}},
+		{"GET", "/admin", bob.session, observation{"/admin", "session", "forbid", 403, "local:bob", "denied subject=local:bob"}},
+		{"GET", "/admin", bob.access, observation{"/admin", "bearer", "forbid", 403, "local:bob", "denied subject=local:bob"}},
+		{"GET", "/gone", "", observation{"/gone", "none", "error", 502, "", ""}},
+		{"GET", "/nowhere", "", observation{"none", "none", "error", 404, "", ""}},
+		{"GET", "/a//b", "", observation{"none", "none", "error", 400, "", ""}},
+		{"GET", "/me", alice.session, observation{"authgate/me", "session", "allow", 200, "local:alice", ""}},
+		{"DELETE", "/login", "", observation{"authgate/login", "none", "error", 405, "", ""}},
+		{"POST", "/login", basicOf("alice:wonderland"), observation{"authgate/login", "session", "allow", 200, "", "login subject=local:alice"}},
 	} {
-		before := g.scrape(t)
-		if got := g.status(c, r.method, r.path, presenting(r.credential)...); got != r.status {
-			t.Errorf("%s %s: %d, expected %d", r.method, r.path, got, r.status)
-		}
-		// The request is counted when its answer is complete: perhaps a moment later.
-		series := requests(r.route, r.mechanism, r.decision, r.status)
-		until(t, series, func() bool { return g.scrape(t)[series] == before[series]+1 })
+		o.ask(r.method, r.path, "", r.want, presenting(r.credential)...)
 	}
-	next, _, err := g.tryRefresh(c, alice.refresh)
-	if err != nil {
-		t.Fatal(err)
+	o.ask("POST", "/admin", "", observation{"/admin", "session", "forbid", 403, "local:alice", "denied subject=local:alice"}, "Cookie", alice.session, "Origin", "https://evil.example")
+	failed := observation{"authgate/login", "none", "challenge", 401, "", "login result=failure"}
+	wrong := func(want observation, user string) {
+		o.ask("POST", "/login", `{"username":"`+user+`","password":"x"}`, want, "Content-Type", typeJSON)
 	}
-	for _, r := range []struct {
-		name, token string
-		status      int
-	}{
-		{"the new token", next.refresh, 200}, {"a used token", alice.refresh, 401}, {"a token of an ended login", next.refresh, 401},
-	} {
-		if _, got, err := g.tryRefresh(c, r.token); err != nil || got != r.status {
-			t.Errorf("refresh with %s: %d, %v", r.name, got, err)
-		}
-	}
-	again := g.signIn(c, "alice")
-	wantStatus(t, "logout", g.do(c, "POST", "/logout", "", "Authorization", again.access), 200)
-	g.signIn(c, "bob")
-	wantStatus(t, "the third failure of this address", g.do(c, "POST", "/login", "", "Authorization", basicOf("carol:x")), 401)
-	wantStatus(t, "one login more of an unknown client", g.do(c, "POST", "/login", "", "Authorization", basicOf("carol:x")), 429)
-	wantStatus(t, "and by Basic", g.do(c, "GET", "/basic", "", "Authorization", basicOf("printer:x")), 429)
-	g.plain(t, "127.0.0.1", "GET / HTTP/1.1\nHost: localhost\n\n")
-	g.signal(syscall.SIGHUP)
-	until(t, "a reload", func() bool { return g.scrape(t)[`authgate_config_reloads_total{result="success"}`] == 1 })
-	g.write("config.yaml", "nonsense\n")
-	g.signal(syscall.SIGHUP)
-	until(t, "a reload that fails", func() bool { return g.scrape(t)[`authgate_config_reloads_total{result="failure"}`] == 1 })
+	wrong(observation{"authgate/login", "none", "challenge", 401, "", "login result=failure subject=local:alice"}, "alice")
+	wrong(failed, "carol")
+	rejected := observation{"authgate/refresh", "none", "challenge", 401, "", "refresh result=failure"}
+	next := o.refresh(alice.refresh, observation{"authgate/refresh", "bearer", "allow", 200, "", "refresh subject=local:alice"})
+	o.refresh("x", rejected)
+	o.refresh(alice.refresh, observation{"authgate/refresh", "none", "challenge", 401, "", "reuse_detected subject=local:alice"})
+	o.refresh(next, rejected)
+	o.ask("POST", "/logout", "", observation{"authgate/logout", "none", "allow", 200, "", "logout subject=local:bob"}, "Cookie", bob.session)
+	o.ask("POST", "/logout", "", observation{"authgate/logout", "none", "allow", 200, "", ""}, "Cookie", bob.session)
+	again := o.login("bob")
+	o.ask("POST", "/logout", "", observation{"authgate/logout", "bearer", "allow", 200, "local:bob", "logout subject=local:bob"}, "Authorization", again.access)
+	wrong(failed, "carol")
+	wrong(observation{"authgate/login", "none", "error", 429, "", "login result=throttled"}, "carol")
+	o.ask("GET", "/basic", "", observation{"shared", "none", "error", 429, "", ""}, "Authorization", basicOf("printer:x"))
+	o.wants["plain"] = observation{"authgate/plain", "none", "allow", 308, "", ""}
+	o.plain(t, "127.0.0.1", "GET / HTTP/1.1\nHost: localhost\nX-Request-Id: plain\n\n")
 
-	got := g.scrape(t)
-	for series, want := range map[string]float64{
-		requests("authgate/plain", "none", "allow", 308):                1,
-		requests("authgate/login", "none", "error", 429):                1,
-		requests("authgate/refresh", "none", "challenge", 401):          2,
-		requests("authgate/refresh", "bearer", "allow", 200):            2,
-		requests("authgate/logout", "bearer", "allow", 200):             1,
-		`authgate_logins_total{mechanism="session",result="success"}`:   5,
-		`authgate_logins_total{mechanism="session",result="failure"}`:   2,
+	until(t, "the last line of the log", func() bool { return len(o.entriesOf("request")) >= len(o.wants) })
+	o.wantLog(t)
+	o.signal(syscall.SIGHUP)
+	until(t, "a reload", func() bool { return o.scrape(t)[`authgate_config_reloads_total{result="success"}`] == 1 })
+	o.write("config.yaml", "nonsense\n")
+	o.signal(syscall.SIGHUP)
+	until(t, "a reload that fails", func() bool { return o.scrape(t)[`authgate_config_reloads_total{result="failure"}`] == 1 })
+	o.wantMetrics(t)
+	o.wantPrivateAdmin(t)
+}
+
+// wantLog compares the access log and the audit log with what is expected.
+func (o *observed) wantLog(t *testing.T) {
+	t.Helper()
+	lines, audits := map[string][]map[string]any{}, map[string]string{}
+	for _, entry := range o.entries() {
+		id := fmt.Sprint(entry["request_id"])
+		switch entry["msg"] {
+		case "request":
+			lines[id] = append(lines[id], entry)
+		case "audit":
+			audits[id] += fmt.Sprint(entry["event"])
+			for _, key := range []string{"result", "subject"} {
+				if entry[key] != nil {
+					audits[id] += fmt.Sprintf(" %s=%v", key, entry[key])
+				}
+			}
+		}
+	}
+	if len(lines) != len(o.wants) {
+		t.Errorf("%d requests in the log, expected %d", len(lines), len(o.wants))
+	}
+	for id, want := range o.wants {
+		if len(lines[id]) != 1 {
+			t.Errorf("%s %+v has %d lines, expected one", id, want, len(lines[id]))
+			continue
+		}
+		line := lines[id][0]
+		subject, _ := line["subject"].(string)
+		status, _ := line["status"].(float64)
+		got := observation{fmt.Sprint(line["route"]), fmt.Sprint(line["mechanism"]), fmt.Sprint(line["decision"]), int(status), subject, audits[id]}
+		if got != want {
+			t.Errorf("%s: the log has %+v, expected %+v", id, got, want)
+		}
+		for _, key := range []string{"time", "level", "method", "path", "client", "duration_us", "bytes", "protocol"} {
+			if _, ok := line[key]; !ok {
+				t.Errorf("%s: the line has no %s", id, key)
+			}
+		}
+	}
+}
+
+// wantMetrics compares the metrics with what is expected.
+func (o *observed) wantMetrics(t *testing.T) {
+	t.Helper()
+	want := map[string]float64{
+		`authgate_logins_total{mechanism="session",result="success"}`:   4,
+		`authgate_logins_total{mechanism="session",result="failure"}`:   3,
 		`authgate_logins_total{mechanism="session",result="throttled"}`: 1,
 		`authgate_logins_total{mechanism="basic",result="failure"}`:     1,
 		`authgate_logins_total{mechanism="basic",result="throttled"}`:   1,
-		`authgate_tokens_total{event="issued"}`:                         4,
-		`authgate_tokens_total{event="refreshed"}`:                      2,
+		`authgate_tokens_total{event="issued"}`:                         3,
+		`authgate_tokens_total{event="refreshed"}`:                      1,
 		`authgate_tokens_total{event="reused"}`:                         1,
-		`authgate_tokens_total{event="revoked"}`:                        2, // by a session of the same login, and by token
-		`authgate_sessions_active{}`:                                    2, // alice by Basic, bob the second time
+		`authgate_tokens_total{event="revoked"}`:                        2, // by a session of the login, and by token
+		`authgate_sessions_active{}`:                                    1, // of alice, by Basic
 		`authgate_request_duration_seconds{route="shared"}`:             4,
 		`authgate_upstream_duration_seconds{upstream="app"}`:            3,
 		`authgate_upstream_duration_seconds{upstream="gone"}`:           1,
-	} {
-		if got[series] != want {
-			t.Errorf("%s is %v, expected %v", series, got[series], want)
+	}
+	for _, w := range o.wants {
+		want[requests(w.route, w.mechanism, w.decision, w.status)]++
+	}
+	got := o.scrape(t)
+	for series, value := range want {
+		if got[series] != value {
+			t.Errorf("%s is %v, expected %v", series, got[series], value)
 		}
 	}
-	for _, series := range []string{
-		`authgate_store_duration_seconds{operation="get"}`, `authgate_store_duration_seconds{operation="put"}`,
-		`authgate_store_duration_seconds{operation="swap"}`, `authgate_store_duration_seconds{operation="take"}`,
-		`authgate_store_duration_seconds{operation="delete"}`,
-		"go_goroutines{}", "process_resident_memory_bytes{}", "process_open_fds{}",
-	} {
+	positive := []string{"go_goroutines{}", "process_resident_memory_bytes{}", "process_open_fds{}"}
+	for _, operation := range []string{"get", "put", "swap", "take", "delete"} {
+		positive = append(positive, fmt.Sprintf("authgate_store_duration_seconds{operation=%q}", operation))
+	}
+	for _, series := range positive {
 		if got[series] <= 0 {
 			t.Errorf("%s is %v", series, got[series])
 		}
@@ -184,13 +269,34 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// ownSeries are the names of the gateway's own series.
+// wantPrivateAdmin: the endpoints for operators are on their own listener, and
+// nothing else is.
+func (o *observed) wantPrivateAdmin(t *testing.T) {
+	t.Helper()
+	for path, want := range map[string]int{
+		"/metrics": 200, "/healthz": 200, "/readyz": 200, "/basic": 404, "/login": 404, "/me": 404, "/": 404, "/debug/pprof/": 404,
+	} {
+		response, err := http.Get(o.adm + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s on the admin listener: %d, expected %d", path, response.StatusCode, want)
+		}
+		if got := o.status(o.stranger(), "GET", path); want == 200 && got != http.StatusNotFound {
+			t.Errorf("%s on the public listener: %d", path, got)
+		}
+	}
+}
+
+// ownSeries returns the names of the gateway's own series.
 func (g *instance) ownSeries(t testing.TB) []string {
 	t.Helper()
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(g.scrape(t))), func(s string) bool { return !strings.HasPrefix(s, "authgate_") })
 }
 
-// TestMetricsAreBounded: whatever clients choose, there are no more series.
+// TestMetricsAreBounded: no value that a client chooses adds a series.
 func TestMetricsAreBounded(t *testing.T) {
 	t.Parallel()
 	g := measured(t, "limits: {login_failures: 100000}\n")
@@ -211,7 +317,7 @@ func TestMetricsAreBounded(t *testing.T) {
 		g.plain(t, "127.0.0.1", word()+" /"+word()+" HTTP/1.1\nHost: "+word()+"\n\n")
 	}
 	vary()
-	// A request is counted when its answer is complete, perhaps a moment later.
+	// A request counts when its answer is complete, which may be a moment later.
 	until(t, "the first requests to be counted", func() bool { return len(g.entriesOf("request")) == 12 })
 	before := g.ownSeries(t)
 	const rounds = 10
@@ -221,34 +327,5 @@ func TestMetricsAreBounded(t *testing.T) {
 	until(t, "all requests to be counted", func() bool { return len(g.entriesOf("request")) == 12*(1+rounds) })
 	if after := g.ownSeries(t); !slices.Equal(after, before) {
 		t.Errorf("there were %d series, and now there are %d:\n%s", len(before), len(after), strings.Join(after, "\n"))
-	}
-}
-
-// TestAdminIsPrivate: operators' endpoints are on their listener alone.
-func TestAdminIsPrivate(t *testing.T) {
-	t.Parallel()
-	g := measured(t, "")
-	for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
-		if got := g.status(g.stranger(), "GET", path); got != http.StatusNotFound {
-			t.Errorf("%s on the public listener: %d", path, got)
-		}
-		response, err := http.Get(g.adm + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			t.Errorf("%s on the admin listener: %d", path, response.StatusCode)
-		}
-	}
-	for _, path := range []string{"/basic", "/login", "/me", "/", "/debug/pprof/"} {
-		response, err := http.Get(g.adm + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		if response.StatusCode != http.StatusNotFound {
-			t.Errorf("%s on the admin listener: %d", path, response.StatusCode)
-		}
 	}
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -10,12 +11,81 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coder/websocket"
+	"golang.org/x/net/http2"
 )
 
-// pacedConn is the connection of a client that takes 500 kB in a second.
+// Tests of package gateway have the rules of a stop and its times. These have
+// real processes, signals, connections and clients.
+
+// readiness requests /readyz, as a balancer does.
+func (g *instance) readiness() (status int, body string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, "GET", g.adm+"/readyz", nil)
+	if err != nil {
+		return 0, "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(content), err
+}
+
+// ready is readiness for an admin listener that must answer.
+func (g *instance) ready() (status int, body string) {
+	g.t.Helper()
+	status, body, err := g.readiness()
+	if err != nil {
+		g.t.Fatalf("/readyz: %v\n%s", err, g.log)
+	}
+	return status, body
+}
+
+// unready waits until the gateway reports that it stops.
+func (g *instance) unready() {
+	g.t.Helper()
+	until(g.t, "readiness to end", func() bool {
+		status, body := g.ready()
+		return status == http.StatusServiceUnavailable && strings.Contains(body, `"reason":"stopping"`)
+	})
+}
+
+// ends fails the test unless the process ends by itself within a time, with
+// status 0.
+func (g *instance) ends(within time.Duration) {
+	g.t.Helper()
+	select {
+	case <-g.done:
+	case <-time.After(within):
+		g.t.Fatalf("the process still runs after %v\n%s", within, g.log)
+	}
+	if code := g.cmd.ProcessState.ExitCode(); code != 0 {
+		g.t.Errorf("exit status %d\n%s", code, g.log)
+	}
+}
+
+// endsClean is ends for a stop that waits for nothing and cuts off nothing.
+func (g *instance) endsClean(within time.Duration) {
+	g.t.Helper()
+	g.ends(within)
+	for _, complaint := range []string{"cut off", "left behind"} {
+		if strings.Contains(g.log.String(), complaint) {
+			g.t.Errorf("the log has %q:\n%s", complaint, g.log)
+		}
+	}
+}
+
+// pacedConn is the connection of a client that reads 500 kB a second.
 type pacedConn struct {
 	net.Conn
 	pace *time.Ticker
@@ -26,7 +96,7 @@ func (c *pacedConn) Read(b []byte) (int, error) {
 	return c.Conn.Read(b[:min(len(b), 10_000)])
 }
 
-// paced makes a client take its time.
+// paced makes a client read slowly.
 func paced(t *testing.T, c *http.Client) *http.Client {
 	t.Helper()
 	c.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -34,7 +104,7 @@ func paced(t *testing.T, c *http.Client) *http.Client {
 		if err != nil {
 			return nil, err
 		}
-		// So that what it has not read is still on the gateway's side.
+		// What the client has not read stays on the gateway's side.
 		if err := conn.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
 			return nil, err
 		}
@@ -45,78 +115,130 @@ func paced(t *testing.T, c *http.Client) *http.Client {
 	return c
 }
 
-// TestStopSlowReaders: a client gets the whole of an answer that the gateway
-// has handed to the system long before, asked for before the stop and after.
+// TestStopSlowReaders: clients that requested before the stop, or during
+// shutdown_delay, read their answers to the end, though the gateway handed them
+// to the system long before. A connection that sends nothing is not waited for.
 func TestStopSlowReaders(t *testing.T) {
 	t.Parallel()
 	body := bytes.Repeat([]byte("0123456789"), 250_000) // the system takes it all at once
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) }))
 	t.Cleanup(up.Close)
-	for name, delay := range map[string]string{"before": "0s", "after": "2s"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g := start(t, targets+app(up.URL)+"shutdown_delay: "+delay+"\nshutdown_timeout: 30s\n")
-			clients := []*http.Client{paced(t, g.stranger()), paced(t, g.stranger11())}
-			stop := func() {
-				g.signal(syscall.SIGTERM)
-				if name == "after" {
-					g.unready()
-				}
+	g := start(t, targets+app(up.URL)+"shutdown_delay: 2s\nshutdown_timeout: 60s\n")
+	var answers []*http.Response
+	request := func() {
+		t.Helper()
+		for _, c := range []*http.Client{paced(t, g.stranger()), paced(t, g.stranger11())} {
+			answer, err := c.Get(g.base + "/large")
+			if err != nil {
+				t.Fatal(err)
 			}
-			if name == "after" {
-				stop()
-			}
-			var answers []*http.Response
-			for _, c := range clients {
-				answer, err := c.Get(g.base + "/large")
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { answer.Body.Close() })
-				answers = append(answers, answer)
-			}
-			if name == "before" {
-				stop()
-			}
-			many(len(answers), func(i int) {
-				got, err := io.ReadAll(answers[i].Body)
-				if err != nil || !bytes.Equal(got, body) {
-					t.Errorf("%s: %d bytes of %d, %v", answers[i].Proto, len(got), len(body), err)
-				}
-			})
-			g.ends(10 * time.Second)
-			if strings.Contains(g.log.String(), "cut off") {
-				t.Errorf("something was cut off:\n%s", g.log)
-			}
-		})
+			t.Cleanup(func() { answer.Body.Close() })
+			answers = append(answers, answer)
+		}
 	}
-}
-
-// TestStopLateHandshake: a connection that has not begun to speak when the
-// listeners close is not waited for.
-func TestStopLateHandshake(t *testing.T) {
-	t.Parallel()
-	g := start(t, targets+app(record(t).url)+"shutdown_delay: 1s\nshutdown_timeout: 60s\n")
+	request()
 	g.signal(syscall.SIGTERM)
 	g.unready()
-	early := g.connect(t, g.base)
-	limit(t, early)
-	if n, err := early.Read(make([]byte, 1)); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("%d bytes, %v: the connection is not closed", n, err)
+	request()
+	silent := g.connect(t, g.base)
+	limit(t, silent)
+	many(len(answers), func(i int) {
+		got, err := io.ReadAll(answers[i].Body)
+		if err != nil || !bytes.Equal(got, body) {
+			t.Errorf("%s: %d bytes of %d, %v", answers[i].Proto, len(got), len(body), err)
+		}
+	})
+	if n, err := silent.Read(make([]byte, 1)); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%d bytes, %v: the silent connection is not closed", n, err)
 	}
-	g.ends(10 * time.Second)
-	if strings.Contains(g.log.String(), "cut off") {
-		t.Errorf("something was cut off:\n%s", g.log)
+	g.endsClean(20 * time.Second)
+}
+
+// TestStopCutsOff: requests that take longer than shutdown_timeout are cut off,
+// and so are WebSockets whose clients do not answer or do not even read.
+func TestStopCutsOff(t *testing.T) {
+	t.Parallel()
+	began := make(chan struct{}, 2)
+	sockets := acceptSockets(t, func(ctx context.Context, conn *websocket.Conn) error {
+		go stream(ctx, conn)
+		_, _, err := conn.Read(ctx)
+		return err
+	})
+	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		began <- struct{}{}
+		<-r.Context().Done()
+	}))
+	t.Cleanup(slow.Close)
+	g := start(t, `
+upstreams: {sockets: {url: "`+sockets.url+`"}, slow: {url: "`+slow.URL+`"}}
+routes:
+  - {match: /socket, upstream: sockets, auth: [none]}
+  - {match: /slow, upstream: slow, auth: [none]}
+shutdown_timeout: 3s
+`)
+	var failing sync.WaitGroup
+	for _, c := range []*http.Client{g.stranger(), g.stranger11()} {
+		failing.Go(func() {
+			if a, err := g.try(c, "GET", "/slow", ""); err == nil {
+				t.Errorf("a request that never ends is answered %d", a.status)
+			}
+		})
+		<-began
+	}
+	deaf, mute := g.upgraded(t), g.upgraded(t)
+	if _, err := deaf.Read(make([]byte, 1)); err != nil { // the stream has begun
+		t.Fatal(err)
+	}
+	heard := make(chan []byte, 1)
+	go func() {
+		all, _ := io.ReadAll(mute) // it is cut off
+		heard <- all
+	}()
+	stopped := time.Now()
+	g.signal(syscall.SIGTERM)
+	g.ends(20 * time.Second)
+	if took := time.Since(stopped); took < 3*time.Second {
+		t.Errorf("the process ended after %v, within shutdown_timeout", took)
+	}
+	failing.Wait()
+	if all := <-heard; !bytes.HasSuffix(all, []byte{0x88, 2, 0x03, 0xe9}) {
+		t.Errorf("the client that does not answer got %d bytes that end in %x, expected a Close frame", len(all), all[max(0, len(all)-8):])
+	}
+	for _, message := range []string{`"msg":"WebSockets were cut off","count":2`, `"msg":"requests were cut off","listener":"https"`} {
+		if !strings.Contains(g.log.String(), message) {
+			t.Errorf("the log does not have %s:\n%s", message, g.log)
+		}
+	}
+	for range 2 {
+		if err := <-sockets.ended; websocket.CloseStatus(err) != -1 {
+			t.Errorf("the upstream got a Close frame that its client did not send: %v", err)
+		}
 	}
 }
 
-// TestStopAccounts: who is removed during a stop is out, for as long as
-// anybody is let in.
+// TestStopTwice: a second signal ends the process at once.
+func TestStopTwice(t *testing.T) {
+	t.Parallel()
+	g := start(t, targets+app(record(t).url)+"shutdown_delay: 1h\n")
+	g.signal(syscall.SIGTERM)
+	g.unready()
+	g.signal(syscall.SIGTERM)
+	select {
+	case <-g.done:
+	case <-time.After(patience):
+		t.Fatal("the process still runs")
+	}
+	if code := g.cmd.ProcessState.ExitCode(); code != -1 {
+		t.Errorf("exit status %d, expected the signal to end the process", code)
+	}
+}
+
+// TestStopAccounts: an account that is removed during a stop is out as long as
+// the gateway serves.
 func TestStopAccounts(t *testing.T) {
 	t.Parallel()
 	g := prepared(t)
-	everybody := person("alice", wonderlandHash, "") + person("bob", builderHash, "")
-	g.write("accounts.yaml", everybody)
+	g.write("accounts.yaml", person("alice", wonderlandHash, "")+person("bob", builderHash, ""))
 	g.configure("accounts: {file: accounts.yaml}\nroutes: [{match: /, upstream: app, auth: [session]}]\n" +
 		app(record(t).url) + "shutdown_delay: 1h\n")
 	g.run()
@@ -129,9 +251,246 @@ func TestStopAccounts(t *testing.T) {
 	}
 	g.applies("accounts.yaml", person("alice", wonderlandHash, ""), out(bob))
 	if out(alice)() {
-		t.Error("who stays is out")
+		t.Error("an account that stays is out")
 	}
 	g.write("accounts.yaml", "[]\n")
 	g.signal(syscall.SIGHUP)
 	until(t, "the signal", out(alice))
+}
+
+// idleClients are clients without a request in flight. Each returns when the
+// gateway must count it as idle.
+var idleClients = []func(t *testing.T, g *instance){
+	func(t *testing.T, g *instance) { g.connect(t, g.base) },
+	func(t *testing.T, g *instance) { g.connect(t, g.http) },
+	func(t *testing.T, g *instance) { g.connect(t, g.adm) },
+	func(t *testing.T, g *instance) { g.dial(t, "http/1.1") },
+	func(t *testing.T, g *instance) { g.dial(t, "h2") },
+	func(t *testing.T, g *instance) { g.greet(t) },
+	func(t *testing.T, g *instance) { g.status(g.stranger(), "GET", "/") },
+	func(t *testing.T, g *instance) { g.requested(t, g.dial(t, "http/1.1")) },
+	func(t *testing.T, g *instance) { drip(t, g.connect(t, g.base), "\x16\x03\x01\x02\x00\x01") },
+	func(t *testing.T, g *instance) { drip(t, g.connect(t, g.http), "GET / HTTP/1.1\r\nA: ") },
+	func(t *testing.T, g *instance) {
+		drip(t, g.dial(t, "http/1.1"), "GET / HTTP/1.1\r\nHost: localhost\r\nA: ")
+	},
+	func(t *testing.T, g *instance) {
+		conn := g.dial(t, "http/1.1")
+		g.requested(t, conn)
+		drip(t, conn, "GET ")
+	},
+}
+
+// connect opens a connection and sends nothing.
+func (g *instance) connect(t *testing.T, url string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", authority(url))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// requested sends a request and reads the answer.
+func (g *instance) requested(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if a := exchange(t, conn, "GET / HTTP/1.1\nHost: localhost\n\n"); a.status != http.StatusOK {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+}
+
+// greet begins HTTP/2 and reads up to the acknowledgement of its settings.
+func (g *instance) greet(t *testing.T) {
+	t.Helper()
+	conn := g.dial(t, "h2")
+	framer := http2.NewFramer(conn, conn)
+	_, err := io.WriteString(conn, http2.ClientPreface)
+	if err := errors.Join(err, framer.WriteSettings()); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		f, err := framer.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, ok := f.(*http2.SettingsFrame); ok && s.IsAck() {
+			return
+		}
+	}
+}
+
+// drip sends text, and then a byte each second until that fails.
+func drip(t *testing.T, conn net.Conn, text string) {
+	t.Helper()
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for err := error(nil); err == nil; _, err = conn.Write([]byte{'a'}) {
+			<-tick.C
+		}
+	}()
+}
+
+// TestStopIdle: a stop waits for no idle client: for none that has sent nothing,
+// a part of a request, or a request that was answered. It takes a fraction of a
+// second; waiting for a client takes five seconds or more.
+func TestStopIdle(t *testing.T) {
+	t.Parallel()
+	g := start(t, targets+app(record(t).url)+"shutdown_timeout: 60s\n")
+	for range 20 {
+		for _, open := range idleClients {
+			open(t, g)
+		}
+	}
+	stopped := time.Now()
+	g.signal(syscall.SIGTERM)
+	g.endsClean(5 * time.Second)
+	t.Logf("the stop took %v", time.Since(stopped))
+}
+
+// socketUpstream accepts WebSockets and tells how each of them ended.
+type socketUpstream struct {
+	url   string
+	ended chan error // the error of the last Read
+}
+
+// acceptSockets is an upstream that calls serve for each WebSocket, which
+// returns the error of its last Read.
+func acceptSockets(t *testing.T, serve func(context.Context, *websocket.Conn) error) *socketUpstream {
+	t.Helper()
+	up := &socketUpstream{ended: make(chan error, 100)}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			t.Errorf("accepting a WebSocket: %v", err)
+			return
+		}
+		conn.SetReadLimit(-1)
+		up.ended <- serve(r.Context(), conn)
+		_ = conn.CloseNow() // after the Close frame that the library sent
+	}))
+	t.Cleanup(server.Close)
+	up.url = server.URL
+	return up
+}
+
+// upgraded opens a WebSocket without a library and returns what follows the
+// answer to the upgrade.
+func (g *instance) upgraded(t *testing.T) io.Reader {
+	t.Helper()
+	conn := g.dial(t, "http/1.1")
+	request := "GET /socket HTTP/1.1\nHost: localhost\nConnection: Upgrade\nUpgrade: websocket\n" +
+		"Sec-WebSocket-Version: 13\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\n\n"
+	if _, err := io.WriteString(conn, crlf(request)); err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(conn)
+	answer, err := http.ReadResponse(in, nil)
+	if err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("%v, %v", answer, err)
+	}
+	return in
+}
+
+// stream sends large messages in many fragments until that fails.
+func stream(ctx context.Context, conn *websocket.Conn) {
+	for {
+		w, err := conn.Writer(ctx, websocket.MessageBinary)
+		if err != nil {
+			return
+		}
+		for part := range 64 {
+			if _, err := w.Write(bytes.Repeat([]byte{byte(part)}, 5000+part)); err != nil {
+				return
+			}
+		}
+		if w.Close() != nil {
+			return
+		}
+	}
+}
+
+// talks sends and receives messages of stream until reading fails, and adds
+// those that came whole to whole.
+func talks(ctx context.Context, t *testing.T, conn *websocket.Conn, whole *atomic.Int64) error {
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	sending.Go(func() { stream(ctx, conn) })
+	for {
+		_, message, err := conn.Read(ctx)
+		if err != nil {
+			return err
+		}
+		for part := range 64 {
+			want := bytes.Repeat([]byte{byte(part)}, 5000+part)
+			if !bytes.HasPrefix(message, want) {
+				t.Error("a message is not as it was sent")
+				break
+			}
+			message = message[len(want):]
+		}
+		whole.Add(1)
+	}
+}
+
+// TestStopWebSockets: busy WebSockets go on until shutdown_delay is over, new
+// ones too. Then both ends get status 1001, in a Close frame between two frames,
+// and no message is garbled.
+func TestStopWebSockets(t *testing.T) {
+	t.Parallel()
+	const delay = 2 * time.Second
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var whole atomic.Int64
+	up := acceptSockets(t, func(ctx context.Context, conn *websocket.Conn) error { return talks(ctx, t, conn, &whole) })
+	g := start(t, app(up.url)+"routes: [{match: /socket, upstream: app, auth: [none]}]\nshutdown_delay: 2s\nshutdown_timeout: 20s\n")
+	ended := make(chan error, 5)
+	open := func(n int) {
+		t.Helper()
+		for range n {
+			conn, _, err := websocket.Dial(ctx, g.base+"/socket", &websocket.DialOptions{HTTPClient: g.stranger11()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.SetReadLimit(-1)
+			t.Cleanup(func() { _ = conn.CloseNow() })
+			go func() { ended <- talks(ctx, t, conn, &whole) }()
+		}
+	}
+	open(3)
+	stopped := time.Now()
+	g.signal(syscall.SIGTERM)
+	g.unready()
+	open(2)
+	goneAway(t, "client", ended, cap(ended))
+	if after := time.Since(stopped); after < delay {
+		t.Errorf("the clients were told after %v, within shutdown_delay", after)
+	}
+	goneAway(t, "upstream", up.ended, cap(ended))
+	g.endsClean(10 * time.Second)
+	if n := strings.Count(g.log.String(), `"status":101`); n != cap(ended) {
+		t.Errorf("the access log has %d WebSockets of %d\n%s", n, cap(ended), g.log)
+	}
+	if whole.Load() < int64(2*cap(ended)) {
+		t.Errorf("%d messages passed: the WebSockets were not busy", whole.Load())
+	}
+}
+
+// goneAway fails the test unless n ends of WebSockets got status 1001.
+func goneAway(t *testing.T, who string, ended <-chan error, n int) {
+	t.Helper()
+	for i := range n {
+		select {
+		case err := <-ended:
+			if websocket.CloseStatus(err) != websocket.StatusGoingAway {
+				t.Errorf("%s %d ended with %v, expected status 1001", who, i, err)
+			}
+		case <-time.After(patience):
+			t.Fatalf("%s %d was not ended", who, i)
+		}
+	}
 }
