@@ -9,36 +9,45 @@ import (
 	"testing"
 )
 
-// logoutRevokes: GET /logout ends the session here, and the grant at the
-// provider, which has a revocation endpoint (RFC 7009).
-func logoutRevokes(t *testing.T, c *certified) {
+// logoutHere: a logout ends the session here and the grant at the provider, which
+// has a revocation endpoint (RFC 7009). A provider that is down keeps nobody
+// signed in.
+func logoutHere(t *testing.T, c *certified) {
 	d := c.gateway(t, openIDOptions{}, client{}, "")
-	b, other := d.signedIn("alice"), d.signedIn("alice")
+	b, second, third := d.signedIn("alice"), d.signedIn("alice"), d.signedIn("alice")
 	alice := d.session(b)
-	if got := len(d.p.state().Grants); got != 2 {
-		t.Fatalf("the provider has %d grants, expected two", got)
-	}
 	a := d.do(b.c, "GET", "/logout", "", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate")
 	if a.status != http.StatusOK || a.header.Get("Set-Cookie") != "" {
 		t.Errorf("a link of another site: %d, %q", a.status, a.header.Get("Set-Cookie"))
 	}
 	d.lives(t, alice)
-
-	a = d.do(b.c, "GET", "/logout", "")
-	if a.status != http.StatusFound || a.header.Get("Location") != "/" {
-		t.Errorf("/logout: %d to %q", a.status, a.header.Get("Location"))
+	signsOut := func(b *browser) answer {
+		t.Helper()
+		session := d.session(b)
+		a := d.do(b.c, "GET", "/logout", "")
+		if a.status != http.StatusFound || a.header.Get("Location") != "/" {
+			t.Errorf("/logout: %d to %q", a.status, a.header.Get("Location"))
+		}
+		d.ended(t, session)
+		return a
 	}
-	if cleared := cookieNamed(t, a, "session"); cleared.Value != "" || cleared.MaxAge >= 0 {
+	if cleared := cookieNamed(t, signsOut(b), "session"); cleared.Value != "" || cleared.MaxAge >= 0 {
 		t.Errorf("the cookie is not cleared: %s", cleared)
 	}
-	d.ended(t, alice)
-	d.lives(t, d.session(other))
-	if got := len(d.p.state().Grants); got != 1 {
-		t.Errorf("the provider has %d grants, expected that of the other browser", got)
+	d.lives(t, d.session(second))
+	if got := len(d.p.state().Grants); got != 2 {
+		t.Errorf("the provider has %d grants, expected those of the other two browsers", got)
 	}
+	d.p.do("down", nil)
+	signsOut(second)
+	session := d.session(third)
+	if got := d.status(third.c, "POST", "/logout"); got != http.StatusOK {
+		t.Errorf("POST /logout: %d", got)
+	}
+	d.ended(t, session)
 }
 
-// logoutRedirects: where configured so, the browser goes on to the provider's
+// logoutRedirects: with logout: redirect the browser goes on to the provider's
 // page for logout and comes back.
 func logoutRedirects(t *testing.T, c *certified) {
 	d := c.gateway(t, openIDOptions{}, client{more: ", logout: redirect"}, "")
@@ -59,40 +68,23 @@ func logoutRedirects(t *testing.T, c *certified) {
 	}
 	b.open(d.base + "/login")
 	if f, _ := b.form(); !f.fields.Has("login") {
-		t.Errorf("the provider knows the person still: %s", b.describe())
+		t.Errorf("the person is still signed in at the provider: %s", b.describe())
 	}
 }
 
-// logoutWithoutProvider: a provider that is down keeps nobody signed in.
-func logoutWithoutProvider(t *testing.T, c *certified) {
-	d := c.gateway(t, openIDOptions{}, client{}, "")
-	first, second := d.signedIn("alice"), d.signedIn("alice")
-	d.p.do("down", nil)
-	s := d.session(first)
-	if a := d.do(first.c, "GET", "/logout", ""); a.status != http.StatusFound || a.header.Get("Location") != "/" {
-		t.Errorf("GET /logout: %d to %q", a.status, a.header.Get("Location"))
-	}
-	d.ended(t, s)
-	s = d.session(second)
-	if got := d.status(second.c, "POST", "/logout"); got != http.StatusOK {
-		t.Errorf("POST /logout: %d", got)
-	}
-	d.ended(t, s)
-}
-
-// backChannelLogout: a logout at the provider ends the session that belongs
-// to it and no other, and its token is good once.
-func backChannelLogout(t *testing.T, c *certified) {
+// logoutAtProvider: a logout at the provider ends the session that its token
+// names and no other; a token without a session ends all of the person's, but
+// none that begins later; and a frame of the provider's page ends the session
+// that it names. Each token works once.
+func logoutAtProvider(t *testing.T, c *certified) {
 	d := c.gateway(t, openIDOptions{}, client{}, "")
 	b := d.signedIn("alice")
 	first, second, bob := d.session(b), d.session(d.signedIn("alice")), d.session(d.signedIn("bob"))
-	token := d.logoutAtProvider(t, b)
+	token := d.logoutToken(t, b)
 	if claims := claimsOf(t, token); claims["sid"] == nil || claims["sub"] != "alice" {
-		t.Fatalf("the logout token is another than this test is about: %v", claims)
+		t.Fatalf("the logout token names no session: %v", claims)
 	}
 	d.ended(t, first)
-	d.lives(t, second)
-	d.lives(t, bob)
 	d.refuses(t, map[string]string{
 		"used again":       token,
 		"another's claims": forged(t, token, map[string]any{"jti": "2", "sub": "alice", "sid": nil}),
@@ -100,43 +92,65 @@ func backChannelLogout(t *testing.T, c *certified) {
 		"nonsense":         "nonsense",
 		"nothing":          "",
 	})
-	d.lives(t, second)
-	d.lives(t, bob)
-}
+	d.framedLogout(t, second, bob)
 
-// backChannelLogoutOfPerson: a logout token without a session ends all of the
-// person's, but none of those that begin after it.
-func backChannelLogoutOfPerson(t *testing.T, c *certified) {
-	d := c.gateway(t, openIDOptions{}, client{metadata: map[string]any{"backchannel_logout_session_required": false}}, "")
-	b := d.signedIn("alice")
-	first, second, bob := d.session(b), d.session(d.signedIn("alice")), d.session(d.signedIn("bob"))
-	token := d.logoutAtProvider(t, b)
+	d.p.register(d.instance, client{name: "certified", metadata: map[string]any{"backchannel_logout_session_required": false}})
+	b = d.signedIn("alice")
+	third, fourth := d.session(b), d.session(d.signedIn("alice"))
+	token = d.logoutToken(t, b)
 	if claims := claimsOf(t, token); claims["sid"] != nil || claims["sub"] != "alice" {
-		t.Fatalf("the logout token is another than this test is about: %v", claims)
+		t.Fatalf("the logout token names a session: %v", claims)
 	}
-	d.ended(t, first)
-	d.ended(t, second)
+	d.ended(t, third)
+	d.ended(t, fourth)
 	d.lives(t, bob)
-	again := d.session(d.signedIn("alice"))
-	d.lives(t, again)
+	later := d.session(d.signedIn("alice"))
 	d.refuses(t, map[string]string{"used again": token})
-	d.lives(t, again)
+	d.lives(t, later)
 }
 
-// logoutAtProvider signs the person out on the provider's own page, and
-// returns the logout token that it sent.
-func (d *delegated) logoutAtProvider(t *testing.T, b *browser) string {
+// framedLogout ends a session as a page of a provider does by a frame.
+// oidc-provider has no such page any more.
+func (d *delegated) framedLogout(t *testing.T, session, other string) {
 	t.Helper()
+	sid := ""
+	for _, grant := range d.p.state().Grants {
+		if grant.Account == "alice" {
+			sid = grant.SID // of the last login
+		}
+	}
+	frame := func(iss, sid string) int {
+		query := url.Values{"iss": {iss}, "sid": {sid}}.Encode()
+		return d.status(d.stranger(), "GET", "/frontchannel-logout/certified?"+query,
+			"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe")
+	}
+	if got := frame("https://evil.example", sid); got != http.StatusBadRequest {
+		t.Errorf("a frame of another issuer: %d", got)
+	}
+	frame(d.p.issuer, "unknown")
+	d.lives(t, session)
+	if got := frame(d.p.issuer, sid); got != http.StatusOK {
+		t.Errorf("/frontchannel-logout is %d", got)
+	}
+	d.ended(t, session)
+	d.lives(t, other)
+}
+
+// logoutToken signs the person out on the provider's own page and returns the
+// logout token that the provider sent.
+func (d *delegated) logoutToken(t *testing.T, b *browser) string {
+	t.Helper()
+	before := len(d.p.state().LogoutTokens)
 	b.open(d.p.issuer + "/session/end")
 	b.send(map[string]string{"logout": "yes"})
-	tokens := d.p.state().LogoutTokens
-	if len(tokens) != 1 {
-		t.Fatalf("the provider sent %d logout tokens: %s", len(tokens), b.describe())
+	after := d.p.state().LogoutTokens
+	if len(after) != before+1 {
+		t.Fatalf("the provider sent %d logout tokens: %s", len(after)-before, b.describe())
 	}
-	return tokens[0]
+	return after[before]
 }
 
-// refuses sends logout tokens that are not good, by their names.
+// refuses sends logout tokens that are not valid.
 func (d *delegated) refuses(t *testing.T, tokens map[string]string) {
 	t.Helper()
 	for name, token := range tokens {
@@ -148,7 +162,7 @@ func (d *delegated) refuses(t *testing.T, tokens map[string]string) {
 	}
 }
 
-// claimsOf are the claims of a token, whoever signed it.
+// claimsOf returns the claims of a token without a look at its signature.
 func claimsOf(t *testing.T, token string) map[string]any {
 	t.Helper()
 	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
@@ -162,8 +176,8 @@ func claimsOf(t *testing.T, token string) map[string]any {
 	return claims
 }
 
-// forged is a token with other claims under the same signature; nil removes
-// one.
+// forged returns a token with other claims under the same signature; nil removes
+// a claim.
 func forged(t *testing.T, token string, changes map[string]any) string {
 	t.Helper()
 	claims := claimsOf(t, token)
@@ -179,29 +193,4 @@ func forged(t *testing.T, token string, changes map[string]any) string {
 	}
 	parts := strings.Split(token, ".")
 	return parts[0] + "." + base64.RawURLEncoding.EncodeToString(payload) + "." + parts[2]
-}
-
-// frontChannelLogout: the provider's page ends the session by a frame, which
-// names the provider and its session. oidc-provider has no such page any more.
-func frontChannelLogout(t *testing.T, c *certified) {
-	d := c.gateway(t, openIDOptions{}, client{}, "")
-	first := d.session(d.signedIn("alice"))
-	sid := d.p.state().Grants[0].SID
-	second := d.session(d.signedIn("alice"))
-	frame := func(iss, sid string) int {
-		query := url.Values{"iss": {iss}, "sid": {sid}}.Encode()
-		return d.status(d.stranger(), "GET", "/frontchannel-logout/certified?"+query,
-			"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe")
-	}
-	if got := frame("https://evil.example", sid); got != http.StatusBadRequest {
-		t.Errorf("of another issuer: %d", got)
-	}
-	frame(d.p.issuer, "unknown")
-	d.lives(t, first)
-	d.lives(t, second)
-	if got := frame(d.p.issuer, sid); got != http.StatusOK {
-		t.Errorf("/frontchannel-logout is %d", got)
-	}
-	d.ended(t, first)
-	d.lives(t, second)
 }

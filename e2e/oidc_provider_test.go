@@ -16,35 +16,24 @@ import (
 	"testing"
 )
 
-// TestCertifiedProvider signs people in at oidc-provider, which is certified
-// by the OpenID Foundation, over its own pages. Each story has providers and a
-// gateway of its own; one process holds the providers of all.
+// TestCertifiedProvider signs people in at oidc-provider, which the OpenID
+// Foundation has certified, on its own pages. Each story has its own gateway and
+// providers; one process holds all providers.
 func TestCertifiedProvider(t *testing.T) {
 	t.Parallel()
 	c := startCertified(t)
 	for name, story := range map[string]func(*testing.T, *certified){
-		"login":                     delegatedLogin,
-		"cookies":                   delegatedCookies,
-		"authorization request":     authorizationRequest,
-		"return_to":                 returnTo,
-		"prefix":                    ownPrefix,
-		"refused at the provider":   refusedAtProvider,
-		"twenty logins at once":     manyLogins,
-		"fresh roles":               freshRoles,
-		"revoked at the provider":   revokedAtProvider,
-		"provider stops":            providerStops,
-		"keys rotate":               keysRotate,
-		"restart meanwhile":         restartMeanwhile,
-		"down at start":             providerDownAtStart,
-		"sealed tokens":             sealedTokens,
-		"logout revokes":            logoutRevokes,
-		"logout redirects":          logoutRedirects,
-		"logout without provider":   logoutWithoutProvider,
-		"back-channel logout":       backChannelLogout,
-		"back-channel, of a person": backChannelLogoutOfPerson,
-		"front-channel logout":      frontChannelLogout,
-		"bearer tokens":             bearerOfTrustedIssuer,
-		"a session of its own":      applicationSession,
+		"kinds of clients":     delegatedLogin,
+		"pages":                delegatedPages,
+		"prefix":               ownPrefix,
+		"a session goes on":    sessionGoesOn,
+		"restart meanwhile":    restartMeanwhile,
+		"down at start":        providerDownAtStart,
+		"logout here":          logoutHere,
+		"logout redirects":     logoutRedirects,
+		"logout at provider":   logoutAtProvider,
+		"bearer tokens":        bearerOfTrustedIssuer,
+		"a session of its own": applicationSession,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -55,7 +44,7 @@ func TestCertifiedProvider(t *testing.T) {
 
 // certified is a process with certified providers.
 type certified struct {
-	control string // where it takes orders
+	control string // URL for orders
 	log     *lines
 }
 
@@ -68,7 +57,7 @@ func startCertified(t *testing.T) *certified {
 	c := &certified{log: &lines{}}
 	cmd := exec.Command("node", "provider/provider.mjs")
 	cmd.Stderr = c.log
-	_, err := cmd.StdinPipe() // when it ends, be it with this process, so does the other
+	_, err := cmd.StdinPipe() // the process ends when this pipe does
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +70,7 @@ func startCertified(t *testing.T) *certified {
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // killed
+		_ = cmd.Wait() // it was killed
 		if t.Failed() {
 			t.Logf("the certified provider says:\n%s", c.log)
 		}
@@ -94,7 +83,7 @@ func startCertified(t *testing.T) *certified {
 	return c
 }
 
-// order has the process do something and decodes what it answers.
+// order sends the process an order and decodes the answer.
 func (c *certified) order(what string, argument, result any) error {
 	body, err := json.Marshal(argument)
 	if err != nil {
@@ -126,7 +115,7 @@ type openID struct {
 	issuer string
 }
 
-// openIDOptions are what can be chosen for a provider.
+// openIDOptions are the options of a provider.
 type openIDOptions struct {
 	Port                string            `json:"port"`
 	Algorithm           string            `json:"alg,omitempty"`                 // of ID tokens; default ES256
@@ -146,7 +135,7 @@ func (c *certified) provider(t *testing.T, o openIDOptions) *openID {
 	return p
 }
 
-// do has the provider do something; see the verbs in provider.mjs.
+// do orders the provider to do something; see the verbs in provider.mjs.
 func (p *openID) do(verb string, argument any) {
 	p.t.Helper()
 	if err := p.c.order(verb+"/"+p.port, argument, nil); err != nil {
@@ -160,7 +149,7 @@ func (p *openID) account(user string, claims map[string]any) {
 	p.do("account", map[string]any{"user": user, "claims": claims})
 }
 
-// openIDState is what a provider tells about itself.
+// openIDState is the state of a provider.
 type openIDState struct {
 	Requests     map[string]int // how many came, by method and path
 	LogoutTokens []string       // that it sent, oldest first
@@ -180,17 +169,17 @@ func (p *openID) state() openIDState {
 	return s
 }
 
-// asked is how many requests of a method and path have come.
+// asked returns the number of requests with a method and path.
 func (p *openID) asked(what string) int {
 	p.t.Helper()
 	return p.state().Requests[what]
 }
 
-// certifiedSecret is the client secret. It has what a form and a Basic header
-// must encode (RFC 6749, section 2.3.1).
+// certifiedSecret is the client secret. It has characters that a form and a Basic
+// header must encode (RFC 6749, section 2.3.1).
 const certifiedSecret = `s3cret: 100% +/&="~`
 
-// client is how a gateway is a client of a provider.
+// client describes a gateway as a client of a provider.
 type client struct {
 	name     string         // of the provider, for the gateway
 	method   string         // token_endpoint_auth_method; none: a public client
@@ -200,7 +189,8 @@ type client struct {
 	more     string         // more for the gateway: ", key: value"
 }
 
-// register makes g a client and returns the entry in its list of providers.
+// register makes g a client of the provider and returns the entry for its list of
+// providers.
 func (p *openID) register(g *instance, c client) string {
 	p.t.Helper()
 	if c.prefix == "" {
@@ -231,7 +221,7 @@ func (p *openID) register(g *instance, c client) string {
 	return fmt.Sprintf("  - {name: %s, issuer: %q, client_id: gateway%s, scopes: [%s]%s}\n", c.name, p.issuer, secret, c.scopes, c.more)
 }
 
-// delegatedRoutes are open to whoever signed in, and to administrators.
+// delegatedRoutes are one for people who signed in, and one for administrators.
 const delegatedRoutes = `
 policies: {admin: {roles: [admin]}}
 routes:
@@ -239,16 +229,15 @@ routes:
   - {match: /admin-resource, upstream: app, auth: [oidc], policy: admin}
 `
 
-// delegated is a gateway with one provider, certified, and an upstream that
-// records.
+// delegated is a gateway with one certified provider and a recorder.
 type delegated struct {
 	*instance
 	p  *openID
 	up *recorder
 }
 
-// prepared is a gateway that does not run yet. more goes into its
-// configuration; unless it says otherwise, the routes are delegatedRoutes.
+// prepared returns a gateway that does not run yet. more is added to the
+// configuration; the routes are delegatedRoutes unless it has its own.
 func (c *certified) prepared(t *testing.T, o openIDOptions, cl client, more string) *delegated {
 	t.Helper()
 	d := &delegated{instance: prepared(t), p: c.provider(t, o), up: record(t)}
@@ -286,17 +275,17 @@ func (d *delegated) session(b *browser) string {
 	return "session=" + value
 }
 
-// lives fails the test unless a session opens the way to the upstream.
+// lives fails the test unless a session gives access to the upstream.
 func (d *delegated) lives(t *testing.T, session string) {
 	t.Helper()
 	d.up.all()
 	if got := d.status(d.stranger(), "GET", "/secure-resource", "Cookie", session); got != http.StatusOK {
-		t.Fatalf("with a session that lives, /secure-resource is %d\n%s", got, d.log)
+		t.Fatalf("with a valid session, /secure-resource is %d\n%s", got, d.log)
 	}
 	d.up.one(t)
 }
 
-// ended fails the test if a session opens anything.
+// ended fails the test if a session gives access to anything.
 func (d *delegated) ended(t *testing.T, session string) {
 	t.Helper()
 	d.up.all()
