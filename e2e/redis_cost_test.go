@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// commandLog is what gateways ask of Redis, in order (MONITOR).
+// commandLog is the commands that gateways send to Redis, in order (MONITOR).
 type commandLog struct {
 	redis *redisServer
 	in    *bufio.Reader
@@ -46,8 +46,8 @@ func watchRedis(t testing.TB, redis *redisServer) *commandLog {
 // its first two arguments.
 var loggedCommand = regexp.MustCompile(`^\+[0-9.]+ \[[0-9]+ (\S+)\] "([^"]+)"(?: "([^"]*)")?(?: "[^"]*" "authgate:([a-z]+):)?`)
 
-// since returns the commands that came since it was asked last, as COMMAND KIND
-// of key, sorted. What a script does, and what confirms contact, does not count.
+// since returns the commands since the last call, sorted, as COMMAND KIND of key.
+// It leaves out what scripts do and what confirms contact.
 func (l *commandLog) since(t testing.TB) []string {
 	t.Helper()
 	end := "end of " + newRequestID()
@@ -66,7 +66,7 @@ func (l *commandLog) since(t testing.TB) []string {
 		case command == "ECHO" && m[3] == end:
 			slices.Sort(all)
 			return all
-		case m[1] == "lua", command == "ROLE", command == "PING": // of scripts, and of an instance that sees whether Redis is there
+		case m[1] == "lua", command == "ROLE", command == "PING": // of scripts, and of an instance that confirms contact
 		case (command == "EVALSHA" || command == "EVAL") && m[4] == "": // asks for the time
 		case command == "EVALSHA", command == "EVAL":
 			all = append(all, command+" "+m[4])
@@ -77,11 +77,17 @@ func (l *commandLog) since(t testing.TB) []string {
 	}
 }
 
-// TestRedisCommands counts what each kind of request asks of Redis. The table
-// in docs/scaling.md says the same.
-func TestRedisCommands(t *testing.T) {
-	t.Parallel()
-	p, _ := startDelegatedPairOn(t, patientRedis)
+// TestRedisCosts measures what requests cost Redis, and compares it with what
+// docs/scaling.md says. It is not parallel, so that it measures little else.
+func TestRedisCosts(t *testing.T) {
+	p, _ := startDelegatedPair(t, patientRedis)
+	t.Run("commands", func(t *testing.T) { redisCommands(t, p) })
+	t.Run("work", func(t *testing.T) { redisWork(t, p) })
+	t.Run("memory", func(t *testing.T) { redisMemory(t, p) })
+}
+
+// redisCommands counts the commands that each kind of request sends to Redis.
+func redisCommands(t *testing.T, p *pair) {
 	atA, atB, browser := p.a.stranger(), p.b.stranger(), p.browser(t)
 	sent := watchRedis(t, p.redis)
 	p.a.signIn(atA, "bob") // so that Redis knows the scripts, as far as there are any
@@ -156,7 +162,7 @@ func TestRedisCommands(t *testing.T) {
 
 var costRow = regexp.MustCompile("(?m)^\\| ([^|]+) \\| ([0-9]+) \\| `?([^|`]*)`? \\|$")
 
-// documentedCosts are the rows of the table of commands in docs/scaling.md.
+// documentedCosts returns the rows of the table of commands in docs/scaling.md.
 func documentedCosts(t *testing.T) map[string]string {
 	t.Helper()
 	_, table, _ := strings.Cut(documents(t)["docs/scaling.md"].prose, "## What a request costs")
@@ -168,11 +174,9 @@ func documentedCosts(t *testing.T) map[string]string {
 	return all
 }
 
-// TestRedisMemory measures what Redis keeps for a login, and for how long: the
-// keys by themselves, and all that grows with them.
-func TestRedisMemory(t *testing.T) {
-	t.Parallel()
-	p, _ := startDelegatedPair(t)
+// redisMemory measures what Redis stores for a login, and for how long: the keys,
+// and all memory that grows with them.
+func redisMemory(t *testing.T, p *pair) {
 	atA := p.a.stranger()
 	byJSON := func() signIn { return p.a.signIn(atA, "alice") }
 	byPage := func() signIn {
@@ -183,7 +187,7 @@ func TestRedisMemory(t *testing.T) {
 		}
 		return signIn{session: sessionOnPage(a)}
 	}
-	byJSON() // so that what is there once is there
+	byJSON() // which makes what exists once
 	for what, login := range map[string]func(){
 		"at the provider": func() { p.signInAtProvider(t, p.browser(t), p.a, p.a) },
 		"by JSON":         func() { byJSON() },
@@ -206,7 +210,7 @@ func TestRedisMemory(t *testing.T) {
 		}
 		full := redisInfo(t, p.redis, "memory", "used_memory")
 		for _, s := range all {
-			p.opens(t, p.a, atA, "Cookie", s.session)
+			p.opens(t, p.a, "Cookie", s.session)
 		}
 		read := redisInfo(t, p.redis, "memory", "used_memory")
 		each, tracked := (full-empty)/logins, (read-full)/logins
@@ -217,7 +221,8 @@ func TestRedisMemory(t *testing.T) {
 	}
 }
 
-// sessionOnPage is the session that the sign-in page gives, as a Cookie header.
+// sessionOnPage returns the session that the sign-in page gives, as a Cookie
+// header.
 func sessionOnPage(a answer) string {
 	for _, cookie := range (&http.Response{Header: a.header}).Cookies() {
 		if cookie.Name == "session_id" && cookie.Value != "" {
@@ -227,7 +232,7 @@ func sessionOnPage(a answer) string {
 	return ""
 }
 
-// redisKeys is what a command says of each key, by its kind.
+// redisKeys returns the sum of the replies to a command for each kind of key.
 func redisKeys(t testing.TB, r *redisServer, command ...string) map[string]int {
 	t.Helper()
 	all := map[string]int{}
@@ -245,13 +250,13 @@ func redisKeys(t testing.TB, r *redisServer, command ...string) map[string]int {
 	return all
 }
 
-// redisInfo is a number that Redis tells of itself.
+// redisInfo returns a number from INFO.
 func redisInfo(t testing.TB, r *redisServer, section, name string) float64 {
 	t.Helper()
 	return redisTells(t, r, section)[name]
 }
 
-// redisTells are all numbers of some sections.
+// redisTells returns all numbers of sections of INFO.
 func redisTells(t testing.TB, r *redisServer, sections ...string) map[string]float64 {
 	t.Helper()
 	all := map[string]float64{}
@@ -267,16 +272,14 @@ func redisTells(t testing.TB, r *redisServer, sections ...string) map[string]flo
 	return all
 }
 
-// TestRedisWork measures, for the numbers in docs/scaling.md, the time that
-// the processor of Redis spends on requests, and the bytes that they send to
-// Redis and get from it. It is no test of speed: it fails only if warm requests
-// cost Redis anything to speak of.
-func TestRedisWork(t *testing.T) {
-	p, _ := startDelegatedPairOn(t, patientRedis)
+// redisWork measures the time that the processor spends in Redis on requests, and
+// the bytes that they send to Redis and get from it. It fails if the bytes are
+// others than documented, or if warm requests cost Redis much; not over the time.
+func redisWork(t *testing.T, p *pair) {
 	const logins, warmed = 500, 8 * 500
 	atA, atB := p.a.stranger(), p.b.stranger()
 	all := make([]signIn, logins)
-	login := p.each(t, logins, func(i int) (status int, err error) {
+	login := p.requests(t, logins, func(i int) (status int, err error) {
 		all[i], status, err = p.a.trySignIn(atA, fmt.Sprint("crowd-", i%crowdSize), passwords["alice"])
 		return status, err
 	})
@@ -287,20 +290,20 @@ func TestRedisWork(t *testing.T) {
 		}
 	}
 	bySession := ask("/secure-resource", "Cookie", func(i int) string { return all[i%logins].session })
-	session := p.each(t, logins, bySession)
-	token := p.each(t, logins, ask("/secure-resource", "Authorization", func(i int) string { return all[i].access }))
-	warm := p.each(t, warmed, bySession)
-	refresh := p.each(t, logins, func(i int) (int, error) {
+	session := p.requests(t, logins, bySession)
+	token := p.requests(t, logins, ask("/secure-resource", "Authorization", func(i int) string { return all[i].access }))
+	warm := p.requests(t, warmed, bySession)
+	refresh := p.requests(t, logins, func(i int) (int, error) {
 		_, status, err := p.b.tryRefresh(atB, all[i].refresh)
 		return status, err
 	})
-	logout := p.each(t, logins, func(i int) (int, error) {
+	logout := p.requests(t, logins, func(i int) (int, error) {
 		a, err := p.b.try(atB, "POST", "/logout", "", "Cookie", all[i].session)
 		return a.status, err
 	})
 	delegatedLogin, delegated := p.delegatedWork(t, ask)
 
-	// What Redis does anyway is measured while requests ask nothing of it.
+	// Warm requests send nothing to Redis, so this is what it does anyway.
 	anyway := warm.over(warm.lasted)
 	t.Logf("anyway, a second: %v", anyway)
 	documented := documentedTraffic(t)
@@ -319,7 +322,7 @@ func TestRedisWork(t *testing.T) {
 	}
 }
 
-// documentedTraffic are the rows of the table of bytes in docs/scaling.md: to
+// documentedTraffic returns the rows of the table of bytes in docs/scaling.md: to
 // Redis and from it.
 func documentedTraffic(t *testing.T) map[string][2]float64 {
 	t.Helper()
@@ -337,30 +340,30 @@ func documentedTraffic(t *testing.T) map[string][2]float64 {
 	return all
 }
 
-// delegatedWork is the work for logins at a provider and for a cold request
-// with each. Redis forgets each before the next, as what it keeps of a person
-// grows with their logins.
+// delegatedWork returns the work for logins at a provider and for a cold request
+// with each. Redis is empty for each of them, as the records of a person grow with
+// their logins.
 func (p *pair) delegatedWork(t *testing.T, ask func(path, header string, credential func(int) string) func(int) (int, error)) (login, cold work) {
 	t.Helper()
 	for range 20 {
 		var session string
 		c := p.browser(t)
 		login = login.plus(p.during(t, 1, func() { session = p.signInAtProvider(t, c, p.a, p.a) }))
-		cold = cold.plus(p.each(t, 1, ask("/delegated-resource", "Cookie", func(int) string { return session })))
+		cold = cold.plus(p.requests(t, 1, ask("/delegated-resource", "Cookie", func(int) string { return session })))
 		p.redis.Do(t, "FLUSHALL")
 	}
 	return login, cold
 }
 
-// work is for how long, in seconds, the processor was busy with Redis, how
-// many bytes it got and sent, and how long that lasted, for n requests.
+// work is the processor time of Redis in seconds, the bytes that it got and sent,
+// and how long that took, for n requests.
 type work struct{ busy, in, out, lasted, n float64 }
 
 func (w work) String() string {
 	return fmt.Sprintf("%.0f µs, %.0f bytes in, %.0f out", w.busy*1e6, w.in, w.out)
 }
 
-// over is the work divided.
+// over returns the work divided by a number.
 func (w work) over(by float64) work {
 	return work{w.busy / by, w.in / by, w.out / by, w.lasted / by, w.n}
 }
@@ -369,14 +372,14 @@ func (w work) plus(o work) work {
 	return work{w.busy + o.busy, w.in + o.in, w.out + o.out, w.lasted + o.lasted, w.n + o.n}
 }
 
-// beside is the work without what goes on anyway in a second.
+// beside returns the work without what happens anyway in a second.
 func (w work) beside(anyway work) work {
 	w.busy, w.in, w.out = w.busy-anyway.busy*w.lasted, w.in-anyway.in*w.lasted, w.out-anyway.out*w.lasted
 	return w
 }
 
-// each has ten workers do something n times, all of which must be 200.
-func (p *pair) each(t *testing.T, n int, do func(i int) (status int, err error)) work {
+// requests has ten workers call do n times. Each status must be 200.
+func (p *pair) requests(t *testing.T, n int, do func(i int) (status int, err error)) work {
 	t.Helper()
 	const workers = 10
 	return p.during(t, n, func() {
@@ -390,8 +393,8 @@ func (p *pair) each(t *testing.T, n int, do func(i int) (status int, err error))
 	})
 }
 
-// during is the work of Redis while n things are done, without that of asking
-// Redis for it.
+// during returns the work of Redis while do makes n requests, without the work of
+// measuring.
 func (p *pair) during(t *testing.T, n int, do func()) work {
 	t.Helper()
 	first, began := redisTells(t, p.redis, "cpu", "stats"), time.Now()

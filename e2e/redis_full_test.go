@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// TestRedisFull: Redis has no memory left and evicts nothing. Who is signed in
-// stays so, on both and cold or warm, and a logout ends the login, though by a
-// token it is 503, as that cannot be noted. What else needs a new key is 503,
-// and all goes on when there is room again.
+// TestRedisFull: while Redis has no memory left and evicts nothing, logins that
+// are alive stay so on both instances, cold or warm. A logout ends the login,
+// though one by a token is answered 503, as the token cannot be recorded. What
+// else needs a new key is 503, and works again when there is room.
 func TestRedisFull(t *testing.T) {
 	t.Parallel()
 	p := startPair(t, startRedis(t, "--maxmemory-policy", "noeviction"), "")
-	atA, atB := p.a.stranger(), p.b.stranger()
-	kept, bySession, byToken := p.a.signIn(atA, "alice"), p.a.signIn(atA, "bob"), p.a.signIn(atA, "bob")
-	for _, credential := range kept.credentials() { // warm on A alone
-		p.opens(t, p.a, atA, credential...)
+	kept, bySession, byToken := p.signIn("alice"), p.signIn("bob"), p.signIn("bob")
+	for _, credential := range kept.credentials() { // warm on A only
+		p.opens(t, p.a, credential...)
 	}
 	p.redis.Do(t, "CONFIG", "SET", "maxmemory", "1mb")
 	if used := redisInfo(t, p.redis, "memory", "used_memory"); used < 1<<20 {
@@ -26,56 +25,45 @@ func TestRedisFull(t *testing.T) {
 	for name, g := range p.both() {
 		p.full(t, name, g, kept)
 	}
-	if got := p.a.status(atA, "POST", "/logout", "Cookie", bySession.session); got != http.StatusOK {
-		t.Errorf("logout by session: %d", got)
-	}
+	p.signOut(t, "Cookie", bySession.session)
 	began := time.Now()
-	wantOutage(t, "logout by token", p.a.do(atA, "POST", "/logout", "", "Authorization", byToken.access), began)
-	refused := func() {
-		t.Helper()
-		for _, s := range []signIn{bySession, byToken} {
-			for _, credential := range s.credentials() {
-				p.refuses(t, p.a, atA, credential...)
-				p.refuses(t, p.b, atB, credential...)
-			}
-		}
-	}
-	until(t, "B to know of both", func() bool {
-		return p.b.status(atB, "GET", "/me", "Cookie", bySession.session) != http.StatusOK &&
-			p.b.status(atB, "GET", "/me", "Cookie", byToken.session) != http.StatusOK
+	wantOutage(t, "logout by token", p.a.do(p.client(p.a), "POST", "/logout", "", "Authorization", byToken.access), began)
+	until(t, "B to hear of both logouts", func() bool {
+		return p.b.status(p.client(p.b), "GET", "/me", "Cookie", bySession.session) != http.StatusOK &&
+			p.b.status(p.client(p.b), "GET", "/me", "Cookie", byToken.session) != http.StatusOK
 	})
-	refused()
+	p.wantEnded(t, bySession, byToken)
 
 	p.redis.Do(t, "CONFIG", "SET", "maxmemory", "0")
-	within(t, recovery, "logins work again", func() bool { return p.works(atA, atB) })
-	within(t, recovery, "both are ready again", p.ready)
-	for _, credential := range kept.credentials() {
-		p.opens(t, p.a, atA, credential...)
-		p.opens(t, p.b, atB, credential...)
-	}
-	if _, got, err := p.b.tryRefresh(atB, kept.refresh); err != nil || got != http.StatusOK {
-		t.Errorf("a refresh that was answered 503, again: %d, %v", got, err)
-	}
-	refused()
+	p.recovers(t)
+	p.wantAlive(t, kept)
+	p.wantRefresh(t, p.b, kept.refresh, http.StatusOK) // the one that was answered 503
+	p.wantEnded(t, bySession, byToken)
 }
 
-// full checks what an instance does while Redis is full. The login lives.
+// full checks what an instance does while Redis is full. The login is alive.
 func (p *pair) full(t *testing.T, name string, g *instance, kept signIn) {
 	t.Helper()
-	c := g.stranger()
+	c := p.client(g)
 	for _, credential := range kept.credentials() {
-		p.opens(t, g, c, credential...)
+		p.opens(t, g, credential...)
 	}
 	began := time.Now()
 	a := g.do(c, "POST", "/login", right, "Content-Type", typeJSON)
 	wantOutage(t, name+": login", a, began)
-	if given, _ := tokens(a); cookieOf(a) != "" || given.access != "Bearer " || given.refresh != "" {
-		t.Errorf("%s: a login that failed gives something: %q %s", name, a.header["Set-Cookie"], a.body)
-	}
+	wantNothingGiven(t, a)
 	began = time.Now()
 	wantOutage(t, name+": refresh", g.do(c, "POST", "/refresh", `{"refresh_token":"`+kept.refresh+`"}`, "Content-Type", typeJSON), began)
-	p.free(t, name, g, c)
-	if said := p.readiness(t, g); !strings.Contains(said, "OOM command not allowed") {
+	p.free(t, name, g)
+	if _, said := g.ready(); !strings.Contains(said, "OOM command not allowed") {
 		t.Errorf("%s: /readyz does not say that Redis is full: %s", name, said)
+	}
+}
+
+// wantNothingGiven fails the test if a login that failed gives a credential.
+func wantNothingGiven(t *testing.T, a answer) {
+	t.Helper()
+	if given, _ := tokens(a); cookieOf(a) != "" || given.access != "Bearer " || given.refresh != "" {
+		t.Errorf("a login that failed gives something: %q %s", a.header["Set-Cookie"], a.body)
 	}
 }

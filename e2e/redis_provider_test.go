@@ -5,31 +5,25 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"authgate/upstream/provider"
 )
 
-// startDelegatedPair is startPair with a provider, which knows the address of
-// A alone, as it would know that of the service.
-func startDelegatedPair(t *testing.T) (p *pair, issuer string) {
-	t.Helper()
-	return startDelegatedPairOn(t, onRedis)
-}
-
-// startDelegatedPairOn is startDelegatedPair with another configuration of the
-// store.
-func startDelegatedPairOn(t *testing.T, onRedis func(address string) string) (p *pair, issuer string) {
+// startDelegatedPair is startPair with a provider, which knows the address of A
+// only, as it would know that of the service.
+func startDelegatedPair(t *testing.T, onRedis func(address string) string) (p *pair, issuer string) {
 	t.Helper()
 	startDemoProvider(t, func(at string) (provider.Client, *http.Client) {
 		issuer = at
-		p = &pair{a: prepared(t), b: prepared(t), up: record(t), redis: startRedis(t)}
-		p.b.public = p.a.base
+		p = preparePair(t, startRedis(t))
 		for _, g := range p.both() {
 			g.write("crowd.yaml", crowd())
 			g.configure(strings.Replace(p.delegated(issuer), p.onRedis(), onRedis(p.redis.Address), 1))
-			g.run()
 		}
+		p.run()
 		return provider.Client{
 			ID: "pair", Secret: "s3cret", RedirectURIs: []string{p.a.base + "/callback"},
 			BackchannelLogoutURI: p.a.base + "/backchannel-logout/demo",
@@ -44,12 +38,11 @@ func (p *pair) delegated(issuer string) string {
 		"providers: [{name: demo, issuer: '" + issuer + "', client_id: pair, client_secret: s3cret}]\n"
 }
 
-// crowdSize is how many more accounts such a pair has, so that no account has
-// many logins.
+// crowdSize is the number of further accounts of such a pair. With them no account
+// has many logins.
 const crowdSize = 250
 
-// crowd is the file of these accounts, crowd-0 and so on, with the password of
-// alice.
+// crowd is the file of these accounts: crowd-0 and so on, with alice's password.
 func crowd() string {
 	var all strings.Builder
 	for i := range crowdSize {
@@ -58,8 +51,8 @@ func crowd() string {
 	return all.String()
 }
 
-// signInAtProvider begins a delegated login on one instance, and finishes it
-// on another. It returns the session as a Cookie header.
+// signInAtProvider begins a delegated login on one instance and finishes it on
+// another. It returns the session as a Cookie header.
 func (p *pair) signInAtProvider(t *testing.T, c *http.Client, begun, finished *instance) string {
 	t.Helper()
 	a := finished.do(c, "GET", p.throughProvider(t, c, begun), "")
@@ -73,7 +66,7 @@ func (p *pair) signInAtProvider(t *testing.T, c *http.Client, begun, finished *i
 	return session
 }
 
-// sessionOf is the delegated session that an answer sets, as a Cookie header.
+// sessionOf returns the delegated session that an answer sets, as a Cookie header.
 func sessionOf(a answer) string {
 	for _, cookie := range (&http.Response{Header: a.header}).Cookies() {
 		if cookie.Name == "session" && cookie.Value != "" {
@@ -83,8 +76,8 @@ func sessionOf(a answer) string {
 	return ""
 }
 
-// throughProvider begins a delegated login on an instance. It returns where
-// the provider sends the browser back to.
+// throughProvider begins a delegated login on an instance and returns the path to
+// which the provider sends the browser back.
 func (p *pair) throughProvider(t *testing.T, c *http.Client, begun *instance) (callback string) {
 	t.Helper()
 	authorization := begun.do(c, "GET", "/login", "").header.Get("Location")
@@ -101,20 +94,16 @@ func (p *pair) throughProvider(t *testing.T, c *http.Client, begun *instance) (c
 	return callback
 }
 
-// TestRedisDelegated: a login at a provider is begun on A, finished on B, good
-// on both, and ended on both by a logout token that A gets.
+// TestRedisDelegated: a login at a provider begins on A, ends on B, works on both,
+// and ends on both by a logout token that A gets. Then the instances have
+// different keys, and then Redis stops answering.
 func TestRedisDelegated(t *testing.T) {
 	t.Parallel()
-	p, issuer := startDelegatedPair(t)
-	c, strangers := p.browser(t), map[*instance]*http.Client{p.a: p.a.stranger(), p.b: p.b.stranger()}
+	p, issuer := startDelegatedPair(t, onRedis)
+	c := p.browser(t)
 	session := p.signInAtProvider(t, c, p.a, p.b)
-	ask := func(g *instance) int { return p.askDelegated(t, g, strangers[g], session) }
 	for range 2 { // cold, then warm
-		for name, g := range p.both() {
-			if got := ask(g); got != http.StatusOK {
-				t.Fatalf("the session on %s: %d", name, got)
-			}
-		}
+		p.wantDelegated(t, session, http.StatusOK)
 	}
 	response, err := c.Get(issuer + "/logout") // waits until A has been told
 	if err != nil {
@@ -122,34 +111,41 @@ func TestRedisDelegated(t *testing.T) {
 	}
 	response.Body.Close()
 	for name, g := range p.both() {
-		until(t, name+" to refuse", func() bool { return ask(g) != http.StatusOK })
-		if got := ask(g); got != http.StatusUnauthorized {
-			t.Errorf("the session on %s after the logout at the provider: %d", name, got)
+		until(t, name+" to refuse", func() bool { return p.askDelegated(t, g, session) != http.StatusOK })
+	}
+	p.wantDelegated(t, session, http.StatusUnauthorized)
+	p.delegatedKeysDiffer(t, issuer)
+	p.freezes(t)
+}
+
+// wantDelegated checks a delegated session at both instances.
+func (p *pair) wantDelegated(t *testing.T, session string, want int) {
+	t.Helper()
+	for name, g := range p.both() {
+		if got := p.askDelegated(t, g, session); got != want {
+			t.Errorf("the session on %s: %d, expected %d", name, got, want)
 		}
 	}
 }
 
-// askDelegated asks for /delegated-resource. The test fails unless the
-// upstream is reached with an answer of 200, and with no other.
-func (p *pair) askDelegated(t *testing.T, g *instance, c *http.Client, session string) int {
+// askDelegated requests /delegated-resource. The test fails unless exactly a
+// request that is answered 200 reaches the upstream.
+func (p *pair) askDelegated(t *testing.T, g *instance, session string) int {
 	t.Helper()
 	target := "/delegated-resource?n=" + newRequestID()
-	got := g.status(c, "GET", target, "Cookie", session)
+	got := g.status(p.client(g), "GET", target, "Cookie", session)
 	p.reached(t, "a delegated session", target, map[bool]int{true: 1}[got == http.StatusOK])
 	return got
 }
 
-// TestRedisEncryptionKeysDiffer: an instance that has another
-// store.encryption_key cannot finish what the other one has begun at a
-// provider, nor speak for its logins there.
-func TestRedisEncryptionKeysDiffer(t *testing.T) {
-	t.Parallel()
-	p, issuer := startDelegatedPair(t)
-	const key = "abcdefghijabcdefghijabcdefghij01"
-	p.b.kill()
-	p.b.configure(strings.Replace(p.delegated(issuer), key, "another "+key, 1))
-	p.b.run()
-	c, atA, atB := p.browser(t), p.a.stranger(), p.b.stranger()
+// delegatedKeysDiffer: an instance with another store.encryption_key cannot
+// finish what the other one has begun at a provider, nor sign out there from the
+// other's logins.
+func (p *pair) delegatedKeysDiffer(t *testing.T, issuer string) {
+	t.Helper()
+	p.b.configure(strings.Replace(p.delegated(issuer), encryptionKey, "another "+encryptionKey, 1))
+	p.relaunch(p.b, "/readyz")
+	c := p.browser(t)
 	for name, way := range map[string][2]*instance{"from A to B": {p.a, p.b}, "from B to A": {p.b, p.a}} {
 		a := way[1].do(c, "GET", p.throughProvider(t, c, way[0]), "")
 		if a.status != http.StatusBadRequest || sessionOf(a) != "" {
@@ -157,18 +153,50 @@ func TestRedisEncryptionKeysDiffer(t *testing.T) {
 		}
 	}
 	session := p.signInAtProvider(t, c, p.a, p.a)
-	for _, at := range []struct {
-		g *instance
-		c *http.Client
-	}{{p.a, atA}, {p.b, atB}} {
-		if got := p.askDelegated(t, at.g, at.c, session); got != http.StatusOK {
-			t.Errorf("a session: %d", got)
-		}
-	}
-	if got := p.b.status(atB, "GET", "/logout", "Cookie", session); got != http.StatusFound {
+	p.wantDelegated(t, session, http.StatusOK)
+	if got := p.b.status(p.client(p.b), "GET", "/logout", "Cookie", session); got != http.StatusFound {
 		t.Errorf("logout: %d", got)
 	}
 	const unable = "signing out at the provider failed; the session here has ended"
-	until(t, "B to say that it cannot sign out at the provider", func() bool { return strings.Contains(p.b.log.String(), unable) })
-	until(t, "A to know of the logout", func() bool { return p.askDelegated(t, p.a, atA, session) == http.StatusUnauthorized })
+	until(t, "B to log that it cannot sign out at the provider", func() bool { return strings.Contains(p.b.log.String(), unable) })
+	until(t, "A to know of the logout", func() bool { return p.askDelegated(t, p.a, session) == http.StatusUnauthorized })
+}
+
+// freezes: at the moment at which Redis stops answering, everything that needs it
+// gets its 503.
+func (p *pair) freezes(t *testing.T) {
+	t.Helper()
+	g := p.a
+	delegated := p.signInAtProvider(t, p.browser(t), g, g)
+	s := p.signIn("alice")
+	waiting := p.browser(t)
+	callback := p.throughProvider(t, waiting, g)
+	everything := s.session + "; " + delegated
+	type request struct {
+		name         string
+		c            *http.Client
+		method, path string
+		body         string
+		headers      []string
+	}
+	requests := []request{
+		{"login", g.stranger(), "POST", "/login", right, []string{"Content-Type", typeJSON}},
+		{"login again", g.stranger(), "POST", "/login", right, []string{"Content-Type", typeJSON, "Cookie", everything}},
+		{"login at the provider", g.stranger(), "GET", "/login", "", nil},
+		{"callback", waiting, "GET", callback, "", nil},
+		{"refresh", g.stranger(), "POST", "/refresh", `{"refresh_token":"` + s.refresh + `"}`, []string{"Content-Type", typeJSON}},
+		{"logout", g.stranger(), "POST", "/logout", "", []string{"Cookie", everything, "Authorization", s.access}},
+	}
+	p.redis.Signal(t, syscall.SIGSTOP)
+	defer p.redis.Signal(t, syscall.SIGCONT)
+	many(len(requests), func(i int) {
+		r := requests[i]
+		began := time.Now()
+		a, err := g.try(r.c, r.method, r.path, r.body, r.headers...)
+		if err != nil {
+			t.Errorf("%s: %v", r.name, err)
+			return
+		}
+		wantOutage(t, r.name, a, began)
+	})
 }

@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// ledger is an upstream that counts the requests by their number, and answers
-// with what it got. It takes up to as many milliseconds as it is asked to.
+// ledger is an upstream that counts requests by their number and answers with what
+// it got, after as many milliseconds as the request says.
 type ledger struct {
 	mu  sync.Mutex
 	got map[string]int
@@ -36,7 +36,7 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.got[query.Get("n")]++
 	l.mu.Unlock()
 	if ms, err := strconv.Atoi(query.Get("ms")); err == nil {
-		select { // the work of the application, for a client that waits for it
+		select { // the application works
 		case <-time.After(time.Duration(ms) * time.Millisecond):
 		case <-r.Context().Done():
 			return
@@ -45,20 +45,20 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, receipt(r.Method, query.Get("n"), string(body)))
 }
 
-// receipt is what the ledger answers.
+// receipt is the answer of the ledger.
 func receipt(method, n, body string) string {
 	return fmt.Sprintf("%s %s %x", method, n, sha256.Sum256([]byte(body)))
 }
 
-// balancer sends requests to those instances that said last that they are
-// ready. It never sends one again.
+// balancer sends requests to instances whose last answer was that they are ready.
+// It sends no request twice.
 type balancer struct {
 	instances []*instance
 	ready     []atomic.Bool
 	next      atomic.Uint64
 }
 
-// watch asks an instance for readiness until ctx ends.
+// watch checks the readiness of an instance until ctx ends.
 func (b *balancer) watch(ctx context.Context, i int) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -69,7 +69,7 @@ func (b *balancer) watch(ctx context.Context, i int) {
 	}
 }
 
-// pick is the instance that is next, by its number; -1 if none is ready.
+// pick returns the number of the next instance, -1 if none is ready.
 func (b *balancer) pick() int {
 	first := int(b.next.Add(1))
 	for i := range b.instances {
@@ -80,21 +80,21 @@ func (b *balancer) pick() int {
 	return -1
 }
 
-// traffic is what clients do behind a balancer, and what came of it.
+// traffic is the requests of clients behind a balancer, and their results.
 type traffic struct {
 	*balancer
 	ledger *ledger
 
 	mu       sync.Mutex
-	lost     []string       // what should not have happened
-	answered map[string]int // requests by what they were
+	lost     []string       // failures
+	answered map[string]int // requests by kind
 	served   []int          // requests by instance
 	moved    int            // answers over HTTP/1.1 that asked for another connection
-	again    int            // requests that GOAWAY gave back as not taken, and that were sent anew
+	again    int            // requests that GOAWAY refused and that were sent again
 	sent     []string       // the numbers of requests to the upstream
 }
 
-// visitor is one client with connections of its own.
+// visitor is a client with its own connections.
 type visitor struct {
 	*traffic
 	c     *http.Client
@@ -139,14 +139,14 @@ func (v *visitor) send(what, method, path, body string, headers ...string) (answ
 	return answer{status: response.StatusCode, header: response.Header, body: string(content)}, err
 }
 
-// fault notes what went wrong.
+// fault records a failure.
 func (v *visitor) fault(format string, args ...any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.lost = append(v.lost, fmt.Sprintf(format, args...))
 }
 
-// resource asks for something from the upstream, and for no other answer.
+// resource sends a request to the upstream and checks the answer.
 func (v *visitor) resource(what, path, method, body string, ms int, headers ...string) {
 	n := newRequestID()
 	v.mu.Lock()
@@ -158,7 +158,7 @@ func (v *visitor) resource(what, path, method, body string, ms int, headers ...s
 	}
 }
 
-// own asks for something from the gateway itself.
+// own sends a request to the gateway itself.
 func (v *visitor) own(method, path, body string, headers ...string) answer {
 	a, err := v.send(method+" "+path, method, path, body, headers...)
 	if err != nil || a.status != http.StatusOK {
@@ -177,7 +177,7 @@ func (v *visitor) login() {
 	v.session = cookieOf(a)
 }
 
-// visits are what clients do again and again.
+// visits are what each client repeats.
 var visits = map[string]func(v *visitor){
 	"a session": func(v *visitor) {
 		if v.session == "" {
@@ -207,7 +207,7 @@ var visits = map[string]func(v *visitor){
 		v.own("GET", "/me", "", "Cookie", v.session)
 		v.own("POST", "/logout", "", "Cookie", v.session)
 	},
-	"nobody, with patience": func(v *visitor) {
+	"public, slow": func(v *visitor) {
 		many(4, func(i int) {
 			method, body := "GET", ""
 			if i%2 == 0 {
@@ -219,14 +219,13 @@ var visits = map[string]func(v *visitor){
 }
 
 // TestRollingRestart: two instances on one Redis are restarted twice each under
-// load. A balancer that goes by readiness, and sends nothing twice, loses no
-// request: each gets its answer and reaches the upstream once.
+// load, behind a balancer that follows readiness and sends no request twice. Each
+// request gets its answer and reaches the upstream once.
 func TestRollingRestart(t *testing.T) {
 	l := &traffic{ledger: &ledger{got: map[string]int{}}, answered: map[string]int{}, served: make([]int, 2)}
 	up := httptest.NewServer(l.ledger)
 	t.Cleanup(up.Close)
-	p := &pair{a: prepared(t), b: prepared(t), redis: startRedis(t)}
-	p.b.public = p.a.base
+	p := preparePair(t, startRedis(t))
 	for _, g := range p.both() {
 		g.configure(shared + app(up.URL) + onRedis(p.redis.Address) + "shutdown_delay: 2s\nshutdown_timeout: 10s\n")
 		g.run()
@@ -274,7 +273,7 @@ func TestRollingRestart(t *testing.T) {
 	l.account(t, time.Since(began))
 }
 
-// visitor is a client with connections of its own, that trusts both.
+// visitor is a client with its own connections that trusts both instances.
 func (p *pair) visitor(t *testing.T, http2 bool) *http.Client {
 	t.Helper()
 	c := p.browser(t)
@@ -292,7 +291,7 @@ func (l *traffic) servedBy(i int) int {
 	return l.served[i]
 }
 
-// account fails the test unless every request came and went as it should.
+// account fails the test unless each request was served once.
 func (l *traffic) account(t *testing.T, took time.Duration) {
 	t.Helper()
 	for i, fault := range l.lost {
