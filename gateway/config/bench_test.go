@@ -38,21 +38,3 @@ func BenchmarkParse(b *testing.B) {
 		})
 	}
 }
-
-func BenchmarkAccountsFile(b *testing.B) {
-	account := "- username: user%d\n  password_hash: \"" + environment["HASH"] + "\"\n  roles: [user]\n"
-	var source strings.Builder
-	for i := range 10000 {
-		fmt.Fprintf(&source, account, i)
-	}
-	text := []byte(source.String())
-	b.ReportAllocs()
-	for b.Loop() {
-		l := newLoader("config.yaml", lookup)
-		var users []Account
-		l.decode(newText("accounts.yaml", text, maskYAML), text, maxListSize, "accounts.file", &users)
-		if len(users) != 10000 || len(l.list) != 0 {
-			b.Fatalf("%d users and %v", len(users), l.list)
-		}
-	}
-}

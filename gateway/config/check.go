@@ -38,7 +38,7 @@ func (l *loader) check() {
 // oneOf checks a value that is one of a few words.
 func (l *loader) oneOf(path, value string, words ...string) {
 	if !slices.Contains(words, value) {
-		l.fault(l.main, path, "%q is not known here; expected %s", value, orList(words))
+		l.fault(path, "%q is not known here; expected %s", value, orList(words))
 	}
 }
 

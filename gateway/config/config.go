@@ -1,11 +1,11 @@
 package config
 
 import (
-	"log/slog"
 	"net/netip"
 	"net/url"
 	"time"
 
+	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
 
@@ -43,28 +43,15 @@ type Config struct {
 }
 
 // Secret is a value that prints as "[redacted]" wherever it is formatted,
-// logged or marshalled. Reveal is the one way to it.
-type Secret string
+// logged or marshalled. Only its method Reveal returns the value.
+type Secret = strictyaml.Secret
 
-// Reveal returns the secret itself.
-func (s Secret) Reveal() string { return string(s) }
-
-// String implements fmt.Stringer and tells only whether there is a secret.
-func (s Secret) String() string {
-	if s == "" {
-		return ""
-	}
-	return "[redacted]"
-}
-
-// GoString implements fmt.GoStringer for %#v.
-func (s Secret) GoString() string { return `"` + s.String() + `"` }
-
-// MarshalText implements encoding.TextMarshaler for JSON and YAML.
-func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// LogValue implements slog.LogValuer.
-func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+// Diagnostic is one mistake in a configuration, and Diagnostics are all of
+// them. They are the error that Load and Parse return.
+type (
+	Diagnostic  = strictyaml.Diagnostic
+	Diagnostics = strictyaml.Diagnostics
+)
 
 // Listen is where the gateway can be reached; an empty address is not listened on.
 type Listen struct {
@@ -250,8 +237,8 @@ type Route struct {
 	Name               string             `yaml:"name"` // default: Match
 	Upstream           string             `yaml:"upstream"`
 	Auth               []policy.Mechanism `yaml:"auth"`
-	Policy             []policy.Ref       `yaml:"policy"`  // all must hold; none: whoever is authenticated
-	Timeout            time.Duration      `yaml:"timeout"` // 0: the upstream's
+	Policy             []policy.Ref       `yaml:"policy,single"` // all must hold; none: whoever is authenticated
+	Timeout            time.Duration      `yaml:"timeout"`       // 0: the upstream's
 	Unauthenticated    string             `yaml:"unauthenticated"`
 	CrossOrigin        string             `yaml:"cross_origin"` // deny or allow
 	StripPrefix        string             `yaml:"strip_prefix"`

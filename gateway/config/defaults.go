@@ -3,9 +3,10 @@ package config
 import (
 	"net/url"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"time"
+
+	"authgate/gateway/config/strictyaml"
 )
 
 // defaults is the configuration of a file that says nothing.
@@ -38,10 +39,9 @@ func defaults() *Config {
 	}
 }
 
-// prototype is a new element of a list or map, with the defaults of its type.
-func prototype(t reflect.Type) reflect.Value {
-	v := reflect.New(t).Elem()
-	switch element := v.Addr().Interface().(type) {
+// setDefaults sets the defaults of an element of a list or a map.
+func setDefaults(element any) {
+	switch element := element.(type) {
 	case *Provider:
 		*element = Provider{
 			Scopes: []string{"openid", "profile", "email"}, RolesClaim: "roles",
@@ -55,7 +55,6 @@ func prototype(t reflect.Type) reflect.Value {
 	case *Route:
 		*element = Route{Unauthenticated: UnauthenticatedAuto, CrossOrigin: CrossOriginDeny}
 	}
-	return v
 }
 
 // complete fills in what one part of the configuration takes from another, and
@@ -66,7 +65,7 @@ func (l *loader) complete() {
 		&c.DataDir, &c.TLS.Certificate, &c.TLS.Key, &c.TLS.TrustedRoots, &c.Token.PrivateKey,
 		&c.Basic.Htpasswd, &c.Accounts.File,
 	} {
-		*path = l.resolvePath(*path)
+		*path = l.Resolve(*path)
 	}
 	if c.Store.Path != "" && !filepath.IsAbs(c.Store.Path) {
 		c.Store.Path = filepath.Join(c.DataDir, c.Store.Path)
@@ -77,7 +76,7 @@ func (l *loader) complete() {
 			c.Token.Issuer = c.PublicURL.String()
 		}
 	}
-	if c.TLS.Mode == TLSOff && !l.main.given("listen.https") {
+	if c.TLS.Mode == TLSOff && !l.main.Given("listen.https") {
 		c.Listen.HTTPS = ""
 	}
 	if len(c.TLS.Domains) == 0 {
@@ -107,7 +106,7 @@ func (l *loader) complete() {
 // completeUpstream makes URLs the one place for addresses, and takes the
 // identity headers that are not given from the top level.
 func (l *loader) completeUpstream(name string, u Upstream) Upstream {
-	path := join("upstreams", name)
+	path := strictyaml.Join("upstreams", name)
 	if u.URL != nil && len(u.URLs) == 0 {
 		u.URLs = []*url.URL{u.URL}
 	}
@@ -115,7 +114,7 @@ func (l *loader) completeUpstream(name string, u Upstream) Upstream {
 	if u.IdentityHeaders != nil {
 		own := u.IdentityHeaders.byKey()
 		for key, header := range merged.byKey() {
-			if l.main.given(path + ".identity_headers." + key) {
+			if l.main.Given(path + ".identity_headers." + key) {
 				*header = *own[key]
 			}
 		}

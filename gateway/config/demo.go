@@ -56,17 +56,17 @@ func (l *loader) checkDemo() {
 	const message = "the password of %s is the one of the demonstration, which everybody knows; tls.mode acme refuses it: set one of your own with `authgate hash-password`"
 	for _, u := range l.basic {
 		if slices.Contains(demoHashes, u.value.PasswordHash) {
-			l.fault(u.doc, u.path+".password_hash", message, u.value.Username)
+			u.doc.Fault(u.path+".password_hash", message, u.value.Username)
 		}
 	}
 	for _, u := range l.accounts {
 		if slices.Contains(demoHashes, u.value.PasswordHash) {
-			l.fault(u.doc, u.path+".password_hash", message, u.value.Username)
+			u.doc.Fault(u.path+".password_hash", message, u.value.Username)
 		}
 	}
 	for i, p := range l.cfg.Providers {
 		if p.ClientSecret == demoSecret {
-			l.fault(l.main, fmt.Sprintf("providers[%d].client_secret", i), "is the one of the demonstration, which everybody knows; tls.mode acme refuses it: remove the provider, or put your own in its place")
+			l.fault(fmt.Sprintf("providers[%d].client_secret", i), "is the one of the demonstration, which everybody knows; tls.mode acme refuses it: remove the provider, or put your own in its place")
 		}
 	}
 }

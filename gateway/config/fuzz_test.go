@@ -64,7 +64,7 @@ func FuzzParse(f *testing.F) {
 func checkPoints(t *testing.T, path string, source []byte, diagnostics Diagnostics) {
 	t.Helper()
 	lines := strings.Split(strings.ReplaceAll(string(source), "\r\n", "\n"), "\n")
-	previous := position{1, 0}
+	line, column := 1, 0
 	for _, d := range diagnostics {
 		if d.File == "" || d.Key == "" || d.Message == "" || strings.ContainsAny(d.String(), "\n\r\x00\x1b") {
 			t.Fatalf("not a whole diagnostic on one line: %+v", d)
@@ -75,12 +75,12 @@ func checkPoints(t *testing.T, path string, source []byte, diagnostics Diagnosti
 		if d.Line < 1 || d.Line > len(lines) || d.Column < 1 || d.Column > utf8.RuneCountInString(lines[d.Line-1])+1 {
 			t.Fatalf("points outside of the file: %+v", d)
 		}
-		if d.Line < previous.line || d.Line == previous.line && d.Column < previous.column {
-			t.Fatalf("out of order after %v: %+v", previous, d)
+		if d.Line < line || d.Line == line && d.Column < column {
+			t.Fatalf("out of order after line %d, column %d: %+v", line, column, d)
 		}
-		previous = position{d.Line, d.Column}
-		if d.Source != "" && strings.Count(d.excerpt(), "\n") != 1 {
-			t.Fatalf("the excerpt is not a line and a caret:\n%s", d.excerpt())
+		line, column = d.Line, d.Column
+		if shown := (Diagnostics{d}).Error(); d.Source != "" && strings.Count(shown, "\n") != 2 {
+			t.Fatalf("not a diagnostic, a line and a caret:\n%s", shown)
 		}
 	}
 }

@@ -29,11 +29,11 @@ func (l *loader) checkOrigin() {
 	const key, expected = publicURLKey, originForm
 	switch u := l.cfg.PublicURL; {
 	case u == nil:
-		l.fault(l.main, key, "must not be empty; %s", expected)
+		l.fault(key, "must not be empty; %s", expected)
 	case u.Scheme != "https":
-		l.fault(l.main, key, "%q is not https; credentials travel over TLS only; %s", u, expected)
+		l.fault(key, "%q is not https; credentials travel over TLS only; %s", u, expected)
 	case u.Path != "":
-		l.fault(l.main, key, "%q has a path; %s", u, expected)
+		l.fault(key, "%q has a path; %s", u, expected)
 	}
 }
 
@@ -44,13 +44,13 @@ func (l *loader) checkEndpoints() {
 	prefix := l.cfg.Endpoints.Prefix
 	switch {
 	case !strings.HasPrefix(prefix, "/") || !strings.HasSuffix(prefix, "/"):
-		l.fault(l.main, key, "%q must begin and end with a slash, like /auth/", prefix)
+		l.fault(key, "%q must begin and end with a slash, like /auth/", prefix)
 	case strings.ContainsAny(prefix, "{}"):
-		l.fault(l.main, key, "%q holds a brace; wildcards are for routes", prefix)
+		l.fault(key, "%q holds a brace; wildcards are for routes", prefix)
 	case strings.ContainsFunc(prefix, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`%?#;\"<>^|`+"`", r) }):
-		l.fault(l.main, key, "%q holds a character that has to be encoded in a URL; use letters, digits, - . _ ~", prefix)
+		l.fault(key, "%q holds a character that has to be encoded in a URL; use letters, digits, - . _ ~", prefix)
 	case prefix != "/" && path.Clean(prefix)+"/" != prefix:
-		l.fault(l.main, key, "%q holds an empty segment or one of dots; expected a canonical path like /auth/", prefix)
+		l.fault(key, "%q holds an empty segment or one of dots; expected a canonical path like /auth/", prefix)
 	}
 }
 
@@ -65,26 +65,26 @@ func (l *loader) checkListen() {
 			continue
 		}
 		if err := checkAddress(a.address); err != nil {
-			l.fault(l.main, a.key, "%v", err)
+			l.fault(a.key, "%v", err)
 			continue
 		}
 		if _, port, _ := net.SplitHostPort(a.address); port != "0" {
 			if first, twice := taken[a.address]; twice {
-				l.fault(l.main, a.key, "%q is the address of %s already", a.address, first)
+				l.fault(a.key, "%q is the address of %s already", a.address, first)
 			}
 			taken[a.address] = a.key
 		}
 	}
 	switch {
 	case off && listen.HTTPS != "":
-		l.fault(l.main, "listen.https", "with tls.mode off the gateway is served on listen.http alone; remove this key")
+		l.fault("listen.https", "with tls.mode off the gateway is served on listen.http alone; remove this key")
 	case off && listen.HTTP == "":
-		l.fault(l.main, "listen.http", "with tls.mode off the gateway is served on this address; it must not be empty")
+		l.fault("listen.http", "with tls.mode off the gateway is served on this address; it must not be empty")
 	case !off && listen.HTTPS == "":
-		l.fault(l.main, "listen.https", "must not be empty, because credentials travel over TLS only; where a proxy terminates TLS, use tls.mode off")
+		l.fault("listen.https", "must not be empty, because credentials travel over TLS only; where a proxy terminates TLS, use tls.mode off")
 	}
 	if off && len(listen.TrustedProxies) == 0 {
-		l.fault(l.main, "listen.trusted_proxies", "with tls.mode off the proxy that terminates TLS must be listed here")
+		l.fault("listen.trusted_proxies", "with tls.mode off the proxy that terminates TLS must be listed here")
 	}
 }
 

@@ -4,104 +4,104 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 
+	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
 
+// Largest sizes of files, in bytes.
+const (
+	maxConfigSize = 1 << 20
+	maxListSize   = 8 << 20 // an accounts or htpasswd file
+)
+
 // ReadError reports that the configuration file itself cannot be read. It
-// wraps the reason, for instance one that is fs.ErrNotExist.
+// wraps the reason, for example fs.ErrNotExist.
 type ReadError struct{ err error }
 
-func (e *ReadError) Error() string { return "read the configuration: " + e.err.Error() }
+func (e *ReadError) Error() string { return e.err.Error() }
 func (e *ReadError) Unwrap() error { return e.err }
 
-// Load reads the configuration file at path and the files that it names. An
-// error is Diagnostics, or a *ReadError.
+// Load reads the configuration file at path and the files that it names. The
+// error is Diagnostics or a *ReadError.
 func Load(path string) (*Config, error) {
-	source, err := readFile(path, maxConfigSize)
+	source, err := strictyaml.ReadFile(path, maxConfigSize)
 	if err != nil {
 		return nil, &ReadError{err}
 	}
 	return Parse(path, source)
 }
 
-// Parse is Load for a file whose content has been read already. path is where
-// it is: relative paths in it start from there. An error is Diagnostics.
+// Parse is Load for the content of a file. Relative paths in it start from the
+// folder of path. The error is Diagnostics.
 func Parse(path string, source []byte) (*Config, error) {
 	return parse(path, source, os.LookupEnv)
 }
 
-// Reread is the same configuration with the files that it names as they are
-// now; of the main file it is the content that was read then. An error is
-// Diagnostics.
+// Reread returns the same configuration with the current content of the files
+// that it names. It does not read the main file again. The error is Diagnostics.
 func (c *Config) Reread() (*Config, error) { return Parse(c.path, c.source()) }
 
-// SideFiles are the paths of the files besides the configuration file that
-// a change of which changes the configuration: accounts.file, basic.htpasswd,
-// the certificate and its key, and each x_file. They are sorted.
+// SideFiles returns the paths of the files whose content belongs to the
+// configuration, besides the main file: accounts.file, basic.htpasswd, the
+// certificate and its key, and each x_file. They are sorted.
 func (c *Config) SideFiles() []string { return slices.Clone(c.sideFiles) }
 
-// Table returns the table of Routes with their compiled policies: the route at
+// Warnings returns the parts of a valid configuration that are probably
+// mistakes, in the order of the text.
+func (c *Config) Warnings() Diagnostics { return slices.Clone(c.warnings) }
+
+// Table returns the table of Routes with their compiled policies. The route at
 // index i of the table is the one at index i of Routes.
 func (c *Config) Table() *policy.Table { return c.table }
 
-// Warnings are the parts of a valid configuration that are probably mistakes,
-// ordered as the text is. They keep nothing from running.
-func (c *Config) Warnings() Diagnostics { return slices.Clone(c.warnings) }
-
-// loader carries one run of parse.
+// loader reads and checks one configuration.
 type loader struct {
-	problems
-	warnings  problems
-	cfg       *Config
-	main      *document
-	dir       string // where relative paths start
-	lookup    func(name string) (string, bool)
-	parsers   map[reflect.Type]func(path, value string) (any, error)
-	sideFiles []string
-	basic     []located[*BasicUser]
-	accounts  []located[*Account]
-	policies  *policy.Set
+	*strictyaml.Reader
+	cfg      *Config
+	main     *strictyaml.Document
+	basic    []located[*BasicUser]
+	accounts []located[*Account]
+	policies *policy.Set
 }
 
 func newLoader(path string, lookup func(string) (string, bool)) *loader {
-	return &loader{
-		cfg: defaults(), dir: filepath.Dir(path), lookup: lookup,
-		parsers: map[reflect.Type]func(path, value string) (any, error){
+	return &loader{cfg: defaults(), Reader: strictyaml.NewReader(strictyaml.Options{
+		Main: path, Lookup: lookup, Defaults: setDefaults,
+		SecretKeys: []string{"secret", "password", "client_secret", "password_hash", "encryption_key", "sentinel_password"},
+		PublicKeys: []string{"htpasswd"},
+		Parse: map[reflect.Type]func(path, value string) (any, error){
 			reflect.TypeFor[*url.URL]():     func(path, value string) (any, error) { return parseAddress(path, value) },
 			reflect.TypeFor[netip.Prefix](): func(_, value string) (any, error) { return policy.ParseNetwork(value) },
 		},
-	}
+		Either: map[reflect.Type]string{
+			reflect.TypeFor[policy.Ref](): "the name of a policy, or a policy written in place",
+		},
+	})}
 }
 
 // parse is Parse with the environment that lookup reads.
 func parse(path string, source []byte, lookup func(string) (string, bool)) (*Config, error) {
 	l := newLoader(path, lookup)
-	l.main = l.decode(newText(path, source, maskYAML), source, maxConfigSize, "", l.cfg)
-	if !l.main.broken[""] {
+	l.main = l.Read(path, source, maxConfigSize, "", l.cfg)
+	if !l.main.Unreadable("") {
 		l.readUsers()
 		l.complete()
 		l.check()
 	}
-	if err := l.result(path); err != nil {
+	if err := l.Err(); err != nil {
 		return nil, err
 	}
-	l.cfg.hosts = l.cfg.allHosts()
-	slices.Sort(l.sideFiles)
 	kept := slices.Clone(source)
 	l.cfg.path, l.cfg.source = path, func() []byte { return kept }
-	l.cfg.sideFiles = slices.Compact(l.sideFiles)
-	l.cfg.warnings = l.warnings.ordered(path, l.redacter())
+	l.cfg.hosts, l.cfg.sideFiles, l.cfg.warnings = l.cfg.allHosts(), l.Files(), l.Warnings()
 	return l.cfg, nil
 }
 
-// resolve makes a path of the configuration file relative to its folder.
-func (l *loader) resolvePath(path string) string {
-	if path == "" || filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(l.dir, path)
-}
+// fault reports that the value at path of the main file is wrong.
+func (l *loader) fault(path, format string, args ...any) { l.main.Fault(path, format, args...) }
+
+// missing reports that a key of the main file must be given.
+func (l *loader) missing(path, format string, args ...any) { l.main.Missing(path, format, args...) }

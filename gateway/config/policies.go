@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
 
@@ -14,7 +15,7 @@ import (
 func (l *loader) policyErrors(err error) {
 	if found, ok := errors.AsType[policy.Errors](err); ok {
 		for _, one := range found {
-			l.fault(l.main, one.Path, "%s", one.Msg)
+			l.fault(one.Path, "%s", one.Msg)
 		}
 	}
 }
@@ -26,9 +27,9 @@ func (l *loader) checkPolicies() {
 	l.policies = set
 	for _, name := range slices.Sorted(maps.Keys(l.cfg.Policies)) {
 		if problem := nameProblem(name); problem != "" && name != "" {
-			l.fault(l.main, join("policies", name), "the name of the policy %s", problem)
+			l.fault(strictyaml.Join("policies", name), "the name of the policy %s", problem)
 		}
-		l.checkReferences(join("policies", name), l.cfg.Policies[name])
+		l.checkReferences(strictyaml.Join("policies", name), l.cfg.Policies[name])
 	}
 }
 
@@ -50,7 +51,7 @@ func (l *loader) checkReferences(path string, spec *policy.Spec) {
 				l.checkSource(at, provider)
 			}
 		} else if l.isBasic(user) && !l.isAccount(user) {
-			l.fault(l.main, at, "%q is a user of basic and no local account; write %q", user, policy.BasicProvider+":"+user)
+			l.fault(at, "%q is a user of basic and no local account; write %q", user, policy.BasicProvider+":"+user)
 		}
 	}
 	for key, refs := range map[string][]policy.Ref{"any": spec.Any, "all": spec.All, "none": spec.None} {
@@ -75,15 +76,15 @@ func (l *loader) checkRoles(path string, roles []string) {
 			continue
 		}
 		at := fmt.Sprintf("%s[%d]", path, i)
-		l.warnings.addOnce(l.main.text, l.main.at(at), at, "no account has the role %q; %s", role, hint(role, "roles of accounts", known))
+		l.main.Warn(at, "no account has the role %q; %s", role, strictyaml.Hint(role, "roles of accounts", known))
 	}
 }
 
 // checkSource checks the name of where users come from.
 func (l *loader) checkSource(path, name string) {
 	known := slices.Concat(l.providerNames(), l.trustedNames(), []string{policy.LocalProvider, policy.BasicProvider})
-	if name != "" && !slices.Contains(known, name) && !l.main.isBroken("providers") && !l.main.isBroken("token.trusted_issuers") {
-		l.fault(l.main, path, "there is no provider %q; %s", name, hint(name, "providers", known))
+	if name != "" && !slices.Contains(known, name) && !l.main.Broken("providers") && !l.main.Broken("token.trusted_issuers") {
+		l.fault(path, "there is no provider %q; %s", name, strictyaml.Hint(name, "providers", known))
 	}
 }
 

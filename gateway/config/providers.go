@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
 
@@ -109,7 +110,7 @@ func (l *loader) checkProviders() {
 		} {
 			l.checkProviderURL(path+e.key, e.url)
 		}
-		if !l.main.isBroken(path) { // what follows takes several keys together
+		if !l.main.Broken(path) { // what follows takes several keys together
 			l.checkKind(path, p)
 			l.checkProviderLogout(path, p)
 		}
@@ -119,15 +120,15 @@ func (l *loader) checkProviders() {
 func (l *loader) checkProviderName(path, name string, index int) {
 	switch {
 	case name == "":
-		l.fault(l.main, path, "a name is needed, like keycloak")
+		l.fault(path, "a name is needed, like keycloak")
 	case name == policy.LocalProvider || name == policy.BasicProvider:
-		l.fault(l.main, path, "%q is the provider of the gateway's own users; choose another name", name)
+		l.fault(path, "%q is the provider of the gateway's own users; choose another name", name)
 	case !providerName.MatchString(name):
-		l.fault(l.main, path, "%q is not a name for a provider; use small letters, digits, - and _, with a letter or digit first", name)
+		l.fault(path, "%q is not a name for a provider; use small letters, digits, - and _, with a letter or digit first", name)
 	default:
 		first := slices.IndexFunc(l.cfg.Providers, func(p Provider) bool { return p.Name == name })
 		if first < index {
-			l.fault(l.main, path, "%q is the name of providers[%d] already", name, first)
+			l.fault(path, "%q is the name of providers[%d] already", name, first)
 		}
 	}
 }
@@ -135,22 +136,22 @@ func (l *loader) checkProviderName(path, name string, index int) {
 // checkClient checks what the gateway is to the provider.
 func (l *loader) checkClient(path string, p *Provider) {
 	if p.ClientID == "" {
-		l.fault(l.main, path+".client_id", "the identifier that the provider has given this client is needed")
+		l.fault(path+".client_id", "the identifier that the provider has given this client is needed")
 	}
 	if p.TokenEndpointAuthMethod == "" {
 		return
 	}
 	method := path + ".token_endpoint_auth_method"
 	l.oneOf(method, p.TokenEndpointAuthMethod, AuthMethodBasic, AuthMethodPost)
-	if p.ClientSecret == "" && !l.main.isBroken(path+".client_secret") {
-		l.fault(l.main, method, "would not be used: without client_secret this is a public client; give client_secret or remove this key")
+	if p.ClientSecret == "" && !l.main.Broken(path+".client_secret") {
+		l.fault(method, "would not be used: without client_secret this is a public client; give client_secret or remove this key")
 	}
 }
 
 func (l *loader) checkScopes(path string, scopes []string) {
 	for i, scope := range scopes {
 		if scope == "" || strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '"' || r == '\\' }) {
-			l.fault(l.main, fmt.Sprintf("%s[%d]", path, i), "%q is not a scope; write each as an entry of its own", scope)
+			l.fault(fmt.Sprintf("%s[%d]", path, i), "%q is not a scope; write each as an entry of its own", scope)
 		}
 	}
 }
@@ -159,14 +160,14 @@ func (l *loader) checkScopes(path string, scopes []string) {
 // empty one counts as left out (RFC 6749, section 3.1).
 func (l *loader) checkParams(path string, params map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(params)) {
-		at := join(path, name)
+		at := strictyaml.Join(path, name)
 		switch {
 		case slices.Contains(reservedParams, name):
-			l.fault(l.main, at, "the gateway alone decides on this parameter; remove it")
+			l.fault(at, "the gateway alone decides on this parameter; remove it")
 		case nameProblem(name) != "":
-			l.fault(l.main, at, "the name of the parameter %s", nameProblem(name))
+			l.fault(at, "the name of the parameter %s", nameProblem(name))
 		case params[name] == "":
-			l.fault(l.main, at, "is empty, which counts as left out; give a value or remove it")
+			l.fault(at, "is empty, which counts as left out; give a value or remove it")
 		}
 	}
 }
@@ -174,13 +175,13 @@ func (l *loader) checkParams(path string, params map[string]string) {
 // checkClaim checks the name of a claim, which may be a dotted path.
 func (l *loader) checkClaim(path, name string) {
 	if strings.Trim(name, ".") == "" {
-		l.fault(l.main, path, "%q is not the name of a claim; expected one like roles or realm_access.roles", name)
+		l.fault(path, "%q is not the name of a claim; expected one like roles or realm_access.roles", name)
 	}
 }
 
 func (l *loader) checkTimeout(path string, timeout time.Duration) {
 	if timeout == 0 {
-		l.fault(l.main, path, "must be longer than 0")
+		l.fault(path, "must be longer than 0")
 	}
 }
 
@@ -193,9 +194,9 @@ func (l *loader) checkProviderURL(path, raw string) {
 	}
 	u, err := httpURL(raw)
 	if err != nil {
-		l.fault(l.main, path, "%v", err)
+		l.fault(path, "%v", err)
 	} else if u.Scheme == "http" && !loopback(u.Hostname()) {
-		l.fault(l.main, path, "%q is not https; http is for providers on this machine alone", raw)
+		l.fault(path, "%q is not https; http is for providers on this machine alone", raw)
 	}
 }
 
@@ -207,15 +208,15 @@ func (l *loader) checkKind(path string, p *Provider) {
 	case p.byHand():
 		l.checkByHand(path, p)
 	case !p.openID():
-		l.fault(l.main, path+".scopes", "must hold openid (OpenID Connect Core 1.0, section 3.1.2.1); a provider without OpenID Connect needs authorization_url, token_url and userinfo_url")
+		l.fault(path+".scopes", "must hold openid (OpenID Connect Core 1.0, section 3.1.2.1); a provider without OpenID Connect needs authorization_url, token_url and userinfo_url")
 	}
 	if p.Issuer == "" && (p.openID() || !p.byHand()) {
-		l.fault(l.main, path+".issuer", "the URL of the provider is needed, like https://id.example.org/realms/main")
+		l.fault(path+".issuer", "the URL of the provider is needed, like https://id.example.org/realms/main")
 	}
 	if !p.openID() {
 		l.checkClaim(path+".subject_claim", p.SubjectClaim)
 	} else if p.SubjectClaim != subjectClaim {
-		l.fault(l.main, path+".subject_claim", "%q is not sub, the only claim that names a person for good with OpenID Connect; remove this key", p.SubjectClaim)
+		l.fault(path+".subject_claim", "%q is not sub, the only claim that names a person for good with OpenID Connect; remove this key", p.SubjectClaim)
 	}
 }
 
@@ -225,14 +226,14 @@ func (l *loader) checkByHand(path string, p *Provider) {
 		{".authorization_url", p.AuthorizationURL}, {".token_url", p.TokenURL}, {".userinfo_url", p.UserinfoURL},
 	} {
 		if e.url == "" {
-			l.fault(l.main, path+e.key, "is needed: endpoints are given by hand all or none")
+			l.fault(path+e.key, "is needed: endpoints are given by hand all or none")
 		}
 	}
 	switch {
 	case p.openID() && p.JWKSURL == "":
-		l.fault(l.main, path+".jwks_url", "is needed: it verifies the ID token that the scope openid asks for; leave out openid for a provider that has none")
+		l.fault(path+".jwks_url", "is needed: it verifies the ID token that the scope openid asks for; leave out openid for a provider that has none")
 	case !p.openID() && p.JWKSURL != "":
-		l.fault(l.main, path+".jwks_url", "would not be used: without openid in scopes there is no ID token to verify; add openid or remove this key")
+		l.fault(path+".jwks_url", "would not be used: without openid in scopes there is no ID token to verify; add openid or remove this key")
 	}
 }
 
@@ -242,14 +243,14 @@ func (l *loader) checkProviderLogout(path string, p *Provider) {
 	switch p.Logout {
 	case LogoutForm, LogoutRedirect:
 		if p.byHand() && p.LogoutURL == "" {
-			l.fault(l.main, path+".logout_url", "is needed for logout: %s where endpoints are given by hand", p.Logout)
+			l.fault(path+".logout_url", "is needed for logout: %s where endpoints are given by hand", p.Logout)
 		}
 	case LogoutRevoke:
 		if p.byHand() {
-			l.fault(l.main, path+".logout", "revoke needs a provider that announces where to; with endpoints given by hand expected auto, form or redirect")
+			l.fault(path+".logout", "revoke needs a provider that announces where to; with endpoints given by hand expected auto, form or redirect")
 		}
 		if p.LogoutURL != "" {
-			l.fault(l.main, path+".logout_url", "would not be used with logout: revoke; set logout to form or redirect, or remove this key")
+			l.fault(path+".logout_url", "would not be used with logout: revoke; set logout to form or redirect, or remove this key")
 		}
 	}
 }
@@ -258,7 +259,7 @@ func (l *loader) checkProviderLogout(path string, p *Provider) {
 func (l *loader) checkDelegated() {
 	l.lifetime("delegated.lifetime", l.cfg.Delegated.Lifetime)
 	name := l.cfg.Delegated.DefaultProvider
-	if name != "" && !slices.Contains(l.providerNames(), name) && !l.main.isBroken("providers") {
-		l.fault(l.main, "delegated.default_provider", "there is no provider %q; %s", name, hint(name, "providers", l.providerNames()))
+	if name != "" && !slices.Contains(l.providerNames(), name) && !l.main.Broken("providers") {
+		l.fault("delegated.default_provider", "there is no provider %q; %s", name, strictyaml.Hint(name, "providers", l.providerNames()))
 	}
 }

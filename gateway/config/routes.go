@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
 
@@ -50,22 +51,22 @@ func (l *loader) checkRoutes() {
 
 func (l *loader) checkRoute(path string, r Route) {
 	if r.Match == "" {
-		l.missing(l.main, path+".match", `a pattern is needed, like /app/ or "GET example.org/app/"`)
+		l.missing(path+".match", `a pattern is needed, like /app/ or "GET example.org/app/"`)
 	} else {
 		l.checkReachable(path+".match", r.Match)
 	}
 	if strings.ContainsFunc(r.Name, unicode.IsControl) {
-		l.fault(l.main, path+".name", "%q holds a control character", r.Name)
+		l.fault(path+".name", "%q holds a control character", r.Name)
 	}
 	l.checkRouteUpstream(path+".upstream", r.Upstream)
 	l.checkRouteAuth(path+".auth", r.Auth)
-	if r.Timeout == 0 && l.main.given(path+".timeout") {
-		l.fault(l.main, path+".timeout", "must be longer than 0; leave the key out for the upstream's timeout")
+	if r.Timeout == 0 && l.main.Given(path+".timeout") {
+		l.fault(path+".timeout", "must be longer than 0; leave the key out for the upstream's timeout")
 	}
 	l.oneOf(path+".unauthenticated", r.Unauthenticated,
 		UnauthenticatedAuto, UnauthenticatedChallenge, UnauthenticatedRedirect)
 	if r.Unauthenticated == UnauthenticatedRedirect && !slices.Contains(r.Auth, policy.Session) && !slices.Contains(r.Auth, policy.OIDC) {
-		l.fault(l.main, path+".unauthenticated", "redirect leads to the sign-in page, which gives nothing that the route accepts; add session to auth, or use challenge")
+		l.fault(path+".unauthenticated", "redirect leads to the sign-in page, which gives nothing that the route accepts; add session to auth, or use challenge")
 	}
 	l.oneOf(path+".cross_origin", r.CrossOrigin, CrossOriginDeny, CrossOriginAllow)
 	l.checkStripPrefix(path+".strip_prefix", r)
@@ -78,7 +79,7 @@ func (l *loader) checkReachable(path, pattern string) {
 	if slices.ContainsFunc(l.ownEndpoints(), func(name string) bool {
 		return literalPath(pattern) == l.cfg.Endpoints.Prefix+name
 	}) {
-		l.fault(l.main, path, "%q can never be reached: the gateway's own endpoint stands before it; set endpoints.prefix, for instance to /auth/, to move the gateway's endpoints away", pattern)
+		l.fault(path, "%q can never be reached: the gateway's own endpoint stands before it; set endpoints.prefix, for instance to /auth/, to move the gateway's endpoints away", pattern)
 	}
 }
 
@@ -98,12 +99,12 @@ func literalPath(pattern string) string {
 
 func (l *loader) checkRouteUpstream(path, name string) {
 	if name == "" {
-		l.fault(l.main, path, "the name of an upstream is needed")
+		l.fault(path, "the name of an upstream is needed")
 		return
 	}
-	if _, ok := l.cfg.Upstreams[name]; !ok && !l.main.broken["upstreams"] {
-		l.fault(l.main, path, "there is no upstream %q; %s", name,
-			hint(name, "upstreams", slices.Sorted(maps.Keys(l.cfg.Upstreams))))
+	if _, ok := l.cfg.Upstreams[name]; !ok && !l.main.Unreadable("upstreams") {
+		l.fault(path, "there is no upstream %q; %s", name,
+			strictyaml.Hint(name, "upstreams", slices.Sorted(maps.Keys(l.cfg.Upstreams))))
 	}
 }
 
@@ -114,20 +115,20 @@ func (l *loader) checkRouteAuth(path string, mechanisms []policy.Mechanism) {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		switch m {
 		case policy.Basic:
-			if len(l.basic) == 0 && l.cfg.Basic.Htpasswd == "" && !l.main.isBroken("basic") {
-				l.fault(l.main, at, "nobody can use basic here: give basic.users or basic.htpasswd")
+			if len(l.basic) == 0 && l.cfg.Basic.Htpasswd == "" && !l.main.Broken("basic") {
+				l.fault(at, "nobody can use basic here: give basic.users or basic.htpasswd")
 			}
 		case policy.Session:
 			if l.noAccounts() {
-				l.fault(l.main, at, "nobody can use session here: give accounts.users or accounts.file")
+				l.fault(at, "nobody can use session here: give accounts.users or accounts.file")
 			}
 		case policy.Bearer:
-			if l.noAccounts() && len(l.cfg.Token.TrustedIssuers) == 0 && !l.main.isBroken("token.trusted_issuers") {
-				l.fault(l.main, at, "nobody can use bearer here: give accounts.users, accounts.file or token.trusted_issuers")
+			if l.noAccounts() && len(l.cfg.Token.TrustedIssuers) == 0 && !l.main.Broken("token.trusted_issuers") {
+				l.fault(at, "nobody can use bearer here: give accounts.users, accounts.file or token.trusted_issuers")
 			}
 		case policy.OIDC:
-			if len(l.cfg.Providers) == 0 && !l.main.isBroken("providers") {
-				l.fault(l.main, at, "nobody can use oidc here: give providers")
+			if len(l.cfg.Providers) == 0 && !l.main.Broken("providers") {
+				l.fault(at, "nobody can use oidc here: give providers")
 			}
 		}
 	}
@@ -135,7 +136,7 @@ func (l *loader) checkRouteAuth(path string, mechanisms []policy.Mechanism) {
 
 // noAccounts reports whether there is certainly no account.
 func (l *loader) noAccounts() bool {
-	return len(l.accounts) == 0 && l.cfg.Accounts.File == "" && !l.main.isBroken("accounts")
+	return len(l.accounts) == 0 && l.cfg.Accounts.File == "" && !l.main.Broken("accounts")
 }
 
 // checkStripPrefix checks that every path of the route has the prefix.
@@ -144,12 +145,12 @@ func (l *loader) checkStripPrefix(path string, r Route) {
 	switch {
 	case prefix == "":
 	case !strings.HasPrefix(prefix, "/"):
-		l.fault(l.main, path, "%q does not begin with a slash", prefix)
+		l.fault(path, "%q does not begin with a slash", prefix)
 	case strings.HasSuffix(prefix, "/"):
-		l.fault(l.main, path, "%q ends in a slash; leave it out", prefix)
+		l.fault(path, "%q ends in a slash; leave it out", prefix)
 	case strings.ContainsAny(prefix, "{}"):
-		l.fault(l.main, path, "%q holds a brace; only literal segments can be removed", prefix)
+		l.fault(path, "%q holds a brace; only literal segments can be removed", prefix)
 	case pattern != "" && pattern != prefix && !strings.HasPrefix(pattern, prefix+"/"):
-		l.fault(l.main, path, "%q is not what the path of match %q begins with, in whole segments", prefix, r.Match)
+		l.fault(path, "%q is not what the path of match %q begins with, in whole segments", prefix, r.Match)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"golang.org/x/net/http/httpguts"
 
+	"authgate/gateway/config/strictyaml"
 	"authgate/gateway/cookiename"
 )
 
@@ -25,9 +26,9 @@ func (l *loader) checkRealm() {
 	realm := l.cfg.Basic.Realm
 	switch {
 	case strings.TrimSpace(realm) == "":
-		l.fault(l.main, "basic.realm", "must not be empty")
+		l.fault("basic.realm", "must not be empty")
 	case strings.ContainsAny(realm, `"\`) || strings.ContainsFunc(realm, unicode.IsControl):
-		l.fault(l.main, "basic.realm", `%q holds a quote, a backslash or a control character`, realm)
+		l.fault("basic.realm", `%q holds a quote, a backslash or a control character`, realm)
 	}
 }
 
@@ -36,9 +37,9 @@ func (l *loader) checkRealm() {
 func (l *loader) lifetime(key string, d time.Duration) {
 	switch {
 	case d == 0:
-		l.fault(l.main, key, "must be longer than 0")
+		l.fault(key, "must be longer than 0")
 	case d < time.Second:
-		l.fault(l.main, key, "must be at least 1s")
+		l.fault(key, "must be at least 1s")
 	}
 }
 
@@ -57,20 +58,20 @@ func (l *loader) checkCookies() {
 	cookies := []struct{ key, name string }{
 		{"delegated.cookie", l.cfg.Delegated.Cookie}, {"session.cookie", l.cfg.Session.Cookie},
 	}
-	if l.main.given("delegated.cookie") { // the fault is shown at one that is written
+	if l.main.Given("delegated.cookie") { // the fault is shown at one that is written
 		slices.Reverse(cookies)
 	}
 	for _, c := range cookies {
 		if !httpguts.ValidHeaderFieldName(c.name) {
-			l.fault(l.main, c.key, "%q is not the name of a cookie; use letters, digits, - and _", c.name)
+			l.fault(c.key, "%q is not the name of a cookie; use letters, digits, - and _", c.name)
 			continue
 		}
 		if cookiename.Marked(c.name) {
-			l.fault(l.main, c.key, "%q holds %s, which marks cookies of applications; choose another name", c.name, cookiename.Mark)
+			l.fault(c.key, "%q holds %s, which marks cookies of applications; choose another name", c.name, cookiename.Mark)
 			continue
 		}
 		if user, twice := taken[c.name]; twice {
-			l.fault(l.main, c.key, "%q is the cookie of %s already", c.name, user)
+			l.fault(c.key, "%q is the cookie of %s already", c.name, user)
 			continue
 		}
 		taken[c.name] = c.key
@@ -84,33 +85,33 @@ func (l *loader) checkToken() {
 	l.oneOf("token.delivery", t.Delivery, DeliveryBody, DeliveryCookie)
 	l.checkKeys()
 	if strings.ContainsFunc(t.Issuer, unicode.IsControl) || strings.TrimSpace(t.Issuer) != t.Issuer {
-		l.fault(l.main, "token.issuer", "%q has a space before or after it or a control character in it", t.Issuer)
+		l.fault("token.issuer", "%q has a space before or after it or a control character in it", t.Issuer)
 	}
 	if len(t.Audience) == 0 {
-		l.fault(l.main, "token.audience", "must not be empty; every token says whom it is for")
+		l.fault("token.audience", "must not be empty; every token says whom it is for")
 	}
 	l.checkAudience("token.audience", t.Audience)
 	for i, trait := range t.BindRefresh {
 		path := fmt.Sprintf("token.bind_refresh[%d]", i)
 		l.oneOf(path, trait, "user_agent", "ip")
 		if slices.Contains(t.BindRefresh[:i], trait) {
-			l.fault(l.main, path, "%q is listed twice", trait)
+			l.fault(path, "%q is listed twice", trait)
 		}
 	}
 	l.lifetime("token.access_lifetime", t.AccessLifetime)
 	l.lifetime("token.refresh_lifetime", t.RefreshLifetime)
 	if t.RefreshLifetime > maxRefreshLifetime {
-		l.fault(l.main, "token.refresh_lifetime", "is longer than 720h (30 days); 168h (7 days) to 720h are recommended")
+		l.fault("token.refresh_lifetime", "is longer than 720h (30 days); 168h (7 days) to 720h are recommended")
 	}
 	if t.RefreshLifetime > 0 && t.AccessLifetime >= t.RefreshLifetime {
-		l.fault(l.main, "token.access_lifetime", "must be shorter than token.refresh_lifetime (%v)", t.RefreshLifetime)
+		l.fault("token.access_lifetime", "must be shorter than token.refresh_lifetime (%v)", t.RefreshLifetime)
 	}
 }
 
 func (l *loader) checkAudience(path string, list []string) {
 	for i, audience := range list {
 		if problem := nameProblem(audience); problem != "" {
-			l.fault(l.main, fmt.Sprintf("%s[%d]", path, i), "the audience %s", problem)
+			l.fault(fmt.Sprintf("%s[%d]", path, i), "the audience %s", problem)
 		}
 	}
 }
@@ -123,15 +124,15 @@ func (l *loader) checkKeys() {
 	case AlgorithmHS256:
 		l.checkKeyLength("token.secret", t.Secret)
 		if t.PrivateKey != "" {
-			l.fault(l.main, "token.private_key", "would not be used with token.algorithm HS256; set algorithm: RS256 or remove this key")
+			l.fault("token.private_key", "would not be used with token.algorithm HS256; set algorithm: RS256 or remove this key")
 		}
 	case AlgorithmRS256:
 		if t.Secret != "" {
-			l.fault(l.main, "token.secret", "would not be used with token.algorithm RS256; set algorithm: HS256 or remove this key")
+			l.fault("token.secret", "would not be used with token.algorithm RS256; set algorithm: HS256 or remove this key")
 		}
 		if t.PrivateKey != "" {
 			if err := checkRSA(t.PrivateKey); err != nil {
-				l.fault(l.main, "token.private_key", "%v", err)
+				l.fault("token.private_key", "%v", err)
 			}
 		}
 	}
@@ -140,15 +141,15 @@ func (l *loader) checkKeys() {
 // checkKeyLength checks a symmetric key. An empty one is generated later.
 func (l *loader) checkKeyLength(path string, key Secret) {
 	if n := len(key); n > 0 && n < sha256.Size {
-		l.fault(l.main, path, "has %d bytes; at least %d are needed, for instance from `openssl rand -base64 32`", n, sha256.Size)
+		l.fault(path, "has %d bytes; at least %d are needed, for instance from `openssl rand -base64 32`", n, sha256.Size)
 	}
 }
 
 // checkRSA checks a PEM file with an RSA key (PKCS #1 or PKCS #8).
 func checkRSA(path string) error {
-	content, err := readFile(path, maxSecretSize)
+	content, err := strictyaml.ReadFile(path, strictyaml.MaxSecret)
 	if err != nil {
-		return fileError(path, err)
+		return err
 	}
 	key, err := jwt.ParseRSAPrivateKeyFromPEM(content)
 	if err != nil {

@@ -14,16 +14,16 @@ import (
 func (l *loader) checkStore() {
 	s := l.cfg.Store
 	if l.cfg.DataDir == "" {
-		l.fault(l.main, "data_dir", "must not be empty; the gateway keeps its store and generated keys there")
+		l.fault("data_dir", "must not be empty; the gateway keeps its store and generated keys there")
 	}
 	l.checkKeyLength("store.encryption_key", s.EncryptionKey)
 	l.oneOf("store.driver", s.Driver, StoreSQLite, StoreMemory, StoreRedis)
 	switch s.Driver {
 	case StoreSQLite:
 		if s.Path == "" {
-			l.fault(l.main, "store.path", "must not be empty; expected the name of a file under data_dir")
+			l.fault("store.path", "must not be empty; expected the name of a file under data_dir")
 		} else if s.Path == l.cfg.DataDir {
-			l.fault(l.main, "store.path", "names data_dir itself; expected a file under it")
+			l.fault("store.path", "names data_dir itself; expected a file under it")
 		}
 	case StoreRedis:
 		l.checkRedis()
@@ -34,27 +34,27 @@ func (l *loader) checkStore() {
 func (l *loader) checkRedis() {
 	s := l.cfg.Store
 	if len(s.Addresses) == 0 {
-		l.fault(l.main, "store.addresses", "at least one address is needed")
+		l.fault("store.addresses", "at least one address is needed")
 	}
 	for i, address := range s.Addresses {
 		if host, _, _ := net.SplitHostPort(address); host == "" || checkAddress(address) != nil {
-			l.fault(l.main, fmt.Sprintf("store.addresses[%d]", i), "%q is not HOST:PORT, like 127.0.0.1:6379", address)
+			l.fault(fmt.Sprintf("store.addresses[%d]", i), "%q is not HOST:PORT, like 127.0.0.1:6379", address)
 		}
 	}
 	if s.SentinelMaster == "" {
 		const needs = "is for Sentinels and needs store.sentinel_master; Redis itself has store.username and store.password"
 		if s.SentinelUsername != "" {
-			l.fault(l.main, "store.sentinel_username", needs)
+			l.fault("store.sentinel_username", needs)
 		}
 		if s.SentinelPassword != "" {
-			l.fault(l.main, "store.sentinel_password", needs)
+			l.fault("store.sentinel_password", needs)
 		}
 	}
 	if strings.ContainsFunc(s.KeyPrefix, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
-		l.fault(l.main, "store.key_prefix", "%q holds a space or a control character", s.KeyPrefix)
+		l.fault("store.key_prefix", "%q holds a space or a control character", s.KeyPrefix)
 	}
 	if s.MaxStaleness == 0 {
-		l.fault(l.main, "store.max_staleness", "must be longer than 0")
+		l.fault("store.max_staleness", "must be longer than 0")
 	}
 	l.checkSharedKeys()
 }
@@ -68,9 +68,9 @@ func (l *loader) checkSharedKeys() {
 		const needed = "is needed with store.driver redis, because a route accepts bearer and every instance must sign tokens with the same key"
 		switch {
 		case t.Algorithm == AlgorithmHS256 && t.Secret == "":
-			l.fault(l.main, "token.secret", needed)
+			l.fault("token.secret", needed)
 		case t.Algorithm == AlgorithmRS256 && t.PrivateKey == "":
-			l.fault(l.main, "token.private_key", needed)
+			l.fault("token.private_key", needed)
 		}
 	}
 	for _, use := range []struct {
@@ -82,7 +82,7 @@ func (l *loader) checkSharedKeys() {
 		{l.cfg.Session.CSRFToken, "session.csrf_token: every instance must make the same tokens"},
 	} {
 		if use.used && l.cfg.Store.EncryptionKey == "" {
-			l.fault(l.main, "store.encryption_key", "is needed with store.driver redis and %s; give every instance the same key, for instance from `openssl rand -base64 32`", use.what)
+			l.fault("store.encryption_key", "is needed with store.driver redis and %s; give every instance the same key, for instance from `openssl rand -base64 32`", use.what)
 			return
 		}
 	}
@@ -98,19 +98,19 @@ const (
 func (l *loader) checkLimits() {
 	limits := l.cfg.Limits
 	if limits.LoginFailures < 1 {
-		l.fault(l.main, "limits.login_failures", "must be at least 1; with 0 nobody could sign in")
+		l.fault("limits.login_failures", "must be at least 1; with 0 nobody could sign in")
 	}
 	if limits.LoginWindow == 0 {
-		l.fault(l.main, "limits.login_window", "must be longer than 0")
+		l.fault("limits.login_window", "must be longer than 0")
 	}
 	if n := limits.MaxHeaderBytes; n < minHeaderBytes || n > maxHeaderBytes {
-		l.fault(l.main, "limits.max_header_bytes", "%d is out of bounds; expected %d to %d", n, minHeaderBytes, maxHeaderBytes)
+		l.fault("limits.max_header_bytes", "%d is out of bounds; expected %d to %d", n, minHeaderBytes, maxHeaderBytes)
 	}
 	if limits.BodyPause == 0 {
-		l.fault(l.main, "limits.body_pause", "must be longer than 0; no request with a body would get through")
+		l.fault("limits.body_pause", "must be longer than 0; no request with a body would get through")
 	}
 	if l.cfg.ShutdownTimeout == 0 {
-		l.fault(l.main, "shutdown_timeout", "must be longer than 0; a stop would cut off every request under way")
+		l.fault("shutdown_timeout", "must be longer than 0; a stop would cut off every request under way")
 	}
 	l.oneOf("log.level", l.cfg.Log.Level, "debug", "info", "warn", "error")
 	l.oneOf("log.format", l.cfg.Log.Format, "json", "text")

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"authgate/gateway/config/strictyaml"
 )
 
 // checkTLS checks where the certificate comes from, and the certificate where
@@ -23,17 +25,17 @@ func (l *loader) checkTLS() {
 	case TLSInternal, TLSACME, TLSOff:
 		for _, f := range []struct{ key, path string }{{"tls.certificate", t.Certificate}, {"tls.key", t.Key}} {
 			if f.path != "" {
-				l.fault(l.main, f.key, "would not be used with tls.mode %s; set tls.mode: files or remove this key", t.Mode)
+				l.fault(f.key, "would not be used with tls.mode %s; set tls.mode: files or remove this key", t.Mode)
 			}
 		}
 	}
 	for i, domain := range t.Domains {
 		if err := checkDomain(domain, t.Mode); err != nil {
-			l.fault(l.main, fmt.Sprintf("tls.domains[%d]", i), "%v", err)
+			l.fault(fmt.Sprintf("tls.domains[%d]", i), "%v", err)
 		}
 	}
 	if t.HSTS > 0 && t.HSTS < time.Second {
-		l.fault(l.main, "tls.hsts", "must be at least 1s, or 0s to leave the header out; a year is 8760h")
+		l.fault("tls.hsts", "must be at least 1s, or 0s to leave the header out; a year is 8760h")
 	}
 	if t.Mode == TLSACME {
 		l.checkACME()
@@ -45,19 +47,18 @@ func (l *loader) checkCertificate() {
 	t := l.cfg.TLS
 	for _, f := range []struct{ key, path string }{{"tls.certificate", t.Certificate}, {"tls.key", t.Key}} {
 		if f.path == "" {
-			l.missing(l.main, f.key, "tls.mode files needs the path of a PEM file here")
+			l.missing(f.key, "tls.mode files needs the path of a PEM file here")
 			continue
 		}
-		l.sideFiles = append(l.sideFiles, f.path)
-		if _, err := readFile(f.path, maxConfigSize); err != nil {
-			l.missing(l.main, f.key, "%v", fileError(f.path, err))
+		if _, err := l.ReadSide(f.path, maxConfigSize); err != nil {
+			l.missing(f.key, "%v", err)
 		}
 	}
-	if l.main.isBroken("tls.certificate") || l.main.isBroken("tls.key") {
+	if l.main.Broken("tls.certificate") || l.main.Broken("tls.key") {
 		return
 	}
 	if _, err := tls.LoadX509KeyPair(t.Certificate, t.Key); err != nil {
-		l.fault(l.main, "tls.certificate", "%s and %s are not a certificate and its key: %v", t.Certificate, t.Key, err)
+		l.fault("tls.certificate", "%s and %s are not a certificate and its key: %v", t.Certificate, t.Key, err)
 	}
 }
 
@@ -87,22 +88,22 @@ func (l *loader) checkACME() {
 	t := l.cfg.TLS
 	for i, domain := range t.Domains {
 		if slices.Index(t.Domains, domain) < i {
-			l.fault(l.main, fmt.Sprintf("tls.domains[%d]", i), "%q is there already", domain)
+			l.fault(fmt.Sprintf("tls.domains[%d]", i), "%q is there already", domain)
 		}
 	}
 	if t.Email != "" && (strings.Count(t.Email, "@") != 1 || strings.ContainsAny(t.Email, " \t\r\n")) {
-		l.fault(l.main, "tls.email", "%q is not an address; expected one like admin@example.org", t.Email)
+		l.fault("tls.email", "%q is not an address; expected one like admin@example.org", t.Email)
 	}
 	if t.Directory != "" {
 		if u, err := httpURL(t.Directory); err != nil {
-			l.fault(l.main, "tls.directory", "%v", err)
+			l.fault("tls.directory", "%v", err)
 		} else if u.Scheme != "https" {
-			l.fault(l.main, "tls.directory", "%q is not https", t.Directory)
+			l.fault("tls.directory", "%q is not https", t.Directory)
 		}
 	}
 	if t.TrustedRoots != "" {
 		if err := checkRoots(t.TrustedRoots); err != nil {
-			l.fault(l.main, "tls.trusted_roots", "%v", err)
+			l.fault("tls.trusted_roots", "%v", err)
 		}
 	}
 	l.checkACMEListen()
@@ -116,7 +117,7 @@ func (l *loader) checkACMEListen() {
 		return
 	}
 	if plain, secure := listenHost(listen.HTTP), listenHost(listen.HTTPS); plain != secure {
-		l.fault(l.main, "listen.http", "%q has another host than listen.https; with tls.mode acme both need the same one, or none", listen.HTTP)
+		l.fault("listen.http", "%q has another host than listen.https; with tls.mode acme both need the same one, or none", listen.HTTP)
 	}
 }
 
@@ -130,9 +131,9 @@ func listenHost(address string) string {
 }
 
 func checkRoots(path string) error {
-	content, err := readFile(path, maxConfigSize)
+	content, err := strictyaml.ReadFile(path, maxConfigSize)
 	if err != nil {
-		return fileError(path, err)
+		return err
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(content) {
 		return errors.New(path + " holds no certificate in PEM")

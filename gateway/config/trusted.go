@@ -96,7 +96,7 @@ func (l *loader) checkTrustedIssuers() {
 		l.checkTrustedIssuer(path+".issuer", t.Issuer, i)
 		l.checkTrustedName(path+".name", t, i)
 		if len(t.Audience) == 0 {
-			l.fault(l.main, path+".audience", "is needed; a token for somebody else must not open anything here")
+			l.fault(path+".audience", "is needed; a token for somebody else must not open anything here")
 		}
 		l.checkAudience(path+".audience", t.Audience)
 		for j, algorithm := range t.Algorithms {
@@ -110,7 +110,7 @@ func (l *loader) checkTrustedIssuers() {
 		}
 		l.checkIntrospection(path+".introspection", t.Introspection)
 		if introspected >= 0 {
-			l.fault(l.main, path+".introspection", "token.trusted_issuers[%d] has it already; with two, nobody could say whom an opaque token belongs to", introspected)
+			l.fault(path+".introspection", "token.trusted_issuers[%d] has it already; with two, nobody could say whom an opaque token belongs to", introspected)
 			continue
 		}
 		introspected = i
@@ -123,11 +123,11 @@ func (l *loader) checkTrustedIssuer(path, issuer string, index int) {
 	first := slices.IndexFunc(l.cfg.Token.TrustedIssuers, func(t TrustedIssuer) bool { return t.Issuer == issuer })
 	switch {
 	case issuer == "":
-		l.fault(l.main, path, "the claim iss of its tokens is needed, like https://id.example.org/realms/main")
+		l.fault(path, "the claim iss of its tokens is needed, like https://id.example.org/realms/main")
 	case issuer == l.cfg.Token.Issuer:
-		l.fault(l.main, path, "%q is the issuer of the gateway's own tokens (token.issuer)", issuer)
+		l.fault(path, "%q is the issuer of the gateway's own tokens (token.issuer)", issuer)
 	case first < index:
-		l.fault(l.main, path, "%q is the issuer of token.trusted_issuers[%d] already", issuer, first)
+		l.fault(path, "%q is the issuer of token.trusted_issuers[%d] already", issuer, first)
 	default:
 		l.checkProviderURL(path, issuer)
 	}
@@ -139,25 +139,25 @@ func (l *loader) checkTrustedName(path string, t TrustedIssuer, index int) {
 	first := slices.IndexFunc(l.cfg.Token.TrustedIssuers, func(other TrustedIssuer) bool { return strings.EqualFold(other.Name, t.Name) })
 	other := slices.IndexFunc(l.cfg.Providers, func(p Provider) bool { return strings.EqualFold(p.Name, t.Name) && p.Issuer != t.Issuer })
 	switch {
-	case l.main.isBroken("providers"): // which the name may come from
+	case l.main.Broken("providers"): // which the name may come from
 	case t.Name == "":
 		if names := l.providersOf(t.Issuer); len(names) > 1 {
-			l.fault(l.main, path, "a name is needed, because several providers have this issuer: %s; give one of these or another name", strings.Join(names, ", "))
+			l.fault(path, "a name is needed, because several providers have this issuer: %s; give one of these or another name", strings.Join(names, ", "))
 		}
 	case strings.EqualFold(t.Name, policy.LocalProvider) || strings.EqualFold(t.Name, policy.BasicProvider):
-		l.fault(l.main, path, "%q is the provider of the gateway's own users; choose another name", t.Name)
+		l.fault(path, "%q is the provider of the gateway's own users; choose another name", t.Name)
 	case !trustedName.MatchString(t.Name):
-		l.fault(l.main, path, "%q is not a name for an issuer; use letters, digits, dots, - and _, with a letter or digit first", t.Name)
+		l.fault(path, "%q is not a name for an issuer; use letters, digits, dots, - and _, with a letter or digit first", t.Name)
 	case first < index:
-		l.fault(l.main, path, "%q is the name of token.trusted_issuers[%d] already; choose another name", t.Name, first)
+		l.fault(path, "%q is the name of token.trusted_issuers[%d] already; choose another name", t.Name, first)
 	case other >= 0:
-		l.fault(l.main, path, "%q is the name of providers[%d], which has another issuer; choose another name", t.Name, other)
+		l.fault(path, "%q is the name of providers[%d], which has another issuer; choose another name", t.Name, other)
 	}
 }
 
 func (l *loader) checkIntrospection(path string, in *Introspection) {
 	if in.ClientID == "" {
-		l.fault(l.main, path+".client_id", "the identifier that the issuer has given this client is needed")
+		l.fault(path+".client_id", "the identifier that the issuer has given this client is needed")
 	}
 	l.checkProviderURL(path+".url", in.URL)
 }

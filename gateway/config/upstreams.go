@@ -9,24 +9,25 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"authgate/gateway/config/strictyaml"
 	"authgate/gateway/headername"
 )
 
 // checkUpstreams checks the applications behind the gateway.
 func (l *loader) checkUpstreams() {
 	for _, name := range slices.Sorted(maps.Keys(l.cfg.Upstreams)) {
-		u, path := l.cfg.Upstreams[name], join("upstreams", name)
+		u, path := l.cfg.Upstreams[name], strictyaml.Join("upstreams", name)
 		if problem := nameProblem(name); problem != "" {
-			l.fault(l.main, path, "the name of the upstream %s", problem)
+			l.fault(path, "the name of the upstream %s", problem)
 		}
 		l.checkAddresses(path, u)
 		if u.Timeout == 0 {
-			l.fault(l.main, path+".timeout", "must be longer than 0")
+			l.fault(path+".timeout", "must be longer than 0")
 		}
 		if u.ConnectTimeout == 0 {
-			l.fault(l.main, path+".connect_timeout", "must be longer than 0")
+			l.fault(path+".connect_timeout", "must be longer than 0")
 		}
-		if l.main.given(path + ".identity_headers") {
+		if l.main.Given(path + ".identity_headers") {
 			l.checkIdentityHeaders(path+".identity_headers", *u.IdentityHeaders)
 		}
 	}
@@ -36,20 +37,20 @@ func (l *loader) checkUpstreams() {
 func (l *loader) checkAddresses(path string, u Upstream) {
 	one, several := path+".url", path+".urls"
 	switch {
-	case l.main.given(one) && l.main.given(several):
-		l.fault(l.main, several, "url is given as well; keep one of the two")
-	case l.main.given(one) && u.URL == nil, l.main.given(several) && len(u.URLs) == 0:
-		l.fault(l.main, one, "must not be empty; expected an address like http://127.0.0.1:9000")
-	case !l.main.given(one) && !l.main.given(several):
-		l.fault(l.main, path, "needs an address: url, or urls for several")
-	case l.main.given(one):
+	case l.main.Given(one) && l.main.Given(several):
+		l.fault(several, "url is given as well; keep one of the two")
+	case l.main.Given(one) && u.URL == nil, l.main.Given(several) && len(u.URLs) == 0:
+		l.fault(one, "must not be empty; expected an address like http://127.0.0.1:9000")
+	case !l.main.Given(one) && !l.main.Given(several):
+		l.fault(path, "needs an address: url, or urls for several")
+	case l.main.Given(one):
 		l.checkAddress(one, u.URL)
 	default:
 		for i, address := range u.URLs {
 			at := fmt.Sprintf("%s[%d]", several, i)
 			l.checkAddress(at, address)
 			if address != nil && slices.ContainsFunc(u.URLs[:i], func(other *url.URL) bool { return other != nil && *other == *address }) {
-				l.fault(l.main, at, "%q is listed twice", address)
+				l.fault(at, "%q is listed twice", address)
 			}
 		}
 	}
@@ -59,9 +60,9 @@ func (l *loader) checkAddresses(path string, u Upstream) {
 func (l *loader) checkAddress(path string, u *url.URL) {
 	switch {
 	case u == nil:
-		l.fault(l.main, path, "must not be empty; expected an address like http://127.0.0.1:9000")
+		l.fault(path, "must not be empty; expected an address like http://127.0.0.1:9000")
 	case u.Path != "" && u.Path != "/":
-		l.fault(l.main, path, "%q has a path, which is not supported: requests keep the path they came with, less a route's strip_prefix; %s", u, addressForm)
+		l.fault(path, "%q has a path, which is not supported: requests keep the path they came with, less a route's strip_prefix; %s", u, addressForm)
 	}
 }
 
@@ -91,20 +92,20 @@ func (l *loader) checkIdentityHeaders(path string, headers IdentityHeaders) {
 	taken := map[string]string{}
 	names := headers.byKey()
 	for _, key := range slices.Sorted(maps.Keys(names)) {
-		name, at := *names[key], join(path, key)
+		name, at := *names[key], strictyaml.Join(path, key)
 		if name == "" {
 			continue
 		}
 		folded := headername.Fold(name)
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			l.fault(l.main, at, "%q is not the name of a header; use letters, digits and -", name)
+			l.fault(at, "%q is not the name of a header; use letters, digits and -", name)
 		case slices.Contains(hopByHop, folded) || slices.Contains(ownHeaders, folded) || aboutRequest(folded):
-			l.fault(l.main, at, "%q has a meaning of its own and cannot carry an identity; choose another name", name)
+			l.fault(at, "%q has a meaning of its own and cannot carry an identity; choose another name", name)
 		case taken[folded] != "":
 			// Of two that an upstream takes from the top level it is said there.
-			if path == "identity_headers" || l.main.given(at) || l.main.given(join(path, taken[folded])) {
-				l.fault(l.main, at, "%q is the header of %s already; case and separators like - _ and . do not tell names apart", name, taken[folded])
+			if path == "identity_headers" || l.main.Given(at) || l.main.Given(strictyaml.Join(path, taken[folded])) {
+				l.fault(at, "%q is the header of %s already; case and separators like - _ and . do not tell names apart", name, taken[folded])
 			}
 		default:
 			taken[folded] = key
@@ -120,10 +121,10 @@ func (l *loader) checkRouteHeaders(path string, r Route) {
 		c.carry(u.IdentityHeaders)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Headers.Set)) {
-		at := join(path+".set", name)
+		at := strictyaml.Join(path+".set", name)
 		c.check(at, name)
 		if !httpguts.ValidHeaderFieldValue(r.Headers.Set[name]) {
-			l.fault(l.main, at, "the value holds a control character, which no header can carry")
+			l.fault(at, "the value holds a control character, which no header can carry")
 		}
 	}
 	for i, name := range r.Headers.Remove {
@@ -164,12 +165,12 @@ func (c *routeHeaders) check(at, name string) bool {
 	case folded == "Host" || folded == "Content-Length" || slices.Contains(hopByHop, folded) || aboutRequest(folded) && !strings.Contains(at, ".pass["):
 		problem = "%q is the gateway's to set"
 	case c.taken[folded] != "":
-		c.fault(c.main, at, "%q is listed in %s already", name, c.taken[folded])
+		c.fault(at, "%q is listed in %s already", name, c.taken[folded])
 		return false
 	}
 	c.taken[folded] = at
 	if problem != "" {
-		c.fault(c.main, at, problem, name)
+		c.fault(at, problem, name)
 	}
 	return problem == ""
 }
@@ -178,8 +179,8 @@ func (c *routeHeaders) check(at, name string) bool {
 func (c *routeHeaders) checkPass(at, name string) {
 	switch headername.Of(headername.Fold(name)) {
 	case headername.Own:
-		c.fault(c.main, at, "%q is the gateway's to set, and no client may send it", name)
+		c.fault(at, "%q is the gateway's to set, and no client may send it", name)
 	case headername.Free, headername.Framed:
-		c.fault(c.main, at, "%q passes anyway; leave it out, or correct its spelling", name)
+		c.fault(at, "%q passes anyway; leave it out, or correct its spelling", name)
 	}
 }

@@ -1,10 +1,11 @@
-package config
+package strictyaml
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"regexp"
 	"strings"
@@ -17,39 +18,33 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Sizes up to which files are read.
-const (
-	maxConfigSize = 1 << 20
-	maxListSize   = 8 << 20 // an accounts or htpasswd file
-	maxSecretSize = 64 << 10
-)
-
-// documentKey stands for the key in a diagnostic about a whole file.
+// documentKey is the key of a diagnostic about a whole file.
 const documentKey = "document"
 
-// text is a file as read, for diagnostics that point into it.
+// text is the content of a file, for diagnostics that point into it.
 type text struct {
 	name  string
 	lines []string
-	shown func(i int) string // line i as it may be shown, from 0
+	shown func(i int) string // line i from 0, with secrets masked
 }
 
-// newText splits a source into lines; mask makes what shows them.
+// newText splits a source into lines. mask returns the function that shows one.
 func newText(name string, source []byte, mask func([]string) func(int) string) *text {
 	lines := strings.Split(string(bytes.ReplaceAll(source, []byte("\r\n"), []byte("\n"))), "\n")
 	return &text{name: name, lines: lines, shown: mask(lines)}
 }
 
-// readFile reads a file of at most limit bytes.
-func readFile(path string, limit int) ([]byte, error) {
+// ReadFile reads a file of at most limit bytes. The error names the file but
+// not the system call.
+func ReadFile(path string, limit int) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, fileError(path, err)
 	}
 	defer f.Close()
 	content, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
 	if err != nil {
-		return nil, err
+		return nil, fileError(path, err)
 	}
 	if len(content) > limit {
 		return nil, fmt.Errorf("%s is larger than %s", path, size(limit))
@@ -57,7 +52,14 @@ func readFile(path string, limit int) ([]byte, error) {
 	return content, nil
 }
 
-// size is a number of bytes as a person reads it.
+func fileError(path string, err error) error {
+	if cause, ok := errors.AsType[*fs.PathError](err); ok {
+		err = cause.Err
+	}
+	return fmt.Errorf("cannot read %s: %w", path, err)
+}
+
+// size formats a number of bytes.
 func size(n int) string {
 	if n >= 1<<20 {
 		return fmt.Sprintf("%d MiB", n>>20)
@@ -65,10 +67,10 @@ func size(n int) string {
 	return fmt.Sprintf("%d KiB", n>>10)
 }
 
-// wellFormed checks what the YAML parser does not check, or reports unclearly:
+// wellFormed checks what the YAML parser does not check or reports unclearly:
 // encoding, control characters, size, and the line break at the end. A file
-// without it may have been cut off, and what is left can still be valid: a
-// route whose policy is missing lets in every user.
+// without that line break may have been cut off, and the rest can still be
+// valid: a route without its policy lets in every user.
 func (p *problems) wellFormed(t *text, source []byte, limit int) bool {
 	start := position{1, 1}
 	if len(source) > limit {
@@ -108,8 +110,8 @@ func (p *problems) wellFormed(t *text, source []byte, limit int) bool {
 	return true
 }
 
-// Nesting that is allowed. The parser recurses, so a line of a million open
-// brackets would overflow its stack; and a block is as deep as it is indented.
+// Limits of nesting. The parser recurses, so a line with a million open
+// brackets would overflow its stack. A block is as deep as its indentation.
 const (
 	maxFlowDepth   = 100
 	maxIndentation = 1000
@@ -135,14 +137,14 @@ func tooDeep(tokens token.Tokens) *token.Token {
 	return nil
 }
 
-// parse returns the one value of a YAML text, nil when it is not one.
-func (p *problems) parse(t *text, source []byte, limit int) ast.Node {
-	if !p.wellFormed(t, source, limit) {
+// parse returns the value of a YAML text, or nil after an error.
+func (r *Reader) parse(t *text, source []byte, limit int) ast.Node {
+	if !r.wellFormed(t, source, limit) {
 		return nil
 	}
 	file, err := parseTokens(strings.Join(t.lines, "\n"))
 	if err != nil {
-		p.addSyntax(t, err)
+		r.addSyntax(t, err)
 		return nil
 	}
 	var body ast.Node
@@ -156,19 +158,18 @@ func (p *problems) parse(t *text, source []byte, limit int) ast.Node {
 			if doc.Start != nil {
 				at = place(doc.Start)
 			}
-			p.add(t, at, documentKey, "a second YAML document begins here; the file must hold one")
+			r.add(t, at, documentKey, "a second YAML document begins here; the file must hold one")
 			return nil
 		}
 		body = doc.Body
 	}
 	if body == nil {
-		p.add(t, position{1, 1}, documentKey, "the file is empty")
+		r.add(t, position{1, 1}, documentKey, "the file is empty")
 	}
 	return body
 }
 
-// syntaxError is a fault that the parser of this package's choice does not
-// report in its own way.
+// syntaxError is an error that this package finds before the YAML parser.
 type syntaxError struct {
 	message string
 	at      position
@@ -176,8 +177,8 @@ type syntaxError struct {
 
 func (e *syntaxError) Error() string { return e.message }
 
-// parseTokens runs the YAML parser. A panic in it is a fault of the parser at
-// odd input, which must not end a gateway that runs and reloads.
+// parseTokens runs the YAML parser. It recovers from panics, which odd input
+// can cause: a reload must not end the process.
 func parseTokens(source string) (file *ast.File, err error) {
 	defer func() {
 		if recover() != nil {
@@ -191,7 +192,7 @@ func parseTokens(source string) (file *ast.File, err error) {
 	return parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 }
 
-// place is where a token stands.
+// place is where a token begins.
 func place(tk *token.Token) position {
 	if tk == nil || tk.Position == nil {
 		return position{1, 1}
@@ -201,7 +202,7 @@ func place(tk *token.Token) position {
 
 var tabIndent = regexp.MustCompile(`^ *\t`)
 
-// addSyntax reports what the parser found, with a hint where the reason is a
+// addSyntax reports an error of the parser, with a hint if the cause is a
 // common one.
 func (p *problems) addSyntax(t *text, err error) {
 	message, at := err.Error(), position{1, 1}

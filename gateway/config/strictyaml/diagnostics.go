@@ -1,4 +1,4 @@
-package config
+package strictyaml
 
 import (
 	"cmp"
@@ -10,24 +10,23 @@ import (
 	"unicode/utf8"
 )
 
-// Diagnostic is one thing wrong with a configuration.
+// Diagnostic is one mistake in a configuration.
 type Diagnostic struct {
-	File    string // the configuration file or the side file it is in
+	File    string // the main file or a side file
 	Line    int    // from 1
 	Column  int    // from 1, in characters
-	Key     string // where, as a dotted path: routes[1].policy; "document" for the file as a whole
+	Key     string // dotted path: routes[1].policy; "document" for the whole file
 	Message string // what is wrong, what was expected and what to do
-	Source  string // the source line with secrets masked, empty when it is beyond 16 KiB
+	Source  string // the source line with secrets masked, empty if it is longer than 16 KiB
 }
 
-// String is FILE:LINE:COLUMN: KEY: message, on one line.
+// String returns FILE:LINE:COLUMN: KEY: message, on one line.
 func (d Diagnostic) String() string {
 	return fmt.Sprintf("%s:%d:%d: %s: %s", d.File, d.Line, d.Column, d.Key, d.Message)
 }
 
-// Diagnostics is everything wrong with a configuration: that of the main file
-// first, then that of its side files, each in the order of the text. It is the
-// error that Parse returns.
+// Diagnostics are all mistakes in a configuration: first those of the main
+// file, then those of side files, each in the order of the text.
 type Diagnostics []Diagnostic
 
 // Error prints each diagnostic, followed by its source line and a caret under
@@ -47,11 +46,11 @@ func (ds Diagnostics) Error() string {
 	return b.String()
 }
 
-// excerptWidth is how many characters of a source line are shown.
+// excerptWidth is the number of characters shown of a source line.
 const excerptWidth = 120
 
-// excerpt is the source line with its number and the caret line under it. Of a
-// line that is too long it is the part around the caret.
+// excerpt returns the source line with its number and the caret below. It cuts
+// a long line to the part around the caret.
 func (d Diagnostic) excerpt() string {
 	line := []rune(d.Source)
 	caret := min(d.Column-1, len(line))
@@ -71,26 +70,27 @@ func (d Diagnostic) excerpt() string {
 	return fmt.Sprintf("  %s | %s\n  %s | %s^", number, string(line), margin, string(indent))
 }
 
-// position is a place in a text, both parts counted from 1.
+// position is a place in a text. Both numbers count from 1.
 type position struct{ line, column int }
 
 // problems collects diagnostics.
 type problems struct {
 	list Diagnostics
-	// secrets are the values read so far that no text may show.
+	// secrets are the values read so far that must not be shown.
 	secrets []string
 	said    map[said]bool
 }
 
-// said is what is wrong at a place, whatever the path that led there.
+// said identifies a diagnostic by its place and message, for any path that
+// leads to the place.
 type said struct {
 	file    string
 	at      position
 	message string
 }
 
-// addOnce is add for what is wrong with a value that is written at a place:
-// read again through aliases it is wrong in the same way each time.
+// addOnce is add for a value that is written in the text. Aliases can lead to
+// the value several times, and it is reported once.
 func (p *problems) addOnce(t *text, at position, key, format string, args ...any) {
 	id := said{t.name, at, fmt.Sprintf(format, args...)}
 	if p.said[id] {
@@ -103,11 +103,11 @@ func (p *problems) addOnce(t *text, at position, key, format string, args ...any
 	p.add(t, at, key, "%s", id.message)
 }
 
-// maxShownLine is the longest line, in bytes, that is shown.
+// maxShownLine is the length in bytes of the longest line that is shown.
 const maxShownLine = 16 << 10
 
-// add records one problem at a place in a text. A place outside of the text,
-// as a parser may report the end of it, is moved to the nearest inside.
+// add records a diagnostic. It moves a place outside of the text, which a parser
+// may report for the end of it, to the nearest place inside.
 func (p *problems) add(t *text, at position, key, format string, args ...any) {
 	at.line = max(1, min(at.line, len(t.lines)))
 	line := t.lines[at.line-1]
@@ -122,7 +122,7 @@ func (p *problems) add(t *text, at position, key, format string, args ...any) {
 	})
 }
 
-// visible replaces what a terminal would act on instead of showing it.
+// visible replaces control characters, which a terminal would act on.
 func visible(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\t' || unicode.IsPrint(r) {
@@ -132,16 +132,8 @@ func visible(s string) string {
 	}, s)
 }
 
-// result is what was collected, as an error; it is nil when nothing is wrong.
-func (p *problems) result(main string) error {
-	if len(p.list) == 0 {
-		return nil
-	}
-	return p.ordered(main, p.redacter())
-}
-
-// ordered is what was collected: sorted, without repetitions and with what
-// redact replaces. redact may be nil.
+// ordered returns the diagnostics sorted, without repetitions, and after redact,
+// which may be nil.
 func (p *problems) ordered(main string, redact *strings.Replacer) Diagnostics {
 	// The main file sorts before all others, whatever their names.
 	rank := func(d Diagnostic) int {
@@ -165,14 +157,14 @@ func (p *problems) ordered(main string, redact *strings.Replacer) Diagnostics {
 	return list
 }
 
-// redacter replaces every secret read so far; it is nil when there is none. A
-// few characters are not replaced: they would be found everywhere, and the
-// masking of secret keys has hidden them where they stand.
+// redacter returns what replaces every secret read so far, or nil. It leaves
+// out very short secrets, which would match everywhere. The masks of secret
+// keys hide those at their own place.
 func (p *problems) redacter() *strings.Replacer {
 	var pairs []string
 	for _, secret := range p.secrets {
 		if utf8.RuneCountInString(secret) >= 6 {
-			pairs = append(pairs, secret, masked)
+			pairs = append(pairs, secret, Masked)
 		}
 	}
 	if pairs == nil {

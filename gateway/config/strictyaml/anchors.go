@@ -1,15 +1,15 @@
-package config
+package strictyaml
 
 import "github.com/goccy/go-yaml/ast"
 
-// maxExpanded is how many values may be read through aliases and merge keys,
-// so that a small file cannot stand for a huge one.
+// maxExpanded is the number of values that may be read through aliases and merge
+// keys, so that a small file cannot stand for a huge one.
 const maxExpanded = 50_000
 
-// resolveAliases finds what each alias of a document stands for: the nearest
-// anchor of its name above it. An anchor is known only after its value, so
-// that an alias cannot be in what it stands for; such a one is left out, as is
-// one without an anchor.
+// resolveAliases finds the value of each alias: the nearest anchor above it with
+// its name. An anchor is known only after its value, so a value cannot contain
+// an alias of itself. The result leaves out such an alias and one without an
+// anchor.
 func resolveAliases(root ast.Node) map[*ast.AliasNode]ast.Node {
 	aliases := map[*ast.AliasNode]ast.Node{}
 	anchors := map[string]ast.Node{}

@@ -1,4 +1,4 @@
-package config
+package strictyaml
 
 import (
 	"fmt"
@@ -9,64 +9,45 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
-
-	"authgate/policy"
 )
 
 // decoder puts a syntax tree into Go values by their types and yaml tags. It
-// reports whatever does not fit and goes on.
+// reports each value that does not fit and continues.
 type decoder struct {
-	*loader
-	*document
+	*Reader
+	*Document
 	aliases  map[*ast.AliasNode]ast.Node
-	inAlias  int                 // how many aliases and merges deep
-	expanded int                 // values read in them
-	unknown  map[position]string // keys, and the ones that were meant
+	inAlias  int                 // depth of aliases and merges
+	expanded int                 // number of values read in them
+	unknown  map[position]string // unknown keys, and the known ones that they resemble
+	single   map[string]bool     // paths of lists whose only element has the path of the list
 }
 
 var (
 	secretType   = reflect.TypeFor[Secret]()
 	durationType = reflect.TypeFor[time.Duration]()
-	refsType     = reflect.TypeFor[[]policy.Ref]()
 )
 
-// decode reads a YAML file into the value that into points to. root is the
-// path of the whole document.
-func (l *loader) decode(t *text, source []byte, limit int, root string, into any) *document {
-	doc := newDocument(t, root)
-	body := l.parse(t, source, limit)
-	if body == nil {
-		doc.breaks(root)
-		return doc
-	}
-	d := &decoder{
-		loader: l, document: doc, aliases: resolveAliases(body), unknown: map[position]string{},
-	}
-	doc.places[root] = span{start(body), start(body)}
-	d.value(body, root, reflect.ValueOf(into).Elem())
-	return doc
-}
-
-// report adds a problem with what stands at a place.
+// report adds a diagnostic about a place.
 func (d *decoder) report(at position, key, format string, args ...any) {
 	d.addOnce(d.text, at, key, format, args...)
 }
 
-// wrong reports that the value at path cannot be read.
+// wrong reports that the value at path cannot be decoded.
 func (d *decoder) wrong(n ast.Node, path, format string, args ...any) {
-	d.report(start(n), d.name(path), format, args...)
-	d.breaks(path)
+	d.report(start(n), d.shownPath(path), format, args...)
+	d.Break(path)
 }
 
-// name is a path as shown; the root has none of its own.
-func (d *decoder) name(path string) string {
+// shownPath is a path as diagnostics show it. The root has a name of its own.
+func (d *decoder) shownPath(path string) string {
 	if path == "" {
 		return documentKey
 	}
 	return path
 }
 
-// value decodes n, which stands at path, into v.
+// value decodes the node n with the path path into v.
 func (d *decoder) value(n ast.Node, path string, v reflect.Value) {
 	n, aliased, ok := d.resolve(n, path)
 	if !ok {
@@ -92,17 +73,19 @@ func (d *decoder) content(n ast.Node, path string, v reflect.Value) {
 	switch {
 	case t == durationType:
 		d.duration(n, path, v)
-	case t == refsType:
-		d.refs(n, path, v)
-	case d.parsers[t] != nil:
-		d.parsed(n, path, v, d.parsers[t])
+	case d.Parse[t] != nil:
+		d.parsed(n, path, v, d.Parse[t])
+	case d.Either[t] != "":
+		d.either(n, path, v)
+	case kind == reflect.Slice && d.Either[t.Elem()] != "":
+		d.eitherList(n, path, v)
 	case kind == reflect.String:
 		s, ok := d.scalar(n, path)
 		if ok {
 			v.SetString(s)
 		}
 		if ok && t == secretType {
-			d.secrets = append(d.secrets, s)
+			d.Redact(s)
 		}
 	case kind == reflect.Bool:
 		d.boolean(n, path, v)
@@ -122,11 +105,11 @@ func (d *decoder) content(n ast.Node, path string, v reflect.Value) {
 		}
 		d.content(n, path, v.Elem())
 	default:
-		panic(fmt.Sprintf("config: no rule for %s of type %s", path, t))
+		panic(fmt.Sprintf("strictyaml: no rule for %s of type %s", path, t))
 	}
 }
 
-// parsed decodes a string whose meaning parse finds.
+// parsed decodes a string with a function of Options.Parse.
 func (d *decoder) parsed(n ast.Node, path string, v reflect.Value, parse func(path, value string) (any, error)) {
 	s, ok := d.scalar(n, path)
 	if !ok {
@@ -159,8 +142,8 @@ func (d *decoder) resolve(n ast.Node, path string) (_ ast.Node, aliased, ok bool
 	}
 }
 
-// spend counts a value that is read through an alias. When there are too many
-// the document is given up.
+// spend counts a value that is read through an alias. It returns false when
+// there are too many.
 func (d *decoder) spend(n ast.Node) bool {
 	if d.inAlias == 0 {
 		return true
@@ -168,13 +151,13 @@ func (d *decoder) spend(n ast.Node) bool {
 	d.expanded++
 	if d.expanded == maxExpanded {
 		d.report(start(n), documentKey, "the aliases of this file stand for more than %d values", maxExpanded)
-		d.breaks(d.root)
+		d.Break(d.root)
 	}
 	return d.expanded < maxExpanded
 }
 
-// section decodes a mapping whose keys are the fields of a struct. Nothing at
-// all stands for a section in which every line is commented out.
+// section decodes a mapping whose keys are the fields of a struct. Null is an
+// empty section: every line of it may be commented out.
 func (d *decoder) section(n ast.Node, path string, v reflect.Value) {
 	if _, null := n.(*ast.NullNode); null && path != d.root {
 		return
@@ -192,7 +175,9 @@ func (d *decoder) section(n ast.Node, path string, v reflect.Value) {
 		case f.file:
 			d.secretFile(path, e, entries, v.Field(f.index))
 		default:
-			d.entry(e, join(path, e.name), v.Field(f.index))
+			at := Join(path, e.name)
+			d.single[at] = f.single
+			d.entry(e, at, v.Field(f.index))
 		}
 	}
 }
@@ -207,10 +192,13 @@ func (d *decoder) entry(e entry, path string, v reflect.Value) {
 	d.value(e.value, path, v)
 }
 
-// field says where in a struct the value of a key goes.
+// field is the field of a struct for the value of a key.
 type field struct {
 	index int
-	file  bool // the key is x_file, its value the path of a file with x
+	file  bool // the key is x_file, and its value is the path of a file with x
+	// single lists are lists of an Either type whose only element has the path
+	// of the list. Their yaml tag has the option single.
+	single bool
 }
 
 // fieldsOf are the keys of a struct type by its yaml tags.
@@ -221,8 +209,11 @@ func fieldsOf(t reflect.Type) map[string]field {
 		if !f.IsExported() {
 			continue
 		}
-		name := f.Tag.Get("yaml")
-		fields[name] = field{index: i}
+		name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		if name == "-" {
+			continue
+		}
+		fields[name] = field{index: i, single: option == "single"}
 		if f.Type == secretType {
 			fields[name+"_file"] = field{index: i, file: true}
 		}
@@ -230,41 +221,41 @@ func fieldsOf(t reflect.Type) map[string]field {
 	return fields
 }
 
-// unknownKey reports a key that is no field. When it is a misspelling of one,
-// that one counts as given.
+// unknownKey reports a key that is not a field. If it is a misspelling of one,
+// later checks do not report that one as missing.
 func (d *decoder) unknownKey(path string, e entry, fields map[string]field) {
 	meant, again := d.unknown[e.at]
 	if !again {
 		known := slices.Sorted(maps.Keys(fields))
-		meant, _ = nearest(e.name, known)
+		meant, _ = Nearest(e.name, known)
 		d.unknown[e.at] = meant
-		d.add(d.text, e.at, join(path, e.name), "unknown key; %s", hint(e.name, "keys here", known))
+		d.add(d.text, e.at, Join(path, e.name), "unknown key; %s", Hint(e.name, "keys here", known))
 	}
 	if meant != "" {
-		d.breaks(join(path, meant))
+		d.Break(Join(path, meant))
 	}
 }
 
 // secretFile reads a secret from the file that the key x_file names.
 func (d *decoder) secretFile(path string, e entry, entries []entry, v reflect.Value) {
 	base := strings.TrimSuffix(e.name, "_file")
-	key := join(path, e.name)
+	key := Join(path, e.name)
 	if slices.ContainsFunc(entries, func(other entry) bool { return other.name == base }) {
 		d.report(e.at, key, "%s is given as well; keep one of the two", base)
-		d.breaks(join(path, base))
+		d.Break(Join(path, base))
 		return
 	}
 	var name string
 	d.entry(e, key, reflect.ValueOf(&name).Elem())
-	d.places[join(path, base)] = d.places[key]
+	d.places[Join(path, base)] = d.places[key]
 	if d.broken[key] {
-		d.breaks(join(path, base))
+		d.Break(Join(path, base))
 		return
 	}
 	secret, err := d.readSecret(name)
 	if err != nil {
-		d.fault(d.document, key, "%v", err)
-		d.breaks(join(path, base))
+		d.Fault(key, "%v", err)
+		d.Break(Join(path, base))
 		return
 	}
 	v.SetString(secret)
@@ -291,14 +282,14 @@ func (d *decoder) list(n ast.Node, path string, v reflect.Value) {
 		}
 		at := fmt.Sprintf("%s[%d]", path, i)
 		d.places[at] = span{start(one), start(one)}
-		element := prototype(v.Type().Elem())
+		element := d.newElement(v.Type().Elem())
 		d.value(one, at, element)
 		elements = reflect.Append(elements, element)
 	}
 	v.Set(elements)
 }
 
-// table decodes a mapping whose keys are free.
+// table decodes a mapping with any keys into a map.
 func (d *decoder) table(n ast.Node, path string, v reflect.Value) {
 	entries, ok := d.entries(n, path)
 	if !ok {
@@ -306,50 +297,64 @@ func (d *decoder) table(n ast.Node, path string, v reflect.Value) {
 	}
 	m := reflect.MakeMapWithSize(v.Type(), len(entries))
 	for _, e := range entries {
-		element := prototype(v.Type().Elem())
-		d.entry(e, join(path, e.name), element)
+		element := d.newElement(v.Type().Elem())
+		d.entry(e, Join(path, e.name), element)
 		m.SetMapIndex(reflect.ValueOf(e.name), element)
 	}
 	v.Set(m)
 }
 
-// refs decodes policies: a name, a policy written in place, or a list of
-// these.
-func (d *decoder) refs(n ast.Node, path string, v reflect.Value) {
+// newElement returns a new element of a list or a map with its defaults.
+func (d *decoder) newElement(t reflect.Type) reflect.Value {
+	v := reflect.New(t)
+	d.Defaults(v.Interface())
+	return v.Elem()
+}
+
+// eitherList decodes a list of an Either type, or a single value in its place.
+func (d *decoder) eitherList(n ast.Node, path string, v reflect.Value) {
 	nodes := []ast.Node{n}
 	sequence, isList := n.(*ast.SequenceNode)
 	if isList {
 		nodes = sequence.Values
 	}
-	refs := make([]policy.Ref, len(nodes))
+	elements := reflect.MakeSlice(v.Type(), len(nodes), len(nodes))
 	for i, one := range nodes {
 		if d.expanded >= maxExpanded {
 			return
 		}
 		at := fmt.Sprintf("%s[%d]", path, i)
-		// Package policy calls the one policy of a route by the path of its list.
-		if len(nodes) == 1 && strings.HasSuffix(path, ".policy") {
+		if len(nodes) == 1 && d.single[path] {
 			at = path
 		}
 		if isList {
 			d.places[at] = span{start(one), start(one)}
 		}
-		d.ref(one, at, &refs[i])
+		d.either(one, at, elements.Index(i))
 	}
-	v.Set(reflect.ValueOf(refs))
+	v.Set(elements)
 }
 
-func (d *decoder) ref(n ast.Node, path string, ref *policy.Ref) {
+// either decodes a value of an Either type.
+func (d *decoder) either(n ast.Node, path string, v reflect.Value) {
 	content, _, ok := d.resolve(n, path)
 	if !ok {
 		return
 	}
+	kind := reflect.Pointer
 	switch content.(type) {
 	case ast.MapNode:
-		d.value(n, path, reflect.ValueOf(&ref.Spec).Elem())
 	case *ast.StringNode:
-		d.value(n, path, reflect.ValueOf(&ref.Name).Elem())
+		kind = reflect.String
 	default:
-		d.wrong(content, path, "expected the name of a policy, or a policy written in place, found %s", describe(content))
+		d.wrong(content, path, "expected %s, found %s", d.Either[v.Type()], describe(content))
+		return
 	}
+	for i := range v.NumField() {
+		if field := v.Field(i); field.Kind() == kind {
+			d.value(n, path, field)
+			return
+		}
+	}
+	panic(fmt.Sprintf("strictyaml: %s has no field for a %s", v.Type(), kind))
 }

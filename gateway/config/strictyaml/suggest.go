@@ -1,4 +1,4 @@
-package config
+package strictyaml
 
 import (
 	"fmt"
@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// nearest is the one of known that word is most likely a misspelling of, or
-// the beginning of. The allowed number of edits grows with the length; case
-// and - for _ are free.
-func nearest(word string, known []string) (string, bool) {
+// Nearest returns the known word that word most likely misspells or begins.
+// The number of edits that it allows grows with the length. Case and - for _
+// do not count.
+func Nearest(word string, known []string) (string, bool) {
 	folded := foldWord(word)
 	best, bestEdits := "", 1+len(folded)/4
 	if len(folded) < 3 {
@@ -32,13 +32,13 @@ func nearest(word string, known []string) (string, bool) {
 	return best, found
 }
 
-// foldWord removes the differences that do not count.
+// foldWord removes differences that Nearest ignores.
 func foldWord(word string) string {
 	return strings.ReplaceAll(strings.ToLower(word), "-", "_")
 }
 
-// distance is the number of insertions, deletions, replacements and swaps of
-// neighbours that lead from a to b (optimal string alignment).
+// distance returns the number of insertions, deletions, replacements and swaps
+// of neighbours between a and b (optimal string alignment).
 func distance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	rows := make([][]int, len(x)+1)
@@ -64,10 +64,10 @@ func distance(a, b string) int {
 	return rows[len(x)][len(y)]
 }
 
-// hint ends a message about an unknown word: the nearest known one, or all of
-// them when none is near.
-func hint(word, plural string, known []string) string {
-	if best, ok := nearest(word, known); ok {
+// Hint returns the end of a message about an unknown word: the nearest known
+// word, or all known words if none is near. plural names them.
+func Hint(word, plural string, known []string) string {
+	if best, ok := Nearest(word, known); ok {
 		return fmt.Sprintf("did you mean %q?", best)
 	}
 	if len(known) == 0 {

@@ -1,4 +1,4 @@
-package config
+package strictyaml
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// scalar is the text of a YAML string with its variables replaced.
+// scalar returns the text of a YAML string with its variables replaced.
 func (d *decoder) scalar(n ast.Node, path string) (string, bool) {
 	var content string
 	switch n := n.(type) {
@@ -30,7 +30,7 @@ func (d *decoder) scalar(n ast.Node, path string) (string, bool) {
 		d.wrong(n, path, "expected a string, found %s", describe(n))
 		return "", false
 	}
-	expanded, err := expand(content, d.lookup)
+	expanded, err := expand(content, d.Lookup)
 	if err != nil {
 		d.wrong(n, path, "%v", err)
 		return "", false
@@ -38,8 +38,8 @@ func (d *decoder) scalar(n ast.Node, path string) (string, bool) {
 	return expanded, true
 }
 
-// hasVariable reports whether n is a string with a ${NAME} in it, which may
-// stand for a value of another type.
+// hasVariable reports whether n is a string with a ${NAME}, which may stand for
+// a value of another type.
 func hasVariable(n ast.Node) bool {
 	s, ok := n.(*ast.StringNode)
 	return ok && strings.Contains(s.Value, "${")
@@ -68,7 +68,7 @@ func (d *decoder) boolean(n ast.Node, path string, v reflect.Value) {
 
 var decimal = regexp.MustCompile(`^(0|[1-9][0-9]*)$`)
 
-// integer decodes a whole number, none of which is negative here.
+// integer decodes a whole number that is not negative.
 func (d *decoder) integer(n ast.Node, path string, v reflect.Value) {
 	const expected = "expected a whole number like 65536"
 	var digits string
@@ -143,7 +143,8 @@ func (d *decoder) duration(n ast.Node, path string, v reflect.Value) {
 	}
 }
 
-// describe says what a node is, without its value, which may be a secret.
+// describe names the kind of a node. It leaves out the value, which may be a
+// secret.
 func describe(n ast.Node) string {
 	switch n.(type) {
 	case *ast.NullNode:
@@ -166,14 +167,13 @@ func describe(n ast.Node) string {
 	return fmt.Sprintf("a %v", n.Type())
 }
 
-// variable finds what expand looks at: an escaped or a plain ${…}, or the
-// beginning of one.
+// variable matches ${…}, escaped or not, and the beginning of one.
 var variable = regexp.MustCompile(`\$?\$\{([^}]*)(\}?)`)
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // expand replaces each ${NAME} by the environment variable. $${NAME} is the
-// text ${NAME}, and any other $ stands for itself, as in password hashes.
+// text ${NAME}. Any other $ is the character itself, as in password hashes.
 func expand(s string, lookup func(string) (string, bool)) (string, error) {
 	var wrong []string
 	expanded := variable.ReplaceAllStringFunc(s, func(found string) string {

@@ -1,4 +1,4 @@
-package config
+package strictyaml
 
 import (
 	"slices"
@@ -11,12 +11,12 @@ type entry struct {
 	name   string
 	at     position // of the key
 	value  ast.Node
-	merged bool // it comes from a merge key
+	merged bool // whether it comes from a merge key
 }
 
 // entries lists the keys of a mapping in the order of the text, those of its
-// merge key last: a key of the mapping itself stands before one merged in, and
-// among those the first.
+// merge key last. A key of the mapping itself wins over a merged one, and the
+// first of several merged ones wins.
 func (d *decoder) entries(n ast.Node, path string) ([]entry, bool) {
 	mapping, ok := n.(ast.MapNode)
 	if !ok {
@@ -39,7 +39,7 @@ func (d *decoder) entries(n ast.Node, path string) ([]entry, bool) {
 			continue
 		}
 		if first, twice := lines[e.name]; twice {
-			d.report(e.at, join(path, e.name), "duplicate key; it is given in line %d already", first)
+			d.report(e.at, Join(path, e.name), "duplicate key; it is given in line %d already", first)
 			continue
 		}
 		lines[e.name] = e.at.line
@@ -65,12 +65,12 @@ func (d *decoder) keyName(key ast.Node, path string) (string, bool) {
 	case *ast.AnchorNode:
 		return d.keyName(k.Value, path)
 	}
-	d.report(start(key), d.name(path), "expected a string as the key, found %s; put it in quotes", describe(key))
+	d.report(start(key), d.shownPath(path), "expected a string as the key, found %s; put it in quotes", describe(key))
 	return "", false
 }
 
-// merge adds what a merge key (<<) brings: a mapping or a list of mappings,
-// mostly by alias.
+// merge adds the keys of a merge key (<<). Its value is a mapping or a list of
+// mappings, usually by alias.
 func (d *decoder) merge(list *[]entry, n ast.Node, path string) {
 	d.inAlias++
 	defer func() { d.inAlias-- }()

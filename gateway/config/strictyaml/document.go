@@ -1,0 +1,150 @@
+package strictyaml
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// Document is a file as read: its text and the place of each value. Paths are
+// dotted and begin at the root: routes[1].policy.
+type Document struct {
+	*text
+	reader *Reader
+	root   string          // the path of the top level, empty in the main file
+	places map[string]span // of everything that is written
+	broken map[string]bool // paths of values that could not be read
+	shaky  map[string]bool // paths around those
+}
+
+// span is where a key and its value begin.
+type span struct{ key, value position }
+
+func (r *Reader) document(t *text, root string) *Document {
+	return &Document{
+		text: t, reader: r, root: root,
+		places: map[string]span{}, broken: map[string]bool{}, shaky: map[string]bool{},
+	}
+}
+
+// Root returns the path of the top level.
+func (d *Document) Root() string { return d.root }
+
+// Lines returns the lines of the file.
+func (d *Document) Lines() []string { return d.lines }
+
+// Given reports whether a key is written in the document.
+func (d *Document) Given(path string) bool {
+	_, ok := d.places[path]
+	return ok
+}
+
+// Break notes that the value at path is wrong, so that later checks do not
+// report what follows from that.
+func (d *Document) Break(path string) {
+	d.broken[path] = true
+	for up, ok := parent(path); ok; up, ok = parent(up) {
+		d.shaky[up] = true
+	}
+}
+
+// Broken reports whether the value at path, a value in it or one around it is
+// wrong.
+func (d *Document) Broken(path string) bool {
+	if d.shaky[path] || d.Unreadable(path) {
+		return true
+	}
+	for up, ok := parent(path); ok; up, ok = parent(up) {
+		if d.broken[up] {
+			return true
+		}
+	}
+	return false
+}
+
+// Unreadable reports whether the value at path as a whole is wrong.
+func (d *Document) Unreadable(path string) bool { return d.broken[path] }
+
+// Locate sets the place of a value in a file of plain lines. Line and column
+// count from 1.
+func (d *Document) Locate(path string, line, column int) {
+	at := position{line, column}
+	d.places[path] = span{at, at}
+}
+
+// Place returns the place of the value at path as FILE:LINE.
+func (d *Document) Place(path string) string {
+	return fmt.Sprintf("%s:%d", d.name, d.at(path).line)
+}
+
+// Fault reports that the value at path is wrong, unless that follows from what
+// has been reported.
+func (d *Document) Fault(path, format string, args ...any) {
+	switch {
+	case d.Broken(path):
+	case d.Given(path):
+		d.reader.addOnce(d.text, d.at(path), path, format, args...)
+	default: // several keys may be missing at one place
+		d.reader.add(d.text, d.at(path), path, format, args...)
+	}
+}
+
+// Missing is Fault and Break: later checks of the value have no meaning.
+func (d *Document) Missing(path, format string, args ...any) {
+	d.Fault(path, format, args...)
+	d.Break(path)
+}
+
+// Warn reports that the value at path is probably a mistake.
+func (d *Document) Warn(path, format string, args ...any) {
+	d.reader.warnings.addOnce(d.text, d.at(path), path, format, args...)
+}
+
+// at is the place to show for path: that of its value, or of the nearest key
+// around it that is written.
+func (d *Document) at(path string) position {
+	if place, ok := d.places[path]; ok {
+		return place.value
+	}
+	for up, ok := parent(path); ok; up, ok = parent(up) {
+		if place, ok := d.places[up]; ok {
+			return place.key
+		}
+	}
+	return position{1, 1}
+}
+
+// parent cuts the last key or index off a path.
+func parent(path string) (string, bool) {
+	i := strings.LastIndexAny(path, ".[")
+	if i < 0 {
+		return "", false
+	}
+	return path[:i], true
+}
+
+// Join returns the path of a key under path. The empty key is quoted, so that
+// its path differs from path.
+func Join(path, key string) string {
+	if key == "" {
+		key = `""`
+	}
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// start is where a node begins.
+func start(n ast.Node) position {
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		if !n.IsFlowStyle && len(n.Values) > 0 {
+			return start(n.Values[0].Key)
+		}
+	case *ast.MappingValueNode:
+		return start(n.Key)
+	}
+	return place(n.GetToken())
+}

@@ -1,0 +1,102 @@
+package strictyaml
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Masked replaces a secret in diagnostics.
+const Masked = "[masked]"
+
+var (
+	// keyShape matches a key at the start of a line, after a dash or in a flow
+	// mapping, in quotes or not.
+	keyShape = regexp.MustCompile(`(?:^|[\s{,\[])["']?([A-Za-z_][A-Za-z0-9_.-]*)["']?\s*:(?:\s|$|["'])`)
+	// passwordHash matches a stored hash under any key.
+	passwordHash = regexp.MustCompile(`\$(?:argon2|2[a-z]\$|apr1\$|[156]\$)\S*|\{S?SHA\d*\}\S*`)
+	// userinfo matches the credentials in a URL.
+	userinfo = regexp.MustCompile(`://[^/\s@]*@`)
+)
+
+// secretKey reports whether the value of a key may be a secret. The values of
+// x_file keys are paths.
+func (o *Options) secretKey(key string) bool {
+	folded := strings.ToLower(key)
+	if strings.HasSuffix(folded, "_file") || slices.Contains(o.PublicKeys, folded) {
+		return false
+	}
+	if strings.Contains(folded, "secret") || strings.Contains(folded, "passw") {
+		return true
+	}
+	_, near := Nearest(folded, o.SecretKeys)
+	return near
+}
+
+// maskYAML returns the function that shows line i of a YAML text with secrets
+// masked. It looks at the text alone, because it must also work on text that
+// cannot be parsed. It masks the rest of a line after a secret key, and lines
+// that continue the value of a secret key above.
+func (o *Options) maskYAML(lines []string) func(i int) string {
+	var hidden []bool // made when first needed
+	return func(i int) string {
+		if hidden == nil {
+			hidden = o.continued(lines)
+		}
+		line := lines[i]
+		if hidden[i] {
+			return line[:indentation(line)] + Masked
+		}
+		for _, found := range keyShape.FindAllStringSubmatchIndex(line, -1) {
+			if !o.secretKey(line[found[2]:found[3]]) {
+				continue
+			}
+			colon := found[3] + strings.IndexByte(line[found[3]:], ':') + 1
+			if value := strings.TrimLeft(line[colon:], " \t"); value != "" {
+				line = line[:len(line)-len(value)] + Masked
+			}
+			break
+		}
+		return maskPatterns(line)
+	}
+}
+
+// continued reports for each line whether it belongs to the value of a secret
+// key on a line above. The parent of a line with a key is the nearest line above
+// whose key is further left. The parent of another line is the nearest line
+// above with a key.
+func (o *Options) continued(lines []string) []bool {
+	type open struct {
+		column int
+		secret bool
+	}
+	var stack []open
+	hidden := make([]bool, len(lines))
+	for i, line := range lines {
+		content := strings.TrimLeft(line, " \t-")
+		if content == "" || content[0] == '#' {
+			continue
+		}
+		keys := keyShape.FindAllStringSubmatch(line, -1)
+		column := len(line) - len(content)
+		for keys != nil && len(stack) > 0 && stack[len(stack)-1].column >= column {
+			stack = stack[:len(stack)-1]
+		}
+		hidden[i] = len(stack) > 0 && stack[len(stack)-1].secret
+		if keys != nil {
+			stack = append(stack, open{column, hidden[i] || o.secretKey(keys[len(keys)-1][1])})
+		}
+	}
+	return hidden
+}
+
+// maskPatterns masks what looks like a secret.
+func maskPatterns(line string) string {
+	line = passwordHash.ReplaceAllString(line, Masked)
+	return userinfo.ReplaceAllString(line, "://"+Masked+"@")
+}
+
+// indentation is the number of leading spaces and tabs.
+func indentation(line string) int {
+	return len(line) - len(strings.TrimLeft(line, " \t"))
+}

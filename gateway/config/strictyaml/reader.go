@@ -1,0 +1,141 @@
+package strictyaml
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Options say how to read the files of one configuration.
+type Options struct {
+	// Main is the path of the main file. Relative paths start from its folder,
+	// and its diagnostics come before those of other files.
+	Main string
+	// Lookup returns the value of an environment variable.
+	Lookup func(name string) (string, bool)
+	// SecretKeys are the keys of secret values. Diagnostics mask the values of
+	// these keys, of misspellings of them, and of all keys that contain
+	// "secret" or "passw".
+	SecretKeys []string
+	// PublicKeys are keys that look like those of secrets but are not.
+	PublicKeys []string
+	// Defaults sets the defaults of a new element of a list or a map. element
+	// is a pointer to it.
+	Defaults func(element any)
+	// Parse holds the function that reads a value for each type that is
+	// written as one string. path is the path of the value.
+	Parse map[reflect.Type]func(path, value string) (any, error)
+	// Either holds the struct types whose values are written either as a
+	// string or as a mapping. Such a type has two fields: a string, and a
+	// pointer to the struct for the mapping. In place of a list of them a
+	// single one may be written. The text says what is expected, for
+	// diagnostics.
+	Either map[reflect.Type]string
+}
+
+// MaxSecret is the largest size of a file with one secret, in bytes.
+const MaxSecret = 64 << 10
+
+// Reader reads the files of one configuration and collects what is wrong.
+type Reader struct {
+	Options
+	problems
+	warnings problems
+	files    []string
+}
+
+// NewReader returns a Reader.
+func NewReader(o Options) *Reader {
+	if o.Defaults == nil {
+		o.Defaults = func(any) {}
+	}
+	return &Reader{Options: o}
+}
+
+// Err returns the diagnostics so far as an error of type Diagnostics, or nil.
+func (r *Reader) Err() error {
+	if len(r.list) == 0 {
+		return nil
+	}
+	return r.ordered(r.Main, r.redacter())
+}
+
+// Warnings returns the warnings so far.
+func (r *Reader) Warnings() Diagnostics { return r.warnings.ordered(r.Main, r.redacter()) }
+
+// Redact makes diagnostics mask a secret wherever it appears.
+func (r *Reader) Redact(secret string) { r.secrets = append(r.secrets, secret) }
+
+// Files returns the paths of the side files, sorted.
+func (r *Reader) Files() []string {
+	return slices.Compact(slices.Sorted(slices.Values(r.files)))
+}
+
+// Resolve makes a path of the main file relative to the folder of that file.
+func (r *Reader) Resolve(path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(r.Main), path)
+}
+
+// ReadSide reads a side file of at most limit bytes. path must be resolved.
+func (r *Reader) ReadSide(path string, limit int) ([]byte, error) {
+	r.files = append(r.files, path)
+	return ReadFile(path, limit)
+}
+
+// readSecret reads a file with one secret. One line break at its end is not
+// part of the secret.
+func (r *Reader) readSecret(name string) (string, error) {
+	if name == "" {
+		return "", errors.New("expected the path of a file")
+	}
+	path := r.Resolve(name)
+	content, err := r.ReadSide(path, MaxSecret)
+	if err != nil {
+		return "", err
+	}
+	secret := strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")
+	if secret == "" {
+		return "", fmt.Errorf("the file %s is empty", path)
+	}
+	r.Redact(secret)
+	return secret, nil
+}
+
+// Read decodes a YAML file of at most limit bytes into the value that into
+// points to. name is the path of the file, source its content, and root the
+// path that its top level has in diagnostics, empty for the main file.
+func (r *Reader) Read(name string, source []byte, limit int, root string, into any) *Document {
+	doc := r.document(newText(name, source, r.maskYAML), root)
+	body := r.parse(doc.text, source, limit)
+	if body == nil {
+		doc.Break(root)
+		return doc
+	}
+	d := &decoder{
+		Reader: r, Document: doc, aliases: resolveAliases(body),
+		unknown: map[position]string{}, single: map[string]bool{},
+	}
+	doc.places[root] = span{start(body), start(body)}
+	d.value(body, root, reflect.ValueOf(into).Elem())
+	return doc
+}
+
+// ReadLines checks a file of plain lines in the same way as a YAML file. mask
+// returns a line without its secrets. ok is false after an error.
+func (r *Reader) ReadLines(name string, source []byte, limit int, root string, mask func(line string) string) (doc *Document, ok bool) {
+	shown := func(lines []string) func(int) string {
+		return func(i int) string { return maskPatterns(mask(lines[i])) }
+	}
+	doc = r.document(newText(name, source, shown), root)
+	if !r.wellFormed(doc.text, source, limit) {
+		doc.Break(root)
+		return doc, false
+	}
+	return doc, true
+}

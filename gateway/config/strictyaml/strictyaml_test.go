@@ -1,0 +1,309 @@
+package strictyaml
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// settings is a type with every kind of value.
+type settings struct {
+	Name    string              `yaml:"name"`
+	Timeout time.Duration       `yaml:"timeout"`
+	Size    int                 `yaml:"size"`
+	On      bool                `yaml:"on"`
+	List    []string            `yaml:"list"`
+	Labels  map[string]string   `yaml:"labels"`
+	Parts   []part              `yaml:"parts"`
+	Named   map[string]settings `yaml:"named"`
+	Inner   *part               `yaml:"inner"`
+	Secret  Secret              `yaml:"secret"`
+	Origin  origin              `yaml:"origin"`
+	Rules   []rule              `yaml:"rules"`
+	Only    []rule              `yaml:"only,single"`
+	hidden  string
+}
+
+type part struct {
+	Name string `yaml:"name"`
+	Size int64  `yaml:"size"`
+}
+
+// origin is written as one string.
+type origin struct{ host string }
+
+// rule is written as a name or as a part.
+type rule struct {
+	Name string
+	Part *part
+}
+
+func options(main string) Options {
+	return Options{
+		Main: main, SecretKeys: []string{"secret"},
+		Lookup: func(name string) (string, bool) {
+			value, ok := map[string]string{"SIZE": "7", "ON": "true", "TIMEOUT": "90s", "TEXT": "a: {b: c}"}[name]
+			return value, ok
+		},
+		Defaults: func(element any) {
+			if p, ok := element.(*part); ok {
+				p.Size = 1
+			}
+		},
+		Parse: map[reflect.Type]func(path, value string) (any, error){
+			reflect.TypeFor[origin](): func(path, value string) (any, error) {
+				if value == "" {
+					return nil, errors.New("no host in " + path)
+				}
+				return origin{value}, nil
+			},
+		},
+		Either: map[reflect.Type]string{reflect.TypeFor[rule](): "a name or a part"},
+	}
+}
+
+// read reads a text as the main file.
+func read(tb testing.TB, source string) (*settings, *Reader, *Document) {
+	tb.Helper()
+	r := NewReader(options("c.yaml"))
+	into := &settings{}
+	return into, r, r.Read("c.yaml", []byte(source), 1<<20, "", into)
+}
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "secret.txt"), []byte("of a file\r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := NewReader(options(filepath.Join(dir, "c.yaml")))
+	got := &settings{Name: "default", Size: 3}
+	doc := r.Read(r.Main, []byte(`timeout: 1m30s
+on: "${ON}"
+list: [a, "${TEXT}"]
+labels: {"b c": d}
+parts: [{name: one}, &p {name: two, size: 2}]
+named:
+  inner: {size: "${SIZE}", timeout: "${TIMEOUT}"}
+inner:
+  <<: *p
+  name: three
+secret_file: secret.txt
+origin: example.org
+rules: [first, {name: second}]
+only: {name: third}
+`), 1<<20, "", got)
+	if err := r.Err(); err != nil {
+		t.Fatal(err)
+	}
+	want := &settings{
+		Name: "default", Size: 3, Timeout: 90 * time.Second, On: true, List: []string{"a", "a: {b: c}"},
+		Labels: map[string]string{"b c": "d"}, Parts: []part{{"one", 1}, {"two", 2}},
+		Named: map[string]settings{"inner": {Size: 7, Timeout: 90 * time.Second}},
+		Inner: &part{"three", 2}, Secret: "of a file", Origin: origin{"example.org"},
+		Rules: []rule{{Name: "first"}, {Part: &part{Name: "second"}}}, Only: []rule{{Part: &part{Name: "third"}}},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(settings{}, origin{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if files := r.Files(); !slices.Equal(files, []string{filepath.Join(dir, "secret.txt")}) {
+		t.Errorf("side files %q", files)
+	}
+	// The paths of values that are not written as the types are nested.
+	for path, given := range map[string]bool{
+		"secret": true, "secret_file": true, "rules[1].name": true, "only.name": true, "only[0].name": false,
+		"inner.size": true, "parts[0].size": false, "hidden": false,
+	} {
+		if doc.Given(path) != given {
+			t.Errorf("%s is given: %v", path, !given)
+		}
+	}
+}
+
+// The place of each value is that of its key in the text.
+func TestPlaces(t *testing.T) {
+	t.Parallel()
+	_, r, doc := read(t, `# comment
+name: &n plain text
+"timeout": 1s
+'list': [ *n ,
+  "b"]
+labels: {one: "1", "two" : 2x,
+  three: *n}
+parts:
+- name: é  # wide
+  size: 1
+-   {size: 2, name: "x"}
+named:
+    deep:
+        deeper_is_not_a_key_but: 1
+    other: {named: {inner: {size: 3}}}
+inner: &i
+  name: |
+    several
+    lines
+secret: "in quotes
+  over lines"
+`+"rules:\r\n  - {name: a}\r\n  -\r\n    size: 1\r\n")
+	if err := r.Err(); err == nil || strings.Count(err.Error(), "unknown key") != 1 {
+		t.Fatalf("got %v, want one unknown key", err)
+	}
+	checked := 0
+	for path, place := range doc.places {
+		key := path[strings.LastIndexByte(path, '.')+1:]
+		if key == "" || strings.HasSuffix(key, "]") {
+			continue
+		}
+		rest := strings.TrimLeft(string([]rune(doc.lines[place.key.line-1])[place.key.column-1:]), `"'`)
+		if !strings.HasPrefix(rest, key) {
+			t.Errorf("the place of %s is %v, where the text is %q", path, place.key, rest)
+		}
+		checked++
+	}
+	if checked < 20 {
+		t.Errorf("only %d places were checked", checked)
+	}
+}
+
+// Positions stay right behind what spans several lines or bytes.
+func TestPositions(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]string{
+		"comments":             "# one\n\n# two\n",
+		"literal":              "name: |-\n  data\n\n\nlist: []\n",
+		"folded":               "name: >-\n  data\n  dir\n",
+		"plain over lines":     "name: data\n  dir\n",
+		"quoted over lines":    "name: \"data\n\n  dir\"\n",
+		"single quotes":        "name: 'data\n  dir'\n",
+		"flow over lines":      "named: {a: {list: [a,\n  b,\n  # c\n  d]}}\n",
+		"wide characters":      "name: \"dé😀ta\" # ü\n",
+		"Windows line endings": "name: data\r\n# comment\r\n",
+		"document marker":      "---\nname: data\n",
+		"directive":            "%YAML 1.2\n---\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, r, doc := read(t, before+"inner: {size: 5, name: xml}\n")
+			doc.Fault("inner.name", "is wrong")
+			diagnostics, ok := errors.AsType[Diagnostics](r.Err())
+			if !ok || len(diagnostics) != 1 {
+				t.Fatalf("got %v", r.Err())
+			}
+			d := diagnostics[0]
+			if want := strings.Count(before, "\n") + 1; d.Line != want || d.Column != 24 || d.Key != "inner.name" {
+				t.Errorf("got %s, want line %d, column 24", d, want)
+			}
+		})
+	}
+}
+
+// A check does not report what follows from an earlier mistake.
+func TestFault(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, source, path, want string
+	}{
+		{"a good value", "inner: {name: a}\n", "inner.name", "1:15: inner.name: bad"},
+		{"a missing value", "inner: {size: 1}\n", "inner.name", "1:1: inner.name: bad"},
+		{"the value itself", "inner: {size: x}\n", "inner.size", ""},
+		{"a value in it", "inner: {size: x}\n", "inner", ""},
+		{"a value around it", "inner: []\n", "inner.size", ""},
+		{"its misspelling", "inner: {siez: 1}\n", "inner.size", ""},
+		{"a value beside it", "inner: {size: x, name: a}\n", "inner.name", "1:24: inner.name: bad"},
+	} {
+		_, before, _ := read(t, c.source)
+		_, r, doc := read(t, c.source)
+		doc.Fault(c.path, "bad")
+		var had, got Diagnostics
+		errors.As(before.Err(), &had)
+		errors.As(r.Err(), &got)
+		var added []string
+		for _, d := range got {
+			if !slices.Contains(had, d) {
+				added = append(added, strings.TrimPrefix(d.String(), "c.yaml:"))
+			}
+		}
+		if strings.Join(added, "\n") != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, added, c.want)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	known := []string{"match", "name", "upstream", "auth", "policy", "timeout", "password_hash", "client_id", "ip"}
+	for word, want := range map[string]string{
+		"macth": "match", "Upstream": "upstream", "upstreams": "upstream", "uptream": "upstream",
+		"policies": "policy", "polycies": "", "password-hash": "password_hash", "passwordhash": "password_hash", "password": "password_hash",
+		"client": "client_id", "x": "", "ip": "ip", "at": "", "": "",
+	} {
+		if got, ok := Nearest(word, known); got != want || ok != (want != "") {
+			t.Errorf("Nearest(%q) = %q, %v; want %q", word, got, ok, want)
+		}
+	}
+}
+
+func TestDistance(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{
+		{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"abc", "acb", 1},
+		{"abc", "abd", 1}, {"abc", "xabc", 1}, {"abcdef", "badcfe", 3}, {"é", "e", 1},
+	} {
+		if got := distance(c.a, c.b); got != c.want {
+			t.Errorf("distance(%q, %q) = %d, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}
+
+func TestExpand(t *testing.T) {
+	t.Parallel()
+	env := func(name string) (string, bool) {
+		value, ok := map[string]string{"A": "a", "_b2": "${A}", "EMPTY": "", "DOLLAR": "$$"}[name]
+		return value, ok
+	}
+	for source, want := range map[string]string{
+		"": "", "plain": "plain", "${A}": "a", "x${A}y${A}z": "xayaz", "${EMPTY}": "",
+		"$A": "$A", "$": "$", "a$": "a$", "$$": "$$", "$${A}": "${A}", "$$${A}": "$${A}", "$${": "${",
+		"${_b2}": "${A}", "${DOLLAR}{A}": "$${A}",
+		"$2y$10$abc": "$2y$10$abc", "$argon2id$v=19$m=1": "$argon2id$v=19$m=1",
+	} {
+		got, err := expand(source, env)
+		if err != nil || got != want {
+			t.Errorf("expand(%q) = %q, %v; want %q", source, got, err, want)
+		}
+	}
+	for _, source := range []string{"${", "${}", "${A", "${NONE}", "${A:-b}", "${1A}", "${A B}", "${ A }", "${A}${"} {
+		if got, err := expand(source, env); err == nil {
+			t.Errorf("expand(%q) = %q, want an error", source, got)
+		}
+	}
+}
+
+func BenchmarkRead(b *testing.B) {
+	var source strings.Builder
+	source.WriteString("parts:\n")
+	for i := range 10000 {
+		fmt.Fprintf(&source, "- name: user%d\n  size: %d\n", i, i)
+	}
+	text := []byte(source.String())
+	b.ReportAllocs()
+	for b.Loop() {
+		r := NewReader(options("c.yaml"))
+		var into settings
+		r.Read("c.yaml", text, len(text), "", &into)
+		if err := r.Err(); err != nil || len(into.Parts) != 10000 {
+			b.Fatalf("%d parts and %v", len(into.Parts), err)
+		}
+	}
+}
