@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// anyClaim holds when the claim at the dotted path is one of values, or an
-// array with one of them in it.
+// anyClaim holds if the claim at the dotted path is one of values, or an array
+// that contains one of them.
 func anyClaim(path string, values []string) func(*Identity, *Request) bool {
 	return func(id *Identity, _ *Request) bool {
 		switch claim := LookupClaim(id.Claims, path).(type) {
@@ -22,10 +22,10 @@ func anyClaim(path string, values []string) func(*Identity, *Request) bool {
 }
 
 // LookupClaim returns the claim at a dotted path, or nil if there is none. A
-// claim that is null counts as missing (OpenID Connect Core 1.0, section
-// 5.3.2). A name with dots in it, such as https://example.org/roles, comes
-// before the same path through nested objects. Of several ways through objects
-// the one whose first name is shortest comes first.
+// null claim is missing (OpenID Connect Core 1.0, section 5.3.2). A claim whose
+// name contains dots, such as https://example.org/roles, wins over the same path
+// through nested objects. Of several paths through objects, the one with the
+// shortest first name wins.
 func LookupClaim(claims map[string]any, path string) any {
 	if claim := claims[path]; claim != nil {
 		return claim
@@ -43,12 +43,12 @@ func LookupClaim(claims map[string]any, path string) any {
 	return nil
 }
 
-// exactFloat is where a float64 begins to stand for several integers.
+// exactFloat is the first float64 that several integers round to.
 const exactFloat = 1 << 53
 
-// claimIn reports whether a single claim is one of values. A number is
-// compared in decimal notation: 42, 0.5. Null and objects equal nothing, nor
-// does a number so large that decoding it may have changed it.
+// claimIn reports whether a single claim is one of values. Numbers are compared
+// in decimal notation: 42, 0.5. Null and objects equal no value. Neither does a
+// number so large that decoding may have changed it.
 func claimIn(claim any, values []string) bool {
 	switch claim := claim.(type) {
 	case string:

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// compiler turns specs into policies and gathers what is wrong with them.
+// compiler turns specs into policies and collects errors.
 type compiler struct {
 	named  map[string]*Policy
-	cyclic map[string]string // the path of a reference -> the cycle it closes
+	cyclic map[string]string // cycles by the path of the reference that closes them
 	errs   Errors
 }
 
-// place is where a spec stands, for those who write it and for those who read
+// place is the place of a spec, in the terms of the configuration and of
 // decisions.
 type place struct {
 	path  string // "policies.admin.any[1]"
 	where string // "policy admin: any[1]"
-	sep   string // what comes between where and a key
+	sep   string // separates where from a key
 }
 
 func (p place) key(name string) place {
@@ -32,13 +32,13 @@ func (p place) index(i int) place {
 }
 
 const (
-	emptyList = "the list is empty, which says nothing; give at least one entry or leave the key out"
-	emptySpec = "the policy says nothing; give at least one of roles, all_roles, users, email_domains, scopes, " +
+	emptyList = "the list is empty; give at least one entry or remove the key"
+	emptySpec = "the policy has no rules; give at least one of roles, all_roles, users, email_domains, scopes, " +
 		"mechanisms, providers, networks, methods, claims, any, all, none"
 	badRef = "expected the name of a policy, or a policy written in place"
 )
 
-// spec compiles one spec. When it has errors the result is not to be used.
+// spec compiles one spec. After an error the result must not be used.
 func (c *compiler) spec(at place, s *Spec) Policy {
 	p := Policy{name: at.where}
 	if s == nil {
@@ -48,7 +48,7 @@ func (c *compiler) spec(at place, s *Spec) Policy {
 	before := len(c.errs)
 	for _, leaf := range leaves(s) {
 		at := at.key(leaf.key)
-		if c.values(at, leaf.values, leaf.problem) {
+		if c.values(at, leaf.values, leaf.check) {
 			p.rules = append(p.rules, &rule{
 				where: at.where,
 				need:  leaf.need + " " + strings.Join(leaf.values, ", "),
@@ -66,8 +66,8 @@ func (c *compiler) spec(at place, s *Spec) Policy {
 	return p
 }
 
-// values checks a list and reports whether it is there and good.
-func (c *compiler) values(at place, list []string, problem func(string) string) bool {
+// values checks a list and reports whether it is given and valid.
+func (c *compiler) values(at place, list []string, check func(string) error) bool {
 	if list == nil {
 		return false
 	}
@@ -76,8 +76,8 @@ func (c *compiler) values(at place, list []string, problem func(string) string) 
 		c.errs.add(at.path, "%s", emptyList)
 	}
 	for i, v := range list {
-		if wrong := problem(v); wrong != "" {
-			c.errs.add(at.index(i).path, "%q %s", v, wrong)
+		if err := check(v); err != nil {
+			c.errs.add(at.index(i).path, "%q %v", v, err)
 		}
 	}
 	return len(c.errs) == before
@@ -85,17 +85,18 @@ func (c *compiler) values(at place, list []string, problem func(string) string) 
 
 func (c *compiler) claims(at place, claims map[string][]string) []*rule {
 	if claims != nil && len(claims) == 0 {
-		c.errs.add(at.path, "no claim is named, which says nothing; name at least one or leave the key out")
+		c.errs.add(at.path, "no claim is named; name at least one or remove the key")
 	}
 	var rules []*rule
 	for _, name := range sortedKeys(claims) {
 		at, values := at.key(name), claims[name]
+		err := CheckClaim(name)
 		switch {
-		case strings.Trim(name, ".") == "":
-			c.errs.add(at.path, "%q is not the name of a claim; expected one like department or address.country", name)
+		case err != nil:
+			c.errs.add(at.path, "%q %v", name, err)
 		case values == nil:
 			c.errs.add(at.path, "%s", emptyList)
-		case c.values(at, values, claimProblem):
+		case c.values(at, values, checkClaimValue):
 			rules = append(rules, &rule{
 				where: at.where,
 				need:  "needs one of " + strings.Join(values, ", "),
@@ -111,7 +112,7 @@ func (c *compiler) any(at place, refs []Ref) []*rule {
 	switch len(policies) {
 	case 0:
 		return nil
-	case 1: // which then says itself what it lacks
+	case 1: // decisions then name the rule of that policy
 		return []*rule{{where: at.index(0).where, need: "needs " + texts[0], policy: policies[0]}}
 	}
 	return []*rule{{
@@ -150,7 +151,7 @@ func (c *compiler) none(at place, refs []Ref) []*rule {
 	return rules
 }
 
-// refs compiles a list of references, with the words for each.
+// refs compiles a list of references and describes each.
 func (c *compiler) refs(at place, refs []Ref) ([]*Policy, []string) {
 	if refs != nil && len(refs) == 0 {
 		c.errs.add(at.path, "%s", emptyList)
@@ -163,7 +164,8 @@ func (c *compiler) refs(at place, refs []Ref) ([]*Policy, []string) {
 	return policies, texts
 }
 
-// ref compiles one reference. With an error the policy is a zero one.
+// ref compiles one reference and describes it. After an error the policy is the
+// zero Policy.
 func (c *compiler) ref(at place, ref Ref) (*Policy, string) {
 	switch {
 	case (ref.Name == "") == (ref.Spec == nil):
@@ -177,12 +179,12 @@ func (c *compiler) ref(at place, ref Ref) (*Policy, string) {
 		return &Policy{}, ""
 	}
 	if cycle := c.cyclic[at.path]; cycle != "" {
-		c.errs.add(at.path, "policies must not lead back to themselves: %s", cycle)
+		c.errs.add(at.path, "the policy refers to itself: %s", cycle)
 	}
 	return c.named[ref.Name], "policy " + ref.Name
 }
 
-// describe puts the rules of a policy that has no name into words.
+// describe describes the rules of a policy that has no name.
 func describe(at place, rules []*rule) string {
 	texts := make([]string, len(rules))
 	for i, r := range rules {
@@ -198,8 +200,8 @@ func knownNames(named map[string]*Policy) string {
 	return "expected one of " + strings.Join(sortedKeys(named), ", ")
 }
 
-// findCycles returns, by the path of the reference that closes it, each
-// cycle that a walk along the references by name runs into.
+// findCycles returns the cycles of references by name. The key is the path of
+// the reference that closes the cycle.
 func findCycles(specs map[string]*Spec) map[string]string {
 	cycles := make(map[string]string)
 	done := make(map[string]bool)

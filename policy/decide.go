@@ -2,19 +2,19 @@ package policy
 
 import "strings"
 
-// Outcome is what becomes of a request. The zero value is Forbid.
+// Outcome is the result of a decision. The zero value is Forbid.
 type Outcome int
 
-// The outcomes. Challenge asks for a proof of identity, Forbid tells that
-// none of what was proved is enough.
+// The outcomes. Challenge means that the request needs an identity. Forbid means
+// that its identity is not enough.
 const (
 	Forbid Outcome = iota
 	Challenge
 	Allow
 )
 
-// String returns the outcome as the metric label decision shows it: "forbid",
-// "challenge" or "allow".
+// String returns "forbid", "challenge" or "allow", as in the metric label
+// decision.
 func (o Outcome) String() string {
 	switch o {
 	case Challenge:
@@ -25,31 +25,31 @@ func (o Outcome) String() string {
 	return "forbid"
 }
 
-// Decision is the answer to one request. Both texts come from the
-// configuration alone and hold nothing that a client sent.
+// Decision is the answer to one request. Its texts come from the configuration
+// and contain nothing that a client sent.
 type Decision struct {
 	Outcome Outcome
-	// Rule is what decided: "public" for a public route, "auth" where it was
-	// the list of mechanisms, else a policy or one of its rules, like
-	// "policy admin: any[0].networks". A rule of a policy that another one
-	// refers to is named after the policy in which it is written.
+	// Rule is what decided: "public" for a public route, "auth" for the list
+	// of mechanisms, else a policy or one of its rules, such as
+	// "policy admin: any[0].networks". A rule has the name of the policy in
+	// which it is written, also if another policy refers to that one.
 	Rule string
-	// Reason is a line for operators that names the route too:
+	// Reason is a line for operators that also names the route:
 	// "route admin: policy admin: roles: needs one of admin".
 	Reason string
 }
 
-// Rules that are no policy's.
+// Rules that are not part of a policy.
 const (
 	rulePublic = "public"
 	ruleAuth   = "auth"
 )
 
-// reasons are the reasons of a route, put together once.
+// reasons are the texts of Decision.Reason for a route, made in advance.
 type reasons struct {
 	public, closed, challenge, mechanism, authenticated, met string
 
-	rules map[*rule]string // nil stands for a policy without rules
+	rules map[*rule]string // by the rule that fails; nil for a policy without rules
 }
 
 func newReasons(r *Route) *reasons {
@@ -60,12 +60,12 @@ func newReasons(r *Route) *reasons {
 	accepted := strings.Join(mechanisms, ", ")
 	prefix := "route " + r.label() + ": "
 	rs := &reasons{
-		public:        prefix + rulePublic + ": open to everybody",
+		public:        prefix + rulePublic + ": open to all",
 		closed:        prefix + ruleAuth + ": accepts no mechanism",
-		challenge:     prefix + ruleAuth + ": nobody proved who is asking; accepts " + accepted,
-		mechanism:     prefix + ruleAuth + ": the mechanism of the proof is not accepted; accepts " + accepted,
+		challenge:     prefix + ruleAuth + ": no identity is proved; accepts " + accepted,
+		mechanism:     prefix + ruleAuth + ": the mechanism is not accepted; accepts " + accepted,
 		authenticated: prefix + ruleAuth + ": open to every identity proved by " + accepted,
-		rules:         map[*rule]string{nil: prefix + "policy: has no rules and allows nobody"},
+		rules:         map[*rule]string{nil: prefix + "policy: has no rules, so it allows nothing"},
 	}
 	if r.Policy != nil {
 		rs.met = prefix + r.Policy.name + ": met"
@@ -76,13 +76,14 @@ func newReasons(r *Route) *reasons {
 	return rs
 }
 
-// Decide answers whether id may make req on this route. A nil id is nobody:
-// no credential was presented. On a public route everybody is allowed; else
-// nobody is challenged, an identity must be proved by a mechanism that the
-// route accepts, and the policy, where there is one, must hold. The zero
-// Route forbids.
+// Decide decides whether id may make req on this route. A nil id means that the
+// request has no credentials.
 //
-// On a Route of a Table it allocates nothing.
+// A public route allows every request. Any other route challenges a nil id. It
+// forbids an identity that was proved by a mechanism that it does not accept, or
+// for which its policy does not hold. The zero Route forbids every request.
+//
+// On a Route of a Table, Decide allocates nothing.
 func (r *Route) Decide(id *Identity, req *Request) Decision {
 	why := r.reasons
 	if why == nil {

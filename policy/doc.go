@@ -1,43 +1,47 @@
-// Package policy decides who may make which request. It holds the identity
+// Package policy decides which requests are allowed. It defines the identity
 // that the gateway's mechanisms prove, the policies that operators write, the
-// table of routes, and the one canonical form of a request that all of them
-// look at. It is pure: no I/O, no clock, no state beyond what it was built
-// from, so every value is safe for concurrent use and every decision can be
-// repeated.
+// table of routes, and the canonical form of a request.
 //
-// # Shape
+// The package is pure: it has no I/O and no clock, and its values do not change
+// after they are made. All values are safe for concurrent use.
 //
-// [ParseTarget] and [CanonicalHost] turn what a client sent into a [Request].
-// [Table.Match] finds its [Route], and [Route.Decide] answers allow, challenge
-// or forbid, together with the rule that decided. [Compile] and [NewTable] do
-// all the checking and all the wording beforehand, so that a decision
-// allocates nothing, and they report everything that is wrong at once.
+// # Use
+//
+// [ParseTarget] and [CanonicalHost] turn what a client sends into a [Request].
+// [Table.Match] finds the [Route] of the request. [Route.Decide] returns allow,
+// challenge or forbid, together with the rule that decided. [Compile] and
+// [NewTable] check everything in advance, so a decision allocates nothing. They
+// report all errors at once.
+//
+// The package is also the home of rules that others need in the same form:
+// [ParseNetwork], [CheckRole], [CheckName], [CheckScope], [CheckClaim],
+// [LookupClaim] and [Loopback].
 //
 // # Threats
 //
-// A path that the gateway and an application read differently opens what was
-// meant to be closed. Hence a path has one meaning here or is refused: what is
-// decided on is the decoded form of exactly the bytes that are forwarded, and
-// nothing passes that a second decoding, or any further one, could turn into
+// If the gateway and an application read a path differently, a request can
+// reach what a policy closes. So a path has one meaning here or is refused. The
+// decision uses the decoded form of exactly the bytes that are forwarded.
+// ParseTarget refuses every path that a second or further decoding turns into
 // another path.
 //
-// A mistake in the configuration must not open a door either. Zero values
-// deny: the zero Route, the zero Policy, the zero Outcome and the nil
-// Identity. Whatever a policy says that can't be understood, or that can't
-// ever apply, is an error.
+// A mistake in the configuration must not allow requests either. Zero values
+// deny: the zero Route, the zero Policy, the zero Outcome and the nil Identity.
+// A part of a policy that has no clear meaning, or that can never apply, is an
+// error.
 //
 // # Limits
 //
-// Two requests can still mean one thing to an application alone, for instance
-// when it reads paths without regard to case, or drops what follows a
-// semicolon: "/admin;x" is not matched by a route for "/admin". In front of
-// such an application use routes that end in a slash or a wildcard, or close
+// Two requests can have one meaning for an application and two meanings here,
+// for example if the application ignores the case of paths, or drops what
+// follows a semicolon: "/admin;x" does not match a route for "/admin". In front
+// of such an application use routes that end in a slash or a wildcard, or close
 // "/" and open single paths.
 //
 // A route for one method leaves the other methods to less specific routes:
 // beside "GET /admin", a public "/" serves "POST /admin".
 //
-// The query is forwarded as it came, and no decision reads it. Networks are
-// compared with the address in [Request].Client; whether that address can be
-// believed is settled before a Request is made.
+// The query is forwarded unchanged, and no decision reads it. Networks are
+// compared with [Request].Client. The caller must make sure that this address
+// is authentic.
 package policy

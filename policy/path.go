@@ -6,24 +6,24 @@ import (
 	"unicode/utf8"
 )
 
-// Path is a request target in the one form that it can have here. Only
-// ParseTarget makes it; the zero Path matches no route.
+// Path is a request target in canonical form. ParseTarget makes it. The zero
+// Path matches no route.
 type Path struct {
-	// Raw is the path as received, without the query. It is what is forwarded.
+	// Raw is the path as received, without the query. The gateway forwards it.
 	Raw string
-	// Decoded is Raw percent-decoded once. It is what is decided on.
+	// Decoded is Raw percent-decoded once. Decisions use it.
 	Decoded string
 	// Query is what follows the first "?", byte for byte.
 	Query string
-	// HasQuery tells "/a?" from "/a": whether there was a "?".
+	// HasQuery reports whether there was a "?". It distinguishes "/a?" from "/a".
 	HasQuery bool
 }
 
-// TargetError says why a request target or a host is refused. It ends in a
-// 400.
+// TargetError says why a request target or a host is refused. The gateway
+// answers it with status 400.
 type TargetError struct {
-	// Reason is a phrase without anything of the input in it, fit for the
-	// client and for logs.
+	// Reason is a phrase that contains nothing of the input. It can be sent to
+	// the client and logged.
 	Reason string
 }
 
@@ -31,17 +31,21 @@ func (e *TargetError) Error() string { return e.Reason }
 
 func refuse(reason string) error { return &TargetError{Reason: reason} }
 
-// ParseTarget reads the request target as it stands in the request line, or
-// in :path of HTTP/2. It takes the origin-form alone (RFC 9112, section
-// 3.2.1). What it refuses, always with a *TargetError, is whatever a server
-// behind could read as another path: control characters, spaces, backslashes
-// and fragments, raw or encoded where that makes sense; encoded slashes;
-// empty segments; text that is not UTF-8; segments that are "." or "..", alone
-// or before a ";"; and everything that further rounds of decoding, however
-// many, turn into a slash, a backslash or such a segment.
+// ParseTarget parses the request target of the request line, or :path of
+// HTTP/2. It accepts the origin-form only (RFC 9112, section 3.2.1). The error
+// is a *TargetError.
 //
-// The query may hold no control character, space or "#"; nothing else of it
-// is looked at.
+// ParseTarget refuses every path that a server could read as another path. Such
+// a path contains
+//   - a control character or a backslash, raw or encoded
+//   - a raw space or a fragment
+//   - an encoded slash or an empty segment
+//   - text that is not UTF-8
+//   - a segment "." or "..", alone or before a ";"
+//   - anything that further decoding, in any number of rounds, turns into a
+//     slash, a backslash or such a segment
+//
+// It also refuses a query with a control character, a space or a "#".
 func ParseTarget(target string) (Path, error) {
 	switch {
 	case target == "":
@@ -62,7 +66,7 @@ func ParseTarget(target string) (Path, error) {
 	return Path{Raw: raw, Decoded: decoded, Query: query, HasQuery: hasQuery}, nil
 }
 
-// decodePath decodes raw once, or says why it has no single meaning.
+// decodePath decodes raw once, or returns why it has more than one meaning.
 func decodePath(raw string) (string, error) {
 	escaped, wide, err := scanPath(raw)
 	if err != nil {
@@ -72,8 +76,8 @@ func decodePath(raw string) (string, error) {
 	if escaped {
 		decoded = decodeOnce(raw)
 	}
-	// Both are looked at: half a character raw and half of it encoded is one
-	// to us, and two to whoever looks at the bytes.
+	// Both are checked: a character that is half raw and half encoded is one
+	// character decoded and none in the raw bytes.
 	if wide && !(utf8.ValidString(raw) && utf8.ValidString(decoded)) {
 		return "", refuse("the path is not valid UTF-8")
 	}
@@ -93,9 +97,9 @@ func decodePath(raw string) (string, error) {
 	return decoded, nil
 }
 
-// scanPath refuses what can be told from a single byte and its neighbours. It
-// reports whether anything is percent-encoded and whether anything, raw or
-// decoded, lies beyond ASCII.
+// scanPath refuses what a single byte and its neighbours show. It reports
+// whether a byte is percent-encoded, and whether a byte, raw or decoded, is
+// beyond ASCII.
 func scanPath(raw string) (escaped, wide bool, err error) {
 	for i := 0; i < len(raw); i++ {
 		c := raw[i]
@@ -131,8 +135,7 @@ func scanPath(raw string) (escaped, wide bool, err error) {
 	return escaped, wide, nil
 }
 
-// decodeOnce percent-decodes s, of which scanPath has found every encoding to
-// be well-formed.
+// decodeOnce percent-decodes s. scanPath must have accepted s.
 func decodeOnce(s string) string {
 	var b strings.Builder
 	b.Grow(len(s))
@@ -147,12 +150,11 @@ func decodeOnce(s string) string {
 	return b.String()
 }
 
-// decodeFully percent-decodes s until nothing is left to decode; a "%" that
-// two hexadecimal digits don't follow stays. Two encodings never overlap, so
-// the order of decoding does not matter, and one pass that looks back after
-// each byte gets where round after round would get in quadratic time. What
-// this package looks for can be found at the end alone, because no round
-// removes a slash, a backslash, a dot or a semicolon.
+// decodeFully percent-decodes s until nothing is left to decode. A "%" without
+// two hexadecimal digits after it stays. Encodings never overlap, so the order
+// of decoding does not matter: one pass that looks back after each byte gives
+// the result of all rounds in linear time. Checking the end result is enough,
+// because no round removes a slash, a backslash, a dot or a semicolon.
 func decodeFully(s string) string {
 	b := make([]byte, 0, len(s))
 	for i := range len(s) {
@@ -165,8 +167,8 @@ func decodeFully(s string) string {
 	return string(b)
 }
 
-// hasDotSegment reports whether a segment of p is "." or "..", once cut at
-// its first ";".
+// hasDotSegment reports whether a segment of p, cut at its first ";", is "." or
+// "..".
 func hasDotSegment(p string) bool {
 	for {
 		_, rest, found := strings.Cut(p, "/.")
@@ -193,11 +195,11 @@ func unhex(c byte) byte {
 	return c&^0x20 - 'A' + 10
 }
 
-// StripPrefix returns the raw path that is left once prefix is removed, and
-// whether the path begins with prefix. The prefix is written decoded and ends
-// where a segment ends: "/api" leaves "/x" of "/%61pi/x", "/" of "/api", and
-// does not begin "/apix". A slash at the end of the prefix has to be in the
-// path too. What is left is a path that ParseTarget accepts.
+// StripPrefix returns the raw path without prefix, and whether the path begins
+// with prefix. The prefix is in decoded form and must end where a segment ends:
+// "/api" leaves "/x" of "/%61pi/x" and "/" of "/api", and it is not a prefix of
+// "/apix". If the prefix ends in a slash, the path must contain that slash.
+// ParseTarget accepts the result.
 func (p Path) StripPrefix(prefix string) (string, bool) {
 	if p.Decoded == "" || !strings.HasPrefix(p.Decoded, prefix) {
 		return "", false

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// registry fills a ServeMux with the patterns of routes and explains those
-// that can't be in it.
+// registry registers the patterns of routes in a ServeMux and explains why the
+// ServeMux refuses one.
 type registry struct {
 	mux      *http.ServeMux
 	routes   []Route
-	patterns []string // by index of the route, as registered; empty where refused
+	patterns []string // by index of the route, as registered; empty if refused
 }
 
 // add registers the next route.
@@ -30,7 +30,7 @@ func (g *registry) add(e entry) error {
 	return nil
 }
 
-// register adds a pattern to mux, whose only way to refuse one is to panic.
+// register adds a pattern to mux, which panics if it refuses one.
 func register(mux *http.ServeMux, pattern string, e entry) (err error) {
 	defer func() {
 		switch p := recover().(type) {
@@ -45,9 +45,9 @@ func register(mux *http.ServeMux, pattern string, e entry) (err error) {
 	return nil
 }
 
-// explain says why a pattern was refused. The messages of net/http are full of
-// places in this source, so a conflict is found again among the pairs, and of
-// other errors the cause is kept.
+// explain returns why a pattern was refused. Messages of net/http name places in
+// this source. So explain finds the conflicting pattern itself, and of other
+// errors it keeps the cause.
 func (g *registry) explain(pattern string, err error) error {
 	for i, other := range g.patterns {
 		if other == "" {
@@ -67,14 +67,14 @@ func (g *registry) explain(pattern string, err error) error {
 	return err
 }
 
-// canonicalPattern returns a route's pattern with its host in canonical form.
-// It refuses what net/http takes but what no canonical request can match.
+// canonicalPattern returns the pattern of a route with its host in canonical
+// form. It refuses a pattern that no canonical request can match.
 func canonicalPattern(pattern string) (string, error) {
 	method, rest := "", pattern
 	if i := strings.IndexAny(pattern, " \t"); i >= 0 {
 		method, rest = pattern[:i], strings.TrimLeft(pattern[i:], " \t")
-		if wrong := methodProblem(method); wrong != "" {
-			return "", fmt.Errorf("the method %q %s", method, wrong)
+		if err := checkMethod(method); err != nil {
+			return "", fmt.Errorf("the method %q %w", method, err)
 		}
 	}
 	if method == http.MethodConnect {
@@ -88,7 +88,7 @@ func canonicalPattern(pattern string) (string, error) {
 	if host != "" {
 		name, port, err := splitPort(host)
 		if err == nil && port != "" {
-			return "", fmt.Errorf("the host has the port %q; hosts are compared without port, leave it out", port)
+			return "", fmt.Errorf("the host has the port %q; hosts are compared without port, so remove it", port)
 		}
 		if err == nil {
 			host, err = CanonicalHost(name)
@@ -106,8 +106,8 @@ func canonicalPattern(pattern string) (string, error) {
 	return method + host + path, nil
 }
 
-// PatternHost returns the host that a route's pattern names, as CanonicalHost
-// does; empty where it names none, or where NewTable refuses it.
+// PatternHost returns the host of a pattern in canonical form. It returns "" if
+// the pattern has no host or NewTable refuses it.
 func PatternHost(pattern string) string {
 	if i := strings.IndexAny(pattern, " \t"); i >= 0 {
 		pattern = strings.TrimLeft(pattern[i:], " \t")
@@ -123,8 +123,8 @@ func PatternHost(pattern string) string {
 	return host
 }
 
-// checkPatternPath checks that paths as the pattern has them are not refused
-// before any route is looked at.
+// checkPatternPath checks that ParseTarget accepts the paths that the pattern
+// matches.
 func checkPatternPath(path string) error {
 	if end, found := strings.CutSuffix(path, "/{$}"); found {
 		path = end + "/"
@@ -132,7 +132,7 @@ func checkPatternPath(path string) error {
 	var example strings.Builder
 	for segment := range strings.SplitSeq(path[1:], "/") {
 		example.WriteByte('/')
-		if strings.HasPrefix(segment, "{") { // a wildcard, or net/http will say what is wrong with it
+		if strings.HasPrefix(segment, "{") { // a wildcard; net/http checks it
 			example.WriteByte('x')
 			continue
 		}

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Policy says yes or no to an identity that makes a request. It comes from a
-// Set and does not change. The zero value says no to everybody.
+// Policy decides whether an identity may make a request. It comes from a Set
+// and does not change. The zero Policy allows nothing.
 type Policy struct {
-	// name is how decisions call it: "policy admin", or "policy" for one
+	// name is the name in decisions: "policy admin", or "policy" for a policy
 	// that is written in a route.
 	name  string
-	rules []*rule // every one must hold
+	rules []*rule // all of them must hold
 }
 
 // rule is one key of a policy.
@@ -19,14 +19,14 @@ type rule struct {
 	where string // "policy admin: any[0].networks"
 	need  string // "needs an address in 192.0.2.0/24"
 
-	// Exactly one of these is set. A rule that is a whole policy leaves it to
-	// that policy to say which of its rules failed.
+	// Exactly one of these is set. If policy is set, the rule that fails is a
+	// rule of that policy.
 	holds  func(*Identity, *Request) bool
 	policy *Policy
 }
 
-// refusal returns the first rule that does not hold, and false; or nil and
-// true when all of them hold. The zero policy refuses without a rule.
+// refusal returns the first rule that does not hold and false, or nil and true
+// if all rules hold. The zero Policy returns nil and false.
 func (p *Policy) refusal(id *Identity, req *Request) (*rule, bool) {
 	for _, r := range p.rules {
 		if r.policy != nil {
@@ -45,7 +45,7 @@ func (p *Policy) allows(id *Identity, req *Request) bool {
 	return ok
 }
 
-// eachRule calls f for every rule that refusal can return, once.
+// eachRule calls f once for every rule that refusal can return.
 func (p *Policy) eachRule(seen map[*Policy]bool, f func(*rule)) {
 	if seen[p] {
 		return
@@ -66,13 +66,12 @@ type Set struct {
 	broken   bool
 }
 
-// Compile checks policies and makes them ready to decide. The error is an
-// Errors with everything that is wrong, under paths like
-// "policies.admin.any[1].networks[0]", by name and then in the order of
-// Spec's fields.
+// Compile checks and compiles policies. The error is an Errors with paths like
+// "policies.admin.any[1].networks[0]", sorted by name and then in the order of
+// the fields of Spec.
 //
-// There is a Set even with an error: it knows every name, so that routes can
-// be checked in the same go, and all its policies refuse everybody.
+// Compile returns a Set even with an error, so that routes can be checked too.
+// This Set knows all names, and its policies allow nothing.
 func Compile(specs map[string]*Spec) (*Set, error) {
 	set := &Set{policies: make(map[string]*Policy, len(specs))}
 	for name := range specs {
@@ -81,7 +80,7 @@ func Compile(specs map[string]*Spec) (*Set, error) {
 	c := compiler{named: set.policies, cyclic: findCycles(specs)}
 	for _, name := range sortedKeys(specs) {
 		if name == "" {
-			c.errs.add("policies", "a policy has the empty name; give it one")
+			c.errs.add("policies", "the name of a policy is empty; give it a name")
 		}
 		at := place{path: "policies." + name, where: "policy " + name, sep: ": "}
 		*set.policies[name] = c.spec(at, specs[name])
@@ -96,9 +95,9 @@ func Compile(specs map[string]*Spec) (*Set, error) {
 	return set, nil
 }
 
-// Policy returns the policy that holds when all of refs hold, and nil when
-// refs is nil. The error is an Errors whose paths begin with path: path itself
-// where there is one policy, "path[1]" where there are several.
+// Policy returns the policy that holds if all of refs hold, or nil if refs is
+// nil. The error is an Errors. Its paths begin with path if there is one policy,
+// and with path and an index if there are several.
 func (s *Set) Policy(path string, refs []Ref) (*Policy, error) {
 	if refs == nil {
 		return nil, nil

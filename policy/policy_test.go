@@ -90,9 +90,9 @@ func TestCompileErrors(t *testing.T) {
 	}{
 		{"no policies", nil, nil},
 		{"nothing said", map[string]*policy.Spec{"a": nil, "b": {}},
-			[]string{"policies.a: says nothing", "policies.b: says nothing"}},
+			[]string{"policies.a: has no rules", "policies.b: has no rules"}},
 		{"no name", map[string]*policy.Spec{"": {Roles: []string{"a"}}},
-			[]string{"policies: empty name"}},
+			[]string{"policies: name of a policy is empty"}},
 		{"empty lists", map[string]*policy.Spec{"p": {
 			Roles: []string{}, AllRoles: []string{}, Users: []string{}, EmailDomains: []string{}, Scopes: []string{},
 			Mechanisms: []string{}, Providers: []string{}, Networks: []string{}, Methods: []string{},
@@ -106,19 +106,19 @@ func TestCompileErrors(t *testing.T) {
 		}},
 		{"roles", map[string]*policy.Spec{"p": {Roles: []string{"ok", ""}, AllRoles: []string{" a", "a\t", "a,b", "a\x00b"}}},
 			[]string{
-				"policies.p.roles[1]: is empty", "policies.p.all_roles[0]: has a space", "policies.p.all_roles[1]: has a space",
-				"policies.p.all_roles[2]: holds a comma", "policies.p.all_roles[3]: control character",
+				"policies.p.roles[1]: is empty", "policies.p.all_roles[0]: begins or ends with a space", "policies.p.all_roles[1]: begins or ends with a space",
+				"policies.p.all_roles[2]: contains a comma", "policies.p.all_roles[3]: control character",
 			}},
 		{"users", map[string]*policy.Spec{"p": {Users: []string{"alice", "g:bob", "", ":", "g:", ":bob", "g: bob", " g:bob", "al\nice"}}},
 			[]string{
 				"policies.p.users[2]: is empty", "policies.p.users[3]: lacks a part", "policies.p.users[4]: lacks a part",
-				"policies.p.users[5]: lacks a part", "policies.p.users[6]: has a space", "policies.p.users[7]: has a space",
+				"policies.p.users[5]: lacks a part", "policies.p.users[6]: begins or ends with a space", "policies.p.users[7]: begins or ends with a space",
 				"policies.p.users[8]: control character",
 			}},
 		{"email domains", map[string]*policy.Spec{"p": {EmailDomains: []string{
 			"Example.ORG", "", "a@example.org", "@example.org", "example.org.", ".example.org", "*.example.org", "exämple.org", "a b",
 		}}}, []string{
-			"policies.p.email_domains[1]: is empty", "policies.p.email_domains[2]: holds an @", "policies.p.email_domains[3]: holds an @",
+			"policies.p.email_domains[1]: is empty", "policies.p.email_domains[2]: contains an @", "policies.p.email_domains[3]: contains an @",
 			"policies.p.email_domains[4]: empty label", "policies.p.email_domains[5]: empty label",
 			"policies.p.email_domains[6]: expected a domain", "policies.p.email_domains[7]: expected a domain",
 			"policies.p.email_domains[8]: expected a domain",
@@ -130,11 +130,11 @@ func TestCompileErrors(t *testing.T) {
 			}},
 		{"mechanisms", map[string]*policy.Spec{"p": {Mechanisms: []string{"basic", "session", "bearer", "oidc", "none", "Basic", ""}}},
 			[]string{
-				"policies.p.mechanisms[4]: proves nobody's identity", "policies.p.mechanisms[5]: not a mechanism",
+				"policies.p.mechanisms[4]: proves no identity", "policies.p.mechanisms[5]: not a mechanism",
 				"policies.p.mechanisms[6]: not a mechanism",
 			}},
 		{"providers", map[string]*policy.Spec{"p": {Providers: []string{"local", "", "a "}}},
-			[]string{"policies.p.providers[1]: is empty", "policies.p.providers[2]: has a space"}},
+			[]string{"policies.p.providers[1]: is empty", "policies.p.providers[2]: begins or ends with a space"}},
 		{"networks", map[string]*policy.Spec{"p": {Networks: []string{
 			"192.0.2.1", "10.0.0.0/8", "::1", "2001:db8::/32", "::ffff:192.0.2.1", "::ffff:10.0.0.0/104", "0.0.0.0/0",
 			"", "office", "10.0.0.0/33", "10.0.0.0/", "10.1.0.0/8", "fe80::1%eth0", "fe80::%eth0/10", "10.0.0.0/08", "1.2.3", "::ffff:0.0.0.0/90",
@@ -164,7 +164,7 @@ func TestCompileErrors(t *testing.T) {
 			"q": {Roles: []string{"a"}},
 		}, []string{
 			"policies.p.any[0]: expected the name of a policy", "policies.p.any[1]: expected the name of a policy",
-			`policies.p.any[2]: there is no policy "missing"; expected one of p, q`, "policies.p.any[3]: says nothing",
+			`policies.p.any[2]: there is no policy "missing"; expected one of p, q`, "policies.p.any[3]: has no rules",
 			"policies.p.all[0].any[0].networks[0]: neither an address nor a CIDR", `policies.p.none[0]: there is no policy "Q"`,
 		}},
 		{"cycle of one", map[string]*policy.Spec{"a": {Any: names("a")}},

@@ -1,34 +1,35 @@
 package policy
 
 import (
+	"errors"
 	"net/netip"
 	"strconv"
 	"strings"
 )
 
-// Request is what is decided on: the one canonical form of a request.
+// Request is the canonical form of a request. Decisions use only what is in it.
 type Request struct {
-	// Method is as received; methods are case-sensitive (RFC 9110, section
+	// Method is as received. Methods are case-sensitive (RFC 9110, section
 	// 9.1).
 	Method string
-	// Host is as CanonicalHost returns it.
+	// Host is a result of CanonicalHost.
 	Host string
-	// Path is as ParseTarget returns it.
+	// Path is a result of ParseTarget.
 	Path Path
-	// Client is the address of whoever is asking: not of a trusted proxy, no
-	// IPv4-mapped IPv6 address and without a zone. The zero Addr is in no
+	// Client is the address of the client, not of a trusted proxy. It is not
+	// an IPv4-mapped IPv6 address and has no zone. The zero Addr is in no
 	// network.
 	Client netip.Addr
 }
 
-// maxHost is the longest name that the DNS can carry, in bytes.
+// maxHost is the length in bytes of the longest name in the DNS.
 const maxHost = 255
 
 // CanonicalHost returns the host of a Host header or :authority (RFC 9110,
-// section 7.2) in the form in which hosts are compared: in lower case,
-// without port and trailing dot. An IPv6 address stays in brackets, as in a
-// URI, in the spelling of RFC 5952: "[::1]". An international name has to be
-// in its ASCII form. The error is a *TargetError.
+// section 7.2) in the form in which hosts are compared: in lower case, without
+// port and trailing dot. An IPv6 address keeps its brackets, as in a URI, and
+// has the spelling of RFC 5952: "[::1]". An international name must be in its
+// ASCII form. The error is a *TargetError.
 func CanonicalHost(host string) (string, error) {
 	name, port, err := splitPort(host)
 	if err != nil {
@@ -44,14 +45,13 @@ func CanonicalHost(host string) (string, error) {
 		return canonicalIPv6(strings.TrimSuffix(literal, "]"))
 	}
 	name = strings.TrimSuffix(name, ".")
-	if reason := hostnameProblem(name); reason != "" {
-		return "", refuse("the host " + reason)
+	if err := checkHostname(name); err != nil {
+		return "", refuse("the host " + err.Error())
 	}
 	return strings.ToLower(name), nil
 }
 
-// splitPort cuts off the port with its colon, empty where there is none. The
-// name keeps its brackets.
+// splitPort cuts off the port with its colon. The name keeps its brackets.
 func splitPort(host string) (name, port string, err error) {
 	if strings.HasPrefix(host, "[") {
 		end := strings.IndexByte(host, ']') + 1
@@ -75,23 +75,23 @@ func canonicalIPv6(literal string) (string, error) {
 	return "[" + addr.String() + "]", nil
 }
 
-// hostnameProblem says what keeps name from being the name of a host; empty
-// when nothing does. Underscores are no part of host names but in wide use.
-func hostnameProblem(name string) string {
+// checkHostname returns what is wrong with the name of a host. Host names have
+// no underscores in theory, but many use them.
+func checkHostname(name string) error {
 	switch {
 	case name == "":
-		return "is empty"
+		return errEmpty
 	case len(name) > maxHost:
-		return "is longer than 255 bytes"
+		return errors.New("is longer than 255 bytes")
 	case name[0] == '.' || name[len(name)-1] == '.' || strings.Contains(name, ".."):
-		return "has an empty label"
+		return errors.New("has an empty label")
 	}
 	for i := range len(name) {
 		c := name[i]
 		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 		if !letter && !('0' <= c && c <= '9') && c != '-' && c != '.' && c != '_' {
-			return "may hold letters, digits, dots, hyphens and underscores only, all of them ASCII"
+			return errors.New("may hold letters, digits, dots, hyphens and underscores only, all of them ASCII")
 		}
 	}
-	return ""
+	return nil
 }

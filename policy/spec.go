@@ -5,42 +5,42 @@ import (
 	"strings"
 )
 
-// Spec is a policy as it is written in YAML. Every key given must hold; a
-// list means any of its values, but for AllRoles. Values are compared exactly
-// where nothing else is said. A Spec without any key is an error where it is
-// compiled, as is an empty list: neither says what was meant.
+// Spec is a policy as written in YAML. It holds if each key that is given
+// holds. A list holds if any of its values does, except AllRoles. Values are
+// compared exactly unless a field says otherwise. A Spec without any key is an
+// error of Compile, and so is an empty list.
 type Spec struct {
-	Roles        []string            `yaml:"roles"`         // has any of these roles
-	AllRoles     []string            `yaml:"all_roles"`     // has all of these roles
-	Users        []string            `yaml:"users"`         // "alice" or "local:alice": a local account; "PROVIDER:username", cut at the first colon: a delegated user; "basic:service": a Basic user
-	EmailDomains []string            `yaml:"email_domains"` // the part after the one @ of the address, without the case of ASCII letters
-	Scopes       []string            `yaml:"scopes"`        // the credential carries any of these scopes
-	Mechanisms   []string            `yaml:"mechanisms"`    // proved by any of these
-	Providers    []string            `yaml:"providers"`     // the account lives at any of these
-	Networks     []string            `yaml:"networks"`      // the client's address is in any of these CIDRs or is any of these addresses; IPv4-mapped IPv6 counts as IPv4
-	Methods      []string            `yaml:"methods"`       // the request's method, in upper case; GET does not mean HEAD
-	Claims       map[string][]string `yaml:"claims"`        // each named claim is, or is an array with, any of its values; a name is that of a claim, or a dotted path through objects; numbers are written in decimal
+	Roles        []string            `yaml:"roles"`         // the identity has any of these roles
+	AllRoles     []string            `yaml:"all_roles"`     // the identity has all of these roles
+	Users        []string            `yaml:"users"`         // "alice" or "local:alice" is a local account, "basic:service" a Basic user, and "PROVIDER:username" a delegated user
+	EmailDomains []string            `yaml:"email_domains"` // the part after the @ of the address; the case of ASCII letters does not count
+	Scopes       []string            `yaml:"scopes"`        // the credential has any of these scopes
+	Mechanisms   []string            `yaml:"mechanisms"`    // any of these proved the identity
+	Providers    []string            `yaml:"providers"`     // the account is at any of these
+	Networks     []string            `yaml:"networks"`      // the address of the client is in any of these CIDRs, or is any of these addresses
+	Methods      []string            `yaml:"methods"`       // the method of the request, in upper case; GET does not include HEAD
+	Claims       map[string][]string `yaml:"claims"`        // each claim is any of its values, or an array that contains one; see LookupClaim for the names; numbers are in decimal
 	Any          []Ref               `yaml:"any"`           // at least one holds
-	All          []Ref               `yaml:"all"`           // every one holds
-	None         []Ref               `yaml:"none"`          // not one holds
+	All          []Ref               `yaml:"all"`           // all of them hold
+	None         []Ref               `yaml:"none"`          // none of them holds
 }
 
-// Ref stands for a policy: the name of one, or one written in place. Exactly
-// one of the two is set.
+// Ref refers to a policy by its name, or contains one. Exactly one of the two
+// fields is set.
 type Ref struct {
 	Name string
 	Spec *Spec
 }
 
-// Error is one thing wrong with policies or routes as configured.
+// Error is one mistake in the configuration of policies or routes.
 type Error struct {
-	Path string // where, as a dotted path: policies.admin.any[1].networks[0]
+	Path string // dotted path: policies.admin.any[1].networks[0]
 	Msg  string // what is wrong and what was expected
 }
 
 func (e Error) Error() string { return e.Path + ": " + e.Msg }
 
-// Errors is everything wrong at once, in the order of the configuration.
+// Errors are all mistakes, in the order of the configuration.
 type Errors []Error
 
 func (e Errors) Error() string {
@@ -55,7 +55,7 @@ func (e *Errors) add(path, format string, args ...any) {
 	*e = append(*e, Error{Path: path, Msg: fmt.Sprintf(format, args...)})
 }
 
-// err returns e as an error, nil when there is nothing in it.
+// err returns e as an error, or nil if it is empty.
 func (e Errors) err() error {
 	if len(e) == 0 {
 		return nil

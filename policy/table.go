@@ -8,29 +8,29 @@ import (
 	"strings"
 )
 
-// Route is one kind of request and what it takes to make it. The zero Route
-// forbids everything.
+// Route is a kind of request together with the mechanisms and the policy that it
+// needs. The zero Route forbids every request.
 type Route struct {
-	// Name is what logs, metrics and reasons call the route; where it is
-	// empty they use Pattern.
+	// Name is the name in logs, metrics and reasons. If it is empty they use
+	// Pattern.
 	Name string
-	// Pattern is as net/http.ServeMux takes it: "[METHOD ][HOST]/[PATH]".
+	// Pattern is a pattern of net/http.ServeMux: "[METHOD ][HOST]/[PATH]".
 	Pattern string
-	// Mechanisms are those that the route accepts; None alone makes it
+	// Mechanisms are the accepted mechanisms. None alone makes the route
 	// public.
 	Mechanisms []Mechanism
-	// Policy must allow; nil allows every identity that a mechanism of the
-	// route proved.
+	// Policy must hold. A nil Policy allows every identity that one of
+	// Mechanisms proved.
 	Policy *Policy
 
 	reasons *reasons // set in a Table
 }
 
-// Public reports whether the route asks nobody who they are.
+// Public reports whether the route needs no identity.
 func (r *Route) Public() bool { return len(r.Mechanisms) == 1 && r.Mechanisms[0] == None }
 
-// Accepts reports whether an identity proved by m counts on this route. None
-// proves nothing and never counts.
+// Accepts reports whether the route accepts an identity proved by m. None proves
+// nothing and is never accepted.
 func (r *Route) Accepts(m Mechanism) bool { return m.proves() && slices.Contains(r.Mechanisms, m) }
 
 func (r *Route) label() string {
@@ -40,36 +40,35 @@ func (r *Route) label() string {
 	return r.Name
 }
 
-// Table finds the route of a request. It does not change once made; the zero
-// Table has no routes.
+// Table finds the route of a request. It does not change. The zero Table has no
+// routes.
 type Table struct {
-	mux    *http.ServeMux // its handlers are of type entry and are never served
+	mux    *http.ServeMux // finds handlers of type entry and never serves them
 	routes []*Route
 }
 
-// Match is what Table.Match found.
+// Match is the result of Table.Match.
 type Match struct {
-	// Index is the route's place in the list that the table was made of.
+	// Index is the index of the route in the argument of NewTable.
 	Index int
-	// Route is the table's own copy of the route, not to be changed.
+	// Route is the table's own copy of the route. It must not be changed.
 	Route *Route
 }
 
-// entry is a route as the ServeMux keeps it.
+// entry is a route as a handler of the ServeMux.
 type entry struct {
 	index int
 	route *Route
 }
 
-// ServeHTTP makes entry an http.Handler; the gateway looks entries up and
-// does the serving itself.
+// ServeHTTP implements http.Handler. It is never called: Table only looks entries
+// up.
 func (entry) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 }
 
-// NewTable makes a table. The routes are copied. The error is an Errors with
-// everything that is wrong, under paths like "routes[1].match", in the order
-// of the routes.
+// NewTable returns a table of copies of routes. The error is an Errors with paths
+// like "routes[1].match", in the order of the routes.
 func NewTable(routes []Route) (*Table, error) {
 	var errs Errors
 	reg := registry{mux: http.NewServeMux(), routes: routes}
@@ -87,7 +86,7 @@ func NewTable(routes []Route) (*Table, error) {
 		if first, taken := names[name]; !taken {
 			names[name] = i
 		} else if name != r.Pattern || name != routes[first].Pattern { // of equal patterns the conflict is enough
-			errs.add(at+".name", "routes[%d] has the name %q already; names tell routes apart in logs and metrics", first, name)
+			errs.add(at+".name", "routes[%d] already has the name %q; logs and metrics need different names", first, name)
 		}
 		checkAuth(&errs, at, &r)
 	}
@@ -101,7 +100,7 @@ func NewTable(routes []Route) (*Table, error) {
 // NewTable got them. They must not be changed.
 func (t *Table) Routes() []*Route { return slices.Clone(t.routes) }
 
-// checkAuth checks what a route says about identities.
+// checkAuth checks the mechanisms and the policy of a route.
 func checkAuth(errs *Errors, at string, r *Route) {
 	if len(r.Mechanisms) == 0 {
 		errs.add(at+".auth", "no mechanism is accepted; list some of basic, session, bearer, oidc, or [none] for a public route")
@@ -115,18 +114,18 @@ func checkAuth(errs *Errors, at string, r *Route) {
 		}
 	}
 	if slices.Contains(r.Mechanisms, None) && slices.ContainsFunc(r.Mechanisms, Mechanism.proves) {
-		errs.add(at+".auth", "none makes a route public and can't stand beside another mechanism")
+		errs.add(at+".auth", "none makes a route public and cannot be combined with another mechanism")
 	}
 	if r.Public() && r.Policy != nil {
-		errs.add(at+".policy", "a public route asks nobody who they are, so no policy can apply; name a mechanism in auth or remove the policy")
+		errs.add(at+".policy", "a public route has no identities, so its policy can never apply; name a mechanism in auth or remove the policy")
 	}
 }
 
 // Match finds the route of req by the rules of net/http.ServeMux: the most
-// specific pattern wins, and GET patterns match HEAD. Where a ServeMux would
-// redirect "/app" to "/app/", "/app" belongs to the route of "/app/": which of
-// the two forms is the right one is the application's business. Match returns
-// false where no route matches, or none for this method; CONNECT matches none.
+// specific pattern wins, and GET patterns match HEAD. If a ServeMux would
+// redirect "/app" to "/app/", Match returns the route of "/app/": the
+// application decides which form is right. Match returns false if no route
+// matches path and method. CONNECT never matches.
 func (t *Table) Match(req *Request) (Match, bool) {
 	if t.mux == nil || req.Method == "" || req.Method == http.MethodConnect || req.Path.Decoded == "" {
 		return Match{}, false
@@ -143,10 +142,9 @@ func (t *Table) Match(req *Request) (Match, bool) {
 	return Match{Index: e.index, Route: e.route}, true
 }
 
-// CheckParameters returns a *TargetError where a path leads to another route
-// than found once the parameters of its segments are cut off (RFC 3986,
-// section 3.3). Some upstreams drop what follows a ";", others don't, and what
-// is dropped must not choose between two policies.
+// CheckParameters returns a *TargetError if the path without the parameters of
+// its segments (RFC 3986, section 3.3) matches another route than found. Some
+// upstreams drop what follows a ";", so it must not choose between two policies.
 func (t *Table) CheckParameters(req *Request, found Match) error {
 	if !strings.Contains(req.Path.Decoded, ";") {
 		return nil
@@ -156,7 +154,7 @@ func (t *Table) CheckParameters(req *Request, found Match) error {
 	for i, segment := range segments[1:] {
 		segment, _, cut := strings.Cut(segment, ";")
 		if segment == "" && cut && i < len(segments)-2 {
-			continue // it leaves two slashes, which are one to many
+			continue // it leaves two slashes, which many servers merge
 		}
 		left = append(left, segment)
 	}
@@ -169,8 +167,8 @@ func (t *Table) CheckParameters(req *Request, found Match) error {
 	return nil
 }
 
-// lookup asks the ServeMux. It encodes the decoded path and decodes it again
-// by segments, so what it compares is the decoded path.
+// lookup looks path up in the ServeMux. The ServeMux encodes the path and decodes
+// it again by segments, so it compares the decoded path.
 func (t *Table) lookup(req *Request, path string) (http.Handler, string) {
 	return t.mux.Handler(&http.Request{Method: req.Method, Host: req.Host, URL: &url.URL{Path: path}})
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -110,10 +109,4 @@ func checkHost(host string) error {
 	}
 	_, err := policy.CanonicalHost(host)
 	return err
-}
-
-// loopback reports whether a host is this machine by its name.
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }

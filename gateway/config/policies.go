@@ -26,8 +26,8 @@ func (l *loader) checkPolicies() {
 	l.policyErrors(err)
 	l.policies = set
 	for _, name := range slices.Sorted(maps.Keys(l.cfg.Policies)) {
-		if problem := nameProblem(name); problem != "" && name != "" {
-			l.fault(strictyaml.Join("policies", name), "the name of the policy %s", problem)
+		if err := policy.CheckName(name); err != nil && name != "" {
+			l.fault(strictyaml.Join("policies", name), "the name of the policy %v", err)
 		}
 		l.checkReferences(strictyaml.Join("policies", name), l.cfg.Policies[name])
 	}

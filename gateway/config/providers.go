@@ -5,7 +5,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"authgate/gateway/config/strictyaml"
@@ -150,8 +149,8 @@ func (l *loader) checkClient(path string, p *Provider) {
 
 func (l *loader) checkScopes(path string, scopes []string) {
 	for i, scope := range scopes {
-		if scope == "" || strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '"' || r == '\\' }) {
-			l.fault(fmt.Sprintf("%s[%d]", path, i), "%q is not a scope; write each as an entry of its own", scope)
+		if err := policy.CheckScope(scope); err != nil {
+			l.fault(fmt.Sprintf("%s[%d]", path, i), "%q %v", scope, err)
 		}
 	}
 }
@@ -164,8 +163,8 @@ func (l *loader) checkParams(path string, params map[string]string) {
 		switch {
 		case slices.Contains(reservedParams, name):
 			l.fault(at, "the gateway alone decides on this parameter; remove it")
-		case nameProblem(name) != "":
-			l.fault(at, "the name of the parameter %s", nameProblem(name))
+		case policy.CheckName(name) != nil:
+			l.fault(at, "the name of the parameter %v", policy.CheckName(name))
 		case params[name] == "":
 			l.fault(at, "is empty, which counts as left out; give a value or remove it")
 		}
@@ -174,8 +173,8 @@ func (l *loader) checkParams(path string, params map[string]string) {
 
 // checkClaim checks the name of a claim, which may be a dotted path.
 func (l *loader) checkClaim(path, name string) {
-	if strings.Trim(name, ".") == "" {
-		l.fault(path, "%q is not the name of a claim; expected one like roles or realm_access.roles", name)
+	if err := policy.CheckClaim(name); err != nil {
+		l.fault(path, "%q %v", name, err)
 	}
 }
 
@@ -195,7 +194,7 @@ func (l *loader) checkProviderURL(path, raw string) {
 	u, err := httpURL(raw)
 	if err != nil {
 		l.fault(path, "%v", err)
-	} else if u.Scheme == "http" && !loopback(u.Hostname()) {
+	} else if u.Scheme == "http" && !policy.Loopback(u.Hostname()) {
 		l.fault(path, "%q is not https; http is for providers on this machine alone", raw)
 	}
 }

@@ -12,16 +12,19 @@ import (
 	"authgate/policy"
 )
 
-// ownEndpoints are the gateway's endpoints under endpoints.prefix.
-func (l *loader) ownEndpoints() []string {
+// OwnEndpoints returns the names of the gateway's own endpoints. The path of an
+// endpoint is Endpoints.Prefix and its name. No route can match these paths.
+func (c *Config) OwnEndpoints() []string {
 	names := []string{
 		"login", "logout", "refresh", "me", "signin", "callback", "auth/callback", ".well-known/jwks.json",
 	}
-	if l.cfg.Session.CSRFToken {
+	if c.Session.CSRFToken {
 		names = append(names, "csrf-token")
 	}
-	for _, provider := range l.providerNames() {
-		names = append(names, "backchannel-logout/"+provider, "frontchannel-logout/"+provider)
+	for _, p := range c.Providers {
+		if p.Name != "" {
+			names = append(names, "backchannel-logout/"+p.Name, "frontchannel-logout/"+p.Name)
+		}
 	}
 	return names
 }
@@ -76,7 +79,7 @@ func (l *loader) checkRoute(path string, r Route) {
 // checkReachable checks that no endpoint of the gateway itself stands before
 // all that a pattern matches.
 func (l *loader) checkReachable(path, pattern string) {
-	if slices.ContainsFunc(l.ownEndpoints(), func(name string) bool {
+	if slices.ContainsFunc(l.cfg.OwnEndpoints(), func(name string) bool {
 		return literalPath(pattern) == l.cfg.Endpoints.Prefix+name
 	}) {
 		l.fault(path, "%q can never be reached: the gateway's own endpoint stands before it; set endpoints.prefix, for instance to /auth/, to move the gateway's endpoints away", pattern)

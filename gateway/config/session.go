@@ -13,6 +13,7 @@ import (
 
 	"authgate/gateway/config/strictyaml"
 	"authgate/gateway/cookiename"
+	"authgate/policy"
 )
 
 // Bounds of tokens.
@@ -110,8 +111,8 @@ func (l *loader) checkToken() {
 
 func (l *loader) checkAudience(path string, list []string) {
 	for i, audience := range list {
-		if problem := nameProblem(audience); problem != "" {
-			l.fault(fmt.Sprintf("%s[%d]", path, i), "the audience %s", problem)
+		if err := policy.CheckName(audience); err != nil {
+			l.fault(fmt.Sprintf("%s[%d]", path, i), "the audience %v", err)
 		}
 	}
 }

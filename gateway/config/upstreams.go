@@ -11,14 +11,15 @@ import (
 
 	"authgate/gateway/config/strictyaml"
 	"authgate/gateway/headername"
+	"authgate/policy"
 )
 
 // checkUpstreams checks the applications behind the gateway.
 func (l *loader) checkUpstreams() {
 	for _, name := range slices.Sorted(maps.Keys(l.cfg.Upstreams)) {
 		u, path := l.cfg.Upstreams[name], strictyaml.Join("upstreams", name)
-		if problem := nameProblem(name); problem != "" {
-			l.fault(path, "the name of the upstream %s", problem)
+		if err := policy.CheckName(name); err != nil {
+			l.fault(path, "the name of the upstream %v", err)
 		}
 		l.checkAddresses(path, u)
 		if u.Timeout == 0 {

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"authgate/gateway/config/strictyaml"
+	"authgate/policy"
 )
 
 // located is a value with its place.
@@ -137,8 +138,8 @@ func (l *loader) checkUsername(doc *strictyaml.Document, path, name string, name
 		doc.Fault(path, "a user name is needed and must not be empty")
 		return
 	}
-	if problem := nameProblem(name); problem != "" {
-		doc.Fault(path, "the user name %s", problem)
+	if err := policy.CheckName(name); err != nil {
+		doc.Fault(path, "the user name %v", err)
 		return
 	}
 	if strings.Contains(name, ":") {
@@ -175,25 +176,9 @@ func (l *loader) checkProfile(u located[*Account]) {
 		u.doc.Fault(u.path+".email", "%q is not an address; expected one like alice@example.org", account.Email)
 	}
 	for i, role := range account.Roles {
-		path := fmt.Sprintf("%s.roles[%d]", u.path, i)
-		if strings.Contains(role, ",") {
-			u.doc.Fault(path, "the role %q holds a comma; write each role as an entry of its own", role)
-		} else if problem := nameProblem(role); problem != "" && role != "" {
-			u.doc.Fault(path, "the role %q %s", role, problem)
+		if err := policy.CheckRole(role); err != nil && role != "" {
+			u.doc.Fault(fmt.Sprintf("%s.roles[%d]", u.path, i), "the role %q %v", role, err)
 		}
 	}
 	account.Roles = slices.DeleteFunc(account.Roles, func(role string) bool { return role == "" })
-}
-
-// nameProblem says what is wrong with a name that is compared exactly.
-func nameProblem(name string) string {
-	switch {
-	case strings.TrimSpace(name) == "":
-		return "is empty"
-	case strings.TrimSpace(name) != name:
-		return "has a space before or after it"
-	case strings.ContainsFunc(name, unicode.IsControl):
-		return "holds a control character"
-	}
-	return ""
 }

@@ -6,17 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 
 	"authgate/gateway/strictjson"
+	"authgate/policy"
 )
 
 const (
@@ -75,15 +74,10 @@ func checkEndpoint(name, address string) error {
 		return fmt.Errorf("%s: %w", name, err)
 	case u.Host == "" || u.User != nil || u.Fragment != "":
 		return fmt.Errorf("%s %q is not the address of an endpoint", name, address)
-	case u.Scheme == "https", u.Scheme == "http" && loopback(u.Hostname()):
+	case u.Scheme == "https", u.Scheme == "http" && policy.Loopback(u.Hostname()):
 		return nil
 	}
 	return fmt.Errorf("%s %q is not https; http is for providers on this machine alone", name, address)
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
 // issuer is what Provider and Trusted have in common: metadata, keys, and the

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+
+	"authgate/policy"
 )
 
 // roles looks for the roles of a person in userinfo, the ID token and the
@@ -64,7 +65,7 @@ func (m mapping) rolesOf(sources ...claims) ([]string, error) {
 	for _, role := range roles {
 		switch {
 		case role == "":
-		case strings.Contains(role, ",") || strings.ContainsFunc(role, unicode.IsControl) || strings.TrimSpace(role) != role:
+		case policy.CheckRole(role) != nil:
 			m.logger.Warn("a role of the provider is left out, as no policy can name it: it has a comma, a control character or outer space",
 				"role", clip(role, maxSubject))
 		default:

@@ -1,0 +1,128 @@
+package policy
+
+import (
+	"errors"
+	"strings"
+	"unicode"
+)
+
+var errEmpty = errors.New("is empty")
+
+// CheckName returns what is wrong with a name that is compared exactly. The
+// error is a phrase like "is empty", to follow the name.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return errEmpty
+	case strings.TrimSpace(name) != name:
+		return errors.New("begins or ends with a space")
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return errors.New("contains a control character")
+	}
+	return nil
+}
+
+// CheckRole returns what is wrong with the name of a role. Upstreams receive
+// roles as a list separated by commas, so a role has none.
+func CheckRole(role string) error {
+	if strings.Contains(role, ",") {
+		return errors.New("contains a comma; write each role as an entry of its own")
+	}
+	return CheckName(role)
+}
+
+// CheckScope returns what is wrong with an OAuth scope (RFC 6749, section 3.3).
+func CheckScope(scope string) error {
+	if scope == "" {
+		return errEmpty
+	}
+	for i := range len(scope) {
+		if c := scope[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			return errors.New(`is not one scope; use visible ASCII characters except " and \, and write each scope as an entry of its own`)
+		}
+	}
+	return nil
+}
+
+// CheckClaim returns what is wrong with the name of a claim or with a dotted
+// path, as LookupClaim takes it.
+func CheckClaim(path string) error {
+	if strings.Trim(path, ".") == "" {
+		return errors.New("is not the name of a claim; expected one like department or realm_access.roles")
+	}
+	return nil
+}
+
+// splitUser splits an entry of Spec.Users into provider and username.
+func splitUser(entry string) (provider, name string) {
+	provider, name, found := strings.Cut(entry, ":")
+	if !found {
+		return LocalProvider, entry
+	}
+	return provider, name
+}
+
+func checkUser(entry string) error {
+	provider, name := splitUser(entry)
+	if entry != "" && (provider == "" || name == "") {
+		return errors.New("lacks a part; expected a local account like alice, or PROVIDER:username")
+	}
+	if err := CheckName(provider); err != nil {
+		return err
+	}
+	return CheckName(name)
+}
+
+func checkDomain(domain string) error {
+	if strings.Contains(domain, "@") {
+		return errors.New("contains an @; expected only the part after it, like example.org")
+	}
+	if err := checkHostname(domain); err != nil {
+		return errors.New(err.Error() + "; expected a domain like example.org")
+	}
+	return nil
+}
+
+func checkMechanism(name string) error {
+	switch m := Mechanism(name); {
+	case m == None:
+		return errors.New("proves no identity; expected basic, session, bearer or oidc")
+	case !m.proves():
+		return errors.New("is not a mechanism; expected basic, session, bearer or oidc")
+	}
+	return nil
+}
+
+// proves reports whether m is a way to prove an identity.
+func (m Mechanism) proves() bool {
+	switch m {
+	case Basic, Session, Bearer, OIDC:
+		return true
+	}
+	return false
+}
+
+// checkMethod accepts tokens (RFC 9110, section 5.6.2) without lower-case
+// letters. Methods are case-sensitive, so one in lower case is a mistake.
+func checkMethod(method string) error {
+	if method == "" {
+		return errEmpty
+	}
+	for i := range len(method) {
+		c := method[i]
+		if 'a' <= c && c <= 'z' {
+			return errors.New("is not in upper case; did you mean " + strings.ToUpper(method) + "?")
+		}
+		if !('A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0) {
+			return errors.New("is not a method; expected one like GET")
+		}
+	}
+	return nil
+}
+
+func checkClaimValue(value string) error {
+	if value == "" {
+		return errEmpty
+	}
+	return nil
+}
