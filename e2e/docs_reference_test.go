@@ -21,6 +21,7 @@ import (
 
 	"authgate/gateway"
 	"authgate/gateway/config"
+	"authgate/gateway/server"
 	"authgate/gateway/store"
 	"authgate/policy"
 )
@@ -260,13 +261,23 @@ func metricsOf(t *testing.T) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := gateway.NewServer(g, prometheus.NewRegistry()) // which registers some, too
+	certificates, err := g.OpenCertificates()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := server.New(server.Options{ // which registers some, too
+		Gateway: g, Certificates: certificates, Logger: slog.New(slog.DiscardHandler), Now: time.Now,
+		Registry: struct {
+			prometheus.Registerer
+			prometheus.Gatherer
+		}{all, prometheus.NewRegistry()},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	stopped, stop := context.WithCancel(context.Background())
 	stop()
-	if err := server.Serve(stopped); err != nil { // closes what NewServer has opened
+	if err := s.Serve(stopped); err != nil { // closes what New has opened
 		t.Fatal(err)
 	}
 	return all

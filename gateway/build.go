@@ -166,7 +166,7 @@ func (g *Gateway) buildUpstreams(st *state, old *state) {
 		}
 		st.upstreams[name] = upstream.New(upstream.Options{
 			Name: name, Config: cfg, Headers: headers, Took: g.metrics.upstreamDuration.WithLabelValues(name),
-			Now: g.now, Short: g.closeIdleUpstreams,
+			Now: g.now, Short: g.CloseIdleUpstreams,
 		})
 	}
 }

@@ -54,18 +54,17 @@ type Options struct {
 // Gateway authenticates, decides and forwards. It is an http.Handler for the
 // public listener and safe for concurrent use.
 type Gateway struct {
-	logger     *slog.Logger
-	now        func() time.Time // the local clock
-	shared     func() time.Time // the clock of the store, for what is stored there
-	rawStore   store.Store
-	store      store.Store // guarded: its errors are *guard.Error
-	metrics    *metrics
-	pages      *pages.Pages
-	registerer prometheus.Registerer
-	throttle   *auth.Throttle
-	verifier   *auth.Verifier
-	buffers    *bufferPool
-	proxyLog   *log.Logger // what httputil.ReverseProxy has to say
+	logger   *slog.Logger
+	now      func() time.Time // the local clock
+	shared   func() time.Time // the clock of the store, for what is stored there
+	rawStore store.Store
+	store    store.Store // guarded: its errors are *guard.Error
+	metrics  *metrics
+	pages    *pages.Pages
+	throttle *auth.Throttle
+	verifier *auth.Verifier
+	buffers  *bufferPool
+	proxyLog *log.Logger // what httputil.ReverseProxy has to say
 
 	budget   conn.Budget  // of file descriptors
 	underWay atomic.Int64 // requests
@@ -101,7 +100,7 @@ func New(o Options) (*Gateway, error) {
 	limits := o.Config.Limits
 	throttle := auth.NewThrottle(limits.LoginFailures, limits.LoginWindow, o.Now)
 	g := &Gateway{
-		logger: o.Logger, now: o.Now, shared: store.ClockOf(o.Store, o.Now), idle: o.Idle, metrics: m, pages: p, registerer: o.Registerer,
+		logger: o.Logger, now: o.Now, shared: store.ClockOf(o.Store, o.Now), idle: o.Idle, metrics: m, pages: p,
 		rawStore: o.Store,
 		store:    guard.New(o.Store, m.observeStore()),
 		throttle: throttle,
@@ -111,6 +110,9 @@ func New(o Options) (*Gateway, error) {
 		proxyLog: LibraryLog(o.Logger.Handler(), slog.LevelWarn),
 	}
 	g.streams = newStreams(g.stillLetIn, g.endStream)
+	if err := o.Registerer.Register(g.inFlightGauge()); err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
 	st, err := g.build(o.Config, nil)
 	if err != nil {
 		return nil, err

@@ -138,11 +138,11 @@ func TestFailuresAreHardened(t *testing.T) {
 		r.upstream.answering(nil)
 		for _, header := range []string{"", alice.cookie} {
 			w := httptest.NewRecorder()
-			r.servePlain(w, request("GET", "/", "", header, accept))
+			r.HTTPRedirect(w, request("GET", "/", "", header, accept))
 			look("cleartext", w)
 		}
 		w := httptest.NewRecorder()
-		r.servePlain(w, request("GET", "//", "", accept))
+		r.HTTPRedirect(w, request("GET", "//", "", accept))
 		look("cleartext", w)
 	}
 	if want := []int{308, 400, 401, 403, 413, 429, 500, 502, 503}; !slices.Equal(slices.Sorted(maps.Keys(seen)), want) {

@@ -134,7 +134,7 @@ func TestPlainKeepsHost(t *testing.T) {
 		q := request("GET", "/a?b", "")
 		q.Host = host
 		w := httptest.NewRecorder()
-		r.servePlain(w, q)
+		r.HTTPRedirect(w, q)
 		if got := w.Header().Get("Location"); w.Code != 308 || got != want {
 			t.Errorf("%q: %d to %q, want %q", host, w.Code, got, want)
 		}

@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"authgate/gateway/config"
-	"authgate/gateway/conn"
 )
 
 // inFlight is how many requests are served at once under a configuration.
@@ -56,44 +55,9 @@ func (ex *exchange) refusal() error {
 	}
 }
 
-// closeIdleUpstreams frees the descriptors of connections to upstreams that
-// serve no request.
-func (g *Gateway) closeIdleUpstreams() {
-	for _, u := range g.state.Load().upstreams {
-		u.CloseIdle()
-	}
-}
-
-// loadCollector tells how many connections and requests there are.
-type loadCollector struct {
-	gateway   *Gateway
-	listeners map[string]*conn.Listener // by name
-
-	connections, displaced, inFlight *prometheus.Desc
-}
-
-func newLoadCollector(g *Gateway) *loadCollector {
-	return &loadCollector{
-		gateway: g, listeners: map[string]*conn.Listener{},
-		connections: prometheus.NewDesc("authgate_connections", "Open connections of clients.", []string{"listener"}, nil),
-		displaced: prometheus.NewDesc("authgate_connections_displaced_total",
-			"Connections of clients that were closed because there were too many.", []string{"listener"}, nil),
-		inFlight: prometheus.NewDesc("authgate_requests_in_flight", "Requests that are being served, streams and WebSockets included.", nil, nil),
-	}
-}
-
-// Describe implements prometheus.Collector.
-func (c *loadCollector) Describe(descs chan<- *prometheus.Desc) {
-	descs <- c.connections
-	descs <- c.displaced
-	descs <- c.inFlight
-}
-
-// Collect implements prometheus.Collector.
-func (c *loadCollector) Collect(metrics chan<- prometheus.Metric) {
-	for name, l := range c.listeners {
-		metrics <- prometheus.MustNewConstMetric(c.connections, prometheus.GaugeValue, float64(l.Open()), name)
-		metrics <- prometheus.MustNewConstMetric(c.displaced, prometheus.CounterValue, float64(l.Displaced()), name)
-	}
-	metrics <- prometheus.MustNewConstMetric(c.inFlight, prometheus.GaugeValue, float64(c.gateway.underWay.Load()))
+// inFlightGauge tells how many requests are in flight.
+func (g *Gateway) inFlightGauge() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "authgate_requests_in_flight", Help: "Requests that are being served, streams and WebSockets included.",
+	}, func() float64 { return float64(g.underWay.Load()) })
 }

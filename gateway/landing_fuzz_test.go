@@ -173,7 +173,7 @@ func FuzzReturnToInBrowsers(f *testing.F) {
 			stays(t, "the target", w)
 		}
 		w = httptest.NewRecorder()
-		r.servePlain(w, request("GET", target, "", browser))
+		r.HTTPRedirect(w, request("GET", target, "", browser))
 		stays(t, "the target in cleartext", w)
 	})
 }

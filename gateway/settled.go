@@ -43,14 +43,6 @@ func (g *Gateway) settle(st, old *state) error {
 	return err
 }
 
-// unsettled says why no login is accepted, empty if some are.
-func (g *Gateway) unsettled() string {
-	if err := g.state.Load().store.Check("settle"); err != nil {
-		return err.Error()
-	}
-	return ""
-}
-
 // settleLater settles the accounts as soon as the store is there.
 func (g *Gateway) settleLater(ctx context.Context) {
 	ticker := time.NewTicker(settleEvery)

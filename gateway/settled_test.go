@@ -60,7 +60,7 @@ func (r *rig) refusing(t *testing.T, s signedIn) {
 			t.Errorf("%s: %d %s", target, w.Code, w.Body)
 		}
 	}
-	if reason := (&Server{gateway: r.Gateway}).unready(t.Context()); reason == "" {
+	if r.Ready(t.Context()) == nil {
 		t.Error("it is ready")
 	}
 }
@@ -88,7 +88,7 @@ func TestStartWithoutStore(t *testing.T) {
 		synctest.Wait()
 		r.stub()
 		r.good(t, s, true)
-		if got := r.unsettled(); got != "" {
+		if got := r.Ready(t.Context()); got != nil {
 			t.Errorf("it is not ready: %s", got)
 		}
 	})

@@ -18,6 +18,12 @@ import (
 // bodyPause is limits.body_pause of baseConfig.
 const bodyPause = 2 * time.Minute
 
+// Limits of the servers in these tests, as gateway/server has them.
+const (
+	readHeaderTime = 10 * time.Second
+	idleTime       = 2 * time.Minute
+)
+
 // pipes is a listener for the near ends of pipes.
 type pipes chan net.Conn
 

@@ -19,6 +19,7 @@ import (
 
 	"authgate/gateway"
 	"authgate/gateway/config"
+	"authgate/gateway/server"
 	"authgate/gateway/store"
 	"authgate/gateway/store/redisstore"
 	"authgate/gateway/store/sqlitestore"
@@ -43,7 +44,7 @@ type App struct {
 	logger  *slog.Logger
 	store   openStore
 	gateway *gateway.Gateway
-	server  *gateway.Server
+	server  *server.Server
 
 	// What follow knows:
 	seen    string            // stamps of the files beside the configuration that were dealt with
@@ -99,9 +100,22 @@ func (a *App) assemble(cfg *config.Config, version string) error {
 	if err != nil {
 		return err
 	}
-	if a.server, err = gateway.NewServer(a.gateway, registry); err != nil {
+	if err := a.listen(registry); err != nil {
 		a.gateway.Close()
+		return err
 	}
+	return nil
+}
+
+// listen opens the certificates and the listeners.
+func (a *App) listen(registry *prometheus.Registry) error {
+	certificates, err := a.gateway.OpenCertificates()
+	if err != nil {
+		return fmt.Errorf("opening the certificates: %w", err)
+	}
+	a.server, err = server.New(server.Options{
+		Gateway: a.gateway, Certificates: certificates, Registry: registry, Logger: a.logger, Now: time.Now,
+	})
 	return err
 }
 
@@ -128,7 +142,7 @@ func openConfigured(ctx context.Context, cfg *config.Config, logger *slog.Logger
 }
 
 // Server is the gateway's listeners.
-func (a *App) Server() *gateway.Server { return a.server }
+func (a *App) Server() *server.Server { return a.server }
 
 // Config is the configuration that runs.
 func (a *App) Config() *config.Config { return a.gateway.Config() }

@@ -1,96 +1,46 @@
-package gateway
+package server
 
 import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
-
-	"authgate/gateway/conn"
+	"authgate/gateway/config"
 )
-
-// door is a listener that one can knock at until it is closed.
-type door struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func newDoor() *door { return &door{conns: make(chan net.Conn), closed: make(chan struct{})} }
-
-func (d *door) Accept() (net.Conn, error) {
-	select {
-	case conn := <-d.conns:
-		return conn, nil
-	case <-d.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (d *door) Close() error {
-	select {
-	case <-d.closed:
-		return net.ErrClosed // as listeners of a network do
-	default:
-		close(d.closed)
-		return nil
-	}
-}
-
-func (d *door) Addr() net.Addr { return &net.UnixAddr{Name: "door"} }
-
-// dial is a new connection, an error if nobody listens.
-func (d *door) dial(context.Context, string, string) (net.Conn, error) {
-	here, there := net.Pipe()
-	select {
-	case <-d.closed:
-		return nil, errors.New("connection refused")
-	default:
-	}
-	select {
-	case d.conns <- there:
-		return here, nil
-	case <-d.closed:
-		return nil, errors.New("connection refused")
-	}
-}
 
 // stopping is a Server on the clock of a bubble, and its end.
 type stopping struct {
-	*rig
+	*stub
 	t             *testing.T
+	log           *logBuffer
 	public, admin *door
 	stop          func()
 	began         time.Time // the stop
 	took          chan time.Duration
 }
 
-// shutdownTimes are those of baseConfig's gateway in these tests.
-const shutdownTimes = "shutdown_delay: 15s\nshutdown_timeout: 60s\n"
-
 // onceStopped runs f beside a Server, which has to be told to stop.
 func onceStopped(t *testing.T, f func(s *stopping)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &stopping{rig: newRig(t, baseConfig+shutdownTimes), t: t, public: newDoor(), admin: newDoor(), took: make(chan time.Duration, 1)}
-		server := &Server{gateway: s.Gateway, logger: s.logger}
-		server.clients, server.probes = conn.NewSet(conn.Options{Logger: s.logger}), conn.NewSet(conn.Options{Logger: s.logger})
+		s := &stopping{
+			stub: &stub{config: config.Config{ShutdownDelay: 15 * time.Second, ShutdownTimeout: time.Minute}},
+			t:    t, log: &logBuffer{}, public: newDoor(), admin: newDoor(), took: make(chan time.Duration, 1),
+		}
+		server := newServer(options(s.stub, s.log))
 		for _, l := range []struct {
 			name    string
 			door    *door
 			handler http.Handler
-		}{{"https", s.public, s.Gateway}, {"http", newDoor(), s.Gateway}, {"admin", s.admin, server.admin(s.registry)}} {
+		}{{nameHTTPS, s.public, s.stub}, {nameHTTP, newDoor(), s.stub}, {nameAdmin, s.admin, server.admin(nil)}} {
 			connections := server.connections(l.name)
 			server.serving = append(server.serving, serving{l.name, connections.Listener(l.door), &http.Server{
 				Handler: l.handler, ConnState: connections.State,
@@ -132,7 +82,7 @@ func (s *stopping) client(d *door) *http.Client {
 // get asks for something and returns status and body, and whether the
 // connection is of no use for the next request.
 func (s *stopping) get(c *http.Client, path string) (status int, body string, closing bool, err error) {
-	answer, err := c.Get("http://gw.example" + path)
+	answer, err := c.Get("http://a" + path)
 	if err != nil {
 		return 0, "", false, err
 	}
@@ -141,8 +91,8 @@ func (s *stopping) get(c *http.Client, path string) (status int, body string, cl
 	return answer.StatusCode, string(content), answer.Close, err
 }
 
-// ready reports what readiness says.
-func (s *stopping) ready() string {
+// readiness returns what /readyz says.
+func (s *stopping) readiness() string {
 	_, body, _, err := s.get(s.client(s.admin), "/readyz")
 	if err != nil {
 		return err.Error()
@@ -177,32 +127,30 @@ func TestDrainDelays(t *testing.T) {
 	onceStopped(t, func(s *stopping) {
 		kept, idle := s.client(s.public), s.client(s.public)
 		for _, c := range []*http.Client{kept, idle} {
-			if status, _, closing, err := s.get(c, "/public/"); status != 200 || closing || err != nil {
+			if status, _, closing, err := s.get(c, "/"); status != 200 || closing || err != nil {
 				t.Fatalf("before the stop: %d, closing %t, %v", status, closing, err)
 			}
 		}
-		if got := s.ready(); got != "ready" {
+		if got := s.readiness(); got != "ready" {
 			t.Errorf("before the stop: %s", got)
 		}
 		s.stop()
 		for _, after := range []time.Duration{0, 7 * time.Second, 15*time.Second - 1} {
 			s.until(after)
-			if got := s.ready(); got != "unready stopping" {
+			if got := s.readiness(); got != "unready stopping" {
 				t.Errorf("after %v: %s", after, got)
 			}
 			for name, c := range map[string]*http.Client{"kept": kept, "new": s.client(s.public)} {
-				for path, want := range map[string]int{"/public/": 200, "/basic/": 401, "/nowhere": 404, "/login": 302} {
-					if status, _, closing, err := s.get(c, path); status != want || !closing || err != nil {
-						t.Errorf("after %v on a %s connection: %s %d, closing %t, %v", after, name, path, status, closing, err)
-					}
+				if status, _, closing, err := s.get(c, "/"); status != 200 || !closing || err != nil {
+					t.Errorf("after %v on a %s connection: %d, closing %t, %v", after, name, status, closing, err)
 				}
 			}
 		}
-		if status, _, _, err := s.get(idle, "/public/"); status != 200 || err != nil {
+		if status, _, _, err := s.get(idle, "/"); status != 200 || err != nil {
 			t.Errorf("on a connection that was idle: %d, %v", status, err)
 		}
 		s.until(15*time.Second + 1)
-		if status, _, _, err := s.get(kept, "/public/"); err == nil {
+		if status, _, _, err := s.get(kept, "/"); err == nil {
 			t.Errorf("after the delay: %d", status)
 		}
 		s.ended(15 * time.Second)
@@ -224,23 +172,23 @@ func TestDrainWaits(t *testing.T) {
 		"done before":               {0, 15 * time.Second, true},
 	} {
 		onceStopped(t, func(s *stopping) {
-			s.upstream.answering(func(q *http.Request) (*http.Response, error) {
+			s.serve = func(w http.ResponseWriter, r *http.Request) {
 				select {
-				case <-q.Context().Done():
-					return nil, q.Context().Err()
+				case <-r.Context().Done():
+					panic(http.ErrAbortHandler)
 				case <-time.After(c.takes):
-					return response(q, 200, http.Header{}, "late"), nil
+					_, _ = io.WriteString(w, "late") // the client tells if it fails
 				}
-			})
+			}
 			answered := make(chan string, 1)
 			go func() {
-				status, body, _, err := s.get(s.client(s.public), "/public/")
+				status, body, _, err := s.get(s.client(s.public), "/")
 				answered <- fmt.Sprint(status, body, err)
 			}()
 			synctest.Wait()
 			s.stop()
 			s.until(c.end - 1)
-			if got := s.ready(); got != "unready stopping" {
+			if got := s.readiness(); got != "unready stopping" {
 				t.Errorf("%s: just before the end: %s", name, got)
 			}
 			s.ended(c.end)
@@ -276,15 +224,15 @@ func TestDrainStuck(t *testing.T) {
 		free := make(chan struct{})
 		defer close(free)
 		s.public.conns <- &stuck{there, free}
-		fmt.Fprint(here, "GET /public/ HTTP/1.1\r\nHost: gw.example\r\n\r\n")
+		fmt.Fprint(here, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		if answer, err := http.ReadResponse(bufio.NewReader(here), nil); err != nil || answer.StatusCode != 200 {
 			t.Fatalf("%v, %v", answer, err)
 		}
 		synctest.Wait() // it is idle
 		s.stop()
 		s.ended(75*time.Second + cutTime)
-		if line := s.log.last(t, "connections that could not be closed are left behind"); line["level"] != "WARN" {
-			t.Errorf("logged %v", line)
+		if lines := s.log.records(t, "connections that could not be closed are left behind"); len(lines) != 1 || lines[0]["level"] != "WARN" {
+			t.Errorf("logged %v", lines)
 		}
 	})
 }
@@ -294,7 +242,7 @@ func TestDrainStuck(t *testing.T) {
 func TestDrainWithoutRequests(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]string{
-		"silent": "", "half a header": "GET /public/ HTTP/1.1\r\nA: ", "idle": "GET /public/ HTTP/1.1\r\nHost: gw.example\r\n\r\n",
+		"silent": "", "half a header": "GET / HTTP/1.1\r\nA: ", "idle": "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
 	} {
 		onceStopped(t, func(s *stopping) {
 			for _, d := range []*door{s.public, s.admin} {
@@ -329,12 +277,10 @@ func TestDrainWithoutRequests(t *testing.T) {
 func TestDrainAfterReload(t *testing.T) {
 	t.Parallel()
 	onceStopped(t, func(s *stopping) {
-		if err := s.reload(baseConfig + "shutdown_delay: 3s\n"); err != nil {
-			t.Fatal(err)
-		}
+		s.config.ShutdownDelay = 3 * time.Second
 		s.stop()
-		if line := s.log.last(t, "stopping"); line["shutdown_delay"] != "3s" || line["shutdown_timeout"] != "30s" {
-			t.Errorf("logged %v", line)
+		if lines := s.log.records(t, "stopping"); len(lines) != 1 || lines[0]["shutdown_delay"] != "3s" || lines[0]["shutdown_timeout"] != "1m0s" {
+			t.Errorf("logged %v", lines)
 		}
 		s.ended(3 * time.Second)
 	})
@@ -346,123 +292,46 @@ func TestDrainWebSockets(t *testing.T) {
 	for name, c := range map[string]struct {
 		answers bool
 		end     time.Duration
-	}{"a client that answers": {true, 15 * time.Second}, "one that does not": {false, 15*time.Second + 5*time.Second}} {
+	}{"a client that answers": {true, 15 * time.Second}, "one that does not": {false, 20 * time.Second}} {
 		onceStopped(t, func(s *stopping) {
+			s.serve = func(w http.ResponseWriter, _ *http.Request) {
+				socket, _, err := s.sockets.Hijack(http.NewResponseController(w).Hijack, func() {})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer s.sockets.Remove(socket)
+				_, _ = socket.Read(make([]byte, 100)) // the answer of the client, or the end
+				socket.Close()
+			}
 			client, err := s.public.dial(t.Context(), "", "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer client.Close()
-			fromGateway, upstream := upgraded(t, s.rig, client, "/public/", "Accept: */*")
-			defer upstream.Close()
+			fmt.Fprint(client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			synctest.Wait()
 			s.stop()
-			s.until(15*time.Second - 1)
-			const message, goingAway = "\x81\x05hello", "\x88\x02\x03\xe9"
-			go func() { _, _ = io.WriteString(upstream, message) }() // the client tells if it fails
-			got := make([]byte, len(message+goingAway))
-			if _, err := io.ReadFull(fromGateway, got); err != nil || string(got) != message+goingAway {
+			const goingAway, answer = "\x88\x02\x03\xe9", "\x88\x82\x00\x00\x00\x00\x03\xe9"
+			got := make([]byte, len(goingAway))
+			if _, err := io.ReadFull(client, got); err != nil || string(got) != goingAway {
 				t.Errorf("%s: the client gets %x, %v", name, got, err)
 			}
 			if after := time.Since(s.began); after != 15*time.Second {
 				t.Errorf("%s: told after %v", name, after)
 			}
 			if c.answers {
-				const answer = "\x88\x82\x00\x00\x00\x00\x03\xe9"
-				go func() { _, _ = io.WriteString(client, answer) }()
-				got := make([]byte, len(answer))
-				if _, err := io.ReadFull(upstream, got); err != nil || string(got) != answer {
-					t.Errorf("%s: the upstream gets %x, %v", name, got, err)
-				}
-				upstream.Close()
+				_, _ = io.WriteString(client, answer)
+				client.Close()
 			} else {
 				s.until(c.end - 1)
-				if got := s.ready(); got != "unready stopping" {
+				if got := s.readiness(); got != "unready stopping" {
 					t.Errorf("%s: while it is waited for: %s", name, got)
 				}
 			}
 			s.ended(c.end)
 			if cut := s.log.records(t, "WebSockets were cut off"); len(cut) > 0 == c.answers {
 				t.Errorf("%s: logged %v", name, cut)
-			}
-		})
-	}
-}
-
-// Hints do not ask the client to go elsewhere, the answer behind them does,
-// and a switch to WebSocket is one.
-func TestDrainingAnswers(t *testing.T) {
-	t.Parallel()
-	r := rawApplication(t, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", false)
-	r.draining.Store(true)
-	server := httptest.NewServer(r.Gateway)
-	defer server.Close()
-	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	fmt.Fprint(conn, "GET /public/ HTTP/1.1\r\nHost: gw.example\r\n\r\n")
-	all, err := io.ReadAll(bufio.NewReader(conn)) // the server closes the connection
-	if err != nil {
-		t.Fatal(err)
-	}
-	hint, final, _ := strings.Cut(string(all), "\r\n\r\n")
-	if !strings.Contains(hint, "103") || strings.Contains(hint, "Connection") {
-		t.Errorf("the hint is %q", hint)
-	}
-	if n := strings.Count(final, "Connection: close\r\n"); n != 1 || !strings.HasPrefix(final, "HTTP/1.1 200") {
-		t.Errorf("the answer is %q", final)
-	}
-	listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
-		r.draining.Store(true)
-		client := dial()
-		_, upstream := upgraded(t, r, client, "/public/", "Accept: */*") // with the one value of Connection that it should have
-		client.Close()
-		upstream.Close()
-	})
-}
-
-// Over HTTP/2 the server says with GOAWAY that the connection takes no
-// further requests, and which it has taken (RFC 9113, section 6.8).
-func TestDrainingHTTP2(t *testing.T) {
-	t.Parallel()
-	for _, draining := range []bool{false, true} {
-		listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
-			r.draining.Store(draining)
-			conn := dial()
-			defer conn.Close()
-			var header strings.Builder
-			encoder := hpack.NewEncoder(&header)
-			for _, f := range [][2]string{{":method", "GET"}, {":scheme", "http"}, {":authority", "gw.example"}, {":path", "/public/"}} {
-				if err := encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			framer := http2.NewFramer(conn, conn)
-			go func() {
-				_, _ = io.WriteString(conn, http2.ClientPreface)
-				_ = framer.WriteSettings()
-				_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte(header.String()), EndStream: true, EndHeaders: true})
-			}()
-			answered, gone := false, false
-			if err := conn.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
-				t.Fatal(err)
-			}
-			for {
-				f, err := framer.ReadFrame()
-				if err != nil {
-					break // closed, or silent
-				}
-				answered = answered || f.Header().StreamID == 1 && f.Header().Flags.Has(http2.FlagDataEndStream)
-				if away, ok := f.(*http2.GoAwayFrame); ok {
-					gone = true
-					if away.ErrCode != http2.ErrCodeNo || away.LastStreamID != 1 {
-						t.Errorf("GOAWAY with %v, stream %d", away.ErrCode, away.LastStreamID)
-					}
-				}
-			}
-			if !answered || gone != draining {
-				t.Errorf("draining %t: answered %t, GOAWAY %t", draining, answered, gone)
 			}
 		})
 	}

@@ -8,23 +8,23 @@ import (
 	"authgate/policy"
 )
 
-// servePlain answers cleartext HTTP (design B.1): a redirect to https, but for
+// HTTPRedirect answers cleartext HTTP (design B.1): a redirect to https, but for
 // a request that carries a credential. That one has been seen by whoever
 // listens on the way, and its sender should know.
-func (g *Gateway) servePlain(w http.ResponseWriter, r *http.Request) {
+func (g *Gateway) HTTPRedirect(w http.ResponseWriter, r *http.Request) {
 	ex := g.begin(w, r)
 	defer ex.finish()
 	ex.label, ex.cleartext = "authgate/plain", true
 	err := ex.refusal()
 	if err == nil {
-		err = ex.plain()
+		err = ex.redirectHTTP()
 	}
 	if err != nil {
 		ex.fail(err)
 	}
 }
 
-func (ex *exchange) plain() error {
+func (ex *exchange) redirectHTTP() error {
 	ex.peer = ex.st.trusted.Read(ex.r)
 	creds, err := auth.ReadCredentials(ex.r.Header, &ex.st.cookies, ex.peer.Client)
 	if err != nil || creds.Scheme != "" || creds.Cookies {

@@ -8,7 +8,7 @@ import (
 
 // Over cleartext everything leads to https at public_url, whatever host the
 // request names, but a credential on the way is told to be exposed.
-func TestServePlain(t *testing.T) {
+func TestHTTPRedirect(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, cookieDelivery)
 	for _, c := range []struct {
@@ -38,7 +38,7 @@ func TestServePlain(t *testing.T) {
 		q := request(c.method, c.target, "", c.header)
 		q.Host = "evil.example"
 		w := httptest.NewRecorder()
-		r.servePlain(w, q)
+		r.HTTPRedirect(w, q)
 		if w.Code != c.status || w.Header().Get("Location") != c.location {
 			t.Errorf("%s %s with %q: %d to %q, want %d to %q", c.method, c.target, c.header, w.Code, w.Header().Get("Location"), c.status, c.location)
 		}

@@ -1,4 +1,4 @@
-package gateway
+package server
 
 import (
 	"context"
@@ -10,14 +10,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"authgate/gateway/acme"
-	"authgate/gateway/store"
 )
 
-// readyTime bounds a readiness check.
+// readyTime is how long a readiness check may take.
 const readyTime = 2 * time.Second
 
-// admin answers operators: metrics, liveness and readiness. It is never
-// reachable through the public listener.
+// admin returns the handler of the admin listener: metrics, liveness and
+// readiness.
 func (s *Server) admin(gatherer prometheus.Gatherer) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
@@ -26,8 +25,8 @@ func (s *Server) admin(gatherer prometheus.Gatherer) http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		h := health{Status: "ready", Reason: s.unready(r.Context())}
-		if s.acme != nil {
-			h.Certificates = reportCertificates(s.acme.Certificates())
+		if s.issuer != nil {
+			h.Certificates = reportCertificates(s.certs.Certificates())
 		}
 		status := http.StatusOK
 		if h.Reason != "" {
@@ -42,37 +41,35 @@ func (s *Server) admin(gatherer prometheus.Gatherer) http.Handler {
 type health struct {
 	Status       string              `json:"status"` // alive, ready or unready
 	Reason       string              `json:"reason,omitempty"`
-	Certificates []certificateReport `json:"certificates,omitempty"` // those from an authority
+	Certificates []certificateReport `json:"certificates,omitempty"` // those that an authority issues
 }
 
-// unready says why no requests should be sent here, empty if they should. A
-// certificate that is missing is no reason: the authority's challenges have to
-// get here for there to be one.
+// unready returns why this instance should get no requests, or an empty string.
+// A missing certificate is no reason: to get one, the authority must reach this
+// instance.
 func (s *Server) unready(ctx context.Context) string {
-	if s.gateway.draining.Load() {
+	if s.draining.Load() {
 		return "stopping"
 	}
-	if pinger, ok := s.gateway.rawStore.(store.Pinger); ok {
-		ctx, cancel := context.WithTimeout(ctx, readyTime)
-		defer cancel()
-		if err := pinger.Ping(ctx); err != nil {
-			return err.Error()
-		}
+	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
+	if err := s.gateway.Ready(ctx); err != nil {
+		return err.Error()
 	}
-	return s.gateway.unsettled()
+	return ""
 }
 
 func report(w http.ResponseWriter, status int, h health) {
-	w.Header().Set("Content-Type", typeJSON)
+	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(h) // the prober is gone if this fails
+	_ = json.NewEncoder(w).Encode(h) // fails if the client has gone
 }
 
-// certificateReport is what /readyz says of a certificate.
+// certificateReport is what /readyz says about a certificate.
 type certificateReport struct {
 	Domain  string     `json:"domain"`
-	Expires *time.Time `json:"expires,omitempty"` // nil: there is none yet
-	Problem string     `json:"problem,omitempty"` // why the next one could not be had
+	Expires *time.Time `json:"expires,omitempty"` // nil if there is no certificate yet
+	Problem string     `json:"problem,omitempty"` // why the authority did not issue the next one
 }
 
 func reportCertificates(all []acme.Certificate) []certificateReport {

@@ -1,0 +1,21 @@
+// Package server runs a gateway on its listeners.
+//
+// There are three listeners. https is the public one. http redirects to https
+// and answers ACME challenges; with tls.mode off it is the public one, behind a
+// proxy that terminates TLS. admin serves /metrics, /healthz and /readyz.
+//
+// Server.Serve ends with a drain: clients that are told to go elsewhere have
+// time to do so, requests in flight have time to finish, and the probes of the
+// admin listener are answered until the end.
+//
+// # Limits and threats
+//
+// The server bounds how slowly a client may send the header of a request, and
+// for how long a connection may be idle. The public listeners have as many
+// connections as file descriptors allow; the connection that has waited longest
+// for a request makes room for a new one. The admin listener has no such limit
+// and no authentication: only operators may reach it.
+//
+// A client cannot delay the end of a drain beyond shutdown_delay and
+// shutdown_timeout, whatever it sends or does not read.
+package server

@@ -1,0 +1,277 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"authgate/gateway"
+	"authgate/gateway/certs"
+	"authgate/gateway/config"
+	"authgate/gateway/conn"
+)
+
+const (
+	// readHeaderTime is how long a client may take to send the header of a
+	// request, and a balancer to send a PROXY protocol header.
+	readHeaderTime = 10 * time.Second
+	// idleTime is how long a connection may wait for its next request.
+	idleTime = 2 * time.Minute
+)
+
+// Names of the listeners, in log lines, metrics and Server.Address.
+const (
+	nameHTTPS = "https"
+	nameHTTP  = "http"
+	nameAdmin = "admin"
+)
+
+// Gateway is what a Server serves. *gateway.Gateway implements it.
+type Gateway interface {
+	http.Handler // requests over TLS, or of a proxy that terminates TLS
+	// HTTPRedirect answers requests over plain HTTP.
+	HTTPRedirect(http.ResponseWriter, *http.Request)
+	// Config returns the configuration that runs.
+	Config() *config.Config
+	// Ready returns why the gateway should get no requests, or nil.
+	Ready(context.Context) error
+	// Drain makes each answer ask its client to use another connection.
+	Drain()
+	// WebSockets returns connections that http.Server does not know.
+	WebSockets() *conn.WebSockets
+	// CloseIdleUpstreams frees file descriptors.
+	CloseIdleUpstreams()
+}
+
+// Registry has the metrics. *prometheus.Registry implements it.
+type Registry interface {
+	prometheus.Registerer
+	prometheus.Gatherer
+}
+
+// Options are the parts of a Server. All but Certificates are required.
+type Options struct {
+	Gateway      Gateway
+	Certificates certs.Source // nil if a proxy terminates TLS; the Server closes it
+	Registry     Registry     // gets the metrics of the Server, and is shown at /metrics
+	Logger       *slog.Logger
+	Now          func() time.Time
+}
+
+// Server runs a Gateway on its listeners: https, http and admin.
+type Server struct {
+	gateway  Gateway
+	logger   *slog.Logger
+	certs    certs.Source // nil if a proxy terminates TLS
+	issuer   issuer       // certs if an authority issues them, else nil
+	serving  []serving
+	clients  *conn.Set // connections of the public listeners
+	probes   *conn.Set // connections of the admin listener
+	draining atomic.Bool
+}
+
+// issuer gets certificates from an authority. *acme.Manager implements it.
+type issuer interface {
+	// AnswerChallenge answers r if it is a challenge of the authority.
+	AnswerChallenge(w http.ResponseWriter, r *http.Request) bool
+	// Run obtains and renews certificates until ctx ends.
+	Run(ctx context.Context)
+	// Close ends what Run began.
+	Close()
+}
+
+// serving is one listener and the server on it.
+type serving struct {
+	name     string
+	listener net.Listener
+	server   *http.Server
+}
+
+// New opens the listeners of the configuration that o.Gateway runs. Clients can
+// connect from then on; Serve answers them, and closes what New opened.
+func New(o Options) (*Server, error) {
+	s := newServer(o)
+	collector, err := s.open(o)
+	if err == nil {
+		err = s.register(o, collector)
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// newServer returns a Server without listeners.
+func newServer(o Options) *Server {
+	s := &Server{
+		gateway: o.Gateway, logger: o.Logger, certs: o.Certificates,
+		clients: conn.NewSet(conn.Options{
+			Limit: conn.Divide(conn.Files()).Clients, Logger: o.Logger, Short: o.Gateway.CloseIdleUpstreams,
+		}),
+		probes: conn.NewSet(conn.Options{Logger: o.Logger, Short: o.Gateway.CloseIdleUpstreams}),
+	}
+	s.issuer, _ = o.Certificates.(issuer)
+	return s
+}
+
+// open opens the listeners.
+func (s *Server) open(o Options) (*connectionCollector, error) {
+	cfg := s.gateway.Config()
+	overHTTP := http.Handler(http.HandlerFunc(s.serveHTTP))
+	if cfg.TLS.Mode == config.TLSOff {
+		overHTTP = s.gateway // a trusted proxy terminates TLS
+	}
+	collector := newConnectionCollector()
+	for _, l := range []struct {
+		name, address string
+		handler       http.Handler
+	}{
+		{nameHTTPS, cfg.Listen.HTTPS, s.gateway},
+		{nameHTTP, cfg.Listen.HTTP, overHTTP},
+		{nameAdmin, cfg.Listen.Admin, s.admin(o.Registry)},
+	} {
+		if l.address == "" || (l.name == nameHTTPS && s.certs == nil) {
+			continue
+		}
+		listener, err := s.listen(l.name, l.address, l.handler)
+		if err != nil {
+			return nil, err
+		}
+		collector.listeners[l.name] = listener
+	}
+	return collector, nil
+}
+
+// register registers the metrics of connections and certificates.
+func (s *Server) register(o Options, collector *connectionCollector) error {
+	err := o.Registry.Register(collector)
+	if err == nil && s.certs != nil {
+		err = o.Registry.Register(certs.NewCollector(s.certs, o.Now))
+	}
+	if err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	return nil
+}
+
+// listen opens a listener. The returned one, below the PROXY protocol and TLS,
+// counts connections.
+func (s *Server) listen(name, address string, handler http.Handler) (*conn.Listener, error) {
+	opened, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen.%s: %w", name, err)
+	}
+	connections := s.connections(name)
+	counted := connections.Listener(opened)
+	var listener net.Listener = counted
+	if balancers := s.gateway.Config().Listen.ProxyProtocol; name != nameAdmin && len(balancers) > 0 {
+		listener = conn.NewProxyProtocol(counted, balancers, readHeaderTime, s.logger.With("listener", name))
+	}
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: readHeaderTime,
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    s.gateway.Config().Limits.MaxHeaderBytes,
+		ConnContext:       conn.Context,
+		ConnState:         connections.State,
+		ErrorLog:          gateway.LibraryLog(s.logger.Handler(), slog.LevelDebug), // mostly failed handshakes
+
+		// net/http would answer "OPTIONS *" with 200.
+		DisableGeneralOptionsHandler: true,
+	}
+	if name == nameHTTPS {
+		server.TLSConfig = certs.TLSConfig(s.certs)
+		listener = tls.NewListener(listener, server.TLSConfig)
+	}
+	s.serving = append(s.serving, serving{name: name, listener: listener, server: server})
+	return counted, nil
+}
+
+// connections returns the Set that a listener's connections belong to.
+func (s *Server) connections(name string) *conn.Set {
+	if name == nameAdmin {
+		return s.probes
+	}
+	return s.clients
+}
+
+// close closes what New opened.
+func (s *Server) close() {
+	for _, l := range s.serving {
+		l.listener.Close()
+	}
+	s.closeCertificates()
+}
+
+func (s *Server) closeCertificates() {
+	if s.issuer != nil {
+		s.issuer.Close()
+	}
+}
+
+// serveHTTP answers plain HTTP. An ACME challenge needs no credential, so it is
+// answered before the gateway looks for one.
+func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.issuer != nil && s.issuer.AnswerChallenge(w, r) {
+		return
+	}
+	s.gateway.HTTPRedirect(w, r)
+}
+
+// Address returns the address of the listener of that name (https, http,
+// admin), or an empty string if there is none.
+func (s *Server) Address(name string) string {
+	for _, l := range s.serving {
+		if l.name == name {
+			return l.listener.Addr().String()
+		}
+	}
+	return ""
+}
+
+// Serve answers requests until ctx ends, and then drains. It returns nil after
+// that, and an error if a listener fails.
+func (s *Server) Serve(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, l := range s.serving {
+		s.logger.Info("listening", "listener", l.name, "address", l.listener.Addr().String())
+		group.Go(func() error {
+			if err := l.server.Serve(l.listener); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("listen.%s: %w", l.name, err)
+			}
+			return nil
+		})
+	}
+	if s.issuer != nil {
+		group.Go(func() error {
+			s.issuer.Run(ctx)
+			return nil
+		})
+		defer s.closeCertificates()
+	}
+	group.Go(func() error {
+		<-ctx.Done()
+		s.drain()
+		return nil
+	})
+	return group.Wait()
+}
+
+// RefreshCertificates reads certificate files again. After an error the
+// certificates in use stay.
+func (s *Server) RefreshCertificates() error {
+	if s.certs == nil {
+		return nil
+	}
+	return s.certs.Refresh()
+}

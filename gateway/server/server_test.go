@@ -1,0 +1,187 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"authgate/gateway/certs"
+	"authgate/gateway/config"
+	"authgate/gateway/porttest"
+)
+
+const anyPort = "127.0.0.1:0"
+
+// listening is a Server with those listeners.
+func listening(t *testing.T, source certs.Source, listen config.Listen) *Server {
+	t.Helper()
+	o := options(&stub{config: config.Config{Listen: listen}}, &logBuffer{})
+	o.Certificates = source
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		source certs.Source
+		listen config.Listen
+		want   []string
+	}{
+		"all":         {certificates{}, config.Listen{HTTPS: anyPort, HTTP: anyPort, Admin: anyPort}, []string{"https", "http", "admin"}},
+		"one":         {certificates{}, config.Listen{HTTPS: anyPort}, []string{"https"}},
+		"without TLS": {nil, config.Listen{HTTPS: anyPort, HTTP: anyPort}, []string{"http"}},
+	} {
+		s := listening(t, c.source, c.listen)
+		for _, listener := range []string{"https", "http", "admin", "x"} {
+			if address := s.Address(listener); slices.Contains(c.want, listener) != (address != "") {
+				t.Errorf("%s: %s is at %q", name, listener, address)
+			}
+		}
+		if err := s.RefreshCertificates(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		s.close()
+	}
+}
+
+// New names a listener that it cannot open, and closes what it opened before.
+func TestPortInUse(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", anyPort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	first := porttest.Address(t)
+	o := options(&stub{config: config.Config{Listen: config.Listen{HTTPS: first, HTTP: anyPort, Admin: taken.Addr().String()}}}, &logBuffer{})
+	authority := &issued{}
+	o.Certificates = authority
+	_, err = New(o)
+	if err == nil || !strings.Contains(err.Error(), "listen.admin") || !strings.Contains(err.Error(), taken.Addr().String()) {
+		t.Errorf("got %v, want it to name listen.admin and %s", err, taken.Addr())
+	}
+	again, err := net.Listen("tcp", first)
+	if err != nil {
+		t.Fatalf("the listener before it is left open: %v", err)
+	}
+	again.Close()
+	if authority.closed.Load() != 1 {
+		t.Error("the certificates are left open")
+	}
+}
+
+// A listener that fails stops the others, and is named.
+func TestListenerFails(t *testing.T) {
+	t.Parallel()
+	authority := &issued{}
+	s := listening(t, authority, config.Listen{HTTPS: anyPort, HTTP: anyPort, Admin: anyPort})
+	s.serving[1].listener.Close()
+	err := s.Serve(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "listen.http") || !errors.Is(err, net.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+	if authority.closed.Load() != 1 {
+		t.Error("the certificates are left open")
+	}
+}
+
+// Over plain HTTP an authority gets the answer to its challenge. Other clients
+// are redirected, unless a proxy terminates TLS.
+func TestPlainHTTP(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		source     certs.Source
+		mode       string
+		challenged int
+		asked      int
+	}{
+		"files":   {certificates{}, config.TLSFiles, 308, 308},
+		"acme":    {&issued{}, config.TLSACME, 200, 308},
+		"a proxy": {nil, config.TLSOff, 204, 204},
+	} {
+		g := &stub{
+			config: config.Config{Listen: config.Listen{HTTP: anyPort}, TLS: config.TLS{Mode: c.mode}},
+			serve:  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
+		}
+		o := options(g, &logBuffer{})
+		o.Certificates = c.source
+		s, err := New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.close()
+		for path, want := range map[string]int{"/challenge": c.challenged, "/": c.asked} {
+			w := httptest.NewRecorder()
+			s.serving[0].server.Handler.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+			if w.Code != want {
+				t.Errorf("%s: %s: %d, want %d", name, path, w.Code, want)
+			}
+		}
+	}
+}
+
+// The clients of a balancer are those in PROXY protocol headers; the admin
+// listener takes no such header.
+func TestProxyProtocol(t *testing.T) {
+	t.Parallel()
+	g := &stub{
+		config: config.Config{Listen: config.Listen{HTTP: anyPort, Admin: anyPort, ProxyProtocol: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}},
+		serve:  func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.RemoteAddr) },
+	}
+	s, err := New(options(g, &logBuffer{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.serving[0].server.Handler = g
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() { served <- s.Serve(ctx) }()
+	for name, c := range map[string]struct{ header, want string }{
+		nameHTTP:  {"PROXY TCP4 203.0.113.9 192.0.2.1 4097 443\r\n", "203.0.113.9:4097"},
+		nameAdmin: {"", "alive"},
+	} {
+		client, err := net.Dial("tcp", s.Address(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(client, c.header+"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") // the answer tells
+		if answer, err := io.ReadAll(client); err != nil || !strings.Contains(string(answer), c.want) {
+			t.Errorf("%s: %s, %v", name, answer, err)
+		}
+		client.Close()
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+// Failed handshakes are logged at level debug.
+func TestErrorLog(t *testing.T) {
+	t.Parallel()
+	log := &logBuffer{}
+	o := options(&stub{config: config.Config{Listen: config.Listen{HTTPS: anyPort}}}, log)
+	o.Certificates, o.Logger = certificates{}, slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	const message = "http: TLS handshake error"
+	s.serving[0].server.ErrorLog.Print(message)
+	if lines := log.records(t, message); len(lines) != 1 || lines[0]["level"] != slog.LevelDebug.String() {
+		t.Errorf("logged %v", lines)
+	}
+}

@@ -1,0 +1,50 @@
+package gateway
+
+import (
+	"context"
+
+	"authgate/gateway/acme"
+	"authgate/gateway/certs"
+	"authgate/gateway/config"
+	"authgate/gateway/conn"
+	"authgate/gateway/store"
+)
+
+// OpenCertificates returns the certificates that tls.mode names, or nil if it
+// is off. Instances on Redis share the certificates that an authority issues.
+func (g *Gateway) OpenCertificates() (certs.Source, error) {
+	cfg := g.Config()
+	if cfg.TLS.Mode != config.TLSACME || cfg.Store.Driver != config.StoreRedis {
+		return certs.Open(cfg, nil, g.logger, g.now)
+	}
+	box, err := storeBox(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return certs.Open(cfg, acme.NewStorage(g.store, box, g.shared), g.logger, g.now)
+}
+
+// Ready returns nil if the gateway can serve requests that need a login, and
+// the reason if it cannot.
+func (g *Gateway) Ready(ctx context.Context) error {
+	if pinger, ok := g.rawStore.(store.Pinger); ok {
+		if err := pinger.Ping(ctx); err != nil {
+			return err
+		}
+	}
+	return g.state.Load().store.Check("settle")
+}
+
+// Drain makes each answer from now on ask its client to use another connection.
+func (g *Gateway) Drain() { g.draining.Store(true) }
+
+// WebSockets returns the WebSockets that pass through the gateway.
+func (g *Gateway) WebSockets() *conn.WebSockets { return &g.sockets }
+
+// CloseIdleUpstreams closes the connections to upstreams that serve no request.
+// It frees their file descriptors.
+func (g *Gateway) CloseIdleUpstreams() {
+	for _, u := range g.state.Load().upstreams {
+		u.CloseIdle()
+	}
+}
