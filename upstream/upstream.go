@@ -1,12 +1,13 @@
-// Package upstream is the tiny application that the demonstration and the
-// tests put behind the gateway: three resources that tell who is asking.
+// Package upstream is the small application behind the gateway in the
+// demonstration and in tests. It has three resources that show the user's
+// identity.
 //
 // # Limits and threats
 //
 // It believes the X-Auth-* headers of every request and checks nothing else,
-// as an application behind authgate may. Whoever reaches it directly is
-// whoever they claim to be, so it must never be exposed: it belongs on a
-// loopback address or in a network where the gateway alone can reach it.
+// as an application behind authgate can. A client that reaches it directly can
+// claim any identity. So it must listen on a loopback address, or in a network
+// where only the gateway can reach it.
 package upstream
 
 import (
@@ -15,29 +16,29 @@ import (
 	"strings"
 )
 
-// Answer is the body of a protected resource. Fields that the gateway says
-// nothing about are empty.
+// Answer is the body of a protected resource. A field is empty if the gateway
+// did not send its header.
 type Answer struct {
-	// Message is what the resource has to say.
+	// Message is the text of the resource.
 	Message string `json:"message"`
 	Identity
 }
 
-// Identity is who is asking, as the gateway says in its X-Auth-* headers.
+// Identity is the user's identity from the X-Auth-* headers.
 type Identity struct {
 	User      string   `json:"user"`      // X-Auth-User: the login name
 	Subject   string   `json:"subject"`   // X-Auth-Subject: unique and stable, such as local:alice
 	Name      string   `json:"name"`      // X-Auth-Name: the display name
 	Email     string   `json:"email"`     // X-Auth-Email
-	Roles     []string `json:"roles"`     // X-Auth-Roles, split at its commas; never null
+	Roles     []string `json:"roles"`     // X-Auth-Roles, split at commas; never null
 	Mechanism string   `json:"mechanism"` // X-Auth-Mechanism: basic, session, bearer or oidc
-	Provider  string   `json:"provider"`  // X-Auth-Provider: where the account lives
+	Provider  string   `json:"provider"`  // X-Auth-Provider: where the account is
 }
 
-// Handler returns the application. GET and HEAD of /secret-resource are
-// answered 200 with a JSON object of the one string message; of
-// /secure-resource and /admin-resource 200 with an [Answer]; everything else
-// 404 with a JSON object of the one string detail.
+// Handler returns the application. It answers GET and HEAD of /secret-resource
+// with 200 and a JSON object with the string message, and of /secure-resource and
+// /admin-resource with 200 and an [Answer]. It answers all other requests with
+// 404 and a JSON object with the string detail.
 func Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /secret-resource", func(w http.ResponseWriter, _ *http.Request) {
@@ -78,6 +79,6 @@ func identity(h http.Header) Identity {
 func write(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// An error here means that the client is gone: nobody is left to tell.
+	// An error here means that the client is gone.
 	_ = json.NewEncoder(w).Encode(body)
 }

@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// authorization is a request that a client has sent a browser with (RFC 6749,
-// section 4.1.1; OpenID Connect Core 1.0, section 3.1.2.1).
+// authorization is an authorization request (RFC 6749, section 4.1.1; OpenID
+// Connect Core 1.0, section 3.1.2.1).
 type authorization struct {
 	client      *Client
 	redirectURI string
 	state       string
 	scopes      []string
 	nonce       string
-	challenge   string // of PKCE, by S256
+	challenge   string // for PKCE with S256
 	loginHint   string
 
-	silent bool           // prompt=none: no page may be shown
-	fresh  bool           // prompt=login: being signed in is not enough
-	maxAge *time.Duration // since the password was last given; nil: any
+	silent bool           // prompt=none: do not show a page
+	fresh  bool           // prompt=login: ask for the password again
+	maxAge *time.Duration // since the user last entered the password; nil: any
 }
 
-// code can be exchanged for tokens, once (RFC 6749, section 4.1.2).
+// code is an authorization code, which works once (RFC 6749, section 4.1.2).
 type code struct {
 	grant       *grant
 	redirectURI string
@@ -35,8 +35,8 @@ type code struct {
 	used        bool
 }
 
-// authorize is the authorization endpoint: it answers for who is signed in,
-// and has anybody else sign in first.
+// authorize is the authorization endpoint. It answers at once for a signed-in
+// user, and sends others to the sign-in page first.
 func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
 		p.pages.failure(w, http.StatusBadRequest, "The request cannot be read: "+err.Error())
@@ -51,23 +51,23 @@ func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 	case s != nil && a.satisfied(s, p.options.Now()):
 		p.answer(w, r, a, s)
 	case a.silent:
-		p.sendBack(w, r, a, &failure{"login_required", "nobody is signed in, or not recently enough"})
+		p.sendBack(w, r, a, &failure{"login_required", "no user is signed in, or not recently enough"})
 	default:
 		http.Redirect(w, r, pathSignIn+"?"+r.Form.Encode(), http.StatusSeeOther)
 	}
 }
 
-// requested reads an authorization request. Where there is a mistake in it,
-// that is answered and the result is nil.
+// requested reads an authorization request. If the request has a mistake,
+// requested answers it and returns nil.
 func (p *Provider) requested(w http.ResponseWriter, r *http.Request, values url.Values) *authorization {
 	client, uri := p.clients[values.Get("client_id")], values.Get("redirect_uri")
 	switch {
 	case len(values["client_id"]) != 1 || client == nil:
-		p.pages.failure(w, http.StatusBadRequest, "The client_id is missing or not one that is registered here.")
+		p.pages.failure(w, http.StatusBadRequest, "The client_id is missing or not registered here.")
 		return nil
 	case len(values["redirect_uri"]) != 1 || !slices.Contains(client.RedirectURIs, uri):
-		// Never redirected there: whoever made up the address would get the answer.
-		p.pages.failure(w, http.StatusBadRequest, "The redirect_uri is missing or not one that the client has registered.")
+		// No redirect: an attacker could have invented the address.
+		p.pages.failure(w, http.StatusBadRequest, "The redirect_uri is missing, or the client has not registered it.")
 		return nil
 	}
 	a := &authorization{client: client, redirectURI: uri, state: values.Get("state")}
@@ -78,12 +78,12 @@ func (p *Provider) requested(w http.ResponseWriter, r *http.Request, values url.
 	return a
 }
 
-// read takes in what a request says beside the client and where to answer it.
-// Unknown parameters and scopes are ignored, as the standards say.
+// read reads all parameters except client_id, redirect_uri and state. It ignores
+// unknown parameters and scopes, as the standards require.
 func (a *authorization) read(values url.Values) *failure {
 	for name, all := range values {
 		if len(all) > 1 {
-			return &failure{"invalid_request", "the parameter " + name + " is there more than once"}
+			return &failure{"invalid_request", "the parameter " + name + " occurs more than once"}
 		}
 	}
 	switch {
@@ -92,7 +92,7 @@ func (a *authorization) read(values url.Values) *failure {
 	case values.Get("response_type") != "code":
 		return &failure{"unsupported_response_type", "expected code"}
 	case values.Get("response_mode") != "" && values.Get("response_mode") != "query":
-		return &failure{"invalid_request", "the response_mode is not known; expected query"}
+		return &failure{"invalid_request", "the response_mode is unknown; expected query"}
 	case values.Has("request"):
 		return &failure{"request_not_supported", "parameters go into the query"}
 	case values.Has("request_uri"):
@@ -105,7 +105,7 @@ func (a *authorization) read(values url.Values) *failure {
 		}
 	}
 	if !slices.Contains(a.scopes, "openid") {
-		return &failure{"invalid_scope", "the scope must hold openid"}
+		return &failure{"invalid_scope", "the scope must contain openid"}
 	}
 	a.nonce, a.loginHint = values.Get("nonce"), values.Get("login_hint")
 	if f := a.readChallenge(values); f != nil {
@@ -114,22 +114,22 @@ func (a *authorization) read(values url.Values) *failure {
 	return a.readPrompt(values)
 }
 
-// readChallenge takes in PKCE (RFC 7636, section 4.3), which no client may
-// leave out.
+// readChallenge reads the PKCE challenge (RFC 7636, section 4.3), which every
+// client must send.
 func (a *authorization) readChallenge(values url.Values) *failure {
 	if values.Get("code_challenge_method") != "S256" {
-		return &failure{"invalid_request", "PKCE is needed, with the code_challenge_method S256"}
+		return &failure{"invalid_request", "PKCE is required, with the code_challenge_method S256"}
 	}
 	a.challenge = values.Get("code_challenge")
 	sum, err := base64.RawURLEncoding.DecodeString(a.challenge)
 	if err != nil || len(sum) != 32 {
-		return &failure{"invalid_request", "the code_challenge is not a SHA-256 sum in base64url"}
+		return &failure{"invalid_request", "the code_challenge is not a SHA-256 hash in base64url"}
 	}
 	return nil
 }
 
-// readPrompt takes in how the client wants the person to be asked. There is
-// nothing to consent to and one account to select.
+// readPrompt reads prompt and max_age. consent has no effect, and select_account
+// is like login.
 func (a *authorization) readPrompt(values url.Values) *failure {
 	asked := strings.Fields(values.Get("prompt"))
 	for _, prompt := range asked {
@@ -140,11 +140,11 @@ func (a *authorization) readPrompt(values url.Values) *failure {
 			a.fresh = true
 		case "consent":
 		default:
-			return &failure{"invalid_request", "the prompt is not known; expected none, login, select_account or consent"}
+			return &failure{"invalid_request", "the prompt is unknown; expected none, login, select_account or consent"}
 		}
 	}
 	if a.silent && len(asked) > 1 {
-		return &failure{"invalid_request", "the prompt none goes with no other"}
+		return &failure{"invalid_request", "the prompt none excludes all others"}
 	}
 	if text := values.Get("max_age"); text != "" {
 		seconds, err := strconv.ParseUint(text, 10, 31)
@@ -157,7 +157,7 @@ func (a *authorization) readPrompt(values url.Values) *failure {
 	return nil
 }
 
-// satisfied reports whether being signed in like this is enough.
+// satisfied reports whether a session is recent enough for the request.
 func (a *authorization) satisfied(s *session, now time.Time) bool {
 	return !a.fresh && (a.maxAge == nil || now.Sub(s.since) <= *a.maxAge)
 }
@@ -181,8 +181,8 @@ func (p *Provider) sendBack(w http.ResponseWriter, r *http.Request, a *authoriza
 	p.redirect(w, r, a, url.Values{"error": {f.Code}, "error_description": {f.Description}})
 }
 
-// redirect adds state and issuer (RFC 9207) to an answer. The browser leaves
-// any form behind, hence 303.
+// redirect adds state and issuer (RFC 9207) to an answer. Its status is 303, so
+// that the browser does not send a form again.
 func (p *Provider) redirect(w http.ResponseWriter, r *http.Request, a *authorization, answer url.Values) {
 	answer.Set("iss", p.options.Issuer)
 	if a.state != "" {
@@ -191,7 +191,7 @@ func (p *Provider) redirect(w http.ResponseWriter, r *http.Request, a *authoriza
 	http.Redirect(w, r, withQuery(a.redirectURI, answer), http.StatusSeeOther)
 }
 
-// withQuery adds parameters to a URI that may have some, which stay as they are.
+// withQuery adds parameters to a URI and keeps those that it has.
 func withQuery(uri string, more url.Values) string {
 	switch {
 	case len(more) == 0:

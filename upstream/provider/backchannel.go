@@ -26,17 +26,16 @@ func (p *Provider) logoutToken(c *Client, s *session) (string, error) {
 	})
 }
 
-// notices delivers logout tokens, each once: a client that cannot be reached
-// is not told again.
+// notices delivers logout tokens. It tries each delivery once.
 type notices struct {
 	http   *http.Client
 	logger *slog.Logger
-	ctx    context.Context // of all deliveries, until close
+	ctx    context.Context // for all deliveries; close cancels it
 	stop   context.CancelFunc
 
 	mu       sync.Mutex
 	closed   bool
-	underWay sync.WaitGroup
+	inFlight sync.WaitGroup
 }
 
 func newNotices(client *http.Client, logger *slog.Logger) *notices {
@@ -47,7 +46,7 @@ func newNotices(client *http.Client, logger *slog.Logger) *notices {
 	return n
 }
 
-// send delivers a token to a client and counts in told until it has.
+// send delivers a token to a client. It adds the delivery to told.
 func (n *notices) send(told *sync.WaitGroup, c *Client, token string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -55,15 +54,15 @@ func (n *notices) send(told *sync.WaitGroup, c *Client, token string) {
 		return
 	}
 	told.Add(1)
-	n.underWay.Go(func() {
+	n.inFlight.Go(func() {
 		defer told.Done()
 		if err := n.post(c.BackchannelLogoutURI, token); err != nil {
-			n.logger.Warn("a client was not told of a logout", "client", c.ID, "error", err)
+			n.logger.Warn("logout token not delivered", "client", c.ID, "error", err)
 		}
 	})
 }
 
-// post is the request of section 2.5.
+// post sends the request (section 2.5).
 func (n *notices) post(uri, token string) error {
 	ctx, cancel := context.WithTimeout(n.ctx, noticeTimeout)
 	defer cancel()
@@ -84,11 +83,11 @@ func (n *notices) post(uri, token string) error {
 	return nil
 }
 
-// close gives up what is under way and waits until it has ended.
+// close cancels deliveries in flight and waits for them.
 func (n *notices) close() {
 	n.mu.Lock()
 	n.closed = true
 	n.mu.Unlock()
 	n.stop()
-	n.underWay.Wait()
+	n.inFlight.Wait()
 }

@@ -7,23 +7,23 @@ import (
 	"net/url"
 )
 
-// formType is the media type of requests that clients send themselves.
+// formType is the media type of requests from clients.
 const formType = "application/x-www-form-urlencoded"
 
-// fromClient reads a form that a client has posted, and finds out which client
-// it is: one with a secret shows it in the header or in the form, one without
-// just names itself (RFC 6749, sections 2.3.1 and 3.2.1).
+// fromClient reads a form from a client and authenticates the client. A client
+// with a secret sends it in the header or in the form. A public client sends only
+// its ID (RFC 6749, sections 2.3.1 and 3.2.1).
 func (p *Provider) fromClient(r *http.Request) (*Client, url.Values, error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != formType {
 		return nil, nil, &failure{"invalid_request", "the body must be " + formType}
 	}
 	if err := r.ParseForm(); err != nil {
-		return nil, nil, &failure{"invalid_request", "the form cannot be read or is too long"}
+		return nil, nil, &failure{"invalid_request", "the form is malformed or too long"}
 	}
 	form := r.PostForm
 	for name, all := range form {
 		if len(all) > 1 {
-			return nil, nil, &failure{"invalid_request", "the parameter " + name + " is there more than once"}
+			return nil, nil, &failure{"invalid_request", "the parameter " + name + " occurs more than once"}
 		}
 	}
 	id, shown := form.Get("client_id"), form.Get("client_secret")
@@ -44,8 +44,8 @@ func (p *Provider) fromClient(r *http.Request) (*Client, url.Values, error) {
 	return client, form, nil
 }
 
-// basicClient reads the header of client_secret_basic, in which both parts are
-// form-encoded first.
+// basicClient reads the header of client_secret_basic, whose parts are
+// form-encoded.
 func basicClient(r *http.Request) (id, secret string, err error) {
 	user, password, ok := r.BasicAuth()
 	if !ok {

@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// failure is an error answer of OAuth 2.0: one of the codes of RFC 6749,
-// sections 4.1.2.1 and 5.2, and words for the developer of the client.
+// failure is an OAuth 2.0 error: a code of RFC 6749, sections 4.1.2.1 and 5.2,
+// and a description for the developer of the client.
 type failure struct {
 	Code        string `json:"error"`
 	Description string `json:"error_description"`
@@ -14,8 +14,8 @@ type failure struct {
 
 func (f *failure) Error() string { return f.Code + ": " + f.Description }
 
-// writeFailure answers a client that called an endpoint itself. What is no
-// failure is the provider's own fault.
+// writeFailure answers a client's request with an error. An error that is not a
+// failure is an internal error.
 func writeFailure(w http.ResponseWriter, err error) {
 	var f *failure
 	switch {
@@ -29,8 +29,8 @@ func writeFailure(w http.ResponseWriter, err error) {
 	}
 }
 
-// refuse answers a bearer token that is missing or not good (RFC 6750, section
-// 3).
+// refuse answers a request with a missing or invalid bearer token (RFC 6750,
+// section 3).
 func refuse(w http.ResponseWriter, presented bool) {
 	if !presented {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="provider"`)

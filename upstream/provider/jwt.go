@@ -12,8 +12,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// publicKeys is the key set that clients get, with the key named by its
-// thumbprint (RFC 7638).
+// publicKeys returns the published key set. The kid is the key's thumbprint (RFC
+// 7638).
 func publicKeys(key *rsa.PrivateKey) (jose.JSONWebKeySet, error) {
 	public := jose.JSONWebKey{Key: key.Public(), Algorithm: string(jose.RS256), Use: "sig"}
 	thumbprint, err := public.Thumbprint(crypto.SHA256)
@@ -24,8 +24,7 @@ func publicKeys(key *rsa.PrivateKey) (jose.JSONWebKeySet, error) {
 	return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public}}, nil
 }
 
-// sign makes a JWT of claims, with the header typ that tells its kind from
-// the others.
+// sign returns a signed JWT. The header typ distinguishes the kinds of tokens.
 func (p *Provider) sign(typ jose.ContentType, claims map[string]any) (string, error) {
 	payload, err := json.Marshal(claims)
 	if err != nil {
@@ -43,14 +42,14 @@ func (p *Provider) sign(typ jose.ContentType, claims map[string]any) (string, er
 	return signed.CompactSerialize()
 }
 
-// hint is what an ID token tells that comes back as id_token_hint.
+// hint has the claims of an id_token_hint that the provider uses.
 type hint struct {
 	Client  string `json:"aud"`
 	Session string `json:"sid"`
 }
 
-// readHint reads an ID token of this provider, which may have expired (OpenID
-// Connect RP-Initiated Logout 1.0, section 2).
+// readHint verifies an ID token of this provider. The token can have expired
+// (OpenID Connect RP-Initiated Logout 1.0, section 2).
 func (p *Provider) readHint(raw string) (*hint, error) {
 	token, err := jose.ParseSignedCompact(raw, []jose.SignatureAlgorithm{jose.RS256})
 	if err != nil {
@@ -67,11 +66,11 @@ func (p *Provider) readHint(raw string) (*hint, error) {
 	return h, json.Unmarshal(payload, h)
 }
 
-// idTokenType is the header typ of ID tokens, which no other token has.
+// idTokenType is the header typ of ID tokens. No other token has it.
 const idTokenType = "JWT"
 
-// atHash ties an access token to an ID token (OpenID Connect Core 1.0, section
-// 3.1.3.6).
+// atHash returns the claim at_hash, which binds an ID token to an access token
+// (OpenID Connect Core 1.0, section 3.1.3.6).
 func atHash(accessToken string) string {
 	sum := sha256.Sum256([]byte(accessToken))
 	return base64.RawURLEncoding.EncodeToString(sum[:len(sum)/2])

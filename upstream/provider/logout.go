@@ -7,8 +7,8 @@ import (
 )
 
 // logout is the end-session endpoint. A client that posts a refresh token ends
-// the session behind it by itself, as with Keycloak. Else a browser has come
-// (OpenID Connect RP-Initiated Logout 1.0), by itself or sent by a client.
+// its session directly, as with Keycloak. Other requests come from a browser
+// (OpenID Connect RP-Initiated Logout 1.0).
 func (p *Provider) logout(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
 		p.pages.failure(w, http.StatusBadRequest, "The request cannot be read: "+err.Error())
@@ -21,8 +21,8 @@ func (p *Provider) logout(w http.ResponseWriter, r *http.Request) {
 	p.logoutByBrowser(w, r)
 }
 
-// logoutByToken does not wait until the other clients are told: the one that
-// asks may be among them.
+// logoutByToken does not wait until the clients have their logout tokens, because
+// the calling client can be one of them.
 func (p *Provider) logoutByToken(w http.ResponseWriter, r *http.Request) {
 	client, form, err := p.fromClient(r)
 	if err != nil {
@@ -41,8 +41,8 @@ func (p *Provider) logoutByToken(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// logoutByBrowser ends the session that the hint names, else that of the
-// browser, and then sends the browser on.
+// logoutByBrowser ends the session that the hint names, else the browser's
+// session. Then it redirects the browser.
 func (p *Provider) logoutByBrowser(w http.ResponseWriter, r *http.Request) {
 	next, session, mistake := p.logoutRequest(r)
 	switch {
@@ -69,8 +69,8 @@ func (p *Provider) logoutByBrowser(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, withQuery(next, more), http.StatusSeeOther)
 }
 
-// logoutRequest reads where to go after a logout and which session ends, if
-// any, or what is wrong with that.
+// logoutRequest returns where to go after the logout and the session to end, or
+// a mistake in the request.
 func (p *Provider) logoutRequest(r *http.Request) (next string, s *session, mistake string) {
 	id := r.Form.Get("client_id")
 	s = p.current(r)
@@ -90,13 +90,13 @@ func (p *Provider) logoutRequest(r *http.Request) (next string, s *session, mist
 	}
 	client := p.clients[id]
 	if client == nil || !slices.Contains(client.PostLogoutRedirectURIs, next) {
-		return "", nil, "The post_logout_redirect_uri is not one that the client has registered; it needs a client_id or an id_token_hint beside it."
+		return "", nil, "The client has not registered the post_logout_redirect_uri, or client_id and id_token_hint are missing."
 	}
 	return next, s, ""
 }
 
-// sentByOthers reports whether another site made the browser come (Fetch
-// Metadata). It may have done so against the person's will.
+// sentByOthers reports whether another site sent the browser (Fetch Metadata),
+// perhaps without the user's intent.
 func sentByOthers(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":
@@ -105,7 +105,7 @@ func sentByOthers(r *http.Request) bool {
 	return true
 }
 
-// noHead answers HEAD, which must not sign anybody out.
+// noHead answers HEAD, which must not sign users out.
 func noHead(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Allow", "GET, POST")
 	w.WriteHeader(http.StatusMethodNotAllowed)

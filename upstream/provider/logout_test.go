@@ -301,7 +301,7 @@ func TestBackchannelLogoutFails(t *testing.T) {
 	if p := b.open(w.issuer + "/logout?id_token_hint=" + raw); p.status != 400 {
 		t.Errorf("a logout token for an ID token: %d", p.status)
 	}
-	if strings.Count(log.String(), "was not told of a logout") != 2 || strings.Contains(log.String(), raw) {
+	if strings.Count(log.String(), "logout token not delivered") != 2 || strings.Contains(log.String(), raw) {
 		t.Errorf("the log: %s", log)
 	}
 }

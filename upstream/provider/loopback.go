@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Listen opens a TCP address for a provider, such as 127.0.0.1:9400. Anything
-// but localhost or an IP address on loopback is an error.
+// Listen listens on a TCP address for a provider, such as 127.0.0.1:9400. It
+// returns an error if the host is not localhost or a loopback address.
 func Listen(addr string) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -21,20 +21,19 @@ func Listen(addr string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("provider: %w", err)
 	}
-	// What localhost means is up to the machine.
+	// The machine can resolve localhost to any address.
 	if !isLoopback(listener.Addr()) {
-		_ = listener.Close() // nothing was accepted from it
+		_ = listener.Close() // no connection was accepted
 		return nil, notLoopback(listener.Addr().String())
 	}
 	return listener, nil
 }
 
 func notLoopback(addr string) error {
-	return fmt.Errorf("provider: %q is not a loopback address; this provider is for demonstrations alone and must not be reached from elsewhere: use one like 127.0.0.1:9400", addr)
+	return fmt.Errorf("provider: %q is not a loopback address; this provider is only for demonstrations and must not be reachable from other machines: use an address like 127.0.0.1:9400", addr)
 }
 
-// onLoopback reports whether a host, without its port, is this machine by its
-// name.
+// onLoopback reports whether a host name without a port means loopback.
 func onLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
@@ -45,8 +44,8 @@ func isLoopback(addr net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// cameByLoopback reports whether a request reached the server at a loopback
-// address; one of unknown origin did not.
+// cameByLoopback reports whether a request arrived at a loopback address. It
+// returns false if the address is unknown.
 func cameByLoopback(r *http.Request) bool {
 	addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return ok && isLoopback(addr)

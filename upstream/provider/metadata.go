@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// metadata is the discovery document (OpenID Connect Discovery 1.0, RFC 8414).
+// metadata serves the discovery document (OpenID Connect Discovery 1.0, RFC 8414).
 func (p *Provider) metadata(w http.ResponseWriter, _ *http.Request) {
 	issuer := p.options.Issuer
 	methods := []string{"client_secret_basic", "client_secret_post"}
@@ -37,13 +37,13 @@ func (p *Provider) metadata(w http.ResponseWriter, _ *http.Request) {
 		"introspection_endpoint_auth_methods_supported": methods,
 
 		"authorization_response_iss_parameter_supported": true,
-		"request_uri_parameter_supported":                false, // it would be true if left out
+		"request_uri_parameter_supported":                false, // absent means true
 		"backchannel_logout_supported":                   true,
 		"backchannel_logout_session_supported":           true,
 	})
 }
 
-// jwks is the set of public keys (RFC 7517).
+// jwks serves the public keys (RFC 7517).
 func (p *Provider) jwks(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, p.keys)
 }
@@ -51,6 +51,6 @@ func (p *Provider) jwks(w http.ResponseWriter, _ *http.Request) {
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// An error here means that the client is gone: nobody is left to tell.
+	// An error here means that the client is gone.
 	_ = json.NewEncoder(w).Encode(body)
 }

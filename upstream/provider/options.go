@@ -11,54 +11,53 @@ import (
 	"time"
 )
 
-// Options configure a Provider. Issuer is all that is needed; without clients
-// nobody can do anything.
+// Options configure a Provider. Only Issuer is required, but without clients a
+// provider is of no use.
 type Options struct {
-	// Issuer is http://HOST[:PORT] with a host on loopback, exactly as clients
-	// are configured with it.
+	// Issuer is http://HOST[:PORT] with a loopback host, exactly as in the
+	// configuration of the clients.
 	Issuer  string
 	Clients []Client
-	// Users may sign in; nil means DemoUsers.
+	// Users can sign in; nil means DemoUsers.
 	Users []User
 
-	// CodeLifetime is how long a code can be exchanged; 0 means 1 minute.
+	// CodeLifetime is how long a code is valid; 0 means 1 minute.
 	CodeLifetime time.Duration
-	// AccessTokenLifetime is that of access and ID tokens; 0 means 5 minutes.
+	// AccessTokenLifetime is the lifetime of access and ID tokens; 0 means 5 minutes.
 	AccessTokenLifetime time.Duration
-	// SessionLifetime is how long somebody stays signed in, and how long
-	// refresh tokens last; 0 means 8 hours.
+	// SessionLifetime is the lifetime of sessions and refresh tokens; 0 means 8
+	// hours.
 	SessionLifetime time.Duration
 	// AccessTokenAudience makes access tokens JWTs for these audiences (RFC
 	// 9068). Without it they are opaque.
 	AccessTokenAudience []string
 
-	// HTTPClient sends logout tokens; nil means a client of its own. Its
-	// redirects are not followed.
+	// HTTPClient sends logout tokens; nil means a new client. It does not follow
+	// redirects.
 	HTTPClient *http.Client
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Logger is told of logout tokens that could not be delivered; nil means
-	// nobody is.
+	// Logger logs failed deliveries of logout tokens; nil means no log.
 	Logger *slog.Logger
 }
 
-// Client is an application that may have people sign in here.
+// Client is an application whose users sign in here.
 type Client struct {
 	ID     string
-	Secret string // empty: a public client, which has PKCE alone
-	// RedirectURIs are where answers may go: compared to the byte.
+	Secret string // empty: a public client, with PKCE alone
+	// RedirectURIs are the addresses for answers. They are compared exactly.
 	RedirectURIs []string
-	// PostLogoutRedirectURIs are where the browser may go after a logout that
-	// the client began.
+	// PostLogoutRedirectURIs are the addresses for the browser after a logout that
+	// the client started.
 	PostLogoutRedirectURIs []string
-	// BackchannelLogoutURI gets a logout token when a session ends that the
-	// client took part in; empty: it does not.
+	// BackchannelLogoutURI gets a logout token when a session with tokens for the
+	// client ends; empty: no logout token.
 	BackchannelLogoutURI string
 }
 
-// User is somebody who can sign in.
+// User is a user who can sign in.
 type User struct {
-	Subject       string // sub: unique and for good; empty means Username
+	Subject       string // sub: unique and permanent; empty means Username
 	Username      string
 	Password      string
 	Name          string
@@ -69,8 +68,9 @@ type User struct {
 
 func (u *User) subject() string { return cmp.Or(u.Subject, u.Username) }
 
-// DemoUsers are those of the demonstration: alice with the password
-// wonderland, who is a user and an admin, and bob with builder, who is a user.
+// DemoUsers returns the users of the demonstration: alice with the password
+// wonderland and the roles user and admin, and bob with the password builder and
+// the role user.
 func DemoUsers() []User {
 	return []User{
 		{
@@ -84,7 +84,7 @@ func DemoUsers() []User {
 	}
 }
 
-// complete fills in what was left out.
+// complete sets the defaults.
 func (o *Options) complete() {
 	if o.Users == nil {
 		o.Users = DemoUsers()
@@ -103,11 +103,11 @@ func (o *Options) complete() {
 	}
 }
 
-// check finds the first mistake in what a program was given to configure.
+// check returns the first mistake in the options.
 func (o *Options) check() error {
 	issuer, err := url.Parse(o.Issuer)
 	if err != nil || issuer.Scheme != "http" || !onLoopback(issuer.Hostname()) || o.Issuer != "http://"+issuer.Host {
-		return fmt.Errorf("the issuer %q is not http://HOST:PORT with a host on loopback, like http://127.0.0.1:9400", o.Issuer)
+		return fmt.Errorf("the issuer %q is not http://HOST:PORT with a loopback host, like http://127.0.0.1:9400", o.Issuer)
 	}
 	for _, lifetime := range []time.Duration{o.CodeLifetime, o.AccessTokenLifetime, o.SessionLifetime} {
 		if lifetime < 0 {
@@ -117,7 +117,7 @@ func (o *Options) check() error {
 	clients := map[string]bool{}
 	for _, c := range o.Clients {
 		if c.ID == "" || clients[c.ID] {
-			return fmt.Errorf("the client ID %q is empty or taken", c.ID)
+			return fmt.Errorf("the client ID %q is empty or a duplicate", c.ID)
 		}
 		clients[c.ID] = true
 		if err := c.check(); err != nil {
@@ -150,7 +150,7 @@ func checkUsers(users []User) error {
 		}
 		subject := u.subject()
 		if names[u.Username] || subjects[subject] {
-			return fmt.Errorf("there are two users with the user name or the subject of %s", u.Username)
+			return fmt.Errorf("two users have the user name or the subject of %s", u.Username)
 		}
 		names[u.Username], subjects[subject] = true, true
 	}

@@ -16,11 +16,11 @@ var templates embed.FS
 //go:embed style.css
 var style string
 
-// pages are what people see. A page runs no script and loads nothing, and its
-// form goes nowhere but here and, by the redirect after it, to the client.
+// pages are the HTML pages. A page runs no script and loads nothing. Its form goes
+// only to this provider and, by the redirect after it, to the client.
 type pages struct {
 	templates map[string]*template.Template
-	policy    string // Content-Security-Policy, but for form-action
+	policy    string // Content-Security-Policy, except for origins in form-action
 }
 
 func newPages() (*pages, error) {
@@ -32,7 +32,7 @@ func newPages() (*pages, error) {
 	}
 	for _, name := range []string{"signin", "home", "confirm", "signedout", "failure"} {
 		parsed, err := template.New("layout.html").Funcs(template.FuncMap{
-			"style": func() template.CSS { return template.CSS(style) }, // as it is: its hash must hold
+			"style": func() template.CSS { return template.CSS(style) }, // unchanged, because its hash is in the policy
 		}).ParseFS(templates, "templates/layout.html", "templates/"+name+".html")
 		if err != nil {
 			return nil, err
@@ -42,37 +42,38 @@ func newPages() (*pages, error) {
 	return p, nil
 }
 
-// signInPage is what the sign-in page shows.
+// signInPage has the values of the sign-in page.
 type signInPage struct {
-	Client   string // that the person goes on to
-	Username string // that stands in the field already
-	Error    string // of the last attempt
+	Client   string // that the user continues to
+	Username string // for the user name field
+	Error    string // from the last attempt
 }
 
 func (p *pages) signIn(w http.ResponseWriter, redirectURI string, page signInPage) {
 	p.write(w, http.StatusOK, "signin", redirectURI, page)
 }
 
-// home shows who is signed in, nobody where username is empty.
+// home shows who is signed in. An empty username means that no user is.
 func (p *pages) home(w http.ResponseWriter, username string) {
 	p.write(w, http.StatusOK, "home", "", struct{ Username, Logout string }{username, pathLogout})
 }
 
-// confirmLogout asks before a logout that another site may have begun, which
-// then goes on to next. The form is posted to the address of the request.
+// confirmLogout asks for confirmation of a logout that another site can have
+// started. The form is posted to the address of the request, which redirects to
+// next.
 func (p *pages) confirmLogout(w http.ResponseWriter, next string) {
 	p.write(w, http.StatusOK, "confirm", next, nil)
 }
 
 func (p *pages) signedOut(w http.ResponseWriter) { p.write(w, http.StatusOK, "signedout", "", nil) }
 
-// failure tells a person what is wrong with how an application sent them here.
+// failure shows the mistake in an application's request.
 func (p *pages) failure(w http.ResponseWriter, status int, detail string) {
 	p.write(w, status, "failure", "", detail)
 }
 
-// write renders a page, whose form may redirect to the origin of next: browsers
-// hold form-action against that too.
+// write renders a page. Its form can redirect to the origin of next, because
+// browsers apply form-action to redirects too.
 func (p *pages) write(w http.ResponseWriter, status int, name, next string, data any) {
 	var body bytes.Buffer
 	if err := p.templates[name].Execute(&body, data); err != nil {

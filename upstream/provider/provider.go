@@ -1,28 +1,26 @@
 // Package provider is a small OpenID provider for the demonstration and for
-// tests: people sign in at a page of it, and clients get tokens by the
-// authorization code flow (OpenID Connect Core 1.0 on OAuth 2.0, RFC 6749).
+// tests. Users sign in at its page, and clients get tokens by the authorization
+// code flow (OpenID Connect Core 1.0 on OAuth 2.0, RFC 6749).
 //
-// It does what the gateway asks of a provider: discovery, PKCE (RFC 7636,
-// always S256), the parameter iss in its answers (RFC 9207), userinfo, refresh
-// tokens that are used once, revocation (RFC 7009), introspection (RFC 7662),
-// logout in the form of Keycloak and as RP-Initiated Logout 1.0, and
-// Back-Channel Logout 1.0. Who signs in once is signed in for every client,
-// and no client's wishes are put to them for consent.
+// It has everything that the gateway uses: discovery, PKCE (RFC 7636, always
+// S256), the parameter iss in answers (RFC 9207), userinfo, refresh tokens that
+// work once, revocation (RFC 7009), introspection (RFC 7662), logout as in
+// Keycloak and as RP-Initiated Logout 1.0, and Back-Channel Logout 1.0. A
+// signed-in user is signed in for every client. There is no consent page.
 //
 // # Limits and threats
 //
-// It is not for production. Its passwords are in the source of whoever uses
-// it and are kept in clear, nothing slows down guessing, it speaks plain HTTP,
-// its key and everybody's sessions are gone when it stops, and nobody is asked
-// whether a client may know them. So it works on loopback alone: [Listen] opens
-// no other address, and a [Provider] refuses a request that came in by one,
-// however it is served. A request for another host than the issuer's is
-// refused too, which keeps web sites from reaching it under names of theirs.
+// It is not for production. Its passwords are in the source code and in memory
+// in the clear. Nothing slows down guessing. It speaks plain HTTP. Its key and
+// sessions are gone when it stops. So it works only on loopback: [Listen] opens
+// no other address, and a [Provider] refuses a request that arrived at another
+// address, whatever serves it. It also refuses requests for a host other than
+// the issuer's, so that web sites cannot reach it under their own names.
 //
-// Within that it means to be correct, since a gateway that gets along with a
-// lax provider proves nothing: a redirect URI is one that was registered to
-// the byte, a code or refresh token that comes twice ends everything that came
-// from it, and all that it keeps is bounded.
+// Within these limits it follows the standards strictly, because a lax provider
+// would prove nothing about the gateway. Redirect URIs match exactly. A second
+// use of a code or refresh token ends everything that came from it. All its
+// memory is bounded.
 package provider
 
 import (
@@ -36,15 +34,15 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// What it keeps and reads at most. Above, the oldest is forgotten.
+// Limits of memory and requests. Over the limit, the oldest entry is removed.
 const (
 	maxSessions = 1000
-	maxHandles  = 10000 // codes, refresh tokens, access tokens: of each
+	maxHandles  = 10000 // each of codes, refresh tokens, access tokens
 	maxRequest  = 16 << 10
 )
 
-// Provider is an OpenID provider. It serves its issuer as an http.Handler and
-// keeps everything in memory.
+// Provider is an OpenID provider. It is an http.Handler for its issuer and keeps
+// everything in memory.
 type Provider struct {
 	options Options
 	host    string // of the issuer
@@ -56,16 +54,16 @@ type Provider struct {
 	mux     *http.ServeMux
 	notices *notices
 
-	mu       sync.Mutex // of all below
-	sessions *shelf[*session]
-	grants   *shelf[*grant]
-	codes    *shelf[*code]
-	refresh  *shelf[*refreshToken]
-	access   *shelf[*accessToken]
+	mu       sync.Mutex // guards the fields below
+	sessions *expiringMap[*session]
+	grants   *expiringMap[*grant]
+	codes    *expiringMap[*code]
+	refresh  *expiringMap[*refreshToken]
+	access   *expiringMap[*accessToken]
 }
 
-// New makes a provider and its signing key. The error names what is wrong with
-// the options. Close must be called once no more requests are served.
+// New returns a provider with a new signing key. It returns an error if the
+// options have a mistake. Call Close after the last request.
 func New(o Options) (*Provider, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("provider: %w", err)
@@ -78,11 +76,11 @@ func New(o Options) (*Provider, error) {
 	p := &Provider{
 		options: o, host: issuer.Host,
 		clients: map[string]*Client{}, users: map[string]*User{},
-		sessions: newShelf[*session](maxSessions, o.Now),
-		grants:   newShelf[*grant](maxHandles, o.Now),
-		codes:    newShelf[*code](maxHandles, o.Now),
-		refresh:  newShelf[*refreshToken](maxHandles, o.Now),
-		access:   newShelf[*accessToken](maxHandles, o.Now),
+		sessions: newExpiringMap[*session](maxSessions, o.Now),
+		grants:   newExpiringMap[*grant](maxHandles, o.Now),
+		codes:    newExpiringMap[*code](maxHandles, o.Now),
+		refresh:  newExpiringMap[*refreshToken](maxHandles, o.Now),
+		access:   newExpiringMap[*accessToken](maxHandles, o.Now),
 		notices:  newNotices(o.HTTPClient, o.Logger),
 	}
 	for _, c := range o.Clients {
@@ -92,7 +90,7 @@ func New(o Options) (*Provider, error) {
 		p.users[u.Username] = &u
 	}
 	if p.key, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
-		return nil, fmt.Errorf("provider: making a key: %w", err)
+		return nil, fmt.Errorf("provider: generating a key: %w", err)
 	}
 	if p.keys, err = publicKeys(p.key); err != nil {
 		return nil, fmt.Errorf("provider: %w", err)
@@ -137,15 +135,16 @@ func (p *Provider) routes() *http.ServeMux {
 	return mux
 }
 
-// ServeHTTP implements http.Handler. A request that did not come in by a
-// loopback address is answered 403, one for another host than the issuer's 421.
+// ServeHTTP implements http.Handler. It answers 403 to a request that did not
+// arrive at a loopback address, and 421 to a request for another host than the
+// issuer's.
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
 	switch {
 	case !cameByLoopback(r):
-		http.Error(w, "This provider is for demonstrations and serves loopback addresses alone.", http.StatusForbidden)
+		http.Error(w, "This provider is for demonstrations and serves only loopback addresses.", http.StatusForbidden)
 	case r.Host != p.host:
 		http.Error(w, "This provider is "+p.options.Issuer+" and has no other name.", http.StatusMisdirectedRequest)
 	case len(r.URL.RawQuery) > maxRequest:
@@ -163,5 +162,5 @@ func malformed(query string) bool {
 	return err != nil
 }
 
-// Close gives up logout tokens that are still on their way and waits for that.
+// Close cancels deliveries of logout tokens and waits for them.
 func (p *Provider) Close() { p.notices.close() }

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// roles are those of a user as a claim, which is never null.
+// roles returns the claim roles of a user, which is never null.
 func roles(u *User) []string { return append([]string{}, u.Roles...) }
 
-// known is what an access token stands for, nil if for nothing.
+// known returns a live access token, or nil.
 func (p *Provider) known(token string) *accessToken {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -21,8 +21,8 @@ func (p *Provider) known(token string) *accessToken {
 	return a
 }
 
-// userinfo tells a client about the person (OpenID Connect Core 1.0, section
-// 5.3), as far as the scope of its access token goes.
+// userinfo returns the claims that the scopes of the access token permit (OpenID
+// Connect Core 1.0, section 5.3).
 func (p *Provider) userinfo(w http.ResponseWriter, r *http.Request) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -45,14 +45,15 @@ func (p *Provider) userinfo(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, claims)
 }
 
-// introspect tells a client with a secret what an access token is worth (RFC
-// 7662). Refresh tokens are not told about, lest somebody take one for access.
+// introspect returns the state of an access token to a client with a secret (RFC
+// 7662). Refresh tokens are inactive here, so that no resource server accepts one
+// as an access token.
 func (p *Provider) introspect(w http.ResponseWriter, r *http.Request) {
 	client, form, err := p.fromClient(r)
 	switch {
 	case err != nil:
 	case client.Secret == "":
-		err = &failure{"invalid_client", "only a client with a secret may ask"}
+		err = &failure{"invalid_client", "only clients with a secret can use introspection"}
 	case !form.Has("token"):
 		err = &failure{"invalid_request", "token is missing"}
 	}
@@ -88,8 +89,8 @@ func (p *Provider) revoke(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// revokeToken ends an access token alone, or with a refresh token all that the
-// client was granted with it. One that is not known has ended already.
+// revokeToken ends an access token, or the whole grant of a refresh token. An
+// unknown token is not an error.
 func (p *Provider) revokeToken(client *Client, form url.Values) error {
 	token := form.Get("token")
 	p.mu.Lock()

@@ -11,21 +11,21 @@ import (
 	"time"
 )
 
-// cookieName differs from the gateway's: cookies do not tell ports apart.
+// cookieName differs from the gateway's, because ports do not separate cookies.
 const cookieName = "demo_provider_session"
 
-// session is somebody signed in here, with one browser. It is live while it
-// is on the shelf, and so is everything that was issued in it.
+// session is a user who is signed in with one browser. The session, and everything
+// issued in it, is live while it is in Provider.sessions.
 type session struct {
-	id      string // sid in tokens; it does not tell the cookie
+	id      string // sid in tokens; it does not reveal the cookie
 	user    *User
-	since   time.Time // of the last time that the password was given: auth_time
+	since   time.Time // when the user last entered the password: auth_time
 	expires time.Time
-	clients map[string]*Client // that got tokens in it; Provider.mu guards the map
+	clients map[string]*Client // with tokens from it; Provider.mu guards the map
 }
 
-// grant is what one authorization gave one client: a code, and tokens for it.
-// It is live while it is on the shelf and its session is.
+// grant is one authorization for one client: a code, and the tokens for it. It is
+// live while it is in Provider.grants and its session is live.
 type grant struct {
 	id      string
 	session *session
@@ -33,16 +33,16 @@ type grant struct {
 	scopes  []string
 }
 
-// secret is a new value that nobody can guess, of some 250 random bits.
+// secret returns a new value of about 250 random bits.
 func secret() string { return rand.Text() + rand.Text() }
 
-// sessionID makes of a cookie the public name of its session.
+// sessionID returns the public ID of the session of a cookie.
 func sessionID(cookie string) string {
 	sum := sha256.Sum256([]byte(cookie))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// current is the session of the browser, nil where it is not signed in.
+// current returns the session of the browser, or nil.
 func (p *Provider) current(r *http.Request) *session {
 	cookie, err := r.Cookie(cookieName)
 	if err != nil {
@@ -54,8 +54,8 @@ func (p *Provider) current(r *http.Request) *session {
 	return s
 }
 
-// start signs a user in. Whoever was signed in with this browser and is
-// somebody else no longer is; the same person goes on in the same session.
+// start signs a user in. It ends the session of another user in this browser. For
+// the same user it continues the session.
 func (p *Provider) start(w http.ResponseWriter, r *http.Request, user *User) *session {
 	now := p.options.Now()
 	before := p.current(r)
@@ -65,7 +65,7 @@ func (p *Provider) start(w http.ResponseWriter, r *http.Request, user *User) *se
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if before != nil && p.sessions.delete(before.id) { // it has not ended meanwhile
+	if before != nil && p.sessions.delete(before.id) { // it has not ended in the meantime
 		again := *before
 		again.since = now
 		p.sessions.put(again.id, &again, again.expires)
@@ -81,8 +81,8 @@ func (p *Provider) start(w http.ResponseWriter, r *http.Request, user *User) *se
 	return s
 }
 
-// sessionCookie has no Secure, because browsers differ on what that means for
-// plain http on loopback.
+// sessionCookie does not set Secure, because browsers treat it differently for
+// http on loopback.
 func sessionCookie(value string) *http.Cookie {
 	c := &http.Cookie{Name: cookieName, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode}
 	if value == "" {
@@ -91,8 +91,8 @@ func sessionCookie(value string) *http.Cookie {
 	return c
 }
 
-// end ends a session with all that was issued in it, and has the clients that
-// took part told. The group is done when they have been.
+// end ends a session and everything issued in it, and sends logout tokens to its
+// clients. The returned group waits for the deliveries.
 func (p *Provider) end(s *session) *sync.WaitGroup {
 	p.mu.Lock()
 	var clients []*Client
@@ -107,7 +107,7 @@ func (p *Provider) end(s *session) *sync.WaitGroup {
 		}
 		token, err := p.logoutToken(c, s)
 		if err != nil {
-			p.options.Logger.Error("a client was not told of a logout", "client", c.ID, "error", err)
+			p.options.Logger.Error("logout token not delivered", "client", c.ID, "error", err)
 			continue
 		}
 		p.notices.send(told, c, token)
@@ -115,7 +115,7 @@ func (p *Provider) end(s *session) *sync.WaitGroup {
 	return told
 }
 
-// live reports whether a grant still holds. The caller holds p.mu.
+// live reports whether a grant is live. The caller holds p.mu.
 func (p *Provider) live(g *grant) bool {
 	_, granted := p.grants.get(g.id)
 	_, signedIn := p.sessions.get(g.session.id)

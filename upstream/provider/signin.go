@@ -6,16 +6,16 @@ import (
 	"net/http"
 )
 
-// showSignIn shows the sign-in page for an authorization request. Its form is
-// posted to the same address, which holds the whole request: the provider
-// keeps nothing of who has not signed in.
+// showSignIn shows the sign-in page for an authorization request. The form is
+// posted to the same address, which contains the whole request, so the provider
+// stores nothing before the sign-in.
 func (p *Provider) showSignIn(w http.ResponseWriter, r *http.Request) {
 	if a := p.requested(w, r, r.URL.Query()); a != nil {
 		p.pages.signIn(w, a.redirectURI, signInPage{Client: a.client.ID, Username: a.loginHint})
 	}
 }
 
-// signIn checks a user name and a password, and goes on to the client.
+// signIn checks a user name and a password, and redirects to the client.
 func (p *Provider) signIn(w http.ResponseWriter, r *http.Request) {
 	a := p.requested(w, r, r.URL.Query())
 	if a == nil {
@@ -32,13 +32,13 @@ func (p *Provider) signIn(w http.ResponseWriter, r *http.Request) {
 	p.answer(w, r, a, p.start(w, r, user))
 }
 
-// samePassword takes as long whatever the passwords.
+// samePassword compares passwords in constant time.
 func samePassword(given, want string) bool {
 	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(want))
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
-// home tells a person whether they are signed in, and where to sign out.
+// home shows whether the user is signed in, and where to sign out.
 func (p *Provider) home(w http.ResponseWriter, r *http.Request) {
 	username := ""
 	if s := p.current(r); s != nil {

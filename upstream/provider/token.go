@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// refreshToken gets new tokens, once. A used one stays known, so that it is
-// noticed when it comes again.
+// refreshToken can be exchanged for new tokens once. A used one is kept, so that
+// its reuse is detected.
 type refreshToken struct {
 	grant *grant
 	used  bool
 }
 
-// accessToken opens userinfo.
+// accessToken is valid for userinfo.
 type accessToken struct {
 	grant   *grant
 	scopes  []string
@@ -48,7 +48,7 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 		writeFailure(w, err)
 		return
 	}
-	w.Header().Set("Pragma", "no-cache") // asked for by RFC 6749, section 5.1
+	w.Header().Set("Pragma", "no-cache") // required by RFC 6749, section 5.1
 	writeJSON(w, http.StatusOK, issued)
 }
 
@@ -76,8 +76,9 @@ func (p *Provider) exchange(client *Client, form url.Values) (*tokens, error) {
 	return nil, &failure{"unsupported_grant_type", "expected authorization_code or refresh_token"}
 }
 
-// redeem takes a code, which is then used, rightly or wrongly. Used again, it
-// has been stolen, and ends what came from it (RFC 6749, section 4.1.2).
+// redeem uses up a code, even if the request has a mistake. A second use means
+// that the code was stolen, and ends everything that came from it (RFC 6749,
+// section 4.1.2).
 func (p *Provider) redeem(client *Client, form url.Values) (*code, *failure) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +95,7 @@ func (p *Provider) redeem(client *Client, form url.Values) (*code, *failure) {
 	c.used = true
 	switch {
 	case form.Get("redirect_uri") != c.redirectURI:
-		return nil, &failure{"invalid_grant", "the redirect_uri is not that of the authorization request"}
+		return nil, &failure{"invalid_grant", "the redirect_uri differs from the authorization request"}
 	case !verifies(form.Get("code_verifier"), c.challenge):
 		return nil, &failure{"invalid_grant", "the code_verifier does not belong to the code_challenge"}
 	}
@@ -111,8 +112,8 @@ func verifies(verifier, challenge string) bool {
 	return subtle.ConstantTimeCompare([]byte(base64.RawURLEncoding.EncodeToString(sum[:])), []byte(challenge)) == 1
 }
 
-// rotate takes a refresh token, which is then used. Used again, it has been
-// stolen, and ends what came from it (RFC 9700, section 4.14.2).
+// rotate uses up a refresh token. A second use means that the token was stolen,
+// and ends everything that came from it (RFC 9700, section 4.14.2).
 func (p *Provider) rotate(client *Client, form url.Values) (*grant, *failure) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,14 +129,14 @@ func (p *Provider) rotate(client *Client, form url.Values) (*grant, *failure) {
 	}
 	for scope := range strings.FieldsSeq(form.Get("scope")) {
 		if !slices.Contains(t.grant.scopes, scope) {
-			return nil, &failure{"invalid_scope", "the scope holds more than was granted"}
+			return nil, &failure{"invalid_scope", "the scope has more than was granted"}
 		}
 	}
 	t.used = true
 	return t.grant, nil
 }
 
-// issue makes new tokens for a grant.
+// issue returns new tokens for a grant.
 func (p *Provider) issue(g *grant, scopes []string, nonce string) (*tokens, error) {
 	now := p.options.Now()
 	a := &accessToken{grant: g, scopes: scopes, issued: now, expires: now.Add(p.options.AccessTokenLifetime)}
@@ -161,7 +162,8 @@ func (p *Provider) issue(g *grant, scopes []string, nonce string) (*tokens, erro
 	}, nil
 }
 
-// accessToken is an opaque value, or a JWT (RFC 9068) where that was asked for.
+// accessToken returns an opaque value, or a JWT (RFC 9068) with
+// Options.AccessTokenAudience.
 func (p *Provider) accessToken(a *accessToken) (string, error) {
 	if len(p.options.AccessTokenAudience) == 0 {
 		return secret(), nil
@@ -175,8 +177,8 @@ func (p *Provider) accessToken(a *accessToken) (string, error) {
 	})
 }
 
-// idToken tells the client who has signed in (OpenID Connect Core 1.0, section
-// 2). More about the person is at userinfo.
+// idToken returns an ID token (OpenID Connect Core 1.0, section 2). It has no
+// profile: userinfo has that.
 func (p *Provider) idToken(a *accessToken, access, nonce string) (string, error) {
 	s := a.grant.session
 	claims := map[string]any{

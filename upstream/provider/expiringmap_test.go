@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-func TestShelf(t *testing.T) {
+func TestExpiringMap(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
-	s := newShelf[int](3, func() time.Time { return now })
+	s := newExpiringMap[int](3, func() time.Time { return now })
 	later := now.Add(time.Minute)
 	for i := range 5 {
 		s.put(strconv.Itoa(i), i, later)
@@ -21,8 +21,8 @@ func TestShelf(t *testing.T) {
 			t.Errorf("%s: %d %v, want %d", key, got, ok, want)
 		}
 	}
-	if _, ok := s.get("1"); ok || len(s.slots) != 3 || s.order.Len() != 3 {
-		t.Errorf("%d values on a shelf for 3", len(s.slots))
+	if _, ok := s.get("1"); ok || len(s.entries) != 3 || s.order.Len() != 3 {
+		t.Errorf("%d values in a map for 3", len(s.entries))
 	}
 	s.put("5", 5, later)
 	s.put("6", 6, later)
@@ -33,7 +33,7 @@ func TestShelf(t *testing.T) {
 		t.Error("delete does not tell whether it deleted")
 	}
 	now = later
-	if _, ok := s.get("5"); ok || len(s.slots) != 1 || s.order.Len() != 1 {
+	if _, ok := s.get("5"); ok || len(s.entries) != 1 || s.order.Len() != 1 {
 		t.Error("a value outlives its time")
 	}
 }
