@@ -19,8 +19,8 @@ func hashPasswordCommand() *cobra.Command {
 		Use:   "hash-password",
 		Short: "Hash a password for password_hash",
 		Long: "Print the argon2id hash of a password, for password_hash in the configuration.\n" +
-			"On a terminal it asks twice, without echo; else it takes the first line of\n" +
-			"standard input.",
+			"On a terminal it asks twice, without echo. Otherwise it reads the first line\n" +
+			"of standard input.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			plain, err := readPassword(os.Stdin, cmd.ErrOrStderr())

@@ -18,7 +18,7 @@ func healthcheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "healthcheck",
 		Short: "Ask a running gateway whether it is ready",
-		Long:  "Ask the admin listener of the gateway that runs on this configuration for /readyz.\nFor the HEALTHCHECK of a container, which has no other program to ask with.",
+		Long:  "Request /readyz from the admin listener of the gateway with this configuration.\nThis is for the HEALTHCHECK of a container without other programs.",
 		Args:  usage(cobra.NoArgs),
 	}
 	path := configFlag(cmd)
@@ -28,7 +28,7 @@ func healthcheckCommand() *cobra.Command {
 			return err
 		}
 		if cfg.Listen.Admin == "" {
-			return errors.New("listen.admin is off, so there is nobody to ask")
+			return errors.New("listen.admin is off, so there is no listener to ask")
 		}
 		client := &http.Client{Timeout: 3 * time.Second}
 		response, err := client.Get("http://" + reachable(cfg.Listen.Admin) + "/readyz")
@@ -46,8 +46,8 @@ func healthcheckCommand() *cobra.Command {
 	return cmd
 }
 
-// reachable is the address to call for a listener on address: one that
-// listens everywhere is called on loopback.
+// reachable returns the address to call for a listener on address. It replaces an
+// unspecified host by localhost.
 func reachable(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

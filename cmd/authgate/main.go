@@ -1,9 +1,9 @@
-// Command authgate is an auth gateway: a reverse proxy that proves who is
-// asking, decides whether they may, and forwards the request with an identity
-// that the application can trust.
+// Command authgate is an auth gateway: a reverse proxy that authenticates each
+// request, checks it against a policy, and forwards it with an identity that the
+// application can trust.
 //
-// Exit status: 0, 1 when something failed, 2 when it was called wrongly or the
-// configuration is at fault or cannot be read.
+// The exit status is 0 for success, 1 for a failure, and 2 for wrong usage or a
+// configuration that has mistakes or cannot be read.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 	"authgate/gateway/config"
 )
 
-// version is set when a release is linked.
+// version is set by the linker.
 var version = ""
 
 func main() {
@@ -50,13 +50,13 @@ func run() int {
 	return 1
 }
 
-// usageError is a call that does not make sense.
+// usageError is a wrong command line.
 type usageError struct{ err error }
 
 func (e *usageError) Error() string { return e.err.Error() + "\nTry authgate --help." }
 func (e *usageError) Unwrap() error { return e.err }
 
-// usage marks the errors of argument checks as such.
+// usage makes the errors of an argument check usage errors.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
@@ -69,7 +69,7 @@ func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "authgate",
-		Short:         "An auth gateway: authenticate, decide, forward",
+		Short:         "An auth gateway: authenticates, decides and forwards",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          usage(cobra.NoArgs),
@@ -90,8 +90,8 @@ func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the gateway",
-		Long: "Run the gateway until SIGTERM or SIGINT, which let requests under way finish.\n" +
-			"SIGHUP reloads the configuration; one that is at fault changes nothing.",
+		Long: "Run the gateway until SIGTERM or SIGINT. Requests in progress can finish.\n" +
+			"SIGHUP reloads the configuration. A configuration with mistakes changes nothing.",
 		Args: usage(cobra.NoArgs),
 	}
 	path := configFlag(cmd)
@@ -103,7 +103,7 @@ func serveCommand() *cobra.Command {
 		ctx, end := context.WithCancel(cmd.Context())
 		defer end()
 		context.AfterFunc(signalled, func() {
-			stop() // before anybody can see the end begin: a second signal ends the process at once
+			stop() // first, so that a second signal ends the process at once
 			end()
 		})
 		a, err := app.Open(ctx, *path, buildVersion(), os.Stderr)
@@ -119,7 +119,7 @@ func serveCommand() *cobra.Command {
 func validateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate",
-		Short: "Check the configuration and say everything that is wrong with it",
+		Short: "Check the configuration and list every mistake",
 		Args:  usage(cobra.NoArgs),
 	}
 	path := configFlag(cmd)
@@ -148,7 +148,7 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// buildVersion is the version that was linked in, else what the build knows.
+// buildVersion returns the linked version, else the version in the build info.
 func buildVersion() string {
 	if version != "" {
 		return version

@@ -1,6 +1,5 @@
-// Command demo shows authgate at work: it starts the bundled upstream, the
-// bundled OpenID provider and the gateway, as config.yaml says, and prints what
-// to try.
+// Command demo runs the demonstration. It starts the bundled application, the
+// bundled OpenID provider and the gateway of config.yaml, and prints what to try.
 package main
 
 import (
@@ -40,7 +39,7 @@ func run(ctx context.Context, path string, stdout io.Writer) error {
 	}
 	configured, ok := a.Config().Upstreams["resources"]
 	if !ok {
-		return fmt.Errorf("%s has no upstream called resources, which is the one that the demonstration starts", path)
+		return fmt.Errorf("%s has no upstream called resources, which the demonstration starts", path)
 	}
 	resources := configured.URLs[0]
 	listener, err := net.Listen("tcp", resources.Host)
@@ -60,7 +59,7 @@ func run(ctx context.Context, path string, stdout io.Writer) error {
 	return a.Run(ctx, nil)
 }
 
-// serve serves a listener until the server it returns is closed.
+// serve serves a listener until the caller closes the returned server.
 func serve(what string, listener net.Listener, handler http.Handler) *http.Server {
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
@@ -71,7 +70,7 @@ func serve(what string, listener net.Listener, handler http.Handler) *http.Serve
 	return server
 }
 
-// explain prints the addresses and what to try first; issuer is empty where
+// explain prints the addresses and what to try first. An empty issuer means that
 // the bundled provider does not run.
 func explain(stdout io.Writer, a *app.App, resources, issuer string) {
 	cfg := a.Config()
@@ -82,7 +81,7 @@ func explain(stdout io.Writer, a *app.App, resources, issuer string) {
 		}
 	}
 	fmt.Fprintf(stdout, `
-authgate stands in front of %[1]s
+authgate runs in front of %[1]s
 
   gateway  %[2]s      (trust %[3]s, or click through the warning)
   metrics  http://%[4]s/metrics
@@ -93,16 +92,16 @@ Try:
   curl --cacert %[3]s -c cookies.txt --json '{"username":"alice","password":"wonderland"}' %[2]s/login
   curl --cacert %[3]s -b cookies.txt %[2]s/admin-resource
 
-or open %[2]s/secure-resource in a browser and sign in as bob with the password builder.
+Or open %[2]s/secure-resource in a browser and sign in as bob with the password builder.
 `, resources, cfg.PublicURL, ca, cfg.Listen.Admin)
 	if issuer != "" {
 		fmt.Fprintf(stdout, `
-For a delegated login, at an OpenID provider that runs on %[1]s, open
+For a delegated login at the OpenID provider on %[1]s, open
 
   %[2]s%[3]slogin?provider=%[4]s&return_to=/admin-resource
 
 in a browser and sign in as alice with the password wonderland. %[1]s/logout
-signs her out of both.
+signs alice out of both.
 `, issuer, cfg.PublicURL, cfg.Endpoints.Prefix, demoProvider)
 	}
 	fmt.Fprint(stdout, "\nCtrl-C stops everything.\n\n")

@@ -18,8 +18,8 @@ import (
 // demoProvider is the name of the provider that the demonstration starts.
 const demoProvider = "demo"
 
-// bundledProvider is the configured provider called demo, false where there is
-// none or where it is another one. Plain http tells that it is on this machine.
+// bundledProvider returns the configured provider demo. It returns false if there
+// is none, or if its issuer uses https and so is not the bundled one.
 func bundledProvider(cfg *config.Config) (config.Provider, bool) {
 	for _, p := range cfg.Providers {
 		if p.Name == demoProvider && strings.HasPrefix(p.Issuer, "http://") {
@@ -29,8 +29,8 @@ func bundledProvider(cfg *config.Config) (config.Provider, bool) {
 	return config.Provider{}, false
 }
 
-// startProvider serves the bundled provider with the gateway as its client
-// until stop is called.
+// startProvider serves the bundled provider, with the gateway as its client, until
+// the caller calls stop.
 func startProvider(cfg *config.Config, configured config.Provider, logger *slog.Logger) (stop func(), err error) {
 	client, err := gatewayClient(cfg)
 	if err != nil {
@@ -66,8 +66,8 @@ func startProvider(cfg *config.Config, configured config.Provider, logger *slog.
 	}, nil
 }
 
-// gatewayClient is an HTTP client that trusts the certificate of the gateway,
-// which may come from its local authority.
+// gatewayClient returns an HTTP client that trusts the certificate of the gateway,
+// also if its local authority issued it.
 func gatewayClient(cfg *config.Config) (*http.Client, error) {
 	transport := &http.Transport{DisableKeepAlives: true}
 	if cfg.TLS.Mode == config.TLSInternal {
@@ -78,7 +78,7 @@ func gatewayClient(cfg *config.Config) (*http.Client, error) {
 		}
 		roots := x509.NewCertPool()
 		if !roots.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s holds no certificate", file)
+			return nil, fmt.Errorf("%s contains no certificate", file)
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: roots}
 	}

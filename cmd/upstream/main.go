@@ -1,12 +1,11 @@
-// Command upstream serves the demonstration application of package upstream
-// on its own, to try authgate against a process that is started and stopped
-// separately.
+// Command upstream serves the demonstration application of package upstream as a
+// process of its own.
 //
 //	upstream [-listen ADDRESS]
 //
-// It believes every identity header it is sent, so it listens on a loopback
-// address unless told otherwise. SIGINT and SIGTERM let running requests end
-// and stop it. Exit status: 0 stopped, 1 failed, 2 wrong usage.
+// It believes every identity header, so it listens on a loopback address by
+// default. SIGINT and SIGTERM stop it after its current requests. The exit status
+// is 0 after a stop, 1 for a failure, and 2 for wrong usage.
 package main
 
 import (
@@ -25,7 +24,7 @@ import (
 	"authgate/upstream"
 )
 
-// errUsage marks a command line that the flag package has already explained.
+// errUsage is a wrong command line that was already reported on stderr.
 var errUsage = errors.New("wrong usage")
 
 func main() {
@@ -42,11 +41,11 @@ func main() {
 	}
 }
 
-// run serves until ctx ends. It tells on stderr where it can be reached.
+// run serves until ctx ends. It prints its address on stderr.
 func run(ctx context.Context, args []string, stderr io.Writer) error {
 	flags := flag.NewFlagSet("upstream", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	listen := flags.String("listen", "127.0.0.1:9000", "`address` to listen on; it must be out of reach of all but the gateway")
+	listen := flags.String("listen", "127.0.0.1:9000", "`address` to listen on; only the gateway must be able to reach it")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return err
@@ -66,8 +65,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	return serve(ctx, listener)
 }
 
-// serve closes listener once ctx ends and the requests then running are
-// answered, at the latest after ten seconds.
+// serve serves until ctx ends. Requests in progress then have ten seconds.
 func serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler:           upstream.Handler(),

@@ -1,6 +1,6 @@
-// Package app is the life of an authgate process: it opens the store, builds
-// the gateway from a configuration file, serves, reloads and stops. Programs
-// translate flags and signals for it; the concrete parts are chosen here.
+// Package app runs an authgate process: it opens the store, builds the gateway
+// from a configuration file, serves, reloads and stops. It chooses the concrete
+// store. The programs translate flags and signals for it.
 package app
 
 import (
@@ -25,18 +25,19 @@ import (
 	"authgate/gateway/store/sqlitestore"
 )
 
-// watchEvery is how often the files beside the configuration are looked at. A
-// change applies when two looks in a row see the same, so that no file is read
-// that is still being written; that is within the 10 s of the design.
+// watchEvery is how often follow checks the files beside the configuration. A
+// change applies when two checks in a row see the same state, so that follow does
+// not read a file that is still being written. Changes apply within 10 s (design
+// A).
 const watchEvery = 2 * time.Second
 
-// heapFloor is memory that is allocated and never touched, so it costs address
-// space alone. The garbage collector lets the heap grow in proportion to what
-// is in use, which is next to nothing in a small gateway: without the floor it
-// would run every few hundred requests, and be a tenth of their cost.
+// heapFloor is memory that is allocated and never touched, so it costs only
+// address space. The garbage collector runs when the heap has grown in proportion
+// to its live size, which is small in a gateway. Without the floor it would run
+// every few hundred requests and be a tenth of their cost.
 const heapFloor = 16 << 20
 
-// App is one gateway on its listeners, made from a configuration file.
+// App is a gateway with its listeners, built from a configuration file.
 type App struct {
 	path    string
 	floor   []byte
@@ -46,15 +47,15 @@ type App struct {
 	gateway *gateway.Gateway
 	server  *server.Server
 
-	// What follow knows:
-	seen    string            // stamps of the files beside the configuration that were dealt with
-	pending *config.Config    // that was asked for while the store was away; nil: none
-	told    map[string]string // the failures that were logged since the last change, by what failed
+	// The state of follow:
+	seen    string            // stamps of the files beside the configuration that were handled
+	pending *config.Config    // to apply when the store answers again; nil: none
+	told    map[string]string // failures logged since the last change, by what failed
 }
 
-// Open reads the configuration at path and opens everything it names; from
-// then on clients can connect. The log goes to stderr. An error of the type
-// config.Diagnostics means that the configuration is at fault.
+// Open reads the configuration at path, opens the store and the listeners, and
+// accepts connections. The log goes to stderr. An error of type
+// config.Diagnostics means that the configuration has mistakes.
 func Open(ctx context.Context, path, version string, stderr io.Writer) (*App, error) {
 	return openOn(ctx, openConfigured, path, version, stderr)
 }
@@ -89,7 +90,7 @@ func openOn(ctx context.Context, open storeOpener, path, version string, stderr 
 	return a, nil
 }
 
-// assemble makes the gateway and its listeners on the store.
+// assemble builds the gateway and its listeners on the store.
 func (a *App) assemble(cfg *config.Config, version string) error {
 	registry := prometheus.NewRegistry()
 	var err error
@@ -141,21 +142,21 @@ func openConfigured(ctx context.Context, cfg *config.Config, logger *slog.Logger
 	return nil, fmt.Errorf("store.driver %q is not supported", cfg.Store.Driver)
 }
 
-// Server is the gateway's listeners.
+// Server returns the gateway's listeners.
 func (a *App) Server() *server.Server { return a.server }
 
-// Config is the configuration that runs.
+// Config returns the running configuration.
 func (a *App) Config() *config.Config { return a.gateway.Config() }
 
-// Run serves until ctx ends and requests under way are done, and closes what
-// Open opened. Each value from reload makes it read the configuration anew.
+// Run serves until ctx ends and requests in progress are done. Then it closes what
+// Open opened. For each value from reload it reads the configuration again.
 func (a *App) Run(ctx context.Context, reload <-chan os.Signal) error {
 	defer runtime.KeepAlive(a.floor)
 	defer a.log.Flush()
 	var group errgroup.Group
 	following, stop := context.WithCancel(context.Background())
 	group.Go(func() error {
-		defer stop() // not when ctx ends: until the last request is answered, who is removed has to go
+		defer stop() // not when ctx ends: changes of accounts apply until the last request
 		return a.server.Serve(ctx)
 	})
 	group.Go(func() error {
@@ -167,15 +168,15 @@ func (a *App) Run(ctx context.Context, reload <-chan os.Signal) error {
 	return errors.Join(err, a.store.Close())
 }
 
-// follow applies changes of the configuration until ctx ends: of the whole
-// on demand, of the files beside it by itself. What cannot be applied through
-// no fault of its own, as while the store is away, is tried again.
+// follow applies changes until ctx ends: of the whole configuration for each value
+// from reload, and of the files beside it when they change. If the store does not
+// answer, it tries again.
 func (a *App) follow(ctx context.Context, reload <-chan os.Signal) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
-	last := a.seen // what the look before saw
+	last := a.seen // the stamps of the previous check
 	for ctx.Err() == nil {
-		select { // by chance, where more than one is due
+		select { // one at random, if several are ready
 		case <-ctx.Done():
 		case <-reload:
 			a.pending = nil
@@ -184,7 +185,7 @@ func (a *App) follow(ctx context.Context, reload <-chan os.Signal) {
 		case <-ticker.C:
 			now := stamps(a.Config().SideFiles())
 			if now == last {
-				a.look(now)
+				a.checkFiles(now)
 			} else {
 				clear(a.told)
 			}
@@ -193,24 +194,29 @@ func (a *App) follow(ctx context.Context, reload <-chan os.Signal) {
 	}
 }
 
-// look applies what has changed by itself, or could not be applied before. now
-// are the stamps of the files, which were the same at the last look.
-func (a *App) look(now string) {
-	if a.pending != nil && gateway.Outage(a.applyWhole(a.pending.Reread)) || now == a.seen {
+// checkFiles applies a pending configuration and changed files. now are the stamps
+// of the files, which were the same at the previous check.
+func (a *App) checkFiles(now string) {
+	if a.pending != nil {
+		if err := a.applyWhole(a.pending.Reread); gateway.Outage(err) {
+			return
+		}
+	}
+	if now == a.seen {
 		return
 	}
 	err := a.apply("files beside the configuration", a.Config().Reread)
-	// Files at fault, or for a restart, are dealt with until they change. Whatever
-	// else fails is tried again: it may be an account that must not get in any more.
+	// Files with mistakes, or that need a restart, wait for their next change. All
+	// other failures are tried again, because the change can be a removed account.
 	if _, atFault := errors.AsType[config.Diagnostics](err); err == nil || atFault || errors.Is(err, gateway.ErrNeedsRestart) {
 		a.seen = now
 	}
 }
 
-// applyWhole applies a configuration that was asked for. While the store is
-// away, and for no other reason, it stays to be applied.
+// applyWhole applies the whole configuration. If the store does not answer, the
+// configuration stays pending.
 func (a *App) applyWhole(load func() (*config.Config, error)) error {
-	before := stamps(a.Config().SideFiles()) // what changes while they are read is seen next time
+	before := stamps(a.Config().SideFiles()) // so that a change while they are read counts at the next check
 	var cfg *config.Config
 	err := a.apply("configuration", func() (_ *config.Config, err error) {
 		cfg, err = load()
@@ -222,13 +228,13 @@ func (a *App) applyWhole(load func() (*config.Config, error)) error {
 	case gateway.Outage(err):
 		a.pending = cfg
 	default:
-		a.pending = nil // as if there had been no outage
+		a.pending = nil
 	}
 	return err
 }
 
-// apply reloads. A configuration that is at fault changes nothing, but does
-// not keep a fresh certificate from being used.
+// apply reloads. A configuration with mistakes changes nothing, but a new
+// certificate is still used.
 func (a *App) apply(what string, load func() (*config.Config, error)) error {
 	err := a.gateway.Reload(load)
 	a.logFailure(what, err)
@@ -243,8 +249,8 @@ func (a *App) apply(what string, load func() (*config.Config, error)) error {
 	return err
 }
 
-// logFailure logs what is wrong, problem by problem, unless it has since the
-// last change.
+// logFailure logs each problem of err. It logs the same failure once until the next
+// change.
 func (a *App) logFailure(what string, err error) {
 	if err == nil {
 		delete(a.told, what)
@@ -254,7 +260,7 @@ func (a *App) logFailure(what string, err error) {
 	again := gateway.Outage(err)
 	text := err.Error()
 	if again {
-		text = "outage" // however it shows
+		text = "outage" // whatever its error
 	}
 	if a.told[what] == text {
 		return
@@ -274,7 +280,7 @@ func (a *App) logFailure(what string, err error) {
 	}
 }
 
-// stamps tells in one string which state files are in.
+// stamps returns the modification times and sizes of files as one string.
 func stamps(files []string) string {
 	var all string
 	for _, file := range files {

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// logBuffer is how many bytes of the access log wait to be written.
+	// logBuffer is how many bytes of the access log are buffered.
 	logBuffer = 32 << 10
-	// logDelay is how long they wait at most.
+	// logDelay is how long they are buffered at most.
 	logDelay = 100 * time.Millisecond
 )
 
-// logOutput is a writer that gathers lines under load, so that a request does
-// not cost a system call of its own.
+// logOutput is a writer that collects lines under load, to save one system call for
+// each request.
 type logOutput struct {
 	mu    sync.Mutex
 	w     io.Writer
@@ -35,7 +35,8 @@ func newLogOutput(w io.Writer) *logOutput {
 	return o
 }
 
-// Write implements io.Writer. It never fails: there is nowhere to say so.
+// Write implements io.Writer. It never fails, because a failed write could not be
+// logged.
 func (o *logOutput) Write(line []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -49,7 +50,7 @@ func (o *logOutput) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Flush writes what waits.
+// Flush writes the buffered lines.
 func (o *logOutput) Flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -64,8 +65,8 @@ func (o *logOutput) flush() {
 	}
 }
 
-// logHandler writes everything at once but the lines of the access log. Those
-// wait until no request is under way, the buffer is full, or logDelay is over.
+// logHandler buffers the lines of the access log until no request is in progress,
+// the buffer is full, or logDelay has passed. It writes all other lines at once.
 type logHandler struct {
 	slog.Handler
 	out *logOutput
@@ -90,8 +91,8 @@ func (h logHandler) WithGroup(name string) slog.Handler {
 	return logHandler{h.Handler.WithGroup(name), h.out}
 }
 
-// TakeStandardLog makes what libraries write to the standard logger of the
-// process a part of this log. It is for the program, which has one App.
+// TakeStandardLog sends the lines that libraries write to the standard logger to
+// this log. The standard logger is global, so only a program with one App calls it.
 func (a *App) TakeStandardLog() {
 	log.SetFlags(0)
 	log.SetOutput(gateway.LibraryLog(a.logger.Handler(), slog.LevelWarn).Writer())
@@ -100,7 +101,7 @@ func (a *App) TakeStandardLog() {
 func newLogger(cfg config.Log, out *logOutput) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {
-		level = slog.LevelInfo // config allows the levels of slog alone
+		level = slog.LevelInfo // config allows only the levels of slog
 	}
 	options := &slog.HandlerOptions{Level: level}
 	if cfg.Format == "text" {

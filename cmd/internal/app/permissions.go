@@ -11,36 +11,36 @@ import (
 	"authgate/gateway/config"
 )
 
-// What others may do with data_dir and with a secret: nothing. The group may
-// read, which is how a service is commonly given files, and change nothing.
+// Others must not read or change data_dir and secrets. The group can read them,
+// which is a common way to give files to a service, but must not change them.
 const (
 	othersOrGroupWrite fs.FileMode = 0o027
 	groupWrite         fs.FileMode = 0o020
 )
 
-// exposure is a path that others can get at.
+// exposure is a path that others can read or change.
 type exposure struct {
 	path string
 	mode fs.FileMode
 }
 
-// warnOfExposure tells operators of secrets that others can read or change.
+// warnOfExposure warns about secrets that others can read or change.
 func (a *App) warnOfExposure(cfg *config.Config) {
-	if runtime.GOOS == "windows" { // whose modes say nothing of that
+	if runtime.GOOS == "windows" { // file modes mean nothing there
 		return
 	}
 	for _, e := range exposed(cfg) {
-		a.logger.Warn("other users of this machine can get at secrets: close this to them",
+		a.logger.Warn("other users of this machine can read or change secrets",
 			"path", e.path, "mode", fmt.Sprintf("%04o", e.mode), "command", "chmod g-w,o-rwx "+shellQuoted(e.path))
 	}
 }
 
-// exposed finds what others can get at: data_dir, what is in it, and the files
-// beside the configuration that hold secrets or hashes of passwords.
+// exposed returns the paths that others can read or change, of data_dir, the files
+// in it, and the files beside the configuration with secrets or password hashes.
 func exposed(cfg *config.Config) []exposure {
 	paths := []string{cfg.DataDir, cfg.Token.PrivateKey}
 	for _, path := range cfg.SideFiles() {
-		if path != cfg.TLS.Certificate { // everybody gets that
+		if path != cfg.TLS.Certificate { // it is public
 			paths = append(paths, path)
 		}
 	}
@@ -55,7 +55,7 @@ func exposed(cfg *config.Config) []exposure {
 	var all []exposure
 	for _, path := range paths {
 		info, err := os.Stat(path)
-		if path == "" || err != nil { // a file that is missing is told of elsewhere
+		if path == "" || err != nil { // a missing file is reported elsewhere
 			continue
 		}
 		which := groupWrite
@@ -69,11 +69,11 @@ func exposed(cfg *config.Config) []exposure {
 	return all
 }
 
-// publicCertificate is the file in data_dir that is for everybody.
+// publicCertificate is the public file in data_dir.
 const publicCertificate = "ca.pem"
 
-// reachable reports whether others can enter the folder of path. What cannot be
-// found out counts as yes.
+// reachable reports whether others can enter the folder of path. On an error it
+// returns true.
 func reachable(path string) bool {
 	folder, err := filepath.Abs(path)
 	if err != nil {
@@ -91,7 +91,7 @@ func reachable(path string) bool {
 	}
 }
 
-// shellQuoted returns a path as a word of the shell.
+// shellQuoted quotes a path for the shell.
 func shellQuoted(path string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-", r)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-const exposureMessage = "other users of this machine can get at secrets: close this to them"
+const exposureMessage = "other users of this machine can read or change secrets"
 
 // TestExposedSecrets: for each path that others can read or change the log has
 // one warning, whose command mends it.
