@@ -16,24 +16,16 @@ var benchmarkValue = make([]byte, 256)
 
 func BenchmarkGetWarm(b *testing.B) {
 	s := openTest(b, Options{})
-	if err := s.Put(b.Context(), "session:key", benchmarkValue, time.Time{}); err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := s.Get(b.Context(), "session:key"); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkGetWarmAbsent(b *testing.B) {
-	s := openTest(b, Options{})
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := s.Get(b.Context(), "revoked:key"); !errors.Is(err, store.ErrNotFound) {
-			b.Fatal(err)
-		}
+	put(b, s, "present", string(benchmarkValue))
+	for key, want := range map[string]error{"present": nil, "absent": store.ErrNotFound} {
+		b.Run(key, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.Get(b.Context(), key); !errors.Is(err, want) {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 

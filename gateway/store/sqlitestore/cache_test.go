@@ -59,7 +59,7 @@ func TestWarmReadsStayInMemory(t *testing.T) {
 func TestUnknownKeysEvictNothing(t *testing.T) {
 	t.Parallel()
 	const entries = 10 * cacheShards
-	s := openTest(t, Options{CacheEntries: entries})
+	s := openVolatile(t, Options{CacheEntries: entries})
 	put(t, s, "session", "value")
 	for i := range 4 * entries {
 		wantAbsent(t, s, fmt.Sprintf("guess %d", i))
@@ -165,22 +165,6 @@ func TestSweptEntriesLeaveTheCache(t *testing.T) {
 	wantAbsent(t, s, "key")
 }
 
-// TestDeadOnArrival puts a value that has expired: nothing reaches the disk.
-func TestDeadOnArrival(t *testing.T) {
-	t.Parallel()
-	s := openTest(t, Options{})
-	put(t, s, "replaced", "value")
-	for _, key := range []string{"new", "replaced"} {
-		if err := s.Put(t.Context(), key, nil, time.Now()); err != nil {
-			t.Fatal(err)
-		}
-		wantAbsent(t, s, key)
-	}
-	if got := s.rows(t); got != 0 {
-		t.Errorf("%d entries on the disk, want 0", got)
-	}
-}
-
 // TestCacheCoherence lets writers and readers work on keys that all fall
 // into one shard with room for one entry, so that nearly every read is cold
 // and races with commits. Writers read back what was acknowledged; readers
@@ -188,7 +172,7 @@ func TestDeadOnArrival(t *testing.T) {
 func TestCacheCoherence(t *testing.T) {
 	t.Parallel()
 	const keys, readers, rounds = 4, 4, 200
-	s := openTest(t, Options{CacheEntries: 1})
+	s := openVolatile(t, Options{CacheEntries: 1})
 	names := sameShard(s.cache, keys)
 	var visible [keys]atomic.Int64
 	var done atomic.Bool

@@ -41,29 +41,6 @@ func TestOneOpenAtATime(t *testing.T) {
 	wantValue(t, openTest(t, Options{Path: link}), "key", "newer value")
 }
 
-// TestOtherProcessIsKeptOut opens a database that another process has open,
-// and again when that process is dead.
-func TestOtherProcessIsKeptOut(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "test.db")
-	child, acknowledgements := startChild(t, path, 0)
-	if _, err := acknowledgements.ReadString('\n'); err != nil {
-		t.Fatalf("the child did not get to work: %v; it said %q", err, child.Stderr)
-	}
-	s, err := Open(t.Context(), Options{Path: path})
-	if err == nil {
-		t.Fatalf("Open succeeded; Close: %v", s.Close())
-	}
-	if want := "in use by another authgate (process " + strconv.Itoa(child.Process.Pid) + ","; !strings.Contains(err.Error(), want) {
-		t.Errorf("error %q does not say %q", err, want)
-	}
-	if err := child.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = child.Wait() // says that it was killed
-	openTest(t, Options{Path: path})
-}
-
 // TestFilesAreTheOwnersAlone must not run beside others: the file mode mask
 // belongs to the process.
 func TestFilesAreTheOwnersAlone(t *testing.T) {

@@ -35,20 +35,29 @@ func openTest(t testing.TB, o Options) *Store {
 	return s
 }
 
-func TestConformance(t *testing.T) {
-	t.Parallel()
-	storetest.Run(t, func(t *testing.T, now func() time.Time) storetest.Store {
-		return openTest(t, Options{Now: now})
-	})
+// openVolatile is openTest without the wait for the disk at each commit, for
+// tests of what is not durability.
+func openVolatile(t testing.TB, o Options) *Store {
+	t.Helper()
+	s := openTest(t, o)
+	if _, err := s.db.writer.Exec("PRAGMA synchronous = OFF"); err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
-// TestConformanceCold runs the suite with a cache of one entry in each shard,
-// so that entries are evicted and read from the disk again all the time.
-func TestConformanceCold(t *testing.T) {
+// TestConformance runs the suite with a usual cache, and with one of one entry
+// in each shard, so that most reads go to the disk.
+func TestConformance(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T, now func() time.Time) storetest.Store {
-		return openTest(t, Options{Now: now, CacheEntries: 1})
-	})
+	for name, entries := range map[string]int{"warm": 0, "cold": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storetest.Run(t, func(t *testing.T, now func() time.Time) storetest.Store {
+				return openVolatile(t, Options{Now: now, CacheEntries: entries})
+			})
+		})
+	}
 }
 
 func put(t testing.TB, s *Store, key, value string) {

@@ -134,22 +134,6 @@ func (s *Store) plan(t *testing.T, query string) string {
 	return strings.Join(steps, "\n")
 }
 
-func TestPrefixEnd(t *testing.T) {
-	t.Parallel()
-	for prefix, want := range map[string]string{
-		"a": "b", "session:": "session;", "a\xff": "b", "a\xfe": "a\xff", "a\xff\xff": "b", "\x00": "\x01",
-	} {
-		if got := prefixEnd(prefix); string(got) != want {
-			t.Errorf("prefixEnd(%q) = %q, want %q", prefix, got, want)
-		}
-	}
-	for _, prefix := range []string{"", "\xff", "\xff\xff"} {
-		if got := prefixEnd(prefix); got != nil {
-			t.Errorf("prefixEnd(%q) = %q, want none", prefix, got)
-		}
-	}
-}
-
 // TestPingTellsTheTruth breaks the writer, and then the readers.
 func TestPingTellsTheTruth(t *testing.T) {
 	t.Parallel()
