@@ -12,55 +12,50 @@ import (
 	"time"
 )
 
-// days is a life that is long enough not to see a certificate renewed.
+// days is a lifetime of certificates that are not renewed during a test.
 const days = 90 * 24 * time.Hour
 
-// gated has a route for everybody, and one for service.
+// gated has a public route and one for Basic.
 const gated = people + `
 routes:
   - {match: /open, upstream: app, auth: [none]}
   - {match: /basic, upstream: app, auth: [basic]}
 `
 
-// TestACMEChallenges: each kind of challenge alone gets a certificate, whatever
-// the store is, and with it the gateway is what it is with any other.
+// TestACMEChallenges: each kind of challenge alone gets a certificate, with SQLite
+// and with Redis, and the gateway works with that certificate.
 func TestACMEChallenges(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"http-01", "tls-alpn-01"} {
-		for _, driver := range []string{"sqlite", "redis"} {
-			t.Run(kind+" "+driver, func(t *testing.T) {
-				t.Parallel()
-				p, up := startPebble(t, days), record(t)
-				g := p.gateway("127.0.0.1", p.http, freePort(t))
-				if kind == "tls-alpn-01" {
-					g = p.gateway("127.0.0.1", "", p.https)
-				}
-				config := gated + app(up.url)
-				if driver == "redis" {
-					config += onRedis(startRedis(t).Address)
-				}
-				g.configure(config)
-				g.run()
-				roots := p.trust()
-				certificate := g.obtains(roots)
-				if solved := g.solved(); solved[kind] == 0 || len(solved) != 1 {
-					t.Errorf("it has solved %v, expected %s alone", solved, kind)
-				}
-				if got := p.issued(); len(got) != 1 || got[0] != serial(certificate) {
-					t.Errorf("pebble has issued %v, and served is %s", got, serial(certificate))
-				}
-				g.worksOverTLS(t, up, roots)
-				g.showsACertificate(t, certificate)
-				if kind == "http-01" {
-					g.staysPlain(t, up)
-				}
-				g.keeps(t, driver)
-			})
-		}
+	for kind, driver := range map[string]string{"http-01": "sqlite", "tls-alpn-01": "redis"} {
+		t.Run(kind+" "+driver, func(t *testing.T) {
+			t.Parallel()
+			p, up := startPebble(t, days), record(t)
+			g, config := p.gateway("127.0.0.1", p.http, freePort(t)), gated+app(up.url)
+			if driver == "redis" {
+				g = p.gateway("127.0.0.1", "", p.https)
+				config += onRedis(startRedis(t).Address)
+			}
+			g.configure(config)
+			g.run()
+			roots := p.trust()
+			certificate := g.obtains(roots)
+			if solved := g.solved(); solved[kind] == 0 || len(solved) != 1 {
+				t.Errorf("it has solved %v, expected %s alone", solved, kind)
+			}
+			if got := p.issued(); len(got) != 1 || got[0] != serial(certificate) {
+				t.Errorf("pebble has issued %v, and served is %s", got, serial(certificate))
+			}
+			g.worksOverTLS(t, up, roots)
+			g.showsACertificate(t, certificate)
+			if kind == "http-01" {
+				g.staysPlain(t, up)
+			}
+			g.keeps(t, driver)
+		})
 	}
 }
 
-// worksOverTLS asks over both protocols, with the chain as strangers check it.
+// worksOverTLS sends requests over both protocols with a full check of the chain.
 func (g *acmeGateway) worksOverTLS(t *testing.T, up *recorder, roots *x509.CertPool) {
 	t.Helper()
 	for _, protocol := range []string{"http/1.1", "h2"} {
@@ -69,7 +64,7 @@ func (g *acmeGateway) worksOverTLS(t *testing.T, up *recorder, roots *x509.CertP
 			t.Errorf("%s: %d %s", protocol, a.status, a.body)
 		}
 		if user := up.one(t).value(t, "X-Auth-User"); user != "service" {
-			t.Errorf("%s: the upstream took who asked for %q", protocol, user)
+			t.Errorf("%s: the upstream got the user %q", protocol, user)
 		}
 		if got := g.status(c, "GET", "/basic"); got != http.StatusUnauthorized {
 			t.Errorf("%s, without a credential: %d", protocol, got)
@@ -87,23 +82,24 @@ func (g *acmeGateway) worksOverTLS(t *testing.T, up *recorder, roots *x509.CertP
 	}
 }
 
-// showsACertificate: who asks for another name, or for none, gets the same one.
+// showsACertificate: a client that names another host, or none, gets the same
+// certificate.
 func (g *acmeGateway) showsACertificate(t *testing.T, want *x509.Certificate) {
 	t.Helper()
 	for _, name := range []string{"unknown.test", ""} {
 		conn, err := tls.Dial("tcp", g.secure, &tls.Config{ServerName: name, InsecureSkipVerify: true})
 		if err != nil {
-			t.Errorf("asked for %q: %v", name, err)
+			t.Errorf("with the name %q: %v", name, err)
 			continue
 		}
 		if !conn.ConnectionState().PeerCertificates[0].Equal(want) {
-			t.Errorf("asked for %q, it shows another certificate", name)
+			t.Errorf("with the name %q, it shows another certificate", name)
 		}
 		conn.Close()
 	}
 }
 
-// staysPlain: listen.http is what it is without challenges, at their path too.
+// staysPlain: listen.http does what it does without challenges, at their path too.
 func (g *acmeGateway) staysPlain(t *testing.T, up *recorder) {
 	t.Helper()
 	for _, target := range []string{"/open", "/.well-known/acme-challenge/x"} {
@@ -119,8 +115,8 @@ func (g *acmeGateway) staysPlain(t *testing.T, up *recorder) {
 	up.none(t)
 }
 
-// keeps checks where the certificate is: in files for the owner alone, or not
-// in files at all.
+// keeps checks where the certificate is: in files that only the owner can read, or
+// in no files.
 func (g *acmeGateway) keeps(t *testing.T, driver string) {
 	t.Helper()
 	folder, keys := filepath.Join(g.dir, "data", "acme"), 0

@@ -8,12 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"authgate/gateway/acme"
 )
 
-// asked are the commands that Redis has been sent so far, but for those by
-// which an instance sees that it is there.
+// asked returns the commands that Redis got so far, except those by which
+// instances confirm contact.
 func asked(t *testing.T, redis *redisServer) string {
 	t.Helper()
 	var all strings.Builder
@@ -26,28 +24,17 @@ func asked(t *testing.T, redis *redisServer) string {
 	return all.String()
 }
 
-// TestACMEHostile: who is no authority gets nothing by challenges.
-func TestACMEHostile(t *testing.T) {
-	t.Parallel()
-	p, redis, up := startPebble(t, days), startRedis(t), record(t)
-	g, _ := p.twins(up, redis)
-	g.run()
-	roots := p.trust()
-	g.obtains(roots)
-	g.challengesForOthers(t, up, redis)
-	g.challengesForIts(t, up)
-	g.speaksNothing(t, up)
-	g.worksOverTLS(t, up, roots)
-}
+// acmeProtocol is the ALPN name of TLS-ALPN-01 (RFC 8737).
+const acmeProtocol = "acme-tls/1"
 
 // challengesForOthers: challenges for names that are not configured reach
 // neither Redis nor the authority.
 func (g *acmeGateway) challengesForOthers(t *testing.T, up *recorder, redis *redisServer) {
 	t.Helper()
 	told, before, after := g.p.log.String(), "", ""
-	for i := range 5 { // the gateway may do something by itself, but not each time
+	for i := range 5 { // the gateway may send commands of its own, but not each time
 		before = asked(t, redis)
-		other := fmt.Sprintf("other%d.test", i) // which no cache knows
+		other := fmt.Sprintf("other%d.test", i) // which is in no cache
 		for _, name := range []string{other, other + "." + gateName, "*." + gateName, "127.0.0.1", ""} {
 			g.challengesFor(t, name)
 		}
@@ -64,10 +51,10 @@ func (g *acmeGateway) challengesForOthers(t *testing.T, up *recorder, redis *red
 	up.none(t)
 }
 
-// challengesFor asks for both kinds, which nobody has ordered.
+// challengesFor sends both kinds of challenges, which belong to no order.
 func (g *acmeGateway) challengesFor(t *testing.T, name string) {
 	t.Helper()
-	config := &tls.Config{ServerName: name, NextProtos: []string{acme.Protocol}, InsecureSkipVerify: true}
+	config := &tls.Config{ServerName: name, NextProtos: []string{acmeProtocol}, InsecureSkipVerify: true}
 	if conn, err := tls.Dial("tcp", g.secure, config); err == nil {
 		t.Errorf("a challenge for %q is answered", name)
 		conn.Close()
@@ -83,8 +70,8 @@ func (g *acmeGateway) challengesFor(t *testing.T, name string) {
 	}
 }
 
-// challengesForIts: many challenges for its name, of which none is under way,
-// are refused, and fill no log.
+// challengesForIts: many challenges for the configured name that belong to no
+// order are refused and do not fill the log.
 func (g *acmeGateway) challengesForIts(t *testing.T, up *recorder) {
 	t.Helper()
 	const many = 100
@@ -104,26 +91,26 @@ func (g *acmeGateway) challengesForIts(t *testing.T, up *recorder) {
 	up.none(t)
 }
 
-// speaksNothing: over a connection for challenges nobody is served.
+// speaksNothing: a connection for challenges serves no request.
 func (g *acmeGateway) speaksNothing(t *testing.T, up *recorder) {
 	t.Helper()
 	for _, text := range []string{
 		"GET /open HTTP/1.1\r\nHost: " + gateName + "\r\n\r\n",
 		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
 	} {
-		config := &tls.Config{ServerName: gateName, NextProtos: []string{acme.Protocol, "other"}, InsecureSkipVerify: true}
+		config := &tls.Config{ServerName: gateName, NextProtos: []string{acmeProtocol, "other"}, InsecureSkipVerify: true}
 		conn, err := tls.Dial("tcp", g.secure, config)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
 		limit(t, conn)
-		if got := conn.ConnectionState().NegotiatedProtocol; got != acme.Protocol {
+		if got := conn.ConnectionState().NegotiatedProtocol; got != acmeProtocol {
 			t.Errorf("the protocol is %q", got)
 		}
-		_, _ = io.WriteString(conn, text) // it may have hung up before
+		_, _ = io.WriteString(conn, text) // the gateway may have closed it
 		if answer, _ := io.ReadAll(conn); len(answer) > 0 {
-			t.Errorf("over %s, it answers %q", acme.Protocol, answer)
+			t.Errorf("over %s, it answers %q", acmeProtocol, answer)
 		}
 	}
 	up.none(t)

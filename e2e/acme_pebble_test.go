@@ -29,22 +29,22 @@ import (
 	"time"
 )
 
-// pebble is an authority that speaks ACME (RFC 8555), and the DNS that it
-// asks. It looks as any other whether who asks has the name.
+// pebble is an ACME authority (RFC 8555) and its DNS. It checks challenges as any
+// authority does.
 type pebble struct {
 	t          testing.TB
 	dir        string
 	directory  string // its URL
-	roots      string // the file that says who signed its own certificate
+	roots      string // the file with the CA of its own certificate
 	management string // URL
 	names      string // URL of the DNS's management
-	http       string // the port that it asks at for HTTP-01
-	https      string // and for TLS-ALPN-01
+	http       string // the port for HTTP-01
+	https      string // the port for TLS-ALPN-01
 	log        *lines
 	cmd        *exec.Cmd
 }
 
-// gateName is the name that gateways get a certificate for.
+// gateName is the name for which gateways get a certificate.
 const gateName = "gate.test"
 
 // buildPebble builds it once, beside the gateway.
@@ -57,8 +57,8 @@ var buildPebble = sync.OnceValue(func() error {
 	return nil
 })
 
-// startPebble starts an authority whose certificates live for so long. In its
-// DNS, gateName leads to 127.0.0.1.
+// startPebble starts an authority whose certificates have a lifetime. In its DNS,
+// gateName leads to 127.0.0.1.
 func startPebble(t testing.TB, life time.Duration) *pebble {
 	t.Helper()
 	if err := buildPebble(); err != nil {
@@ -130,8 +130,8 @@ func (p *pebble) write(name string, content any) {
 	}
 }
 
-// spawn runs a program until the test ends. Every challenge is looked at, also
-// of a name that has just been.
+// spawn runs a program until the test ends. Pebble checks every challenge, even of
+// a name that it has just checked.
 func (p *pebble) spawn(program string, args ...string) *exec.Cmd {
 	p.t.Helper()
 	cmd := exec.Command(filepath.Join(programs, program), args...)
@@ -141,8 +141,8 @@ func (p *pebble) spawn(program string, args ...string) *exec.Cmd {
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(func() {
-		_ = cmd.Process.Kill() // be it frozen
-		_ = cmd.Wait()         // it was ended by a signal
+		_ = cmd.Process.Kill() // it may be frozen
+		_ = cmd.Wait()         // it was killed
 	})
 	return cmd
 }
@@ -155,7 +155,7 @@ func (p *pebble) signal(s syscall.Signal) {
 	}
 }
 
-// root is the authority that signs, in PEM.
+// root returns the root certificate of the authority in PEM.
 func (p *pebble) root() ([]byte, error) {
 	pool := x509.NewCertPool()
 	own, err := os.ReadFile(p.roots)
@@ -174,7 +174,7 @@ func (p *pebble) root() ([]byte, error) {
 	return io.ReadAll(response.Body)
 }
 
-// leadsTo lets the DNS say where a name leads to.
+// leadsTo sets the address of a name in the DNS.
 func (p *pebble) leadsTo(name, address string) {
 	p.t.Helper()
 	err := p.tell("clear-a", name)
@@ -204,7 +204,7 @@ func (p *pebble) tell(what, name string, addresses ...string) error {
 
 var issued = regexp.MustCompile(`Issued certificate serial ([0-9a-f]+) for order`)
 
-// issued are the serial numbers of what it has issued.
+// issued returns the serial numbers of the certificates that pebble has issued.
 func (p *pebble) issued() []string {
 	var all []string
 	for _, found := range issued.FindAllStringSubmatch(p.log.String(), -1) {
@@ -213,7 +213,7 @@ func (p *pebble) issued() []string {
 	return all
 }
 
-// serial is the number of a certificate as pebble writes it.
+// serial returns the number of a certificate as pebble writes it.
 func serial(certificate *x509.Certificate) string { return certificate.SerialNumber.Text(16) }
 
 // acmeGateway is a gateway that gets its certificate from pebble.
@@ -224,12 +224,12 @@ type acmeGateway struct {
 	secure    string // HOST:PORT for https
 	cleartext string // HOST:PORT for http; empty: it does not listen
 	domains   []string
-	directory string // pebble's, or the way there
+	directory string // pebble's, or a proxy to it
 	email     string // of the account
 }
 
-// gateway is one that does not run yet. Pebble's challenges get to it if it
-// has pebble's ports.
+// gateway returns a gateway that does not run yet. It gets pebble's challenges if
+// it has pebble's ports.
 func (p *pebble) gateway(host, httpPort, httpsPort string) *acmeGateway {
 	p.t.Helper()
 	g := &acmeGateway{
@@ -251,7 +251,7 @@ func (g *acmeGateway) configure(config string) {
 		strings.Join(g.domains, ", "), g.email, g.directory, g.p.roots) + config)
 }
 
-// trust is what clients trust.
+// trust returns the root that clients trust.
 func (p *pebble) trust() *x509.CertPool {
 	p.t.Helper()
 	root, err := p.root()
@@ -265,8 +265,7 @@ func (p *pebble) trust() *x509.CertPool {
 	return pool
 }
 
-// shake opens a TLS connection with a full handshake, in which everything is
-// checked.
+// shake opens a TLS connection with a full handshake that checks everything.
 func (g *acmeGateway) shake(roots *x509.CertPool, name string, protocols ...string) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -278,8 +277,8 @@ func (g *acmeGateway) shake(roots *x509.CertPool, name string, protocols ...stri
 	return conn.(*tls.Conn), nil
 }
 
-// serves is the certificate that it shows for a name, nil if there is none
-// that can be trusted.
+// serves returns the certificate that the gateway serves for a name, nil if there
+// is none that clients trust.
 func (g *acmeGateway) serves(roots *x509.CertPool, name string) *x509.Certificate {
 	conn, err := g.shake(roots, name)
 	if err != nil {
@@ -289,8 +288,8 @@ func (g *acmeGateway) serves(roots *x509.CertPool, name string) *x509.Certificat
 	return conn.ConnectionState().PeerCertificates[0]
 }
 
-// obtains waits until it serves certificates for all its names, and returns
-// the first one.
+// obtains waits until the gateway serves certificates for all its names, and
+// returns the first one.
 func (g *acmeGateway) obtains(roots *x509.CertPool) *x509.Certificate {
 	g.t.Helper()
 	var first *x509.Certificate
@@ -306,8 +305,8 @@ func (g *acmeGateway) obtains(roots *x509.CertPool) *x509.Certificate {
 	return first
 }
 
-// visitor is a client who finds the gateway by its address, whatever DNS says,
-// and follows no redirects. Each request makes a connection if fresh is set.
+// visitor is a client that connects to the gateway's address without DNS and
+// follows no redirects. With fresh, each request makes a connection.
 func (g *acmeGateway) visitor(config *tls.Config, fresh bool) *http.Client {
 	g.t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -332,14 +331,15 @@ func (g *acmeGateway) visitor(config *tls.Config, fresh bool) *http.Client {
 	}
 }
 
-// reported is what /readyz says of a certificate.
+// reported is what /readyz has on a certificate.
 type reported struct {
 	Domain  string
 	Expires time.Time
 	Problem string
 }
 
-// reported asks for a name. The gateway is ready, however it is with that one.
+// reported returns what /readyz has on a name. The gateway must be ready whatever
+// the state of its certificates is.
 func (g *acmeGateway) reported(name string) reported {
 	g.t.Helper()
 	response, err := http.Get(g.adm + "/readyz")
@@ -364,10 +364,10 @@ func (g *acmeGateway) reported(name string) reported {
 	return ready.Certificates[i]
 }
 
-// problem is what is wrong with the certificate of a name.
+// problem returns what is wrong with the certificate of a name.
 func (g *acmeGateway) problem(name string) string { return g.reported(name).Problem }
 
-// left is what the metrics say about how long a certificate is good for.
+// left returns the time that a certificate is still valid by the metrics.
 func (g *acmeGateway) left(name string) float64 {
 	g.t.Helper()
 	series := fmt.Sprintf("authgate_certificate_expiry_seconds{domain=%q}", name)
@@ -378,8 +378,8 @@ func (g *acmeGateway) left(name string) float64 {
 	return value
 }
 
-// solved are the challenges that the gateway has answered, by their kind; those
-// that another instance had begun have "for another" behind it.
+// solved counts the challenges that the gateway has answered, by kind. The kind of
+// one that another instance had begun ends in "for another".
 func (g *acmeGateway) solved() map[string]int {
 	all := map[string]int{}
 	for _, entry := range g.entries() {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -16,9 +17,8 @@ import (
 	"time"
 )
 
-// arrivals are clients that do nothing but come, each time with a connection
-// and a full handshake of its own, in which everything is checked, and ask for
-// something. Nobody may be turned away.
+// arrivals are clients that open a connection for each request, with a full
+// handshake that checks everything. Each must be served.
 type arrivals struct {
 	t       testing.TB
 	ended   atomic.Bool
@@ -26,10 +26,10 @@ type arrivals struct {
 	came    atomic.Int64
 
 	mu   sync.Mutex
-	seen []string // serial numbers, as they came up
+	seen []string // serial numbers in the order of their first use
 }
 
-// arrive lets clients come over both protocols, one after another, until end.
+// arrive lets clients of both protocols connect, one after another, until end.
 func (g *acmeGateway) arrive(config *tls.Config) *arrivals {
 	g.t.Helper()
 	l := &arrivals{t: g.t}
@@ -71,7 +71,7 @@ func (l *arrivals) end() {
 	l.workers.Wait()
 }
 
-// serials are those that were seen so far.
+// serials returns the serial numbers seen so far.
 func (l *arrivals) serials() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,13 +80,16 @@ func (l *arrivals) serials() []string {
 
 var replaced = regexp.MustCompile(`ARI: order "[^"]+" is a replacement of "([^"]+)"`)
 
-// TestACMERenewal: certificates of two instances that live for less than a
-// minute are renewed again and again, one for both, and nobody who comes
-// meanwhile notices.
+// renewedLife is the lifetime of certificates that are renewed during a test.
+const renewedLife = 40 * time.Second
+
+// TestACMERenewal: the short-lived certificate of two instances is renewed again
+// and again, once for both, and every client is served meanwhile. Then the
+// authority is rebuilt.
 func TestACMERenewal(t *testing.T) {
 	t.Parallel()
-	const life, renewals = 40 * time.Second, 2
-	p, up := startPebble(t, life), record(t)
+	const renewals = 2
+	p, up := startPebble(t, renewedLife), record(t)
 	a, b := p.twins(up, startRedis(t))
 	a.run()
 	b.run()
@@ -94,7 +97,7 @@ func TestACMERenewal(t *testing.T) {
 	a.obtains(roots)
 	b.obtains(roots)
 	atA, atB := a.arrive(&tls.Config{RootCAs: roots}), b.arrive(&tls.Config{RootCAs: roots})
-	eventually(t, (renewals+1)*life+patience, "renewals", func() error {
+	eventually(t, (renewals+1)*renewedLife+patience, "renewals", func() error {
 		seenA, seenB := atA.serials(), atB.serials()
 		if len(seenA) <= renewals || len(seenB) <= renewals || seenA[len(seenA)-1] != seenB[len(seenB)-1] {
 			return fmt.Errorf("A has served %v, B has served %v", seenA, seenB)
@@ -120,10 +123,59 @@ func TestACMERenewal(t *testing.T) {
 			t.Errorf("pebble has not issued %s", number)
 		}
 	}
+	rebuiltAuthority(t, p, a, b)
+	up.all()
+	a.worksOverTLS(t, up, p.trust())
 }
 
-// asOf checks a certificate as if it had not expired, if it has: the clients
-// of TestACMEFailure come to see that one is served all the same.
+// rebuiltAuthority: an authority that was rebuilt under its URL knows neither the
+// account nor the certificates. Both instances get a certificate from it at their
+// next renewal.
+func rebuiltAuthority(t *testing.T, p *pebble, a, b *acmeGateway) {
+	t.Helper()
+	roots, before := p.rebuild()
+	eventually(t, 2*renewedLife+patience, "certificates of the new authority", func() error {
+		for name, g := range map[string]*acmeGateway{"A": a, "B": b} {
+			if g.serves(roots, gateName) == nil {
+				return fmt.Errorf("%s has %+v", name, g.reported(gateName))
+			}
+		}
+		return nil
+	})
+	if len(a.entriesOf(ordersOnceMore))+len(b.entriesOf(ordersOnceMore)) == 0 {
+		t.Errorf("no instance logs %q", ordersOnceMore)
+	}
+	// Each instance may have made one attempt: two orders for the lost account,
+	// and one for the new account. Pebble rejects some nonces at random, after
+	// which a request is sent again.
+	if orders := strings.Count(strings.TrimPrefix(p.log.String(), before), "POST /order-plz"); orders > 12 {
+		t.Errorf("the authority got %d orders", orders)
+	}
+}
+
+// rebuild replaces the authority by one with the same URL and an empty
+// database. It returns what clients trust then, and what pebble logged before.
+func (p *pebble) rebuild() (roots *x509.CertPool, before string) {
+	p.t.Helper()
+	if err := p.cmd.Process.Kill(); err != nil {
+		p.t.Fatal(err)
+	}
+	_ = p.cmd.Wait() // it was killed
+	before = p.log.String()
+	p.cmd = p.spawn("pebble", p.cmd.Args[1:]...)
+	until(p.t, "the new pebble", func() bool {
+		_, err := p.root()
+		return err == nil
+	})
+	return p.trust(), before
+}
+
+// ordersOnceMore is what the gateway logs before the order that names no
+// replaced certificate.
+const ordersOnceMore = "the authority refused to renew the certificate; it is ordered once more, as one that replaces none, " +
+	"in case the authority was rebuilt or the account is another one"
+
+// asOf checks a certificate that has expired as if it had not.
 func asOf(roots *x509.CertPool) *tls.Config {
 	return &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(state tls.ConnectionState) error {
 		leaf, others := state.PeerCertificates[0], x509.NewCertPool()
@@ -139,10 +191,11 @@ func asOf(roots *x509.CertPool) *tls.Config {
 	}}
 }
 
-// TestACMEFailure: two gateways cannot get a certificate. One had one, and its
-// name leads nowhere when it is to be renewed; the other starts while nobody
-// answers at the authority's address. Everything else goes on, operators are
-// told, and as soon as it can be had they have it.
+// TestACMEFailure: two gateways cannot get a certificate. One cannot renew its
+// certificate because its name leads nowhere; the other one starts while the
+// authority does not answer. Everything else works, the operators are told, and
+// the gateways get their certificates as soon as that is possible. At last the
+// account changes.
 func TestACMEFailure(t *testing.T) {
 	t.Parallel()
 	const life, newName = 30 * time.Second, "new.test"
@@ -176,11 +229,32 @@ func TestACMEFailure(t *testing.T) {
 	})
 	coming.end()
 	t.Logf("%d connections, certificates %v", coming.came.Load(), coming.serials())
+	had.changesAccount(t, roots, gated+app(up.url))
 	up.all()
 	had.worksOverTLS(t, up, roots)
 }
 
-// hasNone: a gateway that never had a certificate runs as far as it can.
+// changesAccount: after a change of tls.email the certificate belongs to another
+// account, and the authority refuses to replace it. It is ordered as a new one.
+func (g *acmeGateway) changesAccount(t *testing.T, roots *x509.CertPool, config string) {
+	t.Helper()
+	g.kill()
+	g.email = "other@gate.test"
+	g.configure(config)
+	g.run()
+	first := g.obtains(roots)
+	eventually(t, 2*renewedLife+patience, "a renewal by the other account", func() error {
+		if now := g.serves(roots, gateName); now == nil || now.Equal(first) {
+			return errors.New(g.problem(gateName))
+		}
+		return nil
+	})
+	if len(g.entriesOf(ordersOnceMore)) == 0 {
+		t.Errorf("the log does not have %q", ordersOnceMore)
+	}
+}
+
+// hasNone: a gateway that never had a certificate does what needs none.
 func (g *acmeGateway) hasNone(t *testing.T, roots *x509.CertPool, name string) {
 	t.Helper()
 	until(t, "a problem", func() bool { return g.problem(name) != "" })
@@ -188,7 +262,7 @@ func (g *acmeGateway) hasNone(t *testing.T, roots *x509.CertPool, name string) {
 		t.Errorf("the metric is %v", left)
 	}
 	if _, err := g.shake(roots, name); err == nil {
-		t.Error("it has no certificate, and shakes hands")
+		t.Error("a handshake succeeds without a certificate")
 	}
 	a := g.overPlain(t, "/open")
 	if want := g.public + "/open"; a.StatusCode != http.StatusPermanentRedirect || a.Header.Get("Location") != want {
@@ -197,7 +271,7 @@ func (g *acmeGateway) hasNone(t *testing.T, roots *x509.CertPool, name string) {
 	g.logsFailure(t, "there is no certificate yet, and it cannot be had; it is tried again", name, "performing request")
 }
 
-// overPlain asks over plain HTTP.
+// overPlain sends a request over plain HTTP.
 func (g *acmeGateway) overPlain(t *testing.T, target string) *http.Response {
 	t.Helper()
 	response, err := g.visitor(&tls.Config{}, true).Get(g.http + target)
@@ -208,7 +282,7 @@ func (g *acmeGateway) overPlain(t *testing.T, target string) *http.Response {
 	return response
 }
 
-// logsFailure: there is an error that names the domain and says why.
+// logsFailure: the log has an error with the domain and the reason.
 func (g *acmeGateway) logsFailure(t *testing.T, message, name, why string) {
 	t.Helper()
 	entries := g.entriesOf(message)
@@ -223,8 +297,8 @@ func (g *acmeGateway) logsFailure(t *testing.T, message, name, why string) {
 	}
 }
 
-// keepsLast: a certificate that is not renewed is served, and the metric tells
-// how long it is good for, until it has expired and after.
+// keepsLast: a certificate that is not renewed is served until it has expired and
+// after that, and the metric has the time until then.
 func (g *acmeGateway) keepsLast(t *testing.T, coming *arrivals) {
 	t.Helper()
 	g.logsFailure(t, "the certificate cannot be renewed; the one at hand is kept, and it is tried again", gateName, "authorization failed")
