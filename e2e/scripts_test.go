@@ -2,28 +2,34 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestScripts runs the scripts in testdata. Each gets free ports in $HTTPS,
-// $HTTP, $ADMIN and $UPSTREAM, the gateway's address in $BASE, and a curl that
-// trusts the CA that the gateway makes in its folder. Besides the commands of
-// testscript there are
+// TestScripts runs the scripts in testdata. If a script has a config.yaml, it
+// begins with the upstream of cmd/upstream and a gateway that run. The gateway's
+// configuration is public_url, listen and the upstream resources, the accounts of
+// people where the line "# people" is, and config.yaml; its log is in
+// gateway.log. $BASE is its URL; $HTTP and $ADMIN are the ports of the other
+// listeners. Besides the commands of testscript there are
 //
-//	await URL          waits until URL answers 200
-//	field NAME VAR     sets $VAR to a field of the JSON object in stdout
+//	curl STATUS ARGS...   runs curl -sSi with ARGS; the status must be STATUS
+//	field NAME VAR        sets $VAR to a field of the JSON object in stdout
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata",
 		Setup: func(env *testscript.Env) error { return prepare(t, env) },
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"await": awaitCommand,
+			"curl":  curlCommand,
 			"field": fieldCommand,
 		},
 	})
@@ -35,16 +41,69 @@ func prepare(t *testing.T, env *testscript.Env) error {
 	}
 	env.Setenv("BASE", "https://localhost:"+env.Getenv("HTTPS"))
 	env.Setenv("CURL_CA_BUNDLE", filepath.Join(env.WorkDir, "data", "ca.pem"))
-	env.Setenv("CURL_HOME", env.WorkDir) // nobody's own .curlrc
+	env.Setenv("CURL_HOME", env.WorkDir) // no .curlrc of the user
 	env.Setenv("PATH", programs+string(os.PathListSeparator)+env.Getenv("PATH"))
+	path := filepath.Join(env.WorkDir, "config.yaml")
+	config, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	text := `
+public_url: ${BASE}
+listen: {https: "127.0.0.1:${HTTPS}", http: "127.0.0.1:${HTTP}", admin: "127.0.0.1:${ADMIN}"}
+upstreams: {resources: {url: "http://127.0.0.1:${UPSTREAM}"}}
+` + strings.Replace(string(config), "# people\n", people, 1)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		return err
+	}
+	if _, err := background(env, "upstream", "-listen", "127.0.0.1:"+env.Getenv("UPSTREAM")); err != nil {
+		return err
+	}
+	ended, err := background(env, "authgate", "serve")
+	if err != nil {
+		return err
+	}
+	if err := await("http://127.0.0.1:"+env.Getenv("ADMIN")+"/readyz", ended); err != nil {
+		log, _ := os.ReadFile(filepath.Join(env.WorkDir, "gateway.log"))
+		return fmt.Errorf("the gateway does not become ready: %w\n%s", err, log)
+	}
 	return nil
 }
 
-func awaitCommand(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: await URL")
+// background runs a program until the script ends.
+func background(env *testscript.Env, program string, args ...string) (ended <-chan struct{}, err error) {
+	output, err := os.OpenFile(filepath.Join(env.WorkDir, "gateway.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
 	}
-	ts.Check(await(args[0], nil))
+	defer output.Close() // the process has its own
+	cmd := exec.Command(filepath.Join(programs, program), args...)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = env.WorkDir, env.Vars, output, output
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	done := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // a signal ends it
+		close(done)
+	}()
+	env.Defer(func() { stop(cmd, done) })
+	return done, nil
+}
+
+var statusLine = regexp.MustCompile(`(?m)^HTTP/[0-9.]+ ([0-9]{3})`)
+
+func curlCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: curl STATUS ARGS...")
+	}
+	ts.Check(ts.Exec("curl", append([]string{"-sSi"}, args[1:]...)...))
+	if got := statusLine.FindStringSubmatch(ts.ReadFile("stdout")); got == nil || got[1] != args[0] {
+		ts.Fatalf("the status is %q, expected %s", got, args[0])
+	}
 }
 
 func fieldCommand(ts *testscript.TestScript, neg bool, args []string) {
