@@ -16,45 +16,45 @@ import (
 	"authgate/policy"
 )
 
-// Account is somebody who may sign in with a password. Accounts that come out
+// Account is a person or program that can sign in with a password. The accounts
 // of an Accounts are shared and must not be changed.
 type Account struct {
-	// Username is the login name; its case counts.
+	// Username is the name for signing in. It is case-sensitive.
 	Username string
-	// Name is the display name, Email the address; empty when unknown.
+	// Name is the display name, Email the email address. Empty means unknown.
 	Name, Email string
-	// Roles are the account's roles.
-	Roles []string
-	// Disabled accounts are kept and cannot sign in.
+	Roles       []string
+	// Disabled accounts cannot sign in.
 	Disabled bool
-	// PasswordHash is what password.Parse reads.
+	// PasswordHash is a hash in a form that password.Parse reads.
 	PasswordHash string
 
 	hash    password.Hash
 	version string
-	epoch   time.Time // see UpdateEpochs; zero where that was not called
+	epoch   time.Time // see UpdateEpochs
 }
 
-// Version is a fingerprint of the account's stored password hash. A login
-// records it, so that a changed password ends the login. It is empty for an
-// account that does not come from an Accounts.
+// Version returns a fingerprint of the user name and the stored password hash. A
+// login records it, so a changed password ends the login. It is empty for an
+// account that is not from an Accounts.
 func (a *Account) Version() string { return a.version }
 
-// Epoch is the time since which the account has been what it is; zero before
-// Accounts.UpdateEpochs.
+// Epoch returns the time since which the account is unchanged. It is zero until
+// Accounts.UpdateEpochs is called.
 func (a *Account) Epoch() time.Time { return a.epoch }
 
-// Accounts is a set of accounts that never changes; a reload makes a new one.
-// A nil Accounts is an empty set, which lets nobody in.
+// Accounts is an immutable set of accounts. A reload makes a new set. A nil
+// Accounts is an empty set.
 type Accounts struct {
 	byName map[string]*Account
-	// decoys holds for each account a hash that costs the same and that
-	// nothing matches, those of one cost side by side.
+	// decoys holds one hash for each account. It costs the same as the account's
+	// hash and matches no password. Decoys of equal cost are adjacent.
 	decoys []*password.Hash
 }
 
-// NewAccounts checks users and returns them as a set. The error tells every
-// account that has no name, a name taken before, or an unusable password hash.
+// NewAccounts checks users and returns them as a set. The error names every
+// account with an empty user name, a user name that is taken, or an invalid
+// password hash.
 func NewAccounts(users []Account) (*Accounts, error) {
 	a := &Accounts{byName: make(map[string]*Account, len(users))}
 	byCost := make(map[string][]*password.Hash)
@@ -65,7 +65,7 @@ func NewAccounts(users []Account) (*Accounts, error) {
 			continue
 		}
 		if _, taken := a.byName[user.Username]; taken {
-			errs = append(errs, fmt.Errorf("account %q: there are two of that username", user.Username))
+			errs = append(errs, fmt.Errorf("account %q: the username is taken by another account", user.Username))
 			continue
 		}
 		hash, err := password.Parse(user.PasswordHash)
@@ -94,8 +94,8 @@ func version(username, passwordHash string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
-// Lookup returns the account of that username, and false when there is none
-// or it is disabled.
+// Lookup returns the account with that user name. It returns false if there is
+// none or if it is disabled.
 func (a *Accounts) Lookup(username string) (*Account, bool) {
 	if a == nil {
 		return nil, false
@@ -107,7 +107,7 @@ func (a *Accounts) Lookup(username string) (*Account, bool) {
 	return account, true
 }
 
-// All yields each account that Lookup finds, by its username, in no order.
+// All yields the accounts that are not disabled, by user name, in no order.
 func (a *Accounts) All() iter.Seq2[string, *Account] {
 	return func(yield func(string, *Account) bool) {
 		if a == nil {
@@ -121,7 +121,7 @@ func (a *Accounts) All() iter.Seq2[string, *Account] {
 	}
 }
 
-// Len returns the number of accounts, disabled ones included.
+// Len returns the number of accounts, including disabled ones.
 func (a *Accounts) Len() int {
 	if a == nil {
 		return 0
@@ -129,12 +129,12 @@ func (a *Accounts) Len() int {
 	return len(a.byName)
 }
 
-// target returns the account that may sign in as username, or nil, and the
-// hash that a password for it has to be checked against in either case, so
-// that the work tells nothing. A disabled account costs what it always cost. A
-// name that does not exist costs what some account costs: which one follows
-// from seed and the name alone, so that each name keeps its cost, and the
-// costs are spread over unknown names as they are over the accounts.
+// target returns the account that may sign in as username, or nil. It also
+// returns the hash that the password must be checked against in either case, so
+// that the time of the check tells nothing about the account. A disabled account
+// keeps its cost. An unknown name gets the cost of one of the accounts: seed and
+// name select it, so each name keeps its cost, and the costs of unknown names are
+// distributed like those of the accounts.
 func (a *Accounts) target(username string, seed maphash.Seed) (*Account, password.Hash) {
 	if a.Len() == 0 {
 		return nil, password.Unmatched()
@@ -142,7 +142,7 @@ func (a *Accounts) target(username string, seed maphash.Seed) (*Account, passwor
 	account, ok := a.byName[username]
 	switch {
 	case !ok:
-		// Scaled instead of modulo: when accounts come and go, few names move.
+		// Scaling, not modulo: few names move when accounts come and go.
 		i, _ := bits.Mul64(maphash.String(seed, username), uint64(len(a.decoys)))
 		return nil, *a.decoys[i]
 	case account.Disabled:
@@ -151,9 +151,8 @@ func (a *Accounts) target(username string, seed maphash.Seed) (*Account, passwor
 	return account, account.hash
 }
 
-// Identity is what the account looks like to policies and upstreams when
-// mechanism proved it. sid names its login, expires is when the credential
-// ends.
+// Identity returns the account's identity for policies and upstreams. The
+// credential that mechanism verified belongs to the login sid and ends at expires.
 func (a *Account) Identity(mechanism policy.Mechanism, sid string, expires time.Time) *policy.Identity {
 	return &policy.Identity{
 		Username:  a.Username,

@@ -79,7 +79,7 @@ func TestNewAccountsTellsAllErrors(t *testing.T) {
 	if err == nil || accounts != nil {
 		t.Fatalf("got %v, %v, want an error alone", accounts, err)
 	}
-	for _, want := range []string{"account 2: the username is empty", `account "bob": password hash: `, `account "alice": there are two`, `account "eve": password hash: `} {
+	for _, want := range []string{"account 2: the username is empty", `account "bob": password hash: `, `account "alice": the username is taken`, `account "eve": password hash: `} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q:\n%v", want, err)
 		}

@@ -36,24 +36,24 @@ import (
 	"authgate/policy"
 )
 
-// Errors of Authenticate and of the operations on logins. Any other error
-// means that the answer could not be found out, and must end in 503 or 500.
+// Errors of Authenticate and of the operations on logins. Any other error means
+// that the answer is unknown. The gateway answers it with 503 or 500.
 var (
-	// ErrNoCredentials: the request presents nothing of this mechanism; the
-	// next one may be asked.
+	// ErrNoCredentials: the request presents no credentials of this mechanism.
+	// The next mechanism may be asked.
 	ErrNoCredentials = errors.New("auth: no credentials")
-	// ErrRejected: a credential was presented and is not good; nothing else
-	// on the request may be tried.
+	// ErrRejected: the request presents a credential that is not valid. No
+	// other credential of the request may be tried.
 	ErrRejected = errors.New("auth: credential rejected")
 )
 
-// Rejection is an ErrRejected that knows why.
+// Rejection is an ErrRejected with its reasons.
 type Rejection struct {
-	Detail string // for whoever asks; tells nothing that helps guessing
+	Detail string // for the client; it must not help with guessing
 	Reason string // for operators
 
-	// Cookie is the cookie that the credential came in, if it came in one. The
-	// answer of the store was definite: the cookie will never be good again.
+	// Cookie is the role of the cookie that held the credential, if a cookie
+	// did. The cookie will never be valid again, so it can be cleared.
 	Cookie CookieRole
 }
 
@@ -62,8 +62,8 @@ func (r *Rejection) Error() string { return "auth: credential rejected: " + r.Re
 // Is makes a Rejection match ErrRejected.
 func (r *Rejection) Is(target error) bool { return target == ErrRejected }
 
-// The details that a client may see. They tell wrong credentials from a
-// missing session, and nothing more.
+// The details that a client may see. They tell a wrong credential from a missing
+// session and nothing more.
 const (
 	DetailWrongPassword = "Invalid username or password."
 	DetailNotSignedIn   = "Not signed in."
@@ -73,26 +73,26 @@ const (
 
 // Authenticator is one mechanism. Implementations are safe for concurrent use.
 type Authenticator interface {
-	// Authenticate returns the proved identity; ErrNoCredentials when the
-	// next mechanism may be tried; an error that is ErrRejected when the
-	// request must be refused with 401; a *ThrottledError for 429; any other
-	// error where the answer could not be found out.
+	// Authenticate returns the identity that the credentials prove. The error is
+	// ErrNoCredentials if the next mechanism may be tried, an ErrRejected if the
+	// gateway must answer 401, and a *ThrottledError if it must answer 429. Any
+	// other error means that the answer is unknown.
 	Authenticate(context.Context, *Credentials) (*policy.Identity, error)
 
-	// Challenge returns what a 401 invites the client to present.
+	// Challenge returns the challenge for a 401 response.
 	Challenge(*Credentials) Challenge
 
-	// Alive returns the identity that credentials which were accepted before
-	// prove now. Its errors are those of Authenticate without *ThrottledError.
-	// It is called a few times a second for each open stream, so it is cheap
-	// and leaves no trace: it does not count as activity, renews nothing,
-	// counts no failure, hashes no password, and waits for nothing but the
+	// Alive returns the identity that credentials prove now, after Authenticate
+	// has accepted them. Its errors are those of Authenticate, except
+	// *ThrottledError. It is called a few times a second for each open stream, so
+	// it must be cheap and have no effect: it does not count as activity, renews
+	// nothing, counts no failure, hashes no password, and waits only for the
 	// store.
 	Alive(context.Context, *Credentials) (*policy.Identity, error)
 }
 
-// Chain asks mechanisms in turn: the first that finds a credential of its own
-// decides, and a rejected credential is never followed by another attempt.
+// Chain is a list of mechanisms. The first one that finds a credential of its own
+// decides; after a rejection no other mechanism is asked.
 type Chain []Authenticator
 
 // Authenticate implements Authenticator.
@@ -117,7 +117,7 @@ func (c Chain) Alive(ctx context.Context, creds *Credentials) (*policy.Identity,
 	return nil, ErrNoCredentials
 }
 
-// Challenges returns the challenges of all mechanisms that have one.
+// Challenges returns the challenges of all mechanisms in the chain.
 func (c Chain) Challenges(creds *Credentials) []Challenge {
 	var all []Challenge
 	for _, a := range c {

@@ -10,8 +10,9 @@ import (
 	"authgate/policy"
 )
 
-// Basic is the mechanism of shared credentials sent with every request (RFC
-// 7617): no roles, no sessions. Its users are apart from the local accounts.
+// Basic is the mechanism for HTTP Basic authentication with shared credentials
+// (RFC 7617). Its users have no roles and no sessions, and are separate from the
+// local accounts.
 type Basic struct {
 	users      *Accounts
 	verifier   *Verifier
@@ -19,7 +20,7 @@ type Basic struct {
 	identities map[string]*policy.Identity // by username, made once
 }
 
-// NewBasic returns the mechanism for users under realm.
+// NewBasic returns the mechanism for users in realm.
 func NewBasic(realm string, users *Accounts, verifier *Verifier) *Basic {
 	b := &Basic{
 		users:      users,
@@ -62,8 +63,8 @@ func (b *Basic) Authenticate(ctx context.Context, creds *Credentials) (*policy.I
 	return id, nil
 }
 
-// Alive implements Authenticator. A password that was verified stays good
-// while the stored hash stays the same.
+// Alive implements Authenticator. A verified password stays valid while the
+// stored hash is the same.
 func (b *Basic) Alive(_ context.Context, creds *Credentials) (*policy.Identity, error) {
 	if creds.Scheme != "basic" {
 		return nil, ErrNoCredentials
@@ -82,12 +83,12 @@ func (b *Basic) Alive(_ context.Context, creds *Credentials) (*policy.Identity, 
 // Challenge implements Authenticator.
 func (b *Basic) Challenge(*Credentials) Challenge { return b.challenge }
 
-// ParseBasic decodes the value of Basic credentials (RFC 7617, section 2).
-// The user name ends at the first colon; both parts must be UTF-8 without
-// control characters.
+// ParseBasic decodes the value of Basic credentials (RFC 7617, section 2). The
+// user name ends at the first colon. Both parts must be UTF-8 without control
+// characters.
 func ParseBasic(value string) (username, password string, err error) {
 	raw, err := base64.StdEncoding.Strict().DecodeString(value)
-	if err != nil || strings.ContainsAny(value, "\r\n") { // which base64 skips
+	if err != nil || strings.ContainsAny(value, "\r\n") { // base64 skips line breaks
 		return "", "", errors.New("basic credentials are not valid base64")
 	}
 	username, password, ok := strings.Cut(string(raw), ":")

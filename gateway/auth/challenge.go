@@ -3,16 +3,16 @@ package auth
 import "strings"
 
 // Challenge is the value of one WWW-Authenticate header (RFC 9110, section
-// 11.6.1); empty where the mechanism has none.
+// 11.6.1). It is empty if the mechanism has none.
 type Challenge string
 
-// BasicChallenge invites Basic credentials (RFC 7617, sections 2 and 2.1).
+// BasicChallenge asks for Basic credentials (RFC 7617, sections 2 and 2.1).
 func BasicChallenge(realm string) Challenge {
 	return Challenge(`Basic realm=` + quote(realm) + `, charset="UTF-8"`)
 }
 
-// BearerChallenge invites a bearer token, and says so where one was presented
-// that is not good (RFC 6750, section 3).
+// BearerChallenge asks for a bearer token. With presented it also says that the
+// token of the request is not valid (RFC 6750, section 3).
 func BearerChallenge(realm string, presented bool) Challenge {
 	challenge := "Bearer realm=" + quote(realm)
 	if presented {
@@ -21,7 +21,7 @@ func BearerChallenge(realm string, presented bool) Challenge {
 	return Challenge(challenge)
 }
 
-// quote makes a quoted-string (RFC 9110, section 5.6.4).
+// quote returns s as a quoted-string (RFC 9110, section 5.6.4).
 func quote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }

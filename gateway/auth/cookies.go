@@ -6,14 +6,14 @@ import (
 	"authgate/gateway/cookiename"
 )
 
-// CookieNames are the names of the gateway's own cookies; a role that is not
-// in use has none, and a cookie of such a name is the application's.
+// CookieNames are the names of the gateway's own cookies. A role that is not in
+// use has an empty name.
 type CookieNames struct {
-	Session   string // of a local session
-	Delegated string // of a session that a provider vouched for
-	Browser   string // binds attempts to log in at a provider to the browser
-	Access    string // access token, where tokens are delivered in cookies
-	Refresh   string // refresh token, likewise
+	Session   string // session of a local account
+	Delegated string // session of a login at a provider
+	Browser   string // binds a login attempt at a provider to the browser
+	Access    string // access token, if tokens are delivered in cookies
+	Refresh   string // refresh token, if tokens are delivered in cookies
 }
 
 // has reports whether name is one of the gateway's cookies.
@@ -21,10 +21,10 @@ func (n *CookieNames) has(name string) bool {
 	return name != "" && (name == n.Session || name == n.Delegated || name == n.Browser || name == n.Access || name == n.Refresh)
 }
 
-// CookieRole says what one of the gateway's cookies is for.
+// CookieRole is the purpose of one of the gateway's cookies.
 type CookieRole int
 
-// The roles of the cookies that open routes.
+// The roles of the cookies that authenticate a request to a route.
 const (
 	NoCookie CookieRole = iota
 	SessionCookie
@@ -45,11 +45,11 @@ func (n *CookieNames) Name(role CookieRole) string {
 	return ""
 }
 
-// ToBrowser returns the Set-Cookie lines of an upstream as the browser is to
-// get them: a cookie with one of the gateway's names gets another name. Lines
-// that browsers read in different ways, with one of the gateway's names in one
-// of them, are left out, and counted in dropped. Where nothing changes, lines
-// itself is returned; otherwise a new slice.
+// ToBrowser returns the Set-Cookie lines of an upstream for the browser. A cookie
+// with one of the gateway's names gets another name. Browsers do not agree on how
+// to read some lines; such a line is left out if one reading gives a name of the
+// gateway, and dropped counts it. ToBrowser returns lines itself if nothing
+// changes, and a new slice otherwise.
 func (n *CookieNames) ToBrowser(lines []string) (changed []string, dropped int) {
 	for i, line := range lines {
 		to, ok := n.lineToBrowser(line)
@@ -74,21 +74,21 @@ func (n *CookieNames) ToBrowser(lines []string) (changed []string, dropped int) 
 	return changed, dropped
 }
 
-// nameless are the characters before the name that a browser sends back. Of
-// "=a=b" browsers make a cookie without a name and with the value "a=b", which
-// they send as "a=b" (RFC 6265bis, section 5.8.3).
+// nameless are characters that browsers ignore before a cookie's name. From
+// "=a=b" a browser makes a cookie without a name and with the value "a=b", and
+// sends it as "a=b" (RFC 6265bis, section 5.8.3).
 const nameless = "= \t"
 
-// lineToBrowser returns one line for the browser; false leaves it out.
+// lineToBrowser returns one line for the browser, or false to leave it out.
 func (n *CookieNames) lineToBrowser(line string) (string, bool) {
 	for i := range len(line) {
 		if c := line[i]; c < ' ' && c != '\t' || c == 0x7f {
-			return "", false // browsers ignore such a line, or cut it
+			return "", false // browsers ignore or cut such a line
 		}
 	}
 	name := cookieAt(line, "=;")
 	if rest := line; strings.Contains(rest, ",") {
-		// Older clients read several cookies in one line (RFC 2109).
+		// Old clients read several cookies in one line (RFC 2109).
 		if first := cookieAt(rest, "=;,"); first != name && n.has(first) {
 			return "", false
 		}
@@ -105,8 +105,8 @@ func (n *CookieNames) lineToBrowser(line string) (string, bool) {
 	return cookiename.ForBrowser(name) + behind, true
 }
 
-// cookieAt returns the name of the cookie at the start of s, up to one of the
-// characters in ends.
+// cookieAt returns the name of the cookie at the start of s. The name ends before
+// one of the characters in ends.
 func cookieAt(s, ends string) string {
 	s = strings.TrimLeft(s, nameless)
 	if end := strings.IndexAny(s, ends); end >= 0 {
@@ -115,10 +115,10 @@ func cookieAt(s, ends string) string {
 	return strings.TrimRight(s, " \t")
 }
 
-// ToApplication returns the lines of a Cookie header as the application is to
-// get them: without the gateway's cookies, and with its own cookies under their
-// own names; nil when nothing is left. Where keep is set, the gateway's cookies
-// stay, and no cookie of the application takes the name of one.
+// ToApplication returns the lines of a Cookie header for the application: without
+// the gateway's cookies, and with the application's cookies under their own
+// names. It returns nil if nothing is left. With keep, the gateway's cookies stay,
+// and no cookie of the application gets the name of one.
 func (n *CookieNames) ToApplication(lines []string, keep bool) []string {
 	var kept []string
 	for _, line := range lines {

@@ -9,38 +9,39 @@ import (
 	"authgate/gateway/cookiename"
 )
 
-// ErrAmbiguous: the request presents two credentials where there can be one
-// (two Authorization headers, two values of one gateway cookie). Which of
-// them counts would be a guess, so it is a malformed request: 400.
+// ErrAmbiguous: the request presents two credentials where only one is allowed:
+// two Authorization headers, or two values of one gateway cookie. The gateway
+// must not guess, so it answers 400.
 var ErrAmbiguous = errors.New("auth: ambiguous credentials")
 
-// Credentials is everything that a request presents to the gateway, read
-// once. The zero value presents nothing.
+// Credentials are all credentials that a request presents to the gateway. The
+// zero value presents none.
 type Credentials struct {
-	// Scheme is the scheme of the Authorization header in lower case, and
-	// Value what follows it (RFC 9110, section 11.6.2).
+	// Scheme is the scheme of the Authorization header in lower case. Value is
+	// the rest of the header (RFC 9110, section 11.6.2).
 	Scheme, Value string
 
-	// The values of the gateway's cookies, by their role; empty when absent.
+	// The values of the gateway's cookies. Empty means absent or empty.
 	Session, Delegated, Browser, Access, Refresh string
 
-	// Cookies tells that at least one gateway cookie is there, be it empty.
+	// Cookies reports whether the request has a gateway cookie, even an empty
+	// one.
 	Cookies bool
-	// Renamed tells that a cookie of the application is there under the name
-	// that the browser has for it; see CookieNames.ToBrowser.
+	// Renamed reports whether the request has a cookie of the application under
+	// another name; see CookieNames.ToBrowser.
 	Renamed bool
 
-	// Client is the address of who asks, UserAgent the header of that name;
-	// throttling and device binding go by them.
+	// Client is the client's address and UserAgent its User-Agent header, for
+	// throttling and for binding tokens to a device.
 	Client    netip.Addr
 	UserAgent string
 
-	// basicVersion is the version of the Basic user whose password was
-	// verified; Basic.Authenticate sets it for Basic.Alive.
+	// basicVersion is the version of the Basic user that Basic.Authenticate
+	// verified. Basic.Alive reads it.
 	basicVersion string
 }
 
-// Forget makes as if the cookie with that role had not come.
+// Forget removes the cookie with that role.
 func (c *Credentials) Forget(role CookieRole) {
 	switch role {
 	case SessionCookie:
@@ -52,7 +53,7 @@ func (c *Credentials) Forget(role CookieRole) {
 	}
 }
 
-// ReadCredentials reads what h presents. The error is ErrAmbiguous.
+// ReadCredentials reads the credentials in h. The error is ErrAmbiguous.
 func ReadCredentials(h http.Header, names *CookieNames, client netip.Addr) (Credentials, error) {
 	c := Credentials{Client: client, UserAgent: h.Get("User-Agent")}
 	switch values := h["Authorization"]; len(values) {
@@ -75,18 +76,18 @@ func ReadCredentials(h http.Header, names *CookieNames, client netip.Addr) (Cred
 	return c, nil
 }
 
-// absent stands for the value of an empty cookie while cookies are read; no
-// cookie can have it.
+// absent replaces the value of an empty cookie while cookies are read. No cookie
+// can have this value.
 const absent = ";"
 
-// splitAuthorization cuts "Scheme value". Without a space it is a scheme
-// alone, never a value: a token without its scheme word is not accepted.
+// splitAuthorization splits "Scheme value". A header without a space is a scheme
+// without a value, so a token without its scheme is not accepted.
 func splitAuthorization(v string) (scheme, value string) {
 	scheme, value, _ = strings.Cut(strings.Trim(v, " \t"), " ")
 	return strings.Map(lower, scheme), strings.TrimLeft(value, " ")
 }
 
-// lower is for ASCII alone: with Unicode's rules "BASİC" would be "basic".
+// lower maps only ASCII letters: Unicode's rules would make "BASİC" "basic".
 func lower(r rune) rune {
 	if 'A' <= r && r <= 'Z' {
 		return r + 'a' - 'A'
@@ -94,12 +95,12 @@ func lower(r rune) rune {
 	return r
 }
 
-// cookieSpace is what net/http leaves out around cookies. A request with a line
-// break in a header never gets this far.
+// cookieSpace is the space that net/http removes around cookies. The server
+// rejects a request with a line break in a header before it comes here.
 const cookieSpace = " \t\r\n"
 
-// nextCookie cuts the first name=value pair off a Cookie header line (RFC
-// 6265, section 4.2).
+// nextCookie returns the first name and value of a Cookie header line, and the
+// rest of the line (RFC 6265, section 4.2).
 func nextCookie(line string) (name, value, rest string) {
 	pair, rest, _ := strings.Cut(line, ";")
 	name, value, _ = strings.Cut(pair, "=")
@@ -113,7 +114,7 @@ func (c *Credentials) readCookies(line string, names *CookieNames) error {
 		var at *string
 		switch name {
 		case "":
-			continue // nor is a role without a cookie ever named so
+			continue // also no match for the empty name of a role that is not in use
 		case names.Session:
 			at = &c.Session
 		case names.Delegated:
@@ -129,7 +130,7 @@ func (c *Credentials) readCookies(line string, names *CookieNames) error {
 			continue
 		}
 		if value == "" {
-			value = absent // tells two cookies apart even if one is empty
+			value = absent // an empty and a non-empty cookie are ambiguous too
 		}
 		if *at != "" && *at != value {
 			return ErrAmbiguous

@@ -11,42 +11,41 @@ import (
 	"authgate/gateway/store"
 )
 
-// tenureKey is where the store keeps the tenures of all accounts, in one
-// record that never expires.
+// epochsKey is the store key of the epochs of all accounts. They are one record,
+// which never expires.
 const epochsKey = "accounts"
 
-// tenure says since when an account has been what it is. Only logins that
-// began in it count, so that those of an account that was removed, disabled
-// or given another password stay dead when it comes back as it was. Since
-// names the tenure in the records of its logins.
+// epoch is a period in which an account does not change. Only logins that began in
+// the account's current epoch count. So when an account is removed, disabled or
+// given another password, its logins stay ended even if it comes back unchanged.
 type epoch struct {
 	Version string    `json:"version"`
 	Since   time.Time `json:"since"`
 }
 
-// Settle finds out since when each account has been what it is, from what s
-// remembers of the last time, and notes there who is gone. It is called once,
-// before the accounts are used. now is the time by the clock of s.
+// UpdateEpochs compares the accounts with the epochs in s, begins new epochs for
+// those that have changed, and stores the result. It must be called once, before
+// the accounts are used. now is the time by the clock of s.
 func (a *Accounts) UpdateEpochs(ctx context.Context, s store.Store, now time.Time) error {
-	const attempts = 5 // instances that reload at once get in each other's way
+	const attempts = 5 // instances that reload at the same time conflict
 	for range attempts {
 		err := a.updateEpochs(ctx, s, now)
 		if !errors.Is(err, store.ErrConflict) {
 			return err
 		}
 	}
-	return errors.New("noting the accounts in the store: others keep changing them")
+	return errors.New("storing the account epochs: other instances keep changing them")
 }
 
 func (a *Accounts) updateEpochs(ctx context.Context, s store.Store, now time.Time) error {
 	raw, err := s.Get(ctx, epochsKey)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("reading who had accounts: %w", err)
+		return fmt.Errorf("reading the account epochs: %w", err)
 	}
 	var before map[string]epoch
 	if raw != nil {
 		if err := json.Unmarshal(raw, &before); err != nil {
-			return fmt.Errorf("reading who had accounts: a record in the store is damaged: %w", err)
+			return fmt.Errorf("reading the account epochs: a record in the store is damaged: %w", err)
 		}
 	}
 	today := make(map[string]epoch, a.Len())
@@ -58,12 +57,12 @@ func (a *Accounts) updateEpochs(ctx context.Context, s store.Store, now time.Tim
 		account.epoch = t.Since
 		today[username] = t
 	}
-	value, err := json.Marshal(today) // in the order of the names
+	value, err := json.Marshal(today) // sorted by name, so that equal sets are equal bytes
 	if err != nil || bytes.Equal(value, raw) {
 		return err
 	}
 	if err := s.Swap(ctx, epochsKey, raw, value, time.Time{}); err != nil {
-		return fmt.Errorf("noting who has accounts: %w", err)
+		return fmt.Errorf("storing the account epochs: %w", err)
 	}
 	return nil
 }

@@ -10,17 +10,18 @@ import (
 	"authgate/gateway/password"
 )
 
-// ErrBusy: a password could not be checked in time, because too many others
-// are being checked or because the caller's context ended. Nothing was found
-// out about the credential, so it must end in 503.
+// ErrBusy: a password was not checked, because too many others are being checked
+// or because the caller's context ended. Nothing is known about the credential,
+// so the gateway answers 503.
 var ErrBusy = errors.New("auth: too many password checks at once")
 
-// maxHashQueue is how many checks may wait for a slot of a Hasher: a few
-// seconds of work. Whoever comes later is told to come again.
+// maxHashQueue is how many checks may wait in a Hasher: a few seconds of work.
+// Further checks fail at once.
 const maxHashQueue = 256
 
-// Hasher bounds how many passwords are checked at once, since each check takes
-// one processor and up to a gibibyte for a while. It is safe for concurrent use.
+// Hasher limits how many passwords are checked at the same time, because each
+// check uses one processor and up to one gibibyte of memory. It is safe for
+// concurrent use.
 type Hasher struct {
 	slots    chan struct{}
 	waiting  atomic.Int64
@@ -28,8 +29,8 @@ type Hasher struct {
 	compute  func(password.Hash, string) bool
 }
 
-// NewHasher returns a Hasher that checks up to slots passwords at once; 0
-// means as many as Go uses processors.
+// NewHasher returns a Hasher that checks up to slots passwords at the same time.
+// With 0 it uses GOMAXPROCS.
 func NewHasher(slots int) *Hasher {
 	if slots <= 0 {
 		slots = runtime.GOMAXPROCS(0)
@@ -37,8 +38,8 @@ func NewHasher(slots int) *Hasher {
 	return &Hasher{slots: make(chan struct{}, slots), compute: password.Hash.Verify}
 }
 
-// Verify reports whether plain is the one that was hashed. It waits for a
-// slot until ctx ends. The error is ErrBusy, then and when too many wait.
+// Verify reports whether plain is the password of hash. It waits for a slot until
+// ctx ends. The error is ErrBusy if ctx ends or if too many checks wait.
 func (h *Hasher) Verify(ctx context.Context, hash password.Hash, plain string) (bool, error) {
 	if err := h.acquire(ctx); err != nil {
 		return false, err
@@ -69,10 +70,10 @@ func (h *Hasher) acquire(ctx context.Context) error {
 	}
 }
 
-// Computed returns how many password hashes have been computed so far.
+// Computed returns the number of password hashes computed so far.
 func (h *Hasher) Computed() uint64 { return h.computed.Load() }
 
-// gaveUp returns the ErrBusy of a caller whose ctx ended.
+// gaveUp returns ErrBusy with the cause of ctx, which has ended.
 func gaveUp(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", ErrBusy, context.Cause(ctx))
 }

@@ -13,22 +13,23 @@ import (
 )
 
 const (
-	// maxCounters bounds the accounts and, apart from them, the addresses that
-	// a Throttle remembers. Apart, so that a flood of addresses cannot push out
-	// the count of an account: that takes as many failed logins, each with its
-	// password hash, on as many names. As many known pairs are remembered.
+	// maxCounters is the maximum number of accounts that a Throttle remembers,
+	// and also that of addresses and of known pairs. The limits are separate, so
+	// that a flood of addresses cannot remove the count of an account: that takes
+	// as many failed logins with other names, each with its password hash.
 	maxCounters = 100_000
 	// knownFor is how long a pair of account and address stays known after a
-	// password that matched.
+	// correct password.
 	knownFor = 24 * time.Hour
-	// maxAccountKey is the longest user name, in bytes, kept as it is.
+	// maxAccountKey is the length in bytes from which a user name is hashed.
 	maxAccountKey = 256
 )
 
-// ThrottledError refuses an attempt because too many failed before it, on the
-// account or from the address. Whether the password was right is not said.
+// ThrottledError refuses a password check because too many checks failed before,
+// for the account or from the address. It does not tell whether the password was
+// correct.
 type ThrottledError struct {
-	// RetryAfter is how long further attempts will be refused; always positive.
+	// RetryAfter is how long further checks are refused. It is always positive.
 	RetryAfter time.Duration
 }
 
@@ -36,24 +37,23 @@ func (e *ThrottledError) Error() string {
 	return fmt.Sprintf("auth: too many failed logins, refused for %s", e.RetryAfter)
 }
 
-// Throttle counts failed attempts to sign in, by account and by client
-// address, in windows that begin with the first failure. Once limit is
-// reached, attempts are refused until the window ends. An attempt counts from
-// its start until it is known to have succeeded, so that attempts side by side
-// cannot pass the limit; success takes back nothing else.
+// Throttle limits failed password checks by account and by client address. A
+// window begins with the first failure. When the failures reach the limit, checks
+// are refused until the window ends. A check counts as a failure from its start
+// until it succeeds, so concurrent checks cannot exceed the limit. A success
+// removes no other failure.
 //
-// A pair of account and address for which a password matched in the last 24
-// hours is known: it has a count of its own, and is refused by that one alone.
-// The failures of other clients, on the account or from the address, do not
-// close it. Its own failures, in whichever case the name is written, count for
-// the account and the address as well, so that the clients that are not known
-// have no more attempts than before. Another password makes the pair unknown.
+// A pair of account and address is known for 24 hours after a correct password. A
+// known pair has its own count, and only that count can refuse it. So failures of
+// other clients do not lock it out. Its own failures also count for the account
+// and for the address, whatever the case of the name, so that other clients get
+// no additional checks. A changed password makes the pair unknown.
 //
-// Account names count without regard to case (as strings.ToLower maps it) and
-// outer space, whether or not the account exists. IPv6 addresses count by
-// their /64, which is what one client commonly has. Memory is bounded: of more
-// than 100,000 accounts, addresses or pairs the one not asked about for longest
-// is forgotten. It is safe for concurrent use.
+// Account names are counted without regard to case (as in strings.ToLower) and
+// surrounding space, whether or not the account exists. IPv6 addresses are counted
+// by their /64 prefix, because one client usually has that many. Memory is
+// limited: of more than 100,000 accounts, addresses or pairs the least recently
+// used one is forgotten. A Throttle is safe for concurrent use.
 type Throttle struct {
 	now func() time.Time
 
@@ -65,18 +65,18 @@ type Throttle struct {
 	pairs    *simplelru.LRU[pairKey, *pair]
 }
 
-// pair is an account name and an address for which a password matched. There
-// can be several accounts of one name: in another case, and among the shared
-// credentials.
+// pair is an account name and an address from which a password was correct.
+// Several accounts can have that name: in another case, or among the users of
+// Basic.
 type pair struct {
 	counter
 	matches []match
 }
 
-// match is a version of an account whose password matched.
+// match is a version of an account whose password was correct.
 type match struct {
 	version string
-	until   time.Time // known before that
+	until   time.Time // the pair is known before this time
 }
 
 type pairKey struct {
@@ -84,23 +84,23 @@ type pairKey struct {
 	client  netip.Addr
 }
 
-// counter counts the attempts on one account, from one address or of one pair.
+// counter counts the checks of one account, one address or one pair.
 type counter struct {
-	failures int           // known, in the window
-	pending  int           // attempts not settled yet
-	ends     time.Time     // of the window, where there are failures
-	settled  chan struct{} // closed when an attempt is settled; nil when nobody waits
+	failures int           // in the window
+	pending  int           // checks that have not ended
+	ends     time.Time     // end of the window, if there are failures
+	settled  chan struct{} // closed when a check ends; nil if no check waits
 }
 
-// subject is whom an attempt counts for.
+// subject is the account and the address that a check counts for.
 type subject struct {
 	pairKey
-	version string // of the account that can sign in; empty where there is none
+	version string // of the account that can sign in; empty if there is none
 }
 
-// NewThrottle returns a Throttle that refuses after limit failures within
-// window. now tells the time. A limit below 1 means 1, and a window below a
-// second means a second: throttling cannot be turned off by mistake.
+// NewThrottle returns a Throttle that refuses checks after limit failures within
+// window. now returns the time. The smallest limit is 1 and the smallest window is
+// one second, so no configuration turns throttling off.
 func NewThrottle(limit int, window time.Duration, now func() time.Time) *Throttle {
 	accounts, errAccounts := simplelru.NewLRU[string, *counter](maxCounters, nil)
 	clients, errClients := simplelru.NewLRU[netip.Addr, *counter](maxCounters, nil)
@@ -113,8 +113,8 @@ func NewThrottle(limit int, window time.Duration, now func() time.Time) *Throttl
 	return t
 }
 
-// SetLimits changes the limits, as NewThrottle takes them. What was counted
-// stays; windows that have begun end when they would have.
+// SetLimits changes the limits, as in NewThrottle. It keeps the counts and the
+// ends of the windows that have begun.
 func (t *Throttle) SetLimits(limit int, window time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,20 +131,20 @@ func newSubject(username string, client netip.Addr) subject {
 	return s
 }
 
-// clientKey is what counts as one client: an IPv4 address, or the 64 bits of
-// an IPv6 address that one of them can choose from.
+// ClientKey returns the address that counts as one client: an IPv4 address, or the
+// /64 prefix of an IPv6 address, from which one client can choose addresses.
 func ClientKey(client netip.Addr) netip.Addr {
 	client = client.Unmap()
 	if client.Is6() {
-		// Without an error: 64 bits are within every IPv6 address.
+		// There is no error: every IPv6 address has a /64 prefix.
 		prefix, _ := client.Prefix(64)
 		client = prefix.Addr()
 	}
 	return client
 }
 
-// look returns a *ThrottledError where an attempt would be refused. Otherwise
-// the attempt is a success if it is good, which makes the pair known.
+// look returns a *ThrottledError if a check would be refused. Otherwise, if good is
+// set, it makes the pair known.
 func (t *Throttle) look(s subject, good bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -164,15 +164,14 @@ func (t *Throttle) look(s subject, good bool) error {
 	return err
 }
 
-// knows reports whether p, which may be nil, is known for that version of the
-// account.
+// knows reports whether p is known for that version of the account. p may be nil.
 func (p *pair) knows(version string, now time.Time) bool {
 	return p != nil && version != "" && slices.ContainsFunc(p.matches, func(m match) bool {
 		return m.version == version && now.Before(m.until)
 	})
 }
 
-// remember makes the pair known for s.version from now on, or for longer.
+// remember makes the pair known for s.version, counted from now.
 func (t *Throttle) remember(s subject, now time.Time) {
 	p, ok := t.pairs.Get(s.pairKey)
 	if !ok {
@@ -190,8 +189,8 @@ func (t *Throttle) remember(s subject, now time.Time) {
 	p.matches = append(p.matches, match{s.version, until})
 }
 
-// refusal returns a *ThrottledError if one of the counters, which may be nil,
-// has reached the limit, and forgets what lies before now's window.
+// refusal returns a *ThrottledError if one of the counters has reached the limit.
+// It forgets failures of windows that have ended. Counters may be nil.
 func (t *Throttle) refusal(now time.Time, counters ...*counter) error {
 	var wait time.Duration
 	for _, c := range counters {
@@ -209,9 +208,9 @@ func (t *Throttle) refusal(now time.Time, counters ...*counter) error {
 	return nil
 }
 
-// reserve begins an attempt, which the caller must settle. The error is a
-// *ThrottledError. Where the attempts under way could reach the limit it
-// returns a channel instead: it is closed when it is time to try again.
+// reserve begins a check. The caller must settle the reservation. The error is a
+// *ThrottledError. If the checks that are running could reach the limit, reserve
+// returns a channel instead. The channel is closed when the caller can try again.
 func (t *Throttle) reserve(s subject) (*reservation, <-chan struct{}, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -251,15 +250,15 @@ func (t *Throttle) reserve(s subject) (*reservation, <-chan struct{}, error) {
 	return r, nil, nil
 }
 
-// reservation is an attempt under way.
+// reservation is a check that is running.
 type reservation struct {
 	throttle        *Throttle
 	subject         subject
 	account, client *counter
-	pair            *counter // nil where there was none
+	pair            *counter // nil if there is none
 }
 
-// counters are those that the attempt counts for.
+// counters returns the counters that the check counts for.
 func (r *reservation) counters() []*counter {
 	all := []*counter{r.account, r.client}
 	if r.pair != nil {
@@ -268,16 +267,16 @@ func (r *reservation) counters() []*counter {
 	return all
 }
 
-// succeed ends the attempt as one whose password matched.
+// succeed ends a check whose password was correct.
 func (r *reservation) succeed() {
 	t := r.throttle
 	t.mu.Lock()
-	t.remember(r.subject, t.now()) // before others go on
+	t.remember(r.subject, t.now()) // before settle lets others continue
 	t.mu.Unlock()
 	r.settle(false)
 }
 
-// settle ends the attempt: failed, or as if it had never been.
+// settle ends a check: as a failure, or as if it had not begun.
 func (r *reservation) settle(failed bool) {
 	t := r.throttle
 	t.mu.Lock()
@@ -290,7 +289,7 @@ func (r *reservation) settle(failed bool) {
 	forget(t.clients, r.subject.client, r.client)
 }
 
-// settle ends a pending attempt at now. A window that it begins is so long.
+// settle ends a pending check at now. A window that begins now lasts window.
 func (c *counter) settle(failed bool, now time.Time, window time.Duration) {
 	c.pending--
 	if failed {
@@ -306,14 +305,14 @@ func (c *counter) settle(failed bool, now time.Time, window time.Duration) {
 	}
 }
 
-// expire forgets the failures of a window that has ended.
+// expire forgets the failures if the window has ended.
 func (c *counter) expire(now time.Time) {
 	if !now.Before(c.ends) {
 		c.failures = 0
 	}
 }
 
-// forget drops c, if it is still the counter under key and counts nothing.
+// forget removes c if it counts nothing and is still the counter of key.
 func forget[K comparable](counters *simplelru.LRU[K, *counter], key K, c *counter) {
 	if c.failures > 0 || c.pending > 0 {
 		return

@@ -19,38 +19,38 @@ import (
 	"authgate/gateway/password"
 )
 
-// maxThrottleQueue is how many attempts may wait until others on the same
-// account or from the same address are settled.
+// maxThrottleQueue is how many checks may wait for other checks of the same
+// account or from the same address.
 const maxThrottleQueue = 1024
 
-// Verifier checks a user name and password, for every mechanism that takes
-// them. Names that do not exist, disabled accounts, empty and overlong
-// passwords all cost the work of a real check and count as failures.
+// Verifier checks user names and passwords for all mechanisms. An unknown name, a
+// disabled account, and an empty or too long password all cost the work of a real
+// check and count as failures.
 //
-// Credentials that proved good are remembered for a while, by a keyed hash
-// that covers the stored password hash too: what is remembered is worth
-// nothing once the account has changed, and to nobody without the key. Wrong
-// ones are never remembered. A Verifier is safe for concurrent use and made to
-// outlive reloads of the configuration.
+// A Verifier remembers correct credentials for some time. The cache key is a keyed
+// hash that also covers the stored password hash, so an entry is useless without
+// the secret key and after a change of the account. Wrong credentials are never
+// remembered. A Verifier is safe for concurrent use. It outlives reloads of the
+// configuration.
 type Verifier struct {
 	hasher   *Hasher
 	throttle *Throttle
 	ttl      time.Duration
 	now      func() time.Time
 
-	// good tells until when a credential is remembered. It is no expirable
-	// LRU because that one leaves a goroutine behind and reads its own clock.
+	// good holds until when a credential is remembered. It is not an expirable
+	// LRU, because that starts a goroutine and reads its own clock.
 	good    *lru.Cache[credentialKey, time.Time]
-	flights singleflight.Group // computations under way, by credentialKey
-	waiting atomic.Int64       // attempts that wait for the throttle
+	flights singleflight.Group // checks that are running, by credentialKey
+	waiting atomic.Int64       // checks that wait for the throttle
 
 	macs sync.Pool    // of *credentialMAC
-	seed maphash.Seed // chooses the work for names that do not exist
+	seed maphash.Seed // selects the cost of unknown names
 }
 
-// NewVerifier returns a Verifier that hashes by h, counts failures in t, and
-// remembers up to cacheSize good credentials (at least 1) for ttl after their
-// password was hashed; 10,000 and 5 minutes suit. now tells the time.
+// NewVerifier returns a Verifier that computes hashes in h and counts failures in
+// t. It remembers up to cacheSize correct credentials (at least 1) for ttl. Useful
+// values are 10,000 and 5 minutes. now returns the time.
 func NewVerifier(h *Hasher, t *Throttle, cacheSize int, ttl time.Duration, now func() time.Time) *Verifier {
 	good, err := lru.New[credentialKey, time.Time](max(cacheSize, 1))
 	if err != nil {
@@ -63,99 +63,100 @@ func NewVerifier(h *Hasher, t *Throttle, cacheSize int, ttl time.Duration, now f
 	return v
 }
 
-// Check returns the account that username and password sign in to. What was
-// good a short while ago is not hashed again, and equal credentials at the
-// same time are hashed once. Kind keeps apart sets of accounts that know the
-// same user names; failures count for the name in all of them. Client is the
-// address of who asks; those without a valid one count as one client.
+// Check returns the account of username if the password is correct. It does not
+// hash a credential again that was correct a short time ago, and hashes equal
+// credentials of concurrent calls once. kind separates sets of accounts that have
+// the same user names; the throttle counts a name once for all kinds. client is
+// the client's address. All clients without a valid address count as one client.
 //
-// The error is ErrRejected; a *ThrottledError, be the password right or not;
-// or ErrBusy, which wraps the cause of ctx where that has ended.
+// The error is ErrRejected, a *ThrottledError whether or not the password is
+// correct, or ErrBusy. If ctx ended, ErrBusy wraps its cause.
 func (v *Verifier) Check(ctx context.Context, kind string, accounts *Accounts, username, password string, client netip.Addr) (*Account, error) {
-	a := v.attempt(accounts, username, password, client)
-	a.key = v.key(kind, username, password, a.stored.Encoded())
-	a.cached = true
-	good := v.remembers(&a)
-	if err := v.throttle.look(a.subject, good); err != nil {
-		return nil, err // what is remembered tells a throttled client nothing
+	c := v.newCheck(accounts, username, password, client)
+	c.key = v.key(kind, username, password, c.stored.Encoded())
+	c.cached = true
+	good := v.remembers(&c)
+	// The throttle comes first, so that the cache tells a throttled client nothing.
+	if err := v.throttle.look(c.subject, good); err != nil {
+		return nil, err
 	}
 	if good {
-		return a.account, nil
+		return c.account, nil
 	}
-	return v.check(ctx, a)
+	return v.run(ctx, c)
 }
 
-// CheckFresh is Check for a login: it hashes the password in any case, and
-// remembers nothing, so that there are no kinds to keep apart.
+// CheckFresh is Check for a login. It always hashes the password and remembers
+// nothing, so it needs no kind.
 func (v *Verifier) CheckFresh(ctx context.Context, accounts *Accounts, username, password string, client netip.Addr) (*Account, error) {
-	return v.check(ctx, v.attempt(accounts, username, password, client))
+	return v.run(ctx, v.newCheck(accounts, username, password, client))
 }
 
-// attempt is one check of a credential.
-type attempt struct {
+// passwordCheck is one check of a user name and a password.
+type passwordCheck struct {
 	subject  subject
-	account  *Account      // nil when the attempt cannot succeed
-	stored   password.Hash // what to check the password against in any case
+	account  *Account      // nil if the check must fail
+	stored   password.Hash // the password is checked against it in any case
 	password string
-	cached   bool          // whether good is asked and told, under key
-	key      credentialKey // where cached
+	cached   bool          // whether to use the cache of correct credentials
+	key      credentialKey // in that cache
 }
 
-func (v *Verifier) attempt(accounts *Accounts, username, password string, client netip.Addr) attempt {
+func (v *Verifier) newCheck(accounts *Accounts, username, password string, client netip.Addr) passwordCheck {
 	account, stored := accounts.target(username, v.seed)
-	a := attempt{subject: newSubject(username, client), account: account, stored: stored, password: password}
+	c := passwordCheck{subject: newSubject(username, client), account: account, stored: stored, password: password}
 	if account != nil {
-		a.subject.version = account.version
+		c.subject.version = account.version
 	}
 	if password == "" {
-		a.account = nil // whatever was hashed
+		c.account = nil // even if the stored hash is that of an empty password
 	}
-	return a
+	return c
 }
 
-// remembers reports whether the credential is known to be good.
-func (v *Verifier) remembers(a *attempt) bool {
-	if !a.cached || a.account == nil {
+// remembers reports whether the cache holds the credential.
+func (v *Verifier) remembers(c *passwordCheck) bool {
+	if !c.cached || c.account == nil {
 		return false
 	}
-	until, ok := v.good.Get(a.key)
+	until, ok := v.good.Get(c.key)
 	return ok && v.now().Before(until)
 }
 
-// check makes the attempt.
-func (v *Verifier) check(ctx context.Context, a attempt) (*Account, error) {
-	r, err := v.admit(ctx, &a)
+// run waits for the throttle and checks the password.
+func (v *Verifier) run(ctx context.Context, c passwordCheck) (*Account, error) {
+	r, err := v.admit(ctx, &c)
 	if err != nil {
 		return nil, err
 	}
 	if r == nil {
-		return a.account, nil
+		return c.account, nil
 	}
-	if a.cached {
-		err = v.proveShared(ctx, &a, r)
+	if c.cached {
+		err = v.verifyShared(ctx, &c, r)
 	} else {
-		matches, failed := v.hasher.Verify(ctx, a.stored, a.password)
-		err = a.conclude(r, matches, failed)
+		matches, failed := v.hasher.Verify(ctx, c.stored, c.password)
+		err = c.conclude(r, matches, failed)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return a.account, nil
+	return c.account, nil
 }
 
-// admit waits until the throttle lets the attempt begin. It returns nil
-// without an error if the credential became known as good meanwhile.
-func (v *Verifier) admit(ctx context.Context, a *attempt) (*reservation, error) {
+// admit waits until the throttle admits the check. It returns nil without an
+// error if the cache meanwhile holds the credential.
+func (v *Verifier) admit(ctx context.Context, c *passwordCheck) (*reservation, error) {
 	for {
-		r, full, err := v.throttle.reserve(a.subject)
+		r, full, err := v.throttle.reserve(c.subject)
 		if full == nil {
 			return r, err
 		}
 		if err := v.wait(ctx, full); err != nil {
 			return nil, err
 		}
-		if v.remembers(a) {
-			return nil, v.throttle.look(a.subject, true)
+		if v.remembers(c) {
+			return nil, v.throttle.look(c.subject, true)
 		}
 	}
 }
@@ -173,23 +174,23 @@ func (v *Verifier) wait(ctx context.Context, full <-chan struct{}) error {
 	}
 }
 
-// proveShared hashes the password, together with all who ask the same now,
-// and concludes the attempt. Whoever leaves early changes nothing for the
-// others, nor for the throttle.
-func (v *Verifier) proveShared(ctx context.Context, a *attempt, r *reservation) error {
+// verifyShared checks the password once for all concurrent calls with the same
+// credential, and concludes the check. A caller that leaves early changes nothing
+// for the others or for the throttle.
+func (v *Verifier) verifyShared(ctx context.Context, c *passwordCheck, r *reservation) error {
 	detached := context.WithoutCancel(ctx)
-	result := v.flights.DoChan(string(a.key[:]), func() (any, error) {
-		if v.remembers(a) {
+	result := v.flights.DoChan(string(c.key[:]), func() (any, error) {
+		if v.remembers(c) {
 			return true, nil
 		}
-		matches, err := v.hasher.Verify(detached, a.stored, a.password)
+		matches, err := v.hasher.Verify(detached, c.stored, c.password)
 		if matches {
-			v.good.Add(a.key, v.now().Add(v.ttl))
+			v.good.Add(c.key, v.now().Add(v.ttl))
 		}
 		return matches, err
 	})
 	conclude := func(res singleflight.Result) error {
-		return a.conclude(r, res.Val == true, res.Err)
+		return c.conclude(r, res.Val == true, res.Err)
 	}
 	select {
 	case res := <-result:
@@ -200,15 +201,14 @@ func (v *Verifier) proveShared(ctx context.Context, a *attempt, r *reservation) 
 	}
 }
 
-// conclude settles the attempt by whether the password matches the stored
-// hash, and returns what to answer. Without a result, because of err, the
-// attempt counts as if it had not been made.
-func (a *attempt) conclude(r *reservation, matches bool, err error) error {
+// conclude settles the reservation and returns the result of the check. If err is
+// not nil there is no result, and the check does not count.
+func (c *passwordCheck) conclude(r *reservation, matches bool, err error) error {
 	if err != nil {
 		r.settle(false)
 		return err
 	}
-	if !matches || a.account == nil {
+	if !matches || c.account == nil {
 		r.settle(true)
 		return ErrRejected
 	}
@@ -216,14 +216,14 @@ func (a *attempt) conclude(r *reservation, matches bool, err error) error {
 	return nil
 }
 
-// credentialKey stands for a user name and password of a kind, and for the
-// stored hash that they are checked against.
+// credentialKey is a keyed hash of a kind, a user name, a password, and the stored
+// hash that the password is checked against.
 type credentialKey [sha256.Size]byte
 
-// credentialMAC computes credentialKeys, with what that needs at hand.
+// credentialMAC computes credentialKeys without allocating.
 type credentialMAC struct {
 	mac hash.Hash
-	buf [512]byte // more than that is allocated
+	buf [512]byte // longer input allocates
 }
 
 func (v *Verifier) key(kind, username, password, stored string) (key credentialKey) {

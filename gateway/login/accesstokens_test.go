@@ -145,22 +145,22 @@ func TestBearerRefusesClaims(t *testing.T) {
 
 			{"exp", fmt.Sprint(now + 900), "exp is invalid"}, {"exp", null, "exp is invalid"}, {"exp", true, "exp is invalid"},
 			{"exp", []int64{now + 900}, "exp is invalid"}, {"exp", map[string]any{}, "exp is invalid"},
-			{"exp", float64(now) + 900.5, "exp is no sensible number"}, {"exp", json.RawMessage("9e9"), "exp is no sensible number"},
-			{"exp", json.RawMessage(fmt.Sprintf("%d.0", now+900)), "exp is no sensible number"}, {"exp", int64(253402300800), "exp is no sensible number"},
+			{"exp", float64(now) + 900.5, "exp is not a whole number"}, {"exp", json.RawMessage("9e9"), "exp is not a whole number"},
+			{"exp", json.RawMessage(fmt.Sprintf("%d.0", now+900)), "exp is not a whole number"}, {"exp", int64(253402300800), "exp is not a whole number"},
 			{"exp", json.RawMessage("1e300"), "exp"}, {"exp", json.RawMessage("1e400"), "exp"}, {"exp", json.RawMessage("9223372036854775808"), "exp"},
 			{"exp", -1, "expired"}, {"exp", 0, "expired"}, {"exp", now, "expired"}, {"exp", now - 1, "expired"}, {"exp", now - 900, "expired"},
 
 			{"nbf", now + 6, "not valid yet"}, {"nbf", now + 900, "not valid yet"}, {"nbf", fmt.Sprint(now), "nbf is invalid"}, {"nbf", null, "nbf is invalid"},
-			{"nbf", json.RawMessage("1e300"), ""}, {"nbf", float64(now) - 0.5, "nbf is no sensible number"}, {"nbf", -1, "nbf is no sensible number"},
+			{"nbf", json.RawMessage("1e300"), ""}, {"nbf", float64(now) - 0.5, "nbf is not a whole number"}, {"nbf", -1, "nbf is not a whole number"},
 			{"iat", now + 6, "used before issued"}, {"iat", now + 900, "used before issued"}, {"iat", "now", "iat is invalid"}, {"iat", null, "iat is invalid"},
-			{"iat", json.RawMessage("1e300"), ""}, {"iat", float64(now) - 0.5, "iat is no sensible number"}, {"iat", json.RawMessage("-1e300"), "iat is no sensible number"},
+			{"iat", json.RawMessage("1e300"), ""}, {"iat", float64(now) - 0.5, "iat is not a whole number"}, {"iat", json.RawMessage("-1e300"), "iat is not a whole number"},
 
-			{"jti", "", "jti is missing"}, {"jti", 7, "jti is missing or no string"}, {"jti", null, "jti is missing or no string"}, {"jti", []string{"a"}, "jti is missing or no string"},
-			{"sub", "", "sub is missing"}, {"sub", 7, "sub is missing or no string"}, {"sub", null, "sub is missing or no string"}, {"sub", []string{"alice"}, "sub is missing or no string"},
+			{"jti", "", "jti is missing"}, {"jti", 7, "jti is missing or not a string"}, {"jti", null, "jti is missing or not a string"}, {"jti", []string{"a"}, "jti is missing or not a string"},
+			{"sub", "", "sub is missing"}, {"sub", 7, "sub is missing or not a string"}, {"sub", null, "sub is missing or not a string"}, {"sub", []string{"alice"}, "sub is missing or not a string"},
 			{"sub", "nobody", "its account is gone"}, {"sub", "eve", "its account is gone"}, {"sub", "Alice", "its account is gone"}, {"sub", "alice ", "its account is gone"},
 			{"sub", "local:alice", "its account is gone"}, {"sub", "bob", "its account has changed"},
 			{"sid", other.login.ID, "its account has changed"}, {"sid", ended.login.ID, "its login has ended"}, {"sid", "NEVER", "its login has ended"},
-			{"sid", "", "sid is no string"}, {"sid", 7, "sid is no string"}, {"sid", null, "sid is no string"}, {"sid", []string{s.login.ID}, "sid is no string"},
+			{"sid", "", "sid is not a string"}, {"sid", 7, "sid is not a string"}, {"sid", null, "sid is not a string"}, {"sid", []string{s.login.ID}, "sid is not a string"},
 		} {
 			value, err := json.Marshal(test.value)
 			if err != nil {

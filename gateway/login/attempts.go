@@ -22,31 +22,32 @@ import (
 // AttemptLifetime is how long a person may take to sign in at a provider.
 const AttemptLifetime = 10 * time.Minute
 
-// How many attempts one client begins: at once, and each second after that.
-// Each is a record in the store.
+// How many login attempts one client can begin: at once, and per second after that.
+// Each attempt is a record in the store.
 const (
 	attemptsAtOnce    = 1000
 	attemptsPerSecond = 5
-	attemptClients    = 65536 // that are remembered
+	attemptClients    = 65536 // clients that are remembered
 )
 
-// ErrNoAttempt: the state is unknown, used, too old, or of another browser.
-var ErrNoAttempt = errors.New("auth: no such attempt to log in")
+// ErrNoAttempt: the state is unknown, used, expired, or of another browser.
+var ErrNoAttempt = errors.New("login: no such attempt to log in")
 
-// Attempt is somebody on the way to a provider and back (RFC 6749, section
-// 4.1). It is kept on the server, sealed, and named by its state.
+// Attempt is a login attempt at a provider: the browser is on its way to the provider
+// and back (RFC 6749, section 4.1). It is stored encrypted, and its key is a hash of
+// the state.
 type Attempt struct {
 	provider.Attempt
 	Provider string    `json:"provider"` // its name in the configuration
-	Issuer   string    `json:"issuer"`   // that the name stood for at the time
+	Issuer   string    `json:"issuer"`   // the provider's issuer at the time
 	Browser  string    `json:"browser"`  // hash of the secret in the browser's cookie
 	ReturnTo string    `json:"return_to,omitempty"`
-	Before   []string  `json:"before,omitempty"` // sids of the logins that the new one replaces
+	Before   []string  `json:"before,omitempty"` // sids of the logins that the new login replaces
 	Started  time.Time `json:"started"`
 }
 
-// Attempts keeps the attempts to log in. Each can be finished once, by the
-// browser that began it.
+// Attempts keeps the login attempts. Each can be finished once, by the browser that
+// began it.
 type Attempts struct {
 	store store.Store
 	box   *seal.Box
@@ -54,8 +55,8 @@ type Attempts struct {
 	begun *lru.Cache[netip.Addr, *rate.Limiter] // by client
 }
 
-// NewAttempts returns attempts kept in s, sealed with box. now is the clock of
-// s, see store.ClockOf.
+// NewAttempts returns attempts stored in s and encrypted with box. now is the clock of
+// s; see store.ClockOf.
 func NewAttempts(s store.Store, box *seal.Box, now func() time.Time) *Attempts {
 	begun, err := lru.New[netip.Addr, *rate.Limiter](attemptClients)
 	if err != nil {
@@ -64,28 +65,28 @@ func NewAttempts(s store.Store, box *seal.Box, now func() time.Time) *Attempts {
 	return &Attempts{store: s, box: box, now: now, begun: begun}
 }
 
-// NewBrowser returns a secret that binds attempts to a browser.
+// NewBrowserSecret returns a secret that binds login attempts to a browser.
 func NewBrowserSecret() string { return newSecretText() }
 
-// ValidBrowser reports whether secret has the form of what NewBrowser returns.
+// ValidBrowserSecret reports whether secret has the form of a browser secret.
 func ValidBrowserSecret(secret string) bool {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(secret)
 	return err == nil && len(raw) == 32 && len(secret) == base64.RawURLEncoding.EncodedLen(32)
 }
 
-// New returns an attempt of browser at a provider, with secrets of its own.
-// Nobody can finish it before Begin.
+// New returns an attempt of browser at a provider, with new secrets. It cannot be
+// finished before Begin has recorded it.
 func (a *Attempts) New(browser, name, issuer, returnTo string) *Attempt {
 	return &Attempt{
-		// A code verifier is best made of 32 random bytes (RFC 7636, section 4.1).
+		// RFC 7636, section 4.1 recommends 32 random bytes for the code verifier.
 		Attempt:  provider.Attempt{State: newSecretText(), Nonce: newSecretText(), Verifier: newSecretText()},
 		Provider: name, Issuer: issuer, ReturnTo: returnTo,
 		Browser: hashed([]byte(browser)), Started: a.now(),
 	}
 }
 
-// Begin records the attempt, which ends after AttemptLifetime. A client that
-// begins too many gets a *ThrottledError.
+// Begin records the attempt, which expires after AttemptLifetime. The error is a
+// *auth.ThrottledError if the client begins too many.
 func (a *Attempts) Begin(ctx context.Context, client netip.Addr, attempt *Attempt) error {
 	key := auth.ClientKey(client)
 	limit, known := a.begun.Get(key)
@@ -113,8 +114,8 @@ func (a *Attempts) record(ctx context.Context, attempt *Attempt) error {
 	return nil
 }
 
-// Finish returns the attempt of that state, once. An ErrNoAttempt says that
-// browser has none; an attempt of another browser stays.
+// Finish returns the attempt with that state and deletes it. The error is
+// ErrNoAttempt if browser has no such attempt. An attempt of another browser is kept.
 func (a *Attempts) Finish(ctx context.Context, browser, state string) (*Attempt, error) {
 	key := attemptKey(state)
 	sealed, err := a.store.Get(ctx, key)
@@ -130,7 +131,7 @@ func (a *Attempts) Finish(ctx context.Context, browser, state string) (*Attempt,
 		return nil, err
 	}
 	now := a.now()
-	if browser == "" || isAhead(attempt.Started, now) || !now.Before(attempt.Started.Add(AttemptLifetime)) {
+	if browser == "" || inFuture(attempt.Started, now) || !now.Before(attempt.Started.Add(AttemptLifetime)) {
 		return nil, attemptError(store.ErrNotFound, "too old, begun before the clock was set back, or from a browser without the cookie")
 	}
 	if subtle.ConstantTimeCompare([]byte(attempt.Browser), []byte(hashed([]byte(browser)))) != 1 {

@@ -7,28 +7,28 @@ import (
 	"authgate/policy"
 )
 
-// Bearers is the mechanism of all bearer tokens: the gateway's own and those
-// of outside issuers. A token goes to one of the two, by the issuer that it
-// names, and what that says is final.
+// BearerTokens is the mechanism for all bearer tokens: the gateway's own tokens and
+// those of trusted issuers. The issuer that a token names selects who verifies it, and
+// that decision is final.
 type BearerTokens struct {
 	own     *AccessTokens
 	trusted *TrustedTokens // nil: no other issuer is trusted
 }
 
-// NewBearers returns the mechanism; outside may be nil.
-func NewBearerTokens(own *AccessTokens, outside *TrustedTokens) *BearerTokens {
-	return &BearerTokens{own: own, trusted: outside}
+// NewBearerTokens returns the mechanism. trusted may be nil.
+func NewBearerTokens(own *AccessTokens, trusted *TrustedTokens) *BearerTokens {
+	return &BearerTokens{own: own, trusted: trusted}
 }
 
-// Challenge implements Authenticator.
+// Challenge implements auth.Authenticator.
 func (b *BearerTokens) Challenge(creds *auth.Credentials) auth.Challenge {
 	return b.own.Challenge(creds)
 }
 
-// Authenticate implements Authenticator.
+// Authenticate implements auth.Authenticator.
 func (b *BearerTokens) Authenticate(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
-	// A cookie carries nothing but tokens of the gateway.
-	if creds.Scheme == "bearer" && b.isOutside(creds.Value) {
+	// Cookies hold only tokens of the gateway.
+	if creds.Scheme == "bearer" && b.isTrusted(creds.Value) {
 		known, err := b.trusted.verify(ctx, creds.Value)
 		if err != nil {
 			return nil, err
@@ -38,23 +38,23 @@ func (b *BearerTokens) Authenticate(ctx context.Context, creds *auth.Credentials
 	return b.own.Authenticate(ctx, creds)
 }
 
-// Alive implements Authenticator.
+// Alive implements auth.Authenticator.
 func (b *BearerTokens) Alive(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
-	if creds.Scheme == "bearer" && b.isOutside(creds.Value) {
+	if creds.Scheme == "bearer" && b.isTrusted(creds.Value) {
 		return b.trusted.alive(ctx, creds.Value)
 	}
 	return b.own.Alive(ctx, creds)
 }
 
-// Revoke ends what a valid token opens, as Bearer.Revoke does. Of an outside
-// token that is the token alone, and here alone.
+// Revoke ends what a valid token gives access to; see AccessTokens.Revoke. It revokes
+// a token of a trusted issuer only in this gateway.
 func (b *BearerTokens) Revoke(ctx context.Context, token string) (*policy.Identity, error) {
-	if b.isOutside(token) {
+	if b.isTrusted(token) {
 		return b.trusted.revoke(ctx, token)
 	}
 	return b.own.Revoke(ctx, token)
 }
 
-func (b *BearerTokens) isOutside(token string) bool {
-	return b.trusted != nil && !b.own.verified.Contains(token) && b.trusted.takes(token)
+func (b *BearerTokens) isTrusted(token string) bool {
+	return b.trusted != nil && !b.own.verified.Contains(token) && b.trusted.accepts(token)
 }

@@ -17,36 +17,35 @@ import (
 )
 
 const (
-	// maxGroup is how many live logins a group has; the oldest ends when one
-	// more joins.
+	// maxGroup is the maximum number of valid logins in a group. If one more
+	// joins, the oldest ends.
 	maxGroup = 256
-	// groupTime bounds one change of a group, for all who wait for it.
+	// groupTime is the time limit of one change of a group.
 	groupTime = 2 * time.Second
-	// lookedAtAtOnce is how many members of a group are looked at side by side.
+	// lookedAtAtOnce is how many members of a group are read in parallel.
 	lookedAtAtOnce = 64
 )
 
-// groups keep together the logins that end together: those of one account, of
-// one person at a provider, and of one session there.
+// groups keeps the logins that end together: the logins of one account, of one
+// person at a provider, and of one session at a provider.
 type groups struct {
 	logins *Logins
-	// One instance makes the changes of a group one after the other, those that
-	// wait for it in one go; it learns of other instances by Swap.
+	// An instance changes a group by one write at a time. Changes that wait are
+	// made together by the next write. Swap detects the writes of other instances.
 	mu      sync.Mutex
-	waiting map[string][]*groupChange // by key, for groups that are being changed
+	waiting map[string][]*groupChange // by key; has an entry for each group that is being changed
 }
 
-// groupChange is a change of a group on its way to the store. The field err is
-// its caller's once done is closed.
+// groupChange is a change that waits. The caller may read err after done is closed.
 type groupChange struct {
 	edit func(*group) error
 	err  error
 	done chan struct{}
 }
 
-// group is the record of a group. Logins that have ended since may be in it.
+// group is the record of a group. Its members may have ended.
 type group struct {
-	Ended   time.Time `json:"ended,omitzero"` // when all logins of it were ended
+	Ended   time.Time `json:"ended,omitzero"` // when all its logins were last ended
 	Members []member  `json:"members,omitempty"`
 }
 
@@ -61,33 +60,33 @@ func newGroups(logins *Logins) *groups {
 	return &groups{logins: logins, waiting: map[string][]*groupChange{}}
 }
 
-// groupsOf are the keys of the groups that a login belongs to.
+// groupsOf returns the keys of the groups that a login belongs to.
 func groupsOf(login *Login) []string {
-	v := login.Delegated
-	if v == nil {
+	d := login.Delegated
+	if d == nil {
 		return []string{groupKey("account", login.Username)}
 	}
-	person := personGroup(v.Provider, v.Issuer, v.User)
-	if v.Session == "" {
-		return []string{person, unnamedGroup(v.Provider, v.Issuer, v.User)}
+	person := personGroup(d.Provider, d.Issuer, d.User)
+	if d.Session == "" {
+		return []string{person, unnamedGroup(d.Provider, d.Issuer, d.User)}
 	}
-	return []string{person, sessionGroup(v.Provider, v.Issuer, v.Session)}
+	return []string{person, sessionGroup(d.Provider, d.Issuer, d.Session)}
 }
 
 func personGroup(name, issuer, sub string) string  { return groupKey("sub", name, issuer, sub) }
 func sessionGroup(name, issuer, sid string) string { return groupKey("sid", name, issuer, sid) }
 
-// unnamedGroup holds those logins of a person for which the provider has
-// named no session.
+// unnamedGroup is the group of a person's logins for which the provider has given no
+// session identifier.
 func unnamedGroup(name, issuer, sub string) string { return groupKey("unnamed", name, issuer, sub) }
 
 func groupKey(parts ...string) string {
-	return groupPrefix + hashed([]byte(strings.Join(parts, "\x00"))) // none of them holds a NUL
+	return groupPrefix + hashed([]byte(strings.Join(parts, "\x00"))) // no part has a NUL
 }
 
-// enter puts login into all of its groups. It is an ErrRejected if one of them
-// was ended after started: who has signed out does not come back with an older
-// attempt.
+// enter adds login to its groups. The error is an ErrRejected if one of them was ended
+// after started, so that a person who has signed out is not signed in by an older
+// login attempt.
 func (g *groups) enter(ctx context.Context, login *Login, started time.Time) error {
 	var all errgroup.Group
 	for _, key := range groupsOf(login) {
@@ -96,7 +95,7 @@ func (g *groups) enter(ctx context.Context, login *Login, started time.Time) err
 	return all.Wait()
 }
 
-// leave takes login out of all of its groups.
+// leave removes login from its groups.
 func (g *groups) leave(ctx context.Context, login *Login) {
 	var all errgroup.Group
 	for _, key := range groupsOf(login) {
@@ -111,16 +110,16 @@ func (g *groups) leave(ctx context.Context, login *Login) {
 			})
 		})
 	}
-	_ = all.Wait() // a member that has ended does no harm, and goes when there are too many
+	_ = all.Wait() // a member that has ended is harmless; forgetEnded removes it
 }
 
-// join puts login into one group.
+// join adds login to one group.
 func (g *groups) join(ctx context.Context, key string, login *Login, started time.Time) error {
 	refused := false
 	err := g.change(ctx, key, func(now *group) error {
 		if refused = !now.Ended.IsZero() && !started.After(now.Ended); refused {
-			if current := g.logins.now(); isAhead(now.Ended, current) {
-				now.Ended = current // the clock was set back: the next attempt counts
+			if current := g.logins.now(); inFuture(now.Ended, current) {
+				now.Ended = current // the clock was set back: accept the next attempt
 				return nil
 			}
 			return errNothing
@@ -135,9 +134,8 @@ func (g *groups) join(ctx context.Context, key string, login *Login, started tim
 	return err
 }
 
-// makeRoom ends the oldest logins of a group that has too many. They end before
-// they are taken off the record, so that a failure leaves none that is not
-// counted.
+// makeRoom ends the oldest logins of a group that has too many. A login ends before it
+// is removed from the record, so every valid login is counted even after a failure.
 func (g *groups) makeRoom(ctx context.Context, now *group) error {
 	if len(now.Members) <= maxGroup {
 		return nil
@@ -158,7 +156,7 @@ func (g *groups) makeRoom(ctx context.Context, now *group) error {
 	return all.Wait()
 }
 
-// forgetEnded takes the logins off the record that have ended.
+// forgetEnded removes the members that have ended.
 func (g *groups) forgetEnded(ctx context.Context, now *group) error {
 	alive := make([]bool, len(now.Members))
 	var all errgroup.Group
@@ -186,16 +184,15 @@ func (g *groups) forgetEnded(ctx context.Context, now *group) error {
 	return nil
 }
 
-// end ends all logins of the group, and returns those that were alive. A
-// group that nobody has joined is left as it is unless note says that logins
-// which are on their way must find it ended. After an error it can be called
-// again: the members are taken off the record last.
-func (g *groups) end(ctx context.Context, key string, note bool) ([]*Login, error) {
+// end ends all logins of the group and returns those that were valid. With mark, it
+// also marks a group without members, so that logins that are beginning find it
+// ended. After an error end can be called again, because it removes the members last.
+func (g *groups) end(ctx context.Context, key string, mark bool) ([]*Login, error) {
 	ctx = store.Ending(ctx)
 	var members []member
 	err := g.change(ctx, key, func(now *group) error {
 		members = slices.Clone(now.Members)
-		if len(members) == 0 && !note {
+		if len(members) == 0 && !mark {
 			return errNothing
 		}
 		now.Ended = g.logins.now()
@@ -223,13 +220,12 @@ func (g *groups) end(ctx context.Context, key string, note bool) ([]*Login, erro
 	})
 }
 
-// errNothing: there is nothing to change.
+// errNothing: the edit changes nothing.
 var errNothing = errors.New("nothing to change")
 
-// change applies edit to the record of a group, atomically, together with what
-// others want to change there at this time. It returns the error of edit, after
-// which edit must have changed nothing. If ctx ends first, edit may be applied
-// or not.
+// change applies edit to the record of a group atomically, together with other
+// changes that wait. It returns the error of edit; an edit that fails must not change
+// the group. If ctx ends first, edit may or may not be applied.
 func (g *groups) change(ctx context.Context, key string, edit func(*group) error) error {
 	mine := &groupChange{edit: edit, done: make(chan struct{})}
 	g.mu.Lock()
@@ -247,7 +243,7 @@ func (g *groups) change(ctx context.Context, key string, edit func(*group) error
 	}
 }
 
-// work makes the changes of a group until none waits.
+// work makes the changes of a group until none is waiting.
 func (g *groups) work(key string) {
 	for {
 		g.mu.Lock()
@@ -259,7 +255,7 @@ func (g *groups) work(key string) {
 		}
 		g.waiting[key] = nil
 		g.mu.Unlock()
-		// Not with the context of one of them, who may leave.
+		// Not with the context of one caller, because that caller may leave.
 		ctx, cancel := context.WithTimeout(context.Background(), groupTime)
 		err := g.apply(ctx, key, batch)
 		cancel()
@@ -272,10 +268,10 @@ func (g *groups) work(key string) {
 	}
 }
 
-// apply makes the changes of a group in one write. A change that fails has its
-// error in it and does not keep the others from being made.
+// apply makes all changes of a batch in one write. A change that fails gets its error
+// and does not stop the others.
 func (g *groups) apply(ctx context.Context, key string, batch []*groupChange) error {
-	const attempts = 100 // each time that one fails, another instance succeeds
+	const attempts = 100 // an attempt fails only if another instance has succeeded
 	for range attempts {
 		raw, err := g.logins.store.Get(ctx, key)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -310,12 +306,12 @@ func (g *groups) apply(ctx context.Context, key string, batch []*groupChange) er
 			return fmt.Errorf("changing a group of logins: %w", err)
 		}
 	}
-	return errors.New("changing a group of logins: others keep changing it")
+	return errors.New("changing a group of logins: other instances keep changing it")
 }
 
-// expires is when the record tells nothing any more.
+// expires returns when the record is of no more use.
 func (g *group) expires() time.Time {
-	last := g.Ended.Add(2 * AttemptLifetime) // once finished, the provider may take its time with the code
+	last := g.Ended.Add(2 * AttemptLifetime) // an attempt can end late, and the provider's answers take time
 	for _, m := range g.Members {
 		if m.Expires.After(last) {
 			last = m.Expires

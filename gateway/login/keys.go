@@ -19,8 +19,8 @@ import (
 	"authgate/gateway/keyfile"
 )
 
-// Keys sign and verify the gateway's own access tokens with one algorithm
-// that is fixed in advance. The zero value signs and verifies nothing.
+// Keys signs and verifies the gateway's own access tokens, with one algorithm that is
+// fixed in advance. The zero value cannot sign or verify.
 type Keys struct {
 	method jwt.SigningMethod
 	sign   any    // []byte or *rsa.PrivateKey
@@ -29,21 +29,21 @@ type Keys struct {
 	public jose.JSONWebKeySet
 }
 
-// The key files that are made under the data directory where the
-// configuration gives no key.
+// Names of key files in the data directory. They are created if the configuration
+// gives no key.
 const (
 	secretFile     = "token.secret"
 	privateKeyFile = "token.pem"
 	generatedBits  = 3072
 )
 
-// NewHS256 returns keys of HMAC with SHA-256 (RFC 7518, section 3.2). The
-// secret has at least 32 bytes, or it is an error.
+// NewHS256 returns keys for HMAC with SHA-256 (RFC 7518, section 3.2). The secret must
+// have at least 32 bytes.
 func NewHS256(secret []byte) (*Keys, error) {
 	if len(secret) < sha256.Size {
 		return nil, fmt.Errorf("the HS256 secret has %d bytes, at least %d are needed", len(secret), sha256.Size)
 	}
-	// The kid tells keys apart and nothing about the secret.
+	// The kid tells keys apart and reveals nothing about the secret.
 	sum := sha256.Sum256(append([]byte("authgate kid\x00"), secret...))
 	return &Keys{
 		method: jwt.SigningMethodHS256, sign: secret, verify: secret,
@@ -52,8 +52,8 @@ func NewHS256(secret []byte) (*Keys, error) {
 	}, nil
 }
 
-// NewRS256 returns keys of RSASSA-PKCS1-v1_5 with SHA-256 (RFC 7518, section
-// 3.3). The kid is the key's thumbprint (RFC 7638).
+// NewRS256 returns keys for RSASSA-PKCS1-v1_5 with SHA-256 (RFC 7518, section 3.3). The
+// kid is the key's thumbprint (RFC 7638).
 func NewRS256(key *rsa.PrivateKey) (*Keys, error) {
 	if key.N.BitLen() < 2048 {
 		return nil, fmt.Errorf("the RS256 key has %d bits, at least 2048 are needed", key.N.BitLen())
@@ -71,9 +71,9 @@ func NewRS256(key *rsa.PrivateKey) (*Keys, error) {
 	}, nil
 }
 
-// LoadKeys returns the keys of algorithm (HS256 or RS256): those given as
-// secret or as the path of a PEM file, else those kept in dataDir, which are
-// made once and keep tokens good over restarts.
+// LoadKeys returns the keys for algorithm, HS256 or RS256. The key is secret, or the PEM
+// file at the path privateKey. If both are empty, it is a key file in dataDir. LoadKeys
+// creates that file once, so that tokens stay valid after a restart.
 func LoadKeys(algorithm, secret, privateKey, dataDir string) (*Keys, error) {
 	switch algorithm {
 	case "HS256":
@@ -110,8 +110,8 @@ func LoadKeys(algorithm, secret, privateKey, dataDir string) (*Keys, error) {
 	return nil, fmt.Errorf("token algorithm %q is not supported: expected HS256 or RS256", algorithm)
 }
 
-// JWKS returns the public keys as a JWK set (RFC 7517, section 5): empty for
-// HS256, whose key is secret.
+// JWKS returns the public keys as a JWK set (RFC 7517, section 5). The set is empty for
+// HS256, because its key is secret.
 func (k *Keys) JWKS() ([]byte, error) { return json.Marshal(k.public) }
 
 func generateRSA() ([]byte, error) {

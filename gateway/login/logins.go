@@ -20,46 +20,45 @@ import (
 	"authgate/policy"
 )
 
-// Keys of the store. What follows a prefix is a hash wherever the thing it
-// stands for is a secret.
+// Key prefixes in the store. A secret is never part of a key: its hash is.
 const (
 	loginPrefix   = "login:"    // + sid
 	SessionPrefix = "session:"  // + hash of the session identifier
 	refreshPrefix = "refresh:"  // + hash of the refresh family's secret
 	revokedPrefix = "revoked:"  // + jti
-	userPrefix    = "user:"     // + subject of somebody whom a provider vouches for
-	groupPrefix   = "group:"    // + hash of what the logins have in common
+	userPrefix    = "user:"     // + subject of a person at a provider
+	groupPrefix   = "group:"    // + hash of what the logins share
 	attemptPrefix = "attempt:"  // + hash of the state
 	renewPrefix   = "renewing:" // + sid
 	usedPrefix    = "used:"     // + hash of the logout token's issuer and jti
 )
 
-// undoTime bounds the end of a login that came to nothing. Where the store does
-// not answer its client has waited for that already.
+// undoTime is the time limit for ending a login that could not be recorded. The
+// client has already waited for the store.
 const undoTime = 200 * time.Millisecond
 
-// Login is the record of one sign-in. Sessions, refresh tokens and access
-// tokens name it, and none of them is good once it is gone.
+// Login is the record of one sign-in. Sessions, refresh tokens and access tokens
+// refer to it and are valid only while it exists.
 type Login struct {
-	// ID is the sid: it names the login in tokens and logs and opens nothing.
+	// ID is the sid. It names the login in tokens and logs, and is not a secret.
 	ID string `json:"-"`
-	// Username and Version are the local account that signed in, and the
-	// version it had then; a changed password gives the account another one.
+	// Username is the local account that signed in. Version is the account's
+	// version at that time.
 	Username string `json:"user,omitempty"`
 	Version  string `json:"version,omitempty"`
-	// Since is the tenure of the account at the time of the login.
+	// Since is the account's epoch at that time.
 	Since time.Time `json:"since,omitzero"`
-	// Delegated is who signed in at a provider; nil for local accounts.
+	// Delegated is the login at a provider, nil for a local account.
 	Delegated *Delegation `json:"delegated,omitempty"`
-	// Created is when, Expires when the login ends by itself.
+	// Created is the time of the login. It expires at Expires.
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
-	// Handles are the store's keys of the session and refresh family that
-	// were issued with the login; they are removed with it.
+	// Handles are the store keys of the session and the refresh token family of
+	// the login. They are deleted with it.
 	Handles []string `json:"handles,omitempty"`
 }
 
-// Subject is the subject of the identities of the login.
+// Subject returns the subject of the login's identities.
 func (login *Login) Subject() string {
 	if login.Delegated != nil {
 		return login.Delegated.Subject()
@@ -67,19 +66,19 @@ func (login *Login) Subject() string {
 	return policy.LocalProvider + ":" + login.Username
 }
 
-// HasTokens reports whether tokens were issued with the login.
+// HasTokens reports whether the login has access and refresh tokens.
 func (login *Login) HasTokens() bool {
 	return slices.ContainsFunc(login.Handles, func(key string) bool { return strings.HasPrefix(key, refreshPrefix) })
 }
 
-// Logins keeps the logins. It is the one way to begin and to end one.
+// Logins begins and ends all logins.
 type Logins struct {
 	store  store.Store
 	now    func() time.Time
 	groups *groups
 }
 
-// NewLogins returns logins kept in s. now is the clock of the store, see
+// NewLogins returns logins stored in s. now is the clock of the store; see
 // store.ClockOf.
 func NewLogins(s store.Store, now func() time.Time) *Logins {
 	l := &Logins{store: s, now: now}
@@ -106,9 +105,10 @@ func (l *Logins) Begin(ctx context.Context, account *auth.Account, expires time.
 	return l.begin(ctx, login, login.Created, handles)
 }
 
-// begin records login and its handles. started is when it was asked for.
+// begin records login and its handles. started is the time when the client asked
+// for the login.
 func (l *Logins) begin(ctx context.Context, login *Login, started time.Time, handles []Handle) (*Login, error) {
-	// Side by side, so that a store that groups its commits needs one.
+	// In parallel, so that a store that groups writes commits once.
 	var puts errgroup.Group
 	put := func(key string, value []byte, expires time.Time) {
 		puts.Go(func() error { return l.store.Put(ctx, key, value, expires) })
@@ -127,29 +127,29 @@ func (l *Logins) begin(ctx context.Context, login *Login, started time.Time, han
 	}
 	put(loginPrefix+login.ID, value, login.Expires)
 	if err := puts.Wait(); err != nil {
-		_ = l.undo(login) // the error that counts is the first one
+		_ = l.undo(login) // the first error is the one to return
 		return nil, fmt.Errorf("beginning a login: %w", err)
 	}
-	// Last, so that who ends a group finds a login to end from the moment on
-	// that the group names it; who was earlier has left a mark there.
+	// The groups come last. A logout that comes later finds the login in the
+	// group and ends it. A logout that came earlier has marked the group.
 	if err := l.groups.enter(ctx, login, started); err != nil {
 		return nil, errors.Join(err, l.undo(login))
 	}
 	return login, nil
 }
 
-// undo ends a login of which nobody was told a secret. Where that fails what
-// stays is unused, and expires by itself.
+// undo ends a login whose secrets the client does not get. If that fails, the rest
+// is unused and expires.
 func (l *Logins) undo(login *Login) error {
-	// Not with the context of the request, whose time for the store may be over.
+	// Not with the context of the request: its time for the store may have ended.
 	ctx, cancel := context.WithTimeout(context.Background(), undoTime)
 	defer cancel()
 	_, err := l.End(ctx, login.ID)
 	return err
 }
 
-// read returns what the store holds of a login or a handle, or ErrRejected
-// when that has ended.
+// read returns the record of a login or a handle. The error is ErrRejected if it
+// does not exist any more.
 func (l *Logins) read(ctx context.Context, key string) ([]byte, error) {
 	raw, err := l.store.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
@@ -162,9 +162,9 @@ func (l *Logins) read(ctx context.Context, key string) ([]byte, error) {
 	return raw, nil
 }
 
-// same reports whether the store still holds what it held; ErrRejected where
-// one of the records is gone.
-func (l *Logins) same(ctx context.Context, basis []record) (bool, error) {
+// unchanged reports whether the store still holds these records. The error is
+// ErrRejected if one of them is gone.
+func (l *Logins) unchanged(ctx context.Context, basis []record) (bool, error) {
 	for _, r := range basis {
 		raw, err := l.read(ctx, r.key)
 		if err != nil {
@@ -187,18 +187,18 @@ func decodeLogin(sid string, raw []byte) (*Login, error) {
 	return login, nil
 }
 
-// End ends the login: every session, refresh token and access token of it is
-// dead when End returns nil. It returns the login that ended, nil when there
-// was none. After an error the login may still be alive.
+// End ends the login: its sessions, refresh tokens and access tokens are invalid
+// when End returns without an error. It returns the login, or nil if there was
+// none. After an error the login may still be valid.
 func (l *Logins) End(ctx context.Context, sid string) (*Login, error) {
 	return l.end(ctx, sid, l.groups.leave)
 }
 
-// end ends the login, and then does what else is to be done about it, beside
-// the clearing away.
+// end ends the login and clears its handles. It calls the functions in also at the
+// same time.
 func (l *Logins) end(ctx context.Context, sid string, also ...func(context.Context, *Login)) (*Login, error) {
-	// Deleting the record is the one step that counts, so that ending is
-	// atomic; the handles are worthless from then on and only cleared away.
+	// Only the deletion of the record matters, so ending is atomic. The handles
+	// are invalid from then on.
 	raw, err := l.store.Take(ctx, loginPrefix+sid)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
@@ -208,7 +208,7 @@ func (l *Logins) end(ctx context.Context, sid string, also ...func(context.Conte
 	}
 	login, err := decodeLogin(sid, raw)
 	if err != nil {
-		return &Login{ID: sid}, nil // damaged, and gone with the record
+		return &Login{ID: sid}, nil // the record was damaged; now it is deleted
 	}
 	var deletes errgroup.Group
 	for _, key := range login.Handles {
@@ -220,32 +220,32 @@ func (l *Logins) end(ctx context.Context, sid string, also ...func(context.Conte
 			return nil
 		})
 	}
-	_ = deletes.Wait() // what stays is dead and expires by itself
+	_ = deletes.Wait() // what remains is invalid and expires
 	return login, nil
 }
 
-// current reports whether login was made by the local account as it is in
-// accounts, in its present tenure, and returns that account.
+// current returns the local account of the login. It reports whether the account
+// is in accounts and has not changed since the login.
 func (login *Login) current(accounts *auth.Accounts) (*auth.Account, bool) {
 	if login.Delegated != nil {
 		return nil, false
 	}
 	account, ok := accounts.Lookup(login.Username)
-	return account, ok && account.Version() == login.Version && login.in(account.Epoch())
+	return account, ok && account.Version() == login.Version && login.inEpoch(account.Epoch())
 }
 
-// in reports whether the login began in the tenure that began at since. It does
-// not ask which came first, because the clock may have been set in between.
-func (login *Login) in(since time.Time) bool {
-	if login.Since.IsZero() { // recorded by a version that did not store it
+// inEpoch reports whether the login began in the epoch that began at since. It
+// does not compare which time is earlier, because the clock can be set back.
+func (login *Login) inEpoch(since time.Time) bool {
+	if login.Since.IsZero() { // recorded by an older version
 		return !login.Created.Before(since)
 	}
 	return login.Since.Equal(since)
 }
 
-// isAhead reports whether t, a time that was stored earlier, is later than now
-// by more than the clocks of two instances may differ: the clock was set back.
-func isAhead(t, now time.Time) bool { return t.Sub(now) > clockLeeway }
+// inFuture reports whether a stored time t is later than now, by more than the
+// clocks of two instances may differ. Then the clock was set back.
+func inFuture(t, now time.Time) bool { return t.Sub(now) > clockLeeway }
 
 // newSecret returns 256 random bits.
 func newSecret() []byte {
@@ -257,8 +257,8 @@ func newSecret() []byte {
 // newSecretText returns 256 random bits in base64url.
 func newSecretText() string { return base64.RawURLEncoding.EncodeToString(newSecret()) }
 
-// hashed names secret in the store: base64url of its SHA-256. A fast hash is
-// enough for 256 random bits.
+// hashed returns the SHA-256 of secret in base64url, for use in store keys. A fast
+// hash is enough for 256 random bits.
 func hashed(secret []byte) string {
 	sum := sha256.Sum256(secret)
 	return base64.RawURLEncoding.EncodeToString(sum[:])

@@ -10,12 +10,12 @@ import (
 )
 
 // ErrReplayed: the logout token was used before.
-var ErrReplayed = errors.New("auth: the logout token was used before")
+var ErrReplayed = errors.New("login: the logout token was used before")
 
-// BackChannel ends the logins that a verified logout token of the provider is
-// about, and returns those that were alive (OpenID Connect Back-Channel Logout
-// 1.0, section 2.7). After an error that is not ErrReplayed some of them may
-// be, and the token can be sent again.
+// BackChannel ends the logins that a verified logout token names, and returns those that
+// were valid (OpenID Connect Back-Channel Logout 1.0, section 2.7). The error is
+// ErrReplayed if the token was used before. After any other error some logins may remain,
+// and the provider can send the token again.
 func (u *Users) BackChannel(ctx context.Context, name string, token *provider.LogoutToken) ([]*Login, error) {
 	p, ok := u.options.Providers[name]
 	if !ok {
@@ -26,14 +26,14 @@ func (u *Users) BackChannel(ctx context.Context, name string, token *provider.Lo
 	case err == nil:
 		return nil, ErrReplayed
 	case !errors.Is(err, store.ErrNotFound):
-		return nil, fmt.Errorf("looking for a logout token: %w", err)
+		return nil, fmt.Errorf("looking up a logout token: %w", err)
 	}
 	var keys []string
 	if token.Session == "" {
 		keys = append(keys, personGroup(name, p.Issuer(), token.Subject))
 	} else {
 		keys = append(keys, sessionGroup(name, p.Issuer(), token.Session))
-		if token.Subject != "" { // a login without a session's name may be of this one
+		if token.Subject != "" { // a login without a session identifier may belong to this session
 			keys = append(keys, unnamedGroup(name, p.Issuer(), token.Subject))
 		}
 	}
@@ -45,17 +45,16 @@ func (u *Users) BackChannel(ctx context.Context, name string, token *provider.Lo
 			return ended, err
 		}
 	}
-	until := u.logins.now().Add(token.Expires.Sub(u.options.Now())) // from the local clock to that of the store
+	until := u.logins.now().Add(token.Expires.Sub(u.options.Now())) // the token's time is by the local clock
 	if err := u.logins.store.Put(store.Ending(ctx), used, []byte{1}, until); err != nil {
-		return ended, fmt.Errorf("noting a logout token: %w", err)
+		return ended, fmt.Errorf("storing a logout token: %w", err)
 	}
 	return ended, nil
 }
 
-// FrontChannel ends the logins of one session at the provider, and returns
-// those that were alive (OpenID Connect Front-Channel Logout 1.0, section 3).
-// Anybody may have asked for it, so a session that is not known leaves no
-// trace.
+// FrontChannel ends the logins of one session at the provider, and returns those that were
+// valid (OpenID Connect Front-Channel Logout 1.0, section 3). Anyone can send such a
+// request, so an unknown session leaves no trace in the store.
 func (u *Users) FrontChannel(ctx context.Context, name, sid string) ([]*Login, error) {
 	p, ok := u.options.Providers[name]
 	if !ok {

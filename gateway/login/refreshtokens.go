@@ -17,45 +17,45 @@ import (
 	"authgate/gateway/store"
 )
 
-// Device traits that a refresh token can be bound to.
+// Traits of a device that a refresh token can be bound to.
 const (
 	BindUserAgent = "user_agent"
 	BindIP        = "ip"
 )
 
-// maxRotations bounds how many rotations inside the leeway a family remembers;
-// a token used before those counts as reused later.
+// maxRotations is how many rotations within the leeway a family remembers. A token
+// from before them counts as reused after the leeway.
 const maxRotations = 32
 
-// maxStaleReads bounds how often a rotation starts over. Each time another one
-// has happened in between.
+// maxStaleReads is how often a rotation starts again. Each time, another rotation
+// has happened between its read and its write.
 const maxStaleReads = 8
 
-// errStale: what was read of a family is no longer what the store holds.
-var errStale = errors.New("auth: the refresh token's family has changed meanwhile")
+// errStale: the store does not hold the family any more as it was read.
+var errStale = errors.New("login: the refresh token family has changed in the meantime")
 
-// RefreshOptions says how refresh tokens live.
+// RefreshOptions configure refresh tokens.
 type RefreshOptions struct {
-	Lifetime time.Duration // of the family, from the login on
-	Leeway   time.Duration // how long a second use of a token is taken for an accident
+	Lifetime time.Duration // of the family, from the login
+	Leeway   time.Duration // how long a second use of a token counts as an accident
 	Bind     []string      // BindUserAgent, BindIP
 }
 
-// Refresh keeps the refresh tokens: one family for each login, one record for
-// each family, one good token at any time (RFC 9700, section 4.14.2).
+// RefreshTokens issues and rotates refresh tokens. Each login has one family, each
+// family has one record, and one token of a family is valid at any time (RFC 9700,
+// section 4.14.2).
 //
-// A token is three parts, in base64url: the family's secret, the generation's
-// secret, both of 256 random bits, and a check of the second under the first.
-// The store holds hashes alone. The check tells a token that was once issued
-// from one that was not, so that garbage never ends a login and a stolen, used
-// token does.
+// A token has three parts in base64url: the secret of the family, the secret of the
+// generation, both of 256 random bits, and a MAC of the second with the first as its
+// key. The store holds only hashes. The MAC tells whether a token was ever issued.
+// So an invented token never ends a login, and a stolen token that was used does.
 type RefreshTokens struct {
 	options  RefreshOptions
 	accounts *auth.Accounts
 	logins   *Logins
 }
 
-// NewRefresh returns the refresh tokens of logins of accounts.
+// NewRefreshTokens returns the refresh tokens for logins of accounts.
 func NewRefreshTokens(options RefreshOptions, accounts *auth.Accounts, logins *Logins) *RefreshTokens {
 	return &RefreshTokens{options: options, accounts: accounts, logins: logins}
 }
@@ -63,30 +63,30 @@ func NewRefreshTokens(options RefreshOptions, accounts *auth.Accounts, logins *L
 // family is the record of a login's refresh tokens.
 type family struct {
 	Login   string     `json:"sid"`
-	Current string     `json:"current"` // hash of the generation that is good
+	Current string     `json:"current"` // hash of the valid generation
 	Expires time.Time  `json:"expires"`
-	Device  string     `json:"device,omitempty"` // hash of the traits it is bound to
+	Device  string     `json:"device,omitempty"` // hash of the traits that it is bound to
 	Rotated []rotation `json:"rotated,omitempty"`
 }
 
-// rotation remembers a generation that was replaced less than the leeway ago.
+// rotation is a generation that was replaced within the leeway.
 type rotation struct {
 	Generation string    `json:"g"`
 	At         time.Time `json:"at"`
 }
 
-// ReuseError is an ErrRejected: a token was used again later than the leeway,
-// so it was stolen from one side or the other, and its login has been ended.
+// ReuseError is an ErrRejected: a token was used again after the leeway. The token
+// is known to two parties, so one of them stole it, and the login was ended.
 type ReuseError struct {
-	Login *Login // nil when it had ended before
+	Login *Login // nil if it had already ended
 }
 
-func (e *ReuseError) Error() string { return "auth: refresh token reused, the login is ended" }
+func (e *ReuseError) Error() string { return "login: refresh token reused, the login is ended" }
 
 // Is makes a ReuseError match ErrRejected.
 func (e *ReuseError) Is(target error) bool { return target == auth.ErrRejected }
 
-// refreshToken is a token taken apart.
+// refreshToken is a parsed token.
 type refreshToken struct {
 	family, generation []byte // 32 bytes each
 }
@@ -108,9 +108,9 @@ func (t refreshToken) String() string {
 
 func (t refreshToken) key() string { return refreshPrefix + hashed(t.family) }
 
-// parseRefresh takes a token apart, ok only if it was once issued.
+// parseRefresh parses a token. ok reports whether the token was ever issued.
 func parseRefresh(s string) (t refreshToken, ok bool) {
-	// The length first: base64 skips line breaks.
+	// The length must be checked first, because base64 skips line breaks.
 	if len(s) != base64.RawURLEncoding.EncodedLen(refreshBytes) {
 		return refreshToken{}, false
 	}
@@ -122,7 +122,7 @@ func parseRefresh(s string) (t refreshToken, ok bool) {
 	return t, hmac.Equal(raw[64:], t.check())
 }
 
-// Expires is when a login with refresh tokens, begun at created, ends.
+// Expires returns when a login with refresh tokens ends that began at created.
 func (r *RefreshTokens) Expires(created time.Time) time.Time { return created.Add(r.options.Lifetime) }
 
 // New returns the first token of a new family, and the handle with which
@@ -142,7 +142,7 @@ func (r *RefreshTokens) New(creds *auth.Credentials) (token string, handle Handl
 	}
 }
 
-// Rotation is the outcome of a refresh.
+// Rotation is the result of a refresh.
 type Rotation struct {
 	Login   *Login
 	Account *auth.Account
@@ -150,10 +150,9 @@ type Rotation struct {
 	Expires time.Time // when the family ends
 }
 
-// Rotate exchanges token for a new one. Of any number of concurrent calls
-// with one token one succeeds. Errors: an ErrRejected for a token that is not
-// good, a *ReuseError when that ended the login, any other when the store
-// could not tell.
+// Rotate exchanges token for a new one. Of several concurrent calls with one token,
+// one succeeds. The error is an ErrRejected if the token is not valid, a *ReuseError
+// if it also ended the login, and any other error if the store failed.
 func (r *RefreshTokens) Rotate(ctx context.Context, token string, creds *auth.Credentials) (rotation *Rotation, err error) {
 	for range maxStaleReads {
 		if rotation, err = r.rotate(ctx, token, creds); !errors.Is(err, errStale) {
@@ -163,7 +162,7 @@ func (r *RefreshTokens) Rotate(ctx context.Context, token string, creds *auth.Cr
 	return rotation, err
 }
 
-// rotate is Rotate, or errStale.
+// rotate is one attempt of Rotate. It fails with errStale if its read was too old.
 func (r *RefreshTokens) rotate(ctx context.Context, token string, creds *auth.Credentials) (*Rotation, error) {
 	t, f, raw, err := r.find(ctx, token)
 	if err != nil {
@@ -198,8 +197,8 @@ func (r *RefreshTokens) rotate(ctx context.Context, token string, creds *auth.Cr
 	return &Rotation{Login: login, Account: account, Token: next.String(), Expires: f.Expires}, nil
 }
 
-// LoginOf returns the sid that a refresh token belongs to, be it used or not;
-// ErrRejected when there is none.
+// LoginOf returns the sid of the login that a token belongs to, whether or not the
+// token was used. The error is ErrRejected if there is none.
 func (r *RefreshTokens) LoginOf(ctx context.Context, token string) (string, error) {
 	_, f, _, err := r.find(ctx, token)
 	if err != nil {
@@ -224,7 +223,7 @@ func (r *RefreshTokens) find(ctx context.Context, token string) (refreshToken, *
 	return t, f, raw, err
 }
 
-// owner returns the login of f and the account behind it, as they are today.
+// owner returns the current login and account of f.
 func (r *RefreshTokens) owner(ctx context.Context, f *family) (*Login, *auth.Account, error) {
 	raw, err := r.logins.read(ctx, loginPrefix+f.Login)
 	if errors.Is(err, auth.ErrRejected) {
@@ -244,31 +243,30 @@ func (r *RefreshTokens) owner(ctx context.Context, f *family) (*Login, *auth.Acc
 	return login, account, nil
 }
 
-// justRotated reports whether a generation was replaced no longer than leeway
-// ago: its use is a race of the client with itself, later it is theft.
+// justRotated reports whether a generation was replaced within the leeway. Then its
+// use is a race within the client. Later it is theft.
 func (f *family) justRotated(generation string, now time.Time, leeway time.Duration) bool {
 	return slices.ContainsFunc(f.Rotated, func(past rotation) bool {
 		return past.Generation == generation && past.within(leeway, now)
 	})
 }
 
-// within reports whether the rotation happened no longer than leeway ago. One
-// that is further in the future happened before the clock was set back, an
-// unknown time ago.
+// within reports whether the rotation happened within the leeway. A rotation further
+// in the future happened an unknown time ago, before the clock was set back.
 func (past rotation) within(leeway time.Duration, now time.Time) bool {
 	return now.Sub(past.At).Abs() <= leeway
 }
 
-// reused ends the login of a family for the use of a generation that is not in
-// it any more, or returns errStale: what was read may be older than the token,
-// and only what the store holds at this moment says that it was replaced.
+// reused ends the login, because a generation was used that is not in the family any
+// more. The read of the family may be older than the token, so reused first asks the
+// store whether it still holds raw, and returns errStale if not.
 func (r *RefreshTokens) reused(ctx context.Context, key string, f *family, raw []byte) error {
 	err := r.logins.store.Swap(ctx, key, raw, raw, f.Expires)
 	if errors.Is(err, store.ErrConflict) {
 		return errStale
 	}
 	if err != nil {
-		return fmt.Errorf("looking for a reuse: %w", err)
+		return fmt.Errorf("checking a reused refresh token: %w", err)
 	}
 	login, err := r.logins.End(ctx, f.Login)
 	if err != nil {
@@ -277,7 +275,7 @@ func (r *RefreshTokens) reused(ctx context.Context, key string, f *family, raw [
 	return &ReuseError{Login: login}
 }
 
-// rotated is f with the next generation current.
+// rotated returns f with next as its current generation.
 func (r *RefreshTokens) rotated(f *family, next string, now time.Time) family {
 	recent := slices.DeleteFunc(slices.Clone(f.Rotated), func(past rotation) bool {
 		return !past.within(r.options.Leeway, now)
@@ -289,7 +287,7 @@ func (r *RefreshTokens) rotated(f *family, next string, now time.Time) family {
 	return successor
 }
 
-// device is a hash of the traits that tokens are bound to, empty for none.
+// device returns a hash of the traits that tokens are bound to, or an empty string.
 func (r *RefreshTokens) device(creds *auth.Credentials) string {
 	if len(r.options.Bind) == 0 {
 		return ""
@@ -303,7 +301,7 @@ func (r *RefreshTokens) device(creds *auth.Credentials) string {
 			traits = append(traits, "ip", address(creds.Client))
 		}
 	}
-	return hashed([]byte(strings.Join(traits, "\x00"))) // no header value holds a NUL
+	return hashed([]byte(strings.Join(traits, "\x00"))) // a header value has no NUL
 }
 
 func address(a netip.Addr) string { return a.Unmap().WithZone("").String() }

@@ -13,31 +13,30 @@ import (
 )
 
 const (
-	// renewTime bounds one renewal: tokens, keys, userinfo and the store.
+	// renewTime is the time limit of one renewal: tokens, keys, userinfo and store.
 	renewTime = 40 * time.Second
-	// claimMargin is how much longer a claim lasts than the renewal can.
+	// claimMargin is how much longer a claim lasts than a renewal.
 	claimMargin = 10 * time.Second
-	// renewPause is how long a login is left alone after a renewal that
-	// failed, takenPause after finding that somebody else is at it.
+	// renewPause is the pause after a renewal that failed. takenPause is the pause
+	// when another instance renews the login.
 	renewPause, takenPause = 10 * time.Second, time.Second
-	// renewPatience is how long a request waits for a renewal once the
-	// tokens have expired; then it goes on with what is known.
+	// renewPatience is how long a request waits for a renewal when the tokens have
+	// expired. Then it continues with the profile that is known.
 	renewPatience = 3 * time.Second
-	// renewLeast is the shortest time between renewals of a login, and
-	// renewalsAtOnce how many there are at a time.
+	// renewLeast is the shortest time between two renewals of a login.
+	// renewalsAtOnce is the maximum number of renewals at the same time.
 	renewLeast, renewalsAtOnce = 2 * time.Second, 64
 	// renewSoon is when tokens are renewed that came without a profile.
 	renewSoon = 30 * time.Second
-	// renewUnknown is when tokens are renewed that don't say how long they
-	// are good.
+	// renewUnknown is when tokens are renewed whose expiry is unknown.
 	renewUnknown = 5 * time.Minute
 )
 
-// errRenewing: another request, or another instance, is renewing the login.
+// errRenewing: another instance is renewing the login.
 var errRenewing = errors.New("being renewed already")
 
-// renewAt is when tokens that end at expires are due: after three quarters of
-// the time they have, so that roles are fresh before the tokens end.
+// renewAt returns when tokens that end at expires are due: after three quarters of their
+// time, so that roles are updated before the tokens expire.
 func renewAt(now, expires time.Time) time.Time {
 	if expires.IsZero() {
 		return now.Add(renewUnknown)
@@ -45,11 +44,11 @@ func renewAt(now, expires time.Time) time.Time {
 	return now.Add(max(expires.Sub(now)/4*3, renewLeast))
 }
 
-// renew implements owner: tokens that are due are refreshed at the provider,
-// once for all requests, beside them while the old ones are good.
+// renew implements owner. Tokens that are due are refreshed at the provider, once for all
+// requests. A request waits for that only if the tokens have expired.
 func (u *Users) renew(ctx context.Context, login *Login) bool {
-	v, now := login.Delegated, u.logins.now()
-	if !v.due(now) {
+	d, now := login.Delegated, u.logins.now()
+	if !d.due(now) {
 		return false
 	}
 	if until, paused := u.pauses.Get(login.ID); paused && u.options.Now().Before(until) {
@@ -59,7 +58,7 @@ func (u *Users) renew(ctx context.Context, login *Login) bool {
 		u.renewOnce(login)
 		return nil, nil
 	})
-	if v.Expires.IsZero() || now.Before(v.Expires) {
+	if d.Expires.IsZero() || now.Before(d.Expires) {
 		return false
 	}
 	patience := time.NewTimer(renewPatience)
@@ -73,10 +72,10 @@ func (u *Users) renew(ctx context.Context, login *Login) bool {
 	return false
 }
 
-// renewOnce renews the login, and pauses after a failure.
+// renewOnce renews the login. After a failure it sets a pause.
 func (u *Users) renewOnce(login *Login) {
 	defer func() {
-		if panicked := recover(); panicked != nil { // beside a request, nobody else would catch it
+		if panicked := recover(); panicked != nil { // no request would recover from it
 			u.pauses.Add(login.ID, u.options.Now().Add(renewPause))
 			u.options.Report(login, false, fmt.Errorf("panic: %v", panicked))
 		}
@@ -100,7 +99,7 @@ func (u *Users) renewOnce(login *Login) {
 	case errors.Is(err, provider.ErrRefused):
 		ended, failed := u.logins.End(ctx, login.ID)
 		if failed == nil {
-			if ended != nil { // else somebody was faster
+			if ended != nil { // nil: another instance has ended it
 				u.options.Report(login, true, err)
 			}
 			return
@@ -111,8 +110,8 @@ func (u *Users) renewOnce(login *Login) {
 	u.options.Report(login, false, err)
 }
 
-// claim runs do unless another instance does so at this time: a refresh token
-// that is used twice is taken for stolen.
+// claim calls do unless another instance is doing the same. Two uses of one refresh token
+// look like theft to the provider.
 func (u *Users) claim(ctx context.Context, sid string, do func() error) error {
 	key, own := renewPrefix+sid, newSecret()
 	err := u.logins.store.Swap(ctx, key, nil, own, u.logins.now().Add(renewTime+claimMargin))
@@ -123,8 +122,8 @@ func (u *Users) claim(ctx context.Context, sid string, do func() error) error {
 		return fmt.Errorf("claiming a renewal: %w", err)
 	}
 	defer func() {
-		// Not with ctx, which may have ended; what stays expires. A claim that
-		// is another's by now is not given back.
+		// Not with ctx, which may have ended. If this fails, the claim expires. Swap
+		// does not delete the claim of another instance.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_ = u.logins.store.Swap(ctx, key, own, nil, time.Unix(1, 0))
@@ -132,8 +131,8 @@ func (u *Users) claim(ctx context.Context, sid string, do func() error) error {
 	return do()
 }
 
-// refresh gets new tokens for the login as it stands in the store, which
-// another instance may have renewed meanwhile.
+// refresh gets new tokens for the login as it is in the store now. Another instance may
+// have renewed it.
 func (u *Users) refresh(ctx context.Context, sid string) error {
 	key := loginPrefix + sid
 	raw, err := u.logins.read(ctx, key)
@@ -147,43 +146,42 @@ func (u *Users) refresh(ctx context.Context, sid string) error {
 	if err != nil {
 		return err
 	}
-	v := login.Delegated
-	if v == nil || !v.due(u.logins.now()) {
+	d := login.Delegated
+	if d == nil || !d.due(u.logins.now()) {
 		return nil
 	}
-	p, ok := u.options.Providers[v.Provider]
-	if !ok || p.Issuer() != v.Issuer {
-		return nil // nobody vouches for it any more
+	p, ok := u.options.Providers[d.Provider]
+	if !ok || p.Issuer() != d.Issuer {
+		return nil // the provider is not configured any more
 	}
 	tokens, err := u.Tokens(login)
 	if err != nil {
 		return err
 	}
-	// What was read may be older than the claim, and a refresh token that another
-	// instance has used ends the login.
+	// The read may be older than the claim. If another instance has used the refresh
+	// token since then, a second use would end the login.
 	err = u.logins.store.Swap(ctx, key, raw, raw, login.Expires)
 	if errors.Is(err, store.ErrConflict) {
-		return nil // the next request sees what it is now
+		return nil // the next request reads the new record
 	}
 	if err != nil {
-		return fmt.Errorf("looking at a login before its renewal: %w", err)
+		return fmt.Errorf("checking a login before its renewal: %w", err)
 	}
 	asked := u.logins.now()
-	grant, refused := p.Refresh(ctx, tokens, v.User)
+	grant, refused := p.Refresh(ctx, tokens, d.User)
 	if grant == nil {
 		return refused
 	}
 	err = refused
 	if err == nil {
-		err = u.save(ctx, v, grant.Profile, asked)
+		err = u.save(ctx, d, grant.Profile, asked)
 	}
-	// Whatever else has failed: without the new refresh token the login is lost.
+	// Store the tokens even after a failure: without the new refresh token the login is lost.
 	return errors.Join(err, u.replace(ctx, login, raw, grant.Tokens, err != nil))
 }
 
-// replace puts new tokens into the record of a login, unless it has ended.
-// With soon they are renewed again shortly, because what came with them is not
-// known or not kept.
+// replace stores new tokens in the record of a login, unless the login has ended. With
+// soon they are renewed again shortly, because their profile is unknown or not stored.
 func (u *Users) replace(ctx context.Context, login *Login, raw []byte, tokens provider.Tokens, soon bool) error {
 	if err := u.keep(login, tokens); err != nil {
 		return err
@@ -193,14 +191,14 @@ func (u *Users) replace(ctx context.Context, login *Login, raw []byte, tokens pr
 	}
 	value, err := json.Marshal(login)
 	if err != nil {
-		return fmt.Errorf("keeping the provider's tokens: %w", err)
+		return fmt.Errorf("storing the provider's tokens: %w", err)
 	}
 	err = u.logins.store.Swap(ctx, loginPrefix+login.ID, raw, value, login.Expires)
 	if errors.Is(err, store.ErrConflict) {
 		return nil // it has ended
 	}
 	if err != nil {
-		return fmt.Errorf("keeping the provider's tokens: %w", err)
+		return fmt.Errorf("storing the provider's tokens: %w", err)
 	}
 	return nil
 }

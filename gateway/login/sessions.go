@@ -15,83 +15,83 @@ import (
 	"authgate/policy"
 )
 
-// identityCacheSize bounds the identities that a mechanism keeps ready. An
-// entry only saves work: it is used while the store's records are unchanged.
+// identityCacheSize is the number of identities that a mechanism caches. A cached
+// identity is used only while the store's records are unchanged.
 const identityCacheSize = 16384
 
-// sessionRecord is what the store holds under the hash of a session's
+// sessionRecord is the record of a session. Its key is the hash of the session
 // identifier.
 type sessionRecord struct {
 	Login     string           `json:"sid"`
 	Mechanism policy.Mechanism `json:"mechanism"`
 	Created   time.Time        `json:"created"`
 	Expires   time.Time        `json:"expires"`
-	Seen      time.Time        `json:"seen"` // kept up only where idle sessions end
+	Seen      time.Time        `json:"seen"` // updated only if there is an idle timeout
 }
 
-// SessionOptions says how sessions live.
+// SessionOptions are the time limits of sessions.
 type SessionOptions struct {
-	Lifetime time.Duration // absolute, from creation
-	Idle     time.Duration // without a request; 0: off
+	Lifetime time.Duration // from creation
+	Idle     time.Duration // without a request; 0: no limit
 }
 
-// Session is the mechanism of server-side sessions: an opaque identifier of
-// 256 random bits in a cookie, whose hash leads to the session's record. Local
-// sessions and those that a provider vouches for are told apart by cookie,
-// record and owner, and neither opens what the other does.
+// Sessions is the mechanism for server-side sessions. A cookie holds an opaque
+// identifier of 256 random bits, and the identifier's hash is the key of the
+// session's record. Sessions of local accounts and sessions of logins at a provider
+// have different cookies, records and owners, and one cannot replace the other.
 type Sessions struct {
 	mechanism policy.Mechanism
 	options   SessionOptions
 	owner     owner
 	logins    *Logins
-	ready     *lru.Cache[string, *readySession] // by session identifier
+	cache     *lru.Cache[string, *cachedSession] // by session identifier
 }
 
-// owner knows whose the logins of one mechanism are.
+// owner finds the person or account that a login of one mechanism belongs to.
 type owner interface {
-	// identify returns whose login it is, and the records beside the login
-	// that say so; ErrRejected when it is nobody's any more.
+	// identify returns the identity of the login's owner, and the additional
+	// records that it depends on. The error is ErrRejected if the owner is gone
+	// or has changed.
 	identify(ctx context.Context, login *Login, expires time.Time) (*policy.Identity, []record, error)
-	// renew brings what is known of the owner up to date where that is due,
-	// and reports whether it may have changed.
+	// renew updates what is known about the owner if that is due. It reports
+	// whether the identity may have changed.
 	renew(ctx context.Context, login *Login) bool
 }
 
-// record is what the store held under a key; raw is nil where that was
-// nothing.
+// record is what the store held under a key. raw is nil if there was nothing.
 type record struct {
 	key string
 	raw []byte
 }
 
-// readySession is a session that was found before, by its identifier, so that
-// a warm request hashes and decodes nothing. It counts only while the store
-// still holds the very same bytes under all the keys that it was made of.
-type readySession struct {
-	basis    []record // session, login, and what the owner adds
+// cachedSession is a session that an earlier request looked up, so that a warm
+// request hashes and decodes nothing. It is valid only while the store holds the
+// same bytes under all keys of basis.
+type cachedSession struct {
+	basis    []record // session, login, and the records of the owner
 	session  *sessionRecord
 	login    *Login
 	identity *policy.Identity
 
 	touching atomic.Bool
-	seen     atomic.Int64 // last request here, Unix nanoseconds; where idle sessions end
+	seen     atomic.Int64 // last request in this process, in Unix nanoseconds; only with an idle timeout
 }
 
-// NewSession returns the mechanism of sessions of local accounts.
+// NewSessions returns the mechanism for sessions of local accounts.
 func NewSessions(options SessionOptions, accounts *auth.Accounts, logins *Logins) *Sessions {
 	return newSessions(policy.Session, options, localOwner{accounts}, logins)
 }
 
 func newSessions(mechanism policy.Mechanism, options SessionOptions, o owner, logins *Logins) *Sessions {
-	ready, err := lru.New[string, *readySession](identityCacheSize)
+	cache, err := lru.New[string, *cachedSession](identityCacheSize)
 	if err != nil {
 		panic(err) // the size is a positive constant
 	}
-	return &Sessions{mechanism: mechanism, options: options, owner: o, logins: logins, ready: ready}
+	return &Sessions{mechanism: mechanism, options: options, owner: o, logins: logins, cache: cache}
 }
 
-// localOwner is the owner of logins of local accounts, which never change
-// under a mechanism.
+// localOwner is the owner of logins of local accounts. A mechanism keeps its
+// accounts for its whole life.
 type localOwner struct{ accounts *auth.Accounts }
 
 func (o localOwner) identify(_ context.Context, login *Login, expires time.Time) (*policy.Identity, []record, error) {
@@ -118,37 +118,36 @@ func (s *Sessions) New() (id string, handle Handle) {
 	}
 }
 
-// Lifetime is how long a new session lives.
+// Lifetime returns how long a new session lives.
 func (s *Sessions) Lifetime() time.Duration { return s.options.Lifetime }
 
-// Challenge implements Authenticator: there is none for cookies.
+// Challenge implements auth.Authenticator. Cookies have no challenge.
 func (s *Sessions) Challenge(*auth.Credentials) auth.Challenge { return "" }
 
-// Authenticate implements Authenticator.
+// Authenticate implements auth.Authenticator.
 func (s *Sessions) Authenticate(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
 	id := s.presented(creds)
 	if id == "" {
 		return nil, auth.ErrNoCredentials
 	}
-	ready, err := s.find(ctx, id)
-	if err == nil && s.owner.renew(ctx, ready.login) {
-		ready, err = s.find(ctx, id)
+	cached, err := s.find(ctx, id)
+	if err == nil && s.owner.renew(ctx, cached.login) {
+		cached, err = s.find(ctx, id)
 	}
-	return s.proves(ready, err)
+	return s.proves(cached, err)
 }
 
-// Alive implements Authenticator.
+// Alive implements auth.Authenticator.
 func (s *Sessions) Alive(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
 	id := s.presented(creds)
 	if id == "" {
 		return nil, auth.ErrNoCredentials
 	}
-	ready, err := s.look(ctx, id)
-	return s.proves(ready, err)
+	cached, err := s.look(ctx, id)
+	return s.proves(cached, err)
 }
 
-// presented returns the session identifier among credentials, empty if there
-// is none.
+// presented returns the session identifier in creds, or an empty string.
 func (s *Sessions) presented(creds *auth.Credentials) string {
 	if s.mechanism == policy.OIDC {
 		return creds.Delegated
@@ -156,7 +155,7 @@ func (s *Sessions) presented(creds *auth.Credentials) string {
 	return creds.Session
 }
 
-// cookie is the cookie that holds the session identifier.
+// cookie returns the role of the cookie that holds the session identifier.
 func (s *Sessions) cookie() auth.CookieRole {
 	if s.mechanism == policy.OIDC {
 		return auth.DelegatedCookie
@@ -164,20 +163,20 @@ func (s *Sessions) cookie() auth.CookieRole {
 	return auth.SessionCookie
 }
 
-// proves returns the identity of a session that was looked up, with the error
-// of that.
-func (s *Sessions) proves(ready *readySession, err error) (*policy.Identity, error) {
+// proves returns the identity of the session that a lookup found, or the error of
+// the lookup.
+func (s *Sessions) proves(cached *cachedSession, err error) (*policy.Identity, error) {
 	if errors.Is(err, auth.ErrRejected) {
 		return nil, &auth.Rejection{Detail: auth.DetailNotSignedIn, Reason: "unknown, expired or ended session", Cookie: s.cookie()}
 	}
 	if err != nil {
 		return nil, err
 	}
-	return ready.identity, nil
+	return cached.identity, nil
 }
 
-// LoginOf returns the sid that the session identifier belongs to, or
-// ErrRejected when there is no such session.
+// LoginOf returns the sid of the login that the session identifier belongs to. The
+// error is ErrRejected if there is no such session.
 func (s *Sessions) LoginOf(ctx context.Context, id string) (string, error) {
 	key, err := sessionKey(id)
 	if err != nil {
@@ -194,10 +193,10 @@ func (s *Sessions) LoginOf(ctx context.Context, id string) (string, error) {
 	return record.Login, nil
 }
 
-// sessionKey is where the store keeps the session of an identifier;
-// ErrRejected for what never was one.
+// sessionKey returns the store key of a session. The error is ErrRejected if id
+// cannot be a session identifier.
 func sessionKey(id string) (string, error) {
-	// The length first: base64 skips line breaks.
+	// The length must be checked first, because base64 skips line breaks.
 	if len(id) != base64.RawURLEncoding.EncodedLen(32) {
 		return "", auth.ErrRejected
 	}
@@ -208,26 +207,26 @@ func sessionKey(id string) (string, error) {
 	return SessionPrefix + hashed(secret), nil
 }
 
-// find is look for a request, which is activity.
-func (s *Sessions) find(ctx context.Context, id string) (*readySession, error) {
-	ready, err := s.look(ctx, id)
+// find is look for a request. A request counts as activity.
+func (s *Sessions) find(ctx context.Context, id string) (*cachedSession, error) {
+	cached, err := s.look(ctx, id)
 	if err == nil {
-		s.touch(ready, s.logins.now())
+		s.touch(cached, s.logins.now())
 	}
-	return ready, err
+	return cached, err
 }
 
-// look leads from an identifier to a session that is good now.
-func (s *Sessions) look(ctx context.Context, id string) (*readySession, error) {
-	ready, ok := s.ready.Get(id)
+// look returns the valid session with that identifier.
+func (s *Sessions) look(ctx context.Context, id string) (*cachedSession, error) {
+	cached, ok := s.cache.Get(id)
 	if !ok {
 		key, err := sessionKey(id)
 		if err != nil {
 			return nil, err
 		}
-		ready = &readySession{basis: []record{{key: key}}}
+		cached = &cachedSession{basis: []record{{key: key}}}
 	}
-	current, err := s.resolve(ctx, ready)
+	current, err := s.resolve(ctx, cached)
 	if err != nil {
 		return nil, err
 	}
@@ -235,14 +234,14 @@ func (s *Sessions) look(ctx context.Context, id string) (*readySession, error) {
 	if !now.Before(s.expires(current.session)) || s.idle(current, now) {
 		return nil, auth.ErrRejected
 	}
-	if current != ready {
-		s.ready.Add(strings.Clone(id), current) // id alone, not the header it is a part of
+	if current != cached {
+		s.cache.Add(strings.Clone(id), current) // a clone, because id is a part of the whole header
 	}
 	return current, nil
 }
 
-// expires is when a session ends: as was said when it was made, or sooner
-// where sessions live less long by now.
+// expires returns when a session ends: at the time in its record, or earlier if the
+// configured lifetime is shorter now.
 func (s *Sessions) expires(session *sessionRecord) time.Time {
 	if limit := session.Created.Add(s.options.Lifetime); limit.Before(session.Expires) {
 		return limit
@@ -250,17 +249,17 @@ func (s *Sessions) expires(session *sessionRecord) time.Time {
 	return session.Expires
 }
 
-// resolve leads from the session over its login to its owner of today, and
-// returns ready itself where the store still holds the same bytes.
-func (s *Sessions) resolve(ctx context.Context, ready *readySession) (*readySession, error) {
-	same, err := s.logins.same(ctx, ready.basis)
+// resolve looks up the session's login and owner. It returns cached itself if the
+// records have not changed.
+func (s *Sessions) resolve(ctx context.Context, cached *cachedSession) (*cachedSession, error) {
+	same, err := s.logins.unchanged(ctx, cached.basis)
 	if err != nil {
 		return nil, err
 	}
-	if same && ready.identity != nil {
-		return ready, nil
+	if same && cached.identity != nil {
+		return cached, nil
 	}
-	key := ready.basis[0].key
+	key := cached.basis[0].key
 	raw, err := s.logins.read(ctx, key)
 	if err != nil {
 		return nil, err
@@ -285,51 +284,51 @@ func (s *Sessions) resolve(ctx context.Context, ready *readySession) (*readySess
 	if err != nil {
 		return nil, err
 	}
-	next := &readySession{
+	next := &cachedSession{
 		basis:   append([]record{{key, raw}, {loginKey, rawLogin}}, more...),
 		session: session, login: login, identity: identity,
 	}
-	next.seen.Store(ready.seen.Load())
+	next.seen.Store(cached.seen.Load())
 	return next, nil
 }
 
-// idle reports whether the last request of the session, as the store or this
-// process knows it, was too long ago.
-func (s *Sessions) idle(ready *readySession, now time.Time) bool {
+// idle reports whether the last request is longer ago than the idle timeout. The
+// store or this process may know the last request.
+func (s *Sessions) idle(cached *cachedSession, now time.Time) bool {
 	if s.options.Idle == 0 {
 		return false
 	}
-	seen := ready.session.Seen
-	if here := time.Unix(0, ready.seen.Load()); here.After(seen) {
+	seen := cached.session.Seen
+	if here := time.Unix(0, cached.seen.Load()); here.After(seen) {
 		seen = here
 	}
 	return now.Sub(seen) >= s.options.Idle
 }
 
-// touch remembers that the session is in use, and now and then notes it in the
-// store, beside the request, which must not wait for a disk. After a restart,
-// and to other instances, the last request may seem up to an eighth of the
-// idle time earlier than it was.
-func (s *Sessions) touch(ready *readySession, now time.Time) {
+// touch remembers the time of the request. From time to time it stores the time in
+// the background, so that no request waits for a disk. Other instances, and this one
+// after a restart, may see a time that is up to an eighth of the idle timeout too
+// early.
+func (s *Sessions) touch(cached *cachedSession, now time.Time) {
 	if s.options.Idle == 0 {
 		return
 	}
-	ready.seen.Store(now.UnixNano())
-	// Abs: after the clock was set back, the store would keep a time to come.
-	if now.Sub(ready.session.Seen).Abs() < s.options.Idle/8 || !ready.touching.CompareAndSwap(false, true) {
+	cached.seen.Store(now.UnixNano())
+	// Abs: if the clock was set back, the stored time is in the future.
+	if now.Sub(cached.session.Seen).Abs() < s.options.Idle/8 || !cached.touching.CompareAndSwap(false, true) {
 		return
 	}
-	seen := *ready.session
+	seen := *cached.session
 	seen.Seen = now
 	value, err := json.Marshal(seen)
 	if err != nil {
 		return
 	}
 	go func() {
-		defer ready.touching.Store(false)
+		defer cached.touching.Store(false)
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		// Swap, so that a session which ended meanwhile stays ended.
-		_ = s.logins.store.Swap(ctx, ready.basis[0].key, ready.basis[0].raw, value, seen.Expires)
+		// With Swap, a session that has ended meanwhile stays ended.
+		_ = s.logins.store.Swap(ctx, cached.basis[0].key, cached.basis[0].raw, value, seen.Expires)
 	}()
 }

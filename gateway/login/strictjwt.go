@@ -9,9 +9,9 @@ import (
 	"authgate/gateway/strictjson"
 )
 
-// strictJWT refuses header and payload that two parsers could read in two
-// ways: a member that stands twice (RFC 7515, section 4; RFC 7519, section 4).
-// Line breaks, which base64 skips, would give one token many spellings.
+// strictJWT refuses a header or payload that two parsers could read differently because
+// it has a duplicate member (RFC 7515, section 4; RFC 7519, section 4). It also refuses
+// line breaks. Base64 skips them, so one token would have many spellings.
 func strictJWT(token string) error {
 	if strings.ContainsAny(token, "\r\n") {
 		return errors.New("line break in the token")

@@ -203,7 +203,7 @@ func TestBearerFixesAlgorithmAndKey(t *testing.T) {
 		}
 		for _, crit := range []any{[]string{"exp"}, []string{"b64"}, []string{}, []string{"x"}, "exp", json.RawMessage("null"), 7} {
 			f := good.with(map[string]any{"header crit": crit, "header b64": false, "header x": 1})
-			tokens = append(tokens, hostile{fmt.Sprintf("crit %v", crit), f.token(), "crit names extensions"})
+			tokens = append(tokens, hostile{fmt.Sprintf("crit %v", crit), f.token(), "crit names an unknown extension"})
 		}
 		for _, typ := range []any{"JOSE", "at+jwt", "JWE", "", 7, json.RawMessage("null")} {
 			tokens = append(tokens, hostile{fmt.Sprintf("typ %v", typ), good.with(map[string]any{"header typ": typ}).token(), "typ is not JWT"})

@@ -19,71 +19,73 @@ import (
 )
 
 const (
-	// outsideFresh is how long a verified token is not verified again, so
-	// that keys which an issuer has withdrawn go out of use.
+	// trustedFresh is how long the verification of a JWT is valid, so that keys
+	// which the issuer has withdrawn go out of use.
 	trustedFresh = 5 * time.Minute
-	// opaqueFresh is how long the answer of an introspection counts, be it
-	// yes or no: revoked tokens are good for that long.
+	// opaqueFresh is how long the result of an introspection is valid, positive
+	// or negative. For that long the gateway accepts a token that was revoked.
 	opaqueFresh = 10 * time.Second
-	// againTime bounds the verification of a token for an open stream, and
-	// againPause is the shortest time between two of them.
+	// againTime is the time limit for verifying a token of an open stream again.
+	// againPause is the shortest time between two such verifications.
 	againTime, againPause = 10 * time.Second, 2 * time.Second
-	// opaqueAtOnce bounds the introspections under way.
+	// opaqueAtOnce is the maximum number of introspections at the same time.
 	opaqueAtOnce = 32
-	// outsideUnknown is how long a revocation is kept of a token that does
-	// not say when it ends.
+	// trustedUnknown is how long the revocation of a token is stored if the
+	// token's expiry is unknown.
 	trustedUnknown = 30 * 24 * time.Hour
 )
 
-// TokenIssuer verifies the access tokens of one outside issuer, as
-// provider.Trusted does. Errors are provider.ErrInvalid for a token that is
-// not good, others where that could not be found out. Implementations are safe
-// for concurrent use.
+// TokenIssuer verifies the access tokens of one trusted issuer; see provider.Trusted.
+// The error is provider.ErrInvalid if the token is not valid. Any other error means that
+// the answer is unknown. Implementations are safe for concurrent use.
 type TokenIssuer interface {
-	// Issuer is the iss of its tokens.
+	// Issuer returns the iss of the issuer's tokens.
 	Issuer() string
-	// Verify checks a JWT.
+	// Verify verifies a JWT.
 	Verify(ctx context.Context, raw string) (*provider.AccessToken, error)
 	// Introspect asks the issuer about an opaque token.
 	Introspect(ctx context.Context, raw string) (*provider.AccessToken, error)
 }
 
-// OutsideIssuer is an issuer whose tokens are accepted.
+// TrustedIssuer is an issuer whose tokens are accepted.
 type TrustedIssuer struct {
-	Name   string // what its people's identities give as provider
-	Opaque bool   // tokens that are no JWT are introspected there
+	Name   string // the provider in the identities of its tokens
+	Opaque bool   // whether tokens that are not JWTs are introspected at this issuer
 	TokenIssuer
 }
 
-// Outside judges bearer tokens that others have issued; see Bearers.
+// TrustedTokens verifies the bearer tokens of trusted issuers; see BearerTokens.
 type TrustedTokens struct {
 	byIssuer map[string]TrustedIssuer
-	opaque   *TrustedIssuer // nil: opaque tokens are nobody's
+	opaque   *TrustedIssuer // nil: no issuer is asked about opaque tokens
 	logins   *Logins
 	now      func() time.Time
-	verified *lru.Cache[string, *trustedToken] // by the token itself
-	refused  *lru.Cache[string, time.Time]     // until when, by the hash of a token, opaque or of an open stream; apart, so that a flood evicts no good one
-	again    *lru.Cache[string, time.Time]     // by the token: when an open stream may have it verified again
-	asking   singleflight.Group                // introspections, by the token's hash
-	slots    chan struct{}
+	verified *lru.Cache[string, *trustedToken] // by token
+	// refused has tokens that are not valid, by hash, with the time until which
+	// that is known. It is a cache of its own, so that a flood of invalid tokens
+	// removes no valid one.
+	refused *lru.Cache[string, time.Time]
+	again   *lru.Cache[string, time.Time] // by token: no verification for an open stream before this time
+	asking  singleflight.Group            // introspections, by the token's hash
+	slots   chan struct{}
 }
 
-// errNotActive is what an introspection says of tokens that are not good.
+// errNotActive refuses a token that its issuer calls not active.
 var errNotActive = badToken("its issuer says that it is not good")
 
-// errUnverified says that a token is being verified again.
+// errUnverified: the token is being verified again.
 var errUnverified = errors.New("the token is being verified")
 
-// outsideToken is what was found out about a good token.
+// trustedToken is what is known about a valid token.
 type trustedToken struct {
 	identity   *policy.Identity
 	expires    time.Time // zero: unknown
-	fresh      time.Time // until when this counts
-	revokedKey string    // of the store
+	fresh      time.Time // the token must be verified again after this time
+	revokedKey string    // store key of the token's revocation
 }
 
-// NewOutside returns the judge of tokens of issuers. At most one issuer is asked about opaque
-// tokens. now is the local clock.
+// NewTrustedTokens returns the verifier of the tokens of issuers. At most one of them may
+// be asked about opaque tokens. now is the local clock.
 func NewTrustedTokens(issuers []TrustedIssuer, logins *Logins, now func() time.Time) (*TrustedTokens, error) {
 	verified, err := lru.New[string, *trustedToken](identityCacheSize)
 	if err != nil {
@@ -97,37 +99,37 @@ func NewTrustedTokens(issuers []TrustedIssuer, logins *Logins, now func() time.T
 	if err != nil {
 		return nil, err
 	}
-	o := &TrustedTokens{
+	t := &TrustedTokens{
 		byIssuer: make(map[string]TrustedIssuer, len(issuers)), logins: logins, now: now,
 		verified: verified, refused: refused, again: again, slots: make(chan struct{}, opaqueAtOnce),
 	}
 	for _, issuer := range issuers {
 		if issuer.Issuer() == "" {
-			return nil, errors.New("an issuer has no name, so tokens that name none would be its own")
+			return nil, errors.New("an issuer has an empty name, so it would get the tokens that name no issuer")
 		}
-		if _, twice := o.byIssuer[issuer.Issuer()]; twice {
-			return nil, fmt.Errorf("the issuer %s is there twice", issuer.Issuer())
+		if _, twice := t.byIssuer[issuer.Issuer()]; twice {
+			return nil, fmt.Errorf("the issuer %s is listed twice", issuer.Issuer())
 		}
-		o.byIssuer[issuer.Issuer()] = issuer
-		if issuer.Opaque && o.opaque != nil {
+		t.byIssuer[issuer.Issuer()] = issuer
+		if issuer.Opaque && t.opaque != nil {
 			return nil, errors.New("two issuers would be asked about opaque tokens")
 		}
 		if issuer.Opaque {
-			o.opaque = &issuer
+			t.opaque = &issuer
 		}
 	}
-	return o, nil
+	return t, nil
 }
 
-// issuerOf returns whose token it is, by its own words: nothing is believed
-// yet, and of another issuer it will not verify.
-func (o *TrustedTokens) issuerOf(token string) (TrustedIssuer, bool) {
+// issuerOf returns the issuer that the token names. Nothing is verified yet. If the token
+// is of another issuer, its signature will not be valid.
+func (t *TrustedTokens) issuerOf(token string) (TrustedIssuer, bool) {
 	if !isJWT(token) {
-		// A refresh token of the gateway, sent by mistake, is not to be told to others.
-		if _, own := parseRefresh(token); own || o.opaque == nil {
+		// Do not tell another issuer a refresh token that a client sent by mistake.
+		if _, own := parseRefresh(token); own || t.opaque == nil {
 			return TrustedIssuer{}, false
 		}
-		return *o.opaque, true
+		return *t.opaque, true
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
 	if err != nil {
@@ -139,50 +141,50 @@ func (o *TrustedTokens) issuerOf(token string) (TrustedIssuer, bool) {
 	if err := json.Unmarshal(payload, &claims); err != nil {
 		return TrustedIssuer{}, false
 	}
-	issuer, ok := o.byIssuer[claims.Issuer]
+	issuer, ok := t.byIssuer[claims.Issuer]
 	return issuer, ok
 }
 
-// takes reports whether the token is one to judge here.
-func (o *TrustedTokens) takes(token string) bool {
+// accepts reports whether the token is one of a trusted issuer, by what it says.
+func (t *TrustedTokens) accepts(token string) bool {
 	if len(token) > maxTokenBytes {
 		return false
 	}
-	if o.verified.Contains(token) {
+	if t.verified.Contains(token) {
 		return true
 	}
-	_, ok := o.issuerOf(token)
+	_, ok := t.issuerOf(token)
 	return ok
 }
 
-// verify returns what is known of a good token; errors are as those of
-// Authenticate.
-func (o *TrustedTokens) verify(ctx context.Context, token string) (*trustedToken, error) {
-	now := o.now()
-	known, ok := o.verified.Get(token)
+// verify returns what is known about a valid token. The errors are those of
+// auth.Authenticator.
+func (t *TrustedTokens) verify(ctx context.Context, token string) (*trustedToken, error) {
+	now := t.now()
+	known, ok := t.verified.Get(token)
 	if !ok || !now.Before(known.fresh) {
-		if until, refused := o.refused.Get(hashed([]byte(token))); refused && now.Before(until) {
+		if until, refused := t.refused.Get(hashed([]byte(token))); refused && now.Before(until) {
 			return nil, errNotActive
 		}
 		var err error
-		if known, err = o.ask(ctx, token); err != nil {
+		if known, err = t.ask(ctx, token); err != nil {
 			return nil, err
 		}
-		o.verified.Add(strings.Clone(token), known)
+		t.verified.Add(strings.Clone(token), known)
 	}
-	if err := o.good(ctx, known, now); err != nil {
+	if err := t.good(ctx, known, now); err != nil {
 		return nil, err
 	}
 	return known, nil
 }
 
-// good returns nil for a verified token that has not ended.
-func (o *TrustedTokens) good(ctx context.Context, known *trustedToken, now time.Time) error {
-	// By the clock of the store, too: the note of a revocation goes by it.
-	if !known.expires.IsZero() && (!now.Before(known.expires) || !o.logins.now().Before(known.expires)) {
+// good checks that a verified token has not expired and is not revoked.
+func (t *TrustedTokens) good(ctx context.Context, known *trustedToken, now time.Time) error {
+	// The clock of the store counts too, because the revocation expires by it.
+	if !known.expires.IsZero() && (!now.Before(known.expires) || !t.logins.now().Before(known.expires)) {
 		return badToken("expired")
 	}
-	switch _, err := o.logins.store.Get(ctx, known.revokedKey); {
+	switch _, err := t.logins.store.Get(ctx, known.revokedKey); {
 	case err == nil:
 		return badToken("revoked")
 	case !errors.Is(err, store.ErrNotFound):
@@ -191,20 +193,20 @@ func (o *TrustedTokens) good(ctx context.Context, known *trustedToken, now time.
 	return nil
 }
 
-// ask has the issuer's keys, or the issuer itself, judge the token.
-func (o *TrustedTokens) ask(ctx context.Context, token string) (*trustedToken, error) {
-	issuer, ok := o.issuerOf(token)
+// ask verifies the token with the issuer's keys, or asks the issuer.
+func (t *TrustedTokens) ask(ctx context.Context, token string) (*trustedToken, error) {
+	issuer, ok := t.issuerOf(token)
 	if !ok {
 		return nil, badToken("of no issuer that is trusted")
 	}
 	fresh := trustedFresh
 	judge := issuer.Verify
 	if !isJWT(token) {
-		fresh, judge = opaqueFresh, o.introspect
+		fresh, judge = opaqueFresh, t.introspect
 	}
 	access, err := judge(ctx, token)
 	if errors.Is(err, provider.ErrInvalid) && !isJWT(token) {
-		o.refused.Add(hashed([]byte(token)), o.now().Add(fresh)) // a flood of one bad token is one question
+		t.refused.Add(hashed([]byte(token)), t.now().Add(fresh)) // so a flood of one invalid token is one question
 		return nil, errNotActive
 	}
 	if errors.Is(err, provider.ErrInvalid) {
@@ -220,17 +222,17 @@ func (o *TrustedTokens) ask(ctx context.Context, token string) (*trustedToken, e
 		name = nameOf(token)
 	}
 	return &trustedToken{
-		identity: identity, expires: access.Expires, fresh: o.now().Add(fresh),
+		identity: identity, expires: access.Expires, fresh: t.now().Add(fresh),
 		revokedKey: revokedPrefix + hashed([]byte(issuer.Issuer()+"\x00"+name)),
 	}, nil
 }
 
-// isJWT reports whether the token has the form of a JWS in the compact
-// serialisation (RFC 7515, section 3.1); what has another form is opaque.
+// isJWT reports whether the token has the form of a JWS in compact serialization (RFC
+// 7515, section 3.1). Other tokens are opaque.
 func isJWT(token string) bool { return strings.Count(token, ".") == 2 }
 
-// nameOf names a token without a jti. The signature of a JWT can have more
-// than one spelling (ECDSA), what it is over cannot.
+// nameOf returns a name for a token without a jti. An ECDSA signature can have more than
+// one spelling, so the name of a JWT does not contain the signature.
 func nameOf(token string) string {
 	if isJWT(token) {
 		return token[:strings.LastIndexByte(token, '.')]
@@ -238,17 +240,17 @@ func nameOf(token string) string {
 	return token
 }
 
-// introspect asks about an opaque token, once for all who present it now, and
-// with a bound on how many are asked about at once.
-func (o *TrustedTokens) introspect(ctx context.Context, token string) (*provider.AccessToken, error) {
-	done := o.asking.DoChan(hashed([]byte(token)), func() (any, error) {
+// introspect asks the issuer about an opaque token. Concurrent calls for one token ask
+// once.
+func (t *TrustedTokens) introspect(ctx context.Context, token string) (*provider.AccessToken, error) {
+	done := t.asking.DoChan(hashed([]byte(token)), func() (any, error) {
 		select {
-		case o.slots <- struct{}{}:
+		case t.slots <- struct{}{}:
 		default:
 			return nil, auth.ErrBusy
 		}
-		defer func() { <-o.slots }()
-		return o.opaque.Introspect(context.WithoutCancel(ctx), token)
+		defer func() { <-t.slots }()
+		return t.opaque.Introspect(context.WithoutCancel(ctx), token)
 	})
 	select {
 	case answer := <-done:
@@ -259,56 +261,55 @@ func (o *TrustedTokens) introspect(ctx context.Context, token string) (*provider
 	}
 }
 
-// alive returns the identity of a token that was accepted before. It does not
-// wait for the issuer: a token that is due to be verified again is verified in
-// the background, and the error is errUnverified meanwhile.
-func (o *TrustedTokens) alive(ctx context.Context, token string) (*policy.Identity, error) {
-	now := o.now()
-	known, ok := o.verified.Get(token)
+// alive returns the identity of a token that was accepted before. It never waits for the
+// issuer. If the token must be verified again, that happens in the background, and the
+// error is errUnverified meanwhile.
+func (t *TrustedTokens) alive(ctx context.Context, token string) (*policy.Identity, error) {
+	now := t.now()
+	known, ok := t.verified.Get(token)
 	if ok {
-		if err := o.good(ctx, known, now); err != nil {
+		if err := t.good(ctx, known, now); err != nil {
 			return nil, err
 		}
 		if now.Before(known.fresh) {
 			return known.identity, nil
 		}
 	}
-	if until, refused := o.refused.Get(hashed([]byte(token))); refused && now.Before(until) {
+	if until, refused := t.refused.Get(hashed([]byte(token))); refused && now.Before(until) {
 		return nil, errNotActive
 	}
-	o.verifyAgain(token, now)
+	t.verifyAgain(token, now)
 	return nil, errUnverified
 }
 
-// verifyAgain has a token verified in the background, unless that was done a
-// moment ago.
-func (o *TrustedTokens) verifyAgain(token string, now time.Time) {
-	if until, paused := o.again.Get(token); paused && now.Before(until) {
+// verifyAgain verifies a token in the background, unless that was done a moment ago.
+func (t *TrustedTokens) verifyAgain(token string, now time.Time) {
+	if until, paused := t.again.Get(token); paused && now.Before(until) {
 		return
 	}
 	token = strings.Clone(token)
-	o.again.Add(token, now.Add(againPause))
+	t.again.Add(token, now.Add(againPause))
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), againTime)
 		defer cancel()
-		if _, err := o.verify(ctx, token); errors.Is(err, auth.ErrRejected) {
-			o.verified.Remove(token)
-			o.refused.Add(hashed([]byte(token)), o.now().Add(opaqueFresh))
+		if _, err := t.verify(ctx, token); errors.Is(err, auth.ErrRejected) {
+			t.verified.Remove(token)
+			t.refused.Add(hashed([]byte(token)), t.now().Add(opaqueFresh))
 		}
 	}()
 }
 
-// revoke makes a good token worthless here; its issuer is not told.
-func (o *TrustedTokens) revoke(ctx context.Context, token string) (*policy.Identity, error) {
-	known, err := o.verify(ctx, token)
+// revoke revokes a valid token in this gateway. The issuer is not told.
+func (t *TrustedTokens) revoke(ctx context.Context, token string) (*policy.Identity, error) {
+	known, err := t.verify(ctx, token)
 	if err != nil {
 		return nil, err
 	}
 	until := known.expires
 	if until.IsZero() {
-		until = o.logins.now().Add(trustedUnknown)
+		until = t.logins.now().Add(trustedUnknown)
 	}
-	if err := o.logins.store.Put(store.Ending(ctx), known.revokedKey, []byte("1"), until); err != nil {
+	if err := t.logins.store.Put(store.Ending(ctx), known.revokedKey, []byte("1"), until); err != nil {
 		return nil, fmt.Errorf("revoking a token: %w", err)
 	}
 	return known.identity, nil

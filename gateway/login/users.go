@@ -18,67 +18,65 @@ import (
 	"authgate/policy"
 )
 
-// Vouched is the part of a login that a provider vouches for.
+// Delegation is the part of a login that comes from a provider.
 type Delegation struct {
 	Provider string `json:"provider"` // its name in the configuration
-	Issuer   string `json:"issuer"`   // that the name stood for at the time
+	Issuer   string `json:"issuer"`   // the provider's issuer at the time of the login
 	User     string `json:"sub"`
-	Session  string `json:"op_sid,omitempty"` // the provider's own sid
+	Session  string `json:"op_sid,omitempty"` // the provider's session identifier
 
-	// RenewAt is when the provider's tokens are due to be refreshed, zero
-	// where that cannot be done; Expires is when they end, zero where that is
-	// unknown.
+	// RenewAt is when the provider's tokens must be refreshed, zero if they
+	// cannot be refreshed. Expires is when they expire, zero if unknown.
 	RenewAt time.Time `json:"renew_at,omitzero"`
 	Expires time.Time `json:"tokens_expire,omitzero"`
-	// Renewed is when these tokens were stored.
+	// Renewed is when the tokens were stored.
 	Renewed time.Time `json:"renewed,omitzero"`
-	Tokens  []byte    `json:"tokens,omitempty"` // provider.Tokens, sealed
+	Tokens  []byte    `json:"tokens,omitempty"` // provider.Tokens, encrypted
 }
 
-// Subject is the subject of the identities of whom it is about.
-func (v *Delegation) Subject() string { return v.Provider + ":" + v.User }
+// Subject returns the subject of the person's identities.
+func (d *Delegation) Subject() string { return d.Provider + ":" + d.User }
 
-// user is the record of a person whom a provider vouches for: what the
-// provider said last.
+// user is the record of a person at a provider: the newest profile.
 type user struct {
 	Issuer  string           `json:"issuer"`
 	Profile provider.Profile `json:"profile"`
 	Updated time.Time        `json:"updated"` // when the provider was asked
 }
 
-// Provider is what delegated logins need of the provider that vouches for
-// them. Implementations are safe for concurrent use.
+// Provider is an identity provider as delegated logins need it. Implementations are
+// safe for concurrent use.
 type Provider interface {
-	// Issuer is who signs the provider's tokens.
+	// Issuer returns the issuer of the provider's tokens.
 	Issuer() string
-	// Refresh gets new tokens and what the provider says of subject today. An
-	// error that is provider.ErrRefused ends the login, any other does not. A
-	// grant beside an error has the new tokens alone.
+	// Refresh returns new tokens and the current profile of subject. An error that
+	// is provider.ErrRefused ends the login; any other error does not. If Refresh
+	// returns both a grant and an error, the grant has only the tokens.
 	Refresh(ctx context.Context, t provider.Tokens, subject string) (*provider.Grant, error)
 }
 
-// UsersOptions are the parts that Users are made of; all are needed.
+// UsersOptions are the parts of Users. All are required.
 type UsersOptions struct {
 	Providers map[string]Provider // by name
 	Lifetime  time.Duration       // of a delegated login
-	Box       *seal.Box           // seals the providers' tokens
-	Now       func() time.Time    // the local clock: pauses and the tokens' times go by it
-	// Report is told when a renewal failed, and whether that ended the login.
+	Box       *seal.Box           // encrypts the providers' tokens
+	Now       func() time.Time    // the local clock, for pauses and the tokens' times
+	// Report is called when a renewal has failed. ended tells whether the login
+	// has ended.
 	Report func(login *Login, ended bool, err error)
 }
 
-// Users keeps the people whom providers vouch for, and their logins. The
-// provider's tokens are sealed in the record of the login; nothing else knows
-// them.
+// Users keeps the people who sign in at a provider, and their logins. The provider's
+// tokens are encrypted in the record of the login and stored nowhere else.
 type Users struct {
 	options  UsersOptions
 	logins   *Logins
 	renewals singleflight.Group            // by sid
-	pauses   *lru.Cache[string, time.Time] // by sid: no renewal before
-	slots    chan struct{}                 // renewals under way
+	pauses   *lru.Cache[string, time.Time] // by sid: no renewal before this time
+	slots    chan struct{}                 // one for each renewal that is running
 }
 
-// NewUsers returns the users whose logins are among logins.
+// NewUsers returns the users whose logins are in logins.
 func NewUsers(options UsersOptions, logins *Logins) *Users {
 	pauses, err := lru.New[string, time.Time](identityCacheSize)
 	if err != nil {
@@ -87,14 +85,14 @@ func NewUsers(options UsersOptions, logins *Logins) *Users {
 	return &Users{options: options, logins: logins, pauses: pauses, slots: make(chan struct{}, renewalsAtOnce)}
 }
 
-// NewDelegatedSession returns the mechanism of sessions of users.
+// NewDelegatedSessions returns the mechanism for sessions of users.
 func NewDelegatedSessions(users *Users) *Sessions {
 	return newSessions(policy.OIDC, SessionOptions{Lifetime: users.options.Lifetime}, users, users.logins)
 }
 
-// Begin saves or updates the user whom the provider vouches for, and records
-// a new login with its handles. started is when the attempt
-// to log in began: a logout at the provider since then is an ErrRejected.
+// Begin stores the user of grant and records a new login with its handles. started is
+// when the login attempt began. The error is an ErrRejected if the person has signed
+// out at the provider since then.
 func (u *Users) Begin(ctx context.Context, name string, grant *provider.Grant, started time.Time, handles ...Handle) (*Login, error) {
 	p, ok := u.options.Providers[name]
 	if !ok {
@@ -114,15 +112,15 @@ func (u *Users) Begin(ctx context.Context, name string, grant *provider.Grant, s
 	return u.logins.begin(ctx, login, started, handles)
 }
 
-// save records what the provider, asked at that time, says of somebody, unless
-// it was asked again since. The record outlives every login that there is now.
-func (u *Users) save(ctx context.Context, v *Delegation, profile provider.Profile, asked time.Time) error {
-	value, err := json.Marshal(user{Issuer: v.Issuer, Profile: profile, Updated: asked})
+// save stores the profile that the provider returned at asked, unless a newer one is
+// stored. The record outlives all current logins.
+func (u *Users) save(ctx context.Context, d *Delegation, profile provider.Profile, asked time.Time) error {
+	value, err := json.Marshal(user{Issuer: d.Issuer, Profile: profile, Updated: asked})
 	if err != nil {
 		return fmt.Errorf("saving a user: %w", err)
 	}
-	key := userPrefix + v.Subject()
-	const attempts = 10 // each time that one fails, somebody else has saved
+	key := userPrefix + d.Subject()
+	const attempts = 10 // an attempt fails only if another save has succeeded
 	for range attempts {
 		raw, err := u.logins.store.Get(ctx, key)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -133,7 +131,7 @@ func (u *Users) save(ctx context.Context, v *Delegation, profile provider.Profil
 			if err != nil {
 				return fmt.Errorf("saving a user: %w", err)
 			}
-			if known.Issuer == v.Issuer && known.Updated.After(asked) && !isAhead(known.Updated, u.logins.now()) {
+			if known.Issuer == d.Issuer && known.Updated.After(asked) && !inFuture(known.Updated, u.logins.now()) {
 				return nil
 			}
 		}
@@ -145,32 +143,32 @@ func (u *Users) save(ctx context.Context, v *Delegation, profile provider.Profil
 			return err
 		}
 	}
-	return errors.New("saving a user: others keep changing it")
+	return errors.New("saving a user: other logins keep changing it")
 }
 
-// keep seals the tokens into the login, and notes when they are due.
+// keep encrypts the tokens into the login and sets when they are due.
 func (u *Users) keep(login *Login, tokens provider.Tokens) error {
 	value, err := json.Marshal(tokens)
 	if err != nil {
-		return fmt.Errorf("keeping the provider's tokens: %w", err)
+		return fmt.Errorf("storing the provider's tokens: %w", err)
 	}
-	v := login.Delegated
-	v.Tokens = u.options.Box.Seal(value, loginPrefix+login.ID)
+	d := login.Delegated
+	d.Tokens = u.options.Box.Seal(value, loginPrefix+login.ID)
 	now := u.logins.now()
-	v.Renewed, v.Expires, v.RenewAt = now, tokens.Expires, time.Time{}
-	if !tokens.Expires.IsZero() { // by the local clock
-		v.Expires = now.Add(tokens.Expires.Sub(u.options.Now().Round(0)))
+	d.Renewed, d.Expires, d.RenewAt = now, tokens.Expires, time.Time{}
+	if !tokens.Expires.IsZero() { // by the local clock, unlike the login's times
+		d.Expires = now.Add(tokens.Expires.Sub(u.options.Now().Round(0)))
 	}
 	if tokens.Refresh != "" {
-		v.RenewAt = renewAt(now, v.Expires)
+		d.RenewAt = renewAt(now, d.Expires)
 	}
 	return nil
 }
 
-// due reports whether the tokens are due to be refreshed, or the clock was set
-// back since they were stored.
-func (v *Delegation) due(now time.Time) bool {
-	return !v.RenewAt.IsZero() && (!now.Before(v.RenewAt) || isAhead(v.Renewed, now))
+// due reports whether the tokens must be refreshed. That is also so if the clock was
+// set back since they were stored.
+func (d *Delegation) due(now time.Time) bool {
+	return !d.RenewAt.IsZero() && (!now.Before(d.RenewAt) || inFuture(d.Renewed, now))
 }
 
 // Tokens returns the provider's tokens of a login.
@@ -191,15 +189,15 @@ func (u *Users) Tokens(login *Login) (provider.Tokens, error) {
 
 // identify implements owner.
 func (u *Users) identify(ctx context.Context, login *Login, expires time.Time) (*policy.Identity, []record, error) {
-	v := login.Delegated
-	if v == nil {
+	d := login.Delegated
+	if d == nil {
 		return nil, nil, auth.ErrRejected
 	}
-	// A name that stands for another issuer by now is another provider.
-	if p, ok := u.options.Providers[v.Provider]; !ok || p.Issuer() != v.Issuer {
+	// A provider whose name has got another issuer is another provider.
+	if p, ok := u.options.Providers[d.Provider]; !ok || p.Issuer() != d.Issuer {
 		return nil, nil, auth.ErrRejected
 	}
-	key := userPrefix + v.Subject()
+	key := userPrefix + d.Subject()
 	raw, err := u.logins.read(ctx, key)
 	if err != nil {
 		return nil, nil, err
@@ -208,13 +206,13 @@ func (u *Users) identify(ctx context.Context, login *Login, expires time.Time) (
 	if err != nil {
 		return nil, nil, err
 	}
-	if known.Issuer != v.Issuer || known.Profile.Subject != v.User {
+	if known.Issuer != d.Issuer || known.Profile.Subject != d.User {
 		return nil, nil, auth.ErrRejected
 	}
-	return providerIdentity(v.Provider, &known.Profile, policy.OIDC, login.ID, expires), []record{{key, raw}}, nil
+	return providerIdentity(d.Provider, &known.Profile, policy.OIDC, login.ID, expires), []record{{key, raw}}, nil
 }
 
-// vouchedIdentity is what somebody whom a provider vouches for looks like to
+// providerIdentity returns the identity of a person at the provider of that name, for
 // policies and upstreams.
 func providerIdentity(name string, p *provider.Profile, m policy.Mechanism, sid string, expires time.Time) *policy.Identity {
 	return &policy.Identity{
