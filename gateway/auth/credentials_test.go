@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-var testCookies = &CookieNames{Session: "session_id", Delegated: "session", Access: "access_token", Refresh: "refresh_token"}
+var testCookies = &CookieNames{Session: "session_id", Delegated: "session", Browser: "login", Access: "access_token", Refresh: "refresh_token"}
 
 func TestReadCredentials(t *testing.T) {
 	t.Parallel()
@@ -37,7 +37,7 @@ func TestReadCredentials(t *testing.T) {
 		{"not an Authorization", http.Header{"Proxy-Authorization": {"Basic YTpi"}, "X-Authorization": {"Basic YTpi"}}, Credentials{}},
 
 		{"session", cookie("session_id=abc"), Credentials{Session: "abc", Cookies: true}},
-		{"all", cookie("refresh_token=r; session_id=s; session=d; access_token=a"), Credentials{Session: "s", Delegated: "d", Access: "a", Refresh: "r", Cookies: true}},
+		{"all", cookie("refresh_token=r; session_id=s; session=d; access_token=a; login=b"), Credentials{Session: "s", Delegated: "d", Browser: "b", Access: "a", Refresh: "r", Cookies: true}},
 		{"over several lines", cookie("session_id=s", "x=1", "session=d"), Credentials{Session: "s", Delegated: "d", Cookies: true}},
 		{"among others", cookie("a=1;session_id=s;b=2"), Credentials{Session: "s", Cookies: true}},
 		{"spaces and tabs", cookie(" \t session_id = s \t;;; "), Credentials{Session: "s", Cookies: true}},
@@ -82,6 +82,7 @@ func TestReadCredentialsRefusesAmbiguity(t *testing.T) {
 		"delegated":                      {"Cookie": {"session=a; session=b"}},
 		"access":                         {"Cookie": {"access_token=a; access_token=b"}},
 		"refresh":                        {"Cookie": {"refresh_token=a; refresh_token=b"}},
+		"browser":                        {"Cookie": {"login=a; login=b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -97,12 +98,12 @@ func TestReadCredentialsRefusesAmbiguity(t *testing.T) {
 func TestReadCredentialsOfRolesInUse(t *testing.T) {
 	t.Parallel()
 	names := &CookieNames{Session: "sid"}
-	header := http.Header{"Cookie": {"session=1; session=2; =3; access_token=4; sid=s"}}
+	header := http.Header{"Cookie": {"session=1; session=2; =3; access_token=4; login=5; sid=s"}}
 	got, err := ReadCredentials(header, names, netip.Addr{})
 	if want := (Credentials{Session: "s", Cookies: true}); err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	if kept := names.ToApplication(header["Cookie"], false); !slices.Equal(kept, []string{"session=1; session=2; =3; access_token=4"}) {
+	if kept := names.ToApplication(header["Cookie"], false); !slices.Equal(kept, []string{"session=1; session=2; =3; access_token=4; login=5"}) {
 		t.Errorf("kept %q", kept)
 	}
 	got, err = ReadCredentials(header, &CookieNames{}, netip.Addr{})
@@ -119,7 +120,7 @@ func TestToApplication(t *testing.T) {
 	}{
 		{"nothing", nil, nil},
 		{"the gateway's alone", []string{"session_id=s"}, nil},
-		{"the gateway's on two lines", []string{"session_id=s", "session=d; access_token=a; refresh_token=r"}, nil},
+		{"the gateway's on two lines", []string{"session_id=s", "session=d; access_token=a; refresh_token=r; login=b"}, nil},
 		{"the application's alone", []string{"a=1; b=2"}, []string{"a=1; b=2"}},
 		{"first", []string{"session_id=s; a=1; b=2"}, []string{"a=1; b=2"}},
 		{"in the middle", []string{"a=1; session_id=s; b=2"}, []string{"a=1; b=2"}},
@@ -143,37 +144,5 @@ func TestToApplication(t *testing.T) {
 				t.Errorf("the caller's lines were changed to %q", test.lines)
 			}
 		})
-	}
-}
-
-// The cookie that binds attempts to a browser is one of the gateway's: read,
-// never ambiguous, and kept from upstreams.
-func TestBrowserCookie(t *testing.T) {
-	t.Parallel()
-	names := &CookieNames{Session: "session_id", Delegated: "session", Browser: "login"}
-	read := func(lines ...string) (Credentials, error) {
-		return ReadCredentials(http.Header{"Cookie": lines}, names, netip.Addr{})
-	}
-	if got, err := read("login=secret; session=x"); err != nil || got != (Credentials{Browser: "secret", Delegated: "x", Cookies: true}) {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	if got, err := read("login="); err != nil || got != (Credentials{Cookies: true}) {
-		t.Errorf("empty: got %+v, %v", got, err)
-	}
-	for _, lines := range [][]string{{"login=a; login=b"}, {"login=a", "login=b"}, {"login=; login=b"}} {
-		if got, err := read(lines...); !errors.Is(err, ErrAmbiguous) {
-			t.Errorf("%q: got %+v, %v", lines, got, err)
-		}
-	}
-	if got := names.ToApplication([]string{"a=1; login=secret; b=2", "login=secret"}, false); !slices.Equal(got, []string{"a=1; b=2"}) {
-		t.Errorf("left is %q", got)
-	}
-	// Where there are no providers it is the application's.
-	if got := testCookies.ToApplication([]string{"login=x"}, false); !slices.Equal(got, []string{"login=x"}) {
-		t.Errorf("without providers: left is %q", got)
-	}
-	got, err := ReadCredentials(http.Header{"Cookie": {"login=x; =y"}}, testCookies, netip.Addr{})
-	if err != nil || got != (Credentials{}) {
-		t.Errorf("without providers: got %+v, %v", got, err)
 	}
 }

@@ -77,7 +77,7 @@ func likeNetHTTP(t *testing.T, lines, kept []string, read Credentials, err error
 		}
 	}
 	want := Credentials{Cookies: len(values) > 0}
-	for name, at := range map[string]*string{"session_id": &want.Session, "session": &want.Delegated, "access_token": &want.Access, "refresh_token": &want.Refresh} {
+	for name, at := range map[string]*string{"session_id": &want.Session, "session": &want.Delegated, "login": &want.Browser, "access_token": &want.Access, "refresh_token": &want.Refresh} {
 		if len(values[name]) > 1 {
 			if !errors.Is(err, ErrAmbiguous) {
 				t.Errorf("%q holds two values of %s: got %+v, %v", lines, name, read, err)

@@ -1,13 +1,16 @@
 package auth
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -73,83 +76,6 @@ func retryAfter(tb testing.TB, throttle *Throttle, username string, client netip
 		return 0
 	}
 	return throttled.RetryAfter
-}
-
-func TestThrottleCountsAccountsAndClientsApart(t *testing.T) {
-	t.Parallel()
-	throttle := NewThrottle(3, time.Minute, newManualClock().now)
-	for i := range 3 {
-		if got := retryAfter(t, throttle, "alice", nthAddr(i)); got != 0 {
-			t.Errorf("refused for %s after %d failures", got, i)
-		}
-		fail(t, throttle, "alice", nthAddr(i))
-	}
-	if got := retryAfter(t, throttle, "alice", nthAddr(99)); got != time.Minute {
-		t.Errorf("the account is refused for %s, want 1m", got)
-	}
-	if got := retryAfter(t, throttle, "bob", nthAddr(0)); got != 0 {
-		t.Errorf("an address with one failure is refused for %s", got)
-	}
-	for i := range 2 {
-		fail(t, throttle, fmt.Sprintf("guess-%d", i), nthAddr(0))
-	}
-	if got := retryAfter(t, throttle, "bob", nthAddr(0)); got != time.Minute {
-		t.Errorf("the address is refused for %s, want 1m", got)
-	}
-	if got := retryAfter(t, throttle, "bob", nthAddr(1)); got != 0 {
-		t.Errorf("bob is refused for %s elsewhere", got)
-	}
-}
-
-func TestThrottleWindow(t *testing.T) {
-	t.Parallel()
-	clock := newManualClock()
-	throttle := NewThrottle(2, time.Minute, clock.now)
-	fail(t, throttle, "alice", nthAddr(0))
-	clock.advance(40 * time.Second)
-	fail(t, throttle, "alice", nthAddr(1))
-	if got := retryAfter(t, throttle, "alice", nthAddr(2)); got != 20*time.Second {
-		t.Errorf("refused for %s, want the rest of the window, 20s", got)
-	}
-	clock.advance(20*time.Second - 1)
-	if got := retryAfter(t, throttle, "alice", nthAddr(2)); got != 1 {
-		t.Errorf("refused for %s, want 1ns", got)
-	}
-	clock.advance(1)
-	if got := retryAfter(t, throttle, "alice", nthAddr(2)); got != 0 {
-		t.Errorf("refused for %s after the window", got)
-	}
-	// A new window starts from nothing.
-	fail(t, throttle, "alice", nthAddr(0))
-	if got := retryAfter(t, throttle, "alice", nthAddr(2)); got != 0 {
-		t.Errorf("refused for %s after one failure in a new window", got)
-	}
-	fail(t, throttle, "alice", nthAddr(0))
-	if got := retryAfter(t, throttle, "alice", nthAddr(2)); got != time.Minute {
-		t.Errorf("refused for %s, want 1m", got)
-	}
-}
-
-func TestThrottleRetryAfterIsTheLongerOne(t *testing.T) {
-	t.Parallel()
-	clock := newManualClock()
-	throttle := NewThrottle(1, time.Minute, clock.now)
-	fail(t, throttle, "alice", nthAddr(0))
-	clock.advance(30 * time.Second)
-	fail(t, throttle, "bob", nthAddr(1))
-	for _, c := range []struct {
-		username string
-		client   netip.Addr
-		want     time.Duration
-	}{
-		{"alice", nthAddr(0), 30 * time.Second},
-		{"alice", nthAddr(1), time.Minute},
-		{"bob", nthAddr(0), time.Minute},
-	} {
-		if got := retryAfter(t, throttle, c.username, c.client); got != c.want {
-			t.Errorf("%s from %s: refused for %s, want %s", c.username, c.client, got, c.want)
-		}
-	}
 }
 
 func TestThrottleSpellings(t *testing.T) {
@@ -220,23 +146,6 @@ func TestThrottleCountsAttemptsUnderWay(t *testing.T) {
 	}
 }
 
-func TestThrottleSuccessTakesBackOnlyItself(t *testing.T) {
-	t.Parallel()
-	throttle := NewThrottle(3, time.Minute, newManualClock().now)
-	fail(t, throttle, "alice", nthAddr(0))
-	fail(t, throttle, "alice", nthAddr(0))
-	for range 10 {
-		begin(t, throttle, "alice", nthAddr(0)).settle(false)
-	}
-	fail(t, throttle, "alice", nthAddr(0))
-	if got := retryAfter(t, throttle, "alice", nthAddr(1)); got != time.Minute {
-		t.Errorf("the account is refused for %s, want 1m", got)
-	}
-	if got := retryAfter(t, throttle, "bob", nthAddr(0)); got != time.Minute {
-		t.Errorf("the address is refused for %s, want 1m", got)
-	}
-}
-
 func TestThrottleKeepsNothingOfSuccess(t *testing.T) {
 	t.Parallel()
 	throttle := NewThrottle(3, time.Minute, newManualClock().now)
@@ -245,78 +154,6 @@ func TestThrottleKeepsNothingOfSuccess(t *testing.T) {
 	}
 	if a, c := throttle.accounts.Len(), throttle.clients.Len(); a != 0 || c != 0 {
 		t.Errorf("%d accounts and %d addresses are kept, want none", a, c)
-	}
-}
-
-func TestThrottleSetLimits(t *testing.T) {
-	t.Parallel()
-	throttle := NewThrottle(5, time.Minute, newManualClock().now)
-	for range 3 {
-		fail(t, throttle, "alice", nthAddr(0))
-	}
-	throttle.SetLimits(3, time.Hour)
-	if got := retryAfter(t, throttle, "alice", nthAddr(1)); got != time.Minute {
-		t.Errorf("lowered: refused for %s, want the window that had begun, 1m", got)
-	}
-	throttle.SetLimits(4, time.Hour)
-	if got := retryAfter(t, throttle, "alice", nthAddr(1)); got != 0 {
-		t.Errorf("raised: refused for %s", got)
-	}
-	for range 4 {
-		fail(t, throttle, "bob", nthAddr(2))
-	}
-	if got := retryAfter(t, throttle, "bob", nthAddr(3)); got != time.Hour {
-		t.Errorf("a new window: refused for %s, want 1h", got)
-	}
-}
-
-func TestThrottleCannotBeTurnedOff(t *testing.T) {
-	t.Parallel()
-	for _, limits := range []struct {
-		limit  int
-		window time.Duration
-	}{{0, 0}, {-1, -time.Second}} {
-		throttle := NewThrottle(limits.limit, limits.window, newManualClock().now)
-		if got := retryAfter(t, throttle, "alice", nthAddr(0)); got != 0 {
-			t.Errorf("%v: refused for %s before any failure", limits, got)
-		}
-		fail(t, throttle, "alice", nthAddr(0))
-		if got := retryAfter(t, throttle, "alice", nthAddr(1)); got != time.Second {
-			t.Errorf("%v: refused for %s, want 1s", limits, got)
-		}
-	}
-}
-
-func TestThrottleMemoryIsBounded(t *testing.T) {
-	t.Parallel()
-	const limit, flood = 100, 1_000_000
-	throttle := NewThrottle(limit, time.Minute, newManualClock().now)
-	for i := range limit {
-		fail(t, throttle, "victim", nthAddr(i))
-	}
-	for i := range flood {
-		// As many failures as the account of each name can have.
-		r, _, err := throttle.reserve(newSubject(fmt.Sprint("name-", i/limit), nthAddr(i)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.settle(true)
-	}
-	if got := throttle.clients.Len(); got != maxCounters {
-		t.Errorf("%d addresses are kept, want %d", got, maxCounters)
-	}
-	if got := throttle.accounts.Len(); got != 1+flood/limit {
-		t.Errorf("%d accounts are kept, want %d", got, 1+flood/limit)
-	}
-	if got := retryAfter(t, throttle, "victim", nthAddr(flood)); got != time.Minute {
-		t.Errorf("the flood of addresses lifted the refusal of an account: %s left, want 1m", got)
-	}
-
-	for i := range maxCounters {
-		fail(t, throttle, fmt.Sprintf("other-%d", i), nthAddr(i/limit))
-	}
-	if got := throttle.accounts.Len(); got != maxCounters {
-		t.Errorf("%d accounts are kept, want %d", got, maxCounters)
 	}
 }
 
@@ -334,6 +171,202 @@ func TestThrottleForgottenWhileUnderWay(t *testing.T) {
 	current.settle(true)
 	if got := retryAfter(t, throttle, "alice", nthAddr(0)); got != time.Minute {
 		t.Errorf("refused for %s, want 1m", got)
+	}
+}
+
+// A flood of addresses removes no account's count. The memory is limited.
+func TestThrottleMemoryIsBounded(t *testing.T) {
+	t.Parallel()
+	const limit, flood = 100, maxCounters + 1000
+	throttle := NewThrottle(limit, time.Minute, newManualClock().now)
+	for i := range limit {
+		fail(t, throttle, "victim", nthAddr(i))
+	}
+	for i := range flood { // as many failures as the account of each name can have
+		fail(t, throttle, fmt.Sprint("name-", i/limit), nthAddr(i))
+	}
+	if c, a := throttle.clients.Len(), throttle.accounts.Len(); c != maxCounters || a != 1+flood/limit {
+		t.Errorf("%d addresses and %d accounts are kept, want %d and %d", c, a, maxCounters, 1+flood/limit)
+	}
+	if got := retryAfter(t, throttle, "victim", nthAddr(flood)); got != time.Minute {
+		t.Errorf("the account is refused for %s after the flood, want 1m", got)
+	}
+	for i := range maxCounters {
+		fail(t, throttle, fmt.Sprint("other-", i), nthAddr(i/limit))
+	}
+	for i := range maxCounters + 10 {
+		s := newSubject("known", nthAddr(i))
+		s.version = "1"
+		throttle.remember(s, throttle.now())
+	}
+	if a, p := throttle.accounts.Len(), throttle.pairs.Len(); a != maxCounters || p != maxCounters {
+		t.Errorf("%d accounts and %d pairs are kept, want %d", a, p, maxCounters)
+	}
+}
+
+// outcomes runs check n times at once and counts how they ended.
+func outcomes(n int, check func(i int) (*Account, error)) (good, rejected, throttled, other int64) {
+	var counts [4]atomic.Int64
+	var start, wg sync.WaitGroup
+	start.Add(1)
+	for i := range n {
+		wg.Go(func() {
+			start.Wait()
+			account, err := check(i)
+			switch {
+			case err == nil && account != nil:
+				counts[0].Add(1)
+			case account == nil && errors.Is(err, ErrRejected):
+				counts[1].Add(1)
+			case account == nil && isThrottled(err):
+				counts[2].Add(1)
+			default:
+				counts[3].Add(1)
+			}
+		})
+	}
+	start.Done()
+	wg.Wait()
+	return counts[0].Load(), counts[1].Load(), counts[2].Load(), counts[3].Load()
+}
+
+func TestParallelGuessesDoNotPassTheLimit(t *testing.T) {
+	t.Parallel()
+	const guesses = 200
+	accounts := newAccounts(t, Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")})
+	numbered := func(name string) func(int) string { return func(i int) string { return fmt.Sprint(name, i) } }
+	always := func(name string) func(int) string { return func(int) string { return name } }
+	home := func(int) netip.Addr { return nthAddr(0) }
+	for _, c := range []struct {
+		name               string
+		username, password func(i int) string
+		client             func(i int) netip.Addr
+		known              bool
+	}{
+		{"on an account", always("alice"), numbered("guess-"), nthAddr, false},
+		{"from an address", numbered("user-"), numbered("guess-"), home, false},
+		{"the same guess", always("alice"), always("guess"), nthAddr, false},
+		{"on an unknown account", always("nobody"), numbered("guess-"), nthAddr, false},
+		{"of a known pair", always("alice"), numbered("guess-"), home, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			for _, method := range []string{"Check", "CheckFresh"} {
+				f := newVerifierFixture()
+				check := f.methods()[method]
+				computed := uint64(0)
+				if c.known {
+					if _, err := check(accounts, "alice", "wonderland", nthAddr(0)); err != nil {
+						t.Fatal(err)
+					}
+					computed = 1
+				}
+				good, rejected, throttled, other := outcomes(guesses, func(i int) (*Account, error) {
+					return check(accounts, c.username(i), c.password(i), c.client(i))
+				})
+				if good != 0 || rejected != testLimit || throttled != guesses-testLimit || other != 0 {
+					t.Errorf("%s: %d good, %d rejected, %d throttled, %d other; want %d rejected and the rest throttled",
+						method, good, rejected, throttled, other, testLimit)
+				}
+				if got := f.hasher.Computed() - computed; got < 1 || got > testLimit {
+					t.Errorf("%s: computed %d, want 1 to %d", method, got, testLimit)
+				}
+			}
+		})
+	}
+}
+
+// Many people behind one address, many requests with one credential: the right
+// password is never refused for being asked at the same time.
+func TestParallelSuccessIsNotThrottled(t *testing.T) {
+	t.Parallel()
+	const parallel = 200
+	accounts := newAccounts(t, Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")})
+	for method, want := range map[string]uint64{"Check": 1, "CheckFresh": parallel} {
+		f := newVerifierFixture()
+		check := f.methods()[method]
+		good, rejected, throttled, other := outcomes(parallel, func(int) (*Account, error) {
+			return check(accounts, "alice", "wonderland", nthAddr(0))
+		})
+		if good != parallel {
+			t.Errorf("%s: %d good, %d rejected, %d throttled, %d other; want all good", method, good, rejected, throttled, other)
+		}
+		if got := f.hasher.Computed(); got != want {
+			t.Errorf("%s: computed %d, want %d", method, got, want)
+		}
+	}
+}
+
+func TestWaitingForTheThrottleEndsWithTheContext(t *testing.T) {
+	t.Parallel()
+	accounts := newAccounts(t, Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")})
+	synctest.Test(t, func(t *testing.T) {
+		f := newVerifierFixture()
+		release, _ := blocking(f.hasher)
+		var wg sync.WaitGroup
+		for range testLimit {
+			wg.Go(func() { _, _ = f.CheckFresh(t.Context(), accounts, "alice", "wrong", nthAddr(0)) })
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		wg.Go(func() {
+			if _, err := f.CheckFresh(ctx, accounts, "alice", "wonderland", nthAddr(0)); !errors.Is(err, ErrBusy) {
+				t.Errorf("got %v, want ErrBusy", err)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		if got := f.waiting.Load(); got != 0 {
+			t.Errorf("%d are waiting, want none", got)
+		}
+		close(release)
+		wg.Wait()
+	})
+}
+
+func TestWaitingForTheThrottleIsBounded(t *testing.T) {
+	t.Parallel()
+	accounts := newAccounts(t, Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")})
+	synctest.Test(t, func(t *testing.T) {
+		f := newVerifierFixture()
+		release, _ := blocking(f.hasher)
+		var wg sync.WaitGroup
+		for range testLimit + maxThrottleQueue {
+			wg.Go(func() {
+				_, err := f.CheckFresh(t.Context(), accounts, "alice", "wrong", nthAddr(0))
+				if !errors.Is(err, ErrRejected) && !isThrottled(err) {
+					t.Errorf("got %v, want ErrRejected or to be throttled", err)
+				}
+			})
+		}
+		synctest.Wait()
+		if _, err := f.CheckFresh(t.Context(), accounts, "alice", "wrong", nthAddr(0)); !errors.Is(err, ErrBusy) {
+			t.Errorf("one too many: got %v, want ErrBusy", err)
+		}
+		close(release)
+		wg.Wait()
+		if got := f.hasher.Computed(); got != testLimit {
+			t.Errorf("computed %d, want %d", got, testLimit)
+		}
+	})
+}
+
+// The passwords of 24 hours are as many as an account had in that time.
+func TestKnownPairForgetsVersions(t *testing.T) {
+	t.Parallel()
+	clock := newManualClock()
+	throttle := NewThrottle(testLimit, time.Minute, clock.now)
+	s := newSubject("alice", nthAddr(0))
+	for i := range 100 {
+		s.version = fmt.Sprint(i)
+		if err := throttle.look(s, true); err != nil {
+			t.Fatal(err)
+		}
+		clock.advance(knownFor / 4)
+	}
+	if p, _ := throttle.pairs.Peek(s.pairKey); len(p.matches) > 4 {
+		t.Errorf("%d versions are remembered, want at most 4", len(p.matches))
 	}
 }
 
