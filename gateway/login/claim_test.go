@@ -115,11 +115,12 @@ func TestClaimsOfRenewalsDoNotOverlap(t *testing.T) {
 		var calls, underWay, most atomic.Int64
 		d.options.Providers["keycloak"] = hanging{d.op, &underWay, &most}
 		slow := *d
-		slow.store = &recordingStore{Store: &hookedStore{Store: d.store.Store, before: func(call string) {
+		slow.store = &recordingStore{Store: d.store.Store, before: func(_ context.Context, call string) error {
 			if strings.Contains(call, " "+renewPrefix) && calls.Add(1) == 2 { // after the claim, what gives it back
 				time.Sleep(900 * time.Millisecond)
 			}
-		}}}
+			return nil
+		}}
 		instances := []*delegation{slow.instance(nil), d.instance(nil), d.instance(nil), d.instance(nil)}
 		s := d.signIn(t, d.grant("user"))
 		time.Sleep(15 * time.Minute)

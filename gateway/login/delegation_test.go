@@ -158,38 +158,6 @@ func (r *reports) take() []report {
 	return all
 }
 
-// hookedStore calls before ahead of each operation, so that tests can have
-// something happen just then.
-type hookedStore struct {
-	store.Store
-	before func(call string)
-}
-
-func (s *hookedStore) Get(ctx context.Context, key string) ([]byte, error) {
-	s.before("get " + key)
-	return s.Store.Get(ctx, key)
-}
-
-func (s *hookedStore) Put(ctx context.Context, key string, value []byte, expires time.Time) error {
-	s.before("put " + key)
-	return s.Store.Put(ctx, key, value, expires)
-}
-
-func (s *hookedStore) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
-	s.before("swap " + key)
-	return s.Store.Swap(ctx, key, old, value, expires)
-}
-
-func (s *hookedStore) Take(ctx context.Context, key string) ([]byte, error) {
-	s.before("take " + key)
-	return s.Store.Take(ctx, key)
-}
-
-func (s *hookedStore) Delete(ctx context.Context, key string) error {
-	s.before("delete " + key)
-	return s.Store.Delete(ctx, key)
-}
-
 // grant is what the provider says of the person with these roles. Its tokens
 // are good for 20 minutes, so that they are due after 15.
 func (d *delegation) grant(roles ...string) *provider.Grant {

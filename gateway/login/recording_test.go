@@ -24,6 +24,26 @@ type recordingStore struct {
 	written [][]byte // each key, and each value that was to be written
 	failing string   // calls that begin so fail; "" for none
 	late    bool     // they fail after having happened
+
+	// before, if not nil, is called before each operation. An error of its own
+	// is the operation's.
+	before func(ctx context.Context, call string) error
+	// stale are values that are read instead of those in the store, until the
+	// test's instance has tried to change them; always: even then.
+	stale  map[string][]byte
+	always bool
+}
+
+// freeze makes the present value of a key the one that is read.
+func (s *recordingStore) freeze(tb testing.TB, key string) {
+	tb.Helper()
+	value, err := s.Store.Get(tb.Context(), key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stale = map[string][]byte{key: value}
 }
 
 // fails lets calls that begin so fail, "" none.
@@ -42,16 +62,28 @@ func (s *recordingStore) takeCalls() []string {
 	return calls
 }
 
-func (s *recordingStore) note(operation, key string, value []byte, do func() ([]byte, error)) ([]byte, error) {
+func (s *recordingStore) note(ctx context.Context, operation, key string, value []byte, do func() ([]byte, error)) ([]byte, error) {
 	call := operation + " " + key
 	s.mu.Lock()
 	s.calls = append(s.calls, call)
 	s.written = append(s.written, []byte(key), bytes.Clone(value))
 	fails := s.failing != "" && strings.HasPrefix(call, s.failing)
-	late := s.late
+	late, before := s.late, s.before
+	stale, isStale := s.stale[key]
+	if operation == "swap" && !s.always {
+		delete(s.stale, key)
+	}
 	s.mu.Unlock()
+	if before != nil {
+		if err := before(ctx, call); err != nil {
+			return nil, err
+		}
+	}
 	if fails && !late {
 		return nil, errStore
+	}
+	if operation == "get" && isStale {
+		return bytes.Clone(stale), nil
 	}
 	found, err := do()
 	if fails {
@@ -61,25 +93,25 @@ func (s *recordingStore) note(operation, key string, value []byte, do func() ([]
 }
 
 func (s *recordingStore) Get(ctx context.Context, key string) ([]byte, error) {
-	return s.note("get", key, nil, func() ([]byte, error) { return s.Store.Get(ctx, key) })
+	return s.note(ctx, "get", key, nil, func() ([]byte, error) { return s.Store.Get(ctx, key) })
 }
 
 func (s *recordingStore) Put(ctx context.Context, key string, value []byte, expires time.Time) error {
-	_, err := s.note("put", key, value, func() ([]byte, error) { return nil, s.Store.Put(ctx, key, value, expires) })
+	_, err := s.note(ctx, "put", key, value, func() ([]byte, error) { return nil, s.Store.Put(ctx, key, value, expires) })
 	return err
 }
 
 func (s *recordingStore) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
-	_, err := s.note("swap", key, value, func() ([]byte, error) { return nil, s.Store.Swap(ctx, key, old, value, expires) })
+	_, err := s.note(ctx, "swap", key, value, func() ([]byte, error) { return nil, s.Store.Swap(ctx, key, old, value, expires) })
 	return err
 }
 
 func (s *recordingStore) Take(ctx context.Context, key string) ([]byte, error) {
-	return s.note("take", key, nil, func() ([]byte, error) { return s.Store.Take(ctx, key) })
+	return s.note(ctx, "take", key, nil, func() ([]byte, error) { return s.Store.Take(ctx, key) })
 }
 
 func (s *recordingStore) Delete(ctx context.Context, key string) error {
-	_, err := s.note("delete", key, nil, func() ([]byte, error) { return nil, s.Store.Delete(ctx, key) })
+	_, err := s.note(ctx, "delete", key, nil, func() ([]byte, error) { return nil, s.Store.Delete(ctx, key) })
 	return err
 }
 

@@ -1,68 +1,20 @@
 package login
 
 import (
-	"bytes"
-	"context"
-	"sync"
 	"testing"
 	"time"
-
-	"authgate/gateway/store"
 )
 
-// staleStore reads what was there when a test said so, as another instance
-// may for a moment, until it has itself tried to change that.
-type staleStore struct {
-	store.Store
-	always bool // not even then
-
-	mu    sync.Mutex
-	stale map[string][]byte
-}
-
-// freeze makes the present value of a key the one that is read.
-func (s *staleStore) freeze(tb testing.TB, key string) {
-	tb.Helper()
-	value, err := s.Store.Get(tb.Context(), key)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stale = map[string][]byte{key: value}
-}
-
-func (s *staleStore) Get(ctx context.Context, key string) ([]byte, error) {
-	s.mu.Lock()
-	value, ok := s.stale[key]
-	s.mu.Unlock()
-	if ok {
-		return bytes.Clone(value), nil
-	}
-	return s.Store.Get(ctx, key)
-}
-
-func (s *staleStore) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
-	err := s.Store.Swap(ctx, key, old, value, expires)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.always {
-		delete(s.stale, key)
-	}
-	return err
-}
-
 // behind returns another instance, which lags behind.
-func (m *mechanisms) behind(tb testing.TB) (*mechanisms, *staleStore) {
+func (m *mechanisms) behind(tb testing.TB) *mechanisms {
 	tb.Helper()
-	view := &staleStore{Store: m.store}
 	return newMechanisms(tb, func(other *mechanisms) {
-		other.clock, other.keys, other.store = m.clock, m.keys, &recordingStore{Store: view}
-	}), view
+		other.clock, other.keys, other.store = m.clock, m.keys, &recordingStore{Store: m.store}
+	})
 }
 
 // freezeFamily makes b read the family of token as it is now.
-func (s *staleStore) freezeFamily(tb testing.TB, token string) {
+func (s *recordingStore) freezeFamily(tb testing.TB, token string) {
 	tb.Helper()
 	parsed, ok := parseRefresh(token)
 	if !ok {
@@ -90,9 +42,9 @@ func TestRotateOnAnInstanceThatLagsBehind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newMechanisms(t, nil)
-			b, view := a.behind(t)
+			b := a.behind(t)
 			s := a.signIn(t, "alice")
-			view.freezeFamily(t, s.refresh)
+			b.store.freezeFamily(t, s.refresh)
 			tokens := []string{s.refresh}
 			for range test.rotations {
 				tokens = append(tokens, a.wantRotated(t, tokens[len(tokens)-1]))
@@ -126,17 +78,17 @@ func stolenAt(t *testing.T, b *mechanisms, s *signedIn, token string) {
 func TestRotateThatNeverSeesTheFamily(t *testing.T) {
 	t.Parallel()
 	a := newMechanisms(t, nil)
-	b, view := a.behind(t)
+	b := a.behind(t)
 	s := a.signIn(t, "alice")
-	view.freezeFamily(t, s.refresh)
+	b.store.freezeFamily(t, s.refresh)
 	s.refresh = a.wantRotated(t, s.refresh)
 
 	b.store.fails("swap refresh:")
 	_, err := b.rotate(t, s.refresh)
 	wantNoAnswer(t, nil, err)
 	b.store.fails("")
-	view.always = true
-	view.freezeFamily(t, s.refresh)
+	b.store.always = true
+	b.store.freezeFamily(t, s.refresh)
 	s.refresh = a.wantRotated(t, s.refresh)
 	b.store.takeCalls()
 	_, err = b.rotate(t, s.refresh)
@@ -153,13 +105,12 @@ func TestRotateThatNeverSeesTheFamily(t *testing.T) {
 func TestRenewalOnAnInstanceThatLagsBehind(t *testing.T) {
 	t.Parallel()
 	renewing(t, func(t *testing.T, d *delegation) {
-		view := &staleStore{Store: d.store}
 		lagging := *d
-		lagging.store = &recordingStore{Store: view}
+		lagging.store = &recordingStore{Store: d.store}
 		other := lagging.instance(nil)
 		s := d.signIn(t, d.grant("user"))
 		d.answersAfter(0, "auditor")
-		view.freeze(t, loginPrefix+s.login.ID)
+		lagging.store.freeze(t, loginPrefix+s.login.ID)
 		time.Sleep(15 * time.Minute)
 		if _, err := d.by(t, s); err != nil {
 			t.Error(err)
