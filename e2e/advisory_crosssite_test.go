@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// otherSites are what browsers say of requests that a page of another origin
-// makes, or a page that has none.
+// otherSites are the headers of browsers for requests from a page of another
+// origin, or of no origin.
 func otherSites() [][]string {
 	return [][]string{
 		{"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors"},
@@ -19,7 +19,7 @@ func otherSites() [][]string {
 	}
 }
 
-// otherOrigins are near the gateway's, and yet others.
+// otherOrigins are similar to the gateway's origin.
 func otherOrigins(g *instance) [][]string {
 	host := strings.TrimPrefix(g.public, "https://")
 	return [][]string{
@@ -29,15 +29,13 @@ func otherOrigins(g *instance) [][]string {
 	}
 }
 
-// TestAdvisoriesCrossSite: nothing changes at the request of another site.
+// TestAdvisoriesCrossSite: a request from another site changes nothing.
 func TestAdvisoriesCrossSite(t *testing.T) {
 	t.Parallel()
 	up := record(t)
 	g := start(t, people+app(up.url)+"token: {delivery: body}\nroutes: [{match: /, upstream: app, auth: [session, bearer]}, {match: /hook/, upstream: app, auth: [session], cross_origin: allow}]\n")
 	c := g.stranger()
 	s := g.signIn(c, "alice")
-	// An interface for operators took a new configuration from any page that a
-	// browser on the same machine showed, without asking the browser first.
 	t.Run("CVE-2026-27589 Caddy, state changes without a preflight", func(t *testing.T) {
 		for _, site := range otherSites() {
 			for _, media := range []string{"text/plain", typeForm, typeJSON, ""} {
@@ -45,7 +43,6 @@ func TestAdvisoriesCrossSite(t *testing.T) {
 			}
 		}
 	})
-	// A page could sign its visitor in as somebody else.
 	t.Run("CVE-2017-1000069 Bitly oauth2_proxy, signing others in", func(t *testing.T) {
 		for _, site := range otherSites() {
 			for _, headers := range [][]string{{"Content-Type", typeForm}, {"Content-Type", typeForm, "Authorization", basicOf("bob:builder")}} {
@@ -64,14 +61,11 @@ func TestAdvisoriesCrossSite(t *testing.T) {
 			}
 		}
 	}
-	// The check of the origin never ran, so that other hosts of a site passed.
 	t.Run("CVE-2025-24358 gorilla/csrf, another host of the site", func(t *testing.T) { posts(t, otherOrigins(g)) })
-	// Where it ran, it did not see the scheme.
 	t.Run("CVE-2025-47909 gorilla/csrf, the same host by http", func(t *testing.T) {
 		http := strings.Replace(g.public, "https:", "http:", 1)
 		posts(t, [][]string{{"Origin", http}, {"Origin", http, "Sec-Fetch-Site", "same-site"}, {"Origin", http, "Sec-Fetch-Site", "cross-site"}})
 	})
-	// An exception for a path was one for what leads there by a redirect, too.
 	t.Run("CVE-2025-47910 Go net/http, exceptions", func(t *testing.T) {
 		for _, target := range []string{"/hook/../account", "//hook/", "/x/../hook/", "/hook%2f..%2faccount", "/HOOK/", "/hookx", "/account?/hook/"} {
 			g.raw(t, "POST "+target+" HTTP/1.1\nHost: localhost\nOrigin: https://evil.example\nSec-Fetch-Site: cross-site\nCookie: "+s.session+"\nContent-Length: 0\n\n")
@@ -82,7 +76,6 @@ func TestAdvisoriesCrossSite(t *testing.T) {
 			t.Errorf("the exception leads to %q", got)
 		}
 	})
-	// A WebSocket began for any origin, with the cookies of the visitor.
 	t.Run("CVE-2023-0957 Gitpod, WebSockets for any origin", func(t *testing.T) {
 		for _, site := range append(otherSites(), otherOrigins(g)...) {
 			lines := ""
@@ -100,7 +93,7 @@ func TestAdvisoriesCrossSite(t *testing.T) {
 	}
 }
 
-// crossSitePosts tries the endpoints that change something.
+// crossSitePosts posts to the endpoints that change something.
 func crossSitePosts(t *testing.T, g *instance, site []string, media string) {
 	t.Helper()
 	c := g.stranger()

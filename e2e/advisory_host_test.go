@@ -10,18 +10,15 @@ import (
 	"testing"
 )
 
-// manyHosts are enough for any shortcut that begins with a hundred.
+// manyHosts is more than the 100 hosts from which on the router of the advisory
+// differed.
 const manyHosts = 150
 
-// hostAdvisories are Host headers that one program takes for another host than
-// the next does.
+// hostAdvisories are Host headers that two programs read as different hosts.
 var hostAdvisories = []advisory{
-	// With more than a hundred hosts, capitals were compared as such. Here there
-	// is one form of a host, and one way to compare.
+	// The gateway compares hosts in one canonical form.
 	{"CVE-2026-27588 Caddy, capitals among many hosts", []string{"HOST42.EXAMPLE", "Host149.Example", "hOST0.eXAMPLE:443", "HOST7.example."}},
-	// With a dot at the end it was another name for one half of the router.
 	{"CVE-2022-23632 Traefik, a name with its last dot", []string{"admin.example.", "admin.example.:8443", "ADMIN.example.:", "admin.example.."}},
-	// White space was a part of the value.
 	{"CVE-2019-18802 Envoy, space behind the host", []string{"admin.example ", " admin.example\t", "\tadmin.example \t ", "admin.example :443"}},
 }
 
@@ -34,8 +31,8 @@ func hosts(up string) string {
 	return b.String()
 }
 
-// TestAdvisoriesHost: the host that is decided on is the one that the upstream
-// gets, and nobody gets to one of those that need a session.
+// TestAdvisoriesHost: the upstream gets the host that the gateway decided on, and
+// hosts that need a session get no request without one.
 func TestAdvisoriesHost(t *testing.T) {
 	t.Parallel()
 	up := record(t)
@@ -48,19 +45,20 @@ func TestAdvisoriesHost(t *testing.T) {
 				wantNoPrivateHost(t, up, host)
 			}
 			if a := g.raw(t, "GET /x HTTP/1.1\nHost: "+a.attacks[0]+"\nCookie: "+s+"\n\n"); a.status == http.StatusOK {
-				up.one(t) // the same host for who may see it
+				up.one(t) // the same host, with a session
 			}
 		})
 	}
 	t.Run("CVE-2018-21246 Caddy, CVE-2026-48491 Traefik, another name by TLS", func(t *testing.T) { anotherServerName(t, g, up) })
 	t.Run("HTTP/2", func(t *testing.T) { hostsByHTTP2(t, g, up) })
 	if a := g.raw(t, "GET /x HTTP/1.1\nHost: other.example\n\n"); a.status != http.StatusOK {
-		t.Errorf("a host that anybody may use: %d", a.status)
+		t.Errorf("a public host: %d", a.status)
 	}
 	up.one(t)
 }
 
-// wantNoPrivateHost judges by the Host that the upstream got, however it reads it.
+// wantNoPrivateHost fails the test if the upstream gets a host that needs a
+// session.
 func wantNoPrivateHost(t *testing.T, up *recorder, attack string) {
 	t.Helper()
 	for _, m := range up.all() {
@@ -77,8 +75,8 @@ func wantNoPrivateHost(t *testing.T, up *recorder, attack string) {
 	}
 }
 
-// anotherServerName: what protects a host was chosen by the name in the TLS
-// handshake, and the route by the Host header. Here only the latter counts.
+// anotherServerName sends other names in the TLS handshake than in Host. Only Host
+// counts.
 func anotherServerName(t *testing.T, g *instance, up *recorder) {
 	for _, name := range []string{"", "localhost", "other.example", "ADMIN.EXAMPLE"} {
 		conn, err := tls.Dial("tcp", authority(g.base), &tls.Config{ServerName: name, InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
@@ -98,27 +96,24 @@ func anotherServerName(t *testing.T, g *instance, up *recorder) {
 	}
 }
 
-// hostsByHTTP2 are faults in what becomes of pseudo-header fields.
+// hostsByHTTP2 sends hosts in the pseudo-header fields of HTTP/2.
 func hostsByHTTP2(t *testing.T, g *instance, up *recorder) {
 	get := func(more ...field) []field { return append([]field{{":method", "GET"}, {":scheme", "https"}}, more...) }
 	for _, test := range []struct {
 		name   string
 		fields []field
 	}{
-		// Host and :authority differed, and each was looked at by somebody.
 		{"CVE-2021-39242 HAProxy, Host and authority", get(field{":authority", "other.example"}, field{":path", "/x"}, field{"host", "admin.example"})},
 		{"CVE-2021-39242 HAProxy, the other way", get(field{":authority", "admin.example"}, field{":path", "/x"}, field{"host", "other.example"})},
 		{"CVE-2021-39242 HAProxy, two hosts", get(field{":path", "/x"}, field{"host", "other.example"}, field{"host", "admin.example"})},
-		// A scheme or an authority could bring a part of a URL along.
 		{"CVE-2021-39240 HAProxy, a path in the authority", get(field{":authority", "other.example/admin"}, field{":path", "/x"}, field{"host", "admin.example"})},
 		{"CVE-2021-39240 HAProxy, an authority in the scheme", []field{{":method", "GET"}, {":scheme", "https://admin.example/?"}, {":authority", "other.example"}, {":path", "/x"}}},
 		{"CVE-2021-39240 HAProxy, a user in the authority", get(field{":authority", "other.example@admin.example"}, field{":path", "/x"})},
-		// A method could bring a whole request line along.
 		{"CVE-2021-39241 HAProxy, a target in the method", []field{{":method", "GET http://admin.example/x HTTP/1.1\r\nHost: admin.example\r\n\r\nGET"}, {":scheme", "https"}, {":authority", "other.example"}, {":path", "/x"}}},
 		{"CVE-2021-39241 HAProxy, spaces in the method", []field{{":method", "GET /secrets?"}, {":scheme", "https"}, {":authority", "other.example"}, {":path", "/x"}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, _ = g.raw2(t, test.fields...) // a reset stream is as good an answer
+			_, _ = g.raw2(t, test.fields...) // or the gateway resets the stream
 			for _, m := range up.all() {
 				if m.line != "GET /x HTTP/1.1" || strings.Join(m.values("Host"), " ") != "other.example" {
 					t.Errorf("the upstream got %q for the hosts %q", m.line, m.values("Host"))

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// advisoryID is the name of a published fault.
+// advisoryID is the id of an advisory.
 var advisoryID = regexp.MustCompile(`CVE-\d{4}-\d{4,}|GHSA(-[0-9a-z]{4}){3}`)
 
-// TestAdvisoriesListed: docs/security-advisories.md lists the ids in the names
-// of tests, all of them and no others.
+// TestAdvisoriesListed: docs/security-advisories.md lists exactly the ids that are
+// in names of tests.
 func TestAdvisoriesListed(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("advisory_*_test.go")

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestAdvisoriesSecrets: what is not for somebody is in no answer to them, and
-// what is secret is in no log.
+// TestAdvisoriesSecrets: answers show nothing that the client may not see, and the
+// log has no secret.
 func TestAdvisoriesSecrets(t *testing.T) {
 	t.Parallel()
 	up := record(t)
@@ -21,7 +21,6 @@ routes:
 `)
 	c := g.stranger()
 	s := g.signIn(c, "alice")
-	// Counters and the insides of the process were there for everybody.
 	t.Run("CVE-2022-24797 Pomerium, metrics and pprof", func(t *testing.T) {
 		for _, path := range []string{
 			"/metrics", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2", "/debug/vars", "/healthz", "/readyz", "/config", "/.pomerium/", "/ping",
@@ -35,7 +34,6 @@ routes:
 		}
 		up.none(t)
 	})
-	// The page about the person had their tokens in it.
 	t.Run("CVE-2024-39315 Pomerium, tokens on the page of the account", func(t *testing.T) {
 		for _, headers := range [][]string{{"Authorization", s.access}, {"Cookie", s.session}} {
 			for _, accept := range []string{"application/json", "text/html"} {
@@ -47,7 +45,6 @@ routes:
 			}
 		}
 	})
-	// Credentials stood in the log, for who wanted to see more of it.
 	t.Run("CVE-2022-23469 Traefik, credentials in the debug log", func(t *testing.T) {
 		g.do(c, "GET", "/secure/", "", "Authorization", s.access)
 		g.do(c, "GET", "/secure/", "", "Cookie", s.session)
@@ -60,7 +57,6 @@ routes:
 	t.Run("CVE-2025-31492 mod_auth_openidc, the page behind the redirect", func(t *testing.T) { nothingBehindRedirects(t, g, up) })
 	t.Run("CVE-2026-30852 Caddy, placeholders", func(t *testing.T) { placeholders(t, g, up) })
 	for name, places := range map[string][]string{
-		// A page repeated a part of what was asked for, as a part of the page.
 		"CVE-2023-52430 caddy-security, a path on a page":          {"/admin%s", "/settings/mfa/delete/%s", "/secure/%s", "/%s", "/me/%s"},
 		"CVE-2017-6059 mod_auth_openidc, an error on a page":       {"/callback?error=%s&error_description=%s", "/login?provider=%s", "/login?mechanism=%s", "/signin?mechanism=%s&error=%s"},
 		"CVE-2021-32792 mod_auth_openidc, what a form had held":    {"/signin?return_to=/%s", "/signin?return_to=%s", "/secure/?%s", "/logout?return_to=%s"},
@@ -70,7 +66,7 @@ routes:
 	}
 }
 
-// wantNoSecret fails if a text has something of a login that opens something.
+// wantNoSecret fails the test if a text has a credential of a login.
 func wantNoSecret(t *testing.T, what, text string, s signIn) {
 	t.Helper()
 	_, session, _ := strings.Cut(s.session, "=")
@@ -86,9 +82,7 @@ func wantNoSecret(t *testing.T, what, text string, s signIn) {
 	}
 }
 
-// nothingBehindRedirects: behind the answer that led to the provider came the
-// page that was asked for. Here the upstream is not asked before it is known
-// who asks.
+// nothingBehindRedirects: the upstream gets no request before authentication.
 func nothingBehindRedirects(t *testing.T, g *instance, up *recorder) {
 	for _, method := range []string{"GET", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "get"} {
 		for _, lines := range []string{"Accept: text/html\n", "", "Cookie: session_id=x\n", "Authorization: Bearer x\n", "Sec-Fetch-Mode: navigate\nAccept: text/html\n"} {
@@ -101,12 +95,11 @@ func nothingBehindRedirects(t *testing.T, g *instance, up *recorder) {
 	}
 }
 
-// placeholders: what a request held was expanded as if it stood in the
-// configuration, and told of the environment.
+// placeholders: the gateway expands no variables in a request.
 func placeholders(t *testing.T, g *instance, up *recorder) {
-	inside := os.Getenv("PATH") // which the gateway has, too
+	inside := os.Getenv("PATH") // the gateway has the same
 	if inside == "" {
-		t.Fatal("there is no PATH to find")
+		t.Fatal("PATH is empty")
 	}
 	for _, text := range []string{"${PATH}", "$PATH", "{env.PATH}", "{$PATH}", "%PATH%", "{{.Env.PATH}}", "{file./etc/passwd}", "$${PATH}"} {
 		a := g.raw(t, "GET /public/?x="+url.QueryEscape(text)+" HTTP/1.1\nHost: localhost\nX-Input: "+text+"\nUser-Agent: "+text+"\n\n")
@@ -123,7 +116,7 @@ func placeholders(t *testing.T, g *instance, up *recorder) {
 	}
 }
 
-// scripts asks for pages with a script in every place.
+// scripts sends a script in each place of a request that a page may show.
 func scripts(t *testing.T, g *instance, places []string) {
 	const script = `"'><script>alert(1)</script><svg onload=alert(1)>`
 	for _, place := range places {

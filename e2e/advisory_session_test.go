@@ -13,8 +13,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// sessions is a configuration with a route for each mechanism, and one for
-// administrators.
+// sessions has a route for each mechanism, and one for administrators.
 func sessions(up string) string {
 	return app(up) + `
 limits: {login_failures: 100000}
@@ -28,8 +27,8 @@ routes:
 `
 }
 
-// TestAdvisoriesSession: an end is an end, a beginning is new, and a change is
-// seen by what was there before.
+// TestAdvisoriesSession: logout ends all credentials, a login makes new ones, and
+// a change of an account has effect on existing ones.
 func TestAdvisoriesSession(t *testing.T) {
 	t.Parallel()
 	up := record(t)
@@ -39,33 +38,23 @@ func TestAdvisoriesSession(t *testing.T) {
 	g.configure(config)
 	g.run()
 	for name, story := range map[string]func(*testing.T, *instance, *recorder){
-		// Signing out took the cookie from the browser and left the session.
 		"CVE-2024-21492 caddy-security, CVE-2025-53826 File Browser, alive after signing out": endedIsDead,
-		// The page to sign in, which one saw as the end, did not clear the cookie.
-		"CVE-2026-34454 oauth2-proxy, a cookie that stays": clearedCookies,
-		// The identifier from before the login was good after it.
-		"CVE-2024-52553 Jenkins OpenID Connect, session fixation": freshIdentifier,
-		// A Cookie header of nothing but delimiters ended the process, where cookies
-		// were taken out of it.
-		"CVE-2023-28625 mod_auth_openidc, odd Cookie headers": oddCookies,
-		// A number in a cookie was how many more cookies to look for.
-		"CVE-2024-24814 mod_auth_openidc, session chunks": manyCookies,
-		// A POST without anything in it ended the process.
-		"CVE-2025-3891 mod_auth_openidc, empty POST": emptyPosts,
-		// Checks of the same password for two credentials shared one answer.
-		"CVE-2026-71326 Traefik, two credentials with one key": sharedChecks,
+		"CVE-2026-34454 oauth2-proxy, a cookie that stays":                                    clearedCookies,
+		"CVE-2024-52553 Jenkins OpenID Connect, session fixation":                             freshIdentifier,
+		"CVE-2023-28625 mod_auth_openidc, odd Cookie headers":                                 oddCookies,
+		"CVE-2024-24814 mod_auth_openidc, session chunks":                                     manyCookies,
+		"CVE-2025-3891 mod_auth_openidc, empty POST":                                          emptyPosts,
+		"CVE-2026-71326 Traefik, two credentials with one key":                                sharedChecks,
 	} {
 		t.Run(name, func(t *testing.T) { story(t, g, up) })
 	}
-	// Groups and claims were those of the login, whatever became of them. This
-	// comes last because it changes the accounts.
 	t.Run("GHSA-x883-2vmg-xwf7 Authelia, CVE-2021-41230 Pomerium, roles of yesterday", func(t *testing.T) { rolesOfToday(t, g, up) })
 	if got := g.status(g.stranger(), "GET", "/public"); got != http.StatusOK {
 		t.Errorf("afterwards the gateway answers %d", got)
 	}
 }
 
-// wantDead fails if anything that a login gave opens something.
+// wantDead fails the test if a credential of the login is valid.
 func wantDead(t *testing.T, g *instance, up *recorder, s signIn) {
 	t.Helper()
 	up.all()
@@ -74,7 +63,7 @@ func wantDead(t *testing.T, g *instance, up *recorder, s signIn) {
 		g.do(c, "GET", "/secure", "", credential...)
 		up.none(t)
 		if a := g.do(c, "GET", "/me", "", credential...); strings.Contains(a.body, "alice") {
-			t.Errorf("by %s the gateway still knows: %s", credential[0], a.body)
+			t.Errorf("with %s the session is valid: %s", credential[0], a.body)
 		}
 	}
 	if next, status, err := g.tryRefresh(c, s.refresh); err != nil || status == http.StatusOK {
@@ -93,7 +82,7 @@ func endedIsDead(t *testing.T, g *instance, up *recorder) {
 		t.Run(name, func(t *testing.T) {
 			c := g.stranger()
 			s := g.signIn(c, "alice")
-			g.do(c, "GET", "/secure", "", "Cookie", s.session) // whatever is cached of it
+			g.do(c, "GET", "/secure", "", "Cookie", s.session) // fill the caches
 			g.do(c, "GET", "/secure", "", "Authorization", s.access)
 			if got := len(up.all()); got != 2 {
 				t.Fatalf("before the end %d of 2 requests reach the upstream", got)
@@ -105,7 +94,7 @@ func endedIsDead(t *testing.T, g *instance, up *recorder) {
 }
 
 func clearedCookies(t *testing.T, g *instance, up *recorder) {
-	c := g.client() // a browser
+	c := g.client() // keeps cookies
 	s := g.signIn(c, "alice")
 	g.do(c, "GET", "/logout", "", "Accept", "text/html")
 	g.do(c, "GET", "/signin", "", "Accept", "text/html")
@@ -157,7 +146,7 @@ func manyCookies(t *testing.T, g *instance, up *recorder) {
 		"session_id_chunks=99999999; session_id_0=x", "session_id=99999999", "session_id=99999999999999999999999999", "a=b" + many.String(),
 		"session_id=x" + many.String(), "session_id=" + strings.Repeat("x", 50_000), strings.Repeat("session_id=x; ", 3_000),
 	} {
-		g.raw(t, "GET /secure HTTP/1.1\nHost: localhost\nCookie: "+cookies+"\n\n") // it is answered
+		g.raw(t, "GET /secure HTTP/1.1\nHost: localhost\nCookie: "+cookies+"\n\n") // raw fails without an answer
 		up.none(t)
 	}
 }
@@ -174,8 +163,8 @@ func emptyPosts(t *testing.T, g *instance, up *recorder) {
 	}
 }
 
-// sharedChecks asks with credentials whose parts, put together, are the same
-// text, all at once.
+// sharedChecks sends, all at once, different credentials whose concatenated parts
+// are the same text.
 func sharedChecks(t *testing.T, g *instance, up *recorder) {
 	good := basicOf("service:s3rvice")
 	bad := []string{"services:3rvice", "servic:es3rvice", "service:s3rvic", "service:s3rvicee", "alice:s3rvice", "service:wonderland", "service\x00:s3rvice", ":services3rvice", "service::s3rvice"}
@@ -197,7 +186,7 @@ func sharedChecks(t *testing.T, g *instance, up *recorder) {
 		}
 	}
 	if len(got) != each {
-		t.Errorf("%d good credentials got through, expected %d", len(got), each)
+		t.Errorf("%d requests reached the upstream, expected %d", len(got), each)
 	}
 }
 
@@ -218,16 +207,15 @@ func rolesOfToday(t *testing.T, g *instance, up *recorder) {
 		up.none(t)
 		g.do(c, "GET", "/secure", "", credential...)
 		if got := up.one(t).value(t, "X-Auth-Roles"); got != "user" {
-			t.Errorf("by %s the upstream still gets the roles %q", credential[0], got)
+			t.Errorf("with %s the upstream gets the old roles %q", credential[0], got)
 		}
 	}
 }
 
-// TestAdvisoriesThrottle: an account has one counter, however it is written
-// and wherever it is tried.
+// TestAdvisoriesThrottle: failed logins of an account count together, for all
+// spellings of its name and for all addresses.
 func TestAdvisoriesThrottle(t *testing.T) {
 	t.Parallel()
-	// Whoever could sign in by name and by address had twice the attempts.
 	t.Run("CVE-2025-24806 Authelia, one account under several names", func(t *testing.T) {
 		g, c := throttled(t, "limits: {login_failures: 6}\n")
 		tries := []string{"alice", "ALICE", " alice", "Alice ", "\talice", "aLiCe"}
@@ -240,13 +228,11 @@ func TestAdvisoriesThrottle(t *testing.T) {
 			t.Errorf("another account is closed too: %d", a.status)
 		}
 	})
-	// A name that nobody has was answered at once, and one that somebody has after
-	// the work of a hash: at the second peer because its decoy was none.
 	t.Run("CVE-2026-32595 and CVE-2026-41263 Traefik, names by their time", namesByTime)
 }
 
 func namesByTime(t *testing.T) {
-	const cost = 9 // a hash takes many times longer than all else, and the test is fast still
+	const cost = 9 // a hash takes much longer than the rest of a request
 	slow, err := bcrypt.GenerateFromPassword([]byte("wonderland"), cost)
 	if err != nil {
 		t.Fatal(err)
@@ -263,7 +249,7 @@ func namesByTime(t *testing.T) {
 		},
 	}
 	for where, ask := range ask {
-		worked := map[bool]float64{} // processor time, which other programs do not change
+		worked := map[bool]float64{} // processor time does not depend on other programs
 		var said [2]string
 		for i := range 8 {
 			known := i%2 == 0
@@ -284,7 +270,7 @@ func namesByTime(t *testing.T) {
 	}
 }
 
-// processorTime is what the gateway has used so far, in seconds.
+// processorTime is the processor time of the gateway, in seconds.
 func (g *instance) processorTime(t *testing.T) float64 {
 	t.Helper()
 	response, err := http.Get(g.adm + "/metrics")
@@ -298,7 +284,7 @@ func (g *instance) processorTime(t *testing.T) float64 {
 	}
 	found := regexp.MustCompile(`(?m)^process_cpu_seconds_total (\S+)$`).FindSubmatch(metrics)
 	if found == nil {
-		t.Fatalf("the processor time is not among the metrics:\n%s", metrics)
+		t.Fatalf("the metrics lack the processor time:\n%s", metrics)
 	}
 	seconds, err := strconv.ParseFloat(string(found[1]), 64)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// answering serves a document over HTTP/1.1, whatever is asked for.
+// answering serves one document over HTTP/1.1 for all requests.
 func answering(document string) func(net.Conn) {
 	return func(conn net.Conn) {
 		in := bufio.NewReader(conn)
@@ -26,57 +26,48 @@ func answering(document string) func(net.Conn) {
 	}
 }
 
-// smuggled is a request for what nobody may see, to be hidden in another.
+// smuggled is a request for a private path, to be hidden in another request.
 const smuggled = "GET /private/smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 // smugglingAdvisories are bytes that two programs divide into requests
-// differently. They are sent as they stand.
+// differently.
 var smugglingAdvisories = []advisory{
-	// A coding that is almost "chunked" was it to one side, and none to the other.
 	{"CVE-2022-1705 Go net/http, almost chunked", hiding("Transfer-Encoding: \x0bchunked", "Transfer-Encoding: chunkedx", "Transfer-Encoding: xchunked", "Transfer-Encoding: chunked, identity", "Transfer-Encoding: identity\r\nTransfer-Encoding: chunked", "Transfer-Encoding:\r\n chunked", "Transfer-Encoding: \"chunked\"")},
 	{"CVE-2019-18277 HAProxy, Transfer-Encoding that is overlooked", hiding("Transfer-Encoding:\x0bchunked", "Transfer-Encoding : chunked", "\x0bTransfer-Encoding: chunked", "X: y\nTransfer-Encoding: chunked")},
-	// A line feed alone ended the line of a chunk's size.
 	{"CVE-2025-22871 Go net/http, line feeds in chunks", []string{
 		"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0;\n\r\n\r\n" + smuggled,
 		"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1;x\n0\r\n0\r\n\r\n" + smuggled,
 		"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\nxx\r\n0\r\n\r\n" + smuggled,
 		fmt.Sprintf("POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n%x;\n%s\r\n0\r\n\r\n", len(smuggled)+5, "\r\n0\r\n"[:3]+"\r\n"+smuggled),
 	}},
-	// A name that is too long for its counter hid a length behind it.
 	{"CVE-2021-40346 HAProxy, a name of 270 bytes", []string{
 		"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length0" + strings.Repeat("a", 255) + ":\r\n" + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(smuggled)) + smuggled,
 	}},
-	// An empty length was none to one side.
 	{"CVE-2023-40225 HAProxy, an empty Content-Length", []string{
 		"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length:\r\n\r\n" + smuggled,
 		"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: \r\nContent-Length: 3\r\n\r\nabc" + smuggled,
 		"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: ,3\r\n\r\nabc" + smuggled,
 		"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: +3\r\n\r\nabc" + smuggled,
 	}},
-	// The body of a request that was answered with an error was the next one.
 	{"CVE-2019-20372 nginx, the body behind an error", []string{
 		fmt.Sprintf("GET /private/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(smuggled), smuggled),
 		fmt.Sprintf("GET /a//b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(smuggled), smuggled),
 		fmt.Sprintf("POST /me HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(smuggled), smuggled),
 	}},
-	// A tunnel to the upstream began with whatever it said to an upgrade.
 	{"CVE-2026-88008 Traefik, h2c", []string{
 		"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n\r\n" + smuggled,
 		"POST / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 0\r\n\r\nPRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + smuggled,
 	}},
-	// What came behind an upgrade that the upstream did not want was a request
-	// to it, on a connection that others got next.
 	{"CVE-2026-73548 Envoy, an upgrade that is refused", []string{
 		"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n" + smuggled,
 		"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n" + smuggled,
 		fmt.Sprintf("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\nContent-Length: %d\r\n\r\n%s", len(smuggled), smuggled),
 	}},
-	// The body of a CONNECT was the next request to the upstream.
 	{"CVE-2026-71324 Traefik, CONNECT", []string{"CONNECT localhost:443 HTTP/1.1\r\nHost: localhost:443\r\n\r\n" + smuggled, "CONNECT / HTTP/1.1\r\nHost: localhost\r\n\r\n" + smuggled}},
 }
 
-// hiding are requests with a length and a line about chunks, in both orders:
-// by one the smuggled request is the body, by the other it comes behind it.
+// hiding has requests with a length and a line about chunks, in both orders. By
+// one of them the smuggled request is the body, by the other it follows the body.
 func hiding(lines ...string) []string {
 	var all []string
 	body := "0\r\n\r\n" + smuggled
@@ -90,8 +81,7 @@ func hiding(lines ...string) []string {
 	return all
 }
 
-// TestAdvisoriesSmuggling: however its bytes are divided, a request that was
-// not decided on never reaches the upstream.
+// TestAdvisoriesSmuggling: no request reaches the upstream without a decision.
 func TestAdvisoriesSmuggling(t *testing.T) {
 	t.Parallel()
 	up := record(t)
@@ -101,14 +91,13 @@ func TestAdvisoriesSmuggling(t *testing.T) {
 			for _, bytes := range a.attacks {
 				g.send(t, bytes)
 				wantNothingSmuggled(t, up, bytes)
-				g.do(g.stranger11(), "POST", "/next", "x") // with a body, for which connections are shared
+				g.do(g.stranger11(), "POST", "/next", "x") // a request with a body may get a used connection
 				if got := up.one(t); got.target() != "/next" || got.body != "x" {
 					t.Errorf("after %q the upstream gets %q", bytes, got)
 				}
 			}
 		})
 	}
-	// A query that the proxy could not parse told its upstream something else.
 	t.Run("CVE-2022-2880 Go ReverseProxy, queries", func(t *testing.T) {
 		for _, query := range []string{"a=1&a=%zz&a=2", "a=1;a=2", "%zz", "a=%", "a=1&;b=2", "mechanism=session;mechanism=bearer"} {
 			if got := g.raw(t, "GET /x?"+query+" HTTP/1.1\nHost: localhost\n\n"); got.status != http.StatusOK || up.one(t).target() != "/x?"+query {
@@ -123,8 +112,8 @@ func TestAdvisoriesSmuggling(t *testing.T) {
 	t.Run("CVE-2024-24791 Go net/http, Expect: 100-continue", expectWithoutContinue)
 }
 
-// send sends bytes over HTTP/1.1 and reads whatever comes, until the gateway
-// closes the connection or has had a moment to say more.
+// send sends bytes over HTTP/1.1 and reads answers until the gateway closes the
+// connection, or sends nothing for 100 ms after an answer.
 func (g *instance) send(t testing.TB, bytes string) string {
 	t.Helper()
 	conn := g.dial(t, "http/1.1")
@@ -138,7 +127,6 @@ func (g *instance) send(t testing.TB, bytes string) string {
 			return said.String()
 		}
 		fmt.Fprintln(&said, a.status, a.body)
-		// The next one, if there is any, is on its way.
 		if err := conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
@@ -157,10 +145,9 @@ func wantNothingSmuggled(t *testing.T, up *recorder, attack string) {
 	}
 }
 
-// expectWithoutContinue: after a refusal the body was not sent any more, and
-// the connection was used again, so that the upstream took the next request
-// for the body. The upstream here refuses at once, and then reads what was
-// announced, as it has to (RFC 9112, section 9.3).
+// expectWithoutContinue: an upstream refuses a request before its body, and then
+// reads the announced body, as it must (RFC 9112, section 9.3). The gateway must
+// not send another request instead of the body.
 func expectWithoutContinue(t *testing.T) {
 	const requests = 5
 	got := make(chan string, 4*requests)
@@ -175,7 +162,7 @@ func expectWithoutContinue(t *testing.T) {
 				if _, err := io.WriteString(conn, "HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\n\r\n"); err != nil {
 					return
 				}
-				_, _ = io.Copy(io.Discard, request.Body) // until it comes, or the connection ends
+				_, _ = io.Copy(io.Discard, request.Body) // or the end of the connection
 				continue
 			}
 			body, err := io.ReadAll(request.Body)
@@ -201,6 +188,6 @@ func expectWithoutContinue(t *testing.T) {
 		}
 	}
 	if len(got) > 0 {
-		t.Errorf("the upstream takes this for a request: %q", <-got)
+		t.Errorf("the upstream gets %q", <-got)
 	}
 }

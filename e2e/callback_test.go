@@ -1,34 +1,28 @@
 package e2e
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestCallback: everything that can come back from a provider but what was
-// asked for, and everybody who can bring it but the browser that asked.
+// TestCallback sends to /callback what no honest provider and browser send.
 func TestCallback(t *testing.T) {
 	t.Parallel()
 	h, naming := newHostile(t, "plain"), newHostile(t, "naming")
 	naming.announce("authorization_response_iss_parameter_supported", true)
 	s := startStage(t, "delegated: {default_provider: plain}\n", h, naming)
-	t.Run("stories", func(t *testing.T) {
-		for name, story := range map[string]func(*testing.T, *stage, *hostile){
+	t.Run("rules", func(t *testing.T) {
+		for name, rule := range map[string]func(*testing.T, *stage, *hostile){
 			"malformed":             malformedCallbacks,
 			"back button":           callbackAgain,
-			"many at once":          callbackManyTimes,
 			"another browser":       callbackElsewhere,
 			"two tabs":              twoTabs,
 			"refused":               refusedByProvider,
 			"issuer":                func(t *testing.T, s *stage, _ *hostile) { issuerParameter(t, s, h, naming) },
-			"landing":               whereToLand,
 			"sessions from before":  sessionsFromBefore,
 			"methods":               loginMethods,
 			"cookies":               loginCookies,
@@ -37,15 +31,15 @@ func TestCallback(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				story(t, s, h)
+				rule(t, s, h)
 			})
 		}
 	})
 	s.check(t)
 }
 
-// malformedCallbacks: what says too little or two things at once is 400, asks
-// nobody anything, and leaves the attempt as it was.
+// malformedCallbacks: an incomplete or ambiguous response is 400. The gateway does
+// not ask the provider, and the attempt stays valid.
 func malformedCallbacks(t *testing.T, s *stage, h *hostile) {
 	c := s.visitor()
 	login := s.begin(t, c, h)
@@ -54,16 +48,12 @@ func malformedCallbacks(t *testing.T, s *stage, h *hostile) {
 	for name, query := range map[string]string{
 		"nothing":           "",
 		"no state":          code,
-		"empty state":       code + "&state=",
 		"unknown state":     code + "&state=" + strings.Repeat("A", 43),
 		"state, cut":        code + "&" + state[:len(state)-1],
-		"state and more":    code + "&" + state + "%00",
 		"two states":        code + "&" + state + "&state=" + strings.Repeat("A", 43),
-		"the state twice":   code + "&" + state + "&" + state,
 		"two codes":         code + "&code=other&" + state,
 		"the code twice":    code + "&" + code + "&" + state,
 		"two issuers":       code + "&" + state + "&iss=" + h.issuer + "&iss=https://evil.example",
-		"two errors":        "error=a&error=b&" + state,
 		"two descriptions":  "error=a&error_description=b&error_description=c&" + state,
 		"semicolons":        code + ";" + state,
 		"bad encoding":      code + "&" + state + "&x=%zz",
@@ -79,10 +69,10 @@ func malformedCallbacks(t *testing.T, s *stage, h *hostile) {
 		t.Error("the token endpoint was asked")
 	}
 	if a := login.back(c, g.response()); a.status != http.StatusFound {
-		t.Errorf("what should have been left: %d %s", a.status, a.body)
+		t.Errorf("the attempt does not stay valid: %d %s", a.status, a.body)
 	}
 
-	login = s.begin(t, c, h) // this one says clearly that there is nothing
+	login = s.begin(t, c, h) // the response to this attempt has only a state
 	for range 2 {
 		if a := login.back(c, url.Values{"state": {login.request.Get("state")}}); a.status != http.StatusBadRequest {
 			t.Errorf("neither code nor error: %d", a.status)
@@ -90,8 +80,8 @@ func malformedCallbacks(t *testing.T, s *stage, h *hostile) {
 	}
 }
 
-// callbackAgain: the back button, and a history that somebody else reads, get
-// nobody in, and ask nobody anything. Who is in stays in.
+// callbackAgain: a response works once, in its own browser and in another. The
+// session that it began goes on.
 func callbackAgain(t *testing.T, s *stage, h *hostile) {
 	c := s.visitor()
 	login := s.begin(t, c, h)
@@ -112,29 +102,8 @@ func callbackAgain(t *testing.T, s *stage, h *hostile) {
 	s.lives(t, session)
 }
 
-// callbackManyTimes: of many callbacks at once with one state, one counts.
-func callbackManyTimes(t *testing.T, s *stage, h *hostile) {
-	c := s.visitor()
-	login := s.begin(t, c, h)
-	g := login.agree(lie{})
-	var in atomic.Int64
-	many(parallel, func(int) {
-		a, err := s.try(c, "GET", "/callback?"+g.response().Encode(), "")
-		switch {
-		case err == nil && a.status == http.StatusFound:
-			in.Add(1)
-		case err != nil || a.status != http.StatusBadRequest:
-			t.Errorf("%d, %v", a.status, err)
-		}
-	})
-	if in.Load() != 1 || g.exchanges() != 1 {
-		t.Errorf("%d got in, and the code came to the token endpoint %d times", in.Load(), g.exchanges())
-	}
-	s.lives(t, s.sessionOf(t, c))
-}
-
-// callbackElsewhere: a response is worth nothing in another browser, be it
-// stolen from a person or foisted on one, and is not spoilt by that.
+// callbackElsewhere: a response works only in the browser that began the attempt.
+// Use in another browser fails, and leaves the attempt valid.
 func callbackElsewhere(t *testing.T, s *stage, h *hostile) {
 	c := s.visitor()
 	login := s.begin(t, c, h)
@@ -150,10 +119,10 @@ func callbackElsewhere(t *testing.T, s *stage, h *hostile) {
 		})
 	}
 	if a := login.back(in, g.response()); a.status != http.StatusBadRequest || a.header.Get("Set-Cookie") != "" {
-		t.Errorf("where somebody else is signed in: %d, %q", a.status, a.header["Set-Cookie"])
+		t.Errorf("in a browser with a session: %d, %q", a.status, a.header["Set-Cookie"])
 	}
 	s.lives(t, session)
-	for _, cookie := range []string{"", "A", strings.Repeat("A", 43)} {
+	for _, cookie := range []string{"", strings.Repeat("A", 43)} {
 		a := login.back(s.stranger(), g.response(), "Cookie", "__Host-authgate_login="+cookie)
 		if a.status != http.StatusBadRequest || a.header.Get("Set-Cookie") != "" {
 			t.Errorf("with the cookie %q: %d, %q", cookie, a.status, a.header["Set-Cookie"])
@@ -174,47 +143,32 @@ func callbackElsewhere(t *testing.T, s *stage, h *hostile) {
 	}
 }
 
-// twoTabs: each tab finishes what it began, in any order and at once.
+// twoTabs: each tab of a browser finishes its own attempt, in any order.
 func twoTabs(t *testing.T, s *stage, h *hostile) {
 	c := s.visitor()
-	first, second := s.begin(t, c, h, "return_to=/first"), s.begin(t, c, h, "return_to=/second")
-	if a := second.finish(lie{}); a.status != http.StatusFound || a.header.Get("Location") != "/second" {
+	first, second := s.begin(t, c, h, "return_to=/first"), s.begin(t, c, h, "return_to="+url.QueryEscape("/second?x=1&y=a%20b"))
+	if a := second.finish(lie{}); a.status != http.StatusFound || a.header.Get("Location") != "/second?x=1&y=a%20b" {
 		t.Errorf("the second tab: %d to %q", a.status, a.header.Get("Location"))
 	}
 	if a := first.finish(lie{}); a.status != http.StatusFound || a.header.Get("Location") != "/first" {
 		t.Errorf("the first tab, after it: %d to %q", a.status, a.header.Get("Location"))
 	}
 	s.lives(t, s.sessionOf(t, c))
-
-	tabs := []*attempt{s.begin(t, c, h, "return_to=/0"), s.begin(t, c, h, "return_to=/1")}
-	grants := []*grant{tabs[0].agree(lie{}), tabs[1].agree(lie{})}
-	many(len(tabs), func(i int) {
-		a, err := s.try(c, "GET", "/callback?"+grants[i].response().Encode(), "")
-		if err != nil || a.status != http.StatusFound || a.header.Get("Location") != fmt.Sprint("/", i) {
-			t.Errorf("tab %d, at once with another: %d to %q, %v", i, a.status, a.header.Get("Location"), err)
-		}
-	})
-	s.lives(t, s.sessionOf(t, c))
 }
 
-// refusedByProvider: an error ends the attempt on a page that shows the
-// provider's words as words.
+// refusedByProvider: an error ends the attempt. The page shows the description of
+// the error as text.
 func refusedByProvider(t *testing.T, s *stage, h *hostile) {
 	const script = `"><script>alert(1)</script><img src=x onerror=alert(1)>`
 	for name, test := range map[string]struct {
 		response url.Values
 		status   int
 	}{
-		"denied":                  {url.Values{"error": {"access_denied"}}, 401},
 		"denied, with a script":   {url.Values{"error": {"access_denied"}, "error_description": {script}}, 401},
-		"a script":                {url.Values{"error": {script}, "error_uri": {"javascript:alert(1)"}}, 401},
 		"denied, with a code":     {url.Values{"error": {"access_denied"}, "code": {"code"}}, 401},
-		"interaction":             {url.Values{"error": {"login_required"}}, 401},
 		"failed":                  {url.Values{"error": {"server_error"}, "error_description": {script}}, 502},
-		"overloaded":              {url.Values{"error": {"temporarily_unavailable"}}, 502},
 		"denied, in many words":   {url.Values{"error": {"access_denied"}, "error_description": {strings.Repeat("<script>no ", 400)}}, 401},
 		"denied, with lines":      {url.Values{"error": {"access_denied"}, "error_description": {"a\r\nSet-Cookie: session=x\r\n\r\n\x00\u202e<script>"}}, 401},
-		"denied, not in UTF-8":    {url.Values{"error": {"access_denied"}, "error_description": {"\xff\xfe<script>"}}, 401},
 		"error and nothing in it": {url.Values{"error": {""}}, 400},
 	} {
 		for _, accept := range []string{"text/html", "application/json"} {
@@ -227,14 +181,14 @@ func refusedByProvider(t *testing.T, s *stage, h *hostile) {
 				t.Errorf("%s: %d, expected %d", name, a.status, test.status)
 			}
 			if strings.Contains(a.body, "<script") || strings.Contains(a.body, "<img") || len(a.body) > 20_000 {
-				t.Errorf("%s: the words of the provider are on the page as they came: %s", name, a.body)
+				t.Errorf("%s: the page has the description as HTML: %s", name, a.body)
 			}
 			if name == "denied, with a script" && accept == "text/html" && !strings.Contains(a.body, "&lt;script&gt;alert(1)&lt;/script&gt;") {
-				t.Errorf("%s: the page does not show the provider's words: %s", name, a.body)
+				t.Errorf("%s: the page does not show the description: %s", name, a.body)
 			}
 			s.isOut(t, c, a)
 			if a := login.back(c, g.response()); a.status != http.StatusBadRequest || g.exchanges() != 0 {
-				t.Errorf("%s: after the error comes a code: %d", name, a.status)
+				t.Errorf("%s: a code after the error: %d", name, a.status)
 			}
 		}
 	}
@@ -251,34 +205,12 @@ func refusedByProvider(t *testing.T, s *stage, h *hostile) {
 		t.Errorf("an error in another browser: %d", a.status)
 	}
 	if a := login.finish(lie{}); a.status != http.StatusFound {
-		t.Errorf("after errors that were not for this attempt: %d", a.status)
+		t.Errorf("after errors of other attempts: %d", a.status)
 	}
 }
 
-// whereToLand: after the login the browser is at a page of this origin.
-func whereToLand(t *testing.T, s *stage, h *hostile) {
-	const page = "/secure-resource?x=1&y=a%20b"
-	for to, want := range map[string]string{
-		"": "/", "/": "/", page: page, "/a/b;c?return_to=//evil.example": "/a/b;c?return_to=//evil.example",
-		"//evil.example": "/", "///evil.example": "/", "/\\evil.example": "/", "\\\\evil.example": "/", "https://evil.example": "/", "https:evil.example": "/",
-		"/%09/evil.example": "/", "/\t/evil.example": "/", "\t//evil.example": "/", "/\n/evil.example": "/", "/%5cevil.example": "/", "/%2fevil.example": "/",
-		" //evil.example": "/", "evil.example": "/", "javascript:alert(1)": "/", "/../..//evil.example": "/", "/.//evil.example": "/", "/%2e%2e//evil.example": "/",
-		"/x#@evil.example": "/", "/\r\nSet-Cookie: session=x": "/", "/x\x00": "/", "?x": "/", "@evil.example": "/",
-	} {
-		c := s.visitor()
-		a := s.begin(t, c, h, "return_to="+url.QueryEscape(to)).finish(lie{})
-		if a.status != http.StatusFound || a.header.Get("Location") != want || len(a.header["Location"]) != 1 {
-			t.Errorf("return_to %q leads to %q, %d", to, a.header["Location"], a.status)
-		}
-	}
-	c := s.visitor()
-	if a := s.begin(t, c, h, "return_to=/a", "return_to=//evil.example").finish(lie{}); a.header.Get("Location") != "/" {
-		t.Errorf("two return_to lead to %q", a.header.Get("Location"))
-	}
-}
-
-// sessionsFromBefore: a login ends what the browser had before and gives it
-// what nobody else knows. One that fails ends nothing.
+// sessionsFromBefore: a login ends the sessions that the browser had, and gives it
+// a new identifier. A login that fails ends no session.
 func sessionsFromBefore(t *testing.T, s *stage, h *hostile) {
 	c := s.visitor()
 	first := s.enters(t, c, h, lie{})
@@ -329,7 +261,7 @@ func sessionsFromBefore(t *testing.T, s *stage, h *hostile) {
 	}
 }
 
-// loginMethods: reading is safe, and nothing but reading is done.
+// loginMethods: only GET finishes a login.
 func loginMethods(t *testing.T, s *stage, h *hostile) {
 	c := s.visitor()
 	login := s.begin(t, c, h)
@@ -349,48 +281,26 @@ func loginMethods(t *testing.T, s *stage, h *hostile) {
 	if a := s.ask(t, c, "HEAD", "/login"); a.status != http.StatusFound || a.body != "" {
 		t.Errorf("HEAD /login: %d %s", a.status, a.body)
 	}
-	// RFC 9110, section 9.2.1: whoever looks first, say a link checker in the
-	// browser, does not use up what the person comes with.
+	// HEAD is safe (RFC 9110, section 9.2.1), so a link checker that sends it
+	// before the browser sends GET does not use up the code.
 	if a := s.ask(t, c, "HEAD", "/callback?"+g.response().Encode()); a.body != "" || a.header.Get("Set-Cookie") != "" {
 		t.Errorf("HEAD /callback: %d, %q %s", a.status, a.header["Set-Cookie"], a.body)
 	}
 	if g.exchanges() != 0 {
-		t.Error("HEAD or another method has used the code")
+		t.Error("HEAD or another method used the code")
 	}
 	if a := login.back(c, g.response()); a.status != http.StatusFound {
 		t.Errorf("after HEAD and other methods: %d %s", a.status, a.body)
 	}
 }
 
-// loginCookies: each browser has one cookie for all its attempts, which nobody
-// but the gateway gets to see.
+// loginCookies: a browser has one cookie for all its attempts. The upstream does
+// not get it.
 func loginCookies(t *testing.T, s *stage, h *hostile) {
-	const logins, name = 300, "__Host-authgate_login"
-	c := s.stranger()
-	var mu sync.Mutex
-	values := map[string]bool{}
-	many(10, func(int) {
-		for range logins / 10 {
-			a, err := s.try(c, "GET", "/login?provider="+h.name, "")
-			if err != nil || a.status != http.StatusFound || len(a.header["Set-Cookie"]) != 1 {
-				t.Errorf("/login: %d, %q, %v", a.status, a.header["Set-Cookie"], err)
-				return
-			}
-			query := queryOf(a.header.Get("Location"))
-			mu.Lock()
-			for _, value := range []string{query.Get("state"), query.Get("nonce"), query.Get("code_challenge"), cookieOf(a)} {
-				values[value] = true
-			}
-			mu.Unlock()
-		}
-	})
-	if len(values) != 4*logins {
-		t.Errorf("%d logins have %d different secrets, expected %d", logins, len(values), 4*logins)
-	}
-
+	const name = "__Host-authgate_login"
 	b := s.visitor()
 	var binding *http.Cookie
-	for range 30 {
+	for range 3 {
 		a := s.ask(t, b, "GET", "/login?provider="+h.name)
 		got := cookieNamed(t, a, name)
 		got.Raw = ""
@@ -399,7 +309,7 @@ func loginCookies(t *testing.T, s *stage, h *hostile) {
 			t.Fatalf("the cookie (-want +got):\n%s", diff)
 		}
 		if binding != nil && binding.Value != got.Value {
-			t.Fatal("the browser gets another cookie for each attempt")
+			t.Fatal("the second attempt gets another cookie")
 		}
 		binding = got
 	}
@@ -407,9 +317,9 @@ func loginCookies(t *testing.T, s *stage, h *hostile) {
 		t.Errorf("the browser has %v", got)
 	}
 	for _, planted := range []string{"x", strings.Repeat("A", 42), strings.Repeat("A", 44), strings.Repeat("!", 43)} {
-		a := s.ask(t, c, "GET", "/login?provider="+h.name, "Cookie", name+"="+planted)
+		a := s.ask(t, s.stranger(), "GET", "/login?provider="+h.name, "Cookie", name+"="+planted)
 		if got := cookieNamed(t, a, name); got.Value == planted {
-			t.Errorf("the browser keeps the cookie %q that is none of ours", planted)
+			t.Errorf("the browser keeps the planted cookie %q", planted)
 		}
 	}
 	s.enters(t, b, h, lie{})
@@ -420,14 +330,14 @@ func loginCookies(t *testing.T, s *stage, h *hostile) {
 		}
 		for _, line := range m.head {
 			if strings.Contains(line, binding.Value) || strings.Contains(strings.ToLower(line), "authgate_login") {
-				t.Errorf("the upstream gets to see %q", line)
+				t.Errorf("the upstream gets %q", line)
 			}
 		}
 	}
 }
 
-// providerChoice: /login goes to the provider that is asked for, else to the
-// one that is the default, and to no other.
+// providerChoice: /login redirects to the provider that the query names, or else
+// to the default provider.
 func providerChoice(t *testing.T, s *stage, h, other *hostile) {
 	c := s.visitor()
 	for query, want := range map[string]*hostile{"": h, "?return_to=/x": h, "?provider=plain": h, "?provider=naming": other} {

@@ -30,8 +30,8 @@ type conformance struct {
 }
 
 // h2spec runs the conformance tests of HTTP/2 (RFC 9113) and HPACK (RFC 7541)
-// against what listens at address, and returns how many there are and which
-// of them fail. Each waits for an answer so many seconds.
+// against a server. It returns their number, and which of them fail. patience is
+// in seconds and for each answer.
 func h2spec(t *testing.T, program, address string, patience int) (ran int, failed []string) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(address)
@@ -39,7 +39,7 @@ func h2spec(t *testing.T, program, address string, patience int) (ran int, faile
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "report.xml")
-	// It exits with 1 when a test fails; the report says which.
+	// The exit status is 1 when a test fails. The report says which.
 	output, _ := exec.Command(program, "-h", host, "-p", port, "-t", "-k", "-o", strconv.Itoa(patience), "-j", file).CombinedOutput()
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -60,8 +60,8 @@ func h2spec(t *testing.T, program, address string, patience int) (ran int, faile
 	return ran, failed
 }
 
-// Over HTTP/2 the gateway is no worse than Go's bare server, which passes 139
-// of the 145 tests.
+// TestHTTP2Conformance: the gateway passes each test that Go's server passes, which
+// are 139 of 145.
 func TestHTTP2Conformance(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "h2spec")
@@ -71,7 +71,7 @@ func TestHTTP2Conformance(t *testing.T) {
 	}
 	bare := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) }))
 	bare.EnableHTTP2 = true
-	bare.Config.ErrorLog = log.New(io.Discard, "", 0) // it tells of every attack
+	bare.Config.ErrorLog = log.New(io.Discard, "", 0) // it logs each attack
 	bare.StartTLS()
 	defer bare.Close()
 	app := httptest.NewServer(bare.Config.Handler)
@@ -81,8 +81,8 @@ func TestHTTP2Conformance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Some tests wait for an answer, which is late on a busy machine. What fails
-	// with little patience is tried again with more.
+	// Answers are late on a busy machine, so tests that fail run again with more
+	// patience.
 	var worse []string
 	for _, patience := range []int{2, 10, 60} {
 		_, known := h2spec(t, program, bare.Listener.Addr().String(), patience)

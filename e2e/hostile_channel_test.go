@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strings"
@@ -16,7 +15,7 @@ import (
 // Logout 1.0, section 2.4).
 const backChannelEvent = "http://schemas.openid.net/event/backchannel-logout"
 
-// logoutClaims are those of a good logout token about the session of a grant.
+// logoutClaims are the claims of a valid logout token for the session of a grant.
 func logoutClaims(g *grant) map[string]any {
 	now := time.Now()
 	return map[string]any{
@@ -43,64 +42,52 @@ func (k *hostileKeys) signLogout(payload []byte) string {
 	return jws(jose.ES256, k.good, joseHeader{"kid": "good", "typ": "logout+jwt"}, payload)
 }
 
-// wrongLogoutTokens are about the right session, and not good.
+// wrongLogoutTokens name the session and are not valid. The tests of
+// gateway/provider have all other faults.
 func wrongLogoutTokens(g *grant) map[string]string {
-	ago := func(d time.Duration) int64 { return time.Now().Add(-d).Unix() }
-	event := func(value any) map[string]any { return map[string]any{backChannelEvent: value} }
 	k := g.h.keys
 	return map[string]string{
-		"typ of an access token":   jws(jose.ES256, k.good, joseHeader{"kid": "good", "typ": "at+jwt"}, logoutPayload(g)),
-		"wrong iss":                logoutToken(g, "iss", "https://evil.example"),
-		"no iss":                   logoutToken(g, "iss", nil),
-		"wrong aud":                logoutToken(g, "aud", "another"),
-		"no aud":                   logoutToken(g, "aud", nil),
-		"old iat":                  logoutToken(g, "iat", ago(time.Hour)),
-		"iat in the future":        logoutToken(g, "iat", ago(-time.Hour), "exp", ago(-2*time.Hour)),
-		"no iat":                   logoutToken(g, "iat", nil),
-		"expired":                  logoutToken(g, "exp", ago(2*time.Minute)),
-		"no exp":                   logoutToken(g, "exp", nil),
-		"no jti":                   logoutToken(g, "jti", nil),
-		"empty jti":                logoutToken(g, "jti", ""),
-		"jti of a number":          logoutToken(g, "jti", 1),
-		"no events":                logoutToken(g, "events", nil),
-		"no such event":            logoutToken(g, "events", map[string]any{"http://schemas.openid.net/event/other": map[string]any{}}),
-		"events of an array":       logoutToken(g, "events", []string{backChannelEvent}),
-		"events of a string":       logoutToken(g, "events", backChannelEvent),
-		"event of a string":        logoutToken(g, "events", event("x")),
-		"event of null":            logoutToken(g, "events", event(json.RawMessage("null"))),
-		"event of true":            logoutToken(g, "events", event(true)),
-		"neither sub nor sid":      logoutToken(g, "sub", nil, "sid", nil),
-		"empty sub and sid":        logoutToken(g, "sub", "", "sid", ""),
-		"sid of a number":          logoutToken(g, "sid", 1),
-		"sub of an array":          logoutToken(g, "sub", []string{g.sub}),
-		"with a nonce":             logoutToken(g, "nonce", g.request.Get("nonce")),
-		"with a nonce of null":     logoutToken(g, "nonce", json.RawMessage("null")),
-		"an ID token":              g.issued(),
-		"signed by another":        jws(jose.ES256, k.unpublished, joseHeader{"kid": "good", "typ": "logout+jwt"}, logoutPayload(g)),
-		"signed by a twin":         jws(jose.ES256, k.twin, joseHeader{"kid": "twin", "typ": "logout+jwt"}, logoutPayload(g)),
-		"unsigned":                 unsecured("none", logoutPayload(g)),
-		"HS256 with the secret":    jws(jose.HS256, []byte(hostileSecret), joseHeader{"kid": "good"}, logoutPayload(g)),
-		"HS256 with the key":       jws(jose.HS256, publicPEM(k), joseHeader{"kid": "good"}, logoutPayload(g)),
-		"two members sid":          doubledMember("sid", "x")(k, logoutPayload(g)),
-		"an access token":          g.access,
-		"nonsense":                 "nonsense",
-		"nothing":                  "",
-		"too much for any good":    strings.Repeat("A", 60_000),
-		"two tokens in one string": logoutToken(g) + " " + logoutToken(g),
+		"typ of an access token": jws(jose.ES256, k.good, joseHeader{"kid": "good", "typ": "at+jwt"}, logoutPayload(g)),
+		"wrong iss":              logoutToken(g, "iss", "https://evil.example"),
+		"wrong aud":              logoutToken(g, "aud", "another"),
+		"expired":                logoutToken(g, "exp", time.Now().Add(-2*time.Minute).Unix()),
+		"no events":              logoutToken(g, "events", nil),
+		"with a nonce":           logoutToken(g, "nonce", g.request.Get("nonce")),
+		"an ID token":            g.issued(),
+		"signed by another":      jws(jose.ES256, k.unpublished, joseHeader{"kid": "good", "typ": "logout+jwt"}, logoutPayload(g)),
+		"unsigned":               unsecured("none", logoutPayload(g)),
+		"HS256 with the secret":  jws(jose.HS256, []byte(hostileSecret), joseHeader{"kid": "good"}, logoutPayload(g)),
+		"an access token":        g.access,
+		"nothing":                "",
+		"60 kB":                  strings.Repeat("A", 60_000),
 	}
 }
 
-// TestHostileBackChannel: only a logout token that is right in all ways ends a
-// session, and that at once.
+// TestHostileBackChannel: only a valid logout token ends a session, and it does
+// so before the provider gets its answer.
 func TestHostileBackChannel(t *testing.T) {
 	t.Parallel()
 	h, other := newHostile(t, "hostile"), newHostile(t, "other")
 	s := startStage(t, "", h, other)
-	t.Run("wrong token", func(t *testing.T) { wrongLogout(t, s, h) })
+	t.Run("wrong token", func(t *testing.T) {
+		g, session := s.granted(t, h)
+		for name, token := range wrongLogoutTokens(g) {
+			t.Run(name, func(t *testing.T) {
+				h.note(token)
+				s.tells(t, h, token, http.StatusBadRequest)
+				s.lives(t, session)
+			})
+		}
+	})
 	t.Run("wrong place", func(t *testing.T) { misplacedLogout(t, s, h, other) })
-	t.Run("session", func(t *testing.T) { logoutOfSession(t, s, h, other) })
-	t.Run("person", func(t *testing.T) { logoutOfPerson(t, s, h, other) })
-	t.Run("in the middle of a login", func(t *testing.T) { logoutDuringLogin(t, s, h) })
+	t.Run("valid", func(t *testing.T) { validLogout(t, s, h, other) })
+	t.Run("during a login", func(t *testing.T) {
+		c := s.visitor()
+		login := s.begin(t, c, h)
+		g := login.agree(lie{})
+		s.tells(t, h, logoutToken(g), http.StatusOK)
+		s.refused(t, c, h, login.back(c, g.response()), http.StatusUnauthorized)
+	})
 	s.check(t)
 }
 
@@ -115,7 +102,7 @@ func (s *stage) backChannel(t *testing.T, h *hostile, form url.Values, headers .
 	return a
 }
 
-// tells sends a logout token, which must be answered so.
+// tells sends a logout token and checks the status of the answer.
 func (s *stage) tells(t *testing.T, h *hostile, token string, want int) {
 	t.Helper()
 	a := s.backChannel(t, h, url.Values{"logout_token": {token}})
@@ -124,19 +111,7 @@ func (s *stage) tells(t *testing.T, h *hostile, token string, want int) {
 	}
 }
 
-// wrongLogout: each defect alone is enough.
-func wrongLogout(t *testing.T, s *stage, h *hostile) {
-	g, session := s.granted(t, h)
-	for name, token := range wrongLogoutTokens(g) {
-		t.Run(name, func(t *testing.T) {
-			h.note(token)
-			s.tells(t, h, token, http.StatusBadRequest)
-			s.lives(t, session)
-		})
-	}
-}
-
-// misplacedLogout: a good token counts in one place alone.
+// misplacedLogout sends a valid token in all places but the right one.
 func misplacedLogout(t *testing.T, s *stage, h, other *hostile) {
 	g, session := s.granted(t, h)
 	good := h.note(logoutToken(g))
@@ -148,62 +123,42 @@ func misplacedLogout(t *testing.T, s *stage, h, other *hostile) {
 		"in the query":        s.ask(t, s.stranger(), "POST", "/backchannel-logout/hostile?"+form.Encode()),
 		"with GET":            s.ask(t, s.stranger(), "GET", "/backchannel-logout/hostile?"+form.Encode()),
 		"from a page":         s.backChannel(t, h, form, "Origin", "https://evil.example"),
-		"to nobody":           s.ask(t, s.stranger(), "POST", "/backchannel-logout/nobody"),
+		"to no provider":      s.ask(t, s.stranger(), "POST", "/backchannel-logout/unknown"),
 	} {
 		if a.status < 400 {
 			t.Errorf("%s: %d", name, a.status)
 		}
 	}
 	s.lives(t, session)
-	// This one is good, and speaks of sessions at another provider.
+	// This token is valid, and names a session at another provider.
 	s.tells(t, other, other.keys.signLogout(logoutPayload(g, "iss", other.issuer)), http.StatusOK)
 	s.lives(t, session)
 }
 
-// logoutOfSession: what belongs to the session has ended by the time that the
-// provider gets its answer, and nothing else has.
-func logoutOfSession(t *testing.T, s *stage, h, other *hostile) {
-	g, session := s.granted(t, h)
-	_, another := s.granted(t, h)
-	_, elsewhere := s.granted(t, other)
-	token := logoutToken(g)
-	s.tells(t, h, token, http.StatusOK)
-	s.ended(t, session)
-	s.lives(t, another) // of the same person, in another session at the provider
-	s.lives(t, elsewhere)
-	s.tells(t, h, token, http.StatusBadRequest)
-	s.tells(t, h, logoutToken(g, "sub", "nobody", "sid", "nothing"), http.StatusOK)
-	s.lives(t, another)
-}
-
-// logoutOfPerson: without a session's name all of the person's end, but none
-// that begins later.
-func logoutOfPerson(t *testing.T, s *stage, h, other *hostile) {
+// validLogout: a token with a sid ends that session. A token without a sid ends
+// all sessions of the person that have begun before. Neither ends a session at
+// another provider, or works twice.
+func validLogout(t *testing.T, s *stage, h, other *hostile) {
 	g, first := s.granted(t, h)
-	_, second := s.granted(t, h)
+	_, second := s.granted(t, h) // of the same person
 	_, elsewhere := s.granted(t, other)
-	token := logoutToken(g, "sid", nil)
-	s.tells(t, h, token, http.StatusOK)
+	ofSession, ofPerson := logoutToken(g), logoutToken(g, "sid", nil)
+	s.tells(t, h, ofSession, http.StatusOK)
 	s.ended(t, first)
+	s.lives(t, second)
+	s.tells(t, h, ofSession, http.StatusBadRequest)
+	s.tells(t, h, logoutToken(g, "sub", "unknown", "sid", "unknown"), http.StatusOK)
+	s.lives(t, second)
+	s.tells(t, h, ofPerson, http.StatusOK)
 	s.ended(t, second)
 	s.lives(t, elsewhere)
 	_, again := s.granted(t, h)
-	s.tells(t, h, token, http.StatusBadRequest)
+	s.tells(t, h, ofPerson, http.StatusBadRequest)
 	s.lives(t, again)
 }
 
-// logoutDuringLogin: who is on the way in while the provider signs them out
-// does not get in.
-func logoutDuringLogin(t *testing.T, s *stage, h *hostile) {
-	c := s.visitor()
-	login := s.begin(t, c, h)
-	g := login.agree(lie{})
-	s.tells(t, h, logoutToken(g), http.StatusOK)
-	s.refused(t, c, h, login.back(c, g.response()), http.StatusUnauthorized)
-}
-
-// TestHostileFrontChannel: a frame ends the session that the provider names,
-// and nothing else.
+// TestHostileFrontChannel: a frame ends the session that the provider names, and
+// no other.
 func TestHostileFrontChannel(t *testing.T) {
 	t.Parallel()
 	h, other := newHostile(t, "hostile"), newHostile(t, "other")
@@ -219,15 +174,11 @@ func TestHostileFrontChannel(t *testing.T) {
 		query url.Values
 		want  int
 	}{
-		"empty iss":   {url.Values{"iss": {""}, "sid": {g.sid}}, 400},
 		"another iss": {url.Values{"iss": {other.issuer}, "sid": {g.sid}}, 400},
 		"two iss":     {url.Values{"iss": {h.issuer, h.issuer}, "sid": {g.sid}}, 400},
 		"no sid":      {url.Values{"iss": {h.issuer}}, 400},
-		"empty sid":   {url.Values{"iss": {h.issuer}, "sid": {""}}, 400},
 		"two sid":     {url.Values{"iss": {h.issuer}, "sid": {g.sid, "x"}}, 400},
-		"nothing":     {nil, 400},
 		"unknown sid": {url.Values{"iss": {h.issuer}, "sid": {"unknown"}}, 200},
-		"sub for sid": {url.Values{"iss": {h.issuer}, "sid": {g.sub}}, 200},
 		"long sid":    {url.Values{"iss": {h.issuer}, "sid": {strings.Repeat("a", 10_000)}}, 200},
 	} {
 		if a := frame("GET", "hostile", test.query); a.status != test.want || a.header.Get("Set-Cookie") != "" {
@@ -252,7 +203,7 @@ func TestHostileFrontChannel(t *testing.T) {
 	}
 	s.ended(t, session)
 
-	// Some send no iss, which the path tells as well.
+	// Some providers send no iss. The path names the provider too.
 	g, session = s.granted(t, h)
 	if a := frame("GET", "hostile", url.Values{"sid": {g.sid}}); a.status != http.StatusOK {
 		t.Errorf("without iss: %d", a.status)

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// issuerParameter: a response that says who it is from must be from who was
-// asked, and must say so where that was promised (RFC 9207, section 2.4).
+// issuerParameter: where a response has iss, it must be the issuer that the
+// browser was sent to. Where the provider has announced iss, it must be there
+// (RFC 9207, section 2.4). The tests of gateway/provider have all other values.
 func issuerParameter(t *testing.T, s *stage, plain, naming *hostile) {
 	for name, test := range map[string]struct {
 		h    *hostile
@@ -17,12 +18,7 @@ func issuerParameter(t *testing.T, s *stage, plain, naming *hostile) {
 	}{
 		"named as promised":             {naming, []string{naming.issuer}, 302},
 		"not named as promised":         {naming, nil, 400},
-		"empty instead of promised":     {naming, []string{""}, 400},
 		"another instead of promised":   {naming, []string{plain.issuer}, 400},
-		"with a slash":                  {naming, []string{naming.issuer + "/"}, 400},
-		"not promised, not named":       {plain, nil, 302},
-		"not promised, named":           {plain, []string{plain.issuer}, 302},
-		"not promised, empty":           {plain, []string{""}, 400},
 		"not promised, another":         {plain, []string{naming.issuer}, 400},
 		"not promised, named and twice": {plain, []string{plain.issuer, plain.issuer}, 400},
 	} {
@@ -41,7 +37,7 @@ func issuerParameter(t *testing.T, s *stage, plain, naming *hostile) {
 		}
 		s.refused(t, c, test.h, a, test.want)
 
-		login = s.begin(t, c, test.h) // and an error is no better
+		login = s.begin(t, c, test.h) // the same rule holds for an error
 		response = url.Values{"error": {"access_denied"}, "error_description": {"Call 0900 now."}, "state": {login.request.Get("state")}, "iss": test.iss}
 		if a := login.back(c, response); a.status != 400 || strings.Contains(a.body, "0900") {
 			t.Errorf("%s, an error: %d %s", name, a.status, a.body)
@@ -49,8 +45,8 @@ func issuerParameter(t *testing.T, s *stage, plain, naming *hostile) {
 	}
 }
 
-// codeOfAnother: the code goes to the provider that the state belongs to,
-// whoever issued it.
+// codeOfAnother: the gateway sends the code to the provider of the state, also
+// when another provider has issued it.
 func codeOfAnother(t *testing.T, s *stage, h, other *hostile) {
 	c := s.visitor()
 	login := s.begin(t, c, h)

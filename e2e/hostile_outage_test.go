@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// TestProviderOutage: a provider that is down costs its own logins a page that
-// says so, and nobody else anything; when it is there again, so are they.
+// TestProviderOutage: while a provider is down, logins there fail with a page that
+// says so, and all others succeed. When it is up again, they succeed too.
 func TestProviderOutage(t *testing.T) {
 	t.Parallel()
 	steady, late, brief := newHostile(t, "steady"), newHostile(t, "late"), newHostile(t, "brief")
 	late.down()
-	s := startStage(t, "", steady, late, brief) // late is down before the gateway is there
+	s := startStage(t, "", steady, late, brief) // late is down when the gateway starts
 	others := func(t *testing.T) {
 		t.Helper()
 		s.enters(t, s.visitor(), steady, lie{})
@@ -45,11 +45,11 @@ func TestProviderOutage(t *testing.T) {
 	s.refused(t, c, brief, login.back(c, g.response(), "Accept", "text/html"), http.StatusBadGateway)
 	s.lives(t, session)
 	others(t)
-	s.begin(t, s.visitor(), brief) // what it announced is known still
+	s.begin(t, s.visitor(), brief) // the gateway still has the metadata
 
 	for _, h := range []*hostile{late, brief} {
 		h.up()
-		until(t, "the provider to be believed to be there", func() bool {
+		until(t, "logins at the provider", func() bool {
 			a := s.ask(t, s.visitor(), "GET", "/login?provider="+h.name)
 			return a.status == http.StatusFound
 		})
@@ -59,8 +59,8 @@ func TestProviderOutage(t *testing.T) {
 	s.check(t)
 }
 
-// TestReloadDuringLogin: a login that is under way survives a change of the
-// configuration, unless the provider is another by then.
+// TestReloadDuringLogin: a login that has begun survives a reload, unless its
+// provider has changed or is gone.
 func TestReloadDuringLogin(t *testing.T) {
 	t.Parallel()
 	kept, moved, gone := newHostile(t, "kept"), newHostile(t, "moved"), newHostile(t, "gone")
@@ -72,7 +72,7 @@ func TestReloadDuringLogin(t *testing.T) {
 		visitors[h] = s.visitor()
 		attempts[h] = s.begin(t, visitors[h], h)
 	}
-	another := newHostile(t, "moved") // somebody else under the name
+	another := newHostile(t, "moved") // another provider with the same name
 	s.providers = []*hostile{kept, another}
 	s.configure(s.config("endpoints: {prefix: /}\nlimits: {login_failures: 11}\n"))
 	s.signal(syscall.SIGHUP)

@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// TestHostilePages: among several providers a person chooses on a page. What
-// providers are called, and what they say about somebody, is text there,
-// whatever it looks like.
+// TestHostilePages: pages show titles of providers and names of people as text,
+// also when they look like HTML.
 func TestHostilePages(t *testing.T) {
 	t.Parallel()
 	const script = `"><script>alert(1)</script>`
@@ -51,7 +50,7 @@ func TestHostilePages(t *testing.T) {
 	s.check(t)
 }
 
-// noScripts looks for scripts on all pages.
+// noScripts fails the test if a page has a script.
 func (s *stage) noScripts(t *testing.T, c *http.Client) {
 	t.Helper()
 	mark := url.QueryEscape("/<script>alert(1)</script>")

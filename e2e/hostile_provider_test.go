@@ -20,20 +20,19 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// hostileSecret is the client secret. It is long enough to be taken for a key
-// of HS256, and has what a header or a form must encode (RFC 6749, section
-// 2.3.1).
+// hostileSecret is the client secret. It is long enough for a key of HS256, and
+// has characters that a header or a form must encode (RFC 6749, section 2.3.1).
 const hostileSecret = "s3cret of the client: 100% +/&=?"
 
-// hostile is an OpenID provider that is honest until a test tells it to lie.
-// It has no pages: a test takes the authorization request out of the browser's
-// hands, and agrees to it with grant.
+// hostile is an OpenID provider that is honest unless a test makes it lie. It has
+// no pages: a test takes the authorization request from the browser, and agrees
+// to it with grant.
 type hostile struct {
 	t       testing.TB
 	name    string // in the configuration
 	more    string // in the configuration: ", key: value"
 	timeout string
-	post    bool // the client's secret belongs into the form, not into the header
+	post    bool // the client secret is in the form, not in the header
 	address string
 	issuer  string
 	keys    *hostileKeys
@@ -47,14 +46,14 @@ type hostile struct {
 	secrets  []string
 }
 
-// call is a request that has come from the gateway.
+// call is a request from the gateway.
 type call struct {
 	method, path string
 	header       http.Header
 	form         url.Values
 }
 
-// newHostile starts a provider, which ends with the test.
+// newHostile starts a provider that ends with the test.
 func newHostile(t testing.TB, name string) *hostile {
 	t.Helper()
 	h := &hostile{
@@ -79,11 +78,11 @@ func newHostile(t testing.TB, name string) *hostile {
 	return h
 }
 
-// listen finds a port that stays its own while it is down.
+// listen finds a port that no other program takes while the provider is down.
 func (h *hostile) listen() net.Listener {
 	h.t.Helper()
 	for range 100 {
-		if l, err := net.Listen("tcp", "127.0.0.1:"+freePort(h.t)); err == nil { // else somebody else was faster
+		if l, err := net.Listen("tcp", "127.0.0.1:"+freePort(h.t)); err == nil { // else another program took it
 			return l
 		}
 	}
@@ -91,7 +90,7 @@ func (h *hostile) listen() net.Listener {
 	return nil
 }
 
-// up starts it again after down.
+// up starts the provider again after down.
 func (h *hostile) up() {
 	h.t.Helper()
 	l, err := net.Listen("tcp", h.address)
@@ -111,7 +110,7 @@ func (h *hostile) start(l net.Listener) {
 	h.mu.Unlock()
 }
 
-// down stops listening, and breaks off what is under way.
+// down stops the provider and closes its connections.
 func (h *hostile) down() {
 	h.mu.Lock()
 	server := h.server
@@ -139,27 +138,28 @@ func (h *hostile) announce(member string, value any) {
 	}
 }
 
-// answers has the provider answer on a path as answer does, always.
+// answers replaces all answers on a path.
 func (h *hostile) answers(path string, answer http.HandlerFunc) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.instead[path] = answer
 }
 
-// calls are the requests that have come for a path.
+// calls are the requests for a path.
 func (h *hostile) calls(path string) []call {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(h.got), func(c call) bool { return c.path != path })
 }
 
-// secret makes a new one, and notes it as something that nobody must see.
+// secret makes a new secret, and notes it.
 func (h *hostile) secret(kind string) string { return h.note(kind + "." + rand.Text()) }
 
+// note keeps a secret that neither the log nor a page may show.
 func (h *hostile) note(secret string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(secret) >= 16 { // what is shorter may stand anywhere
+	if len(secret) >= 16 { // a shorter text may be part of any other
 		h.secrets = append(h.secrets, secret)
 	}
 	return secret
@@ -172,7 +172,7 @@ func (h *hostile) noted() []string {
 }
 
 func (h *hostile) serve(w http.ResponseWriter, r *http.Request) {
-	_ = r.ParseForm() // what cannot be read is missing
+	_ = r.ParseForm() // a malformed field is missing
 	h.mu.Lock()
 	h.got = append(h.got, call{r.Method, r.URL.Path, r.Header.Clone(), maps.Clone(r.Form)})
 	instead := h.instead[r.URL.Path]
@@ -200,7 +200,7 @@ func (h *hostile) serve(w http.ResponseWriter, r *http.Request) {
 
 func replyJSON(w http.ResponseWriter, body any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(body) // the gateway may have left
+	_ = json.NewEncoder(w).Encode(body) // the gateway may have closed the connection
 }
 
 // refuseOAuth answers with an error of OAuth (RFC 6749, section 5.2).
@@ -210,7 +210,7 @@ func refuseOAuth(w http.ResponseWriter, status int, code, description string) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": code, "error_description": description})
 }
 
-// grant is a login that the person has agreed to.
+// grant is a login to which the person agreed.
 type grant struct {
 	h       *hostile
 	lie     lie
@@ -222,19 +222,18 @@ type grant struct {
 	sid     string
 
 	exchanged int    // how often the code came to the token endpoint; under h.mu
-	idToken   string // that was issued; likewise
+	idToken   string // issued; under h.mu
 }
 
-// lie is what the provider does otherwise than it should, in one login. What
-// is nil is honest.
+// lie is what the provider does wrong in one login. A nil field is honest.
 type lie struct {
 	access   func(*grant) string                  // the access token
-	claims   func(*grant, map[string]any)         // of the ID token, to be changed
-	idToken  func(g *grant, claims []byte) string // made of the claims
-	answer   func(*grant, map[string]any)         // of the token endpoint, to be changed
-	token    http.HandlerFunc                     // all of that endpoint
-	person   func(*grant, map[string]any)         // what userinfo says, to be changed
-	userinfo func(*grant) http.HandlerFunc        // all of that endpoint
+	claims   func(*grant, map[string]any)         // changes the claims of the ID token
+	idToken  func(g *grant, claims []byte) string // makes the ID token
+	answer   func(*grant, map[string]any)         // changes the answer of the token endpoint
+	token    http.HandlerFunc                     // is the token endpoint
+	person   func(*grant, map[string]any)         // changes the answer of userinfo
+	userinfo http.HandlerFunc                     // is the userinfo endpoint
 }
 
 // grant agrees to an authorization request, for a person whose subject is sub.
@@ -297,7 +296,7 @@ func (h *hostile) token(w http.ResponseWriter, r *http.Request) {
 	replyJSON(w, answer)
 }
 
-// check says what is wrong with a request to exchange the code.
+// check returns what is wrong with a request to exchange the code, or "".
 func (g *grant) check(r *http.Request) string {
 	if g == nil {
 		return "no such code"
@@ -322,7 +321,7 @@ func (g *grant) check(r *http.Request) string {
 	return ""
 }
 
-// makeIDToken makes the ID token, which is as it should be but for the lie.
+// makeIDToken makes the ID token, with the lie.
 func (g *grant) makeIDToken() string {
 	now, half := time.Now(), sha256.Sum256([]byte(g.access))
 	claims := map[string]any{
@@ -352,7 +351,7 @@ func (h *hostile) userinfo(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if g.lie.userinfo != nil {
-		g.lie.userinfo(g)(w, r)
+		g.lie.userinfo(w, r)
 		return
 	}
 	person := map[string]any{
@@ -365,8 +364,8 @@ func (h *hostile) userinfo(w http.ResponseWriter, r *http.Request) {
 	replyJSON(w, person)
 }
 
-// hostileKeys are the keys of a provider: good ones, and those that must not
-// verify anything.
+// hostileKeys are the keys of a provider: the good key, and keys that must not
+// verify a token.
 type hostileKeys struct {
 	good, twin, other, forEncryption, unpublished *ecdsa.PrivateKey
 	shared                                        []byte // symmetric, and published
@@ -384,7 +383,7 @@ func newHostileKeys(t testing.TB) *hostileKeys {
 	return k
 }
 
-// set is what the provider publishes.
+// set is the key set that the provider publishes.
 func (k *hostileKeys) set() jose.JSONWebKeySet {
 	return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{
 		k.public(),
@@ -400,31 +399,27 @@ func (k *hostileKeys) public() jose.JSONWebKey {
 	return jose.JSONWebKey{KeyID: "good", Key: k.good.Public(), Use: "sig", Algorithm: "ES256"}
 }
 
-// joseHeader is a JOSE header beside alg.
+// joseHeader is a JOSE header without alg.
 type joseHeader = map[jose.HeaderKey]any
 
-// sign signs as it should be done.
+// sign signs a valid ID token.
 func (k *hostileKeys) sign(payload []byte) string {
 	return jws(jose.ES256, k.good, joseHeader{"kid": "good", "typ": "JWT"}, payload)
 }
 
 // jws signs in the compact form.
 func jws(algorithm jose.SignatureAlgorithm, key any, h joseHeader, payload []byte) string {
-	token, err := signed(algorithm, key, h, payload).CompactSerialize()
-	if err != nil {
-		panic(err) // of a test's own making, as are those below
-	}
-	return token
-}
-
-func signed(algorithm jose.SignatureAlgorithm, key any, h joseHeader, payload []byte) *jose.JSONWebSignature {
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, &jose.SignerOptions{ExtraHeaders: h})
 	if err != nil {
-		panic(err)
+		panic(err) // the test made the key and the header
 	}
 	signature, err := signer.Sign(payload)
 	if err != nil {
 		panic(err)
 	}
-	return signature
+	token, err := signature.CompactSerialize()
+	if err != nil {
+		panic(err)
+	}
+	return token
 }

@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// hostileRoutes are open to whoever signed in at a provider, to some of them,
-// to local accounts, and to everybody.
+// hostileRoutes have a resource for all users of providers, two for some of
+// them, one for local accounts, and one for everyone.
 const hostileRoutes = people + `
 policies:
   admin: {roles: [admin]}
@@ -33,7 +33,7 @@ routes:
 log: {level: debug}
 `
 
-// stage is a gateway between hostile providers and an upstream that records.
+// stage is a gateway with hostile providers and a recording upstream.
 type stage struct {
 	*instance
 	up        *recorder
@@ -43,12 +43,11 @@ type stage struct {
 	shared  *http.Client
 
 	mu   sync.Mutex
-	said []string // everything that the gateway told browsers
+	said []string // all answers of the gateway
 	whys []reason
 }
 
-// reason is why a request was refused, as the log must give it: a regular
-// expression.
+// reason is a regular expression for what the log says about a refused request.
 type reason struct{ test, requestID, why string }
 
 // startStage starts a gateway with hostileRoutes and providers.
@@ -60,7 +59,7 @@ func startStage(t testing.TB, more string, providers ...*hostile) *stage {
 	return s
 }
 
-// config is the configuration with the providers of today.
+// config is the configuration with s.providers.
 func (s *stage) config(more string) string {
 	entries := "providers:\n"
 	for _, h := range s.providers {
@@ -69,19 +68,18 @@ func (s *stage) config(more string) string {
 	return hostileRoutes + app(s.up.url) + entries + more
 }
 
-// visitor is a browser with cookies of its own. What the gateway tells it is
-// kept.
+// visitor is a browser with cookies of its own. s.said keeps the answers.
 func (s *stage) visitor() *http.Client {
 	c := s.stranger()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
-		panic(err) // there are no options that could be wrong
+		panic(err) // New fails only for wrong options
 	}
 	c.Jar = jar
 	return c
 }
 
-// stranger is instance.stranger, on connections that all share.
+// stranger is instance.stranger on shared connections. s.said keeps the answers.
 func (s *stage) stranger() *http.Client {
 	s.connect.Do(func() {
 		s.shared = s.instance.stranger()
@@ -91,7 +89,7 @@ func (s *stage) stranger() *http.Client {
 	return &c
 }
 
-// overheard keeps what comes back.
+// overheard keeps all answers in stage.said.
 type overheard struct {
 	http.RoundTripper
 	stage *stage
@@ -108,7 +106,7 @@ func (o *overheard) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	response.Body = io.NopCloser(bytes.NewReader(body))
-	before, rest, _ := strings.Cut(string(body), "<style>") // which is long, and always the same
+	before, rest, _ := strings.Cut(string(body), "<style>") // the same in each page
 	_, after, _ := strings.Cut(rest, "</style>")
 	o.stage.mu.Lock()
 	defer o.stage.mu.Unlock()
@@ -116,7 +114,7 @@ func (o *overheard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// ask is instance.do for tests that run side by side on one gateway.
+// ask is instance.do without the log in the error, for tests that share a gateway.
 func (s *stage) ask(t testing.TB, c *http.Client, method, path string, headers ...string) answer {
 	t.Helper()
 	a, err := s.try(c, method, path, "", headers...)
@@ -126,7 +124,7 @@ func (s *stage) ask(t testing.TB, c *http.Client, method, path string, headers .
 	return a
 }
 
-// attempt is a login on its way: the browser has been sent to the provider.
+// attempt is a login that has begun: the browser is at the provider.
 type attempt struct {
 	s       *stage
 	t       testing.TB
@@ -135,8 +133,7 @@ type attempt struct {
 	request url.Values // the authorization request
 }
 
-// begin sends a browser to a provider; more is what stands in the query beside
-// its name.
+// begin begins a login at a provider. The query has the provider and more.
 func (s *stage) begin(t testing.TB, c *http.Client, h *hostile, more ...string) *attempt {
 	t.Helper()
 	a := s.ask(t, c, "GET", "/login?"+strings.Join(append([]string{"provider=" + h.name}, more...), "&"))
@@ -147,7 +144,7 @@ func (s *stage) begin(t testing.TB, c *http.Client, h *hostile, more ...string) 
 	return &attempt{s, t, h, c, to.Query()}
 }
 
-// agree has the person agree, whose subject bears the name of the test.
+// agree agrees to the request for a person whose subject is the name of the test.
 func (a *attempt) agree(l lie) *grant {
 	return a.h.grant(a.request, subjectOf(a.t), l)
 }
@@ -156,25 +153,25 @@ func subjectOf(t testing.TB) string {
 	return regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(t.Name(), "-")
 }
 
-// response is what the provider gives to the browser for the gateway.
+// response is the query with which the provider redirects the browser.
 func (g *grant) response() url.Values {
 	return url.Values{"code": {g.code}, "state": {g.request.Get("state")}}
 }
 
-// back is the browser coming back with a response.
+// back sends a response to /callback.
 func (a *attempt) back(c *http.Client, response url.Values, headers ...string) answer {
 	a.t.Helper()
 	return a.s.ask(a.t, c, "GET", "/callback?"+response.Encode(), headers...)
 }
 
-// finish agrees and comes back.
+// finish agrees and sends the response.
 func (a *attempt) finish(l lie) answer {
 	a.t.Helper()
 	return a.back(a.c, a.agree(l).response())
 }
 
-// enters fails the test unless the person gets in, and returns the cookie of
-// the session.
+// enters signs in, fails the test if that fails, and returns the session's
+// cookie.
 func (s *stage) enters(t testing.TB, c *http.Client, h *hostile, l lie) string {
 	t.Helper()
 	a := s.begin(t, c, h).finish(l)
@@ -184,7 +181,7 @@ func (s *stage) enters(t testing.TB, c *http.Client, h *hostile, l lie) string {
 	return s.sessionOf(t, c)
 }
 
-// granted is enters for a test that needs to know what the person agreed to.
+// granted is enters without a lie. It returns the grant too.
 func (s *stage) granted(t testing.TB, h *hostile) (*grant, string) {
 	t.Helper()
 	c := s.visitor()
@@ -217,11 +214,11 @@ func (s *stage) cookies(t testing.TB, c *http.Client) []*http.Cookie {
 	return c.Jar.Cookies(base)
 }
 
-// isIn asks for a resource in a browser, and returns what reached the upstream
-// of it, nil if nothing did.
+// isIn asks for a resource, and returns the request that reached the upstream,
+// or nil.
 func (s *stage) isIn(t testing.TB, c *http.Client, path string) *message {
 	t.Helper()
-	target := path + "?n=" + newRequestID() // so that it is told from all others
+	target := path + "?n=" + newRequestID() // to find this request in the upstream
 	a := s.ask(t, c, "GET", target)
 	got := s.up.askedFor(target)
 	if (a.status == http.StatusOK) != (len(got) > 0) {
@@ -233,37 +230,37 @@ func (s *stage) isIn(t testing.TB, c *http.Client, path string) *message {
 	return &got[len(got)-1]
 }
 
-// lives fails the test unless a session opens the way to the upstream.
+// lives fails the test unless the session is valid.
 func (s *stage) lives(t testing.TB, session string) {
 	t.Helper()
 	if a := s.ask(t, s.stranger(), "GET", "/secure-resource", "Cookie", session); a.status != http.StatusOK {
-		t.Errorf("with a session that lives, /secure-resource is %d", a.status)
+		t.Errorf("with a valid session, /secure-resource is %d", a.status)
 	}
 }
 
-// ended fails the test if it still does.
+// ended fails the test if the session is valid.
 func (s *stage) ended(t testing.TB, session string) {
 	t.Helper()
 	if a := s.ask(t, s.stranger(), "GET", "/secure-resource", "Cookie", session); a.status != http.StatusUnauthorized {
-		t.Errorf("with a session that has ended, /secure-resource is %d", a.status)
+		t.Errorf("with an ended session, /secure-resource is %d", a.status)
 	}
 }
 
-// askedFor returns the requests for a target, of all that came.
+// askedFor returns the requests for a target.
 func (r *recorder) askedFor(target string) []message {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(r.got), func(m message) bool { return m.target() != target })
 }
 
-// internals are words that no page for a person may hold.
+// internals are words that no page may show.
 var internals = regexp.MustCompile(`(?i)oidc|oauth|jwt|jwk|jws|nonce|json|sqlite|127\.0\.0\.1|[a-z]+\.go:|goroutine|invalid_|https?://|\bkid\b|\bsub\b|\bazp\b|userinfo`)
 
-// refused fails the test unless the browser was answered with an error page
-// that tells nothing, and is not signed in.
+// refused fails the test unless the answer is an error page without internals,
+// and the browser is not signed in.
 func (s *stage) refused(t testing.TB, c *http.Client, h *hostile, a answer, status int) {
 	t.Helper()
-	_, page, isPage := strings.Cut(a.body, "<main>") // what comes before is the same on every page
+	_, page, isPage := strings.Cut(a.body, "<main>") // the text before it is the same on each page
 	if !isPage {
 		page = a.body
 	}
@@ -287,7 +284,7 @@ func (s *stage) refused(t testing.TB, c *http.Client, h *hostile, a answer, stat
 	s.isOut(t, c, a)
 }
 
-// isOut fails the test if an answer sets a session, or a browser has one.
+// isOut fails the test if the answer sets a session, or the browser is signed in.
 func (s *stage) isOut(t testing.TB, c *http.Client, a answer) {
 	t.Helper()
 	for _, cookie := range (&http.Response{Header: a.header}).Cookies() {
@@ -303,21 +300,21 @@ func (s *stage) isOut(t testing.TB, c *http.Client, a answer) {
 	} else {
 		for _, name := range identityNames {
 			if got := m.values(name); len(got) > 0 {
-				t.Errorf("the upstream learns %s: %q", name, got)
+				t.Errorf("the upstream gets %s: %q", name, got)
 			}
 		}
 	}
 }
 
-// explain has check look for the reason of a request's refusal in the log.
+// explain makes check look in the log for the reason of a refusal.
 func (s *stage) explain(t testing.TB, requestID, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.whys = append(s.whys, reason{t.Name(), requestID, why})
 }
 
-// check looks at all that was logged and said: reasons are in the log, and
-// secrets of providers nowhere.
+// check fails the test unless the log has all reasons, and neither the log nor an
+// answer has a secret.
 func (s *stage) check(t testing.TB) {
 	t.Helper()
 	logged := map[string]string{}
@@ -348,13 +345,12 @@ func (s *stage) check(t testing.TB) {
 	}
 }
 
-// cookieGiven finds the secrets of sessions and attempts in what browsers were
-// told.
+// cookieGiven finds the secrets of sessions and attempts in answers.
 var cookieGiven = regexp.MustCompile(`(?:session|session_id|__Host-authgate_login)=([A-Za-z0-9_-]{43});`)
 
-// silent fails the test if a browser was told something that only the provider
-// and the gateway may know. An ID token may be a hint about who signs out, and
-// state and nonce are part of the authorization request.
+// silent fails the test if an answer has a secret of a provider. An ID token may
+// be the hint of a logout request, and state and nonce are part of the
+// authorization request.
 func (s *stage) silent(t testing.TB, h *hostile) {
 	t.Helper()
 	all := strings.Join(s.said, "\n")
@@ -365,16 +361,16 @@ func (s *stage) silent(t testing.TB, h *hostile) {
 		for _, said := range s.said {
 			said := strings.ReplaceAll(said, "id_token_hint="+secret, "")
 			if strings.Contains(said, secret) && !strings.Contains(said, "state="+secret) && !strings.Contains(said, "nonce="+secret) {
-				t.Errorf("%q is told to browsers: %s", secret, said)
+				t.Errorf("an answer has %q: %s", secret, said)
 			}
 		}
 	}
 }
 
-// newRequestID is an X-Request-Id without letters, which could be a word.
+// newRequestID is an X-Request-Id of digits, so that it has no word of internals.
 func newRequestID() string { return strconv.FormatUint(rand.Uint64(), 10) }
 
-// queryOf is the query of an address, empty for none.
+// queryOf is the query of an address.
 func queryOf(address string) url.Values {
 	u, err := url.Parse(address)
 	if err != nil {

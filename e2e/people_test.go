@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// people is the part of a configuration that says who may come in: service
-// with s3rvice by Basic, and the accounts of alice and bob.
+// people is the part of a configuration with users: service with the password
+// s3rvice for Basic, and the accounts of alice and bob.
 const people = `
 basic:
   users:
@@ -19,7 +19,7 @@ accounts:
     - {username: bob, roles: [user], password_hash: "` + builderHash + `"}
 `
 
-// The hashes are cheap, so that tests are fast.
+// The hashes have a low cost, so that tests are fast.
 const (
 	s3rviceHash    = "$2a$04$/a6CEbScrlmC22ADXpzW/ecjqkuROylrmELHONFTJGi24ct16Ltwu"
 	wonderlandHash = "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"
@@ -35,7 +35,7 @@ const basicService = "Basic c2VydmljZTpzM3J2aWNl"
 // app is the part of a configuration that names one upstream, app.
 func app(url string) string { return fmt.Sprintf("upstreams: {app: {url: %q}}\n", url) }
 
-// signIn is what a login gave.
+// signIn has the credentials of a login.
 type signIn struct {
 	session string // the Cookie header
 	access  string // the Authorization header
@@ -57,8 +57,8 @@ func (g *instance) signInWith(c *http.Client, user, password string) signIn {
 	return s
 }
 
-// trySignIn is signInWith for other goroutines. What was given is empty unless the
-// status is 200.
+// trySignIn is signInWith for other goroutines. signIn is empty unless the status
+// is 200.
 func (g *instance) trySignIn(c *http.Client, user, password string) (signIn, int, error) {
 	body := fmt.Sprintf(`{"username":%q,"password":%q}`, user, password)
 	a, err := g.try(c, "POST", "/login", body, "Content-Type", "application/json")
@@ -70,13 +70,13 @@ func (g *instance) trySignIn(c *http.Client, user, password string) (signIn, int
 	return s, a.status, err
 }
 
-// cookieOf is the first cookie that an answer sets, as clients send it back.
+// cookieOf is the first cookie that an answer sets, as name=value.
 func cookieOf(a answer) string {
 	cookie, _, _ := strings.Cut(a.header.Get("Set-Cookie"), ";")
 	return cookie
 }
 
-// tokens are those in the answer of a login or refresh.
+// tokens are the tokens in the answer of a login or refresh.
 func tokens(a answer) (signIn, error) {
 	var body struct {
 		AccessToken  string `json:"access_token"`
@@ -86,8 +86,7 @@ func tokens(a answer) (signIn, error) {
 	return signIn{access: "Bearer " + body.AccessToken, refresh: body.RefreshToken}, err
 }
 
-// tryRefresh exchanges a refresh token. The tokens are empty unless the answer
-// is 200.
+// tryRefresh exchanges a refresh token. signIn is empty unless the status is 200.
 func (g *instance) tryRefresh(c *http.Client, token string) (signIn, int, error) {
 	body := fmt.Sprintf(`{"refresh_token":%q}`, token)
 	a, err := g.try(c, "POST", "/refresh", body, "Content-Type", "application/json")
@@ -98,14 +97,13 @@ func (g *instance) tryRefresh(c *http.Client, token string) (signIn, int, error)
 	return s, a.status, err
 }
 
-// status asks for something with headers and returns the status.
+// status sends a request with headers and returns the status.
 func (g *instance) status(c *http.Client, method, path string, headers ...string) int {
 	g.t.Helper()
 	return g.do(c, method, path, "", headers...).status
 }
 
-// stranger is a client that keeps no cookies: what it presents is what a test
-// gives it.
+// stranger is a client that keeps no cookies.
 func (g *instance) stranger() *http.Client {
 	g.t.Helper()
 	c := g.client()
@@ -113,7 +111,7 @@ func (g *instance) stranger() *http.Client {
 	return c
 }
 
-// stranger11 is a stranger who speaks HTTP/1.1.
+// stranger11 is a stranger that uses HTTP/1.1.
 func (g *instance) stranger11() *http.Client {
 	g.t.Helper()
 	c := g.stranger()

@@ -8,13 +8,13 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// TestForwardedRequest is about what reaches the upstream besides the target.
+// TestForwardedRequest checks the headers that reach the upstream, over HTTP/1.1
+// and HTTP/2.
 func TestForwardedRequest(t *testing.T) {
 	t.Parallel()
 	up := record(t)
@@ -23,7 +23,6 @@ routes:
   - {match: /public, upstream: app, auth: [none]}
   - {match: /basic, upstream: app, auth: [basic]}
   - {match: /session, upstream: app, auth: [session]}
-  - {match: /bearer, upstream: app, auth: [bearer]}
   - {match: /kept, upstream: app, auth: [basic, session, bearer], forward_credentials: true}
   - {match: /app/, upstream: app, auth: [none], strip_prefix: /app}
   - {match: /headers, upstream: app, auth: [none], headers: {set: {X-Env: production, X-New: "a b"}, remove: [X-Debug]}}
@@ -34,29 +33,20 @@ routes:
 	for _, test := range []struct {
 		name, path string
 		headers    []string
-		want       map[string]string // empty: must not be there
-		http1      bool              // HTTP/2 cannot say it, or not in these bytes
+		want       map[string]string // empty: the header is missing
+		http1      bool              // only HTTP/1.1 can send it
 	}{
-		{"where it came from", "/public", nil, map[string]string{
+		{"origin", "/public", nil, map[string]string{
 			"Host": host, "X-Forwarded-Host": host, "X-Forwarded-Proto": "https", "X-Forwarded-For": "127.0.0.1",
 		}, false},
 		{"identity by Basic", "/basic", []string{"Authorization", basicService, "Cookie", "a=b; " + s.session}, map[string]string{
-			"Authorization": "", "Cookie": "a=b", "X-Auth-User": "service", "X-Auth-Subject": "basic:service", "X-Auth-Mechanism": "basic",
-			"X-Auth-Name": "", "X-Auth-Email": "", "X-Auth-Roles": "",
+			"Authorization": "", "Cookie": "a=b", "X-Auth-User": "service", "X-Auth-Mechanism": "basic", "X-Auth-Roles": "",
 		}, false},
 		{"identity by session", "/session", []string{"Authorization", "Basic YXBwOmFwcA==", "Cookie", s.session}, map[string]string{
-			"Authorization": "Basic YXBwOmFwcA==", "Cookie": "", "X-Auth-User": "alice", "X-Auth-Subject": "local:alice",
-			"X-Auth-Name": "Alice Example", "X-Auth-Email": "alice@example.org", "X-Auth-Roles": "user,admin",
-			"X-Auth-Mechanism": "session", "X-Auth-Provider": "local",
+			"Authorization": "Basic YXBwOmFwcA==", "Cookie": "", "X-Auth-User": "alice", "X-Auth-Name": "Alice Example", "X-Auth-Mechanism": "session",
 		}, false},
-		{"identity by token", "/bearer", []string{"Authorization", s.access, "Cookie", s.session}, map[string]string{
-			"Authorization": "", "Cookie": "", "X-Auth-User": "alice", "X-Auth-Subject": "local:alice", "X-Auth-Mechanism": "bearer",
-		}, false},
-		{"forward_credentials with a header", "/kept", []string{"Authorization", s.access, "Cookie", "a=b; " + s.session}, map[string]string{
+		{"forward_credentials", "/kept", []string{"Authorization", s.access, "Cookie", "a=b; " + s.session}, map[string]string{
 			"Authorization": s.access, "Cookie": "a=b; " + s.session, "X-Auth-User": "alice", "X-Auth-Mechanism": "bearer",
-		}, false},
-		{"forward_credentials with a cookie", "/kept", []string{"Cookie", s.session}, map[string]string{
-			"Cookie": s.session, "X-Auth-Mechanism": "session",
 		}, false},
 		{"a public route", "/public", []string{"Authorization", s.access, "Cookie", s.session}, map[string]string{
 			"Authorization": s.access, "Cookie": "", "X-Auth-User": "", "X-Auth-Mechanism": "",
@@ -70,13 +60,13 @@ routes:
 		{"headers of a route", "/headers", []string{"X-Env", "spoofed", "x-debug", "1", "X-Other", "2"}, map[string]string{
 			"X-Env": "production", "X-New": "a b", "X-Debug": "", "X-Other": "2",
 		}, false},
-		{"what Connection names", "/session", []string{
+		{"headers of one hop", "/session", []string{
 			"Cookie", s.session, "Connection", "close, X-Hop, X-Auth-User, Cookie", "X-Hop", "1", "Keep-Alive", "1",
 			"Proxy-Authorization", "Basic x", "Proxy-Connection", "close", "X-Other", "2",
 		}, map[string]string{
 			"Connection": "", "X-Hop": "", "Keep-Alive": "", "Proxy-Authorization": "", "Proxy-Connection": "", "X-Other": "2", "X-Auth-User": "alice",
 		}, true},
-		{"what Go would add", "/public", []string{"User-Agent", ""}, map[string]string{
+		{"headers that Go adds", "/public", []string{"User-Agent", ""}, map[string]string{
 			"User-Agent": "", "Accept-Encoding": "", "Content-Length": "", "Transfer-Encoding": "",
 		}, false},
 	} {
@@ -105,54 +95,30 @@ routes:
 		}
 	})
 	t.Run("strip_prefix", func(t *testing.T) {
-		for path, want := range map[string]string{
-			"/app/": "/", "/app/x": "/x", "/app/x%41;y?a=%zz&b": "/x%41;y?a=%zz&b", "/%61pp/app/?": "/app/?", "/app?a=b": "/?a=b",
-		} {
+		for path, want := range map[string]string{"/app/x%41;y?a=%zz&b": "/x%41;y?a=%zz&b", "/%61pp/app/?": "/app/?", "/app?a=b": "/?a=b"} {
 			g.raw(t, "GET "+path+" HTTP/1.1\nHost: localhost\n\n")
 			if got := up.one(t).target(); got != want {
 				t.Errorf("%s becomes %s, expected %s", path, got, want)
 			}
 		}
 	})
-	t.Run("X-Request-Id", func(t *testing.T) { requestIDs(t, g, up) })
-}
-
-// requestIDs: one of a client is passed on where it is fit to be logged; else
-// one is made.
-func requestIDs(t *testing.T, g *instance, up *recorder) {
-	c := g.stranger()
-	made := regexp.MustCompile(`^[A-Za-z0-9._-]{16,128}$`)
-	seen := map[string]bool{}
-	for _, id := range []string{"a", "7f3c.A_b-9", strings.Repeat("x", 128)} {
-		g.do(c, "GET", "/public", "", "X-Request-Id", id)
-		if got := up.one(t).value(t, "X-Request-Id"); got != id {
-			t.Errorf("%q became %q", id, got)
-		}
-		if got := g.do(c, "GET", "/nowhere", "", "X-Request-Id", id).header.Get("X-Request-Id"); got != id {
-			t.Errorf("the answer to %q names %q", id, got)
-		}
-	}
-	for _, headers := range [][]string{
-		nil, {"X-Request-Id", ""}, {"X-Request-Id", strings.Repeat("x", 129)}, {"X-Request-Id", "a b"}, {"X-Request-Id", `a"b`},
-		{"X-Request-Id", "é"}, {"X-Request-Id", "a,b"}, {"X-Request-Id", "twice", "X-Request-Id", "again"}, {"X_Request_Id", "spelled"},
-	} {
-		g.do(c, "GET", "/public", "", headers...)
-		m := up.one(t)
-		var lines []string
-		for _, line := range m.head {
-			if name, value, _ := strings.Cut(line, ": "); strings.EqualFold(name, "X-Request-Id") {
-				lines = append(lines, value)
+	t.Run("X-Request-Id", func(t *testing.T) {
+		for header, kept := range map[string]bool{"X-Request-Id: 7f3c.A_b-9": true, "X-Request-Id: a b": false, "X_Request_Id: spelled": false} {
+			g.raw(t, "GET /public HTTP/1.1\nHost: localhost\n"+header+"\n\n")
+			var ids []string
+			for _, line := range up.one(t).head {
+				if name, id, _ := strings.Cut(line, ": "); strings.EqualFold(name, "X-Request-Id") {
+					ids = append(ids, id)
+				}
+			}
+			if len(ids) != 1 || ids[0] == "" || strings.HasSuffix(header, ids[0]) != kept {
+				t.Errorf("%q becomes %q", header, ids)
 			}
 		}
-		if len(lines) != 1 || !made.MatchString(lines[0]) || seen[lines[0]] {
-			t.Errorf("%q became %q", headers, lines)
-			continue
-		}
-		seen[lines[0]] = true
-	}
+	})
 }
 
-// TestResponses is about what comes back.
+// TestResponses checks what the client gets.
 func TestResponses(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()
@@ -168,7 +134,7 @@ func TestResponses(t *testing.T) {
 			return
 		}
 		w.Header().Set("Content-Length", "5")
-		w.Header().Set("Content-Encoding", "gzip") // which it is not: nobody is to look
+		w.Header().Set("Content-Encoding", "gzip") // which it is not: the gateway does not decode it
 		_, _ = io.WriteString(w, "hello")
 	})
 	mux.HandleFunc("/trailers", func(w http.ResponseWriter, _ *http.Request) {
@@ -200,7 +166,7 @@ routes:
 				t.Errorf("If-None-Match: %d %q %v", a.status, a.body, a.header)
 			}
 			for path, want := range map[string]string{
-				"/": "", "/?cache=public": "public", "/private": "private", "/private?cache=public,max-age=60": "public,max-age=60", "/private?cache=no-cache": "no-cache",
+				"/": "", "/private": "private", "/private?cache=public,max-age=60": "public,max-age=60",
 			} {
 				if got := g.do(c, "GET", path, "", "Authorization", basicService).header.Values("Cache-Control"); strings.Join(got, "|") != want {
 					t.Errorf("Cache-Control of %s: %q, expected %q", path, got, want)
@@ -221,7 +187,7 @@ routes:
 	}
 }
 
-// TestStreams: what one side sends, the other has at once.
+// TestStreams: each part of a body arrives before the next part is sent.
 func TestStreams(t *testing.T) {
 	t.Parallel()
 	confirmed := make(chan struct{}) // the other side has the first part
@@ -289,7 +255,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestLargeBodies pass unchanged in both directions.
+// TestLargeBodies: 50 MB pass unchanged in both directions.
 func TestLargeBodies(t *testing.T) {
 	t.Parallel()
 	const size = 50 << 20
@@ -331,27 +297,8 @@ func TestLargeBodies(t *testing.T) {
 	}
 }
 
-// TestMaxBody: max_body of a route, to the byte.
-func TestMaxBody(t *testing.T) {
-	t.Parallel()
-	up := record(t)
-	g := start(t, app(up.url)+"routes: [{match: /, upstream: app, auth: [none], max_body: 1000}]\n")
-	exact, over := strings.Repeat("x", 1000), strings.Repeat("x", 1001)
-	chunked := "POST / HTTP/1.1\nHost: localhost\nTransfer-Encoding: chunked\n\n%x\n%s\n0\n\n"
-	if a := g.do(g.stranger(), "POST", "/", exact); a.status != http.StatusOK || up.one(t).body != exact {
-		t.Errorf("1000 bytes: %d", a.status)
-	}
-	if a := g.raw(t, fmt.Sprintf(chunked, len(exact), exact)); a.status != http.StatusOK || up.one(t).body != exact {
-		t.Errorf("1000 bytes in chunks: %d", a.status)
-	}
-	wantProblem(t, g.do(g.stranger(), "POST", "/", over), http.StatusRequestEntityTooLarge)
-	wantProblem(t, g.raw(t, fmt.Sprintf(chunked, len(over), over)), http.StatusRequestEntityTooLarge)
-	wantProblem(t, g.raw(t, "POST / HTTP/1.1\nHost: localhost\nContent-Length: 9223372036854775807\n\n"), http.StatusRequestEntityTooLarge)
-	up.none(t) // no whole request, that is
-}
-
-// TestContinue: 100 (Continue) comes when the body is wanted, and not before
-// it is known who asks (RFC 9110, section 10.1.1).
+// TestContinue: the gateway sends 100 (Continue) after it has let the request
+// through (RFC 9110, section 10.1.1).
 func TestContinue(t *testing.T) {
 	t.Parallel()
 	up := record(t)
@@ -385,8 +332,8 @@ routes:
 	up.none(t)
 }
 
-// TestSeveralAddresses: one that is down is not noticed by clients, and each
-// request is made once.
+// TestSeveralAddresses: clients do not notice an address that is down, and each
+// request reaches an upstream once.
 func TestSeveralAddresses(t *testing.T) {
 	t.Parallel()
 	one, other := record(t), record(t)

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// dial opens a TLS connection to the gateway for one protocol (an ALPN name),
-// with a time limit for everything on it.
+// dial opens a TLS connection to the gateway for one protocol (an ALPN name), with
+// a time limit.
 func (g *instance) dial(t testing.TB, protocol string) *tls.Conn {
 	t.Helper()
 	config := g.tls()
@@ -33,7 +33,7 @@ func (g *instance) dial(t testing.TB, protocol string) *tls.Conn {
 	return conn
 }
 
-// limit bounds the time for everything on a connection.
+// limit sets the time limit of a connection.
 func limit(t testing.TB, conn net.Conn) {
 	t.Helper()
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
@@ -41,9 +41,8 @@ func limit(t testing.TB, conn net.Conn) {
 	}
 }
 
-// raw sends text as it stands over HTTP/1.1 and reads one answer. Lines may
-// end in a line feed alone and are sent with both; the text brings its own
-// empty line.
+// raw sends text over HTTP/1.1 and reads one answer. It sends CRLF for each line
+// feed. The text has the empty line after the headers.
 func (g *instance) raw(t testing.TB, text string) answer {
 	t.Helper()
 	return exchange(t, g.dial(t, "http/1.1"), text)
@@ -83,8 +82,8 @@ type field struct{ name, value string }
 // (RFC 9113, section 8.1.1).
 var errReset = errors.New("the stream was reset for a protocol error")
 
-// raw2 sends a request without a body over HTTP/2, with its fields as they
-// stand, and returns the status. The error is errReset or an unexpected one.
+// raw2 sends a request with these fields and without a body over HTTP/2, and
+// returns the status. The error is errReset or an unexpected one.
 func (g *instance) raw2(t testing.TB, fields ...field) (int, error) {
 	t.Helper()
 	conn := g.dial(t, "h2")
@@ -123,7 +122,7 @@ func (g *instance) raw2(t testing.TB, fields ...field) (int, error) {
 	}
 }
 
-// get2 is raw2 for a GET of a target, with more fields.
+// get2 is raw2 for a GET of a target with more fields.
 func (g *instance) get2(t testing.TB, target string, more ...field) (int, error) {
 	t.Helper()
 	return g.raw2(t, append([]field{

@@ -14,11 +14,11 @@ import (
 	"testing"
 )
 
-// countedVisits is an application that counts the visits of a person in a cookie named
-// session, as applications made with Flask keep theirs.
+// countedVisits is an application that counts visits in a cookie named session,
+// as applications made with Flask do.
 type countedVisits struct {
 	mu      sync.Mutex
-	cookies []string // Cookie headers that came
+	cookies []string // the Cookie headers of requests
 }
 
 // ServeHTTP implements http.Handler.
@@ -43,8 +43,8 @@ func (v *countedVisits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, count+1)
 }
 
-// applicationSession: an application whose cookie has the name of the gateway's
-// keeps its own, and the login goes on.
+// applicationSession: an application may have a cookie with the name of the
+// gateway's cookie. Both keep their values.
 func applicationSession(t *testing.T, c *certified) {
 	application := &countedVisits{}
 	up := httptest.NewServer(application)
@@ -73,8 +73,8 @@ func applicationSession(t *testing.T, c *certified) {
 	}
 }
 
-// TestUpstreamCookies: in no part of a response can an upstream set a cookie of
-// the gateway's.
+// TestUpstreamCookies: no part of a response of an upstream sets a cookie of the
+// gateway.
 func TestUpstreamCookies(t *testing.T) {
 	t.Parallel()
 	answers := map[string]string{
@@ -86,7 +86,7 @@ func TestUpstreamCookies(t *testing.T) {
 	}
 	up := listen(t, func(conn net.Conn) {
 		if m, err := readMessage(bufio.NewReader(conn), conn); err == nil {
-			_, _ = io.WriteString(conn, answers[m.target()]) // the gateway may be gone
+			_, _ = io.WriteString(conn, answers[m.target()]) // the gateway may have closed the connection
 		}
 	})
 	g := start(t, people+app(up)+"routes: [{match: /, upstream: app, auth: [none]}]\n")

@@ -10,22 +10,20 @@ import (
 	"testing"
 )
 
-// identityNames are the headers that tell who asks, as every application
-// behind the gateway may read them.
+// identityNames are the headers with the identity of the user.
 var identityNames = []string{
 	"X-Auth-User", "X-Auth-Subject", "X-Auth-Name", "X-Auth-Email", "X-Auth-Roles", "X-Auth-Mechanism", "X-Auth-Provider",
 }
 
-// originNames tell where a request comes from.
+// originNames are the headers with the origin of a request.
 var originNames = []string{
 	"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-User", "Forwarded", "X-Real-IP",
 }
 
-// ownNames are other names for the identity, which the upstream renamed has.
+// ownNames are the identity headers of the upstream renamed.
 var ownNames = []string{"Remote-User", "X-Who.Subject", "X_Mail", "Groups"}
 
-// spellings are ways of writing a header's name that some application reads
-// as that name.
+// spellings are names that some application reads as the header name.
 func spellings(name string) []string {
 	all := []string{name, strings.ToLower(name), strings.ToUpper(name)}
 	for _, mark := range []string{"-", "_", ".", "!", "~"} {
@@ -41,8 +39,8 @@ func spellings(name string) []string {
 
 const spoofed = "spoofed.example"
 
-// spoofing has routes for each mechanism, and an upstream that calls the
-// identity by other names.
+// spoofing has routes for each mechanism, and an upstream with other identity
+// headers.
 func spoofing(up string) string {
 	return people + fmt.Sprintf(`
 upstreams:
@@ -61,7 +59,7 @@ routes:
 `, up)
 }
 
-// asker is somebody, on some route, and the identity that the upstream gets.
+// asker is a user on a route, and the identity that the upstream gets.
 type asker struct {
 	path       string
 	credential string // a header line
@@ -86,7 +84,7 @@ func askers(alice, bob signIn) []asker {
 			"X-Auth-User": "service", "X-Auth-Subject": "basic:service", "X-Auth-Mechanism": "basic", "X-Auth-Provider": "basic",
 		}},
 		{"/session", "Cookie: " + alice.session, named(local("alice", "session", "user,admin"))},
-		{"/session", "Cookie: " + bob.session, local("bob", "session", "user")}, // who has no name and no address
+		{"/session", "Cookie: " + bob.session, local("bob", "session", "user")}, // bob has no name and no address
 		{"/bearer", "Authorization: " + alice.access, named(local("alice", "bearer", "user,admin"))},
 		{"/kept", "Authorization: " + bob.access, local("bob", "bearer", "user")},
 		{"/renamed", "Cookie: " + alice.session, map[string]string{
@@ -99,8 +97,8 @@ func askers(alice, bob signIn) []asker {
 	}
 }
 
-// TestSpoofedHeaders: whatever a client says about who asks and from where, in
-// whatever spelling and place, the upstream gets the gateway's word alone.
+// TestSpoofedHeaders: identity and origin headers from a client do not reach the
+// upstream, in any spelling and place.
 func TestSpoofedHeaders(t *testing.T) {
 	t.Parallel()
 	up := record(t)
@@ -111,7 +109,7 @@ func TestSpoofedHeaders(t *testing.T) {
 	for _, name := range names {
 		for _, s := range spellings(name) {
 			fmt.Fprintf(&lines, "%s: %s\n", s, spoofed)
-			fmt.Fprintf(&lines, "%s: %s\n", s, spoofed) // and once more
+			fmt.Fprintf(&lines, "%s: %s\n", s, spoofed) // twice
 			fmt.Fprintf(&all, "%s, ", s)
 		}
 		for _, s := range []string{name, strings.ReplaceAll(name, "-", "_")} { // net/http takes 4 KiB of trailers
@@ -124,7 +122,7 @@ func TestSpoofedHeaders(t *testing.T) {
 			lines.String() + "\n",
 		"trailers": "POST %s HTTP/1.1\nHost: localhost\n%s\nTE: trailers\nTrailer: " + strings.TrimSuffix(all.String(), ", ") +
 			"\nTransfer-Encoding: chunked\n\n4\nbody\n0\n" + trailer.String() + "\n",
-		"trailers that nobody announced": "POST %s HTTP/1.1\nHost: localhost\n%s\nTransfer-Encoding: chunked\n\n4\nbody\n0\n" +
+		"trailers without Trailer": "POST %s HTTP/1.1\nHost: localhost\n%s\nTransfer-Encoding: chunked\n\n4\nbody\n0\n" +
 			trailer.String() + "\n",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,7 +158,7 @@ func TestSpoofedHeaders(t *testing.T) {
 	})
 }
 
-// wantOwnWord checks everything that the upstream learns of who asks.
+// wantOwnWord checks that the identity and origin headers are the gateway's.
 func wantOwnWord(t *testing.T, m message, who asker) {
 	t.Helper()
 	want := map[string]string{"X-Forwarded-For": "127.0.0.1", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "localhost"}
@@ -168,10 +166,8 @@ func wantOwnWord(t *testing.T, m message, who asker) {
 		want[name] = value
 	}
 	for _, name := range slices.Concat(identityNames, originNames, ownNames) {
-		if name == "Remote-User" || name == "X-Who.Subject" || name == "X_Mail" || name == "Groups" {
-			if !strings.HasPrefix(who.path, "/renamed") {
-				continue // there they are headers like others
-			}
+		if slices.Contains(ownNames, name) && !strings.HasPrefix(who.path, "/renamed") {
+			continue // an ordinary header for the other upstream
 		}
 		if got := m.value(t, name); got != want[name] {
 			t.Errorf("%s with %s: the upstream gets %s: %q, expected %q", who.path, who.credential, name, got, want[name])
@@ -182,12 +178,13 @@ func wantOwnWord(t *testing.T, m message, who asker) {
 	}
 }
 
-// TestTrustedProxies: what a trusted proxy says of the client is believed, and
-// what others say through it is not.
+// TestTrustedProxies: the gateway believes what a trusted proxy adds to the
+// headers of the client. TestAdvisoriesProxies has what it must not believe, and
+// the tests of package peer have the rules.
 func TestTrustedProxies(t *testing.T) {
 	t.Parallel()
 	up := record(t)
-	g := startBehindProxy(t, `["127.0.0.1", "10.0.0.0/8", "::ffff:172.16.0.0/108"]`, people+app(up.url)+`
+	g := startBehindProxy(t, `["127.0.0.1", "10.0.0.0/8"]`, people+app(up.url)+`
 policies: {office: {networks: [203.0.113.0/24, "2001:db8::/32"]}}
 routes:
   - {match: /, upstream: app, auth: [basic], policy: office}
@@ -195,33 +192,13 @@ routes:
 `)
 	for _, test := range []struct {
 		name, headers string
-		status        int
 		chain         string // X-Forwarded-For at the upstream
 	}{
-		{"its word", "X-Forwarded-For: 203.0.113.7", 200, "203.0.113.7, 127.0.0.1"},
-		{"nobody else", "X-Nothing: 1", 403, ""},
-		{"somebody outside", "X-Forwarded-For: 198.51.100.7", 403, ""},
-		{"a client that lies to it", "X-Forwarded-For: 203.0.113.7, 198.51.100.7", 403, ""},
-		{"the rightmost that is no proxy", "X-Forwarded-For: 198.51.100.7, 203.0.113.7, 10.1.2.3", 200, "198.51.100.7, 203.0.113.7, 10.1.2.3, 127.0.0.1"},
-		{"IPv4-mapped hop", "X-Forwarded-For: 203.0.113.7, ::ffff:10.1.2.3", 200, "203.0.113.7, ::ffff:10.1.2.3, 127.0.0.1"},
-		{"IPv4-mapped client", "X-Forwarded-For: ::ffff:203.0.113.7", 200, "::ffff:203.0.113.7, 127.0.0.1"},
-		{"IPv4-mapped network", "X-Forwarded-For: 203.0.113.7, 172.31.5.5", 200, "203.0.113.7, 172.31.5.5, 127.0.0.1"},
-		{"not quite that network", "X-Forwarded-For: 203.0.113.7, 172.32.5.5", 403, ""},
-		{"proxies alone", "X-Forwarded-For: 10.0.0.1, 10.0.0.2", 403, ""},
-		{"an address with a port", "X-Forwarded-For: 203.0.113.7:4711", 200, "203.0.113.7:4711, 127.0.0.1"},
-		{"IPv6 with a port", "X-Forwarded-For: [2001:db8::1]:4711", 200, "[2001:db8::1]:4711, 127.0.0.1"},
-		{"no address", "X-Forwarded-For: 203.0.113.7, unknown", 403, ""},
-		{"two lines", "X-Forwarded-For: 198.51.100.7\nX-Forwarded-For: 203.0.113.7", 200, "198.51.100.7, 203.0.113.7, 127.0.0.1"},
-		{"two lines, the other way", "X-Forwarded-For: 203.0.113.7\nX-Forwarded-For: 198.51.100.7", 403, ""},
-		{"Forwarded", "Forwarded: for=203.0.113.7;proto=https", 200, "203.0.113.7, 127.0.0.1"},
-		{"Forwarded, with several", `Forwarded: for=198.51.100.7, For="[2001:db8::1]:4711", for=10.1.2.3;proto=https`, 200,
+		{"the rightmost that is no proxy", "X-Forwarded-For: 198.51.100.7, 203.0.113.7, 10.1.2.3", "198.51.100.7, 203.0.113.7, 10.1.2.3, 127.0.0.1"},
+		{"Forwarded", `Forwarded: for=198.51.100.7, For="[2001:db8::1]:4711", for=10.1.2.3;proto=https`,
 			"198.51.100.7, [2001:db8::1]:4711, 10.1.2.3, 127.0.0.1"},
-		{"Forwarded, with a client that lies", "Forwarded: for=203.0.113.7, for=198.51.100.7;proto=https", 403, ""},
-		{"X-Forwarded-For goes before Forwarded", "Forwarded: for=198.51.100.7;proto=http\nX-Forwarded-For: 203.0.113.7", 200, "203.0.113.7, 127.0.0.1"},
-		{"and the other way", "Forwarded: for=203.0.113.7\nX-Forwarded-For: 198.51.100.7", 403, ""},
-		{"another spelling", "X_Forwarded_For: 203.0.113.7", 403, ""},
-		{"another spelling besides", "X-Forwarded-For: 203.0.113.7\nx_forwarded_for: 6.6.6.6\nX.Forwarded.For: 6.6.6.6", 200, "203.0.113.7, 127.0.0.1"},
-		{"an identity", "X-Forwarded-For: 203.0.113.7\nX-Auth-User: admin\nx_auth_roles: admin", 200, "203.0.113.7, 127.0.0.1"},
+		{"another spelling besides", "X-Forwarded-For: 203.0.113.7\nx_forwarded_for: 6.6.6.6\nX.Forwarded.For: 6.6.6.6", "203.0.113.7, 127.0.0.1"},
+		{"an identity", "X-Forwarded-For: 203.0.113.7\nX-Auth-User: admin\nx_auth_roles: admin", "203.0.113.7, 127.0.0.1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			proto := "X-Forwarded-Proto: https\n"
@@ -229,12 +206,8 @@ routes:
 				proto = ""
 			}
 			a := g.plain(t, "127.0.0.1", "GET / HTTP/1.1\nHost: localhost\nAuthorization: "+basicService+"\n"+proto+test.headers+"\n\n")
-			if a.status != test.status {
-				t.Fatalf("status %d, expected %d", a.status, test.status)
-			}
-			if test.status != http.StatusOK {
-				up.none(t)
-				return
+			if a.status != http.StatusOK {
+				t.Fatalf("status %d", a.status)
 			}
 			m := up.one(t)
 			for name, want := range map[string]string{
@@ -246,19 +219,13 @@ routes:
 			}
 		})
 	}
-	t.Run("its host", func(t *testing.T) {
-		a := g.plain(t, "127.0.0.1", "GET /x HTTP/1.1\nHost: internal\nX-Forwarded-Proto: https\nX-Forwarded-Host: evil.example, App.Example.Org:443\n\n")
-		if a.status != http.StatusOK {
-			t.Fatalf("status %d", a.status)
-		}
-		if got := up.one(t).value(t, "X-Forwarded-Host"); got != "App.Example.Org:443" {
-			t.Errorf("X-Forwarded-Host %q", got)
-		}
-	})
+	a := g.plain(t, "127.0.0.1", "GET /x HTTP/1.1\nHost: internal\nX-Forwarded-Proto: https\nX-Forwarded-Host: evil.example, App.Example.Org:443\n\n")
+	if got := up.one(t).value(t, "X-Forwarded-Host"); a.status != http.StatusOK || got != "App.Example.Org:443" {
+		t.Errorf("the host that the proxy adds: %d, X-Forwarded-Host %q", a.status, got)
+	}
 }
 
-// plain sends text from a local address to listen.http as it stands, as raw
-// does over TLS.
+// plain is raw without TLS: it sends text from a local address to listen.http.
 func (g *instance) plain(t testing.TB, from, text string) answer {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
