@@ -9,9 +9,9 @@ import (
 	"authgate/policy"
 )
 
-// Config is a configuration that Load has found valid, with every default
-// filled in, every relative path resolved against the folder of the file, and
-// every ${NAME} and x_file replaced by its value. It is not changed after.
+// Config is a valid configuration. It contains all defaults, relative paths are
+// resolved against the folder of the file, and ${NAME} and x_file are replaced
+// by their values. It must not be changed.
 type Config struct {
 	PublicURL       *url.URL                `yaml:"public_url"` // https://host[:port], no path
 	Listen          Listen                  `yaml:"listen"`
@@ -37,8 +37,8 @@ type Config struct {
 	table     *policy.Table // of Routes
 	hosts     []string
 	path      string        // of the file
-	source    func() []byte // its content; a function, because printing a Config shows unexported fields as they are
-	sideFiles []string      // what it names and was read with it
+	source    func() []byte // its content; a function, because fmt prints unexported fields with their secrets
+	sideFiles []string
 	warnings  Diagnostics
 }
 
@@ -53,13 +53,13 @@ type (
 	Diagnostics = strictyaml.Diagnostics
 )
 
-// Listen is where the gateway can be reached; an empty address is not listened on.
+// Listen has the addresses of the listeners. An empty address means no listener.
 type Listen struct {
 	HTTPS          string         `yaml:"https"`
 	HTTP           string         `yaml:"http"`
 	Admin          string         `yaml:"admin"`
 	TrustedProxies []netip.Prefix `yaml:"trusted_proxies"`
-	AnyHost        bool           `yaml:"any_host"`       // accept hosts that are not among Config.Hosts
+	AnyHost        bool           `yaml:"any_host"`       // accept hosts that are not in Config.Hosts
 	ProxyProtocol  []netip.Prefix `yaml:"proxy_protocol"` // networks of balancers
 }
 
@@ -71,7 +71,7 @@ const (
 	TLSOff      = "off"
 )
 
-// TLS says where the certificate comes from.
+// TLS configures the certificate of the gateway.
 type TLS struct {
 	Mode         string   `yaml:"mode"`
 	Certificate  string   `yaml:"certificate"`
@@ -81,7 +81,7 @@ type TLS struct {
 	Directory    string   `yaml:"directory"`
 	TrustedRoots string   `yaml:"trusted_roots"`
 
-	HSTS time.Duration `yaml:"hsts"` // max-age of Strict-Transport-Security, 0: not sent
+	HSTS time.Duration `yaml:"hsts"` // max-age of Strict-Transport-Security; 0: no header
 }
 
 // Store drivers.
@@ -91,7 +91,7 @@ const (
 	StoreRedis  = "redis"
 )
 
-// Store says what keeps sessions, refresh families and revocations.
+// Store configures the store of logins and sessions.
 type Store struct {
 	Driver           string        `yaml:"driver"`
 	Path             string        `yaml:"path"` // absolute or under DataDir, resolved
@@ -104,19 +104,19 @@ type Store struct {
 	TLS              bool          `yaml:"tls"`
 	KeyPrefix        string        `yaml:"key_prefix"`
 	MaxStaleness     time.Duration `yaml:"max_staleness"`
-	EncryptionKey    Secret        `yaml:"encryption_key"` // of what providers have issued; empty: generated under DataDir
+	EncryptionKey    Secret        `yaml:"encryption_key"` // for tokens of providers; empty: generated under DataDir
 }
 
-// Endpoints says where the gateway's own endpoints live.
+// Endpoints configures the paths of the gateway's own endpoints.
 type Endpoints struct {
 	Prefix string `yaml:"prefix"` // begins and ends with a slash
 }
 
-// Basic is the mechanism of shared credentials.
+// Basic configures the mechanism basic.
 type Basic struct {
 	Realm    string      `yaml:"realm"`
 	Htpasswd string      `yaml:"htpasswd"`
-	Users    []BasicUser `yaml:"users"` // those of the htpasswd file included
+	Users    []BasicUser `yaml:"users"` // includes the users of the htpasswd file
 }
 
 // BasicUser is one shared credential.
@@ -128,7 +128,7 @@ type BasicUser struct {
 // Accounts are the local accounts.
 type Accounts struct {
 	File  string    `yaml:"file"`
-	Users []Account `yaml:"users"` // those of the file included
+	Users []Account `yaml:"users"` // includes the users of the file
 }
 
 // Account is one local account.
@@ -141,13 +141,13 @@ type Account struct {
 	Disabled     bool     `yaml:"disabled"`
 }
 
-// Session is the mechanism of server-side sessions.
+// Session configures the mechanism session.
 type Session struct {
 	Cookie      string        `yaml:"cookie"`
 	Lifetime    time.Duration `yaml:"lifetime"`
 	IdleTimeout time.Duration `yaml:"idle_timeout"` // 0: off
 	SameSite    string        `yaml:"same_site"`    // lax, strict or none
-	CSRFToken   bool          `yaml:"csrf_token"`   // asked of clients that do not tell the site behind a request
+	CSRFToken   bool          `yaml:"csrf_token"`   // needed from clients that send no Sec-Fetch-Site or Origin
 }
 
 // Algorithms that sign access tokens (RFC 7518, section 3.1).
@@ -156,24 +156,23 @@ const (
 	AlgorithmRS256 = "RS256"
 )
 
-// How tokens get to the client.
+// Ways to deliver tokens to the client.
 const (
-	DeliveryBody   = "body"   // in the JSON of the answer
+	DeliveryBody   = "body"   // in the JSON of the response
 	DeliveryCookie = "cookie" // in the cookies CookieAccess and CookieRefresh
 )
 
-// The cookies of DeliveryCookie.
+// Cookies of DeliveryCookie.
 const (
 	CookieAccess  = "access_token"
 	CookieRefresh = "refresh_token"
 )
 
-// CookieLogin binds a login under way at a provider to the browser that began
-// it.
+// CookieLogin is the cookie that binds a login in progress at a provider to the
+// browser that started it.
 const CookieLogin = "__Host-authgate_login"
 
-// Token is the mechanism of bearer tokens: the gateway's own, and those of
-// outside issuers.
+// Token configures the mechanism bearer.
 type Token struct {
 	Algorithm       string        `yaml:"algorithm"` // HS256 or RS256
 	Secret          Secret        `yaml:"secret"`
@@ -189,25 +188,25 @@ type Token struct {
 	TrustedIssuers []TrustedIssuer `yaml:"trusted_issuers"`
 }
 
-// Delegated is the session of a delegated login.
+// Delegated configures the sessions of delegated logins.
 type Delegated struct {
 	Cookie          string        `yaml:"cookie"`
 	Lifetime        time.Duration `yaml:"lifetime"`
 	DefaultProvider string        `yaml:"default_provider"`
 }
 
-// Upstream is an application that the gateway stands in front of.
+// Upstream is an application behind the gateway.
 type Upstream struct {
 	URL              *url.URL         `yaml:"url"`
-	URLs             []*url.URL       `yaml:"urls"` // always filled: URL alone where that was given
+	URLs             []*url.URL       `yaml:"urls"` // always set: only URL, if that is given
 	Timeout          time.Duration    `yaml:"timeout"`
 	ConnectTimeout   time.Duration    `yaml:"connect_timeout"`
-	ReuseConnections bool             `yaml:"reuse_connections"` // false: each request has a connection of its own
-	IdentityHeaders  *IdentityHeaders `yaml:"identity_headers"`  // always filled: the keys not given come from the top level
+	ReuseConnections bool             `yaml:"reuse_connections"` // false: each request has its own connection
+	IdentityHeaders  *IdentityHeaders `yaml:"identity_headers"`  // always set: keys that are not given come from the top level
 }
 
-// IdentityHeaders names the headers that carry the identity; an empty name
-// leaves one out.
+// IdentityHeaders are the names of the headers with the identity. The gateway
+// does not send a header with an empty name.
 type IdentityHeaders struct {
 	User      string `yaml:"user"`
 	Subject   string `yaml:"subject"`
@@ -218,26 +217,26 @@ type IdentityHeaders struct {
 	Provider  string `yaml:"provider"`
 }
 
-// What a route answers a request without credentials.
+// Answers of a route to a request without credentials.
 const (
 	UnauthenticatedAuto      = "auto"
 	UnauthenticatedChallenge = "challenge"
 	UnauthenticatedRedirect  = "redirect"
 )
 
-// What a route does with requests that another site makes a browser send.
+// Treatment of requests that another site makes a browser send.
 const (
 	CrossOriginDeny  = "deny"
 	CrossOriginAllow = "allow"
 )
 
-// Route maps requests to an upstream and says who may make them.
+// Route maps requests to an upstream. Config.Table has the compiled policies.
 type Route struct {
 	Match              string             `yaml:"match"`
 	Name               string             `yaml:"name"` // default: Match
 	Upstream           string             `yaml:"upstream"`
 	Auth               []policy.Mechanism `yaml:"auth"`
-	Policy             []policy.Ref       `yaml:"policy,single"` // all must hold; none: whoever is authenticated
+	Policy             []policy.Ref       `yaml:"policy,single"` // all must hold; nil: every authenticated identity
 	Timeout            time.Duration      `yaml:"timeout"`       // 0: the upstream's
 	Unauthenticated    string             `yaml:"unauthenticated"`
 	CrossOrigin        string             `yaml:"cross_origin"` // deny or allow
@@ -251,19 +250,19 @@ type Route struct {
 type RouteHeaders struct {
 	Set    map[string]string `yaml:"set"`
 	Remove []string          `yaml:"remove"`
-	Pass   []string          `yaml:"pass"` // that clients may send here, although they are otherwise removed
+	Pass   []string          `yaml:"pass"` // headers that clients may send, which are otherwise removed
 }
 
-// Limits bounds what clients may do.
+// Limits are limits for clients.
 type Limits struct {
 	LoginFailures  int           `yaml:"login_failures"`
 	LoginWindow    time.Duration `yaml:"login_window"`
 	MaxHeaderBytes int           `yaml:"max_header_bytes"`
-	InFlight       int           `yaml:"in_flight"`  // requests at once; 0: as many as file descriptors allow
-	BodyPause      time.Duration `yaml:"body_pause"` // of a request's body, while the response is silent too
+	InFlight       int           `yaml:"in_flight"`  // requests at the same time; 0: as many as file descriptors allow
+	BodyPause      time.Duration `yaml:"body_pause"` // longest pause of a request body while the response pauses too
 }
 
-// Log says how to log.
+// Log configures the log.
 type Log struct {
 	Level  string `yaml:"level"`  // debug, info, warn or error
 	Format string `yaml:"format"` // json or text

@@ -9,7 +9,7 @@ import (
 	"authgate/gateway/config/strictyaml"
 )
 
-// defaults is the configuration of a file that says nothing.
+// defaults returns the configuration of an empty file.
 func defaults() *Config {
 	return &Config{
 		PublicURL: &url.URL{Scheme: "https", Host: "localhost:8443"},
@@ -57,8 +57,7 @@ func setDefaults(element any) {
 	}
 }
 
-// complete fills in what one part of the configuration takes from another, and
-// resolves paths.
+// complete resolves paths and sets values that depend on other values.
 func (l *loader) complete() {
 	c := l.cfg
 	for _, path := range []*string{
@@ -103,8 +102,8 @@ func (l *loader) complete() {
 	}
 }
 
-// completeUpstream makes URLs the one place for addresses, and takes the
-// identity headers that are not given from the top level.
+// completeUpstream sets URLs, and the identity headers that are not given to
+// those of the top level.
 func (l *loader) completeUpstream(name string, u Upstream) Upstream {
 	path := strictyaml.Join("upstreams", name)
 	if u.URL != nil && len(u.URLs) == 0 {
@@ -123,7 +122,7 @@ func (l *loader) completeUpstream(name string, u Upstream) Upstream {
 	return u
 }
 
-// byKey gives access to the names by the keys of the file.
+// byKey returns pointers to the names by their keys.
 func (h *IdentityHeaders) byKey() map[string]*string {
 	return map[string]*string{
 		"user": &h.User, "subject": &h.Subject, "name": &h.Name, "email": &h.Email,

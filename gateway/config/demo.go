@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// demoHashes are the password hashes of the shipped config.yaml, whose
-// passwords everybody can look up. A test keeps them equal to the file.
+// demoHashes are the password hashes of the shipped config.yaml. Their passwords
+// are public. A test keeps them equal to the file.
 var demoHashes = []Secret{
 	"$argon2id$v=19$m=19456,t=2,p=1$U3aXXtZhzJj4UN6ZbkMwPg$PGkQq3X6qHC0edJRK+1MVtPSZbbWSrRjQhxi0ckKywg",
 	"$argon2id$v=19$m=19456,t=2,p=1$dRIQGPuCKmRV65kL8M3GnA$pKp2zwgPl1GiLBwB3eKpj/uOUTdYHj17EDQfgZnEYjw",
 	"$argon2id$v=19$m=19456,t=2,p=1$a9eBLfdOxDEzgYnE6h1UuQ$T0g47KRMpq8/2wtiGNJjbRFCRRyCJsT7SJRnlV8298c",
 }
 
-// demoSecret is the client secret of the shipped config.yaml. Whoever listens
-// on the port of its provider can be anybody.
+// demoSecret is the client secret of the shipped config.yaml. A process that
+// listens on the port of its provider can sign in as any user.
 const demoSecret = "demo-secret"
 
-// DemoUsers are the names of the users, shared credentials first, that have a
-// password of the demonstration: one of the hashes shipped in config.yaml. The
-// same password hashed anew is not recognised.
+// DemoUsers returns the names of the users with a password hash of the shipped
+// config.yaml, shared credentials first. It does not recognize another hash of
+// the same password.
 func (c *Config) DemoUsers() []string {
 	var names []string
 	for _, u := range c.Basic.Users {
@@ -35,8 +35,8 @@ func (c *Config) DemoUsers() []string {
 	return names
 }
 
-// DemoProviders are the names of the providers with the client secret of the
-// demonstration.
+// DemoProviders returns the names of the providers with the client secret of the
+// shipped config.yaml.
 func (c *Config) DemoProviders() []string {
 	var names []string
 	for _, p := range c.Providers {
@@ -47,13 +47,13 @@ func (c *Config) DemoProviders() []string {
 	return names
 }
 
-// checkDemo refuses passwords of the demonstration where the gateway is meant
-// to be reached from everywhere.
+// checkDemo refuses passwords of the demonstration if the gateway has a public
+// certificate.
 func (l *loader) checkDemo() {
 	if l.cfg.TLS.Mode != TLSACME {
 		return
 	}
-	const message = "the password of %s is the one of the demonstration, which everybody knows; tls.mode acme refuses it: set one of your own with `authgate hash-password`"
+	const message = "the password of %s is the public one of the demonstration, which tls.mode acme refuses; make a hash of your own with `authgate hash-password`"
 	for _, u := range l.basic {
 		if slices.Contains(demoHashes, u.value.PasswordHash) {
 			u.doc.Fault(u.path+".password_hash", message, u.value.Username)
@@ -66,7 +66,7 @@ func (l *loader) checkDemo() {
 	}
 	for i, p := range l.cfg.Providers {
 		if p.ClientSecret == demoSecret {
-			l.fault(fmt.Sprintf("providers[%d].client_secret", i), "is the one of the demonstration, which everybody knows; tls.mode acme refuses it: remove the provider, or put your own in its place")
+			l.fault(fmt.Sprintf("providers[%d].client_secret", i), "is the public one of the demonstration, which tls.mode acme refuses; remove the provider or configure your own")
 		}
 	}
 }

@@ -1,41 +1,30 @@
-// Package config reads config.yaml: the YAML types, their defaults, the
-// strict decoder and every check that can be made before anything is started.
+// Package config reads config.yaml: the types of the configuration, their
+// defaults, and all checks that are possible before the gateway starts.
 //
 // # Job
 //
-// [Load] turns a file into a [Config] in which nothing is left to decide:
-// defaults are filled in, paths resolved, ${NAME} and x_file replaced, names
-// that stand for other parts known to exist, policies and routes known to
-// compile. Otherwise it returns [Diagnostics]: everything that is wrong, at
-// once, each with file, line, column, key and the source line.
+// [Load] turns a file into a [Config] that is decided: it contains the defaults,
+// resolved paths, the values of ${NAME} and x_file, parsed URLs and networks,
+// and the table of routes with compiled policies. Nothing in it has to be parsed
+// again, and each name in it refers to something that exists. Otherwise Load
+// returns [Diagnostics]: all mistakes at once, each with file, line, column, key
+// and source line.
 //
-// There is one decoder for all types. It walks the syntax tree by the yaml
-// tags of the structs and remembers where each value stands, so that a check
-// made long after decoding, in this package or in package policy, still
-// points at the right place.
+// Package strictyaml decodes the files. Each section of the configuration has
+// one file of checks here. Rules that others share are in package policy.
 //
 // # Limits
 //
-// The package opens no listener and keeps no file open; it reads the
-// configuration and the files that it names. A configuration file holds at
-// most 1 MiB, an accounts or htpasswd file 8 MiB, a file with one secret
-// 64 KiB. Aliases may not blow a small file up to more than 50,000 values,
-// and nothing may be nested deeper than 100 levels in one line, which bounds
-// memory and stack whatever is read. Time is not bounded as well: the YAML
-// parser takes the square of the number of keys in one mapping (seconds for ten
-// thousand), but whoever writes the file can stop the gateway anyway. Tags, several documents in one file,
-// numbers in other bases than ten and "yes" for true are refused: each has
-// more than one reading.
+// The package opens no listener and keeps no file open. It reads the
+// configuration and the files that it names. A configuration file has at most
+// 1 MiB, an accounts or htpasswd file 8 MiB, and a file with one secret 64 KiB.
 //
 // # Threats
 //
-// A misspelt key that is silently ignored, an empty list that means everyone,
-// a variable that is not set and becomes an empty password: whatever has no
-// certain meaning is an error, and there is no partial result. Two issuers of
-// identities under one name are an error too: by that name alone policies and
-// upstreams tell them apart. An environment variable is put in after the YAML
-// has been read and never read as YAML itself, so its value cannot add keys.
-// Secrets have the type [Secret], which does not print, and the source lines
-// shown with a diagnostic have the values of secret keys masked, of misspelt
-// ones too.
+// A mistake must not become a permission: an ignored misspelled key, an empty
+// list that means all users, or an unset variable that becomes an empty
+// password. Everything without a certain meaning is an error, and after an error
+// there is no partial result. Two issuers of identities with one name are an
+// error too, because policies and upstreams distinguish them by the name only.
+// Secrets have the type [Secret], which does not print.
 package config

@@ -8,13 +8,13 @@ import (
 	"authgate/policy"
 )
 
-// Hosts are the hosts that the gateway serves: that of public_url, those that
-// routes name, and tls.domains. They have the form of policy.CanonicalHost,
-// but for "*.example.org", which means all names with one label more than
-// example.org. The host of public_url comes first.
+// Hosts returns the hosts that the gateway serves: the host of public_url, then
+// the hosts of routes and tls.domains. They have the form of
+// policy.CanonicalHost, except that "*.example.org" matches all names with one
+// label more than example.org.
 func (c *Config) Hosts() []string { return slices.Clone(c.hosts) }
 
-// allHosts is what Hosts returns.
+// allHosts computes the result of Hosts.
 func (c *Config) allHosts() []string {
 	hosts := c.namedHosts()
 	for _, domain := range c.TLS.Domains {
@@ -24,7 +24,7 @@ func (c *Config) allHosts() []string {
 		}
 		host, err := policy.CanonicalHost(name)
 		if err != nil {
-			continue // checkDomain reports it
+			continue // checkDomain has reported it
 		}
 		if wildcard {
 			host = "*." + host
@@ -34,7 +34,7 @@ func (c *Config) allHosts() []string {
 	return unique(hosts)
 }
 
-// namedHosts are the hosts of public_url and of routes.
+// namedHosts returns the hosts of public_url and of routes.
 func (c *Config) namedHosts() []string {
 	var hosts []string
 	if c.PublicURL != nil {
@@ -50,10 +50,9 @@ func (c *Config) namedHosts() []string {
 	return unique(hosts)
 }
 
-// defaultDomains are the names and addresses that the certificate is for. No
-// public authority certifies the local ones, and an address in a route cannot
-// have a certificate of an authority. With the other modes nothing needs the
-// names.
+// defaultDomains returns the default of tls.domains. No public authority
+// certifies local names, so only mode internal has them. Mode acme leaves out the
+// addresses of routes. The other modes need no domains.
 func (c *Config) defaultDomains() []string {
 	if c.TLS.Mode != TLSInternal && c.TLS.Mode != TLSACME {
 		return nil
@@ -72,7 +71,7 @@ func (c *Config) defaultDomains() []string {
 	return unique(domains)
 }
 
-// unique returns the values without those that are there already.
+// unique returns values without repetitions.
 func unique(values []string) []string {
 	var once []string
 	for _, value := range values {

@@ -11,7 +11,7 @@ import (
 	"authgate/policy"
 )
 
-// policyErrors reports what package policy found.
+// policyErrors reports the errors of package policy.
 func (l *loader) policyErrors(err error) {
 	if found, ok := errors.AsType[policy.Errors](err); ok {
 		for _, one := range found {
@@ -33,8 +33,8 @@ func (l *loader) checkPolicies() {
 	}
 }
 
-// checkReferences checks the providers, users and roles that a policy names,
-// at any depth.
+// checkReferences checks the providers, users and roles in a policy, at any
+// depth.
 func (l *loader) checkReferences(path string, spec *policy.Spec) {
 	if spec == nil {
 		return
@@ -47,11 +47,11 @@ func (l *loader) checkReferences(path string, spec *policy.Spec) {
 	for i, user := range spec.Users {
 		at := fmt.Sprintf("%s.users[%d]", path, i)
 		if provider, name, found := strings.Cut(user, ":"); found {
-			if name != "" { // which package policy reports
+			if name != "" { // else package policy reports it
 				l.checkSource(at, provider)
 			}
 		} else if l.isBasic(user) && !l.isAccount(user) {
-			l.fault(at, "%q is a user of basic and no local account; write %q", user, policy.BasicProvider+":"+user)
+			l.fault(at, "%q is a user of basic and not a local account; write %q", user, policy.BasicProvider+":"+user)
 		}
 	}
 	for key, refs := range map[string][]policy.Ref{"any": spec.Any, "all": spec.All, "none": spec.None} {
@@ -61,8 +61,8 @@ func (l *loader) checkReferences(path string, spec *policy.Spec) {
 	}
 }
 
-// checkRoles warns of roles that no account has. Where providers or other
-// issuers give roles, any role is possible.
+// checkRoles warns about roles that no account has. Providers and other issuers
+// can give any role.
 func (l *loader) checkRoles(path string, roles []string) {
 	if len(l.cfg.Providers) > 0 || len(l.cfg.Token.TrustedIssuers) > 0 {
 		return
@@ -80,7 +80,7 @@ func (l *loader) checkRoles(path string, roles []string) {
 	}
 }
 
-// checkSource checks the name of where users come from.
+// checkSource checks the name of a provider or an issuer.
 func (l *loader) checkSource(path, name string) {
 	known := slices.Concat(l.providerNames(), l.trustedNames(), []string{policy.LocalProvider, policy.BasicProvider})
 	if name != "" && !slices.Contains(known, name) && !l.main.Broken("providers") && !l.main.Broken("token.trusted_issuers") {

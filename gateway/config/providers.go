@@ -11,25 +11,27 @@ import (
 	"authgate/policy"
 )
 
-// How a client proves who it is at the token endpoint (OpenID Connect Core
-// 1.0, section 9). The empty method is the one that the provider announces.
+// Methods of client authentication at the token endpoint (OpenID Connect Core
+// 1.0, section 9). If the method is empty, the provider's metadata decides.
 const (
-	AuthMethodBasic = "client_secret_basic" // in the header Authorization
-	AuthMethodPost  = "client_secret_post"  // in the form
+	AuthMethodBasic = "client_secret_basic" // credentials in the header Authorization
+	AuthMethodPost  = "client_secret_post"  // credentials in the form
 )
 
-// How a session at a provider is ended.
+// Ways to end a session at a provider.
 const (
-	LogoutAuto     = "auto"     // the first of the others that the provider offers
-	LogoutForm     = "form"     // a form with the refresh token, to the end-session endpoint
-	LogoutRevoke   = "revoke"   // token revocation (RFC 7009)
-	LogoutRedirect = "redirect" // the browser goes to the end-session endpoint (OpenID Connect RP-Initiated Logout 1.0)
+	LogoutAuto     = "auto"     // the first of the following that the provider supports
+	LogoutForm     = "form"     // send a form with the refresh token to the end-session endpoint
+	LogoutRevoke   = "revoke"   // revoke the token (RFC 7009)
+	LogoutRedirect = "redirect" // redirect the browser to the end-session endpoint (OpenID Connect RP-Initiated Logout 1.0)
 )
 
-// Provider is an identity provider that people log in at: one with OpenID
-// Connect, or one with plain OAuth 2.0 that tells of the person at UserinfoURL.
-// Either the four URLs of endpoints are empty, and discovery finds them, or
-// AuthorizationURL, TokenURL and UserinfoURL are given.
+// Provider is an identity provider: one with OpenID Connect, or one with OAuth
+// 2.0 and a userinfo endpoint. Either the four URLs of endpoints are empty, and
+// discovery finds them, or AuthorizationURL, TokenURL and UserinfoURL are given.
+//
+// URLs of a provider are strings, because identifiers of issuers are compared
+// byte by byte, and discovery gives the same URLs as strings.
 type Provider struct {
 	Name                    string            `yaml:"name"`
 	Title                   string            `yaml:"title"`         // default: Name
@@ -38,31 +40,31 @@ type Provider struct {
 	ClientSecret            Secret            `yaml:"client_secret"` // empty: a public client
 	TokenEndpointAuthMethod string            `yaml:"token_endpoint_auth_method"`
 	Scopes                  []string          `yaml:"scopes"`
-	AuthorizationParams     map[string]string `yaml:"authorization_params"` // further ones, none that the gateway sets itself
+	AuthorizationParams     map[string]string `yaml:"authorization_params"` // in addition to those that the gateway sets
 	RolesClaim              string            `yaml:"roles_claim"`
 	UsernameClaim           string            `yaml:"username_claim"`
 	SubjectClaim            string            `yaml:"subject_claim"` // always sub with OpenID Connect
 	Callback                string            `yaml:"callback"`
 	Logout                  string            `yaml:"logout"` // auto, form, revoke or redirect
 	LogoutURL               string            `yaml:"logout_url"`
-	Timeout                 time.Duration     `yaml:"timeout"` // of each call to the provider
+	Timeout                 time.Duration     `yaml:"timeout"` // for each call to the provider
 	AuthorizationURL        string            `yaml:"authorization_url"`
 	TokenURL                string            `yaml:"token_url"`
 	UserinfoURL             string            `yaml:"userinfo_url"`
 	JWKSURL                 string            `yaml:"jwks_url"`
 }
 
-// openIDScope makes an authorization request one of OpenID Connect (OpenID
-// Connect Core 1.0, section 3.1.2.1).
+// openIDScope is the scope that requests an ID token (OpenID Connect Core 1.0,
+// section 3.1.2.1).
 const openIDScope = "openid"
 
-// subjectClaim is the claim by which an OpenID provider names a person for
-// good (OpenID Connect Core 1.0, section 5.7).
+// subjectClaim is the claim that identifies a user permanently (OpenID Connect
+// Core 1.0, section 5.7).
 const subjectClaim = "sub"
 
-// reservedParams are the parameters of an authorization request that the
-// gateway sets itself, and those whose consequences it does not deal with: an
-// answer that is not in the query, a request object, an age to be checked.
+// reservedParams are the parameters of an authorization request that only the
+// gateway sets, and those that it does not support: a response that is not in
+// the query, a request object, and a maximum age.
 var reservedParams = []string{
 	"response_type", "response_mode", "client_id", "redirect_uri", "scope", "state", "nonce",
 	"code_challenge", "code_challenge_method", "request", "request_uri", "max_age",
@@ -70,16 +72,16 @@ var reservedParams = []string{
 
 var providerName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
 
-// openID reports whether the provider is asked for an ID token.
+// openID reports whether the gateway requests an ID token.
 func (p *Provider) openID() bool { return slices.Contains(p.Scopes, openIDScope) }
 
-// byHand reports whether any endpoint is given, which leaves nothing to
+// byHand reports whether an endpoint is given. The gateway then makes no
 // discovery.
 func (p *Provider) byHand() bool {
 	return p.AuthorizationURL != "" || p.TokenURL != "" || p.UserinfoURL != "" || p.JWKSURL != ""
 }
 
-// providerNames are the names of the configured providers.
+// providerNames returns the names of the configured providers.
 func (l *loader) providerNames() []string {
 	var names []string
 	for _, p := range l.cfg.Providers {
@@ -90,7 +92,7 @@ func (l *loader) providerNames() []string {
 	return names
 }
 
-// checkProviders checks the identity providers, without asking them.
+// checkProviders checks the section providers. It makes no request to them.
 func (l *loader) checkProviders() {
 	for i := range l.cfg.Providers {
 		p, path := &l.cfg.Providers[i], fmt.Sprintf("providers[%d]", i)
@@ -109,7 +111,7 @@ func (l *loader) checkProviders() {
 		} {
 			l.checkProviderURL(path+e.key, e.url)
 		}
-		if !l.main.Broken(path) { // what follows takes several keys together
+		if !l.main.Broken(path) { // these checks need several keys
 			l.checkKind(path, p)
 			l.checkProviderLogout(path, p)
 		}
@@ -119,23 +121,23 @@ func (l *loader) checkProviders() {
 func (l *loader) checkProviderName(path, name string, index int) {
 	switch {
 	case name == "":
-		l.fault(path, "a name is needed, like keycloak")
+		l.fault(path, "a name is needed, for example keycloak")
 	case name == policy.LocalProvider || name == policy.BasicProvider:
-		l.fault(path, "%q is the provider of the gateway's own users; choose another name", name)
+		l.fault(path, "%q is the name for the gateway's own users; choose another name", name)
 	case !providerName.MatchString(name):
-		l.fault(path, "%q is not a name for a provider; use small letters, digits, - and _, with a letter or digit first", name)
+		l.fault(path, "%q is not a valid name; use lower-case letters, digits, - and _, and begin with a letter or digit", name)
 	default:
 		first := slices.IndexFunc(l.cfg.Providers, func(p Provider) bool { return p.Name == name })
 		if first < index {
-			l.fault(path, "%q is the name of providers[%d] already", name, first)
+			l.fault(path, "%q is already the name of providers[%d]", name, first)
 		}
 	}
 }
 
-// checkClient checks what the gateway is to the provider.
+// checkClient checks the credentials of the gateway as a client.
 func (l *loader) checkClient(path string, p *Provider) {
 	if p.ClientID == "" {
-		l.fault(path+".client_id", "the identifier that the provider has given this client is needed")
+		l.fault(path+".client_id", "the client identifier is needed, which the provider assigns")
 	}
 	if p.TokenEndpointAuthMethod == "" {
 		return
@@ -143,7 +145,7 @@ func (l *loader) checkClient(path string, p *Provider) {
 	method := path + ".token_endpoint_auth_method"
 	l.oneOf(method, p.TokenEndpointAuthMethod, AuthMethodBasic, AuthMethodPost)
 	if p.ClientSecret == "" && !l.main.Broken(path+".client_secret") {
-		l.fault(method, "would not be used: without client_secret this is a public client; give client_secret or remove this key")
+		l.fault(method, "has no effect without client_secret, because this is a public client; give client_secret, or remove this key")
 	}
 }
 
@@ -155,18 +157,18 @@ func (l *loader) checkScopes(path string, scopes []string) {
 	}
 }
 
-// checkParams checks further parameters of the authorization request. An
-// empty one counts as left out (RFC 6749, section 3.1).
+// checkParams checks additional parameters of the authorization request. An
+// empty parameter counts as omitted (RFC 6749, section 3.1).
 func (l *loader) checkParams(path string, params map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(params)) {
 		at := strictyaml.Join(path, name)
 		switch {
 		case slices.Contains(reservedParams, name):
-			l.fault(at, "the gateway alone decides on this parameter; remove it")
+			l.fault(at, "only the gateway sets this parameter; remove it")
 		case policy.CheckName(name) != nil:
 			l.fault(at, "the name of the parameter %v", policy.CheckName(name))
 		case params[name] == "":
-			l.fault(at, "is empty, which counts as left out; give a value or remove it")
+			l.fault(at, "is empty, which counts as omitted; give a value, or remove it")
 		}
 	}
 }
@@ -184,9 +186,8 @@ func (l *loader) checkTimeout(path string, timeout time.Duration) {
 	}
 }
 
-// checkProviderURL checks a URL, if there is one, that the gateway or a
-// browser goes to with something secret: https, or http where nobody can
-// listen in.
+// checkProviderURL checks a URL, if one is given, to which the gateway or a
+// browser sends secrets. It must be https, or http on this machine.
 func (l *loader) checkProviderURL(path, raw string) {
 	if raw == "" {
 		return
@@ -195,19 +196,19 @@ func (l *loader) checkProviderURL(path, raw string) {
 	if err != nil {
 		l.fault(path, "%v", err)
 	} else if u.Scheme == "http" && !policy.Loopback(u.Hostname()) {
-		l.fault(path, "%q is not https; http is for providers on this machine alone", raw)
+		l.fault(path, "%q is not https; http is for providers on this machine only", raw)
 	}
 }
 
 // checkKind checks that a provider is one of three kinds: OpenID Connect with
-// discovery, OpenID Connect by hand, or plain OAuth 2.0, which is by hand and
-// has no ID token.
+// discovery, OpenID Connect with given endpoints, or OAuth 2.0 with given
+// endpoints and no ID token.
 func (l *loader) checkKind(path string, p *Provider) {
 	switch {
 	case p.byHand():
 		l.checkByHand(path, p)
 	case !p.openID():
-		l.fault(path+".scopes", "must hold openid (OpenID Connect Core 1.0, section 3.1.2.1); a provider without OpenID Connect needs authorization_url, token_url and userinfo_url")
+		l.fault(path+".scopes", "must contain openid (OpenID Connect Core 1.0, section 3.1.2.1); a provider without OpenID Connect needs authorization_url, token_url and userinfo_url")
 	}
 	if p.Issuer == "" && (p.openID() || !p.byHand()) {
 		l.fault(path+".issuer", "the URL of the provider is needed, like https://id.example.org/realms/main")
@@ -215,46 +216,46 @@ func (l *loader) checkKind(path string, p *Provider) {
 	if !p.openID() {
 		l.checkClaim(path+".subject_claim", p.SubjectClaim)
 	} else if p.SubjectClaim != subjectClaim {
-		l.fault(path+".subject_claim", "%q is not sub, the only claim that names a person for good with OpenID Connect; remove this key", p.SubjectClaim)
+		l.fault(path+".subject_claim", "%q is not sub, the only claim that identifies a user permanently with OpenID Connect; remove this key", p.SubjectClaim)
 	}
 }
 
-// checkByHand checks that the endpoints given are those that are needed.
+// checkByHand checks that the given endpoints are complete.
 func (l *loader) checkByHand(path string, p *Provider) {
 	for _, e := range []struct{ key, url string }{
 		{".authorization_url", p.AuthorizationURL}, {".token_url", p.TokenURL}, {".userinfo_url", p.UserinfoURL},
 	} {
 		if e.url == "" {
-			l.fault(path+e.key, "is needed: endpoints are given by hand all or none")
+			l.fault(path+e.key, "is needed, because another endpoint is given; give all endpoints or none")
 		}
 	}
 	switch {
 	case p.openID() && p.JWKSURL == "":
-		l.fault(path+".jwks_url", "is needed: it verifies the ID token that the scope openid asks for; leave out openid for a provider that has none")
+		l.fault(path+".jwks_url", "is needed, because it verifies the ID token that the scope openid requests; remove openid for a provider without ID tokens")
 	case !p.openID() && p.JWKSURL != "":
-		l.fault(path+".jwks_url", "would not be used: without openid in scopes there is no ID token to verify; add openid or remove this key")
+		l.fault(path+".jwks_url", "has no effect without openid in scopes, because there is no ID token to verify; add openid, or remove this key")
 	}
 }
 
-// checkProviderLogout checks that the way to log out can be gone. Endpoints
-// given by hand leave nothing that a provider could announce.
+// checkProviderLogout checks that the way to log out is possible. With given
+// endpoints there is no metadata with a logout endpoint.
 func (l *loader) checkProviderLogout(path string, p *Provider) {
 	switch p.Logout {
 	case LogoutForm, LogoutRedirect:
 		if p.byHand() && p.LogoutURL == "" {
-			l.fault(path+".logout_url", "is needed for logout: %s where endpoints are given by hand", p.Logout)
+			l.fault(path+".logout_url", "is needed for logout: %s, because endpoints are given", p.Logout)
 		}
 	case LogoutRevoke:
 		if p.byHand() {
-			l.fault(path+".logout", "revoke needs a provider that announces where to; with endpoints given by hand expected auto, form or redirect")
+			l.fault(path+".logout", "revoke needs discovery; because endpoints are given, expected auto, form or redirect")
 		}
 		if p.LogoutURL != "" {
-			l.fault(path+".logout_url", "would not be used with logout: revoke; set logout to form or redirect, or remove this key")
+			l.fault(path+".logout_url", "has no effect with logout: revoke; set logout to form or redirect, or remove this key")
 		}
 	}
 }
 
-// checkDelegated checks the sessions of delegated logins.
+// checkDelegated checks the section delegated.
 func (l *loader) checkDelegated() {
 	l.lifetime("delegated.lifetime", l.cfg.Delegated.Lifetime)
 	name := l.cfg.Delegated.DefaultProvider

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"unicode"
@@ -12,24 +11,7 @@ import (
 	"authgate/policy"
 )
 
-// OwnEndpoints returns the names of the gateway's own endpoints. The path of an
-// endpoint is Endpoints.Prefix and its name. No route can match these paths.
-func (c *Config) OwnEndpoints() []string {
-	names := []string{
-		"login", "logout", "refresh", "me", "signin", "callback", "auth/callback", ".well-known/jwks.json",
-	}
-	if c.Session.CSRFToken {
-		names = append(names, "csrf-token")
-	}
-	for _, p := range c.Providers {
-		if p.Name != "" {
-			names = append(names, "backchannel-logout/"+p.Name, "frontchannel-logout/"+p.Name)
-		}
-	}
-	return names
-}
-
-// checkRoutes checks the routes, and that they make a table.
+// checkRoutes checks the routes and makes their table.
 func (l *loader) checkRoutes() {
 	table := make([]policy.Route, len(l.cfg.Routes))
 	for i, r := range l.cfg.Routes {
@@ -59,45 +41,21 @@ func (l *loader) checkRoute(path string, r Route) {
 		l.checkReachable(path+".match", r.Match)
 	}
 	if strings.ContainsFunc(r.Name, unicode.IsControl) {
-		l.fault(path+".name", "%q holds a control character", r.Name)
+		l.fault(path+".name", "%q contains a control character", r.Name)
 	}
 	l.checkRouteUpstream(path+".upstream", r.Upstream)
 	l.checkRouteAuth(path+".auth", r.Auth)
 	if r.Timeout == 0 && l.main.Given(path+".timeout") {
-		l.fault(path+".timeout", "must be longer than 0; leave the key out for the upstream's timeout")
+		l.fault(path+".timeout", "must be longer than 0; remove the key for the timeout of the upstream")
 	}
 	l.oneOf(path+".unauthenticated", r.Unauthenticated,
 		UnauthenticatedAuto, UnauthenticatedChallenge, UnauthenticatedRedirect)
 	if r.Unauthenticated == UnauthenticatedRedirect && !slices.Contains(r.Auth, policy.Session) && !slices.Contains(r.Auth, policy.OIDC) {
-		l.fault(path+".unauthenticated", "redirect leads to the sign-in page, which gives nothing that the route accepts; add session to auth, or use challenge")
+		l.fault(path+".unauthenticated", "redirect leads to the sign-in page, which gives no credential that the route accepts; add session or oidc to auth, or use challenge")
 	}
 	l.oneOf(path+".cross_origin", r.CrossOrigin, CrossOriginDeny, CrossOriginAllow)
 	l.checkStripPrefix(path+".strip_prefix", r)
 	l.checkRouteHeaders(path+".headers", r)
-}
-
-// checkReachable checks that no endpoint of the gateway itself stands before
-// all that a pattern matches.
-func (l *loader) checkReachable(path, pattern string) {
-	if slices.ContainsFunc(l.cfg.OwnEndpoints(), func(name string) bool {
-		return literalPath(pattern) == l.cfg.Endpoints.Prefix+name
-	}) {
-		l.fault(path, "%q can never be reached: the gateway's own endpoint stands before it; set endpoints.prefix, for instance to /auth/, to move the gateway's endpoints away", pattern)
-	}
-}
-
-// literalPath is the path of a pattern, decoded. Wildcards stay as written,
-// which no literal path can be.
-func literalPath(pattern string) string {
-	slash := strings.IndexByte(pattern, '/')
-	if slash < 0 {
-		return ""
-	}
-	decoded, err := url.PathUnescape(pattern[slash:])
-	if err != nil { // which package policy reports
-		return ""
-	}
-	return decoded
 }
 
 func (l *loader) checkRouteUpstream(path, name string) {
@@ -111,38 +69,38 @@ func (l *loader) checkRouteUpstream(path, name string) {
 	}
 }
 
-// checkRouteAuth checks that each mechanism has somebody who can use it. A
-// file of users may be empty for a while: the last one in it may be removed.
+// checkRouteAuth checks that each mechanism has users. A file of users may be
+// empty: its last user may be removed while the gateway runs.
 func (l *loader) checkRouteAuth(path string, mechanisms []policy.Mechanism) {
 	for i, m := range mechanisms {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		switch m {
 		case policy.Basic:
 			if len(l.basic) == 0 && l.cfg.Basic.Htpasswd == "" && !l.main.Broken("basic") {
-				l.fault(at, "nobody can use basic here: give basic.users or basic.htpasswd")
+				l.fault(at, "basic has no users; give basic.users or basic.htpasswd")
 			}
 		case policy.Session:
 			if l.noAccounts() {
-				l.fault(at, "nobody can use session here: give accounts.users or accounts.file")
+				l.fault(at, "session has no users; give accounts.users or accounts.file")
 			}
 		case policy.Bearer:
 			if l.noAccounts() && len(l.cfg.Token.TrustedIssuers) == 0 && !l.main.Broken("token.trusted_issuers") {
-				l.fault(at, "nobody can use bearer here: give accounts.users, accounts.file or token.trusted_issuers")
+				l.fault(at, "bearer has no users; give accounts.users, accounts.file or token.trusted_issuers")
 			}
 		case policy.OIDC:
 			if len(l.cfg.Providers) == 0 && !l.main.Broken("providers") {
-				l.fault(at, "nobody can use oidc here: give providers")
+				l.fault(at, "oidc has no users; give providers")
 			}
 		}
 	}
 }
 
-// noAccounts reports whether there is certainly no account.
+// noAccounts reports whether there can be no account.
 func (l *loader) noAccounts() bool {
 	return len(l.accounts) == 0 && l.cfg.Accounts.File == "" && !l.main.Broken("accounts")
 }
 
-// checkStripPrefix checks that every path of the route has the prefix.
+// checkStripPrefix checks that every path of the route begins with the prefix.
 func (l *loader) checkStripPrefix(path string, r Route) {
 	prefix, pattern := r.StripPrefix, literalPath(r.Match)
 	switch {
@@ -150,10 +108,10 @@ func (l *loader) checkStripPrefix(path string, r Route) {
 	case !strings.HasPrefix(prefix, "/"):
 		l.fault(path, "%q does not begin with a slash", prefix)
 	case strings.HasSuffix(prefix, "/"):
-		l.fault(path, "%q ends in a slash; leave it out", prefix)
+		l.fault(path, "%q ends in a slash; remove the slash", prefix)
 	case strings.ContainsAny(prefix, "{}"):
-		l.fault(path, "%q holds a brace; only literal segments can be removed", prefix)
+		l.fault(path, "%q contains a brace; only literal segments can be removed", prefix)
 	case pattern != "" && pattern != prefix && !strings.HasPrefix(pattern, prefix+"/"):
-		l.fault(path, "%q is not what the path of match %q begins with, in whole segments", prefix, r.Match)
+		l.fault(path, "%q is not a prefix of the path of match %q in whole segments", prefix, r.Match)
 	}
 }

@@ -14,7 +14,7 @@ import (
 func (l *loader) checkStore() {
 	s := l.cfg.Store
 	if l.cfg.DataDir == "" {
-		l.fault("data_dir", "must not be empty; the gateway keeps its store and generated keys there")
+		l.fault("data_dir", "must not be empty; it is the folder for the store and generated keys")
 	}
 	l.checkKeyLength("store.encryption_key", s.EncryptionKey)
 	l.oneOf("store.driver", s.Driver, StoreSQLite, StoreMemory, StoreRedis)
@@ -23,26 +23,26 @@ func (l *loader) checkStore() {
 		if s.Path == "" {
 			l.fault("store.path", "must not be empty; expected the name of a file under data_dir")
 		} else if s.Path == l.cfg.DataDir {
-			l.fault("store.path", "names data_dir itself; expected a file under it")
+			l.fault("store.path", "is data_dir itself; expected a file under it")
 		}
 	case StoreRedis:
 		l.checkRedis()
 	}
 }
 
-// checkRedis checks what only the driver redis uses.
+// checkRedis checks the keys that only the driver redis uses.
 func (l *loader) checkRedis() {
 	s := l.cfg.Store
 	if len(s.Addresses) == 0 {
 		l.fault("store.addresses", "at least one address is needed")
 	}
 	for i, address := range s.Addresses {
-		if host, _, _ := net.SplitHostPort(address); host == "" || checkAddress(address) != nil {
+		if host, _, _ := net.SplitHostPort(address); host == "" || checkListenAddress(address) != nil {
 			l.fault(fmt.Sprintf("store.addresses[%d]", i), "%q is not HOST:PORT, like 127.0.0.1:6379", address)
 		}
 	}
 	if s.SentinelMaster == "" {
-		const needs = "is for Sentinels and needs store.sentinel_master; Redis itself has store.username and store.password"
+		const needs = "is for Sentinels and needs store.sentinel_master; for Redis itself use store.username and store.password"
 		if s.SentinelUsername != "" {
 			l.fault("store.sentinel_username", needs)
 		}
@@ -51,7 +51,7 @@ func (l *loader) checkRedis() {
 		}
 	}
 	if strings.ContainsFunc(s.KeyPrefix, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
-		l.fault("store.key_prefix", "%q holds a space or a control character", s.KeyPrefix)
+		l.fault("store.key_prefix", "%q contains a space or a control character", s.KeyPrefix)
 	}
 	if s.MaxStaleness == 0 {
 		l.fault("store.max_staleness", "must be longer than 0")
@@ -59,9 +59,9 @@ func (l *loader) checkRedis() {
 	l.checkSharedKeys()
 }
 
-// checkSharedKeys checks that the keys which instances must share come from the
-// configuration. A key that each instance generates for itself would make them
-// refuse what another one issued.
+// checkSharedKeys checks that the configuration has the keys that instances must
+// share. If each instance generated its own key, it would refuse what another
+// instance issued.
 func (l *loader) checkSharedKeys() {
 	t := l.cfg.Token
 	if slices.ContainsFunc(l.cfg.Routes, func(r Route) bool { return slices.Contains(r.Auth, policy.Bearer) }) {
@@ -74,44 +74,16 @@ func (l *loader) checkSharedKeys() {
 		}
 	}
 	for _, use := range []struct {
-		used bool
-		what string
+		used    bool
+		purpose string
 	}{
-		{l.cfg.TLS.Mode == TLSACME, "tls.mode acme: Redis holds the certificates and their keys"},
-		{len(l.cfg.Providers) > 0, "providers: Redis holds the tokens that they issue"},
-		{l.cfg.Session.CSRFToken, "session.csrf_token: every instance must make the same tokens"},
+		{l.cfg.TLS.Mode == TLSACME, "tls.mode acme, because Redis stores the certificates and their keys"},
+		{len(l.cfg.Providers) > 0, "providers, because Redis stores the tokens that they issue"},
+		{l.cfg.Session.CSRFToken, "session.csrf_token, because every instance must make the same tokens"},
 	} {
 		if use.used && l.cfg.Store.EncryptionKey == "" {
-			l.fault("store.encryption_key", "is needed with store.driver redis and %s; give every instance the same key, for instance from `openssl rand -base64 32`", use.what)
+			l.fault("store.encryption_key", "is needed with store.driver redis and %s; give every instance the same key, for example from `openssl rand -base64 32`", use.purpose)
 			return
 		}
 	}
-}
-
-// Bounds of limits.max_header_bytes.
-const (
-	minHeaderBytes = 4096
-	maxHeaderBytes = 1 << 20
-)
-
-// checkLimits checks limits, shutdown_timeout and log.
-func (l *loader) checkLimits() {
-	limits := l.cfg.Limits
-	if limits.LoginFailures < 1 {
-		l.fault("limits.login_failures", "must be at least 1; with 0 nobody could sign in")
-	}
-	if limits.LoginWindow == 0 {
-		l.fault("limits.login_window", "must be longer than 0")
-	}
-	if n := limits.MaxHeaderBytes; n < minHeaderBytes || n > maxHeaderBytes {
-		l.fault("limits.max_header_bytes", "%d is out of bounds; expected %d to %d", n, minHeaderBytes, maxHeaderBytes)
-	}
-	if limits.BodyPause == 0 {
-		l.fault("limits.body_pause", "must be longer than 0; no request with a body would get through")
-	}
-	if l.cfg.ShutdownTimeout == 0 {
-		l.fault("shutdown_timeout", "must be longer than 0; a stop would cut off every request under way")
-	}
-	l.oneOf("log.level", l.cfg.Log.Level, "debug", "info", "warn", "error")
-	l.oneOf("log.format", l.cfg.Log.Format, "json", "text")
 }

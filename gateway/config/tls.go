@@ -14,8 +14,7 @@ import (
 	"authgate/gateway/config/strictyaml"
 )
 
-// checkTLS checks where the certificate comes from, and the certificate where
-// it is given.
+// checkTLS checks the section tls and the certificate, if one is given.
 func (l *loader) checkTLS() {
 	t := l.cfg.TLS
 	l.oneOf("tls.mode", t.Mode, TLSInternal, TLSFiles, TLSACME, TLSOff)
@@ -25,7 +24,7 @@ func (l *loader) checkTLS() {
 	case TLSInternal, TLSACME, TLSOff:
 		for _, f := range []struct{ key, path string }{{"tls.certificate", t.Certificate}, {"tls.key", t.Key}} {
 			if f.path != "" {
-				l.fault(f.key, "would not be used with tls.mode %s; set tls.mode: files or remove this key", t.Mode)
+				l.fault(f.key, "has no effect with tls.mode %s; set tls.mode: files, or remove this key", t.Mode)
 			}
 		}
 	}
@@ -35,7 +34,7 @@ func (l *loader) checkTLS() {
 		}
 	}
 	if t.HSTS > 0 && t.HSTS < time.Second {
-		l.fault("tls.hsts", "must be at least 1s, or 0s to leave the header out; a year is 8760h")
+		l.fault("tls.hsts", "must be at least 1s, or 0s for no header; a year is 8760h")
 	}
 	if t.Mode == TLSACME {
 		l.checkACME()
@@ -47,7 +46,7 @@ func (l *loader) checkCertificate() {
 	t := l.cfg.TLS
 	for _, f := range []struct{ key, path string }{{"tls.certificate", t.Certificate}, {"tls.key", t.Key}} {
 		if f.path == "" {
-			l.missing(f.key, "tls.mode files needs the path of a PEM file here")
+			l.missing(f.key, "is needed with tls.mode files: the path of a PEM file")
 			continue
 		}
 		if _, err := l.ReadSide(f.path, maxConfigSize); err != nil {
@@ -62,7 +61,7 @@ func (l *loader) checkCertificate() {
 	}
 }
 
-// checkDomain checks a name or address that the certificate is for.
+// checkDomain checks a name or an address for the certificate.
 func checkDomain(domain, mode string) error {
 	_, err := netip.ParseAddr(domain)
 	address := err == nil
@@ -75,7 +74,7 @@ func checkDomain(domain, mode string) error {
 	case wildcard && mode == TLSACME:
 		return fmt.Errorf("%q is a wildcard, which tls.mode acme does not support", domain)
 	case strings.ContainsAny(domain, ":/"):
-		return fmt.Errorf("%q is not a domain; expected a name or address alone, like www.example.org", domain)
+		return fmt.Errorf("%q is not a domain; expected only a name or an address, like www.example.org", domain)
 	}
 	if err := checkHost(name); err != nil {
 		return fmt.Errorf("%q is not a domain: %w", domain, err)
@@ -83,12 +82,12 @@ func checkDomain(domain, mode string) error {
 	return nil
 }
 
-// checkACME checks what only mode acme uses.
+// checkACME checks the keys that only mode acme uses.
 func (l *loader) checkACME() {
 	t := l.cfg.TLS
 	for i, domain := range t.Domains {
 		if slices.Index(t.Domains, domain) < i {
-			l.fault(fmt.Sprintf("tls.domains[%d]", i), "%q is there already", domain)
+			l.fault(fmt.Sprintf("tls.domains[%d]", i), "%q is listed twice", domain)
 		}
 	}
 	if t.Email != "" && (strings.Count(t.Email, "@") != 1 || strings.ContainsAny(t.Email, " \t\r\n")) {
@@ -109,19 +108,19 @@ func (l *loader) checkACME() {
 	l.checkACMEListen()
 }
 
-// checkACMEListen checks that the authority's challenges can be answered on
-// the listeners.
+// checkACMEListen checks that the listeners can answer the challenges of the
+// certificate authority.
 func (l *loader) checkACMEListen() {
 	listen := l.cfg.Listen
-	if listen.HTTP == "" || checkAddress(listen.HTTP) != nil || checkAddress(listen.HTTPS) != nil {
+	if listen.HTTP == "" || checkListenAddress(listen.HTTP) != nil || checkListenAddress(listen.HTTPS) != nil {
 		return
 	}
 	if plain, secure := listenHost(listen.HTTP), listenHost(listen.HTTPS); plain != secure {
-		l.fault("listen.http", "%q has another host than listen.https; with tls.mode acme both need the same one, or none", listen.HTTP)
+		l.fault("listen.http", "%q has another host than listen.https; with tls.mode acme both must have the same host, or none", listen.HTTP)
 	}
 }
 
-// listenHost is the host of an address to listen on, empty for all.
+// listenHost returns the host of an address to listen on, empty for all.
 func listenHost(address string) string {
 	host, _, _ := net.SplitHostPort(address)
 	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
@@ -136,7 +135,7 @@ func checkRoots(path string) error {
 		return err
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(content) {
-		return errors.New(path + " holds no certificate in PEM")
+		return errors.New(path + " contains no certificate in PEM")
 	}
 	return nil
 }

@@ -11,28 +11,27 @@ import (
 	"authgate/policy"
 )
 
-// TrustedIssuer is an outside issuer whose access tokens a route with bearer
-// accepts.
+// TrustedIssuer is another issuer whose access tokens routes with bearer accept.
 type TrustedIssuer struct {
-	Name          string         `yaml:"name"`   // policy.Identity.Provider of who presents its tokens
-	Issuer        string         `yaml:"issuer"` // the claim iss, and where discovery finds the keys
+	Name          string         `yaml:"name"`   // policy.Identity.Provider of its users
+	Issuer        string         `yaml:"issuer"` // the claim iss, and the URL for discovery
 	Audience      []string       `yaml:"audience"`
-	Algorithms    []string       `yaml:"algorithms"` // any of asymmetricAlgorithms; empty: those that the issuer announces
+	Algorithms    []string       `yaml:"algorithms"` // of asymmetricAlgorithms; empty: those in the metadata of the issuer
 	RolesClaim    string         `yaml:"roles_claim"`
 	UsernameClaim string         `yaml:"username_claim"`
-	Introspection *Introspection `yaml:"introspection"` // nil: opaque tokens are not accepted; given for one issuer at most
-	Timeout       time.Duration  `yaml:"timeout"`       // of each call to the issuer
+	Introspection *Introspection `yaml:"introspection"` // nil: opaque tokens are not accepted; at most one issuer has it
+	Timeout       time.Duration  `yaml:"timeout"`       // for each call to the issuer
 }
 
-// Introspection says how to ask an issuer about an opaque token (RFC 7662).
+// Introspection configures the introspection of opaque tokens (RFC 7662).
 type Introspection struct {
-	URL          string `yaml:"url"` // empty: the introspection_endpoint that the issuer announces
+	URL          string `yaml:"url"` // empty: introspection_endpoint in the metadata of the issuer
 	ClientID     string `yaml:"client_id"`
 	ClientSecret Secret `yaml:"client_secret"`
 }
 
-// String keeps fmt from showing what the pointer leads to as it is, where a
-// verb is none for pointers.
+// String keeps fmt from printing the secret for verbs that dereference the
+// pointer.
 func (in *Introspection) String() string {
 	if in == nil {
 		return "<nil>"
@@ -40,16 +39,17 @@ func (in *Introspection) String() string {
 	return fmt.Sprint(*in)
 }
 
-// asymmetricAlgorithms verify by a public key (RFC 7518, section 3.1, and RFC
-// 8037, section 3.1), so that who verifies a token cannot make one.
+// asymmetricAlgorithms verify with a public key (RFC 7518, section 3.1, and RFC
+// 8037, section 3.1), which cannot make tokens.
 var asymmetricAlgorithms = []string{
 	"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 }
 
-// trustedName has no colon, which ends the name in PROVIDER:username.
+// trustedName matches names without a colon, which separates the parts of
+// PROVIDER:username.
 var trustedName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// trustedNames are the names of the trusted issuers.
+// trustedNames returns the names of the trusted issuers.
 func (l *loader) trustedNames() []string {
 	var names []string
 	for _, t := range l.cfg.Token.TrustedIssuers {
@@ -60,7 +60,7 @@ func (l *loader) trustedNames() []string {
 	return names
 }
 
-// providersOf are the names of the providers with an issuer.
+// providersOf returns the names of the providers with an issuer.
 func (l *loader) providersOf(issuer string) []string {
 	var names []string
 	for _, p := range l.cfg.Providers {
@@ -71,9 +71,10 @@ func (l *loader) providersOf(issuer string) []string {
 	return names
 }
 
-// completeTrusted gives an issuer without a name that of the provider which it
-// is too, so that a person is the same by login and by token; else that of its
-// host. It has none where several providers are that issuer.
+// completeTrusted sets the name of an issuer that has none. If one provider has
+// this issuer, its name is used, so that login and token give the same user. If
+// no provider has it, the host is used. If several have it, the name stays
+// empty.
 func (l *loader) completeTrusted(t *TrustedIssuer) {
 	if t.Name != "" {
 		return
@@ -88,7 +89,7 @@ func (l *loader) completeTrusted(t *TrustedIssuer) {
 	}
 }
 
-// checkTrustedIssuers checks the outside issuers, without asking them.
+// checkTrustedIssuers checks token.trusted_issuers. It makes no request to them.
 func (l *loader) checkTrustedIssuers() {
 	introspected := -1
 	for i, t := range l.cfg.Token.TrustedIssuers {
@@ -96,7 +97,7 @@ func (l *loader) checkTrustedIssuers() {
 		l.checkTrustedIssuer(path+".issuer", t.Issuer, i)
 		l.checkTrustedName(path+".name", t, i)
 		if len(t.Audience) == 0 {
-			l.fault(path+".audience", "is needed; a token for somebody else must not open anything here")
+			l.fault(path+".audience", "is needed, so that the gateway refuses tokens for other audiences")
 		}
 		l.checkAudience(path+".audience", t.Audience)
 		for j, algorithm := range t.Algorithms {
@@ -110,15 +111,14 @@ func (l *loader) checkTrustedIssuers() {
 		}
 		l.checkIntrospection(path+".introspection", t.Introspection)
 		if introspected >= 0 {
-			l.fault(path+".introspection", "token.trusted_issuers[%d] has it already; with two, nobody could say whom an opaque token belongs to", introspected)
+			l.fault(path+".introspection", "token.trusted_issuers[%d] already has it; with two, the issuer of an opaque token would be unknown", introspected)
 			continue
 		}
 		introspected = i
 	}
 }
 
-// checkTrustedIssuer checks that the claim iss says for certain who has issued
-// a token.
+// checkTrustedIssuer checks that the claim iss identifies one issuer.
 func (l *loader) checkTrustedIssuer(path, issuer string, index int) {
 	first := slices.IndexFunc(l.cfg.Token.TrustedIssuers, func(t TrustedIssuer) bool { return t.Issuer == issuer })
 	switch {
@@ -127,19 +127,19 @@ func (l *loader) checkTrustedIssuer(path, issuer string, index int) {
 	case issuer == l.cfg.Token.Issuer:
 		l.fault(path, "%q is the issuer of the gateway's own tokens (token.issuer)", issuer)
 	case first < index:
-		l.fault(path, "%q is the issuer of token.trusted_issuers[%d] already", issuer, first)
+		l.fault(path, "%q is already the issuer of token.trusted_issuers[%d]", issuer, first)
 	default:
 		l.checkProviderURL(path, issuer)
 	}
 }
 
-// checkTrustedName checks that a name stands for the people of one issuer
-// alone. Names that differ only in case would look like one.
+// checkTrustedName checks that a name belongs to one issuer only. Names must not
+// differ only in case.
 func (l *loader) checkTrustedName(path string, t TrustedIssuer, index int) {
 	first := slices.IndexFunc(l.cfg.Token.TrustedIssuers, func(other TrustedIssuer) bool { return strings.EqualFold(other.Name, t.Name) })
 	other := slices.IndexFunc(l.cfg.Providers, func(p Provider) bool { return strings.EqualFold(p.Name, t.Name) && p.Issuer != t.Issuer })
 	switch {
-	case l.main.Broken("providers"): // which the name may come from
+	case l.main.Broken("providers"): // the name may come from there
 	case t.Name == "":
 		if names := l.providersOf(t.Issuer); len(names) > 1 {
 			l.fault(path, "a name is needed, because several providers have this issuer: %s; give one of these or another name", strings.Join(names, ", "))
@@ -147,9 +147,9 @@ func (l *loader) checkTrustedName(path string, t TrustedIssuer, index int) {
 	case strings.EqualFold(t.Name, policy.LocalProvider) || strings.EqualFold(t.Name, policy.BasicProvider):
 		l.fault(path, "%q is the provider of the gateway's own users; choose another name", t.Name)
 	case !trustedName.MatchString(t.Name):
-		l.fault(path, "%q is not a name for an issuer; use letters, digits, dots, - and _, with a letter or digit first", t.Name)
+		l.fault(path, "%q is not a valid name; use letters, digits, dots, - and _, and begin with a letter or digit", t.Name)
 	case first < index:
-		l.fault(path, "%q is the name of token.trusted_issuers[%d] already; choose another name", t.Name, first)
+		l.fault(path, "%q is already the name of token.trusted_issuers[%d]; choose another name", t.Name, first)
 	case other >= 0:
 		l.fault(path, "%q is the name of providers[%d], which has another issuer; choose another name", t.Name, other)
 	}
@@ -157,7 +157,7 @@ func (l *loader) checkTrustedName(path string, t TrustedIssuer, index int) {
 
 func (l *loader) checkIntrospection(path string, in *Introspection) {
 	if in.ClientID == "" {
-		l.fault(path+".client_id", "the identifier that the issuer has given this client is needed")
+		l.fault(path+".client_id", "the client identifier is needed, which the issuer assigns")
 	}
 	l.checkProviderURL(path+".url", in.URL)
 }

@@ -19,14 +19,14 @@ type located[T any] struct {
 	value T
 }
 
-// readSide reads the file that the key at path names, if it names one.
+// readSide reads the file name, which the key at path names.
 func (l *loader) readSide(path, name string) (string, []byte, bool) {
 	if name == "" {
 		return "", nil, false
 	}
 	file := l.Resolve(name)
 	if filepath.Clean(file) == filepath.Clean(l.Main) {
-		l.missing(path, "names the configuration file itself")
+		l.missing(path, "is the configuration file itself")
 		return "", nil, false
 	}
 	content, err := l.ReadSide(file, maxListSize)
@@ -37,7 +37,7 @@ func (l *loader) readSide(path, name string) (string, []byte, bool) {
 	return file, content, true
 }
 
-// locate notes where the elements of a list were read.
+// locate returns the elements of a list with their places.
 func locate[T any](doc *strictyaml.Document, path string, list []T) []located[*T] {
 	all := make([]located[*T], len(list))
 	for i := range list {
@@ -46,7 +46,7 @@ func locate[T any](doc *strictyaml.Document, path string, list []T) []located[*T
 	return all
 }
 
-// values are the elements of several lists in one.
+// values returns the values without their places.
 func values[T any](all []located[*T]) []T {
 	var list []T
 	for _, one := range all {
@@ -55,8 +55,8 @@ func values[T any](all []located[*T]) []T {
 	return list
 }
 
-// readUsers puts together the users of the configuration and those of the
-// files that it names.
+// readUsers collects the users of the configuration and of the files that it
+// names.
 func (l *loader) readUsers() {
 	l.basic = locate(l.main, "basic.users", l.cfg.Basic.Users)
 	l.accounts = locate(l.main, "accounts.users", l.cfg.Accounts.Users)
@@ -74,9 +74,8 @@ func (l *loader) readUsers() {
 	}
 }
 
-// parseHtpasswd reads the users of an Apache htpasswd file: a line for each,
-// its name and hash around a colon. Empty lines and lines that begin with #
-// are skipped.
+// parseHtpasswd parses an Apache htpasswd file. Each line is NAME:HASH. Empty
+// lines and lines that begin with # are skipped.
 func (l *loader) parseHtpasswd(name string, content []byte) (*strictyaml.Document, []BasicUser) {
 	doc, ok := l.ReadLines(name, content, maxListSize, "basic.htpasswd", maskHtpasswd)
 	if !ok {
@@ -95,9 +94,9 @@ func (l *loader) parseHtpasswd(name string, content []byte) (*strictyaml.Documen
 		doc.Locate(path+".password_hash", i+1, utf8.RuneCountInString(user)+2)
 		switch {
 		case !found:
-			doc.Missing(path, "expected USERNAME:HASH in the line, found no colon")
+			doc.Missing(path, "expected USERNAME:HASH, found a line without a colon")
 		case !strings.HasPrefix(hash, "$2"):
-			doc.Missing(path+".password_hash", "expected a bcrypt hash, the only kind supported here; make it with `htpasswd -B`")
+			doc.Missing(path+".password_hash", "expected a bcrypt hash, the only supported kind in this file; make it with `htpasswd -B`")
 		}
 		l.Redact(hash)
 		users = append(users, BasicUser{Username: user, PasswordHash: Secret(hash)})
@@ -130,8 +129,8 @@ func (l *loader) checkUsers() {
 	l.cfg.Basic.Users, l.cfg.Accounts.Users = values(l.basic), values(l.accounts)
 }
 
-// checkUsername checks a user name and that no other of its list is the same.
-// Names that differ in case alone would share one count of failed logins.
+// checkUsername checks a user name. Two names in one list must not differ only in
+// case, because they would share one counter of failed logins.
 func (l *loader) checkUsername(doc *strictyaml.Document, path, name string, names map[string]string) {
 	path += ".username"
 	if name == "" {
@@ -143,12 +142,12 @@ func (l *loader) checkUsername(doc *strictyaml.Document, path, name string, name
 		return
 	}
 	if strings.Contains(name, ":") {
-		doc.Fault(path, "the user name holds a colon, which separates it from the password in HTTP Basic")
+		doc.Fault(path, "the user name contains a colon, which separates name and password in HTTP Basic")
 		return
 	}
 	folded := strings.ToLower(name)
 	if first, twice := names[folded]; twice {
-		doc.Fault(path, "the user name %q is taken at %s already; case does not tell names apart", name, first)
+		doc.Fault(path, "the user name %q is already used at %s; names must differ in more than case", name, first)
 		return
 	}
 	names[folded] = doc.Place(path)
@@ -163,12 +162,12 @@ func (l *loader) checkHash(doc *strictyaml.Document, path string, hash Secret) {
 	}
 }
 
-// checkProfile checks what an upstream is told about an account. A role that
-// is empty is none.
+// checkProfile checks the name, the email address and the roles of an account,
+// which upstreams receive. It removes empty roles.
 func (l *loader) checkProfile(u located[*Account]) {
 	account := u.value
 	if strings.ContainsFunc(account.Name, unicode.IsControl) {
-		u.doc.Fault(u.path+".name", "the name holds a control character")
+		u.doc.Fault(u.path+".name", "the name contains a control character")
 	}
 	local, domain, found := strings.Cut(account.Email, "@")
 	if account.Email != "" && (!found || local == "" || domain == "" || strings.Contains(domain, "@") ||
@@ -181,4 +180,15 @@ func (l *loader) checkProfile(u located[*Account]) {
 		}
 	}
 	account.Roles = slices.DeleteFunc(account.Roles, func(role string) bool { return role == "" })
+}
+
+// checkRealm checks basic.realm, which is a quoted string in WWW-Authenticate.
+func (l *loader) checkRealm() {
+	realm := l.cfg.Basic.Realm
+	switch {
+	case strings.TrimSpace(realm) == "":
+		l.fault("basic.realm", "must not be empty")
+	case strings.ContainsAny(realm, `"\`) || strings.ContainsFunc(realm, unicode.IsControl):
+		l.fault("basic.realm", `%q contains a quote, a backslash or a control character`, realm)
+	}
 }

@@ -132,7 +132,7 @@ func (d *decoder) resolve(n ast.Node, path string) (_ ast.Node, aliased, ok bool
 		case *ast.AliasNode:
 			target, known := d.aliases[at]
 			if !known {
-				d.wrong(at, path, "the alias *%s stands for an anchor that is not above it", at.Value)
+				d.wrong(at, path, "the alias *%s has no anchor above it", at.Value)
 				return nil, false, false
 			}
 			n, aliased = target, true
@@ -241,7 +241,7 @@ func (d *decoder) secretFile(path string, e entry, entries []entry, v reflect.Va
 	base := strings.TrimSuffix(e.name, "_file")
 	key := Join(path, e.name)
 	if slices.ContainsFunc(entries, func(other entry) bool { return other.name == base }) {
-		d.report(e.at, key, "%s is given as well; keep one of the two", base)
+		d.report(e.at, key, "%s is given too; keep one of the two", base)
 		d.Break(Join(path, base))
 		return
 	}

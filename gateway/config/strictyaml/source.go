@@ -104,7 +104,7 @@ func (p *problems) wellFormed(t *text, source []byte, limit int) bool {
 	}
 	if last := len(t.lines) - 1; t.lines[last] != "" {
 		end := position{last + 1, utf8.RuneCountInString(t.lines[last]) + 1}
-		p.add(t, end, documentKey, "the file does not end with a line break and seems to be cut off; write it whole, with a line break at its end")
+		p.add(t, end, documentKey, "the file does not end with a line break, so it may be cut off; write the whole file, with a line break at its end")
 		return false
 	}
 	return true
@@ -182,7 +182,7 @@ func (e *syntaxError) Error() string { return e.message }
 func parseTokens(source string) (file *ast.File, err error) {
 	defer func() {
 		if recover() != nil {
-			file, err = nil, &syntaxError{message: "the YAML parser gave up on this file", at: position{1, 1}}
+			file, err = nil, &syntaxError{message: "the YAML parser failed on this file", at: position{1, 1}}
 		}
 	}()
 	tokens := lexer.Tokenize(source)

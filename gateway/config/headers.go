@@ -1,0 +1,131 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/headername"
+)
+
+// hopByHop are the folded names of headers that apply to one connection (RFC
+// 9110, section 7.6.1).
+var hopByHop = []string{
+	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
+	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+// ownHeaders are folded names of headers with a fixed meaning, which cannot
+// contain an identity too.
+var ownHeaders = []string{
+	"Accept", "Authorization", "Cache-Control", "Content-Encoding", "Content-Length", "Content-Type",
+	"Cookie", "Date", "Expect", "Forwarded", "Host", "Origin", "Range", "Referer", "Set-Cookie",
+	"User-Agent", "Via", "X-Request-Id",
+}
+
+// aboutRequest reports whether a header X-Forwarded-* is about the client or the
+// original request. Others are about the identity.
+func aboutRequest(folded string) bool {
+	return strings.HasPrefix(folded, "X-Forwarded-") && headername.Of(folded) != headername.Identity
+}
+
+// checkIdentityHeaders checks the names of identity headers at path.
+func (l *loader) checkIdentityHeaders(path string, headers IdentityHeaders) {
+	taken := map[string]string{}
+	names := headers.byKey()
+	for _, key := range slices.Sorted(maps.Keys(names)) {
+		name, at := *names[key], strictyaml.Join(path, key)
+		if name == "" {
+			continue
+		}
+		folded := headername.Fold(name)
+		switch {
+		case !httpguts.ValidHeaderFieldName(name):
+			l.fault(at, "%q is not the name of a header; use letters, digits and -", name)
+		case slices.Contains(hopByHop, folded) || slices.Contains(ownHeaders, folded) || aboutRequest(folded):
+			l.fault(at, "%q has another meaning and cannot contain an identity; choose another name", name)
+		case taken[folded] != "":
+			// Two names from the top level are reported there only.
+			if path == "identity_headers" || l.main.Given(at) || l.main.Given(strictyaml.Join(path, taken[folded])) {
+				l.fault(at, "%q is already the header of %s; names must differ in more than case and separators like - _ and .", name, taken[folded])
+			}
+		default:
+			taken[folded] = key
+		}
+	}
+}
+
+// checkRouteHeaders checks the section headers of a route.
+func (l *loader) checkRouteHeaders(path string, r Route) {
+	c := routeHeaders{loader: l, identity: map[string]bool{}, taken: map[string]string{}}
+	if u, ok := l.cfg.Upstreams[r.Upstream]; ok {
+		c.addIdentity(u.IdentityHeaders)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Headers.Set)) {
+		at := strictyaml.Join(path+".set", name)
+		c.check(at, name)
+		if !httpguts.ValidHeaderFieldValue(r.Headers.Set[name]) {
+			l.fault(at, "the value contains a control character, which no header can have")
+		}
+	}
+	for i, name := range r.Headers.Remove {
+		c.check(fmt.Sprintf("%s.remove[%d]", path, i), name)
+	}
+	c.addIdentity(&l.cfg.IdentityHeaders) // no client may send these, even if the upstream has others
+	for i, name := range r.Headers.Pass {
+		at := fmt.Sprintf("%s.pass[%d]", path, i)
+		if c.check(at, name) {
+			c.checkPass(at, name)
+		}
+	}
+}
+
+// routeHeaders checks the names of headers under one route.
+type routeHeaders struct {
+	*loader
+	identity map[string]bool   // folded names of identity headers
+	taken    map[string]string // paths by folded names
+}
+
+// addIdentity adds the names of identity headers.
+func (c *routeHeaders) addIdentity(headers *IdentityHeaders) {
+	for _, name := range headers.byKey() {
+		c.identity[headername.Fold(*name)] = *name != ""
+	}
+}
+
+// check checks a name and reports whether a route may use it.
+func (c *routeHeaders) check(at, name string) bool {
+	folded := headername.Fold(name)
+	problem := ""
+	switch {
+	case !httpguts.ValidHeaderFieldName(name):
+		problem = "%q is not the name of a header; use letters, digits and -"
+	case c.identity[folded]:
+		problem = "%q is an identity header, which only the gateway sets; see identity_headers"
+	case folded == "Host" || folded == "Content-Length" || slices.Contains(hopByHop, folded) || aboutRequest(folded) && !strings.Contains(at, ".pass["):
+		problem = "only the gateway sets %q"
+	case c.taken[folded] != "":
+		c.fault(at, "%q is already listed in %s", name, c.taken[folded])
+		return false
+	}
+	c.taken[folded] = at
+	if problem != "" {
+		c.fault(at, problem, name)
+	}
+	return problem == ""
+}
+
+// checkPass checks the name of a header that the route lets clients send.
+func (c *routeHeaders) checkPass(at, name string) {
+	switch headername.Of(headername.Fold(name)) {
+	case headername.Own:
+		c.fault(at, "only the gateway sets %q, and no client may send it", name)
+	case headername.Free, headername.Framed:
+		c.fault(at, "%q has no effect, because clients may send it anyway; remove it, or correct its spelling", name)
+	}
+}

@@ -1,0 +1,98 @@
+package config
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"authgate/policy"
+)
+
+// Forms of public_url and of the address of an upstream, for diagnostics.
+const (
+	originForm  = "expected https://HOST or https://HOST:PORT"
+	addressForm = "expected http://HOST:PORT or https://HOST:PORT"
+)
+
+// parseAddress parses public_url or the address of an upstream. It returns nil
+// if the value is empty.
+func parseAddress(path, value string) (*url.URL, error) {
+	if value == "" {
+		return nil, nil
+	}
+	expected := addressForm
+	if path == publicURLKey {
+		expected = originForm
+	}
+	u, err := httpURL(value)
+	if err != nil {
+		return nil, fmt.Errorf("%w; %s", err, expected)
+	}
+	return u, nil
+}
+
+// httpURL parses an absolute http or https URL without credentials, query and
+// fragment. The error does not quote credentials.
+func httpURL(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	switch {
+	case strings.Contains(raw, "@"):
+		return nil, fmt.Errorf("contains an @; a URL with credentials is not supported")
+	case err != nil:
+		return nil, fmt.Errorf("%q is not a URL", raw)
+	case u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "":
+		return nil, fmt.Errorf("%q does not begin with http:// or https://", raw)
+	case strings.ContainsAny(raw, "?#"):
+		return nil, fmt.Errorf("%q has a query or a fragment, which is not supported", raw)
+	}
+	if err := checkHost(u.Hostname()); err != nil {
+		return nil, fmt.Errorf("%q: %w", raw, err)
+	}
+	if port := u.Port(); port != "" || strings.HasSuffix(u.Host, ":") {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return nil, fmt.Errorf("%q has no port from 1 to 65535 after its colon", raw)
+		}
+	}
+	return u, nil
+}
+
+// checkHost checks the name or the address of a host. An address has no
+// brackets.
+func checkHost(host string) error {
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if strings.HasSuffix(host, ".") {
+		return fmt.Errorf("the host ends in a dot; remove the dot")
+	}
+	_, err := policy.CanonicalHost(host)
+	return err
+}
+
+// canonicalOrigin gives an origin the form that browsers use: the host is in
+// lower case, and the default port is left out.
+func canonicalOrigin(u *url.URL) {
+	if u.Scheme != "https" {
+		return
+	}
+	u.Host = strings.TrimSuffix(strings.ToLower(u.Host), ":443")
+	if u.Path == "/" {
+		u.Path = ""
+	}
+}
+
+const publicURLKey = "public_url"
+
+// checkOrigin checks public_url.
+func (l *loader) checkOrigin() {
+	const key, expected = publicURLKey, originForm
+	switch u := l.cfg.PublicURL; {
+	case u == nil:
+		l.fault(key, "must not be empty; %s", expected)
+	case u.Scheme != "https":
+		l.fault(key, "%q is not https; clients send credentials over TLS only; %s", u, expected)
+	case u.Path != "":
+		l.fault(key, "%q has a path; %s", u, expected)
+	}
+}
