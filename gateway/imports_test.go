@@ -17,6 +17,7 @@ const importOrder = `
 	gateway/store/guard gateway/store/redisstore gateway/store/sqlitestore
 	gateway/conn
 	gateway/peer
+	gateway/config/strictyaml
 	gateway/config
 	gateway/provider
 	gateway/acme
@@ -35,7 +36,7 @@ const importOrder = `
 `
 
 // testingPackages serve tests. No other package imports them.
-const testingPackages = `gateway/porttest gateway/clocktest gateway/headername/headernametest gateway/store/storetest gateway/store/redisstore/redistest`
+const testingPackages = `gateway/porttest gateway/clocktest gateway/headername/headernametest gateway/store/storetest`
 
 func TestImportOrder(t *testing.T) {
 	t.Parallel()
