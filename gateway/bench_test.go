@@ -65,8 +65,8 @@ func benchRigOn(b testing.TB, s storetest.Store) (*rig, map[string]string) {
 		b.Fatal(err)
 	}
 	st := r.state.Load()
-	for i := range st.routes {
-		st.routes[i].transport = echoless{}
+	for i := range st.routing.routes {
+		st.routing.routes[i].transport = echoless{}
 	}
 	alice := r.login(aliceIn)
 	return r, map[string]string{"basic": basicHeader("service", "s3rvice"), "session": alice.cookie, "bearer": alice.bearer, "public": ""}
@@ -122,11 +122,11 @@ func BenchmarkAuthenticate(b *testing.B) {
 			q := request("GET", "/", "", presented[mechanism])
 			peer := st.trusted.Read(q)
 			for b.Loop() {
-				creds, err := auth.ReadCredentials(q.Header, &st.cookies, peer.Client)
+				creds, err := auth.ReadCredentials(q.Header, &st.site.Cookies.Names, peer.Client)
 				if err != nil {
 					b.Fatal(err)
 				}
-				if id, err := st.routes[i].chain.Authenticate(b.Context(), &creds); err != nil || id == nil {
+				if id, err := st.routing.routes[i].chain.Authenticate(b.Context(), &creds); err != nil || id == nil {
 					b.Fatal(err)
 				}
 			}
@@ -158,24 +158,24 @@ func BenchmarkRefuse(b *testing.B) {
 }
 
 // BenchmarkStreams is what it costs a request to be among the streams, and
-// what a look at 10,000 of them costs.
+// what a check of 10,000 of them costs.
 func BenchmarkStreams(b *testing.B) {
 	b.Run("add and remove", func(b *testing.B) {
 		b.ReportAllocs()
 		s := newStreams(nil, nil)
 		s.armed.Store(true)
 		for range 1000 {
-			s.add(new(exchange), nil)
+			s.add(new(exchange))
 		}
 		ex := new(exchange)
 		for b.Loop() {
-			s.add(ex, nil)
+			s.add(ex)
 			s.remove(ex)
 		}
 	})
 	r, presented := benchRig(b)
 	for _, mechanism := range []string{"basic", "session", "bearer"} {
-		b.Run("look at 10000, "+mechanism, func(b *testing.B) {
+		b.Run("check 10000, "+mechanism, func(b *testing.B) {
 			st := r.state.Load()
 			open := make([]*exchange, 10_000)
 			for i := range open {
@@ -183,18 +183,16 @@ func BenchmarkStreams(b *testing.B) {
 				if err := ex.read(); err != nil {
 					b.Fatal(err)
 				}
-				match, _ := st.table.Match(&ex.req)
-				ex.rule = match.Route
-				if err := ex.authenticate(&st.routes[match.Index]); err != nil {
+				ex.route = st.routing.find(&ex.Canonical)
+				if _, err := ex.authenticate(); err != nil {
 					b.Fatal(err)
 				}
-				ex.stream.route = &st.routes[match.Index]
 				open[i] = ex
 			}
 			r.streams.end = func(_ *exchange, ended *endedError) { b.Error(ended) }
 			b.ReportAllocs()
 			for b.Loop() {
-				r.streams.lookAt(b.Context(), open, time.Now())
+				r.streams.checkAll(b.Context(), open, time.Now())
 			}
 		})
 	}

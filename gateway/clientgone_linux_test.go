@@ -26,7 +26,7 @@ func TestClientGoneAfterAByte(t *testing.T) {
 	}
 	server := httptest.NewUnstartedServer(r.Gateway)
 	server.Config.ConnContext = conn.Context
-	connections := conn.NewSet(conn.Options{Logger: r.logger})
+	connections := conn.NewSet(conn.Options{Logger: r.service.Logger})
 	server.Listener = connections.Listener(server.Listener)
 	server.Config.ConnState = connections.State
 	server.Start()
@@ -43,10 +43,10 @@ func TestClientGoneAfterAByte(t *testing.T) {
 	}
 	look := func() {
 		for _, ex := range r.streams.all() {
-			if ex.stream.looking.CompareAndSwap(false, true) {
+			if ex.stream.checking.CompareAndSwap(false, true) {
 				ex.stream.watch = &watch{} // as if goneEvery had passed
-				r.streams.lookAtOne(t.Context(), ex, time.Now())
-				ex.stream.looking.Store(false)
+				r.streams.checkOne(t.Context(), ex, time.Now())
+				ex.stream.checking.Store(false)
 			}
 		}
 	}

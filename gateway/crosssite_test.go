@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"authgate/gateway/web"
 )
 
 // withToken asks clients that are no browsers for a token.
@@ -46,7 +48,7 @@ func TestCSRFTokenOnRoutes(t *testing.T) {
 		{"the field of somebody else", "POST", "/session/", form + other, []string{formType}, 403},
 		{"the field twice", "POST", "/session/", form + token + "&csrf_token=" + token, []string{formType}, 403},
 		{"the field, but no form", "POST", "/session/", form + token, []string{"Content-Type: text/plain"}, 403},
-		{"the field of a form that is too large", "POST", "/session/", form + token + "&pad=" + strings.Repeat("x", maxOwnBody), []string{formType}, 403},
+		{"the field of a form that is too large", "POST", "/session/", form + token + "&pad=" + strings.Repeat("x", web.MaxBody), []string{formType}, 403},
 		{"a WebSocket", "GET", "/session/", "", []string{webSocket, "Upgrade: websocket"}, 403},
 		{"a WebSocket with the header", "GET", "/session/", "", []string{webSocket, "Upgrade: websocket", "X-CSRF-Token: " + token}, 200},
 		{"GET", "GET", "/session/", "", nil, 200},

@@ -302,12 +302,12 @@ func TestDelegatedStoreFails(t *testing.T) {
 	t.Errorf("a login takes more than %d operations", most)
 }
 
-// Where nothing else is said, a call to a provider may take ten seconds.
+// The default time limit of a call to a provider is ten seconds.
 func TestProviderTimeout(t *testing.T) {
 	t.Parallel()
 	r, _ := delegatedRig(t, "")
 	st := r.state.Load()
-	if got := r.providerOptions(st, st.config.Providers[0]).Timeout; got != 10*time.Second {
+	if got := providerOptions(st.config, &st.config.Providers[0], &r.service).Timeout; got != 10*time.Second {
 		t.Errorf("the timeout is %s", got)
 	}
 }

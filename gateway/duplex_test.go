@@ -148,7 +148,7 @@ func TestBodyPauseReloads(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(3*time.Second - time.Since(start) - 1)
 		synctest.Wait()
-		if r.underWay.Load() != 1 {
+		if r.load.inFlight.Load() != 1 {
 			t.Error("the request is over before body_pause")
 		}
 		if answer, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || answer.StatusCode != http.StatusRequestTimeout {

@@ -183,67 +183,6 @@ func TestExchangeAbort(t *testing.T) {
 	}
 }
 
-// serverWriter takes 1xx as net/http does, which httptest.ResponseRecorder does
-// not.
-type serverWriter struct {
-	*httptest.ResponseRecorder
-	informational []int
-}
-
-func (w *serverWriter) WriteHeader(status int) {
-	if status < 200 {
-		w.informational = append(w.informational, status)
-		return
-	}
-	w.ResponseRecorder.WriteHeader(status)
-}
-
-func TestExchangeWriter(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, baseConfig)
-	w := &serverWriter{ResponseRecorder: httptest.NewRecorder()}
-	ex := r.begin(w, request("GET", "/", ""))
-	ex.WriteHeader(http.StatusEarlyHints)
-	ex.WriteHeader(http.StatusProcessing)
-	if ex.status != 0 || len(w.informational) != 2 {
-		t.Errorf("1xx: status %d, passed on %d", ex.status, w.informational)
-	}
-	for _, part := range []string{"abc", "", "defgh"} {
-		if n, err := ex.Write([]byte(part)); n != len(part) || err != nil {
-			t.Fatal(n, err)
-		}
-	}
-	if ex.status != 200 || ex.bytes != 8 {
-		t.Errorf("status %d, %d bytes", ex.status, ex.bytes)
-	}
-	if err := http.NewResponseController(ex).Flush(); err != nil || !w.Flushed {
-		t.Errorf("it cannot be flushed: %v", err)
-	}
-	if _, _, err := http.NewResponseController(ex).Hijack(); !errors.Is(err, http.ErrNotSupported) || ex.status != 200 {
-		t.Errorf("hijacking what cannot be hijacked: %v, status %d", err, ex.status)
-	}
-}
-
-func TestRequestID(t *testing.T) {
-	t.Parallel()
-	kept := []string{"a", "Z9._-", strings.Repeat("x", 128)}
-	for _, id := range kept {
-		if got := requestID(http.Header{"X-Request-Id": {id}}); got != id {
-			t.Errorf("%q becomes %q", id, got)
-		}
-	}
-	made := map[string]bool{}
-	for _, ids := range [][]string{
-		nil, {}, {""}, {strings.Repeat("x", 129)}, {"a b"}, {"a\n"}, {"é"}, {"a/b"}, {"a,b"}, {"<x>"}, {"a", "a"}, {"\x00"},
-	} {
-		id := requestID(http.Header{"X-Request-Id": ids})
-		if !validRequestID(id) || made[id] {
-			t.Errorf("%q becomes %q", ids, id)
-		}
-		made[id] = true
-	}
-}
-
 // The identifier is one for the client, the log and the upstream.
 func TestRequestIDEverywhere(t *testing.T) {
 	t.Parallel()

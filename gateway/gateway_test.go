@@ -163,8 +163,8 @@ func newRigBy(t testing.TB, yaml string, now func() time.Time) *rig {
 // stub puts the remembering upstream behind all routes.
 func (r *rig) stub() {
 	st := r.state.Load()
-	for i := range st.routes {
-		st.routes[i].transport = r.upstream
+	for i := range st.routing.routes {
+		st.routing.routes[i].transport = r.upstream
 	}
 }
 
@@ -284,6 +284,13 @@ func readLogin(t testing.TB, w *httptest.ResponseRecorder) signedIn {
 }
 
 func refreshBody(token string) string { return `{"refresh_token":"` + token + `"}` }
+
+// problem is the body of an error.
+type problem struct {
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+}
 
 // problemOf decodes an error's body.
 func problemOf(t testing.TB, w *httptest.ResponseRecorder) problem {

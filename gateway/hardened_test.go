@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"authgate/gateway/upstream"
+	"authgate/gateway/web"
 )
 
 // strictPolicy is what every page must tell browsers at least: nothing is
@@ -36,7 +37,7 @@ func hardened(t *testing.T, what string, w *httptest.ResponseRecorder) {
 	}
 	media := h.Get("Content-Type")
 	switch {
-	case strings.HasPrefix(media, typeHTML):
+	case strings.HasPrefix(media, web.TypeHTML):
 		policy := h["Content-Security-Policy"]
 		if len(policy) != 1 || media != "text/html; charset=utf-8" {
 			t.Fatalf("%s: %d as %s with the policies %q", what, w.Code, media, policy)
@@ -56,7 +57,7 @@ func hardened(t *testing.T, what string, w *httptest.ResponseRecorder) {
 		if strings.Contains(policy[0], "unsafe") || strings.Contains(w.Body.String(), "<script") {
 			t.Errorf("%s: %d: a script could run: %q", what, w.Code, policy[0])
 		}
-	case w.Body.Len() > 0 && media != typeJSON && media != typeProblem:
+	case w.Body.Len() > 0 && media != web.TypeJSON && media != web.TypeProblem:
 		t.Errorf("%s: %d as %q", what, w.Code, media)
 	}
 }

@@ -114,8 +114,8 @@ func TestResetAmidHints(t *testing.T) {
 		hints.Set("X-Hint-"+strconv.Itoa(i), "</style.css>; rel=preload")
 	}
 	st := r.state.Load()
-	for i := range st.routes {
-		st.routes[i].transport = roundTrip(func(q *http.Request) (*http.Response, error) {
+	for i := range st.routing.routes {
+		st.routing.routes[i].transport = roundTrip(func(q *http.Request) (*http.Response, error) {
 			select {
 			case hinting <- struct{}{}:
 			default:

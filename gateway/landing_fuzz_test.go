@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/http/httpguts"
+
+	"authgate/gateway/web"
 )
 
 // The rules here are those of browsers: the basic URL parser of the WHATWG URL
@@ -102,7 +104,7 @@ func stays(t *testing.T, what string, w *httptest.ResponseRecorder) {
 			t.Errorf("%s: %d with %s %q", what, w.Code, name, got)
 		}
 	}
-	if strings.HasPrefix(w.Header().Get("Content-Type"), typeHTML) {
+	if strings.HasPrefix(w.Header().Get("Content-Type"), web.TypeHTML) {
 		page, err := html.Parse(w.Body)
 		if err != nil {
 			t.Fatal(err)

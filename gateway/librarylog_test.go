@@ -10,6 +10,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"authgate/gateway/web"
 )
 
 // TestUpstreamBytesStayOutOfLog: whatever an upstream says, its bytes are in
@@ -30,7 +32,7 @@ func TestUpstreamBytesStayOutOfLog(t *testing.T) {
 	} {
 		r := rawApplication(t, says, false)
 		server := httptest.NewUnstartedServer(r.Gateway)
-		server.Config.ErrorLog = LibraryLog(r.logger.Handler(), slog.LevelDebug)
+		server.Config.ErrorLog = web.LibraryLog(r.service.Logger.Handler(), slog.LevelDebug)
 		server.Start()
 		for _, method := range []string{"GET", "HEAD", "POST"} {
 			for _, upgrade := range []string{"", "Connection: Upgrade\r\nUpgrade: websocket\r\n"} {
@@ -49,28 +51,6 @@ func TestUpstreamBytesStayOutOfLog(t *testing.T) {
 		if strings.Contains(r.log.String(), "sesame") {
 			t.Errorf("%q: the log has\n%s", says, r.log)
 		}
-		r.log.last(t, AccessMessage) // every line is a record
-	}
-}
-
-// TestLibraryLog: a line becomes a record, without what it quotes.
-func TestLibraryLog(t *testing.T) {
-	t.Parallel()
-	for line, want := range map[string]string{
-		"http: TLS handshake error from 192.0.2.7:4711: EOF\n":                                           "http: TLS handshake error from 192.0.2.7:4711: EOF",
-		`Unsolicited response received on idle HTTP channel starting with "Set-Cookie: a\"b"; err=<nil>`: `Unsolicited response received on idle HTTP channel starting with "..."; err=<nil>`,
-		`got ["a" "b"], and "cut off`:                                                                    `got ["..." "..."], and "..."`,
-		`the end is "cut off\`:                                                                           `the end is "..."`,
-	} {
-		out := &logBuffer{}
-		LibraryLog(slog.NewJSONHandler(out, nil), slog.LevelWarn).Print(line)
-		if record := out.last(t, want); record["level"] != "WARN" {
-			t.Errorf("%q: %v", line, record)
-		}
-	}
-	out := &logBuffer{}
-	LibraryLog(slog.NewJSONHandler(out, nil), slog.LevelDebug).Print("of no interest")
-	if got := out.String(); got != "" {
-		t.Errorf("%q is logged although the level is not", got)
+		r.log.last(t, web.AccessMessage) // every line is a record
 	}
 }

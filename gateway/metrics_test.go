@@ -64,7 +64,7 @@ func TestSessionsActiveUncounted(t *testing.T) {
 func TestNewMetricsTaken(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
-	_, err := New(Options{Config: r.Config(), Store: r.store, Registerer: r.registry, Logger: r.logger})
+	_, err := New(Options{Config: r.Config(), Store: r.store, Registerer: r.registry, Logger: r.service.Logger})
 	var taken prometheus.AlreadyRegisteredError
 	if !errors.As(err, &taken) {
 		t.Errorf("got %v", err)

@@ -40,8 +40,8 @@ func TestSameOriginOnRoutes(t *testing.T) {
 	for _, c := range r.do("POST", "/login", aliceIn, jsonType).Result().Cookies() {
 		cookies[c.Name] = c.Name + "=" + c.Value
 	}
-	session, access := "Cookie: "+cookies["session_id"], "Cookie: "+cookies[accessCookie]
-	bearer := "Authorization: Bearer " + cookies[accessCookie][len(accessCookie)+1:]
+	session, access := "Cookie: "+cookies["session_id"], "Cookie: "+cookies["access_token"]
+	bearer := "Authorization: Bearer " + cookies["access_token"][len("access_token")+1:]
 	basic := basicHeader("service", "s3rvice")
 	for _, site := range sites {
 		for _, c := range []struct {

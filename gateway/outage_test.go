@@ -181,7 +181,7 @@ func checkUnavailable(t *testing.T, r *rig, w *httptest.ResponseRecorder, forwar
 // store, and none to 200 while that fails.
 func TestStoreOutageTokenCookies(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"session_id", accessCookie, refreshCookie} {
+	for _, name := range []string{"session_id", "access_token", "refresh_token"} {
 		for kind, outage := range outages {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				t.Parallel()
@@ -206,12 +206,12 @@ func TestStoreOutageTokenCookies(t *testing.T) {
 						if w.Code != 200 {
 							t.Errorf("logout: %d %s", w.Code, w.Body)
 						}
-						for _, header := range []string{cookies["session_id"], cookies[accessCookie]} {
+						for _, header := range []string{cookies["session_id"], cookies["access_token"]} {
 							if w := r.do("GET", "/any/", "", header); w.Code != 401 {
 								t.Errorf("after the logout %.24s… opens: %d", header, w.Code)
 							}
 						}
-						if w := r.do("POST", "/refresh", "", cookies[refreshCookie]); w.Code != 401 {
+						if w := r.do("POST", "/refresh", "", cookies["refresh_token"]); w.Code != 401 {
 							t.Errorf("after the logout the refresh token is worth %d", w.Code)
 						}
 					default:

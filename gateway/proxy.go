@@ -9,111 +9,117 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/net/http/httpguts"
+
 	"authgate/gateway/conn"
 	"authgate/gateway/headername"
 	"authgate/gateway/upstream"
+	"authgate/gateway/web"
 	"authgate/policy"
 )
 
 // forward sends the request to the route's upstream and its response back.
 // What is sent is what was decided on: the path's bytes as they came, the
-// identity that was proved, and none of the client's words in its place.
-func (ex *exchange) forward(route *route) error {
-	body := ex.pace()
-	if body != nil {
-		defer body.end(false)
-	}
+// identity that was proved, and nothing that the client says in its place.
+func (ex *exchange) forward() error {
+	route := ex.route
+	r, upload := ex.Upload()
+	defer upload.Stop()
 	if limit := route.config.MaxBody; limit > 0 {
-		if ex.r.ContentLength > limit {
+		if r.ContentLength > limit {
 			return &http.MaxBytesError{Limit: limit}
 		}
-		ex.r.Body = http.MaxBytesReader(ex, ex.r.Body, limit)
+		r.Body = http.MaxBytesReader(ex, r.Body, limit)
 	}
-	if protocol := upgrade(ex.r.Header); protocol != "" && !strings.EqualFold(protocol, "websocket") {
-		ex.r.Header.Del("Upgrade") // another protocol would carry requests that nobody decides on
+	if protocol := web.Upgrade(r.Header); protocol != "" && !strings.EqualFold(protocol, "websocket") {
+		r.Header.Del("Upgrade") // another protocol would carry requests that no route decides on
 	}
 	if !route.upstream.Cleartext() {
-		ex.r = ex.r.WithContext(upstream.LimitHints(ex.r.Context()))
+		r = r.WithContext(upstream.LimitHints(r.Context()))
 	}
-	release := ex.canGiveUp()
+	r, release := ex.cancelable(r)
 	defer release()
-	if ex.giveUp != nil {
-		ex.gw.streams.add(ex, route)
+	if ex.cancelUpstream != nil {
+		ex.gateway.streams.add(ex)
 	}
 	proxy := httputil.ReverseProxy{
-		Rewrite:    func(pr *httputil.ProxyRequest) { ex.rewrite(route, pr.Out) },
+		Rewrite:    func(pr *httputil.ProxyRequest) { ex.rewrite(pr.Out) },
 		Transport:  route.transport,
-		BufferPool: ex.gw.buffers,
-		ErrorLog:   ex.gw.proxyLog,
+		BufferPool: ex.gateway.buffers,
+		ErrorLog:   ex.gateway.proxyLog,
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
-			if body != nil && body.stalled.Load() {
-				err = errStalled(err)
-			}
-			ex.fail(route.upstream.Failure(err))
+			ex.upstreamErr = route.upstream.Failure(upload.Failure(err))
 		},
+		ModifyResponse: route.modify,
 	}
-	proxy.ModifyResponse = route.modify
-	if len(ex.dead) > 0 {
-		proxy.ModifyResponse = ex.clearing(route.modify)
+	if ex.HasDead() {
+		proxy.ModifyResponse = ex.clearing
 	}
-	proxy.ServeHTTP(ex, ex.r)
+	proxy.ServeHTTP(ex, r)
 	dropTrailerCookies(ex.Header())
-	if body != nil && body.unread() {
-		ex.limitBody() // the answer came first
+	if upload.Unread() {
+		ex.LimitBody() // the answer came first
 	}
-	return nil
+	return ex.upstreamErr
 }
 
-// canGiveUp sets giveUp for a request that may have to be given up before
-// net/http knows that its client has left: because it may become a WebSocket,
-// because its login ends, or over HTTP/1.1 in any case. The caller calls release
-// after it.
-func (ex *exchange) canGiveUp() (release func()) {
-	if _, upgrades := ex.r.Header["Upgrade"]; !upgrades {
-		if ex.giveUp = conn.Cancel(ex.r); ex.giveUp != nil || ex.id == nil {
-			return func() {}
+// cancelable sets cancelUpstream for a request that may have to be cancelled
+// before net/http knows that its client has left: because it may become a
+// WebSocket, because its login ends, or over HTTP/1.1 in any case. The caller
+// calls release after the request.
+func (ex *exchange) cancelable(r *http.Request) (cancelable *http.Request, release func()) {
+	if _, upgrades := r.Header["Upgrade"]; !upgrades {
+		if ex.cancelUpstream = conn.Cancel(r); ex.cancelUpstream != nil || ex.Identity == nil {
+			return r, func() {}
 		}
 	}
-	ctx, giveUp := context.WithCancel(ex.r.Context())
-	ex.r, ex.giveUp = ex.r.WithContext(ctx), giveUp
-	return giveUp
+	ctx, cancel := context.WithCancel(r.Context())
+	ex.cancelUpstream = cancel
+	return r.WithContext(ctx), cancel
 }
 
 // rewrite makes the request to the upstream. It runs after the removal of
 // hop-by-hop headers, so that Connection cannot remove what is set here.
-func (ex *exchange) rewrite(route *route, out *http.Request) {
-	path := ex.req.Path.Raw
+func (ex *exchange) rewrite(out *http.Request) {
+	route := ex.route
+	path := ex.Canonical.Path.Raw
 	if prefix := route.config.StripPrefix; prefix != "" {
-		path, _ = ex.req.Path.StripPrefix(prefix) // matched by the route, so it is there
+		path, _ = ex.Canonical.Path.StripPrefix(prefix) // the route matched it, so it is there
 	}
 	// Opaque keeps the bytes of the path: a URL's own encoding could differ.
 	// The balancer fills in scheme and host.
-	out.URL = &url.URL{Opaque: path, RawQuery: ex.req.Path.Query, ForceQuery: ex.req.Path.HasQuery}
-	out.Host = ex.peer.Host // what a trusted proxy says it is, as routes were matched with it
-	out.Trailer = nil       // nothing checks what a client would send in it
+	out.URL = &url.URL{Opaque: path, RawQuery: ex.Canonical.Path.Query, ForceQuery: ex.Canonical.Path.HasQuery}
+	out.Host = ex.Peer.Host // as a trusted proxy tells it, because routes were matched with it
+	out.Trailer = nil       // its fields are not checked
 
-	h := route.upstream.Headers().Admit(out.Header, ex.peer.Trusted, route.pass)
+	h := route.upstream.Headers().Admit(out.Header, ex.Peer.Trusted, route.pass)
 	out.Header = h
-	if route.config.ForwardCredentials {
-		keepCredentials(h, &ex.creds, &ex.st.cookies)
+	if names := &ex.state.site.Cookies.Names; route.config.ForwardCredentials {
+		keepCredentials(h, &ex.Credentials, names)
 	} else {
-		stripCredentials(h, &ex.creds, &ex.st.cookies, ex.consumedAuthorization())
+		stripCredentials(h, &ex.Credentials, names, ex.consumedAuthorization())
 	}
 	if _, ok := h["User-Agent"]; !ok {
 		h["User-Agent"] = nil // none, rather than Go's own
 	}
 	route.editHeaders(h)
-	setValid(h, "X-Forwarded-For", ex.peer.Chain)
-	h["X-Forwarded-Proto"] = []string{ex.peer.Proto}
-	setValid(h, "X-Forwarded-Host", ex.peer.Host)
-	h["X-Request-Id"] = []string{ex.requestID}
-	if ex.id != nil {
-		route.upstream.Headers().Set(h, ex.id)
+	setValid(h, "X-Forwarded-For", ex.Peer.Chain)
+	h["X-Forwarded-Proto"] = []string{ex.Peer.Proto}
+	setValid(h, "X-Forwarded-Host", ex.Peer.Host)
+	h["X-Request-Id"] = []string{ex.ID}
+	if ex.Identity != nil {
+		route.upstream.Headers().Set(h, ex.Identity)
 	}
 }
 
-// editHeaders takes the headers out of h that the route removes or sets, in
-// every spelling that an upstream could read as one of them, and sets its own.
+func setValid(h http.Header, name, value string) {
+	if value != "" && httpguts.ValidHeaderFieldValue(value) {
+		h[name] = []string{value}
+	}
+}
+
+// editHeaders removes from h the headers that the route removes or sets, in
+// every spelling that an upstream could take for one of them, and sets its own.
 func (r *route) editHeaders(h http.Header) {
 	if len(r.edited) > 0 {
 		maps.DeleteFunc(h, func(name string, _ []string) bool { return r.edited[headername.Fold(name)] })
@@ -124,12 +130,12 @@ func (r *route) editHeaders(h http.Header) {
 }
 
 // consumedAuthorization reports whether the Authorization header proved the
-// identity; else it belongs to the application.
+// identity; otherwise it belongs to the application.
 func (ex *exchange) consumedAuthorization() bool {
-	if ex.id == nil {
+	if ex.Identity == nil {
 		return false
 	}
-	return ex.id.Mechanism == policy.Basic || (ex.id.Mechanism == policy.Bearer && ex.creds.Scheme == "bearer")
+	return ex.Identity.Mechanism == policy.Basic || (ex.Identity.Mechanism == policy.Bearer && ex.Credentials.Scheme == "bearer")
 }
 
 // bufferPool lends the buffers that bodies are copied through.

@@ -202,11 +202,11 @@ func TestReloadUpstreams(t *testing.T) {
 		if err := r.reload(yaml); err != nil {
 			t.Fatal(err)
 		}
-		before := r.state.Load().upstreams
+		before := r.state.Load().routing.upstreams
 		if err := r.reload(c.yaml); err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
-		after := r.state.Load().upstreams
+		after := r.state.Load().routing.upstreams
 		for name, same := range c.same {
 			if (after[name] == before[name]) != same {
 				t.Errorf("%s changes: upstream %s is the same: %t", c.name, name, !same)
@@ -216,7 +216,7 @@ func TestReloadUpstreams(t *testing.T) {
 	if err := r.reload(baseConfig); err != nil {
 		t.Fatal(err)
 	}
-	if after := r.state.Load().upstreams; len(after) != 1 {
+	if after := r.state.Load().routing.upstreams; len(after) != 1 {
 		t.Errorf("removed upstreams are still there: %v", after)
 	}
 }
@@ -424,7 +424,7 @@ func TestWarnOfDemonstration(t *testing.T) {
 	if err := r.reload(baseConfig); err != nil {
 		t.Fatal(err)
 	}
-	warnings := r.log.records(t, "demonstration passwords are configured: everybody knows them")
+	warnings := r.log.records(t, "demonstration passwords are configured: they are public")
 	if len(warnings) != 2 || fmt.Sprint(warnings[0]["users"]) != "[bob]" || warnings[0]["level"] != "WARN" {
 		t.Errorf("warned %v", warnings)
 	}

@@ -4,28 +4,39 @@ import (
 	"net/http"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/web"
 )
 
 // modifier returns what a route does to the header of every response of its
 // upstream.
-func (g *Gateway) modifier(st *state, public bool, upstream string) func(*http.Response) error {
-	names, hsts := &st.cookies, st.hsts
+func modifier(site *web.Site, public bool, upstream string) func(*http.Response) error {
+	names, hsts := &site.Cookies.Names, site.HSTS
 	return func(response *http.Response) error {
-		if hsts != "" { // the gateway's word over the upstream's (RFC 6797, section 8.1)
+		if hsts != "" { // replaces that of the upstream (RFC 6797, section 8.1)
 			response.Header["Strict-Transport-Security"] = []string{hsts}
 		}
 		if !public {
 			keepPrivate(response)
 		}
 		if dropped := separateCookies(response.Header, names); dropped > 0 {
-			g.logger.Warn("cookies of an upstream are left out: clients could read them as the gateway's", "upstream", upstream, "cookies", dropped)
+			site.Service.Logger.Warn("cookies of an upstream are left out: clients could read them as the gateway's", "upstream", upstream, "cookies", dropped)
 		}
 		return nil
 	}
 }
 
-// keepPrivate keeps shared caches from giving one person's page to another
-// where the upstream says nothing about it (RFC 9111, section 5.2.2.7).
+// clearing is the modifier of the route for a response that also clears cookies
+// that are no longer valid.
+func (ex *exchange) clearing(response *http.Response) error {
+	if err := ex.route.modify(response); err != nil {
+		return err
+	}
+	ex.ClearDeadIn(response.Header)
+	return nil
+}
+
+// keepPrivate keeps shared caches from giving one user's page to another if the
+// upstream says nothing about it (RFC 9111, section 5.2.2.7).
 func keepPrivate(response *http.Response) {
 	if _, ok := response.Header["Cache-Control"]; !ok && response.StatusCode != http.StatusSwitchingProtocols {
 		response.Header["Cache-Control"] = []string{"private"}
@@ -56,18 +67,30 @@ func dropTrailerCookies(h http.Header) {
 	}
 }
 
-// clearing is modify for a response that also clears cookies which are no
-// longer valid.
-func (ex *exchange) clearing(modify func(*http.Response) error) func(*http.Response) error {
-	return func(response *http.Response) error {
-		if err := modify(response); err != nil {
-			return err
-		}
-		if ex.clearsDead() {
-			for _, name := range ex.dead {
-				response.Header.Add("Set-Cookie", ex.clearedCookie(name).String())
-			}
-		}
-		return nil
+// stripCredentials removes from the header of a request what the gateway
+// consumed: its cookies, and the Authorization header if that proved the
+// identity. The cookies of the application get their own names back.
+func stripCredentials(h http.Header, creds *auth.Credentials, names *auth.CookieNames, consumed bool) {
+	if consumed {
+		delete(h, "Authorization")
+	}
+	if creds.Cookies || creds.Renamed {
+		setCookies(h, names.ToApplication(h["Cookie"], false))
+	}
+}
+
+// keepCredentials leaves the gateway's cookies in h, and lets no cookie of the
+// application take their names.
+func keepCredentials(h http.Header, creds *auth.Credentials, names *auth.CookieNames) {
+	if creds.Renamed {
+		setCookies(h, names.ToApplication(h["Cookie"], true))
+	}
+}
+
+func setCookies(h http.Header, lines []string) {
+	if len(lines) > 0 {
+		h["Cookie"] = lines
+	} else {
+		delete(h, "Cookie")
 	}
 }

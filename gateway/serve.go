@@ -1,250 +1,153 @@
 package gateway
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
-	"slices"
 	"strings"
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
-	"authgate/gateway/login"
+	"authgate/gateway/web"
 	"authgate/policy"
 )
 
-// serve leads a request along its way: what it asks for, who asks, whether
-// it may, and on to the upstream. An error is answered by fail.
+// serve takes a request along its way: what it asks for, who makes it, whether
+// they may, and on to the upstream.
 func (ex *exchange) serve() error {
+	if err := ex.refusal(); err != nil {
+		return err
+	}
 	if err := ex.read(); err != nil {
 		return err
 	}
-	if endpoint, ok := ex.st.endpoints[ex.req.Path.Decoded]; ok {
-		return ex.serveOwn(endpoint)
+	if endpoint, ok := ex.state.endpoints[ex.Canonical.Path.Decoded]; ok {
+		return endpoint.Serve(&ex.Exchange)
 	}
-	if ex.r.Method != strings.ToUpper(ex.r.Method) {
-		return &httpError{
-			status: http.StatusBadRequest, detail: "The method is not in upper case.",
-			cause: errors.New("methods are case-sensitive (RFC 9110, section 9.1), but not to every application"),
+	if ex.Request.Method != strings.ToUpper(ex.Request.Method) {
+		return &web.Error{
+			Status: http.StatusBadRequest, Detail: "The method is not in upper case.",
+			Cause: errors.New("methods are case-sensitive (RFC 9110, section 9.1), but not to every application"),
 		}
 	}
-	match, ok := ex.st.table.Match(&ex.req)
-	if !ok {
-		return errNoRoute()
-	}
-	if err := ex.st.table.CheckParameters(&ex.req, match); err != nil {
+	route, err := ex.state.routing.match(&ex.Canonical)
+	if err != nil {
 		return err
 	}
-	route := &ex.st.routes[match.Index]
-	ex.rule, ex.label = match.Route, match.Route.Name
-	if err := ex.authenticate(route); err != nil || ex.status != 0 {
+	ex.route, ex.Label = route, route.rule.Name
+	ex.SignIn = &route.signIn
+	answered, err := ex.authenticate()
+	if err != nil || answered {
 		return err
 	}
-	return ex.forward(route)
+	return ex.forward()
 }
 
-// read makes the canonical request and reads the credentials, once. What is
-// ambiguous is refused here, before any route is looked at.
+// read makes the canonical request and reads the credentials, once. It refuses
+// what is ambiguous, before a route is looked up.
 func (ex *exchange) read() error {
-	ex.peer = ex.st.trusted.Read(ex.r)
-	if ex.st.config.TLS.Mode == config.TLSOff && (!ex.peer.Trusted || ex.peer.Proto != "https") {
-		return &httpError{
-			status: http.StatusForbidden, detail: "This service is reached over https only.",
-			cause: errors.New("tls.mode is off, and the request does not come over https from a trusted proxy"),
+	st := ex.state
+	if st.config.TLS.Mode == config.TLSOff && (!ex.Peer.Trusted || ex.Peer.Proto != "https") {
+		return &web.Error{
+			Status: http.StatusForbidden, Detail: "This service is reached over https only.",
+			Cause: errors.New("tls.mode is off, and the request does not come over https from a trusted proxy"),
 		}
 	}
-	path, err := policy.ParseTarget(ex.r.RequestURI)
+	path, err := policy.ParseTarget(ex.Request.RequestURI)
 	if err != nil {
 		return err
 	}
-	host, err := policy.CanonicalHost(ex.peer.Host)
+	host, err := policy.CanonicalHost(ex.Peer.Host)
 	if err != nil {
-		return &httpError{status: http.StatusBadRequest, detail: "The host of the request is malformed.", cause: err}
+		return &web.Error{Status: http.StatusBadRequest, Detail: "The host of the request is malformed.", Cause: err}
 	}
-	if err := ex.checkHost(host); err != nil {
+	if err := st.site.Hosts.CheckHost(&ex.Received, host); err != nil {
 		return err
 	}
-	ex.req = policy.Request{Method: ex.r.Method, Host: host, Path: path, Client: ex.peer.Client}
-	ex.creds, err = auth.ReadCredentials(ex.r.Header, &ex.st.cookies, ex.peer.Client)
+	ex.Canonical = policy.Request{Method: ex.Request.Method, Host: host, Path: path, Client: ex.Peer.Client}
+	ex.Credentials, err = auth.ReadCredentials(ex.Request.Header, &st.site.Cookies.Names, ex.Peer.Client)
 	return err
 }
 
-// authenticate finds out who asks and whether the route lets them. A person
-// who is not signed in may have been answered with a redirect.
-func (ex *exchange) authenticate(route *route) error {
-	id, err := ex.prove(route.chain)
+// authenticate finds the identity that the request proves, and decides whether
+// the route lets it in. It may have answered a user who is not signed in with a
+// redirect.
+func (ex *exchange) authenticate() (answered bool, err error) {
+	route := ex.route
+	id, err := ex.Authenticate(route.chain)
 	if err != nil && !errors.Is(err, auth.ErrNoCredentials) {
-		ex.rejected(err, route.chain)
-		return err
+		ex.rejected(err)
+		return false, web.Challenge(err, route.chain.Challenges(&ex.Credentials)...)
 	}
-	ex.identify(id)
-	decision := ex.rule.Decide(id, &ex.req)
-	ex.decision, ex.reason = decision.Outcome.String(), decision.Reason
+	ex.Identify(id)
+	decision := route.rule.Decide(id, &ex.Canonical)
+	ex.Decision, ex.Reason = decision.Outcome.String(), decision.Reason
 	switch decision.Outcome {
 	case policy.Allow:
-		if id != nil {
-			return ex.crossSite(route)
-		}
-		return nil
+		return false, ex.checkSite()
 	case policy.Challenge:
-		if ex.wantsSignIn(route) {
-			ex.clearDead()
-			ex.redirect(http.StatusFound, ex.atOwnHost(leadingBack(route.signIn, ex.req.Path.Raw+query(ex.req.Path))))
-			return nil
+		if ex.wantsSignIn() {
+			ex.ClearDead()
+			site := ex.state.site
+			ex.Redirect(http.StatusFound, site.AtOwnHost(&ex.Received, web.WithReturn(route.signIn.Page, ex.Target())))
+			return true, nil
 		}
-		ex.challenges = route.chain.Challenges(&ex.creds)
-		return &httpError{status: http.StatusUnauthorized, detail: auth.DetailNotSignedIn}
+		return false, web.Challenge(
+			&web.Error{Status: http.StatusUnauthorized, Detail: auth.DetailNotSignedIn}, route.chain.Challenges(&ex.Credentials)...)
 	}
-	ex.audit("denied", slog.String("rule", decision.Rule), slog.String("reason", decision.Reason))
-	return errForbidden()
+	ex.Audit("denied", slog.String("rule", decision.Rule), slog.String("reason", decision.Reason))
+	return false, web.Forbidden()
 }
 
-// prove asks the mechanisms of chain. On a page load, a cookie that is no longer
-// valid counts as if it had not come (design E.6); every other credential that
-// is rejected ends the request.
-func (ex *exchange) prove(chain auth.Chain) (*policy.Identity, error) {
-	for {
-		id, err := chain.Authenticate(&ex.storage, &ex.creds)
-		if err == nil || errors.Is(err, auth.ErrNoCredentials) {
-			return id, err
-		}
-		var rejection *auth.Rejection
-		if !errors.As(err, &rejection) || rejection.Cookie == auth.NoCookie {
-			return nil, err
-		}
-		ex.dead = append(ex.dead, ex.st.cookies.Name(rejection.Cookie))
-		if !ex.pageLoad() {
-			return nil, err
-		}
-		ex.creds.Forget(rejection.Cookie)
-	}
-}
-
-// identify notes who asks.
-func (ex *exchange) identify(id *policy.Identity) {
-	if id != nil {
-		ex.id = id
-		ex.mechanism = string(id.Mechanism)
-	}
-}
-
-// rejected notes a credential that was presented and is not good.
-func (ex *exchange) rejected(err error, chain auth.Chain) {
-	ex.challenges = chain.Challenges(&ex.creds)
-	if ex.creds.Scheme == "basic" && ex.rule.Accepts(policy.Basic) {
-		ex.countLogin(policy.Basic, err)
+// rejected counts and logs a credential that is not valid.
+func (ex *exchange) rejected(err error) {
+	if ex.Credentials.Scheme == "basic" && ex.route.rule.Accepts(policy.Basic) {
+		ex.gateway.service.Metrics.Login(policy.Basic, err)
 	}
 	var rejection *auth.Rejection
 	if errors.As(err, &rejection) {
-		ex.reason = rejection.Reason
-		ex.audit("denied", slog.String("reason", ex.reason))
+		ex.Reason = rejection.Reason
+		ex.Audit("denied", slog.String("reason", ex.Reason))
 	}
 }
 
-// wantsSignIn reports whether the answer to a request without credentials is
-// the sign-in page: for a browser's page load where the route says auto.
-func (ex *exchange) wantsSignIn(route *route) bool {
-	if route.signIn == "" {
+// wantsSignIn reports whether a request without credentials is redirected to
+// the sign-in page.
+func (ex *exchange) wantsSignIn() bool {
+	if ex.route.signIn.Page == "" {
 		return false
 	}
-	switch route.config.Unauthenticated {
+	switch ex.route.config.Unauthenticated {
 	case config.UnauthenticatedRedirect:
-		return ex.reads()
+		return ex.Reads()
 	case config.UnauthenticatedAuto:
-		return ex.pageLoad()
+		return ex.PageLoad()
 	}
 	return false
 }
 
-// reads reports whether the request is a GET or HEAD.
-func (ex *exchange) reads() bool {
-	return ex.req.Method == http.MethodGet || ex.req.Method == http.MethodHead
+// checkSite refuses a request that another site may make on behalf of the user.
+func (ex *exchange) checkSite() error {
+	if ex.Identity == nil || ex.route.config.CrossOrigin == config.CrossOriginAllow || !ex.byCookie() {
+		return nil
+	}
+	crossSite := ex.state.crossSite
+	if err := crossSite.CheckOrigin(&ex.Exchange); err != nil {
+		return err
+	}
+	if !crossSite.NeedsToken(&ex.Exchange) {
+		return nil
+	}
+	return crossSite.CheckToken(&ex.Exchange, ex.Identity.Login)
 }
 
-// pageLoad reports whether the request is that of a browser for a page.
-func (ex *exchange) pageLoad() bool {
-	if !ex.reads() {
+// byCookie reports whether a cookie proved the identity.
+func (ex *exchange) byCookie() bool {
+	switch ex.Identity.Mechanism {
+	case policy.Basic:
 		return false
+	case policy.Bearer:
+		return ex.Credentials.Scheme != "bearer"
 	}
-	mode := ex.r.Header.Get("Sec-Fetch-Mode")
-	return (mode == "" || mode == "navigate") && negotiate(ex.r) == typeHTML
+	return true
 }
-
-// redirect answers with Location. Callers see to it that location stays where
-// it should.
-func (ex *exchange) redirect(status int, location string) {
-	ex.limitBody()
-	ex.strictTransport()
-	h := ex.Header()
-	h.Set("Location", location)
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Request-Id", ex.requestID)
-	ex.WriteHeader(status)
-}
-
-// query is the query of a target with its question mark, byte for byte.
-func query(p policy.Path) string {
-	if !p.HasQuery {
-		return ""
-	}
-	return "?" + p.Query
-}
-
-// signInURL is where the page of an error offers to go on: to sign in, and
-// back to the page that was asked for.
-func (ex *exchange) signInURL(status int) string {
-	switch {
-	case ex.label == labelCallback:
-		return ex.st.own("signin")
-	case status != http.StatusUnauthorized || !ex.st.used[policy.Session] && !ex.st.used[policy.OIDC]:
-		return ""
-	case ex.rule == nil:
-		return ex.st.own("signin")
-	}
-	signIn := ex.st.signInFor(ex.rule)
-	if signIn == "" || ex.req.Method != http.MethodGet {
-		return signIn
-	}
-	return leadingBack(signIn, ex.req.Path.Raw+query(ex.req.Path))
-}
-
-// audit writes one event of the audit log: who did what from where. Secrets
-// and whatever else a client may choose have no place in it.
-func (ex *exchange) audit(event string, attrs ...slog.Attr) {
-	attrs = append([]slog.Attr{
-		slog.String("event", event),
-		slog.String("request_id", ex.requestID),
-		slog.String("client", ex.peer.Address),
-		slog.String("route", ex.label),
-	}, attrs...)
-	if ex.id != nil && !slices.ContainsFunc(attrs, func(a slog.Attr) bool { return a.Key == "subject" }) {
-		attrs = append(attrs, slog.String("subject", ex.id.Subject), slog.String("login", ex.id.Login))
-	}
-	ex.gw.logger.LogAttrs(context.Background(), slog.LevelInfo, "audit", attrs...)
-}
-
-// countLogin counts a sign-in by its result.
-func (ex *exchange) countLogin(mechanism policy.Mechanism, err error) {
-	if result := loginResult(err); result != "" {
-		ex.gw.metrics.logins.WithLabelValues(string(mechanism), result).Inc()
-	}
-}
-
-// loginResult is what became of a sign-in; a failure of the gateway itself is
-// no result, and empty.
-func loginResult(err error) string {
-	var throttled *auth.ThrottledError
-	switch {
-	case err == nil:
-		return loginSuccess
-	case errors.As(err, &throttled):
-		return loginThrottled
-	case errors.Is(err, auth.ErrRejected), errors.Is(err, login.ErrNoAttempt), isProviderError(err):
-		return loginFailure
-	}
-	return ""
-}
-
-func stack() string { return string(debug.Stack()) }

@@ -15,28 +15,28 @@ import (
 func (g *Gateway) OpenCertificates() (certs.Source, error) {
 	cfg := g.Config()
 	if cfg.TLS.Mode != config.TLSACME || cfg.Store.Driver != config.StoreRedis {
-		return certs.Open(cfg, nil, g.logger, g.now)
+		return certs.Open(cfg, nil, g.service.Logger, g.service.Now)
 	}
 	box, err := storeBox(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return certs.Open(cfg, acme.NewStorage(g.store, box, g.shared), g.logger, g.now)
+	return certs.Open(cfg, acme.NewStorage(g.storage.guarded, box, g.storage.now), g.service.Logger, g.service.Now)
 }
 
 // Ready returns nil if the gateway can serve requests that need a login, and
 // the reason if it cannot.
 func (g *Gateway) Ready(ctx context.Context) error {
-	if pinger, ok := g.rawStore.(store.Pinger); ok {
+	if pinger, ok := g.storage.raw.(store.Pinger); ok {
 		if err := pinger.Ping(ctx); err != nil {
 			return err
 		}
 	}
-	return g.state.Load().store.Check("settle")
+	return g.state.Load().gate.Check("settle")
 }
 
 // Drain makes each answer from now on ask its client to use another connection.
-func (g *Gateway) Drain() { g.draining.Store(true) }
+func (g *Gateway) Drain() { g.service.Draining.Store(true) }
 
 // WebSockets returns the WebSockets that pass through the gateway.
 func (g *Gateway) WebSockets() *conn.WebSockets { return &g.sockets }
@@ -44,7 +44,7 @@ func (g *Gateway) WebSockets() *conn.WebSockets { return &g.sockets }
 // CloseIdleUpstreams closes the connections to upstreams that serve no request.
 // It frees their file descriptors.
 func (g *Gateway) CloseIdleUpstreams() {
-	for _, u := range g.state.Load().upstreams {
+	for _, u := range g.state.Load().routing.upstreams {
 		u.CloseIdle()
 	}
 }

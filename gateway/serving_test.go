@@ -37,12 +37,12 @@ func TestReady(t *testing.T) {
 		{"not settled", pinged(nil), false, closed},
 		{"no contact", pinged(errBroken), true, errBroken},
 	} {
-		g := &Gateway{rawStore: c.store}
+		g := &Gateway{storage: storage{raw: c.store}}
 		gate := guard.NewGate(nil)
 		if c.open {
 			gate.Open()
 		}
-		g.state.Store(&state{store: gate})
+		g.state.Store(&state{gate: gate})
 		if got := g.Ready(t.Context()); (got == nil) != (c.want == nil) || got != nil && got.Error() != c.want.Error() {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}

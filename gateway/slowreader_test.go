@@ -36,7 +36,7 @@ func TestStalledReader(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if got := r.underWay.Load(); got != 1 {
+		if got := r.load.inFlight.Load(); got != 1 {
 			t.Errorf("after an hour %d requests are under way, want that of the slow one alone", got)
 		}
 		slow.Close()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"authgate/gateway/conn"
+	"authgate/gateway/web"
 )
 
 // bodyPause is limits.body_pause of baseConfig.
@@ -123,8 +124,8 @@ func TestStalledBody(t *testing.T) {
 				start := time.Now()
 				conn := dial()
 				a := ask(t, conn, c.head+"\n"+header+body)
-				if took := time.Since(start); a.StatusCode != c.want || took != ownBodyTime || !a.Close {
-					t.Errorf("%s, %q: %d after %v, closing %t; want %d after %v", name, body, a.StatusCode, took, a.Close, c.want, ownBodyTime)
+				if took := time.Since(start); a.StatusCode != c.want || took != web.BodyTime || !a.Close {
+					t.Errorf("%s, %q: %d after %v, closing %t; want %d after %v", name, body, a.StatusCode, took, a.Close, c.want, web.BodyTime)
 				}
 				if n, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 					t.Errorf("%s, %q: there is more: %d, %v", name, body, n, err)
@@ -150,7 +151,7 @@ func TestBodyLimitEnds(t *testing.T) {
 		listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
 			conn := dial()
 			for _, head := range []string{first, "POST /public/"} {
-				for _, wait := range []time.Duration{time.Second, ownBodyTime - time.Second} {
+				for _, wait := range []time.Duration{time.Second, web.BodyTime - time.Second} {
 					time.AfterFunc(wait, func() { _, _ = io.WriteString(conn, "body") }) // an error shows in the answer
 					if a := ask(t, conn, head+" HTTP/1.1\nHost: gw.example\nContent-Length: 4\n\n"); a.Close {
 						t.Errorf("after %s: %d, and the connection ends", name, a.StatusCode)
@@ -178,7 +179,7 @@ func TestPausedBody(t *testing.T) {
 	}{
 		"whole at once":   {nil, 200},
 		"slow":            {[]time.Duration{time.Minute, bodyPause - time.Second, bodyPause - time.Second}, 200},
-		"a pause":         {[]time.Duration{time.Second, bodyPause + 2*ownBodyTime}, 408},
+		"a pause":         {[]time.Duration{time.Second, bodyPause + 2*web.BodyTime}, 408},
 		"never any of it": {[]time.Duration{time.Hour}, 408},
 	} {
 		listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
@@ -214,7 +215,7 @@ func TestEarlyAnswer(t *testing.T) {
 		}
 		start := time.Now()
 		a := ask(t, dial(), "POST /public/ HTTP/1.1\nHost: gw.example\nContent-Length: 10\n\n")
-		if took := time.Since(start); a.StatusCode != http.StatusConflict || took != ownBodyTime {
+		if took := time.Since(start); a.StatusCode != http.StatusConflict || took != web.BodyTime {
 			t.Errorf("%d after %v", a.StatusCode, took)
 		}
 	})
@@ -283,7 +284,7 @@ func TestStalledBodyHTTP2(t *testing.T) {
 			{"POST", "/basic/", nil, 401, 0},
 			{"POST", "/admin/", []string{bob.bearer}, 403, 0},
 			{"GET", "/session/", []string{browser}, 302, 0},
-			{"POST", "/login", nil, 400, ownBodyTime},
+			{"POST", "/login", nil, 400, web.BodyTime},
 		} {
 			if got, took := send(c.method, c.path, time.Hour, c.header...); got != c.want || took != c.took {
 				t.Errorf("%s: %d after %v, want %d after %v", c.path, got, took, c.want, c.took)

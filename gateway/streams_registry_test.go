@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"authgate/gateway/web"
 	"authgate/policy"
 )
 
@@ -17,14 +18,14 @@ func TestStreamsAtRest(t *testing.T) {
 		public := s.open("HTTP/2.0", "/public/", "Accept: */*")
 		defer public.Close()
 		if s.streams.armed.Load() || len(s.streams.all()) > 0 {
-			t.Error("a public stream is looked at")
+			t.Error("a public stream is checked")
 		}
 		body := s.open("HTTP/1.1", "/session/", s.login(aliceIn).cookie)
 		if !s.streams.armed.Load() || len(s.streams.all()) != 1 {
-			t.Error("a stream is not looked at")
+			t.Error("a stream is not checked")
 		}
 		body.Close()
-		time.Sleep(2 * lookEvery)
+		time.Sleep(2 * checkEvery)
 		synctest.Wait()
 		if s.streams.armed.Load() || len(s.streams.all()) > 0 {
 			t.Error("the timer runs on")
@@ -32,13 +33,13 @@ func TestStreamsAtRest(t *testing.T) {
 	})
 }
 
-// Requests come and go while others are looked at.
+// Requests come and go while others are checked.
 func TestStreamsComeAndGo(t *testing.T) {
 	t.Parallel()
 	ended := make(chan *exchange, 1000)
 	s := newStreams(
 		func(_ context.Context, ex *exchange) error {
-			switch ex.label {
+			switch ex.Label {
 			case "bad":
 				return &endedError{}
 			case "worse":
@@ -48,10 +49,13 @@ func TestStreamsComeAndGo(t *testing.T) {
 		},
 		func(ex *exchange, _ *endedError) { ended <- ex },
 	)
-	s.armed.Store(true) // the test looks
-	bad := &exchange{label: "bad", id: &policy.Identity{}}
-	s.add(bad, nil)
-	s.add(&exchange{label: "worse", id: &policy.Identity{}}, nil)
+	s.armed.Store(true) // the test checks
+	labelled := func(label string) *exchange {
+		return &exchange{Exchange: web.Exchange{Record: web.Record{Label: label, Identity: &policy.Identity{}}}}
+	}
+	bad := labelled("bad")
+	s.add(bad)
+	s.add(labelled("worse"))
 	done := make(chan struct{})
 	for range 4 {
 		go func() {
@@ -59,7 +63,7 @@ func TestStreamsComeAndGo(t *testing.T) {
 			for range 500 {
 				few := []*exchange{{}, {}, {}}
 				for _, ex := range few {
-					s.add(ex, nil)
+					s.add(ex)
 				}
 				for _, ex := range few {
 					if s.remove(ex) != nil {
@@ -71,9 +75,9 @@ func TestStreamsComeAndGo(t *testing.T) {
 	}
 	for range 4 {
 		for waiting := true; waiting; {
-			s.lookAt(t.Context(), s.all(), time.Now())
+			s.checkAll(t.Context(), s.all(), time.Now())
 			if ex := <-ended; ex != bad {
-				t.Errorf("%q has ended", ex.label)
+				t.Errorf("%q has ended", ex.Label)
 			}
 			select {
 			case <-done:

@@ -13,6 +13,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
+	"authgate/gateway/web"
 )
 
 // within is what the gateway promises: a stream ends so soon after its login.
@@ -115,7 +116,7 @@ func (s *streaming) ends(what string, body io.ReadCloser, since time.Time) {
 	}
 	body.Close()
 	synctest.Wait()
-	if n := s.underWay.Load(); n != 0 {
+	if n := s.load.inFlight.Load(); n != 0 {
 		s.t.Errorf("%s: %d requests are under way", what, n)
 	}
 }
@@ -183,7 +184,7 @@ func TestStreamsEndWithTheLogin(t *testing.T) {
 					body := s.open(protocol, c.path, header)
 					s.do("POST", "/refresh", refreshBody(in.refresh), jsonType) // which ends nothing
 					time.Sleep(time.Minute)
-					if n := s.underWay.Load(); n != 1 {
+					if n := s.load.inFlight.Load(); n != 1 {
 						t.Fatalf("before the end %d requests are under way", n)
 					}
 					c.end(s, in)
@@ -250,7 +251,7 @@ func TestStreamsGoOn(t *testing.T) {
 			return false
 		})
 		time.Sleep(time.Hour)
-		if n := s.underWay.Load(); n != 4 {
+		if n := s.load.inFlight.Load(); n != 4 {
 			t.Errorf("%d of 4 streams are left:\n%s", n, s.rig.log)
 		}
 		for _, body := range bodies {
@@ -269,7 +270,7 @@ func TestStreamsAreNoActivity(t *testing.T) {
 			s.clock.advance(time.Minute)
 			time.Sleep(time.Minute)
 		}
-		if n := s.underWay.Load(); n != 1 {
+		if n := s.load.inFlight.Load(); n != 1 {
 			t.Fatalf("%d requests are under way after 9 minutes", n)
 		}
 		s.clock.advance(time.Minute)
@@ -347,7 +348,7 @@ func TestStreamsOfClientsThatDoNotRead(t *testing.T) {
 			})
 			in := s.login(aliceIn)
 			answer := s.ask(protocol, "/session/", in.cookie)
-			time.Sleep(3 * answerPause / 4) // so that the limit of slow readers is moved on meanwhile
+			time.Sleep(3 * web.AnswerPause / 4) // so that the limit of slow readers is moved on meanwhile
 			s.do("POST", "/logout", "", in.cookie)
 			ended := time.Now()
 			if took := (<-s.givenUp).Sub(ended); took > within {
@@ -355,7 +356,7 @@ func TestStreamsOfClientsThatDoNotRead(t *testing.T) {
 			}
 			time.Sleep(within - time.Since(ended))
 			synctest.Wait()
-			if n := s.underWay.Load(); n != 0 {
+			if n := s.load.inFlight.Load(); n != 0 {
 				t.Errorf("%s: %d requests are under way", protocol, n)
 			}
 			answer.Body.Close()
@@ -376,23 +377,23 @@ func TestStreamsWithoutTheStore(t *testing.T) {
 	} {
 		for kind, fail := range map[string]func(string, int64, string) bool{
 			"fails": func(string, int64, string) bool { return true },
-			"hangs": func(string, int64, string) bool { time.Sleep(lookTime); return true },
+			"hangs": func(string, int64, string) bool { time.Sleep(checkTime); return true },
 		} {
 			streamsOf(t, func(s *streaming) {
 				body := s.open("HTTP/1.1", "/session/", s.login(aliceIn).cookie)
-				defer time.Sleep(2 * lookTime) // for what hangs
+				defer time.Sleep(2 * checkTime) // for what hangs
 				defer body.Close()
 				time.Sleep(time.Minute)
 				s.rig.store.breakIf(fail)
 				away := time.Now()
 				time.AfterFunc(c.away, s.rig.store.heal)
 				time.Sleep(7 * time.Second)
-				if n := s.underWay.Load(); n != 1 {
+				if n := s.load.inFlight.Load(); n != 1 {
 					t.Fatalf("%s, %s: gone within 7 s", name, kind)
 				}
 				if !c.ends {
 					time.Sleep(time.Hour)
-					if n := s.underWay.Load(); n != 1 {
+					if n := s.load.inFlight.Load(); n != 1 {
 						t.Fatalf("%s, %s: gone", name, kind)
 					}
 					return
@@ -413,7 +414,7 @@ func TestStreamsBesideThoseThatWait(t *testing.T) {
 	t.Parallel()
 	streamsOf(t, func(s *streaming) {
 		alice, bob := s.login(aliceIn), s.login(bobIn)
-		for range lookersAtOnce / 2 {
+		for range checksAtOnce / 2 {
 			defer s.open("HTTP/2.0", "/session/", alice.cookie).Close()
 		}
 		var alices sync.Map // keys
@@ -427,7 +428,7 @@ func TestStreamsBesideThoseThatWait(t *testing.T) {
 		s.rig.store.breakIf(func(_ string, _ int64, key string) bool {
 			_, hang := alices.Load(key)
 			if hang {
-				time.Sleep(lookTime)
+				time.Sleep(checkTime)
 			}
 			return hang
 		})
@@ -440,6 +441,6 @@ func TestStreamsBesideThoseThatWait(t *testing.T) {
 		}
 		body.Close()
 		s.rig.store.heal()
-		time.Sleep(2 * lookTime) // for those that hang
+		time.Sleep(2 * checkTime) // for those that hang
 	})
 }

@@ -9,13 +9,15 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"authgate/gateway/web"
 )
 
 // events are how often each event of tokens was counted.
 func (r *rig) events(t *testing.T) string {
 	t.Helper()
 	var all []string
-	for _, event := range []string{tokenIssued, tokenRefreshed, tokenRevoked, tokenReused} {
+	for _, event := range []string{web.TokenIssued, web.TokenRefreshed, web.TokenRevoked, web.TokenReused} {
 		all = append(all, fmt.Sprint(sample(t, r.registry, "authgate_tokens_total", "event="+event)))
 	}
 	return strings.Join(all, " ")
@@ -74,10 +76,10 @@ func TestRefreshBody(t *testing.T) {
 	for _, c := range byCookie.do("POST", "/login", aliceIn, jsonType).Result().Cookies() {
 		cookies[c.Name] = c.Value
 	}
-	if w := byCookie.do("POST", "/refresh", refreshBody("x"), jsonType, "Cookie: refresh_token="+cookies[refreshCookie]); w.Code != 401 {
+	if w := byCookie.do("POST", "/refresh", refreshBody("x"), jsonType, "Cookie: refresh_token="+cookies["refresh_token"]); w.Code != 401 {
 		t.Errorf("a token in the body that is not good: %d", w.Code)
 	}
-	if w := byCookie.do("POST", "/refresh", refreshBody(cookies[refreshCookie]), jsonType); w.Code != 200 {
+	if w := byCookie.do("POST", "/refresh", refreshBody(cookies["refresh_token"]), jsonType); w.Code != 200 {
 		t.Errorf("a token in the body that is good: %d", w.Code)
 	}
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"authgate/gateway"
 	"authgate/gateway/certs"
 	"authgate/gateway/config"
 	"authgate/gateway/conn"
+	"authgate/gateway/web"
 )
 
 const (
@@ -184,7 +184,7 @@ func (s *Server) listen(name, address string, handler http.Handler) (*conn.Liste
 		MaxHeaderBytes:    s.gateway.Config().Limits.MaxHeaderBytes,
 		ConnContext:       conn.Context,
 		ConnState:         connections.State,
-		ErrorLog:          gateway.LibraryLog(s.logger.Handler(), slog.LevelDebug), // mostly failed handshakes
+		ErrorLog:          web.LibraryLog(s.logger.Handler(), slog.LevelDebug), // mostly failed handshakes
 
 		// net/http would answer "OPTIONS *" with 200.
 		DisableGeneralOptionsHandler: true,

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"authgate/gateway"
 	"authgate/gateway/config"
+	"authgate/gateway/web"
 )
 
 const (
@@ -75,7 +75,7 @@ type logHandler struct {
 // Handle implements slog.Handler.
 func (h logHandler) Handle(ctx context.Context, r slog.Record) error {
 	err := h.Handler.Handle(ctx, r)
-	if r.Message != gateway.AccessMessage || r.Level > slog.LevelInfo {
+	if r.Message != web.AccessMessage || r.Level > slog.LevelInfo {
 		h.out.Flush()
 	}
 	return err
@@ -95,7 +95,7 @@ func (h logHandler) WithGroup(name string) slog.Handler {
 // this log. The standard logger is global, so only a program with one App calls it.
 func (a *App) TakeStandardLog() {
 	log.SetFlags(0)
-	log.SetOutput(gateway.LibraryLog(a.logger.Handler(), slog.LevelWarn).Writer())
+	log.SetOutput(web.LibraryLog(a.logger.Handler(), slog.LevelWarn).Writer())
 }
 
 func newLogger(cfg config.Log, out *logOutput) *slog.Logger {

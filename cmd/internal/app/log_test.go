@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway"
 	"authgate/gateway/config"
+	"authgate/gateway/web"
 )
 
 // Lines of the access log wait a little, others do not, and none overtakes
@@ -28,20 +28,20 @@ func TestLogWaits(t *testing.T) {
 					t.Errorf("%s, %s: %d lines, want %d:\n%s", format, when, got, n, written.String())
 				}
 			}
-			logger.Info(gateway.AccessMessage, "n", 1)
-			logger.Info(gateway.AccessMessage, "n", 2)
+			logger.Info(web.AccessMessage, "n", 1)
+			logger.Info(web.AccessMessage, "n", 2)
 			want(0, "at once")
 			wait(logDelay - 1)
 			want(0, "just before the delay")
 			wait(1)
 			want(2, "after the delay")
-			logger.Info(gateway.AccessMessage, "n", 3)
+			logger.Info(web.AccessMessage, "n", 3)
 			out.Flush()
 			want(3, "when nothing is under way")
-			logger.Info(gateway.AccessMessage, "n", 4)
+			logger.Info(web.AccessMessage, "n", 4)
 			logger.With("a", 1).WithGroup("g").Info("audit", "n", 5)
 			want(5, "after another message")
-			logger.Warn(gateway.AccessMessage, "n", 6)
+			logger.Warn(web.AccessMessage, "n", 6)
 			want(6, "after a request that failed")
 			logger.Debug("below the level")
 			want(6, "below the level")
@@ -70,7 +70,7 @@ func TestLogBuffer(t *testing.T) {
 		for range writers {
 			all.Go(func() {
 				for range lines {
-					logger.Info(gateway.AccessMessage, "x", strings.Repeat("x", 100))
+					logger.Info(web.AccessMessage, "x", strings.Repeat("x", 100))
 				}
 			})
 		}
@@ -79,7 +79,7 @@ func TestLogBuffer(t *testing.T) {
 			t.Errorf("%d bytes were written of a buffer of %d that ran over", got, logBuffer)
 		}
 		out.Flush()
-		if got := len(written.logged(t, gateway.AccessMessage)); got != writers*lines {
+		if got := len(written.logged(t, web.AccessMessage)); got != writers*lines {
 			t.Errorf("%d lines of %d", got, writers*lines)
 		}
 	})

@@ -29,6 +29,9 @@ func NewGate(s store.Store) *Gate { return &Gate{store: s} }
 // Open lets all calls through. It must not be called concurrently with others.
 func (g *Gate) Open() { g.open = true }
 
+// IsOpen reports whether calls get through.
+func (g *Gate) IsOpen() bool { return g.open }
+
 // Check returns the error of an operation while the gate is closed, else nil.
 func (g *Gate) Check(operation string) error {
 	if !g.open {

@@ -1,4 +1,4 @@
-package gateway
+package web
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 
 // LibraryLog returns a logger for libraries that write lines of text, such as
 // net/http. Each line becomes a record of h. Libraries quote what came over the
-// wire, which may be part of somebody's answer, so quoted text is left out.
+// wire, which may be part of an answer, so quoted text is left out.
 func LibraryLog(h slog.Handler, level slog.Level) *log.Logger {
 	return log.New(&libraryLog{h, level}, "", 0)
 }

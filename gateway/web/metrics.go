@@ -1,4 +1,4 @@
-package gateway
+package web
 
 import (
 	"errors"
@@ -12,37 +12,22 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-)
 
-// Values of the label decision.
-const (
-	decisionAllow     = "allow"
-	decisionChallenge = "challenge"
-	decisionForbid    = "forbid"
-	decisionError     = "error"
+	"authgate/gateway/provider"
+	"authgate/policy"
 )
-
-// labelNone stands for the route of a request that reached none.
-const labelNone = "none"
 
 // Values of the label event of authgate_tokens_total.
 const (
-	tokenIssued    = "issued"
-	tokenRefreshed = "refreshed"
-	tokenRevoked   = "revoked"
-	tokenReused    = "reused"
+	TokenIssued    = "issued"
+	TokenRefreshed = "refreshed"
+	TokenRevoked   = "revoked"
+	TokenReused    = "reused"
 )
 
-// Values of the label result of authgate_logins_total.
-const (
-	loginSuccess   = "success"
-	loginFailure   = "failure"
-	loginThrottled = "throttled"
-)
-
-// metrics are what Prometheus scrapes. No label takes a value that a client
+// Metrics are what Prometheus scrapes. No label takes a value that a client
 // chooses: routes, upstreams and mechanisms come from the configuration.
-type metrics struct {
+type Metrics struct {
 	requests         *prometheus.CounterVec
 	requestDuration  *prometheus.HistogramVec
 	upstreamDuration *prometheus.HistogramVec
@@ -57,16 +42,16 @@ type metrics struct {
 	kinds  atomic.Pointer[map[requestKind]*requestSeries]
 }
 
-// newMetrics registers the gateway's metrics with registry. sessions counts
-// the live sessions, nil where the store cannot.
-func newMetrics(registry prometheus.Registerer, logger *slog.Logger, version string, sessions func() float64) (*metrics, error) {
+// NewMetrics registers the gateway's metrics with registry. sessions counts the
+// live sessions; it is nil if the store cannot.
+func NewMetrics(registry prometheus.Registerer, logger *slog.Logger, version string, sessions func() float64) (*Metrics, error) {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 	}
-	m := &metrics{
+	m := &Metrics{
 		logger: logger,
 		requests: counter("authgate_requests_total",
 			"Requests by route, the mechanism that proved the identity, the decision and the status code.",
@@ -103,14 +88,54 @@ func newMetrics(registry prometheus.Registerer, logger *slog.Logger, version str
 	return m, errors.Join(errs...)
 }
 
-// observeStore returns what measures the operations of the store. It resolves
-// the label once for each.
-func (m *metrics) observeStore() func(operation string, took time.Duration) {
+// Login counts a sign-in by its result. A failure of the gateway itself is no
+// result.
+func (m *Metrics) Login(mechanism policy.Mechanism, err error) {
+	if result := LoginResult(err); result != "" {
+		m.logins.WithLabelValues(string(mechanism), result).Inc()
+	}
+}
+
+// Token counts what happened to a token.
+func (m *Metrics) Token(event string) { m.tokens.WithLabelValues(event).Inc() }
+
+// Reload counts a reload of the configuration.
+func (m *Metrics) Reload(err error) {
+	result := "success"
+	if err != nil {
+		result = "failure"
+	}
+	m.reloads.WithLabelValues(result).Inc()
+}
+
+// Upstream returns what measures the time of an upstream.
+func (m *Metrics) Upstream(name string) prometheus.Observer {
+	return m.upstreamDuration.WithLabelValues(name)
+}
+
+// Store returns what measures the operations of the store.
+func (m *Metrics) Store() func(operation string, took time.Duration) {
 	durations := map[string]prometheus.Observer{}
 	for _, operation := range []string{"get", "put", "swap", "take", "delete"} {
 		durations[operation] = m.storeDuration.WithLabelValues(operation)
 	}
 	return func(operation string, took time.Duration) { durations[operation].Observe(took.Seconds()) }
+}
+
+// Provider returns what measures the calls to an identity provider.
+func (m *Metrics) Provider(name string) func(operation string, took time.Duration, err error) {
+	return func(operation string, took time.Duration, err error) {
+		result := "success"
+		switch {
+		case errors.Is(err, provider.ErrTimeout):
+			result = "timeout"
+		case errors.Is(err, provider.ErrRefused), errors.Is(err, provider.ErrInvalid):
+			result = "refused"
+		case err != nil:
+			result = "failure"
+		}
+		m.providerDuration.WithLabelValues(name, operation, result).Observe(took.Seconds())
+	}
 }
 
 func buildInfo(version string) prometheus.Collector {
@@ -125,10 +150,11 @@ func buildInfo(version string) prometheus.Collector {
 	return gauge
 }
 
-// kindOf returns where requests of a kind are counted. There are few kinds,
-// whatever clients do, so labels are looked up once for each.
-func (m *metrics) kindOf(route, mechanism, decision string, status int) *requestSeries {
-	kind := requestKind{route, mechanism, decision, status}
+// seriesOf returns where exchanges like the one of the record are counted.
+// There are few kinds, whatever clients do, so labels are looked up once for
+// each.
+func (m *Metrics) seriesOf(r *Record) *requestSeries {
+	kind := requestKind{r.Label, r.Mechanism, r.Decision, r.Status}
 	if known, ok := (*m.kinds.Load())[kind]; ok {
 		return known
 	}
@@ -136,13 +162,13 @@ func (m *metrics) kindOf(route, mechanism, decision string, status int) *request
 	defer m.adding.Unlock()
 	kinds := maps.Clone(*m.kinds.Load())
 	series := &requestSeries{
-		count:    m.requests.WithLabelValues(route, mechanism, decision, strconv.Itoa(status)),
-		duration: m.requestDuration.WithLabelValues(route),
+		count:    m.requests.WithLabelValues(kind.route, kind.mechanism, kind.decision, strconv.Itoa(kind.status)),
+		duration: m.requestDuration.WithLabelValues(kind.route),
 		log: m.logger.Handler().WithAttrs([]slog.Attr{
-			slog.String("route", route),
-			slog.String("mechanism", mechanism),
-			slog.String("decision", decision),
-			slog.Int("status", status),
+			slog.String("route", kind.route),
+			slog.String("mechanism", kind.mechanism),
+			slog.String("decision", kind.decision),
+			slog.Int("status", kind.status),
 		}),
 	}
 	kinds[kind] = series

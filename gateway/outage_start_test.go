@@ -21,7 +21,7 @@ var sharedConfig = strings.Replace(baseConfig, "store: {driver: memory}", "store
 const (
 	bobsAccount = `    - {username: bob, roles: [user], password_hash: "$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"}` + "\n"
 	// justBefore is the last moment before a gateway tries again to settle.
-	justBefore = settleEvery - time.Nanosecond
+	justBefore = openGateEvery - time.Nanosecond
 )
 
 // without starts another gateway on the store of r, which fails.
@@ -77,14 +77,14 @@ func TestStartWithoutStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.refusing(t, s)
-		time.Sleep(10 * settleEvery)
+		time.Sleep(10 * openGateEvery)
 		synctest.Wait()
 		r.refusing(t, s)
 		r.store.heal()
 		time.Sleep(justBefore)
 		synctest.Wait()
 		r.refusing(t, s)
-		time.Sleep(settleEvery)
+		time.Sleep(openGateEvery)
 		synctest.Wait()
 		r.stub()
 		r.good(t, s, true)
@@ -106,7 +106,7 @@ func TestStartWithoutStoreSettles(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.store.heal()
-		time.Sleep(settleEvery)
+		time.Sleep(openGateEvery)
 		synctest.Wait()
 		r.stub()
 		r.good(t, bob, false)
@@ -140,7 +140,7 @@ func TestReloadBeforeSettled(t *testing.T) {
 		if err := r.reload(edit(t, sharedConfig, bobsAccount, "")); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * settleEvery)
+		time.Sleep(10 * openGateEvery)
 		synctest.Wait()
 		r.stub()
 		r.good(t, s, true)

@@ -1,0 +1,84 @@
+package endpoint
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/pages"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// account tells a user about their own login.
+type account struct {
+	chain     auth.Chain // all mechanisms but Basic
+	site      *web.Site
+	crossSite *web.CrossSite
+}
+
+func (a *account) identity(ex *web.Exchange) (*policy.Identity, error) {
+	id, err := ex.Authenticate(a.chain)
+	if err != nil {
+		return nil, web.Challenge(err, a.chain.Challenges(&ex.Credentials)...)
+	}
+	ex.Identify(id)
+	return id, nil
+}
+
+// serve is GET /me: who is signed in, by cookie or bearer. A browser gets a
+// page.
+func (a *account) serve(ex *web.Exchange) error {
+	id, err := a.identity(ex)
+	if err != nil {
+		return err
+	}
+	if web.Negotiate(ex.Request) == web.TypeHTML {
+		ex.Page(http.StatusOK, func(p *pages.Pages) error {
+			return p.Account(ex, pages.Account{
+				Username: id.Username, Name: id.Name, Email: id.Email, Roles: id.Roles,
+				Mechanism: string(id.Mechanism), Provider: id.Provider, Expires: id.Expires,
+				LogoutAction: a.site.Own("logout"), LogoutToken: a.crossSite.Token(id.Login),
+			})
+		})
+		return nil
+	}
+	roles := id.Roles
+	if roles == nil {
+		roles = []string{}
+	}
+	ex.JSON(web.TypeJSON, http.StatusOK, struct {
+		Username  string           `json:"username"`
+		Name      string           `json:"name"`
+		Email     string           `json:"email"`
+		Roles     []string         `json:"roles"`
+		Mechanism policy.Mechanism `json:"mechanism"`
+		Provider  string           `json:"provider"`
+		ExpiresAt time.Time        `json:"expires_at,omitzero"`
+	}{id.Username, id.Name, id.Email, roles, id.Mechanism, id.Provider, id.Expires.UTC().Truncate(time.Second)})
+	return nil
+}
+
+// csrfToken is GET /csrf-token: the anti-CSRF token of the login.
+func (a *account) csrfToken(ex *web.Exchange) error {
+	id, err := a.identity(ex)
+	if err != nil {
+		return err
+	}
+	if id.Login == "" {
+		return &web.Error{Status: http.StatusBadRequest, Detail: "This credential belongs to no login, and needs no token."}
+	}
+	ex.JSON(web.TypeJSON, http.StatusOK, map[string]string{web.CSRFField: a.crossSite.Token(id.Login)})
+	return nil
+}
+
+// publicKeys is GET /.well-known/jwks.json: the public keys of access tokens
+// (RFC 7517), encoded.
+type publicKeys []byte
+
+func (k publicKeys) serve(ex *web.Exchange) error {
+	ex.Header().Set("Cache-Control", "public, max-age=300")
+	ex.JSON(web.TypeJSON, http.StatusOK, json.RawMessage(k))
+	return nil
+}

@@ -1,0 +1,200 @@
+package endpoint
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"authgate/gateway/login"
+	"authgate/gateway/provider"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// errorCode is the form of the error codes of OAuth and OpenID Connect.
+var errorCode = regexp.MustCompile(`^[a-z_]{1,40}$`)
+
+// maxProviderText bounds how much a page quotes of a provider's text, in
+// characters.
+const maxProviderText = 200
+
+// callback is where identity providers send users back to, with a code or an
+// error (RFC 6749, section 4.1.2). It ends in a session, or on a page that says
+// why not; never in a redirect to another place.
+type callback struct {
+	site       *web.Site
+	federation *Federation
+	logins     *login.Logins
+	out        *signOut
+}
+
+func (c *callback) serve(ex *web.Exchange) error {
+	if len(c.federation.Providers) == 0 {
+		return &web.Error{Status: http.StatusNotFound, Detail: "No provider is configured here."}
+	}
+	signIn := c.site.Own("signin")
+	ex.Label, ex.SignIn = "authgate/callback", &web.SignInLink{Page: signIn, Always: true} // of both paths
+	if ex.Canonical.Method == http.MethodHead {                                            // finishes nothing
+		ex.Redirect(http.StatusFound, signIn)
+		return nil
+	}
+	login, target, err := c.finish(ex)
+	c.site.Service.Metrics.Login(policy.OIDC, err)
+	if err != nil {
+		if result := web.LoginResult(err); result != "" {
+			ex.Audit("login", slog.String("result", result), slog.String("reason", err.Error()))
+		}
+		return err
+	}
+	ex.Mechanism = string(policy.OIDC)
+	ex.Audit("login", slog.String("subject", login.Subject()), slog.String("login", login.ID))
+	if target == "" {
+		target = "/"
+	}
+	ex.Redirect(http.StatusFound, target)
+	return nil
+}
+
+// finish turns the response of a provider into a login, and returns where the
+// user wants to go on. It checks the state first: without it, it makes no call
+// to a provider.
+func (c *callback) finish(ex *web.Exchange) (*login.Login, string, error) {
+	response, err := readResponse(ex)
+	if err != nil {
+		return nil, "", err
+	}
+	ctx := ex.Request.Context()
+	attempt, err := c.federation.Attempts.Finish(&ex.Store, ex.Credentials.Browser, response.state)
+	if err != nil {
+		return nil, "", err
+	}
+	p := c.federation.Provider(attempt.Provider)
+	if p == nil || p.Issuer() != attempt.Issuer {
+		return nil, "", &web.Error{
+			Status: http.StatusBadRequest, Detail: "The identity provider is not configured any more. Please start again.",
+			Cause: errors.New("provider " + attempt.Provider + " has gone or changed since the sign-in began"),
+		}
+	}
+	if err := p.CheckIssuer(ctx, response.issuer, response.hasIssuer); err != nil {
+		return nil, "", err
+	}
+	if err := response.refusal(p.Name()); err != nil {
+		return nil, "", err
+	}
+	grant, err := p.Exchange(ctx, response.code, attempt.Attempt)
+	if err != nil {
+		return nil, "", err
+	}
+	login, err := c.begin(ex, p, grant, attempt)
+	return login, attempt.ReturnTo, err
+}
+
+// begin records the login and gives its session to the browser.
+func (c *callback) begin(ex *web.Exchange, p *Provider, grant *provider.Grant, attempt *login.Attempt) (*login.Login, error) {
+	if _, err := c.out.endPresented(ex); err != nil {
+		return nil, err
+	}
+	// A client that leaves now must not leave half a login behind.
+	ctx, end := ex.Store.Recording()
+	defer end()
+	for _, sid := range attempt.Before {
+		if _, err := c.logins.End(ctx, sid); err != nil {
+			return nil, err
+		}
+	}
+	sessions, cookies := c.federation.Delegated, &c.site.Cookies
+	session, handle := sessions.New()
+	login, err := c.federation.Users.Begin(ctx, p.Name(), grant, attempt.Started, handle)
+	if err != nil {
+		return nil, err
+	}
+	cookies.Set(ex, cookies.Names.Delegated, session, sessions.Lifetime())
+	cookies.ClearOthers(ex, &ex.Credentials, true, cookies.Names.Delegated)
+	return login, nil
+}
+
+// authorizationResponse is what a provider sends back with the browser.
+type authorizationResponse struct {
+	state, code, failure, description string
+	issuer                            string // RFC 9207
+	hasIssuer                         bool
+}
+
+// readResponse reads the query of a callback. A parameter that is there twice
+// has no meaning (RFC 6749, section 3.1).
+func readResponse(ex *web.Exchange) (*authorizationResponse, error) {
+	values, err := ex.Query()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"state", "code", "iss", "error", "error_description"} {
+		if len(values[name]) > 1 {
+			return nil, &web.Error{Status: http.StatusBadRequest, Detail: "The parameter " + name + " stands there more than once."}
+		}
+	}
+	return &authorizationResponse{
+		state: values.Get("state"), code: values.Get("code"), failure: values.Get("error"), description: values.Get("error_description"),
+		issuer: values.Get("iss"), hasIssuer: values.Has("iss"),
+	}, nil
+}
+
+// refusal returns the error that a response carries, or that it is because it
+// carries nothing.
+func (r *authorizationResponse) refusal(name string) error {
+	failed := func(kind error, text string) error {
+		return &provider.Error{Provider: name, Operation: "callback", Kind: kind, Err: errors.New(text)}
+	}
+	switch {
+	case r.failure == "" && r.code == "":
+		return &web.Error{Status: http.StatusBadRequest, Detail: "The answer of the identity provider has neither a code nor an error."}
+	case r.failure == "":
+		return nil
+	}
+	text := printable(r.failure)
+	if r.description != "" {
+		text += " (" + printable(r.description) + ")"
+	}
+	code := r.failure // for the log, which holds no text that a client can choose
+	if !errorCode.MatchString(code) {
+		code = "an error code of another form"
+	}
+	switch r.failure {
+	case "server_error", "temporarily_unavailable":
+		return &web.Error{
+			Status: http.StatusBadGateway, Detail: "The identity provider failed: " + text + ".",
+			Cause: failed(provider.ErrFault, code),
+		}
+	}
+	return &web.Error{
+		Status: http.StatusUnauthorized, Detail: "The identity provider refused the sign-in: " + text + ".",
+		Cause: failed(provider.ErrRefused, code),
+	}
+}
+
+// printable returns what a page may quote of a provider's text: one line of
+// bounded length.
+func printable(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, text)
+	if cut := []rune(text); len(cut) > maxProviderText {
+		text = string(cut[:maxProviderText]) + "…"
+	}
+	return text
+}
+
+// originOf returns the origin of a URL of the configuration.
+func originOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "'none'"
+	}
+	return u.Scheme + "://" + u.Host
+}

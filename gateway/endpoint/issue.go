@@ -1,0 +1,139 @@
+package endpoint
+
+import (
+	"net/http"
+	"time"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/login"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// issuer begins logins of local accounts, and makes what belongs to them.
+type issuer struct {
+	logins   *login.Logins
+	sessions *login.Sessions
+	refresh  *login.RefreshTokens
+	tokens   *tokens
+	cookies  *web.Cookies
+	now      func() time.Time
+}
+
+// issued is what a login gives.
+type issued struct {
+	login  *login.Login
+	tokens tokenPair
+}
+
+// issue begins a login. It sets the cookies when everything is recorded.
+func (i *issuer) issue(ex *web.Exchange, account *auth.Account, mechanisms []policy.Mechanism) (*issued, error) {
+	now := i.now()
+	expires := now.Add(i.sessions.Lifetime())
+	var (
+		session string
+		given   issued
+		handles []login.Handle
+	)
+	for _, m := range mechanisms {
+		switch m {
+		case policy.Session:
+			id, handle := i.sessions.New()
+			session, handles = id, append(handles, handle)
+		case policy.Bearer:
+			given.tokens.until = i.refresh.Expires(now)
+			expires = latest(expires, given.tokens.until)
+			token, handle := i.refresh.New(&ex.Credentials)
+			given.tokens.refresh, handles = token, append(handles, handle)
+		}
+	}
+	// A client that leaves now must not leave half a login behind.
+	ctx, end := ex.Store.Recording()
+	defer end()
+	var err error
+	if given.login, err = i.logins.Begin(ctx, account, expires, handles...); err != nil {
+		return nil, err
+	}
+	var set []string // names of cookies
+	if given.tokens.refresh != "" {
+		if err := i.tokens.complete(&given.tokens, given.login, account, web.TokenIssued); err != nil {
+			return nil, err
+		}
+	}
+	if session != "" {
+		i.cookies.Set(ex, i.cookies.Names.Session, session, i.sessions.Lifetime())
+		set = append(set, i.cookies.Names.Session)
+	}
+	if given.tokens.refresh != "" {
+		set = append(set, i.tokens.deliver(ex, given.tokens)...)
+	}
+	i.cookies.ClearOthers(ex, &ex.Credentials, false, set...)
+	return &given, nil
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// tokens gives access tokens and refresh tokens to clients.
+type tokens struct {
+	cookies *web.Cookies
+	bearer  *login.AccessTokens
+	metrics *web.Metrics
+	now     func() time.Time
+}
+
+// tokenPair is an access token and the refresh token for the next one.
+type tokenPair struct {
+	access  string
+	left    time.Duration // of the access token
+	refresh string
+	until   time.Time // when the refresh token ends
+}
+
+// complete adds an access token to a pair, and counts the event.
+func (t *tokens) complete(pair *tokenPair, login *login.Login, account *auth.Account, event string) error {
+	var err error
+	if pair.access, pair.left, err = t.bearer.Issue(login, account); err != nil {
+		return err
+	}
+	t.metrics.Token(event)
+	return nil
+}
+
+// deliver sets the cookies if they deliver tokens, and returns their names.
+func (t *tokens) deliver(w http.ResponseWriter, pair tokenPair) []string {
+	if !t.cookies.Tokens() {
+		return nil
+	}
+	names := t.cookies.Names
+	t.cookies.Set(w, names.Access, pair.access, pair.left)
+	t.cookies.Set(w, names.Refresh, pair.refresh, pair.until.Sub(t.now()))
+	return []string{names.Access, names.Refresh}
+}
+
+// tokenResponse is the body of a login or refresh (RFC 6749, section 5.1).
+type tokenResponse struct {
+	Message      string `json:"message,omitempty"`
+	AccessToken  string `json:"access_token,omitempty"`
+	RefreshToken string `json:"refresh_token,omitempty"`
+	TokenType    string `json:"token_type,omitempty"`
+	ExpiresIn    int    `json:"expires_in,omitempty"` // seconds
+}
+
+// response returns the body that tells of a pair, which may be empty. If
+// cookies deliver the tokens, the body has none.
+func (t *tokens) response(message string, pair tokenPair) tokenResponse {
+	body := tokenResponse{Message: message}
+	if pair.access == "" {
+		return body
+	}
+	body.TokenType, body.ExpiresIn = "Bearer", int(pair.left.Seconds())
+	if !t.cookies.Tokens() {
+		body.AccessToken, body.RefreshToken = pair.access, pair.refresh
+	}
+	return body
+}

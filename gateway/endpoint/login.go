@@ -1,0 +1,195 @@
+package endpoint
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"unicode/utf8"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/pages"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// passwordLogin is POST /login: it checks a password and issues a session,
+// tokens, or both. Every login has a new identifier.
+type passwordLogin struct {
+	accounts *auth.Accounts
+	verifier *auth.Verifier
+	realm    string
+	used     map[policy.Mechanism]bool
+	out      *signOut
+	page     *signInPage
+	issuer   issuer
+	metrics  *web.Metrics
+}
+
+// loginForm is what a client posts, in one of three forms.
+type loginForm struct {
+	username, password string
+	form               bool   // posted by the sign-in page, or like it
+	returnTo           string // where the user wants to go on
+	wanted             []policy.Mechanism
+	challenges         []auth.Challenge
+	rejection          error // credentials that cannot be right
+}
+
+func (l *passwordLogin) serve(ex *web.Exchange) error {
+	form, err := l.read(ex)
+	if err != nil {
+		return err
+	}
+	mechanisms, err := l.narrow(ex, form.wanted)
+	if err != nil {
+		return err
+	}
+	account, err := l.check(ex, form)
+	l.metrics.Login(mechanisms[0], err)
+	if err != nil {
+		return l.failed(ex, form, err)
+	}
+	// Together with the new login, so that the browser does not keep the old one.
+	if _, err := l.out.endPresented(ex); err != nil {
+		return err
+	}
+	given, err := l.issuer.issue(ex, account, mechanisms)
+	if err != nil {
+		return err
+	}
+	ex.Mechanism = string(mechanisms[0])
+	ex.Audit("login", slog.String("subject", policy.LocalProvider+":"+account.Username), slog.String("login", given.login.ID))
+	if form.form && web.Negotiate(ex.Request) == web.TypeHTML {
+		target := form.returnTo
+		if target == "" {
+			target = "/"
+		}
+		ex.Redirect(http.StatusSeeOther, target)
+		return nil
+	}
+	ex.JSON(web.TypeJSON, http.StatusOK, l.issuer.tokens.response("Signed in.", given.tokens))
+	return nil
+}
+
+// read reads the credentials. If there is a Basic header, the body does not
+// count. Otherwise the media type tells the form of the body.
+func (l *passwordLogin) read(ex *web.Exchange) (*loginForm, error) {
+	form := &loginForm{wanted: []policy.Mechanism{policy.Session}}
+	if ex.Credentials.Scheme == "basic" {
+		form.challenges = l.challenges()
+		form.username, form.password, form.rejection = auth.ParseBasic(ex.Credentials.Value)
+		return form, nil
+	}
+	switch ex.MediaType() {
+	case web.TypeJSON:
+		form.wanted = append(form.wanted, policy.Bearer)
+		return form, form.fromJSON(ex.Body)
+	case web.TypeForm:
+		form.form = true
+		return form, form.fromForm(ex.Body)
+	}
+	if len(ex.Body) == 0 && ex.Request.Header.Get("Content-Type") == "" {
+		form.challenges = l.challenges()
+		form.rejection = errors.New("no credentials")
+		return form, nil
+	}
+	return nil, unsupportedMedia(web.TypeJSON + " or " + web.TypeForm)
+}
+
+func (l *passwordLogin) challenges() []auth.Challenge {
+	return []auth.Challenge{auth.BasicChallenge(l.realm)}
+}
+
+func unsupportedMedia(expected string) error {
+	return &web.Error{Status: http.StatusUnsupportedMediaType, Detail: "The body must be " + expected + "."}
+}
+
+func (f *loginForm) fromJSON(body []byte) error {
+	o, err := parseObject(body)
+	if err != nil {
+		return err
+	}
+	if f.username, err = o.text("username"); err != nil {
+		return err
+	}
+	f.password, err = o.text("password")
+	return err
+}
+
+func (f *loginForm) fromForm(body []byte) error {
+	values, err := url.ParseQuery(string(body))
+	if err != nil {
+		err = errors.New("malformed encoding") // the parser's words quote the body
+	}
+	if err == nil && !utf8.Valid([]byte(values.Get("username")+values.Get("password"))) {
+		err = errors.New("invalid UTF-8")
+	}
+	for _, name := range []string{"username", "password"} {
+		if err == nil && len(values[name]) != 1 {
+			err = fmt.Errorf("there are %d fields %s", len(values[name]), name)
+		}
+	}
+	if err != nil {
+		return &web.Error{Status: http.StatusBadRequest, Detail: "The form must have the fields username and password.", Cause: err}
+	}
+	f.username, f.password = values.Get("username"), values.Get("password")
+	f.returnTo = web.ReturnTo(values.Get("return_to"))
+	return nil
+}
+
+// narrow returns the mechanisms to issue: those wanted, or the one that
+// ?mechanism= names, as far as a route uses them.
+func (l *passwordLogin) narrow(ex *web.Exchange, wanted []policy.Mechanism) ([]policy.Mechanism, error) {
+	values, err := ex.Query()
+	if err != nil {
+		return nil, err
+	}
+	if named, ok := values["mechanism"]; ok {
+		m := policy.Mechanism(named[0])
+		if len(named) > 1 || (m != policy.Session && m != policy.Bearer) {
+			return nil, &web.Error{Status: http.StatusBadRequest, Detail: "The mechanism must be session or bearer."}
+		}
+		wanted = []policy.Mechanism{m}
+	}
+	mechanisms := slices.DeleteFunc(slices.Clone(wanted), func(m policy.Mechanism) bool { return !l.used[m] })
+	if len(mechanisms) == 0 {
+		return nil, &web.Error{
+			Status: http.StatusBadRequest, Detail: "Nothing here accepts what this login would give.",
+			Cause: fmt.Errorf("no route accepts %v", wanted),
+		}
+	}
+	return mechanisms, nil
+}
+
+// check checks the password. The work and the answer are the same whether or
+// not there is such an account.
+func (l *passwordLogin) check(ex *web.Exchange, form *loginForm) (*auth.Account, error) {
+	if form.rejection != nil {
+		return nil, &auth.Rejection{Detail: auth.DetailWrongPassword, Reason: form.rejection.Error()}
+	}
+	return l.verifier.CheckFresh(ex.Request.Context(), l.accounts, form.username, form.password, ex.Peer.Client)
+}
+
+// failed writes the audit log, and answers a form with the sign-in page.
+func (l *passwordLogin) failed(ex *web.Exchange, form *loginForm, err error) error {
+	result := web.LoginResult(err)
+	if result == "" {
+		return err
+	}
+	attrs := []slog.Attr{slog.String("result", result)}
+	if _, known := l.accounts.Lookup(form.username); known { // else it may be a password in the wrong field
+		attrs = append(attrs, slog.String("subject", policy.LocalProvider+":"+form.username))
+	}
+	ex.Audit("login", attrs...)
+	if result != web.LoginFailure || !form.form || web.Negotiate(ex.Request) != web.TypeHTML {
+		return web.Challenge(err, form.challenges...)
+	}
+	ex.Failed(err, http.StatusUnauthorized)
+	l.page.write(ex, http.StatusUnauthorized, pages.SignIn{
+		ReturnTo: form.returnTo, Username: form.username, Error: auth.DetailWrongPassword,
+	})
+	return nil
+}

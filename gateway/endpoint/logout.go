@@ -1,0 +1,172 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/login"
+	"authgate/gateway/pages"
+	"authgate/gateway/web"
+)
+
+// logout is /logout, by POST and by GET. It answers with success only when the
+// store has recorded the end.
+type logout struct {
+	site       *web.Site
+	crossSite  *web.CrossSite
+	bearers    *login.BearerTokens
+	out        *signOut
+	federation *Federation
+}
+
+// signedOut is the body of a logout. ContinueAt is where the browser must go to
+// sign out at the identity provider too.
+type signedOut struct {
+	Message    string `json:"message"`
+	ContinueAt string `json:"continue_at,omitempty"`
+}
+
+// serve is POST /logout: it ends every credential of the request.
+func (l *logout) serve(ex *web.Exchange) error {
+	ctx := ex.Store.Detached()
+	if err := l.checkSite(ctx, ex); err != nil {
+		return err
+	}
+	if err := l.verifyBearer(ctx, ex); err != nil {
+		return err
+	}
+	ended, err := l.out.endPresented(ex)
+	redirect := l.endAtProvider(ex, ended)
+	if err != nil {
+		return err
+	}
+	// Last, so that after a failure the client can send the logout again.
+	if err := l.revokeBearer(ex); err != nil {
+		return err
+	}
+	l.site.Cookies.ClearAll(ex)
+	switch {
+	case web.Negotiate(ex.Request) != web.TypeHTML:
+		ex.JSON(web.TypeJSON, http.StatusOK, signedOut{Message: "Signed out.", ContinueAt: redirect})
+	case redirect != "":
+		// Not a redirect: browsers apply form-action to redirects after a form, too.
+		ex.Page(http.StatusOK, func(p *pages.Pages) error {
+			return p.SignedOut(ex, pages.SignedOut{ContinueURL: redirect})
+		})
+	default:
+		ex.Redirect(http.StatusSeeOther, "/")
+	}
+	return nil
+}
+
+// byLink is GET /logout: the same for cookies. A link on another site must not
+// sign a user out, so it leads to a page that asks first.
+func (l *logout) byLink(ex *web.Exchange) error {
+	switch ex.Request.Header.Get("Sec-Fetch-Site") {
+	case "", "same-origin", "none":
+	default:
+		return l.confirm(ex)
+	}
+	if ex.Canonical.Method == http.MethodHead { // changes nothing
+		ex.Redirect(http.StatusFound, "/")
+		return nil
+	}
+	ended, err := l.out.endPresented(ex)
+	target := l.endAtProvider(ex, ended)
+	if err != nil {
+		return err
+	}
+	if target == "" {
+		target = "/"
+	}
+	l.site.Cookies.ClearAll(ex)
+	ex.Redirect(http.StatusFound, target)
+	return nil
+}
+
+func (l *logout) confirm(ex *web.Exchange) error {
+	page := pages.ConfirmLogout{Action: l.site.Own("logout")}
+	if l.crossSite.Tokens() {
+		logins, err := l.out.presented(&ex.Store, &ex.Credentials)
+		if err != nil {
+			return err
+		}
+		if len(logins) > 0 {
+			page.Token = l.crossSite.Token(logins[0])
+		}
+	}
+	ex.Page(http.StatusOK, func(p *pages.Pages) error { return p.ConfirmLogout(ex, page) })
+	return nil
+}
+
+// checkSite demands the anti-CSRF token for a logout by cookies.
+func (l *logout) checkSite(ctx context.Context, ex *web.Exchange) error {
+	if !l.crossSite.NeedsToken(ex) {
+		return nil
+	}
+	logins, err := l.out.presented(ctx, &ex.Credentials)
+	if err != nil || len(logins) == 0 {
+		return err
+	}
+	return l.crossSite.CheckToken(ex, logins...)
+}
+
+// verifyBearer refuses a bearer token that is not valid, before anything ends.
+func (l *logout) verifyBearer(ctx context.Context, ex *web.Exchange) error {
+	if ex.Credentials.Scheme != "bearer" {
+		return nil
+	}
+	id, err := l.bearers.Authenticate(ctx, &ex.Credentials)
+	if err != nil {
+		return web.Challenge(err, auth.Chain{l.bearers}.Challenges(&ex.Credentials)...)
+	}
+	ex.Identify(id)
+	return nil
+}
+
+// revokeBearer ends what the bearer token opens. A token that verifyBearer has
+// accepted, and that is no longer valid, belonged to a login that a cookie has
+// just ended.
+func (l *logout) revokeBearer(ex *web.Exchange) error {
+	if ex.Credentials.Scheme != "bearer" {
+		return nil
+	}
+	ctx, end := ex.Store.Recording()
+	defer end()
+	_, err := l.bearers.Revoke(ctx, ex.Credentials.Value)
+	if errors.Is(err, auth.ErrRejected) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	l.site.Service.Metrics.Token(web.TokenRevoked)
+	ex.Audit("logout")
+	return nil
+}
+
+// endAtProvider signs out at the identity provider of a login that has ended
+// here. It returns where the browser must go for that, "" if nowhere. A provider
+// that fails does not keep the user signed in here: only the log tells of it.
+func (l *logout) endAtProvider(ex *web.Exchange, login *login.Login) (redirect string) {
+	if login == nil || login.Delegated == nil {
+		return ""
+	}
+	p := l.federation.Provider(login.Delegated.Provider)
+	if p == nil || p.Issuer() != login.Delegated.Issuer {
+		return ""
+	}
+	tokens, err := l.federation.Users.Tokens(login)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ex.Request.Context()), p.Timeout)
+		defer cancel()
+		redirect, err = p.Logout(ctx, tokens)
+	}
+	if err != nil {
+		l.site.Service.Logger.Warn("signing out at the provider failed; the session here has ended",
+			"request_id", ex.ID, "subject", login.Subject(), "login", login.ID, "error", err.Error())
+	}
+	return redirect
+}

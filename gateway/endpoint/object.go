@@ -1,0 +1,46 @@
+package endpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"unicode/utf8"
+
+	"authgate/gateway/strictjson"
+	"authgate/gateway/web"
+)
+
+// object is a JSON object, strictly read.
+type object map[string]json.RawMessage
+
+// parseObject reads body as one JSON object without double members.
+func parseObject(body []byte) (object, error) {
+	var o object
+	err := strictjson.Unique(body)
+	if err == nil {
+		err = json.Unmarshal(body, &o)
+	}
+	if err != nil || o == nil || !utf8.Valid(body) {
+		// Without the parser's words: they quote the body, which has secrets.
+		return nil, &web.Error{Status: http.StatusBadRequest, Detail: "The body must be one JSON object, in UTF-8, without double members."}
+	}
+	return o, nil
+}
+
+// text returns the string under name. Any other value there is a 400.
+func (o object) text(name string) (string, error) {
+	var s *string
+	raw, ok := o[name]
+	if ok {
+		if err := json.Unmarshal(raw, &s); err != nil {
+			s = nil
+		}
+	}
+	if s == nil {
+		return "", &web.Error{
+			Status: http.StatusBadRequest, Detail: `The body must have the string field "` + name + `".`,
+			Cause: errors.New("missing or of another type"),
+		}
+	}
+	return *s, nil
+}

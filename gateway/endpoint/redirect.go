@@ -1,0 +1,39 @@
+package endpoint
+
+import (
+	"errors"
+	"net/http"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// LabelHTTPRedirect is the label of requests by plain HTTP.
+const LabelHTTPRedirect = "authgate/plain"
+
+// HTTPRedirect answers a request by plain HTTP (design B.1): with a redirect to
+// https, or with an error if it carries a credential. Everyone on the way can
+// have read that credential, and its owner must know.
+func HTTPRedirect(ex *web.Exchange, site *web.Site) error {
+	creds, err := auth.ReadCredentials(ex.Request.Header, &site.Cookies.Names, ex.Peer.Client)
+	if err != nil || creds.Scheme != "" || creds.Cookies {
+		return &web.Error{
+			Status: http.StatusForbidden,
+			Detail: "A credential was sent without encryption. Consider it exposed: change it, and use https.",
+			Cause:  errors.New("a credential came in cleartext"),
+		}
+	}
+	path, err := policy.ParseTarget(ex.Request.RequestURI)
+	if err != nil {
+		return err
+	}
+	ex.Decision = web.DecisionAllow
+	// To a host of the gateway, never to another one that the request names.
+	host, err := policy.CanonicalHost(ex.Peer.Host)
+	if err != nil {
+		host = ""
+	}
+	ex.Redirect(http.StatusPermanentRedirect, site.SecureURL(host, path))
+	return nil
+}

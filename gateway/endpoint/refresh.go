@@ -1,0 +1,101 @@
+package endpoint
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/login"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// refresh is POST /refresh: it takes a refresh token once, for new tokens.
+type refresh struct {
+	crossSite *web.CrossSite
+	refresh   *login.RefreshTokens
+	tokens    *tokens
+	realm     string
+}
+
+func (r *refresh) serve(ex *web.Exchange) error {
+	token, err := r.read(ex)
+	if err != nil {
+		return err
+	}
+	if err := r.checkSite(ex, token); err != nil {
+		return err
+	}
+	// A client that leaves must not leave a reuse half punished.
+	ctx, end := ex.Store.Recording()
+	defer end()
+	rotation, err := r.refresh.Rotate(ctx, token, &ex.Credentials)
+	if err != nil {
+		return r.failed(ex, err)
+	}
+	pair := tokenPair{refresh: rotation.Token, until: rotation.Expires}
+	if err := r.tokens.complete(&pair, rotation.Login, rotation.Account, web.TokenRefreshed); err != nil {
+		return err
+	}
+	r.tokens.deliver(ex, pair)
+	ex.Mechanism = string(policy.Bearer)
+	ex.Audit("refresh", slog.String("subject", rotation.Login.Subject()), slog.String("login", rotation.Login.ID))
+	message := ""
+	if r.tokens.cookies.Tokens() {
+		message = "Refreshed."
+	}
+	ex.JSON(web.TypeJSON, http.StatusOK, r.tokens.response(message, pair))
+	return nil
+}
+
+// read returns the refresh token: from the body, or from the cookie if cookies
+// deliver tokens and the body has none.
+func (r *refresh) read(ex *web.Exchange) (string, error) {
+	byCookie := r.tokens.cookies.Tokens()
+	if len(ex.Body) == 0 && byCookie {
+		return ex.Credentials.Refresh, nil
+	}
+	if ex.MediaType() != web.TypeJSON {
+		return "", unsupportedMedia(web.TypeJSON)
+	}
+	o, err := parseObject(ex.Body)
+	if err != nil {
+		return "", err
+	}
+	if _, given := o["refresh_token"]; !given && byCookie {
+		return ex.Credentials.Refresh, nil
+	}
+	return o.text("refresh_token")
+}
+
+// checkSite demands the anti-CSRF token for a refresh by cookie.
+func (r *refresh) checkSite(ex *web.Exchange, token string) error {
+	if token == "" || token != ex.Credentials.Refresh || !r.crossSite.NeedsToken(ex) {
+		return nil
+	}
+	sid, err := r.refresh.LoginOf(&ex.Store, token)
+	if errors.Is(err, auth.ErrRejected) {
+		return nil // there is nothing to change
+	}
+	if err != nil {
+		return err
+	}
+	return r.crossSite.CheckToken(ex, sid)
+}
+
+func (r *refresh) failed(ex *web.Exchange, err error) error {
+	var reuse *login.ReuseError
+	switch {
+	case errors.As(err, &reuse):
+		r.tokens.metrics.Token(web.TokenReused)
+		var attrs []slog.Attr
+		if reuse.Login != nil {
+			attrs = append(attrs, slog.String("subject", reuse.Login.Subject()), slog.String("login", reuse.Login.ID))
+		}
+		ex.Audit("reuse_detected", attrs...)
+	case errors.Is(err, auth.ErrRejected):
+		ex.Audit("refresh", slog.String("result", "failure"), slog.String("reason", err.Error()))
+	}
+	return web.Challenge(err, auth.BearerChallenge(r.realm, true))
+}

@@ -1,0 +1,120 @@
+package endpoint
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/login"
+	"authgate/gateway/pages"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// signInPage is GET /signin. If the query names one of session and oidc,
+// because a route accepts no other, the page offers that alone.
+type signInPage struct {
+	site       *web.Site
+	accounts   *auth.Accounts
+	federation *Federation
+}
+
+func (s *signInPage) serve(ex *web.Exchange) error {
+	if ex.Foreign {
+		return signInElsewhere(ex, s.site)
+	}
+	s.write(ex, http.StatusOK, pages.SignIn{ReturnTo: web.ReturnTo(ex.QueryValue("return_to"))})
+	return nil
+}
+
+// signInElsewhere redirects a user who wants to sign in at a host that is not
+// the gateway's to public_url.
+func signInElsewhere(ex *web.Exchange, site *web.Site) error {
+	ex.Redirect(http.StatusFound, site.AtOwnHost(&ex.Received, ex.Target()))
+	return nil
+}
+
+func (s *signInPage) write(ex *web.Exchange, status int, page pages.SignIn) {
+	only := policy.Mechanism(ex.QueryValue("mechanism"))
+	page.Action = s.site.Own("login")
+	page.Password = s.accounts.Len() > 0 && only != policy.OIDC
+	for _, p := range s.federation.Providers {
+		if only != policy.Session {
+			place := s.site.Own("login") + "?provider=" + url.QueryEscape(p.Name())
+			page.Providers = append(page.Providers, pages.Provider{
+				Title: p.Title, URL: web.WithReturn(place, page.ReturnTo),
+			})
+		}
+	}
+	ex.Page(status, func(p *pages.Pages) error { return p.SignIn(ex, page) })
+}
+
+// maxReturnTo is the longest path that an attempt remembers, in bytes.
+const maxReturnTo = 4 << 10
+
+// delegation is GET /login: it redirects to the identity provider that the
+// query names, or to the default one, and else to the sign-in page.
+type delegation struct {
+	site       *web.Site
+	federation *Federation
+	out        *signOut
+}
+
+func (d *delegation) serve(ex *web.Exchange) error {
+	if ex.Foreign {
+		return signInElsewhere(ex, d.site)
+	}
+	target := web.ReturnTo(ex.QueryValue("return_to"))
+	values, err := ex.Query()
+	if err != nil {
+		return err
+	}
+	p := d.federation.Default
+	if _, named := values["provider"]; named {
+		if p = d.federation.Provider(ex.QueryValue("provider")); p == nil {
+			return &web.Error{Status: http.StatusBadRequest, Detail: "There is no identity provider of that name here."}
+		}
+	}
+	if p == nil || ex.Canonical.Method == http.MethodHead { // begins nothing
+		ex.Redirect(http.StatusFound, web.WithReturn(d.site.Own("signin"), target))
+		return nil
+	}
+	return d.begin(ex, p, target)
+}
+
+// begin redirects the user to the provider, with an attempt to sign in that
+// only their browser can finish.
+func (d *delegation) begin(ex *web.Exchange, p *Provider, target string) error {
+	if len(target) > maxReturnTo {
+		target = ""
+	}
+	browser := ex.Credentials.Browser // tabs share it, so that each can finish its own attempt
+	if !login.ValidBrowserSecret(browser) {
+		browser = login.NewBrowserSecret()
+	}
+	attempts, cookies := d.federation.Attempts, &d.site.Cookies
+	attempt := attempts.New(browser, p.Name(), p.Issuer(), target)
+	var err error
+	if attempt.Before, err = d.out.presented(&ex.Store, &ex.Credentials); err != nil {
+		return err
+	}
+	location, err := p.AuthorizationURL(ex.Request.Context(), attempt.Attempt)
+	if err != nil {
+		return err
+	}
+	err = attempts.Begin(&ex.Store, ex.Peer.Client, attempt)
+	var throttled *auth.ThrottledError
+	if errors.As(err, &throttled) {
+		return &web.Error{
+			Status: http.StatusTooManyRequests, Detail: "Too many sign-ins were begun from your address. Try again later.",
+			Cause: err, RetryAfter: throttled.RetryAfter,
+		}
+	}
+	if err != nil {
+		return err
+	}
+	cookies.Set(ex, cookies.Names.Browser, browser, login.AttemptLifetime)
+	ex.Redirect(http.StatusFound, location)
+	return nil
+}

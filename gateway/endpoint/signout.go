@@ -1,0 +1,135 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/login"
+	"authgate/gateway/web"
+)
+
+// signOut finds and ends the logins that the cookies of a request lead to.
+type signOut struct {
+	logins    *login.Logins
+	sessions  *login.Sessions
+	delegated *login.Sessions // nil without providers
+	refresh   *login.RefreshTokens
+	bearer    *login.AccessTokens
+	metrics   *web.Metrics
+}
+
+// handle is a cookie that leads to a login.
+type handle struct {
+	value   string // empty if the request has no such cookie
+	loginOf func(context.Context, string) (string, error)
+}
+
+// handles are the cookies that lead to logins, but for the access token.
+func (s *signOut) handles(creds *auth.Credentials) []handle {
+	handles := []handle{{creds.Session, s.sessions.LoginOf}, {creds.Refresh, s.refresh.LoginOf}}
+	if s.delegated != nil {
+		handles = append(handles, handle{creds.Delegated, s.delegated.LoginOf})
+	}
+	return handles
+}
+
+// presented returns the sids of the logins behind the cookies, as far as they
+// are known.
+func (s *signOut) presented(ctx context.Context, creds *auth.Credentials) ([]string, error) {
+	return loginsOf(ctx, append(s.handles(creds), handle{creds.Access, s.bearer.LoginOf}))
+}
+
+// loginsOf returns the sids of the logins that handles lead to, each once. It
+// looks up all of them side by side. A handle that opens nothing leads to none.
+func loginsOf(ctx context.Context, handles []handle) ([]string, error) {
+	found := make([]string, len(handles))
+	var all errgroup.Group
+	for i, h := range handles {
+		if h.value == "" {
+			continue
+		}
+		all.Go(func() error {
+			sid, err := h.loginOf(ctx, h.value)
+			if err == nil {
+				found[i] = sid
+			}
+			if errors.Is(err, auth.ErrRejected) {
+				return nil
+			}
+			return err
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return nil, err
+	}
+	var sids []string
+	for _, sid := range found {
+		if sid != "" && !slices.Contains(sids, sid) {
+			sids = append(sids, sid)
+		}
+	}
+	return sids, nil
+}
+
+// endPresented ends the logins that the cookies lead to. It returns the one of
+// an identity provider, if that was alive, also beside an error.
+func (s *signOut) endPresented(ex *web.Exchange) (delegated *login.Login, err error) {
+	ctx, end := ex.Store.Recording()
+	defer end()
+	if delegated, err = s.endHandles(ctx, ex); err != nil {
+		return delegated, err
+	}
+	return delegated, s.endAccessCookie(ctx, ex)
+}
+
+// endHandles ends the logins behind the cookies, side by side.
+func (s *signOut) endHandles(ctx context.Context, ex *web.Exchange) (delegated *login.Login, err error) {
+	sids, err := loginsOf(ctx, s.handles(&ex.Credentials))
+	if err != nil {
+		return nil, err
+	}
+	ended := make([]*login.Login, len(sids))
+	var all errgroup.Group
+	for i, sid := range sids {
+		all.Go(func() (err error) {
+			ended[i], err = s.logins.End(ctx, sid)
+			return err
+		})
+	}
+	err = all.Wait()
+	for _, login := range ended {
+		if login == nil {
+			continue
+		}
+		if login.HasTokens() {
+			s.metrics.Token(web.TokenRevoked)
+		}
+		ex.Audit("logout", slog.String("subject", login.Subject()), slog.String("login", login.ID))
+		if login.Delegated != nil {
+			delegated = login
+		}
+	}
+	return delegated, err
+}
+
+func (s *signOut) endAccessCookie(ctx context.Context, ex *web.Exchange) error {
+	if ex.Credentials.Access == "" {
+		return nil
+	}
+	id, err := s.bearer.Revoke(ctx, ex.Credentials.Access) // the cookie holds only tokens of the gateway's own
+	if errors.Is(err, auth.ErrRejected) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	ex.Identify(id)
+	s.metrics.Token(web.TokenRevoked)
+	ex.Audit("logout")
+	return nil
+}

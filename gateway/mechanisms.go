@@ -1,0 +1,79 @@
+package gateway
+
+import (
+	"fmt"
+	"time"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/config"
+	"authgate/gateway/endpoint"
+	"authgate/gateway/login"
+	"authgate/gateway/store"
+)
+
+// mechanisms are how users prove their identity to the gateway itself. Their
+// caches are new with each state, so that they hold nothing that was verified
+// under other accounts or keys.
+type mechanisms struct {
+	endpoint.Local
+	basic *auth.Basic
+	jwks  []byte // the public keys of access tokens
+}
+
+// newMechanisms makes the mechanisms of a configuration, with their logins in s,
+// whose clock is now.
+func newMechanisms(cfg *config.Config, s store.Store, now func() time.Time, verifier *auth.Verifier) (*mechanisms, error) {
+	accounts, err := auth.NewAccounts(localAccounts(cfg.Accounts.Users))
+	if err != nil {
+		return nil, fmt.Errorf("accounts: %w", err)
+	}
+	basic, err := auth.NewAccounts(basicUsers(cfg.Basic.Users))
+	if err != nil {
+		return nil, fmt.Errorf("basic: %w", err)
+	}
+	keys, err := login.LoadKeys(cfg.Token.Algorithm, cfg.Token.Secret.Reveal(), cfg.Token.PrivateKey, cfg.DataDir)
+	if err != nil {
+		return nil, fmt.Errorf("token: %w", err)
+	}
+	jwks, err := keys.JWKS()
+	if err != nil {
+		return nil, fmt.Errorf("token: %w", err)
+	}
+	logins := login.NewLogins(s, now)
+	return &mechanisms{
+		Local: endpoint.Local{
+			Accounts: accounts, Verifier: verifier, Logins: logins,
+			Sessions: login.NewSessions(login.SessionOptions{
+				Lifetime: cfg.Session.Lifetime, Idle: cfg.Session.IdleTimeout,
+			}, accounts, logins),
+			Bearer: login.NewAccessTokens(login.AccessTokenOptions{
+				Issuer: cfg.Token.Issuer, Audience: cfg.Token.Audience,
+				Lifetime: cfg.Token.AccessLifetime, Realm: cfg.Basic.Realm,
+			}, keys, accounts, logins),
+			Refresh: login.NewRefreshTokens(login.RefreshOptions{
+				Lifetime: cfg.Token.RefreshLifetime, Leeway: cfg.Token.ReuseLeeway, Bind: cfg.Token.BindRefresh,
+			}, accounts, logins),
+		},
+		basic: auth.NewBasic(cfg.Basic.Realm, basic, verifier),
+		jwks:  jwks,
+	}, nil
+}
+
+func localAccounts(users []config.Account) []auth.Account {
+	accounts := make([]auth.Account, len(users))
+	for i, u := range users {
+		accounts[i] = auth.Account{
+			Username: u.Username, PasswordHash: u.PasswordHash.Reveal(),
+			Name: u.Name, Email: u.Email, Roles: u.Roles, Disabled: u.Disabled,
+		}
+	}
+	return accounts
+}
+
+func basicUsers(users []config.BasicUser) []auth.Account {
+	accounts := make([]auth.Account, len(users))
+	for i, u := range users {
+		accounts[i] = auth.Account{Username: u.Username, PasswordHash: u.PasswordHash.Reveal()}
+	}
+	return accounts
+}

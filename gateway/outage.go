@@ -1,0 +1,87 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"authgate/gateway/config"
+	"authgate/gateway/store"
+	"authgate/gateway/store/guard"
+)
+
+const (
+	// epochTime bounds how long a build waits for the store.
+	epochTime = 5 * time.Second
+	// openGateEvery is the time between attempts to reach a store that was missing
+	// at the start.
+	openGateEvery = 250 * time.Millisecond
+)
+
+// Outage reports whether an error of Reload, or of New, means that the store
+// did not answer: the same configuration may be good a moment later.
+func Outage(err error) bool {
+	_, missing := errors.AsType[*guard.Error](err)
+	return missing
+}
+
+// openGate records in the store since when the accounts are as they are, and
+// opens the gate of st. At the start, the gateway does not wait for a store on
+// another machine: the gate stays closed.
+func (g *Gateway) openGate(st, old *state) error {
+	ctx, cancel := context.WithTimeout(context.Background(), epochTime)
+	defer cancel()
+	err := st.mechanisms.Accounts.UpdateEpochs(ctx, g.storage.guarded, g.storage.now())
+	if err == nil {
+		st.gate.Open()
+		return nil
+	}
+	err = fmt.Errorf("accounts: %w", err)
+	if Outage(err) && old == nil && st.config.Store.Driver == config.StoreRedis {
+		g.service.Logger.Error("requests that need a login are refused until Redis answers; start it, or correct store.addresses", "error", err.Error())
+		return nil
+	}
+	return err
+}
+
+// openGateLater opens the gate when the store answers.
+func (g *Gateway) openGateLater(ctx context.Context) {
+	logger := g.service.Logger
+	ticker := time.NewTicker(openGateEvery)
+	defer ticker.Stop()
+	var last string
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		err := g.tryGate(ctx)
+		if err == nil {
+			logger.Info("Redis answers: logins are accepted")
+			return
+		}
+		if text := err.Error(); text != last && ctx.Err() == nil {
+			logger.Warn("Redis cannot be used yet", "error", text)
+			last = text
+		}
+	}
+}
+
+// tryGate reloads the configuration that runs, unless another reload has opened
+// the gate already.
+func (g *Gateway) tryGate(ctx context.Context) error {
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	running := g.state.Load()
+	if running.gate.IsOpen() {
+		return nil
+	}
+	if pinger, ok := g.storage.raw.(store.Pinger); ok { // costs less than a build
+		if err := pinger.Ping(ctx); err != nil {
+			return err
+		}
+	}
+	return g.reload(func() (*config.Config, error) { return running.config, nil })
+}

@@ -1,0 +1,97 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"authgate/gateway/config"
+)
+
+// closeAfter is how long after a reload the replaced providers are closed.
+const closeAfter = time.Minute
+
+// ErrNeedsRestart is an error of Reload: the configuration is valid, but only a
+// restart applies it.
+var ErrNeedsRestart = errors.New("need a restart; the running configuration is kept")
+
+// Reload makes the gateway run the configuration that load returns. Everything
+// that can fail happens before one swap: after an error the old configuration
+// runs on unchanged. Requests in flight end under the configuration that they
+// began with, unless the new one no longer lets the user in.
+func (g *Gateway) Reload(load func() (*config.Config, error)) error {
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	err := g.reload(load)
+	g.service.Metrics.Reload(err)
+	return err
+}
+
+func (g *Gateway) reload(load func() (*config.Config, error)) error {
+	cfg, err := load()
+	if err != nil {
+		return err
+	}
+	old := g.state.Load()
+	if err := needsRestart(old.config, cfg); err != nil {
+		return err
+	}
+	st, err := g.build(cfg, old)
+	if err != nil {
+		return err
+	}
+	g.state.Store(st)
+	g.throttle.SetLimits(cfg.Limits.LoginFailures, cfg.Limits.LoginWindow)
+	for name, u := range old.routing.upstreams {
+		if st.routing.upstreams[name] != u {
+			u.CloseIdle()
+		}
+	}
+	// Requests in flight may still wait for an old provider.
+	time.AfterFunc(closeAfter, func() { old.federation.close(st.federation) })
+	g.warn(cfg)
+	return nil
+}
+
+// needsRestart returns an error that names the changed keys that only a restart
+// applies.
+func needsRestart(old, cfg *config.Config) error {
+	var keys []string
+	for _, k := range []struct {
+		name     string
+		old, new any
+	}{
+		{"listen", old.Listen, cfg.Listen},
+		{"tls", old.TLS, cfg.TLS},
+		{"data_dir", old.DataDir, cfg.DataDir},
+		{"store", old.Store, cfg.Store},
+		{"limits.max_header_bytes", old.Limits.MaxHeaderBytes, cfg.Limits.MaxHeaderBytes},
+		{"log", old.Log, cfg.Log},
+	} {
+		if !reflect.DeepEqual(k.old, k.new) {
+			keys = append(keys, k.name)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	return fmt.Errorf("changes of %s %w", strings.Join(keys, ", "), ErrNeedsRestart)
+}
+
+// warn logs what is probably wrong with a configuration that runs.
+func (g *Gateway) warn(cfg *config.Config) {
+	logger := g.service.Logger
+	g.load.warn(logger, cfg)
+	for _, w := range cfg.Warnings() {
+		logger.Warn("the configuration is probably wrong",
+			"file", w.File, "line", w.Line, "column", w.Column, "key", w.Key, "problem", w.Message)
+	}
+	if users := cfg.DemoUsers(); len(users) > 0 {
+		logger.Warn("demonstration passwords are configured: they are public", "users", users)
+	}
+	if providers := cfg.DemoProviders(); len(providers) > 0 {
+		logger.Warn("the demonstration's provider is configured: a process that listens on its port can sign in as any user", "providers", providers)
+	}
+}

@@ -1,0 +1,144 @@
+package gateway
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/config"
+	"authgate/gateway/headername"
+	"authgate/gateway/upstream"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// routing are the routes of a configuration and the upstreams behind them.
+type routing struct {
+	table     *policy.Table
+	routes    []route // by the table's index
+	upstreams map[string]*upstream.Upstream
+	used      map[policy.Mechanism]bool // by some route
+}
+
+// route is what the gateway does for a route of the table.
+type route struct {
+	rule      *policy.Route // decides
+	config    config.Route
+	chain     auth.Chain
+	upstream  *upstream.Upstream
+	transport http.RoundTripper
+	edited    map[string]bool // headers that the route removes or sets, folded
+	pass      map[string]bool // headers that clients may send on this route, canonical
+	modify    func(*http.Response) error
+	signIn    web.SignInLink // also where a user who is not signed in can be redirected
+}
+
+// newUpstreams returns the upstreams of a configuration by their names. Those
+// that are the same in old are taken over with their connections. short frees
+// file descriptors when there are none left.
+func newUpstreams(cfg *config.Config, service *web.Service, short func(), old *state) map[string]*upstream.Upstream {
+	upstreams := map[string]*upstream.Upstream{}
+	for name, c := range cfg.Upstreams {
+		headers := upstream.NewIdentityHeaders(cfg.IdentityHeaders, *c.IdentityHeaders)
+		if old != nil {
+			if known := old.routing.upstreams[name]; known != nil && known.Same(c, headers) {
+				upstreams[name] = known
+				continue
+			}
+		}
+		upstreams[name] = upstream.New(upstream.Options{
+			Name: name, Config: c, Headers: headers, Took: service.Metrics.Upstream(name), Now: service.Now, Short: short,
+		})
+	}
+	return upstreams
+}
+
+// newRouting returns the routing of a configuration.
+func newRouting(cfg *config.Config, site *web.Site, m *mechanisms, f *federation, upstreams map[string]*upstream.Upstream) *routing {
+	authenticators := map[policy.Mechanism]auth.Authenticator{
+		policy.Basic: m.basic, policy.Bearer: f.bearers, policy.Session: m.Sessions, policy.OIDC: f.Delegated,
+	}
+	routing := &routing{table: cfg.Table(), upstreams: upstreams, used: map[policy.Mechanism]bool{}}
+	for i, rule := range routing.table.Routes() {
+		c := cfg.Routes[i]
+		r := route{
+			rule: rule, config: c, upstream: upstreams[c.Upstream],
+			edited: foldAll(slices.Concat(c.Headers.Remove, slices.Collect(maps.Keys(c.Headers.Set)))),
+			pass:   canonicalAll(c.Headers.Pass),
+			modify: modifier(site, rule.Public(), c.Upstream),
+			signIn: web.SignInLink{Page: signInFor(rule, site, f), Return: true},
+		}
+		// Authorization before cookies, in whatever order the route names them.
+		for _, mechanism := range []policy.Mechanism{policy.Basic, policy.Bearer, policy.Session, policy.OIDC} {
+			if rule.Accepts(mechanism) {
+				r.chain = append(r.chain, authenticators[mechanism])
+				routing.used[mechanism] = true
+			}
+		}
+		r.transport = r.upstream.Through(c.Timeout)
+		routing.routes = append(routing.routes, r)
+	}
+	return routing
+}
+
+// find returns the route of a request, nil if there is none.
+func (r *routing) find(request *policy.Request) *route {
+	match, ok := r.table.Match(request)
+	if !ok {
+		return nil
+	}
+	return &r.routes[match.Index]
+}
+
+// match is find for a request that is to be served: no route, or a path that has
+// two meanings, is an error.
+func (r *routing) match(request *policy.Request) (*route, error) {
+	match, ok := r.table.Match(request)
+	if !ok {
+		return nil, errNoRoute()
+	}
+	return &r.routes[match.Index], r.table.CheckParameters(request, match)
+}
+
+func errNoRoute() error {
+	return &web.Error{Status: http.StatusNotFound, Detail: "There is nothing here.", Cause: errors.New("no route matches")}
+}
+
+// signInFor returns where a user can sign in for a route, empty if nowhere: at
+// the identity provider itself if the route accepts nothing else and there is no
+// choice, else on the sign-in page, with what the route accepts.
+func signInFor(rule *policy.Route, site *web.Site, f *federation) string {
+	local, delegated := rule.Accepts(policy.Session), rule.Accepts(policy.OIDC)
+	switch {
+	case !local && !delegated:
+		return ""
+	case !local && f.Default != nil:
+		return site.Own("login")
+	case !local:
+		return site.Own("signin") + "?mechanism=" + string(policy.OIDC)
+	case !delegated && len(f.Providers) > 0:
+		return site.Own("signin") + "?mechanism=" + string(policy.Session)
+	}
+	return site.Own("signin")
+}
+
+// foldAll returns the set of the folded names.
+func foldAll(names []string) map[string]bool {
+	folded := make(map[string]bool, len(names))
+	for _, name := range names {
+		folded[headername.Fold(name)] = true
+	}
+	return folded
+}
+
+// canonicalAll returns the set of the names as the headers of a request have
+// them. They are not folded: each name allows one spelling.
+func canonicalAll(names []string) map[string]bool {
+	canonical := make(map[string]bool, len(names))
+	for _, name := range names {
+		canonical[http.CanonicalHeaderKey(name)] = true
+	}
+	return canonical
+}

@@ -1,0 +1,79 @@
+package gateway
+
+import (
+	"fmt"
+	"time"
+
+	"authgate/gateway/config"
+	"authgate/gateway/endpoint"
+	"authgate/gateway/peer"
+	"authgate/gateway/seal"
+	"authgate/gateway/store/guard"
+	"authgate/gateway/web"
+)
+
+// state is everything made from one configuration. It does not change while it
+// runs, so that a request reads it without locks.
+type state struct {
+	config     *config.Config
+	site       *web.Site
+	inFlight   int64 // requests at once
+	trusted    peer.Proxies
+	gate       *guard.Gate
+	mechanisms *mechanisms
+	federation *federation
+	crossSite  *web.CrossSite
+	routing    *routing
+	endpoints  map[string]*endpoint.Endpoint // by path
+}
+
+// build makes the state of cfg. It takes over what is the same in old, which is
+// nil at the start: providers with their keys, upstreams with their connections.
+func (g *Gateway) build(cfg *config.Config, old *state) (*state, error) {
+	gate := guard.NewGate(g.storage.guarded)
+	m, err := newMechanisms(cfg, gate, g.storage.now, g.verifier)
+	if err != nil {
+		return nil, err
+	}
+	f, err := newFederation(cfg, m, gate, g.storage.now, &g.service, old)
+	if err != nil {
+		return nil, err
+	}
+	box, err := csrfBox(cfg)
+	if err != nil {
+		return nil, err
+	}
+	st := &state{
+		config: cfg, site: web.NewSite(cfg, &g.service), inFlight: g.load.limit(cfg), trusted: cfg.Listen.TrustedProxies,
+		gate: gate, mechanisms: m, federation: f, crossSite: web.NewCrossSite(cfg.PublicURL.String(), box),
+	}
+	st.routing = newRouting(cfg, st.site, m, f, newUpstreams(cfg, &g.service, g.CloseIdleUpstreams, old))
+	if st.endpoints, err = newEndpoints(st, g.storage.now); err != nil {
+		return nil, err
+	}
+	// Last, because it leaves a trace in the store.
+	if err := g.openGate(st, old); err != nil {
+		return nil, err
+	}
+	return st, nil
+}
+
+// csrfBox returns what makes anti-CSRF tokens, nil if none are demanded.
+func csrfBox(cfg *config.Config) (*seal.Box, error) {
+	if !cfg.Session.CSRFToken {
+		return nil, nil
+	}
+	return storeBox(cfg)
+}
+
+func newEndpoints(st *state, now func() time.Time) (map[string]*endpoint.Endpoint, error) {
+	endpoints, err := endpoint.New(endpoint.Options{
+		Names: st.config.OwnEndpoints(), Site: st.site, Now: now,
+		CrossSite: st.crossSite, Realm: st.config.Basic.Realm, JWKS: st.mechanisms.jwks, Used: st.routing.used,
+		Local: st.mechanisms.Local, Federation: st.federation.Federation, Bearers: st.federation.bearers,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("own endpoints: %w", err)
+	}
+	return endpoints, nil
+}

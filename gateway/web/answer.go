@@ -1,0 +1,140 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+
+	"authgate/gateway/pages"
+)
+
+// problem is the body of an error (RFC 9457).
+type problem struct {
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+}
+
+// Fail answers the request with what toHTTP makes of err. It returns true if
+// the answer has begun already, or the client has left: the caller must then
+// abort the request, so that the answer does not seem whole.
+func (ex *Exchange) Fail(err error) (abort bool) {
+	e := toHTTP(ex.Store.Context, err)
+	ex.Failed(err, e.Status)
+	if e.Status == statusClientGone && ex.Status == 0 {
+		ex.Status = e.Status
+	}
+	if ex.Status != 0 {
+		return true
+	}
+	h := ex.Header()
+	if e.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
+	}
+	if e.Allow != "" {
+		h.Set("Allow", e.Allow)
+	}
+	if e.Status == http.StatusUnauthorized {
+		ex.ClearDead()
+		if c, ok := errors.AsType[*challenged](err); ok {
+			for _, challenge := range c.challenges {
+				h.Add("WWW-Authenticate", string(challenge))
+			}
+		}
+	}
+	ex.writeError(e)
+	return false
+}
+
+func (ex *Exchange) writeError(e *Error) {
+	body := problem{Title: http.StatusText(e.Status), Status: e.Status, Detail: e.Detail}
+	switch media := Negotiate(ex.Request); media {
+	case TypeHTML:
+		ex.Page(e.Status, func(p *pages.Pages) error {
+			return p.Error(ex, pages.ErrorPage{
+				Status: e.Status, Title: body.Title, Detail: e.Detail,
+				RequestID: ex.ID, SignInURL: ex.SignIn.url(e.Status, &ex.Received),
+			})
+		})
+	default:
+		ex.JSON(media, e.Status, body)
+	}
+}
+
+// JSON answers with body as media.
+func (ex *Exchange) JSON(media string, status int, body any) {
+	encoded, err := json.Marshal(body)
+	if err != nil { // a type of the gateway's that cannot be encoded
+		encoded, status = []byte(`{"title":"Internal Server Error","status":500,"detail":"The gateway failed."}`), 500
+		ex.err = err
+	}
+	ex.OwnHeader(media)
+	ex.Header().Set("Content-Length", strconv.Itoa(len(encoded)+1))
+	ex.WriteHeader(status)
+	_, _ = ex.Write(append(encoded, '\n')) // the client is gone if this fails
+}
+
+// Page answers with what render writes.
+func (ex *Exchange) Page(status int, render func(*pages.Pages) error) {
+	ex.OwnHeader(TypeHTML + "; charset=utf-8")
+	ex.Header().Set("Content-Security-Policy", ex.site.Service.Pages.ContentSecurityPolicy())
+	ex.WriteHeader(status)
+	if err := render(ex.site.Service.Pages); err != nil {
+		ex.err = errors.Join(ex.err, fmt.Errorf("rendering a page: %w", err))
+	}
+}
+
+// Redirect answers with Location. The caller makes sure that the location is
+// one that it may lead to.
+func (ex *Exchange) Redirect(status int, location string) {
+	ex.LimitBody()
+	ex.strictTransport()
+	h := ex.Header()
+	h.Set("Location", location)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Request-Id", ex.ID)
+	ex.WriteHeader(status)
+}
+
+// OwnHeader sets the header of an answer of the gateway's own.
+func (ex *Exchange) OwnHeader(media string) {
+	ex.LimitBody()
+	ex.strictTransport()
+	h := ex.Header()
+	h.Set("Content-Type", media)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("X-Request-Id", ex.ID)
+	if h.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "no-store")
+	}
+}
+
+// strictTransport makes browsers use https alone (RFC 6797, section 7.1). They
+// ignore it over cleartext.
+func (ex *Exchange) strictTransport() {
+	if ex.site.HSTS != "" && !ex.Cleartext {
+		ex.Header().Set("Strict-Transport-Security", ex.site.HSTS)
+	}
+}
+
+// SignInLink is where the page of an error offers to sign in. Nil offers
+// nothing.
+type SignInLink struct {
+	Page   string // a path of the gateway
+	Return bool   // add the way back to the page that was asked for
+	Always bool   // for every error; otherwise for a 401 alone
+}
+
+func (l *SignInLink) url(status int, received *Received) string {
+	switch {
+	case l == nil, l.Page == "", status != http.StatusUnauthorized && !l.Always:
+		return ""
+	case l.Return && received.Canonical.Method == http.MethodGet:
+		return WithReturn(l.Page, received.Target())
+	}
+	return l.Page
+}

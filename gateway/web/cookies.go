@@ -1,0 +1,138 @@
+package web
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/config"
+)
+
+// The cookies that carry tokens if token.delivery is cookie.
+const (
+	accessCookie  = "access_token"
+	refreshCookie = "refresh_token"
+)
+
+const deliveryCookie = "cookie" // a value of token.delivery
+
+// Cookies are the gateway's own cookies: their names and attributes.
+type Cookies struct {
+	Names auth.CookieNames
+
+	sameSite http.SameSite
+	prefix   string // of own endpoints
+}
+
+// NewCookies returns the cookies of a configuration.
+func NewCookies(cfg *config.Config) Cookies {
+	c := Cookies{
+		Names:    auth.CookieNames{Session: cfg.Session.Cookie},
+		sameSite: http.SameSiteLaxMode, prefix: cfg.Endpoints.Prefix,
+	}
+	if cfg.Token.Delivery == deliveryCookie {
+		c.Names.Access, c.Names.Refresh = accessCookie, refreshCookie
+	}
+	if len(cfg.Providers) > 0 {
+		c.Names.Delegated, c.Names.Browser = cfg.Delegated.Cookie, config.CookieLogin
+	}
+	switch cfg.Session.SameSite {
+	case "strict":
+		c.sameSite = http.SameSiteStrictMode
+	case "none":
+		c.sameSite = http.SameSiteNoneMode
+	}
+	return c
+}
+
+// Tokens reports whether cookies deliver the tokens.
+func (c *Cookies) Tokens() bool { return c.Names.Access != "" }
+
+// Set gives a cookie to the browser.
+func (c *Cookies) Set(w http.ResponseWriter, name, value string, lives time.Duration) {
+	http.SetCookie(w, c.cookie(name, value, lives))
+}
+
+// Clear makes the browser forget cookies of those names, but not of the empty
+// name.
+func (c *Cookies) Clear(w http.ResponseWriter, names ...string) {
+	for _, name := range names {
+		if name != "" {
+			http.SetCookie(w, c.cleared(name))
+		}
+	}
+}
+
+// ClearAll makes the browser forget all cookies of the gateway.
+func (c *Cookies) ClearAll(w http.ResponseWriter) {
+	c.Clear(w, c.Names.Session, c.Names.Delegated, c.Names.Browser, c.Names.Access, c.Names.Refresh)
+}
+
+// ClearOthers makes the browser forget the cookies of earlier logins, so that
+// it presents one identity. given are those that the new login has set. unseen
+// tells that the browser comes from another site: strict cookies do not come
+// along, so those that are missing may be there too.
+func (c *Cookies) ClearOthers(w http.ResponseWriter, creds *auth.Credentials, unseen bool, given ...string) {
+	for name, value := range map[string]string{
+		c.Names.Session: creds.Session, c.Names.Delegated: creds.Delegated,
+		c.Names.Access: creds.Access, c.Names.Refresh: creds.Refresh,
+	} {
+		if (unseen || value != "") && !slices.Contains(given, name) {
+			c.Clear(w, name)
+		}
+	}
+}
+
+// cookie makes one of the gateway's cookies. Scripts cannot read it, and it is
+// not sent in cleartext.
+func (c *Cookies) cookie(name, value string, lives time.Duration) *http.Cookie {
+	cookie := &http.Cookie{
+		Name: name, Value: value, Path: "/", MaxAge: int(lives.Seconds()),
+		HttpOnly: true, Secure: true, SameSite: c.sameSite,
+	}
+	switch name {
+	case refreshCookie: // only the gateway reads it, and no other site has a use for it
+		cookie.Path, cookie.SameSite = c.prefix, http.SameSiteStrictMode
+	case c.Names.Delegated, c.Names.Browser: // must come along from the provider
+		cookie.SameSite = http.SameSiteLaxMode
+	}
+	return cookie
+}
+
+func (c *Cookies) cleared(name string) *http.Cookie {
+	cookie := c.cookie(name, "", 0)
+	cookie.MaxAge, cookie.Expires = -1, time.Unix(1, 0)
+	return cookie
+}
+
+// ClearDead makes the browser forget the cookies that were found to be no
+// longer valid, if the answer may do that.
+//
+// A browser deletes a cookie by its name, whatever its value is by now. A
+// request that a page makes in the background may be answered after a new login
+// has set the cookie again, so only page loads clear cookies, and programs,
+// which do not tell their mode.
+func (ex *Exchange) ClearDead() {
+	for _, name := range ex.cleared() {
+		ex.site.Cookies.Clear(ex, name)
+	}
+}
+
+// ClearDeadIn is ClearDead for the header of an upstream's response.
+func (ex *Exchange) ClearDeadIn(h http.Header) {
+	for _, name := range ex.cleared() {
+		h.Add("Set-Cookie", ex.site.Cookies.cleared(name).String())
+	}
+}
+
+// HasDead reports whether a cookie was found to be no longer valid.
+func (ex *Exchange) HasDead() bool { return len(ex.dead) > 0 }
+
+// cleared returns the names of the cookies that the answer clears.
+func (ex *Exchange) cleared() []string {
+	if mode := ex.Request.Header.Get("Sec-Fetch-Mode"); mode != "" && mode != "navigate" {
+		return nil
+	}
+	return ex.dead
+}

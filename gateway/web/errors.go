@@ -1,0 +1,190 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/login"
+	"authgate/gateway/provider"
+	"authgate/gateway/store/guard"
+	"authgate/gateway/upstream"
+	"authgate/policy"
+)
+
+// Error is an answer other than success.
+type Error struct {
+	Status     int
+	Detail     string // for the client; tells no internals
+	Cause      error  // for operators; may be nil
+	RetryAfter time.Duration
+	Allow      string // of a 405
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	if e.Cause != nil {
+		return fmt.Sprintf("%d %s: %v", e.Status, e.Detail, e.Cause)
+	}
+	return fmt.Sprintf("%d %s", e.Status, e.Detail)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Forbidden is the error of an identity that the policy does not allow.
+func Forbidden() error {
+	return &Error{Status: http.StatusForbidden, Detail: "You are signed in, but not allowed to do this."}
+}
+
+// Unavailable is the error of a request that may succeed a moment later.
+func Unavailable(cause error) error { return unavailable(cause) }
+
+func unavailable(cause error) *Error {
+	return &Error{
+		Status: http.StatusServiceUnavailable, Detail: "The service is unavailable for the moment.",
+		Cause: cause, RetryAfter: time.Second,
+	}
+}
+
+// statusClientGone is counted and logged for a client that left before there
+// was an answer. It is never sent.
+const statusClientGone = 499
+
+// Challenge returns err with the challenges that a 401 for it carries.
+func Challenge(err error, challenges ...auth.Challenge) error {
+	if len(challenges) == 0 {
+		return err
+	}
+	return &challenged{err, challenges}
+}
+
+type challenged struct {
+	error
+	challenges []auth.Challenge
+}
+
+func (e *challenged) Unwrap() error { return e.error }
+
+// toHTTP is the one place that maps errors to HTTP (design B.2). An error that
+// it does not know is a failure of the gateway: 500. ctx is that of the request:
+// only if it has ended did the client leave.
+func toHTTP(ctx context.Context, err error) *Error {
+	var (
+		ready     *Error
+		target    *policy.TargetError
+		rejection *auth.Rejection
+		reuse     *login.ReuseError
+		throttled *auth.ThrottledError
+		tooLarge  *http.MaxBytesError
+		failed    *upstream.Error
+		storage   *guard.Error
+	)
+	answer := func(status int, detail string) *Error { return &Error{Status: status, Detail: detail, Cause: err} }
+	switch {
+	case errors.As(err, &ready):
+		return ready
+	case errors.As(err, &target):
+		return answer(400, "The request target is malformed: "+target.Reason+".")
+	case errors.Is(err, auth.ErrAmbiguous):
+		return answer(400, "The request presents more than one credential of a kind.")
+	case errors.As(err, &tooLarge):
+		return answer(413, fmt.Sprintf("The body is larger than %d bytes.", tooLarge.Limit))
+	case errors.As(err, &throttled):
+		e := answer(429, "Too many failed logins. Try again later.")
+		e.RetryAfter = throttled.RetryAfter
+		return e
+	case errors.Is(err, auth.ErrNoCredentials):
+		return answer(401, auth.DetailNotSignedIn)
+	case errors.As(err, &rejection):
+		return answer(401, rejection.Detail)
+	case errors.As(err, &reuse):
+		return answer(401, auth.DetailBadRefresh)
+	case errors.Is(err, auth.ErrRejected):
+		return answer(401, auth.DetailWrongPassword)
+	case errors.Is(err, context.Canceled):
+		return canceled(ctx, err)
+	case errors.As(err, &failed):
+		return upstreamStatus(failed, err)
+	case errors.Is(err, login.ErrNoAttempt):
+		return answer(400, "This sign-in was not begun in this browser, is finished already, or took too long. Please start again.")
+	case errors.Is(err, login.ErrReplayed):
+		return answer(400, "The token was used before.")
+	case isProviderError(err):
+		return providerStatus(err)
+	case errors.As(err, &storage):
+		return unavailable(err)
+	case errors.Is(err, auth.ErrBusy):
+		e := answer(503, "Too many credentials are being checked at once. Try again.")
+		e.RetryAfter = time.Second
+		return e
+	}
+	return answer(500, "The gateway failed.")
+}
+
+// canceled maps the end of a context. If that of the request goes on, something
+// other than the client ended the work.
+func canceled(ctx context.Context, err error) *Error {
+	switch {
+	case ctx.Err() != nil:
+		return &Error{Status: statusClientGone, Detail: "The client left.", Cause: err}
+	case isProviderError(err):
+		return providerStatus(err)
+	}
+	return unavailable(err)
+}
+
+func upstreamStatus(failed *upstream.Error, err error) *Error {
+	var timeout net.Error
+	if errors.As(failed.Err, &timeout) && timeout.Timeout() {
+		return &Error{Status: 504, Detail: "The application did not answer in time.", Cause: err}
+	}
+	return &Error{Status: 502, Detail: "The application could not be reached.", Cause: err}
+}
+
+// isProviderError reports whether err is about an answer of an identity
+// provider, or about a missing one.
+func isProviderError(err error) bool {
+	var e *provider.Error
+	return errors.As(err, &e)
+}
+
+func providerStatus(err error) *Error {
+	switch {
+	case errors.Is(err, provider.ErrInvalid):
+		return &Error{Status: 400, Detail: "The token is not valid.", Cause: err}
+	case errors.Is(err, provider.ErrMixUp):
+		return &Error{Status: 400, Detail: "The answer is of another identity provider than the one asked.", Cause: err}
+	case errors.Is(err, provider.ErrRefused):
+		return &Error{Status: 401, Detail: "The identity provider refused the sign-in.", Cause: err}
+	case errors.Is(err, provider.ErrTimeout):
+		return &Error{Status: 504, Detail: "The identity provider did not answer in time. Please try again later.", Cause: err}
+	}
+	return &Error{Status: 502, Detail: "The identity provider could not be reached, or its answer was not acceptable.", Cause: err}
+}
+
+// Results of a sign-in, as metrics and the audit log call them.
+const (
+	LoginSuccess   = "success"
+	LoginFailure   = "failure"
+	LoginThrottled = "throttled"
+)
+
+// LoginResult returns the result of a sign-in, "" for a failure of the gateway
+// itself.
+func LoginResult(err error) string {
+	var throttled *auth.ThrottledError
+	switch {
+	case err == nil:
+		return LoginSuccess
+	case errors.As(err, &throttled):
+		return LoginThrottled
+	case errors.Is(err, auth.ErrRejected), errors.Is(err, login.ErrNoAttempt), isProviderError(err):
+		return LoginFailure
+	}
+	return ""
+}

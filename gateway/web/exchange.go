@@ -1,0 +1,140 @@
+package web
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/pages"
+	"authgate/gateway/store/guard"
+	"authgate/policy"
+)
+
+// Service is what the exchanges of a gateway share, whatever the configuration.
+type Service struct {
+	Logger   *slog.Logger
+	Metrics  *Metrics
+	Pages    *pages.Pages
+	Now      func() time.Time // the local clock
+	Draining atomic.Bool      // clients must open new connections: the gateway is about to stop
+}
+
+// Exchange is one request and the answer to it. It is the http.ResponseWriter
+// of that request. Init makes it ready, and Finish ends it.
+type Exchange struct {
+	http.ResponseWriter // of the server
+	Received
+	Record
+	pacing
+
+	Store  guard.Context // for everything that may call the store
+	SignIn *SignInLink   // for the page of an error; may be nil
+
+	site *Site
+	dead []string // names of cookies that are no longer valid
+}
+
+// Init notes the arrival of a request.
+func (ex *Exchange) Init(site *Site, w http.ResponseWriter, r *http.Request) {
+	ex.ResponseWriter, ex.Request = w, r
+	ex.site = site
+	ex.Store.Context = r.Context()
+	ex.Record = Record{
+		Start: site.Service.Now(), ID: requestID(r.Header),
+		Label: LabelNone, Mechanism: string(policy.None), Decision: DecisionError,
+	}
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (ex *Exchange) WriteHeader(status int) {
+	if ex.upload != nil {
+		ex.upload.move()
+	}
+	if status < 200 && status != http.StatusSwitchingProtocols { // the answer follows
+		delete(ex.Header(), "Set-Cookie") // of an upstream, and not checked
+		writeInformational(ex.ResponseWriter, status)
+		return
+	}
+	ex.Status = status
+	if status >= 200 && (ex.site.Service.Draining.Load() || ex.lastOnConnection(ex.Request)) {
+		ex.Header().Set("Connection", "close") // over HTTP/2 it makes the server send GOAWAY
+	}
+	ex.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (ex *Exchange) Write(b []byte) (int, error) {
+	if ex.Status == 0 {
+		ex.WriteHeader(http.StatusOK)
+	}
+	if ex.bytes+int64(len(b)) > unpacedAnswer {
+		ex.paceAnswer(ex.ResponseWriter)
+	}
+	if ex.upload != nil {
+		ex.upload.move()
+	}
+	n, err := ex.ResponseWriter.Write(b)
+	ex.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach flushing, hijacking and deadlines.
+func (ex *Exchange) Unwrap() http.ResponseWriter { return ex.ResponseWriter }
+
+// LimitBody bounds the time for what is left of the request's body. It comes
+// before every answer of the gateway's own: over HTTP/1.1 the server reads the
+// rest of a small body before it sends a small answer, and would wait for it
+// without bound.
+func (ex *Exchange) LimitBody() { ex.limitBody(ex.ResponseWriter, ex.Request) }
+
+// Cut ends the answer within a time, even if the client does not read. Over
+// HTTP/1.1 no request follows on the connection. Cut may be called concurrently
+// with the other methods, but not after Finish.
+func (ex *Exchange) Cut(within time.Duration) { ex.cut(ex.ResponseWriter, within) }
+
+// Authenticate asks the mechanisms of a chain for the identity that the request
+// proves. On a page load, a cookie that is no longer valid counts as absent
+// (design E.6). Any other credential that is rejected ends the request.
+func (ex *Exchange) Authenticate(chain auth.Chain) (*policy.Identity, error) {
+	for {
+		id, err := chain.Authenticate(&ex.Store, &ex.Credentials)
+		if err == nil || errors.Is(err, auth.ErrNoCredentials) {
+			return id, err
+		}
+		var rejection *auth.Rejection
+		if !errors.As(err, &rejection) || rejection.Cookie == auth.NoCookie {
+			return nil, err
+		}
+		ex.dead = append(ex.dead, ex.site.Cookies.Names.Name(rejection.Cookie))
+		if !ex.PageLoad() {
+			return nil, err
+		}
+		ex.Credentials.Forget(rejection.Cookie)
+	}
+}
+
+// Audit writes one event to the audit log: who did what from where. The
+// attributes must hold no secret and no text that the client chooses.
+func (ex *Exchange) Audit(event string, attrs ...slog.Attr) {
+	ex.audit(ex.site.Service.Logger, ex.Peer.Address, event, attrs)
+}
+
+// Finish counts and logs the request. aborted tells that the answer is not
+// whole.
+func (ex *Exchange) Finish(aborted bool) {
+	if aborted && ex.err == nil {
+		ex.err = errors.New("the answer was cut off")
+	}
+	if ex.Status != http.StatusSwitchingProtocols {
+		ex.unpaceAnswer(ex.ResponseWriter)
+	}
+	now := ex.site.Service.Now()
+	took := now.Sub(ex.Start)
+	series := ex.site.Service.Metrics.seriesOf(&ex.Record)
+	series.count.Inc()
+	series.duration.Observe(took.Seconds())
+	ex.log(series.log, &ex.Received, now, took)
+}

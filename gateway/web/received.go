@@ -1,0 +1,121 @@
+package web
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/peer"
+	"authgate/policy"
+)
+
+// MaxBody is how large a body own endpoints read, in bytes.
+const MaxBody = 64 << 10
+
+// Received is a request, read once. Everything goes by these values, so that
+// what is decided on is what is forwarded.
+type Received struct {
+	Request     *http.Request
+	Peer        peer.Peer      // who is connected, and on whose behalf
+	Canonical   policy.Request // what is decided on
+	Credentials auth.Credentials
+	Body        []byte // of a request to an own endpoint
+	Cleartext   bool   // the request came by plain HTTP
+	Foreign     bool   // the request is for a host that is not the gateway's
+}
+
+// Target is the path and the query of the request, byte for byte.
+func (r *Received) Target() string { return target(r.Canonical.Path) }
+
+func target(p policy.Path) string {
+	if !p.HasQuery {
+		return p.Raw
+	}
+	return p.Raw + "?" + p.Query
+}
+
+// Reads reports whether the request is a GET or HEAD.
+func (r *Received) Reads() bool {
+	return r.Canonical.Method == http.MethodGet || r.Canonical.Method == http.MethodHead
+}
+
+// PageLoad reports whether a browser asks for a page.
+func (r *Received) PageLoad() bool {
+	if !r.Reads() {
+		return false
+	}
+	mode := r.Request.Header.Get("Sec-Fetch-Mode")
+	return (mode == "" || mode == "navigate") && Negotiate(r.Request) == TypeHTML
+}
+
+// QueryValue returns a parameter of the query, "" unless there is one of the
+// name.
+func (r *Received) QueryValue(name string) string {
+	values, err := url.ParseQuery(r.Canonical.Path.Query)
+	if err != nil || len(values[name]) != 1 {
+		return ""
+	}
+	return values[name][0]
+}
+
+// Query returns the parameters of the query. The error is a 400.
+func (r *Received) Query() (url.Values, error) {
+	values, err := url.ParseQuery(r.Canonical.Path.Query)
+	if err != nil {
+		return nil, &Error{Status: http.StatusBadRequest, Detail: "The query is malformed.", Cause: err}
+	}
+	return values, nil
+}
+
+// MediaType returns the Content-Type of the request without parameters, or ""
+// if it cannot be read, or names a character set other than UTF-8.
+func (r *Received) MediaType() string {
+	media, params, err := mime.ParseMediaType(r.Request.Header.Get("Content-Type"))
+	if charset := params["charset"]; err != nil || (charset != "" && !strings.EqualFold(charset, "utf-8")) {
+		return ""
+	}
+	return media
+}
+
+// path returns the path as received, for the log, without the query. A target
+// that was refused may hold a fragment, or be a whole URL with a password in
+// it.
+func (r *Received) path() string {
+	path := r.Canonical.Path.Raw
+	if path == "" && strings.HasPrefix(r.Request.RequestURI, "/") {
+		path = r.Request.RequestURI
+		if end := strings.IndexAny(path, "?#"); end >= 0 {
+			path = path[:end]
+		}
+	}
+	return clip(path)
+}
+
+// ReadBody reads the whole body into Body, in bounded time. After an error the
+// time limit stays, because the server reads what is left before it sends the
+// answer.
+func (ex *Exchange) ReadBody() error {
+	if ex.Request.ContentLength == 0 {
+		return nil
+	}
+	ex.LimitBody()
+	if ex.Request.ContentLength > MaxBody {
+		return &http.MaxBytesError{Limit: MaxBody}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(ex.ResponseWriter, ex.Request.Body, MaxBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case err == nil:
+		_ = http.NewResponseController(ex.ResponseWriter).SetReadDeadline(time.Time{}) // nothing is left to come
+		ex.Body = body
+		return nil
+	case errors.As(err, &tooLarge):
+		return err
+	}
+	return &Error{Status: http.StatusBadRequest, Detail: "The body could not be read.", Cause: err}
+}

@@ -1,0 +1,149 @@
+package web
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"time"
+
+	"authgate/policy"
+)
+
+// AccessMessage is the message of the access log's records.
+const AccessMessage = "request"
+
+// Values of the label decision.
+const (
+	DecisionAllow     = "allow"
+	DecisionChallenge = "challenge"
+	DecisionForbid    = "forbid"
+	DecisionError     = "error"
+)
+
+// LabelNone is the label of a request that reached no route.
+const LabelNone = "none"
+
+// Record is what metrics and logs say of an exchange.
+type Record struct {
+	Start     time.Time
+	ID        string           // of the request; the client, the log and the upstream see the same
+	Label     string           // the route or own endpoint
+	Mechanism string           // that proved the identity, else "none"
+	Decision  string           // one of the decisions above
+	Reason    string           // of the decision, for operators
+	Identity  *policy.Identity // nil if none is proved
+	Status    int              // of the answer; 0 until it has begun
+
+	bytes int64 // of the answer's body
+	err   error // the failure that the answer tells of, or that cut it off
+	ended bool  // the gateway ended the answer, because of err
+}
+
+// Identify notes the identity that the request proves, if any.
+func (r *Record) Identify(id *policy.Identity) {
+	if id != nil {
+		r.Identity, r.Mechanism = id, string(id.Mechanism)
+	}
+}
+
+// Failed notes a failure and the decision that belongs to its status.
+func (r *Record) Failed(err error, status int) {
+	r.err = err
+	switch status {
+	case http.StatusUnauthorized:
+		r.Decision = DecisionChallenge
+	case http.StatusForbidden:
+		r.Decision = DecisionForbid
+	default:
+		r.Decision = DecisionError
+	}
+}
+
+// End notes that the gateway ended the answer, and why.
+func (r *Record) End(why error) { r.err, r.ended = why, true }
+
+// log writes the record of the access log to h. It holds no query, no header
+// but Host, and no body: those may carry secrets.
+func (r *Record) log(h slog.Handler, received *Received, now time.Time, took time.Duration) {
+	level := slog.LevelInfo
+	if r.Status >= 500 {
+		level = slog.LevelWarn
+	}
+	ctx := context.Background()
+	if !h.Enabled(ctx, level) {
+		return
+	}
+	attrs := [...]slog.Attr{
+		slog.String("request_id", r.ID),
+		slog.String("client", received.Peer.Address),
+		slog.String("method", clip(received.Request.Method)),
+		slog.String("host", clip(received.Request.Host)),
+		slog.String("path", received.path()),
+		slog.String("protocol", received.Request.Proto),
+		slog.Int64("bytes", r.bytes),
+		slog.Int64("duration_us", took.Microseconds()),
+		{}, {}, // an attribute without a key is left out
+	}
+	if r.Identity != nil {
+		attrs[len(attrs)-2] = slog.String("subject", r.Identity.Subject)
+	}
+	switch {
+	case r.ended:
+		attrs[len(attrs)-1] = slog.String("reason", r.err.Error())
+	case r.Reason != "" && (r.Decision == DecisionChallenge || r.Decision == DecisionForbid):
+		attrs[len(attrs)-1] = slog.String("reason", r.Reason)
+	case r.err != nil:
+		attrs[len(attrs)-1] = slog.String("error", r.err.Error())
+	}
+	// Without a Logger, which would look up its caller.
+	record := slog.NewRecord(now, level, AccessMessage, 0)
+	record.AddAttrs(attrs[:]...)
+	_ = h.Handle(ctx, record) // there is nowhere to report that the log fails
+}
+
+func (r *Record) audit(logger *slog.Logger, client, event string, attrs []slog.Attr) {
+	attrs = append([]slog.Attr{
+		slog.String("event", event),
+		slog.String("request_id", r.ID),
+		slog.String("client", client),
+		slog.String("route", r.Label),
+	}, attrs...)
+	if r.Identity != nil && !slices.ContainsFunc(attrs, func(a slog.Attr) bool { return a.Key == "subject" }) {
+		attrs = append(attrs, slog.String("subject", r.Identity.Subject), slog.String("login", r.Identity.Login))
+	}
+	logger.LogAttrs(context.Background(), slog.LevelInfo, "audit", attrs...)
+}
+
+// clip bounds what a client can put into a record of the log.
+func clip(s string) string { return s[:min(len(s), 1024)] }
+
+// requestID returns the client's X-Request-Id if that is 1 to 128 of
+// A-Za-z0-9._-, else a new one.
+func requestID(h http.Header) string {
+	if values := h["X-Request-Id"]; len(values) == 1 && validRequestID(values[0]) {
+		return values[0]
+	}
+	// It must be unique, not secret, so it need not come from the system.
+	var id [16]byte
+	binary.BigEndian.PutUint64(id[:8], rand.Uint64())
+	binary.BigEndian.PutUint64(id[8:], rand.Uint64())
+	return hex.EncodeToString(id[:])
+}
+
+func validRequestID(id string) bool {
+	if len(id) == 0 || len(id) > 128 {
+		return false
+	}
+	for i := range len(id) {
+		switch c := id[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}
