@@ -225,30 +225,6 @@ func TestRevocationsOfIssuersAreApart(t *testing.T) {
 	o.wantDead(t, s)
 }
 
-func TestOutsideRevocationWithAFailingStore(t *testing.T) {
-	t.Parallel()
-	o := newOutsiders(t, nil)
-	token := jwtOf(o.plain.issuer)
-	o.plain.knows(token, o.access("one"))
-	for _, warm := range []bool{false, true} {
-		o.store.fails("get revoked:")
-		id, err := o.by(t, token)
-		wantNoAnswer(t, id, err)
-		id, err = o.bearers.Revoke(t.Context(), token)
-		wantNoAnswer(t, id, err)
-		o.store.fails("put revoked:")
-		id, err = o.bearers.Revoke(t.Context(), token)
-		wantNoAnswer(t, id, err)
-		if !errors.Is(err, errStore) {
-			t.Errorf("warm %v: got %v, want the error of the store", warm, err)
-		}
-		o.store.fails("")
-		if _, err := o.by(t, token); err != nil {
-			t.Errorf("warm %v: after the failure: %v", warm, err)
-		}
-	}
-}
-
 // A token that was revoked stays so however it is spelled. Who holds one that
 // is signed with ECDSA can turn its signature (r, s) into (r, -s), as good as
 // the first, without any key.

@@ -208,53 +208,36 @@ func wantNoAnswer(tb testing.TB, id *policy.Identity, err error) {
 	}
 }
 
-func TestLoginsAreTold(t *testing.T) {
+func TestEnd(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)
-	first, second := m.signIn(t, "alice"), m.signIn(t, "alice")
-	if first.login.ID == second.login.ID || len(first.login.ID) < 26 {
-		t.Errorf("sids %q and %q, want two of 130 bits", first.login.ID, second.login.ID)
+	counter := m.store.Store.(store.Counter)
+	s := m.signIn(t, "alice")
+	if n, err := counter.Count(t.Context(), ""); err != nil || n != 4 {
+		t.Fatalf("%d entries of a login, %v; want login, session, refresh family and group", n, err)
 	}
-	if got := first.login.Subject(); got != "local:alice" {
-		t.Errorf("the subject is %q", got)
+	other := m.signIn(t, "alice")
+	if s.login.ID == other.login.ID || len(s.login.ID) < 26 {
+		t.Errorf("sids %q and %q, want two of 130 bits", s.login.ID, other.login.ID)
 	}
-	for _, secret := range []string{first.session, first.refresh} {
-		if strings.Contains(secret, first.login.ID) || strings.Contains(first.login.ID, secret) {
+	for _, secret := range []string{s.session, s.refresh} {
+		if strings.Contains(secret, s.login.ID) || strings.Contains(s.login.ID, secret) {
 			t.Error("the sid, which is public, is part of a secret")
 		}
 	}
-	m.wantAlive(t, first)
-	m.wantAlive(t, second)
-}
-
-func TestEndEndsALoginOnce(t *testing.T) {
-	t.Parallel()
-	m := newMechanisms(t, nil)
-	s, other := m.signIn(t, "alice"), m.signIn(t, "alice")
 	m.wantAlive(t, s)
 	ended, err := m.logins.End(t.Context(), s.login.ID)
 	if err != nil || ended == nil || ended.ID != s.login.ID || ended.Subject() != "local:alice" {
 		t.Errorf("got %+v, %v, want the login that ended", ended, err)
 	}
 	m.wantDead(t, s)
-	m.wantAlive(t, other)
 	for _, sid := range []string{s.login.ID, "NEVER", ""} {
 		if again, err := m.logins.End(t.Context(), sid); again != nil || err != nil {
 			t.Errorf("%q: got %+v, %v, want nothing to end", sid, again, err)
 		}
 	}
 	m.wantAlive(t, other)
-}
-
-func TestEndLeavesNothingInTheStore(t *testing.T) {
-	t.Parallel()
-	m := newMechanisms(t, nil)
-	s := m.signIn(t, "alice")
-	counter := m.store.Store.(store.Counter)
-	if n, err := counter.Count(t.Context(), ""); err != nil || n != 4 {
-		t.Fatalf("%d entries of a login, %v; want login, session, refresh family and group", n, err)
-	}
-	if _, err := m.logins.End(t.Context(), s.login.ID); err != nil {
+	if _, err := m.logins.End(t.Context(), other.login.ID); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := counter.Count(t.Context(), ""); err != nil || n != 0 {
@@ -340,30 +323,6 @@ func TestBeginWithAnIssueThatFails(t *testing.T) {
 	}
 	id, err := m.bySession(t, session)
 	wantRejected(t, id, err, auth.DetailNotSignedIn, "unknown")
-}
-
-// An account that was removed, disabled, given another password, or replaced
-// by another of its name loses all its logins at the reload.
-func TestChangedAccountsLoseTheirLogins(t *testing.T) {
-	t.Parallel()
-	disabled, repassworded := alice(), alice()
-	disabled.Disabled = true
-	repassworded.PasswordHash = testHash("wonderland") // the same, hashed anew
-	for name, users := range map[string][]auth.Account{
-		"removed":      {bob()},
-		"disabled":     {disabled, bob()},
-		"repassworded": {repassworded, bob()},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			m := newMechanisms(t, nil)
-			s, other := m.signIn(t, "alice"), m.signIn(t, "bob")
-			m.wantAlive(t, s)
-			next := m.reloaded(t, users...)
-			next.wantDead(t, s)
-			next.wantAlive(t, other)
-		})
-	}
 }
 
 // What else changes of an account counts for the logins that live already.

@@ -215,26 +215,3 @@ func TestFrontChannelLogoutOfUnknownSessionWritesNothing(t *testing.T) {
 	}
 	d.wantIn(t, p.here, "user")
 }
-
-func TestFrontChannelFailingHalfWay(t *testing.T) {
-	t.Parallel()
-	for _, failing := range []string{"get group:", "swap group:", "take login:"} {
-		for _, late := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s late %v", failing, late), func(t *testing.T) {
-				t.Parallel()
-				d := newDelegation(t, nil)
-				s := d.signIn(t, d.grant("user"))
-				d.store.late = late
-				d.store.fails(failing)
-				if _, err := d.users.FrontChannel(t.Context(), "keycloak", "session at the provider"); !errors.Is(err, errStore) {
-					t.Errorf("got %v, want the error of the store", err)
-				}
-				d.store.fails("")
-				if _, err := d.users.FrontChannel(t.Context(), "keycloak", "session at the provider"); err != nil {
-					t.Errorf("again: %v", err)
-				}
-				d.wantOut(t, s)
-			})
-		}
-	}
-}

@@ -2,7 +2,6 @@ package login
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -109,71 +108,48 @@ func TestSessionRefuses(t *testing.T) {
 	}
 }
 
+// A session ends at the time in its record, also if the store keeps it longer.
 func TestSessionLifetime(t *testing.T) {
 	t.Parallel()
-	m := newMechanisms(t, nil)
-	s := m.signIn(t, "alice")
-	for _, step := range []time.Duration{0, 30 * time.Minute, 30*time.Minute - 1} {
-		m.clock.advance(step)
-		if _, err := m.bySession(t, s.session); err != nil {
-			t.Fatalf("before its end: %v", err)
-		}
-	}
-	m.clock.advance(1)
-	id, err := m.bySession(t, s.session)
-	wantRejected(t, id, err, auth.DetailNotSignedIn, "expired")
-	// The login goes on by its refresh token.
-	if _, err := m.rotate(t, s.refresh); err != nil {
-		t.Errorf("the refresh token ended with the session: %v", err)
-	}
-}
-
-// The record's own expiry counts, even if the store should keep it longer.
-func TestSessionLifetimeIsNotLeftToTheStore(t *testing.T) {
-	t.Parallel()
-	m := newMechanisms(t, nil)
-	s := m.signIn(t, "alice")
-	key := s.login.Handles[0]
-	raw, err := m.store.Get(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.store.Put(t.Context(), key, raw, time.Time{}); err != nil {
-		t.Fatal(err)
-	}
-	m.clock.advance(time.Hour - 1)
-	if _, err := m.bySession(t, s.session); err != nil {
-		t.Fatalf("before its end: %v", err)
-	}
-	m.clock.advance(1)
-	id, err := m.bySession(t, s.session)
-	wantRejected(t, id, err, auth.DetailNotSignedIn, "expired")
-}
-
-func TestSessionOfAnotherMechanism(t *testing.T) {
-	t.Parallel()
-	for _, mechanism := range []policy.Mechanism{policy.OIDC, policy.Bearer, policy.None, ""} {
+	for _, kept := range []bool{false, true} {
 		m := newMechanisms(t, nil)
 		s := m.signIn(t, "alice")
-		if _, err := m.bySession(t, s.session); err != nil {
-			t.Fatalf("the control: %v", err)
+		if kept {
+			restore(t, m.store, s.login.Handles[0], func(*sessionRecord) {})
 		}
-		key := s.login.Handles[0]
-		raw, err := m.store.Get(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
+		for _, step := range []time.Duration{0, 30 * time.Minute, 30*time.Minute - 1} {
+			m.clock.advance(step)
+			if _, err := m.bySession(t, s.session); err != nil {
+				t.Fatalf("before its end: %v", err)
+			}
 		}
-		record, err := decode[sessionRecord](raw)
-		if err != nil {
-			t.Fatal(err)
+		m.clock.advance(1)
+		id, err := m.bySession(t, s.session)
+		wantRejected(t, id, err, auth.DetailNotSignedIn, "expired")
+		if _, err := m.rotate(t, s.refresh); err != nil {
+			t.Errorf("the refresh token ended with the session: %v", err)
 		}
-		record.Mechanism = mechanism
-		if raw, err = json.Marshal(record); err != nil {
-			t.Fatal(err)
+	}
+}
+
+// A warm session is looked up again when the store holds another record.
+func TestWarmSessionSeesWhatOthersWrote(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	s, other := m.signIn(t, "alice"), m.signIn(t, "bob")
+	want := func(username, sid string) {
+		t.Helper()
+		if id, err := m.bySession(t, s.session); err != nil || id.Username != username || id.Login != sid {
+			t.Errorf("got %+v, %v, want %s by the login %s", id, err, username, sid)
 		}
-		if err := m.store.Put(t.Context(), key, raw, record.Expires); err != nil {
-			t.Fatal(err)
-		}
+	}
+	want("alice", s.login.ID)
+	restore(t, m.store, s.login.Handles[0], func(r *sessionRecord) { r.Login = other.login.ID })
+	want("bob", other.login.ID)
+	restore(t, m.store, loginPrefix+other.login.ID, func(l *Login) { l.Username, l.Version = "alice", s.login.Version })
+	want("alice", other.login.ID)
+	for _, mechanism := range []policy.Mechanism{policy.OIDC, policy.Bearer, policy.None, ""} {
+		restore(t, m.store, s.login.Handles[0], func(r *sessionRecord) { r.Mechanism = mechanism })
 		id, err := m.bySession(t, s.session)
 		wantRejected(t, id, err, auth.DetailNotSignedIn, "unknown")
 	}
@@ -226,7 +202,8 @@ func TestSessionIdleTimeout(t *testing.T) {
 	}
 }
 
-// What was noted counts after a restart, when nothing else is known.
+// The stored time counts after a restart. If it is older than what this process
+// knows, it does not.
 func TestSessionIdleTimeoutAfterARestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -243,38 +220,17 @@ func TestSessionIdleTimeoutAfterARestart(t *testing.T) {
 			t.Errorf("idle for 5 of 8 minutes: %v", err)
 		}
 		synctest.Wait()
+		restore(t, m.store, s.login.Handles[0], func(r *sessionRecord) { r.Seen = r.Created })
+		m.clock.advance(8*time.Minute - 1)
+		if _, err := m.bySession(t, s.session); err != nil {
+			t.Errorf("idle for less than 8 minutes, with an older time in the store: %v", err)
+		}
+		synctest.Wait()
 		m.clock.advance(8 * time.Minute)
 		m = m.reloaded(t, alice())
 		id, err := m.bySession(t, s.session)
 		wantRejected(t, id, err, auth.DetailNotSignedIn, "expired")
 	})
-}
-
-// A note that comes late does not take back what this process knows.
-func TestSessionIdleTimeoutWithALateNote(t *testing.T) {
-	t.Parallel()
-	const idle = 8 * time.Minute
-	m := newMechanisms(t, func(m *mechanisms) { m.sessionOptions.Idle = idle })
-	s := m.signIn(t, "alice")
-	created := m.clock.now()
-	m.clock.advance(30 * time.Second)
-	ready, err := m.session.find(t.Context(), s.session)
-	if err != nil {
-		t.Fatal(err)
-	}
-	note := *ready.session
-	note.Seen = created.Add(10 * time.Second)
-	value, err := json.Marshal(note)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.store.Swap(t.Context(), ready.basis[0].key, ready.basis[0].raw, value, note.Expires); err != nil {
-		t.Fatal(err)
-	}
-	m.clock.advance(idle - 1)
-	if _, err := m.bySession(t, s.session); err != nil {
-		t.Errorf("used %v ago: %v", idle-1, err)
-	}
 }
 
 // A note that the store refuses costs nothing but its being made again, and
@@ -312,108 +268,4 @@ func TestSessionIdleNotes(t *testing.T) {
 		}
 		m.wantDead(t, s)
 	})
-}
-
-func TestSessionWithoutIdleTimeoutWritesNothing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m := newMechanisms(t, nil)
-		s := m.signIn(t, "alice")
-		m.clock.advance(59 * time.Minute)
-		m.store.takeCalls()
-		if _, err := m.bySession(t, s.session); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		for _, call := range m.store.takeCalls() {
-			if !strings.HasPrefix(call, "get ") {
-				t.Errorf("the store was asked to %s", call)
-			}
-		}
-	})
-}
-
-func TestSessionWithAFailingStore(t *testing.T) {
-	t.Parallel()
-	m := newMechanisms(t, nil)
-	s := m.signIn(t, "alice")
-	for _, warm := range []bool{false, true} {
-		for _, failing := range []string{"get session:", "get login:", "get "} {
-			m.store.fails(failing)
-			id, err := m.bySession(t, s.session)
-			wantNoAnswer(t, id, err)
-			if !errors.Is(err, errStore) {
-				t.Errorf("warm %v, %s: got %v, want the error of the store", warm, failing, err)
-			}
-		}
-		m.store.fails("get session:")
-		_, err := m.session.LoginOf(t.Context(), s.session)
-		wantNoAnswer(t, nil, err)
-		m.store.fails("")
-		m.wantAlive(t, s)
-	}
-}
-
-// Once warm a request asks the store for session and login, and decodes
-// neither again: it answers with the very same identity.
-func TestWarmSessionDecodesNothing(t *testing.T) {
-	m := newMechanisms(t, nil)
-	s := m.signIn(t, "alice")
-	first, err := m.bySession(t, s.session)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.store.takeCalls()
-	again, err := m.bySession(t, s.session)
-	if err != nil || again != first {
-		t.Errorf("got %p, %v, want %p again", again, err, first)
-	}
-	want := []string{"get " + s.login.Handles[0], "get " + loginPrefix + s.login.ID}
-	if calls := m.store.takeCalls(); !slices.Equal(calls, want) {
-		t.Errorf("the store was asked %q, want %q", calls, want)
-	}
-	creds := &auth.Credentials{Session: s.session}
-	session := NewSessions(m.sessionOptions, m.accounts, NewLogins(m.store.Store, m.clock.now))
-	allocations := testing.AllocsPerRun(100, func() {
-		if _, err := session.Authenticate(t.Context(), creds); err != nil {
-			t.Fatal(err)
-		}
-	})
-	if allocations != 0 {
-		t.Errorf("%v allocations, want none", allocations)
-	}
-}
-
-// What is kept ready is not believed when the store says otherwise.
-func TestWarmSessionSeesWhatOthersWrote(t *testing.T) {
-	t.Parallel()
-	m := newMechanisms(t, nil)
-	s, other := m.signIn(t, "alice"), m.signIn(t, "bob")
-	if id, err := m.bySession(t, s.session); err != nil || id.Username != "alice" {
-		t.Fatalf("got %+v, %v", id, err)
-	}
-	raw, err := m.store.Get(t.Context(), other.login.Handles[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.store.Put(t.Context(), s.login.Handles[0], raw, m.clock.now().Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
-	if id, err := m.bySession(t, s.session); err != nil || id.Username != "bob" || id.Login != other.login.ID {
-		t.Errorf("got %+v, %v, want the session that the store holds now", id, err)
-	}
-	if raw, err = m.store.Get(t.Context(), loginPrefix+s.login.ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.store.Put(t.Context(), loginPrefix+other.login.ID, raw, m.clock.now().Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
-	if id, err := m.bySession(t, s.session); err != nil || id.Username != "alice" || id.Login != other.login.ID {
-		t.Errorf("got %+v, %v, want the login that the store holds now", id, err)
-	}
-	if err := m.store.Store.Delete(t.Context(), loginPrefix+other.login.ID); err != nil {
-		t.Fatal(err)
-	}
-	id, err := m.bySession(t, s.session)
-	wantRejected(t, id, err, auth.DetailNotSignedIn, "ended")
 }

@@ -291,20 +291,3 @@ func TestOutsideTokenExpiresWhileWarm(t *testing.T) {
 		}
 	}
 }
-
-func TestWarmOutsideTokenAllocatesNothing(t *testing.T) {
-	o := newOutsiders(t, nil)
-	token := jwtOf(o.plain.issuer)
-	o.plain.knows(token, o.access("one"))
-	o.logins.store = o.store.Store
-	o.outside.logins.store = o.store.Store
-	creds := &auth.Credentials{Scheme: "bearer", Value: token}
-	allocations := testing.AllocsPerRun(100, func() {
-		if _, err := o.bearers.Authenticate(t.Context(), creds); err != nil {
-			t.Fatal(err)
-		}
-	})
-	if allocations != 0 || o.plain.questions() != 1 {
-		t.Errorf("%v allocations and %d questions, want none and one", allocations, o.plain.questions())
-	}
-}

@@ -311,24 +311,6 @@ func TestUserRecords(t *testing.T) {
 	}
 }
 
-func TestDelegatedSessionWithAFailingStore(t *testing.T) {
-	t.Parallel()
-	d := newDelegation(t, nil)
-	s := d.signIn(t, d.grant("user"))
-	for _, warm := range []bool{false, true} {
-		for _, failing := range []string{"get session:", "get login:", "get user:"} {
-			d.store.fails(failing)
-			id, err := d.by(t, s)
-			wantNoAnswer(t, id, err)
-			if !errors.Is(err, errStore) {
-				t.Errorf("warm %v, %s: got %v, want the error of the store", warm, failing, err)
-			}
-		}
-		d.store.fails("")
-		d.wantIn(t, s, "user")
-	}
-}
-
 // Whichever step of a login fails, it is an error of the store, and nothing
 // that is left can be used.
 func TestBeginDelegatedWithAFailingStore(t *testing.T) {
@@ -358,31 +340,6 @@ func TestBeginDelegatedWithAFailingStore(t *testing.T) {
 				d.wantIn(t, again, "auditor")
 			})
 		}
-	}
-}
-
-func TestBeginAtAProviderThatIsNotConfigured(t *testing.T) {
-	t.Parallel()
-	d := newDelegation(t, nil)
-	s, err := d.begin(t, "other", d.grant("user"), d.now())
-	if s.login != nil || err == nil || errors.Is(err, auth.ErrRejected) {
-		t.Errorf("got %+v, %v", s.login, err)
-	}
-	if n := d.records(t, ""); n != 0 {
-		t.Errorf("%d records were written", n)
-	}
-}
-
-func TestLoginsOfOneUserShowWhatWasSaidLast(t *testing.T) {
-	t.Parallel()
-	d := newDelegation(t, nil)
-	first := d.signIn(t, d.grant("user", "admin"))
-	d.wantIn(t, first, "user", "admin")
-	second := d.signIn(t, d.grant("user"))
-	d.wantIn(t, first, "user")
-	d.wantIn(t, second, "user")
-	if id, err := d.by(t, first); err != nil || id.Login != first.login.ID {
-		t.Errorf("got %+v, %v, want a login of its own", id, err)
 	}
 }
 
@@ -421,35 +378,6 @@ func TestLifetimeOfLiveSessions(t *testing.T) {
 		id, err := shorter.bySession(t, s.session)
 		wantRejected(t, id, err, auth.DetailNotSignedIn, "expired")
 	})
-}
-
-// Once warm a request asks the store for session, login and user, and decodes
-// and opens none of them again.
-func TestWarmDelegatedSessionDecodesNothing(t *testing.T) {
-	d := newDelegation(t, nil)
-	s := d.signIn(t, d.grant("user"))
-	first, err := d.by(t, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.store.takeCalls()
-	if again, err := d.by(t, s); err != nil || again != first {
-		t.Errorf("got %p, %v, want %p again", again, err, first)
-	}
-	want := []string{"get " + s.login.Handles[0], "get " + loginPrefix + s.login.ID, "get " + userPrefix + "keycloak:" + testPerson}
-	if calls := d.store.takeCalls(); !slices.Equal(calls, want) {
-		t.Errorf("the store was asked %q, want %q", calls, want)
-	}
-	creds := &auth.Credentials{Delegated: s.session}
-	session := NewDelegatedSessions(NewUsers(d.options, NewLogins(d.store.Store, d.now)))
-	allocations := testing.AllocsPerRun(100, func() {
-		if _, err := session.Authenticate(t.Context(), creds); err != nil {
-			t.Fatal(err)
-		}
-	})
-	if allocations != 0 {
-		t.Errorf("%v allocations, want none", allocations)
-	}
 }
 
 // What is kept ready is not believed when the store says otherwise.

@@ -1,0 +1,193 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"authgate/gateway/auth"
+)
+
+// everything is one login of each kind over one store.
+type everything struct {
+	*outsiders
+	*waiting
+	d                *delegation
+	store            *recordingStore
+	local, delegated *signedIn
+	jwt              string
+}
+
+func newEverything(tb testing.TB) *everything {
+	tb.Helper()
+	e := &everything{outsiders: newOutsiders(tb, nil)}
+	e.store = e.outsiders.store
+	clock := e.outsiders.clock
+	e.d = newDelegation(tb, func(d *delegation) { d.clock, d.now, d.store = clock, clock.now, e.store })
+	e.waiting = &waiting{clock: clock, store: e.store, attempts: NewAttempts(e.store, testBox(tb, "of the tests"), clock.now), browser: NewBrowserSecret()}
+	e.waiting.attempt = e.waiting.begin(tb, e.browser)
+	e.jwt = jwtOf(e.plain.issuer)
+	e.plain.knows(e.jwt, e.access("one"))
+	e.local, e.delegated = e.outsiders.signIn(tb, "alice"), e.d.signIn(tb, e.d.grant("user"))
+	return e
+}
+
+// A store that fails decides nothing: the error is not a rejection, tells no
+// secret, and the same call succeeds once the store works again.
+func TestFailingStore(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		failing []string
+		do      func(*everything, context.Context) error
+	}{
+		"session": {[]string{"get session:", "get login:"}, func(e *everything, ctx context.Context) error {
+			_, err := e.session.Authenticate(ctx, &auth.Credentials{Session: e.local.session})
+			return err
+		}},
+		"sid of a session": {[]string{"get session:"}, func(e *everything, ctx context.Context) error {
+			_, err := e.session.LoginOf(ctx, e.local.session)
+			return err
+		}},
+		"delegated session": {[]string{"get session:", "get login:", "get user:"}, func(e *everything, ctx context.Context) error {
+			_, err := e.d.session.Authenticate(ctx, &auth.Credentials{Delegated: e.delegated.session})
+			return err
+		}},
+		"access token": {[]string{"get revoked:", "get login:"}, func(e *everything, ctx context.Context) error {
+			_, err := e.bearers.Authenticate(ctx, &auth.Credentials{Scheme: "bearer", Value: e.local.access})
+			return err
+		}},
+		"sid of an access token": {[]string{"get revoked:", "get login:"}, func(e *everything, ctx context.Context) error {
+			_, err := e.bearer.LoginOf(ctx, e.local.access)
+			return err
+		}},
+		"token of a trusted issuer": {[]string{"get revoked:"}, func(e *everything, ctx context.Context) error {
+			_, err := e.bearers.Authenticate(ctx, &auth.Credentials{Scheme: "bearer", Value: e.jwt})
+			return err
+		}},
+		"revocation of such a token": {[]string{"get revoked:", "put revoked:"}, func(e *everything, ctx context.Context) error {
+			_, err := e.bearers.Revoke(ctx, e.jwt)
+			return err
+		}},
+		"revocation of a token without a login": {[]string{"get revoked:", "put revoked:"}, func(e *everything, ctx context.Context) error {
+			_, err := e.bearers.Revoke(ctx, (&forger{
+				header: map[string]any{"alg": "HS256"}, sign: signHS256(testSecret),
+				claims: map[string]any{"iss": testIssuer, "sub": "alice", "aud": "authgate", "jti": "two", "exp": e.outsiders.clock.now().Unix() + 900},
+			}).token())
+			return err
+		}},
+		"refresh token": {[]string{"get refresh:", "get login:", "swap refresh:"}, func(e *everything, ctx context.Context) error {
+			_, err := e.refresh.Rotate(ctx, e.local.refresh, testDevice())
+			return err
+		}},
+		"sid of a refresh token": {[]string{"get refresh:"}, func(e *everything, ctx context.Context) error {
+			_, err := e.refresh.LoginOf(ctx, e.local.refresh)
+			return err
+		}},
+		"beginning an attempt": {[]string{"put attempt:"}, func(e *everything, ctx context.Context) error {
+			return e.attempts.Begin(ctx, netip.Addr{}, e.attempts.New(e.browser, "keycloak", testOP, ""))
+		}},
+		"finishing an attempt": {[]string{"get attempt:", "take attempt:"}, func(e *everything, ctx context.Context) error {
+			_, err := e.attempts.Finish(ctx, e.browser, e.attempt.State)
+			return err
+		}},
+		"front-channel logout": {[]string{"get group:", "swap group:", "take login:"}, func(e *everything, ctx context.Context) error {
+			_, err := e.d.users.FrontChannel(ctx, "keycloak", "session at the provider")
+			if alive, _ := e.d.session.Alive(ctx, &auth.Credentials{Delegated: e.delegated.session}); err == nil && alive != nil {
+				return errors.New("the login is alive")
+			}
+			return err
+		}},
+	} {
+		for _, warm := range []bool{false, true} {
+			e := newEverything(t)
+			if warm && !slices.Contains([]string{"refresh token", "finishing an attempt"}, name) && !strings.Contains(name, "revocation") {
+				if err := test.do(e, t.Context()); err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				if strings.Contains(name, "logout") {
+					e = newEverything(t)
+				}
+			}
+			for _, failing := range test.failing {
+				e.store.fails(failing)
+				err := test.do(e, t.Context())
+				wantNoAnswer(t, nil, err)
+				if !errors.Is(err, errStore) || errors.Is(err, ErrNoAttempt) {
+					t.Errorf("%s, %s, warm %v: got %v, want the error of the store", name, failing, warm, err)
+					continue
+				}
+				for _, secret := range []string{e.local.session, e.local.access, e.local.refresh, e.delegated.session, e.attempt.State, e.attempt.Nonce, e.attempt.Verifier, e.browser} {
+					if strings.Contains(err.Error(), secret) {
+						t.Errorf("%s, %s: the error tells a secret: %v", name, failing, err)
+					}
+				}
+			}
+			e.store.fails("")
+			if err := test.do(e, t.Context()); err != nil {
+				t.Errorf("%s, warm %v, when the store works again: %v", name, warm, err)
+			}
+		}
+	}
+}
+
+// A warm request reads the store and does nothing else: it decodes nothing,
+// allocates nothing, and returns the same identity. Not parallel: it counts
+// allocations.
+func TestWarmRequests(t *testing.T) {
+	e := newEverything(t)
+	for _, test := range []struct {
+		name      string
+		mechanism func(*Logins) auth.Authenticator
+		creds     auth.Credentials
+		calls     []string
+	}{
+		{
+			"session", func(l *Logins) auth.Authenticator { return NewSessions(e.sessionOptions, e.accounts, l) },
+			auth.Credentials{Session: e.local.session}, []string{"get " + e.local.login.Handles[0], "get login:" + e.local.login.ID},
+		},
+		{
+			"delegated session", func(l *Logins) auth.Authenticator { return NewDelegatedSessions(NewUsers(e.d.options, l)) },
+			auth.Credentials{Delegated: e.delegated.session},
+			[]string{"get " + e.delegated.login.Handles[0], "get login:" + e.delegated.login.ID, "get user:keycloak:" + testPerson},
+		},
+		{
+			"access token", func(l *Logins) auth.Authenticator { return NewAccessTokens(e.bearerOptions, e.keys, e.accounts, l) },
+			auth.Credentials{Scheme: "bearer", Value: e.local.access}, []string{"get revoked:", "get login:" + e.local.login.ID},
+		},
+		{
+			"token of a trusted issuer", func(l *Logins) auth.Authenticator {
+				trusted, err := NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: e.plain}}, l, e.outsiders.clock.now)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return NewBearerTokens(e.bearer, trusted)
+			},
+			auth.Credentials{Scheme: "bearer", Value: e.jwt}, []string{"get revoked:"},
+		},
+	} {
+		recorded := test.mechanism(NewLogins(e.store, e.outsiders.clock.now))
+		first, err := recorded.Authenticate(t.Context(), &test.creds)
+		if err != nil {
+			t.Fatalf("%s: %v", test.name, err)
+		}
+		e.store.takeCalls()
+		if again, err := recorded.Authenticate(t.Context(), &test.creds); err != nil || again != first {
+			t.Errorf("%s: got %p, %v, want %p again", test.name, again, err, first)
+		}
+		if calls := e.store.takeCalls(); !slices.EqualFunc(calls, test.calls, strings.HasPrefix) {
+			t.Errorf("%s: the store was asked %q, want %q", test.name, calls, test.calls)
+		}
+		mechanism := test.mechanism(NewLogins(e.store.Store, e.outsiders.clock.now))
+		allocations := testing.AllocsPerRun(100, func() {
+			if _, err := mechanism.Authenticate(t.Context(), &test.creds); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if allocations != 0 {
+			t.Errorf("%s: %v allocations, want none", test.name, allocations)
+		}
+	}
+}
