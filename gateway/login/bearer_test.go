@@ -69,6 +69,22 @@ func TestBearersWithoutOutsideIssuers(t *testing.T) {
 	if id, err := bearers.Authenticate(t.Context(), &auth.Credentials{}); id != nil || !errors.Is(err, auth.ErrNoCredentials) {
 		t.Errorf("nothing: got %+v, %v", id, err)
 	}
+	o := newOutsiders(t, nil)
+	o.plain.answers(func(context.Context, string) (*provider.AccessToken, error) {
+		access := o.access("one")
+		return &access, nil
+	})
+	trusted, err := NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: o.plain}}, o.logins, o.clock.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range []string{"opaque", "a.b", "a.b.c.d.e", "", "."} { // no issuer is asked about opaque tokens
+		id, err := NewBearerTokens(o.bearer, trusted).Authenticate(t.Context(), &auth.Credentials{Scheme: "bearer", Value: token})
+		wantRejected(t, id, err, auth.DetailBadToken, "access token: ")
+	}
+	if n := o.plain.questions(); n != 0 {
+		t.Errorf("the issuer was asked %d times", n)
+	}
 	creds := &auth.Credentials{Scheme: "bearer", Value: "x"}
 	if got, want := bearers.Challenge(creds), m.bearer.Challenge(creds); got != want {
 		t.Errorf("the challenge is %q, want %q", got, want)

@@ -86,6 +86,28 @@ func TestRenewalWithAFailingStore(t *testing.T) {
 	}
 }
 
+// A provider that has rotated the refresh token and then fails to say who the
+// person is ends no login: the new refresh token is stored, and the roles are
+// updated soon after.
+func TestRenewalWithoutAProfile(t *testing.T) {
+	t.Parallel()
+	renewing(t, func(t *testing.T, d *delegation) {
+		s := d.signIn(t, d.grant("user"))
+		d.op.answers(func(context.Context) (*provider.Grant, error) {
+			return &provider.Grant{Tokens: d.grant().Tokens}, providerFails(provider.ErrFault)
+		})
+		time.Sleep(15 * time.Minute)
+		d.wantIn(t, s, "user")
+		d.wantReported(t, s, false, provider.ErrFault)
+		d.answersAfter(0, "admin")
+		time.Sleep(renewSoon)
+		d.wantIn(t, s, "user")
+		d.wantAsked(t, 2)
+		d.wantIn(t, s, "admin")
+		d.wantReported(t, s, false)
+	})
+}
+
 // A claim that cannot be given back is no failure, and keeps nobody off for
 // long.
 func TestRenewalThatCannotGiveBackItsClaim(t *testing.T) {
