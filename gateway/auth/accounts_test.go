@@ -13,10 +13,7 @@ import (
 
 func newAccounts(tb testing.TB, users ...Account) *Accounts {
 	tb.Helper()
-	a, err := NewAccounts(users)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	a := must(NewAccounts(users))(tb)
 	return a
 }
 

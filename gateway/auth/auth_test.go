@@ -41,3 +41,20 @@ func wantNoAnswer(tb testing.TB, id *policy.Identity, err error) {
 		tb.Errorf("got %+v, %v, want an error that decides nothing", id, err)
 	}
 }
+
+// noError ends the test if err is not nil.
+func noError(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// must returns v, or ends the test if err is not nil: must(f())(t).
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(tb testing.TB) T {
+		tb.Helper()
+		noError(tb, err)
+		return v
+	}
+}

@@ -42,10 +42,7 @@ func (f *basicFixture) present(ctx context.Context, value string) (*policy.Ident
 func TestBasicIdentity(t *testing.T) {
 	t.Parallel()
 	f := newBasicFixture(t)
-	id, err := f.present(t.Context(), encoded("service:s3rvice"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must(f.present(t.Context(), encoded("service:s3rvice")))(t)
 	if id.Username != "service" || id.Subject != "basic:service" || id.Mechanism != policy.Basic || id.Provider != "basic" {
 		t.Errorf("got %+v", id)
 	}
@@ -176,10 +173,7 @@ func TestAliveHashesNothing(t *testing.T) {
 	creds := &Credentials{Scheme: "basic", Value: encoded("service:s3rvice"), Client: netip.MustParseAddr("192.0.2.7")}
 	id, err := f.Alive(t.Context(), creds)
 	wantRejected(t, id, err, DetailWrongPassword, "another password")
-	want, err := f.Authenticate(t.Context(), creds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must(f.Authenticate(t.Context(), creds))(t)
 	for range 5 {
 		_, _ = f.present(t.Context(), encoded("service:wrong")) // until it is throttled
 	}

@@ -22,9 +22,7 @@ func TestEpochs(t *testing.T) {
 		t.Helper()
 		now = now.Add(time.Minute)
 		a := newAccounts(t, users...)
-		if err := a.UpdateEpochs(t.Context(), s, now); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, a.UpdateEpochs(t.Context(), s, now))
 		return a
 	}
 	epoch := func(a *Accounts, username string) time.Time {
@@ -77,10 +75,7 @@ func TestTenureNeedsTheStore(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(time.Now)
 	t.Cleanup(func() { s.Close() })
-	a, err := NewAccounts([]Account{{Username: "alice", PasswordHash: "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must(NewAccounts([]Account{{Username: "alice", PasswordHash: "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"}}))(t)
 	if err := a.UpdateEpochs(context.Background(), contested{s}, time.Now()); err == nil {
 		t.Error("accounts settled that the store did not take")
 	}

@@ -26,19 +26,13 @@ func cheapArgon2id(plain string) string {
 // cheapBcrypt returns a bcrypt hash of the lowest cost.
 func cheapBcrypt(tb testing.TB, plain string) string {
 	tb.Helper()
-	h, err := bcrypt.GenerateFromPassword([]byte(plain), bcrypt.MinCost)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	h := must(bcrypt.GenerateFromPassword([]byte(plain), bcrypt.MinCost))(tb)
 	return string(h)
 }
 
 func parsed(tb testing.TB, s string) password.Hash {
 	tb.Helper()
-	h, err := password.Parse(s)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	h := must(password.Parse(s))(tb)
 	return h
 }
 

@@ -256,9 +256,7 @@ func TestParallelGuessesDoNotPassTheLimit(t *testing.T) {
 				check := f.methods()[method]
 				computed := uint64(0)
 				if c.known {
-					if _, err := check(accounts, "alice", "wonderland", nthAddr(0)); err != nil {
-						t.Fatal(err)
-					}
+					must(check(accounts, "alice", "wonderland", nthAddr(0)))(t)
 					computed = 1
 				}
 				good, rejected, throttled, other := outcomes(guesses, func(i int) (*Account, error) {
@@ -360,9 +358,7 @@ func TestKnownPairForgetsVersions(t *testing.T) {
 	s := newSubject("alice", nthAddr(0))
 	for i := range 100 {
 		s.version = fmt.Sprint(i)
-		if err := throttle.look(s, true); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, throttle.look(s, true))
 		clock.advance(knownFor / 4)
 	}
 	if p, _ := throttle.pairs.Peek(s.pairKey); len(p.matches) > 4 {

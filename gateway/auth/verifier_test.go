@@ -147,9 +147,7 @@ func TestChangedAccountsAreOutAtOnce(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			f := newVerifierFixture()
-			if _, err := f.Check(t.Context(), "basic", before, "alice", "wonderland", nthAddr(0)); err != nil {
-				t.Fatal(err)
-			}
+			must(f.Check(t.Context(), "basic", before, "alice", "wonderland", nthAddr(0)))(t)
 			f.takeCosts()
 			account, err := f.Check(t.Context(), "basic", newAccounts(t, c.after...), "alice", "wonderland", nthAddr(0))
 			if c.good != (err == nil) || !c.good && (account != nil || !errors.Is(err, ErrRejected)) {
@@ -171,9 +169,7 @@ func TestCheckTellsCredentialsApart(t *testing.T) {
 	f := newVerifierFixture()
 	hash := cheapArgon2id("cd")
 	accounts := newAccounts(t, Account{Username: "ab", PasswordHash: hash}, Account{Username: "abc", PasswordHash: hash})
-	if _, err := f.Check(t.Context(), "basic", accounts, "ab", "cd", nthAddr(0)); err != nil {
-		t.Fatal(err)
-	}
+	must(f.Check(t.Context(), "basic", accounts, "ab", "cd", nthAddr(0)))(t)
 	for _, c := range []struct{ kind, username, password string }{
 		{"basic", "abc", "d"},
 		{"basic", "ab", "cd\x00"},
@@ -346,9 +342,7 @@ func TestMemoryOfCredentialsIsBounded(t *testing.T) {
 	}
 	accounts := newAccounts(t, users...)
 	for i, user := range users {
-		if _, err := f.Check(t.Context(), "basic", accounts, user.Username, "secret", nthAddr(i)); err != nil {
-			t.Fatal(err)
-		}
+		must(f.Check(t.Context(), "basic", accounts, user.Username, "secret", nthAddr(i)))(t)
 	}
 	if got := f.good.Len(); got != 100 {
 		t.Errorf("%d credentials are remembered, want 100", got)
@@ -371,15 +365,10 @@ func TestWarmCheckAllocatesNothing(t *testing.T) {
 }
 
 func benchmarkVerifier(b *testing.B) (*Verifier, *Accounts) {
-	hash, err := password.New("s3rvice")
-	if err != nil {
-		b.Fatal(err)
-	}
+	hash := must(password.New("s3rvice"))(b)
 	accounts := newAccounts(b, Account{Username: "service", PasswordHash: hash})
 	verifier := NewVerifier(NewHasher(0), NewThrottle(10, 5*time.Minute, time.Now), 10_000, time.Hour, time.Now)
-	if _, err := verifier.Check(b.Context(), "basic", accounts, "service", "s3rvice", nthAddr(0)); err != nil {
-		b.Fatal(err)
-	}
+	must(verifier.Check(b.Context(), "basic", accounts, "service", "s3rvice", nthAddr(0)))(b)
 	b.ReportAllocs()
 	return verifier, accounts
 }

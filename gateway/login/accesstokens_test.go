@@ -26,9 +26,7 @@ func TestBearerIssues(t *testing.T) {
 		}
 		wantJSON(t, "the header", decoded(t, part[0]), map[string]any{"alg": m.keys.method.Alg(), "typ": "JWT", "kid": m.keys.id})
 		var claims map[string]any
-		if err := json.Unmarshal([]byte(decoded(t, part[1])), &claims); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal([]byte(decoded(t, part[1])), &claims))
 		jti, _ := claims["jti"].(string)
 		wantJSON(t, "the payload", decoded(t, part[1]), map[string]any{
 			"iss": testIssuer, "sub": "alice", "aud": "authgate", "iat": now, "nbf": now, "exp": now + 900,
@@ -40,10 +38,7 @@ func TestBearerIssues(t *testing.T) {
 		if strings.Contains(s.access, s.session) || strings.Contains(decoded(t, part[1]), s.session) {
 			t.Error("the token tells the session")
 		}
-		id, err := m.byToken(t, s.access)
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := must(m.byToken(t, s.access))(t)
 		if id.Username != "alice" || id.Subject != "local:alice" || id.Name != "Alice Example" || id.Email != "alice@example.org" ||
 			!slices.Equal(id.Roles, []string{"user", "admin"}) || id.Mechanism != policy.Bearer || id.Provider != "local" ||
 			id.Login != s.login.ID || id.Expires.Unix() != now+900 {
@@ -55,14 +50,9 @@ func TestBearerIssues(t *testing.T) {
 // wantJSON fails unless got is want, numbers compared as they are written.
 func wantJSON(tb testing.TB, what, got string, want map[string]any) {
 	tb.Helper()
-	canonical, err := json.Marshal(want)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	canonical := must(json.Marshal(want))(tb)
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(got), &members); err != nil {
-		tb.Fatal(err)
-	}
+	noError(tb, json.Unmarshal([]byte(got), &members))
 	sorted, err := json.Marshal(members)
 	if err != nil || string(sorted) != string(canonical) {
 		tb.Errorf("%s is %s, want %s", what, sorted, canonical)
@@ -87,9 +77,7 @@ func TestBearerIssuesForWhatTheLoginHas(t *testing.T) {
 			ID       string   `json:"jti"`
 			Expires  int64    `json:"exp"`
 		}
-		if err := json.Unmarshal([]byte(decoded(t, strings.Split(token, ".")[1])), &claims); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal([]byte(decoded(t, strings.Split(token, ".")[1])), &claims))
 		if !slices.Equal(claims.Audience, []string{"authgate", "api"}) || claims.Roles == nil || len(claims.Roles) != 0 ||
 			claims.Expires != m.clock.now().Add(5*time.Minute).Unix() {
 			t.Errorf("got %+v", claims)
@@ -116,9 +104,7 @@ func TestBearerRefusesClaims(t *testing.T) {
 	t.Parallel()
 	bothAlgorithms(t, func(t *testing.T, m *mechanisms) {
 		s, other, ended := m.signIn(t, "alice"), m.signIn(t, "bob"), m.signIn(t, "alice")
-		if _, err := m.logins.End(t.Context(), ended.login.ID); err != nil {
-			t.Fatal(err)
-		}
+		must(m.logins.End(t.Context(), ended.login.ID))(t)
 		disabled := auth.Account{Username: "eve", Disabled: true, PasswordHash: bobHash}
 		m = m.reloaded(t, alice(), bob(), disabled)
 		now := m.clock.now().Unix()
@@ -161,10 +147,7 @@ func TestBearerRefusesClaims(t *testing.T) {
 			{"sid", other.login.ID, "its account has changed"}, {"sid", ended.login.ID, "its login has ended"}, {"sid", "NEVER", "its login has ended"},
 			{"sid", "", "sid is not a string"}, {"sid", 7, "sid is not a string"}, {"sid", null, "sid is not a string"}, {"sid", []string{s.login.ID}, "sid is not a string"},
 		} {
-			value, err := json.Marshal(test.value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			value := must(json.Marshal(test.value))(t)
 			tokens = append(tokens, hostile{fmt.Sprintf("%s %.30s", test.claim, value), good.with(map[string]any{test.claim: test.value}).token(), test.reason})
 		}
 		m.wantRefused(t, good, tokens)
@@ -228,10 +211,7 @@ func TestWarmBearerComputesNoSignature(t *testing.T) {
 		signIn := func() (*signedIn, *policy.Identity) {
 			t.Helper()
 			s := m.signIn(t, "alice")
-			id, err := m.byToken(t, s.access)
-			if err != nil {
-				t.Fatal(err)
-			}
+			id := must(m.byToken(t, s.access))(t)
 			return s, id
 		}
 		s, id := signIn()
@@ -251,12 +231,8 @@ func TestWarmBearerComputesNoSignature(t *testing.T) {
 		if len(calls) != 2 || !strings.HasPrefix(calls[0], "get revoked:") || calls[1] != "get login:"+s.login.ID {
 			t.Errorf("the store was asked %q, want revocation and login", calls)
 		}
-		if _, err := m.bearer.Revoke(t.Context(), revoked.access); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := m.logins.End(t.Context(), ended.login.ID); err != nil {
-			t.Fatal(err)
-		}
+		must(m.bearer.Revoke(t.Context(), revoked.access))(t)
+		must(m.logins.End(t.Context(), ended.login.ID))(t)
 		id, err = m.byToken(t, revoked.access)
 		wantRejected(t, id, err, auth.DetailBadToken, "revoked")
 		id, err = m.byToken(t, ended.access)
@@ -286,9 +262,7 @@ func TestRevokeEndsTheLogin(t *testing.T) {
 	bothAlgorithms(t, func(t *testing.T, m *mechanisms) {
 		s, other := m.signIn(t, "alice"), m.signIn(t, "alice")
 		second := m.forge(t, s).token() // another access token of the login
-		if _, err := m.byToken(t, second); err != nil {
-			t.Fatal(err)
-		}
+		must(m.byToken(t, second))(t)
 		id, err := m.bearer.Revoke(t.Context(), s.access)
 		if err != nil || id.Username != "alice" || id.Login != s.login.ID {
 			t.Fatalf("got %+v, %v, want who signed out", id, err)
@@ -373,10 +347,7 @@ func TestBearerAfterOtherKeys(t *testing.T) {
 	if _, err := m.reloaded(t, alice()).byToken(t, s.access); err != nil {
 		t.Errorf("the same keys: %v", err)
 	}
-	keys, err := NewHS256([]byte(strings.Repeat("another secret ", 3)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must(NewHS256([]byte(strings.Repeat("another secret ", 3))))(t)
 	for name, keys := range map[string]*Keys{"secret": keys, "algorithm": testKeys(t, "RS256")} {
 		other := *m
 		other.keys = keys

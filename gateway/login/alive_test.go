@@ -20,10 +20,7 @@ func TestAliveIsNoActivity(t *testing.T) {
 		m := newMechanisms(t, func(m *mechanisms) { m.sessionOptions.Idle = 8 * time.Minute })
 		s := m.signIn(t, "alice")
 		creds := &auth.Credentials{Session: s.session}
-		want, err := m.bySession(t, s.session)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must(m.bySession(t, s.session))(t)
 		m.store.takeCalls()
 		for range 7 {
 			m.clock.advance(time.Minute)
@@ -57,9 +54,7 @@ func TestAliveRenewsNothing(t *testing.T) {
 			}
 		}
 		d.wantAsked(t, 0)
-		if _, err := d.logins.End(t.Context(), s.login.ID); err != nil {
-			t.Fatal(err)
-		}
+		must(d.logins.End(t.Context(), s.login.ID))(t)
 		id, err := d.session.Alive(t.Context(), creds)
 		wantRejected(t, id, err, auth.DetailNotSignedIn, "session")
 	})
@@ -104,9 +99,7 @@ func TestAliveOfOutsideTokens(t *testing.T) {
 			})
 		}
 		answers(0, nil)
-		if _, err := o.by(t, token); err != nil {
-			t.Fatal(err)
-		}
+		must(o.by(t, token))(t)
 		alive := func(good bool, questions int) {
 			t.Helper()
 			id, err := o.bearers.Alive(t.Context(), creds)
@@ -151,9 +144,7 @@ func TestAliveOfOutsideTokens(t *testing.T) {
 		if id, err := next.bearers.Alive(t.Context(), creds); err != nil || id.Username != "carol" {
 			t.Errorf("got %+v, %v", id, err)
 		}
-		if _, err := next.bearers.Revoke(t.Context(), token); err != nil {
-			t.Fatal(err)
-		}
+		must(next.bearers.Revoke(t.Context(), token))(t)
 		next.clock.advance(opaqueFresh)
 		id, err = next.bearers.Alive(t.Context(), creds)
 		wantRejected(t, id, err, auth.DetailBadToken, "revoked")

@@ -38,9 +38,7 @@ func newWaiting(tb testing.TB) *waiting {
 func (w *waiting) begin(tb testing.TB, browser string) *Attempt {
 	tb.Helper()
 	attempt := w.attempts.New(browser, "keycloak", testOP, "/here?a=b")
-	if err := w.attempts.Begin(tb.Context(), netip.Addr{}, attempt); err != nil {
-		tb.Fatal(err)
-	}
+	noError(tb, w.attempts.Begin(tb.Context(), netip.Addr{}, attempt))
 	return attempt
 }
 
@@ -57,10 +55,7 @@ func TestFinishedAttemptIsTheOneThatBegan(t *testing.T) {
 	w := newWaiting(t)
 	began := w.clock.now()
 	w.clock.advance(time.Minute)
-	got, err := w.attempts.Finish(t.Context(), w.browser, w.attempt.State)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must(w.attempts.Finish(t.Context(), w.browser, w.attempt.State))(t)
 	if diff := cmp.Diff(w.attempt, got); diff != "" {
 		t.Errorf("the attempt (-began +finished):\n%s", diff)
 	}
@@ -172,18 +167,11 @@ func TestSealedAttempts(t *testing.T) {
 	if got, err := other.Finish(t.Context(), w.browser, w.attempt.State); got != nil || !errors.Is(err, ErrNoAttempt) {
 		t.Errorf("with another key: got %+v, %v", got, err)
 	}
-	sealed, err := w.store.Get(t.Context(), attemptKey(w.attempt.State))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sealed := must(w.store.Get(t.Context(), attemptKey(w.attempt.State)))(t)
 	elsewhere := newSecretText()
-	if err := w.store.Put(t.Context(), attemptKey(elsewhere), sealed, time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.store.Put(t.Context(), attemptKey(elsewhere), sealed, time.Time{}))
 	w.wantNoAttempt(t, w.browser, elsewhere)
-	if err := w.store.Put(t.Context(), attemptKey("damaged"), w.attempts.box.Seal([]byte(`{"provider":7`), attemptKey("damaged")), time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.store.Put(t.Context(), attemptKey("damaged"), w.attempts.box.Seal([]byte(`{"provider":7`), attemptKey("damaged")), time.Time{}))
 	if got, err := w.attempts.Finish(t.Context(), w.browser, "damaged"); got != nil || err == nil || errors.Is(err, ErrNoAttempt) {
 		t.Errorf("damaged: got %+v, %v, want an error that decides nothing", got, err)
 	}

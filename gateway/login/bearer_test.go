@@ -44,9 +44,7 @@ func TestBearersGoByTheIssuer(t *testing.T) {
 	changed := own.access[:len(own.access)-4] + "AAAA"
 	id, err := o.by(t, changed)
 	wantRejected(t, id, err, auth.DetailBadToken, "signature is invalid")
-	if _, err := o.logins.End(t.Context(), own.login.ID); err != nil {
-		t.Fatal(err)
-	}
+	must(o.logins.End(t.Context(), own.login.ID))(t)
 	id, err = o.by(t, own.access)
 	wantRejected(t, id, err, auth.DetailBadToken, "its login has ended")
 	if o.plain.questions() != 1 || o.asked.questions() != 1 {
@@ -74,10 +72,7 @@ func TestBearersWithoutOutsideIssuers(t *testing.T) {
 		access := o.access("one")
 		return &access, nil
 	})
-	trusted, err := NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: o.plain}}, o.logins, o.clock.now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	trusted := must(NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: o.plain}}, o.logins, o.clock.now))(t)
 	for _, token := range []string{"opaque", "a.b", "a.b.c.d.e", "", "."} { // no issuer is asked about opaque tokens
 		id, err := NewBearerTokens(o.bearer, trusted).Authenticate(t.Context(), &auth.Credentials{Scheme: "bearer", Value: token})
 		wantRejected(t, id, err, auth.DetailBadToken, "access token: ")
@@ -181,9 +176,7 @@ func TestOutsideRevocation(t *testing.T) {
 				return &access, nil
 			})
 			for _, each := range []*outsiders{o, elsewhere} {
-				if _, err := each.by(t, token); err != nil {
-					t.Fatal(err)
-				}
+				must(each.by(t, token))(t)
 			}
 			id, err := o.bearers.Revoke(t.Context(), token)
 			if err != nil || id.Subject != map[bool]string{false: "plain:7", true: "asked:7"}[test.opaque] {
@@ -224,17 +217,13 @@ func TestRevocationsOfIssuersAreApart(t *testing.T) {
 	token := jwtOf(o.plain.issuer)
 	o.plain.knows(token, o.access("one"))
 	o.asked.knows("opaque", o.access("one"))
-	if _, err := o.bearers.Revoke(t.Context(), token); err != nil {
-		t.Fatal(err)
-	}
+	must(o.bearers.Revoke(t.Context(), token))(t)
 	for _, good := range []string{own, "opaque"} {
 		if _, err := o.by(t, good); err != nil {
 			t.Errorf("of another issuer: %v", err)
 		}
 	}
-	if _, err := o.bearers.Revoke(t.Context(), own); err != nil {
-		t.Fatal(err)
-	}
+	must(o.bearers.Revoke(t.Context(), own))(t)
 	if _, err := o.by(t, "opaque"); err != nil {
 		t.Errorf("of another issuer: %v", err)
 	}
@@ -247,10 +236,7 @@ func TestRevocationsOfIssuersAreApart(t *testing.T) {
 func TestRevokedTokenSpelledAnew(t *testing.T) {
 	t.Parallel()
 	o := newOutsiders(t, nil)
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	o.plain.answers(func(_ context.Context, raw string) (*provider.AccessToken, error) {
 		_, err := jwt.Parse(raw, func(*jwt.Token) (any, error) { return key.Public(), nil }, jwt.WithValidMethods([]string{"ES256"}), jwt.WithStrictDecoding())
 		if err != nil {
@@ -259,10 +245,7 @@ func TestRevokedTokenSpelledAnew(t *testing.T) {
 		access := o.access("")
 		return &access, nil
 	})
-	token, err := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{"iss": o.plain.issuer, "sub": "7"}).SignedString(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := must(jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{"iss": o.plain.issuer, "sub": "7"}).SignedString(key))(t)
 	input, signature := token[:strings.LastIndex(token, ".")+1], []byte(decoded(t, token[strings.LastIndex(token, ".")+1:]))
 	s := new(big.Int).SetBytes(signature[32:])
 	s.Sub(elliptic.P256().Params().N, s).FillBytes(signature[32:])
@@ -272,9 +255,7 @@ func TestRevokedTokenSpelledAnew(t *testing.T) {
 			t.Fatalf("the control: %v", err)
 		}
 	}
-	if _, err := o.bearers.Revoke(t.Context(), token); err != nil {
-		t.Fatal(err)
-	}
+	must(o.bearers.Revoke(t.Context(), token))(t)
 	for _, spelling := range []string{token, anew} {
 		id, err := o.by(t, spelling)
 		wantRejected(t, id, err, auth.DetailBadToken, "revoked")

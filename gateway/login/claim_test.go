@@ -20,9 +20,7 @@ func TestRenewalAfterAnInstanceDied(t *testing.T) {
 		s := d.signIn(t, d.grant("user"))
 		d.answersAfter(0, "auditor")
 		time.Sleep(20 * time.Minute)
-		if err := d.store.Swap(t.Context(), renewPrefix+s.login.ID, nil, []byte("of the dead"), time.Now().Add(renewTime)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, d.store.Swap(t.Context(), renewPrefix+s.login.ID, nil, []byte("of the dead"), time.Now().Add(renewTime)))
 		start := time.Now()
 		for time.Since(start) < renewTime {
 			d.wantIn(t, s, "user")

@@ -20,9 +20,7 @@ func TestProviderClockSetBack(t *testing.T) {
 		t.Parallel()
 		d := newDelegation(t, nil)
 		before := d.signIn(t, d.grant("user"))
-		if _, err := d.users.BackChannel(t.Context(), "keycloak", d.logoutToken("one", testPerson, "")); err != nil {
-			t.Fatal(err)
-		}
+		must(d.users.BackChannel(t.Context(), "keycloak", d.logoutToken("one", testPerson, "")))(t)
 		d.clock.advance(-far)
 		d.wantOut(t, before)
 		// Whether the first attempt began before the logout is unknown.
@@ -74,12 +72,8 @@ func TestRevocationOutlivesToken(t *testing.T) {
 	const token = "opaque"
 	o.asked.knows(token, o.access("one"))
 	ends := o.access("").Expires
-	if _, err := o.by(t, token); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := o.outside.revoke(t.Context(), token); err != nil {
-		t.Fatal(err)
-	}
+	must(o.by(t, token))(t)
+	must(o.outside.revoke(t.Context(), token))(t)
 	for range 4 * 61 { // until the token ends by either clock
 		if id, err := o.by(t, token); !errors.Is(err, auth.ErrRejected) {
 			t.Fatalf("%v before its end by the local clock: %+v, %v", ends.Sub(local.now()), id, err)

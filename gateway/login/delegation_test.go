@@ -78,10 +78,7 @@ func (d *delegation) instance(change func(*UsersOptions)) *delegation {
 
 func testBox(tb testing.TB, secret string) *seal.Box {
 	tb.Helper()
-	box, err := seal.New([]byte(secret + strings.Repeat(".", seal.MinSecret)))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	box := must(seal.New([]byte(secret + strings.Repeat(".", seal.MinSecret))))(tb)
 	return box
 }
 
@@ -216,10 +213,7 @@ func (d *delegation) wantOut(tb testing.TB, s *signedIn) {
 // records counts what the store holds.
 func (d *delegation) records(tb testing.TB, prefix string) int {
 	tb.Helper()
-	n, err := d.store.Store.(store.Counter).Count(tb.Context(), prefix)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	n := must(d.store.Store.(store.Counter).Count(tb.Context(), prefix))(tb)
 	return n
 }
 
@@ -242,11 +236,6 @@ func restore[T any](tb testing.TB, s store.Store, key string, change func(*T)) {
 	tb.Helper()
 	record := stored[T](tb, s, key)
 	change(record)
-	raw, err := json.Marshal(record)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := s.Put(tb.Context(), key, raw, time.Time{}); err != nil {
-		tb.Fatal(err)
-	}
+	raw := must(json.Marshal(record))(tb)
+	noError(tb, s.Put(tb.Context(), key, raw, time.Time{}))
 }

@@ -16,9 +16,7 @@ func TestCurrentAccount(t *testing.T) {
 	changed.PasswordHash = testHash("wonderland") // the same password
 	epochs := func(m *mechanisms) *mechanisms {
 		m.clock.advance(time.Minute)
-		if err := m.accounts.UpdateEpochs(t.Context(), m.store, m.clock.now()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, m.accounts.UpdateEpochs(t.Context(), m.store, m.clock.now()))
 		return m
 	}
 	before := m.signIn(t, "alice") // by a version that does not store epochs

@@ -159,10 +159,7 @@ func TestWarmRequests(t *testing.T) {
 		},
 		{
 			"token of a trusted issuer", func(l *Logins) auth.Authenticator {
-				trusted, err := NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: e.plain}}, l, e.outsiders.clock.now)
-				if err != nil {
-					t.Fatal(err)
-				}
+				trusted := must(NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: e.plain}}, l, e.outsiders.clock.now))(t)
 				return NewBearerTokens(e.bearer, trusted)
 			},
 			auth.Credentials{Scheme: "bearer", Value: e.jwt}, []string{"get revoked:"},

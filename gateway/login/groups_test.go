@@ -51,10 +51,7 @@ func TestConcurrentLoginsAllJoin(t *testing.T) {
 		return
 	}
 	d.clock.advance(time.Second)
-	ended, err := d.logins.groups.end(t.Context(), personGroup("keycloak", testOP, testPerson), true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ended := must(d.logins.groups.end(t.Context(), personGroup("keycloak", testOP, testPerson), true))(t)
 	var sids []string
 	for _, login := range ended {
 		sids = append(sids, login.ID)
@@ -130,10 +127,7 @@ func TestOneAccountHasSoManyLogins(t *testing.T) {
 	var all []*Login
 	begin := func() {
 		t.Helper()
-		login, err := m.logins.Begin(t.Context(), account, m.clock.now().Add(time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
+		login := must(m.logins.Begin(t.Context(), account, m.clock.now().Add(time.Hour)))(t)
 		all = append(all, login)
 	}
 	alive := func(login *Login) bool {
@@ -143,9 +137,7 @@ func TestOneAccountHasSoManyLogins(t *testing.T) {
 	for range maxGroup {
 		begin()
 	}
-	if _, err := m.logins.End(t.Context(), all[100].ID); err != nil {
-		t.Fatal(err)
-	}
+	must(m.logins.End(t.Context(), all[100].ID))(t)
 	for range 3 {
 		begin()
 	}
@@ -155,9 +147,7 @@ func TestOneAccountHasSoManyLogins(t *testing.T) {
 		}
 	}
 	for _, login := range all {
-		if _, err := m.logins.End(t.Context(), login.ID); err != nil {
-			t.Fatal(err)
-		}
+		must(m.logins.End(t.Context(), login.ID))(t)
 	}
 	n, err := m.store.Store.(store.Counter).Count(t.Context(), "")
 	if err != nil || n != 0 {
@@ -175,17 +165,12 @@ func TestGroupsEndApart(t *testing.T) {
 		t.Helper()
 		grant := d.grant("user")
 		change(grant)
-		s, err := d.begin(t, name, grant, d.now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must(d.begin(t, name, grant, d.now()))(t)
 		return s
 	}
 	first, second := d.signIn(t, d.grant("user")), d.signIn(t, d.grant("user"))
 	ended := d.signIn(t, d.grant("user"))
-	if _, err := d.logins.End(t.Context(), ended.login.ID); err != nil {
-		t.Fatal(err)
-	}
+	must(d.logins.End(t.Context(), ended.login.ID))(t)
 	others := map[string]*signedIn{
 		"another person":   begin("keycloak", func(g *provider.Grant) { g.Profile.Subject, g.Session = "1", "1" }),
 		"another provider": begin("other", func(*provider.Grant) {}),
@@ -237,9 +222,7 @@ func TestAttemptsFromBeforeTheEnd(t *testing.T) {
 				token.ID, token.Expires = "one", d.now().Add(time.Hour)
 				before := d.now()
 				d.clock.advance(time.Second)
-				if _, err := d.users.BackChannel(t.Context(), "keycloak", &token); err != nil {
-					t.Fatal(err)
-				}
+				must(d.users.BackChannel(t.Context(), "keycloak", &token))(t)
 				try := func(started time.Time) error {
 					grant := d.grant("user")
 					grant.Session = session
@@ -277,9 +260,7 @@ func TestLastAttemptFromBeforeTheEnd(t *testing.T) {
 	started := d.now()
 	d.clock.advance(1)
 	token := &provider.LogoutToken{ID: "one", Subject: testPerson, Expires: d.now().Add(2 * time.Minute)}
-	if _, err := d.users.BackChannel(t.Context(), "keycloak", token); err != nil {
-		t.Fatal(err)
-	}
+	must(d.users.BackChannel(t.Context(), "keycloak", token))(t)
 	d.clock.advance(AttemptLifetime - 2 + 30*time.Second) // three calls of ten seconds
 	s, err := d.begin(t, "keycloak", d.grant("user"), started)
 	wantRejected(t, nil, err, auth.DetailNotSignedIn, "signed out at the provider")
@@ -292,9 +273,7 @@ func TestEndedGroupsLeaveTheStore(t *testing.T) {
 	d := newDelegation(t, nil)
 	s := d.signIn(t, d.grant("user"))
 	token := &provider.LogoutToken{ID: "one", Subject: testPerson, Session: "session at the provider", Expires: d.now().Add(2 * time.Minute)}
-	if _, err := d.users.BackChannel(t.Context(), "keycloak", token); err != nil {
-		t.Fatal(err)
-	}
+	must(d.users.BackChannel(t.Context(), "keycloak", token))(t)
 	d.wantOut(t, s)
 	d.clock.advance(time.Hour)
 	if n := d.records(t, ""); n != 0 {
@@ -308,9 +287,7 @@ func TestDamagedGroupDecidesNothing(t *testing.T) {
 	t.Parallel()
 	d := newDelegation(t, nil)
 	key := personGroup("keycloak", testOP, testPerson)
-	if err := d.store.Put(t.Context(), key, []byte(`{"members":7`), time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, d.store.Put(t.Context(), key, []byte(`{"members":7`), time.Time{}))
 	login, err := d.users.Begin(t.Context(), "keycloak", d.grant("user"), d.now())
 	if login != nil {
 		t.Errorf("got %+v", login)

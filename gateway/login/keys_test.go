@@ -18,10 +18,7 @@ import (
 
 func loadKeys(tb testing.TB, algorithm, secret, privateKey, dataDir string) *Keys {
 	tb.Helper()
-	keys, err := LoadKeys(algorithm, secret, privateKey, dataDir)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	keys := must(LoadKeys(algorithm, secret, privateKey, dataDir))(tb)
 	return keys
 }
 
@@ -32,10 +29,7 @@ func wantSameKeys(tb testing.TB, a, b *Keys) {
 		tb.Errorf("the kids are %q and %q", a.id, b.id)
 	}
 	for _, pair := range [][2]*Keys{{a, b}, {b, a}} {
-		signature, err := pair[0].method.Sign("input", pair[0].sign)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		signature := must(pair[0].method.Sign("input", pair[0].sign))(tb)
 		if err := pair[1].method.Verify("input", signature, pair[1].verify); err != nil {
 			tb.Errorf("the keys differ: %v", err)
 		}
@@ -84,14 +78,8 @@ func TestGivenKeys(t *testing.T) {
 		t.Errorf("the kid %q tells of the secret", given.id)
 	}
 
-	key, err := testRSA()
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(testRSA())(t)
+	pkcs8 := must(x509.MarshalPKCS8PrivateKey(key))(t)
 	want := testKeys(t, "RS256")
 	for kind, der := range map[string][]byte{"PRIVATE KEY": pkcs8, "RSA PRIVATE KEY": x509.MarshalPKCS1PrivateKey(key)} {
 		path := writePEM(t, kind, der)
@@ -105,33 +93,20 @@ func TestGivenKeys(t *testing.T) {
 func writePEM(tb testing.TB, kind string, der []byte) string {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "key.pem")
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		tb.Fatal(err)
-	}
+	noError(tb, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 	return path
 }
 
 func TestLoadKeysRefuses(t *testing.T) {
 	t.Parallel()
-	key, err := testRSA()
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(testRSA())(t)
+	public := must(x509.MarshalPKIXPublicKey(key.Public()))(t)
 	file := func(name, content string) (dir string) {
 		dir = t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 		return dir
 	}
-	weak, err := rsa.GenerateKey(rand.Reader, 1024)
-	if err != nil {
-		t.Fatal(err)
-	}
+	weak := must(rsa.GenerateKey(rand.Reader, 1024))(t)
 	missing := filepath.Join(t.TempDir(), "missing")
 	for _, test := range []struct {
 		name, algorithm, secret, key, dir string
@@ -175,20 +150,14 @@ func TestJWKS(t *testing.T) {
 		t.Errorf("HS256, whose key is secret: got %s, %v", got, err)
 	}
 	keys := testKeys(t, "RS256")
-	got, err := keys.JWKS()
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must(keys.JWKS())(t)
 	var set struct {
 		Keys []map[string]string `json:"keys"`
 	}
 	if err := json.Unmarshal(got, &set); err != nil || len(set.Keys) != 1 {
 		t.Fatalf("got %s, %v, want one key", got, err)
 	}
-	key, err := testRSA()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(testRSA())(t)
 	n := base64.RawURLEncoding.EncodeToString(key.N.Bytes())
 	// RFC 7638, section 3: the required members in the order of their names.
 	thumbprint := sha256.Sum256(fmt.Appendf(nil, `{"e":"AQAB","kty":"RSA","n":%q}`, n))

@@ -90,20 +90,11 @@ func (m *mechanisms) reloaded(tb testing.TB, users ...auth.Account) *mechanisms 
 func testKeys(tb testing.TB, algorithm string) *Keys {
 	tb.Helper()
 	if algorithm == "HS256" {
-		keys, err := NewHS256(testSecret)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		keys := must(NewHS256(testSecret))(tb)
 		return keys
 	}
-	key, err := testRSA()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	keys, err := NewRS256(key)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	key := must(testRSA())(tb)
+	keys := must(NewRS256(key))(tb)
 	return keys
 }
 
@@ -237,9 +228,7 @@ func TestEnd(t *testing.T) {
 		}
 	}
 	m.wantAlive(t, other)
-	if _, err := m.logins.End(t.Context(), other.login.ID); err != nil {
-		t.Fatal(err)
-	}
+	must(m.logins.End(t.Context(), other.login.ID))(t)
 	if n, err := counter.Count(t.Context(), ""); err != nil || n != 0 {
 		t.Errorf("%d entries stay, %v", n, err)
 	}
@@ -356,9 +345,7 @@ func TestDamagedRecordsDecideNothing(t *testing.T) {
 			s := m.signIn(t, "alice")
 			for _, key := range append(s.login.Handles, loginPrefix+s.login.ID) {
 				if strings.HasPrefix(key, prefix) {
-					if err := m.store.Put(t.Context(), key, []byte(`{"sid":7`), m.clock.now().Add(time.Hour)); err != nil {
-						t.Fatal(err)
-					}
+					noError(t, m.store.Put(t.Context(), key, []byte(`{"sid":7`), m.clock.now().Add(time.Hour)))
 				}
 			}
 			if prefix != refreshPrefix {

@@ -54,10 +54,7 @@ func TestBackChannelLogout(t *testing.T) {
 			for _, s := range []*signedIn{p.here, p.there, p.unnamed, p.other} {
 				elsewhere.wantIn(t, s, "user") // warm
 			}
-			got, err := d.users.BackChannel(t.Context(), "keycloak", d.logoutToken("one", test.sub, test.session))
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must(d.users.BackChannel(t.Context(), "keycloak", d.logoutToken("one", test.sub, test.session)))(t)
 			want := test.ended(p)
 			for name, s := range map[string]*signedIn{"here": p.here, "there": p.there, "unnamed": p.unnamed, "other": p.other} {
 				told := slices.ContainsFunc(got, func(login *Login) bool { return login.ID == s.login.ID })
@@ -100,9 +97,7 @@ func TestBackChannelReplay(t *testing.T) {
 	t.Parallel()
 	d := newDelegation(t, func(d *delegation) { d.options.Providers["other"] = &testProvider{issuer: "https://id.example.net"} })
 	token := d.logoutToken("one", testPerson, "")
-	if _, err := d.users.BackChannel(t.Context(), "keycloak", token); err != nil {
-		t.Fatal(err)
-	}
+	must(d.users.BackChannel(t.Context(), "keycloak", token))(t)
 	d.clock.advance(time.Second)
 	s := d.signIn(t, d.grant("user"))
 	for _, each := range []*delegation{d, d.instance(nil)} {

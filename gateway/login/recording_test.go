@@ -37,10 +37,7 @@ type recordingStore struct {
 // freeze makes the present value of a key the one that is read.
 func (s *recordingStore) freeze(tb testing.TB, key string) {
 	tb.Helper()
-	value, err := s.Store.Get(tb.Context(), key)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	value := must(s.Store.Get(tb.Context(), key))(tb)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stale = map[string][]byte{key: value}

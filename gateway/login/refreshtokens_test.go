@@ -61,10 +61,7 @@ func TestRotate(t *testing.T) {
 	token := s.refresh
 	for range 50 {
 		m.clock.advance(time.Minute)
-		rotation, err := m.rotate(t, token)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rotation := must(m.rotate(t, token))(t)
 		if rotation.Login.ID != s.login.ID || rotation.Account.Username != "alice" || !rotation.Expires.Equal(ends) {
 			t.Fatalf("got %+v, want alice's login until %v", rotation, ends)
 		}
@@ -190,10 +187,7 @@ func TestForgedRefreshTokensEndNothing(t *testing.T) {
 	used := s.refresh
 	s.refresh = m.wantRotated(t, s.refresh)
 	m.clock.advance(testLeeway + 1)
-	raw, err := base64.RawURLEncoding.DecodeString(s.refresh)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must(base64.RawURLEncoding.DecodeString(s.refresh))(t)
 	forged := []string{
 		"", "x", ".", s.session, s.access, s.login.ID, s.refresh[:106], s.refresh + "A", s.refresh + "=", " " + s.refresh,
 		s.refresh[:50] + "\n" + s.refresh[50:], s.refresh[:50] + "\n" + s.refresh[51:], "\r\n" + s.refresh, loosen(t, s.refresh),
@@ -204,10 +198,7 @@ func TestForgedRefreshTokensEndNothing(t *testing.T) {
 		strings.Repeat("A", 1<<20),
 	}
 	for _, token := range []string{s.refresh, used} {
-		raw, err := base64.RawURLEncoding.DecodeString(token)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must(base64.RawURLEncoding.DecodeString(token))(t)
 		for bit := range 8 * len(raw) {
 			flipped := append([]byte{}, raw...)
 			flipped[bit/8] ^= 1 << (bit % 8)
@@ -322,10 +313,7 @@ func TestConcurrentRotations(t *testing.T) {
 	for name, change := range map[string]func(*mechanisms){
 		"memory": nil,
 		"sqlite": func(m *mechanisms) {
-			s, err := sqlitestore.Open(context.Background(), sqlitestore.Options{Path: filepath.Join(t.TempDir(), "authgate.db"), Now: m.clock.now})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must(sqlitestore.Open(context.Background(), sqlitestore.Options{Path: filepath.Join(t.TempDir(), "authgate.db"), Now: m.clock.now}))(t)
 			t.Cleanup(func() {
 				if err := s.Close(); err != nil {
 					t.Error(err)

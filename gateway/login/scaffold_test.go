@@ -36,10 +36,7 @@ func (c *testClock) advance(d time.Duration) {
 // newTestAccounts returns the accounts that a configuration with users has.
 func newTestAccounts(tb testing.TB, users ...auth.Account) *auth.Accounts {
 	tb.Helper()
-	accounts, err := auth.NewAccounts(users)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	accounts := must(auth.NewAccounts(users))(tb)
 	return accounts
 }
 
@@ -56,4 +53,21 @@ func randomBytes(n int) []byte {
 	b := make([]byte, n)
 	rand.Read(b) // never fails: crypto/rand
 	return b
+}
+
+// noError ends the test if err is not nil.
+func noError(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// must returns v, or ends the test if err is not nil: must(f())(t).
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(tb testing.TB) T {
+		tb.Helper()
+		noError(tb, err)
+		return v
+	}
 }

@@ -17,10 +17,7 @@ func TestSessionIdentity(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)
 	s := m.signIn(t, "alice")
-	id, err := m.bySession(t, s.session)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must(m.bySession(t, s.session))(t)
 	expires := m.clock.now().Add(time.Hour)
 	if id.Username != "alice" || id.Subject != "local:alice" || id.Name != "Alice Example" || id.Email != "alice@example.org" ||
 		!slices.Equal(id.Roles, []string{"user", "admin"}) || id.Mechanism != policy.Session || id.Provider != "local" ||
@@ -52,9 +49,7 @@ func TestSessionIdentifiers(t *testing.T) {
 			t.Fatal("an identifier was issued twice")
 		}
 		seen[s.session] = true
-		if _, err := m.bySession(t, s.session); err != nil {
-			t.Fatal(err)
-		}
+		must(m.bySession(t, s.session))(t)
 	}
 	for id := range seen {
 		raw, _ := base64.RawURLEncoding.DecodeString(id)
@@ -210,9 +205,7 @@ func TestSessionIdleTimeoutAfterARestart(t *testing.T) {
 		m := newMechanisms(t, func(m *mechanisms) { m.sessionOptions.Idle = 8 * time.Minute })
 		s := m.signIn(t, "alice")
 		m.clock.advance(5 * time.Minute)
-		if _, err := m.bySession(t, s.session); err != nil {
-			t.Fatal(err)
-		}
+		must(m.bySession(t, s.session))(t)
 		synctest.Wait()
 		m.clock.advance(5 * time.Minute)
 		m = m.reloaded(t, alice())
@@ -253,14 +246,9 @@ func TestSessionIdleNotes(t *testing.T) {
 			}
 		}
 		m.store.fails("")
-		ready, err := m.session.find(t.Context(), s.session)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ready := must(m.session.find(t.Context(), s.session))(t)
 		synctest.Wait()
-		if _, err := m.logins.End(t.Context(), s.login.ID); err != nil {
-			t.Fatal(err)
-		}
+		must(m.logins.End(t.Context(), s.login.ID))(t)
 		m.session.touch(ready, m.clock.now().Add(5*time.Minute))
 		synctest.Wait()
 		if raw, err := m.store.Get(t.Context(), s.login.Handles[0]); err == nil {

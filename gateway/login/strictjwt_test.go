@@ -37,10 +37,7 @@ func signHS256(secret []byte) func(string) []byte {
 func signRS256(tb testing.TB, key *rsa.PrivateKey) func(string) []byte {
 	return func(input string) []byte {
 		sum := sha256.Sum256([]byte(input))
-		signature, err := rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, sum[:])
-		if err != nil {
-			tb.Fatal(err)
-		}
+		signature := must(rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, sum[:]))(tb)
 		return signature
 	}
 }
@@ -175,10 +172,7 @@ func TestBearerFixesAlgorithmAndKey(t *testing.T) {
 		tokens = append(tokens, hostile{other, good.with(map[string]any{"header alg": other}).token(), "signing method " + other + " is invalid"})
 		tokens = append(tokens, hostile{"no signature", unsigned[:strings.LastIndexByte(unsigned, '.')+1], "signature is invalid"})
 
-		attacker, err := rsa.GenerateKey(rand.Reader, 2048)
-		if err != nil {
-			t.Fatal(err)
-		}
+		attacker := must(rsa.GenerateKey(rand.Reader, 2048))(t)
 		forged := m.forge(t, s)
 		forged.sign = signRS256(t, attacker)
 		if m.keys.method.Alg() == "HS256" {
@@ -218,15 +212,9 @@ func TestBearerDoesNotTakeThePublicKeyForASecret(t *testing.T) {
 	m := newMechanisms(t, func(m *mechanisms) { m.keys = testKeys(t, "RS256") })
 	s := m.signIn(t, "alice")
 	public := m.keys.verify.(*rsa.PublicKey)
-	spki, err := x509.MarshalPKIXPublicKey(public)
-	if err != nil {
-		t.Fatal(err)
-	}
+	spki := must(x509.MarshalPKIXPublicKey(public))(t)
 	pkcs1 := x509.MarshalPKCS1PublicKey(public)
-	jwks, err := m.keys.JWKS()
-	if err != nil {
-		t.Fatal(err)
-	}
+	jwks := must(m.keys.JWKS())(t)
 	spkiPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: spki})
 	var tokens []hostile
 	for name, secret := range map[string][]byte{
@@ -323,9 +311,6 @@ func TestBearerRefusesWhatCanBeReadInTwoWays(t *testing.T) {
 
 func decoded(tb testing.TB, part string) string {
 	tb.Helper()
-	raw, err := base64.RawURLEncoding.DecodeString(part)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	raw := must(base64.RawURLEncoding.DecodeString(part))(tb)
 	return string(raw)
 }

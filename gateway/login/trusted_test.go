@@ -101,9 +101,7 @@ func (o *outsiders) instance(tb testing.TB) *outsiders {
 	next := &outsiders{mechanisms: o.reloaded(tb, alice(), bob()), plain: o.plain, asked: o.asked}
 	var err error
 	next.outside, err = NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: o.plain}, {Name: "asked", Opaque: true, TokenIssuer: o.asked}}, next.logins, next.clock.now)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	noError(tb, err)
 	next.bearers = NewBearerTokens(next.bearer, next.outside)
 	return next
 }
@@ -242,9 +240,7 @@ func TestOutsideTokensAreVerifiedAgain(t *testing.T) {
 			t.Errorf("asked %d times, want %d", got, want)
 		}
 	}
-	if _, err := o.by(t, token); err != nil {
-		t.Fatal(err)
-	}
+	must(o.by(t, token))(t)
 	o.plain.fails(provider.ErrInvalid)
 	o.clock.advance(5*time.Minute - 1)
 	if _, err := o.by(t, token); err != nil {

@@ -26,10 +26,7 @@ func TestDelegatedIdentity(t *testing.T) {
 	t.Parallel()
 	d := newDelegation(t, nil)
 	s := d.signIn(t, d.grant("user", "auditor"))
-	got, err := d.by(t, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must(d.by(t, s))(t)
 	want := &policy.Identity{
 		Username: "alice", Subject: "keycloak:" + testPerson, Name: "Alice Example", Email: "alice@example.org",
 		Roles: []string{"user", "auditor"}, Claims: map[string]any{"department": "sales"},
@@ -113,9 +110,7 @@ func TestStoreHoldsNoReadableSecret(t *testing.T) {
 	d := newDelegation(t, nil)
 	attempts, browser := NewAttempts(d.store, d.options.Box, d.now), NewBrowserSecret()
 	attempt := attempts.New(browser, "keycloak", testOP, "/here")
-	if err := attempts.Begin(t.Context(), netip.Addr{}, attempt); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, attempts.Begin(t.Context(), netip.Addr{}, attempt))
 	grant, renewed := d.grant("user"), d.grant("user")
 	s := d.signIn(t, grant)
 	d.op.answers(func(context.Context) (*provider.Grant, error) { return renewed, nil })
@@ -275,9 +270,7 @@ func TestUserRecords(t *testing.T) {
 	const key = userPrefix + "keycloak:" + testPerson
 	for name, change := range map[string]func(testing.TB, store.Store){
 		"missing": func(tb testing.TB, s store.Store) {
-			if err := s.Delete(tb.Context(), key); err != nil {
-				tb.Fatal(err)
-			}
+			noError(tb, s.Delete(tb.Context(), key))
 		},
 		"of another issuer": func(tb testing.TB, s store.Store) {
 			restore(tb, s, key, func(u *user) { u.Issuer = "https://id.example.net" })
@@ -286,9 +279,7 @@ func TestUserRecords(t *testing.T) {
 			restore(tb, s, key, func(u *user) { u.Profile.Subject = "1" })
 		},
 		"damaged": func(tb testing.TB, s store.Store) {
-			if err := s.Put(tb.Context(), key, []byte(`{"issuer":7`), time.Time{}); err != nil {
-				tb.Fatal(err)
-			}
+			noError(tb, s.Put(tb.Context(), key, []byte(`{"issuer":7`), time.Time{}))
 		},
 	} {
 		for _, warm := range []bool{false, true} {
@@ -404,13 +395,9 @@ func TestOlderProfileDoesNotReplaceNewer(t *testing.T) {
 	asked := d.now()
 	d.clock.advance(time.Second)
 	s := d.signIn(t, d.grant("user"))
-	if err := d.users.save(t.Context(), s.login.Delegated, d.grant("user", "admin").Profile, asked); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, d.users.save(t.Context(), s.login.Delegated, d.grant("user", "admin").Profile, asked))
 	d.wantIn(t, s, "user")
 	d.clock.advance(time.Second)
-	if err := d.users.save(t.Context(), s.login.Delegated, d.grant("auditor").Profile, d.now()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, d.users.save(t.Context(), s.login.Delegated, d.grant("auditor").Profile, d.now()))
 	d.wantIn(t, s, "auditor")
 }
