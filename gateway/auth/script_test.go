@@ -21,13 +21,14 @@ import (
 //	good NAME ADDR               both do
 //	wrong NAME ADDR [N]          CheckFresh rejects N wrong passwords
 //	same NAME ADDR N             Check rejects one wrong password N times
+//	reject NAME ADDR             Check rejects the password of the beginning
 //	throttled NAME ADDR TIME     both refuse the right password for TIME, and compute no hash
 //	open NAME ADDR               a check would be admitted; it is not made
 //	known NAME ADDR              the pair is known; unknown: it is not
 //	hashes N                     N hashes were computed since the last such line
 //	wait TIME                    time passes
 //	limits N TIME                SetLimits
-//	rehash, disable, remove NAME what a reload changes; rehash is a new password
+//	rehash, disable, remove, rename NAME what a reload changes; rehash is a new password
 //	restore                      the accounts are as in the beginning
 type script struct {
 	*verifierFixture
@@ -103,6 +104,11 @@ func (s *script) step(verb string, args []string) error {
 		return s.good(verb, args[0], s.client(args[1]))
 	case "wrong", "same":
 		return s.wrong(verb, args)
+	case "reject":
+		password := args[0] + "'s password"
+		if _, err := s.Check(s.t.Context(), "basic", s.accounts, args[0], password, s.client(args[1])); !errors.Is(err, ErrRejected) {
+			return fmt.Errorf("got %v, want ErrRejected", err)
+		}
 	case "throttled":
 		want, err := time.ParseDuration(args[2])
 		if err != nil {
@@ -128,15 +134,19 @@ func (s *script) step(verb string, args []string) error {
 		window, errWindow := time.ParseDuration(args[1])
 		s.Verifier.throttle.SetLimits(n, window)
 		return errors.Join(err, errWindow)
-	case "rehash", "disable", "remove":
+	case "rehash", "disable", "remove", "rename":
 		user := s.users[args[0]]
 		user.Disabled = verb == "disable"
 		if verb == "rehash" {
 			user.PasswordHash = scriptHashes["new"]
 		}
 		s.users[args[0]] = user
-		if verb == "remove" {
+		if verb == "remove" || verb == "rename" {
 			delete(s.users, args[0])
+		}
+		if verb == "rename" {
+			user.Username = "other"
+			s.users["other"] = user
 		}
 		s.reload()
 	case "restore":
@@ -234,6 +244,11 @@ func TestThrottleScripts(t *testing.T) {
 			check alice 0; check alice 0; hashes 1`,
 		"a login always hashes":                           `check alice 0; fresh alice 0; fresh alice 0; hashes 3`,
 		"a wrong password is not cached":                  `same alice 0 10; hashes 10`,
+		"a reload keeps the cache":                        `check alice 0; hashes 1; restore; check alice 0; hashes 0`,
+		"a new password is checked":                       `check alice 0; hashes 1; rehash alice; reject alice 0; check alice 0; hashes 2`,
+		"a disabled account is not cached":                `check alice 0; hashes 1; disable alice; reject alice 0; hashes 1`,
+		"a removed account is not cached":                 `check alice 0; hashes 1; remove alice; reject alice 0; hashes 1`,
+		"a renamed account is not cached":                 `check alice 0; hashes 1; rename alice; reject alice 0; hashes 1`,
 		"throttled even if correct and cached":            `check alice 0; wrong alice * 10; throttled alice 2 1h; wait 1h; good alice 2`,
 		"throttled by address even if correct and cached": `check alice 0; wrong * 2 10; throttled alice 2 1h; wait 1h; good alice 2`,
 

@@ -126,43 +126,6 @@ func TestVerifierRefusals(t *testing.T) {
 	}
 }
 
-func TestChangedAccountsAreOutAtOnce(t *testing.T) {
-	t.Parallel()
-	hash := cheapArgon2id("wonderland")
-	before := newAccounts(t, Account{Username: "alice", Roles: []string{"user"}, PasswordHash: hash})
-	for _, c := range []struct {
-		name  string
-		after []Account
-		good  bool
-		costs int
-	}{
-		{"nothing changed", []Account{{Username: "alice", PasswordHash: hash}}, true, 0},
-		{"other password", []Account{{Username: "alice", PasswordHash: cheapArgon2id("new")}}, false, 1},
-		{"same password, hashed again", []Account{{Username: "alice", PasswordHash: cheapArgon2id("wonderland")}}, true, 1},
-		{"removed", []Account{{Username: "bob", PasswordHash: hash}}, false, 1},
-		{"all removed", nil, false, 1},
-		{"disabled", []Account{{Username: "alice", PasswordHash: hash, Disabled: true}}, false, 1},
-		{"renamed", []Account{{Username: "Alice", PasswordHash: hash}}, false, 1},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			f := newVerifierFixture()
-			must(f.Check(t.Context(), "basic", before, "alice", "wonderland", nthAddr(0)))(t)
-			f.takeCosts()
-			account, err := f.Check(t.Context(), "basic", newAccounts(t, c.after...), "alice", "wonderland", nthAddr(0))
-			if c.good != (err == nil) || !c.good && (account != nil || !errors.Is(err, ErrRejected)) {
-				t.Errorf("got %+v, %v, want success: %v", account, err, c.good)
-			}
-			if c.good && len(account.Roles) != 0 {
-				t.Errorf("got the roles %q of the account as it was", account.Roles)
-			}
-			if got := f.takeCosts(); len(got) != c.costs {
-				t.Errorf("computed %q, want %d", got, c.costs)
-			}
-		})
-	}
-}
-
 // What is remembered for one credential must not do for a similar one.
 func TestCheckTellsCredentialsApart(t *testing.T) {
 	t.Parallel()
