@@ -25,7 +25,7 @@ func TestAccountsLookup(t *testing.T) {
 		{Username: "eve", Disabled: true, PasswordHash: cheapArgon2id("evil")},
 	}
 	accounts := newAccounts(t, users...)
-	users[0].Roles[0], users[0].Disabled = "changed", true // the caller's memory
+	users[0].Roles[0], users[0].Disabled = "changed", true // must not change the set
 	alice, ok := accounts.Lookup("alice")
 	if !ok || alice.Name != "Alice Example" || alice.Email != "alice@example.org" || !slices.Equal(alice.Roles, []string{"user", "admin"}) {
 		t.Errorf("alice: got %+v, %v", alice, ok)
@@ -116,7 +116,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// mixedAccounts returns 30 accounts of one cost and 10 of another.
+// mixedAccounts returns 30 accounts of one cost and 10 of another cost.
 func mixedAccounts(tb testing.TB) []Account {
 	tb.Helper()
 	argon, bcrypt := cheapArgon2id("secret"), cheapBcrypt(tb, "secret")

@@ -8,7 +8,7 @@ import (
 	"authgate/policy"
 )
 
-// What clients see tells wrong credentials from a missing session.
+// The details that clients see are fixed.
 func TestDetails(t *testing.T) {
 	t.Parallel()
 	if DetailWrongPassword != "Invalid username or password." || DetailNotSignedIn != "Not signed in." {
@@ -20,8 +20,8 @@ func TestDetails(t *testing.T) {
 	}
 }
 
-// wantRejection fails unless the answer is a Rejection with this detail, and
-// with a reason that says reason.
+// wantRejected fails the test unless the error is a Rejection with this detail and a
+// reason that contains reason.
 func wantRejected(tb testing.TB, id *policy.Identity, err error, detail, reason string) {
 	tb.Helper()
 	var r *Rejection
@@ -34,7 +34,7 @@ func wantRejected(tb testing.TB, id *policy.Identity, err error, detail, reason 
 	}
 }
 
-// wantUndecided fails unless the error says that nothing could be found out.
+// wantNoAnswer fails the test unless the error means that the answer is unknown.
 func wantNoAnswer(tb testing.TB, id *policy.Identity, err error) {
 	tb.Helper()
 	if id != nil || err == nil || errors.Is(err, ErrRejected) || errors.Is(err, ErrNoCredentials) {

@@ -14,8 +14,7 @@ import (
 
 func encoded(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
-// basicFixture is the Basic mechanism for the user service, who has the
-// password s3rvice.
+// basicFixture is the Basic mechanism for the user service with the password s3rvice.
 type basicFixture struct {
 	*Basic
 	clock  *manualClock
@@ -165,8 +164,8 @@ func TestBasicChallenge(t *testing.T) {
 	}
 }
 
-// A Basic password that was verified is good while its user has it, without a
-// hash and whatever the throttle says; one that was not verified is not.
+// A password that Authenticate verified stays valid until it changes, without a hash and
+// without the throttle. A password that it did not verify is rejected.
 func TestAliveHashesNothing(t *testing.T) {
 	t.Parallel()
 	f := newBasicFixture(t)
@@ -175,10 +174,10 @@ func TestAliveHashesNothing(t *testing.T) {
 	wantRejected(t, id, err, DetailWrongPassword, "another password")
 	want := must(f.Authenticate(t.Context(), creds))(t)
 	for range 5 {
-		_, _ = f.present(t.Context(), encoded("service:wrong")) // until it is throttled
+		_, _ = f.present(t.Context(), encoded("service:wrong")) // until throttled
 	}
 	computed := f.hasher.Computed()
-	f.clock.advance(24 * time.Hour) // nothing is remembered any more
+	f.clock.advance(24 * time.Hour) // until the cache has expired
 	if id, err := f.Alive(t.Context(), creds); id != want || err != nil {
 		t.Errorf("got %+v, %v", id, err)
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// browserCookie reads a Set-Cookie line as browsers do (RFC 6265bis, section
-// 5.6), and returns what they send back.
+// browserCookie reads a Set-Cookie line as browsers do (RFC 6265bis, section 5.6), and
+// returns what they send back.
 func browserCookie(line string) (sent string, ok bool) {
 	if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
 		return "", false
@@ -29,7 +29,7 @@ func browserCookie(line string) (sent string, ok bool) {
 	return name + "=" + value, true
 }
 
-// oldCookies reads a line as clients do that know several cookies in one.
+// oldCookies reads a line as old clients do, which find several cookies in one line.
 func oldCookies(line string) (sent []string) {
 	for part := range strings.SplitSeq(line, ",") {
 		if s, ok := browserCookie(part); ok {
@@ -87,9 +87,8 @@ func TestOwnNamesComeBack(t *testing.T) {
 	}
 }
 
-// Whatever an upstream sets, the gateway reads no cookie of its own in what
-// browsers send back; the upstream gets its own cookie back; and no cookie of
-// the gateway reaches it.
+// Whatever an upstream sets, the gateway reads none of its own cookies in what browsers
+// send back, the upstream gets its own cookie back, and it gets none of the gateway's.
 func FuzzSeparateCookies(f *testing.F) {
 	for _, line := range []string{
 		"session=x; Path=/", "=session=x", "session", " = \tsession_id = x", "a=b, session=x", "authgate_app_session=x", "authgate_app_=x",
@@ -100,7 +99,7 @@ func FuzzSeparateCookies(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line, value string) {
 		if strings.ContainsAny(line, "\r\n") {
-			return // no header holds these
+			return // a header cannot contain these
 		}
 		lines, dropped := allCookies.ToBrowser([]string{line})
 		if len(lines)+dropped != 1 {
@@ -122,7 +121,7 @@ func FuzzSeparateCookies(f *testing.F) {
 		}
 		want, _ := browserCookie(line)
 		if strings.HasPrefix(strings.TrimLeft(want, " \t"), "=") && want != sent {
-			return // of "==a=b" the needless signs are gone
+			return // the extra signs of "==a=b" are removed
 		}
 		if strings.ContainsAny(value, ";, \t") {
 			value = ""
@@ -139,8 +138,7 @@ func FuzzSeparateCookies(f *testing.F) {
 	})
 }
 
-// sameCookie reports whether the lines hold the cookie that want is, and no
-// other.
+// sameCookie reports whether the lines hold only the cookie want.
 func sameCookie(lines []string, want string) bool {
 	if want == "" {
 		return len(lines) == 0

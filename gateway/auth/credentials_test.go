@@ -94,7 +94,7 @@ func TestReadCredentialsRefusesAmbiguity(t *testing.T) {
 	}
 }
 
-// A role without a cookie has none, whatever cookies there are.
+// A role without a cookie name never has a value.
 func TestReadCredentialsOfRolesInUse(t *testing.T) {
 	t.Parallel()
 	names := &CookieNames{Session: "sid"}

@@ -9,8 +9,8 @@ import (
 	"authgate/gateway/store"
 )
 
-// An account keeps its epoch while it stays the same, and begins another one
-// after it was gone.
+// An account keeps its epoch while it does not change. When it comes back after a change,
+// it has a new epoch.
 func TestEpochs(t *testing.T) {
 	t.Parallel()
 	hash, another := cheapArgon2id("one"), cheapArgon2id("another")
@@ -57,7 +57,7 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
-// contested is a store in which somebody else is always faster.
+// contested is a store in which another instance always writes first.
 type contested struct{ store.Store }
 
 func (contested) Swap(context.Context, string, []byte, []byte, time.Time) error {

@@ -12,8 +12,8 @@ import (
 	"authgate/gateway/cookiename"
 )
 
-// Whatever a client sends, no cookie of the gateway goes on, none of the
-// others is lost, and net/http reads the lines as the gateway does.
+// The application gets none of the gateway's cookies and all others, and the gateway reads
+// cookies as net/http does.
 func FuzzCookies(f *testing.F) {
 	for _, line := range []string{
 		"session_id=abc; a=1", "a=1;session_id=x;b=2", " session_id\t= x;; =y", `a="session_id=x; b=2"`, "session_id", "session_id=;session_id=x",
@@ -25,7 +25,7 @@ func FuzzCookies(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second string) {
 		lines := []string{first, second}
 		if strings.Contains(first+second, cookiename.Mark) {
-			return // FuzzSeparateCookies is about these
+			return // see FuzzSeparateCookies
 		}
 		read, err := ReadCredentials(http.Header{"Cookie": lines}, testCookies, netip.Addr{})
 		kept := testCookies.ToApplication(lines, false)
@@ -54,7 +54,7 @@ func pairs(lines []string) (all []string) {
 	return all
 }
 
-// likeNetHTTP compares with what net/http reads, where it can.
+// likeNetHTTP compares with net/http if that accepts the lines.
 func likeNetHTTP(t *testing.T, lines, kept []string, read Credentials, err error) {
 	t.Helper()
 	var others []string
@@ -108,8 +108,7 @@ func likeNetHTTP(t *testing.T, lines, kept []string, read Credentials, err error
 	}
 }
 
-// An Authorization header is a scheme in lower case and a value, and only with
-// both is there anything to verify.
+// An Authorization header is a scheme in lower case and a value.
 func FuzzAuthorization(f *testing.F) {
 	for _, v := range []string{"Basic YTpi", "Bearer a.b.c", "bearer", "Bearer ", "a.b.c", " \tBASIC  x ", "Bearer\tx", "", "BASİC YTpi", "\xaf x"} {
 		f.Add(v)
@@ -135,7 +134,7 @@ func FuzzAuthorization(f *testing.F) {
 	})
 }
 
-// What Basic credentials are read as, they are the one spelling of.
+// Basic credentials have one spelling.
 func FuzzParseBasic(f *testing.F) {
 	for _, raw := range []string{"a:b", "a:", ":", "a:b:c", "a", "\x00:b", "a:\xff", "ä:ü"} {
 		f.Add(encoded(raw))

@@ -16,14 +16,14 @@ import (
 	"authgate/gateway/password"
 )
 
-// cheapArgon2id returns an argon2id hash that costs next to nothing.
+// cheapArgon2id returns a cheap argon2id hash.
 func cheapArgon2id(plain string) string {
 	salt := random(32)[:16]
 	encode := base64.RawStdEncoding.EncodeToString
 	return fmt.Sprintf("$argon2id$v=19$m=8,t=1,p=1$%s$%s", encode(salt), encode(argon2.IDKey([]byte(plain), salt, 1, 8, 1, 32)))
 }
 
-// cheapBcrypt returns a bcrypt hash of the lowest cost.
+// cheapBcrypt returns a bcrypt hash with the lowest cost.
 func cheapBcrypt(tb testing.TB, plain string) string {
 	tb.Helper()
 	h := must(bcrypt.GenerateFromPassword([]byte(plain), bcrypt.MinCost))(tb)
@@ -36,8 +36,8 @@ func parsed(tb testing.TB, s string) password.Hash {
 	return h
 }
 
-// blocking makes h hold each computation until the channel is closed, and
-// tells how many ran at once at most.
+// blocking makes each computation of h wait until release is closed. most returns the
+// largest number of computations at the same time.
 func blocking(h *Hasher) (release chan struct{}, most func() int) {
 	release = make(chan struct{})
 	var mu sync.Mutex

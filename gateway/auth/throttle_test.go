@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// manualClock is a clock that tests turn by hand.
+// manualClock is a clock that tests set by hand.
 type manualClock struct {
 	mu sync.Mutex
 	at time.Time
@@ -43,7 +43,7 @@ func nthAddr(i int) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// fail makes an attempt that fails, which the throttle has to let begin.
+// fail makes a check that fails. The throttle must admit it.
 func fail(tb testing.TB, throttle *Throttle, username string, client netip.Addr) {
 	tb.Helper()
 	begin(tb, throttle, username, client).settle(true)
@@ -58,8 +58,7 @@ func begin(tb testing.TB, throttle *Throttle, username string, client netip.Addr
 	return r
 }
 
-// retryAfter returns for how long an attempt is refused, 0 if it is not. To
-// look and to begin have to agree.
+// retryAfter returns how long a check is refused, or 0. look and reserve must agree.
 func retryAfter(tb testing.TB, throttle *Throttle, username string, client netip.Addr) time.Duration {
 	tb.Helper()
 	s := newSubject(username, client)
@@ -133,7 +132,7 @@ func TestThrottleCountsAttemptsUnderWay(t *testing.T) {
 	}
 	fail(t, throttle, "alice", nthAddr(2))
 
-	// One failed, one is under way.
+	// One check has failed, one is running.
 	if r, full, err := throttle.reserve(third); r != nil || full == nil || err != nil {
 		t.Errorf("got %v, %v, %v, want to be told to wait", r, full, err)
 	}
@@ -164,7 +163,7 @@ func TestThrottleForgottenWhileUnderWay(t *testing.T) {
 	throttle.accounts.Purge()
 	throttle.clients.Purge()
 	current := begin(t, throttle, "alice", nthAddr(0))
-	old.settle(false) // must not take the counters of the other away
+	old.settle(false) // must not remove the other's counters
 	if r, full, err := throttle.reserve(newSubject("alice", nthAddr(0))); r != nil || full == nil || err != nil {
 		t.Errorf("got %v, %v, %v, want to be told to wait", r, full, err)
 	}
@@ -182,7 +181,7 @@ func TestThrottleMemoryIsBounded(t *testing.T) {
 	for i := range limit {
 		fail(t, throttle, "victim", nthAddr(i))
 	}
-	for i := range flood { // as many failures as the account of each name can have
+	for i := range flood { // as many failures for each name as an account can have
 		fail(t, throttle, fmt.Sprint("name-", i/limit), nthAddr(i))
 	}
 	if c, a := throttle.clients.Len(), throttle.accounts.Len(); c != maxCounters || a != 1+flood/limit {
@@ -204,7 +203,7 @@ func TestThrottleMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// outcomes runs check n times at once and counts how they ended.
+// outcomes calls check n times at the same time and counts the results.
 func outcomes(n int, check func(i int) (*Account, error)) (good, rejected, throttled, other int64) {
 	var counts [4]atomic.Int64
 	var start, wg sync.WaitGroup
@@ -274,8 +273,8 @@ func TestParallelGuessesDoNotPassTheLimit(t *testing.T) {
 	}
 }
 
-// Many people behind one address, many requests with one credential: the right
-// password is never refused for being asked at the same time.
+// A correct password is never refused because of other checks at the same time: many
+// people share an address, and many requests share a credential.
 func TestParallelSuccessIsNotThrottled(t *testing.T) {
 	t.Parallel()
 	const parallel = 200
@@ -350,7 +349,7 @@ func TestWaitingForTheThrottleIsBounded(t *testing.T) {
 	})
 }
 
-// The passwords of 24 hours are as many as an account had in that time.
+// A pair forgets versions of its account after 24 hours.
 func TestKnownPairForgetsVersions(t *testing.T) {
 	t.Parallel()
 	clock := newManualClock()

@@ -20,7 +20,7 @@ const (
 	testTTL   = time.Minute
 )
 
-// verifierFixture is a Verifier on a clock turned by hand, which notes the cost of each
+// verifierFixture is a Verifier with a clock set by hand. It records the cost of each
 // computation.
 type verifierFixture struct {
 	*Verifier
@@ -42,7 +42,7 @@ func newVerifierFixture() *verifierFixture {
 	return f
 }
 
-// takeCosts returns the costs of the computations since it was last called.
+// takeCosts returns the costs since the last takeCosts.
 func (f *verifierFixture) takeCosts() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,7 +51,7 @@ func (f *verifierFixture) takeCosts() []string {
 	return costs
 }
 
-// methods are Check and CheckFresh in one form.
+// methods returns Check and CheckFresh with one signature.
 func (f *verifierFixture) methods() map[string]func(*Accounts, string, string, netip.Addr) (*Account, error) {
 	return map[string]func(*Accounts, string, string, netip.Addr) (*Account, error){
 		"Check": func(accounts *Accounts, username, password string, client netip.Addr) (*Account, error) {
@@ -68,8 +68,7 @@ func isThrottled(err error) bool {
 	return errors.As(err, &throttled) && throttled.RetryAfter > 0
 }
 
-// Each attempt, whatever is wrong with it, ends in one answer after the same
-// work, and counts as a failure.
+// Every failed check costs the same work and counts as a failure.
 func TestVerifierRefusals(t *testing.T) {
 	t.Parallel()
 	argon, bcrypt := cheapArgon2id("wonderland"), cheapBcrypt(t, "builder")
@@ -126,7 +125,7 @@ func TestVerifierRefusals(t *testing.T) {
 	}
 }
 
-// What is remembered for one credential must not do for a similar one.
+// A cached credential does not verify a similar one.
 func TestCheckTellsCredentialsApart(t *testing.T) {
 	t.Parallel()
 	f := newVerifierFixture()
@@ -240,7 +239,7 @@ func TestWhoLeavesIsStillCounted(t *testing.T) {
 func TestBusyDoesNotCountAsFailure(t *testing.T) {
 	t.Parallel()
 	f := newVerifierFixture()
-	f.hasher.waiting.Add(maxHashQueue) // as if so many waited
+	f.hasher.waiting.Add(maxHashQueue) // as if that many were waiting
 	for range cap(f.hasher.slots) {
 		f.hasher.slots <- struct{}{}
 	}
@@ -257,8 +256,8 @@ func TestBusyDoesNotCountAsFailure(t *testing.T) {
 	}
 }
 
-// During a reload two snapshots are in use, and what one knows about an
-// account must not let it in by the other.
+// During a reload two sets of accounts are in use. A check for one must not let an account
+// of the other in.
 func TestSharedComputationsDoNotShareAccounts(t *testing.T) {
 	t.Parallel()
 	hash := cheapArgon2id("wonderland")
@@ -321,7 +320,7 @@ func TestWarmCheckAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	// Under the race detector a sync.Pool drops a part of what is put back.
+	// Under the race detector a sync.Pool drops some values.
 	if got > 3 {
 		t.Errorf("%v allocations, want none", got)
 	}

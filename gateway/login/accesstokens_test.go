@@ -14,7 +14,7 @@ import (
 	"authgate/policy"
 )
 
-func TestBearerIssues(t *testing.T) {
+func TestAccessTokenIssues(t *testing.T) {
 	t.Parallel()
 	bothAlgorithms(t, func(t *testing.T, m *mechanisms) {
 		m.clock.advance(123 * time.Millisecond)
@@ -47,7 +47,7 @@ func TestBearerIssues(t *testing.T) {
 	})
 }
 
-// wantJSON fails unless got is want, numbers compared as they are written.
+// wantJSON compares JSON objects; numbers must be written in the same way.
 func wantJSON(tb testing.TB, what, got string, want map[string]any) {
 	tb.Helper()
 	canonical := must(json.Marshal(want))(tb)
@@ -59,7 +59,7 @@ func wantJSON(tb testing.TB, what, got string, want map[string]any) {
 	}
 }
 
-func TestBearerIssuesForWhatTheLoginHas(t *testing.T) {
+func TestAccessTokenIssuesForWhatTheLoginHas(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, func(m *mechanisms) { m.bearerOptions.Audience = []string{"authgate", "api"} })
 	plain := newTestAccounts(t, auth.Account{Username: "plain", PasswordHash: aliceHash})
@@ -89,7 +89,7 @@ func TestBearerIssuesForWhatTheLoginHas(t *testing.T) {
 	}
 }
 
-func TestBearerIsNotAsked(t *testing.T) {
+func TestAccessTokenIsNotAsked(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)
 	s := m.signIn(t, "alice")
@@ -100,7 +100,7 @@ func TestBearerIsNotAsked(t *testing.T) {
 	}
 }
 
-func TestBearerRefusesClaims(t *testing.T) {
+func TestAccessTokenRefusesClaims(t *testing.T) {
 	t.Parallel()
 	bothAlgorithms(t, func(t *testing.T, m *mechanisms) {
 		s, other, ended := m.signIn(t, "alice"), m.signIn(t, "bob"), m.signIn(t, "alice")
@@ -154,8 +154,8 @@ func TestBearerRefusesClaims(t *testing.T) {
 	})
 }
 
-// What a token may be without, and how far clocks may differ.
-func TestBearerAccepts(t *testing.T) {
+// Some claims are optional, and clocks may differ a little.
+func TestAccessTokenAccepts(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)
 	s := m.signIn(t, "alice")
@@ -185,7 +185,7 @@ func TestBearerAccepts(t *testing.T) {
 	}
 }
 
-func TestBearerWithoutIssuerOrAudienceAcceptsNothing(t *testing.T) {
+func TestAccessTokenWithoutIssuerOrAudienceAcceptsNothing(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*mechanisms){
 		"issuer":   func(m *mechanisms) { m.bearerOptions.Issuer = "" },
@@ -203,9 +203,9 @@ func TestBearerWithoutIssuerOrAudienceAcceptsNothing(t *testing.T) {
 	}
 }
 
-// A token that was verified once is not verified again: it stays good when the
-// key is taken away. But time, revocation and login are looked at every time.
-func TestWarmBearerComputesNoSignature(t *testing.T) {
+// A token that was verified once is not verified again: it stays valid when the key
+// is removed. Time, revocation and login are checked on every request.
+func TestWarmAccessTokenComputesNoSignature(t *testing.T) {
 	t.Parallel()
 	bothAlgorithms(t, func(t *testing.T, m *mechanisms) {
 		signIn := func() (*signedIn, *policy.Identity) {
@@ -279,8 +279,8 @@ func TestRevokeEndsTheLogin(t *testing.T) {
 	})
 }
 
-// A token signed elsewhere with the gateway's key, which has no login, is
-// revoked by its jti alone.
+// A token that was signed elsewhere with the gateway's key has no login. It is revoked
+// by its jti.
 func TestRevokeWithoutALogin(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)
@@ -297,8 +297,8 @@ func TestRevokeWithoutALogin(t *testing.T) {
 	m.wantAlive(t, s)
 }
 
-// Whatever step of a logout fails, it is an error, nobody is told that the
-// token was bad, and trying again ends everything.
+// If a step of a logout fails, the result is an error and no rejection, and a second
+// try ends everything.
 func TestRevokeWithAFailingStore(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -338,8 +338,8 @@ func TestRevokeWithAFailingStore(t *testing.T) {
 	}
 }
 
-// Tokens outlive a reload as long as the keys stay; other keys end them.
-func TestBearerAfterOtherKeys(t *testing.T) {
+// Tokens outlive a reload with the same keys. Other keys end them.
+func TestAccessTokenAfterOtherKeys(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)
 	s := m.signIn(t, "alice")
@@ -359,7 +359,7 @@ func TestBearerAfterOtherKeys(t *testing.T) {
 	}
 }
 
-func TestBearerChallenge(t *testing.T) {
+func TestAccessTokenChallenge(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)
 	for want, presented := range map[auth.Challenge][]auth.Credentials{

@@ -12,8 +12,7 @@ import (
 	"authgate/gateway/provider"
 )
 
-// What Alive says of a session is not the session's sign of life: nothing is
-// noted, here or in the store, and the session ends when it is idle.
+// Alive is not activity: it stores nothing, and an idle session ends.
 func TestAliveIsNoActivity(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -40,7 +39,7 @@ func TestAliveIsNoActivity(t *testing.T) {
 	})
 }
 
-// Alive does not have a provider asked, however long ago that was due.
+// Alive never asks a provider, however long ago a renewal was due.
 func TestAliveRenewsNothing(t *testing.T) {
 	t.Parallel()
 	renewing(t, func(t *testing.T, d *delegation) {
@@ -60,8 +59,7 @@ func TestAliveRenewsNothing(t *testing.T) {
 	})
 }
 
-// A chain goes by the mechanism whose credentials are there, as it did when it
-// accepted them.
+// A chain uses the mechanism whose credentials are presented, as in Authenticate.
 func TestAliveInAChain(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)
@@ -84,12 +82,12 @@ func TestAliveInAChain(t *testing.T) {
 	}
 }
 
-// Alive never waits for the issuer of a token: it is asked beside, at most
-// once in a while, and what it says counts from then on.
-func TestAliveOfOutsideTokens(t *testing.T) {
+// Alive never waits for the issuer of a token. It asks in the background, with pauses,
+// and uses the answer afterwards.
+func TestAliveOfTrustedTokens(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutsiders(t, nil)
+		o := newIssuers(t, nil)
 		token, creds := "opaque", &auth.Credentials{Scheme: "bearer", Value: "opaque"}
 		good := o.access("one")
 		answers := func(after time.Duration, err error) {
@@ -115,7 +113,7 @@ func TestAliveOfOutsideTokens(t *testing.T) {
 			}
 		}
 		alive(true, 1)
-		o.clock.advance(opaqueFresh) // it has to be asked about again
+		o.clock.advance(opaqueFresh) // the issuer must be asked again
 		answers(time.Second, nil)
 		alive(false, 2)
 		alive(false, 2)
@@ -126,7 +124,7 @@ func TestAliveOfOutsideTokens(t *testing.T) {
 		o.clock.advance(opaqueFresh)
 		answers(0, providerFails(provider.ErrFault))
 		alive(false, 3)
-		alive(false, 3) // not at once
+		alive(false, 3) // there is a pause
 		o.clock.advance(againPause)
 		alive(false, 4)
 		o.clock.advance(againPause)
@@ -135,7 +133,7 @@ func TestAliveOfOutsideTokens(t *testing.T) {
 		id, err := o.bearers.Alive(t.Context(), creds)
 		wantRejected(t, id, err, auth.DetailBadToken, "not good")
 
-		// After a reload nothing is known.
+		// After a reload the cache is empty.
 		next := o.instance(t)
 		answers(0, nil)
 		id, err = next.bearers.Alive(t.Context(), creds)

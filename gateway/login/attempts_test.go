@@ -15,7 +15,7 @@ import (
 	"authgate/gateway/store"
 )
 
-// waiting is somebody on the way to a provider.
+// waiting is a login attempt that has begun.
 type waiting struct {
 	clock    *testClock
 	store    *recordingStore
@@ -42,7 +42,7 @@ func (w *waiting) begin(tb testing.TB, browser string) *Attempt {
 	return attempt
 }
 
-// wantNoAttempt fails unless there is none to finish.
+// wantNoAttempt fails the test if the attempt can be finished.
 func (w *waiting) wantNoAttempt(tb testing.TB, browser, state string) {
 	tb.Helper()
 	if got, err := w.attempts.Finish(tb.Context(), browser, state); got != nil || !errors.Is(err, ErrNoAttempt) {
@@ -65,8 +65,8 @@ func TestFinishedAttemptIsTheOneThatBegan(t *testing.T) {
 	w.wantNoAttempt(t, w.browser, w.attempt.State)
 }
 
-// State, nonce and verifier are 256 random bits each, none made of another.
-// The verifier has the form of RFC 7636, section 4.1.
+// State, nonce and verifier are independent and have 256 random bits each. The verifier
+// has the form of RFC 7636, section 4.1.
 func TestAttemptSecrets(t *testing.T) {
 	t.Parallel()
 	w := newWaiting(t)
@@ -108,7 +108,7 @@ func TestAttemptIsFinishedOnce(t *testing.T) {
 	}
 }
 
-// Somebody else's state is of no use, and trying it does no harm.
+// A state is useless in another browser, and trying it does no harm.
 func TestAttemptOfAnotherBrowser(t *testing.T) {
 	t.Parallel()
 	w := newWaiting(t)
@@ -159,7 +159,7 @@ func TestStatesThatNeverWere(t *testing.T) {
 	}
 }
 
-// What is sealed with another key, or for another state, is nobody's attempt.
+// An attempt that was encrypted with another key or for another state is not found.
 func TestSealedAttempts(t *testing.T) {
 	t.Parallel()
 	w := newWaiting(t)

@@ -19,11 +19,11 @@ import (
 	"authgate/gateway/provider"
 )
 
-// Each token goes to the one that it names, cold and warm, and the gateway's
-// own never leave it.
-func TestBearersGoByTheIssuer(t *testing.T) {
+// The issuer that a token names verifies it, cold and warm. The gateway's own tokens are
+// not shown to others.
+func TestIssuerSelectsTheVerifier(t *testing.T) {
 	t.Parallel()
-	o := newOutsiders(t, nil)
+	o := newIssuers(t, nil)
 	own, outside, opaque := o.signIn(t, "alice"), jwtOf(o.plain.issuer), "opaque"
 	o.plain.knows(outside, o.access("one"))
 	o.asked.knows(opaque, o.access("two"))
@@ -34,13 +34,13 @@ func TestBearersGoByTheIssuer(t *testing.T) {
 			}
 		}
 	}
-	if o.bearer.verified.Contains(outside) || o.bearer.verified.Contains(opaque) || o.outside.verified.Contains(own.access) {
+	if o.bearer.verified.Contains(outside) || o.bearer.verified.Contains(opaque) || o.trusted.verified.Contains(own.access) {
 		t.Error("one of the two remembers a token of the other")
 	}
 	if o.plain.questions() != 1 || o.asked.questions() != 1 {
 		t.Errorf("asked %d and %d times, want once each", o.plain.questions(), o.asked.questions())
 	}
-	// What is said of a token of the gateway is the gateway's, also when it is bad.
+	// The gateway also decides about its own tokens that are not valid.
 	changed := own.access[:len(own.access)-4] + "AAAA"
 	id, err := o.by(t, changed)
 	wantRejected(t, id, err, auth.DetailBadToken, "signature is invalid")
@@ -52,8 +52,8 @@ func TestBearersGoByTheIssuer(t *testing.T) {
 	}
 }
 
-// Without outside issuers all tokens are the gateway's to judge.
-func TestBearersWithoutOutsideIssuers(t *testing.T) {
+// Without trusted issuers the gateway decides about all tokens.
+func TestBearerTokensWithoutTrustedIssuers(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)
 	s, bearers := m.signIn(t, "alice"), NewBearerTokens(m.bearer, nil)
@@ -67,7 +67,7 @@ func TestBearersWithoutOutsideIssuers(t *testing.T) {
 	if id, err := bearers.Authenticate(t.Context(), &auth.Credentials{}); id != nil || !errors.Is(err, auth.ErrNoCredentials) {
 		t.Errorf("nothing: got %+v, %v", id, err)
 	}
-	o := newOutsiders(t, nil)
+	o := newIssuers(t, nil)
 	o.plain.answers(func(context.Context, string) (*provider.AccessToken, error) {
 		access := o.access("one")
 		return &access, nil
@@ -86,10 +86,10 @@ func TestBearersWithoutOutsideIssuers(t *testing.T) {
 	}
 }
 
-// An outside token is a credential in the Authorization header alone.
-func TestCookiesCarryNoOutsideToken(t *testing.T) {
+// Only the Authorization header can hold a token of a trusted issuer.
+func TestCookiesCarryNoTrustedToken(t *testing.T) {
 	t.Parallel()
-	o := newOutsiders(t, nil)
+	o := newIssuers(t, nil)
 	token := jwtOf(o.plain.issuer)
 	o.plain.knows(token, o.access("one"))
 	o.asked.knows("opaque", o.access("two"))
@@ -112,9 +112,9 @@ func TestCookiesCarryNoOutsideToken(t *testing.T) {
 	}
 }
 
-func TestTokensOfNobody(t *testing.T) {
+func TestTokensOfUnknownIssuers(t *testing.T) {
 	t.Parallel()
-	o := newOutsiders(t, nil)
+	o := newIssuers(t, nil)
 	for name, token := range map[string]string{
 		"unknown issuer":    jwtOf("https://attacker.example"),
 		"no issuer":         encode(`{"alg":"ES256"}`) + "." + encode(`{"sub":"7"}`) + ".x",
@@ -141,14 +141,14 @@ func TestTokensOfNobody(t *testing.T) {
 	}
 }
 
-// Signing out with an outside token ends that token, everywhere, for as long
-// as it would have been good.
-func TestOutsideRevocation(t *testing.T) {
+// Signing out with a token of a trusted issuer revokes it on all instances until it
+// expires.
+func TestTrustedRevocation(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name, jti string
 		opaque    bool
-		unknown   bool // when it ends
+		unknown   bool // its expiry
 		kept      time.Duration
 	}{
 		{name: "JWT", jti: "one", kept: time.Hour},
@@ -159,7 +159,7 @@ func TestOutsideRevocation(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			o := newOutsiders(t, nil)
+			o := newIssuers(t, nil)
 			elsewhere := o.instance(t)
 			issuer, token, another := o.plain, jwtOf(o.plain.issuer), jwtOf(o.plain.issuer)
 			if test.opaque {
@@ -175,14 +175,14 @@ func TestOutsideRevocation(t *testing.T) {
 				}
 				return &access, nil
 			})
-			for _, each := range []*outsiders{o, elsewhere} {
+			for _, each := range []*issuers{o, elsewhere} {
 				must(each.by(t, token))(t)
 			}
 			id, err := o.bearers.Revoke(t.Context(), token)
 			if err != nil || id.Subject != map[bool]string{false: "plain:7", true: "asked:7"}[test.opaque] {
 				t.Fatalf("got %+v, %v, want who signed out", id, err)
 			}
-			for _, each := range []*outsiders{o, elsewhere, o.instance(t)} {
+			for _, each := range []*issuers{o, elsewhere, o.instance(t)} {
 				id, err := each.by(t, token)
 				wantRejected(t, id, err, auth.DetailBadToken, "revoked")
 				id, err = each.bearers.Revoke(t.Context(), token)
@@ -203,15 +203,15 @@ func TestOutsideRevocation(t *testing.T) {
 	}
 }
 
-func (o *outsiders) revocations(tb testing.TB) int {
+func (o *issuers) revocations(tb testing.TB) int {
 	tb.Helper()
 	return (&delegation{store: o.store}).records(tb, revokedPrefix)
 }
 
-// The jti of one issuer says nothing of another's tokens, nor of the gateway's.
+// Tokens of two issuers can have the same jti.
 func TestRevocationsOfIssuersAreApart(t *testing.T) {
 	t.Parallel()
-	o := newOutsiders(t, nil)
+	o := newIssuers(t, nil)
 	s := o.signIn(t, "alice")
 	own := o.forge(t, s).with(map[string]any{"jti": "one"}).token()
 	token := jwtOf(o.plain.issuer)
@@ -230,12 +230,11 @@ func TestRevocationsOfIssuersAreApart(t *testing.T) {
 	o.wantDead(t, s)
 }
 
-// A token that was revoked stays so however it is spelled. Who holds one that
-// is signed with ECDSA can turn its signature (r, s) into (r, -s), as good as
-// the first, without any key.
+// A revoked token stays revoked in every spelling. Without any key, a client can change
+// an ECDSA signature (r, s) into (r, -s), which is valid too.
 func TestRevokedTokenSpelledAnew(t *testing.T) {
 	t.Parallel()
-	o := newOutsiders(t, nil)
+	o := newIssuers(t, nil)
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	o.plain.answers(func(_ context.Context, raw string) (*provider.AccessToken, error) {
 		_, err := jwt.Parse(raw, func(*jwt.Token) (any, error) { return key.Public(), nil }, jwt.WithValidMethods([]string{"ES256"}), jwt.WithStrictDecoding())
@@ -262,14 +261,14 @@ func TestRevokedTokenSpelledAnew(t *testing.T) {
 	}
 }
 
-// Whatever the bytes of a token, the two together accept what one of them
-// accepts alone, as the same person, and nothing else.
-func FuzzBearers(f *testing.F) {
-	alone, both := newOutsiders(f, nil), newOutsiders(f, nil)
+// BearerTokens accept exactly the tokens that AccessTokens or TrustedTokens accept alone,
+// with the same identity.
+func FuzzBearerTokens(f *testing.F) {
+	alone, both := newIssuers(f, nil), newIssuers(f, nil)
 	both.store = alone.store
 	both = both.instance(f)
 	outsideKey := []byte("the outside issuer's secret, which only the tests know")
-	for _, o := range []*outsiders{alone, both} {
+	for _, o := range []*issuers{alone, both} {
 		o.plain.answers(func(_ context.Context, raw string) (*provider.AccessToken, error) {
 			parsed, err := jwt.Parse(raw, func(*jwt.Token) (any, error) { return outsideKey, nil },
 				jwt.WithValidMethods([]string{"HS256"}), jwt.WithIssuer(o.plain.issuer), jwt.WithStrictDecoding(), jwt.WithTimeFunc(o.clock.now))
@@ -304,7 +303,7 @@ func FuzzBearers(f *testing.F) {
 					t.Fatalf("%q: got %+v and %v", token, got, err)
 				}
 				byOwn, errOwn := alone.byToken(t, token)
-				byOutside, errOutside := alone.outside.verify(t.Context(), token)
+				byOutside, errOutside := alone.trusted.verify(t.Context(), token)
 				switch {
 				case got == nil && !errors.Is(err, auth.ErrRejected):
 					t.Errorf("%q: got %v, want a decision", token, err)

@@ -11,8 +11,8 @@ import (
 	"authgate/gateway/store/sqlitestore"
 )
 
-// BenchmarkBegin records logins with session and tokens in the embedded store,
-// 50 at once, of one account and of many. The password is not checked.
+// BenchmarkBegin records logins with session and tokens in the embedded store, 50 at the
+// same time, for one account and for many. It does not check passwords.
 func BenchmarkBegin(b *testing.B) {
 	for _, accounts := range []int64{1, 1000} {
 		b.Run(fmt.Sprintf("accounts=%d", accounts), func(b *testing.B) {

@@ -7,7 +7,7 @@ import (
 	"authgate/gateway/auth"
 )
 
-// benchmarkAuthenticate measures a mechanism once it is warm.
+// benchmarkAuthenticate measures a warm mechanism.
 func benchmarkAuthenticate(b *testing.B, mechanism auth.Authenticator, creds *auth.Credentials) {
 	b.Helper()
 	if _, err := mechanism.Authenticate(b.Context(), creds); err != nil {
@@ -21,7 +21,7 @@ func benchmarkAuthenticate(b *testing.B, mechanism auth.Authenticator, creds *au
 	}
 }
 
-// unrecorded is m without what its store records, which would be measured too.
+// unrecorded returns m with a store that does not record.
 func (m *mechanisms) unrecorded(b *testing.B) *mechanisms {
 	b.Helper()
 	next := m.reloaded(b, alice(), bob())
@@ -38,7 +38,7 @@ func BenchmarkSessionWarm(b *testing.B) {
 	}
 }
 
-func BenchmarkBearerWarm(b *testing.B) {
+func BenchmarkAccessTokenWarm(b *testing.B) {
 	for _, algorithm := range []string{"HS256", "RS256"} {
 		b.Run(algorithm, func(b *testing.B) {
 			m := newMechanisms(b, func(m *mechanisms) { m.keys = testKeys(b, algorithm) }).unrecorded(b)
@@ -47,8 +47,8 @@ func BenchmarkBearerWarm(b *testing.B) {
 	}
 }
 
-// What a token costs when it is seen for the first time.
-func BenchmarkBearerCold(b *testing.B) {
+// A token that is seen for the first time.
+func BenchmarkAccessTokenCold(b *testing.B) {
 	for _, algorithm := range []string{"HS256", "RS256"} {
 		b.Run(algorithm, func(b *testing.B) {
 			m := newMechanisms(b, func(m *mechanisms) { m.keys = testKeys(b, algorithm) }).unrecorded(b)

@@ -10,7 +10,7 @@ import (
 	"authgate/gateway/auth"
 )
 
-// The first mechanism that finds a credential of its own decides.
+// The first mechanism that finds its credential decides.
 func TestChain(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)
@@ -60,7 +60,7 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// A store that fails must stop the chain, not lead to the next mechanism.
+// A store that fails stops the chain; the next mechanism is not asked.
 func TestChainStopsWhenNothingCanBeFoundOut(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)

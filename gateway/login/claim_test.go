@@ -12,8 +12,7 @@ import (
 	"authgate/gateway/provider"
 )
 
-// An instance that dies in a renewal leaves its claim behind, which keeps the
-// others off for a while and no longer.
+// The claim of an instance that dies during a renewal expires.
 func TestRenewalAfterAnInstanceDied(t *testing.T) {
 	t.Parallel()
 	renewing(t, func(t *testing.T, d *delegation) {
@@ -27,21 +26,21 @@ func TestRenewalAfterAnInstanceDied(t *testing.T) {
 			d.wantAsked(t, 0)
 			time.Sleep(500 * time.Millisecond)
 		}
-		time.Sleep(time.Second) // the pause after the last look
+		time.Sleep(time.Second) // the pause after the last request
 		d.wantIn(t, s, "auditor")
 		d.wantAsked(t, 1)
 		d.wantReported(t, s, false)
 	})
 }
 
-// Whatever of the store fails in a renewal is reported and tried again, so that
-// the roles are fresh soon. Only where it was the new refresh token that could
-// not be kept does the provider see the old one again, and end the login.
+// If the store fails during a renewal, that is reported and the renewal is tried again.
+// Only if the new refresh token could not be stored, the provider sees the old one again
+// and ends the login.
 func TestRenewalWithAFailingStore(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		failing    string
-		late, lost bool // lost: from when the provider was asked
+		late, lost bool // lost: fails after the provider was asked
 	}{
 		{failing: "swap renewing:"}, {failing: "swap renewing:", late: true},
 		{failing: "get login:"},
@@ -106,8 +105,7 @@ func TestRenewalWithoutAProfile(t *testing.T) {
 	})
 }
 
-// A claim that cannot be given back is no failure, and keeps nobody off for
-// long.
+// A claim that cannot be deleted is no failure, and it expires soon.
 func TestRenewalThatCannotGiveBackItsClaim(t *testing.T) {
 	t.Parallel()
 	renewing(t, func(t *testing.T, d *delegation) {
@@ -127,16 +125,15 @@ func TestRenewalThatCannotGiveBackItsClaim(t *testing.T) {
 	})
 }
 
-// An instance that was slow with everything gives back its own claim, never
-// that of another instance which has taken over.
+// A slow instance deletes its own claim and never that of another instance.
 func TestClaimsOfRenewalsDoNotOverlap(t *testing.T) {
 	t.Parallel()
 	renewing(t, func(t *testing.T, d *delegation) {
-		var calls, underWay, most atomic.Int64
-		d.options.Providers["keycloak"] = hanging{d.op, &underWay, &most}
+		var calls, running, most atomic.Int64
+		d.options.Providers["keycloak"] = hanging{d.op, &running, &most}
 		slow := *d
 		slow.store = &recordingStore{Store: d.store.Store, before: func(_ context.Context, call string) error {
-			if strings.Contains(call, " "+renewPrefix) && calls.Add(1) == 2 { // after the claim, what gives it back
+			if strings.Contains(call, " "+renewPrefix) && calls.Add(1) == 2 { // the deletion of the claim
 				time.Sleep(900 * time.Millisecond)
 			}
 			return nil
@@ -160,15 +157,15 @@ func TestClaimsOfRenewalsDoNotOverlap(t *testing.T) {
 	})
 }
 
-// hanging is a provider that does not answer, and counts who waits for it.
+// hanging is a provider that does not answer. It counts the calls that wait.
 type hanging struct {
 	Provider
-	underWay, most *atomic.Int64
+	running, most *atomic.Int64
 }
 
 func (h hanging) Refresh(ctx context.Context, _ provider.Tokens, _ string) (*provider.Grant, error) {
-	n := h.underWay.Add(1)
-	defer h.underWay.Add(-1)
+	n := h.running.Add(1)
+	defer h.running.Add(-1)
 	if n > h.most.Load() {
 		h.most.Store(n)
 	}

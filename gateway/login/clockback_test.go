@@ -11,8 +11,7 @@ import (
 	"authgate/gateway/provider"
 )
 
-// TestProviderClockSetBack sets the clock back by hours. What providers say
-// counts at once, and not only when the old time is reached.
+// After the clock is set back by hours, what providers say counts at once.
 func TestProviderClockSetBack(t *testing.T) {
 	t.Parallel()
 	const far = 5 * time.Hour
@@ -23,7 +22,7 @@ func TestProviderClockSetBack(t *testing.T) {
 		must(d.users.BackChannel(t.Context(), "keycloak", d.logoutToken("one", testPerson, "")))(t)
 		d.clock.advance(-far)
 		d.wantOut(t, before)
-		// Whether the first attempt began before the logout is unknown.
+		// It is unknown whether the first attempt began before the logout.
 		if _, err := d.users.Begin(t.Context(), "keycloak", d.grant("user"), d.now()); !errors.Is(err, auth.ErrRejected) {
 			t.Errorf("the first attempt: %v", err)
 		}
@@ -51,7 +50,7 @@ func TestProviderClockSetBack(t *testing.T) {
 			s := d.signIn(t, d.grant("user", "admin"))
 			d.clock.advance(-far)
 			d.op.answers(func(context.Context) (*provider.Grant, error) { return d.grant("user"), nil })
-			_, _ = d.by(t, s) // starts the renewal, which runs beside the request
+			_, _ = d.by(t, s) // starts the renewal in the background
 			synctest.Wait()
 			d.wantIn(t, s, "user")
 			d.wantIn(t, s, "user")
@@ -62,18 +61,18 @@ func TestProviderClockSetBack(t *testing.T) {
 	})
 }
 
-// TestRevocationOutlivesToken: the clock of the store differs from the local
-// one. A revocation is kept by the first, and the token must not outlive it.
+// The store's clock differs from the local one. A revocation expires by the store's
+// clock, and the token must not be valid longer.
 func TestRevocationOutlivesToken(t *testing.T) {
 	t.Parallel()
-	o := newOutsiders(t, nil)
+	o := newIssuers(t, nil)
 	local := &testClock{at: o.clock.now().Add(-time.Minute)} // the store is a minute ahead
-	o.outside.now = local.now
+	o.trusted.now = local.now
 	const token = "opaque"
 	o.asked.knows(token, o.access("one"))
 	ends := o.access("").Expires
 	must(o.by(t, token))(t)
-	must(o.outside.revoke(t.Context(), token))(t)
+	must(o.trusted.revoke(t.Context(), token))(t)
 	for range 4 * 61 { // until the token ends by either clock
 		if id, err := o.by(t, token); !errors.Is(err, auth.ErrRejected) {
 			t.Fatalf("%v before its end by the local clock: %+v, %v", ends.Sub(local.now()), id, err)

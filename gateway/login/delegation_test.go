@@ -23,11 +23,11 @@ const (
 	testPerson = "248289761001"
 )
 
-// delegation is the mechanism of delegated sessions as one instance has it,
-// with a provider, keycloak, that tests speak for.
+// delegation is one instance with the mechanism of delegated sessions and the provider
+// keycloak.
 type delegation struct {
 	clock   *testClock
-	now     func() time.Time // of the clock, unless a test has another
+	now     func() time.Time // usually clock.now
 	store   *recordingStore
 	op      *testProvider
 	reports *reports
@@ -38,8 +38,7 @@ type delegation struct {
 	session *Sessions
 }
 
-// newDelegation returns an instance with a store of its own; change, if not
-// nil, changes what it is made of.
+// newDelegation returns an instance with its own store. change may change its parts.
 func newDelegation(tb testing.TB, change func(*delegation)) *delegation {
 	tb.Helper()
 	d := &delegation{clock: newTestClock(), op: &testProvider{issuer: testOP}, reports: &reports{}}
@@ -61,8 +60,8 @@ func newDelegation(tb testing.TB, change func(*delegation)) *delegation {
 	return d.instance(nil)
 }
 
-// instance returns another instance over the same store, or what a reload
-// makes: it shares nothing else. change, if not nil, changes the configuration.
+// instance returns another instance over the same store, as after a reload. change may
+// change its configuration.
 func (d *delegation) instance(change func(*UsersOptions)) *delegation {
 	next := *d
 	next.options.Providers = maps.Clone(d.options.Providers)
@@ -82,13 +81,13 @@ func testBox(tb testing.TB, secret string) *seal.Box {
 	return box
 }
 
-// testProvider is a provider at which each refresh token can be used once. It
-// is out of order until a test says what it answers.
+// testProvider is a provider whose refresh tokens work once. It fails until a test sets
+// its answer.
 type testProvider struct {
 	issuer string
 
 	mu     sync.Mutex
-	asked  []string // the refresh tokens that it was given
+	asked  []string // the refresh tokens that it got
 	answer func(context.Context) (*provider.Grant, error)
 }
 
@@ -109,26 +108,26 @@ func (p *testProvider) Refresh(ctx context.Context, t provider.Tokens, subject s
 	return answer(ctx)
 }
 
-// providerFails is an error of a provider.
+// providerFails returns an error of a provider.
 func providerFails(kind error) error {
 	return &provider.Error{Provider: "keycloak", Operation: "token", Kind: kind, Err: errors.New("as the test says")}
 }
 
-// answers lets the provider answer so from now on.
+// answers sets the provider's answer.
 func (p *testProvider) answers(answer func(context.Context) (*provider.Grant, error)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answer = answer
 }
 
-// refreshes returns the refresh tokens that the provider was given so far.
+// refreshes returns the refresh tokens that the provider got.
 func (p *testProvider) refreshes() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.asked)
 }
 
-// reports are what operators were told of renewals.
+// reports are the reported renewals.
 type reports struct {
 	mu  sync.Mutex
 	all []report
@@ -155,8 +154,8 @@ func (r *reports) take() []report {
 	return all
 }
 
-// grant is what the provider says of the person with these roles. Its tokens
-// are good for 20 minutes, so that they are due after 15.
+// grant is the provider's answer for the person, with these roles. Its tokens expire
+// after 20 minutes, so they are due after 15.
 func (d *delegation) grant(roles ...string) *provider.Grant {
 	return &provider.Grant{
 		Profile: provider.Profile{
@@ -171,8 +170,7 @@ func (d *delegation) grant(roles ...string) *provider.Grant {
 	}
 }
 
-// begin begins a login at the provider of that name, whose attempt began at
-// started.
+// begin begins a login at the provider with that name. Its attempt began at started.
 func (d *delegation) begin(tb testing.TB, name string, grant *provider.Grant, started time.Time) (*signedIn, error) {
 	tb.Helper()
 	id, handle := d.session.New()
@@ -180,7 +178,7 @@ func (d *delegation) begin(tb testing.TB, name string, grant *provider.Grant, st
 	return &signedIn{login: login, session: id}, err
 }
 
-// signIn begins a login at keycloak whose attempt began just now.
+// signIn begins a login at keycloak.
 func (d *delegation) signIn(tb testing.TB, grant *provider.Grant) *signedIn {
 	tb.Helper()
 	s, err := d.begin(tb, "keycloak", grant, d.now())
@@ -194,7 +192,7 @@ func (d *delegation) by(tb testing.TB, s *signedIn) (*policy.Identity, error) {
 	return d.session.Authenticate(tb.Context(), &auth.Credentials{Delegated: s.session})
 }
 
-// wantIn fails unless the session is good and has these roles.
+// wantIn fails the test unless the session is valid and has these roles.
 func (d *delegation) wantIn(tb testing.TB, s *signedIn, roles ...string) {
 	tb.Helper()
 	id, err := d.by(tb, s)
@@ -203,14 +201,14 @@ func (d *delegation) wantIn(tb testing.TB, s *signedIn, roles ...string) {
 	}
 }
 
-// wantOut fails unless the session is refused.
+// wantOut fails the test unless the session is rejected.
 func (d *delegation) wantOut(tb testing.TB, s *signedIn) {
 	tb.Helper()
 	id, err := d.by(tb, s)
 	wantRejected(tb, id, err, auth.DetailNotSignedIn, "unknown, expired or ended session")
 }
 
-// records counts what the store holds.
+// records counts the store's records.
 func (d *delegation) records(tb testing.TB, prefix string) int {
 	tb.Helper()
 	n := must(d.store.Store.(store.Counter).Count(tb.Context(), prefix))(tb)
@@ -231,7 +229,7 @@ func stored[T any](tb testing.TB, s store.Store, key string) *T {
 	return record
 }
 
-// restore changes a record in the store under everybody's feet.
+// restore changes a record in the store, and removes its expiry.
 func restore[T any](tb testing.TB, s store.Store, key string, change func(*T)) {
 	tb.Helper()
 	record := stored[T](tb, s, key)

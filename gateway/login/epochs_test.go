@@ -29,7 +29,7 @@ func TestCurrentAccount(t *testing.T) {
 		next.wantDead(t, s)
 		next.wantAlive(t, other)
 		m = epochs(m.reloaded(t, alice(), bob()))
-		m.wantDead(t, s) // although the account is what it was
+		m.wantDead(t, s) // although the account is the same again
 		m.wantAlive(t, other)
 	}
 	login := Login{Created: m.clock.now()}

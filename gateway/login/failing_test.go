@@ -13,7 +13,7 @@ import (
 
 // everything is one login of each kind over one store.
 type everything struct {
-	*outsiders
+	*issuers
 	*waiting
 	d                *delegation
 	store            *recordingStore
@@ -23,15 +23,15 @@ type everything struct {
 
 func newEverything(tb testing.TB) *everything {
 	tb.Helper()
-	e := &everything{outsiders: newOutsiders(tb, nil)}
-	e.store = e.outsiders.store
-	clock := e.outsiders.clock
+	e := &everything{issuers: newIssuers(tb, nil)}
+	e.store = e.issuers.store
+	clock := e.issuers.clock
 	e.d = newDelegation(tb, func(d *delegation) { d.clock, d.now, d.store = clock, clock.now, e.store })
 	e.waiting = &waiting{clock: clock, store: e.store, attempts: NewAttempts(e.store, testBox(tb, "of the tests"), clock.now), browser: NewBrowserSecret()}
 	e.waiting.attempt = e.waiting.begin(tb, e.browser)
 	e.jwt = jwtOf(e.plain.issuer)
 	e.plain.knows(e.jwt, e.access("one"))
-	e.local, e.delegated = e.outsiders.signIn(tb, "alice"), e.d.signIn(tb, e.d.grant("user"))
+	e.local, e.delegated = e.issuers.signIn(tb, "alice"), e.d.signIn(tb, e.d.grant("user"))
 	return e
 }
 
@@ -74,7 +74,7 @@ func TestFailingStore(t *testing.T) {
 		"revocation of a token without a login": {[]string{"get revoked:", "put revoked:"}, func(e *everything, ctx context.Context) error {
 			_, err := e.bearers.Revoke(ctx, (&forger{
 				header: map[string]any{"alg": "HS256"}, sign: signHS256(testSecret),
-				claims: map[string]any{"iss": testIssuer, "sub": "alice", "aud": "authgate", "jti": "two", "exp": e.outsiders.clock.now().Unix() + 900},
+				claims: map[string]any{"iss": testIssuer, "sub": "alice", "aud": "authgate", "jti": "two", "exp": e.issuers.clock.now().Unix() + 900},
 			}).token())
 			return err
 		}},
@@ -159,13 +159,13 @@ func TestWarmRequests(t *testing.T) {
 		},
 		{
 			"token of a trusted issuer", func(l *Logins) auth.Authenticator {
-				trusted := must(NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: e.plain}}, l, e.outsiders.clock.now))(t)
+				trusted := must(NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: e.plain}}, l, e.issuers.clock.now))(t)
 				return NewBearerTokens(e.bearer, trusted)
 			},
 			auth.Credentials{Scheme: "bearer", Value: e.jwt}, []string{"get revoked:"},
 		},
 	} {
-		recorded := test.mechanism(NewLogins(e.store, e.outsiders.clock.now))
+		recorded := test.mechanism(NewLogins(e.store, e.issuers.clock.now))
 		first, err := recorded.Authenticate(t.Context(), &test.creds)
 		if err != nil {
 			t.Fatalf("%s: %v", test.name, err)
@@ -177,7 +177,7 @@ func TestWarmRequests(t *testing.T) {
 		if calls := e.store.takeCalls(); !slices.EqualFunc(calls, test.calls, strings.HasPrefix) {
 			t.Errorf("%s: the store was asked %q, want %q", test.name, calls, test.calls)
 		}
-		mechanism := test.mechanism(NewLogins(e.store.Store, e.outsiders.clock.now))
+		mechanism := test.mechanism(NewLogins(e.store.Store, e.issuers.clock.now))
 		allocations := testing.AllocsPerRun(100, func() {
 			if _, err := mechanism.Authenticate(t.Context(), &test.creds); err != nil {
 				t.Fatal(err)

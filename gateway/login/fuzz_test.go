@@ -10,10 +10,10 @@ import (
 	"authgate/gateway/auth"
 )
 
-func FuzzBearerChangedByte(f *testing.F)      { fuzzChangedByte(f, "HS256") }
-func FuzzBearerChangedByteRS256(f *testing.F) { fuzzChangedByte(f, "RS256") }
+func FuzzAccessTokenChangedByte(f *testing.F)      { fuzzChangedByte(f, "HS256") }
+func FuzzAccessTokenChangedByteRS256(f *testing.F) { fuzzChangedByte(f, "RS256") }
 
-// fuzzChangedByte: one changed byte of a token never passes.
+// fuzzChangedByte changes one byte of a token. It must not be accepted.
 func fuzzChangedByte(f *testing.F, algorithm string) {
 	m := newMechanisms(f, func(m *mechanisms) { m.keys = testKeys(f, algorithm) })
 	s := m.signIn(f, "alice")
@@ -36,9 +36,9 @@ func fuzzChangedByte(f *testing.F, algorithm string) {
 	})
 }
 
-// No header and payload pass that the gateway's key did not sign, and those it
-// signed do only as a token of the login.
-func FuzzBearerClaims(f *testing.F) {
+// Only a header and payload that the gateway's key signed are accepted, and only as a
+// token of the login.
+func FuzzAccessTokenClaims(f *testing.F) {
 	m := newMechanisms(f, nil)
 	s := m.signIn(f, "alice")
 	good := m.forge(f, s)
@@ -75,8 +75,7 @@ func FuzzBearerClaims(f *testing.F) {
 	})
 }
 
-// A refresh token has one spelling, and only those that were issued do
-// anything at all.
+// A refresh token has one spelling, and a token that was never issued has no effect.
 func FuzzRefreshToken(f *testing.F) {
 	m := newMechanisms(f, nil)
 	s := m.signIn(f, "alice")

@@ -17,7 +17,7 @@ import (
 	"authgate/gateway/store"
 )
 
-// Logins that have expired leave their group, and count for nothing.
+// Expired logins leave their group and are not counted.
 func TestExpiredLoginsLeaveTheirGroup(t *testing.T) {
 	t.Parallel()
 	d := newDelegation(t, nil)
@@ -35,8 +35,7 @@ func TestExpiredLoginsLeaveTheirGroup(t *testing.T) {
 	}
 }
 
-// However many sign in at once, and wherever, each login is found when all of
-// them are to end.
+// Concurrent logins on two instances are all in the group.
 func TestConcurrentLoginsAllJoin(t *testing.T) {
 	t.Parallel()
 	d := newDelegation(t, nil)
@@ -69,8 +68,8 @@ func TestConcurrentLoginsAllJoin(t *testing.T) {
 	}
 }
 
-// TestGroupChangesShareWrites: while one change of a group is written, the
-// others gather, and are made with one more write. Another group does not wait.
+// While one change of a group is written, the others wait and share the next write.
+// Another group does not wait.
 func TestGroupChangesShareWrites(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -118,8 +117,8 @@ func TestGroupChangesShareWrites(t *testing.T) {
 	})
 }
 
-// TestOneAccountHasSoManyLogins: one login more than an account can have ends the
-// oldest that is alive, and a login that ends leaves nothing behind.
+// If an account has too many logins, the oldest valid one ends. A login that ends leaves
+// nothing in the store.
 func TestOneAccountHasSoManyLogins(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)
@@ -155,7 +154,7 @@ func TestOneAccountHasSoManyLogins(t *testing.T) {
 	}
 }
 
-// A group ends as a whole, and nobody else with it.
+// A group ends as a whole, and no other login ends.
 func TestGroupsEndApart(t *testing.T) {
 	t.Parallel()
 	d := newDelegation(t, func(d *delegation) {
@@ -191,8 +190,7 @@ func TestGroupsEndApart(t *testing.T) {
 	}
 }
 
-// Logins that were ended together leave their group, in whichever time zone
-// they were written down.
+// Logins that ended together leave their group, in any time zone.
 func TestEndedLoginsLeaveTheirGroup(t *testing.T) {
 	t.Parallel()
 	d := newDelegation(t, func(d *delegation) {
@@ -210,8 +208,7 @@ func TestEndedLoginsLeaveTheirGroup(t *testing.T) {
 	}
 }
 
-// Who has signed out does not come back by an attempt from before, and does by
-// a new one at once.
+// A person who has signed out is not signed in by an older attempt, but by a new one.
 func TestAttemptsFromBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	for _, session := range []string{"session at the provider", ""} {
@@ -252,8 +249,8 @@ func TestAttemptsFromBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// An attempt can be finished at its last moment, and then the provider may take
-// its time with the code: the end is not forgotten before that.
+// An attempt can be finished at its last moment, and the provider's answers take time.
+// The group remembers for long enough that it was ended.
 func TestLastAttemptFromBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	d := newDelegation(t, nil)
@@ -267,7 +264,7 @@ func TestLastAttemptFromBeforeTheEnd(t *testing.T) {
 	d.wantOut(t, s)
 }
 
-// The mark of an end that nobody comes back from leaves the store.
+// The mark of an ended group expires.
 func TestEndedGroupsLeaveTheStore(t *testing.T) {
 	t.Parallel()
 	d := newDelegation(t, nil)
@@ -281,8 +278,7 @@ func TestEndedGroupsLeaveTheStore(t *testing.T) {
 	}
 }
 
-// A record that cannot be read ends in an error: not in a login that no logout
-// finds, nor in a logout that has ended nothing.
+// A damaged record is an error: a login does not begin, and a logout does not succeed.
 func TestDamagedGroupDecidesNothing(t *testing.T) {
 	t.Parallel()
 	d := newDelegation(t, nil)
@@ -300,8 +296,7 @@ func TestDamagedGroupDecidesNothing(t *testing.T) {
 	wantNoAnswer(t, nil, err)
 }
 
-// A logout at the provider may arrive at any step of a login that it is about.
-// No such login survives it.
+// A logout at the provider can arrive at any step of a login. The login never survives.
 func TestNoLoginSurvivesALogoutInItsMiddle(t *testing.T) {
 	t.Parallel()
 	const session = "session at the provider"
@@ -324,8 +319,8 @@ func TestNoLoginSurvivesALogoutInItsMiddle(t *testing.T) {
 	}
 }
 
-// logoutAtStep signs in, and out just before the step-th thing that the store
-// is asked for it. It reports whether there was such a step.
+// logoutAtStep signs in, and signs out at the provider just before the given call to the
+// store. It reports whether there was such a call.
 func logoutAtStep(t *testing.T, step int64, session string, token provider.LogoutToken) bool {
 	t.Helper()
 	d := newDelegation(t, nil)
@@ -355,7 +350,7 @@ func logoutAtStep(t *testing.T, step int64, session string, token provider.Logou
 	}
 	d.store.before = nil
 	id, err := d.by(t, s)
-	if at.Load() == nil { // the control: nobody has signed out
+	if at.Load() == nil { // there was no logout
 		if err != nil {
 			t.Errorf("without a logout: %v", err)
 		}

@@ -15,13 +15,13 @@ import (
 	"authgate/gateway/provider"
 )
 
-// What an issuer says of an opaque token counts for 10 seconds, yes or no.
+// The result of an introspection is valid for 10 seconds, positive or negative.
 func TestIntrospectionIsRemembered(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]error{"good": nil, "bad": provider.ErrInvalid} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := newOutsiders(t, nil)
+			o := newIssuers(t, nil)
 			o.asked.answers(func(context.Context, string) (*provider.AccessToken, error) {
 				if kind != nil {
 					return nil, providerFails(kind)
@@ -48,12 +48,12 @@ func TestIntrospectionIsRemembered(t *testing.T) {
 			check(1)
 			o.clock.advance(1)
 			check(2)
-			kind = map[error]error{nil: provider.ErrInvalid, provider.ErrInvalid: nil}[kind] // the issuer has changed its mind
+			kind = map[error]error{nil: provider.ErrInvalid, provider.ErrInvalid: nil}[kind] // the issuer's answer changes
 			o.clock.advance(10 * time.Second)
 			check(3)
 			o.asked.fails(provider.ErrFault)
 			o.clock.advance(10 * time.Second)
-			id, err := o.by(t, "opaque") // what was known before does not count
+			id, err := o.by(t, "opaque") // the old answer does not count
 			wantNoAnswer(t, id, err)
 		})
 	}
@@ -65,11 +65,11 @@ func TestOneTokenIsIntrospectedOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				o := newOutsiders(t, nil)
+				o := newIssuers(t, nil)
 				release := make(chan struct{})
 				o.asked.answers(func(ctx context.Context, _ string) (*provider.AccessToken, error) {
 					select {
-					case <-ctx.Done(): // the caller that leaves must not end the question
+					case <-ctx.Done(): // must not end when the first caller leaves
 						return nil, providerFails(provider.ErrFault)
 					case <-release:
 					}
@@ -115,17 +115,17 @@ func TestOneTokenIsIntrospectedOnce(t *testing.T) {
 	}
 }
 
-// At most 32 tokens are asked about at once. Who comes then is told to come
-// again: the token is not bad.
+// At most 32 introspections run at the same time. Further tokens are not rejected, but
+// the client must try again.
 func TestIntrospectionsAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutsiders(t, nil)
+		o := newIssuers(t, nil)
 		release := make(chan struct{})
-		var underWay, most atomic.Int64
+		var running, most atomic.Int64
 		o.asked.answers(func(context.Context, string) (*provider.AccessToken, error) {
-			most.Store(max(most.Load(), underWay.Add(1)))
-			defer underWay.Add(-1)
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
 			<-release
 			access := o.access("")
 			return &access, nil

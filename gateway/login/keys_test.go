@@ -22,7 +22,7 @@ func loadKeys(tb testing.TB, algorithm, secret, privateKey, dataDir string) *Key
 	return keys
 }
 
-// wantSameKeys fails unless what each signs the other verifies, under one kid.
+// wantSameKeys fails the test unless each verifies what the other signs, with one kid.
 func wantSameKeys(tb testing.TB, a, b *Keys) {
 	tb.Helper()
 	if a.id == "" || a.id != b.id || a.method.Alg() != b.method.Alg() {
@@ -159,7 +159,7 @@ func TestJWKS(t *testing.T) {
 	}
 	key := must(testRSA())(t)
 	n := base64.RawURLEncoding.EncodeToString(key.N.Bytes())
-	// RFC 7638, section 3: the required members in the order of their names.
+	// RFC 7638, section 3: the required members, sorted by name.
 	thumbprint := sha256.Sum256(fmt.Appendf(nil, `{"e":"AQAB","kty":"RSA","n":%q}`, n))
 	want := map[string]string{
 		"kty": "RSA", "use": "sig", "alg": "RS256", "e": "AQAB", "n": n,

@@ -15,7 +15,7 @@ import (
 	"authgate/policy"
 )
 
-// mechanisms are those of local accounts, over one store and one clock.
+// mechanisms are the mechanisms for local accounts, over one store and one clock.
 type mechanisms struct {
 	clock    *testClock
 	store    *recordingStore
@@ -40,7 +40,7 @@ const (
 var (
 	testSecret = []byte("0123456789abcdefghijklmnopqrstuv")
 	testRSA    = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
-	// Hashes that stay the same over reloads.
+	// The hashes stay the same over reloads.
 	aliceHash, bobHash = testHash("wonderland"), testHash("builder")
 )
 
@@ -52,8 +52,8 @@ func bob() auth.Account {
 	return auth.Account{Username: "bob", Roles: []string{"user"}, PasswordHash: bobHash}
 }
 
-// newMechanisms returns mechanisms for alice and bob as the configuration has
-// them by default, with HS256 keys; change, if not nil, changes that.
+// newMechanisms returns mechanisms for alice and bob with the default configuration and
+// HS256 keys. change may change that.
 func newMechanisms(tb testing.TB, change func(*mechanisms)) *mechanisms {
 	tb.Helper()
 	m := &mechanisms{
@@ -74,8 +74,7 @@ func newMechanisms(tb testing.TB, change func(*mechanisms)) *mechanisms {
 	return m.reloaded(tb, alice(), bob())
 }
 
-// reloaded returns what a reload makes: new mechanisms for other accounts,
-// over the same store and keys.
+// reloaded returns new mechanisms for other accounts, over the same store and keys.
 func (m *mechanisms) reloaded(tb testing.TB, users ...auth.Account) *mechanisms {
 	tb.Helper()
 	next := *m
@@ -98,12 +97,12 @@ func testKeys(tb testing.TB, algorithm string) *Keys {
 	return keys
 }
 
-// testDevice is what the clients of the tests send of themselves.
+// testDevice returns the device traits of the test clients.
 func testDevice() *auth.Credentials {
 	return &auth.Credentials{Client: netip.MustParseAddr("192.0.2.7"), UserAgent: "test/1"}
 }
 
-// signedIn is what a login gave.
+// signedIn is the result of a login.
 type signedIn struct {
 	login                    *Login
 	session, access, refresh string
@@ -147,7 +146,7 @@ func (m *mechanisms) rotate(tb testing.TB, token string) (*Rotation, error) {
 	return m.refresh.Rotate(tb.Context(), token, testDevice())
 }
 
-// wantAlive fails unless everything of the login is good. It rotates the
+// wantAlive fails the test unless all handles of the login are valid. It rotates the
 // refresh token.
 func (m *mechanisms) wantAlive(tb testing.TB, s *signedIn) {
 	tb.Helper()
@@ -165,7 +164,7 @@ func (m *mechanisms) wantAlive(tb testing.TB, s *signedIn) {
 	s.refresh = rotation.Token
 }
 
-// wantDead fails unless everything of the login is refused.
+// wantDead fails the test unless all handles of the login are rejected.
 func (m *mechanisms) wantDead(tb testing.TB, s *signedIn) {
 	tb.Helper()
 	id, err := m.bySession(tb, s.session)
@@ -177,8 +176,8 @@ func (m *mechanisms) wantDead(tb testing.TB, s *signedIn) {
 	}
 }
 
-// wantRejected fails unless the answer is a Rejection with this detail, and
-// with a reason that says reason.
+// wantRejected fails the test unless the error is a Rejection with this detail and a
+// reason that contains reason.
 func wantRejected(tb testing.TB, id *policy.Identity, err error, detail, reason string) {
 	tb.Helper()
 	var r *auth.Rejection
@@ -191,7 +190,7 @@ func wantRejected(tb testing.TB, id *policy.Identity, err error, detail, reason 
 	}
 }
 
-// wantNoAnswer fails unless the error says that nothing could be found out.
+// wantNoAnswer fails the test unless the error means that the answer is unknown.
 func wantNoAnswer(tb testing.TB, id *policy.Identity, err error) {
 	tb.Helper()
 	if id != nil || err == nil || errors.Is(err, auth.ErrRejected) || errors.Is(err, auth.ErrNoCredentials) {
@@ -234,8 +233,8 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// A login is alive or dead as a whole, whichever step of its end fails, and
-// ending it again makes good what failed.
+// A login is valid or invalid as a whole, whichever step of its end fails. Ending it
+// again succeeds.
 func TestEndWithAFailingStore(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -314,7 +313,7 @@ func TestBeginWithAnIssueThatFails(t *testing.T) {
 	wantRejected(t, id, err, auth.DetailNotSignedIn, "unknown")
 }
 
-// What else changes of an account counts for the logins that live already.
+// Logins get the current name, address and roles of their account.
 func TestLoginsFollowTheAccountOfToday(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)
@@ -335,7 +334,7 @@ func TestLoginsFollowTheAccountOfToday(t *testing.T) {
 	}
 }
 
-// What is in the store but cannot be read decides nothing.
+// A damaged record is an error and no decision.
 func TestDamagedRecordsDecideNothing(t *testing.T) {
 	t.Parallel()
 	for _, prefix := range []string{loginPrefix, SessionPrefix, refreshPrefix} {

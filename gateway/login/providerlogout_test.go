@@ -12,8 +12,8 @@ import (
 	"authgate/gateway/provider"
 )
 
-// people are logins of two persons in three sessions at the provider, one of
-// which the provider has not named.
+// people are logins of two persons in three sessions at the provider. One login has no
+// session identifier.
 type people struct{ here, there, unnamed, other *signedIn }
 
 func (d *delegation) people(tb testing.TB) people {
@@ -26,7 +26,7 @@ func (d *delegation) people(tb testing.TB) people {
 	return people{begin(testPerson, "here"), begin(testPerson, "there"), begin(testPerson, ""), begin("1", "other")}
 }
 
-// logoutToken is a token that the provider signed just now.
+// logoutToken returns a new logout token.
 func (d *delegation) logoutToken(id, sub, session string) *provider.LogoutToken {
 	return &provider.LogoutToken{ID: id, Subject: sub, Session: session, Expires: d.now().Add(2 * time.Minute)}
 }
@@ -70,8 +70,7 @@ func TestBackChannelLogout(t *testing.T) {
 	}
 }
 
-// A provider's logout token counts for its own logins, and for the issuer that
-// its name stands for today.
+// A logout token ends only logins of its provider and its provider's current issuer.
 func TestBackChannelOfAnotherProvider(t *testing.T) {
 	t.Parallel()
 	d := newDelegation(t, func(d *delegation) { d.options.Providers["other"] = &testProvider{issuer: "https://id.example.net"} })
@@ -91,8 +90,8 @@ func TestBackChannelOfAnotherProvider(t *testing.T) {
 	}
 }
 
-// A logout token counts once while it is good, on whichever instance; another
-// issuer's may have the same jti.
+// A logout token works once, on all instances. A token of another issuer may have the
+// same jti.
 func TestBackChannelReplay(t *testing.T) {
 	t.Parallel()
 	d := newDelegation(t, func(d *delegation) { d.options.Providers["other"] = &testProvider{issuer: "https://id.example.net"} })
@@ -123,8 +122,7 @@ func TestBackChannelReplay(t *testing.T) {
 	}
 }
 
-// A logout that failed half way is an error, and the provider can send the
-// same token again until it is done.
+// If a logout fails, the provider can send the same token again.
 func TestBackChannelFailingHalfWay(t *testing.T) {
 	t.Parallel()
 	for _, failing := range []string{
@@ -153,7 +151,7 @@ func TestBackChannelFailingHalfWay(t *testing.T) {
 					d.store.fails("")
 					if failed {
 						d.clock.advance(time.Second)
-						// Late, the note that the token was used may have been made.
+						// With late, it may be stored that the token was used.
 						if _, err := d.users.BackChannel(t.Context(), "keycloak", token); err != nil && !errors.Is(err, ErrReplayed) {
 							t.Errorf("sent again: %v", err)
 						}
@@ -192,7 +190,7 @@ func TestFrontChannelLogout(t *testing.T) {
 	}
 }
 
-// Anybody can ask for it, so what nobody knows must not fill the store.
+// Anyone can send such a request, so an unknown session must not fill the store.
 func TestFrontChannelLogoutOfUnknownSessionWritesNothing(t *testing.T) {
 	t.Parallel()
 	d := newDelegation(t, nil)

@@ -15,26 +15,25 @@ import (
 
 var errStore = errors.New("the store does not answer")
 
-// recordingStore is a store that notes what it is asked, and fails where a
-// test wants it to.
+// recordingStore is a store that records its calls, and can fail, wait or lag.
 type recordingStore struct {
 	store.Store
 	mu      sync.Mutex
 	calls   []string // such as "get login:NAME"
 	written [][]byte // each key, and each value that was to be written
-	failing string   // calls that begin so fail; "" for none
-	late    bool     // they fail after having happened
+	failing string   // calls with this prefix fail; "" for none
+	late    bool     // they fail after they had their effect
 
-	// before, if not nil, is called before each operation. An error of its own
-	// is the operation's.
+	// before, if not nil, is called before each operation, which fails with its
+	// error.
 	before func(ctx context.Context, call string) error
-	// stale are values that are read instead of those in the store, until the
-	// test's instance has tried to change them; always: even then.
+	// stale has values that are read instead of those in the store, until a Swap of
+	// their key; with always, even after that.
 	stale  map[string][]byte
 	always bool
 }
 
-// freeze makes the present value of a key the one that is read.
+// freeze makes the present value of a key stale.
 func (s *recordingStore) freeze(tb testing.TB, key string) {
 	tb.Helper()
 	value := must(s.Store.Get(tb.Context(), key))(tb)
@@ -43,14 +42,14 @@ func (s *recordingStore) freeze(tb testing.TB, key string) {
 	s.stale = map[string][]byte{key: value}
 }
 
-// fails lets calls that begin so fail, "" none.
+// fails makes calls with this prefix fail; "" for none.
 func (s *recordingStore) fails(calls string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failing = calls
 }
 
-// takeCalls returns the calls since it was last called.
+// takeCalls returns the calls since the last takeCalls.
 func (s *recordingStore) takeCalls() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,8 +111,8 @@ func (s *recordingStore) Delete(ctx context.Context, key string) error {
 	return err
 }
 
-// wantNoTrace fails if secret, written in any way, was ever given to the
-// store. Decoded are the parts that secret is made of.
+// wantNoTrace fails the test if the store ever got the secret in any encoding. decoded
+// are the parts of the secret.
 func (s *recordingStore) wantNoTrace(tb testing.TB, secret string, decoded ...[]byte) {
 	tb.Helper()
 	traces := map[string][]byte{"itself": []byte(secret)}

@@ -25,8 +25,7 @@ func (m *mechanisms) wantRotated(tb testing.TB, token string) string {
 	return rotation.Token
 }
 
-// wantBadRefresh fails unless the token is refused without being taken for
-// stolen.
+// wantBadRefresh fails the test unless the token is rejected and not treated as stolen.
 func (m *mechanisms) wantBadRefresh(tb testing.TB, token, reason string) {
 	tb.Helper()
 	rotation, err := m.rotate(tb, token)
@@ -41,7 +40,7 @@ func (m *mechanisms) wantBadRefresh(tb testing.TB, token, reason string) {
 	wantRejected(tb, nil, err, auth.DetailBadRefresh, reason)
 }
 
-// wantReuse fails unless the token is found to be stolen.
+// wantReuse fails the test unless the token is treated as stolen.
 func (m *mechanisms) wantReuse(tb testing.TB, token string) *ReuseError {
 	tb.Helper()
 	rotation, err := m.rotate(tb, token)
@@ -80,19 +79,19 @@ func TestRotate(t *testing.T) {
 		}
 		m.store.wantNoTrace(t, token, raw[:32], raw[32:64], raw[64:])
 	}
-	// What the leeway does not ask for is forgotten.
+	// Rotations before the leeway are forgotten.
 	_, f, _, err := m.refresh.find(t.Context(), token)
 	if err != nil || len(f.Rotated) != 1 {
 		t.Errorf("got %+v, %v, want the last rotation alone", f, err)
 	}
-	// The session of the login is not touched.
+	// The session of the login is still valid.
 	if _, err := m.bySession(t, s.session); err != nil {
 		t.Errorf("the session: %v", err)
 	}
 }
 
-// A rotated token that comes again within the leeway is a client racing with
-// itself; each of its calls but the first fails and nothing ends.
+// A token that is used again within the leeway is a race within the client: the call
+// fails and the login stays.
 func TestUsedTokenWithinTheLeeway(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)
@@ -159,7 +158,7 @@ func TestUsedTokenAfterTheLeeway(t *testing.T) {
 	}
 }
 
-// A reuse that the store cannot punish is no answer, and is punished next time.
+// If the store fails, a reuse is no answer, and it is found by the next call.
 func TestReuseWithAFailingStore(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)
@@ -178,8 +177,7 @@ func TestReuseWithAFailingStore(t *testing.T) {
 	m.wantDead(t, s)
 }
 
-// Nothing that was never issued ends a login, however much it looks like a
-// token of it.
+// A token that was never issued ends no login, however similar it is.
 func TestForgedRefreshTokensEndNothing(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)
@@ -211,7 +209,7 @@ func TestForgedRefreshTokensEndNothing(t *testing.T) {
 			t.Errorf("LoginOf: got %q, %v", sid, err)
 		}
 	}
-	// What has the form of a token, of a family that never was.
+	// A well-formed token of a family that never existed.
 	m.wantBadRefresh(t, refreshToken{family: randomBytes(32), generation: randomBytes(32)}.String(), "its login has ended")
 	m.wantAlive(t, s)
 	m.wantReuse(t, used)
@@ -224,7 +222,7 @@ func TestFamilyExpires(t *testing.T) {
 	if got := m.refresh.Expires(m.clock.now()); !got.Equal(m.clock.now().Add(7 * 24 * time.Hour)) {
 		t.Errorf("Expires is %v", got)
 	}
-	// Rotation does not prolong the family.
+	// Rotation does not extend the life of the family.
 	for range 7*24 - 1 {
 		m.clock.advance(time.Hour)
 		s.refresh = m.wantRotated(t, s.refresh)
@@ -276,7 +274,7 @@ func TestRefreshBinding(t *testing.T) {
 			m := newMechanisms(t, func(m *mechanisms) { m.refreshOptions.Bind = test.bind })
 			s := m.signIn(t, "alice")
 			used := s.refresh
-			s.refresh = m.wantRotated(t, s.refresh) // from home; the binding stays
+			s.refresh = m.wantRotated(t, s.refresh) // from home; the binding does not change
 			rotation, err := m.refresh.Rotate(t.Context(), s.refresh, &test.other)
 			if test.good {
 				if err != nil {
@@ -306,8 +304,7 @@ func TestRefreshBinding(t *testing.T) {
 	}
 }
 
-// Of any number of concurrent calls with one token exactly one succeeds, and
-// the others neither end the login nor fail otherwise.
+// Of several concurrent calls with one token exactly one succeeds. The login stays.
 func TestConcurrentRotations(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*mechanisms){
@@ -333,7 +330,7 @@ func TestConcurrentRotations(t *testing.T) {
 	}
 }
 
-// race lets n calls rotate one token at once, and returns the next.
+// race rotates one token n times at the same time, and returns the next token.
 func (m *mechanisms) race(t *testing.T, token string, n int) string {
 	t.Helper()
 	var (
@@ -365,7 +362,7 @@ func (m *mechanisms) race(t *testing.T, token string, n int) string {
 	return next[0]
 }
 
-// However a rotation and the end of its login meet, the login is dead then.
+// When a rotation and the end of its login are concurrent, the login is invalid afterwards.
 func TestRotationsMeetTheEnd(t *testing.T) {
 	t.Parallel()
 	for range 100 {

@@ -15,8 +15,8 @@ import (
 	"authgate/gateway/provider"
 )
 
-// renewing runs a test in a bubble, whose time is the instance's, too. Logins
-// live for 8 hours, their tokens for 20 minutes.
+// renewing runs a test in a synctest bubble with its clock. Logins live for 8 hours,
+// tokens for 20 minutes.
 func renewing(t *testing.T, test func(*testing.T, *delegation)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -24,7 +24,7 @@ func renewing(t *testing.T, test func(*testing.T, *delegation)) {
 	})
 }
 
-// after lets the provider answer so after a while.
+// answersAfter makes the provider answer after some time.
 func (d *delegation) answersAfter(wait time.Duration, roles ...string) {
 	d.op.answers(func(context.Context) (*provider.Grant, error) {
 		time.Sleep(wait)
@@ -32,13 +32,12 @@ func (d *delegation) answersAfter(wait time.Duration, roles ...string) {
 	})
 }
 
-// failsWith lets the provider fail.
+// failsWith makes the provider fail.
 func (d *delegation) failsWith(kind error) {
 	d.op.answers(func(context.Context) (*provider.Grant, error) { return nil, providerFails(kind) })
 }
 
-// wantAsked fails unless the provider was given so many refresh tokens, none
-// of them twice.
+// wantAsked fails the test unless the provider got that many different refresh tokens.
 func (d *delegation) wantAsked(tb testing.TB, want int) {
 	tb.Helper()
 	synctest.Wait()
@@ -48,7 +47,7 @@ func (d *delegation) wantAsked(tb testing.TB, want int) {
 	}
 }
 
-// wantReported fails unless operators were told of these errors and no more.
+// wantReported fails the test unless exactly these errors were reported.
 func (d *delegation) wantReported(tb testing.TB, s *signedIn, ended bool, errs ...error) {
 	tb.Helper()
 	synctest.Wait()
@@ -100,7 +99,7 @@ func TestRenewalBesideTheRequest(t *testing.T) {
 		time.Sleep(9 * time.Second)
 		synctest.Wait()
 		d.wantIn(t, s, "auditor")
-		// The new tokens are due in their turn, and it is they that are used.
+		// The new tokens are due in their turn, and are the ones that are used.
 		time.Sleep(15*time.Minute - 1)
 		d.wantIn(t, s, "auditor")
 		d.wantAsked(t, 1)
@@ -146,15 +145,15 @@ func TestRequestWaitsForExpiredTokens(t *testing.T) {
 				synctest.Wait()
 				if test.leaves > 0 {
 					d.wantAsked(t, 1)
-					d.wantIn(t, s, "auditor") // the renewal goes on without the request
+					d.wantIn(t, s, "auditor") // the renewal continues without the request
 				}
 			})
 		})
 	}
 }
 
-// However many requests of however many instances find the tokens due, the
-// provider sees the refresh token once: it takes a second time for a theft.
+// However many requests on two instances find the tokens due, the provider gets the
+// refresh token once. A second use would look like theft.
 func TestRenewalHappensOnce(t *testing.T) {
 	t.Parallel()
 	for name, wait := range map[string]time.Duration{"due": 15 * time.Minute, "expired": 20 * time.Minute} {
@@ -186,13 +185,13 @@ func TestRenewalHappensOnce(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				synctest.Wait()
-				for range 3 { // also those that come when it is done
+				for range 3 { // also requests after the renewal
 					for _, each := range instances {
 						each.wantIn(t, s, "auditor")
 					}
 					time.Sleep(time.Second)
 				}
-				instances[1].users.renewOnce(s.login) // for a request that has read the login before all that
+				instances[1].users.renewOnce(s.login) // with a login that was read before the renewal
 				d.wantAsked(t, 1)
 				d.wantReported(t, s, false)
 			})
@@ -210,7 +209,7 @@ func TestRefusedRenewalEndsTheLogin(t *testing.T) {
 				s, other := d.signIn(t, d.grant("user")), d.signIn(t, d.grant("user"))
 				elsewhere.wantIn(t, s, "user")
 				d.failsWith(provider.ErrRefused)
-				if name == "due" { // a login that cannot be ended lives on, and is not said to have ended
+				if name == "due" { // a login that cannot be ended stays, and is not reported as ended
 					d.store.fails("take login:")
 					time.Sleep(wait)
 					d.wantIn(t, s, "user")
@@ -238,8 +237,7 @@ func TestRefusedRenewalEndsTheLogin(t *testing.T) {
 	}
 }
 
-// A provider that is down ends nothing, and is left alone for 10 seconds after
-// each try.
+// A provider that fails ends nothing. It is asked again after 10 seconds.
 func TestFailedRenewalIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]error{
@@ -283,7 +281,7 @@ func TestFailedRenewalIsTriedAgain(t *testing.T) {
 	}
 }
 
-// refresher is a provider whose refresh tokens are good for more than once.
+// refresher is a provider whose refresh tokens work more than once.
 type refresher struct {
 	Provider
 	refresh func() (*provider.Grant, error)
@@ -293,7 +291,7 @@ func (r refresher) Refresh(context.Context, provider.Tokens, string) (*provider.
 	return r.refresh()
 }
 
-// The login ends by itself when its time has come, renewed or not.
+// The login expires at its time, renewed or not.
 func TestRenewalDoesNotLengthenTheLogin(t *testing.T) {
 	t.Parallel()
 	renewing(t, func(t *testing.T, d *delegation) {
@@ -318,7 +316,7 @@ func TestRenewalDoesNotLengthenTheLogin(t *testing.T) {
 	})
 }
 
-// What the provider says at a renewal counts for all logins of the person.
+// A renewed profile counts for all logins of the person.
 func TestRenewalUpdatesTheUser(t *testing.T) {
 	t.Parallel()
 	renewing(t, func(t *testing.T, d *delegation) {
@@ -336,8 +334,8 @@ func TestRenewalUpdatesTheUser(t *testing.T) {
 	})
 }
 
-// A login that ends while the provider is asked stays ended, its new tokens
-// are not kept, and it is not the provider that ended it.
+// A login that ends during a renewal stays ended. Its new tokens are not stored, and the
+// report does not say that the provider ended it.
 func TestLoginEndsInTheMiddleOfARenewal(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]error{"granted": nil, "refused": provider.ErrRefused, "failed": provider.ErrFault} {
@@ -397,8 +395,7 @@ func TestNoRenewalWithoutARefreshToken(t *testing.T) {
 	})
 }
 
-// Tokens that do not say how long they are good are renewed every 5 minutes,
-// and no request ever waits for that.
+// Tokens without an expiry are renewed every 5 minutes, and no request waits for that.
 func TestRenewalOfTokensThatDoNotSayWhenTheyExpire(t *testing.T) {
 	t.Parallel()
 	renewing(t, func(t *testing.T, d *delegation) {

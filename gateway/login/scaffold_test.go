@@ -33,14 +33,14 @@ func (c *testClock) advance(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-// newTestAccounts returns the accounts that a configuration with users has.
+// newTestAccounts returns the set of users.
 func newTestAccounts(tb testing.TB, users ...auth.Account) *auth.Accounts {
 	tb.Helper()
 	accounts := must(auth.NewAccounts(users))(tb)
 	return accounts
 }
 
-// testHash returns a hash of plain that costs little.
+// testHash returns a cheap hash of plain.
 func testHash(plain string) string {
 	hash, err := bcrypt.GenerateFromPassword([]byte(plain), bcrypt.MinCost)
 	if err != nil {

@@ -150,15 +150,15 @@ func TestWarmSessionSeesWhatOthersWrote(t *testing.T) {
 	}
 }
 
-// A session ends when no request came for the idle time, to the instant, while
-// the store hears of requests now and then only.
+// A session ends when there was no request for exactly the idle time. The store gets only
+// some of the times.
 func TestSessionIdleTimeout(t *testing.T) {
 	t.Parallel()
-	const idle = 8 * time.Minute // noted after one
+	const idle = 8 * time.Minute // a time is stored after one minute
 	for _, test := range []struct {
 		name  string
-		steps []time.Duration // between requests; all but the last find the session alive
-		alive bool            // at the last
+		steps []time.Duration // between requests; all but the last must find the session valid
+		alive bool            // at the last request
 		notes int
 	}{
 		{"never used", []time.Duration{idle}, false, 0},
@@ -178,7 +178,7 @@ func TestSessionIdleTimeout(t *testing.T) {
 				for i, step := range test.steps {
 					m.clock.advance(step)
 					_, err := m.bySession(t, s.session)
-					synctest.Wait() // for the note
+					synctest.Wait() // for the write
 					if want := i < len(test.steps)-1 || test.alive; want != (err == nil) {
 						t.Fatalf("request %d, after %v: %v", i, step, err)
 					}
@@ -226,8 +226,7 @@ func TestSessionIdleTimeoutAfterARestart(t *testing.T) {
 	})
 }
 
-// A note that the store refuses costs nothing but its being made again, and
-// none wakes up a session that has ended.
+// A write that fails is tried again, and no write restores a session that has ended.
 func TestSessionIdleNotes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// behind returns another instance, which lags behind.
+// behind returns another instance whose reads can be stale.
 func (m *mechanisms) behind(tb testing.TB) *mechanisms {
 	tb.Helper()
 	return newMechanisms(tb, func(other *mechanisms) {
@@ -13,7 +13,7 @@ func (m *mechanisms) behind(tb testing.TB) *mechanisms {
 	})
 }
 
-// freezeFamily makes b read the family of token as it is now.
+// freezeFamily makes the present family of token stale.
 func (s *recordingStore) freezeFamily(tb testing.TB, token string) {
 	tb.Helper()
 	parsed, ok := parseRefresh(token)
@@ -23,13 +23,13 @@ func (s *recordingStore) freezeFamily(tb testing.TB, token string) {
 	s.freeze(tb, parsed.key())
 }
 
-// An instance that does not yet know of the rotations on another one takes no
-// good token for a stolen one, and a stolen one for nothing else.
+// An instance that has not seen another instance's rotations still accepts a valid token,
+// and still finds a stolen one.
 func TestRotateOnAnInstanceThatLagsBehind(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		rotations int // that b does not know of
-		present   int // which token, from the login's on
+		rotations int // that b has not seen
+		present   int // index of the token, counted from the login
 		after     time.Duration
 		check     func(t *testing.T, b *mechanisms, s *signedIn, token string)
 	}{
@@ -73,8 +73,8 @@ func stolenAt(t *testing.T, b *mechanisms, s *signedIn, token string) {
 	b.wantBadRefresh(t, s.refresh, "its login has ended")
 }
 
-// Where the store cannot tell whether a token was used before, or what is read
-// changes again and again, there is no answer, and nothing ends.
+// If the store cannot tell whether a token was used, or if its reads stay stale, there is
+// no answer and nothing ends.
 func TestRotateThatNeverSeesTheFamily(t *testing.T) {
 	t.Parallel()
 	a := newMechanisms(t, nil)
@@ -100,8 +100,8 @@ func TestRotateThatNeverSeesTheFamily(t *testing.T) {
 	a.wantRotated(t, s.refresh)
 }
 
-// An instance that does not yet know that another one has renewed a login does
-// not give the provider the refresh token again that was used for that.
+// An instance that has not seen another instance's renewal does not use the old refresh
+// token again.
 func TestRenewalOnAnInstanceThatLagsBehind(t *testing.T) {
 	t.Parallel()
 	renewing(t, func(t *testing.T, d *delegation) {

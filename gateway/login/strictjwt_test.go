@@ -19,8 +19,7 @@ import (
 	"authgate/gateway/auth"
 )
 
-// forger makes tokens by hand, out of a header and claims that pass, with the
-// gateway's own key.
+// forger makes tokens by hand. By default they are valid and signed with the gateway's key.
 type forger struct {
 	header, claims map[string]any
 	sign           func(input string) []byte
@@ -61,8 +60,8 @@ func (m *mechanisms) forge(tb testing.TB, s *signedIn) *forger {
 	return f
 }
 
-// with returns f with other members of the header (names that begin with
-// "header ") and claims; nil leaves one out, json.RawMessage is written as is.
+// with returns f with changed claims, and changed members of the header, whose names begin
+// with "header ". nil removes a member, and json.RawMessage is written as it is.
 func (f *forger) with(changes map[string]any) *forger {
 	next := &forger{header: maps.Clone(f.header), claims: maps.Clone(f.claims), sign: f.sign}
 	for name, value := range changes {
@@ -86,7 +85,7 @@ func (f *forger) token() string {
 	return f.raw(string(header), string(claims))
 }
 
-// raw signs a header and claims that may be no proper JSON.
+// raw signs a header and claims that may be invalid JSON.
 func (f *forger) raw(header, claims string) string {
 	return f.signed(encode(header) + "." + encode(claims))
 }
@@ -95,7 +94,7 @@ func (f *forger) signed(input string) string { return input + "." + encode(strin
 
 func encode(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 
-// loosen sets a bit of the last character that decodes to nothing.
+// loosen changes a bit of the last character that decodes to nothing.
 func loosen(tb testing.TB, s string) string {
 	tb.Helper()
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -109,11 +108,11 @@ func loosen(tb testing.TB, s string) string {
 	return loose
 }
 
-// hostile is a token that must be refused, and what the reason says.
+// hostile is a token that must be rejected, with a part of the reason.
 type hostile struct{ name, token, reason string }
 
-// wantRefused fails unless all are refused for their reasons, while the tokens
-// of f itself pass before and after.
+// wantRefused fails the test unless all tokens are rejected for their reasons. The tokens
+// of f itself must be accepted before and after.
 func (m *mechanisms) wantRefused(t *testing.T, f *forger, tokens []hostile) {
 	t.Helper()
 	control := func() {
@@ -146,8 +145,8 @@ func bothAlgorithms(t *testing.T, test func(*testing.T, *mechanisms)) {
 	}
 }
 
-// No header makes the gateway use another algorithm or another key.
-func TestBearerFixesAlgorithmAndKey(t *testing.T) {
+// No header selects another algorithm or another key.
+func TestAccessTokenFixesAlgorithmAndKey(t *testing.T) {
 	t.Parallel()
 	bothAlgorithms(t, func(t *testing.T, m *mechanisms) {
 		s := m.signIn(t, "alice")
@@ -206,8 +205,8 @@ func TestBearerFixesAlgorithmAndKey(t *testing.T) {
 	})
 }
 
-// The public key is no HMAC secret, in whatever form it is taken for one.
-func TestBearerDoesNotTakeThePublicKeyForASecret(t *testing.T) {
+// No form of the public key works as an HMAC secret.
+func TestAccessTokenDoesNotTakeThePublicKeyForASecret(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, func(m *mechanisms) { m.keys = testKeys(t, "RS256") })
 	s := m.signIn(t, "alice")
@@ -237,8 +236,8 @@ func TestBearerDoesNotTakeThePublicKeyForASecret(t *testing.T) {
 	m.wantRefused(t, m.forge(t, s), tokens)
 }
 
-// One token has one spelling, and one meaning.
-func TestBearerRefusesWhatCanBeReadInTwoWays(t *testing.T) {
+// A token has one spelling and one meaning.
+func TestAccessTokenRefusesWhatCanBeReadInTwoWays(t *testing.T) {
 	t.Parallel()
 	bothAlgorithms(t, func(t *testing.T, m *mechanisms) {
 		s := m.signIn(t, "alice")
@@ -247,7 +246,7 @@ func TestBearerRefusesWhatCanBeReadInTwoWays(t *testing.T) {
 		part := strings.Split(token, ".")
 		header, claims := decoded(t, part[0]), decoded(t, part[1])
 		rest := strings.TrimPrefix(claims, "{")
-		// Spaces until base64 leaves loose bits.
+		// Add spaces until base64 has loose bits.
 		looseHeader, looseClaims := header, claims
 		for len(looseHeader)%3 == 0 {
 			looseHeader += " "

@@ -17,36 +17,35 @@ import (
 	"authgate/policy"
 )
 
-// outsiders are the mechanism of all bearer tokens, with two outside issuers:
-// plain, and one that is asked about opaque tokens.
-type outsiders struct {
+// issuers has all bearer tokens and two trusted issuers: plain, and asked, which is asked
+// about opaque tokens.
+type issuers struct {
 	*mechanisms
-	plain, asked *testIssuerOfTokens
-	outside      *TrustedTokens
+	plain, asked *fakeIssuer
+	trusted      *TrustedTokens
 	bearers      *BearerTokens
 }
 
-// testIssuerOfTokens is an outside issuer that tests speak for. It knows no
-// token until a test says so.
-type testIssuerOfTokens struct {
+// fakeIssuer is a trusted issuer. It accepts no token until a test says so.
+type fakeIssuer struct {
 	issuer string
 
 	mu                     sync.Mutex
-	verified, introspected []string // what it was asked, in order
+	verified, introspected []string // the tokens it was asked about, in order
 	answer                 func(context.Context, string) (*provider.AccessToken, error)
 }
 
-func (i *testIssuerOfTokens) Issuer() string { return i.issuer }
+func (i *fakeIssuer) Issuer() string { return i.issuer }
 
-func (i *testIssuerOfTokens) Verify(ctx context.Context, raw string) (*provider.AccessToken, error) {
+func (i *fakeIssuer) Verify(ctx context.Context, raw string) (*provider.AccessToken, error) {
 	return i.judge(ctx, &i.verified, raw)
 }
 
-func (i *testIssuerOfTokens) Introspect(ctx context.Context, raw string) (*provider.AccessToken, error) {
+func (i *fakeIssuer) Introspect(ctx context.Context, raw string) (*provider.AccessToken, error) {
 	return i.judge(ctx, &i.introspected, raw)
 }
 
-func (i *testIssuerOfTokens) judge(ctx context.Context, asked *[]string, raw string) (*provider.AccessToken, error) {
+func (i *fakeIssuer) judge(ctx context.Context, asked *[]string, raw string) (*provider.AccessToken, error) {
 	i.mu.Lock()
 	*asked = append(*asked, raw)
 	answer := i.answer
@@ -57,14 +56,14 @@ func (i *testIssuerOfTokens) judge(ctx context.Context, asked *[]string, raw str
 	return answer(ctx, raw)
 }
 
-func (i *testIssuerOfTokens) answers(answer func(context.Context, string) (*provider.AccessToken, error)) {
+func (i *fakeIssuer) answers(answer func(context.Context, string) (*provider.AccessToken, error)) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.answer = answer
 }
 
-// knows lets the issuer find one token good.
-func (i *testIssuerOfTokens) knows(token string, access provider.AccessToken) {
+// knows makes the issuer accept one token.
+func (i *fakeIssuer) knows(token string, access provider.AccessToken) {
 	i.answers(func(_ context.Context, raw string) (*provider.AccessToken, error) {
 		if raw != token {
 			return nil, providerFails(provider.ErrInvalid)
@@ -73,52 +72,52 @@ func (i *testIssuerOfTokens) knows(token string, access provider.AccessToken) {
 	})
 }
 
-// fails lets the issuer fail.
-func (i *testIssuerOfTokens) fails(kind error) {
+// fails makes the issuer fail.
+func (i *fakeIssuer) fails(kind error) {
 	i.answers(func(context.Context, string) (*provider.AccessToken, error) { return nil, providerFails(kind) })
 }
 
-// questions is how often the issuer was asked.
-func (i *testIssuerOfTokens) questions() int {
+// questions returns how often the issuer was asked.
+func (i *fakeIssuer) questions() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return len(i.verified) + len(i.introspected)
 }
 
-func newOutsiders(tb testing.TB, change func(*mechanisms)) *outsiders {
+func newIssuers(tb testing.TB, change func(*mechanisms)) *issuers {
 	tb.Helper()
-	o := &outsiders{
+	o := &issuers{
 		mechanisms: newMechanisms(tb, change),
-		plain:      &testIssuerOfTokens{issuer: "https://plain.example"},
-		asked:      &testIssuerOfTokens{issuer: "https://asked.example"},
+		plain:      &fakeIssuer{issuer: "https://plain.example"},
+		asked:      &fakeIssuer{issuer: "https://asked.example"},
 	}
 	return o.instance(tb)
 }
 
 // instance returns another instance over the same store.
-func (o *outsiders) instance(tb testing.TB) *outsiders {
+func (o *issuers) instance(tb testing.TB) *issuers {
 	tb.Helper()
-	next := &outsiders{mechanisms: o.reloaded(tb, alice(), bob()), plain: o.plain, asked: o.asked}
+	next := &issuers{mechanisms: o.reloaded(tb, alice(), bob()), plain: o.plain, asked: o.asked}
 	var err error
-	next.outside, err = NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: o.plain}, {Name: "asked", Opaque: true, TokenIssuer: o.asked}}, next.logins, next.clock.now)
+	next.trusted, err = NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: o.plain}, {Name: "asked", Opaque: true, TokenIssuer: o.asked}}, next.logins, next.clock.now)
 	noError(tb, err)
-	next.bearers = NewBearerTokens(next.bearer, next.outside)
+	next.bearers = NewBearerTokens(next.bearer, next.trusted)
 	return next
 }
 
-func (o *outsiders) by(tb testing.TB, token string) (*policy.Identity, error) {
+func (o *issuers) by(tb testing.TB, token string) (*policy.Identity, error) {
 	return o.bearers.Authenticate(tb.Context(), &auth.Credentials{Scheme: "bearer", Value: token})
 }
 
-// access is what an issuer says of a token that is good for an hour.
-func (o *outsiders) access(jti string) provider.AccessToken {
+// access returns an issuer's answer for a token that is valid for an hour.
+func (o *issuers) access(jti string) provider.AccessToken {
 	return provider.AccessToken{
 		Profile: provider.Profile{Subject: "7", Username: "carol", Name: "Carol", Email: "carol@example.org", Roles: []string{"user"}, Claims: map[string]any{"a": "b"}},
 		Scopes:  []string{"read", "write"}, ID: jti, Expires: o.clock.now().Add(time.Hour),
 	}
 }
 
-// jwtOf is a JWT that says it is of the issuer; its signature is of nobody.
+// jwtOf returns a JWT that names the issuer. Its signature is not valid.
 func jwtOf(issuer string) string {
 	claims, err := json.Marshal(map[string]any{"iss": issuer, "jti": newSecretText()})
 	if err != nil {
@@ -127,9 +126,9 @@ func jwtOf(issuer string) string {
 	return encode(`{"alg":"ES256"}`) + "." + encode(string(claims)) + "." + encode("signature")
 }
 
-func TestOutsideIdentity(t *testing.T) {
+func TestTrustedIdentity(t *testing.T) {
 	t.Parallel()
-	o := newOutsiders(t, nil)
+	o := newIssuers(t, nil)
 	jwt, opaque := jwtOf(o.plain.issuer), "an-opaque-token"
 	o.plain.knows(jwt, o.access("one"))
 	o.asked.knows(opaque, o.access(""))
@@ -152,12 +151,11 @@ func TestOutsideIdentity(t *testing.T) {
 	}
 }
 
-// A token longer than any should be is not even looked at, also if an issuer
-// would call it good.
-func TestLongOutsideTokens(t *testing.T) {
+// A token that is too long is rejected, even if its issuer would accept it.
+func TestLongTrustedTokens(t *testing.T) {
 	t.Parallel()
-	o := newOutsiders(t, nil)
-	for name, issuer := range map[string]*testIssuerOfTokens{"plain": o.plain, "asked": o.asked} {
+	o := newIssuers(t, nil)
+	for name, issuer := range map[string]*fakeIssuer{"plain": o.plain, "asked": o.asked} {
 		for length, passes := range map[int]bool{maxTokenBytes: true, maxTokenBytes + 1: false} {
 			token := strings.Repeat("x", length)
 			if name == "plain" {
@@ -180,13 +178,13 @@ func TestLongOutsideTokens(t *testing.T) {
 	}
 }
 
-func TestNewOutsideRefuses(t *testing.T) {
+func TestNewTrustedTokensRefuses(t *testing.T) {
 	t.Parallel()
-	one, two := &testIssuerOfTokens{issuer: "https://one.example"}, &testIssuerOfTokens{issuer: "https://two.example"}
+	one, two := &fakeIssuer{issuer: "https://one.example"}, &fakeIssuer{issuer: "https://two.example"}
 	for name, issuers := range map[string][]TrustedIssuer{
 		"one issuer twice":       {{Name: "a", TokenIssuer: one}, {Name: "b", TokenIssuer: one}},
 		"two for opaque tokens":  {{Name: "a", Opaque: true, TokenIssuer: one}, {Name: "b", Opaque: true, TokenIssuer: two}},
-		"an issuer without name": {{Name: "a", TokenIssuer: &testIssuerOfTokens{}}},
+		"an issuer without name": {{Name: "a", TokenIssuer: &fakeIssuer{}}},
 	} {
 		if o, err := NewTrustedTokens(issuers, nil, nil); o != nil || err == nil {
 			t.Errorf("%s: got %+v, %v", name, o, err)
@@ -194,11 +192,11 @@ func TestNewOutsideRefuses(t *testing.T) {
 	}
 }
 
-// What an issuer says decides; what it cannot say decides nothing.
-func TestOutsideErrors(t *testing.T) {
+// An issuer's answer decides. An issuer that fails decides nothing.
+func TestTrustedErrors(t *testing.T) {
 	t.Parallel()
-	o := newOutsiders(t, nil)
-	for name, issuer := range map[string]*testIssuerOfTokens{"plain": o.plain, "asked": o.asked} {
+	o := newIssuers(t, nil)
+	for name, issuer := range map[string]*fakeIssuer{"plain": o.plain, "asked": o.asked} {
 		token := func() string {
 			if name == "plain" {
 				return jwtOf(issuer.issuer)
@@ -213,7 +211,7 @@ func TestOutsideErrors(t *testing.T) {
 		for _, kind := range []error{provider.ErrFault, provider.ErrTimeout, provider.ErrRefused, provider.ErrMixUp, context.DeadlineExceeded, errStore} {
 			issuer.fails(kind)
 			one := token()
-			for range 2 { // nor is that remembered
+			for range 2 { // failures are not cached
 				before := issuer.questions()
 				id, err = o.by(t, one)
 				wantNoAnswer(t, id, err)
@@ -227,11 +225,10 @@ func TestOutsideErrors(t *testing.T) {
 	}
 }
 
-// A verified token is verified again after 5 minutes, and then nothing counts
-// of what was known.
-func TestOutsideTokensAreVerifiedAgain(t *testing.T) {
+// A token is verified again after 5 minutes. The old result does not count then.
+func TestTrustedTokensAreVerifiedAgain(t *testing.T) {
 	t.Parallel()
-	o := newOutsiders(t, nil)
+	o := newIssuers(t, nil)
 	token := jwtOf(o.plain.issuer)
 	o.plain.knows(token, o.access("one"))
 	wantQuestions := func(want int) {
@@ -266,11 +263,11 @@ func TestOutsideTokensAreVerifiedAgain(t *testing.T) {
 	wantQuestions(4)
 }
 
-// What is known of a token does not outlive it.
-func TestOutsideTokenExpiresWhileWarm(t *testing.T) {
+// A cached token expires.
+func TestTrustedTokenExpiresWhileWarm(t *testing.T) {
 	t.Parallel()
-	o := newOutsiders(t, nil)
-	for name, issuer := range map[string]*testIssuerOfTokens{"plain": o.plain, "asked": o.asked} {
+	o := newIssuers(t, nil)
+	for name, issuer := range map[string]*fakeIssuer{"plain": o.plain, "asked": o.asked} {
 		token := map[string]string{"plain": jwtOf(issuer.issuer), "asked": "opaque"}[name]
 		access := o.access("one")
 		access.Expires = o.clock.now().Add(5 * time.Second)

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// answerTime is how long callers wait for a store that is frozen.
+// answerTime is how long callers wait for a frozen store.
 const answerTime = 1500 * time.Millisecond
 
-// frozenFrom makes a store say nothing more from the first call on that is
-// about keys with that prefix.
+// frozenFrom returns a function for recordingStore.before. The store stops answering with
+// the first call for a key with that prefix.
 func frozenFrom(prefix string, frozen *atomic.Bool) func(context.Context, string) error {
 	return func(ctx context.Context, call string) error {
 		if strings.Contains(call, " "+prefix) {
@@ -31,7 +31,7 @@ func frozenFrom(prefix string, frozen *atomic.Bool) func(context.Context, string
 	}
 }
 
-// Who signs in when the store says nothing more waits for it once.
+// A login waits once for a store that stops answering.
 func TestBeginWithAStoreThatFreezes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

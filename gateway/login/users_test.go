@@ -89,8 +89,7 @@ func TestBeginSavesUserLoginGroupsAndSession(t *testing.T) {
 
 var base64Text = regexp.MustCompile(`[A-Za-z0-9+/_-]{8,}`)
 
-// holds reports whether a record gives text away: as it is, or in base64, as
-// JSON writes bytes.
+// holds reports whether a record contains text, as it is or in base64.
 func holds(record []byte, text string) bool {
 	if bytes.Contains(record, []byte(text)) {
 		return true
@@ -133,7 +132,7 @@ func TestStoreHoldsNoReadableSecret(t *testing.T) {
 			}
 		}
 	}
-	// The search finds what is there, in both ways.
+	// The search finds both forms.
 	if raw, err := json.Marshal(map[string]any{"a": []byte("x the needle y")}); err != nil || !holds(raw, "the needle") {
 		t.Errorf("%s: the needle is not found, %v", raw, err)
 	}
@@ -170,8 +169,8 @@ func TestAnotherEncryptionKeyLosesTheTokensAlone(t *testing.T) {
 	d.wantIn(t, s, "user")
 }
 
-// Neither kind of session opens what the other does, under whichever cookie,
-// and whatever somebody has made of its record.
+// Sessions of local accounts and delegated sessions cannot replace each other, under any
+// cookie and with changed records.
 func TestKindsOfSessionAreApart(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)
@@ -209,13 +208,13 @@ func TestKindsOfSessionAreApart(t *testing.T) {
 	restore(t, m.store, local.login.Handles[0], func(r *sessionRecord) { r.Mechanism = policy.OIDC })
 	restore(t, m.store, delegated.login.Handles[0], func(r *sessionRecord) { r.Mechanism = policy.Session })
 	check("with swapped mechanisms", false)
-	// Nor is there a login of both kinds.
+	// A login cannot be of both kinds.
 	restore(t, m.store, loginPrefix+delegated.login.ID, func(l *Login) { l.Username, l.Version = local.login.Username, local.login.Version })
 	check("with a login of both kinds", false)
 }
 
-// A name of the configuration that is gone, or stands for another provider,
-// takes its logins with it, until it is what it was again.
+// If a provider is removed from the configuration or gets another issuer, its logins do
+// not count until the old configuration is back.
 func TestLoginsFollowTheConfiguredProvider(t *testing.T) {
 	t.Parallel()
 	elsewhere := &testProvider{issuer: "https://id.example.org/realms/other"}
@@ -241,8 +240,8 @@ func TestLoginsFollowTheConfiguredProvider(t *testing.T) {
 	}
 }
 
-// Somebody of the same sub at another issuer is somebody else, also once the
-// name stands for the first issuer again.
+// The same sub at another issuer is another person, also when the name has its first
+// issuer again.
 func TestSameSubjectOfAnotherIssuer(t *testing.T) {
 	t.Parallel()
 	d := newDelegation(t, nil)
@@ -254,8 +253,8 @@ func TestSameSubjectOfAnotherIssuer(t *testing.T) {
 	changed.wantOut(t, s)
 	again := d.instance(nil)
 	again.wantOut(t, stranger)
-	again.wantOut(t, s) // who it was is forgotten: signing in again tells
-	d.wantOut(t, s)     // nor does what is kept ready know better
+	again.wantOut(t, s) // the record is that of the other person
+	d.wantOut(t, s)     // the cache does not help
 }
 
 func TestUserRecords(t *testing.T) {
@@ -284,8 +283,7 @@ func TestUserRecords(t *testing.T) {
 	}
 }
 
-// Whichever step of a login fails, it is an error of the store, and nothing
-// that is left can be used.
+// If a step of a login fails, the error is that of the store, and nothing usable remains.
 func TestBeginDelegatedWithAFailingStore(t *testing.T) {
 	t.Parallel()
 	person, session := personGroup("keycloak", testOP, testPerson), sessionGroup("keycloak", testOP, "session at the provider")
@@ -316,8 +314,7 @@ func TestBeginDelegatedWithAFailingStore(t *testing.T) {
 	}
 }
 
-// A shorter lifetime counts for the sessions that live already, a longer one
-// does not.
+// A shorter lifetime counts for existing sessions. A longer one does not.
 func TestLifetimeOfLiveSessions(t *testing.T) {
 	t.Parallel()
 	t.Run("delegated", func(t *testing.T) {
@@ -353,7 +350,7 @@ func TestLifetimeOfLiveSessions(t *testing.T) {
 	})
 }
 
-// What is kept ready is not believed when the store says otherwise.
+// A cached session does not count if the store's records have changed.
 func TestWarmDelegatedSessionSeesWhatOthersWrote(t *testing.T) {
 	t.Parallel()
 	d := newDelegation(t, nil)
@@ -369,8 +366,7 @@ func TestWarmDelegatedSessionSeesWhatOthersWrote(t *testing.T) {
 	d.wantOut(t, s)
 }
 
-// What a slow renewal brings along does not undo what the provider has said
-// since.
+// A slow renewal does not replace a newer profile.
 func TestOlderProfileDoesNotReplaceNewer(t *testing.T) {
 	t.Parallel()
 	d := newDelegation(t, nil)

@@ -218,7 +218,7 @@ func (s *script) known(name string, client netip.Addr, want bool) error {
 	return nil
 }
 
-func TestThrottleScripts(t *testing.T) {
+func TestPasswordChecks(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
 		"accounts and addresses have counts of their own": `
