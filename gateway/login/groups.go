@@ -22,8 +22,8 @@ const (
 	maxGroup = 256
 	// groupTime is the time limit of one change of a group.
 	groupTime = 2 * time.Second
-	// lookedAtAtOnce is how many members of a group are read in parallel.
-	lookedAtAtOnce = 64
+	// readsAtOnce is how many members of a group are read in parallel.
+	readsAtOnce = 64
 )
 
 // groups keeps the logins that end together: the logins of one account, of one
@@ -145,7 +145,7 @@ func (g *groups) makeRoom(ctx context.Context, now *group) error {
 	}
 	over := max(0, len(now.Members)-maxGroup)
 	var all errgroup.Group
-	all.SetLimit(lookedAtAtOnce)
+	all.SetLimit(readsAtOnce)
 	for _, m := range now.Members[:over] {
 		all.Go(func() error {
 			_, err := g.logins.end(ctx, m.Login)
@@ -160,7 +160,7 @@ func (g *groups) makeRoom(ctx context.Context, now *group) error {
 func (g *groups) forgetEnded(ctx context.Context, now *group) error {
 	alive := make([]bool, len(now.Members))
 	var all errgroup.Group
-	all.SetLimit(lookedAtAtOnce)
+	all.SetLimit(readsAtOnce)
 	for i, m := range now.Members {
 		all.Go(func() error {
 			_, err := g.logins.read(ctx, loginPrefix+m.Login)

@@ -230,6 +230,11 @@ func TestLoginsFollowTheConfiguredProvider(t *testing.T) {
 			d.wantIn(t, s, "user")
 			changed := d.instance(change)
 			changed.wantOut(t, s)
+			if name != "re-pointed" {
+				if again, err := changed.begin(t, "keycloak", d.grant("user"), d.now()); again.login != nil || err == nil || errors.Is(err, auth.ErrRejected) {
+					t.Errorf("a new login: got %+v, %v", again.login, err)
+				}
+			}
 			d.clock.advance(15 * time.Minute)
 			changed.users.renewOnce(s.login)
 			if asked := append(d.op.refreshes(), elsewhere.refreshes()...); len(asked) != 0 {
