@@ -294,15 +294,22 @@ func TestParallelSuccessIsNotThrottled(t *testing.T) {
 	}
 }
 
-func TestWaitingForTheThrottleEndsWithTheContext(t *testing.T) {
+// Checks that wait for the throttle end with their context, and only so many wait.
+func TestWaitingForTheThrottle(t *testing.T) {
 	t.Parallel()
 	accounts := newAccounts(t, Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")})
 	synctest.Test(t, func(t *testing.T) {
 		f := newVerifierFixture()
 		release, _ := blocking(f.hasher)
 		var wg sync.WaitGroup
+		guess := func() {
+			_, err := f.CheckFresh(t.Context(), accounts, "alice", "wrong", nthAddr(0))
+			if !errors.Is(err, ErrRejected) && !isThrottled(err) {
+				t.Errorf("got %v, want ErrRejected or to be throttled", err)
+			}
+		}
 		for range testLimit {
-			wg.Go(func() { _, _ = f.CheckFresh(t.Context(), accounts, "alice", "wrong", nthAddr(0)) })
+			wg.Go(guess)
 		}
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -317,25 +324,8 @@ func TestWaitingForTheThrottleEndsWithTheContext(t *testing.T) {
 		if got := f.waiting.Load(); got != 0 {
 			t.Errorf("%d are waiting, want none", got)
 		}
-		close(release)
-		wg.Wait()
-	})
-}
-
-func TestWaitingForTheThrottleIsBounded(t *testing.T) {
-	t.Parallel()
-	accounts := newAccounts(t, Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")})
-	synctest.Test(t, func(t *testing.T) {
-		f := newVerifierFixture()
-		release, _ := blocking(f.hasher)
-		var wg sync.WaitGroup
-		for range testLimit + maxThrottleQueue {
-			wg.Go(func() {
-				_, err := f.CheckFresh(t.Context(), accounts, "alice", "wrong", nthAddr(0))
-				if !errors.Is(err, ErrRejected) && !isThrottled(err) {
-					t.Errorf("got %v, want ErrRejected or to be throttled", err)
-				}
-			})
+		for range maxThrottleQueue {
+			wg.Go(guess)
 		}
 		synctest.Wait()
 		if _, err := f.CheckFresh(t.Context(), accounts, "alice", "wrong", nthAddr(0)); !errors.Is(err, ErrBusy) {

@@ -190,24 +190,6 @@ func TestGroupsEndApart(t *testing.T) {
 	}
 }
 
-// Logins that ended together leave their group, in any time zone.
-func TestEndedLoginsLeaveTheirGroup(t *testing.T) {
-	t.Parallel()
-	d := newDelegation(t, func(d *delegation) {
-		clock := d.clock
-		d.now = func() time.Time { return clock.now().In(time.FixedZone("", 17*60)) }
-	})
-	d.signIn(t, d.grant("user"))
-	d.clock.advance(time.Second)
-	key := personGroup("keycloak", testOP, testPerson)
-	if ended, err := d.logins.groups.end(t.Context(), key, true); err != nil || len(ended) != 1 {
-		t.Fatalf("got %+v, %v", ended, err)
-	}
-	if members := stored[group](t, d.store, key).Members; len(members) != 0 {
-		t.Errorf("%+v stay in the group", members)
-	}
-}
-
 // A person who has signed out is not signed in by an older attempt, but by a new one.
 func TestAttemptsFromBeforeTheEnd(t *testing.T) {
 	t.Parallel()
@@ -267,11 +249,17 @@ func TestLastAttemptFromBeforeTheEnd(t *testing.T) {
 // The mark of an ended group expires.
 func TestEndedGroupsLeaveTheStore(t *testing.T) {
 	t.Parallel()
-	d := newDelegation(t, nil)
+	d := newDelegation(t, func(d *delegation) {
+		clock := d.clock
+		d.now = func() time.Time { return clock.now().In(time.FixedZone("", 17*60)) } // in any time zone
+	})
 	s := d.signIn(t, d.grant("user"))
 	token := &provider.LogoutToken{ID: "one", Subject: testPerson, Session: "session at the provider", Expires: d.now().Add(2 * time.Minute)}
 	must(d.users.BackChannel(t.Context(), "keycloak", token))(t)
 	d.wantOut(t, s)
+	if members := stored[group](t, d.store, sessionGroup("keycloak", testOP, token.Session)).Members; len(members) != 0 {
+		t.Errorf("%+v stay in the group", members)
+	}
 	d.clock.advance(time.Hour)
 	if n := d.records(t, ""); n != 0 {
 		t.Errorf("%d records stay", n)

@@ -109,11 +109,11 @@ type signedIn struct {
 }
 
 // begin begins a login with a session and a refresh token.
-func (m *mechanisms) begin(tb testing.TB, account *auth.Account) (*signedIn, error) {
+func (m *mechanisms) begin(tb testing.TB, account *auth.Account, more ...Handle) (*signedIn, error) {
 	tb.Helper()
 	session, sessionHandle := m.session.New()
 	refresh, refreshHandle := m.refresh.New(testDevice())
-	login, err := m.logins.Begin(tb.Context(), account, m.refresh.Expires(m.clock.now()), sessionHandle, refreshHandle)
+	login, err := m.logins.Begin(tb.Context(), account, m.refresh.Expires(m.clock.now()), append(more, sessionHandle, refreshHandle)...)
 	return &signedIn{login: login, session: session, refresh: refresh}, err
 }
 
@@ -276,7 +276,7 @@ func TestEndWithAFailingStore(t *testing.T) {
 
 func TestBeginFailingHalfWayLeavesNothingUsable(t *testing.T) {
 	t.Parallel()
-	for _, failing := range []string{"put session:", "put refresh:", "put login:"} {
+	for _, failing := range []string{"put session:", "put refresh:", "put login:", "a handle"} {
 		for _, late := range []bool{false, true} {
 			t.Run(failing, func(t *testing.T) {
 				t.Parallel()
@@ -284,7 +284,12 @@ func TestBeginFailingHalfWayLeavesNothingUsable(t *testing.T) {
 				m.store.late = late
 				m.store.fails(failing)
 				account, _ := m.accounts.Lookup("alice")
-				s, err := m.begin(t, account)
+				s, err := m.begin(t, account, func(*Login) (string, []byte, time.Time, error) {
+					if failing == "a handle" {
+						return "", nil, time.Time{}, errStore
+					}
+					return "session:another", nil, m.clock.now(), nil
+				})
 				if s.login != nil || !errors.Is(err, errStore) {
 					t.Errorf("late %v: got %+v, %v, want the error of the store", late, s.login, err)
 				}
@@ -297,20 +302,6 @@ func TestBeginFailingHalfWayLeavesNothingUsable(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestBeginWithAnIssueThatFails(t *testing.T) {
-	t.Parallel()
-	m := newMechanisms(t, nil)
-	account, _ := m.accounts.Lookup("alice")
-	failing := func(*Login) (string, []byte, time.Time, error) { return "", nil, time.Time{}, errStore }
-	session, handle := m.session.New()
-	login, err := m.logins.Begin(t.Context(), account, m.clock.now().Add(time.Hour), handle, failing)
-	if login != nil || !errors.Is(err, errStore) {
-		t.Errorf("got %+v, %v", login, err)
-	}
-	id, err := m.bySession(t, session)
-	wantRejected(t, id, err, auth.DetailNotSignedIn, "unknown")
 }
 
 // Logins get the current name, address and roles of their account.

@@ -165,6 +165,7 @@ func TestSessionIdleTimeout(t *testing.T) {
 		{"just in time", []time.Duration{idle - 1}, true, 1},
 		{"used a little, then too late", []time.Duration{time.Second, idle}, false, 0},
 		{"used a little, then in time", []time.Duration{time.Second, idle - 1}, true, 1},
+		{"used just before the time of a note", []time.Duration{time.Minute - 1, idle}, false, 0},
 		{"used at the time of a note", []time.Duration{time.Minute, idle}, false, 1},
 		{"used between notes, then in time", []time.Duration{time.Minute, time.Second, idle - 1}, true, 2},
 		{"used often", slices.Repeat([]time.Duration{20 * time.Second}, 60), true, 20},
