@@ -3,6 +3,8 @@ package e2e
 import (
 	"context"
 	"log/slog"
+	"net/netip"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -67,7 +69,7 @@ func TestDocsKeys(t *testing.T) {
 // stands for a key that one chooses, [] for an element.
 func keysOf(path string, t reflect.Type) []string {
 	switch {
-	case t == reflect.TypeFor[[]policy.Ref]():
+	case t == reflect.TypeFor[[]policy.Ref](), t == reflect.TypeFor[*url.URL](), t == reflect.TypeFor[[]netip.Prefix]():
 		return []string{path}
 	case t.Kind() == reflect.Pointer:
 		return keysOf(path, t.Elem())
@@ -81,7 +83,8 @@ func keysOf(path string, t reflect.Type) []string {
 	var keys []string
 	for _, field := range reflect.VisibleFields(t) {
 		if field.IsExported() {
-			keys = append(keys, keysOf(strings.TrimPrefix(path+"."+field.Tag.Get("yaml"), "."), field.Type)...)
+			name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+			keys = append(keys, keysOf(strings.TrimPrefix(path+"."+name, "."), field.Type)...)
 		}
 	}
 	return keys
@@ -106,7 +109,7 @@ func TestDocsDefaults(t *testing.T) {
 	if given == 0 {
 		t.Fatal("docs/configuration.md gives no defaults")
 	}
-	ignored := cmp.Options{cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(config.Config{})}
+	ignored := cmp.Options{cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(config.Config{}), cmpopts.EquateComparable(netip.Prefix{})}
 	if diff := cmp.Diff(parseConfig(t, short), parseConfig(t, long), ignored); diff != "" {
 		t.Errorf("docs/configuration.md gives other defaults (+) than there are (-):\n%s", diff)
 	}
