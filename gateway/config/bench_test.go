@@ -18,13 +18,6 @@ func manyRoutes(n int) string {
 	return b.String()
 }
 
-func TestManyRoutes(t *testing.T) {
-	t.Parallel()
-	if cfg := mustParse(t, manyRoutes(1000)); len(cfg.Routes) != 1000 {
-		t.Errorf("got %d routes", len(cfg.Routes))
-	}
-}
-
 func BenchmarkParse(b *testing.B) {
 	for _, n := range []int{10, 1000} {
 		source := []byte(manyRoutes(n))

@@ -3,15 +3,24 @@ package config
 import (
 	"errors"
 	"flag"
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"authgate/gateway/config/strictyaml"
+	"authgate/policy"
 )
 
-var update = flag.Bool("update", false, "write what Parse reports to the .want files of testdata/bad")
+var update = flag.Bool("update", false, "write the .want files of testdata")
 
 // environment is what the files of testdata may ask for.
 var environment = map[string]string{
@@ -56,21 +65,27 @@ func TestBad(t *testing.T) {
 				t.Fatalf("got %v and the error %v; want Diagnostics alone", cfg, err)
 			}
 			got := diagnostics.Error() + "\n"
-			golden := strings.TrimSuffix(path, ".yaml") + ".want"
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("diagnostics differ (-want +got):\n%s", diff)
-			}
+			compareGolden(t, path, got)
 			checkNothingSecret(t, got)
 		})
+	}
+}
+
+// compareGolden compares got with the .want file of a .yaml file.
+func compareGolden(t *testing.T, path, got string) {
+	t.Helper()
+	golden := strings.TrimSuffix(path, ".yaml") + ".want"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
 	}
 }
 
@@ -87,18 +102,95 @@ func checkNothingSecret(t *testing.T, text string) {
 	}
 }
 
+// TestGood compares what each valid file sets with its .want file.
 func TestGood(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("testdata/good/*.yaml")
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("found %d good files (%v)", len(paths), err)
 	}
+	defaults := map[string]string{}
+	for _, s := range settings("", reflect.ValueOf(*mustParse(t, "{}"))) {
+		defaults[s.key] = s.value
+	}
 	for _, path := range paths {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".yaml"), func(t *testing.T) {
 			t.Parallel()
-			if _, err := parseTestdata(t, path); err != nil {
-				t.Error(err)
+			cfg, err := parseTestdata(t, path)
+			if err != nil {
+				t.Fatal(err)
 			}
+			compareGolden(t, path, describe(cfg, defaults))
 		})
 	}
+}
+
+// describe lists the settings that differ from the defaults, the side files
+// and the warnings.
+func describe(cfg *Config, defaults map[string]string) string {
+	var b strings.Builder
+	given := map[string]bool{}
+	for _, s := range settings("", reflect.ValueOf(*cfg)) {
+		given[s.key] = true
+		if fallback, ok := defaults[s.key]; !ok || fallback != s.value {
+			fmt.Fprintf(&b, "%s: %s\n", s.key, s.value)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(defaults)) {
+		if !given[key] {
+			fmt.Fprintf(&b, "%s is zero\n", key)
+		}
+	}
+	for _, file := range cfg.SideFiles() {
+		fmt.Fprintf(&b, "side file %s\n", file)
+	}
+	for _, warning := range cfg.Warnings() {
+		fmt.Fprintf(&b, "warning %s\n", warning)
+	}
+	return b.String()
+}
+
+type setting struct{ key, value string }
+
+// settings lists all values in v that are not zero, in the order of the types.
+func settings(path string, v reflect.Value) []setting {
+	switch value := v.Interface().(type) {
+	case Secret:
+		v = reflect.ValueOf(value.Reveal())
+	case *url.URL:
+		if value == nil {
+			return nil
+		}
+		v = reflect.ValueOf(value.String())
+	case netip.Prefix:
+		v = reflect.ValueOf(value.String())
+	case policy.Ref:
+		v = reflect.ValueOf(value.Spec)
+		if value.Name != "" {
+			v = reflect.ValueOf("policy " + value.Name)
+		}
+	}
+	var all []setting
+	switch {
+	case v.IsZero():
+	case v.Kind() == reflect.Pointer:
+		return settings(path, v.Elem())
+	case v.Kind() == reflect.Struct:
+		for _, field := range reflect.VisibleFields(v.Type()) {
+			if key, _, _ := strings.Cut(field.Tag.Get("yaml"), ","); field.IsExported() {
+				all = append(all, settings(strictyaml.Join(path, key), v.FieldByIndex(field.Index))...)
+			}
+		}
+	case v.Kind() == reflect.Map:
+		for _, key := range slices.SortedFunc(slices.Values(v.MapKeys()), func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) }) {
+			all = append(all, settings(strictyaml.Join(path, key.String()), v.MapIndex(key))...)
+		}
+	case v.Kind() == reflect.Slice:
+		for i := range v.Len() {
+			all = append(all, settings(fmt.Sprintf("%s[%d]", path, i), v.Index(i))...)
+		}
+	default:
+		all = append(all, setting{path, fmt.Sprint(v.Interface())})
+	}
+	return all
 }

@@ -91,20 +91,3 @@ func TestACMEListen(t *testing.T) {
 		}
 	}
 }
-
-// What Redis holds of an authority is encrypted with a key that all instances
-// have; files of one instance need none.
-func TestACMEStore(t *testing.T) {
-	t.Parallel()
-	for store, valid := range map[string]bool{
-		"{driver: sqlite}": true,
-		"{driver: memory}": true,
-		"{driver: redis}":  false,
-		"{driver: redis, encryption_key: a secret of its own that is long enough}": true,
-	} {
-		_, err := parse("config.yaml", []byte(acmeBase+"tls: {mode: acme}\nstore: "+store+"\n"), lookup)
-		if valid != (err == nil) || !valid && !strings.Contains(err.Error(), "store.encryption_key: ") {
-			t.Errorf("%s: %v", store, err)
-		}
-	}
-}

@@ -83,9 +83,7 @@ func TestRead(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "secret.txt"), []byte("of a file\r\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := NewReader(options(filepath.Join(dir, "c.yaml")))
-	got := &settings{Name: "default", Size: 3}
-	doc := r.Read(r.Main, []byte(`timeout: 1m30s
+	const source = `timeout: 1m30s
 on: "${ON}"
 list: [a, "${TEXT}"]
 labels: {"b c": d}
@@ -99,10 +97,7 @@ secret_file: secret.txt
 origin: example.org
 rules: [first, {name: second}]
 only: {name: third}
-`), 1<<20, "", got)
-	if err := r.Err(); err != nil {
-		t.Fatal(err)
-	}
+`
 	want := &settings{
 		Name: "default", Size: 3, Timeout: 90 * time.Second, On: true, List: []string{"a", "a: {b: c}"},
 		Labels: map[string]string{"b c": "d"}, Parts: []part{{"one", 1}, {"two", 2}},
@@ -110,8 +105,18 @@ only: {name: third}
 		Inner: &part{"three", 2}, Secret: "of a file", Origin: origin{"example.org"},
 		Rules: []rule{{Name: "first"}, {Part: &part{Name: "second"}}}, Only: []rule{{Part: &part{Name: "third"}}},
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(origin{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	var r *Reader
+	var doc *Document
+	for _, text := range []string{source, strings.ReplaceAll(source, "\n", "\r\n")} {
+		r = NewReader(options(filepath.Join(dir, "c.yaml")))
+		got := &settings{Name: "default", Size: 3}
+		doc = r.Read(r.Main, []byte(text), 1<<20, "", got)
+		if err := r.Err(); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(origin{})); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 	}
 	if files := r.Files(); !slices.Equal(files, []string{filepath.Join(dir, "secret.txt")}) {
 		t.Errorf("side files %q", files)
