@@ -25,15 +25,6 @@ func BenchmarkParseTarget(b *testing.B) {
 	}
 }
 
-func BenchmarkCanonicalHost(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := policy.CanonicalHost("gateway.example.org:8443"); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 func BenchmarkMatch(b *testing.B) {
 	for _, n := range []int{1, 100} {
 		for _, bb := range []struct{ name, pattern, target string }{
@@ -58,8 +49,7 @@ func BenchmarkMatch(b *testing.B) {
 	}
 }
 
-// decisions are requests for a route with a policy of some size, one for
-// each way to an outcome.
+// decisions are identities for decisionRoute, one for each kind of outcome.
 var decisions = []struct {
 	name string
 	id   *policy.Identity

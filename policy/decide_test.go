@@ -31,15 +31,15 @@ func TestDecideByMechanism(t *testing.T) {
 		id    *policy.Identity
 		want  policy.Decision
 	}{
-		{"zero route, nobody", policy.Route{}, nil,
+		{"zero route, no identity", policy.Route{}, nil,
 			policy.Decision{Outcome: policy.Forbid, Rule: "auth", Reason: "route : auth: accepts no mechanism"}},
-		{"zero route, somebody", policy.Route{}, bySession,
+		{"zero route, an identity", policy.Route{}, bySession,
 			policy.Decision{Outcome: policy.Forbid, Rule: "auth", Reason: "route : auth: accepts no mechanism"}},
-		{"public, nobody", policy.Route{Name: "home", Mechanisms: list(policy.None)}, nil,
+		{"public, no identity", policy.Route{Name: "home", Mechanisms: list(policy.None)}, nil,
 			policy.Decision{Outcome: policy.Allow, Rule: "public", Reason: "route home: public: open to all"}},
-		{"public, somebody", policy.Route{Pattern: "/", Mechanisms: list(policy.None)}, bySession,
+		{"public, an identity", policy.Route{Pattern: "/", Mechanisms: list(policy.None)}, bySession,
 			policy.Decision{Outcome: policy.Allow, Rule: "public", Reason: "route /: public: open to all"}},
-		{"nobody", policy.Route{Name: "r", Mechanisms: list(policy.Session, policy.Bearer)}, nil,
+		{"no identity", policy.Route{Name: "r", Mechanisms: list(policy.Session, policy.Bearer)}, nil,
 			policy.Decision{Outcome: policy.Challenge, Rule: "auth", Reason: "route r: auth: no identity is proved; accepts session, bearer"}},
 		{"accepted", policy.Route{Name: "r", Mechanisms: list(policy.Session, policy.Bearer)}, bySession,
 			policy.Decision{Outcome: policy.Allow, Rule: "auth", Reason: "route r: auth: open to every identity proved by session, bearer"}},
@@ -64,29 +64,24 @@ func TestDecideByMechanism(t *testing.T) {
 
 func TestRoutePublicAndAccepts(t *testing.T) {
 	t.Parallel()
-	all := []policy.Mechanism{policy.Basic, policy.Session, policy.Bearer, policy.OIDC}
+	all := []policy.Mechanism{policy.None, policy.Basic, policy.Session, policy.Bearer, policy.OIDC, ""}
 	for _, m := range all {
 		r := policy.Route{Mechanisms: []policy.Mechanism{m}}
-		if r.Public() {
-			t.Errorf("a route for %s is public", m)
+		if r.Public() != (m == policy.None) {
+			t.Errorf("a route for %q is public: %t", m, r.Public())
 		}
-		for _, other := range append(all, policy.None, "") {
-			if got := r.Accepts(other); got != (m == other) {
-				t.Errorf("a route for %s accepts %q: %t", m, other, got)
+		for _, other := range all {
+			if got := r.Accepts(other); got != (m == other && m != policy.None && m != "") {
+				t.Errorf("a route for %q accepts %q: %t", m, other, got)
 			}
 		}
 	}
-	for public, r := range map[bool]policy.Route{
-		true:  {Mechanisms: []policy.Mechanism{policy.None}},
-		false: {Mechanisms: []policy.Mechanism{policy.None, policy.None}},
-	} {
-		if r.Public() != public || r.Accepts(policy.None) || r.Accepts(policy.Basic) {
-			t.Errorf("%v: Public() = %t, Accepts(none) = %t", r.Mechanisms, r.Public(), r.Accepts(policy.None))
-		}
+	if r := (policy.Route{Mechanisms: []policy.Mechanism{policy.None, policy.None}}); r.Public() {
+		t.Error("a route with none twice is public")
 	}
 }
 
-// Each rule with what satisfies it and what comes close.
+// Each rule with identities that satisfy it and identities that almost do.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	type ids []policy.Identity
@@ -247,7 +242,7 @@ func TestNetworks(t *testing.T) {
 	}
 	everywhere := policyRoute(t, nil, inline(policy.Spec{Networks: []string{"0.0.0.0/0", "::/0"}}))
 	if d := everywhere.Decide(&policy.Identity{Mechanism: policy.Session}, &policy.Request{Method: "GET"}); d.Outcome != policy.Forbid {
-		t.Errorf("a request from nowhere: %v, want forbid", d.Outcome)
+		t.Errorf("a request without an address: %v, want forbid", d.Outcome)
 	}
 }
 
@@ -264,7 +259,7 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// The decision names the rule by which it was made.
+// A decision names the rule that decided.
 func TestDecideNamesTheRule(t *testing.T) {
 	t.Parallel()
 	specs := map[string]*policy.Spec{
@@ -320,7 +315,7 @@ func TestDecideNamesTheRule(t *testing.T) {
 	}
 }
 
-// What was compiled does not change with what it was compiled from.
+// A compiled policy does not share memory with its Spec.
 func TestCompiledIsIndependent(t *testing.T) {
 	t.Parallel()
 	spec := policy.Spec{Roles: []string{"admin"}, Claims: map[string][]string{"a": {"b"}}}

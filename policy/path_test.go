@@ -93,8 +93,7 @@ func TestParseTargetRefuses(t *testing.T) {
 	}
 }
 
-// The longest nest of encodings that a header can hold takes no longer than
-// any other path of its length.
+// Nested encodings take linear time.
 func TestParseTargetIsLinear(t *testing.T) {
 	t.Parallel()
 	const rounds = 1 << 20
@@ -109,7 +108,7 @@ func TestParseTargetIsLinear(t *testing.T) {
 
 var encoding = regexp.MustCompile("%[0-9A-Fa-f]{2}")
 
-// decodeLeniently is one round of decoding as the most obliging server does.
+// decodeLeniently is one round of decoding by the most lenient server.
 func decodeLeniently(s string) string {
 	return encoding.ReplaceAllStringFunc(s, func(e string) string {
 		b, err := strconv.ParseUint(e[1:], 16, 8)
@@ -120,8 +119,8 @@ func decodeLeniently(s string) string {
 	})
 }
 
-// ambiguous says, step by step as the contract does, whether a target has to
-// be refused.
+// ambiguous reports whether a target must be refused. It follows the contract
+// step by step.
 func ambiguous(target string) bool {
 	raw, query, _ := strings.Cut(target, "?")
 	control := func(r rune) bool { return unicode.IsControl(r) || r == ' ' }
@@ -257,6 +256,59 @@ func FuzzStripPrefix(f *testing.F) {
 		}
 		if !strings.HasSuffix(p.Raw, raw) && raw != "/" {
 			t.Errorf("%q is no part of %q", raw, p.Raw)
+		}
+	})
+}
+
+// readings are ways in which a server may decode a path again.
+var readings = map[string]func(string) string{
+	"leniently": decodeLeniently,
+	"or not at all": func(p string) string {
+		decoded, err := url.PathUnescape(p)
+		if err != nil {
+			return p
+		}
+		return decoded
+	},
+	"with + for a space": func(p string) string { return decodeLeniently(strings.ReplaceAll(p, "+", " ")) },
+}
+
+// A canonical path is a fixed point: parsing it again, or encoding and parsing
+// it, gives the same path. Decoding it again, any number of times and by any
+// reading, never adds, removes or leaves a segment.
+func FuzzPathKeepsItsSegments(f *testing.F) {
+	for _, s := range []string{
+		"/", "/a/b/", "/%61/%2541", "/a;b/..;c", "/%252e%252e;x", "/%25%32%66", "/a%253bb/%25252e%25252e", "/%25%2532%2566", "/a+b/%2b", "/%2525252f..", "/%25c0%25af", "/%255c", "/..%2500/",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, target string) {
+		p, err := policy.ParseTarget(target)
+		if err != nil {
+			return
+		}
+		anew := (&url.URL{Path: p.Decoded}).EscapedPath()
+		for _, same := range []string{p.Raw, anew} {
+			if again, err := policy.ParseTarget(same); err != nil || again.Decoded != p.Decoded || again.Raw != same {
+				t.Errorf("%q as %q is %+v, %v", target, same, again, err)
+			}
+		}
+		segments := strings.Count(p.Raw, "/")
+		for name, decode := range readings {
+			for at, round := p.Raw, 0; round < 8; round++ {
+				at = decode(at)
+				if got := strings.Count(at, "/") + strings.Count(at, `\`); got != segments {
+					t.Fatalf("%q has %d slashes, and decoded %s %d times %d: %q", target, segments, name, round+1, got, at)
+				}
+				for segment := range strings.SplitSeq(at, "/") {
+					if bare, _, _ := strings.Cut(segment, ";"); bare == "." || bare == ".." {
+						t.Fatalf("%q decoded %s %d times leaves a segment: %q", target, name, round+1, at)
+					}
+				}
+				if clean := path.Clean(at); clean != at && clean+"/" != at {
+					t.Fatalf("%q decoded %s %d times cleans to another path: %q", target, name, round+1, clean)
+				}
+			}
 		}
 	})
 }

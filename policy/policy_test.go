@@ -20,7 +20,7 @@ func parse(tb testing.TB, target string) policy.Path {
 	return p
 }
 
-// request returns a request as a client would make it.
+// request returns the canonical form of a request.
 func request(tb testing.TB, method, host, target string) *policy.Request {
 	tb.Helper()
 	canonical, err := policy.CanonicalHost(host)
@@ -48,8 +48,8 @@ func newTable(tb testing.TB, routes ...policy.Route) *policy.Table {
 	return table
 }
 
-// diffErrors compares everything wrong with what is wanted, one "path: part
-// of the message" for each error. It returns what differs.
+// diffErrors compares an Errors with want, which has "PATH: PART OF THE MESSAGE"
+// for each error. It returns the difference.
 func diffErrors(err error, want ...string) string {
 	var errs policy.Errors
 	if err != nil && !errors.As(err, &errs) {
@@ -89,7 +89,7 @@ func TestCompileErrors(t *testing.T) {
 		want  []string
 	}{
 		{"no policies", nil, nil},
-		{"nothing said", map[string]*policy.Spec{"a": nil, "b": {}},
+		{"no rules", map[string]*policy.Spec{"a": nil, "b": {}},
 			[]string{"policies.a: has no rules", "policies.b: has no rules"}},
 		{"no name", map[string]*policy.Spec{"": {Roles: []string{"a"}}},
 			[]string{"policies: name of a policy is empty"}},
@@ -227,8 +227,8 @@ func TestSetPolicyErrors(t *testing.T) {
 	}
 }
 
-// A set with an error in it still answers for the routes, and lets nobody in:
-// not by its good policies, and not by what its bad ones fail to forbid.
+// A set with an error still has policies for the routes, but they allow nothing:
+// neither the valid ones, nor those with none of an invalid one.
 func TestBrokenSetRefuses(t *testing.T) {
 	t.Parallel()
 	set, err := policy.Compile(map[string]*policy.Spec{

@@ -11,8 +11,8 @@ import (
 	"authgate/policy"
 )
 
-// A path without the slash at its end belongs to the route that a
-// http.ServeMux would have led to, by a redirect or without.
+// A path without a slash at its end matches the route to which a http.ServeMux
+// leads, with or without a redirect.
 func FuzzSlashLikeServeMux(f *testing.F) {
 	random := rand.NewChaCha8([32]byte{1})
 	for range 300 {
@@ -54,7 +54,7 @@ func FuzzSlashLikeServeMux(f *testing.F) {
 	})
 }
 
-// served is the pattern that a request ends at, empty where there is none.
+// served returns the pattern that serves a request, empty if none does.
 func served(mux *http.ServeMux, method, host, target string) string {
 	for range 2 {
 		r := httptest.NewRequest(method, "http://"+host+target, nil)

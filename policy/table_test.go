@@ -8,7 +8,7 @@ import (
 	"authgate/policy"
 )
 
-// session is the list of mechanisms where it does not matter.
+// session is a list of mechanisms for tests that need any.
 var session = []policy.Mechanism{policy.Session}
 
 func routes(patterns ...string) []policy.Route {
@@ -40,6 +40,11 @@ func TestMatch(t *testing.T) {
 		"POST api.example.org/write",
 	}
 	table := newTable(t, routes(patterns...)...)
+	for i, route := range table.Routes() {
+		if route.Pattern != patterns[i] {
+			t.Errorf("route %d has the pattern %q, want %q", i, route.Pattern, patterns[i])
+		}
+	}
 	const none = -1
 	tests := []struct {
 		method, host, target string
@@ -92,26 +97,18 @@ func TestMatch(t *testing.T) {
 		{"GET", "h", "/", none},
 	}
 	for _, tt := range tests {
-		t.Run(tt.method+" "+tt.host+tt.target, func(t *testing.T) {
-			t.Parallel()
-			got, ok := table.Match(request(t, tt.method, tt.host, tt.target))
-			if ok != (tt.want != none) {
-				t.Fatalf("matched: %t (%+v)", ok, got)
-			}
-			if !ok {
-				if got != (policy.Match{}) {
-					t.Errorf("no match, but %+v", got)
-				}
-				return
-			}
-			if got.Index != tt.want || got.Route == nil || got.Route.Pattern != patterns[tt.want] {
-				t.Errorf("got route %d (%+v), want %d", got.Index, got.Route, tt.want)
-			}
-		})
+		got, ok := table.Match(request(t, tt.method, tt.host, tt.target))
+		want := policy.Match{}
+		if tt.want != none {
+			want = policy.Match{Index: tt.want, Route: table.Routes()[tt.want]}
+		}
+		if ok != (tt.want != none) || got != want {
+			t.Errorf("%s %s%s: got %+v, %t; want %+v", tt.method, tt.host, tt.target, got, ok, want)
+		}
 	}
 }
 
-// A request that no parser made matches nothing.
+// A request with a path that ParseTarget does not make matches nothing.
 func TestMatchNeedsCanonicalRequest(t *testing.T) {
 	t.Parallel()
 	table := newTable(t, routes("/", "/a/")...)
@@ -176,7 +173,7 @@ func TestNewTableErrors(t *testing.T) {
 				t.Errorf("table = %v", table)
 			}
 			if err != nil && (strings.Contains(err.Error(), ".go:") || strings.Contains(err.Error(), "registered at")) {
-				t.Errorf("the message shows our source: %v", err)
+				t.Errorf("the message names a place in the source: %v", err)
 			}
 		})
 	}
@@ -228,13 +225,13 @@ func TestBadPatterns(t *testing.T) {
 		if diff := diffErrors(err, "routes[0].match: "+tt.want); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", tt.pattern, diff)
 		}
-		if err != nil && strings.Contains(err.Error(), "at offset") { // of a pattern that was put together here
+		if err != nil && strings.Contains(err.Error(), "at offset") { // of a pattern that this package composed
 			t.Errorf("%q: the offset in %q misleads", tt.pattern, err)
 		}
 	}
 }
 
-// Policies that many ways lead to are worded once.
+// A policy that many references reach is described once.
 func TestNewTableOfDeepPolicies(t *testing.T) {
 	t.Parallel()
 	specs := map[string]*policy.Spec{"0": {Roles: []string{"admin"}}}
@@ -248,7 +245,7 @@ func TestNewTableOfDeepPolicies(t *testing.T) {
 	}
 }
 
-// A table is not changed by what happens to the routes that it was made of.
+// A table does not share memory with the routes of NewTable.
 func TestTableCopiesRoutes(t *testing.T) {
 	t.Parallel()
 	mine := []policy.Route{{Name: "r", Pattern: "/", Mechanisms: []policy.Mechanism{policy.Session}}}
@@ -260,17 +257,10 @@ func TestTableCopiesRoutes(t *testing.T) {
 	}
 }
 
-// What an upstream may drop from a path must not choose the route.
+// What an upstream may drop from a path must not select the route.
 func TestCheckParameters(t *testing.T) {
 	t.Parallel()
-	var routes []policy.Route
-	for _, pattern := range []string{"/", "/admin/", "/files/{name}", "GET /read/"} {
-		routes = append(routes, policy.Route{Name: pattern, Pattern: pattern, Mechanisms: []policy.Mechanism{policy.None}})
-	}
-	table, err := policy.NewTable(routes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := newTable(t, routes("/", "/admin/", "/files/{name}", "GET /read/")...)
 	for path, passes := range map[string]bool{
 		"/":                    true,
 		"/page;v=1":            true,
@@ -296,7 +286,7 @@ func TestCheckParameters(t *testing.T) {
 			t.Fatalf("%s: no route", path)
 		}
 		if err := table.CheckParameters(req, found); (err == nil) != passes {
-			t.Errorf("%s, which leads to %s: %v, want it to pass: %v", path, found.Route.Name, err, passes)
+			t.Errorf("%s, which matches %s: %v, want it to pass: %v", path, found.Route.Pattern, err, passes)
 		}
 	}
 }
