@@ -8,8 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The shipped file is valid without any variable, and the demonstration's
-// hashes are the ones in it.
+// The shipped file is valid without variables, and demoHashes are its hashes.
 func TestShippedConfig(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("../../config.yaml")
@@ -34,7 +33,7 @@ func TestShippedConfig(t *testing.T) {
 		hashes = append(hashes, u.PasswordHash)
 	}
 	if !slices.Equal(hashes, demoHashes) {
-		t.Error("the hashes of config.yaml are not those that the gateway recognises")
+		t.Error("demoHashes differ from the hashes of config.yaml")
 	}
 	roles := map[string][]string{}
 	for _, u := range cfg.Accounts.Users {

@@ -16,9 +16,9 @@ import (
 	"authgate/policy"
 )
 
-// FuzzParse: whatever the file, the result is a Config that holds what the
-// rest of the gateway relies on, the same each time, or Diagnostics that point
-// into the file.
+// FuzzParse checks that each file gives either a Config with the properties that
+// the gateway needs, or Diagnostics with places in the file, and the same result
+// each time.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"testdata/good/*.yaml", "testdata/bad/*.yaml", "testdata/design/*.yaml", "../../config.yaml"} {
 		paths, err := filepath.Glob(pattern)
@@ -34,7 +34,7 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, source []byte) {
-		// Beside the files of testdata, so that the side files are found.
+		// In testdata, so that side files exist.
 		const path = "testdata/bad/fuzz.yaml"
 		cfg, err := parse(path, source, lookup)
 		again, errAgain := parse(path, slices.Clone(source), lookup)
@@ -59,7 +59,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// checkPoints checks that diagnostics are whole and in order, and point into
+// checkPoints checks that diagnostics are complete and in order, with places in
 // the file.
 func checkPoints(t *testing.T, path string, source []byte, diagnostics Diagnostics) {
 	t.Helper()
@@ -67,13 +67,13 @@ func checkPoints(t *testing.T, path string, source []byte, diagnostics Diagnosti
 	line, column := 1, 0
 	for _, d := range diagnostics {
 		if d.File == "" || d.Key == "" || d.Message == "" || strings.ContainsAny(d.String(), "\n\r\x00\x1b") {
-			t.Fatalf("not a whole diagnostic on one line: %+v", d)
+			t.Fatalf("not a complete diagnostic on one line: %+v", d)
 		}
 		if d.File != path {
 			continue
 		}
 		if d.Line < 1 || d.Line > len(lines) || d.Column < 1 || d.Column > utf8.RuneCountInString(lines[d.Line-1])+1 {
-			t.Fatalf("points outside of the file: %+v", d)
+			t.Fatalf("a place outside of the file: %+v", d)
 		}
 		if d.Line < line || d.Line == line && d.Column < column {
 			t.Fatalf("out of order after line %d, column %d: %+v", line, column, d)
@@ -85,7 +85,7 @@ func checkPoints(t *testing.T, path string, source []byte, diagnostics Diagnosti
 	}
 }
 
-// checkHolds checks what other packages take for granted.
+// checkHolds checks the properties that other packages need.
 func checkHolds(t *testing.T, cfg *Config) {
 	t.Helper()
 	if http.NewCrossOriginProtection().AddTrustedOrigin(cfg.PublicURL.String()) != nil || cfg.PublicURL.Scheme != "https" || cfg.Token.Issuer == "" || len(cfg.Token.Audience) == 0 {
@@ -120,7 +120,7 @@ func checkHolds(t *testing.T, cfg *Config) {
 			t.Fatalf("route %+v has the upstream %+v", r, u)
 		}
 		if r.Policy != nil && len(r.Policy) == 0 {
-			t.Fatalf("route %+v has a policy that says nothing", r)
+			t.Fatalf("route %+v has an empty policy", r)
 		}
 		if got := table[i]; got.Pattern != r.Match || got.Name != r.Name || !slices.Equal(got.Mechanisms, r.Auth) || (got.Policy == nil) != (r.Policy == nil) {
 			t.Fatalf("route %+v is %+v in the table", r, got)
@@ -128,8 +128,8 @@ func checkHolds(t *testing.T, cfg *Config) {
 	}
 }
 
-// checkACMEHolds checks that an authority can be asked for each name, once,
-// and that what it issues is never shared in clear.
+// checkACMEHolds checks that an authority can certify each name, that there are
+// no repetitions, and that shared certificates are encrypted.
 func checkACMEHolds(t *testing.T, cfg *Config) {
 	t.Helper()
 	if cfg.TLS.Mode != TLSACME {
@@ -140,7 +140,7 @@ func checkACMEHolds(t *testing.T, cfg *Config) {
 		_, err := netip.ParseAddr(domain)
 		canonical, refused := policy.CanonicalHost(domain)
 		if err == nil || refused != nil || canonical != domain || asked[domain] {
-			t.Fatalf("the names to certify are %q", cfg.TLS.Domains)
+			t.Fatalf("the domains are %q", cfg.TLS.Domains)
 		}
 		asked[domain] = true
 	}
@@ -148,12 +148,12 @@ func checkACMEHolds(t *testing.T, cfg *Config) {
 		t.Fatalf("mode acme with the names %q, %+v and %+v", cfg.TLS.Domains, cfg.Listen, cfg.Store)
 	}
 	if d := cfg.TLS.Directory; d != "" && !strings.HasPrefix(d, "https://") {
-		t.Fatalf("the authority is asked at %q", d)
+		t.Fatalf("the directory is %q", d)
 	}
 }
 
-// checkIssuersHold checks that each identity from outside has one source with
-// one name, and that every provider can be asked who somebody is.
+// checkIssuersHold checks that names of providers and issuers are unique, and
+// that every provider is complete.
 func checkIssuersHold(t *testing.T, cfg *Config) {
 	t.Helper()
 	names := map[string]string{policy.LocalProvider: "", policy.BasicProvider: ""} // and issuers

@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "write the .want files of testdata")
 
-// environment is what the files of testdata may ask for.
+// environment has the variables for the files of testdata.
 var environment = map[string]string{
 	"HOST":     "gateway.example.org",
 	"HOME_DIR": "/srv",
@@ -89,7 +89,7 @@ func compareGolden(t *testing.T, path, got string) {
 	}
 }
 
-// checkNothingSecret finds what the files of testdata mark as secret.
+// checkNothingSecret finds the secrets of the files of testdata.
 func checkNothingSecret(t *testing.T, text string) {
 	t.Helper()
 	for _, secret := range []string{

@@ -14,10 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// exported compares configurations by what they say.
+// exported compares the settings of configurations.
 var exported = cmp.Options{cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{})}
 
-// mustParse parses a text that has to be valid.
+// mustParse parses a valid text.
 func mustParse(t testing.TB, source string) *Config {
 	t.Helper()
 	cfg, err := parse("config.yaml", []byte(source+"\n"), lookup)
@@ -27,8 +27,8 @@ func mustParse(t testing.TB, source string) *Config {
 	return cfg
 }
 
-// The block of the design and one without the keys whose values it calls
-// defaults say the same.
+// The configuration of the design and the one without its default values are
+// equal.
 func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 	t.Parallel()
 	written, err := parseTestdata(t, "testdata/design/whole.yaml")
@@ -78,7 +78,7 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// A changed accounts file shows in Reread, while the main file is what it was.
+// Reread reads the accounts file again, but not the main file.
 func TestReread(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -119,7 +119,7 @@ func TestReread(t *testing.T) {
 	}
 }
 
-// A caller that changes its slice afterwards does not change the Config.
+// A Config does not share memory with the argument of Parse.
 func TestParseCopiesItsSource(t *testing.T) {
 	t.Parallel()
 	source := []byte("log: {level: warn}\n")

@@ -9,8 +9,8 @@ import (
 
 const acmeBase = "public_url: https://Gateway.Example.org\n"
 
-// The names to certify are compared with those that clients ask for, which
-// are in lower case.
+// Domains are in lower case, because names in TLS handshakes are compared with
+// them.
 func TestACMEDomains(t *testing.T) {
 	t.Parallel()
 	for yaml, want := range map[string][]string{
@@ -26,7 +26,7 @@ func TestACMEDomains(t *testing.T) {
 	if _, ok := errors.AsType[Diagnostics](err); !ok || !strings.Contains(err.Error(), "tls.domains") {
 		t.Errorf("an address for public_url: %v", err)
 	}
-	mustParse(t, "tls: {domains: [a.example.org, A.example.org]}") // no authority is asked
+	mustParse(t, "tls: {domains: [a.example.org, A.example.org]}") // mode internal has no authority
 }
 
 // The certificate is for all hosts of the gateway, and tls.domains adds hosts.
@@ -68,7 +68,7 @@ routes:
 	}
 }
 
-// Both challenges are answered at one host.
+// Both listeners must have the same host, because both answer challenges.
 func TestACMEListen(t *testing.T) {
 	t.Parallel()
 	for listen, valid := range map[string]bool{

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A role that no account has is probably misspelt. Whether it is matters most
-// under none, where the rule then excludes no user.
+// A role that no account has is probably misspelled. Under none, such a rule
+// excludes no user.
 func TestWarningsOfRoles(t *testing.T) {
 	t.Parallel()
 	const users = "accounts: {users: [{username: alice, password_hash: \"${HASH}\", roles: [admin]}]}\n"

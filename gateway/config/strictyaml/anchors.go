@@ -3,7 +3,7 @@ package strictyaml
 import "github.com/goccy/go-yaml/ast"
 
 // maxExpanded is the number of values that may be read through aliases and merge
-// keys, so that a small file cannot stand for a huge one.
+// keys, so that a small file cannot represent a huge one.
 const maxExpanded = 50_000
 
 // resolveAliases finds the value of each alias: the nearest anchor above it with

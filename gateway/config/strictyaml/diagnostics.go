@@ -135,7 +135,7 @@ func visible(s string) string {
 // ordered returns the diagnostics sorted, without repetitions, and after redact,
 // which may be nil.
 func (p *problems) ordered(main string, redact *strings.Replacer) Diagnostics {
-	// The main file sorts before all others, whatever their names.
+	// The main file comes before all others.
 	rank := func(d Diagnostic) int {
 		if d.File == main {
 			return 0

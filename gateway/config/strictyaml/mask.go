@@ -34,7 +34,7 @@ func (o *Options) secretKey(key string) bool {
 }
 
 // maskYAML returns the function that shows line i of a YAML text with secrets
-// masked. It looks at the text alone, because it must also work on text that
+// masked. It uses only the text, because it must also work on text that
 // cannot be parsed. It masks the rest of a line after a secret key, and lines
 // that continue the value of a secret key above.
 func (o *Options) maskYAML(lines []string) func(i int) string {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// In each text the word hidden is, or may be, a secret; the word shown is not.
+// In each text the word hidden may be a secret, and the word shown is not.
 func TestMaskYAML(t *testing.T) {
 	t.Parallel()
 	for name, source := range map[string]string{
@@ -51,7 +51,7 @@ func TestMaskYAML(t *testing.T) {
 			if strings.Contains(got, "hidden") {
 				t.Errorf("a secret shows:\n%s", got)
 			}
-			// What stands in a line after a secret may go with it.
+			// The rest of a line after a secret may be masked too.
 			for i, line := range lines {
 				if strings.Contains(line, "shown") && !strings.Contains(line, "hidden") && out[i] != line {
 					t.Errorf("line %d is masked: %q, of %q", i+1, out[i], line)
