@@ -19,8 +19,8 @@ import (
 	"authgate/gateway/config"
 )
 
-// noAuthority is the address of an authority that cannot be reached. What it would
-// have issued, tests keep where it is looked for.
+// noAuthority is the directory of an authority that cannot be reached. Tests put
+// the certificates that it would have issued into the storage.
 const noAuthority = "https://127.0.0.1:1/directory"
 
 // acmeConfig is mode acme for gw.example and other.example.
@@ -31,8 +31,8 @@ func acmeConfig(dir string) *config.Config {
 	}
 }
 
-// keepIssued puts a certificate that ends 90 days after now into the storage,
-// as certmagic does, and returns it.
+// keepIssued stores a certificate that expires 90 days after now, as certmagic
+// does, and returns it.
 func keepIssued(t *testing.T, s certmagic.Storage, name string, now func() time.Time) *x509.Certificate {
 	t.Helper()
 	ca, err := openLocalCA(t.TempDir(), []string{name}, now)
@@ -60,12 +60,12 @@ func keepIssued(t *testing.T, s certmagic.Storage, name string, now func() time.
 	return pair.Leaf
 }
 
-// acmeFiles is where a gateway without Redis keeps its certificates.
+// acmeFiles is the storage of a gateway without Redis.
 func acmeFiles(dir string) *certmagic.FileStorage {
 	return &certmagic.FileStorage{Path: filepath.Join(dir, acmeFolder)}
 }
 
-// openCerts opens what cfg says, until the test ends.
+// openCerts opens the certificates of cfg until the test ends.
 func openCerts(t *testing.T, cfg *config.Config, shared certmagic.Storage) Source {
 	t.Helper()
 	certs, err := Open(cfg, shared, slog.New(slog.DiscardHandler), time.Now)
@@ -78,8 +78,8 @@ func openCerts(t *testing.T, cfg *config.Config, shared certmagic.Storage) Sourc
 	return certs
 }
 
-// A gateway alone keeps certificates in data_dir, where nobody else may read
-// them.
+// A gateway without shared storage stores certificates in data_dir, for its owner
+// only.
 func TestACMEInFiles(t *testing.T) {
 	dir := t.TempDir()
 	want := keepIssued(t, acmeFiles(dir), "gw.example", time.Now)
@@ -121,7 +121,7 @@ func TestACMEInASharedStorage(t *testing.T) {
 	}
 }
 
-// tls.trusted_roots come beside those of the system.
+// tls.trusted_roots are added to the roots of the system.
 func TestRootsWith(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -149,15 +149,14 @@ func TestRootsWith(t *testing.T) {
 			t.Errorf("%s: %v, %v", path, roots, err)
 		}
 		cfg := acmeConfig(dir)
-		cfg.TLS.TrustedRoots = path // checked when the configuration is read, and gone since
+		cfg.TLS.TrustedRoots = path // it was there when the configuration was read
 		if _, err := openACME(cfg, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "tls.trusted_roots") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
 }
 
-// The protocol of challenges is offered in mode acme alone, and never chosen
-// where a client speaks HTTP.
+// Only mode acme offers the protocol of challenges.
 func TestChallengeProtocol(t *testing.T) {
 	dir := t.TempDir()
 	m := openCerts(t, acmeConfig(dir), nil)

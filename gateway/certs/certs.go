@@ -17,36 +17,42 @@ import (
 	"authgate/gateway/config"
 )
 
-// acmeFolder is where certificates are kept under data_dir, unless instances
-// share them.
+// acmeFolder is the folder in data_dir for certificates from an authority.
 const acmeFolder = "acme"
 
-// Source gives the listener its certificate.
+// Source provides the certificate of a listener. It is safe for concurrent use.
 type Source interface {
-	// GetCertificate has the form of tls.Config.GetCertificate.
+	// GetCertificate is for tls.Config.GetCertificate.
 	GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// Refresh looks for a newer certificate; after an error the one at hand
-	// is kept.
+	// Refresh reads the certificate again. After an error the present one stays.
 	Refresh() error
-	// Certificates says what there is, for operators.
+	// Certificates describes the certificates, for operators.
 	Certificates() []acme.Certificate
 }
 
-// Open returns what tls.mode names; nil for off. shared is where instances share
-// what they get from an authority; nil: in data_dir.
+// Open returns the certificates that tls.mode names, or nil if it is off.
+// Certificates from an authority are stored in shared, or in data_dir if shared
+// is nil.
 func Open(cfg *config.Config, shared certmagic.Storage, logger *slog.Logger, now func() time.Time) (Source, error) {
 	switch cfg.TLS.Mode {
 	case config.TLSOff:
 		return nil, nil
 	case config.TLSInternal:
-		return openLocalCA(cfg.DataDir, cfg.TLS.Domains, now)
+		return sourceOf(openLocalCA(cfg.DataDir, cfg.TLS.Domains, now))
 	case config.TLSFiles:
-		files := &certificateFiles{certificate: cfg.TLS.Certificate, key: cfg.TLS.Key}
-		return files, files.Refresh()
+		return sourceOf(openFiles(cfg.TLS.Certificate, cfg.TLS.Key))
 	case config.TLSACME:
-		return openACME(cfg, shared, logger)
+		return sourceOf(openACME(cfg, shared, logger))
 	}
 	return nil, fmt.Errorf("tls.mode %q is not supported", cfg.TLS.Mode)
+}
+
+// sourceOf returns a nil Source after an error.
+func sourceOf[S Source](s S, err error) (Source, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func openACME(cfg *config.Config, shared certmagic.Storage, logger *slog.Logger) (*acme.Manager, error) {
@@ -66,7 +72,7 @@ func openACME(cfg *config.Config, shared certmagic.Storage, logger *slog.Logger)
 	return acme.Open(context.Background(), options)
 }
 
-// rootsWith returns the roots that the system trusts, and those of a file.
+// rootsWith returns the roots of the system and those in a PEM file.
 func rootsWith(path string) (*x509.CertPool, error) {
 	roots, err := x509.SystemCertPool()
 	if err != nil {
@@ -77,17 +83,18 @@ func rootsWith(path string) (*x509.CertPool, error) {
 		return nil, err
 	}
 	if !roots.AppendCertsFromPEM(pem) {
-		return nil, errors.New(path + " holds no certificate in PEM")
+		return nil, errors.New(path + " contains no PEM certificate")
 	}
 	return roots, nil
 }
 
-// TLSConfig allows TLS 1.2 with forward secrecy and AEAD, and TLS 1.3 (RFC
-// 9325, sections 3.1.1 and 4.2).
+// TLSConfig returns the configuration of a listener for HTTP/1.1 and HTTP/2. It
+// allows TLS 1.2 with forward secrecy and AEAD, and TLS 1.3 (RFC 9325, sections
+// 3.1.1 and 4.2).
 func TLSConfig(certs Source) *tls.Config {
 	protocols := []string{"h2", "http/1.1"}
 	if _, ok := certs.(*acme.Manager); ok {
-		protocols = append(protocols, acme.Protocol) // which net/http hangs up on after the handshake
+		protocols = append(protocols, acme.Protocol) // net/http closes such a connection after the handshake
 	}
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,

@@ -6,18 +6,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// expiryCollector tells how long the certificates are good for, so that one
-// that is not renewed is noticed before clients do.
+// expiryCollector collects how long each certificate is still valid.
 type expiryCollector struct {
 	certs  Source
 	now    func() time.Time
 	expiry *prometheus.Desc
 }
 
-// NewCollector returns a collector of the times until certificates expire.
+// NewCollector returns a collector of the time until each certificate expires.
 func NewCollector(certs Source, now func() time.Time) prometheus.Collector {
 	return &expiryCollector{certs: certs, now: now, expiry: prometheus.NewDesc("authgate_certificate_expiry_seconds",
-		"Time until the certificate expires, negative once it has; 0 if there is none yet.", []string{"domain"}, nil)}
+		"Time until the certificate expires. Negative if it has expired, 0 if there is no certificate yet.", []string{"domain"}, nil)}
 }
 
 // Describe implements prometheus.Collector.

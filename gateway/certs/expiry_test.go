@@ -16,7 +16,7 @@ import (
 	"authgate/gateway/config"
 )
 
-// stubCertificates are certificates that nobody is served.
+// stubCertificates only describe certificates.
 type stubCertificates []acme.Certificate
 
 func (stubCertificates) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {

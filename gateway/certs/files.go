@@ -8,10 +8,16 @@ import (
 	"authgate/gateway/acme"
 )
 
-// certificateFiles is a certificate and key that somebody else keeps fresh.
+// certificateFiles is a certificate and its key in files that another program
+// renews.
 type certificateFiles struct {
 	certificate, key string
 	current          atomic.Pointer[tls.Certificate]
+}
+
+func openFiles(certificate, key string) (*certificateFiles, error) {
+	f := &certificateFiles{certificate: certificate, key: key}
+	return f, f.Refresh()
 }
 
 // GetCertificate implements Source.

@@ -25,12 +25,12 @@ const (
 	caKeyFile = "ca-key.pem"
 	caLives   = 10 * 365 * 24 * time.Hour
 	leafLives = 90 * 24 * time.Hour
-	// clockSkew lets clients whose clock is behind trust a new certificate.
+	// clockSkew is how far the clock of a client may be behind.
 	clockSkew = time.Hour
 )
 
-// localCA is a certificate authority of one gateway, kept in its data
-// directory, and the certificate it has issued to itself.
+// localCA is the certificate authority of one gateway, and the certificate that
+// it has issued to the gateway.
 type localCA struct {
 	now         func() time.Time
 	domains     []string
@@ -41,8 +41,8 @@ type localCA struct {
 	leaf *tls.Certificate
 }
 
-// openLocalCA returns the authority kept in dir, made if there is none, for
-// a server of these domains and addresses.
+// openLocalCA returns the authority in dir, for these domains and addresses. It
+// creates the authority if there is none.
 func openLocalCA(dir string, domains []string, now func() time.Time) (*localCA, error) {
 	keyPEM, err := keyfile.Keep(filepath.Join(dir, caKeyFile), generateECKey)
 	if err != nil {
@@ -58,20 +58,21 @@ func openLocalCA(dir string, domains []string, now func() time.Time) (*localCA, 
 	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
-		return nil, fmt.Errorf("%s and %s in %s do not belong together, remove both to make new ones: %w", caFile, caKeyFile, dir, err)
+		return nil, fmt.Errorf("%s and %s in %s do not belong together; remove both to create new ones: %w", caFile, caKeyFile, dir, err)
 	}
 	if !now().Before(pair.Leaf.NotAfter) {
-		return nil, fmt.Errorf("%s in %s has expired, remove it to make a new one", caFile, dir)
+		return nil, fmt.Errorf("%s in %s has expired; remove it to create a new one", caFile, dir)
 	}
 	return &localCA{now: now, domains: domains, certificate: pair.Leaf, key: key}, nil
 }
 
-// GetCertificate returns the server's certificate, a new one when two thirds
-// of its life are over. It has the form of tls.Config.GetCertificate.
+// GetCertificate implements Source. It issues a new certificate when two thirds
+// of the lifetime of the present one are over, unless the authority itself
+// expires before a new one would.
 func (ca *localCA) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
-	if ca.leaf == nil || (ca.leaf.Leaf.NotAfter.Sub(ca.now()) < leafLives/3 && ca.leaf.Leaf.NotAfter.Before(ca.certificate.NotAfter)) {
+	if ca.leaf == nil || ca.due(ca.leaf.Leaf) {
 		leaf, err := ca.issue()
 		if err != nil {
 			return nil, err
@@ -81,7 +82,12 @@ func (ca *localCA) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error
 	return ca.leaf, nil
 }
 
-// Refresh implements Source: the authority renews by itself.
+// due reports whether a certificate is to be replaced.
+func (ca *localCA) due(leaf *x509.Certificate) bool {
+	return leaf.NotAfter.Sub(ca.now()) < leafLives/3 && leaf.NotAfter.Before(ca.certificate.NotAfter)
+}
+
+// Refresh implements Source. GetCertificate renews the certificate.
 func (ca *localCA) Refresh() error { return nil }
 
 // Certificates implements Source.
@@ -161,7 +167,7 @@ func generateECKey() ([]byte, error) {
 func parseKey(content []byte) (crypto.Signer, error) {
 	block, _ := pem.Decode(content)
 	if block == nil {
-		return nil, errors.New("no PEM block")
+		return nil, errors.New("it contains no PEM block")
 	}
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
@@ -169,7 +175,7 @@ func parseKey(content []byte) (crypto.Signer, error) {
 	}
 	signer, ok := key.(crypto.Signer)
 	if !ok {
-		return nil, errors.New("not a signing key")
+		return nil, errors.New("it contains no signing key")
 	}
 	return signer, nil
 }

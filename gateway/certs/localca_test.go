@@ -42,7 +42,7 @@ func leafOf(t *testing.T, certs Source) *x509.Certificate {
 	return pair.Leaf
 }
 
-// Who was given ca.pem once goes on trusting the gateway.
+// A client that trusts ca.pem trusts the gateway after a restart too.
 func TestLocalCASurvives(t *testing.T) {
 	t.Parallel()
 	dir, c := t.TempDir(), newClock()
@@ -83,7 +83,7 @@ func TestLocalCASurvives(t *testing.T) {
 	}
 }
 
-// The chain that is sent ends at the authority, over a real handshake.
+// A client that trusts the authority accepts the chain of a handshake.
 func TestLocalCAHandshake(t *testing.T) {
 	t.Parallel()
 	ca := openCA(t, t.TempDir(), time.Now)
@@ -138,12 +138,12 @@ func TestLocalCARenews(t *testing.T) {
 		t.Error("it is not renewed when two thirds of its life are over")
 	}
 	if leafOf(t, ca) != second {
-		t.Error("it is made anew for each handshake")
+		t.Error("each handshake gets a new one")
 	}
 }
 
-// Towards the end of the authority certificates end with it, and are not made
-// anew for each handshake.
+// A certificate does not outlive its authority, and is not issued again for each
+// handshake when the authority ends soon.
 func TestLocalCAEnds(t *testing.T) {
 	t.Parallel()
 	dir, c := t.TempDir(), newClock()
@@ -154,7 +154,7 @@ func TestLocalCAEnds(t *testing.T) {
 		t.Errorf("the certificate ends at %v, its authority at %v", leaf.NotAfter, ca.certificate.NotAfter)
 	}
 	if leafOf(t, ca) != leaf {
-		t.Error("it is made anew for each handshake")
+		t.Error("each handshake gets a new one")
 	}
 	c.advance(10 * 24 * time.Hour)
 	_, err := openLocalCA(dir, caDomains, c.now)
@@ -178,9 +178,9 @@ func TestLocalCABroken(t *testing.T) {
 		want       []string
 	}{
 		{"another authority's key", caKeyFile, string(foreign), []string{caFile, caKeyFile, "do not belong together"}},
-		{"a key that is none", caKeyFile, "garbage", []string{caKeyFile, "PEM"}},
+		{"no key", caKeyFile, "garbage", []string{caKeyFile, "PEM"}},
 		{"a key of another form", caKeyFile, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", []string{caKeyFile}},
-		{"a certificate that is none", caFile, "garbage", []string{caFile}},
+		{"no certificate", caFile, "garbage", []string{caFile}},
 		{"an empty key", caKeyFile, "", []string{caKeyFile}},
 	} {
 		dir := t.TempDir()
@@ -204,11 +204,11 @@ func TestLocalCABroken(t *testing.T) {
 		}
 	}
 	if _, err := openLocalCA(filepath.Join(one, "nowhere"), caDomains, time.Now); err == nil {
-		t.Error("a folder that is not there is accepted")
+		t.Error("a folder that does not exist is accepted")
 	}
 }
 
-// writePair writes a certificate and its key, as somebody else would.
+// writePair writes a certificate and its key to files.
 func writePair(t *testing.T, dir string) (certificate, key string) {
 	t.Helper()
 	keyPEM, err := generateECKey()
@@ -243,20 +243,20 @@ func TestCertificateFiles(t *testing.T) {
 	first := leafOf(t, certs)
 	writePair(t, dir)
 	if leafOf(t, certs) != first {
-		t.Error("the files are read without being asked for")
+		t.Error("the files are read before Refresh")
 	}
 	if err := certs.Refresh(); err != nil {
 		t.Fatal(err)
 	}
 	second := leafOf(t, certs)
 	if second.Equal(first) {
-		t.Error("the new certificate is not taken")
+		t.Error("the new certificate is not used")
 	}
 	newKey, err := os.ReadFile(key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string]string{"a key that is gone": "", "a key that is none": "garbage", "another key": otherKey(t)} {
+	for name, content := range map[string]string{"a missing key": "", "no key": "garbage", "another key": otherKey(t)} {
 		if err := os.Remove(key); err != nil {
 			t.Fatal(err)
 		}
@@ -269,14 +269,14 @@ func TestCertificateFiles(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if leafOf(t, certs) != second {
-			t.Errorf("%s: the certificate at hand is not kept", name)
+			t.Errorf("%s: the present certificate is not kept", name)
 		}
 		if err := os.WriteFile(key, newKey, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := certs.Refresh(); err != nil {
-		t.Errorf("once all is well again: %v", err)
+		t.Errorf("with good files again: %v", err)
 	}
 }
 
@@ -307,6 +307,6 @@ func TestOpenCertificates(t *testing.T) {
 		}
 	}
 	if certs, err := open(config.TLS{Mode: config.TLSFiles, Certificate: "nowhere", Key: "nowhere"}); err == nil {
-		t.Errorf("files that are not there: %v", certs)
+		t.Errorf("missing files: %v", certs)
 	}
 }

@@ -1,3 +1,18 @@
+// Package peer finds out which client a request comes from, over which scheme
+// and for which host, also behind proxies.
+//
+// # Limits and threats
+//
+// Any client can send X-Forwarded-For, X-Forwarded-Proto, X-Forwarded-Host and
+// Forwarded (RFC 7239). The package reads these headers only if the connection
+// comes from a trusted proxy, and takes from them the last values, which that
+// proxy wrote itself. It reads a chain of addresses from the right and stops at
+// the first address that is not a trusted proxy or not an address at all: what
+// is to the left of it may be forged.
+//
+// A trusted proxy must add to these headers or overwrite them. If it passes a
+// client's X-Forwarded-Proto or X-Forwarded-Host on unchanged, the client
+// chooses the scheme and the host.
 package peer
 
 import (
@@ -9,17 +24,17 @@ import (
 	"strings"
 )
 
-// Peer tells who is connected and on whose behalf.
+// Peer is the client of a request.
 type Peer struct {
 	Trusted bool       // the connection comes from a trusted proxy
-	Client  netip.Addr // who asks: the rightmost address that is no trusted proxy
-	Address string     // Client, for the log
-	Proto   string     // http or https, as the client spoke it
-	Host    string     // as the client spoke it
+	Client  netip.Addr // the client's address; the zero Addr if it is unknown
+	Address string     // Client as text, for logs
+	Proto   string     // the scheme that the client used, http or https
+	Host    string     // the host that the client asked for, as it wrote it
 	Chain   string     // X-Forwarded-For for the upstream
 }
 
-// Proxies are the networks whose word about clients is believed.
+// Proxies are the networks of trusted proxies. The zero value trusts none.
 type Proxies []netip.Prefix
 
 // Contains reports whether an address is in one of the networks.
@@ -27,8 +42,7 @@ func (t Proxies) Contains(a netip.Addr) bool {
 	return slices.ContainsFunc(t, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// Read finds out who is behind r. What a peer that is not trusted says of
-// others counts for nothing.
+// Read returns the client of r.
 func (t Proxies) Read(r *http.Request) Peer {
 	p := Peer{Proto: "http", Host: r.Host, Client: ParseAddr(r.RemoteAddr)}
 	if r.TLS != nil {
@@ -50,11 +64,10 @@ func (t Proxies) Read(r *http.Request) Peer {
 	if len(hops) > 0 {
 		p.Chain = strings.Join(append(hops, p.Chain), ", ")
 	}
-	// From the right, each hop vouches for the one before it.
 	for _, hop := range slices.Backward(hops) {
 		addr := ParseAddr(hop)
 		if !addr.IsValid() {
-			break // whoever is behind it cannot be known; the last one known counts
+			break // the last known address counts
 		}
 		p.Client, p.Address = addr, addr.String()
 		if !t.Contains(addr) {
@@ -64,39 +77,15 @@ func (t Proxies) Read(r *http.Request) Peer {
 	return p
 }
 
-// unknownHop stands for an address that a proxy does not tell (RFC 7239,
-// section 6.2).
+// unknownHop replaces an address that a proxy does not give (RFC 7239, section
+// 6.2).
 const unknownHop = "unknown"
 
-// forwarded returns what a trusted proxy says: the chain of addresses, and
-// the scheme and host. Where there are several, the last is the proxy's own
-// word and the others are what it was told. X-Forwarded-* wins over Forwarded
-// (RFC 7239) where both speak.
+// forwarded returns the chain of addresses, the scheme and the host from the
+// headers of a trusted proxy. Of several schemes or hosts it returns the last.
+// X-Forwarded-* takes precedence over Forwarded.
 func forwarded(h http.Header) (hops []string, proto, host string) {
-	for element := range strings.SplitSeq(strings.Join(h["Forwarded"], ","), ",") {
-		if strings.TrimSpace(element) == "" {
-			continue
-		}
-		// What an element leaves out is not to be taken from one before it.
-		hop := ""
-		proto, host = "", ""
-		for pair := range strings.SplitSeq(element, ";") {
-			name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
-			value = strings.Trim(value, `"`)
-			switch strings.ToLower(name) {
-			case "for":
-				if hop != "" {
-					value = unknownHop // two of them are none
-				}
-				hop = value
-			case "proto":
-				proto = strings.ToLower(value)
-			case "host":
-				host = value
-			}
-		}
-		hops = append(hops, cmp.Or(hop, unknownHop))
-	}
+	hops, proto, host = parseForwarded(h["Forwarded"])
 	if values := list(h, "X-Forwarded-For"); len(values) > 0 {
 		hops = values
 	}
@@ -109,7 +98,37 @@ func forwarded(h http.Header) (hops []string, proto, host string) {
 	return hops, proto, host
 }
 
-// list returns the comma-separated values of a header, over all its lines.
+// parseForwarded reads the lines of Forwarded (RFC 7239, section 4).
+func parseForwarded(lines []string) (hops []string, proto, host string) {
+	for element := range strings.SplitSeq(strings.Join(lines, ","), ",") {
+		if strings.TrimSpace(element) == "" {
+			continue
+		}
+		// An element without a scheme or a host does not inherit those of the
+		// element before it, which a client may have written.
+		hop := ""
+		proto, host = "", ""
+		for pair := range strings.SplitSeq(element, ";") {
+			name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
+			value = strings.Trim(value, `"`)
+			switch strings.ToLower(name) {
+			case "for":
+				if hop != "" {
+					value = unknownHop // two addresses are ambiguous
+				}
+				hop = value
+			case "proto":
+				proto = strings.ToLower(value)
+			case "host":
+				host = value
+			}
+		}
+		hops = append(hops, cmp.Or(hop, unknownHop))
+	}
+	return hops, proto, host
+}
+
+// list returns the comma-separated values of a header, from all its lines.
 func list(h http.Header, name string) []string {
 	var all []string
 	for _, line := range h[name] {
@@ -122,8 +141,9 @@ func list(h http.Header, name string) []string {
 	return all
 }
 
-// ParseAddr reads an address with or without a port or brackets; the zero
-// Addr when it is none.
+// ParseAddr parses an address with or without a port or brackets. It returns
+// an IPv4-mapped IPv6 address as IPv4, drops a zone, and returns the zero Addr
+// if s is no address.
 func ParseAddr(s string) netip.Addr {
 	if a, err := netip.ParseAddrPort(s); err == nil {
 		return a.Addr().Unmap().WithZone("")
@@ -138,8 +158,8 @@ func ParseAddr(s string) netip.Addr {
 	return a.Unmap().WithZone("")
 }
 
-// IsLocalAddress reports whether host is the address of the gateway itself on
-// which the connection arrived.
+// IsLocalAddress reports whether host is the address on which the server
+// accepted the connection of r.
 func IsLocalAddress(r *http.Request, host string) bool {
 	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	if err != nil {

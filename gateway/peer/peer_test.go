@@ -49,13 +49,13 @@ func TestPeer(t *testing.T) {
 		host   string
 		chain  string
 	}{
-		{"nobody between", "203.0.113.9:1", nil, "203.0.113.9", "http", "gw.example", "203.0.113.9"},
+		{"a direct connection", "203.0.113.9:1", nil, "203.0.113.9", "http", "gw.example", "203.0.113.9"},
 		{"not trusted", "203.0.113.9:1", []string{
 			"X-Forwarded-For: 198.51.100.1", "X-Forwarded-Proto: https", "X-Forwarded-Host: evil.example",
 			"Forwarded: for=198.51.100.1;proto=https;host=evil.example",
 		}, "203.0.113.9", "http", "gw.example", "203.0.113.9"},
 		{"beside a trusted network", "11.0.0.1:1", []string{"X-Forwarded-For: 198.51.100.1"}, "11.0.0.1", "http", "gw.example", "11.0.0.1"},
-		{"trusted and silent", "10.0.0.1:1", nil, "10.0.0.1", "http", "gw.example", "10.0.0.1"},
+		{"trusted, without headers", "10.0.0.1:1", nil, "10.0.0.1", "http", "gw.example", "10.0.0.1"},
 		{"trusted", "10.0.0.1:1", []string{"X-Forwarded-For: 198.51.100.1", "X-Forwarded-Proto: https", "X-Forwarded-Host: app.example:8443"},
 			"198.51.100.1", "https", "app.example:8443", "198.51.100.1, 10.0.0.1"},
 		{"trusted by address", "192.0.2.1:1", []string{"X-Forwarded-For: 198.51.100.1"}, "198.51.100.1", "http", "gw.example", "198.51.100.1, 192.0.2.1"},
@@ -69,7 +69,7 @@ func TestPeer(t *testing.T) {
 		{"brackets", "10.0.0.1:1", []string{"X-Forwarded-For: [2001:db8:2::7]"}, "2001:db8:2::7", "http", "gw.example", "[2001:db8:2::7], 10.0.0.1"},
 		{"a mapped client", "10.0.0.1:1", []string{"X-Forwarded-For: ::ffff:198.51.100.1"}, "198.51.100.1", "http", "gw.example", "::ffff:198.51.100.1, 10.0.0.1"},
 
-		// From the right, up to the first that is not trusted; what is left of it anybody may have written.
+		// Read from the right, up to the first address that is not trusted.
 		{"many hops", "10.0.0.1:1", []string{"X-Forwarded-For: 6.6.6.6, 198.51.100.1, 10.0.0.3, 10.0.0.2"},
 			"198.51.100.1", "http", "gw.example", "6.6.6.6, 198.51.100.1, 10.0.0.3, 10.0.0.2, 10.0.0.1"},
 		{"a trusted address on the left", "10.0.0.1:1", []string{"X-Forwarded-For: 10.0.0.9, 198.51.100.1"}, "198.51.100.1", "http", "gw.example", "10.0.0.9, 198.51.100.1, 10.0.0.1"},
@@ -80,9 +80,9 @@ func TestPeer(t *testing.T) {
 		{"unknown", "10.0.0.1:1", []string{"X-Forwarded-For: 198.51.100.1, unknown"}, "10.0.0.1", "http", "gw.example", "198.51.100.1, unknown, 10.0.0.1"},
 		{"garbage behind a trusted hop", "10.0.0.1:1", []string{"X-Forwarded-For: 6.6.6.6, <script>, 10.0.0.2"}, "10.0.0.2", "http", "gw.example", "6.6.6.6, <script>, 10.0.0.2, 10.0.0.1"},
 
-		// The last scheme and host are the trusted proxy's own word.
-		{"told and seen", "10.0.0.1:1", []string{"X-Forwarded-Proto: https, http", "X-Forwarded-Host: evil.example, app.example"}, "10.0.0.1", "http", "app.example", "10.0.0.1"},
-		{"told and seen, over lines", "10.0.0.1:1", []string{"X-Forwarded-Proto: http", "X-Forwarded-Proto: HTTPS"}, "10.0.0.1", "https", "gw.example", "10.0.0.1"},
+		// The last scheme and host are those that the trusted proxy wrote.
+		{"several values", "10.0.0.1:1", []string{"X-Forwarded-Proto: https, http", "X-Forwarded-Host: evil.example, app.example"}, "10.0.0.1", "http", "app.example", "10.0.0.1"},
+		{"several lines of values", "10.0.0.1:1", []string{"X-Forwarded-Proto: http", "X-Forwarded-Proto: HTTPS"}, "10.0.0.1", "https", "gw.example", "10.0.0.1"},
 		{"another scheme", "10.0.0.1:1", []string{"X-Forwarded-Proto: wss"}, "10.0.0.1", "http", "gw.example", "10.0.0.1"},
 
 		// RFC 7239.
@@ -91,8 +91,8 @@ func TestPeer(t *testing.T) {
 		{"Forwarded, hidden", "10.0.0.1:1", []string{`Forwarded: for=198.51.100.1, for=_hidden`}, "10.0.0.1", "http", "gw.example", "198.51.100.1, _hidden, 10.0.0.1"},
 		{"Forwarded, unknown", "10.0.0.1:1", []string{`Forwarded: for=198.51.100.1, for="unknown"`}, "10.0.0.1", "http", "gw.example", "198.51.100.1, unknown, 10.0.0.1"},
 		{"Forwarded, many", "10.0.0.1:1", []string{`Forwarded: for=6.6.6.6, for=198.51.100.1`, `Forwarded: for=10.0.0.2`}, "198.51.100.1", "http", "gw.example", "6.6.6.6, 198.51.100.1, 10.0.0.2, 10.0.0.1"},
-		{"Forwarded, what the client said", "10.0.0.1:1", []string{`Forwarded: proto=https;host=evil.example, for=198.51.100.1`}, "198.51.100.1", "http", "gw.example", "unknown, 198.51.100.1, 10.0.0.1"},
-		{"Forwarded, for nobody", "10.0.0.1:1", []string{`Forwarded: for=6.6.6.6, proto=https`}, "10.0.0.1", "https", "gw.example", "6.6.6.6, unknown, 10.0.0.1"},
+		{"Forwarded, an element of the client", "10.0.0.1:1", []string{`Forwarded: proto=https;host=evil.example, for=198.51.100.1`}, "198.51.100.1", "http", "gw.example", "unknown, 198.51.100.1, 10.0.0.1"},
+		{"Forwarded, without an address", "10.0.0.1:1", []string{`Forwarded: for=6.6.6.6, proto=https`}, "10.0.0.1", "https", "gw.example", "6.6.6.6, unknown, 10.0.0.1"},
 		{"Forwarded, for twice", "10.0.0.1:1", []string{`Forwarded: for=6.6.6.6, for=10.0.0.2;for=198.51.100.1`}, "10.0.0.1", "http", "gw.example", "6.6.6.6, unknown, 10.0.0.1"},
 		{"Forwarded, an open quote", "10.0.0.1:1", []string{`Forwarded: for="6.6.6.6, for=198.51.100.1`}, "198.51.100.1", "http", "gw.example", "6.6.6.6, 198.51.100.1, 10.0.0.1"},
 		{"Forwarded, empty", "10.0.0.1:1", []string{`Forwarded: `, `Forwarded: ,`}, "10.0.0.1", "http", "gw.example", "10.0.0.1"},
@@ -112,7 +112,6 @@ func TestPeer(t *testing.T) {
 	}
 }
 
-// Without TLS a client is not believed to have come over it, whatever it says.
 func TestPeerProto(t *testing.T) {
 	t.Parallel()
 	r := request()
@@ -152,8 +151,7 @@ func TestTrustedNetworks(t *testing.T) {
 	}
 }
 
-// Whatever headers come from somebody who is not trusted: client, scheme and
-// host are those of the connection.
+// The headers of a peer that is not trusted change nothing.
 func FuzzPeerUntrusted(f *testing.F) {
 	f.Add("203.0.113.9:1", "X-Forwarded-For", "10.0.0.1", "Forwarded", "for=10.0.0.1;proto=https;host=evil.example")
 	f.Add("[2001:db8::1]:1", "X-Forwarded-Proto", "https", "X-Forwarded-Host", "evil.example")
@@ -168,9 +166,9 @@ func FuzzPeerUntrusted(f *testing.F) {
 		r.Header.Add(name2, value2)
 		got := trusted.Read(r)
 		if !plain.Trusted && got != plain {
-			t.Errorf("the headers of %s make %+v of %+v", remote, got, plain)
+			t.Errorf("the headers of %s change %+v to %+v", remote, plain, got)
 		}
-		// A trusted peer may change much, but never to something that has no form.
+		// Those of a trusted peer change values, but not their form.
 		if got.Proto != "http" && got.Proto != "https" {
 			t.Errorf("the scheme is %q", got.Proto)
 		}
@@ -183,7 +181,6 @@ func FuzzPeerUntrusted(f *testing.F) {
 	})
 }
 
-// With no trusted proxy at all the way to a peer is short.
 func BenchmarkPeer(b *testing.B) {
 	for name, t := range map[string]Proxies{"direct": nil, "behind a proxy": trusting(b, "192.0.2.0/24")} {
 		r := request("X-Forwarded-For: 198.51.100.1, 192.0.2.9", "X-Forwarded-Proto: https")

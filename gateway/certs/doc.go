@@ -1,0 +1,16 @@
+// Package certs provides the certificates of the TLS listener, as tls.mode
+// says: from a local authority, from files, or from an ACME authority (package
+// acme).
+//
+// # Limits and threats
+//
+// The local authority (internal) is for tests and private networks. Anyone who
+// reads its key can issue certificates for any name to clients that trust it.
+// The key is in data_dir, in a file for its owner only.
+//
+// Refresh never replaces working certificate files (files) by ones that cannot
+// be used.
+//
+// TLSConfig allows no version below TLS 1.2, and for TLS 1.2 only cipher suites
+// with forward secrecy and authenticated encryption.
+package certs
