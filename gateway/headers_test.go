@@ -25,42 +25,6 @@ identity_headers: {user: X-Login, email: X.Mail_Address, roles: ""}
 
 var renamed = []string{"X-Login", "X.Mail_Address"}
 
-func TestNoClientIdentity(t *testing.T) {
-	t.Parallel()
-	for _, yaml := range []string{baseConfig, renamedConfig} {
-		r := newRig(t, yaml)
-		alice := r.login(aliceIn)
-		names := slices.Concat(headername.DefaultIdentity, headernametest.AboutClients, headernametest.AboutUsers, ownNames[:3])
-		if yaml == renamedConfig {
-			names = append(names, renamed...)
-		}
-		for _, name := range names {
-			for _, spelling := range headernametest.Spellings(name) {
-				for target, header := range map[string]string{
-					"/public/": "", "/basic/": basicHeader("service", "s3rvice"), "/session/": alice.cookie, "/bearer/": alice.bearer,
-				} {
-					w := r.do("GET", target, "", header, spelling+": evil", "Connection: "+spelling+", X-Auth-User")
-					if w.Code != 200 {
-						t.Fatalf("GET %s with %s: %d", target, spelling, w.Code)
-					}
-					noEvil(t, r.upstream.last().Header)
-				}
-			}
-		}
-	}
-}
-
-func noEvil(t *testing.T, h http.Header) {
-	t.Helper()
-	for name, values := range h {
-		for _, v := range values {
-			if strings.Contains(v, "evil") {
-				t.Errorf("the upstream gets %s: %s", name, v)
-			}
-		}
-	}
-}
-
 // What the gateway says of an identity, for each mechanism.
 func TestIdentityHeaders(t *testing.T) {
 	t.Parallel()

@@ -35,7 +35,7 @@ func (ex *exchange) forward() error {
 		r.Header.Del("Upgrade") // another protocol would carry requests that no route decides on
 	}
 	if !route.upstream.Cleartext() {
-		r = r.WithContext(upstream.LimitHints(r.Context()))
+		r = r.WithContext(upstream.LimitInformational(r.Context()))
 	}
 	r, release := ex.cancelable(r)
 	defer release()

@@ -11,29 +11,30 @@ import (
 
 // Error is a failure on the way to an upstream.
 type Error struct {
-	Upstream string // its name
+	Upstream string // the name of the upstream
 	Err      error
 }
 
-// Error implements error. Some errors of net/http quote what the upstream said.
+// Error implements error. Its text does not contain what the upstream sent;
+// some errors of net/http quote it.
 func (e *Error) Error() string { return "upstream " + e.Upstream + ": " + Unquoted(e.Err.Error()) }
 
-// Unwrap lets errors.Is find the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// quotation is text that %q has made, whole or cut off.
+// quotation matches the output of %q, also if it is cut off.
 var quotation = regexp.MustCompile(`"(?:[^"\\]|\\.)*(?:"|\\?$)`)
 
-// Unquoted is text without what is quoted in it.
+// Unquoted returns text without the quotations in it.
 func Unquoted(text string) string { return quotation.ReplaceAllLiteralString(text, `"..."`) }
 
-// LimitHints bounds the informational responses of an upstream over HTTP/2, which
-// http.Transport would pass on without end; http1 has the same bound.
-func LimitHints(ctx context.Context) context.Context {
-	hints := 0
+// LimitInformational returns a context for a request that bounds the number of
+// informational responses. http.Transport has no bound of its own for HTTP/2.
+func LimitInformational(ctx context.Context) context.Context {
+	n := 0
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		Got1xxResponse: func(int, textproto.MIMEHeader) error {
-			if hints++; hints > http1.MaxInformational {
+			if n++; n > http1.MaxInformational {
 				return http1.ErrInformational
 			}
 			return nil

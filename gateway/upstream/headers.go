@@ -14,48 +14,48 @@ import (
 	"authgate/policy"
 )
 
-// IdentityHeaders carries the identity to one upstream and keeps clients from
-// doing so.
+// IdentityHeaders writes identities into requests to one upstream, and removes
+// what clients wrote there. It is safe for concurrent use.
 type IdentityHeaders struct {
-	names  config.IdentityHeaders // "" leaves one out
-	spoof  map[string]bool        // configured names, folded, that no client may send
-	ready  *lru.Cache[*policy.Identity, []field]
+	names  config.IdentityHeaders // an empty name leaves a header out
+	own    map[string]bool        // configured names, folded, that no client may send
+	ready  *lru.Cache[*policy.Identity, []field] // fields of recent identities
 	filter *headername.Filter
 }
 
-// readyFields bounds the identities whose fields are kept.
+// readyFields is how many identities have their fields cached.
 const readyFields = 4096
 
-// NewIdentityHeaders returns the headers of one upstream. The last names are
-// those that it gets; clients can send none of them.
+// NewIdentityHeaders returns the headers of one upstream. It uses the last of
+// names, and clients can send a header of none of them.
 func NewIdentityHeaders(names ...config.IdentityHeaders) *IdentityHeaders {
 	ready, err := lru.New[*policy.Identity, []field](readyFields)
 	if err != nil {
 		panic(err) // the size is a positive constant
 	}
-	h := &IdentityHeaders{spoof: map[string]bool{}, ready: ready}
+	h := &IdentityHeaders{own: map[string]bool{}, ready: ready}
 	for _, n := range names {
 		for _, name := range []string{n.User, n.Subject, n.Name, n.Email, n.Roles, n.Mechanism, n.Provider} {
 			if name != "" {
-				h.spoof[headername.Fold(name)] = true
+				h.own[headername.Fold(name)] = true
 			}
 		}
 		h.names = n
 	}
-	h.filter = headername.NewFilter(slices.Collect(maps.Keys(h.spoof))...)
+	h.filter = headername.NewFilter(slices.Collect(maps.Keys(h.own))...)
 	return h
 }
 
-// same reports whether both do the same.
+// same reports whether i and o treat every request alike.
 func (i *IdentityHeaders) same(o *IdentityHeaders) bool {
-	return i.names == o.names && maps.Equal(i.spoof, o.spoof)
+	return i.names == o.names && maps.Equal(i.own, o.own)
 }
 
-// Admit returns those headers of h that a client may send, with room for the
-// gateway's. A trusted proxy may also send headers about the client and the
-// original request, but in their proper spelling only: the proxy passes on
-// other spellings without looking at them. The route lets the headers in pass
-// through.
+// Admit returns the headers of h that the client may send, in a map with room
+// for the gateway's own. pass has the headers that clients may send on this
+// route, by their canonical names. A trusted proxy may also send headers about
+// the client and the original request, but only in their usual spelling: proxies
+// pass on other spellings unchanged.
 func (i *IdentityHeaders) Admit(h http.Header, trusted bool, pass map[string]bool) http.Header {
 	admitted := make(http.Header, len(h)+ownHeaders)
 	for name, values := range h {
@@ -66,12 +66,12 @@ func (i *IdentityHeaders) Admit(h http.Header, trusted bool, pass map[string]boo
 	return admitted
 }
 
-// ownHeaders is about how many headers the gateway sets itself.
+// ownHeaders is about how many headers the gateway adds to a request.
 const ownHeaders = 12
 
 func (i *IdentityHeaders) refuses(name string, trusted bool, pass map[string]bool) bool {
 	folded := headername.Fold(name)
-	if i.spoof[folded] {
+	if i.own[folded] {
 		return true
 	}
 	switch headername.Of(folded) {
@@ -87,14 +87,14 @@ func (i *IdentityHeaders) refuses(name string, trusted bool, pass map[string]boo
 	return !pass[name]
 }
 
-// field is a header that is ready to be sent.
+// field is a header and its values.
 type field struct {
 	name  string // canonical
 	value []string
 }
 
-// Set writes the identity into h. Identities are made once and used for many
-// requests, and so are their fields.
+// Set writes the identity into h. An identity serves many requests, so its fields
+// are cached.
 func (i *IdentityHeaders) Set(h http.Header, id *policy.Identity) {
 	fields, ok := i.ready.Get(id)
 	if !ok {
@@ -106,8 +106,8 @@ func (i *IdentityHeaders) Set(h http.Header, id *policy.Identity) {
 	}
 }
 
-// fields are the headers that carry id. A value that is empty or no valid
-// header value is left out.
+// fields returns the headers that carry id. It leaves out a value that is empty
+// or not valid in a header.
 func (i *IdentityHeaders) fields(id *policy.Identity) []field {
 	var fields []field
 	for _, f := range []struct{ name, value string }{

@@ -15,10 +15,10 @@ import (
 	"authgate/policy"
 )
 
-// ownNames are headers that the gateway sets on every request.
+// ownNames are headers that the gateway sets on each request.
 var ownNames = []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Request-Id"}
 
-// A value that no header can carry is not sent, and not cut to fit either.
+// A value that is not valid in a header is not sent, not even in part.
 func TestIdentityHeaderValues(t *testing.T) {
 	t.Parallel()
 	names := config.IdentityHeaders{User: "X-Auth-User", Name: "X-Auth-Name", Email: "X-Auth-Email", Roles: "X-Auth-Roles"}
@@ -32,8 +32,8 @@ func TestIdentityHeaderValues(t *testing.T) {
 	}
 }
 
-// What each kind of header does from a client and from a trusted proxy, on a
-// route that lets some through and on one that does not.
+// Each kind of header, from a client and from a trusted proxy, on routes with and
+// without headers.pass.
 func TestAdmit(t *testing.T) {
 	t.Parallel()
 	identity := NewIdentityHeaders(config.IdentityHeaders{User: "X-Login", Email: "X.Mail_Address"})
@@ -48,7 +48,7 @@ func TestAdmit(t *testing.T) {
 		{"X-Login", false, false, false, false},
 		{"X-Mail-Address", false, false, false, false},
 		{"X-Auth-User", false, false, false, false},
-		{"X-Forwarded-For", false, false, false, false}, // set later
+		{"X-Forwarded-For", false, false, false, false}, // the gateway sets it
 		{"X-Request-Id", false, false, false, false},    // likewise
 		{"X_request_id", false, false, false, false},
 		{"True-Client-Ip", false, true, false, true},
@@ -74,13 +74,37 @@ func TestAdmit(t *testing.T) {
 			want    bool
 		}{{false, nil, c.client}, {true, nil, c.proxy}, {false, pass, c.clientPass}, {true, pass, c.proxyPass}} {
 			if _, kept := identity.Admit(http.Header{c.name: {"x"}}, each.trusted, each.pass)[c.name]; kept != each.want {
-				t.Errorf("%s, trusted proxy %t, on a route that lets it pass %t: kept %t, want %t", c.name, each.trusted, each.pass != nil, kept, each.want)
+				t.Errorf("%s, trusted proxy %t, with headers.pass %t: kept %t, want %t", c.name, each.trusted, each.pass != nil, kept, each.want)
 			}
 		}
 	}
 }
 
-// Admit takes away what it must, and leaves everything else as it was.
+// A client can send no header that carries an identity or is about clients, in
+// any spelling, whatever names the upstream has for the identity.
+func TestNoClientIdentity(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		names   config.IdentityHeaders
+		renamed []string
+	}{
+		{config.IdentityHeaders{}, nil},
+		{config.IdentityHeaders{User: "X-Login", Email: "X.Mail_Address"}, []string{"X-Login", "X.Mail_Address"}},
+	} {
+		identity := NewIdentityHeaders(c.names)
+		for _, name := range slices.Concat(headername.DefaultIdentity, headernametest.AboutClients, headernametest.AboutUsers, ownNames, c.renamed) {
+			for _, spelling := range headernametest.Spellings(name) {
+				for _, written := range []string{spelling, http.CanonicalHeaderKey(spelling)} {
+					if h := identity.Admit(http.Header{written: {"evil"}}, false, nil); len(h) > 0 {
+						t.Errorf("%s is admitted", written)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Admit removes every forbidden header and changes no other.
 func FuzzStrip(f *testing.F) {
 	f.Add("X-Auth-User", "evil", false)
 	f.Add("x_auth.user", "evil", true)
@@ -103,7 +127,7 @@ func FuzzStrip(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, name, value string, trusted bool) {
 		if !httpguts.ValidHeaderFieldName(name) {
-			return // no server takes such a name
+			return // servers refuse such a name
 		}
 		h := http.Header{"Accept": {"text/html", "*/*"}, "X-Auth-Roles": {"evil"}, "Cookie": {"a=b"}}
 		h.Add(name, value)

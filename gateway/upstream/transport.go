@@ -19,28 +19,28 @@ import (
 	"authgate/gateway/upstream/http1"
 )
 
-// Names of protocols in the handshake of TLS (RFC 7301, RFC 9113 section 3.1).
+// Protocol names in the handshake of TLS (RFC 7301; RFC 9113, section 3.1).
 const (
 	alpnHTTP1 = "http/1.1"
 	alpnHTTP2 = "h2"
 )
 
 // transport sends requests to the targets of an upstream, with one time limit
-// for the header of the response: by HTTP/1.1, or by HTTP/2 where an https
-// target chooses that in the handshake.
+// for the header of a response. It uses HTTP/2 with https targets that choose it
+// in the handshake, and HTTP/1.1 with all others.
 type transport struct {
 	dialer *net.Dialer
 	config *tls.Config
-	limit  time.Duration // of an https target that does not read
+	limit  time.Duration // for the header of a response
 	short  func()
 
 	plain, secure *http1.Client
 	http2         *http.Transport
-	speaks        sync.Map // what an https target has chosen last, by the Host of its URL
+	protocols     sync.Map // what an https target chose last, by the Host of its URL
 }
 
-// newTransport returns a transport. It calls short when a connection cannot be
-// made because there are no file descriptors left, and tries once more.
+// newTransport returns a transport. If a connection fails for lack of file
+// descriptors, the transport calls short and tries once more.
 func newTransport(cfg config.Upstream, timeout time.Duration, short func()) *transport {
 	t := &transport{
 		dialer: &net.Dialer{Timeout: cfg.ConnectTimeout, KeepAlive: 30 * time.Second},
@@ -49,7 +49,7 @@ func newTransport(cfg config.Upstream, timeout time.Duration, short func()) *tra
 		short:  short,
 	}
 	if !cfg.ReuseConnections {
-		t.config.NextProtos = []string{alpnHTTP1} // HTTP/2 is about sharing a connection
+		t.config.NextProtos = []string{alpnHTTP1} // HTTP/2 shares a connection between requests
 	}
 	options := http1.Options{Timeout: timeout, MaxIdle: idlePerHost, NoReuse: !cfg.ReuseConnections}
 	options.Dial = func(ctx context.Context, address string) (net.Conn, error) {
@@ -76,7 +76,7 @@ func newTransport(cfg config.Upstream, timeout time.Duration, short func()) *tra
 		ExpectContinueTimeout: time.Second,
 		MaxIdleConnsPerHost:   idlePerHost,
 		IdleConnTimeout:       time.Minute,
-		DisableCompression:    true, // the client's Accept-Encoding is the upstream's business
+		DisableCompression:    true, // the upstream gets the client's Accept-Encoding
 		ForceAttemptHTTP2:     true,
 	}
 	return t
@@ -93,32 +93,32 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	for attempt := 0; ; attempt++ {
 		restore()
-		speaks, _ := t.speaks.Load(r.URL.Host)
+		protocol, _ := t.protocols.Load(r.URL.Host)
 		var response *http.Response
-		if speaks == alpnHTTP2 {
+		if protocol == alpnHTTP2 {
 			response, err = t.overHTTP2(r)
-		} else { // or unknown: the handshake tells
+		} else { // HTTP/1.1, or not known before the handshake
 			response, err = t.secure.RoundTrip(r)
 		}
 		var other *protocolError
 		if !errors.As(err, &other) || attempt == 2 {
 			return response, err
 		}
-		t.speaks.Store(r.URL.Host, other.speaks)
+		t.protocols.Store(r.URL.Host, other.chosen)
 	}
 }
 
-// overHTTP2 sends a request by HTTP/2.
+// overHTTP2 sends a request over HTTP/2.
 func (t *transport) overHTTP2(r *http.Request) (*http.Response, error) {
 	response, err := t.http2.RoundTrip(r)
 	if err != nil {
-		return nil, plainHTTP2(err)
+		return nil, withoutQuotes(err)
 	}
 	response.Body = &bodyHTTP2{response.Body}
 	return response, nil
 }
 
-// CloseIdleConnections closes the connections that no request uses.
+// CloseIdleConnections closes the idle connections.
 func (t *transport) CloseIdleConnections() {
 	t.plain.CloseIdleConnections()
 	t.secure.CloseIdleConnections()
@@ -135,9 +135,10 @@ func (t *transport) dial(ctx context.Context, address string) (net.Conn, error) 
 	return c, err
 }
 
-// dialTLS opens a connection to an https target on which the handshake chooses
-// a protocol. It fails if that is another one than wanted.
-func (t *transport) dialTLS(ctx context.Context, address, wanted string, under func(net.Conn) net.Conn) (*http1.TLSConn, error) {
+// dialTLS opens a connection to an https target. It fails with a *protocolError
+// if the target chooses another protocol than wanted. wrap returns the connection
+// below TLS.
+func (t *transport) dialTLS(ctx context.Context, address, wanted string, wrap func(net.Conn) net.Conn) (*http1.TLSConn, error) {
 	raw, err := t.dial(ctx, address)
 	if err != nil {
 		return nil, err
@@ -151,32 +152,32 @@ func (t *transport) dialTLS(ctx context.Context, address, wanted string, under f
 	config.ServerName = host
 	limited, cancel := context.WithTimeout(ctx, t.dialer.Timeout)
 	defer cancel()
-	conn, err := http1.Handshake(limited, under(raw), config)
+	conn, err := http1.Handshake(limited, wrap(raw), config)
 	switch {
 	case err != nil && limited.Err() != nil && ctx.Err() == nil:
-		// Like an address that does not take the connection.
+		// The balancer treats it like an address that refuses the connection.
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: raw.RemoteAddr(), Err: os.ErrDeadlineExceeded}
 	case err != nil:
 		return nil, err
 	}
-	speaks := conn.ConnectionState().NegotiatedProtocol
-	if speaks != alpnHTTP2 {
-		speaks = alpnHTTP1
+	chosen := conn.ConnectionState().NegotiatedProtocol
+	if chosen != alpnHTTP2 {
+		chosen = alpnHTTP1
 	}
-	if speaks != wanted {
+	if chosen != wanted {
 		conn.Close()
-		return nil, &protocolError{speaks}
+		return nil, &protocolError{chosen}
 	}
 	return conn, nil
 }
 
-// protocolError means that an https target chose another protocol than it did
-// before. Nothing was sent to it.
-type protocolError struct{ speaks string }
+// protocolError means that an https target chose another protocol than before.
+// No request was sent.
+type protocolError struct{ chosen string }
 
-func (e *protocolError) Error() string { return "the target chose " + e.speaks }
+func (e *protocolError) Error() string { return "the target chose the protocol " + e.chosen }
 
-// withPort is the address of a host with a port, where it has none.
+// withPort returns host with port unless it has one.
 func withPort(host, port string) string {
 	if _, _, err := net.SplitHostPort(host); err == nil {
 		return host
@@ -184,16 +185,16 @@ func withPort(host, port string) string {
 	return net.JoinHostPort(strings.Trim(host, "[]"), port)
 }
 
-// keepBody returns what gives a request its body back after an attempt that
-// did not get a connection. A client for HTTP/1.1 reads a small body before it
-// takes one.
+// keepBody returns a function that restores the body of a request after an
+// attempt that got no connection. It reads a small body into memory, because
+// http1 reads one before it connects.
 func keepBody(r *http.Request) (restore func(), err error) {
 	body := r.Body
 	switch {
 	case body == nil || body == http.NoBody:
 		return func() {}, nil
 	case r.ContentLength <= 0 || r.ContentLength > http1.SmallBody || r.Header["Expect"] != nil:
-		r.Body = io.NopCloser(body) // a failed attempt must not close it; the server does
+		r.Body = io.NopCloser(body) // a failed attempt must not close it; the server closes it
 		return func() {}, nil
 	}
 	small := make([]byte, r.ContentLength)
@@ -203,11 +204,11 @@ func keepBody(r *http.Request) (restore func(), err error) {
 	return func() { r.Body = io.NopCloser(bytes.NewReader(small)) }, nil
 }
 
-// errHTTP2 replaces errors of net/http that quote what the upstream said.
+// errHTTP2 replaces errors of net/http that may quote what the upstream sent.
 var errHTTP2 = errors.New("the exchange over HTTP/2 failed")
 
-// plainHTTP2 returns err unless it may quote the upstream.
-func plainHTTP2(err error) error {
+// withoutQuotes returns err, or errHTTP2 if err may quote what the upstream sent.
+func withoutQuotes(err error) error {
 	var (
 		network     net.Error
 		certificate *tls.CertificateVerificationError
@@ -229,22 +230,23 @@ type bodyHTTP2 struct{ io.ReadCloser }
 func (b *bodyHTTP2) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && err != io.EOF {
-		err = plainHTTP2(err)
+		err = withoutQuotes(err)
 	}
 	return n, err
 }
 
-// stallGuard makes an upstream over HTTP/2 that stops reading a request fail
-// like one that does not answer: the time limit of http.Transport starts only
-// when the request is written. What the buffers of a socket always take needs
-// no guard, which saves small requests the price of a timer.
+// stallGuard is a connection for HTTP/2 on which a write fails if the upstream
+// does not read for the time limit. The limit of http.Transport begins only when
+// the whole request is written.
 type stallGuard struct {
 	net.Conn
 	limit   time.Duration
-	written atomic.Int64 // since the last time that the upstream said something
+	written atomic.Int64 // bytes since the upstream last sent something
 	armed   atomic.Bool  // a deadline is set
 }
 
+// socketBuffer is how many bytes the buffers of a socket take in any case. They
+// need no deadline, which would cost small requests a timer.
 const socketBuffer = 16 << 10
 
 func (c *stallGuard) Write(b []byte) (int, error) {

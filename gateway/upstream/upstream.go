@@ -19,78 +19,76 @@ import (
 )
 
 const (
-	// idlePerHost connections are kept open to each address of an upstream.
+	// idlePerHost is how many idle connections are kept to each address.
 	idlePerHost = 256
-	// restAfterFailure is how long an address that refused a connection is
-	// passed over while others answer.
+	// restAfterFailure is how long the balancer avoids an address that refused a
+	// connection.
 	restAfterFailure = 5 * time.Second
 )
 
-// Upstream is an application behind the gateway: one or more addresses and
-// the connections to them. It outlives reloads that do not change it.
+// Options are the parts of an Upstream. All are required.
+type Options struct {
+	Name    string
+	Config  config.Upstream
+	Headers *IdentityHeaders
+	Took    prometheus.Observer // observes the time until the response header
+	Now     func() time.Time
+	Short   func() // called when a connection fails for lack of file descriptors, to free some
+}
+
+// Upstream is an application behind the gateway: its addresses and the
+// connections to them. A reload that does not change it keeps it. It is safe
+// for concurrent use.
 type Upstream struct {
 	name    string
 	config  config.Upstream
 	headers *IdentityHeaders
 	targets []*target
 	next    atomic.Uint64
-	took    prometheus.Observer // time until the response header
+	took    prometheus.Observer
 	now     func() time.Time
 	started time.Time
+	short   func()
 
-	short func() // frees file descriptors when there are none left
-
-	mu sync.Mutex
-	// transports by their time limit for the response header, which belongs
-	// to a transport.
-	transports map[time.Duration]*transport
+	mu         sync.Mutex
+	transports map[time.Duration]*transport // by their time limit for the response header
 }
 
 // target is one address of an upstream.
 type target struct {
 	url     *url.URL
-	resting atomic.Int64 // until when, by upstream.elapsed
-}
-
-// Options are what an Upstream is made of.
-type Options struct {
-	Name    string
-	Config  config.Upstream
-	Headers *IdentityHeaders
-	Took    prometheus.Observer // time until the response header
-	Now     func() time.Time
-	Short   func() // frees file descriptors when there are none left
+	resting atomic.Int64 // the end of its rest, in nanoseconds of Upstream.elapsed
 }
 
 // New returns an upstream. It opens no connection.
 func New(o Options) *Upstream {
 	u := &Upstream{
-		name: o.Name, config: o.Config, headers: o.Headers, took: o.Took, now: o.Now, short: o.Short,
+		name: o.Name, config: o.Config, headers: o.Headers, took: o.Took, now: o.Now, started: o.Now(), short: o.Short,
 		transports: map[time.Duration]*transport{},
 	}
 	for _, address := range o.Config.URLs {
 		u.targets = append(u.targets, &target{url: address})
 	}
-	u.started = o.Now()
 	return u
 }
 
-// Same reports whether u was made from this configuration, so that its warm
-// connections can be kept.
+// Same reports whether New would return an equal upstream for this
+// configuration, so that u and its idle connections can be kept.
 func (u *Upstream) Same(cfg config.Upstream, headers *IdentityHeaders) bool {
 	return reflect.DeepEqual(u.config, cfg) && u.headers.same(headers)
 }
 
-// Headers are the headers that carry an identity to the upstream.
+// Headers returns the headers that carry an identity to the upstream.
 func (u *Upstream) Headers() *IdentityHeaders { return u.headers }
 
-// Cleartext reports whether all addresses are reached by plain HTTP.
+// Cleartext reports whether all addresses are http URLs.
 func (u *Upstream) Cleartext() bool {
 	return !slices.ContainsFunc(u.targets, func(t *target) bool { return t.url.Scheme != "http" })
 }
 
-// Through returns what sends requests to the upstream and gives the response
-// header timeout's time to arrive; 0 means the upstream's own.
+// Through returns a RoundTripper to the upstream. timeout is how long the header
+// of a response may take; 0 means the upstream's own limit. All errors of the
+// RoundTripper are of type *Error.
 func (u *Upstream) Through(timeout time.Duration) http.RoundTripper {
 	if timeout == 0 {
 		timeout = u.config.Timeout
@@ -105,7 +103,7 @@ func (u *Upstream) Through(timeout time.Duration) http.RoundTripper {
 	return &balancer{upstream: u, transport: t}
 }
 
-// CloseIdle drops the connections that are idle; those in use end by themselves.
+// CloseIdle closes the idle connections.
 func (u *Upstream) CloseIdle() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -114,15 +112,24 @@ func (u *Upstream) CloseIdle() {
 	}
 }
 
+// Failure returns err as an *Error of the upstream. httputil.ReverseProxy finds
+// some failures itself, such as a protocol that was not asked for.
+func (u *Upstream) Failure(err error) error {
+	var failure *Error
+	if errors.As(err, &failure) {
+		return err
+	}
+	return &Error{Upstream: u.name, Err: err}
+}
+
 // balancer sends each request to the next address of an upstream that is not
-// resting. When a connection cannot be made nothing was sent, so the next
-// address is tried.
+// resting, and to the one after that if it cannot connect.
 type balancer struct {
 	upstream  *Upstream
 	transport http.RoundTripper
 }
 
-// RoundTrip implements http.RoundTripper. Its errors are *Error.
+// RoundTrip implements http.RoundTripper.
 func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 	u := b.upstream
 	restore := func() {}
@@ -134,44 +141,45 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	start := time.Now()
 	defer func() { u.took.Observe(time.Since(start).Seconds()) }()
-	first := u.next.Add(1)
-	var failed error
-	for _, t := range u.order(first) {
+	var failure error
+	for _, t := range u.order(u.next.Add(1)) {
 		restore()
-		r.URL.Scheme, r.URL.Host = t.url.Scheme, t.url.Host
-		response, err := b.transport.RoundTrip(r)
-		if err == nil && response.StatusCode < 100 {
-			response.Body.Close()
-			err = fmt.Errorf("the response has the status %03d, which there is not", response.StatusCode)
-		}
+		response, err := b.send(r, t)
 		if err == nil {
 			return response, nil
 		}
-		failed = &Error{Upstream: u.name, Err: err}
-		var dial *net.OpError
-		if r.Context().Err() != nil || !errors.As(err, &dial) || dial.Op != "dial" || conn.Short(err) {
+		failure = &Error{Upstream: u.name, Err: err}
+		if r.Context().Err() != nil || !unreachable(err) {
 			break
 		}
 		t.resting.Store(int64(u.elapsed() + restAfterFailure))
 	}
-	return nil, failed
+	return nil, failure
 }
 
-// elapsed is how long the upstream exists: a rest goes by this, so that it ends
-// in time when the wall clock is set.
+// send sends a request to one address.
+func (b *balancer) send(r *http.Request, t *target) (*http.Response, error) {
+	r.URL.Scheme, r.URL.Host = t.url.Scheme, t.url.Host
+	response, err := b.transport.RoundTrip(r)
+	if err == nil && response.StatusCode < 100 {
+		response.Body.Close()
+		return nil, fmt.Errorf("the status %03d of the response is not valid", response.StatusCode)
+	}
+	return response, err
+}
+
+// unreachable reports whether a connection could not be made, and the address is
+// to blame for that.
+func unreachable(err error) bool {
+	var dial *net.OpError
+	return errors.As(err, &dial) && dial.Op == "dial" && !conn.Short(err)
+}
+
+// elapsed returns the time since the upstream was made. It does not change when
+// the wall clock is set.
 func (u *Upstream) elapsed() time.Duration { return u.now().Sub(u.started) }
 
-// Failure marks an error of the proxy as the upstream's, as those of RoundTrip
-// are already: it switched to a protocol that nobody asked for, for instance.
-func (u *Upstream) Failure(err error) error {
-	var marked *Error
-	if errors.As(err, &marked) {
-		return err
-	}
-	return &Error{Upstream: u.name, Err: err}
-}
-
-// order returns the targets from the one whose turn it is, those that rest
+// order returns all targets, beginning with number first. Resting targets come
 // last.
 func (u *Upstream) order(first uint64) []*target {
 	if len(u.targets) == 1 {

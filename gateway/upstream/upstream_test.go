@@ -23,7 +23,7 @@ import (
 	"authgate/gateway/config"
 )
 
-// refusing is an address at which nobody listens.
+// refusing is an address that refuses connections.
 const refusing = "http://127.0.0.1:1"
 
 // application is an upstream over a real connection, which counts.
@@ -88,7 +88,7 @@ func kind(err error) string {
 	return failed
 }
 
-// fixture is an upstream at urls, with its clock and its metric.
+// fixture is an upstream with its clock and its metric.
 type fixture struct {
 	*Upstream
 	way   http.RoundTripper // with the upstream's own time limit
@@ -116,7 +116,7 @@ func newFixture(t testing.TB, timeout time.Duration, urls ...string) *fixture {
 	return f
 }
 
-// send sends a request as the proxy does and returns the body of the answer.
+// send sends a request as the proxy does, and returns the body of the response.
 func (f *fixture) send(ctx context.Context, method string, body io.Reader) (string, error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://ignored.invalid", body)
 	if err != nil {
@@ -132,7 +132,7 @@ func (f *fixture) send(ctx context.Context, method string, body io.Reader) (stri
 	return string(answer), err
 }
 
-// resting tells which targets are passed over.
+// resting returns which targets rest.
 func (f *fixture) resting() []bool {
 	var all []bool
 	for _, t := range f.targets {
@@ -167,8 +167,8 @@ func TestBalancerIsFair(t *testing.T) {
 	}
 }
 
-// A target that refuses connections is passed over for five seconds, and
-// nobody notices.
+// A target that refuses connections gets no request for five seconds. No request
+// fails.
 func TestBalancerRest(t *testing.T) {
 	t.Parallel()
 	a := newApplication(t, ok)
@@ -189,7 +189,7 @@ func TestBalancerRest(t *testing.T) {
 	f.clock.pass(restAfterFailure - time.Nanosecond)
 	sendAll(6)
 	if f.targets[0].resting.Load() != until {
-		t.Error("a target is asked while it rests")
+		t.Error("a resting target gets a request")
 	}
 	f.clock.pass(time.Nanosecond)
 	if got := f.resting(); slices.Contains(got, true) {
@@ -197,14 +197,14 @@ func TestBalancerRest(t *testing.T) {
 	}
 	sendAll(3)
 	if got := f.resting(); !slices.Equal(got, []bool{true, false, true}) {
-		t.Errorf("after the rest targets are not asked again: %t", got)
+		t.Errorf("after the rest: %t", got)
 	}
 	if n := a.requests.Load(); n != 15 {
 		t.Errorf("the target that answers got %d requests, want 15", n)
 	}
 }
 
-// Where all rest, all are tried: one may be back.
+// If all targets rest, all are tried.
 func TestBalancerAllRest(t *testing.T) {
 	t.Parallel()
 	a := newApplication(t, ok)
@@ -244,7 +244,7 @@ func TestBalancerKeepsBody(t *testing.T) {
 	}
 }
 
-// Once a target has been sent something, no other one gets the request too.
+// A request that was sent to one target is not sent to another.
 func TestBalancerDoesNotRepeat(t *testing.T) {
 	t.Parallel()
 	hangUp := newApplication(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -261,10 +261,10 @@ func TestBalancerDoesNotRepeat(t *testing.T) {
 			t.Errorf("%s: %v", method, err)
 		}
 		if hangUp.requests.Load() != before+1 || other.requests.Load() != 0 {
-			t.Errorf("%s: asked %d times, and another target %d times", method, hangUp.requests.Load()-before, other.requests.Load())
+			t.Errorf("%s: the target got %d requests, and another one %d", method, hangUp.requests.Load()-before, other.requests.Load())
 		}
 		if slices.Contains(f.resting(), true) {
-			t.Errorf("%s: a target that took the connection rests", method)
+			t.Errorf("%s: a target that accepted the connection rests", method)
 		}
 	}
 }
@@ -316,7 +316,7 @@ func TestBalancerErrors(t *testing.T) {
 		{"all refuse", t.Context(), []string{refusing, "http://127.0.0.1:2"}, failed, true},
 		{"no such host", t.Context(), []string{"http://nowhere.invalid"}, failed, true},
 		{"speaks another protocol", t.Context(), []string{"http://" + garbage.Addr().String()}, failed, false},
-		{"answers with a status that there is not", t.Context(), []string{odd.URL}, failed, false},
+		{"answers with an invalid status", t.Context(), []string{odd.URL}, failed, false},
 		{"speaks no TLS", t.Context(), []string{"https://" + garbage.Addr().String()}, failed, false},
 		{"does not answer in time", t.Context(), []string{silent.URL}, late, false},
 		{"the client is gone", gone, []string{silent.URL}, canceled, false},
@@ -338,8 +338,7 @@ func TestBalancerErrors(t *testing.T) {
 	}
 }
 
-// A time limit belongs to a transport; routes with the same one share it, and
-// its warm connections.
+// Routes with the same time limit share a transport and its idle connections.
 func TestUpstreamTransports(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 30*time.Second, refusing)
@@ -358,8 +357,8 @@ func TestUpstreamTransports(t *testing.T) {
 	}
 }
 
-// Who stops reading fails like one who does not answer; who reads slowly, but
-// reads, does not.
+// A write fails if the upstream reads nothing for the time limit. It does not if
+// the upstream reads slowly.
 func TestStallGuard(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -374,7 +373,7 @@ func TestStallGuard(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			// It answers, waits for longer than the limit, and reads on.
+			// The upstream answers, waits for longer than the limit, and reads on.
 			if _, err := there.Write([]byte("y")); err != nil {
 				t.Error(err)
 			}
@@ -398,27 +397,27 @@ func TestStallGuard(t *testing.T) {
 		_, err := guard.Write(chunk)
 		var timeout net.Error
 		if !errors.As(err, &timeout) || !timeout.Timeout() {
-			t.Errorf("nobody reads: %v, want a timeout", err)
+			t.Errorf("without a reader: %v, want a timeout", err)
 		}
 		if took := time.Since(start); took != 30*time.Second {
 			t.Errorf("it took %v", took)
 		}
 		here.Close()
 		if _, err := guard.Write([]byte("x")); err == nil {
-			t.Error("a closed connection takes more")
+			t.Error("a write to a closed connection succeeds")
 		}
 	})
 }
 
-// endless is a body without end.
+// endless is a body that never ends.
 type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { return len(b), nil }
 
-// The same over a real connection: 504 at the timeout.
+// The same over a real connection.
 func TestStalledUpload(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, reads nothing
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // it accepts connections, and never reads
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -430,8 +429,8 @@ func TestStalledUpload(t *testing.T) {
 	}
 }
 
-// Idle connections to all upstreams give way to one that is needed. Where that
-// does not help, the target is not to blame, and does not rest.
+// Without file descriptors, idle connections are closed and the connection is
+// tried once more. The target does not rest if that fails too.
 func TestUpstreamWithoutDescriptors(t *testing.T) {
 	t.Parallel()
 	app := newApplication(t, ok)
@@ -461,8 +460,7 @@ func TestUpstreamWithoutDescriptors(t *testing.T) {
 	}
 }
 
-// TestUpstreamRestsByElapsedTime: a target that could not be reached is tried
-// again after its rest, however the wall clock was set meanwhile.
+// A rest takes as long as it should if the wall clock is set.
 func TestUpstreamRestsByElapsedTime(t *testing.T) {
 	t.Parallel()
 	c := &clocktest.Machine{}
@@ -471,7 +469,7 @@ func TestUpstreamRestsByElapsedTime(t *testing.T) {
 	for _, step := range []time.Duration{-5 * time.Hour, 10 * time.Hour} {
 		c.Adjust(step)
 		if u.order(0)[0] != u.targets[1] {
-			t.Errorf("set by %v: the target does not rest any more", step)
+			t.Errorf("set by %v: the target does not rest", step)
 		}
 	}
 	c.Adjust(-24 * time.Hour)
