@@ -9,29 +9,29 @@ import (
 	"time"
 )
 
-// Conn is the connection of a client, as a listener of a Set accepts it.
+// Conn is a connection that a Listener of a Set accepted.
 type Conn struct {
 	net.Conn
 	set      *Set
 	listener *Listener
 	written  atomic.Int64 // bytes
-	bound    atomic.Int64 // when writes end at the latest, Unix nanoseconds; 0: never
+	bound    atomic.Int64 // the latest deadline of writes, in Unix nanoseconds; 0 for none
 	closed   atomic.Bool
 	release  sync.Once
 
 	// Guarded by set.mu:
-	outer      net.Conn  // what the server has
-	served     bool      // a request was served, or HTTP/2 began
-	counted    bool      // in set.open
-	waits      bool      // for a request; it is in the list then
+	outer      net.Conn  // the outermost layer, which http.Server has
+	served     bool      // it has served a request, or HTTP/2 began
+	counted    bool      // it counts in set.open
+	waits      bool      // it waits for a request, and is in the list
 	since      time.Time // when it began to wait
-	prev, next *Conn     // in the list
+	prev, next *Conn     // of the list
 	dismissed  bool      // it is being closed, and serves no request
-	settled    bool      // there was nothing to send when that began
-	told       int64     // what was written when HTTP/2 was to say GOAWAY; -1: it has served a request since
+	settled    bool      // nothing was unsent when it was dismissed
+	told       int64     // written when Leave made HTTP/2 send GOAWAY; -1 if it has served a request since
 }
 
-// under returns the Conn that lies under the layers of c, or nil.
+// under returns the Conn below the layers of c, or nil.
 func under(c net.Conn) *Conn {
 	for {
 		switch layer := c.(type) {
@@ -47,15 +47,15 @@ func under(c net.Conn) *Conn {
 	}
 }
 
-// Gone reports whether the client of a connection has closed its side, also
-// where nothing reads from it. Systems that cannot tell report false.
+// Gone reports whether the client of a connection has closed it. It needs no
+// Read. It reports false on systems that do not tell.
 func Gone(c net.Conn) bool {
 	below := under(c)
 	return below != nil && hungUp(below.Conn)
 }
 
-// Cut closes a connection and all its layers at once, whatever is unsent. TLS
-// would try for seconds to say so to a client that does not read.
+// Cut closes a connection at once, whatever is unsent. A Close of TLS would wait
+// for seconds for a client that does not read.
 func Cut(c net.Conn) {
 	if below := under(c); below != nil {
 		below.closed.Store(true)
@@ -64,8 +64,8 @@ func Cut(c net.Conn) {
 	c.Close()
 }
 
-// Unsent returns how many of the bytes that were written to a connection the
-// client's system has not confirmed; 0 where that cannot be known.
+// Unsent returns how many bytes that were written to a connection the client's
+// system has not acknowledged. It returns 0 if the system does not tell.
 func Unsent(c net.Conn) int {
 	below := under(c)
 	if below == nil {
@@ -75,17 +75,17 @@ func Unsent(c net.Conn) int {
 	return n
 }
 
-// http2 reports whether HTTP/2 is spoken. The caller holds set.mu.
+// http2 reports whether the protocol is HTTP/2. The caller holds set.mu.
 func (c *Conn) http2() bool {
 	if !c.served {
-		return false // and the state of TLS may have to wait for the client
+		return false // ConnectionState would wait for the handshake
 	}
 	layer, ok := c.outer.(*tls.Conn)
 	return ok && layer.ConnectionState().NegotiatedProtocol == "h2"
 }
 
-// Read implements net.Conn. What comes after Close is not read, even where the
-// Read began before: a request must not be served that gets no answer.
+// Read implements net.Conn. It returns nothing that comes after Close, also if it
+// began before: such a request would get no answer.
 func (c *Conn) Read(b []byte) (int, error) {
 	if c.closed.Load() {
 		return 0, net.ErrClosed
@@ -104,8 +104,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// SetReadDeadline implements net.Conn. After Close the deadline is that of
-// linger.
+// SetReadDeadline implements net.Conn. After Close the deadline belongs to stay.
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	if c.closed.Load() {
 		return net.ErrClosed
@@ -137,7 +136,7 @@ func (c *Conn) CloseWrite() error {
 	return http.ErrNotSupported
 }
 
-// end closes the connection and takes it off the account.
+// end closes the connection and removes it from the Set.
 func (c *Conn) end() error {
 	err := c.Conn.Close()
 	c.release.Do(func() {

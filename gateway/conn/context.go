@@ -6,26 +6,26 @@ import (
 	"net/http"
 )
 
-// contextKey is the key in a context of the connection of a request.
+// contextKey is the key of the carrier in the context of a request.
 type contextKey struct{}
 
-// carrier is the connection of a client, and what ends all requests on it.
+// carrier is the connection that carries a request.
 type carrier struct {
 	conn   net.Conn
-	cancel context.CancelFunc
+	cancel context.CancelFunc // of all requests on the connection
 }
 
-// Context is for http.Server.ConnContext. The contexts of all requests on a
-// connection are children of the one that it returns. A connection of HTTP/1.1
-// has one request at a time, which so can be cancelled without a context of its
-// own.
+// Context is for http.Server.ConnContext. It returns the parent of the contexts
+// of all requests on a connection, so that Cancel and ClientGone work for them.
+// HTTP/1.1 has one request at a time on a connection, which can be cancelled
+// without a context of its own.
 func Context(ctx context.Context, c net.Conn) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	return context.WithValue(ctx, contextKey{}, &carrier{c, cancel})
 }
 
-// Cancel returns what cancels a request by way of its connection, nil if there
-// is nothing that cancels no other request too.
+// Cancel returns a function that cancels r and all later requests on its
+// connection. It returns nil if the connection may carry other requests too.
 func Cancel(r *http.Request) context.CancelFunc {
 	c := carrierOf(r)
 	if c == nil {
@@ -34,15 +34,14 @@ func Cancel(r *http.Request) context.CancelFunc {
 	return c.cancel
 }
 
-// ClientGone reports whether the client of a request over HTTP/1.1 has closed
-// the connection.
+// ClientGone reports whether the client of r has closed the connection. It
+// reports false over HTTP/2, where net/http notices it.
 func ClientGone(r *http.Request) bool {
 	c := carrierOf(r)
 	return c != nil && Gone(c.conn)
 }
 
-// carrierOf returns the connection that belongs to a request alone, nil if there
-// is none.
+// carrierOf returns the carrier of r, or nil if it may carry other requests.
 func carrierOf(r *http.Request) *carrier {
 	if r.ProtoMajor != 1 {
 		return nil

@@ -1,13 +1,26 @@
-// Package conn keeps account of the connections of clients: which of them wait
-// for a request, which of them give way when there are too many, and how each
-// of them ends.
+// Package conn manages the connections of clients below HTTP.
 //
-// A Set has the connections of one or more listeners. It learns from
-// http.Server what happens on them (Set.State), under whatever layers the
-// server sees them through: TLS, for instance. A connection waits until it has
-// sent the whole header of a request: the first one, or the next.
+// A Set has the connections of one or more listeners. It bounds their number,
+// and closes the connection that has waited longest for a request to make room
+// for a new one. At a stop it closes the connections that wait (Set.Leave), and
+// keeps a connection with an answer open until the client has read the answer
+// (Set.Linger). It learns from http.Server what happens on a connection
+// (Set.State), through all layers: TLS and the PROXY protocol.
 //
-// In a stop, connections that wait are closed at once (Set.Leave). One that
-// ends with an answer stays until the client's system has all of it
-// (Set.Linger). What a client sends never keeps a connection open.
+// WebSockets ends connections that http.Server no longer knows, because they
+// became WebSockets. ProxyProtocol reads the address of the client from the
+// header of a load balancer. Budget divides the file descriptors of the process.
+//
+// # Limits and threats
+//
+// A client that sends slowly, or does not read, must not keep a connection
+// open: waiting connections are closed first, and each end has a time limit.
+// What a client sends never extends a limit; what it reads may.
+//
+// Only addresses in a list of load balancers may send a PROXY protocol header,
+// and those must. A header is read within a time limit, and after Accept, so
+// that a silent balancer does not hold up the listener.
+//
+// Only Linux tells how much a client has not read. On other systems a
+// connection lingers for half a second.
 package conn

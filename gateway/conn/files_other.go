@@ -2,6 +2,6 @@
 
 package conn
 
-// Files returns how many file descriptors the process is taken to have: this
-// system tells no limit.
+// Files returns how many file descriptors the process may have. This system does
+// not tell, so it is a guess.
 func Files() int { return 8192 }

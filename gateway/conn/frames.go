@@ -2,43 +2,43 @@ package conn
 
 import "encoding/binary"
 
-// Of frames (RFC 6455, sections 5.2 and 7.4.1).
+// Values in frames (RFC 6455, sections 5.2 and 7.4.1).
 const (
 	opcodeClose    = 8
 	closeGoingAway = 1001
 	closePolicy    = 1008
 )
 
-// closeFrame is the frame by which a server closes a WebSocket (RFC 6455,
-// section 5.5.1); reason has at most 123 bytes.
+// closeFrame returns a Close frame as a server sends it (RFC 6455, section
+// 5.5.1). reason has at most 123 bytes.
 func closeFrame(status uint16, reason string) []byte {
 	frame := []byte{0x80 | opcodeClose, byte(2 + len(reason)), byte(status >> 8), byte(status)}
 	return append(frame, reason...)
 }
 
-// frames follows one direction of a WebSocket from frame to frame (RFC 6455,
-// section 5.2).
+// frames finds the boundaries of frames in one direction of a WebSocket (RFC
+// 6455, section 5.2).
 type frames struct {
 	header [14]byte
-	have   int    // of the header; 0 between frames
-	left   uint64 // of the payload
-	closed bool   // there was a Close frame
+	have   int    // bytes of the header; 0 between two frames
+	left   uint64 // bytes of the payload that have not come yet
+	closed bool   // a whole Close frame has come
 
-	dropping bool // onlyClose drops the frame under way
+	dropping bool // onlyClose drops the present frame
 }
 
-// between reports whether there is no frame under way.
+// between reports whether the last frame is complete.
 func (f *frames) between() bool { return f.have == 0 }
 
-// follow goes over b.
+// follow reads b.
 func (f *frames) follow(b []byte) {
 	for len(b) > 0 {
 		b = b[f.next(b):]
 	}
 }
 
-// onlyClose takes the frames out of b that begin in it, but for Close frames,
-// and returns what is left, in place.
+// onlyClose reads b and removes all frames but Close frames from it, in place. A
+// frame that began before b stays in or out as it began.
 func (f *frames) onlyClose(b []byte) []byte {
 	left := b[:0]
 	for len(b) > 0 {
@@ -54,8 +54,8 @@ func (f *frames) onlyClose(b []byte) []byte {
 	return left
 }
 
-// next goes on to the end of the frame under way, or that of b, and returns
-// how far that is. From between two frames it goes over the next one.
+// next reads b up to the end of the present frame, or of the next one if the
+// last one is complete. It returns how many bytes it has read.
 func (f *frames) next(b []byte) int {
 	n := 0
 	for ; f.have < f.size(); n++ {
@@ -77,7 +77,7 @@ func (f *frames) next(b []byte) int {
 	return n + int(payload)
 }
 
-// size is how long the header is, as far as can be told.
+// size returns the size of the header as far as its first bytes tell.
 func (f *frames) size() int {
 	size := 2
 	if f.have < size {
@@ -95,7 +95,7 @@ func (f *frames) size() int {
 	return size
 }
 
-// length is that of the payload, from a whole header.
+// length returns the length of the payload from a complete header.
 func (f *frames) length() uint64 {
 	switch length := f.header[1] & 0x7f; length {
 	case 126:

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// frame is a frame with a payload of so many bytes. Its length is written in
-// as many bytes as it needs, or more: 0, 2 or 8.
+// frame returns a frame with a payload of so many bytes. extended is how many
+// bytes the length has at least: 0, 2 or 8.
 func frame(first byte, payload, extended int, masked bool) []byte {
 	b := []byte{first, 0}
 	switch {
@@ -23,7 +23,7 @@ func frame(first byte, payload, extended int, masked bool) []byte {
 	}
 	if masked {
 		b[1] |= 0x80
-		b = append(b, 0x88, 0x02, 0x88, 0x02) // which would be a frame to who misses the bit
+		b = append(b, 0x88, 0x02, 0x88, 0x02) // looks like a frame to a reader that ignores the bit
 	}
 	return append(b, bytes.Repeat([]byte{0x88}, payload)...)
 }
@@ -39,7 +39,7 @@ var (
 	clientsBye = []byte{0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe9}
 )
 
-// recorded is a client's connection that keeps what is written.
+// recorded is the connection of a client that records what is written.
 type recorded struct {
 	net.Conn
 	bytes.Buffer
@@ -48,9 +48,9 @@ type recorded struct {
 func (r *recorded) Write(b []byte) (int, error) { return r.Buffer.Write(b) }
 func (r *recorded) Read(b []byte) (int, error)  { return r.Buffer.Read(b) }
 
-// FuzzFrames makes a stream of frames and writes it in parts. However it is
-// cut, the boundaries are where the frames end, and what a client gets that is
-// told to leave is whole frames and one Close frame.
+// FuzzFrames makes a stream of frames and writes it in parts. However it is cut,
+// between reports the ends of frames, and a client that is told to leave gets
+// complete frames and one Close frame.
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte{fin | opcodeText, 5, 0, fin | 2, 200, 0, 0x89, 0, 4}, []byte{1}, 3)
 	closing := []byte{fin | opcodeText, 5, 2, 0x88, 2, 0, fin | 2, 3, 0}

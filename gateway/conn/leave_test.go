@@ -22,7 +22,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// pipes is a listener for the near ends of pipes.
+// pipes is a listener that accepts the ends of pipes.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -40,8 +40,8 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error   { close(p.closed); return nil }
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
 
-// bench is an http.Server over TLS whose connections are in a Set, on the
-// clock of a bubble. It answers /slow a minute later.
+// bench is an http.Server whose connections are in a Set, on the clock of a
+// bubble. It answers /slow after a minute.
 type bench struct {
 	t      *testing.T
 	set    *Set
@@ -50,7 +50,7 @@ type bench struct {
 	served chan string // paths of requests
 }
 
-// onBench runs f beside a server, without TLS if plain.
+// onBench runs f with a server, without TLS if plain.
 func onBench(t *testing.T, o Options, plain bool, f func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -75,7 +75,7 @@ func onBench(t *testing.T, o Options, plain bool, f func(b *bench)) {
 		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
 			t.Error(err)
 		}
-		time.Sleep(2 * time.Minute) // for handlers to end, and clients that drip to notice
+		time.Sleep(2 * time.Minute) // for handlers and clients to end
 	})
 }
 
@@ -109,7 +109,7 @@ func (b *bench) secure(protocol string) *tls.Conn {
 	return c
 }
 
-// get asks for something and reads the answer.
+// get sends a request and reads the answer.
 func (b *bench) get(c net.Conn, path string) error {
 	if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 		return err
@@ -167,8 +167,8 @@ func (b *bench) stop() time.Duration {
 	return time.Since(began)
 }
 
-// What has not sent the whole header of a request is closed at once. The
-// server's looks at its connections take the rest of the time.
+// Leave closes connections without a whole request header at once. The rest of
+// the time is what http.Server takes to notice.
 func TestLeave(t *testing.T) {
 	t.Parallel()
 	const look = 70 * time.Millisecond
@@ -213,8 +213,7 @@ func drip(c net.Conn, text string) {
 
 func discard(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 
-// Over HTTP/2 a client is told which of its requests were taken before its
-// connection is closed.
+// A client of HTTP/2 gets GOAWAY before its connection is closed.
 func TestLeaveSaysGoAway(t *testing.T) {
 	t.Parallel()
 	onBench(t, Options{}, false, func(b *bench) {
@@ -230,8 +229,7 @@ func TestLeaveSaysGoAway(t *testing.T) {
 	})
 }
 
-// A connection that is closed to make room serves no request, even if its
-// header has come by then.
+// A displaced connection serves no request, even if the header has come by then.
 func TestDismissedServesNothing(t *testing.T) {
 	t.Parallel()
 	onBench(t, Options{}, true, func(b *bench) {

@@ -8,33 +8,31 @@ import (
 )
 
 const (
-	// lingerPause is how long what is unsent may stay the same before a client
-	// is given up.
+	// lingerPause is how long a connection lingers while its client reads nothing.
 	lingerPause = 5 * time.Second
-	// blindPause is how long a connection lingers where the system does not tell
-	// what is unsent.
+	// blindPause is how long a connection lingers if the system does not tell what
+	// is unsent.
 	blindPause = 500 * time.Millisecond
-	// lingerStep is how often connections that linger are looked at, at most.
+	// lingerStep is the longest time between two checks of a lingering connection.
 	lingerStep = 50 * time.Millisecond
-	// lastWords is the most that TLS adds behind an answer, in bytes.
+	// lastWords is how many bytes TLS sends at most after an answer.
 	lastWords = 64
 )
 
-// Linger makes connections stay, when they are closed from now on, until the
-// client's system has what was written to them, and no longer than until. The
-// system does send it after a connection is closed, but not when the client
-// sends something as well: that is answered with a reset. Over HTTP/2 clients
-// tell how much they have read.
+// Linger makes each connection that is closed from now on stay open until the
+// client's system has what was written to it, or until the given time. Without
+// that, the system sends the rest after Close, but answers anything from the
+// client with a reset, which destroys the rest. Clients of HTTP/2 always send
+// something: they confirm what they have read.
 func (s *Set) Linger(until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.until = until
 }
 
-// Leave closes the connections that wait for a request, and those that come
-// from now on. Over HTTP/2 the server has to say GOAWAY first, so Leave goes
-// before its Shutdown; the connections that it takes for idle are closed a
-// moment later.
+// Leave closes the connections that wait for a request now or later. Call it
+// before http.Server.Shutdown, which sends GOAWAY on the connections of HTTP/2;
+// Leave closes those a moment later.
 func (s *Set) Leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,9 +53,9 @@ func (s *Set) Leave() {
 	}
 }
 
-// dismissTold closes those of the connections over HTTP/2 that have waited
-// since, on which something was written since (the GOAWAY), and whose clients
-// have everything from before. The server closes others later.
+// dismissTold closes the connections of HTTP/2 that have waited since Leave, on
+// which a GOAWAY was written since, and whose clients have all from before it.
+// http.Server closes the others later.
 func (s *Set) dismissTold(told []*Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,13 +66,13 @@ func (s *Set) dismissTold(told []*Conn) {
 		since := c.written.Load() - c.told
 		if n, _ := s.unsent(c.Conn); since > 0 && int64(n) <= since {
 			s.dismiss(c)
-			c.settled = true // but for the GOAWAY
+			c.settled = true // only the GOAWAY is unsent
 		}
 	}
 }
 
-// Wait returns when no connection lingers and those are closed that Leave
-// closes. It returns how many were cut off that had something to send.
+// Wait waits until no connection lingers and Leave has closed its connections.
+// It returns how many were cut off with unsent bytes.
 func (s *Set) Wait() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,10 +91,10 @@ func (c *Conn) Close() error {
 	if stay == nil {
 		return c.end()
 	}
-	_ = c.Conn.SetWriteDeadline(time.Now()) // ends a Write under way; with the connection gone there is none
+	_ = c.Conn.SetWriteDeadline(time.Now()) // ends a Write; fails if the connection has gone
 	if err := c.CloseWrite(); err != nil {
 		c.set.leave(false)
-		return c.end() // the client was faster
+		return c.end() // the client has gone
 	}
 	go func() {
 		cut := stay.over()
@@ -106,17 +104,17 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// stay is the time that a connection lingers.
+// stay is a lingering connection.
 type stay struct {
 	conn   net.Conn
 	unsent func(net.Conn) (n int, known bool)
 	until  time.Time
-	// untilRead: the client sends while it reads, so the connection has to be
-	// there until the client closes it.
+	// untilRead: the client sends while it reads, so the connection stays until the
+	// client closes it.
 	untilRead bool
 }
 
-// stay counts a connection that is to linger. It returns nil if it is not.
+// stay returns nil if a connection does not linger.
 func (s *Set) stay(c *Conn) *stay {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +128,7 @@ func (s *Set) stay(c *Conn) *stay {
 	return &stay{conn: c.Conn, unsent: s.unsent, until: s.until, untilRead: c.http2()}
 }
 
-// leave forgets a connection that was ending.
+// leave removes a connection from those that Wait waits for.
 func (s *Set) leave(cut bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,8 +139,9 @@ func (s *Set) leave(cut bool) {
 	s.left.Broadcast()
 }
 
-// over returns when the client has everything or has closed the connection, or
-// is given up. It reports whether something was unsent at the deadline.
+// over waits until the client has everything, has closed the connection, or has
+// read nothing for too long. It reports whether bytes were unsent at the
+// deadline.
 func (s *stay) over() (cut bool) {
 	rest, known := s.unsent(s.conn)
 	moved, pause := time.Now(), lingerPause
@@ -170,10 +169,9 @@ func (s *stay) over() (cut bool) {
 	}
 }
 
-// discard reads for some time. It reports whether the connection is there
-// still.
+// discard reads for some time. It reports whether the connection is still open.
 func (s *stay) discard(lasting time.Duration) bool {
-	_ = s.conn.SetReadDeadline(time.Now().Add(lasting)) // a connection that is gone says so below
+	_ = s.conn.SetReadDeadline(time.Now().Add(lasting)) // if it fails, Read does too
 	var b [1024]byte
 	for {
 		if _, err := s.conn.Read(b[:]); err != nil {

@@ -20,8 +20,7 @@ type halfClosing struct {
 
 func (c *halfClosing) CloseWrite() error { c.half = true; return nil }
 
-// ending is a connection of a Set that is to linger for a minute, and its
-// client.
+// ending is a connection that lingers for up to a minute, and its client.
 type ending struct {
 	*Conn
 	half   *halfClosing
@@ -29,7 +28,7 @@ type ending struct {
 	began  time.Time
 }
 
-// newEnding is a connection of which rest is unsent so long after it was made.
+// newEnding returns a connection. rest returns how much is unsent after a time.
 func newEnding(rest func(after time.Duration) int) *ending {
 	client, server := net.Pipe()
 	half := &halfClosing{Conn: server}
@@ -42,15 +41,15 @@ func newEnding(rest func(after time.Duration) int) *ending {
 	return e
 }
 
-// sends lets the client send every second until it cannot any more.
+// sends makes the client send every second until that fails.
 func (e *ending) sends() {
 	for err := error(nil); err == nil; _, err = e.client.Write([]byte("I have read so much")) {
 		time.Sleep(time.Second)
 	}
 }
 
-// gone fails the test unless the connection is closed so long after it was
-// made, or a step later, with so many cut off.
+// gone fails the test unless the connection is closed after that time, or a step
+// later, with so many cut off.
 func (e *ending) gone(t *testing.T, name string, after time.Duration, cut int) {
 	t.Helper()
 	got := e.set.Wait()
@@ -61,17 +60,17 @@ func (e *ending) gone(t *testing.T, name string, after time.Duration, cut int) {
 		t.Errorf("%s: the connection is open still: %v", name, err)
 	}
 	if e.set.open != 0 {
-		t.Errorf("%s: %d connections are on the account", name, e.set.open)
+		t.Errorf("%s: %d connections are counted", name, e.set.open)
 	}
 }
 
-// steady is a rest that shrinks to nothing within that time.
+// steady returns a rest that shrinks to nothing within that time.
 func steady(within time.Duration) func(time.Duration) int {
 	return func(after time.Duration) int { return int(max(0, within-after)) }
 }
 
-// A connection lingers only in a stop, up to its deadline, and only while
-// there is something to send.
+// A connection lingers only after Linger, until its deadline, and while bytes are
+// unsent.
 func TestLingerNot(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -98,8 +97,8 @@ func TestLingerNot(t *testing.T) {
 	}
 }
 
-// A connection lingers while less and less is unsent, whatever its client
-// sends.
+// A connection lingers as long as its client reads. What the client sends does not
+// matter.
 func TestLinger(t *testing.T) {
 	t.Parallel()
 	never := func(time.Duration) int { return 1000 }
@@ -136,9 +135,9 @@ func TestLinger(t *testing.T) {
 	}
 }
 
-// A client that closes the connection is not waited for. One that sends while
-// it reads has time to read what its system has. Where the system tells
-// nothing, a connection lingers for a moment.
+// A lingering connection ends when its client closes it. With untilRead the client
+// has time to read what its system has. On a system that does not tell what is
+// unsent, a connection lingers for blindPause.
 func TestLingerEnds(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -170,8 +169,8 @@ func TestLingerEnds(t *testing.T) {
 	}
 }
 
-// Close ends what goes on on the connection. What comes over it from then on
-// is not read, even by a Read that began before.
+// Close ends Reads and Writes. What comes after Close is not read, also by a Read
+// that began before.
 func TestLingerClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -194,13 +193,13 @@ func TestLingerClosed(t *testing.T) {
 			t.Error(err)
 		}
 		if err := <-writing; !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("the Write that was under way: %v", err)
+			t.Errorf("the Write that was in progress: %v", err)
 		}
 		if _, err := e.client.Write([]byte("GET / HTTP/1.1")); err != nil {
 			t.Errorf("the client is refused: %v", err)
 		}
 		if err := <-reading; err == nil {
-			t.Error("the Read that was under way succeeds")
+			t.Error("the Read that was in progress succeeds")
 		}
 		if _, err := e.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("a Read: %v", err)
@@ -215,12 +214,12 @@ func TestLingerClosed(t *testing.T) {
 	})
 }
 
-// deadConn is one whose client has gone.
+// deadConn is a connection whose client has gone.
 type deadConn struct{ net.Conn }
 
 func (c deadConn) CloseWrite() error { return io.ErrClosedPipe }
 
-// A client that has gone is not waited for, nor is one that is cut off.
+// A connection does not linger if its client has gone or it is cut off.
 func TestLingerDead(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(e *ending){

@@ -13,28 +13,26 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// refusalEvery is how often the log tells that connections of balancers were
-// closed for want of a header.
-const refusalEvery = time.Minute
-
-// ProxyProtocol is a listener for connections of clients and of balancers on
-// the transport layer. A balancer begins each connection with a header of the
-// PROXY protocol, version 1 or 2, which names the client
+// ProxyProtocol is a listener for clients and for load balancers on the
+// transport layer. A load balancer begins each connection with a header of the
+// PROXY protocol, version 1 or 2, that names the client
 // (https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt).
 type ProxyProtocol struct {
-	net.Listener // of halfConns
-	balancers    []netip.Prefix
-	headerTime   time.Duration
-	logger       *slog.Logger
-	sometimes    rate.Sometimes
+	net.Listener
+	balancers  []netip.Prefix
+	headerTime time.Duration
+	logger     *slog.Logger
+	warning    rate.Sometimes
 }
 
-// NewProxyProtocol returns a listener that expects a header on connections from
-// balancers, within headerTime. Other connections it leaves as they are.
+// NewProxyProtocol returns a listener on l. A connection from one of balancers
+// must begin with a header within headerTime; otherwise it is closed. Other
+// connections are those of clients, and stay unchanged. The connections of l
+// must have a method CloseWrite, as those of a Set have.
 func NewProxyProtocol(l net.Listener, balancers []netip.Prefix, headerTime time.Duration, logger *slog.Logger) *ProxyProtocol {
 	return &ProxyProtocol{
 		Listener: l, balancers: balancers, headerTime: headerTime,
-		logger: logger, sometimes: rate.Sometimes{Interval: refusalEvery},
+		logger: logger, warning: rate.Sometimes{Interval: warnEvery},
 	}
 }
 
@@ -47,7 +45,7 @@ func (l *ProxyProtocol) Accept() (net.Conn, error) {
 	return newBalancedConn(conn.(halfConn), l.headerTime, l.refused), nil
 }
 
-// fromBalancer reports whether an address is that of a balancer.
+// fromBalancer reports whether an address is that of a load balancer.
 func (l *ProxyProtocol) fromBalancer(remote net.Addr) bool {
 	tcp, ok := remote.(*net.TCPAddr)
 	if !ok {
@@ -57,28 +55,28 @@ func (l *ProxyProtocol) fromBalancer(remote net.Addr) bool {
 	return slices.ContainsFunc(l.balancers, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// refused logs that a balancer sent something else than a header.
+// refused logs that a load balancer sent no valid header.
 func (l *ProxyProtocol) refused(balancer net.Addr) {
-	l.sometimes.Do(func() {
-		l.logger.Warn("a connection from listen.proxy_protocol was closed: it does not begin with a valid PROXY protocol header within "+
-			l.headerTime.String()+"; turn on the PROXY protocol at the balancer, or take its address out of the list",
+	l.warning.Do(func() {
+		l.logger.Warn("closed a connection from an address in listen.proxy_protocol: it did not begin with a valid PROXY protocol header within "+
+			l.headerTime.String()+"; turn on the PROXY protocol at the load balancer, or remove its address from the list",
 			"balancer", balancer.String())
 	})
 }
 
-// halfConn is a connection whose two directions close apart.
+// halfConn is a connection whose directions can be closed separately.
 type halfConn interface {
 	net.Conn
 	CloseWrite() error
 }
 
-// balancedConn is a connection from a balancer. The first call of Read, Write,
-// LocalAddr or RemoteAddr reads the header, for a bounded time, and
-// without a valid one the connection is closed.
+// balancedConn is a connection from a load balancer. The first call of Read,
+// Write, LocalAddr or RemoteAddr reads the header. It closes the connection if
+// there is no valid one.
 type balancedConn struct {
 	*proxyproto.Conn
 	raw     *receivingConn
-	judge   sync.Once
+	check   sync.Once
 	refused func(balancer net.Addr)
 }
 
@@ -93,9 +91,8 @@ func newBalancedConn(conn halfConn, headerTime time.Duration, refused func(net.A
 	}
 }
 
-// checkHeader refuses a header that names no client, unless the balancer
-// speaks for itself. The address of a client is one that a TCP connection can
-// come from.
+// checkHeader returns an error if a header names no client that a TCP
+// connection can come from, unless the load balancer speaks for itself.
 func checkHeader(h *proxyproto.Header) error {
 	if h.Command.IsLocal() {
 		return nil
@@ -106,20 +103,21 @@ func checkHeader(h *proxyproto.Header) error {
 	}
 	addr, _ := netip.AddrFromSlice(source.IP)
 	if addr = addr.Unmap(); !addr.IsValid() || addr.IsUnspecified() || addr.IsMulticast() {
-		return errors.New("no connection comes from the address in the header")
+		return errors.New("no connection can come from the address in the header")
 	}
 	return nil
 }
 
-// RemoteAddr implements net.Conn. It is the client's address where the header
-// names one, and the balancer's otherwise. net/http asks for it first.
+// RemoteAddr implements net.Conn. It returns the address of the client if the
+// header names one, and that of the load balancer otherwise. net/http calls it
+// before any other method.
 func (c *balancedConn) RemoteAddr() net.Addr {
 	addr := c.Conn.RemoteAddr()
-	c.judge.Do(func() {
+	c.check.Do(func() {
 		if c.ProxyHeader() != nil {
 			return
 		}
-		if c.raw.received { // a balancer may see whether the port is open
+		if c.raw.received { // a load balancer may probe the port without a byte
 			c.refused(addr)
 		}
 		c.raw.Close()
@@ -130,13 +128,13 @@ func (c *balancedConn) RemoteAddr() net.Addr {
 // CloseWrite implements halfConn.
 func (c *balancedConn) CloseWrite() error { return c.raw.CloseWrite() }
 
-// receivingConn remembers whether something came over it.
+// receivingConn records whether a byte has come.
 type receivingConn struct {
 	halfConn
 	received bool
 }
 
-// NetConn returns the connection below, which a Set keeps account of.
+// NetConn returns the connection below, for under.
 func (c *receivingConn) NetConn() net.Conn { return c.halfConn }
 
 // Read implements net.Conn.

@@ -20,7 +20,7 @@ import (
 // headerTime is how long a balancer has for a header in these tests.
 const headerTime = 10 * time.Second
 
-// receivedConn is a connection over which all that a peer sends has come.
+// receivedConn is a connection on which all has come that the peer sends.
 type receivedConn struct {
 	halfClosing
 	peer    net.Addr
@@ -52,7 +52,7 @@ func (c *receivedConn) Write(b []byte) (int, error) {
 	return c.written.Write(b)
 }
 
-// oneConn is a listener that accepts one connection.
+// oneConn is a listener that accepts one connection again and again.
 type oneConn struct {
 	net.Listener
 	conn net.Conn
@@ -60,8 +60,7 @@ type oneConn struct {
 
 func (l oneConn) Accept() (net.Conn, error) { return l.conn, nil }
 
-// accepted is a connection as ProxyProtocol returns it, and the number of
-// warnings that it logged is that of lines in the log.
+// accepted returns a connection as ProxyProtocol accepts it.
 func accepted(t testing.TB, conn net.Conn, log io.Writer) net.Conn {
 	t.Helper()
 	balancers := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32")}
@@ -73,13 +72,13 @@ func accepted(t testing.TB, conn net.Conn, log io.Writer) net.Conn {
 	return got
 }
 
-// version2 is a header of version 2 (section 2.2 of its specification).
+// version2 returns a header of version 2 (section 2.2 of the specification).
 func version2(command, family byte, block ...byte) string {
 	header := append([]byte("\r\n\r\n\x00\r\nQUIT\n"), command, family)
 	return string(append(binary.BigEndian.AppendUint16(header, uint16(len(block))), block...))
 }
 
-// block4 and block6 are the addresses of a header: source, destination, ports.
+// block4 and block6 return the addresses of a header: source, destination, ports.
 func block4(source string, more ...byte) []byte {
 	b := slices.Concat(netip.MustParseAddr(source).AsSlice(), []byte{192, 0, 2, 1, 0x10, 0x01, 1, 187})
 	return append(b, more...)
@@ -164,7 +163,7 @@ func TestBalancerHeaders(t *testing.T) {
 	}
 }
 
-// A header from anybody else is what the client says, and not believed.
+// A header from another address is data of the client.
 func TestBalancerUntrusted(t *testing.T) {
 	t.Parallel()
 	for _, sent := range []string{
@@ -177,8 +176,8 @@ func TestBalancerUntrusted(t *testing.T) {
 	}
 }
 
-// Who sends no header, or half of one, is not waited for in Accept, and no
-// longer than headerTime after it.
+// Accept does not wait for a header. The connection is closed if none has come
+// within headerTime.
 func TestBalancerSilent(t *testing.T) {
 	t.Parallel()
 	for _, sent := range []string{"", "P", "PROXY", "\r\n\r\n\x00\r\nQUIT\n!", version2(0x21, 0x11, block4("203.0.113.9")...)[:27]} {
@@ -208,14 +207,14 @@ func TestBalancerSilent(t *testing.T) {
 	}
 }
 
-// ofBalancer is a connection from a balancer.
+// ofBalancer is a connection from a load balancer.
 type ofBalancer struct{ halfClosing }
 
 func (*ofBalancer) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort("10.1.2.3:1"))
 }
 
-// A header at the pace of a slow network is read.
+// A header may take headerTime. After it there is no deadline.
 func TestBalancerDeadlineEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -236,7 +235,8 @@ func TestBalancerDeadlineEnds(t *testing.T) {
 	})
 }
 
-// What lingering needs of a connection, it finds behind the header, too.
+// A connection with a header has what lingering needs: CloseWrite, deadlines, and
+// the Conn below it.
 func TestBalancerLingers(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -284,8 +284,8 @@ func TestBalancerLingers(t *testing.T) {
 	}
 }
 
-// Whatever a peer sends, it is the client itself or, for a balancer, whom a
-// valid header names; what follows a header is left as it is.
+// A peer is the client itself, or for a load balancer the client that a valid
+// header names. The bytes after a header stay unchanged.
 func FuzzBalancer(f *testing.F) {
 	for _, header := range []string{
 		"PROXY TCP4 203.0.113.9 192.0.2.1 4097 443\r\n", "PROXY TCP6 2001:db8:1::9 2001:db8::2 4097 443\r\n", "PROXY UNKNOWN\r\n",
@@ -324,7 +324,7 @@ func FuzzBalancer(f *testing.F) {
 	})
 }
 
-// names reports whether a header has remote as its source, by a reading of its
+// names reports whether remote is the source in a header. It has a parser of its
 // own.
 func names(header []byte, remote string) bool {
 	source, err := netip.ParseAddrPort(remote)

@@ -14,48 +14,46 @@ import (
 )
 
 const (
-	// goodbyeTime is for what TLS and HTTP/2 have to say to a client that waits,
-	// and for the client to heed a GOAWAY.
+	// goodbyeTime is how long the closing messages of TLS and HTTP/2 may take, and
+	// how long a client has to act on a GOAWAY.
 	goodbyeTime = 250 * time.Millisecond
-	// retryPause is how long a listener waits before it accepts again after the
-	// system failed to.
+	// retryPause is how long a listener waits after accepting has failed.
 	retryPause = 100 * time.Millisecond
-	// spared is how long a connection may wait for a request before it has to
-	// give way: it may just shake hands.
+	// spared is how long a connection is not displaced after it began to wait: it
+	// may be in its TLS handshake.
 	spared = 100 * time.Millisecond
-	// admitTime is how long a connection waits for one to give way.
+	// admitTime is how long a new connection waits for another one to be displaced.
 	admitTime = time.Second
-	// warnEvery is how often at most the log says the same of connections.
+	// warnEvery is the shortest time between two log lines of a kind.
 	warnEvery = time.Minute
 )
 
 // Options are the parts of a Set.
 type Options struct {
-	// Limit is how many connections there may be at once. To make room for
-	// another one, the Set closes the one that has waited for a request longest.
-	// 0: no limit.
+	// Limit is how many connections may be open. To make room for a new one, the
+	// Set displaces the one that has waited longest for a request. 0 means no limit.
 	Limit  int
 	Logger *slog.Logger
-	// Short is called when the system has no file descriptor for a connection,
-	// and frees those that are not needed; nil: nothing.
+	// Short is called when the system has no file descriptor for a new connection,
+	// to free some. It may be nil.
 	Short func()
 }
 
-// Set are the connections of clients. It is safe for concurrent use.
+// Set has the connections of clients. It is safe for concurrent use.
 type Set struct {
 	options Options
-	full    rate.Sometimes // warnings that Limit is reached
-	failing rate.Sometimes // warnings that accepting fails
+	full    rate.Sometimes // to warn that Limit is reached
+	failing rate.Sometimes // to warn that accepting fails
 	unsent  func(net.Conn) (n int, known bool)
 
 	mu          sync.Mutex
 	open        int
-	first, last *Conn // those that wait for a request, longest first
+	first, last *Conn // the list of those that wait for a request, longest first
 	leaving     bool
-	until       time.Time  // when connections stop lingering; zero: they don't linger
-	ending      int        // connections that linger, or that Leave closes
-	left        *sync.Cond // tells that there is one less
-	cut         int        // how many had something to send at the end
+	until       time.Time  // the end of lingering; zero if connections do not linger
+	ending      int        // connections that Wait waits for
+	left        *sync.Cond // for Wait: there is one less
+	cut         int        // how many were cut off with unsent bytes
 }
 
 // NewSet returns an empty Set.
@@ -68,7 +66,7 @@ func NewSet(o Options) *Set {
 	return s
 }
 
-// Listener is a listener whose connections are in a Set.
+// Listener is a listener of a Set.
 type Listener struct {
 	net.Listener
 	set    *Set
@@ -76,19 +74,18 @@ type Listener struct {
 	closed atomic.Int64
 }
 
-// Listener returns l with its connections in the Set. The listeners of other
-// layers go around it, not under it.
+// Listener returns a listener on l whose connections are in the Set. Listeners of
+// other layers go on top of it.
 func (s *Set) Listener(l net.Listener) *Listener { return &Listener{Listener: l, set: s} }
 
 // Open returns how many connections of the listener are open.
 func (l *Listener) Open() int { return int(l.open.Load()) }
 
-// Displaced returns how many connections were closed because there were too
-// many.
+// Displaced returns how many connections were closed to make room, or because
+// there was none.
 func (l *Listener) Displaced() int { return int(l.closed.Load()) }
 
-// Accept implements net.Listener. Where the system fails for the moment, it
-// tries again.
+// Accept implements net.Listener. It tries again after an error that may pass.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		accepted, err := l.Listener.Accept()
@@ -110,8 +107,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// passing reports whether accepting a connection may succeed later. What is
-// not known to pass is an end.
+// passing reports whether accepting may succeed after err. An unknown error is
+// final.
 func passing(err error) bool {
 	var number syscall.Errno
 	if errors.Is(err, net.ErrClosed) || !errors.As(err, &number) {
@@ -120,10 +117,10 @@ func passing(err error) bool {
 	return number != syscall.EBADF && number != syscall.EINVAL && number != syscall.ENOTSOCK
 }
 
-// fail makes room where there were no file descriptors, and says so.
+// fail logs that accepting failed, and frees file descriptors if there are none.
 func (s *Set) fail(err error) {
 	s.failing.Do(func() {
-		s.options.Logger.Warn("the system cannot accept connections for the moment", "error", err.Error())
+		s.options.Logger.Warn("the system cannot accept connections at the moment", "error", err.Error())
 	})
 	if Short(err) {
 		s.mu.Lock()
@@ -138,8 +135,8 @@ func (s *Set) fail(err error) {
 	}
 }
 
-// admit puts a connection into the Set. It reports false if there is no room
-// for it within admitTime. Those that come behind it wait in the system's queue.
+// admit adds a connection to the Set. It reports false if there is no room within
+// admitTime. Later connections wait in the queue of the system.
 func (s *Set) admit(c *Conn) bool {
 	for began := time.Now(); ; {
 		pause, closeOther := s.enter(c)
@@ -156,14 +153,14 @@ func (s *Set) admit(c *Conn) bool {
 	}
 }
 
-// enter puts a connection into the Set, or says when to try again. What it
-// returns besides closes the one that gives way.
+// enter adds a connection to the Set, or returns how long to wait before the next
+// attempt. closeOther, if not nil, closes the displaced connection.
 func (s *Set) enter(c *Conn) (pause time.Duration, closeOther func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if limit := s.options.Limit; limit > 0 && s.open >= limit && !s.leaving {
 		s.full.Do(func() {
-			s.options.Logger.Warn("there are as many connections as file descriptors allow: those that wait longest are closed to make room",
+			s.options.Logger.Warn("the limit of connections is reached: idle ones are closed to make room",
 				"limit", limit)
 		})
 		if s.first == nil {
@@ -180,8 +177,9 @@ func (s *Set) enter(c *Conn) (pause time.Duration, closeOther func()) {
 	return 0, closeOther
 }
 
-// displace takes out the connection that has waited for a request longest. It
-// returns what closes it, nil if there is none. The caller holds the lock.
+// displace dismisses the connection that has waited longest for a request. It
+// returns a function that closes it, or nil if none waits. The caller holds the
+// lock, but not while it calls the function.
 func (s *Set) displace() (closeIt func()) {
 	c := s.first
 	if c == nil {
@@ -191,11 +189,11 @@ func (s *Set) displace() (closeIt func()) {
 	return s.dismissal(c)
 }
 
-// State is the ConnState of the http.Server that has the connections.
+// State is for http.Server.ConnState.
 //
-// It panics with http.ErrAbortHandler if a request comes over a connection
-// that is being closed. The server ends the connection then without serving
-// the request, which its client may send again.
+// It panics with http.ErrAbortHandler if a request comes on a dismissed
+// connection. http.Server then closes the connection without an answer, so that
+// the client can send the request again.
 func (s *Set) State(outer net.Conn, state http.ConnState) {
 	c := under(outer)
 	if c == nil {
@@ -229,8 +227,8 @@ func (s *Set) State(outer net.Conn, state http.ConnState) {
 	}
 }
 
-// dismiss closes a connection that waits for a request. The caller holds the
-// lock.
+// dismiss closes a waiting connection, without waiting for that. The caller holds
+// the lock.
 func (s *Set) dismiss(c *Conn) {
 	closeIt := s.dismissal(c)
 	s.ending++
@@ -240,25 +238,26 @@ func (s *Set) dismiss(c *Conn) {
 	}()
 }
 
-// dismissal makes a connection that waits for a request serve none. It returns
-// what closes it. The caller holds the lock, but not for that.
+// dismissal makes sure that a waiting connection serves no request any more. It
+// returns a function that closes it. The caller holds the lock, but not while it
+// calls the function.
 func (s *Set) dismissal(c *Conn) (closeIt func()) {
 	s.unlist(c)
 	c.dismissed = true
 	n, _ := s.unsent(c.Conn)
 	c.settled = n == 0
 	outer := c.outer
-	if outer == nil || !c.settled && !s.leaving { // nothing to say, or it would have to wait for the client
+	if outer == nil || !c.settled && !s.leaving { // no layers, or their closing messages would wait for the client
 		c.closed.Store(true)
 		return func() { c.end() }
 	}
 	bound := time.Now().Add(goodbyeTime)
 	c.bound.Store(bound.UnixNano())
-	_ = c.Conn.SetWriteDeadline(bound) // one that is gone needs none
+	_ = c.Conn.SetWriteDeadline(bound) // fails if the connection has gone
 	return func() { outer.Close() }
 }
 
-// push puts a connection at the end of the list. The caller holds the lock.
+// push moves a connection to the end of the list. The caller holds the lock.
 func (s *Set) push(c *Conn) {
 	s.unlist(c)
 	c.waits, c.since, c.prev = true, time.Now(), s.last
@@ -270,7 +269,7 @@ func (s *Set) push(c *Conn) {
 	s.last = c
 }
 
-// unlist takes a connection out of the list. The caller holds the lock.
+// unlist removes a connection from the list. The caller holds the lock.
 func (s *Set) unlist(c *Conn) {
 	if !c.waits {
 		return
@@ -288,7 +287,7 @@ func (s *Set) unlist(c *Conn) {
 	c.waits, c.prev, c.next = false, nil, nil
 }
 
-// remove forgets a connection that is closed.
+// remove removes a closed connection from the Set.
 func (s *Set) remove(c *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

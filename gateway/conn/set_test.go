@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The connection that has waited longest gives way, those that are busy never
-// do, and when all are busy a new one is closed after admitTime.
+// The connection that has waited longest is displaced, and busy ones never are.
+// If all are busy, a new one is closed after admitTime.
 func TestDisplaced(t *testing.T) {
 	t.Parallel()
 	onBench(t, Options{Limit: 3}, true, func(b *bench) {
@@ -71,8 +71,8 @@ func (f *failing) Accept() (net.Conn, error) {
 	return f.Listener.Accept()
 }
 
-// What passes does not end a listener, and is not tried again at once. The rest
-// does.
+// After a passing error a listener pauses and accepts again. Another error ends
+// it.
 func TestAcceptFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -100,13 +100,13 @@ func TestAcceptFails(t *testing.T) {
 	})
 }
 
-// There is room for more connections than requests, and the parts are no more
-// than the whole.
+// Clients may have more connections than requests, and both halves fit into the
+// file descriptors.
 func TestDivide(t *testing.T) {
 	t.Parallel()
 	for _, files := range []int{64, 200, 256, 1024, 65536, 1 << 20} {
 		b := Divide(files)
-		if b.Requests >= b.Clients || b.Requests < 1 || 2*b.Clients > files-min(kept, files/4) {
+		if b.Requests >= b.Clients || b.Requests < 1 || 2*b.Clients > files-min(reserved, files/4) {
 			t.Errorf("%d: %+v", files, b)
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unsent returns how many of the bytes that were written to a connection the
-// other side has not confirmed, and whether the system can tell. It is 0 for a
-// connection that is gone.
+// unsent returns how many bytes that were written to a connection the other side
+// has not acknowledged, and whether the system tells. It returns 0 for a closed
+// connection.
 func unsent(c net.Conn) (n int, known bool) {
 	var failure error
 	if !control(c, func(fd int) { n, failure = unix.IoctlGetInt(fd, unix.SIOCOUTQ) }) || failure != nil {
@@ -18,18 +18,18 @@ func unsent(c net.Conn) (n int, known bool) {
 	return n, true
 }
 
-// hungUp reports whether the other side of a connection has closed it, or its
-// direction, which needs no Read.
+// hungUp reports whether the other side has closed the connection or its
+// direction of it.
 func hungUp(c net.Conn) bool {
 	var n int
 	found := control(c, func(fd int) {
-		n, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}, 0) // an error is no answer
+		n, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}, 0) // n is 0 after an error
 	})
 	return found && n > 0
 }
 
-// control calls f with the descriptor of a connection. It reports false where
-// there is none: for a connection that is closed, or no socket.
+// control calls f with the file descriptor of a connection. It reports false for
+// a closed connection, and for one that is not a socket.
 func control(c net.Conn, f func(fd int)) bool {
 	raw, ok := c.(syscall.Conn)
 	if !ok {

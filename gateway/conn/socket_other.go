@@ -4,8 +4,8 @@ package conn
 
 import "net"
 
-// unsent cannot be asked for here.
+// unsent is not known on this system.
 func unsent(net.Conn) (n int, known bool) { return 0, false }
 
-// hungUp cannot be asked for here.
+// hungUp is not known on this system.
 func hungUp(net.Conn) bool { return false }

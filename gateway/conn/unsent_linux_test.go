@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What the client's system has not taken is told, until it has.
+// unsent returns more than 0 until the client has read everything.
 func TestUnsent(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -31,11 +31,11 @@ func TestUnsent(t *testing.T) {
 	rest := func(c net.Conn) int {
 		n, known := unsent(c)
 		if !known {
-			t.Fatal("the system does not tell")
+			t.Fatal("the system does not tell what is unsent")
 		}
 		return n
 	}
-	const size = 20_000_000 // more than systems keep
+	const size = 20_000_000 // more than the buffers of the systems
 	written := make(chan error)
 	go func() {
 		_, err := conn.Write(make([]byte, size))
@@ -45,7 +45,7 @@ func TestUnsent(t *testing.T) {
 	defer tick.Stop()
 	for deadline := time.Now().Add(2 * time.Minute); rest(conn.Conn) == 0; <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatal("all is sent, though nobody has read it")
+			t.Fatal("all is sent, though the client has not read")
 		}
 	}
 	if _, err := io.CopyN(io.Discard, client, size); err != nil {

@@ -10,35 +10,37 @@ import (
 	"time"
 )
 
-// closeTime is how long a WebSocket has to end once it must.
+// closeTime is how long a WebSocket may take to end after its Close frame.
 const closeTime = 5 * time.Second
 
-// WebSockets are the WebSockets that pass through the gateway. A server does not
-// know of them: their connections were hijacked.
+// WebSockets are the WebSockets that pass through the gateway. http.Server does
+// not know their connections, because they are hijacked. The zero value is ready
+// to use. It is safe for concurrent use.
 type WebSockets struct {
-	mu       sync.Mutex
-	taking   int // connections that are being taken over
-	open     map[*WebSocket]bool
-	deadline time.Time  // when those that are open are cut off; zero while they may stay
-	removed  *sync.Cond // tells who waits for the last one
-	cut      int        // how many were cut off
+	mu        sync.Mutex
+	hijacking int // connections that are being hijacked
+	open      map[*WebSocket]bool
+	deadline  time.Time  // after Leave: when WebSockets are cut off at the latest
+	removed   *sync.Cond // for Wait: a WebSocket is gone
+	cut       int        // how many were cut off
 
 	unsent func(net.Conn) int // default Unsent
 }
 
-// Hijack makes a WebSocket of the connection that take takes over. It is
-// counted before: a server that shuts down does not forget the connection
-// before it is known here. It is not locked meanwhile: take waits for what TLS
-// is writing, which a client can hold up that does not read. Once it is cut
-// off, cancelUpstream ends what goes on beside the client's connection.
-func (w *WebSockets) Hijack(take func() (net.Conn, *bufio.ReadWriter, error), cancelUpstream func()) (*WebSocket, *bufio.ReadWriter, error) {
+// Hijack makes a WebSocket of the connection that hijack returns. Wait waits for
+// the WebSocket from the beginning of Hijack on, because http.Server forgets the
+// connection within hijack. The caller must call Remove when the request is
+// done. cancelUpstream is called when the WebSocket is cut off.
+func (w *WebSockets) Hijack(hijack func() (net.Conn, *bufio.ReadWriter, error), cancelUpstream func()) (*WebSocket, *bufio.ReadWriter, error) {
 	w.mu.Lock()
-	w.taking++
+	w.hijacking++
 	w.mu.Unlock()
-	client, rw, err := take()
+	// Not under the lock: it waits for what TLS is writing, which a client that
+	// does not read can hold up.
+	client, rw, err := hijack()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.taking--
+	w.hijacking--
 	if err != nil {
 		w.signal()
 		return nil, nil, err
@@ -54,7 +56,8 @@ func (w *WebSockets) Hijack(take func() (net.Conn, *bufio.ReadWriter, error), ca
 	return s, rw, nil
 }
 
-// SignOut makes a WebSocket end whose login has ended. It has limit for it.
+// SignOut ends a WebSocket whose login has ended. It cuts the WebSocket off if
+// it takes longer than limit.
 func (w *WebSockets) SignOut(s *WebSocket, limit time.Duration) {
 	s.signedOut.Store(true)
 	go s.leave(closePolicy, "signed out")
@@ -67,7 +70,7 @@ func (w *WebSockets) SignOut(s *WebSocket, limit time.Duration) {
 	})
 }
 
-// Remove forgets a WebSocket whose request is done.
+// Remove removes a WebSocket whose request is done.
 func (w *WebSockets) Remove(s *WebSocket) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,15 +78,15 @@ func (w *WebSockets) Remove(s *WebSocket) {
 	w.signal()
 }
 
-// signal tells who waits that there is one less. The caller holds the lock.
+// signal wakes Wait. The caller holds the lock.
 func (w *WebSockets) signal() {
 	if w.removed != nil {
 		w.removed.Signal()
 	}
 }
 
-// Leave makes all WebSockets end, and those that are yet to come. Each has
-// closeTime for it, but none is left after the deadline.
+// Leave ends all WebSockets, and those that open later. Each one has closeTime
+// for it, but is cut off at the deadline.
 func (w *WebSockets) Leave(deadline time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,23 +96,23 @@ func (w *WebSockets) Leave(deadline time.Time) {
 	}
 }
 
-// end makes a WebSocket end. The caller holds the lock.
+// end ends a WebSocket. The caller holds the lock.
 func (w *WebSockets) end(s *WebSocket) {
 	go s.leave(closeGoingAway, "")
 	w.limit(s, w.rest(s))
 }
 
-// limit cuts a WebSocket off when its time is over. A client that has taken
-// some of what was unsent before has that time anew: the Close frame comes
-// behind it. The caller holds the lock.
-func (w *WebSockets) limit(s *WebSocket, before int) {
+// limit cuts a WebSocket off after closeTime, or at the deadline. If the client
+// has read some of the unsent bytes by then, closeTime begins anew: the Close
+// frame comes after those bytes. The caller holds the lock.
+func (w *WebSockets) limit(s *WebSocket, unsent int) {
 	time.AfterFunc(min(closeTime, time.Until(w.deadline)), func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if !w.open[s] {
 			return
 		}
-		if rest := w.rest(s); rest < before && time.Now().Before(w.deadline) {
+		if rest := w.rest(s); rest < unsent && time.Now().Before(w.deadline) {
 			w.limit(s, rest)
 			return
 		}
@@ -118,7 +121,7 @@ func (w *WebSockets) limit(s *WebSocket, before int) {
 	})
 }
 
-// rest is how many bytes the client's system has not taken.
+// rest returns the number of unsent bytes.
 func (w *WebSockets) rest(s *WebSocket) int {
 	if w.unsent != nil {
 		return w.unsent(s.Conn)
@@ -126,46 +129,49 @@ func (w *WebSockets) rest(s *WebSocket) int {
 	return Unsent(s.Conn)
 }
 
-// Wait returns when none is open, and how many had to be cut off.
+// Wait waits until no WebSocket is open. It returns how many Leave has cut off.
 func (w *WebSockets) Wait() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.removed = sync.NewCond(&w.mu)
-	for w.taking+len(w.open) > 0 {
+	for w.hijacking+len(w.open) > 0 {
 		w.removed.Wait()
 	}
 	return w.cut
 }
 
-// WebSocket is the client's connection of a WebSocket as httputil.ReverseProxy
-// uses it: what is written comes from the upstream, what is read goes there.
+// WebSocket is the connection of a client that became a WebSocket, for
+// httputil.ReverseProxy, which copies what it reads here to the upstream and
+// writes here what the upstream sends.
 //
-// Once it must end, its client gets a Close frame with the status 1001, or 1008
-// if its login has ended, behind a whole frame of the upstream, and nothing
-// after it (RFC 6455, section 5.5.1). The client's answer goes to the upstream,
-// which so learns the same; of a client that is signed out nothing else does.
+// To end it, the gateway sends the client a Close frame after a complete frame
+// of the upstream, and nothing after that (RFC 6455, section 5.5.1). The status
+// is 1001, or 1008 if the login has ended. The answer of the client goes to the
+// upstream, so that it ends too. After the end of the login nothing else of the
+// client reaches the upstream.
 type WebSocket struct {
 	net.Conn
 	cancelUpstream func() // closes the upstream's connection
-	begin          sync.Once
-	begun          chan struct{} // closed when the header of the 101 was sent, or never will be
-	end            sync.Once
-	ended          chan struct{} // closed when nothing more comes from the upstream
 
-	mu       sync.Mutex // held while something is written
+	begin sync.Once
+	begun chan struct{} // closed when the header of the 101 was sent, or never will be
+	end   sync.Once
+	ended chan struct{} // closed when nothing more comes from the upstream
+
+	mu       sync.Mutex // held during writes
 	toClient frames
-	leaving  bool        // it is over behind the frame under way
-	farewell []byte      // the Close frame for it
-	over     atomic.Bool // the client gets a Close frame, and nothing after it
+	leaving  bool        // the Close frame comes after the present frame
+	farewell []byte      // the Close frame
+	over     atomic.Bool // the Close frame was sent, and nothing comes after it
 
 	toUpstream frames
-	signedOut  atomic.Bool // no frame but a Close frame goes to the upstream
-	answered   atomic.Bool // the client has sent one
+	signedOut  atomic.Bool // only Close frames go to the upstream
+	answered   atomic.Bool // the client has sent a Close frame
 }
 
 // Read implements net.Conn.
 func (s *WebSocket) Read(b []byte) (int, error) {
-	s.begin.Do(func() { close(s.begun) }) // nothing is copied before the header is sent
+	s.begin.Do(func() { close(s.begun) }) // the proxy reads only after it has sent the header
 	if s.done() {
 		return 0, io.EOF
 	}
@@ -177,10 +183,10 @@ func (s *WebSocket) Read(b []byte) (int, error) {
 		return n, err
 	}
 	if n > 0 {
-		return n, nil // and the error next time
+		return n, nil // the next Read returns the error
 	}
-	// The error ends the upstream's connection too, maybe before it has read
-	// what the client said last.
+	// After an error the proxy closes the upstream's connection, perhaps before
+	// the upstream has read the last frame of the client.
 	<-s.ended
 	return 0, err
 }
@@ -205,7 +211,7 @@ func (s *WebSocket) Write(b []byte) (int, error) {
 	defer s.mu.Unlock()
 	switch {
 	case s.over.Load():
-		return len(b), nil // an error would cut off the client's answer
+		return len(b), nil // after an error the proxy would drop the client's answer
 	case !s.leaving:
 		s.toClient.follow(b)
 		return s.Conn.Write(b)
@@ -222,9 +228,9 @@ func (s *WebSocket) Write(b []byte) (int, error) {
 func (s *WebSocket) CloseWrite() error {
 	s.end.Do(func() { close(s.ended) })
 	if s.done() {
-		return net.ErrClosed // both sides have said goodbye
+		return net.ErrClosed
 	}
-	if half, ok := s.Conn.(interface{ CloseWrite() error }); ok {
+	if half, ok := s.Conn.(halfConn); ok {
 		return half.CloseWrite()
 	}
 	return http.ErrNotSupported
@@ -237,16 +243,16 @@ func (s *WebSocket) Close() error {
 	return s.Conn.Close()
 }
 
-// cut closes the connection at once. TLS would try for seconds to say so to a
-// client that does not read. The upstream's goes too: nobody may look at the
-// client's while it does not read.
+// cut closes both connections at once. Without cancelUpstream the proxy could
+// wait for an upstream that does not read.
 func (s *WebSocket) cut() {
 	s.cancelUpstream()
 	Cut(s.Conn)
 	s.Close()
 }
 
-// done reports whether the handshake of closing is over and the upstream gone.
+// done reports whether both sides have sent a Close frame and the upstream has
+// gone.
 func (s *WebSocket) done() bool {
 	select {
 	case <-s.ended:
@@ -256,8 +262,8 @@ func (s *WebSocket) done() bool {
 	}
 }
 
-// leave makes it end as soon as the upstream is between two frames, with a
-// Close frame of that status and reason.
+// leave ends the WebSocket with a Close frame after the present frame of the
+// upstream.
 func (s *WebSocket) leave(status uint16, reason string) {
 	<-s.begun
 	s.mu.Lock()
@@ -269,15 +275,14 @@ func (s *WebSocket) leave(status uint16, reason string) {
 	s.goodbye()
 }
 
-// goodbye sends the Close frame if it is time for it. The caller holds the
-// lock.
+// goodbye sends the Close frame if the last frame of the upstream is complete,
+// unless that is a Close frame itself. The caller holds the lock.
 func (s *WebSocket) goodbye() {
 	if !s.toClient.between() {
 		return
 	}
-	s.over.Store(true)      // before the client can answer
-	if !s.toClient.closed { // by the upstream itself
-		// A client that cannot be written to is gone.
-		_, _ = s.Conn.Write(s.farewell)
+	s.over.Store(true) // before the client can answer
+	if !s.toClient.closed {
+		_, _ = s.Conn.Write(s.farewell) // fails if the client has gone
 	}
 }

@@ -17,8 +17,8 @@ import (
 // IdentityHeaders writes identities into requests to one upstream, and removes
 // what clients wrote there. It is safe for concurrent use.
 type IdentityHeaders struct {
-	names  config.IdentityHeaders // an empty name leaves a header out
-	own    map[string]bool        // configured names, folded, that no client may send
+	names  config.IdentityHeaders                // an empty name leaves a header out
+	own    map[string]bool                       // configured names, folded, that no client may send
 	ready  *lru.Cache[*policy.Identity, []field] // fields of recent identities
 	filter *headername.Filter
 }
