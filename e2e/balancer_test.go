@@ -165,7 +165,7 @@ func (g *instance) refusesHeaders(t *testing.T) {
 	}
 	until(t, "the log to say that a balancer sends no header", func() bool {
 		log := g.log.String()
-		return strings.Contains(log, "listen.proxy_protocol was closed") && strings.Contains(log, `"balancer":"127.0.0.1:`)
+		return strings.Contains(log, "closed a connection from an address in listen.proxy_protocol") && strings.Contains(log, `"balancer":"127.0.0.1:`)
 	})
 }
 

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// body is the body of a response. Its end gives the connection back.
+// body is the body of a response. Its end ends the exchange.
 type body struct {
 	io.ReadCloser
 	answered
 	ended bool
-	err   error // of the end, which every later Read repeats
+	err   error // of each Read after the end
 }
 
 // Read implements io.Reader.
@@ -31,24 +31,24 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, b.err
 }
 
-// reason is what a Read failed with, in words of ours.
+// reason returns why a Read failed, without quotes.
 func (b *body) reason(err error) error {
 	switch {
 	case err == io.EOF:
 		return err
 	case b.ctx.Err() != nil:
-		return b.ctx.Err() // why the connection was closed
+		return b.ctx.Err() // which closed the connection
 	}
 	if b.upload != nil {
 		if err := b.upload.broken(); err != nil {
 			return err
 		}
 	}
-	return plain(err, errBody)
+	return withoutQuotes(err, errBody)
 }
 
-// Close implements io.Closer. A body that was not read to its end takes its
-// connection with it.
+// Close implements io.Closer. It closes the connection of a body that was not read
+// to its end.
 func (b *body) Close() error {
 	if !b.ended {
 		b.finish(http.ErrBodyReadAfterClose)
@@ -69,7 +69,7 @@ type tunnel struct {
 
 func (a *answered) tunnel(response *http.Response) (*http.Response, error) {
 	if a.upload != nil && !a.upload.done() {
-		return nil, a.conn.fail(response.Request, a.stop, errUnasked) // its body would go into the tunnel
+		return nil, a.conn.fail(response.Request, a.stop, errUnasked) // the rest of the body would go into the tunnel
 	}
 	if err := a.conn.SetDeadline(time.Time{}); err != nil {
 		return nil, a.conn.fail(response.Request, a.stop, err)
@@ -78,11 +78,11 @@ func (a *answered) tunnel(response *http.Response) (*http.Response, error) {
 	return response, nil
 }
 
-// Read implements io.Reader. It begins with what came together with the 101.
+// Read implements io.Reader. It begins with the bytes that came with the 101.
 func (t *tunnel) Read(p []byte) (int, error) { return t.br.Read(p) }
 
-// Close implements io.Closer. The end of the request's context closes the
-// tunnel, too.
+// Close implements io.Closer. The end of the request's context closes the tunnel
+// too.
 func (t *tunnel) Close() error {
 	if !t.stop() {
 		return context.Canceled

@@ -1,17 +1,3 @@
-// Package http1 is a client for upstreams that speak HTTP/1.1.
-//
-// It writes and reads on the goroutine of the request, where http.Transport
-// hands each request to two other goroutines and waits for them: that is most
-// of what a small request costs. A second goroutine writes a body that is
-// longer than SmallBody, or of unknown length, so that the upstream can answer
-// before it has read everything.
-//
-// What goes over the wire is written and read by net/http (Request.Write,
-// ReadResponse). Trailers of requests are not sent.
-//
-// Nothing in an answer tells which request it belongs to (RFC 9112, section
-// 9.3.2), so the client is strict about using a connection again: reusable has
-// the rules, and a connection on which something has come unasked is closed.
 package http1
 
 import (
@@ -28,40 +14,39 @@ import (
 )
 
 const (
-	// SmallBody is the longest body, in bytes, that is read before a connection
-	// is taken, and sent together with the header.
+	// SmallBody is the longest body, in bytes, that the client reads into memory
+	// before it connects, and sends together with the header.
 	SmallBody = 16 << 10
-	// MaxInformational is how many 1xx responses may come before the real one.
+	// MaxInformational is how many 1xx responses may come before the final one.
 	MaxInformational = 5
-	// maxHeader bounds the header of a response, in bytes.
+	// maxHeader is the longest header of a response, in bytes.
 	maxHeader = 1 << 20
-	// continueAfter is how long a body waits for the 100 that the client asked
-	// for (RFC 9110, section 10.1.1).
+	// continueAfter is how long a body with "Expect: 100-continue" waits for the
+	// 100 (RFC 9110, section 10.1.1).
 	continueAfter = time.Second
-	// writeBuffer holds the largest chunk that net/http makes, and its framing, in
-	// bytes.
+	// writeBuffer is the size of the largest chunk that net/http writes, with its
+	// framing, in bytes.
 	writeBuffer = 33 << 10
-	// keptBuffer is the largest buffer that is kept for other requests, in bytes.
+	// keptBuffer is the largest buffer that is used again, in bytes.
 	keptBuffer = 64 << 10
 )
 
-// Options are what a Client is made of.
+// Options are the parts of a Client.
 type Options struct {
-	// Dial opens a connection to an address, which is the Host of a request's
-	// URL. The client closes it.
+	// Dial opens a connection to an address, which is the Host of a request's URL.
+	// The client closes the connection.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// Timeout is how long the header of a response may take, from when the
-	// request has been written. It also bounds each pause of an upstream that
-	// does not read.
+	// Timeout is how long the header of a response may take after the request was
+	// written, and how long an upstream may pause in reading the request.
 	Timeout time.Duration
-	// MaxIdle is how many idle connections are kept for each address.
+	// MaxIdle is how many idle connections are kept to each address.
 	MaxIdle int
-	// NoReuse gives each request a connection of its own.
+	// NoReuse gives each request a new connection.
 	NoReuse bool
 }
 
-// Client sends requests to upstreams that speak HTTP/1.1. It is safe for
-// concurrent use.
+// Client sends requests to upstreams over HTTP/1.1. It is safe for concurrent
+// use.
 type Client struct {
 	dial    func(ctx context.Context, address string) (net.Conn, error)
 	timeout time.Duration
@@ -81,17 +66,16 @@ func New(o Options) *Client {
 	}
 }
 
-// RoundTrip implements http.RoundTripper. The Body of a response with the
-// status 101 is an io.ReadWriteCloser.
+// RoundTrip implements http.RoundTripper. The Body of a response with status 101
+// is an io.ReadWriteCloser.
 //
-// A request without a body whose method is idempotent is sent a second time if
-// the upstream has closed the connection without a byte of an answer and the
-// connection had served another request before: the upstream may have closed
-// it while it was idle (RFC 9112, section 9.3.1). The second time it gets a new
-// connection, and there is no third.
+// RoundTrip sends a request a second time, on a new connection, if the upstream
+// closed a used connection without a byte of the response: it may have closed the
+// connection while it was idle (RFC 9112, section 9.3.1). The request must have
+// an idempotent method and no body. There is no third time.
 func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != "" && !httpguts.ValidHeaderFieldName(r.Method) {
-		return nil, errMethod // Request.Write would send it as it is
+		return nil, errMethod // Request.Write does not check it
 	}
 	if streams(r) {
 		return c.stream(r)
@@ -101,14 +85,14 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := serialize(b, r, c.noReuse); err != nil {
 		return nil, err
 	}
-	deadline := time.Now().Add(c.timeout) // for both attempts together
+	deadline := time.Now().Add(c.timeout) // of both attempts
 	k, used, err := c.conn(r.Context(), r.URL.Host, deadline)
 	if err != nil {
 		return nil, err
 	}
 	response, err := c.exchange(k, r, b.Bytes())
-	var silent *unansweredError
-	if err == nil || !used || !repeatable(r) || !errors.As(err, &silent) {
+	var unanswered *unansweredError
+	if err == nil || !used || !repeatable(r) || !errors.As(err, &unanswered) {
 		return response, err
 	}
 	if k, err = c.open(r.Context(), r.URL.Host, deadline); err != nil {
@@ -117,7 +101,7 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.exchange(k, r, b.Bytes())
 }
 
-// CloseIdleConnections closes the connections that no request uses.
+// CloseIdleConnections closes the idle connections.
 func (c *Client) CloseIdleConnections() { c.idle.drop(time.Now().Add(time.Hour)) }
 
 func (c *Client) recycle(b *bytes.Buffer) {
@@ -127,10 +111,10 @@ func (c *Client) recycle(b *bytes.Buffer) {
 	}
 }
 
-// hasBody reports whether a request has a body, as Request.Write sees it.
+// hasBody reports whether Request.Write sends a body.
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
 
-// streams reports whether a body is written while the response is read.
+// streams reports whether the client writes the body while it reads the response.
 func streams(r *http.Request) bool {
 	return hasBody(r) && (r.ContentLength <= 0 || r.ContentLength > SmallBody || len(r.TransferEncoding) > 0 || expectsContinue(r))
 }
@@ -145,8 +129,8 @@ func upgrades(r *http.Request) bool {
 	return len(r.Header["Upgrade"]) > 0 && httpguts.HeaderValuesContainsToken(r.Header["Connection"], "Upgrade")
 }
 
-// repeatable reports whether a request may be sent again without knowing what
-// became of it (RFC 9110, section 9.2.2).
+// repeatable reports whether a request may be sent again if the first outcome is
+// unknown (RFC 9110, section 9.2.2).
 func repeatable(r *http.Request) bool {
 	if hasBody(r) || upgrades(r) || r.Context().Err() != nil {
 		return false
@@ -158,19 +142,19 @@ func repeatable(r *http.Request) bool {
 	return false
 }
 
-// serialize writes a whole request, its body included, to b.
+// serialize writes a whole request with its body to b.
 func serialize(b *bytes.Buffer, r *http.Request, noReuse bool) error {
 	q, source := outgoing(r, noReuse)
 	err := q.Write(b)
 	if source != nil {
 		if failed := source.failure(); failed != nil {
-			return failed // which Write hides
+			return failed // Write hides it
 		}
 	}
 	return err
 }
 
-// outgoing returns r as it goes over the wire, and its body if it has one.
+// outgoing returns r as Request.Write sends it, and its body if it has one.
 func outgoing(r *http.Request, noReuse bool) (*http.Request, *source) {
 	closing := noReuse && !upgrades(r)
 	if !hasBody(r) && r.Trailer == nil && r.Close == closing {

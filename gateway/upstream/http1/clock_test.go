@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// piped is a direct transport whose upstream is at the other end of a pipe, on
-// the clock of a bubble.
+// piped returns a client whose upstream is at the other end of a pipe, for bubbles.
 func piped(timeout time.Duration, serve func(conn net.Conn, r *http.Request)) *Client {
 	dial := func(context.Context, string, string) (net.Conn, error) {
 		here, there := net.Pipe()
@@ -38,7 +37,7 @@ func getPiped(ctx context.Context, d *Client) (*http.Response, error) {
 	return d.RoundTrip(r)
 }
 
-// The time limit is that of the response header; a body may take its time.
+// The time limit is for the header of the response, not for its body.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	const limit = 30 * time.Second
@@ -87,7 +86,7 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
-// A client that leaves frees its connection at once, in whatever state.
+// The end of the context closes the connection at once, in each state.
 func TestClientLeaves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -135,7 +134,7 @@ func TestClientLeaves(t *testing.T) {
 		if body, err := io.ReadAll(response.Body); string(body) != "ok" || err != nil {
 			t.Errorf("%q, %v", body, err)
 		}
-		cancel() // after the end: the connection is somebody else's
+		cancel() // after the end of the body: another request may have the connection
 		synctest.Wait()
 		c := idleOne(t, d)
 		if err := c.SetDeadline(time.Now().Add(time.Hour)); err != nil {
@@ -148,7 +147,7 @@ func TestClientLeaves(t *testing.T) {
 	})
 }
 
-// Connections that nobody uses are closed after a while, or when told.
+// Idle connections are closed after idleLives, or by CloseIdleConnections.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	idleFor := func(t *testing.T, until func(*Client)) time.Duration {

@@ -14,8 +14,8 @@ type conn struct {
 	address string
 	limited io.LimitedReader
 	br      *bufio.Reader
-	since   time.Time // idle since
-	failed  error     // what Read failed with
+	since   time.Time // when it became idle
+	failed  error     // of Read
 	unclear bool      // the last response has more than one framing
 }
 
@@ -26,8 +26,8 @@ func newConn(c net.Conn, address string) *conn {
 	return k
 }
 
-// Read implements io.Reader. It keeps the error: http.ReadResponse says of half
-// a line only that it is malformed.
+// Read implements io.Reader. It records the error, because http.ReadResponse only
+// reports that half a line is malformed.
 func (k *conn) Read(b []byte) (int, error) {
 	n, err := k.Conn.Read(b)
 	if err != nil {
@@ -36,8 +36,8 @@ func (k *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// abort closes the connection at once, without the farewell of TLS. Reads and
-// writes under way fail.
+// abort closes the connection at once, without the closing message of TLS. Reads
+// and writes fail.
 func (k *conn) abort() {
 	if c, ok := k.Conn.(interface{ Abort() }); ok {
 		c.Abort()
@@ -46,26 +46,25 @@ func (k *conn) abort() {
 	k.Close()
 }
 
-// silent reports whether the connection is open and nothing has come over it
-// that was not read.
-func (k *conn) silent() bool {
+// check reports whether the connection is open and has no unread bytes.
+func (k *conn) check() bool {
 	if k.br.Buffered() > 0 {
 		return false
 	}
-	if c, ok := k.Conn.(interface{ Silent() bool }); ok {
-		return c.Silent()
+	if c, ok := k.Conn.(interface{ Check() bool }); ok {
+		return c.Check()
 	}
-	return silent(k.Conn)
+	return connCheck(k.Conn)
 }
 
-// conn returns a connection to address that lasts until deadline: one that is
-// idle and silent, or a new one.
+// conn returns a connection to address with that deadline: an idle one that
+// passes its check, or a new one.
 func (c *Client) conn(ctx context.Context, address string, deadline time.Time) (k *conn, used bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, false, err
 	}
 	for k := c.idle.take(address); k != nil; k = c.idle.take(address) {
-		if k.silent() && k.SetDeadline(deadline) == nil {
+		if k.check() && k.SetDeadline(deadline) == nil {
 			return k, true, nil
 		}
 		k.Close()

@@ -17,14 +17,13 @@ import (
 	"time"
 )
 
-// answerTo is a whole answer that only that person may see.
+// answerTo returns a whole response that only that person may see.
 func answerTo(id string) string {
 	return fmt.Sprintf("HTTP/1.1 200 OK\r\nX-Id: %s\r\nContent-Length: %d\r\n\r\n%s", id, len(id), id)
 }
 
-// misbehavior is what an upstream makes of one request: what it says at once,
-// and what it still owes then by its own reckoning. That comes when the next
-// request is under way on the connection, however long that takes.
+// misbehavior is how an upstream answers a request: what it sends at once, and what
+// it sends before its answer to the next request on the connection.
 type misbehavior struct {
 	method    string // empty: any
 	now, owed func(id string) string
@@ -45,7 +44,7 @@ const (
 	withChunks = "\r\nX-Id: %s\r\nX-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n"
 )
 
-// misbehaviors are the ways in which an answer could get to another person.
+// misbehaviors are ways in which a response could get to another person.
 var misbehaviors = []misbehavior{
 	{"HEAD", headed("200 OK" + withLength), itself, false},
 	{"HEAD", headed("200 OK" + withChunks), chunkOf, false},
@@ -77,7 +76,7 @@ var misbehaviors = []misbehavior{
 	{"", func(id string) string { return strings.TrimSuffix(answerTo(id), id) }, nothing, true},
 }
 
-// misbehave serves a connection, well as often as not.
+// misbehave serves a connection. It misbehaves now and then.
 func misbehave() answerRaw {
 	var mu sync.Mutex
 	owed := map[net.Conn]string{}
@@ -109,8 +108,8 @@ func misbehave() answerRaw {
 	}
 }
 
-// TestNoCrossing: over upstreams that misbehave, alice never gets a byte of
-// bob's, nor bob one of hers. AUTHGATE_STRESS=N makes N requests.
+// Over upstreams that misbehave, alice never gets a byte of bob's responses, nor bob
+// one of hers. AUTHGATE_STRESS=N makes N requests.
 func TestNoCrossing(t *testing.T) {
 	t.Parallel()
 	for name, secure := range map[string]bool{"TCP": false, "TLS": true} {
@@ -154,8 +153,8 @@ func TestNoCrossing(t *testing.T) {
 	}
 }
 
-// askFor makes a request of any kind and returns everything that comes back,
-// and an error unless it is an answer to this request.
+// askFor sends a request of a random kind. It returns all that comes back, and an
+// error if that is not the response to this request.
 func askFor(ctx context.Context, c *Client, at, id string) (string, error) {
 	method := []string{"GET", "HEAD", "POST", "PUT", "OPTIONS"}[rand.N(5)]
 	var content io.Reader
@@ -185,7 +184,7 @@ func askFor(ctx context.Context, c *Client, at, id string) (string, error) {
 	return got, err
 }
 
-// newListening is a raw upstream over TCP or TLS, and how to get there.
+// newListening returns a raw upstream over TCP or TLS, and its dialer.
 func newListening(t testing.TB, secure bool, answer answerRaw) (*rawUpstream, func(ctx context.Context, address string) (net.Conn, error)) {
 	t.Helper()
 	dialer := &net.Dialer{}
@@ -215,9 +214,8 @@ func newListening(t testing.TB, secure bool, answer answerRaw) (*rawUpstream, fu
 	}
 }
 
-// TestSilentTLS: what came over a connection with TLS and was not read is seen
-// wherever it waits.
-func TestSilentTLS(t *testing.T) {
+// Check finds unread bytes of a TLS connection, wherever they wait.
+func TestCheckTLS(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		says  string
@@ -269,7 +267,7 @@ func TestSilentTLS(t *testing.T) {
 		defer conn.Abort()
 		there := <-raws
 		defer there.Close()
-		if !conn.Silent() {
+		if !conn.Check() {
 			t.Errorf("%s: not silent before", name)
 		}
 		if c.cut == 0 {
@@ -281,13 +279,13 @@ func TestSilentTLS(t *testing.T) {
 		if _, err := io.ReadFull(conn, make([]byte, c.reads)); err != nil {
 			t.Fatal(err)
 		}
-		if got := conn.Silent(); got != c.want {
+		if got := conn.Check(); got != c.want {
 			t.Errorf("%s: silent: %t", name, got)
 		}
 	}
 }
 
-// holding is a connection that writes elsewhere once there is an elsewhere.
+// holding is a connection whose writes can be redirected.
 type holding struct {
 	net.Conn
 	into *bytes.Buffer

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// exchange sends a request that is ready and reads the header of the response.
+// exchange sends a serialized request and reads the header of the response.
 func (c *Client) exchange(k *conn, r *http.Request, request []byte) (*http.Response, error) {
 	stop := context.AfterFunc(r.Context(), k.abort)
 	_, failed := k.Write(request)
 	if errors.Is(failed, os.ErrDeadlineExceeded) {
 		return nil, k.fail(r, stop, failed)
 	}
-	// An upstream may answer, and close the connection, before it has read
-	// everything.
+	// After another error of Write there may be a response: an upstream may respond
+	// and close the connection before it has read the whole request.
 	response, err := k.answer(r, nil)
 	if err != nil {
 		return nil, k.fail(r, stop, err)
@@ -28,7 +28,8 @@ func (c *Client) exchange(k *conn, r *http.Request, request []byte) (*http.Respo
 	return a.take(response)
 }
 
-// fail ends an exchange and says why.
+// fail closes the connection and returns the reason: the end of the context, or
+// err.
 func (k *conn) fail(r *http.Request, stop func() bool, err error) error {
 	stop()
 	k.abort()
@@ -38,15 +39,15 @@ func (k *conn) fail(r *http.Request, stop func() bool, err error) error {
 	return err
 }
 
-// answer reads the header of the response, and passes on the informational
-// ones before it.
+// answer reads the header of the final response. It passes on the informational
+// responses before it.
 func (k *conn) answer(r *http.Request, up *upload) (*http.Response, error) {
 	k.limited.N = maxHeader
 	if _, err := k.br.Peek(1); err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil, err
 		}
-		return nil, &unansweredError{plain(err, errHeader)}
+		return nil, &unansweredError{withoutQuotes(err, errHeader)}
 	}
 	framed := false // an informational response has no body (RFC 9112, section 6.3)
 	for range MaxInformational + 1 {
@@ -72,10 +73,10 @@ func (k *conn) answer(r *http.Request, up *upload) (*http.Response, error) {
 	return nil, ErrInformational
 }
 
-// header reads one header.
+// header reads the header of one response.
 func (k *conn) header(r *http.Request) (*http.Response, error) {
 	buffered, unread := k.br.Buffered(), k.limited.N
-	head, _ := k.br.Peek(buffered) // never more than there is
+	head, _ := k.br.Peek(buffered) // cannot fail
 	response, err := http.ReadResponse(k.br, r)
 	switch {
 	case err == nil:
@@ -84,16 +85,16 @@ func (k *conn) header(r *http.Request) (*http.Response, error) {
 	case errors.Is(k.failed, os.ErrDeadlineExceeded):
 		return nil, k.failed
 	default:
-		return nil, plain(err, errHeader)
+		return nil, withoutQuotes(err, errHeader)
 	}
-	// ReadResponse removes a Content-Length beside chunks, so the bytes tell,
-	// unless the buffer was filled anew.
+	// ReadResponse removes a Content-Length beside chunks, so look for it in the
+	// bytes. If the buffer was filled again, they are gone.
 	k.unclear = len(response.TransferEncoding) > 0 &&
 		(k.limited.N != unread || namesLength(head[:buffered-k.br.Buffered()]))
 	return response, nil
 }
 
-// informational tells of a 1xx response, which goes to the client as well.
+// informational passes on a 1xx response.
 func informational(ctx context.Context, response *http.Response) error {
 	if trace := httptrace.ContextClientTrace(ctx); trace != nil && trace.Got1xxResponse != nil {
 		return trace.Got1xxResponse(response.StatusCode, textproto.MIMEHeader(response.Header))
@@ -101,18 +102,17 @@ func informational(ctx context.Context, response *http.Response) error {
 	return nil
 }
 
-// answered is what is left of an exchange when the header of its response is
-// there.
+// answered is an exchange after the header of its response.
 type answered struct {
 	client   *Client
 	conn     *conn
-	ctx      context.Context // the client's
+	ctx      context.Context // of the request
 	stop     func() bool
-	upload   *upload // nil: the request was sent before
+	upload   *upload // nil if the request was sent before
 	reusable bool
 }
 
-// take makes the response end its exchange.
+// take returns the response with a body whose end ends the exchange.
 func (a *answered) take(response *http.Response) (*http.Response, error) {
 	if response.StatusCode == http.StatusSwitchingProtocols {
 		return a.tunnel(response)
@@ -123,7 +123,7 @@ func (a *answered) take(response *http.Response) (*http.Response, error) {
 		return response, nil
 	}
 	if length := response.ContentLength; a.upload == nil && (length < 0 || int64(a.conn.br.Buffered()) < length) {
-		if err := a.conn.SetDeadline(time.Time{}); err != nil { // the body takes its time
+		if err := a.conn.SetDeadline(time.Time{}); err != nil { // a body has no time limit
 			return nil, a.conn.fail(response.Request, a.stop, err)
 		}
 	}
@@ -131,10 +131,10 @@ func (a *answered) take(response *http.Response) (*http.Response, error) {
 	return response, nil
 }
 
-// end is called once, when nothing more will be read. whole says that
-// everything was.
+// end gives the connection back, or closes it. It is called once, when nothing
+// more is read. whole says whether the whole response was read.
 func (a *answered) end(whole bool) {
-	alive := a.stop() // else the connection is closed
+	alive := a.stop() // false if the end of the context has closed the connection
 	if !whole || !alive || !a.reusable || a.conn.br.Buffered() > 0 {
 		a.conn.abort()
 		return

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// outcome is what becomes of a request.
+// outcome is the outcome of a request.
 type outcome struct {
 	status  int
 	header  string
@@ -46,7 +46,7 @@ func outcomeOf(way http.RoundTripper) (outcome, error) {
 	return outcome{response.StatusCode, text(response.Header), string(body), text(response.Trailer)}, err
 }
 
-// tcpLike is a pipe that takes deadlines when the other end has hung up.
+// tcpLike is a pipe on which deadlines can be set after the other end has closed.
 type tcpLike struct{ net.Conn }
 
 func (c tcpLike) SetDeadline(t time.Time) error {
@@ -56,7 +56,7 @@ func (c tcpLike) SetDeadline(t time.Time) error {
 	return nil
 }
 
-// Whatever an upstream says, it means the same as to http.Transport.
+// A response has the same meaning as for http.Transport, whatever its bytes are.
 func FuzzLikeTransport(f *testing.F) {
 	for _, says := range []string{
 		okResponse, "HTTP/1.1 200 OK\r\n\r\nuntil the end", "HTTP/1.1 204 No Content\r\n\r\nx", "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nok",
@@ -68,14 +68,14 @@ func FuzzLikeTransport(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, says []byte) {
 		if _, status, _ := bytes.Cut(says, []byte(" ")); bytes.HasPrefix(bytes.TrimLeft(status, " "), []byte("1")) {
-			return // 1xx is TestInformational's
+			return // TestInformational has 1xx
 		}
 		dial := func(context.Context, string, string) (net.Conn, error) {
 			here, there := net.Pipe()
 			go func() {
 				defer there.Close()
 				if _, err := http.ReadRequest(bufio.NewReader(there)); err == nil {
-					_, _ = there.Write(says) // as much as the other side wants
+					_, _ = there.Write(says) // as much as the client reads
 				}
 			}()
 			return tcpLike{here}, nil
@@ -92,8 +92,7 @@ func FuzzLikeTransport(f *testing.F) {
 	})
 }
 
-// Whatever an upstream says to one request, the next one is not answered by
-// what is left of it.
+// No bytes after a response become the response to the next request.
 func FuzzNoPoison(f *testing.F) {
 	for _, says := range []string{
 		okResponse, okResponse + okResponse, "HTTP/1.1 204 No Content\r\n\r\n" + okResponse, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + okResponse,

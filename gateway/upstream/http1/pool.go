@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// idleSweep is how often idle connections are looked through, and idleLives
-	// how long one is kept.
+	// idleSweep is how often old idle connections are closed, and idleLives how long
+	// one is kept.
 	idleSweep = 30 * time.Second
 	idleLives = 60 * time.Second
 )
@@ -17,11 +17,11 @@ type pool struct {
 	max int // for each address
 
 	mu       sync.Mutex
-	conns    map[string][]*conn // by address, the last used at the end
+	conns    map[string][]*conn // by address, the most recently used last
 	sweeping bool
 }
 
-// take returns the idle connection that was used last, nil if there is none.
+// take removes and returns the most recently used connection, or nil.
 func (p *pool) take(address string) *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,8 +52,7 @@ func (p *pool) put(k *conn) {
 	}
 }
 
-// sweep closes connections that have been idle for long, as long as there are
-// idle ones.
+// sweep closes old connections, and runs again while there are others.
 func (p *pool) sweep() {
 	left := p.drop(time.Now().Add(-idleLives))
 	p.mu.Lock()
@@ -64,8 +63,8 @@ func (p *pool) sweep() {
 	}
 }
 
-// drop closes what has been idle since before that instant and returns how
-// many connections are left.
+// drop closes the connections that became idle before that time. It returns how
+// many are left.
 func (p *pool) drop(before time.Time) (left int) {
 	p.mu.Lock()
 	var old []*conn
@@ -84,7 +83,7 @@ func (p *pool) drop(before time.Time) (left int) {
 	}
 	p.mu.Unlock()
 	for _, k := range old {
-		k.Close() // TLS may take a moment for it
+		k.Close() // not under the lock: TLS may take a moment
 	}
 	return left
 }

@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// meaning is all that a response tells the proxy.
+// meaning returns all of a response that the proxy uses.
 func meaning(way http.RoundTripper, method, at string) (string, error) {
 	r, err := http.NewRequest(method, at, nil)
 	if err != nil {
@@ -46,7 +46,7 @@ func meaning(way http.RoundTripper, method, at string) (string, error) {
 	return s.String(), err
 }
 
-// A response means what it means to http.Transport, or is an error to both.
+// A response has the same meaning as for http.Transport, or is an error for both.
 func TestMeaning(t *testing.T) {
 	t.Parallel()
 	const (
@@ -130,9 +130,8 @@ func TestMeaning(t *testing.T) {
 
 const poison = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
 
-// Who sees another end of a response than the gateway does could have its
-// rest sent when the next request is under way. Such a connection is closed,
-// however long the rest takes.
+// A connection is closed after a response whose end is in doubt, so that a rest of
+// it that comes later is not the response to the next request.
 func TestLatePoison(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]string{
@@ -175,30 +174,7 @@ func TestLatePoison(t *testing.T) {
 	}
 }
 
-// Chunks alone are no reason to close.
-func TestChunksStay(t *testing.T) {
-	t.Parallel()
-	a := newServer(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Content-Length", "7")
-		for range 3 {
-			fmt.Fprint(w, "part")
-			w.(http.Flusher).Flush()
-		}
-	})
-	var dialed atomic.Int64
-	d := counting(&dialed, time.Minute)
-	defer d.CloseIdleConnections()
-	for range 5 {
-		if got, err := meaning(d, "GET", a.URL); err != nil || !strings.HasSuffix(got, "\n\npartpartpart") {
-			t.Errorf("%q, %v", got, err)
-		}
-	}
-	if n := dialed.Load(); n != 1 {
-		t.Errorf("%d connections for five requests", n)
-	}
-}
-
-// counting is a direct transport that counts the connections it makes itself.
+// counting returns a client that counts its connections.
 func counting(dialed *atomic.Int64, timeout time.Duration) *Client {
 	dialer := &net.Dialer{}
 	return newClient(func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -214,7 +190,12 @@ func TestWrites(t *testing.T) {
 	for i := range 300 {
 		many.Set(fmt.Sprintf("X-%d", i), strings.Repeat("v", i))
 	}
+	const target = "/a%20b;c/%C3%A9?x=%zz&&y"
 	for name, r := range map[string]*http.Request{
+		"a target": {
+			URL: &url.URL{Opaque: "/a%20b;c/%C3%A9", RawQuery: "x=%zz&&y"}, Host: "app.example:8080",
+			Header: http.Header{"Accept": {"a", "b"}, "Te": {"trailers"}, "X-Odd": {" a\tb "}},
+		},
 		"an odd path":    {URL: &url.URL{Opaque: "/a//b/%2e%2E/%zz;x?y"}},
 		"a star":         {URL: &url.URL{Opaque: "*"}},
 		"two slashes":    {URL: &url.URL{Opaque: "//evil.example/x"}},
@@ -259,12 +240,15 @@ func TestWrites(t *testing.T) {
 			if wires[0] != wires[1] {
 				t.Errorf("%s %s: the wire carries\n%q, with http.Transport\n%q", method, name, wires[0], wires[1])
 			}
+			if want := method + " " + target + " HTTP/1.1\r\nHost: app.example:8080\r\n"; name == "a target" && !strings.HasPrefix(wires[0], want) {
+				t.Errorf("%s %s: the wire carries\n%q", method, name, wires[0])
+			}
 		}
 	}
 }
 
-// A request that was sent on a connection that had been idle does not wait a
-// second time, and neither does one that the upstream never reads.
+// The time limit counts once, also for a request on a used connection, and for one
+// that the upstream never reads.
 func TestTimeoutOnce(t *testing.T) {
 	t.Parallel()
 	const limit = 200 * time.Millisecond
@@ -300,7 +284,7 @@ func TestTimeoutOnce(t *testing.T) {
 	})
 }
 
-// What broke a body stays its error: nobody may take a part for the whole.
+// A body that broke off returns its error again and again.
 func TestBodyError(t *testing.T) {
 	t.Parallel()
 	read := func(t *testing.T, end func(net.Conn, context.CancelFunc, io.Closer), want error) {
@@ -355,7 +339,7 @@ func TestBodyError(t *testing.T) {
 	}
 }
 
-// No more than idlePerHost connections are kept.
+// At most idlePerHost connections are kept.
 func TestIdleBound(t *testing.T) {
 	t.Parallel()
 	d := newClient(nil, time.Minute)
@@ -370,15 +354,15 @@ func TestIdleBound(t *testing.T) {
 	c := d.idle.take("app")
 	d.CloseIdleConnections()
 	if d.idle.take("app") != nil {
-		t.Error("a connection is kept that was to be closed")
+		t.Error("an idle connection is not closed")
 	}
 	if err := c.SetDeadline(time.Time{}); err != nil {
-		t.Errorf("one in use was closed: %v", err)
+		t.Errorf("a connection in use was closed: %v", err)
 	}
 	c.Close()
 }
 
-// Whatever happens to connections, nobody gets what another one asked for.
+// Each request gets its own response, whatever happens to the connections.
 func TestNobodyElses(t *testing.T) {
 	t.Parallel()
 	const clients, each = 64, 200
@@ -395,7 +379,7 @@ func TestNobodyElses(t *testing.T) {
 			answer = fmt.Sprintf("HTTP/1.1 200 OK\r\nX-Id: %s\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", id, len(id), id)
 		}
 		_, err := io.WriteString(conn, answer)
-		return err == nil && fate > 3 // 3 closes unannounced
+		return err == nil && fate > 3 // 3: closes without announcing it
 	})
 	var dialed atomic.Int64
 	d := counting(&dialed, time.Minute)

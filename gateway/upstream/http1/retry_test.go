@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// TestRetryOnce: a request whose connection the upstream closes without an
-// answer runs twice at most, however many connections are idle, and a second
-// time only if it may.
+// A request whose connection the upstream closes without a response is sent twice at
+// most, however many connections are idle, and only if it may be repeated.
 func TestRetryOnce(t *testing.T) {
 	t.Parallel()
 	const idle = 150
@@ -70,7 +69,7 @@ func TestRetryOnce(t *testing.T) {
 	}
 }
 
-// TestNoReuse: a client that must not use a connection again says so.
+// With NoReuse, each request announces that its connection is closed.
 func TestNoReuse(t *testing.T) {
 	t.Parallel()
 	u := newRawUpstream(t, func(_, _ int64, r *http.Request, conn net.Conn) bool {

@@ -8,39 +8,38 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// reusable reports whether a connection may carry another request once the
-// body of this response is read to its end. It may only if the upstream, and
-// whatever there is on the way to it, must see that end where the client sees
-// it: who sees it later adds bytes that become the answer to another request,
-// which may be another person's (RFC 9112, section 11.2). Such bytes may come
-// at any time, so it is no help that none has come yet.
+// reusable reports whether a connection may carry another request after the body
+// of this response. It may only if the upstream, and each proxy on the way to it,
+// must agree with the client where the response ends. One that sees a later end
+// sends more bytes, which become the response to the next request (RFC 9112,
+// section 11.2). They may come at any time, so checking for unread bytes is not
+// enough.
 //
 // unclear says that the response has two framings, or that an informational
 // response before it has one.
 func reusable(r *http.Request, response *http.Response, unclear bool) bool {
 	switch {
 	case unclear:
-		return false // which of them counts depends on the reader (RFC 9112, section 6.3)
+		return false // readers differ in which one they use (RFC 9112, section 6.3)
 	case response.Close:
-		return false // announced, or the body ends with the connection (RFC 9112, section 9.6)
+		return false // the upstream closes the connection (RFC 9112, section 9.6)
 	case response.ProtoMajor != 1 || response.ProtoMinor == 0:
-		return false // HTTP/1.0 has no chunks, but who sends it may not know (RFC 9112, section 6.1)
+		return false // HTTP/1.0 has no chunks, but its senders may use them (RFC 9112, section 6.1)
 	case response.StatusCode < 200:
-		return false // there is no such final status
+		return false // not a valid final status
 	case upgrades(r) || r.Method == http.MethodConnect:
-		return false // what there is on the way may take the connection for a tunnel
+		return false // a proxy on the way may treat the connection as a tunnel
 	}
 	for name := range response.Header {
 		if !httpguts.ValidHeaderFieldName(name) {
-			return false // some readers take "Transfer-Encoding :" for one
+			return false // some readers accept "Transfer-Encoding :"
 		}
 	}
 	if bodiless(r.Method, response.StatusCode) {
-		// The header may describe the body that another method or status would
-		// have had (RFC 9110, sections 8.6, 9.3.2 and 15.4.5). Servers that send
-		// it all the same are common: those of Python whose do_HEAD is do_GET,
-		// or a handler that writes a body after 304. The body comes after the
-		// header, maybe much later.
+		// The header may describe the body for another method or status (RFC 9110,
+		// sections 8.6, 9.3.2 and 15.4.5). Some servers send that body all the same,
+		// perhaps much later: in Python, those whose do_HEAD is do_GET, or that write
+		// a body after 304.
 		return !frames(response)
 	}
 	return true

@@ -19,7 +19,7 @@ const idlePerHost = 256
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// newClient is a client that dials so.
+// newClient returns a client with that dialer.
 func newClient(dial dialFunc, timeout time.Duration) *Client {
 	return New(Options{
 		Dial: func(ctx context.Context, address string) (net.Conn, error) {
@@ -45,7 +45,7 @@ func newFixture(t testing.TB, timeout time.Duration, url string) *fixture {
 	return f
 }
 
-// send sends a request as the proxy does and returns the body of the answer.
+// send sends a request as the proxy does, and returns the body of the response.
 func (f *fixture) send(ctx context.Context, method string, body io.Reader) (string, error) {
 	r, err := http.NewRequestWithContext(ctx, method, f.url, body)
 	if err != nil {
@@ -61,7 +61,7 @@ func (f *fixture) send(ctx context.Context, method string, body io.Reader) (stri
 	return string(answer), err
 }
 
-// statusOf is the status that a gateway makes of an error.
+// statusOf returns the status with which the gateway answers an error.
 func statusOf(err error) int {
 	var network net.Error
 	switch {
@@ -75,8 +75,7 @@ func statusOf(err error) int {
 	return http.StatusBadGateway
 }
 
-// effort is how many requests a stress test makes: few, or as many as
-// AUTHGATE_STRESS says.
+// effort returns how many requests a stress test makes: few, or AUTHGATE_STRESS.
 func effort(t testing.TB, few int) int {
 	t.Helper()
 	many := os.Getenv("AUTHGATE_STRESS")

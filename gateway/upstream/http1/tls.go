@@ -7,13 +7,13 @@ import (
 	"net"
 )
 
-// TLSConn is a connection over TLS that can tell whether it is silent.
+// TLSConn is a TLS connection that can be checked for unread bytes.
 type TLSConn struct {
 	*tls.Conn
 	wire *wire
 }
 
-// Handshake makes a TLS connection of raw. It closes raw when it fails.
+// Handshake does a TLS handshake as a client on raw. It closes raw if it fails.
 func Handshake(ctx context.Context, raw net.Conn, config *tls.Config) (*TLSConn, error) {
 	w := &wire{Conn: raw}
 	conn := tls.Client(w, config)
@@ -24,15 +24,14 @@ func Handshake(ctx context.Context, raw net.Conn, config *tls.Config) (*TLSConn,
 	return &TLSConn{conn, w}, nil
 }
 
-// Abort closes the connection without the farewell of TLS, which may wait for
-// an upstream that does not read.
+// Abort closes the connection without the closing message of TLS, which could
+// wait for an upstream that does not read.
 func (c *TLSConn) Abort() { c.wire.Conn.Close() }
 
-// Silent reports whether the connection is open and nothing has come over it
-// that was not read. Bytes may wait in the system, in what TLS has read but
-// not decrypted, and in what it has decrypted.
-func (c *TLSConn) Silent() bool {
-	if !silent(c.wire.Conn) {
+// Check reports whether the connection is open and has no unread bytes: neither
+// in the system, nor encrypted or decrypted in the buffers of TLS.
+func (c *TLSConn) Check() bool {
+	if !connCheck(c.wire.Conn) {
 		return false
 	}
 	c.wire.held = true
@@ -42,14 +41,14 @@ func (c *TLSConn) Silent() bool {
 	return n == 0 && errors.Is(err, errHeld) && c.wire.between()
 }
 
-// wire is the connection under TLS. It follows the records (RFC 8446, section
-// 5.1) that are read.
+// wire is the connection below TLS. It finds the boundaries of the records that
+// are read (RFC 8446, section 5.1).
 type wire struct {
 	net.Conn
-	held   bool    // nothing more is read
-	header [5]byte // of the record under way
-	have   int     // bytes of it
-	left   int     // bytes of the record's payload that are still to come
+	held   bool    // Read fails with errHeld
+	header [5]byte // of the present record
+	have   int     // bytes of the header that have come
+	left   int     // bytes of the payload that have not come yet
 }
 
 // Read implements net.Conn.
@@ -62,7 +61,7 @@ func (w *wire) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// between reports whether all that was read is whole records.
+// between reports whether the last record is complete.
 func (w *wire) between() bool { return w.have == 0 && w.left == 0 }
 
 func (w *wire) follow(b []byte) {
@@ -82,11 +81,11 @@ func (w *wire) follow(b []byte) {
 	}
 }
 
-// errHeld is an error after which TLS can read on.
+// errHeld is temporary, so that TLS can read after it.
 var errHeld error = heldError{}
 
 type heldError struct{}
 
-func (heldError) Error() string   { return "nothing has come" }
+func (heldError) Error() string   { return "no bytes have come" }
 func (heldError) Timeout() bool   { return true }
 func (heldError) Temporary() bool { return true }

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// releaseAfter is how long a request may still be written when its response is
-// at its end.
+// releaseAfter is how long the client goes on writing a request after the end of
+// its response.
 const releaseAfter = 50 * time.Millisecond
 
-// stream sends a request while it reads the response.
+// stream sends a request and reads the response at the same time.
 func (c *Client) stream(r *http.Request) (*http.Response, error) {
 	k, _, err := c.conn(r.Context(), r.URL.Host, time.Time{})
 	if err != nil {
@@ -48,14 +48,14 @@ func (c *Client) stream(r *http.Request) (*http.Response, error) {
 	return a.take(response)
 }
 
-// source is the body of a request on its way to the upstream.
+// source is the body of a request that the client sends.
 type source struct {
 	io.ReadCloser
-	wait   func() error          // for the upstream to want the body; nil: at once
-	broken atomic.Pointer[error] // that a Read failed with
+	wait   func() error          // waits for the 100; nil if nothing is to be waited for
+	broken atomic.Pointer[error] // of Read
 }
 
-// failure is what reading failed with, nil if it did not.
+// failure returns the error of Read, or nil.
 func (s *source) failure() error {
 	if err := s.broken.Load(); err != nil {
 		return *err
@@ -78,22 +78,22 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// upload is a request that is written while its response is read.
+// upload is a request that is written while the response is read.
 type upload struct {
 	client   *Client
 	conn     *conn
 	body     *source
-	expected chan struct{} // closed when the upstream asks for the body or answers; nil: nothing is waited for
+	expected chan struct{} // closed when the upstream asks for the body or responds; nil without Expect
 	once     sync.Once
-	failed   error // of the connection; belongs to run
+	failed   error // of Write; only run uses it
 
 	mu       sync.Mutex
-	answered bool        // the header of the response has come
-	watched  bool        // the body of the response is read
+	answered bool        // the header of the response has come, or never will
+	watched  bool        // the body of the response is being read
 	ended    bool        // nothing more is written
-	err      error       // why it ended, nil: the request is whole
-	late     *time.Timer // runs when the response has ended first
-	drains   bool
+	err      error       // why it ended; nil if the whole request was written
+	late     *time.Timer // set if the response ended first
+	drains   bool        // drain has begun
 }
 
 // run writes the request.
@@ -106,7 +106,7 @@ func (u *upload) run(q *http.Request) {
 	}
 	w.Reset(nil)
 	u.client.writers.Put(w)
-	// Request.Write hides what it failed with.
+	// Request.Write hides the cause.
 	if failed := u.body.failure(); failed != nil {
 		err = failed
 	} else if u.failed != nil {
@@ -115,13 +115,13 @@ func (u *upload) run(q *http.Request) {
 	u.end(err)
 }
 
-// ReadFrom implements io.ReaderFrom: parts of the body go on as they come.
+// ReadFrom implements io.ReaderFrom. It sends each part of the body as it comes.
 func (u *upload) ReadFrom(r io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{u}, r, make([]byte, writeBuffer))
 }
 
-// Write implements io.Writer. An upstream that does not read fails like one
-// that does not answer.
+// Write implements io.Writer. It fails if the upstream does not read for the time
+// limit.
 func (u *upload) Write(b []byte) (int, error) {
 	if u.failed = u.conn.SetWriteDeadline(time.Now().Add(u.client.timeout)); u.failed != nil {
 		return 0, u.failed
@@ -131,17 +131,17 @@ func (u *upload) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// end is called when nothing more is written. From now on the time limit of
-// the response header counts.
+// end is called when nothing more is written. The time limit of the response
+// header begins.
 func (u *upload) end(err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.ended, u.err = true, err
 	switch {
 	case u.body.failure() != nil || !u.answered && errors.Is(err, os.ErrDeadlineExceeded):
-		u.conn.abort() // the client does not send, or the upstream does not read
+		u.conn.abort() // the body failed, or the upstream does not read
 	case !u.answered:
-		// A connection that is closed fails by itself.
+		// If this fails, reading the response fails too.
 		_ = u.conn.SetReadDeadline(time.Now().Add(u.client.timeout))
 	case u.late != nil:
 		if u.late.Stop() && err == nil {
@@ -154,7 +154,8 @@ func (u *upload) end(err error) {
 	}
 }
 
-// answer is called when the header of the response has come, or never will.
+// answer is called when the header of the response has come, or never will. It
+// removes the time limit.
 func (u *upload) answer() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -163,8 +164,8 @@ func (u *upload) answer() error {
 	return u.conn.SetReadDeadline(time.Time{})
 }
 
-// broken returns why the request could not be written, if that is more than
-// the upstream says.
+// broken returns why the request could not be written, if that explains more than
+// the error of the response.
 func (u *upload) broken() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -181,9 +182,9 @@ func (u *upload) done() bool {
 	return u.ended && u.err == nil
 }
 
-// release gives the connection back when the request is written as well. An
-// upstream that has read everything need not wait for long; another one has
-// answered early, and its connection would begin the next request in the
+// release gives the connection back as soon as the request is written too. That
+// takes no longer than releaseAfter if the upstream has read the request. If it has
+// not, the connection is closed, because the next request would begin in the
 // middle of this one (RFC 9112, section 9.3).
 func (u *upload) release() {
 	u.mu.Lock()
@@ -198,7 +199,7 @@ func (u *upload) release() {
 	}
 }
 
-// wait returns when the upstream wants the body, or has not said so for long.
+// wait waits for the 100, or for continueAfter.
 func (u *upload) wait() error {
 	late := time.NewTimer(continueAfter)
 	defer late.Stop()
@@ -214,16 +215,16 @@ func (u *upload) wait() error {
 	return nil
 }
 
-// goOn lets the body be sent.
+// goOn ends wait.
 func (u *upload) goOn() {
 	if u.expected != nil {
 		u.once.Do(func() { close(u.expected) })
 	}
 }
 
-// watch is called while the body of the response is read. If the upstream does
-// not take the rest of the request, the rest is read all the same: a server
-// notices that its client has gone only when it reads.
+// watch is called while the body of the response is read. If the request could not
+// be written, the rest of its body is read all the same, because net/http notices
+// only then that the client has gone.
 func (u *upload) watch() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -233,7 +234,7 @@ func (u *upload) watch() {
 	}
 }
 
-// drain reads the rest of the request, and closes the connection if that
+// drain reads the rest of the request's body, and closes the connection if that
 // fails. The caller holds the lock.
 func (u *upload) drain() {
 	if u.drains {

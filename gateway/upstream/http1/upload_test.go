@@ -17,8 +17,7 @@ import (
 	"time"
 )
 
-// TestBodies: bodies of every length and kind arrive whole, over connections
-// that are used again.
+// Bodies of each length and kind arrive whole, on connections that are used again.
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
@@ -55,8 +54,8 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// TestSmallBodyIsOneWrite: a small body goes out with its header, and no
-// connection is taken before it is there.
+// A small body is sent with its header in one write, and the client connects only
+// after it has read the body.
 func TestSmallBodyIsOneWrite(t *testing.T) {
 	t.Parallel()
 	var taken atomic.Bool
@@ -95,7 +94,7 @@ func TestSmallBodyIsOneWrite(t *testing.T) {
 	}
 }
 
-// early calls a function before it is read.
+// early calls a function before each Read.
 type early struct {
 	io.Reader
 	f func()
@@ -103,8 +102,8 @@ type early struct {
 
 func (e early) Read(b []byte) (int, error) { e.f(); return e.Reader.Read(b) }
 
-// TestFullDuplex: an upstream may answer while the request is under way, and
-// each side sees what the other one says at once.
+// An upstream may respond during the request, and each side gets at once what the
+// other one sends.
 func TestFullDuplex(t *testing.T) {
 	t.Parallel()
 	u := newRawUpstream(t, func(_, _ int64, r *http.Request, conn net.Conn) bool {
@@ -154,8 +153,8 @@ func TestFullDuplex(t *testing.T) {
 	}
 }
 
-// TestEarlyAnswer: what an upstream answers without having read the body gets
-// through, and the next request does not begin in the middle of that body.
+// A response that comes before the upstream has read the body gets through, and the
+// next request does not begin in the middle of that body.
 func TestEarlyAnswer(t *testing.T) {
 	t.Parallel()
 	u := newRawUpstream(t, func(connection, _ int64, r *http.Request, conn net.Conn) bool {
@@ -181,8 +180,8 @@ func TestEarlyAnswer(t *testing.T) {
 	}
 }
 
-// TestExpect: a body that waits for the upstream's word is sent after it, after
-// a second without it, and not at all behind an answer.
+// A body that waits for the 100 is sent after it, or after a second. It is not sent
+// after a final response.
 func TestExpect(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -245,8 +244,8 @@ func TestExpect(t *testing.T) {
 
 var errFeed = errors.New("the client has had enough")
 
-// TestBrokenUpload: a body that breaks off is its own error, and the upstream
-// does not take a part for the whole.
+// The error of a body is the error of the request, and the upstream can tell that
+// the body is incomplete.
 func TestBrokenUpload(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -283,7 +282,7 @@ func TestBrokenUpload(t *testing.T) {
 		if !errors.Is(err, errFeed) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if c.length != 100 { // which goes nowhere before it is whole
+		if c.length != 100 { // a small body is not sent in part
 			if err := <-ended; err == nil {
 				t.Errorf("%s: the upstream takes a part for the whole", name)
 			}
@@ -291,8 +290,8 @@ func TestBrokenUpload(t *testing.T) {
 	}
 }
 
-// TestStalledUpload: an upstream that stops reading fails like one that does
-// not answer; one that reads slowly does not.
+// A request fails if the upstream stops reading for the time limit. It does not if
+// the upstream reads slowly.
 func TestStalledUpload(t *testing.T) {
 	t.Parallel()
 	const limit = 30 * time.Second
@@ -342,13 +341,13 @@ func TestStalledUpload(t *testing.T) {
 	})
 }
 
-// endless is a body without end.
+// endless is a body that never ends.
 type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { return len(b), nil }
 
-// TestTunnel: after a 101 that was asked for, the connection belongs to both
-// ends: what came behind the 101 is read first, and the context ends it.
+// After a 101 that was asked for, the body is the connection in both directions. It
+// begins with the bytes after the 101, and the end of the context closes it.
 func TestTunnel(t *testing.T) {
 	t.Parallel()
 	ended := make(chan error, 1)
@@ -398,7 +397,7 @@ func TestTunnel(t *testing.T) {
 	}
 }
 
-// TestErrorsQuoteNothing: no error repeats what an upstream said.
+// No error quotes what an upstream sent.
 func TestErrorsQuoteNothing(t *testing.T) {
 	t.Parallel()
 	const secret = "sid-sesame"
@@ -423,8 +422,7 @@ func TestErrorsQuoteNothing(t *testing.T) {
 	}
 }
 
-// TestMethodIsToken: a method that is none would be several words of the
-// request.
+// A method that is not a token is refused: it could add words to the request line.
 func TestMethodIsToken(t *testing.T) {
 	t.Parallel()
 	var dialed atomic.Int64

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// silent reports whether an idle connection is open and nothing has come
-// over it: it looks at what there is to read, without waiting or taking it.
-func silent(c net.Conn) bool {
+// connCheck reports whether an idle connection is open and has no unread bytes.
+// It looks at the next byte without waiting for it or reading it.
+func connCheck(c net.Conn) bool {
 	raw, ok := c.(syscall.Conn)
 	if !ok {
 		return false
@@ -19,12 +19,12 @@ func silent(c net.Conn) bool {
 	if err != nil {
 		return false
 	}
-	quiet := false
+	empty := false
 	var b [1]byte
 	err = access.Read(func(fd uintptr) bool {
 		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		quiet = errors.Is(err, syscall.EAGAIN)
+		empty = errors.Is(err, syscall.EAGAIN)
 		return true
 	})
-	return err == nil && quiet
+	return err == nil && empty
 }
