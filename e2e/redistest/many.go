@@ -10,18 +10,17 @@ import (
 	"testing"
 )
 
-// MasterName is the name by which Sentinels know their master.
+// MasterName is the name of the master at its Sentinels.
 const MasterName = "gate"
 
-// Watched is a master with a replica, and three Sentinels, two of which agree
-// on a failover.
+// Watched is a master with a replica and three Sentinels, with a quorum of two.
 type Watched struct {
 	Master, Replica *Server
 	Sentinels       []*Server
 }
 
-// StartWatched starts them at free addresses. With passwords, which may be
-// empty, all servers and all Sentinels demand these.
+// StartWatched starts them at free addresses. All servers require the password
+// and all Sentinels require sentinelPassword; empty means none.
 func StartWatched(t testing.TB, free func() string, password, sentinelPassword string) *Watched {
 	t.Helper()
 	var protected []string
@@ -69,7 +68,7 @@ sentinel failover-timeout %[3]s 5000
 	return start(t, address, args)
 }
 
-// Addresses are those of the Sentinels.
+// Addresses returns the addresses of the Sentinels.
 func (w *Watched) Addresses() []string {
 	var all []string
 	for _, s := range w.Sentinels {
@@ -78,8 +77,8 @@ func (w *Watched) Addresses() []string {
 	return all
 }
 
-// Cluster is three masters, among which the slots are shared out in order, and
-// a replica of the first.
+// Cluster is three masters, which divide the slots among them in order, and a
+// replica of the first.
 type Cluster struct {
 	Masters []*Server
 	Replica *Server
@@ -100,7 +99,7 @@ func (c *Cluster) Owner(t testing.TB, key string) *Server {
 			return c.Masters[i]
 		}
 	}
-	t.Fatalf("the slot %d is nobody's", slot)
+	t.Fatalf("slot %d has no owner", slot)
 	return nil
 }
 
@@ -124,7 +123,8 @@ func (c *Cluster) Shift(t testing.TB, key string) (finish func()) {
 	}
 }
 
-// StartCluster starts one at free addresses, with more arguments for each node.
+// StartCluster starts a Cluster at free addresses, with more arguments for each
+// node.
 func StartCluster(t testing.TB, free func() string, args ...string) *Cluster {
 	t.Helper()
 	var nodes []*Server
@@ -148,7 +148,7 @@ func StartCluster(t testing.TB, free func() string, args ...string) *Cluster {
 	return c
 }
 
-// assemble makes the last node a replica of the first, and waits until all
+// assemble makes the last node a replica of the first, and waits until all nodes
 // agree.
 func (c *Cluster) assemble(t testing.TB, nodes []*Server) {
 	t.Helper()
@@ -168,7 +168,7 @@ func (c *Cluster) assemble(t testing.TB, nodes []*Server) {
 	c.Replica.Follows(t)
 }
 
-// Agrees waits until every master takes all nodes for alive, and answers.
+// Agrees waits until every master answers and reports all nodes as alive.
 func (c *Cluster) Agrees(t testing.TB) {
 	t.Helper()
 	for _, node := range c.Masters {

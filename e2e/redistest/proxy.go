@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Proxy passes bytes to and from a server until it is told not to.
+// Proxy passes bytes between clients and a server, and can stop doing so.
 type Proxy struct {
 	Address string // where it listens
 	target  string
-	away    time.Duration // what arrives leaves that much later, to the server
+	away    time.Duration // the delay of bytes on their way to the server
 	accept  net.Listener
 	conns   sync.WaitGroup
 
@@ -24,7 +24,7 @@ type Proxy struct {
 	held     chan struct{} // closed while nothing is held
 }
 
-// passage is a connection to the proxy, and its own one to the server.
+// passage is a connection of a client, and the matching one to the server.
 type passage struct {
 	client, server  net.Conn
 	forgotten, mute bool // guarded by the proxy's mu
@@ -36,8 +36,8 @@ func StartProxy(t testing.TB, target string) *Proxy {
 	return StartFar(t, target, 0)
 }
 
-// StartFar starts a proxy to the server at target over which each round trip
-// takes longer by away. It ends with the test.
+// StartFar starts a proxy to the server at target that adds away to each round
+// trip. It ends with the test.
 func StartFar(t testing.TB, target string, away time.Duration) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -72,7 +72,7 @@ func (p *Proxy) serve() {
 	}
 }
 
-// keep notes a connection; while there is a cut, it does not.
+// keep records a connection. It refuses connections between Cut and Mend.
 func (p *Proxy) keep(c *passage) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,7 +84,7 @@ func (p *Proxy) keep(c *passage) bool {
 	return true
 }
 
-// Connections is how many there have been since the last Cut.
+// Connections returns the number of connections since the last Cut.
 func (p *Proxy) Connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,7 +108,7 @@ func (p *Proxy) pass(c *passage, to io.WriteCloser, from net.Conn) {
 	}
 }
 
-// later returns what writes to conn as much later as the server is away.
+// later returns a writer that writes to conn with the delay of the proxy.
 func (p *Proxy) later(conn net.Conn) io.WriteCloser {
 	if p.away == 0 {
 		return conn
@@ -118,7 +118,7 @@ func (p *Proxy) later(conn net.Conn) io.WriteCloser {
 	return late
 }
 
-// lateConn is a connection over which what is written is on its way for a while.
+// lateConn is a connection that delays what is written.
 type lateConn struct {
 	net.Conn
 	away  time.Duration
@@ -149,8 +149,8 @@ func (c *lateConn) deliver() {
 	}
 }
 
-// loses waits while what comes from there is held, and then reports whether it
-// is lost.
+// loses waits while the proxy holds data, and then reports whether to drop the
+// data that came from from.
 func (p *Proxy) loses(c *passage, from net.Conn) bool {
 	p.mu.Lock()
 	held := p.held
@@ -173,19 +173,18 @@ func (p *Proxy) Cut() {
 	p.open = nil
 }
 
-// Swallow keeps the connections and loses all that is sent on them, until
-// Mend: nobody is told that anything is wrong.
+// Swallow keeps the connections and drops all that is sent on them, until Mend.
 func (p *Proxy) Swallow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.losing = true
 }
 
-// Forget loses for good what is sent on the connections that there are, as a
-// network does that no longer knows them. New ones work at once.
+// Forget drops, for good, all that is sent on the present connections, as a
+// network that has lost their state. New connections work.
 func (p *Proxy) Forget() { p.each(func(c *passage) { c.forgotten = true }) }
 
-// Mute loses the answers alone on the connections that there are.
+// Mute drops the answers of the server on the present connections.
 func (p *Proxy) Mute() { p.each(func(c *passage) { c.mute = true }) }
 
 func (p *Proxy) each(do func(*passage)) {
@@ -196,7 +195,7 @@ func (p *Proxy) each(do func(*passage)) {
 	}
 }
 
-// Hold lets nothing pass, and loses nothing, until release is called.
+// Hold passes nothing on, and drops nothing, until release is called.
 func (p *Proxy) Hold() (release func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,8 +204,8 @@ func (p *Proxy) Hold() (release func()) {
 	return sync.OnceFunc(func() { close(held) })
 }
 
-// Mend ends what Cut or Swallow began. What was swallowed is lost, so the
-// connections from that time are ended.
+// Mend ends Cut and Swallow. It closes the present connections, because bytes of
+// theirs may be lost.
 func (p *Proxy) Mend() {
 	p.Cut()
 	p.mu.Lock()

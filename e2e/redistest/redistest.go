@@ -1,6 +1,6 @@
 // Package redistest runs real Redis servers, Sentinels and Clusters for tests,
-// and a proxy that cuts and loses what is on the way to them. They listen on
-// loopback alone, keep no data on disk and end with their test.
+// and a proxy that can cut connections and lose data. They listen on loopback
+// only, keep no data on disk and end with their test.
 package redistest
 
 import (
@@ -17,12 +17,12 @@ import (
 	"time"
 )
 
-// Patience bounds what never takes long, so that a hang fails a test. It is no
-// measure of speed.
+// Patience bounds waits that are short unless something hangs. It does not
+// measure speed.
 const Patience = 2 * time.Minute
 
-// Server is a process of one test. It keeps nothing, so after Kill and Run it
-// is empty.
+// Server is a process of one test. It keeps no data on disk, so it is empty after
+// Kill and Run.
 type Server struct {
 	Address  string // HOST:PORT
 	password string // --requirepass
@@ -31,8 +31,8 @@ type Server struct {
 	ended    chan struct{}
 }
 
-// Start runs redis-server at address, which is free, with more arguments, and
-// waits until it answers.
+// Start runs redis-server at a free address, with more arguments, and waits until
+// it answers.
 func Start(t testing.TB, address string, args ...string) *Server {
 	t.Helper()
 	_, port := split(t, address)
@@ -78,13 +78,13 @@ func (s *Server) Run(t testing.TB) {
 	Eventually(t, Patience, "redis-server answers", func() error {
 		_, err := s.Try("PING")
 		if err != nil && strings.HasPrefix(err.Error(), "-NOAUTH") {
-			return nil // by users of its own
+			return nil // it has users of its own
 		}
 		return err
 	})
 }
 
-// Kill is kill -9. It returns when the process is gone, be it frozen.
+// Kill kills the process, even a frozen one, with SIGKILL, and waits for its end.
 func (s *Server) Kill() {
 	_ = s.process.Process.Kill() // it may have ended before
 	<-s.ended
@@ -115,7 +115,7 @@ func (s *Server) Freeze(t testing.TB) {
 	}
 }
 
-// Do is Try; an error ends the test.
+// Do calls Try and ends the test if it fails.
 func (s *Server) Do(t testing.TB, words ...string) string {
 	t.Helper()
 	answer, err := s.Try(words...)
@@ -125,7 +125,7 @@ func (s *Server) Do(t testing.TB, words ...string) string {
 	return answer
 }
 
-// Try has one exchange with the server, past any store.
+// Try sends one command to the server on a connection of its own.
 func (s *Server) Try(words ...string) (string, error) {
 	conn, err := net.DialTimeout("tcp", s.Address, Patience)
 	if err != nil {
@@ -144,8 +144,8 @@ func (s *Server) Try(words ...string) (string, error) {
 	return Exchange(conn, in, words...)
 }
 
-// Exchange sends a command in the protocol of Redis and reads the answer: a
-// string as it is, and of any other the first line. One that begins with a
+// Exchange sends a command in the protocol of Redis and returns the answer: a
+// string, or the first line of any other answer. A first line that begins with a
 // minus is an error.
 func Exchange(out io.Writer, in *bufio.Reader, words ...string) (string, error) {
 	command := fmt.Sprintf("*%d\r\n", len(words))

@@ -1,5 +1,5 @@
-// Package porttest finds TCP ports for programs that tests start. The ports
-// belong to one test at a time, also among tests of other processes.
+// Package porttest finds TCP ports for programs that tests start. A port belongs
+// to one test at a time, even among tests of several processes.
 package porttest
 
 import (
@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// Ports lie below those that systems give to outgoing connections, so that no
-// connection takes one before the program listens, or while it restarts.
+// The ports are below those that systems give to outgoing connections, so that no
+// connection takes one before the program listens or while it restarts.
 const (
 	lowest = 20_000
 	ports  = 12_000
 )
 
-// Port returns a TCP port of 127.0.0.1 that is free. The test keeps it until it
-// ends: it holds the UDP port of the same number, which no other test gets.
+// Port returns a free TCP port of 127.0.0.1. The test keeps the port until it
+// ends, because it keeps the UDP port of the same number open.
 func Port(t testing.TB) string {
 	t.Helper()
 	for range 1000 {
@@ -35,11 +35,11 @@ func Port(t testing.TB) string {
 		t.Cleanup(func() { lease.Close() })
 		return port
 	}
-	t.Fatal("there is no free port")
+	t.Fatal("no free port")
 	return ""
 }
 
-// Address returns 127.0.0.1 with a port as [Port] finds it.
+// Address returns 127.0.0.1 with a port from [Port].
 func Address(t testing.TB) string {
 	t.Helper()
 	return net.JoinHostPort("127.0.0.1", Port(t))

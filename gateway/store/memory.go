@@ -12,20 +12,19 @@ import (
 )
 
 const (
-	// memoryShards divides the entries so that the sweeper, which walks one
-	// shard at a time, holds a lock for a small part of them only.
+	// memoryShards divides the entries into shards with a lock each, so that
+	// the sweeper locks a small part of them at a time.
 	memoryShards        = 256
 	memorySweepInterval = time.Minute
 )
 
 var errMemoryClosed = errors.New("store: memory store is closed")
 
-// Memory is a Store and a Counter that keeps nothing: its entries live in
-// this process and end with it. It suits tests, and a single gateway whose
-// users may sign in again after a restart.
+// Memory is a Store and a Counter whose entries end with the process. It suits
+// tests, and a single gateway whose users may sign in again after a restart.
 //
-// Expired entries are invisible at once and are removed by a sweeper about
-// once a minute. Nothing else bounds the memory that entries take.
+// Expired entries are invisible at once; a sweeper removes them about once a
+// minute. Nothing else bounds the memory that entries take.
 type Memory struct {
 	now    func() time.Time
 	seed   maphash.Seed
@@ -45,8 +44,7 @@ type memoryEntry struct {
 	expires time.Time // zero: never
 }
 
-// NewMemory returns an empty store that reads the time from now; nil means
-// time.Now. Close stops its sweeper.
+// NewMemory returns an empty store with the clock now; nil means time.Now.
 func NewMemory(now func() time.Time) *Memory {
 	if now == nil {
 		now = time.Now
@@ -59,15 +57,15 @@ func NewMemory(now func() time.Time) *Memory {
 	return m
 }
 
-// Get implements Store. Its errors are ErrNotFound, the context's, and that
-// the store is closed; the same holds for the other methods.
+// Get implements Store. Like all methods, it fails if the context has ended or
+// the store is closed.
 func (m *Memory) Get(ctx context.Context, key string) ([]byte, error) {
 	if err := m.usable(ctx); err != nil {
 		return nil, err
 	}
 	s := m.shard(key)
 	value, dead, err := s.get(key, m.now())
-	if dead { // for good, even if the clock should be set back
+	if dead { // and stays dead if the clock is set back
 		s.forget(key, m.now())
 	}
 	return value, err
@@ -127,8 +125,8 @@ func (m *Memory) Delete(ctx context.Context, key string) error {
 	return nil
 }
 
-// Count implements Counter. It walks all entries, one shard after the other:
-// writes meanwhile may or may not be counted.
+// Count implements Counter. It walks all entries, shard by shard: concurrent
+// writes may or may not be counted.
 func (m *Memory) Count(ctx context.Context, prefix string) (int, error) {
 	if err := m.usable(ctx); err != nil {
 		return 0, err
@@ -192,8 +190,8 @@ func (s *memoryShard) live(key string, now time.Time) ([]byte, error) {
 	return e.value, nil
 }
 
-// get is live under a lock of its own; dead tells that there is an entry, and
-// that it has expired.
+// get locks the shard and calls live. It also reports whether the key has an
+// entry that has expired.
 func (s *memoryShard) get(key string, now time.Time) (value []byte, dead bool, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -204,7 +202,7 @@ func (s *memoryShard) get(key string, now time.Time) (value []byte, dead bool, e
 	return value, dead, err
 }
 
-// forget removes an entry that has expired.
+// forget removes the entry of key if it has expired.
 func (s *memoryShard) forget(key string, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +213,7 @@ func (s *memoryShard) forget(key string, now time.Time) {
 
 func (s *memoryShard) set(key string, value []byte, expires, now time.Time) {
 	// Round drops the monotonic reading: an entry expires by the wall clock,
-	// also when the machine slept meanwhile.
+	// even if the machine was suspended.
 	e := memoryEntry{value: append([]byte{}, value...), expires: expires.Round(0)}
 	if e.expired(now) {
 		delete(s.entries, key)

@@ -11,26 +11,26 @@ import (
 
 const (
 	cacheShards = 64
-	// shardVersions is the number of version counters of a shard. Keys that
-	// share a counter cost each other nothing worse than a missed chance to
-	// be cached.
+	// shardVersions is the number of version counters of a shard. If two keys
+	// share a counter, the worst result is that an answer is not cached.
 	shardVersions = 128
-	// entryOverhead is about what a cached entry takes beside its bytes.
+	// entryOverhead is about how many bytes a cached entry takes beside its
+	// key and value.
 	entryOverhead = 200
 )
 
-// cache holds answers of Redis, both values and that a key has none, so that
-// a read of a warm key costs a map lookup.
+// cache holds answers of Redis, entries and absent keys, so that a read of a warm
+// key costs a map lookup.
 //
 // Redis pushes the key of each entry that changes after it was read, on the
-// connection that it was read on, and forget is called before anything that
-// Redis sent later on that connection is looked at. A reader that misses
-// notes the version, asks Redis, and calls fill, which keeps the answer only
-// if nothing was forgotten under that version since: so a push that overtakes
-// a reader on its way to the cache still counts.
+// connection on which it was read. The client calls forget for a push before it
+// processes anything that Redis sent later on that connection. After a miss, a
+// reader notes the version, asks Redis, and calls fill, which stores the answer
+// only if the version is unchanged. So a push that comes between the answer and
+// fill is not lost.
 //
-// A write is acknowledged after its key was forgotten here, whether the push
-// has come or not; so who wrote reads what was written.
+// A write returns after its key was dropped here, even if the push has not come,
+// so that a store always sees its own writes.
 type cache struct {
 	seed   maphash.Seed
 	shards [cacheShards]cacheShard
@@ -40,13 +40,13 @@ type cacheShard struct {
 	mu       sync.Mutex
 	versions [shardVersions]uint64
 	present  lru
-	// absent is apart from present so that a flood of unknown keys, which
-	// anyone can send, evicts nothing but its like.
+	// absent is separate from present so that a flood of unknown keys, which
+	// any client can cause, evicts no entry.
 	absent lru
 }
 
-// newCache returns a cache of about entries values of about bytes in total,
-// and of as many absent keys.
+// newCache returns a cache for about entries entries of about bytes bytes in
+// total, and for as many absent keys.
 func newCache(entries, bytes int) (*cache, error) {
 	c := &cache{seed: maphash.MakeSeed()}
 	for i := range c.shards {
@@ -59,8 +59,8 @@ func newCache(entries, bytes int) (*cache, error) {
 	return c, nil
 }
 
-// lookup returns what is cached under key. If nothing is known, the caller
-// asks Redis and hands version to fill along with the answer.
+// lookup returns what is cached under key. If nothing is, the caller asks Redis
+// and passes version to fill with the answer.
 func (c *cache) lookup(key string) (e entry, known bool, version uint64) {
 	s, slot := c.place(key)
 	s.mu.Lock()
@@ -71,7 +71,7 @@ func (c *cache) lookup(key string) (e entry, known bool, version uint64) {
 	return e, known, s.versions[slot]
 }
 
-// fill caches what Redis answered, unless the key was forgotten since version.
+// fill caches an answer of Redis, unless the key was dropped since version.
 func (c *cache) fill(key string, e entry, version uint64) {
 	s, slot := c.place(key)
 	s.mu.Lock()
@@ -79,7 +79,7 @@ func (c *cache) fill(key string, e entry, version uint64) {
 	if s.versions[slot] != version {
 		return
 	}
-	key = strings.Clone(key) // it may be a small part of something large
+	key = strings.Clone(key) // it may share the memory of a large string
 	s.remove(key)
 	if e.value == nil {
 		s.absent.add(key, e)
@@ -88,7 +88,7 @@ func (c *cache) fill(key string, e entry, version uint64) {
 	}
 }
 
-// forget makes the next reader of key ask Redis.
+// forget drops key, so that its next reader asks Redis.
 func (c *cache) forget(key string) {
 	s, slot := c.place(key)
 	s.mu.Lock()
@@ -97,7 +97,7 @@ func (c *cache) forget(key string) {
 	s.remove(key)
 }
 
-// forgetAll makes the next reader of any key ask Redis.
+// forgetAll drops all keys.
 func (c *cache) forgetAll() {
 	for i := range c.shards {
 		s := &c.shards[i]
@@ -122,7 +122,7 @@ func (s *cacheShard) remove(key string) {
 	s.absent.entries.Remove(key)
 }
 
-// lru is bounded by the number of its entries and by their bytes.
+// lru is an LRU cache that is bounded in entries and in bytes.
 type lru struct {
 	entries         *simplelru.LRU[string, entry]
 	bytes, maxBytes int
@@ -134,7 +134,7 @@ func (l *lru) init(entries, bytes int) (err error) {
 	return err
 }
 
-// add stores e under key, which has no entry yet, unless it is too large.
+// add stores e under key, which must have no entry yet, unless e is too large.
 func (l *lru) add(key string, e entry) {
 	if size(key, e) > l.maxBytes {
 		return

@@ -13,33 +13,33 @@ import (
 )
 
 const (
-	// timeScript asks the node that owns KEYS[1] for its time, so that in a
+	// timeScript returns the time of the node that owns KEYS[1], so that in a
 	// Cluster all instances ask the same node.
 	timeScript = `return redis.call('TIME')`
-	// clockNotable is the difference between two clocks that operators are told
-	// of.
+	// clockNotable is the smallest difference between two clocks that is logged.
 	clockNotable = 5 * time.Second
 )
 
-// errNoTime: nothing can be said about expiry yet.
-var errNoTime = errors.New("redis has not told its time yet")
+// errNoTime means that the clock of Redis is unknown, and so is what has expired.
+var errNoTime = errors.New("redis has not answered with its time yet")
 
-// clock is the clock of Redis as this instance knows it. Redis is asked for
-// its time now and then, in the background; in between the clock goes by the
-// local one, whose monotonic reading does not change when the wall clock is set.
+// clock is the clock of Redis as this instance knows it. The instance requests
+// the time of Redis in the background. Between the answers it adds the elapsed
+// time of the local clock, whose monotonic reading does not change when the wall
+// clock is set.
 //
-// Right after an answer the clock differs from that of Redis by less than the
-// round trip of the question: the answer was made somewhere in between.
+// After an answer, the clock differs from that of Redis by less than the round
+// trip of the request.
 type clock struct {
 	local  func() time.Time
 	logger *slog.Logger
-	fixed  bool // local is the clock to go by, and Redis is not asked
+	fixed  bool // only the local clock is used, and Redis is not asked
 
 	anchor  atomic.Pointer[anchor]
-	refused atomic.Bool // Redis does not allow the question: the local clock has to do
+	refused atomic.Bool // Redis does not permit the request, so the local clock is used
 }
 
-// anchor is one instant by both clocks.
+// anchor is one instant on both clocks.
 type anchor struct{ local, redis time.Time }
 
 func newClock(o Options) *clock {
@@ -62,10 +62,10 @@ func (c *clock) at(local time.Time) time.Time {
 	return a.redis.Add(local.Sub(a.local))
 }
 
-// known reports whether the clock can be gone by.
+// known reports whether the clock can be used.
 func (c *clock) known() bool { return c.fixed || c.refused.Load() || c.anchor.Load() != nil }
 
-// measure asks for the time of Redis.
+// measure calls ask for the time of Redis and sets the clock.
 func (c *clock) measure(ctx context.Context, ask func(context.Context) (time.Time, error)) error {
 	if c.fixed {
 		return nil
@@ -78,13 +78,13 @@ func (c *clock) measure(ctx context.Context, ask func(context.Context) (time.Tim
 	received := c.local()
 	a := c.anchor.Load()
 	if a != nil && !redis.Before(c.at(sent).Add(-time.Microsecond)) && !redis.After(c.at(received)) {
-		return nil // what is known agrees with the answer, which is a microsecond exact
+		return nil // the clock agrees with the answer, which has a precision of a microsecond
 	}
 	middle := sent.Add(received.Sub(sent) / 2)
 	if difference := redis.Sub(c.at(middle)).Round(time.Millisecond); difference.Abs() >= clockNotable {
-		message := "the clock of redis was set, or another server has taken over; logins go by it"
+		message := "the clock of redis was set, or another server has taken over; logins expire by the new time"
 		if a == nil {
-			message = "the clock of this machine differs from that of redis; logins go by that of redis, certificates and the tokens of providers by this one"
+			message = "the clock of this machine differs from the clock of redis; logins expire by the clock of redis, certificates and the tokens of providers by the clock of this machine"
 		}
 		c.logger.LogAttrs(ctx, slog.LevelWarn, message, slog.String("redis_is_ahead_by", difference.String()))
 	}
@@ -93,27 +93,27 @@ func (c *clock) measure(ctx context.Context, ask func(context.Context) (time.Tim
 	return nil
 }
 
-// failed keeps what is known. Where nothing is, and Redis refuses to tell, the
-// local clock is the one to go by.
+// failed handles a request without an answer. The clock stays as it is. If it is
+// unknown, and Redis does not permit the request, the local clock is used.
 func (c *clock) failed(err error) error {
 	refusal, answered := rueidis.IsRedisErr(err)
 	if !answered || !isForbidden(refusal.Error()) || c.anchor.Load() != nil {
-		return fmt.Errorf("ask redis for its time: %w", err)
+		return fmt.Errorf("request the time of redis: %w", err)
 	}
 	if !c.refused.Swap(true) {
-		c.logger.Warn("redis does not allow the question for its time; logins go by the clock of this machine, which must agree with those of other instances; give the user of store.username the right +time",
+		c.logger.Warn("redis does not permit the command TIME; logins expire by the clock of this machine, which must agree with the clocks of other instances; give the user of store.username the right +time",
 			slog.Any("error", err))
 	}
 	return nil
 }
 
-// isForbidden reports whether Redis refuses a command for want of a right, on
-// its own or in a script.
+// isForbidden reports whether Redis refuses a command, by itself or in a script,
+// because the user lacks a right.
 func isForbidden(refusal string) bool {
 	return strings.Contains(refusal, "NOPERM") || strings.Contains(refusal, "ACL failure") || strings.Contains(refusal, "can't run this command")
 }
 
-// time asks Redis for its time.
+// time requests the time of Redis.
 func (l *link) time(ctx context.Context, client rueidis.Client) (time.Time, error) {
 	answer := l.send(ctx, client, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
 		return l.timeScript.Exec(ctx, c, []string{l.prefix}, nil)
@@ -128,7 +128,7 @@ func (l *link) time(ctx context.Context, client rueidis.Client) (time.Time, erro
 	return time.Unix(parts[0], parts[1]*int64(time.Microsecond)), nil
 }
 
-// setClock asks Redis for its time, and sets the clock by the answer.
+// setClock sets the clock to the time of Redis.
 func (l *link) setClock(ctx context.Context, client rueidis.Client) error {
 	return l.clock.measure(ctx, func(ctx context.Context) (time.Time, error) { return l.time(ctx, client) })
 }

@@ -57,7 +57,7 @@ func TestClock(t *testing.T) {
 		change func()
 		told   string
 	}{
-		{"at the start", func() {}, "differs from that of redis"},
+		{"at the start", func() {}, "differs from the clock of redis"},
 		{"a while later", func() { c.pass(time.Hour) }, ""},
 		{"with a slow answer", func() { c.trip = time.Second }, ""},
 		{"with a fast answer", func() { c.trip = time.Millisecond }, ""},

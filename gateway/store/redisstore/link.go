@@ -21,82 +21,82 @@ import (
 )
 
 const (
-	// callTimeout is how long a call waits for Redis at most, so that the
-	// gateway can say 503 within two seconds.
+	// callTimeout is how long a call waits for Redis, so that the gateway can
+	// answer 503 within two seconds.
 	callTimeout = 1500 * time.Millisecond
-	// dialTimeout bounds the connecting, and then the greeting, which
+	// dialTimeout bounds the connecting, and then the handshake (HELLO), which
 	// includes authentication.
 	dialTimeout = 500 * time.Millisecond
-	// silence is how often a connection is looked at; if nothing has come since
-	// the last time it is probed, so after twice that at most. probeTimeout is
-	// how long the answer may take before the connection is given up. Together
-	// that is less than the three seconds within which all has to work again;
-	// and beats, by default, come more often and save the probe.
+	// silence is how often the client checks a connection. If nothing has come
+	// since the last check, it sends a probe, and if the answer takes longer
+	// than probeTimeout, it drops the connection. Together that is less than
+	// the three seconds within which the store must work again. By default,
+	// beats come more often, so that no probe is needed.
 	silence      = 600 * time.Millisecond
 	probeTimeout = callTimeout
-	// refusedRetries is how often a read is tried again where nobody listens:
-	// for about 0.2 seconds, which a quick restart takes.
+	// refusedRetries is how often a read is repeated while the connection is
+	// refused: for about 0.2 seconds, the time of a quick restart.
 	refusedRetries = 16
-	// reconnectDelay is between attempts to find Redis for the first time.
+	// reconnectDelay is the pause between attempts to connect for the first time.
 	reconnectDelay = 250 * time.Millisecond
-	// topologyInterval is how often a Cluster or Sentinel is asked who serves
-	// what, beside when an answer or a message says that this has changed.
+	// topologyInterval is how often a Cluster or Sentinel is asked for its
+	// nodes, in addition to when an answer or a message reports a change.
 	topologyInterval = 2 * time.Second
-	// beatsPerStaleness is how often contact is confirmed while what is
-	// cached may be trusted, but beatMinimum apart.
+	// beatsPerStaleness is how often contact is confirmed in maxStaleness, at
+	// least beatMinimum apart.
 	beatsPerStaleness = 4
 	beatMinimum       = 25 * time.Millisecond
 )
 
-// errNoAnswer is apart from context.DeadlineExceeded, which would say that
-// the caller had set the limit.
+// errNoAnswer is not context.DeadlineExceeded, which would mean that the caller's
+// deadline had passed.
 var errNoAnswer = errors.New("no answer in time")
 
-// link is the way to Redis: it connects, in the background and for as long as
-// it takes, bounds each call, and knows how far the cache can be trusted.
+// link is the connection to Redis. It connects in the background, bounds each
+// call, and knows until when the cache can be trusted.
 //
-// The cache is right as long as pushes come. They come on the connection to
-// each node, one and no more, in the order in which things happened there,
-// and before the answer to whatever was asked later. So an answer of each of
-// them to ROLE, or to CLUSTER NODES in a Cluster, says that every change made
-// before the question was sent has been heard of. For maxStaleness from that
-// sending the cache may be trusted, and no longer: against a server that has
-// stopped, a network that swallows, and a gateway that was stopped itself.
+// The cache is right as long as pushes arrive. There is exactly one connection to
+// each node. Pushes arrive on it in the order of the changes, and before the
+// answer to any later command. So after each node has answered ROLE, or CLUSTER
+// NODES in a Cluster, the store has received the push of every change that was
+// made before the command was sent. From then on the cache is trusted for
+// maxStaleness. The limit protects against a server that has stopped, a network
+// that loses packets, and a gateway that was suspended itself.
 //
-// The cache starts over when a connection ends, when one is made, when nodes
-// come, go or change their role, and when slots begin to move or have moved
-// between the nodes of a Cluster, as no push will come of what was read before:
-// in particular none of a key that was absent when its slot left the node.
+// The cache is emptied when a connection ends or is made, when nodes come, go or
+// change their role, and when slots of a Cluster begin to move or have moved. In
+// these cases no push comes for what was read before: for example, the old node
+// never pushes a key that was absent when its slot moved.
 type link struct {
 	options      rueidis.ClientOption
 	maxStaleness time.Duration
 	cache        *cache
 	logger       *slog.Logger
 
-	started    time.Time    // what trusted counts from, by the monotonic clock
-	otherClock bool         // the store's local clock is another one
-	trusted    atomic.Int64 // until when, in nanoseconds since started
+	started    time.Time    // the origin of trusted, with a monotonic reading
+	otherClock bool         // the store's local clock is not time.Now
+	trusted    atomic.Int64 // the end of trust in the cache, in nanoseconds since started
 	state      atomic.Pointer[state]
 	clock      *clock
 	prefix     string
 	timeScript *rueidis.Lua
 
 	beating  sync.Mutex        // guards topology
-	topology map[string]string // what each node said of itself when all answered last, by address
-	replicas sync.Map          // addresses of the nodes that were one when they answered last
+	topology map[string]string // the last answer of each node, by address
+	replicas sync.Map          // addresses of the nodes that were replicas in their last answer
 
 	tried      chan struct{} // closed after the first attempt to connect
 	stop       context.CancelFunc
 	background sync.WaitGroup
 }
 
-// state is a client that has been connected once, or why there is none yet.
+// state is a client that has connected once, or the reason why there is none yet.
 type state struct {
 	client rueidis.Client
 	err    error
 }
 
-// newLink returns a link that is not started.
+// newLink returns a link; start starts it.
 func newLink(o Options, c *cache) *link {
 	l := &link{
 		maxStaleness: o.MaxStaleness,
@@ -122,7 +122,7 @@ func newLink(o Options, c *cache) *link {
 		ConnWriteTimeout:      probeTimeout,
 		RetryDelay:            retryDelay,
 		PipelineMultiplex:     -1,         // one connection to each node
-		ClientTrackingOptions: []string{}, // tracks all that is read; nil would be OPTIN
+		ClientTrackingOptions: []string{}, // tracks all reads; nil would mean OPTIN
 		OnInvalidations:       l.forget(o.KeyPrefix),
 		ClusterOption:         rueidis.ClusterOption{ShardsRefreshInterval: topologyInterval},
 	}
@@ -140,8 +140,8 @@ func newLink(o Options, c *cache) *link {
 	return l
 }
 
-// start connects in the background and waits for the first attempt, at most
-// until ctx ends.
+// start connects in the background and waits for the end of the first attempt, or
+// of ctx.
 func (l *link) start(ctx context.Context) {
 	running, stop := context.WithCancel(context.Background())
 	l.stop = stop
@@ -188,12 +188,12 @@ func (l *link) run(ctx context.Context) {
 	}
 }
 
-// connect tries until it has a client, and returns nil if ctx ends first.
+// connect tries until it has connected, and returns nil if ctx ends first.
 func (l *link) connect(ctx context.Context) rueidis.Client {
 	for attempt := 0; ; attempt++ {
 		client, err := rueidis.NewClient(l.options)
 		if err == nil {
-			_ = errors.Join(l.beat(ctx, client), l.setClock(ctx, client)) // else the next one will tell
+			_ = errors.Join(l.beat(ctx, client), l.setClock(ctx, client)) // run repeats them and logs errors
 			l.state.Store(&state{client: client})
 			if attempt == 0 {
 				close(l.tried)
@@ -205,7 +205,7 @@ func (l *link) connect(ctx context.Context) rueidis.Client {
 		l.state.Store(&state{err: fmt.Errorf("not connected yet: %w", err)})
 		if attempt == 0 {
 			close(l.tried)
-			l.logger.LogAttrs(ctx, slog.LevelError, "cannot connect to redis; trying on", slog.Any("error", err))
+			l.logger.LogAttrs(ctx, slog.LevelError, "cannot connect to redis; trying again", slog.Any("error", err))
 		}
 		select {
 		case <-ctx.Done():
@@ -215,7 +215,7 @@ func (l *link) connect(ctx context.Context) rueidis.Client {
 	}
 }
 
-// dial makes each connection.
+// dial makes a connection and empties the cache.
 func (l *link) dial(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (conn net.Conn, err error) {
 	if config != nil {
 		conn, err = (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, "tcp", address)
@@ -228,17 +228,17 @@ func (l *link) dial(ctx context.Context, address string, dialer *net.Dialer, con
 	return conn, err
 }
 
-// retryDelay is how long a read waits before it is tried again: twice as long
-// each time, and half of that by chance. Negative is not at all.
+// retryDelay returns how long a read waits before it is repeated: twice as long
+// each time, with a random part. A negative result means no repetition.
 func retryDelay(attempt int, _ rueidis.Completed, err error) time.Duration {
 	if attempt > refusedRetries && errors.Is(err, syscall.ECONNREFUSED) {
 		return -1
 	}
-	delay := time.Microsecond << min(attempt, 20) // bounded, though the call ends before
+	delay := time.Microsecond << min(attempt, 20) // without overflow
 	return delay + rand.N(delay)
 }
 
-// forget returns what takes the pushes: keys, or nil for all.
+// forget returns the function that receives pushes: keys, or nil for all keys.
 func (l *link) forget(prefix string) func([]rueidis.RedisMessage) {
 	return func(keys []rueidis.RedisMessage) {
 		if keys == nil {
@@ -257,8 +257,8 @@ func (l *link) forget(prefix string) func([]rueidis.RedisMessage) {
 	}
 }
 
-// fresh reports whether what is cached may be trusted now, by the store's local
-// clock.
+// fresh reports whether the cache may be trusted at now, a time of the store's
+// local clock.
 func (l *link) fresh(now time.Time) bool {
 	elapsed := now.Sub(l.started)
 	if l.otherClock {
@@ -267,7 +267,7 @@ func (l *link) fresh(now time.Time) bool {
 	return int64(elapsed) < l.trusted.Load()
 }
 
-// beat confirms contact with all nodes, or returns what went wrong.
+// beat confirms contact with all nodes, and extends the trust in the cache.
 func (l *link) beat(ctx context.Context, client rueidis.Client) error {
 	l.beating.Lock()
 	defer l.beating.Unlock()
@@ -284,8 +284,8 @@ func (l *link) beat(ctx context.Context, client rueidis.Client) error {
 	return nil
 }
 
-// reach asks all nodes but replicas, or returns what went wrong. Nothing is
-// asked of a replica: without it the cache is not trusted, and all is served.
+// reach checks that all nodes except replicas answer. The store reads nothing
+// from replicas: without one the cache is not trusted, but calls succeed.
 func (l *link) reach(ctx context.Context, client rueidis.Client) error {
 	nodes := client.Nodes()
 	maps.DeleteFunc(nodes, func(address string, _ rueidis.Client) bool { return l.isReplica(address) })
@@ -293,14 +293,15 @@ func (l *link) reach(ctx context.Context, client rueidis.Client) error {
 	return err
 }
 
-// isReplica goes by what the node said, even if the client has lost sight of it
-// since: the nodes of a Cluster need not agree on who is gone.
+// isReplica reports whether the node was a replica in its last answer. It keeps
+// nodes that the client has dropped since, because the nodes of a Cluster may
+// disagree about which node has failed.
 func (l *link) isReplica(address string) bool {
 	_, is := l.replicas.Load(address)
 	return is
 }
 
-// ask asks all these nodes at once what they are.
+// ask asks all nodes concurrently for their role.
 func (l *link) ask(ctx context.Context, mode rueidis.ClientMode, nodes map[string]rueidis.Client) (map[string]string, error) {
 	question := l.role
 	if mode == rueidis.ClientModeCluster {
@@ -329,7 +330,7 @@ func (l *link) ask(ctx context.Context, mode rueidis.ClientMode, nodes map[strin
 	return said, all.Wait()
 }
 
-// role asks a node whether it is "master" or "slave".
+// role returns the role of a node, "master" or "slave".
 func (l *link) role(ctx context.Context, node rueidis.Client) (string, error) {
 	answer := l.send(ctx, node, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
 		return c.Do(ctx, c.B().Role().Build())
@@ -344,8 +345,8 @@ func (l *link) role(ctx context.Context, node rueidis.Client) (string, error) {
 	return parts[0].ToString()
 }
 
-// share asks a node of a Cluster for its role and for its slots, with those that
-// it is giving away or taking over, such as "myself,master 0-5460 [7->-ID]".
+// share returns the role and the slots of a node of a Cluster, with the slots
+// that are moving, such as "myself,master 0-5460 [7->-ID]".
 func (l *link) share(ctx context.Context, node rueidis.Client) (string, error) {
 	nodes, err := l.send(ctx, node, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
 		return c.Do(ctx, c.B().ClusterNodes().Build())
@@ -362,11 +363,10 @@ func (l *link) share(ctx context.Context, node rueidis.Client) (string, error) {
 	return "", errors.New("it does not know itself")
 }
 
-// exchange is a question to Redis and its answer.
+// exchange sends a command to Redis and returns the answer.
 type exchange func(context.Context, rueidis.Client) rueidis.RedisResult
 
-// do has an exchange with Redis. Its error says that the context has ended,
-// that there was no answer in time, or what went wrong.
+// do carries out an exchange, or fails if the store has not connected yet.
 func (l *link) do(ctx context.Context, do exchange) rueidis.RedisResult {
 	s := l.state.Load()
 	if s.client == nil {
@@ -378,9 +378,9 @@ func (l *link) do(ctx context.Context, do exchange) rueidis.RedisResult {
 	return l.send(ctx, s.client, do)
 }
 
-// send bounds an exchange. The client looks at the context too, but not when
-// it waits for another call to connect, or for room in a queue that is full.
-// Who hangs up leaves the exchange alone, which goes on for as long as any may:
+// send bounds an exchange. It does not rely on the client to obey the context,
+// because the client ignores it while it waits for another call to connect or for
+// room in a full queue. When ctx ends, the exchange continues until callTimeout:
 // it may be making the connection that other calls wait for.
 func (l *link) send(ctx context.Context, client rueidis.Client, do exchange) rueidis.RedisResult {
 	bounded, cancel := context.WithTimeout(ctx, callTimeout)

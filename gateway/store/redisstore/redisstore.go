@@ -1,50 +1,49 @@
-// Package redisstore keeps the gateway's entries in Redis 7 or Valkey (one
-// server, Sentinel or Cluster), so that many gateways share their logins and
-// revocations.
+// Package redisstore is a store in Redis 7 or Valkey (one server, Sentinel or
+// Cluster), so that many gateways share their logins and revocations.
 //
-// An entry is one key. Each operation touches that key alone and is atomic on
-// the server: Swap is a script there, Take is GETDEL. Reads come from a cache
-// in memory that knows both entries and absent keys; Redis remembers what was
-// read and pushes the key when anybody changes it (CLIENT TRACKING), so a warm
-// read costs no round trip and yet sees a change made elsewhere as soon as
-// the push arrives, which is well under a millisecond on one network. What a
-// store wrote itself it reads back at once.
+// An entry is one key. Each operation uses that key only and is atomic on the
+// server: Swap is a script, Take is GETDEL. Reads are answered from a cache in
+// memory, which knows entries and absent keys. Redis remembers which keys were
+// read and pushes a key when it changes (CLIENT TRACKING). So a warm read needs
+// no round trip, and sees a change by another gateway as soon as the push
+// arrives, well under a millisecond later on one network. A store sees its own
+// writes at once.
 //
 // # Limits and threats
 //
-// The cache is trusted only as far as contact with every node was confirmed
-// within Options.MaxStaleness; see link. Without contact reads go to Redis,
-// and where that fails they fail: a store without Redis answers nothing. The
-// cache is bounded in entries and in bytes. On its side Redis remembers up to
-// tracking-table-max-keys (1000000) keys for all gateways together; beyond
-// that it makes them forget keys early, which costs round trips and nothing
-// else. Likewise a node of a Cluster that does not answer, be it a replica, costs
-// the cache, until the Cluster has dropped it; and slots that move cost it once
-// when they begin to and once when they have.
+// The cache is used only if contact with every node was confirmed within
+// Options.MaxStaleness; see link. Otherwise reads go to Redis, and fail if Redis
+// does not answer. The cache is bounded in entries and in bytes. Three things
+// cost the cache, and so round trips, but not correctness:
 //
-// Every call ends within 1.5 seconds. A write that fails may have happened. A
-// read is tried again meanwhile, a write never.
+//   - Redis remembers up to tracking-table-max-keys (1000000) keys for all
+//     gateways together, and pushes the keys that it forgets.
+//   - While a node of a Cluster does not answer, even a replica, the cache is not
+//     used until the Cluster has dropped the node.
+//   - When slots begin to move, and when they have moved, the cache is emptied.
 //
-// Expiry goes by the clock of Redis (in a Cluster by that of the node with the
-// slot of the key prefix), which each gateway asks for the time as often as
+// Every call ends within 1.5 seconds. A write that fails may have happened. The
+// store repeats reads within that time, and never repeats writes.
+//
+// Entries expire by the clock of Redis (in a Cluster, of the node with the slot
+// of the key prefix), whose time each gateway requests once in
 // Options.MaxStaleness; see Store.Now. Redis removes an entry a minute after its
 // expiry.
 //
-// An acknowledged write is as durable as Redis is told to be: appendonly and
-// appendfsync decide what a crash undoes, and replication, which is
-// asynchronous, what a failover undoes (min-replicas-to-write limits it). A
-// master that is cut off from its Sentinels or its Cluster, but not from a
-// gateway, is believed until it steps down or the gateway is told of the new
-// one. maxmemory-policy must be noeviction: an evicted entry reads as one
-// that was deleted, and an evicted revocation as one that never was.
+// A write that has returned is as durable as Redis is configured: appendonly and
+// appendfsync decide what a crash undoes. Replication, which is asynchronous,
+// decides what a failover undoes (min-replicas-to-write limits it). A master that
+// is cut off from its Sentinels or its Cluster, but not from a gateway, is used
+// until it steps down or the gateway learns of the new one. maxmemory-policy must
+// be noeviction: after eviction of a revocation, the revoked credential works.
 //
-// Redis holds what callers put there, which by the contract of package store
-// is no usable credential; but who can write to it can sign anybody in. Give
-// it a password, a network of its own or TLS, and the gateway a user that may
-// do no more than: ~PREFIX* +@read +@write +@connection +@scripting
-// -@dangerous +role +time +cluster|slots +cluster|shards +cluster|nodes. Such a user
-// still sees the names of all keys (SCAN) and may make Redis forget its scripts,
-// which costs a round trip.
+// Redis holds no usable credential, by the contract of package store. But a
+// client that can write to it can sign in as any user. Protect it with a
+// password, and with a network of its own or TLS. Give the gateway a user that
+// may do no more than: ~PREFIX* +@read +@write +@connection +@scripting
+// -@dangerous +role +time +cluster|slots +cluster|shards +cluster|nodes. Such a
+// user still sees the names of all keys (SCAN) and can make Redis forget its
+// scripts, which costs a round trip.
 package redisstore
 
 import (
@@ -63,53 +62,52 @@ import (
 	"authgate/gateway/store"
 )
 
-// What zero means in Options.
+// Defaults of Options.
 const (
 	defaultMaxStaleness = 2 * time.Second
 	defaultCacheEntries = 65536
 	defaultCacheBytes   = 64 << 20
 )
 
-// Options say where Redis is and how far the store relies on what it
-// remembers of it.
+// Options configure a Store.
 type Options struct {
 	// Addresses are HOST:PORT of one server, or of some nodes of a Cluster,
 	// or, with SentinelMaster, of some Sentinels.
 	Addresses []string
-	// SentinelMaster is the name by which Sentinels know the master; empty
-	// means that there are no Sentinels.
+	// SentinelMaster is the name of the master at the Sentinels; empty means
+	// no Sentinels.
 	SentinelMaster string
-	// Username and Password are for Redis. No username is the user default.
+	// Username and Password are for Redis. An empty name is the user default.
 	Username, Password string
 	// SentinelUsername and SentinelPassword are for the Sentinels.
 	SentinelUsername, SentinelPassword string
-	// TLS is how to connect to all of them; nil is without TLS.
+	// TLS configures the connections to all of them; nil means no TLS.
 	TLS *tls.Config
-	// KeyPrefix begins every key. Stores with different prefixes, neither of
-	// which begins the other, share a Redis without seeing each other.
+	// KeyPrefix begins every key. Stores share a Redis without seeing each
+	// other's keys if neither prefix begins with the other.
 	KeyPrefix string
-	// MaxStaleness is how long what is cached may be trusted after Redis has
-	// fallen silent; 0 means 2 seconds. Contact is confirmed four times as
-	// often, so below a second it had better be well above the round trip.
+	// MaxStaleness is how long the cache is used after the last contact with
+	// Redis; 0 means 2 seconds. Contact is confirmed four times in this
+	// period, so it must be well above the round trip.
 	MaxStaleness time.Duration
-	// CacheEntries is about how many entries the cache holds, and also how
-	// many absent keys; 0 means 65536.
+	// CacheEntries is about how many entries the cache holds, and how many
+	// absent keys; 0 means 65536.
 	CacheEntries int
 	// CacheBytes is about how many bytes the entries in the cache take, and
-	// also the absent keys; 0 means 64 MiB. A value of more than a 64th of it
-	// is not cached.
+	// how many the absent keys take; 0 means 64 MiB. A value of more than a
+	// 64th of it is not cached.
 	CacheBytes int
-	// Logger receives when contact is lost and regained; nil discards it.
+	// Logger logs when contact is lost and regained; nil discards that.
 	Logger *slog.Logger
-	// Now tells the time that entries expire by; nil means the clock of Redis.
+	// Now is the clock by which entries expire; nil means the clock of Redis.
 	Now func() time.Time
-	// Local is the clock of this machine, which tells how much time has passed
-	// since Redis was asked for its own; nil means time.Now.
+	// Local is the clock of this machine, which measures the time since Redis
+	// was asked for its own; nil means time.Now.
 	Local func() time.Time
 }
 
-// Store is a store.Store, a store.Clock and a store.Pinger on Redis. It is no store.Counter:
-// Redis would have to walk all of its keys to count some of them.
+// Store is a store.Store, a store.Clock and a store.Pinger on Redis. It is not a
+// store.Counter, because Redis would have to walk all of its keys.
 type Store struct {
 	clock  *clock
 	prefix string
@@ -122,9 +120,9 @@ type Store struct {
 
 var errClosed = errors.New("the store is closed")
 
-// Open opens a store. It fails only for options that can never work. Redis
-// need not be there: Open waits for the first attempt to connect, or until
-// ctx ends, and the store goes on trying; until it succeeds, calls fail.
+// Open opens a store. It fails only for options that can never work. Redis may be
+// unreachable: Open waits for the end of the first attempt to connect, or of ctx.
+// The store then tries again until it succeeds; until then, calls fail.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o, err := complete(o)
 	if err != nil {
@@ -147,7 +145,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// complete checks o and puts in what zero stands for.
+// complete checks o and fills in the defaults.
 func complete(o Options) (Options, error) {
 	if len(o.Addresses) == 0 {
 		return o, errors.New("no address: want at least one, like 127.0.0.1:6379")
@@ -171,21 +169,21 @@ func complete(o Options) (Options, error) {
 	return o, nil
 }
 
-// Now implements store.Clock: the time of Redis. Right after Redis was asked, the
-// difference is less than the round trip of the question; in between, the clock
-// advances by the local one. Before the first answer calls of the store fail,
-// and Now is the local time. If Redis does not allow the question, entries
-// expire by the local clock.
+// Now implements store.Clock. It returns the time of Redis, with an error of less
+// than the round trip in which Redis was asked. Between these requests the local
+// clock measures the time. Before the first answer, Now is the local time and
+// calls of the store fail. If Redis does not permit the request, entries expire
+// by the local clock.
 func (s *Store) Now() time.Time { return s.clock.at(s.clock.local()) }
 
-// Get implements store.Store. A key that was asked for lately is answered
-// from memory, as far as that can be trusted.
+// Get implements store.Store. A key that was read lately is answered from memory
+// while the cache may be used.
 func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, s.failed("get", err)
 	}
 	local := s.clock.local()
-	fresh := s.link.fresh(local) // before the lookup: the cache is cleared before trust is renewed
+	fresh := s.link.fresh(local) // before the lookup, because beat empties the cache before it sets trusted
 	e, known, version := s.cache.lookup(key)
 	if !known || !fresh {
 		var err error
@@ -200,14 +198,14 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	return e.value, nil
 }
 
-// read returns what Redis holds under key, dead or alive.
+// read returns the entry of key in Redis, which may have expired.
 func (s *Store) read(ctx context.Context, key string) (entry, error) {
 	return found(s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
 		return c.Do(ctx, c.B().Get().Key(s.prefix+key).Build())
 	}))
 }
 
-// found returns the entry that Redis answered with, or the zero entry for nil.
+// found returns the entry in an answer of Redis, or the zero entry for nil.
 func found(answer rueidis.RedisResult) (entry, error) {
 	stored, err := answer.AsBytes()
 	switch {
@@ -294,10 +292,10 @@ func (s *Store) remove(ctx context.Context, operation, key string) error {
 	return err
 }
 
-// Ping implements store.Pinger: it asks every node but replicas, which serve
-// nothing, and lets one of them carry out a write that changes nothing, which
-// Redis refuses where it would refuse any other: on a replica, out of memory,
-// with a disk that fails.
+// Ping implements store.Pinger. It asks every node for its role, except for
+// replicas, which serve nothing. Then it sends a write that changes nothing.
+// Redis refuses it when it would refuse any other: on a replica, out of memory,
+// or with a failing disk.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.usable(ctx); err != nil {
 		return s.failed("ping", err)
@@ -323,9 +321,9 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// write lets Redis do a change of key. The cache forgets the key before the
-// caller learns of the result; if the change happens after its caller has
-// left, Redis pushes the key.
+// write sends a change of key to Redis. The cache drops the key before the caller
+// gets the result. If the change happens after the caller has left, Redis pushes
+// the key.
 func (s *Store) write(ctx context.Context, operation, key string, do exchange) (rueidis.RedisResult, error) {
 	if err := s.usable(ctx); err != nil {
 		return rueidis.RedisResult{}, s.failed(operation, err)

@@ -1,11 +1,11 @@
 package redisstore
 
-// swapScript is Swap on the server. KEYS[1] is the key; ARGV is the present
-// instant, "+" with the old value or "" for none, what is to be stored or ""
-// for nothing, and its lifetime or 0 for ever. It returns 1, or 0 if the
-// live value is another one.
+// swapScript carries out Swap on the server. KEYS[1] is the key. ARGV is the
+// current time, "+" and the old value or "" for none, the string to store or ""
+// to delete the key, and its lifetime or 0 for never. The script returns 1, or 0
+// if the live value is another one.
 //
-// An instant is two numbers here because a number of Lua has 53 bits only.
+// A time is two numbers here because a number in Lua has 53 bits only.
 const swapScript = `
 local live = redis.call('GET', KEYS[1])
 if live then

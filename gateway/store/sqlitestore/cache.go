@@ -12,17 +12,16 @@ import (
 
 const (
 	cacheShards = 64
-	// shardVersions is the number of version counters of a shard. Keys that
-	// share a counter cost each other nothing worse than a missed chance to
-	// be cached.
+	// shardVersions is the number of version counters of a shard. If two keys
+	// share a counter, the worst result is that an answer is not cached.
 	shardVersions = 128
 )
 
 // never is the expiry of an entry that stays until it is deleted.
 const never int64 = 0
 
-// entry is what the database or the cache holds under a key. The zero entry
-// says that the key has no value.
+// entry is what the database or the cache holds under a key. The zero entry means
+// that the key has no value.
 type entry struct {
 	value   []byte // never nil in an entry that exists
 	expires int64  // Unix time in nanoseconds, or never
@@ -32,8 +31,8 @@ func (e entry) live(now int64) bool {
 	return e.value != nil && (e.expires == never || now < e.expires)
 }
 
-// unixNano converts an expiry. What lies before or after the years that an
-// int64 can hold (1678 to 2262) becomes the first or last instant it holds.
+// unixNano converts an expiry. Times outside the range of an int64 (1678 to 2262)
+// become its first or last instant.
 func unixNano(t time.Time) int64 {
 	switch {
 	case t.IsZero():
@@ -43,25 +42,25 @@ func unixNano(t time.Time) int64 {
 	case t.After(time.Unix(0, math.MaxInt64)):
 		return math.MaxInt64
 	case t.UnixNano() == never:
-		return -1 // the epoch itself, long past, must not read as never
+		return -1 // the Unix epoch, long past, must not be read as never
 	}
 	return t.UnixNano()
 }
 
-// cache holds answers of the database, both values and that a key has none,
-// so that a read of a warm key costs a map lookup.
+// cache holds answers of the database, entries and absent keys, so that a read
+// of a warm key costs a map lookup.
 //
-// It never disagrees with what is committed for longer than a commit takes,
-// and no reader sees time run backwards:
+// It differs from the database only while a commit runs, and no reader sees an
+// older value after a newer one:
 //
-//   - Before a commit, begin makes the version of each key concerned odd;
-//     after it, finish stores the new entries and makes the versions even.
-//     Writes are acknowledged only then.
-//   - A reader that misses notes the version, asks the database, and calls
-//     fill, which stores the answer only if the version is even and still the
-//     same. A read that overlaps a commit is thus answered but not kept.
-//   - A reader whose key is in the cache by the time of fill returns what is
-//     cached: otherwise it could return a commit that others do not see yet.
+//   - Before a commit, begin makes the version of each changed key odd. After
+//     it, finish stores the new entries and makes the versions even. Only then do
+//     the writes return.
+//   - After a miss, a reader notes the version, reads the database, and calls
+//     fill, which stores the answer only if the version is even and unchanged. A
+//     read that overlaps a commit is answered but not cached.
+//   - If the key is in the cache when fill is called, the reader returns the
+//     cached entry. Otherwise it could return a commit that others do not see yet.
 type cache struct {
 	seed   maphash.Seed
 	shards [cacheShards]cacheShard
@@ -71,8 +70,8 @@ type cacheShard struct {
 	mu       sync.Mutex
 	versions [shardVersions]uint64 // odd: a write to a key of this slot is being committed
 	present  *simplelru.LRU[string, entry]
-	// absent is apart from present so that a flood of unknown keys, which
-	// anyone can send, evicts nothing but its like.
+	// absent is separate from present so that a flood of unknown keys, which
+	// any client can cause, evicts no entry.
 	absent *simplelru.LRU[string, struct{}]
 }
 
@@ -94,8 +93,8 @@ func newCache(entries int) (*cache, error) {
 	return c, nil
 }
 
-// lookup returns what is cached under key. If nothing is known, the caller
-// asks the database and hands version to fill along with the answer.
+// lookup returns what is cached under key. If nothing is, the caller reads the
+// database and passes version to fill with the answer.
 func (c *cache) lookup(key string, now int64) (e entry, known bool, version uint64) {
 	s, slot := c.place(key)
 	s.mu.Lock()
@@ -104,8 +103,8 @@ func (c *cache) lookup(key string, now int64) (e entry, known bool, version uint
 	return e, known, s.versions[slot]
 }
 
-// fill caches what the database answered after the lookup that returned
-// version, unless a write came between, and returns the entry to go by.
+// fill caches the database's answer to a read that followed the lookup that
+// returned version, unless a write came between. It returns the entry to use.
 func (c *cache) fill(key string, e entry, now int64, version uint64) entry {
 	s, slot := c.place(key)
 	s.mu.Lock()
@@ -119,7 +118,7 @@ func (c *cache) fill(key string, e entry, now int64, version uint64) entry {
 	return e
 }
 
-// begin announces a commit that changes the given keys.
+// begin marks the keys as being committed.
 func (c *cache) begin(changes map[string]entry) {
 	for key := range changes {
 		s, slot := c.place(key)
@@ -129,8 +128,8 @@ func (c *cache) begin(changes map[string]entry) {
 	}
 }
 
-// finish ends what begin announced. If the commit failed, the cache forgets
-// the keys and lets the database say what became of them.
+// finish ends what begin began. If the commit failed, the cache drops the keys,
+// so that the next read asks the database for the outcome.
 func (c *cache) finish(changes map[string]entry, committed bool) {
 	for key, e := range changes {
 		s, slot := c.place(key)
@@ -146,7 +145,7 @@ func (c *cache) finish(changes map[string]entry, committed bool) {
 	}
 }
 
-// forget empties the cache, and keeps answers out of it that were read before.
+// forget empties the cache. Answers that were read before are not cached.
 func (c *cache) forget() {
 	for i := range c.shards {
 		s := &c.shards[i]
@@ -171,7 +170,7 @@ func (s *cacheShard) lookup(key string, now int64) (entry, bool) {
 		if e.live(now) {
 			return e, true
 		}
-		// Dead for good, even if the clock should be set back.
+		// It stays dead if the clock is set back.
 		s.store(key, entry{})
 		return entry{}, true
 	}

@@ -21,10 +21,10 @@ import (
 // layout.
 const schemaVersion = 1
 
-// createSchema makes an empty database one of ours. Keys are blobs, because
-// they may hold any bytes and compare byte by byte; expires stands before
-// value so that counting does not read the values. The table probe is what
-// Ping writes to.
+// createSchema creates the tables in an empty database. Keys are blobs, because
+// they may hold any bytes and compare byte by byte. The column expires precedes
+// value so that counting does not read the values. Ping writes to the table
+// probe.
 const createSchema = `
 CREATE TABLE entries (
 	key     BLOB    NOT NULL PRIMARY KEY,
@@ -39,16 +39,15 @@ CREATE TABLE probe (
 PRAGMA user_version = 1;`
 
 const (
-	// busyTimeout is how long, in milliseconds, a connection waits for
-	// somebody who looks at the database with another tool.
+	// busyTimeout is how long, in milliseconds, a connection waits for a
+	// program that reads the database.
 	busyTimeout = "busy_timeout(5000)"
-	// readers is the number of connections that answer reads the cache
-	// cannot.
+	// readers is the number of connections for uncached reads.
 	readers = 4
 )
 
-// What SQLite appends to the path of the database for the write-ahead log and
-// for the index of that log in shared memory.
+// SQLite appends these suffixes to the path of the database: for the write-ahead
+// log, and for the index of that log in shared memory.
 const (
 	walSuffix = "-wal"
 	shmSuffix = "-shm"
@@ -74,8 +73,8 @@ func openDatabase(ctx context.Context, path string, logger *slog.Logger) (*datab
 	if d.lock, err = lockFile(path + ".lock"); err != nil {
 		return nil, err
 	}
-	// Only under the lock: closing a file that SQLite has open elsewhere in
-	// this process would drop the locks that SQLite holds on it.
+	// This must follow the lock: closing a file that SQLite has open elsewhere
+	// in this process would drop the locks that SQLite holds on it.
 	if err = restrict(path); err == nil {
 		d.writer, err = openWriter(ctx, path)
 	}
@@ -95,8 +94,8 @@ func openDatabase(ctx context.Context, path string, logger *slog.Logger) (*datab
 	return d, nil
 }
 
-// close closes what is open. The writer goes after the readers, because only
-// the last to leave tidies the log up, and readers cannot.
+// close closes what is open. The writer comes last, because the last connection
+// removes the log, and readers cannot.
 func (d *database) close() error {
 	var failures []error
 	for _, db := range []*sql.DB{d.reader, d.writer} {
@@ -107,8 +106,8 @@ func (d *database) close() error {
 	return errors.Join(append(failures, d.lock.Close())...)
 }
 
-// resolve returns the one path of the file that path leads to, so that the
-// lock beside it is the same however the file is named.
+// resolve returns the path without symbolic links, so that all names of a file
+// lead to the same lock.
 func resolve(path string) (string, error) {
 	if path == "" {
 		return "", errors.New("no path given")
@@ -128,9 +127,9 @@ func resolve(path string) (string, error) {
 	return filepath.Join(directory, filepath.Base(absolute)), nil
 }
 
-// restrict makes the database file and those that SQLite keeps beside it
-// readable by their owner alone, and creates the first if it is missing:
-// SQLite gives new companions the mode of the main file.
+// restrict creates the database file if it is missing, and makes it and the
+// files that SQLite keeps beside it accessible to their owner only. SQLite gives
+// new files the mode of the main file.
 func restrict(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -164,8 +163,8 @@ func connect(path string, size int, parameters url.Values) (*sql.DB, error) {
 	return db, nil
 }
 
-// openWriter opens the one connection that writes, and makes sure that the
-// database is whole, ours, and as durable as promised.
+// openWriter opens the one connection that writes, and checks that the database
+// is durable, undamaged, and made by authgate.
 func openWriter(ctx context.Context, path string) (*sql.DB, error) {
 	db, err := connect(path, 1, url.Values{
 		"_txlock": {"immediate"},
@@ -182,13 +181,13 @@ func openWriter(ctx context.Context, path string) (*sql.DB, error) {
 	return db, nil
 }
 
-// openReader opens the connections for cold reads.
+// openReader opens the connections for uncached reads.
 func openReader(path string) (*sql.DB, error) {
 	return connect(path, readers, url.Values{"mode": {"ro"}, "_pragma": {busyTimeout}})
 }
 
-// demandDurability checks what the connection was set up with: some file
-// systems cannot hold a write-ahead log, and SQLite then goes on without.
+// demandDurability checks the journal mode: some file systems cannot hold a
+// write-ahead log, and SQLite then works without one.
 func demandDurability(ctx context.Context, db *sql.DB) error {
 	var journal string
 	var synchronous int
@@ -206,8 +205,8 @@ func demandDurability(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// demandHealth reads the whole database once. A store that forgot a
-// revocation because a page of it is damaged must not start.
+// demandHealth reads the whole database once. A store that has lost a revocation
+// to a damaged page must not start.
 func demandHealth(ctx context.Context, db *sql.DB) error {
 	var finding string
 	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&finding); err != nil {
@@ -219,8 +218,8 @@ func demandHealth(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// demandSchema creates the schema in an empty database and refuses one that
-// somebody else or a newer authgate has made.
+// demandSchema creates the schema in an empty database. It refuses the database
+// of another program or of a newer authgate.
 func demandSchema(ctx context.Context, db *sql.DB) error {
 	var version, objects int
 	const query = "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version"
@@ -249,7 +248,7 @@ func demandSchema(ctx context.Context, db *sql.DB) error {
 
 var errDamaged = errors.New("the database is damaged")
 
-// explain adds to an error of SQLite at Open what a person can do about it.
+// explain adds to an error of Open what the operator can do about it.
 func explain(err error) error {
 	var failure *sqlite.Error
 	if errors.As(err, &failure) {

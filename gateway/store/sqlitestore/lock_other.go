@@ -4,8 +4,8 @@ package sqlitestore
 
 import "io"
 
-// lockFile does nothing on systems without flock: there, keeping a second
-// process away from the database is up to the operator.
+// lockFile does nothing on systems without flock. There the operator must not
+// start a second process on the database.
 func lockFile(string) (io.Closer, error) { return noLock{}, nil }
 
 type noLock struct{}

@@ -11,10 +11,10 @@ import (
 	"syscall"
 )
 
-// lockFile takes the lock that keeps a second process, or a second Open in
-// this one, away from the database: the cache is right only while nobody
-// else writes. The kernel drops the lock when the process ends, however it
-// ends. The file stays, because removing it would race with the next owner.
+// lockFile takes the lock that keeps other processes, and a second Open in this
+// one, away from the database: the cache is right only while there is one
+// writer. The kernel drops the lock when the process ends. The file stays,
+// because removing it would race with the next owner.
 func lockFile(path string) (io.Closer, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -34,13 +34,13 @@ func lockFile(path string) (io.Closer, error) {
 
 type fileLock struct{ *os.File }
 
-// Close drops the lock. Closing the file alone would leave it to a child
-// process that was forked a moment ago and has not yet closed its copy.
+// Close drops the lock. Closing the file alone would not, while a child process
+// that was just forked still has a copy open.
 func (l fileLock) Close() error {
 	return errors.Join(syscall.Flock(int(l.Fd()), syscall.LOCK_UN), l.File.Close())
 }
 
-// lockOwner returns the process number in the lock file, for people to read.
+// lockOwner returns the process ID in the lock file, for the error message.
 func lockOwner(f *os.File) string {
 	text, err := io.ReadAll(io.LimitReader(f, 20))
 	if owner := strings.TrimSpace(string(text)); err == nil && owner != "" {
@@ -49,8 +49,8 @@ func lockOwner(f *os.File) string {
 	return "unknown"
 }
 
-// noteLockOwner writes what lockOwner reads. The lock holds without it, so a
-// full disk does no harm here.
+// noteLockOwner writes the process ID that lockOwner reads. It ignores errors,
+// such as a full disk, because the lock works without it.
 func noteLockOwner(f *os.File) {
 	if f.Truncate(0) == nil {
 		_, _ = fmt.Fprintln(f, os.Getpid())

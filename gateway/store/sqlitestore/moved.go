@@ -11,16 +11,16 @@ import (
 	"sync/atomic"
 )
 
-// errMoved: what SQLite writes reaches no file that the next start opens.
+// errMoved means that writes would not reach the files that the next start opens.
 var errMoved = errors.New("was deleted or replaced while the gateway runs")
 
-// openFiles are the database and its companions as they were when SQLite opened
-// them. SQLite goes on with an open file that has lost its name, so that writes
-// seem to succeed and are gone at the next start.
+// openFiles are the database, its log and its index when SQLite opened them.
+// SQLite also writes to an open file that was deleted: such writes seem to
+// succeed, and are lost at the next start.
 type openFiles struct {
 	logger *slog.Logger
 	files  []openFile
-	moved  atomic.Bool // what the last check found, for the log
+	moved  atomic.Bool // the result of the last check, to log changes only
 }
 
 type openFile struct {
@@ -28,7 +28,7 @@ type openFile struct {
 	info os.FileInfo
 }
 
-// holdFiles notes which files are open. SQLite has created all three by then.
+// holdFiles records which files are open. SQLite has created all three by then.
 func holdFiles(path string, logger *slog.Logger) (*openFiles, error) {
 	held := &openFiles{logger: logger}
 	for _, name := range []string{path, path + walSuffix, path + shmSuffix} {
@@ -41,8 +41,8 @@ func holdFiles(path string, logger *slog.Logger) (*openFiles, error) {
 	return held, nil
 }
 
-// check returns an error unless each path leads to the file that is open. It
-// logs when that changes.
+// check returns an error unless each path leads to the open file. It logs when
+// the result changes.
 func (o *openFiles) check() error {
 	err := o.compare()
 	if o.moved.Load() == (err != nil) || o.moved.Swap(err != nil) == (err != nil) {
@@ -51,7 +51,7 @@ func (o *openFiles) check() error {
 	if err != nil {
 		o.logger.LogAttrs(context.Background(), slog.LevelError, "the store refuses all writes", slog.Any("error", err))
 	} else {
-		o.logger.LogAttrs(context.Background(), slog.LevelInfo, "the files of the store are in their place again", slog.String("path", o.files[0].path))
+		o.logger.LogAttrs(context.Background(), slog.LevelInfo, "the files of the store are back", slog.String("path", o.files[0].path))
 	}
 	return err
 }
@@ -69,7 +69,7 @@ func (o *openFiles) compare() error {
 	return nil
 }
 
-// remedy says what a person can do about a file that has gone.
+// remedy returns what the operator can do about a file that is gone.
 func remedy(path string) string {
 	if strings.HasSuffix(path, walSuffix) || strings.HasSuffix(path, shmSuffix) {
 		return "stop the gateway with SIGTERM, which saves what it holds, and start it again"

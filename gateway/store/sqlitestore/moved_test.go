@@ -45,7 +45,7 @@ func TestLostFiles(t *testing.T) {
 					t.Fatal(err)
 				}
 				put(t, s, "key", "newer value")
-				if err := s.Ping(t.Context()); err != nil || !strings.Contains(log.String(), "in their place again") {
+				if err := s.Ping(t.Context()); err != nil || !strings.Contains(log.String(), "the files of the store are back") {
 					t.Errorf("with the file in its place again: %v\n%s", err, &log)
 				}
 			})

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// allocate gives f the size, and blocks for all of it.
+// allocate sets the size of f and reserves disk blocks for all of it.
 func allocate(f *os.File, size int64) error {
 	err := syscall.Fallocate(int(f.Fd()), 0, 0, size)
 	if errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.ENOSYS) {

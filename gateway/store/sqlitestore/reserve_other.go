@@ -4,5 +4,5 @@ package sqlitestore
 
 import "os"
 
-// allocate gives f the size, and blocks for all of it.
+// allocate sets the size of f and reserves disk blocks for all of it.
 func allocate(f *os.File, size int64) error { return fillFile(f, size) }

@@ -18,37 +18,36 @@ import (
 const (
 	// reserveSuffix names the file that holds the reserve.
 	reserveSuffix = "-reserve"
-	// reserveSize is enough for a checkpoint of a log of usual length, after
-	// which the log has room for some hundred logouts.
+	// reserveSize is enough for a checkpoint of a log of usual length. After
+	// that the log has room for some hundred logouts.
 	reserveSize = 4 << 20
-	// loginRoom is at least what a login writes.
+	// loginRoom is an upper bound for what a login writes.
 	loginRoom = 64 << 10
-	// roomEvery is how often at most the store looks for room on a full disk,
-	// and how often at most a probe writes as much as a login.
+	// roomEvery is the shortest time between two checks for room on a full
+	// disk, and between two probes that write as much as a login.
 	roomEvery = time.Second
 )
 
-// errNoRoom: the disk is full, over quota, or fails.
+// errNoRoom means that the disk is full, over quota, or fails.
 var errNoRoom = errors.New("there is no room on the disk: free some")
 
-// room is what the writer knows about the space on the disk. All but short is
-// the writer's alone. Times are those of the machine: none is compared with what
-// is stored.
+// room is what the writer knows about the space on the disk. Only the writer
+// uses it, except for short. Its times come from the local clock.
 type room struct {
 	logger *slog.Logger
 	path   string // of the reserve
 
-	kept    bool        // the reserve is there
-	failure error       // why it could not be made
+	kept    bool        // the reserve exists
+	failure error       // why it could not be created
 	need    int         // bytes of the largest write that was refused
-	made    time.Time   // when the reserve was last to be made
+	made    time.Time   // the last attempt to create the reserve
 	filled  time.Time   // when a probe last wrote as much as a login
 	refused time.Time   // when a probe last found no room
-	emptied time.Time   // when the log was last to be emptied
+	emptied time.Time   // the last attempt to empty the log
 	short   atomic.Bool // a write was refused, and no probe has found room since
 }
 
-// newRoom takes over the reserve beside the database at path, or makes it.
+// newRoom uses the reserve beside the database at path, or creates it.
 func newRoom(path string, logger *slog.Logger) *room {
 	r := &room{logger: logger, path: path + reserveSuffix, made: time.Now()}
 	r.failure = makeReserve(r.path)
@@ -58,7 +57,7 @@ func newRoom(path string, logger *slog.Logger) *room {
 	return r
 }
 
-// makeReserve makes a file that has its blocks on the disk.
+// makeReserve creates the reserve, a file whose blocks are on the disk.
 func makeReserve(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -71,8 +70,8 @@ func makeReserve(path string) error {
 	return nil
 }
 
-// noRoom reports whether SQLite could not write for want of space. A quota and
-// a limit on the size of files are I/O errors in its terms.
+// noRoom reports whether SQLite could not write for lack of space. SQLite reports
+// a quota and a limit on the file size as I/O errors.
 func noRoom(err error) bool {
 	var failure *sqlite.Error
 	if !errors.As(err, &failure) {
@@ -82,7 +81,7 @@ func noRoom(err error) bool {
 	return primary == sqlite3.SQLITE_FULL || primary == sqlite3.SQLITE_IOERR
 }
 
-// refuse notes that a write of so many bytes was refused.
+// refuse records that a write of size bytes was refused.
 func (r *room) refuse(size int, err error) {
 	r.need = max(r.need, size)
 	if r.short.Swap(true) {
@@ -91,8 +90,7 @@ func (r *room) refuse(size int, err error) {
 	r.log(slog.LevelError, "the disk is full or fails: logins are refused until there is room", err)
 }
 
-// found notes that a probe has written as much as a login, and that there is
-// room for more.
+// found records that a probe has written as much as a login.
 func (r *room) found() {
 	r.need = 0
 	if r.short.Swap(false) {
@@ -100,8 +98,8 @@ func (r *room) found() {
 	}
 }
 
-// release gives the reserve back to the file system, and reports whether there
-// was one. Until restore, only writes that end something are carried out.
+// release deletes the reserve and reports whether it did. Until restore has
+// created it again, only writes that end something are carried out.
 func (r *room) release() bool {
 	if !r.kept {
 		return false
@@ -113,7 +111,7 @@ func (r *room) release() bool {
 	return err == nil
 }
 
-// restore makes the reserve anew if it was released, now and then.
+// restore creates the reserve again after release, at most once in roomEvery.
 func (r *room) restore() {
 	if r.kept || time.Since(r.made) < roomEvery {
 		return
@@ -123,7 +121,7 @@ func (r *room) restore() {
 	r.kept = r.failure == nil
 }
 
-// blocked is the error of a write that must not use the space of the reserve.
+// blocked returns the error of a write that must not use the reserve.
 func (r *room) blocked() error {
 	err := fmt.Errorf("%w, at least %d MiB, which are kept for logouts", errNoRoom, reserveSize>>20)
 	if r.failure != nil {
@@ -140,8 +138,8 @@ func (r *room) log(level slog.Level, message string, err error) {
 	r.logger.LogAttrs(context.Background(), level, message, attrs...)
 }
 
-// squeeze carries out writes for which there was no room: first those that end
-// something, with the help of the reserve, and then the others.
+// squeeze carries out writes that found no room: first those that end something,
+// which may use the reserve, and then the others.
 func (w *writer) squeeze(writes []*write, err error) {
 	emptied := w.emptyLog(false) == nil
 	var endings, others []*write
@@ -157,7 +155,7 @@ func (w *writer) squeeze(writes []*write, err error) {
 	}
 	for i, one := range others {
 		failure := err
-		if emptied || len(writes) > 1 { // one alone would fail again
+		if emptied || len(writes) > 1 { // a single write would fail again
 			_, failure = w.transact(others[i:i+1], 1)
 		}
 		if noRoom(failure) {
@@ -171,12 +169,12 @@ func (w *writer) squeeze(writes []*write, err error) {
 	}
 }
 
-// end carries out writes that end something, if need be in the space of the
-// reserve.
+// end carries out writes that end something, in the space of the reserve if
+// necessary.
 func (w *writer) end(endings []*write) {
 	_, err := w.transact(endings, len(endings))
 	if noRoom(err) && w.room.release() {
-		_ = w.emptyLog(true) // it may have failed for want of the space that there is now
+		_ = w.emptyLog(true) // with the space that is free now
 		_, err = w.transact(endings, len(endings))
 	}
 	if noRoom(err) {
@@ -190,10 +188,10 @@ func (w *writer) end(endings []*write) {
 	answer(endings, err)
 }
 
-// emptyLog moves what the log holds to the database. The next transaction then
-// begins at the start of the log, in space that the log has already. A nil error
-// means that all was moved. Unless it is urgent this is done now and then only,
-// because what fails has written much.
+// emptyLog moves the content of the log to the database, so that the next
+// transaction reuses the space of the log. A nil error means that all was moved.
+// Unless it is urgent, this happens at most once in roomEvery, because an attempt
+// that fails also writes much.
 func (w *writer) emptyLog(urgent bool) error {
 	if !urgent && time.Since(w.room.emptied) < roomEvery {
 		return errNoRoom
@@ -209,8 +207,8 @@ func (w *writer) emptyLog(urgent bool) error {
 	return nil
 }
 
-// confirm notes that probes were committed. On a disk that had no room it empties
-// the log: only then does the next login fit in the space that the probe took.
+// confirm records that probes were committed. If the disk had no room, it empties
+// the log, so that the next login fits in the space that the probe took.
 func (w *writer) confirm(writes []*write) {
 	for _, one := range writes {
 		if !one.large || one.err != nil {
@@ -228,7 +226,7 @@ func (w *writer) confirm(writes []*write) {
 	}
 }
 
-// fillFile gives f the size by writing bytes that no file system compresses.
+// fillFile sets the size of f by writing bytes that no file system compresses.
 func fillFile(f *os.File, size int64) error {
 	if info, err := f.Stat(); err == nil && info.Size() == size {
 		return nil // it was filled before

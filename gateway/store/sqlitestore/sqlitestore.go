@@ -1,35 +1,35 @@
-// Package sqlitestore keeps the gateway's entries in one SQLite file, so that
-// a single gateway remembers its logins and revocations across restarts.
+// Package sqlitestore is a store in one SQLite file, for a single gateway that
+// must remember its logins and revocations across restarts.
 //
-// A write is acknowledged after it was committed to the write-ahead log and
-// the log was synchronised to the disk (journal_mode WAL, synchronous FULL):
-// neither kill -9 nor a power failure undoes it, as far as the disk keeps its
-// word. One goroutine writes, and puts whatever waits for it into one
-// transaction, so that many writers share the price of one fsync. Reads come
-// from a cache in memory that knows both entries and absent keys; only a key
-// that the cache does not know reads the file, without waiting for writers.
+// A write returns after it was committed to the write-ahead log and the log was
+// synchronised to the disk (journal_mode WAL, synchronous FULL), so that neither
+// kill -9 nor a power failure undoes it. One goroutine writes. It puts all
+// waiting writes into one transaction, so that they share one fsync. Reads are
+// answered from a cache in memory, which knows entries and absent keys. Only a
+// key that is not in the cache is read from the file, without waiting for the
+// writer.
 //
 // # Limits and threats
 //
-// The cache makes this process the only one that may write. A lock beside
-// the file (PATH.lock) keeps a second gateway out where the system has flock;
-// reading with other tools is harmless. What they write is found out at the next
-// write, at a Ping, or within a minute; until then the cache hides it. The file
-// and its companions are readable by their owner alone. They are not
-// encrypted: they hold what callers put there, which by the contract of
-// package store is no usable credential.
+// Because of the cache, only this process may write to the file. A lock
+// (PATH.lock) keeps a second gateway out where the system has flock. Other
+// programs may read. If one writes, the store notices at the next write, at a
+// Ping, or within a minute; until then the cache hides the change.
 //
-// A damaged file, a foreign one, and one of a newer schema are refused by
-// Open. A full disk or a failing one turns writes, and reads that need the
-// disk, into errors; what is cached is still served, because it is still
-// true. So does a file that was deleted or replaced under the running gateway:
-// each group of writes looks whether the paths still lead to the open files,
-// before it begins and before it is acknowledged.
+// Only their owner can read the file and the files that SQLite keeps beside it.
+// They are not encrypted: by the contract of package store they hold no usable
+// credential.
 //
-// The file PATH-reserve holds space that is given back to a full disk when a
-// write that ends something, such as a logout, finds no room. Until the file can
-// be made again the store refuses all other writes, so that logins do not use
-// that space up.
+// Open refuses a damaged file, a database of another program, and one of a newer
+// schema. On a full or failing disk, writes and uncached reads fail; cached
+// values, which are still true, are served. The same holds if a file was deleted
+// or replaced while the gateway runs: before and after each transaction the
+// store checks that the paths still lead to the open files.
+//
+// The file PATH-reserve keeps space free for writes that end something, such as
+// a logout. When such a write finds the disk full, the store deletes the file.
+// It then refuses all other writes until it can create the file again, so that
+// logins do not use up the space.
 package sqlitestore
 
 import (
@@ -49,18 +49,18 @@ import (
 // defaultCacheEntries is what Options.CacheEntries of zero means.
 const defaultCacheEntries = 65536
 
-// Options say where the entries are and how the store does its work.
+// Options configure a Store.
 type Options struct {
-	// Path names the database file. It is created with mode 0600 if it is
-	// missing; its directory must exist. Beside it appear PATH-wal, PATH-shm,
-	// PATH-reserve and PATH.lock.
+	// Path is the database file. Open creates it with mode 0600 if it is
+	// missing; its directory must exist. The store keeps PATH-wal, PATH-shm,
+	// PATH-reserve and PATH.lock beside it.
 	Path string
-	// Now tells the time that entries expire by; nil means time.Now.
+	// Now is the clock by which entries expire; nil means time.Now.
 	Now func() time.Time
-	// CacheEntries is about how many entries the cache holds, and also how
-	// many absent keys; 0 means 65536. Values of any size count as one.
+	// CacheEntries is about how many entries the cache holds, and how many
+	// absent keys; 0 means 65536.
 	CacheEntries int
-	// Logger receives what goes wrong in the background; nil discards it.
+	// Logger logs failures in the background; nil discards them.
 	Logger *slog.Logger
 }
 
@@ -78,9 +78,9 @@ type Store struct {
 	background sync.WaitGroup
 }
 
-// Open opens the store at o.Path, which must not be open anywhere else.
-// The context bounds the opening alone. Open reads the whole file once to see
-// that it is undamaged.
+// Open opens the store at o.Path, which must not be open elsewhere. The context
+// bounds the opening only. Open reads the whole file once to check that it is
+// undamaged.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	s, err := open(ctx, o)
 	if err != nil {
@@ -132,8 +132,8 @@ func (s *Store) start() {
 	s.background.Go(func() { s.sweepUntilDone(ctx) })
 }
 
-// Get implements store.Store. A key that was asked for or written lately is
-// answered from memory.
+// Get implements store.Store. A key that was read or written lately is answered
+// from memory.
 func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, s.failed("get", err)
@@ -169,7 +169,7 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, expires time.
 // Swap implements store.Store.
 func (s *Store) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
 	e := newEntry(value, expires)
-	old = bytes.Clone(old) // the writer may get to it after the caller has left
+	old = bytes.Clone(old) // the writer may use it after the caller has left
 	_, err := s.submit(ctx, "swap", &write{
 		ends: store.IsEnding(ctx), expires: e.expires, size: len(key) + len(value),
 		do: func(b *batch) ([]byte, error) {
@@ -218,13 +218,13 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// write lets the writer do a change that does not use the reserve.
+// write makes a change that must not use the reserve.
 func (s *Store) write(ctx context.Context, operation string, do func(*batch) ([]byte, error)) ([]byte, error) {
 	return s.submit(ctx, operation, &write{do: do})
 }
 
-// submit hands a change to the writer. Its errors are store.ErrNotFound and
-// store.ErrConflict as they are, and any other with the operation and file.
+// submit makes a change. It returns store.ErrNotFound and store.ErrConflict as
+// they are, and adds the operation and the file to any other error.
 func (s *Store) submit(ctx context.Context, operation string, change *write) ([]byte, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, s.failed(operation, err)
@@ -251,7 +251,7 @@ func (s *Store) failed(operation string, err error) error {
 	return fmt.Errorf("sqlitestore: %s in %s: %w", operation, s.db.path, err)
 }
 
-// newEntry copies value, which stays its caller's.
+// newEntry returns an entry with a copy of value.
 func newEntry(value []byte, expires time.Time) entry {
 	return entry{value: append([]byte{}, value...), expires: unixNano(expires)}
 }

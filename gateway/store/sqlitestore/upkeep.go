@@ -8,16 +8,16 @@ import (
 
 const (
 	sweepInterval = time.Minute
-	// sweepBatch is how many expired entries one write removes: few enough
-	// that others, who share or await its transaction, do not notice.
+	// sweepBatch is how many expired entries one write removes: so few that
+	// writes that wait for it are not delayed noticeably.
 	sweepBatch  = 256
 	pingTimeout = 2 * time.Second
 )
 
-// Ping implements store.Pinger: it commits a write of the size of a login and
-// reads from the disk, and fails if that takes longer than two seconds. Once a
-// write was refused because the disk is full it fails until a login would
-// succeed. Calls less than a second apart share the large write.
+// Ping implements store.Pinger. It commits a write of the size of a login, reads
+// from the disk, and fails if that takes longer than two seconds. After a write
+// was refused because the disk is full, Ping fails until a login would succeed.
+// Calls within one second share the large write.
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
@@ -41,8 +41,8 @@ const (
 	countRange = countFrom + " AND key < ?"
 )
 
-// Count implements store.Counter. It walks the entries under prefix on the
-// disk and sees every write acknowledged before.
+// Count implements store.Counter. It reads from the disk, and sees every write
+// that has returned.
 func (s *Store) Count(ctx context.Context, prefix string) (int, error) {
 	if err := s.usable(ctx); err != nil {
 		return 0, s.failed("count", err)
@@ -62,8 +62,8 @@ func (s *Store) Count(ctx context.Context, prefix string) (int, error) {
 	return count, nil
 }
 
-// prefixEnd returns the first key after all those that start with prefix, or
-// nil if there is no such key.
+// prefixEnd returns the first key after all keys that start with prefix, or nil
+// if there is none.
 func prefixEnd(prefix string) []byte {
 	for last := len(prefix) - 1; last >= 0; last-- {
 		if prefix[last] != 0xff {
@@ -88,14 +88,14 @@ func (s *Store) sweepUntilDone(ctx context.Context) {
 				s.logger.LogAttrs(ctx, slog.LevelWarn, "cannot remove expired entries", slog.Any("error", err))
 			}
 			if s.writer.room.short.Load() {
-				_ = s.Ping(ctx) // which logs when there is room again
+				_ = s.Ping(ctx) // it logs when there is room again
 			}
 		}
 	}
 }
 
-// sweepAll removes what has expired, in small batches so that other writes
-// get their turns in between.
+// sweepAll removes expired entries, in small batches so that other writes get
+// their turn in between.
 func (s *Store) sweepAll(ctx context.Context) error {
 	for {
 		more := false

@@ -13,18 +13,18 @@ import (
 	"authgate/gateway/store"
 )
 
-// maxBatch bounds the writes of one transaction, and so how long the first
-// of them waits for the last.
+// maxBatch bounds the writes of one transaction, and so how long the first waits
+// for the last.
 const maxBatch = 256
 
 var errClosed = errors.New("the store is closed")
 
-// write is one change on its way through the writer. The fields value and
-// err are the writer's until done is closed, and then the caller's.
+// write is one change for the writer. The writer sets value and err before it
+// closes done.
 type write struct {
 	ctx     context.Context
 	do      func(*batch) ([]byte, error)
-	ends    bool  // it removes an entry or is marked by store.Ending: it may use the reserve
+	ends    bool  // it removes an entry or is marked by store.Ending, so it may use the reserve
 	probe   bool  // it comes from Ping
 	large   bool  // it is a probe that writes as much as a login
 	expires int64 // of the entry that it stores, or never
@@ -35,18 +35,18 @@ type write struct {
 }
 
 // writer is the one goroutine that changes the database. Changes that arrive
-// while a transaction is under way join it, and those that arrive while it is
-// being committed share the next: one fsync acknowledges many of them.
+// during a transaction join it, and those that arrive during its commit share
+// the next, so that many changes share one fsync.
 type writer struct {
 	db     *sql.DB
 	files  *openFiles
 	room   *room
 	now    func() time.Time
 	cache  *cache
-	writes chan *write   // unbuffered: what was handed over is answered
+	writes chan *write   // unbuffered: the writer answers each write that it receives
 	quit   chan struct{} // closed to end run
 
-	filling byte // what the last probe wrote
+	filling byte // the content of the last probe
 
 	logger  *slog.Logger
 	version int64 // of the database, which changes when another program commits
@@ -54,7 +54,7 @@ type writer struct {
 	get, set, remove, sweep, probe, read *sql.Stmt
 }
 
-// newWriter prepares a writer on db. Its caller starts run.
+// newWriter returns a writer on db. The caller must start run.
 func newWriter(ctx context.Context, db *database, c *cache, now func() time.Time, logger *slog.Logger) (*writer, error) {
 	w := &writer{
 		db:     db.writer,
@@ -94,8 +94,8 @@ const (
 	upsertProbe   = `INSERT INTO probe (id, at) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET at = excluded.at`
 )
 
-// do hands a change to the writer and waits for its result. An error other
-// than store.ErrNotFound and store.ErrConflict leaves the outcome open.
+// do passes a change to the writer and waits for its result. After an error other
+// than store.ErrNotFound and store.ErrConflict the outcome is unknown.
 func (w *writer) do(ctx context.Context, mine *write) ([]byte, error) {
 	mine.ctx, mine.done = ctx, make(chan struct{})
 	select {
@@ -113,7 +113,7 @@ func (w *writer) do(ctx context.Context, mine *write) ([]byte, error) {
 	}
 }
 
-// run serves writes until quit is closed, and answers every write it took.
+// run serves writes until quit is closed, and answers every write that it received.
 func (w *writer) run() {
 	for {
 		select {
@@ -125,10 +125,9 @@ func (w *writer) run() {
 	}
 }
 
-// serve carries out first, and whatever arrives before that is committed, in
-// one transaction, and lets the callers go. When a statement fails, each
-// write gets a transaction of its own instead, so that one that cannot be
-// done does not take others with it.
+// serve carries out first, and the writes that arrive before the commit, in one
+// transaction, and answers them. If a statement fails, each write gets its own
+// transaction instead, so that one write does not fail the others.
 func (w *writer) serve(first *write) {
 	w.room.restore()
 	writes, err := w.transact([]*write{first}, maxBatch)
@@ -157,8 +156,8 @@ func (w *writer) alone(writes []*write) {
 	}
 }
 
-// answer lets the callers of writes go, with err if that is not nil and
-// otherwise with the result of each.
+// answer ends the wait of the callers, with err if it is not nil, and otherwise
+// with the result of each write.
 func answer(writes []*write, err error) {
 	for _, one := range writes {
 		if err != nil {
@@ -168,18 +167,17 @@ func answer(writes []*write, err error) {
 	}
 }
 
-// errStatement marks the failure of a statement, as opposed to that of the
-// transaction around it.
+// errStatement marks the failure of a statement, not of the transaction itself.
 var errStatement = errors.New("statement failed")
 
-// transact carries out writes, and adds to them what arrives meanwhile up to
-// limit, in one transaction. It returns all of them, and nil when their
-// results stand and are in the cache.
+// transact carries out writes, and further writes that arrive meanwhile, up to
+// limit, in one transaction. It returns all of them. A nil error means that they
+// are committed and in the cache.
 func (w *writer) transact(writes []*write, limit int) ([]*write, error) {
 	if err := w.files.check(); err != nil {
 		return writes, err
 	}
-	// Nobody's context: the transaction belongs to all of its writes.
+	// No caller's context: the transaction belongs to all of its writes.
 	tx, err := w.db.BeginTx(context.Background(), nil)
 	if err != nil {
 		return writes, fmt.Errorf("begin: %w", err)
@@ -202,11 +200,11 @@ func (w *writer) transact(writes []*write, limit int) ([]*write, error) {
 	if err != nil {
 		return writes, fmt.Errorf("commit: %w", err)
 	}
-	return writes, w.files.check() // what was committed to a lost file is not acknowledged
+	return writes, w.files.check() // a commit to a deleted file must not succeed
 }
 
-// noticeOthers empties the cache if another program has committed to the database
-// since the last transaction, as a restore into the running gateway does.
+// noticeOthers empties the cache if another program, such as one that restores a
+// backup, has committed to the database since the last transaction.
 func (w *writer) noticeOthers(tx *sql.Tx) error {
 	var version int64
 	if err := tx.Stmt(w.read).QueryRow().Scan(&version); err != nil {
@@ -218,11 +216,11 @@ func (w *writer) noticeOthers(tx *sql.Tx) error {
 	w.version = version
 	w.cache.forget()
 	w.logger.LogAttrs(context.Background(), slog.LevelError,
-		"another program has written to the database of the running gateway; the gateway goes on with what is there now")
+		"another program has written to the database of the running gateway; the gateway continues with the changed data")
 	return nil
 }
 
-// appendWaiting adds the next write to writes, if there is one.
+// appendWaiting adds the next waiting write to writes, if there is one.
 func (w *writer) appendWaiting(writes []*write) []*write {
 	select {
 	case next := <-w.writes:
@@ -232,22 +230,22 @@ func (w *writer) appendWaiting(writes []*write) []*write {
 	}
 }
 
-// batch is a transaction at work.
+// batch is a transaction in progress.
 type batch struct {
 	writer  *writer
 	tx      *sql.Tx
-	now     int64            // Unix time in nanoseconds, as of the write at hand
-	changes map[string]entry // what the transaction leaves behind
+	now     int64            // Unix time in nanoseconds, read for each write
+	changes map[string]entry // the entries after the transaction
 }
 
-// carryOut does one write and keeps its result in it. It returns an error if
-// the transaction has come to nothing.
+// carryOut does one write and stores the result in it. It returns an error if
+// the transaction must be rolled back.
 func (b *batch) carryOut(one *write) error {
 	if one.err = one.ctx.Err(); one.err != nil {
 		return nil // its caller has left
 	}
 	b.now = b.writer.now().UnixNano()
-	one.ends = one.ends || one.expires != never && one.expires <= b.now // what has expired is removed
+	one.ends = one.ends || one.expires != never && one.expires <= b.now // a value that has expired removes the entry
 	if !one.ends && !b.writer.room.kept {
 		one.err = b.writer.room.blocked()
 		return nil
@@ -287,7 +285,7 @@ func (b *batch) remove(key string) error {
 	return err
 }
 
-// sweep removes up to limit expired entries and returns how many there were.
+// sweep removes up to limit expired entries and returns their number.
 func (b *batch) sweep(limit int) (int, error) {
 	rows, err := b.tx.Stmt(b.writer.sweep).Query(b.now, limit)
 	if err != nil {
@@ -305,11 +303,11 @@ func (b *batch) sweep(limit int) (int, error) {
 	return swept, rows.Err()
 }
 
-// probeKey is the key of what a probe writes. It has always expired.
+// probeKey is the key of the entry that a probe writes. The entry has expired.
 const probeKey = "\x00probe"
 
-// probe writes as much as a login does, in an entry that has expired, or only a
-// little where a probe has just done so. It reports which.
+// probe writes as much as a login does, in an entry that has expired. If a probe
+// has just done so, it writes only a little. It reports which.
 func (b *batch) probe() (large bool, err error) {
 	if _, err := b.tx.Stmt(b.writer.probe).Exec(b.now); err != nil {
 		return false, err
@@ -322,15 +320,15 @@ func (b *batch) probe() (large bool, err error) {
 	} else if time.Since(r.filled) < roomEvery {
 		return false, nil
 	}
-	// SQLite writes nothing where nothing changes.
+	// SQLite writes nothing if nothing changes.
 	b.writer.filling++
 	content := bytes.Repeat([]byte{b.writer.filling}, loginRoom+2*r.need)
 	_, err = b.tx.Stmt(b.writer.set).Exec([]byte(probeKey), int64(math.MinInt64), content)
 	return true, err
 }
 
-// readEntry returns what the database holds under key, dead or alive, and
-// the zero entry if that is nothing.
+// readEntry returns the entry of key, which may have expired, or the zero entry
+// if there is none.
 func readEntry(ctx context.Context, get *sql.Stmt, key string) (entry, error) {
 	var e entry
 	err := get.QueryRowContext(ctx, []byte(key)).Scan(&e.expires, &e.value)

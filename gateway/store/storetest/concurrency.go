@@ -15,11 +15,11 @@ import (
 	"authgate/gateway/store"
 )
 
-// contenders is how many goroutines go for one key at once.
+// contenders is how many goroutines write one key at once.
 const contenders = 50
 
-// race calls compete in n goroutines that start together, and returns how
-// many of them got nil. Any error but those of loss fails the test.
+// race calls compete in n goroutines that start together, and returns how many
+// calls returned nil. An error other than loss fails the test.
 func race(t *testing.T, n int, loss error, compete func(i int) error) int {
 	t.Helper()
 	var won atomic.Int64
@@ -122,10 +122,9 @@ func testNoUpdateIsLost(t *testing.T, s Store, _ *Clock) {
 	wantValue(t, s, "number", strconv.Itoa(workers*increments))
 }
 
-// testNoOlderValue lets a writer count each key upwards while readers
-// demand two things of what they read: it is not older than the last write
-// acknowledged before the read began, nor than what any read had returned
-// before then.
+// testNoOlderValue has a writer count each key up. What a reader gets is not
+// older than the last write that had returned, and than any value that another
+// read had returned, before the read began.
 func testNoOlderValue(t *testing.T, s Store, _ *Clock) {
 	const keys, readers, writes = 4, 4, 100
 	var seen [keys]atomic.Int64 // the newest value known to be visible
@@ -180,8 +179,8 @@ func testNoOlderValue(t *testing.T, s Store, _ *Clock) {
 	}
 }
 
-// testOwnWritesAreOwn gives each goroutine keys that only it writes, so that
-// it knows what they hold, and lets it read those of the others meanwhile.
+// testOwnWritesAreOwn gives each goroutine keys that only it writes, so that it
+// knows their values. Each also reads keys of the others.
 func testOwnWritesAreOwn(t *testing.T, s Store, _ *Clock) {
 	const owners, keys, steps = 16, 3, 100
 	race(t, owners, nil, func(i int) error {
@@ -218,7 +217,8 @@ type owner struct {
 	model  map[string][]byte // nil: no live value
 }
 
-// write does one random operation, some of them doomed, and checks its result.
+// write does one random operation, some of which must fail, and checks its
+// result.
 func (o *owner) write(ctx context.Context, key string, value []byte) error {
 	current := o.model[key]
 	var err, want error

@@ -195,8 +195,8 @@ func testClosed(t *testing.T, s Store, _ *Clock) {
 	}
 }
 
-// testCount compares Count with strings.HasPrefix over keys made to confuse
-// patterns and upper bounds. A store that is no Counter passes.
+// testCount compares Count with strings.HasPrefix, for keys that could be
+// mistaken for patterns or upper bounds. A store that is not a Counter passes.
 func testCount(t *testing.T, s Store, clock *Clock) {
 	counter, ok := s.(store.Counter)
 	if !ok {
@@ -236,7 +236,7 @@ func testCount(t *testing.T, s Store, clock *Clock) {
 	count("s:", nil)
 }
 
-// testPing demands of a Pinger that it leaves no trace among the entries.
+// testPing checks that Ping leaves no entry behind.
 func testPing(t *testing.T, s Store, _ *Clock) {
 	pinger, ok := s.(store.Pinger)
 	if !ok {

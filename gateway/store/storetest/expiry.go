@@ -7,8 +7,8 @@ import (
 	"authgate/gateway/store"
 )
 
-// testExpiry looks at an entry one nanosecond before its expiry and at the
-// very instant, through each method.
+// testExpiry tests each method one nanosecond before the expiry of an entry and
+// at that instant.
 func testExpiry(t *testing.T, s Store, clock *Clock) {
 	const life = time.Second
 	expires := clock.Now().Add(life)
@@ -72,8 +72,8 @@ func testExpiryRenewed(t *testing.T, s Store, clock *Clock) {
 	wantValue(t, s, "shorter", "born again")
 }
 
-// testExpiryExtremes asks for expiries that a store's own notation of time
-// may not be able to hold.
+// testExpiryExtremes uses expiries that a store's own encoding of time may not
+// be able to represent.
 func testExpiryExtremes(t *testing.T, s Store, clock *Clock) {
 	const century = 100 * 365 * 24 * time.Hour
 	for name, expires := range map[string]time.Time{
@@ -109,7 +109,7 @@ func testExpiryExtremes(t *testing.T, s Store, clock *Clock) {
 	}
 }
 
-// testAlreadyExpired writes values that are dead on arrival.
+// testAlreadyExpired writes values that have already expired.
 func testAlreadyExpired(t *testing.T, s Store, clock *Clock) {
 	for name, age := range map[string]time.Duration{"this instant": 0, "long ago": time.Hour} {
 		expired := clock.Now().Add(-age)

@@ -1,12 +1,11 @@
-// Package storetest holds every implementation of store.Store to the one
-// contract that the gateway is written against.
+// Package storetest is the suite of tests that every implementation of
+// store.Store must pass.
 //
-// A store passes when Run passes, under the race detector too. The suite
-// asks each sentence of the contract at least once: values and keys of any
-// bytes, the very instant of expiry, atomicity of Swap and Take under
-// contention, and that no reader sees an older value after a write was
-// acknowledged. What a store promises beyond the contract, such as surviving
-// a crash, is for its own tests.
+// Run tests each sentence of the contract: values and keys of any bytes, the
+// exact instant of expiry, atomicity of Swap and Take under contention, and that
+// no reader sees an older value after a write has returned. Run it under the
+// race detector too. What a store promises beyond the contract, such as
+// surviving a crash, belongs in its own tests.
 package storetest
 
 import (
@@ -27,9 +26,9 @@ type Store interface {
 	io.Closer
 }
 
-// Run runs the suite. It calls open once for each test, which must return an
-// empty store that reads the time from now; Run closes it. The tests run in
-// parallel, each with a clock of its own that moves only when the test says.
+// Run runs the suite. For each test it calls open, which must return an empty
+// store with the clock now, and closes that store at the end. The tests run in
+// parallel, each with a clock of its own that only the test moves.
 func Run(t *testing.T, open func(t *testing.T, now func() time.Time) Store) {
 	t.Helper()
 	tests := map[string]func(*testing.T, Store, *Clock){
@@ -69,7 +68,7 @@ func Run(t *testing.T, open func(t *testing.T, now func() time.Time) Store) {
 	}
 }
 
-// Clock is a clock that stands still until it is moved. Its methods may be
+// Clock is a clock that moves only when Advance is called. Its methods may be
 // called concurrently.
 type Clock struct{ nanoseconds atomic.Int64 }
 
@@ -148,7 +147,7 @@ func remove(t *testing.T, s store.Store, key string) {
 	}
 }
 
-// calls names a call of every method that takes a context.
+// calls returns a call of every method that takes a context, by name.
 func calls(s store.Store) map[string]func(context.Context) error {
 	all := map[string]func(context.Context) error{
 		"Get":    func(ctx context.Context) error { _, err := s.Get(ctx, "key"); return err },
