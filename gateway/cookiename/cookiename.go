@@ -1,22 +1,22 @@
-// Package cookiename keeps the cookies of applications apart from the
-// gateway's. Both live at one host, so an application's cookie whose name is
-// one of the gateway's gets another name on the way to the browser, and its own
-// name on the way back.
+// Package cookiename keeps the cookies of applications separate from the
+// gateway's. Both belong to one host. If the name of an application's cookie is
+// one of the gateway's, the browser gets the cookie under another name, and the
+// application gets it back under its own.
 package cookiename
 
 import "strings"
 
-// Mark begins the name that a browser has for such a cookie, behind a security
-// prefix. A cookie that has such a name already gets the mark once more, so
-// that no two names become one.
+// Mark begins the changed name, after a security prefix if there is one. A name
+// that already has the mark gets a second one, so that different names stay
+// different.
 const Mark = "authgate_app_"
 
-// securityPrefixes are those by which browsers demand attributes of a cookie
-// (RFC 6265bis, section 4.1.3), the longer before the shorter. Browsers compare
-// them without case. A name keeps its prefix, and so the protection.
+// securityPrefixes are the prefixes for which browsers require attributes of the
+// cookie (RFC 6265bis, section 4.1.3), longer ones first. Browsers ignore their
+// case. A changed name keeps its prefix, and so the protection.
 var securityPrefixes = []string{"__Host-Http-", "__Host-", "__Http-", "__Secure-"}
 
-// split cuts off the security prefix.
+// split separates the security prefix from the rest of a name.
 func split(name string) (prefix, rest string) {
 	if !strings.HasPrefix(name, "__") {
 		return "", name
@@ -41,9 +41,9 @@ func ForBrowser(name string) string {
 	return prefix + Mark + rest
 }
 
-// ForApplication takes a mark off a name. A name without one is returned as it
-// is, and so is one that would gain a security prefix: the browser has not
-// checked what the prefix promises.
+// ForApplication removes one mark from a name. It returns a name without a mark
+// unchanged, and also one that would gain a security prefix, because the browser
+// has not checked the attributes that the prefix requires.
 func ForApplication(name string) string {
 	prefix, rest := split(name)
 	original, marked := strings.CutPrefix(rest, Mark)

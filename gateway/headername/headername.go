@@ -1,6 +1,13 @@
-// Package headername knows the names of request headers that applications
-// believe: how many spellings an application reads as one name, and who may
-// send which header.
+// Package headername classifies the names of request headers: which spellings an
+// application may read as one name, and who may send a header that applications
+// trust.
+//
+// # Limits and threats
+//
+// A client must not be able to send an identity, or a property of the original
+// request, under a header name that an application trusts. The lists cover
+// documented names of proxies, platforms and applications. They cannot cover the
+// names that one application has made up; the configuration can add those.
 package headername
 
 import (
@@ -8,12 +15,12 @@ import (
 	"strings"
 )
 
-// Fold gives all spellings that an application may read as one name the same
-// form. CGI servers replace every character that is neither a letter nor a
-// digit by "_" (lighttpd and busybox httpd), WSGI replaces "-" alone, and some
-// frameworks replace "." too. Fold makes "-" of all of them and never changes
-// the length: no known server reads several separators as one. The result is
-// the canonical form, which the names of most requests have already.
+// Fold returns one form for all spellings that an application may read as the
+// same name. CGI servers replace every character that is neither a letter nor a
+// digit with "_" (lighttpd and busybox httpd), WSGI replaces only "-", and some
+// frameworks also replace ".". Fold replaces all of them with "-" and keeps the
+// length, because no known server reads several separators as one. The result is
+// in the canonical form, in which most names arrive.
 func Fold(name string) string {
 	for i := range len(name) {
 		if c := name[i]; c != '-' && !alphanumeric(c) {
@@ -34,23 +41,23 @@ func separator(r rune) rune {
 	return '-'
 }
 
-// Class says who may send a header.
+// Class tells who may send a header.
 type Class int
 
 const (
-	// Free headers are the business of the client and the application.
+	// Free headers may be sent by any client.
 	Free Class = iota
-	// Framed headers have a meaning in HTTP itself. Only their own spelling
-	// passes: Transfer_Encoding is Transfer-Encoding to some servers.
+	// Framed headers have a meaning in HTTP itself. Only their exact spelling
+	// passes, because some servers read Transfer_Encoding as Transfer-Encoding.
 	Framed
-	// Forwarded headers tell of the client or of the original request. A
+	// Forwarded headers describe the client or the original request. Only a
 	// trusted proxy may send them.
 	Forwarded
-	// Identity headers tell who somebody is, to applications that leave
-	// signing in to a proxy.
+	// Identity headers name the user, for applications that leave
+	// authentication to a proxy.
 	Identity
-	// Misleading headers make some applications take a request for another
-	// one than the one that was decided on.
+	// Misleading headers make some applications process another request than
+	// the one that the gateway authorized.
 	Misleading
 	// Own headers are those that the gateway itself sets. No client or proxy
 	// may send them.
@@ -70,28 +77,28 @@ func Of(folded string) Class {
 	return Free
 }
 
-// Filter finds headers that may need a closer look by the first byte and the
-// length of their names alone. Fold changes neither a letter that comes first,
-// but for its case, nor the length. What it passes over is Free in any case.
+// Filter finds headers that may not be Free, by the first byte and the length of
+// their names only. This works because Fold keeps the length and, except for its
+// case, a first letter. A header that the Filter does not find is Free.
 type Filter struct {
-	lengths [256]uint64 // by the first byte; bit n: a name of n bytes, or of 63 and more
+	lengths [256]uint64 // by the first byte; bit n means a name of n bytes, bit 63 also more
 }
 
-// NewFilter returns a Filter that also finds more names, in whatever spelling.
+// NewFilter returns a Filter that also finds the names in more, in any spelling.
 func NewFilter(more ...string) *Filter {
 	f := &Filter{}
 	for name := range exact {
 		f.add(name, lengthBit(len(name)))
 	}
 	for _, family := range families {
-		f.add(family.prefix, -lengthBit(len(family.prefix))) // this length and all above
+		f.add(family.prefix, -lengthBit(len(family.prefix))) // this length and all longer ones
 	}
 	for _, name := range more {
 		f.add(name, lengthBit(len(name)))
 	}
 	for c := range f.lengths {
 		if !alphanumeric(byte(c)) {
-			f.lengths[c] = ^uint64(0) // it is "-" once folded
+			f.lengths[c] = ^uint64(0) // Fold makes it "-"
 		}
 	}
 	return f
@@ -112,7 +119,7 @@ func (f *Filter) add(name string, lengths uint64) {
 
 func lengthBit(n int) uint64 { return 1 << min(n, 63) }
 
-// Finds reports whether a header of that name needs a closer look.
+// Finds reports whether a header with this name may not be Free.
 func (f *Filter) Finds(name string) bool {
 	return name != "" && f.lengths[name[0]]&lengthBit(len(name)) != 0
 }

@@ -1,9 +1,9 @@
 package headername
 
-// The names below are folded. A name is listed where the documentation of a
-// proxy, a platform or an application says that the header is to be believed.
-// Names that clients send as credentials of their own, such as X-Auth-Token
-// and X-User-Id, are not: an application checks those.
+// The names below are folded. A name is listed if the documentation of a proxy, a
+// platform or an application says that the header is trusted. Names of credentials
+// that clients send themselves, such as X-Auth-Token and X-User-Id, are not listed,
+// because applications verify those.
 
 // family is a set of headers whose names begin with prefix.
 type family struct {
@@ -11,14 +11,14 @@ type family struct {
 	class  Class
 }
 
-// DefaultIdentity are the names under which the gateway tells upstreams of an
-// identity unless it is configured otherwise.
+// DefaultIdentity are the default names of the headers with which the gateway
+// sends the identity to upstreams.
 var DefaultIdentity = []string{
 	"X-Auth-User", "X-Auth-Subject", "X-Auth-Name", "X-Auth-Email",
 	"X-Auth-Roles", "X-Auth-Mechanism", "X-Auth-Provider",
 }
 
-// exact are the headers that are known by their whole names.
+// exact are the headers that are listed by their full names.
 var exact = classify(map[Class][]string{
 	Own: append([]string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Request-Id"}, DefaultIdentity...),
 
@@ -28,7 +28,7 @@ var exact = classify(map[Class][]string{
 	},
 
 	Forwarded: {
-		// RFC 7239, and what it was made of.
+		// RFC 7239, and the headers that it replaces.
 		"Forwarded", "Forwarded-For", "X-Forwarded", "X-Forward-For",
 		"X-Forwarded-By", "X-Forwarded-Client-Ip", "X-Forwarded-Method", "X-Forwarded-Path", "X-Forwarded-Port",
 		"X-Forwarded-Prefix", "X-Forwarded-Protocol", "X-Forwarded-Scheme", "X-Forwarded-Server", "X-Forwarded-Ssl",
@@ -48,12 +48,12 @@ var exact = classify(map[Class][]string{
 	},
 
 	Identity: {
-		// REMOTE_USER and its kin: CGI, Apache httpd, IIS, Authelia.
+		// REMOTE_USER and similar names: CGI, Apache httpd, IIS, Authelia.
 		"Remote-User", "Remote-Name", "Remote-Email", "Remote-Group", "Remote-Groups", "Remote-Ident",
 		"Auth-User", "Auth-Type", "Logon-User", "Authenticated-User",
-		// The companions of the gateway's own names: louketo-proxy, nginx.
+		// Names beside the gateway's own: louketo-proxy, nginx.
 		"X-Auth-Username", "X-Auth-Userid", "X-Auth-User-Id", "X-Auth-Groups", "X-Auth-Role",
-		// Header logins of applications, as proxies are told to feed them.
+		// Headers by which proxies sign users in to applications.
 		"X-User", "X-Username", "X-Email", "X-Groups", "X-Role", "X-Roles", "X-Userinfo", "X-Sso-User",
 		"X-Proxy-User", "X-Proxy-Role", "X-Proxy-Roles", "X-Token-Subject",
 		"X-Endpoint-Api-Userinfo", "X-Apigateway-Api-Userinfo",
@@ -70,10 +70,10 @@ var exact = classify(map[Class][]string{
 	Misleading: {"X-Http-Method-Override", "X-Http-Method", "X-Method-Override", "Proxy"},
 })
 
-// families are the headers that are known by how their names begin. The first
-// that fits counts.
+// families are the headers that are listed by a prefix of their names. The first
+// match counts.
 var families = []family{
-	// What a proxy tells beside the names above is about users and their
+	// X-Forwarded- headers that are not listed above describe users and their
 	// certificates: X-Forwarded-User, -Email, -Groups, -Client-Cert.
 	{"X-Forwarded-", Identity},
 	{"X-Original-", Forwarded}, // -URL, -URI, -Host, -Method, -Forwarded-For, -Remote-Addr
@@ -92,7 +92,7 @@ var families = []family{
 	{"X-Pomerium-", Identity},
 	{"Cf-Access-Authenticated-", Identity},
 	{"Tailscale-", Identity},
-	{"X-Appengine-", Identity}, // users, and requests that come from the platform itself
+	{"X-Appengine-", Identity}, // users, and requests from the platform itself
 	{"X-Goog-Authenticated-", Identity},
 	{"X-Ms-Client-Principal", Identity},
 	{"X-Ms-Token-", Identity},

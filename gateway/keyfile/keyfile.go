@@ -1,9 +1,11 @@
-// Package keyfile keeps generated secrets in files, such as signing keys and
-// the key of the local certificate authority.
+// Package keyfile keeps generated secrets, such as signing keys and the key of
+// the local certificate authority, in files, so that they survive restarts.
 //
-// A file appears whole or not at all, readable by its owner alone, and is
-// never replaced: what was once generated survives restarts, and of two
-// processes that start at once both end up with the same secret.
+// # Limits and threats
+//
+// A file appears complete or not at all, and is never replaced: two processes
+// that start at once get the same secret. Only its owner can read it. It is not
+// encrypted.
 package keyfile
 
 import (
@@ -14,14 +16,13 @@ import (
 	"path/filepath"
 )
 
-// Keep returns the content of the file at path, which it first makes with
-// generate, mode 0600, if there is none.
+// Keep returns the content of the file at path. If there is no file, Keep creates
+// it with mode 0600 and the result of generate.
 func Keep(path string, generate func() ([]byte, error)) ([]byte, error) {
 	return keep(path, 0o600, generate)
 }
 
-// KeepPublic is Keep for what everybody may read, such as a certificate: mode
-// 0644.
+// KeepPublic is Keep for public content, such as a certificate: the mode is 0644.
 func KeepPublic(path string, generate func() ([]byte, error)) ([]byte, error) {
 	return keep(path, 0o644, generate)
 }
@@ -44,7 +45,7 @@ func keep(path string, mode fs.FileMode, generate func() ([]byte, error)) ([]byt
 	if err := errors.Join(err, temp.Chmod(mode), temp.Sync(), temp.Close()); err != nil {
 		return nil, fmt.Errorf("writing %s: %w", path, err)
 	}
-	// A link, unlike a rename, never replaces what another process kept.
+	// A link, unlike a rename, never replaces the file of another process.
 	if err := os.Link(temp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("keeping %s: %w", path, err)
 	}

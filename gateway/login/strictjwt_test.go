@@ -256,14 +256,14 @@ func TestAccessTokenRefusesWhatCanBeReadInTwoWays(t *testing.T) {
 		}
 		now := m.clock.now()
 		tokens := []hostile{
-			{"alg twice", good.raw(`{"alg":"none",`+strings.TrimPrefix(header, "{"), claims), "header: member \"alg\" stands twice"},
-			{"alg twice, the same", good.raw(`{"alg":"`+m.keys.method.Alg()+`",`+strings.TrimPrefix(header, "{"), claims), "header: member \"alg\" stands twice"},
-			{"kid twice", good.raw(`{"kid":"other",`+strings.TrimPrefix(header, "{"), claims), "header: member \"kid\" stands twice"},
-			{"sub twice", good.raw(header, `{"sub":"bob",`+rest), `payload: member "sub" stands twice`},
-			{"sub twice, escaped", good.raw(header, `{"s\u0075b":"bob",`+rest), `payload: member "sub" stands twice`},
-			{"exp twice", good.raw(header, fmt.Sprintf(`{"exp":%d,`, now.Add(time.Hour).Unix())+rest), `payload: member "exp" stands twice`},
-			{"jti twice", good.raw(header, `{"jti":"another",`+rest), `payload: member "jti" stands twice`},
-			{"twice further in", good.raw(header, `{"x":[{"a":1,"a":2}],`+rest), `payload: member "a" stands twice`},
+			{"alg twice", good.raw(`{"alg":"none",`+strings.TrimPrefix(header, "{"), claims), "header: member \"alg\" appears twice"},
+			{"alg twice, the same", good.raw(`{"alg":"`+m.keys.method.Alg()+`",`+strings.TrimPrefix(header, "{"), claims), "header: member \"alg\" appears twice"},
+			{"kid twice", good.raw(`{"kid":"other",`+strings.TrimPrefix(header, "{"), claims), "header: member \"kid\" appears twice"},
+			{"sub twice", good.raw(header, `{"sub":"bob",`+rest), `payload: member "sub" appears twice`},
+			{"sub twice, escaped", good.raw(header, `{"s\u0075b":"bob",`+rest), `payload: member "sub" appears twice`},
+			{"exp twice", good.raw(header, fmt.Sprintf(`{"exp":%d,`, now.Add(time.Hour).Unix())+rest), `payload: member "exp" appears twice`},
+			{"jti twice", good.raw(header, `{"jti":"another",`+rest), `payload: member "jti" appears twice`},
+			{"twice further in", good.raw(header, `{"x":[{"a":1,"a":2}],`+rest), `payload: member "a" appears twice`},
 			{"two payloads", good.raw(header, claims+claims), "more than one JSON value"},
 			{"garbage after the payload", good.raw(header, claims+"x"), "more than one JSON value"},
 			{"garbage after the header", good.raw(header+"x", claims), "malformed"},

@@ -1,21 +1,19 @@
-// Package pages renders the few pages that a person sees of the gateway
-// itself: sign-in, error, account and the question before signing out.
+// Package pages renders the pages of the gateway itself: sign-in, error, account,
+// the confirmation before signing out, and the page after it.
+//
+// The package writes bodies only. The caller sets the status, Content-Type
+// (text/html; charset=utf-8), Cache-Control and Content-Security-Policy, see
+// [Pages.ContentSecurityPolicy]. The caller also checks that a path to return to
+// is on this origin.
 //
 // # Limits and threats
 //
-// Much of what the pages show was chosen by a stranger: the path to return
-// to, a user name just mistyped, the profile from an identity provider.
-// html/template escapes every value for the place where it stands, and the
-// Content-Security-Policy that goes with the pages allows nothing but their
-// one style sheet, so that a fault there still runs no script and sends no
-// form to another origin. There is no script, no image, no font and no
-// request to anywhere in a page.
-//
-// The package writes bodies alone. Status, Content-Type
-// (text/html; charset=utf-8), Cache-Control and the header
-// Content-Security-Policy, see [Pages.ContentSecurityPolicy], are the
-// caller's to set. Whether a path to return to stays on this origin is the
-// caller's to check.
+// Attackers choose some of the values on a page: the path to return to, a user
+// name, the profile at an identity provider. html/template escapes each value for
+// its context. The Content-Security-Policy allows the style sheet of the page and
+// nothing else, so that a mistake in a template still cannot run a script or send
+// a form to another origin. A page has no script, image or font, and makes no
+// request.
 package pages
 
 import (
@@ -35,9 +33,9 @@ var templates embed.FS
 //go:embed style.css
 var style string
 
-// Pages holds the parsed templates. Its methods may be called concurrently.
-// Each renders the whole page before it writes any of it; what it returns is
-// an error of a template, after which nothing has been written, or of w.
+// Pages holds the parsed templates. Its methods may be called concurrently. Each
+// renders the whole page before it writes. It returns an error of the template, in
+// which case it has written nothing, or an error of w.
 type Pages struct {
 	signIn, failure, account, confirmLogout, signedOut *template.Template
 	policy                                             string
@@ -65,10 +63,10 @@ func New() (*Pages, error) {
 	return p, nil
 }
 
-// parse reads one page and the frame around it.
+// parse reads one page and the layout.
 func parse(name string) (*template.Template, error) {
 	return template.New("layout.html").Funcs(template.FuncMap{
-		// The style sheet is ours and goes in as it is: its hash must hold.
+		// The style sheet is inserted without escaping, so that its hash matches.
 		"style":     func() template.CSS { return template.CSS(style) },
 		"mechanism": mechanism,
 		"provider":  provider,
@@ -77,7 +75,7 @@ func parse(name string) (*template.Template, error) {
 	}).ParseFS(templates, "templates/layout.html", "templates/"+name+".html")
 }
 
-// mechanism is how a person would call it; what is not known stands as it is.
+// mechanism returns the title of a mechanism, or the name of an unknown one.
 func mechanism(name string) string {
 	switch name {
 	case "basic":
@@ -92,8 +90,8 @@ func mechanism(name string) string {
 	return name
 }
 
-// provider is where the account lives, in words; a configured provider stands
-// under its name.
+// provider returns the title of the place where the account is stored: the name
+// of a configured provider, or this service.
 func provider(name string) string {
 	switch name {
 	case "local", "basic":
@@ -102,9 +100,9 @@ func provider(name string) string {
 	return name
 }
 
-// ContentSecurityPolicy returns the value of the header that must go with
-// every page (CSP Level 3): the style sheet of the page by its hash, forms to
-// this origin only, no frame around it, nothing else.
+// ContentSecurityPolicy returns the value of the header that every page needs (CSP
+// Level 3). It allows the style sheet, by its hash, and forms to this origin, and
+// forbids frames and everything else.
 func (p *Pages) ContentSecurityPolicy() string { return p.policy }
 
 // SignIn is what the sign-in page shows.
@@ -116,7 +114,7 @@ type SignIn struct {
 	ReturnTo string
 	// Error says why the last attempt failed; empty on the first.
 	Error string
-	// Username is what stands in the field already.
+	// Username is the initial value of the field.
 	Username string
 	// Password shows the form for a user name and a password.
 	Password bool
@@ -126,7 +124,7 @@ type SignIn struct {
 
 // Provider is one identity provider to sign in with.
 type Provider struct {
-	Title string // what people call it
+	Title string // shown to users
 	URL   string // starts the delegated login
 }
 
@@ -136,57 +134,56 @@ func (p *Pages) SignIn(w io.Writer, page SignIn) error { return render(w, p.sign
 // ErrorPage is what an error page shows; empty fields are left out.
 type ErrorPage struct {
 	Status    int    // HTTP status code
-	Title     string // what went wrong in a few words
+	Title     string // what went wrong, in a few words
 	Detail    string // what it means and what to do
-	RequestID string // for whoever runs the service, to find it in the log
-	SignInURL string // offers to sign in
+	RequestID string // finds the request in the log
+	SignInURL string // a link to sign in
 }
 
 // Error writes an error page.
 func (p *Pages) Error(w io.Writer, page ErrorPage) error { return render(w, p.failure, page) }
 
-// Account is what a person is shown about their own login; empty fields are
-// left out.
+// Account is what a user sees of the current login; empty fields are left out.
 type Account struct {
 	Username  string
 	Name      string
 	Email     string
 	Roles     []string
 	Mechanism string    // basic, session, bearer or oidc
-	Provider  string    // where the account lives: local or a provider's name
+	Provider  string    // where the account is stored: local, basic or a provider's name
 	Expires   time.Time // when the login ends by itself; shown in UTC
 	// LogoutAction is the URL that the sign-out button is posted to, with the
 	// field csrf_token unless LogoutToken is empty.
 	LogoutAction, LogoutToken string
 }
 
-// Account writes the page of the login at hand.
+// Account writes the page of the current login.
 func (p *Pages) Account(w io.Writer, page Account) error { return render(w, p.account, page) }
 
-// ConfirmLogout asks before signing out, where another site may have led the
-// browser there.
+// ConfirmLogout is the confirmation before signing out. It is needed if another
+// site may have sent the browser there.
 type ConfirmLogout struct {
 	// Action is the URL that the sign-out button is posted to, with the field
 	// csrf_token unless Token is empty.
 	Action, Token string
 }
 
-// ConfirmLogout writes the question.
+// ConfirmLogout writes the confirmation page.
 func (p *Pages) ConfirmLogout(w io.Writer, page ConfirmLogout) error {
 	return render(w, p.confirmLogout, page)
 }
 
-// SignedOut is for somebody who has signed out here and is still signed in at
-// the identity provider.
+// SignedOut is for a user who has signed out here and is still signed in at the
+// identity provider.
 type SignedOut struct {
 	// ContinueURL is where the provider signs them out.
 	ContinueURL string
 }
 
-// SignedOut writes the page, from which a browser goes on by itself.
+// SignedOut writes the page, which redirects the browser.
 func (p *Pages) SignedOut(w io.Writer, page SignedOut) error { return render(w, p.signedOut, page) }
 
-// render writes a page whole or not at all.
+// render writes a complete page or nothing.
 func render(w io.Writer, t *template.Template, page any) error {
 	var body bytes.Buffer
 	if err := t.Execute(&body, page); err != nil {

@@ -1,13 +1,13 @@
-// Package password makes and checks password hashes for storing: argon2id
-// (RFC 9106), as PHC strings, and bcrypt.
+// Package password makes and verifies password hashes: argon2id (RFC 9106), as
+// PHC strings, and bcrypt.
 //
 // # Limits and threats
 //
-// A hash that costs too little protects nobody, and one that costs too much
-// lets a few logins stop the gateway, so that Parse refuses both. A check takes
-// the same work whatever the password is; passwords that an algorithm would cut
-// or confuse are refused and not cut. How many checks run at once is for the
-// caller to bound.
+// Parse refuses a hash that is too cheap, because it protects no password, and one
+// that is too expensive, because a few logins could then stop the gateway. Verify
+// does the same work for every password. It never accepts a password that the
+// algorithm would truncate or confuse with another. The caller must bound how many
+// verifications run at once.
 package password
 
 import (
@@ -26,9 +26,9 @@ import (
 )
 
 const (
-	// maxPassword is the longest password, in bytes, that can be good.
+	// maxPassword is the longest accepted password, in bytes.
 	maxPassword = 1024
-	// maxBcryptPassword is how much of a password bcrypt reads.
+	// maxBcryptPassword is how many bytes of a password bcrypt reads.
 	maxBcryptPassword = 72
 )
 
@@ -46,10 +46,9 @@ type Hash struct {
 	key    []byte
 }
 
-// New returns a new hash of password for storing: argon2id (RFC
-// 9106) with 19 MiB of memory, 2 passes and 1 lane, as a PHC string. It
-// refuses an empty password, one of more than 1024 bytes, and one that is not
-// UTF-8.
+// New returns a new hash of password: argon2id with 19 MiB of memory, 2 passes
+// and 1 lane, as a PHC string. It refuses an empty password, one of more than 1024
+// bytes, and one that is not UTF-8.
 func New(password string) (string, error) {
 	switch {
 	case password == "":
@@ -64,8 +63,8 @@ func New(password string) (string, error) {
 	return h.phc(), nil
 }
 
-// Unmatched has the parameters of new hashes, a fresh salt and a random key,
-// which no known password matches.
+// Unmatched returns a hash with the parameters of New, a new salt and a random
+// key, which no known password matches.
 func Unmatched() Hash {
 	h := Hash{memory: 19456, passes: 2, lanes: 1, salt: random(16), key: random(32)}
 	h.encoded = h.phc()
@@ -78,10 +77,10 @@ func random(n int) []byte {
 	return b
 }
 
-// Parse parses a stored password hash: an argon2id PHC string of version
-// 19, as New makes, or a bcrypt hash of the kinds 2a, 2b and 2y with
-// a cost of 4 to 20, as htpasswd makes. Parameters that are malformed, absurdly
-// weak or costly enough to stop the gateway are errors. An error never quotes s.
+// Parse parses a stored password hash: an argon2id PHC string of version 19, as
+// from New, or a bcrypt hash of the kinds 2a, 2b and 2y with a cost of 4 to 20, as
+// from htpasswd. Malformed, very weak and very expensive parameters are errors. An
+// error never contains s.
 func Parse(s string) (Hash, error) {
 	switch {
 	case strings.HasPrefix(s, "$argon2id$"):
@@ -156,7 +155,7 @@ func (h Hash) phc() string {
 		base64.RawStdEncoding.EncodeToString(h.salt), base64.RawStdEncoding.EncodeToString(h.key))
 }
 
-// Cost names what a check of the hash costs: equal names, equal work.
+// Cost describes the work of Verify: hashes with equal costs take equal work.
 func (h Hash) Cost() string {
 	if h.bcrypt > 0 {
 		return fmt.Sprintf("bcrypt,cost=%d", h.bcrypt)
@@ -167,7 +166,7 @@ func (h Hash) Cost() string {
 // Decoy returns a hash of the same cost that no known password matches.
 func (h Hash) Decoy() Hash {
 	if h.bcrypt > 0 {
-		// Like bcrypt's own base64, but for the plus sign.
+		// The alphabet of bcrypt's base64 has a period instead of the plus sign.
 		text := strings.ReplaceAll(base64.RawStdEncoding.EncodeToString(random(40)), "+", ".")
 		return Hash{encoded: fmt.Sprintf("$2b$%02d$%s", h.bcrypt, text[:53]), bcrypt: h.bcrypt}
 	}
@@ -176,8 +175,8 @@ func (h Hash) Decoy() Hash {
 	return h
 }
 
-// Verify reports whether password is the one that was hashed. A password that
-// is too long to be good costs the same work, and is never cut to fit.
+// Verify reports whether password is the one that was hashed. It does the same
+// work for a password that is too long, and never accepts it.
 func (h Hash) Verify(password string) bool {
 	if h.bcrypt > 0 {
 		return h.verifyBcrypt(password)
@@ -192,8 +191,8 @@ func (h Hash) Verify(password string) bool {
 func (h Hash) verifyBcrypt(password string) bool {
 	candidate := []byte(password[:min(len(password), maxBcryptPassword)])
 	err := bcrypt.CompareHashAndPassword([]byte(h.encoded), candidate)
-	// A NUL is refused because bcrypt repeats the password with a NUL after
-	// it: "a" and "a\x00a" have one hash.
+	// bcrypt repeats the password with a NUL after it, so that "a" and "a\x00a"
+	// have the same hash. Therefore a NUL is refused.
 	return err == nil && len(password) <= maxBcryptPassword && !strings.Contains(password, "\x00")
 }
 

@@ -36,7 +36,7 @@ var protocolClaims = slices.Concat(checkedClaims, []string{
 	"c_hash", "s_hash", "sid", "events", "active", "_claim_names", "_claim_sources",
 })
 
-// decodeClaims decodes a JSON object in which no member stands twice.
+// decodeClaims decodes a JSON object in which no member appears twice.
 func decodeClaims(raw []byte) (claims, error) {
 	var c claims
 	d := json.NewDecoder(bytes.NewReader(raw))

@@ -32,9 +32,9 @@ func TestDiscoveryDocuments(t *testing.T) {
 		{"an endpoint of another scheme", func(f *fake) { f.discovery["authorization_endpoint"] = "ftp://id.example.org/" }, "is not https"},
 		{"an endpoint with a password", func(f *fake) { f.discovery["token_endpoint"] = "https://a:b@id.example.org/" }, "not the address of an endpoint"},
 		{"an endpoint that is a number", func(f *fake) { f.discovery["token_endpoint"] = 1 }, "decode"},
-		{"a member that stands twice", func(f *fake) {
+		{"a member that appears twice", func(f *fake) {
 			f.instead[discoveryPath] = say(200, "application/json", strings.Replace(`{"issuer":"ID","issuer":"ID"}`, "ID", f.idp, 2))
-		}, `"issuer" stands twice`},
+		}, `"issuer" appears twice`},
 		{"no JSON", func(f *fake) { f.instead[discoveryPath] = say(200, "text/html", "<h1>the-code</h1>") }, "text/html"},
 		{"not there", func(f *fake) { f.instead[discoveryPath] = say(404, "text/plain", "the-code") }, "404 Not Found"},
 		{"nesting without end", func(f *fake) {

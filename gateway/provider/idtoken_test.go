@@ -120,12 +120,12 @@ func TestIDTokenForms(t *testing.T) {
 		{"no payload", func(f *fake, _ map[string]any) any { return f.key.sign(t, "", nil) }, "ID token"},
 		{"null", func(f *fake, _ map[string]any) any { return f.key.sign(t, "null", nil) }, "ID token"},
 		{"an array", func(f *fake, _ map[string]any) any { return f.key.sign(t, "[]", nil) }, "ID token"},
-		{"a claim that stands twice", func(f *fake, claims map[string]any) any {
+		{"a claim that appears twice", func(f *fake, claims map[string]any) any {
 			return f.key.sign(t, strings.Replace(marshal(t, claims), `"sub":"alice-sub"`, `"sub":"bob-sub","sub":"alice-sub"`, 1), nil)
-		}, `"sub" stands twice`},
-		{"a header that stands twice", func(_ *fake, claims map[string]any) any {
+		}, `"sub" appears twice`},
+		{"a header that appears twice", func(_ *fake, claims map[string]any) any {
 			return unsigned(claims, `{"alg":"none","alg":"RS256","kid":"first"}`)
-		}, `"alg" stands twice`},
+		}, `"alg" appears twice`},
 		{"JSON serialization", func(f *fake, claims map[string]any) any {
 			parts := strings.Split(f.key.sign(t, claims, nil), ".")
 			return `{"protected":"` + parts[0] + `","payload":"` + parts[1] + `","signature":"` + parts[2] + `"}`

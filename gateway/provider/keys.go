@@ -116,7 +116,7 @@ func (i *issuer) fetchKeys(ctx context.Context, address string) (map[string]publ
 
 // parseKeys reads the keys that signatures can be verified with. Keys for
 // encryption, without a kid, and of unknown kinds are passed over (RFC 7517,
-// section 5), but a kid that stands twice is remembered as such.
+// section 5), but a kid that appears twice is remembered as such.
 func parseKeys(raw []byte) (map[string]publicKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

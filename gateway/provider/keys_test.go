@@ -56,7 +56,7 @@ func TestPublishedKeys(t *testing.T) {
 		{"none", ec, `{"keys":[]}`, `no key with the kid "first"`},
 		{"no set", ec, `{}`, "the member keys is missing"},
 		{"no JSON", ec, `<html>`, "the key set"},
-		{"keys that stand twice", ec, strings.Replace(encode(ec.public()), `{"keys"`, `{"keys":[],"keys"`, 1), `"keys" stands twice`},
+		{"keys that appear twice", ec, strings.Replace(encode(ec.public()), `{"keys"`, `{"keys":[],"keys"`, 1), `"keys" appears twice`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -94,7 +94,7 @@ func TestLogoutTokensThatAreNone(t *testing.T) {
 		"an ID token":           f.key.sign(t, f.claims(nil), nil),
 		"alg none":              unsigned(f.logoutClaims(nil), `{"alg":"none","kid":"first"}`),
 		"of another's key":      newECKey(t, "first").sign(t, f.logoutClaims(nil), nil),
-		"sub that stands twice": f.key.sign(t, twice, nil),
+		"sub that appears twice": f.key.sign(t, twice, nil),
 	} {
 		_, err := p.VerifyLogoutToken(t.Context(), raw)
 		if wantError(t, err, ErrInvalid, ""); err == nil {

@@ -226,7 +226,7 @@ func TestIntrospect(t *testing.T) {
 		{name: "a DPoP token", answer: marshal(t, answer(object{"token_type": "DPoP"})), kind: ErrInvalid, text: "expected Bearer"},
 		{name: "bound to a key", answer: marshal(t, answer(object{"cnf": object{"jkt": "x"}})), kind: ErrInvalid, text: "bound to a key"},
 		{name: "no sub", answer: marshal(t, answer(object{"sub": nil})), kind: ErrInvalid, text: "sub is missing"},
-		{name: "twice active", answer: `{"active":false,"active":true,"sub":"alice-sub"}`, kind: ErrFault, text: "stands twice"},
+		{name: "twice active", answer: `{"active":false,"active":true,"sub":"alice-sub"}`, kind: ErrFault, text: "appears twice"},
 		{name: "no JSON", answer: `opaque-access-token`, kind: ErrFault, text: "invalid character"},
 	}
 	for _, test := range tests {

@@ -33,9 +33,9 @@ func TestUserinfoAnswers(t *testing.T) {
 		{"an array", func(f *fake) { f.instead["/userinfo"] = say(200, "application/json", "[]") }, "cannot unmarshal"},
 		{"null", func(f *fake) { f.instead["/userinfo"] = say(200, "application/json", "null") }, "null"},
 		{"two objects", func(f *fake) { f.instead["/userinfo"] = say(200, "application/json", `{"sub":"alice-sub"} {}`) }, "more than one JSON value"},
-		{"a member that stands twice", func(f *fake) {
+		{"a member that appears twice", func(f *fake) {
 			f.instead["/userinfo"] = say(200, "application/json", `{"sub":"bob-sub","sub":"alice-sub"}`)
-		}, `"sub" stands twice`},
+		}, `"sub" appears twice`},
 		{"nesting without end", func(f *fake) { f.instead["/userinfo"] = say(200, "application/json", strings.Repeat(`{"a":`, 200_000)) }, "exceeded max depth"},
 	}
 	for _, test := range tests {

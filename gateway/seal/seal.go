@@ -1,13 +1,17 @@
-// Package seal encrypts what the store must hold and must not give away, such
-// as the tokens of an identity provider, and authenticates what the gateway
-// gives away and must know again.
+// Package seal encrypts secrets that the store must hold, such as the tokens of
+// an identity provider, and authenticates values that the gateway hands out and
+// must recognize.
 //
-// A Box is AES-256 in Galois/Counter Mode (NIST SP 800-38D) with a random
-// nonce for each message, under a key that is derived from the configured
-// secret (HKDF, RFC 5869). Each message is bound to the place where it is
-// kept, so that whoever can write to the store cannot move one to another
-// place. Whoever holds the secret reads everything; there is no rotation: with
-// another secret, what was sealed before is lost.
+// A Box is AES-256 in Galois/Counter Mode (NIST SP 800-38D) with a random nonce
+// for each message. Its key is derived from the configured secret (HKDF, RFC
+// 5869).
+//
+// # Limits and threats
+//
+// Each message is bound to the place where it is stored, so that an attacker who
+// can write to the store cannot move it to another place. An attacker who has the
+// secret can read everything. There is no rotation: with another secret, older
+// messages cannot be opened.
 package seal
 
 import (
@@ -20,17 +24,17 @@ import (
 	"fmt"
 )
 
-// MinSecret is how many bytes a secret has at least.
+// MinSecret is the shortest length of a secret, in bytes.
 const MinSecret = 32
 
-// Purposes keep the keys apart that are made of the same secret.
+// Purposes, so that each key derived from the secret is different.
 const (
 	forSealing = "authgate store encryption"
 	forMAC     = "authgate message authentication"
 )
 
-// ErrOpen: the message was sealed with another secret, for another place, or
-// is damaged. Which of these is not told.
+// ErrOpen means that the message was sealed with another secret or for another
+// place, or is damaged. It does not tell which.
 var ErrOpen = errors.New("seal: the message cannot be opened with this key at this place")
 
 // Box seals and opens messages. It is safe for concurrent use.
@@ -39,7 +43,7 @@ type Box struct {
 	mac  []byte // key of MAC
 }
 
-// New returns the box of a secret of at least MinSecret bytes.
+// New returns the Box of a secret, which must have at least MinSecret bytes.
 func New(secret []byte) (*Box, error) {
 	if len(secret) < MinSecret {
 		return nil, fmt.Errorf("the encryption key has %d bytes, at least %d are needed", len(secret), MinSecret)
@@ -63,7 +67,7 @@ func New(secret []byte) (*Box, error) {
 	return &Box{aead: aead, mac: mac}, nil
 }
 
-// MAC is the HMAC-SHA256 of message (RFC 2104): a name that nobody makes
+// MAC returns the HMAC-SHA256 of message (RFC 2104), which cannot be computed
 // without the secret.
 func (b *Box) MAC(message string) []byte {
 	h := hmac.New(sha256.New, b.mac)
@@ -71,12 +75,12 @@ func (b *Box) MAC(message string) []byte {
 	return h.Sum(nil)
 }
 
-// Seal encrypts message for the place.
+// Seal encrypts message for a place.
 func (b *Box) Seal(message []byte, place string) []byte {
 	return b.aead.Seal(nil, nil, message, []byte(place))
 }
 
-// Open returns the message that was sealed for the place, or ErrOpen.
+// Open decrypts a message that was sealed for the same place, or returns ErrOpen.
 func (b *Box) Open(sealed []byte, place string) ([]byte, error) {
 	message, err := b.aead.Open(nil, nil, sealed, []byte(place))
 	if err != nil {

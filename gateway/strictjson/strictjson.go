@@ -1,10 +1,9 @@
-// Package strictjson refuses JSON that two parsers could read in two ways.
+// Package strictjson refuses JSON that two parsers could read differently.
 //
-// Tokens, logins and what providers say are read by encoding/json, which lets
-// the last of two members of one name count; others take the first. An
-// attacker who can write both would be two people at once (RFC 7515, section
-// 4; RFC 8259, section 4). Nothing else is checked here: not the form, not
-// the size.
+// If an object has two members with the same name, encoding/json uses the last
+// one, and other parsers use the first. An attacker who controls both could be one
+// user to the gateway and another user elsewhere (RFC 7515, section 4; RFC 8259,
+// section 4). The package checks nothing else, neither structure nor size.
 package strictjson
 
 import (
@@ -15,8 +14,8 @@ import (
 	"io"
 )
 
-// Unique returns an error unless raw is one JSON value in which no object has
-// two members of one name.
+// Unique returns an error unless raw is one JSON value in which no object has two
+// members with the same name.
 func Unique(raw []byte) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -46,7 +45,7 @@ func uniqueValue(d *json.Decoder) error {
 				return err
 			}
 			if seen[name.(string)] {
-				return fmt.Errorf("member %q stands twice", name)
+				return fmt.Errorf("member %q appears twice", name)
 			}
 			seen[name.(string)] = true
 		}

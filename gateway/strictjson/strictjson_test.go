@@ -17,12 +17,12 @@ func TestUnique(t *testing.T) {
 		}
 	}
 	for bad, want := range map[string]string{
-		`{"a":1,"a":1}`:                 `"a" stands twice`,
-		`{"a":1,"b":2,"a":3}`:           `"a" stands twice`,
-		`{"sub":1,"s\u0075b":2}`:        `"sub" stands twice`,
-		`{"a":{"b":1,"b":2}}`:           `"b" stands twice`,
-		`[{"a":[{"b":{},"b":[]}]}]`:     `"b" stands twice`,
-		`{"":1,"":2}`:                   `"" stands twice`,
+		`{"a":1,"a":1}`:                 `"a" appears twice`,
+		`{"a":1,"b":2,"a":3}`:           `"a" appears twice`,
+		`{"sub":1,"s\u0075b":2}`:        `"sub" appears twice`,
+		`{"a":{"b":1,"b":2}}`:           `"b" appears twice`,
+		`[{"a":[{"b":{},"b":[]}]}]`:     `"b" appears twice`,
+		`{"":1,"":2}`:                   `"" appears twice`,
 		`{}{}`:                          "more than one",
 		`{} x`:                          "more than one",
 		`{},`:                           "more than one",
@@ -55,7 +55,7 @@ func FuzzUnique(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		err := Unique(raw)
 		if err != nil {
-			if json.Valid(raw) && !strings.Contains(err.Error(), "stands twice") {
+			if json.Valid(raw) && !strings.Contains(err.Error(), "appears twice") {
 				t.Errorf("%q is refused: %v", raw, err)
 			}
 			return
