@@ -13,20 +13,20 @@ import (
 
 // Methods of client authentication (OpenID Connect Core 1.0, section 9).
 const (
-	basicMethod = "client_secret_basic" // in the header Authorization
+	basicMethod = "client_secret_basic" // in the Authorization header
 	postMethod  = "client_secret_post"  // in the form
 )
 
-// authentication is who the client is, and how it proves it (RFC 6749, section
-// 2.3). The client_id is in the form with either style: it is needed there of
-// a public client, and some providers look for it there of any.
+// authentication is how the client authenticates (RFC 6749, section 2.3). The form
+// always contains client_id: a public client needs it there, and some providers
+// expect it there from every client.
 type authentication struct {
 	id, secret string // without a secret: a public client
 	style      oauth2.AuthStyle
 }
 
-// authenticate chooses the method: the configured one, else the first of ours
-// that is announced, else basic (RFC 8414, section 2).
+// authenticate chooses the method: the configured one, else basic or post if
+// announced, else basic (RFC 8414, section 2).
 func authenticate(id, secret, method string, announced []string) (authentication, error) {
 	switch {
 	case secret == "":
@@ -44,7 +44,7 @@ func authenticate(id, secret, method string, announced []string) (authentication
 	return authentication{id: id, secret: secret, style: style}, nil
 }
 
-// request is a POST of the form, authenticated.
+// request returns an authenticated POST request with the form.
 func (a authentication) request(endpoint string, form url.Values) (*http.Request, error) {
 	form = maps.Clone(form)
 	form.Set("client_id", a.id)

@@ -10,17 +10,16 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// ownParameters of an authorization request come from the attempt and the
-// options alone.
+// ownParameters of an authorization request cannot be set by the configuration.
 var ownParameters = []string{
 	"response_type", "client_id", "redirect_uri", "scope", "state", "nonce", "code_challenge", "code_challenge_method",
 }
 
-// AuthorizationURL is where the browser goes to log in: the authorization
-// endpoint with a request for a code (RFC 6749, section 4.1.1), bound to the
-// attempt by state, nonce (with OpenID Connect) and an S256 code challenge
-// (RFC 7636). A request for offline_access asks for consent too, without which
-// providers ignore it (OpenID Connect Core 1.0, section 11).
+// AuthorizationURL returns the URL to which the browser goes to log in: the
+// authorization endpoint with a request for a code (RFC 6749, section 4.1.1). The
+// state, the nonce (with OpenID Connect) and an S256 code challenge (RFC 7636) bind
+// the request to the attempt. A request for offline_access also asks for consent,
+// without which providers ignore it (OpenID Connect Core 1.0, section 11).
 func (p *Provider) AuthorizationURL(ctx context.Context, a Attempt) (string, error) {
 	if err := p.checkAttempt(a); err != nil {
 		return "", p.fault("authorization", err)
@@ -52,7 +51,7 @@ func (p *Provider) AuthorizationURL(ctx context.Context, a Attempt) (string, err
 	return config.AuthCodeURL(a.State, further...), nil
 }
 
-// checkAttempt refuses an attempt that binds nothing.
+// checkAttempt refuses an attempt without the secrets that bind it.
 func (p *Provider) checkAttempt(a Attempt) error {
 	if a.Verifier == "" || p.openID() && a.Nonce == "" {
 		return errors.New("the attempt has no code verifier or no nonce")
@@ -60,11 +59,10 @@ func (p *Provider) checkAttempt(a Attempt) error {
 	return nil
 }
 
-// CheckIssuer checks the parameter iss of an authorization response, by which
-// a response is known to be of this provider (RFC 9207, section 2.4): where it
-// is present it must be the issuer, and it must be present where the provider
-// announces it. The error is ErrMixUp, or says why the announcement cannot be
-// had.
+// CheckIssuer checks the parameter iss of an authorization response, which shows
+// that the response comes from this provider (RFC 9207, section 2.4). If present,
+// it must be the issuer. If the provider announces it, it must be present. The
+// error is ErrMixUp, or that of discovery.
 func (p *Provider) CheckIssuer(ctx context.Context, iss string, present bool) error {
 	if present {
 		if iss == "" || iss != p.options.Issuer {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// background is work that no caller, or more than one, waits for: renewals,
-// retries, and calls that many share. It ends with close.
+// background runs work that no caller, or more than one, waits for: renewals,
+// retries and shared calls. It ends with close.
 type background struct {
 	ctx  context.Context
 	stop context.CancelFunc
@@ -22,8 +22,8 @@ func newBackground() *background {
 	return &background{ctx: ctx, stop: stop}
 }
 
-// begin counts one piece of work in, which has to end with running.Done. It
-// reports false after close.
+// begin registers one piece of work, which must end with running.Done. It returns
+// false after close.
 func (b *background) begin() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -33,7 +33,7 @@ func (b *background) begin() bool {
 	return !b.closed
 }
 
-// start runs f beside the caller, unless closed.
+// start runs f in a goroutine, unless closed.
 func (b *background) start(f func(context.Context)) {
 	if b.begin() {
 		go func() {
@@ -52,7 +52,7 @@ func (b *background) close() {
 	b.running.Wait()
 }
 
-// sleep waits, and reports false where ctx ended first.
+// sleep waits for d. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -11,12 +11,12 @@ import (
 
 var errClosed = errors.New("closed")
 
-// cached is a document of a provider that is kept. However many ask for it at
-// once, it is fetched once, and beside them: a caller that goes away takes
-// nothing from the others.
+// cached is a cached document of a provider. Concurrent callers share one fetch,
+// which runs in a goroutine of its own, so that a caller that leaves does not
+// cancel it for the others.
 type cached[T any] struct {
 	fetch      func(context.Context) (T, error)
-	permitted  func() bool // asked before each fetch; nil: always
+	permitted  func() bool // called before each fetch; nil: always true
 	now        func() time.Time
 	background *background
 
@@ -25,13 +25,13 @@ type cached[T any] struct {
 	known  state[T]
 }
 
-// state is what is known of the document; the zero value is nothing.
+// state is what is known about the document. In the zero value nothing is known.
 type state[T any] struct {
 	value   T
-	fetched time.Time // the value, the last time; zero: never
-	tries   int       // so far
-	tried   time.Time // the last time
-	err     error     // of the last try
+	fetched time.Time // of the last success; zero: none
+	tries   int       // the number of fetches
+	tried   time.Time // of the last fetch
+	err     error     // of the last fetch
 }
 
 func (c *cached[T]) state() state[T] {
@@ -40,9 +40,9 @@ func (c *cached[T]) state() state[T] {
 	return c.known
 }
 
-// renew waits for the end of a try that the caller has not seen, and makes one
-// where there is none and it is permitted. A try that failed shows in the
-// state; the error is that of ctx, or errClosed.
+// renew fetches the document, if permitted, unless more fetches than seen have been
+// made. It waits for a fetch that is in progress. The state tells whether the fetch
+// failed; the error is that of ctx, or errClosed.
 func (c *cached[T]) renew(ctx context.Context, seen int) (state[T], error) {
 	done := c.flight.DoChan("", func() (any, error) {
 		if !c.background.begin() {
@@ -60,7 +60,7 @@ func (c *cached[T]) renew(ctx context.Context, seen int) (state[T], error) {
 	}
 }
 
-// try fetches once. Only one runs at a time.
+// try fetches once. Only one try runs at a time.
 func (c *cached[T]) try(seen int) {
 	if c.state().tries > seen || c.permitted != nil && !c.permitted() {
 		return

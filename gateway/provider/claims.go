@@ -14,34 +14,34 @@ import (
 	"authgate/policy"
 )
 
-// claims are the members of a token's payload or of a userinfo answer, with
-// numbers as json.Number.
+// claims are the members of the payload of a token, or of a userinfo answer.
+// Numbers are json.Number.
 type claims map[string]any
 
 const (
-	// clockLeeway is how far the provider's clock may be ahead of ours, for
-	// iat and nbf. An exp has no leeway.
+	// clockLeeway is how far iat and nbf may be in the future, because the
+	// provider's clock may be ahead. There is no leeway for exp.
 	clockLeeway = time.Minute
 	// maxSubject is the longest sub in bytes (OpenID Connect Core 1.0, section
-	// 2), and here the longest user name, sid and jti too.
+	// 2). It is also the limit for user names, sid and jti.
 	maxSubject = 255
 )
 
-// checkedClaims are those that go-oidc decides by.
+// checkedClaims are those that go-oidc checks.
 var checkedClaims = []string{"iss", "sub", "aud", "exp", "nbf", "iat", "jti", "nonce", "at_hash"}
 
-// protocolClaims say something of the token, not of the person, or are secret.
-// sub has its own field in Profile.
+// protocolClaims describe the token and not the user, or are secret. Profile has a
+// field for sub.
 var protocolClaims = slices.Concat(checkedClaims, []string{
 	"c_hash", "s_hash", "sid", "events", "active", "_claim_names", "_claim_sources",
 })
 
-// decodeClaims decodes a JSON object in which no member appears twice.
+// decodeClaims decodes a JSON object in which no member may appear twice.
 func decodeClaims(raw []byte) (claims, error) {
 	var c claims
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
-	if err := d.Decode(&c); err != nil { // first, because it bounds the depth
+	if err := d.Decode(&c); err != nil { // first, because it limits the depth
 		return nil, err
 	}
 	if c == nil {
@@ -50,8 +50,8 @@ func decodeClaims(raw []byte) (claims, error) {
 	return c, strictjson.Unique(raw)
 }
 
-// checkNames refuses a claim that differs from one of checkedClaims in case
-// alone: encoding/json, by which go-oidc reads them, takes "SUB" for sub.
+// checkNames refuses a claim that differs from one of checkedClaims only in case:
+// go-oidc uses encoding/json, which reads "SUB" as sub.
 func (c claims) checkNames() error {
 	for name := range c {
 		for _, checked := range checkedClaims {
@@ -63,8 +63,8 @@ func (c claims) checkNames() error {
 	return nil
 }
 
-// first returns the claim at a dotted path of the first source that has it, or
-// nil.
+// first returns the claim at a dotted path (see policy.LookupClaim) from the first
+// source that has it, or nil.
 func first(path string, sources ...claims) any {
 	for _, source := range sources {
 		if found := policy.LookupClaim(source, path); found != nil {
@@ -74,8 +74,8 @@ func first(path string, sources ...claims) any {
 	return nil
 }
 
-// date reads a NumericDate (RFC 7519, section 2). It is not there where the
-// claim is missing.
+// date reads a NumericDate (RFC 7519, section 2). If the claim is missing, ok is
+// false.
 func (c claims) date(name string) (at time.Time, ok bool, err error) {
 	value, ok := c[name]
 	if !ok {
@@ -89,8 +89,8 @@ func (c claims) date(name string) (at time.Time, ok bool, err error) {
 	return time.Unix(int64(seconds), 0), true, nil
 }
 
-// checkTimes checks exp, nbf and iat where they are there, and that the needed
-// ones are.
+// checkTimes checks exp, nbf and iat if present, and that the needed claims are
+// present.
 func (c claims) checkTimes(now time.Time, needed ...string) error {
 	for _, name := range needed {
 		if _, ok := c[name]; !ok {
@@ -112,8 +112,7 @@ func (c claims) checkTimes(now time.Time, needed ...string) error {
 	return nil
 }
 
-// audience reads aud: one string, or an array of them (RFC 7519, section
-// 4.1.3).
+// audience reads aud: a string, or an array of strings (RFC 7519, section 4.1.3).
 func (c claims) audience() ([]string, error) {
 	switch aud := c["aud"].(type) {
 	case string:
@@ -124,7 +123,7 @@ func (c claims) audience() ([]string, error) {
 	return nil, errors.New("aud is neither a string nor an array of strings")
 }
 
-// checkAudience refuses what is for none of the wanted.
+// checkAudience returns an error unless aud contains one of wanted.
 func (c claims) checkAudience(wanted ...string) error {
 	audience, err := c.audience()
 	if err != nil {
@@ -136,7 +135,7 @@ func (c claims) checkAudience(wanted ...string) error {
 	return nil
 }
 
-// identifier reads a claim that identifies somebody or something.
+// identifier reads a claim that is an identifier.
 func (c claims) identifier(name string) (string, error) {
 	text, ok := c[name].(string)
 	if !ok {
@@ -164,7 +163,7 @@ func stringsOf(name string, array []any) ([]string, error) {
 	return texts, nil
 }
 
-// kindOf names the JSON type of a decoded value.
+// kindOf returns the JSON type of a decoded value, for errors.
 func kindOf(value any) string {
 	switch value.(type) {
 	case nil:

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// maxAnswer is the longest answer that is read, in bytes after
-	// decompression. Discovery documents and key sets take a few KiB.
+	// maxAnswer is the longest accepted answer, in bytes after decompression.
+	// Discovery documents and key sets take a few KiB.
 	maxAnswer = 1 << 20
-	// defaultTimeout bounds a call where the options do not.
+	// defaultTimeout bounds a call if the options do not.
 	defaultTimeout = 10 * time.Second
 )
 
-// client makes the calls to one provider, its own and those of the libraries,
-// with the same limits for all.
+// client makes all calls to one provider, including those of the libraries, with
+// the same limits.
 type client struct {
 	name    string
 	http    *http.Client
@@ -33,8 +33,8 @@ type client struct {
 	observe func(operation string, took time.Duration, err error) // may be nil
 }
 
-// newClient makes a client that calls through the transport of c, or through
-// one of its own where there is none.
+// newClient returns a client that uses the transport of c, or its own if c has
+// none.
 func newClient(c connection) *client {
 	if c.timeout <= 0 {
 		c.timeout = defaultTimeout
@@ -54,8 +54,8 @@ func newClient(c connection) *client {
 	}
 }
 
-// call runs f, which makes one call, within the timeout. The context that f
-// gets leads the libraries to the client with the limits.
+// call runs f, which makes one call, within the timeout. The context makes the
+// libraries use the HTTP client with the limits.
 func (c *client) call(ctx context.Context, operation string, f func(context.Context) error) error {
 	started := c.now()
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
@@ -70,7 +70,7 @@ func (c *client) call(ctx context.Context, operation string, f func(context.Cont
 	return err
 }
 
-// fail makes an Error of what went wrong in a call.
+// fail returns the error of a call as an *Error.
 func (c *client) fail(operation string, err error) error {
 	kind := ErrFault
 	if timedOut(err) {
@@ -79,14 +79,14 @@ func (c *client) fail(operation string, err error) error {
 	return fail(c.name, operation, kind, err)
 }
 
-// answer is the good answer to a call: its status is 2xx.
+// answer is an answer with a 2xx status.
 type answer struct {
 	status    int
-	mediaType string // lower case, without parameters; empty where it cannot be read
+	mediaType string // lower case, without parameters; empty if it cannot be parsed
 	body      []byte
 }
 
-// send sends one request of our own.
+// send sends one request that no library makes.
 func (c *client) send(ctx context.Context, operation string, r *http.Request) (*answer, error) {
 	var got *answer
 	err := c.call(ctx, operation, func(ctx context.Context) error {
@@ -103,11 +103,11 @@ func (c *client) send(ctx context.Context, operation string, r *http.Request) (*
 	return got, err
 }
 
-// limits is the transport of every call. It reads the whole answer, so that
-// size and time are bounded in one place, and lets through good ones alone:
-// the libraries would put others, which may repeat a secret, into their
-// errors. Redirects are never followed, because they would take credentials
-// to an address that nobody configured or announced.
+// limits is the transport of every call. It reads the whole answer, so that size
+// and time are bounded in one place. It returns only 2xx answers: the libraries
+// would copy others, which may contain a secret, into their errors. It refuses
+// redirects, because they would send credentials to an address that is neither
+// configured nor announced.
 type limits struct{ base http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -134,14 +134,14 @@ func (l limits) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// redirected is the status of an answer that leads elsewhere.
+// redirected is the status of a redirect.
 type redirected int
 
 func (status redirected) Error() string {
 	return fmt.Sprintf("answered %s, and redirects are not followed; configure the address where the answer is", statusText(int(status)))
 }
 
-// CloseIdleConnections is what http.Client.CloseIdleConnections looks for.
+// CloseIdleConnections is called by http.Client.CloseIdleConnections.
 func (l limits) CloseIdleConnections() {
 	if closer, ok := l.base.(interface{ CloseIdleConnections() }); ok {
 		closer.CloseIdleConnections()
@@ -152,11 +152,11 @@ func statusText(status int) string {
 	return strings.TrimSpace(fmt.Sprint(status, " ", http.StatusText(status)))
 }
 
-// refusal is an answer that is no success (RFC 6749, section 5.2). A provider
-// may send one with status 200.
+// refusal is an error answer (RFC 6749, section 5.2). Some providers send one with
+// status 200.
 type refusal struct {
 	status            int
-	code, description string // clipped; empty where there is none
+	code, description string // clipped; may be empty
 }
 
 const (
@@ -175,7 +175,7 @@ func (r *refusal) Error() string {
 	return text
 }
 
-// readRefusal reads the error out of an answer, and nothing else.
+// readRefusal reads error and error_description from an answer, and nothing else.
 func readRefusal(r *http.Request, status int, body []byte) *refusal {
 	var said struct {
 		Code        string `json:"error"`
@@ -187,7 +187,8 @@ func readRefusal(r *http.Request, status int, body []byte) *refusal {
 	return newRefusal(r, status, said.Code, said.Description)
 }
 
-// newRefusal leaves out what repeats a secret of the request.
+// newRefusal returns a refusal without the texts that contain a secret of the
+// request.
 func newRefusal(r *http.Request, status int, code, description string) *refusal {
 	for _, secret := range secretsOf(r) {
 		if secret != "" && strings.Contains(code, secret) {
@@ -200,7 +201,7 @@ func newRefusal(r *http.Request, status int, code, description string) *refusal 
 	return &refusal{status: status, code: clip(code, maxErrorCode), description: clip(description, maxErrorDescription)}
 }
 
-// secretsOf are the secret values in a request of ours.
+// secretsOf returns the secret values in a request.
 func secretsOf(r *http.Request) []string {
 	var secrets []string
 	if _, credentials, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok {

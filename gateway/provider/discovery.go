@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	metadataLifetime = time.Hour   // then renewed, while the old serves
-	failureLifetime  = time.Second // how long the failure of a discovery answers for the next
-	firstRetry       = time.Second // of a discovery that failed; doubling
-	lastRetry        = time.Minute // what doubling ends at
+	metadataLifetime = time.Hour   // then it is renewed, and the old one is used meanwhile
+	failureLifetime  = time.Second // for how long a failed discovery is not repeated for a caller
+	firstRetry       = time.Second // the first pause after a failed discovery; it doubles
+	lastRetry        = time.Minute // the longest pause
 )
 
-// metadata is what a provider announces (OpenID Connect Discovery 1.0,
-// section 3; RFC 8414, section 2; RP-Initiated Logout 1.0; RFC 9207), or what
-// the configuration says instead.
+// metadata is what a provider announces (OpenID Connect Discovery 1.0, section 3;
+// RFC 8414, section 2; RP-Initiated Logout 1.0; RFC 9207), or what the
+// configuration sets instead.
 type metadata struct {
 	Authorization            string   `json:"authorization_endpoint"`
 	Token                    string   `json:"token_endpoint"`
@@ -41,11 +41,10 @@ type metadata struct {
 	IntrospectionAuthMethods []string `json:"introspection_endpoint_auth_methods_supported"`
 	IssParameter             bool     `json:"authorization_response_iss_parameter_supported"`
 
-	keys *keySet // nil where Keys is empty
+	keys *keySet // nil if Keys is empty
 }
 
-// check refuses addresses that cannot be used, and the lack of one that is
-// needed.
+// check refuses addresses that cannot be used, and requires the needed ones.
 func (m *metadata) check(needed ...string) error {
 	for _, endpoint := range []struct{ name, address string }{
 		{"authorization_endpoint", m.Authorization}, {"token_endpoint", m.Token}, {"userinfo_endpoint", m.Userinfo},
@@ -62,8 +61,8 @@ func (m *metadata) check(needed ...string) error {
 	return nil
 }
 
-// checkEndpoint refuses an address that others could listen in on: it is
-// https, or http on this machine.
+// checkEndpoint requires https, or http on this machine, so that nobody on the
+// network can read the calls.
 func checkEndpoint(name, address string) error {
 	if address == "" {
 		return fmt.Errorf("%s is missing", name)
@@ -80,8 +79,8 @@ func checkEndpoint(name, address string) error {
 	return fmt.Errorf("%s %q is not https; http is for providers on this machine alone", name, address)
 }
 
-// issuer is what Provider and Trusted have in common: metadata, keys, and the
-// way to reach them.
+// issuer is the common part of Provider and Trusted: metadata, keys, and the client
+// that fetches them.
 type issuer struct {
 	id     string // the issuer identifier; empty for a provider without OpenID Connect
 	needed []string
@@ -90,12 +89,12 @@ type issuer struct {
 	logger *slog.Logger
 
 	background *background
-	given      *metadata // by hand; nil: discovery
+	given      *metadata // from the configuration; nil: discovery
 	discovered cached[*metadata]
 	retrying   atomic.Bool
 }
 
-// connection is what the options of Provider and Trusted have in common.
+// connection is the common part of the options of Provider and Trusted.
 type connection struct {
 	name      string
 	timeout   time.Duration
@@ -105,7 +104,7 @@ type connection struct {
 	observe   func(operation string, took time.Duration, err error)
 }
 
-// newIssuer makes an issuer that has to announce the endpoints called needed.
+// newIssuer returns an issuer that must announce the needed endpoints.
 func newIssuer(id string, c connection, needed ...string) *issuer {
 	if c.now == nil {
 		c.now = time.Now
@@ -126,8 +125,7 @@ func (i *issuer) close() {
 	i.client.http.CloseIdleConnections()
 }
 
-// metadata returns what is known of the provider, and asks the provider where
-// that is nothing.
+// metadata returns the cached metadata, or fetches it if there is none.
 func (i *issuer) metadata(ctx context.Context) (*metadata, error) {
 	if i.given != nil {
 		if err := i.given.check("authorization_endpoint", "token_endpoint"); err != nil {
@@ -156,8 +154,8 @@ func (i *issuer) metadata(ctx context.Context) (*metadata, error) {
 	return known.value, nil
 }
 
-// retry tries discovery in the background until it succeeds, after wait at
-// first and then with back-off.
+// retry repeats discovery in the background until it succeeds, first after wait and
+// then with increasing pauses.
 func (i *issuer) retry(wait time.Duration) {
 	if !i.retrying.CompareAndSwap(false, true) {
 		return
@@ -175,13 +173,13 @@ func (i *issuer) retry(wait time.Duration) {
 			if known.err == nil {
 				return
 			}
-			i.logger.Warn("discovery of the provider failed, it will be tried again", "error", known.err)
+			i.logger.Warn("discovery of the provider failed; it will be tried again", "error", known.err)
 		}
 	})
 }
 
-// discover fetches the discovery document. The keys that are known stay, where
-// the new document names the same place for them.
+// discover fetches the discovery document. If jwks_uri has not changed, the cached
+// keys stay.
 func (i *issuer) discover(ctx context.Context) (*metadata, error) {
 	var m metadata
 	err := i.client.call(ctx, "discovery", func(ctx context.Context) error {

@@ -13,19 +13,19 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 )
 
-// refusals are the error codes of a token endpoint that are about this code,
-// refresh token or person (RFC 6749, section 5.2; OpenID Connect Core 1.0,
-// section 3.1.2.6). Others are about the client and its configuration, or the
-// provider, and don't end a session.
+// refusals are the error codes of a token endpoint that concern this code, refresh
+// token or user (RFC 6749, section 5.2; OpenID Connect Core 1.0, section 3.1.2.6).
+// Other codes concern the client, its configuration, or the provider, and do not
+// end a session.
 var refusals = []string{
 	"invalid_grant", "access_denied", "login_required", "interaction_required", "consent_required", "account_selection_required",
 	"bad_verification_code", "bad_refresh_token", // GitHub
 }
 
-// Exchange exchanges the code of an authorization response for tokens (RFC
-// 6749, section 4.1.3), verifies the ID token, asks userinfo where the
-// provider has it, and makes the profile. State and iss have been checked by
-// the caller. The error is ErrRefused, ErrFault or ErrTimeout.
+// Exchange exchanges the code of an authorization response for tokens (RFC 6749,
+// section 4.1.3), verifies the ID token, requests userinfo if the provider has it,
+// and makes the profile. The caller must have checked state and iss. The error is
+// ErrRefused, ErrFault or ErrTimeout.
 func (p *Provider) Exchange(ctx context.Context, code string, a Attempt) (*Grant, error) {
 	if err := p.checkAttempt(a); err != nil {
 		return nil, p.fault("token", err)
@@ -61,13 +61,13 @@ func (p *Provider) Exchange(ctx context.Context, code string, a Attempt) (*Grant
 	return p.grant(ctx, m, tokens, person{subject: subject, fresh: id})
 }
 
-// Refresh exchanges the refresh token for new tokens (RFC 6749, section 6).
-// What it yields must be about the same subject (OpenID Connect Core 1.0,
-// section 12.2). The new tokens keep the old refresh token and ID token where
-// no new ones came; without a new ID token, the profile keeps what only the old
-// one says. The error is ErrRefused, after which the old tokens are worth
-// nothing, or ErrFault or ErrTimeout; a grant beside it has the new tokens, and
-// no profile, because the old ones may have been used up.
+// Refresh exchanges the refresh token for new tokens (RFC 6749, section 6), which
+// must be for the same subject (OpenID Connect Core 1.0, section 12.2). If the
+// answer has no refresh token or no ID token, the old one is kept; without a new ID
+// token, the profile keeps the claims that only the old one has. After ErrRefused
+// the old tokens are useless. The error can also be ErrFault or ErrTimeout. A grant
+// that is returned with an error has the new tokens and no profile: the caller must
+// store them, because the old refresh token may be used up.
 func (p *Provider) Refresh(ctx context.Context, t Tokens, subject string) (*Grant, error) {
 	if t.Refresh == "" || subject == "" {
 		return nil, p.fault("token", errors.New("a refresh token and the subject it is for are needed"))
@@ -77,8 +77,8 @@ func (p *Provider) Refresh(ctx context.Context, t Tokens, subject string) (*Gran
 		return nil, err
 	}
 	tokens, err := p.tokens(ctx, func(ctx context.Context) (*oauth2.Token, error) {
-		// oauth2.Config refreshes too, but would not send client_id beside basic
-		// authentication. Both keep the old refresh token where no new one comes.
+		// oauth2.Config can refresh, too, but does not send client_id with basic
+		// authentication. Both keep the old refresh token if no new one comes.
 		config := clientcredentials.Config{
 			ClientID: client.id, ClientSecret: client.secret, TokenURL: m.Token, AuthStyle: client.style,
 			EndpointParams: url.Values{"grant_type": {"refresh_token"}, "refresh_token": {t.Refresh}, "client_id": {client.id}},
@@ -90,17 +90,17 @@ func (p *Provider) Refresh(ctx context.Context, t Tokens, subject string) (*Gran
 	}
 	grant, err := p.refreshed(ctx, m, t, tokens, subject)
 	if err != nil {
-		tokens.ID = t.ID // a new one may not have been found good
+		tokens.ID = t.ID // a new one may not be valid
 		return &Grant{Tokens: tokens}, err
 	}
 	return grant, nil
 }
 
-// refreshed makes the grant of new tokens that came for old ones.
+// refreshed makes the grant from the new tokens and the old ones, t.
 func (p *Provider) refreshed(ctx context.Context, m *metadata, t, tokens Tokens, subject string) (_ *Grant, err error) {
 	who := person{subject: subject}
 	switch {
-	case tokens.ID == "": // what is missing in a new one has been taken away, and does not come from the old
+	case tokens.ID == "": // with a new one, the old claims do not count: what it lacks was removed
 		tokens.ID, who.kept = t.ID, keptClaims(t.ID, subject)
 	case p.openID():
 		if who.fresh, err = p.verifyIDToken(ctx, m, tokens, ""); err != nil {
@@ -113,8 +113,8 @@ func (p *Provider) refreshed(ctx context.Context, m *metadata, t, tokens Tokens,
 	return p.grant(ctx, m, tokens, who)
 }
 
-// tokenEndpoint is where tokens come from, and how the client proves there who
-// it is.
+// tokenEndpoint returns the metadata, and how the client authenticates at the token
+// endpoint.
 func (p *Provider) tokenEndpoint(ctx context.Context) (*metadata, authentication, error) {
 	m, err := p.metadata(ctx)
 	if err != nil {
@@ -127,12 +127,13 @@ func (p *Provider) tokenEndpoint(ctx context.Context) (*metadata, authentication
 	return m, client, nil
 }
 
-// authentication is that of the client at the token endpoint and its like.
+// authentication returns how the client authenticates at the token endpoint and
+// similar ones.
 func (p *Provider) authentication(m *metadata) (authentication, error) {
 	return authenticate(p.options.ClientID, p.options.ClientSecret, p.options.AuthMethod, m.AuthMethods)
 }
 
-// tokens asks the token endpoint, and tells refusals from faults.
+// tokens calls the token endpoint, and distinguishes refusals from faults.
 func (p *Provider) tokens(ctx context.Context, ask func(context.Context) (*oauth2.Token, error)) (Tokens, error) {
 	var tokens Tokens
 	err := p.client.call(ctx, "token", func(ctx context.Context) error {
@@ -156,8 +157,8 @@ func (p *Provider) tokens(ctx context.Context, ask func(context.Context) (*oauth
 	return tokens, err
 }
 
-// expiry is when the access token expires by our clock; oauth2 goes by its
-// own. It is zero where the provider does not say.
+// expiry returns when the access token expires by the clock of the Provider; oauth2
+// uses time.Now. The result is zero if the provider does not tell.
 func expiry(token *oauth2.Token, now time.Time) time.Time {
 	seconds, err := json.Number(fmt.Sprint(token.Extra("expires_in"))).Float64()
 	if err != nil || !(seconds > 0) {
@@ -166,17 +167,17 @@ func expiry(token *oauth2.Token, now time.Time) time.Time {
 	return now.Add(time.Duration(min(seconds, maxExpiresIn)) * time.Second)
 }
 
-// maxExpiresIn is a year in seconds, beyond which nobody waits.
+// maxExpiresIn, a year in seconds, bounds expires_in.
 const maxExpiresIn = 365 * 24 * 60 * 60
 
-// person is what is known of a person beside userinfo.
+// person is what is known about a user apart from userinfo.
 type person struct {
-	subject string // empty: userinfo says it
-	fresh   claims // of the ID token that has just come; may be nil
+	subject string // empty: it comes from userinfo
+	fresh   claims // of the ID token in the answer; may be nil
 	kept    claims // of the ID token of the login; may be nil
 }
 
-// grant asks userinfo, which must speak of the same person, and makes the
+// grant requests userinfo, which must be about the same subject, and makes the
 // profile.
 func (p *Provider) grant(ctx context.Context, m *metadata, tokens Tokens, who person) (*Grant, error) {
 	var userinfo claims

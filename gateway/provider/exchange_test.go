@@ -201,7 +201,7 @@ func TestPlainOAuth(t *testing.T) {
 		{"a number", map[string]any{"id": 583231, "login": "octocat", "email": nil}, "583231", ""},
 		{"a large number", map[string]any{"id": json.Number("9007199254740993"), "login": "octocat"}, "9007199254740993", ""},
 		{"a string", map[string]any{"id": "u-1", "login": "octocat"}, "u-1", ""},
-		{"a fraction", map[string]any{"id": 1.5, "login": "octocat"}, "", "no whole one"},
+		{"a fraction", map[string]any{"id": 1.5, "login": "octocat"}, "", "not a whole number"},
 		{"missing", map[string]any{"sub": "alice-sub", "login": "octocat"}, "", "see subject_claim"},
 		{"an object", map[string]any{"id": map[string]any{}, "login": "octocat"}, "", "see subject_claim"},
 		{"empty", map[string]any{"id": "", "login": "octocat"}, "", "1 to 255 bytes"},

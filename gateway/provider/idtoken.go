@@ -9,9 +9,8 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 )
 
-// verifyIDToken verifies the ID token that came with an access token (OpenID
-// Connect Core 1.0, section 3.1.3.7). An empty nonce means that none was sent,
-// as with a refresh.
+// verifyIDToken verifies the ID token that came with an access token (OpenID Connect
+// Core 1.0, section 3.1.3.7). The nonce is empty if none was sent, as in a refresh.
 func (p *Provider) verifyIDToken(ctx context.Context, m *metadata, tokens Tokens, nonce string) (claims, error) {
 	token, c, err := p.verify(ctx, m, tokens.ID, plainTypes, &oidc.Config{
 		ClientID: p.options.ClientID, SupportedSigningAlgs: m.algorithms(),
@@ -25,7 +24,7 @@ func (p *Provider) verifyIDToken(ctx context.Context, m *metadata, tokens Tokens
 	return c, nil
 }
 
-// checkIDToken checks what go-oidc leaves to its users.
+// checkIDToken checks what go-oidc leaves to its callers.
 func (p *Provider) checkIDToken(token *oidc.IDToken, c claims, access, nonce string) error {
 	if err := c.checkTimes(p.now(), "iat"); err != nil {
 		return err

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Introspect asks the issuer about an access token that only the issuer can
-// read (RFC 7662). Whether it is good for this gateway is the issuer's to say,
-// but iss and aud, where it tells them, must agree. The error is ErrInvalid
-// where the token is not active or not good, and else ErrFault or ErrTimeout.
+// Introspect asks the issuer about an access token that only the issuer can read
+// (RFC 7662). The issuer decides whether it is valid for this gateway, but iss and
+// aud, if present in the answer, must match. The error is ErrInvalid if the token is
+// not active or not valid, and otherwise ErrFault or ErrTimeout.
 func (t *Trusted) Introspect(ctx context.Context, raw string) (*AccessToken, error) {
 	if t.options.Introspection == nil || raw == "" {
 		return nil, t.invalid("introspection", errors.New("opaque tokens of this issuer are not taken; see introspection"))
@@ -26,7 +26,7 @@ func (t *Trusted) Introspect(ctx context.Context, raw string) (*AccessToken, err
 	return t.accessToken("introspection", c)
 }
 
-// introspect makes the call.
+// introspect calls the introspection endpoint.
 func (t *Trusted) introspect(ctx context.Context, raw string) (claims, error) {
 	endpoint, announced := t.options.Introspection.URL, []string(nil)
 	if endpoint == "" {
@@ -58,8 +58,8 @@ func (t *Trusted) introspect(ctx context.Context, raw string) (claims, error) {
 	return c, nil
 }
 
-// checkIntrospected checks an answer. A refresh token is active too, so a
-// token_type that is told must be that of a bearer token.
+// checkIntrospected checks an answer. A refresh token is active, too, so token_type,
+// if present, must be that of a bearer token.
 func (t *Trusted) checkIntrospected(c claims) error {
 	if c["active"] != true {
 		return errors.New("it is not active")

@@ -13,16 +13,16 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 )
 
-// supportedAlgorithms are those that go-oidc verifies, all asymmetric: with a
-// symmetric one, a public key would be taken for the secret, and none needs no
-// key at all (RFC 8725, section 3.1).
+// supportedAlgorithms are those that go-oidc verifies. All are asymmetric: with a
+// symmetric one, an attacker could use a public key as the secret, and "none" needs
+// no key at all (RFC 8725, section 3.1).
 var supportedAlgorithms = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512,
 	oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
 }
 
-// Types of tokens, as the header's typ has them in small letters (RFC 8725,
-// section 3.11). A token without typ passes too.
+// Types of tokens: the accepted values of typ in the header, in lower case (RFC
+// 8725, section 3.11). A token without typ is accepted, too.
 var (
 	plainTypes       = []string{"jwt"}
 	logoutTypes      = []string{"jwt", "logout+jwt"}                       // Back-Channel Logout 1.0, section 2.4
@@ -30,12 +30,12 @@ var (
 	forbiddenHeaders = []string{"crit", "b64", "jwk", "jku", "x5u", "x5c"} // extensions, and keys that come with the token
 )
 
-// header is what counts of a JOSE header (RFC 7515, section 4).
+// header is the used part of a JOSE header (RFC 7515, section 4).
 type header struct{ algorithm, keyID string }
 
-// readHeader reads the header of a token in the compact form, after checks of
-// what go-jose lets pass: base64 with loose ends, white space, and members
-// that stand twice would give one token many spellings or meanings.
+// readHeader reads the header of a token in the compact form. It refuses what
+// go-jose accepts and what gives one token several spellings or meanings: base64
+// with unused bits, white space, and members that appear twice.
 func readHeader(raw string, types []string) (header, error) {
 	parts := strings.Split(raw, ".")
 	if len(parts) != 3 || strings.ContainsAny(raw, "\r\n") {
@@ -71,8 +71,8 @@ func readHeader(raw string, types []string) (header, error) {
 	return h, nil
 }
 
-// keyFor finds the one key that may have signed the token. An *Error says that
-// the keys cannot be had, any other that the token is at fault.
+// keyFor returns the one key that may have signed the token. An *Error means that
+// the keys cannot be fetched, any other error that the token is not valid.
 func (i *issuer) keyFor(ctx context.Context, m *metadata, raw string, types, algorithms []string) (oidc.KeySet, error) {
 	if m.keys == nil {
 		return nil, errors.New("there are no keys to verify it with; the issuer announces no jwks_uri")
@@ -91,9 +91,9 @@ func (i *issuer) keyFor(ctx context.Context, m *metadata, raw string, types, alg
 	return &oidc.StaticKeySet{PublicKeys: []crypto.PublicKey{key}}, nil
 }
 
-// verify has go-oidc verify signature, iss, exp, nbf and, where config has a
-// client, aud; then it checks what go-oidc does not. An *Error says that the
-// keys cannot be had, any other that the token is at fault.
+// verify lets go-oidc verify the signature, iss, exp, nbf and, if config has a
+// client, aud. Then it checks what go-oidc does not. An *Error means that the keys
+// cannot be fetched, any other error that the token is not valid.
 func (i *issuer) verify(ctx context.Context, m *metadata, raw string, types []string, config *oidc.Config) (*oidc.IDToken, claims, error) {
 	if i.id == "" {
 		return nil, nil, errors.New("no issuer is configured")
@@ -130,9 +130,9 @@ func payload(decode func(any) error) (claims, error) {
 	return c, c.checkNames()
 }
 
-// keptClaims are the claims of an ID token that was verified when it came, and
-// has been in the caller's keeping since: it may have expired by now. They are
-// nil where it is not about subject.
+// keptClaims returns the claims of an ID token that was verified when it came and
+// that the caller has stored since. It may have expired by now. The result is nil if
+// the token is not about subject.
 func keptClaims(raw, subject string) claims {
 	parts := strings.Split(raw, ".")
 	if len(parts) != 3 {
@@ -149,8 +149,8 @@ func keptClaims(raw, subject string) claims {
 	return c
 }
 
-// algorithms are the announced ones that are supported, or all that are where
-// none is announced.
+// algorithms returns the supported algorithms that are announced, or all if none is
+// announced.
 func (m *metadata) algorithms() []string {
 	if len(m.Algorithms) == 0 {
 		return supportedAlgorithms

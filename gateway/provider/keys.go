@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	keysFresh    = 10 * time.Minute // then renewed, while the old serve
-	keysLifetime = time.Hour        // then not trusted any more
-	keysBurst    = 3                // fetches at once
-	keysInterval = 10 * time.Second // between fetches, after the burst
+	keysFresh    = 10 * time.Minute // then they are renewed, and the old ones are used meanwhile
+	keysLifetime = time.Hour        // then they are no longer used
+	keysBurst    = 3                // fetches without a pause
+	keysInterval = 10 * time.Second // between further fetches
 	minRSABits   = 2048             // RFC 7518, section 3.3
 )
 
-// keySet is the published keys of an issuer. They are fetched when they are
-// needed first, when they are old, and when a token names one that is not
-// known; the last can be had by anybody who presents tokens, so fetches are
-// limited in rate. go-oidc's RemoteKeySet has neither that limit nor an age.
+// keySet is the published keys of an issuer. They are fetched when they are first
+// needed, when they are old, and when a token names an unknown key. Any client can
+// cause the last, so the rate of fetches is limited. RemoteKeySet of go-oidc has
+// neither this limit nor an age.
 type keySet struct {
 	issuer   *issuer
 	cached   cached[map[string]publicKey] // by kid
@@ -40,7 +40,7 @@ type keySet struct {
 // publicKey is one key of a set.
 type publicKey struct {
 	key       crypto.PublicKey // *rsa.PublicKey, *ecdsa.PublicKey or ed25519.PublicKey
-	algorithm string           // that it is for; empty: any that fits
+	algorithm string           // the only one that it may be used with; empty: any that fits
 	flaw      error            // why it must not be used
 }
 
@@ -52,8 +52,8 @@ func (i *issuer) newKeySet(address string) *keySet {
 	return k
 }
 
-// find returns the key that a header names. An *Error says that the keys
-// cannot be had, any other that the token is at fault.
+// find returns the key that a header names. An *Error means that the keys cannot be
+// fetched, any other error that the token is not valid.
 func (k *keySet) find(ctx context.Context, h header) (crypto.PublicKey, error) {
 	known, now := k.cached.state(), k.issuer.now()
 	if _, ok := known.value[h.keyID]; !ok || now.Sub(known.fetched) > keysLifetime {
@@ -65,7 +65,7 @@ func (k *keySet) find(ctx context.Context, h header) (crypto.PublicKey, error) {
 			return nil, known.err
 		}
 		if now.Sub(known.fetched) > keysLifetime {
-			return nil, k.issuer.client.fail("keys", errors.New("the keys are old, and cannot be fetched again so soon"))
+			return nil, k.issuer.client.fail("keys", errors.New("the keys are too old, and cannot be fetched again so soon"))
 		}
 	} else if now.Sub(known.fetched) > keysFresh {
 		k.renew(known.tries)
@@ -82,7 +82,7 @@ func (k *keySet) find(ctx context.Context, h header) (crypto.PublicKey, error) {
 	return found.key, nil
 }
 
-// renew fetches the keys beside the callers.
+// renew fetches the keys in the background.
 func (k *keySet) renew(seen int) {
 	if !k.renewing.CompareAndSwap(false, true) {
 		return
@@ -90,7 +90,7 @@ func (k *keySet) renew(seen int) {
 	k.issuer.background.start(func(ctx context.Context) {
 		defer k.renewing.Store(false)
 		if known, _ := k.cached.renew(ctx, seen); known.tries > seen && known.err != nil {
-			k.issuer.logger.Warn("fetching the provider's keys failed, those at hand are used for up to an hour", "error", known.err)
+			k.issuer.logger.Warn("fetching the provider's keys failed; the cached keys are used for up to an hour", "error", known.err)
 		}
 	})
 }
@@ -114,9 +114,9 @@ func (i *issuer) fetchKeys(ctx context.Context, address string) (map[string]publ
 	return keys, nil
 }
 
-// parseKeys reads the keys that signatures can be verified with. Keys for
-// encryption, without a kid, and of unknown kinds are passed over (RFC 7517,
-// section 5), but a kid that appears twice is remembered as such.
+// parseKeys returns the keys for signatures, by kid. It ignores keys for encryption,
+// without a kid, and of unknown kinds (RFC 7517, section 5). Keys that share a kid
+// must not be used.
 func parseKeys(raw []byte) (map[string]publicKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -168,8 +168,8 @@ func parseKey(raw []byte) (crypto.PublicKey, error) {
 	return key.Key, nil
 }
 
-// fits reports whether signatures of the algorithm are made with such a key
-// (RFC 7518, section 3.1; RFC 8037, section 3.1).
+// fits reports whether the key is of the kind that the algorithm needs (RFC 7518,
+// section 3.1; RFC 8037, section 3.1).
 func fits(key crypto.PublicKey, algorithm string) bool {
 	switch key := key.(type) {
 	case *rsa.PublicKey:

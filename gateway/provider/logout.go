@@ -7,13 +7,12 @@ import (
 	"slices"
 )
 
-// Logout ends the session at the provider, as far as the provider lets it. The
-// redirect, where there is one, is where the browser has to go for that. With
-// auto, what the provider does not take is followed by the next way: a form
-// with the refresh token to the end-session endpoint (Keycloak), token
-// revocation (RFC 7009), the browser (RP-Initiated Logout 1.0). All of it is
-// bounded by one timeout. A provider that offers none of these is left alone,
-// without an error. The error is ErrFault or ErrTimeout.
+// Logout ends the session at the provider, if the provider supports that. If it
+// returns a redirect, the browser must go there to end the session. With auto,
+// Logout tries in this order: a form with the refresh token to the end-session
+// endpoint (Keycloak), token revocation (RFC 7009), the browser (RP-Initiated Logout
+// 1.0). One timeout bounds all of them. If the provider supports none, Logout
+// returns nil. The error is ErrFault or ErrTimeout.
 func (p *Provider) Logout(ctx context.Context, t Tokens) (redirect string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.client.timeout)
 	defer cancel()
@@ -48,27 +47,27 @@ func (p *Provider) Logout(ctx context.Context, t Tokens) (redirect string, err e
 	}
 	if may("redirect") && endSession != "" && (len(failures) == 0 || slices.ContainsFunc(failures, answered)) {
 		if len(failures) > 0 {
-			p.logger.Info("the provider did not end its session, the browser is sent there", "error", errors.Join(failures...))
+			p.logger.Info("the provider did not end its session; the browser is sent there", "error", errors.Join(failures...))
 		}
 		return p.logoutRedirect(endSession, t.ID)
 	}
 	return "", errors.Join(failures...)
 }
 
-// errPage: the answer is for a person.
+// errPage means that the provider answered with an HTML page.
 var errPage = errors.New("the end-session endpoint answered the refresh token with a page for a person")
 
-// answered reports whether there was an answer, if not the one that was hoped
-// for. A browser is not sent to a provider that gives none.
+// answered reports whether the provider has answered at all. The browser is not sent
+// to a provider that does not answer.
 func answered(err error) bool {
 	_, refused := errors.AsType[*refusal](err)
 	_, elsewhere := errors.AsType[redirected](err)
 	return refused || elsewhere || errors.Is(err, errPage)
 }
 
-// logoutForm posts the refresh token to the end-session endpoint. A page in
-// the answer means that it was taken for a browser's request, and that a
-// person is asked something there.
+// logoutForm posts the refresh token to the end-session endpoint. If the answer is a
+// page, the provider took the call for a request of a browser and has not ended the
+// session.
 func (p *Provider) logoutForm(ctx context.Context, m *metadata, endpoint, refresh string) error {
 	got, err := p.post(ctx, m, endpoint, url.Values{"refresh_token": {refresh}})
 	if err == nil && (got.mediaType == "text/html" || got.mediaType == "application/xhtml+xml") {
@@ -77,7 +76,7 @@ func (p *Provider) logoutForm(ctx context.Context, m *metadata, endpoint, refres
 	return err
 }
 
-// revocable is the token whose revocation ends most (RFC 7009, section 2.1).
+// revocable returns the token whose revocation ends most (RFC 7009, section 2.1).
 func revocable(t Tokens) (token, hint string) {
 	if t.Refresh != "" {
 		return t.Refresh, "refresh_token"
@@ -85,7 +84,7 @@ func revocable(t Tokens) (token, hint string) {
 	return t.Access, "access_token"
 }
 
-// post sends a form of the logout, with the client's authentication.
+// post sends an authenticated form.
 func (p *Provider) post(ctx context.Context, m *metadata, endpoint string, form url.Values) (*answer, error) {
 	client, err := p.authentication(m)
 	if err != nil {
@@ -98,7 +97,7 @@ func (p *Provider) post(ctx context.Context, m *metadata, endpoint string, form 
 	return p.client.send(ctx, "logout", r)
 }
 
-// logoutRedirect is a logout request for the browser to make (RP-Initiated
+// logoutRedirect returns the URL of a logout request for the browser (RP-Initiated
 // Logout 1.0, section 2).
 func (p *Provider) logoutRedirect(endpoint, idToken string) (string, error) {
 	u, err := url.Parse(endpoint)

@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// logoutEvent is the member of events that makes a logout token (OpenID
+	// logoutEvent is the required member of events in a logout token (OpenID
 	// Connect Back-Channel Logout 1.0, section 2.4).
 	logoutEvent = "http://schemas.openid.net/event/backchannel-logout"
 	// logoutTokenAge is how old a logout token may be, whatever its exp.
 	logoutTokenAge = 10 * time.Minute
 )
 
-// LogoutToken is a verified logout token. It says whose sessions have ended
-// (Subject), or which one has (Session); one of them may be empty.
+// LogoutToken is a verified logout token. It ends all sessions of a user (Subject) or
+// one session (Session); one of the two may be empty.
 type LogoutToken struct {
 	ID, Subject, Session string    // jti, sub, sid
-	Expires              time.Time // when the token stops being accepted, and its ID may be forgotten
+	Expires              time.Time // then the token is no longer accepted, and its ID need not be stored
 }
 
-// VerifyLogoutToken validates a back-channel logout token (OpenID Connect
-// Back-Channel Logout 1.0, section 2.6), but for its ID being used once: the
-// caller keeps that, until Expires. The error is ErrInvalid, or says why the
-// provider's keys cannot be had.
+// VerifyLogoutToken validates a back-channel logout token (OpenID Connect Back-Channel
+// Logout 1.0, section 2.6). The caller must check that its ID is used only once, and
+// store the ID until Expires. The error is ErrInvalid, or that of fetching the
+// provider's keys.
 func (p *Provider) VerifyLogoutToken(ctx context.Context, raw string) (*LogoutToken, error) {
 	m, err := p.metadata(ctx)
 	if err != nil {

@@ -89,11 +89,11 @@ func TestLogoutTokensThatAreNone(t *testing.T) {
 	p := f.provider(nil)
 	twice := strings.Replace(marshal(t, f.logoutClaims(nil)), `"sub":"alice-sub"`, `"sub":"bob-sub","sub":"alice-sub"`, 1)
 	for name, raw := range map[string]string{
-		"empty":                 "",
-		"no JWT":                "x",
-		"an ID token":           f.key.sign(t, f.claims(nil), nil),
-		"alg none":              unsigned(f.logoutClaims(nil), `{"alg":"none","kid":"first"}`),
-		"of another's key":      newECKey(t, "first").sign(t, f.logoutClaims(nil), nil),
+		"empty":                  "",
+		"no JWT":                 "x",
+		"an ID token":            f.key.sign(t, f.claims(nil), nil),
+		"alg none":               unsigned(f.logoutClaims(nil), `{"alg":"none","kid":"first"}`),
+		"of another's key":       newECKey(t, "first").sign(t, f.logoutClaims(nil), nil),
 		"sub that appears twice": f.key.sign(t, twice, nil),
 	} {
 		_, err := p.VerifyLogoutToken(t.Context(), raw)

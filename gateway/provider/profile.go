@@ -10,33 +10,33 @@ import (
 	"unicode"
 )
 
-// Profile is what a provider says of a person, for the store.
+// Profile describes a user as the provider does. Its JSON is stored.
 type Profile struct {
-	Subject  string `json:"subject"` // sub: the person, for good, at this provider
+	Subject  string `json:"subject"` // sub: the permanent identifier of the user at this provider
 	Username string `json:"username"`
 	Name     string `json:"name,omitempty"`
 
-	// Email is empty too where the provider calls the address unverified.
+	// Email is empty if the provider calls the address unverified.
 	Email string   `json:"email,omitempty"`
 	Roles []string `json:"roles,omitempty"`
 
-	// Claims are those of the ID token, and over them those of userinfo,
-	// without those of the protocol and without an unverified address: at most
-	// 64 KiB as JSON. Numbers are json.Number.
+	// Claims are those of the ID token and of userinfo; the latter take
+	// precedence. They contain no claims of the protocol and no unverified
+	// address, and take at most 64 KiB as JSON. Numbers are json.Number.
 	Claims map[string]any `json:"claims,omitempty"`
 }
 
 // maxClaims is the longest Profile.Claims as JSON, in bytes.
 const maxClaims = 64 << 10
 
-// mapping makes profiles of claims.
+// mapping makes profiles from claims.
 type mapping struct {
 	roles, username string // claims, as dotted paths
 	logger          *slog.Logger
 }
 
-// profile makes a profile of sources, of which the first that has something to
-// say counts. The roles have been found already.
+// profile makes a profile from sources. For each claim, the first source that has it
+// counts.
 func (m mapping) profile(subject string, roles []string, sources ...claims) (Profile, error) {
 	name, err := text("name", sources)
 	if err != nil {
@@ -57,14 +57,14 @@ func (m mapping) profile(subject string, roles []string, sources ...claims) (Pro
 	return Profile{Subject: subject, Username: username, Name: name, Email: email, Roles: roles, Claims: all}, nil
 }
 
-// name chooses the user name: the configured claim, a verified e-mail address,
-// sub.
+// name returns the user name: the configured claim, else a verified email address,
+// else sub.
 func (m mapping) name(subject, email string, sources []claims) (string, error) {
 	from, username := "sub", subject
 	if email != "" {
 		from, username = "email", email
 	}
-	if m.username != "email" && first(m.username, sources...) != nil { // that one only if it is verified
+	if m.username != "email" && first(m.username, sources...) != nil { // email counts only if verified
 		from = m.username
 		var err error
 		if username, err = text(from, sources); err != nil {
@@ -80,9 +80,9 @@ func (m mapping) name(subject, email string, sources []claims) (string, error) {
 	return username, nil
 }
 
-// verifiedEmail is the address of the first source that has one. It is empty
-// where there is none, or where any source calls it unverified: that one of
-// them has verified another address is of no account.
+// verifiedEmail returns the address of the first source that has one. It is empty if
+// there is none, or if any source calls this address unverified. Another verified
+// address does not replace it.
 func verifiedEmail(sources []claims) (string, error) {
 	for _, source := range sources {
 		email, err := text("email", []claims{source})
@@ -92,8 +92,7 @@ func verifiedEmail(sources []claims) (string, error) {
 		if email == "" {
 			continue
 		}
-		// Two addresses in one, as a@evil@company.com, would be of one domain
-		// here and of another elsewhere.
+		// Two readers could find different domains in a@evil@company.com.
 		local, domain, _ := strings.Cut(email, "@")
 		if local == "" || domain == "" || strings.Contains(domain, "@") || strings.ContainsFunc(email, notInEmail) {
 			return "", fmt.Errorf("email is %q, which is not one address", clip(email, maxSubject))
@@ -104,7 +103,7 @@ func verifiedEmail(sources []claims) (string, error) {
 				return "", nil
 			}
 			return email, nil
-		case false, "false", "true": // a string is not the boolean that it has to be
+		case false, "false", "true": // a string does not count, because a boolean is required
 			return "", nil
 		default:
 			return "", fmt.Errorf("email_verified is %s, expected true or false", kindOf(verified))
@@ -113,7 +112,7 @@ func verifiedEmail(sources []claims) (string, error) {
 	return "", nil
 }
 
-// denies reports whether the source calls that very address unverified.
+// denies reports whether the source calls this address unverified.
 func denies(source claims, email string) bool {
 	same, _ := source["email"].(string)
 	verified := source["email_verified"]
@@ -122,7 +121,7 @@ func denies(source claims, email string) bool {
 
 func notInEmail(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }
 
-// text is a claim of the first source that has it, empty where none has.
+// text returns a claim of the first source that has it, or "".
 func text(path string, sources []claims) (string, error) {
 	switch value := first(path, sources...).(type) {
 	case nil:
@@ -134,7 +133,7 @@ func text(path string, sources []claims) (string, error) {
 	}
 }
 
-// merge lays the sources over each other, the first on top.
+// merge joins the claims of the sources. Earlier sources take precedence.
 func merge(email string, sources []claims) (map[string]any, error) {
 	all := map[string]any{}
 	for i := range sources {

@@ -11,8 +11,8 @@ import (
 	"authgate/policy"
 )
 
-// roles looks for the roles of a person in userinfo, the ID token and the
-// access token, and last in what is kept of the login, which may be old.
+// roles looks for the roles of a user in userinfo, the ID token, the access token,
+// and last in the stored ID token of the login, which may be old.
 func (p *Provider) roles(ctx context.Context, m *metadata, access string, userinfo claims, who person) ([]string, error) {
 	sources := []claims{userinfo, who.fresh}
 	if p.mapping.roles != "" && first(p.mapping.roles, sources...) == nil {
@@ -21,9 +21,9 @@ func (p *Provider) roles(ctx context.Context, m *metadata, access string, userin
 	return p.mapping.rolesOf(sources...)
 }
 
-// accessClaims are the claims of an access token that is a JWT of the provider
-// about the same person. It is not for us to read, strictly, so one that does
-// not verify is no error, but says nothing.
+// accessClaims returns the claims of an access token that is a JWT of the provider
+// about the same user. An access token need not be readable for its client, so
+// accessClaims returns nil, and no error, if it is not valid.
 func (p *Provider) accessClaims(ctx context.Context, m *metadata, access, subject string) claims {
 	if strings.Count(access, ".") != 2 || !p.openID() {
 		return nil
@@ -41,9 +41,9 @@ func (p *Provider) accessClaims(ctx context.Context, m *metadata, access, subjec
 	return c
 }
 
-// rolesOf reads the roles claim of the first source that has it. None has it:
-// no roles. It is anything but an array of strings: an error, because what a
-// provider means by it would be a guess.
+// rolesOf reads the roles claim of the first source that has it. Without the claim
+// there are no roles. A claim that is not an array of strings is an error, because
+// the gateway would have to guess its meaning.
 func (m mapping) rolesOf(sources ...claims) ([]string, error) {
 	if m.roles == "" {
 		return nil, nil
@@ -66,7 +66,7 @@ func (m mapping) rolesOf(sources ...claims) ([]string, error) {
 		switch {
 		case role == "":
 		case policy.CheckRole(role) != nil:
-			m.logger.Warn("a role of the provider is left out, as no policy can name it: it has a comma, a control character or outer space",
+			m.logger.Warn("a role of the provider is ignored, because it has a comma, a control character, or leading or trailing space",
 				"role", clip(role, maxSubject))
 		default:
 			usable = append(usable, role)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Tokens are the tokens a provider issued for one login. They are secret:
-// formatted or logged they read "[redacted]". JSON is for the encrypted store.
+// Tokens are the tokens that a provider has issued for one login. They are secret:
+// formatted or logged they are "[redacted]". Their JSON is for the encrypted store.
 type Tokens struct {
 	Access  string    `json:"access,omitempty"`
 	Refresh string    `json:"refresh,omitempty"`

@@ -12,23 +12,23 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 )
 
-// TrustedOptions is everything that a Trusted needs to know.
+// TrustedOptions configure a Trusted.
 type TrustedOptions struct {
 	Issuer        string
-	Audience      []string // a token must name one of them
-	Algorithms    []string // asymmetric only; empty: those announced
+	Audience      []string // a token must be for one of them
+	Algorithms    []string // asymmetric only; empty: the announced ones
 	RolesClaim    string   // as in Options
 	UsernameClaim string
-	Introspection *Introspection // nil: opaque tokens are not taken
+	Introspection *Introspection // nil: opaque tokens are not accepted
 
 	Timeout time.Duration     // as in Options
-	Trusted http.RoundTripper // transport of every call; nil: one of the package's own
+	Trusted http.RoundTripper // as in Options
 	Now     func() time.Time
 	Logger  *slog.Logger
 	Observe func(operation string, took time.Duration, err error)
 }
 
-// Introspection says how opaque tokens are looked up (RFC 7662).
+// Introspection configures the introspection of opaque tokens (RFC 7662).
 type Introspection struct {
 	URL                    string // empty: the announced introspection_endpoint
 	ClientID, ClientSecret string
@@ -42,15 +42,15 @@ type Trusted struct {
 	mapping mapping
 }
 
-// AccessToken is what a good access token says.
+// AccessToken is the content of a valid access token.
 type AccessToken struct {
 	Profile Profile
 	Scopes  []string
 	ID      string    // jti; may be empty
-	Expires time.Time // zero only where introspection does not say
+	Expires time.Time // zero only if introspection does not tell
 }
 
-// NewTrusted makes a Trusted. It never touches the network.
+// NewTrusted returns a Trusted. It does not use the network.
 func NewTrusted(o TrustedOptions) *Trusted {
 	i := newIssuer(o.Issuer, connection{
 		name: o.Issuer, timeout: o.Timeout, transport: o.Trusted, now: o.Now, logger: o.Logger, observe: o.Observe,
@@ -58,17 +58,15 @@ func NewTrusted(o TrustedOptions) *Trusted {
 	return &Trusted{issuer: i, options: o, mapping: mapping{roles: o.RolesClaim, username: o.UsernameClaim, logger: i.logger}}
 }
 
-// Close stops background work and closes idle connections, as that of
-// Provider.
+// Close stops background work and closes idle connections.
 func (t *Trusted) Close() { t.close() }
 
-// Issuer is the issuer identifier.
+// Issuer returns the issuer identifier.
 func (t *Trusted) Issuer() string { return t.options.Issuer }
 
-// Verify verifies a JWT access token (RFC 9068, RFC 7519): signature by a key
-// of the issuer, algorithm, iss, aud, exp, nbf, iat, sub, and its form. The
-// error is ErrInvalid where the token is not good, and else ErrFault or
-// ErrTimeout.
+// Verify verifies a JWT access token (RFC 9068, RFC 7519): the signature by a key of
+// the issuer, the algorithm, iss, aud, exp, nbf, iat, sub, and the form. The error is
+// ErrInvalid if the token is not valid, and otherwise ErrFault or ErrTimeout.
 func (t *Trusted) Verify(ctx context.Context, raw string) (*AccessToken, error) {
 	m, err := t.metadata(ctx)
 	if err != nil {
@@ -82,7 +80,7 @@ func (t *Trusted) Verify(ctx context.Context, raw string) (*AccessToken, error) 
 		algorithms = (&metadata{Algorithms: t.options.Algorithms}).algorithms()
 	}
 	_, c, err := t.verify(ctx, m, raw, accessTokenTypes, &oidc.Config{
-		SkipClientIDCheck: true, SupportedSigningAlgs: algorithms, // it knows one audience alone, and we several
+		SkipClientIDCheck: true, SupportedSigningAlgs: algorithms, // checkAudience accepts several audiences
 	})
 	if err == nil {
 		err = t.checkAccess(c)
@@ -96,9 +94,9 @@ func (t *Trusted) Verify(ctx context.Context, raw string) (*AccessToken, error) 
 	return t.accessToken("access token", c)
 }
 
-// checkAccess refuses tokens that are good, but not as a bearer's access
-// token: an ID token or a logout token (RFC 8725, section 3.12), and one that
-// is bound to a key whose possession nobody proves here (RFC 7800).
+// checkAccess refuses valid tokens that are not bearer access tokens: an ID token or a
+// logout token (RFC 8725, section 3.12), and a token that is bound to a key, whose
+// possession is not proved here (RFC 7800).
 func (t *Trusted) checkAccess(c claims) error {
 	for _, name := range []string{"nonce", "at_hash", "events"} {
 		if _, ok := c[name]; ok {
@@ -111,7 +109,7 @@ func (t *Trusted) checkAccess(c claims) error {
 	return nil
 }
 
-// accessToken makes an AccessToken of claims that have been verified.
+// accessToken makes an AccessToken from verified claims.
 func (t *Trusted) accessToken(operation string, c claims) (*AccessToken, error) {
 	subject, err := c.identifier("sub")
 	if err != nil {
@@ -137,9 +135,8 @@ func (t *Trusted) accessToken(operation string, c claims) (*AccessToken, error) 
 	return &AccessToken{Profile: profile, Scopes: scopes, ID: id, Expires: expires}, nil
 }
 
-// scopesOf reads scope, words in one string (RFC 9068, section 2.2.3; RFC
-// 7662, section 2.2), or scp, which some issuers have instead, as an array
-// too.
+// scopesOf reads scope, a string of words (RFC 9068, section 2.2.3; RFC 7662, section
+// 2.2), or scp, which some issuers use instead, also as an array.
 func scopesOf(c claims) ([]string, error) {
 	for _, name := range []string{"scope", "scp"} {
 		switch value := c[name].(type) {

@@ -10,10 +10,10 @@ import (
 	"authgate/policy"
 )
 
-// userinfo asks what the provider tells of the person that the access token is
-// for (OpenID Connect Core 1.0, section 5.3). go-oidc does this too, but would
-// fetch the keys of a signed answer past our limits, and puts what it does not
-// understand into its errors.
+// userinfo requests the claims of the user for whom the access token was issued
+// (OpenID Connect Core 1.0, section 5.3). go-oidc can do this, too, but fetches the
+// keys of a signed answer without the limits of this package, and copies answers
+// into its errors.
 func (p *Provider) userinfo(ctx context.Context, m *metadata, access string) (claims, error) {
 	r, err := http.NewRequest(http.MethodGet, m.Userinfo, nil)
 	if err != nil {
@@ -39,8 +39,8 @@ func (p *Provider) userinfo(ctx context.Context, m *metadata, access string) (cl
 	return c, nil
 }
 
-// verifyUserinfo verifies a signed answer (OpenID Connect Core 1.0, section
-// 5.3.2). It need not say who made it for whom, but if it does it must be us.
+// verifyUserinfo verifies a signed answer (OpenID Connect Core 1.0, section 5.3.2).
+// It may lack iss and aud, but if present they must match.
 func (p *Provider) verifyUserinfo(ctx context.Context, m *metadata, raw string) (claims, error) {
 	key, err := p.keyFor(ctx, m, raw, plainTypes, supportedAlgorithms)
 	if err != nil {
@@ -65,11 +65,11 @@ func (p *Provider) verifyUserinfo(ctx context.Context, m *metadata, raw string) 
 	return c, c.checkTimes(p.now())
 }
 
-// wholeNumber is how an identifier may be written that is no string.
+// wholeNumber is the form of an identifier that is a number.
 var wholeNumber = regexp.MustCompile(`^[0-9]{1,20}$`)
 
-// subject reads who userinfo is about: sub, or without OpenID Connect the
-// configured claim, which may be a whole number as with GitHub's id.
+// subject reads the subject from userinfo: sub, or without OpenID Connect the
+// configured claim, which may be a whole number, as the id of GitHub.
 func (p *Provider) subject(userinfo claims) (string, error) {
 	if p.openID() {
 		return userinfo.identifier("sub")
@@ -82,8 +82,8 @@ func (p *Provider) subject(userinfo claims) (string, error) {
 		if wholeNumber.MatchString(value.String()) {
 			return value.String(), nil
 		}
-		return "", fmt.Errorf("%s is a number but no whole one", name)
+		return "", fmt.Errorf("%s is a number, but not a whole number", name)
 	default:
-		return "", fmt.Errorf("%s is %s, expected a string or a whole number that names the person for good; see subject_claim", name, kindOf(value))
+		return "", fmt.Errorf("%s is %s, expected a string or a whole number that identifies the user permanently; see subject_claim", name, kindOf(value))
 	}
 }
