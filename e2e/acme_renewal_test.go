@@ -172,8 +172,8 @@ func (p *pebble) rebuild() (roots *x509.CertPool, before string) {
 
 // ordersOnceMore is what the gateway logs before the order that names no
 // replaced certificate.
-const ordersOnceMore = "the authority refused to renew the certificate; it is ordered once more, as one that replaces none, " +
-	"in case the authority was rebuilt or the account is another one"
+const ordersOnceMore = "the authority refused to renew the certificate; it is ordered once more, without naming the replaced certificate, " +
+	"in case the authority was rebuilt or the account has changed"
 
 // asOf checks a certificate that has expired as if it had not.
 func asOf(roots *x509.CertPool) *tls.Config {
@@ -268,7 +268,7 @@ func (g *acmeGateway) hasNone(t *testing.T, roots *x509.CertPool, name string) {
 	if want := g.public + "/open"; a.StatusCode != http.StatusPermanentRedirect || a.Header.Get("Location") != want {
 		t.Errorf("over plain HTTP: %d to %q, expected to %q", a.StatusCode, a.Header.Get("Location"), want)
 	}
-	g.logsFailure(t, "there is no certificate yet, and it cannot be had; it is tried again", name, "performing request")
+	g.logsFailure(t, "there is no certificate yet, and it cannot be obtained; it is tried again", name, "performing request")
 }
 
 // overPlain sends a request over plain HTTP.
@@ -301,7 +301,7 @@ func (g *acmeGateway) logsFailure(t *testing.T, message, name, why string) {
 // after that, and the metric has the time until then.
 func (g *acmeGateway) keepsLast(t *testing.T, coming *arrivals) {
 	t.Helper()
-	g.logsFailure(t, "the certificate cannot be renewed; the one at hand is kept, and it is tried again", gateName, "authorization failed")
+	g.logsFailure(t, "the certificate cannot be renewed; the current one is kept, and it is tried again", gateName, "authorization failed")
 	seen := coming.serials()
 	expires := g.reported(gateName).Expires
 	for _, sign := range []float64{1, -1} { // before it has expired, and after

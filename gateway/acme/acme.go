@@ -1,31 +1,30 @@
-// Package acme gets the gateway's certificates from an authority that speaks
-// ACME (RFC 8555), such as Let's Encrypt or one of one's own, and renews them,
-// with certmagic.
+// Package acme obtains and renews the gateway's certificates, with certmagic, from
+// an authority that implements ACME (RFC 8555), such as Let's Encrypt or a private
+// one.
 //
-// The authority looks whether this is the server of the name it certifies: it
-// asks for a file over plain HTTP (HTTP-01, RFC 8555, section 8.3) or opens a
-// TLS connection of a special kind (TLS-ALPN-01, RFC 8737). Either comes to the
-// listeners that the gateway has anyway, and where instances share their
-// Storage, any of them answers for all, takes over what another has begun, and
-// uses what another has got.
+// The authority verifies that the gateway controls a name. It requests a file over
+// plain HTTP (HTTP-01, RFC 8555, section 8.3) or opens a TLS connection with a
+// special protocol (TLS-ALPN-01, RFC 8737). Both arrive at the listeners of the
+// gateway. Instances that share their Storage can answer each other's challenges,
+// continue an order that another has begun, and use the certificates of the others.
+//
+// By using the package the operator agrees to the authority's terms of service.
 //
 // # Limits and threats
 //
-// A certificate that cannot be renewed is used until there is another, be it
-// expired: whether to trust it is for the client to say. Why it cannot is in
-// the log and in Manager.Certificates. Two weeks after it has expired it leaves
-// the storage. A client that asks for a name without a certificate is shown that
-// of the first name, which it will not trust.
+// A certificate that cannot be renewed is used until there is a new one, even if it
+// has expired: the client decides whether to trust it. The log and
+// Manager.Certificates tell the reason. Two weeks after its expiry it is deleted
+// from the storage. A client that asks for a name without a certificate gets the
+// certificate of the first name, which it will not trust.
 //
 // There is no OCSP stapling: certmagic would wait for the responder without a
 // deadline, and Let's Encrypt has none.
 //
-// Only configured names are asked for, and challenges are looked up for these
-// alone, so that what clients ask for reaches neither the authority nor the
-// store. Names are certified one by one; wildcards need a challenge by DNS,
-// which is not supported.
-//
-// To use it is to agree to the authority's terms of service.
+// The package orders certificates only for configured names, and looks up challenges
+// only for these, so that a client can cause no call to the authority or the store.
+// Each name gets its own certificate. Wildcards need a challenge by DNS, which is
+// not supported.
 package acme
 
 import (
@@ -55,30 +54,30 @@ const Protocol = "acme-tls/1"
 const (
 	// loadTime bounds how long Open waits for the storage.
 	loadTime = 5 * time.Second
-	// retryAfter is when the storage is looked at again for a name without a
-	// certificate. certmagic itself waits between questions to the authority.
+	// retryAfter is the pause before the storage is read again for a name
+	// without a certificate. certmagic has its own pauses between orders.
 	retryAfter = 10 * time.Second
-	// refusedAfter is when the authority is asked again that has refused.
+	// refusedAfter is the pause before the next order after a refusal.
 	refusedAfter = time.Hour
-	// closeTime is for what is under way to end, and once more to give back the
-	// locks of what has not.
+	// closeTime is how long Close waits for work in progress to end, and then
+	// how long it may take to release the locks.
 	closeTime = 2 * time.Second
 )
 
-// Options say what to certify and how. Domains, Storage, HTTPS and Logger are
-// needed.
+// Options configure a Manager. Domains, Storage, HTTPS and Logger are required.
 type Options struct {
-	Domains   []string       // the first one also serves clients that name none of them
+	Domains   []string       // clients that ask for another name, or none, get the certificate of the first
 	Email     string         // for the account at the authority; may be empty
 	Directory string         // URL of the authority; default Let's Encrypt
-	Roots     *x509.CertPool // that the authority's own certificate leads to; nil: the system's
+	Roots     *x509.CertPool // for the authority's own certificate; nil: the system's
 	Storage   certmagic.Storage
-	HTTP      string // address that the plain listener has; empty: no HTTP-01
-	HTTPS     string // address that the TLS listener has
+	HTTP      string // the address of the plain listener; empty: no HTTP-01
+	HTTPS     string // the address of the TLS listener
 	Logger    *slog.Logger
 }
 
-// Manager has the certificates of some names. It is safe for concurrent use.
+// Manager obtains, renews and serves the certificates of some names. It is safe for
+// concurrent use.
 type Manager struct {
 	domains []string
 	logger  *slog.Logger
@@ -89,24 +88,24 @@ type Manager struct {
 	closing sync.Once
 
 	unrelated *certmagic.Config // renews without naming the replaced certificate
-	refused   chan string       // domains to renew so
+	refused   chan string       // domains to renew with unrelated
 
 	mu       sync.Mutex
 	failures map[string]failure // by name
 }
 
-// failure is why a certificate was not to be had, while there was one with
-// that expiry.
+// failure is why a certificate could not be obtained, and the expiry of the
+// certificate that was in use then.
 type failure struct {
 	problem string
 	had     time.Time
 }
 
-// Open returns a manager with what the storage has, which may be nothing yet
-// and is not looked at for newer ones before Run. Close ends it.
+// Open returns a Manager with the certificates in the storage, if there are any.
+// It reads the storage again only in Run. The caller must call Close.
 func Open(ctx context.Context, o Options) (*Manager, error) {
 	if len(o.Domains) == 0 {
-		return nil, errors.New("there is no name to have a certificate for")
+		return nil, errors.New("no name is configured")
 	}
 	host, httpPort, httpsPort, err := ports(o.HTTP, o.HTTPS)
 	if err != nil {
@@ -147,8 +146,8 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 	return m, nil
 }
 
-// ports returns where the listeners are in certmagic's terms: it knows one
-// host for both. It finds the ports in use, and leaves the answers to us.
+// ports returns the addresses of the listeners for certmagic, which has one host for
+// both. Because the ports are in use, certmagic does not listen itself.
 func ports(plain, secure string) (host string, plainPort, securePort int, err error) {
 	for _, listener := range []struct {
 		address string
@@ -176,15 +175,15 @@ func (m *Manager) cacheOptions(pause time.Duration) certmagic.CacheOptions {
 	}
 }
 
-// configFor says how to renew a certificate.
+// configFor returns the configuration for the renewal of a certificate.
 func (m *Manager) configFor(certificate certmagic.Certificate) (*certmagic.Config, error) {
 	if len(certificate.Names) == 0 || !m.manages(certificate.Names[0]) { // which certmagic would order, see load
-		return nil, fmt.Errorf("%q are none of the names to have a certificate for", certificate.Names)
+		return nil, fmt.Errorf("%q are none of the configured names", certificate.Names)
 	}
 	return m.config, nil
 }
 
-// Close ends what Open began, after Run. Certificates can be had still.
+// Close stops the Manager after Run has returned. GetCertificate still works.
 func (m *Manager) Close() {
 	m.closing.Do(func() {
 		stopped := make(chan struct{})
@@ -196,10 +195,10 @@ func (m *Manager) Close() {
 		defer cancel()
 		select {
 		case <-stopped:
-		case <-ctx.Done(): // it waits for the authority, which may not answer
+		case <-ctx.Done(): // the authority may not answer
 		}
 		if s, ok := m.config.Storage.(*Storage); ok {
-			s.wait(ctx) // certmagic renews beside Run, and needs the store to end what it does
+			s.wait(ctx) // certmagic also renews outside of Run, and needs the store to finish
 		}
 		ctx, cancel = context.WithTimeout(context.Background(), closeTime)
 		defer cancel()
@@ -207,8 +206,8 @@ func (m *Manager) Close() {
 	})
 }
 
-// GetCertificate has the form of tls.Config.GetCertificate. It answers the
-// TLS-ALPN-01 challenge too.
+// GetCertificate is for tls.Config.GetCertificate. It also answers TLS-ALPN-01
+// challenges.
 func (m *Manager) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	challenge := slices.Equal(hello.SupportedProtos, []string{Protocol})
 	if challenge && !m.manages(hello.ServerName) {
@@ -217,11 +216,11 @@ func (m *Manager) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, 
 	return m.config.GetCertificate(hello)
 }
 
-// Refresh does nothing: certificates are renewed without being told.
+// Refresh does nothing, because Run renews certificates.
 func (m *Manager) Refresh() error { return nil }
 
-// AnswerChallenge answers a request that is a HTTP-01 challenge under way, and
-// reports whether it did.
+// AnswerChallenge answers r if it is an HTTP-01 challenge in progress, and reports
+// whether it did.
 func (m *Manager) AnswerChallenge(w http.ResponseWriter, r *http.Request) bool {
 	host, _, err := net.SplitHostPort(r.Host)
 	if err != nil {
@@ -230,7 +229,7 @@ func (m *Manager) AnswerChallenge(w http.ResponseWriter, r *http.Request) bool {
 	return m.manages(host) && m.issuer.HandleHTTPChallenge(w, r)
 }
 
-// manages reports whether name is one to have a certificate for.
+// manages reports whether name is configured.
 func (m *Manager) manages(name string) bool {
 	return slices.Contains(m.domains, strings.ToLower(name))
 }

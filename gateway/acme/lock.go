@@ -11,27 +11,26 @@ import (
 )
 
 const (
-	// lease is how long the others wait for a lock whose holder was killed.
+	// lease is how long other instances wait for a lock whose holder was killed.
 	lease = time.Minute
 	// leaseEvery is how often a lease is renewed.
 	leaseEvery = lease / 3
-	// attemptTime is how long a lease is renewed. One attempt to obtain a
+	// attemptTime is how long a lease is renewed. An attempt to obtain a
 	// certificate takes less, unless the authority hangs.
 	attemptTime = 15 * time.Minute
-	// lockPoll is how often a lock is tried that another instance holds.
+	// lockPoll is the pause before the next attempt to lock.
 	lockPoll = time.Second
 )
 
-// ownLock is a lock of this instance.
+// ownLock is a lock that this instance holds.
 type ownLock struct {
 	token string
-	let   context.CancelFunc // ends the renewing of the lease
+	let   context.CancelFunc // stops the renewal of the lease
 }
 
-// Lock implements certmagic.Locker. A lock is a lease, renewed for as long as
-// an attempt takes: who was frozen meanwhile may find that another instance
-// has it. Two instances then obtain the same certificate, and the later one
-// stays.
+// Lock implements certmagic.Locker. A lock is a lease that is renewed during an
+// attempt. If this instance is suspended meanwhile, another one may get the lock.
+// Both then obtain the same certificate, and the later one is kept.
 func (s *Storage) Lock(ctx context.Context, name string) error {
 	for {
 		if locked, err := s.TryLock(ctx, name); err != nil || locked {
@@ -59,8 +58,7 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	return true, nil
 }
 
-// hold notes a lock, whose lease it renews for one attempt. The caller holds
-// s.mu.
+// hold records a lock and renews its lease for one attempt. The caller holds s.mu.
 func (s *Storage) hold(name, token string) {
 	if before, ok := s.held[name]; ok {
 		before.let()
@@ -76,20 +74,20 @@ func (s *Storage) hold(name, token string) {
 				return
 			case <-ticker.C:
 			}
-			// Whether it is lost the attempt need not know, see Lock.
+			// The attempt need not know whether the lock is lost, see Lock.
 			_ = s.store.Swap(ctx, lockPrefix+name, []byte(token), []byte(token), s.now().Add(lease))
 		}
 	}()
 }
 
-// Unlock implements certmagic.Locker. A lock that another instance has taken
-// meanwhile stays that one's.
+// Unlock implements certmagic.Locker. It does not release a lock that another
+// instance has taken meanwhile.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
 	held, err := s.own(name)
 	if err != nil {
 		return fmt.Errorf("unlocking %s: %w", name, err)
 	}
-	held.let() // be the store there or not: then the lease runs out
+	held.let() // even if the store does not answer: then the lease expires
 	token, expired := []byte(held.token), s.now()
 	err = s.store.Swap(ctx, lockPrefix+name, token, token, expired)
 	if err != nil && !errors.Is(err, store.ErrConflict) {
@@ -105,7 +103,7 @@ func (s *Storage) Unlock(ctx context.Context, name string) error {
 	return nil
 }
 
-// wait returns when this instance holds no lock any more, or ctx ends.
+// wait waits until this instance holds no lock, or ctx ends.
 func (s *Storage) wait(ctx context.Context) {
 	for {
 		s.mu.Lock()
@@ -122,24 +120,24 @@ func (s *Storage) wait(ctx context.Context) {
 	}
 }
 
-// RenewLockLease implements certmagic.LockLeaseRenewer; certmagic calls it
-// before each attempt. However long a lease is asked for, it is for this one:
-// while this instance waits for its next, another may try, whose network may be
-// the better one.
+// RenewLockLease implements certmagic.LockLeaseRenewer. certmagic calls it before each
+// attempt. It ignores the requested duration and renews the lease for one attempt, so
+// that another instance, which may have a better network, can try while this one
+// waits for its next attempt.
 func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	held, err := s.own(name)
 	if err != nil {
 		return fmt.Errorf("renewing the lock %s: %w", name, err)
 	}
 	token := []byte(held.token)
-	for _, before := range [][]byte{token, nil} { // held still, or run out
+	for _, before := range [][]byte{token, nil} { // still held, or expired
 		err = s.store.Swap(ctx, lockPrefix+name, before, token, s.now().Add(lease))
 		if !errors.Is(err, store.ErrConflict) {
 			break
 		}
 	}
 	if errors.Is(err, store.ErrConflict) {
-		return fmt.Errorf("the lock %s ran out, and another instance holds it now", name)
+		return fmt.Errorf("the lock %s has expired, and another instance holds it now", name)
 	}
 	if err != nil {
 		return fmt.Errorf("renewing the lock %s: %w", name, err)
@@ -152,7 +150,7 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Durati
 	return nil
 }
 
-var errNotHeld = errors.New("this instance does not hold it")
+var errNotHeld = errors.New("this instance does not hold the lock")
 
 func (s *Storage) own(name string) (ownLock, error) {
 	s.mu.Lock()

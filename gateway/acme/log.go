@@ -9,21 +9,21 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// A client can make certmagic log by asking for challenges that there are not,
-// so that a line which is the same but for its attributes is written sameLines
-// times in samePeriod at most.
+// A client can make certmagic log by asking for challenges that do not exist.
+// Therefore lines that differ only in their attributes are written at most sameLines
+// times in samePeriod.
 const (
 	samePeriod = time.Minute
 	sameLines  = 20
 )
 
-// newLogger is a logger for certmagic that writes to logger.
+// newLogger returns a logger for certmagic that writes to logger.
 func newLogger(logger *slog.Logger) *zap.Logger {
 	core := &logCore{handler: logger.Handler()}
 	return zap.New(zapcore.NewSamplerWithOptions(core, samePeriod, sameLines, 0))
 }
 
-// logCore is a zapcore.Core that hands everything on to a slog.Handler.
+// logCore is a zapcore.Core that passes everything to a slog.Handler.
 type logCore struct{ handler slog.Handler }
 
 var levels = map[zapcore.Level]slog.Level{
@@ -32,7 +32,7 @@ var levels = map[zapcore.Level]slog.Level{
 	zapcore.WarnLevel:  slog.LevelWarn,
 }
 
-// levelOf is the level in slog; what is above a warning is an error.
+// levelOf returns the level in slog. Everything above a warning is an error.
 func levelOf(level zapcore.Level) slog.Level {
 	if known, ok := levels[level]; ok {
 		return known
@@ -65,7 +65,7 @@ func (c *logCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	return c.handler.Handle(context.Background(), record)
 }
 
-// Sync implements zapcore.Core. The handler keeps nothing back.
+// Sync implements zapcore.Core. The handler does not buffer.
 func (c *logCore) Sync() error { return nil }
 
 func attrs(fields []zapcore.Field) []slog.Attr {

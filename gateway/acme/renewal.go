@@ -14,20 +14,19 @@ import (
 	"github.com/caddyserver/certmagic"
 )
 
-// A certificate is looked at often enough to be renewed in time however short
-// its life is: some authorities of one's own issue them for minutes. Looking
-// costs nothing but memory accesses.
+// A certificate is checked often enough to be renewed in time, however short its
+// lifetime is: some private authorities issue certificates for minutes.
 const (
 	longestPause  = 10 * time.Minute
 	shortestPause = time.Second
-	looks         = 60 // in the life of a certificate
+	looks         = 60 // checks in the lifetime of a certificate
 )
 
 const (
 	// cleanEvery is how often the storage is cleaned, by any instance.
 	cleanEvery = 24 * time.Hour
-	// keepExpired is how long a certificate is kept in the storage that has
-	// expired and was not renewed, as those of names that are configured no more.
+	// keepExpired is how long an expired certificate stays in the storage, such
+	// as that of a name that is no longer configured.
 	keepExpired = 14 * 24 * time.Hour
 )
 
@@ -43,9 +42,9 @@ func (m *Manager) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// load takes the certificate of a name from the storage in place of the one at
-// hand, unless that is newer: another instance may have renewed it before this
-// one would. If there is none the error is fs.ErrNotExist.
+// load reads the certificate of a name from the storage, where another instance may
+// have renewed it, and uses it unless the current one is newer. If there is none, the
+// error is fs.ErrNotExist.
 func (m *Manager) load(ctx context.Context, domain string) error {
 	certificate, err := m.config.CacheManagedCertificate(ctx, domain)
 	if err != nil {
@@ -63,8 +62,8 @@ func (m *Manager) load(ctx context.Context, domain string) error {
 	return nil
 }
 
-// obtain sees to it that there is a certificate for a name, and that it is the
-// one in the storage.
+// obtain obtains a certificate for a name if there is none, and keeps using the
+// newest one in the storage.
 func (m *Manager) obtain(ctx context.Context, domain string) {
 	for torn, mended := false, false; ctx.Err() == nil; {
 		err := m.load(ctx, domain)
@@ -76,16 +75,16 @@ func (m *Manager) obtain(ctx context.Context, domain string) {
 		seen := torn
 		torn = m.torn(ctx, domain)
 		switch {
-		case torn && seen && !mended: // and no other instance is about to write the other half
+		case torn && seen && !mended: // seen twice: no other instance is writing the other half
 			if err = m.mend(ctx, domain); err == nil {
-				mended = true // which is not done over and over if it mends nothing
+				mended = true // once, in case it does not help
 				continue
 			}
 		case m.current(domain) != nil:
-			pause(ctx, retryAfter) // to renew it is for maintain
+			pause(ctx, retryAfter) // maintain renews it
 			continue
 		case errors.Is(err, fs.ErrNotExist):
-			err = m.config.ObtainCertAsync(ctx, domain) // tries again by itself
+			err = m.config.ObtainCertAsync(ctx, domain) // retries by itself
 		}
 		if err != nil && ctx.Err() == nil {
 			m.failed(domain, err)
@@ -94,8 +93,8 @@ func (m *Manager) obtain(ctx context.Context, domain string) {
 	}
 }
 
-// retryPause is how long to wait after a failure. Where certmagic does not go on
-// by itself, the authority has refused what its testing environment granted.
+// retryPause returns the pause after a failure. If certmagic does not retry by
+// itself, the authority has refused an order that its testing environment granted.
 func retryPause(err error) time.Duration {
 	if _, refused := errors.AsType[certmagic.ErrNoRetry](err); refused {
 		return refusedAfter
@@ -103,16 +102,16 @@ func retryPause(err error) time.Duration {
 	return retryAfter
 }
 
-// mend takes a certificate without its key out of the storage. It is missing
-// then, and one instance obtains it for all: whoever has none at hand, or wants
-// to renew it.
+// mend deletes a certificate that does not match its key from the storage. Then an
+// instance without a certificate, or one that renews its own, obtains a new one for
+// all.
 func (m *Manager) mend(ctx context.Context, domain string) error {
-	m.logger.Warn("the certificate and the key in the storage do not belong together; the certificate is removed, to be obtained anew", "domain", domain)
+	m.logger.Warn("the certificate and the key in the storage do not match; the certificate is deleted and a new one is obtained", "domain", domain)
 	return m.config.Storage.Delete(ctx, certmagic.StorageKeys.SiteCert(m.issuer.IssuerKey(), domain))
 }
 
-// torn reports whether the storage has a certificate and the key of another
-// one: what is left when an instance is killed between the two.
+// torn reports whether the certificate and the key in the storage do not match, as
+// after an instance was killed between the two writes.
 func (m *Manager) torn(ctx context.Context, domain string) bool {
 	var pair [2][]byte
 	for i, name := range []string{
@@ -128,25 +127,25 @@ func (m *Manager) torn(ctx context.Context, domain string) bool {
 	return err != nil
 }
 
-// maintain renews what will expire, and takes over what another instance has
-// got: obtain may wait for hours until it asks the authority again.
+// maintain renews certificates. It also reads certificates that another instance has
+// obtained, because obtain may wait for hours until its next attempt.
 func (m *Manager) maintain(ctx context.Context) {
 	for ctx.Err() == nil {
 		for _, domain := range m.domains {
 			if m.current(domain) == nil {
-				_ = m.load(ctx, domain) // obtain tells
+				_ = m.load(ctx, domain) // obtain reports errors
 			}
 		}
 		every := m.interval()
 		m.cache.SetOptions(m.cacheOptions(every))
 		if err := m.cache.RenewManagedCertificates(ctx); err != nil {
-			m.logger.Error("looking after the certificates failed", "error", err.Error())
+			m.logger.Error("maintaining the certificates failed", "error", err.Error())
 		}
 		pause(ctx, every)
 	}
 }
 
-// interval is how long to wait before the certificates are looked at again.
+// interval returns the pause before the next check of the certificates.
 func (m *Manager) interval() time.Duration {
 	shortest := longestPause
 	for _, domain := range m.domains {
@@ -159,7 +158,7 @@ func (m *Manager) interval() time.Duration {
 	return max(shortest, shortestPause)
 }
 
-// clean removes what has long expired from the storage.
+// clean deletes certificates that expired long ago from the storage.
 func (m *Manager) clean(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := certmagic.CleanStorage(ctx, m.config.Storage, certmagic.CleanStorageOptions{
@@ -182,21 +181,20 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Certificate is what there is for a name.
+// Certificate is the state of the certificate of a name.
 type Certificate struct {
 	Domain  string
-	Expires time.Time // zero: there is none yet
-	Problem string    // why there is not a newer one; empty: it is not time for it
+	Expires time.Time // zero: there is no certificate yet
+	Problem string    // why there is no newer one; empty if none is due
 }
 
-// A certificate is renewed when a third of its life is left. With less than a
-// sixth something is wrong, be it not the authority.
+// A certificate is renewed when a third of its lifetime is left. If less than a
+// sixth is left, something is wrong.
 const overdue = 6
 
 const problemOverdue = "it should have been renewed by now; the log tells what failed"
 
-// Certificates returns what there is for each name, in the order of
-// Options.Domains.
+// Certificates returns the state for each name, in the order of Options.Domains.
 func (m *Manager) Certificates() []Certificate {
 	var all []Certificate
 	for _, domain := range m.domains {
@@ -217,8 +215,7 @@ func (m *Manager) Certificates() []Certificate {
 	return all
 }
 
-// current returns the certificate of a name that was issued last, nil if there
-// is none.
+// current returns the newest certificate of a name, or nil if there is none.
 func (m *Manager) current(domain string) *certmagic.Certificate {
 	all := m.cache.AllMatchingCertificates(domain)
 	if len(all) == 0 {
@@ -239,7 +236,7 @@ func (m *Manager) expires(domain string) time.Time {
 	return time.Time{}
 }
 
-// notice has the form of certmagic.Config.OnEvent.
+// notice is for certmagic.Config.OnEvent.
 func (m *Manager) notice(ctx context.Context, event string, data map[string]any) error {
 	renewal, _ := data["renewal"].(bool)
 	if err, _ := data["error"].(error); event == "cert_failed" && renewal && refusedOrder(err) && ctx.Err() == nil {
@@ -250,26 +247,26 @@ func (m *Manager) notice(ctx context.Context, event string, data map[string]any)
 	return m.noticeUnrelated(ctx, event, data)
 }
 
-// noticeUnrelated is notice for orders that replace no certificate, which are
-// not followed by another one.
+// noticeUnrelated is notice for orders that do not name a replaced certificate; no
+// other order follows them.
 func (m *Manager) noticeUnrelated(ctx context.Context, event string, data map[string]any) error {
-	if event == "cert_failed" && !errors.Is(ctx.Err(), context.Canceled) { // by a stop, which is no failure
+	if event == "cert_failed" && !errors.Is(ctx.Err(), context.Canceled) { // a stop is not a failure
 		m.failed(fmt.Sprint(data["identifier"]), data["error"])
 	}
 	return nil
 }
 
-// failed notes that a certificate was not to be had. The one at hand is used
-// until there is another.
+// failed records that a certificate could not be obtained. The current one is used
+// until there is a new one.
 func (m *Manager) failed(domain string, problem any) {
 	had := m.expires(domain)
 	m.mu.Lock()
 	m.failures[domain] = failure{problem: fmt.Sprint(problem), had: had}
 	m.mu.Unlock()
 	if had.IsZero() {
-		m.logger.Error("there is no certificate yet, and it cannot be had; it is tried again", "domain", domain, "error", fmt.Sprint(problem))
+		m.logger.Error("there is no certificate yet, and it cannot be obtained; it is tried again", "domain", domain, "error", fmt.Sprint(problem))
 		return
 	}
-	m.logger.Error("the certificate cannot be renewed; the one at hand is kept, and it is tried again",
+	m.logger.Error("the certificate cannot be renewed; the current one is kept, and it is tried again",
 		"domain", domain, "expires", had, "error", fmt.Sprint(problem))
 }

@@ -111,7 +111,7 @@ func TestProblems(t *testing.T) {
 	if got := r.Certificates()[1]; got != (Certificate{Domain: other}) {
 		t.Errorf("the other name has %+v", got)
 	}
-	for _, want := range []string{`"domain":"` + name + `"`, "there is no certificate yet", "the one at hand is kept", `"error":"no such host"`} {
+	for _, want := range []string{`"domain":"` + name + `"`, "there is no certificate yet", "the current one is kept", `"error":"no such host"`} {
 		if !strings.Contains(r.log.String(), want) {
 			t.Errorf("the log lacks %s:\n%s", want, r.log)
 		}

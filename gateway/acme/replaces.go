@@ -10,57 +10,55 @@ import (
 	"github.com/mholt/acmez/v3/acme"
 )
 
-// An order that renews a certificate names the one that it replaces (RFC 9773,
-// section 5), which exempts it from some rate limits. The authority refuses the
-// order if it does not know that certificate, or issued it to another account:
-// after it was rebuilt with an empty database, or after tls.email was changed.
-// certmagic names the certificate at each attempt, so this refusal is final
-// unless one order leaves the name out.
+// An order for a renewal names the certificate that it replaces (RFC 9773, section
+// 5), which exempts the order from some rate limits. The authority refuses it if it
+// does not know that certificate or issued it to another account: after it was
+// rebuilt with an empty database, or after tls.email was changed. certmagic names
+// the certificate in each attempt, so all of them would be refused.
 //
-// Each attempt of certmagic that ends so is followed by one order without the
-// name. certmagic's schedule, from a minute to six hours, thus also bounds how
-// often the authority is asked again.
+// Therefore this package follows each such refusal with one order that does not name
+// the certificate. The schedule of certmagic, from a minute to six hours, also bounds
+// these orders.
 
 // againTime bounds the order without the name.
 const againTime = attemptTime
 
-// unrelated is an issuer whose orders do not name the certificate that they
-// replace: certmagic names it for an *certmagic.ACMEIssuer alone.
+// unrelated is an issuer whose orders do not name the replaced certificate, because
+// certmagic names it only for an *certmagic.ACMEIssuer.
 type unrelated struct{ *certmagic.ACMEIssuer }
 
-// PreCheck implements certmagic.PreChecker. It never asks for an email address
-// on the standard input.
+// PreCheck implements certmagic.PreChecker. It never prompts for an email address.
 func (u unrelated) PreCheck(ctx context.Context, names []string, _ bool) error {
 	return u.ACMEIssuer.PreCheck(ctx, names, false)
 }
 
-// refusedOrder reports whether an order failed in a way that leaving out the
-// replaced certificate may mend. Failed challenges and rate limits are not
-// among them, and neither is an authority that cannot be reached.
+// refusedOrder reports whether an order failed in a way that an order without the
+// replaced certificate may avoid. Failed challenges, rate limits and an unreachable
+// authority are not among them.
 func refusedOrder(err error) bool {
 	if problem, ok := errors.AsType[acme.Problem](err); ok {
 		_, challenge := problem.Resource.(acme.Authorization)
 		return !challenge && problem.Type != acme.ProblemTypeRateLimited
 	}
-	// certmagic registers a new account if the authority does not know the one
-	// at hand, but then sends the order for the old one, and fails with this.
+	// If the authority does not know the account, certmagic registers a new one,
+	// but sends the order for the old one, and fails with this error.
 	return err != nil && strings.Contains(err.Error(), "no certificate chains")
 }
 
-// tryUnrelated has an order without the replaced certificate sent, and reports
-// whether it will be.
+// tryUnrelated requests an order without the replaced certificate, and reports
+// whether it will be sent.
 func (m *Manager) tryUnrelated(domain string, err error) bool {
 	select {
 	case m.refused <- domain:
 	default:
 		return false
 	}
-	m.logger.Warn("the authority refused to renew the certificate; it is ordered once more, as one that replaces none, "+
-		"in case the authority was rebuilt or the account is another one", "domain", domain, "error", err.Error())
+	m.logger.Warn("the authority refused to renew the certificate; it is ordered once more, without naming the replaced certificate, "+
+		"in case the authority was rebuilt or the account has changed", "domain", domain, "error", err.Error())
 	return true
 }
 
-// renewUnrelated sends the orders that tryUnrelated asks for, until ctx ends.
+// renewUnrelated sends the orders that tryUnrelated requests, until ctx ends.
 func (m *Manager) renewUnrelated(ctx context.Context) {
 	for {
 		select {
@@ -72,8 +70,8 @@ func (m *Manager) renewUnrelated(ctx context.Context) {
 	}
 }
 
-// renewOnce makes one attempt without the replaced certificate. If it fails,
-// notice has told why.
+// renewOnce sends one order without the replaced certificate. If it fails, certmagic
+// reports that to noticeUnrelated.
 func (m *Manager) renewOnce(ctx context.Context, domain string) {
 	attempt, cancel := context.WithTimeout(ctx, againTime)
 	defer cancel()
@@ -84,6 +82,6 @@ func (m *Manager) renewOnce(ctx context.Context, domain string) {
 		m.failed(domain, err)
 		return
 	}
-	m.logger.Info("the certificate was renewed by an order that replaces none",
+	m.logger.Info("the certificate was renewed, without naming the replaced certificate",
 		"domain", domain, "expires", m.expires(domain).UTC().Format(time.RFC3339))
 }

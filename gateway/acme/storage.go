@@ -19,23 +19,22 @@ import (
 	"authgate/gateway/store"
 )
 
-// Where things are in the store.
+// Keys in the store.
 const (
 	filePrefix = "acme:file:" // + name; sealed
 	namesKey   = "acme:files" // the names of all files; sealed
 	lockPrefix = "acme:lock:" // + name
 )
 
-// Storage is a certmagic.Storage in the gateway's store, so that instances
-// which share a store share their certificates, the account at the authority,
-// answers to its challenges, and locks. Everything but locks is sealed: who
-// reads the store learns no more than what there is, which are domains and the
-// address of Options.Email, and who writes to it cannot put one thing in place
-// of another.
+// Storage is a certmagic.Storage in the gateway's store. Instances that share a store
+// share their certificates, the account at the authority, the answers to challenges,
+// and the locks. All but locks is sealed: an attacker who can read the store learns
+// the names of files, which contain domains and Options.Email, and one who can write
+// to it cannot replace one file with another.
 //
-// A file is one entry, and one more entry holds the names of all of them. A
-// name is there before its file and until after it, so that a crash between
-// leaves a name too many at worst, which List passes over.
+// Each file is one entry, and one more entry holds the names of all files. A name is
+// added before its file is stored and removed after it is deleted. So a crash leaves
+// at worst a name without a file, which List skips.
 type Storage struct {
 	store store.Store
 	box   *seal.Box
@@ -43,7 +42,7 @@ type Storage struct {
 
 	mu       sync.Mutex
 	held     map[string]ownLock // by name
-	released chan struct{}      // closed when one of them is given back, and replaced
+	released chan struct{}      // closed, and replaced, when a lock is released
 }
 
 var (
@@ -52,13 +51,13 @@ var (
 	_ certmagic.LockLeaseRenewer = (*Storage)(nil)
 )
 
-// NewStorage returns the storage in s, sealed with box. now is the clock of s,
-// see store.ClockOf: leases go by it.
+// NewStorage returns the storage in s, sealed with box. Leases expire by now, the
+// clock of s; see store.ClockOf.
 func NewStorage(s store.Store, box *seal.Box, now func() time.Time) *Storage {
 	return &Storage{store: s, box: box, now: now, held: map[string]ownLock{}, released: make(chan struct{})}
 }
 
-// String implements fmt.Stringer for certmagic, which logs what it works on.
+// String implements fmt.Stringer for the log of certmagic.
 func (s *Storage) String() string { return "store" }
 
 // Store implements certmagic.Storage.
@@ -75,7 +74,7 @@ func (s *Storage) Store(ctx context.Context, name string, content []byte) error 
 	return nil
 }
 
-// Load implements certmagic.Storage. A file that is not there is
+// Load implements certmagic.Storage. If there is no such file, the error is
 // fs.ErrNotExist.
 func (s *Storage) Load(ctx context.Context, name string) ([]byte, error) {
 	content, _, err := s.read(ctx, name)
@@ -101,7 +100,7 @@ func (s *Storage) read(ctx context.Context, name string) ([]byte, time.Time, err
 	return content[8:], time.Unix(0, int64(binary.BigEndian.Uint64(content))), nil
 }
 
-// open unseals what is at a place in the store.
+// open unseals the value of a key in the store.
 func (s *Storage) open(sealed []byte, place string) ([]byte, error) {
 	content, err := s.box.Open(sealed, place)
 	if err != nil {
@@ -111,21 +110,21 @@ func (s *Storage) open(sealed []byte, place string) ([]byte, error) {
 	return content, nil
 }
 
-// Delete implements certmagic.Storage: it removes a file, or a folder with
-// all that is in it. What is not there is no error.
+// Delete implements certmagic.Storage: it removes a file, or a folder with all files
+// in it. It returns nil if there is none.
 func (s *Storage) Delete(ctx context.Context, name string) error {
 	names, _, err := s.names(ctx)
 	if err != nil {
 		return fmt.Errorf("deleting %s: %w", name, err)
 	}
 	maps.DeleteFunc(names, func(file string, _ bool) bool { return !within(name, file) })
-	names[name] = true // be it listed or not
+	names[name] = true // even if it is not listed
 	for file := range names {
 		if err := s.store.Delete(ctx, filePrefix+file); err != nil {
 			return fmt.Errorf("deleting %s: %w", file, err)
 		}
 	}
-	gone := func(file string, _ bool) bool { return names[file] } // and not what has come meanwhile
+	gone := func(file string, _ bool) bool { return names[file] } // but not files that were added meanwhile
 	if err := s.rename(ctx, func(names map[string]bool) { maps.DeleteFunc(names, gone) }); err != nil {
 		return fmt.Errorf("deleting %s: %w", name, err)
 	}
@@ -138,8 +137,8 @@ func (s *Storage) Exists(ctx context.Context, name string) bool {
 	return err == nil
 }
 
-// List implements certmagic.Storage: the files and folders in a folder. A
-// folder that is not there is fs.ErrNotExist.
+// List implements certmagic.Storage: it returns the files and folders in a folder. If
+// there is no such folder, the error is fs.ErrNotExist.
 func (s *Storage) List(ctx context.Context, folder string, recursive bool) ([]string, error) {
 	names, _, err := s.names(ctx)
 	if err != nil {
@@ -168,8 +167,8 @@ func (s *Storage) List(ctx context.Context, folder string, recursive bool) ([]st
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// Stat implements certmagic.Storage. Neither a file nor a folder is
-// fs.ErrNotExist.
+// Stat implements certmagic.Storage. If name is neither a file nor a folder, the error
+// is fs.ErrNotExist.
 func (s *Storage) Stat(ctx context.Context, name string) (certmagic.KeyInfo, error) {
 	content, modified, err := s.read(ctx, name)
 	if err == nil {
@@ -184,19 +183,20 @@ func (s *Storage) Stat(ctx context.Context, name string) (certmagic.KeyInfo, err
 	return certmagic.KeyInfo{Key: name}, nil
 }
 
-// within reports whether a path is below a folder; the empty folder holds all.
+// within reports whether a path is below a folder. All paths are below the empty
+// folder.
 func within(folder, path string) bool {
 	folder = strings.Trim(folder, "/")
 	return path != "" && (folder == "" || strings.HasPrefix(path, folder+"/"))
 }
 
-// parent is the folder that a path is in, empty at the top.
+// parent returns the folder of a path, which may be empty.
 func parent(path string) string {
 	return path[:max(0, strings.LastIndexByte(path, '/'))]
 }
 
-// names returns the names of all files, and the entry as it is in the store:
-// nil if there is none.
+// names returns the names of all files, and the entry in the store, which is nil if
+// there is none.
 func (s *Storage) names(ctx context.Context) (map[string]bool, []byte, error) {
 	names := map[string]bool{}
 	sealed, err := s.store.Get(ctx, namesKey)
@@ -220,7 +220,8 @@ func (s *Storage) names(ctx context.Context) (map[string]bool, []byte, error) {
 	return names, sealed, nil
 }
 
-// rename changes the names of all files, against whoever does so meanwhile.
+// rename changes the names of all files. It repeats the change if another writer has
+// changed the names meanwhile.
 func (s *Storage) rename(ctx context.Context, change func(names map[string]bool)) error {
 	for {
 		names, before, err := s.names(ctx)
