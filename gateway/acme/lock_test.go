@@ -219,45 +219,38 @@ func TestRenewLockLease(t *testing.T) {
 	})
 }
 
-// A store that does not answer is no lock that another holds, nor one's own.
+// If the store does not answer, a lock is neither free nor released. A lock that
+// could not be released is free when its lease has expired.
 func TestLockWithoutStore(t *testing.T) {
-	t.Parallel()
-	spy := newSpy(t)
-	a, b := instancesOn(t, spy)
-	lock(t, a, "held")
-	spy.fail(func(int, string, string) bool { return true })
-	if locked, err := b.TryLock(t.Context(), "name"); locked || !errors.Is(err, errDown) {
-		t.Errorf("TryLock = %t, %v", locked, err)
-	}
-	if err := b.Lock(t.Context(), "name"); !errors.Is(err, errDown) {
-		t.Errorf("Lock: %v", err)
-	}
-	if err := a.RenewLockLease(t.Context(), "held", time.Hour); !errors.Is(err, errDown) {
-		t.Errorf("RenewLockLease: %v", err)
-	}
-	if err := a.Unlock(t.Context(), "held"); !errors.Is(err, errDown) {
-		t.Errorf("Unlock: %v", err)
-	}
-	spy.fail(nil)
-	wantTry(t, b, "held", false)
-	unlock(t, a, "held") // which it still knows
-	wantTry(t, b, "held", true)
-}
-
-// A lock that could not be given back is free when its lease is over.
-func TestLockNotGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		spy := newSpy(t)
 		a, b := instancesOn(t, spy)
-		lock(t, a, "name")
+		lock(t, a, "held")
 		spy.fail(func(int, string, string) bool { return true })
-		if err := a.Unlock(t.Context(), "name"); !errors.Is(err, errDown) {
+		_, tryErr := b.TryLock(t.Context(), "name")
+		for what, err := range map[string]error{
+			"TryLock": tryErr, "Lock": b.Lock(t.Context(), "name"),
+			"RenewLockLease": a.RenewLockLease(t.Context(), "held", time.Hour), "Unlock": a.Unlock(t.Context(), "held"),
+		} {
+			if !errors.Is(err, errDown) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		spy.fail(nil)
+		wantTry(t, b, "held", false)
+		unlock(t, a, "held") // it still knows the lock
+		wantTry(t, b, "held", true)
+		unlock(t, b, "held")
+
+		lock(t, a, "lost")
+		spy.fail(func(int, string, string) bool { return true })
+		if err := a.Unlock(t.Context(), "lost"); !errors.Is(err, errDown) {
 			t.Errorf("Unlock: %v", err)
 		}
 		spy.fail(nil)
 		time.Sleep(lease)
-		wantTry(t, b, "name", true)
+		wantTry(t, b, "lost", true)
 	})
 }
 
