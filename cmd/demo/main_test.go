@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/cookiejar"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,10 +19,11 @@ import (
 	"sync"
 	"testing"
 
+	"authgate/gateway/config"
 	"authgate/gateway/porttest"
 )
 
-// ports are the addresses of the demonstration.
+// ports has the addresses of the demonstration.
 type ports struct{ https, http, admin, upstream, provider string }
 
 func freePorts(t *testing.T) ports {
@@ -31,8 +31,7 @@ func freePorts(t *testing.T) ports {
 	return ports{porttest.Address(t), porttest.Address(t), porttest.Address(t), porttest.Address(t), porttest.Address(t)}
 }
 
-// shipped is the shipped configuration in a folder of its own, on other
-// addresses.
+// shipped writes the shipped configuration with other addresses into a new folder.
 func shipped(t *testing.T, p ports) string {
 	t.Helper()
 	content, err := os.ReadFile("../../config.yaml")
@@ -56,15 +55,15 @@ func shipped(t *testing.T, p ports) string {
 	return path
 }
 
-// demonstration is one that runs.
+// demonstration is a running demonstration.
 type demonstration struct {
 	t    *testing.T
 	dir  string
-	said string // what it has printed
+	said string // its output
 	stop func() error
 }
 
-// start runs the demonstration and waits until it has explained itself.
+// start runs the demonstration and waits for the end of its explanation.
 func start(t *testing.T, path string) *demonstration {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -91,7 +90,7 @@ func start(t *testing.T, path string) *demonstration {
 	return d
 }
 
-// lines are those that it printed and that begin like this.
+// lines returns the printed lines that begin with prefix.
 func (d *demonstration) lines(prefix string) []string {
 	var lines []string
 	for line := range strings.Lines(d.said) {
@@ -102,7 +101,7 @@ func (d *demonstration) lines(prefix string) []string {
 	return lines
 }
 
-// client trusts the certificate authority that is in a file, and keeps cookies.
+// client returns an HTTP client that trusts the authority in a file and keeps cookies.
 func client(t *testing.T, ca string) *http.Client {
 	t.Helper()
 	pem, err := os.ReadFile(ca)
@@ -120,7 +119,7 @@ func client(t *testing.T, ca string) *http.Client {
 	return &http.Client{Transport: transport, Jar: jar}
 }
 
-// argument is that of an option on a command line.
+// argument returns the argument of an option in a command line.
 func argument(line, option string) string {
 	match := regexp.MustCompile(option + ` ('[^']*'|\S+)`).FindStringSubmatch(line)
 	if match == nil {
@@ -129,8 +128,8 @@ func argument(line, option string) string {
 	return strings.Trim(match[1], "'")
 }
 
-// curl does what a line that the demonstration prints tells curl to do, and
-// returns the status.
+// curl does what a printed curl command does, or opens a printed link, and returns
+// the status.
 func curl(t *testing.T, client *http.Client, line string) int {
 	t.Helper()
 	method, body := "GET", argument(line, "--json")
@@ -155,7 +154,9 @@ func curl(t *testing.T, client *http.Client, line string) int {
 	return response.StatusCode
 }
 
-// The lines that the demonstration prints work, and it stops when it is told.
+// TestRun checks that the printed commands and the printed link work, and that
+// the demonstration stops. The commands of README.md and docs, which e2e runs,
+// check the rest.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	p := freePorts(t)
@@ -165,9 +166,9 @@ func TestRun(t *testing.T) {
 			t.Errorf("it does not tell %s:\n%s", want, d.said)
 		}
 	}
-	lines := d.lines("curl ")
-	if len(lines) != 3 {
-		t.Fatalf("%d lines to try, want 3", len(lines))
+	lines := append(d.lines("curl "), d.lines("https://"+p.https+"/login?")...)
+	if len(lines) != 4 {
+		t.Fatalf("%d lines to try, want 4:\n%s", len(lines), d.said)
 	}
 	c := client(t, argument(lines[0], "--cacert"))
 	for _, line := range lines {
@@ -186,93 +187,21 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// fetch does a request and returns the body and the address that it ended at.
-func fetch(t *testing.T, client *http.Client, method, target string, form url.Values) (status int, body, at string) {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(form.Encode()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if form != nil {
-		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(content), response.Request.URL.String()
-}
-
-// The delegated login that the demonstration tells of: to the provider, back,
-// and out of both at once.
-func TestDelegatedLogin(t *testing.T) {
+// TestBundledProvider checks which providers the demonstration starts.
+func TestBundledProvider(t *testing.T) {
 	t.Parallel()
-	p := freePorts(t)
-	d := start(t, shipped(t, p))
-	links := d.lines("https://" + p.https + "/login?")
-	if len(links) != 1 {
-		t.Fatalf("it tells %d addresses to sign in at, want 1:\n%s", len(links), d.said)
-	}
-	person := func(username, password string) (*http.Client, int, string) {
-		c := client(t, filepath.Join(d.dir, "data", "ca.pem"))
-		_, page, at := fetch(t, c, "GET", links[0], nil)
-		if !strings.HasPrefix(at, "http://"+p.provider+"/signin?") {
-			t.Fatalf("the browser ended at %s:\n%s", at, page)
-		}
-		status, body, at := fetch(t, c, "POST", at, url.Values{"username": {username}, "password": {password}})
-		if at != "https://"+p.https+"/admin-resource" {
-			t.Fatalf("after signing in, the browser ended at %s: %d\n%s", at, status, body)
-		}
-		return c, status, body
-	}
-	if _, status, _ := person("bob", "builder"); status != 403 {
-		t.Errorf("bob gets %d of /admin-resource, want 403", status)
-	}
-	alice, status, body := person("alice", "wonderland")
-	for _, want := range []string{`"user":"alice"`, `"subject":"demo:1001"`, `"roles":["user","admin"]`, `"mechanism":"oidc"`, `"provider":"demo"`} {
-		if status != 200 || !strings.Contains(body, want) {
-			t.Errorf("alice gets %d %s, want %s", status, body, want)
-		}
-	}
-
-	resource := "https://" + p.https + "/secure-resource"
-	if status, body, _ := fetch(t, alice, "GET", resource, nil); status != 200 || !strings.Contains(body, `"user":"alice"`) {
-		t.Errorf("alice gets %d %s of /secure-resource", status, body)
-	}
-	fetch(t, alice, "GET", "http://"+p.provider+"/logout", nil)
-	if status, body, _ := fetch(t, alice, "GET", resource, nil); status != 401 {
-		t.Errorf("signed out at the provider, alice gets %d %s, want 401", status, body)
-	}
-}
-
-// A configuration without the bundled provider has none started.
-func TestOtherProviders(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string][2]string{
-		"another name":   {"- name: demo ", "- name: other "},
-		"another issuer": {"issuer: http://", "issuer: https://"},
+	for name, c := range map[string]struct {
+		providers []config.Provider
+		want      bool
+	}{
+		"none":           {nil, false},
+		"another name":   {[]config.Provider{{Name: "other", Issuer: "http://127.0.0.1:9400"}}, false},
+		"another issuer": {[]config.Provider{{Name: "demo", Issuer: "https://127.0.0.1:9400"}}, false},
+		"the second":     {[]config.Provider{{Name: "other"}, {Name: "demo", Issuer: "http://127.0.0.1:9400"}}, true},
 	} {
-		p := freePorts(t)
-		path := shipped(t, p)
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(strings.Replace(string(content), change[0], change[1], 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		d := start(t, path)
-		if strings.Contains(d.said, p.provider) {
-			t.Errorf("%s: it tells of a provider:\n%s", name, d.said)
-		}
-		if conn, err := net.Dial("tcp", p.provider); err == nil {
-			conn.Close()
-			t.Errorf("%s: a provider is served", name)
+		got, ok := bundledProvider(&config.Config{Providers: c.providers})
+		if ok != c.want || ok && got.Name != "demo" {
+			t.Errorf("%s: %v %q, want %v", name, ok, got.Name, c.want)
 		}
 	}
 }

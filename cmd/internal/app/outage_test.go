@@ -5,22 +5,20 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"authgate/gateway/config"
 	"authgate/gateway/store"
 )
 
-// distant is a store that can be away.
+// distant is a store that can be unavailable.
 type distant struct {
 	*store.Memory
 	away   atomic.Bool
-	silent time.Duration // before it says so
+	silent time.Duration // before its error
 }
 
 func (d *distant) Get(ctx context.Context, key string) ([]byte, error) {
@@ -31,68 +29,19 @@ func (d *distant) Get(ctx context.Context, key string) ([]byte, error) {
 	return d.Memory.Get(ctx, key)
 }
 
-// followingOn is following on a store of the test's own.
-func followingOn(t *testing.T, store storeOpener, files map[string]string, f func(a *App, stderr *output, reload chan<- os.Signal)) {
-	t.Helper()
-	path := folder(t, files)
-	synctest.Test(t, func(t *testing.T) {
-		stderr := &output{}
-		a, err := openOn(t.Context(), store, path, "test", stderr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer shut(t, a)
-		reload := make(chan os.Signal)
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			a.follow(ctx, reload)
-		}()
-		f(a, stderr, reload)
-		began := time.Now()
-		stop()
-		<-done
-		if took := time.Since(began); took > longest {
-			t.Errorf("it ends %v after it should", took)
-		}
-	})
-}
-
-// longest is how long an attempt takes on a store that does not answer: longer
-// than it is to the next look.
-const longest = 3 * watchEvery
-
-// both are the two accounts in a file beside the configuration.
+// both has the two accounts in a file beside the configuration.
 var both = map[string]string{"config.yaml": configuration["config.yaml"], "accounts.yaml": alice + bob}
 
-// far is following with both, on a store that can be away.
+// far is following with both, on a store that can be unavailable.
 func far(t *testing.T, f func(a *App, d *distant, stderr *output, reload chan<- os.Signal)) {
 	t.Helper()
 	d := &distant{Memory: store.NewMemory(time.Now)}
 	opened := func(context.Context, *config.Config, *slog.Logger) (openStore, error) { return d, nil }
-	followingOn(t, opened, both, func(a *App, stderr *output, reload chan<- os.Signal) { f(a, d, stderr, reload) })
+	following(t, opened, both, func(a *App, stderr *output, reload chan<- os.Signal) { f(a, d, stderr, reload) })
 }
 
-const (
-	failed = "reload failed, the running configuration is kept"
-	away   = failed + " until the store answers"
-)
-
-// beside is a path beside the configuration.
-func (a *App) beside(name string) string { return filepath.Join(filepath.Dir(a.path), name) }
-
-// inPlace is the configuration with accounts in it.
-func inPlace(accounts ...string) string {
-	users := make([]string, len(accounts))
-	for i, account := range accounts {
-		users[i] = strings.TrimPrefix(strings.TrimSpace(account), "- ")
-	}
-	return strings.Replace(configuration["config.yaml"], "{file: accounts.yaml}", "{users: ["+strings.Join(users, ", ")+"]}", 1)
-}
-
-// Who is removed while the store is away is gone when it is back. Of all the
-// attempts the log has the first one.
+// TestFollowOutage checks that an account that is removed during an outage is gone
+// after it. The log has only the first attempt.
 func TestFollowOutage(t *testing.T) {
 	t.Parallel()
 	far(t, func(a *App, d *distant, stderr *output, _ chan<- os.Signal) {
@@ -118,8 +67,8 @@ func TestFollowOutage(t *testing.T) {
 	})
 }
 
-// A configuration that was asked for while the store is away applies when it
-// is back, as it was then; with the files beside it as they are by now.
+// TestFollowSignalOutage checks that after an outage the config.yaml of the signal
+// applies, with the current files beside it.
 func TestFollowSignalOutage(t *testing.T) {
 	t.Parallel()
 	far(t, func(a *App, d *distant, stderr *output, reload chan<- os.Signal) {
@@ -127,7 +76,7 @@ func TestFollowSignalOutage(t *testing.T) {
 		write(t, a.path, inPlace(bob))
 		reload <- os.Interrupt
 		wait(time.Minute)
-		write(t, a.path, inPlace(alice)) // which nobody asks for
+		write(t, a.path, inPlace(alice)) // without a signal
 		d.away.Store(false)
 		wait(watchEvery)
 		if got := a.users(t); got != "bob" {
@@ -151,7 +100,7 @@ func TestFollowSignalOutage(t *testing.T) {
 		reload <- os.Interrupt
 		wait(applied)
 		write(t, a.path, "nonsense: 1\n")
-		reload <- os.Interrupt // what counts is what was asked for last
+		reload <- os.Interrupt // the last signal counts
 		d.away.Store(false)
 		wait(time.Minute)
 		if got := a.users(t); got != "alice" {
@@ -160,15 +109,15 @@ func TestFollowSignalOutage(t *testing.T) {
 	})
 }
 
-// A configuration at fault does not keep a change beside it from applying,
-// and what only a start applies is not tried again.
+// TestFollowSignalAtFault checks that a refused configuration does not stop changes
+// beside it, and is not tried again.
 func TestFollowSignalAtFault(t *testing.T) {
 	t.Parallel()
 	for name, yaml := range map[string]string{
 		"at fault":        "nonsense: 1\n",
 		"needs a restart": strings.Replace(both["config.yaml"], "memory", "sqlite", 1),
 	} {
-		following(t, both, func(a *App, stderr *output, reload chan<- os.Signal) {
+		following(t, openConfigured, both, func(a *App, stderr *output, reload chan<- os.Signal) {
 			wait(applied)
 			write(t, a.path, yaml)
 			write(t, a.beside("accounts.yaml"), alice)
@@ -184,14 +133,14 @@ func TestFollowSignalAtFault(t *testing.T) {
 			}
 			wait(time.Minute)
 			if all := len(stderr.logged(t, failed)); n == 0 || all != 3*n {
-				t.Errorf("%s: %d problems were logged, and %d when it was asked for three times", name, n, all)
+				t.Errorf("%s: %d problems were logged, and %d after three signals", name, n, all)
 			}
 		})
 	}
 }
 
-// A configuration that turns out to be at fault when the store is back does not
-// wait for a better day.
+// TestFollowOutageAtFault checks that a pending configuration that has mistakes
+// after the outage is dropped.
 func TestFollowOutageAtFault(t *testing.T) {
 	t.Parallel()
 	far(t, func(a *App, d *distant, _ *output, reload chan<- os.Signal) {
@@ -211,7 +160,7 @@ func TestFollowOutageAtFault(t *testing.T) {
 	})
 }
 
-// What only a start applies is tried once.
+// TestFollowRestart checks that a change that needs a restart is tried once.
 func TestFollowRestart(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{
@@ -220,7 +169,7 @@ func TestFollowRestart(t *testing.T) {
 	}
 	d := &distant{Memory: store.NewMemory(time.Now)}
 	opened := func(context.Context, *config.Config, *slog.Logger) (openStore, error) { return d, nil }
-	followingOn(t, opened, files, func(a *App, stderr *output, _ chan<- os.Signal) {
+	following(t, opened, files, func(a *App, stderr *output, _ chan<- os.Signal) {
 		write(t, a.beside("password"), "another\n")
 		wait(applied)
 		if lines := stderr.logged(t, failed); len(lines) != 1 || !strings.Contains(lines[0]["error"].(string), "store need a restart") {
@@ -232,10 +181,10 @@ func TestFollowRestart(t *testing.T) {
 	})
 }
 
-// A stop does not wait for more than the attempt under way.
+// TestFollowEnds checks that a stop waits at most for the current attempt.
 func TestFollowEnds(t *testing.T) {
 	t.Parallel()
-	for range 20 { // of what is due, one is taken by chance
+	for range 20 { // select picks at random
 		far(t, func(a *App, d *distant, _ *output, reload chan<- os.Signal) {
 			d.silent = longest
 			d.away.Store(true)
@@ -247,7 +196,7 @@ func TestFollowEnds(t *testing.T) {
 	}
 }
 
-// Until the last request is answered it matters who may get in.
+// TestRunFollows checks that changes apply until the last request is answered.
 func TestRunFollows(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{"config.yaml": both["config.yaml"] + "shutdown_delay: 1s\n", "accounts.yaml": alice + bob}
@@ -258,7 +207,7 @@ func TestRunFollows(t *testing.T) {
 	stop()
 	go func() { done <- a.Run(ctx, reload) }()
 	write(t, a.beside("accounts.yaml"), alice)
-	for range 2 { // the second is taken when the first is done
+	for range 2 { // Run takes the second one after the first is applied
 		select {
 		case reload <- os.Interrupt:
 		case err := <-done:
