@@ -163,7 +163,8 @@ func TestFollowBrokenFile(t *testing.T) {
 	t.Parallel()
 	following(t, openConfigured, configuration, func(a *App, stderr *output, _ chan<- os.Signal) {
 		file := a.Config().Accounts.File
-		write(t, file, "- {username: bob, pasword_hash: x}\n- {username: 7, roles: [\"a,b\"]}\n")
+		const broken = "- {username: bob, pasword_hash: x}\n- {username: 7, roles: [\"a,b\"]}\n"
+		write(t, file, broken)
 		wait(10 * watchEvery)
 		if got := a.users(t); got != "alice" {
 			t.Errorf("%q can sign in", got)
@@ -178,6 +179,11 @@ func TestFollowBrokenFile(t *testing.T) {
 		}
 		if len(problems) < 2 || !lines[1.0] || !lines[2.0] {
 			t.Errorf("logged %v", problems)
+		}
+		write(t, file, broken+"# again\n")
+		wait(applied)
+		if n := len(stderr.logged(t, failed)); n != 2*len(problems) {
+			t.Errorf("%d problems were logged after another change, want %d", n, 2*len(problems))
 		}
 		if err := os.Remove(file); err != nil {
 			t.Fatal(err)

@@ -82,6 +82,12 @@ func TestFollowSignalOutage(t *testing.T) {
 		if got := a.users(t); got != "bob" {
 			t.Errorf("%q can sign in", got)
 		}
+		wait(applied)
+		reloads := len(stderr.logged(t, "reloaded"))
+		wait(time.Minute)
+		if n := len(stderr.logged(t, "reloaded")); n != reloads {
+			t.Errorf("%d reloads were logged, and %d a minute later", reloads, n)
+		}
 		if n := len(stderr.logged(t, away)); n != 1 {
 			t.Errorf("%d failures were logged", n)
 		}
