@@ -73,7 +73,8 @@ mutation: ## make MUTANTS (100) small faults in each of the packages that decide
 	go build -C e2e -o ../bin/ ./mutation
 	@ulimit -v 10000000; set -- -dir . -mutants $(MUTANTS) -seed $(MUTANTSEED); \
 	bin/mutation "$$@" -package ./policy && \
-	bin/mutation "$$@" -package ./gateway/auth && \
+	bin/mutation "$$@" -package ./gateway/auth -tests './gateway/auth ./gateway/login' && \
+	bin/mutation "$$@" -package ./gateway/login -tests './gateway/login ./gateway/auth' && \
 	bin/mutation "$$@" -package ./gateway/upstream/http1 && \
 	bin/mutation "$$@" -package ./gateway/upstream -tests './gateway/upstream ./gateway'
 
