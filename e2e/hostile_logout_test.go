@@ -25,29 +25,17 @@ type signOut struct {
 // the rules for the choice among them.
 func signOuts(elsewhere string) map[string]signOut {
 	ends := func(h *hostile) { h.announce("end_session_endpoint", h.issuer+"/end?realm=main") }
-	ending := func(answer http.HandlerFunc) func(*hostile) {
-		return func(h *hostile) {
-			ends(h)
-			h.answers("/end", answer)
-		}
-	}
 	refresh := func(g *grant) url.Values {
 		return url.Values{"client_id": {"gateway"}, "refresh_token": {g.refresh}, "realm": {"main"}}
 	}
 	return map[string]signOut{
 		"form": {ends, "/end", refresh, false},
-		"form-and-secret": {func(h *hostile) {
-			ends(h)
-			h.post = true
-			h.announce("token_endpoint_auth_methods_supported", []string{"private_key_jwt", "client_secret_post"})
-		}, "/end", refresh, false},
 		"revocation": {func(h *hostile) { h.announce("revocation_endpoint", h.issuer+"/revoke") }, "/revoke", func(g *grant) url.Values {
 			return url.Values{"client_id": {"gateway"}, "token": {g.refresh}, "token_type_hint": {"refresh_token"}}
 		}, false},
 		"redirect":    {func(h *hostile) { ends(h); h.more = ", logout: redirect" }, "", nil, true},
 		"nothing":     {func(*hostile) {}, "", nil, false},
-		"page":        {ending(plainAnswer(200, "text/html; charset=utf-8", "<h1>Sign out?</h1>")), "/end", refresh, true},
-		"redirecting": {ending(redirectAway(elsewhere)), "/end", refresh, true},
+		"redirecting": {func(h *hostile) { ends(h); h.answers("/end", redirectAway(elsewhere)) }, "/end", refresh, true},
 	}
 }
 
@@ -132,7 +120,7 @@ func (s *stage) signsOut(t *testing.T, h *hostile, way signOut) {
 	if len(calls) != 1 {
 		t.Fatalf("%s came %d times", way.call, len(calls))
 	}
-	wantSignOut(t, calls[0], h, way.form(g))
+	wantSignOut(t, calls[0], way.form(g))
 }
 
 // wantOnward checks the logout request to which the gateway redirects the browser
@@ -151,13 +139,9 @@ func (s *stage) wantOnward(t *testing.T, g *grant, location string) {
 
 // wantSignOut checks the form that the provider gets, and how the client
 // authenticates.
-func wantSignOut(t *testing.T, got call, h *hostile, form url.Values) {
+func wantSignOut(t *testing.T, got call, form url.Values) {
 	t.Helper()
 	authorization := "Basic " + base64.StdEncoding.EncodeToString([]byte("gateway:"+url.QueryEscape(hostileSecret)))
-	if h.post {
-		authorization = ""
-		form.Set("client_secret", hostileSecret)
-	}
 	if diff := cmp.Diff(form, got.form); diff != "" {
 		t.Errorf("the provider got (-want +got):\n%s", diff)
 	}

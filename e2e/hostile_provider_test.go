@@ -32,7 +32,6 @@ type hostile struct {
 	name    string // in the configuration
 	more    string // in the configuration: ", key: value"
 	timeout string
-	post    bool // the client secret is in the form, not in the header
 	address string
 	issuer  string
 	keys    *hostileKeys
@@ -305,9 +304,6 @@ func (g *grant) check(r *http.Request) string {
 	user, password, _ := r.BasicAuth()
 	user, _ = url.QueryUnescape(user)
 	password, _ = url.QueryUnescape(password)
-	if g.h.post {
-		user, password = r.PostForm.Get("client_id"), r.PostForm.Get("client_secret")
-	}
 	switch {
 	case r.Method != http.MethodPost || r.PostForm.Get("grant_type") != "authorization_code":
 		return "no exchange of a code"
@@ -367,14 +363,14 @@ func (h *hostile) userinfo(w http.ResponseWriter, r *http.Request) {
 // hostileKeys are the keys of a provider: the good key, and keys that must not
 // verify a token.
 type hostileKeys struct {
-	good, twin, other, forEncryption, unpublished *ecdsa.PrivateKey
-	shared                                        []byte // symmetric, and published
+	good, unpublished *ecdsa.PrivateKey
+	twin, other       *ecdsa.PrivateKey // published with the same kid
 }
 
 func newHostileKeys(t testing.TB) *hostileKeys {
 	t.Helper()
-	k := &hostileKeys{shared: []byte(rand.Text() + rand.Text())}
-	for _, key := range []**ecdsa.PrivateKey{&k.good, &k.twin, &k.other, &k.forEncryption, &k.unpublished} {
+	k := &hostileKeys{}
+	for _, key := range []**ecdsa.PrivateKey{&k.good, &k.twin, &k.other, &k.unpublished} {
 		var err error
 		if *key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 			t.Fatal(err)
@@ -389,9 +385,6 @@ func (k *hostileKeys) set() jose.JSONWebKeySet {
 		k.public(),
 		{KeyID: "twin", Key: k.twin.Public(), Use: "sig"},
 		{KeyID: "twin", Key: k.other.Public(), Use: "sig"},
-		{KeyID: "encryption", Key: k.forEncryption.Public(), Use: "enc"},
-		{KeyID: "shared", Key: k.shared},
-		{Key: k.other.Public()}, // without a name
 	}}
 }
 
