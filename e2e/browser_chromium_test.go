@@ -22,32 +22,19 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestBrowser tells its stories in Chromium: what people see, what the browser
-// does with cookies, policies and redirects by itself, and what reaches the
-// upstream of it.
+// TestBrowser checks in Chromium what people see, what the browser itself does
+// with cookies, policies and redirects, and what reaches the upstream.
 func TestBrowser(t *testing.T) {
 	t.Parallel()
 	c := startChromium(t)
 	for name, story := range map[string]func(*testing.T, *chromium){
-		"sign in and out":                 signInAndOut,
-		"the wrong role":                  wrongRole,
-		"cookies":                         cookiesInBrowser,
-		"https from then on":              strictTransport,
-		"cleartext":                       cleartextLink,
-		"delegated login":                 delegatedInBrowser,
-		"delegated, two tabs":             twoTabsInBrowser,
-		"delegated, back button":          backToCallback,
-		"delegated, refused":              refusedInBrowser,
-		"delegated, sign out":             signOutAtProvider,
-		"delegated, sign out by redirect": signOutByRedirect,
-		"delegated, back-channel logout":  backChannelInBrowser,
-		"delegated, front-channel logout": frontChannelInBrowser,
-		"other sites, SameSite=Lax":       otherSitesLax,
-		"other sites, SameSite=None":      otherSitesNone,
-		"the sign-in page in a frame":     framedSignIn,
-		"pages":                           pagesInBrowser,
-		"pages, something slipped in":     slippedIn,
-		"keyboard":                        keyboardOnly,
+		"local accounts":              localAccountsInBrowser,
+		"https from then on":          strictTransport,
+		"delegated":                   delegatedInBrowser,
+		"other sites, SameSite=Lax":   otherSitesLax,
+		"other sites, SameSite=None":  otherSitesNone,
+		"pages":                       pagesInBrowser,
+		"pages, something slipped in": slippedIn,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -59,7 +46,7 @@ func TestBrowser(t *testing.T) {
 // chromium is the browser, one process for all stories.
 type chromium struct {
 	ctx context.Context
-	key *ecdsa.PrivateKey // of all servers that it trusts
+	key *ecdsa.PrivateKey // of all servers that the browser trusts
 }
 
 // startChromium starts the browser with a new profile. It ends with the test.
@@ -78,12 +65,12 @@ func startChromium(t *testing.T) *chromium {
 	ctx, end := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.UserDataDir(home),
 		chromedp.Env("HOME="+home),
-		chromedp.NoSandbox, // which needs more of the system than many a container gives
+		chromedp.NoSandbox, // the sandbox does not run in many containers
 		chromedp.DisableGPU,
 		chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-quic", true),
 		chromedp.Flag("ignore-certificate-errors-spki-list", base64.StdEncoding.EncodeToString(trusted[:])),
-		// Other sites are on this machine, too, and there is nothing else.
+		// Other sites are on this machine too, and no request leaves it.
 		chromedp.Flag("host-resolver-rules", "MAP *.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1"),
 		chromedp.CombinedOutput(output))...)
 	t.Cleanup(end)
@@ -96,16 +83,15 @@ func startChromium(t *testing.T) *chromium {
 		ctx, cancel := context.WithTimeout(c.ctx, 10*time.Second)
 		defer cancel()
 		if err := chromedp.Cancel(ctx); err != nil {
-			t.Errorf("Chromium does not end as it should: %v\n%s", err, output)
+			t.Errorf("Chromium does not end well: %v\n%s", err, output)
 		}
 	})
 	return c
 }
 
-// newProfile is a folder for all that the browser keeps. Third parties may have
-// cookies: what Chromium as built by Debian does about other sites by itself, not
-// every browser does. It is removed with the programs, when the browser is long
-// gone.
+// newProfile returns a folder for the profile of the browser. It allows cookies of
+// third parties, which Debian's Chromium blocks and not every browser does. The
+// folder is removed with the programs, after the browser has ended.
 func newProfile(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(programs, "chromium-")
@@ -121,8 +107,8 @@ func newProfile(t *testing.T) string {
 	return dir
 }
 
-// prepared is a gateway that does not run yet, and that the browser trusts: the
-// key of its CA is there before it.
+// prepared returns a gateway that does not run yet and that the browser trusts, as
+// it finds the key of its CA in data.
 func (c *chromium) prepared(t *testing.T) *instance {
 	t.Helper()
 	g := prepared(t)
@@ -137,7 +123,7 @@ func (c *chromium) prepared(t *testing.T) *instance {
 	return g
 }
 
-// gateway is a gateway that runs, with an upstream that records.
+// gateway starts a gateway with a recorder.
 func (c *chromium) gateway(t *testing.T, config string) (*instance, *recorder) {
 	t.Helper()
 	g, up := c.prepared(t), record(t)
@@ -146,9 +132,8 @@ func (c *chromium) gateway(t *testing.T, config string) (*instance, *recorder) {
 	return g, up
 }
 
-// otherSites serves pages at two origins that are not the gateway's: far is
-// another site, near is another port of the same host, to which the browser
-// sends the same cookies.
+// otherSites serves pages at two other origins: far is another site, near is
+// another port of the gateway's host, to which the browser sends the same cookies.
 func (c *chromium) otherSites(t *testing.T, pages http.Handler) (far, near string) {
 	t.Helper()
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}

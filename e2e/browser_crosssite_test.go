@@ -11,7 +11,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// otherSiteRoutes are the same twice: one takes state changes of other sites.
+// otherSiteRoutes are a public one and two for sessions, of which one accepts state
+// changes of other sites.
 const otherSiteRoutes = people + `
 routes:
   - {match: '/{$}', upstream: app, auth: [none]}
@@ -19,7 +20,7 @@ routes:
   - {match: /open, upstream: app, auth: [session], cross_origin: allow}
 `
 
-// strangerPage is a page of another site, at address, that holds what html says.
+// strangerPage returns the URL of a page of another site with some HTML.
 func strangerPage(address, html string) string {
 	return address + "/?" + url.Values{"html": {html}}.Encode()
 }
@@ -27,18 +28,17 @@ func strangerPage(address, html string) string {
 // serveStranger serves the pages of strangerPage.
 func serveStranger(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = io.WriteString(w, "<!DOCTYPE html><script>const done = () => document.title = 'done'</script>"+r.FormValue("html")) // the browser is gone if this fails
+	_, _ = io.WriteString(w, "<!DOCTYPE html><script>const done = () => document.title = 'done'</script>"+r.FormValue("html")) // an error means that the browser is gone
 }
 
-// attack is what a page of another site holds, to make the browser ask the
-// gateway for something. When it is through with that, the title is "done",
-// unless the page is the gateway's then.
+// attack is the HTML of another site's page that makes the browser send a request to
+// the gateway. After that the title is "done", or the page is the gateway's.
 type attack struct {
 	method, path string // of the request at the gateway
-	html         string // GATEWAY stands for its address
+	html         string // with GATEWAY for its address
 }
 
-// attacks are those on a path.
+// attacks returns the attacks on a path.
 func attacks(path string) map[string]attack {
 	return map[string]attack{
 		"form":   {"POST", path, `<form method="post" action="GATEWAY` + path + `"><input name="x" value="stolen"></form><script>document.forms[0].submit()</script>`},
@@ -47,7 +47,8 @@ func attacks(path string) map[string]attack {
 	}
 }
 
-// attacksOnLogin would sign the person out, or in as somebody else.
+// attacksOnLogin returns attacks that would sign the person out, or in as another
+// person.
 func attacksOnLogin() map[string]attack {
 	return map[string]attack{
 		"logout by form":  {"POST", "/logout", `<form method="post" action="GATEWAY/logout"></form><script>document.forms[0].submit()</script>`},
@@ -60,12 +61,12 @@ func attacksOnLogin() map[string]attack {
 	}
 }
 
-// attacker is another site, and the person who comes by.
+// attacker is another site and its victim.
 type attacker struct {
 	address string
 	g       *instance
 	up      *recorder
-	b       *tab // of alice
+	b       *tab // of the victim, alice
 	session string
 }
 
@@ -78,7 +79,7 @@ func (c *chromium) attackers(t *testing.T, config string) (far, near *attacker) 
 	b.open(g.base + "/account")
 	b.signIn("alice")
 	up.wants(t, "GET", "/account", "alice")
-	until(t, "the log of that", func() bool { // which tries must not take for an attack
+	until(t, "the log to have that", func() bool { // so that tries does not find it
 		return slices.ContainsFunc(g.entriesOf("request"), func(r map[string]any) bool { return r["path"] == "/account" && r["status"] == 200.0 })
 	})
 	session := b.cookies()["session_id"].Value
@@ -86,8 +87,8 @@ func (c *chromium) attackers(t *testing.T, config string) (far, near *attacker) 
 	return &attacker{farAddress, g, up, b, session}, &attacker{nearAddress, g, up, b, session}
 }
 
-// tries has the person open the attack's page and waits until the gateway has
-// answered the request. It returns how.
+// tries opens the page of an attack, waits until the gateway has answered its
+// request, and returns the status.
 func (o *attacker) tries(t *testing.T, name string, a attack) (status int) {
 	t.Helper()
 	before := len(o.g.entriesOf("request"))
@@ -106,8 +107,8 @@ func (o *attacker) tries(t *testing.T, name string, a attack) (status int) {
 	return status
 }
 
-// unharmed fails the test if anything reached the upstream, or the person is
-// signed in no more, or as somebody else.
+// unharmed fails the test if a request reached the upstream or alice's session is
+// not what it was.
 func (o *attacker) unharmed(t *testing.T) {
 	t.Helper()
 	o.up.none(t)
@@ -120,7 +121,7 @@ func (o *attacker) unharmed(t *testing.T) {
 	}
 }
 
-// fails tries all attacks. want is what those on the route are answered with.
+// fails tries all attacks. Those on the route must be answered with want.
 func (o *attacker) fails(t *testing.T, want int) {
 	t.Helper()
 	for name, a := range attacks("/account") {
@@ -132,7 +133,7 @@ func (o *attacker) fails(t *testing.T, want int) {
 	for name, a := range attacksOnLogin() {
 		want := http.StatusForbidden
 		if a.method == "GET" {
-			want = http.StatusOK // a page that asks
+			want = http.StatusOK // a page that asks for confirmation
 		}
 		if got := o.tries(t, name, a); got != want {
 			t.Errorf("%s from %s is %d, expected %d", name, o.address, got, want)
@@ -141,7 +142,7 @@ func (o *attacker) fails(t *testing.T, want int) {
 	}
 }
 
-// succeeds tries an attack on the route that is open to it.
+// succeeds tries an attack on the route that allows it.
 func (o *attacker) succeeds(t *testing.T, name string) {
 	t.Helper()
 	a := attacks("/open")[name]
@@ -152,9 +153,8 @@ func (o *attacker) succeeds(t *testing.T, name string) {
 	}
 }
 
-// otherSitesLax: by default the browser itself keeps the session from other
-// sites. From another port of the host it comes along, and the gateway refuses
-// what would change something.
+// otherSitesLax: by default the browser does not send the session for other sites.
+// It does for another port of the host, and the gateway refuses state changes.
 func otherSitesLax(t *testing.T, c *chromium) {
 	far, near := c.attackers(t, "")
 	far.fails(t, http.StatusUnauthorized)
@@ -165,8 +165,8 @@ func otherSitesLax(t *testing.T, c *chromium) {
 	far.logoutByLink(t)
 }
 
-// otherSitesNone: where the session goes along with what other sites ask for,
-// the gateway refuses that by Fetch Metadata, but on the route that is open.
+// otherSitesNone: when the browser sends the session for other sites, the gateway
+// refuses state changes by Fetch Metadata, except on the route that allows them.
 func otherSitesNone(t *testing.T, c *chromium) {
 	far, _ := c.attackers(t, "session: {same_site: none}\n")
 	far.fails(t, http.StatusForbidden)
@@ -175,7 +175,8 @@ func otherSitesNone(t *testing.T, c *chromium) {
 	}
 }
 
-// logoutByLink: a link of another site to /logout leads to a page that asks.
+// logoutByLink: a link of another site to /logout leads to a page that asks for
+// confirmation.
 func (o *attacker) logoutByLink(t *testing.T) {
 	page := strangerPage(o.address, `<a href="`+o.g.base+`/logout">A present for you</a>`)
 	o.b.open(page)
@@ -189,21 +190,5 @@ func (o *attacker) logoutByLink(t *testing.T) {
 	o.up.wants(t, "GET", "/", "")
 	if got := o.b.cookies(); len(got) > 0 {
 		t.Errorf("after signing out the browser has cookies: %v", got)
-	}
-}
-
-// framedSignIn: no site can show the sign-in page in a frame and have people
-// write into it.
-func framedSignIn(t *testing.T, c *chromium) {
-	g, _ := c.gateway(t, browserRoutes)
-	far, near := c.otherSites(t, http.HandlerFunc(serveStranger))
-	for _, address := range []string{far, near} {
-		b := c.tab(t)
-		b.open(strangerPage(address, `<iframe src="`+g.base+`/signin"></iframe>`))
-		until(t, "the browser to block the frame", func() bool {
-			return slices.ContainsFunc(b.complained(), func(complaint string) bool {
-				return strings.Contains(complaint, g.base) && strings.Contains(complaint, "frame-ancestors 'none'") && strings.Contains(complaint, "has been blocked")
-			})
-		})
 	}
 }

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -11,11 +10,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// delegatedInBrowser: a page leads to the provider and back to it.
+// delegatedInBrowser are people who sign in at a provider, at one gateway.
 func delegatedInBrowser(t *testing.T, c *chromium) {
+	s := c.shopfront(t, ", logout: redirect")
+	signInAtProvider(t, c.tab(t), s)
+	backToCallback(t, s.signedIn(t, c, "alice"), s)
+	signOutByRedirect(t, s.signedIn(t, c, "alice"), s)
+	backChannelInBrowser(t, c, s)
+	frontChannelInBrowser(t, c, s)
+}
+
+// signInAtProvider: a page leads to the provider and back.
+func signInAtProvider(t *testing.T, b *tab, s *shopfront) {
 	const page, binding = "/secure-resource?x=1&y=a%20b", "__Host-authgate_login"
-	s := c.shopfront(t, "")
-	b := c.tab(t)
 	b.open(s.base + page)
 	b.atProvider(s)
 	s.up.none(t)
@@ -45,32 +52,9 @@ func delegatedInBrowser(t *testing.T, c *chromium) {
 	}
 }
 
-// twoTabsInBrowser: two tabs of one person sign in at once, and each comes back to its
-// own page.
-func twoTabsInBrowser(t *testing.T, c *chromium) {
-	s := c.shopfront(t, "")
-	first := c.tab(t)
-	first.open(s.base + "/secure-resource?tab=1")
-	second := first.another()
-	second.open(s.base + "/secure-resource?tab=2")
-	first.atProvider(s)
-	second.atProvider(s)
-	first.signIn("alice")
-	first.is(s.base + "/secure-resource?tab=1")
-	s.up.wants(t, "GET", "/secure-resource?tab=1", "alice")
-	second.signIn("alice")
-	second.is(s.base + "/secure-resource?tab=2")
-	s.up.wants(t, "GET", "/secure-resource?tab=2", "alice")
-	first.load(chromedp.Reload())
-	first.is(s.base + "/secure-resource?tab=1")
-	s.up.wants(t, "GET", "/secure-resource?tab=1", "alice")
-}
-
-// backToCallback: who goes back to the provider and signs in once more brings
-// an answer that was used. It is refused, and the session goes on.
-func backToCallback(t *testing.T, c *chromium) {
-	s := c.shopfront(t, "")
-	b := s.signedIn(t, c, "alice")
+// backToCallback: a person who goes back to the provider and signs in again brings a
+// callback that was used. It is refused, and the session stays.
+func backToCallback(t *testing.T, b *tab, s *shopfront) {
 	session := b.cookies()["session"].Value
 	b.back()
 	b.atProvider(s)
@@ -96,74 +80,20 @@ func backToCallback(t *testing.T, c *chromium) {
 	}
 }
 
-// refusedInBrowser: the words of a provider that refuses are shown and nothing
-// in them is done.
-func refusedInBrowser(t *testing.T, c *chromium) {
-	const words = `<script>document.title="owned"</script><img src="/owned" onerror="document.title='owned'">`
-	s := c.shopfront(t, "")
-	b := c.tab(t)
-	b.open(s.base + "/secure-resource")
-	b.atProvider(s)
-	request, err := url.Parse(b.url())
-	if err != nil {
-		t.Fatal(err)
-	}
-	refusal := s.base + "/callback?" + url.Values{
-		"state": {request.Query().Get("state")}, "iss": {s.issuer}, "error": {"access_denied"}, "error_description": {words},
-	}.Encode()
-	b.asked()
-	b.load(chromedp.Evaluate[chromedp.Void]("void (location = '" + refusal + "')"))
-	b.shows("/callback", http.StatusUnauthorized, "The identity provider refused the sign-in: access_denied ("+words+").")
-	if got := b.value("document.title"); got != "Unauthorized" {
-		t.Errorf("the title is %q", got)
-	}
-	if got := b.value("document.querySelectorAll('script, img').length"); got != "0" {
-		t.Errorf("the page has %s elements of the provider's making", got)
-	}
-	if got := b.complained(); len(got) > 0 {
-		t.Errorf("the browser complains: %q", got)
-	}
-	if got := b.asked(); len(got) != 1 {
-		t.Errorf("the page asks for something: %v", got)
-	}
-	if b.cookies()["session"] != nil {
-		t.Error("there is a session")
-	}
-	b.open(s.base + "/secure-resource")
-	b.atProvider(s)
-	s.up.none(t)
-}
-
-// signOutAtProvider: the button ends the session here and the one at the
-// provider.
-func signOutAtProvider(t *testing.T, c *chromium) {
-	s := c.shopfront(t, "")
-	b := s.signedIn(t, c, "alice")
-	b.open(s.base + "/me")
-	b.shows("/me", http.StatusOK, "Alice Example", "demo")
-	b.click("button")
-	b.is(s.base + "/")
-	s.up.wants(t, "GET", "/", "")
-	b.isSignedOut(s)
-}
-
-// isSignedOut fails the test unless the person has to give a password again.
+// isSignedOut fails the test unless the person must enter a password again.
 func (b *tab) isSignedOut(s *shopfront) {
 	b.t.Helper()
 	if b.cookies()["session"] != nil {
-		b.t.Error("the browser has a session still")
+		b.t.Error("the browser still has a session")
 	}
 	b.open(s.base + "/secure-resource")
 	b.atProvider(s)
 	s.up.none(b.t)
 }
 
-// signOutByRedirect: where the browser itself has to go to the provider, it
-// gets there from the button, though the policy of the page lets its form go
-// nowhere else, and comes back.
-func signOutByRedirect(t *testing.T, c *chromium) {
-	s := c.shopfront(t, ", logout: redirect")
-	b := s.signedIn(t, c, "alice")
+// signOutByRedirect: with logout: redirect the button leads to the provider, though
+// the policy of the page allows its form no other target, and back.
+func signOutByRedirect(t *testing.T, b *tab, s *shopfront) {
 	b.open(s.base + "/me")
 	b.asked()
 	b.click("button")
@@ -177,11 +107,11 @@ func signOutByRedirect(t *testing.T, c *chromium) {
 		place, _, _ := strings.Cut(r.url, "?")
 		way = append(way, r.method+" "+place)
 		if place == s.issuer+"/logout" && r.referer != "" {
-			t.Errorf("the provider is told where the browser comes from: %s", r.referer)
+			t.Errorf("the provider gets the referer %s", r.referer)
 		}
 	}
 	if diff := cmp.Diff([]string{"POST " + s.base + "/logout", "GET " + s.issuer + "/logout", "GET " + s.base + "/"}, way); diff != "" {
-		t.Errorf("the browser's way (-want +got):\n%s", diff)
+		t.Errorf("the requests of the browser (-want +got):\n%s", diff)
 	}
 	if got := b.complained(); len(got) > 0 {
 		t.Errorf("the browser complains: %q", got)
@@ -189,23 +119,22 @@ func signOutByRedirect(t *testing.T, c *chromium) {
 	b.isSignedOut(s)
 }
 
-// backChannelInBrowser: who signs out at the provider is signed out here, and
-// nobody else is.
-func backChannelInBrowser(t *testing.T, c *chromium) {
-	s := c.shopfront(t, "")
+// backChannelInBrowser: a person who signs out at the provider is signed out here,
+// and others are not.
+func backChannelInBrowser(t *testing.T, c *chromium, s *shopfront) {
 	alice, bob := s.signedIn(t, c, "alice"), s.signedIn(t, c, "bob")
 	there := alice.another()
 	there.open(s.issuer + "/")
 	there.click("main a")
 	there.shows("/logout", http.StatusOK, "Signed out")
 	alice.lost(s)
-	alice.load(chromedp.Reload()) // as without the cookie, which is cleared
+	alice.load(chromedp.Reload()) // the gateway clears the cookie
 	alice.atProvider(s)
 	bob.load(chromedp.Reload())
 	s.up.wants(t, "GET", "/secure-resource", "bob")
 }
 
-// lost fails the test unless the session has ended that the tab has a cookie of.
+// lost fails the test unless the session of the tab's cookie has ended.
 func (b *tab) lost(s *shopfront) {
 	b.t.Helper()
 	session := b.cookies()["session"]
@@ -218,10 +147,9 @@ func (b *tab) lost(s *shopfront) {
 	s.up.none(b.t)
 }
 
-// frontChannelInBrowser: a page of the provider ends the session by a frame.
-// That takes no cookies: in a browser that has none it does so, too.
-func frontChannelInBrowser(t *testing.T, c *chromium) {
-	s := c.shopfront(t, "")
+// frontChannelInBrowser: a page of the provider ends the session by a frame, also in
+// a browser without cookies.
+func frontChannelInBrowser(t *testing.T, c *chromium, s *shopfront) {
 	alice, bob := s.signedIn(t, c, "alice"), s.signedIn(t, c, "bob")
 	for _, logout := range []struct {
 		person, where *tab

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// browserRoutes are pages for local accounts, and one for everybody.
+// browserRoutes are pages for local accounts, and a public one.
 const browserRoutes = people + `
 policies: {admin: {roles: [admin]}}
 routes:
@@ -19,12 +19,19 @@ routes:
   - {match: /admin-resource, upstream: app, auth: [session], policy: admin}
 `
 
-// signInAndOut: a page leads to the sign-in page and back; after signing out,
-// nothing of the person is to be seen, neither here nor behind the back button.
-func signInAndOut(t *testing.T, c *chromium) {
-	const page = "/admin-resource?x=1&y=a%20b"
+// localAccountsInBrowser are people with local accounts, at one gateway.
+func localAccountsInBrowser(t *testing.T, c *chromium) {
 	g, up := c.gateway(t, browserRoutes)
-	b := c.tab(t)
+	signInAndOut(t, c.tab(t), g, up)
+	wrongRole(t, c.tab(t), g, up)
+	cookiesInBrowser(t, c.tab(t), g, up)
+	keyboardOnly(t, c.tab(t), g, up)
+}
+
+// signInAndOut: a page leads to the sign-in page and back. After signing out, no
+// page shows the person, not even behind the back button.
+func signInAndOut(t *testing.T, b *tab, g *instance, up *recorder) {
+	const page = "/admin-resource?x=1&y=a%20b"
 	b.open(g.base + page)
 	b.shows("/signin", http.StatusOK, "User name")
 	b.write("#username", "alice")
@@ -61,10 +68,8 @@ func signInAndOut(t *testing.T, c *chromium) {
 	up.none(t)
 }
 
-// wrongRole: who may not see a page is told so after the sign-in.
-func wrongRole(t *testing.T, c *chromium) {
-	g, up := c.gateway(t, browserRoutes)
-	b := c.tab(t)
+// wrongRole: a person without the role learns so after the sign-in.
+func wrongRole(t *testing.T, b *tab, g *instance, up *recorder) {
 	b.open(g.base + "/admin-resource")
 	b.signIn("bob")
 	b.shows("/admin-resource", http.StatusForbidden, "You are signed in, but not allowed to do this.")
@@ -73,7 +78,7 @@ func wrongRole(t *testing.T, c *chromium) {
 	up.wants(t, "GET", "/secure-resource", "bob")
 }
 
-// cookieFacts are what the browser keeps of a cookie beside its value.
+// cookieFacts are the attributes of a cookie in the browser.
 type cookieFacts struct {
 	Domain, Path     string
 	HTTPOnly, Secure bool
@@ -87,11 +92,8 @@ func factsOf(c *network.Cookie) cookieFacts {
 	return cookieFacts{c.Domain, c.Path, c.HTTPOnly, c.Secure, c.SameSite}
 }
 
-// cookiesInBrowser: the session is out of reach of scripts, to read and to
-// write.
-func cookiesInBrowser(t *testing.T, c *chromium) {
-	g, up := c.gateway(t, browserRoutes)
-	b := c.tab(t)
+// cookiesInBrowser: scripts can neither read nor write the session's cookie.
+func cookiesInBrowser(t *testing.T, b *tab, g *instance, up *recorder) {
 	b.open(g.base + "/secure-resource")
 	b.signIn("alice")
 	session := b.cookies()["session_id"]
@@ -111,25 +113,17 @@ func cookiesInBrowser(t *testing.T, c *chromium) {
 	up.wants(t, "GET", "/secure-resource", "alice")
 }
 
-// named is a gateway at a host of its own: browsers take no cleartext for
-// secure there, as they do on localhost, and heed what it asks of them.
-func (c *chromium) named(t *testing.T, config string) (g *instance, up *recorder) {
-	t.Helper()
-	g, up = c.prepared(t), record(t)
-	g.public = strings.Replace(g.base, "localhost", "gateway.test", 1)
-	g.configure(app(up.url) + config)
-	g.run()
-	return g, up
-}
-
-// strictTransport: with tls.hsts the browser comes by https alone, once it has
-// been there.
+// strictTransport: with tls.hsts the browser uses https only after its first visit.
+// The gateway has its own host name, as browsers ignore HSTS on localhost.
 func strictTransport(t *testing.T, c *chromium) {
-	g, up := c.named(t, "tls: {hsts: 48h}\n"+browserRoutes)
+	g, up := c.prepared(t), record(t)
+	g.public = strings.Replace(g.base, "localhost", "gateway.test", 1)
+	g.configure(app(up.url) + "tls: {hsts: 48h}\n" + browserRoutes)
+	g.run()
 	b := c.tab(t)
 	cleartext := strings.Replace(g.public, "https:", "http:", 1) + "/"
 	b.open(cleartext)
-	b.shows("/", http.StatusBadRequest, "HTTPS") // for it has no idea yet
+	b.shows("/", http.StatusBadRequest, "HTTPS") // before the first visit
 	up.none(t)
 	b.open(g.public + "/")
 	b.open(cleartext)
@@ -137,17 +131,4 @@ func strictTransport(t *testing.T, c *chromium) {
 	if got := len(up.all()); got != 2 {
 		t.Errorf("%d requests reached the upstream, expected two", got)
 	}
-}
-
-// cleartextLink: a link to http leads to https. The browser does not show the
-// session before, or the gateway would refuse the request.
-func cleartextLink(t *testing.T, c *chromium) {
-	g, up := c.named(t, browserRoutes)
-	b := c.tab(t)
-	b.open(g.public + "/secure-resource")
-	b.signIn("alice")
-	up.wants(t, "GET", "/secure-resource", "alice")
-	b.open(strings.Replace(g.http, "localhost", "gateway.test", 1) + "/secure-resource?x=1")
-	b.is(g.public + "/secure-resource?x=1")
-	up.wants(t, "GET", "/secure-resource?x=1", "alice")
 }

@@ -15,15 +15,15 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// pagesInBrowser looks at each of the gateway's own pages: that it asks for
-// nothing, breaks no rule of its own, fits on the smallest screen, has a dark
-// form, and tells those who cannot see it what its controls are.
+// pagesInBrowser checks each of the gateway's own pages: it loads nothing, breaks no
+// rule of its policy, fits on the smallest screen, has a dark form, and names its
+// controls for screen readers. No other site can show the sign-in page in a frame.
 func pagesInBrowser(t *testing.T, c *chromium) {
 	g, up := c.gateway(t, browserRoutes+`
 providers:
   - {name: demo, title: Identitätsverwaltungsdienstleistungsgesellschaft, issuer: 'http://127.0.0.1:9', client_id: shop}
 `)
-	far, _ := c.otherSites(t, http.HandlerFunc(serveStranger))
+	far, near := c.otherSites(t, http.HandlerFunc(serveStranger))
 	b := c.tab(t)
 	shown := func(path string, status int, controls ...string) {
 		t.Helper()
@@ -58,10 +58,19 @@ providers:
 	b.open(strangerPage(far, `<link rel="icon" href="data:,"><a href="`+g.base+`/logout">A present for you</a>`))
 	b.click("a")
 	shown("/logout", http.StatusOK, "button: Sign out")
+	for _, address := range []string{far, near} {
+		b := c.tab(t)
+		b.open(strangerPage(address, `<iframe src="`+g.base+`/signin"></iframe>`))
+		until(t, "the browser to block the frame", func() bool {
+			return slices.ContainsFunc(b.complained(), func(complaint string) bool {
+				return strings.Contains(complaint, g.base) && strings.Contains(complaint, "frame-ancestors 'none'") && strings.Contains(complaint, "has been blocked")
+			})
+		})
+	}
 }
 
-// asksNothing fails the test if the browser complained of the page or asked for
-// anything but pages at these origins.
+// asksNothing fails the test if the browser complained about the page or loaded
+// anything but pages of these origins.
 func (b *tab) asksNothing(origins ...string) {
 	b.t.Helper()
 	if got := b.complained(); len(got) > 0 {
@@ -69,13 +78,13 @@ func (b *tab) asksNothing(origins ...string) {
 	}
 	for _, r := range b.asked() {
 		if !r.page || !slices.ContainsFunc(origins, func(origin string) bool { return strings.HasPrefix(r.url, origin+"/") }) {
-			b.t.Errorf("%s: the browser asks for %s", b.url(), r.url)
+			b.t.Errorf("%s: the browser requests %s", b.url(), r.url)
 		}
 	}
 }
 
-// slippedIn: should a page of the gateway's ever hold what a stranger wrote,
-// the browser runs none of it, and sends nothing to anywhere.
+// slippedIn: if a page of the gateway held what an attacker wrote, the browser would
+// run none of it and send nothing to another site.
 func slippedIn(t *testing.T, c *chromium) {
 	g, up := c.gateway(t, browserRoutes)
 	var reached atomic.Int64
@@ -101,10 +110,10 @@ func slippedIn(t *testing.T, c *chromium) {
 		return document.title + ", " + getComputedStyle(document.body).visibility + ", " + document.baseURI
 	})()`)
 	if want := "Your account, visible, " + g.base + "/me"; got != want {
-		t.Errorf("what was slipped in has made the page: %s", got)
+		t.Errorf("what was slipped in changed the page: %s", got)
 	}
 	blocked := 0
-	until(t, "the browser to block it all", func() bool {
+	until(t, "the browser to block all of it", func() bool {
 		for _, complaint := range b.complained() {
 			if strings.Contains(complaint, "Content Security Policy") && strings.Contains(complaint, "has been blocked") {
 				blocked++
@@ -130,8 +139,8 @@ func (b *tab) fits() {
 	inTab(b, chromedp.EmulateReset())
 }
 
-// isDark fails the test unless the page is dark on light, and light on dark for
-// those who want that.
+// isDark fails the test unless the page is dark on light, or light on dark where the
+// browser prefers that.
 func (b *tab) isDark() {
 	b.t.Helper()
 	for scheme, want := range map[string]string{"light": "false", "dark": "true"} {
@@ -152,8 +161,8 @@ func (b *tab) isDark() {
 	}
 }
 
-// hasControls fails the test unless the page's controls are these, by the roles
-// and names that the browser gives to screen readers.
+// hasControls fails the test unless the page has these controls, by the roles and
+// names that the browser gives to screen readers.
 func (b *tab) hasControls(want ...string) {
 	b.t.Helper()
 	tree := inTab(b, func(ctx context.Context, t *chromedp.Target) (accessibility.GetFullAXTreeResult, error) {
@@ -175,18 +184,16 @@ func (b *tab) hasControls(want ...string) {
 	}
 }
 
-// keyboardOnly: a person signs in and out without a mouse, and sees where they
-// are.
-func keyboardOnly(t *testing.T, c *chromium) {
-	g, up := c.gateway(t, browserRoutes)
-	b := c.tab(t)
+// keyboardOnly: a person signs in and out without a mouse, and the focus is
+// visible.
+func keyboardOnly(t *testing.T, b *tab, g *instance, up *recorder) {
 	focused := func(want string) {
 		t.Helper()
 		until(t, "the focus on "+want, func() bool {
 			return b.value("document.activeElement.id || document.activeElement.localName") == want
 		})
 		if got := b.value("document.activeElement.matches(':focus-visible') + ' ' + getComputedStyle(document.activeElement).outlineStyle"); got != "true solid" {
-			t.Errorf("the focus on %s cannot be seen: %s", want, got)
+			t.Errorf("the focus on %s is not visible: %s", want, got)
 		}
 	}
 	b.open(g.base + "/secure-resource")

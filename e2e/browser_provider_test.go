@@ -16,25 +16,24 @@ import (
 	"authgate/upstream/provider"
 )
 
-// shopfront is a gateway with the provider of the demonstration, whose pages
-// people see, and an upstream that records.
+// shopfront is a gateway with the provider of the demonstration and a recorder.
 type shopfront struct {
 	*instance
 	up     *recorder
 	issuer string
 
 	mu   sync.Mutex
-	sids map[string]string // of the last session of each person at the provider, by their subject
+	sids map[string]string // by subject: the last session at the provider
 }
 
-// shopfrontRoutes are a page for whoever signed in, and one for everybody.
+// shopfrontRoutes are a page for people who signed in, and a public one.
 const shopfrontRoutes = `
 routes:
   - {match: '/{$}', upstream: app, auth: [none]}
   - {match: /secure-resource, upstream: app, auth: [oidc]}
 `
 
-// shopfront starts all three. more goes into the provider's entry in the
+// shopfront starts all three. more is added to the provider's entry in the
 // configuration: ", key: value".
 func (c *chromium) shopfront(t *testing.T, more string) *shopfront {
 	t.Helper()
@@ -51,9 +50,8 @@ func (c *chromium) shopfront(t *testing.T, more string) *shopfront {
 	return s
 }
 
-// withFrontChannel is the provider with a page that it does not have: one that
-// signs people out by a frame (OpenID Connect Front-Channel Logout 1.0, section
-// 2).
+// withFrontChannel adds a page to the provider that signs people out by a frame
+// (OpenID Connect Front-Channel Logout 1.0, section 2).
 func (s *shopfront) withFrontChannel(p *provider.Provider) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -63,7 +61,7 @@ func (s *shopfront) withFrontChannel(p *provider.Provider) http.Handler {
 			s.noteSession(answer.Body.Bytes())
 			maps.Copy(w.Header(), answer.Header())
 			w.WriteHeader(answer.Code)
-			_, _ = w.Write(answer.Body.Bytes()) // the gateway is gone if this fails
+			_, _ = w.Write(answer.Body.Bytes()) // an error means that the gateway is gone
 		case "/signed-out-everywhere":
 			w.Header().Set("Content-Type", "text/html")
 			_, _ = w.Write([]byte(`<!DOCTYPE html><iframe onload="document.title = 'done'" src="` + html.EscapeString(s.base+"/frontchannel-logout/demo?"+r.URL.RawQuery) + `"></iframe>`))
@@ -73,7 +71,7 @@ func (s *shopfront) withFrontChannel(p *provider.Provider) http.Handler {
 	})
 }
 
-// noteSession takes the session at the provider from an answer with an ID token.
+// noteSession records the session in an answer with an ID token.
 func (s *shopfront) noteSession(answer []byte) {
 	var tokens struct {
 		ID string `json:"id_token"`
@@ -83,7 +81,7 @@ func (s *shopfront) noteSession(answer []byte) {
 		SID string `json:"sid"`
 	}
 	if err := json.Unmarshal(answer, &tokens); err != nil {
-		return // a refusal, which is the test's to notice
+		return // a refusal, which the test notices
 	}
 	token, err := jwt.ParseSigned(tokens.ID, []jose.SignatureAlgorithm{jose.RS256})
 	if err != nil || token.UnsafeClaimsWithoutVerification(&claims) != nil {
@@ -94,15 +92,14 @@ func (s *shopfront) noteSession(answer []byte) {
 	s.sids[claims.Sub] = claims.SID
 }
 
-// frontChannel is the page that signs out whom the query names.
+// frontChannel returns the URL of the page that signs a person out.
 func (s *shopfront) frontChannel(sub string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.issuer + "/signed-out-everywhere?" + url.Values{"iss": {s.issuer}, "sid": {s.sids[sub]}}.Encode()
 }
 
-// signedIn is a new person who has signed in at the provider, and sees the
-// page.
+// signedIn returns the tab of a new person who has signed in at the provider.
 func (s *shopfront) signedIn(t *testing.T, c *chromium, user string) *tab {
 	t.Helper()
 	b := c.tab(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// tab is a tab of the browser, and the person in front of it.
+// tab is a tab of the browser.
 type tab struct {
 	t      testing.TB
 	ctx    context.Context
@@ -28,22 +28,22 @@ type tab struct {
 
 	mu         sync.Mutex
 	requests   []tabRequest
-	complaints []string // of the browser about the page: violations of policies, errors of scripts
+	complaints []string // violations of policies, errors of scripts
 }
 
-// tabRequest is one that a tab has made.
+// tabRequest is a request of a tab.
 type tabRequest struct {
 	method, url, referer string
-	page                 bool // as opposed to what belongs to one
+	page                 bool // not a part of one
 }
 
-// tab opens the browser for a new person, who has no cookies yet.
+// tab opens a tab for a new person, without cookies.
 func (c *chromium) tab(t testing.TB) *tab {
 	t.Helper()
 	return openTab(t, c.ctx, chromedp.WithNewBrowserContext())
 }
 
-// another opens one more tab for the same person.
+// another opens another tab for the same person.
 func (b *tab) another() *tab {
 	b.t.Helper()
 	return openTab(b.t, b.ctx)
@@ -61,7 +61,7 @@ func openTab(t testing.TB, ctx context.Context, options ...chromedp.ContextOptio
 	return b
 }
 
-// note keeps what tests may ask for.
+// note records what tests check.
 func (b *tab) note(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -73,13 +73,13 @@ func (b *tab) note(event any) {
 		b.complaints = append(b.complaints, event.ExceptionDetails.Text)
 	case *log.EventEntryAdded:
 		if strings.Contains(event.Entry.Text, "the server responded with a status of") {
-			return // every page with an error is one
+			return // every error page causes that
 		}
 		b.complaints = append(b.complaints, fmt.Sprintf("%s %s: %s (%s)", event.Entry.Source, event.Entry.Level, event.Entry.Text, event.Entry.URL))
 	}
 }
 
-// asked are the requests since it was asked last.
+// asked returns the requests since the last call.
 func (b *tab) asked() []tabRequest {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -88,7 +88,7 @@ func (b *tab) asked() []tabRequest {
 	return requests
 }
 
-// complained are the complaints since it was asked last.
+// complained returns the complaints since the last call.
 func (b *tab) complained() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,10 +97,10 @@ func (b *tab) complained() []string {
 	return complaints
 }
 
-// stepTime is how long a step may take.
+// stepTime bounds the time of a step.
 const stepTime = patience
 
-// inTab does something in the tab that loads no page.
+// inTab runs an action that loads no page.
 func inTab[T any](b *tab, action chromedp.Action[T]) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, stepTime)
@@ -112,7 +112,7 @@ func inTab[T any](b *tab, action chromedp.Action[T]) T {
 	return result
 }
 
-// load does something that loads a page, and waits until it is there.
+// load runs steps that load a page, and waits for the page.
 func (b *tab) load(steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, stepTime)
@@ -127,7 +127,7 @@ func (b *tab) load(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// open goes to an address that the person types.
+// open goes to an address that a person types.
 func (b *tab) open(address string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, stepTime)
@@ -139,7 +139,7 @@ func (b *tab) open(address string) {
 	b.status = int(response.Status)
 }
 
-// back goes to the page before, which the browser may have kept.
+// back goes to the page before, which the browser may have in its cache.
 func (b *tab) back() {
 	b.t.Helper()
 	history := inTab(b, chromedp.NavigationEntries())
@@ -151,13 +151,13 @@ func (b *tab) back() {
 	b.status = inTab(b, chromedp.Evaluate[int]("performance.getEntriesByType('navigation')[0].responseStatus"))
 }
 
-// click clicks on what loads a page.
+// click clicks on an element that loads a page.
 func (b *tab) click(selector string) {
 	b.t.Helper()
 	b.load(chromedp.Click(chromedp.CSS(selector)))
 }
 
-// write writes into a field, over what stands there.
+// write replaces the text of a field.
 func (b *tab) write(selector, text string) {
 	b.t.Helper()
 	inTab(b, chromedp.Steps(
@@ -170,8 +170,7 @@ func (b *tab) write(selector, text string) {
 	))
 }
 
-// signIn fills in the form for signing in, the gateway's or the provider's,
-// and sends it.
+// signIn fills in and sends the sign-in form of the gateway or the provider.
 func (b *tab) signIn(user string) {
 	b.t.Helper()
 	b.write("#username", user)
@@ -179,22 +178,22 @@ func (b *tab) signIn(user string) {
 	b.click("button[type=submit]")
 }
 
-// url is the address of the page.
+// url returns the address of the page.
 func (b *tab) url() string { b.t.Helper(); return inTab(b, chromedp.Location()) }
 
-// text is what the page says.
+// text returns the title and the text of the page.
 func (b *tab) text() string {
 	b.t.Helper()
 	return inTab(b, chromedp.Evaluate[string]("document.title + '\\n' + document.body.innerText"))
 }
 
-// value is that of an expression, as text.
+// value returns the value of an expression as text.
 func (b *tab) value(expression string) string {
 	b.t.Helper()
 	return inTab(b, chromedp.Evaluate[string]("String("+expression+")"))
 }
 
-// is fails the test unless the tab shows the page at address, without an error.
+// is fails the test unless the tab shows the page at address with status 200.
 func (b *tab) is(address string) {
 	b.t.Helper()
 	if got := b.url(); got != address || b.status != http.StatusOK {
@@ -202,8 +201,7 @@ func (b *tab) is(address string) {
 	}
 }
 
-// shows fails the test unless the tab shows a page of the path, with a status
-// and words.
+// shows fails the test unless the tab shows a page with a path, a status and words.
 func (b *tab) shows(path string, status int, words ...string) {
 	b.t.Helper()
 	text := b.text()
@@ -213,7 +211,7 @@ func (b *tab) shows(path string, status int, words ...string) {
 	}
 }
 
-// arrives waits until the page at address is there.
+// arrives waits for the page at address.
 func (b *tab) arrives(address string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, stepTime)
@@ -227,7 +225,7 @@ func (b *tab) arrives(address string) {
 	})
 }
 
-// cookies are those that the browser has of this person, by name.
+// cookies returns the person's cookies by name.
 func (b *tab) cookies() map[string]*network.Cookie {
 	b.t.Helper()
 	own := chromedp.FromContext(b.ctx).BrowserContextID
@@ -245,7 +243,7 @@ func (b *tab) cookies() map[string]*network.Cookie {
 	return named
 }
 
-// describe is what the tab shows, for messages of tests.
+// describe returns what the tab shows, for messages of tests.
 func (b *tab) describe() string {
 	ctx, cancel := context.WithTimeout(b.ctx, time.Second)
 	defer cancel()
@@ -256,8 +254,8 @@ func (b *tab) describe() string {
 	return fmt.Sprintf("%d %.2000s", b.status, text)
 }
 
-// wants fails the test unless one request came since, on behalf of user, or of
-// nobody, and without a cookie of the gateway.
+// wants fails the test unless one request came since the last call, with the
+// identity of user and without a cookie of the gateway.
 func (r *recorder) wants(t testing.TB, method, target, user string) message {
 	t.Helper()
 	m := r.one(t)
