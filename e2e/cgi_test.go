@@ -12,12 +12,12 @@ import (
 	"testing"
 )
 
-// tokenSeparators are the characters of a header's name that are neither
-// letters nor digits (RFC 9110, section 5.6.2).
+// tokenSeparators are the characters of header names that are neither letters nor
+// digits (RFC 9110, section 5.6.2).
 const tokenSeparators = "!#$%&'*+-.^_`|~"
 
-// cgiServers start real servers that run CGI scripts: each serves the folder
-// on a port of 127.0.0.1.
+// cgiServers are commands of real servers that run the CGI scripts of a folder on a
+// port of 127.0.0.1.
 var cgiServers = map[string]func(t *testing.T, folder, port string) *exec.Cmd{
 	"lighttpd": func(t *testing.T, folder, port string) *exec.Cmd {
 		config := filepath.Join(t.TempDir(), "lighttpd.conf")
@@ -33,8 +33,8 @@ var cgiServers = map[string]func(t *testing.T, folder, port string) *exec.Cmd{
 	},
 }
 
-// program finds a program of the system. Debian keeps servers out of the PATH
-// of users who are not root.
+// program returns the path of a program of the system. On Debian, servers are not in
+// the PATH of users.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	for _, candidate := range []string{name, "/usr/sbin/" + name} {
@@ -78,8 +78,8 @@ func startCGI(t *testing.T, command func(t *testing.T, folder, port string) *exe
 	return url
 }
 
-// TestCGIHeaders: real servers make one environment variable of many header
-// names. Whatever spelling a client uses, the script sees the gateway's word.
+// TestCGIHeaders: real servers map many header names to one environment variable.
+// Whatever spelling a client uses, the script gets the gateway's value.
 func TestCGIHeaders(t *testing.T) {
 	t.Parallel()
 	for name, command := range cgiServers {
@@ -118,7 +118,7 @@ routes:
 	}
 }
 
-// variables are the values of a variable in what env has printed.
+// variables returns the values of a variable in the output of env.
 func variables(environment, name string) (values []string) {
 	for line := range strings.Lines(environment) {
 		if value, ok := strings.CutPrefix(line, name+"="); ok {
@@ -128,8 +128,8 @@ func variables(environment, name string) (values []string) {
 	return values
 }
 
-// foldedByServer checks what the test relies on: the server itself reads the
-// separator as "-".
+// foldedByServer checks the assumption of the test: the server reads the separator as
+// "-".
 func foldedByServer(t *testing.T, url, separator string) {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, url, nil)

@@ -13,8 +13,8 @@ const (
 	crashWorkers = 6
 )
 
-// TestCrash kills the gateway under load, at a random moment, and looks what
-// it still knows after the next start: everything that it had answered 200.
+// TestCrash kills the gateway under load at random moments. After the next start it
+// knows everything that it had answered with 200.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	g := prepared(t)
@@ -43,38 +43,38 @@ func TestCrash(t *testing.T) {
 		c.CloseIdleConnections()
 	}
 	if len(ended) < crashRounds {
-		t.Fatalf("%d logouts in %d rounds prove little", len(ended), crashRounds)
+		t.Fatalf("only %d logouts in %d rounds", len(ended), crashRounds)
 	}
 	c := g.stranger()
-	for _, p := range ended { // one crash after another
+	for _, p := range ended { // after all crashes
 		p.check(t, g, c)
 	}
 }
 
-// load is what goes on when the gateway is killed.
+// load is the requests during which the gateway is killed.
 type load struct {
 	t    *testing.T
 	g    *instance
 	c    *http.Client
-	last int64 // the answer after which it is killed
+	last int64 // the gateway is killed after this answer
 
 	answers  atomic.Int64
 	mu       sync.Mutex
 	promises []*promise
 }
 
-// promise is a login and what the gateway has answered to it. Only the worker
-// that made it touches it under load.
+// promise is a login and what the gateway has confirmed of it. Under load only the
+// worker that made it uses it.
 type promise struct {
-	signIn             // the newest of each
+	signIn             // the newest credentials
 	accesses  []string // all access tokens
 	used      []string // refresh tokens that were exchanged
 	ended     bool     // by a logout
-	leaving   bool     // a logout had no answer: it may have ended or not
-	refreshes bool     // a refresh had no answer: its token may be used or not
+	leaving   bool     // a logout had no answer, so the login may have ended or not
+	refreshes bool     // a refresh had no answer, so its token may be used or not
 }
 
-// work signs in, refreshes and signs out until there is no answer any more.
+// work signs in, refreshes and signs out until there is no answer.
 func (l *load) work() {
 	for {
 		s, status, err := l.g.trySignIn(l.c, "alice", passwords["alice"])
@@ -103,11 +103,11 @@ func (l *load) work() {
 	}
 }
 
-// answered notes an answer, which must be a 200. The one whose turn it is
-// kills the gateway, before anything else can be written to a disk.
+// answered counts an answer, which must be 200. At the last one it kills the gateway
+// at once, before the gateway can write anything else to the disk.
 func (l *load) answered(status int, err error) bool {
 	if err != nil {
-		return false // the gateway is gone
+		return false // the gateway has ended
 	}
 	if status != http.StatusOK {
 		l.t.Errorf("status %d under load", status)
@@ -141,7 +141,7 @@ func (l *load) logout(p *promise, header, credential string) bool {
 	return true
 }
 
-// check asks the gateway to keep what it has promised.
+// check fails the test unless the gateway does what it has confirmed.
 func (p *promise) check(t *testing.T, g *instance, c *http.Client) {
 	want, state := http.StatusOK, "live"
 	if p.ended {

@@ -1,8 +1,43 @@
-// Package e2e holds the whole-system tests: they build the real programs and
-// talk to them over real TLS, as a stranger would.
+// Package e2e holds the whole-system tests. They build the real programs with the
+// race detector, start them as processes, and use them over real TLS, as people,
+// browsers, applications and operators do. Rules that a unit test can prove are
+// in the package that has them; a test here proves that the parts work together,
+// or that a real counterpart behaves as the product expects.
 //
-// The scripts in testdata read like a session at a terminal: each is a
-// configuration and the commands to try on it (see rogpeppe/go-internal's
-// testscript). Tests that need a counterpart made of code, such as an upstream
-// that records what reaches it, are in Go.
+// The module has its own go.mod, so that the product does not depend on what only
+// tests need. Run one test with
+//
+//	go test -C e2e -run '^TestStopIdle$' .
+//	go test -C e2e -run TestScripts/session .
+//
+// # Scaffolding
+//
+//	product_test.go    all that tests take from packages of the product: ports, Redis, the demo provider
+//	process_test.go    instance: one gateway with its configuration, log and clients; start it here
+//	people_test.go     accounts, logins and clients without cookies
+//	recorder_test.go   recorder: an upstream that records requests byte for byte
+//	raw_test.go        requests that no HTTP library sends
+//	scripts_test.go    the commands of the scripts in testdata
+//
+// # Stories and where they are
+//
+//	testdata/*.txtar   what one can try with curl: mechanisms, policies, the command line
+//	advisory_*         attacks that other programs were vulnerable to, by CVE
+//	acme_*             certificates from pebble, a real ACME server, also for two instances
+//	browser_*          Chromium: pages, cookies, policies, other sites, signing in and out
+//	oidc_*             oidc-provider, a certified provider (provider/): logins, refresh, logout, bearer tokens
+//	callback, hostile_*  a provider that lies: callbacks, tokens, userinfo, discovery, logout
+//	redis_*            two instances on Redis that is killed, frozen, cut off, full, far away, or a Cluster
+//	rolling            restarts of instances behind a balancer, without a lost request
+//	stop, streams, connections, descriptors, timeout, upgrade    connections, from the client to the upstream
+//	balancer, cgi, h2spec, whatwg    HAProxy, CGI servers, the suite for HTTP/2, the URL parser of browsers
+//	crash, disk        kill -9, and a disk that is full
+//	log, metrics, reload, throttle, login_flood, terminal, token    what operators see and set
+//	docs_*             the documents: links, options, commands, names of tests
+//
+// Packages beside this one:
+//
+//	chaos    random faults under load, and a checker for the history
+//	deploy   the examples of docs/deploy: compose, Kubernetes, systemd, Valkey
+//	bench    what authentication costs, compared with a bare proxy
 package e2e

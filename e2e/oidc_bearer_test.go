@@ -9,16 +9,16 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// The resources that tokens are for: two of the gateway's, and two that are
-// none of its business.
+// The resources of tokens: two of the gateway and two others, each with signed and
+// opaque tokens.
 const (
 	signedResource, opaqueResource   = "https://signed.example", "https://opaque.example"
 	signedElsewhere, opaqueElsewhere = "https://signed.elsewhere.example", "https://opaque.elsewhere.example"
 )
 
-// bearerOfTrustedIssuer: access tokens that other applications got from the
-// provider open bearer routes, signed ones by the provider's keys (RFC 9068)
-// and opaque ones by asking it (RFC 7662).
+// bearerOfTrustedIssuer: bearer routes accept access tokens that other applications
+// got from the provider: signed ones by its keys (RFC 9068) and opaque ones by
+// introspection (RFC 7662).
 func bearerOfTrustedIssuer(t *testing.T, c *certified) {
 	r := c.resourceServer(t)
 	alice, bob := r.browse(), r.browse()
@@ -43,13 +43,13 @@ func bearerOfTrustedIssuer(t *testing.T, c *certified) {
 	unseen := r.p.accessToken(alice, "alice", opaqueResource)
 	r.p.do("down", nil)
 	if got := r.ask("/secure-resource", unseen); got < http.StatusInternalServerError {
-		t.Errorf("opaque, with nobody to ask: %d", got)
+		t.Errorf("opaque, while the provider is down: %d", got)
 	}
 	r.up.none(t)
-	r.opens(t, "signed, with nobody to ask", "alice", good, http.StatusOK)
+	r.opens(t, "signed, while the provider is down", "alice", good, http.StatusOK)
 }
 
-// resourceServer is a gateway that takes the tokens of one provider.
+// resourceServer is a gateway that accepts the tokens of one provider.
 type resourceServer struct {
 	*instance
 	p      *openID
@@ -62,7 +62,7 @@ func (c *certified) resourceServer(t *testing.T) *resourceServer {
 	r := &resourceServer{instance: prepared(t), up: record(t), p: c.provider(t, openIDOptions{Resources: map[string]string{
 		signedResource: "jwt", opaqueResource: "opaque", signedElsewhere: "jwt", opaqueElsewhere: "opaque",
 	}})}
-	r.p.register(r.instance, client{name: "certified"}) // who may introspect
+	r.p.register(r.instance, client{name: "certified"}) // a client that may introspect
 	r.configure(fmt.Sprintf(`
 policies: {admin: {roles: [admin]}}
 routes:
@@ -83,14 +83,14 @@ token:
 	return r
 }
 
-// ask presents a token and returns the status.
+// ask sends a token and returns the status.
 func (r *resourceServer) ask(path, token string) int {
 	r.t.Helper()
 	return r.status(r.client, "GET", path, "Authorization", "Bearer "+token)
 }
 
-// opens checks that a token opens the way to the upstream for its user, and
-// what /admin-resource answers.
+// opens checks that a token gives its user access to the upstream, and what
+// /admin-resource answers.
 func (r *resourceServer) opens(t *testing.T, what, user, token string, admin int) {
 	t.Helper()
 	roles := map[string]string{"alice": "user,admin", "bob": "user"}[user]
@@ -111,7 +111,7 @@ func (r *resourceServer) opens(t *testing.T, what, user, token string, admin int
 	r.up.none(t)
 }
 
-// refuses checks that a token opens nothing.
+// refuses checks that a token gives no access.
 func (r *resourceServer) refuses(t *testing.T, what, token string) {
 	t.Helper()
 	if got := r.ask("/secure-resource", token); got != http.StatusUnauthorized {
@@ -120,8 +120,8 @@ func (r *resourceServer) refuses(t *testing.T, what, token string) {
 	r.up.none(t)
 }
 
-// accessToken is an access token for a resource, that an application of the
-// person got with the person's consent.
+// accessToken returns an access token for a resource that an application got with the
+// person's consent.
 func (p *openID) accessToken(b *browser, user, resource string) string {
 	p.t.Helper()
 	const redirect = "https://application.example/callback"

@@ -11,26 +11,25 @@ import (
 	"golang.org/x/net/html"
 )
 
-// browser is a person in front of a browser: it keeps cookies, follows
-// redirects, shows pages and sends their forms. It says about its requests
-// what browsers say (Fetch Metadata). It runs no scripts.
+// browser does what a browser without scripts does: it stores cookies, follows
+// redirects, sends forms, and describes its requests by Fetch Metadata.
 type browser struct {
 	t       testing.TB
 	c       *http.Client
-	url     *url.URL   // of what it shows
-	page    answer     // what it shows
-	history []*url.URL // what it asked for
+	url     *url.URL // of the page
+	page    answer
+	history []*url.URL // of all requests
 
-	// stopAt is the beginning of addresses that it is not to follow a
-	// redirect to; next is the one where it stopped.
+	// stopAt is the beginning of the addresses to which it follows no redirect;
+	// next is the address where it stopped.
 	stopAt string
 	next   string
 }
 
-// browse opens a browser with cookies of its own.
+// browse returns a browser without cookies.
 func (g *instance) browse() *browser { return &browser{t: g.t, c: g.client()} }
 
-// open goes to an address that a person typed.
+// open goes to an address that a person types.
 func (b *browser) open(address string) {
 	b.t.Helper()
 	b.navigate(http.MethodGet, address, "", "none")
@@ -42,7 +41,7 @@ func (b *browser) click(address string) {
 	b.navigate(http.MethodGet, address, "", site(b.url, b.resolve(address)))
 }
 
-// send sends the form of the page, with fields filled in.
+// send fills in fields of the page's form and sends it.
 func (b *browser) send(fields map[string]string) {
 	b.t.Helper()
 	f, ok := b.form()
@@ -55,8 +54,8 @@ func (b *browser) send(fields map[string]string) {
 	b.navigate(f.method, f.action, f.fields.Encode(), site(b.url, b.resolve(f.action)))
 }
 
-// navigate makes a request and those that follow from it, until there is a
-// page or a place to stop at. from is the Sec-Fetch-Site of the first.
+// navigate sends a request and follows redirects to a page or to stopAt. from is the
+// Sec-Fetch-Site of the first request.
 func (b *browser) navigate(method, address, body, from string) {
 	b.t.Helper()
 	for range 20 {
@@ -71,7 +70,7 @@ func (b *browser) navigate(method, address, body, from string) {
 			b.next = next.String()
 			return
 		}
-		if from != "none" && from != "cross-site" { // which a chain of redirects stays
+		if from != "none" && from != "cross-site" { // which do not change in a chain of redirects
 			from = site(target, next)
 		}
 		method, address, body = http.MethodGet, next.String(), ""
@@ -79,7 +78,7 @@ func (b *browser) navigate(method, address, body, from string) {
 	b.t.Fatalf("too many redirects, the last to %s", b.url)
 }
 
-// ask makes one request, and keeps the answer as the page.
+// ask sends one request and stores the answer as the page.
 func (b *browser) ask(method string, target *url.URL, body, from string) {
 	b.t.Helper()
 	request, err := http.NewRequest(method, target.String(), strings.NewReader(body))
@@ -119,7 +118,7 @@ func (b *browser) resolve(address string) *url.URL {
 	return u
 }
 
-// site is how browsers name the way between two addresses.
+// site returns the Sec-Fetch-Site of a request from one address to another.
 func site(from, to *url.URL) string {
 	switch {
 	case from.Scheme == to.Scheme && from.Host == to.Host:
@@ -133,10 +132,10 @@ func site(from, to *url.URL) string {
 // form is a form of a page.
 type form struct {
 	method, action string
-	fields         url.Values // those that the page has filled in are
+	fields         url.Values // with the values of the page
 }
 
-// form is the first form of the page.
+// form returns the first form of the page.
 func (b *browser) form() (form, bool) {
 	b.t.Helper()
 	for node := range b.document().Descendants() {
@@ -154,7 +153,7 @@ func (b *browser) form() (form, bool) {
 	return form{}, false
 }
 
-// links are the addresses of the page's links.
+// links returns the addresses of the page's links.
 func (b *browser) links() []string {
 	b.t.Helper()
 	var all []string
@@ -184,15 +183,14 @@ func attribute(node *html.Node, name string) string {
 	return ""
 }
 
-// signIn goes to the gateway's page for signing in, which leads to the
-// provider, signs in on the provider's pages and comes back.
+// signIn opens a page that leads to the provider, signs in there and comes back.
 func (b *browser) signIn(page string, p *openID, user string) {
 	b.t.Helper()
 	b.open(page)
 	b.consent(p, user)
 }
 
-// consent does on the provider's pages what they ask for, up to the last.
+// consent sends the forms of the provider's pages.
 func (b *browser) consent(p *openID, user string) {
 	b.t.Helper()
 	for range 5 {
@@ -206,11 +204,11 @@ func (b *browser) consent(p *openID, user string) {
 			b.send(nil)
 		}
 	}
-	b.t.Fatalf("the provider asks on and on: %s", b.url)
+	b.t.Fatalf("the provider shows too many forms: %s", b.url)
 }
 
-// cookie is the value of a cookie that the browser would send to address,
-// empty for none.
+// cookie returns the value of a cookie that the browser sends to address, or an empty
+// string.
 func (b *browser) cookie(address, name string) string {
 	for _, c := range b.c.Jar.Cookies(b.resolve(address)) {
 		if c.Name == name {
@@ -220,7 +218,7 @@ func (b *browser) cookie(address, name string) string {
 	return ""
 }
 
-// describe is what the browser shows, for messages of tests.
+// describe returns what the browser shows, for messages of tests.
 func (b *browser) describe() string {
 	return fmt.Sprintf("%s: %d %s\n%.2000s", b.url, b.page.status, b.page.header.Get("Location"), b.page.body)
 }

@@ -13,9 +13,8 @@ import (
 	"testing"
 )
 
-// recorder is an upstream that keeps what reaches it, byte for byte. It reads
-// HTTP/1.1 by itself, because net/http would tidy up before a test could see.
-// Every request is answered with 200 and "ok".
+// recorder is an upstream that records requests byte for byte and answers 200 "ok".
+// It parses HTTP/1.1 itself, because net/http changes what it parses.
 type recorder struct {
 	url string
 
@@ -23,7 +22,7 @@ type recorder struct {
 	got []message
 }
 
-// message is a request as it stood on the wire.
+// message is a request as it was on the wire.
 type message struct {
 	line    string   // the request line
 	head    []string // header lines
@@ -31,7 +30,7 @@ type message struct {
 	trailer []string // trailer lines
 }
 
-// record starts a recorder, which ends with the test.
+// record starts a recorder that ends with the test.
 func record(t testing.TB) *recorder {
 	t.Helper()
 	r := &recorder{}
@@ -39,8 +38,8 @@ func record(t testing.TB) *recorder {
 	return r
 }
 
-// listen is an upstream that does with each connection what serve does, and
-// closes it then. It ends with the test, and its connections with it.
+// listen starts an upstream that calls serve for each connection and closes it then.
+// It and its connections end with the test.
 func listen(t testing.TB, serve func(net.Conn)) (url string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -94,7 +93,7 @@ func (r *recorder) serve(conn net.Conn) {
 	}
 }
 
-// all returns what came since it was asked last.
+// all returns the requests since the last call.
 func (r *recorder) all() []message {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,7 +102,7 @@ func (r *recorder) all() []message {
 	return got
 }
 
-// one returns the one request that came since.
+// one returns the one request since the last call.
 func (r *recorder) one(t testing.TB) message {
 	t.Helper()
 	got := r.all()
@@ -113,22 +112,22 @@ func (r *recorder) one(t testing.TB) message {
 	return got[0]
 }
 
-// none fails the test if a request came since.
+// none fails the test if there was a request since the last call.
 func (r *recorder) none(t testing.TB) {
 	t.Helper()
 	if got := r.all(); len(got) > 0 {
-		t.Errorf("this should never have reached the upstream: %q", got)
+		t.Errorf("the upstream should not get this: %q", got)
 	}
 }
 
-// target is the request target in the request line.
+// target returns the request target.
 func (m message) target() string {
 	_, rest, _ := strings.Cut(m.line, " ")
 	return rest[:max(strings.LastIndexByte(rest, ' '), 0)]
 }
 
-// values are the values of a header in every spelling that an application
-// could take for its name.
+// values returns the values of a header in all spellings that an application may
+// take for its name.
 func (m message) values(name string) []string {
 	var all []string
 	for _, line := range slices.Concat(m.head, m.trailer) {
@@ -139,7 +138,7 @@ func (m message) values(name string) []string {
 	return all
 }
 
-// value is the value of a header that is there once, empty for none.
+// value returns the value of a header that is there at most once, else empty.
 func (m message) value(t testing.TB, name string) string {
 	t.Helper()
 	all := m.values(name)
@@ -152,7 +151,7 @@ func (m message) value(t testing.TB, name string) string {
 	return all[0]
 }
 
-// foldName makes of a header's name what CGI makes of it.
+// foldName folds the name of a header as CGI does.
 func foldName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(tokenSeparators, r) {
@@ -162,8 +161,8 @@ func foldName(name string) string {
 	}, strings.ToLower(strings.TrimSpace(name)))
 }
 
-// readMessage reads a request, and asks on out for a body that waits to be
-// asked for.
+// readMessage reads a request. It writes 100 Continue to out if the request waits
+// for that.
 func readMessage(in *bufio.Reader, out io.Writer) (message, error) {
 	text := textproto.NewReader(in)
 	line, err := text.ReadLine()

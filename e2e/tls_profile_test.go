@@ -12,10 +12,9 @@ import (
 	"testing"
 )
 
-// TestTLSProfile shakes hands with every cipher suite and version that Go
-// knows: TLS 1.2 with ECDHE and AEAD, and 1.3, whichever key the certificate
-// has. With an RSA key a client could ask for key exchange without forward
-// secrecy, and for older versions.
+// TestTLSProfile tries every cipher suite and version that Go has. The gateway accepts
+// TLS 1.3, and TLS 1.2 with ECDHE and AEAD, for both kinds of keys. An RSA key would
+// allow key exchange without forward secrecy.
 func TestTLSProfile(t *testing.T) {
 	t.Parallel()
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -57,7 +56,7 @@ func TestTLSProfile(t *testing.T) {
 	}
 }
 
-// shakesHands reports whether the gateway takes a client of that one version.
+// shakesHands reports whether the gateway accepts a client of one version.
 func (g *instance) shakesHands(version uint16, suites ...uint16) bool {
 	config := g.tls()
 	config.MinVersion, config.MaxVersion, config.CipherSuites = version, version, suites

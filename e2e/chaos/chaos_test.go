@@ -20,19 +20,19 @@ import (
 	"authgate/gateway/porttest"
 )
 
-// A test of longer than round goes on with new processes and the next seed.
+// A test that is longer than a round continues with new processes and the next seed.
 const (
 	short = 6 * time.Second
 	round = time.Minute
 )
 
-// swept is how many logins are looked at in the end.
+// swept is the number of logins that are checked at the end.
 const swept = 300
 
-// documented are the times that docs/configuration.md and docs/scaling.md name.
+// documented are the times in docs/configuration.md and docs/scaling.md.
 var documented = Bounds{Staleness: 2 * time.Second, Recovery: 3 * time.Second}
 
-// TestFaults runs clients and faults for CHAOSTIME, from CHAOSSEED on.
+// TestFaults runs clients and faults for CHAOSTIME, with seeds from CHAOSSEED on.
 func TestFaults(t *testing.T) {
 	lasts, seed := parameters(t)
 	binary := filepath.Join(t.TempDir(), "authgate")
@@ -53,7 +53,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// parameters are how long the test lasts, and the seed of its first round.
+// parameters returns the duration of the test and the seed of its first round.
 func parameters(t *testing.T) (lasts time.Duration, seed uint64) {
 	t.Helper()
 	lasts, seed = short, rand.Uint64N(1_000_000)
@@ -79,12 +79,12 @@ type cell struct {
 	app       *application
 	upstream  string
 	instances []*instance
-	redis     *redistest.Server  // nil: there is none
-	ways      []*redistest.Proxy // of each instance to Redis
+	redis     *redistest.Server  // nil if the store is SQLite
+	ways      []*redistest.Proxy // from each instance to Redis
 	tls       *tls.Config
 	prober    *http.Client
 
-	logins, requests, troubles atomic.Int64 // how many there have been
+	logins, requests, troubles atomic.Int64 // counts
 }
 
 func newCell(t *testing.T, name string) *cell {
@@ -95,8 +95,8 @@ func newCell(t *testing.T, name string) *cell {
 	return c
 }
 
-// onRedis is two gateways that share a Redis which keeps all that it has
-// acknowledged.
+// onRedis prepares two gateways that share a Redis, which loses no acknowledged
+// write.
 func (c *cell) onRedis(binary string) {
 	c.redis = redistest.Start(c.t, porttest.Address(c.t), "--appendonly", "yes", "--appendfsync", "always")
 	public := ""
@@ -115,13 +115,13 @@ func (c *cell) instancePort(g *instance) string {
 	return c.instances[0].port
 }
 
-// onSQLite is one gateway with its own database.
+// onSQLite prepares one gateway with its own database.
 func (c *cell) onSQLite(binary string) {
 	c.instances = append(c.instances, newInstance(c.t, "S", binary, "", c.upstream, ""))
 }
 
-// run starts all, lets clients and faults do what the seed says for a time,
-// and checks the history.
+// run starts the processes, runs clients and faults as the seed says for a time, and
+// checks the history.
 func (c *cell) run(seed uint64, lasts time.Duration) {
 	for _, g := range c.instances {
 		if err := g.run(); err != nil {
@@ -152,13 +152,13 @@ func (c *cell) run(seed uint64, lasts time.Duration) {
 	c.judge(seed, events)
 }
 
-// play returns the clients when everything has ended.
+// play runs clients and faults and returns the clients when all have ended.
 func (c *cell) play(seed uint64, lasts time.Duration) []*client {
 	ctx, cancel := context.WithTimeout(c.t.Context(), lasts)
 	defer cancel()
 	var running, witnessed sync.WaitGroup
 	var clients []*client
-	for i := range len(c.instances) { // before the first fault, too
+	for i := range len(c.instances) { // also before the first fault
 		each := c.newClient(rand.New(rand.NewPCG(seed, 200+uint64(i))))
 		clients = append(clients, each)
 		witnessed.Add(1)
@@ -173,7 +173,7 @@ func (c *cell) play(seed uint64, lasts time.Duration) []*client {
 	witnessed.Wait()
 	running.Go(func() { c.gatewayFaults(ctx, rand.New(rand.NewPCG(seed, 1))) })
 	if c.redis != nil {
-		c.storeFaults(ctx, rand.New(rand.NewPCG(seed, 2))) // it may end the test, so not on another goroutine
+		c.storeFaults(ctx, rand.New(rand.NewPCG(seed, 2))) // it may call FailNow, so not in another goroutine
 	}
 	running.Wait()
 	return clients
@@ -184,8 +184,8 @@ func (c *cell) ping() error {
 	return err
 }
 
-// sweep asks every instance for logins of all clients once more, when there
-// are no faults any more. Logins that no client has ended come first.
+// sweep uses logins of all clients at every instance once more, after the faults.
+// Logins that no client has ended come first.
 func (c *cell) sweep(clients []*client) {
 	c.awaitReady()
 	var sweeping sync.WaitGroup
@@ -209,7 +209,7 @@ func (c *cell) sweep(clients []*client) {
 	sweeping.Wait()
 }
 
-// judge checks the events, and keeps them where a promise is broken.
+// judge checks the events, and writes them to a file if they break a promise.
 func (c *cell) judge(seed uint64, events []Event) {
 	kinds := map[Kind]int{}
 	for _, e := range events {
@@ -231,5 +231,5 @@ func (c *cell) judge(seed uint64, events []Event) {
 	if err := Write(file, events); err != nil {
 		c.t.Error(err)
 	}
-	c.t.Errorf("%d violations; the history is in %s; CHAOSSEED=%d repeats the decisions", len(violations), file.Name(), seed)
+	c.t.Errorf("%d violations; the history is in %s; CHAOSSEED=%d makes the same decisions", len(violations), file.Name(), seed)
 }

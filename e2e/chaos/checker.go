@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Bounds are the documented times that Check goes by.
+// Bounds are the documented times that Check uses.
 type Bounds struct {
-	// Staleness is store.max_staleness: how long an instance may accept a login
-	// that another instance has ended. It holds by the clock of that instance,
-	// which refuses what it cannot be sure of, so it holds on a slow machine too.
+	// Staleness is store.max_staleness: the time for which an instance may accept a
+	// login that another instance has ended. The instance measures it by its own
+	// clock, so the bound holds on a slow machine too.
 	Staleness time.Duration
-	// Recovery is how long after a stall the store may still be unavailable.
+	// Recovery is the time after a stall in which the store may be unavailable.
 	Recovery time.Duration
 }
 
@@ -36,7 +36,7 @@ func (v Violation) String() string {
 // The rules.
 const (
 	RuleLives    = "a login stays good until its end is asked for"
-	RuleDead     = "a login that has ended stays dead on every instance"
+	RuleDead     = "a login that has ended stays ended on every instance"
 	RuleRefresh  = "of all uses of a refresh token exactly one succeeds"
 	RuleIdentity = "an answer carries the identity that asked"
 	RuleStatus   = "a status is one that is documented"
@@ -89,7 +89,7 @@ type handle struct {
 // life is what happened to a login that was acknowledged.
 type life struct {
 	began *Event
-	asked time.Duration // its end may have come about from then on
+	asked time.Duration // from then on it may have ended
 	ends  []end
 }
 
@@ -99,8 +99,7 @@ type end struct {
 	after time.Duration
 }
 
-// refusal are the first ends of requests, by instance, that a credential was
-// refused in.
+// refusal has for each instance when it first answered that it refuses a credential.
 type refusal struct {
 	at map[string]time.Duration
 }
@@ -130,7 +129,7 @@ func newCheck(events []Event, bounds Bounds) *check {
 	return c
 }
 
-// collect notes what each request says about the login that it belongs to.
+// collect records what each request shows about its login.
 func (c *check) collect() {
 	for i := range c.events {
 		e := &c.events[i]
@@ -162,16 +161,16 @@ func (c *check) collect() {
 	}
 }
 
-// absence is the time for which an account was disabled, with that which each
-// change took. It is open where the account was not enabled again.
+// absence is the time in which an account was disabled, with the time that each change
+// took. It has no end if the account was not enabled again.
 type absence struct {
 	disabled, enabled span
 }
 
-// span is a time in which something came about.
+// span is the time in which a change happened.
 type span struct{ begin, end time.Duration }
 
-// collectAbsences notes when accounts were disabled.
+// collectAbsences records when accounts were disabled.
 func (c *check) collectAbsences() {
 	for i, e := range c.events {
 		if e.Kind != Disable {
@@ -248,8 +247,8 @@ func (c *check) dead(e *Event) {
 	}
 }
 
-// known is from when on an instance knows of what another one, or all,
-// acknowledged at a time.
+// known returns from when on an instance must know what another one, or all,
+// acknowledged.
 func (c *check) known(by, at string, after time.Duration) time.Duration {
 	if by == "" || by == at {
 		return after
@@ -280,9 +279,9 @@ func (c *check) refreshes() {
 	}
 }
 
-// identity: the answer and the upstream name who asked, and the upstream sees
-// no request that is refused. A client sends a GET again when the instance
-// goes away, so one request may be both seen and refused then.
+// identity: the answer and the upstream have the identity of the client, and the
+// upstream gets no request that is refused. A client sends a GET again when the
+// instance stops, so then one request may be both seen and refused.
 func (c *check) identity(e *Event) {
 	if e.Kind != Use && e.Kind != Me {
 		return
@@ -308,7 +307,7 @@ func (c *check) identity(e *Event) {
 	}
 }
 
-// mechanism is what the gateway calls the way in that a credential opens.
+// mechanism returns the mechanism of a credential.
 func mechanism(credential string) string {
 	if credential == Session {
 		return "session"
@@ -339,8 +338,8 @@ func (c *check) answer(e *Event) {
 	}
 }
 
-// during reports whether an event overlaps one of the kinds of faults at its
-// instance. A stall is noticed from outside, so it reaches a little further.
+// during reports whether an event overlaps a fault of one of the kinds at its
+// instance. A stall is measured from outside, so it may last a little longer.
 func (c *check) during(e *Event, kinds ...Kind) bool {
 	return slices.ContainsFunc(c.faults, func(f *Event) bool {
 		until := f.End

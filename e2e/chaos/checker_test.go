@@ -12,13 +12,13 @@ import (
 // bounds of the histories here.
 var bounds = Bounds{Staleness: 20, Recovery: 5}
 
-// A history that is made by hand begins with login 1 of alice, at instance A
-// from 10 to 11. Other times are as small, as only their order counts.
+// history returns a history that begins with login 1 of alice at instance A, from 10 to
+// 11. Times are small numbers, as only their order counts.
 func history(events ...Event) []Event {
 	return append([]Event{{Kind: Login, At: "A", Begin: 10, End: 11, User: "alice", Login: 1, Status: 200}}, events...)
 }
 
-// request is one of alice's login.
+// request returns a request of alice's login.
 func request(kind Kind, at string, begin, end time.Duration, credential string, status int) Event {
 	e := Event{Kind: kind, At: at, Begin: begin, End: end, User: "alice", Login: 1, Credential: credential, Status: status, Request: "r"}
 	if status == 200 && (kind == Use || kind == Me) {
@@ -42,13 +42,13 @@ func account(kind Kind, begin, end time.Duration) Event {
 	return Event{Kind: kind, Begin: begin, End: end, User: "alice"}
 }
 
-// changed is an event in which something is different.
+// changed returns an event with a change.
 func changed(e Event, change func(*Event)) Event {
 	change(&e)
 	return e
 }
 
-// TestCheckAccepts: what is promised to be possible is no violation.
+// TestCheckAccepts: Check finds nothing in what the documents allow.
 func TestCheckAccepts(t *testing.T) {
 	for name, events := range map[string][]Event{
 		"a login that lives":                        {use("A", 20, 21, 200), use("B", 22, 23, 200), request(Me, "B", 24, 25, "access 0", 200)},
@@ -88,8 +88,7 @@ func seen(user, mechanism string) func(*Event) {
 	return func(e *Event) { e.Seen = []Identity{{User: user, Mechanism: mechanism, Request: "r"}} }
 }
 
-// TestCheckFinds: each broken promise is found, in the event that shows it,
-// which is the last one here.
+// TestCheckFinds: Check finds each broken promise in the last event.
 func TestCheckFinds(t *testing.T) {
 	logout := request(Logout, "A", 20, 30, Session, 200)
 	for _, c := range []struct {

@@ -13,11 +13,10 @@ import (
 	"time"
 )
 
-// pause is how long a client waits between two requests, on average.
+// pause is the average time between two requests of a client.
 const pause = 10 * time.Millisecond
 
-// client is a person who signs in again and again. Only ask may be called by
-// several goroutines at once.
+// client signs in again and again. Only ask may be called by several goroutines.
 type client struct {
 	*cell
 	random *rand.Rand
@@ -34,22 +33,22 @@ func (c *cell) newClient(random *rand.Rand) *client {
 	}}
 }
 
-// login is what an acknowledged login gave, and what refreshes made of that.
+// login has the credentials of an acknowledged login and of its refreshes.
 type login struct {
 	number  int
 	user    string
 	session string // the cookie
 	tokens  []string
-	refresh string // empty: the last one is used up
-	ended   bool   // its end was asked for
+	refresh string // empty if the last one was used
+	ended   bool   // the client asked for its end
 }
 
-// credential is what a request presents, and its name in the history.
+// credential is a header of a request, and its name in the history.
 type credential struct{ name, header, value string }
 
 func (l *login) cookie() credential { return credential{Session, "Cookie", l.session} }
 
-// token is one of the access tokens, the last one most often.
+// token returns one of the access tokens, most often the last one.
 func (l *login) token(random *rand.Rand) credential {
 	i := len(l.tokens) - 1
 	if random.IntN(4) == 0 {
@@ -77,9 +76,9 @@ func (c *client) live(ctx context.Context) {
 		for range 3 + c.random.IntN(20) {
 			c.wait(ctx)
 			if c.troubles.Load() != troubles {
-				break // to sign out in the first moment of a fault, with all in caches
+				break // sign out in the first moment of a fault, with everything in caches
 			}
-			// Who is told that the store is away gives up, or tries something else.
+			// After a 503 the client gives up, or does something else.
 			if a := c.step(l); a.Event.Status == http.StatusServiceUnavailable && c.random.IntN(2) == 0 {
 				break
 			}
@@ -102,7 +101,7 @@ func (c *client) wait(ctx context.Context) {
 
 func (c *client) instance() *instance { return c.instances[c.random.IntN(len(c.instances))] }
 
-// step is one thing that somebody does who is signed in.
+// step sends one request of a signed-in client.
 func (c *client) step(l *login) answer {
 	switch n := c.random.IntN(20); {
 	case n == 0:
@@ -119,9 +118,9 @@ func (c *client) step(l *login) answer {
 	return answer{}
 }
 
-// witness signs in at one instance, uses that at another one, signs out at the
-// first, and goes on at the other for longer than it may be accepted there. It
-// does so once, and then until ctx ends.
+// witness signs in at one instance, uses the login at another one, signs out at the
+// first, and goes on at the other for longer than it may accept the login. It does so
+// at least once, until ctx ends.
 func (c *client) witness(ctx context.Context, once func()) {
 	for {
 		i := c.random.IntN(len(c.instances))
@@ -148,8 +147,8 @@ func (c *client) witness(ctx context.Context, once func()) {
 	}
 }
 
-// haunt uses a login that has ended, some time ago: an instance that accepted it
-// before may have missed that.
+// haunt uses a login that ended some time ago: an instance that accepted it before
+// may have missed its end.
 func (c *client) haunt() {
 	if len(c.past) == 0 {
 		return
@@ -171,7 +170,7 @@ func (c *client) signIn(g *instance) *login {
 	return l
 }
 
-// gained takes the tokens out of an answer.
+// gained reads the tokens of an answer.
 func (l *login) gained(a answer) {
 	var body struct {
 		Access  string `json:"access_token"`
@@ -189,7 +188,7 @@ func (c *client) me(l *login, g *instance, shown credential) answer {
 	return c.ask(l, g, Event{Kind: Me}, "GET", "/me", "", shown)
 }
 
-// refresh presents one refresh token several times at once, to any instances.
+// refresh sends one refresh token several times at once, to any instances.
 func (c *client) refresh(l *login) {
 	if l.refresh == "" {
 		return
@@ -213,7 +212,7 @@ func (c *client) refresh(l *login) {
 	}
 }
 
-// leave signs out while others use the login, and then tries to go on.
+// leave signs out while others use the login, and then uses it again.
 func (c *client) leave(l *login) {
 	var meanwhile sync.WaitGroup
 	for _, g := range c.instances {
@@ -234,8 +233,7 @@ func (c *client) leave(l *login) {
 	}
 }
 
-// signOut signs out by session, by token or by link, up to three times if that
-// fails.
+// signOut signs out by session, token or link, with up to three attempts.
 func (c *client) signOut(l *login) {
 	l.ended = true
 	for range 3 {
@@ -249,7 +247,7 @@ func (c *client) signOut(l *login) {
 	}
 }
 
-// answer is what came back, with its event.
+// answer is an answer and its event.
 type answer struct {
 	Event  Event
 	body   []byte
@@ -297,7 +295,7 @@ func (c *client) send(request *http.Request) (answer, error) {
 	return answer{Event{Status: response.StatusCode}, body, response.Header.Get("Set-Cookie")}, err
 }
 
-// told is the identity in an answer of the upstream or of /me, nil if there is
+// told returns the identity in an answer of the upstream or of /me, nil if there is
 // none.
 func told(kind Kind, body []byte) *Identity {
 	id := &Identity{}

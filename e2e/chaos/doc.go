@@ -14,6 +14,6 @@
 //	make chaos CHAOSTIME=10m                  rounds of up to a minute
 //	make chaos CHAOSTIME=10s CHAOSSEED=42     the decisions of round 42 again
 //
-// The seed decides what each client and each fault does. The interleaving is
-// that of the machine, so a seed repeats a run closely, not exactly.
+// The seed decides what each client and each fault does. The machine decides in
+// which order they run, so a seed repeats a run closely, not exactly.
 package chaos

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// trouble is something that goes wrong for a while.
+// trouble is a fault that lasts for a while.
 type trouble struct {
 	name  string
-	at    string // the instance that it concerns; empty: all
+	at    string // the instance; empty: all
 	begin func()
 	mend  func()
 }
 
-// storeFaults does one thing after the other to Redis, or to the connections
-// of an instance to it.
+// storeFaults causes one fault after the other at Redis, or in the connections of an
+// instance to Redis.
 //
-// Both the faults and the times between them are short, or longer than
-// store.max_staleness: an instance that has missed the end of a login shows that
-// only when it accepts the login so much later, and forgets it at each fault.
+// The faults and the times between them are short, or longer than
+// store.max_staleness: that an instance has missed the end of a login shows only when
+// it accepts the login that much later, and each fault makes it forget the login.
 func (c *cell) storeFaults(ctx context.Context, random *rand.Rand) {
 	for ctx.Err() == nil {
 		f := c.storeFault(random)
@@ -64,7 +64,7 @@ func (c *cell) storeFault(random *rand.Rand) trouble {
 	return all[random.IntN(len(all))]
 }
 
-// gatewayFaults does one thing after the other to the gateways.
+// gatewayFaults causes one fault after the other at the gateways.
 func (c *cell) gatewayFaults(ctx context.Context, random *rand.Rand) {
 	for c.calm(ctx, random, 0, 600*time.Millisecond) {
 		g := c.instances[random.IntN(len(c.instances))]
@@ -97,8 +97,8 @@ func (c *cell) restart(ctx context.Context, random *rand.Rand, g *instance, s sy
 	c.history.Add(Event{Kind: Down, At: g.name, Begin: began, End: c.history.Now(), Note: s.String()})
 }
 
-// disable disables an account, on all instances, and enables it again. This is
-// how the logins of somebody end everywhere.
+// disable disables an account on all instances, which ends its logins, and enables it
+// again.
 func (c *cell) disable(ctx context.Context, random *rand.Rand, user string) {
 	hup := random.IntN(4) > 0 // otherwise the gateways notice that the file has changed
 	c.history.Add(c.change(Event{Kind: Disable, User: user}, hup, http.StatusUnauthorized))
@@ -106,8 +106,7 @@ func (c *cell) disable(ctx context.Context, random *rand.Rand, user string) {
 	c.history.Add(c.change(Event{Kind: Enable, User: user}, hup, http.StatusOK))
 }
 
-// change writes the accounts anew and waits until a login at each instance is
-// answered with status.
+// change writes the accounts and waits until a login at each instance has a status.
 func (c *cell) change(e Event, hup bool, status int) Event {
 	out := func(user string) bool { return e.Kind == Disable && e.User == user }
 	content := fmt.Sprintf(accounts, out("alice"), out("bob"))
@@ -128,7 +127,7 @@ func (c *cell) change(e Event, hup bool, status int) Event {
 	return e
 }
 
-// knocks signs in, past the history, and returns the status.
+// knocks signs in without an event in the history, and returns the status.
 func (c *cell) knocks(g *instance, user string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
@@ -146,18 +145,17 @@ func (c *cell) knocks(g *instance, user string) int {
 	return response.StatusCode
 }
 
-// late is how long the answer to a trivial request takes on a machine that has
-// other things to do.
+// late is the time that the answer to a trivial request takes on a busy machine.
 const late = 200 * time.Millisecond
 
-// watch records when a process answers late, until ctx ends. A store that is
-// given no processor time is unavailable, too.
+// watch records late answers of a process until ctx ends. A store without processor
+// time is unavailable too.
 func (c *cell) watch(ctx context.Context, at string, trivial func() error) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		began := c.history.Now()
-		_ = trivial() // that it fails is seen by the clients
+		_ = trivial() // the clients see failures
 		if ended := c.history.Now(); ended-began > late {
 			c.history.Add(Event{Kind: Stall, At: at, Begin: began, End: ended})
 		}
@@ -168,7 +166,7 @@ func (c *cell) watch(ctx context.Context, at string, trivial func() error) {
 	}
 }
 
-// calm waits for a random time, and reports whether ctx goes on.
+// calm waits for a random time, and reports whether ctx has not ended.
 func (c *cell) calm(ctx context.Context, random *rand.Rand, shortest, longest time.Duration) bool {
 	timer := time.NewTimer(shortest + time.Duration(random.Int64N(int64(longest-shortest))))
 	defer timer.Stop()

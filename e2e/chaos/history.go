@@ -21,7 +21,7 @@ const (
 	Logout  Kind = "logout"  // POST or GET /logout
 )
 
-// What the test does, and what it sees of the machine.
+// Faults that the test causes, and stalls of the machine.
 const (
 	Disable Kind = "disable" // from the change of the file until each instance refuses the account
 	Enable  Kind = "enable"  // the reverse
@@ -31,8 +31,8 @@ const (
 	Stall   Kind = "stall"   // a process answered a trivial request late
 )
 
-// Event is something that happened between Begin and End, counted from the
-// start of the history.
+// Event is a request or a fault between Begin and End, counted from the start of the
+// history.
 type Event struct {
 	Kind  Kind          `json:"kind"`
 	At    string        `json:"at,omitempty"` // the instance; empty: all
@@ -40,35 +40,33 @@ type Event struct {
 	End   time.Duration `json:"end"`
 	User  string        `json:"user,omitempty"` // whose credential or account it is
 
-	// Login is the number of the login that the request belongs to. Credential
-	// names what was presented: Session, or a token and its number. Neither is
-	// a secret.
+	// Login is the number of the request's login. Credential names its credential:
+	// Session, or a token and its number. Neither is a secret.
 	Login      int    `json:"login,omitempty"`
 	Credential string `json:"credential,omitempty"`
 
 	Status int    `json:"status,omitempty"` // 0: there was no answer
 	Note   string `json:"note,omitempty"`   // which fault, or why there was no answer
 
-	// Request tells a request from all others. Answered is whom the answer was
-	// for, by what it says, and Seen are those whom the upstream saw in this
-	// request.
+	// Request identifies a request. Answered is the identity in the answer, and Seen
+	// are the identities that the upstream got with this request.
 	Request  string     `json:"request,omitempty"`
 	Answered *Identity  `json:"answered,omitempty"`
 	Seen     []Identity `json:"seen,omitempty"`
 }
 
-// Identity is what the upstream is told of who asks, and in which request.
+// Identity is the identity that the upstream gets, and the request.
 type Identity struct {
 	User      string `json:"user"`
 	Mechanism string `json:"mechanism"`
 	Request   string `json:"request,omitempty"`
 }
 
-// Session is the credential that is a session's cookie.
+// Session is the credential of a session.
 const Session = "session"
 
-// good reports whether the request did what it asked for. A logout by link
-// answers with a redirect.
+// good reports whether the request succeeded. A logout by link answers with a
+// redirect.
 func (e *Event) good() bool { return e.Status == 200 || e.Kind == Logout && e.Status == 302 }
 
 // History collects events of many goroutines.

@@ -20,11 +20,10 @@ import (
 	"authgate/gateway/porttest"
 )
 
-// hang bounds what never takes long. A test that meets it has found a hang.
+// hang bounds what never takes long. A test that exceeds it has found a hang.
 const hang = 2 * time.Minute
 
-// accounts are those of the clients. The hashes are cheap, as nothing here is
-// about passwords.
+// accounts are those of the clients, with cheap hashes.
 const accounts = `
   - {username: alice, roles: [user], disabled: %t, password_hash: "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"}
   - {username: bob, roles: [user], disabled: %t, password_hash: "$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"}
@@ -32,8 +31,8 @@ const accounts = `
 
 var passwords = map[string]string{"alice": "wonderland", "bob": "builder"}
 
-// configuration has no limit that a client meets by itself, and gives refresh
-// tokens that are never taken for stolen.
+// configuration has no limit that a client reaches, and no reuse of a refresh token
+// counts as theft.
 const configuration = `
 public_url: https://localhost:%s
 listen: {https: %q, http: "", admin: %q}
@@ -47,7 +46,7 @@ routes:
 shutdown_timeout: 5s
 `
 
-// instance is a gateway, which may run or not.
+// instance is a gateway that runs or not.
 type instance struct {
 	name   string
 	dir    string
@@ -61,8 +60,8 @@ type instance struct {
 	ended chan struct{} // closed when the process has ended
 }
 
-// newInstance prepares a gateway that has the address of public as its public
-// URL, its own if that is empty. store is the configuration's part on it.
+// newInstance prepares a gateway with a public URL of the port public, or its own port
+// if that is empty. store is the part of the configuration on the store.
 func newInstance(t *testing.T, name, binary, public, upstream, store string) *instance {
 	t.Helper()
 	port, admin := porttest.Port(t), porttest.Address(t)
@@ -92,7 +91,7 @@ func (g *instance) write(t testing.TB, name, content string) {
 	}
 }
 
-// checkLog fails the test for what must never be in a log.
+// checkLog fails the test if the log has what no test allows.
 func (g *instance) checkLog(t *testing.T) {
 	for _, mishap := range []string{"WARNING: DATA RACE", `"msg":"panic"`, "fatal error:"} {
 		if bytes.Contains(g.log.bytes(), []byte(mishap)) {
@@ -112,7 +111,7 @@ func (g *instance) run() error {
 	}
 	g.cmd, g.ended = cmd, ended
 	go func() {
-		_ = cmd.Wait() // a signal ends it
+		_ = cmd.Wait() // a signal ends the process
 		close(ended)
 	}()
 	return nil
@@ -158,14 +157,14 @@ func (g *instance) probe(path string) error {
 	return nil
 }
 
-// await asks until something has come about, or fails the test after hang.
+// await calls come until it returns true, or fails the test after hang.
 func await(t *testing.T, what string, come func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for began := time.Now(); !come(); <-tick.C {
 		if time.Since(began) > hang {
-			t.Errorf("waited %v for %s", hang, what)
+			t.Errorf("timed out after %v waiting for %s", hang, what)
 			return
 		}
 	}
@@ -185,8 +184,8 @@ func trust(t *testing.T, instances []*instance) *tls.Config {
 	return &tls.Config{RootCAs: roots}
 }
 
-// application is the upstream: it answers with the identity that it sees, and
-// remembers it by the number of the request.
+// application is the upstream: it answers with the identity that it gets, and records
+// it by the number of the request.
 type application struct {
 	mu   sync.Mutex
 	seen map[string][]Identity
@@ -199,10 +198,10 @@ func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	a.seen[id.Request] = append(a.seen[id.Request], id)
 	a.mu.Unlock()
-	_ = json.NewEncoder(w).Encode(id) // the gateway may have gone
+	_ = json.NewEncoder(w).Encode(id) // the gateway may have ended
 }
 
-// complete adds what the application has seen to events.
+// complete adds what the application has recorded to events.
 func (a *application) complete(events []Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -213,7 +212,7 @@ func (a *application) complete(events []Event) {
 	}
 }
 
-// log collects what a process writes.
+// log collects the output of a process.
 type log struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -225,7 +224,7 @@ func (l *log) Write(b []byte) (int, error) {
 	return l.buf.Write(b)
 }
 
-// end is the last part of the log.
+// end returns the last part of the log.
 func (l *log) end() []byte {
 	all := l.bytes()
 	return all[max(0, len(all)-4000):]

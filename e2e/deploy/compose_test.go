@@ -23,9 +23,9 @@ import (
 
 const composeFolder = "docs/deploy/compose"
 
-// compose is a copy of the example after the commands of its README, which
-// make the files that are not shipped. Who types them lets nobody else read
-// their files (umask 077), those that are shipped neither.
+// compose returns a copy of the example after the commands of its README, which make
+// the files that are not shipped. They run with umask 077, and the shipped files are
+// private to their owner too.
 func compose(t *testing.T) (folder string) {
 	t.Helper()
 	copied := t.TempDir()
@@ -36,7 +36,7 @@ func compose(t *testing.T) (folder string) {
 	modes(t, folder, func(path string, mode fs.FileMode) {
 		mode &= 0o700
 		if path == folder {
-			mode = 0o755 // which the README closes
+			mode = 0o755 // the README changes that
 		}
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
@@ -54,7 +54,7 @@ func compose(t *testing.T) (folder string) {
 	return folder
 }
 
-// modes calls do with whatever is in a folder, and its mode.
+// modes calls do for each file and folder in a folder.
 func modes(t *testing.T, folder string, do func(path string, mode fs.FileMode)) {
 	t.Helper()
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
@@ -72,8 +72,8 @@ func modes(t *testing.T, folder string, do func(path string, mode fs.FileMode)) 
 	}
 }
 
-// TestComposeFiles checks that the users of the containers can read what is
-// mounted, and that nobody else on the machine gets that far.
+// TestComposeFiles checks that the users of the containers can read what is mounted,
+// and that other users of the machine cannot.
 func TestComposeFiles(t *testing.T) {
 	folder := compose(t)
 	if info, err := os.Stat(folder); err != nil || info.Mode().Perm() != 0o700 {
@@ -93,8 +93,8 @@ func TestComposeFiles(t *testing.T) {
 	}
 }
 
-// readable checks that anybody who is in a folder can read what is there, and
-// returns how many files that is.
+// readable checks that all users that can enter a folder can read what is in it, and
+// returns the number of files.
 func readable(t *testing.T, folder string) (files int) {
 	t.Helper()
 	modes(t, folder, func(path string, mode fs.FileMode) {
@@ -106,8 +106,8 @@ func readable(t *testing.T, folder string) (files int) {
 	return files
 }
 
-// TestComposeCommands checks that the README keeps the gateways coming back
-// by themselves and stops one of them at a time.
+// TestComposeCommands checks that with the commands of the README gateways restart by
+// themselves, and that they stop one at a time.
 func TestComposeCommands(t *testing.T) {
 	readme := read(t, shipped+"/README.md")
 	if regexp.MustCompile(`(?m)^docker.* kill`).MatchString(readme) {
@@ -122,8 +122,7 @@ func TestComposeCommands(t *testing.T) {
 	}
 }
 
-// load reads the example as `docker compose` does. What it would warn of is
-// an error.
+// load reads the example as `docker compose` does. Its warnings are errors.
 func load(t *testing.T, folder string) *types.Project {
 	t.Helper()
 	var warnings bytes.Buffer
@@ -143,7 +142,7 @@ func load(t *testing.T, folder string) *types.Project {
 	return project
 }
 
-// service is one of the project's.
+// service returns a service of the project.
 func service(t *testing.T, project *types.Project, name string) types.ServiceConfig {
 	t.Helper()
 	found, err := project.GetService(name)
@@ -153,7 +152,7 @@ func service(t *testing.T, project *types.Project, name string) types.ServiceCon
 	return found
 }
 
-// inside is what the containers of a service see.
+// inside returns the files that the containers of a service have.
 func inside(t *testing.T, project *types.Project, s types.ServiceConfig) *machine {
 	t.Helper()
 	m := newMachine(t)
@@ -192,7 +191,7 @@ func TestComposeProject(t *testing.T) {
 			t.Errorf("%s has an environment, which `docker inspect` shows: %v", name, s.Environment)
 		}
 		if !strings.HasPrefix(name, "authgate-") && (len(s.Ports) > 0 || !slices.Equal(s.NetworksByPriority(), []string{"inside"})) {
-			t.Errorf("%s can be reached past the gateways", name)
+			t.Errorf("%s can be reached without a gateway", name)
 		}
 	}
 	if !project.Networks["inside"].Internal {
@@ -202,8 +201,7 @@ func TestComposeProject(t *testing.T) {
 	checkGateway(t, project, service(t, project, "authgate-a"), folder)
 }
 
-// checkInstances checks that the two gateways differ in nothing but their
-// addresses.
+// checkInstances checks that the two gateways differ only in their addresses.
 func checkInstances(t *testing.T, project *types.Project) {
 	t.Helper()
 	a, b := service(t, project, "authgate-a"), service(t, project, "authgate-b")
@@ -228,7 +226,7 @@ func checkInstances(t *testing.T, project *types.Project) {
 func checkGateway(t *testing.T, project *types.Project, s types.ServiceConfig, folder string) {
 	t.Helper()
 	m := inside(t, project, s)
-	const path = "/etc/authgate/config.yaml" // where the image looks
+	const path = "/etc/authgate/config.yaml" // the default of the image
 	checkSecrets(t, read(t, m.root+path))
 	m.refuses(path, "password_hash")
 	accounts := m.root + "/etc/authgate/accounts.yaml"
@@ -262,8 +260,8 @@ func checkGateway(t *testing.T, project *types.Project, s types.ServiceConfig, f
 	}
 }
 
-// checkHealth runs the health check, which finds nobody here but must get as
-// far as asking.
+// checkHealth runs the health check. No gateway answers here, but the check must send
+// a request.
 func checkHealth(t *testing.T, m *machine, check *types.HealthCheckConfig) {
 	t.Helper()
 	if check == nil || len(check.Test) < 2 || check.Test[0] != "CMD" || check.Test[1] != "/authgate" {
@@ -271,7 +269,7 @@ func checkHealth(t *testing.T, m *machine, check *types.HealthCheckConfig) {
 	}
 	out, err := m.command(authgate, check.Test[2:]...).CombinedOutput()
 	if !(err == nil && string(out) == "ready\n") && !strings.Contains(string(out), "/readyz") {
-		t.Errorf("the health check does not ask: %v\n%s", err, out)
+		t.Errorf("the health check sends no request: %v\n%s", err, out)
 	}
 }
 
@@ -281,7 +279,7 @@ func checkNames(t *testing.T, project *types.Project, cfg *config.Config) {
 	for _, address := range append(slices.Clone(cfg.Store.Addresses), cfg.Upstreams["app"].URLs[0].Host) {
 		name, _, _ := strings.Cut(address, ":")
 		if _, err := project.GetService(name); err != nil {
-			t.Errorf("nobody is at %s: %v", address, err)
+			t.Errorf("no service is at %s: %v", address, err)
 		}
 	}
 }

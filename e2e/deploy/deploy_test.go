@@ -17,7 +17,7 @@ import (
 // shipped are the examples.
 const shipped = "../../docs/deploy"
 
-// placeholder stands in the examples for a secret that one has to make.
+// placeholder is in the examples where a secret must be.
 const placeholder = "replace-me"
 
 // hash is a password hash as `authgate hash-password` prints it.
@@ -45,13 +45,12 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// machine is what a program would see of files, laid out under a folder: only
-// what the example gives it. Paths in the files and in command lines lead
-// there as well.
+// machine is the files that an example gives a program, under a folder. Paths in the
+// files and in command lines are changed to lead there.
 type machine struct {
 	t    *testing.T
 	root string
-	dirs []string // those that the example gives, absolute
+	dirs []string // of the example, absolute
 }
 
 func newMachine(t *testing.T) *machine { return &machine{t: t, root: t.TempDir()} }
@@ -94,7 +93,7 @@ func (m *machine) copy(source, path string) {
 	}
 }
 
-// place makes absolute paths in text lead to what the program was given.
+// place changes absolute paths in text to lead to the files of the program.
 func (m *machine) place(text string) string {
 	var paths []string
 	for _, dir := range m.dirs {
@@ -104,7 +103,7 @@ func (m *machine) place(text string) string {
 	return given.ReplaceAllString(text, "${1}"+m.root+"${2}")
 }
 
-// command is a command line of the example, which begins with program.
+// command returns a command line of the example.
 func (m *machine) command(program string, args ...string) *exec.Cmd {
 	placed := make([]string, len(args))
 	for i, arg := range args {
@@ -115,7 +114,7 @@ func (m *machine) command(program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// configuration is the one at path, after the real program has found it valid.
+// configuration returns the configuration at path, which the real program must accept.
 func (m *machine) configuration(path string, env ...string) *config.Config {
 	m.t.Helper()
 	m.file(path, m.place(read(m.t, m.root+path)))
@@ -135,7 +134,7 @@ func (m *machine) configuration(path string, env ...string) *config.Config {
 	return cfg
 }
 
-// refuses checks that the configuration at path is not valid because of key.
+// refuses checks that the program refuses the configuration at path because of key.
 func (m *machine) refuses(path, key string, env ...string) {
 	m.t.Helper()
 	m.file(path, m.place(read(m.t, m.root+path)))
@@ -146,7 +145,7 @@ func (m *machine) refuses(path, key string, env ...string) {
 	}
 }
 
-// status is the exit status of a program that has run.
+// status returns the exit status of a program.
 func status(err error) int {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode()
@@ -166,10 +165,10 @@ func read(t *testing.T, path string) string {
 	return string(content)
 }
 
-// secretInside is a secret that stands in a configuration itself.
+// secretInside matches a secret in a configuration.
 var secretInside = regexp.MustCompile(`(?m)^.*\b(secret|password|encryption_key|password_hash|client_secret):.*$`)
 
-// checkSecrets checks that a configuration holds no secret itself.
+// checkSecrets checks that a configuration holds no secret.
 func checkSecrets(t *testing.T, text string) {
 	t.Helper()
 	if found := secretInside.FindString(text); found != "" {
@@ -177,26 +176,25 @@ func checkSecrets(t *testing.T, text string) {
 	}
 }
 
-// checkShared checks what instances that come and go need: nothing that lasts
-// is made by one of them for itself.
+// checkShared checks that instances which come and go share everything that lasts.
 func checkShared(t *testing.T, cfg *config.Config) {
 	t.Helper()
 	if cfg.Store.Driver != config.StoreRedis {
 		t.Errorf("store.driver is %s, which several gateways cannot share", cfg.Store.Driver)
 	}
 	if cfg.Token.Secret == "" || cfg.Store.EncryptionKey == "" {
-		t.Error("token.secret or store.encryption_key is not given, so each gateway would make its own")
+		t.Error("token.secret or store.encryption_key is not given, so each gateway makes its own")
 	}
 	if cfg.Store.Username == "" || cfg.Store.Password == "" {
 		t.Error("the gateways have no user at the store")
 	}
 	if cfg.ShutdownDelay == 0 {
-		t.Error("there is no shutdown_delay, so clients are cut off when one gateway stops")
+		t.Error("there is no shutdown_delay, so a stop cuts clients off")
 	}
 }
 
-// checkStop checks that a gateway is given enough time to stop, which it is
-// told to only after the time before.
+// checkStop checks that a gateway has enough time to stop, given the time before it
+// gets the signal.
 func checkStop(t *testing.T, given, before time.Duration, cfg *config.Config) {
 	t.Helper()
 	if needed := before + cfg.ShutdownDelay + cfg.ShutdownTimeout; given <= needed {

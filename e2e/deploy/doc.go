@@ -1,8 +1,7 @@
-// Package deploy holds the tests of the examples in docs/deploy: of each as
-// far as that goes without Docker, a cluster or a booted systemd.
+// Package deploy tests the examples in docs/deploy as far as that is possible without
+// Docker, a cluster or a booted systemd.
 //
-// A schema says that a file is well formed, which is the least of it. So the
-// tests also lay out the files that a gateway would see under a folder (see
-// machine) and let the real program judge its configuration there, and compare
-// what stands in two places: ports, names, times, paths.
+// A schema only shows that a file is well formed. So the tests also put the files that
+// a gateway gets under a folder (see machine), let the real program check its
+// configuration there, and compare what is in two places: ports, names, times, paths.
 package deploy

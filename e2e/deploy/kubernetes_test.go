@@ -23,10 +23,10 @@ import (
 	"authgate/gateway/porttest"
 )
 
-// maxmemory is where Valkey refuses writes rather than being killed.
+// maxmemory is the size at which Valkey refuses writes, before it is killed.
 const maxmemory = 640 << 20
 
-// inside is what the container of a workload sees.
+// inside returns the files that the container of a workload has.
 func (all *manifests) inside(t *testing.T, w *workload) *machine {
 	t.Helper()
 	m := newMachine(t)
@@ -44,8 +44,8 @@ func (all *manifests) inside(t *testing.T, w *workload) *machine {
 	return m
 }
 
-// TestKubernetesPods checks what is the same for all pods: selectors, the
-// rules that Kubernetes calls restricted, where secrets come from.
+// TestKubernetesPods checks what all pods have in common: selectors, the restricted
+// standard of Kubernetes, where secrets come from.
 func TestKubernetesPods(t *testing.T) {
 	all := kubernetes(t)
 	for name, w := range all.workloads {
@@ -76,7 +76,7 @@ func TestKubernetesPods(t *testing.T) {
 	}
 }
 
-// unrestricted are the rules for a pod, true where it breaks one.
+// unrestricted returns the rules for a pod, true for those that it breaks.
 func unrestricted(pod corev1.PodSpec) map[string]bool {
 	p, c := pod.SecurityContext, pod.Containers[0].SecurityContext
 	if p == nil || c == nil || c.Capabilities == nil {
@@ -97,7 +97,7 @@ func unrestricted(pod corev1.PodSpec) map[string]bool {
 	}
 }
 
-// TestKubernetesGateway checks the gateways against their configuration.
+// TestKubernetesGateway compares the gateways with their configuration.
 func TestKubernetesGateway(t *testing.T) {
 	all := kubernetes(t)
 	w := all.workloads["authgate"]
@@ -117,7 +117,7 @@ func TestKubernetesGateway(t *testing.T) {
 	m = all.inside(t, w)
 	cfg := m.configuration(path)
 	checkShared(t, cfg)
-	if filepath.Dir(cfg.DataDir) != m.root+"/data" { // the volume is open to the group
+	if filepath.Dir(cfg.DataDir) != m.root+"/data" { // the group can write to the volume
 		t.Errorf("data_dir %s cannot be written", cfg.DataDir)
 	}
 
@@ -143,8 +143,8 @@ func TestKubernetesGateway(t *testing.T) {
 	all.checkStore(t, cfg.Store.Addresses[0])
 }
 
-// checkLeaving returns for how long a pod that ends stays ready: with
-// externalTrafficPolicy Local it has to, as the balancer goes by its node.
+// checkLeaving returns the time for which a pod that ends stays ready. It must with
+// externalTrafficPolicy Local, as the balancer checks its node.
 func (all *manifests) checkLeaving(t *testing.T, w *workload) time.Duration {
 	t.Helper()
 	local := all.services["authgate"].Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
@@ -152,22 +152,22 @@ func (all *manifests) checkLeaving(t *testing.T, w *workload) time.Duration {
 		t.Error("the gateways do not see the clients' addresses, by which failed logins are counted")
 	}
 	hook := w.container().Lifecycle
-	if hook == nil || hook.PreStop == nil || hook.PreStop.Sleep == nil { // the image has no program that sleeps
-		t.Error("a pod that ends is unready at once, and its node is sent connections still")
+	if hook == nil || hook.PreStop == nil || hook.PreStop.Sleep == nil { // the image has no shell
+		t.Error("a pod that ends is unready at once, while its node still gets connections")
 		return 0
 	}
 	return time.Duration(hook.PreStop.Sleep.Seconds) * time.Second
 }
 
-// What a burst of logins takes for each processor, as measured, and the rest of
-// a gateway: its caches of 64 MiB, and itself.
+// The measured memory of a burst of logins for each processor, and of the rest of a
+// gateway with its caches of 64 MiB.
 const (
 	burst = 64 << 20
 	rest  = 128 << 20
 )
 
-// checkBurst checks that a gateway has memory enough to check as many passwords
-// at once as it does.
+// checkBurst checks that a gateway has enough memory for the password checks that run
+// at once.
 func checkBurst(t *testing.T, limits corev1.ResourceList) {
 	t.Helper()
 	processors, memory := limits.Cpu().Value(), limits.Memory().Value()
@@ -176,14 +176,14 @@ func checkBurst(t *testing.T, limits corev1.ResourceList) {
 	}
 }
 
-// checkRollout checks that neither a rollout nor a drained node leaves no
-// gateway.
+// checkRollout checks that a gateway is left during a rollout and when a node is
+// drained.
 func (all *manifests) checkRollout(t *testing.T, w *workload) {
 	t.Helper()
 	replicas := *w.deployment.Spec.Replicas
 	strategy := w.deployment.Spec.Strategy
 	if replicas < 2 || strategy.Type != appsv1.RollingUpdateDeploymentStrategyType || strategy.RollingUpdate.MaxUnavailable.String() != "0" {
-		t.Errorf("a rollout of %d pods takes some away: %+v", replicas, strategy)
+		t.Errorf("during a rollout of %d pods some are missing: %+v", replicas, strategy)
 	}
 	budget := all.budgets["authgate"].Spec
 	if all.only(t, "the PodDisruptionBudget", budget.Selector) != w {
@@ -202,7 +202,7 @@ func (all *manifests) checkRollout(t *testing.T, w *workload) {
 	}
 }
 
-// checkStore checks that the store of the configuration is a Service here.
+// checkStore checks that the store of the configuration is a Service.
 func (all *manifests) checkStore(t *testing.T, address string) {
 	t.Helper()
 	name, port, _ := strings.Cut(address, ":")
@@ -212,8 +212,7 @@ func (all *manifests) checkStore(t *testing.T, address string) {
 	}
 }
 
-// TestKubernetesProbes checks that a gateway answers the probes, on its admin
-// port.
+// TestKubernetesProbes checks that a gateway answers the probes on its admin port.
 func TestKubernetesProbes(t *testing.T) {
 	w := kubernetes(t).workloads["authgate"]
 	probes := map[string]*corev1.Probe{
@@ -238,7 +237,7 @@ func TestKubernetesProbes(t *testing.T) {
 	}
 }
 
-// TestKubernetesNetwork checks who may reach whom.
+// TestKubernetesNetwork checks which pods may connect to which.
 func TestKubernetesNetwork(t *testing.T) {
 	all := kubernetes(t)
 	gateways, store := all.workloads["authgate"], all.workloads["valkey"]
@@ -247,7 +246,7 @@ func TestKubernetesNetwork(t *testing.T) {
 			t.Errorf("the NetworkPolicy %s is not for the pods of %s", name, name)
 		}
 		if !slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) {
-			t.Errorf("anybody may reach %s", name)
+			t.Errorf("all pods may reach %s", name)
 		}
 	}
 	open := map[string]bool{}
@@ -260,7 +259,7 @@ func TestKubernetesNetwork(t *testing.T) {
 		}
 	}
 	if !maps.Equal(open, map[string]bool{"https": true, "http": true, "admin": false}) {
-		t.Errorf("to everybody is open: %v", open)
+		t.Errorf("the ports that are open to all are %v", open)
 	}
 	for _, name := range []string{"valkey", "app"} {
 		for _, rule := range all.policies[name].Spec.Ingress {
@@ -287,8 +286,8 @@ func TestKubernetesNetwork(t *testing.T) {
 	}
 }
 
-// mayReach reports whether gateways may call a port of pods with labels, or
-// of anybody where there are none.
+// mayReach reports whether gateways may connect to a port of pods with labels, or of
+// any host if there are none.
 func (all *manifests) mayReach(t *testing.T, pod map[string]string, port int32) bool {
 	t.Helper()
 	return slices.ContainsFunc(all.policies["authgate"].Spec.Egress, func(rule networkingv1.NetworkPolicyEgressRule) bool {
@@ -302,8 +301,8 @@ func (all *manifests) mayReach(t *testing.T, pod map[string]string, port int32) 
 	})
 }
 
-// TestKubernetesValkey checks that Valkey is started and asked as in the
-// compose example, which TestValkey tries.
+// TestKubernetesValkey checks that Valkey starts and is probed as in the compose
+// example, which TestValkey runs.
 func TestKubernetesValkey(t *testing.T) {
 	all := kubernetes(t)
 	w := all.workloads["valkey"]
@@ -323,7 +322,7 @@ func TestKubernetesValkey(t *testing.T) {
 			t.Errorf("it is not probed with %v", want)
 		}
 	}
-	// What it writes beside, and copies while it rewrites its file, is not in maxmemory.
+	// maxmemory does not count buffers and the copies during a rewrite of the file.
 	if limit := w.container().Resources.Limits.Memory().Value(); maxmemory*3/2 > limit {
 		t.Errorf("it is killed at %d bytes, and refuses writes at %d", limit, int64(maxmemory))
 	}
@@ -335,7 +334,7 @@ func TestKubernetesValkey(t *testing.T) {
 	}
 }
 
-// gateway runs the program and returns where its admin listener is.
+// gateway runs the program and returns the URL of its admin listener.
 func gateway(t *testing.T) string {
 	t.Helper()
 	admin, dir := porttest.Address(t), t.TempDir()

@@ -31,19 +31,19 @@ type manifests struct {
 	budgets    map[string]*policyv1.PodDisruptionBudget
 }
 
-// workload is what runs pods.
+// workload is a Deployment or a StatefulSet.
 type workload struct {
 	name       string
-	deployment *appsv1.Deployment // nil where it is something else
+	deployment *appsv1.Deployment // nil for a StatefulSet
 	selector   *metav1.LabelSelector
 	pod        corev1.PodTemplateSpec
 	claims     []corev1.PersistentVolumeClaim
 }
 
-// container is the one container of the pod.
+// container returns the one container of the pod.
 func (w *workload) container() *corev1.Container { return &w.pod.Spec.Containers[0] }
 
-// port is the number of a port by its name, 0 if there is none.
+// port returns the number of a named port, 0 if there is none.
 func (w *workload) port(name string) int32 {
 	for _, p := range w.container().Ports {
 		if p.Name == name {
@@ -98,7 +98,7 @@ func kubernetes(t *testing.T) *manifests {
 	return all
 }
 
-// add keeps an object. There is one of each kind and name, in no namespace.
+// add stores an object. Kind and name are unique, and there is no namespace.
 func (all *manifests) add(t *testing.T, object runtime.Object) {
 	t.Helper()
 	meta, ok := object.(metav1.Object)
@@ -136,14 +136,14 @@ func (all *manifests) add(t *testing.T, object runtime.Object) {
 	}
 }
 
-// keep puts an object under its name and tells whether there was one.
+// keep stores an object by name and reports whether there was one.
 func keep[T any](all map[string]T, name string, object T) bool {
 	_, twice := all[name]
 	all[name] = object
 	return twice
 }
 
-// selected are the workloads whose pods a selector selects.
+// selected returns the workloads whose pods a selector selects.
 func (all *manifests) selected(t *testing.T, selector *metav1.LabelSelector) []*workload {
 	t.Helper()
 	s, err := metav1.LabelSelectorAsSelector(selector)
@@ -159,7 +159,7 @@ func (all *manifests) selected(t *testing.T, selector *metav1.LabelSelector) []*
 	return found
 }
 
-// only is the one workload that a selector selects.
+// only returns the one workload that a selector selects.
 func (all *manifests) only(t *testing.T, what string, selector *metav1.LabelSelector) *workload {
 	t.Helper()
 	found := all.selected(t, selector)
@@ -169,7 +169,7 @@ func (all *manifests) only(t *testing.T, what string, selector *metav1.LabelSele
 	return found[0]
 }
 
-// volume lays out a volume of a pod under path.
+// volume puts the files of a pod's volume under path.
 func (all *manifests) volume(m *machine, w *workload, name, path string) {
 	m.t.Helper()
 	if slices.ContainsFunc(w.claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name }) {
@@ -198,11 +198,11 @@ func (all *manifests) volume(m *machine, w *workload, name, path string) {
 			m.file(path+"/"+item.Path, content)
 		}
 	default:
-		m.t.Errorf("the volume %s of %s is of nothing that is there: %+v", name, w.name, v)
+		m.t.Errorf("the volume %s of %s has no source: %+v", name, w.name, v)
 	}
 }
 
-// TestKubernetesStrict checks that what is misspelt or given twice is found.
+// TestKubernetesStrict checks that the decoder finds mistakes.
 func TestKubernetesStrict(t *testing.T) {
 	decoder := strict(t)
 	for name, document := range map[string]string{

@@ -14,11 +14,11 @@ const (
 	etc       = "/etc/authgate"
 )
 
-// exposure is how exposed systemd may find the unit, in tenths, of 100: as
-// much as a server that opens ports below 1024 cannot avoid.
+// exposure is the limit for the exposure level of systemd, in tenths. A server that
+// opens ports below 1024 cannot have much less.
 const exposure = "16"
 
-// TestSystemdUnit lets systemd judge the unit. The program stands elsewhere here.
+// TestSystemdUnit checks the unit with systemd-analyze. The program is elsewhere here.
 func TestSystemdUnit(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "authgate.service")
 	unit := strings.ReplaceAll(read(t, shipped+"/systemd/authgate.service"), installed, authgate)
@@ -51,8 +51,8 @@ func TestSystemdUser(t *testing.T) {
 	}
 }
 
-// TestSystemdConfiguration runs the commands of the unit on the configuration
-// beside it, with the credentials that systemd would give them.
+// TestSystemdConfiguration runs the commands of the unit with its configuration and
+// the credentials that systemd gives them.
 func TestSystemdConfiguration(t *testing.T) {
 	unit := readUnit(t)
 	m := newMachine(t)
@@ -63,7 +63,7 @@ func TestSystemdConfiguration(t *testing.T) {
 	for _, credential := range unit["LoadCredential"] {
 		id, from, _ := strings.Cut(credential, ":")
 		if filepath.Base(from) != id {
-			t.Errorf("the credential %s is called otherwise in %s", id, from)
+			t.Errorf("the credential %s has another name in %s", id, from)
 		}
 		m.file("/run/credentials/authgate.service/"+id, strings.Repeat("k", 64)+"\n")
 	}
@@ -75,7 +75,7 @@ func TestSystemdConfiguration(t *testing.T) {
 	cfg := m.configuration(etc+"/config.yaml", credentials)
 
 	if want := m.root + "/var/lib/" + unit.one("StateDirectory"); cfg.DataDir != want {
-		t.Errorf("data_dir is %s; the one folder that can be written is %s", cfg.DataDir, want)
+		t.Errorf("data_dir is %s; the only folder that can be written is %s", cfg.DataDir, want)
 	}
 	stop, err := time.ParseDuration(unit.one("TimeoutStopSec"))
 	if err != nil {
@@ -83,10 +83,10 @@ func TestSystemdConfiguration(t *testing.T) {
 	}
 	checkStop(t, stop, 0, cfg)
 	if unit.one("Restart") != "on-failure" || unit.one("RestartPreventExitStatus") != "2" || unit.one("StartLimitIntervalSec") != "0" {
-		t.Error("the unit does not come back, or gives up, or tries a configuration at fault again and again")
+		t.Error("the unit does not restart, gives up, or restarts with an invalid configuration")
 	}
 	if cfg.Listen.HTTPS != ":443" || cfg.Listen.HTTP != ":80" {
-		t.Errorf("the gateway listens on %s and %s, not where clients and the authority ask", cfg.Listen.HTTPS, cfg.Listen.HTTP)
+		t.Errorf("the gateway listens on %s and %s, not on the ports of clients and the authority", cfg.Listen.HTTPS, cfg.Listen.HTTP)
 	}
 
 	check := m.line(unit.one("ExecStartPre"))
@@ -94,8 +94,8 @@ func TestSystemdConfiguration(t *testing.T) {
 	if out, err := check.CombinedOutput(); err != nil || !strings.HasSuffix(string(out), "is valid\n") {
 		t.Errorf("%s: %v\n%s", unit.one("ExecStartPre"), err, out)
 	}
-	// It must not run here, where it would open its ports. Without its
-	// credentials it gets as far as the configuration.
+	// It must not open its ports here. Without its credentials it stops at the
+	// configuration.
 	if out, err := m.line(unit.one("ExecStart")).CombinedOutput(); status(err) != 2 || !strings.Contains(string(out), "CREDENTIALS_DIRECTORY") {
 		t.Errorf("%s: %v\n%s", unit.one("ExecStart"), err, out)
 	}
@@ -104,7 +104,7 @@ func TestSystemdConfiguration(t *testing.T) {
 	}
 }
 
-// line is a command line of the unit.
+// line returns a command line of the unit.
 func (m *machine) line(line string) *exec.Cmd {
 	m.t.Helper()
 	program, args, _ := strings.Cut(line, " ")
@@ -128,7 +128,7 @@ func readUnit(t *testing.T) unit {
 	return all
 }
 
-// one is the value of a setting, empty if there is not one and only one.
+// one returns the value of a setting, empty unless there is exactly one.
 func (u unit) one(key string) string {
 	if len(u[key]) != 1 {
 		return ""

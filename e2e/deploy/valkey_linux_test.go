@@ -19,8 +19,7 @@ import (
 	"authgate/gateway/store/redisstore"
 )
 
-// valkey is what the example starts as Valkey, which here is Debian's Redis 7
-// under its name.
+// valkey is the Valkey of the example; here it is Debian's Redis 7 under that name.
 type valkey struct {
 	m       *machine
 	address string
@@ -30,8 +29,8 @@ type valkey struct {
 	log     bytes.Buffer
 }
 
-// newValkey is a server that script starts on m, and does not run yet. A user
-// that the example does not have lets the test look inside.
+// newValkey returns a server that script starts on m. The test uses a user that the
+// example does not have.
 func newValkey(m *machine, script string) *valkey {
 	m.t.Helper()
 	v := &valkey{m: m, address: porttest.Address(m.t), bin: m.t.TempDir(), script: script}
@@ -47,7 +46,7 @@ func newValkey(m *machine, script string) *valkey {
 	return v
 }
 
-// command runs on the machine with the programs of Valkey.
+// command returns a command on the machine with the programs of Valkey.
 func (v *valkey) command(program string, args ...string) *exec.Cmd {
 	cmd := v.m.command(program, args...)
 	cmd.Env = []string{"PATH=" + v.bin + string(os.PathListSeparator) + os.Getenv("PATH")}
@@ -72,7 +71,7 @@ func (v *valkey) start() {
 	})
 }
 
-// kill ends the server as a power cut would, and the shell if it is still there.
+// kill ends the server, and the shell if it is still there, as a power cut would.
 func (v *valkey) kill() {
 	if v.cmd == nil || v.cmd.Process == nil {
 		return
@@ -81,14 +80,14 @@ func (v *valkey) kill() {
 	_ = v.cmd.Wait()
 }
 
-// ask is the answer to a command of the inspector, its lines in one.
+// ask returns the answer to a command of the inspector in one line.
 func (v *valkey) ask(words ...string) string {
 	out, _ := v.command(filepath.Join(v.bin, "valkey-cli"), append([]string{"--user", "inspector", "--pass", "any", "--no-auth-warning"}, words...)...).Output()
 	return strings.Join(strings.Fields(string(out)), " ")
 }
 
-// TestValkey starts the Valkey of the compose example and uses it as gateways
-// would. That of the Kubernetes example is the same, see TestKubernetesValkey.
+// TestValkey starts the Valkey of the compose example and uses it as gateways do. The
+// Kubernetes example has the same, see TestKubernetesValkey.
 func TestValkey(t *testing.T) {
 	folder := compose(t)
 	project := load(t, folder)
@@ -106,11 +105,11 @@ func TestValkey(t *testing.T) {
 		}
 	}
 	if got := v.ask("ACL", "LIST"); !strings.Contains(got, "user default off ") || strings.Contains(got, "user default off nopass") {
-		t.Errorf("whoever has no password is let in: %s", got)
+		t.Errorf("the server accepts clients without a password: %s", got)
 	}
 	pid := v.cmd.Process.Pid
 	if got := v.ask("INFO", "server"); !strings.Contains(got, fmt.Sprintf(" process_id:%d ", pid)) {
-		t.Errorf("the server is not the process %d, which is sent signals: %s", pid, got)
+		t.Errorf("the server is not the process %d, which gets the signals: %s", pid, got)
 	}
 	password := strings.TrimSpace(read(t, v.m.root+"/run/secrets/valkey_password"))
 	if line := read(t, fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(line, password) {
@@ -120,14 +119,13 @@ func TestValkey(t *testing.T) {
 	v.checkStore(inside(t, project, service(t, project, "authgate-a")))
 }
 
-// checkHealth checks that the health check tells a server that lets gateways
-// in from one that does not.
+// checkHealth checks that the health check fails when the server refuses gateways.
 func (v *valkey) checkHealth(test []string) {
 	v.m.t.Helper()
 	if len(test) != 2 || test[0] != "CMD-SHELL" {
 		v.m.t.Fatalf("the health check is %v", test)
 	}
-	line := strings.ReplaceAll(test[1], "$$", "$") // docker compose does so
+	line := strings.ReplaceAll(test[1], "$$", "$") // as docker compose does
 	if out, err := v.command("sh", "-c", line).CombinedOutput(); err != nil || string(out) != "PONG\n" {
 		v.m.t.Errorf("the health check fails: %v\n%s", err, out)
 	}
@@ -138,8 +136,8 @@ func (v *valkey) checkHealth(test []string) {
 	v.ask("ACL", "SETUSER", "authgate", "on")
 }
 
-// checkStore checks that the user that a gateway is can do all that gateways
-// do, and no more, and that what it has written survives a crash.
+// checkStore checks that the user of the gateways can do what gateways do and nothing
+// else, and that what it writes survives a crash.
 func (v *valkey) checkStore(gateway *machine) {
 	t := v.m.t
 	t.Helper()
@@ -173,7 +171,7 @@ func (v *valkey) checkStore(gateway *machine) {
 		{Addresses: options.Addresses, KeyPrefix: cfg.Store.KeyPrefix, Username: options.Username, Password: "guess"},
 	} {
 		if _, err := v.open(wrong).Get(ctx, "kept"); err == nil || errors.Is(err, store.ErrNotFound) {
-			t.Errorf("without the password one may read: %v", err)
+			t.Errorf("a client without the password may read: %v", err)
 		}
 	}
 
@@ -196,8 +194,8 @@ func (v *valkey) open(options redisstore.Options) *redisstore.Store {
 	return s
 }
 
-// TestValkeyRights checks that the documents give gateways the same rights, and
-// the store's tests with them, see TestLeastPrivilege there.
+// TestValkeyRights checks that the documents give gateways the same rights as the
+// example. TestLeastPrivilege of the store uses them.
 func TestValkeyRights(t *testing.T) {
 	_, rights, found := strings.Cut(read(t, shipped+"/compose/valkey/start.sh"), "~authgate:* ")
 	rights, _, _ = strings.Cut(rights, "\n")
@@ -212,7 +210,7 @@ func TestValkeyRights(t *testing.T) {
 	}
 }
 
-// TestValkeyPassword checks that there is no Valkey without a password.
+// TestValkeyPassword checks that Valkey does not start without a password.
 func TestValkeyPassword(t *testing.T) {
 	for name, prepare := range map[string]func(*machine){
 		"missing": func(m *machine) { m.dir("/run/secrets") },
