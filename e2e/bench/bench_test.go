@@ -76,7 +76,7 @@ func TestParseLoad(t *testing.T) {
 	}
 }
 
-// rounds makes a series whose subject costs these multiples of the bare proxy.
+// rounds returns a series in which the subject costs these multiples of the bare proxy.
 func rounds(name string, ratios ...float64) series {
 	s := series{name: name, other: "bare", most: 1.15}
 	for _, ratio := range ratios {
@@ -158,8 +158,7 @@ func TestParseOptions(t *testing.T) {
 	}
 }
 
-// play runs a role in this process until the test ends, and returns its
-// addresses.
+// play runs a role in this process until the test ends, and returns its addresses.
 func play(t *testing.T, role string, args ...string) []string {
 	t.Helper()
 	stdin, stop := io.Pipe()
@@ -180,8 +179,8 @@ func play(t *testing.T, role string, args ...string) []string {
 	return strings.Fields(string(line[:n]))
 }
 
-// TestBareProxyForwardsAll lets the two roles work together over TLS, as in a
-// measurement, and counts.
+// TestBareProxyForwardsAll: the two roles work together over TLS as in a measurement,
+// and count the requests.
 func TestBareProxyForwardsAll(t *testing.T) {
 	t.Parallel()
 	l := &lab{certificate: t.TempDir() + "/c.pem", key: t.TempDir() + "/k.pem"}
@@ -222,7 +221,7 @@ func TestGuarded(t *testing.T) {
 		}, false},
 		{"open", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "alice") }, true},
 		{"closed", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, true},
-		{"somebody else", func(w http.ResponseWriter, r *http.Request) {
+		{"another user", func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get(key) != "right" {
 				w.WriteHeader(http.StatusUnauthorized)
 			}
@@ -268,8 +267,7 @@ func TestRoleRefuses(t *testing.T) {
 	}
 }
 
-// TestCertificateFitsBothServers: what is written is a pair that a server can
-// present.
+// TestCertificateFitsBothServers: a server can use the certificate and the key.
 func TestCertificateFitsBothServers(t *testing.T) {
 	t.Parallel()
 	l := &lab{certificate: t.TempDir() + "/c.pem", key: t.TempDir() + "/k.pem"}
@@ -297,6 +295,6 @@ func TestReadyGivesUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := l.ready(ctx, &process{ended: make(chan struct{})}, failing.URL); err == nil {
-		t.Error("it is ready though it answers 404")
+		t.Error("a server that answers 404 is ready")
 	}
 }

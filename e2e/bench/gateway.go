@@ -18,19 +18,19 @@ import (
 	"time"
 )
 
-// mechanism is one way of signing in, as it is measured.
+// mechanism is an authentication mechanism to measure.
 type mechanism struct {
 	name      string
 	algorithm string // of tokens
-	route     string // the folder whose route takes this mechanism alone
-	user      string // whom the upstream must see
+	route     string // the folder whose route accepts only this mechanism
+	user      string // the identity that the upstream must get
 	sign      func(signedIn) (name, value string)
 }
 
-// signedIn is what a login gave.
+// signedIn has the credentials of a login.
 type signedIn struct{ token, cookie string }
 
-// password of both users; its hash is made by authgate itself.
+// password of both users; authgate makes its hash.
 const password = "correct horse battery staple"
 
 func basicHeader(signedIn) (name, value string) {
@@ -44,14 +44,14 @@ func bearerHeader(s signedIn) (name, value string) { return "Authorization", "Be
 // session is the mechanism of sessions.
 func session() mechanism { return mechanism{"session", "HS256", "session", "alice", sessionHeader} }
 
-// comparison is two servers of which one may cost so many times the other.
+// comparison is two servers and the limit for the ratio of their costs.
 type comparison struct {
 	name, other string
 	most        float64
 	round       func(ctx context.Context, n int) (pair, error)
 }
 
-// comparisons are what is measured.
+// comparisons returns what is measured.
 func (l *lab) comparisons() []comparison {
 	var all []comparison
 	for _, m := range []mechanism{
@@ -67,7 +67,7 @@ func (l *lab) comparisons() []comparison {
 	return append(all, comparison{"session, Redis", "SQLite", l.maxRedis, l.redisAgainstSQLite})
 }
 
-// build builds authgate, unless one is given.
+// build builds authgate, unless the options name a program.
 func (l *lab) build(ctx context.Context) error {
 	if l.authgate != "" {
 		return nil
@@ -100,12 +100,12 @@ func (l *lab) authgateAgainstBare(ctx context.Context, m mechanism, n int) (pair
 	return p, guarded()
 }
 
-// resource is a path of its route.
+// resource returns a path of the mechanism's route.
 func (m mechanism) resource() string { return "/" + m.route + "/resource" }
 
-// startSignedIn starts authgate on a store, with the nth address of the
-// upstream, and signs in. The route of the mechanism is guarded then; that can
-// be asked again.
+// startSignedIn starts authgate on a store, with the nth address of the upstream, signs
+// in, and checks that the route is guarded. The function that it returns checks that
+// again.
 func (l *lab) startSignedIn(ctx context.Context, m mechanism, store string, n int) (*server, func() error, error) {
 	gateway, err := l.startAuthgate(ctx, m.algorithm, store, n)
 	if err != nil {
@@ -128,8 +128,8 @@ func (l *lab) startSignedIn(ctx context.Context, m mechanism, store string, n in
 	return gateway, guarded, nil
 }
 
-// guarded makes sure that a route lets nobody through without the credential,
-// and tells the upstream who is asking with it.
+// guarded checks that a route answers 401 without the credential, and that with it
+// the upstream gets the user.
 func (l *lab) guarded(ctx context.Context, url, user, name, value string) error {
 	status, _, err := l.get(ctx, url, "", "")
 	if err != nil {
@@ -170,7 +170,7 @@ routes:
   - {match: /bearer/, upstream: resources, auth: [bearer], policy: user}
 `))
 
-// onSQLite is the configuration of the store that is the default.
+// onSQLite is the configuration of the default store.
 const onSQLite = "{driver: sqlite}"
 
 // startAuthgate starts authgate in a new folder, with the nth address of the
@@ -217,7 +217,7 @@ func (l *lab) startAuthgate(ctx context.Context, algorithm, store string, n int)
 	}
 	if err := l.ready(ctx, p, "http://"+addresses[1]+"/readyz"); err != nil {
 		p.stop()
-		return nil, fmt.Errorf("authgate does not get ready (-log FILE keeps what it says): %w", err)
+		return nil, fmt.Errorf("authgate does not become ready (-log FILE has its log): %w", err)
 	}
 	return &server{process: p, address: addresses[0], upstream: l.upstreams[n]}, nil
 }
@@ -235,8 +235,8 @@ func (l *lab) tool(ctx context.Context, stdin string, args ...string) (string, e
 	return string(out), nil
 }
 
-// ready waits until url answers 200, for half a minute at most: a key for
-// RS256 is made first.
+// ready waits until url answers 200, for at most half a minute, as authgate makes a key
+// for RS256 first.
 func (l *lab) ready(ctx context.Context, p *process, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -250,7 +250,7 @@ func (l *lab) ready(ctx context.Context, p *process, url string) error {
 		}
 		select {
 		case <-p.ended:
-			return errors.New("it has ended")
+			return errors.New("the process has ended")
 		case <-ctx.Done():
 			return err
 		case <-time.After(50 * time.Millisecond):
@@ -258,7 +258,7 @@ func (l *lab) ready(ctx context.Context, p *process, url string) error {
 	}
 }
 
-// signIn logs alice in, once for the session and the token.
+// signIn signs alice in for a session and a token.
 func (l *lab) signIn(ctx context.Context, gateway *server) (signedIn, error) {
 	var s signedIn
 	credentials, err := json.Marshal(map[string]string{"username": "alice", "password": password})
@@ -297,7 +297,7 @@ func (l *lab) signIn(ctx context.Context, gateway *server) (signedIn, error) {
 	return s, nil
 }
 
-// freeAddresses returns n loopback addresses that nobody listens on.
+// freeAddresses returns n loopback addresses on which no program listens.
 func freeAddresses(n int) ([]string, error) {
 	addresses := make([]string, n)
 	for i := range addresses {
@@ -305,7 +305,7 @@ func freeAddresses(n int) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer listener.Close() // all stay taken until the last is found
+		defer listener.Close() // all are in use until the last is found
 		addresses[i] = listener.Addr().String()
 	}
 	return addresses, nil

@@ -23,13 +23,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// lab is what all measurements share: a folder, a certificate, the upstream
-// and a client that trusts the certificate.
+// lab is what all measurements share: a folder, a certificate, the upstream, and a
+// client that trusts the certificate.
 type lab struct {
 	options
 	dir, certificate, key, script string
 	upstream                      *process
-	upstreams                     [2]string // its addresses, for the first and the second server
+	upstreams                     [2]string // its addresses for the two servers
 	client                        *http.Client
 }
 
@@ -74,11 +74,11 @@ func (l *lab) close() {
 	if l.upstream != nil {
 		l.upstream.stop()
 	}
-	_ = os.RemoveAll(l.dir) // what is left is in the folder for temporary files
+	_ = os.RemoveAll(l.dir) // it is in the folder for temporary files
 }
 
-// makeCertificate writes the certificate of both servers and makes the client
-// that trusts it.
+// makeCertificate writes the certificate of both servers and makes a client that
+// trusts it.
 func (l *lab) makeCertificate() error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -121,8 +121,8 @@ func (l *lab) makeCertificate() error {
 type server struct {
 	process  *process
 	address  string // of its TLS listener
-	upstream string // its own address of the upstream
-	header   string // what requests present to it
+	upstream string // the address of the upstream for this server
+	header   string // of its requests
 }
 
 // startBare starts a bare proxy to the nth address of the upstream.
@@ -142,18 +142,18 @@ type sample struct {
 	peak int64 // bytes
 }
 
-// perRequest is the processor time of one request.
+// perRequest returns the processor time of one request.
 func (s sample) perRequest() time.Duration { return s.cpu / time.Duration(s.requests) }
 
 // pair is one round: two servers under load at the same time.
 type pair struct{ subject, other sample }
 
-// ratio is what the subject costs, as a multiple of the other.
+// ratio returns the cost of the subject as a multiple of the other's.
 func (p pair) ratio() float64 {
 	return float64(p.subject.cpu) / float64(p.subject.requests) / (float64(p.other.cpu) / float64(p.other.requests))
 }
 
-// rounds measures as often as the options say.
+// rounds measures the number of rounds in the options.
 func (l *lab) rounds(ctx context.Context, progress io.Writer, measure func(ctx context.Context, n int) (pair, error)) (series, error) {
 	var s series
 	for n := range l.options.rounds {
@@ -181,8 +181,8 @@ func (l *lab) bareAgainstBare(ctx context.Context, n int) (pair, error) {
 	return l.measure(ctx, n, subject, bare, "/resource")
 }
 
-// measure loads both servers with the same requests at the same time, warms
-// them up first, and turns round by round which one starts first.
+// measure warms both servers up, then loads both with the same requests at the same
+// time. The server that starts first changes with each round.
 func (l *lab) measure(ctx context.Context, n int, subject, other *server, path string) (pair, error) {
 	sides := [2]*server{subject, other}
 	both := func(lasting time.Duration, do func(side int, load load)) error {
@@ -226,7 +226,7 @@ func (l *lab) measure(ctx context.Context, n int, subject, other *server, path s
 	return pair{subject: samples[0], other: samples[1]}, nil
 }
 
-// reading is how far a server has come.
+// reading is what a server has used and answered so far.
 type reading struct {
 	cpu     time.Duration
 	reached int64 // requests that its upstream has answered
@@ -248,8 +248,8 @@ func (l *lab) read(ctx context.Context, sides [2]*server) (readings [2]reading, 
 	return readings, nil
 }
 
-// get returns the status and the body that url answers; a header is sent
-// unless its name is empty.
+// get returns the status and the body of url. It sends a header unless its name is
+// empty.
 func (l *lab) get(ctx context.Context, url, name, value string) (int, string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

@@ -1,31 +1,30 @@
 // Command bench measures what authentication costs over a bare proxy, and a
 // session with Redis over one with SQLite.
 //
-// A bare httputil.ReverseProxy over TLS and authgate run at the same time on
-// one core. Each is under its own wrk on another core, where their upstream is
-// too, so that both see the same noise. What is compared is the processor time
-// that each server spends on a request: user and system time of its process,
-// by the requests that its wrk saw answered. Both get the same requests, with
-// the credential that a real login gave; both present the same certificate.
-// Three rounds are measured for Basic, session, bearer HS256 and bearer RS256;
-// the median of their ratios counts. In the same way authgate with its store in
-// Redis is compared with authgate on SQLite, by requests with a warm session.
+// A bare httputil.ReverseProxy over TLS and authgate run at the same time on one
+// core. Each is under its own wrk on another core, where their upstream is too, so
+// that the same noise affects both. The benchmark compares the processor time for
+// each request: user and system time of the server's process, divided by the
+// requests that its wrk saw answered. Both get the same requests with the
+// credential of a real login, and both present the same certificate. The benchmark
+// measures three rounds for Basic, session, bearer HS256 and bearer RS256; the
+// median of their ratios counts. In the same way it compares authgate on Redis with
+// authgate on SQLite, by requests with a warm session.
 //
-// The bare proxy does what makes it fast (kept connections, pooled buffers,
-// no compression) and nothing that costs: no timeout, no log, no metrics.
-// Authgate does all it does by default; its log goes to the null device, as
-// JSON at level info, because a disk is no part of what is measured.
+// The bare proxy does what makes it fast (kept connections, pooled buffers, no
+// compression) and nothing that costs: no timeout, no log, no metrics. Authgate does
+// everything that it does by default. It logs JSON at level info to the null device,
+// because the disk is not measured.
 //
-// First two bare proxies are compared with each other. Where they do not cost
-// the same within 2 %, the machine is too noisy to tell anything, and bench
-// says so. Every run is held to have done what it claims: without the
-// credential the answer is 401; with it the upstream sees who is asking; no
-// answer is an error; no answer came from anywhere but the upstream; and Redis
-// holds the login that is checked with it.
+// First the benchmark compares two bare proxies. If their costs differ by more than
+// 2 %, the machine is too noisy, and the benchmark fails. Each run is checked:
+// without the credential the answer is 401, with it the upstream gets the user, no
+// answer is an error, the upstream counted as many requests as were answered, and
+// Redis holds the login.
 //
-// Exit status: 0; 1 when a ratio is over -max-ratio or -max-redis, the machine
-// too noisy or something failed; 2 when called wrongly. It needs Linux, two cores, wrk,
-// taskset and redis-server; make bench brings them.
+// Exit status: 0; 1 when a ratio is over -max-ratio or -max-redis, the machine is too
+// noisy, or something failed; 2 for a wrong command line. It needs Linux, two cores,
+// wrk, taskset and redis-server; make bench installs them.
 package main
 
 import (
@@ -72,7 +71,7 @@ func run() int {
 	return 0
 }
 
-// options is what the command line says.
+// options are those of the command line.
 type options struct {
 	measured, warm        time.Duration
 	rounds, connections   int
@@ -115,7 +114,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	return o, nil
 }
 
-// bench measures and prints: progress on stderr, the outcome on stdout.
+// bench measures, and prints progress to stderr and the result to stdout.
 func bench(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	l, err := newLab(ctx, o)
 	if err != nil {

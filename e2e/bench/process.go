@@ -14,16 +14,15 @@ import (
 	"time"
 )
 
-// process is a server pinned to one core, with one processor for its
-// goroutines.
+// process is a server on one core, with GOMAXPROCS 1.
 type process struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	ended chan struct{} // closed once it has ended
 }
 
-// pinned returns the command that runs args on a core. taskset becomes the
-// program it starts, so that the process is that program.
+// pinned returns the command that runs args on a core. taskset execs the program, so
+// the process is that program.
 func pinned(ctx context.Context, core int, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "taskset", append([]string{"--cpu-list", strconv.Itoa(core)}, args...)...)
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
@@ -42,14 +41,13 @@ func start(cmd *exec.Cmd) (*process, error) {
 	}
 	p := &process{cmd: cmd, stdin: stdin, ended: make(chan struct{})}
 	go func() {
-		_ = cmd.Wait() // how it ended tells nothing: it is ended by force
+		_ = cmd.Wait() // it is ended by a signal
 		close(p.ended)
 	}()
 	return p, nil
 }
 
-// startRole starts bench again as a role, and returns it with the addresses
-// that it listens on.
+// startRole starts bench again in a role, and returns the process and its addresses.
 func startRole(ctx context.Context, core int, role string, args ...string) (*process, []string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -71,15 +69,15 @@ func startRole(ctx context.Context, core int, role string, args ...string) (*pro
 	line, err := bufio.NewReader(reader).ReadString('\n')
 	if err != nil {
 		p.stop()
-		return nil, nil, fmt.Errorf("%s did not tell where it listens: %w", role, err)
+		return nil, nil, fmt.Errorf("%s did not print its addresses: %w", role, err)
 	}
 	return p, strings.Fields(line), nil
 }
 
-// stop ends the process and waits until it is gone.
+// stop ends the process and waits for its end.
 func (p *process) stop() {
 	p.stdin.Close()
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // an error means that it is gone
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
 	select {
 	case <-p.ended:
 	case <-time.After(5 * time.Second):
@@ -88,7 +86,7 @@ func (p *process) stop() {
 	}
 }
 
-// cpu is the user and system time that the process has used so far.
+// cpu returns the user and system time of the process so far.
 func (p *process) cpu() (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	if err != nil {
@@ -97,10 +95,10 @@ func (p *process) cpu() (time.Duration, error) {
 	return parseStat(string(stat))
 }
 
-// parseStat reads utime and stime, fields 14 and 15 of proc_pid_stat(5). They
-// count in ticks of 10 ms, which Linux keeps for user space everywhere.
+// parseStat reads utime and stime, fields 14 and 15 of proc_pid_stat(5), in ticks of
+// 10 ms, which Linux uses for user space on all machines.
 func parseStat(stat string) (time.Duration, error) {
-	// The second field is the command in parentheses and may hold anything.
+	// The second field is the command in parentheses, which may contain any character.
 	end := strings.LastIndexByte(stat, ')')
 	fields := strings.Fields(stat[end+1:])
 	if end < 0 || len(fields) < 13 {
@@ -114,7 +112,7 @@ func parseStat(stat string) (time.Duration, error) {
 	return time.Duration(utime+stime) * 10 * time.Millisecond, nil
 }
 
-// peak is the most memory, in bytes, that the process has had resident.
+// peak returns the largest resident memory of the process so far, in bytes.
 func (p *process) peak() (int64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// redisAgainstSQLite is the nth round of authgate with its store in Redis
-// beside authgate on SQLite, each on fresh servers.
+// redisAgainstSQLite is the nth round of authgate on Redis against authgate on SQLite,
+// on fresh servers.
 func (l *lab) redisAgainstSQLite(ctx context.Context, n int) (pair, error) {
 	redis, address, err := l.startRedis(ctx)
 	if err != nil {
@@ -41,8 +41,8 @@ func (l *lab) redisAgainstSQLite(ctx context.Context, n int) (pair, error) {
 	return p, errors.Join(subjectGuarded(), otherGuarded())
 }
 
-// startRedis starts a Redis that keeps nothing on disk, beside the load, and
-// waits until it answers.
+// startRedis starts a Redis without persistence on the core of the load, and waits
+// until it answers.
 func (l *lab) startRedis(ctx context.Context) (*process, string, error) {
 	addresses, err := freeAddresses(1)
 	if err != nil {
@@ -74,7 +74,7 @@ func (l *lab) startRedis(ctx context.Context) (*process, string, error) {
 	}
 }
 
-// redisKeys asks the Redis at address how many keys it has.
+// redisKeys returns the number of keys of the Redis at address.
 func redisKeys(ctx context.Context, address string) (keys int, err error) {
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
 	if err != nil {

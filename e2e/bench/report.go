@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// series is all rounds of one comparison.
+// series is the rounds of a comparison.
 type series struct {
 	name, other string
 	most        float64 // the ratio that is allowed
 	pairs       []pair
 }
 
-// median of what of takes from each round; of an even number, the mean of the
-// middle two.
+// median returns the median of a value of each round; for an even number of rounds,
+// the mean of the middle two.
 func median[T int64 | float64 | time.Duration](s series, of func(pair) T) T {
 	values := make([]T, len(s.pairs))
 	for i, p := range s.pairs {
@@ -32,7 +32,7 @@ func median[T int64 | float64 | time.Duration](s series, of func(pair) T) T {
 	return (values[middle-1] + values[middle]) / 2
 }
 
-// each lists the ratios of all rounds.
+// each returns the ratios of all rounds as text.
 func (s series) each() string {
 	ratios := make([]string, len(s.pairs))
 	for i, p := range s.pairs {
@@ -41,8 +41,8 @@ func (s series) each() string {
 	return strings.Join(ratios, " ")
 }
 
-// report tells how far the bare proxy differs from itself; more than most is
-// an error.
+// report prints how much the bare proxy differs from itself. More than most is an
+// error.
 func (s series) report(w io.Writer, most float64) error {
 	ratio := median(s, pair.ratio)
 	fmt.Fprintf(w, "bare against bare: %.3f (rounds: %s)\n", ratio, s.each())
@@ -53,8 +53,8 @@ func (s series) report(w io.Writer, most float64) error {
 	return nil
 }
 
-// report prints the medians of all results and the ratio of each round. A
-// ratio over what is allowed is an error.
+// report prints the medians of all results and the ratio of each round. A ratio over
+// its limit is an error.
 func report(w io.Writer, results []series) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "\nmedian\tratio\tCPU/request\trequests/s\tp50\tp99\tpeak memory\trounds\t")

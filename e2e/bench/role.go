@@ -15,9 +15,9 @@ import (
 	"sync/atomic"
 )
 
-// playRole is what bench does where it has started itself again as another
-// process. The process tells its addresses in one line on stdout, and ends
-// when stdin does, so that it never outlives the bench.
+// playRole is what bench does in a process that it has started itself. The process
+// prints its addresses in one line and ends when stdin does, so that it does not
+// outlive bench.
 func playRole(role string, args []string, stdin io.Reader, stdout io.Writer) error {
 	flags := flag.NewFlagSet(role, flag.ContinueOnError)
 	upstream := flags.String("upstream", "", "`URL` that the bare proxy forwards to")
@@ -65,13 +65,13 @@ func playRole(role string, args []string, stdin io.Reader, stdout io.Writer) err
 	return <-failed
 }
 
-// application is the upstream: as little work as an HTTP server can have.
+// application is the upstream: it does as little as an HTTP server can.
 type application struct{ answered atomic.Int64 }
 
 const (
-	// countPath answers how many requests there have been beside those to it.
+	// countPath answers the number of requests to other paths.
 	countPath = "/count"
-	// whoamiSuffix ends paths that answer who the gateway says is asking.
+	// whoamiSuffix ends paths that answer the user that the gateway sends.
 	whoamiSuffix = "/whoami"
 )
 
@@ -86,7 +86,7 @@ func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		a.answered.Add(1)
 		w.Header()["Content-Type"] = []string{"application/json"}
-		_, _ = w.Write(body) // an error means that the client is gone
+		_, _ = w.Write(body) // an error means that the client has left
 	}
 }
 

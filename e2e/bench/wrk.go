@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// load is what one wrk saw.
+// load is the result of one wrk.
 type load struct {
 	requests int64
 	elapsed  time.Duration
 	p50, p99 time.Duration // latency
 }
 
-// doneScript makes wrk end with one line for parseLoad. Times are in
-// microseconds. It defines nothing that wrk would call for each request.
+// doneScript makes wrk print one line for parseLoad at the end. Times are in
+// microseconds. It defines no function that wrk calls for each request.
 const doneScript = `function done(summary, latency, requests)
   local e = summary.errors
   io.write(string.format("result %d %d %d %d %d %d %d %d %d\n",
@@ -27,8 +27,7 @@ const doneScript = `function done(summary, latency, requests)
 end
 `
 
-// wrk loads url for the time and returns what it saw; any failed request is
-// an error.
+// wrk loads url for a time and returns the result. A failed request is an error.
 func wrk(ctx context.Context, core, connections int, script string, lasting time.Duration, url, header string) (load, error) {
 	cmd := exec.CommandContext(ctx, "taskset", "--cpu-list", strconv.Itoa(core),
 		"wrk", "--threads", "1", "--connections", strconv.Itoa(connections),
@@ -49,7 +48,7 @@ func parseLoad(out string) (load, error) {
 		return load{}, fmt.Errorf("wrk printed no result: %w\n%s", err, out)
 	}
 	if l.requests == 0 {
-		return load{}, errors.New("not one request was answered while wrk ran")
+		return load{}, errors.New("no request was answered while wrk ran")
 	}
 	if connect+read+write+status+timeout > 0 {
 		return load{}, fmt.Errorf("of %d requests failed: to connect %d, to read %d, to write %d, with a status over 399 %d, by time %d",

@@ -1,12 +1,12 @@
-// Certified OpenID providers for the whole-system tests: oidc-provider as it
-// is, with its own pages. One process holds any number of them, each on a
-// loopback port of its own, and the tests drive them over HTTP:
+// Certified OpenID providers for the whole-system tests: oidc-provider with its
+// own pages. One process holds any number of them, each on its own loopback
+// port. The tests control them over HTTP:
 //
 //   POST /start              a new provider: {port, ...options}
 //   POST /VERB/PORT          one of the verbs of OpenIDProvider, with its argument as JSON
 //
-// The address of this control is the first line on standard output. The
-// process ends when its standard input does, and so with the tests.
+// The first line on standard output is the address of this control. The process
+// ends when its standard input does, and so with the tests.
 import { generateKeyPairSync, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -16,7 +16,7 @@ import https from 'node:https';
 import { Provider, errors } from 'oidc-provider';
 import { createMemoryAdapter } from 'oidc-provider/lib/adapters/memory_adapter.js';
 
-// It warns of what this file does on purpose, with every provider again.
+// oidc-provider warns about what this file does on purpose.
 console.warn = () => {};
 
 const keyTypes = {
@@ -31,8 +31,8 @@ function newKey(alg) {
   return { ...privateKey.export({ format: 'jwk' }), alg, use: 'sig', kid: randomUUID() };
 }
 
-// post makes a back-channel call. It trusts the CA of the gateway, and lacks
-// the guard of oidc-provider's own fetch, which lets nothing go to loopback.
+// post makes a back-channel call. It trusts the CA of the gateway and allows
+// loopback, which the fetch of oidc-provider does not.
 function post(url, { headers, body, signal }, ca) {
   return new Promise((resolve, reject) => {
     const call = https.request(url, { method: 'POST', headers: Object.fromEntries(headers), signal, ca }, (answer) => {
@@ -42,8 +42,8 @@ function post(url, { headers, body, signal }, ca) {
   });
 }
 
-// OpenIDProvider is one provider and what it knows. Its verbs are the methods
-// that the tests call; what they return is the answer.
+// OpenIDProvider is one provider and its state. The tests call its verbs, which
+// are methods; the result is the answer.
 class OpenIDProvider {
   static verbs = ['up', 'down', 'forget', 'hold', 'rotate', 'client', 'account', 'revoke', 'state'];
 
@@ -54,11 +54,11 @@ class OpenIDProvider {
 
   clients = new Map(); // by client_id: metadata of OpenID Connect Registration 1.0
   authorities = new Map(); // by back-channel endpoint: the file with the CA of its certificate
-  records = createMemoryAdapter(); // sessions, grants and tokens; they outlive down and up
-  grants = new Map(); // of live and dead grants, by their identifier: account and sid
-  requests = {}; // how many came, by method and path
-  logoutTokens = []; // that were sent, oldest first
-  tokens = []; // opaque ones that were issued, oldest first
+  records = createMemoryAdapter(); // sessions, grants and tokens; they survive down and up
+  grants = new Map(); // by identifier, live or not: account and sid
+  requests = {}; // counts by method and path
+  logoutTokens = []; // sent, oldest first
+  tokens = []; // opaque ones, oldest first
 
   constructor({ port, alg = 'ES256', accessTokenLifetime = 3600, rolesIn = ['id_token', 'userinfo'], resources = {} }) {
     Object.assign(this, { port, alg, accessTokenLifetime, rolesIn, resources });
@@ -75,14 +75,13 @@ class OpenIDProvider {
     }
   }
 
-  // up listens, or fails where the port is taken.
+  // up listens, or fails if the port is in use.
   async up() {
     await once(this.server.listen(this.port, '127.0.0.1'), 'listening');
     return this.issuer;
   }
 
-  // down is what a stop of the provider looks like from outside: connections
-  // break and no new one is accepted.
+  // down closes all connections and accepts no new one.
   down() {
     return new Promise((resolve) => {
       this.server.close(resolve);
@@ -90,24 +89,24 @@ class OpenIDProvider {
     });
   }
 
-  // forget loses sessions, grants and tokens, as a store in memory does.
+  // forget loses sessions, grants and tokens, as a restart without a store does.
   forget() {
     this.records = createMemoryAdapter();
     this.build();
   }
 
-  // hold leaves requests without an answer, until hold(false).
+  // hold leaves requests without an answer until hold(false).
   hold(on) {
     this.holding = on;
   }
 
-  // rotate replaces the signing key: nobody who asks for keys sees the old one.
+  // rotate replaces the signing key, also in the published keys.
   rotate() {
     this.key = newKey(this.alg);
     this.build();
   }
 
-  // client registers a client or changes it. ca is a file: the CA of its
+  // client registers or changes a client. ca is a file with the CA of its
   // back-channel endpoint.
   client({ ca, ...metadata }) {
     this.clients.set(metadata.client_id, metadata);
@@ -128,7 +127,7 @@ class OpenIDProvider {
     }
   }
 
-  // state tells what has come and gone, and which grants live.
+  // state returns requests, tokens and live grants.
   async state() {
     const live = [];
     for (const [id, grant] of this.grants) {
@@ -169,7 +168,7 @@ class OpenIDProvider {
       }),
       clientDefaults: { grant_types: ['authorization_code', 'refresh_token'], id_token_signed_response_alg: this.alg },
       pkce: { required: () => true },
-      rotateRefreshToken: true, // and one used again ends its grant
+      rotateRefreshToken: true, // a used one that comes again ends its grant
       ttl: {
         AccessToken: (_, token) => token.resourceServer?.accessTokenTTL ?? this.accessTokenLifetime,
         Grant: 86400, IdToken: 3600, Interaction: 3600, RefreshToken: 86400, Session: 86400,
