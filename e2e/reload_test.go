@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -135,99 +134,9 @@ func person(name, hash, more string) string {
 	return fmt.Sprintf("- {username: %s, password_hash: %q%s}\n", name, hash, more)
 }
 
-// TestAccountsFile: a change of accounts.file applies without a signal, also to
-// logins from before. Package cmd/internal/app has the time that it takes.
-func TestAccountsFile(t *testing.T) {
-	t.Parallel()
-	g := prepared(t)
-	unchanged := person("alice", wonderlandHash, ", roles: [user]")
-	all := unchanged + person("removed", wonderlandHash, "") + person("disabled", wonderlandHash, "") + person("changed", wonderlandHash, "")
-	g.write("accounts.yaml", all)
-	g.configure(`
-accounts: {file: accounts.yaml}
-policies: {admin: {roles: [admin]}}
-routes:
-  - {match: /secure, upstream: app, auth: [session, bearer]}
-  - {match: /admin, upstream: app, auth: [session, bearer], policy: admin}
-` + app(record(t).url))
-	g.run()
-	c := g.stranger()
-	logins := map[string]signIn{}
-	for _, name := range []string{"alice", "removed", "disabled", "changed"} {
-		logins[name] = g.signInWith(c, name, "wonderland")
-	}
-	wantStatuses(t, g, c, logins, http.StatusOK)
-	alice := logins["alice"]
-	stays, others := map[string]signIn{"alice": alice}, maps.Clone(logins)
-	delete(others, "alice")
-	g.applies("accounts.yaml", unchanged+person("disabled", wonderlandHash, ", disabled: true")+person("changed", builderHash, ""), func() bool {
-		return g.status(c, "GET", "/secure", "Cookie", logins["removed"].session) == http.StatusUnauthorized
-	})
-	wantStatuses(t, g, c, others, http.StatusUnauthorized)
-	wantStatuses(t, g, c, stays, http.StatusOK)
-	for name := range others {
-		body := fmt.Sprintf(`{"username":%q,"password":"wonderland"}`, name)
-		if got := g.do(c, "POST", "/login", body, "Content-Type", typeJSON).status; got != http.StatusUnauthorized {
-			t.Errorf("login of %s with the old password: %d", name, got)
-		}
-	}
-	g.signInWith(c, "changed", "builder")
-
-	// Changed roles apply to logins from before.
-	for path, want := range map[string]int{"/secure": 200, "/admin": 403} {
-		for _, credential := range [][]string{{"Cookie", alice.session}, {"Authorization", alice.access}} {
-			if got := g.status(c, "GET", path, credential...); got != want {
-				t.Errorf("%s by %s, before: %d", path, credential[0], got)
-			}
-		}
-	}
-	promoted := person("alice", wonderlandHash, ", roles: [user, admin]")
-	g.applies("accounts.yaml", promoted, func() bool {
-		return g.status(c, "GET", "/admin", "Cookie", alice.session) == http.StatusOK
-	})
-	if got := g.status(c, "GET", "/admin", "Authorization", alice.access); got != http.StatusOK {
-		t.Errorf("/admin by token: %d", got)
-	}
-
-	// A broken file changes nothing.
-	g.applies("accounts.yaml", promoted+"- {username: alice, password_hash: x}\n", func() bool {
-		return strings.Contains(g.log.String(), `/accounts.yaml","line":2`)
-	})
-	wantStatuses(t, g, c, stays, http.StatusOK)
-
-	// An account that comes back does not get its logins back.
-	g.applies("accounts.yaml", all, func() bool {
-		return g.status(c, "GET", "/admin", "Cookie", alice.session) == http.StatusForbidden
-	})
-	wantStatuses(t, g, c, others, http.StatusUnauthorized)
-	wantStatuses(t, g, c, stays, http.StatusOK)
-	wantStatuses(t, g, c, map[string]signIn{"removed": g.signInWith(c, "removed", "wonderland")}, http.StatusOK)
-}
-
 // applies writes a file and waits until shows reports the change.
 func (g *instance) applies(name, content string, shows func() bool) {
 	g.t.Helper()
 	g.write(name, content)
 	until(g.t, "the change of "+name, shows)
-}
-
-// wantStatuses uses all credentials of logins, and exchanges their refresh
-// tokens.
-func wantStatuses(t *testing.T, g *instance, c *http.Client, logins map[string]signIn, want int) {
-	t.Helper()
-	for name, s := range logins {
-		for _, credential := range [][]string{{"Cookie", s.session}, {"Authorization", s.access}} {
-			if got := g.status(c, "GET", "/secure", credential...); got != want {
-				t.Errorf("%s by %s: %d, expected %d", name, credential[0], got, want)
-			}
-		}
-		next, got, err := g.tryRefresh(c, s.refresh)
-		if err != nil || got != want {
-			t.Errorf("refresh of %s: %d, %v, expected %d", name, got, err, want)
-		}
-		if got == http.StatusOK {
-			s.access, s.refresh = next.access, next.refresh
-			logins[name] = s
-		}
-	}
 }
