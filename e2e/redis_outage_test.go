@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -107,19 +106,16 @@ func (p *pair) recovers(t testing.TB) {
 	within(t, recovery, "both are ready again", p.ready)
 }
 
-// TestRedisKilled: Redis is killed under load, and comes back empty. While it is
-// gone no credential works, no logout is confirmed that did not happen, and
-// everything works again when it is back.
+// TestRedisKilled: Redis is killed and comes back empty. While it is gone no
+// credential works, no logout is confirmed that did not happen, and everything
+// works again when it is back. Package chaos kills it under load.
 func TestRedisKilled(t *testing.T) {
 	t.Parallel()
 	p := startPair(t, startRedis(t), "")
 	s := p.signIn("alice")
-	l := &outageLoad{t: t, p: p}
-	l.begin(s, p.signIn("bob").session)
-	until(t, "a load", func() bool { return l.answers.Load() > 500 })
+	p.wantAlive(t, s, s)
 	p.redis.Kill()
 	killed := time.Now()
-	l.phase.Store(redisKilled)
 	var leaving sync.WaitGroup
 	for name, g := range p.both() { // at once, with a login that is alive and in their caches
 		c := g.stranger()
@@ -134,90 +130,12 @@ func TestRedisKilled(t *testing.T) {
 	}
 	p.untilOutage(t, s, killed)
 	leaving.Wait()
-	l.phase.Store(redisGone)
 	for name, g := range p.both() {
 		p.without(t, name, g, s)
 	}
-	l.phase.Store(redisBack)
 	p.redis.Run(t)
 	p.recovers(t)
-	l.ended.Store(true)
-	l.workers.Wait()
 	p.wantEnded(t, s) // Redis has lost the login
-	t.Logf("%d answers while Redis was killed and came back", l.answers.Load())
-}
-
-// The state of Redis, as far as the test knows.
-const (
-	redisThere  int32 = iota
-	redisKilled       // what is cached may be good for a moment
-	redisGone
-	redisBack
-)
-
-// outageLoad is a load of workers, each of which sends one kind of request again
-// and again.
-type outageLoad struct {
-	t *testing.T
-	p *pair
-
-	phase   atomic.Int32
-	ended   atomic.Bool
-	answers atomic.Int64
-	workers sync.WaitGroup
-}
-
-// allowed reports whether a status is right for a request that began in one phase
-// and was answered in another.
-type allowed func(began, answered int32, status int) bool
-
-// begin starts a worker on each instance for each kind of request. s is a login
-// that no worker ends, and other a session that all of them end.
-func (l *outageLoad) begin(s signIn, other string) {
-	always := func(_, _ int32, status int) bool { return status == http.StatusOK }
-	protected := func(began, _ int32, status int) bool {
-		return status == http.StatusServiceUnavailable || began <= redisKilled && status == http.StatusOK ||
-			began != redisThere && status == http.StatusUnauthorized // once Redis is back with nothing
-	}
-	// The end of a session may be cached too.
-	logout := func(began, answered int32, status int) bool {
-		return status == http.StatusServiceUnavailable || (began <= redisKilled || answered == redisBack) && status == http.StatusOK
-	}
-	for name, g := range l.p.both() {
-		for kind, credential := range s.credentials() {
-			l.loop(name+": "+kind, g, "GET", "/secure-resource", credential, protected)
-		}
-		l.loop(name+": logout", g, "POST", "/logout", []string{"Cookie", other}, logout)
-		l.loop(name+": public", g, "GET", "/open", nil, always)
-		l.loop(name+": basic", g, "GET", "/basic-resource", []string{"Authorization", basicService}, always)
-	}
-}
-
-// loop sends requests until the end. The upstream gets those that are answered
-// 200, except for logouts, and no other.
-func (l *outageLoad) loop(what string, g *instance, method, path string, headers []string, right allowed) {
-	c, target, answered := g.stranger(), path+"?n="+newRequestID(), 0
-	l.workers.Go(func() {
-		if path != "/logout" {
-			defer func() { l.p.reached(l.t, what, target, answered) }()
-		}
-		for !l.ended.Load() {
-			phase, began := l.phase.Load(), time.Now()
-			a, err := g.try(c, method, target, "", headers...)
-			last := l.phase.Load()
-			if err != nil || !right(phase, last, a.status) {
-				l.t.Errorf("%s, in phase %d to %d: %d, %v", what, phase, last, a.status, err)
-				return
-			}
-			switch a.status {
-			case http.StatusOK:
-				answered++
-			case http.StatusServiceUnavailable:
-				wantOutage(l.t, what, a, began)
-			}
-			l.answers.Add(1)
-		}
-	})
 }
 
 // TestRedisRestarted: when Redis comes back with an older state, a logout since

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"flag"
 	"io"
@@ -264,18 +263,6 @@ func TestRoleRefuses(t *testing.T) {
 		if err == nil {
 			t.Errorf("%v: it runs", args)
 		}
-	}
-}
-
-// TestCertificateFitsBothServers: a server can use the certificate and the key.
-func TestCertificateFitsBothServers(t *testing.T) {
-	t.Parallel()
-	l := &lab{certificate: t.TempDir() + "/c.pem", key: t.TempDir() + "/k.pem"}
-	if err := l.makeCertificate(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tls.LoadX509KeyPair(l.certificate, l.key); err != nil {
-		t.Error(err)
 	}
 }
 
