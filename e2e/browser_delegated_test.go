@@ -14,9 +14,7 @@ import (
 func delegatedInBrowser(t *testing.T, c *chromium) {
 	s := c.shopfront(t, ", logout: redirect")
 	signInAtProvider(t, c.tab(t), s)
-	backToCallback(t, s.signedIn(t, c, "alice"), s)
 	signOutByRedirect(t, s.signedIn(t, c, "alice"), s)
-	backChannelInBrowser(t, c, s)
 	frontChannelInBrowser(t, c, s)
 }
 
@@ -49,34 +47,6 @@ func signInAtProvider(t *testing.T, b *tab, s *shopfront) {
 	}
 	if got := b.complained(); len(got) > 0 {
 		t.Errorf("the browser complains: %q", got)
-	}
-}
-
-// backToCallback: a person who goes back to the provider and signs in again brings a
-// callback that was used. It is refused, and the session stays.
-func backToCallback(t *testing.T, b *tab, s *shopfront) {
-	session := b.cookies()["session"].Value
-	b.back()
-	b.atProvider(s)
-	b.signIn("alice")
-	b.shows("/callback", http.StatusBadRequest, "Please start again.")
-	b.load(chromedp.Reload())
-	b.shows("/callback", http.StatusBadRequest, "Please start again.")
-	s.up.none(t)
-	if got := b.cookies()["session"]; got == nil || got.Value != session {
-		t.Error("the session is another")
-	}
-	b.open(s.base + "/secure-resource")
-	s.up.wants(t, "GET", "/secure-resource", "alice")
-	b.back()
-	b.shows("/callback", http.StatusBadRequest, "Please start again.")
-	b.click("a.button")
-	b.shows("/signin", http.StatusOK, "Continue with demo")
-	b.click("a.button")
-	b.is(s.base + "/")
-	s.up.wants(t, "GET", "/", "")
-	if got := b.cookies()["session"]; got == nil || got.Value == session {
-		t.Error("the new sign-in gave no session of its own")
 	}
 }
 
@@ -117,21 +87,6 @@ func signOutByRedirect(t *testing.T, b *tab, s *shopfront) {
 		t.Errorf("the browser complains: %q", got)
 	}
 	b.isSignedOut(s)
-}
-
-// backChannelInBrowser: a person who signs out at the provider is signed out here,
-// and others are not.
-func backChannelInBrowser(t *testing.T, c *chromium, s *shopfront) {
-	alice, bob := s.signedIn(t, c, "alice"), s.signedIn(t, c, "bob")
-	there := alice.another()
-	there.open(s.issuer + "/")
-	there.click("main a")
-	there.shows("/logout", http.StatusOK, "Signed out")
-	alice.lost(s)
-	alice.load(chromedp.Reload()) // the gateway clears the cookie
-	alice.atProvider(s)
-	bob.load(chromedp.Reload())
-	s.up.wants(t, "GET", "/secure-resource", "bob")
 }
 
 // lost fails the test unless the session of the tab's cookie has ended.
