@@ -3,6 +3,7 @@ package conn
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -150,6 +152,53 @@ func (e *ends) switched() {
 	}
 }
 
+// words are what stories name.
+var words = map[string][]byte{
+	"text":        text,
+	"half":        text[:4],
+	"rest":        text[4:],
+	"rest+text":   slices.Concat(text[4:], text),
+	"goodbye":     goodbye,
+	"signed-out":  append([]byte{0x88, 12, 0x03, 0xf0}, "signed out"...),
+	"close":       {0x88, 0}, // a Close frame without a status
+	"answer":      clientsBye,
+	"half-answer": clientsBye[:3],
+	"message":     frame(fin|opcodeText, 300, 2, true),
+	"long":        frame(fin|2, 70_000, 0, true),
+}
+
+// tell carries out the steps of a story, such as "client sends text".
+func (e *ends) tell(story string, steps map[string]func()) {
+	e.t.Helper()
+	for step := range strings.SplitSeq(story, ", ") {
+		if do, ok := steps[step]; ok {
+			do()
+			continue
+		}
+		parts := strings.Fields(step)
+		conn, from := e.client, io.Reader(e.fromProxy)
+		if parts[0] == "upstream" {
+			conn, from = e.upstream, e.upstream
+		}
+		switch verb, object := parts[1], parts[len(parts)-1]; {
+		case verb == "sends":
+			e.say(conn, words[object])
+		case verb == "begins": // to send, and is not waited for
+			go func() { _, _ = conn.Write(words[object]) }()
+		case object == "end":
+			if rest, _ := io.ReadAll(from); len(rest) > 0 {
+				e.t.Errorf("the %s gets %x after all", parts[0], rest)
+			}
+		case verb == "gets":
+			e.hears(parts[0], from, words[object])
+		case verb == "closes":
+			conn.Close()
+		default:
+			e.t.Fatalf("unknown step %q", step)
+		}
+	}
+}
+
 func (e *ends) say(conn io.Writer, b []byte) {
 	e.t.Helper()
 	if _, err := conn.Write(b); err != nil {
@@ -162,127 +211,61 @@ func (e *ends) hears(who string, from io.Reader, want []byte) {
 	e.t.Helper()
 	got := make([]byte, len(want))
 	if n, err := io.ReadFull(from, got); err != nil || !bytes.Equal(got, want) {
-		e.t.Fatalf("%s gets %x, %v; want %x", who, got[:n], err, want)
+		e.t.Fatalf("the %s gets %x, %v; want %x", who, got[:n], err, want)
 	}
 }
 
-// silent fails the test unless nothing more comes to the client.
-func (e *ends) silent() {
-	e.t.Helper()
-	if rest, _ := io.ReadAll(e.fromProxy); len(rest) > 0 {
-		e.t.Errorf("the client gets %x after all", rest)
-	}
-}
-
-// When all WebSockets have ended after Leave, and how many were cut off.
-func TestSocketsLeave(t *testing.T) {
+// When a WebSocket ends after Leave or SignOut, and how many are cut off.
+func TestSocketsEnd(t *testing.T) {
 	t.Parallel()
+	const limit = time.Second // of SignOut
 	for name, c := range map[string]struct {
-		story func(e *ends, leave func())
-		bound time.Duration // 0: an hour
+		story string
+		bound time.Duration // of Leave; 0: an hour
 		after time.Duration
 		cut   int
 	}{
-		"told, answered, closed": {story: func(e *ends, leave func()) {
-			leave()
-			e.hears("the client", e.fromProxy, goodbye)
-			e.say(e.client, clientsBye)
-			e.hears("the upstream", e.upstream, clientsBye)
-			e.say(e.upstream, goodbye) // its own answer, which the client must not get
-			e.upstream.Close()
-			e.silent()
-		}},
-		"in the middle of a frame": {story: func(e *ends, leave func()) {
-			e.say(e.upstream, text[:4])
-			e.hears("the client", e.fromProxy, text[:4])
-			leave()
-			time.Sleep(time.Second)
-			e.say(e.upstream, append(bytes.Clone(text[4:]), text...))
-			e.hears("the client", e.fromProxy, append(bytes.Clone(text[4:]), goodbye...))
-			e.say(e.upstream, text)
-			e.say(e.client, clientsBye)
-			e.hears("the upstream", e.upstream, clientsBye)
-			e.upstream.Close()
-			e.silent()
-		}, after: time.Second},
-		"a frame that never ends": {story: func(e *ends, leave func()) {
-			e.say(e.upstream, text[:4])
-			e.hears("the client", e.fromProxy, text[:4])
-			leave()
-			e.silent()
-		}, after: closeTime, cut: 1},
-		"a client that does not answer": {story: func(e *ends, leave func()) {
-			leave()
-			e.hears("the client", e.fromProxy, goodbye)
-			e.silent()
-		}, after: closeTime, cut: 1},
-		"a client that does not read": {story: func(_ *ends, leave func()) {
-			leave()
-		}, after: closeTime, cut: 1},
-		"a deadline that is sooner": {story: func(e *ends, leave func()) {
-			leave()
-			e.hears("the client", e.fromProxy, goodbye)
-		}, bound: 2 * time.Second, after: 2 * time.Second, cut: 1},
-		"an upstream that does not read": {story: func(e *ends, leave func()) {
-			go func() { _, _ = e.client.Write(frame(fin|2, 70_000, 0, true)) }()
-			leave()
-			e.hears("the client", e.fromProxy, goodbye)
-		}, after: closeTime, cut: 1},
-		"an upstream that does not end": {story: func(e *ends, leave func()) {
-			leave()
-			e.hears("the client", e.fromProxy, goodbye)
-			e.say(e.client, clientsBye)
-			e.hears("the upstream", e.upstream, clientsBye)
-		}, after: closeTime, cut: 1},
-		"a client that hangs up at once": {story: func(e *ends, leave func()) {
-			leave()
-			e.hears("the client", e.fromProxy, goodbye)
-			e.client.Close()
-		}},
-		"one that does so behind its answer": {story: func(e *ends, leave func()) {
-			leave()
-			e.hears("the client", e.fromProxy, goodbye)
-			e.say(e.client, clientsBye[:3])
-			go func() { // the pipe to the upstream holds nothing back
-				e.say(e.client, clientsBye[3:])
-				e.client.Close()
-			}()
-			e.say(e.upstream, text) // which has much to say before it listens
-			time.Sleep(time.Second)
-			e.say(e.upstream, text)
-			e.hears("the upstream", e.upstream, clientsBye)
-			e.say(e.upstream, goodbye)
-			e.upstream.Close()
-		}, after: time.Second},
-		"the upstream has closed already": {story: func(e *ends, leave func()) {
-			e.say(e.upstream, []byte{0x88, 0})
-			e.hears("the client", e.fromProxy, []byte{0x88, 0})
-			leave()
-			if err := e.client.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
-				e.t.Fatal(err)
-			}
-			e.silent() // for so long
-			e.say(e.client, clientsBye)
-			e.hears("the upstream", e.upstream, clientsBye)
-			e.upstream.Close()
-		}, after: time.Second},
-		"busy in both directions": {story: func(e *ends, leave func()) {
-			var flows sync.WaitGroup
-			for to, b := range map[net.Conn][]byte{e.upstream: text, e.client: frame(fin|opcodeText, 1000, 0, true)} {
-				flows.Go(func() {
-					for err := error(nil); err == nil; _, err = to.Write(b) {
-						time.Sleep(time.Millisecond)
-					}
-				})
-			}
-			flows.Go(func() { _, _ = io.Copy(io.Discard, e.upstream) })
-			time.AfterFunc(time.Second, leave)
-			got, err := io.ReadAll(e.fromProxy)
-			if whole, ok := bytes.CutSuffix(got, goodbye); !ok || len(whole) < 500*len(text) || len(whole)%len(text) != 0 {
-				e.t.Errorf("the client gets %d bytes that end in %x, %v", len(got), got[max(0, len(got)-20):], err)
-			}
-			flows.Wait()
-		}, after: closeTime + time.Millisecond, cut: 1}, // it never answers; the last write is a little later
+		"told, answered, closed": {
+			story: "leave, client gets goodbye, client sends answer, upstream gets answer, upstream sends goodbye, upstream closes, client gets end",
+		},
+		"in the middle of a frame": {
+			story: "upstream sends half, client gets half, leave, a second later, upstream sends rest+text, client gets rest, client gets goodbye, " +
+				"upstream sends text, client sends answer, upstream gets answer, upstream closes, client gets end",
+			after: time.Second,
+		},
+		"a frame that never ends":       {story: "upstream sends half, client gets half, leave, client gets end", after: closeTime, cut: 1},
+		"a client that does not answer": {story: "leave, client gets goodbye, client gets end", after: closeTime, cut: 1},
+		"a client that does not read":   {story: "leave", after: closeTime, cut: 1},
+		"a deadline that is sooner":     {story: "leave, client gets goodbye", bound: 2 * time.Second, after: 2 * time.Second, cut: 1},
+		"an upstream that does not read": {
+			story: "client begins long, leave, client gets goodbye", after: closeTime, cut: 1,
+		},
+		"an upstream that does not end": {
+			story: "leave, client gets goodbye, client sends answer, upstream gets answer", after: closeTime, cut: 1,
+		},
+		"a client that hangs up at once": {story: "leave, client gets goodbye, client closes"},
+		"a client that hangs up after its answer": {
+			story: "leave, client gets goodbye, client sends half-answer, client finishes, upstream sends text, a second later, " +
+				"upstream sends text, upstream gets answer, upstream sends goodbye, upstream closes",
+			after: time.Second,
+		},
+		"an upstream that has closed already": {
+			story: "upstream sends close, client gets close, leave, nothing for a second, client sends answer, upstream gets answer, upstream closes",
+			after: time.Second,
+		},
+
+		"signed out, answered": {
+			story: "sign out, client gets signed-out, client sends answer, upstream gets answer, upstream closes, client gets end",
+		},
+		"signed out, the client goes on": {
+			story: "sign out, client gets signed-out, client sends message, client sends message, client sends answer, " +
+				"upstream gets answer, upstream closes, client gets end",
+		},
+		"signed out, the client does not answer":  {story: "sign out, client gets signed-out, client talks, upstream gets end", after: limit},
+		"signed out, the client does not read":    {story: "sign out, upstream gets end", after: limit},
+		"signed out, in the middle of a frame":    {story: "upstream sends half, client gets half, sign out, client gets end", after: limit},
+		"signed out after Leave, no second Close": {story: "leave, client gets goodbye, sign out, client gets end", after: limit},
+		"signed out, then Leave, no second Close": {story: "sign out, client gets signed-out, leave, client gets end", after: limit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -290,21 +273,76 @@ func TestSocketsLeave(t *testing.T) {
 				e := p.upgrade()
 				defer e.close()
 				e.switched()
-				bound := c.bound
-				if bound == 0 {
-					bound = time.Hour
-				}
-				var left time.Time
-				c.story(e, func() {
-					left = time.Now()
-					p.sockets.Leave(left.Add(bound))
+				var began time.Time
+				var talking sync.WaitGroup
+				defer talking.Wait()
+				e.tell(c.story, map[string]func(){
+					"a second later": func() { time.Sleep(time.Second) },
+					"leave": func() {
+						began = time.Now()
+						p.sockets.Leave(began.Add(cmp.Or(c.bound, time.Hour)))
+						synctest.Wait()
+					},
+					"sign out": func() {
+						began = time.Now()
+						p.sockets.SignOut(e.answer.socket, limit)
+						synctest.Wait()
+					},
+					"nothing for a second": func() {
+						if err := e.client.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+							t.Fatal(err)
+						}
+						e.tell("client gets end", nil)
+					},
+					"client finishes": func() { // while the proxy does not read
+						go func() {
+							e.say(e.client, clientsBye[3:])
+							e.client.Close()
+						}()
+					},
+					"client talks": func() {
+						talking.Go(func() {
+							for err := error(nil); err == nil; _, err = e.client.Write(words["message"]) {
+								time.Sleep(time.Millisecond)
+							}
+						})
+					},
 				})
-				if n := p.sockets.Wait(); n != c.cut || time.Since(left) != c.after {
-					t.Errorf("%d were cut off and the last is gone after %v; want %d, %v", n, time.Since(left), c.cut, c.after)
+				if n := p.sockets.Wait(); n != c.cut || time.Since(began) != c.after {
+					t.Errorf("%d were cut off and the last is gone after %v; want %d, %v", n, time.Since(began), c.cut, c.after)
 				}
 			})
 		})
 	}
+}
+
+// In the middle of a flow in both directions the client gets complete frames and
+// one Close frame.
+func TestSocketsLeaveBusy(t *testing.T) {
+	t.Parallel()
+	onProxy(t, func(p *proxy) {
+		e := p.upgrade()
+		defer e.close()
+		e.switched()
+		var flows sync.WaitGroup
+		for to, b := range map[net.Conn][]byte{e.upstream: text, e.client: words["message"]} {
+			flows.Go(func() {
+				for err := error(nil); err == nil; _, err = to.Write(b) {
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		flows.Go(func() { _, _ = io.Copy(io.Discard, e.upstream) })
+		time.AfterFunc(time.Second, func() { p.sockets.Leave(time.Now().Add(time.Hour)) })
+		got, err := io.ReadAll(e.fromProxy)
+		if whole, ok := bytes.CutSuffix(got, goodbye); !ok || len(whole) < 500*len(text) || len(whole)%len(text) != 0 {
+			t.Errorf("the client gets %d bytes that end in %x, %v", len(got), got[max(0, len(got)-20):], err)
+		}
+		flows.Wait()
+		if n := p.sockets.Wait(); n != 1 { // it never answers
+			t.Errorf("%d were cut off", n)
+		}
+	})
 }
 
 // A client that goes on reading what was sent before the Close frame has time for
@@ -442,7 +480,7 @@ func TestSocketDone(t *testing.T) {
 			e := &ends{t: t}
 			go s.leave(closeGoingAway, "")
 			go func() {
-				e.hears("the client", client, goodbye)
+				e.hears("client", client, goodbye)
 				_, _ = client.Write(clientsBye)
 			}()
 			if first == "the upstream ends" {
@@ -450,7 +488,7 @@ func TestSocketDone(t *testing.T) {
 					t.Errorf("%s: %v, half closed: %t", first, err, conn.half)
 				}
 			}
-			e.hears("the upstream", s, clientsBye)
+			e.hears("upstream", s, clientsBye)
 			if first == "the client answers" {
 				if err := s.CloseWrite(); !errors.Is(err, net.ErrClosed) || conn.half {
 					t.Errorf("%s: %v, half closed: %t", first, err, conn.half)
@@ -461,96 +499,6 @@ func TestSocketDone(t *testing.T) {
 			}
 		})
 	}
-}
-
-// SignOut closes a WebSocket with 1008, and nothing that the client sends after
-// that reaches the upstream.
-func TestSocketSignedOut(t *testing.T) {
-	t.Parallel()
-	farewell := append([]byte{0x88, 12, 0x03, 0xf0}, "signed out"...)
-	for name, story := range map[string]func(e *ends){
-		"answered": func(e *ends) {
-			e.hears("the client", e.fromProxy, farewell)
-			e.say(e.client, clientsBye)
-			e.hears("the upstream", e.upstream, clientsBye)
-			e.upstream.Close()
-			e.silent()
-		},
-		"it goes on talking": func(e *ends) {
-			e.hears("the client", e.fromProxy, farewell)
-			e.say(e.client, frame(fin|opcodeText, 300, 2, true))
-			e.say(e.client, append(frame(fin|opcodeText, 5, 0, true), clientsBye...))
-			e.hears("the upstream", e.upstream, clientsBye)
-			e.upstream.Close()
-			e.silent()
-		},
-		"it does not answer": func(e *ends) {
-			e.hears("the client", e.fromProxy, farewell)
-			var talking sync.WaitGroup
-			talking.Go(func() {
-				for err := error(nil); err == nil; _, err = e.client.Write(frame(fin|opcodeText, 5, 0, true)) {
-					time.Sleep(time.Millisecond)
-				}
-			})
-			if got, _ := io.ReadAll(e.upstream); len(got) > 0 {
-				e.t.Errorf("%d bytes reach the upstream", len(got))
-			}
-			talking.Wait()
-		},
-		"it does not read": func(e *ends) {
-			if got, _ := io.ReadAll(e.upstream); len(got) > 0 {
-				e.t.Errorf("%d bytes reach the upstream", len(got))
-			}
-		},
-		"the upstream is in the middle of a frame": func(e *ends) {
-			if got, _ := io.ReadAll(e.fromProxy); len(got) > 0 {
-				e.t.Errorf("the client gets %x", got)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			onProxy(t, func(p *proxy) {
-				const limit = time.Second
-				e := p.upgrade()
-				defer e.close()
-				e.switched()
-				e.say(e.client, text)
-				e.hears("the upstream", e.upstream, text)
-				if strings.HasPrefix(name, "the upstream") {
-					e.say(e.upstream, text[:4])
-					e.hears("the client", e.fromProxy, text[:4])
-				}
-				time.Sleep(time.Minute)
-				p.sockets.SignOut(e.answer.socket, limit)
-				ended := time.Now()
-				story(e)
-				p.sockets.Wait()
-				if took := time.Since(ended); took > limit+time.Millisecond { // in which a client notices
-					t.Errorf("ended after %v", took)
-				}
-			})
-		})
-	}
-}
-
-// After Leave, SignOut sends no second Close frame.
-func TestSocketSignedOutInAStop(t *testing.T) {
-	t.Parallel()
-	onProxy(t, func(p *proxy) {
-		const limit = time.Second
-		e := p.upgrade()
-		defer e.close()
-		e.switched()
-		p.sockets.Leave(time.Now().Add(time.Hour))
-		e.hears("the client", e.fromProxy, goodbye)
-		p.sockets.SignOut(e.answer.socket, limit)
-		ended := time.Now()
-		e.silent()
-		if took := time.Since(ended); took > limit {
-			t.Errorf("ended after %v", took)
-		}
-	})
 }
 
 // securely returns a TLS connection of a Set, and its client, which reads nothing
