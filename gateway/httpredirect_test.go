@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Over cleartext everything leads to https at public_url, whatever host the
-// request names, but a credential on the way is told to be exposed.
+// Plain HTTP is redirected to https at public_url, whatever host the request names.
+// A credential is refused as exposed.
 func TestHTTPRedirect(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, cookieDelivery)
@@ -57,8 +57,7 @@ func TestHTTPRedirect(t *testing.T) {
 	}
 }
 
-// With tls.mode off nothing is served but what a trusted proxy took over
-// https.
+// With tls.mode off, requests must come over https from a trusted proxy.
 func TestTLSOff(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig+"tls: {mode: off}\nlisten: {http: \":8080\", trusted_proxies: [192.0.2.0/24]}\n")

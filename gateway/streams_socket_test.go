@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// upgraded opens a WebSocket through a gateway. fromGateway is what comes to the
-// client behind the answer to the upgrade.
+// upgraded opens a WebSocket through a gateway. fromGateway has what comes after the
+// response.
 func upgraded(t *testing.T, r *rig, client net.Conn, path, header string) (fromGateway *bufio.Reader, upstream net.Conn) {
 	t.Helper()
 	upstreams := make(chan net.Conn, 1)

@@ -16,18 +16,18 @@ import (
 	"authgate/gateway/config"
 )
 
-// stopping is a Server on the clock of a bubble, and its end.
+// stopping is a Server that a test stops, on the clock of a bubble.
 type stopping struct {
 	*stub
 	t             *testing.T
 	log           *logBuffer
 	public, admin *door
 	stop          func()
-	began         time.Time // the stop
-	took          chan time.Duration
+	began         time.Time          // when it was stopped
+	took          chan time.Duration // the stop
 }
 
-// onceStopped runs f beside a Server, which has to be told to stop.
+// onceStopped runs f with a Server. f must stop it.
 func onceStopped(t *testing.T, f func(s *stopping)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -63,13 +63,13 @@ func onceStopped(t *testing.T, f func(s *stopping)) {
 	})
 }
 
-// until lets time pass up to some time after the stop.
+// until waits until that time after the stop.
 func (s *stopping) until(after time.Duration) {
 	time.Sleep(after - time.Since(s.began))
 	synctest.Wait()
 }
 
-// client is one with connections of its own, to which it sticks.
+// client returns a client that keeps its connections.
 func (s *stopping) client(d *door) *http.Client {
 	transport := &http.Transport{DialContext: d.dial}
 	s.t.Cleanup(transport.CloseIdleConnections)
@@ -79,8 +79,7 @@ func (s *stopping) client(d *door) *http.Client {
 	}
 }
 
-// get asks for something and returns status and body, and whether the
-// connection is of no use for the next request.
+// get returns status and body of a response, and whether it closes the connection.
 func (s *stopping) get(c *http.Client, path string) (status int, body string, closing bool, err error) {
 	answer, err := c.Get("http://a" + path)
 	if err != nil {
@@ -104,8 +103,8 @@ func (s *stopping) readiness() string {
 	return strings.TrimSpace(h.Status + " " + h.Reason)
 }
 
-// ended fails the test unless Serve returns so long after the stop, or as much
-// later as a server looks whether connections are closed.
+// ended fails the test unless Serve returns that time after the stop, or as long
+// after it as http.Server takes to notice, and the listeners are closed.
 func (s *stopping) ended(after time.Duration) {
 	s.t.Helper()
 	const poll = 2 * tellEvery
@@ -120,8 +119,8 @@ func (s *stopping) ended(after time.Duration) {
 	}
 }
 
-// Until shutdown_delay is over the gateway says that it is unready, and
-// answers; each answer asks the client to go elsewhere.
+// During shutdown_delay the server is unready and answers as before, but each
+// answer closes its connection.
 func TestDrainDelays(t *testing.T) {
 	t.Parallel()
 	onceStopped(t, func(s *stopping) {
@@ -157,8 +156,8 @@ func TestDrainDelays(t *testing.T) {
 	})
 }
 
-// What is under way when the listeners close has shutdown_timeout, and only
-// then comes the end of the admin listener.
+// Requests in flight when the listeners close have shutdown_timeout. The admin
+// listener closes last.
 func TestDrainWaits(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -203,8 +202,8 @@ func TestDrainWaits(t *testing.T) {
 	}
 }
 
-// stuck is a connection that cannot be closed before it is let go. TLS is like
-// that while a client holds up an answer of TLS itself, to a KeyUpdate.
+// stuck is a connection whose Close waits. TLS does that while the client does not
+// read an answer of TLS itself, such as to a KeyUpdate.
 type stuck struct {
 	net.Conn
 	free chan struct{}
@@ -215,7 +214,7 @@ func (s *stuck) Close() error {
 	return s.Conn.Close()
 }
 
-// A connection that cannot be closed does not keep a gateway from its end.
+// A connection that cannot be closed does not delay the end for long.
 func TestDrainStuck(t *testing.T) {
 	t.Parallel()
 	onceStopped(t, func(s *stopping) {
@@ -237,8 +236,8 @@ func TestDrainStuck(t *testing.T) {
 	})
 }
 
-// A connection without a request is closed when the delay is over, though its
-// client sends.
+// A connection without a request is closed after the delay, even if its client
+// sends.
 func TestDrainWithoutRequests(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]string{
@@ -268,12 +267,12 @@ func TestDrainWithoutRequests(t *testing.T) {
 			if strings.Contains(s.log.String(), "cut off") {
 				t.Errorf("%s: something was cut off", name)
 			}
-			time.Sleep(2 * time.Second) // for the clients to notice
+			time.Sleep(2 * time.Second) // for the goroutines of the clients
 		})
 	}
 }
 
-// The times that count are those of the configuration that runs.
+// The times are those of the configuration that runs at the stop.
 func TestDrainAfterReload(t *testing.T) {
 	t.Parallel()
 	onceStopped(t, func(s *stopping) {
@@ -286,7 +285,7 @@ func TestDrainAfterReload(t *testing.T) {
 	})
 }
 
-// WebSockets go on until the delay is over, and the server waits for them.
+// WebSockets end after the delay, and the server waits for them.
 func TestDrainWebSockets(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -326,7 +325,7 @@ func TestDrainWebSockets(t *testing.T) {
 			} else {
 				s.until(c.end - 1)
 				if got := s.readiness(); got != "unready stopping" {
-					t.Errorf("%s: while it is waited for: %s", name, got)
+					t.Errorf("%s: before its end: %s", name, got)
 				}
 			}
 			s.ended(c.end)
