@@ -12,8 +12,8 @@ import (
 )
 
 // TestLostAnswers: Redis carries out a write, and the connection ends before
-// its answer is there. Done again it would find its own traces, and say that
-// somebody else was faster.
+// its answer has arrived. If the store repeated the write, it would find the result
+// of the first, and report a conflict.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
@@ -53,8 +53,8 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// TestForgottenConnection: the network loses what is sent on the connection
-// for good and tells nobody, though a new one would work.
+// TestForgottenConnection: the network drops all that is sent on the connection,
+// without an error, and a new connection would work.
 func TestForgottenConnection(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)

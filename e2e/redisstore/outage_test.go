@@ -194,8 +194,8 @@ func TestCutWhileChanged(t *testing.T) {
 	}
 }
 
-// TestSilentCut loses what is sent without ending the connection: nobody is
-// told, and the cache is trusted no longer than it may be.
+// TestSilentCut drops what is sent without ending the connection: no error shows
+// that, and the cache is not trusted for longer than MaxStaleness.
 func TestSilentCut(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)

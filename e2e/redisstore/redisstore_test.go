@@ -226,9 +226,8 @@ func rightsOf(t testing.TB, name, pattern string) []string {
 	return append([]string{"--user", name, "on", ">right-password", pattern}, strings.Fields(said[1])...)
 }
 
-// TestLeastPrivilege uses a user that may do no more than the package comment
-// says, who can do all that a store does and harm nobody else, and then one
-// with the wrong password, which no log may show.
+// TestLeastPrivilege uses a user with the rights in the package comment, which are
+// all that a store needs, and then a wrong password, which no log may show.
 func TestLeastPrivilege(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t, append([]string{"--requirepass", "of another user"},
@@ -261,8 +260,8 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 }
 
-// TestNoMorePrivilege: such a user is refused what would harm others, as to
-// drop all keys, to end or stop connections, or to configure the server.
+// TestNoMorePrivilege: such a user may not do what would harm others, such as to
+// drop all keys, to end connections, or to configure the server.
 func TestNoMorePrivilege(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t, rightsOf(t, "gate", "~authgate:*")...)

@@ -88,7 +88,7 @@ func TestOpenAsksNoResponder(t *testing.T) {
 	}
 }
 
-// With nothing in the storage nobody is served, and that is no problem yet.
+// With an empty storage no certificate is served, and there is no problem yet.
 func TestOpenWithNothing(t *testing.T) {
 	name := newName()
 	r := newRig(t, []string{name}, func(*rig) {})
@@ -174,7 +174,7 @@ func TestTLSChallenge(t *testing.T) {
 		}
 	}
 	if got, err := handshake(t, r.Manager, first, Protocol); err == nil {
-		t.Errorf("a challenge that nobody has begun: %v", got.DNSNames)
+		t.Errorf("a challenge that was not begun: %v", got.DNSNames)
 	}
 	for _, name := range []string{second, strings.ToUpper(second)} {
 		got, err := handshake(t, r.Manager, name, Protocol)

@@ -17,8 +17,8 @@ import (
 	"github.com/caddyserver/certmagic"
 )
 
-// directory is the address of an authority that nobody can reach: what it
-// would have issued, tests put into the storage themselves.
+// directory is the address of an unreachable authority. Tests put what it would
+// have issued into the storage.
 const directory = "https://127.0.0.1:1/directory"
 
 func issuerKey() string { return (&certmagic.ACMEIssuer{CA: directory}).IssuerKey() }

@@ -110,7 +110,7 @@ func TestLockWaits(t *testing.T) {
 	})
 }
 
-// Who waits for a lock can be told to stop, and does not have it then.
+// The wait for a lock ends with its context, without the lock.
 func TestLockGivesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestRenewLockLease(t *testing.T) {
 		time.Sleep(attemptTime + lease - leaseEvery - 1)
 		wantTry(t, b, "name", false) // whatever it was asked for
 		time.Sleep(leaseEvery + 1)
-		renew(t, a, "name") // nobody has taken it
+		renew(t, a, "name") // no instance has taken it
 		wantTry(t, b, "name", false)
 		time.Sleep(attemptTime + lease)
 		wantTry(t, b, "name", true)

@@ -118,7 +118,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// A certificate that nobody has renewed in time is a problem, whatever it was
+// A certificate that was not renewed in time is a problem, whatever it was
 // that failed.
 func TestOverdue(t *testing.T) {
 	for _, c := range []struct {
@@ -407,8 +407,8 @@ func (hanging) Issue(ctx context.Context, _ *x509.CertificateRequest) (*certmagi
 	return nil, ctx.Err()
 }
 
-// What does not end when it should loses its locks, so that nobody waits for
-// them.
+// An order that does not end in time loses its lock, so that no instance waits for
+// it.
 func TestCloseGivesLocksBack(t *testing.T) {
 	inBubble(t, func(*testing.T, *rig, string) {}, func(t *testing.T, r *rig, name string) {
 		r.config.Issuers = []certmagic.Issuer{hanging{r.issuer}}

@@ -109,8 +109,7 @@ func wantRefused(t *testing.T, what string, err error) {
 	}
 }
 
-// Who reads the store learns neither content nor that there is more than the
-// names of keys tell.
+// A reader of the store learns no content, and only the names in the keys.
 func TestStoreHoldsNoPlainText(t *testing.T) {
 	t.Parallel()
 	spy := newSpy(t)
@@ -127,7 +126,7 @@ func TestStoreHoldsNoPlainText(t *testing.T) {
 	}
 }
 
-// Who writes to the store can neither move a value nor make one.
+// A writer to the store can neither move a value nor make one.
 func TestMovedAndChangedValues(t *testing.T) {
 	t.Parallel()
 	spy := newSpy(t)

@@ -181,7 +181,7 @@ func TestValuesAreShownAsTheyAre(t *testing.T) {
 	}
 }
 
-// FuzzNothingIsInjected: whatever stands in the fields, a page has the
+// FuzzNothingIsInjected: whatever the fields contain, a page has the
 // elements and attributes that it has with harmless text.
 func FuzzNothingIsInjected(f *testing.F) {
 	for _, value := range hostile {

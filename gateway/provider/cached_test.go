@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Who asks with old knowledge gets what has been found since, and no fetch.
+// A caller that has seen an older state gets the newer one, without a fetch.
 func TestCachedTriesOnceForAll(t *testing.T) {
 	fetches, failure := 0, error(nil)
 	c := cached[int]{now: newClock().Now, background: newBackground()}

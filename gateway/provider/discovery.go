@@ -61,7 +61,7 @@ func (m *metadata) check(needed ...string) error {
 	return nil
 }
 
-// checkEndpoint requires https, or http on this machine, so that nobody on the
+// checkEndpoint requires https, or http on this machine, so that no one else on the
 // network can read the calls.
 func checkEndpoint(name, address string) error {
 	if address == "" {

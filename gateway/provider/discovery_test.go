@@ -63,8 +63,7 @@ func TestDiscoveryDocuments(t *testing.T) {
 	})
 }
 
-// New asks nobody, and however many log in first at once, metadata and keys
-// are fetched once.
+// New makes no call, and concurrent first logins fetch metadata and keys once.
 func TestConcurrentFirstLogins(t *testing.T) {
 	f := newFake(t, newClock().Now).listen()
 	p := f.provider(nil)
@@ -113,8 +112,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A provider that is down is asked again in the background, ever less often,
-// until it is up; then nobody asks any more.
+// Discovery that failed is repeated in the background with growing pauses, until it
+// succeeds.
 func TestDiscoveryIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, p, calls := timedFake(t)

@@ -410,7 +410,7 @@ func TestRefreshRefuses(t *testing.T) {
 				return
 			}
 			// The old refresh token is used up, so the new one must not be lost. The
-			// new ID token may be anybody's.
+			// new ID token may be for another user.
 			want := &Grant{Tokens: Tokens{Access: f.access, Refresh: "second-refresh-token", ID: before.ID, Expires: before.Expires}}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)

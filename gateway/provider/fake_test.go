@@ -123,7 +123,7 @@ type fake struct {
 	discovery map[string]any                  // over what is announced; nil leaves a member out
 	id        map[string]any                  // over the claims of ID tokens; nil leaves a claim out
 	header    map[jose.HeaderKey]any          // over the header of ID tokens
-	idToken   func(claims map[string]any) any // instead of signing: what stands in the answer; nil leaves it out
+	idToken   func(claims map[string]any) any // instead of signing: what the answer contains; nil leaves it out
 	userinfo  map[string]any                  // the answer
 	access    string                          // the access token
 	answer    map[string]any                  // over the token endpoint's answer; nil leaves a member out

@@ -74,7 +74,7 @@ func TestPublishedKeys(t *testing.T) {
 	}
 }
 
-// A provider changes its keys, and nobody has to restart.
+// A provider changes its keys, without a restart of the gateway.
 func TestKeyRotation(t *testing.T) {
 	clock := newClock()
 	f := newFake(t, clock.Now).listen()

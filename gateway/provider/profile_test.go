@@ -178,7 +178,7 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// An access token that somebody else signed gives no roles, and no error.
+// An access token with a wrong signature gives no roles, and no error.
 func TestForgedAccessTokenGivesNoRoles(t *testing.T) {
 	f := newFake(t, newClock().Now).listen()
 	delete(f.userinfo, "roles")

@@ -30,7 +30,7 @@ func TestNothingElseOpens(t *testing.T) {
 	t.Parallel()
 	sealed := box(t, 1).Seal([]byte("a refresh token"), "login:1")
 	if bytes.Contains(sealed, []byte("refresh")) {
-		t.Errorf("the message stands readable in %q", sealed)
+		t.Errorf("the message is readable in %q", sealed)
 	}
 	if _, err := box(t, 2).Open(sealed, "login:1"); !errors.Is(err, ErrOpen) {
 		t.Errorf("another secret: got %v", err)

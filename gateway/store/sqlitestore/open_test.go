@@ -66,7 +66,7 @@ func TestOpenRefuses(t *testing.T) {
 				return Options{Path: path}
 			}, "its schema has version 2, and this authgate knows versions up to 1",
 		},
-		"a database of somebody else": {
+		"a database of another program": {
 			func(t *testing.T, path string) Options {
 				execute(t, path, "CREATE TABLE recipes (cake TEXT)")
 				return Options{Path: path}

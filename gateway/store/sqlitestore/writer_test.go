@@ -343,7 +343,7 @@ func TestCloseReleasesThoseWhoWait(t *testing.T) {
 				t.Errorf("Close: %v", err)
 			}
 		})
-		waiting.Wait() // nobody waits for the writer to come round
+		waiting.Wait() // without waiting for the writer
 		release()
 		closing.Wait()
 	})
