@@ -3,7 +3,6 @@ package login
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"errors"
 	"strings"
 	"sync"
@@ -109,28 +108,4 @@ func (s *recordingStore) Take(ctx context.Context, key string) ([]byte, error) {
 func (s *recordingStore) Delete(ctx context.Context, key string) error {
 	_, err := s.note(ctx, "delete", key, nil, func() ([]byte, error) { return nil, s.Store.Delete(ctx, key) })
 	return err
-}
-
-// wantNoTrace fails the test if the store ever got the secret in any encoding. decoded
-// are the parts of the secret.
-func (s *recordingStore) wantNoTrace(tb testing.TB, secret string, decoded ...[]byte) {
-	tb.Helper()
-	traces := map[string][]byte{"itself": []byte(secret)}
-	for _, part := range decoded {
-		traces["a part"] = part
-		traces["a part in base64url"] = []byte(base64.RawURLEncoding.EncodeToString(part))
-		traces["a part in base64"] = []byte(base64.RawStdEncoding.EncodeToString(part))
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.written) == 0 {
-		tb.Fatal("nothing was written, so that nothing is shown")
-	}
-	for _, written := range s.written {
-		for name, trace := range traces {
-			if bytes.Contains(written, trace) {
-				tb.Errorf("the store was given the secret (%s): %q", name, written)
-			}
-		}
-	}
 }

@@ -1,14 +1,20 @@
 package login
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/provider"
 )
 
 // everything is one login of each kind over one store.
@@ -23,7 +29,7 @@ type everything struct {
 
 func newEverything(tb testing.TB) *everything {
 	tb.Helper()
-	e := &everything{issuers: newIssuers(tb, nil)}
+	e := &everything{issuers: newIssuers(tb, func(m *mechanisms) { m.refreshOptions.Bind = []string{BindUserAgent, BindIP} })}
 	e.store = e.issuers.store
 	clock := e.issuers.clock
 	e.d = newDelegation(tb, func(d *delegation) { d.clock, d.now, d.store = clock, clock.now, e.store })
@@ -186,5 +192,62 @@ func TestWarmRequests(t *testing.T) {
 		if allocations != 0 {
 			t.Errorf("%s: %v allocations, want none", test.name, allocations)
 		}
+	}
+}
+
+var base64Text = regexp.MustCompile(`[A-Za-z0-9+/_-]{8,}`)
+
+// holds reports whether a record contains text, as it is or in base64.
+func holds(record []byte, text string) bool {
+	if bytes.Contains(record, []byte(text)) {
+		return true
+	}
+	for _, run := range base64Text.FindAll(record, -1) {
+		for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+			if raw, err := encoding.DecodeString(string(run)); err == nil && bytes.Contains(raw, []byte(text)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// The store never gets a secret that it could give away.
+func TestStoreHoldsNoReadableSecret(t *testing.T) {
+	t.Parallel()
+	e := newEverything(t)
+	grant, renewed := e.d.grant("user"), e.d.grant("user")
+	s := e.d.signIn(t, grant)
+	e.d.op.answers(func(context.Context) (*provider.Grant, error) { return renewed, nil })
+	e.issuers.clock.advance(15 * time.Minute)
+	e.d.users.renewOnce(s.login)
+	tokens, err := e.d.users.Tokens(&Login{ID: s.login.ID, Delegated: stored[Login](t, e.store, loginPrefix+s.login.ID).Delegated})
+	if err != nil || tokens.Refresh != renewed.Tokens.Refresh {
+		t.Fatalf("the tokens were not renewed, so that less is shown: %v", err)
+	}
+	secrets := map[string]string{
+		"access token": grant.Tokens.Access, "refresh token": grant.Tokens.Refresh, "ID token": grant.Tokens.ID,
+		"new access token": renewed.Tokens.Access, "new refresh token": renewed.Tokens.Refresh, "new ID token": renewed.Tokens.ID,
+		"state": e.attempt.State, "nonce": e.attempt.Nonce, "verifier": e.attempt.Verifier, "browser": e.browser, "delegated session": s.session,
+		"session": e.local.session, "own access token": e.local.access, "address": "192.0.2.7", "user agent": "test/1",
+	}
+	for name, token := range map[string]string{"own refresh token": e.local.refresh, "rotated refresh token": e.wantRotated(t, e.local.refresh)} {
+		raw := decoded(t, token)
+		secrets[name], secrets[name+", family"], secrets[name+", generation"], secrets[name+", MAC"] = token, raw[:32], raw[32:64], raw[64:]
+	}
+	for name, secret := range secrets {
+		raw, err := base64.RawURLEncoding.DecodeString(secret)
+		for _, written := range e.store.written {
+			if holds(written, secret) || err == nil && len(raw) >= 16 && holds(written, string(raw)) {
+				t.Errorf("the store was given the %s: %q", name, written)
+			}
+		}
+	}
+	// The search finds both forms.
+	if raw, err := json.Marshal(map[string]any{"a": []byte("x the needle y")}); err != nil || !holds(raw, "the needle") {
+		t.Errorf("%s: the needle is not found, %v", raw, err)
+	}
+	if !slices.ContainsFunc(e.store.written, func(written []byte) bool { return holds(written, "alice@example.org") }) {
+		t.Error("the address of the user is not found")
 	}
 }
