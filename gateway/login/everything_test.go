@@ -13,8 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"authgate/gateway/auth"
 	"authgate/gateway/provider"
+	"authgate/policy"
 )
 
 // everything is one login of each kind over one store.
@@ -39,6 +42,63 @@ func newEverything(tb testing.TB) *everything {
 	e.plain.knows(e.jwt, e.access("one"))
 	e.local, e.delegated = e.issuers.signIn(tb, "alice"), e.d.signIn(tb, e.d.grant("user"))
 	return e
+}
+
+func TestIdentities(t *testing.T) {
+	t.Parallel()
+	e := newEverything(t)
+	e.asked.knows("opaque", e.access(""))
+	now := e.issuers.clock.now()
+	local := policy.Identity{
+		Username: "alice", Subject: "local:alice", Name: "Alice Example", Email: "alice@example.org", Roles: []string{"user", "admin"},
+		Mechanism: policy.Session, Provider: "local", Login: e.local.login.ID, Expires: now.Add(time.Hour),
+	}
+	byToken := local
+	byToken.Mechanism, byToken.Expires = policy.Bearer, time.Unix(now.Unix()+900, 0)
+	carol := policy.Identity{
+		Username: "carol", Subject: "plain:7", Name: "Carol", Email: "carol@example.org", Roles: []string{"user"}, Scopes: []string{"read", "write"},
+		Claims: map[string]any{"a": "b"}, Mechanism: policy.Bearer, Provider: "plain", Expires: now.Add(time.Hour),
+	}
+	opaque := carol
+	opaque.Subject, opaque.Provider = "asked:7", "asked"
+	for name, test := range map[string]struct {
+		mechanism auth.Authenticator
+		creds     auth.Credentials
+		want      policy.Identity
+	}{
+		"session": {e.session, auth.Credentials{Session: e.local.session}, local},
+		"delegated session": {e.d.session, auth.Credentials{Delegated: e.delegated.session}, policy.Identity{
+			Username: "alice", Subject: "keycloak:" + testPerson, Name: "Alice Example", Email: "alice@example.org",
+			Roles: []string{"user"}, Claims: map[string]any{"department": "sales"},
+			Mechanism: policy.OIDC, Provider: "keycloak", Login: e.delegated.login.ID, Expires: now.Add(time.Hour),
+		}},
+		"access token":           {e.bearers, auth.Credentials{Scheme: "bearer", Value: e.local.access}, byToken},
+		"access token, cookie":   {e.bearers, auth.Credentials{Access: e.local.access}, byToken},
+		"token of an issuer":     {e.bearers, auth.Credentials{Scheme: "bearer", Value: e.jwt}, carol},
+		"opaque token of issuer": {e.bearers, auth.Credentials{Scheme: "bearer", Value: "opaque"}, opaque},
+	} {
+		got, err := test.mechanism.Authenticate(t.Context(), &test.creds)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if diff := cmp.Diff(&test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if len(e.plain.introspected)+len(e.asked.verified) != 0 {
+		t.Errorf("asked were %+v and %+v", e.plain, e.asked)
+	}
+	if sid, err := e.session.LoginOf(t.Context(), e.local.session); err != nil || sid != e.local.login.ID {
+		t.Errorf("LoginOf: got %q, %v", sid, err)
+	}
+	if got := e.session.Challenge(&auth.Credentials{Session: e.local.session}); got != "" {
+		t.Errorf("the challenge is %q, want none for cookies", got)
+	}
+	if l, d := e.session.Lifetime(), e.d.session.Lifetime(); l != time.Hour || d != time.Hour {
+		t.Errorf("the lifetimes are %v and %v", l, d)
+	}
+	if l, d := e.local.login, e.delegated.login; l.Subject() != "local:alice" || d.Subject() != "keycloak:"+testPerson || !l.HasTokens() || d.HasTokens() {
+		t.Errorf("the logins are %+v and %+v", l, d)
+	}
 }
 
 // A store that fails decides nothing: the error is not a rejection, tells no

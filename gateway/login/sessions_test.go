@@ -13,28 +13,6 @@ import (
 	"authgate/policy"
 )
 
-func TestSessionIdentity(t *testing.T) {
-	t.Parallel()
-	m := newMechanisms(t, nil)
-	s := m.signIn(t, "alice")
-	id := must(m.bySession(t, s.session))(t)
-	expires := m.clock.now().Add(time.Hour)
-	if id.Username != "alice" || id.Subject != "local:alice" || id.Name != "Alice Example" || id.Email != "alice@example.org" ||
-		!slices.Equal(id.Roles, []string{"user", "admin"}) || id.Mechanism != policy.Session || id.Provider != "local" ||
-		id.Login != s.login.ID || !id.Expires.Equal(expires) {
-		t.Errorf("got %+v, want alice until %v", id, expires)
-	}
-	if sid, err := m.session.LoginOf(t.Context(), s.session); err != nil || sid != s.login.ID {
-		t.Errorf("LoginOf: got %q, %v", sid, err)
-	}
-	if got := m.session.Challenge(&auth.Credentials{Session: s.session}); got != "" {
-		t.Errorf("the challenge is %q, want none for cookies", got)
-	}
-	if got := m.session.Lifetime(); got != time.Hour {
-		t.Errorf("the lifetime is %v", got)
-	}
-}
-
 func TestSessionIdentifiers(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)

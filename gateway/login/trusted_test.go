@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"authgate/gateway/auth"
 	"authgate/gateway/provider"
 	"authgate/policy"
@@ -124,31 +122,6 @@ func jwtOf(issuer string) string {
 		panic(err)
 	}
 	return encode(`{"alg":"ES256"}`) + "." + encode(string(claims)) + "." + encode("signature")
-}
-
-func TestTrustedIdentity(t *testing.T) {
-	t.Parallel()
-	o := newIssuers(t, nil)
-	jwt, opaque := jwtOf(o.plain.issuer), "an-opaque-token"
-	o.plain.knows(jwt, o.access("one"))
-	o.asked.knows(opaque, o.access(""))
-	for name, token := range map[string]string{"plain": jwt, "asked": opaque} {
-		got, err := o.by(t, token)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		want := &policy.Identity{
-			Username: "carol", Subject: name + ":7", Name: "Carol", Email: "carol@example.org", Roles: []string{"user"}, Scopes: []string{"read", "write"},
-			Claims: map[string]any{"a": "b"}, Mechanism: policy.Bearer, Provider: name, Expires: o.clock.now().Add(time.Hour),
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
-	if !slices.Equal(o.plain.verified, []string{jwt}) || len(o.plain.introspected) != 0 || len(o.asked.verified) != 0 || !slices.Equal(o.asked.introspected, []string{opaque}) {
-		t.Errorf("asked were %+v and %+v", o.plain, o.asked)
-	}
 }
 
 // A token that is too long is rejected, even if its issuer would accept it.

@@ -15,27 +15,6 @@ import (
 	"authgate/policy"
 )
 
-func TestDelegatedIdentity(t *testing.T) {
-	t.Parallel()
-	d := newDelegation(t, nil)
-	s := d.signIn(t, d.grant("user", "auditor"))
-	got := must(d.by(t, s))(t)
-	want := &policy.Identity{
-		Username: "alice", Subject: "keycloak:" + testPerson, Name: "Alice Example", Email: "alice@example.org",
-		Roles: []string{"user", "auditor"}, Claims: map[string]any{"department": "sales"},
-		Mechanism: policy.OIDC, Provider: "keycloak", Login: s.login.ID, Expires: d.now().Add(time.Hour),
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the identity (-want +got):\n%s", diff)
-	}
-	if got := s.login.Subject(); got != want.Subject {
-		t.Errorf("the login is of %q", got)
-	}
-	if got := d.session.Lifetime(); got != time.Hour {
-		t.Errorf("the lifetime is %v", got)
-	}
-}
-
 func TestBeginSavesUserLoginGroupsAndSession(t *testing.T) {
 	t.Parallel()
 	d := newDelegation(t, nil)
