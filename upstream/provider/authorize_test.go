@@ -19,7 +19,8 @@ func without(t *testing.T, target, name string) string {
 	return u.String()
 }
 
-// A request that may not be answered to its redirect URI ends in a page here.
+// TestAuthorizeNeverRedirects: a request with a wrong client or redirect URI ends
+// with a page.
 func TestAuthorizeNeverRedirects(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil)
@@ -50,7 +51,8 @@ func TestAuthorizeNeverRedirects(t *testing.T) {
 	}
 }
 
-// Every other mistake is told to the client (RFC 6749, section 4.1.2.1).
+// TestAuthorizeErrors: the client gets every other mistake (RFC 6749, section
+// 4.1.2.1).
 func TestAuthorizeErrors(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil)
@@ -94,7 +96,7 @@ func TestAuthorizeErrors(t *testing.T) {
 	}
 }
 
-// The request may also be posted, and unknown parameters do not matter.
+// TestAuthorizePost: a request can be posted, and unknown parameters are ignored.
 func TestAuthorizePost(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil)

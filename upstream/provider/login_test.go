@@ -13,7 +13,7 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// A whole login, as relying parties of several kinds do it.
+// TestLogin: a complete login, for several kinds of clients.
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil)
@@ -84,7 +84,7 @@ func checkUserinfo(t *testing.T, c *client, token *oauth2.Token) {
 	}
 }
 
-// Both people of the demonstration can sign in, and have their roles.
+// TestDemoUsers: bob can sign in and has his role.
 func TestDemoUsers(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil)
@@ -109,8 +109,8 @@ func TestDemoUsers(t *testing.T) {
 	}
 }
 
-// Who is signed in goes on to a second client without a page, in the same
-// session. A client can ask for more, or for no page at all.
+// TestSingleSignOn: a signed-in user gets to a second client without a page, in the
+// same session. A client can require the password, or forbid a page.
 func TestSingleSignOn(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil)
@@ -127,7 +127,7 @@ func TestSingleSignOn(t *testing.T) {
 		page  bool
 	}{
 		{"nothing more", nil, false},
-		{"consent, which nobody is asked for", []string{"prompt", "consent", "scope", "openid offline_access"}, false},
+		{"consent, which has no page", []string{"prompt", "consent", "scope", "openid offline_access"}, false},
 		{"prompt=none", []string{"prompt", "none"}, false},
 		{"recent enough", []string{"max_age", "60"}, false},
 		{"too long ago", []string{"max_age", "59"}, true},
@@ -166,7 +166,7 @@ func sessionOf(t *testing.T, c *client, token *oauth2.Token) string {
 	return claims.Session
 }
 
-// Everything ends in its time.
+// TestLifetimes: codes, tokens and sessions expire.
 func TestLifetimes(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(o *provider.Options) {
@@ -241,7 +241,7 @@ func TestSignInPage(t *testing.T) {
 	}
 }
 
-// A page elsewhere cannot sign anybody in, as whom it likes.
+// TestSignInCrossSite: another site cannot sign a user in.
 func TestSignInCrossSite(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil)

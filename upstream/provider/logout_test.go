@@ -15,7 +15,8 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// As with Keycloak, a client posts its refresh token and the session ends.
+// TestLogoutByRefreshToken: a client posts its refresh token, as with Keycloak, and
+// the session ends.
 func TestLogoutByRefreshToken(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil)
@@ -51,7 +52,8 @@ func TestLogoutByRefreshToken(t *testing.T) {
 	}
 }
 
-// A client sends the browser (RP-Initiated Logout 1.0), and gets it back.
+// TestLogoutByBrowser: a client sends the browser (RP-Initiated Logout 1.0), which
+// returns to the client.
 func TestLogoutByBrowser(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil)
@@ -96,7 +98,8 @@ func TestLogoutByBrowser(t *testing.T) {
 	}
 }
 
-// Nobody is sent to an address that is not registered, nor logged out by it.
+// TestLogoutRefuses: a request with an unregistered address or a wrong hint does
+// not redirect and ends no session.
 func TestLogoutRefuses(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(o *provider.Options) { o.AccessTokenAudience = []string{"api"} })
@@ -125,7 +128,7 @@ func TestLogoutRefuses(t *testing.T) {
 	}
 }
 
-// A hint names the session that ends, even when the browser has another.
+// TestLogoutOfAnotherSession: the session of the hint ends, not the browser's.
 func TestLogoutOfAnotherSession(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil)
@@ -141,8 +144,7 @@ func TestLogoutOfAnotherSession(t *testing.T) {
 	}
 }
 
-// Another site that sends the browser without a hint must not sign it out by
-// that alone; a click on the page that asks does.
+// TestLogoutAsks: a link on another site without a hint shows a confirmation page.
 func TestLogoutAsks(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil)
@@ -170,7 +172,7 @@ func TestLogoutAsks(t *testing.T) {
 	}
 }
 
-// A code that is still on its way is lost with the session.
+// TestLogoutBeforeExchange: a code does not work after its session has ended.
 func TestLogoutBeforeExchange(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil)
@@ -196,11 +198,11 @@ func TestHome(t *testing.T) {
 	}
 	b.open(w.issuer + "/logout")
 	if shop.opens(token) {
-		t.Error("the link signs nobody out")
+		t.Error("the link does not sign out")
 	}
 }
 
-// told is a client's endpoint that collects logout tokens.
+// told starts an endpoint of a client that collects logout tokens.
 func told(t *testing.T, status int) (string, chan string) {
 	t.Helper()
 	tokens := make(chan string, 10)
@@ -215,20 +217,20 @@ func told(t *testing.T, status int) (string, chan string) {
 	return server.URL + "/backchannel-logout", tokens
 }
 
-// receive is the logout token that a client is told by.
+// receive returns the next logout token.
 func receive(t *testing.T, tokens chan string) string {
 	t.Helper()
 	select {
 	case token := <-tokens:
 		return token
 	case <-await(t, patience).Done():
-		t.Fatal("a client is not told")
+		t.Fatal("the client got no logout token")
 		return ""
 	}
 }
 
-// Whichever way a session ends, every client that took part is told, by a
-// token that go-oidc takes (Back-Channel Logout 1.0).
+// TestBackchannelLogout: however a session ends, each of its clients gets a logout
+// token that go-oidc accepts (Back-Channel Logout 1.0).
 func TestBackchannelLogout(t *testing.T) {
 	t.Parallel()
 	shopURI, shopTold := told(t, 200)
@@ -278,7 +280,8 @@ func TestBackchannelLogout(t *testing.T) {
 	}
 }
 
-// A person waits for the clients that can be told, not for a refusal of one.
+// TestBackchannelLogoutFails: a client that refuses a logout token does not keep the
+// user signed in.
 func TestBackchannelLogoutFails(t *testing.T) {
 	t.Parallel()
 	refusing, refusingTold := told(t, 400)
@@ -306,7 +309,7 @@ func TestBackchannelLogoutFails(t *testing.T) {
 	}
 }
 
-// A client without an endpoint for that is not told, and not missed.
+// TestNoBackchannelLogout: a client without an endpoint gets no logout token.
 func TestNoBackchannelLogout(t *testing.T) {
 	t.Parallel()
 	log := &strings.Builder{}
@@ -319,7 +322,7 @@ func TestNoBackchannelLogout(t *testing.T) {
 	}
 }
 
-// Close does not wait for a client that does not answer.
+// TestClose: Close does not wait for a client that does not answer.
 func TestClose(t *testing.T) {
 	t.Parallel()
 	reached := make(chan struct{})

@@ -40,7 +40,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// However it is served, it answers nobody but loopback, under one name.
+// TestServeHTTPGuards: the provider answers only on loopback, under one name.
 func TestServeHTTPGuards(t *testing.T) {
 	t.Parallel()
 	p, err := provider.New(provider.Options{Issuer: "http://127.0.0.1:9400"})
