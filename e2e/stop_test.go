@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -152,68 +151,6 @@ func TestStopSlowReaders(t *testing.T) {
 		t.Errorf("%d bytes, %v: the silent connection is not closed", n, err)
 	}
 	g.endsClean(20 * time.Second)
-}
-
-// TestStopCutsOff: requests that take longer than shutdown_timeout are cut off,
-// and so are WebSockets whose clients do not answer or do not even read.
-func TestStopCutsOff(t *testing.T) {
-	t.Parallel()
-	began := make(chan struct{}, 2)
-	sockets := acceptSockets(t, func(ctx context.Context, conn *websocket.Conn) error {
-		go stream(ctx, conn)
-		_, _, err := conn.Read(ctx)
-		return err
-	})
-	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		began <- struct{}{}
-		<-r.Context().Done()
-	}))
-	t.Cleanup(slow.Close)
-	g := start(t, `
-upstreams: {sockets: {url: "`+sockets.url+`"}, slow: {url: "`+slow.URL+`"}}
-routes:
-  - {match: /socket, upstream: sockets, auth: [none]}
-  - {match: /slow, upstream: slow, auth: [none]}
-shutdown_timeout: 3s
-`)
-	var failing sync.WaitGroup
-	for _, c := range []*http.Client{g.stranger(), g.stranger11()} {
-		failing.Go(func() {
-			if a, err := g.try(c, "GET", "/slow", ""); err == nil {
-				t.Errorf("a request that never ends is answered %d", a.status)
-			}
-		})
-		<-began
-	}
-	deaf, mute := g.upgraded(t), g.upgraded(t)
-	if _, err := deaf.Read(make([]byte, 1)); err != nil { // the stream has begun
-		t.Fatal(err)
-	}
-	heard := make(chan []byte, 1)
-	go func() {
-		all, _ := io.ReadAll(mute) // it is cut off
-		heard <- all
-	}()
-	stopped := time.Now()
-	g.signal(syscall.SIGTERM)
-	g.ends(20 * time.Second)
-	if took := time.Since(stopped); took < 3*time.Second {
-		t.Errorf("the process ended after %v, within shutdown_timeout", took)
-	}
-	failing.Wait()
-	if all := <-heard; !bytes.HasSuffix(all, []byte{0x88, 2, 0x03, 0xe9}) {
-		t.Errorf("the client that does not answer got %d bytes that end in %x, expected a Close frame", len(all), all[max(0, len(all)-8):])
-	}
-	for _, message := range []string{`"msg":"WebSockets were cut off","count":2`, `"msg":"requests were cut off","listener":"https"`} {
-		if !strings.Contains(g.log.String(), message) {
-			t.Errorf("the log does not have %s:\n%s", message, g.log)
-		}
-	}
-	for range 2 {
-		if err := <-sockets.ended; websocket.CloseStatus(err) != -1 {
-			t.Errorf("the upstream got a Close frame that its client did not send: %v", err)
-		}
-	}
 }
 
 // TestStopTwice: a second signal ends the process at once.
@@ -376,24 +313,6 @@ func acceptSockets(t *testing.T, serve func(context.Context, *websocket.Conn) er
 	t.Cleanup(server.Close)
 	up.url = server.URL
 	return up
-}
-
-// upgraded opens a WebSocket without a library and returns what follows the
-// answer to the upgrade.
-func (g *instance) upgraded(t *testing.T) io.Reader {
-	t.Helper()
-	conn := g.dial(t, "http/1.1")
-	request := "GET /socket HTTP/1.1\nHost: localhost\nConnection: Upgrade\nUpgrade: websocket\n" +
-		"Sec-WebSocket-Version: 13\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\n\n"
-	if _, err := io.WriteString(conn, crlf(request)); err != nil {
-		t.Fatal(err)
-	}
-	in := bufio.NewReader(conn)
-	answer, err := http.ReadResponse(in, nil)
-	if err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatalf("%v, %v", answer, err)
-	}
-	return in
 }
 
 // stream sends large messages in many fragments until that fails.

@@ -215,11 +215,6 @@ func (s *openStreams) end(since time.Time) (last time.Duration) {
 	return last
 }
 
-// streamsOf is a configuration of streams.
-func streamsOf(url string) string {
-	return app(url) + "routes: [{match: /secure/, upstream: app, auth: [session, bearer]}]\n"
-}
-
 // TestRedisStreamsEnd: a logout on one instance ends the streams on the other
 // within a second, and the other's audit log has each of them. A busy machine
 // gets more chances for the measurement.
