@@ -311,7 +311,7 @@ func (g *acmeGateway) keepsLast(t *testing.T, coming *arrivals) {
 			t.Errorf("the metric says %v seconds, it is %v", left, want)
 		}
 		before := coming.came.Load()
-		until(t, "somebody to come", func() bool { return coming.came.Load() > before+4 })
+		until(t, "more connections", func() bool { return coming.came.Load() > before+4 })
 	}
 	if now := coming.serials(); len(now) != len(seen) {
 		t.Errorf("certificates %v were served, and now %v", seen, now)

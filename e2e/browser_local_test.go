@@ -103,7 +103,7 @@ func cookiesInBrowser(t *testing.T, b *tab, g *instance, up *recorder) {
 	if got := b.value("document.cookie"); got != "" {
 		t.Errorf("a script reads the cookies %q", got)
 	}
-	b.value("document.cookie = 'session_id=of somebody else; path=/; secure'")
+	b.value("document.cookie = 'session_id=of-another-person; path=/; secure'")
 	b.value("document.cookie = 'session_id=; path=/; max-age=0'")
 	if got := b.cookies()["session_id"]; got == nil || got.Value != session.Value {
 		t.Error("a script has changed the session")

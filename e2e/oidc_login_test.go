@@ -82,7 +82,7 @@ func wantHeaders(t *testing.T, m message, want map[string]string) {
 }
 
 // delegatedPages: a page leads to the provider and back to it, the session's
-// cookie is as it should be, and the callback works once. Nobody is sent to
+// cookie is as it should be, and the callback works once. No page leads to
 // another site, and a sign-in that ends at the provider gives no session.
 func delegatedPages(t *testing.T, c *certified) {
 	d := c.gateway(t, openIDOptions{}, client{}, "")

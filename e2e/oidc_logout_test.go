@@ -10,8 +10,8 @@ import (
 )
 
 // logoutHere: a logout ends the session here and the grant at the provider, which
-// has a revocation endpoint (RFC 7009). A provider that is down keeps nobody
-// signed in.
+// has a revocation endpoint (RFC 7009). While a provider is down, logouts
+// still end sessions here.
 func logoutHere(t *testing.T, c *certified) {
 	d := c.gateway(t, openIDOptions{}, client{}, "")
 	b, second, third := d.signedIn("alice"), d.signedIn("alice"), d.signedIn("alice")

@@ -123,10 +123,10 @@ func TestCheckFinds(t *testing.T) {
 			fault(Outage, "", 20, 30), request(Refresh, "A", 20, 30, "refresh 1", 200), request(Refresh, "B", 21, 30, "refresh 1", 200)}},
 		{"a refresh token is refused everywhere", RuleRefresh, []Event{
 			request(Refresh, "B", 20, 30, "refresh 1", 401), request(Refresh, "A", 20, 30, "refresh 1", 401)}},
-		{"the upstream sees somebody else", RuleIdentity, []Event{changed(use("A", 20, 21, 200), seen("bob", "session"))}},
+		{"the upstream gets another user", RuleIdentity, []Event{changed(use("A", 20, 21, 200), seen("bob", "session"))}},
 		{"the upstream sees another mechanism", RuleIdentity, []Event{changed(use("A", 20, 21, 200), seen("alice", "bearer"))}},
-		{"the answer is somebody else's", RuleIdentity, []Event{changed(use("A", 20, 21, 200), func(e *Event) { e.Answered = &Identity{"bob", "session", "r"} })}},
-		{"/me is somebody else's", RuleIdentity, []Event{changed(request(Me, "A", 20, 21, Session, 200), func(e *Event) { e.Answered = &Identity{"bob", "session", ""} })}},
+		{"the answer is for another user", RuleIdentity, []Event{changed(use("A", 20, 21, 200), func(e *Event) { e.Answered = &Identity{"bob", "session", "r"} })}},
+		{"/me is for another user", RuleIdentity, []Event{changed(request(Me, "A", 20, 21, Session, 200), func(e *Event) { e.Answered = &Identity{"bob", "session", ""} })}},
 		{"the answer says nothing", RuleIdentity, []Event{changed(use("A", 20, 21, 200), func(e *Event) { e.Answered = nil })}},
 		{"the answer is that to another request", RuleIdentity, []Event{changed(use("A", 20, 21, 200), func(e *Event) { e.Answered = &Identity{"alice", "session", "other"} })}},
 		{"the answer did not come from the upstream", RuleIdentity, []Event{changed(use("A", 20, 21, 200), func(e *Event) { e.Seen = nil })}},
