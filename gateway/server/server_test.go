@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"authgate/gateway/certs"
 	"authgate/gateway/config"
 	"authgate/gateway/porttest"
@@ -183,5 +185,33 @@ func TestErrorLog(t *testing.T) {
 	s.serving[0].server.ErrorLog.Print(message)
 	if lines := log.records(t, message); len(lines) != 1 || lines[0]["level"] != slog.LevelDebug.String() {
 		t.Errorf("logged %v", lines)
+	}
+}
+
+// The registry has the connections of each listener and the expiry of each
+// certificate. New fails if it cannot register them.
+func TestServerMetrics(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	authority := &issued{certificates: certificates{{Domain: "gw.example"}}}
+	o := options(&stub{config: config.Config{Listen: config.Listen{HTTPS: anyPort, Admin: anyPort}}}, &logBuffer{})
+	o.Certificates, o.Registry = authority, registry
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	w := httptest.NewRecorder()
+	s.admin(registry).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	for _, want := range []string{
+		`authgate_connections{listener="https"} 0`, `authgate_connections_displaced_total{listener="admin"} 0`,
+		`authgate_certificate_expiry_seconds{domain="gw.example"} 0`,
+	} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("/metrics lacks %s:\n%s", want, w.Body)
+		}
+	}
+	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "registering metrics") || authority.closed.Load() != 1 {
+		t.Errorf("with the same registry: %v, closed %d times", err, authority.closed.Load())
 	}
 }
