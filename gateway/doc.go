@@ -1,107 +1,121 @@
-// Package gateway is the auth gateway itself: it takes requests from
-// listeners, finds out who asks, decides, and forwards.
+// Package gateway is the auth gateway: it takes requests from listeners, finds
+// out who makes them, decides, and forwards them to applications.
 //
-// # A request's way
+// # The way of a request
 //
 //	listener ── state ── canonical request ──┬── own endpoint (login, callback, logout, me, ...)
 //	            (one                         └── route ── authenticate ── decide ── rewrite ── upstream
-//	             atomic                                   gateway/auth    policy    headers    balancer
-//	             load)
+//	             atomic                                   gateway/auth    policy    proxy.go   gateway/upstream
+//	             load)                                    gateway/login
 //
-// An exchange is one request on this way. It reads the request's target, host
-// and credentials once, into values that everything after goes by, so that
-// what is decided on is what is forwarded. Whatever goes wrong comes back as
-// an error, and toHTTP is the one place that makes a status of it. At the end
-// there is one update of the metrics and one line in the log.
+// An exchange is one request on this way. [Gateway.ServeHTTP] begins it, serve
+// leads it, finish ends it. read looks once at the target, the host and the
+// credentials, and everything after goes by the values that it found, so that
+// what is decided on is what is forwarded.
 //
-// # What lives how long
+// Errors go one way. Functions return them, web.Exchange.Fail answers them, and
+// one function there maps them to HTTP. finish updates the metrics and writes
+// one line to the log. It is the one place that panics: with
+// http.ErrAbortHandler, which makes the server cut off an answer that is not
+// whole.
 //
-// A state is made from one configuration by build and never changed: routes,
-// policies, mechanisms with their caches, own endpoints. Reload builds a new
-// one, which can fail, and then swaps one pointer, which cannot. What must
-// outlive a configuration is outside: the store, the counters of failed
-// logins and the cache of verified passwords, metrics, listeners, and the
-// upstreams that stay the same, with their warm connections.
+// # Lifetimes
 //
-// A gateway ends so that clients can go elsewhere before they have to; drain
-// has the steps. Many instances may share a store on Redis, and then have
-// nothing else in common; settledStore lets one start before its store does.
+// A state is made from one configuration and does not change while it runs:
+// routes, policies, mechanisms with their caches, own endpoints. build makes it
+// with one constructor for each part, and can fail. Then [Gateway.Reload] swaps
+// one pointer, which cannot fail. Things that outlive a configuration are
+// outside the state: the store, the counters of failed logins, the cache of
+// verified passwords, metrics and listeners. Upstreams and identity providers
+// that stay the same move from one state to the next, with their connections
+// and keys.
+//
+// A gateway stops in steps, so that clients can go elsewhere in time; see
+// gateway/server. Several instances may share a store on Redis, and share
+// nothing else. A gateway may start before that store answers: guard.Gate
+// refuses logins until it does.
 //
 // # Logins
 //
 // Each sign-in is one record in the store (login.Login), named by its sid.
-// Sessions, refresh tokens and access tokens are handles that lead to it and
-// are dead without it, so logout, a reused refresh token and a changed
-// account all end in the same place, with one atomic delete. A warm request
-// finds all of this in memory: stores answer repeated reads from a coherent
-// cache, and mechanisms keep what they decoded or verified for as long as
-// the store still holds the same bytes.
+// Sessions, refresh tokens and access tokens are handles that lead to the
+// record, and open nothing without it. Logout, a reused refresh token and a
+// changed account all end a login in the same way: one atomic delete. A warm
+// request finds all of this in memory. Stores answer repeated reads from a
+// coherent cache, and mechanisms keep what they decoded or verified for as long
+// as the store holds the same bytes.
 //
-// Requests under way are looked at four times a second: streams asks whether
-// their credentials would still be let in, and ends those that would not.
+// Requests in flight are checked four times a second: streams asks whether
+// their credentials would still be accepted, and ends those for which the
+// answer is no.
 //
 // # Time
 //
-// There are two clocks. What is stored, and what instances have to agree on, goes
-// by the clock of the store (store.ClockOf): that of Redis, or the wall clock.
-// What one process measures, such as windows and pauses, goes by the local clock,
-// whose monotonic reading does not change when the wall clock is set, and so do
-// certificates and what providers say.
+// There are two clocks. Times that are stored, and times on which instances must
+// agree, come from the clock of the store (store.ClockOf): that of Redis, or the
+// wall clock. Windows and pauses of one process, certificates and the times in
+// providers' tokens go by the local clock.
 //
 // A request waits for the store for a bounded time over all of its calls; see
-// storeContext.
+// guard.Context.
 //
-// # Providers
+// # Identity providers
 //
-// A person whom a provider vouches for ends with a login and a session like
-// anybody else; the record of the login holds the provider's tokens, sealed,
-// and one record a person holds what the provider said last, so that roles
-// which change are seen by all sessions of that person. Logins are in groups,
-// by local account, by person and by session at the provider, and a logout there
-// ends the group.
-// What a provider is to the gateway (discovery, keys, the protocol) is in
-// gateway/provider; it lives as long as its part of the configuration stays
-// the same, over reloads.
-//
-// # To the upstream
-//
-// An upstream has one or more addresses; a balancer takes them in turn and
-// passes over those that cannot be reached. HTTP/1.1, over TCP and TLS, is
-// gateway/http1, which has the rules for using a connection again and sends a
-// request twice at most. http.Transport serves https targets that choose
-// HTTP/2 in the handshake.
+// A user who signs in at an identity provider gets a login and a session like
+// any other user. The record of the login holds the provider's tokens,
+// encrypted. One record for each user holds what the provider said last, so that
+// all sessions of the user see changed roles. Logins are in groups, by local
+// account, by user and by session at the provider, and a logout there ends the
+// group.
 //
 // # Packages
 //
-//	policy            identity, canonical request, policies, routes, the decision; pure
-//	gateway/auth      mechanisms, accounts, passwords, throttling, logins
-//	gateway/provider  an identity provider as its relying party sees it
-//	gateway/http1     a client for upstreams that speak HTTP/1.1
-//	gateway/acme      certificates from an authority, got and renewed
-//	gateway/store     the contract; memory; sqlitestore; redisstore; storetest, the suite all pass
-//	gateway/conn      connections of clients: which wait, which give way, how they end
-//	gateway/config    YAML to Config, with every mistake in its place
-//	gateway/pages     the few pages that a person sees
-//	gateway/password  password hashes, made and checked
-//	gateway/keyfile   generated keys, kept over restarts
-//	gateway/seal      encrypts what the store must not give away
-//	gateway/strictjson  refuses JSON with two meanings
-//	gateway/headername  header names that applications believe, in any spelling
-//	gateway/cookiename  names that keep the cookies of applications apart
-//	cmd/internal/app  the life of a process: open, serve, reload, stop
+// A package imports only packages above it in this list; a test checks that.
 //
-// Imports run one way: policy, store, conn, pages, password, keyfile, seal,
-// strictjson, headername, cookiename and http1 import nothing of ours; config
-// imports policy, password, headername and cookiename; provider imports policy
-// and strictjson; acme imports store and seal; auth imports all but config,
-// pages, acme and headername; gateway imports them all; cmd imports gateway.
+//	policy                identities, the canonical request, policies, routes, the decision; no I/O
+//	gateway/pages         the few pages that a user sees
+//	gateway/password      password hashes
+//	gateway/keyfile       generated keys, kept over restarts
+//	gateway/seal          encrypts what the store must not reveal
+//	gateway/store         the contract; memory; sqlitestore; redisstore; storetest for all of them
+//	gateway/strictjson    refuses JSON with two meanings
+//	gateway/cookiename    names that keep the cookies of applications apart
+//	gateway/headername    header names that applications trust, in any spelling
+//	gateway/store/guard   the store as the gateway uses it: measured, bounded, closed until it is ready
+//	gateway/conn          connections of clients, WebSockets, PROXY protocol
+//	gateway/peer          who is connected; trusted proxies
+//	gateway/config        YAML to Config, with every mistake in its place; config/strictyaml
+//	gateway/provider      an identity provider as its relying party sees it
+//	gateway/acme          certificates from an authority
+//	gateway/certs         certificates for the listener, whatever their source
+//	gateway/auth          credentials, password checks, throttling
+//	gateway/login         logins, sessions, tokens, groups, renewal
+//	gateway/upstream      balancer, connections, identity headers; upstream/http1, a client for HTTP/1.1
+//	gateway/web           one exchange: answer, errors, cookies, limits, metrics, logs
+//	gateway/endpoint      the gateway's own endpoints
+//	gateway               state, routing, authentication, decision, forwarding
+//	gateway/server        listeners, drain, admin
+//	cmd/internal/app      the life of a process: open, serve, reload, stop
+//
+// Some choices may surprise:
+//
+//   - guard is apart from store, because back ends do not need it, and apart from
+//     gateway, because it knows nothing of HTTP.
+//   - exchange embeds web.Exchange. What answers, logs and reads a request is
+//     in web, so that endpoints need nothing of this package. What a request
+//     needs to be forwarded, and to be ended from outside, is here.
+//   - The protection against other sites is in web, because routes and own
+//     endpoints share it.
+//   - Federation is built here, because it makes providers out of configuration
+//     and takes them over from one state to the next. Users sign in with it in
+//     gateway/endpoint.
 //
 // # Limits and threats
 //
-// The gateway promises that an upstream sees an identity only where one was
-// proved, under header names that no client can write, and that a request
-// goes through only where a route and its policy say so. It fails closed: no
-// route is 404, a store that does not answer is 503, two meanings are 400. It
-// needs upstreams that can be reached through it alone, and that read a path
-// as it does (see policy.ParseTarget).
+// An upstream sees an identity only if a request has proved it, under header
+// names that no client can write. A request goes through only if a route and its
+// policy allow it. The gateway fails closed: no route is 404, a store that does
+// not answer is 503, a request with two meanings is 400. It needs upstreams that
+// are reachable through it alone, and that read a path as it does (see
+// policy.ParseTarget).
 package gateway

@@ -52,7 +52,7 @@ func (ex *exchange) forward() error {
 		},
 		ModifyResponse: route.modify,
 	}
-	if ex.HasDead() {
+	if ex.HasStale() {
 		proxy.ModifyResponse = ex.clearing
 	}
 	proxy.ServeHTTP(ex, r)

@@ -31,7 +31,7 @@ func (ex *exchange) clearing(response *http.Response) error {
 	if err := ex.route.modify(response); err != nil {
 		return err
 	}
-	ex.ClearDeadIn(response.Header)
+	ex.ClearStaleIn(response.Header)
 	return nil
 }
 

@@ -87,7 +87,7 @@ func (ex *exchange) authenticate() (answered bool, err error) {
 		return false, ex.checkSite()
 	case policy.Challenge:
 		if ex.wantsSignIn() {
-			ex.ClearDead()
+			ex.ClearStale()
 			site := ex.state.site
 			ex.Redirect(http.StatusFound, site.AtOwnHost(&ex.Received, web.WithReturn(route.signIn.Page, ex.Target())))
 			return true, nil

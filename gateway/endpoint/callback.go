@@ -95,7 +95,7 @@ func (c *callback) finish(ex *web.Exchange) (*login.Login, string, error) {
 
 // begin records the login and gives its session to the browser.
 func (c *callback) begin(ex *web.Exchange, p *Provider, grant *provider.Grant, attempt *login.Attempt) (*login.Login, error) {
-	if _, err := c.out.endPresented(ex); err != nil {
+	if _, err := c.out.endLogins(ex); err != nil {
 		return nil, err
 	}
 	// A client that leaves now must not leave half a login behind.

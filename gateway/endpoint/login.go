@@ -53,7 +53,7 @@ func (l *passwordLogin) serve(ex *web.Exchange) error {
 		return l.failed(ex, form, err)
 	}
 	// Together with the new login, so that the browser does not keep the old one.
-	if _, err := l.out.endPresented(ex); err != nil {
+	if _, err := l.out.endLogins(ex); err != nil {
 		return err
 	}
 	given, err := l.issuer.issue(ex, account, mechanisms)

@@ -37,7 +37,7 @@ func (l *logout) serve(ex *web.Exchange) error {
 	if err := l.verifyBearer(ctx, ex); err != nil {
 		return err
 	}
-	ended, err := l.out.endPresented(ex)
+	ended, err := l.out.endLogins(ex)
 	redirect := l.endAtProvider(ex, ended)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (l *logout) byLink(ex *web.Exchange) error {
 		ex.Redirect(http.StatusFound, "/")
 		return nil
 	}
-	ended, err := l.out.endPresented(ex)
+	ended, err := l.out.endLogins(ex)
 	target := l.endAtProvider(ex, ended)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (l *logout) byLink(ex *web.Exchange) error {
 func (l *logout) confirm(ex *web.Exchange) error {
 	page := pages.ConfirmLogout{Action: l.site.Own("logout")}
 	if l.crossSite.Tokens() {
-		logins, err := l.out.presented(&ex.Store, &ex.Credentials)
+		logins, err := l.out.behindCookies(&ex.Store, &ex.Credentials)
 		if err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func (l *logout) checkSite(ctx context.Context, ex *web.Exchange) error {
 	if !l.crossSite.NeedsToken(ex) {
 		return nil
 	}
-	logins, err := l.out.presented(ctx, &ex.Credentials)
+	logins, err := l.out.behindCookies(ctx, &ex.Credentials)
 	if err != nil || len(logins) == 0 {
 		return err
 	}

@@ -96,7 +96,7 @@ func (d *delegation) begin(ex *web.Exchange, p *Provider, target string) error {
 	attempts, cookies := d.federation.Attempts, &d.site.Cookies
 	attempt := attempts.New(browser, p.Name(), p.Issuer(), target)
 	var err error
-	if attempt.Before, err = d.out.presented(&ex.Store, &ex.Credentials); err != nil {
+	if attempt.Before, err = d.out.behindCookies(&ex.Store, &ex.Credentials); err != nil {
 		return err
 	}
 	location, err := p.AuthorizationURL(ex.Request.Context(), attempt.Attempt)

@@ -38,9 +38,9 @@ func (s *signOut) handles(creds *auth.Credentials) []handle {
 	return handles
 }
 
-// presented returns the sids of the logins behind the cookies, as far as they
+// behindCookies returns the sids of the logins behind the cookies, as far as they
 // are known.
-func (s *signOut) presented(ctx context.Context, creds *auth.Credentials) ([]string, error) {
+func (s *signOut) behindCookies(ctx context.Context, creds *auth.Credentials) ([]string, error) {
 	return loginsOf(ctx, append(s.handles(creds), handle{creds.Access, s.bearer.LoginOf}))
 }
 
@@ -76,9 +76,9 @@ func loginsOf(ctx context.Context, handles []handle) ([]string, error) {
 	return sids, nil
 }
 
-// endPresented ends the logins that the cookies lead to. It returns the one of
+// endLogins ends the logins that the cookies lead to. It returns the one of
 // an identity provider, if that was alive, also beside an error.
-func (s *signOut) endPresented(ex *web.Exchange) (delegated *login.Login, err error) {
+func (s *signOut) endLogins(ex *web.Exchange) (delegated *login.Login, err error) {
 	ctx, end := ex.Store.Recording()
 	defer end()
 	if delegated, err = s.endHandles(ctx, ex); err != nil {

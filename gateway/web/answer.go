@@ -38,7 +38,7 @@ func (ex *Exchange) Fail(err error) (abort bool) {
 		h.Set("Allow", e.Allow)
 	}
 	if e.Status == http.StatusUnauthorized {
-		ex.ClearDead()
+		ex.ClearStale()
 		if c, ok := errors.AsType[*challenged](err); ok {
 			for _, challenge := range c.challenges {
 				h.Add("WWW-Authenticate", string(challenge))

@@ -106,33 +106,33 @@ func (c *Cookies) cleared(name string) *http.Cookie {
 	return cookie
 }
 
-// ClearDead makes the browser forget the cookies that were found to be no
+// ClearStale makes the browser forget the cookies that were found to be no
 // longer valid, if the answer may do that.
 //
 // A browser deletes a cookie by its name, whatever its value is by now. A
 // request that a page makes in the background may be answered after a new login
 // has set the cookie again, so only page loads clear cookies, and programs,
 // which do not tell their mode.
-func (ex *Exchange) ClearDead() {
+func (ex *Exchange) ClearStale() {
 	for _, name := range ex.cleared() {
 		ex.site.Cookies.Clear(ex, name)
 	}
 }
 
-// ClearDeadIn is ClearDead for the header of an upstream's response.
-func (ex *Exchange) ClearDeadIn(h http.Header) {
+// ClearStaleIn is ClearStale for the header of an upstream's response.
+func (ex *Exchange) ClearStaleIn(h http.Header) {
 	for _, name := range ex.cleared() {
 		h.Add("Set-Cookie", ex.site.Cookies.cleared(name).String())
 	}
 }
 
-// HasDead reports whether a cookie was found to be no longer valid.
-func (ex *Exchange) HasDead() bool { return len(ex.dead) > 0 }
+// HasStale reports whether a cookie was found to be no longer valid.
+func (ex *Exchange) HasStale() bool { return len(ex.stale) > 0 }
 
 // cleared returns the names of the cookies that the answer clears.
 func (ex *Exchange) cleared() []string {
 	if mode := ex.Request.Header.Get("Sec-Fetch-Mode"); mode != "" && mode != "navigate" {
 		return nil
 	}
-	return ex.dead
+	return ex.stale
 }

@@ -103,7 +103,7 @@ func (c *CrossSite) Tokens() bool { return c.key != nil }
 // CheckToken refuses a request that does not carry the token of one of the
 // logins.
 func (c *CrossSite) CheckToken(ex *Exchange, logins ...string) error {
-	presented, err := presentedToken(ex)
+	presented, err := tokenOf(ex)
 	if err != nil {
 		return err
 	}
@@ -115,9 +115,9 @@ func (c *CrossSite) CheckToken(ex *Exchange, logins ...string) error {
 	return refuseOtherSite(ex, errors.New("neither Origin nor Sec-Fetch-Site tells the site, and "+csrfHeader+" is missing or not that of the login"))
 }
 
-// presentedToken returns the token of the request: from the header, else from
+// tokenOf returns the token of the request: from the header, else from
 // the field of a form. The body of the form is put back for the upstream.
-func presentedToken(ex *Exchange) (string, error) {
+func tokenOf(ex *Exchange) (string, error) {
 	if token := ex.Request.Header.Get(csrfHeader); token != "" {
 		return token, nil
 	}

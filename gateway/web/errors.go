@@ -77,12 +77,10 @@ func toHTTP(ctx context.Context, err error) *Error {
 	var (
 		ready     *Error
 		target    *policy.TargetError
-		rejection *auth.Rejection
-		reuse     *login.ReuseError
-		throttled *auth.ThrottledError
 		tooLarge  *http.MaxBytesError
 		failed    *upstream.Error
 		storage   *guard.Error
+		throttled *auth.ThrottledError
 	)
 	answer := func(status int, detail string) *Error { return &Error{Status: status, Detail: detail, Cause: err} }
 	switch {
@@ -95,17 +93,9 @@ func toHTTP(ctx context.Context, err error) *Error {
 	case errors.As(err, &tooLarge):
 		return answer(413, fmt.Sprintf("The body is larger than %d bytes.", tooLarge.Limit))
 	case errors.As(err, &throttled):
-		e := answer(429, "Too many failed logins. Try again later.")
-		e.RetryAfter = throttled.RetryAfter
-		return e
-	case errors.Is(err, auth.ErrNoCredentials):
-		return answer(401, auth.DetailNotSignedIn)
-	case errors.As(err, &rejection):
-		return answer(401, rejection.Detail)
-	case errors.As(err, &reuse):
-		return answer(401, auth.DetailBadRefresh)
-	case errors.Is(err, auth.ErrRejected):
-		return answer(401, auth.DetailWrongPassword)
+		return retryLater(answer(429, "Too many failed logins. Try again later."), throttled.RetryAfter)
+	case errors.Is(err, auth.ErrNoCredentials), errors.Is(err, auth.ErrRejected):
+		return answer(401, rejectionDetail(err))
 	case errors.Is(err, context.Canceled):
 		return canceled(ctx, err)
 	case errors.As(err, &failed):
@@ -119,11 +109,31 @@ func toHTTP(ctx context.Context, err error) *Error {
 	case errors.As(err, &storage):
 		return unavailable(err)
 	case errors.Is(err, auth.ErrBusy):
-		e := answer(503, "Too many credentials are being checked at once. Try again.")
-		e.RetryAfter = time.Second
-		return e
+		return retryLater(answer(503, "Too many credentials are being checked at once. Try again."), time.Second)
 	}
 	return answer(500, "The gateway failed.")
+}
+
+func retryLater(e *Error, after time.Duration) *Error {
+	e.RetryAfter = after
+	return e
+}
+
+// rejectionDetail returns the detail of a 401.
+func rejectionDetail(err error) string {
+	var (
+		rejection *auth.Rejection
+		reuse     *login.ReuseError
+	)
+	switch {
+	case errors.Is(err, auth.ErrNoCredentials):
+		return auth.DetailNotSignedIn
+	case errors.As(err, &rejection):
+		return rejection.Detail
+	case errors.As(err, &reuse):
+		return auth.DetailBadRefresh
+	}
+	return auth.DetailWrongPassword
 }
 
 // canceled maps the end of a context. If that of the request goes on, something

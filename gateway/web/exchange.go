@@ -33,8 +33,8 @@ type Exchange struct {
 	Store  guard.Context // for everything that may call the store
 	SignIn *SignInLink   // for the page of an error; may be nil
 
-	site *Site
-	dead []string // names of cookies that are no longer valid
+	site  *Site
+	stale []string // names of cookies that are no longer valid
 }
 
 // Init notes the arrival of a request.
@@ -108,7 +108,7 @@ func (ex *Exchange) Authenticate(chain auth.Chain) (*policy.Identity, error) {
 		if !errors.As(err, &rejection) || rejection.Cookie == auth.NoCookie {
 			return nil, err
 		}
-		ex.dead = append(ex.dead, ex.site.Cookies.Names.Name(rejection.Cookie))
+		ex.stale = append(ex.stale, ex.site.Cookies.Names.Name(rejection.Cookie))
 		if !ex.PageLoad() {
 			return nil, err
 		}

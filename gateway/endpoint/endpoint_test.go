@@ -1,0 +1,41 @@
+package endpoint
+
+import (
+	"strings"
+	"testing"
+
+	"authgate/gateway/web"
+)
+
+func options(names ...string) Options {
+	return Options{Names: names, Site: &web.Site{Service: &web.Service{}, Prefix: "/auth/"}}
+}
+
+// A name without an endpoint is an error: a configuration that promises an
+// endpoint, and refuses routes at its path, does not start without it.
+func TestNewRefusesUnknownNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"nothing", "", "Login", "backchannel-logout/nobody"} {
+		if _, err := New(options("login", name)); err == nil || !strings.Contains(err.Error(), `"`+name+`"`) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// Labels are values of metrics, so they do not name what the configuration
+// chooses.
+func TestLabels(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"login": "authgate/login", "auth/callback": "authgate/auth/callback", ".well-known/jwks.json": "authgate/.well-known/jwks.json",
+		"backchannel-logout/small": "authgate/backchannel-logout", "frontchannel-logout/small": "authgate/frontchannel-logout",
+	} {
+		if got := label(name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+	endpoints, err := New(options("login"))
+	if err != nil || len(endpoints) != 1 || endpoints["/auth/login"] == nil {
+		t.Errorf("%v, %v", endpoints, err)
+	}
+}
