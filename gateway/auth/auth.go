@@ -25,8 +25,8 @@
 // costs the same whether the account exists or not. Passwords are stored as
 // argon2id or bcrypt hashes. A request with two different credentials of one
 // kind is refused, because the gateway and the application could each use
-// another one. A changed, disabled or removed account begins a new epoch, and
-// logins of an older epoch do not count.
+// another one. An account that changes, or comes back after it was disabled or
+// removed, begins a new epoch, and logins of an older epoch do not count.
 package auth
 
 import (

@@ -75,7 +75,7 @@ func (b *Basic) Alive(_ context.Context, creds *Credentials) (*policy.Identity, 
 	}
 	account, ok := b.users.Lookup(username)
 	if !ok || creds.basicVersion == "" || account.version != creds.basicVersion {
-		return nil, &Rejection{Detail: DetailWrongPassword, Reason: "the Basic user is gone or has another password"}
+		return nil, &Rejection{Detail: DetailWrongPassword, Reason: "the Basic user was removed or has another password"}
 	}
 	return b.identities[username], nil
 }

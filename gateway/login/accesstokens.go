@@ -244,7 +244,7 @@ func (a *AccessTokens) resolve(ready *verifiedToken, rawLogin []byte) (*verified
 	}
 	account, ok := a.accounts.Lookup(ready.subject)
 	if !ok {
-		return nil, badToken("its account is gone")
+		return nil, badToken("its account does not exist or is disabled")
 	}
 	if ready.login != "" {
 		login, err := decodeLogin(ready.login, rawLogin)

@@ -133,8 +133,8 @@ func TestAccessTokenRefusesClaims(t *testing.T) {
 
 			{"jti", "", "jti is missing"}, {"jti", 7, "jti is missing or not a string"}, {"jti", null, "jti is missing or not a string"}, {"jti", []string{"a"}, "jti is missing or not a string"},
 			{"sub", "", "sub is missing"}, {"sub", 7, "sub is missing or not a string"}, {"sub", null, "sub is missing or not a string"}, {"sub", []string{"alice"}, "sub is missing or not a string"},
-			{"sub", "nobody", "its account is gone"}, {"sub", "eve", "its account is gone"}, {"sub", "Alice", "its account is gone"}, {"sub", "alice ", "its account is gone"},
-			{"sub", "local:alice", "its account is gone"}, {"sub", "bob", "its account has changed"},
+			{"sub", "nobody", "its account does not exist or is disabled"}, {"sub", "eve", "its account does not exist or is disabled"}, {"sub", "Alice", "its account does not exist or is disabled"}, {"sub", "alice ", "its account does not exist or is disabled"},
+			{"sub", "local:alice", "its account does not exist or is disabled"}, {"sub", "bob", "its account has changed"},
 			{"sid", other.login.ID, "its account has changed"}, {"sid", ended.login.ID, "its login has ended"}, {"sid", "NEVER", "its login has ended"},
 			{"sid", "", "sid is not a string"}, {"sid", 7, "sid is not a string"}, {"sid", null, "sid is not a string"}, {"sid", []string{s.login.ID}, "sid is not a string"},
 		} {

@@ -131,7 +131,7 @@ func TestAliveOfTrustedTokens(t *testing.T) {
 		answers(0, providerFails(provider.ErrInvalid))
 		alive(false, 5)
 		id, err := o.bearers.Alive(t.Context(), creds)
-		wantRejected(t, id, err, auth.DetailBadToken, "not good")
+		wantRejected(t, id, err, auth.DetailBadToken, "not active")
 
 		// After a reload the cache is empty.
 		next := o.instance(t)

@@ -129,7 +129,7 @@ func (g *groups) join(ctx context.Context, key string, login *Login, started tim
 		return nil
 	})
 	if refused && (err == nil || errors.Is(err, errNothing)) {
-		return &auth.Rejection{Detail: auth.DetailNotSignedIn, Reason: "signed out at the provider in the middle of the login"}
+		return &auth.Rejection{Detail: auth.DetailNotSignedIn, Reason: "the person signed out at the provider during the login"}
 	}
 	return err
 }

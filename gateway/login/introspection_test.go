@@ -34,7 +34,7 @@ func TestIntrospectionIsRemembered(t *testing.T) {
 				for range 3 {
 					id, err := o.by(t, "opaque")
 					if kind != nil {
-						wantRejected(t, id, err, auth.DetailBadToken, "not good")
+						wantRejected(t, id, err, auth.DetailBadToken, "not active")
 					} else if err != nil {
 						t.Error(err)
 					}
@@ -96,7 +96,7 @@ func TestOneTokenIsIntrospectedOnce(t *testing.T) {
 						case kind == nil && err != nil:
 							t.Error(err)
 						case errors.Is(kind, provider.ErrInvalid):
-							wantRejected(t, id, err, auth.DetailBadToken, "not good")
+							wantRejected(t, id, err, auth.DetailBadToken, "not active")
 						case errors.Is(kind, provider.ErrFault):
 							wantNoAnswer(t, id, err)
 						}

@@ -175,12 +175,12 @@ func (r *RefreshTokens) rotate(ctx context.Context, token string, creds *auth.Cr
 	now := r.logins.now()
 	if presented := hashed(t.generation); f.Current != presented {
 		if f.justRotated(presented, now, r.options.Leeway) {
-			return nil, badRefresh("already used, just now")
+			return nil, badRefresh("used again within the leeway")
 		}
 		return nil, r.reused(ctx, t.key(), f, raw)
 	}
 	if f.Device != r.device(creds) {
-		return nil, badRefresh("presented by another device")
+		return nil, badRefresh("used by another device")
 	}
 	next := refreshToken{family: t.family, generation: newSecret()}
 	value, err := json.Marshal(r.rotated(f, hashed(next.generation), now))

@@ -91,13 +91,13 @@ func TestUsedTokenWithinTheLeeway(t *testing.T) {
 	s := m.signIn(t, "alice")
 	first := s.refresh
 	second := m.wantRotated(t, first)
-	m.wantBadRefresh(t, first, "already used, just now")
+	m.wantBadRefresh(t, first, "used again within the leeway")
 	m.clock.advance(testLeeway / 2)
 	s.refresh = m.wantRotated(t, second)
-	m.wantBadRefresh(t, first, "already used, just now")
-	m.wantBadRefresh(t, second, "already used, just now")
+	m.wantBadRefresh(t, first, "used again within the leeway")
+	m.wantBadRefresh(t, second, "used again within the leeway")
 	m.clock.advance(testLeeway / 2)
-	m.wantBadRefresh(t, first, "already used, just now")
+	m.wantBadRefresh(t, first, "used again within the leeway")
 	m.wantAlive(t, s)
 	m.clock.advance(1) // from the rotation, not from the last use
 	m.wantReuse(t, first)
@@ -275,7 +275,7 @@ func TestRefreshBinding(t *testing.T) {
 				}
 				s.refresh = rotation.Token
 			} else {
-				wantRejected(t, nil, err, auth.DetailBadRefresh, "presented by another device")
+				wantRejected(t, nil, err, auth.DetailBadRefresh, "used by another device")
 			}
 			m.wantAlive(t, s)
 			m.clock.advance(testLeeway + 1)
@@ -288,7 +288,7 @@ func TestRefreshBinding(t *testing.T) {
 			older := unbound.signIn(t, "alice")
 			unbound.refreshOptions.Bind = test.bind
 			if len(test.bind) > 0 {
-				unbound.reloaded(t, alice()).wantBadRefresh(t, older.refresh, "presented by another device")
+				unbound.reloaded(t, alice()).wantBadRefresh(t, older.refresh, "used by another device")
 			}
 		})
 	}

@@ -62,7 +62,7 @@ func goodAt(t *testing.T, b *mechanisms, s *signedIn, token string) {
 }
 
 func justUsedAt(t *testing.T, b *mechanisms, s *signedIn, token string) {
-	b.wantBadRefresh(t, token, "already used, just now")
+	b.wantBadRefresh(t, token, "used again within the leeway")
 	b.wantRotated(t, s.refresh)
 }
 

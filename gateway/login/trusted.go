@@ -71,7 +71,7 @@ type TrustedTokens struct {
 }
 
 // errNotActive refuses a token that its issuer calls not active.
-var errNotActive = badToken("its issuer says that it is not good")
+var errNotActive = badToken("its issuer says that it is not active")
 
 // errUnverified: the token is being verified again.
 var errUnverified = errors.New("the token is being verified")
@@ -197,7 +197,7 @@ func (t *TrustedTokens) good(ctx context.Context, known *trustedToken, now time.
 func (t *TrustedTokens) ask(ctx context.Context, token string) (*trustedToken, error) {
 	issuer, ok := t.issuerOf(token)
 	if !ok {
-		return nil, badToken("of no issuer that is trusted")
+		return nil, badToken("its issuer is not trusted")
 	}
 	fresh := trustedFresh
 	judge := issuer.Verify
