@@ -1,13 +1,16 @@
 package login
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/rsa"
 	"errors"
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"authgate/gateway/auth"
@@ -357,5 +360,89 @@ func TestDamagedRecordsDecideNothing(t *testing.T) {
 				t.Errorf("after its end: got %+v, %v", id, err)
 			}
 		})
+	}
+}
+
+// answerTime is how long callers wait for a frozen store.
+const answerTime = 1500 * time.Millisecond
+
+// frozenFrom returns a function for recordingStore.before. The store stops answering with
+// the first call for a key with that prefix.
+func frozenFrom(prefix string, frozen *atomic.Bool) func(context.Context, string) error {
+	return func(ctx context.Context, call string) error {
+		if strings.Contains(call, " "+prefix) {
+			frozen.Store(true)
+		}
+		if !frozen.Load() {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(answerTime):
+		}
+		return errStore
+	}
+}
+
+// A login waits once for a store that stops answering.
+func TestBeginWithAStoreThatFreezes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		keys  string
+		begin func(t *testing.T, before func(context.Context, string) error) error
+	}{
+		"a local account": {loginPrefix, func(t *testing.T, before func(context.Context, string) error) error {
+			m := newMechanisms(t, nil)
+			m.store.before = before
+			account, _ := m.accounts.Lookup("alice")
+			_, err := m.logins.Begin(t.Context(), account, m.clock.now().Add(time.Hour))
+			return err
+		}},
+		"at a provider": {groupPrefix, func(t *testing.T, before func(context.Context, string) error) error {
+			d := newDelegation(t, nil)
+			d.store.before = before
+			_, err := d.begin(t, "keycloak", d.grant("user"), d.now())
+			return err
+		}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var frozen atomic.Bool
+			began := time.Now()
+			err := c.begin(t, frozenFrom(c.keys, &frozen))
+			if took := time.Since(began); !errors.Is(err, errStore) || !frozen.Load() || took != answerTime+undoTime {
+				t.Errorf("%s: %v after %v", name, err, took)
+			}
+		})
+	}
+}
+
+// A login counts while its account has the same version and the same epoch.
+func TestCurrentAccount(t *testing.T) {
+	t.Parallel()
+	m := newMechanisms(t, nil)
+	disabled, changed := alice(), alice()
+	disabled.Disabled = true
+	changed.PasswordHash = testHash("wonderland") // the same password
+	epochs := func(m *mechanisms) *mechanisms {
+		m.clock.advance(time.Minute)
+		noError(t, m.accounts.UpdateEpochs(t.Context(), m.store, m.clock.now()))
+		return m
+	}
+	before := m.signIn(t, "alice") // by a version that does not store epochs
+	m = epochs(m)
+	for _, gone := range [][]auth.Account{{bob()}, {disabled, bob()}, {changed, bob()}} {
+		s, other := m.signIn(t, "alice"), m.signIn(t, "bob")
+		m.wantDead(t, before)
+		m.wantAlive(t, s)
+		next := epochs(m.reloaded(t, gone...))
+		next.wantDead(t, s)
+		next.wantAlive(t, other)
+		m = epochs(m.reloaded(t, alice(), bob()))
+		m.wantDead(t, s) // although the account is the same again
+		m.wantAlive(t, other)
+	}
+	login := Login{Created: m.clock.now()}
+	if !login.inEpoch(login.Created) || login.inEpoch(login.Created.Add(1)) {
+		t.Error("a login without an epoch must have been created in the epoch")
 	}
 }
