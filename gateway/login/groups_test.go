@@ -137,9 +137,14 @@ func TestOneAccountHasSoManyLogins(t *testing.T) {
 		begin()
 	}
 	must(m.logins.End(t.Context(), all[100].ID))(t)
-	for range 3 {
-		begin()
+	begin()
+	m.store.fails("take login:" + all[0].ID) // the oldest, which must end
+	if _, err := m.logins.Begin(t.Context(), account, m.clock.now().Add(time.Hour)); !errors.Is(err, errStore) {
+		t.Errorf("a login that is one too many: got %v, want the error of the store", err)
 	}
+	m.store.fails("")
+	begin()
+	begin()
 	for i, login := range all {
 		if want := i > 1 && i != 100; alive(login) != want {
 			t.Errorf("login %d is alive: %t", i, !want)
