@@ -13,13 +13,17 @@ import (
 	"authgate/gateway/store/redisstore"
 )
 
-// TestCluster holds the store to the contract on a Cluster, and then goes
-// through the loss of a master.
+// TestCluster runs the suite on a Cluster, as a user with the rights in the package
+// comment, and then fails over.
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	c := redistest.StartCluster(t, func() string { return freeAddress(t) })
+	c := redistest.StartCluster(t, func() string { return freeAddress(t) }, rightsOf(t, "gate", "~store*")...)
 	o := redisstore.Options{Addresses: []string{c.Masters[1].Address, c.Masters[2].Address}}
-	t.Run("Conformance", func(t *testing.T) { conform(t, o) })
+	t.Run("Conformance", func(t *testing.T) {
+		least := o
+		least.Username, least.Password = "gate", "right-password"
+		conform(t, least)
+	})
 	t.Run("OneAddress", func(t *testing.T) {
 		s := openTest(t, redisstore.Options{Addresses: []string{c.Masters[2].Address}, KeyPrefix: "one:"})
 		for i := range 10 { // of several shards

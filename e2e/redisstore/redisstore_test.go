@@ -276,14 +276,6 @@ func TestNoMorePrivilege(t *testing.T) {
 	}
 }
 
-// TestLeastPrivilegeCluster uses such a user on a Cluster, whose nodes the
-// store has to find.
-func TestLeastPrivilegeCluster(t *testing.T) {
-	t.Parallel()
-	c := redistest.StartCluster(t, func() string { return freeAddress(t) }, rightsOf(t, "gate", "~store*")...)
-	conform(t, redisstore.Options{Addresses: []string{c.Masters[1].Address}, Username: "gate", Password: "right-password"})
-}
-
 // TestClockForbidden: the user at Redis may not ask for the time. The store
 // uses the local clock, and logs how to change that.
 func TestClockForbidden(t *testing.T) {

@@ -147,21 +147,6 @@ func TestRunAsks(t *testing.T) {
 	})
 }
 
-// While this instance waits for its next attempt, which may be hours, another
-// one gets the certificate.
-func TestRunTakesWhatAnotherGot(t *testing.T) {
-	inBubble(t, func(*testing.T, *rig, string) {}, func(t *testing.T, r *rig, name string) {
-		r.run(t)
-		time.Sleep(2*time.Hour + 10*time.Minute)
-		r.want(t, pair{}, "connection refused")
-		a := issue(t, name, 0, 90*day)
-		keep(t, r.storage, name, a)
-		time.Sleep(retryAfter + time.Second)
-		r.want(t, a, "")
-		wantServed(t, r.Manager, name, a)
-	})
-}
-
 // A certificate that is near its end is asked for again and again, served
 // meanwhile, and even afterwards; what another instance has got is taken over.
 func TestRunTakesWhatAnotherRenewed(t *testing.T) {

@@ -151,23 +151,6 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-func TestBcryptPasswordsAreNotCut(t *testing.T) {
-	t.Parallel()
-	longest := strings.Repeat("x", 72)
-	h := parsed(t, cheapBcrypt(t, longest))
-	if !h.Verify(longest) {
-		t.Error("72 bytes: refused")
-	}
-	if h.Verify(longest + "y") {
-		t.Error("73 bytes: cut and accepted")
-	}
-	// bcrypt itself takes these for one password.
-	h = parsed(t, cheapBcrypt(t, "ab"))
-	if !h.Verify("ab") || h.Verify("ab\x00ab") {
-		t.Error("a password with a NUL is not told from one without")
-	}
-}
-
 // Not parallel: it counts allocations, which follow the work that is done.
 func TestOverlongPasswordsCostTheSameWork(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -195,21 +178,29 @@ func TestOverlongPasswordsCostTheSameWork(t *testing.T) {
 	}
 }
 
-func TestOverlongPasswordsAreRefused(t *testing.T) {
+// A password that an algorithm would truncate or confuse with another never
+// matches.
+func TestVerifyTakesTheWholePassword(t *testing.T) {
 	t.Parallel()
-	// As another program might have hashed it.
-	if h := parsed(t, cheapArgon2id(strings.Repeat("x", maxPassword+1))); h.Verify(strings.Repeat("x", maxPassword+1)) {
-		t.Error("1025 bytes: accepted")
-	}
-	if h := parsed(t, cheapArgon2id(strings.Repeat("x", maxPassword))); h.Verify(strings.Repeat("x", maxPassword+1)) {
-		t.Error("1025 bytes: cut and accepted")
-	}
-}
-
-func TestZeroHashMatchesNothing(t *testing.T) {
-	t.Parallel()
-	if (Hash{}).Verify("") || (Hash{}).Verify("x") {
-		t.Error("the zero Hash matches a password")
+	x := func(n int) string { return strings.Repeat("x", n) }
+	for name, test := range map[string]struct {
+		hash     Hash
+		password string
+		want     bool
+	}{
+		"bcrypt, longest":          {parsed(t, cheapBcrypt(t, x(72))), x(72), true},
+		"bcrypt, longer":           {parsed(t, cheapBcrypt(t, x(72))), x(73), false},
+		"bcrypt, no NUL":           {parsed(t, cheapBcrypt(t, "ab")), "ab", true},
+		"bcrypt, NUL":              {parsed(t, cheapBcrypt(t, "ab")), "ab\x00ab", false}, // the same to bcrypt
+		"argon2id, longest":        {parsed(t, cheapArgon2id(x(maxPassword))), x(maxPassword), true},
+		"argon2id, longer":         {parsed(t, cheapArgon2id(x(maxPassword))), x(maxPassword + 1), false},
+		"argon2id, a foreign hash": {parsed(t, cheapArgon2id(x(maxPassword+1))), x(maxPassword + 1), false},
+		"zero hash":                {Hash{}, "x", false},
+		"zero hash, empty":         {Hash{}, "", false},
+	} {
+		if got := test.hash.Verify(test.password); got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
+		}
 	}
 }
 
