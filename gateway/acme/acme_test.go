@@ -64,7 +64,7 @@ func TestOpenTakesWhatThereIs(t *testing.T) {
 	}
 }
 
-// Who runs a responder of OCSP has no say in when the gateway starts.
+// Open does not wait for an OCSP responder.
 func TestOpenAsksNoResponder(t *testing.T) {
 	responder, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -278,8 +278,8 @@ func TestWithoutPlainListener(t *testing.T) {
 	}
 }
 
-// A store that cannot be read when the gateway begins is told, and does not
-// keep it from beginning.
+// A store that cannot be read at the start is logged, and does not
+// prevent the start.
 func TestOpenWithoutStore(t *testing.T) {
 	name := newName()
 	a := issue(t, name, 0, time.Hour)

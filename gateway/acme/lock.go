@@ -24,8 +24,8 @@ const (
 
 // ownLock is a lock that this instance holds.
 type ownLock struct {
-	token string
-	let   context.CancelFunc // stops the renewal of the lease
+	token       string
+	stopRenewal context.CancelFunc // of the lease
 }
 
 // Lock implements certmagic.Locker. A lock is a lease that is renewed during an
@@ -61,10 +61,10 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 // hold records a lock and renews its lease for one attempt. The caller holds s.mu.
 func (s *Storage) hold(name, token string) {
 	if before, ok := s.held[name]; ok {
-		before.let()
+		before.stopRenewal()
 	}
-	ctx, let := context.WithTimeout(context.Background(), attemptTime)
-	s.held[name] = ownLock{token, let}
+	ctx, stopRenewal := context.WithTimeout(context.Background(), attemptTime)
+	s.held[name] = ownLock{token, stopRenewal}
 	go func() {
 		ticker := time.NewTicker(leaseEvery)
 		defer ticker.Stop()
@@ -87,7 +87,7 @@ func (s *Storage) Unlock(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("unlocking %s: %w", name, err)
 	}
-	held.let() // even if the store does not answer: then the lease expires
+	held.stopRenewal() // even if the store does not answer: then the lease expires
 	token, expired := []byte(held.token), s.now()
 	err = s.store.Swap(ctx, lockPrefix+name, token, token, expired)
 	if err != nil && !errors.Is(err, store.ErrConflict) {

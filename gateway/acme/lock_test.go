@@ -25,7 +25,7 @@ func kill(s *Storage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, held := range s.held {
-		held.let()
+		held.stopRenewal()
 	}
 }
 

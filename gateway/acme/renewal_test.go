@@ -132,7 +132,7 @@ func TestOverdue(t *testing.T) {
 	}
 }
 
-// A name without a certificate is asked for, and that this fails is told.
+// A certificate is ordered for a name without one, and the failure is reported.
 func TestRunAsks(t *testing.T) {
 	inBubble(t, func(*testing.T, *rig, string) {}, func(t *testing.T, r *rig, name string) {
 		stop := r.run(t)

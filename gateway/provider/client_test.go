@@ -84,7 +84,7 @@ func TestStalledEndpoints(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(t, time.Now)
 				f.instead[path] = stall
-				p := New(func() Options { o := f.options(); o.Trusted, o.Timeout = f, 3*time.Second; return o }())
+				p := New(func() Options { o := f.options(); o.Transport, o.Timeout = f, 3*time.Second; return o }())
 				defer p.Close()
 				started := time.Now()
 				_, err := exchange(t, p)
@@ -118,7 +118,7 @@ func TestCallerGoesAway(t *testing.T) {
 			time.Sleep(time.Second)
 			ended.Store(true)
 		}
-		p := New(func() Options { o := f.options(); o.Trusted = f; return o }())
+		p := New(func() Options { o := f.options(); o.Transport = f; return o }())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := p.AuthorizationURL(ctx, testAttempt)

@@ -93,7 +93,7 @@ func timedFake(t *testing.T) (f *fake, p *Provider, calls func() []int) {
 	var at []int
 	started := time.Now()
 	o := f.options()
-	o.Trusted = roundTripper(func(r *http.Request) (*http.Response, error) {
+	o.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
 		if r.URL.Path == discoveryPath {
 			mu.Lock()
 			at = append(at, int(time.Since(started).Seconds()))

@@ -49,7 +49,7 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// How the client says who it is, at the code exchange and the refresh.
+// How the client authenticates, in the code exchange and the refresh.
 func TestClientAuthentication(t *testing.T) {
 	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte(testClient+":"+url.QueryEscape(testSecret)))
 	tests := []struct {
@@ -435,7 +435,7 @@ func TestStalledTokenEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, time.Now)
 		f.instead["/token"] = stall
-		p := f.provider(func(o *Options) { o.Trusted, o.Timeout = f, 10*time.Second })
+		p := f.provider(func(o *Options) { o.Transport, o.Timeout = f, 10*time.Second })
 		started := time.Now()
 		_, err := exchange(t, p)
 		wantError(t, err, ErrTimeout, "deadline exceeded")

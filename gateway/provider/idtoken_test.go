@@ -176,7 +176,7 @@ func FuzzIDToken(f *testing.F) {
 	rsa := newRSAKey(f, "rsa", 2048)
 	idp.keys = append(idp.keys, rsa.public())
 	tokens = append(tokens, rsa.sign(f, idp.claims(nil), nil))
-	p := idp.provider(func(o *Options) { o.Trusted = idp })
+	p := idp.provider(func(o *Options) { o.Transport = idp })
 	m, err := p.metadata(f.Context())
 	if err != nil {
 		f.Fatal(err)
@@ -212,7 +212,7 @@ func FuzzIDToken(f *testing.F) {
 func TestNoOtherSpellingVerifies(t *testing.T) {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.=+/ \n"
 	idp := newFake(t, newClock().Now)
-	p := idp.provider(func(o *Options) { o.Trusted = idp })
+	p := idp.provider(func(o *Options) { o.Transport = idp })
 	m, err := p.metadata(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -158,7 +158,8 @@ func TestKeysAge(t *testing.T) {
 	})
 }
 
-// While the keys cannot be had, the reason is told, and asking is limited.
+// While the keys cannot be fetched, the error tells why, and the rate of fetches is
+// limited.
 func TestKeysOutOfReach(t *testing.T) {
 	clock := newClock()
 	f := newFake(t, clock.Now).listen()

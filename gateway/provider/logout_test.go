@@ -166,7 +166,7 @@ func TestStalledLogout(t *testing.T) {
 		f := newFake(t, time.Now)
 		f.discovery["end_session_endpoint"], f.discovery["revocation_endpoint"] = f.idp+"/logout", f.idp+"/revoke"
 		f.instead["/logout"], f.instead["/revoke"] = stall, stall
-		p := f.provider(func(o *Options) { o.Trusted, o.Timeout = f, 10*time.Second })
+		p := f.provider(func(o *Options) { o.Transport, o.Timeout = f, 10*time.Second })
 		started := time.Now()
 		redirect, err := p.Logout(t.Context(), Tokens{Refresh: "the-refresh-token"})
 		if !errors.Is(err, ErrTimeout) || redirect != "" {
@@ -176,7 +176,7 @@ func TestStalledLogout(t *testing.T) {
 			t.Errorf("took %v, want 10s", took)
 		}
 		f.discovery["end_session_endpoint"] = nil
-		p = f.provider(func(o *Options) { o.Trusted, o.Logout = f, "revoke" })
+		p = f.provider(func(o *Options) { o.Transport, o.Logout = f, "revoke" })
 		_, err = p.Logout(t.Context(), Tokens{Refresh: "the-refresh-token"})
 		wantError(t, err, ErrTimeout, "deadline exceeded")
 	})

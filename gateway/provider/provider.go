@@ -70,7 +70,7 @@ type Options struct {
 
 	Timeout   time.Duration     // of each call to the provider, body included; 0: 10 s
 	Endpoints Endpoints         // instead of discovery, unless it is the zero value
-	Trusted   http.RoundTripper // the transport of every call; nil: one of the package's own
+	Transport http.RoundTripper // of every call; nil: one of the package's own
 
 	Now    func() time.Time // nil: time.Now
 	Logger *slog.Logger     // nil: none
@@ -111,7 +111,7 @@ func New(o Options) *Provider {
 		o.SubjectClaim = "sub"
 	}
 	i := newIssuer(o.Issuer, connection{
-		name: o.Name, timeout: o.Timeout, transport: o.Trusted, now: o.Now, logger: o.Logger, observe: o.Observe,
+		name: o.Name, timeout: o.Timeout, transport: o.Transport, now: o.Now, logger: o.Logger, observe: o.Observe,
 	}, "authorization_endpoint", "token_endpoint", "jwks_uri")
 	if o.Endpoints != (Endpoints{}) {
 		i.given = &metadata{

@@ -21,11 +21,11 @@ type TrustedOptions struct {
 	UsernameClaim string
 	Introspection *Introspection // nil: opaque tokens are not accepted
 
-	Timeout time.Duration     // as in Options
-	Trusted http.RoundTripper // as in Options
-	Now     func() time.Time
-	Logger  *slog.Logger
-	Observe func(operation string, took time.Duration, err error)
+	Timeout   time.Duration     // as in Options
+	Transport http.RoundTripper // as in Options
+	Now       func() time.Time
+	Logger    *slog.Logger
+	Observe   func(operation string, took time.Duration, err error)
 }
 
 // Introspection configures the introspection of opaque tokens (RFC 7662).
@@ -53,7 +53,7 @@ type AccessToken struct {
 // NewTrusted returns a Trusted. It does not use the network.
 func NewTrusted(o TrustedOptions) *Trusted {
 	i := newIssuer(o.Issuer, connection{
-		name: o.Issuer, timeout: o.Timeout, transport: o.Trusted, now: o.Now, logger: o.Logger, observe: o.Observe,
+		name: o.Issuer, timeout: o.Timeout, transport: o.Transport, now: o.Now, logger: o.Logger, observe: o.Observe,
 	})
 	return &Trusted{issuer: i, options: o, mapping: mapping{roles: o.RolesClaim, username: o.UsernameClaim, logger: i.logger}}
 }
