@@ -118,8 +118,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// A certificate that was not renewed in time is a problem, whatever it was
-// that failed.
+// A certificate that was not renewed in time is a problem, whatever the cause.
 func TestOverdue(t *testing.T) {
 	for _, c := range []struct {
 		left    time.Duration // of an hour
@@ -307,8 +306,8 @@ func TestRunWaitsForTheOtherHalf(t *testing.T) {
 	})
 }
 
-// What is in the storage under a name and is for another one is of no use: it
-// is told, at the pace of any other failure.
+// A certificate in the storage under a wrong name is not used: it is reported, as
+// often as any other failure.
 func TestRunWithTheCertificateOfAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig, name string) {
 		keep(t, r.storage, name, issue(t, "other.example", 80*day, 90*day)) // it is time to renew it

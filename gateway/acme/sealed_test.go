@@ -192,9 +192,9 @@ func TestAnotherKey(t *testing.T) {
 	wantFolder(t, right, "", []string{"folder"}, []string{"folder", "folder/file"})
 }
 
-// TestBrokenOff breaks each operation off at each of its calls to the store,
-// before and after the call is carried out. Then it is told, what is listed
-// can be read, and trying again does what was asked.
+// TestBrokenOff makes each call of each operation to the store fail, before or after
+// it is carried out. The operation then returns the error, all listed files can be
+// read, and a repetition succeeds.
 func TestBrokenOff(t *testing.T) {
 	t.Parallel()
 	operations := map[string]func(context.Context, *Storage) error{
