@@ -94,7 +94,7 @@ func Test(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o, err := parseOptions([]string{"-dir", dir, "-package", ".", "-mutants", "0", "-timeout", "2s"}, io.Discard)
+	o, err := parseOptions([]string{"-dir", dir, "-package", ".", "-mutants", "0", "-timeout", "10s"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
