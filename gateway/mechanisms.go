@@ -23,14 +23,8 @@ type mechanisms struct {
 // newMechanisms makes the mechanisms of a configuration, with their logins in s,
 // whose clock is now.
 func newMechanisms(cfg *config.Config, s store.Store, now func() time.Time, verifier *auth.Verifier) (*mechanisms, error) {
-	accounts, err := auth.NewAccounts(localAccounts(cfg.Accounts.Users))
-	if err != nil {
-		return nil, fmt.Errorf("accounts: %w", err)
-	}
-	basic, err := auth.NewAccounts(basicUsers(cfg.Basic.Users))
-	if err != nil {
-		return nil, fmt.Errorf("basic: %w", err)
-	}
+	accounts := auth.NewAccounts(localAccounts(cfg.Accounts.Users))
+	basic := auth.NewAccounts(basicUsers(cfg.Basic.Users))
 	keys, err := login.LoadKeys(cfg.Token.Algorithm, cfg.Token.Secret.Reveal(), cfg.Token.PrivateKey, cfg.DataDir)
 	if err != nil {
 		return nil, fmt.Errorf("token: %w", err)
@@ -63,7 +57,7 @@ func localAccounts(users []config.Account) []auth.Account {
 	accounts := make([]auth.Account, len(users))
 	for i, u := range users {
 		accounts[i] = auth.Account{
-			Username: u.Username, PasswordHash: u.PasswordHash.Reveal(),
+			Username: u.Username, PasswordHash: u.Hash,
 			Name: u.Name, Email: u.Email, Roles: u.Roles, Disabled: u.Disabled,
 		}
 	}
@@ -73,7 +67,7 @@ func localAccounts(users []config.Account) []auth.Account {
 func basicUsers(users []config.BasicUser) []auth.Account {
 	accounts := make([]auth.Account, len(users))
 	for i, u := range users {
-		accounts[i] = auth.Account{Username: u.Username, PasswordHash: u.PasswordHash.Reveal()}
+		accounts[i] = auth.Account{Username: u.Username, PasswordHash: u.Hash}
 	}
 	return accounts
 }

@@ -3,8 +3,6 @@ package auth
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
-	"fmt"
 	"hash/maphash"
 	"iter"
 	"maps"
@@ -25,11 +23,9 @@ type Account struct {
 	Name, Email string
 	Roles       []string
 	// Disabled accounts cannot sign in.
-	Disabled bool
-	// PasswordHash is a hash in a form that password.Parse reads.
-	PasswordHash string
+	Disabled     bool
+	PasswordHash password.Hash
 
-	hash    password.Hash
 	version string
 	epoch   time.Time // see UpdateEpochs
 }
@@ -52,45 +48,27 @@ type Accounts struct {
 	decoys []*password.Hash
 }
 
-// NewAccounts checks users and returns them as a set. The error names every
-// account with an empty user name, a user name that is taken, or an invalid
-// password hash.
-func NewAccounts(users []Account) (*Accounts, error) {
+// NewAccounts returns a set of users. Their user names must be unique and not
+// empty. Package config checks this.
+func NewAccounts(users []Account) *Accounts {
 	a := &Accounts{byName: make(map[string]*Account, len(users))}
 	byCost := make(map[string][]*password.Hash)
-	var errs []error
-	for i, user := range users {
-		if user.Username == "" {
-			errs = append(errs, fmt.Errorf("account %d: the username is empty", i+1))
-			continue
-		}
-		if _, taken := a.byName[user.Username]; taken {
-			errs = append(errs, fmt.Errorf("account %q: the username is taken by another account", user.Username))
-			continue
-		}
-		hash, err := password.Parse(user.PasswordHash)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("account %q: password hash: %w", user.Username, err))
-			continue
-		}
+	for _, user := range users {
 		user.Roles = slices.Clone(user.Roles)
-		user.hash = hash
 		user.version = version(user.Username, user.PasswordHash)
 		a.byName[user.Username] = &user
-		byCost[hash.Cost()] = append(byCost[hash.Cost()], &user.hash)
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+		cost := user.PasswordHash.Cost()
+		byCost[cost] = append(byCost[cost], &user.PasswordHash)
 	}
 	for _, cost := range slices.Sorted(maps.Keys(byCost)) {
 		decoy := byCost[cost][0].Decoy()
 		a.decoys = append(a.decoys, slices.Repeat([]*password.Hash{&decoy}, len(byCost[cost]))...)
 	}
-	return a, nil
+	return a
 }
 
-func version(username, passwordHash string) string {
-	sum := sha256.Sum256([]byte(username + "\x00" + passwordHash))
+func version(username string, hash password.Hash) string {
+	sum := sha256.Sum256([]byte(username + "\x00" + hash.Encoded()))
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
@@ -146,9 +124,9 @@ func (a *Accounts) target(username string, seed maphash.Seed) (*Account, passwor
 		i, _ := bits.Mul64(maphash.String(seed, username), uint64(len(a.decoys)))
 		return nil, *a.decoys[i]
 	case account.Disabled:
-		return nil, account.hash
+		return nil, account.PasswordHash
 	}
-	return account, account.hash
+	return account, account.PasswordHash
 }
 
 // Identity returns the account's identity for policies and upstreams. The

@@ -75,7 +75,7 @@ func TestTenureNeedsTheStore(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(time.Now)
 	t.Cleanup(func() { s.Close() })
-	a := must(NewAccounts([]Account{{Username: "alice", PasswordHash: "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"}}))(t)
+	a := newAccounts(t, Account{Username: "alice", PasswordHash: parsed(t, "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW")})
 	if err := a.UpdateEpochs(context.Background(), contested{s}, time.Now()); err == nil {
 		t.Error("accounts settled that the store did not take")
 	}

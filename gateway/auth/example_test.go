@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/password"
 )
 
 func ExampleReadCredentials() {
@@ -34,14 +35,12 @@ func ExampleReadCredentials() {
 // passwords are not checked until the window ends.
 func ExampleThrottle() {
 	now := func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
-	accounts, err := auth.NewAccounts([]auth.Account{{
-		Username:     "alice",
-		PasswordHash: "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW",
-	}})
+	hash, err := password.Parse("$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
+	accounts := auth.NewAccounts([]auth.Account{{Username: "alice", PasswordHash: hash}})
 	throttle := auth.NewThrottle(3, 5*time.Minute, now)
 	verifier := auth.NewVerifier(auth.NewHasher(1), throttle, 10_000, 5*time.Minute, now)
 	for i := range 4 {

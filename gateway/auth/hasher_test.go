@@ -17,17 +17,21 @@ import (
 )
 
 // cheapArgon2id returns a cheap argon2id hash.
-func cheapArgon2id(plain string) string {
+func cheapArgon2id(plain string) password.Hash {
 	salt := random(32)[:16]
 	encode := base64.RawStdEncoding.EncodeToString
-	return fmt.Sprintf("$argon2id$v=19$m=8,t=1,p=1$%s$%s", encode(salt), encode(argon2.IDKey([]byte(plain), salt, 1, 8, 1, 32)))
+	hash, err := password.Parse(fmt.Sprintf("$argon2id$v=19$m=8,t=1,p=1$%s$%s", encode(salt), encode(argon2.IDKey([]byte(plain), salt, 1, 8, 1, 32))))
+	if err != nil {
+		panic(err)
+	}
+	return hash
 }
 
 // cheapBcrypt returns a bcrypt hash with the lowest cost.
-func cheapBcrypt(tb testing.TB, plain string) string {
+func cheapBcrypt(tb testing.TB, plain string) password.Hash {
 	tb.Helper()
 	h := must(bcrypt.GenerateFromPassword([]byte(plain), bcrypt.MinCost))(tb)
-	return string(h)
+	return parsed(tb, string(h))
 }
 
 func parsed(tb testing.TB, s string) password.Hash {
@@ -66,7 +70,7 @@ func TestHasherBoundsWhatRunsAndWhatWaits(t *testing.T) {
 		const slots = 3
 		hasher := NewHasher(slots)
 		release, most := blocking(hasher)
-		hash := parsed(t, cheapArgon2id("secret"))
+		hash := cheapArgon2id("secret")
 		var wg sync.WaitGroup
 		for range slots + maxHashQueue {
 			wg.Go(func() {
@@ -102,7 +106,7 @@ func TestHasherWaitsUntilTheContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hasher := NewHasher(1)
 		release, _ := blocking(hasher)
-		hash := parsed(t, cheapArgon2id("secret"))
+		hash := cheapArgon2id("secret")
 		var wg sync.WaitGroup
 		wg.Go(func() { _, _ = hasher.Verify(t.Context(), hash, "secret") })
 		synctest.Wait()

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"authgate/gateway/password"
 )
 
 // script runs steps against a Verifier, separated by semicolons. ADDR is the number of
@@ -57,13 +59,13 @@ func (s *script) reload() {
 }
 
 // scriptHashes are the hashes of the passwords of the accounts, and of "new".
-var scriptHashes = map[string]string{
+var scriptHashes = map[string]password.Hash{
 	"alice": cheapArgon2id("alice's password"), "bob": cheapArgon2id("bob's password"),
 	"Alice": cheapArgon2id("Alice's password"), "new": cheapArgon2id("new"),
 }
 
 func (s *script) password(name string) string {
-	if s.users[name].PasswordHash == scriptHashes["new"] {
+	if s.users[name].PasswordHash.Encoded() == scriptHashes["new"].Encoded() {
 		return "new"
 	}
 	return name + "'s password"

@@ -309,7 +309,7 @@ func TestWarmCheckAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkCheck(b *testing.B) {
-	accounts := newAccounts(b, Account{Username: "service", PasswordHash: must(password.New("s3rvice"))(b)})
+	accounts := newAccounts(b, Account{Username: "service", PasswordHash: parsed(b, must(password.New("s3rvice"))(b))})
 	verifier := NewVerifier(NewHasher(0), NewThrottle(10, 5*time.Minute, time.Now), 10_000, time.Hour, time.Now)
 	warm := func(b *testing.B) {
 		if _, err := verifier.Check(b.Context(), "basic", accounts, "service", "s3rvice", nthAddr(0)); err != nil {

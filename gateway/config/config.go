@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/password"
 	"authgate/policy"
 )
 
@@ -121,8 +122,9 @@ type Basic struct {
 
 // BasicUser is one shared credential.
 type BasicUser struct {
-	Username     string `yaml:"username"`
-	PasswordHash Secret `yaml:"password_hash"` // argon2id PHC string or bcrypt
+	Username     string        `yaml:"username"`
+	PasswordHash Secret        `yaml:"password_hash"` // argon2id PHC string or bcrypt
+	Hash         password.Hash `yaml:"-"`             // PasswordHash, parsed
 }
 
 // Accounts are the local accounts.
@@ -133,12 +135,13 @@ type Accounts struct {
 
 // Account is one local account.
 type Account struct {
-	Username     string   `yaml:"username"`
-	PasswordHash Secret   `yaml:"password_hash"` // argon2id PHC string or bcrypt
-	Name         string   `yaml:"name"`
-	Email        string   `yaml:"email"`
-	Roles        []string `yaml:"roles"` // no entry is empty
-	Disabled     bool     `yaml:"disabled"`
+	Username     string        `yaml:"username"`
+	PasswordHash Secret        `yaml:"password_hash"` // argon2id PHC string or bcrypt
+	Hash         password.Hash `yaml:"-"`             // PasswordHash, parsed
+	Name         string        `yaml:"name"`
+	Email        string        `yaml:"email"`
+	Roles        []string      `yaml:"roles"` // no entry is empty
+	Disabled     bool          `yaml:"disabled"`
 }
 
 // Session configures the mechanism session.

@@ -47,7 +47,7 @@ func TestShippedConfig(t *testing.T) {
 func TestDemoUsersAreNamedByTheirHash(t *testing.T) {
 	t.Parallel()
 	cfg := &Config{
-		Basic:    Basic{Users: []BasicUser{{"a", demoHashes[1]}, {"b", "$2y$…"}}},
+		Basic:    Basic{Users: []BasicUser{{Username: "a", PasswordHash: demoHashes[1]}, {Username: "b", PasswordHash: "$2y$…"}}},
 		Accounts: Accounts{Users: []Account{{Username: "alice", PasswordHash: "$2y$…"}, {Username: "c", PasswordHash: demoHashes[0]}}},
 	}
 	if got := cfg.DemoUsers(); !slices.Equal(got, []string{"a", "c"}) {

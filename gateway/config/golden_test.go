@@ -177,7 +177,7 @@ func settings(path string, v reflect.Value) []setting {
 		return settings(path, v.Elem())
 	case v.Kind() == reflect.Struct:
 		for _, field := range reflect.VisibleFields(v.Type()) {
-			if key, _, _ := strings.Cut(field.Tag.Get("yaml"), ","); field.IsExported() {
+			if key, _, _ := strings.Cut(field.Tag.Get("yaml"), ","); field.IsExported() && key != "-" {
 				all = append(all, settings(strictyaml.Join(path, key), v.FieldByIndex(field.Index))...)
 			}
 		}

@@ -11,17 +11,15 @@ import (
 // foreignHashes are prefixes of common kinds of hashes that are not supported.
 var foreignHashes = []string{"$apr1$", "{SHA}", "$1$", "$5$", "$6$"}
 
-// checkPasswordHash returns what is wrong with a stored password hash. The error
-// does not quote the hash.
-func checkPasswordHash(hash string) error {
+// parseHash parses a stored password hash. The error does not quote the hash.
+func parseHash(hash string) (password.Hash, error) {
 	switch {
 	case hash == "":
-		return errors.New("the hash is empty; make one with `authgate hash-password`")
+		return password.Hash{}, errors.New("the hash is empty; make one with `authgate hash-password`")
 	case strings.HasPrefix(hash, "$argon2") && !strings.HasPrefix(hash, "$argon2id$"):
-		return errors.New("the hash is another kind of argon2; expected argon2id, which `authgate hash-password` makes")
+		return password.Hash{}, errors.New("the hash is another kind of argon2; expected argon2id, which `authgate hash-password` makes")
 	case slices.ContainsFunc(foreignHashes, func(kind string) bool { return strings.HasPrefix(hash, kind) }):
-		return errors.New("the kind of the hash is not supported; expected argon2id, which `authgate hash-password` makes, or bcrypt")
+		return password.Hash{}, errors.New("the kind of the hash is not supported; expected argon2id, which `authgate hash-password` makes, or bcrypt")
 	}
-	_, err := password.Parse(hash)
-	return err
+	return password.Parse(hash)
 }

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/password"
 	"authgate/policy"
 )
 
@@ -118,12 +119,12 @@ func (l *loader) checkUsers() {
 	names := map[string]string{}
 	for _, u := range l.basic {
 		l.checkUsername(u.doc, u.path, u.value.Username, names)
-		l.checkHash(u.doc, u.path, u.value.PasswordHash)
+		u.value.Hash = parseUserHash(u.doc, u.path, u.value.PasswordHash)
 	}
 	clear(names)
 	for _, u := range l.accounts {
 		l.checkUsername(u.doc, u.path, u.value.Username, names)
-		l.checkHash(u.doc, u.path, u.value.PasswordHash)
+		u.value.Hash = parseUserHash(u.doc, u.path, u.value.PasswordHash)
 		l.checkProfile(u)
 	}
 	l.cfg.Basic.Users, l.cfg.Accounts.Users = values(l.basic), values(l.accounts)
@@ -153,13 +154,16 @@ func (l *loader) checkUsername(doc *strictyaml.Document, path, name string, name
 	names[folded] = doc.Place(path)
 }
 
-func (l *loader) checkHash(doc *strictyaml.Document, path string, hash Secret) {
+// parseUserHash parses the password hash of the user at path.
+func parseUserHash(doc *strictyaml.Document, path string, hash Secret) password.Hash {
 	path += ".password_hash"
-	if err := checkPasswordHash(hash.Reveal()); !doc.Given(path) {
+	parsed, err := parseHash(hash.Reveal())
+	if !doc.Given(path) {
 		doc.Fault(path, "a hash of the password is needed; make one with `authgate hash-password`")
 	} else if err != nil {
 		doc.Fault(path, "%v", err)
 	}
+	return parsed
 }
 
 // checkProfile checks the name, the email address and the roles of an account,

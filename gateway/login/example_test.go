@@ -7,6 +7,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/login"
+	"authgate/gateway/password"
 	"authgate/gateway/store"
 )
 
@@ -15,14 +16,12 @@ import (
 func ExampleLogins() {
 	s := store.NewMemory(time.Now)
 	defer s.Close()
-	accounts, err := auth.NewAccounts([]auth.Account{{
-		Username:     "alice",
-		PasswordHash: "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW",
-	}})
+	hash, err := password.Parse("$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
+	accounts := auth.NewAccounts([]auth.Account{{Username: "alice", PasswordHash: hash}})
 	alice, _ := accounts.Lookup("alice")
 
 	logins := login.NewLogins(s, time.Now)

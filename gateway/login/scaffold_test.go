@@ -13,6 +13,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/password"
 	"authgate/gateway/store"
 )
 
@@ -41,17 +42,20 @@ func (c *testClock) advance(d time.Duration) {
 // newTestAccounts returns the set of users.
 func newTestAccounts(tb testing.TB, users ...auth.Account) *auth.Accounts {
 	tb.Helper()
-	accounts := must(auth.NewAccounts(users))(tb)
-	return accounts
+	return auth.NewAccounts(users)
 }
 
 // testHash returns a cheap hash of plain.
-func testHash(plain string) string {
-	hash, err := bcrypt.GenerateFromPassword([]byte(plain), bcrypt.MinCost)
+func testHash(plain string) password.Hash {
+	encoded, err := bcrypt.GenerateFromPassword([]byte(plain), bcrypt.MinCost)
 	if err != nil {
 		panic(err)
 	}
-	return string(hash)
+	hash, err := password.Parse(string(encoded))
+	if err != nil {
+		panic(err)
+	}
+	return hash
 }
 
 func randomBytes(n int) []byte {

@@ -16,6 +16,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strconv"
 	"strings"
@@ -148,6 +149,14 @@ func parseArgon2id(s string) (Hash, error) {
 
 // Encoded returns the hash as it is stored.
 func (h Hash) Encoded() string { return h.encoded }
+
+// Format implements fmt.Formatter. It prints "[redacted]" for any verb, so that a
+// Hash never shows in a log or an error.
+func (h Hash) Format(s fmt.State, _ rune) { io.WriteString(s, "[redacted]") }
+
+// MarshalText implements encoding.TextMarshaler for JSON and log/slog. It hides
+// the hash.
+func (h Hash) MarshalText() ([]byte, error) { return []byte("[redacted]"), nil }
 
 // phc encodes an argon2id hash as a PHC string.
 func (h Hash) phc() string {

@@ -1,6 +1,10 @@
 package password
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -292,5 +296,26 @@ func BenchmarkVerifyDefaultHash(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		hash.Verify("wonderland")
+	}
+}
+
+func TestHashDoesNotPrint(t *testing.T) {
+	t.Parallel()
+	hash, err := Parse(cheapArgon2id("secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := struct{ Hash Hash }{hash}
+	encoded, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var logged bytes.Buffer
+	slog.New(slog.NewTextHandler(&logged, nil)).Info("hash", "hash", hash, "in", in)
+	text := fmt.Sprintf("%v %+v %#v %s %x %d %v %+v %#v", hash, hash, hash, hash, hash, hash, in, in, in) + string(encoded) + logged.String()
+	for _, part := range []string{hash.Encoded(), "argon2id", fmt.Sprint(hash.salt), fmt.Sprintf("%x", hash.key), fmt.Sprintf("%#v", hash.salt)} {
+		if strings.Contains(text, part) {
+			t.Errorf("%q shows in %s", part, text)
+		}
 	}
 }
