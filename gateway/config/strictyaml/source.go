@@ -137,6 +137,22 @@ func tooDeep(tokens token.Tokens) *token.Token {
 	return nil
 }
 
+// tabInside returns the first string without quotes that contains a tab. The
+// parser would drop the tab: "GET<tab>/a" would become "GET/a".
+func tabInside(tokens token.Tokens) *token.Token {
+	for i, tk := range tokens {
+		if tk.Type != token.StringType || i > 0 && (tokens[i-1].Type == token.LiteralType || tokens[i-1].Type == token.FoldedType) {
+			continue
+		}
+		for line := range strings.Lines(tk.Origin) {
+			if strings.Contains(strings.TrimSpace(line), "\t") {
+				return tk
+			}
+		}
+	}
+	return nil
+}
+
 // parse returns the value of a YAML text, or nil after an error.
 func (r *Reader) parse(t *text, source []byte, limit int) ast.Node {
 	if !r.wellFormed(t, source, limit) {
@@ -188,6 +204,9 @@ func parseTokens(source string) (file *ast.File, err error) {
 	tokens := lexer.Tokenize(source)
 	if tk := tooDeep(tokens); tk != nil {
 		return nil, &syntaxError{message: "nested too deeply", at: place(tk)}
+	}
+	if tk := tabInside(tokens); tk != nil {
+		return nil, &syntaxError{message: "a tab inside a string without quotes; use a space, or put the string in quotes", at: place(tk)}
 	}
 	return parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 }

@@ -241,6 +241,42 @@ func TestFault(t *testing.T) {
 	}
 }
 
+func TestControlCharacters(t *testing.T) {
+	t.Parallel()
+	for text, ok := range map[string]bool{
+		"a\x00": false, "a\x1b": false, "a\x1f": false, "a\x7f": false, "a\u0080": false, "a\u009f": false, "a\ufeff": false,
+		"a~": true, "a\u00a0b": true, "\ufffd": true,
+	} {
+		got, r, _ := read(t, "name: "+text+"\n")
+		if err := r.Err(); (err == nil) != ok || ok && got.Name != text {
+			t.Errorf("%q is read as %q: %v", text, got.Name, err)
+		}
+	}
+}
+
+// The YAML parser drops a tab inside a string without quotes.
+func TestTabs(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"GET\t/a": "", "a b\tc": "", "a\tb\n  c": "", "a\n  b\tc": "",
+		"\"a\tb\"": "a\tb", "'a\tb'": "a\tb", "|-\n  a\tb": "a\tb", ">-\n  a\tb": "a\tb",
+		"a\t# c\td": "a", "a b\t": "a b", "\ta": "a", "a\n  \tb": "a b",
+	} {
+		got, r, _ := read(t, "name: "+text+"\n")
+		if err := r.Err(); (err == nil) != (want != "") || want != "" && got.Name != want {
+			t.Errorf("%q is read as %q: %v", text, got.Name, err)
+		}
+	}
+	for _, source := range []string{"list: [a\tb]\n", "list:\n- a\tb\n", "labels: {x\ty: z}\n", "labels:\n  x\ty: z\n"} {
+		if got, r, _ := read(t, source); r.Err() == nil {
+			t.Errorf("%q is read as %+v", source, got)
+		}
+	}
+	if got, r, _ := read(t, "list:\n-\ta\nlabels:\n  k:\tv\n"); r.Err() != nil || got.List[0] != "a" || got.Labels["k"] != "v" {
+		t.Errorf("tabs between tokens: %q %q %v", got.List, got.Labels, r.Err())
+	}
+}
+
 func TestNearest(t *testing.T) {
 	t.Parallel()
 	known := []string{"match", "name", "upstream", "auth", "policy", "timeout", "password_hash", "client_id", "ip"}
