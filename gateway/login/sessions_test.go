@@ -59,6 +59,10 @@ func TestSessionRefuses(t *testing.T) {
 			t.Errorf("%s: got %+v", name, id)
 		}
 		wantRejected(t, id, err, auth.DetailNotSignedIn, "unknown, expired or ended session")
+		var r *auth.Rejection
+		if errors.As(err, &r) && r.Cookie != auth.SessionCookie {
+			t.Errorf("%s: the rejection names the cookie role %d", name, r.Cookie)
+		}
 	}
 	for name, id := range map[string]string{"unknown": base64.RawURLEncoding.EncodeToString(randomBytes(32)), "garbage": "?"} {
 		if sid, err := m.session.LoginOf(t.Context(), id); sid != "" || !errors.Is(err, auth.ErrRejected) {

@@ -10,6 +10,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -130,6 +131,10 @@ func (m *mechanisms) wantRefused(t *testing.T, f *forger, tokens []hostile) {
 					continue // no cookie
 				}
 				wantRejected(t, id, err, auth.DetailBadToken, each.reason)
+				var r *auth.Rejection
+				if errors.As(err, &r) && (r.Cookie == auth.AccessCookie) != (creds.Access != "") {
+					t.Errorf("%+v: the rejection names the cookie role %d", creds, r.Cookie)
+				}
 			}
 		})
 	}
