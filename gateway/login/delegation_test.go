@@ -206,6 +206,10 @@ func (d *delegation) wantOut(tb testing.TB, s *signedIn) {
 	tb.Helper()
 	id, err := d.by(tb, s)
 	wantRejected(tb, id, err, auth.DetailNotSignedIn, "unknown, expired or ended session")
+	var r *auth.Rejection
+	if errors.As(err, &r) && r.Cookie != auth.DelegatedCookie {
+		tb.Errorf("the rejection names the cookie role %d", r.Cookie)
+	}
 }
 
 // records counts the store's records.
