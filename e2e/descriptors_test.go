@@ -66,7 +66,7 @@ func TestDescriptorsRunOut(t *testing.T) {
 	if n, err := first.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the client that waited longest reads %d bytes, %v", n, err)
 	}
-	if n := strings.Count(g.log.String(), "as many connections as file descriptors allow"); n != 1 {
+	if n := strings.Count(g.log.String(), "the limit of connections is reached"); n != 1 {
 		t.Errorf("that connections give way is logged %d times", n)
 	}
 
