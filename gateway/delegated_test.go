@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"authgate/gateway/store"
 )
 
 // smallProvider is an OpenID provider by the gateway's clock, without pages:
@@ -310,4 +313,113 @@ func TestProviderTimeout(t *testing.T) {
 	if got := providerOptions(st.config, &st.config.Providers[0], &r.service).Timeout; got != 10*time.Second {
 		t.Errorf("the timeout is %s", got)
 	}
+}
+
+// sizingStore notes the largest value that is put into it.
+type sizingStore struct {
+	store.Store
+	largest int
+}
+
+func (s *sizingStore) Put(ctx context.Context, key string, value []byte, expires time.Time) error {
+	s.largest = max(s.largest, len(value))
+	return s.Store.Put(ctx, key, value, expires)
+}
+
+// Anybody can begin to log in at a provider. What that leaves in the store is
+// bounded for each client: one that begins more than a person can has to wait.
+func TestAttemptsOfOneClientAreBounded(t *testing.T) {
+	t.Parallel()
+	r, _ := delegatedRig(t, "")
+	const begun, enough = 3000, 1000
+	last := 0
+	for range begun {
+		last = r.do("GET", "/login", "").Code
+	}
+	kept, err := r.store.Store.(store.Counter).Count(t.Context(), "attempt:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kept > enough || last == http.StatusFound {
+		t.Errorf("of %d attempts from one address %d are kept, and the last is answered %d; want no more than %d, and the last refused", begun, kept, last, enough)
+	}
+}
+
+// The place to return to is kept with the attempt, so it cannot be of any
+// length: one that is too long is dropped, as one on another origin is.
+func TestAttemptsKeepNoLongPath(t *testing.T) {
+	t.Parallel()
+	r, _ := delegatedRig(t, "")
+	sized := &sizingStore{Store: r.store.Store}
+	r.store.Store = sized
+	for _, length := range []int{10, 1000, 10_000, 60_000} {
+		if w := r.do("GET", "/login?return_to=/"+strings.Repeat("x", length), ""); w.Code != http.StatusFound {
+			t.Fatalf("a path of %d bytes: %d", length, w.Code)
+		}
+	}
+	if sized.largest > 8<<10 {
+		t.Errorf("an attempt of anybody takes %d bytes in the store, want 8 KiB at most", sized.largest)
+	}
+}
+
+// A token of one issuer opens nothing that is for those of another, however
+// well it is known already, and neither does one that only claims to be.
+func TestTokenOfAnotherRoutesIssuer(t *testing.T) {
+	t.Parallel()
+	one, two := newSmallProvider(t), newSmallProvider(t)
+	r := newRig(t, edit(t, baseConfig, "basic:\n", "token:\n  trusted_issuers:\n"+
+		"    - {name: one, issuer: \""+one.issuer+"\", audience: [gateway]}\n    - {name: two, issuer: \""+two.issuer+"\", audience: [gateway]}\nbasic:\n")+
+		"  - {match: /one/, upstream: app, auth: [bearer], policy: {providers: [one]}}\n"+
+		"  - {match: /two/, upstream: app, auth: [bearer], policy: {providers: [two]}}\n"+
+		"  - {match: /own/, upstream: app, auth: [bearer], policy: {providers: [local]}}\n")
+	t.Cleanup(r.Close)
+	one.now, two.now = r.clock.now, r.clock.now
+	bearer := func(p *smallProvider, issuer string) string {
+		token, _ := p.tokens(p.key, map[string]any{"iss": issuer, "jti": "1"})["id_token"].(string)
+		return "Authorization: Bearer " + token
+	}
+	ofOne, ofTwo, own := bearer(one, one.issuer), bearer(two, two.issuer), r.login(aliceIn).bearer
+	for range 3 { // cold, then warm
+		for _, c := range []struct {
+			name, header, opens string // the only route, none where empty
+		}{
+			{"of the one", ofOne, "/one/"}, {"of the other", ofTwo, "/two/"}, {"the gateway's own", own, "/own/"},
+			{"of the one, in the name of the other", bearer(one, two.issuer), ""}, {"of the other, in the name of the one", bearer(two, one.issuer), ""},
+			{"of the one, in the gateway's name", bearer(one, "https://gw.example"), ""},
+			{"of the one, with another's signature", ofOne[:strings.LastIndexByte(ofOne, '.')] + ofTwo[strings.LastIndexByte(ofTwo, '.'):], ""},
+		} {
+			for _, route := range []string{"/one/", "/two/", "/own/"} {
+				before := r.upstream.count()
+				w := r.do("GET", route, "", c.header)
+				if reached := r.upstream.count() > before; reached != (route == c.opens) {
+					t.Errorf("a token %s at %s: %d, reached the upstream: %t", c.name, route, w.Code, reached)
+				}
+			}
+		}
+	}
+}
+
+// One changed byte of a token of another issuer never verifies, be the token
+// itself known as good by then or not.
+func FuzzTrustedTokenChangedByte(f *testing.F) {
+	p := newSmallProvider(f)
+	r := newRig(f, edit(f, baseConfig, "basic:\n", "token: {trusted_issuers: [{name: small, issuer: \""+p.issuer+"\", audience: [gateway]}]}\nbasic:\n"))
+	f.Cleanup(r.Close)
+	p.now = r.clock.now
+	good, _ := p.tokens(p.key, map[string]any{"jti": "1"})["id_token"].(string)
+	for _, at := range []uint16{0, 5, 20, 40, 60, 90, 200, uint16(len(good) - 86), uint16(len(good) - 40), uint16(len(good) - 1)} {
+		for _, with := range []byte{'A', 'Q', '.', '=', '-', ' '} {
+			f.Add(at, with)
+		}
+	}
+	f.Fuzz(func(t *testing.T, at uint16, with byte) {
+		changed := []byte(good)
+		changed[int(at)%len(changed)] = with
+		before := r.upstream.count()
+		w := r.do("GET", "/bearer/", "", "Authorization: Bearer "+string(changed))
+		reached := r.upstream.count() > before
+		if same := string(changed) == good; same != (w.Code == 200) || same != reached || !same && w.Code != 401 {
+			t.Errorf("byte %d as %q: %d, reached the upstream: %t", int(at)%len(good), with, w.Code, reached)
+		}
+	})
 }

@@ -1,13 +1,21 @@
 package gateway
 
 import (
+	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"authgate/gateway/provider"
+	"authgate/gateway/upstream"
+	"authgate/gateway/web"
 )
 
 // answering makes the upstream answer so.
@@ -256,5 +264,94 @@ func TestLogHoldsNoSecret(t *testing.T) {
 	}
 	if strings.Contains(log, "%zz") {
 		t.Error("the log holds a part of a password")
+	}
+}
+
+// Nobody is told that the client left, and the connection ends without what
+// could pass for an answer.
+func TestFailClientGone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	r.upstream.answer = func(*http.Request) (*http.Response, error) {
+		return nil, &upstream.Error{Upstream: "app", Err: context.Canceled}
+	}
+	w := httptest.NewRecorder()
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	aborted(t, func() { r.ServeHTTP(w, request("GET", "/public/", "").WithContext(gone)) })
+	if w.Body.Len() > 0 {
+		t.Errorf("answered %q", w.Body)
+	}
+	if line := r.log.last(t, "request"); line["status"] != float64(499) || line["decision"] != "error" {
+		t.Errorf("logged %v", line)
+	}
+}
+
+// What was given up while the client waits is no client that left.
+func TestFailGivenUp(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	for want, err := range map[int]error{
+		http.StatusServiceUnavailable: &upstream.Error{Upstream: "app", Err: context.Canceled},
+		http.StatusBadGateway:         &provider.Error{Provider: "p", Operation: "keys", Kind: provider.ErrFault, Err: context.Canceled},
+	} {
+		r.upstream.answer = func(*http.Request) (*http.Response, error) { return nil, err }
+		if w := r.do("GET", "/public/", ""); w.Code != want {
+			t.Errorf("%v: %d, want %d", err, w.Code, want)
+		}
+	}
+}
+
+// aborted makes sure that f ends in the panic by which net/http cuts an answer
+// off.
+func aborted(t *testing.T, f func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		if p := recover(); p != http.ErrAbortHandler {
+			t.Errorf("the handler ends with %v, want http.ErrAbortHandler", p)
+		}
+	}()
+	f()
+}
+
+// TestUpstreamBytesStayOutOfLog: whatever an upstream says, its bytes are in
+// no line of the log.
+func TestUpstreamBytesStayOutOfLog(t *testing.T) {
+	t.Parallel()
+	const secret = "sid-sesame"
+	const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+	for _, says := range []string{
+		secret + "\r\n\r\n", "HTTP/1.1 " + secret + "\r\n\r\n", secret + " 200 OK\r\n\r\n", ok + "HTTP/1.1 200 OK\r\nSet-Cookie: " + secret + "\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: " + secret + "\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: " + secret + "\r\n\r\n",
+		"HTTP/1.1 200 OK\r\n" + secret + "\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + secret + "\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n" + secret + "\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: " + secret + "\r\n\r\n2\r\nok\r\n0\r\n" + secret + ": \x01\r\n\r\n",
+		"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + secret + "\r\n\r\n",
+		"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: \x01" + secret + "\r\n\r\n",
+		"HTTP/1.1 103 Early Hints\r\nX: " + secret + "\r\n\r\n" + secret + "\r\n\r\n",
+	} {
+		r := rawApplication(t, says, false)
+		server := httptest.NewUnstartedServer(r.Gateway)
+		server.Config.ErrorLog = web.LibraryLog(r.service.Logger.Handler(), slog.LevelDebug)
+		server.Start()
+		for _, method := range []string{"GET", "HEAD", "POST"} {
+			for _, upgrade := range []string{"", "Connection: Upgrade\r\nUpgrade: websocket\r\n"} {
+				conn, err := net.Dial("tcp", server.Listener.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				fmt.Fprintf(conn, "%s /public/ HTTP/1.1\r\nHost: gw.example\r\nContent-Length: 0\r\n%s\r\n", method, upgrade)
+				if a, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method}); err == nil && a.StatusCode != http.StatusSwitchingProtocols {
+					_, _ = io.Copy(io.Discard, a.Body) // which may be cut off
+				}
+				conn.Close()
+			}
+		}
+		server.Close() // when all requests are logged
+		if strings.Contains(r.log.String(), "sesame") {
+			t.Errorf("%q: the log has\n%s", says, r.log)
+		}
+		r.log.last(t, web.AccessMessage) // every line is a record
 	}
 }

@@ -1,14 +1,19 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"authgate/gateway/store"
+	"authgate/gateway/store/guard"
 )
 
 func TestSessionsActive(t *testing.T) {
@@ -68,5 +73,72 @@ func TestNewMetricsTaken(t *testing.T) {
 	var taken prometheus.AlreadyRegisteredError
 	if !errors.As(err, &taken) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// lostStore is a store that can lose contact.
+type lostStore struct {
+	store.Store
+	ping func(context.Context) error
+}
+
+func (s *lostStore) Ping(ctx context.Context) error { return s.ping(ctx) }
+
+func TestReady(t *testing.T) {
+	t.Parallel()
+	pinged := func(err error) store.Store {
+		return &lostStore{ping: func(context.Context) error { return err }}
+	}
+	closed := guard.NewGate(nil).Check("settle")
+	for _, c := range []struct {
+		name  string
+		store store.Store
+		open  bool
+		want  error
+	}{
+		{"a store that cannot lose contact", &brittleStore{}, true, nil},
+		{"contact", pinged(nil), true, nil},
+		{"not settled", pinged(nil), false, closed},
+		{"no contact", pinged(errBroken), true, errBroken},
+	} {
+		g := &Gateway{storage: storage{raw: c.store}}
+		gate := guard.NewGate(nil)
+		if c.open {
+			gate.Open()
+		}
+		g.state.Store(&state{gate: gate})
+		if got := g.Ready(t.Context()); (got == nil) != (c.want == nil) || got != nil && got.Error() != c.want.Error() {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	r.login(aliceIn)
+	r.do("GET", "/nowhere/"+strings.Repeat("x", 100), "")
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	text := w.Body.String()
+	for _, want := range []string{
+		`authgate_requests_total{code="200",decision="allow",mechanism="session",route="authgate/login"} 1`,
+		`authgate_requests_total{code="404",decision="error",mechanism="none",route="none"} 1`,
+		`authgate_request_duration_seconds_count{route="none"} 1`,
+		`authgate_logins_total{mechanism="session",result="success"} 1`,
+		`authgate_tokens_total{event="issued"} 1`,
+		`authgate_sessions_active 1`,
+		`authgate_requests_in_flight 0`,
+		`authgate_store_duration_seconds_count{operation="put"} 3`,
+		`authgate_build_info{goversion="go`,
+		`version="test"} 1`,
+		"go_goroutines ", "process_",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("/metrics lacks %s", want)
+		}
+	}
+	if strings.Contains(text, "xxx") {
+		t.Error("/metrics holds what a client chose")
 	}
 }
