@@ -3,13 +3,10 @@ package gateway
 import (
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"net/http"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"authgate/gateway/clocktest"
 	"authgate/gateway/store"
@@ -128,34 +125,6 @@ func TestClockStepsBack(t *testing.T) {
 				t.Errorf("a token of today's clock: %d", got)
 			}
 		},
-		"a refresh token that was used": func(t *testing.T, r *rig) {
-			r.clock.advance(24 * time.Hour)
-			s := r.login(aliceIn)
-			next := readLogin(t, r.do("POST", "/refresh", refreshBody(s.refresh), jsonType))
-			for _, step := range []time.Duration{-time.Second, -far, -time.Hour} {
-				r.clock.advance(step)
-				if w := r.do("POST", "/refresh", refreshBody(s.refresh), jsonType); w.Code != http.StatusUnauthorized {
-					t.Errorf("%v back: %d", step, w.Code)
-				}
-			}
-			if next.refresh == s.refresh {
-				t.Error("the same token was given again")
-			}
-		},
-		// By this clock the window ends later than it would have, never sooner. A
-		// real one counts it by how much time has passed (time.Time's monotonic
-		// reading).
-		"an account that is throttled": func(t *testing.T, r *rig) {
-			for range 10 {
-				r.do("POST", "/login", `{"username":"alice","password":"x"}`, jsonType)
-			}
-			for _, step := range []time.Duration{-time.Second, -far, -time.Hour} {
-				r.clock.advance(step)
-				if w := r.do("POST", "/login", aliceIn, jsonType); w.Code != http.StatusTooManyRequests {
-					t.Errorf("%v back: %d", step, w.Code)
-				}
-			}
-		},
 		"a password that is remembered": func(t *testing.T, r *rig) {
 			header := basicHeader("service", "s3rvice")
 			if w := r.do("GET", "/basic/", "", header); w.Code != http.StatusOK {
@@ -178,18 +147,6 @@ func TestClockStepsBack(t *testing.T) {
 	}
 }
 
-// TestLoginAfterClockSteppedBack: with a clock behind the time at which the
-// accounts were first seen, a login works. TestWallClockSet has the same by a
-// clock whose times have a monotonic reading, as those of time.Now.
-func TestLoginAfterClockSteppedBack(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, baseConfig)
-	r.clock.advance(-time.Hour)
-	if got := r.do("GET", "/session/", "", r.login(aliceIn).cookie).Code; got != http.StatusOK {
-		t.Errorf("the session: %d", got)
-	}
-}
-
 // sharedConfigOfTwo is what instances on one store have in common. The leeway is
 // shorter than their clocks differ, and longer than any of the steps takes.
 const sharedConfigOfTwo = baseConfig + `
@@ -205,23 +162,17 @@ type clockedStore struct {
 // Now implements store.Clock.
 func (s clockedStore) Now() time.Time { return s.now() }
 
-// instanceOn returns a gateway on a shared store whose machine's wall clock is
-// wrong by that much.
+// instanceOn returns a gateway on a shared store. The wall clock of its machine
+// is wrong by that much.
 func instanceOn(t *testing.T, yaml string, shared store.Store, wrong time.Duration) *rig {
 	t.Helper()
 	c := &clocktest.Machine{}
 	c.Adjust(wrong)
-	r := &rig{t: t, dir: t.TempDir(), log: &logBuffer{}, registry: prometheus.NewRegistry(), upstream: &stubUpstream{}}
-	var err error
-	r.Gateway, err = New(Options{
-		Config: parseConfig(t, r.dir, yaml), Store: shared, Registerer: r.registry, Version: "test", Now: c.Now,
-		Logger: slog.New(slog.NewJSONHandler(r.log, nil)),
-	})
+	r, err := startRig(t, t.TempDir(), yaml, shared, c.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Close)
-	r.stub()
 	return r
 }
 

@@ -220,6 +220,9 @@ func TestLoginByForm(t *testing.T) {
 	if w.Code != 401 || w.Header()["Set-Cookie"] != nil || w.Header()["Www-Authenticate"] != nil {
 		t.Errorf("wrong password: %d, cookies %q, challenges %q", w.Code, w.Header()["Set-Cookie"], w.Header()["Www-Authenticate"])
 	}
+	if n := sample(t, r.registry, "authgate_requests_total", "decision=challenge", "code=401"); n != 1 {
+		t.Errorf("the page of a failed login is counted as %v", r.log.last(t, "request"))
+	}
 	for text, there := range map[string]bool{
 		"Invalid username or password.": true, `value="&lt;alice&gt;"`: true, `name="return_to" value="/a"`: true, "secretly": false, "<alice>": false,
 	} {

@@ -2,14 +2,11 @@ package gateway
 
 import (
 	"errors"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // sharedSecret is the key that instances on one store sign tokens with.
@@ -24,22 +21,16 @@ const (
 	justBefore = openGateEvery - time.Nanosecond
 )
 
-// without starts another gateway on the store of r, which fails.
-func (r *rig) without(yaml string) (*rig, error) {
+// restartWithoutStore starts another gateway on the store of r, which fails.
+func (r *rig) restartWithoutStore(yaml string) (*rig, error) {
 	r.t.Helper()
-	next := *r
-	next.registry = prometheus.NewRegistry()
 	r.store.breakIf(func(string, int64, string) bool { return true })
-	var err error
-	next.Gateway, err = New(Options{
-		Config: parseConfig(r.t, r.dir, yaml), Store: r.store, Registerer: next.registry, Version: "test", Now: r.clock.now,
-		Logger: slog.New(slog.NewJSONHandler(r.log, nil)),
-	})
+	next, err := startRig(r.t, r.dir, yaml, r.store, r.clock.now)
+	next.store, next.clock = r.store, r.clock
 	if err == nil {
 		r.t.Cleanup(next.Close)
-		next.stub()
 	}
-	return &next, err
+	return next, err
 }
 
 // refusing checks that whatever needs a login is 503 and goes no further, and
@@ -72,7 +63,7 @@ func TestStartWithoutStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before := newRig(t, sharedConfig)
 		s := before.login(aliceIn)
-		r, err := before.without(sharedConfig)
+		r, err := before.restartWithoutStore(sharedConfig)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +92,7 @@ func TestStartWithoutStoreSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before := newRig(t, sharedConfig)
 		alice, bob := before.login(aliceIn), before.login(bobIn)
-		r, err := before.without(edit(t, sharedConfig, bobsAccount, ""))
+		r, err := before.restartWithoutStore(edit(t, sharedConfig, bobsAccount, ""))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +118,7 @@ func TestReloadBeforeSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before := newRig(t, sharedConfig)
 		s := before.login(aliceIn)
-		r, err := before.without(sharedConfig)
+		r, err := before.restartWithoutStore(sharedConfig)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +145,7 @@ func TestReloadBeforeSettled(t *testing.T) {
 // that somebody else ends.
 func TestStartNeedsOwnStore(t *testing.T) {
 	t.Parallel()
-	if _, err := newRig(t, baseConfig).without(baseConfig); !errors.Is(err, errBroken) {
+	if _, err := newRig(t, baseConfig).restartWithoutStore(baseConfig); !errors.Is(err, errBroken) {
 		t.Errorf("New: %v", err)
 	}
 }
@@ -164,7 +155,7 @@ func TestStartNeedsOwnStore(t *testing.T) {
 func TestStopBeforeSettled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r, err := newRig(t, sharedConfig).without(sharedConfig)
+		r, err := newRig(t, sharedConfig).restartWithoutStore(sharedConfig)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,17 +1,13 @@
 package gateway
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"authgate/gateway/store"
 )
 
 // outages are the ways in which a store may fail in the middle of a request:
@@ -114,9 +110,9 @@ func interruptions() []interrupted {
 	}
 }
 
-// While the store cannot tell, the answer is 503 with Retry-After, whichever
-// of its operations fails: never a decision, and never the confirmation of
-// something that has not happened.
+// While the store fails, the answer is 503 with Retry-After, whichever
+// operation fails. It is never a decision, and never confirms something that has
+// not happened.
 func TestStoreOutage(t *testing.T) {
 	t.Parallel()
 	for _, c := range interruptions() {
@@ -126,20 +122,14 @@ func TestStoreOutage(t *testing.T) {
 					t.Parallel()
 					r := newRig(t, baseConfig)
 					failed := 0
-					for n := int64(0); ; n++ {
-						if n > 50 {
-							t.Fatal("the request never ends")
-						}
+					eachFailure(t, r, outage, func(broken func(*http.Request) *httptest.ResponseRecorder) {
 						s := r.login(aliceIn)
 						if warm {
 							r.do("GET", "/any/", "", s.cookie)
 							r.do("GET", "/any/", "", s.bearer)
 						}
 						before := r.upstream.count()
-						r.store.breakIf(outage(n))
-						w := r.serve(c.request(s))
-						calls := r.store.calls.Load()
-						r.store.heal()
+						w := broken(c.request(s))
 						switch w.Code {
 						case http.StatusServiceUnavailable:
 							failed++
@@ -148,17 +138,42 @@ func TestStoreOutage(t *testing.T) {
 						case c.status:
 							c.done(t, r, s, w)
 						default:
-							t.Errorf("operation %d fails: %d %s, want 503 or %d", n, w.Code, w.Body, c.status)
+							t.Errorf("%d %s, want 503 or %d", w.Code, w.Body, c.status)
 						}
-						if calls <= n {
-							break // nothing was left to fail
-						}
-					}
+					})
 					if failed == 0 {
-						t.Error("no failure of the store was noticed")
+						t.Error("no request noticed that the store failed")
 					}
 				})
 			}
+		}
+	}
+}
+
+// eachFailure calls f for each operation of the store that a request makes. f
+// sends one request by broken, during which the operation fails.
+func eachFailure(t *testing.T, r *rig, outage func(int64) func(string, int64, string) bool, f func(broken func(*http.Request) *httptest.ResponseRecorder)) {
+	t.Helper()
+	for n := int64(0); ; n++ {
+		if n > 50 {
+			t.Fatal("the request makes more than 50 operations")
+		}
+		calls := int64(-1)
+		f(func(q *http.Request) *httptest.ResponseRecorder {
+			r.store.breakIf(outage(n))
+			defer r.store.heal()
+			w := r.serve(q)
+			calls = r.store.calls.Load()
+			return w
+		})
+		if calls < 0 {
+			t.Fatal("no request was sent")
+		}
+		if t.Failed() {
+			t.Fatalf("operation %d failed", n)
+		}
+		if calls <= n {
+			return // no operation was left to fail
 		}
 	}
 }
@@ -183,8 +198,8 @@ func checkUnavailable(t *testing.T, r *rig, w *httptest.ResponseRecorder, forwar
 	}
 }
 
-// Where cookies carry the tokens each of them alone leads a logout to the
-// store, and none to 200 while that fails.
+// If cookies carry the tokens, each of them alone leads to the login that a
+// logout ends. The answer is not 200 while the store fails.
 func TestStoreOutageTokenCookies(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"session_id", "access_token", "refresh_token"} {
@@ -192,130 +207,30 @@ func TestStoreOutageTokenCookies(t *testing.T) {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				t.Parallel()
 				r := newRig(t, cookieDelivery)
-				for n := int64(0); ; n++ {
-					cookies := map[string]string{}
-					for _, c := range r.do("POST", "/login", aliceIn, jsonType).Result().Cookies() {
-						cookies[c.Name] = "Cookie: " + c.Name + "=" + c.Value
-					}
-					r.store.breakIf(outage(n))
-					w := r.do("POST", "/logout", "", cookies[name])
-					calls := r.store.calls.Load()
-					r.store.heal()
-					switch w.Code {
-					case 503:
+				eachFailure(t, r, outage, func(broken func(*http.Request) *httptest.ResponseRecorder) {
+					cookies := cookieLines(r.do("POST", "/login", aliceIn, jsonType))
+					w := broken(request("POST", "/logout", "", cookies[name]))
+					if w.Code == http.StatusServiceUnavailable {
 						if w.Header()["Set-Cookie"] != nil {
-							t.Error("503 clears cookies, so that the logout cannot be made again")
+							t.Error("503 clears cookies, so that the logout cannot be repeated")
 						}
 						w = r.do("POST", "/logout", "", cookies[name])
-						fallthrough
-					case 200:
-						if w.Code != 200 {
-							t.Errorf("logout: %d %s", w.Code, w.Body)
-						}
-						for _, header := range []string{cookies["session_id"], cookies["access_token"]} {
-							if w := r.do("GET", "/any/", "", header); w.Code != 401 {
-								t.Errorf("after the logout %.24s… opens: %d", header, w.Code)
-							}
-						}
-						if w := r.do("POST", "/refresh", "", cookies["refresh_token"]); w.Code != 401 {
-							t.Errorf("after the logout the refresh token is worth %d", w.Code)
-						}
-					default:
-						t.Errorf("operation %d fails: %d %s", n, w.Code, w.Body)
 					}
-					if calls <= n {
-						return
+					if w.Code != http.StatusOK {
+						t.Errorf("logout: %d %s", w.Code, w.Body)
 					}
-				}
+					for _, header := range []string{cookies["session_id"], cookies["access_token"]} {
+						if w := r.do("GET", "/any/", "", header); w.Code != 401 {
+							t.Errorf("after the logout, %.24s… is answered %d", header, w.Code)
+						}
+					}
+					if w := r.do("POST", "/refresh", "", cookies["refresh_token"]); w.Code != 401 {
+						t.Errorf("after the logout, the refresh token is answered %d", w.Code)
+					}
+				})
 			})
 		}
 	}
-}
-
-// A reused refresh token that cannot be punished yet is punished later.
-func TestStoreOutageAtReuse(t *testing.T) {
-	t.Parallel()
-	for kind, outage := range outages {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, baseConfig)
-			for n := int64(0); ; n++ {
-				s := r.login(aliceIn)
-				w := r.do("POST", "/refresh", refreshBody(s.refresh), jsonType)
-				next := readLogin(t, w)
-				r.clock.advance(11e9) // past reuse_leeway
-				r.store.breakIf(outage(n))
-				w = r.do("POST", "/refresh", refreshBody(s.refresh), jsonType)
-				calls := r.store.calls.Load()
-				r.store.heal()
-				if w.Code == 503 {
-					checkUnavailable(t, r, w, 0)
-					w = r.do("POST", "/refresh", refreshBody(s.refresh), jsonType)
-				}
-				if w.Code != 401 {
-					t.Errorf("operation %d fails: the reused token gets %d", n, w.Code)
-				}
-				next.cookie = s.cookie
-				r.good(t, next, false)
-				if calls <= n {
-					return
-				}
-			}
-		})
-	}
-}
-
-// farStore is a store on another machine: each call takes that long, and then
-// happens, unless its context ends before.
-type farStore struct {
-	store.Store
-	away atomic.Int64 // nanoseconds
-}
-
-func (s *farStore) travel(ctx context.Context) error {
-	pause := time.NewTimer(time.Duration(s.away.Load()))
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (s *farStore) Get(ctx context.Context, key string) ([]byte, error) {
-	if err := s.travel(ctx); err != nil {
-		return nil, err
-	}
-	return s.Store.Get(ctx, key)
-}
-
-func (s *farStore) Put(ctx context.Context, key string, value []byte, expires time.Time) error {
-	if err := s.travel(ctx); err != nil {
-		return err
-	}
-	return s.Store.Put(ctx, key, value, expires)
-}
-
-func (s *farStore) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
-	if err := s.travel(ctx); err != nil {
-		return err
-	}
-	return s.Store.Swap(ctx, key, old, value, expires)
-}
-
-func (s *farStore) Take(ctx context.Context, key string) ([]byte, error) {
-	if err := s.travel(ctx); err != nil {
-		return nil, err
-	}
-	return s.Store.Take(ctx, key)
-}
-
-func (s *farStore) Delete(ctx context.Context, key string) error {
-	if err := s.travel(ctx); err != nil {
-		return err
-	}
-	return s.Store.Delete(ctx, key)
 }
 
 // TestStoreTime makes each kind of request on a store that is slow or does not
@@ -329,16 +244,13 @@ func TestStoreTime(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					r := newRig(t, baseConfig)
-					far := &farStore{Store: r.store.Store}
-					r.store.Store = far
 					s := r.login(aliceIn)
-					far.away.Store(int64(away))
+					r.store.delay(away)
 					began := time.Now()
 					w := r.serve(i.request(s))
 					took := time.Since(began)
-					far.away.Store(0)
-					time.Sleep(time.Minute) // nothing is under way any more
-					t.Logf("%d after %v", w.Code, took)
+					r.store.heal()
+					time.Sleep(time.Minute) // all work has ended
 					if took > 2*time.Second {
 						t.Errorf("%d after %v", w.Code, took)
 					}

@@ -39,105 +39,74 @@ func edit(t testing.TB, yaml, old, new string) string {
 	return strings.ReplaceAll(yaml, old, new)
 }
 
-// Each step that can fail leaves everything as it was: the state, the logins,
-// the limits, and the upstreams' connections.
+// Each step of a reload that can fail leaves everything as it was: the state, the
+// logins and the limits.
 func TestReloadAllOrNothing(t *testing.T) {
 	t.Parallel()
 	sesame := errors.New("sesame")
-	for _, c := range []struct {
-		name   string
-		change func(*config.Config)
-		want   string
-	}{
-		{"algorithm", func(c *config.Config) { c.Token.Algorithm = "none" }, "token"},
-		{"secret", func(c *config.Config) { c.Token.Secret = "short" }, "token"},
-		{"key", func(c *config.Config) { c.Token.Algorithm, c.Token.PrivateKey = "RS256", c.DataDir+"/nowhere.pem" }, "token"},
-		{"what needs a restart", func(c *config.Config) { c.DataDir = "/elsewhere" }, "data_dir"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, baseConfig)
-			s := r.login(aliceIn)
-			before := r.state.Load()
-			err := r.Reload(r.change(func(cfg *config.Config) {
+	invalid := func(change func(*config.Config)) func(*rig) error {
+		return func(r *rig) error {
+			return r.Reload(r.change(func(cfg *config.Config) {
 				cfg.Limits.LoginFailures = 1
 				cfg.Accounts.Users = cfg.Accounts.Users[:1:1] // without bob
-				c.change(cfg)
+				change(cfg)
 			}))
-			if err == nil || !strings.Contains(err.Error(), c.want) {
+		}
+	}
+	withoutStore := func(operation int64) func(*rig) error {
+		return func(r *rig) error {
+			r.store.breakIf(func(_ string, call int64, _ string) bool { return call == operation })
+			defer r.store.heal()
+			return r.Reload(r.change(func(c *config.Config) { c.Accounts.Users = c.Accounts.Users[:1] }))
+		}
+	}
+	for name, c := range map[string]struct {
+		reload func(*rig) error
+		want   string
+	}{
+		"algorithm":            {invalid(func(c *config.Config) { c.Token.Algorithm = "none" }), "token"},
+		"secret":               {invalid(func(c *config.Config) { c.Token.Secret = "short" }), "token"},
+		"key":                  {invalid(func(c *config.Config) { c.Token.Algorithm, c.Token.PrivateKey = "RS256", c.DataDir+"/nowhere.pem" }), "token"},
+		"needs a restart":      {invalid(func(c *config.Config) { c.DataDir = "/elsewhere" }), "data_dir"},
+		"cannot be loaded":     {func(r *rig) error { return r.Reload(func() (*config.Config, error) { return nil, sesame }) }, "sesame"},
+		"the first operation":  {withoutStore(0), errBroken.Error()},
+		"the second operation": {withoutStore(1), errBroken.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, baseConfig)
+			alice, bob, before := r.login(aliceIn), r.login(bobIn), r.state.Load()
+			r.clock.advance(time.Second)
+			if err := c.reload(r); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("got %v, want an error about %s", err, c.want)
 			}
-			r.unchanged(t, before, s)
+			r.unchanged(t, before, alice, bob)
 		})
 	}
-	t.Run("load", func(t *testing.T) {
-		t.Parallel()
-		r := newRig(t, baseConfig)
-		s, before := r.login(aliceIn), r.state.Load()
-		if err := r.Reload(func() (*config.Config, error) { return nil, sesame }); !errors.Is(err, sesame) {
-			t.Errorf("got %v, want %v", err, sesame)
-		}
-		r.unchanged(t, before, s)
-	})
-	t.Run("store", func(t *testing.T) {
-		t.Parallel()
-		r := newRig(t, baseConfig)
-		s, before := r.login(aliceIn), r.state.Load()
-		for n := int64(0); n < 2; n++ {
-			r.store.breakIf(func(_ string, call int64, _ string) bool { return call == n })
-			if err := r.Reload(r.change(func(c *config.Config) { c.Accounts.Users = c.Accounts.Users[:1] })); !errors.Is(err, errBroken) {
-				t.Errorf("operation %d fails: %v, want %v", n, err, errBroken)
-			}
-			r.store.heal()
-		}
-		r.unchanged(t, before, s)
-	})
 }
 
-// unchanged makes sure that a failed reload has left no trace, but in the
-// metrics.
-func (r *rig) unchanged(t *testing.T, before *state, s signedIn) {
+// unchanged checks that a failed reload has left no trace, except in the metrics.
+func (r *rig) unchanged(t *testing.T, before *state, alice, bob signedIn) {
 	t.Helper()
 	if r.state.Load() != before {
-		t.Fatal("the state is another one")
+		t.Fatal("the state has changed")
 	}
-	failed := sample(t, r.registry, "authgate_config_reloads_total", "result=failure")
-	if all := sample(t, r.registry, "authgate_config_reloads_total"); failed == 0 || all != failed {
-		t.Errorf("of %v reloads %v were counted as failures", all, failed)
+	if all, failed := sample(t, r.registry, "authgate_config_reloads_total"), sample(t, r.registry, "authgate_config_reloads_total", "result=failure"); all != 1 || failed != 1 {
+		t.Errorf("%v of %v reloads were counted as failures", failed, all)
 	}
 	for range 3 { // more than the limit that was not applied
 		if w := r.do("POST", "/login", `{"username":"bob","password":"x"}`, jsonType); w.Code != 401 {
 			t.Errorf("a wrong password: %d", w.Code)
 		}
 	}
-	bob := r.login(bobIn)
-	// A good reload with bob in it: he was never away.
-	if err := r.reload(baseConfig); err != nil {
+	again := r.login(bobIn)
+	if err := r.reload(baseConfig); err != nil { // bob was never removed
 		t.Fatal(err)
 	}
 	r.stub()
-	r.good(t, s, true)
-	r.good(t, bob, true)
-}
-
-// A login from before a failed reload lives on as if that had never been.
-func TestFailedReloadKeepsLogins(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, baseConfig)
-	bob := r.login(bobIn)
-	r.clock.advance(time.Second)
-	err := r.Reload(r.change(func(c *config.Config) {
-		c.Accounts.Users = c.Accounts.Users[:1]
-		c.Token.Secret = "short"
-	}))
-	if err == nil {
-		t.Fatal("a short secret is accepted")
+	for _, s := range []signedIn{alice, bob, again} {
+		r.good(t, s, true)
 	}
-	if err := r.reload(baseConfig); err != nil {
-		t.Fatal(err)
-	}
-	r.stub()
-	r.good(t, bob, true)
 }
 
 func TestNeedsRestart(t *testing.T) {

@@ -49,18 +49,18 @@ routes:
   - {match: /public/, name: public, upstream: app, auth: [none]}
 `
 
-// parseConfig reads a configuration as if it stood in dir.
+// parseConfig reads a configuration as if its file were in dir.
 func parseConfig(t testing.TB, dir, yaml string) *config.Config {
 	t.Helper()
 	cfg, err := config.Parse(filepath.Join(dir, "config.yaml"), []byte(yaml))
 	if err != nil {
 		t.Fatalf("parsing a configuration: %v", err)
 	}
-	cfg.DataDir = dir // which is there, unlike the folder that app makes
+	cfg.DataDir = dir // it exists
 	return cfg
 }
 
-// clock is a clock turned by hand.
+// clock is a clock that the test sets.
 type clock struct{ nanos atomic.Int64 }
 
 func newClock() *clock {
@@ -72,7 +72,7 @@ func newClock() *clock {
 func (c *clock) now() time.Time          { return time.Unix(0, c.nanos.Load()) }
 func (c *clock) advance(d time.Duration) { c.nanos.Add(int64(d)) }
 
-// logBuffer keeps what was logged, one JSON object a line.
+// logBuffer keeps the log, one JSON object a line.
 type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -97,7 +97,7 @@ func (l *logBuffer) records(t testing.TB, message string) []map[string]any {
 	for line := range strings.Lines(l.String()) {
 		var record map[string]any
 		if err := json.Unmarshal([]byte(line), &record); err != nil {
-			t.Fatalf("a log line is no JSON: %v: %s", err, line)
+			t.Fatalf("a line of the log is not JSON: %v: %s", err, line)
 		}
 		if record["msg"] == message {
 			found = append(found, record)
@@ -111,13 +111,13 @@ func (l *logBuffer) last(t testing.TB, message string) map[string]any {
 	t.Helper()
 	all := l.records(t, message)
 	if len(all) == 0 {
-		t.Fatalf("nothing was logged as %q:\n%s", message, l)
+		t.Fatalf("the log has no %q:\n%s", message, l)
 	}
 	return all[len(all)-1]
 }
 
-// rig is a Gateway with everything around it in the test's hands: memory
-// store that can fail, clock, log, and an upstream that remembers.
+// rig is a Gateway with everything around it under the control of the test: a
+// memory store that can fail, a clock, a log, and an upstream that remembers.
 type rig struct {
 	*Gateway
 	t        testing.TB
@@ -138,26 +138,34 @@ func newRig(t testing.TB, yaml string) *rig {
 	return r
 }
 
-// newRigBy returns a rig that goes by another clock than its own.
+// newRigBy returns a rig with the clock now.
 func newRigBy(t testing.TB, yaml string, now func() time.Time) *rig {
 	t.Helper()
-	r := &rig{
-		t: t, dir: t.TempDir(), log: &logBuffer{},
-		registry: prometheus.NewRegistry(), upstream: &stubUpstream{},
-	}
 	memory := store.NewMemory(now)
 	t.Cleanup(func() { memory.Close() })
-	r.store = &brittleStore{Store: memory}
-	var err error
-	r.Gateway, err = New(Options{
-		Config: parseConfig(t, r.dir, yaml), Store: r.store, Registerer: r.registry, Version: "test", Now: now,
-		Logger: slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-	})
+	brittle := &brittleStore{Store: memory}
+	r, err := startRig(t, t.TempDir(), yaml, brittle, now)
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
-	r.stub()
+	r.store = brittle
 	return r
+}
+
+// startRig starts a gateway on a store. The rig has no clock and no store that
+// can fail.
+func startRig(t testing.TB, dir, yaml string, s store.Store, now func() time.Time) (*rig, error) {
+	t.Helper()
+	r := &rig{t: t, dir: dir, log: &logBuffer{}, registry: prometheus.NewRegistry(), upstream: &stubUpstream{}}
+	var err error
+	r.Gateway, err = New(Options{
+		Config: parseConfig(t, dir, yaml), Store: s, Registerer: r.registry, Version: "test", Now: now,
+		Logger: slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	if err == nil {
+		r.stub()
+	}
+	return r, err
 }
 
 // stub puts the remembering upstream behind all routes.
@@ -208,8 +216,8 @@ func response(r *http.Request, status int, header http.Header, body string) *htt
 	}
 }
 
-// request makes a request as a server would hand it over, with header lines
-// like "Accept: text/html"; empty ones are left out.
+// request makes a request as a server passes it on, with header lines like
+// "Accept: text/html". Empty lines are left out.
 func request(method, target, body string, header ...string) *http.Request {
 	r := httptest.NewRequest(method, "/", strings.NewReader(body))
 	r.Host = "gw.example"
@@ -247,7 +255,7 @@ func basicHeader(username, password string) string {
 	return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(username+":"+password))
 }
 
-// signedIn is what a login gave.
+// signedIn is what a login issued.
 type signedIn struct {
 	cookie  string // as a header line
 	bearer  string // as a header line
@@ -272,15 +280,21 @@ func readLogin(t testing.TB, w *httptest.ResponseRecorder) signedIn {
 		RefreshToken string `json:"refresh_token"`
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), &tokens); err != nil {
-		t.Fatalf("the answer to a login is no JSON: %v: %s", err, w.Body)
+		t.Fatalf("the answer to a login is not JSON: %v: %s", err, w.Body)
 	}
 	in := signedIn{access: tokens.AccessToken, refresh: tokens.RefreshToken, bearer: "Authorization: Bearer " + tokens.AccessToken}
-	for _, c := range w.Result().Cookies() {
-		if c.Name == "session_id" {
-			in.cookie = "Cookie: session_id=" + c.Value
-		}
-	}
+	in.cookie = cookieLines(w)["session_id"]
 	return in
+}
+
+// cookieLines returns the cookies that an answer sets as lines of a request's
+// header, by name.
+func cookieLines(w *httptest.ResponseRecorder) map[string]string {
+	lines := map[string]string{}
+	for _, c := range w.Result().Cookies() {
+		lines[c.Name] = "Cookie: " + c.Name + "=" + c.Value
+	}
+	return lines
 }
 
 func refreshBody(token string) string { return `{"refresh_token":"` + token + `"}` }
@@ -297,13 +311,14 @@ func problemOf(t testing.TB, w *httptest.ResponseRecorder) problem {
 	t.Helper()
 	var p problem
 	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
-		t.Fatalf("the body is no problem: %v: %q", err, w.Body)
+		t.Fatalf("the body is not a problem document: %v: %q", err, w.Body)
 	}
 	return p
 }
 
-// sample returns the value of a counter or gauge, or how often a histogram
-// was observed; labels are like "route=basic". Without such a sample it is 0.
+// sample returns the value of a counter or gauge, or the number of
+// observations of a histogram. Labels are like "route=basic". If there is no such
+// sample, it returns 0.
 func sample(t testing.TB, gatherer prometheus.Gatherer, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := gatherer.Gather()
@@ -334,56 +349,79 @@ var errBroken = errors.New("the disk with the secret name is on fire")
 // brittleStore is a store that fails on demand, before anything happens.
 type brittleStore struct {
 	store.Store
-	calls atomic.Int64
-	fails atomic.Pointer[func(operation string, call int64, key string) bool]
+	calls  atomic.Int64
+	before atomic.Pointer[func(ctx context.Context, operation string, call int64, key string) error]
 }
 
-// breakIf makes operations fail where f says so; calls count from 0 anew.
-func (b *brittleStore) breakIf(f func(operation string, call int64, key string) bool) {
+// do calls f before each operation, which fails if f does. Calls are counted
+// from 0 again.
+func (b *brittleStore) do(f func(ctx context.Context, operation string, call int64, key string) error) {
 	b.calls.Store(0)
-	b.fails.Store(&f)
+	b.before.Store(&f)
 }
 
-func (b *brittleStore) heal() { b.fails.Store(nil) }
+// breakIf makes the operations fail for which f returns true.
+func (b *brittleStore) breakIf(f func(operation string, call int64, key string) bool) {
+	b.do(func(_ context.Context, operation string, call int64, key string) error {
+		if f(operation, call, key) {
+			return errBroken
+		}
+		return nil
+	})
+}
 
-func (b *brittleStore) check(operation, key string) error {
+// delay makes each operation wait, unless its context ends first.
+func (b *brittleStore) delay(by time.Duration) {
+	b.do(func(ctx context.Context, _ string, _ int64, _ string) error {
+		select {
+		case <-time.After(by):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+}
+
+func (b *brittleStore) heal() { b.before.Store(nil) }
+
+func (b *brittleStore) check(ctx context.Context, operation, key string) error {
 	call := b.calls.Add(1) - 1
-	if f := b.fails.Load(); f != nil && (*f)(operation, call, key) {
-		return errBroken
+	if f := b.before.Load(); f != nil {
+		return (*f)(ctx, operation, call, key)
 	}
 	return nil
 }
 
 func (b *brittleStore) Get(ctx context.Context, key string) ([]byte, error) {
-	if err := b.check("get", key); err != nil {
+	if err := b.check(ctx, "get", key); err != nil {
 		return nil, err
 	}
 	return b.Store.Get(ctx, key)
 }
 
 func (b *brittleStore) Put(ctx context.Context, key string, value []byte, expires time.Time) error {
-	if err := b.check("put", key); err != nil {
+	if err := b.check(ctx, "put", key); err != nil {
 		return err
 	}
 	return b.Store.Put(ctx, key, value, expires)
 }
 
 func (b *brittleStore) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
-	if err := b.check("swap", key); err != nil {
+	if err := b.check(ctx, "swap", key); err != nil {
 		return err
 	}
 	return b.Store.Swap(ctx, key, old, value, expires)
 }
 
 func (b *brittleStore) Take(ctx context.Context, key string) ([]byte, error) {
-	if err := b.check("take", key); err != nil {
+	if err := b.check(ctx, "take", key); err != nil {
 		return nil, err
 	}
 	return b.Store.Take(ctx, key)
 }
 
 func (b *brittleStore) Delete(ctx context.Context, key string) error {
-	if err := b.check("delete", key); err != nil {
+	if err := b.check(ctx, "delete", key); err != nil {
 		return err
 	}
 	return b.Store.Delete(ctx, key)
@@ -391,7 +429,7 @@ func (b *brittleStore) Delete(ctx context.Context, key string) error {
 
 // Count implements store.Counter, which Memory does too.
 func (b *brittleStore) Count(ctx context.Context, prefix string) (int, error) {
-	if err := b.check("count", prefix); err != nil {
+	if err := b.check(ctx, "count", prefix); err != nil {
 		return 0, err
 	}
 	return b.Store.(store.Counter).Count(ctx, prefix)

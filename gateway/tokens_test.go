@@ -2,11 +2,8 @@ package gateway
 
 import (
 	"fmt"
-	"maps"
-	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -81,34 +78,6 @@ func TestRefreshBody(t *testing.T) {
 	}
 	if w := byCookie.do("POST", "/refresh", refreshBody(cookies["refresh_token"]), jsonType); w.Code != 200 {
 		t.Errorf("a token in the body that is good: %d", w.Code)
-	}
-}
-
-// One token, many calls: one gets new tokens, and those work.
-func TestRefreshOnce(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, baseConfig)
-	s := r.login(aliceIn)
-	answers := make([]*httptest.ResponseRecorder, 50)
-	var all sync.WaitGroup
-	for i := range answers {
-		all.Go(func() { answers[i] = r.do("POST", "/refresh", refreshBody(s.refresh), jsonType) })
-	}
-	all.Wait()
-	succeeded := slices.DeleteFunc(slices.Clone(answers), func(w *httptest.ResponseRecorder) bool { return w.Code != 200 })
-	if len(succeeded) != 1 {
-		t.Fatalf("%d of %d calls succeeded", len(succeeded), len(answers))
-	}
-	for _, w := range answers {
-		if w != succeeded[0] && w.Code != 401 {
-			t.Errorf("another call: %d %s", w.Code, w.Body)
-		}
-	}
-	next := readLogin(t, succeeded[0])
-	next.cookie = s.cookie
-	r.good(t, next, true)
-	if got := sample(t, r.registry, "authgate_tokens_total", "event=refreshed"); got != 2 { // good refreshes once more
-		t.Errorf("%v refreshes were counted", got)
 	}
 }
 
@@ -238,30 +207,5 @@ func TestLogout(t *testing.T) {
 	w := r.do("POST", "/logout", "", browser, r.login(aliceIn).cookie)
 	if w.Code != 303 || w.Header().Get("Location") != "/" || w.Header()["Set-Cookie"] == nil {
 		t.Errorf("a browser: %d to %q", w.Code, w.Header().Get("Location"))
-	}
-}
-
-// An access token ends with its login at the latest, and says so.
-func TestAccessTokenEndsWithLogin(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, baseConfig+"token: {access_lifetime: 10m, refresh_lifetime: 1h}\nsession: {lifetime: 30m}\n")
-	s := r.login(aliceIn)
-	r.clock.advance(55 * time.Minute)
-	w := r.do("POST", "/refresh", refreshBody(s.refresh), jsonType)
-	if w.Code != 200 || !strings.Contains(w.Body.String(), `"expires_in":300`) {
-		t.Fatalf("%d %s", w.Code, w.Body)
-	}
-	next := readLogin(t, w)
-	r.clock.advance(5*time.Minute - time.Second)
-	statuses := map[string]int{"bearer": r.do("GET", "/bearer/", "", next.bearer).Code, "session": r.do("GET", "/session/", "", s.cookie).Code}
-	if !maps.Equal(statuses, map[string]int{"bearer": 200, "session": 401}) {
-		t.Errorf("just before the end: %v", statuses)
-	}
-	r.clock.advance(2 * time.Second)
-	if w := r.do("GET", "/bearer/", "", next.bearer); w.Code != 401 {
-		t.Errorf("after the end: %d", w.Code)
-	}
-	if w := r.do("POST", "/refresh", refreshBody(next.refresh), jsonType); w.Code != 401 {
-		t.Errorf("after the end: refresh %d", w.Code)
 	}
 }

@@ -1,4 +1,4 @@
-package gateway
+package config
 
 import (
 	"bytes"
@@ -7,12 +7,10 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-
-	"authgate/gateway/config"
 )
 
 // secretive has every kind of secret that a configuration can hold. Each of
-// them has "sesame" in it.
+// them contains "sesame".
 const secretive = `
 public_url: https://gw.example
 store: {driver: memory, encryption_key: sesame-of-the-store-of-32-bytes-or-more}
@@ -25,18 +23,21 @@ upstreams: {app: {url: "http://app.invalid"}}
 routes: [{match: /, upstream: app, auth: [bearer, oidc]}]
 `
 
-// However somebody prints a configuration, or a part of it, its secrets do not
-// come out: not as text, and not as the numbers of its bytes. Verbs for text
-// are for what is text; go vet finds others.
+// A configuration, or a part of it, that is printed, logged or encoded shows no
+// secret: neither as text nor as the numbers of its bytes. Verbs for text apply to
+// text only; go vet finds other uses.
 func TestConfigPrintsRedacted(t *testing.T) {
 	t.Parallel()
-	cfg := parseConfig(t, t.TempDir(), secretive)
+	cfg, err := Parse("config.yaml", []byte(secretive))
+	if err != nil {
+		t.Fatal(err)
+	}
 	if !strings.Contains(cfg.Token.Secret.Reveal(), "sesame") || !strings.Contains(cfg.Providers[0].ClientSecret.Reveal(), "sesame") {
 		t.Fatal("the configuration has no secrets to find")
 	}
 	parts := map[string]any{
 		"Config": *cfg, "*Config": cfg, "Token": cfg.Token, "Store": cfg.Store, "Providers": cfg.Providers, "*Provider": &cfg.Providers[0],
-		"Secret": cfg.Token.Secret, "*Secret": &cfg.Token.Secret, "[]Secret": []config.Secret{cfg.Token.Secret}, "map of Secret": map[string]config.Secret{"x": cfg.Token.Secret},
+		"Secret": cfg.Token.Secret, "*Secret": &cfg.Token.Secret, "[]Secret": []Secret{cfg.Token.Secret}, "map of Secret": map[string]Secret{"x": cfg.Token.Secret},
 	}
 	for name, part := range parts {
 		verbs := []string{"%v", "%+v", "%#v"}
@@ -68,7 +69,7 @@ func wantRedacted(t *testing.T, what, text string) {
 		"numbers as in Go": strings.Trim(strings.TrimPrefix(fmt.Sprintf("%#v", word), "[]byte"), "{}"),
 	} {
 		if strings.Contains(strings.ToLower(text), secret) {
-			t.Errorf("%s there is a secret, as %s", what, form)
+			t.Errorf("%s shows a secret, as %s", what, form)
 		}
 	}
 }
