@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"reflect"
 	"slices"
@@ -142,6 +143,19 @@ func TestChallenges(t *testing.T) {
 		got := slices.Sorted(slices.Values(w.Header()["Www-Authenticate"]))
 		if w.Code != 401 || !slices.Equal(got, c.want) || problemOf(t, w).Detail != c.detail {
 			t.Errorf("%s with %q: %d %q %q, want %q %q", c.target, c.header, w.Code, got, problemOf(t, w).Detail, c.want, c.detail)
+		}
+	}
+}
+
+// So does a refused refresh or logout.
+func TestChallengesOfEndpoints(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	for _, w := range []*httptest.ResponseRecorder{
+		r.do("POST", "/refresh", refreshBody("x"), jsonType), r.do("POST", "/logout", "", "Authorization: Bearer x"),
+	} {
+		if got := w.Header()["Www-Authenticate"]; w.Code != 401 || !slices.Equal(got, []string{`Bearer realm="authgate", error="invalid_token"`}) {
+			t.Errorf("%d %q", w.Code, got)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,5 +89,21 @@ func TestStreamsComeAndGo(t *testing.T) {
 	}
 	if n := len(s.all()); n != 2 {
 		t.Errorf("%d are left", n)
+	}
+}
+
+// An answer that is written when its login ends must not seem whole, even if
+// nothing else cuts it off.
+func TestEndedAnswerIsCutOff(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	ex := r.begin(httptest.NewRecorder(), request("GET", "/session/", ""))
+	ex.cancelUpstream = func() {}
+	r.streams.add(ex)
+	_, _ = ex.Write([]byte("all of it"))
+	r.endStream(ex, &endedError{err: web.Forbidden(), reason: "revoked"})
+	aborted(t, ex.finish)
+	if line := r.log.last(t, "request"); line["reason"] != "the login has ended: revoked" {
+		t.Errorf("logged %v", line)
 	}
 }
