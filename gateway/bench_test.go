@@ -16,11 +16,10 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/conn"
 	"authgate/gateway/store"
-	"authgate/gateway/store/storetest"
 )
 
-// echoless is an upstream that costs next to nothing, so that what is measured
-// is the gateway's own work.
+// echoless is an upstream that costs almost nothing, so that benchmarks measure the
+// gateway's own work.
 type echoless struct{}
 
 var echolessBody = strings.Repeat("x", 100)
@@ -34,7 +33,7 @@ func (echoless) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// nowhere is a client that reads nothing.
+// nowhere is a client that discards the response.
 type nowhere struct {
 	header http.Header
 	status int
@@ -44,16 +43,11 @@ func (w *nowhere) Header() http.Header         { return w.header }
 func (w *nowhere) Write(b []byte) (int, error) { return len(b), nil }
 func (w *nowhere) WriteHeader(status int)      { w.status = status }
 
-// benchRig is a gateway as it runs, but for the store's disk and the network,
-// and what alice and service present.
+// benchRig is a gateway with a memory store and an upstream without a network,
+// and the credentials of alice and service.
 func benchRig(b *testing.B) (*rig, map[string]string) {
 	b.Helper()
-	return benchRigOn(b, store.NewMemory(nil))
-}
-
-// benchRigOn is benchRig on a store, which ends with the test.
-func benchRigOn(b testing.TB, s storetest.Store) (*rig, map[string]string) {
-	b.Helper()
+	s := store.NewMemory(nil)
 	b.Cleanup(func() { s.Close() })
 	r := &rig{t: b, registry: prometheus.NewRegistry()}
 	var err error
@@ -74,10 +68,10 @@ func benchRigOn(b testing.TB, s storetest.Store) (*rig, map[string]string) {
 
 var requestHeaders = []string{"User-Agent: wrk/4.2.0", "Accept: */*"}
 
-// BenchmarkServe is a warm request from end to end without a network, beside
-// a bare proxy that does the same.
+// BenchmarkServe is a warm request from end to end without a network, compared
+// with a bare proxy.
 func BenchmarkServe(b *testing.B) {
-	r, presented := benchRig(b)
+	r, credentials := benchRig(b)
 	serve := func(b *testing.B, h http.Handler, q *http.Request) {
 		b.Helper()
 		b.ReportAllocs()
@@ -103,23 +97,23 @@ func BenchmarkServe(b *testing.B) {
 			},
 			Transport: echoless{}, BufferPool: newBufferPool(), ErrorLog: log.New(io.Discard, "", 0),
 		}
-		serve(b, bare, request("GET", "/bearer/resource", "", append(requestHeaders, presented["bearer"])...))
+		serve(b, bare, request("GET", "/bearer/resource", "", append(requestHeaders, credentials["bearer"])...))
 	})
 	for _, mechanism := range []string{"public", "basic", "session", "bearer"} {
 		b.Run(mechanism, func(b *testing.B) {
-			serve(b, r, request("GET", "/"+mechanism+"/resource", "", append(requestHeaders, presented[mechanism])...))
+			serve(b, r, request("GET", "/"+mechanism+"/resource", "", append(requestHeaders, credentials[mechanism])...))
 		})
 	}
 }
 
-// BenchmarkAuthenticate is the part of it that finds out who asks.
+// BenchmarkAuthenticate is the authentication of a request.
 func BenchmarkAuthenticate(b *testing.B) {
-	r, presented := benchRig(b)
+	r, credentials := benchRig(b)
 	st := r.state.Load()
 	for i, mechanism := range []string{"basic", "session", "bearer"} {
 		b.Run(mechanism, func(b *testing.B) {
 			b.ReportAllocs()
-			q := request("GET", "/", "", presented[mechanism])
+			q := request("GET", "/", "", credentials[mechanism])
 			peer := st.trusted.Read(q)
 			for b.Loop() {
 				creds, err := auth.ReadCredentials(q.Header, &st.site.Cookies.Names, peer.Client)
@@ -134,7 +128,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 	}
 }
 
-// BenchmarkRefuse is what a request costs that goes no further.
+// BenchmarkRefuse is the cost of a refused request.
 func BenchmarkRefuse(b *testing.B) {
 	r, _ := benchRig(b)
 	for name, q := range map[string]*http.Request{
@@ -157,8 +151,8 @@ func BenchmarkRefuse(b *testing.B) {
 	}
 }
 
-// BenchmarkStreams is what it costs a request to be among the streams, and
-// what a check of 10,000 of them costs.
+// BenchmarkStreams is the cost of adding a request to the streams, and of a check
+// of 10,000 of them.
 func BenchmarkStreams(b *testing.B) {
 	b.Run("add and remove", func(b *testing.B) {
 		b.ReportAllocs()
@@ -173,13 +167,13 @@ func BenchmarkStreams(b *testing.B) {
 			s.remove(ex)
 		}
 	})
-	r, presented := benchRig(b)
+	r, credentials := benchRig(b)
 	for _, mechanism := range []string{"basic", "session", "bearer"} {
 		b.Run("check 10000, "+mechanism, func(b *testing.B) {
 			st := r.state.Load()
 			open := make([]*exchange, 10_000)
 			for i := range open {
-				ex := r.begin(&nowhere{}, request("GET", "/"+mechanism+"/resource", "", presented[mechanism]))
+				ex := r.begin(&nowhere{}, request("GET", "/"+mechanism+"/resource", "", credentials[mechanism]))
 				if err := ex.read(); err != nil {
 					b.Fatal(err)
 				}
@@ -195,5 +189,17 @@ func BenchmarkStreams(b *testing.B) {
 				r.streams.checkAll(b.Context(), open, time.Now())
 			}
 		})
+	}
+}
+
+func BenchmarkStripCredentials(b *testing.B) {
+	names := &auth.CookieNames{Session: "session_id"}
+	b.ReportAllocs()
+	for b.Loop() {
+		h := http.Header{"Cookie": {"session_id=x; theme=dark"}}
+		stripCredentials(h, &auth.Credentials{Cookies: true}, names, false)
+		if len(h["Cookie"]) != 1 {
+			b.Fatal(h)
+		}
 	}
 }

@@ -120,7 +120,7 @@ func endlessAnswers(t *testing.T, reads bool) (server *httptest.Server, answered
 	t.Helper()
 	answered, ended = make(chan struct{}, 8), make(chan struct{}, 8)
 	over := make(chan struct{})
-	a := newApplication(t, func(w http.ResponseWriter, _ *http.Request) {
+	r := newNetworkRig(t, edit(t, baseConfig, `"http://app.invalid"`, `"http://app.invalid", timeout: 2s`), func(w http.ResponseWriter, _ *http.Request) {
 		conn, rw, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -134,10 +134,6 @@ func endlessAnswers(t *testing.T, reads bool) (server *httptest.Server, answered
 		}
 		<-over
 	})
-	r := newRig(t, baseConfig)
-	if err := r.reload(edit(t, baseConfig, `"http://app.invalid"`, `"`+a.URL+`", timeout: 2s`)); err != nil {
-		t.Fatal(err)
-	}
 	server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		defer func() { ended <- struct{}{} }()
 		r.ServeHTTP(w, q)

@@ -15,13 +15,6 @@ import (
 	"authgate/gateway/web"
 )
 
-// answering makes the upstream answer so.
-func (u *stubUpstream) answering(answer func(*http.Request) (*http.Response, error)) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.answer = answer
-}
-
 // What is counted and logged of an exchange, whoever makes the answer.
 func TestExchangeAccount(t *testing.T) {
 	t.Parallel()

@@ -2,37 +2,30 @@ package gateway
 
 import (
 	"bufio"
-	"bytes"
-	"crypto/tls"
+	"context"
 	"fmt"
 	"io"
-	"log"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
 	"net/textproto"
-	"os"
-	"runtime"
-	"strconv"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"authgate/gateway/store"
 	"authgate/gateway/upstream/http1"
 )
 
-// rawApplication is an upstream that answers whatever it is asked with these
-// bytes, again and again if endless, and then closes the connection.
+// rawApplication returns a rig whose upstream answers each request with bytes,
+// repeatedly if endless, and then closes the connection.
 func rawApplication(t *testing.T, bytes string, endless bool) *rig {
 	t.Helper()
-	a := newApplication(t, func(w http.ResponseWriter, _ *http.Request) {
+	return newNetworkRig(t, edit(t, baseConfig, "store:", "tls: {hsts: 48h}\nstore:"), func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -45,82 +38,67 @@ func rawApplication(t *testing.T, bytes string, endless bool) *rig {
 			}
 		}
 	})
-	r := newRig(t, strings.Replace(baseConfig, "store:", "tls: {hsts: 48h}\nstore:", 1))
-	if err := r.reload(edit(t, r.yaml(), "http://app.invalid", a.URL)); err != nil {
-		t.Fatal(err)
+}
+
+// fetch sends a request to the gateway over a connection, and returns the response
+// with its body.
+func (r *rig) fetch(ctx context.Context, method string) (*http.Response, string) {
+	r.t.Helper()
+	server := httptest.NewServer(r.Gateway)
+	defer server.Close()
+	q, err := http.NewRequestWithContext(ctx, method, server.URL+"/public/", http.NoBody)
+	if err != nil {
+		r.t.Fatal(err)
 	}
-	return r
+	answer, err := http.DefaultTransport.RoundTrip(q)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		r.t.Error(err)
+	}
+	return answer, string(body)
 }
 
-// yaml is the configuration that rawApplication's rig began with.
-func (r *rig) yaml() string {
-	return strings.Replace(baseConfig, "store:", "tls: {hsts: 48h}\nstore:", 1)
-}
-
-// An upstream that hints without end is at fault, by whichever way requests go
-// to it, and its client is not flooded.
+// An upstream that sends informational responses without end fails, and its client
+// gets few of them.
 func TestInformationalFlood(t *testing.T) {
 	t.Parallel()
-	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "OPTIONS"} {
-		t.Run(method, func(t *testing.T) {
-			t.Parallel()
-			r := rawApplication(t, "HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n", true)
-			server := httptest.NewServer(r.Gateway)
-			defer server.Close()
-			hints := 0
-			const tooMany = 1000
-			trace := &httptrace.ClientTrace{Got1xxResponse: func(int, textproto.MIMEHeader) error {
-				if hints++; hints > tooMany {
-					return fmt.Errorf("more than %d of them", tooMany)
-				}
-				return nil
-			}}
-			q, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), method, server.URL+"/public/", http.NoBody)
-			if err != nil {
-				t.Fatal(err)
+	for _, method := range []string{"GET", "HEAD", "POST"} {
+		r := rawApplication(t, "HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n", true)
+		hints := 0
+		trace := &httptrace.ClientTrace{Got1xxResponse: func(int, textproto.MIMEHeader) error {
+			if hints++; hints > 1000 {
+				return fmt.Errorf("%d informational responses", hints)
 			}
-			answer, err := http.DefaultTransport.RoundTrip(q)
-			if err != nil {
-				t.Fatalf("after %d hints: %v", hints, err)
-			}
-			answer.Body.Close()
-			if answer.StatusCode != http.StatusBadGateway || hints > http1.MaxInformational+1 {
-				t.Errorf("%d after %d hints, want 502 after %d at most", answer.StatusCode, hints, http1.MaxInformational)
-			}
-		})
-	}
-}
-
-// Hints before the answer take nothing from it.
-func TestInformationalKeepsHeaders(t *testing.T) {
-	t.Parallel()
-	for _, method := range []string{"GET", "POST"} {
-		for hints, bytes := range map[int]string{
-			0: "",
-			1: "HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n",
-			2: strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\nStrict-Transport-Security: max-age=1\r\n\r\n", 2),
-		} {
-			r := rawApplication(t, bytes+"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok", false)
-			server := httptest.NewServer(r.Gateway)
-			q, err := http.NewRequest(method, server.URL+"/public/", http.NoBody)
-			if err != nil {
-				t.Fatal(err)
-			}
-			answer, err := http.DefaultTransport.RoundTrip(q)
-			if err != nil {
-				t.Fatal(err)
-			}
-			answer.Body.Close()
-			if got := answer.Header["Strict-Transport-Security"]; answer.StatusCode != 200 || len(got) != 1 || got[0] != "max-age=172800" {
-				t.Errorf("%s after %d hints: %d with Strict-Transport-Security %q", method, hints, answer.StatusCode, got)
-			}
-			server.Close()
+			return nil
+		}}
+		answer, _ := r.fetch(httptrace.WithClientTrace(t.Context(), trace), method)
+		if answer.StatusCode != http.StatusBadGateway || hints > http1.MaxInformational+1 {
+			t.Errorf("%s: %d after %d informational responses, want 502 after %d at most", method, answer.StatusCode, hints, http1.MaxInformational)
 		}
 	}
 }
 
-// An upstream that switches protocols although nobody asked it to is at fault,
-// and gets no tunnel to the client, however it says so.
+// Informational responses do not change the header of the response.
+func TestInformationalKeepsHeaders(t *testing.T) {
+	t.Parallel()
+	const hint = "HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\nStrict-Transport-Security: max-age=1\r\n\r\n"
+	for _, method := range []string{"GET", "POST"} {
+		for hints := range 3 {
+			r := rawApplication(t, strings.Repeat(hint, hints)+"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok", false)
+			answer, body := r.fetch(t.Context(), method)
+			if got := answer.Header["Strict-Transport-Security"]; answer.StatusCode != 200 || body != "ok" || !slices.Equal(got, []string{"max-age=172800"}) {
+				t.Errorf("%s after %d hints: %d %q with Strict-Transport-Security %q", method, hints, answer.StatusCode, body, got)
+			}
+		}
+	}
+}
+
+// An upstream that switches protocols although the request does not ask for it
+// fails, and gets no tunnel to the client.
 func TestSwitchUnasked(t *testing.T) {
 	t.Parallel()
 	for name, header := range map[string]string{
@@ -128,181 +106,100 @@ func TestSwitchUnasked(t *testing.T) {
 		"to nothing": "", "Connection alone": "Connection: Upgrade\r\n", "Upgrade alone": "Upgrade: websocket\r\n",
 		"to an empty name": "Connection: Upgrade\r\nUpgrade: \r\n", "with a length": "Connection: Upgrade\r\nUpgrade: x\r\nContent-Length: 4\r\n",
 	} {
-		for _, method := range []string{"GET", "POST", "OPTIONS"} {
-			t.Run(name+" "+method, func(t *testing.T) {
-				t.Parallel()
-				r := rawApplication(t, "HTTP/1.1 101 Switching Protocols\r\n"+header+"\r\nevil", false)
-				server := httptest.NewServer(r.Gateway)
-				defer server.Close()
-				q, err := http.NewRequest(method, server.URL+"/public/", http.NoBody)
-				if err != nil {
-					t.Fatal(err)
-				}
-				answer, err := http.DefaultTransport.RoundTrip(q)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer answer.Body.Close()
-				body, err := io.ReadAll(answer.Body)
-				if answer.StatusCode != http.StatusBadGateway || err != nil || strings.Contains(string(body), "evil") {
-					t.Errorf("%d %q, %v", answer.StatusCode, body, err)
-				}
-			})
+		for _, method := range []string{"GET", "POST"} {
+			r := rawApplication(t, "HTTP/1.1 101 Switching Protocols\r\n"+header+"\r\nevil", false)
+			if answer, body := r.fetch(t.Context(), method); answer.StatusCode != http.StatusBadGateway || strings.Contains(body, "evil") {
+				t.Errorf("%s, %s: %d %q", name, method, answer.StatusCode, body)
+			}
 		}
 	}
 }
 
-// effort is how many requests a stress test makes: few, or as many as
-// AUTHGATE_STRESS says.
-func effort(t testing.TB, few int) int {
-	t.Helper()
-	many := os.Getenv("AUTHGATE_STRESS")
-	if many == "" {
-		return few
-	}
-	n, err := strconv.Atoi(many)
-	if err != nil || n <= 0 {
-		t.Fatalf("AUTHGATE_STRESS=%s: expected a number of requests", many)
-	}
-	return n
-}
-
-// resetter is a client over HTTP/2 that resets what it asks for.
-type resetter struct {
-	conn   net.Conn
-	mu     sync.Mutex // held while a frame is written
-	framer *http2.Framer
-	next   uint32
-	block  bytes.Buffer
-	fields *hpack.Encoder
-}
-
-func newResetter(conn net.Conn) (*resetter, error) {
-	c := &resetter{conn: conn, framer: http2.NewFramer(conn, conn), next: 1}
-	c.fields = hpack.NewEncoder(&c.block)
-	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
-		return nil, err
-	}
-	return c, c.framer.WriteSettings()
-}
-
-// read answers what has to be answered until the connection ends.
-func (c *resetter) read() {
-	for {
-		frame, err := c.framer.ReadFrame()
+// switching is an upstream that switches to a protocol and then echoes.
+func switching(protocol string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") == "" && protocol == "websocket" {
+			fmt.Fprintf(w, "not asked; Connection: %s", r.Header.Get("Connection"))
+			return
+		}
+		conn, rw, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			return
 		}
-		c.mu.Lock()
-		switch f := frame.(type) {
-		case *http2.SettingsFrame:
-			if !f.IsAck() {
-				_ = c.framer.WriteSettingsAck() // the next frame tells of a connection that is gone
-			}
-		case *http2.PingFrame:
-			if !f.IsAck() {
-				_ = c.framer.WritePing(true, f.Data)
-			}
-		}
-		c.mu.Unlock()
+		defer conn.Close()
+		fmt.Fprintf(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", protocol)
+		rw.Flush()
+		_, _ = io.Copy(conn, rw) // until the other side has had enough
 	}
 }
 
-// ask sends a request and returns its stream.
-func (c *resetter) ask(path string) (uint32, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	stream := c.next
-	c.next += 2
-	c.block.Reset()
-	for _, f := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "gw.example"}, {":path", path}} {
-		if err := c.fields.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
-			return 0, err
-		}
-	}
-	return stream, c.framer.WriteHeaders(http2.HeadersFrameParam{
-		StreamID: stream, BlockFragment: c.block.Bytes(), EndStream: true, EndHeaders: true,
-	})
-}
-
-func (c *resetter) reset(stream uint32) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.framer.WriteRSTStream(stream, http2.ErrCodeCancel)
-}
-
-// TestResetAmidHints: a client that resets its streams while hints for them
-// are on the way does not make two goroutines use one map, which ends the
-// process. AUTHGATE_STRESS=N makes N requests.
-func TestResetAmidHints(t *testing.T) {
+// A WebSocket is passed through and counted as 101. No other protocol is
+// requested from the upstream.
+func TestUpgrade(t *testing.T) {
 	t.Parallel()
-	r, _ := benchRigOn(t, store.NewMemory(nil))
-	hinting := make(chan struct{}, 1)
-	hints := textproto.MIMEHeader{}
-	for i := range 20 { // for the encoder to take its time
-		hints.Set("X-Hint-"+strconv.Itoa(i), "</style.css>; rel=preload")
-	}
-	st := r.state.Load()
-	for i := range st.routing.routes {
-		st.routing.routes[i].transport = roundTrip(func(q *http.Request) (*http.Response, error) {
-			select {
-			case hinting <- struct{}{}:
-			default:
-			}
-			trace := httptrace.ContextClientTrace(q.Context())
-			for range 3 {
-				if err := trace.Got1xxResponse(http.StatusEarlyHints, hints); err != nil {
-					return nil, err
-				}
-			}
-			return response(q, http.StatusOK, http.Header{}, "ok"), nil
-		})
-	}
-	server := httptest.NewUnstartedServer(r.Gateway)
-	server.EnableHTTP2 = true
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.StartTLS()
-	defer server.Close()
-
-	requests := effort(t, 2000)
-	for asked := 0; asked < requests; {
-		conn, err := tls.Dial("tcp", server.Listener.Addr().String(), &tls.Config{
-			InsecureSkipVerify: true, NextProtos: []string{"h2"}, // of httptest
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := newResetter(conn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var reading sync.WaitGroup
-		reading.Go(c.read)
-		for range min(1000, requests-asked) {
-			stream, err := c.ask("/public/")
+	const refused = "not asked; Connection: "
+	for _, c := range []struct {
+		name, ask, upstream string
+		status              int
+		body                string
+	}{
+		{"WebSocket", "websocket", "websocket", 101, ""},
+		{"WebSocket in another case", "WebSocket", "websocket", 101, ""},
+		{"HTTP/2 in cleartext", "h2c", "websocket", 200, refused},
+		{"two protocols", "websocket, h2c", "websocket", 200, refused},
+		{"not a protocol", "web\xffsocket", "websocket", 200, refused},
+		{"an upstream that switches to another protocol", "websocket", "h2c", 502, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newNetworkRig(t, baseConfig, switching(c.upstream))
+			server := httptest.NewServer(r.Gateway)
+			defer server.Close()
+			conn, err := net.Dial("tcp", server.Listener.Addr().String())
 			if err != nil {
 				t.Fatal(err)
 			}
-			<-hinting
-			asked++
-			for range rand.N(20) {
-				runtime.Gosched() // the reset comes at any moment of the hints
-			}
-			if err := c.reset(stream); err != nil {
+			defer conn.Close()
+			fmt.Fprintf(conn, "GET /public/ HTTP/1.1\r\nHost: gw.example\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", c.ask)
+			reader := bufio.NewReader(conn)
+			answer, err := http.ReadResponse(reader, nil)
+			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		conn.Close()
-		reading.Wait()
+			defer answer.Body.Close()
+			if answer.StatusCode != c.status {
+				t.Fatalf("%s, want %d", answer.Status, c.status)
+			}
+			if c.body != "" {
+				if body, err := io.ReadAll(answer.Body); err != nil || string(body) != c.body {
+					t.Errorf("%q, %v; want %q", body, err, c.body)
+				}
+			}
+			if c.status == 101 {
+				if _, err := io.WriteString(conn, "ping"); err != nil {
+					t.Fatal(err)
+				}
+				echo := make([]byte, 4)
+				if _, err := io.ReadFull(reader, echo); err != nil || string(echo) != "ping" {
+					t.Errorf("the upstream says %q, %v", echo, err)
+				}
+			}
+			conn.Close()
+			server.Close() // waits for requests, but not for WebSockets
+			r.sockets.Wait()
+			line := r.log.last(t, "request")
+			if line["status"] != float64(c.status) || (line["decision"] == "allow") != (c.status < 400) {
+				t.Errorf("logged %v", line)
+			}
+			if n := sample(t, r.registry, "authgate_requests_total", fmt.Sprintf("code=%d", c.status)); n != 1 {
+				t.Errorf("%v requests counted as %d", n, c.status)
+			}
+		})
 	}
 }
 
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// Hints do not ask the client to go elsewhere, the answer behind them does,
-// and a switch to WebSocket is one.
+// While the gateway drains, a response asks the client to close the connection.
+// Informational responses do not, and neither does a switch to WebSocket.
 func TestDrainingAnswers(t *testing.T) {
 	t.Parallel()
 	r := rawApplication(t, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", false)
@@ -335,8 +232,8 @@ func TestDrainingAnswers(t *testing.T) {
 	})
 }
 
-// Over HTTP/2 the server says with GOAWAY that the connection takes no
-// further requests, and which it has taken (RFC 9113, section 6.8).
+// Over HTTP/2, GOAWAY says that the connection accepts no further requests, and
+// which it has accepted (RFC 9113, section 6.8).
 func TestDrainingHTTP2(t *testing.T) {
 	t.Parallel()
 	for _, draining := range []bool{false, true} {
@@ -366,7 +263,7 @@ func TestDrainingHTTP2(t *testing.T) {
 			for {
 				f, err := framer.ReadFrame()
 				if err != nil {
-					break // closed, or silent
+					break // the connection is closed, or a second has passed
 				}
 				answered = answered || f.Header().StreamID == 1 && f.Header().Flags.Has(http2.FlagDataEndStream)
 				if away, ok := f.(*http2.GoAwayFrame); ok {
@@ -383,7 +280,7 @@ func TestDrainingHTTP2(t *testing.T) {
 	}
 }
 
-// upgraded opens a WebSocket through a gateway. fromGateway has what comes after the
+// upgraded opens a WebSocket through a gateway. fromGateway reads what follows the
 // response.
 func upgraded(t *testing.T, r *rig, client net.Conn, path, header string) (fromGateway *bufio.Reader, upstream net.Conn) {
 	t.Helper()
@@ -409,7 +306,7 @@ func upgraded(t *testing.T, r *rig, client net.Conn, path, header string) (fromG
 	return fromGateway, <-upstreams
 }
 
-// A WebSocket whose login ends is closed with 1008, and the log says why.
+// A WebSocket whose login ends is closed with 1008. The log has the reason.
 func TestSocketSignedOut(t *testing.T) {
 	t.Parallel()
 	listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {

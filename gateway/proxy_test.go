@@ -1,13 +1,10 @@
 package gateway
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -122,15 +119,10 @@ func TestKeepPrivate(t *testing.T) {
 // A body over max_body is 413, whether its length is told or found out.
 func TestMaxBody(t *testing.T) {
 	t.Parallel()
-	a := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
+	r := newNetworkRig(t, baseConfig+"  - {match: /small/, upstream: app, auth: [none], max_body: 100000}\n", func(w http.ResponseWriter, r *http.Request) {
 		n, err := io.Copy(io.Discard, r.Body)
 		fmt.Fprint(w, n, " ", err)
 	})
-	r := newRig(t, baseConfig)
-	yaml := edit(t, baseConfig, "http://app.invalid", a.URL) + "  - {match: /small/, upstream: app, auth: [none], max_body: 100000}\n"
-	if err := r.reload(yaml); err != nil {
-		t.Fatal(err)
-	}
 	for size, want := range map[int]int{0: 200, 100_000: 200, 100_001: 413, 5_000_000: 413} {
 		for _, known := range []bool{true, false} {
 			q := request("POST", "/small/", "")
@@ -151,107 +143,3 @@ func TestMaxBody(t *testing.T) {
 		t.Errorf("without a limit: %d", w.Code)
 	}
 }
-
-// switching is an upstream that switches to a protocol and then echoes.
-func switching(protocol string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Upgrade") == "" && protocol == "websocket" {
-			fmt.Fprintf(w, "not asked; Connection: %s", r.Header.Get("Connection"))
-			return
-		}
-		conn, rw, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		fmt.Fprintf(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", protocol)
-		rw.Flush()
-		_, _ = io.Copy(conn, rw) // until the other side has had enough
-	}
-}
-
-// A WebSocket is passed through and counted as 101; whatever else somebody
-// wants to switch to is not asked for.
-func TestUpgrade(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name, ask, upstream string
-		status              int
-		body                string
-	}{
-		{"WebSocket", "websocket", "websocket", 101, ""},
-		{"WebSocket, written otherwise", "WebSocket", "websocket", 101, ""},
-		{"HTTP/2 in cleartext", "h2c", "websocket", 200, "not asked; Connection: "},
-		{"two protocols", "websocket, h2c", "websocket", 200, "not asked; Connection: "},
-		{"what is no protocol", "web\xffsocket", "websocket", 200, "not asked; Connection: "},
-		{"an upstream that switches to something else", "websocket", "h2c", 502, ""},
-		{"an upstream that switches unasked", "", "h2c", 502, ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			a := newApplication(t, switching(c.upstream))
-			r := newRig(t, baseConfig)
-			if err := r.reload(edit(t, baseConfig, "http://app.invalid", a.URL)); err != nil {
-				t.Fatal(err)
-			}
-			served := make(chan struct{})
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-				defer close(served)
-				r.ServeHTTP(w, q)
-			}))
-			defer server.Close()
-			conn, err := net.Dial("tcp", server.Listener.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			header := ""
-			if c.ask != "" {
-				header = "Connection: Upgrade\r\nUpgrade: " + c.ask + "\r\n"
-			}
-			fmt.Fprintf(conn, "GET /public/ HTTP/1.1\r\nHost: gw.example\r\n%s\r\n", header)
-			reader := bufio.NewReader(conn)
-			answer, err := http.ReadResponse(reader, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer answer.Body.Close()
-			if answer.StatusCode != c.status {
-				t.Fatalf("%s, want %d", answer.Status, c.status)
-			}
-			if c.body != "" {
-				if body, err := io.ReadAll(answer.Body); err != nil || string(body) != c.body {
-					t.Errorf("%q, %v; want %q", body, err, c.body)
-				}
-			}
-			if c.status == 101 {
-				if _, err := io.WriteString(conn, "ping"); err != nil {
-					t.Fatal(err)
-				}
-				echo := make([]byte, 4)
-				if _, err := io.ReadFull(reader, echo); err != nil || string(echo) != "ping" {
-					t.Errorf("the other side says %q, %v", echo, err)
-				}
-			}
-			conn.Close()
-			<-served
-			line := r.log.last(t, "request")
-			if line["status"] != float64(c.status) || (line["decision"] == "allow") != (c.status < 400) {
-				t.Errorf("logged %v", line)
-			}
-			if n := sample(t, r.registry, "authgate_requests_total", fmt.Sprintf("code=%d", c.status)); n != 1 {
-				t.Errorf("%v requests counted as %d", n, c.status)
-			}
-		})
-	}
-}
-
-// newApplication is an upstream over a real connection.
-func newApplication(t testing.TB, serve http.HandlerFunc) *httptest.Server {
-	t.Helper()
-	a := httptest.NewServer(serve)
-	t.Cleanup(a.Close)
-	return a
-}
-
-func ok(http.ResponseWriter, *http.Request) {}

@@ -16,11 +16,6 @@ import (
 	"authgate/gateway/config"
 )
 
-// reload makes the rig run yaml.
-func (r *rig) reload(yaml string) error {
-	return r.Reload(func() (*config.Config, error) { return parseConfig(r.t, r.dir, yaml), nil })
-}
-
 // change is a configuration that differs from the one that runs.
 func (r *rig) change(f func(*config.Config)) func() (*config.Config, error) {
 	return func() (*config.Config, error) {
@@ -28,15 +23,6 @@ func (r *rig) change(f func(*config.Config)) func() (*config.Config, error) {
 		f(cfg)
 		return cfg, nil
 	}
-}
-
-// edit replaces a part of the configuration, which must be there.
-func edit(t testing.TB, yaml, old, new string) string {
-	t.Helper()
-	if !strings.Contains(yaml, old) {
-		t.Fatalf("the configuration has no %q", old)
-	}
-	return strings.ReplaceAll(yaml, old, new)
 }
 
 // Each step of a reload that can fail leaves everything as it was: the state, the
@@ -188,7 +174,9 @@ func TestReloadUpstreams(t *testing.T) {
 	}
 }
 
-// Connections that nobody will use again are closed, and others are kept warm.
+func ok(http.ResponseWriter, *http.Request) {}
+
+// Idle connections of a removed upstream are closed. Others are kept.
 func TestReloadConnections(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -210,7 +198,7 @@ func TestReloadConnections(t *testing.T) {
 	r := newRig(t, edit(t, yaml, "name: public", "name: before"))
 	get := func() {
 		t.Helper()
-		if err := r.reload(yaml); err != nil { // makes the stub go
+		if err := r.reload(yaml); err != nil { // removes the stub
 			t.Fatal(err)
 		}
 		if w := r.do("GET", "/public/", ""); w.Code != 200 {
@@ -330,11 +318,12 @@ func TestReloadLimits(t *testing.T) {
 	}
 }
 
-// Reloads and requests side by side: nobody gets anything but an answer that
-// one of the configurations gives. The race detector looks on.
+// During reloads, each request gets an answer that one of the configurations
+// gives. The race detector observes this test.
 func TestReloadConcurrently(t *testing.T) {
 	t.Parallel()
-	a := newApplication(t, ok)
+	a := httptest.NewServer(http.HandlerFunc(ok))
+	t.Cleanup(a.Close)
 	yaml := edit(t, baseConfig, "http://app.invalid", a.URL)
 	r := newRig(t, yaml)
 	variants := []string{
@@ -343,7 +332,7 @@ func TestReloadConcurrently(t *testing.T) {
 		edit(t, yaml, a.URL, a.URL+`", timeout: "9s`),
 		edit(t, yaml, "auth: [session]}", "auth: [session], policy: admin}"),
 	}
-	if err := r.reload(variants[1]); err != nil { // makes the stub go
+	if err := r.reload(variants[1]); err != nil { // removes the stub
 		t.Fatal(err)
 	}
 	alice := r.login(aliceIn)

@@ -152,6 +152,19 @@ func newRigBy(t testing.TB, yaml string, now func() time.Time) *rig {
 	return r
 }
 
+// newNetworkRig returns a rig whose upstream is an application over real
+// connections.
+func newNetworkRig(t testing.TB, yaml string, serve http.HandlerFunc) *rig {
+	t.Helper()
+	a := httptest.NewServer(serve)
+	t.Cleanup(a.Close)
+	r := newRig(t, yaml)
+	if err := r.reload(edit(t, yaml, "http://app.invalid", a.URL)); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // startRig starts a gateway on a store. The rig has no clock and no store that
 // can fail.
 func startRig(t testing.TB, dir, yaml string, s store.Store, now func() time.Time) (*rig, error) {
@@ -174,6 +187,20 @@ func (r *rig) stub() {
 	for i := range st.routing.routes {
 		st.routing.routes[i].transport = r.upstream
 	}
+}
+
+// reload makes the rig run yaml.
+func (r *rig) reload(yaml string) error {
+	return r.Reload(func() (*config.Config, error) { return parseConfig(r.t, r.dir, yaml), nil })
+}
+
+// edit replaces a part of the configuration, which must be there.
+func edit(t testing.TB, yaml, old, new string) string {
+	t.Helper()
+	if !strings.Contains(yaml, old) {
+		t.Fatalf("the configuration has no %q", old)
+	}
+	return strings.ReplaceAll(yaml, old, new)
 }
 
 // stubUpstream answers every request without a network.
@@ -207,6 +234,13 @@ func (u *stubUpstream) count() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.asked
+}
+
+// answering makes the upstream answer with answer.
+func (u *stubUpstream) answering(answer func(*http.Request) (*http.Response, error)) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.answer = answer
 }
 
 func response(r *http.Request, status int, header http.Header, body string) *http.Response {

@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -79,6 +81,30 @@ func TestRefreshBody(t *testing.T) {
 	if w := byCookie.do("POST", "/refresh", refreshBody(cookies["refresh_token"]), jsonType); w.Code != 200 {
 		t.Errorf("a token in the body that is good: %d", w.Code)
 	}
+}
+
+// Of two refreshes with one token, one succeeds: the other one finds the token
+// changed between its read and its write.
+func TestRefreshOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	s := r.login(aliceIn)
+	refresh := func() *httptest.ResponseRecorder { return r.do("POST", "/refresh", refreshBody(s.refresh), jsonType) }
+	var first *httptest.ResponseRecorder
+	second := false
+	r.store.do(func(_ context.Context, operation string, _ int64, _ string) error {
+		if operation == "swap" && !second {
+			second = true
+			first = refresh()
+		}
+		return nil
+	})
+	if w := refresh(); w.Code != 401 || first.Code != 200 {
+		t.Fatalf("%d and %d, want 200 and 401", first.Code, w.Code)
+	}
+	next := readLogin(t, first)
+	next.cookie = s.cookie
+	r.good(t, next, true)
 }
 
 // What happens to tokens is counted and audited once, however it came to be.
