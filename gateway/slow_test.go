@@ -40,8 +40,8 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p); return nil }
 func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
 
-// listening runs f beside a gateway that serves HTTP/1.1 and HTTP/2 over what
-// dial opens, on the clock of a bubble. Its upstream reads the whole body.
+// listening runs f in a synctest bubble with a gateway that serves HTTP/1.1 and
+// HTTP/2 over what dial opens. The upstream reads the whole body.
 func listening(t *testing.T, f func(t *testing.T, r *rig, dial func() net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -70,7 +70,7 @@ func listening(t *testing.T, f func(t *testing.T, r *rig, dial func() net.Conn))
 		}()
 		f(t, r, func() net.Conn {
 			here, there := net.Pipe()
-			if err := here.SetDeadline(time.Now().Add(24 * time.Hour)); err != nil { // long for a bubble, but not for ever
+			if err := here.SetDeadline(time.Now().Add(24 * time.Hour)); err != nil { // longer than any test waits
 				t.Fatal(err)
 			}
 			listener <- there
@@ -79,8 +79,19 @@ func listening(t *testing.T, f func(t *testing.T, r *rig, dial func() net.Conn))
 	})
 }
 
-// ask writes text, with lines that end in a line feed alone, and reads the
-// answer to it.
+// transportOver returns an HTTP client for one protocol over what dial opens.
+func transportOver(dial func() net.Conn, protocol string) *http.Transport {
+	transport := &http.Transport{
+		Protocols:   new(http.Protocols),
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return dial(), nil },
+	}
+	transport.Protocols.SetHTTP1(protocol == "HTTP/1.1")
+	transport.Protocols.SetUnencryptedHTTP2(protocol == "HTTP/2.0")
+	return transport
+}
+
+// ask sends a request, whose lines end in a line feed alone, and reads the
+// response.
 func ask(t *testing.T, conn net.Conn, text string) *http.Response {
 	t.Helper()
 	if _, err := io.WriteString(conn, strings.ReplaceAll(text, "\n", "\r\n")); err != nil {
@@ -96,9 +107,8 @@ func ask(t *testing.T, conn net.Conn, text string) *http.Response {
 	return response
 }
 
-// A request that goes no further is answered even if its body never comes.
-// The connection is of no use then: nobody knows where its next request would
-// begin.
+// A refused request is answered even if its body never arrives. Then the connection
+// closes, because it is unknown where the next request would begin.
 func TestStalledBody(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -129,7 +139,7 @@ func TestStalledBody(t *testing.T) {
 					t.Errorf("%s, %q: %d after %v, closing %t; want %d after %v", name, body, a.StatusCode, took, a.Close, c.want, web.BodyTime)
 				}
 				if n, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-					t.Errorf("%s, %q: there is more: %d, %v", name, body, n, err)
+					t.Errorf("%s, %q: the connection is still open: %d, %v", name, body, n, err)
 				}
 				if n := r.upstream.count(); n > 0 {
 					t.Errorf("%s, %q: %d requests reached the upstream", name, body, n)
@@ -139,8 +149,8 @@ func TestStalledBody(t *testing.T) {
 	}
 }
 
-// The limit is that of one body: on the same connection another one may take
-// its time on its way to the upstream.
+// The time limit of a body does not apply to the next body on the connection, which
+// goes to the upstream.
 func TestBodyLimitEnds(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]string{
@@ -153,7 +163,7 @@ func TestBodyLimitEnds(t *testing.T) {
 			conn := dial()
 			for _, head := range []string{first, "POST /public/"} {
 				for _, wait := range []time.Duration{time.Second, web.BodyTime - time.Second} {
-					time.AfterFunc(wait, func() { _, _ = io.WriteString(conn, "body") }) // an error shows in the answer
+					time.AfterFunc(wait, func() { _, _ = io.WriteString(conn, "body") }) // after an error, the answer is another one
 					if a := ask(t, conn, head+" HTTP/1.1\nHost: gw.example\nContent-Length: 4\n\n"); a.Close {
 						t.Errorf("after %s: %d, and the connection ends", name, a.StatusCode)
 					}
@@ -171,7 +181,7 @@ func TestBodyLimitEnds(t *testing.T) {
 	}
 }
 
-// A body on its way to an upstream may take for ever, but not pause for ever.
+// A body on its way to an upstream may take any time, but its pauses are bounded.
 func TestPausedBody(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -188,7 +198,7 @@ func TestPausedBody(t *testing.T) {
 			after := time.Duration(0)
 			for _, pause := range c.pauses {
 				after += pause
-				time.AfterFunc(after, func() { _, _ = io.WriteString(conn, "b") }) // an error shows in the answer
+				time.AfterFunc(after, func() { _, _ = io.WriteString(conn, "b") }) // after an error, the answer is another one
 			}
 			head := "POST /public/ HTTP/1.1\nHost: gw.example\nContent-Length: 10\n\n"
 			a := ask(t, conn, head+strings.Repeat("b", 10-len(c.pauses)))
@@ -206,23 +216,26 @@ func TestPausedBody(t *testing.T) {
 	}
 }
 
-// The answer of an upstream that does not wait for the body is not held back
-// for longer than one of the gateway's own.
+// An upstream may answer before it has the body. The gateway waits for the rest of
+// the body as long as before an answer of its own; it does not wait for a body that
+// the client sends only after a 100 (Continue).
 func TestEarlyAnswer(t *testing.T) {
 	t.Parallel()
-	listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
-		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
-			return response(q, http.StatusConflict, http.Header{}, "no"), nil
-		}
-		start := time.Now()
-		a := ask(t, dial(), "POST /public/ HTTP/1.1\nHost: gw.example\nContent-Length: 10\n\n")
-		if took := time.Since(start); a.StatusCode != http.StatusConflict || took != web.BodyTime {
-			t.Errorf("%d after %v", a.StatusCode, took)
-		}
-	})
+	for header, want := range map[string]time.Duration{"": web.BodyTime, "Expect: 100-continue\n": 0} {
+		listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
+			r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+				return response(q, http.StatusConflict, http.Header{}, "no"), nil
+			}
+			start := time.Now()
+			a := ask(t, dial(), "POST /public/ HTTP/1.1\nHost: gw.example\n"+header+"Content-Length: 10\n\n")
+			if took := time.Since(start); a.StatusCode != http.StatusConflict || took != want {
+				t.Errorf("%q: %d after %v, want it after %v", header, a.StatusCode, took, want)
+			}
+		})
+	}
 }
 
-// A long answer to a body that has come is not cut by the limit of the body.
+// The time limit of a body that has arrived does not end a long response.
 func TestLongAnswerAfterBody(t *testing.T) {
 	t.Parallel()
 	listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
@@ -243,17 +256,13 @@ func TestLongAnswerAfterBody(t *testing.T) {
 	})
 }
 
-// Over HTTP/2 nobody waits for a body that nobody reads, and the limit is that
-// of one stream.
+// Over HTTP/2 the gateway does not wait for a body that it does not read, and the
+// time limit is that of one stream.
 func TestStalledBodyHTTP2(t *testing.T) {
 	t.Parallel()
 	listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
 		dials := 0
-		transport := &http.Transport{
-			Protocols:   new(http.Protocols),
-			DialContext: func(context.Context, string, string) (net.Conn, error) { dials++; return dial(), nil },
-		}
-		transport.Protocols.SetUnencryptedHTTP2(true)
+		transport := transportOver(func() net.Conn { dials++; return dial() }, "HTTP/2.0")
 		defer transport.CloseIdleConnections()
 		send := func(method, path string, bodyAfter time.Duration, header ...string) (int, time.Duration) {
 			body, comes := io.Pipe()
@@ -300,9 +309,8 @@ func TestStalledBodyHTTP2(t *testing.T) {
 	})
 }
 
-// A client that does not read its answer holds a connection here and one at
-// the upstream, and must not do so for as long as it likes. One that reads
-// slowly gets everything.
+// A client that does not read the response loses the connection, because it holds
+// one to the upstream too. A client that reads slowly gets everything.
 func TestStalledReader(t *testing.T) {
 	t.Parallel()
 	listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
@@ -322,20 +330,20 @@ func TestStalledReader(t *testing.T) {
 		for range 60 {
 			time.Sleep(time.Minute)
 			if _, err := slow.Read(buffer); err != nil {
-				t.Fatalf("who reads slowly: %v", err)
+				t.Fatalf("the client that reads slowly: %v", err)
 			}
 		}
 		synctest.Wait()
 		if got := r.load.inFlight.Load(); got != 1 {
-			t.Errorf("after an hour %d requests are under way, want that of the slow one alone", got)
+			t.Errorf("after an hour %d requests are in flight, want one", got)
 		}
 		slow.Close()
 		stalled.Close()
 	})
 }
 
-// duplexUpstream answers while it reads: it sends a message whenever messages
-// gives it one, and ends the response when that is closed.
+// duplexUpstream responds while it reads: it sends each message of messages, and
+// ends the response when messages is closed.
 func duplexUpstream(r *rig, messages <-chan string) {
 	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
 		out, in := io.Pipe()
@@ -355,8 +363,8 @@ func duplexUpstream(r *rig, messages <-chan string) {
 	}
 }
 
-// A full-duplex stream lives on while its response goes on, though its client
-// is silent, and is cut when both are silent.
+// A full-duplex stream goes on while its response does, even if its client sends
+// nothing. It is cut when neither sends anything.
 func TestSilentClientOfAStream(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -369,11 +377,7 @@ func TestSilentClientOfAStream(t *testing.T) {
 		listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
 			messages := make(chan string)
 			duplexUpstream(r, messages)
-			transport := &http.Transport{
-				Protocols:   new(http.Protocols),
-				DialContext: func(context.Context, string, string) (net.Conn, error) { return dial(), nil },
-			}
-			transport.Protocols.SetUnencryptedHTTP2(true)
+			transport := transportOver(dial, "HTTP/2.0")
 			defer transport.CloseIdleConnections()
 			body, comes := io.Pipe()
 			defer comes.Close()
@@ -411,14 +415,11 @@ func TestSilentClientOfAStream(t *testing.T) {
 	}
 }
 
-// An upstream that does not read for longer than body_pause is no pause of the
-// client's.
+// The time in which the upstream does not read does not count as a pause of the
+// client.
 func TestUpstreamThatReadsLate(t *testing.T) {
 	t.Parallel()
-	for name, protocol := range map[string]func(*http.Protocols){
-		"HTTP/1.1": func(p *http.Protocols) { p.SetHTTP1(true) },
-		"HTTP/2":   func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) },
-	} {
+	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
 			r.upstream.answer = func(q *http.Request) (*http.Response, error) {
 				if _, err := io.ReadFull(q.Body, make([]byte, 1)); err != nil {
@@ -431,11 +432,7 @@ func TestUpstreamThatReadsLate(t *testing.T) {
 				}
 				return response(q, http.StatusOK, http.Header{}, ""), nil
 			}
-			transport := &http.Transport{
-				Protocols:   new(http.Protocols),
-				DialContext: func(context.Context, string, string) (net.Conn, error) { return dial(), nil },
-			}
-			protocol(transport.Protocols)
+			transport := transportOver(dial, protocol)
 			defer transport.CloseIdleConnections()
 			q, err := http.NewRequest("POST", "http://gw.example/public/", strings.NewReader(strings.Repeat("b", 1<<20+1)))
 			if err != nil {
@@ -447,13 +444,13 @@ func TestUpstreamThatReadsLate(t *testing.T) {
 			}
 			defer answer.Body.Close()
 			if answer.StatusCode != http.StatusOK {
-				t.Errorf("%s: %d\n%s", name, answer.StatusCode, r.log)
+				t.Errorf("%s: %d\n%s", protocol, answer.StatusCode, r.log)
 			}
 		})
 	}
 }
 
-// body_pause is that of the configuration that runs when the request comes.
+// limits.body_pause of the configuration applies that runs when the request arrives.
 func TestBodyPauseReloads(t *testing.T) {
 	t.Parallel()
 	listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
@@ -470,34 +467,10 @@ func TestBodyPauseReloads(t *testing.T) {
 		time.Sleep(3*time.Second - time.Since(start) - 1)
 		synctest.Wait()
 		if r.load.inFlight.Load() != 1 {
-			t.Error("the request is over before body_pause")
+			t.Error("the request has ended before body_pause")
 		}
 		if answer, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || answer.StatusCode != http.StatusRequestTimeout {
 			t.Errorf("%v, %v", answer, err)
-		}
-	})
-}
-
-// TestExpectEarlyAnswer: an upstream that answers before the client has sent
-// its body, because that waits for 100 (Continue), is not held up by the body.
-func TestExpectEarlyAnswer(t *testing.T) {
-	t.Parallel()
-	listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
-		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
-			return response(q, http.StatusRequestEntityTooLarge, http.Header{}, ""), nil
-		}
-		conn := dial()
-		defer conn.Close()
-		began := time.Now()
-		if _, err := io.WriteString(conn, "POST /public/ HTTP/1.1\r\nHost: gw.example\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
-		got, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if took := time.Since(began); got.StatusCode != http.StatusRequestEntityTooLarge || took != 0 {
-			t.Errorf("%s after %v, want 413 at once", got.Status, took)
 		}
 	})
 }

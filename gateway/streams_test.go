@@ -16,32 +16,25 @@ import (
 	"authgate/gateway/web"
 )
 
-// within is what the gateway promises: a stream ends so soon after its login.
+// within is how soon after its login a stream ends.
 const within = time.Second
 
-// streaming is a client of a gateway whose upstream answers each request with
-// a body that has begun and goes on until the request is given up.
+// streaming is a client of a gateway whose upstream answers each request with a
+// body that begins and goes on until the request is canceled.
 type streaming struct {
 	*rig
-	t       *testing.T
-	clients map[string]*http.Client // by protocol
-	givenUp chan time.Time          // when the upstream was told
+	t        *testing.T
+	clients  map[string]*http.Client // by protocol
+	canceled chan time.Time          // when the upstream noticed
 }
 
-// streamsOf runs f beside such a gateway, on the clock of a bubble.
+// streamsOf runs f with such a gateway in a synctest bubble.
 func streamsOf(t *testing.T, f func(*streaming)) {
 	t.Helper()
 	listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
-		s := &streaming{rig: r, t: t, clients: map[string]*http.Client{}, givenUp: make(chan time.Time, 100)}
-		for protocol, set := range map[string]func(*http.Protocols){
-			"HTTP/1.1": func(p *http.Protocols) { p.SetHTTP1(true) },
-			"HTTP/2.0": func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) },
-		} {
-			transport := &http.Transport{
-				DialContext: func(context.Context, string, string) (net.Conn, error) { return dial(), nil },
-				Protocols:   new(http.Protocols),
-			}
-			set(transport.Protocols)
+		s := &streaming{rig: r, t: t, clients: map[string]*http.Client{}, canceled: make(chan time.Time, 100)}
+		for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+			transport := transportOver(dial, protocol)
 			s.clients[protocol] = &http.Client{Transport: transport}
 			defer transport.CloseIdleConnections()
 		}
@@ -50,12 +43,12 @@ func streamsOf(t *testing.T, f func(*streaming)) {
 	})
 }
 
-// begin answers with "data" and then nothing.
+// begin is an upstream that sends "data" and then nothing.
 func (s *streaming) begin(q *http.Request) (*http.Response, error) {
 	out, in := io.Pipe()
 	go func() { _, _ = io.WriteString(in, "data") }() // the reader may be gone
 	context.AfterFunc(q.Context(), func() {
-		s.givenUp <- time.Now()
+		s.canceled <- time.Now()
 		in.CloseWithError(q.Context().Err())
 	})
 	answer := response(q, http.StatusOK, http.Header{"Content-Type": {"text/event-stream"}}, "")
@@ -63,10 +56,10 @@ func (s *streaming) begin(q *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// hold answers nothing.
+// hold is an upstream that does not answer.
 func (s *streaming) hold(q *http.Request) (*http.Response, error) {
 	<-q.Context().Done()
-	s.givenUp <- time.Now()
+	s.canceled <- time.Now()
 	return nil, q.Context().Err()
 }
 
@@ -84,12 +77,12 @@ func (s *streaming) ask(protocol, path, header string) *http.Response {
 		s.t.Fatal(err)
 	}
 	if answer.Proto != protocol {
-		s.t.Fatalf("it speaks %s", answer.Proto)
+		s.t.Fatalf("the protocol is %s", answer.Proto)
 	}
 	return answer
 }
 
-// open is a stream that has begun.
+// open returns a stream that has begun.
 func (s *streaming) open(protocol, path, header string) io.ReadCloser {
 	s.t.Helper()
 	answer := s.ask(protocol, path, header)
@@ -100,8 +93,8 @@ func (s *streaming) open(protocol, path, header string) io.ReadCloser {
 	return answer.Body
 }
 
-// ends fails the test unless the stream and the upstream's end within a second
-// of the time, and the stream is seen not to be whole.
+// ends fails the test unless the stream and the request to the upstream end within
+// a second of the time, and the client notices that the stream is not whole.
 func (s *streaming) ends(what string, body io.ReadCloser, since time.Time) {
 	s.t.Helper()
 	rest, err := io.ReadAll(body)
@@ -111,13 +104,13 @@ func (s *streaming) ends(what string, body io.ReadCloser, since time.Time) {
 	if err == nil || len(rest) > 0 {
 		s.t.Errorf("%s: the client got %q, and then %v", what, rest, err)
 	}
-	if took := (<-s.givenUp).Sub(since); took > within {
-		s.t.Errorf("%s: the upstream was told after %v", what, took)
+	if took := (<-s.canceled).Sub(since); took > within {
+		s.t.Errorf("%s: the upstream noticed after %v", what, took)
 	}
 	body.Close()
 	synctest.Wait()
 	if n := s.load.inFlight.Load(); n != 0 {
-		s.t.Errorf("%s: %d requests are under way", what, n)
+		s.t.Errorf("%s: %d requests are in flight", what, n)
 	}
 }
 
@@ -137,7 +130,7 @@ func (s *streaming) reload(old, new string) {
 
 const bobHash = `"$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"`
 
-// A stream ends with its login, whatever ends that, and not before.
+// A stream ends with its login, whatever ends the login, and not before.
 func TestStreamsEndWithTheLogin(t *testing.T) {
 	t.Parallel()
 	const session, bearer, admin, basic = "/session/", "/bearer/", "/admin/", "/basic/"
@@ -182,10 +175,10 @@ func TestStreamsEndWithTheLogin(t *testing.T) {
 						header = basicHeader("service", "s3rvice")
 					}
 					body := s.open(protocol, c.path, header)
-					s.do("POST", "/refresh", refreshBody(in.refresh), jsonType) // which ends nothing
+					s.do("POST", "/refresh", refreshBody(in.refresh), jsonType) // a refresh ends nothing
 					time.Sleep(time.Minute)
 					if n := s.load.inFlight.Load(); n != 1 {
-						t.Fatalf("before the end %d requests are under way", n)
+						t.Fatalf("before the end %d requests are in flight", n)
 					}
 					c.end(s, in)
 					s.ends(name, body, time.Now())
@@ -196,7 +189,7 @@ func TestStreamsEndWithTheLogin(t *testing.T) {
 	}
 }
 
-// reuse presents a refresh token that was exchanged long ago.
+// reuse sends a refresh token that was exchanged before.
 func (s *streaming) reuse(in signedIn) {
 	s.clock.advance(time.Minute)
 	if w := s.do("POST", "/refresh", refreshBody(in.refresh), jsonType); w.Code != http.StatusUnauthorized {
@@ -204,8 +197,8 @@ func (s *streaming) reuse(in signedIn) {
 	}
 }
 
-// wantEnded fails the test unless the log tells once that a stream has ended
-// for the reason, and does not blame the upstream.
+// wantEnded fails the test unless the log has once that a stream has ended for the
+// reason, and no error of the upstream.
 func (s *streaming) wantEnded(reason string) {
 	s.t.Helper()
 	var requests []map[string]any
@@ -215,7 +208,7 @@ func (s *streaming) wantEnded(reason string) {
 		}
 	}
 	if len(requests) != 1 || requests[0]["error"] != nil || requests[0]["level"] != "INFO" {
-		s.t.Errorf("with %q as the reason is logged: %v\n%s", reason, requests, s.rig.log)
+		s.t.Errorf("the log has for the reason %q: %v\n%s", reason, requests, s.rig.log)
 	}
 	var audits []map[string]any
 	for _, line := range s.rig.log.records(s.t, "audit") {
@@ -227,12 +220,12 @@ func (s *streaming) wantEnded(reason string) {
 		s.t.Errorf("the audit log has %v", audits)
 	}
 	if strings.Contains(s.rig.log.String(), "ReverseProxy") {
-		s.t.Errorf("the proxy complains:\n%s", s.rig.log)
+		s.t.Errorf("the proxy logs an error:\n%s", s.rig.log)
 	}
 }
 
-// What is not the end of a login ends no stream, and looking at streams costs
-// the store no write.
+// Streams go on while their logins do. Checks of streams only read from the
+// store.
 func TestStreamsGoOn(t *testing.T) {
 	t.Parallel()
 	streamsOf(t, func(s *streaming) {
@@ -246,7 +239,7 @@ func TestStreamsGoOn(t *testing.T) {
 		s.reload("roles: [user, admin], ", "roles: [user, staff], ")
 		s.rig.store.breakIf(func(operation string, _ int64, _ string) bool {
 			if operation != "get" {
-				t.Errorf("looking does a %s", operation)
+				t.Errorf("a check makes the operation %s", operation)
 			}
 			return false
 		})
@@ -260,7 +253,7 @@ func TestStreamsGoOn(t *testing.T) {
 	})
 }
 
-// A stream is no sign of life: a session that has no other ends when it is idle.
+// A stream is not activity: its session ends when it is idle.
 func TestStreamsAreNoActivity(t *testing.T) {
 	t.Parallel()
 	streamsOf(t, func(s *streaming) {
@@ -271,14 +264,15 @@ func TestStreamsAreNoActivity(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		if n := s.load.inFlight.Load(); n != 1 {
-			t.Fatalf("%d requests are under way after 9 minutes", n)
+			t.Fatalf("%d requests are in flight after 9 minutes", n)
 		}
 		s.clock.advance(time.Minute)
 		s.ends("idle", body, time.Now())
 	})
 }
 
-// A request whose answer has not begun is answered as it would be now.
+// A request whose response has not begun gets the response that a new request
+// would get.
 func TestStreamsWithoutAnAnswerYet(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -322,7 +316,7 @@ func TestStreamsWithoutAnAnswerYet(t *testing.T) {
 					answer.Body.Close()
 					synctest.Wait()
 					s.upstream.answering(s.begin)
-					s.open(protocol, "/public/", "Accept: */*").Close() // clients go on
+					s.open(protocol, "/public/", "Accept: */*").Close() // the client can make further requests
 				})
 			})
 		}
@@ -335,37 +329,36 @@ type endlessBody struct{}
 func (endlessBody) Read(b []byte) (int, error) { return len(b), nil }
 func (endlessBody) Close() error               { return nil }
 
-// A client that does not read holds nothing up.
+// A client that does not read does not delay the end of its stream.
 func TestStreamsOfClientsThatDoNotRead(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		streamsOf(t, func(s *streaming) {
 			s.upstream.answering(func(q *http.Request) (*http.Response, error) {
-				context.AfterFunc(q.Context(), func() { s.givenUp <- time.Now() })
+				context.AfterFunc(q.Context(), func() { s.canceled <- time.Now() })
 				answer := response(q, http.StatusOK, http.Header{}, "")
 				answer.Body, answer.ContentLength = endlessBody{}, 1<<40
 				return answer, nil
 			})
 			in := s.login(aliceIn)
 			answer := s.ask(protocol, "/session/", in.cookie)
-			time.Sleep(3 * web.AnswerPause / 4) // so that the limit of slow readers is moved on meanwhile
+			time.Sleep(3 * web.AnswerPause / 4) // the limit for slow readers is moved on meanwhile
 			s.do("POST", "/logout", "", in.cookie)
 			ended := time.Now()
-			if took := (<-s.givenUp).Sub(ended); took > within {
-				t.Errorf("%s: the upstream was told after %v", protocol, took)
+			if took := (<-s.canceled).Sub(ended); took > within {
+				t.Errorf("%s: the upstream noticed after %v", protocol, took)
 			}
 			time.Sleep(within - time.Since(ended))
 			synctest.Wait()
 			if n := s.load.inFlight.Load(); n != 0 {
-				t.Errorf("%s: %d requests are under way", protocol, n)
+				t.Errorf("%s: %d requests are in flight", protocol, n)
 			}
 			answer.Body.Close()
 		})
 	}
 }
 
-// While the store does not answer a stream goes on for at most ten seconds, and
-// longer only if the store comes back.
+// While the store does not answer, a stream goes on for at most ten seconds.
 func TestStreamsWithoutTheStore(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -381,7 +374,7 @@ func TestStreamsWithoutTheStore(t *testing.T) {
 		} {
 			streamsOf(t, func(s *streaming) {
 				body := s.open("HTTP/1.1", "/session/", s.login(aliceIn).cookie)
-				defer time.Sleep(2 * checkTime) // for what hangs
+				defer time.Sleep(2 * checkTime) // for operations that hang
 				defer body.Close()
 				time.Sleep(time.Minute)
 				s.rig.store.breakIf(fail)
@@ -409,7 +402,8 @@ func TestStreamsWithoutTheStore(t *testing.T) {
 	}
 }
 
-// Streams whose records the store holds back do not keep the look from others.
+// Streams whose records the store does not return do not delay the checks of
+// others.
 func TestStreamsBesideThoseThatWait(t *testing.T) {
 	t.Parallel()
 	streamsOf(t, func(s *streaming) {
@@ -441,6 +435,6 @@ func TestStreamsBesideThoseThatWait(t *testing.T) {
 		}
 		body.Close()
 		s.rig.store.heal()
-		time.Sleep(2 * checkTime) // for those that hang
+		time.Sleep(2 * checkTime) // for operations that hang
 	})
 }

@@ -19,7 +19,7 @@ import (
 // process. AUTHGATE_STRESS=N makes N requests.
 func TestResetAmidHints(t *testing.T) {
 	t.Parallel()
-	requests := 1000
+	requests := 300
 	if many := os.Getenv("AUTHGATE_STRESS"); many != "" {
 		var err error
 		if requests, err = strconv.Atoi(many); err != nil {
