@@ -51,23 +51,26 @@ type observations struct{ atomic.Int64 }
 // Observe implements prometheus.Observer.
 func (o *observations) Observe(float64) { o.Add(1) }
 
+// newRaw returns an application that answers with these bytes, and then closes the
+// connection.
+func newRaw(t testing.TB, says string) *application {
+	t.Helper()
+	return newApplication(t, func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.WriteString(conn, says) // the client may be gone
+		conn.Close()
+	})
+}
+
 // clock is a clock turned by hand.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
+type clock struct{ passed atomic.Int64 }
 
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
+func (c *clock) Now() time.Time       { return time.Unix(0, c.passed.Load()) }
+func (c *clock) pass(d time.Duration) { c.passed.Add(int64(d)) }
 
 // Kinds of errors, as the gateway answers them.
 const (
@@ -99,7 +102,7 @@ type fixture struct {
 func newFixture(t testing.TB, timeout time.Duration, urls ...string) *fixture {
 	t.Helper()
 	took := &observations{}
-	f := &fixture{clock: &clock{now: time.Now()}, took: took}
+	f := &fixture{clock: &clock{}, took: took}
 	addresses := make([]*url.URL, len(urls))
 	for i, raw := range urls {
 		var err error
@@ -247,11 +250,7 @@ func TestBalancerKeepsBody(t *testing.T) {
 // A request that was sent to one target is not sent to another.
 func TestBalancerDoesNotRepeat(t *testing.T) {
 	t.Parallel()
-	hangUp := newApplication(t, func(w http.ResponseWriter, _ *http.Request) {
-		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
-			conn.Close()
-		}
-	})
+	hangUp := newRaw(t, "")
 	other := newApplication(t, ok)
 	for _, method := range []string{"GET", "POST"} {
 		f := newFixture(t, time.Minute, other.URL, hangUp.URL) // the second has the first turn
@@ -279,30 +278,7 @@ func TestBalancerErrors(t *testing.T) {
 		}
 	})
 	t.Cleanup(func() { close(ended) }) // before the server's own cleanup
-	garbage, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { garbage.Close() })
-	go func() {
-		for {
-			conn, err := garbage.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = io.WriteString(conn, "220 mail.example ESMTP\r\n") // the client may be gone
-			conn.Close()
-		}
-	}()
-	odd := newApplication(t, func(w http.ResponseWriter, _ *http.Request) {
-		conn, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.Close()
-		_, _ = io.WriteString(conn, "HTTP/1.1 042 What\r\nContent-Length: 0\r\n\r\n") // the client may be gone
-	})
+	garbage := newRaw(t, "220 mail.example ESMTP\r\n")
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, c := range []struct {
@@ -315,9 +291,8 @@ func TestBalancerErrors(t *testing.T) {
 		{"refuses", t.Context(), []string{refusing}, failed, true},
 		{"all refuse", t.Context(), []string{refusing, "http://127.0.0.1:2"}, failed, true},
 		{"no such host", t.Context(), []string{"http://nowhere.invalid"}, failed, true},
-		{"speaks another protocol", t.Context(), []string{"http://" + garbage.Addr().String()}, failed, false},
-		{"answers with an invalid status", t.Context(), []string{odd.URL}, failed, false},
-		{"speaks no TLS", t.Context(), []string{"https://" + garbage.Addr().String()}, failed, false},
+		{"speaks another protocol", t.Context(), []string{garbage.URL}, failed, false},
+		{"speaks no TLS", t.Context(), []string{strings.Replace(garbage.URL, "http", "https", 1)}, failed, false},
 		{"does not answer in time", t.Context(), []string{silent.URL}, late, false},
 		{"the client is gone", gone, []string{silent.URL}, canceled, false},
 		{"the client is gone, and so is the upstream", gone, []string{refusing, refusing}, canceled, false},
@@ -334,6 +309,33 @@ func TestBalancerErrors(t *testing.T) {
 		}
 		if got := slices.Contains(f.resting(), true); got != c.rests {
 			t.Errorf("%s: a target rests: %t", c.name, got)
+		}
+	}
+}
+
+// roundTripper is a function that is a RoundTripper.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A response with a status that does not exist is an error, and its body is closed.
+func TestInvalidStatus(t *testing.T) {
+	t.Parallel()
+	for status, valid := range map[int]bool{0: false, 42: false, 99: false, 100: true, 799: true} {
+		f := newFixture(t, time.Minute, refusing)
+		body, feed := io.Pipe()
+		b := &balancer{f.Upstream, roundTripper(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: status, Body: body}, nil
+		})}
+		_, err := b.RoundTrip(&http.Request{URL: &url.URL{}})
+		if (err == nil) != valid || err != nil && kind(err) != failed {
+			t.Errorf("%d: %v", status, err)
+		}
+		if valid {
+			body.Close()
+		}
+		if _, err := feed.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("%d: the body is not closed: %v", status, err)
 		}
 	}
 }
@@ -407,26 +409,6 @@ func TestStallGuard(t *testing.T) {
 			t.Error("a write to a closed connection succeeds")
 		}
 	})
-}
-
-// endless is a body that never ends.
-type endless struct{}
-
-func (endless) Read(b []byte) (int, error) { return len(b), nil }
-
-// The same over a real connection.
-func TestStalledUpload(t *testing.T) {
-	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // it accepts connections, and never reads
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	f := newFixture(t, 100*time.Millisecond, "http://"+listener.Addr().String())
-	_, err = f.send(t.Context(), "POST", endless{})
-	if got := kind(err); err == nil || got != late {
-		t.Errorf("%s (%v), want %s", got, err, late)
-	}
 }
 
 // Without file descriptors, idle connections are closed and the connection is

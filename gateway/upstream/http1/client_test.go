@@ -2,291 +2,77 @@ package http1
 
 import (
 	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
-	"runtime"
+	"net/url"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// rawUpstream answers with the bytes that a test gives.
-type rawUpstream struct {
-	listener    net.Listener
-	connections atomic.Int64
-	requests    atomic.Int64
-	done        sync.WaitGroup
-}
-
-// answerRaw answers request n (from 0) of a connection. After false the connection
-// is closed.
-type answerRaw func(connection, n int64, r *http.Request, conn net.Conn) bool
-
-func newRawUpstream(t testing.TB, answer answerRaw) *rawUpstream {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return serveRaw(t, listener, answer)
-}
-
-func serveRaw(t testing.TB, listener net.Listener, answer answerRaw) *rawUpstream {
-	t.Helper()
-	u := &rawUpstream{listener: listener}
-	u.done.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			connection := u.connections.Add(1) - 1
-			u.done.Go(func() {
-				defer conn.Close()
-				reader := bufio.NewReader(conn)
-				for n := int64(0); ; n++ {
-					r, err := http.ReadRequest(reader)
-					if err != nil {
-						return
-					}
-					u.requests.Add(1)
-					if !answer(connection, n, r, conn) {
-						return
-					}
-				}
-			})
-		}
-	})
-	t.Cleanup(func() { listener.Close() })
-	return u
-}
-
-func (u *rawUpstream) url() string { return "http://" + u.listener.Addr().String() }
-
-// say answers with s and keeps the connection.
-func say(s string) answerRaw {
-	return func(_, _ int64, _ *http.Request, conn net.Conn) bool {
-		_, err := io.WriteString(conn, s)
-		return err == nil
-	}
-}
-
-const okResponse = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-
-// A connection is used again only after a response whose end is beyond doubt, and
-// that was read to its end.
-func TestReuse(t *testing.T) {
+// A response has the same meaning as for http.Transport, or is an error for both.
+func TestMeaning(t *testing.T) {
 	t.Parallel()
-	const header = "HTTP/1.1 200 OK\r\n"
+	huge := strings.Repeat("0123456789abcdef", 1<<16)
 	for _, c := range []struct {
-		name, method, first, body string
-		reused                    bool
+		name, says string
+		fails      bool
 	}{
-		{"a length", "GET", okResponse, "ok", true},
-		{"no body", "GET", header + "Content-Length: 0\r\n\r\n", "", true},
-		{"chunks", "GET", header + "Transfer-Encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n", "ok", true},
-		{"chunks and a trailer", "GET", header + "Transfer-Encoding: chunked\r\nTrailer: X\r\n\r\n2\r\nok\r\n0\r\nX: y\r\n\r\n", "ok", true},
-		{"chunks and a header like Content-Length", "GET", header + "X-Content-Length: 7\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "ok", true},
-		{"204", "GET", "HTTP/1.1 204 No Content\r\n\r\n", "", true},
-		{"204 with the length 0", "GET", "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", "", true},
-		{"304", "GET", "HTTP/1.1 304 Not Modified\r\nEtag: x\r\n\r\n", "", true},
-		{"304 with a length", "GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", "", false},
-		{"304 with chunks", "GET", "HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n", "", false},
-		{"HEAD", "HEAD", header + "X: y\r\n\r\n", "", true},
-		{"HEAD with the length 0", "HEAD", header + "Content-Length: 0\r\n\r\n", "", true},
-		{"HEAD with a length", "HEAD", header + "Content-Length: 5\r\n\r\n", "", false},
-		{"HEAD with chunks", "HEAD", header + "Transfer-Encoding: chunked\r\n\r\n", "", false},
-		{"1xx with a length", "GET", "HTTP/1.1 103 Early Hints\r\nContent-Length: 60\r\n\r\n" + okResponse, "ok", false},
-		{"a long body", "GET", header + "Content-Length: 100000\r\n\r\n" + strings.Repeat("x", 100_000), strings.Repeat("x", 100_000), true},
-		{"an error of its own", "GET", "HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nno", "no", true},
-		{"1xx before it", "GET", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + okResponse, "ok", true},
-		{"HTTP/1.0 that stays", "GET", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", "ok", false},
-		{"HTTP/1.0", "GET", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "ok", false},
-		{"a wish to close", "GET", header + "Connection: close\r\nContent-Length: 2\r\n\r\nok", "ok", false},
-		{"a wish to close among others", "GET", header + "Connection: x, Close\r\nContent-Length: 2\r\n\r\nok", "ok", false},
-		{"a second response", "GET", okResponse + header + "Content-Length: 6\r\n\r\npoison", "ok", false},
-		{"a second response after chunks", "GET", header + "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n" + okResponse, "ok", false},
-		{"one byte too many", "GET", okResponse + "x", "ok", false},
-		{"a body that HEAD does not have", "HEAD", header + "Content-Length: 6\r\n\r\npoison", "", false},
-		{"a body that 204 does not have", "GET", "HTTP/1.1 204 No Content\r\n\r\npoison", "", false},
-		{"a body that 304 does not have", "GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 6\r\n\r\npoison", "", false},
-		{"a length and chunks", "GET", header + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "ok", false},
+		{"a length", okResponse, false},
+		{"no body", header + "Content-Length: 0\r\n\r\n", false},
+		{"chunks with trailers", chunked + "Trailer: X, Y\r\n\r\n2;ext=1\r\nok\r\n0\r\nX: y\r\nZ: unannounced\r\n\r\n", false},
+		{"no chunks", chunked + "\r\n0\r\n\r\n", false},
+		{"until the end", header + "X: y\r\n\r\nok", false},
+		{"HTTP/1.0", "HTTP/1.0 200 OK\r\n\r\nok", false},
+		{"HTTP/1.0 with chunks", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", false},
+		{"HTTP/2.0", "HTTP/2.0 200 OK\r\n\r\n", false},
+		{"204", "HTTP/1.1 204 No Content\r\n\r\n", false},
+		{"304", "HTTP/1.1 304 Not Modified\r\nEtag: \"x\"\r\nContent-Length: 70\r\n\r\n", false},
+		{"only a header", header + "Connection: close\r\n\r\n", false},
+		{"no reason", "HTTP/1.1 200 \r\nContent-Length: 2\r\n\r\nok", false},
+		{"a status of its own", "HTTP/1.1 799 Odd\r\nContent-Length: 2\r\n\r\nok", false},
+		{"header lines of one name", header + "Set-Cookie: a=b\r\nSet-Cookie: c=d\r\nset-cookie: e\r\nContent-Length: 2\r\n\r\nok", false},
+		{"a huge body", header + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(huge), huge), false},
+		{"huge chunks", chunked + fmt.Sprintf("\r\n%x\r\n%s\r\n0\r\n\r\n", len(huge), huge), false},
+		{"gzip", header + "Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\nno", false}, // which is not decoded
+		{"a long header", header + "X: " + strings.Repeat("x", 100_000) + "\r\nContent-Length: 2\r\n\r\nok", false},
+		{"early hints", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + okResponse, false},
+		{"continue", "HTTP/1.1 100 Continue\r\n\r\n" + okResponse, false},
+		{"one length twice", header + "Content-Length: 2\r\nContent-Length: 2\r\n\r\nok", false},
+		{"a length and chunks", chunked + "Content-Length: 7\r\n\r\n2\r\nok\r\n0\r\n\r\n", false},
+		{"a space in a name", header + "Content-Length : 2\r\n\r\nok", false},
+		{"two lengths", header + "Content-Length: 2\r\nContent-Length: 3\r\n\r\nok", true},
+		{"two lengths in a line", header + "Content-Length: 2, 2\r\n\r\nok", true},
+		{"a negative length", header + "Content-Length: -2\r\n\r\nok", true},
+		{"a signed length", header + "Content-Length: +2\r\n\r\nok", true},
+		{"chunks twice", chunked + "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", true},
+		{"another coding", header + "Transfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", true},
+		{"no name", header + ": 2\r\n\r\nok", true},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			u := newRawUpstream(t, func(connection, n int64, _ *http.Request, conn net.Conn) bool {
-				answer := "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nclean"
-				if connection == 0 && n == 0 {
-					answer = c.first
+		final := strings.LastIndex(c.says, "HTTP/")
+		end := final + strings.Index(c.says[final:], "\r\n\r\n") + 4
+		for method, says := range map[string]string{"GET": c.says, "HEAD": c.says[:end]} {
+			t.Run(c.name+" "+method, func(t *testing.T) {
+				t.Parallel()
+				u := newRawUpstream(t, sayAndClose(says))
+				got, gotErr := meaning(t, newFixture(t, u.url()), method, u.url())
+				want, wantErr := meaning(t, newTransport(t, dialTCP), method, u.url())
+				if got != want || (gotErr == nil) != (wantErr == nil) {
+					t.Errorf("it means\n%.300s %v\nto http.Transport\n%.300s %v", got, gotErr, want, wantErr)
 				}
-				_, err := io.WriteString(conn, answer)
-				return err == nil
+				if method == "GET" && (gotErr != nil) != c.fails {
+					t.Errorf("error %v, want one: %t", gotErr, c.fails)
+				}
 			})
-			f := newFixture(t, time.Minute, u.url())
-			if body, err := f.send(t.Context(), c.method, nil); err != nil || body != c.body {
-				t.Fatalf("the first answer: %.20q, %v; want %.20q", body, err, c.body)
-			}
-			if body, err := f.send(t.Context(), "GET", nil); err != nil || body != "clean" {
-				t.Errorf("the second answer: %q, %v", body, err)
-			}
-			if n := u.connections.Load(); (n == 1) != c.reused {
-				t.Errorf("%d connections for two requests, want the first used again: %t", n, c.reused)
-			}
-		})
-	}
-}
-
-// A body without a length ends with the connection.
-func TestUntilClose(t *testing.T) {
-	t.Parallel()
-	u := newRawUpstream(t, func(_, _ int64, _ *http.Request, conn net.Conn) bool {
-		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\nok") // an error shows at the other end
-		return false
-	})
-	f := newFixture(t, time.Minute, u.url())
-	for range 2 {
-		if body, err := f.send(t.Context(), "GET", nil); err != nil || body != "ok" {
-			t.Errorf("%q, %v", body, err)
-		}
-	}
-}
-
-// idleOne returns the only idle connection.
-func idleOne(t *testing.T, d *Client) *conn {
-	t.Helper()
-	d.idle.mu.Lock()
-	defer d.idle.mu.Unlock()
-	for _, idle := range d.idle.conns {
-		if len(idle) == 1 {
-			return idle[0]
-		}
-	}
-	t.Fatal("no connection is idle")
-	return nil
-}
-
-// Bytes on an idle connection are not a response to the next request.
-func TestUnsolicited(t *testing.T) {
-	t.Parallel()
-	for name, late := range map[string]func(net.Conn){
-		"a response": func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison") },
-		"its end":    func(c net.Conn) { c.Close() },
-	} {
-		goOn := make(chan struct{})
-		u := newRawUpstream(t, func(connection, n int64, _ *http.Request, conn net.Conn) bool {
-			_, err := io.WriteString(conn, okResponse)
-			if connection == 0 && n == 0 {
-				<-goOn
-				late(conn)
-			}
-			return err == nil
-		})
-		f := newFixture(t, time.Minute, u.url())
-		if _, err := f.send(t.Context(), "GET", nil); err != nil {
-			t.Fatal(err)
-		}
-		c := idleOne(t, f.Client)
-		if !c.check() {
-			t.Errorf("%s: the connection fails its check before", name)
-		}
-		close(goOn)
-		for c.check() {
-			runtime.Gosched() // until it has come through the kernel
-		}
-		if body, err := f.send(t.Context(), "GET", nil); err != nil || body != "ok" {
-			t.Errorf("%s: the next answer is %q, %v", name, body, err)
-		}
-		if n := u.connections.Load(); n != 2 {
-			t.Errorf("%s: %d connections, want 2", name, n)
-		}
-	}
-}
-
-// A connection is closed with a body that was not read to its end.
-func TestAbandonedBody(t *testing.T) {
-	t.Parallel()
-	u := newRawUpstream(t, say("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789"))
-	f := newFixture(t, time.Minute, u.url())
-	for range 3 {
-		r, err := http.NewRequest("GET", f.url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := f.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		part := make([]byte, 5)
-		if _, err := io.ReadFull(response.Body, part); err != nil || string(part) != "01234" {
-			t.Errorf("%q, %v", part, err)
-		}
-		response.Body.Close()
-		if n, err := response.Body.Read(part); n != 0 || err == nil {
-			t.Errorf("after Close %d bytes are read, %v", n, err)
-		}
-	}
-	if n := u.connections.Load(); n != 3 {
-		t.Errorf("%d connections, want 3", n)
-	}
-}
-
-// A request succeeds if the upstream has closed an idle connection. It fails if a
-// new connection is closed, or one on which the response has begun.
-func TestGone(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name     string
-		fresh    bool   // the first request on a connection already fails
-		says     string // before the connection is closed
-		status   int    // 200 or what the error becomes
-		requests int64  // for two
-	}{
-		{"closed when the second request comes", false, "", 200, 3},
-		{"closed in the middle of a header", false, "HTTP/1.1 200", 502, 2},
-		{"closed in the middle of a body", false, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01", 0, 2},
-		{"garbage", false, "x", 502, 2},
-		{"a new connection that is closed", true, "", 502, 1},
-		{"a new connection with garbage", true, "220 mail.example ESMTP\r\n", 502, 1},
-		{"another version", true, "HTTP/2.0 200 OK\r\n\r\n", 0, 1},
-	} {
-		for _, method := range []string{"GET", "HEAD"} {
-			u := newRawUpstream(t, func(connection, n int64, _ *http.Request, conn net.Conn) bool {
-				if c.fresh || connection == 0 && n == 1 {
-					_, _ = io.WriteString(conn, c.says) // an error shows at the other end
-					return false
-				}
-				length := "\r\n" // HEAD with a length ends the connection
-				if method == "GET" {
-					length = "Content-Length: 2\r\n\r\nok"
-				}
-				_, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n"+length)
-				return err == nil
-			})
-			f := newFixture(t, time.Minute, u.url())
-			if !c.fresh {
-				if _, err := f.send(t.Context(), method, nil); err != nil {
-					t.Fatal(err)
-				}
-			}
-			_, err := f.send(t.Context(), method, nil)
-			status := 200
-			if err != nil {
-				status = statusOf(err)
-			}
-			switch {
-			case c.status == 0: // HEAD has no body, and another version may be an error or not
-			case status != c.status:
-				t.Errorf("%s, %s: %d (%v), want %d", c.name, method, status, err, c.status)
-			}
-			if n := u.requests.Load(); n != c.requests {
-				t.Errorf("%s, %s: %d requests reached the upstream, want %d", c.name, method, n, c.requests)
-			}
 		}
 	}
 }
@@ -307,11 +93,10 @@ func TestInformational(t *testing.T) {
 		{"100 unasked", "HTTP/1.1 100 Continue\r\n\r\n" + okResponse, []int{100}, false},
 		{"101 unasked", "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", nil, true},
 		{"101 without a protocol", "HTTP/1.1 101 Switching Protocols\r\n\r\n", nil, true},
-		{"a header that is too long", "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxHeader) + "\r\n\r\n", nil, true},
+		{"a header that is too long", header + "X: " + strings.Repeat("x", maxHeader) + "\r\n\r\n", nil, true},
 		{"many headers that are too long", strings.Repeat("HTTP/1.1 103 Early Hints\r\nX: "+strings.Repeat("x", maxHeader/2)+"\r\n\r\n", 3) + okResponse, []int{103}, true},
 	} {
-		u := newRawUpstream(t, say(c.says))
-		f := newFixture(t, time.Minute, u.url())
+		f := newFixture(t, newRawUpstream(t, say(c.says)).url())
 		var seen []int
 		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
 			Got1xxResponse: func(code int, _ textproto.MIMEHeader) error {
@@ -325,6 +110,247 @@ func TestInformational(t *testing.T) {
 		}
 		if err != nil && statusOf(err) != 502 {
 			t.Errorf("%s: %d (%v)", c.name, statusOf(err), err)
+		}
+	}
+}
+
+// The time limit is for the header of the response, and not for its body. It counts
+// once, also for a request on a used connection.
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	const limit = 30 * time.Second
+	for name, dial := range map[string]dialFunc{
+		"the request is not read": pipe(func(net.Conn) {}),
+		"nothing":                 answering(func(net.Conn, *http.Request) {}),
+		"half a header": answering(func(c net.Conn, _ *http.Request) {
+			_, _ = io.WriteString(c, header+"A: b\r\n") // the client may be gone
+		}),
+		"1xx alone": answering(func(c net.Conn, _ *http.Request) {
+			time.Sleep(limit / 2) // of the bubble
+			_, _ = io.WriteString(c, "HTTP/1.1 103 Early Hints\r\n\r\n")
+		}),
+		"a header byte by byte": answering(func(c net.Conn, _ *http.Request) {
+			for _, b := range []byte(header + "Content-Length: 0\r\n\r\n") {
+				time.Sleep(time.Second) // of the bubble
+				if _, err := c.Write([]byte{b}); err != nil {
+					return
+				}
+			}
+		}),
+	} {
+		for _, used := range []int64{0, 1} {
+			synctest.Test(t, func(t *testing.T) {
+				f := newDialing(t, limit, dial)
+				if used == 1 {
+					k, err := dial(t.Context(), "")
+					if err != nil {
+						t.Fatal(err)
+					}
+					f.idle.put(newConn(open{k}, "app.invalid"))
+				}
+				start := time.Now()
+				_, err := f.get(t, t.Context())
+				if status := statusOf(err); status != 504 || time.Since(start) != limit || f.dialed.Load() != 1-used {
+					t.Errorf("%s, %d used: %d (%v) after %v, %d connections", name, used, status, err, time.Since(start), f.dialed.Load())
+				}
+				time.Sleep(2 * limit) // of the bubble: the upstream ends before the test
+			})
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newDialing(t, limit, answering(func(c net.Conn, _ *http.Request) {
+			time.Sleep(limit - time.Second)                              // of the bubble
+			_, _ = io.WriteString(c, header+"Content-Length: 3\r\n\r\n") // an error shows at the other end
+			for range 3 {
+				time.Sleep(time.Hour)
+				_, _ = io.WriteString(c, "x")
+			}
+		}))
+		if body, err := f.send(t.Context(), "GET", nil); body != "xxx" || err != nil {
+			t.Errorf("a slow body: %q, %v", body, err)
+		}
+	})
+}
+
+// The end of the context closes the connection at once, and so does a body that
+// breaks off. The body returns its error again and again.
+func TestBrokenResponse(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, says string
+		closes     bool // the upstream closes the connection, else the client leaves
+		body       string
+		want       error
+	}{
+		{"no header", "", false, "", context.Canceled},
+		{"half a header", header + "A: b\r\n", false, "", context.Canceled},
+		{"half a body", header + "Content-Length: 5\r\n\r\nab", false, "ab", context.Canceled},
+		{"half a body of an upstream that leaves", header + "Content-Length: 5\r\n\r\nab", true, "ab", io.ErrUnexpectedEOF},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			closed := make(chan struct{})
+			f := newDialing(t, time.Hour, answering(func(conn net.Conn, _ *http.Request) {
+				defer close(closed)
+				_, _ = io.WriteString(conn, c.says) // an error shows at the other end
+				if c.closes {
+					time.Sleep(time.Minute) // of the bubble
+					conn.Close()
+				}
+				_, _ = conn.Read(make([]byte, 1)) // until the client closes it
+			}))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if !c.closes {
+				time.AfterFunc(time.Minute, cancel)
+			}
+			start, body := time.Now(), []byte(nil)
+			response, err := f.get(t, ctx)
+			if err == nil {
+				body, err = io.ReadAll(response.Body)
+				response.Body.Close()
+				if _, again := response.Body.Read(make([]byte, 1)); again != err {
+					t.Errorf("%s: %v, then %v", c.name, err, again)
+				}
+			}
+			if took := time.Since(start); !errors.Is(err, c.want) || string(body) != c.body || took != time.Minute {
+				t.Errorf("%s: %q, %v after %v", c.name, body, err, took)
+			}
+			<-closed
+			if f.idle.take("app.invalid") != nil {
+				t.Errorf("%s: the connection is kept", c.name)
+			}
+		})
+	}
+}
+
+// A client that leaves when the whole response has come loses nothing, and does not
+// disturb the next request on the connection.
+func TestLeaveAfterResponse(t *testing.T) {
+	t.Parallel()
+	for _, early := range []bool{true, false} { // before or after the body is read
+		synctest.Test(t, func(t *testing.T) {
+			f := newDialing(t, time.Hour, answering(func(c net.Conn, _ *http.Request) {
+				_, _ = io.WriteString(c, okResponse) // an error shows at the other end
+				_, _ = c.Read(make([]byte, 1))
+			}))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			response, err := f.get(t, ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if early {
+				cancel()
+			}
+			if body, err := io.ReadAll(response.Body); string(body) != "ok" || err != nil {
+				t.Errorf("%q, %v", body, err)
+			}
+			cancel()
+			synctest.Wait()
+			if early {
+				if f.idle.take("app.invalid") != nil {
+					t.Error("a connection is kept whose deadline may still be set")
+				}
+				return
+			}
+			c := idleOne(t, f.Client)
+			if err := c.SetDeadline(time.Now().Add(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Write([]byte("x")); err != nil {
+				t.Errorf("the next request on the connection: %v", err)
+			}
+		})
+	}
+}
+
+// The bytes of each request are those that http.Transport writes.
+func TestWrites(t *testing.T) {
+	t.Parallel()
+	many := http.Header{}
+	for i := range 300 {
+		many.Set(fmt.Sprintf("X-%d", i), strings.Repeat("v", i))
+	}
+	const target = "/a%20b;c/%C3%A9?x=%zz&&y"
+	for name, r := range map[string]*http.Request{
+		"a target": {
+			URL: &url.URL{Opaque: "/a%20b;c/%C3%A9", RawQuery: "x=%zz&&y"}, Host: "app.example:8080",
+			Header: http.Header{"Accept": {"a", "b"}, "Te": {"trailers"}, "X-Odd": {" a\tb "}},
+		},
+		"an odd path":    {URL: &url.URL{Opaque: "/a//b/%2e%2E/%zz;x?y"}},
+		"a star":         {URL: &url.URL{Opaque: "*"}},
+		"two slashes":    {URL: &url.URL{Opaque: "//evil.example/x"}},
+		"no path":        {URL: &url.URL{}},
+		"a query of ''":  {URL: &url.URL{Opaque: "/", ForceQuery: true}},
+		"many headers":   {URL: &url.URL{Opaque: "/"}, Header: many},
+		"no User-Agent":  {URL: &url.URL{Opaque: "/"}, Header: http.Header{"User-Agent": nil}},
+		"an User-Agent":  {URL: &url.URL{Opaque: "/"}, Header: http.Header{"User-Agent": {"x/1"}}},
+		"another host":   {URL: &url.URL{Opaque: "/"}, Host: "bücher.example:81"},
+		"a host of junk": {URL: &url.URL{Opaque: "/"}, Host: "a b"},
+		"framing":        {URL: &url.URL{Opaque: "/"}, Header: http.Header{"Transfer-Encoding": {"chunked"}, "Content-Length": {"4"}, "Trailer": {"X"}}},
+	} {
+		for _, method := range []string{"GET", "HEAD"} {
+			var wires [2]string
+			for i := range wires {
+				var wire bytes.Buffer
+				dial := pipe(func(c net.Conn) {
+					defer c.Close()
+					if _, err := http.ReadRequest(bufio.NewReader(io.TeeReader(c, &wire))); err == nil {
+						_, _ = io.WriteString(c, "HTTP/1.1 204 No Content\r\n\r\n") // an error shows at the other end
+					}
+				})
+				q := r.Clone(t.Context())
+				q.Method, q.URL.Scheme, q.URL.Host = method, "http", "127.0.0.1:9"
+				if q.Header == nil {
+					q.Header = http.Header{}
+				}
+				way := []http.RoundTripper{newDialing(t, time.Minute, dial), newTransport(t, dial)}[i]
+				wires[i] = "error"
+				if response, err := way.RoundTrip(q); err == nil {
+					response.Body.Close()
+					wires[i] = wire.String()
+				}
+			}
+			if wires[0] != wires[1] {
+				t.Errorf("%s %s: the wire carries\n%q, with http.Transport\n%q", method, name, wires[0], wires[1])
+			}
+			if want := method + " " + target + " HTTP/1.1\r\nHost: app.example:8080\r\n"; name == "a target" && !strings.HasPrefix(wires[0], want) {
+				t.Errorf("%s %s: the wire carries\n%q", method, name, wires[0])
+			}
+		}
+	}
+}
+
+// No error quotes what an upstream sent.
+func TestErrorsQuoteNothing(t *testing.T) {
+	t.Parallel()
+	const secret = "sid-sesame"
+	for _, says := range []string{
+		secret + "\r\n\r\n", "HTTP/1.1 " + secret + "\r\n\r\n", secret + " 200 OK\r\n\r\n", header + secret + "\r\n\r\n",
+		header + "Content-Length: " + secret + "\r\n\r\n", header + "Content-Length: 1\r\nContent-Length: " + secret + "\r\n\r\n",
+		header + "Transfer-Encoding: " + secret + "\r\n\r\n", header + ": " + secret + "\r\n\r\n", chunked + "\r\n" + secret + "\r\n",
+		"HTTP/1.1 101 " + secret + "\r\nUpgrade: " + secret + "\r\nConnection: upgrade\r\n\r\n",
+		chunked + "\r\n0\r\n" + secret + "\r\n\r\n", chunked + "Trailer: Content-Length\r\n\r\n",
+	} {
+		f := newFixture(t, newRawUpstream(t, sayAndClose(says)).url())
+		for _, body := range []io.Reader{nil, strings.NewReader("small"), io.MultiReader(strings.NewReader("long"))} {
+			_, err := f.send(t.Context(), "POST", body)
+			if err == nil || strings.Contains(err.Error(), "sesame") || strings.Contains(err.Error(), "Content-Length") {
+				t.Errorf("%q: %v", says, err)
+			}
+		}
+	}
+}
+
+// A method that is not a token is refused: it could add words to the request line.
+func TestMethodIsToken(t *testing.T) {
+	t.Parallel()
+	f := newDialing(t, time.Minute, nil) // it would panic
+	for _, method := range []string{"GET /admin HTTP/1.1\r\nX:", "A B", "GET\t", "é"} {
+		r := newRequest(t, t.Context(), "GET", f.url, nil)
+		r.Method = method
+		if _, err := f.RoundTrip(r); !errors.Is(err, errMethod) {
+			t.Errorf("%q: %v", method, err)
 		}
 	}
 }

@@ -1,50 +1,16 @@
 package http1
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 )
-
-// outcome is the outcome of a request.
-type outcome struct {
-	status  int
-	header  string
-	body    string
-	trailer string
-}
-
-func outcomeOf(way http.RoundTripper) (outcome, error) {
-	r, err := http.NewRequest("GET", "http://app.invalid/", nil)
-	if err != nil {
-		return outcome{}, err
-	}
-	response, err := way.RoundTrip(r)
-	if err != nil {
-		return outcome{}, err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	text := func(h http.Header) string {
-		var lines []string
-		for _, name := range slices.Sorted(maps.Keys(h)) {
-			lines = append(lines, fmt.Sprintf("%s: %q", name, h[name]))
-		}
-		return strings.Join(lines, "\n")
-	}
-	return outcome{response.StatusCode, text(response.Header), string(body), text(response.Trailer)}, err
-}
 
 // tcpLike is a pipe on which deadlines can be set after the other end has closed.
 type tcpLike struct{ net.Conn }
@@ -59,10 +25,10 @@ func (c tcpLike) SetDeadline(t time.Time) error {
 // A response has the same meaning as for http.Transport, whatever its bytes are.
 func FuzzLikeTransport(f *testing.F) {
 	for _, says := range []string{
-		okResponse, "HTTP/1.1 200 OK\r\n\r\nuntil the end", "HTTP/1.1 204 No Content\r\n\r\nx", "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nok",
-		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n2\r\nok\r\n0\r\nX: y\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nok",
-		"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nok", "HTTP/1.1 200 OK\r\nX : y\r\n\r\n", "HTTP/1.1 200 OK\r\n folded\r\n\r\n", "HTTP/1.1 20 OK\r\n\r\n", "",
-		"HTTP/1.1 200 OK\nContent-Length: 2\n\nok", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "HTTP/3.7 200 OK\r\n\r\n", "x",
+		okResponse, header + "\r\nuntil the end", "HTTP/1.1 204 No Content\r\n\r\nx", "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nok",
+		chunked + "Trailer: X\r\n\r\n2\r\nok\r\n0\r\nX: y\r\n\r\n", header + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nok",
+		header + "Transfer-Encoding: gzip\r\n\r\nok", header + "X : y\r\n\r\n", header + " folded\r\n\r\n", "HTTP/1.1 20 OK\r\n\r\n", "",
+		"HTTP/1.1 200 OK\nContent-Length: 2\n\nok", chunked + "\r\nzz\r\n", "HTTP/3.7 200 OK\r\n\r\n", "x",
 	} {
 		f.Add([]byte(says))
 	}
@@ -70,24 +36,19 @@ func FuzzLikeTransport(f *testing.F) {
 		if _, status, _ := bytes.Cut(says, []byte(" ")); bytes.HasPrefix(bytes.TrimLeft(status, " "), []byte("1")) {
 			return // TestInformational has 1xx
 		}
-		dial := func(context.Context, string, string) (net.Conn, error) {
-			here, there := net.Pipe()
-			go func() {
-				defer there.Close()
-				if _, err := http.ReadRequest(bufio.NewReader(there)); err == nil {
-					_, _ = there.Write(says) // as much as the client reads
-				}
-			}()
-			return tcpLike{here}, nil
+		piped := answering(func(c net.Conn, _ *http.Request) {
+			defer c.Close()
+			_, _ = c.Write(says) // as much as the client reads
+		})
+		dial := func(ctx context.Context, address string) (net.Conn, error) {
+			c, err := piped(ctx, address)
+			return tcpLike{c}, err
 		}
-		transport := &http.Transport{DialContext: dial, DisableCompression: true}
-		defer transport.CloseIdleConnections()
-		d := newClient(dial, time.Minute)
-		defer d.CloseIdleConnections()
-		got, gotErr := outcomeOf(d)
-		want, wantErr := outcomeOf(transport)
+		d := newDialing(t, time.Minute, dial)
+		got, gotErr := meaning(t, d, "GET", d.url)
+		want, wantErr := meaning(t, newTransport(t, dial), "GET", d.url)
 		if (gotErr == nil) != (wantErr == nil) || got != want {
-			t.Errorf("it means %+v, %v\nto http.Transport %+v, %v", got, gotErr, want, wantErr)
+			t.Errorf("it means %s, %v\nto http.Transport %s, %v", got, gotErr, want, wantErr)
 		}
 	})
 }
@@ -95,14 +56,14 @@ func FuzzLikeTransport(f *testing.F) {
 // No bytes after a response become the response to the next request.
 func FuzzNoPoison(f *testing.F) {
 	for _, says := range []string{
-		okResponse, okResponse + okResponse, "HTTP/1.1 204 No Content\r\n\r\n" + okResponse, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + okResponse,
+		okResponse, okResponse + okResponse, "HTTP/1.1 204 No Content\r\n\r\n" + okResponse, chunked + "\r\n0\r\n\r\n" + okResponse,
 		"HTTP/1.1 304 Not Modified\r\nContent-Length: 60\r\n\r\n" + okResponse, "HTTP/1.1 103 Early Hints\r\n\r\n" + okResponse + okResponse, okResponse + "\r\n",
 	} {
 		f.Add([]byte(says))
 	}
 	var says atomic.Pointer[[]byte]
-	u := newRawUpstream(f, func(connection, n int64, r *http.Request, conn net.Conn) bool {
-		answer := []byte("HTTP/1.1 200 OK\r\nX-Clean: yes\r\nContent-Length: 5\r\n\r\nclean")
+	u := newRawUpstream(f, func(_, _ int64, r *http.Request, conn net.Conn) bool {
+		answer := []byte(header + "X-Clean: yes\r\nContent-Length: 5\r\n\r\nclean")
 		if r.URL.Path == "/first" {
 			answer = *says.Load()
 		}
@@ -111,23 +72,15 @@ func FuzzNoPoison(f *testing.F) {
 	})
 	f.Fuzz(func(t *testing.T, first []byte) {
 		says.Store(&first)
-		dialer := &net.Dialer{}
-		d := newClient(dialer.DialContext, 20*time.Millisecond)
-		defer d.CloseIdleConnections()
+		d := newDialing(t, 20*time.Millisecond, dialTCP)
 		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond) // a body may be waited for
 		defer cancel()
-		if r, err := http.NewRequestWithContext(ctx, "GET", u.url()+"/first", nil); err != nil {
-			t.Fatal(err)
-		} else if response, err := d.RoundTrip(r); err == nil {
+		if response, err := d.RoundTrip(newRequest(t, ctx, "GET", u.url()+"/first", nil)); err == nil {
 			_, _ = io.Copy(io.Discard, response.Body) // whatever it is
 			response.Body.Close()
 		}
 		d.timeout = time.Minute
-		r, err := http.NewRequest("GET", u.url()+"/second", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := d.RoundTrip(r)
+		response, err := d.RoundTrip(newRequest(t, t.Context(), "GET", u.url()+"/second", nil))
 		if err != nil {
 			t.Fatalf("after %q: %v", first, err)
 		}

@@ -1,48 +1,120 @@
 package http1
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
-	"os"
-	"strconv"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
 
-// idlePerHost is how many connections the clients of tests keep.
-const idlePerHost = 256
+const (
+	// idlePerHost is how many connections the clients of tests keep.
+	idlePerHost = 256
 
-type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+	okResponse = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+	poison     = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
+	header     = "HTTP/1.1 200 OK\r\n"
+	chunked    = header + "Transfer-Encoding: chunked\r\n"
+)
 
-// newClient returns a client with that dialer.
-func newClient(dial dialFunc, timeout time.Duration) *Client {
-	return New(Options{
-		Dial: func(ctx context.Context, address string) (net.Conn, error) {
-			if _, _, err := net.SplitHostPort(address); err != nil {
-				address += ":80"
-			}
-			return dial(ctx, "tcp", address)
-		},
-		Timeout: timeout, MaxIdle: idlePerHost,
+// fixture is a client of one upstream, which counts its connections.
+type fixture struct {
+	*Client
+	url    string
+	dialed atomic.Int64
+}
+
+type dialFunc func(ctx context.Context, address string) (net.Conn, error)
+
+func dialTCP(ctx context.Context, address string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, "tcp", address)
+}
+
+// pipe returns a dialer whose connections are pipes, for bubbles. serve runs at
+// the other end of each.
+func pipe(serve func(net.Conn)) dialFunc {
+	return func(context.Context, string) (net.Conn, error) {
+		here, there := net.Pipe()
+		go serve(there)
+		return here, nil
+	}
+}
+
+// answering returns a dialer of pipes. serve answers one request on each.
+func answering(serve func(c net.Conn, r *http.Request)) dialFunc {
+	return pipe(func(c net.Conn) {
+		r, err := http.ReadRequest(bufio.NewReader(c))
+		if err != nil {
+			c.Close()
+			return
+		}
+		serve(c, r)
 	})
 }
 
-// fixture is a client of one upstream.
-type fixture struct {
-	*Client
-	url string
+// open is an idle connection that passes its check. A pipe does not.
+type open struct{ net.Conn }
+
+func (open) Check() bool { return true }
+
+// newFixture returns a client of the upstream at that URL.
+func newFixture(t testing.TB, url string) *fixture {
+	t.Helper()
+	f := newDialing(t, time.Minute, dialTCP)
+	f.url = url
+	return f
 }
 
-func newFixture(t testing.TB, timeout time.Duration, url string) *fixture {
+// newDialing returns a client with that dialer.
+func newDialing(t testing.TB, timeout time.Duration, dial dialFunc) *fixture {
 	t.Helper()
-	f := &fixture{newClient((&net.Dialer{}).DialContext, timeout), url}
+	f := &fixture{url: "http://app.invalid"}
+	f.Client = New(Options{
+		Dial: func(ctx context.Context, address string) (net.Conn, error) {
+			f.dialed.Add(1)
+			return dial(ctx, address)
+		},
+		Timeout: timeout, MaxIdle: idlePerHost,
+	})
 	t.Cleanup(f.CloseIdleConnections)
 	return f
+}
+
+// newTransport returns the client whose behavior is expected.
+func newTransport(t testing.TB, dial dialFunc) *http.Transport {
+	t.Helper()
+	transport := &http.Transport{
+		DialContext:        func(ctx context.Context, _, address string) (net.Conn, error) { return dial(ctx, address) },
+		DisableCompression: true,
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return transport
+}
+
+func newRequest(t testing.TB, ctx context.Context, method, url string, body io.Reader) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// get returns the response to GET.
+func (f *fixture) get(t testing.TB, ctx context.Context) (*http.Response, error) {
+	t.Helper()
+	return f.RoundTrip(newRequest(t, ctx, "GET", f.url, nil))
 }
 
 // send sends a request as the proxy does, and returns the body of the response.
@@ -61,6 +133,27 @@ func (f *fixture) send(ctx context.Context, method string, body io.Reader) (stri
 	return string(answer), err
 }
 
+// meaning returns all of a response that the proxy uses.
+func meaning(t testing.TB, way http.RoundTripper, method, at string) (string, error) {
+	t.Helper()
+	response, err := way.RoundTrip(newRequest(t, t.Context(), method, at, nil))
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	var s strings.Builder
+	fmt.Fprintln(&s, response.Proto, response.Status, response.StatusCode, response.ContentLength, response.TransferEncoding, response.Close, response.Uncompressed)
+	for _, h := range []http.Header{response.Header, response.Trailer} {
+		for _, name := range slices.Sorted(maps.Keys(h)) {
+			fmt.Fprintf(&s, "%s: %q\n", name, h[name])
+		}
+		fmt.Fprintln(&s)
+	}
+	s.Write(body)
+	return s.String(), err
+}
+
 // statusOf returns the status with which the gateway answers an error.
 func statusOf(err error) int {
 	var network net.Error
@@ -75,23 +168,71 @@ func statusOf(err error) int {
 	return http.StatusBadGateway
 }
 
-// effort returns how many requests a stress test makes: few, or AUTHGATE_STRESS.
-func effort(t testing.TB, few int) int {
-	t.Helper()
-	many := os.Getenv("AUTHGATE_STRESS")
-	if many == "" {
-		return few
-	}
-	n, err := strconv.Atoi(many)
-	if err != nil || n <= 0 {
-		t.Fatalf("AUTHGATE_STRESS=%s: expected a number of requests", many)
-	}
-	return n
+// rawUpstream answers with the bytes that a test gives.
+type rawUpstream struct {
+	listener    net.Listener
+	connections atomic.Int64
+	requests    atomic.Int64
+	done        sync.WaitGroup
 }
 
-func newServer(t testing.TB, serve http.HandlerFunc) *httptest.Server {
+// answerRaw answers request n (from 0) of a connection. After false the connection
+// is closed.
+type answerRaw func(connection, n int64, r *http.Request, conn net.Conn) bool
+
+func newRawUpstream(t testing.TB, answer answerRaw) *rawUpstream {
 	t.Helper()
-	s := httptest.NewServer(serve)
-	t.Cleanup(s.Close)
-	return s
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveRaw(t, listener, answer)
+}
+
+func serveRaw(t testing.TB, listener net.Listener, answer answerRaw) *rawUpstream {
+	t.Helper()
+	u := &rawUpstream{listener: listener}
+	u.done.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			connection := u.connections.Add(1) - 1
+			u.done.Go(func() {
+				defer conn.Close()
+				reader := bufio.NewReader(conn)
+				for n := int64(0); ; n++ {
+					r, err := http.ReadRequest(reader)
+					if err != nil {
+						return
+					}
+					u.requests.Add(1)
+					if !answer(connection, n, r, conn) {
+						return
+					}
+				}
+			})
+		}
+	})
+	t.Cleanup(func() { listener.Close() })
+	return u
+}
+
+func (u *rawUpstream) url() string { return "http://" + u.listener.Addr().String() }
+
+// say answers with s and keeps the connection.
+func say(s string) answerRaw {
+	return func(_, _ int64, _ *http.Request, conn net.Conn) bool {
+		_, err := io.WriteString(conn, s)
+		return err == nil
+	}
+}
+
+// sayAndClose answers with s and closes the connection.
+func sayAndClose(s string) answerRaw {
+	return func(_, _ int64, _ *http.Request, conn net.Conn) bool {
+		_, _ = io.WriteString(conn, s) // an error shows at the other end
+		return false
+	}
 }

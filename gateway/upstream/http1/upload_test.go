@@ -1,13 +1,13 @@
 package http1
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httptrace"
 	"net/textproto"
 	"strings"
@@ -20,26 +20,22 @@ import (
 // Bodies of each length and kind arrive whole, on connections that are used again.
 func TestBodies(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		fmt.Fprint(w, r.ContentLength, " ", len(body), " ", len(r.Trailer), err)
-	})
-	var dialed atomic.Int64
-	c := counting(&dialed, time.Minute)
-	defer c.CloseIdleConnections()
-	n := 0
+	}))
+	defer s.Close()
+	f := newFixture(t, s.URL)
+	n := int64(0)
 	for _, length := range []int{1, 1 << 10, SmallBody, SmallBody + 1, 1 << 20} {
 		for _, known := range []bool{true, false} {
-			r, err := http.NewRequest("POST", s.URL, io.MultiReader(strings.NewReader(strings.Repeat("x", length))))
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := newRequest(t, t.Context(), "POST", s.URL, io.MultiReader(strings.NewReader(strings.Repeat("x", length))))
 			r.Trailer = http.Header{"X-Auth-User": {"alice"}}
 			want := fmt.Sprint(-1, " ", length, " 0 <nil>")
 			if r.ContentLength = -1; known {
 				r.ContentLength, want = int64(length), fmt.Sprint(length, " ", length, " 0 <nil>")
 			}
-			response, err := c.RoundTrip(r)
+			response, err := f.RoundTrip(r)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -49,7 +45,7 @@ func TestBodies(t *testing.T) {
 			n++
 		}
 	}
-	if got := dialed.Load(); got > int64(n)/2 {
+	if got := f.dialed.Load(); got > n/2 {
 		t.Errorf("%d connections for %d requests", got, n)
 	}
 }
@@ -58,33 +54,24 @@ func TestBodies(t *testing.T) {
 // after it has read the body.
 func TestSmallBodyIsOneWrite(t *testing.T) {
 	t.Parallel()
-	var taken atomic.Bool
 	parts := make(chan string, 1)
-	c := newClient(func(context.Context, string, string) (net.Conn, error) {
-		taken.Store(true)
-		here, there := net.Pipe() // one Read gets what one Write has
-		go func() {
-			b := make([]byte, 1<<20)
-			n, err := there.Read(b)
-			if err != nil {
-				t.Error(err)
-			}
-			parts <- string(b[:n])
-			_, _ = io.WriteString(there, okResponse)
-		}()
-		return here, nil
-	}, time.Minute)
+	f := newDialing(t, time.Minute, pipe(func(c net.Conn) { // one Read gets what one Write has
+		b := make([]byte, 1<<20)
+		n, err := c.Read(b)
+		if err != nil {
+			t.Error(err)
+		}
+		parts <- string(b[:n])
+		_, _ = io.WriteString(c, okResponse)
+	}))
 	body := strings.Repeat("x", SmallBody)
-	r, err := http.NewRequest("POST", "http://app.invalid/", early{strings.NewReader(body), func() {
-		if taken.Load() {
+	r := newRequest(t, t.Context(), "POST", f.url, early{strings.NewReader(body), func() {
+		if f.dialed.Load() > 0 {
 			t.Error("a connection waits for a small body")
 		}
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	r.ContentLength = SmallBody
-	response, err := c.RoundTrip(r)
+	response, err := f.RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +94,7 @@ func (e early) Read(b []byte) (int, error) { e.f(); return e.Reader.Read(b) }
 func TestFullDuplex(t *testing.T) {
 	t.Parallel()
 	u := newRawUpstream(t, func(_, _ int64, r *http.Request, conn net.Conn) bool {
-		if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(conn, chunked+"\r\n"); err != nil {
 			return false
 		}
 		b := make([]byte, 10)
@@ -123,14 +110,10 @@ func TestFullDuplex(t *testing.T) {
 		_, err := io.WriteString(conn, "0\r\n\r\n")
 		return err == nil
 	})
-	f := newFixture(t, time.Minute, u.url())
+	f := newFixture(t, u.url())
 	for range 2 {
 		body, feed := io.Pipe()
-		r, err := http.NewRequest("POST", u.url(), body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := f.RoundTrip(r)
+		response, err := f.RoundTrip(newRequest(t, t.Context(), "POST", u.url(), body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,31 +136,68 @@ func TestFullDuplex(t *testing.T) {
 	}
 }
 
-// A response that comes before the upstream has read the body gets through, and the
-// next request does not begin in the middle of that body.
-func TestEarlyAnswer(t *testing.T) {
+// A response that comes before the upstream has read the request gets through. The
+// connection goes back to the pool if the rest of the request is written soon. If
+// that fails, it does not: the next request would begin in the middle of this one.
+func TestLateUpload(t *testing.T) {
 	t.Parallel()
-	u := newRawUpstream(t, func(connection, _ int64, r *http.Request, conn net.Conn) bool {
-		if r.Method == "GET" {
-			_, err := io.WriteString(conn, okResponse)
-			return err == nil
-		}
-		_, _ = io.WriteString(conn, "HTTP/1.1 413 Too Much\r\nContent-Length: 2\r\n\r\nno")
-		_, _ = io.Copy(io.Discard, r.Body) // until the client gives up
-		return true
-	})
-	f := newFixture(t, time.Minute, u.url())
-	body, feed := io.Pipe() // never fed
-	defer feed.Close()
-	if answer, err := f.send(t.Context(), "POST", body); answer != "no" || err != nil {
-		t.Fatalf("%q, %v", answer, err)
+	for name, c := range map[string]struct {
+		after func(c net.Conn, feed *io.PipeWriter, r *http.Request) // what happens after the response
+		kept  bool
+	}{
+		"the upstream reads the rest": {func(_ net.Conn, feed *io.PipeWriter, r *http.Request) {
+			feed.Close()
+			_, _ = io.Copy(io.Discard, r.Body)
+		}, true},
+		"the upstream leaves": {func(c net.Conn, feed *io.PipeWriter, _ *http.Request) {
+			c.Close()
+			feed.Close()
+		}, false},
+		"the body does not end":      {func(net.Conn, *io.PipeWriter, *http.Request) {}, false},
+		"the upstream does not read": {func(_ net.Conn, feed *io.PipeWriter, _ *http.Request) { feed.Close() }, false},
+		"the upstream reads too late": {func(_ net.Conn, feed *io.PipeWriter, r *http.Request) {
+			time.Sleep(2 * releaseAfter) // of the bubble
+			feed.Close()
+			_, _ = io.Copy(io.Discard, r.Body)
+		}, false},
+		"the body fails": {func(_ net.Conn, feed *io.PipeWriter, _ *http.Request) { feed.CloseWithError(errFeed) }, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			body, feed := io.Pipe()
+			defer feed.Close()
+			dial := answering(func(conn net.Conn, r *http.Request) {
+				_, _ = io.WriteString(conn, okResponse)
+				time.Sleep(releaseAfter / 2) // of the bubble
+				c.after(conn, feed, r)
+			})
+			var closed atomic.Bool
+			f := newDialing(t, time.Minute, func(ctx context.Context, address string) (net.Conn, error) {
+				k, err := dial(ctx, address)
+				return &watched{k, &closed}, err
+			})
+			if answer, err := f.send(t.Context(), "POST", body); answer != "ok" || err != nil {
+				t.Fatalf("%s: %q, %v", name, answer, err)
+			}
+			time.Sleep(time.Minute) // of the bubble: until everything has happened
+			if kept := f.idle.take("app.invalid") != nil; kept != c.kept {
+				t.Errorf("%s: the connection is kept: %t", name, kept)
+			}
+			if closed.Load() == c.kept {
+				t.Errorf("%s: the connection is closed: %t", name, closed.Load())
+			}
+		})
 	}
-	if answer, err := f.send(t.Context(), "GET", nil); answer != "ok" || err != nil {
-		t.Errorf("%q, %v", answer, err)
-	}
-	if n := u.connections.Load(); n != 2 {
-		t.Errorf("%d connections", n)
-	}
+}
+
+// watched is a connection that records its end.
+type watched struct {
+	net.Conn
+	closed *atomic.Bool
+}
+
+func (w *watched) Close() error {
+	w.closed.Store(true)
+	return w.Conn.Close()
 }
 
 // A body that waits for the 100 is sent after it, or after a second. It is not sent
@@ -198,37 +218,25 @@ func TestExpect(t *testing.T) {
 			var read atomic.Bool
 			var took time.Duration
 			start := time.Now()
-			d := newClient(func(context.Context, string, string) (net.Conn, error) {
-				here, there := net.Pipe()
-				go func() {
-					r, err := http.ReadRequest(bufio.NewReader(there))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					_, _ = io.WriteString(there, c.before)
-					if !c.sent {
-						return
-					}
-					body, err := io.ReadAll(r.Body)
-					if took = time.Since(start); string(body) != "body" || err != nil {
-						t.Errorf("%s: %q, %v", name, body, err)
-					}
-					_, _ = io.WriteString(there, okResponse)
-				}()
-				return here, nil
-			}, time.Minute)
+			f := newDialing(t, time.Minute, answering(func(conn net.Conn, r *http.Request) {
+				_, _ = io.WriteString(conn, c.before)
+				if !c.sent {
+					return
+				}
+				body, err := io.ReadAll(r.Body)
+				if took = time.Since(start); string(body) != "body" || err != nil {
+					t.Errorf("%s: %q, %v", name, body, err)
+				}
+				_, _ = io.WriteString(conn, okResponse)
+			}))
 			hints := 0
 			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
 				Got1xxResponse: func(int, textproto.MIMEHeader) error { hints++; return nil },
 			})
-			r, err := http.NewRequestWithContext(ctx, "POST", "http://app.invalid/", early{strings.NewReader("body"), func() { read.Store(true) }})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := newRequest(t, ctx, "POST", f.url, early{strings.NewReader("body"), func() { read.Store(true) }})
 			r.ContentLength = 4
 			r.Header.Set("Expect", "100-continue")
-			response, err := d.RoundTrip(r)
+			response, err := f.RoundTrip(r)
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -237,7 +245,6 @@ func TestExpect(t *testing.T) {
 			}
 			response.Body.Close()
 			time.Sleep(2 * releaseAfter) // of the bubble: until the connection is idle
-			d.CloseIdleConnections()
 		})
 	}
 }
@@ -255,13 +262,13 @@ func TestBrokenUpload(t *testing.T) {
 		ended := make(chan error, 1)
 		u := newRawUpstream(t, func(_, _ int64, r *http.Request, conn net.Conn) bool {
 			if c.answered {
-				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n")
+				_, _ = io.WriteString(conn, chunked+"\r\n2\r\nok\r\n")
 			}
 			_, err := io.Copy(io.Discard, r.Body)
 			ended <- err
 			return false
 		})
-		f := newFixture(t, time.Minute, u.url())
+		f := newFixture(t, u.url())
 		body, feed := io.Pipe()
 		go func() {
 			_, _ = io.WriteString(feed, "begin")
@@ -269,10 +276,7 @@ func TestBrokenUpload(t *testing.T) {
 				feed.CloseWithError(errFeed)
 			}
 		}()
-		r, err := http.NewRequest("POST", u.url(), body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := newRequest(t, t.Context(), "POST", u.url(), body)
 		r.ContentLength = c.length
 		response, err := f.RoundTrip(r)
 		if err == nil {
@@ -295,34 +299,26 @@ func TestBrokenUpload(t *testing.T) {
 func TestStalledUpload(t *testing.T) {
 	t.Parallel()
 	const limit = 30 * time.Second
-	dial := func(reads int) dialFunc {
-		return func(context.Context, string, string) (net.Conn, error) {
-			here, there := net.Pipe()
-			go func() {
-				defer there.Close()
-				for b, n := make([]byte, 8<<10), 0; ; n++ {
-					time.Sleep(limit / 10) // of the bubble; a write takes several reads
-					if n == reads {
-						time.Sleep(10 * limit)
-						return
-					}
-					n, err := there.Read(b)
-					if err != nil {
-						return
-					}
-					if strings.HasSuffix(string(b[:n]), "0\r\n\r\n") {
-						_, _ = io.WriteString(there, okResponse)
-						_, _ = there.Read(b) // until the client closes it
-						return
-					}
-				}
-			}()
-			return here, nil
-		}
-	}
 	send := func(t *testing.T, reads int) (string, error) {
-		f := &fixture{newClient(dial(reads), limit), "http://app.invalid"}
-		defer f.CloseIdleConnections()
+		f := newDialing(t, limit, pipe(func(c net.Conn) {
+			defer c.Close()
+			for b, n := make([]byte, 8<<10), 0; ; n++ {
+				time.Sleep(limit / 10) // of the bubble; a write takes several reads
+				if n == reads {
+					time.Sleep(10 * limit)
+					return
+				}
+				n, err := c.Read(b)
+				if err != nil {
+					return
+				}
+				if strings.HasSuffix(string(b[:n]), "0\r\n\r\n") {
+					_, _ = io.WriteString(c, okResponse)
+					_, _ = c.Read(b) // until the client closes it
+					return
+				}
+			}
+		}))
 		defer time.Sleep(2 * releaseAfter) // of the bubble: until the connection is idle
 		return f.send(t.Context(), "POST", io.LimitReader(endless{}, 1<<20))
 	}
@@ -362,12 +358,9 @@ func TestTunnel(t *testing.T) {
 		ended <- err
 		return false
 	})
-	f := newFixture(t, time.Minute, u.url())
+	f := newFixture(t, u.url())
 	ctx, cancel := context.WithCancel(t.Context())
-	r, err := http.NewRequestWithContext(ctx, "GET", u.url(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := newRequest(t, ctx, "GET", u.url(), nil)
 	r.Header.Set("Connection", "Upgrade")
 	r.Header.Set("Upgrade", "websocket")
 	response, err := f.RoundTrip(r)
@@ -397,44 +390,29 @@ func TestTunnel(t *testing.T) {
 	}
 }
 
-// No error quotes what an upstream sent.
-func TestErrorsQuoteNothing(t *testing.T) {
+// A 101 that comes before the upstream has read the whole request is an error: the
+// rest of the body would go into the tunnel.
+func TestTunnelAfterUpload(t *testing.T) {
 	t.Parallel()
-	const secret = "sid-sesame"
-	for _, says := range []string{
-		secret + "\r\n\r\n", "HTTP/1.1 " + secret + "\r\n\r\n", secret + " 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\n" + secret + "\r\n\r\n",
-		"HTTP/1.1 200 OK\r\nContent-Length: " + secret + "\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: " + secret + "\r\n\r\n",
-		"HTTP/1.1 200 OK\r\nTransfer-Encoding: " + secret + "\r\n\r\n", "HTTP/1.1 200 OK\r\n: " + secret + "\r\n\r\n",
-		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + secret + "\r\n", "HTTP/1.1 101 " + secret + "\r\nUpgrade: " + secret + "\r\nConnection: upgrade\r\n\r\n",
-		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + secret + "\r\n\r\n", "HTTP/1.1 200 OK\r\nTrailer: Content-Length\r\nTransfer-Encoding: chunked\r\n\r\n",
-	} {
-		u := newRawUpstream(t, func(_, _ int64, _ *http.Request, conn net.Conn) bool {
-			_, _ = io.WriteString(conn, says)
-			return false
-		})
-		f := newFixture(t, time.Minute, u.url())
-		for _, body := range []io.Reader{nil, strings.NewReader("small"), io.MultiReader(strings.NewReader("long"))} {
-			_, err := f.send(t.Context(), "POST", body)
-			if err == nil || strings.Contains(err.Error(), "sesame") || strings.Contains(err.Error(), "Content-Length") {
-				t.Errorf("%q: %v", says, err)
+	for _, early := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newDialing(t, time.Minute, answering(func(c net.Conn, r *http.Request) {
+				if !early {
+					_, _ = io.Copy(io.Discard, r.Body) // an error shows at the other end
+				}
+				time.Sleep(time.Second) // of the bubble
+				_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+				_, _ = c.Read(make([]byte, 1)) // until the client closes it
+			}))
+			r := newRequest(t, t.Context(), "POST", f.url, io.LimitReader(endless{}, 3*SmallBody))
+			r.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}
+			response, err := f.RoundTrip(r)
+			if err == nil {
+				response.Body.Close()
 			}
-		}
-	}
-}
-
-// A method that is not a token is refused: it could add words to the request line.
-func TestMethodIsToken(t *testing.T) {
-	t.Parallel()
-	var dialed atomic.Int64
-	c := counting(&dialed, time.Minute)
-	for _, method := range []string{"GET /admin HTTP/1.1\r\nX:", "A B", "GET\t", "é"} {
-		r, err := http.NewRequest("GET", "http://app.invalid/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Method = method
-		if _, err := c.RoundTrip(r); !errors.Is(err, errMethod) || dialed.Load() > 0 {
-			t.Errorf("%q: %v", method, err)
-		}
+			if errors.Is(err, errUnasked) != early || (err == nil) == early {
+				t.Errorf("before the body is read: %t; %v", early, err)
+			}
+		})
 	}
 }
