@@ -414,17 +414,22 @@ func (unsent) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 // connection, on which the rest of the request is missing, is closed.
 func TestResponseToPart(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		dial := pipe(func(c net.Conn) { _, _ = io.WriteString(c, okResponse) }) // an error shows at the other end
-		f := newDialing(t, time.Minute, func(ctx context.Context, address string) (net.Conn, error) {
-			c, err := dial(ctx, address)
-			return unsent{c}, err
+	for method, content := range map[string]io.Reader{"GET": nil, "POST": io.MultiReader(strings.NewReader("of unknown length"))} {
+		synctest.Test(t, func(t *testing.T) {
+			dial := pipe(func(c net.Conn) {
+				time.Sleep(time.Second) // of the bubble: until writing has failed
+				_, _ = io.WriteString(c, okResponse)
+			})
+			f := newDialing(t, time.Minute, func(ctx context.Context, address string) (net.Conn, error) {
+				c, err := dial(ctx, address)
+				return unsent{c}, err
+			})
+			if body, err := f.send(t.Context(), method, content); body != "ok" || err != nil {
+				t.Errorf("%s: %q, %v", method, body, err)
+			}
+			if f.idle.take("app.invalid") != nil {
+				t.Errorf("%s: the connection is kept", method)
+			}
 		})
-		if body, err := f.send(t.Context(), "GET", nil); body != "ok" || err != nil {
-			t.Errorf("%q, %v", body, err)
-		}
-		if f.idle.take("app.invalid") != nil {
-			t.Error("the connection is kept")
-		}
-	})
+	}
 }
