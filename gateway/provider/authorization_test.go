@@ -61,17 +61,6 @@ func TestAuthorizationURL(t *testing.T) {
 	}
 }
 
-func TestAuthorizationURLNeedsAnAttempt(t *testing.T) {
-	p := newFake(t, newClock().Now).listen().provider(nil)
-	for name, attempt := range map[string]Attempt{
-		"no state": {Nonce: "n", Verifier: "v"}, "no nonce": {State: "s", Verifier: "v"}, "no verifier": {State: "s", Nonce: "n"},
-	} {
-		if got, err := p.AuthorizationURL(t.Context(), attempt); err == nil {
-			t.Errorf("%s: got %s", name, got)
-		}
-	}
-}
-
 func TestCheckIssuer(t *testing.T) {
 	tests := []struct {
 		name      string

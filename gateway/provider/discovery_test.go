@@ -12,11 +12,7 @@ import (
 )
 
 func TestDiscoveryDocuments(t *testing.T) {
-	tests := []struct {
-		name   string
-		change func(*fake)
-		text   string // of the error; empty: none
-	}{
+	testLogins(t, []loginTest{
 		{"complete", func(f *fake) {}, ""},
 		{"with endpoints on loopback", func(f *fake) { f.discovery["end_session_endpoint"] = "http://[::1]:1/logout" }, ""},
 		{"of another issuer", func(f *fake) { f.discovery["issuer"] = "https://evil.example" }, "did not match the issuer"},
@@ -40,27 +36,11 @@ func TestDiscoveryDocuments(t *testing.T) {
 		{"nesting without end", func(f *fake) {
 			f.instead[discoveryPath] = say(200, "application/json", strings.Repeat("[", 1<<20))
 		}, "exceeded max depth"},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			f := newFake(t, newClock().Now).listen()
-			test.change(f)
-			_, err := f.provider(nil).AuthorizationURL(t.Context(), testAttempt)
-			if test.text != "" {
-				wantError(t, err, ErrFault, test.text)
-			} else if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	t.Run("an issuer in the clear", func(t *testing.T) {
-		_, err := newFake(t, newClock().Now).provider(func(o *Options) { o.Issuer = "http://id.example.org" }).AuthorizationURL(t.Context(), testAttempt)
-		wantError(t, err, ErrFault, "is not https")
 	})
-	t.Run("no issuer", func(t *testing.T) {
-		_, err := newFake(t, newClock().Now).provider(func(o *Options) { o.Issuer = "" }).AuthorizationURL(t.Context(), testAttempt)
-		wantError(t, err, ErrFault, "the issuer is missing")
-	})
+	for issuer, text := range map[string]string{"http://id.example.org": "is not https", "": "the issuer is missing"} {
+		_, err := newFake(t, newClock().Now).provider(func(o *Options) { o.Issuer = issuer }).AuthorizationURL(t.Context(), testAttempt)
+		wantError(t, err, ErrFault, text)
+	}
 }
 
 // New makes no call, and concurrent first logins fetch metadata and keys once.
@@ -101,7 +81,9 @@ func timedFake(t *testing.T) (f *fake, p *Provider, calls func() []int) {
 		}
 		return f.RoundTrip(r)
 	})
-	return f, New(o), func() []int {
+	p = New(o)
+	t.Cleanup(p.Close)
+	return f, p, func() []int {
 		mu.Lock()
 		defer mu.Unlock()
 		return at
@@ -117,7 +99,6 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 func TestDiscoveryIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, p, calls := timedFake(t)
-		defer p.Close()
 		f.change(func() { f.instead[discoveryPath] = say(503, "text/plain", "") })
 		_, err := p.AuthorizationURL(t.Context(), testAttempt)
 		wantError(t, err, ErrFault, "503")
@@ -145,7 +126,6 @@ func TestDiscoveryIsRetried(t *testing.T) {
 func TestDiscoveryFailureIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, p, calls := timedFake(t)
-		defer p.Close()
 		f.change(func() { f.instead[discoveryPath] = say(503, "text/plain", "") })
 		for range 100 {
 			_, err := p.AuthorizationURL(t.Context(), testAttempt)
@@ -170,7 +150,6 @@ func TestDiscoveryFailureIsRemembered(t *testing.T) {
 func TestDiscoveryIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, p, calls := timedFake(t)
-		defer p.Close()
 		ask := func() string {
 			t.Helper()
 			got, err := p.AuthorizationURL(t.Context(), testAttempt)

@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,24 +93,15 @@ func (k testKey) sign(t testing.TB, payload any, header map[jose.HeaderKey]any) 
 }
 
 // clock is one that tests move.
-type clock struct {
-	mu sync.Mutex
-	at time.Time
-}
+type clock struct{ passed atomic.Int64 }
 
-func newClock() *clock { return &clock{at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)} }
+func newClock() *clock { return &clock{} }
 
 func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at
+	return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).Add(time.Duration(c.passed.Load()))
 }
 
-func (c *clock) Advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.at = c.at.Add(d)
-}
+func (c *clock) Advance(d time.Duration) { c.passed.Add(int64(d)) }
 
 // fake is the provider. Its fields may be changed between calls; where calls
 // may come from the background, with change.
@@ -335,6 +327,35 @@ func wantError(t testing.TB, err, kind error, text string) {
 	}
 }
 
+// wantResult checks that err is of the kind and says text, or is nil if text is empty.
+func wantResult(t testing.TB, err, kind error, text string) {
+	t.Helper()
+	if text != "" {
+		wantError(t, err, kind, text)
+	} else if err != nil {
+		t.Error(err)
+	}
+}
+
+// loginTest is a login at a fake that was changed.
+type loginTest struct {
+	name   string
+	change func(*fake)
+	text   string // of the fault; empty: the login succeeds
+}
+
+// testLogins logs in at the fake as each test changes it.
+func testLogins(t *testing.T, tests []loginTest) {
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFake(t, newClock().Now).listen()
+			test.change(f)
+			_, err := exchange(t, f.provider(nil))
+			wantResult(t, err, ErrFault, test.text)
+		})
+	}
+}
+
 // unsigned is a token with alg none.
 func unsigned(claims map[string]any, header string) string {
 	payload, _ := json.Marshal(claims)
@@ -350,5 +371,3 @@ func atHash(access string) string {
 
 // stall answers when the caller has given up.
 func stall(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
-
-var _ http.RoundTripper = (*fake)(nil)

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"bytes"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/x509"
@@ -83,14 +84,8 @@ func TestIDTokenClaims(t *testing.T) {
 			f := newFake(t, clock.Now).listen()
 			f.id, f.header = test.claims, test.header
 			_, err := exchange(t, f.provider(nil))
-			if test.text == "" {
-				if err != nil {
-					t.Error(err)
-				}
-				return
-			}
-			wantError(t, err, ErrFault, test.text)
-			if f.called("/userinfo") != 0 {
+			wantResult(t, err, ErrFault, test.text)
+			if test.text != "" && f.called("/userinfo") != 0 {
 				t.Error("userinfo was asked with the token beside a bad ID token")
 			}
 		})
@@ -138,22 +133,17 @@ func TestIDTokenForms(t *testing.T) {
 		{"empty", func(*fake, map[string]any) any { return "" }, "no id_token"},
 		{"a number", func(*fake, map[string]any) any { return 1 }, "no id_token"},
 	}
+	logins := []loginTest{{"only symmetric algorithms are announced", func(f *fake) {
+		f.discovery["id_token_signing_alg_values_supported"] = []string{"HS256", "none"}
+	}, "expected one of []"}}
 	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			f := newFake(t, newClock().Now).listen()
+		logins = append(logins, loginTest{test.name, func(f *fake) {
 			f.key = rsa
 			f.keys = []jose.JSONWebKey{rsa.public()}
 			f.idToken = func(claims map[string]any) any { return test.make(f, claims) }
-			_, err := exchange(t, f.provider(nil))
-			wantError(t, err, ErrFault, test.text)
-		})
+		}, test.text})
 	}
-	t.Run("only symmetric algorithms are announced", func(t *testing.T) {
-		f := newFake(t, newClock().Now).listen()
-		f.discovery["id_token_signing_alg_values_supported"] = []string{"HS256", "none"}
-		_, err := exchange(t, f.provider(nil))
-		wantError(t, err, ErrFault, "expected one of []")
-	})
+	testLogins(t, logins)
 }
 
 // hs256 signs with a public key as if it were a shared secret.
@@ -168,24 +158,26 @@ func hs256(t testing.TB, claims map[string]any, key testKey) string {
 	return signed + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// One byte of a good token is changed, and it never verifies.
-func FuzzIDToken(f *testing.F) {
-	clock := newClock()
-	idp := newFake(f, clock.Now)
-	tokens := []string{idp.key.sign(f, idp.claims(nil), nil)}
-	rsa := newRSAKey(f, "rsa", 2048)
-	idp.keys = append(idp.keys, rsa.public())
-	tokens = append(tokens, rsa.sign(f, idp.claims(nil), nil))
-	p := idp.provider(func(o *Options) { o.Transport = idp })
-	m, err := p.metadata(f.Context())
-	if err != nil {
-		f.Fatal(err)
-	}
-	ctx := f.Context()
-	verify := func(raw string) error {
-		_, _, err := p.verify(ctx, m, raw, plainTypes, &oidc.Config{ClientID: testClient, SupportedSigningAlgs: m.algorithms()})
+// verifier returns a fake and what verifies its ID tokens.
+func verifier(t testing.TB) (*fake, func(raw string) error) {
+	f := newFake(t, newClock().Now)
+	p := f.provider(func(o *Options) { o.Transport = f })
+	return f, func(raw string) error {
+		m, err := p.metadata(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = p.verify(context.Background(), m, raw, plainTypes, &oidc.Config{ClientID: testClient, SupportedSigningAlgs: m.algorithms()})
 		return err
 	}
+}
+
+// One byte of a good token is changed, and it never verifies.
+func FuzzIDToken(f *testing.F) {
+	idp, verify := verifier(f)
+	rsa := newRSAKey(f, "rsa", 2048)
+	idp.keys = append(idp.keys, rsa.public())
+	tokens := []string{idp.key.sign(f, idp.claims(nil), nil), rsa.sign(f, idp.claims(nil), nil)}
 	for which, token := range tokens {
 		if err := verify(token); err != nil {
 			f.Fatal(err)
@@ -211,18 +203,12 @@ func FuzzIDToken(f *testing.F) {
 // one.
 func TestNoOtherSpellingVerifies(t *testing.T) {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.=+/ \n"
-	idp := newFake(t, newClock().Now)
-	p := idp.provider(func(o *Options) { o.Transport = idp })
-	m, err := p.metadata(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	idp, verify := verifier(t)
 	token := idp.key.sign(t, idp.claims(nil), nil)
 	for at := len(token) - 8; at < len(token); at++ {
 		for _, c := range alphabet {
 			changed := token[:at] + string(c) + token[at+1:]
-			_, _, err := p.verify(t.Context(), m, changed, plainTypes, &oidc.Config{ClientID: testClient, SupportedSigningAlgs: m.algorithms()})
-			if (err == nil) != (changed == token) {
+			if err := verify(changed); (err == nil) != (changed == token) {
 				t.Errorf("%q at %d: %v", c, at, err)
 			}
 		}

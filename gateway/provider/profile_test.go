@@ -75,12 +75,8 @@ func TestNameEmailAndUsername(t *testing.T) {
 					o.UsernameClaim = test.claim
 				}
 			})
-			if test.fault != "" {
-				wantError(t, err, ErrFault, test.fault)
+			if wantResult(t, err, ErrFault, test.fault); err != nil {
 				return
-			}
-			if err != nil {
-				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, want{got.Profile.Username, got.Profile.Name, got.Profile.Email}); diff != "" {
 				t.Error(diff)
@@ -164,12 +160,8 @@ func TestRoles(t *testing.T) {
 					o.RolesClaim = strings.TrimPrefix(test.claim, "-")
 				}
 			}))
-			if test.fault != "" {
-				wantError(t, err, ErrFault, test.fault)
+			if wantResult(t, err, ErrFault, test.fault); err != nil {
 				return
-			}
-			if err != nil {
-				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, got.Profile.Roles); diff != "" {
 				t.Error(diff)

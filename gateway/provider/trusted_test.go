@@ -2,8 +2,8 @@ package provider
 
 import (
 	"encoding/base64"
-	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,9 +34,9 @@ func (f *fake) accessClaims(change map[string]any) map[string]any {
 	}), change)
 }
 
+// What an access token may say of itself. TestIDTokenClaims has what all tokens share.
 func TestAccessToken(t *testing.T) {
 	clock := newClock()
-	at := func(d time.Duration) int64 { return clock.Now().Add(d).Unix() }
 	tests := []struct {
 		name   string
 		claims map[string]any
@@ -53,20 +53,12 @@ func TestAccessToken(t *testing.T) {
 
 		{name: "another audience", claims: object{"aud": "x"}, kind: ErrInvalid, text: "aud is"},
 		{name: "no audience", claims: object{"aud": nil}, kind: ErrInvalid, text: "aud is"},
-		{name: "an audience that is a number", claims: object{"aud": 1}, kind: ErrInvalid, text: "unmarshal"},
 		{name: "another issuer", claims: object{"iss": "https://evil.example"}, kind: ErrInvalid, text: "different provider"},
-		{name: "expired", claims: object{"exp": at(0)}, kind: ErrInvalid, text: "expired"},
-		{name: "no exp", claims: object{"exp": nil}, kind: ErrInvalid, text: "expired"},
-		{name: "nbf in the future", claims: object{"nbf": at(2 * time.Minute)}, kind: ErrInvalid, text: "nbf"},
-		{name: "iat in the future", claims: object{"iat": at(2 * time.Minute)}, kind: ErrInvalid, text: "iat"},
-		{name: "no sub", claims: object{"sub": nil}, kind: ErrInvalid, text: "sub is missing"},
-		{name: "sub in capitals", claims: object{"sub": nil, "SUB": "alice"}, kind: ErrInvalid, text: "almost sub"},
 		{name: "an ID token", claims: object{"nonce": "n"}, kind: ErrInvalid, text: "it has nonce"},
 		{name: "an ID token without nonce", claims: object{"at_hash": "h"}, kind: ErrInvalid, text: "it has at_hash"},
 		{name: "a logout token", claims: object{"events": object{}}, kind: ErrInvalid, text: "it has events"},
 		{name: "typ of a logout token", header: map[jose.HeaderKey]any{"typ": "logout+jwt"}, kind: ErrInvalid, text: "typ"},
 		{name: "bound to a key", claims: object{"cnf": object{"jkt": "x"}}, kind: ErrInvalid, text: "bound to a key"},
-		{name: "unknown kid", header: map[jose.HeaderKey]any{"kid": "x"}, kind: ErrInvalid, text: "no key"},
 		{name: "scope that is a number", claims: object{"scope": 1}, kind: ErrInvalid, text: "scope is a number"},
 		{name: "roles that are a string", claims: object{"roles": "admin"}, kind: ErrFault, text: "roles is a string"},
 	}
@@ -74,12 +66,8 @@ func TestAccessToken(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFake(t, clock.Now).listen()
 			got, err := f.trusted(nil).Verify(t.Context(), f.key.sign(t, f.accessClaims(test.claims), test.header))
-			if test.kind != nil {
-				wantError(t, err, test.kind, test.text)
+			if wantResult(t, err, test.kind, test.text); err != nil {
 				return
-			}
-			if err != nil {
-				t.Fatal(err)
 			}
 			want := &AccessToken{
 				Profile: Profile{Subject: "alice-sub", Username: "alice", Roles: []string{"admin"}, Claims: object{
@@ -102,14 +90,14 @@ func TestAccessTokenAlgorithms(t *testing.T) {
 		configured []string
 		announced  any
 		sign       testKey
-		good       bool
+		text       string // of the error
 	}{
-		{"announced", nil, []string{"RS256"}, rsa, true},
-		{"not announced", nil, []string{"RS256"}, pss, false},
-		{"none announced", nil, nil, pss, true},
-		{"configured", []string{"PS256"}, []string{"RS256"}, pss, true},
-		{"announced but not configured", []string{"PS256"}, []string{"RS256"}, rsa, false},
-		{"symmetric ones alone configured", []string{"HS256", "none"}, nil, rsa, false},
+		{"announced", nil, []string{"RS256"}, rsa, ""},
+		{"not announced", nil, []string{"RS256"}, pss, "it is signed with"},
+		{"none announced", nil, nil, pss, ""},
+		{"configured", []string{"PS256"}, []string{"RS256"}, pss, ""},
+		{"announced but not configured", []string{"PS256"}, []string{"RS256"}, rsa, "it is signed with"},
+		{"symmetric ones alone configured", []string{"HS256", "none"}, nil, rsa, "it is signed with"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -120,12 +108,7 @@ func TestAccessTokenAlgorithms(t *testing.T) {
 			f.keys = []jose.JSONWebKey{public}
 			raw := test.sign.sign(t, f.accessClaims(nil), nil)
 			_, err := f.trusted(func(o *TrustedOptions) { o.Algorithms = test.configured }).Verify(t.Context(), raw)
-			if test.good && err != nil {
-				t.Error(err)
-			}
-			if !test.good {
-				wantError(t, err, ErrInvalid, "it is signed with")
-			}
+			wantResult(t, err, ErrInvalid, test.text)
 		})
 	}
 }
@@ -160,15 +143,12 @@ func TestTrustedNeedsKeysAlone(t *testing.T) {
 	f.discovery = object{"authorization_endpoint": nil, "token_endpoint": nil, "userinfo_endpoint": nil}
 	claims := f.accessClaims(nil)
 	issuer := f.trusted(nil)
-	for i := range 50 {
+	for range 2 {
 		if _, err := issuer.Verify(t.Context(), f.key.sign(t, claims, nil)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := issuer.Verify(t.Context(), f.key.sign(t, claims, map[jose.HeaderKey]any{"kid": fmt.Sprint(i)})); err == nil {
-			t.Error("an unknown key was accepted")
-		}
 	}
-	if f.called(discoveryPath) != 1 || f.called("/keys") != keysBurst {
+	if f.called(discoveryPath) != 1 || f.called("/keys") != 1 {
 		t.Errorf("calls %v", f.calls)
 	}
 }
@@ -185,12 +165,8 @@ func TestScopes(t *testing.T) {
 		"scope before scp":   {claims{"scope": "read", "scp": "write"}, []string{"read"}},
 		"scope that is null": {claims{"scope": nil, "scp": "write"}, []string{"write"}},
 	} {
-		got, err := scopesOf(test.claims)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if diff := cmp.Diff(test.want, got); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+		if got, err := scopesOf(test.claims); err != nil || !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
 	if _, err := scopesOf(claims{"scp": []any{1}}); err == nil {
@@ -200,32 +176,27 @@ func TestScopes(t *testing.T) {
 
 func TestIntrospect(t *testing.T) {
 	clock := newClock()
-	answer := func(change map[string]any) map[string]any {
-		return over(map[string]any{
-			"active": true, "sub": "alice-sub", "token_type": "Bearer", "scope": "read", "client_id": "a-client", "jti": "the-jti",
-			"exp": clock.Now().Add(time.Minute).Unix(), "preferred_username": "alice", "roles": []string{"admin"},
-		}, change)
-	}
 	tests := []struct {
 		name   string
-		answer string
-		kind   error // nil: good
+		change object // of a good answer
+		answer string // instead
+		kind   error  // nil: good
 		text   string
 	}{
-		{name: "good", answer: marshal(t, answer(nil))},
-		{name: "with iss and aud", answer: marshal(t, answer(object{"iss": "OWN", "aud": "api"}))},
-		{name: "no token_type", answer: marshal(t, answer(object{"token_type": nil}))},
+		{name: "good"},
+		{name: "with iss and aud", change: object{"iss": "OWN", "aud": "api"}},
+		{name: "no token_type", change: object{"token_type": nil}},
 		{name: "inactive", answer: `{"active":false}`, kind: ErrInvalid, text: "not active"},
-		{name: "active in a string", answer: marshal(t, answer(object{"active": "true"})), kind: ErrInvalid, text: "not active"},
+		{name: "active in a string", change: object{"active": "true"}, kind: ErrInvalid, text: "not active"},
 		{name: "nothing", answer: `{}`, kind: ErrInvalid, text: "not active"},
-		{name: "expired", answer: marshal(t, answer(object{"exp": clock.Now().Unix()})), kind: ErrInvalid, text: "expired"},
-		{name: "nbf in the future", answer: marshal(t, answer(object{"nbf": clock.Now().Add(time.Hour).Unix()})), kind: ErrInvalid, text: "nbf"},
-		{name: "another issuer", answer: marshal(t, answer(object{"iss": "https://evil.example"})), kind: ErrInvalid, text: "iss is"},
-		{name: "another audience", answer: marshal(t, answer(object{"aud": "x"})), kind: ErrInvalid, text: "aud is"},
-		{name: "a refresh token", answer: marshal(t, answer(object{"token_type": "refresh_token"})), kind: ErrInvalid, text: "expected Bearer"},
-		{name: "a DPoP token", answer: marshal(t, answer(object{"token_type": "DPoP"})), kind: ErrInvalid, text: "expected Bearer"},
-		{name: "bound to a key", answer: marshal(t, answer(object{"cnf": object{"jkt": "x"}})), kind: ErrInvalid, text: "bound to a key"},
-		{name: "no sub", answer: marshal(t, answer(object{"sub": nil})), kind: ErrInvalid, text: "sub is missing"},
+		{name: "expired", change: object{"exp": clock.Now().Unix()}, kind: ErrInvalid, text: "expired"},
+		{name: "nbf in the future", change: object{"nbf": clock.Now().Add(time.Hour).Unix()}, kind: ErrInvalid, text: "nbf"},
+		{name: "another issuer", change: object{"iss": "https://evil.example"}, kind: ErrInvalid, text: "iss is"},
+		{name: "another audience", change: object{"aud": "x"}, kind: ErrInvalid, text: "aud is"},
+		{name: "a refresh token", change: object{"token_type": "refresh_token"}, kind: ErrInvalid, text: "expected Bearer"},
+		{name: "a DPoP token", change: object{"token_type": "DPoP"}, kind: ErrInvalid, text: "expected Bearer"},
+		{name: "bound to a key", change: object{"cnf": object{"jkt": "x"}}, kind: ErrInvalid, text: "bound to a key"},
+		{name: "no sub", change: object{"sub": nil}, kind: ErrInvalid, text: "sub is missing"},
 		{name: "twice active", answer: `{"active":false,"active":true,"sub":"alice-sub"}`, kind: ErrFault, text: "appears twice"},
 		{name: "no JSON", answer: `opaque-access-token`, kind: ErrFault, text: "invalid character"},
 	}
@@ -233,17 +204,19 @@ func TestIntrospect(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFake(t, clock.Now).listen()
 			f.discovery["introspection_endpoint"] = f.idp + "/introspect"
+			if test.answer == "" {
+				test.answer = marshal(t, over(object{
+					"active": true, "sub": "alice-sub", "token_type": "Bearer", "scope": "read", "client_id": "a-client", "jti": "the-jti",
+					"exp": clock.Now().Add(time.Minute).Unix(), "preferred_username": "alice", "roles": []string{"admin"},
+				}, test.change))
+			}
 			f.instead["/introspect"] = say(200, "application/json", strings.ReplaceAll(test.answer, "OWN", f.idp))
 			issuer := f.trusted(func(o *TrustedOptions) {
 				o.Introspection = &Introspection{ClientID: testClient, ClientSecret: testSecret}
 			})
 			got, err := issuer.Introspect(t.Context(), "opaque-access-token")
-			if test.kind != nil {
-				wantError(t, err, test.kind, test.text)
+			if wantResult(t, err, test.kind, test.text); err != nil {
 				return
-			}
-			if err != nil {
-				t.Fatal(err)
 			}
 			if got.Profile.Subject != "alice-sub" || got.Profile.Username != "alice" || got.ID != "the-jti" || !got.Expires.Equal(clock.Now().Add(time.Minute)) ||
 				!cmp.Equal(got.Scopes, []string{"read"}) || !cmp.Equal(got.Profile.Roles, []string{"admin"}) || got.Profile.Claims["active"] != nil {

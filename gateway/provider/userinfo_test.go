@@ -1,20 +1,14 @@
 package provider
 
 import (
-	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-jose/go-jose/v4"
 )
 
 func TestUserinfoAnswers(t *testing.T) {
-	tests := []struct {
-		name   string
-		change func(*fake)
-		text   string // of the error; empty: good
-	}{
+	testLogins(t, []loginTest{
 		{"good", func(f *fake) {}, ""},
 		{"as text", func(f *fake) { f.instead["/userinfo"] = say(200, "text/plain", `{"sub":"alice-sub"}`) }, ""},
 		{"no such endpoint", func(f *fake) { f.discovery["userinfo_endpoint"] = nil }, ""},
@@ -37,19 +31,7 @@ func TestUserinfoAnswers(t *testing.T) {
 			f.instead["/userinfo"] = say(200, "application/json", `{"sub":"bob-sub","sub":"alice-sub"}`)
 		}, `"sub" appears twice`},
 		{"nesting without end", func(f *fake) { f.instead["/userinfo"] = say(200, "application/json", strings.Repeat(`{"a":`, 200_000)) }, "exceeded max depth"},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			f := newFake(t, newClock().Now).listen()
-			test.change(f)
-			_, err := exchange(t, f.provider(nil))
-			if test.text != "" {
-				wantError(t, err, ErrFault, test.text)
-			} else if err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	})
 }
 
 // A userinfo answer may be a JWT.
@@ -74,37 +56,17 @@ func TestSignedUserinfo(t *testing.T) {
 		{"about another person", func(f *fake) string { return f.key.sign(t, map[string]any{"sub": "bob-sub"}, nil) }, "another person"},
 		{"not signed at all", func(f *fake) string { return marshal(t, claims) }, "compact form"},
 	}
+	var logins []loginTest
 	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			f := newFake(t, clock.Now).listen()
+		logins = append(logins, loginTest{test.name, func(f *fake) {
 			f.instead["/userinfo"] = say(200, "application/jwt; charset=utf-8", test.make(f))
-			_, err := exchange(t, f.provider(nil))
-			if test.text != "" {
-				wantError(t, err, ErrFault, test.text)
-			} else if err != nil {
-				t.Error(err)
-			}
-		})
+		}, test.text})
 	}
+	testLogins(t, logins)
 	t.Run("without keys to verify it by", func(t *testing.T) {
 		f := newFake(t, clock.Now).listen()
 		f.instead["/userinfo"] = say(200, "application/jwt", f.key.sign(t, map[string]any{"id": 1}, nil))
 		_, err := exchange(t, f.github())
 		wantError(t, err, ErrFault, "no keys")
 	})
-}
-
-// Unknown kids in signed answers are under the limit too.
-func TestSignedUserinfoIsBounded(t *testing.T) {
-	f := newFake(t, newClock().Now).listen()
-	p := f.provider(func(o *Options) { o.Timeout = time.Second })
-	for i := range 20 {
-		f.instead["/userinfo"] = say(200, "application/jwt", f.key.sign(t, f.claims(nil), map[jose.HeaderKey]any{"kid": fmt.Sprint(i)}))
-		if _, err := exchange(t, p); err == nil {
-			t.Error("accepted")
-		}
-	}
-	if got := f.called("/keys"); got != keysBurst {
-		t.Errorf("%d fetches of keys, want %d", got, keysBurst)
-	}
 }
