@@ -42,11 +42,9 @@ func TestIssuerSelectsTheVerifier(t *testing.T) {
 	}
 	// The gateway also decides about its own tokens that are not valid.
 	changed := own.access[:len(own.access)-4] + "AAAA"
-	id, err := o.by(t, changed)
-	wantRejected(t, id, err, auth.DetailBadToken, "signature is invalid")
+	wantRejected(t, auth.DetailBadToken, "signature is invalid")(o.by(t, changed))
 	must(o.logins.End(t.Context(), own.login.ID))(t)
-	id, err = o.by(t, own.access)
-	wantRejected(t, id, err, auth.DetailBadToken, "its login has ended")
+	wantRejected(t, auth.DetailBadToken, "its login has ended")(o.by(t, own.access))
 	if o.plain.questions() != 1 || o.asked.questions() != 1 {
 		t.Error("an outside issuer was shown a token of the gateway")
 	}
@@ -61,8 +59,7 @@ func TestBearerTokensWithoutTrustedIssuers(t *testing.T) {
 		t.Errorf("got %+v, %v", id, err)
 	}
 	for _, token := range []string{"", "opaque", jwtOf("https://plain.example")} {
-		id, err := bearers.Authenticate(t.Context(), &auth.Credentials{Scheme: "bearer", Value: token})
-		wantRejected(t, id, err, auth.DetailBadToken, "")
+		wantRejected(t, auth.DetailBadToken, "")(bearers.Authenticate(t.Context(), &auth.Credentials{Scheme: "bearer", Value: token}))
 	}
 	if id, err := bearers.Authenticate(t.Context(), &auth.Credentials{}); id != nil || !errors.Is(err, auth.ErrNoCredentials) {
 		t.Errorf("nothing: got %+v, %v", id, err)
@@ -74,8 +71,7 @@ func TestBearerTokensWithoutTrustedIssuers(t *testing.T) {
 	})
 	trusted := must(NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: o.plain}}, o.logins, o.clock.now))(t)
 	for _, token := range []string{"opaque", "a.b", "a.b.c.d.e", "", "."} { // no issuer is asked about opaque tokens
-		id, err := NewBearerTokens(o.bearer, trusted).Authenticate(t.Context(), &auth.Credentials{Scheme: "bearer", Value: token})
-		wantRejected(t, id, err, auth.DetailBadToken, "access token: ")
+		wantRejected(t, auth.DetailBadToken, "access token: ")(NewBearerTokens(o.bearer, trusted).Authenticate(t.Context(), &auth.Credentials{Scheme: "bearer", Value: token}))
 	}
 	if n := o.plain.questions(); n != 0 {
 		t.Errorf("the issuer was asked %d times", n)
@@ -96,10 +92,7 @@ func TestCookiesCarryNoTrustedToken(t *testing.T) {
 	for _, warm := range []bool{false, true} {
 		for _, creds := range []*auth.Credentials{{Access: token}, {Access: "opaque"}, {Scheme: "digest", Value: token, Access: token}} {
 			id, err := o.bearers.Authenticate(t.Context(), creds)
-			if id != nil {
-				t.Errorf("warm %v: got %+v", warm, id)
-			}
-			wantRejected(t, id, err, auth.DetailBadToken, "access token: ")
+			wantRejected(t, auth.DetailBadToken, "access token: ")(id, err)
 		}
 		if !warm && o.plain.questions()+o.asked.questions() != 0 {
 			t.Error("an outside issuer was asked")
@@ -130,10 +123,8 @@ func TestTokensOfUnknownIssuers(t *testing.T) {
 		"too long":          jwtOf(o.plain.issuer + strings.Repeat("x", maxTokenBytes)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			id, err := o.by(t, token)
-			wantRejected(t, id, err, auth.DetailBadToken, "access token: ")
-			id, err = o.bearers.Revoke(t.Context(), token)
-			wantRejected(t, id, err, auth.DetailBadToken, "access token: ")
+			wantRejected(t, auth.DetailBadToken, "access token: ")(o.by(t, token))
+			wantRejected(t, auth.DetailBadToken, "access token: ")(o.bearers.Revoke(t.Context(), token))
 		})
 	}
 	if o.plain.questions()+o.asked.questions() != 0 {
@@ -183,10 +174,8 @@ func TestTrustedRevocation(t *testing.T) {
 				t.Fatalf("got %+v, %v, want who signed out", id, err)
 			}
 			for _, each := range []*issuers{o, elsewhere, o.instance(t)} {
-				id, err := each.by(t, token)
-				wantRejected(t, id, err, auth.DetailBadToken, "revoked")
-				id, err = each.bearers.Revoke(t.Context(), token)
-				wantRejected(t, id, err, auth.DetailBadToken, "revoked")
+				wantRejected(t, auth.DetailBadToken, "revoked")(each.by(t, token))
+				wantRejected(t, auth.DetailBadToken, "revoked")(each.bearers.Revoke(t.Context(), token))
 				if _, err := each.by(t, another); err != nil {
 					t.Errorf("another token: %v", err)
 				}
@@ -256,8 +245,7 @@ func TestRevokedTokenSpelledAnew(t *testing.T) {
 	}
 	must(o.bearers.Revoke(t.Context(), token))(t)
 	for _, spelling := range []string{token, anew} {
-		id, err := o.by(t, spelling)
-		wantRejected(t, id, err, auth.DetailBadToken, "revoked")
+		wantRejected(t, auth.DetailBadToken, "revoked")(o.by(t, spelling))
 	}
 }
 

@@ -205,7 +205,7 @@ func (d *delegation) wantIn(tb testing.TB, s *signedIn, roles ...string) {
 func (d *delegation) wantOut(tb testing.TB, s *signedIn) {
 	tb.Helper()
 	id, err := d.by(tb, s)
-	wantRejected(tb, id, err, auth.DetailNotSignedIn, "unknown, expired or ended session")
+	wantRejected(tb, auth.DetailNotSignedIn, "unknown, expired or ended session")(id, err)
 	var r *auth.Rejection
 	if errors.As(err, &r) && r.Cookie != auth.DelegatedCookie {
 		tb.Errorf("the rejection names the cookie role %d", r.Cookie)

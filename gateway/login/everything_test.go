@@ -180,7 +180,7 @@ func TestFailingStore(t *testing.T) {
 			for _, failing := range test.failing {
 				e.store.fails(failing)
 				err := test.do(e, t.Context())
-				wantNoAnswer(t, nil, err)
+				wantNoAnswer(t)(nil, err)
 				if !errors.Is(err, errStore) || errors.Is(err, ErrNoAttempt) {
 					t.Errorf("%s, %s, warm %v: got %v, want the error of the store", name, failing, warm, err)
 					continue

@@ -32,7 +32,7 @@ func fuzzChangedByte(f *testing.F, algorithm string) {
 			}
 			return
 		}
-		wantRejected(t, id, err, auth.DetailBadToken, "access token: ")
+		wantRejected(t, auth.DetailBadToken, "access token: ")(id, err)
 	})
 }
 
@@ -55,11 +55,11 @@ func FuzzAccessTokenClaims(f *testing.F) {
 		if id != nil {
 			t.Fatalf("a forged token passes: %+v", id)
 		}
-		wantRejected(t, id, err, auth.DetailBadToken, "access token: ")
+		wantRejected(t, auth.DetailBadToken, "access token: ")(id, err)
 
 		id, err = m.byToken(t, good.raw(header, claims))
 		if err != nil {
-			wantRejected(t, id, err, auth.DetailBadToken, "access token: ")
+			wantRejected(t, auth.DetailBadToken, "access token: ")(id, err)
 			return
 		}
 		said := map[string]any{}

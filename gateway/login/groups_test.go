@@ -212,7 +212,7 @@ func TestAttemptsFromBeforeTheEnd(t *testing.T) {
 					grant.Session = session
 					s, err := d.begin(t, "keycloak", grant, started)
 					if err != nil {
-						wantRejected(t, nil, err, auth.DetailNotSignedIn, "signed out at the provider")
+						wantRejected(t, auth.DetailNotSignedIn, "signed out at the provider")(nil, err)
 						d.wantOut(t, s)
 						return err
 					}
@@ -247,7 +247,7 @@ func TestLastAttemptFromBeforeTheEnd(t *testing.T) {
 	must(d.users.BackChannel(t.Context(), "keycloak", token))(t)
 	d.clock.advance(AttemptLifetime - 2 + 30*time.Second) // three calls of ten seconds
 	s, err := d.begin(t, "keycloak", d.grant("user"), started)
-	wantRejected(t, nil, err, auth.DetailNotSignedIn, "signed out at the provider")
+	wantRejected(t, auth.DetailNotSignedIn, "signed out at the provider")(nil, err)
 	d.wantOut(t, s)
 }
 
@@ -281,12 +281,12 @@ func TestDamagedGroupDecidesNothing(t *testing.T) {
 	if login != nil {
 		t.Errorf("got %+v", login)
 	}
-	wantNoAnswer(t, nil, err)
+	wantNoAnswer(t)(nil, err)
 	ended, err := d.logins.groups.end(t.Context(), key, true)
 	if len(ended) != 0 {
 		t.Errorf("ended %+v", ended)
 	}
-	wantNoAnswer(t, nil, err)
+	wantNoAnswer(t)(nil, err)
 }
 
 // A logout at the provider can arrive at any step of a login. The login never survives.

@@ -171,33 +171,43 @@ func (m *mechanisms) wantAlive(tb testing.TB, s *signedIn) {
 func (m *mechanisms) wantDead(tb testing.TB, s *signedIn) {
 	tb.Helper()
 	id, err := m.bySession(tb, s.session)
-	wantRejected(tb, id, err, auth.DetailNotSignedIn, "session")
+	wantRejected(tb, auth.DetailNotSignedIn, "session")(id, err)
 	id, err = m.byToken(tb, s.access)
-	wantRejected(tb, id, err, auth.DetailBadToken, "access token: ")
+	wantRejected(tb, auth.DetailBadToken, "access token: ")(id, err)
 	if rotation, err := m.rotate(tb, s.refresh); rotation != nil || !errors.Is(err, auth.ErrRejected) {
 		tb.Errorf("by refresh token: got %+v, %v, want it rejected", rotation, err)
 	}
 }
 
-// wantRejected fails the test unless the error is a Rejection with this detail and a
-// reason that contains reason.
-func wantRejected(tb testing.TB, id *policy.Identity, err error, detail, reason string) {
+// wantRejected returns a function that fails the test unless the error is a Rejection with
+// this detail and a reason that contains reason: wantRejected(t, detail, reason)(f()).
+func wantRejected(tb testing.TB, detail, reason string) func(*policy.Identity, error) {
 	tb.Helper()
-	var r *auth.Rejection
-	if id != nil || !errors.As(err, &r) || !errors.Is(err, auth.ErrRejected) {
-		tb.Errorf("got %+v, %v, want it rejected because of: %s", id, err, reason)
-		return
-	}
-	if r.Detail != detail || !strings.Contains(r.Reason, reason) {
-		tb.Errorf("rejected with %q because of %q, want %q because of %q", r.Detail, r.Reason, detail, reason)
+	return func(id *policy.Identity, err error) {
+		tb.Helper()
+		var r *auth.Rejection
+		if id != nil || !errors.As(err, &r) || !errors.Is(err, auth.ErrRejected) {
+			tb.Errorf("got %+v, %v, want it rejected because of: %s", id, err, reason)
+		} else if r.Detail != detail || !strings.Contains(r.Reason, reason) {
+			tb.Errorf("rejected with %q because of %q, want %q because of %q", r.Detail, r.Reason, detail, reason)
+		}
 	}
 }
 
-// wantNoAnswer fails the test unless the error means that the answer is unknown.
-func wantNoAnswer(tb testing.TB, id *policy.Identity, err error) {
+// wantNoAnswer returns a function that fails the test unless the error means that the
+// answer is unknown, and is cause if one is given.
+func wantNoAnswer(tb testing.TB, cause ...error) func(*policy.Identity, error) {
 	tb.Helper()
-	if id != nil || err == nil || errors.Is(err, auth.ErrRejected) || errors.Is(err, auth.ErrNoCredentials) {
-		tb.Errorf("got %+v, %v, want an error that decides nothing", id, err)
+	return func(id *policy.Identity, err error) {
+		tb.Helper()
+		if id != nil || err == nil || errors.Is(err, auth.ErrRejected) || errors.Is(err, auth.ErrNoCredentials) {
+			tb.Errorf("got %+v, %v, want an error that decides nothing", id, err)
+		}
+		for _, want := range cause {
+			if !errors.Is(err, want) {
+				tb.Errorf("got %v, want %v", err, want)
+			}
+		}
 	}
 }
 
@@ -297,8 +307,7 @@ func TestBeginFailingHalfWayLeavesNothingUsable(t *testing.T) {
 					t.Errorf("late %v: got %+v, %v, want the error of the store", late, s.login, err)
 				}
 				m.store.fails("")
-				id, err := m.bySession(t, s.session)
-				wantRejected(t, id, err, auth.DetailNotSignedIn, "unknown")
+				wantRejected(t, auth.DetailNotSignedIn, "unknown")(m.bySession(t, s.session))
 				if _, err := m.rotate(t, s.refresh); !errors.Is(err, auth.ErrRejected) {
 					t.Errorf("late %v: by refresh token: %v", late, err)
 				}
@@ -342,16 +351,14 @@ func TestDamagedRecordsDecideNothing(t *testing.T) {
 				}
 			}
 			if prefix != refreshPrefix {
-				id, err := m.bySession(t, s.session)
-				wantNoAnswer(t, id, err)
+				wantNoAnswer(t)(m.bySession(t, s.session))
 			}
 			if prefix == loginPrefix {
-				id, err := m.byToken(t, s.access)
-				wantNoAnswer(t, id, err)
+				wantNoAnswer(t)(m.byToken(t, s.access))
 			}
 			if prefix != SessionPrefix {
 				_, err := m.rotate(t, s.refresh)
-				wantNoAnswer(t, nil, err)
+				wantNoAnswer(t)(nil, err)
 			}
 			if _, err := m.logins.End(t.Context(), s.login.ID); err != nil {
 				t.Fatalf("ending: %v", err)

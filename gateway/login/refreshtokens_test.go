@@ -34,7 +34,7 @@ func (m *mechanisms) wantBadRefresh(tb testing.TB, token, reason string) {
 		tb.Errorf("taken for stolen: %v", err)
 		return
 	}
-	wantRejected(tb, nil, err, auth.DetailBadRefresh, reason)
+	wantRejected(tb, auth.DetailBadRefresh, reason)(nil, err)
 }
 
 // wantReuse fails the test unless the token is treated as stolen.
@@ -162,7 +162,7 @@ func TestReuseWithAFailingStore(t *testing.T) {
 	for _, failing := range []string{"swap refresh:", "take login:"} {
 		m.store.fails(failing)
 		_, err := m.rotate(t, stolen)
-		wantNoAnswer(t, nil, err)
+		wantNoAnswer(t)(nil, err)
 		m.store.fails("")
 		m.wantAlive(t, s)
 	}
@@ -275,7 +275,7 @@ func TestRefreshBinding(t *testing.T) {
 				}
 				s.refresh = rotation.Token
 			} else {
-				wantRejected(t, nil, err, auth.DetailBadRefresh, "used by another device")
+				wantRejected(t, auth.DetailBadRefresh, "used by another device")(nil, err)
 			}
 			m.wantAlive(t, s)
 			m.clock.advance(testLeeway + 1)

@@ -142,7 +142,7 @@ func TestRequestWaitsForExpiredTokens(t *testing.T) {
 				}
 				switch want := map[bool]string{true: "auditor", false: "user"}[test.takes == test.wait]; {
 				case test.leaves == 0:
-					wantNoAnswer(t, id, err)
+					wantNoAnswer(t)(id, err)
 				case err != nil || !slices.Equal(id.Roles, []string{want}):
 					t.Errorf("got %+v, %v, want the role %s", id, err, want)
 				}

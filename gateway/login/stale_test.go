@@ -85,14 +85,14 @@ func TestRotateThatNeverSeesTheFamily(t *testing.T) {
 
 	b.store.fails("swap refresh:")
 	_, err := b.rotate(t, s.refresh)
-	wantNoAnswer(t, nil, err)
+	wantNoAnswer(t)(nil, err)
 	b.store.fails("")
 	b.store.always = true
 	b.store.freezeFamily(t, s.refresh)
 	s.refresh = a.wantRotated(t, s.refresh)
 	b.store.takeCalls()
 	_, err = b.rotate(t, s.refresh)
-	wantNoAnswer(t, nil, err)
+	wantNoAnswer(t)(nil, err)
 	if calls := len(b.store.takeCalls()); calls > 3*maxStaleReads {
 		t.Errorf("the store was asked %d times", calls)
 	}

@@ -130,7 +130,7 @@ func (m *mechanisms) wantRefused(t *testing.T, f *forger, tokens []hostile) {
 				if each.token == "" && creds.Scheme == "" {
 					continue // no cookie
 				}
-				wantRejected(t, id, err, auth.DetailBadToken, each.reason)
+				wantRejected(t, auth.DetailBadToken, each.reason)(id, err)
 				var r *auth.Rejection
 				if errors.As(err, &r) && (r.Cookie == auth.AccessCookie) != (creds.Access != "") {
 					t.Errorf("%+v: the rejection names the cookie role %d", creds, r.Cookie)

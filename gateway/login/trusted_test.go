@@ -145,7 +145,7 @@ func TestLongTrustedTokens(t *testing.T) {
 				t.Errorf("%s, %d bytes: %v", name, length, err)
 			}
 			if !passes {
-				wantRejected(t, id, err, auth.DetailBadToken, "longer than 8192 bytes")
+				wantRejected(t, auth.DetailBadToken, "longer than 8192 bytes")(id, err)
 				if issuer.questions() != before {
 					t.Errorf("%s was asked about %d bytes", name, length)
 				}
@@ -168,140 +168,139 @@ func TestNewTrustedTokensRefuses(t *testing.T) {
 	}
 }
 
-// An issuer's answer decides. An issuer that fails decides nothing.
-func TestTrustedErrors(t *testing.T) {
-	t.Parallel()
-	o := newIssuers(t, nil)
-	for name, issuer := range map[string]*fakeIssuer{"plain": o.plain, "asked": o.asked} {
-		token := func() string {
-			if name == "plain" {
-				return jwtOf(issuer.issuer)
-			}
-			return newSecretText()
-		}
-		issuer.fails(provider.ErrInvalid)
-		id, err := o.by(t, token())
-		wantRejected(t, id, err, auth.DetailBadToken, "access token: ")
-		id, err = o.by(t, "")
-		wantRejected(t, id, err, auth.DetailBadToken, "access token: ")
-		for _, kind := range []error{provider.ErrFault, provider.ErrTimeout, provider.ErrRefused, provider.ErrMixUp, context.DeadlineExceeded, errStore} {
-			issuer.fails(kind)
-			one := token()
-			for range 2 { // failures are not cached
-				before := issuer.questions()
-				id, err = o.by(t, one)
-				wantNoAnswer(t, id, err)
-				if !errors.Is(err, kind) || issuer.questions() != before+1 {
-					t.Errorf("%s: got %v after %d questions, want %v after one", name, err, issuer.questions()-before, kind)
-				}
-			}
-			id, err = o.bearers.Revoke(t.Context(), one)
-			wantNoAnswer(t, id, err)
-		}
-	}
+// tokenScript runs steps with one token of an issuer, separated by semicolons.
+//
+//	says ANSWER         what the issuer says from now on: a role, "slow" for the role user after
+//	                    a second, "short" for a token that lives 5 seconds, or one of answers
+//	in, alive ROLE      Authenticate, or Alive, accepts the token with that role
+//	bad, dead REASON    it is rejected
+//	unknown, verifying  there is no answer; Authenticate returns the issuer's error
+//	revoke              Revoke returns the issuer's error, or none
+//	asked N             the issuer was asked N times
+//	wait TIME           time passes
+//	reload              another instance is used
+type tokenScript struct {
+	*issuers
+	issuer *fakeIssuer
+	token  string
+	err    error // of the issuer
 }
 
-// A token is verified again after 5 minutes. The old result does not count then.
-func TestTrustedTokensAreVerifiedAgain(t *testing.T) {
-	t.Parallel()
-	o := newIssuers(t, nil)
-	token := jwtOf(o.plain.issuer)
-	o.plain.knows(token, o.access("one"))
-	wantQuestions := func(want int) {
-		t.Helper()
-		if got := o.plain.questions(); got != want {
-			t.Errorf("asked %d times, want %d", got, want)
-		}
-	}
-	must(o.by(t, token))(t)
-	o.plain.fails(provider.ErrInvalid)
-	o.clock.advance(5*time.Minute - 1)
-	if _, err := o.by(t, token); err != nil {
-		t.Errorf("within 5 minutes: %v", err)
-	}
-	wantQuestions(1)
-	o.clock.advance(1)
-	id, err := o.by(t, token)
-	wantRejected(t, id, err, auth.DetailBadToken, "not valid")
-	wantQuestions(2)
-	o.plain.fails(provider.ErrFault)
-	id, err = o.by(t, token)
-	wantNoAnswer(t, id, err)
-	wantQuestions(3)
-	changed := o.access("one")
-	changed.Profile.Roles = []string{"auditor"}
-	o.plain.knows(token, changed)
-	for range 2 {
-		if id, err := o.by(t, token); err != nil || !slices.Equal(id.Roles, []string{"auditor"}) {
-			t.Errorf("got %+v, %v, want what is said today", id, err)
-		}
-	}
-	wantQuestions(4)
+var answers = map[string]error{
+	"bad": provider.ErrInvalid, "fault": provider.ErrFault, "timeout": provider.ErrTimeout, "refused": provider.ErrRefused,
+	"mix-up": provider.ErrMixUp, "deadline": context.DeadlineExceeded, "store": errStore,
 }
 
-// A cached token expires.
-func TestTrustedTokenExpiresWhileWarm(t *testing.T) {
-	t.Parallel()
-	o := newIssuers(t, nil)
-	for name, issuer := range map[string]*fakeIssuer{"plain": o.plain, "asked": o.asked} {
-		token := map[string]string{"plain": jwtOf(issuer.issuer), "asked": "opaque"}[name]
-		access := o.access("one")
-		access.Expires = o.clock.now().Add(5 * time.Second)
-		issuer.knows(token, access)
-		o.clock.advance(5*time.Second - 1)
-		if _, err := o.by(t, token); err != nil {
-			t.Errorf("%s, before its end: %v", name, err)
-		}
-		o.clock.advance(1)
-		id, err := o.by(t, token)
-		wantRejected(t, id, err, auth.DetailBadToken, "expired")
-		if n := issuer.questions(); n != 1 {
-			t.Errorf("%s was asked %d times", name, n)
-		}
+func (s *tokenScript) says(answer string) {
+	access, after := s.access("one"), time.Duration(0)
+	access.Profile.Roles = []string{answer}
+	switch s.err = answers[answer]; answer {
+	case "slow":
+		access.Profile.Roles, after = []string{"user"}, time.Second
+	case "short":
+		access.Profile.Roles, access.Expires = []string{"user"}, s.clock.now().Add(5*time.Second)
 	}
+	failure := s.err
+	s.issuer.answers(func(context.Context, string) (*provider.AccessToken, error) {
+		time.Sleep(after)
+		if failure != nil {
+			return nil, providerFails(failure)
+		}
+		return &access, nil
+	})
 }
 
-// The result of an introspection is valid for 10 seconds, positive or negative.
-func TestIntrospectionIsRemembered(t *testing.T) {
+func (s *tokenScript) step(t *testing.T, verb, arg string) {
+	t.Helper()
+	prove := s.bearers.Authenticate
+	if verb == "alive" || verb == "dead" || verb == "verifying" {
+		prove = s.bearers.Alive
+	}
+	creds := &auth.Credentials{Scheme: "bearer", Value: s.token}
+	switch verb {
+	case "says":
+		s.says(arg)
+	case "in", "alive":
+		if id, err := prove(t.Context(), creds); err != nil || !slices.Equal(id.Roles, []string{arg}) {
+			t.Errorf("got %+v, %v", id, err)
+		}
+	case "bad", "dead":
+		wantRejected(t, auth.DetailBadToken, arg)(prove(t.Context(), creds))
+	case "unknown":
+		wantNoAnswer(t, s.err)(prove(t.Context(), creds))
+	case "verifying":
+		wantNoAnswer(t)(prove(t.Context(), creds))
+	case "revoke":
+		if _, err := s.bearers.Revoke(t.Context(), s.token); !errors.Is(err, s.err) || errors.Is(err, auth.ErrRejected) {
+			t.Errorf("got %v, want %v", err, s.err)
+		}
+	case "asked":
+		if got := fmt.Sprint(s.issuer.questions()); got != arg {
+			t.Errorf("the issuer was asked %s times", got)
+		}
+	case "wait":
+		d := must(time.ParseDuration(arg))(t)
+		s.clock.advance(d)
+		time.Sleep(d)
+	case "reload":
+		s.issuers = s.instance(t)
+	default:
+		t.Fatal("no such step")
+	}
+	synctest.Wait()
+}
+
+func TestTrustedTokens(t *testing.T) {
 	t.Parallel()
-	for name, kind := range map[string]error{"good": nil, "bad": provider.ErrInvalid} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			o := newIssuers(t, nil)
-			o.asked.answers(func(context.Context, string) (*provider.AccessToken, error) {
-				if kind != nil {
-					return nil, providerFails(kind)
-				}
-				access := o.access("one")
-				return &access, nil
-			})
-			check := func(questions int) {
-				t.Helper()
-				for range 3 {
-					id, err := o.by(t, "opaque")
-					if kind != nil {
-						wantRejected(t, id, err, auth.DetailBadToken, "not active")
-					} else if err != nil {
-						t.Error(err)
+	type script struct{ tokens, text string }
+	scripts := map[string]script{
+		"a bad token":              {"JWT opaque", `says bad; bad access token: ; asked 1`},
+		"a cached token expires":   {"JWT opaque", `says short; in user; wait 4.999999999s; in user; wait 1ns; bad expired; dead expired; asked 1`},
+		"verified after 5 minutes": {"JWT", `says user; in user; says bad; wait 4m59.999999999s; in user; asked 1; wait 1ns; bad not valid; asked 2`},
+		"an old result does not count": {"JWT", `
+			says user; in user; wait 5m; says fault; unknown; asked 2; says auditor; in auditor; in auditor; asked 3`},
+		"a good introspection counts for 10 seconds": {"opaque", `
+			says user; in user; in user; asked 1; wait 9.999999999s; in user; asked 1; wait 1ns; in user; in user; asked 2;
+			says bad; wait 10s; bad not active; bad not active; asked 3; says fault; wait 10s; unknown`},
+		"a bad introspection counts for 10 seconds": {"opaque", `
+			says bad; bad not active; bad not active; asked 1; wait 9.999999999s; bad not active; asked 1; wait 1ns; bad not active;
+			bad not active; asked 2; says user; wait 10s; in user; in user; asked 3; says fault; wait 10s; unknown`},
+
+		// Alive never waits for the issuer. It asks in the background, with pauses, and
+		// uses the answer afterwards.
+		"Alive asks in the background": {"opaque", `
+			says user; in user; alive user; asked 1; wait 10s; says slow; verifying; asked 2; verifying; asked 2; wait 1s; alive user; asked 2`},
+		"Alive asks again after a pause": {"opaque", `
+			says user; in user; wait 10s; says fault; verifying; asked 2; verifying; asked 2; wait 2s; verifying; asked 3;
+			wait 2s; says bad; verifying; asked 4; dead not active; asked 4`},
+		"Alive after a reload": {"JWT opaque", `says user; in user; reload; verifying; alive user; asked 2; revoke; wait 10s; dead revoked`},
+		// The clock that is set back shows that the token has left the cache.
+		"a token that is rejected in the background is refused for 10 seconds": {"JWT", `
+			says user; in user; wait 5m; says bad; verifying; asked 2; dead not active; bad not active; wait -1m; dead not active;
+			wait 1m; wait 9.999999999s; dead not active; asked 2; wait 1ns; verifying; asked 3`},
+	}
+	for name := range answers { // an issuer that fails decides nothing, and its failures are not cached
+		if name != "bad" {
+			scripts[name] = script{"JWT opaque", "says " + name + "; unknown; asked 1; unknown; asked 2; revoke; asked 3"}
+		}
+	}
+	for name, test := range scripts {
+		for kind := range strings.FieldsSeq(test.tokens) {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					s := &tokenScript{issuers: newIssuers(t, nil), token: "opaque"}
+					if s.issuer = s.asked; kind == "JWT" {
+						s.issuer, s.token = s.plain, jwtOf(s.plain.issuer)
 					}
-				}
-				if got := o.asked.questions(); got != questions {
-					t.Errorf("asked %d times, want %d", got, questions)
-				}
-			}
-			check(1)
-			o.clock.advance(10*time.Second - 1)
-			check(1)
-			o.clock.advance(1)
-			check(2)
-			kind = map[error]error{nil: provider.ErrInvalid, provider.ErrInvalid: nil}[kind] // the issuer's answer changes
-			o.clock.advance(10 * time.Second)
-			check(3)
-			o.asked.fails(provider.ErrFault)
-			o.clock.advance(10 * time.Second)
-			id, err := o.by(t, "opaque") // the old answer does not count
-			wantNoAnswer(t, id, err)
-		})
+					for step := range strings.SplitSeq(test.text, ";") {
+						verb, arg, _ := strings.Cut(strings.TrimSpace(step), " ")
+						t.Log(verb, arg)
+						s.step(t, verb, arg)
+					}
+				})
+			})
+		}
 	}
 }
 
@@ -328,11 +327,7 @@ func TestOneTokenIsIntrospectedOnce(t *testing.T) {
 				var wg sync.WaitGroup
 				ctx, cancel := context.WithCancel(t.Context())
 				wg.Go(func() {
-					id, err := o.bearers.Authenticate(ctx, &auth.Credentials{Scheme: "bearer", Value: "opaque"})
-					wantNoAnswer(t, id, err)
-					if !errors.Is(err, context.Canceled) {
-						t.Errorf("who left: got %v", err)
-					}
+					wantNoAnswer(t, context.Canceled)(o.bearers.Authenticate(ctx, &auth.Credentials{Scheme: "bearer", Value: "opaque"}))
 				})
 				synctest.Wait()
 				for range 100 {
@@ -342,9 +337,9 @@ func TestOneTokenIsIntrospectedOnce(t *testing.T) {
 						case kind == nil && err != nil:
 							t.Error(err)
 						case errors.Is(kind, provider.ErrInvalid):
-							wantRejected(t, id, err, auth.DetailBadToken, "not active")
+							wantRejected(t, auth.DetailBadToken, "not active")(id, err)
 						case errors.Is(kind, provider.ErrFault):
-							wantNoAnswer(t, id, err)
+							wantNoAnswer(t)(id, err)
 						}
 					})
 				}
@@ -391,10 +386,7 @@ func TestIntrospectionsAtOnce(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			id, err := o.bearers.Authenticate(ctx, &auth.Credentials{Scheme: "bearer", Value: "one-too-many"})
 			cancel()
-			wantNoAnswer(t, id, err)
-			if !errors.Is(err, auth.ErrBusy) {
-				t.Errorf("got %v, want ErrBusy", err)
-			}
+			wantNoAnswer(t, auth.ErrBusy)(id, err)
 		}
 		s := o.signIn(t, "alice")
 		if _, err := o.by(t, s.access); err != nil {

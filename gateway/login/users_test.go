@@ -101,12 +101,12 @@ func TestKindsOfSessionAreApart(t *testing.T) {
 			if id != nil {
 				t.Errorf("%s: a delegated session opens session: %+v", why, id)
 			}
-			wantRejected(t, id, err, auth.DetailNotSignedIn, "unknown")
+			wantRejected(t, auth.DetailNotSignedIn, "unknown")(id, err)
 			id, err = d.session.Authenticate(t.Context(), &auth.Credentials{Session: delegated.session, Delegated: local.session})
 			if id != nil {
 				t.Errorf("%s: a local session opens oidc: %+v", why, id)
 			}
-			wantRejected(t, id, err, auth.DetailNotSignedIn, "unknown")
+			wantRejected(t, auth.DetailNotSignedIn, "unknown")(id, err)
 			if warm {
 				d.wantIn(t, delegated, "user")
 				if id, err := m.bySession(t, local.session); err != nil || id.Mechanism != policy.Session {
@@ -198,9 +198,9 @@ func TestUserRecords(t *testing.T) {
 			change(d.store)
 			id, err := d.by(t, s)
 			if name == "damaged" {
-				wantNoAnswer(t, id, err)
+				wantNoAnswer(t)(id, err)
 			} else {
-				wantRejected(t, id, err, auth.DetailNotSignedIn, "unknown")
+				wantRejected(t, auth.DetailNotSignedIn, "unknown")(id, err)
 			}
 		}
 	}
@@ -268,8 +268,7 @@ func TestLifetimeOfLiveSessions(t *testing.T) {
 			t.Errorf("before its end: %v", err)
 		}
 		m.clock.advance(1)
-		id, err := shorter.bySession(t, s.session)
-		wantRejected(t, id, err, auth.DetailNotSignedIn, "expired")
+		wantRejected(t, auth.DetailNotSignedIn, "expired")(shorter.bySession(t, s.session))
 	})
 }
 
