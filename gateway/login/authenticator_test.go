@@ -4,39 +4,11 @@ import (
 	"encoding/base64"
 	"errors"
 	"slices"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"authgate/gateway/auth"
 )
-
-// Alive is not activity: it stores nothing, and an idle session ends.
-func TestAliveIsNoActivity(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m := newMechanisms(t, func(m *mechanisms) { m.sessionOptions.Idle = 8 * time.Minute })
-		s := m.signIn(t, "alice")
-		creds := &auth.Credentials{Session: s.session}
-		want := must(m.bySession(t, s.session))(t)
-		m.store.takeCalls()
-		for range 7 {
-			m.clock.advance(time.Minute)
-			if id, err := m.session.Alive(t.Context(), creds); id != want || err != nil {
-				t.Fatalf("got %+v, %v, want what was proved", id, err)
-			}
-		}
-		synctest.Wait()
-		for _, call := range m.store.takeCalls() {
-			if !strings.HasPrefix(call, "get ") {
-				t.Errorf("Alive does %q", call)
-			}
-		}
-		m.clock.advance(time.Minute)
-		wantRejected(t, auth.DetailNotSignedIn, "session")(m.session.Alive(t.Context(), creds))
-	})
-}
 
 // Alive never asks a provider, however long ago a renewal was due.
 func TestAliveRenewsNothing(t *testing.T) {
@@ -57,29 +29,8 @@ func TestAliveRenewsNothing(t *testing.T) {
 	})
 }
 
-// A chain uses the mechanism whose credentials are presented, as in Authenticate.
-func TestAliveInAChain(t *testing.T) {
-	t.Parallel()
-	m := newMechanisms(t, nil)
-	s := m.signIn(t, "alice")
-	chain := auth.Chain{NewBearerTokens(m.bearer, nil), m.session}
-	both := &auth.Credentials{Scheme: "bearer", Value: s.access, Session: s.session}
-	for range 2 {
-		if id, err := chain.Alive(t.Context(), both); err != nil || id.Mechanism != "bearer" {
-			t.Errorf("got %+v, %v", id, err)
-		}
-	}
-	m.clock.advance(15 * time.Minute)
-	wantRejected(t, auth.DetailBadToken, "expired")(chain.Alive(t.Context(), both))
-	if id, err := chain.Alive(t.Context(), &auth.Credentials{Session: s.session}); err != nil || id.Mechanism != "session" {
-		t.Errorf("got %+v, %v", id, err)
-	}
-	if id, err := chain.Alive(t.Context(), &auth.Credentials{}); id != nil || !errors.Is(err, auth.ErrNoCredentials) {
-		t.Errorf("got %+v, %v", id, err)
-	}
-}
-
-// The first mechanism that finds its credential decides.
+// The first mechanism that finds its credential decides, also in Alive. A store that fails
+// stops the chain.
 func TestChain(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)
@@ -87,7 +38,7 @@ func TestChain(t *testing.T) {
 	clock := newTestClock()
 	verifier := auth.NewVerifier(auth.NewHasher(1), auth.NewThrottle(1000, time.Minute, clock.now), 10, time.Minute, clock.now)
 	basic := auth.NewBasic("authgate", newTestAccounts(t, auth.Account{Username: "service", PasswordHash: testHash("s3rvice")}), verifier)
-	chain := auth.Chain{basic, m.bearer, m.session}
+	chain := auth.Chain{basic, NewBearerTokens(m.bearer, nil), m.session}
 	for _, test := range []struct {
 		name  string
 		creds auth.Credentials
@@ -115,7 +66,15 @@ func TestChain(t *testing.T) {
 		if !errors.Is(err, test.err) || (id != nil) != (test.want != "") || id != nil && id.Username != test.want {
 			t.Errorf("%s: got %+v, %v, want %q, %v", test.name, id, err, test.want, test.err)
 		}
+		if again, err := chain.Alive(t.Context(), &test.creds); again != id || !errors.Is(err, test.err) {
+			t.Errorf("%s: Alive got %+v, %v, want %+v, %v", test.name, again, err, id, test.err)
+		}
 	}
+	m.store.fails("get revoked:")
+	wantNoAnswer(t)(chain.Authenticate(t.Context(), &auth.Credentials{Access: s.access, Session: s.session}))
+	m.store.fails("")
+	m.clock.advance(15 * time.Minute)
+	wantRejected(t, auth.DetailBadToken, "expired")(chain.Alive(t.Context(), &auth.Credentials{Scheme: "bearer", Value: s.access, Session: s.session}))
 	if id, err := (auth.Chain{}).Authenticate(t.Context(), &auth.Credentials{Session: s.session}); id != nil || !errors.Is(err, auth.ErrNoCredentials) {
 		t.Errorf("no mechanism: got %+v, %v", id, err)
 	}
@@ -127,16 +86,6 @@ func TestChain(t *testing.T) {
 	if got := chain.Challenges(&auth.Credentials{Scheme: "bearer"}); !slices.Equal(got, want) {
 		t.Errorf("the challenges after a token are %q, want %q", got, want)
 	}
-}
-
-// A store that fails stops the chain; the next mechanism is not asked.
-func TestChainStopsWhenNothingCanBeFoundOut(t *testing.T) {
-	t.Parallel()
-	m := newMechanisms(t, nil)
-	s := m.signIn(t, "alice")
-	m.store.fails("get revoked:")
-	chain := auth.Chain{m.bearer, m.session}
-	wantNoAnswer(t)(chain.Authenticate(t.Context(), &auth.Credentials{Access: s.access, Session: s.session}))
 }
 
 func basicValue(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }

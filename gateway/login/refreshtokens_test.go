@@ -3,7 +3,9 @@ package login
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -53,6 +55,9 @@ func TestRotate(t *testing.T) {
 	m := newMechanisms(t, nil)
 	s := m.signIn(t, "alice")
 	ends := m.clock.now().Add(7 * 24 * time.Hour)
+	if got := m.refresh.Expires(m.clock.now()); !got.Equal(ends) {
+		t.Errorf("Expires is %v", got)
+	}
 	seen := map[string]bool{s.refresh: true}
 	token := s.refresh
 	for range 50 {
@@ -83,91 +88,161 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// A token that is used again within the leeway is a race within the client: the call
-// fails and the login stays.
-func TestUsedTokenWithinTheLeeway(t *testing.T) {
-	t.Parallel()
-	m := newMechanisms(t, nil)
-	s := m.signIn(t, "alice")
-	first := s.refresh
-	second := m.wantRotated(t, first)
-	m.wantBadRefresh(t, first, "used again within the leeway")
-	m.clock.advance(testLeeway / 2)
-	s.refresh = m.wantRotated(t, second)
-	m.wantBadRefresh(t, first, "used again within the leeway")
-	m.wantBadRefresh(t, second, "used again within the leeway")
-	m.clock.advance(testLeeway / 2)
-	m.wantBadRefresh(t, first, "used again within the leeway")
-	m.wantAlive(t, s)
-	m.clock.advance(1) // from the rotation, not from the last use
-	m.wantReuse(t, first)
-	m.wantDead(t, s)
+// rotations runs steps with the refresh tokens of one login, separated by semicolons. The
+// tokens are numbered from 0. a and b are instances; steps are at a until "at b".
+//
+//	rotate [N TIME]     the newest token is rotated, N times with TIME after each
+//	good, used, ended, expired N   the rotation of a token: succeeds, is a second use within
+//	                    the leeway, or is rejected because the login has ended or expired
+//	stolen N            the login is alive, the token counts as stolen, and the login has ended
+//	unknown N           there is no answer
+//	alive               all handles of the login are valid; the newest token is rotated
+//	wait, leeway TIME   time passes; another leeway is configured
+//	keep                the store keeps the records for ever
+//	stale [always]      b reads the present family until it writes, or always
+//	fails CALLS         calls of b or a fail
+type rotations struct {
+	t        *testing.T
+	a, b, m  *mechanisms
+	s, other *signedIn
+	tokens   []string
 }
 
-func TestUsedTokenAfterTheLeeway(t *testing.T) {
+func newRotations(t *testing.T) *rotations {
+	r := &rotations{t: t, a: newMechanisms(t, func(m *mechanisms) {
+		m.sessionOptions.Lifetime, m.bearerOptions.Lifetime = 30*24*time.Hour, 30*24*time.Hour
+	})}
+	r.b = newMechanisms(t, func(m *mechanisms) {
+		m.clock, m.keys, m.store, m.sessionOptions, m.bearerOptions = r.a.clock, r.a.keys, &recordingStore{Store: r.a.store}, r.a.sessionOptions, r.a.bearerOptions
+	})
+	r.m, r.s, r.other = r.a, r.a.signIn(t, "alice"), r.a.signIn(t, "alice")
+	r.tokens = []string{r.s.refresh}
+	return r
+}
+
+func (r *rotations) add(token string) {
+	r.tokens, r.s.refresh = append(r.tokens, token), token
+}
+
+func (r *rotations) duration(arg string) time.Duration { return must(time.ParseDuration(arg))(r.t) }
+
+func (r *rotations) step(verb string, args []string) {
+	r.t.Helper()
+	token := r.s.refresh
+	if len(args) == 1 {
+		if n, err := strconv.Atoi(args[0]); err == nil {
+			token = r.tokens[n]
+		}
+	}
+	switch verb {
+	case "rotate":
+		n, apart := 1, time.Duration(0)
+		if len(args) > 0 {
+			n, apart = must(strconv.Atoi(args[0]))(r.t), r.duration(args[1])
+		}
+		for range n {
+			r.add(r.m.wantRotated(r.t, r.s.refresh))
+			r.a.clock.advance(apart)
+		}
+	case "good":
+		r.add(r.m.wantRotated(r.t, token))
+	case "used":
+		r.m.wantBadRefresh(r.t, token, "used again within the leeway")
+	case "ended":
+		r.m.wantBadRefresh(r.t, token, "its login has ended")
+	case "expired":
+		r.m.wantBadRefresh(r.t, token, "expired")
+	case "stolen":
+		r.stolen(token)
+	case "unknown":
+		r.m.store.takeCalls()
+		_, err := r.m.rotate(r.t, token)
+		wantNoAnswer(r.t)(nil, err)
+		if calls := len(r.m.store.takeCalls()); calls > 3*maxStaleReads {
+			r.t.Errorf("the store was asked %d times", calls)
+		}
+	case "alive":
+		r.m.wantAlive(r.t, r.s)
+		r.add(r.s.refresh)
+	case "wait":
+		r.a.clock.advance(r.duration(args[0]))
+	case "leeway":
+		r.a.refreshOptions.Leeway = r.duration(args[0])
+		r.m = r.a.reloaded(r.t, alice(), bob())
+	case "keep":
+		restore(r.t, r.a.store, r.s.login.Handles[1], func(*family) {})
+		restore(r.t, r.a.store, loginPrefix+r.s.login.ID, func(*Login) {})
+	case "stale":
+		r.b.store.always = len(args) > 0
+		r.b.store.freeze(r.t, r.s.login.Handles[1])
+	case "fails":
+		r.m.store.fails(strings.Join(args, " "))
+	case "at":
+		r.m = map[string]*mechanisms{"a": r.a, "b": r.b}[args[0]]
+	default:
+		r.t.Fatal("no such step")
+	}
+}
+
+func (r *rotations) stolen(token string) {
+	r.t.Helper()
+	if _, err := r.m.bySession(r.t, r.s.session); err != nil {
+		r.t.Errorf("before the reuse: %v", err)
+	}
+	if _, err := r.m.byToken(r.t, r.s.access); err != nil {
+		r.t.Errorf("before the reuse: %v", err)
+	}
+	reuse := r.m.wantReuse(r.t, token)
+	if reuse.Login == nil || reuse.Login.ID != r.s.login.ID || reuse.Login.Subject() != "local:alice" {
+		r.t.Errorf("got %+v, want the login that ended", reuse.Login)
+	}
+	r.m.wantDead(r.t, r.s)
+	r.m.wantBadRefresh(r.t, token, "its login has ended")
+	r.m.wantAlive(r.t, r.other)
+}
+
+func TestUsedRefreshTokens(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct {
-		leeway    time.Duration
-		rotations int // after the stolen token
-		apart     time.Duration
-		after     time.Duration
-	}{
-		"one nanosecond later":    {testLeeway, 1, 0, testLeeway + 1},
-		"no leeway":               {0, 1, 0, 1},
-		"an older token":          {testLeeway, 2, time.Second, testLeeway},
-		"an ancient token":        {testLeeway, 40, time.Hour, 0},
-		"a token days old":        {testLeeway, 3, 24 * time.Hour, 0},
-		"after many rotations":    {time.Hour, maxRotations + 1, time.Second, 0},
-		"the client was far away": {testLeeway, 1, 0, 6 * 24 * time.Hour},
+	for name, text := range map[string]string{
+		// A second use within the leeway is a race within the client: the login stays. The
+		// leeway counts from the rotation, not from the last use.
+		"within the leeway": `rotate; used 0; wait 5s; rotate; used 0; used 1; wait 5s; used 0; alive; wait 1ns; stolen 0`,
+
+		"one nanosecond later":    `rotate; wait 10.000000001s; stolen 0`,
+		"no leeway":               `leeway 0s; rotate; wait 1ns; stolen 0`,
+		"an older token":          `rotate 2 1s; wait 10s; stolen 0`,
+		"an ancient token":        `rotate 40 1h; stolen 0`,
+		"a token days old":        `rotate 3 24h; stolen 0`,
+		"after many rotations":    fmt.Sprintf(`leeway 1h; rotate %d 1s; stolen 0`, maxRotations+1),
+		"the client was far away": `rotate; wait 144h; stolen 0`,
+
+		// If the store fails, a reuse is no answer, and it is found by the next call.
+		"the store fails": `rotate; wait 10.000000001s; fails swap refresh:; unknown 0; fails; alive; fails take login:; unknown 0; fails; alive; stolen 0`,
+
+		// Rotation does not extend the life of the family, and the store need not end it.
+		"the family expires":         `rotate 167 1h; wait 59m59.999999999s; rotate; wait 1ns; ended 168`,
+		"the store keeps the family": `keep; wait 167h59m59.999999999s; rotate; keep; wait 1ns; expired 1`,
+
+		// b has not seen the rotations of a. It accepts a valid token and finds a stolen one.
+		"elsewhere, the newest":           `stale; rotate; at b; good 1; good 2`,
+		"elsewhere, the newest of many":   `stale; rotate 5 0s; wait 1h; at b; good 5; good 6`,
+		"elsewhere, used just now":        `stale; rotate 2 0s; wait 10s; at b; used 1; good 2`,
+		"elsewhere, stolen":               `stale; rotate 2 0s; wait 10.000000001s; at b; stolen 1; ended 2`,
+		"elsewhere, stolen, before a lot": fmt.Sprintf(`stale; rotate %d 0s; at b; stolen 1; ended %[1]d`, maxRotations+2),
+		// If reads stay stale, there is no answer and nothing ends.
+		"elsewhere, for ever": `
+			stale; rotate; at b; fails swap refresh:; unknown 1; fails; stale always; at a; rotate; at b; unknown 2; at a; alive; rotate`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newMechanisms(t, func(m *mechanisms) {
-				m.refreshOptions.Leeway = test.leeway
-				m.sessionOptions.Lifetime = 30 * 24 * time.Hour
-				m.bearerOptions.Lifetime = 30 * 24 * time.Hour
-			})
-			s, other := m.signIn(t, "alice"), m.signIn(t, "alice")
-			stolen := s.refresh
-			for range test.rotations {
-				s.refresh = m.wantRotated(t, s.refresh)
-				m.clock.advance(test.apart)
+			r := newRotations(t)
+			for step := range strings.SplitSeq(text, ";") {
+				words := strings.Fields(step)
+				t.Log(words)
+				r.step(words[0], words[1:])
 			}
-			m.clock.advance(test.after)
-			if _, err := m.bySession(t, s.session); err != nil {
-				t.Fatalf("before the reuse: %v", err)
-			}
-			if _, err := m.byToken(t, s.access); err != nil {
-				t.Fatalf("before the reuse: %v", err)
-			}
-			reuse := m.wantReuse(t, stolen)
-			if reuse.Login == nil || reuse.Login.ID != s.login.ID || reuse.Login.Subject() != "local:alice" {
-				t.Errorf("got %+v, want the login that ended", reuse.Login)
-			}
-			m.wantDead(t, s)
-			m.wantBadRefresh(t, stolen, "its login has ended")
-			m.wantAlive(t, other)
 		})
 	}
-}
-
-// If the store fails, a reuse is no answer, and it is found by the next call.
-func TestReuseWithAFailingStore(t *testing.T) {
-	t.Parallel()
-	m := newMechanisms(t, nil)
-	s := m.signIn(t, "alice")
-	stolen := s.refresh
-	s.refresh = m.wantRotated(t, s.refresh)
-	m.clock.advance(testLeeway + 1)
-	for _, failing := range []string{"swap refresh:", "take login:"} {
-		m.store.fails(failing)
-		_, err := m.rotate(t, stolen)
-		wantNoAnswer(t)(nil, err)
-		m.store.fails("")
-		m.wantAlive(t, s)
-	}
-	m.wantReuse(t, stolen)
-	m.wantDead(t, s)
 }
 
 // A token that was never issued ends no login, however similar it is.
@@ -206,31 +281,6 @@ func TestForgedRefreshTokensEndNothing(t *testing.T) {
 	m.wantBadRefresh(t, refreshToken{family: randomBytes(32), generation: randomBytes(32)}.String(), "its login has ended")
 	m.wantAlive(t, s)
 	m.wantReuse(t, used)
-}
-
-func TestFamilyExpires(t *testing.T) {
-	t.Parallel()
-	m := newMechanisms(t, nil)
-	s := m.signIn(t, "alice")
-	if got := m.refresh.Expires(m.clock.now()); !got.Equal(m.clock.now().Add(7 * 24 * time.Hour)) {
-		t.Errorf("Expires is %v", got)
-	}
-	// Rotation does not extend the life of the family.
-	for range 7*24 - 1 {
-		m.clock.advance(time.Hour)
-		s.refresh = m.wantRotated(t, s.refresh)
-	}
-	m.clock.advance(time.Hour - 1)
-	s.refresh = m.wantRotated(t, s.refresh)
-	m.clock.advance(1)
-	m.wantBadRefresh(t, s.refresh, "its login has ended")
-
-	// The same if the store keeps the records longer.
-	s = m.signIn(t, "alice")
-	restore(t, m.store, s.login.Handles[1], func(*family) {})
-	restore(t, m.store, loginPrefix+s.login.ID, func(*Login) {})
-	m.clock.advance(7 * 24 * time.Hour)
-	m.wantBadRefresh(t, s.refresh, "expired")
 }
 
 func TestRefreshBinding(t *testing.T) {

@@ -413,3 +413,29 @@ func TestRenewalOfTokensThatDoNotSayWhenTheyExpire(t *testing.T) {
 		}
 	})
 }
+
+// An instance that has not seen another instance's renewal does not use the old refresh
+// token again.
+func TestRenewalOnAnInstanceThatLagsBehind(t *testing.T) {
+	t.Parallel()
+	renewing(t, func(t *testing.T, d *delegation) {
+		lagging := *d
+		lagging.store = &recordingStore{Store: d.store}
+		other := lagging.instance(nil)
+		s := d.signIn(t, d.grant("user"))
+		d.answersAfter(0, "auditor")
+		lagging.store.freeze(t, loginPrefix+s.login.ID)
+		time.Sleep(15 * time.Minute)
+		if _, err := d.by(t, s); err != nil {
+			t.Error(err)
+		}
+		d.wantAsked(t, 1)
+		if _, err := other.by(t, s); err != nil {
+			t.Error(err)
+		}
+		d.wantAsked(t, 1)
+		d.wantReported(t, s, false)
+		d.wantIn(t, s, "auditor")
+		other.wantIn(t, s, "auditor")
+	})
+}

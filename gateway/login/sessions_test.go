@@ -3,7 +3,7 @@ package login
 import (
 	"encoding/base64"
 	"errors"
-	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -78,29 +78,6 @@ func TestSessionRefuses(t *testing.T) {
 	}
 }
 
-// A session ends at the time in its record, also if the store keeps it longer.
-func TestSessionLifetime(t *testing.T) {
-	t.Parallel()
-	for _, kept := range []bool{false, true} {
-		m := newMechanisms(t, nil)
-		s := m.signIn(t, "alice")
-		if kept {
-			restore(t, m.store, s.login.Handles[0], func(*sessionRecord) {})
-		}
-		for _, step := range []time.Duration{0, 30 * time.Minute, 30*time.Minute - 1} {
-			m.clock.advance(step)
-			if _, err := m.bySession(t, s.session); err != nil {
-				t.Fatalf("before its end: %v", err)
-			}
-		}
-		m.clock.advance(1)
-		wantRejected(t, auth.DetailNotSignedIn, "expired")(m.bySession(t, s.session))
-		if _, err := m.rotate(t, s.refresh); err != nil {
-			t.Errorf("the refresh token ended with the session: %v", err)
-		}
-	}
-}
-
 // A warm session is looked up again when the store holds another record.
 func TestWarmSessionSeesWhatOthersWrote(t *testing.T) {
 	t.Parallel()
@@ -123,101 +100,140 @@ func TestWarmSessionSeesWhatOthersWrote(t *testing.T) {
 	}
 }
 
-// A session ends when there was no request for exactly the idle time. The store gets only
-// some of the times.
-func TestSessionIdleTimeout(t *testing.T) {
+// requests runs steps with one session, separated by semicolons.
+//
+//	in [N TIME]         a request finds the session valid, N times with TIME before each
+//	alive [N TIME]      so does Alive, which writes nothing
+//	out, dead           a request, or Alive, is rejected
+//	refresh             the refresh token is valid
+//	wait TIME           time passes
+//	notes N             until now, N times of requests were written, or it was tried
+//	idle, lifetime TIME the configuration changes; restart: another instance is used
+//	keep                the store keeps the record for ever; old: and holds an older time
+//	fails CALLS         calls of the store fail
+type requests struct {
+	t     *testing.T
+	m     *mechanisms
+	s     *signedIn
+	notes int
+}
+
+// calls returns the calls of the last step.
+func (r *requests) calls() []string {
+	synctest.Wait() // for the write
+	calls := r.m.store.takeCalls()
+	for _, call := range calls {
+		if strings.HasPrefix(call, "swap "+SessionPrefix) {
+			r.notes++
+		}
+	}
+	return calls
+}
+
+func (r *requests) prove(verb string) (*policy.Identity, error) {
+	creds := &auth.Credentials{Session: r.s.session}
+	if verb == "in" || verb == "out" {
+		return r.m.session.Authenticate(r.t.Context(), creds)
+	}
+	id, err := r.m.session.Alive(r.t.Context(), creds)
+	for _, call := range r.calls() {
+		if !strings.HasPrefix(call, "get ") {
+			r.t.Errorf("Alive does %q", call)
+		}
+	}
+	return id, err
+}
+
+func (r *requests) step(verb, arg, each string) {
+	r.t.Helper()
+	d, _ := time.ParseDuration(arg + each)
+	switch verb {
+	case "in", "alive":
+		n, d := 1, time.Duration(0)
+		if each != "" {
+			n, d = must(strconv.Atoi(arg))(r.t), must(time.ParseDuration(each))(r.t)
+		}
+		for range n {
+			r.m.clock.advance(d)
+			if id, err := r.prove(verb); err != nil || id.Login != r.s.login.ID {
+				r.t.Fatalf("got %+v, %v", id, err)
+			}
+			r.calls()
+		}
+	case "out", "dead":
+		wantRejected(r.t, auth.DetailNotSignedIn, "unknown, expired or ended session")(r.prove(verb))
+	case "refresh":
+		must(r.m.rotate(r.t, r.s.refresh))(r.t)
+	case "wait":
+		r.m.clock.advance(d)
+	case "notes":
+		if got := strconv.Itoa(r.notes); got != arg {
+			r.t.Errorf("%s notes", got)
+		}
+	case "idle":
+		r.m.sessionOptions.Idle = d
+		r.m = r.m.reloaded(r.t, alice())
+	case "lifetime":
+		r.m.sessionOptions.Lifetime = d
+		r.m = r.m.reloaded(r.t, alice())
+	case "restart":
+		r.m = r.m.reloaded(r.t, alice())
+	case "keep":
+		restore(r.t, r.m.store, r.s.login.Handles[0], func(*sessionRecord) {})
+	case "old":
+		restore(r.t, r.m.store, r.s.login.Handles[0], func(s *sessionRecord) { s.Seen = s.Created })
+	case "fails":
+		r.m.store.fails(arg)
+	default:
+		r.t.Fatal("no such step")
+	}
+	r.calls()
+}
+
+func TestSessionTimes(t *testing.T) {
 	t.Parallel()
-	const idle = 8 * time.Minute // a time is stored after one minute
-	for _, test := range []struct {
-		name  string
-		steps []time.Duration // between requests; all but the last must find the session valid
-		alive bool            // at the last request
-		notes int
-	}{
-		{"never used", []time.Duration{idle}, false, 0},
-		{"just in time", []time.Duration{idle - 1}, true, 1},
-		{"used a little, then too late", []time.Duration{time.Second, idle}, false, 0},
-		{"used a little, then in time", []time.Duration{time.Second, idle - 1}, true, 1},
-		{"used just before the time of a note", []time.Duration{time.Minute - 1, idle}, false, 0},
-		{"used at the time of a note", []time.Duration{time.Minute, idle}, false, 1},
-		{"used between notes, then in time", []time.Duration{time.Minute, time.Second, idle - 1}, true, 2},
-		{"used often", slices.Repeat([]time.Duration{20 * time.Second}, 60), true, 20},
-		{"used until the absolute end", append(slices.Repeat([]time.Duration{7 * time.Minute}, 8), 4*time.Minute), false, 8},
+	for name, text := range map[string]string{
+		"a session ends at the time in its record": `in; wait 30m; in; wait 29m59.999999999s; in; wait 1ns; out; dead; refresh; notes 0`,
+		"the store keeps it longer":                `keep; in; wait 30m; in; wait 29m59.999999999s; in; wait 1ns; out; refresh`,
+		"a shorter lifetime counts":                `lifetime 10m; wait 9m59.999999999s; in; wait 1ns; out`,
+		"a longer lifetime does not count":         `keep; lifetime 2h; wait 59m59.999999999s; in; wait 1ns; out`,
+
+		// Without a request for 8 minutes a session ends. A time is stored after one minute.
+		"never used":                            `idle 8m; wait 8m; out; notes 0`,
+		"just in time":                          `idle 8m; wait 7m59.999999999s; in; notes 1`,
+		"used a little, then too late":          `idle 8m; wait 1s; in; wait 8m; out; notes 0`,
+		"used a little, then in time":           `idle 8m; wait 1s; in; wait 7m59.999999999s; in; notes 1`,
+		"used just before the time of a note":   `idle 8m; wait 59.999999999s; in; wait 8m; out; notes 0`,
+		"used at the time of a note":            `idle 8m; wait 1m; in; wait 8m; out; notes 1`,
+		"used between notes, then in time":      `idle 8m; wait 1m; in; wait 1s; in; wait 7m59.999999999s; in; notes 2`,
+		"used often":                            `idle 8m; in 60 20s; notes 20`,
+		"used until the absolute end":           `idle 8m; in 8 7m; wait 4m; out; notes 8`,
+		"Alive is no activity":                  `idle 8m; in; alive 7 1m; wait 1m; dead; notes 0`,
+		"a stored time counts after a restart":  `idle 8m; wait 5m; in; wait 5m; restart; in; notes 2`,
+		"an older time in the store is no harm": `idle 8m; wait 5m; in; old; wait 7m59.999999999s; in; wait 8m; restart; out`,
+		"a note that fails is tried again":      `idle 8m; fails swap; in 4 5m; notes 4`,
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				m := newMechanisms(t, func(m *mechanisms) { m.sessionOptions.Idle = idle })
-				s := m.signIn(t, "alice")
-				for i, step := range test.steps {
-					m.clock.advance(step)
-					_, err := m.bySession(t, s.session)
-					synctest.Wait() // for the write
-					if want := i < len(test.steps)-1 || test.alive; want != (err == nil) {
-						t.Fatalf("request %d, after %v: %v", i, step, err)
-					}
-				}
-				notes := 0
-				for _, call := range m.store.takeCalls() {
-					if strings.HasPrefix(call, "swap "+SessionPrefix) {
-						notes++
-					}
-				}
-				if notes != test.notes {
-					t.Errorf("%d notes in the store, want %d", notes, test.notes)
+				m := newMechanisms(t, nil)
+				r := &requests{t: t, m: m, s: m.signIn(t, "alice")}
+				for step := range strings.SplitSeq(text, ";") {
+					words := append(strings.Fields(step), "", "")
+					t.Log(words)
+					r.step(words[0], words[1], words[2])
 				}
 			})
 		})
 	}
 }
 
-// The stored time counts after a restart. If it is older than what this process
-// knows, it does not.
-func TestSessionIdleTimeoutAfterARestart(t *testing.T) {
+// A write does not restore a session that has ended.
+func TestNoteOfAnEndedSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newMechanisms(t, func(m *mechanisms) { m.sessionOptions.Idle = 8 * time.Minute })
 		s := m.signIn(t, "alice")
-		m.clock.advance(5 * time.Minute)
-		must(m.bySession(t, s.session))(t)
-		synctest.Wait()
-		m.clock.advance(5 * time.Minute)
-		m = m.reloaded(t, alice())
-		if _, err := m.bySession(t, s.session); err != nil {
-			t.Errorf("idle for 5 of 8 minutes: %v", err)
-		}
-		synctest.Wait()
-		restore(t, m.store, s.login.Handles[0], func(r *sessionRecord) { r.Seen = r.Created })
-		m.clock.advance(8*time.Minute - 1)
-		if _, err := m.bySession(t, s.session); err != nil {
-			t.Errorf("idle for less than 8 minutes, with an older time in the store: %v", err)
-		}
-		synctest.Wait()
-		m.clock.advance(8 * time.Minute)
-		m = m.reloaded(t, alice())
-		wantRejected(t, auth.DetailNotSignedIn, "expired")(m.bySession(t, s.session))
-	})
-}
-
-// A write that fails is tried again, and no write restores a session that has ended.
-func TestSessionIdleNotes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m := newMechanisms(t, func(m *mechanisms) { m.sessionOptions.Idle = 8 * time.Minute })
-		s := m.signIn(t, "alice")
-		m.store.fails("swap ")
-		for range 4 {
-			m.clock.advance(5 * time.Minute)
-			m.store.takeCalls()
-			if _, err := m.bySession(t, s.session); err != nil {
-				t.Fatalf("with notes failing: %v", err)
-			}
-			synctest.Wait()
-			if calls := m.store.takeCalls(); !strings.HasPrefix(calls[len(calls)-1], "swap ") {
-				t.Fatalf("no note was tried: %q", calls)
-			}
-		}
-		m.store.fails("")
 		ready := must(m.session.find(t.Context(), s.session))(t)
 		synctest.Wait()
 		must(m.logins.End(t.Context(), s.login.ID))(t)

@@ -237,39 +237,23 @@ func TestBeginDelegatedWithAFailingStore(t *testing.T) {
 	}
 }
 
-// A shorter lifetime counts for existing sessions. A longer one does not.
-func TestLifetimeOfLiveSessions(t *testing.T) {
+// A shorter lifetime counts for existing delegated sessions. A longer one does not.
+func TestLifetimeOfDelegatedSessions(t *testing.T) {
 	t.Parallel()
-	t.Run("delegated", func(t *testing.T) {
-		t.Parallel()
-		d := newDelegation(t, nil)
-		s, created := d.signIn(t, d.grant("user")), d.now()
-		shorter := d.instance(func(o *UsersOptions) { o.Lifetime = 10 * time.Minute })
-		longer := d.instance(func(o *UsersOptions) { o.Lifetime = 2 * time.Hour })
-		if id, err := shorter.by(t, s); err != nil || !id.Expires.Equal(created.Add(10*time.Minute)) {
-			t.Errorf("got %+v, %v, want an end after 10 minutes", id, err)
-		}
-		d.clock.advance(10*time.Minute - 1)
-		shorter.wantIn(t, s, "user")
-		d.clock.advance(1)
-		shorter.wantOut(t, s)
-		longer.wantIn(t, s, "user")
-		d.clock.advance(50 * time.Minute)
-		longer.wantOut(t, s)
-	})
-	t.Run("local", func(t *testing.T) {
-		t.Parallel()
-		m := newMechanisms(t, nil)
-		s := m.signIn(t, "alice")
-		m.sessionOptions.Lifetime = 10 * time.Minute
-		shorter := m.reloaded(t, alice())
-		m.clock.advance(10*time.Minute - 1)
-		if _, err := shorter.bySession(t, s.session); err != nil {
-			t.Errorf("before its end: %v", err)
-		}
-		m.clock.advance(1)
-		wantRejected(t, auth.DetailNotSignedIn, "expired")(shorter.bySession(t, s.session))
-	})
+	d := newDelegation(t, nil)
+	s, created := d.signIn(t, d.grant("user")), d.now()
+	shorter := d.instance(func(o *UsersOptions) { o.Lifetime = 10 * time.Minute })
+	longer := d.instance(func(o *UsersOptions) { o.Lifetime = 2 * time.Hour })
+	if id, err := shorter.by(t, s); err != nil || !id.Expires.Equal(created.Add(10*time.Minute)) {
+		t.Errorf("got %+v, %v, want an end after 10 minutes", id, err)
+	}
+	d.clock.advance(10*time.Minute - 1)
+	shorter.wantIn(t, s, "user")
+	d.clock.advance(1)
+	shorter.wantOut(t, s)
+	longer.wantIn(t, s, "user")
+	d.clock.advance(50 * time.Minute)
+	longer.wantOut(t, s)
 }
 
 // A cached session does not count if the store's records have changed.
