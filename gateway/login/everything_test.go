@@ -199,6 +199,30 @@ func TestFailingStore(t *testing.T) {
 	}
 }
 
+// A call that fails after it had its effect is an error too. The attempt is used then, and
+// the logout can be repeated.
+func TestStoreFailingLate(t *testing.T) {
+	t.Parallel()
+	e := newEverything(t)
+	e.store.late = true
+	e.store.fails("take attempt:")
+	if got, err := e.attempts.Finish(t.Context(), e.browser, e.attempt.State); got != nil || !errors.Is(err, errStore) || errors.Is(err, ErrNoAttempt) {
+		t.Errorf("finishing an attempt: got %+v, %v", got, err)
+	}
+	e.store.fails("")
+	e.wantNoAttempt(t, e.browser, e.attempt.State)
+	for _, failing := range []string{"swap group:", "take login:"} {
+		s := e.d.signIn(t, e.d.grant("user"))
+		e.store.fails(failing)
+		_, err := e.d.users.FrontChannel(t.Context(), "keycloak", "session at the provider")
+		wantNoAnswer(t, errStore)(nil, err)
+		e.store.fails("")
+		must(e.d.users.FrontChannel(t.Context(), "keycloak", "session at the provider"))(t)
+		e.d.wantOut(t, s)
+		e.issuers.clock.advance(time.Second) // a login needs an attempt that began after the logout
+	}
+}
+
 // A warm request reads the store and does nothing else: it decodes nothing,
 // allocates nothing, and returns the same identity. Not parallel: it counts
 // allocations.

@@ -210,7 +210,7 @@ func TestSessionTimes(t *testing.T) {
 		"used until the absolute end":           `idle 8m; in 8 7m; wait 4m; out; notes 8`,
 		"Alive is no activity":                  `idle 8m; in; alive 7 1m; wait 1m; dead; notes 0`,
 		"a stored time counts after a restart":  `idle 8m; wait 5m; in; wait 5m; restart; in; notes 2`,
-		"an older time in the store is no harm": `idle 8m; wait 5m; in; old; wait 7m59.999999999s; in; wait 8m; restart; out`,
+		"an older time in the store is no harm": `idle 8m; wait 5m; in; wait 5m; in; old; wait 7m59.999999999s; in; wait 8m; restart; out`,
 		"a note that fails is tried again":      `idle 8m; fails swap; in 4 5m; notes 4`,
 	} {
 		t.Run(name, func(t *testing.T) {
