@@ -10,25 +10,6 @@ import (
 	"authgate/gateway/auth"
 )
 
-// Alive never asks a provider, however long ago a renewal was due.
-func TestAliveRenewsNothing(t *testing.T) {
-	t.Parallel()
-	renewing(t, func(t *testing.T, d *delegation) {
-		s := d.signIn(t, d.grant("user"))
-		d.answersAfter(0, "auditor")
-		creds := &auth.Credentials{Delegated: s.session}
-		for range 59 {
-			time.Sleep(time.Minute)
-			if id, err := d.session.Alive(t.Context(), creds); err != nil || id.Login != s.login.ID {
-				t.Fatalf("got %+v, %v", id, err)
-			}
-		}
-		d.wantAsked(t, 0)
-		must(d.logins.End(t.Context(), s.login.ID))(t)
-		wantRejected(t, auth.DetailNotSignedIn, "session")(d.session.Alive(t.Context(), creds))
-	})
-}
-
 // The first mechanism that finds its credential decides, also in Alive. A store that fails
 // stops the chain.
 func TestChain(t *testing.T) {

@@ -87,6 +87,7 @@ type testProvider struct {
 	issuer string
 
 	mu     sync.Mutex
+	again  bool     // refresh tokens work more than once
 	asked  []string // the refresh tokens that it got
 	answer func(context.Context) (*provider.Grant, error)
 }
@@ -95,7 +96,7 @@ func (p *testProvider) Issuer() string { return p.issuer }
 
 func (p *testProvider) Refresh(ctx context.Context, t provider.Tokens, subject string) (*provider.Grant, error) {
 	p.mu.Lock()
-	used := slices.Contains(p.asked, t.Refresh)
+	used := slices.Contains(p.asked, t.Refresh) && !p.again
 	p.asked = append(p.asked, t.Refresh)
 	answer := p.answer
 	p.mu.Unlock()

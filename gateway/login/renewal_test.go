@@ -3,7 +3,9 @@ package login
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +15,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/provider"
+	"authgate/policy"
 )
 
 // renewing runs a test in a synctest bubble with its clock. Logins live for 8 hours,
@@ -30,11 +33,6 @@ func (d *delegation) answersAfter(wait time.Duration, roles ...string) {
 		time.Sleep(wait)
 		return d.grant(roles...), nil
 	})
-}
-
-// failsWith makes the provider fail.
-func (d *delegation) failsWith(kind error) {
-	d.op.answers(func(context.Context) (*provider.Grant, error) { return nil, providerFails(kind) })
 }
 
 // wantAsked fails the test unless the provider got that many different refresh tokens.
@@ -77,44 +75,6 @@ func TestRenewAt(t *testing.T) {
 			t.Errorf("%s: due at %v, want %v", name, got, test.want)
 		}
 	}
-}
-
-func TestRenewalBesideTheRequest(t *testing.T) {
-	t.Parallel()
-	renewing(t, func(t *testing.T, d *delegation) {
-		s := d.signIn(t, d.grant("user"))
-		elsewhere, other := d.instance(nil), d.signIn(t, d.grant("user"))
-		d.answersAfter(9*time.Second, "auditor")
-		time.Sleep(15*time.Minute - 1)
-		d.wantIn(t, s, "user")
-		d.wantAsked(t, 0)
-		time.Sleep(time.Nanosecond)
-		start := time.Now()
-		for range 3 {
-			d.wantIn(t, s, "user")
-			d.wantAsked(t, 1)
-		}
-		if waited := time.Since(start); waited != 0 {
-			t.Errorf("requests waited %v although the tokens are good", waited)
-		}
-		time.Sleep(9 * time.Second)
-		synctest.Wait()
-		d.wantIn(t, s, "auditor")
-		id, err := elsewhere.session.Alive(t.Context(), &auth.Credentials{Delegated: other.session}) // all logins of the person
-		if err != nil || !slices.Equal(id.Roles, []string{"auditor"}) {
-			t.Errorf("another login: got %+v, %v", id, err)
-		}
-		// The new tokens are due in their turn, and are the ones that are used.
-		time.Sleep(15*time.Minute - 1)
-		d.wantIn(t, s, "auditor")
-		d.wantAsked(t, 1)
-		time.Sleep(time.Nanosecond)
-		d.answersAfter(0, "user")
-		d.wantIn(t, s, "auditor")
-		d.wantAsked(t, 2)
-		d.wantIn(t, s, "user")
-		d.wantReported(t, s, false)
-	})
 }
 
 func TestRequestWaitsForExpiredTokens(t *testing.T) {
@@ -204,238 +164,264 @@ func TestRenewalHappensOnce(t *testing.T) {
 	}
 }
 
-func TestRefusedRenewalEndsTheLogin(t *testing.T) {
-	t.Parallel()
-	for name, wait := range map[string]time.Duration{"due": 15 * time.Minute, "expired": 20 * time.Minute} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			renewing(t, func(t *testing.T, d *delegation) {
-				elsewhere := d.instance(nil)
-				s, other := d.signIn(t, d.grant("user")), d.signIn(t, d.grant("user"))
-				elsewhere.wantIn(t, s, "user")
-				d.failsWith(provider.ErrRefused)
-				if name == "due" { // a login that cannot be ended stays, and is not reported as ended
-					d.store.fails("take login:")
-					time.Sleep(wait)
-					d.wantIn(t, s, "user")
-					d.wantReported(t, s, false, errStore)
-					d.store.fails("")
-					wait = renewPause
-				}
-				time.Sleep(wait)
-				if name == "expired" {
-					d.wantOut(t, s)
-				} else {
-					d.wantIn(t, s, "user")
-					synctest.Wait()
-					d.wantOut(t, s)
-				}
-				elsewhere.wantOut(t, s)
-				d.wantReported(t, s, true, provider.ErrRefused)
-				if n := d.records(t, loginPrefix+s.login.ID) + d.records(t, s.login.Handles[0]); n != 0 {
-					t.Errorf("%d records of the login stay", n)
-				}
-				d.answersAfter(0, "user")
-				d.wantIn(t, other, "user")
-			})
-		})
-	}
+// renewals runs steps with a login at a provider, separated by semicolons. In a step in the
+// middle of a request, nothing waits.
+//
+//	says ROLE [TIME]     the provider grants tokens and that role, after a time
+//	says tokens          it grants tokens, and then fails to tell a profile
+//	says KIND [TIME]     it fails; see answers. again: its refresh tokens work more than once
+//	login WITHOUT        a new login, whose tokens lack: refresh token, or end
+//	in, lagging ROLE [N TIME]   a request has that role, N times with TIME before each;
+//	                     at an instance that can lag behind
+//	alive ROLE [N TIME], other ROLE   so has Alive; of another login of the person
+//	out                  requests are rejected at both instances
+//	request, renew       a request that is not rejected; a renewal without a request
+//	asked N [again]      the provider got N refresh tokens, all different unless again
+//	reported [KIND]      exactly this was reported, as not ended; ended KIND: as ended
+//	wait TIME            time passes
+//	fails, breaks CALLS  calls of the store fail, or will as soon as the provider has answered
+//	late                 they fail after they had their effect
+//	end, claim, lag      the other instance ends the login, claims its renewal and dies, or
+//	                     does not see changes of the login any more
+//	only-reads           since the login the store was only read
+type renewals struct {
+	*delegation
+	t         *testing.T
+	elsewhere *delegation
+	s, others *signedIn
+	breaks    string
+	without   string // what granted tokens lack
 }
 
-// A provider that fails ends nothing. It is asked again after 10 seconds.
-func TestFailedRenewalIsTriedAgain(t *testing.T) {
-	t.Parallel()
-	for name, kind := range map[string]error{
-		"fault": provider.ErrFault, "timeout": provider.ErrTimeout, "invalid": provider.ErrInvalid, "mix-up": provider.ErrMixUp, "other": errors.New("broken"),
-	} {
-		for _, wait := range []time.Duration{15 * time.Minute, 20 * time.Minute} {
-			t.Run(name+" after "+wait.String(), func(t *testing.T) {
-				t.Parallel()
-				renewing(t, func(t *testing.T, d *delegation) {
-					s := d.signIn(t, d.grant("user"))
-					var tries atomic.Int64
-					d.options.Providers["keycloak"] = refresher{d.op, func() (*provider.Grant, error) {
-						if tries.Add(1) < 3 {
-							return nil, providerFails(kind)
-						}
-						return d.grant("auditor"), nil
-					}}
-					d = d.instance(nil)
-					time.Sleep(wait)
-					for try := int64(1); try < 3; try++ {
-						for _, pause := range []time.Duration{0, 1, 10*time.Second - 2} {
-							time.Sleep(pause)
-							d.wantIn(t, s, "user")
-							synctest.Wait()
-						}
-						d.wantReported(t, s, false, kind)
-						if got := tries.Load(); got != try {
-							t.Fatalf("%d tries, want %d", got, try)
-						}
-						time.Sleep(time.Nanosecond)
-					}
-					if _, err := d.by(t, s); err != nil {
-						t.Error(err)
-					}
-					synctest.Wait()
-					d.wantIn(t, s, "auditor")
-					d.wantReported(t, s, false)
-				})
-			})
-		}
-	}
-}
-
-// refresher is a provider whose refresh tokens work more than once.
-type refresher struct {
-	Provider
-	refresh func() (*provider.Grant, error)
-}
-
-func (r refresher) Refresh(context.Context, provider.Tokens, string) (*provider.Grant, error) {
-	return r.refresh()
-}
-
-// The login expires at its time, renewed or not.
-func TestRenewalDoesNotLengthenTheLogin(t *testing.T) {
-	t.Parallel()
-	renewing(t, func(t *testing.T, d *delegation) {
-		s := d.signIn(t, d.grant("user"))
-		d.answersAfter(0, "user")
-		for range 47 {
-			time.Sleep(10 * time.Minute)
-			d.wantIn(t, s, "user")
-			synctest.Wait()
-		}
-		time.Sleep(10*time.Minute - 1)
-		d.wantIn(t, s, "user")
-		synctest.Wait()
-		time.Sleep(time.Nanosecond)
-		d.wantOut(t, s)
-		if n := d.records(t, loginPrefix); n != 0 {
-			t.Errorf("%d logins stay in the store", n)
-		}
-		if d.op.refreshes() == nil {
-			t.Error("nothing was renewed, so that nothing is shown")
-		}
-	})
-}
-
-// A login that ends during a renewal stays ended. Its new tokens are not stored, and the
-// report does not say that the provider ended it.
-func TestLoginEndsInTheMiddleOfARenewal(t *testing.T) {
-	t.Parallel()
-	for name, kind := range map[string]error{"granted": nil, "refused": provider.ErrRefused, "failed": provider.ErrFault} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			renewing(t, func(t *testing.T, d *delegation) {
-				elsewhere := d.instance(nil)
-				s := d.signIn(t, d.grant("user"))
-				d.op.answers(func(context.Context) (*provider.Grant, error) {
-					time.Sleep(5 * time.Second)
-					if kind != nil {
-						return nil, providerFails(kind)
-					}
-					return d.grant("auditor"), nil
-				})
-				time.Sleep(15 * time.Minute)
-				d.wantIn(t, s, "user")
-				d.wantAsked(t, 1)
-				if login, err := elsewhere.logins.End(t.Context(), s.login.ID); err != nil || login == nil {
-					t.Fatalf("ending: %+v, %v", login, err)
-				}
-				d.wantOut(t, s)
-				time.Sleep(5 * time.Second)
-				synctest.Wait()
-				d.wantOut(t, s)
-				if n := d.records(t, loginPrefix); n != 0 {
-					t.Errorf("%d logins are in the store", n)
-				}
-				for _, report := range d.reports.take() {
-					if report.ended {
-						t.Errorf("reported that the provider ended it: %v", report.err)
-					}
-				}
-			})
-		})
-	}
-}
-
-func TestNoRenewalWithoutARefreshToken(t *testing.T) {
-	t.Parallel()
-	renewing(t, func(t *testing.T, d *delegation) {
-		grant := d.grant("user")
+func (r *renewals) granted(roles ...string) *provider.Grant {
+	grant := r.grant(roles...)
+	switch r.without {
+	case "refresh":
 		grant.Tokens.Refresh = ""
-		s := d.signIn(t, grant)
-		d.store.takeCalls()
-		for range 47 {
-			time.Sleep(10 * time.Minute)
-			d.wantIn(t, s, "user")
+	case "end":
+		grant.Tokens.Expires = time.Time{}
+	}
+	return grant
+}
+
+func (r *renewals) says(words []string) {
+	wait := time.Duration(0)
+	if len(words) > 1 {
+		wait = must(time.ParseDuration(words[1]))(r.t)
+	}
+	r.op.answers(func(context.Context) (*provider.Grant, error) {
+		time.Sleep(wait)
+		if r.breaks != "" {
+			r.store.fails(r.breaks)
 		}
-		d.wantAsked(t, 0)
-		d.wantReported(t, s, false)
-		for _, call := range d.store.takeCalls() {
+		switch kind := answers[words[0]]; {
+		case kind != nil:
+			return nil, providerFails(kind)
+		case words[0] == "tokens":
+			return &provider.Grant{Tokens: r.granted().Tokens}, providerFails(provider.ErrFault)
+		}
+		return r.granted(words[0]), nil
+	})
+}
+
+// in makes requests as words say: ROLE [N TIME].
+func (r *renewals) in(words []string, id func() (*policy.Identity, error)) {
+	r.t.Helper()
+	n, apart := 1, time.Duration(0)
+	if len(words) > 1 {
+		n, apart = must(strconv.Atoi(words[1]))(r.t), must(time.ParseDuration(words[2]))(r.t)
+	}
+	for range n {
+		time.Sleep(apart)
+		start := time.Now()
+		if got, err := id(); err != nil || !slices.Equal(got.Roles, words[:1]) {
+			r.t.Fatalf("got %+v, %v", got, err)
+		}
+		if waited := time.Since(start); waited != 0 {
+			r.t.Errorf("waited %v", waited)
+		}
+		synctest.Wait()
+	}
+}
+
+func (r *renewals) step(verb, arg string) {
+	r.t.Helper()
+	words := strings.Fields(arg)
+	creds := &auth.Credentials{Delegated: r.s.session}
+	switch verb {
+	case "says":
+		r.says(words)
+	case "again":
+		r.op.again = true
+	case "login":
+		r.without = arg
+		r.s = r.signIn(r.t, r.granted("user"))
+		r.store.takeCalls()
+	case "in":
+		r.in(words, func() (*policy.Identity, error) { return r.by(r.t, r.s) })
+	case "lagging":
+		r.in(words, func() (*policy.Identity, error) { return r.elsewhere.by(r.t, r.s) })
+	case "alive":
+		r.in(words, func() (*policy.Identity, error) { return r.session.Alive(r.t.Context(), creds) })
+	case "other":
+		creds.Delegated = r.others.session
+		r.in(words, func() (*policy.Identity, error) { return r.elsewhere.session.Alive(r.t.Context(), creds) })
+	case "out":
+		r.wantOut(r.t, r.s)
+		r.elsewhere.wantOut(r.t, r.s)
+		wantRejected(r.t, auth.DetailNotSignedIn, "ended")(r.session.Alive(r.t.Context(), creds))
+		if n := r.records(r.t, loginPrefix+r.s.login.ID) + r.records(r.t, r.s.login.Handles[0]); n != 0 {
+			r.t.Errorf("%d records of the login stay", n)
+		}
+	case "request":
+		must(r.by(r.t, r.s))(r.t)
+	case "renew":
+		r.users.renewOnce(r.s.login)
+	case "asked":
+		if n := must(strconv.Atoi(words[0]))(r.t); len(words) == 1 {
+			r.wantAsked(r.t, n)
+		} else if got := len(r.op.refreshes()); got != n {
+			r.t.Errorf("the provider was asked %d times", got)
+		}
+	case "reported", "ended":
+		var errs []error
+		for _, kind := range words {
+			errs = append(errs, answers[kind])
+		}
+		r.wantReported(r.t, r.s, verb == "ended", errs...)
+	case "wait":
+		time.Sleep(must(time.ParseDuration(arg))(r.t))
+	case "fails":
+		r.breaks = ""
+		r.store.fails(arg)
+	case "breaks":
+		r.breaks = arg
+	case "late":
+		r.store.late = true
+	case "end":
+		must(r.elsewhere.logins.End(r.t.Context(), r.s.login.ID))(r.t)
+	case "claim":
+		noError(r.t, r.store.Swap(r.t.Context(), renewPrefix+r.s.login.ID, nil, []byte("of the dead"), time.Now().Add(renewTime)))
+	case "lag":
+		r.elsewhere.store.freeze(r.t, loginPrefix+r.s.login.ID)
+	case "only-reads":
+		for _, call := range r.store.takeCalls() {
 			if !strings.HasPrefix(call, "get ") {
-				t.Errorf("the store was asked to %s", call)
+				r.t.Errorf("the store was asked to %s", call)
 			}
 		}
-	})
+	default:
+		r.t.Fatal("no such step")
+	}
+	synctest.Wait()
 }
 
-// Tokens without an expiry are renewed every 5 minutes, and no request waits for that.
-func TestRenewalOfTokensThatDoNotSayWhenTheyExpire(t *testing.T) {
+func TestRenewals(t *testing.T) {
 	t.Parallel()
-	renewing(t, func(t *testing.T, d *delegation) {
-		unknown := func(role string) *provider.Grant {
-			grant := d.grant(role)
-			grant.Tokens.Expires = time.Time{}
-			return grant
+	scripts := map[string]string{
+		"beside the request": `
+			says auditor 9s; wait 14m59.999999999s; in user; asked 0; wait 1ns; in user; in user; in user; asked 1; wait 9s; in auditor; other auditor;
+			wait 14m59.999999999s; in auditor; asked 1; wait 1ns; says user; in auditor; asked 2; in user; reported`,
+		"no instance asks twice": `says auditor; lag; wait 15m; request; asked 1; lagging auditor; asked 1; reported; in auditor; lagging auditor`,
+		"no refresh token":       `login refresh; in user 47 10m; asked 0; reported; only-reads`,
+		"Alive renews nothing":   `says auditor; alive user 59 1m; asked 0; end; out`,
+		"the login is no longer than it was": `
+			says user; in user 47 10m; wait 9m59.999999999s; in user; asked 24; wait 1ns; out`,
+		"tokens that do not say when they expire": `
+			login end; says auditor 1s; wait 4m59.999999999s; in user; asked 0; wait 1ns; in user; asked 1; wait 1s; in auditor;
+			wait 4m59.999999999s; in auditor; asked 1; wait 1ns; in auditor; asked 2; wait 1s; in auditor`,
+		// The claim of an instance that dies during a renewal expires.
+		"an instance died": `says auditor; wait 20m; claim; in user; in user 79 500ms; asked 0; wait 1.5s; in auditor; asked 1; reported`,
+		// The new refresh token is stored, and the roles are updated soon after.
+		"no profile": `says tokens; wait 15m; in user; reported fault; says admin; wait 30s; in user; asked 2; in admin; reported`,
+		// A claim that cannot be deleted is no failure, and it expires soon.
+		"the claim stays": `
+			says auditor; breaks delete renewing:; wait 15m; request; asked 1; fails; in auditor; breaks swap renewing:; wait 15m; request; asked 2;
+			fails; in auditor; breaks take renewing:; wait 15m; request; asked 3; fails; in auditor; reported`,
+		"refused": `says refused; wait 20m; out; ended refused; says user; wait 1s; other user`,
+		"refused, and the login cannot be ended": `
+			says refused; fails take login:; wait 15m; in user; reported store; fails; wait 10s; in user; out; ended refused`,
+		// The provider has seen the refresh token, and the new one is lost.
+		"lost": `says auditor; wait 15m; breaks swap login:; renew; reported store; fails; request; wait 50s; request; out; ended refused`,
+	}
+	// A provider that fails ends nothing. It is asked again after 10 seconds.
+	for _, kind := range []string{"fault", "timeout", "bad", "mix-up", "store"} {
+		for _, wait := range []string{"15m", "20m"} {
+			again := `in user; in user 1 1ns; in user 1 9.999999998s; reported KIND; asked %d again; wait 1ns;`
+			scripts[kind+" after "+wait] = strings.ReplaceAll("again; says KIND; wait "+wait+"; "+fmt.Sprintf(again, 1)+fmt.Sprintf(again, 2)+
+				"says auditor; request; in auditor; reported", "KIND", kind)
 		}
-		s := d.signIn(t, unknown("user"))
-		d.op.answers(func(context.Context) (*provider.Grant, error) {
-			time.Sleep(time.Second)
-			return unknown("auditor"), nil
+	}
+	// If the store fails, that is reported and the renewal is tried again.
+	for _, calls := range []string{"swap renewing:", "swap renewing:; late", "get login:", "swap login:", "swap login:; late", "swap user:", "swap user:; late"} {
+		scripts["failing "+calls] = `says auditor; wait 15m; fails ` + calls + `; renew; fails; reported store; request; wait 50s; request; reported; in auditor`
+	}
+	// A login that ends during a renewal stays ended, and is not reported as refused.
+	for kind, report := range map[string]string{"auditor": "", "refused": "", "fault": "fault"} {
+		scripts["the login ends: "+kind] = "says " + kind + " 5s; wait 15m; in user; asked 1; end; out; wait 5s; out; reported " + report
+	}
+	for name, text := range scripts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			renewing(t, func(t *testing.T, d *delegation) {
+				r := &renewals{delegation: d, t: t}
+				elsewhere := *d
+				elsewhere.store = &recordingStore{Store: d.store}
+				r.elsewhere, r.s, r.others = elsewhere.instance(nil), d.signIn(t, d.grant("user")), d.signIn(t, d.grant("user"))
+				for step := range strings.SplitSeq(text, ";") {
+					verb, arg, _ := strings.Cut(strings.TrimSpace(step), " ")
+					t.Log(verb, arg)
+					r.step(verb, arg)
+				}
+			})
 		})
-		for renewals := range 5 {
-			time.Sleep(5*time.Minute - 1)
-			_, _ = d.by(t, s)
-			d.wantAsked(t, renewals)
-			time.Sleep(time.Nanosecond)
-			start := time.Now()
-			_, _ = d.by(t, s)
-			d.wantAsked(t, renewals+1)
-			if waited := time.Since(start); waited != 0 {
-				t.Errorf("a request waited %v", waited)
+	}
+}
+
+// A slow instance deletes its own claim and never that of another instance.
+func TestClaimsOfRenewalsDoNotOverlap(t *testing.T) {
+	t.Parallel()
+	renewing(t, func(t *testing.T, d *delegation) {
+		var calls, running, most atomic.Int64
+		d.options.Providers["keycloak"] = hanging{d.op, &running, &most}
+		slow := *d
+		slow.store = &recordingStore{Store: d.store.Store, before: func(_ context.Context, call string) error {
+			if strings.Contains(call, " "+renewPrefix) && calls.Add(1) == 2 { // the deletion of the claim
+				time.Sleep(900 * time.Millisecond)
 			}
-			time.Sleep(time.Second)
-			synctest.Wait()
-			d.wantIn(t, s, "auditor")
+			return nil
+		}}
+		instances := []*delegation{slow.instance(nil), d.instance(nil), d.instance(nil), d.instance(nil)}
+		s := d.signIn(t, d.grant("user"))
+		time.Sleep(15 * time.Minute)
+		start := time.Now()
+		for time.Since(start) < 2*time.Minute {
+			for _, each := range instances {
+				each.wantIn(t, s, "user")
+				synctest.Wait()
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+		time.Sleep(renewTime)
+		synctest.Wait()
+		if got := most.Load(); got != 1 || calls.Load() < 2 {
+			t.Errorf("%d instances were renewing at once, want one", got)
 		}
 	})
 }
 
-// An instance that has not seen another instance's renewal does not use the old refresh
-// token again.
-func TestRenewalOnAnInstanceThatLagsBehind(t *testing.T) {
-	t.Parallel()
-	renewing(t, func(t *testing.T, d *delegation) {
-		lagging := *d
-		lagging.store = &recordingStore{Store: d.store}
-		other := lagging.instance(nil)
-		s := d.signIn(t, d.grant("user"))
-		d.answersAfter(0, "auditor")
-		lagging.store.freeze(t, loginPrefix+s.login.ID)
-		time.Sleep(15 * time.Minute)
-		if _, err := d.by(t, s); err != nil {
-			t.Error(err)
-		}
-		d.wantAsked(t, 1)
-		if _, err := other.by(t, s); err != nil {
-			t.Error(err)
-		}
-		d.wantAsked(t, 1)
-		d.wantReported(t, s, false)
-		d.wantIn(t, s, "auditor")
-		other.wantIn(t, s, "auditor")
-	})
+// hanging is a provider that does not answer. It counts the calls that wait.
+type hanging struct {
+	Provider
+	running, most *atomic.Int64
+}
+
+func (h hanging) Refresh(ctx context.Context, _ provider.Tokens, _ string) (*provider.Grant, error) {
+	n := h.running.Add(1)
+	defer h.running.Add(-1)
+	if n > h.most.Load() {
+		h.most.Store(n)
+	}
+	<-ctx.Done()
+	return nil, providerFails(provider.ErrTimeout)
 }
