@@ -57,25 +57,29 @@ func setDefaults(element any) {
 	}
 }
 
-// complete resolves paths and sets values that depend on other values.
-func (l *loader) complete() {
-	c := l.cfg
+// resolvePaths resolves relative paths: that of the database against data_dir,
+// and all others against the folder of the main file.
+func (c *Config) resolvePaths(resolve func(path string) string) {
 	for _, path := range []*string{
 		&c.DataDir, &c.TLS.Certificate, &c.TLS.Key, &c.TLS.TrustedRoots, &c.Token.PrivateKey,
 		&c.Basic.Htpasswd, &c.Accounts.File,
 	} {
-		*path = l.Resolve(*path)
+		*path = resolve(*path)
 	}
 	if c.Store.Path != "" && !filepath.IsAbs(c.Store.Path) {
 		c.Store.Path = filepath.Join(c.DataDir, c.Store.Path)
 	}
+}
+
+// complete sets values that depend on other values.
+func (c *Config) complete(r *report) {
 	if c.PublicURL != nil {
 		canonicalOrigin(c.PublicURL)
 		if c.Token.Issuer == "" {
 			c.Token.Issuer = c.PublicURL.String()
 		}
 	}
-	if c.TLS.Mode == TLSOff && !l.main.Given("listen.https") {
+	if c.TLS.Mode == TLSOff && !r.Given("listen.https") {
 		c.Listen.HTTPS = ""
 	}
 	if len(c.TLS.Domains) == 0 {
@@ -90,10 +94,11 @@ func (l *loader) complete() {
 		}
 	}
 	for i := range c.Token.TrustedIssuers {
-		l.completeTrusted(&c.Token.TrustedIssuers[i])
+		c.Token.TrustedIssuers[i].complete(c.Providers)
 	}
 	for name, u := range c.Upstreams {
-		c.Upstreams[name] = l.completeUpstream(name, u)
+		u.complete(r, strictyaml.Join("upstreams", name), c.IdentityHeaders)
+		c.Upstreams[name] = u
 	}
 	for i := range c.Routes {
 		if c.Routes[i].Name == "" {
@@ -102,24 +107,21 @@ func (l *loader) complete() {
 	}
 }
 
-// completeUpstream sets URLs, and the identity headers that are not given to
-// those of the top level.
-func (l *loader) completeUpstream(name string, u Upstream) Upstream {
-	path := strictyaml.Join("upstreams", name)
+// complete sets URLs, and the identity headers that are not given to those of
+// the top level.
+func (u *Upstream) complete(r *report, path string, top IdentityHeaders) {
 	if u.URL != nil && len(u.URLs) == 0 {
 		u.URLs = []*url.URL{u.URL}
 	}
-	merged := l.cfg.IdentityHeaders
 	if u.IdentityHeaders != nil {
 		own := u.IdentityHeaders.byKey()
-		for key, header := range merged.byKey() {
-			if l.main.Given(path + ".identity_headers." + key) {
+		for key, header := range top.byKey() {
+			if r.Given(path + ".identity_headers." + key) {
 				*header = *own[key]
 			}
 		}
 	}
-	u.IdentityHeaders = &merged
-	return u
+	u.IdentityHeaders = &top
 }
 
 // byKey returns pointers to the names by their keys.

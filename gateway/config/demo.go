@@ -49,24 +49,25 @@ func (c *Config) DemoProviders() []string {
 
 // checkDemo refuses passwords of the demonstration if the gateway has a public
 // certificate.
-func (l *loader) checkDemo() {
-	if l.cfg.TLS.Mode != TLSACME {
+func (c *Config) checkDemo(r *report, places userPlaces) {
+	if c.TLS.Mode != TLSACME {
 		return
 	}
 	const message = "the password of %s is the public one of the demonstration, which tls.mode acme refuses; make a hash of your own with `authgate hash-password`"
-	for _, u := range l.basic {
-		if slices.Contains(demoHashes, u.value.PasswordHash) {
-			u.doc.Fault(u.path+".password_hash", message, u.value.Username)
+	check := func(at place, name string, hash Secret) {
+		if slices.Contains(demoHashes, hash) {
+			at.doc.Fault(at.path+".password_hash", message, name)
 		}
 	}
-	for _, u := range l.accounts {
-		if slices.Contains(demoHashes, u.value.PasswordHash) {
-			u.doc.Fault(u.path+".password_hash", message, u.value.Username)
-		}
+	for i, u := range c.Basic.Users {
+		check(places.basic[i], u.Username, u.PasswordHash)
 	}
-	for i, p := range l.cfg.Providers {
+	for i, u := range c.Accounts.Users {
+		check(places.accounts[i], u.Username, u.PasswordHash)
+	}
+	for i, p := range c.Providers {
 		if p.ClientSecret == demoSecret {
-			l.fault(fmt.Sprintf("providers[%d].client_secret", i), "is the public one of the demonstration, which tls.mode acme refuses; remove the provider or configure your own")
+			r.Fault(fmt.Sprintf("providers[%d].client_secret", i), "is the public one of the demonstration, which tls.mode acme refuses; remove the provider or configure your own")
 		}
 	}
 }

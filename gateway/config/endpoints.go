@@ -7,20 +7,19 @@ import (
 	"strings"
 )
 
-// checkEndpoints checks the prefix of the gateway's own endpoints. Their paths
-// must be paths that policy.ParseTarget accepts.
-func (l *loader) checkEndpoints() {
+// check checks that the paths of the gateway's own endpoints are paths that
+// policy.ParseTarget accepts.
+func (e Endpoints) check(r *report) {
 	const key = "endpoints.prefix"
-	prefix := l.cfg.Endpoints.Prefix
-	switch {
+	switch prefix := e.Prefix; {
 	case !strings.HasPrefix(prefix, "/") || !strings.HasSuffix(prefix, "/"):
-		l.fault(key, "%q must begin and end with a slash, like /auth/", prefix)
+		r.Fault(key, "%q must begin and end with a slash, like /auth/", prefix)
 	case strings.ContainsAny(prefix, "{}"):
-		l.fault(key, "%q contains a brace; only routes can have wildcards", prefix)
-	case strings.ContainsFunc(prefix, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`%?#;\"<>^|`+"`", r) }):
-		l.fault(key, "%q contains a character that must be encoded in a URL; use letters, digits, - . _ ~", prefix)
+		r.Fault(key, "%q contains a brace; only routes can have wildcards", prefix)
+	case strings.ContainsFunc(prefix, func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`%?#;\"<>^|`+"`", c) }):
+		r.Fault(key, "%q contains a character that must be encoded in a URL; use letters, digits, - . _ ~", prefix)
 	case prefix != "/" && path.Clean(prefix)+"/" != prefix:
-		l.fault(key, `%q contains an empty segment, "." or ".."; expected a path like /auth/`, prefix)
+		r.Fault(key, `%q contains an empty segment, "." or ".."; expected a path like /auth/`, prefix)
 	}
 }
 
@@ -41,14 +40,11 @@ func (c *Config) OwnEndpoints() []string {
 	return names
 }
 
-// checkReachable checks that the only path of a pattern is not one of the
-// gateway's own endpoints, which come before routes.
-func (l *loader) checkReachable(path, pattern string) {
-	if slices.ContainsFunc(l.cfg.OwnEndpoints(), func(name string) bool {
-		return literalPath(pattern) == l.cfg.Endpoints.Prefix+name
-	}) {
-		l.fault(path, "%q can never be reached, because the gateway's own endpoint has this path; set endpoints.prefix, for example to /auth/, to move the gateway's endpoints", pattern)
-	}
+// isOwnEndpoint reports whether a path is that of one of the gateway's own
+// endpoints, which come before routes.
+func (c *Config) isOwnEndpoint(path string) bool {
+	name, ok := strings.CutPrefix(path, c.Endpoints.Prefix)
+	return ok && slices.Contains(c.OwnEndpoints(), name)
 }
 
 // literalPath returns the decoded path of a pattern. Wildcards stay as written:

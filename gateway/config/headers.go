@@ -33,10 +33,10 @@ func aboutRequest(folded string) bool {
 	return strings.HasPrefix(folded, "X-Forwarded-") && headername.Of(folded) != headername.Identity
 }
 
-// checkIdentityHeaders checks the names of identity headers at path.
-func (l *loader) checkIdentityHeaders(path string, headers IdentityHeaders) {
+// check checks the names of the section at path.
+func (h *IdentityHeaders) check(r *report, path string) {
 	taken := map[string]string{}
-	names := headers.byKey()
+	names := h.byKey()
 	for _, key := range slices.Sorted(maps.Keys(names)) {
 		name, at := *names[key], strictyaml.Join(path, key)
 		if name == "" {
@@ -45,13 +45,13 @@ func (l *loader) checkIdentityHeaders(path string, headers IdentityHeaders) {
 		folded := headername.Fold(name)
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			l.fault(at, "%q is not the name of a header; use letters, digits and -", name)
+			r.Fault(at, "%q is not the name of a header; use letters, digits and -", name)
 		case slices.Contains(hopByHop, folded) || slices.Contains(ownHeaders, folded) || aboutRequest(folded):
-			l.fault(at, "%q has another meaning and cannot contain an identity; choose another name", name)
+			r.Fault(at, "%q has another meaning and cannot contain an identity; choose another name", name)
 		case taken[folded] != "":
 			// Two names from the top level are reported there only.
-			if path == "identity_headers" || l.main.Given(at) || l.main.Given(strictyaml.Join(path, taken[folded])) {
-				l.fault(at, "%q is already the header of %s; names must differ in more than case and separators like - _ and .", name, taken[folded])
+			if path == "identity_headers" || r.Given(at) || r.Given(strictyaml.Join(path, taken[folded])) {
+				r.Fault(at, "%q is already the header of %s; names must differ in more than case and separators like - _ and .", name, taken[folded])
 			}
 		default:
 			taken[folded] = key
@@ -59,47 +59,48 @@ func (l *loader) checkIdentityHeaders(path string, headers IdentityHeaders) {
 	}
 }
 
-// checkRouteHeaders checks the section headers of a route.
-func (l *loader) checkRouteHeaders(path string, r Route) {
-	c := routeHeaders{loader: l, identity: map[string]bool{}, taken: map[string]string{}}
-	if u, ok := l.cfg.Upstreams[r.Upstream]; ok {
-		c.addIdentity(u.IdentityHeaders)
+// check checks the section headers of a route at path. upstream has the identity
+// headers of the upstream, or is nil. top has those of the top level.
+func (h *RouteHeaders) check(r *report, path string, upstream, top *IdentityHeaders) {
+	names := routeHeaderNames{report: r, identity: map[string]bool{}, taken: map[string]string{}}
+	if upstream != nil {
+		names.addIdentity(upstream)
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.Headers.Set)) {
+	for _, name := range slices.Sorted(maps.Keys(h.Set)) {
 		at := strictyaml.Join(path+".set", name)
-		c.check(at, name)
-		if !httpguts.ValidHeaderFieldValue(r.Headers.Set[name]) {
-			l.fault(at, "the value contains a control character, which no header can have")
+		names.check(at, name)
+		if !httpguts.ValidHeaderFieldValue(h.Set[name]) {
+			r.Fault(at, "the value contains a control character, which no header can have")
 		}
 	}
-	for i, name := range r.Headers.Remove {
-		c.check(fmt.Sprintf("%s.remove[%d]", path, i), name)
+	for i, name := range h.Remove {
+		names.check(fmt.Sprintf("%s.remove[%d]", path, i), name)
 	}
-	c.addIdentity(&l.cfg.IdentityHeaders) // no client may send these, even if the upstream has others
-	for i, name := range r.Headers.Pass {
+	names.addIdentity(top) // no client may send these, even if the upstream has others
+	for i, name := range h.Pass {
 		at := fmt.Sprintf("%s.pass[%d]", path, i)
-		if c.check(at, name) {
-			c.checkPass(at, name)
+		if names.check(at, name) {
+			names.checkPass(at, name)
 		}
 	}
 }
 
-// routeHeaders checks the names of headers under one route.
-type routeHeaders struct {
-	*loader
+// routeHeaderNames checks the names of headers under one route.
+type routeHeaderNames struct {
+	report   *report
 	identity map[string]bool   // folded names of identity headers
 	taken    map[string]string // paths by folded names
 }
 
 // addIdentity adds the names of identity headers.
-func (c *routeHeaders) addIdentity(headers *IdentityHeaders) {
+func (c *routeHeaderNames) addIdentity(headers *IdentityHeaders) {
 	for _, name := range headers.byKey() {
 		c.identity[headername.Fold(*name)] = *name != ""
 	}
 }
 
 // check checks a name and reports whether a route may use it.
-func (c *routeHeaders) check(at, name string) bool {
+func (c *routeHeaderNames) check(at, name string) bool {
 	folded := headername.Fold(name)
 	problem := ""
 	switch {
@@ -110,22 +111,22 @@ func (c *routeHeaders) check(at, name string) bool {
 	case folded == "Host" || folded == "Content-Length" || slices.Contains(hopByHop, folded) || aboutRequest(folded) && !strings.Contains(at, ".pass["):
 		problem = "only the gateway sets %q"
 	case c.taken[folded] != "":
-		c.fault(at, "%q is already listed in %s", name, c.taken[folded])
+		c.report.Fault(at, "%q is already listed in %s", name, c.taken[folded])
 		return false
 	}
 	c.taken[folded] = at
 	if problem != "" {
-		c.fault(at, problem, name)
+		c.report.Fault(at, problem, name)
 	}
 	return problem == ""
 }
 
 // checkPass checks the name of a header that the route lets clients send.
-func (c *routeHeaders) checkPass(at, name string) {
+func (c *routeHeaderNames) checkPass(at, name string) {
 	switch headername.Of(headername.Fold(name)) {
 	case headername.Own:
-		c.fault(at, "only the gateway sets %q, and no client may send it", name)
+		c.report.Fault(at, "only the gateway sets %q, and no client may send it", name)
 	case headername.Free, headername.Framed:
-		c.fault(at, "%q has no effect, because clients may send it anyway; remove it, or correct its spelling", name)
+		c.report.Fault(at, "%q has no effect, because clients may send it anyway; remove it, or correct its spelling", name)
 	}
 }

@@ -24,7 +24,7 @@ func (c *Config) allHosts() []string {
 		}
 		host, err := policy.CanonicalHost(name)
 		if err != nil {
-			continue // checkDomain has reported it
+			continue // TLS.check has reported it
 		}
 		if wildcard {
 			host = "*." + host

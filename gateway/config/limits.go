@@ -6,24 +6,20 @@ const (
 	maxHeaderBytes = 1 << 20
 )
 
-// checkLimits checks limits, shutdown_timeout and log.
-func (l *loader) checkLimits() {
-	limits := l.cfg.Limits
-	if limits.LoginFailures < 1 {
-		l.fault("limits.login_failures", "must be at least 1; with 0 no user could sign in")
+func (l Limits) check(r *report) {
+	if l.LoginFailures < 1 {
+		r.Fault("limits.login_failures", "must be at least 1; with 0 no user could sign in")
 	}
-	if limits.LoginWindow == 0 {
-		l.fault("limits.login_window", "must be longer than 0")
+	r.positive("limits.login_window", l.LoginWindow)
+	if n := l.MaxHeaderBytes; n < minHeaderBytes || n > maxHeaderBytes {
+		r.Fault("limits.max_header_bytes", "%d is out of range; expected %d to %d", n, minHeaderBytes, maxHeaderBytes)
 	}
-	if n := limits.MaxHeaderBytes; n < minHeaderBytes || n > maxHeaderBytes {
-		l.fault("limits.max_header_bytes", "%d is out of range; expected %d to %d", n, minHeaderBytes, maxHeaderBytes)
+	if l.BodyPause == 0 {
+		r.Fault("limits.body_pause", "must be longer than 0; with 0 every request with a body would fail")
 	}
-	if limits.BodyPause == 0 {
-		l.fault("limits.body_pause", "must be longer than 0; with 0 every request with a body would fail")
-	}
-	if l.cfg.ShutdownTimeout == 0 {
-		l.fault("shutdown_timeout", "must be longer than 0; with 0 a stop would end every request in flight")
-	}
-	l.oneOf("log.level", l.cfg.Log.Level, "debug", "info", "warn", "error")
-	l.oneOf("log.format", l.cfg.Log.Format, "json", "text")
+}
+
+func (l Log) check(r *report) {
+	r.oneOf("log.level", l.Level, "debug", "info", "warn", "error")
+	r.oneOf("log.format", l.Format, "json", "text")
 }

@@ -7,38 +7,66 @@ import (
 	"strconv"
 )
 
-// checkListen checks the addresses of listeners and the trusted proxies.
-func (l *loader) checkListen() {
-	listen, off := l.cfg.Listen, l.cfg.TLS.Mode == TLSOff
+// check checks the addresses of listeners and what tls.mode needs from them.
+func (l Listen) check(r *report, tlsMode string) {
+	l.checkAddresses(r)
+	off := tlsMode == TLSOff
+	switch {
+	case off && l.HTTPS != "":
+		r.Fault("listen.https", "must be empty with tls.mode off, which serves the gateway on listen.http only; remove this key")
+	case off && l.HTTP == "":
+		r.Fault("listen.http", "must not be empty with tls.mode off, which serves the gateway on this address only")
+	case !off && l.HTTPS == "":
+		r.Fault("listen.https", "must not be empty, because clients send credentials over TLS only; if a proxy terminates TLS, use tls.mode off")
+	}
+	if off && len(l.TrustedProxies) == 0 {
+		r.Fault("listen.trusted_proxies", "must contain the address of the proxy that terminates TLS, because tls.mode is off")
+	}
+	if tlsMode == TLSACME {
+		l.checkChallenges(r)
+	}
+}
+
+// checkAddresses checks that the addresses are valid and different.
+func (l Listen) checkAddresses(r *report) {
 	taken := map[string]string{}
 	for _, a := range []struct{ key, address string }{
-		{"listen.https", listen.HTTPS}, {"listen.http", listen.HTTP}, {"listen.admin", listen.Admin},
+		{"listen.https", l.HTTPS}, {"listen.http", l.HTTP}, {"listen.admin", l.Admin},
 	} {
 		if a.address == "" {
 			continue
 		}
 		if err := checkListenAddress(a.address); err != nil {
-			l.fault(a.key, "%v", err)
+			r.Fault(a.key, "%v", err)
 			continue
 		}
 		if _, port, _ := net.SplitHostPort(a.address); port != "0" {
 			if first, twice := taken[a.address]; twice {
-				l.fault(a.key, "%q is already the address of %s", a.address, first)
+				r.Fault(a.key, "%q is already the address of %s", a.address, first)
 			}
 			taken[a.address] = a.key
 		}
 	}
-	switch {
-	case off && listen.HTTPS != "":
-		l.fault("listen.https", "must be empty with tls.mode off, which serves the gateway on listen.http only; remove this key")
-	case off && listen.HTTP == "":
-		l.fault("listen.http", "must not be empty with tls.mode off, which serves the gateway on this address only")
-	case !off && listen.HTTPS == "":
-		l.fault("listen.https", "must not be empty, because clients send credentials over TLS only; if a proxy terminates TLS, use tls.mode off")
+}
+
+// checkChallenges checks that the listeners can answer the challenges of the
+// certificate authority.
+func (l Listen) checkChallenges(r *report) {
+	if l.HTTP == "" || checkListenAddress(l.HTTP) != nil || checkListenAddress(l.HTTPS) != nil {
+		return
 	}
-	if off && len(listen.TrustedProxies) == 0 {
-		l.fault("listen.trusted_proxies", "must contain the address of the proxy that terminates TLS, because tls.mode is off")
+	if plain, secure := listenHost(l.HTTP), listenHost(l.HTTPS); plain != secure {
+		r.Fault("listen.http", "%q has another host than listen.https; with tls.mode acme both must have the same host, or none", l.HTTP)
 	}
+}
+
+// listenHost returns the host of an address to listen on, empty for all.
+func listenHost(address string) string {
+	host, _, _ := net.SplitHostPort(address)
+	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
+		return ""
+	}
+	return host
 }
 
 // checkListenAddress checks HOST:PORT. HOST may be empty, and PORT may be 0.

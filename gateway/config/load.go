@@ -14,6 +14,7 @@ import (
 // Largest sizes of files, in bytes.
 const (
 	maxConfigSize = 1 << 20
+	maxPEMSize    = 1 << 20 // certificates or a key
 	maxListSize   = 8 << 20 // an accounts or htpasswd file
 )
 
@@ -57,18 +58,29 @@ func (c *Config) Warnings() Diagnostics { return slices.Clone(c.warnings) }
 // index i of the table is the one at index i of Routes.
 func (c *Config) Table() *policy.Table { return c.table }
 
-// loader reads and checks one configuration.
-type loader struct {
-	*strictyaml.Reader
-	cfg      *Config
-	main     *strictyaml.Document
-	basic    []located[*BasicUser]
-	accounts []located[*Account]
-	policies *policy.Set
+// parse is Parse with the environment that lookup reads.
+func parse(path string, source []byte, lookup func(string) (string, bool)) (*Config, error) {
+	reader, cfg := newReader(path, lookup), defaults()
+	main := &report{reader.Read(path, source, maxConfigSize, "", cfg)}
+	if !main.Unreadable("") {
+		cfg.resolvePaths(reader.Resolve)
+		side := sideReader{reader, main}
+		places := side.users(cfg)
+		side.certificate(cfg.TLS)
+		cfg.complete(main)
+		cfg.check(main, places)
+	}
+	if err := reader.Err(); err != nil {
+		return nil, err
+	}
+	kept := slices.Clone(source)
+	cfg.path, cfg.source = path, func() []byte { return kept }
+	cfg.hosts, cfg.sideFiles, cfg.warnings = cfg.allHosts(), reader.Files(), reader.Warnings()
+	return cfg, nil
 }
 
-func newLoader(path string, lookup func(string) (string, bool)) *loader {
-	return &loader{cfg: defaults(), Reader: strictyaml.NewReader(strictyaml.Options{
+func newReader(path string, lookup func(string) (string, bool)) *strictyaml.Reader {
+	return strictyaml.NewReader(strictyaml.Options{
 		Main: path, Lookup: lookup, Defaults: setDefaults,
 		SecretKeys: []string{"secret", "password", "client_secret", "password_hash", "encryption_key", "sentinel_password"},
 		PublicKeys: []string{"htpasswd"},
@@ -79,29 +91,36 @@ func newLoader(path string, lookup func(string) (string, bool)) *loader {
 		Either: map[reflect.Type]string{
 			reflect.TypeFor[policy.Ref](): "the name of a policy, or a policy written in place",
 		},
-	})}
+	})
 }
 
-// parse is Parse with the environment that lookup reads.
-func parse(path string, source []byte, lookup func(string) (string, bool)) (*Config, error) {
-	l := newLoader(path, lookup)
-	l.main = l.Read(path, source, maxConfigSize, "", l.cfg)
-	if !l.main.Unreadable("") {
-		l.readUsers()
-		l.complete()
-		l.check()
+// check makes the checks that need decoded values. It compiles the policies and
+// the table of routes.
+func (c *Config) check(r *report, places userPlaces) {
+	checkPublicURL(r, c.PublicURL)
+	if c.DataDir == "" {
+		r.Fault("data_dir", "must not be empty; it is the folder for the store and generated keys")
 	}
-	if err := l.Err(); err != nil {
-		return nil, err
+	c.Endpoints.check(r)
+	c.Listen.check(r, c.TLS.Mode)
+	c.TLS.check(r)
+	c.Store.check(r, c.DataDir)
+	c.checkSharedKeys(r)
+	c.Basic.check(r, places.basic)
+	c.Accounts.check(places.accounts)
+	c.checkDemo(r, places)
+	c.Session.check(r)
+	c.Token.check(r)
+	c.checkTrustedIssuers(r)
+	c.checkCookies(r)
+	checkProviders(r, c.Providers)
+	c.Delegated.check(r, c.Providers)
+	c.IdentityHeaders.check(r, "identity_headers")
+	checkUpstreams(r, c.Upstreams)
+	c.checkRoutes(r, c.compilePolicies(r))
+	c.Limits.check(r)
+	if c.ShutdownTimeout == 0 {
+		r.Fault("shutdown_timeout", "must be longer than 0; with 0 a stop would end every request in flight")
 	}
-	kept := slices.Clone(source)
-	l.cfg.path, l.cfg.source = path, func() []byte { return kept }
-	l.cfg.hosts, l.cfg.sideFiles, l.cfg.warnings = l.cfg.allHosts(), l.Files(), l.Warnings()
-	return l.cfg, nil
+	c.Log.check(r)
 }
-
-// fault reports that the value at path of the main file is wrong.
-func (l *loader) fault(path, format string, args ...any) { l.main.Fault(path, format, args...) }
-
-// missing reports that a key of the main file must be given.
-func (l *loader) missing(path, format string, args ...any) { l.main.Missing(path, format, args...) }

@@ -81,10 +81,10 @@ func (p *Provider) byHand() bool {
 	return p.AuthorizationURL != "" || p.TokenURL != "" || p.UserinfoURL != "" || p.JWKSURL != ""
 }
 
-// providerNames returns the names of the configured providers.
-func (l *loader) providerNames() []string {
+// providerNames returns the names of providers.
+func providerNames(providers []Provider) []string {
 	var names []string
-	for _, p := range l.cfg.Providers {
+	for _, p := range providers {
 		if p.Name != "" {
 			names = append(names, p.Name)
 		}
@@ -93,173 +93,146 @@ func (l *loader) providerNames() []string {
 }
 
 // checkProviders checks the section providers. It makes no request to them.
-func (l *loader) checkProviders() {
-	for i := range l.cfg.Providers {
-		p, path := &l.cfg.Providers[i], fmt.Sprintf("providers[%d]", i)
-		l.checkProviderName(path+".name", p.Name, i)
-		l.checkClient(path, p)
-		l.checkScopes(path+".scopes", p.Scopes)
-		l.checkParams(path+".authorization_params", p.AuthorizationParams)
-		l.checkClaim(path+".roles_claim", p.RolesClaim)
-		l.checkClaim(path+".username_claim", p.UsernameClaim)
-		l.oneOf(path+".callback", p.Callback, "/callback", "/auth/callback")
-		l.oneOf(path+".logout", p.Logout, LogoutAuto, LogoutForm, LogoutRevoke, LogoutRedirect)
-		l.checkTimeout(path+".timeout", p.Timeout)
-		for _, e := range []struct{ key, url string }{
-			{".issuer", p.Issuer}, {".logout_url", p.LogoutURL}, {".authorization_url", p.AuthorizationURL},
-			{".token_url", p.TokenURL}, {".userinfo_url", p.UserinfoURL}, {".jwks_url", p.JWKSURL},
-		} {
-			l.checkProviderURL(path+e.key, e.url)
-		}
-		if !l.main.Broken(path) { // these checks need several keys
-			l.checkKind(path, p)
-			l.checkProviderLogout(path, p)
-		}
+func checkProviders(r *report, providers []Provider) {
+	for i := range providers {
+		path := fmt.Sprintf("providers[%d]", i)
+		checkProviderName(r, path+".name", providers, i)
+		providers[i].check(r, path)
 	}
 }
 
-func (l *loader) checkProviderName(path, name string, index int) {
-	switch {
+// check checks everything except the name.
+func (p *Provider) check(r *report, path string) {
+	p.checkClient(r, path)
+	for i, scope := range p.Scopes {
+		if err := policy.CheckScope(scope); err != nil {
+			r.Fault(fmt.Sprintf("%s.scopes[%d]", path, i), "%q %v", scope, err)
+		}
+	}
+	p.checkParams(r, path+".authorization_params")
+	r.claim(path+".roles_claim", p.RolesClaim)
+	r.claim(path+".username_claim", p.UsernameClaim)
+	r.oneOf(path+".callback", p.Callback, "/callback", "/auth/callback")
+	r.oneOf(path+".logout", p.Logout, LogoutAuto, LogoutForm, LogoutRevoke, LogoutRedirect)
+	r.positive(path+".timeout", p.Timeout)
+	for _, e := range []struct{ key, url string }{
+		{".issuer", p.Issuer}, {".logout_url", p.LogoutURL}, {".authorization_url", p.AuthorizationURL},
+		{".token_url", p.TokenURL}, {".userinfo_url", p.UserinfoURL}, {".jwks_url", p.JWKSURL},
+	} {
+		r.providerURL(path+e.key, e.url)
+	}
+	if !r.Broken(path) { // these checks need several keys
+		p.checkKind(r, path)
+		p.checkLogout(r, path)
+	}
+}
+
+func checkProviderName(r *report, path string, providers []Provider, index int) {
+	switch name := providers[index].Name; {
 	case name == "":
-		l.fault(path, "a name is needed, for example keycloak")
+		r.Fault(path, "a name is needed, for example keycloak")
 	case name == policy.LocalProvider || name == policy.BasicProvider:
-		l.fault(path, "%q is the name for the gateway's own users; choose another name", name)
+		r.Fault(path, "%q is the name for the gateway's own users; choose another name", name)
 	case !providerName.MatchString(name):
-		l.fault(path, "%q is not a valid name; use lower-case letters, digits, - and _, and begin with a letter or digit", name)
+		r.Fault(path, "%q is not a valid name; use lower-case letters, digits, - and _, and begin with a letter or digit", name)
 	default:
-		first := slices.IndexFunc(l.cfg.Providers, func(p Provider) bool { return p.Name == name })
+		first := slices.IndexFunc(providers, func(p Provider) bool { return p.Name == name })
 		if first < index {
-			l.fault(path, "%q is already the name of providers[%d]", name, first)
+			r.Fault(path, "%q is already the name of providers[%d]", name, first)
 		}
 	}
 }
 
 // checkClient checks the credentials of the gateway as a client.
-func (l *loader) checkClient(path string, p *Provider) {
+func (p *Provider) checkClient(r *report, path string) {
 	if p.ClientID == "" {
-		l.fault(path+".client_id", "the client identifier is needed, which the provider assigns")
+		r.Fault(path+".client_id", "the client identifier is needed, which the provider assigns")
 	}
 	if p.TokenEndpointAuthMethod == "" {
 		return
 	}
 	method := path + ".token_endpoint_auth_method"
-	l.oneOf(method, p.TokenEndpointAuthMethod, AuthMethodBasic, AuthMethodPost)
-	if p.ClientSecret == "" && !l.main.Broken(path+".client_secret") {
-		l.fault(method, "has no effect without client_secret, because this is a public client; give client_secret, or remove this key")
-	}
-}
-
-func (l *loader) checkScopes(path string, scopes []string) {
-	for i, scope := range scopes {
-		if err := policy.CheckScope(scope); err != nil {
-			l.fault(fmt.Sprintf("%s[%d]", path, i), "%q %v", scope, err)
-		}
+	r.oneOf(method, p.TokenEndpointAuthMethod, AuthMethodBasic, AuthMethodPost)
+	if p.ClientSecret == "" && !r.Broken(path+".client_secret") {
+		r.Fault(method, "has no effect without client_secret, because this is a public client; give client_secret, or remove this key")
 	}
 }
 
 // checkParams checks additional parameters of the authorization request. An
 // empty parameter counts as omitted (RFC 6749, section 3.1).
-func (l *loader) checkParams(path string, params map[string]string) {
-	for _, name := range slices.Sorted(maps.Keys(params)) {
+func (p *Provider) checkParams(r *report, path string) {
+	for _, name := range slices.Sorted(maps.Keys(p.AuthorizationParams)) {
 		at := strictyaml.Join(path, name)
 		switch {
 		case slices.Contains(reservedParams, name):
-			l.fault(at, "only the gateway sets this parameter; remove it")
+			r.Fault(at, "only the gateway sets this parameter; remove it")
 		case policy.CheckName(name) != nil:
-			l.fault(at, "the name of the parameter %v", policy.CheckName(name))
-		case params[name] == "":
-			l.fault(at, "is empty, which counts as omitted; give a value, or remove it")
+			r.Fault(at, "the name of the parameter %v", policy.CheckName(name))
+		case p.AuthorizationParams[name] == "":
+			r.Fault(at, "is empty, which counts as omitted; give a value, or remove it")
 		}
-	}
-}
-
-// checkClaim checks the name of a claim, which may be a dotted path.
-func (l *loader) checkClaim(path, name string) {
-	if err := policy.CheckClaim(name); err != nil {
-		l.fault(path, "%q %v", name, err)
-	}
-}
-
-func (l *loader) checkTimeout(path string, timeout time.Duration) {
-	if timeout == 0 {
-		l.fault(path, "must be longer than 0")
-	}
-}
-
-// checkProviderURL checks a URL, if one is given, to which the gateway or a
-// browser sends secrets. It must be https, or http on this machine.
-func (l *loader) checkProviderURL(path, raw string) {
-	if raw == "" {
-		return
-	}
-	u, err := httpURL(raw)
-	if err != nil {
-		l.fault(path, "%v", err)
-	} else if u.Scheme == "http" && !policy.Loopback(u.Hostname()) {
-		l.fault(path, "%q is not https; http is for providers on this machine only", raw)
 	}
 }
 
 // checkKind checks that a provider is one of three kinds: OpenID Connect with
 // discovery, OpenID Connect with given endpoints, or OAuth 2.0 with given
 // endpoints and no ID token.
-func (l *loader) checkKind(path string, p *Provider) {
+func (p *Provider) checkKind(r *report, path string) {
 	switch {
 	case p.byHand():
-		l.checkByHand(path, p)
+		p.checkByHand(r, path)
 	case !p.openID():
-		l.fault(path+".scopes", "must contain openid (OpenID Connect Core 1.0, section 3.1.2.1); a provider without OpenID Connect needs authorization_url, token_url and userinfo_url")
+		r.Fault(path+".scopes", "must contain openid (OpenID Connect Core 1.0, section 3.1.2.1); a provider without OpenID Connect needs authorization_url, token_url and userinfo_url")
 	}
 	if p.Issuer == "" && (p.openID() || !p.byHand()) {
-		l.fault(path+".issuer", "the URL of the provider is needed, like https://id.example.org/realms/main")
+		r.Fault(path+".issuer", "the URL of the provider is needed, like https://id.example.org/realms/main")
 	}
 	if !p.openID() {
-		l.checkClaim(path+".subject_claim", p.SubjectClaim)
+		r.claim(path+".subject_claim", p.SubjectClaim)
 	} else if p.SubjectClaim != subjectClaim {
-		l.fault(path+".subject_claim", "%q is not sub, the only claim that identifies a user permanently with OpenID Connect; remove this key", p.SubjectClaim)
+		r.Fault(path+".subject_claim", "%q is not sub, the only claim that identifies a user permanently with OpenID Connect; remove this key", p.SubjectClaim)
 	}
 }
 
 // checkByHand checks that the given endpoints are complete.
-func (l *loader) checkByHand(path string, p *Provider) {
+func (p *Provider) checkByHand(r *report, path string) {
 	for _, e := range []struct{ key, url string }{
 		{".authorization_url", p.AuthorizationURL}, {".token_url", p.TokenURL}, {".userinfo_url", p.UserinfoURL},
 	} {
 		if e.url == "" {
-			l.fault(path+e.key, "is needed, because another endpoint is given; give all endpoints or none")
+			r.Fault(path+e.key, "is needed, because another endpoint is given; give all endpoints or none")
 		}
 	}
 	switch {
 	case p.openID() && p.JWKSURL == "":
-		l.fault(path+".jwks_url", "is needed, because it verifies the ID token that the scope openid requests; remove openid for a provider without ID tokens")
+		r.Fault(path+".jwks_url", "is needed, because it verifies the ID token that the scope openid requests; remove openid for a provider without ID tokens")
 	case !p.openID() && p.JWKSURL != "":
-		l.fault(path+".jwks_url", "has no effect without openid in scopes, because there is no ID token to verify; add openid, or remove this key")
+		r.Fault(path+".jwks_url", "has no effect without openid in scopes, because there is no ID token to verify; add openid, or remove this key")
 	}
 }
 
-// checkProviderLogout checks that the way to log out is possible. With given
+// checkLogout checks that the way to log out is possible. With given
 // endpoints there is no metadata with a logout endpoint.
-func (l *loader) checkProviderLogout(path string, p *Provider) {
+func (p *Provider) checkLogout(r *report, path string) {
 	switch p.Logout {
 	case LogoutForm, LogoutRedirect:
 		if p.byHand() && p.LogoutURL == "" {
-			l.fault(path+".logout_url", "is needed for logout: %s, because endpoints are given", p.Logout)
+			r.Fault(path+".logout_url", "is needed for logout: %s, because endpoints are given", p.Logout)
 		}
 	case LogoutRevoke:
 		if p.byHand() {
-			l.fault(path+".logout", "revoke needs discovery; because endpoints are given, expected auto, form or redirect")
+			r.Fault(path+".logout", "revoke needs discovery; because endpoints are given, expected auto, form or redirect")
 		}
 		if p.LogoutURL != "" {
-			l.fault(path+".logout_url", "has no effect with logout: revoke; set logout to form or redirect, or remove this key")
+			r.Fault(path+".logout_url", "has no effect with logout: revoke; set logout to form or redirect, or remove this key")
 		}
 	}
 }
 
-// checkDelegated checks the section delegated.
-func (l *loader) checkDelegated() {
-	l.lifetime("delegated.lifetime", l.cfg.Delegated.Lifetime)
-	name := l.cfg.Delegated.DefaultProvider
-	if name != "" && !slices.Contains(l.providerNames(), name) && !l.main.Broken("providers") {
-		l.fault("delegated.default_provider", "there is no provider %q; %s", name, strictyaml.Hint(name, "providers", l.providerNames()))
+func (d Delegated) check(r *report, providers []Provider) {
+	r.lifetime("delegated.lifetime", d.Lifetime)
+	name, known := d.DefaultProvider, providerNames(providers)
+	if name != "" && !slices.Contains(known, name) && !r.Broken("providers") {
+		r.Fault("delegated.default_provider", "there is no provider %q; %s", name, strictyaml.Hint(name, "providers", known))
 	}
 }

@@ -12,106 +12,104 @@ import (
 )
 
 // checkRoutes checks the routes and makes their table.
-func (l *loader) checkRoutes() {
-	table := make([]policy.Route, len(l.cfg.Routes))
-	for i, r := range l.cfg.Routes {
-		path := fmt.Sprintf("routes[%d]", i)
-		table[i] = policy.Route{Name: r.Name, Pattern: r.Match, Mechanisms: r.Auth}
-		var err error
-		table[i].Policy, err = l.policies.Policy(path+".policy", r.Policy)
-		l.policyErrors(err)
-		for j, ref := range r.Policy {
+func (c *Config) checkRoutes(r *report, policies *policy.Set) {
+	refs := references{r, c}
+	table := make([]policy.Route, len(c.Routes))
+	for i := range c.Routes {
+		route, path := &c.Routes[i], fmt.Sprintf("routes[%d]", i)
+		compiled, err := policies.Policy(path+".policy", route.Policy)
+		r.policyErrors(err)
+		table[i] = policy.Route{Name: route.Name, Pattern: route.Match, Mechanisms: route.Auth, Policy: compiled}
+		for j, ref := range route.Policy {
 			at := path + ".policy"
-			if len(r.Policy) > 1 {
+			if len(route.Policy) > 1 {
 				at = fmt.Sprintf("%s[%d]", at, j)
 			}
-			l.checkReferences(at, ref.Spec)
+			refs.check(at, ref.Spec)
 		}
-		l.checkRoute(path, r)
+		route.check(r, path, c)
 	}
 	var err error
-	l.cfg.table, err = policy.NewTable(table)
-	l.policyErrors(err)
+	c.table, err = policy.NewTable(table)
+	r.policyErrors(err)
 }
 
-func (l *loader) checkRoute(path string, r Route) {
-	if r.Match == "" {
-		l.missing(path+".match", `a pattern is needed, like /app/ or "GET example.org/app/"`)
-	} else {
-		l.checkReachable(path+".match", r.Match)
+// check checks everything except the policy.
+func (route *Route) check(r *report, path string, c *Config) {
+	switch {
+	case route.Match == "":
+		r.Missing(path+".match", `a pattern is needed, like /app/ or "GET example.org/app/"`)
+	case c.isOwnEndpoint(literalPath(route.Match)):
+		r.Fault(path+".match", "%q can never be reached, because the gateway's own endpoint has this path; set endpoints.prefix, for example to /auth/, to move the gateway's endpoints", route.Match)
 	}
-	if strings.ContainsFunc(r.Name, unicode.IsControl) {
-		l.fault(path+".name", "%q contains a control character", r.Name)
+	if strings.ContainsFunc(route.Name, unicode.IsControl) {
+		r.Fault(path+".name", "%q contains a control character", route.Name)
 	}
-	l.checkRouteUpstream(path+".upstream", r.Upstream)
-	l.checkRouteAuth(path+".auth", r.Auth)
-	if r.Timeout == 0 && l.main.Given(path+".timeout") {
-		l.fault(path+".timeout", "must be longer than 0; remove the key for the timeout of the upstream")
+	for i, m := range route.Auth {
+		checkHasUsers(r, fmt.Sprintf("%s.auth[%d]", path, i), m, c)
 	}
-	l.oneOf(path+".unauthenticated", r.Unauthenticated,
+	if route.Timeout == 0 && r.Given(path+".timeout") {
+		r.Fault(path+".timeout", "must be longer than 0; remove the key for the timeout of the upstream")
+	}
+	r.oneOf(path+".unauthenticated", route.Unauthenticated,
 		UnauthenticatedAuto, UnauthenticatedChallenge, UnauthenticatedRedirect)
-	if r.Unauthenticated == UnauthenticatedRedirect && !slices.Contains(r.Auth, policy.Session) && !slices.Contains(r.Auth, policy.OIDC) {
-		l.fault(path+".unauthenticated", "redirect leads to the sign-in page, which gives no credential that the route accepts; add session or oidc to auth, or use challenge")
+	if route.Unauthenticated == UnauthenticatedRedirect && !slices.Contains(route.Auth, policy.Session) && !slices.Contains(route.Auth, policy.OIDC) {
+		r.Fault(path+".unauthenticated", "redirect leads to the sign-in page, which gives no credential that the route accepts; add session or oidc to auth, or use challenge")
 	}
-	l.oneOf(path+".cross_origin", r.CrossOrigin, CrossOriginDeny, CrossOriginAllow)
-	l.checkStripPrefix(path+".strip_prefix", r)
-	l.checkRouteHeaders(path+".headers", r)
+	r.oneOf(path+".cross_origin", route.CrossOrigin, CrossOriginDeny, CrossOriginAllow)
+	route.checkStripPrefix(r, path+".strip_prefix")
+	route.checkUpstream(r, path+".upstream", c.Upstreams)
+	route.Headers.check(r, path+".headers", c.Upstreams[route.Upstream].IdentityHeaders, &c.IdentityHeaders)
 }
 
-func (l *loader) checkRouteUpstream(path, name string) {
+func (route *Route) checkUpstream(r *report, path string, upstreams map[string]Upstream) {
+	name := route.Upstream
 	if name == "" {
-		l.fault(path, "the name of an upstream is needed")
+		r.Fault(path, "the name of an upstream is needed")
 		return
 	}
-	if _, ok := l.cfg.Upstreams[name]; !ok && !l.main.Unreadable("upstreams") {
-		l.fault(path, "there is no upstream %q; %s", name,
-			strictyaml.Hint(name, "upstreams", slices.Sorted(maps.Keys(l.cfg.Upstreams))))
+	if _, ok := upstreams[name]; !ok && !r.Unreadable("upstreams") {
+		r.Fault(path, "there is no upstream %q; %s", name,
+			strictyaml.Hint(name, "upstreams", slices.Sorted(maps.Keys(upstreams))))
 	}
 }
 
-// checkRouteAuth checks that each mechanism has users. A file of users may be
-// empty: its last user may be removed while the gateway runs.
-func (l *loader) checkRouteAuth(path string, mechanisms []policy.Mechanism) {
-	for i, m := range mechanisms {
-		at := fmt.Sprintf("%s[%d]", path, i)
-		switch m {
-		case policy.Basic:
-			if len(l.basic) == 0 && l.cfg.Basic.Htpasswd == "" && !l.main.Broken("basic") {
-				l.fault(at, "basic has no users; give basic.users or basic.htpasswd")
-			}
-		case policy.Session:
-			if l.noAccounts() {
-				l.fault(at, "session has no users; give accounts.users or accounts.file")
-			}
-		case policy.Bearer:
-			if l.noAccounts() && len(l.cfg.Token.TrustedIssuers) == 0 && !l.main.Broken("token.trusted_issuers") {
-				l.fault(at, "bearer has no users; give accounts.users, accounts.file or token.trusted_issuers")
-			}
-		case policy.OIDC:
-			if len(l.cfg.Providers) == 0 && !l.main.Broken("providers") {
-				l.fault(at, "oidc has no users; give providers")
-			}
+// checkHasUsers checks that a mechanism has users. A file of users may be empty:
+// its last user may be removed while the gateway runs.
+func checkHasUsers(r *report, path string, m policy.Mechanism, c *Config) {
+	noAccounts := len(c.Accounts.Users) == 0 && c.Accounts.File == "" && !r.Broken("accounts")
+	switch m {
+	case policy.Basic:
+		if len(c.Basic.Users) == 0 && c.Basic.Htpasswd == "" && !r.Broken("basic") {
+			r.Fault(path, "basic has no users; give basic.users or basic.htpasswd")
+		}
+	case policy.Session:
+		if noAccounts {
+			r.Fault(path, "session has no users; give accounts.users or accounts.file")
+		}
+	case policy.Bearer:
+		if noAccounts && len(c.Token.TrustedIssuers) == 0 && !r.Broken("token.trusted_issuers") {
+			r.Fault(path, "bearer has no users; give accounts.users, accounts.file or token.trusted_issuers")
+		}
+	case policy.OIDC:
+		if len(c.Providers) == 0 && !r.Broken("providers") {
+			r.Fault(path, "oidc has no users; give providers")
 		}
 	}
-}
-
-// noAccounts reports whether there can be no account.
-func (l *loader) noAccounts() bool {
-	return len(l.accounts) == 0 && l.cfg.Accounts.File == "" && !l.main.Broken("accounts")
 }
 
 // checkStripPrefix checks that every path of the route begins with the prefix.
-func (l *loader) checkStripPrefix(path string, r Route) {
-	prefix, pattern := r.StripPrefix, literalPath(r.Match)
+func (route *Route) checkStripPrefix(r *report, path string) {
+	prefix, pattern := route.StripPrefix, literalPath(route.Match)
 	switch {
 	case prefix == "":
 	case !strings.HasPrefix(prefix, "/"):
-		l.fault(path, "%q does not begin with a slash", prefix)
+		r.Fault(path, "%q does not begin with a slash", prefix)
 	case strings.HasSuffix(prefix, "/"):
-		l.fault(path, "%q ends in a slash; remove the slash", prefix)
+		r.Fault(path, "%q ends in a slash; remove the slash", prefix)
 	case strings.ContainsAny(prefix, "{}"):
-		l.fault(path, "%q contains a brace; only literal segments can be removed", prefix)
+		r.Fault(path, "%q contains a brace; only literal segments can be removed", prefix)
 	case pattern != "" && pattern != prefix && !strings.HasPrefix(pattern, prefix+"/"):
-		l.fault(path, "%q is not a prefix of the path of match %q in whole segments", prefix, r.Match)
+		r.Fault(path, "%q is not a prefix of the path of match %q in whole segments", prefix, route.Match)
 	}
 }

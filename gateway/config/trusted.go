@@ -49,10 +49,10 @@ var asymmetricAlgorithms = []string{
 // PROVIDER:username.
 var trustedName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// trustedNames returns the names of the trusted issuers.
-func (l *loader) trustedNames() []string {
+// issuerNames returns the names of trusted issuers.
+func issuerNames(issuers []TrustedIssuer) []string {
 	var names []string
-	for _, t := range l.cfg.Token.TrustedIssuers {
+	for _, t := range issuers {
 		if t.Name != "" {
 			names = append(names, t.Name)
 		}
@@ -61,9 +61,9 @@ func (l *loader) trustedNames() []string {
 }
 
 // providersOf returns the names of the providers with an issuer.
-func (l *loader) providersOf(issuer string) []string {
+func providersOf(issuer string, providers []Provider) []string {
 	var names []string
-	for _, p := range l.cfg.Providers {
+	for _, p := range providers {
 		if p.Issuer == issuer && issuer != "" && p.Name != "" {
 			names = append(names, p.Name)
 		}
@@ -71,15 +71,14 @@ func (l *loader) providersOf(issuer string) []string {
 	return names
 }
 
-// completeTrusted sets the name of an issuer that has none. If one provider has
-// this issuer, its name is used, so that login and token give the same user. If
-// no provider has it, the host is used. If several have it, the name stays
-// empty.
-func (l *loader) completeTrusted(t *TrustedIssuer) {
+// complete sets the name of an issuer that has none. If one provider has this
+// issuer, its name is used, so that login and token give the same user. If no
+// provider has it, the host is used. If several have it, the name stays empty.
+func (t *TrustedIssuer) complete(providers []Provider) {
 	if t.Name != "" {
 		return
 	}
-	switch names := l.providersOf(t.Issuer); len(names) {
+	switch names := providersOf(t.Issuer, providers); len(names) {
 	case 0:
 		if u, err := url.Parse(t.Issuer); err == nil {
 			t.Name = strings.ToLower(u.Hostname())
@@ -90,74 +89,78 @@ func (l *loader) completeTrusted(t *TrustedIssuer) {
 }
 
 // checkTrustedIssuers checks token.trusted_issuers. It makes no request to them.
-func (l *loader) checkTrustedIssuers() {
+func (c *Config) checkTrustedIssuers(r *report) {
 	introspected := -1
-	for i, t := range l.cfg.Token.TrustedIssuers {
+	for i, t := range c.Token.TrustedIssuers {
 		path := fmt.Sprintf("token.trusted_issuers[%d]", i)
-		l.checkTrustedIssuer(path+".issuer", t.Issuer, i)
-		l.checkTrustedName(path+".name", t, i)
-		if len(t.Audience) == 0 {
-			l.fault(path+".audience", "is needed, so that the gateway refuses tokens for other audiences")
+		c.Token.checkIssuer(r, path+".issuer", i)
+		c.checkTrustedName(r, path+".name", i)
+		t.check(r, path)
+		switch {
+		case t.Introspection == nil:
+		case introspected >= 0:
+			r.Fault(path+".introspection", "token.trusted_issuers[%d] already has it; with two, the issuer of an opaque token would be unknown", introspected)
+		default:
+			introspected = i
 		}
-		l.checkAudience(path+".audience", t.Audience)
-		for j, algorithm := range t.Algorithms {
-			l.oneOf(fmt.Sprintf("%s.algorithms[%d]", path, j), algorithm, asymmetricAlgorithms...)
-		}
-		l.checkClaim(path+".roles_claim", t.RolesClaim)
-		l.checkClaim(path+".username_claim", t.UsernameClaim)
-		l.checkTimeout(path+".timeout", t.Timeout)
-		if t.Introspection == nil {
-			continue
-		}
-		l.checkIntrospection(path+".introspection", t.Introspection)
-		if introspected >= 0 {
-			l.fault(path+".introspection", "token.trusted_issuers[%d] already has it; with two, the issuer of an opaque token would be unknown", introspected)
-			continue
-		}
-		introspected = i
 	}
 }
 
-// checkTrustedIssuer checks that the claim iss identifies one issuer.
-func (l *loader) checkTrustedIssuer(path, issuer string, index int) {
-	first := slices.IndexFunc(l.cfg.Token.TrustedIssuers, func(t TrustedIssuer) bool { return t.Issuer == issuer })
+// check checks the keys of one issuer without those that identify it.
+func (t *TrustedIssuer) check(r *report, path string) {
+	if len(t.Audience) == 0 {
+		r.Fault(path+".audience", "is needed, so that the gateway refuses tokens for other audiences")
+	}
+	r.audience(path+".audience", t.Audience)
+	for i, algorithm := range t.Algorithms {
+		r.oneOf(fmt.Sprintf("%s.algorithms[%d]", path, i), algorithm, asymmetricAlgorithms...)
+	}
+	r.claim(path+".roles_claim", t.RolesClaim)
+	r.claim(path+".username_claim", t.UsernameClaim)
+	r.positive(path+".timeout", t.Timeout)
+	if in := t.Introspection; in != nil {
+		if in.ClientID == "" {
+			r.Fault(path+".introspection.client_id", "the client identifier is needed, which the issuer assigns")
+		}
+		r.providerURL(path+".introspection.url", in.URL)
+	}
+}
+
+// checkIssuer checks that the claim iss identifies one trusted issuer.
+func (t *Token) checkIssuer(r *report, path string, index int) {
+	issuer := t.TrustedIssuers[index].Issuer
+	first := slices.IndexFunc(t.TrustedIssuers, func(other TrustedIssuer) bool { return other.Issuer == issuer })
 	switch {
 	case issuer == "":
-		l.fault(path, "the claim iss of its tokens is needed, like https://id.example.org/realms/main")
-	case issuer == l.cfg.Token.Issuer:
-		l.fault(path, "%q is the issuer of the gateway's own tokens (token.issuer)", issuer)
+		r.Fault(path, "the claim iss of its tokens is needed, like https://id.example.org/realms/main")
+	case issuer == t.Issuer:
+		r.Fault(path, "%q is the issuer of the gateway's own tokens (token.issuer)", issuer)
 	case first < index:
-		l.fault(path, "%q is already the issuer of token.trusted_issuers[%d]", issuer, first)
+		r.Fault(path, "%q is already the issuer of token.trusted_issuers[%d]", issuer, first)
 	default:
-		l.checkProviderURL(path, issuer)
+		r.providerURL(path, issuer)
 	}
 }
 
 // checkTrustedName checks that a name belongs to one issuer only. Names must not
 // differ only in case.
-func (l *loader) checkTrustedName(path string, t TrustedIssuer, index int) {
-	first := slices.IndexFunc(l.cfg.Token.TrustedIssuers, func(other TrustedIssuer) bool { return strings.EqualFold(other.Name, t.Name) })
-	other := slices.IndexFunc(l.cfg.Providers, func(p Provider) bool { return strings.EqualFold(p.Name, t.Name) && p.Issuer != t.Issuer })
+func (c *Config) checkTrustedName(r *report, path string, index int) {
+	t := c.Token.TrustedIssuers[index]
+	first := slices.IndexFunc(c.Token.TrustedIssuers, func(other TrustedIssuer) bool { return strings.EqualFold(other.Name, t.Name) })
+	other := slices.IndexFunc(c.Providers, func(p Provider) bool { return strings.EqualFold(p.Name, t.Name) && p.Issuer != t.Issuer })
 	switch {
-	case l.main.Broken("providers"): // the name may come from there
+	case r.Broken("providers"): // the name may come from there
 	case t.Name == "":
-		if names := l.providersOf(t.Issuer); len(names) > 1 {
-			l.fault(path, "a name is needed, because several providers have this issuer: %s; give one of these or another name", strings.Join(names, ", "))
+		if names := providersOf(t.Issuer, c.Providers); len(names) > 1 {
+			r.Fault(path, "a name is needed, because several providers have this issuer: %s; give one of these or another name", strings.Join(names, ", "))
 		}
 	case strings.EqualFold(t.Name, policy.LocalProvider) || strings.EqualFold(t.Name, policy.BasicProvider):
-		l.fault(path, "%q is the provider of the gateway's own users; choose another name", t.Name)
+		r.Fault(path, "%q is the provider of the gateway's own users; choose another name", t.Name)
 	case !trustedName.MatchString(t.Name):
-		l.fault(path, "%q is not a valid name; use letters, digits, dots, - and _, and begin with a letter or digit", t.Name)
+		r.Fault(path, "%q is not a valid name; use letters, digits, dots, - and _, and begin with a letter or digit", t.Name)
 	case first < index:
-		l.fault(path, "%q is already the name of token.trusted_issuers[%d]; choose another name", t.Name, first)
+		r.Fault(path, "%q is already the name of token.trusted_issuers[%d]; choose another name", t.Name, first)
 	case other >= 0:
-		l.fault(path, "%q is the name of providers[%d], which has another issuer; choose another name", t.Name, other)
+		r.Fault(path, "%q is the name of providers[%d], which has another issuer; choose another name", t.Name, other)
 	}
-}
-
-func (l *loader) checkIntrospection(path string, in *Introspection) {
-	if in.ClientID == "" {
-		l.fault(path+".client_id", "the client identifier is needed, which the issuer assigns")
-	}
-	l.checkProviderURL(path+".url", in.URL)
 }

@@ -11,54 +11,55 @@ import (
 )
 
 // checkUpstreams checks the section upstreams.
-func (l *loader) checkUpstreams() {
-	for _, name := range slices.Sorted(maps.Keys(l.cfg.Upstreams)) {
-		u, path := l.cfg.Upstreams[name], strictyaml.Join("upstreams", name)
+func checkUpstreams(r *report, upstreams map[string]Upstream) {
+	for _, name := range slices.Sorted(maps.Keys(upstreams)) {
+		path := strictyaml.Join("upstreams", name)
 		if err := policy.CheckName(name); err != nil {
-			l.fault(path, "the name of the upstream %v", err)
+			r.Fault(path, "the name of the upstream %v", err)
 		}
-		l.checkAddresses(path, u)
-		if u.Timeout == 0 {
-			l.fault(path+".timeout", "must be longer than 0")
-		}
-		if u.ConnectTimeout == 0 {
-			l.fault(path+".connect_timeout", "must be longer than 0")
-		}
-		if l.main.Given(path + ".identity_headers") {
-			l.checkIdentityHeaders(path+".identity_headers", *u.IdentityHeaders)
-		}
+		upstreams[name].check(r, path)
+	}
+}
+
+// check checks everything except the name.
+func (u Upstream) check(r *report, path string) {
+	u.checkAddresses(r, path)
+	r.positive(path+".timeout", u.Timeout)
+	r.positive(path+".connect_timeout", u.ConnectTimeout)
+	if r.Given(path + ".identity_headers") { // else those of the top level
+		u.IdentityHeaders.check(r, path+".identity_headers")
 	}
 }
 
 // checkAddresses checks the keys url and urls of an upstream.
-func (l *loader) checkAddresses(path string, u Upstream) {
+func (u Upstream) checkAddresses(r *report, path string) {
 	one, several := path+".url", path+".urls"
 	switch {
-	case l.main.Given(one) && l.main.Given(several):
-		l.fault(several, "url is given too; keep one of the two")
-	case l.main.Given(one) && u.URL == nil, l.main.Given(several) && len(u.URLs) == 0:
-		l.fault(one, "must not be empty; expected an address like http://127.0.0.1:9000")
-	case !l.main.Given(one) && !l.main.Given(several):
-		l.fault(path, "needs an address; give url, or urls for several addresses")
-	case l.main.Given(one):
-		l.checkUpstreamURL(one, u.URL)
+	case r.Given(one) && r.Given(several):
+		r.Fault(several, "url is given too; keep one of the two")
+	case r.Given(one) && u.URL == nil, r.Given(several) && len(u.URLs) == 0:
+		r.Fault(one, "must not be empty; expected an address like http://127.0.0.1:9000")
+	case !r.Given(one) && !r.Given(several):
+		r.Fault(path, "needs an address; give url, or urls for several addresses")
+	case r.Given(one):
+		checkUpstreamURL(r, one, u.URL)
 	default:
 		for i, address := range u.URLs {
 			at := fmt.Sprintf("%s[%d]", several, i)
-			l.checkUpstreamURL(at, address)
+			checkUpstreamURL(r, at, address)
 			if address != nil && slices.ContainsFunc(u.URLs[:i], func(other *url.URL) bool { return other != nil && *other == *address }) {
-				l.fault(at, "%q is listed twice", address)
+				r.Fault(at, "%q is listed twice", address)
 			}
 		}
 	}
 }
 
 // checkUpstreamURL checks one address of an upstream.
-func (l *loader) checkUpstreamURL(path string, u *url.URL) {
+func checkUpstreamURL(r *report, path string, u *url.URL) {
 	switch {
 	case u == nil:
-		l.fault(path, "must not be empty; expected an address like http://127.0.0.1:9000")
+		r.Fault(path, "must not be empty; expected an address like http://127.0.0.1:9000")
 	case u.Path != "" && u.Path != "/":
-		l.fault(path, "%q has a path, which is not supported, because requests keep their own path except for strip_prefix of the route; %s", u, addressForm)
+		r.Fault(path, "%q has a path, which is not supported, because requests keep their own path except for strip_prefix of the route; %s", u, addressForm)
 	}
 }

@@ -84,15 +84,14 @@ func canonicalOrigin(u *url.URL) {
 
 const publicURLKey = "public_url"
 
-// checkOrigin checks public_url.
-func (l *loader) checkOrigin() {
+func checkPublicURL(r *report, u *url.URL) {
 	const key, expected = publicURLKey, originForm
-	switch u := l.cfg.PublicURL; {
+	switch {
 	case u == nil:
-		l.fault(key, "must not be empty; %s", expected)
+		r.Fault(key, "must not be empty; %s", expected)
 	case u.Scheme != "https":
-		l.fault(key, "%q is not https; clients send credentials over TLS only; %s", u, expected)
+		r.Fault(key, "%q is not https; clients send credentials over TLS only; %s", u, expected)
 	case u.Path != "":
-		l.fault(key, "%q has a path; %s", u, expected)
+		r.Fault(key, "%q has a path; %s", u, expected)
 	}
 }

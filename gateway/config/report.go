@@ -1,0 +1,97 @@
+package config
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"authgate/gateway/config/strictyaml"
+	"authgate/policy"
+)
+
+// report is the main file, at whose keys the checks report mistakes. Its methods
+// are the checks that several sections need.
+type report struct{ *strictyaml.Document }
+
+// policyErrors reports the errors of package policy.
+func (r *report) policyErrors(err error) {
+	if found, ok := errors.AsType[policy.Errors](err); ok {
+		for _, one := range found {
+			r.Fault(one.Path, "%s", one.Msg)
+		}
+	}
+}
+
+// oneOf checks that a value is one of words.
+func (r *report) oneOf(path, value string, words ...string) {
+	if !slices.Contains(words, value) {
+		r.Fault(path, "%q is not a valid value; expected %s", value, orList(words))
+	}
+}
+
+// orList writes "a, b or c".
+func orList(words []string) string {
+	last := len(words) - 1
+	if last <= 0 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// positive checks a duration that must not be 0. The reader refuses negative
+// durations.
+func (r *report) positive(path string, d time.Duration) {
+	if d == 0 {
+		r.Fault(path, "must be longer than 0")
+	}
+}
+
+// lifetime checks the lifetime of a cookie or a token. Max-Age and exp count
+// whole seconds.
+func (r *report) lifetime(path string, d time.Duration) {
+	r.positive(path, d)
+	if d > 0 && d < time.Second {
+		r.Fault(path, "must be at least 1s")
+	}
+}
+
+// keyLength checks a symmetric key. The gateway generates a key that is not
+// given.
+func (r *report) keyLength(path string, key Secret) {
+	if n := len(key); n > 0 && n < sha256.Size {
+		r.Fault(path, "has %d bytes; at least %d are needed, for example from `openssl rand -base64 32`", n, sha256.Size)
+	}
+}
+
+// audience checks the entries of a list of audiences.
+func (r *report) audience(path string, list []string) {
+	for i, audience := range list {
+		if err := policy.CheckName(audience); err != nil {
+			r.Fault(fmt.Sprintf("%s[%d]", path, i), "the audience %v", err)
+		}
+	}
+}
+
+// claim checks the name of a claim, which may be a dotted path.
+func (r *report) claim(path, name string) {
+	if err := policy.CheckClaim(name); err != nil {
+		r.Fault(path, "%q %v", name, err)
+	}
+}
+
+// providerURL checks a URL, if one is given, to which the gateway or a browser
+// sends secrets. It must be https, or http on this machine.
+func (r *report) providerURL(path, raw string) {
+	if raw == "" {
+		return
+	}
+	u, err := httpURL(raw)
+	if err != nil {
+		r.Fault(path, "%v", err)
+	} else if u.Scheme == "http" && !policy.Loopback(u.Hostname()) {
+		r.Fault(path, "%q is not https; http is for providers on this machine only", raw)
+	}
+}
