@@ -145,10 +145,13 @@ func TestCompileErrors(t *testing.T) {
 			"policies.p.networks[13]: neither an address nor a CIDR", "policies.p.networks[14]: neither an address nor a CIDR",
 			"policies.p.networks[15]: neither an address nor a CIDR", "policies.p.networks[16]: bits set beyond",
 		}},
-		{"methods", map[string]*policy.Spec{"p": {Methods: []string{"GET", "VERSION-CONTROL", "", "get", "Get", "GET ", "G/T", "GÉT"}}},
+		{"methods", map[string]*policy.Spec{"p": {Methods: []string{"GET", "VERSION-CONTROL", "A`09~Z", "", "get", "Get", "a", "z", "GET ", "G/T", "GÉT", "{", "@", "[", ":"}}},
 			[]string{
-				"policies.p.methods[2]: is empty", "policies.p.methods[3]: did you mean GET?", "policies.p.methods[4]: did you mean GET?",
-				"policies.p.methods[5]: is not a method", "policies.p.methods[6]: is not a method", "policies.p.methods[7]: is not a method",
+				"policies.p.methods[3]: is empty", "policies.p.methods[4]: did you mean GET?", "policies.p.methods[5]: did you mean GET?",
+				"policies.p.methods[6]: did you mean A?", "policies.p.methods[7]: did you mean Z?",
+				"policies.p.methods[8]: is not a method", "policies.p.methods[9]: is not a method", "policies.p.methods[10]: is not a method",
+				"policies.p.methods[11]: is not a method", "policies.p.methods[12]: is not a method", "policies.p.methods[13]: is not a method",
+				"policies.p.methods[14]: is not a method",
 			}},
 		{"claims", map[string]*policy.Spec{"p": {Claims: map[string][]string{"": {"a"}, "..": {"a"}, "ok": {"a"}, "x": nil, "y": {}, "z": {"a", ""}}}},
 			[]string{
