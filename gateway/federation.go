@@ -165,11 +165,7 @@ func newTrustedTokens(issuers []*resourceServer, logins *login.Logins, now func(
 	for _, i := range issuers {
 		trusted = append(trusted, login.TrustedIssuer{Name: i.config.Name, Opaque: i.config.Introspection != nil, TokenIssuer: i})
 	}
-	tokens, err := login.NewTrustedTokens(trusted, logins, now)
-	if err != nil {
-		return nil, fmt.Errorf("token.trusted_issuers: %w", err)
-	}
-	return tokens, nil
+	return login.NewTrustedTokens(trusted, logins, now)
 }
 
 // storeBox returns what encrypts providers' tokens in the store, with the key of

@@ -166,7 +166,7 @@ func checkIssuersHold(t *testing.T, cfg *Config) {
 		}
 		names[p.Name] = p.Issuer
 	}
-	issuers := map[string]bool{cfg.Token.Issuer: true}
+	issuers, introspected := map[string]bool{cfg.Token.Issuer: true, "": true}, 0
 	for _, trusted := range cfg.Token.TrustedIssuers {
 		issuer, taken := names[trusted.Name]
 		if taken && issuer != trusted.Issuer || trusted.Name == "" || strings.Contains(trusted.Name, ":") ||
@@ -174,5 +174,11 @@ func checkIssuersHold(t *testing.T, cfg *Config) {
 			t.Fatalf("trusted issuer %+v", trusted)
 		}
 		names[trusted.Name], issuers[trusted.Issuer] = trusted.Issuer, true
+		if trusted.Introspection != nil {
+			introspected++
+		}
+	}
+	if introspected > 1 {
+		t.Fatalf("%d issuers of opaque tokens", introspected)
 	}
 }

@@ -84,8 +84,9 @@ type trustedToken struct {
 	revokedKey string    // store key of the token's revocation
 }
 
-// NewTrustedTokens returns the verifier of the tokens of issuers. At most one of them may
-// be asked about opaque tokens. now is the local clock.
+// NewTrustedTokens returns the verifier of the tokens of issuers. Package config makes
+// sure that their values of iss are different and not empty, and that at most one issuer
+// is opaque. now is the local clock.
 func NewTrustedTokens(issuers []TrustedIssuer, logins *Logins, now func() time.Time) (*TrustedTokens, error) {
 	verified, err := lru.New[string, *trustedToken](identityCacheSize)
 	if err != nil {
@@ -104,16 +105,7 @@ func NewTrustedTokens(issuers []TrustedIssuer, logins *Logins, now func() time.T
 		verified: verified, refused: refused, again: again, slots: make(chan struct{}, opaqueAtOnce),
 	}
 	for _, issuer := range issuers {
-		if issuer.Issuer() == "" {
-			return nil, errors.New("an issuer has an empty name, so it would get the tokens that name no issuer")
-		}
-		if _, twice := t.byIssuer[issuer.Issuer()]; twice {
-			return nil, fmt.Errorf("the issuer %s is listed twice", issuer.Issuer())
-		}
 		t.byIssuer[issuer.Issuer()] = issuer
-		if issuer.Opaque && t.opaque != nil {
-			return nil, errors.New("two issuers would be asked about opaque tokens")
-		}
 		if issuer.Opaque {
 			t.opaque = &issuer
 		}

@@ -154,20 +154,6 @@ func TestLongTrustedTokens(t *testing.T) {
 	}
 }
 
-func TestNewTrustedTokensRefuses(t *testing.T) {
-	t.Parallel()
-	one, two := &fakeIssuer{issuer: "https://one.example"}, &fakeIssuer{issuer: "https://two.example"}
-	for name, issuers := range map[string][]TrustedIssuer{
-		"one issuer twice":       {{Name: "a", TokenIssuer: one}, {Name: "b", TokenIssuer: one}},
-		"two for opaque tokens":  {{Name: "a", Opaque: true, TokenIssuer: one}, {Name: "b", Opaque: true, TokenIssuer: two}},
-		"an issuer without name": {{Name: "a", TokenIssuer: &fakeIssuer{}}},
-	} {
-		if o, err := NewTrustedTokens(issuers, nil, nil); o != nil || err == nil {
-			t.Errorf("%s: got %+v, %v", name, o, err)
-		}
-	}
-}
-
 // tokenScript runs steps with one token of an issuer, separated by semicolons.
 //
 //	says ANSWER         what the issuer says from now on: a role, "slow" for the role user after

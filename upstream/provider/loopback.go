@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strings"
+
+	"authgate/policy"
 )
 
 // Listen listens on a TCP address for a provider, such as 127.0.0.1:9400. It
@@ -14,7 +15,7 @@ func Listen(addr string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("provider: listening: %w", err)
 	}
-	if !onLoopback(host) {
+	if !policy.Loopback(host) {
 		return nil, notLoopback(addr)
 	}
 	listener, err := net.Listen("tcp", addr)
@@ -31,12 +32,6 @@ func Listen(addr string) (net.Listener, error) {
 
 func notLoopback(addr string) error {
 	return fmt.Errorf("provider: %q is not a loopback address; this provider is only for demonstrations and must not be reachable from other machines: use an address like 127.0.0.1:9400", addr)
-}
-
-// onLoopback reports whether a host name without a port means loopback.
-func onLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
 func isLoopback(addr net.Addr) bool {

@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"slices"
 	"time"
+
+	"authgate/policy"
 )
 
 // Options configure a Provider. Only Issuer is required, but without clients a
@@ -106,7 +108,7 @@ func (o *Options) complete() {
 // check returns the first mistake in the options.
 func (o *Options) check() error {
 	issuer, err := url.Parse(o.Issuer)
-	if err != nil || issuer.Scheme != "http" || !onLoopback(issuer.Hostname()) || o.Issuer != "http://"+issuer.Host {
+	if err != nil || issuer.Scheme != "http" || !policy.Loopback(issuer.Hostname()) || o.Issuer != "http://"+issuer.Host {
 		return fmt.Errorf("the issuer %q is not http://HOST:PORT with a loopback host, like http://127.0.0.1:9400", o.Issuer)
 	}
 	for _, lifetime := range []time.Duration{o.CodeLifetime, o.AccessTokenLifetime, o.SessionLifetime} {
@@ -135,7 +137,7 @@ func (c *Client) check() error {
 	for _, uri := range uris {
 		u, err := url.Parse(uri)
 		if err != nil || u.Host == "" || u.Fragment != "" ||
-			u.Scheme != "https" && (u.Scheme != "http" || !onLoopback(u.Hostname())) {
+			u.Scheme != "https" && (u.Scheme != "http" || !policy.Loopback(u.Hostname())) {
 			return fmt.Errorf("%q is not an https URL, or an http URL on loopback, without a fragment", uri)
 		}
 	}
