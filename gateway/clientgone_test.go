@@ -13,12 +13,11 @@ import (
 	"time"
 )
 
-// hangs is how long a test waits for what must come at once. Without it, it
-// would come after minutes, or never.
+// hangs is how long a test waits for what must happen at once, before it fails.
 const hangs = 60 * time.Second
 
-// TestClientGone: an answer that the upstream never ends is over once the
-// client has gone, whatever of its request was sent or read.
+// TestClientGone: an exchange with an upstream that never ends its response ends when
+// the client leaves, whatever part of the request was sent or read.
 func TestClientGone(t *testing.T) {
 	t.Parallel()
 	requests := map[string]string{
@@ -45,7 +44,7 @@ func TestClientGone(t *testing.T) {
 						t.Fatal(err)
 					}
 					defer conn.Close()
-					go func() { _, _ = io.WriteString(conn, request) }() // what of it the gateway takes
+					go func() { _, _ = io.WriteString(conn, request) }() // as much as the gateway reads
 					<-answered
 					if !strings.Contains(name, "not whole") { // net/http reads the rest before it sends the header
 						a, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -113,9 +112,8 @@ func TestClientGoneHTTP2(t *testing.T) {
 	}
 }
 
-// endlessAnswers is a gateway whose upstream begins an answer and says nothing
-// more. It tells when the answer has begun, and when the gateway is done with
-// the request.
+// endlessAnswers returns a gateway whose upstream begins a response and sends no more.
+// The channels tell when the response has begun, and when the exchange has ended.
 func endlessAnswers(t *testing.T, reads bool) (server *httptest.Server, answered, ended chan struct{}) {
 	t.Helper()
 	answered, ended = make(chan struct{}, 8), make(chan struct{}, 8)

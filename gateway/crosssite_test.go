@@ -12,8 +12,8 @@ import (
 	"authgate/gateway/web"
 )
 
-// sites are what browsers say of where a request comes from. The origin of the
-// rig is https://gw.example.
+// sites are what browsers tell about the site that makes a request. The origin of
+// the rig is https://gw.example.
 var sites = []struct {
 	name    string
 	headers []string
@@ -37,9 +37,9 @@ var sites = []struct {
 
 const webSocket = "Connection: keep-alive, Upgrade"
 
-// A browser sends cookies by itself, so what a cookie opens is guarded from
-// other sites where it changes something or opens a WebSocket. Whoever sends a
-// header of their own means it.
+// A browser sends cookies on behalf of any site. If a cookie proves the identity,
+// another site cannot change anything and cannot open a WebSocket. A credential in a
+// header is not sent on behalf of others.
 func TestSameOriginOnRoutes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, cookieDelivery)
@@ -73,7 +73,7 @@ func TestSameOriginOnRoutes(t *testing.T) {
 			{"WebSocket by token in the header", "GET", "/bearer/", []string{bearer, webSocket, "Upgrade: websocket"}, false},
 			{"POST by Basic", "POST", "/basic/", []string{basic}, false},
 			{"POST to a public route", "POST", "/public/", []string{session}, false},
-			{"POST by session, with somebody else's header", "POST", "/session/", []string{session, "Authorization: Bearer x"}, true},
+			{"POST by session, with an Authorization that is not valid", "POST", "/session/", []string{session, "Authorization: Bearer x"}, true},
 		} {
 			want := 200
 			if site.foreign && c.guarded {
@@ -97,7 +97,7 @@ func TestSameOriginOnRoutes(t *testing.T) {
 	}
 }
 
-// Own endpoints that change something are guarded whatever is presented.
+// Own endpoints that change something are protected whatever the credentials are.
 func TestSameOriginOnOwnEndpoints(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
@@ -129,8 +129,8 @@ func TestSameOriginOnOwnEndpoints(t *testing.T) {
 	}
 }
 
-// The origin that counts is the one of the address that the client used: of
-// several hosts each its own, and behind a trusted proxy the one it tells.
+// The expected origin is that of the host that the client used. Behind a trusted
+// proxy, the proxy tells that host.
 func TestSameOriginOfOtherHosts(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig+"listen: {trusted_proxies: [192.0.2.7]}\ntls: {domains: [app.example]}\n")
@@ -158,7 +158,7 @@ func TestSameOriginOfOtherHosts(t *testing.T) {
 	}
 }
 
-// A link of another site does not sign anybody out: it leads to a question.
+// A link of another site does not sign users out: it leads to a confirmation page.
 func TestLogoutByLink(t *testing.T) {
 	t.Parallel()
 	for site, ends := range map[string]bool{"": true, "same-origin": true, "none": true, "same-site": false, "cross-site": false, "x": false} {
@@ -179,7 +179,7 @@ func TestLogoutByLink(t *testing.T) {
 	}
 }
 
-// withToken asks clients that are no browsers for a token.
+// withToken demands a token from clients that do not tell their site.
 var withToken = strings.Replace(baseConfig, "store:", "session: {csrf_token: true}\nstore:", 1)
 
 func (r *rig) csrfToken(s signedIn) string {
@@ -210,10 +210,10 @@ func TestCSRFTokenOnRoutes(t *testing.T) {
 		{"an empty header", "POST", "/session/", "", []string{"X-CSRF-Token: "}, 403},
 		{"the header", "POST", "/session/", "", []string{"X-CSRF-Token: " + token}, 200},
 		{"the header, PUT", "PUT", "/session/", "", []string{"X-CSRF-Token: " + token}, 200},
-		{"the header of somebody else", "POST", "/session/", "", []string{"X-CSRF-Token: " + other}, 403},
+		{"the header of another login", "POST", "/session/", "", []string{"X-CSRF-Token: " + other}, 403},
 		{"a byte more", "POST", "/session/", "", []string{"X-CSRF-Token: " + token + "A"}, 403},
 		{"the field", "POST", "/session/", form + token, []string{formType}, 200},
-		{"the field of somebody else", "POST", "/session/", form + other, []string{formType}, 403},
+		{"the field of another login", "POST", "/session/", form + other, []string{formType}, 403},
 		{"the field twice", "POST", "/session/", form + token + "&csrf_token=" + token, []string{formType}, 403},
 		{"the field, but no form", "POST", "/session/", form + token, []string{"Content-Type: text/plain"}, 403},
 		{"the field of a form that is too large", "POST", "/session/", form + token + "&pad=" + strings.Repeat("x", web.MaxBody), []string{formType}, 403},
@@ -236,7 +236,7 @@ func TestCSRFTokenOnRoutes(t *testing.T) {
 	}
 }
 
-// The upstream gets the form that the token was found in, whole.
+// The upstream gets the whole form that has the token.
 func TestCSRFTokenLeavesTheForm(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, withToken)
@@ -279,11 +279,12 @@ func TestCSRFTokenAtLogout(t *testing.T) {
 		t.Errorf("a session that has ended: %d", w.Code)
 	}
 	if w := r.do("POST", "/logout", ""); w.Code != 200 {
-		t.Errorf("nobody: %d", w.Code)
+		t.Errorf("without credentials: %d", w.Code)
 	}
 }
 
-// The token is the login's, over restarts and on every instance with the key.
+// The token belongs to the login: it is the same after restarts, and at all instances with
+// the key.
 func TestCSRFTokenBelongsToTheLogin(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, withToken)
@@ -299,14 +300,14 @@ func TestCSRFTokenBelongsToTheLogin(t *testing.T) {
 		t.Error("a new login has the old token")
 	}
 	if w := r.do("GET", "/csrf-token", ""); w.Code != 401 {
-		t.Errorf("nobody: %d", w.Code)
+		t.Errorf("without credentials: %d", w.Code)
 	}
 	if w := newRig(t, baseConfig).do("GET", "/csrf-token", ""); w.Code != 404 {
 		t.Errorf("where it is off: %d", w.Code)
 	}
 }
 
-// A route can leave it to its application.
+// With cross_origin: allow, the application decides.
 func TestCrossOriginAllow(t *testing.T) {
 	t.Parallel()
 	allowing := strings.Replace(withToken, "{match: /session/,", "{match: /session/, cross_origin: allow,", 1)
@@ -348,8 +349,8 @@ func TestHSTS(t *testing.T) {
 	}
 }
 
-// Tokens in cookies are cookies: who has no session signs out and refreshes by
-// them, and other sites could make a browser do so.
+// Tokens in cookies need the protection too: another site could make a browser refresh
+// or revoke them.
 func TestCSRFTokenForTokenCookies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, strings.Replace(cookieDelivery, "store:", "session: {csrf_token: true}\nstore:", 1))

@@ -16,8 +16,8 @@ import (
 	"authgate/gateway/web"
 )
 
-// What is accepted comes out unharmed at the end of a sign-in, and what is
-// not leads home.
+// After a sign-in, the browser is redirected to return_to if that is accepted, and
+// otherwise to "/".
 func TestReturnTo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
@@ -39,7 +39,7 @@ func TestReturnTo(t *testing.T) {
 		if got := w.Header().Get("Location"); w.Code != 303 || got != want {
 			t.Errorf("%q: after the login %d to %q, want %q", target, w.Code, got, want)
 		}
-		// On the way there it stands in the link and in the form.
+		// The link to the sign-in page and its form have it.
 		w = r.do("GET", "/login?return_to="+escaped, "")
 		link := "/signin"
 		if want != "/" || target == "/" {
@@ -54,12 +54,12 @@ func TestReturnTo(t *testing.T) {
 		}
 	}
 	if w := r.do("GET", "/login?return_to=/a&return_to=/b", ""); w.Header().Get("Location") != "/signin" {
-		t.Errorf("of two targets one is taken: %q", w.Header().Get("Location"))
+		t.Errorf("one of two targets is used: %q", w.Header().Get("Location"))
 	}
 }
 
-// A page load without credentials leads to the sign-in page where the route
-// says so, with the way back.
+// A page load without credentials is redirected to the sign-in page if the route says
+// so, with the path to return to.
 func TestUnauthenticated(t *testing.T) {
 	t.Parallel()
 	const toSignIn = "/signin?return_to=%2Fr%2Fa%2520b%3Fc%3D%252F%26d"
@@ -87,8 +87,8 @@ func TestUnauthenticated(t *testing.T) {
 		{"redirect", "session", "HEAD", nil, true},
 		{"redirect", "session", "POST", nil, false},
 		{"redirect", "session", "OPTIONS", []string{browser}, false},
-		// A cookie that is no longer valid is none to a page load. Any other
-		// credential that is not good is never a redirect.
+		// For a page load, a cookie that is no longer valid counts as absent. Another
+		// credential that is not valid never leads to a redirect.
 		{"redirect", "session", "GET", []string{browser, "Cookie: session_id=x"}, true},
 		{"auto", "session", "GET", []string{browser, navigation, "Cookie: session_id=x"}, true},
 		{"auto", "session", "GET", []string{browser, script, "Cookie: session_id=x"}, false},
@@ -225,7 +225,7 @@ func TestOwnEndpoints(t *testing.T) {
 					t.Errorf("%s %s%s: Allow: %q, want %q", method, prefix, path, allow, methods)
 				}
 			}
-			// In another spelling it is the same path, and below it there is nothing of ours.
+			// Another spelling is the same path. Paths below it belong to the routes.
 			if w := r.do("PUT", prefix+"%"+fmt.Sprintf("%x", path[0])+path[1:], ""); w.Code != 405 {
 				t.Errorf("%s%s, encoded: %d", prefix, path, w.Code)
 			}
@@ -268,7 +268,7 @@ func TestJWKS(t *testing.T) {
 	}
 }
 
-// Bodies of own endpoints are read up to 64 KiB, be they of use or not.
+// Own endpoints accept bodies up to 64 KiB, even if they do not use them.
 func TestOwnBody(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)

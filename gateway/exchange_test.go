@@ -15,7 +15,8 @@ import (
 	"authgate/gateway/web"
 )
 
-// What is counted and logged of an exchange, whoever makes the answer.
+// Each exchange is counted and logged, whether the answer is the gateway's or the
+// upstream's.
 func TestExchangeAccount(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
@@ -101,7 +102,7 @@ func TestExchangePanic(t *testing.T) {
 	}
 }
 
-// brokenBody is the body of an answer that breaks in the middle.
+// brokenBody is a body that fails in the middle.
 type brokenBody struct{ fail func() error }
 
 func (b *brokenBody) Read(p []byte) (int, error) {
@@ -118,13 +119,13 @@ func (b *brokenBody) Read(p []byte) (int, error) {
 
 func (b *brokenBody) Close() error { return nil }
 
-// An answer that has begun cannot become an error any more. It is cut off, so
-// that nobody takes it for whole: over HTTP/1.1 the client must notice.
+// An answer that has begun cannot become an error. It is cut off, so that the client
+// notices that it is not whole.
 func TestExchangeCutOff(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func() error{
 		"the upstream breaks": func() error { return errors.New("reset") },
-		"we panic":            func() error { panic("half-way") },
+		"the gateway panics":  func() error { panic("half-way") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -144,7 +145,7 @@ func TestExchangeCutOff(t *testing.T) {
 			defer answer.Body.Close()
 			body, err := io.ReadAll(answer.Body)
 			if string(body) != "half" || !errors.Is(err, io.ErrUnexpectedEOF) {
-				t.Errorf("the client gets %q and %v, want to be told of the cut", body, err)
+				t.Errorf("the client gets %q and %v, want an error", body, err)
 			}
 			server.Close() // waits for the handler
 			line := r.log.last(t, "request")
@@ -168,7 +169,7 @@ func TestExchangeAbort(t *testing.T) {
 	}
 }
 
-// The identifier is one for the client, the log and the upstream.
+// The client, the log and the upstream get the same request ID.
 func TestRequestIDEverywhere(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
@@ -186,8 +187,7 @@ func TestRequestIDEverywhere(t *testing.T) {
 	}
 }
 
-// Whatever a client sends, a line of the log stays short, and no secret is in
-// it.
+// Lines of the log are bounded, whatever a client sends.
 func TestLogIsBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
@@ -257,8 +257,7 @@ func aborted(t *testing.T, f func()) {
 	f()
 }
 
-// TestUpstreamBytesStayOutOfLog: whatever an upstream says, its bytes are in
-// no line of the log.
+// The log has no bytes of what an upstream sends.
 func TestUpstreamBytesStayOutOfLog(t *testing.T) {
 	t.Parallel()
 	const secret = "sid-sesame"

@@ -16,13 +16,13 @@ var hostsConfig = baseConfig + `
 tls: {domains: [files.example, "*.apps.example", 192.0.2.50]}
 `
 
-// foreignHosts are none of the gateway's.
+// foreignHosts are hosts that are not the gateway's.
 var foreignHosts = []string{
 	"evil.example", "gw.example.evil.example", "sub.gw.example", "example", "apps.example", "a.b.apps.example", "localhost", "192.0.2.51", "127.0.0.1", "[::1]",
 }
 
-// A request for a host that is not the gateway's reaches no route, no own
-// endpoint, and has no credential looked at.
+// A request for a host that is not the gateway's reaches no route and no own endpoint,
+// and its credentials are not checked.
 func TestForeignHosts(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hostsConfig)
@@ -51,11 +51,11 @@ func TestForeignHosts(t *testing.T) {
 		}
 	}
 	if r.upstream.count() != asked || sample(t, r.registry, "authgate_logins_total") != failures {
-		t.Error("a request for another host went on")
+		t.Error("a request for another host was served")
 	}
 }
 
-// Balancers ask for the address that they connect to.
+// Load balancers ask for the address that they connect to.
 func TestLocalAddressIsAHost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hostsConfig)
@@ -141,10 +141,9 @@ func TestPlainKeepsHost(t *testing.T) {
 	}
 }
 
-// The host that routes were matched with is the host that the upstream gets,
-// also where a trusted proxy tells of it: many proxies pass on a client's
-// X-Forwarded-Host or Forwarded as they came, and by those a client must not
-// choose a route for one host and a page of another.
+// The upstream gets the host that the decision was made for, even if a trusted proxy
+// tells the host. Many proxies pass on X-Forwarded-Host or Forwarded of a client,
+// which must not choose the route of one host and the page of another.
 func TestDecidedHostIsForwarded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, edit(t, baseConfig, "store:", "listen: {trusted_proxies: [192.0.2.0/24]}\nstore:")+
@@ -202,6 +201,7 @@ func TestHTTPRedirect(t *testing.T) {
 		if w.Code != c.status || w.Header().Get("Location") != c.location {
 			t.Errorf("%s %s with %q: %d to %q, want %d to %q", c.method, c.target, c.header, w.Code, w.Header().Get("Location"), c.status, c.location)
 		}
+		hardened(t, "cleartext", w)
 		if c.status == 403 && !strings.Contains(problemOf(t, w).Detail, "exposed") {
 			t.Errorf("%q: detail %q", c.header, problemOf(t, w).Detail)
 		}

@@ -13,10 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 
 	"authgate/gateway/upstream/http1"
 )
@@ -232,49 +230,35 @@ func TestDrainingAnswers(t *testing.T) {
 	})
 }
 
-// Over HTTP/2, GOAWAY says that the connection accepts no further requests, and
-// which it has accepted (RFC 9113, section 6.8).
+// Over HTTP/2, the gateway sends GOAWAY (RFC 9113, section 6.8) while it drains: the
+// client gets its response, and opens another connection for the next request.
 func TestDrainingHTTP2(t *testing.T) {
 	t.Parallel()
-	for _, draining := range []bool{false, true} {
+	for draining, connections := range map[bool]int{false: 1, true: 2} {
 		listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
 			if draining {
 				r.Drain()
 			}
-			conn := dial()
-			defer conn.Close()
-			var header strings.Builder
-			encoder := hpack.NewEncoder(&header)
-			for _, f := range [][2]string{{":method", "GET"}, {":scheme", "http"}, {":authority", "gw.example"}, {":path", "/public/"}} {
-				if err := encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
+			dials := 0
+			transport := transportOver(func() net.Conn { dials++; return dial() }, "HTTP/2.0")
+			defer transport.CloseIdleConnections()
+			for range 2 {
+				q, err := http.NewRequest("GET", "http://gw.example/public/", http.NoBody)
+				if err != nil {
 					t.Fatal(err)
 				}
-			}
-			framer := http2.NewFramer(conn, conn)
-			go func() {
-				_, _ = io.WriteString(conn, http2.ClientPreface)
-				_ = framer.WriteSettings()
-				_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte(header.String()), EndStream: true, EndHeaders: true})
-			}()
-			answered, gone := false, false
-			if err := conn.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
-				t.Fatal(err)
-			}
-			for {
-				f, err := framer.ReadFrame()
+				answer, err := transport.RoundTrip(q)
 				if err != nil {
-					break // the connection is closed, or a second has passed
+					t.Fatal(err)
 				}
-				answered = answered || f.Header().StreamID == 1 && f.Header().Flags.Has(http2.FlagDataEndStream)
-				if away, ok := f.(*http2.GoAwayFrame); ok {
-					gone = true
-					if away.ErrCode != http2.ErrCodeNo || away.LastStreamID != 1 {
-						t.Errorf("GOAWAY with %v, stream %d", away.ErrCode, away.LastStreamID)
-					}
+				if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+					t.Error(err)
 				}
+				answer.Body.Close()
+				synctest.Wait()
 			}
-			if !answered || gone != draining {
-				t.Errorf("draining %t: answered %t, GOAWAY %t", draining, answered, gone)
+			if dials != connections || r.upstream.count() != 2 {
+				t.Errorf("draining %t: %d connections for %d requests, want %d for 2", draining, dials, r.upstream.count(), connections)
 			}
 		})
 	}

@@ -12,15 +12,15 @@ import (
 	"authgate/gateway/web"
 )
 
-// The rules here are those of browsers: the basic URL parser of the WHATWG URL
-// standard (section 4.4), as far as it decides about the origin, for a base
-// that is https. e2e has Node.js's parser for a second opinion.
+// These are the rules of browsers: the basic URL parser of the WHATWG URL standard
+// (section 4.4), as far as it decides about the origin, for a base with https. A test
+// in e2e compares with the parser of Node.js.
 
 // specialSchemes are those whose URLs have a host, with their ports.
 var specialSchemes = map[string]string{"https": "443", "http": "80", "ws": "80", "wss": "443", "ftp": "21"}
 
-// landing is the origin where a browser at https://gw.example goes by address:
-// "https://gw.example" for a place on the same, "" for none at all.
+// landing returns the origin to which address leads a browser at https://gw.example,
+// or "" if it leads nowhere.
 func landing(address string) string {
 	address = strings.TrimFunc(address, func(r rune) bool { return r <= ' ' })
 	address = strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(address)
@@ -76,7 +76,7 @@ func authorityOrigin(scheme, rest string) string {
 	return scheme + "://" + strings.ToLower(host)
 }
 
-// TestLandingRules: the judge knows the examples of the standard.
+// TestLandingRules compares landing with the examples of the standard.
 func TestLandingRules(t *testing.T) {
 	t.Parallel()
 	const here = "https://gw.example"
@@ -95,7 +95,7 @@ func TestLandingRules(t *testing.T) {
 	}
 }
 
-// stays fails unless whatever leads on from the answer stays on this origin.
+// stays fails the test if a redirect, link or form of the answer leads to another origin.
 func stays(t *testing.T, what string, w *httptest.ResponseRecorder) {
 	t.Helper()
 	places := w.Header()["Location"]
@@ -141,8 +141,8 @@ func attribute(node *html.Node, name string) string {
 	return ""
 }
 
-// Whatever return_to says, and whatever else a request says that could lead
-// somewhere, a browser by the rules of the URL standard stays on this origin.
+// Whatever return_to and other parts of a request say, a browser that follows the URL
+// standard stays on this origin.
 func FuzzReturnToInBrowsers(f *testing.F) {
 	for _, target := range []string{
 		"/", "/a?b=c", "//evil.example", `/\evil.example`, `\/evil`, "/\t/evil", "https:evil", `https:\\evil`, "http:evil", "javascript:alert(1)", "/..//evil", "/.//evil", "/%2f/evil", "/%09/evil",

@@ -21,8 +21,7 @@ func usingOnly(t *testing.T, mechanisms ...string) string {
 	return head + "routes:\n  - {match: /, upstream: app, auth: [" + strings.Join(mechanisms, ", ") + "]}\n"
 }
 
-// What a login issues: by its form, narrowed by ?mechanism=, as far as a
-// route uses it.
+// A login issues what its form and ?mechanism= ask for, if a route uses it.
 func TestLoginIssues(t *testing.T) {
 	t.Parallel()
 	forms := map[string]struct {
@@ -97,8 +96,8 @@ func checkIssued(t *testing.T, r *rig, w *httptest.ResponseRecorder, at string, 
 	}
 }
 
-// Where cookies carry the tokens the body has none of them, and the cookies
-// have attributes fit for what they carry.
+// If cookies deliver the tokens, the body has no token. The attributes of each cookie
+// fit what it carries.
 func TestLoginCookies(t *testing.T) {
 	t.Parallel()
 	for sameSite, want := range map[string]string{"lax": "Lax", "strict": "Strict", "none": "None"} {
@@ -119,7 +118,7 @@ func TestLoginCookies(t *testing.T) {
 				cookies[c.Name] = "Cookie: " + c.Name + "=" + c.Value
 			}
 			if !strings.HasPrefix(cookies["session_id"], "Cookie: session_id=") || len(cookies["session_id"]) != len("Cookie: session_id=")+43 {
-				t.Errorf("the identifier has not 256 bits: %s", cookies["session_id"])
+				t.Errorf("the identifier does not have 256 bits: %s", cookies["session_id"])
 			}
 
 			r.clock.advance(time.Hour - time.Minute) // what remains is shorter, but for the session
@@ -163,7 +162,7 @@ func checkCookies(t *testing.T, w *httptest.ResponseRecorder, attributes map[str
 	}
 }
 
-// A new identifier at every login, and the session presented with it ends.
+// Each login has a new identifier, and ends the session that came with it.
 func TestLoginEndsPresented(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
@@ -185,7 +184,7 @@ func TestLoginEndsPresented(t *testing.T) {
 		r.good(t, old, false)
 		r.good(t, other, true)
 	}
-	// A login that fails ends nothing; an identifier that opens nothing is nobody's concern.
+	// A login that fails ends nothing. An unknown identifier is ignored.
 	s := r.login(aliceIn)
 	if w := r.do("POST", "/login", `{"username":"alice","password":"x"}`, jsonType, s.cookie); w.Code != 401 {
 		t.Errorf("%d", w.Code)
@@ -198,7 +197,7 @@ func TestLoginEndsPresented(t *testing.T) {
 	}
 }
 
-// The sign-in page's form leads a browser on; scripts that post like it get
+// The form of the sign-in page redirects a browser. A script that sends the form gets
 // JSON.
 func TestLoginByForm(t *testing.T) {
 	t.Parallel()
@@ -235,8 +234,8 @@ func TestLoginByForm(t *testing.T) {
 	}
 }
 
-// One answer for all that is wrong with credentials, and nothing to tell
-// accounts from what is none.
+// All wrong credentials get the same answer, so that it does not tell which accounts
+// exist.
 func TestLoginRefuses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig+"limits: {login_failures: 1000}\n")
@@ -271,7 +270,7 @@ func TestLoginRefuses(t *testing.T) {
 	}
 }
 
-// What is no login at all.
+// Malformed logins are refused.
 func TestLoginMalformed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
@@ -323,7 +322,7 @@ func TestLoginMalformed(t *testing.T) {
 	}
 }
 
-// Failures on routes and at /login count together; who lives already goes on.
+// Failures on routes and at /login count together. Existing sessions go on.
 func TestLoginThrottled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig+"limits: {login_failures: 4, login_window: 1m}\n")
@@ -340,7 +339,7 @@ func TestLoginThrottled(t *testing.T) {
 	}
 	for name, w := range map[string]*httptest.ResponseRecorder{
 		"the right password":  r.do("POST", "/login", aliceIn, jsonType),
-		"somebody else's":     r.do("POST", "/login", bobIn, jsonType), // from the same address
+		"another user's":      r.do("POST", "/login", bobIn, jsonType), // from the same address
 		"a shared credential": r.do("GET", "/basic/", "", basicHeader("service", "s3rvice")),
 		"a form in a browser": r.do("POST", "/login", "username=alice&password=wonderland", formType, browser),
 		"the wrong password":  r.do("POST", "/login", `{"username":"alice","password":"x"}`, jsonType),

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -40,21 +39,19 @@ func TestSessionsActive(t *testing.T) {
 	want(0, "when they have expired")
 }
 
-// uncounted hides that a store can count.
+// uncounted is a store that cannot count.
 type uncounted struct{ store.Store }
 
 func TestSessionsActiveUncounted(t *testing.T) {
 	t.Parallel()
 	memory := store.NewMemory(nil)
 	defer memory.Close()
-	registry := prometheus.NewRegistry()
-	_, err := New(Options{
-		Config: parseConfig(t, t.TempDir(), baseConfig), Store: uncounted{memory}, Registerer: registry, Logger: slog.New(slog.DiscardHandler),
-	})
+	r, err := startRig(t, t.TempDir(), baseConfig, uncounted{memory}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	families, err := registry.Gather()
+	defer r.Close()
+	families, err := r.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +62,7 @@ func TestSessionsActiveUncounted(t *testing.T) {
 	}
 }
 
-// Metrics that are taken already are an error, not a panic.
+// Metrics that are registered already are an error, not a panic.
 func TestNewMetricsTaken(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// sharedSecret is the key that instances on one store sign tokens with.
+// sharedSecret is the key with which instances on one store sign tokens.
 const sharedSecret = "token: {secret: abcdefghijabcdefghijabcdefghij01}"
 
 // sharedConfig has a store that other instances use too.
@@ -17,7 +17,7 @@ var sharedConfig = strings.Replace(baseConfig, "store: {driver: memory}", "store
 
 const (
 	bobsAccount = `    - {username: bob, roles: [user], password_hash: "$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"}` + "\n"
-	// justBefore is the last moment before a gateway tries again to settle.
+	// justBefore is the last moment before a gateway tries again to open the gate.
 	justBefore = openGateEvery - time.Nanosecond
 )
 
@@ -33,8 +33,8 @@ func (r *rig) restartWithoutStore(yaml string) (*rig, error) {
 	return next, err
 }
 
-// refusing checks that whatever needs a login is 503 and goes no further, and
-// that the rest works.
+// refusing checks that requests that need a login are 503 and are not forwarded, and
+// that others work.
 func (r *rig) refusing(t *testing.T, s signedIn) {
 	t.Helper()
 	before := r.upstream.count()
@@ -56,8 +56,8 @@ func (r *rig) refusing(t *testing.T, s signedIn) {
 	}
 }
 
-// TestStartWithoutStore: what lived lives again once the store is there, and
-// not a moment before the accounts are settled, though the store may answer.
+// TestStartWithoutStore: logins work again after the store answers, but only once the
+// epochs of the accounts are recorded.
 func TestStartWithoutStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -85,9 +85,9 @@ func TestStartWithoutStore(t *testing.T) {
 	})
 }
 
-// TestStartWithoutStoreSettles: who has gone by the start is noted later, and
-// does not come back with the account.
-func TestStartWithoutStoreSettles(t *testing.T) {
+// TestStartWithoutStoreRecordsEpochs: that an account is missing at the start is
+// recorded later, so that its logins stay dead when it comes back.
+func TestStartWithoutStoreRecordsEpochs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		before := newRig(t, sharedConfig)
@@ -111,9 +111,9 @@ func TestStartWithoutStoreSettles(t *testing.T) {
 	})
 }
 
-// TestReloadBeforeSettled: a reload meanwhile is all or nothing as ever, and
-// one that succeeds stays.
-func TestReloadBeforeSettled(t *testing.T) {
+// TestReloadBeforeGateOpens: a reload while the store is missing is all or nothing. One
+// that succeeds stays.
+func TestReloadBeforeGateOpens(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		before := newRig(t, sharedConfig)
@@ -141,8 +141,7 @@ func TestReloadBeforeSettled(t *testing.T) {
 	})
 }
 
-// TestStartNeedsOwnStore: a store of the gateway's own that fails is no outage
-// that somebody else ends.
+// TestStartNeedsOwnStore: the gateway does not start if a store on this machine fails.
 func TestStartNeedsOwnStore(t *testing.T) {
 	t.Parallel()
 	if _, err := newRig(t, baseConfig).restartWithoutStore(baseConfig); !errors.Is(err, errBroken) {
@@ -150,9 +149,9 @@ func TestStartNeedsOwnStore(t *testing.T) {
 	}
 }
 
-// TestStopBeforeSettled: a gateway that is closed while its store is missing
-// does nothing more with it.
-func TestStopBeforeSettled(t *testing.T) {
+// TestStopBeforeGateOpens: a gateway that is closed while its store is missing does not
+// call the store any more.
+func TestStopBeforeGateOpens(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r, err := newRig(t, sharedConfig).restartWithoutStore(sharedConfig)
@@ -174,7 +173,7 @@ func TestStopBeforeSettled(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-closed:
-			t.Error("it is closed while it still asks the store")
+			t.Error("Close returns while a call of the store is in flight")
 		default:
 		}
 		close(answer)
@@ -183,7 +182,7 @@ func TestStopBeforeSettled(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if again := r.store.calls.Load(); again != calls {
-			t.Errorf("it has asked the store %d times since", again-calls)
+			t.Errorf("it has called the store %d times since", again-calls)
 		}
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// outages are the ways in which a store may fail in the middle of a request:
-// for one operation, or from one operation on.
+// outages are how a store may fail during a request: in one operation, or from one
+// operation on.
 var outages = map[string]func(n int64) func(string, int64, string) bool{
 	"once": func(n int64) func(string, int64, string) bool {
 		return func(_ string, call int64, _ string) bool { return call == n }
@@ -26,14 +26,14 @@ type interrupted struct {
 	name    string
 	status  int // while the store works
 	request func(signedIn) *http.Request
-	// done checks what has to hold once the answer was as if the store
-	// worked; undone what has to hold after a 503. The store works again.
+	// done checks what must hold after the usual answer, and undone what must hold
+	// after a 503. The store works again by then.
 	done, undone func(*testing.T, *rig, signedIn, *httptest.ResponseRecorder)
 }
 
 const cookieDelivery = baseConfig + "token: {delivery: cookie}\n"
 
-// good makes sure that what s holds opens everything, or nothing.
+// good checks that the credentials of s open everything, or nothing.
 func (r *rig) good(t *testing.T, s signedIn, want bool) {
 	t.Helper()
 	for target, header := range map[string]string{"/session/": s.cookie, "/bearer/": s.bearer} {
@@ -55,7 +55,7 @@ func interruptions() []interrupted {
 		t.Helper()
 		r.good(t, s, false)
 	}
-	// A logout that failed can be made again, and then everything has ended.
+	// A logout that failed can be repeated, and then everything has ended.
 	again := func(make func(signedIn) *http.Request) func(*testing.T, *rig, signedIn, *httptest.ResponseRecorder) {
 		return func(t *testing.T, r *rig, s signedIn, _ *httptest.ResponseRecorder) {
 			t.Helper()
@@ -187,14 +187,14 @@ func checkUnavailable(t *testing.T, r *rig, w *httptest.ResponseRecorder, forwar
 		t.Errorf("a cookie comes with 503: %q", got)
 	}
 	if body := w.Body.String(); strings.Contains(body, "_token") || strings.Contains(body, errBroken.Error()) {
-		t.Errorf("the body of the 503 tells too much: %s", body)
+		t.Errorf("the body of the 503 shows internals: %s", body)
 	}
 	if forwarded != 0 {
-		t.Error("the upstream was asked")
+		t.Error("the request was forwarded")
 	}
 	line := r.log.last(t, "request")
 	if line["level"] != "WARN" || line["decision"] != "error" || !strings.Contains(fmt.Sprint(line["error"]), errBroken.Error()) {
-		t.Errorf("the log does not tell why: %v", line)
+		t.Errorf("the log does not have the cause: %v", line)
 	}
 }
 
@@ -233,9 +233,9 @@ func TestStoreOutageTokenCookies(t *testing.T) {
 	}
 }
 
-// TestStoreTime makes each kind of request on a store that is slow or does not
-// answer. The answer comes within two seconds: it is the usual one, and true,
-// or 503 without a cookie, after which the request can be made again.
+// TestStoreTime sends each kind of request with a store that is slow or does not
+// answer. The answer comes within two seconds. It is the usual one, and true, or a 503
+// without a cookie, after which the request can be repeated.
 func TestStoreTime(t *testing.T) {
 	t.Parallel()
 	for _, away := range []time.Duration{200 * time.Millisecond, 500 * time.Millisecond, time.Second, time.Hour} {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The upstream gets the path and the query as they came, byte for byte, and
-// headers as the route says.
+// The upstream gets the path and the query byte for byte, and headers as the route
+// says.
 func TestRewrite(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig+`
@@ -65,7 +65,7 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
-// A client cannot make the gateway's headers hop-by-hop, nor send trailers.
+// A client can neither make headers of the gateway hop-by-hop nor send trailers.
 func TestRewriteHopByHop(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
@@ -88,7 +88,7 @@ func TestRewriteHopByHop(t *testing.T) {
 	}
 }
 
-// Shared caches must not give one person's answer to another.
+// Shared caches must not give the response for one user to another.
 func TestKeepPrivate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
@@ -116,7 +116,7 @@ func TestKeepPrivate(t *testing.T) {
 	}
 }
 
-// A body over max_body is 413, whether its length is told or found out.
+// A body over max_body is 413, whether or not its length is declared.
 func TestMaxBody(t *testing.T) {
 	t.Parallel()
 	r := newNetworkRig(t, baseConfig+"  - {match: /small/, upstream: app, auth: [none], max_body: 100000}\n", func(w http.ResponseWriter, r *http.Request) {
@@ -132,10 +132,10 @@ func TestMaxBody(t *testing.T) {
 			}
 			w := r.serve(q)
 			if w.Code != want {
-				t.Errorf("%d bytes, told: %t: %d %s, want %d", size, known, w.Code, w.Body, want)
+				t.Errorf("%d bytes, declared: %t: %d %s, want %d", size, known, w.Code, w.Body, want)
 			}
 			if want == 200 && w.Body.String() != fmt.Sprintf("%d <nil>", size) {
-				t.Errorf("%d bytes, told: %t: the upstream got %s", size, known, w.Body)
+				t.Errorf("%d bytes, declared: %t: the upstream got %s", size, known, w.Body)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -131,8 +132,7 @@ func TestNeedsRestart(t *testing.T) {
 	}
 }
 
-// Upstreams that stay what they are keep their connections; others are made
-// anew.
+// Unchanged upstreams keep their connections. Changed ones are new.
 func TestReloadUpstreams(t *testing.T) {
 	t.Parallel()
 	yaml := edit(t, baseConfig, `app: {url: "http://app.invalid"}`, `app: {url: "http://app.invalid"}
@@ -223,8 +223,8 @@ func TestReloadConnections(t *testing.T) {
 	}
 }
 
-// A request ends under the configuration it began with.
-func TestReloadUnderWay(t *testing.T) {
+// A request ends under the configuration that it began with.
+func TestReloadInFlight(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
 	s := r.login(aliceIn)
@@ -247,14 +247,14 @@ func TestReloadUnderWay(t *testing.T) {
 	close(goOn)
 	served.Wait()
 	if w.Code != 200 || w.Body.String() != "old" {
-		t.Errorf("the request under way: %d %s", w.Code, w.Body)
+		t.Errorf("the request in flight: %d %s", w.Code, w.Body)
 	}
 	if line := r.log.last(t, "request"); line["route"] != "session" || line["status"] != float64(200) {
 		t.Errorf("logged as %v", line)
 	}
 }
 
-// What a reload changes applies to who is signed in already.
+// What a reload changes applies to users who are signed in.
 func TestReloadApplies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
@@ -368,7 +368,7 @@ func TestReloadConcurrently(t *testing.T) {
 	all.Wait()
 }
 
-// Passwords that everybody knows are warned of at each start and reload.
+// Each start and each reload logs a warning about demonstration passwords.
 func TestWarnOfDemonstration(t *testing.T) {
 	t.Parallel()
 	const hash = "$argon2id$v=19$m=19456,t=2,p=1$dRIQGPuCKmRV65kL8M3GnA$pKp2zwgPl1GiLBwB3eKpj/uOUTdYHj17EDQfgZnEYjw"
@@ -383,5 +383,39 @@ func TestWarnOfDemonstration(t *testing.T) {
 	warnings := r.log.records(t, "demonstration passwords are configured: they are public")
 	if len(warnings) != 2 || fmt.Sprint(warnings[0]["users"]) != "[bob]" || warnings[0]["level"] != "WARN" {
 		t.Errorf("warned %v", warnings)
+	}
+}
+
+// A reload that replaces a provider does not interrupt requests that wait for it.
+func TestReloadDuringDiscovery(t *testing.T) {
+	t.Parallel()
+	asked, answer := make(chan struct{}), make(chan struct{})
+	var issuer string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(asked)
+		<-answer
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]string{
+			"issuer": issuer, "authorization_endpoint": issuer + "/authorize", "token_endpoint": issuer + "/token", "jwks_uri": issuer + "/jwks",
+		})
+	}))
+	defer server.Close()
+	issuer = server.URL
+	yaml := baseConfig + "  - {match: /delegated/, upstream: app, auth: [oidc]}\n" +
+		"providers:\n  - {name: slow, issuer: \"" + issuer + "\", client_id: gateway, timeout: 8s}\n"
+	r := newRig(t, yaml)
+	t.Cleanup(r.Close)
+	done := make(chan *httptest.ResponseRecorder)
+	go func() { done <- r.do("GET", "/login", "") }()
+	<-asked
+	err := r.Reload(func() (*config.Config, error) {
+		return parseConfig(t, r.dir, strings.Replace(yaml, "8s", "9s", 1)), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(answer)
+	if w := <-done; w.Code != http.StatusFound || !strings.HasPrefix(w.Header().Get("Location"), issuer) {
+		t.Errorf("the waiting request gets %d %s", w.Code, w.Body)
 	}
 }

@@ -24,7 +24,7 @@ identity_headers: {user: X-Login, email: X.Mail_Address, roles: ""}
 
 var renamed = []string{"X-Login", "X.Mail_Address"}
 
-// What the gateway says of an identity, for each mechanism.
+// The upstream gets these headers for each mechanism.
 func TestIdentityHeaders(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
@@ -60,8 +60,7 @@ func TestIdentityHeaders(t *testing.T) {
 	}
 }
 
-// Through the whole gateway: whatever names and values a client sends, the
-// upstream reads no identity in them.
+// Whatever names and values a client sends, the upstream reads no identity in them.
 func FuzzNoClientIdentity(f *testing.F) {
 	f.Add("X-Auth-User", "x-auth-user", "close")
 	f.Add("X_Auth_Roles", "REMOTE_USER", "X-Auth-User, Remote-User")
@@ -101,8 +100,8 @@ func FuzzNoClientIdentity(f *testing.F) {
 	})
 }
 
-// Credentials that the gateway consumed stay with it; what belongs to the
-// application goes on byte for byte.
+// Credentials that the gateway used are removed. Credentials of the application are
+// forwarded byte for byte.
 func TestStripCredentials(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig+"token: {delivery: cookie}\n")
@@ -141,10 +140,8 @@ func TestStripCredentials(t *testing.T) {
 	}
 }
 
-// What a route removes or sets is removed in every spelling that an
-// application could take for the name, as the identity's headers are: a client
-// must not keep a header, or have one beside the gateway's, by writing "_" for
-// "-".
+// A header that a route removes or sets is removed in every spelling that an
+// application could take for it, such as "_" for "-".
 func TestRouteHeadersInAllSpellings(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig+"  - {match: /changed/, upstream: app, auth: [none], headers: {set: {X-Api-Key: good}, remove: [X-Webauth-User]}}\n")
@@ -166,12 +163,12 @@ func TestRouteHeadersInAllSpellings(t *testing.T) {
 	}
 }
 
-// overrides are headers by which frameworks take a request for one of another
-// method than its own.
+// overrides are headers that make frameworks use another method than that of the
+// request.
 var overrides = []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"}
 
-// The method that was decided on is the one that the upstream sees: no header
-// makes another one of it.
+// No header of a client makes the upstream use another method than the one that was
+// decided on.
 func TestMethodOverride(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, edit(t, baseConfig, "routes:", "  readers: {methods: [GET, HEAD, POST]}\nroutes:\n  - {match: /read/, upstream: app, auth: [session], policy: readers}"))
@@ -194,9 +191,9 @@ func TestMethodOverride(t *testing.T) {
 	}
 }
 
-// Methods are case-sensitive (RFC 9110, section 9.1), but not to every
-// application. What differs from a method in its case alone is refused, so that
-// nobody gets past a route or a policy that names the method.
+// Methods are case-sensitive (RFC 9110, section 9.1), but some applications ignore
+// case. A method that is not in upper case is refused, so that it does not bypass a
+// route or a policy that names the method.
 func TestMethodsInAnotherCase(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig+"  - {match: GET /both/, upstream: app, auth: [session]}\n  - {match: /both/, upstream: app, auth: [none]}\n")
@@ -221,9 +218,8 @@ func TestProxyHeader(t *testing.T) {
 	}
 }
 
-// A path without the slash of its route is the application's to answer: it may
-// lead to the one with the slash, or the other way round. The route decides on
-// both.
+// The route of a path that ends in a slash also decides on the path without it. The
+// application answers, and may redirect from one to the other.
 func TestPathWithoutItsSlash(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig+`
@@ -270,10 +266,9 @@ func TestPathWithoutItsSlash(t *testing.T) {
 	}
 }
 
-// In front of an application that reads paths without regard to case, and
-// drops a slash or a dot at their end as some do, a configuration that closes
-// everything and opens single places lets nobody in elsewhere, as
-// docs/security.md says.
+// Some applications ignore the case of paths, or a slash or a dot at the end. With a
+// configuration that closes everything and opens single paths, nothing else is open
+// (docs/security.md).
 func TestCaseFoldingUpstream(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, edit(t, baseConfig, "{match: /public/, name: public, upstream: app, auth: [none]}", "{match: /, upstream: app, auth: [session]}")+

@@ -12,7 +12,7 @@ import (
 	"authgate/gateway/web"
 )
 
-// events are how often each event of tokens was counted.
+// events returns how often each event of tokens was counted.
 func (r *rig) events(t *testing.T) string {
 	t.Helper()
 	var all []string
@@ -22,7 +22,7 @@ func (r *rig) events(t *testing.T) string {
 	return strings.Join(all, " ")
 }
 
-// audited are the events of the audit log, with what tells them apart.
+// audited returns the events of the audit log.
 func (r *rig) audited(t *testing.T) []string {
 	t.Helper()
 	var all []string
@@ -107,7 +107,7 @@ func TestRefreshOnce(t *testing.T) {
 	r.good(t, next, true)
 }
 
-// What happens to tokens is counted and audited once, however it came to be.
+// Each event of tokens is counted and audited once, whatever caused it.
 func TestTokenEvents(t *testing.T) {
 	t.Parallel()
 	refresh := func(r *rig, token string) signedIn {
@@ -168,7 +168,7 @@ func TestTokenEvents(t *testing.T) {
 			w := r.do("POST", "/login?mechanism=session", aliceIn, jsonType)
 			r.do("GET", "/logout", "", readLogin(t, w).cookie)
 		}, "0 0 0 0", []string{"login local:alice", "logout local:alice"}},
-		"logout of nobody": {baseConfig, func(r *rig) {
+		"logout without a login": {baseConfig, func(r *rig) {
 			r.do("POST", "/logout", "")
 			r.do("POST", "/logout", "", "Cookie: session_id="+strings.Repeat("A", 43))
 			r.do("POST", "/logout", "", "Authorization: Bearer x")
@@ -195,7 +195,7 @@ func TestTokenEvents(t *testing.T) {
 	}
 }
 
-// Logout ends what is presented, clears the cookies, and says so.
+// A logout ends the logins of its credentials, clears the cookies, and confirms it.
 func TestLogout(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)

@@ -57,7 +57,7 @@ var kinds = []struct {
 	{"unknown", errBroken, 500, "The gateway failed.", ""},
 	{"a stray answer of the store", store.ErrNotFound, 500, "The gateway failed.", ""},
 	{"a stray conflict", store.ErrConflict, 500, "The gateway failed.", ""},
-	{"a deadline of nobody's", context.DeadlineExceeded, 500, "The gateway failed.", ""},
+	{"a deadline of unknown origin", context.DeadlineExceeded, 500, "The gateway failed.", ""},
 }
 
 func TestToHTTP(t *testing.T) {
@@ -103,7 +103,7 @@ func TestFail(t *testing.T) {
 			name := k.name + ", " + accept
 			e := newExchange(t, request("/", "Accept: "+accept))
 			if e.Fail(Challenge(fmt.Errorf("sesame: %w", k.err), "Basic", "Bearer")) {
-				t.Errorf("%s: Fail demands to abort", name)
+				t.Errorf("%s: Fail wants to abort", name)
 			}
 			e.Finish(false)
 			h, body := e.w.Header(), e.w.Body.String()
@@ -113,10 +113,11 @@ func TestFail(t *testing.T) {
 			if challenges := len(h["Www-Authenticate"]); challenges != 0 != (k.status == 401) {
 				t.Errorf("%s: %d challenges", name, challenges)
 			}
-			media := accept
+			media, policy := accept, ""
 			switch accept {
 			case "text/html":
 				media += "; charset=utf-8"
+				policy = e.site.Service.Pages.ContentSecurityPolicy()
 				if !strings.Contains(body, k.detail) {
 					t.Errorf("%s: the page lacks %q", name, k.detail)
 				}
@@ -130,7 +131,8 @@ func TestFail(t *testing.T) {
 				}
 			}
 			for header, want := range map[string]string{
-				"Content-Type": media, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
+				"Content-Type": media, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin",
+				"Content-Security-Policy": policy, "X-Request-Id": e.ID,
 			} {
 				if got := h.Get(header); got != want {
 					t.Errorf("%s: %s is %q, want %q", name, header, got, want)
