@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"authgate/gateway/web"
 )
@@ -43,12 +42,9 @@ const webSocket = "Connection: keep-alive, Upgrade"
 func TestSameOriginOnRoutes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, cookieDelivery)
-	cookies := map[string]string{}
-	for _, c := range r.do("POST", "/login", aliceIn, jsonType).Result().Cookies() {
-		cookies[c.Name] = c.Name + "=" + c.Value
-	}
-	session, access := "Cookie: "+cookies["session_id"], "Cookie: "+cookies["access_token"]
-	bearer := "Authorization: Bearer " + cookies["access_token"][len("access_token")+1:]
+	cookies := cookieLines(r.do("POST", "/login", aliceIn, jsonType))
+	session, access := cookies["session_id"], cookies["access_token"]
+	bearer := "Authorization: Bearer " + strings.TrimPrefix(access, "Cookie: access_token=")
 	basic := basicHeader("service", "s3rvice")
 	for _, site := range sites {
 		for _, c := range []struct {
@@ -344,9 +340,6 @@ func TestHSTS(t *testing.T) {
 	if got := off.do("GET", "/public/", "").Header()["Strict-Transport-Security"]; len(got) != 1 || got[0] != "max-age=1" {
 		t.Errorf("off: %q, want what the upstream says", got)
 	}
-	if r.state.Load().config.TLS.HSTS != 48*time.Hour {
-		t.Error("the rig runs another configuration")
-	}
 }
 
 // Tokens in cookies need the protection too: another site could make a browser refresh
@@ -354,11 +347,8 @@ func TestHSTS(t *testing.T) {
 func TestCSRFTokenForTokenCookies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, strings.Replace(cookieDelivery, "store:", "session: {csrf_token: true}\nstore:", 1))
-	jar := map[string]string{}
-	for _, c := range r.do("POST", "/login?mechanism=bearer", aliceIn, jsonType).Result().Cookies() {
-		jar[c.Name] = c.Value
-	}
-	access, refresh := "Cookie: access_token="+jar["access_token"], "Cookie: refresh_token="+jar["refresh_token"]
+	cookies := cookieLines(r.do("POST", "/login?mechanism=bearer", aliceIn, jsonType))
+	access, refresh := cookies["access_token"], cookies["refresh_token"]
 	var given map[string]string
 	if err := json.Unmarshal(r.do("GET", "/csrf-token", "", access).Body.Bytes(), &given); err != nil {
 		t.Fatal(err)

@@ -113,10 +113,7 @@ func TestLoginCookies(t *testing.T) {
 				"refresh_token": "Path=" + prefix + "; Max-Age=604800; HttpOnly; Secure; SameSite=Strict",
 			}
 			checkCookies(t, w, attributes, false)
-			cookies := map[string]string{}
-			for _, c := range w.Result().Cookies() {
-				cookies[c.Name] = "Cookie: " + c.Name + "=" + c.Value
-			}
+			cookies := cookieLines(w)
 			if !strings.HasPrefix(cookies["session_id"], "Cookie: session_id=") || len(cookies["session_id"]) != len("Cookie: session_id=")+43 {
 				t.Errorf("the identifier does not have 256 bits: %s", cookies["session_id"])
 			}
