@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -130,6 +131,8 @@ func TestUnknownKeysAreBounded(t *testing.T) {
 func TestKeysAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, p, _ := timedFake(t)
+		var logged strings.Builder
+		p.logger = slog.New(slog.NewTextHandler(&logged, nil))
 		mustExchange(t, p)
 		time.Sleep(keysFresh)
 		mustExchange(t, p)
@@ -150,6 +153,9 @@ func TestKeysAge(t *testing.T) {
 		time.Sleep(keysLifetime)
 		mustExchange(t, p) // an hour old
 		synctest.Wait()
+		if !strings.Contains(logged.String(), "fetching the provider's keys failed") {
+			t.Errorf("the log says %q", logged.String())
+		}
 		time.Sleep(time.Second)
 		_, err := exchange(t, p)
 		wantError(t, err, ErrFault, "503")

@@ -37,6 +37,7 @@ func (f *fake) accessClaims(change map[string]any) map[string]any {
 // What an access token may say of itself. TestIDTokenClaims has what all tokens share.
 func TestAccessToken(t *testing.T) {
 	clock := newClock()
+	ahead := clock.Now().Add(2 * time.Minute).Unix()
 	tests := []struct {
 		name   string
 		claims map[string]any
@@ -54,6 +55,8 @@ func TestAccessToken(t *testing.T) {
 		{name: "another audience", claims: object{"aud": "x"}, kind: ErrInvalid, text: "aud is"},
 		{name: "no audience", claims: object{"aud": nil}, kind: ErrInvalid, text: "aud is"},
 		{name: "another issuer", claims: object{"iss": "https://evil.example"}, kind: ErrInvalid, text: "different provider"},
+		{name: "nbf in the future", claims: object{"nbf": ahead}, kind: ErrInvalid, text: "nbf"},
+		{name: "iat in the future", claims: object{"iat": ahead}, kind: ErrInvalid, text: "iat"},
 		{name: "an ID token", claims: object{"nonce": "n"}, kind: ErrInvalid, text: "it has nonce"},
 		{name: "an ID token without nonce", claims: object{"at_hash": "h"}, kind: ErrInvalid, text: "it has at_hash"},
 		{name: "a logout token", claims: object{"events": object{}}, kind: ErrInvalid, text: "it has events"},

@@ -50,6 +50,7 @@ func TestSignedUserinfo(t *testing.T) {
 		{"alg none", func(f *fake) string { return unsigned(claims, `{"alg":"none","kid":"first"}`) }, `signed with "none"`},
 		{"without a kid", func(f *fake) string { return f.key.sign(t, claims, map[jose.HeaderKey]any{"kid": nil}) }, "no kid"},
 		{"an unknown kid", func(f *fake) string { return f.key.sign(t, claims, map[jose.HeaderKey]any{"kid": "x"}) }, "no key with the kid"},
+		{"a logout token", func(f *fake) string { return f.key.sign(t, claims, map[jose.HeaderKey]any{"typ": "logout+jwt"}) }, "typ is"},
 		{"of another issuer", func(f *fake) string { return f.key.sign(t, with("iss", "https://evil.example"), nil) }, "iss is"},
 		{"for another client", func(f *fake) string { return f.key.sign(t, with("aud", "other"), nil) }, "aud is"},
 		{"expired", func(f *fake) string { return f.key.sign(t, with("exp", clock.Now().Unix()), nil) }, "expired"},

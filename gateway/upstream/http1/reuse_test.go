@@ -420,15 +420,16 @@ func TestResponseToPart(t *testing.T) {
 				time.Sleep(time.Second) // of the bubble: until writing has failed
 				_, _ = io.WriteString(c, okResponse)
 			})
+			var closed atomic.Bool
 			f := newDialing(t, time.Minute, func(ctx context.Context, address string) (net.Conn, error) {
 				c, err := dial(ctx, address)
-				return unsent{c}, err
+				return unsent{&watched{c, &closed}}, err
 			})
 			if body, err := f.send(t.Context(), method, content); body != "ok" || err != nil {
 				t.Errorf("%s: %q, %v", method, body, err)
 			}
-			if f.idle.take("app.invalid") != nil {
-				t.Errorf("%s: the connection is kept", method)
+			if f.idle.take("app.invalid") != nil || !closed.Load() {
+				t.Errorf("%s: the connection is kept, or closed: %t", method, closed.Load())
 			}
 		})
 	}
