@@ -113,18 +113,22 @@ func providerOptions(cfg *config.Config, p *config.Provider, service *web.Servic
 	public := cfg.PublicURL.String()
 	return provider.Options{
 		Name: p.Name, Issuer: p.Issuer,
-		ClientID: p.ClientID, ClientSecret: p.ClientSecret.Reveal(), AuthMethod: p.TokenEndpointAuthMethod,
+		Client: provider.Client{ID: p.ClientID, Secret: p.ClientSecret.Reveal(), AuthMethod: p.TokenEndpointAuthMethod},
 		Scopes: p.Scopes, AuthorizationParams: p.AuthorizationParams,
-		RolesClaim: p.RolesClaim, UsernameClaim: p.UsernameClaim, SubjectClaim: p.SubjectClaim,
+		Mapping: provider.Mapping{Roles: p.RolesClaim, Username: p.UsernameClaim}, SubjectClaim: p.SubjectClaim,
 		RedirectURL:   public + web.OwnPath(cfg.Endpoints.Prefix, p.Callback),
 		PostLogoutURL: public + "/",
 		LogoutURL:     p.LogoutURL, Logout: p.Logout,
-		Timeout: p.Timeout,
 		Endpoints: provider.Endpoints{
 			Authorization: p.AuthorizationURL, Token: p.TokenURL, Userinfo: p.UserinfoURL, Keys: p.JWKSURL,
 		},
-		Now: service.Now, Logger: service.Logger, Observe: service.Metrics.Provider(p.Name),
+		Connection: connectionTo(p.Name, p.Timeout, service),
 	}
+}
+
+// connectionTo returns how the provider or issuer of that name is called.
+func connectionTo(name string, timeout time.Duration, service *web.Service) provider.Connection {
+	return provider.Connection{Timeout: timeout, Now: service.Now, Logger: service.Logger, Observe: service.Metrics.Provider(name)}
 }
 
 // newIssuers returns the trusted issuers of a configuration. Those that are the
@@ -145,12 +149,11 @@ func newIssuers(cfg *config.Config, service *web.Service, before []*resourceServ
 func trustedOptions(t *config.TrustedIssuer, service *web.Service) provider.TrustedOptions {
 	o := provider.TrustedOptions{
 		Issuer: t.Issuer, Audience: t.Audience, Algorithms: t.Algorithms,
-		RolesClaim: t.RolesClaim, UsernameClaim: t.UsernameClaim,
-		Timeout: t.Timeout,
-		Now:     service.Now, Logger: service.Logger, Observe: service.Metrics.Provider(t.Name),
+		Mapping:    provider.Mapping{Roles: t.RolesClaim, Username: t.UsernameClaim},
+		Connection: connectionTo(t.Name, t.Timeout, service),
 	}
 	if in := t.Introspection; in != nil {
-		o.Introspection = &provider.Introspection{URL: in.URL, ClientID: in.ClientID, ClientSecret: in.ClientSecret.Reveal()}
+		o.Introspection = &provider.Introspection{URL: in.URL, Client: provider.Client{ID: in.ClientID, Secret: in.ClientSecret.Reveal()}}
 	}
 	return o
 }

@@ -27,10 +27,11 @@ type authentication struct {
 
 // authenticate chooses the method: the configured one, else basic or post if
 // announced, else basic (RFC 8414, section 2).
-func authenticate(id, secret, method string, announced []string) (authentication, error) {
+func authenticate(c Client, announced []string) (authentication, error) {
+	method := c.AuthMethod
 	switch {
-	case secret == "":
-		return authentication{id: id, style: oauth2.AuthStyleInParams}, nil
+	case c.Secret == "":
+		return authentication{id: c.ID, style: oauth2.AuthStyleInParams}, nil
 	case method == "" && (len(announced) == 0 || slices.Contains(announced, basicMethod)):
 		method = basicMethod
 	case method == "" && slices.Contains(announced, postMethod):
@@ -41,7 +42,7 @@ func authenticate(id, secret, method string, announced []string) (authentication
 		return authentication{}, fmt.Errorf("the client authentication %q is not supported, and the provider announces %q; let it accept %s or %s",
 			method, announced, basicMethod, postMethod)
 	}
-	return authentication{id: id, secret: secret, style: style}, nil
+	return authentication{id: c.ID, secret: c.Secret, style: style}, nil
 }
 
 // request returns an authenticated POST request with the form.

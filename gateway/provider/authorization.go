@@ -45,7 +45,7 @@ func (p *Provider) AuthorizationURL(ctx context.Context, a Attempt) (string, err
 	}
 	further = append(further, oauth2.S256ChallengeOption(a.Verifier))
 	config := oauth2.Config{
-		ClientID: p.options.ClientID, RedirectURL: p.options.RedirectURL, Scopes: p.options.Scopes,
+		ClientID: p.options.Client.ID, RedirectURL: p.options.RedirectURL, Scopes: p.options.Scopes,
 		Endpoint: oauth2.Endpoint{AuthURL: m.Authorization},
 	}
 	return config.AuthCodeURL(a.State, further...), nil

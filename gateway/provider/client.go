@@ -35,12 +35,12 @@ type client struct {
 
 // newClient returns a client that uses the transport of c, or its own if c has
 // none.
-func newClient(c connection) *client {
-	if c.timeout <= 0 {
-		c.timeout = defaultTimeout
+func newClient(name string, c Connection) *client {
+	if c.Timeout <= 0 {
+		c.Timeout = defaultTimeout
 	}
-	if c.transport == nil {
-		c.transport = &http.Transport{
+	if c.Transport == nil {
+		c.Transport = &http.Transport{
 			Proxy:                  http.ProxyFromEnvironment,
 			ForceAttemptHTTP2:      true,
 			MaxIdleConnsPerHost:    8,
@@ -49,8 +49,8 @@ func newClient(c connection) *client {
 		}
 	}
 	return &client{
-		name: c.name, http: &http.Client{Transport: limits{c.transport}},
-		timeout: c.timeout, now: c.now, observe: c.observe,
+		name: name, http: &http.Client{Transport: limits{c.Transport}},
+		timeout: c.Timeout, now: c.Now, observe: c.Observe,
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/url"
 	"slices"
 	"sync/atomic"
@@ -94,27 +93,17 @@ type issuer struct {
 	retrying   atomic.Bool
 }
 
-// connection is the common part of the options of Provider and Trusted.
-type connection struct {
-	name      string
-	timeout   time.Duration
-	transport http.RoundTripper
-	now       func() time.Time
-	logger    *slog.Logger
-	observe   func(operation string, took time.Duration, err error)
-}
-
 // newIssuer returns an issuer that must announce the needed endpoints.
-func newIssuer(id string, c connection, needed ...string) *issuer {
-	if c.now == nil {
-		c.now = time.Now
+func newIssuer(id, name string, c Connection, needed ...string) *issuer {
+	if c.Now == nil {
+		c.Now = time.Now
 	}
-	if c.logger == nil {
-		c.logger = slog.New(slog.DiscardHandler)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	i := &issuer{
-		id: id, needed: needed, client: newClient(c), now: c.now,
-		logger: c.logger.With("provider", c.name), background: newBackground(),
+		id: id, needed: needed, client: newClient(name, c), now: c.Now,
+		logger: c.Logger.With("provider", name), background: newBackground(),
 	}
 	i.discovered.fetch, i.discovered.now, i.discovered.background = i.discover, i.now, i.background
 	return i

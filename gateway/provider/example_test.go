@@ -18,8 +18,8 @@ func Example() {
 	ctx, server := context.Background(), startProvider()
 	defer server.Close()
 	p := provider.New(provider.Options{
-		Name: "demo", Issuer: server.URL, ClientID: "gateway", ClientSecret: "secret", RedirectURL: callback,
-		Scopes: []string{"openid", "profile"}, RolesClaim: "roles", UsernameClaim: "preferred_username",
+		Name: "demo", Issuer: server.URL, Client: provider.Client{ID: "gateway", Secret: "secret"}, RedirectURL: callback,
+		Scopes: []string{"openid", "profile"}, Mapping: provider.Mapping{Roles: "roles", Username: "preferred_username"},
 	})
 	defer p.Close()
 

@@ -130,7 +130,7 @@ func (p *Provider) tokenEndpoint(ctx context.Context) (*metadata, authentication
 // authentication returns how the client authenticates at the token endpoint and
 // similar ones.
 func (p *Provider) authentication(m *metadata) (authentication, error) {
-	return authenticate(p.options.ClientID, p.options.ClientSecret, p.options.AuthMethod, m.AuthMethods)
+	return authenticate(p.options.Client, m.AuthMethods)
 }
 
 // tokens calls the token endpoint, and distinguishes refusals from faults.

@@ -73,7 +73,7 @@ func TestClientAuthentication(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFake(t, newClock().Now).listen()
 			f.discovery["token_endpoint_auth_methods_supported"] = test.announced
-			p := f.provider(func(o *Options) { o.ClientSecret, o.AuthMethod = test.secret, test.method })
+			p := f.provider(func(o *Options) { o.Client.Secret, o.Client.AuthMethod = test.secret, test.method })
 			if test.fault != "" {
 				_, err := exchange(t, p)
 				wantError(t, err, ErrFault, test.fault)
@@ -175,7 +175,7 @@ func TestExpiry(t *testing.T) {
 // github is a relying party of the fake without discovery and OpenID Connect.
 func (f *fake) github() *Provider {
 	return f.provider(func(o *Options) {
-		o.Issuer, o.Scopes, o.SubjectClaim, o.UsernameClaim = "", []string{"read:user"}, "id", "login"
+		o.Issuer, o.Scopes, o.SubjectClaim, o.Mapping.Username = "", []string{"read:user"}, "id", "login"
 		o.Endpoints = Endpoints{Authorization: f.idp + "/authorize", Token: f.idp + "/token", Userinfo: f.idp + "/userinfo"}
 	})
 }

@@ -149,10 +149,10 @@ func (f *fake) listen() *fake {
 // options of a relying party of the fake.
 func (f *fake) options() Options {
 	return Options{
-		Name: "test", Issuer: f.idp, ClientID: testClient, ClientSecret: testSecret,
-		Scopes: []string{"openid", "profile"}, RolesClaim: "roles", UsernameClaim: "preferred_username",
+		Name: "test", Issuer: f.idp, Client: Client{ID: testClient, Secret: testSecret},
+		Scopes: []string{"openid", "profile"}, Mapping: Mapping{Roles: "roles", Username: "preferred_username"},
 		RedirectURL: "https://gateway.example/callback", PostLogoutURL: "https://gateway.example/",
-		Timeout: time.Hour, Now: f.now,
+		Connection: Connection{Timeout: time.Hour, Now: f.now},
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // Core 1.0, section 3.1.3.7). The nonce is empty if none was sent, as in a refresh.
 func (p *Provider) verifyIDToken(ctx context.Context, m *metadata, tokens Tokens, nonce string) (claims, error) {
 	token, c, err := p.verify(ctx, m, tokens.ID, plainTypes, &oidc.Config{
-		ClientID: p.options.ClientID, SupportedSigningAlgs: m.algorithms(),
+		ClientID: p.options.Client.ID, SupportedSigningAlgs: m.algorithms(),
 	})
 	if err == nil {
 		err = p.checkIDToken(token, c, tokens.Access, nonce)
@@ -31,8 +31,8 @@ func (p *Provider) checkIDToken(token *oidc.IDToken, c claims, access, nonce str
 	}
 	azp, named := c["azp"]
 	switch {
-	case named && azp != p.options.ClientID:
-		return fmt.Errorf("azp is %q, expected %q", azp, p.options.ClientID)
+	case named && azp != p.options.Client.ID:
+		return fmt.Errorf("azp is %q, expected %q", azp, p.options.Client.ID)
 	case !named && len(token.Audience) > 1:
 		return fmt.Errorf("it is for several, %q, and has no azp to say which asked for it", token.Audience)
 	}

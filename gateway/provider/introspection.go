@@ -39,7 +39,7 @@ func (t *Trusted) introspect(ctx context.Context, raw string) (claims, error) {
 	if err := checkEndpoint("introspection_endpoint", endpoint); err != nil {
 		return nil, t.client.fail("introspection", err)
 	}
-	client, err := authenticate(t.options.Introspection.ClientID, t.options.Introspection.ClientSecret, "", announced)
+	client, err := authenticate(t.options.Introspection.Client, announced)
 	if err != nil {
 		return nil, t.client.fail("introspection", err)
 	}

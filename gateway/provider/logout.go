@@ -105,7 +105,7 @@ func (p *Provider) logoutRedirect(endpoint, idToken string) (string, error) {
 		return "", p.fault("logout", err)
 	}
 	query := u.Query()
-	query.Set("client_id", p.options.ClientID)
+	query.Set("client_id", p.options.Client.ID)
 	if idToken != "" {
 		query.Set("id_token_hint", idToken)
 	}

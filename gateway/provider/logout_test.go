@@ -104,11 +104,11 @@ func TestLogoutRequests(t *testing.T) {
 	if diff := cmp.Diff(url.Values{"client_id": {testClient}, "client_secret": {testSecret}, "refresh_token": {"the-refresh-token"}}, f.form("/logout")); diff != "" {
 		t.Errorf("form: %s", diff)
 	}
-	logout(t, "form", tokens, func(o *Options) { o.ClientSecret = "" })
+	logout(t, "form", tokens, func(o *Options) { o.Client.Secret = "" })
 	if diff := cmp.Diff(url.Values{"client_id": {testClient}, "refresh_token": {"the-refresh-token"}}, f.form("/logout")); diff != "" {
 		t.Errorf("form of a public client: %s", diff)
 	}
-	logout(t, "form", tokens, func(o *Options) { o.AuthMethod = basicMethod })
+	logout(t, "form", tokens, func(o *Options) { o.Client.AuthMethod = basicMethod })
 	if form := f.form("/logout"); form.Get("client_id") != testClient || form.Has("client_secret") || !strings.HasPrefix(f.authorization("/logout"), "Basic ") {
 		t.Errorf("form with basic authentication: %v", form)
 	}

@@ -49,7 +49,7 @@ func (p *Provider) verifyLogoutToken(ctx context.Context, m *metadata, raw strin
 		return nil, errors.New("no issuer is configured")
 	}
 	verifier := oidc.NewVerifier(p.id, key, &oidc.Config{
-		ClientID: p.options.ClientID, SupportedSigningAlgs: m.algorithms(), Now: p.now,
+		ClientID: p.options.Client.ID, SupportedSigningAlgs: m.algorithms(), Now: p.now,
 	})
 	token, err := verifier.VerifyLogout(ctx, raw)
 	if err != nil {

@@ -31,8 +31,8 @@ const maxClaims = 64 << 10
 
 // mapping makes profiles from claims.
 type mapping struct {
-	roles, username string // claims, as dotted paths
-	logger          *slog.Logger
+	Mapping
+	logger *slog.Logger
 }
 
 // profile makes a profile from sources. For each claim, the first source that has it
@@ -64,8 +64,8 @@ func (m mapping) name(subject, email string, sources []claims) (string, error) {
 	if email != "" {
 		from, username = "email", email
 	}
-	if m.username != "email" && first(m.username, sources...) != nil { // email counts only if verified
-		from = m.username
+	if m.Username != "email" && first(m.Username, sources...) != nil { // email counts only if verified
+		from = m.Username
 		var err error
 		if username, err = text(from, sources); err != nil {
 			return "", err

@@ -72,7 +72,7 @@ func TestNameEmailAndUsername(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := login(t, test.userinfo, test.id, func(o *Options) {
 				if test.claim != "" {
-					o.UsernameClaim = test.claim
+					o.Mapping.Username = test.claim
 				}
 			})
 			if wantResult(t, err, ErrFault, test.fault); err != nil {
@@ -157,7 +157,7 @@ func TestRoles(t *testing.T) {
 			}
 			got, err := exchange(t, f.provider(func(o *Options) {
 				if test.claim != "" {
-					o.RolesClaim = strings.TrimPrefix(test.claim, "-")
+					o.Mapping.Roles = strings.TrimPrefix(test.claim, "-")
 				}
 			}))
 			if wantResult(t, err, ErrFault, test.fault); err != nil {

@@ -47,37 +47,52 @@ import (
 
 // Options configure a Provider.
 type Options struct {
-	Name         string // of the provider in the configuration
-	Issuer       string // exact issuer identifier; may be empty only for a provider without OpenID Connect (see Endpoints)
-	ClientID     string
-	ClientSecret string // empty: a public client, which uses PKCE only
+	Name   string // of the provider in the configuration
+	Issuer string // exact issuer identifier; may be empty only for a provider without OpenID Connect (see Endpoints)
+	Client Client
+	Scopes []string
 
-	// AuthMethod is client_secret_basic or client_secret_post (OpenID Connect
-	// Core 1.0, section 9). Empty means an announced one, or basic if none is
-	// announced (RFC 8414, section 2).
-	AuthMethod          string
-	Scopes              []string
 	AuthorizationParams map[string]string // further parameters of the authorization request
 
-	RolesClaim    string // a dotted path (see policy.LookupClaim); empty: no roles
-	UsernameClaim string // a dotted path; empty: the email address, else sub
-	SubjectClaim  string // default sub; another one only without OpenID Connect
+	Mapping      Mapping
+	SubjectClaim string // default sub; another one only without OpenID Connect
 
 	RedirectURL   string // redirect_uri
 	PostLogoutURL string // post_logout_redirect_uri; may be empty
 	LogoutURL     string // instead of the announced end_session_endpoint
 	Logout        string // auto, form, revoke or redirect; empty: auto
 
-	Timeout   time.Duration     // of each call to the provider, body included; 0: 10 s
-	Endpoints Endpoints         // instead of discovery, unless it is the zero value
+	Endpoints  Endpoints // instead of discovery, unless it is the zero value
+	Connection           // to the provider
+}
+
+// Client is what the gateway is to a provider.
+type Client struct {
+	ID     string
+	Secret string // empty: a public client, which uses PKCE only
+
+	// AuthMethod is client_secret_basic or client_secret_post (OpenID Connect
+	// Core 1.0, section 9). Empty means an announced one, or basic if none is
+	// announced (RFC 8414, section 2).
+	AuthMethod string
+}
+
+// Mapping names the claims that a profile is made from, as dotted paths (see
+// policy.LookupClaim).
+type Mapping struct {
+	Roles    string // empty: no roles
+	Username string // empty: the email address, else sub
+}
+
+// Connection is how an issuer is called. The zero value can be used.
+type Connection struct {
+	Timeout   time.Duration     // of each call, body included; 0: 10 s
 	Transport http.RoundTripper // of every call; nil: one of the package's own
+	Now       func() time.Time  // nil: time.Now
+	Logger    *slog.Logger      // nil: none
 
-	Now    func() time.Time // nil: time.Now
-	Logger *slog.Logger     // nil: none
-
-	// Observe is called after each call to the provider: discovery, keys, token,
-	// userinfo, logout or introspection. It may be nil, and must be safe for
-	// concurrent use.
+	// Observe is called after each call: discovery, keys, token, userinfo, logout
+	// or introspection. It may be nil, and must be safe for concurrent use.
 	Observe func(operation string, took time.Duration, err error)
 }
 
@@ -110,9 +125,7 @@ func New(o Options) *Provider {
 	if o.SubjectClaim == "" {
 		o.SubjectClaim = "sub"
 	}
-	i := newIssuer(o.Issuer, connection{
-		name: o.Name, timeout: o.Timeout, transport: o.Transport, now: o.Now, logger: o.Logger, observe: o.Observe,
-	}, "authorization_endpoint", "token_endpoint", "jwks_uri")
+	i := newIssuer(o.Issuer, o.Name, o.Connection, "authorization_endpoint", "token_endpoint", "jwks_uri")
 	if o.Endpoints != (Endpoints{}) {
 		i.given = &metadata{
 			Authorization: o.Endpoints.Authorization, Token: o.Endpoints.Token,
@@ -122,7 +135,7 @@ func New(o Options) *Provider {
 			i.given.keys = i.newKeySet(o.Endpoints.Keys)
 		}
 	}
-	return &Provider{issuer: i, options: o, mapping: mapping{roles: o.RolesClaim, username: o.UsernameClaim, logger: i.logger}}
+	return &Provider{issuer: i, options: o, mapping: mapping{o.Mapping, i.logger}}
 }
 
 // Close stops renewals, retries and shared calls, and closes idle connections.

@@ -15,7 +15,7 @@ import (
 // and last in the stored ID token of the login, which may be old.
 func (p *Provider) roles(ctx context.Context, m *metadata, access string, userinfo claims, who person) ([]string, error) {
 	sources := []claims{userinfo, who.fresh}
-	if p.mapping.roles != "" && first(p.mapping.roles, sources...) == nil {
+	if p.mapping.Roles != "" && first(p.mapping.Roles, sources...) == nil {
 		sources = append(sources, p.accessClaims(ctx, m, access, who.subject), who.kept)
 	}
 	return p.mapping.rolesOf(sources...)
@@ -45,19 +45,19 @@ func (p *Provider) accessClaims(ctx context.Context, m *metadata, access, subjec
 // there are no roles. A claim that is not an array of strings is an error, because
 // the gateway would have to guess its meaning.
 func (m mapping) rolesOf(sources ...claims) ([]string, error) {
-	if m.roles == "" {
+	if m.Roles == "" {
 		return nil, nil
 	}
-	claim := first(m.roles, sources...)
+	claim := first(m.Roles, sources...)
 	if claim == nil {
 		return nil, nil
 	}
 	const remedy = "; let the provider send an array of strings, or name another claim in roles_claim"
 	array, ok := claim.([]any)
 	if !ok {
-		return nil, fmt.Errorf("%s is %s, expected an array of strings%s", m.roles, kindOf(claim), remedy)
+		return nil, fmt.Errorf("%s is %s, expected an array of strings%s", m.Roles, kindOf(claim), remedy)
 	}
-	roles, err := stringsOf(m.roles, array)
+	roles, err := stringsOf(m.Roles, array)
 	if err != nil {
 		return nil, fmt.Errorf("%w%s", err, remedy)
 	}

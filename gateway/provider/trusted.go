@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net/http"
 	"strings"
 	"time"
 
@@ -17,21 +15,15 @@ type TrustedOptions struct {
 	Issuer        string
 	Audience      []string // a token must be for one of them
 	Algorithms    []string // asymmetric only; empty: the announced ones
-	RolesClaim    string   // as in Options
-	UsernameClaim string
+	Mapping       Mapping
 	Introspection *Introspection // nil: opaque tokens are not accepted
-
-	Timeout   time.Duration     // as in Options
-	Transport http.RoundTripper // as in Options
-	Now       func() time.Time
-	Logger    *slog.Logger
-	Observe   func(operation string, took time.Duration, err error)
+	Connection                   // to the issuer
 }
 
 // Introspection configures the introspection of opaque tokens (RFC 7662).
 type Introspection struct {
-	URL                    string // empty: the announced introspection_endpoint
-	ClientID, ClientSecret string
+	URL    string // empty: the announced introspection_endpoint
+	Client Client
 }
 
 // Trusted is an outside issuer whose access tokens are accepted. It is safe
@@ -52,10 +44,8 @@ type AccessToken struct {
 
 // NewTrusted returns a Trusted. It does not use the network.
 func NewTrusted(o TrustedOptions) *Trusted {
-	i := newIssuer(o.Issuer, connection{
-		name: o.Issuer, timeout: o.Timeout, transport: o.Transport, now: o.Now, logger: o.Logger, observe: o.Observe,
-	})
-	return &Trusted{issuer: i, options: o, mapping: mapping{roles: o.RolesClaim, username: o.UsernameClaim, logger: i.logger}}
+	i := newIssuer(o.Issuer, o.Issuer, o.Connection)
+	return &Trusted{issuer: i, options: o, mapping: mapping{o.Mapping, i.logger}}
 }
 
 // Close stops background work and closes idle connections.

@@ -15,8 +15,8 @@ import (
 // trusted is the fake as an outside issuer.
 func (f *fake) trusted(change func(*TrustedOptions)) *Trusted {
 	o := TrustedOptions{
-		Issuer: f.idp, Audience: []string{"api", "other-api"}, RolesClaim: "roles", UsernameClaim: "preferred_username",
-		Timeout: time.Hour, Now: f.now,
+		Issuer: f.idp, Audience: []string{"api", "other-api"}, Mapping: Mapping{Roles: "roles", Username: "preferred_username"},
+		Connection: Connection{Timeout: time.Hour, Now: f.now},
 	}
 	if change != nil {
 		change(&o)
@@ -215,7 +215,7 @@ func TestIntrospect(t *testing.T) {
 			}
 			f.instead["/introspect"] = say(200, "application/json", strings.ReplaceAll(test.answer, "OWN", f.idp))
 			issuer := f.trusted(func(o *TrustedOptions) {
-				o.Introspection = &Introspection{ClientID: testClient, ClientSecret: testSecret}
+				o.Introspection = &Introspection{Client: Client{ID: testClient, Secret: testSecret}}
 			})
 			got, err := issuer.Introspect(t.Context(), "opaque-access-token")
 			if wantResult(t, err, test.kind, test.text); err != nil {
@@ -242,7 +242,7 @@ func TestIntrospectionEndpoint(t *testing.T) {
 	with := func(i *Introspection) (*AccessToken, error) {
 		return f.trusted(func(o *TrustedOptions) { o.Introspection = i }).Introspect(t.Context(), "opaque-access-token")
 	}
-	got, err := with(&Introspection{URL: f.idp + "/own", ClientID: testClient, ClientSecret: testSecret})
+	got, err := with(&Introspection{URL: f.idp + "/own", Client: Client{ID: testClient, Secret: testSecret}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,11 +251,11 @@ func TestIntrospectionEndpoint(t *testing.T) {
 	}
 	_, err = with(nil)
 	wantError(t, err, ErrInvalid, "not taken")
-	_, err = with(&Introspection{ClientID: testClient})
+	_, err = with(&Introspection{Client: Client{ID: testClient}})
 	wantError(t, err, ErrFault, "introspection_endpoint is missing")
-	_, err = with(&Introspection{URL: "http://id.example.org/", ClientID: testClient})
+	_, err = with(&Introspection{URL: "http://id.example.org/", Client: Client{ID: testClient}})
 	wantError(t, err, ErrFault, "is not https")
 	f.instead["/own"] = say(401, "application/json", `{"error":"invalid_client","error_description":"for opaque-access-token"}`)
-	_, err = with(&Introspection{URL: f.idp + "/own", ClientID: testClient, ClientSecret: testSecret})
+	_, err = with(&Introspection{URL: f.idp + "/own", Client: Client{ID: testClient, Secret: testSecret}})
 	wantError(t, err, ErrFault, "invalid_client")
 }

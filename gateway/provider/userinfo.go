@@ -58,7 +58,7 @@ func (p *Provider) verifyUserinfo(ctx context.Context, m *metadata, raw string) 
 		return nil, fmt.Errorf("iss is %q, expected %q", iss, p.options.Issuer)
 	}
 	if _, ok := c["aud"]; ok {
-		if err := c.checkAudience(p.options.ClientID); err != nil {
+		if err := c.checkAudience(p.options.Client.ID); err != nil {
 			return nil, err
 		}
 	}
