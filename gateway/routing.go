@@ -77,7 +77,7 @@ func newRouting(cfg *config.Config, site *web.Site, m *mechanisms, f *federation
 				routing.used[mechanism] = true
 			}
 		}
-		r.transport = r.upstream.Through(c.Timeout)
+		r.transport = r.upstream.Transport(c.Timeout)
 		routing.routes = append(routing.routes, r)
 	}
 	return routing

@@ -19,7 +19,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 	f := newFixture(b, time.Minute, a.URL)
 	others := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: idlePerHost}
 	defer others.CloseIdleConnections()
-	for way, transport := range map[string]http.RoundTripper{"http1": f.Through(0).(*balancer).transport, "http.Transport": others} {
+	for way, transport := range map[string]http.RoundTripper{"http1": f.Transport(0).(*balancer).transport, "http.Transport": others} {
 		for request, body := range map[string]string{"GET": "", "POST 1 KiB": strings.Repeat("x", 1<<10), "POST 64 KiB": strings.Repeat("x", 64<<10)} {
 			b.Run(way+" "+request, func(b *testing.B) {
 				b.ReportAllocs()

@@ -3,8 +3,8 @@
 // An Upstream has one or more addresses. A balancer sends each request to the
 // next address and skips those that refused a connection a moment ago. HTTP/1.1,
 // with or without TLS, goes through package http1; http.Transport serves https
-// addresses that choose HTTP/2 in the handshake. Headers write the identity of
-// the client into a request and take out what the client wrote there itself.
+// addresses that choose HTTP/2 in the handshake. IdentityHeaders writes the
+// identity of the client into a request, and removes what the client wrote there.
 //
 // # Limits and threats
 //
@@ -20,5 +20,5 @@
 // An upstream may be slow or break the rules of HTTP. The header of a response,
 // and each pause of an upstream that does not read, have a time limit. Informational
 // responses and response headers are bounded. Errors quote nothing that the
-// upstream sent, which may be the answer to another client.
+// upstream sent, which may be the response to another client.
 package upstream

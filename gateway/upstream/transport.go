@@ -32,9 +32,9 @@ type transport struct {
 	dialer *net.Dialer
 	config *tls.Config
 	limit  time.Duration // for the header of a response
-	short  func()
+	short  func()        // frees file descriptors
 
-	plain, secure *http1.Client
+	plain, secure *http1.Client // for http and https
 	http2         *http.Transport
 	protocols     sync.Map // what an https target chose last, by the Host of its URL
 }
@@ -59,7 +59,7 @@ func newTransport(cfg config.Upstream, timeout time.Duration, short func()) *tra
 	options.Dial = func(ctx context.Context, address string) (net.Conn, error) {
 		conn, err := t.dialTLS(ctx, withPort(address, "443"), alpnHTTP1, func(c net.Conn) net.Conn { return c })
 		if err != nil {
-			return nil, err // a nil *TLSConn is no nil net.Conn
+			return nil, err // conn would be a net.Conn that is not nil
 		}
 		return conn, nil
 	}

@@ -21,8 +21,8 @@ import (
 const (
 	// idlePerHost is how many idle connections are kept to each address.
 	idlePerHost = 256
-	// restAfterFailure is how long the balancer avoids an address that refused a
-	// connection.
+	// restAfterFailure is how long an address that refused a connection rests: the
+	// balancer tries it only after all others.
 	restAfterFailure = 5 * time.Second
 )
 
@@ -31,9 +31,9 @@ type Options struct {
 	Name    string
 	Config  config.Upstream
 	Headers *IdentityHeaders
-	Took    prometheus.Observer // observes the time until the response header
+	Took    prometheus.Observer // observes the seconds until the response header
 	Now     func() time.Time
-	Short   func() // called when a connection fails for lack of file descriptors, to free some
+	Short   func() // frees file descriptors; called when there is none for a connection
 }
 
 // Upstream is an application behind the gateway: its addresses and the
@@ -57,7 +57,7 @@ type Upstream struct {
 // target is one address of an upstream.
 type target struct {
 	url     *url.URL
-	resting atomic.Int64 // the end of its rest, in nanoseconds of Upstream.elapsed
+	resting atomic.Int64 // until when it rests, in nanoseconds of Upstream.elapsed
 }
 
 // New returns an upstream. It opens no connection.
@@ -73,7 +73,7 @@ func New(o Options) *Upstream {
 }
 
 // Same reports whether New would return an equal upstream for this
-// configuration, so that u and its idle connections can be kept.
+// configuration. If so, a reload keeps u with its idle connections.
 func (u *Upstream) Same(cfg config.Upstream, headers *IdentityHeaders) bool {
 	return reflect.DeepEqual(u.config, cfg) && u.headers.same(headers)
 }
@@ -86,10 +86,10 @@ func (u *Upstream) Cleartext() bool {
 	return !slices.ContainsFunc(u.targets, func(t *target) bool { return t.url.Scheme != "http" })
 }
 
-// Through returns a RoundTripper to the upstream. timeout is how long the header
+// Transport returns a RoundTripper to the upstream. timeout is how long the header
 // of a response may take; 0 means the upstream's own limit. All errors of the
 // RoundTripper are of type *Error.
-func (u *Upstream) Through(timeout time.Duration) http.RoundTripper {
+func (u *Upstream) Transport(timeout time.Duration) http.RoundTripper {
 	if timeout == 0 {
 		timeout = u.config.Timeout
 	}
@@ -168,8 +168,8 @@ func (b *balancer) send(r *http.Request, t *target) (*http.Response, error) {
 	return response, err
 }
 
-// unreachable reports whether a connection could not be made, and the address is
-// to blame for that.
+// unreachable reports whether err means that the address does not accept
+// connections. A lack of file descriptors is a fault of this machine.
 func unreachable(err error) bool {
 	var dial *net.OpError
 	return errors.As(err, &dial) && dial.Op == "dial" && !conn.Short(err)

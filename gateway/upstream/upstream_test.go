@@ -115,7 +115,7 @@ func newFixture(t testing.TB, timeout time.Duration, urls ...string) *fixture {
 		Took: took, Now: f.clock.Now, Short: func() {},
 	})
 	t.Cleanup(f.CloseIdle)
-	f.way = f.Through(0)
+	f.way = f.Transport(0)
 	return f
 }
 
@@ -344,7 +344,7 @@ func TestInvalidStatus(t *testing.T) {
 func TestUpstreamTransports(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 30*time.Second, refusing)
-	through := func(timeout time.Duration) *transport { return f.Through(timeout).(*balancer).transport.(*transport) }
+	through := func(timeout time.Duration) *transport { return f.Transport(timeout).(*balancer).transport.(*transport) }
 	if through(0) != through(30*time.Second) {
 		t.Error("equal limits have two transports")
 	}
@@ -424,7 +424,7 @@ func TestUpstreamWithoutDescriptors(t *testing.T) {
 		left, freed := c.without, 0
 		f.short = func() { freed++ }
 		f.transports = map[time.Duration]*transport{}
-		f.way = f.Through(time.Minute)
+		f.way = f.Transport(time.Minute)
 		f.transports[time.Minute].dialer.Control = func(string, string, syscall.RawConn) error {
 			if left--; left >= 0 {
 				return os.NewSyscallError("socket", syscall.EMFILE)
