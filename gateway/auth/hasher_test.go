@@ -36,8 +36,7 @@ func cheapBcrypt(tb testing.TB, plain string) password.Hash {
 
 func parsed(tb testing.TB, s string) password.Hash {
 	tb.Helper()
-	h := must(password.Parse(s))(tb)
-	return h
+	return must(password.Parse(s))(tb)
 }
 
 // blocking makes each computation of h wait until release is closed. most returns the

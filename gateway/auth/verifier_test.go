@@ -143,9 +143,7 @@ func TestCheckTellsCredentialsApart(t *testing.T) {
 		}
 	}
 	f.takeCosts()
-	if _, err := f.Check(t.Context(), "accounts", accounts, "ab", "cd", nthAddr(0)); err != nil {
-		t.Error(err)
-	}
+	must(f.Check(t.Context(), "accounts", accounts, "ab", "cd", nthAddr(0)))(t)
 	if got := len(f.takeCosts()); got != 1 {
 		t.Errorf("another kind computed %d, want 1", got)
 	}

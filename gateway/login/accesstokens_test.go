@@ -226,9 +226,7 @@ func TestWarmAccessTokenComputesNoSignature(t *testing.T) {
 		restore(t, m.store, loginPrefix+changed.login.ID, func(l *Login) { l.Version = "another" })
 		wantRejected(t, auth.DetailBadToken, "its account has changed")(m.byToken(t, changed.access))
 		m.clock.advance(15*time.Minute - 1)
-		if _, err := m.byToken(t, s.access); err != nil {
-			t.Errorf("before its end: %v", err)
-		}
+		must(m.byToken(t, s.access))(t)
 		counter := m.store.Store.(store.Counter)
 		if n, err := counter.Count(t.Context(), revokedPrefix); n != 1 || err != nil {
 			t.Errorf("%d revocations before the token's end, %v", n, err)
@@ -271,9 +269,7 @@ func TestRevokeWithoutALogin(t *testing.T) {
 		t.Fatalf("got %+v, %v", id, err)
 	}
 	wantRejected(t, auth.DetailBadToken, "revoked")(m.byToken(t, foreign.token()))
-	if _, err := m.byToken(t, foreign.with(map[string]any{"jti": "two"}).token()); err != nil {
-		t.Errorf("another token of the account: %v", err)
-	}
+	must(m.byToken(t, foreign.with(map[string]any{"jti": "two"}).token()))(t)
 	m.wantAlive(t, s)
 }
 
@@ -306,9 +302,7 @@ func TestRevokeWithAFailingStore(t *testing.T) {
 				return
 			}
 			m.wantAlive(t, s)
-			if _, err := m.bearer.Revoke(t.Context(), s.access); err != nil {
-				t.Errorf("trying again: %v", err)
-			}
+			must(m.bearer.Revoke(t.Context(), s.access))(t)
 			m.wantDead(t, s)
 		})
 	}
@@ -320,9 +314,7 @@ func TestAccessTokenAfterOtherKeys(t *testing.T) {
 	m := newMechanisms(t, nil)
 	s := m.signIn(t, "alice")
 	m.wantAlive(t, m.signIn(t, "bob"))
-	if _, err := m.reloaded(t, alice()).byToken(t, s.access); err != nil {
-		t.Errorf("the same keys: %v", err)
-	}
+	must(m.reloaded(t, alice()).byToken(t, s.access))(t)
 	keys := must(NewHS256([]byte(strings.Repeat("another secret ", 3))))(t)
 	for _, keys := range []*Keys{keys, testKeys(t, "RS256")} {
 		other := *m

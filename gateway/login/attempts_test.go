@@ -120,9 +120,7 @@ func TestAttemptOfAnotherBrowser(t *testing.T) {
 			t.Errorf("another browser could %s", call)
 		}
 	}
-	if _, err := w.attempts.Finish(t.Context(), w.browser, w.attempt.State); err != nil {
-		t.Errorf("the right browser: %v", err)
-	}
+	must(w.attempts.Finish(t.Context(), w.browser, w.attempt.State))(t)
 }
 
 func TestAttemptLifetime(t *testing.T) {
@@ -154,9 +152,7 @@ func TestStatesThatNeverWere(t *testing.T) {
 	} {
 		w.wantNoAttempt(t, w.browser, state)
 	}
-	if _, err := w.attempts.Finish(t.Context(), w.browser, w.attempt.State); err != nil {
-		t.Errorf("the state itself: %v", err)
-	}
+	must(w.attempts.Finish(t.Context(), w.browser, w.attempt.State))(t)
 }
 
 // An attempt that was encrypted with another key or for another state is not found.

@@ -77,8 +77,7 @@ func (d *delegation) instance(change func(*UsersOptions)) *delegation {
 
 func testBox(tb testing.TB, secret string) *seal.Box {
 	tb.Helper()
-	box := must(seal.New([]byte(secret + strings.Repeat(".", seal.MinSecret))))(tb)
-	return box
+	return must(seal.New([]byte(secret + strings.Repeat(".", seal.MinSecret))))(tb)
 }
 
 // testProvider is a provider whose refresh tokens work once. It fails until a test sets
@@ -216,8 +215,7 @@ func (d *delegation) wantOut(tb testing.TB, s *signedIn) {
 // records counts the store's records.
 func (d *delegation) records(tb testing.TB, prefix string) int {
 	tb.Helper()
-	n := must(d.store.Store.(store.Counter).Count(tb.Context(), prefix))(tb)
-	return n
+	return must(d.store.Store.(store.Counter).Count(tb.Context(), prefix))(tb)
 }
 
 // stored decodes the record of a key.

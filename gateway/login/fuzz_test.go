@@ -98,8 +98,6 @@ func FuzzRefreshToken(f *testing.F) {
 		if rotation != nil || !errors.Is(err, auth.ErrRejected) || errors.As(err, &reuse) {
 			t.Errorf("%q: got %+v, %v", token, rotation, err)
 		}
-		if _, err := m.bySession(t, s.session); err != nil {
-			t.Fatalf("%q ended the login: %v", token, err)
-		}
+		must(m.bySession(t, s.session))(t)
 	})
 }

@@ -169,15 +169,14 @@ func TestGroupsEndApart(t *testing.T) {
 		t.Helper()
 		grant := d.grant("user")
 		change(grant)
-		s := must(d.begin(t, name, grant, d.now()))(t)
-		return s
+		return must(d.begin(t, name, grant, d.now()))(t)
 	}
 	first, second := d.signIn(t, d.grant("user")), d.signIn(t, d.grant("user"))
 	ended := d.signIn(t, d.grant("user"))
 	must(d.logins.End(t.Context(), ended.login.ID))(t)
-	others := map[string]*signedIn{
-		"another person":   begin("keycloak", func(g *provider.Grant) { g.Profile.Subject, g.Session = "1", "1" }),
-		"another provider": begin("other", func(*provider.Grant) {}),
+	others := []*signedIn{ // of another person, and at another provider
+		begin("keycloak", func(g *provider.Grant) { g.Profile.Subject, g.Session = "1", "1" }),
+		begin("other", func(*provider.Grant) {}),
 	}
 	got, err := d.logins.groups.end(t.Context(), personGroup("keycloak", testOP, testPerson), false)
 	if err != nil || len(got) != 2 || got[0].ID != first.login.ID || got[1].ID != second.login.ID || got[0].Subject() != "keycloak:"+testPerson {
@@ -185,10 +184,8 @@ func TestGroupsEndApart(t *testing.T) {
 	}
 	d.wantOut(t, first)
 	d.wantOut(t, second)
-	for name, s := range others {
-		if _, err := d.by(t, s); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+	for _, s := range others {
+		must(d.by(t, s))(t)
 	}
 	if again, err := d.logins.groups.end(t.Context(), personGroup("keycloak", testOP, testPerson), false); err != nil || len(again) != 0 {
 		t.Errorf("again: got %+v, %v, want nothing to end", again, err)

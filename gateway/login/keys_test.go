@@ -18,8 +18,7 @@ import (
 
 func loadKeys(tb testing.TB, algorithm, secret, privateKey, dataDir string) *Keys {
 	tb.Helper()
-	keys := must(LoadKeys(algorithm, secret, privateKey, dataDir))(tb)
-	return keys
+	return must(LoadKeys(algorithm, secret, privateKey, dataDir))(tb)
 }
 
 // wantSameKeys fails the test unless each verifies what the other signs, with one kid.

@@ -92,12 +92,10 @@ func (m *mechanisms) reloaded(tb testing.TB, users ...auth.Account) *mechanisms 
 func testKeys(tb testing.TB, algorithm string) *Keys {
 	tb.Helper()
 	if algorithm == "HS256" {
-		keys := must(NewHS256(testSecret))(tb)
-		return keys
+		return must(NewHS256(testSecret))(tb)
 	}
 	key := must(testRSA())(tb)
-	keys := must(NewRS256(key))(tb)
-	return keys
+	return must(NewRS256(key))(tb)
 }
 
 // testDevice returns the device traits of the test clients.
@@ -279,9 +277,7 @@ func TestEndWithAFailingStore(t *testing.T) {
 			} else {
 				m.wantDead(t, s)
 			}
-			if _, err := m.logins.End(t.Context(), s.login.ID); err != nil {
-				t.Errorf("ending it again: %v", err)
-			}
+			must(m.logins.End(t.Context(), s.login.ID))(t)
 			m.wantDead(t, s)
 		})
 	}
@@ -360,9 +356,7 @@ func TestDamagedRecordsDecideNothing(t *testing.T) {
 				_, err := m.rotate(t, s.refresh)
 				wantNoAnswer(t)(nil, err)
 			}
-			if _, err := m.logins.End(t.Context(), s.login.ID); err != nil {
-				t.Fatalf("ending: %v", err)
-			}
+			must(m.logins.End(t.Context(), s.login.ID))(t)
 			if id, err := m.byToken(t, s.access); id != nil || !errors.Is(err, auth.ErrRejected) {
 				t.Errorf("after its end: got %+v, %v", id, err)
 			}

@@ -83,9 +83,7 @@ func TestRotate(t *testing.T) {
 		t.Errorf("got %+v, %v, want the last rotation alone", f, err)
 	}
 	// The session of the login is still valid.
-	if _, err := m.bySession(t, s.session); err != nil {
-		t.Errorf("the session: %v", err)
-	}
+	must(m.bySession(t, s.session))(t)
 }
 
 // rotations runs steps with the refresh tokens of one login, separated by semicolons. The

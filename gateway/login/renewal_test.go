@@ -320,7 +320,7 @@ func TestRenewals(t *testing.T) {
 	t.Parallel()
 	scripts := map[string]string{
 		"beside the request": `
-			says auditor 9s; wait 14m59.999999999s; in user; asked 0; wait 1ns; in user; in user; in user; asked 1; wait 9s; in auditor; other auditor;
+			login; says auditor 9s; wait 14m59.999999999s; in user; asked 0; only-reads; wait 1ns; in user; in user; in user; asked 1; wait 9s; in auditor; other auditor;
 			wait 14m59.999999999s; in auditor; asked 1; wait 1ns; says user; in auditor; asked 2; in user; reported`,
 		"no instance asks twice": `says auditor; lag; wait 15m; request; asked 1; lagging auditor; asked 1; reported; in auditor; lagging auditor`,
 		"no refresh token":       `login refresh; in user 47 10m; asked 0; reported; only-reads`,

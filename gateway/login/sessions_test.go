@@ -35,9 +35,7 @@ func TestSessionRefuses(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)
 	s := m.signIn(t, "alice")
-	if _, err := m.bySession(t, s.session); err != nil {
-		t.Fatalf("the control: %v", err)
-	}
+	must(m.bySession(t, s.session))(t)
 	raw, _ := base64.RawURLEncoding.DecodeString(s.session)
 	for name, id := range map[string]string{
 		"unknown":      base64.RawURLEncoding.EncodeToString(randomBytes(32)),

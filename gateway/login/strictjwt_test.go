@@ -37,8 +37,7 @@ func signHS256(secret []byte) func(string) []byte {
 func signRS256(tb testing.TB, key *rsa.PrivateKey) func(string) []byte {
 	return func(input string) []byte {
 		sum := sha256.Sum256([]byte(input))
-		signature := must(rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, sum[:]))(tb)
-		return signature
+		return must(rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, sum[:]))(tb)
 	}
 }
 

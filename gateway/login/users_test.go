@@ -227,9 +227,7 @@ func TestBeginDelegatedWithAFailingStore(t *testing.T) {
 				if n := d.records(t, loginPrefix); n != 1 {
 					t.Errorf("%d logins in the store, want the one from before", n)
 				}
-				if _, err := d.by(t, before); err != nil {
-					t.Errorf("the login from before: %v", err)
-				}
+				must(d.by(t, before))(t)
 				again := d.signIn(t, d.grant("auditor"))
 				d.wantIn(t, again, "auditor")
 			})
