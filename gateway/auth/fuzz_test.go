@@ -54,6 +54,13 @@ func pairs(lines []string) (all []string) {
 	return all
 }
 
+func valueOf(c *http.Cookie) string {
+	if c.Quoted {
+		return `"` + c.Value + `"`
+	}
+	return strings.Trim(c.Value, cookieSpace)
+}
+
 // likeNetHTTP compares with net/http if that accepts the lines.
 func likeNetHTTP(t *testing.T, lines, kept []string, read Credentials, err error) {
 	t.Helper()
@@ -65,10 +72,7 @@ func likeNetHTTP(t *testing.T, lines, kept []string, read Credentials, err error
 			return
 		}
 		for _, c := range cookies {
-			value := strings.Trim(c.Value, cookieSpace)
-			if c.Quoted {
-				value = `"` + c.Value + `"`
-			}
+			value := valueOf(c)
 			if !testCookies.has(c.Name) {
 				others = append(others, c.Name+"="+value)
 			} else if !slices.Contains(values[c.Name], value) {
@@ -96,11 +100,7 @@ func likeNetHTTP(t *testing.T, lines, kept []string, read Credentials, err error
 			t.Fatalf("%q of %q is no list of cookies: %v", kept, lines, err)
 		}
 		for _, c := range cookies {
-			value := strings.Trim(c.Value, cookieSpace)
-			if c.Quoted {
-				value = `"` + c.Value + `"`
-			}
-			left = append(left, c.Name+"="+value)
+			left = append(left, c.Name+"="+valueOf(c))
 		}
 	}
 	if !slices.Equal(left, others) {

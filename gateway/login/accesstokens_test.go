@@ -273,41 +273,6 @@ func TestRevokeWithoutALogin(t *testing.T) {
 	m.wantAlive(t, s)
 }
 
-// If a step of a logout fails, the result is an error and no rejection, and a second
-// try ends everything.
-func TestRevokeWithAFailingStore(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		failing string
-		late    bool
-		alive   bool // after the failure
-	}{
-		{"get revoked:", false, true},
-		{"get login:", false, true},
-		{"take login:", false, true},
-		{"take login:", true, false},
-		{"put revoked:", false, false},
-		{"put revoked:", true, false},
-	} {
-		t.Run(test.failing, func(t *testing.T) {
-			t.Parallel()
-			m := newMechanisms(t, nil)
-			s := m.signIn(t, "alice")
-			m.store.late = test.late
-			m.store.fails(test.failing)
-			wantNoAnswer(t, errStore)(m.bearer.Revoke(t.Context(), s.access))
-			m.store.fails("")
-			if !test.alive {
-				m.wantDead(t, s)
-				return
-			}
-			m.wantAlive(t, s)
-			must(m.bearer.Revoke(t.Context(), s.access))(t)
-			m.wantDead(t, s)
-		})
-	}
-}
-
 // Tokens outlive a reload with the same keys. Other keys end them.
 func TestAccessTokenAfterOtherKeys(t *testing.T) {
 	t.Parallel()

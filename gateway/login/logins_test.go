@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"sync"
@@ -244,41 +245,53 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// A login is valid or invalid as a whole, whichever step of its end fails. Ending it
-// again succeeds.
+// A login is valid or invalid as a whole, whichever step of its end fails. A failure is no
+// rejection, and a second try ends everything.
 func TestEndWithAFailingStore(t *testing.T) {
 	t.Parallel()
+	end := func(m *mechanisms, s *signedIn) error {
+		_, err := m.logins.End(t.Context(), s.login.ID)
+		return err
+	}
+	revoke := func(m *mechanisms, s *signedIn) error {
+		_, err := m.bearer.Revoke(t.Context(), s.access)
+		return err
+	}
 	for _, test := range []struct {
-		failing   string
-		late      bool
-		wantError bool
-		wantAlive bool
+		name               string
+		end                func(*mechanisms, *signedIn) error
+		failing            string
+		late, fails, alive bool
 	}{
-		{failing: "take login:", wantError: true, wantAlive: true},
-		{failing: "take login:", late: true, wantError: true},
-		{failing: "delete session:"},
-		{failing: "delete refresh:"},
-		{failing: "delete "},
-		{failing: "delete ", late: true},
+		{"ending", end, "take login:", false, true, true},
+		{"ending", end, "take login:", true, true, false},
+		{"ending", end, "delete session:", false, false, false},
+		{"ending", end, "delete refresh:", false, false, false},
+		{"ending", end, "delete ", false, false, false},
+		{"ending", end, "delete ", true, false, false},
+		{"revoking", revoke, "get revoked:", false, true, true},
+		{"revoking", revoke, "get login:", false, true, true},
+		{"revoking", revoke, "take login:", false, true, true},
+		{"revoking", revoke, "take login:", true, true, false},
+		{"revoking", revoke, "put revoked:", false, true, false},
+		{"revoking", revoke, "put revoked:", true, true, false},
 	} {
-		t.Run(test.failing, func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s, %s late %v", test.name, test.failing, test.late), func(t *testing.T) {
 			t.Parallel()
 			m := newMechanisms(t, nil)
 			s := m.signIn(t, "alice")
 			m.store.late = test.late
 			m.store.fails(test.failing)
-			_, err := m.logins.End(t.Context(), s.login.ID)
-			if test.wantError != errors.Is(err, errStore) || errors.Is(err, auth.ErrRejected) {
-				t.Errorf("late %v: got the error %v", test.late, err)
+			if err := test.end(m, s); test.fails != errors.Is(err, errStore) || (err != nil) != test.fails || errors.Is(err, auth.ErrRejected) {
+				t.Errorf("got the error %v", err)
 			}
 			m.store.fails("")
-			if test.wantAlive {
+			if test.alive {
 				m.wantAlive(t, s)
-			} else {
-				m.wantDead(t, s)
+				noError(t, test.end(m, s))
 			}
-			must(m.logins.End(t.Context(), s.login.ID))(t)
 			m.wantDead(t, s)
+			must(m.logins.End(t.Context(), s.login.ID))(t)
 		})
 	}
 }
