@@ -108,12 +108,21 @@ func TestAttemptIsFinishedOnce(t *testing.T) {
 	}
 }
 
-// A state is useless in another browser, and trying it does no harm.
+// A state is useless in another browser, and so is what resembles a state. Trying it does
+// no harm.
 func TestAttemptOfAnotherBrowser(t *testing.T) {
 	t.Parallel()
 	w := newWaiting(t)
+	raw, _ := base64.RawURLEncoding.DecodeString(w.attempt.State)
 	for _, browser := range []string{NewBrowserSecret(), "", w.attempt.Browser, w.browser + "=", w.browser[:42], strings.ToUpper(w.browser)} {
 		w.wantNoAttempt(t, browser, w.attempt.State)
+	}
+	for _, state := range []string{
+		"", "x", w.attempt.State[:42], w.attempt.State + "A", w.attempt.State + "=", " " + w.attempt.State, w.attempt.State + "\n", string(raw),
+		hashed([]byte(w.attempt.State)), attemptKey(w.attempt.State), w.attempt.Nonce, w.attempt.Verifier, w.browser, w.attempt.Browser,
+		loosen(t, w.attempt.State), strings.ToUpper(w.attempt.State), "\x00", "\xff", strings.Repeat("A", 1<<20),
+	} {
+		w.wantNoAttempt(t, w.browser, state)
 	}
 	for _, call := range w.store.takeCalls() {
 		if strings.HasPrefix(call, "take ") || strings.HasPrefix(call, "delete ") {
@@ -139,20 +148,6 @@ func TestAttemptLifetime(t *testing.T) {
 	if n, err := w.store.Store.(store.Counter).Count(t.Context(), ""); n != 0 || err != nil {
 		t.Errorf("%d records stay, %v", n, err)
 	}
-}
-
-func TestStatesThatNeverWere(t *testing.T) {
-	t.Parallel()
-	w := newWaiting(t)
-	raw, _ := base64.RawURLEncoding.DecodeString(w.attempt.State)
-	for _, state := range []string{
-		"", "x", w.attempt.State[:42], w.attempt.State + "A", w.attempt.State + "=", " " + w.attempt.State, w.attempt.State + "\n", string(raw),
-		hashed([]byte(w.attempt.State)), attemptKey(w.attempt.State), w.attempt.Nonce, w.attempt.Verifier, w.browser, w.attempt.Browser,
-		loosen(t, w.attempt.State), strings.ToUpper(w.attempt.State), "\x00", "\xff", strings.Repeat("A", 1<<20),
-	} {
-		w.wantNoAttempt(t, w.browser, state)
-	}
-	must(w.attempts.Finish(t.Context(), w.browser, w.attempt.State))(t)
 }
 
 // An attempt that was encrypted with another key or for another state is not found.
