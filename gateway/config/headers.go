@@ -68,18 +68,18 @@ func (h *RouteHeaders) check(r *report, path string, upstream, top *IdentityHead
 	}
 	for _, name := range slices.Sorted(maps.Keys(h.Set)) {
 		at := strictyaml.Join(path+".set", name)
-		names.check(at, name)
+		names.check(at, name, false)
 		if !httpguts.ValidHeaderFieldValue(h.Set[name]) {
 			r.Fault(at, "the value contains a control character, which no header can have")
 		}
 	}
 	for i, name := range h.Remove {
-		names.check(fmt.Sprintf("%s.remove[%d]", path, i), name)
+		names.check(fmt.Sprintf("%s.remove[%d]", path, i), name, false)
 	}
 	names.addIdentity(top) // no client may send these, even if the upstream has others
 	for i, name := range h.Pass {
 		at := fmt.Sprintf("%s.pass[%d]", path, i)
-		if names.check(at, name) {
+		if names.check(at, name, true) {
 			names.checkPass(at, name)
 		}
 	}
@@ -99,8 +99,9 @@ func (c *routeHeaderNames) addIdentity(headers *IdentityHeaders) {
 	}
 }
 
-// check checks a name and reports whether a route may use it.
-func (c *routeHeaderNames) check(at, name string) bool {
+// check checks a name and reports whether a route may use it. Only headers that
+// clients may send (pass) can be about the request, such as X-Forwarded-Prefix.
+func (c *routeHeaderNames) check(at, name string, pass bool) bool {
 	folded := headername.Fold(name)
 	problem := ""
 	switch {
@@ -108,7 +109,7 @@ func (c *routeHeaderNames) check(at, name string) bool {
 		problem = "%q is not the name of a header; use letters, digits and -"
 	case c.identity[folded]:
 		problem = "%q is an identity header, which only the gateway sets; see identity_headers"
-	case folded == "Host" || folded == "Content-Length" || slices.Contains(hopByHop, folded) || aboutRequest(folded) && !strings.Contains(at, ".pass["):
+	case folded == "Host" || folded == "Content-Length" || slices.Contains(hopByHop, folded) || aboutRequest(folded) && !pass:
 		problem = "only the gateway sets %q"
 	case c.taken[folded] != "":
 		c.report.Fault(at, "%q is already listed in %s", name, c.taken[folded])

@@ -9,6 +9,8 @@ import (
 	"authgate/policy"
 )
 
+const publicURLKey = "public_url"
+
 // Forms of public_url and of the address of an upstream, for diagnostics.
 const (
 	originForm  = "expected https://HOST or https://HOST:PORT"
@@ -82,16 +84,13 @@ func canonicalOrigin(u *url.URL) {
 	}
 }
 
-const publicURLKey = "public_url"
-
 func checkPublicURL(r *report, u *url.URL) {
-	const key, expected = publicURLKey, originForm
 	switch {
 	case u == nil:
-		r.Fault(key, "must not be empty; %s", expected)
+		r.Fault(publicURLKey, "must not be empty; %s", originForm)
 	case u.Scheme != "https":
-		r.Fault(key, "%q is not https; clients send credentials over TLS only; %s", u, expected)
+		r.Fault(publicURLKey, "%q is not https; clients send credentials over TLS only; %s", u, originForm)
 	case u.Path != "":
-		r.Fault(key, "%q has a path; %s", u, expected)
+		r.Fault(publicURLKey, "%q has a path; %s", u, originForm)
 	}
 }

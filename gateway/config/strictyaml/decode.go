@@ -39,7 +39,7 @@ func (d *decoder) wrong(n ast.Node, path, format string, args ...any) {
 	d.Break(path)
 }
 
-// shownPath is a path as diagnostics show it. The root has a name of its own.
+// shownPath returns a path as diagnostics show it. The root has a name of its own.
 func (d *decoder) shownPath(path string) string {
 	if path == "" {
 		return documentKey
@@ -57,7 +57,7 @@ func (d *decoder) value(n ast.Node, path string, v reflect.Value) {
 		d.inAlias++
 		defer func() { d.inAlias-- }()
 	}
-	if !d.spend(n) {
+	if !d.countExpanded(n) {
 		return
 	}
 	if tag, ok := n.(*ast.TagNode); ok {
@@ -142,9 +142,9 @@ func (d *decoder) resolve(n ast.Node, path string) (_ ast.Node, aliased, ok bool
 	}
 }
 
-// spend counts a value that is read through an alias. It returns false when
+// countExpanded counts a value that is read through an alias. It returns false when
 // there are too many.
-func (d *decoder) spend(n ast.Node) bool {
+func (d *decoder) countExpanded(n ast.Node) bool {
 	if d.inAlias == 0 {
 		return true
 	}
@@ -177,13 +177,13 @@ func (d *decoder) section(n ast.Node, path string, v reflect.Value) {
 		default:
 			at := Join(path, e.name)
 			d.single[at] = f.single
-			d.entry(e, at, v.Field(f.index))
+			d.entryValue(e, at, v.Field(f.index))
 		}
 	}
 }
 
-// entry decodes the value of one key.
-func (d *decoder) entry(e entry, path string, v reflect.Value) {
+// entryValue decodes the value of one key.
+func (d *decoder) entryValue(e entry, path string, v reflect.Value) {
 	if e.merged {
 		d.inAlias++
 		defer func() { d.inAlias-- }()
@@ -201,7 +201,7 @@ type field struct {
 	single bool
 }
 
-// fieldsOf are the keys of a struct type by its yaml tags.
+// fieldsOf returns the keys of a struct type by its yaml tags.
 func fieldsOf(t reflect.Type) map[string]field {
 	fields := make(map[string]field, t.NumField())
 	for i := range t.NumField() {
@@ -246,7 +246,7 @@ func (d *decoder) secretFile(path string, e entry, entries []entry, v reflect.Va
 		return
 	}
 	var name string
-	d.entry(e, key, reflect.ValueOf(&name).Elem())
+	d.entryValue(e, key, reflect.ValueOf(&name).Elem())
 	d.places[Join(path, base)] = d.places[key]
 	if d.broken[key] {
 		d.Break(Join(path, base))
@@ -298,7 +298,7 @@ func (d *decoder) table(n ast.Node, path string, v reflect.Value) {
 	m := reflect.MakeMapWithSize(v.Type(), len(entries))
 	for _, e := range entries {
 		element := d.newElement(v.Type().Elem())
-		d.entry(e, Join(path, e.name), element)
+		d.entryValue(e, Join(path, e.name), element)
 		m.SetMapIndex(reflect.ValueOf(e.name), element)
 	}
 	v.Set(m)

@@ -77,13 +77,13 @@ type position struct{ line, column int }
 type problems struct {
 	list Diagnostics
 	// secrets are the values read so far that must not be shown.
-	secrets []string
-	said    map[said]bool
+	secrets  []string
+	reported map[report]bool
 }
 
-// said identifies a diagnostic by its place and message, for any path that
+// report identifies a diagnostic by its place and message, for any path that
 // leads to the place.
-type said struct {
+type report struct {
 	file    string
 	at      position
 	message string
@@ -92,14 +92,14 @@ type said struct {
 // addOnce is add for a value that is written in the text. Aliases can lead to
 // the value several times, and it is reported once.
 func (p *problems) addOnce(t *text, at position, key, format string, args ...any) {
-	id := said{t.name, at, fmt.Sprintf(format, args...)}
-	if p.said[id] {
+	id := report{t.name, at, fmt.Sprintf(format, args...)}
+	if p.reported[id] {
 		return
 	}
-	if p.said == nil {
-		p.said = map[said]bool{}
+	if p.reported == nil {
+		p.reported = map[report]bool{}
 	}
-	p.said[id] = true
+	p.reported[id] = true
 	p.add(t, at, key, "%s", id.message)
 }
 

@@ -11,11 +11,11 @@ import (
 // dotted and begin at the root: routes[1].policy.
 type Document struct {
 	*text
-	reader *Reader
-	root   string          // the path of the top level, empty in the main file
-	places map[string]span // of everything that is written
-	broken map[string]bool // paths of values that could not be read
-	shaky  map[string]bool // paths around those
+	reader       *Reader
+	root         string          // the path of the top level, empty in the main file
+	places       map[string]span // of all keys and values in the file
+	broken       map[string]bool // paths of values that could not be read
+	brokenInside map[string]bool // paths of values that contain those
 }
 
 // span is where a key and its value begin.
@@ -24,7 +24,7 @@ type span struct{ key, value position }
 func (r *Reader) document(t *text, root string) *Document {
 	return &Document{
 		text: t, reader: r, root: root,
-		places: map[string]span{}, broken: map[string]bool{}, shaky: map[string]bool{},
+		places: map[string]span{}, broken: map[string]bool{}, brokenInside: map[string]bool{},
 	}
 }
 
@@ -40,19 +40,19 @@ func (d *Document) Given(path string) bool {
 	return ok
 }
 
-// Break notes that the value at path is wrong, so that later checks do not
-// report what follows from that.
+// Break marks the value at path as wrong, so that later checks do not report
+// what follows from that.
 func (d *Document) Break(path string) {
 	d.broken[path] = true
 	for up, ok := parent(path); ok; up, ok = parent(up) {
-		d.shaky[up] = true
+		d.brokenInside[up] = true
 	}
 }
 
 // Broken reports whether the value at path, a value in it or one around it is
 // wrong.
 func (d *Document) Broken(path string) bool {
-	if d.shaky[path] || d.Unreadable(path) {
+	if d.brokenInside[path] || d.Unreadable(path) {
 		return true
 	}
 	for up, ok := parent(path); ok; up, ok = parent(up) {
@@ -101,8 +101,8 @@ func (d *Document) Warn(path, format string, args ...any) {
 	d.reader.warnings.addOnce(d.text, d.at(path), path, format, args...)
 }
 
-// at is the place to show for path: that of its value, or of the nearest key
-// around it that is written.
+// at returns the place to show for path: that of its value, or of the nearest
+// key around it that is written.
 func (d *Document) at(path string) position {
 	if place, ok := d.places[path]; ok {
 		return place.value
@@ -136,7 +136,7 @@ func Join(path, key string) string {
 	return path + "." + key
 }
 
-// start is where a node begins.
+// start returns where a node begins.
 func start(n ast.Node) position {
 	switch n := n.(type) {
 	case *ast.MappingNode:

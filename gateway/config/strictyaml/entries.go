@@ -55,7 +55,7 @@ func (d *decoder) entries(n ast.Node, path string) ([]entry, bool) {
 	return list, true
 }
 
-// keyName is the text of a key.
+// keyName returns the text of a key.
 func (d *decoder) keyName(key ast.Node, path string) (string, bool) {
 	switch k := key.(type) {
 	case *ast.StringNode:
@@ -75,7 +75,7 @@ func (d *decoder) merge(list *[]entry, n ast.Node, path string) {
 	d.inAlias++
 	defer func() { d.inAlias-- }()
 	content, _, ok := d.resolve(n, path)
-	if !ok || !d.spend(content) {
+	if !ok || !d.countExpanded(content) {
 		return
 	}
 	switch source := content.(type) {
@@ -92,7 +92,7 @@ func (d *decoder) merge(list *[]entry, n ast.Node, path string) {
 	case ast.MapNode:
 		merged, _ := d.entries(content, path)
 		for _, e := range merged {
-			if !d.spend(content) {
+			if !d.countExpanded(content) {
 				return
 			}
 			if !slices.ContainsFunc(*list, func(own entry) bool { return own.name == e.name }) {

@@ -96,7 +96,7 @@ func maskPatterns(line string) string {
 	return userinfo.ReplaceAllString(line, "://"+Masked+"@")
 }
 
-// indentation is the number of leading spaces and tabs.
+// indentation returns the number of leading spaces and tabs.
 func indentation(line string) int {
 	return len(line) - len(strings.TrimLeft(line, " \t"))
 }

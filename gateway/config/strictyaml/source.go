@@ -211,7 +211,7 @@ func parseTokens(source string) (file *ast.File, err error) {
 	return parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 }
 
-// place is where a token begins.
+// place returns where a token begins.
 func place(tk *token.Token) position {
 	if tk == nil || tk.Position == nil {
 		return position{1, 1}
