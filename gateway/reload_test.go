@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -51,9 +53,15 @@ func TestReloadAllOrNothing(t *testing.T) {
 		reload func(*rig) error
 		want   string
 	}{
-		"algorithm":            {invalid(func(c *config.Config) { c.Token.Algorithm = "none" }), "token"},
-		"secret":               {invalid(func(c *config.Config) { c.Token.Secret = "short" }), "token"},
-		"key":                  {invalid(func(c *config.Config) { c.Token.Algorithm, c.Token.PrivateKey = "RS256", c.DataDir+"/nowhere.pem" }), "token"},
+		"algorithm": {invalid(func(c *config.Config) { c.Token.Algorithm = "none" }), "token"},
+		"secret":    {invalid(func(c *config.Config) { c.Token.Secret = "short" }), "token"},
+		"key":       {invalid(func(c *config.Config) { c.Token.Algorithm, c.Token.PrivateKey = "RS256", c.DataDir+"/nowhere.pem" }), "token"},
+		"encryption key": {func(r *rig) error { // the last step before the store changes
+			if err := os.Mkdir(filepath.Join(r.dir, storeKeyFile), 0o700); err != nil {
+				return err
+			}
+			return invalid(func(c *config.Config) { c.Session.CSRFToken = true })(r)
+		}, "store.encryption_key"},
 		"needs a restart":      {invalid(func(c *config.Config) { c.DataDir = "/elsewhere" }), "data_dir"},
 		"cannot be loaded":     {func(r *rig) error { return r.Reload(func() (*config.Config, error) { return nil, sesame }) }, "sesame"},
 		"the first operation":  {withoutStore(0), errBroken.Error()},
