@@ -370,23 +370,32 @@ func TestIdleBound(t *testing.T) {
 	c.Close()
 }
 
+// ended is a connection that has ended.
+type ended struct{ net.Conn }
+
+func (ended) SetDeadline(time.Time) error { return io.ErrClosedPipe }
+func (ended) Close() error                { return nil }
+
 // A connection that fails its check is closed, and a new one is dialed. An error of
 // that is the error of the request. No connection is made for a client that has left.
 func TestConnect(t *testing.T) {
 	t.Parallel()
 	errRefused := errors.New("refused")
 	for name, c := range map[string]struct {
-		dial dialFunc
-		want error
+		dialed net.Conn // nil: none
+		want   error
 	}{
-		"refused": {func(context.Context, string) (net.Conn, error) { return nil, errRefused }, errRefused},
-		"closed at once": {func(context.Context, string) (net.Conn, error) {
-			here, _ := net.Pipe()
-			return here, here.Close()
-		}, io.ErrClosedPipe},
+		"refused":        {nil, errRefused},
+		"closed at once": {ended{}, io.ErrClosedPipe},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newDialing(t, time.Minute, c.dial)
+			var closed atomic.Bool
+			f := newDialing(t, time.Minute, func(context.Context, string) (net.Conn, error) {
+				if c.dialed == nil {
+					return nil, errRefused
+				}
+				return &watched{c.dialed, &closed}, nil
+			})
 			here, there := net.Pipe()
 			f.idle.put(newConn(here, "app.invalid"))
 			left, leave := context.WithCancel(t.Context())
@@ -395,8 +404,8 @@ func TestConnect(t *testing.T) {
 				t.Errorf("%s: a client that has left: %v, %d connections", name, err, f.dialed.Load())
 			}
 			idleOne(t, f.Client) // untouched
-			if _, err := f.get(t, t.Context()); !errors.Is(err, c.want) {
-				t.Errorf("%s: %v", name, err)
+			if _, err := f.get(t, t.Context()); !errors.Is(err, c.want) || closed.Load() != (c.dialed != nil) {
+				t.Errorf("%s: %v, closed: %t", name, err, closed.Load())
 			}
 			if _, err := there.Read(make([]byte, 1)); err != io.EOF { // the bubble fails if it stays open
 				t.Errorf("%s: the connection that fails its check: %v", name, err)
