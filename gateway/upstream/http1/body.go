@@ -11,7 +11,7 @@ import (
 // body is the body of a response. Its end ends the exchange.
 type body struct {
 	io.ReadCloser
-	answered
+	exchange
 	ended bool
 	err   error // of each Read after the end
 }
@@ -67,14 +67,14 @@ type tunnel struct {
 	stop func() bool
 }
 
-func (a *answered) tunnel(response *http.Response) (*http.Response, error) {
-	if a.upload != nil && !a.upload.done() {
-		return nil, a.conn.fail(response.Request, a.stop, errUnasked) // the rest of the body would go into the tunnel
+func (e *exchange) tunnel(response *http.Response) (*http.Response, error) {
+	if e.upload != nil && !e.upload.done() {
+		return nil, e.conn.fail(response.Request, e.stop, errUnasked) // the rest of the body would go into the tunnel
 	}
-	if err := a.conn.SetDeadline(time.Time{}); err != nil {
-		return nil, a.conn.fail(response.Request, a.stop, err)
+	if err := e.conn.SetDeadline(time.Time{}); err != nil {
+		return nil, e.conn.fail(response.Request, e.stop, err)
 	}
-	response.Body = &tunnel{a.conn, a.stop}
+	response.Body = &tunnel{e.conn, e.stop}
 	return response, nil
 }
 

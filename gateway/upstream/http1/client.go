@@ -91,8 +91,8 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	response, err := c.exchange(k, r, b.Bytes())
-	var unanswered *unansweredError
-	if err == nil || !used || !repeatable(r) || !errors.As(err, &unanswered) {
+	var closed *noResponseError
+	if err == nil || !used || !repeatable(r) || !errors.As(err, &closed) {
 		return response, err
 	}
 	if k, err = c.open(r.Context(), r.URL.Host, deadline); err != nil {
@@ -129,8 +129,8 @@ func upgrades(r *http.Request) bool {
 	return len(r.Header["Upgrade"]) > 0 && httpguts.HeaderValuesContainsToken(r.Header["Connection"], "Upgrade")
 }
 
-// repeatable reports whether a request may be sent again if the first outcome is
-// unknown (RFC 9110, section 9.2.2).
+// repeatable reports whether a request may be sent again although the upstream may
+// have acted on it (RFC 9110, section 9.2.2).
 func repeatable(r *http.Request) bool {
 	if hasBody(r) || upgrades(r) || r.Context().Err() != nil {
 		return false

@@ -23,16 +23,16 @@ var (
 	errNotWanted = errors.New("the upstream has responded without reading the body of the request")
 )
 
-// unansweredError means that a connection ended before a byte of the response.
-type unansweredError struct{ err error }
+// noResponseError means that a connection ended before a byte of the response.
+type noResponseError struct{ err error }
 
 // Error implements error.
-func (e *unansweredError) Error() string {
+func (e *noResponseError) Error() string {
 	return "the upstream closed the connection without a response: " + e.err.Error()
 }
 
 // Unwrap returns the cause.
-func (e *unansweredError) Unwrap() error { return e.err }
+func (e *noResponseError) Unwrap() error { return e.err }
 
 // withoutQuotes returns err if it comes from the network or a context, and
 // instead otherwise: errors of net/http quote what it cannot parse.

@@ -19,13 +19,13 @@ func (c *Client) exchange(k *conn, r *http.Request, request []byte) (*http.Respo
 	}
 	// After another error of Write there may be a response: an upstream may respond
 	// and close the connection before it has read the whole request.
-	response, err := k.answer(r, nil)
+	response, err := k.readResponse(r, nil)
 	if err != nil {
 		return nil, k.fail(r, stop, err)
 	}
-	a := answered{client: c, conn: k, ctx: r.Context(), stop: stop}
-	a.reusable = failed == nil && !c.noReuse && reusable(r, response, k.unclear)
-	return a.take(response)
+	e := exchange{client: c, conn: k, ctx: r.Context(), stop: stop}
+	e.reusable = failed == nil && !c.noReuse && reusable(r, response, k.unclear)
+	return e.deliver(response)
 }
 
 // fail closes the connection and returns the reason: the end of the context, or
@@ -39,19 +39,19 @@ func (k *conn) fail(r *http.Request, stop func() bool, err error) error {
 	return err
 }
 
-// answer reads the header of the final response. It passes on the informational
-// responses before it.
-func (k *conn) answer(r *http.Request, up *upload) (*http.Response, error) {
+// readResponse reads the header of the final response. It passes on the
+// informational responses before it.
+func (k *conn) readResponse(r *http.Request, up *upload) (*http.Response, error) {
 	k.limited.N = maxHeader
 	if _, err := k.br.Peek(1); err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil, err
 		}
-		return nil, &unansweredError{withoutQuotes(err, errHeader)}
+		return nil, &noResponseError{withoutQuotes(err, errHeader)}
 	}
 	framed := false // an informational response has no body (RFC 9112, section 6.3)
 	for range MaxInformational + 1 {
-		response, err := k.header(r)
+		response, err := k.readHeader(r)
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +63,7 @@ func (k *conn) answer(r *http.Request, up *upload) (*http.Response, error) {
 			k.unclear = k.unclear || framed
 			return response, nil
 		case status == http.StatusContinue && up != nil:
-			up.goOn()
+			up.proceed()
 		}
 		framed = framed || frames(response)
 		if err := informational(r.Context(), response); err != nil {
@@ -73,8 +73,8 @@ func (k *conn) answer(r *http.Request, up *upload) (*http.Response, error) {
 	return nil, ErrInformational
 }
 
-// header reads the header of one response.
-func (k *conn) header(r *http.Request) (*http.Response, error) {
+// readHeader reads the header of one response.
+func (k *conn) readHeader(r *http.Request) (*http.Response, error) {
 	buffered, unread := k.br.Buffered(), k.limited.N
 	head, _ := k.br.Peek(buffered) // cannot fail
 	response, err := http.ReadResponse(k.br, r)
@@ -102,46 +102,47 @@ func informational(ctx context.Context, response *http.Response) error {
 	return nil
 }
 
-// answered is an exchange after the header of its response.
-type answered struct {
+// exchange is a request and its response, from the end of the response's header to
+// the end of its body.
+type exchange struct {
 	client   *Client
 	conn     *conn
 	ctx      context.Context // of the request
 	stop     func() bool
-	upload   *upload // nil if the request was sent before
+	upload   *upload // nil if the request was sent before the response was read
 	reusable bool
 }
 
-// take returns the response with a body whose end ends the exchange.
-func (a *answered) take(response *http.Response) (*http.Response, error) {
+// deliver returns the response with a body whose end ends the exchange.
+func (e *exchange) deliver(response *http.Response) (*http.Response, error) {
 	if response.StatusCode == http.StatusSwitchingProtocols {
-		return a.tunnel(response)
+		return e.tunnel(response)
 	}
 	if response.Body == http.NoBody || response.Request.Method == http.MethodHead {
-		a.end(true)
+		e.end(true)
 		response.Body = http.NoBody
 		return response, nil
 	}
-	if length := response.ContentLength; a.upload == nil && (length < 0 || int64(a.conn.br.Buffered()) < length) {
-		if err := a.conn.SetDeadline(time.Time{}); err != nil { // a body has no time limit
-			return nil, a.conn.fail(response.Request, a.stop, err)
+	if length := response.ContentLength; e.upload == nil && (length < 0 || int64(e.conn.br.Buffered()) < length) {
+		if err := e.conn.SetDeadline(time.Time{}); err != nil { // a body has no time limit
+			return nil, e.conn.fail(response.Request, e.stop, err)
 		}
 	}
-	response.Body = &body{ReadCloser: response.Body, answered: *a}
+	response.Body = &body{ReadCloser: response.Body, exchange: *e}
 	return response, nil
 }
 
 // end gives the connection back, or closes it. It is called once, when nothing
 // more is read. whole says whether the whole response was read.
-func (a *answered) end(whole bool) {
-	alive := a.stop() // false if the end of the context has closed the connection
-	if !whole || !alive || !a.reusable || a.conn.br.Buffered() > 0 {
-		a.conn.abort()
+func (e *exchange) end(whole bool) {
+	alive := e.stop() // false if the end of the context has closed the connection
+	if !whole || !alive || !e.reusable || e.conn.br.Buffered() > 0 {
+		e.conn.abort()
 		return
 	}
-	if a.upload != nil {
-		a.upload.release()
+	if e.upload != nil {
+		e.upload.release()
 		return
 	}
-	a.client.idle.put(a.conn)
+	e.client.idle.put(e.conn)
 }

@@ -46,7 +46,7 @@ func (c *TLSConn) Check() bool {
 type wire struct {
 	net.Conn
 	held   bool    // Read fails with errHeld
-	header [5]byte // of the present record
+	header [5]byte // of the current record
 	have   int     // bytes of the header that have come
 	left   int     // bytes of the payload that have not come yet
 }

@@ -31,21 +31,21 @@ func (c *Client) stream(r *http.Request) (*http.Response, error) {
 		body.wait = up.wait
 	}
 	go up.run(q)
-	response, err := k.answer(r, up)
+	response, err := k.readResponse(r, up)
 	if err != nil {
 		err = k.fail(r, stop, err)
 		if failed := up.broken(); failed != nil && r.Context().Err() == nil {
 			err = failed
 		}
-		up.answer()
+		up.respond()
 		return nil, err
 	}
-	if err := up.answer(); err != nil {
+	if err := up.respond(); err != nil {
 		return nil, k.fail(r, stop, err)
 	}
-	a := answered{client: c, conn: k, ctx: r.Context(), stop: stop, upload: up}
-	a.reusable = !c.noReuse && reusable(r, response, k.unclear)
-	return a.take(response)
+	e := exchange{client: c, conn: k, ctx: r.Context(), stop: stop, upload: up}
+	e.reusable = !c.noReuse && reusable(r, response, k.unclear)
+	return e.deliver(response)
 }
 
 // source is the body of a request that the client sends.
@@ -87,13 +87,13 @@ type upload struct {
 	once     sync.Once
 	failed   error // of Write; only run uses it
 
-	mu       sync.Mutex
-	answered bool        // the header of the response has come, or never will
-	watched  bool        // the body of the response is being read
-	ended    bool        // nothing more is written
-	err      error       // why it ended; nil if the whole request was written
-	late     *time.Timer // set if the response ended first
-	drains   bool        // drain has begun
+	mu        sync.Mutex
+	responded bool        // the header of the response has come, or never will
+	watched   bool        // the body of the response is being read
+	ended     bool        // nothing more is written
+	err       error       // why it ended; nil if the whole request was written
+	late      *time.Timer // set if the response ended first
+	draining  bool        // drain has begun
 }
 
 // run writes the request.
@@ -138,9 +138,9 @@ func (u *upload) end(err error) {
 	defer u.mu.Unlock()
 	u.ended, u.err = true, err
 	switch {
-	case u.body.failure() != nil || !u.answered && errors.Is(err, os.ErrDeadlineExceeded):
+	case u.body.failure() != nil || !u.responded && errors.Is(err, os.ErrDeadlineExceeded):
 		u.conn.abort() // the body failed, or the upstream does not read
-	case !u.answered:
+	case !u.responded:
 		// If this fails, reading the response fails too.
 		_ = u.conn.SetReadDeadline(time.Now().Add(u.client.timeout))
 	case u.late != nil:
@@ -154,13 +154,13 @@ func (u *upload) end(err error) {
 	}
 }
 
-// answer is called when the header of the response has come, or never will. It
+// respond is called when the header of the response has come, or never will. It
 // removes the time limit.
-func (u *upload) answer() error {
+func (u *upload) respond() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.answered = true
-	u.goOn()
+	u.responded = true
+	u.proceed()
 	return u.conn.SetReadDeadline(time.Time{})
 }
 
@@ -209,14 +209,14 @@ func (u *upload) wait() error {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.answered {
+	if u.responded {
 		return errNotWanted
 	}
 	return nil
 }
 
-// goOn ends wait.
-func (u *upload) goOn() {
+// proceed ends wait.
+func (u *upload) proceed() {
 	if u.expected != nil {
 		u.once.Do(func() { close(u.expected) })
 	}
@@ -237,10 +237,10 @@ func (u *upload) watch() {
 // drain reads the rest of the request's body, and closes the connection if that
 // fails. The caller holds the lock.
 func (u *upload) drain() {
-	if u.drains {
+	if u.draining {
 		return
 	}
-	u.drains = true
+	u.draining = true
 	go func() {
 		if _, err := io.Copy(io.Discard, u.body.ReadCloser); err != nil {
 			u.conn.abort()
