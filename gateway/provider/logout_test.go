@@ -26,7 +26,7 @@ func TestLogout(t *testing.T) {
 		tokens     Tokens
 		calls      []string // that were made
 		redirect   bool
-		kind       error
+		fault      string
 	}{
 		{name: "Keycloak", endSession: say(204, "", ""), revoke: say(200, "", ""), tokens: full, calls: []string{form}},
 		{name: "200 that is no page", endSession: say(200, "application/json", "{}"), tokens: full, calls: []string{form}},
@@ -38,11 +38,11 @@ func TestLogout(t *testing.T) {
 		{name: "a failure, then revocation", endSession: say(400, "application/json", `{"error":"invalid_request"}`), revoke: say(200, "", ""), tokens: full, calls: []string{form, revocation}},
 		{name: "two failures, then the browser", endSession: say(500, "", ""), revoke: say(500, "", ""), tokens: full, calls: []string{form, revocation}, redirect: true},
 		{name: "nothing is offered", tokens: full},
-		{name: "nothing but revocation, and that fails", revoke: say(503, "", "the-refresh-token"), tokens: full, calls: []string{revocation}, kind: ErrFault},
+		{name: "nothing but revocation, and that fails", revoke: say(503, "", "the-refresh-token"), tokens: full, calls: []string{revocation}, fault: "logout"},
 		{name: "no tokens", revoke: say(200, "", "")},
 
 		{name: "form", logout: "form", endSession: say(204, "", ""), revoke: say(200, "", ""), tokens: full, calls: []string{form}},
-		{name: "form that fails", logout: "form", endSession: page, revoke: say(200, "", ""), tokens: full, calls: []string{form}, kind: ErrFault},
+		{name: "form that fails", logout: "form", endSession: page, revoke: say(200, "", ""), tokens: full, calls: []string{form}, fault: "logout"},
 		{name: "form without a refresh token", logout: "form", endSession: say(204, "", ""), revoke: say(200, "", ""), tokens: noRefresh},
 		{name: "revoke", logout: "revoke", endSession: say(204, "", ""), revoke: say(200, "", ""), tokens: full, calls: []string{revocation}},
 		{name: "revoke that is not offered", logout: "revoke", endSession: say(204, "", ""), tokens: full},
@@ -59,11 +59,7 @@ func TestLogout(t *testing.T) {
 				f.discovery["revocation_endpoint"], f.instead["/revoke"] = f.idp+"/revoke", test.revoke
 			}
 			got, err := f.provider(func(o *Options) { o.Logout = test.logout }).Logout(t.Context(), test.tokens)
-			if test.kind != nil {
-				wantError(t, err, test.kind, "logout")
-			} else if err != nil {
-				t.Error(err)
-			}
+			wantResult(t, err, ErrFault, test.fault)
 			var calls []string
 			for _, path := range []string{form, revocation} {
 				for range f.called(path) {
@@ -145,18 +141,15 @@ func TestLogoutRequests(t *testing.T) {
 	}
 }
 
-func TestLogoutWithoutMetadata(t *testing.T) {
-	f := newFake(t, newClock().Now).listen()
-	f.instead[discoveryPath] = say(503, "", "")
-	_, err := f.provider(nil).Logout(t.Context(), Tokens{Refresh: "the-refresh-token"})
-	wantError(t, err, ErrFault, "discovery")
-}
-
-func TestLogoutURLInTheClear(t *testing.T) {
+// A logout fails if nothing is known of the provider, or its address is in the clear.
+func TestLogoutFaults(t *testing.T) {
 	f := newFake(t, newClock().Now).listen()
 	p := f.provider(func(o *Options) { o.LogoutURL = "http://id.example.org/logout" })
 	_, err := p.Logout(t.Context(), Tokens{Refresh: "the-refresh-token"})
 	wantError(t, err, ErrFault, "logout_url")
+	f.instead[discoveryPath] = say(503, "", "")
+	_, err = f.provider(nil).Logout(t.Context(), Tokens{Refresh: "the-refresh-token"})
+	wantError(t, err, ErrFault, "discovery")
 }
 
 // All ways together have one timeout, and the browser is not sent to where
