@@ -321,12 +321,18 @@ func TestIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newDialing(t, time.Minute, nil)
+		check := func(sweeping bool, addresses int) {
+			t.Helper()
+			f.idle.mu.Lock()
+			defer f.idle.mu.Unlock()
+			if f.idle.sweeping != sweeping || len(f.idle.conns) != addresses {
+				t.Errorf("the pool is swept: %t, with %d addresses", f.idle.sweeping, len(f.idle.conns))
+			}
+		}
 		idleFor := func(until func()) time.Duration {
 			here, there := net.Pipe()
 			f.idle.put(newConn(here, "app"))
-			if !f.idle.sweeping {
-				t.Error("the pool is not swept")
-			}
+			check(true, 1)
 			start := time.Now()
 			until()
 			_, _ = there.Read(make([]byte, 1)) // until it is closed
@@ -337,9 +343,7 @@ func TestIdle(t *testing.T) {
 				t.Errorf("an idle connection lives %v", took)
 			}
 			synctest.Wait()
-			if f.idle.sweeping || len(f.idle.conns) > 0 {
-				t.Errorf("the pool is swept: %t, with %d addresses", f.idle.sweeping, len(f.idle.conns))
-			}
+			check(false, 0)
 		}
 		if took := idleFor(f.CloseIdleConnections); took != 0 {
 			t.Errorf("told to close, it takes %v", took)
