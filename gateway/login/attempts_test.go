@@ -117,6 +117,7 @@ func TestAttemptOfAnotherBrowser(t *testing.T) {
 	for _, browser := range []string{NewBrowserSecret(), "", w.attempt.Browser, w.browser + "=", w.browser[:42], strings.ToUpper(w.browser)} {
 		w.wantNoAttempt(t, browser, w.attempt.State)
 	}
+	w.wantNoAttempt(t, "", w.begin(t, "").State) // no attempt is without a browser
 	for _, state := range []string{
 		"", "x", w.attempt.State[:42], w.attempt.State + "A", w.attempt.State + "=", " " + w.attempt.State, w.attempt.State + "\n", string(raw),
 		hashed([]byte(w.attempt.State)), attemptKey(w.attempt.State), w.attempt.Nonce, w.attempt.Verifier, w.browser, w.attempt.Browser,

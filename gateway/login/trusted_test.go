@@ -73,11 +73,6 @@ func (i *fakeIssuer) knows(token string, access provider.AccessToken) {
 	})
 }
 
-// fails makes the issuer fail.
-func (i *fakeIssuer) fails(kind error) {
-	i.answers(func(context.Context, string) (*provider.AccessToken, error) { return nil, providerFails(kind) })
-}
-
 // questions returns how often the issuer was asked.
 func (i *fakeIssuer) questions() int {
 	i.mu.Lock()
