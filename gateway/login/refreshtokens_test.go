@@ -124,9 +124,9 @@ func (r *rotations) add(token string) {
 
 func (r *rotations) duration(arg string) time.Duration { return must(time.ParseDuration(arg))(r.t) }
 
-func (r *rotations) step(verb string, args []string) {
+func (r *rotations) step(verb, arg string) {
 	r.t.Helper()
-	token := r.s.refresh
+	token, args := r.s.refresh, strings.Fields(arg)
 	if len(args) == 1 {
 		if n, err := strconv.Atoi(args[0]); err == nil {
 			token = r.tokens[n]
@@ -163,9 +163,9 @@ func (r *rotations) step(verb string, args []string) {
 		r.m.wantAlive(r.t, r.s)
 		r.add(r.s.refresh)
 	case "wait":
-		r.a.clock.advance(r.duration(args[0]))
+		r.a.clock.advance(r.duration(arg))
 	case "leeway":
-		r.a.refreshOptions.Leeway = r.duration(args[0])
+		r.a.refreshOptions.Leeway = r.duration(arg)
 		r.m = r.a.reloaded(r.t, alice(), bob())
 	case "keep":
 		restore(r.t, r.a.store, r.s.login.Handles[1], func(*family) {})
@@ -174,9 +174,9 @@ func (r *rotations) step(verb string, args []string) {
 		r.b.store.always = len(args) > 0
 		r.b.store.freeze(r.t, r.s.login.Handles[1])
 	case "fails":
-		r.m.store.fails(strings.Join(args, " "))
+		r.m.store.fails(arg)
 	case "at":
-		r.m = map[string]*mechanisms{"a": r.a, "b": r.b}[args[0]]
+		r.m = map[string]*mechanisms{"a": r.a, "b": r.b}[arg]
 	default:
 		r.t.Fatal("no such step")
 	}
@@ -234,11 +234,7 @@ func TestUsedRefreshTokens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRotations(t)
-			for step := range strings.SplitSeq(text, ";") {
-				words := strings.Fields(step)
-				t.Log(words)
-				r.step(words[0], words[1:])
-			}
+			eachStep(t, text, r.step)
 		})
 	}
 }

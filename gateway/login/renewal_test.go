@@ -164,8 +164,8 @@ func TestRenewalHappensOnce(t *testing.T) {
 	}
 }
 
-// renewals runs steps with a login at a provider, separated by semicolons. In a step in the
-// middle of a request, nothing waits.
+// renewals runs steps with a login at a provider, separated by semicolons. No
+// request may wait.
 //
 //	says ROLE [TIME]     the provider grants tokens and that role, after a time
 //	says tokens          it grants tokens, and then fails to tell a profile
@@ -368,11 +368,7 @@ func TestRenewals(t *testing.T) {
 				elsewhere := *d
 				elsewhere.store = &recordingStore{Store: d.store}
 				r.elsewhere, r.s, r.others = elsewhere.instance(nil), d.signIn(t, d.grant("user")), d.signIn(t, d.grant("user"))
-				for step := range strings.SplitSeq(text, ";") {
-					verb, arg, _ := strings.Cut(strings.TrimSpace(step), " ")
-					t.Log(verb, arg)
-					r.step(verb, arg)
-				}
+				eachStep(t, text, r.step)
 			})
 		})
 	}

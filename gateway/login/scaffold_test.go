@@ -81,6 +81,17 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
+// eachStep calls step with the verb and the rest of each step of a script, which are
+// separated by semicolons.
+func eachStep(t *testing.T, script string, step func(verb, arg string)) {
+	t.Helper()
+	for line := range strings.SplitSeq(script, ";") {
+		verb, arg, _ := strings.Cut(strings.TrimSpace(line), " ")
+		t.Log(verb, arg)
+		step(verb, arg)
+	}
+}
+
 var errStore = errors.New("the store does not answer")
 
 // recordingStore is a store that records its calls, and can fail, wait or lag.

@@ -142,9 +142,10 @@ func (r *requests) prove(verb string) (*policy.Identity, error) {
 	return id, err
 }
 
-func (r *requests) step(verb, arg, each string) {
+func (r *requests) step(verb, arg string) {
 	r.t.Helper()
-	d, _ := time.ParseDuration(arg + each)
+	arg, each, _ := strings.Cut(arg, " ")
+	duration := func() time.Duration { return must(time.ParseDuration(arg))(r.t) }
 	switch verb {
 	case "in", "alive":
 		n, d := 1, time.Duration(0)
@@ -163,16 +164,16 @@ func (r *requests) step(verb, arg, each string) {
 	case "refresh":
 		must(r.m.rotate(r.t, r.s.refresh))(r.t)
 	case "wait":
-		r.m.clock.advance(d)
+		r.m.clock.advance(duration())
 	case "notes":
 		if got := strconv.Itoa(r.notes); got != arg {
 			r.t.Errorf("%s notes", got)
 		}
 	case "idle":
-		r.m.sessionOptions.Idle = d
+		r.m.sessionOptions.Idle = duration()
 		r.m = r.m.reloaded(r.t, alice())
 	case "lifetime":
-		r.m.sessionOptions.Lifetime = d
+		r.m.sessionOptions.Lifetime = duration()
 		r.m = r.m.reloaded(r.t, alice())
 	case "restart":
 		r.m = r.m.reloaded(r.t, alice())
@@ -216,11 +217,7 @@ func TestSessionTimes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMechanisms(t, nil)
 				r := &requests{t: t, m: m, s: m.signIn(t, "alice")}
-				for step := range strings.SplitSeq(text, ";") {
-					words := append(strings.Fields(step), "", "")
-					t.Log(words)
-					r.step(words[0], words[1], words[2])
-				}
+				eachStep(t, text, r.step)
 			})
 		})
 	}

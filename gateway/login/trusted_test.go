@@ -167,6 +167,7 @@ type tokenScript struct {
 	err    error // of the issuer
 }
 
+// answers are the ways in which a provider or an issuer fails, by name.
 var answers = map[string]error{
 	"bad": provider.ErrInvalid, "fault": provider.ErrFault, "timeout": provider.ErrTimeout, "refused": provider.ErrRefused,
 	"mix-up": provider.ErrMixUp, "deadline": context.DeadlineExceeded, "store": errStore,
@@ -274,11 +275,7 @@ func TestTrustedTokens(t *testing.T) {
 					if s.issuer = s.asked; kind == "JWT" {
 						s.issuer, s.token = s.plain, jwtOf(s.plain.issuer)
 					}
-					for step := range strings.SplitSeq(test.text, ";") {
-						verb, arg, _ := strings.Cut(strings.TrimSpace(step), " ")
-						t.Log(verb, arg)
-						s.step(t, verb, arg)
-					}
+					eachStep(t, test.text, func(verb, arg string) { s.step(t, verb, arg) })
 				})
 			})
 		}
