@@ -194,7 +194,7 @@ func storeBox(cfg *config.Config) (*seal.Box, error) {
 }
 
 // reportRenewal logs that the tokens of a provider could not be refreshed, and
-// whether the provider thereby ended the login.
+// whether this ended the login.
 func reportRenewal(logger *slog.Logger, login *login.Login, ended bool, err error) {
 	attrs := []any{
 		slog.String("subject", login.Subject()), slog.String("login", login.ID), slog.String("error", err.Error()),

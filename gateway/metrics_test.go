@@ -95,7 +95,7 @@ func TestReady(t *testing.T) {
 	}{
 		{"a store that cannot lose contact", &brittleStore{}, true, nil},
 		{"contact", pinged(nil), true, nil},
-		{"not settled", pinged(nil), false, closed},
+		{"a closed gate", pinged(nil), false, closed},
 		{"no contact", pinged(errBroken), true, errBroken},
 	} {
 		g := &Gateway{storage: storage{raw: c.store}}

@@ -71,15 +71,15 @@ var errBroken = errors.New("broken")
 
 func (broken) Get(context.Context, string) ([]byte, error) { return nil, errBroken }
 
-func TestTenureNeedsTheStore(t *testing.T) {
+func TestEpochsNeedTheStore(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(time.Now)
 	t.Cleanup(func() { s.Close() })
 	a := newAccounts(t, Account{Username: "alice", PasswordHash: parsed(t, "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW")})
 	if err := a.UpdateEpochs(context.Background(), contested{s}, time.Now()); err == nil {
-		t.Error("accounts settled that the store did not take")
+		t.Error("the epochs are updated though the store fails")
 	}
 	if err := a.UpdateEpochs(context.Background(), broken{s}, time.Now()); !errors.Is(err, errBroken) {
-		t.Errorf("settled on a store that cannot be read: %v", err)
+		t.Errorf("updated from a store that cannot be read: %v", err)
 	}
 }

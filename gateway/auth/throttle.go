@@ -89,7 +89,7 @@ type counter struct {
 	failures int           // in the window
 	pending  int           // checks that have not ended
 	ends     time.Time     // end of the window, if there are failures
-	settled  chan struct{} // closed when a check ends; nil if no check waits
+	ended    chan struct{} // closed when a check ends; nil if no check waits
 }
 
 // subject is the account and the address that a check counts for.
@@ -230,10 +230,10 @@ func (t *Throttle) reserve(s subject) (*reservation, <-chan struct{}, error) {
 	}
 	for _, c := range limiting {
 		if c != nil && c.failures+c.pending >= t.limit {
-			if c.settled == nil {
-				c.settled = make(chan struct{})
+			if c.ended == nil {
+				c.ended = make(chan struct{})
 			}
-			return nil, c.settled, nil
+			return nil, c.ended, nil
 		}
 	}
 	if r.account == nil {
@@ -299,9 +299,9 @@ func (c *counter) settle(failed bool, now time.Time, window time.Duration) {
 		}
 		c.failures++
 	}
-	if c.settled != nil {
-		close(c.settled)
-		c.settled = nil
+	if c.ended != nil {
+		close(c.ended)
+		c.ended = nil
 	}
 }
 

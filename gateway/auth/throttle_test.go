@@ -108,7 +108,7 @@ func TestThrottleSpellings(t *testing.T) {
 	}
 }
 
-func TestThrottleCountsAttemptsUnderWay(t *testing.T) {
+func TestThrottleCountsAttemptsInFlight(t *testing.T) {
 	t.Parallel()
 	throttle := NewThrottle(2, time.Minute, newManualClock().now)
 	first := begin(t, throttle, "alice", nthAddr(0))
@@ -121,14 +121,14 @@ func TestThrottleCountsAttemptsUnderWay(t *testing.T) {
 	}
 	select {
 	case <-full:
-		t.Fatal("told to go on while nothing is settled")
+		t.Fatal("told to go on before a check ends")
 	default:
 	}
 	first.settle(false)
 	select {
 	case <-full:
 	default:
-		t.Fatal("not told that an attempt is settled")
+		t.Fatal("not told that a check has ended")
 	}
 	fail(t, throttle, "alice", nthAddr(2))
 
@@ -156,7 +156,7 @@ func TestThrottleKeepsNothingOfSuccess(t *testing.T) {
 	}
 }
 
-func TestThrottleForgottenWhileUnderWay(t *testing.T) {
+func TestThrottleForgottenWhileInFlight(t *testing.T) {
 	t.Parallel()
 	throttle := NewThrottle(1, time.Minute, newManualClock().now)
 	old := begin(t, throttle, "alice", nthAddr(0))

@@ -27,7 +27,7 @@ type Conn struct {
 	since      time.Time // when it began to wait
 	prev, next *Conn     // of the list
 	dismissed  bool      // it is being closed, and serves no request
-	settled    bool      // nothing was unsent when it was dismissed
+	flushed    bool      // nothing was unsent when it was dismissed
 	told       int64     // written when Leave made HTTP/2 send GOAWAY; -1 if it has served a request since
 }
 

@@ -66,7 +66,7 @@ func (s *Set) dismissTold(told []*Conn) {
 		since := c.written.Load() - c.told
 		if n, _ := s.unsent(c.Conn); since > 0 && int64(n) <= since {
 			s.dismiss(c)
-			c.settled = true // only the GOAWAY is unsent
+			c.flushed = true // only the GOAWAY is unsent
 		}
 	}
 }
@@ -118,7 +118,7 @@ type stay struct {
 func (s *Set) stay(c *Conn) *stay {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.settled || !time.Now().Before(s.until) {
+	if c.flushed || !time.Now().Before(s.until) {
 		return nil
 	}
 	if n, known := s.unsent(c.Conn); known && n <= lastWords {

@@ -245,9 +245,9 @@ func (s *Set) dismissal(c *Conn) (closeIt func()) {
 	s.unlist(c)
 	c.dismissed = true
 	n, _ := s.unsent(c.Conn)
-	c.settled = n == 0
+	c.flushed = n == 0
 	outer := c.outer
-	if outer == nil || !c.settled && !s.leaving { // no layers, or their closing messages would wait for the client
+	if outer == nil || !c.flushed && !s.leaving { // no layers, or their closing messages would wait for the client
 		c.closed.Store(true)
 		return func() { c.end() }
 	}

@@ -31,7 +31,7 @@ var AboutClients = []string{
 	"Wl-Proxy-Client-Ip", "Proxy-Client-Ip",
 }
 
-// AboutUsers are headers by which some applications know who somebody is. Not
+// AboutUsers are headers by which some applications identify a user. Not
 // even a trusted proxy may send them unless the route says so.
 var AboutUsers = []string{
 	"Remote-User", "Remote-Groups", "X-Remote-User", "X-Remote-Group", "X-Webauth-User", "X-Forwarded-User", "X-Forwarded-Email",

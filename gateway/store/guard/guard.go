@@ -1,4 +1,4 @@
-// Package guard stands between the gateway and its store. It measures each
+// Package guard is between the gateway and its store. It measures each
 // call, marks failures as the store's own, bounds the time that one request
 // waits for the store, and keeps a store closed until its accounts are known.
 //
