@@ -256,10 +256,13 @@ func TestDocsContributing(t *testing.T) {
 	}
 }
 
-var functionSpan = regexp.MustCompile("`([A-Za-z]+)\\(\\)`")
+var (
+	functionSpan = regexp.MustCompile("`([A-Za-z]+)\\(\\)`")
+	folderSpan   = regexp.MustCompile("`((?:cmd|e2e|gateway|policy|upstream)(?:/[a-z0-9]+)*)`")
+)
 
 // TestDocsCodeMap checks that code-map.md names each package of the product,
-// and that the functions it names exist.
+// and that the functions and folders it names exist.
 func TestDocsCodeMap(t *testing.T) {
 	t.Parallel()
 	text, sources := readFile(t, "../docs/code-map.md"), productSources(t)
@@ -273,6 +276,11 @@ func TestDocsCodeMap(t *testing.T) {
 	for _, found := range functionSpan.FindAllStringSubmatch(text, -1) {
 		if !regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + found[1] + `\(`).MatchString(all.String()) {
 			t.Errorf("docs/code-map.md names the function %s, which does not exist", found[1])
+		}
+	}
+	for _, found := range folderSpan.FindAllStringSubmatch(text, -1) {
+		if _, err := os.Stat(filepath.Join("..", found[1])); err != nil {
+			t.Errorf("docs/code-map.md names the folder %s, which does not exist", found[1])
 		}
 	}
 }
