@@ -1,7 +1,6 @@
 package deploy
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -26,7 +25,7 @@ type valkey struct {
 	bin     string // the folder of the programs
 	script  string
 	cmd     *exec.Cmd
-	log     bytes.Buffer
+	log     string // the file of its log
 }
 
 // newValkey returns a server that script starts on m. The test uses a user that the
@@ -34,6 +33,7 @@ type valkey struct {
 func newValkey(m *machine, script string) *valkey {
 	m.t.Helper()
 	v := &valkey{m: m, address: porttest.Address(m.t), bin: m.t.TempDir(), script: script}
+	v.log = filepath.Join(v.bin, "log")
 	_, port, _ := net.SplitHostPort(v.address)
 	for name, line := range map[string]string{
 		"valkey-server": `exec redis-server --bind 127.0.0.1 --port ` + port + ` --user inspector on nopass "~*" +@all "$@"`,
@@ -58,14 +58,19 @@ func (v *valkey) start() {
 	v.m.t.Helper()
 	v.m.file(v.script, v.m.place(read(v.m.t, v.m.root+v.script)))
 	v.cmd = v.command("sh", v.script)
-	v.cmd.Stdout, v.cmd.Stderr = &v.log, &v.log
+	log, err := os.OpenFile(v.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		v.m.t.Fatal(err)
+	}
+	defer log.Close()
+	v.cmd.Stdout, v.cmd.Stderr = log, log
 	v.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := v.cmd.Start(); err != nil {
 		v.m.t.Fatal(err)
 	}
 	redistest.Eventually(v.m.t, redistest.Patience, "an answer of the server", func() error {
 		if got := v.ask("PING"); got != "PONG" {
-			return fmt.Errorf("%q; its log:\n%s", got, &v.log)
+			return fmt.Errorf("%q; its log:\n%s", got, read(v.m.t, v.log))
 		}
 		return nil
 	})
@@ -156,7 +161,7 @@ func (v *valkey) checkStore(gateway *machine) {
 		mine.Put(ctx, "taken", []byte("3"), later),
 		mine.Delete(ctx, "absent"),
 	); err != nil {
-		t.Errorf("a gateway cannot use the store: %v\n%s", err, &v.log)
+		t.Errorf("a gateway cannot use the store: %v\n%s", err, read(v.m.t, v.log))
 	}
 	if value, err := mine.Take(ctx, "taken"); err != nil || string(value) != "3" {
 		t.Errorf("a gateway takes %q, %v", value, err)
