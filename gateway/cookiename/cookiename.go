@@ -46,12 +46,9 @@ func ForBrowser(name string) string {
 // has not checked the attributes that the prefix requires.
 func ForApplication(name string) string {
 	prefix, rest := split(name)
-	original, marked := strings.CutPrefix(rest, Mark)
-	if !marked || original == "" {
-		return name
-	}
-	original = prefix + original
-	if p, _ := split(original); p != prefix {
+	rest, marked := strings.CutPrefix(rest, Mark)
+	original := prefix + rest
+	if p, _ := split(original); !marked || original == "" || p != prefix {
 		return name
 	}
 	return original

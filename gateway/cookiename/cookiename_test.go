@@ -14,6 +14,7 @@ func TestNames(t *testing.T) {
 		"__secure-session":           "__secure-authgate_app_session",
 		"__Host-Http-session":        "__Host-Http-authgate_app_session",
 		"__Host":                     "authgate_app___Host",
+		"__Host-":                    "__Host-authgate_app_",
 		"__Host-authgate_app_x":      "__Host-authgate_app_authgate_app_x",
 		"authgate_app___Host-cookie": "authgate_app_authgate_app___Host-cookie",
 	} {
