@@ -66,8 +66,8 @@ func TestDocsKeys(t *testing.T) {
 	}
 }
 
-// keysOf are the keys of a type of package config that hold a value: NAME
-// stands for a key that one chooses, [] for an element.
+// keysOf returns the keys of a type of package config that hold a value. NAME
+// is a key of the user's choice, [] an element.
 func keysOf(path string, t reflect.Type) []string {
 	switch {
 	case t == reflect.TypeFor[[]policy.Ref](), t == reflect.TypeFor[*url.URL](), t == reflect.TypeFor[[]netip.Prefix]():

@@ -111,7 +111,7 @@ func wantProofs(t *testing.T, classes string) {
 			}
 			class, attacks = class+1, 0
 			if found[1] != strconv.Itoa(class) {
-				t.Errorf("docs/security.md: class %s stands in the place of %d", found[1], class)
+				t.Errorf("docs/security.md: class %s is in the place of %d", found[1], class)
 			}
 		}
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")

@@ -29,7 +29,7 @@ import (
 //	                 document name
 //	sh               what is not run; targets of the Makefile must exist
 //
-// "…" stands for any text within a line, and alone on a line for any lines.
+// "…" matches any text within a line, and alone on a line for any lines.
 // Password hashes that end in it are completed.
 
 // document is one Markdown file.
@@ -319,7 +319,7 @@ func checkLog(t *testing.T, http *document, log string) {
 
 var codeSpan = regexp.MustCompile("`([^`\n]+)`")
 
-// spans is everything that stands in backquotes.
+// spans returns everything in backquotes.
 func spans(text string) map[string]bool {
 	found := map[string]bool{}
 	for _, span := range codeSpan.FindAllStringSubmatch(text, -1) {

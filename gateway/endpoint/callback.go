@@ -133,7 +133,7 @@ func readResponse(ex *web.Exchange) (*authorizationResponse, error) {
 	}
 	for _, name := range []string{"state", "code", "iss", "error", "error_description"} {
 		if len(values[name]) > 1 {
-			return nil, &web.Error{Status: http.StatusBadRequest, Detail: "The parameter " + name + " stands there more than once."}
+			return nil, &web.Error{Status: http.StatusBadRequest, Detail: "The parameter " + name + " appears more than once."}
 		}
 	}
 	return &authorizationResponse{

@@ -25,7 +25,7 @@ type world struct {
 	clock    *clock
 }
 
-// clock stands still until it is moved.
+// clock does not move by itself.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time

@@ -15,7 +15,7 @@
 // than ten, "yes" for true, a null where a value is needed, and a file without
 // a line break at its end, which may have been cut off.
 //
-// A string may contain ${NAME}, which stands for an environment variable. The
+// A string may contain ${NAME}, which is replaced by an environment variable. The
 // reader replaces it after it has parsed the YAML, so the value of a variable
 // cannot add keys. A [Secret] with the key x may be given as x_file, the path
 // of a file with the secret.
