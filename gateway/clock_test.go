@@ -85,30 +85,30 @@ func TestClockStepsBack(t *testing.T) {
 			r.do("POST", "/logout", "", byCookie.cookie)
 			r.do("POST", "/logout", "", byToken.bearer)
 			for range 3 {
-				r.clock.advance(far) // the access tokens have expired
+				r.clock.Advance(far) // the access tokens have expired
 				r.good(t, byCookie, false)
 				r.good(t, byToken, false)
 			}
-			r.clock.advance(-3*far - time.Minute)
+			r.clock.Advance(-3*far - time.Minute)
 			r.good(t, byCookie, false)
 			r.good(t, byToken, false)
 		},
 		"a session that was seen to have expired": func(t *testing.T, r *rig) {
 			s := r.login(aliceIn)
-			r.clock.advance(2 * time.Hour)
+			r.clock.Advance(2 * time.Hour)
 			if w := r.do("GET", "/session/", "", s.cookie); w.Code != http.StatusUnauthorized {
 				t.Fatalf("after two hours: %d", w.Code)
 			}
-			r.clock.advance(-2 * time.Hour)
+			r.clock.Advance(-2 * time.Hour)
 			if w := r.do("GET", "/session/", "", s.cookie); w.Code != http.StatusUnauthorized {
 				t.Errorf("it is valid again: %d", w.Code)
 			}
 		},
 		// A token from the future is not valid yet. Sessions and refresh tokens go on.
 		"a login that is alive": func(t *testing.T, r *rig) {
-			r.clock.advance(24 * time.Hour) // the accounts are old
+			r.clock.Advance(24 * time.Hour) // the accounts are old
 			s := r.login(aliceIn)
-			r.clock.advance(-far)
+			r.clock.Advance(-far)
 			if w := r.do("GET", "/bearer/", "", s.bearer); w.Code != http.StatusUnauthorized {
 				t.Errorf("a token that is issued in half an hour: %d", w.Code)
 			}
@@ -132,7 +132,7 @@ func TestClockStepsBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.stub()
-			r.clock.advance(-far)
+			r.clock.Advance(-far)
 			if w := r.do("GET", "/basic/", "", header); w.Code != http.StatusUnauthorized {
 				t.Errorf("the old password: %d", w.Code)
 			}

@@ -58,7 +58,7 @@ func TestDeadCookies(t *testing.T) {
 			t.Errorf("%s: %d, cleared %q, %d requests at the upstream; want %d, %q", c.name, w.Code, cleared(w), r.upstream.count()-before, c.status, c.cleared)
 		}
 	}
-	r.clock.advance(2 * r.Config().Session.Lifetime)
+	r.clock.Advance(2 * r.Config().Session.Lifetime)
 	if w := r.do("GET", "/session/", "", browser, alice.cookie); w.Code != 302 || !slices.Equal(cleared(w), []string{"session_id"}) {
 		t.Errorf("expired: %d, cleared %q", w.Code, cleared(w))
 	}
@@ -148,7 +148,7 @@ func TestAmbiguousSetCookie(t *testing.T) {
 	if got := r.do("GET", "/public/", "").Result().Header["Set-Cookie"]; got != nil {
 		t.Errorf("the browser gets %q", got)
 	}
-	if got := r.log.last(t, "cookies of an upstream are left out: clients could read them as the gateway's"); got["upstream"] != "app" || got["cookies"] != 1.0 {
+	if got := r.log.Last(t, "cookies of an upstream are left out: clients could read them as the gateway's"); got["upstream"] != "app" || got["cookies"] != 1.0 {
 		t.Errorf("the log says %v", got)
 	}
 }

@@ -86,7 +86,7 @@ func TestSameOriginOnRoutes(t *testing.T) {
 			if got := problemOf(t, w).Detail; got != "Another site may not do this on your behalf." {
 				t.Errorf("%s, %s: detail %q", c.name, site.name, got)
 			}
-			if line := r.log.last(t, "request"); line["decision"] != "forbid" || line["subject"] != "local:alice" || line["reason"] == nil {
+			if line := r.log.Last(t, "request"); line["decision"] != "forbid" || line["subject"] != "local:alice" || line["reason"] == nil {
 				t.Errorf("%s, %s: logged %v", c.name, site.name, line)
 			}
 		}

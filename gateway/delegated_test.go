@@ -119,7 +119,7 @@ func delegatedRig(t testing.TB, more string) (*rig, *smallProvider) {
 	r := newRig(t, baseConfig+"  - {match: /delegated/, upstream: app, auth: [oidc]}\n"+
 		"providers:\n  - {name: small, issuer: \""+p.issuer+"\", client_id: gateway}\n"+more)
 	t.Cleanup(r.Close)
-	p.now = r.clock.now
+	p.now = r.clock.Now
 	return r, p
 }
 
@@ -157,7 +157,7 @@ func TestAttemptEnds(t *testing.T) {
 	t.Parallel()
 	r, p := delegatedRig(t, "")
 	early, late := r.leave(""), wayBack{}
-	r.clock.advance(10*time.Minute - time.Second)
+	r.clock.Advance(10*time.Minute - time.Second)
 	late = r.leave(early.cookie)
 	if late.cookie != early.cookie {
 		t.Error("a second attempt is bound to another cookie")
@@ -166,7 +166,7 @@ func TestAttemptEnds(t *testing.T) {
 		t.Errorf("after nearly ten minutes: %d %s", w.Code, w.Body)
 	}
 	asked := p.asked.Load()
-	r.clock.advance(10 * time.Minute)
+	r.clock.Advance(10 * time.Minute)
 	w := r.do("GET", late.target, "", late.cookie)
 	if w.Code != http.StatusBadRequest || w.Header()["Set-Cookie"] != nil || !strings.Contains(problemOf(t, w).Detail, "took too long") {
 		t.Errorf("after ten minutes: %d %q %s", w.Code, w.Header()["Set-Cookie"], w.Body)
@@ -186,12 +186,12 @@ func TestDelegatedSessionEnds(t *testing.T) {
 		if w := r.do("GET", "/delegated/", "", session); w.Code != http.StatusOK {
 			t.Fatalf("before the end: %d %s", w.Code, w.Body)
 		}
-		r.clock.advance(10*time.Minute - time.Second/3)
+		r.clock.Advance(10*time.Minute - time.Second/3)
 	}
 	if w := r.do("GET", "/delegated/", "", session); w.Code != http.StatusOK || r.upstream.last().Header.Get("X-Auth-User") != "carol" {
 		t.Errorf("in its last second: %d %s", w.Code, w.Body)
 	}
-	r.clock.advance(time.Second)
+	r.clock.Advance(time.Second)
 	asked := r.upstream.count()
 	if w := r.do("GET", "/delegated/", "", session); w.Code != http.StatusUnauthorized || r.upstream.count() != asked {
 		t.Errorf("after it: %d", w.Code)
@@ -219,7 +219,7 @@ func TestRenewal(t *testing.T) {
 			p.renewed = func(w http.ResponseWriter, _ *http.Request) { p.reply(w, p.tokens(cmp.Or(c.key, p.key), c.changes)) }
 			back := r.leave("")
 			session := sessionIn(r.do("GET", back.target, "", back.cookie))
-			r.clock.advance(5*time.Minute + time.Second) // the tokens have expired
+			r.clock.Advance(5*time.Minute + time.Second) // the tokens have expired
 			for range 2 {                                // the second request does not ask the provider
 				w := r.do("GET", "/delegated/", "", session)
 				if w.Code != http.StatusOK {
@@ -233,7 +233,7 @@ func TestRenewal(t *testing.T) {
 			if got := p.asked.Load(); got != 2 {
 				t.Errorf("%d requests to the token endpoint", got)
 			}
-			failures := len(r.log.records(t, "refreshing a provider's tokens failed; the login goes on with what is known"))
+			failures := len(r.log.Records(t, "refreshing a provider's tokens failed; the login goes on with what is known"))
 			if want := strings.Count(c.roles, "user"); failures != want {
 				t.Errorf("the log has %d failures, want %d:\n%s", failures, want, r.log)
 			}
@@ -337,7 +337,7 @@ func TestTokenOfAnotherRoutesIssuer(t *testing.T) {
 		"  - {match: /two/, upstream: app, auth: [bearer], policy: {providers: [two]}}\n"+
 		"  - {match: /own/, upstream: app, auth: [bearer], policy: {providers: [local]}}\n")
 	t.Cleanup(r.Close)
-	one.now, two.now = r.clock.now, r.clock.now
+	one.now, two.now = r.clock.Now, r.clock.Now
 	bearer := func(p *smallProvider, issuer string) string {
 		token, _ := p.tokens(p.key, map[string]any{"iss": issuer, "jti": "1"})["id_token"].(string)
 		return "Authorization: Bearer " + token
@@ -369,7 +369,7 @@ func FuzzTrustedTokenChangedByte(f *testing.F) {
 	p := newSmallProvider(f)
 	r := newRig(f, edit(f, baseConfig, "basic:\n", "token: {trusted_issuers: [{name: small, issuer: \""+p.issuer+"\", audience: [gateway]}]}\nbasic:\n"))
 	f.Cleanup(r.Close)
-	p.now = r.clock.now
+	p.now = r.clock.Now
 	good, _ := p.tokens(p.key, map[string]any{"jti": "1"})["id_token"].(string)
 	for _, at := range []uint16{0, 5, 20, 40, 60, 90, 200, uint16(len(good) - 86), uint16(len(good) - 40), uint16(len(good) - 1)} {
 		for _, with := range []byte{'A', 'Q', '.', '=', '-', ' '} {

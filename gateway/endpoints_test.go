@@ -173,7 +173,7 @@ func TestMe(t *testing.T) {
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 			t.Fatal(err)
 		}
-		ends := r.clock.now().Add(c.ends).UTC().Format(time.RFC3339)
+		ends := r.clock.Now().Add(c.ends).UTC().Format(time.RFC3339)
 		want := map[string]any{
 			"username": "alice", "name": "Alice Example", "email": "alice@example.org", "roles": []any{"user", "admin"},
 			"mechanism": mechanism, "provider": "local", "expires_at": ends,

@@ -61,7 +61,7 @@ func TestExchangeAccount(t *testing.T) {
 		if c.bytes < 0 {
 			c.bytes = w.Body.Len()
 		}
-		line := r.log.last(t, "request")
+		line := r.log.Last(t, "request")
 		want := map[string]any{
 			"method": c.method, "path": strings.TrimSuffix(c.target, "?secret"), "host": "gw.example", "client": "192.0.2.7",
 			"route": c.route, "mechanism": c.mechanism, "decision": c.decision,
@@ -90,11 +90,11 @@ func TestExchangePanic(t *testing.T) {
 	if w.Code != 500 || strings.Contains(w.Body.String(), secret) || problemOf(t, w).Detail != "The gateway failed." {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	line := r.log.last(t, "panic")
+	line := r.log.Last(t, "panic")
 	if line["panic"] != secret || !strings.Contains(fmt.Sprint(line["stack"]), "exchange_test.go") || line["level"] != "ERROR" {
 		t.Errorf("logged %v", line)
 	}
-	if access := r.log.last(t, "request"); access["status"] != float64(500) || access["decision"] != "error" || access["request_id"] != line["request_id"] {
+	if access := r.log.Last(t, "request"); access["status"] != float64(500) || access["decision"] != "error" || access["request_id"] != line["request_id"] {
 		t.Errorf("logged %v", access)
 	}
 	if n := sample(t, r.registry, "authgate_requests_total", "route=public", "decision=error", "code=500"); n != 1 {
@@ -148,7 +148,7 @@ func TestExchangeCutOff(t *testing.T) {
 				t.Errorf("the client gets %q and %v, want an error", body, err)
 			}
 			server.Close() // waits for the handler
-			line := r.log.last(t, "request")
+			line := r.log.Last(t, "request")
 			if line["status"] != float64(200) || line["bytes"] != float64(4) || line["error"] == nil {
 				t.Errorf("logged %v", line)
 			}
@@ -161,10 +161,10 @@ func TestExchangeAbort(t *testing.T) {
 	r := newRig(t, baseConfig)
 	r.upstream.answering(func(*http.Request) (*http.Response, error) { panic(http.ErrAbortHandler) })
 	aborted(t, func() { r.do("GET", "/public/", "") })
-	if panics := r.log.records(t, "panic"); len(panics) > 0 {
+	if panics := r.log.Records(t, "panic"); len(panics) > 0 {
 		t.Errorf("an abort is logged as a panic: %v", panics)
 	}
-	if lines := r.log.records(t, "request"); len(lines) != 1 {
+	if lines := r.log.Records(t, "request"); len(lines) != 1 {
 		t.Errorf("%d lines in the access log", len(lines))
 	}
 }
@@ -176,12 +176,12 @@ func TestRequestIDEverywhere(t *testing.T) {
 	for _, header := range []string{"X-Request-Id: mine", "X-Request-Id: not mine"} {
 		r.do("GET", "/public/", "", header)
 		seen := r.upstream.last().Header["X-Request-Id"]
-		logged := r.log.last(t, "request")["request_id"]
+		logged := r.log.Last(t, "request")["request_id"]
 		if len(seen) != 1 || seen[0] != logged || (seen[0] == "mine") != strings.HasSuffix(header, ": mine") {
 			t.Errorf("%s: the upstream gets %q, the log has %v", header, seen, logged)
 		}
 		w := r.do("GET", "/nowhere", "", header)
-		if got := w.Header().Get("X-Request-Id"); got == "" || got != r.log.last(t, "request")["request_id"] {
+		if got := w.Header().Get("X-Request-Id"); got == "" || got != r.log.Last(t, "request")["request_id"] {
 			t.Errorf("%s: the client gets %q", header, got)
 		}
 	}
@@ -207,7 +207,7 @@ func TestLogIsBounded(t *testing.T) {
 			t.Errorf("the log grows by %d bytes", grown)
 		}
 	}
-	r.log.records(t, "") // every line is still JSON
+	r.log.Records(t, "") // every line is still JSON
 }
 
 func TestLogHoldsNoSecret(t *testing.T) {
@@ -293,6 +293,6 @@ func TestUpstreamBytesStayOutOfLog(t *testing.T) {
 		if strings.Contains(r.log.String(), "sesame") {
 			t.Errorf("%q: the log has\n%s", says, r.log)
 		}
-		r.log.last(t, web.AccessMessage) // every line is a record
+		r.log.Last(t, web.AccessMessage) // every line is a record
 	}
 }

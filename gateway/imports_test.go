@@ -35,19 +35,19 @@ const importOrder = `
 	cmd/authgate cmd/demo cmd/upstream
 `
 
-// testingPackages serve tests. No other package imports them.
-const testingPackages = `gateway/porttest gateway/clocktest gateway/headername/headernametest gateway/store/storetest`
+// testingPackages serve tests, in the same order. No other package imports them.
+const testingPackages = `
+	gateway/porttest gateway/clocktest gateway/logtest gateway/headername/headernametest
+	gateway/store/storetest
+`
 
 func TestImportOrder(t *testing.T) {
 	t.Parallel()
 	line := map[string]int{}
-	for number, packages := range strings.Split(importOrder, "\n") {
+	for number, packages := range strings.Split(importOrder+testingPackages, "\n") {
 		for _, name := range strings.Fields(packages) {
 			line[name] = number
 		}
-	}
-	for _, name := range strings.Fields(testingPackages) {
-		line[name] = len(importOrder)
 	}
 	unlisted := map[string]bool{}
 	forEachFile(t, func(file, from string, imports []string) {

@@ -185,7 +185,7 @@ func TestUpgrade(t *testing.T) {
 			conn.Close()
 			server.Close() // waits for requests, but not for WebSockets
 			r.sockets.Wait()
-			line := r.log.last(t, "request")
+			line := r.log.Last(t, "request")
 			if line["status"] != float64(c.status) || (line["decision"] == "allow") != (c.status < 400) {
 				t.Errorf("logged %v", line)
 			}
@@ -309,7 +309,7 @@ func TestSocketSignedOut(t *testing.T) {
 		if took := time.Since(ended); took > within {
 			t.Errorf("ended after %v", took)
 		}
-		if line := r.log.last(t, "request"); line["status"] != 101.0 || !strings.HasPrefix(fmt.Sprint(line["reason"]), "the login has ended") {
+		if line := r.log.Last(t, "request"); line["status"] != 101.0 || !strings.HasPrefix(fmt.Sprint(line["reason"]), "the login has ended") {
 			t.Errorf("logged %v", line)
 		}
 	})

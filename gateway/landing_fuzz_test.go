@@ -159,7 +159,7 @@ func FuzzReturnToInBrowsers(f *testing.F) {
 		}
 		stays(t, "the login", w)
 		stays(t, "a failed login", r.do("POST", "/login", "username=&password=&return_to="+escaped, formType, browser))
-		r.clock.advance(r.state.Load().config.Limits.LoginWindow) // the next one is not throttled
+		r.clock.Advance(r.state.Load().config.Limits.LoginWindow) // the next one is not throttled
 		for _, place := range []string{"/login?return_to=", "/signin?return_to=", "/signin?mechanism=session&return_to=", "/logout?return_to=", "/me?return_to=", "/session/x?", "/session?"} {
 			stays(t, "GET "+place, r.do("GET", place+escaped, "", browser))
 		}

@@ -118,7 +118,7 @@ func TestLoginCookies(t *testing.T) {
 				t.Errorf("the identifier does not have 256 bits: %s", cookies["session_id"])
 			}
 
-			r.clock.advance(time.Hour - time.Minute) // what remains is shorter, but for the session
+			r.clock.Advance(time.Hour - time.Minute) // what remains is shorter, but for the session
 			w = r.do("POST", prefix+"refresh", "{}", jsonType, cookies["refresh_token"])
 			if got, want := strings.TrimSpace(w.Body.String()), `{"message":"Refreshed.","token_type":"Bearer","expires_in":900}`; w.Code != 200 || got != want {
 				t.Errorf("refresh: %d %s, want %s", w.Code, got, want)
@@ -217,7 +217,7 @@ func TestLoginByForm(t *testing.T) {
 		t.Errorf("wrong password: %d, cookies %q, challenges %q", w.Code, w.Header()["Set-Cookie"], w.Header()["Www-Authenticate"])
 	}
 	if n := sample(t, r.registry, "authgate_requests_total", "decision=challenge", "code=401"); n != 1 {
-		t.Errorf("the page of a failed login is counted as %v", r.log.last(t, "request"))
+		t.Errorf("the page of a failed login is counted as %v", r.log.Last(t, "request"))
 	}
 	for text, there := range map[string]bool{
 		"Invalid username or password.": true, `value="&lt;alice&gt;"`: true, `name="return_to" value="/a"`: true, "secretly": false, "<alice>": false,
@@ -349,7 +349,7 @@ func TestLoginThrottled(t *testing.T) {
 	if got := sample(t, r.registry, "authgate_logins_total", "result=throttled"); got != 5 {
 		t.Errorf("%v throttled logins were counted", got)
 	}
-	r.clock.advance(time.Minute)
+	r.clock.Advance(time.Minute)
 	if w := r.do("POST", "/login", aliceIn, jsonType); w.Code != 200 {
 		t.Errorf("after the window: %d", w.Code)
 	}

@@ -35,7 +35,7 @@ func TestSessionsActive(t *testing.T) {
 	r.store.breakIf(func(operation string, _ int64, _ string) bool { return operation == "count" })
 	want(-1, "while the store cannot tell")
 	r.store.heal()
-	r.clock.advance(time.Hour)
+	r.clock.Advance(time.Hour)
 	want(0, "when they have expired")
 }
 

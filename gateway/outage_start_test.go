@@ -25,7 +25,7 @@ const (
 func (r *rig) restartWithoutStore(yaml string) (*rig, error) {
 	r.t.Helper()
 	r.store.breakIf(func(string, int64, string) bool { return true })
-	next, err := startRig(r.t, r.dir, yaml, r.store, r.clock.now)
+	next, err := startRig(r.t, r.dir, yaml, r.store, r.clock.Now)
 	next.store, next.clock = r.store, r.clock
 	if err == nil {
 		r.t.Cleanup(next.Close)
@@ -101,7 +101,7 @@ func TestStartWithoutStoreRecordsEpochs(t *testing.T) {
 		synctest.Wait()
 		r.stub()
 		r.good(t, bob, false)
-		r.clock.advance(time.Second)
+		r.clock.Advance(time.Second)
 		if err := r.reload(sharedConfig); err != nil {
 			t.Fatal(err)
 		}

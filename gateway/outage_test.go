@@ -192,7 +192,7 @@ func checkUnavailable(t *testing.T, r *rig, w *httptest.ResponseRecorder, forwar
 	if forwarded != 0 {
 		t.Error("the request was forwarded")
 	}
-	line := r.log.last(t, "request")
+	line := r.log.Last(t, "request")
 	if line["level"] != "WARN" || line["decision"] != "error" || !strings.Contains(fmt.Sprint(line["error"]), errBroken.Error()) {
 		t.Errorf("the log does not have the cause: %v", line)
 	}

@@ -71,7 +71,7 @@ func TestReloadAllOrNothing(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, baseConfig)
 			alice, bob, before := r.login(aliceIn), r.login(bobIn), r.state.Load()
-			r.clock.advance(time.Second)
+			r.clock.Advance(time.Second)
 			if err := c.reload(r); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("got %v, want an error about %s", err, c.want)
 			}
@@ -257,7 +257,7 @@ func TestReloadInFlight(t *testing.T) {
 	if w.Code != 200 || w.Body.String() != "old" {
 		t.Errorf("the request in flight: %d %s", w.Code, w.Body)
 	}
-	if line := r.log.last(t, "request"); line["route"] != "session" || line["status"] != float64(200) {
+	if line := r.log.Last(t, "request"); line["route"] != "session" || line["status"] != float64(200) {
 		t.Errorf("logged as %v", line)
 	}
 }
@@ -293,7 +293,7 @@ func TestReloadApplies(t *testing.T) {
 		{"enabled again, but to sign in anew", baseConfig, "200 200 401 401 401 200"},
 		{"a password", edit(t, baseConfig, aliceHash, serviceHash), "401 401 401 401 401 200"},
 	} {
-		r.clock.advance(time.Second)
+		r.clock.Advance(time.Second)
 		if err := r.reload(c.yaml); err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
@@ -320,7 +320,7 @@ func TestReloadLimits(t *testing.T) {
 	if fmt.Sprint(got) != "[401 401 429]" || w.Code != 429 || w.Header().Get("Retry-After") != "10" {
 		t.Errorf("statuses %v, then %d with Retry-After %q", got, w.Code, w.Header().Get("Retry-After"))
 	}
-	r.clock.advance(10 * time.Second)
+	r.clock.Advance(10 * time.Second)
 	if w := r.do("POST", "/login", bobIn, jsonType); w.Code != 200 {
 		t.Errorf("after the window: %d", w.Code)
 	}
@@ -388,7 +388,7 @@ func TestWarnOfDemonstration(t *testing.T) {
 	if err := r.reload(baseConfig); err != nil {
 		t.Fatal(err)
 	}
-	warnings := r.log.records(t, "demonstration passwords are configured: they are public")
+	warnings := r.log.Records(t, "demonstration passwords are configured: they are public")
 	if len(warnings) != 2 || fmt.Sprint(warnings[0]["users"]) != "[bob]" || warnings[0]["level"] != "WARN" {
 		t.Errorf("warned %v", warnings)
 	}

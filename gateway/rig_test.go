@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -20,7 +19,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"authgate/gateway/clocktest"
 	"authgate/gateway/config"
+	"authgate/gateway/logtest"
 	"authgate/gateway/store"
 )
 
@@ -60,62 +61,6 @@ func parseConfig(t testing.TB, dir, yaml string) *config.Config {
 	return cfg
 }
 
-// clock is a clock that the test sets.
-type clock struct{ nanos atomic.Int64 }
-
-func newClock() *clock {
-	c := &clock{}
-	c.nanos.Store(time.Now().UnixNano())
-	return c
-}
-
-func (c *clock) now() time.Time          { return time.Unix(0, c.nanos.Load()) }
-func (c *clock) advance(d time.Duration) { c.nanos.Add(int64(d)) }
-
-// logBuffer keeps the log, one JSON object a line.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
-
-// records returns the records with that message, oldest first.
-func (l *logBuffer) records(t testing.TB, message string) []map[string]any {
-	t.Helper()
-	var found []map[string]any
-	for line := range strings.Lines(l.String()) {
-		var record map[string]any
-		if err := json.Unmarshal([]byte(line), &record); err != nil {
-			t.Fatalf("a line of the log is not JSON: %v: %s", err, line)
-		}
-		if record["msg"] == message {
-			found = append(found, record)
-		}
-	}
-	return found
-}
-
-// last returns the newest record with that message.
-func (l *logBuffer) last(t testing.TB, message string) map[string]any {
-	t.Helper()
-	all := l.records(t, message)
-	if len(all) == 0 {
-		t.Fatalf("the log has no %q:\n%s", message, l)
-	}
-	return all[len(all)-1]
-}
-
 // rig is a Gateway with everything around it under the control of the test: a
 // memory store that can fail, a clock, a log, and an upstream that remembers.
 type rig struct {
@@ -123,8 +68,8 @@ type rig struct {
 	t        testing.TB
 	dir      string
 	store    *brittleStore
-	clock    *clock
-	log      *logBuffer
+	clock    *clocktest.Clock
+	log      *logtest.Buffer
 	registry *prometheus.Registry
 	upstream *stubUpstream
 }
@@ -132,8 +77,8 @@ type rig struct {
 // newRig returns a rig that runs yaml.
 func newRig(t testing.TB, yaml string) *rig {
 	t.Helper()
-	c := newClock()
-	r := newRigBy(t, yaml, c.now)
+	c := clocktest.At(time.Now())
+	r := newRigBy(t, yaml, c.Now)
 	r.clock = c
 	return r
 }
@@ -169,7 +114,7 @@ func newNetworkRig(t testing.TB, yaml string, serve http.HandlerFunc) *rig {
 // can fail.
 func startRig(t testing.TB, dir, yaml string, s store.Store, now func() time.Time) (*rig, error) {
 	t.Helper()
-	r := &rig{t: t, dir: dir, log: &logBuffer{}, registry: prometheus.NewRegistry(), upstream: &stubUpstream{}}
+	r := &rig{t: t, dir: dir, log: &logtest.Buffer{}, registry: prometheus.NewRegistry(), upstream: &stubUpstream{}}
 	var err error
 	r.Gateway, err = New(Options{
 		Config: parseConfig(t, dir, yaml), Store: s, Registerer: r.registry, Version: "test", Now: now,

@@ -103,7 +103,7 @@ func TestEndedAnswerIsCutOff(t *testing.T) {
 	_, _ = ex.Write([]byte("all of it"))
 	r.endStream(ex, &endedError{err: web.Forbidden(), reason: "revoked"})
 	aborted(t, ex.finish)
-	if line := r.log.last(t, "request"); line["reason"] != "the login has ended: revoked" {
+	if line := r.log.Last(t, "request"); line["reason"] != "the login has ended: revoked" {
 		t.Errorf("logged %v", line)
 	}
 }

@@ -143,8 +143,8 @@ func TestStreamsEndWithTheLogin(t *testing.T) {
 		"signed out by a token": {bearer, func(s *streaming, in signedIn) { s.do("POST", "/logout", "", in.bearer) }, "access token"},
 		"session by its token":  {session, func(s *streaming, in signedIn) { s.do("POST", "/logout", "", in.bearer) }, "ended session"},
 		"token by its session":  {bearer, func(s *streaming, in signedIn) { s.do("POST", "/logout", "", in.cookie) }, "login has ended"},
-		"the token expires":     {bearer, func(s *streaming, _ signedIn) { s.clock.advance(15 * time.Minute) }, "expired"},
-		"the session expires":   {session, func(s *streaming, _ signedIn) { s.clock.advance(time.Hour) }, "expired"},
+		"the token expires":     {bearer, func(s *streaming, _ signedIn) { s.clock.Advance(15 * time.Minute) }, "expired"},
+		"the session expires":   {session, func(s *streaming, _ signedIn) { s.clock.Advance(time.Hour) }, "expired"},
 		"the account goes":      {session, func(s *streaming, _ signedIn) { s.reload("username: alice, ", "username: alicia, ") }, "ended session"},
 		"the account is off":    {bearer, func(s *streaming, _ signedIn) { s.reload("username: alice, ", "username: alice, disabled: true, ") }, "account"},
 		"another password": {session, func(s *streaming, _ signedIn) {
@@ -191,7 +191,7 @@ func TestStreamsEndWithTheLogin(t *testing.T) {
 
 // reuse sends a refresh token that was exchanged before.
 func (s *streaming) reuse(in signedIn) {
-	s.clock.advance(time.Minute)
+	s.clock.Advance(time.Minute)
 	if w := s.do("POST", "/refresh", refreshBody(in.refresh), jsonType); w.Code != http.StatusUnauthorized {
 		s.t.Fatalf("a used refresh token: %d", w.Code)
 	}
@@ -202,7 +202,7 @@ func (s *streaming) reuse(in signedIn) {
 func (s *streaming) wantEnded(reason string) {
 	s.t.Helper()
 	var requests []map[string]any
-	for _, line := range s.rig.log.records(s.t, "request") {
+	for _, line := range s.rig.log.Records(s.t, "request") {
 		if got, _ := line["reason"].(string); strings.HasPrefix(got, "the login has ended: ") && strings.Contains(got, reason) {
 			requests = append(requests, line)
 		}
@@ -211,7 +211,7 @@ func (s *streaming) wantEnded(reason string) {
 		s.t.Errorf("the log has for the reason %q: %v\n%s", reason, requests, s.rig.log)
 	}
 	var audits []map[string]any
-	for _, line := range s.rig.log.records(s.t, "audit") {
+	for _, line := range s.rig.log.Records(s.t, "audit") {
 		if line["event"] == "stream_ended" {
 			audits = append(audits, line)
 		}
@@ -260,13 +260,13 @@ func TestStreamsAreNoActivity(t *testing.T) {
 		s.reload("store: {driver: memory}", "store: {driver: memory}\nsession: {idle_timeout: 10m}")
 		body := s.open("HTTP/1.1", "/session/", s.login(aliceIn).cookie)
 		for range 9 {
-			s.clock.advance(time.Minute)
+			s.clock.Advance(time.Minute)
 			time.Sleep(time.Minute)
 		}
 		if n := s.load.inFlight.Load(); n != 1 {
 			t.Fatalf("%d requests are in flight after 9 minutes", n)
 		}
-		s.clock.advance(time.Minute)
+		s.clock.Advance(time.Minute)
 		s.ends("idle", body, time.Now())
 	})
 }

@@ -26,7 +26,7 @@ func (r *rig) events(t *testing.T) string {
 func (r *rig) audited(t *testing.T) []string {
 	t.Helper()
 	var all []string
-	for _, record := range r.log.records(t, "audit") {
+	for _, record := range r.log.Records(t, "audit") {
 		line := fmt.Sprint(record["event"], " ", record["subject"])
 		if result := record["result"]; result != nil {
 			line += fmt.Sprint(" ", result)
@@ -140,7 +140,7 @@ func TestTokenEvents(t *testing.T) {
 		"reuse later": {baseConfig, func(r *rig) {
 			s := r.login(aliceIn)
 			refresh(r, s.refresh)
-			r.clock.advance(11 * time.Second)
+			r.clock.Advance(11 * time.Second)
 			r.do("POST", "/refresh", refreshBody(s.refresh), jsonType)
 		}, "1 1 0 1", []string{"login local:alice", "refresh local:alice", "reuse_detected local:alice"}},
 		"logout by bearer": {baseConfig, func(r *rig) { r.do("POST", "/logout", "", r.login(aliceIn).bearer) }, "1 0 1 0",
@@ -184,7 +184,7 @@ func TestTokenEvents(t *testing.T) {
 		if got := r.audited(t); !slices.Equal(got, c.audited) {
 			t.Errorf("%s: audited %q, want %q", name, got, c.audited)
 		}
-		for _, record := range r.log.records(t, "audit") {
+		for _, record := range r.log.Records(t, "audit") {
 			if record["client"] != "192.0.2.7" || record["request_id"] == nil || record["route"] == nil {
 				t.Errorf("%s: the record lacks something: %v", name, record)
 			}

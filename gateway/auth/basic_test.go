@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"authgate/gateway/clocktest"
 	"authgate/policy"
 )
 
@@ -17,14 +18,14 @@ func encoded(s string) string { return base64.StdEncoding.EncodeToString([]byte(
 // basicFixture is the Basic mechanism for the user service with the password s3rvice.
 type basicFixture struct {
 	*Basic
-	clock  *manualClock
+	clock  *clocktest.Clock
 	hasher *Hasher
 }
 
 func newBasicFixture(tb testing.TB) *basicFixture {
 	tb.Helper()
-	f := &basicFixture{clock: newManualClock(), hasher: NewHasher(0)}
-	verifier := NewVerifier(f.hasher, NewThrottle(5, time.Minute, f.clock.now), 100, time.Minute, f.clock.now)
+	f := &basicFixture{clock: clocktest.New(), hasher: NewHasher(0)}
+	verifier := NewVerifier(f.hasher, NewThrottle(5, time.Minute, f.clock.Now), 100, time.Minute, f.clock.Now)
 	users := newAccounts(tb,
 		Account{Username: "service", Roles: []string{"admin"}, PasswordHash: cheapArgon2id("s3rvice")},
 		Account{Username: "dienst", PasswordHash: cheapArgon2id("geheim:mit:Doppelpunkt – ü")},
@@ -171,7 +172,7 @@ func TestAliveHashesNothing(t *testing.T) {
 		_, _ = f.present(t.Context(), encoded("service:wrong")) // until throttled
 	}
 	computed := f.hasher.Computed()
-	f.clock.advance(24 * time.Hour) // until the cache has expired
+	f.clock.Advance(24 * time.Hour) // until the cache has expired
 	if id, err := f.Alive(t.Context(), creds); id != want || err != nil {
 		t.Errorf("got %+v, %v", id, err)
 	}

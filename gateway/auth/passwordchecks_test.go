@@ -129,7 +129,7 @@ func (s *script) step(verb string, args []string) error {
 		}
 	case "wait":
 		d, err := time.ParseDuration(args[0])
-		s.clock.advance(d)
+		s.clock.Advance(d)
 		return err
 	case "limits":
 		n, err := strconv.Atoi(args[0])
@@ -214,7 +214,7 @@ func (s *script) throttled(name string, client netip.Addr, want time.Duration) e
 func (s *script) known(name string, client netip.Addr, want bool) error {
 	p, _ := s.Verifier.throttle.pairs.Peek(newSubject(name, client).pairKey)
 	account, _ := s.accounts.Lookup(name)
-	if got := p.knows(account.Version(), s.clock.now()); got != want {
+	if got := p.knows(account.Version(), s.clock.Now()); got != want {
 		return fmt.Errorf("known: %v", got)
 	}
 	return nil

@@ -12,29 +12,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"authgate/gateway/clocktest"
 )
-
-// manualClock is a clock that tests set by hand.
-type manualClock struct {
-	mu sync.Mutex
-	at time.Time
-}
-
-func newManualClock() *manualClock {
-	return &manualClock{at: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-}
-
-func (c *manualClock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at
-}
-
-func (c *manualClock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.at = c.at.Add(d)
-}
 
 // nthAddr returns the i-th of many IPv4 addresses.
 func nthAddr(i int) netip.Addr {
@@ -110,7 +90,7 @@ func TestThrottleSpellings(t *testing.T) {
 
 func TestThrottleCountsAttemptsInFlight(t *testing.T) {
 	t.Parallel()
-	throttle := NewThrottle(2, time.Minute, newManualClock().now)
+	throttle := NewThrottle(2, time.Minute, clocktest.New().Now)
 	first := begin(t, throttle, "alice", nthAddr(0))
 	second := begin(t, throttle, "alice", nthAddr(1))
 	third := newSubject("alice", nthAddr(2))
@@ -147,7 +127,7 @@ func TestThrottleCountsAttemptsInFlight(t *testing.T) {
 
 func TestThrottleKeepsNothingOfSuccess(t *testing.T) {
 	t.Parallel()
-	throttle := NewThrottle(3, time.Minute, newManualClock().now)
+	throttle := NewThrottle(3, time.Minute, clocktest.New().Now)
 	for i := range 100 {
 		begin(t, throttle, fmt.Sprintf("user-%d", i), nthAddr(i)).settle(false)
 	}
@@ -158,7 +138,7 @@ func TestThrottleKeepsNothingOfSuccess(t *testing.T) {
 
 func TestThrottleForgottenWhileInFlight(t *testing.T) {
 	t.Parallel()
-	throttle := NewThrottle(1, time.Minute, newManualClock().now)
+	throttle := NewThrottle(1, time.Minute, clocktest.New().Now)
 	old := begin(t, throttle, "alice", nthAddr(0))
 	throttle.accounts.Purge()
 	throttle.clients.Purge()
@@ -177,7 +157,7 @@ func TestThrottleForgottenWhileInFlight(t *testing.T) {
 func TestThrottleMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	const limit, flood = 100, maxCounters + 1000
-	throttle := NewThrottle(limit, time.Minute, newManualClock().now)
+	throttle := NewThrottle(limit, time.Minute, clocktest.New().Now)
 	for i := range limit {
 		fail(t, throttle, "victim", nthAddr(i))
 	}
@@ -342,13 +322,13 @@ func TestWaitingForTheThrottle(t *testing.T) {
 // A pair forgets versions of its account after 24 hours.
 func TestKnownPairForgetsVersions(t *testing.T) {
 	t.Parallel()
-	clock := newManualClock()
-	throttle := NewThrottle(testLimit, time.Minute, clock.now)
+	clock := clocktest.New()
+	throttle := NewThrottle(testLimit, time.Minute, clock.Now)
 	s := newSubject("alice", nthAddr(0))
 	for i := range 100 {
 		s.version = fmt.Sprint(i)
 		noError(t, throttle.look(s, true))
-		clock.advance(knownFor / 4)
+		clock.Advance(knownFor / 4)
 	}
 	if p, _ := throttle.pairs.Peek(s.pairKey); len(p.matches) > 4 {
 		t.Errorf("%d versions are remembered, want at most 4", len(p.matches))

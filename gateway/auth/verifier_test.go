@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"authgate/gateway/clocktest"
 	"authgate/gateway/password"
 )
 
@@ -24,13 +25,13 @@ const (
 // computation.
 type verifierFixture struct {
 	*Verifier
-	clock *manualClock
+	clock *clocktest.Clock
 	mu    sync.Mutex
 	costs []string
 }
 
 func newVerifierFixture() *verifierFixture {
-	f := &verifierFixture{clock: newManualClock()}
+	f := &verifierFixture{clock: clocktest.New()}
 	hasher := NewHasher(0)
 	hasher.compute = func(h password.Hash, plain string) bool {
 		f.mu.Lock()
@@ -38,7 +39,7 @@ func newVerifierFixture() *verifierFixture {
 		f.mu.Unlock()
 		return h.Verify(plain)
 	}
-	f.Verifier = NewVerifier(hasher, NewThrottle(testLimit, time.Hour, f.clock.now), 100, testTTL, f.clock.now)
+	f.Verifier = NewVerifier(hasher, NewThrottle(testLimit, time.Hour, f.clock.Now), 100, testTTL, f.clock.Now)
 	return f
 }
 

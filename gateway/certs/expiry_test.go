@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"authgate/gateway/acme"
+	"authgate/gateway/clocktest"
 	"authgate/gateway/config"
 )
 
@@ -71,7 +72,7 @@ func TestExpiryMetric(t *testing.T) {
 
 // The metric has one value for each certificate, whatever tls.mode is.
 func TestExpiryMetricOfEachMode(t *testing.T) {
-	c, dir := newClock(), t.TempDir()
+	c, dir := clocktest.At(time.Now()), t.TempDir()
 	storage, keys, issuer := acmeFiles(dir), certmagic.StorageKeys, (&certmagic.ACMEIssuer{CA: noAuthority}).IssuerKey()
 	issued := keepIssued(t, storage, "gw.example", time.Now)
 	files := func(certificate, key string) Source {
@@ -81,11 +82,11 @@ func TestExpiryMetricOfEachMode(t *testing.T) {
 	unnamed := files(writePair(t, dir)) // but for the subject
 	addressed := &certificateFiles{}
 	addressed.current.Store(&tls.Certificate{Leaf: &x509.Certificate{IPAddresses: []net.IP{net.IPv4(192, 0, 2, 1)}, NotAfter: issued.NotAfter}})
-	internal, err := openLocalCA(dir, []string{"localhost", "127.0.0.1"}, c.now)
+	internal, err := openLocalCA(dir, []string{"localhost", "127.0.0.1"}, c.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	left := func(expires time.Time) float64 { return expires.Sub(c.now()).Seconds() }
+	left := func(expires time.Time) float64 { return expires.Sub(c.Now()).Seconds() }
 	for what, mode := range map[string]struct {
 		certs Source
 		want  map[string]float64
@@ -97,15 +98,15 @@ func TestExpiryMetricOfEachMode(t *testing.T) {
 		"acme": {openCerts(t, acmeConfig(dir), nil),
 			map[string]float64{"gw.example": left(issued.NotAfter), "other.example": 0}},
 	} {
-		if diff := cmp.Diff(mode.want, expiries(t, mode.certs, c.now)); diff != "" {
+		if diff := cmp.Diff(mode.want, expiries(t, mode.certs, c.Now)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	c.advance(91 * 24 * time.Hour)
-	if got := expiries(t, internal, c.now)["localhost"]; got <= 0 {
+	c.Advance(91 * 24 * time.Hour)
+	if got := expiries(t, internal, c.Now)["localhost"]; got <= 0 {
 		t.Errorf("the local authority's certificate is not renewed: %v", got)
 	}
-	if got := expiries(t, named, c.now)["gw.example"]; got >= 0 {
+	if got := expiries(t, named, c.Now)["gw.example"]; got >= 0 {
 		t.Errorf("a certificate that has expired: %v", got)
 	}
 }

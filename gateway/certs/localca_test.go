@@ -11,18 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"authgate/gateway/clocktest"
 	"authgate/gateway/config"
 )
 
 var caDomains = []string{"gw.example", "*.gw.example", "127.0.0.1", "::1"}
-
-// clock is a clock turned by hand.
-type clock struct{ time.Time }
-
-func newClock() *clock { return &clock{time.Now()} }
-
-func (c *clock) now() time.Time          { return c.Time }
-func (c *clock) advance(d time.Duration) { c.Time = c.Add(d) }
 
 func openCA(t *testing.T, dir string, now func() time.Time) *localCA {
 	t.Helper()
@@ -45,8 +38,8 @@ func leafOf(t *testing.T, certs Source) *x509.Certificate {
 // A client that trusts ca.pem trusts the gateway after a restart too.
 func TestLocalCASurvives(t *testing.T) {
 	t.Parallel()
-	dir, c := t.TempDir(), newClock()
-	first := openCA(t, dir, c.now)
+	dir, c := t.TempDir(), clocktest.At(time.Now())
+	first := openCA(t, dir, c.Now)
 	pem, err := os.ReadFile(filepath.Join(dir, caFile))
 	if err != nil {
 		t.Fatal(err)
@@ -55,10 +48,10 @@ func TestLocalCASurvives(t *testing.T) {
 	if !roots.AppendCertsFromPEM(pem) {
 		t.Fatal("ca.pem holds no certificate")
 	}
-	for i, ca := range []*localCA{first, openCA(t, dir, c.now), openCA(t, dir, c.now)} {
+	for i, ca := range []*localCA{first, openCA(t, dir, c.Now), openCA(t, dir, c.Now)} {
 		leaf := leafOf(t, ca)
 		for _, name := range []string{"gw.example", "x.gw.example", "127.0.0.1", "::1"} {
-			options := x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: c.now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+			options := x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: c.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 			if _, err := leaf.Verify(options); err != nil {
 				t.Errorf("opening number %d: %s: %v", i, name, err)
 			}
@@ -119,20 +112,20 @@ func TestLocalCAHandshake(t *testing.T) {
 
 func TestLocalCARenews(t *testing.T) {
 	t.Parallel()
-	c := newClock()
-	ca := openCA(t, t.TempDir(), c.now)
+	c := clocktest.At(time.Now())
+	ca := openCA(t, t.TempDir(), c.Now)
 	first := leafOf(t, ca)
-	if lives := first.NotAfter.Sub(c.now()); lives < leafLives-time.Second || lives > leafLives {
+	if lives := first.NotAfter.Sub(c.Now()); lives < leafLives-time.Second || lives > leafLives {
 		t.Errorf("the certificate lives %v, want %v", lives, leafLives)
 	}
-	if !first.NotBefore.Before(c.now().Add(-clockSkew + time.Second)) {
+	if !first.NotBefore.Before(c.Now().Add(-clockSkew + time.Second)) {
 		t.Errorf("a clock that is behind does not trust it: %v", first.NotBefore)
 	}
-	c.advance(leafLives*2/3 - time.Minute)
+	c.Advance(leafLives*2/3 - time.Minute)
 	if leafOf(t, ca) != first {
 		t.Error("it is renewed before two thirds of its life are over")
 	}
-	c.advance(2 * time.Minute)
+	c.Advance(2 * time.Minute)
 	second := leafOf(t, ca)
 	if second == first || second.SerialNumber.Cmp(first.SerialNumber) == 0 || !second.NotAfter.After(first.NotAfter) {
 		t.Error("it is not renewed when two thirds of its life are over")
@@ -146,9 +139,9 @@ func TestLocalCARenews(t *testing.T) {
 // handshake when the authority ends soon.
 func TestLocalCAEnds(t *testing.T) {
 	t.Parallel()
-	dir, c := t.TempDir(), newClock()
-	ca := openCA(t, dir, c.now)
-	c.advance(caLives - 10*24*time.Hour)
+	dir, c := t.TempDir(), clocktest.At(time.Now())
+	ca := openCA(t, dir, c.Now)
+	c.Advance(caLives - 10*24*time.Hour)
 	leaf := leafOf(t, ca)
 	if leaf.NotAfter.After(ca.certificate.NotAfter) {
 		t.Errorf("the certificate ends at %v, its authority at %v", leaf.NotAfter, ca.certificate.NotAfter)
@@ -156,8 +149,8 @@ func TestLocalCAEnds(t *testing.T) {
 	if leafOf(t, ca) != leaf {
 		t.Error("each handshake gets a new one")
 	}
-	c.advance(10 * 24 * time.Hour)
-	_, err := openLocalCA(dir, caDomains, c.now)
+	c.Advance(10 * 24 * time.Hour)
+	_, err := openLocalCA(dir, caDomains, c.Now)
 	if err == nil || !strings.Contains(err.Error(), caFile) || !strings.Contains(err.Error(), "expired") || !strings.Contains(err.Error(), dir) {
 		t.Errorf("after its end: %v", err)
 	}

@@ -19,8 +19,8 @@ import (
 func TestAccessTokenIssues(t *testing.T) {
 	t.Parallel()
 	bothAlgorithms(t, func(t *testing.T, m *mechanisms) {
-		m.clock.advance(123 * time.Millisecond)
-		now := m.clock.now().Unix()
+		m.clock.Advance(123 * time.Millisecond)
+		now := m.clock.Now().Unix()
 		s := m.signIn(t, "alice")
 		part := strings.Split(s.access, ".")
 		if len(part) != 3 {
@@ -55,7 +55,7 @@ func TestAccessTokenIssuesForWhatTheLoginHas(t *testing.T) {
 	m := newMechanisms(t, func(m *mechanisms) { m.bearerOptions.Audience = []string{"authgate", "api"} })
 	plain := newTestAccounts(t, auth.Account{Username: "plain", PasswordHash: aliceHash})
 	account, _ := plain.Lookup("plain")
-	login := &Login{ID: "SID", Username: "plain", Expires: m.clock.now().Add(5*time.Minute + time.Millisecond)}
+	login := &Login{ID: "SID", Username: "plain", Expires: m.clock.Now().Add(5*time.Minute + time.Millisecond)}
 	seen := make(map[string]bool)
 	for range 10 {
 		token, left, err := m.bearer.Issue(login, account)
@@ -70,7 +70,7 @@ func TestAccessTokenIssuesForWhatTheLoginHas(t *testing.T) {
 		}
 		noError(t, json.Unmarshal([]byte(decoded(t, strings.Split(token, ".")[1])), &claims))
 		if !slices.Equal(claims.Audience, []string{"authgate", "api"}) || claims.Roles == nil || len(claims.Roles) != 0 ||
-			claims.Expires != m.clock.now().Add(5*time.Minute).Unix() {
+			claims.Expires != m.clock.Now().Add(5*time.Minute).Unix() {
 			t.Errorf("got %+v", claims)
 		}
 		if seen[claims.ID] {
@@ -98,7 +98,7 @@ func TestAccessTokenRefusesClaims(t *testing.T) {
 		must(m.logins.End(t.Context(), ended.login.ID))(t)
 		disabled := auth.Account{Username: "eve", Disabled: true, PasswordHash: bobHash}
 		m = m.reloaded(t, alice(), bob(), disabled)
-		now := m.clock.now().Unix()
+		now := m.clock.Now().Unix()
 		good := m.forge(t, s)
 		null := json.RawMessage("null")
 		var tokens []hostile
@@ -150,7 +150,7 @@ func TestAccessTokenAccepts(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)
 	s := m.signIn(t, "alice")
-	now := m.clock.now().Unix()
+	now := m.clock.Now().Unix()
 	for name, changes := range map[string]map[string]any{
 		"nothing changed":   {},
 		"no nbf":            {"nbf": nil},
@@ -220,13 +220,13 @@ func TestWarmAccessTokenComputesNoSignature(t *testing.T) {
 		wantRejected(t, auth.DetailBadToken, "its login has ended")(m.byToken(t, ended.access))
 		restore(t, m.store, loginPrefix+changed.login.ID, func(l *Login) { l.Version = "another" })
 		wantRejected(t, auth.DetailBadToken, "its account has changed")(m.byToken(t, changed.access))
-		m.clock.advance(15*time.Minute - 1)
+		m.clock.Advance(15*time.Minute - 1)
 		must(m.byToken(t, s.access))(t)
 		counter := m.store.Store.(store.Counter)
 		if n, err := counter.Count(t.Context(), revokedPrefix); n != 1 || err != nil {
 			t.Errorf("%d revocations before the token's end, %v", n, err)
 		}
-		m.clock.advance(1)
+		m.clock.Advance(1)
 		wantRejected(t, auth.DetailBadToken, "expired")(m.byToken(t, s.access))
 		if n, err := counter.Count(t.Context(), revokedPrefix); n != 0 || err != nil {
 			t.Errorf("%d revocations at the token's end, %v", n, err)

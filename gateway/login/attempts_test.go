@@ -12,12 +12,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"authgate/gateway/clocktest"
 	"authgate/gateway/store"
 )
 
 // waiting is a login attempt that has begun.
 type waiting struct {
-	clock    *testClock
+	clock    *clocktest.Clock
 	store    *recordingStore
 	attempts *Attempts
 	browser  string
@@ -26,11 +27,11 @@ type waiting struct {
 
 func newWaiting(tb testing.TB) *waiting {
 	tb.Helper()
-	w := &waiting{clock: newTestClock(), browser: NewBrowserSecret()}
-	memory := store.NewMemory(w.clock.now)
+	w := &waiting{clock: clocktest.New(), browser: NewBrowserSecret()}
+	memory := store.NewMemory(w.clock.Now)
 	tb.Cleanup(func() { _ = memory.Close() })
 	w.store = &recordingStore{Store: memory}
-	w.attempts = NewAttempts(w.store, testBox(tb, "of the tests"), w.clock.now)
+	w.attempts = NewAttempts(w.store, testBox(tb, "of the tests"), w.clock.Now)
 	w.attempt = w.begin(tb, w.browser)
 	return w
 }
@@ -53,8 +54,8 @@ func (w *waiting) wantNoAttempt(tb testing.TB, browser, state string) {
 func TestFinishedAttemptIsTheOneThatBegan(t *testing.T) {
 	t.Parallel()
 	w := newWaiting(t)
-	began := w.clock.now()
-	w.clock.advance(time.Minute)
+	began := w.clock.Now()
+	w.clock.Advance(time.Minute)
 	got := must(w.attempts.Finish(t.Context(), w.browser, w.attempt.State))(t)
 	if diff := cmp.Diff(w.attempt, got); diff != "" {
 		t.Errorf("the attempt (-began +finished):\n%s", diff)
@@ -138,13 +139,13 @@ func TestAttemptLifetime(t *testing.T) {
 	w := newWaiting(t)
 	second := w.begin(t, w.browser)
 	third := w.begin(t, w.browser) // one browser, several tabs
-	w.clock.advance(10*time.Minute - 1)
+	w.clock.Advance(10*time.Minute - 1)
 	for _, want := range []*Attempt{third, w.attempt} {
 		if got, err := w.attempts.Finish(t.Context(), w.browser, want.State); err != nil || got.Nonce != want.Nonce {
 			t.Errorf("before its end: got %+v, %v, want %+v", got, err, want)
 		}
 	}
-	w.clock.advance(1)
+	w.clock.Advance(1)
 	w.wantNoAttempt(t, w.browser, second.State)
 	if n, err := w.store.Store.(store.Counter).Count(t.Context(), ""); n != 0 || err != nil {
 		t.Errorf("%d records stay, %v", n, err)
@@ -155,7 +156,7 @@ func TestAttemptLifetime(t *testing.T) {
 func TestSealedAttempts(t *testing.T) {
 	t.Parallel()
 	w := newWaiting(t)
-	other := NewAttempts(w.store, testBox(t, "another"), w.clock.now)
+	other := NewAttempts(w.store, testBox(t, "another"), w.clock.Now)
 	if got, err := other.Finish(t.Context(), w.browser, w.attempt.State); got != nil || !errors.Is(err, ErrNoAttempt) {
 		t.Errorf("with another key: got %+v, %v", got, err)
 	}

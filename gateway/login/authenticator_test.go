@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/clocktest"
 )
 
 // The first mechanism that finds its credential decides, also in Alive. A store that fails
@@ -16,8 +17,8 @@ func TestChain(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)
 	s, other := m.signIn(t, "alice"), m.signIn(t, "bob")
-	clock := newTestClock()
-	verifier := auth.NewVerifier(auth.NewHasher(1), auth.NewThrottle(1000, time.Minute, clock.now), 10, time.Minute, clock.now)
+	clock := clocktest.New()
+	verifier := auth.NewVerifier(auth.NewHasher(1), auth.NewThrottle(1000, time.Minute, clock.Now), 10, time.Minute, clock.Now)
 	basic := auth.NewBasic("authgate", newTestAccounts(t, auth.Account{Username: "service", PasswordHash: testHash("s3rvice")}), verifier)
 	chain := auth.Chain{basic, NewBearerTokens(m.bearer, nil), m.session}
 	for _, test := range []struct {
@@ -54,7 +55,7 @@ func TestChain(t *testing.T) {
 	m.store.fails("get revoked:")
 	wantNoAnswer(t)(chain.Authenticate(t.Context(), &auth.Credentials{Access: s.access, Session: s.session}))
 	m.store.fails("")
-	m.clock.advance(15 * time.Minute)
+	m.clock.Advance(15 * time.Minute)
 	wantRejected(t, auth.DetailBadToken, "expired")(chain.Alive(t.Context(), &auth.Credentials{Scheme: "bearer", Value: s.access, Session: s.session}))
 	if id, err := (auth.Chain{}).Authenticate(t.Context(), &auth.Credentials{Session: s.session}); id != nil || !errors.Is(err, auth.ErrNoCredentials) {
 		t.Errorf("no mechanism: got %+v, %v", id, err)

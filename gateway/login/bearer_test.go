@@ -66,7 +66,7 @@ func TestBearerTokensWithoutTrustedIssuers(t *testing.T) {
 		access := o.access("one")
 		return &access, nil
 	})
-	trusted := must(NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: o.plain}}, o.logins, o.clock.now))(t)
+	trusted := must(NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: o.plain}}, o.logins, o.clock.Now))(t)
 	for _, token := range []string{"opaque", "a.b", "a.b.c.d.e", "", "."} { // no issuer is asked about opaque tokens
 		wantRejected(t, auth.DetailBadToken, "access token: ")(NewBearerTokens(o.bearer, trusted).Authenticate(t.Context(), &auth.Credentials{Scheme: "bearer", Value: token}))
 	}
@@ -169,11 +169,11 @@ func TestTrustedRevocation(t *testing.T) {
 				wantRejected(t, auth.DetailBadToken, "revoked")(each.bearers.Revoke(t.Context(), token))
 				must(each.by(t, another))(t)
 			}
-			o.clock.advance(test.kept - 1)
+			o.clock.Advance(test.kept - 1)
 			if n := o.revocations(t); n != 1 {
 				t.Errorf("%d revocations before the token's end, want one", n)
 			}
-			o.clock.advance(1)
+			o.clock.Advance(1)
 			if n := o.revocations(t); n != 0 {
 				t.Errorf("%d revocations at the token's end", n)
 			}
@@ -242,7 +242,7 @@ func FuzzBearerTokens(f *testing.F) {
 	for _, o := range []*issuers{alone, both} {
 		o.plain.answers(func(_ context.Context, raw string) (*provider.AccessToken, error) {
 			parsed, err := jwt.Parse(raw, func(*jwt.Token) (any, error) { return outsideKey, nil },
-				jwt.WithValidMethods([]string{"HS256"}), jwt.WithIssuer(o.plain.issuer), jwt.WithStrictDecoding(), jwt.WithTimeFunc(o.clock.now))
+				jwt.WithValidMethods([]string{"HS256"}), jwt.WithIssuer(o.plain.issuer), jwt.WithStrictDecoding(), jwt.WithTimeFunc(o.clock.Now))
 			if err != nil {
 				return nil, providerFails(provider.ErrInvalid)
 			}

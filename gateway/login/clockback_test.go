@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/clocktest"
 	"authgate/gateway/provider"
 )
 
@@ -23,26 +24,26 @@ func TestProviderClockSetBack(t *testing.T) {
 		d := newDelegation(t, nil)
 		before := d.signIn(t, d.grant("user"))
 		must(d.users.BackChannel(t.Context(), "keycloak", d.logoutToken("one", testPerson, "")))(t)
-		d.clock.advance(-far)
+		d.clock.Advance(-far)
 		d.wantOut(t, before)
 		// It is unknown whether the first attempt began before the logout.
 		if _, err := d.users.Begin(t.Context(), "keycloak", d.grant("user"), d.now()); !errors.Is(err, auth.ErrRejected) {
 			t.Errorf("the first attempt: %v", err)
 		}
-		d.clock.advance(time.Second)
+		d.clock.Advance(time.Second)
 		d.wantIn(t, d.signIn(t, d.grant("user")), "user")
 	})
 	t.Run("an attempt that began before", func(t *testing.T) {
 		t.Parallel()
 		w := newWaiting(t)
-		w.clock.advance(-far)
+		w.clock.Advance(-far)
 		w.wantNoAttempt(t, w.browser, w.attempt.State)
 	})
 	t.Run("roles at a new login", func(t *testing.T) {
 		t.Parallel()
 		d := newDelegation(t, nil)
 		first := d.signIn(t, d.grant("user", "admin"))
-		d.clock.advance(-far)
+		d.clock.Advance(-far)
 		d.wantIn(t, d.signIn(t, d.grant("user")), "user")
 		d.wantIn(t, first, "user")
 	})
@@ -51,7 +52,7 @@ func TestProviderClockSetBack(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d := newDelegation(t, nil)
 			s := d.signIn(t, d.grant("user", "admin"))
-			d.clock.advance(-far)
+			d.clock.Advance(-far)
 			d.op.answers(func(context.Context) (*provider.Grant, error) { return d.grant("user"), nil })
 			_, _ = d.by(t, s) // starts the renewal in the background
 			synctest.Wait()
@@ -69,8 +70,8 @@ func TestProviderClockSetBack(t *testing.T) {
 func TestRevocationOutlivesToken(t *testing.T) {
 	t.Parallel()
 	o := newIssuers(t, nil)
-	local := &testClock{at: o.clock.now().Add(-time.Minute)} // the store is a minute ahead
-	o.trusted.now = local.now
+	local := clocktest.At(o.clock.Now().Add(-time.Minute)) // the store is a minute ahead
+	o.trusted.now = local.Now
 	const token = "opaque"
 	o.asked.knows(token, o.access("one"))
 	ends := o.access("").Expires
@@ -78,9 +79,9 @@ func TestRevocationOutlivesToken(t *testing.T) {
 	must(o.trusted.revoke(t.Context(), token))(t)
 	for range 4 * 61 { // until the token ends by either clock
 		if id, err := o.by(t, token); !errors.Is(err, auth.ErrRejected) {
-			t.Fatalf("%v before its end by the local clock: %+v, %v", ends.Sub(local.now()), id, err)
+			t.Fatalf("%v before its end by the local clock: %+v, %v", ends.Sub(local.Now()), id, err)
 		}
-		o.clock.advance(15 * time.Second)
-		local.advance(15 * time.Second)
+		o.clock.Advance(15 * time.Second)
+		local.Advance(15 * time.Second)
 	}
 }

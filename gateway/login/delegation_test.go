@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/clocktest"
 	"authgate/gateway/provider"
 	"authgate/gateway/seal"
 	"authgate/gateway/store"
@@ -26,8 +27,8 @@ const (
 // delegation is one instance with the mechanism of delegated sessions and the provider
 // keycloak.
 type delegation struct {
-	clock   *testClock
-	now     func() time.Time // usually clock.now
+	clock   *clocktest.Clock
+	now     func() time.Time // usually clock.Now
 	store   *recordingStore
 	op      *testProvider
 	reports *reports
@@ -41,8 +42,8 @@ type delegation struct {
 // newDelegation returns an instance with its own store. change may change its parts.
 func newDelegation(tb testing.TB, change func(*delegation)) *delegation {
 	tb.Helper()
-	d := &delegation{clock: newTestClock(), op: &testProvider{issuer: testOP}, reports: &reports{}}
-	d.now = d.clock.now
+	d := &delegation{clock: clocktest.New(), op: &testProvider{issuer: testOP}, reports: &reports{}}
+	d.now = d.clock.Now
 	d.options = UsersOptions{
 		Providers: map[string]Provider{"keycloak": d.op},
 		Lifetime:  time.Hour,

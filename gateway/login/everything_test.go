@@ -35,8 +35,8 @@ func newEverything(tb testing.TB) *everything {
 	e := &everything{issuers: newIssuers(tb, func(m *mechanisms) { m.refreshOptions.Bind = []string{BindUserAgent, BindIP} })}
 	e.store = e.issuers.store
 	clock := e.issuers.clock
-	e.d = newDelegation(tb, func(d *delegation) { d.clock, d.now, d.store = clock, clock.now, e.store })
-	e.waiting = &waiting{clock: clock, store: e.store, attempts: NewAttempts(e.store, testBox(tb, "of the tests"), clock.now), browser: NewBrowserSecret()}
+	e.d = newDelegation(tb, func(d *delegation) { d.clock, d.now, d.store = clock, clock.Now, e.store })
+	e.waiting = &waiting{clock: clock, store: e.store, attempts: NewAttempts(e.store, testBox(tb, "of the tests"), clock.Now), browser: NewBrowserSecret()}
 	e.waiting.attempt = e.waiting.begin(tb, e.browser)
 	e.jwt = jwtOf(e.plain.issuer)
 	e.plain.knows(e.jwt, e.access("one"))
@@ -48,7 +48,7 @@ func TestIdentities(t *testing.T) {
 	t.Parallel()
 	e := newEverything(t)
 	e.asked.knows("opaque", e.access(""))
-	now := e.issuers.clock.now()
+	now := e.issuers.clock.Now()
 	local := policy.Identity{
 		Username: "alice", Subject: "local:alice", Name: "Alice Example", Email: "alice@example.org", Roles: []string{"user", "admin"},
 		Mechanism: policy.Session, Provider: "local", Login: e.local.login.ID, Expires: now.Add(time.Hour),
@@ -140,7 +140,7 @@ func TestFailingStore(t *testing.T) {
 		"revocation of a token without a login": {[]string{"get revoked:", "put revoked:"}, func(e *everything, ctx context.Context) error {
 			_, err := e.bearers.Revoke(ctx, (&forger{
 				header: map[string]any{"alg": "HS256"}, sign: signHS256(testSecret),
-				claims: map[string]any{"iss": testIssuer, "sub": "alice", "aud": "authgate", "jti": "two", "exp": e.issuers.clock.now().Unix() + 900},
+				claims: map[string]any{"iss": testIssuer, "sub": "alice", "aud": "authgate", "jti": "two", "exp": e.issuers.clock.Now().Unix() + 900},
 			}).token())
 			return err
 		}},
@@ -219,7 +219,7 @@ func TestStoreFailingLate(t *testing.T) {
 		e.store.fails("")
 		must(e.d.users.FrontChannel(t.Context(), "keycloak", "session at the provider"))(t)
 		e.d.wantOut(t, s)
-		e.issuers.clock.advance(time.Second) // a login needs an attempt that began after the logout
+		e.issuers.clock.Advance(time.Second) // a login needs an attempt that began after the logout
 	}
 }
 
@@ -249,13 +249,13 @@ func TestWarmRequests(t *testing.T) {
 		},
 		{
 			"token of a trusted issuer", func(l *Logins) auth.Authenticator {
-				trusted := must(NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: e.plain}}, l, e.issuers.clock.now))(t)
+				trusted := must(NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: e.plain}}, l, e.issuers.clock.Now))(t)
 				return NewBearerTokens(e.bearer, trusted)
 			},
 			auth.Credentials{Scheme: "bearer", Value: e.jwt}, []string{"get revoked:"},
 		},
 	} {
-		recorded := test.mechanism(NewLogins(e.store, e.issuers.clock.now))
+		recorded := test.mechanism(NewLogins(e.store, e.issuers.clock.Now))
 		first, err := recorded.Authenticate(t.Context(), &test.creds)
 		if err != nil {
 			t.Fatalf("%s: %v", test.name, err)
@@ -267,7 +267,7 @@ func TestWarmRequests(t *testing.T) {
 		if calls := e.store.takeCalls(); !slices.EqualFunc(calls, test.calls, strings.HasPrefix) {
 			t.Errorf("%s: the store was asked %q, want %q", test.name, calls, test.calls)
 		}
-		mechanism := test.mechanism(NewLogins(e.store.Store, e.issuers.clock.now))
+		mechanism := test.mechanism(NewLogins(e.store.Store, e.issuers.clock.Now))
 		allocations := testing.AllocsPerRun(100, func() {
 			if _, err := mechanism.Authenticate(t.Context(), &test.creds); err != nil {
 				t.Fatal(err)
@@ -303,7 +303,7 @@ func TestStoreHoldsNoReadableSecret(t *testing.T) {
 	grant, renewed := e.d.grant("user"), e.d.grant("user")
 	s := e.d.signIn(t, grant)
 	e.d.op.answers(func(context.Context) (*provider.Grant, error) { return renewed, nil })
-	e.issuers.clock.advance(15 * time.Minute)
+	e.issuers.clock.Advance(15 * time.Minute)
 	e.d.users.renewOnce(s.login)
 	tokens, err := e.d.users.Tokens(&Login{ID: s.login.ID, Delegated: stored[Login](t, e.store, loginPrefix+s.login.ID).Delegated})
 	if err != nil || tokens.Refresh != renewed.Tokens.Refresh {

@@ -66,7 +66,7 @@ func FuzzAccessTokenClaims(f *testing.F) {
 		if err := json.Unmarshal([]byte(claims), &said); err != nil {
 			t.Fatalf("%s passes and is no object: %v", claims, err)
 		}
-		if said["sub"] != id.Username || said["iss"] != testIssuer || !m.clock.now().Before(id.Expires) {
+		if said["sub"] != id.Username || said["iss"] != testIssuer || !m.clock.Now().Before(id.Expires) {
 			t.Errorf("%s passes as %+v", claims, id)
 		}
 		if sid, given := said["sid"]; given && (sid != s.login.ID || id.Login != s.login.ID || id.Username != "alice") || !given && id.Login != "" {
@@ -81,7 +81,7 @@ func FuzzRefreshToken(f *testing.F) {
 	s := m.signIn(f, "alice")
 	used := s.refresh
 	s.refresh = m.wantRotated(f, s.refresh)
-	m.clock.advance(testLeeway + 1)
+	m.clock.Advance(testLeeway + 1)
 	for _, token := range []string{s.refresh[:106] + "A", used[:106] + "A", s.refresh + "\n", "\n" + s.refresh[1:], "", "x", base64.RawURLEncoding.EncodeToString(make([]byte, 80)),
 		refreshToken{family: make([]byte, 32), generation: make([]byte, 32)}.String()} {
 		f.Add(token)

@@ -24,9 +24,9 @@ func TestExpiredLoginsLeaveTheirGroup(t *testing.T) {
 	for range maxGroup {
 		d.signIn(t, d.grant("user"))
 	}
-	d.clock.advance(30 * time.Minute)
+	d.clock.Advance(30 * time.Minute)
 	young := d.signIn(t, d.grant("user")) // instead of the first
-	d.clock.advance(30 * time.Minute)
+	d.clock.Advance(30 * time.Minute)
 	s := d.signIn(t, d.grant("user"))
 	d.wantIn(t, young, "user")
 	members := stored[group](t, d.store, personGroup("keycloak", testOP, testPerson)).Members
@@ -49,7 +49,7 @@ func TestConcurrentLoginsAllJoin(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	d.clock.advance(time.Second)
+	d.clock.Advance(time.Second)
 	ended := must(d.logins.groups.end(t.Context(), personGroup("keycloak", testOP, testPerson), true))(t)
 	var sids []string
 	for _, login := range ended {
@@ -126,7 +126,7 @@ func TestOneAccountHasSoManyLogins(t *testing.T) {
 	var all []*Login
 	begin := func() {
 		t.Helper()
-		login := must(m.logins.Begin(t.Context(), account, m.clock.now().Add(time.Hour)))(t)
+		login := must(m.logins.Begin(t.Context(), account, m.clock.Now().Add(time.Hour)))(t)
 		all = append(all, login)
 	}
 	alive := func(login *Login) bool {
@@ -139,7 +139,7 @@ func TestOneAccountHasSoManyLogins(t *testing.T) {
 	must(m.logins.End(t.Context(), all[100].ID))(t)
 	begin()
 	m.store.fails("take login:" + all[0].ID) // the oldest, which must end
-	if _, err := m.logins.Begin(t.Context(), account, m.clock.now().Add(time.Hour)); !errors.Is(err, errStore) {
+	if _, err := m.logins.Begin(t.Context(), account, m.clock.Now().Add(time.Hour)); !errors.Is(err, errStore) {
 		t.Errorf("a login that is one too many: got %v, want the error of the store", err)
 	}
 	m.store.fails("")
@@ -202,7 +202,7 @@ func TestAttemptsFromBeforeTheEnd(t *testing.T) {
 				d := newDelegation(t, nil)
 				token.ID, token.Expires = "one", d.now().Add(time.Hour)
 				before := d.now()
-				d.clock.advance(time.Second)
+				d.clock.Advance(time.Second)
 				must(d.users.BackChannel(t.Context(), "keycloak", &token))(t)
 				try := func(started time.Time) error {
 					grant := d.grant("user")
@@ -239,10 +239,10 @@ func TestLastAttemptFromBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	d := newDelegation(t, nil)
 	started := d.now()
-	d.clock.advance(1)
+	d.clock.Advance(1)
 	token := &provider.LogoutToken{ID: "one", Subject: testPerson, Expires: d.now().Add(2 * time.Minute)}
 	must(d.users.BackChannel(t.Context(), "keycloak", token))(t)
-	d.clock.advance(AttemptLifetime - 2 + 30*time.Second) // three calls of ten seconds
+	d.clock.Advance(AttemptLifetime - 2 + 30*time.Second) // three calls of ten seconds
 	s, err := d.begin(t, "keycloak", d.grant("user"), started)
 	wantRejected(t, auth.DetailNotSignedIn, "signed out at the provider")(nil, err)
 	d.wantOut(t, s)
@@ -253,7 +253,7 @@ func TestEndedGroupsLeaveTheStore(t *testing.T) {
 	t.Parallel()
 	d := newDelegation(t, func(d *delegation) {
 		clock := d.clock
-		d.now = func() time.Time { return clock.now().In(time.FixedZone("", 17*60)) } // in any time zone
+		d.now = func() time.Time { return clock.Now().In(time.FixedZone("", 17*60)) } // in any time zone
 	})
 	s := d.signIn(t, d.grant("user"))
 	token := &provider.LogoutToken{ID: "one", Subject: testPerson, Session: "session at the provider", Expires: d.now().Add(2 * time.Minute)}
@@ -262,7 +262,7 @@ func TestEndedGroupsLeaveTheStore(t *testing.T) {
 	if members := stored[group](t, d.store, sessionGroup("keycloak", testOP, token.Session)).Members; len(members) != 0 {
 		t.Errorf("%+v stay in the group", members)
 	}
-	d.clock.advance(time.Hour)
+	d.clock.Advance(time.Hour)
 	if n := d.records(t, ""); n != 0 {
 		t.Errorf("%d records stay", n)
 	}
@@ -331,7 +331,7 @@ func logoutAtStep(t *testing.T, step int64, session string, token provider.Logou
 		return nil
 	}
 	started := d.now()
-	d.clock.advance(time.Second)
+	d.clock.Advance(time.Second)
 	grant := d.grant("user")
 	grant.Session = session
 	s, err := d.begin(t, "keycloak", grant, started)

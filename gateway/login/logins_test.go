@@ -15,13 +15,14 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/clocktest"
 	"authgate/gateway/store"
 	"authgate/policy"
 )
 
 // mechanisms are the mechanisms for local accounts, over one store and one clock.
 type mechanisms struct {
-	clock    *testClock
+	clock    *clocktest.Clock
 	store    *recordingStore
 	keys     *Keys
 	accounts *auth.Accounts
@@ -61,7 +62,7 @@ func bob() auth.Account {
 func newMechanisms(tb testing.TB, change func(*mechanisms)) *mechanisms {
 	tb.Helper()
 	m := &mechanisms{
-		clock:          newTestClock(),
+		clock:          clocktest.New(),
 		keys:           testKeys(tb, "HS256"),
 		sessionOptions: SessionOptions{Lifetime: time.Hour},
 		bearerOptions:  AccessTokenOptions{Issuer: testIssuer, Audience: []string{"authgate"}, Lifetime: 15 * time.Minute, Realm: "authgate"},
@@ -71,7 +72,7 @@ func newMechanisms(tb testing.TB, change func(*mechanisms)) *mechanisms {
 		change(m)
 	}
 	if m.store == nil {
-		memory := store.NewMemory(m.clock.now)
+		memory := store.NewMemory(m.clock.Now)
 		tb.Cleanup(func() { _ = memory.Close() })
 		m.store = &recordingStore{Store: memory}
 	}
@@ -83,7 +84,7 @@ func (m *mechanisms) reloaded(tb testing.TB, users ...auth.Account) *mechanisms 
 	tb.Helper()
 	next := *m
 	next.accounts = newTestAccounts(tb, users...)
-	next.logins = NewLogins(next.store, next.clock.now)
+	next.logins = NewLogins(next.store, next.clock.Now)
 	next.session = NewSessions(next.sessionOptions, next.accounts, next.logins)
 	next.bearer = NewAccessTokens(next.bearerOptions, next.keys, next.accounts, next.logins)
 	next.refresh = NewRefreshTokens(next.refreshOptions, next.accounts, next.logins)
@@ -115,7 +116,7 @@ func (m *mechanisms) begin(tb testing.TB, account *auth.Account, more ...Handle)
 	tb.Helper()
 	session, sessionHandle := m.session.New()
 	refresh, refreshHandle := m.refresh.New(testDevice())
-	login, err := m.logins.Begin(tb.Context(), account, m.refresh.Expires(m.clock.now()), append(more, sessionHandle, refreshHandle)...)
+	login, err := m.logins.Begin(tb.Context(), account, m.refresh.Expires(m.clock.Now()), append(more, sessionHandle, refreshHandle)...)
 	return &signedIn{login: login, session: session, refresh: refresh}, err
 }
 
@@ -310,7 +311,7 @@ func TestBeginFailingHalfWayLeavesNothingUsable(t *testing.T) {
 					if failing == "a handle" {
 						return "", nil, time.Time{}, errStore
 					}
-					return "session:another", nil, m.clock.now(), nil
+					return "session:another", nil, m.clock.Now(), nil
 				})
 				if s.login != nil || !errors.Is(err, errStore) {
 					t.Errorf("late %v: got %+v, %v, want the error of the store", late, s.login, err)
@@ -356,7 +357,7 @@ func TestDamagedRecordsDecideNothing(t *testing.T) {
 			s := m.signIn(t, "alice")
 			for _, key := range append(s.login.Handles, loginPrefix+s.login.ID) {
 				if strings.HasPrefix(key, prefix) {
-					noError(t, m.store.Put(t.Context(), key, []byte(`{"sid":7`), m.clock.now().Add(time.Hour)))
+					noError(t, m.store.Put(t.Context(), key, []byte(`{"sid":7`), m.clock.Now().Add(time.Hour)))
 				}
 			}
 			if prefix != refreshPrefix {
@@ -409,7 +410,7 @@ func TestBeginWithAStoreThatFreezes(t *testing.T) {
 			m := newMechanisms(t, nil)
 			m.store.before = before
 			account, _ := m.accounts.Lookup("alice")
-			_, err := m.logins.Begin(t.Context(), account, m.clock.now().Add(time.Hour))
+			_, err := m.logins.Begin(t.Context(), account, m.clock.Now().Add(time.Hour))
 			return err
 		}},
 		"at a provider": {groupPrefix, func(t *testing.T, before func(context.Context, string) error) error {
@@ -438,8 +439,8 @@ func TestCurrentAccount(t *testing.T) {
 	disabled.Disabled = true
 	changed.PasswordHash = testHash("wonderland") // the same password
 	epochs := func(m *mechanisms) *mechanisms {
-		m.clock.advance(time.Minute)
-		noError(t, m.accounts.UpdateEpochs(t.Context(), m.store, m.clock.now()))
+		m.clock.Advance(time.Minute)
+		noError(t, m.accounts.UpdateEpochs(t.Context(), m.store, m.clock.Now()))
 		return m
 	}
 	before := m.signIn(t, "alice") // by a version that does not store epochs
@@ -455,7 +456,7 @@ func TestCurrentAccount(t *testing.T) {
 		m.wantDead(t, s) // although the account is the same again
 		m.wantAlive(t, other)
 	}
-	login := Login{Created: m.clock.now()}
+	login := Login{Created: m.clock.Now()}
 	if !login.inEpoch(login.Created) || login.inEpoch(login.Created.Add(1)) {
 		t.Error("a login without an epoch must have been created in the epoch")
 	}

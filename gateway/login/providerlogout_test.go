@@ -97,22 +97,22 @@ func TestBackChannelReplay(t *testing.T) {
 	d := newDelegation(t, func(d *delegation) { d.options.Providers["other"] = &testProvider{issuer: "https://id.example.net"} })
 	token := d.logoutToken("one", testPerson, "")
 	must(d.users.BackChannel(t.Context(), "keycloak", token))(t)
-	d.clock.advance(time.Second)
+	d.clock.Advance(time.Second)
 	s := d.signIn(t, d.grant("user"))
 	for _, each := range []*delegation{d, d.instance(nil)} {
 		for _, at := range []time.Duration{0, 2*time.Minute - time.Second - 1} {
-			d.clock.advance(at)
+			d.clock.Advance(at)
 			if ended, err := each.users.BackChannel(t.Context(), "keycloak", token); len(ended) != 0 || !errors.Is(err, ErrReplayed) || errors.Is(err, auth.ErrRejected) {
 				t.Errorf("after %v: got %+v, %v, want that it was used", at, ended, err)
 			}
 		}
-		d.clock.advance(-2*time.Minute + time.Second + 1)
+		d.clock.Advance(-2*time.Minute + time.Second + 1)
 	}
 	d.wantIn(t, s, "user")
 	must(d.users.BackChannel(t.Context(), "other", token))(t)
 	must(d.users.BackChannel(t.Context(), "keycloak", d.logoutToken("two", testPerson, "")))(t)
 	d.wantOut(t, s)
-	d.clock.advance(2 * time.Minute)
+	d.clock.Advance(2 * time.Minute)
 	if n := d.records(t, usedPrefix); n != 0 {
 		t.Errorf("%d tokens are remembered for longer than they are good", n)
 	}
@@ -146,7 +146,7 @@ func TestBackChannelFailingHalfWay(t *testing.T) {
 					}
 					d.store.fails("")
 					if failed {
-						d.clock.advance(time.Second)
+						d.clock.Advance(time.Second)
 						// With late, it may be stored that the token was used.
 						if _, err := d.users.BackChannel(t.Context(), "keycloak", token); err != nil && !errors.Is(err, ErrReplayed) {
 							t.Errorf("sent again: %v", err)

@@ -54,14 +54,14 @@ func TestRotate(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)
 	s := m.signIn(t, "alice")
-	ends := m.clock.now().Add(7 * 24 * time.Hour)
-	if got := m.refresh.Expires(m.clock.now()); !got.Equal(ends) {
+	ends := m.clock.Now().Add(7 * 24 * time.Hour)
+	if got := m.refresh.Expires(m.clock.Now()); !got.Equal(ends) {
 		t.Errorf("Expires is %v", got)
 	}
 	seen := map[string]bool{s.refresh: true}
 	token := s.refresh
 	for range 50 {
-		m.clock.advance(time.Minute)
+		m.clock.Advance(time.Minute)
 		rotation := must(m.rotate(t, token))(t)
 		if rotation.Login.ID != s.login.ID || rotation.Account.Username != "alice" || !rotation.Expires.Equal(ends) {
 			t.Fatalf("got %+v, want alice's login until %v", rotation, ends)
@@ -140,7 +140,7 @@ func (r *rotations) step(verb, arg string) {
 		}
 		for range n {
 			r.add(r.m.wantRotated(r.t, r.s.refresh))
-			r.a.clock.advance(apart)
+			r.a.clock.Advance(apart)
 		}
 	case "good":
 		r.add(r.m.wantRotated(r.t, token))
@@ -163,7 +163,7 @@ func (r *rotations) step(verb, arg string) {
 		r.m.wantAlive(r.t, r.s)
 		r.add(r.s.refresh)
 	case "wait":
-		r.a.clock.advance(r.duration(arg))
+		r.a.clock.Advance(r.duration(arg))
 	case "leeway":
 		r.a.refreshOptions.Leeway = r.duration(arg)
 		r.m = r.a.reloaded(r.t, alice(), bob())
@@ -246,7 +246,7 @@ func TestForgedRefreshTokensEndNothing(t *testing.T) {
 	s := m.signIn(t, "alice")
 	used := s.refresh
 	s.refresh = m.wantRotated(t, s.refresh)
-	m.clock.advance(testLeeway + 1)
+	m.clock.Advance(testLeeway + 1)
 	raw := must(base64.RawURLEncoding.DecodeString(s.refresh))(t)
 	forged := []string{
 		"", "x", ".", s.session, s.access, s.login.ID, s.refresh[:106], s.refresh + "A", s.refresh + "=", " " + s.refresh,
@@ -322,7 +322,7 @@ func TestRefreshBinding(t *testing.T) {
 				wantRejected(t, auth.DetailBadRefresh, "used by another device")(nil, err)
 			}
 			m.wantAlive(t, s)
-			m.clock.advance(testLeeway + 1)
+			m.clock.Advance(testLeeway + 1)
 			_, err = m.refresh.Rotate(t.Context(), used, &test.other)
 			if reuse := (*ReuseError)(nil); !errors.As(err, &reuse) {
 				t.Errorf("a stolen token from there: got %v, want a ReuseError", err)

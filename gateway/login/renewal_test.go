@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/clocktest"
 	"authgate/gateway/provider"
 	"authgate/policy"
 )
@@ -63,7 +64,7 @@ func (d *delegation) wantReported(tb testing.TB, s *signedIn, ended bool, errs .
 
 func TestRenewAt(t *testing.T) {
 	t.Parallel()
-	now := newTestClock().now()
+	now := clocktest.New().Now()
 	for name, test := range map[string]struct{ expires, want time.Time }{
 		"an hour":     {now.Add(time.Hour), now.Add(45 * time.Minute)},
 		"20 minutes":  {now.Add(20 * time.Minute), now.Add(15 * time.Minute)},

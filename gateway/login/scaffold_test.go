@@ -17,28 +17,6 @@ import (
 	"authgate/gateway/store"
 )
 
-// testClock is a clock that tests set by hand.
-type testClock struct {
-	mu sync.Mutex
-	at time.Time
-}
-
-func newTestClock() *testClock {
-	return &testClock{at: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-}
-
-func (c *testClock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at
-}
-
-func (c *testClock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.at = c.at.Add(d)
-}
-
 // newTestAccounts returns the set of users.
 func newTestAccounts(tb testing.TB, users ...auth.Account) *auth.Accounts {
 	tb.Helper()

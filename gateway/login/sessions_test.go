@@ -153,7 +153,7 @@ func (r *requests) step(verb, arg string) {
 			n, d = must(strconv.Atoi(arg))(r.t), must(time.ParseDuration(each))(r.t)
 		}
 		for range n {
-			r.m.clock.advance(d)
+			r.m.clock.Advance(d)
 			if id, err := r.prove(verb); err != nil || id.Login != r.s.login.ID {
 				r.t.Fatalf("got %+v, %v", id, err)
 			}
@@ -164,7 +164,7 @@ func (r *requests) step(verb, arg string) {
 	case "refresh":
 		must(r.m.rotate(r.t, r.s.refresh))(r.t)
 	case "wait":
-		r.m.clock.advance(duration())
+		r.m.clock.Advance(duration())
 	case "notes":
 		if got := strconv.Itoa(r.notes); got != arg {
 			r.t.Errorf("%s notes", got)
@@ -232,7 +232,7 @@ func TestNoteOfAnEndedSession(t *testing.T) {
 		ready := must(m.session.find(t.Context(), s.session))(t)
 		synctest.Wait()
 		must(m.logins.End(t.Context(), s.login.ID))(t)
-		m.session.touch(ready, m.clock.now().Add(5*time.Minute))
+		m.session.touch(ready, m.clock.Now().Add(5*time.Minute))
 		synctest.Wait()
 		if raw, err := m.store.Get(t.Context(), s.login.Handles[0]); err == nil {
 			t.Errorf("a late note brought the session back: %s", raw)

@@ -44,7 +44,7 @@ func signRS256(tb testing.TB, key *rsa.PrivateKey) func(string) []byte {
 // forge returns a forger of tokens of the login.
 func (m *mechanisms) forge(tb testing.TB, s *signedIn) *forger {
 	tb.Helper()
-	now := m.clock.now().Unix()
+	now := m.clock.Now().Unix()
 	f := &forger{
 		header: map[string]any{"alg": m.keys.method.Alg(), "typ": "JWT", "kid": m.keys.id},
 		claims: map[string]any{
@@ -258,7 +258,7 @@ func TestAccessTokenRefusesWhatCanBeReadInTwoWays(t *testing.T) {
 		for len(looseClaims)%3 == 0 {
 			looseClaims += " "
 		}
-		now := m.clock.now()
+		now := m.clock.Now()
 		tokens := []hostile{
 			{"alg twice", good.raw(`{"alg":"none",`+strings.TrimPrefix(header, "{"), claims), "header: member \"alg\" appears twice"},
 			{"alg twice, the same", good.raw(`{"alg":"`+m.keys.method.Alg()+`",`+strings.TrimPrefix(header, "{"), claims), "header: member \"alg\" appears twice"},

@@ -95,7 +95,7 @@ func (o *issuers) instance(tb testing.TB) *issuers {
 	tb.Helper()
 	next := &issuers{mechanisms: o.reloaded(tb, alice(), bob()), plain: o.plain, asked: o.asked}
 	var err error
-	next.trusted, err = NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: o.plain}, {Name: "asked", Opaque: true, TokenIssuer: o.asked}}, next.logins, next.clock.now)
+	next.trusted, err = NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: o.plain}, {Name: "asked", Opaque: true, TokenIssuer: o.asked}}, next.logins, next.clock.Now)
 	noError(tb, err)
 	next.bearers = NewBearerTokens(next.bearer, next.trusted)
 	return next
@@ -109,7 +109,7 @@ func (o *issuers) by(tb testing.TB, token string) (*policy.Identity, error) {
 func (o *issuers) access(jti string) provider.AccessToken {
 	return provider.AccessToken{
 		Profile: provider.Profile{Subject: "7", Username: "carol", Name: "Carol", Email: "carol@example.org", Roles: []string{"user"}, Claims: map[string]any{"a": "b"}},
-		Scopes:  []string{"read", "write"}, ID: jti, Expires: o.clock.now().Add(time.Hour),
+		Scopes:  []string{"read", "write"}, ID: jti, Expires: o.clock.Now().Add(time.Hour),
 	}
 }
 
@@ -180,7 +180,7 @@ func (s *tokenScript) says(answer string) {
 	case "slow":
 		access.Profile.Roles, after = []string{"user"}, time.Second
 	case "short":
-		access.Profile.Roles, access.Expires = []string{"user"}, s.clock.now().Add(5*time.Second)
+		access.Profile.Roles, access.Expires = []string{"user"}, s.clock.Now().Add(5*time.Second)
 	}
 	failure := s.err
 	s.issuer.answers(func(context.Context, string) (*provider.AccessToken, error) {
@@ -222,7 +222,7 @@ func (s *tokenScript) step(t *testing.T, verb, arg string) {
 		}
 	case "wait":
 		d := must(time.ParseDuration(arg))(t)
-		s.clock.advance(d)
+		s.clock.Advance(d)
 		time.Sleep(d)
 	case "reload":
 		s.issuers = s.instance(t)

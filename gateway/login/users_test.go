@@ -50,9 +50,9 @@ func TestBeginSavesUserLoginGroupsAndSession(t *testing.T) {
 		t.Errorf("the tokens: %v (-want +got):\n%s", err, diff)
 	}
 
-	d.clock.advance(time.Hour - 1)
+	d.clock.Advance(time.Hour - 1)
 	d.wantIn(t, s, "user")
-	d.clock.advance(1)
+	d.clock.Advance(1)
 	d.wantOut(t, s)
 	if n := d.records(t, ""); n != 0 {
 		t.Errorf("%d records outlive the login", n)
@@ -75,7 +75,7 @@ func TestAnotherEncryptionKeyLosesTheTokensAlone(t *testing.T) {
 	if tokens, err := d.users.Tokens(s.login); !errors.Is(err, seal.ErrOpen) || tokens != (provider.Tokens{}) {
 		t.Errorf("got %#v, %v, want the tokens lost", tokens, err)
 	}
-	d.clock.advance(15 * time.Minute)
+	d.clock.Advance(15 * time.Minute)
 	d.users.renewOnce(s.login)
 	got := d.reports.take()
 	if len(got) != 1 || got[0].login != s.login.ID || got[0].ended || !errors.Is(got[0].err, seal.ErrOpen) {
@@ -92,7 +92,7 @@ func TestAnotherEncryptionKeyLosesTheTokensAlone(t *testing.T) {
 func TestKindsOfSessionAreApart(t *testing.T) {
 	t.Parallel()
 	m := newMechanisms(t, nil)
-	d := newDelegation(t, func(d *delegation) { d.clock, d.now, d.store = m.clock, m.clock.now, m.store })
+	d := newDelegation(t, func(d *delegation) { d.clock, d.now, d.store = m.clock, m.clock.Now, m.store })
 	local, delegated := m.signIn(t, "alice"), d.signIn(t, d.grant("user"))
 	check := func(why string, warm bool) {
 		t.Helper()
@@ -153,7 +153,7 @@ func TestLoginsFollowTheConfiguredProvider(t *testing.T) {
 					t.Errorf("a new login: got %+v, %v", again.login, err)
 				}
 			}
-			d.clock.advance(15 * time.Minute)
+			d.clock.Advance(15 * time.Minute)
 			changed.users.renewOnce(s.login)
 			if asked := append(d.op.refreshes(), elsewhere.refreshes()...); len(asked) != 0 {
 				t.Errorf("somebody was given the refresh token %q", asked)
@@ -245,12 +245,12 @@ func TestLifetimeOfDelegatedSessions(t *testing.T) {
 	if id, err := shorter.by(t, s); err != nil || !id.Expires.Equal(created.Add(10*time.Minute)) {
 		t.Errorf("got %+v, %v, want an end after 10 minutes", id, err)
 	}
-	d.clock.advance(10*time.Minute - 1)
+	d.clock.Advance(10*time.Minute - 1)
 	shorter.wantIn(t, s, "user")
-	d.clock.advance(1)
+	d.clock.Advance(1)
 	shorter.wantOut(t, s)
 	longer.wantIn(t, s, "user")
-	d.clock.advance(50 * time.Minute)
+	d.clock.Advance(50 * time.Minute)
 	longer.wantOut(t, s)
 }
 
@@ -275,11 +275,11 @@ func TestOlderProfileDoesNotReplaceNewer(t *testing.T) {
 	t.Parallel()
 	d := newDelegation(t, nil)
 	asked := d.now()
-	d.clock.advance(time.Second)
+	d.clock.Advance(time.Second)
 	s := d.signIn(t, d.grant("user"))
 	noError(t, d.users.save(t.Context(), s.login.Delegated, d.grant("user", "admin").Profile, asked))
 	d.wantIn(t, s, "user")
-	d.clock.advance(time.Second)
+	d.clock.Advance(time.Second)
 	noError(t, d.users.save(t.Context(), s.login.Delegated, d.grant("auditor").Profile, d.now()))
 	d.wantIn(t, s, "auditor")
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"authgate/gateway/clocktest"
 )
 
 func TestAuthorizationURL(t *testing.T) {
@@ -34,7 +36,7 @@ func TestAuthorizationURL(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			f := newFake(t, newClock().Now).listen()
+			f := newFake(t, clocktest.New().Now).listen()
 			got, err := f.provider(test.change).AuthorizationURL(t.Context(), testAttempt)
 			if err != nil {
 				t.Fatal(err)
@@ -80,7 +82,7 @@ func TestCheckIssuer(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			f := newFake(t, newClock().Now).listen()
+			f := newFake(t, clocktest.New().Now).listen()
 			f.discovery["authorization_response_iss_parameter_supported"] = test.announced
 			iss := test.iss
 			if len(iss) >= 3 && iss[:3] == "OWN" {
@@ -98,7 +100,7 @@ func TestCheckIssuer(t *testing.T) {
 		})
 	}
 	t.Run("no issuer is configured", func(t *testing.T) {
-		p := newFake(t, newClock().Now).listen().github()
+		p := newFake(t, clocktest.New().Now).listen().github()
 		if err := p.CheckIssuer(t.Context(), "", false); err != nil {
 			t.Error(err)
 		}

@@ -6,12 +6,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"authgate/gateway/clocktest"
 )
 
 // A caller that has seen an older state gets the newer one, without a fetch.
 func TestCachedTriesOnceForAll(t *testing.T) {
 	fetches, failure := 0, error(nil)
-	c := cached[int]{now: newClock().Now, background: newBackground()}
+	c := cached[int]{now: clocktest.New().Now, background: newBackground()}
 	defer c.background.close()
 	c.fetch = func(context.Context) (int, error) { fetches++; return fetches, failure }
 	renew := func(seen int) state[int] {

@@ -13,13 +13,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"authgate/gateway/clocktest"
 )
 
 // An answer without end is given up at its limit, wherever it comes from.
 func TestEndlessAnswers(t *testing.T) {
 	for _, path := range []string{discoveryPath, "/keys", "/token", "/userinfo"} {
 		t.Run(path, func(t *testing.T) {
-			f := newFake(t, newClock().Now).listen()
+			f := newFake(t, clocktest.New().Now).listen()
 			var sent atomic.Int64
 			ended := make(chan struct{})
 			f.instead[path] = func(w http.ResponseWriter, r *http.Request) {
@@ -66,7 +68,7 @@ func TestLongAnswers(t *testing.T) {
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	for _, path := range []string{discoveryPath, "/keys", "/token", "/userinfo"} {
 		for _, status := range []int{301, 302, 303, 307, 308} {
-			f := newFake(t, newClock().Now).listen()
+			f := newFake(t, clocktest.New().Now).listen()
 			f.instead[path] = func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", status) }
 			_, err := exchange(t, f.provider(nil))
 			wantError(t, err, ErrFault, "redirects are not followed")
@@ -95,7 +97,7 @@ func TestStalledEndpoints(t *testing.T) {
 		})
 	}
 	t.Run("in the middle of a body", func(t *testing.T) {
-		f := newFake(t, newClock().Now).listen()
+		f := newFake(t, clocktest.New().Now).listen()
 		f.instead["/userinfo"] = func(w http.ResponseWriter, r *http.Request) {
 			io.WriteString(w, `{"sub":`)
 			w.(http.Flusher).Flush()
@@ -138,7 +140,7 @@ func TestCallerGoesAway(t *testing.T) {
 }
 
 func TestObserve(t *testing.T) {
-	f := newFake(t, newClock().Now).listen()
+	f := newFake(t, clocktest.New().Now).listen()
 	var seen []string
 	p := f.provider(func(o *Options) {
 		o.Observe = func(operation string, _ time.Duration, err error) {
@@ -161,7 +163,7 @@ func TestObserve(t *testing.T) {
 
 // The package's own transport keeps connections, until Close.
 func TestOwnTransport(t *testing.T) {
-	f := newFake(t, newClock().Now).listen()
+	f := newFake(t, clocktest.New().Now).listen()
 	p := f.provider(nil)
 	connections := map[string]bool{}
 	f.instead["/userinfo"] = func(w http.ResponseWriter, r *http.Request) {
@@ -181,7 +183,7 @@ func TestOwnTransport(t *testing.T) {
 }
 
 func TestErrorsAreClipped(t *testing.T) {
-	f := newFake(t, newClock().Now).listen()
+	f := newFake(t, clocktest.New().Now).listen()
 	f.id["iss"] = strings.Repeat("x", 100_000)
 	_, err := exchange(t, f.provider(nil))
 	wantError(t, err, ErrFault, "different provider")

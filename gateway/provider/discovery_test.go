@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"authgate/gateway/clocktest"
 )
 
 func TestDiscoveryDocuments(t *testing.T) {
@@ -38,14 +40,14 @@ func TestDiscoveryDocuments(t *testing.T) {
 		}, "exceeded max depth"},
 	})
 	for issuer, text := range map[string]string{"http://id.example.org": "is not https", "": "the issuer is missing"} {
-		_, err := newFake(t, newClock().Now).provider(func(o *Options) { o.Issuer = issuer }).AuthorizationURL(t.Context(), testAttempt)
+		_, err := newFake(t, clocktest.New().Now).provider(func(o *Options) { o.Issuer = issuer }).AuthorizationURL(t.Context(), testAttempt)
 		wantError(t, err, ErrFault, text)
 	}
 }
 
 // New makes no call, and concurrent first logins fetch metadata and keys once.
 func TestConcurrentFirstLogins(t *testing.T) {
-	f := newFake(t, newClock().Now).listen()
+	f := newFake(t, clocktest.New().Now).listen()
 	p := f.provider(nil)
 	if len(f.calls) != 0 {
 		t.Errorf("New called %v", f.calls)

@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"authgate/gateway/clocktest"
 )
 
 func TestExchange(t *testing.T) {
-	clock := newClock()
+	clock := clocktest.New()
 	f := newFake(t, clock.Now).listen()
 	f.id["sid"], f.id["at_hash"], f.id["department"] = "the-sid", atHash(f.access), "sales"
 	idToken := ""
@@ -71,7 +73,7 @@ func TestClientAuthentication(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			f := newFake(t, newClock().Now).listen()
+			f := newFake(t, clocktest.New().Now).listen()
 			f.discovery["token_endpoint_auth_methods_supported"] = test.announced
 			p := f.provider(func(o *Options) { o.Client.Secret, o.Client.AuthMethod = test.secret, test.method })
 			if test.fault != "" {
@@ -124,7 +126,7 @@ func TestTokenAnswers(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			f := newFake(t, newClock().Now).listen()
+			f := newFake(t, clocktest.New().Now).listen()
 			f.instead["/token"] = test.answer
 			var observed error
 			p := f.provider(func(o *Options) {
@@ -147,7 +149,7 @@ func TestTokenAnswers(t *testing.T) {
 }
 
 func TestExpiry(t *testing.T) {
-	clock := newClock()
+	clock := clocktest.New()
 	f := newFake(t, clock.Now).listen()
 	f.userinfo = object{"id": 42}
 	p := f.github()
@@ -197,7 +199,7 @@ func TestPlainOAuth(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			f := newFake(t, newClock().Now).listen()
+			f := newFake(t, clocktest.New().Now).listen()
 			f.userinfo = test.userinfo
 			got, err := f.github().Exchange(t.Context(), "the-code", Attempt{State: "s", Verifier: "v"})
 			if wantResult(t, err, ErrFault, test.fault); err != nil {
@@ -212,7 +214,7 @@ func TestPlainOAuth(t *testing.T) {
 		})
 	}
 	t.Run("without userinfo", func(t *testing.T) {
-		f := newFake(t, newClock().Now).listen()
+		f := newFake(t, clocktest.New().Now).listen()
 		p := f.provider(func(o *Options) {
 			o.Endpoints = Endpoints{Authorization: f.idp + "/authorize", Token: f.idp + "/token"}
 		})
@@ -223,7 +225,7 @@ func TestPlainOAuth(t *testing.T) {
 
 // Endpoints by hand, with keys: OpenID Connect without discovery.
 func TestEndpointsByHand(t *testing.T) {
-	f := newFake(t, newClock().Now).listen()
+	f := newFake(t, clocktest.New().Now).listen()
 	given := Endpoints{Authorization: f.idp + "/authorize", Token: f.idp + "/token", Userinfo: f.idp + "/userinfo", Keys: f.idp + "/keys"}
 	mustExchange(t, f.provider(func(o *Options) { o.Endpoints = given }))
 	if f.called(discoveryPath) != 0 {
@@ -244,7 +246,7 @@ func TestEndpointsByHand(t *testing.T) {
 
 // A login needs a code and all secrets of its attempt, before anything is called.
 func TestAttemptIsNeeded(t *testing.T) {
-	f := newFake(t, newClock().Now).listen()
+	f := newFake(t, clocktest.New().Now).listen()
 	p := f.provider(nil)
 	for name, try := range map[string]struct {
 		code    string
@@ -278,7 +280,7 @@ func mustRefresh(t testing.TB, p *Provider, tokens Tokens) *Grant {
 }
 
 func TestRefresh(t *testing.T) {
-	clock := newClock()
+	clock := clocktest.New()
 	f := newFake(t, clock.Now).listen()
 	f.id["sid"], f.id["locale"] = "the-sid", "de"
 	p := f.provider(nil)
@@ -314,7 +316,7 @@ func TestRefresh(t *testing.T) {
 // Roles that the access token says are fresher than those of the ID token that
 // came with the login.
 func TestRefreshPrefersFreshRoles(t *testing.T) {
-	f := newFake(t, newClock().Now).listen()
+	f := newFake(t, clocktest.New().Now).listen()
 	f.userinfo = object{"sub": "alice-sub"}
 	f.id["roles"] = []string{"admin", "user"}
 	p := f.provider(nil)
@@ -336,7 +338,7 @@ func TestRefreshPrefersFreshRoles(t *testing.T) {
 
 // What a new ID token does not say any more has been taken away.
 func TestRefreshTakesAway(t *testing.T) {
-	f := newFake(t, newClock().Now).listen()
+	f := newFake(t, clocktest.New().Now).listen()
 	f.userinfo = object{"sub": "alice-sub"}
 	f.id["roles"], f.id["department"] = []string{"admin"}, "sales"
 	p := f.provider(nil)
@@ -349,7 +351,7 @@ func TestRefreshTakesAway(t *testing.T) {
 }
 
 func TestKeptClaims(t *testing.T) {
-	f := newFake(t, newClock().Now)
+	f := newFake(t, clocktest.New().Now)
 	token := f.key.sign(t, f.claims(nil), nil)
 	if got := keptClaims(token, "alice-sub"); got["sub"] != "alice-sub" {
 		t.Errorf("got %v", got)
@@ -382,7 +384,7 @@ func TestRefreshRefuses(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			f := newFake(t, newClock().Now).listen()
+			f := newFake(t, clocktest.New().Now).listen()
 			p := f.provider(nil)
 			before := mustExchange(t, p).Tokens
 			f.answer["refresh_token"] = "second-refresh-token"
@@ -404,7 +406,7 @@ func TestRefreshRefuses(t *testing.T) {
 		})
 	}
 	t.Run("without a refresh token or subject", func(t *testing.T) {
-		f := newFake(t, newClock().Now).listen()
+		f := newFake(t, clocktest.New().Now).listen()
 		p := f.provider(nil)
 		_, err := p.Refresh(t.Context(), Tokens{Access: "a"}, "alice-sub")
 		wantError(t, err, ErrFault, "needed")

@@ -16,11 +16,12 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"authgate/gateway/clocktest"
 )
 
 // Tests run against a fake provider that does everything right, unless told
@@ -91,17 +92,6 @@ func (k testKey) sign(t testing.TB, payload any, header map[jose.HeaderKey]any) 
 	}
 	return token
 }
-
-// clock is one that tests move.
-type clock struct{ passed atomic.Int64 }
-
-func newClock() *clock { return &clock{} }
-
-func (c *clock) Now() time.Time {
-	return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).Add(time.Duration(c.passed.Load()))
-}
-
-func (c *clock) Advance(d time.Duration) { c.passed.Add(int64(d)) }
 
 // fake is the provider. Its fields may be changed between calls; where calls
 // may come from the background, with change.
@@ -348,7 +338,7 @@ type loginTest struct {
 func testLogins(t *testing.T, tests []loginTest) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			f := newFake(t, newClock().Now).listen()
+			f := newFake(t, clocktest.New().Now).listen()
 			test.change(f)
 			_, err := exchange(t, f.provider(nil))
 			wantResult(t, err, ErrFault, test.text)

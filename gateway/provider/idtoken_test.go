@@ -14,11 +14,13 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
+
+	"authgate/gateway/clocktest"
 )
 
 // What an ID token may say of itself, and what refuses the login.
 func TestIDTokenClaims(t *testing.T) {
-	clock := newClock()
+	clock := clocktest.New()
 	at := func(d time.Duration) int64 { return clock.Now().Add(d).Unix() }
 	tests := []struct {
 		name   string
@@ -160,7 +162,7 @@ func hs256(t testing.TB, claims map[string]any, key testKey) string {
 
 // verifier returns a fake and what verifies its ID tokens.
 func verifier(t testing.TB) (*fake, func(raw string) error) {
-	f := newFake(t, newClock().Now)
+	f := newFake(t, clocktest.New().Now)
 	p := f.provider(func(o *Options) { o.Transport = f })
 	return f, func(raw string) error {
 		m, err := p.metadata(context.Background())

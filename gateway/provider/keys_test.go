@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"authgate/gateway/clocktest"
 )
 
 // Which keys of a set are good for a token that names them.
@@ -72,7 +74,7 @@ func TestPublishedKeys(t *testing.T) {
 
 // A provider changes its keys, without a restart of the gateway.
 func TestKeyRotation(t *testing.T) {
-	clock := newClock()
+	clock := clocktest.New()
 	f := newFake(t, clock.Now).listen()
 	p := f.provider(nil)
 	mustExchange(t, p)
@@ -93,7 +95,7 @@ func TestKeyRotation(t *testing.T) {
 
 // Anybody can send tokens that name keys which are not there.
 func TestUnknownKeysAreBounded(t *testing.T) {
-	clock := newClock()
+	clock := clocktest.New()
 	f := newFake(t, clock.Now).listen()
 	p := f.provider(nil)
 	mustExchange(t, p)
@@ -169,7 +171,7 @@ func TestKeysAge(t *testing.T) {
 // While the keys cannot be fetched, the error tells why, and the rate of fetches is
 // limited.
 func TestKeysOutOfReach(t *testing.T) {
-	clock := newClock()
+	clock := clocktest.New()
 	f := newFake(t, clock.Now).listen()
 	f.instead["/keys"] = say(500, "text/plain", "")
 	p := f.provider(nil)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"authgate/gateway/clocktest"
 )
 
 // What a provider offers and a login has, and how the session there ends.
@@ -51,7 +53,7 @@ func TestLogout(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			f := newFake(t, newClock().Now).listen()
+			f := newFake(t, clocktest.New().Now).listen()
 			if test.endSession != nil {
 				f.discovery["end_session_endpoint"], f.instead["/logout"] = f.idp+"/logout", test.endSession
 			}
@@ -77,7 +79,7 @@ func TestLogout(t *testing.T) {
 }
 
 func TestLogoutRequests(t *testing.T) {
-	f := newFake(t, newClock().Now).listen()
+	f := newFake(t, clocktest.New().Now).listen()
 	f.discovery["end_session_endpoint"] = f.idp + "/logout?realm=main"
 	f.discovery["revocation_endpoint"] = f.idp + "/revoke"
 	f.discovery["token_endpoint_auth_methods_supported"] = []string{postMethod}
@@ -143,7 +145,7 @@ func TestLogoutRequests(t *testing.T) {
 
 // A logout fails if nothing is known of the provider, or its address is in the clear.
 func TestLogoutFaults(t *testing.T) {
-	f := newFake(t, newClock().Now).listen()
+	f := newFake(t, clocktest.New().Now).listen()
 	p := f.provider(func(o *Options) { o.LogoutURL = "http://id.example.org/logout" })
 	_, err := p.Logout(t.Context(), Tokens{Refresh: "the-refresh-token"})
 	wantError(t, err, ErrFault, "logout_url")

@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
+
+	"authgate/gateway/clocktest"
 )
 
 // newLogoutToken is a good logout token of the fake, but for the changes.
@@ -22,7 +24,7 @@ func (f *fake) logoutClaims(change map[string]any) map[string]any {
 }
 
 func TestLogoutToken(t *testing.T) {
-	clock := newClock()
+	clock := clocktest.New()
 	now := clock.Now()
 	at := func(d time.Duration) int64 { return now.Add(d).Unix() }
 	good := &LogoutToken{ID: "the-jti", Subject: "alice-sub", Session: "the-sid", Expires: now.Add(2 * time.Minute)}
@@ -81,7 +83,7 @@ func TestLogoutToken(t *testing.T) {
 }
 
 func TestLogoutTokensThatAreNone(t *testing.T) {
-	f := newFake(t, newClock().Now).listen()
+	f := newFake(t, clocktest.New().Now).listen()
 	p := f.provider(nil)
 	twice := strings.Replace(marshal(t, f.logoutClaims(nil)), `"sub":"alice-sub"`, `"sub":"bob-sub","sub":"alice-sub"`, 1)
 	for name, raw := range map[string]string{
@@ -101,7 +103,7 @@ func TestLogoutTokensThatAreNone(t *testing.T) {
 
 // A logout token that cannot be verified now is not called invalid.
 func TestLogoutTokenWithoutKeys(t *testing.T) {
-	f := newFake(t, newClock().Now).listen()
+	f := newFake(t, clocktest.New().Now).listen()
 	f.instead["/keys"] = say(500, "text/plain", "")
 	_, err := f.provider(nil).VerifyLogoutToken(t.Context(), newLogoutToken(t, f, nil, nil))
 	wantError(t, err, ErrFault, "500")

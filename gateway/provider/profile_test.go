@@ -7,12 +7,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"authgate/gateway/clocktest"
 )
 
 // login logs in with these claims in userinfo and ID token.
 func login(t *testing.T, userinfo, id map[string]any, change func(*Options)) (*Grant, error) {
 	t.Helper()
-	f := newFake(t, newClock().Now).listen()
+	f := newFake(t, clocktest.New().Now).listen()
 	f.userinfo = over(map[string]any{"sub": "alice-sub"}, userinfo)
 	f.id = id
 	return exchange(t, f.provider(change))
@@ -150,7 +152,7 @@ func TestRoles(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			f := newFake(t, newClock().Now).listen()
+			f := newFake(t, clocktest.New().Now).listen()
 			f.userinfo, f.id = over(object{"sub": "alice-sub"}, test.userinfo), test.id
 			if test.access != nil {
 				f.access = f.key.sign(t, f.accessClaims(test.access), nil)
@@ -172,7 +174,7 @@ func TestRoles(t *testing.T) {
 
 // An access token with a wrong signature gives no roles, and no error.
 func TestForgedAccessTokenGivesNoRoles(t *testing.T) {
-	f := newFake(t, newClock().Now).listen()
+	f := newFake(t, clocktest.New().Now).listen()
 	delete(f.userinfo, "roles")
 	claims := f.claims(object{"roles": []string{"admin"}})
 	for name, access := range map[string]string{
@@ -192,7 +194,7 @@ func TestForgedAccessTokenGivesNoRoles(t *testing.T) {
 }
 
 func TestDroppedRolesAreLogged(t *testing.T) {
-	f := newFake(t, newClock().Now).listen()
+	f := newFake(t, clocktest.New().Now).listen()
 	f.userinfo["roles"] = []string{"user", "", "a,admin"}
 	_, logged := exchangeLogged(t, f)
 	if strings.Count(logged, "level=WARN") != 1 || !strings.Contains(logged, "role=a,admin") || !strings.Contains(logged, "provider=test") {

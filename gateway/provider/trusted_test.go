@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
+
+	"authgate/gateway/clocktest"
 )
 
 // trusted is the fake as an outside issuer.
@@ -36,7 +38,7 @@ func (f *fake) accessClaims(change map[string]any) map[string]any {
 
 // What an access token may say of itself. TestIDTokenClaims has what all tokens share.
 func TestAccessToken(t *testing.T) {
-	clock := newClock()
+	clock := clocktest.New()
 	ahead := clock.Now().Add(2 * time.Minute).Unix()
 	tests := []struct {
 		name   string
@@ -104,7 +106,7 @@ func TestAccessTokenAlgorithms(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			f := newFake(t, newClock().Now).listen()
+			f := newFake(t, clocktest.New().Now).listen()
 			f.discovery["id_token_signing_alg_values_supported"] = test.announced
 			public := rsa.public()
 			public.Algorithm = ""
@@ -117,7 +119,7 @@ func TestAccessTokenAlgorithms(t *testing.T) {
 }
 
 func TestTrustedFaults(t *testing.T) {
-	f := newFake(t, newClock().Now).listen()
+	f := newFake(t, clocktest.New().Now).listen()
 	claims := f.accessClaims(nil)
 	raw := f.key.sign(t, claims, nil)
 
@@ -142,7 +144,7 @@ func TestTrustedFaults(t *testing.T) {
 
 // A resource server needs nothing but the keys of an issuer.
 func TestTrustedNeedsKeysAlone(t *testing.T) {
-	f := newFake(t, newClock().Now).listen()
+	f := newFake(t, clocktest.New().Now).listen()
 	f.discovery = object{"authorization_endpoint": nil, "token_endpoint": nil, "userinfo_endpoint": nil}
 	claims := f.accessClaims(nil)
 	issuer := f.trusted(nil)
@@ -178,7 +180,7 @@ func TestScopes(t *testing.T) {
 }
 
 func TestIntrospect(t *testing.T) {
-	clock := newClock()
+	clock := clocktest.New()
 	tests := []struct {
 		name   string
 		change object // of a good answer
@@ -237,7 +239,7 @@ func TestIntrospect(t *testing.T) {
 }
 
 func TestIntrospectionEndpoint(t *testing.T) {
-	f := newFake(t, newClock().Now).listen()
+	f := newFake(t, clocktest.New().Now).listen()
 	f.instead["/own"] = say(200, "application/json", `{"active":true,"sub":"alice-sub"}`)
 	with := func(i *Introspection) (*AccessToken, error) {
 		return f.trusted(func(o *TrustedOptions) { o.Introspection = i }).Introspect(t.Context(), "opaque-access-token")

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"authgate/gateway/clocktest"
 )
 
 func TestUserinfoAnswers(t *testing.T) {
@@ -36,7 +38,7 @@ func TestUserinfoAnswers(t *testing.T) {
 
 // A userinfo answer may be a JWT.
 func TestSignedUserinfo(t *testing.T) {
-	clock := newClock()
+	clock := clocktest.New()
 	claims := map[string]any{"sub": "alice-sub", "preferred_username": "alice"}
 	with := func(name string, value any) map[string]any { return map[string]any{"sub": "alice-sub", name: value} }
 	tests := []struct {

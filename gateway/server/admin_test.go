@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"authgate/gateway/certs"
+	"authgate/gateway/logtest"
 )
 
 // ask sends a request to the admin listener of a server.
@@ -59,7 +60,7 @@ func TestHealth(t *testing.T) {
 		"with issued certificates":        {nil, false, &issued{certificates: own}, 200, health{"ready", "", reported}},
 		"with issued ones, and not ready": {away, false, &issued{certificates: own}, 503, health{"unready", away.Error(), reported}},
 	} {
-		o := options(&stub{ready: func(context.Context) error { return c.ready }}, &logBuffer{})
+		o := options(&stub{ready: func(context.Context) error { return c.ready }}, &logtest.Buffer{})
 		o.Certificates = c.certs
 		s := newServer(o)
 		s.draining.Store(c.draining)
@@ -79,7 +80,7 @@ func TestReadyIsBounded(t *testing.T) {
 		s := newServer(options(&stub{ready: func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
-		}}, &logBuffer{}))
+		}}, &logtest.Buffer{}))
 		start := time.Now()
 		if reason := s.unready(t.Context()); reason == "" || time.Since(start) != readyTime {
 			t.Errorf("%q after %v", reason, time.Since(start))
@@ -89,7 +90,7 @@ func TestReadyIsBounded(t *testing.T) {
 
 func TestAdmin(t *testing.T) {
 	t.Parallel()
-	s := newServer(options(&stub{}, &logBuffer{}))
+	s := newServer(options(&stub{}, &logtest.Buffer{}))
 	if w := ask(s, "GET", "/metrics"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "\nanswer 42\n") {
 		t.Errorf("/metrics: %d %s", w.Code, w.Body)
 	}

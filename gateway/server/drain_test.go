@@ -14,13 +14,14 @@ import (
 	"time"
 
 	"authgate/gateway/config"
+	"authgate/gateway/logtest"
 )
 
 // stopping is a Server that a test stops, on the clock of a bubble.
 type stopping struct {
 	*stub
 	t             *testing.T
-	log           *logBuffer
+	log           *logtest.Buffer
 	public, admin *door
 	stop          func()
 	began         time.Time          // when it was stopped
@@ -33,7 +34,7 @@ func onceStopped(t *testing.T, f func(s *stopping)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stopping{
 			stub: &stub{config: config.Config{ShutdownDelay: 15 * time.Second, ShutdownTimeout: time.Minute}},
-			t:    t, log: &logBuffer{}, public: newDoor(), admin: newDoor(), took: make(chan time.Duration, 1),
+			t:    t, log: &logtest.Buffer{}, public: newDoor(), admin: newDoor(), took: make(chan time.Duration, 1),
 		}
 		server := newServer(options(s.stub, s.log))
 		for _, l := range []struct {
@@ -194,7 +195,7 @@ func TestDrainWaits(t *testing.T) {
 			if got := <-answered; (got == "200late<nil>") != c.whole {
 				t.Errorf("%s: the request gets %s", name, got)
 			}
-			cut := s.log.records(t, "requests were cut off")
+			cut := s.log.Records(t, "requests were cut off")
 			if (len(cut) == 0) != c.whole || len(cut) == 1 && cut[0]["listener"] != "https" {
 				t.Errorf("%s: logged %v", name, cut)
 			}
@@ -230,7 +231,7 @@ func TestDrainStuck(t *testing.T) {
 		synctest.Wait() // it is idle
 		s.stop()
 		s.ended(75*time.Second + cutTime)
-		if lines := s.log.records(t, "connections that could not be closed are left behind"); len(lines) != 1 || lines[0]["level"] != "WARN" {
+		if lines := s.log.Records(t, "connections that could not be closed are left behind"); len(lines) != 1 || lines[0]["level"] != "WARN" {
 			t.Errorf("logged %v", lines)
 		}
 	})
@@ -278,7 +279,7 @@ func TestDrainAfterReload(t *testing.T) {
 	onceStopped(t, func(s *stopping) {
 		s.config.ShutdownDelay = 3 * time.Second
 		s.stop()
-		if lines := s.log.records(t, "stopping"); len(lines) != 1 || lines[0]["shutdown_delay"] != "3s" || lines[0]["shutdown_timeout"] != "1m0s" {
+		if lines := s.log.Records(t, "stopping"); len(lines) != 1 || lines[0]["shutdown_delay"] != "3s" || lines[0]["shutdown_timeout"] != "1m0s" {
 			t.Errorf("logged %v", lines)
 		}
 		s.ended(3 * time.Second)
@@ -329,7 +330,7 @@ func TestDrainWebSockets(t *testing.T) {
 				}
 			}
 			s.ended(c.end)
-			if cut := s.log.records(t, "WebSockets were cut off"); len(cut) > 0 == c.answers {
+			if cut := s.log.Records(t, "WebSockets were cut off"); len(cut) > 0 == c.answers {
 				t.Errorf("%s: logged %v", name, cut)
 			}
 		})

@@ -17,6 +17,7 @@ import (
 
 	"authgate/gateway/certs"
 	"authgate/gateway/config"
+	"authgate/gateway/logtest"
 	"authgate/gateway/porttest"
 )
 
@@ -25,7 +26,7 @@ const anyPort = "127.0.0.1:0"
 // listening is a Server with those listeners.
 func listening(t *testing.T, source certs.Source, listen config.Listen) *Server {
 	t.Helper()
-	o := options(&stub{config: config.Config{Listen: listen}}, &logBuffer{})
+	o := options(&stub{config: config.Config{Listen: listen}}, &logtest.Buffer{})
 	o.Certificates = source
 	s, err := New(o)
 	if err != nil {
@@ -67,7 +68,7 @@ func TestPortInUse(t *testing.T) {
 	}
 	defer taken.Close()
 	first := porttest.Address(t)
-	o := options(&stub{config: config.Config{Listen: config.Listen{HTTPS: first, HTTP: anyPort, Admin: taken.Addr().String()}}}, &logBuffer{})
+	o := options(&stub{config: config.Config{Listen: config.Listen{HTTPS: first, HTTP: anyPort, Admin: taken.Addr().String()}}}, &logtest.Buffer{})
 	authority := &issued{}
 	o.Certificates = authority
 	_, err = New(o)
@@ -117,7 +118,7 @@ func TestPlainHTTP(t *testing.T) {
 			config: config.Config{Listen: config.Listen{HTTP: anyPort}, TLS: config.TLS{Mode: c.mode}},
 			serve:  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
 		}
-		o := options(g, &logBuffer{})
+		o := options(g, &logtest.Buffer{})
 		o.Certificates = c.source
 		s, err := New(o)
 		if err != nil {
@@ -142,7 +143,7 @@ func TestProxyProtocol(t *testing.T) {
 		config: config.Config{Listen: config.Listen{HTTP: anyPort, Admin: anyPort, ProxyProtocol: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}},
 		serve:  func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.RemoteAddr) },
 	}
-	s, err := New(options(g, &logBuffer{}))
+	s, err := New(options(g, &logtest.Buffer{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +174,7 @@ func TestProxyProtocol(t *testing.T) {
 // Failed handshakes are logged at level debug.
 func TestErrorLog(t *testing.T) {
 	t.Parallel()
-	log := &logBuffer{}
+	log := &logtest.Buffer{}
 	o := options(&stub{config: config.Config{Listen: config.Listen{HTTPS: anyPort}}}, log)
 	o.Certificates, o.Logger = certificates{}, slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s, err := New(o)
@@ -183,7 +184,7 @@ func TestErrorLog(t *testing.T) {
 	defer s.close()
 	const message = "http: TLS handshake error"
 	s.serving[0].server.ErrorLog.Print(message)
-	if lines := log.records(t, message); len(lines) != 1 || lines[0]["level"] != slog.LevelDebug.String() {
+	if lines := log.Records(t, message); len(lines) != 1 || lines[0]["level"] != slog.LevelDebug.String() {
 		t.Errorf("logged %v", lines)
 	}
 }
@@ -194,7 +195,7 @@ func TestServerMetrics(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	authority := &issued{certificates: certificates{{Domain: "gw.example"}}}
-	o := options(&stub{config: config.Config{Listen: config.Listen{HTTPS: anyPort, Admin: anyPort}}}, &logBuffer{})
+	o := options(&stub{config: config.Config{Listen: config.Listen{HTTPS: anyPort, Admin: anyPort}}}, &logtest.Buffer{})
 	o.Certificates, o.Registry = authority, registry
 	s, err := New(o)
 	if err != nil {

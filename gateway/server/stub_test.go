@@ -1,18 +1,13 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
-	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +15,7 @@ import (
 	"authgate/gateway/acme"
 	"authgate/gateway/config"
 	"authgate/gateway/conn"
+	"authgate/gateway/logtest"
 )
 
 // stub is a Gateway that answers 200, or as serve does.
@@ -78,42 +74,8 @@ func (*issued) Run(ctx context.Context) { <-ctx.Done() }
 func (i *issued) Close()                { i.closed.Add(1) }
 
 // options are those of a Server of g that logs to log.
-func options(g *stub, log *logBuffer) Options {
+func options(g *stub, log *logtest.Buffer) Options {
 	return Options{Gateway: g, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.NewJSONHandler(log, nil)), Now: time.Now}
-}
-
-// logBuffer keeps what was logged, one JSON object a line.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
-
-// records returns the records with that message, oldest first.
-func (l *logBuffer) records(t *testing.T, message string) []map[string]any {
-	t.Helper()
-	var found []map[string]any
-	for line := range strings.Lines(l.String()) {
-		var record map[string]any
-		if err := json.Unmarshal([]byte(line), &record); err != nil {
-			t.Fatalf("a log line is no JSON: %v: %s", err, line)
-		}
-		if record["msg"] == message {
-			found = append(found, record)
-		}
-	}
-	return found
 }
 
 // door is a listener for the near ends of pipes.

@@ -66,12 +66,6 @@ func newRaw(t testing.TB, says string) *application {
 	})
 }
 
-// clock is a clock turned by hand.
-type clock struct{ passed atomic.Int64 }
-
-func (c *clock) Now() time.Time       { return time.Unix(0, c.passed.Load()) }
-func (c *clock) pass(d time.Duration) { c.passed.Add(int64(d)) }
-
 // Kinds of errors, as the gateway answers them.
 const (
 	failed   = "502"
@@ -95,14 +89,14 @@ func kind(err error) string {
 type fixture struct {
 	*Upstream
 	way   http.RoundTripper // with the upstream's own time limit
-	clock *clock
+	clock *clocktest.Clock
 	took  *observations
 }
 
 func newFixture(t testing.TB, timeout time.Duration, urls ...string) *fixture {
 	t.Helper()
 	took := &observations{}
-	f := &fixture{clock: &clock{}, took: took}
+	f := &fixture{clock: clocktest.New(), took: took}
 	addresses := make([]*url.URL, len(urls))
 	for i, raw := range urls {
 		var err error
@@ -189,12 +183,12 @@ func TestBalancerRest(t *testing.T) {
 		t.Fatalf("resting: %t", got)
 	}
 	until := f.targets[0].resting.Load()
-	f.clock.pass(restAfterFailure - time.Nanosecond)
+	f.clock.Advance(restAfterFailure - time.Nanosecond)
 	sendAll(6)
 	if f.targets[0].resting.Load() != until {
 		t.Error("a resting target gets a request")
 	}
-	f.clock.pass(time.Nanosecond)
+	f.clock.Advance(time.Nanosecond)
 	if got := f.resting(); slices.Contains(got, true) {
 		t.Fatalf("still resting after %v: %t", restAfterFailure, got)
 	}
@@ -238,7 +232,7 @@ func TestBalancerKeepsBody(t *testing.T) {
 	} {
 		f := newFixture(t, time.Minute, refusing, refusing, a.URL)
 		for range 3 {
-			f.clock.pass(2 * restAfterFailure)
+			f.clock.Advance(2 * restAfterFailure)
 			got, err := f.send(t.Context(), "POST", body.make())
 			if err != nil || got != body.want {
 				t.Errorf("%s: the last target got %q, %v; want %q", name, got, err, body.want)

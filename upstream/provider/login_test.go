@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"authgate/upstream/provider"
-
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/oauth2"
+
+	"authgate/upstream/provider"
 )
 
 // TestLogin: a complete login, for several kinds of clients.
@@ -120,7 +120,7 @@ func TestSingleSignOn(t *testing.T) {
 	}
 	first := shop.login(b)
 	sid := sessionOf(t, shop, first)
-	w.clock.advance(time.Minute)
+	w.clock.Advance(time.Minute)
 	for _, tt := range []struct {
 		name  string
 		pairs []string
@@ -174,17 +174,17 @@ func TestLifetimes(t *testing.T) {
 	})
 	c, b := w.shop(), w.browser()
 	slow := b.signIn(c.url(), "alice", "wonderland").query.Get("code")
-	w.clock.advance(9 * time.Second)
+	w.clock.Advance(9 * time.Second)
 	token := c.login(b)
-	w.clock.advance(time.Second)
+	w.clock.Advance(time.Second)
 	if _, err := c.exchange(slow); failed(err) != "invalid_grant" {
 		t.Errorf("a code of 10 s: %v", err)
 	}
-	w.clock.advance(58 * time.Second)
+	w.clock.Advance(58 * time.Second)
 	if !c.opens(token) {
 		t.Error("an access token of 59 s does not open userinfo")
 	}
-	w.clock.advance(time.Second)
+	w.clock.Advance(time.Second)
 	if c.opens(token) {
 		t.Error("an access token of a minute opens userinfo")
 	}
@@ -195,7 +195,7 @@ func TestLifetimes(t *testing.T) {
 	if token.ExpiresIn != 21 {
 		t.Errorf("an access token lasts %d s, but the session 21", token.ExpiresIn)
 	}
-	w.clock.advance(21 * time.Second)
+	w.clock.Advance(21 * time.Second)
 	if _, err := c.refresh(token.RefreshToken); failed(err) != "invalid_grant" {
 		t.Errorf("a refresh token after the session: %v", err)
 	}

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"authgate/upstream/provider"
-
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/google/go-cmp/cmp"
+
+	"authgate/upstream/provider"
 )
 
 func TestUserinfoRefuses(t *testing.T) {
@@ -79,7 +79,7 @@ func TestIntrospection(t *testing.T) {
 	if p := shop.fetch("/introspect", url.Values{}); errorOf(t, p) != "invalid_request" {
 		t.Errorf("no token: %s", p.body)
 	}
-	w.clock.advance(5 * time.Minute)
+	w.clock.Advance(5 * time.Minute)
 	if diff := cmp.Diff(inactive, introspected(t, shop, token.AccessToken)); diff != "" {
 		t.Errorf("an expired token (-want +got):\n%s", diff)
 	}

@@ -7,14 +7,14 @@ import (
 	"net/http/cookiejar"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"authgate/upstream/provider"
-
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
+
+	"authgate/gateway/clocktest"
+	"authgate/upstream/provider"
 )
 
 // world is a provider that is served, with the clock that it goes by.
@@ -22,25 +22,7 @@ type world struct {
 	t        *testing.T
 	issuer   string
 	provider *provider.Provider
-	clock    *clock
-}
-
-// clock does not move by itself.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
+	clock    *clocktest.Clock
 }
 
 // The clients: shop has a secret that form-encoding changes, phone has none.
@@ -57,7 +39,7 @@ func start(t *testing.T, change func(*provider.Options)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, issuer: "http://" + listener.Addr().String(), clock: &clock{now: time.Unix(1_800_000_000, 0)}}
+	w := &world{t: t, issuer: "http://" + listener.Addr().String(), clock: clocktest.New()}
 	o := provider.Options{
 		Issuer: w.issuer,
 		Clients: []provider.Client{

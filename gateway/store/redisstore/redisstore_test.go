@@ -15,8 +15,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"authgate/gateway/clocktest"
 	"authgate/gateway/store"
-	"authgate/gateway/store/storetest"
 )
 
 var (
@@ -60,7 +60,7 @@ func TestWarmReadsAllocateNothing(t *testing.T) {
 // TestCachedEntriesExpire moves the clock past the expiry of a warm entry.
 func TestCachedEntriesExpire(t *testing.T) {
 	t.Parallel()
-	redis, clock := startFake(t, nil), storetest.NewClock()
+	redis, clock := startFake(t, nil), clocktest.New()
 	s := openFake(t, redis, Options{Now: clock.Now})
 	if err := s.Put(t.Context(), "key", []byte("value"), clock.Now().Add(time.Second)); err != nil {
 		t.Fatal(err)

@@ -12,14 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"authgate/gateway/clocktest"
 	"authgate/gateway/store"
-	"authgate/gateway/store/storetest"
 )
 
 // TestWarmReadsStayInMemory takes the disk away: what is warm is answered
 // all the same, and without an allocation.
 func TestWarmReadsStayInMemory(t *testing.T) {
-	clock := storetest.NewClock()
+	clock := clocktest.New()
 	s := openTest(t, Options{Now: clock.Now})
 	put(t, s, "written", "value")
 	wantAbsent(t, s, "asked for")
@@ -152,7 +152,7 @@ func (c *cache) evict(key string) {
 // removed from the disk must not live on in memory.
 func TestSweptEntriesLeaveTheCache(t *testing.T) {
 	t.Parallel()
-	clock := storetest.NewClock()
+	clock := clocktest.New()
 	s := openTest(t, Options{Now: clock.Now})
 	if err := s.Put(t.Context(), "key", nil, clock.Now().Add(1)); err != nil {
 		t.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"authgate/gateway/clocktest"
 	"authgate/gateway/store"
-	"authgate/gateway/store/storetest"
 )
 
 // FuzzLikeMemory reads its input as a program of store operations and runs it
@@ -21,7 +21,7 @@ func FuzzLikeMemory(f *testing.F) {
 	f.Add([]byte{opPut, 1, 3, opAdvance, 1, 0, opGet, 1, 0, opSwap, 1, 0, opSweep, 0, 0, opGet, 1, 0})
 	f.Add([]byte{opPut, 2, 1, opPut, 3, 2, opEvict, 2, 0, opGet, 2, 0, opDelete, 3, 0, opCount, 3, 0})
 
-	clock := storetest.NewClock()
+	clock := clocktest.New()
 	memory := store.NewMemory(clock.Now)
 	f.Cleanup(func() { _ = memory.Close() })
 	sqlite, err := Open(f.Context(), Options{Path: filepath.Join(f.TempDir(), "test.db"), Now: clock.Now})
@@ -76,7 +76,7 @@ var (
 
 // machine runs operations within a part of the key space of its own.
 type machine struct {
-	clock     *storetest.Clock
+	clock     *clocktest.Clock
 	sqlite    *Store
 	namespace string
 }

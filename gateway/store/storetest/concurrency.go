@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"authgate/gateway/clocktest"
 	"authgate/gateway/store"
 )
 
@@ -41,7 +42,7 @@ func race(t *testing.T, n int, loss error, compete func(i int) error) int {
 	return int(won.Load())
 }
 
-func testOneSwapWins(t *testing.T, s Store, _ *Clock) {
+func testOneSwapWins(t *testing.T, s Store, _ *clocktest.Clock) {
 	current := []byte("generation 0")
 	put(t, s, "key", string(current), never)
 	for generation := range 10 {
@@ -61,7 +62,7 @@ func testOneSwapWins(t *testing.T, s Store, _ *Clock) {
 	}
 }
 
-func testOneCreatorWins(t *testing.T, s Store, clock *Clock) {
+func testOneCreatorWins(t *testing.T, s Store, clock *clocktest.Clock) {
 	for generation := range 10 {
 		won := race(t, contenders, store.ErrConflict, func(i int) error {
 			return s.Swap(t.Context(), "key", nil, []byte{byte(i)}, clock.Now().Add(1))
@@ -73,7 +74,7 @@ func testOneCreatorWins(t *testing.T, s Store, clock *Clock) {
 	}
 }
 
-func testOneTakeWins(t *testing.T, s Store, _ *Clock) {
+func testOneTakeWins(t *testing.T, s Store, _ *clocktest.Clock) {
 	for generation := range 10 {
 		want := fmt.Sprintf("generation %d", generation)
 		put(t, s, "key", want, never)
@@ -92,7 +93,7 @@ func testOneTakeWins(t *testing.T, s Store, _ *Clock) {
 }
 
 // testNoUpdateIsLost increments one number by Swap from many goroutines.
-func testNoUpdateIsLost(t *testing.T, s Store, _ *Clock) {
+func testNoUpdateIsLost(t *testing.T, s Store, _ *clocktest.Clock) {
 	const workers, increments = 8, 25
 	put(t, s, "number", "0", never)
 	increment := func() error {
@@ -125,7 +126,7 @@ func testNoUpdateIsLost(t *testing.T, s Store, _ *Clock) {
 // testNoOlderValue has a writer count each key up. What a reader gets is not
 // older than the last write that had returned, and than any value that another
 // read had returned, before the read began.
-func testNoOlderValue(t *testing.T, s Store, _ *Clock) {
+func testNoOlderValue(t *testing.T, s Store, _ *clocktest.Clock) {
 	const keys, readers, writes = 4, 4, 100
 	var seen [keys]atomic.Int64 // the newest value known to be visible
 	raise := func(key int, value int64) {
@@ -181,7 +182,7 @@ func testNoOlderValue(t *testing.T, s Store, _ *Clock) {
 
 // testOwnWritesAreOwn gives each goroutine keys that only it writes, so that it
 // knows their values. Each also reads keys of the others.
-func testOwnWritesAreOwn(t *testing.T, s Store, _ *Clock) {
+func testOwnWritesAreOwn(t *testing.T, s Store, _ *clocktest.Clock) {
 	const owners, keys, steps = 16, 3, 100
 	race(t, owners, nil, func(i int) error {
 		o := &owner{

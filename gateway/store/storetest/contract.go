@@ -6,10 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"authgate/gateway/clocktest"
 	"authgate/gateway/store"
 )
 
-func testBasics(t *testing.T, s Store, _ *Clock) {
+func testBasics(t *testing.T, s Store, _ *clocktest.Clock) {
 	wantNone(t, s, "a")
 	remove(t, s, "a") // not there: no error
 
@@ -31,7 +32,7 @@ func testBasics(t *testing.T, s Store, _ *Clock) {
 	wantValue(t, s, "a", "back")
 }
 
-func testValues(t *testing.T, s Store, _ *Clock) {
+func testValues(t *testing.T, s Store, _ *clocktest.Clock) {
 	var every strings.Builder
 	for b := range 256 {
 		every.WriteByte(byte(b))
@@ -63,7 +64,7 @@ func testValues(t *testing.T, s Store, _ *Clock) {
 	}
 }
 
-func testKeys(t *testing.T, s Store, _ *Clock) {
+func testKeys(t *testing.T, s Store, _ *clocktest.Clock) {
 	keys := []string{
 		"", "a", "A", "aa", "a ", " a", "a\x00", "a\x00b", "\x00", "\x00\x00",
 		"%", "_", "a%", "a_", "*", "?", "[a]", "'", "''", `"`, `\`, ";--",
@@ -85,7 +86,7 @@ func testKeys(t *testing.T, s Store, _ *Clock) {
 	}
 }
 
-func testCallersSlices(t *testing.T, s Store, _ *Clock) {
+func testCallersSlices(t *testing.T, s Store, _ *clocktest.Clock) {
 	mine := []byte("first")
 	if err := s.Put(t.Context(), "key", mine, never); err != nil {
 		t.Fatalf("Put: %v", err)
@@ -113,7 +114,7 @@ func testCallersSlices(t *testing.T, s Store, _ *Clock) {
 	}
 }
 
-func testSwap(t *testing.T, s Store, _ *Clock) {
+func testSwap(t *testing.T, s Store, _ *clocktest.Clock) {
 	none, empty, red, blue := []byte(nil), []byte{}, []byte("red"), []byte("blue")
 	for name, test := range map[string]struct {
 		live []byte // nil: none
@@ -150,7 +151,7 @@ func testSwap(t *testing.T, s Store, _ *Clock) {
 	}
 }
 
-func testTake(t *testing.T, s Store, _ *Clock) {
+func testTake(t *testing.T, s Store, _ *clocktest.Clock) {
 	_, err := s.Take(t.Context(), "key")
 	wantError(t, "Take of nothing", err, store.ErrNotFound)
 
@@ -169,7 +170,7 @@ func testTake(t *testing.T, s Store, _ *Clock) {
 	take(t, s, "key", "again")
 }
 
-func testEndedContext(t *testing.T, s Store, _ *Clock) {
+func testEndedContext(t *testing.T, s Store, _ *clocktest.Clock) {
 	put(t, s, "key", "old", never)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -179,7 +180,7 @@ func testEndedContext(t *testing.T, s Store, _ *Clock) {
 	wantValue(t, s, "key", "old")
 }
 
-func testClosed(t *testing.T, s Store, _ *Clock) {
+func testClosed(t *testing.T, s Store, _ *clocktest.Clock) {
 	put(t, s, "key", "old", never)
 	wantValue(t, s, "key", "old")
 	for range 2 {
@@ -197,7 +198,7 @@ func testClosed(t *testing.T, s Store, _ *Clock) {
 
 // testCount compares Count with strings.HasPrefix, for keys that could be
 // mistaken for patterns or upper bounds. A store that is not a Counter passes.
-func testCount(t *testing.T, s Store, clock *Clock) {
+func testCount(t *testing.T, s Store, clock *clocktest.Clock) {
 	counter, ok := s.(store.Counter)
 	if !ok {
 		return
@@ -237,7 +238,7 @@ func testCount(t *testing.T, s Store, clock *Clock) {
 }
 
 // testPing checks that Ping leaves no entry behind.
-func testPing(t *testing.T, s Store, _ *Clock) {
+func testPing(t *testing.T, s Store, _ *clocktest.Clock) {
 	pinger, ok := s.(store.Pinger)
 	if !ok {
 		return

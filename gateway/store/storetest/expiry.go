@@ -4,12 +4,13 @@ import (
 	"testing"
 	"time"
 
+	"authgate/gateway/clocktest"
 	"authgate/gateway/store"
 )
 
 // testExpiry tests each method one nanosecond before the expiry of an entry and
 // at that instant.
-func testExpiry(t *testing.T, s Store, clock *Clock) {
+func testExpiry(t *testing.T, s Store, clock *clocktest.Clock) {
 	const life = time.Second
 	expires := clock.Now().Add(life)
 	for _, key := range []string{"get", "take before", "take", "swap before", "swap", "create", "delete"} {
@@ -47,7 +48,7 @@ func testExpiry(t *testing.T, s Store, clock *Clock) {
 }
 
 // testExpiryRenewed moves the expiry of a live entry in both directions.
-func testExpiryRenewed(t *testing.T, s Store, clock *Clock) {
+func testExpiryRenewed(t *testing.T, s Store, clock *clocktest.Clock) {
 	start := clock.Now()
 	put(t, s, "longer", "1", start.Add(1*time.Second))
 	put(t, s, "longer", "2", start.Add(3*time.Second))
@@ -74,7 +75,7 @@ func testExpiryRenewed(t *testing.T, s Store, clock *Clock) {
 
 // testExpiryExtremes uses expiries that a store's own encoding of time may not
 // be able to represent.
-func testExpiryExtremes(t *testing.T, s Store, clock *Clock) {
+func testExpiryExtremes(t *testing.T, s Store, clock *clocktest.Clock) {
 	const century = 100 * 365 * 24 * time.Hour
 	for name, expires := range map[string]time.Time{
 		"year 1":         time.Time{}.Add(1),
@@ -110,7 +111,7 @@ func testExpiryExtremes(t *testing.T, s Store, clock *Clock) {
 }
 
 // testAlreadyExpired writes values that have already expired.
-func testAlreadyExpired(t *testing.T, s Store, clock *Clock) {
+func testAlreadyExpired(t *testing.T, s Store, clock *clocktest.Clock) {
 	for name, age := range map[string]time.Duration{"this instant": 0, "long ago": time.Hour} {
 		expired := clock.Now().Add(-age)
 

@@ -12,10 +12,10 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"authgate/gateway/clocktest"
 	"authgate/gateway/store"
 )
 
@@ -31,7 +31,7 @@ type Store interface {
 // parallel, each with a clock of its own that only the test moves.
 func Run(t *testing.T, open func(t *testing.T, now func() time.Time) Store) {
 	t.Helper()
-	tests := map[string]func(*testing.T, Store, *Clock){
+	tests := map[string]func(*testing.T, Store, *clocktest.Clock){
 		"Basics":          testBasics,
 		"Values":          testValues,
 		"Keys":            testKeys,
@@ -56,7 +56,7 @@ func Run(t *testing.T, open func(t *testing.T, now func() time.Time) Store) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			clock := NewClock()
+			clock := clocktest.New()
 			s := open(t, clock.Now)
 			t.Cleanup(func() {
 				if err := s.Close(); err != nil {
@@ -67,23 +67,6 @@ func Run(t *testing.T, open func(t *testing.T, now func() time.Time) Store) {
 		})
 	}
 }
-
-// Clock is a clock that moves only when Advance is called. Its methods may be
-// called concurrently.
-type Clock struct{ nanoseconds atomic.Int64 }
-
-// NewClock returns a clock that shows some instant of 2026.
-func NewClock() *Clock {
-	c := &Clock{}
-	c.nanoseconds.Store(time.Date(2026, time.March, 1, 12, 0, 0, 123456789, time.UTC).UnixNano())
-	return c
-}
-
-// Now returns the instant that the clock shows.
-func (c *Clock) Now() time.Time { return time.Unix(0, c.nanoseconds.Load()) }
-
-// Advance moves the clock forward by d.
-func (c *Clock) Advance(d time.Duration) { c.nanoseconds.Add(int64(d)) }
 
 // never is the expiry of an entry that stays until it is deleted.
 var never time.Time

@@ -1,4 +1,5 @@
-// Package clocktest has a clock for tests whose wall clock can be set.
+// Package clocktest has clocks for tests: Clock moves by hand, and the wall
+// clock of Machine can be set.
 package clocktest
 
 import (
