@@ -3,10 +3,7 @@ package e2e
 import (
 	"net/http"
 	"net/url"
-	"strings"
 	"testing"
-
-	"golang.org/x/net/html"
 )
 
 // redirectAdvisories are addresses that a program took for paths, and that lead
@@ -28,50 +25,42 @@ var redirectAdvisories = []advisory{
 	{"CVE-2024-21497 caddy-security, redirect_url", []string{"https://evil.example/", "ftp://evil.example", "//evil.example/portal", "wss://evil.example"}},
 }
 
-// redirectParameters are the names of other programs, and return_to.
-var redirectParameters = []string{
-	"return_to", "rd", "redirect", "redirect_uri", "redirect_url", "target_link_uri", "post_logout_redirect_uri", "logout", "pomerium_redirect_uri", "continue_at", "url", "next",
-}
-
-// TestAdvisoriesRedirect: a browser stays on the gateway's origin, wherever a
-// request has an address.
+// TestAdvisoriesRedirect: a browser stays on the gateway's origin, by the URL parser
+// of Node.js, wherever a request has an address. FuzzReturnToInBrowsers of package
+// gateway has the pages, headers and targets.
 func TestAdvisoriesRedirect(t *testing.T) {
 	t.Parallel()
-	up := record(t)
-	g := start(t, people+app(up.url)+"routes: [{match: /, upstream: app, auth: [session]}, {match: /app/, upstream: app, auth: [none]}]\n")
+	g := start(t, people+app(record(t).url)+"routes: [{match: /, upstream: app, auth: [session]}]\n")
 	c := g.stranger()
-	// A path on this origin works.
 	if a := g.signInTo(c, "/public?x=//y", ""); a.header.Get("Location") != "/public?x=//y" {
 		t.Errorf("return_to has no effect: %d %q", a.status, a.header.Get("Location"))
 	}
-	for _, a := range redirectAdvisories {
-		t.Run(a.name, func(t *testing.T) {
-			answers := map[string]answer{}
-			for _, place := range a.attacks {
+	// The other parameters are those of other programs.
+	parameters := []string{"return_to", "rd", "redirect", "redirect_uri", "redirect_url", "target_link_uri", "post_logout_redirect_uri", "logout", "continue_at", "url", "next"}
+	for _, advisory := range redirectAdvisories {
+		t.Run(advisory.name, func(t *testing.T) {
+			var attacks, places []string
+			for _, place := range advisory.attacks {
 				query := "?"
-				for _, name := range redirectParameters {
+				for _, name := range parameters {
 					query += name + "=" + url.QueryEscape(place) + "&"
 				}
-				for what, got := range map[string]answer{
-					"the form":      g.signInTo(c, place, ""),
-					"its query":     g.signInTo(c, "", query),
-					"/signin":       g.do(c, "GET", "/signin"+query, "", "Accept", "text/html"),
-					"/login":        g.do(c, "GET", "/login"+query, "", "Accept", "text/html"),
-					"GET /logout":   g.do(c, "GET", "/logout"+query, "", "Accept", "text/html"),
-					"POST /logout":  g.do(c, "POST", "/logout"+query, query[1:], "Accept", "text/html", "Content-Type", typeForm),
-					"/callback":     g.do(c, "GET", "/callback"+query+"iss=https://evil.example&login_hint=x", "", "Accept", "text/html"),
-					"a page":        g.do(c, "GET", "/page"+query, "", "Accept", "text/html"),
-					"another site":  g.do(c, "GET", "/logout"+query, "", "Accept", "text/html", "Sec-Fetch-Site", "cross-site"),
-					"wrong secrets": g.do(c, "POST", "/login"+query, "username=x&password=y&return_to="+url.QueryEscape(place), "Accept", "text/html", "Content-Type", typeForm),
+				for _, a := range []answer{
+					g.signInTo(c, place, ""), g.signInTo(c, "", query), g.do(c, "GET", "/login"+query, ""), g.do(c, "GET", "/page"+query, "", "Accept", "text/html"),
+					g.do(c, "GET", "/callback"+query+"iss=https://evil.example", ""), g.do(c, "GET", "/logout"+query, "", "Accept", "text/html"),
+					g.do(c, "POST", "/logout"+query, query[1:], "Accept", "text/html", "Content-Type", typeForm),
 				} {
-					answers[what+" with "+place] = got
+					to := a.header.Get("Location")
+					attacks, places = append(attacks, place, place), append(places, to, queryOf(to).Get("return_to"))
 				}
 			}
-			wantOwnOrigin(t, g, answers)
-			up.none(t)
+			for i, origin := range landings(t, g.public+"/login", places) {
+				if origin != g.public {
+					t.Errorf("%q leads to %q by %q", attacks[i], origin, places[i])
+				}
+			}
 		})
 	}
-	t.Run("targets and headers", func(t *testing.T) { redirectsOfTargets(t, g) })
 }
 
 // signInTo posts the form of the sign-in page, as a browser does.
@@ -79,79 +68,4 @@ func (g *instance) signInTo(c *http.Client, place, query string) answer {
 	g.t.Helper()
 	body := url.Values{"username": {"alice"}, "password": {"wonderland"}, "return_to": {place}}.Encode()
 	return g.do(c, "POST", "/login"+query, body, "Accept", "text/html", "Content-Type", typeForm)
-}
-
-// redirectsOfTargets checks redirects that depend on target and headers.
-func redirectsOfTargets(t *testing.T, g *instance) {
-	for _, test := range []struct {
-		name  string
-		lines []string // the request line and headers
-	}{
-		{"CVE-2022-28923 Caddy, the redirect to a path in order", []string{
-			"GET //evil.example/%2e%2e HTTP/1.1", `GET /\evil.example/app HTTP/1.1`, "GET //evil.example//app HTTP/1.1", "GET /app?//evil.example HTTP/1.1", "GET /%5cevil.example/.. HTTP/1.1", "GET ///evil.example/app HTTP/1.1",
-		}},
-		{"CVE-2020-15129 Traefik, X-Forwarded-Prefix", []string{"GET /app HTTP/1.1\nX-Forwarded-Prefix: //evil.example", "GET /page HTTP/1.1\nX-Forwarded-Prefix: https://evil.example"}},
-		{"CVE-2024-52003 Traefik, X-Forwarded-Prefix after the fix", []string{`GET /app HTTP/1.1` + "\n" + `X-Forwarded-Prefix: /\evil.example`, "GET /app HTTP/1.1\nX_Forwarded_Prefix: //evil.example", "GET /signin HTTP/1.1\nX-Forwarded-Prefix: https:/evil.example"}},
-		{"CVE-2024-21499 caddy-security, X-Forwarded-Proto", []string{"GET /app HTTP/1.1\nX-Forwarded-Proto: javascript", "GET /page HTTP/1.1\nX-Forwarded-Proto: http\nX-Forwarded-Host: evil.example", "GET /logout HTTP/1.1\nForwarded: proto=javascript;host=evil.example"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			answers := map[string]answer{}
-			for _, lines := range test.lines {
-				answers[lines] = g.raw(t, lines+"\nHost: localhost\nAccept: text/html\nReferer: https://evil.example/\n\n")
-				answers["plain "+lines] = g.plain(t, "127.0.0.1", lines+"\nHost: evil.example\nAccept: text/html\n\n")
-			}
-			wantOwnOrigin(t, g, answers)
-		})
-	}
-}
-
-// wantOwnOrigin fails the test if a header, a link or a return_to of an answer
-// leads a browser to another origin.
-func wantOwnOrigin(t *testing.T, g *instance, answers map[string]answer) {
-	t.Helper()
-	var whats, places []string
-	for what, a := range answers {
-		for _, place := range placesOf(t, a) {
-			whats, places = append(whats, what), append(places, place)
-			if next := queryOf(place).Get("return_to"); next != "" {
-				whats, places = append(whats, what), append(places, next)
-			}
-		}
-	}
-	for i, origin := range landings(t, g.public+"/login", places) {
-		if origin != g.public {
-			t.Errorf("%q leads to %q by %q", whats[i], origin, places[i])
-		}
-	}
-}
-
-// placesOf returns the addresses in headers, links and forms of an answer.
-func placesOf(t *testing.T, a answer) []string {
-	t.Helper()
-	places := append(a.header.Values("Location"), a.header.Values("Refresh")...)
-	if !strings.Contains(a.header.Get("Content-Type"), "html") {
-		return places
-	}
-	page, err := html.Parse(strings.NewReader(a.body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for node := range page.Descendants() {
-		attributes := map[string]string{}
-		for _, attribute := range node.Attr {
-			attributes[attribute.Key] = attribute.Val
-		}
-		if node.Data == "meta" && strings.Contains(attributes["content"], "url=") {
-			t.Errorf("the page redirects: %q", attributes["content"])
-		}
-		for _, name := range []string{"href", "src", "action", "formaction"} {
-			if place, ok := attributes[name]; ok {
-				places = append(places, place)
-			}
-		}
-		if attributes["name"] == "return_to" {
-			places = append(places, attributes["value"])
-		}
-	}
-	return places
 }

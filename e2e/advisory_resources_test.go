@@ -2,9 +2,7 @@ package e2e
 
 import (
 	"bytes"
-	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -24,26 +22,23 @@ func TestAdvisoriesResources(t *testing.T) {
 	t.Parallel()
 	up := record(t)
 	g := start(t, people+app(up.url)+"routes: [{match: /, upstream: app, auth: [none]}, {match: /private/, upstream: app, auth: [session]}]\n")
-	t.Run("CVE-2023-39326 Go net/http, chunk extensions", func(t *testing.T) {
-		const enough = 4 << 20 // of extensions, for 2 KiB of a body
-		chunk := "1;" + strings.Repeat("x", 2_000) + "\r\ny\r\n"
-		sent := sendWhileTaken(t, g, "POST /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n", chunk, enough)
-		if sent >= enough {
-			t.Errorf("the gateway took %d bytes of extensions", sent)
-		}
-		for _, m := range up.all() {
-			t.Errorf("the upstream gets the whole request %q", m.line)
-		}
-	})
-	t.Run("CVE-2023-24534 Go net/http, CVE-2023-29013 Traefik, small headers", func(t *testing.T) {
-		const enough = 8 << 20
-		for _, line := range []string{"a:\r\n", "A: b\r\n", ":\r\n", "Cookie: a\r\n"} {
-			if sent := sendWhileTaken(t, g, "GET /x HTTP/1.1\r\nHost: localhost\r\n", strings.Repeat(line, 100), enough); sent >= enough {
-				t.Errorf("the gateway took %d bytes of headers like %q", sent, line)
+	const get, post = "GET /x HTTP/1.1\r\nHost: localhost\r\n", "POST /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+	for _, test := range []struct {
+		name, head, part string
+		enough           int // bytes of parts
+	}{
+		{"CVE-2023-39326 Go net/http, chunk extensions", post, "1;" + strings.Repeat("x", 2_000) + "\r\ny\r\n", 4 << 20},
+		{"CVE-2023-24534 Go net/http, CVE-2023-29013 Traefik, small headers", get, strings.Repeat("A: b\r\n", 100), 8 << 20},
+		{"CVE-2023-24534 Go net/http, headers without a name", get, strings.Repeat(":\r\n", 100), 8 << 20},
+		{"CVE-2023-24534 Go net/http, cookies", get, strings.Repeat("Cookie: a\r\n", 100), 8 << 20},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if sent := sendWhileTaken(t, g, test.head, test.part, test.enough); sent >= test.enough {
+				t.Errorf("the gateway took %d bytes", sent)
 			}
 			up.none(t)
-		}
-	})
+		})
+	}
 	t.Run("slow", func(t *testing.T) { slow(t, g) })
 	if a := g.do(g.stranger(), "GET", "/x", ""); a.status != http.StatusOK {
 		t.Errorf("others get %d", a.status)
@@ -67,78 +62,52 @@ func sendWhileTaken(t *testing.T, g *instance, head, part string, enough int) (s
 	return sent
 }
 
-// slowAdvisory is an incomplete message.
-type slowAdvisory struct {
-	name     string
-	listener string // tcp: https without TLS; tls: https; plain: http
-	bytes    string
-	answer   bool // the gateway sends an answer
-}
-
-func slowAdvisories() []slowAdvisory {
-	return []slowAdvisory{
-		{"CVE-2026-22045 Traefik, a handshake that stalls", "tcp", clientHello("acme-tls/1"), false},
-		{"CVE-2026-26999 Traefik, a handshake that stalls", "tcp", clientHello("h2"), false},
-		{"CVE-2026-26999 Traefik, half a message", "tcp", clientHello("h2")[:40], false},
-		{"half a header", "tls", "GET /x HTTP/1.1\r\nHost: loc", false},
-		{"CVE-2023-47124 Traefik, slow headers of plain HTTP", "plain", "GET /.well-known/acme-challenge/x HTTP/1.1\r\nHost: loc", false},
-		{"CVE-2024-28869 Traefik, a length without a body", "tls", "GET /private/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n", true},
-		{"CVE-2024-28869 Traefik, at own endpoints", "tls", "GET /logout HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n", true},
-		{"CVE-2024-28869 Traefik, of a bad request", "tls", "GET /a//b HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n", true},
-	}
-}
-
-// clientHello is the first message of a TLS handshake, with a protocol (ALPN).
-func clientHello(protocol string) string {
-	said := &saying{}
-	_ = tls.Client(said, &tls.Config{ServerName: "localhost", NextProtos: []string{protocol}}).Handshake() // fails without an answer
-	return said.String()
-}
-
-// saying is a connection that keeps what is written, and has nothing to read.
-type saying struct {
-	net.Conn
-	bytes.Buffer
-}
-
-func (s *saying) Write(b []byte) (int, error) { return s.Buffer.Write(b) }
-func (s *saying) Read([]byte) (int, error)    { return 0, io.EOF }
-func (s *saying) Close() error                { return nil }
-
-// slow opens a connection for each advisory, and then waits until the gateway has
-// closed each of them.
+// slow opens a connection for each incomplete message, and then waits until the
+// gateway has closed each of them.
 func slow(t *testing.T, g *instance) {
-	advisories := slowAdvisories()
-	conns := make([]net.Conn, len(advisories))
-	for i, a := range advisories {
-		var err error
-		switch a.listener {
-		case "tls":
-			conns[i] = g.dial(t, "http/1.1")
-		case "tcp":
-			conns[i], err = net.Dial("tcp", authority(g.base))
-		default:
-			conns[i], err = net.Dial("tcp", authority(g.http))
-		}
+	const hello = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" // the begin of a TLS handshake
+	const length = " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
+	tcp := func(address string) func() (net.Conn, error) {
+		return func() (net.Conn, error) { return net.Dial("tcp", authority(address)) }
+	}
+	tls := func() (net.Conn, error) { return g.dial(t, "http/1.1"), nil }
+	var ends []func()
+	for _, a := range []struct {
+		name   string
+		dial   func() (net.Conn, error)
+		bytes  string
+		answer bool // the gateway sends an answer
+	}{
+		{"CVE-2026-22045 and CVE-2026-26999 Traefik, a handshake that stalls", tcp(g.base), hello, false},
+		{"half a header", tls, "GET /x HTTP/1.1\r\nHost: loc", false},
+		{"CVE-2023-47124 Traefik, slow headers of plain HTTP", tcp(g.http), "GET /.well-known/acme-challenge/x HTTP/1.1\r\nHost: loc", false},
+		{"CVE-2024-28869 Traefik, a length without a body", tls, "GET /private/x" + length, true},
+		{"CVE-2024-28869 Traefik, at own endpoints", tls, "GET /logout" + length, true},
+		{"CVE-2024-28869 Traefik, of a bad request", tls, "GET /a//b" + length, true},
+	} {
+		conn, err := a.dial()
 		if err == nil {
-			defer conns[i].Close()
-			limit(t, conns[i])
-			_, err = io.WriteString(conns[i], a.bytes)
+			defer conn.Close()
+			limit(t, conn)
+			_, err = io.WriteString(conn, a.bytes)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	for i, a := range advisories {
-		t.Run(a.name, func(t *testing.T) {
-			got, err := io.ReadAll(conns[i])
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("the gateway does not close the connection: %v", err)
-			}
-			if a.answer && !strings.HasPrefix(string(got), "HTTP/1.1 ") {
-				t.Errorf("the answer is %q", got)
-			}
+		ends = append(ends, func() {
+			t.Run(a.name, func(t *testing.T) {
+				got, err := io.ReadAll(conn)
+				if errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("the gateway does not close the connection: %v", err)
+				}
+				if a.answer && !strings.HasPrefix(string(got), "HTTP/1.1 ") {
+					t.Errorf("the answer is %q", got)
+				}
+			})
 		})
+	}
+	for _, end := range ends {
+		end()
 	}
 }
 
@@ -147,19 +116,15 @@ type http2Client struct {
 	*http2.Framer
 	conn  net.Conn
 	ended atomic.Bool // read found that the gateway has closed the connection
-	block bytes.Buffer
-	next  uint32
 }
 
 func (g *instance) http2(t *testing.T) *http2Client {
 	t.Helper()
 	conn := g.dial(t, "h2")
-	c := &http2Client{Framer: http2.NewFramer(conn, conn), conn: conn, next: 1}
+	c := &http2Client{Framer: http2.NewFramer(conn, conn), conn: conn}
 	c.AllowIllegalWrites = true
-	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.WriteSettings(); err != nil {
+	_, err := io.WriteString(conn, http2.ClientPreface)
+	if err = errors.Join(err, c.WriteSettings()); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -171,25 +136,6 @@ func (c *http2Client) read() {
 		_, _ = io.Copy(io.Discard, c.conn)
 		c.ended.Store(true)
 	}()
-}
-
-// open begins a stream with a request.
-func (c *http2Client) open(end bool, fields ...field) (stream uint32, err error) {
-	c.block.Reset()
-	encoder := hpack.NewEncoder(&c.block)
-	encoder.SetMaxDynamicTableSize(0)
-	for _, f := range fields {
-		if err := encoder.WriteField(hpack.HeaderField{Name: f.name, Value: f.value}); err != nil {
-			return 0, err
-		}
-	}
-	stream = c.next
-	c.next += 2
-	return stream, c.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: c.block.Bytes(), EndStream: end, EndHeaders: true})
-}
-
-func getFields(target string) []field {
-	return []field{{":method", "GET"}, {":scheme", "https"}, {":authority", "localhost"}, {":path", target}}
 }
 
 // busyUpstream answers no request for /slow, and counts those requests.
@@ -214,34 +160,27 @@ func TestAdvisoriesHTTP2(t *testing.T) {
 	server := httptest.NewServer(busy)
 	t.Cleanup(server.Close)
 	g := start(t, targets+app(server.URL))
-	for _, test := range []struct {
-		name   string
-		attack func(*testing.T, *http2Client)
-	}{
-		{"CVE-2023-44487 and CVE-2023-39325 Go net/http, CVE-2021-39204 Pomerium, rapid reset", func(t *testing.T, c *http2Client) {
-			resets(c, func(stream uint32) error { return c.WriteRSTStream(stream, http2.ErrCodeCancel) })
-		}},
-		{"CVE-2025-8671 HTTP/2, resets by the server", func(t *testing.T, c *http2Client) {
-			resets(c, func(stream uint32) error { return c.WriteWindowUpdate(stream, 0) })
-		}},
-		{"CVE-2023-45288 Go net/http, CVE-2024-27919 Envoy, CONTINUATION without end", continuations},
-		{"CVE-2019-9512 Go net/http, pings", unreadPings},
-		{"CVE-2026-27141 Go x/net, GHSA-4hjq-9h5c-252j Traefik, frames of unknown kinds", func(t *testing.T, c *http2Client) {
+	for name, attack := range map[string]func(*testing.T, *http2Client){
+		"CVE-2023-44487 and CVE-2023-39325 Go net/http, CVE-2021-39204 Pomerium, rapid reset": func(t *testing.T, c *http2Client) {
+			resets(t, c, func(stream uint32) error { return c.WriteRSTStream(stream, http2.ErrCodeCancel) })
+		},
+		"CVE-2025-8671 HTTP/2, resets by the server": func(t *testing.T, c *http2Client) {
+			resets(t, c, func(stream uint32) error { return c.WriteWindowUpdate(stream, 0) })
+		},
+		"CVE-2023-45288 Go net/http, CVE-2024-27919 Envoy, CONTINUATION without end": continuations,
+		"CVE-2019-9512 Go net/http, pings":                                           unreadPings,
+		"CVE-2026-27141 Go x/net, GHSA-4hjq-9h5c-252j Traefik, frames of unknown kinds": func(_ *testing.T, c *http2Client) {
 			c.read()
 			for kind := http2.FrameType(0x0a); kind <= 0x20; kind++ {
-				flood(c, 2, func() error { return c.WriteRawFrame(kind, 0xff, c.next%3, []byte{0, 0, 0, 1, 'u', '=', '1'}) })
+				flood(c, 2, func() error { return c.WriteRawFrame(kind, 0xff, 1, []byte{0, 0, 0, 1, 'u', '=', '1'}) })
 			}
-		}},
+		},
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			c := g.http2(t)
-			test.attack(t, c)
-			others := g.stranger()
-			for i := range 3 {
-				path := fmt.Sprintf("/others/%d", i)
-				if a := g.do(others, "GET", path, ""); a.body != path {
-					t.Errorf("others get %d %q", a.status, a.body)
-				}
+			attack(t, c)
+			if a := g.do(g.stranger(), "GET", "/others", ""); a.body != "/others" {
+				t.Errorf("others get %d %q", a.status, a.body)
 			}
 			c.conn.Close()
 			if most := busy.most.Load(); most > 250 {
@@ -261,19 +200,41 @@ func flood(c *http2Client, n int, write func() error) {
 	}
 }
 
+// headerBlock is a header block of these fields, which a connection can repeat.
+func headerBlock(t *testing.T, fields ...field) []byte {
+	t.Helper()
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	for _, f := range fields {
+		if err := encoder.WriteField(hpack.HeaderField{Name: f.name, Value: f.value, Sensitive: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return block.Bytes()
+}
+
+// resets begins slow requests, and resets each at once.
+func resets(t *testing.T, c *http2Client, reset func(stream uint32) error) {
+	request := http2.HeadersFrameParam{
+		StreamID: 1, EndStream: true, EndHeaders: true,
+		BlockFragment: headerBlock(t, field{":method", "GET"}, field{":scheme", "https"}, field{":authority", "localhost"}, field{":path", "/slow"}),
+	}
+	c.read()
+	flood(c, 5_000, func() error {
+		err := errors.Join(c.WriteHeaders(request), reset(request.StreamID))
+		request.StreamID += 2
+		return err
+	})
+}
+
 // unreadPings sends pings and reads no answer. The gateway must close the
 // connection.
 func unreadPings(t *testing.T, c *http2Client) {
 	const enough, atOnce = 4_000_000, 4_000
-	var pings bytes.Buffer
-	framer := http2.NewFramer(&pings, nil)
-	for range atOnce {
-		if err := framer.WritePing(false, [8]byte{}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	ping := "\x00\x00\x08\x06\x00\x00\x00\x00\x00" + strings.Repeat("\x00", 8)
+	pings := strings.Repeat(ping, atOnce)
 	for n := 0; n < enough; n += atOnce {
-		if _, err := c.conn.Write(pings.Bytes()); errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := io.WriteString(c.conn, pings); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("the gateway takes no more than %d pings, and does not close the connection", n)
 		} else if err != nil {
 			return
@@ -282,36 +243,17 @@ func unreadPings(t *testing.T, c *http2Client) {
 	t.Errorf("the gateway took %d pings", enough)
 }
 
-// resets begins slow requests, and resets each at once.
-func resets(c *http2Client, reset func(stream uint32) error) {
-	c.read()
-	flood(c, 5_000, func() error {
-		stream, err := c.open(true, getFields("/slow")...)
-		if err == nil {
-			err = reset(stream)
-		}
-		return err
-	})
-}
-
+// continuations sends a header without end.
 func continuations(t *testing.T, c *http2Client) {
-	const enough = 64 << 20
-	var block bytes.Buffer
-	encoder := hpack.NewEncoder(&block)
-	for i := 0; block.Len() < 16_000; i++ {
-		if err := encoder.WriteField(hpack.HeaderField{Name: fmt.Sprintf("x-%d", i), Value: "x", Sensitive: true}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	fragment := block.Bytes()
-	sent := 0
+	const enough = 4_000 // of 16 KB
+	fragment := bytes.Repeat(headerBlock(t, field{"x-1", strings.Repeat("x", 10)}), 1_000)
 	c.read()
-	err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: fragment})
-	for err == nil && sent < enough && !c.ended.Load() {
-		err = c.WriteContinuation(1, false, fragment)
-		sent += len(fragment)
+	if err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: fragment}); err != nil {
+		t.Fatal(err)
 	}
-	if sent >= enough {
-		t.Errorf("the gateway took %d bytes of one header", sent)
+	sent := 0
+	flood(c, enough, func() error { sent++; return c.WriteContinuation(1, false, fragment) })
+	if sent == enough {
+		t.Errorf("the gateway took %d frames of one header", sent)
 	}
 }

@@ -7,27 +7,24 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
 
-// answering serves one document over HTTP/1.1 for all requests.
-func answering(document string) func(net.Conn) {
-	return func(conn net.Conn) {
-		in := bufio.NewReader(conn)
-		for {
-			if _, err := readMessage(in, conn); err != nil {
-				return
-			}
-			if _, err := fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(document), document); err != nil {
-				return
-			}
-		}
-	}
-}
-
 // smuggled is a request for a private path, to be hidden in another request.
 const smuggled = "GET /private/smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+const (
+	postChunks = "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+	postLength = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length:"
+	getUpgrade = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: "
+)
+
+// lengthOf is a length as the last line of a header, and a body of that length.
+func lengthOf(body string) string {
+	return fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)
+}
 
 // smugglingAdvisories are bytes that two programs divide into requests
 // differently.
@@ -35,48 +32,37 @@ var smugglingAdvisories = []advisory{
 	{"CVE-2022-1705 Go net/http, almost chunked", hiding("Transfer-Encoding: \x0bchunked", "Transfer-Encoding: chunkedx", "Transfer-Encoding: xchunked", "Transfer-Encoding: chunked, identity", "Transfer-Encoding: identity\r\nTransfer-Encoding: chunked", "Transfer-Encoding:\r\n chunked", "Transfer-Encoding: \"chunked\"")},
 	{"CVE-2019-18277 HAProxy, Transfer-Encoding that is overlooked", hiding("Transfer-Encoding:\x0bchunked", "Transfer-Encoding : chunked", "\x0bTransfer-Encoding: chunked", "X: y\nTransfer-Encoding: chunked")},
 	{"CVE-2025-22871 Go net/http, line feeds in chunks", []string{
-		"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0;\n\r\n\r\n" + smuggled,
-		"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1;x\n0\r\n0\r\n\r\n" + smuggled,
-		"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\nxx\r\n0\r\n\r\n" + smuggled,
-		fmt.Sprintf("POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n%x;\n%s\r\n0\r\n\r\n", len(smuggled)+5, "\r\n0\r\n"[:3]+"\r\n"+smuggled),
+		postChunks + "0;\n\r\n\r\n" + smuggled, postChunks + "1;x\n0\r\n0\r\n\r\n" + smuggled, postChunks + "2\nxx\r\n0\r\n\r\n" + smuggled,
+		postChunks + fmt.Sprintf("%x;\n\r\n0\r\n%s\r\n0\r\n\r\n", len(smuggled)+5, smuggled),
 	}},
-	{"CVE-2021-40346 HAProxy, a name of 270 bytes", []string{
-		"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length0" + strings.Repeat("a", 255) + ":\r\n" + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(smuggled)) + smuggled,
-	}},
+	{"CVE-2021-40346 HAProxy, a name of 270 bytes", []string{postLength[:len(postLength)-1] + "0" + strings.Repeat("a", 255) + ":\r\n" + lengthOf(smuggled)}},
 	{"CVE-2023-40225 HAProxy, an empty Content-Length", []string{
-		"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length:\r\n\r\n" + smuggled,
-		"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: \r\nContent-Length: 3\r\n\r\nabc" + smuggled,
-		"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: ,3\r\n\r\nabc" + smuggled,
-		"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: +3\r\n\r\nabc" + smuggled,
+		postLength + "\r\n\r\n" + smuggled, postLength + " \r\nContent-Length: 3\r\n\r\nabc" + smuggled, postLength + " ,3\r\n\r\nabc" + smuggled, postLength + " +3\r\n\r\nabc" + smuggled,
 	}},
 	{"CVE-2019-20372 nginx, the body behind an error", []string{
-		fmt.Sprintf("GET /private/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(smuggled), smuggled),
-		fmt.Sprintf("GET /a//b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(smuggled), smuggled),
+		"GET /private/ HTTP/1.1\r\nHost: localhost\r\n" + lengthOf(smuggled), "GET /a//b HTTP/1.1\r\nHost: localhost\r\n" + lengthOf(smuggled),
 		fmt.Sprintf("POST /me HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(smuggled), smuggled),
 	}},
 	{"CVE-2026-88008 Traefik, h2c", []string{
-		"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n\r\n" + smuggled,
-		"POST / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 0\r\n\r\nPRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + smuggled,
+		getUpgrade + "h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n\r\n" + smuggled,
+		getUpgrade + "h2c\r\nContent-Length: 0\r\n\r\nPRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + smuggled,
 	}},
 	{"CVE-2026-73548 Envoy, an upgrade that is refused", []string{
-		"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n" + smuggled,
-		"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n" + smuggled,
-		fmt.Sprintf("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\nContent-Length: %d\r\n\r\n%s", len(smuggled), smuggled),
+		getUpgrade + "x\r\n\r\n" + smuggled, getUpgrade + "websocket\r\n" + lengthOf(smuggled),
+		getUpgrade + "websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n" + smuggled,
 	}},
 	{"CVE-2026-71324 Traefik, CONNECT", []string{"CONNECT localhost:443 HTTP/1.1\r\nHost: localhost:443\r\n\r\n" + smuggled, "CONNECT / HTTP/1.1\r\nHost: localhost\r\n\r\n" + smuggled}},
 }
 
 // hiding has requests with a length and a line about chunks, in both orders. By
 // one of them the smuggled request is the body, by the other it follows the body.
-func hiding(lines ...string) []string {
-	var all []string
-	body := "0\r\n\r\n" + smuggled
+func hiding(lines ...string) (all []string) {
+	const post, body = "POST / HTTP/1.1\r\nHost: localhost\r\n", "0\r\n\r\n" + smuggled
 	for _, line := range lines {
 		for _, length := range []int{len(body), 5} {
-			all = append(all, fmt.Sprintf("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n%s\r\n\r\n%s", length, line, body),
-				fmt.Sprintf("POST / HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Length: %d\r\n\r\n%s", line, length, body))
+			all = append(all, fmt.Sprintf(post+"Content-Length: %d\r\n%s\r\n\r\n%s", length, line, body), fmt.Sprintf(post+"%s\r\nContent-Length: %d\r\n\r\n%s", line, length, body))
 		}
-		all = append(all, "POST / HTTP/1.1\r\nHost: localhost\r\n"+line+"\r\n\r\n"+body)
+		all = append(all, post+line+"\r\n\r\n"+body)
 	}
 	return all
 }
@@ -90,7 +76,12 @@ func TestAdvisoriesSmuggling(t *testing.T) {
 		t.Run(a.name, func(t *testing.T) {
 			for _, bytes := range a.attacks {
 				g.send(t, bytes)
-				wantNothingSmuggled(t, up, bytes)
+				for _, m := range up.all() {
+					framed := len(m.values("Content-Length")) + len(m.values("Transfer-Encoding"))
+					if m.target() != "/" || strings.HasPrefix(m.line, "CONNECT") || framed > 1 || len(m.values("Upgrade")) > 0 && !strings.Contains(bytes, "websocket") {
+						t.Errorf("after %q the upstream gets %q %q", bytes, m.line, m.head)
+					}
+				}
 				g.do(g.stranger11(), "POST", "/next", "x") // a request with a body may get a used connection
 				if got := up.one(t); got.target() != "/next" || got.body != "x" {
 					t.Errorf("after %q the upstream gets %q", bytes, got)
@@ -98,17 +89,6 @@ func TestAdvisoriesSmuggling(t *testing.T) {
 			}
 		})
 	}
-	t.Run("CVE-2022-2880 Go ReverseProxy, queries", func(t *testing.T) {
-		for _, query := range []string{"a=1&a=%zz&a=2", "a=1;a=2", "%zz", "a=%", "a=1&;b=2", "mechanism=session;mechanism=bearer"} {
-			if got := g.raw(t, "GET /x?"+query+" HTTP/1.1\nHost: localhost\n\n"); got.status != http.StatusOK || up.one(t).target() != "/x?"+query {
-				t.Errorf("%q: %d", query, got.status)
-			}
-			a := g.do(g.stranger(), "GET", "/login?provider=x&return_to=/&"+query, "")
-			if strings.Contains(a.header.Get("Location"), query) {
-				t.Errorf("%q goes on to %s", query, a.header.Get("Location"))
-			}
-		}
-	})
 	t.Run("CVE-2024-24791 Go net/http, Expect: 100-continue", expectWithoutContinue)
 }
 
@@ -133,61 +113,42 @@ func (g *instance) send(t testing.TB, bytes string) string {
 	}
 }
 
-func wantNothingSmuggled(t *testing.T, up *recorder, attack string) {
-	t.Helper()
-	for _, m := range up.all() {
-		if strings.Contains(m.line, "smuggled") || strings.Contains(m.line, "PRI") || strings.HasPrefix(m.line, "CONNECT") {
-			t.Errorf("%q: the upstream gets %q", attack, m.line)
-		}
-		if n := len(m.values("Content-Length")) + len(m.values("Transfer-Encoding")); n > 1 || len(m.values("Upgrade")) > 0 && !strings.Contains(attack, "websocket") {
-			t.Errorf("%q: the upstream gets %q", attack, m.head)
-		}
-	}
-}
-
 // expectWithoutContinue: an upstream refuses a request before its body, and then
 // reads the announced body, as it must (RFC 9112, section 9.3). The gateway must
 // not send another request instead of the body.
 func expectWithoutContinue(t *testing.T) {
-	const requests = 5
-	got := make(chan string, 4*requests)
+	var mu sync.Mutex
+	var got []string
 	up := listen(t, func(conn net.Conn) {
-		in := bufio.NewReader(conn)
-		for {
+		for in := bufio.NewReader(conn); ; {
 			request, err := http.ReadRequest(in)
 			if err != nil {
 				return
 			}
+			answer := "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 			if request.Header.Get("Expect") != "" {
-				if _, err := io.WriteString(conn, "HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\n\r\n"); err != nil {
-					return
-				}
-				_, _ = io.Copy(io.Discard, request.Body) // or the end of the connection
-				continue
+				answer = "HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\n\r\n"
+			} else {
+				mu.Lock()
+				got = append(got, request.Method+" "+request.URL.Path)
+				mu.Unlock()
 			}
-			body, err := io.ReadAll(request.Body)
-			if err != nil {
-				return
-			}
-			got <- request.Method + " " + request.URL.Path + " " + string(body)
-			if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"); err != nil {
-				return
-			}
+			_, _ = io.WriteString(conn, answer)      // the next read fails if this does
+			_, _ = io.Copy(io.Discard, request.Body) // or the end of the connection
 		}
 	})
 	g := start(t, targets+app(up))
 	c := g.stranger11()
-	for i := range requests {
-		g.send(t, fmt.Sprintf("POST /expect HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n%s", len(smuggled), smuggled))
+	for i := range 5 {
+		g.send(t, "POST /expect HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"+lengthOf(smuggled))
 		path := fmt.Sprintf("/next/%d", i)
 		if a := g.do(c, "POST", path, "x"); a.body != "ok" {
 			t.Errorf("%s: %d %q", path, a.status, a.body)
 		}
-		if line := <-got; line != "POST "+path+" x" {
-			t.Errorf("%s reaches the upstream as %q", path, line)
+		mu.Lock()
+		if len(got) != i+1 || got[i] != "POST "+path {
+			t.Errorf("after %s the upstream has got %q", path, got)
 		}
-	}
-	if len(got) > 0 {
-		t.Errorf("the upstream gets %q", <-got)
+		mu.Unlock()
 	}
 }
