@@ -38,63 +38,63 @@ func TestCallback(t *testing.T) {
 	s.check(t)
 }
 
+// agreed returns an attempt of a new browser, for which the provider has issued a code.
+func (s *stage) agreed(t *testing.T, h *hostile) (*attempt, *grant) {
+	t.Helper()
+	login := s.begin(t, s.visitor(), h)
+	return login, login.agree(lie{})
+}
+
+// unharmed fails the test unless the provider was not asked for tokens, and the
+// attempt can be finished.
+func (a *attempt) unharmed(g *grant) {
+	a.t.Helper()
+	if got := g.exchanges(); got != 0 {
+		a.t.Errorf("the code came to the token endpoint %d times", got)
+	}
+	if back := a.back(a.c, g.response()); back.status != http.StatusFound {
+		a.t.Errorf("the attempt does not stay valid: %d %s", back.status, back.body)
+	}
+}
+
+// wantBad fails the test unless the answer is 400 and sets no cookie.
+func wantBad(t *testing.T, what string, a answer) {
+	t.Helper()
+	if a.status != http.StatusBadRequest || a.header.Get("Set-Cookie") != "" {
+		t.Errorf("%s: %d, %q", what, a.status, a.header["Set-Cookie"])
+	}
+}
+
 // malformedCallbacks: an incomplete or ambiguous response is 400. The gateway does
 // not ask the provider, and the attempt stays valid.
 func malformedCallbacks(t *testing.T, s *stage, h *hostile) {
-	c := s.visitor()
-	login := s.begin(t, c, h)
-	g := login.agree(lie{})
+	login, g := s.agreed(t, h)
 	code, state := "code="+g.code, "state="+login.request.Get("state")
-	for name, query := range map[string]string{
-		"nothing":           "",
-		"no state":          code,
-		"unknown state":     code + "&state=" + strings.Repeat("A", 43),
-		"state, cut":        code + "&" + state[:len(state)-1],
-		"two states":        code + "&" + state + "&state=" + strings.Repeat("A", 43),
-		"two codes":         code + "&code=other&" + state,
-		"the code twice":    code + "&" + code + "&" + state,
-		"two issuers":       code + "&" + state + "&iss=" + h.issuer + "&iss=https://evil.example",
-		"two descriptions":  "error=a&error_description=b&error_description=c&" + state,
-		"semicolons":        code + ";" + state,
-		"bad encoding":      code + "&" + state + "&x=%zz",
-		"state in the path": "/" + state + "?" + code,
+	for _, query := range []string{
+		"", code, code + "&state=" + strings.Repeat("A", 43), // no state, or an unknown one
+		code + "&" + state + "&state=" + strings.Repeat("A", 43), code + "&code=other&" + state, code + "&" + state + "&iss=" + h.issuer + "&iss=https://evil.example",
+		"error=a&error_description=b&error_description=c&" + state, // each twice
+		code + ";" + state, code + "&" + state + "&x=%zz", "/" + state + "?" + code, // not a query
 	} {
-		a := s.ask(t, c, "GET", "/callback?"+query, "Accept", "text/html")
-		if a.status != http.StatusBadRequest {
-			t.Errorf("%s: %d", name, a.status)
-		}
-		s.refused(t, c, h, a, http.StatusBadRequest)
+		s.refused(t, login.c, h, s.ask(t, login.c, "GET", "/callback?"+query, "Accept", "text/html"), http.StatusBadRequest)
 	}
-	if g.exchanges() != 0 {
-		t.Error("the token endpoint was asked")
-	}
-	if a := login.back(c, g.response()); a.status != http.StatusFound {
-		t.Errorf("the attempt does not stay valid: %d %s", a.status, a.body)
-	}
-
-	login = s.begin(t, c, h) // the response to this attempt has only a state
+	login.unharmed(g)
+	login = s.begin(t, login.c, h)
 	for range 2 {
-		if a := login.back(c, url.Values{"state": {login.request.Get("state")}}); a.status != http.StatusBadRequest {
-			t.Errorf("neither code nor error: %d", a.status)
-		}
+		wantBad(t, "neither code nor error", login.back(login.c, url.Values{"state": {login.request.Get("state")}}))
 	}
 }
 
 // callbackAgain: a response works once, in its own browser and in another. The
 // session that it began goes on.
 func callbackAgain(t *testing.T, s *stage, h *hostile) {
-	c := s.visitor()
-	login := s.begin(t, c, h)
-	g := login.agree(lie{})
-	if a := login.back(c, g.response()); a.status != http.StatusFound {
+	login, g := s.agreed(t, h)
+	if a := login.back(login.c, g.response()); a.status != http.StatusFound {
 		t.Fatalf("the callback: %d %s", a.status, a.body)
 	}
-	session := s.sessionOf(t, c)
-	for _, who := range []*http.Client{c, s.visitor()} {
-		a := login.back(who, g.response(), "Accept", "text/html")
-		if a.status != http.StatusBadRequest || a.header.Get("Set-Cookie") != "" {
-			t.Errorf("again: %d, %q", a.status, a.header["Set-Cookie"])
-		}
+	session := s.sessionOf(t, login.c)
+	for _, who := range []*http.Client{login.c, s.visitor()} {
+		wantBad(t, "again", login.back(who, g.response(), "Accept", "text/html"))
 	}
 	if got := g.exchanges(); got != 1 {
 		t.Errorf("the code came to the token endpoint %d times", got)
@@ -105,53 +105,49 @@ func callbackAgain(t *testing.T, s *stage, h *hostile) {
 // callbackElsewhere: a response works only in the browser that began the attempt.
 // Use in another browser fails, and leaves the attempt valid.
 func callbackElsewhere(t *testing.T, s *stage, h *hostile) {
-	c := s.visitor()
-	login := s.begin(t, c, h)
-	g := login.agree(lie{})
-	busy := s.visitor()
+	const name = "__Host-authgate_login="
+	login, g := s.agreed(t, h)
+	busy, in := s.visitor(), s.visitor()
 	s.begin(t, busy, h)
-	in := s.visitor()
+	for _, other := range []*http.Client{s.visitor(), busy} {
+		s.refused(t, other, h, login.back(other, g.response(), "Accept", "text/html"), http.StatusBadRequest)
+	}
 	session := s.enters(t, in, h, lie{})
-	for name, other := range map[string]*http.Client{"fresh": s.visitor(), "with an attempt of its own": busy} {
-		t.Run(name, func(t *testing.T) {
-			a := login.back(other, g.response(), "Accept", "text/html")
-			s.refused(t, other, h, a, http.StatusBadRequest)
-		})
-	}
-	if a := login.back(in, g.response()); a.status != http.StatusBadRequest || a.header.Get("Set-Cookie") != "" {
-		t.Errorf("in a browser with a session: %d, %q", a.status, a.header["Set-Cookie"])
-	}
+	wantBad(t, "in a browser with a session", login.back(in, g.response()))
 	s.lives(t, session)
-	for _, cookie := range []string{"", strings.Repeat("A", 43)} {
-		a := login.back(s.stranger(), g.response(), "Cookie", "__Host-authgate_login="+cookie)
-		if a.status != http.StatusBadRequest || a.header.Get("Set-Cookie") != "" {
-			t.Errorf("with the cookie %q: %d, %q", cookie, a.status, a.header["Set-Cookie"])
-		}
+	for _, cookie := range []string{name, name + strings.Repeat("A", 43), name + strings.Repeat("A", 43) + "; " + s.cookieLine(t, login.c)} {
+		wantBad(t, "with the cookie "+cookie, login.back(s.stranger(), g.response(), "Cookie", cookie))
 	}
-	twice := "__Host-authgate_login=" + strings.Repeat("A", 43) + "; "
-	for _, cookie := range s.cookies(t, c) {
-		twice += cookie.Name + "=" + cookie.Value
-	}
-	if a := login.back(s.stranger(), g.response(), "Cookie", twice); a.status != http.StatusBadRequest {
-		t.Errorf("with two cookies: %d", a.status)
-	}
-	if g.exchanges() != 0 {
-		t.Error("the token endpoint was asked")
-	}
-	if a := login.back(c, g.response()); a.status != http.StatusFound {
-		t.Errorf("in the right browser: %d %s", a.status, a.body)
-	}
+	login.unharmed(g)
 }
 
-// twoTabs: each tab of a browser finishes its own attempt, in any order.
+// cookieLine is the Cookie header of a browser.
+func (s *stage) cookieLine(t *testing.T, c *http.Client) string {
+	t.Helper()
+	var line []string
+	for _, cookie := range s.cookies(t, c) {
+		line = append(line, cookie.Name+"="+cookie.Value)
+	}
+	return strings.Join(line, "; ")
+}
+
+// twoTabs: each tab of a browser finishes its own attempt, in any order, and goes on
+// to its own path. An address of another site is no path.
 func twoTabs(t *testing.T, s *stage, h *hostile) {
 	c := s.visitor()
-	first, second := s.begin(t, c, h, "return_to=/first"), s.begin(t, c, h, "return_to="+url.QueryEscape("/second?x=1&y=a%20b"))
-	if a := second.finish(lie{}); a.status != http.StatusFound || a.header.Get("Location") != "/second?x=1&y=a%20b" {
-		t.Errorf("the second tab: %d to %q", a.status, a.header.Get("Location"))
+	paths := []string{"/first", "/second?x=1&y=a%20b", "//evil.example", `/\evil.example`, "/\t/evil.example", "https://evil.example/"}
+	var logins []*attempt
+	for _, path := range paths {
+		logins = append(logins, s.begin(t, c, h, "return_to="+url.QueryEscape(path)+"&target_link_uri="+url.QueryEscape(path)))
 	}
-	if a := first.finish(lie{}); a.status != http.StatusFound || a.header.Get("Location") != "/first" {
-		t.Errorf("the first tab, after it: %d to %q", a.status, a.header.Get("Location"))
+	for i := len(paths) - 1; i >= 0; i-- {
+		want := paths[i]
+		if i > 1 {
+			want = "/"
+		}
+		if a := logins[i].finish(lie{}); a.status != http.StatusFound || a.header.Get("Location") != want {
+			t.Errorf("the tab for %q: %d to %q, expected %q", paths[i], a.status, a.header.Get("Location"), want)
+		}
 	}
 	s.lives(t, s.sessionOf(t, c))
 }
@@ -160,53 +156,48 @@ func twoTabs(t *testing.T, s *stage, h *hostile) {
 // the error as text.
 func refusedByProvider(t *testing.T, s *stage, h *hostile) {
 	const script = `"><script>alert(1)</script><img src=x onerror=alert(1)>`
+	denied := func(description string) url.Values {
+		return url.Values{"error": {"access_denied"}, "error_description": {description}}
+	}
 	for name, test := range map[string]struct {
 		response url.Values
 		status   int
 	}{
-		"denied, with a script":   {url.Values{"error": {"access_denied"}, "error_description": {script}}, 401},
+		"denied":                  {denied(script), 401},
 		"denied, with a code":     {url.Values{"error": {"access_denied"}, "code": {"code"}}, 401},
 		"failed":                  {url.Values{"error": {"server_error"}, "error_description": {script}}, 502},
-		"denied, in many words":   {url.Values{"error": {"access_denied"}, "error_description": {strings.Repeat("<script>no ", 400)}}, 401},
-		"denied, with lines":      {url.Values{"error": {"access_denied"}, "error_description": {"a\r\nSet-Cookie: session=x\r\n\r\n\x00\u202e<script>"}}, 401},
+		"denied, in many words":   {denied(strings.Repeat("<script>no ", 400)), 401},
+		"denied, with lines":      {denied("a\r\nSet-Cookie: session=x\r\n\r\n\x00\u202e<script>"), 401},
 		"error and nothing in it": {url.Values{"error": {""}}, 400},
 	} {
 		for _, accept := range []string{"text/html", "application/json"} {
-			c := s.visitor()
-			login := s.begin(t, c, h)
-			g := login.agree(lie{})
+			login, g := s.agreed(t, h)
 			test.response.Set("state", login.request.Get("state"))
-			a := login.back(c, test.response, "Accept", accept)
-			if a.status != test.status {
-				t.Errorf("%s: %d, expected %d", name, a.status, test.status)
+			a := login.back(login.c, test.response, "Accept", accept)
+			if a.status != test.status || strings.Contains(a.body, "<script") || strings.Contains(a.body, "<img") || len(a.body) > 20_000 {
+				t.Errorf("%s: %d, expected %d, and the description as text: %s", name, a.status, test.status, a.body)
 			}
-			if strings.Contains(a.body, "<script") || strings.Contains(a.body, "<img") || len(a.body) > 20_000 {
-				t.Errorf("%s: the page has the description as HTML: %s", name, a.body)
-			}
-			if name == "denied, with a script" && accept == "text/html" && !strings.Contains(a.body, "&lt;script&gt;alert(1)&lt;/script&gt;") {
+			if name == "denied" && accept == "text/html" && !strings.Contains(a.body, "&lt;script&gt;alert(1)&lt;/script&gt;") {
 				t.Errorf("%s: the page does not show the description: %s", name, a.body)
 			}
-			s.isOut(t, c, a)
-			if a := login.back(c, g.response()); a.status != http.StatusBadRequest || g.exchanges() != 0 {
+			s.isOut(t, login.c, a)
+			if a := login.back(login.c, g.response()); a.status != http.StatusBadRequest || g.exchanges() != 0 {
 				t.Errorf("%s: a code after the error: %d", name, a.status)
 			}
 		}
 	}
-	c := s.visitor()
-	login := s.begin(t, c, h)
-	for name, state := range map[string][]string{"no": nil, "an empty": {""}, "an unknown": {"unknown"}} {
-		a := login.back(c, url.Values{"error": {"access_denied"}, "error_description": {"Call 0900 now."}, "state": state}, "Accept", "text/html")
-		if a.status != http.StatusBadRequest || strings.Contains(a.body, "0900") {
-			t.Errorf("an error with %s state: %d %s", name, a.status, a.body)
+	login, g := s.agreed(t, h)
+	for _, state := range [][]string{nil, {""}, {"unknown"}} {
+		response := denied("Call 0900 now.")
+		response["state"] = state
+		if a := login.back(login.c, response, "Accept", "text/html"); a.status != http.StatusBadRequest || strings.Contains(a.body, "0900") {
+			t.Errorf("an error with the state %q: %d %s", state, a.status, a.body)
 		}
 	}
-	denied := url.Values{"error": {"access_denied"}, "state": {login.request.Get("state")}}
-	if a := login.back(s.visitor(), denied); a.status != http.StatusBadRequest {
-		t.Errorf("an error in another browser: %d", a.status)
-	}
-	if a := login.finish(lie{}); a.status != http.StatusFound {
-		t.Errorf("after errors of other attempts: %d", a.status)
-	}
+	response := denied("")
+	response.Set("state", login.request.Get("state"))
+	wantBad(t, "an error in another browser", login.back(s.visitor(), response))
+	login.unharmed(g)
 }
 
 // sessionsFromBefore: a login ends the sessions that the browser had, and gives it
@@ -226,13 +217,8 @@ func sessionsFromBefore(t *testing.T, s *stage, h *hostile) {
 	s.lives(t, second)
 
 	planted := "session=" + strings.Repeat("A", 43)
-	login := s.begin(t, s.visitor(), h)
-	g := login.agree(lie{})
-	var binding string
-	for _, cookie := range s.cookies(t, login.c) {
-		binding += "; " + cookie.Name + "=" + cookie.Value
-	}
-	a := login.back(s.stranger(), g.response(), "Cookie", planted+binding)
+	login, g := s.agreed(t, h)
+	a := login.back(s.stranger(), g.response(), "Cookie", planted+"; "+s.cookieLine(t, login.c))
 	if got := cookieNamed(t, a, "session"); a.status != http.StatusFound || "session="+got.Value == planted {
 		t.Errorf("with a planted session: %d, %s", a.status, got)
 	}
@@ -240,58 +226,43 @@ func sessionsFromBefore(t *testing.T, s *stage, h *hostile) {
 
 	c = s.visitor()
 	local := s.signIn(c, "alice").session
-	if got := s.ask(t, s.stranger(), "GET", "/local-resource", "Cookie", local).status; got != http.StatusOK {
-		t.Fatalf("with a local session: %d", got)
+	for _, want := range []int{http.StatusOK, http.StatusUnauthorized} { // before the login, and after it
+		if got := s.ask(t, s.stranger(), "GET", "/local-resource", "Cookie", local).status; got != want {
+			t.Errorf("with a local session: %d, expected %d", got, want)
+		}
+		if want == http.StatusOK {
+			a = s.begin(t, c, h).finish(lie{})
+		}
 	}
-	a = s.begin(t, c, h).finish(lie{})
 	if cleared := cookieNamed(t, a, "session_id"); cleared.Value != "" || cleared.MaxAge >= 0 {
 		t.Errorf("the cookie of the local session is not cleared: %s", cleared)
-	}
-	if got := s.ask(t, s.stranger(), "GET", "/local-resource", "Cookie", local).status; got != http.StatusUnauthorized {
-		t.Errorf("with the local session from before: %d", got)
 	}
 	delegated := s.sessionOf(t, c)
 	s.lives(t, delegated)
 	s.signIn(c, "alice")
 	s.ended(t, delegated)
-	for _, cookie := range s.cookies(t, c) {
-		if cookie.Name == "session" {
-			t.Error("the cookie of the delegated session is not cleared")
-		}
+	if got := s.cookieLine(t, c); strings.Contains(got, "session=") {
+		t.Errorf("the cookie of the delegated session is not cleared: %s", got)
 	}
 }
 
-// loginMethods: only GET finishes a login.
+// loginMethods: only GET finishes a login. HEAD is safe (RFC 9110, section 9.2.1), so a
+// link checker that sends it before the browser sends GET does not use up the code.
 func loginMethods(t *testing.T, s *stage, h *hostile) {
-	c := s.visitor()
-	login := s.begin(t, c, h)
-	g := login.agree(lie{})
-	for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS"} {
-		for _, path := range []string{"/callback", "/auth/callback"} {
-			a := s.ask(t, c, method, path+"?"+g.response().Encode())
-			if a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") != "GET, HEAD" {
-				t.Errorf("%s %s: %d, Allow %q", method, path, a.status, a.header.Get("Allow"))
-			}
+	login, g := s.agreed(t, h)
+	for _, path := range []string{"/callback", "/auth/callback"} {
+		a, err := s.try(login.c, "POST", path+"?"+g.response().Encode(), g.response().Encode(), "Content-Type", typeForm, "Origin", h.issuer)
+		if err != nil || a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") != "GET, HEAD" {
+			t.Errorf("POST %s: %d, Allow %q, %v", path, a.status, a.header.Get("Allow"), err)
 		}
 	}
-	a, err := s.try(c, "POST", "/callback", g.response().Encode(), "Content-Type", "application/x-www-form-urlencoded", "Origin", h.issuer)
-	if err != nil || a.status != http.StatusMethodNotAllowed {
-		t.Errorf("a response in a form: %d, %v", a.status, err)
-	}
-	if a := s.ask(t, c, "HEAD", "/login"); a.status != http.StatusFound || a.body != "" {
+	if a := s.ask(t, login.c, "HEAD", "/login"); a.status != http.StatusFound || a.body != "" {
 		t.Errorf("HEAD /login: %d %s", a.status, a.body)
 	}
-	// HEAD is safe (RFC 9110, section 9.2.1), so a link checker that sends it
-	// before the browser sends GET does not use up the code.
-	if a := s.ask(t, c, "HEAD", "/callback?"+g.response().Encode()); a.body != "" || a.header.Get("Set-Cookie") != "" {
+	if a := s.ask(t, login.c, "HEAD", "/callback?"+g.response().Encode()); a.body != "" || a.header.Get("Set-Cookie") != "" {
 		t.Errorf("HEAD /callback: %d, %q %s", a.status, a.header["Set-Cookie"], a.body)
 	}
-	if g.exchanges() != 0 {
-		t.Error("HEAD or another method used the code")
-	}
-	if a := login.back(c, g.response()); a.status != http.StatusFound {
-		t.Errorf("after HEAD and other methods: %d %s", a.status, a.body)
-	}
+	login.unharmed(g)
 }
 
 // loginCookies: a browser has one cookie for all its attempts. The upstream does
@@ -300,9 +271,8 @@ func loginCookies(t *testing.T, s *stage, h *hostile) {
 	const name = "__Host-authgate_login"
 	b := s.visitor()
 	var binding *http.Cookie
-	for range 3 {
-		a := s.ask(t, b, "GET", "/login?provider="+h.name)
-		got := cookieNamed(t, a, name)
+	for range 2 {
+		got := cookieNamed(t, s.ask(t, b, "GET", "/login?provider="+h.name), name)
 		got.Raw = ""
 		want := &http.Cookie{Name: name, Value: got.Value, Path: "/", MaxAge: 600, HttpOnly: true, Secure: true, SameSite: http.SameSiteLaxMode}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -316,11 +286,9 @@ func loginCookies(t *testing.T, s *stage, h *hostile) {
 	if got := s.cookies(t, b); len(got) != 1 {
 		t.Errorf("the browser has %v", got)
 	}
-	for _, planted := range []string{"x", strings.Repeat("A", 42), strings.Repeat("A", 44), strings.Repeat("!", 43)} {
-		a := s.ask(t, s.stranger(), "GET", "/login?provider="+h.name, "Cookie", name+"="+planted)
-		if got := cookieNamed(t, a, name); got.Value == planted {
-			t.Errorf("the browser keeps the planted cookie %q", planted)
-		}
+	const planted = "x"
+	if got := cookieNamed(t, s.ask(t, s.stranger(), "GET", "/login?provider="+h.name, "Cookie", name+"="+planted), name); got.Value == planted {
+		t.Errorf("the browser keeps the planted cookie %q", planted)
 	}
 	s.enters(t, b, h, lie{})
 	for _, path := range []string{"/secure-resource", "/open"} {
@@ -328,10 +296,8 @@ func loginCookies(t *testing.T, s *stage, h *hostile) {
 		if m == nil {
 			t.Fatalf("%s is closed", path)
 		}
-		for _, line := range m.head {
-			if strings.Contains(line, binding.Value) || strings.Contains(strings.ToLower(line), "authgate_login") {
-				t.Errorf("the upstream gets %q", line)
-			}
+		if head := strings.Join(m.head, "\n"); strings.Contains(head, binding.Value) || strings.Contains(strings.ToLower(head), "authgate_login") {
+			t.Errorf("the upstream gets %q", head)
 		}
 	}
 }
@@ -346,10 +312,7 @@ func providerChoice(t *testing.T, s *stage, h, other *hostile) {
 			t.Errorf("/login%s: %d to %q", query, a.status, got)
 		}
 	}
-	for _, query := range []string{
-		"?provider=unknown", "?provider=", "?provider", "?provider=Plain", "?provider=plain&provider=naming", "?provider=plain&provider=plain",
-		"?provider=local", "?provider=%zz", "?provider=<script>",
-	} {
+	for _, query := range []string{"?provider=", "?provider", "?provider=Plain", "?provider=plain&provider=plain", "?provider=local", "?provider=%zz", "?provider=<script>"} {
 		a := s.ask(t, c, "GET", "/login"+query, "Accept", "text/html")
 		if a.status != http.StatusBadRequest || a.header.Get("Location") != "" || strings.Contains(a.body, "<script") {
 			t.Errorf("/login%s: %d to %q: %s", query, a.status, a.header.Get("Location"), a.body)
