@@ -15,13 +15,11 @@ import (
 	"math/big"
 	"net"
 	"net/http"
-	"net/http/cookiejar"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -71,12 +69,19 @@ func startPebble(t testing.TB, life time.Duration) *pebble {
 	}
 	p.roots = filepath.Join(p.dir, "roots.pem")
 	p.certify()
-	p.write("config.json", map[string]any{"pebble": map[string]any{
+	config := filepath.Join(p.dir, "config.json")
+	text, err := json.Marshal(map[string]any{"pebble": map[string]any{
 		"listenAddress": server, "managementListenAddress": management, "keyAlgorithm": "ecdsa",
 		"certificate": p.roots, "privateKey": filepath.Join(p.dir, "key.pem"),
-		"httpPort": port(t, p.http), "tlsPort": port(t, p.https),
+		"httpPort": json.Number(p.http), "tlsPort": json.Number(p.https),
 		"profiles": map[string]any{"default": map[string]any{"description": "default", "validityPeriod": int(life.Seconds())}},
 	}})
+	if err == nil {
+		err = os.WriteFile(config, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the log of pebble:\n%s", p.log)
@@ -84,22 +89,13 @@ func startPebble(t testing.TB, life time.Duration) *pebble {
 	})
 	p.spawn("pebble-challtestsrv", "-dnsserver", dns, "-management", names, "-defaultIPv4", "", "-defaultIPv6", "",
 		"-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", "")
-	p.cmd = p.spawn("pebble", "-config", filepath.Join(p.dir, "config.json"), "-dnsserver", dns)
+	p.cmd = p.spawn("pebble", "-config", config, "-dnsserver", dns)
 	until(t, "pebble", func() bool {
 		_, err := p.root()
 		return err == nil
 	})
 	until(t, "the DNS of pebble", func() bool { return p.tell("add-a", gateName, "127.0.0.1") == nil })
 	return p
-}
-
-func port(t testing.TB, text string) int {
-	t.Helper()
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }
 
 // certify makes the certificate that pebble itself shows.
@@ -116,17 +112,6 @@ func (p *pebble) certify() {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			p.t.Fatal(err)
 		}
-	}
-}
-
-func (p *pebble) write(name string, content any) {
-	p.t.Helper()
-	text, err := json.Marshal(content)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(p.dir, name), text, 0o600)
-	}
-	if err != nil {
-		p.t.Fatal(err)
 	}
 }
 
@@ -309,10 +294,6 @@ func (g *acmeGateway) obtains(roots *x509.CertPool) *x509.Certificate {
 // follows no redirects. With fresh, each request makes a connection.
 func (g *acmeGateway) visitor(config *tls.Config, fresh bool) *http.Client {
 	g.t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		g.t.Fatal(err)
-	}
 	config = config.Clone()
 	config.ServerName = gateName
 	transport := &http.Transport{
@@ -326,7 +307,7 @@ func (g *acmeGateway) visitor(config *tls.Config, fresh bool) *http.Client {
 	}
 	g.t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{
-		Transport: transport, Jar: jar, Timeout: patience,
+		Transport: transport, Timeout: patience,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
@@ -366,17 +347,6 @@ func (g *acmeGateway) reported(name string) reported {
 
 // problem returns what is wrong with the certificate of a name.
 func (g *acmeGateway) problem(name string) string { return g.reported(name).Problem }
-
-// left returns the time that a certificate is still valid by the metrics.
-func (g *acmeGateway) left(name string) float64 {
-	g.t.Helper()
-	series := fmt.Sprintf("authgate_certificate_expiry_seconds{domain=%q}", name)
-	value, exists := g.scrape(g.t)[series]
-	if !exists {
-		g.t.Fatalf("there is no metric %s", series)
-	}
-	return value
-}
 
 // solved counts the challenges that the gateway has answered, by kind. The kind of
 // one that another instance had begun ends in "for another".
