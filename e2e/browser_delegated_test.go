@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/chromedp"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -50,17 +49,6 @@ func signInAtProvider(t *testing.T, b *tab, s *shopfront) {
 	}
 }
 
-// isSignedOut fails the test unless the person must enter a password again.
-func (b *tab) isSignedOut(s *shopfront) {
-	b.t.Helper()
-	if b.cookies()["session"] != nil {
-		b.t.Error("the browser still has a session")
-	}
-	b.open(s.base + "/secure-resource")
-	b.atProvider(s)
-	s.up.none(b.t)
-}
-
 // signOutByRedirect: with logout: redirect the button leads to the provider, though
 // the policy of the page allows its form no other target, and back.
 func signOutByRedirect(t *testing.T, b *tab, s *shopfront) {
@@ -86,39 +74,34 @@ func signOutByRedirect(t *testing.T, b *tab, s *shopfront) {
 	if got := b.complained(); len(got) > 0 {
 		t.Errorf("the browser complains: %q", got)
 	}
-	b.isSignedOut(s)
-}
-
-// lost fails the test unless the session of the tab's cookie has ended.
-func (b *tab) lost(s *shopfront) {
-	b.t.Helper()
-	session := b.cookies()["session"]
-	if session == nil {
-		b.t.Fatal("the browser has no session cookie")
+	if b.cookies()["session"] != nil {
+		t.Error("the browser still has a session")
 	}
-	if status := s.status(s.stranger(), "GET", "/secure-resource", "Cookie", "session="+session.Value); status != http.StatusUnauthorized {
-		b.t.Errorf("the session that should have ended: %d", status)
-	}
-	s.up.none(b.t)
+	b.open(s.base + "/secure-resource") // asks for a password again
+	b.atProvider(s)
+	s.up.none(t)
 }
 
 // frontChannelInBrowser: a page of the provider ends the session by a frame, also in
 // a browser without cookies.
 func frontChannelInBrowser(t *testing.T, c *chromium, s *shopfront) {
-	alice, bob := s.signedIn(t, c, "alice"), s.signedIn(t, c, "bob")
-	for _, logout := range []struct {
-		person, where *tab
-		sub           string
-	}{{alice, alice.another(), "1001"}, {bob, c.tab(t), "1002"}} {
-		logout.person.load(chromedp.Reload())
-		s.up.one(t)
-		logout.where.open(s.frontChannel(logout.sub))
-		if got := logout.where.value("document.title"); got != "done" {
-			t.Errorf("the frame is not there: %s", logout.where.describe())
+	for user, from := range map[string]func(*tab) *tab{"alice": (*tab).another, "bob": func(*tab) *tab { return c.tab(t) }} {
+		person := s.signedIn(t, c, user)
+		where := from(person)
+		where.open(s.frontChannel())
+		if got := where.value("document.title"); got != "done" {
+			t.Errorf("the frame is not there: %s", where.describe())
 		}
-		if got := logout.where.complained(); len(got) > 0 {
+		if got := where.complained(); len(got) > 0 {
 			t.Errorf("the browser complains: %q", got)
 		}
-		logout.person.lost(s)
+		session := person.cookies()["session"]
+		if session == nil {
+			t.Fatal("the browser has no session cookie")
+		}
+		if status := s.status(s.stranger(), "GET", "/secure-resource", "Cookie", "session="+session.Value); status != http.StatusUnauthorized {
+			t.Errorf("the session that should have ended: %d", status)
+		}
+		s.up.none(t)
 	}
 }
