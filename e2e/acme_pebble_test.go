@@ -121,14 +121,7 @@ func (p *pebble) spawn(program string, args ...string) *exec.Cmd {
 	p.t.Helper()
 	cmd := exec.Command(filepath.Join(programs, program), args...)
 	cmd.Env = append(os.Environ(), "PEBBLE_VA_NOSLEEP=1", "PEBBLE_AUTHZREUSE=0")
-	cmd.Stdout, cmd.Stderr = p.log, p.log
-	if err := cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
-	p.t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may be frozen
-		_ = cmd.Wait()         // it was killed
-	})
+	spawn(p.t, cmd, p.log)
 	return cmd
 }
 

@@ -29,7 +29,6 @@ func TestBrowser(t *testing.T) {
 	c := startChromium(t)
 	for name, story := range map[string]func(*testing.T, *chromium){
 		"local accounts":              localAccountsInBrowser,
-		"https from then on":          strictTransport,
 		"delegated":                   delegatedInBrowser,
 		"other sites, SameSite=Lax":   otherSitesLax,
 		"other sites, SameSite=None":  otherSitesNone,

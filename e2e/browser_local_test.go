@@ -112,23 +112,3 @@ func cookiesInBrowser(t *testing.T, b *tab, g *instance, up *recorder) {
 	b.load(chromedp.Reload())
 	up.wants(t, "GET", "/secure-resource", "alice")
 }
-
-// strictTransport: with tls.hsts the browser uses https only after its first visit.
-// The gateway has its own host name, as browsers ignore HSTS on localhost.
-func strictTransport(t *testing.T, c *chromium) {
-	g, up := c.prepared(t), record(t)
-	g.public = strings.Replace(g.base, "localhost", "gateway.test", 1)
-	g.configure(app(up.url) + "tls: {hsts: 48h}\n" + browserRoutes)
-	g.run()
-	b := c.tab(t)
-	cleartext := strings.Replace(g.public, "https:", "http:", 1) + "/"
-	b.open(cleartext)
-	b.shows("/", http.StatusBadRequest, "HTTPS") // before the first visit
-	up.none(t)
-	b.open(g.public + "/")
-	b.open(cleartext)
-	b.is(g.public + "/")
-	if got := len(up.all()); got != 2 {
-		t.Errorf("%d requests reached the upstream, expected two", got)
-	}
-}

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -134,12 +133,6 @@ func wrongLogins(elsewhere string) map[string]wrong {
 func unsecured(algorithm string, payload []byte) string {
 	head := fmt.Sprintf(`{"alg":%q,"kid":"good"}`, algorithm)
 	return unsigned(sign(head, string(payload), nil))
-}
-
-// swappedPayload puts a payload under the signature of a token.
-func swappedPayload(token string, payload []byte) string {
-	parts := strings.Split(token, ".")
-	return parts[0] + "." + base64.RawURLEncoding.EncodeToString(payload) + "." + parts[2]
 }
 
 func publicPEM(k *hostileKeys) []byte {
