@@ -179,8 +179,8 @@ func wantOwnWord(t *testing.T, m message, who asker) {
 }
 
 // TestTrustedProxies: the gateway believes what a trusted proxy adds to the
-// headers of the client. TestAdvisoriesProxies has what it must not believe, and
-// the tests of package peer have the rules.
+// headers of the client. The tests of package peer have the rules, and what it must
+// not believe.
 func TestTrustedProxies(t *testing.T) {
 	t.Parallel()
 	up := record(t)
