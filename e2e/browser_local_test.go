@@ -23,7 +23,6 @@ routes:
 func localAccountsInBrowser(t *testing.T, c *chromium) {
 	g, up := c.gateway(t, browserRoutes)
 	signInAndOut(t, c.tab(t), g, up)
-	wrongRole(t, c.tab(t), g, up)
 	cookiesInBrowser(t, c.tab(t), g, up)
 	keyboardOnly(t, c.tab(t), g, up)
 }
@@ -66,16 +65,6 @@ func signInAndOut(t *testing.T, b *tab, g *instance, up *recorder) {
 	other.load(chromedp.Reload())
 	other.shows("/signin", http.StatusOK, "User name")
 	up.none(t)
-}
-
-// wrongRole: a person without the role learns so after the sign-in.
-func wrongRole(t *testing.T, b *tab, g *instance, up *recorder) {
-	b.open(g.base + "/admin-resource")
-	b.signIn("bob")
-	b.shows("/admin-resource", http.StatusForbidden, "You are signed in, but not allowed to do this.")
-	up.none(t)
-	b.open(g.base + "/secure-resource")
-	up.wants(t, "GET", "/secure-resource", "bob")
 }
 
 // cookieFacts are the attributes of a cookie in the browser.

@@ -51,6 +51,7 @@ providers:
 	shown(long, http.StatusNotFound)
 	b.open(g.base + "/admin-resource")
 	b.signIn("bob")
+	b.shows("/admin-resource", http.StatusForbidden, "You are signed in, but not allowed to do this.")
 	shown("/admin-resource", http.StatusForbidden)
 	up.none(t)
 	b.open(g.base + "/me")
