@@ -12,15 +12,22 @@ import (
 	"time"
 )
 
-// halfClosing is a connection one direction of which can be closed.
+// halfClosing is a connection one direction of which can be closed, unless its
+// client has gone.
 type halfClosing struct {
 	net.Conn
-	half bool
+	half, gone bool
 }
 
-func (c *halfClosing) CloseWrite() error { c.half = true; return nil }
+func (c *halfClosing) CloseWrite() error {
+	if c.gone {
+		return io.ErrClosedPipe
+	}
+	c.half = true
+	return nil
+}
 
-// ending is a connection that lingers for up to a minute, and its client.
+// ending is a connection that lingers, and its client.
 type ending struct {
 	*Conn
 	half   *halfClosing
@@ -29,23 +36,16 @@ type ending struct {
 }
 
 // newEnding returns a connection. rest returns how much is unsent after a time.
-func newEnding(rest func(after time.Duration) int) *ending {
+func newEnding(rest func(after time.Duration) int, until time.Duration) *ending {
 	client, server := net.Pipe()
 	half := &halfClosing{Conn: server}
 	s := NewSet(Options{Logger: slog.New(slog.DiscardHandler)})
 	e := &ending{half: half, client: client, began: time.Now()}
 	s.unsent = func(net.Conn) (int, bool) { return rest(time.Since(e.began)), true }
-	s.Linger(e.began.Add(time.Minute))
+	s.Linger(e.began.Add(until))
 	s.open = 1
 	e.Conn = &Conn{Conn: half, set: s, listener: s.Listener(nil), told: -1, counted: true}
 	return e
-}
-
-// sends makes the client send every second until that fails.
-func (e *ending) sends() {
-	for err := error(nil); err == nil; _, err = e.client.Write([]byte("I have read so much")) {
-		time.Sleep(time.Second)
-	}
 }
 
 // gone fails the test unless the connection is closed after that time, or a step
@@ -69,65 +69,54 @@ func steady(within time.Duration) func(time.Duration) int {
 	return func(after time.Duration) int { return int(max(0, within-after)) }
 }
 
-// A connection lingers only after Linger, until its deadline, and while bytes are
-// unsent.
-func TestLingerNot(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		rest  int
-		until time.Duration
-	}{
-		"no stop":          {1000, -100 * time.Hour},
-		"too late":         {1000, 0},
-		"all is sent":      {0, time.Minute},
-		"TLS says goodbye": {lastWords, time.Minute},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			e := newEnding(func(time.Duration) int { return c.rest })
-			defer e.client.Close()
-			e.set.Linger(e.began.Add(c.until))
-			if err := e.Close(); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-			e.gone(t, name, 0, 0)
-			if e.half.half {
-				t.Errorf("%s: half closed first", name)
-			}
-		})
-	}
+// always returns a rest that stays.
+func always(rest int) func(time.Duration) int {
+	return func(time.Duration) int { return rest }
 }
 
-// A connection lingers as long as its client reads. What the client sends does not
-// matter.
+// A connection lingers only after Linger, until its deadline, and as long as bytes
+// are unsent and its client reads. What the client sends does not matter.
 func TestLinger(t *testing.T) {
 	t.Parallel()
-	never := func(time.Duration) int { return 1000 }
+	halts := func(after time.Duration) int { return int(10*time.Second - min(after, 7*time.Second)) }
+	closes := func(e *ending) { _ = e.Close() }
 	for name, c := range map[string]struct {
 		rest  func(time.Duration) int
+		until time.Duration
 		sends bool
+		end   func(e *ending)
 		after time.Duration
 		cut   int
+		half  bool // the client was told that nothing more comes
 	}{
-		"gets all of it":           {steady(20 * time.Second), false, 20 * time.Second, 0},
-		"sends while it reads":     {steady(20 * time.Second), true, 20 * time.Second, 0},
-		"does not read":            {never, false, lingerPause, 0},
-		"sends instead of reading": {never, true, lingerPause, 0},
-		"stops reading": {func(after time.Duration) int { return int(10*time.Second - min(after, 7*time.Second)) },
-			true, 7*time.Second + lingerPause, 0},
-		"takes too long": {steady(time.Hour), true, time.Minute, 1},
+		"no stop":                  {always(1000), -100 * time.Hour, false, closes, 0, 0, false},
+		"too late":                 {always(1000), 0, false, closes, 0, 0, false},
+		"all is sent":              {always(0), time.Minute, false, closes, 0, 0, false},
+		"TLS says goodbye":         {always(lastWords), time.Minute, false, closes, 0, 0, false},
+		"gets all of it":           {steady(20 * time.Second), time.Minute, false, closes, 20 * time.Second, 0, true},
+		"sends while it reads":     {steady(20 * time.Second), time.Minute, true, closes, 20 * time.Second, 0, true},
+		"does not read":            {always(1000), time.Minute, false, closes, lingerPause, 0, true},
+		"sends instead of reading": {always(1000), time.Minute, true, closes, lingerPause, 0, true},
+		"stops reading":            {halts, time.Minute, true, closes, 7*time.Second + lingerPause, 0, true},
+		"takes too long":           {steady(time.Hour), time.Minute, true, closes, time.Minute, 1, true},
+		"gone":                     {always(1000), time.Minute, false, func(e *ending) { e.half.gone = true; closes(e) }, 0, 0, false},
+		"cut off":                  {always(1000), time.Minute, false, func(e *ending) { Cut(e.Conn) }, 0, 0, false},
+		"cut off as it closes":     {always(1000), time.Minute, false, func(e *ending) { closes(e); Cut(e.Conn) }, 0, 0, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			e := newEnding(c.rest)
+			e := newEnding(c.rest, c.until)
 			defer e.client.Close()
-			if err := e.Close(); err != nil || time.Since(e.began) > 0 {
-				t.Errorf("%s: Close: %v after %v", name, err, time.Since(e.began))
-			}
-			if !e.half.half {
-				t.Errorf("%s: the client was not told that nothing more comes", name)
+			c.end(e)
+			if took := time.Since(e.began); took > 0 || e.half.half != c.half {
+				t.Errorf("%s: Close takes %v; the client was told that nothing more comes: %t, want %t", name, took, e.half.half, c.half)
 			}
 			var sending sync.WaitGroup
 			if c.sends {
-				sending.Go(e.sends)
+				sending.Go(func() {
+					for err := error(nil); err == nil; _, err = e.client.Write([]byte("I have read so much")) {
+						time.Sleep(time.Second)
+					}
+				})
 			}
 			e.gone(t, name, c.after, c.cut)
 			sending.Wait()
@@ -150,8 +139,8 @@ func TestLingerEnds(t *testing.T) {
 		"the client closes":     {steady(time.Hour), true, false, 3 * time.Second, 3 * time.Second},
 		"it reads to the end":   {steady(10 * time.Second), true, true, 12 * time.Second, 12 * time.Second},
 		"it does not read on":   {steady(10 * time.Second), true, true, time.Hour, 10*time.Second + lingerPause},
-		"nothing can be known":  {steady(0), false, true, time.Hour, blindPause},
-		"nor whether all is in": {steady(0), false, false, time.Hour, blindPause},
+		"nothing can be known":  {always(0), false, true, time.Hour, blindPause},
+		"nor whether all is in": {always(0), false, false, time.Hour, blindPause},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			client, server := net.Pipe()
@@ -174,7 +163,7 @@ func TestLingerEnds(t *testing.T) {
 func TestLingerClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := newEnding(steady(10 * time.Second))
+		e := newEnding(steady(10*time.Second), time.Minute)
 		defer e.client.Close()
 		writing, reading := make(chan error, 1), make(chan error, 1)
 		go func() {
@@ -198,40 +187,15 @@ func TestLingerClosed(t *testing.T) {
 		if _, err := e.client.Write([]byte("GET / HTTP/1.1")); err != nil {
 			t.Errorf("the client is refused: %v", err)
 		}
-		if err := <-reading; err == nil {
-			t.Error("the Read that was in progress succeeds")
-		}
-		if _, err := e.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("a Read: %v", err)
-		}
-		if err := e.SetReadDeadline(time.Now().Add(time.Hour)); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("SetReadDeadline: %v", err)
-		}
-		if err := e.Close(); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("Close again: %v", err)
+		_, read := e.Read(make([]byte, 1))
+		for name, err := range map[string]error{
+			"the Read that was in progress": <-reading, "a Read": read,
+			"SetReadDeadline": e.SetReadDeadline(time.Now().Add(time.Hour)), "Close again": e.Close(),
+		} {
+			if !errors.Is(err, net.ErrClosed) {
+				t.Errorf("%s: %v, want net.ErrClosed", name, err)
+			}
 		}
 		e.gone(t, "closed", 10*time.Second, 0)
 	})
-}
-
-// deadConn is a connection whose client has gone.
-type deadConn struct{ net.Conn }
-
-func (c deadConn) CloseWrite() error { return io.ErrClosedPipe }
-
-// A connection does not linger if its client has gone or it is cut off.
-func TestLingerDead(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]func(e *ending){
-		"gone":                 func(e *ending) { e.Conn.Conn = deadConn{e.half}; e.Close() },
-		"cut off":              func(e *ending) { Cut(e.Conn) },
-		"cut off as it closes": func(e *ending) { e.Close(); Cut(e.Conn) },
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			e := newEnding(func(time.Duration) int { return 1000 })
-			defer e.client.Close()
-			end(e)
-			e.gone(t, name, 0, 0)
-		})
-	}
 }

@@ -37,19 +37,14 @@ func (c *receivedConn) RemoteAddr() net.Addr            { return c.peer }
 func (c *receivedConn) LocalAddr() net.Addr             { return c.peer }
 func (c *receivedConn) SetReadDeadline(time.Time) error { return nil }
 func (c *receivedConn) Close() error                    { c.closed = true; return nil }
+func (c *receivedConn) Read(b []byte) (int, error)      { return c.unlessClosed(b, c.in.Read) }
+func (c *receivedConn) Write(b []byte) (int, error)     { return c.unlessClosed(b, c.written.Write) }
 
-func (c *receivedConn) Read(b []byte) (int, error) {
+func (c *receivedConn) unlessClosed(b []byte, do func([]byte) (int, error)) (int, error) {
 	if c.closed {
 		return 0, net.ErrClosed
 	}
-	return c.in.Read(b)
-}
-
-func (c *receivedConn) Write(b []byte) (int, error) {
-	if c.closed {
-		return 0, net.ErrClosed
-	}
-	return c.written.Write(b)
+	return do(b)
 }
 
 // oneConn is a listener that accepts one connection again and again.
@@ -101,27 +96,20 @@ func TestBalancerHeaders(t *testing.T) {
 		{"version 1, IPv6", balancer, "PROXY TCP6 2001:db8:1::9 2001:db8::2 4097 443\r\n", "[2001:db8:1::9]:4097"},
 		{"version 1, IPv4 in IPv6", balancer, "PROXY TCP6 ::ffff:203.0.113.9 2001:db8::2 4097 443\r\n", client},
 		{"version 1, unknown", balancer, "PROXY UNKNOWN\r\n", balancer},
-		{"version 1, unknown with addresses", balancer, "PROXY UNKNOWN 203.0.113.9 192.0.2.1 4097 443\r\n", balancer},
 		{"version 2", balancer, version2(0x21, 0x11, block4("203.0.113.9")...), client},
 		{"version 2, more behind the addresses", balancer, version2(0x21, 0x11, block4("203.0.113.9", 4, 0, 2, 'x', 'y')...), client},
 		{"version 2, IPv6", balancer, version2(0x21, 0x21, block6("2001:db8:1::9")...), "[2001:db8:1::9]:4097"},
 		{"version 2, local", balancer, version2(0x20, 0), balancer},
-		{"version 2, local with addresses", balancer, version2(0x20, 0x11, block4("203.0.113.9")...), balancer},
-		{"IPv6 balancer", "[2001:db8::7]:1", "PROXY TCP4 203.0.113.9 192.0.2.1 4097 443\r\n", client},
 		{"IPv4 balancer in IPv6", "[::ffff:10.1.2.3]:1", "PROXY TCP4 203.0.113.9 192.0.2.1 4097 443\r\n", client},
 
 		{"nothing", balancer, "", ""},
 		{"no header", balancer, "", ""},
 		{"half a header", balancer, "PROXY TCP4 203.0.113.9 192", ""},
-		{"half a signature", balancer, "\r\n\r\n\x00", ""},
 		{"version 1 without CR", balancer, "PROXY TCP4 203.0.113.9 192.0.2.1 4097 443\n", ""},
 		{"version 1, too long", balancer, "PROXY UNKNOWN " + strings.Repeat("x", 100) + "\r\n", ""},
-		{"version 1, no address", balancer, "PROXY TCP4 client.example 192.0.2.1 4097 443\r\n", ""},
 		{"version 1, a zone", balancer, "PROXY TCP6 fe80::1%eth0 2001:db8::2 4097 443\r\n", ""},
 		{"version 1, another family", balancer, "PROXY TCP4 2001:db8:1::9 2001:db8::2 4097 443\r\n", ""},
-		{"version 1, a port too large", balancer, "PROXY TCP4 203.0.113.9 192.0.2.1 65536 443\r\n", ""},
 		{"version 1, any address", balancer, "PROXY TCP4 0.0.0.0 192.0.2.1 4097 443\r\n", ""},
-		{"version 1, lower case", balancer, "proxy tcp4 203.0.113.9 192.0.2.1 4097 443\r\n", ""},
 		{"version 2, multicast", balancer, version2(0x21, 0x21, block6("ff02::1")...), ""},
 		{"version 2, too short", balancer, version2(0x21, 0x11, block4("203.0.113.9")[:11]...), ""},
 		{"version 2, cut off", balancer, version2(0x21, 0x11, block4("203.0.113.9")...)[:20], ""},
@@ -176,11 +164,21 @@ func TestBalancerUntrusted(t *testing.T) {
 	}
 }
 
+// ofBalancer is a connection from a load balancer.
+type ofBalancer struct{ halfClosing }
+
+func (*ofBalancer) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort("10.1.2.3:1"))
+}
+
 // Accept does not wait for a header. The connection is closed if none has come
 // within headerTime.
 func TestBalancerSilent(t *testing.T) {
 	t.Parallel()
-	for _, sent := range []string{"", "P", "PROXY", "\r\n\r\n\x00\r\nQUIT\n!", version2(0x21, 0x11, block4("203.0.113.9")...)[:27]} {
+	for sent, want := range map[string]time.Duration{
+		"": headerTime, "P": headerTime, "PROXY": 0, "\r\n\r\n\x00\r\nQUIT\n!": headerTime,
+		version2(0x21, 0x11, block4("203.0.113.9")...)[:27]: headerTime,
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
 			there, here := net.Pipe()
@@ -195,8 +193,7 @@ func TestBalancerSilent(t *testing.T) {
 				}
 			}()
 			conn.RemoteAddr()
-			took := time.Since(began)
-			if took > headerTime || !strings.HasPrefix(sent, "PROXY") && took < headerTime {
+			if took := time.Since(began); took > headerTime || took < want {
 				t.Errorf("%q: given up after %v, want %v", sent, took, headerTime)
 			}
 			if _, err := there.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
@@ -207,19 +204,14 @@ func TestBalancerSilent(t *testing.T) {
 	}
 }
 
-// ofBalancer is a connection from a load balancer.
-type ofBalancer struct{ halfClosing }
-
-func (*ofBalancer) RemoteAddr() net.Addr {
-	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort("10.1.2.3:1"))
-}
-
-// A header may take headerTime. After it there is no deadline.
-func TestBalancerDeadlineEnds(t *testing.T) {
+// A header may take headerTime. After it there is no deadline, and the connection
+// has what lingering needs: CloseWrite, deadlines, and the Conn below it.
+func TestBalancerLingers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		there, here := net.Pipe()
-		conn := newBalancedConn(&halfClosing{Conn: here}, headerTime, func(net.Addr) { t.Error("refused") })
+		below := &halfClosing{Conn: here}
+		conn := newBalancedConn(below, headerTime, func(net.Addr) { t.Error("refused") })
 		go func() {
 			time.Sleep(headerTime - 1)
 			_, _ = there.Write([]byte("PROXY TCP4 203.0.113.9 192.0.2.1 4097 443\r\n")) // Read tells if it fails
@@ -229,59 +221,22 @@ func TestBalancerDeadlineEnds(t *testing.T) {
 		if got := conn.RemoteAddr().String(); got != "203.0.113.9:4097" {
 			t.Errorf("it is from %s", got)
 		}
+		if raw, ok := conn.Raw().(interface{ NetConn() net.Conn }); !ok || raw.NetConn() != below {
+			t.Error("package conn does not find its connection below the header")
+		}
+		if err := conn.CloseWrite(); err != nil || !below.half {
+			t.Errorf("CloseWrite: %v, half closed: %t", err, below.half)
+		}
 		if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
 			t.Errorf("an hour after the header: %v", err)
 		}
+		if err := conn.SetWriteDeadline(time.Now().Add(-time.Second)); err != nil {
+			t.Error(err)
+		}
+		if _, err := conn.Write([]byte("late")); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a write after its deadline: %v", err)
+		}
 	})
-}
-
-// A connection with a header has what lingering needs: CloseWrite, deadlines, and
-// the Conn below it.
-func TestBalancerLingers(t *testing.T) {
-	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	client, err := net.Dial("tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	tcp, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn := newBalancedConn(tcp.(halfConn), headerTime, func(net.Addr) { t.Error("refused") })
-	defer conn.Close()
-	if _, err := client.Write([]byte("PROXY TCP4 203.0.113.9 192.0.2.1 4097 443\r\n")); err != nil {
-		t.Fatal(err)
-	}
-	if got := conn.RemoteAddr().String(); got != "203.0.113.9:4097" {
-		t.Errorf("it is from %s", got)
-	}
-	if err := conn.SetWriteDeadline(time.Now().Add(-time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Write([]byte("late")); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a write after its deadline: %v", err)
-	}
-	if below, ok := conn.Raw().(interface{ NetConn() net.Conn }); !ok || below.NetConn() != tcp {
-		t.Error("package conn does not find its connection below the header")
-	}
-	if err := conn.CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("the client reads %v, want the end", err)
-	}
-	if _, err := client.Write([]byte("x")); err != nil {
-		t.Error(err)
-	}
-	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
-		t.Errorf("what the client sends after that: %v", err)
-	}
 }
 
 // A peer is the client itself, or for a load balancer the client that a valid

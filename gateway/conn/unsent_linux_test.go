@@ -41,24 +41,24 @@ func TestUnsent(t *testing.T) {
 		_, err := conn.Write(make([]byte, size))
 		written <- err
 	}()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(2 * time.Minute); rest(conn.Conn) == 0; <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatal("all is sent, though the client has not read")
+	await := func(what string, come func() bool) {
+		t.Helper()
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for deadline := time.Now().Add(2 * time.Minute); !come(); <-tick.C {
+			if time.Now().After(deadline) {
+				t.Fatal(what)
+			}
 		}
 	}
+	await("all is sent, though the client has not read", func() bool { return rest(conn.Conn) > 0 })
 	if _, err := io.CopyN(io.Discard, client, size); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-written; err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(2 * time.Minute); rest(conn.Conn) > 0; <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d bytes are not sent, though all were read", rest(conn.Conn))
-		}
-	}
+	await("bytes are not sent, though all were read", func() bool { return rest(conn.Conn) == 0 })
 	accepted.Close()
 	here, there := net.Pipe()
 	defer here.Close()

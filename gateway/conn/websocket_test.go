@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -21,32 +20,6 @@ import (
 	"testing/synctest"
 	"time"
 )
-
-// The frames of the two directions are counted separately: a Close frame of the
-// client is none of the upstream.
-func TestSocketFollowsTheClient(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		sent []byte
-		want bool
-	}{
-		"a message":          {frame(fin|opcodeText, 300, 2, true), false},
-		"a Close frame":      {clientsBye, true},
-		"one behind another": {append(frame(fin|opcodeText, 70_000, 8, true), clientsBye...), true},
-		"half of one":        {clientsBye[:7], false},
-		"one in a payload":   {frame(fin|2, 0x88, 0, true), false},
-	} {
-		client := &recorded{}
-		client.Write(c.sent)
-		s := &WebSocket{Conn: client, begun: make(chan struct{}), ended: make(chan struct{})}
-		if got, err := io.ReadAll(s); err != nil || !bytes.Equal(got, c.sent) {
-			t.Errorf("%s: %d bytes of %d, %v", name, len(got), len(c.sent), err)
-		}
-		if s.answered.Load() != c.want || s.toClient.closed {
-			t.Errorf("%s: a Close frame of the client: %t, of the upstream: %t", name, s.answered.Load(), s.toClient.closed)
-		}
-	}
-}
 
 // proxied is the response writer of a request that becomes a WebSocket.
 type proxied struct {
@@ -224,6 +197,7 @@ func TestSocketsEnd(t *testing.T) {
 		bound time.Duration // of Leave; 0: an hour
 		after time.Duration
 		cut   int
+		takes time.Duration // how long the client reads what was sent before
 	}{
 		"told, answered, closed": {
 			story: "leave, client gets goodbye, client sends answer, upstream gets answer, upstream sends goodbye, upstream closes, client gets end",
@@ -233,16 +207,15 @@ func TestSocketsEnd(t *testing.T) {
 				"upstream sends text, client sends answer, upstream gets answer, upstream closes, client gets end",
 			after: time.Second,
 		},
-		"a frame that never ends":       {story: "upstream sends half, client gets half, leave, client gets end", after: closeTime, cut: 1},
-		"a client that does not answer": {story: "leave, client gets goodbye, client gets end", after: closeTime, cut: 1},
-		"a client that does not read":   {story: "leave", after: closeTime, cut: 1},
-		"a deadline that is sooner":     {story: "leave, client gets goodbye", bound: 2 * time.Second, after: 2 * time.Second, cut: 1},
-		"an upstream that does not read": {
-			story: "client begins long, leave, client gets goodbye", after: closeTime, cut: 1,
-		},
-		"an upstream that does not end": {
-			story: "leave, client gets goodbye, client sends answer, upstream gets answer", after: closeTime, cut: 1,
-		},
+		"a frame that never ends":        {story: "upstream sends half, client gets half, leave, client gets end", after: closeTime, cut: 1},
+		"a client that does not answer":  {story: "leave, client gets goodbye, client gets end", after: closeTime, cut: 1},
+		"a client that does not read":    {story: "leave", after: closeTime, cut: 1},
+		"a deadline that is sooner":      {story: "leave, client gets goodbye", bound: 2 * time.Second, after: 2 * time.Second, cut: 1},
+		"a client that reads much":       {story: "leave", bound: time.Minute, after: 4 * closeTime, cut: 1, takes: 12 * time.Second},
+		"a client that reads too much":   {story: "leave", bound: time.Minute, after: time.Minute, cut: 1, takes: time.Hour},
+		"a client that reads nothing":    {story: "leave", bound: time.Minute, after: closeTime, cut: 1, takes: -1},
+		"an upstream that does not read": {story: "client begins long, leave, client gets goodbye", after: closeTime, cut: 1},
+		"an upstream that does not end":  {story: "leave, client gets goodbye, client sends answer, upstream gets answer", after: closeTime, cut: 1},
 		"a client that hangs up at once": {story: "leave, client gets goodbye, client closes"},
 		"a client that hangs up after its answer": {
 			story: "leave, client gets goodbye, client sends half-answer, client finishes, upstream sends text, a second later, " +
@@ -274,6 +247,12 @@ func TestSocketsEnd(t *testing.T) {
 				defer e.close()
 				e.switched()
 				var began time.Time
+				p.sockets.unsent = func(net.Conn) int {
+					if c.takes < 0 {
+						return 1000
+					}
+					return int(max(0, c.takes-time.Since(began)))
+				}
 				var talking sync.WaitGroup
 				defer talking.Wait()
 				e.tell(c.story, map[string]func(){
@@ -316,68 +295,11 @@ func TestSocketsEnd(t *testing.T) {
 	}
 }
 
-// In the middle of a flow in both directions the client gets complete frames and
-// one Close frame.
-func TestSocketsLeaveBusy(t *testing.T) {
-	t.Parallel()
-	onProxy(t, func(p *proxy) {
-		e := p.upgrade()
-		defer e.close()
-		e.switched()
-		var flows sync.WaitGroup
-		for to, b := range map[net.Conn][]byte{e.upstream: text, e.client: words["message"]} {
-			flows.Go(func() {
-				for err := error(nil); err == nil; _, err = to.Write(b) {
-					time.Sleep(time.Millisecond)
-				}
-			})
-		}
-		flows.Go(func() { _, _ = io.Copy(io.Discard, e.upstream) })
-		time.AfterFunc(time.Second, func() { p.sockets.Leave(time.Now().Add(time.Hour)) })
-		got, err := io.ReadAll(e.fromProxy)
-		if whole, ok := bytes.CutSuffix(got, goodbye); !ok || len(whole) < 500*len(text) || len(whole)%len(text) != 0 {
-			t.Errorf("the client gets %d bytes that end in %x, %v", len(got), got[max(0, len(got)-20):], err)
-		}
-		flows.Wait()
-		if n := p.sockets.Wait(); n != 1 { // it never answers
-			t.Errorf("%d were cut off", n)
-		}
-	})
-}
-
-// A client that goes on reading what was sent before the Close frame has time for
-// it, up to the deadline.
-func TestSocketsLeaveBehindMuch(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct{ takes, after time.Duration }{
-		"it takes all":      {12 * time.Second, 4 * closeTime},
-		"it takes nothing":  {0, closeTime},
-		"it takes too long": {time.Hour, time.Minute},
-	} {
-		onProxy(t, func(p *proxy) {
-			e := p.upgrade()
-			defer e.close()
-			e.switched()
-			left := time.Now()
-			p.sockets.unsent = func(net.Conn) int {
-				if c.takes == 0 {
-					return 1000
-				}
-				return int(max(0, c.takes-time.Since(left)))
-			}
-			p.sockets.Leave(left.Add(time.Minute))
-			if n := p.sockets.Wait(); n != 1 || time.Since(left) != c.after {
-				t.Errorf("%s: %d were cut off after %v, want %v", name, n, time.Since(left), c.after)
-			}
-		})
-	}
-}
-
 // Leave also ends WebSockets that are opened after it, and those whose clients
 // have not read the answer yet.
 func TestSocketsLeaveLate(t *testing.T) {
 	t.Parallel()
-	for name, late := range map[string]bool{"asked for before": false, "asked for after": true} {
+	for _, late := range []bool{false, true} {
 		onProxy(t, func(p *proxy) {
 			leave := func() { p.sockets.Leave(time.Now().Add(time.Hour)); synctest.Wait() }
 			if late {
@@ -391,79 +313,55 @@ func TestSocketsLeaveLate(t *testing.T) {
 				leave()
 			}
 			e.switched()
-			got := make([]byte, 0, 20)
-			for !bytes.HasSuffix(got, goodbye) {
-				b, err := e.fromProxy.ReadByte()
-				if err != nil {
-					t.Fatalf("%s: %x, %v", name, got, err)
-				}
+			var got []byte
+			for err := error(nil); err == nil && !bytes.HasSuffix(got, goodbye); {
+				var b byte
+				b, err = e.fromProxy.ReadByte()
 				got = append(got, b)
 			}
-			if before := strings.TrimSuffix(string(got), string(goodbye)); before != "" && before != string(text) {
-				t.Errorf("%s: the client gets %x", name, got)
+			if want := slices.Concat(text, goodbye); !bytes.Equal(got, want) && !bytes.Equal(got, goodbye) {
+				t.Errorf("opened after Leave: %t: the client gets %x, want %x, or its end", late, got, want)
 			}
 			e.client.Close()
 			if n := p.sockets.Wait(); n != 0 {
-				t.Errorf("%s: %d were cut off", name, n)
+				t.Errorf("opened after Leave: %t: %d were cut off", late, n)
 			}
 		})
 	}
 }
 
-var errHijack = errors.New("hijacking failed")
-
-// Wait does not wait for a WebSocket that failed to open.
-func TestSocketsRefused(t *testing.T) {
-	t.Parallel()
-	var sockets WebSockets
-	if s, _, err := sockets.Hijack(func() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, errHijack }, nil); err != errHijack || s != nil {
-		t.Errorf("%v, %v", s, err)
-	}
-	sockets.Leave(time.Now())
-	if n := sockets.Wait(); n != 0 {
-		t.Errorf("%d were cut off", n)
-	}
-}
-
-// Wait waits for a connection that is being hijacked: http.Server has forgotten
-// it by then.
+// Wait waits for a connection that is being hijacked, because http.Server has
+// forgotten it by then, and not for one that failed to open.
 func TestSocketsBeingHijacked(t *testing.T) {
 	t.Parallel()
-	var sockets WebSockets
-	taking, goOn, hijacked, waited := make(chan struct{}), make(chan struct{}), make(chan *WebSocket), make(chan struct{})
-	go func() {
-		s, _, err := sockets.Hijack(func() (net.Conn, *bufio.ReadWriter, error) {
-			close(taking)
-			<-goOn
-			return &recorded{}, nil, nil
-		}, nil)
-		if err != nil {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		var sockets WebSockets
+		goOn, waited := make(chan error), false
+		hijack := func() (net.Conn, *bufio.ReadWriter, error) { return &recorded{}, nil, <-goOn }
+		open := func() *WebSocket {
+			s, _, _ := sockets.Hijack(hijack, nil)
+			return s
 		}
-		hijacked <- s
-	}()
-	<-taking
-	go func() {
-		sockets.Wait()
-		close(waited)
-	}()
-	for range 1000 {
-		runtime.Gosched() // Wait may begin, or return
-	}
-	another, _, err := sockets.Hijack(func() (net.Conn, *bufio.ReadWriter, error) { return &recorded{}, nil, nil }, nil)
-	if err != nil { // one hijacking does not hold up another
-		t.Error(err)
-	}
-	sockets.Remove(another)
-	close(goOn)
-	s := <-hijacked
-	select {
-	case <-waited:
-		t.Error("Wait has returned before it was removed")
-	default:
-	}
-	sockets.Remove(s)
-	<-waited
+		var first, refused *WebSocket
+		var opening, waiting sync.WaitGroup
+		opening.Go(func() { first = open() })
+		opening.Go(func() { refused = open() })
+		synctest.Wait()
+		waiting.Go(func() { sockets.Wait(); waited = true })
+		synctest.Wait()
+		goOn <- io.EOF // one hijacking does not hold up another
+		goOn <- nil
+		opening.Wait()
+		synctest.Wait()
+		if first == nil {
+			first, refused = refused, first
+		}
+		if waited || first == nil || refused != nil {
+			t.Errorf("Wait has returned before the WebSocket was removed: %t; opened: %v, %v, want one", waited, first, refused)
+		}
+		sockets.Remove(first)
+		waiting.Wait()
+	})
 }
 
 // After both Close frames and the end of the upstream, the proxy does not wait for
@@ -483,16 +381,16 @@ func TestSocketDone(t *testing.T) {
 				e.hears("client", client, goodbye)
 				_, _ = client.Write(clientsBye)
 			}()
-			if first == "the upstream ends" {
-				if err := s.CloseWrite(); err != nil || !conn.half {
-					t.Errorf("%s: %v, half closed: %t", first, err, conn.half)
-				}
-			}
-			e.hears("upstream", s, clientsBye)
+			var want error // of CloseWrite
 			if first == "the client answers" {
-				if err := s.CloseWrite(); !errors.Is(err, net.ErrClosed) || conn.half {
-					t.Errorf("%s: %v, half closed: %t", first, err, conn.half)
-				}
+				e.hears("upstream", s, clientsBye)
+				want = net.ErrClosed
+			}
+			if err := s.CloseWrite(); err != want || conn.half != (want == nil) {
+				t.Errorf("%s: %v, half closed: %t; want %v", first, err, conn.half, want)
+			}
+			if first == "the upstream ends" {
+				e.hears("upstream", s, clientsBye)
 			}
 			if n, err := s.Read(make([]byte, 1)); n != 0 || err != io.EOF {
 				t.Errorf("%s: then %d bytes, %v", first, n, err)
@@ -538,27 +436,20 @@ func TestSocketCut(t *testing.T) {
 			defer client.Close()
 			canceled := false
 			s := &WebSocket{Conn: server, cancelUpstream: func() { canceled = true }, begun: make(chan struct{}), ended: make(chan struct{})}
-			over := make(chan error, 2)
-			go func() {
-				_, err := s.Read(make([]byte, 1))
-				over <- err
-			}()
+			var underWay sync.WaitGroup
+			try := func(do func([]byte) (int, error)) {
+				if n, err := do(bytes.Clone(text)); err == nil {
+					t.Errorf("%s: a Read or Write of %d bytes succeeds", name, n)
+				}
+			}
+			underWay.Go(func() { try(s.Read) })
 			if writes {
-				go func() {
-					_, err := s.Write(text)
-					over <- err
-				}()
-			} else {
-				over <- net.ErrClosed
+				underWay.Go(func() { try(s.Write) })
 			}
 			synctest.Wait()
 			began := time.Now()
 			s.cut()
-			for range cap(over) {
-				if err := <-over; err == nil {
-					t.Errorf("%s: a Read or Write succeeds", name)
-				}
-			}
+			underWay.Wait()
 			set.Wait()
 			if _, err := client.Write([]byte{0}); err == nil || !canceled || time.Since(began) != 0 {
 				t.Errorf("%s: cut off after %v, %v, canceled: %t", name, time.Since(began), err, canceled)

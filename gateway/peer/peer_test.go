@@ -57,16 +57,14 @@ func TestPeer(t *testing.T) {
 		{"trusted, without headers", "10.0.0.1:1", nil, "10.0.0.1", "http", "gw.example", "10.0.0.1"},
 		{"trusted", "10.0.0.1:1", []string{"X-Forwarded-For: 198.51.100.1", "X-Forwarded-Proto: https", "X-Forwarded-Host: app.example:8443"},
 			"198.51.100.1", "https", "app.example:8443", "198.51.100.1, 10.0.0.1"},
-		{"trusted by address", "192.0.2.1:1", []string{"X-Forwarded-For: 198.51.100.1"}, "198.51.100.1", "http", "gw.example", "198.51.100.1, 192.0.2.1"},
 		{"a mapped connection", "[::ffff:10.0.0.1]:1", []string{"X-Forwarded-For: 198.51.100.1"}, "198.51.100.1", "http", "gw.example", "198.51.100.1, 10.0.0.1"},
 		{"a mapped network", "172.16.3.4:1", []string{"X-Forwarded-For: 198.51.100.1"}, "198.51.100.1", "http", "gw.example", "198.51.100.1, 172.16.3.4"},
 		{"IPv6", "[2001:db8:1::5]:1", []string{"X-Forwarded-For: 2001:db8:2::7"}, "2001:db8:2::7", "http", "gw.example", "2001:db8:2::7, 2001:db8:1::5"},
 		{"a zone", "[2001:db8:1::5%eth0]:1", []string{"X-Forwarded-For: fe80::1%eth0"}, "fe80::1", "http", "gw.example", "fe80::1%eth0, 2001:db8:1::5"},
 
-		{"ports and brackets", "10.0.0.1:1", []string{"X-Forwarded-For: [2001:db8:2::7]:4711"}, "2001:db8:2::7", "http", "gw.example", "[2001:db8:2::7]:4711, 10.0.0.1"},
-		{"a port", "10.0.0.1:1", []string{"X-Forwarded-For: 198.51.100.1:4711"}, "198.51.100.1", "http", "gw.example", "198.51.100.1:4711, 10.0.0.1"},
 		{"brackets", "10.0.0.1:1", []string{"X-Forwarded-For: [2001:db8:2::7]"}, "2001:db8:2::7", "http", "gw.example", "[2001:db8:2::7], 10.0.0.1"},
 		{"a mapped client", "10.0.0.1:1", []string{"X-Forwarded-For: ::ffff:198.51.100.1"}, "198.51.100.1", "http", "gw.example", "::ffff:198.51.100.1, 10.0.0.1"},
+		{"ports and brackets", "10.0.0.1:1", []string{"X-Forwarded-For: [2001:db8:2::7]:4711"}, "2001:db8:2::7", "http", "gw.example", "[2001:db8:2::7]:4711, 10.0.0.1"},
 
 		// Read from the right, up to the first address that is not trusted.
 		{"many hops", "10.0.0.1:1", []string{"X-Forwarded-For: 6.6.6.6, 198.51.100.1, 10.0.0.3, 10.0.0.2"},
@@ -81,7 +79,6 @@ func TestPeer(t *testing.T) {
 
 		// The last scheme and host are those that the trusted proxy wrote.
 		{"several values", "10.0.0.1:1", []string{"X-Forwarded-Proto: https, http", "X-Forwarded-Host: evil.example, app.example"}, "10.0.0.1", "http", "app.example", "10.0.0.1"},
-		{"several lines of values", "10.0.0.1:1", []string{"X-Forwarded-Proto: http", "X-Forwarded-Proto: HTTPS"}, "10.0.0.1", "https", "gw.example", "10.0.0.1"},
 		{"another scheme", "10.0.0.1:1", []string{"X-Forwarded-Proto: wss"}, "10.0.0.1", "http", "gw.example", "10.0.0.1"},
 
 		// RFC 7239.
@@ -148,18 +145,4 @@ func FuzzPeerUntrusted(f *testing.F) {
 			t.Errorf("%s is trusted: %t", remote, got.Trusted)
 		}
 	})
-}
-
-func BenchmarkPeer(b *testing.B) {
-	for name, t := range map[string]Proxies{"direct": nil, "behind a proxy": trusting(b, "192.0.2.0/24")} {
-		r := request("X-Forwarded-For: 198.51.100.1, 192.0.2.9", "X-Forwarded-Proto: https")
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if p := t.Read(r); !p.Client.IsValid() {
-					b.Fatal(p)
-				}
-			}
-		})
-	}
 }

@@ -1,19 +1,55 @@
-package store_test
+package store
 
 import (
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"authgate/gateway/store"
-	"authgate/gateway/store/storetest"
 )
 
-// The suite asks a store to count only if it says that it can.
-var _ store.Counter = (*store.Memory)(nil)
+// wantHeld fails the test unless so many entries are in memory, dead ones
+// included.
+func (m *Memory) wantHeld(t *testing.T, want int) {
+	t.Helper()
+	got := 0
+	for i := range m.shards {
+		m.shards[i].mu.RLock()
+		got += len(m.shards[i].entries)
+		m.shards[i].mu.RUnlock()
+	}
+	if got != want {
+		t.Fatalf("%d entries in memory, want %d", got, want)
+	}
+}
 
-func TestMemory(t *testing.T) {
+func TestMemorySweeper(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(_ *testing.T, now func() time.Time) storetest.Store {
-		return store.NewMemory(now)
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemory(nil)
+		const each = 1000
+		for i := range each {
+			for _, expires := range []time.Time{time.Now().Add(30 * time.Second), time.Now().Add(90 * time.Second), {}} {
+				if err := m.Put(t.Context(), fmt.Sprint(expires, i), nil, expires); err != nil {
+					t.Fatalf("Put: %v", err)
+				}
+			}
+		}
+		for _, step := range []struct {
+			wait time.Duration
+			want int
+		}{
+			{59 * time.Second, 3 * each}, // dead already, not yet swept
+			{time.Second, 2 * each},
+			{time.Minute, each},
+			{time.Hour, each},
+		} {
+			time.Sleep(step.wait) // moves the clock of the bubble
+			synctest.Wait()
+			m.wantHeld(t, step.want)
+		}
+		if err := m.Close(); err != nil { // without which the bubble does not end
+			t.Fatalf("Close: %v", err)
+		}
+		m.wantHeld(t, 0)
 	})
 }

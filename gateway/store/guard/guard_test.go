@@ -3,160 +3,109 @@ package guard
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"authgate/gateway/store"
+	"authgate/gateway/store/storetest"
 )
 
-var errBroken = errors.New("the disk is on fire")
+// answering is a store whose methods return the error of a function.
+type answering func(context.Context) error
 
-// hookedStore calls a hook before each operation, which fails with its error.
-type hookedStore struct {
-	store.Store
-	before func(context.Context) error
-}
+func (s answering) Get(ctx context.Context, _ string) ([]byte, error)                  { return nil, s(ctx) }
+func (s answering) Put(ctx context.Context, _ string, _ []byte, _ time.Time) error     { return s(ctx) }
+func (s answering) Swap(ctx context.Context, _ string, _, _ []byte, _ time.Time) error { return s(ctx) }
+func (s answering) Take(ctx context.Context, _ string) ([]byte, error)                 { return nil, s(ctx) }
+func (s answering) Delete(ctx context.Context, _ string) error                         { return s(ctx) }
 
-func (s *hookedStore) Get(ctx context.Context, key string) ([]byte, error) {
-	if err := s.before(ctx); err != nil {
-		return nil, err
+// callAll calls each method and returns the errors by operation.
+func callAll(ctx context.Context, s store.Store) map[string]error {
+	_, get := s.Get(ctx, "key")
+	_, take := s.Take(ctx, "key")
+	return map[string]error{
+		"get": get, "take": take, "delete": s.Delete(ctx, "key"),
+		"put": s.Put(ctx, "key", nil, time.Time{}), "swap": s.Swap(ctx, "key", nil, nil, time.Time{}),
 	}
-	return s.Store.Get(ctx, key)
 }
 
-func (s *hookedStore) Put(ctx context.Context, key string, value []byte, expires time.Time) error {
-	if err := s.before(ctx); err != nil {
-		return err
-	}
-	return s.Store.Put(ctx, key, value, expires)
-}
-
-func (s *hookedStore) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
-	if err := s.before(ctx); err != nil {
-		return err
-	}
-	return s.Store.Swap(ctx, key, old, value, expires)
-}
-
-func (s *hookedStore) Take(ctx context.Context, key string) ([]byte, error) {
-	if err := s.before(ctx); err != nil {
-		return nil, err
-	}
-	return s.Store.Take(ctx, key)
-}
-
-func (s *hookedStore) Delete(ctx context.Context, key string) error {
-	if err := s.before(ctx); err != nil {
-		return err
-	}
-	return s.Store.Delete(ctx, key)
-}
-
-// operation is a call of each method, on a store without entries.
-type operation struct {
-	name string
-	call func(context.Context, store.Store) error
-	want error // of a store that works
-}
-
-func operations() []operation {
-	return []operation{
-		{"get", func(ctx context.Context, s store.Store) error { _, err := s.Get(ctx, "k"); return err }, store.ErrNotFound},
-		{"take", func(ctx context.Context, s store.Store) error { _, err := s.Take(ctx, "k"); return err }, store.ErrNotFound},
-		{"swap", func(ctx context.Context, s store.Store) error {
-			return s.Swap(ctx, "k", []byte("x"), []byte("y"), time.Time{})
-		}, store.ErrConflict},
-		{"put", func(ctx context.Context, s store.Store) error { return s.Put(ctx, "k", []byte("v"), time.Time{}) }, nil},
-		{"delete", func(ctx context.Context, s store.Store) error { return s.Delete(ctx, "k") }, nil},
-	}
+// A store behind a guard and an open gate does what every store does.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(_ *testing.T, now func() time.Time) storetest.Store {
+		memory := store.NewMemory(now)
+		gate := NewGate(New(memory, func(string, time.Duration) {}))
+		gate.Open()
+		return struct {
+			store.Store
+			io.Closer
+		}{gate, memory}
+	})
 }
 
 // The answers of a store pass unchanged. Its failures become *Error. Both are
 // measured.
 func TestStore(t *testing.T) {
 	t.Parallel()
-	memory := store.NewMemory(nil)
-	t.Cleanup(func() { memory.Close() })
-	var failure error
+	errBroken := errors.New("the disk is on fire")
+	var answer error
 	observed := map[string]int{}
-	s := New(&hookedStore{memory, func(context.Context) error { return failure }},
-		func(operation string, _ time.Duration) { observed[operation]++ })
-	for _, op := range operations() {
-		if err := op.call(t.Context(), s); !errors.Is(err, op.want) || errors.As(err, new(*Error)) {
-			t.Errorf("%s: %v, want %v", op.name, err, op.want)
+	s := New(answering(func(context.Context) error { return answer }), func(operation string, _ time.Duration) { observed[operation]++ })
+	for _, answer = range []error{store.ErrNotFound, store.ErrConflict, nil} {
+		for operation, err := range callAll(t.Context(), s) {
+			if err != answer {
+				t.Errorf("%s: %v, want %v", operation, err, answer)
+			}
 		}
 	}
-	if _, err := memory.Get(t.Context(), "k"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("the calls do not reach the store: %v", err)
-	}
-	failure = errBroken
-	for _, op := range operations() {
-		err := op.call(t.Context(), s)
+	answer = errBroken
+	for operation, err := range callAll(t.Context(), s) {
 		var marked *Error
-		if !errors.As(err, &marked) || marked.Operation != op.name || !errors.Is(err, errBroken) {
-			t.Errorf("%s: %v, want an *Error", op.name, err)
+		if !errors.As(err, &marked) || marked.Operation != operation || !errors.Is(err, errBroken) {
+			t.Errorf("%s: %v, want an *Error", operation, err)
 		}
-		if observed[op.name] != 2 {
-			t.Errorf("%s: observed %d times, want 2", op.name, observed[op.name])
+		if observed[operation] != 4 {
+			t.Errorf("%s: observed %d times, want 4", operation, observed[operation])
 		}
-	}
-	failure = nil
-	if err := s.Put(t.Context(), "k", []byte("v"), time.Time{}); err != nil {
-		t.Fatal(err)
-	}
-	if value, err := s.Get(t.Context(), "k"); string(value) != "v" || err != nil {
-		t.Errorf("Get: %q, %v", value, err)
 	}
 }
 
-// A closed gate lets no call through. An open one lets all through.
+// A closed gate lets no call through.
 func TestGate(t *testing.T) {
 	t.Parallel()
-	memory := store.NewMemory(nil)
-	t.Cleanup(func() { memory.Close() })
-	gate := NewGate(memory)
-	for _, op := range operations() {
-		err := op.call(t.Context(), gate)
-		if !errors.Is(err, errClosed) || !errors.As(err, new(*Error)) || !strings.Contains(err.Error(), op.name) {
-			t.Errorf("closed, %s: %v", op.name, err)
-		}
-	}
-	gate.Open()
-	for _, op := range operations() {
-		if err := op.call(t.Context(), gate); !errors.Is(err, op.want) {
-			t.Errorf("open, %s: %v, want %v", op.name, err, op.want)
+	gate := NewGate(answering(func(context.Context) error { t.Error("a call comes through"); return nil }))
+	for operation, err := range callAll(t.Context(), gate) {
+		if !errors.Is(err, errClosed) || !errors.As(err, new(*Error)) || !strings.Contains(err.Error(), operation) {
+			t.Errorf("%s: %v, want that the gate is closed", operation, err)
 		}
 	}
 }
 
-// Time between calls of the store does not count, calls side by side count
-// once, and after the limit every call fails at once.
+// Time between calls of the store does not count, calls side by side count once,
+// and after the limit every call fails at once.
 func TestLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		memory := store.NewMemory(nil)
-		defer memory.Close()
 		away := Limit / 4
-		s := New(&hookedStore{memory, func(ctx context.Context) error {
+		s := New(answering(func(ctx context.Context) error {
 			select {
 			case <-time.After(away):
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-		}}, func(string, time.Duration) {})
+		}), func(string, time.Duration) {})
 		c := &Context{Context: t.Context()}
 		for range 3 {
 			time.Sleep(time.Hour) // an identity provider, or the hash of a password
 			side := make(chan error)
 			derived, cancel := context.WithCancel(c.Detached())
 			go func() { side <- s.Put(derived, "key", nil, time.Time{}) }()
-			if _, err := s.Get(c, "key"); errors.As(err, new(*Error)) {
-				t.Fatal(err)
-			}
-			if err := <-side; err != nil {
+			_, err := s.Get(c, "key")
+			if err = errors.Join(err, <-side); err != nil {
 				t.Fatal(err)
 			}
 			cancel()

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"bufio"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -38,34 +37,37 @@ func startFake(t testing.TB, config *tls.Config) *fakeRedis {
 		t.Fatal(err)
 	}
 	f := &fakeRedis{address: listener.Addr().String(), listener: listener, entries: map[string]string{}, role: "master"}
-	f.serving.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			if config != nil {
-				conn = tls.Server(conn, config)
-			}
-			f.mu.Lock()
-			f.conns = append(f.conns, conn)
-			held := f.held
-			f.mu.Unlock()
-			f.serving.Go(func() {
-				defer conn.Close()
-				if held != nil {
-					<-held
-				}
-				f.serve(conn)
-			})
-		}
-	})
+	f.serving.Go(func() { f.accept(config) })
 	t.Cleanup(func() {
 		listener.Close()
 		f.cut()
 		f.serving.Wait()
 	})
 	return f
+}
+
+// accept serves connections until the listener is closed.
+func (f *fakeRedis) accept(config *tls.Config) {
+	for {
+		conn, err := f.listener.Accept()
+		if err != nil {
+			return
+		}
+		if config != nil {
+			conn = tls.Server(conn, config)
+		}
+		f.mu.Lock()
+		f.conns = append(f.conns, conn)
+		held := f.held
+		f.mu.Unlock()
+		f.serving.Go(func() {
+			defer conn.Close()
+			if held != nil {
+				<-held
+			}
+			f.serve(conn)
+		})
+	}
 }
 
 // hold accepts new connections, and does not serve them until release is called.
@@ -165,14 +167,12 @@ func bulk(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), t
 // push tells the store on each connection that keys were changed, or all keys.
 func (f *fakeRedis) push(t testing.TB, keys ...string) {
 	t.Helper()
-	message := ">2\r\n" + bulk("invalidate")
-	if len(keys) == 0 {
-		message += "_\r\n"
-	} else {
-		message += fmt.Sprintf("*%d\r\n", len(keys))
-		for _, key := range keys {
-			message += bulk(key)
-		}
+	message := ">2\r\n" + bulk("invalidate") + "_\r\n"
+	if len(keys) > 0 {
+		message = fmt.Sprintf(">2\r\n%s*%d\r\n", bulk("invalidate"), len(keys))
+	}
+	for _, key := range keys {
+		message += bulk(key)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -233,23 +233,17 @@ func wantValue(t testing.TB, s *Store, key, want string) {
 	}
 }
 
-// eventually waits until check returns nil.
-func eventually(t testing.TB, what string, check func() error) {
+// eventually waits until come returns true.
+func eventually(t testing.TB, what string, come func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(time.Minute); ; <-tick.C {
-		err := check()
-		if err == nil {
-			return
-		}
+	for deadline := time.Now().Add(time.Minute); !come(); <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v", what, err)
+			t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }
-
-var errNotYet = errors.New("not yet")
 
 // cached reports whether s has key, or its absence, in the cache.
 func cached(s *Store, key string) bool {

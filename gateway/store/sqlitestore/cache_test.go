@@ -1,37 +1,24 @@
 package sqlitestore
 
 import (
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"runtime"
-	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"authgate/gateway/clocktest"
-	"authgate/gateway/store"
 )
 
-// TestWarmReadsStayInMemory takes the disk away: what is warm is answered
-// all the same, and without an allocation.
+// TestWarmReadsStayInMemory takes the disk away: what is warm is answered all the
+// same, and without an allocation.
 func TestWarmReadsStayInMemory(t *testing.T) {
 	clock := clocktest.New()
 	s := openTest(t, Options{Now: clock.Now})
 	put(t, s, "written", "value")
+	put(t, s, "expiring", "", clock.Now().Add(1))
 	wantAbsent(t, s, "asked for")
-	if err := s.Delete(t.Context(), "deleted"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Put(t.Context(), "expiring", nil, clock.Now().Add(1)); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.db.reader.Close(); err != nil {
-		t.Fatal(err)
-	}
+	wantError(t, "Delete", s.Delete(t.Context(), "deleted"), nil)
+	wantError(t, "Close", s.db.reader.Close(), nil)
 
 	for range 3 {
 		wantValue(t, s, "written", "value")
@@ -43,9 +30,8 @@ func TestWarmReadsStayInMemory(t *testing.T) {
 	wantAbsent(t, s, "expiring")
 	clock.Advance(-1)
 	wantAbsent(t, s, "expiring") // the dead stay dead, also when a clock is set back
-	if _, err := s.Get(t.Context(), "cold"); err == nil || errors.Is(err, store.ErrNotFound) {
-		t.Fatalf("Get of a cold key without a disk: error %v, want one that says so", err)
-	}
+	_, err := s.Get(t.Context(), "cold")
+	wantFailure(t, "Get of a cold key without a disk", err)
 
 	ctx := t.Context()
 	for _, key := range []string{"written", "asked for"} {
@@ -59,14 +45,12 @@ func TestWarmReadsStayInMemory(t *testing.T) {
 func TestUnknownKeysEvictNothing(t *testing.T) {
 	t.Parallel()
 	const entries = 10 * cacheShards
-	s := openVolatile(t, Options{CacheEntries: entries})
+	s := openTest(t, Options{CacheEntries: entries})
 	put(t, s, "session", "value")
 	for i := range 4 * entries {
 		wantAbsent(t, s, fmt.Sprintf("guess %d", i))
 	}
-	if err := s.db.reader.Close(); err != nil {
-		t.Fatal(err)
-	}
+	wantError(t, "Close", s.db.reader.Close(), nil)
 	wantValue(t, s, "session", "value")
 
 	var present, absent int
@@ -79,8 +63,8 @@ func TestUnknownKeysEvictNothing(t *testing.T) {
 	}
 }
 
-// TestCacheRefusesWhatACommitOvertook plays a cold read against a commit in
-// the orders that they can fall into.
+// TestCacheRefusesWhatACommitOvertook plays a cold read against a commit in the
+// orders that they can fall into.
 func TestCacheRefusesWhatACommitOvertook(t *testing.T) {
 	t.Parallel()
 	before, after := newEntry([]byte("before"), time.Time{}), newEntry([]byte("after"), time.Time{})
@@ -107,35 +91,30 @@ func TestCacheRefusesWhatACommitOvertook(t *testing.T) {
 		{"begin fail look fill", "before", "before"},
 		{"begin finish begin fail look fill", "before", "before"},
 	} {
-		t.Run(test.steps, func(t *testing.T) {
-			t.Parallel()
-			c, err := newCache(cacheShards)
-			if err != nil {
-				t.Fatal(err)
-			}
-			changes := map[string]entry{"key": after}
-			var version uint64
-			for step := range strings.FieldsSeq(test.steps) {
-				switch step {
-				case "look":
-					_, _, version = c.lookup("key", now)
-				case "begin":
-					c.begin(changes)
-				case "finish", "fail":
-					c.finish(changes, step == "finish")
-				case "evict":
-					c.evict("key")
-				case "fill":
-					if told := c.fill("key", before, now, version); string(told.value) != test.told {
-						t.Errorf("the reader is told %q, want %q", told.value, test.told)
-					}
+		c, err := newCache(cacheShards)
+		wantError(t, "newCache", err, nil)
+		changes := map[string]entry{"key": after}
+		var version uint64
+		for step := range strings.FieldsSeq(test.steps) {
+			switch step {
+			case "look":
+				_, _, version = c.lookup("key", now)
+			case "begin":
+				c.begin(changes)
+			case "finish", "fail":
+				c.finish(changes, step == "finish")
+			case "evict":
+				c.evict("key")
+			case "fill":
+				if told := c.fill("key", before, now, version); string(told.value) != test.told {
+					t.Errorf("%s: the reader is told %q, want %q", test.steps, told.value, test.told)
 				}
 			}
-			got, known, _ := c.lookup("key", now)
-			if string(got.value) != test.cached || known != (test.cached != "") {
-				t.Errorf("cached: %q (known: %t), want %q", got.value, known, test.cached)
-			}
-		})
+		}
+		got, known, _ := c.lookup("key", now)
+		if string(got.value) != test.cached || known != (test.cached != "") {
+			t.Errorf("%s: cached: %q (known: %t), want %q", test.steps, got.value, known, test.cached)
+		}
 	}
 }
 
@@ -148,84 +127,15 @@ func (c *cache) evict(key string) {
 	s.absent.Remove(key)
 }
 
-// TestSweptEntriesLeaveTheCache sets the clock back after a sweep: what it
-// removed from the disk must not live on in memory.
+// TestSweptEntriesLeaveTheCache sets the clock back after a sweep: what it removed
+// from the disk must not live on in memory.
 func TestSweptEntriesLeaveTheCache(t *testing.T) {
 	t.Parallel()
 	clock := clocktest.New()
 	s := openTest(t, Options{Now: clock.Now})
-	if err := s.Put(t.Context(), "key", nil, clock.Now().Add(1)); err != nil {
-		t.Fatal(err)
-	}
+	put(t, s, "key", "", clock.Now().Add(1))
 	clock.Advance(1)
-	if err := s.sweepAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	wantError(t, "sweep", s.sweepAll(t.Context()), nil)
 	clock.Advance(-1)
 	wantAbsent(t, s, "key")
-}
-
-// TestCacheCoherence lets writers and readers work on keys that all fall
-// into one shard with room for one entry, so that nearly every read is cold
-// and races with commits. Writers read back what was acknowledged; readers
-// never see less than was visible when their read began.
-func TestCacheCoherence(t *testing.T) {
-	t.Parallel()
-	const keys, readers, rounds = 4, 4, 200
-	s := openVolatile(t, Options{CacheEntries: 1})
-	names := sameShard(s.cache, keys)
-	var visible [keys]atomic.Int64
-	var done atomic.Bool
-	var writing, reading sync.WaitGroup
-	for key, name := range names {
-		writing.Go(func() {
-			for n := int64(1); n <= rounds; n++ {
-				put(t, s, name, strconv.FormatInt(n, 10))
-				visible[key].Store(n)
-				wantValue(t, s, name, strconv.FormatInt(n, 10))
-				if n%5 == 0 {
-					if err := s.Delete(t.Context(), name); err != nil {
-						t.Errorf("Delete: %v", err)
-					}
-					wantAbsent(t, s, name)
-				}
-			}
-		})
-	}
-	for reader := range readers {
-		reading.Go(func() {
-			random := rand.New(rand.NewPCG(3, uint64(reader)))
-			for ; !done.Load(); runtime.Gosched() { // lets the writers in
-				key := random.IntN(keys)
-				atLeast := visible[key].Load()
-				value, err := s.Get(t.Context(), names[key])
-				if errors.Is(err, store.ErrNotFound) {
-					continue
-				}
-				got, malformed := strconv.ParseInt(string(value), 10, 64)
-				if err != nil || malformed != nil || got < atLeast {
-					t.Errorf("key %d: read %q, %v after %d was visible", key, value, err, atLeast)
-					return
-				}
-			}
-		})
-	}
-	writing.Wait()
-	done.Store(true)
-	reading.Wait()
-}
-
-// sameShard returns n keys that share a shard but no version counter.
-func sameShard(c *cache, n int) []string {
-	first, _ := c.place("key 0")
-	slots := make(map[uint64]bool)
-	var keys []string
-	for i := 0; len(keys) < n; i++ {
-		key := fmt.Sprintf("key %d", i)
-		if shard, slot := c.place(key); shard == first && !slots[slot] {
-			slots[slot] = true
-			keys = append(keys, key)
-		}
-	}
-	return keys
 }

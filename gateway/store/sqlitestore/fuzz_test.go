@@ -3,7 +3,6 @@ package sqlitestore
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -24,15 +23,7 @@ func FuzzLikeMemory(f *testing.F) {
 	clock := clocktest.New()
 	memory := store.NewMemory(clock.Now)
 	f.Cleanup(func() { _ = memory.Close() })
-	sqlite, err := Open(f.Context(), Options{Path: filepath.Join(f.TempDir(), "test.db"), Now: clock.Now})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { _ = sqlite.Close() })
-	// The question here is what the results are, not whether they last.
-	if _, err := sqlite.db.writer.Exec("PRAGMA synchronous = OFF"); err != nil {
-		f.Fatal(err)
-	}
+	sqlite := openTest(f, Options{Now: clock.Now})
 
 	programs := 0
 	f.Fuzz(func(t *testing.T, program []byte) {
@@ -81,18 +72,14 @@ type machine struct {
 	namespace string
 }
 
-// expiry returns one of the instants around now, or another that matters.
-func (m *machine) expiry(selector byte) time.Time {
-	now := m.clock.Now()
-	return []time.Time{
-		{}, now.Add(-1), now, now.Add(1), now.Add(2), now.Add(time.Hour),
-		time.Unix(0, 0), time.Date(9999, time.January, 1, 0, 0, 0, 0, time.UTC),
-	}[selector%8]
-}
-
 // run does one operation on s and tells its result in words. The two low
 // bits of operand select the key, the next ones the old and the new value.
 func (m *machine) run(t *testing.T, s store.Store, op, operand, expiry byte) string {
+	now := m.clock.Now()
+	expires := []time.Time{
+		{}, now.Add(-1), now, now.Add(1), now.Add(2), now.Add(time.Hour),
+		time.Unix(0, 0), time.Date(9999, time.January, 1, 0, 0, 0, 0, time.UTC),
+	}[expiry%8]
 	key := m.namespace + fuzzKeys[operand&3]
 	old, value := fuzzValues[operand>>2&3], fuzzValues[operand>>4&3]
 	var result any
@@ -101,9 +88,9 @@ func (m *machine) run(t *testing.T, s store.Store, op, operand, expiry byte) str
 	case opGet:
 		result, err = s.Get(t.Context(), key)
 	case opPut:
-		err = s.Put(t.Context(), key, value, m.expiry(expiry))
+		err = s.Put(t.Context(), key, value, expires)
 	case opSwap:
-		err = s.Swap(t.Context(), key, old, value, m.expiry(expiry))
+		err = s.Swap(t.Context(), key, old, value, expires)
 	case opTake:
 		result, err = s.Take(t.Context(), key)
 	case opDelete:

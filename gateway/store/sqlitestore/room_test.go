@@ -3,18 +3,17 @@ package sqlitestore
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"authgate/gateway/logtest"
 	"authgate/gateway/store"
 )
 
@@ -23,91 +22,65 @@ import (
 func (s *Store) limitPages(t *testing.T, more int) {
 	t.Helper()
 	var pages int
-	if err := s.db.writer.QueryRow("PRAGMA page_count").Scan(&pages); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.db.writer.Exec(fmt.Sprintf("PRAGMA max_page_count = %d", pages+more)); err != nil {
-		t.Fatal(err)
-	}
+	wantError(t, "page_count", s.db.writer.QueryRow("PRAGMA page_count").Scan(&pages), nil)
+	s.execute(t, fmt.Sprintf("PRAGMA max_page_count = %d", pages+more))
 }
 
-func (s *Store) unlimitPages(t *testing.T) {
-	t.Helper()
-	if _, err := s.db.writer.Exec("PRAGMA max_page_count = 1000000"); err != nil {
-		t.Fatal(err)
-	}
-}
+func (s *Store) unlimitPages(t *testing.T) { s.execute(t, "PRAGMA max_page_count = 1000000") }
 
-func reserveOf(t *testing.T, s *Store) (there bool) {
+// wantReserve reports an error unless the reserve is there, whole and private, or
+// is not.
+func wantReserve(t *testing.T, s *Store, when string, want bool) {
 	t.Helper()
 	info, err := os.Stat(s.db.path + reserveSuffix)
-	if err == nil && info.Size() != reserveSize {
-		t.Errorf("the reserve has %d bytes, want %d", info.Size(), reserveSize)
+	if !want {
+		wantError(t, "the reserve "+when, err, fs.ErrNotExist)
+		return
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		t.Fatal(err)
+	if err != nil || info.Size() != reserveSize || info.Mode().Perm() != 0o600 {
+		t.Errorf("the reserve %s: %v, %v; want %d bytes for its owner", when, info, err, reserveSize)
 	}
-	return err == nil
 }
 
 // TestPingNeedsRoomForALogin leaves room for less than a login, then for a login
 // that is larger than most.
 func TestPingNeedsRoomForALogin(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		s := openTest(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	inBubble(t, func(t *testing.T, s *Store, log *logtest.Buffer) {
 		put(t, s, "login", "value")
 		s.limitPages(t, 3)
-		if err := s.Ping(t.Context()); !errors.Is(err, errNoRoom) {
-			t.Errorf("Ping with room for 3 pages: %v, want that there is no room", err)
-		}
+		wantError(t, "Ping with room for 3 pages", s.Ping(t.Context()), errNoRoom)
 		s.unlimitPages(t)
 		time.Sleep(roomEvery)
-		if err := s.Ping(t.Context()); err != nil {
-			t.Fatalf("Ping with room: %v", err)
-		}
+		wantError(t, "Ping with room", s.Ping(t.Context()), nil)
 
 		large := make([]byte, 3*loginRoom)
 		s.limitPages(t, 2*loginRoom/4096)
-		if err := s.Put(t.Context(), "large", large, time.Time{}); !errors.Is(err, errNoRoom) {
-			t.Fatalf("Put of much: %v, want that there is no room", err)
-		}
+		wantError(t, "Put of much", s.Put(t.Context(), "large", large, time.Time{}), errNoRoom)
 		for range 3 {
 			time.Sleep(roomEvery)
-			if err := s.Ping(t.Context()); !errors.Is(err, errNoRoom) {
-				t.Errorf("Ping after a write was refused that needs much room: %v", err)
-			}
+			wantError(t, "Ping after a write was refused that needs much room", s.Ping(t.Context()), errNoRoom)
 		}
 		s.unlimitPages(t)
-		if err := s.Ping(t.Context()); !errors.Is(err, errNoRoom) {
-			t.Errorf("Ping within a second of the last one: %v, want that nothing is known yet", err)
-		}
+		wantError(t, "Ping within a second of the last one, which cannot know yet", s.Ping(t.Context()), errNoRoom)
 		time.Sleep(roomEvery)
-		if err := s.Ping(t.Context()); err != nil {
-			t.Errorf("Ping when there is room again: %v", err)
-		}
-		if err := s.Put(t.Context(), "large", large, time.Time{}); err != nil {
-			t.Errorf("Put after Ping found room: %v", err)
-		}
-		for _, message := range []string{"the disk is full or fails", "the disk has room again"} {
-			if got := strings.Count(log.String(), message); got != 2 {
-				t.Errorf("the log says %d times %q, want 2:\n%s", got, message, &log)
+		wantError(t, "Ping when there is room again", s.Ping(t.Context()), nil)
+		wantError(t, "Put after Ping found room", s.Put(t.Context(), "large", large, time.Time{}), nil)
+		for _, message := range []string{"the disk is full or fails: logins are refused until there is room", "the disk has room again"} {
+			if got := log.Records(t, message); len(got) != 2 {
+				t.Errorf("the log says %d times %q, want 2:\n%s", len(got), message, log)
 			}
 		}
 	})
 }
 
-// TestSweeperFindsRoom: the store notices by itself that there is room again,
-// also if no client asks for readiness.
+// TestSweeperFindsRoom: the store notices by itself that there is room again, also
+// if no client asks for readiness.
 func TestSweeperFindsRoom(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := openTest(t, Options{})
+	inBubble(t, func(t *testing.T, s *Store, _ *logtest.Buffer) {
 		s.limitPages(t, 0)
-		if err := s.Put(t.Context(), "large", make([]byte, loginRoom), time.Time{}); !errors.Is(err, errNoRoom) {
-			t.Fatalf("Put: %v, want that there is no room", err)
-		}
+		wantError(t, "Put", s.Put(t.Context(), "large", make([]byte, loginRoom), time.Time{}), errNoRoom)
 		s.unlimitPages(t)
 		time.Sleep(sweepInterval)
 		synctest.Wait()
@@ -120,13 +93,10 @@ func TestSweeperFindsRoom(t *testing.T) {
 // TestPingsShareALargeWrite: a prober cannot make the store write much.
 func TestPingsShareALargeWrite(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := openTest(t, Options{})
+	inBubble(t, func(t *testing.T, s *Store, _ *logtest.Buffer) {
 		ping := func() int64 {
 			t.Helper()
-			if err := s.Ping(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			wantError(t, "Ping", s.Ping(t.Context()), nil)
 			info, err := os.Stat(s.db.path + walSuffix)
 			if err != nil {
 				t.Fatal(err)
@@ -142,15 +112,7 @@ func TestPingsShareALargeWrite(t *testing.T) {
 		if more := second - first; more < loginRoom {
 			t.Errorf("a Ping a second later writes %d bytes, want those of a login", more)
 		}
-		wantCount(t, s, 0)
 	})
-}
-
-func wantCount(t *testing.T, s *Store, want int) {
-	t.Helper()
-	if got, err := s.Count(t.Context(), ""); err != nil || got != want {
-		t.Errorf("Count = %d, %v; want %d", got, err, want)
-	}
 }
 
 // TestReserveIsForEndings fills a disk whose last pages are in the reserve, which
@@ -168,40 +130,23 @@ func TestReserveIsForEndings(t *testing.T) {
 		ending, much := store.Ending(t.Context()), make([]byte, loginRoom)
 		put(t, s, "session", "value")
 		s.limitPages(t, 0)
-		refused := func(when string) {
-			t.Helper()
-			if err := s.Put(t.Context(), "login", much, time.Time{}); !errors.Is(err, errNoRoom) {
-				t.Errorf("a login %s: %v, want that there is no room", when, err)
-			}
-		}
-		refused("on a full disk")
-		if !reserveOf(t, s) {
-			t.Error("a login has used the reserve")
-		}
-		if err := s.Put(ending, "revoked", much, time.Time{}); err != nil {
-			t.Errorf("a revocation on a full disk: %v", err)
-		}
-		if reserveOf(t, s) {
-			t.Error("the reserve is still there")
-		}
-		refused("while the reserve is in use")
+		logIn := func() error { return s.Put(t.Context(), "login", much, time.Time{}) }
+		wantError(t, "a login on a full disk", logIn(), errNoRoom)
+		wantReserve(t, s, "after a login", true)
+		wantError(t, "a revocation on a full disk", s.Put(ending, "revoked", much, time.Time{}), nil)
+		wantReserve(t, s, "after a revocation", false)
 		for operation, err := range map[string]error{
 			"delete":          s.Delete(t.Context(), "session"),
 			"expired put":     s.Put(t.Context(), "revoked", nil, time.Unix(1, 0)),
 			"revocation":      s.Swap(ending, "revoked", nil, much, time.Time{}),
 			"removal by swap": s.Swap(t.Context(), "revoked", much, nil, time.Unix(1, 0)),
 		} {
-			if err != nil {
-				t.Errorf("%s while the reserve is in use: %v", operation, err)
-			}
+			wantError(t, operation+" while the reserve is in use", err, nil)
 		}
+		wantError(t, "a login while the reserve is in use", logIn(), errNoRoom)
 		time.Sleep(roomEvery)
-		if err := s.Put(t.Context(), "login", much, time.Time{}); err != nil {
-			t.Errorf("a login when the reserve can be made again: %v", err)
-		}
-		if !reserveOf(t, s) {
-			t.Error("the reserve was not made again")
-		}
+		wantError(t, "a login when the reserve can be made again", logIn(), nil)
+		wantReserve(t, s, "that was made again", true)
 	})
 }
 
@@ -221,46 +166,30 @@ func (h hook) Handle(_ context.Context, record slog.Record) error {
 // there is no room.
 func TestEndingsComeFirst(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := openTest(t, Options{})
+	inBubble(t, func(t *testing.T, s *Store, _ *logtest.Buffer) {
 		put(t, s, "session", "value")
 		s.limitPages(t, 0)
-		release := hold(t, s)
-		var login, logout error
-		var all sync.WaitGroup
-		all.Go(func() { login = s.Put(t.Context(), "other", make([]byte, loginRoom), time.Time{}) })
-		synctest.Wait()
-		all.Go(func() { logout = s.Delete(t.Context(), "session") })
-		synctest.Wait()
-		release()
-		all.Wait()
-		if !errors.Is(login, errNoRoom) || logout != nil {
-			t.Errorf("without room: login %v, logout %v; want that the logout succeeds", login, logout)
-		}
+		together(t, s,
+			func() {
+				wantError(t, "login", s.Put(t.Context(), "other", make([]byte, loginRoom), time.Time{}), errNoRoom)
+			},
+			func() { wantError(t, "logout", s.Delete(t.Context(), "session"), nil) })
 		wantAbsent(t, s, "session")
 		wantAbsent(t, s, "other")
 	})
 }
 
-// TestReserveIsKept finds the reserve of before, whole or cut short, and makes
-// it readable by its owner alone.
+// TestReserveIsKept finds the reserve of before, whole or cut short, and makes it
+// readable by its owner alone.
 func TestReserveIsKept(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int64{"whole": reserveSize, "cut short": 1, "none": -1} {
 		path := filepath.Join(t.TempDir(), "test.db")
 		if size >= 0 {
 			overwrite(t, path+reserveSuffix, size-1, []byte{1})
-			if err := os.Chmod(path+reserveSuffix, 0o666); err != nil {
-				t.Fatal(err)
-			}
+			wantError(t, "chmod", os.Chmod(path+reserveSuffix, 0o666), nil)
 		}
-		s := openTest(t, Options{Path: path})
-		if !reserveOf(t, s) {
-			t.Errorf("%s: there is no reserve", name)
-		}
-		if info, err := os.Stat(path + reserveSuffix); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v, %v", name, info.Mode(), err)
-		}
+		wantReserve(t, openTest(t, Options{Path: path}), name, true)
 	}
 }
 
@@ -273,11 +202,9 @@ func TestFillFile(t *testing.T) {
 	}
 	defer f.Close()
 	for range 2 {
-		if err := fillFile(f, reserveSize); err != nil {
-			t.Fatal(err)
-		}
+		wantError(t, "fillFile", fillFile(f, reserveSize), nil)
 		if info, err := f.Stat(); err != nil || info.Size() != reserveSize {
-			t.Errorf("%v, %v", info.Size(), err)
+			t.Errorf("%v, %v; want %d bytes", info, err, reserveSize)
 		}
 	}
 }
@@ -288,24 +215,16 @@ func TestNoReserve(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "test.db")
-		if err := os.Mkdir(path+reserveSuffix, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		reserve := path + reserveSuffix
+		wantError(t, "mkdir", os.Mkdir(reserve, 0o700), nil)
 		s := openTest(t, Options{Path: path})
 		for operation, err := range map[string]error{"put": s.Put(t.Context(), "login", nil, time.Time{}), "ping": s.Ping(t.Context())} {
-			if !errors.Is(err, errNoRoom) || !strings.Contains(err.Error(), path+reserveSuffix+": is a directory") {
-				t.Errorf("%s: %v, want what is in the way of the reserve", operation, err)
-			}
+			wantError(t, operation, err, errNoRoom)
+			wantFailure(t, operation, err, reserve+": is a directory")
 		}
-		if err := s.Put(store.Ending(t.Context()), "revoked", nil, time.Time{}); err != nil {
-			t.Errorf("a revocation: %v", err)
-		}
-		if err := os.Remove(path + reserveSuffix); err != nil {
-			t.Fatal(err)
-		}
+		wantError(t, "a revocation", s.Put(store.Ending(t.Context()), "revoked", nil, time.Time{}), nil)
+		wantError(t, "remove", os.Remove(reserve), nil)
 		time.Sleep(roomEvery)
-		if err := s.Ping(t.Context()); err != nil {
-			t.Errorf("Ping when the reserve can be made: %v", err)
-		}
+		wantError(t, "Ping when the reserve can be made", s.Ping(t.Context()), nil)
 	})
 }

@@ -2,10 +2,14 @@ package sqlitestore
 
 import (
 	"errors"
+	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"authgate/gateway/logtest"
 	"authgate/gateway/store"
 	"authgate/gateway/store/storetest"
 )
@@ -16,8 +20,8 @@ var (
 	_ store.Pinger  = (*Store)(nil)
 )
 
-// openTest opens a store that ends with the test, in a new directory unless
-// o names a path.
+// openTest opens a store that ends with the test, in a new directory unless o
+// names a path. Its commits do not wait for the disk.
 func openTest(t testing.TB, o Options) *Store {
 	t.Helper()
 	if o.Path == "" {
@@ -27,23 +31,18 @@ func openTest(t testing.TB, o Options) *Store {
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
+	t.Cleanup(func() { wantError(t, "Close", s.Close(), nil) })
+	s.execute(t, "PRAGMA synchronous = OFF")
 	return s
 }
 
-// openVolatile is openTest without the wait for the disk at each commit, for
-// tests of what is not durability.
-func openVolatile(t testing.TB, o Options) *Store {
+// inBubble runs f with a store on the clock of a bubble.
+func inBubble(t *testing.T, f func(t *testing.T, s *Store, log *logtest.Buffer)) {
 	t.Helper()
-	s := openTest(t, o)
-	if _, err := s.db.writer.Exec("PRAGMA synchronous = OFF"); err != nil {
-		t.Fatal(err)
-	}
-	return s
+	synctest.Test(t, func(t *testing.T) {
+		log := &logtest.Buffer{}
+		f(t, openTest(t, Options{Logger: slog.New(slog.NewJSONHandler(log, nil))}), log)
+	})
 }
 
 // TestConformance runs the suite with a usual cache, and with one of one entry
@@ -54,17 +53,27 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			storetest.Run(t, func(t *testing.T, now func() time.Time) storetest.Store {
-				return openVolatile(t, Options{Now: now, CacheEntries: entries})
+				return openTest(t, Options{Now: now, CacheEntries: entries})
 			})
 		})
 	}
 }
 
-func put(t testing.TB, s *Store, key, value string) {
+// execute runs statements on the connection that writes.
+func (s *Store) execute(t testing.TB, statements ...string) {
 	t.Helper()
-	if err := s.Put(t.Context(), key, []byte(value), time.Time{}); err != nil {
-		t.Errorf("Put(%q): %v", key, err)
+	for _, statement := range statements {
+		if _, err := s.db.writer.Exec(statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
 	}
+}
+
+// put stores a value that stays, unless an expiry is given.
+func put(t testing.TB, s *Store, key, value string, expires ...time.Time) {
+	t.Helper()
+	expires = append(expires, time.Time{})
+	wantError(t, "Put of "+key, s.Put(t.Context(), key, []byte(value), expires[0]), nil)
 }
 
 // wantValue reports an error unless key has the live value want.
@@ -78,7 +87,28 @@ func wantValue(t testing.TB, s *Store, key, want string) {
 // wantAbsent reports an error unless the store says that key has no value.
 func wantAbsent(t testing.TB, s *Store, key string) {
 	t.Helper()
-	if got, err := s.Get(t.Context(), key); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("Get(%q) = %q, %v; want ErrNotFound", key, got, err)
+	_, err := s.Get(t.Context(), key)
+	wantError(t, "Get of "+key, err, store.ErrNotFound)
+}
+
+func wantError(t testing.TB, what string, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Errorf("%s: error %v, want %v", what, got, want)
+	}
+}
+
+// wantFailure reports an error unless err is no answer of a store, and says all
+// parts.
+func wantFailure(t testing.TB, what string, err error, parts ...string) {
+	t.Helper()
+	if err == nil || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict) {
+		t.Errorf("%s: error %v, want a failure", what, err)
+		return
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%s: error %q does not say %q", what, err, part)
+		}
 	}
 }

@@ -1,48 +1,30 @@
 package sqlitestore
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"authgate/gateway/logtest"
 )
 
-// rows returns the number of entries on the disk, dead ones included.
-func (s *Store) rows(t *testing.T) (n int) {
+// wantRows reports an error unless so many entries are on the disk, dead ones
+// included.
+func (s *Store) wantRows(t *testing.T, want int) {
 	t.Helper()
-	if err := s.db.reader.QueryRow("SELECT count(*) FROM entries").Scan(&n); err != nil {
-		t.Fatal(err)
+	var got int
+	if err := s.db.reader.QueryRow("SELECT count(*) FROM entries").Scan(&got); err != nil || got != want {
+		t.Errorf("%d entries on the disk, %v; want %d", got, err, want)
 	}
-	return n
 }
 
 func TestSweeper(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := openTest(t, Options{})
+	inBubble(t, func(t *testing.T, s *Store, _ *logtest.Buffer) {
 		const each = 3*sweepBatch + 1
-		_, err := s.write(t.Context(), "fill", func(b *batch) ([]byte, error) {
-			for i := range each {
-				for kind, expires := range map[string]time.Time{
-					"short": time.Now().Add(30 * time.Second),
-					"long":  time.Now().Add(90 * time.Second),
-					"never": {},
-				} {
-					if err := b.set(fmt.Sprintf("%s %d", kind, i), newEntry(nil, expires)); err != nil {
-						return nil, err
-					}
-				}
-			}
-			return nil, nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fill(t, s, 3*each, time.Now().Add(30*time.Second), time.Now().Add(90*time.Second))
 		for _, step := range []struct {
 			wait time.Duration
 			want int
@@ -54,47 +36,34 @@ func TestSweeper(t *testing.T) {
 		} {
 			time.Sleep(step.wait) // moves the clock of the bubble
 			synctest.Wait()
-			if got := s.rows(t); got != step.want {
-				t.Fatalf("%d entries on the disk, want %d", got, step.want)
-			}
+			s.wantRows(t, step.want)
 		}
-		wantAbsent(t, s, "short 1")
-		wantValue(t, s, "never 1", "")
+		wantAbsent(t, s, "key 0")
+		wantValue(t, s, "key 2", string(make([]byte, 256)))
 	})
 }
 
 // TestSweeperReports has the sweeper fail and then recover.
 func TestSweeperReports(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		s := openTest(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		if err := s.Put(t.Context(), "key", nil, time.Now().Add(time.Second)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.db.writer.Exec("PRAGMA query_only = ON"); err != nil {
-			t.Fatal(err)
-		}
+	inBubble(t, func(t *testing.T, s *Store, log *logtest.Buffer) {
+		put(t, s, "key", "", time.Now().Add(time.Second))
+		s.execute(t, "PRAGMA query_only = ON")
 		time.Sleep(sweepInterval)
 		synctest.Wait()
-		for _, part := range []string{"level=WARN", "cannot remove expired entries", "readonly database", s.db.path} {
-			if !strings.Contains(log.String(), part) {
-				t.Errorf("log %q does not say %q", log.String(), part)
-			}
+		record := log.Last(t, "cannot remove expired entries")
+		if told, _ := record["error"].(string); record["level"] != "WARN" || !strings.Contains(told, "readonly database") || !strings.Contains(told, s.db.path) {
+			t.Errorf("the log has %v, want a warning with the reason and the file", record)
 		}
-		if _, err := s.db.writer.Exec("PRAGMA query_only = OFF"); err != nil {
-			t.Fatal(err)
-		}
+		s.execute(t, "PRAGMA query_only = OFF")
 		time.Sleep(sweepInterval)
 		synctest.Wait()
-		if got := s.rows(t); got != 0 {
-			t.Errorf("%d entries on the disk, want 0", got)
-		}
+		s.wantRows(t, 0)
 	})
 }
 
-// TestQueriesUseTheirIndexes asks SQLite how it means to find things: none
-// of the statements may walk the whole table.
+// TestQueriesUseTheirIndexes asks SQLite how it means to find things: no statement
+// may walk the whole table.
 func TestQueriesUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	s := openTest(t, Options{})
@@ -111,84 +80,56 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 }
 
 // plan returns SQLite's plan for a query, one step on a line.
-func (s *Store) plan(t *testing.T, query string) string {
+func (s *Store) plan(t *testing.T, query string) (steps string) {
 	t.Helper()
-	args := make([]any, strings.Count(query, "?"))
-	rows, err := s.db.writer.Query("EXPLAIN QUERY PLAN "+query, args...)
+	rows, err := s.db.writer.Query("EXPLAIN QUERY PLAN "+query, make([]any, strings.Count(query, "?"))...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer rows.Close()
-	var steps []string
 	for rows.Next() {
 		var id, parent, unused int
 		var step string
-		if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
-			t.Fatal(err)
-		}
-		steps = append(steps, step)
+		wantError(t, "Scan", rows.Scan(&id, &parent, &unused, &step), nil)
+		steps += step + "\n"
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return strings.Join(steps, "\n")
+	wantError(t, "EXPLAIN", rows.Err(), nil)
+	return steps
 }
 
 // TestPingTellsTheTruth breaks the writer, and then the readers.
 func TestPingTellsTheTruth(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := openTest(t, Options{})
-		ping := func() error { return s.Ping(t.Context()) }
-		if err := ping(); err != nil {
-			t.Fatalf("Ping of a sound store: %v", err)
-		}
+	inBubble(t, func(t *testing.T, s *Store, _ *logtest.Buffer) {
+		wantError(t, "Ping of a sound store", s.Ping(t.Context()), nil)
 
 		release := hold(t, s)
 		began := time.Now()
-		if err := ping(); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != pingTimeout {
-			t.Errorf("Ping of a stuck writer: %v after %v, want the deadline after %v", err, time.Since(began), pingTimeout)
+		wantError(t, "Ping of a stuck writer", s.Ping(t.Context()), context.DeadlineExceeded)
+		if took := time.Since(began); took != pingTimeout {
+			t.Errorf("Ping of a stuck writer takes %v, want %v", took, pingTimeout)
 		}
 		release()
 
-		if _, err := s.db.writer.Exec("PRAGMA query_only = ON"); err != nil {
-			t.Fatal(err)
-		}
-		if err := ping(); err == nil || !strings.Contains(err.Error(), "ping in "+s.db.path) {
-			t.Errorf("Ping of a read-only store: %v", err)
-		}
-		if _, err := s.db.writer.Exec("PRAGMA query_only = OFF"); err != nil {
-			t.Fatal(err)
-		}
-		if err := ping(); err != nil {
-			t.Errorf("Ping of a store that recovered: %v", err)
-		}
-
-		if err := s.db.reader.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := ping(); err == nil {
-			t.Error("Ping of a store that cannot read succeeded")
-		}
+		s.execute(t, "PRAGMA query_only = ON")
+		wantFailure(t, "Ping of a read-only store", s.Ping(t.Context()), "ping in "+s.db.path)
+		s.execute(t, "PRAGMA query_only = OFF")
+		wantError(t, "Ping of a store that recovered", s.Ping(t.Context()), nil)
+		wantError(t, "Close", s.db.reader.Close(), nil)
+		wantFailure(t, "Ping of a store that cannot read", s.Ping(t.Context()))
 	})
 }
 
-// TestUnreadableIsNotAbsent damages the table under an open store: a cold
-// read fails, and the failure is not remembered as an answer.
+// TestUnreadableIsNotAbsent damages the table under an open store: a cold read
+// fails, and the failure is not remembered as an answer.
 func TestUnreadableIsNotAbsent(t *testing.T) {
 	t.Parallel()
 	s := openTest(t, Options{})
 	put(t, s, "key", "value")
 	s.cache.evict("key")
-	if _, err := s.db.writer.Exec("ALTER TABLE entries RENAME TO hidden"); err != nil {
-		t.Fatal(err)
-	}
+	s.execute(t, "ALTER TABLE entries RENAME TO hidden")
 	_, err := s.Get(t.Context(), "key")
-	if err == nil || !strings.Contains(err.Error(), "get in "+s.db.path+": ") {
-		t.Fatalf("Get without a table: error %v, want that of SQLite", err)
-	}
-	if _, err := s.db.writer.Exec("ALTER TABLE hidden RENAME TO entries"); err != nil {
-		t.Fatal(err)
-	}
+	wantFailure(t, "Get without a table", err, "get in "+s.db.path+": ")
+	s.execute(t, "ALTER TABLE hidden RENAME TO entries")
 	wantValue(t, s, "key", "value")
 }

@@ -1,23 +1,19 @@
 package storetest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"authgate/gateway/clocktest"
 	"authgate/gateway/store"
 )
-
-// contenders is how many goroutines write one key at once.
-const contenders = 50
 
 // race calls compete in n goroutines that start together, and returns how many
 // calls returned nil. An error other than loss fails the test.
@@ -42,228 +38,133 @@ func race(t *testing.T, n int, loss error, compete func(i int) error) int {
 	return int(won.Load())
 }
 
-func testOneSwapWins(t *testing.T, s Store, _ *clocktest.Clock) {
-	current := []byte("generation 0")
-	put(t, s, "key", string(current), never)
-	for generation := range 10 {
-		var winner atomic.Int64
-		won := race(t, contenders, store.ErrConflict, func(i int) error {
-			err := s.Swap(t.Context(), "key", current, fmt.Appendf(nil, "generation %d by %d", generation, i), never)
+// testOneWins has many goroutines change one key at once: one of them succeeds,
+// and what it stored stays.
+func testOneWins(t *testing.T, s Store, clock *clocktest.Clock) {
+	var current atomic.Pointer[string] // what the last winner stored
+	contest := func(what string, loss error, compete func(value string) error) {
+		t.Helper()
+		won := race(t, 50, loss, func(i int) error {
+			value := fmt.Sprintf("%s by %d", what, i)
+			err := compete(value)
 			if err == nil {
-				winner.Store(int64(i))
+				current.Store(&value)
 			}
 			return err
 		})
 		if won != 1 {
-			t.Fatalf("generation %d: %d of %d Swaps succeeded, want 1", generation, won, contenders)
+			t.Fatalf("%d of 50 %ss succeeded, want 1", won, what)
 		}
-		current = fmt.Appendf(nil, "generation %d by %d", generation, winner.Load())
-		wantValue(t, s, "key", string(current))
 	}
-}
-
-func testOneCreatorWins(t *testing.T, s Store, clock *clocktest.Clock) {
-	for generation := range 10 {
-		won := race(t, contenders, store.ErrConflict, func(i int) error {
-			return s.Swap(t.Context(), "key", nil, []byte{byte(i)}, clock.Now().Add(1))
+	create := func(value string) error {
+		return s.Swap(t.Context(), "key", nil, []byte(value), clock.Now().Add(1))
+	}
+	for range 10 {
+		contest("creation", store.ErrConflict, create)
+		clock.Advance(1)
+		contest("creation after expiry", store.ErrConflict, create)
+		old := *current.Load()
+		wantValue(t, s, "key", old)
+		contest("swap", store.ErrConflict, func(value string) error {
+			return s.Swap(t.Context(), "key", []byte(old), []byte(value), never)
 		})
-		if won != 1 {
-			t.Fatalf("generation %d: %d of %d creators succeeded, want 1", generation, won, contenders)
-		}
-		clock.Advance(1) // the next ones find an expired entry
-	}
-}
-
-func testOneTakeWins(t *testing.T, s Store, _ *clocktest.Clock) {
-	for generation := range 10 {
-		want := fmt.Sprintf("generation %d", generation)
-		put(t, s, "key", want, never)
-		won := race(t, contenders, store.ErrNotFound, func(int) error {
+		old = *current.Load()
+		wantValue(t, s, "key", old)
+		contest("take", store.ErrNotFound, func(string) error {
 			got, err := s.Take(t.Context(), "key")
-			if err == nil && string(got) != want {
-				t.Errorf("Take = %q, want %q", got, want)
+			if err == nil && string(got) != old {
+				return fmt.Errorf("Take = %q, want %q", got, old)
 			}
 			return err
 		})
-		if won != 1 {
-			t.Fatalf("generation %d: %d of %d Takes succeeded, want 1", generation, won, contenders)
-		}
 		wantNone(t, s, "key")
 	}
 }
 
-// testNoUpdateIsLost increments one number by Swap from many goroutines.
-func testNoUpdateIsLost(t *testing.T, s Store, _ *clocktest.Clock) {
-	const workers, increments = 8, 25
-	put(t, s, "number", "0", never)
-	increment := func() error {
-		for {
-			old, err := s.Get(t.Context(), "number")
-			if err != nil {
-				return err
-			}
-			n, err := strconv.Atoi(string(old))
-			if err != nil {
-				return err
-			}
-			err = s.Swap(t.Context(), "number", old, strconv.AppendInt(nil, int64(n+1), 10), never)
-			if !errors.Is(err, store.ErrConflict) {
-				return err
-			}
-		}
-	}
-	race(t, workers, nil, func(int) error {
-		for range increments {
-			if err := increment(); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	wantValue(t, s, "number", strconv.Itoa(workers*increments))
+// counting is a test in which each key has one writer, who counts it up by all
+// kinds of writes. The keys are more than a small cache holds.
+type counting struct {
+	store   store.Store
+	ctx     context.Context
+	visible [200]atomic.Int64 // for each key, the highest count that is known to be visible
 }
 
-// testNoOlderValue has a writer count each key up. What a reader gets is not
-// older than the last write that had returned, and than any value that another
-// read had returned, before the read began.
-func testNoOlderValue(t *testing.T, s Store, _ *clocktest.Clock) {
-	const keys, readers, writes = 4, 4, 100
-	var seen [keys]atomic.Int64 // the newest value known to be visible
-	raise := func(key int, value int64) {
-		for known := seen[key].Load(); known < value; known = seen[key].Load() {
-			seen[key].CompareAndSwap(known, value)
-		}
-	}
-	name := func(key int) string { return fmt.Sprintf("key %d", key) }
-	for key := range keys {
-		put(t, s, name(key), "0", never)
-	}
+func countKey(key int) string { return fmt.Sprintf("key %d", key) }
 
-	var writing, reading sync.WaitGroup
-	ctx, stop := context.WithCancel(t.Context())
-	for key := range keys {
-		writing.Go(func() {
-			for n := int64(1); n <= writes; n++ {
-				if err := s.Put(t.Context(), name(key), strconv.AppendInt(nil, n, 10), never); err != nil {
-					t.Errorf("Put: %v", err)
-					return
-				}
-				raise(key, n)
-			}
-		})
+func count(key int, n int64) []byte { return fmt.Appendf(nil, "%d %d", key, n) }
+
+// read reads a key. It returns an error if it gets a value of another key, or an
+// older value than one that was visible before.
+func (c *counting) read(key int, mayBeAbsent bool) error {
+	atLeast := c.visible[key].Load()
+	value, err := c.store.Get(c.ctx, countKey(key))
+	if mayBeAbsent && errors.Is(err, store.ErrNotFound) {
+		return nil
 	}
+	var of int
+	var n int64
+	if _, malformed := fmt.Sscanf(string(value), "%d %d", &of, &n); err != nil || malformed != nil || of != key || n < atLeast {
+		return fmt.Errorf("key %d: read %q, %w after %d was visible", key, value, err, atLeast)
+	}
+	for known := c.visible[key].Load(); known < n; known = c.visible[key].Load() {
+		c.visible[key].CompareAndSwap(known, n)
+	}
+	return nil
+}
+
+// write counts a key up to n, and reads what it wrote.
+func (c *counting) write(key int, n int64) error {
+	name, before, after := countKey(key), count(key, n-1), count(key, n)
+	var err error
+	switch n % 4 {
+	case 0:
+		err = c.store.Put(c.ctx, name, after, never)
+	case 1:
+		err = c.store.Swap(c.ctx, name, before, after, never)
+	case 2:
+		var taken []byte
+		if taken, err = c.store.Take(c.ctx, name); err == nil && string(taken) != string(before) {
+			err = fmt.Errorf("took %q, want %q", taken, before)
+		}
+		err = errors.Join(err, c.store.Swap(c.ctx, name, nil, after, never))
+	case 3:
+		err = c.store.Delete(c.ctx, name)
+		if _, absent := c.store.Get(c.ctx, name); !errors.Is(absent, store.ErrNotFound) {
+			err = errors.Join(err, fmt.Errorf("key %d was deleted: error %w, want ErrNotFound", key, absent))
+		}
+		err = errors.Join(err, c.store.Put(c.ctx, name, after, time.Time{}))
+	}
+	c.visible[key].Store(n)
+	return errors.Join(err, c.read(key, false))
+}
+
+// testNoOlderValue has writers count, while others read.
+func testNoOlderValue(t *testing.T, s Store, _ *clocktest.Clock) {
+	const writers, readers, rounds = 4, 4, 4
+	ctx, stop := context.WithCancel(t.Context())
+	c := &counting{store: s, ctx: t.Context()}
+	var reading sync.WaitGroup
 	for reader := range readers {
 		reading.Go(func() {
 			random := rand.New(rand.NewPCG(1, uint64(reader)))
 			for ; ctx.Err() == nil; runtime.Gosched() { // lets the writers in
-				key := random.IntN(keys)
-				atLeast := seen[key].Load()
-				value, err := s.Get(t.Context(), name(key))
-				if err != nil {
-					t.Errorf("Get: %v", err)
+				if err := c.read(random.IntN(len(c.visible)), true); err != nil {
+					t.Error(err)
 					return
 				}
-				got, err := strconv.ParseInt(string(value), 10, 64)
-				if err != nil || got < atLeast {
-					t.Errorf("key %d: read %q after %d was visible", key, value, atLeast)
-					return
-				}
-				raise(key, got)
 			}
 		})
 	}
-	writing.Wait()
-	stop()
-	reading.Wait()
-	for key := range keys {
-		wantValue(t, s, name(key), strconv.Itoa(writes))
-	}
-}
-
-// testOwnWritesAreOwn gives each goroutine keys that only it writes, so that it
-// knows their values. Each also reads keys of the others.
-func testOwnWritesAreOwn(t *testing.T, s Store, _ *clocktest.Clock) {
-	const owners, keys, steps = 16, 3, 100
-	race(t, owners, nil, func(i int) error {
-		o := &owner{
-			store:  s,
-			random: rand.New(rand.NewPCG(2, uint64(i))),
-			model:  make(map[string][]byte),
-		}
-		for step := range steps {
-			own := fmt.Sprintf("%d/%d", i, o.random.IntN(keys))
-			if err := o.write(t.Context(), own, fmt.Appendf(nil, "%s step %d", own, step)); err != nil {
-				return fmt.Errorf("step %d: %w", step, err)
-			}
-			if err := o.verify(t.Context(), own); err != nil {
-				return fmt.Errorf("step %d: %w", step, err)
-			}
-			foreign := fmt.Sprintf("%d/%d", o.random.IntN(owners), o.random.IntN(keys))
-			value, err := s.Get(t.Context(), foreign)
-			if err == nil && !bytes.HasPrefix(value, []byte(foreign+" ")) {
-				return fmt.Errorf("key %s holds %q, a value of another key", foreign, value)
-			}
-			if err != nil && !errors.Is(err, store.ErrNotFound) {
-				return err
+	race(t, writers, nil, func(writer int) error {
+		for n := range int64(rounds) {
+			for key := writer; key < len(c.visible); key += writers {
+				if err := c.write(key, n); err != nil {
+					return err
+				}
 			}
 		}
 		return nil
 	})
-}
-
-// owner does random writes on keys of its own and knows their values.
-type owner struct {
-	store  store.Store
-	random *rand.Rand
-	model  map[string][]byte // nil: no live value
-}
-
-// write does one random operation, some of which must fail, and checks its
-// result.
-func (o *owner) write(ctx context.Context, key string, value []byte) error {
-	current := o.model[key]
-	var err, want error
-	switch o.random.IntN(5) {
-	case 0:
-		err = o.store.Put(ctx, key, value, never)
-		o.model[key] = value
-	case 1:
-		err = o.store.Delete(ctx, key)
-		o.model[key] = nil
-	case 2:
-		err = o.store.Swap(ctx, key, current, value, never)
-		o.model[key] = value
-	case 3:
-		err = o.store.Swap(ctx, key, []byte("never there"), value, never)
-		want = store.ErrConflict
-	case 4:
-		var got []byte
-		got, err = o.store.Take(ctx, key)
-		if current == nil {
-			want = store.ErrNotFound
-		}
-		if !bytes.Equal(got, current) {
-			return fmt.Errorf("Take(%s) = %q, want %q", key, got, current)
-		}
-		o.model[key] = nil
-	}
-	if !errors.Is(err, want) {
-		return fmt.Errorf("write to %s: error %v, want %v", key, err, want)
-	}
-	return nil
-}
-
-// verify compares what the store holds under key with what the owner knows.
-func (o *owner) verify(ctx context.Context, key string) error {
-	got, err := o.store.Get(ctx, key)
-	if o.model[key] == nil {
-		if !errors.Is(err, store.ErrNotFound) {
-			return fmt.Errorf("Get(%s) = %q, %v; want ErrNotFound", key, got, err)
-		}
-		return nil
-	}
-	if err != nil || !bytes.Equal(got, o.model[key]) {
-		return fmt.Errorf("Get(%s) = %q, %v; want %q", key, got, err, o.model[key])
-	}
-	return nil
+	stop()
+	reading.Wait()
 }

@@ -4,10 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"testing"
 	"time"
 
 	"authgate/gateway/store"
+	"authgate/gateway/store/storetest"
 )
+
+// The suite asks a store to count only if it says that it can.
+var _ store.Counter = (*store.Memory)(nil)
+
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(_ *testing.T, now func() time.Time) storetest.Store {
+		return store.NewMemory(now)
+	})
+}
 
 // A login is stored, changed by one of several writers, and ended.
 func Example() {
@@ -17,18 +29,16 @@ func Example() {
 	var s store.Store = memory // what all other code gets
 
 	expires := time.Now().Add(time.Hour)
-	if err := s.Put(ctx, "login", []byte("first"), expires); err != nil {
-		fmt.Println(err)
-	}
+	fmt.Println(s.Put(ctx, "login", []byte("first"), expires))
 	fmt.Println(s.Swap(ctx, "login", []byte("first"), []byte("second"), expires))
 	err := s.Swap(ctx, "login", []byte("first"), []byte("third"), expires) // too late
 	fmt.Println(errors.Is(err, store.ErrConflict))
-
 	value, err := s.Take(ctx, "login")
 	fmt.Printf("%s %v\n", value, err)
 	_, err = s.Get(ctx, "login")
 	fmt.Println(errors.Is(err, store.ErrNotFound))
 	// Output:
+	// <nil>
 	// <nil>
 	// true
 	// second <nil>
