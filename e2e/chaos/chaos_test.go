@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -44,7 +45,10 @@ func TestFaults(t *testing.T) {
 			for name, build := range map[string]func(*cell, string){"redis": (*cell).onRedis, "sqlite": (*cell).onSQLite} {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					c := newCell(t, name)
+					c := &cell{t: t, name: name, app: &application{seen: map[string][]Identity{}}}
+					server := httptest.NewServer(c.app)
+					t.Cleanup(server.Close)
+					c.upstream = server.URL
 					build(c, binary)
 					c.run(seed, min(lasts, round))
 				})
@@ -56,17 +60,13 @@ func TestFaults(t *testing.T) {
 // parameters returns the duration of the test and the seed of its first round.
 func parameters(t *testing.T) (lasts time.Duration, seed uint64) {
 	t.Helper()
-	lasts, seed = short, rand.Uint64N(1_000_000)
-	var err error
-	if given := os.Getenv("CHAOSTIME"); given != "" {
-		if lasts, err = time.ParseDuration(given); err != nil || lasts <= 0 {
-			t.Fatalf("CHAOSTIME: %q, expected a duration such as 10m", given)
-		}
+	lasts, err := time.ParseDuration(cmp.Or(os.Getenv("CHAOSTIME"), short.String()))
+	if err != nil || lasts <= 0 {
+		t.Fatalf("CHAOSTIME: %v, %v, expected a duration such as 10m", lasts, err)
 	}
-	if given := os.Getenv("CHAOSSEED"); given != "" {
-		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {
-			t.Fatalf("CHAOSSEED: %q, expected a number", given)
-		}
+	seed, err = strconv.ParseUint(cmp.Or(os.Getenv("CHAOSSEED"), fmt.Sprint(rand.Uint64N(1_000_000))), 10, 64)
+	if err != nil {
+		t.Fatalf("CHAOSSEED: %v, expected a number", err)
 	}
 	return lasts, seed
 }
@@ -87,14 +87,6 @@ type cell struct {
 	logins, requests, troubles atomic.Int64 // counts
 }
 
-func newCell(t *testing.T, name string) *cell {
-	c := &cell{t: t, name: name, app: &application{seen: map[string][]Identity{}}}
-	server := httptest.NewServer(c.app)
-	t.Cleanup(server.Close)
-	c.upstream = server.URL
-	return c
-}
-
 // onRedis prepares two gateways that share a Redis, which loses no acknowledged
 // write.
 func (c *cell) onRedis(binary string) {
@@ -102,17 +94,11 @@ func (c *cell) onRedis(binary string) {
 	public := ""
 	for _, name := range []string{"A", "B"} {
 		way := redistest.StartProxy(c.t, c.redis.Address)
-		store := fmt.Sprintf("store: {driver: redis, addresses: [%q], encryption_key: abcdefghijabcdefghijabcdefghij01}\n", way.Address)
-		g := newInstance(c.t, name, binary, public, c.upstream, store)
-		public = c.instancePort(g)
 		c.ways = append(c.ways, way)
+		store := fmt.Sprintf("store: {driver: redis, addresses: [%q], encryption_key: abcdefghijabcdefghijabcdefghij01}\n", way.Address)
+		c.instances = append(c.instances, newInstance(c.t, name, binary, public, c.upstream, store))
+		public = c.instances[0].port
 	}
-}
-
-// instancePort adds an instance and returns the port of the first one.
-func (c *cell) instancePort(g *instance) string {
-	c.instances = append(c.instances, g)
-	return c.instances[0].port
 }
 
 // onSQLite prepares one gateway with its own database.
@@ -141,7 +127,7 @@ func (c *cell) run(seed uint64, lasts time.Duration) {
 		watching.Go(func() { c.watch(ctx, g.name, func() error { return g.probe("/healthz") }) })
 	}
 	if c.redis != nil {
-		watching.Go(func() { c.watch(ctx, "", c.ping) })
+		watching.Go(func() { c.watch(ctx, "", func() error { _, err := c.redis.Try("PING"); return err }) })
 	}
 	clients := c.play(seed, lasts)
 	c.sweep(clients)
@@ -177,11 +163,6 @@ func (c *cell) play(seed uint64, lasts time.Duration) []*client {
 	}
 	running.Wait()
 	return clients
-}
-
-func (c *cell) ping() error {
-	_, err := c.redis.Try("PING")
-	return err
 }
 
 // sweep uses logins of all clients at every instance once more, after the faults.

@@ -1,8 +1,6 @@
 package chaos
 
 import (
-	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -12,11 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"authgate/gateway/logtest"
 	"authgate/gateway/porttest"
 )
 
@@ -53,7 +53,7 @@ type instance struct {
 	port   string
 	admin  string // http://127.0.0.1:PORT
 	binary string
-	log    *log
+	log    logtest.Buffer
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
@@ -68,15 +68,20 @@ func newInstance(t *testing.T, name, binary, public, upstream, store string) *in
 	if public == "" {
 		public = port
 	}
-	g := &instance{name: name, dir: t.TempDir(), port: port, admin: "http://" + admin, binary: binary, log: &log{}}
+	g := &instance{name: name, dir: t.TempDir(), port: port, admin: "http://" + admin, binary: binary}
 	text := fmt.Sprintf(configuration, public, "127.0.0.1:"+port, admin, upstream) + store
 	g.write(t, "config.yaml", text)
 	g.write(t, "accounts.yaml", fmt.Sprintf(accounts, false, false))
 	t.Cleanup(func() {
 		g.stop(syscall.SIGKILL)
-		g.checkLog(t)
+		all := g.log.String()
+		for _, mishap := range []string{"WARNING: DATA RACE", `"msg":"panic"`, "fatal error:"} {
+			if strings.Contains(all, mishap) {
+				t.Errorf("the log of %s has %q:\n%s", name, mishap, all)
+			}
+		}
 		if t.Failed() {
-			t.Logf("the end of the log of %s:\n%s", name, g.log.end())
+			t.Logf("the end of the log of %s:\n%s", name, all[max(0, len(all)-4000):])
 		}
 	})
 	return g
@@ -91,21 +96,12 @@ func (g *instance) write(t testing.TB, name, content string) {
 	}
 }
 
-// checkLog fails the test if the log has what no test allows.
-func (g *instance) checkLog(t *testing.T) {
-	for _, mishap := range []string{"WARNING: DATA RACE", `"msg":"panic"`, "fatal error:"} {
-		if bytes.Contains(g.log.bytes(), []byte(mishap)) {
-			t.Errorf("the log of %s has %q:\n%s", g.name, mishap, g.log.bytes())
-		}
-	}
-}
-
 // run starts the process. It does not wait until the gateway is ready.
 func (g *instance) run() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	cmd, ended := exec.Command(g.binary, "serve", "--config", filepath.Join(g.dir, "config.yaml")), make(chan struct{})
-	cmd.Stderr = g.log
+	cmd.Stderr = &g.log
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -140,13 +136,7 @@ func (g *instance) ready() bool { return g.probe("/readyz") == nil }
 
 // probe asks the admin listener, whose answers have a bound of 2 seconds.
 func (g *instance) probe(path string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, "GET", g.admin+path, nil)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := (&http.Client{Timeout: hang}).Get(g.admin + path)
 	if err != nil {
 		return err
 	}
@@ -210,28 +200,4 @@ func (a *application) complete(events []Event) {
 			events[i].Seen = a.seen[request]
 		}
 	}
-}
-
-// log collects the output of a process.
-type log struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *log) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-// end returns the last part of the log.
-func (l *log) end() []byte {
-	all := l.bytes()
-	return all[max(0, len(all)-4000):]
-}
-
-func (l *log) bytes() []byte {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return bytes.Clone(l.buf.Bytes())
 }

@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -9,57 +8,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"authgate/gateway/store"
-	"authgate/gateway/store/redisstore"
 )
-
-// benchmarkValue is about as long as a session.
-var benchmarkValue = make([]byte, 256)
-
-// BenchmarkGetWarm reads keys that are in the cache, or known to be absent.
-func BenchmarkGetWarm(b *testing.B) {
-	s := openTest(b, onServer(startServer(b)))
-	put(b, s, "present", string(benchmarkValue))
-	for key, want := range map[string]error{"present": nil, "absent": store.ErrNotFound} {
-		b.Run(key, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := s.Get(b.Context(), key); !errors.Is(err, want) {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-// BenchmarkGetCold asks Redis each time, because the cache is never trusted.
-func BenchmarkGetCold(b *testing.B) {
-	s := openTest(b, redisstore.Options{Addresses: []string{startServer(b).Address}, MaxStaleness: 1})
-	put(b, s, "key", string(benchmarkValue))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := s.Get(b.Context(), "key"); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// BenchmarkPut has 64 writers, whose commands share round trips.
-func BenchmarkPut(b *testing.B) {
-	s := openTest(b, redisstore.Options{Addresses: []string{startServer(b).Address}})
-	expires := time.Now().Add(time.Hour)
-	b.ReportAllocs()
-	b.SetParallelism(32)
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			if err := s.Put(b.Context(), "key", benchmarkValue, expires); err != nil {
-				b.Error(err)
-				return
-			}
-		}
-	})
-}
 
 // How soon a change is seen elsewhere, and a call returns while Redis is away.
 // docs/scaling.md promises it for a machine that is not overloaded.
@@ -74,7 +23,7 @@ const (
 // another one, whose cache holds the key, sees it.
 func BenchmarkPush(b *testing.B) {
 	redis := startServer(b)
-	s, other := openTest(b, onServer(redis)), openTest(b, onServer(redis))
+	s, other := openTest(b, at(redis.Address)), openTest(b, at(redis.Address))
 	var took []time.Duration
 	for b.Loop() {
 		want := fmt.Sprint(len(took))
@@ -100,7 +49,7 @@ func BenchmarkPush(b *testing.B) {
 // gone; and how soon the store works when Redis is back.
 func BenchmarkOutage(b *testing.B) {
 	redis := startServer(b)
-	s := openTest(b, onServer(redis))
+	s := openTest(b, at(redis.Address))
 	put(b, s, "key", "value")
 	limited := func(metric string, limit time.Duration, do func()) {
 		began := time.Now()
@@ -111,11 +60,7 @@ func BenchmarkOutage(b *testing.B) {
 			b.Errorf("%s: %v, want at most %v", metric, took, limit)
 		}
 	}
-	works := func() {
-		eventually(b, "reads and writes work", func() error {
-			return errors.Join(s.Put(b.Context(), "key", nil, time.Time{}), holds(b, s, "key", ""), s.Ping(b.Context()))
-		})
-	}
+	back := func() { eventually(b, "the store works", func() error { return works(b, s, "new", "") }) }
 	for b.Loop() {
 		redis.Freeze(b)
 		limited("frozen-ms", callLimit, func() { everyCall(b, s) })
@@ -127,10 +72,10 @@ func BenchmarkOutage(b *testing.B) {
 			all.Wait()
 		})
 		redis.Signal(b, syscall.SIGCONT)
-		limited("thawed-ms", backLimit, works)
+		limited("thawed-ms", backLimit, back)
 		redis.Kill()
 		limited("gone-ms", callLimit, func() { everyCall(b, s) })
 		redis.Run(b)
-		limited("back-ms", backLimit, works)
+		limited("back-ms", backLimit, back)
 	}
 }

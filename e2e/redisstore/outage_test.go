@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"authgate/e2e/redistest"
-	"authgate/gateway/store"
+	"authgate/gateway/porttest"
 	"authgate/gateway/store/redisstore"
 )
 
@@ -22,7 +22,7 @@ func everyCall(t testing.TB, s *redisstore.Store) map[string]error {
 	errs := make(map[string]error)
 	var all sync.WaitGroup
 	for name, call := range map[string]func(context.Context) error{
-		"Get":       func(ctx context.Context) error { _, err := s.Get(ctx, "warm"); return err },
+		"Get":       func(ctx context.Context) error { _, err := s.Get(ctx, "key"); return err },
 		"Get other": func(ctx context.Context) error { _, err := s.Get(ctx, "cold"); return err },
 		"Put":       func(ctx context.Context) error { return s.Put(ctx, "new", nil, time.Time{}) },
 		"Swap":      func(ctx context.Context) error { return s.Swap(ctx, "new", nil, nil, time.Time{}) },
@@ -53,19 +53,28 @@ func wantNothingAnswered(t testing.TB, s *redisstore.Store) {
 	}
 }
 
-// TestKilledAndRestarted is kill -9 and a start some time later, with another
-// value under a key that was warm.
+// works returns an error unless the store reads want under key, writes, and is
+// ready.
+func works(t testing.TB, s *redisstore.Store, key, want string) error {
+	return errors.Join(holds(t, s, key, want), s.Put(t.Context(), "new", nil, time.Time{}), s.Ping(t.Context()))
+}
+
+// TestKilledAndRestarted opens a store before there is a Redis, which is then
+// killed, and started some time later with another value under a key that was
+// warm.
 func TestKilledAndRestarted(t *testing.T) {
 	t.Parallel()
-	redis := startServer(t)
-	s := openTest(t, onServer(redis))
-	put(t, s, "warm", "before")
-	warm(t, s, "warm", redis)
-	wantValue(t, s, "warm", "before")
+	address := porttest.Address(t)
+	s := openTest(t, at(address))
+	wantNothingAnswered(t, s)
+	redis := redistest.Start(t, address)
+	eventually(t, "the store works", func() error { return s.Put(t.Context(), "key", []byte("before"), time.Time{}) })
+	warm(t, s, "key", redis)
+	wantValue(t, s, "key", "before")
 
 	redis.Kill()
 	eventually(t, "a warm read fails", func() error {
-		if _, err := s.Get(t.Context(), "warm"); err == nil {
+		if _, err := s.Get(t.Context(), "key"); err == nil {
 			return errors.New("still answered")
 		}
 		return nil
@@ -78,70 +87,80 @@ func TestKilledAndRestarted(t *testing.T) {
 	}
 
 	redis.Run(t)
-	redis.Do(t, "SET", "warm", stored("after"))
-	eventually(t, "reads and writes work again", func() error {
-		return errors.Join(holds(t, s, "warm", "after"), s.Put(t.Context(), "new", nil, time.Time{}), s.Ping(t.Context()))
-	})
-	warm(t, s, "warm", redis)
-}
-
-// TestOpenBeforeRedis opens a store while there is no Redis.
-func TestOpenBeforeRedis(t *testing.T) {
-	t.Parallel()
-	address := freeAddress(t)
-	s := openTest(t, redisstore.Options{Addresses: []string{address}})
-	wantNothingAnswered(t, s)
-	redis := redistest.Start(t, address)
-	eventually(t, "the store works", func() error { return s.Put(t.Context(), "key", nil, time.Time{}) })
+	redis.Do(t, "SET", "key", stored("after"))
+	eventually(t, "the store works again", func() error { return works(t, s, "key", "after") })
 	warm(t, s, "key", redis)
 }
 
-// TestFrozen stops the server as SIGSTOP does: its connections stay up, and
-// nothing comes on them.
-func TestFrozen(t *testing.T) {
+// TestSilentCut stops the server as SIGSTOP does, and has the network drop what is
+// sent, without ending the connection: no error shows that. Values from the cache
+// are trusted for at most MaxStaleness.
+func TestSilentCut(t *testing.T) {
 	t.Parallel()
-	redis := startServer(t)
 	const staleness = time.Second
-	s := openTest(t, redisstore.Options{Addresses: []string{redis.Address}, MaxStaleness: staleness})
-	put(t, s, "warm", "value")
-	warm(t, s, "warm", redis)
+	for _, frozen := range []bool{true, false} {
+		redis := startServer(t)
+		way := redistest.StartProxy(t, redis.Address)
+		o := at(way.Address)
+		o.MaxStaleness = staleness
+		s, other := openTest(t, o), openTest(t, at(redis.Address))
+		put(t, other, "key", "before")
+		warm(t, s, "key", redis)
 
-	redis.Freeze(t)
-	frozen := time.Now()
-	last := frozen // when a warm read was answered last
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for ; ; <-tick.C {
-		start := time.Now()
-		_, err := s.Get(t.Context(), "warm")
-		if err != nil {
-			wantOutage(t, "Get", err)
-			break
+		after := "before"
+		if frozen {
+			redis.Freeze(t)
+		} else {
+			after = "after"
+			way.Swallow()
+			put(t, other, "key", after)
 		}
-		last = start
-	}
-	// The last contact was before the server froze, so the bound is exact.
-	if trusted := last.Sub(frozen); trusted > staleness {
-		t.Errorf("the cache was trusted for %v after the server froze, want up to %v", trusted, staleness)
-	}
-	wantNothingAnswered(t, s)
+		changed := time.Now() // the last contact was before this, so the bound is exact
+		impatient, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if err := s.Put(impatient, "other", nil, time.Time{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Put: %v, want the caller's deadline", err)
+		}
+		cancel()
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for ; ; <-tick.C {
+			since := time.Since(changed)
+			value, err := s.Get(t.Context(), "key")
+			if err != nil {
+				wantOutage(t, "Get", err)
+				break
+			}
+			if string(value) != "before" || since > staleness {
+				t.Fatalf("read %q %v after the change, frozen: %t", value, since, frozen)
+			}
+		}
+		wantNothingAnswered(t, s)
 
-	redis.Signal(t, syscall.SIGCONT)
-	eventually(t, "reads and writes work again", func() error {
-		return errors.Join(holds(t, s, "warm", "value"), s.Put(t.Context(), "new", nil, time.Time{}), s.Ping(t.Context()))
-	})
-	warm(t, s, "warm", redis)
+		if frozen {
+			redis.Signal(t, syscall.SIGCONT)
+		} else {
+			way.Mend()
+		}
+		eventually(t, "the store works again", func() error {
+			if value, err := s.Get(t.Context(), "key"); err == nil && string(value) != after {
+				t.Fatalf("%q after the connection is back, want %q", value, after)
+			}
+			return works(t, s, "key", after)
+		})
+		warm(t, s, "key", redis)
+	}
 }
 
-// TestFrozenUnderLoad has more calls under way than the connection's queue
-// holds: those that wait for room have a deadline too, so that all return while
-// the server is frozen.
+// frozenWrites are more than the queue of a connection holds.
+const frozenWrites = 1500
+
+// TestFrozenUnderLoad has more calls under way than the connection's queue holds:
+// those that wait for room have a deadline too.
 func TestFrozenUnderLoad(t *testing.T) {
 	redis := startServer(t)
-	s := openTest(t, onServer(redis))
+	s := openTest(t, at(redis.Address))
 	put(t, s, "key", "value")
 	redis.Freeze(t)
-	began := time.Now()
 	var all sync.WaitGroup
 	for i := range frozenWrites {
 		all.Go(func() {
@@ -152,23 +171,19 @@ func TestFrozenUnderLoad(t *testing.T) {
 		})
 	}
 	all.Wait()
-	t.Logf("the slowest write took %v", time.Since(began))
 	redis.Signal(t, syscall.SIGCONT)
 	eventually(t, "the store works again", func() error { return s.Ping(t.Context()) })
 }
 
-// frozenWrites are more than the queue of a connection holds.
-const frozenWrites = 1500
-
-// TestCutWhileChanged cuts the connection of one store while another one
-// changes and removes what the first has in its cache, and creates what the
-// first knows to be absent.
+// TestCutWhileChanged cuts the connection of one store, or has the network forget
+// it, while another one changes and removes what the first has in its cache, and
+// creates what the first knows to be absent.
 func TestCutWhileChanged(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
 	way := redistest.StartProxy(t, redis.Address)
-	s, other := openTest(t, redisstore.Options{Addresses: []string{way.Address}}), openTest(t, onServer(redis))
-	for round := range 5 {
+	s, other := openTest(t, at(way.Address)), openTest(t, at(redis.Address))
+	for round := range 6 {
 		before, after := fmt.Sprintf("before %d", round), fmt.Sprintf("after %d", round)
 		put(t, other, "changed", before)
 		put(t, other, "removed", before)
@@ -179,92 +194,73 @@ func TestCutWhileChanged(t *testing.T) {
 		for _, key := range []string{"changed", "removed", "created"} {
 			warm(t, s, key, redis)
 		}
-
-		way.Cut()
-		put(t, other, "changed", after)
+		if round%2 == 0 {
+			way.Cut()
+		} else {
+			way.Forget() // new connections work
+		}
 		put(t, other, "created", after)
 		if err := other.Delete(t.Context(), "removed"); err != nil {
 			t.Fatal(err)
 		}
-		way.Mend()
+		put(t, other, "changed", after)
+		if round%2 == 0 {
+			way.Mend()
+		}
 		// From the first answer that is not from memory on, all is new.
 		eventually(t, "the store sees the change", func() error { return holds(t, s, "changed", after) })
 		wantValue(t, s, "created", after)
-		wantAbsent(t, s, "removed")
+		wantValue(t, s, "removed", none)
+		eventually(t, "the store works", func() error { return works(t, s, "changed", after) })
 	}
 }
 
-// TestSilentCut drops what is sent without ending the connection: no error shows
-// that, and the cache is not trusted for longer than MaxStaleness.
-func TestSilentCut(t *testing.T) {
+// TestLostAnswers: Redis carries out a write, and the connection ends before its
+// answer has arrived. If the store repeated the write, it would find the result of
+// the first, and report a conflict.
+func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
 	way := redistest.StartProxy(t, redis.Address)
-	const staleness = time.Second
-	s := openTest(t, redisstore.Options{Addresses: []string{way.Address}, MaxStaleness: staleness})
-	other := openTest(t, onServer(redis))
-	put(t, other, "key", "before")
-	warm(t, s, "key", redis)
-
-	way.Swallow()
-	put(t, other, "key", "after")
-	changed := time.Now()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for ; ; <-tick.C {
-		start := time.Now()
-		value, err := s.Get(t.Context(), "key")
-		if err != nil {
-			wantOutage(t, "Get", err)
-			break
-		}
-		if since := start.Sub(changed); string(value) != "before" || since > staleness {
-			t.Fatalf("read %q %v after the change", value, since)
-		}
+	s, other := openTest(t, at(way.Address)), openTest(t, at(redis.Address))
+	if err := other.Swap(t.Context(), "script", nil, nil, time.Time{}); err != nil { // which is known from now on
+		t.Fatal(err)
 	}
-	way.Mend()
-	eventually(t, "the store sees the change", func() error {
-		value, err := s.Get(t.Context(), "key")
-		if string(value) == "before" {
-			t.Fatal("a stale value after the connection is back")
+	for name, test := range map[string]struct {
+		before string
+		write  func() error
+		after  string
+	}{
+		"take":   {"old", func() error { _, err := s.Take(t.Context(), "take"); return err }, none},
+		"swap":   {"old", func() error { return s.Swap(t.Context(), "swap", []byte("old"), []byte("new"), time.Time{}) }, "new"},
+		"create": {none, func() error { return s.Swap(t.Context(), "create", nil, []byte("new"), time.Time{}) }, "new"},
+	} {
+		if test.before != none {
+			put(t, other, name, test.before)
 		}
-		return err
-	})
-	wantValue(t, s, "key", "after")
-}
-
-// TestEndedContextOnTheWay gives up on a server that is frozen.
-func TestEndedContextOnTheWay(t *testing.T) {
-	t.Parallel()
-	redis := startServer(t)
-	s := openTest(t, onServer(redis))
-	redis.Signal(t, syscall.SIGSTOP)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := s.Put(ctx, "key", nil, time.Time{}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Put: %v, want the caller's deadline", err)
+		eventually(t, "the store works", func() error { return s.Ping(t.Context()) })
+		way.Mute()
+		result := make(chan error, 1)
+		go func() { result <- test.write() }()
+		eventually(t, name+" happens", func() error { return holds(t, other, name, test.after) })
+		way.Mend() // which ends the connection
+		wantOutage(t, name+", whose answer was lost", <-result)
 	}
-	if _, err := s.Get(ctx, "key"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrNotFound) {
-		t.Errorf("Get: %v, want the caller's deadline", err)
-	}
-	redis.Signal(t, syscall.SIGCONT)
 }
 
 // TestPingFindsRefusals asks a Redis that answers but takes no writes.
 func TestPingFindsRefusals(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
-	s := openTest(t, onServer(redis))
-	for _, test := range []struct {
-		refuse, relent, want string
-	}{
-		{"CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "OOM"},
-		{"REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", "READONLY"},
-		{"CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0", "NOREPLICAS"},
+	s := openTest(t, at(redis.Address))
+	for want, test := range map[string]struct{ refuse, relent string }{
+		"OOM":        {"CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"},
+		"READONLY":   {"REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"},
+		"NOREPLICAS": {"CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"},
 	} {
 		redis.Do(t, strings.Fields(test.refuse)...)
-		if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: Ping: %v, want %s", test.refuse, err, test.want)
+		if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: Ping: %v, want %s", test.refuse, err, want)
 		}
 		redis.Do(t, strings.Fields(test.relent)...)
 		if err := s.Ping(t.Context()); err != nil {

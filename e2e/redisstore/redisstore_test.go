@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"authgate/e2e/redistest"
+	"authgate/gateway/logtest"
 	"authgate/gateway/porttest"
 	"authgate/gateway/store"
 	"authgate/gateway/store/redisstore"
@@ -35,28 +35,15 @@ func openTest(t testing.TB, o redisstore.Options) *redisstore.Store {
 	return s
 }
 
-// conform runs the suite, with a prefix for each store that it opens.
-func conform(t *testing.T, o redisstore.Options) {
-	var stores atomic.Int64
-	storetest.Run(t, func(t *testing.T, now func() time.Time) storetest.Store {
-		mine := o
-		mine.Now = now
-		mine.KeyPrefix = fmt.Sprintf("store %d:", stores.Add(1))
-		return openTest(t, mine)
-	})
+// at returns the options for a store on the servers at these addresses.
+func at(addresses ...string) redisstore.Options {
+	return redisstore.Options{Addresses: addresses}
 }
 
-// TestConformance runs the suite with a usual cache, with one of one entry in
-// each shard, and with one that is never trusted.
-func TestConformance(t *testing.T) {
-	t.Parallel()
-	for name, o := range map[string]redisstore.Options{"warm": {}, "cold": {CacheEntries: 1}, "untrusted": {MaxStaleness: 1}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			o.Addresses = []string{startServer(t).Address}
-			conform(t, o)
-		})
-	}
+// startServer starts a Redis at a free address, with more arguments.
+func startServer(t testing.TB, args ...string) *redistest.Server {
+	t.Helper()
+	return redistest.Start(t, porttest.Address(t), args...)
 }
 
 func put(t testing.TB, s *redisstore.Store, key, value string) {
@@ -66,9 +53,15 @@ func put(t testing.TB, s *redisstore.Store, key, value string) {
 	}
 }
 
+// none is what a key without a value holds.
+const none = ""
+
 // holds returns an error unless key has the live value want.
 func holds(t testing.TB, s *redisstore.Store, key, want string) error {
 	got, err := s.Get(t.Context(), key)
+	if want == none && errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
 	if err != nil || string(got) != want {
 		return fmt.Errorf("Get(%q) = %q, %w; want %q", key, got, err, want)
 	}
@@ -82,19 +75,19 @@ func wantValue(t testing.TB, s *redisstore.Store, key, want string) {
 	}
 }
 
-func wantAbsent(t testing.TB, s *redisstore.Store, key string) {
-	t.Helper()
-	if got, err := s.Get(t.Context(), key); !errors.Is(err, store.ErrNotFound) {
-		t.Fatalf("Get(%q) = %q, %v; want ErrNotFound", key, got, err)
-	}
-}
-
 // wantOutage fails the test unless err says that the store could not answer.
 func wantOutage(t testing.TB, what string, err error) {
 	t.Helper()
 	if err == nil || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict) {
 		t.Fatalf("%s: error %v, want one that says that Redis does not answer", what, err)
 	}
+}
+
+// eventually waits until check returns nil. How long that takes depends on the
+// machine: benchmarks measure how long an outage of Redis lasts.
+func eventually(t testing.TB, what string, check func() error) {
+	t.Helper()
+	redistest.Eventually(t, redistest.Patience, what, check)
 }
 
 // warm reads key until the store answers from its cache, without a question to
@@ -120,9 +113,8 @@ func asked(t testing.TB, s *redisstore.Store, key string, servers ...*redistest.
 var commandCalls = regexp.MustCompile(`(?m)^cmdstat_([^:]+):calls=([0-9]+)`)
 
 // calls returns how often the servers have carried out a command.
-func calls(t testing.TB, command string, servers ...*redistest.Server) int {
+func calls(t testing.TB, command string, servers ...*redistest.Server) (sum int) {
 	t.Helper()
-	sum := 0
 	for _, server := range servers {
 		for _, found := range commandCalls.FindAllStringSubmatch(server.Do(t, "INFO", "commandstats"), -1) {
 			if found[1] == command {
@@ -134,55 +126,55 @@ func calls(t testing.TB, command string, servers ...*redistest.Server) int {
 	return sum
 }
 
-// startServer starts a Redis at a free address.
-func startServer(t testing.TB, args ...string) *redistest.Server {
-	t.Helper()
-	return redistest.Start(t, freeAddress(t), args...)
+// conform runs the suite, with a prefix for each store that it opens.
+func conform(t *testing.T, o redisstore.Options) {
+	var stores atomic.Int64
+	storetest.Run(t, func(t *testing.T, now func() time.Time) storetest.Store {
+		mine := o
+		mine.Now = now
+		mine.KeyPrefix = fmt.Sprintf("store %d:", stores.Add(1))
+		return openTest(t, mine)
+	})
 }
 
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	return porttest.Address(t)
-}
-
-// eventually waits until check returns nil. How long that takes depends on the
-// machine: benchmarks measure how long an outage of Redis lasts.
-func eventually(t testing.TB, what string, check func() error) {
-	t.Helper()
-	redistest.Eventually(t, redistest.Patience, what, check)
-}
-
-// onServer returns the options for a store on one server.
-func onServer(s *redistest.Server) redisstore.Options {
-	return redisstore.Options{Addresses: []string{s.Address}}
+// TestConformance runs the suite with a usual cache, with one of one entry in each
+// shard, and with one that is never trusted.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]redisstore.Options{"warm": {}, "cold": {CacheEntries: 1}, "untrusted": {MaxStaleness: 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o.Addresses = []string{startServer(t).Address}
+			conform(t, o)
+		})
+	}
 }
 
 // stored is what Redis holds for a value that stays.
 func stored(value string) string { return "\x01\x7f\xff\xff\xff\xff\xff\xff\xff" + value }
 
-// TestWhatRedisHolds looks at the keys and their lifetimes behind the store.
+// TestWhatRedisHolds looks at the keys and their lifetimes behind the store, and
+// puts under the prefix what no store has written.
 func TestWhatRedisHolds(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
-	s := openTest(t, redisstore.Options{Addresses: []string{redis.Address}, KeyPrefix: "authgate:"})
+	o := at(redis.Address)
+	o.KeyPrefix = "authgate:"
+	s := openTest(t, o)
 	put(t, s, "stays", "value")
-	if err := s.Put(t.Context(), "expires", []byte("value"), time.Now().Add(time.Hour)); err != nil {
+	if err := errors.Join(
+		s.Put(t.Context(), "expires", []byte("value"), time.Now().Add(time.Hour)),
+		s.Swap(t.Context(), "swapped", nil, []byte("value"), time.Now().Add(time.Hour)),
+		s.Ping(t.Context()),
+	); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Swap(t.Context(), "swapped", nil, []byte("value"), time.Now().Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Ping(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := redis.Do(t, "DBSIZE"); got != ":3" {
-		t.Errorf("DBSIZE = %s, want :3", got)
-	}
-	if got := redis.Do(t, "GET", "authgate:stays"); got != stored("value") {
-		t.Errorf("stored: %q", got)
-	}
-	if got := redis.Do(t, "PTTL", "authgate:stays"); got != ":-1" {
-		t.Errorf("an entry that stays has the lifetime %s", got)
+	for command, want := range map[string]string{
+		"DBSIZE": ":3", "GET authgate:stays": stored("value"), "PTTL authgate:stays": ":-1",
+	} {
+		if got := redis.Do(t, strings.Fields(command)...); got != want {
+			t.Errorf("%s = %q, want %q", command, got, want)
+		}
 	}
 	for _, key := range []string{"authgate:expires", "authgate:swapped"} {
 		var ttl int64
@@ -191,16 +183,10 @@ func TestWhatRedisHolds(t *testing.T) {
 			t.Errorf("%s is removed after %v, want an hour and at most a minute more", key, left)
 		}
 	}
-}
 
-// TestForeignValues puts under the prefix what no store has written.
-func TestForeignValues(t *testing.T) {
-	t.Parallel()
-	redis := startServer(t)
-	s := openTest(t, onServer(redis))
-	redis.Do(t, "SET", "short", "x")
-	redis.Do(t, "SET", "long", "something else altogether")
-	redis.Do(t, "LPUSH", "list", "x")
+	redis.Do(t, "SET", "authgate:short", "x")
+	redis.Do(t, "SET", "authgate:long", "something else altogether")
+	redis.Do(t, "LPUSH", "authgate:list", "x")
 	for _, key := range []string{"short", "long", "list"} {
 		_, err := s.Get(t.Context(), key)
 		wantOutage(t, "Get of "+key, err)
@@ -210,8 +196,8 @@ func TestForeignValues(t *testing.T) {
 	}
 }
 
-// rightsOf are the arguments that give a server the user of the package
-// comment, who may do no more than what is said there, for keys like pattern.
+// rightsOf are the arguments that give a server the user of the package comment,
+// who may do no more than what is said there, for keys like pattern.
 func rightsOf(t testing.TB, name, pattern string) []string {
 	t.Helper()
 	source, err := os.ReadFile("../../gateway/store/redisstore/redisstore.go")
@@ -230,32 +216,20 @@ func rightsOf(t testing.TB, name, pattern string) []string {
 // all that a store needs, and then a wrong password, which no log may show.
 func TestLeastPrivilege(t *testing.T) {
 	t.Parallel()
-	redis := startServer(t, append([]string{"--requirepass", "of another user"},
-		append(rightsOf(t, "gate", "~authgate:*"), rightsOf(t, "contract", "~store*")...)...)...)
-	o := redisstore.Options{Addresses: []string{redis.Address}, Username: "contract", Password: "right-password", KeyPrefix: "authgate:"}
+	redis := startServer(t, append([]string{"--requirepass", "of another user"}, rightsOf(t, "gate", "~store*")...)...)
+	o := at(redis.Address)
+	o.Username, o.Password, o.KeyPrefix = "gate", "right-password", "store:"
 	t.Run("Conformance", func(t *testing.T) { conform(t, o) })
-	o.Username = "gate"
 	s := openTest(t, o)
-	if err := s.Ping(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	put(t, s, "key", "value")
 	warm(t, s, "key", redis)
-	if value, err := s.Take(t.Context(), "key"); err != nil || string(value) != "value" {
-		t.Fatalf("Take = %q, %v", value, err)
-	}
-	wantAbsent(t, s, "key")
 
-	var log bytes.Buffer
-	o.Password, o.Logger = "wrong-password", slog.New(slog.NewTextHandler(&log, nil))
+	log := &logtest.Buffer{}
+	o.Password, o.Logger = "wrong-password", slog.New(slog.NewJSONHandler(log, nil))
 	s = openTest(t, o)
 	err := s.Ping(t.Context())
 	wantOutage(t, "Ping with a wrong password", err)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	told := log.String() + err.Error()
-	if !strings.Contains(told, "WRONGPASS") || strings.Contains(told, "wrong-password") {
+	if told := log.String() + err.Error(); !strings.Contains(told, "WRONGPASS") || strings.Contains(told, "wrong-password") {
 		t.Errorf("told: %s", told)
 	}
 }
@@ -276,17 +250,14 @@ func TestNoMorePrivilege(t *testing.T) {
 	}
 }
 
-// TestClockForbidden: the user at Redis may not ask for the time. The store
-// uses the local clock, and logs how to change that.
+// TestClockForbidden: the user at Redis may not ask for the time. The store uses
+// the local clock, and logs once how to change that.
 func TestClockForbidden(t *testing.T) {
 	t.Parallel()
-	redis := startServer(t, "--user", "gate", "on", ">right-password", "~store*", "+@all", "-time")
-	var log bytes.Buffer
-	local := time.Now().Add(-time.Hour)
-	s := openTest(t, redisstore.Options{
-		Addresses: []string{redis.Address}, Username: "gate", Password: "right-password", KeyPrefix: "store:",
-		Logger: slog.New(slog.NewTextHandler(&log, nil)), Local: func() time.Time { return local },
-	})
+	redis, log, local := startServer(t, strings.Fields("--user default on nopass ~* &* +@all -time")...), &logtest.Buffer{}, time.Now().Add(-time.Hour)
+	o := at(redis.Address)
+	o.Logger, o.Local = slog.New(slog.NewJSONHandler(log, nil)), func() time.Time { return local }
+	s := openTest(t, o)
 	put(t, s, "key", "value")
 	wantValue(t, s, "key", "value")
 	if now := s.Now(); !now.Equal(local) {
@@ -296,6 +267,6 @@ func TestClockForbidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := strings.Count(log.String(), "+time"); n != 1 {
-		t.Errorf("the log tells %d times:\n%s", n, log.String())
+		t.Errorf("the log tells %d times:\n%s", n, log)
 	}
 }
