@@ -13,64 +13,43 @@ import (
 	"time"
 )
 
-func TestParseStat(t *testing.T) {
+func TestParse(t *testing.T) {
 	t.Parallel()
-	const rest = " S 1 7 7 0 -1 4194304 100 0 0 0 123 45 0 0 20 0 5 0 1000 1000000 500 18446744073709551615\n"
-	tests := []struct {
-		name, stat string
-		want       time.Duration
-		fails      bool
+	const (
+		rest    = " S 1 7 7 0 -1 4194304 100 0 0 0 123 45 0 0 20 0 5 0 1000 1000000 500 18446744073709551615\n"
+		chatter = "Running 1s test @ https://127.0.0.1/\n  1 threads and 16 connections\n"
+	)
+	measured := load{requests: 12000, elapsed: 2 * time.Second, p50: 800 * time.Microsecond, p99: 2500 * time.Microsecond}
+	stat := func(text string) (any, error) { return parseStat(text) }
+	peak := func(text string) (any, error) { return parsePeak(text) }
+	result := func(text string) (any, error) { return parseLoad(chatter + text) }
+	for _, c := range []struct {
+		name  string
+		parse func(string) (any, error)
+		text  string
+		want  any // nil: an error
 	}{
-		{"plain", "42 (authgate)" + rest, 1680 * time.Millisecond, false},
-		{"odd command", "42 (a) R 1 (2 )" + rest, 1680 * time.Millisecond, false},
-		{"empty", "", 0, true},
-		{"no command", "42 authgate" + rest, 0, true},
-		{"short", "42 (authgate) S 1 7 7", 0, true},
-		{"no number", "42 (authgate) S 1 7 7 0 -1 4194304 100 0 0 0 x 45 0 0", 0, true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			got, err := parseStat(tt.stat)
-			if got != tt.want || (err != nil) != tt.fails {
-				t.Errorf("got %v, %v; want %v, an error: %t", got, err, tt.want, tt.fails)
-			}
-		})
-	}
-}
-
-func TestParsePeak(t *testing.T) {
-	t.Parallel()
-	if got, err := parsePeak("Name:\tauthgate\nVmHWM:\t   16384 kB\nVmRSS:\t 8 kB\n"); got != 16<<20 || err != nil {
-		t.Errorf("got %d, %v; want 16 MiB", got, err)
-	}
-	for _, status := range []string{"", "VmRSS:\t 8 kB\n", "VmHWM:\t many kB\n"} {
-		if got, err := parsePeak(status); err == nil {
-			t.Errorf("%q gives %d, want an error", status, got)
-		}
-	}
-}
-
-func TestParseLoad(t *testing.T) {
-	t.Parallel()
-	const chatter = "Running 1s test @ https://127.0.0.1/\n  1 threads and 16 connections\n"
-	got, err := parseLoad(chatter + "result 12000 2000000 800 2500 0 0 0 0 0\n")
-	want := load{requests: 12000, elapsed: 2 * time.Second, p50: 800 * time.Microsecond, p99: 2500 * time.Microsecond}
-	if got != want || err != nil {
-		t.Errorf("got %+v, %v; want %+v", got, err, want)
-	}
-	for name, out := range map[string]string{
-		"nothing":   chatter,
-		"short":     chatter + "result 12000 2000000\n",
-		"no answer": "result 0 2000000 0 0 0 0 0 0 0\n",
-		"connect":   "result 12000 2000000 800 2500 1 0 0 0 0\n",
-		"read":      "result 12000 2000000 800 2500 0 1 0 0 0\n",
-		"write":     "result 12000 2000000 800 2500 0 0 1 0 0\n",
-		"status":    "result 12000 2000000 800 2500 0 0 0 1 0\n",
-		"timeout":   "result 12000 2000000 800 2500 0 0 0 0 1\n",
+		{"stat", stat, "42 (authgate)" + rest, 1680 * time.Millisecond},
+		{"stat of an odd command", stat, "42 (a) R 1 (2 )" + rest, 1680 * time.Millisecond},
+		{"empty stat", stat, "", nil},
+		{"stat without a command", stat, "42 authgate" + rest, nil},
+		{"short stat", stat, "42 (authgate) S 1 7 7", nil},
+		{"stat without a number", stat, "42 (authgate) S 1 7 7 0 -1 4194304 100 0 0 0 x 45 0 0", nil},
+		{"peak", peak, "Name:\tauthgate\nVmHWM:\t   16384 kB\nVmRSS:\t 8 kB\n", int64(16 << 20)},
+		{"no peak", peak, "VmRSS:\t 8 kB\n", nil},
+		{"peak without a number", peak, "VmHWM:\t many kB\n", nil},
+		{"result", result, "result 12000 2000000 800 2500 0 0 0 0 0\n", measured},
+		{"no result", result, "", nil},
+		{"short result", result, "result 12000 2000000\n", nil},
+		{"no answer", result, "result 0 2000000 0 0 0 0 0 0 0\n", nil},
+		{"failed to connect", result, "result 12000 2000000 800 2500 1 0 0 0 0\n", nil},
+		{"failed to read", result, "result 12000 2000000 800 2500 0 1 0 0 0\n", nil},
+		{"failed to write", result, "result 12000 2000000 800 2500 0 0 1 0 0\n", nil},
+		{"a bad status", result, "result 12000 2000000 800 2500 0 0 0 1 0\n", nil},
+		{"timeout", result, "result 12000 2000000 800 2500 0 0 0 0 1\n", nil},
 	} {
-		if _, err := parseLoad(out); err == nil {
-			t.Errorf("%s: no error", name)
+		if got, err := c.parse(c.text); (err != nil) != (c.want == nil) || err == nil && got != c.want {
+			t.Errorf("%s: got %v, %v; want %v", c.name, got, err, c.want)
 		}
 	}
 }
@@ -90,33 +69,18 @@ func rounds(name string, ratios ...float64) series {
 
 func TestMedian(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		ratios []float64
-		want   float64
-	}{
-		{[]float64{1.5}, 1.5},
-		{[]float64{3, 1, 2}, 2},
-		{[]float64{4, 1, 3, 2}, 2.5},
-	} {
-		if got := median(rounds("", tt.ratios...), pair.ratio); got != tt.want {
-			t.Errorf("median of %v is %v, want %v", tt.ratios, got, tt.want)
+	for want, ratios := range map[float64][]float64{1.5: {1.5}, 2: {3, 1, 2}, 2.5: {4, 1, 3, 2}} {
+		if got := median(rounds("", ratios...), pair.ratio); got != want {
+			t.Errorf("median of %v is %v, want %v", ratios, got, want)
 		}
 	}
 }
 
 func TestNoiseIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		ratios []float64
-		noisy  bool
-	}{
-		{[]float64{1, 1.01, 0.99}, false},
-		{[]float64{1.5, 1.01, 0.5}, false},
-		{[]float64{1.03, 1.03, 1}, true},
-		{[]float64{0.97, 0.97, 1}, true},
-	} {
-		if err := rounds("", tt.ratios...).report(io.Discard, 0.02); (err != nil) != tt.noisy {
-			t.Errorf("%v: error %v, want one: %t", tt.ratios, err, tt.noisy)
+	for ratios, noisy := range map[[3]float64]bool{{1, 1.01, 0.99}: false, {1.5, 1.01, 0.5}: false, {1.03, 1.03, 1}: true, {0.97, 0.97, 1}: true} {
+		if err := rounds("", ratios[:]...).report(io.Discard, 0.02); (err != nil) != noisy {
+			t.Errorf("%v: error %v, want one: %t", ratios, err, noisy)
 		}
 	}
 }
@@ -178,14 +142,21 @@ func play(t *testing.T, role string, args ...string) []string {
 	return strings.Fields(string(line[:n]))
 }
 
+// testLab returns a lab with a certificate in these files.
+func testLab(t *testing.T, certificate, key string) *lab {
+	t.Helper()
+	l := &lab{certificate: certificate, key: key}
+	if err := l.makeCertificate(); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
 // TestBareProxyForwardsAll: the two roles work together over TLS as in a measurement,
 // and count the requests.
 func TestBareProxyForwardsAll(t *testing.T) {
 	t.Parallel()
-	l := &lab{certificate: t.TempDir() + "/c.pem", key: t.TempDir() + "/k.pem"}
-	if err := l.makeCertificate(); err != nil {
-		t.Fatal(err)
-	}
+	l := testLab(t, t.TempDir()+"/c.pem", t.TempDir()+"/k.pem")
 	upstreams := play(t, "upstream")
 	if len(upstreams) != 2 {
 		t.Fatalf("the upstream has the addresses %v, want two", upstreams)
@@ -204,84 +175,58 @@ func TestBareProxyForwardsAll(t *testing.T) {
 	}
 }
 
+// TestGuarded measures nothing unless the server answers with the user, and only to
+// the credential.
 func TestGuarded(t *testing.T) {
 	t.Parallel()
-	const key = "Authorization"
-	tests := []struct {
-		name    string
-		handler http.HandlerFunc
-		fails   bool
+	for name, c := range map[string]struct {
+		stranger, user int // the status
+		body           string
+		fails          bool
 	}{
-		{"guarded", func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get(key) != "right" {
-				w.WriteHeader(http.StatusUnauthorized)
-			}
-			io.WriteString(w, "alice")
-		}, false},
-		{"open", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "alice") }, true},
-		{"closed", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, true},
-		{"another user", func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get(key) != "right" {
-				w.WriteHeader(http.StatusUnauthorized)
-			}
-			io.WriteString(w, "bob")
-		}, true},
-		{"redirect", func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get(key) != "right" {
-				w.WriteHeader(http.StatusUnauthorized)
-				return
-			}
-			http.Redirect(w, r, "/signin", http.StatusFound)
-		}, true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			server := httptest.NewServer(tt.handler)
-			defer server.Close()
-			l := &lab{certificate: os.DevNull, key: os.DevNull}
-			if err := l.makeCertificate(); err != nil {
-				t.Fatal(err)
-			}
-			if err := l.guarded(t.Context(), server.URL, "alice", key, "right"); (err != nil) != tt.fails {
-				t.Errorf("error %v, want one: %t", err, tt.fails)
-			}
-		})
+		"guarded":      {http.StatusUnauthorized, http.StatusOK, "alice", false},
+		"open":         {http.StatusOK, http.StatusOK, "alice", true},
+		"closed":       {http.StatusUnauthorized, http.StatusUnauthorized, "", true},
+		"another user": {http.StatusUnauthorized, http.StatusOK, "bob", true},
+		"redirect":     {http.StatusUnauthorized, http.StatusFound, "alice", true},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Location", "/signin")
+			w.WriteHeader(map[bool]int{true: c.user, false: c.stranger}[r.Header.Get("Authorization") == "right"])
+			io.WriteString(w, c.body)
+		}))
+		l := testLab(t, os.DevNull, os.DevNull)
+		if err := l.guarded(t.Context(), server.URL, "alice", "Authorization", "right"); (err != nil) != c.fails {
+			t.Errorf("%s: error %v, want one: %t", name, err, c.fails)
+		}
+		server.Close()
 	}
 }
 
 func TestRoleRefuses(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{
-		{"-upstream", "http://127.0.0.1:1", "-certificate", os.DevNull, "-key", os.DevNull},
-		{"-upstream", ":"},
-		{"-what"},
-	} {
+	for _, args := range []string{"-upstream http://127.0.0.1:1 -certificate /dev/null -key /dev/null", "-upstream :", "-what"} {
 		stdin, stop := io.Pipe() // never ends before the test does
-		err := playRole("bare", args, stdin, io.Discard)
-		stop.Close()
-		if err == nil {
+		if err := playRole("bare", strings.Fields(args), stdin, io.Discard); err == nil {
 			t.Errorf("%v: it runs", args)
 		}
+		stop.Close()
 	}
 }
 
 func TestReadyGivesUp(t *testing.T) {
 	t.Parallel()
-	l := &lab{certificate: os.DevNull, key: os.DevNull}
-	if err := l.makeCertificate(); err != nil {
-		t.Fatal(err)
-	}
+	l := testLab(t, os.DevNull, os.DevNull)
 	failing := httptest.NewServer(http.NotFoundHandler())
 	defer failing.Close()
-	ended := &process{ended: make(chan struct{})}
+	running, ended := &process{ended: make(chan struct{})}, &process{ended: make(chan struct{})}
 	close(ended.ended)
 	if err := l.ready(t.Context(), ended, failing.URL); err == nil {
 		t.Error("a process that has ended is ready")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := l.ready(ctx, &process{ended: make(chan struct{})}, failing.URL); err == nil {
+	if err := l.ready(ctx, running, failing.URL); err == nil {
 		t.Error("a server that answers 404 is ready")
 	}
 }

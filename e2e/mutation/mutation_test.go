@@ -36,7 +36,6 @@ func TestMutants(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			const before, after = "package p\n\nfunc f(a, b int, ok bool) (int, error) {", "}\n"
 			source := []byte(before + test.body + after)
 			mutants, err := Mutants("p.go", source)
@@ -69,13 +68,10 @@ func TestRun(t *testing.T) {
 		"go.mod": "module example\n\ngo 1.26\n",
 		"p.go": `package p
 
-func Proved(n int) bool { return n < 2 }
-
+func Proved(n int) bool  { return n < 2 }
 func Unproved(n int) int { return n + 2 }
-
-func Unused(n int) int { return n - 2 }
-
-func Looped(n int) { for n > 0 { n-- } }
+func Unused(n int) int   { return n - 2 }
+func Looped(n int)       { for n > 0 { n-- } }
 `,
 		"p_test.go": `package p
 
@@ -84,9 +80,7 @@ import "testing"
 func Test(t *testing.T) {
 	Unproved(1)
 	Looped(1)
-	if !Proved(1) || Proved(2) || Proved(3) {
-		t.Error("not proved")
-	}
+	if !Proved(1) || Proved(2) || Proved(3) { t.Error("not proved") }
 }
 `,
 	} {
@@ -104,7 +98,7 @@ func Test(t *testing.T) {
 	}
 	got := strings.ReplaceAll(out.String(), dir+string(filepath.Separator), "")
 	for _, want := range []string{
-		"p.go:5:37: + to -: survived\n", "p.go:5:39: 2 to 3: survived\n",
+		"p.go:4:37: + to -: survived\n", "p.go:4:39: 2 to 3: survived\n",
 		"score 38 %: of 8 mutants tests found 3 (1 by timeout), 5 survived;",
 	} {
 		if !strings.Contains(got, want) {
