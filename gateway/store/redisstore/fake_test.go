@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -96,8 +95,7 @@ func (f *fakeRedis) serve(conn net.Conn) {
 			return
 		}
 		f.mu.Lock()
-		answer := f.answer(words)
-		_, err = io.WriteString(conn, answer)
+		_, err = io.WriteString(conn, f.answer(words))
 		f.mu.Unlock()
 		if err != nil {
 			return
@@ -106,13 +104,10 @@ func (f *fakeRedis) serve(conn net.Conn) {
 }
 
 // readCommand reads an array of strings.
-func readCommand(in *bufio.Reader) ([]string, error) {
-	var words, size int
-	if _, err := fmt.Fscanf(in, "*%d\r\n", &words); err != nil {
-		return nil, err
-	}
-	all := make([]string, words)
-	for i := range all {
+func readCommand(in *bufio.Reader) (words []string, err error) {
+	var count, size int
+	_, err = fmt.Fscanf(in, "*%d\r\n", &count)
+	for range count {
 		if _, err := fmt.Fscanf(in, "$%d\r\n", &size); err != nil {
 			return nil, err
 		}
@@ -120,9 +115,9 @@ func readCommand(in *bufio.Reader) ([]string, error) {
 		if _, err := io.ReadFull(in, text); err != nil {
 			return nil, err
 		}
-		all[i] = string(text[:size])
+		words = append(words, string(text[:size]))
 	}
-	return all, nil
+	return words, err
 }
 
 // answer carries out a command. The caller holds f.mu.
@@ -183,24 +178,22 @@ func (f *fakeRedis) push(t testing.TB, keys ...string) {
 	}
 }
 
-// set stores a value past the store.
-func (f *fakeRedis) set(key, value string) {
+func (f *fakeRedis) setRole(role string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.entries[key] = encode([]byte(value), never)
+	f.role = role
 }
 
-// count returns how often a command came.
-func (f *fakeRedis) count(command string) int {
+// count returns how often a command came, and how many connections were made.
+func (f *fakeRedis) count(command string) (commands, connections int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(slices.DeleteFunc(slices.Clone(f.commands), func(c string) bool { return c != command }))
-}
-
-func (f *fakeRedis) connections() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.conns)
+	for _, c := range f.commands {
+		if c == command {
+			commands++
+		}
+	}
+	return commands, len(f.conns)
 }
 
 // openFake opens a store on f that ends with the test. Its cache is trusted for
@@ -214,23 +207,6 @@ func openFake(t testing.TB, f *fakeRedis, o Options) *Store {
 	}
 	t.Cleanup(func() { _ = s.Close() }) // which never fails
 	return s
-}
-
-func put(t testing.TB, s *Store, key, value string) {
-	t.Helper()
-	if err := s.Put(t.Context(), key, []byte(value), time.Time{}); err != nil {
-		t.Fatalf("Put(%q): %v", key, err)
-	}
-}
-
-// wantValue fails the test unless key has the live value want; an empty want
-// means that there is none.
-func wantValue(t testing.TB, s *Store, key, want string) {
-	t.Helper()
-	got, err := s.Get(t.Context(), key)
-	if string(got) != want || want != "" && err != nil {
-		t.Fatalf("Get(%q) = %q, %v; want %q", key, got, err, want)
-	}
 }
 
 // eventually waits until come returns true.

@@ -17,6 +17,7 @@ import (
 
 	"authgate/gateway/clocktest"
 	"authgate/gateway/store"
+	"authgate/gateway/store/storetest"
 )
 
 var (
@@ -43,16 +44,16 @@ func TestImpossibleOptions(t *testing.T) {
 func TestWarmReadsAllocateNothing(t *testing.T) {
 	redis := startFake(t, nil)
 	s := openFake(t, redis, Options{KeyPrefix: "authgate:"})
-	redis.set("authgate:present", "value")
-	wantValue(t, s, "present", "value")
-	wantValue(t, s, "absent", "")
+	storetest.Put(t, s, "present", "value")
+	storetest.WantValue(t, s, "present", "value")
+	storetest.WantNone(t, s, "absent")
 	ctx := t.Context()
 	for _, key := range []string{"present", "absent"} {
 		if n := testing.AllocsPerRun(100, func() { _, _ = s.Get(ctx, key) }); n != 0 {
 			t.Errorf("Get(%q) allocates %v times", key, n)
 		}
 	}
-	if n := redis.count("GET"); n != 2 {
+	if n, _ := redis.count("GET"); n != 2 {
 		t.Errorf("Redis got %d GET, want those of the two cold reads", n)
 	}
 }
@@ -65,12 +66,12 @@ func TestCachedEntriesExpire(t *testing.T) {
 	if err := s.Put(t.Context(), "key", []byte("value"), clock.Now().Add(time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	wantValue(t, s, "key", "value")
+	storetest.WantValue(t, s, "key", "value")
 	clock.Advance(time.Second - 1)
-	wantValue(t, s, "key", "value")
+	storetest.WantValue(t, s, "key", "value")
 	clock.Advance(1)
-	wantValue(t, s, "key", "")
-	if n := redis.count("GET"); n != 1 {
+	storetest.WantNone(t, s, "key")
+	if n, _ := redis.count("GET"); n != 1 {
 		t.Errorf("Redis got %d GET, want 1", n)
 	}
 }
@@ -89,11 +90,11 @@ func TestPushes(t *testing.T) {
 			t.Parallel()
 			redis := startFake(t, nil)
 			s := openFake(t, redis, Options{KeyPrefix: "authgate:"})
-			redis.set("authgate:a", "value")
-			redis.set("authgate:b", "value")
-			for key, value := range map[string]string{"a": "value", "b": "value", "absent": ""} {
-				wantValue(t, s, key, value)
-			}
+			storetest.Put(t, s, "a", "value")
+			storetest.Put(t, s, "b", "value")
+			storetest.WantValue(t, s, "a", "value")
+			storetest.WantValue(t, s, "b", "value")
+			storetest.WantNone(t, s, "absent")
 			redis.push(t, test.pushed...)
 			for _, key := range test.gone {
 				eventually(t, "the push of "+key+" arrives", func() bool { return !cached(s, key) })
@@ -111,62 +112,58 @@ func TestPushes(t *testing.T) {
 func TestOwnWritesNeedNoPush(t *testing.T) {
 	t.Parallel()
 	s := openFake(t, startFake(t, nil), Options{})
-	for name, test := range map[string]struct {
-		write func() error
-		after string
-	}{
-		"put":    {func() error { return s.Put(t.Context(), "put", []byte("new"), time.Time{}) }, "new"},
-		"swap":   {func() error { return s.Swap(t.Context(), "swap", []byte("old"), []byte("new"), time.Time{}) }, "new"},
-		"take":   {func() error { _, err := s.Take(t.Context(), "take"); return err }, ""},
-		"delete": {func() error { return s.Delete(t.Context(), "delete") }, ""},
-	} {
-		put(t, s, name, "old")
-		wantValue(t, s, name, "old")
-		if err := test.write(); err != nil {
+	writes := map[string]func() error{
+		"put":    func() error { return s.Put(t.Context(), "put", []byte("new"), time.Time{}) },
+		"swap":   func() error { return s.Swap(t.Context(), "swap", []byte("old"), []byte("new"), time.Time{}) },
+		"take":   func() error { _, err := s.Take(t.Context(), "take"); return err },
+		"delete": func() error { return s.Delete(t.Context(), "delete") },
+	}
+	for name, write := range writes {
+		storetest.Put(t, s, name, "old")
+		storetest.WantValue(t, s, name, "old")
+		if err := write(); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		wantValue(t, s, name, test.after)
+		if name == "put" || name == "swap" {
+			storetest.WantValue(t, s, name, "new")
+		} else {
+			storetest.WantNone(t, s, name)
+		}
 	}
 }
 
-// TestOtherNodesStartOver: a node has another role than the one that the cache
-// was filled from.
-func TestOtherNodesStartOver(t *testing.T) {
+// TestCacheStartsOver: the cache is empty once a node has another role than when
+// the cache was filled, and before a new connection can be used.
+func TestCacheStartsOver(t *testing.T) {
 	t.Parallel()
 	redis := startFake(t, nil)
 	s := openFake(t, redis, Options{})
-	beat := func(want bool) {
-		t.Helper()
-		wantValue(t, s, "key", "")
+	beat := func() {
 		if err := s.link.beat(t.Context(), s.link.state.Load().client); err != nil {
 			t.Fatal(err)
 		}
-		if got := cached(s, "key"); got != want {
-			t.Errorf("cached after contact was confirmed: %t, want %t", got, want)
+	}
+	for _, step := range []struct {
+		what string
+		do   func()
+		want bool
+	}{
+		{"contact was confirmed", beat, true},
+		{"the node has another role", func() { redis.setRole("slave"); beat() }, false},
+		{"contact was confirmed again", beat, true},
+		{"there is another connection", func() {
+			conn, err := s.link.dial(t.Context(), redis.address, &net.Dialer{}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.Close()
+		}, false},
+	} {
+		storetest.WantNone(t, s, "key")
+		step.do()
+		if got := cached(s, "key"); got != step.want {
+			t.Errorf("cached after %s: %t, want %t", step.what, got, step.want)
 		}
-	}
-	beat(true)
-	redis.mu.Lock()
-	redis.role = "slave"
-	redis.mu.Unlock()
-	beat(false)
-	beat(true)
-}
-
-// TestNewConnectionStartsOver: the cache is empty before the connection can be
-// used.
-func TestNewConnectionStartsOver(t *testing.T) {
-	t.Parallel()
-	redis := startFake(t, nil)
-	s := openFake(t, redis, Options{})
-	wantValue(t, s, "key", "")
-	conn, err := s.link.dial(t.Context(), redis.address, &net.Dialer{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if cached(s, "key") {
-		t.Error("what was read on another connection is still cached")
 	}
 }
 
@@ -179,16 +176,12 @@ func TestOneConnection(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 100 {
 		all.Go(func() {
-			if err := s.Put(t.Context(), fmt.Sprint(i), []byte("value"), time.Time{}); err != nil {
-				t.Error(err)
-			}
-			if value, err := s.Get(t.Context(), fmt.Sprint(i)); string(value) != "value" {
-				t.Errorf("Get = %q, %v", value, err)
-			}
+			storetest.Put(t, s, fmt.Sprint(i), "value")
+			storetest.WantValue(t, s, fmt.Sprint(i), "value")
 		})
 	}
 	all.Wait()
-	if n := redis.connections(); n != 1 {
+	if _, n := redis.count(""); n != 1 {
 		t.Errorf("%d connections", n)
 	}
 }
@@ -204,17 +197,17 @@ func TestHangUp(t *testing.T) {
 	roots.AddCert(lender.Certificate())
 	redis := startFake(t, &tls.Config{Certificates: lender.TLS.Certificates})
 	s := openFake(t, redis, Options{TLS: &tls.Config{RootCAs: roots}})
-	put(t, s, "key", "value")
+	storetest.Put(t, s, "key", "value")
 	release := redis.hold() // the handshake, which is a part of connecting
 	defer release()
-	before := redis.connections()
+	_, before := redis.count("")
 	redis.cut()
 
 	ctx, hangUp := context.WithCancel(t.Context())
 	defer hangUp()
 	left := make(chan error, 1)
 	go func() { _, err := s.Get(ctx, "cold"); left <- err }()
-	eventually(t, "a connection is made", func() bool { return redis.connections() > before })
+	eventually(t, "a connection is made", func() bool { _, now := redis.count(""); return now > before })
 	var waiting, all sync.WaitGroup
 	for i := range 20 {
 		waiting.Add(1)

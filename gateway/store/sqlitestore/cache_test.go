@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"authgate/gateway/clocktest"
+	"authgate/gateway/store/storetest"
 )
 
 // TestWarmReadsStayInMemory takes the disk away: what is warm is answered all the
@@ -14,22 +15,22 @@ import (
 func TestWarmReadsStayInMemory(t *testing.T) {
 	clock := clocktest.New()
 	s := openTest(t, Options{Now: clock.Now})
-	put(t, s, "written", "value")
-	put(t, s, "expiring", "", clock.Now().Add(1))
-	wantAbsent(t, s, "asked for")
+	storetest.Put(t, s, "written", "value")
+	storetest.Put(t, s, "expiring", "", clock.Now().Add(1))
+	storetest.WantNone(t, s, "asked for")
 	wantError(t, "Delete", s.Delete(t.Context(), "deleted"), nil)
 	wantError(t, "Close", s.db.reader.Close(), nil)
 
 	for range 3 {
-		wantValue(t, s, "written", "value")
-		wantAbsent(t, s, "asked for")
-		wantAbsent(t, s, "deleted")
+		storetest.WantValue(t, s, "written", "value")
+		storetest.WantNone(t, s, "asked for")
+		storetest.WantNone(t, s, "deleted")
 	}
-	wantValue(t, s, "expiring", "")
+	storetest.WantValue(t, s, "expiring", "")
 	clock.Advance(1)
-	wantAbsent(t, s, "expiring")
+	storetest.WantNone(t, s, "expiring")
 	clock.Advance(-1)
-	wantAbsent(t, s, "expiring") // the dead stay dead, also when a clock is set back
+	storetest.WantNone(t, s, "expiring") // the dead stay dead, also when a clock is set back
 	_, err := s.Get(t.Context(), "cold")
 	wantFailure(t, "Get of a cold key without a disk", err)
 
@@ -46,12 +47,12 @@ func TestUnknownKeysEvictNothing(t *testing.T) {
 	t.Parallel()
 	const entries = 10 * cacheShards
 	s := openTest(t, Options{CacheEntries: entries})
-	put(t, s, "session", "value")
+	storetest.Put(t, s, "session", "value")
 	for i := range 4 * entries {
-		wantAbsent(t, s, fmt.Sprintf("guess %d", i))
+		storetest.WantNone(t, s, fmt.Sprintf("guess %d", i))
 	}
 	wantError(t, "Close", s.db.reader.Close(), nil)
-	wantValue(t, s, "session", "value")
+	storetest.WantValue(t, s, "session", "value")
 
 	var present, absent int
 	for i := range s.cache.shards {
@@ -133,9 +134,9 @@ func TestSweptEntriesLeaveTheCache(t *testing.T) {
 	t.Parallel()
 	clock := clocktest.New()
 	s := openTest(t, Options{Now: clock.Now})
-	put(t, s, "key", "", clock.Now().Add(1))
+	storetest.Put(t, s, "key", "", clock.Now().Add(1))
 	clock.Advance(1)
 	wantError(t, "sweep", s.sweepAll(t.Context()), nil)
 	clock.Advance(-1)
-	wantAbsent(t, s, "key")
+	storetest.WantNone(t, s, "key")
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+
+	"authgate/gateway/store/storetest"
 )
 
 func TestOneOpenAtATime(t *testing.T) {
@@ -16,13 +18,13 @@ func TestOneOpenAtATime(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "other name.db")
 	wantError(t, "symlink", os.Symlink(path, link), nil)
 	first := openTest(t, Options{Path: path})
-	put(t, first, "key", "value")
+	storetest.Put(t, first, "key", "value")
 	for _, name := range []string{path, link} {
 		wantRefused(t, Options{Path: name}, "in use by another authgate", "process "+strconv.Itoa(os.Getpid()))
 	}
-	put(t, first, "key", "newer value") // the attempt did no harm to the first, and ends with it
+	storetest.Put(t, first, "key", "newer value") // the attempt did no harm to the first, and ends with it
 	wantError(t, "Close", first.Close(), nil)
-	wantValue(t, openTest(t, Options{Path: link}), "key", "newer value")
+	storetest.WantValue(t, openTest(t, Options{Path: link}), "key", "newer value")
 }
 
 // TestFilesAreTheOwnersAlone must not run beside others: the file mode mask
@@ -32,7 +34,7 @@ func TestFilesAreTheOwnersAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	for _, name := range []string{"new", "left open to all"} {
 		s := openTest(t, Options{Path: path})
-		put(t, s, "key", "value")
+		storetest.Put(t, s, "key", "value")
 		for _, suffix := range []string{"", walSuffix, shmSuffix, ".lock"} {
 			if info, err := os.Stat(path + suffix); err != nil || info.Mode().Perm() != 0o600 {
 				t.Errorf("%s: *%s: %v, %v; want mode 600", name, suffix, info, err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"authgate/gateway/logtest"
+	"authgate/gateway/store/storetest"
 )
 
 // TestLostFiles deletes and replaces the files of an open store: nothing is
@@ -27,13 +28,13 @@ func TestLostFiles(t *testing.T) {
 				t.Parallel()
 				log := &logtest.Buffer{}
 				s := openTest(t, Options{Logger: slog.New(slog.NewJSONHandler(log, nil))})
-				put(t, s, "key", "value")
+				storetest.Put(t, s, "key", "value")
 				path := s.db.path + suffix
 				wantError(t, "lose", lose(path), nil)
 				for range 2 {
 					wantMoved(t, s, path)
 				}
-				wantValue(t, s, "key", "value") // from memory, where it is still true
+				storetest.WantValue(t, s, "key", "value") // from memory, where it is still true
 				if all := log.Records(t, "the store refuses all writes"); len(all) != 1 || !strings.Contains(log.String(), "stop the gateway") {
 					t.Errorf("want one error in the log that says what to do:\n%s", log)
 				}
@@ -41,7 +42,7 @@ func TestLostFiles(t *testing.T) {
 					return
 				}
 				wantError(t, "rename", os.Rename(path+".old", path), nil)
-				put(t, s, "key", "newer value")
+				storetest.Put(t, s, "key", "newer value")
 				wantError(t, "Ping with the file in its place again", s.Ping(t.Context()), nil)
 				log.Last(t, "the files of the store are back")
 			})
@@ -84,9 +85,9 @@ func TestStopSavesWhatALostLogHolds(t *testing.T) {
 	for _, suffix := range []string{walSuffix, shmSuffix} {
 		path := filepath.Join(t.TempDir(), "test.db")
 		s := openTest(t, Options{Path: path})
-		put(t, s, "key", "value")
+		storetest.Put(t, s, "key", "value")
 		wantError(t, "remove", os.Remove(path+suffix), nil)
 		wantError(t, "Close without "+suffix, s.Close(), nil)
-		wantValue(t, openTest(t, Options{Path: path}), "key", "value")
+		storetest.WantValue(t, openTest(t, Options{Path: path}), "key", "value")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"authgate/gateway/clocktest"
+	"authgate/gateway/store/storetest"
 )
 
 func TestEntriesOutliveTheProcess(t *testing.T) {
@@ -21,10 +22,10 @@ func TestEntriesOutliveTheProcess(t *testing.T) {
 	o := Options{Path: filepath.Join(t.TempDir(), "a?b#c%20d&e=f;g h'i.db"), Now: clock.Now}
 	s := openTest(t, o)
 	for key, life := range map[string]time.Duration{"soon": time.Minute, "later": time.Hour} {
-		put(t, s, key, "value", clock.Now().Add(life))
+		storetest.Put(t, s, key, "value", clock.Now().Add(life))
 	}
-	put(t, s, "never", "value")
-	put(t, s, "deleted", "value")
+	storetest.Put(t, s, "never", "value")
+	storetest.Put(t, s, "deleted", "value")
 	wantError(t, "Delete", s.Delete(t.Context(), "deleted"), nil)
 	wantError(t, "Close", s.Close(), nil)
 	for _, suffix := range []string{walSuffix, shmSuffix} {
@@ -34,10 +35,10 @@ func TestEntriesOutliveTheProcess(t *testing.T) {
 
 	clock.Advance(time.Minute)
 	s = openTest(t, o)
-	wantValue(t, s, "never", "value")
-	wantValue(t, s, "later", "value")
-	wantAbsent(t, s, "soon")
-	wantAbsent(t, s, "deleted")
+	storetest.WantValue(t, s, "never", "value")
+	storetest.WantValue(t, s, "later", "value")
+	storetest.WantNone(t, s, "soon")
+	storetest.WantNone(t, s, "deleted")
 }
 
 // TestOpenRefuses lists what Open must not start with. The error names the file
@@ -109,7 +110,7 @@ func TestEmptyFileIsTaken(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "test.db")
 	overwrite(t, path, 0, nil)
-	wantAbsent(t, openTest(t, Options{Path: path}), "key")
+	storetest.WantNone(t, openTest(t, Options{Path: path}), "key")
 }
 
 // execute runs statements on the file at path as another program would.

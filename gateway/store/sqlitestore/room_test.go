@@ -15,6 +15,7 @@ import (
 
 	"authgate/gateway/logtest"
 	"authgate/gateway/store"
+	"authgate/gateway/store/storetest"
 )
 
 // limitPages lets the database have that many pages more than it has, as a disk
@@ -45,9 +46,8 @@ func wantReserve(t *testing.T, s *Store, when string, want bool) {
 // TestPingNeedsRoomForALogin leaves room for less than a login, then for a login
 // that is larger than most.
 func TestPingNeedsRoomForALogin(t *testing.T) {
-	t.Parallel()
 	inBubble(t, func(t *testing.T, s *Store, log *logtest.Buffer) {
-		put(t, s, "login", "value")
+		storetest.Put(t, s, "login", "value")
 		s.limitPages(t, 3)
 		wantError(t, "Ping with room for 3 pages", s.Ping(t.Context()), errNoRoom)
 		s.unlimitPages(t)
@@ -77,7 +77,6 @@ func TestPingNeedsRoomForALogin(t *testing.T) {
 // TestSweeperFindsRoom: the store notices by itself that there is room again, also
 // if no client asks for readiness.
 func TestSweeperFindsRoom(t *testing.T) {
-	t.Parallel()
 	inBubble(t, func(t *testing.T, s *Store, _ *logtest.Buffer) {
 		s.limitPages(t, 0)
 		wantError(t, "Put", s.Put(t.Context(), "large", make([]byte, loginRoom), time.Time{}), errNoRoom)
@@ -92,7 +91,6 @@ func TestSweeperFindsRoom(t *testing.T) {
 
 // TestPingsShareALargeWrite: a prober cannot make the store write much.
 func TestPingsShareALargeWrite(t *testing.T) {
-	t.Parallel()
 	inBubble(t, func(t *testing.T, s *Store, _ *logtest.Buffer) {
 		ping := func() int64 {
 			t.Helper()
@@ -128,7 +126,7 @@ func TestReserveIsForEndings(t *testing.T) {
 		}})
 		s = openTest(t, Options{Logger: logger})
 		ending, much := store.Ending(t.Context()), make([]byte, loginRoom)
-		put(t, s, "session", "value")
+		storetest.Put(t, s, "session", "value")
 		s.limitPages(t, 0)
 		logIn := func() error { return s.Put(t.Context(), "login", much, time.Time{}) }
 		wantError(t, "a login on a full disk", logIn(), errNoRoom)
@@ -165,17 +163,16 @@ func (h hook) Handle(_ context.Context, record slog.Record) error {
 // TestEndingsComeFirst has a login and a logout share a transaction for which
 // there is no room.
 func TestEndingsComeFirst(t *testing.T) {
-	t.Parallel()
 	inBubble(t, func(t *testing.T, s *Store, _ *logtest.Buffer) {
-		put(t, s, "session", "value")
+		storetest.Put(t, s, "session", "value")
 		s.limitPages(t, 0)
 		together(t, s,
 			func() {
 				wantError(t, "login", s.Put(t.Context(), "other", make([]byte, loginRoom), time.Time{}), errNoRoom)
 			},
 			func() { wantError(t, "logout", s.Delete(t.Context(), "session"), nil) })
-		wantAbsent(t, s, "session")
-		wantAbsent(t, s, "other")
+		storetest.WantNone(t, s, "session")
+		storetest.WantNone(t, s, "other")
 	})
 }
 

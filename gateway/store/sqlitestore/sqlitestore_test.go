@@ -36,9 +36,10 @@ func openTest(t testing.TB, o Options) *Store {
 	return s
 }
 
-// inBubble runs f with a store on the clock of a bubble.
+// inBubble runs f with a store on the clock of a bubble, beside other tests.
 func inBubble(t *testing.T, f func(t *testing.T, s *Store, log *logtest.Buffer)) {
 	t.Helper()
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log := &logtest.Buffer{}
 		f(t, openTest(t, Options{Logger: slog.New(slog.NewJSONHandler(log, nil))}), log)
@@ -67,28 +68,6 @@ func (s *Store) execute(t testing.TB, statements ...string) {
 			t.Fatalf("%s: %v", statement, err)
 		}
 	}
-}
-
-// put stores a value that stays, unless an expiry is given.
-func put(t testing.TB, s *Store, key, value string, expires ...time.Time) {
-	t.Helper()
-	expires = append(expires, time.Time{})
-	wantError(t, "Put of "+key, s.Put(t.Context(), key, []byte(value), expires[0]), nil)
-}
-
-// wantValue reports an error unless key has the live value want.
-func wantValue(t testing.TB, s *Store, key, want string) {
-	t.Helper()
-	if got, err := s.Get(t.Context(), key); err != nil || string(got) != want {
-		t.Errorf("Get(%q) = %q, %v; want %q", key, got, err, want)
-	}
-}
-
-// wantAbsent reports an error unless the store says that key has no value.
-func wantAbsent(t testing.TB, s *Store, key string) {
-	t.Helper()
-	_, err := s.Get(t.Context(), key)
-	wantError(t, "Get of "+key, err, store.ErrNotFound)
 }
 
 func wantError(t testing.TB, what string, got, want error) {

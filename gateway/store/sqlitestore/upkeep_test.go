@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"authgate/gateway/logtest"
+	"authgate/gateway/store/storetest"
 )
 
 // wantRows reports an error unless so many entries are on the disk, dead ones
@@ -21,7 +22,6 @@ func (s *Store) wantRows(t *testing.T, want int) {
 }
 
 func TestSweeper(t *testing.T) {
-	t.Parallel()
 	inBubble(t, func(t *testing.T, s *Store, _ *logtest.Buffer) {
 		const each = 3*sweepBatch + 1
 		fill(t, s, 3*each, time.Now().Add(30*time.Second), time.Now().Add(90*time.Second))
@@ -38,16 +38,15 @@ func TestSweeper(t *testing.T) {
 			synctest.Wait()
 			s.wantRows(t, step.want)
 		}
-		wantAbsent(t, s, "key 0")
-		wantValue(t, s, "key 2", string(make([]byte, 256)))
+		storetest.WantNone(t, s, "key 0")
+		storetest.WantValue(t, s, "key 2", string(make([]byte, 256)))
 	})
 }
 
 // TestSweeperReports has the sweeper fail and then recover.
 func TestSweeperReports(t *testing.T) {
-	t.Parallel()
 	inBubble(t, func(t *testing.T, s *Store, log *logtest.Buffer) {
-		put(t, s, "key", "", time.Now().Add(time.Second))
+		storetest.Put(t, s, "key", "", time.Now().Add(time.Second))
 		s.execute(t, "PRAGMA query_only = ON")
 		time.Sleep(sweepInterval)
 		synctest.Wait()
@@ -99,7 +98,6 @@ func (s *Store) plan(t *testing.T, query string) (steps string) {
 
 // TestPingTellsTheTruth breaks the writer, and then the readers.
 func TestPingTellsTheTruth(t *testing.T) {
-	t.Parallel()
 	inBubble(t, func(t *testing.T, s *Store, _ *logtest.Buffer) {
 		wantError(t, "Ping of a sound store", s.Ping(t.Context()), nil)
 
@@ -125,11 +123,11 @@ func TestPingTellsTheTruth(t *testing.T) {
 func TestUnreadableIsNotAbsent(t *testing.T) {
 	t.Parallel()
 	s := openTest(t, Options{})
-	put(t, s, "key", "value")
+	storetest.Put(t, s, "key", "value")
 	s.cache.evict("key")
 	s.execute(t, "ALTER TABLE entries RENAME TO hidden")
 	_, err := s.Get(t.Context(), "key")
 	wantFailure(t, "Get without a table", err, "get in "+s.db.path+": ")
 	s.execute(t, "ALTER TABLE hidden RENAME TO entries")
-	wantValue(t, s, "key", "value")
+	storetest.WantValue(t, s, "key", "value")
 }

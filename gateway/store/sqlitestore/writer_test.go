@@ -13,6 +13,7 @@ import (
 
 	"authgate/gateway/logtest"
 	"authgate/gateway/store"
+	"authgate/gateway/store/storetest"
 )
 
 // hold keeps the writer in the midst of a transaction until the returned
@@ -61,9 +62,8 @@ func (s *Store) set(ctx context.Context, key string, more func(*batch) error) er
 // TestGroupCommit queues writes behind a busy writer: they share one transaction,
 // and each gets its own result.
 func TestGroupCommit(t *testing.T) {
-	t.Parallel()
 	inBubble(t, func(t *testing.T, s *Store, _ *logtest.Buffer) {
-		put(t, s, "taken", "value")
+		storetest.Put(t, s, "taken", "value")
 		batches := make(map[*batch]bool)
 		calls := []func(){
 			func() {
@@ -90,14 +90,13 @@ func TestGroupCommit(t *testing.T) {
 			t.Errorf("the writes took %d transactions, want 1", len(batches))
 		}
 		for i := range 50 {
-			wantValue(t, s, fmt.Sprint(i), "value")
+			storetest.WantValue(t, s, fmt.Sprint(i), "value")
 		}
 	})
 }
 
 // TestFailedStatementFailsAlone puts a write that cannot be done between others.
 func TestFailedStatementFailsAlone(t *testing.T) {
-	t.Parallel()
 	inBubble(t, func(t *testing.T, s *Store, _ *logtest.Buffer) {
 		sound := func(key string) func() {
 			return func() {
@@ -111,18 +110,17 @@ func TestFailedStatementFailsAlone(t *testing.T) {
 			})
 			wantFailure(t, "nonsense", err, "no such table: nowhere")
 		}, sound("after"))
-		wantValue(t, s, "before", "value")
-		wantAbsent(t, s, "nonsense")
-		wantValue(t, s, "after", "value")
+		storetest.WantValue(t, s, "before", "value")
+		storetest.WantNone(t, s, "nonsense")
+		storetest.WantValue(t, s, "after", "value")
 	})
 }
 
 // TestTimePassesWithinATransaction lets an entry expire after a transaction has
 // begun and before a write joins it.
 func TestTimePassesWithinATransaction(t *testing.T) {
-	t.Parallel()
 	inBubble(t, func(t *testing.T, s *Store, _ *logtest.Buffer) {
-		put(t, s, "key", "old", time.Now().Add(time.Second))
+		storetest.Put(t, s, "key", "old", time.Now().Add(time.Second))
 		release := hold(t, s)
 		time.Sleep(time.Second) // moves the clock of the bubble
 		var all sync.WaitGroup
@@ -132,17 +130,16 @@ func TestTimePassesWithinATransaction(t *testing.T) {
 		synctest.Wait()
 		release()
 		all.Wait()
-		wantValue(t, s, "key", "new")
+		storetest.WantValue(t, s, "key", "new")
 	})
 }
 
 // TestFailedCommitFailsAll makes COMMIT itself fail by a constraint that is
 // checked no earlier.
 func TestFailedCommitFailsAll(t *testing.T) {
-	t.Parallel()
 	inBubble(t, func(t *testing.T, s *Store, _ *logtest.Buffer) {
-		put(t, s, "kept", "old")
-		put(t, s, "taken", "old")
+		storetest.Put(t, s, "kept", "old")
+		storetest.Put(t, s, "taken", "old")
 		s.execute(t, "PRAGMA foreign_keys = ON", "CREATE TABLE parent (id INTEGER PRIMARY KEY)",
 			"CREATE TABLE child (id INTEGER REFERENCES parent DEFERRABLE INITIALLY DEFERRED)")
 		take := func(key string) error { _, err := s.Take(t.Context(), key); return err }
@@ -162,11 +159,11 @@ func TestFailedCommitFailsAll(t *testing.T) {
 			calls = append(calls, func() { wantFailure(t, name, call(), "commit: ") })
 		}
 		together(t, s, calls...)
-		wantValue(t, s, "kept", "old")
-		wantValue(t, s, "taken", "old")
-		wantAbsent(t, s, "created")
-		put(t, s, "kept", "newer") // the store works on
-		wantValue(t, s, "kept", "newer")
+		storetest.WantValue(t, s, "kept", "old")
+		storetest.WantValue(t, s, "taken", "old")
+		storetest.WantNone(t, s, "created")
+		storetest.Put(t, s, "kept", "newer") // the store works on
+		storetest.WantValue(t, s, "kept", "newer")
 	})
 }
 
@@ -179,30 +176,29 @@ func TestDiskRefusesWrites(t *testing.T) {
 	} {
 		s := openTest(t, Options{})
 		big := make([]byte, 100_000)
-		put(t, s, "key", "old")
+		storetest.Put(t, s, "key", "old")
 		s.execute(t, test.refuse)
 		wantFailure(t, want, s.Put(t.Context(), "key", big, time.Time{}), "put in "+s.db.path, want)
 		wantFailure(t, want, s.Swap(t.Context(), "other", nil, big, time.Time{}), "swap in "+s.db.path, want)
-		wantValue(t, s, "key", "old")
-		wantAbsent(t, s, "other")
+		storetest.WantValue(t, s, "key", "old")
+		storetest.WantNone(t, s, "other")
 		s.execute(t, test.relent)
-		put(t, s, "key", string(big))
-		wantValue(t, s, "key", string(big))
+		storetest.Put(t, s, "key", string(big))
+		storetest.WantValue(t, s, "key", string(big))
 	}
 }
 
 // TestWaitingEndsWithTheContext gives up on a busy writer before it has taken the
 // write: the write is not carried out.
 func TestWaitingEndsWithTheContext(t *testing.T) {
-	t.Parallel()
 	inBubble(t, func(t *testing.T, s *Store, _ *logtest.Buffer) {
-		put(t, s, "key", "old")
+		storetest.Put(t, s, "key", "old")
 		release := hold(t, s)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		wantError(t, "Put behind a busy writer", s.Put(ctx, "key", []byte("new"), time.Time{}), context.DeadlineExceeded)
 		release()
-		wantValue(t, s, "key", "old")
+		storetest.WantValue(t, s, "key", "old")
 
 		late := &write{ctx: ctx, done: make(chan struct{}), do: func(*batch) ([]byte, error) {
 			t.Error("a write whose context has ended is carried out")
@@ -227,7 +223,7 @@ func TestSlicesAreTheCallersOnceItLeaves(t *testing.T) {
 		}
 		return time.Now()
 	}})
-	put(t, s, "key", "old")
+	storetest.Put(t, s, "key", "old")
 
 	old, value := []byte("old"), []byte("new")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -242,13 +238,12 @@ func TestSlicesAreTheCallersOnceItLeaves(t *testing.T) {
 	cancel()
 	leaving.Wait()
 	close(proceed)
-	put(t, s, "other", "value") // comes after the Swap
-	wantValue(t, s, "key", "new")
+	storetest.Put(t, s, "other", "value") // comes after the Swap
+	storetest.WantValue(t, s, "key", "new")
 }
 
 // TestCloseReleasesThoseWhoWait closes the store over a queue of writes.
 func TestCloseReleasesThoseWhoWait(t *testing.T) {
-	t.Parallel()
 	inBubble(t, func(t *testing.T, s *Store, _ *logtest.Buffer) {
 		release := hold(t, s)
 		var waiting, closing sync.WaitGroup
@@ -270,21 +265,21 @@ func TestOtherProgramsWrite(t *testing.T) {
 	log := &logtest.Buffer{}
 	path := filepath.Join(t.TempDir(), "test.db")
 	s := openTest(t, Options{Path: path, Logger: slog.New(slog.NewJSONHandler(log, nil))})
-	put(t, s, "changed", "ours")
-	put(t, s, "deleted", "ours")
-	wantAbsent(t, s, "created")
-	put(t, s, "other", "value")
+	storetest.Put(t, s, "changed", "ours")
+	storetest.Put(t, s, "deleted", "ours")
+	storetest.WantNone(t, s, "created")
+	storetest.Put(t, s, "other", "value")
 	if log.String() != "" {
 		t.Fatalf("before another program has written, the log has %s", log)
 	}
 	execute(t, path, "UPDATE entries SET value = X'31' WHERE key = CAST('changed' AS BLOB)",
 		"DELETE FROM entries WHERE key = CAST('deleted' AS BLOB)", "INSERT INTO entries VALUES (CAST('created' AS BLOB), 0, X'32')")
-	put(t, s, "other", "newer value")
-	wantValue(t, s, "changed", "1")
-	wantAbsent(t, s, "deleted")
-	wantValue(t, s, "created", "2")
-	wantValue(t, s, "other", "newer value")
-	put(t, s, "other", "newest value")
+	storetest.Put(t, s, "other", "newer value")
+	storetest.WantValue(t, s, "changed", "1")
+	storetest.WantNone(t, s, "deleted")
+	storetest.WantValue(t, s, "created", "2")
+	storetest.WantValue(t, s, "other", "newer value")
+	storetest.Put(t, s, "other", "newest value")
 	const message = "another program has written to the database of the running gateway; the gateway continues with the changed data"
 	if got := log.Records(t, message); len(got) != 1 {
 		t.Errorf("the log says it %d times, want once: %s", len(got), log)

@@ -64,12 +64,12 @@ func testOneWins(t *testing.T, s Store, clock *clocktest.Clock) {
 		clock.Advance(1)
 		contest("creation after expiry", store.ErrConflict, create)
 		old := *current.Load()
-		wantValue(t, s, "key", old)
+		WantValue(t, s, "key", old)
 		contest("swap", store.ErrConflict, func(value string) error {
 			return s.Swap(t.Context(), "key", []byte(old), []byte(value), never)
 		})
 		old = *current.Load()
-		wantValue(t, s, "key", old)
+		WantValue(t, s, "key", old)
 		contest("take", store.ErrNotFound, func(string) error {
 			got, err := s.Take(t.Context(), "key")
 			if err == nil && string(got) != old {
@@ -77,7 +77,7 @@ func testOneWins(t *testing.T, s Store, clock *clocktest.Clock) {
 			}
 			return err
 		})
-		wantNone(t, s, "key")
+		WantNone(t, s, "key")
 	}
 }
 

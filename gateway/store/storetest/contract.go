@@ -11,25 +11,25 @@ import (
 )
 
 func testBasics(t *testing.T, s Store, _ *clocktest.Clock) {
-	wantNone(t, s, "a")
+	WantNone(t, s, "a")
 	remove(t, s, "a") // not there: no error
 
-	put(t, s, "a", "1", never)
-	put(t, s, "b", "2", never)
-	wantValue(t, s, "a", "1")
-	wantValue(t, s, "a", "1") // also when asked again
-	wantValue(t, s, "b", "2")
+	Put(t, s, "a", "1", never)
+	Put(t, s, "b", "2", never)
+	WantValue(t, s, "a", "1")
+	WantValue(t, s, "a", "1") // also when asked again
+	WantValue(t, s, "b", "2")
 
-	put(t, s, "a", "one, and longer", never)
-	wantValue(t, s, "a", "one, and longer")
+	Put(t, s, "a", "one, and longer", never)
+	WantValue(t, s, "a", "one, and longer")
 
 	remove(t, s, "a")
-	wantNone(t, s, "a")
-	wantValue(t, s, "b", "2")
+	WantNone(t, s, "a")
+	WantValue(t, s, "b", "2")
 	remove(t, s, "a")
 
-	put(t, s, "a", "back", never)
-	wantValue(t, s, "a", "back")
+	Put(t, s, "a", "back", never)
+	WantValue(t, s, "a", "back")
 }
 
 func testValues(t *testing.T, s Store, _ *clocktest.Clock) {
@@ -49,7 +49,7 @@ func testValues(t *testing.T, s Store, _ *clocktest.Clock) {
 		if err := s.Put(t.Context(), name, value, never); err != nil {
 			t.Fatalf("Put(%q): %v", name, err)
 		}
-		wantValue(t, s, name, string(value))
+		WantValue(t, s, name, string(value))
 
 		// What Get returned is accepted as the old value.
 		got, err := s.Get(t.Context(), name)
@@ -60,7 +60,7 @@ func testValues(t *testing.T, s Store, _ *clocktest.Clock) {
 			t.Fatalf("Swap(%q): %v", name, err)
 		}
 		take(t, s, name, string(value))
-		wantNone(t, s, name)
+		WantNone(t, s, name)
 	}
 }
 
@@ -72,17 +72,17 @@ func testKeys(t *testing.T, s Store, _ *clocktest.Clock) {
 		strings.Repeat("k", 4096), strings.Repeat("k", 4095) + "l",
 	}
 	for _, key := range keys {
-		wantNone(t, s, key)
-		put(t, s, key, "value of "+key, never)
+		WantNone(t, s, key)
+		Put(t, s, key, "value of "+key, never)
 	}
 	for _, key := range keys {
-		wantValue(t, s, key, "value of "+key)
+		WantValue(t, s, key, "value of "+key)
 	}
 	for _, key := range keys {
 		take(t, s, key, "value of "+key)
 	}
 	for _, key := range keys {
-		wantNone(t, s, key)
+		WantNone(t, s, key)
 	}
 }
 
@@ -92,7 +92,7 @@ func testCallersSlices(t *testing.T, s Store, _ *clocktest.Clock) {
 		t.Fatalf("Put: %v", err)
 	}
 	clear(mine)
-	wantValue(t, s, "key", "first")
+	WantValue(t, s, "key", "first")
 
 	old, value := []byte("first"), []byte("second")
 	if err := s.Swap(t.Context(), "key", old, value, never); err != nil {
@@ -100,14 +100,14 @@ func testCallersSlices(t *testing.T, s Store, _ *clocktest.Clock) {
 	}
 	clear(old)
 	clear(value)
-	wantValue(t, s, "key", "second")
+	WantValue(t, s, "key", "second")
 
 	// A slice that was handed out keeps its bytes whatever happens to the key.
 	held, err := s.Get(t.Context(), "key")
 	if err != nil {
 		t.Fatalf("Get: %v", err)
 	}
-	put(t, s, "key", "third!", never)
+	Put(t, s, "key", "third!", never)
 	remove(t, s, "key")
 	if string(held) != "second" {
 		t.Fatalf("a slice that Get returned changed to %q", held)
@@ -136,17 +136,17 @@ func testSwap(t *testing.T, s Store, _ *clocktest.Clock) {
 		"red, RED demanded":     {red, []byte("RED"), store.ErrConflict},
 	} {
 		if test.live != nil {
-			put(t, s, name, string(test.live), never)
+			Put(t, s, name, string(test.live), never)
 		}
 		err := s.Swap(t.Context(), name, test.old, []byte("new"), never)
 		wantError(t, name, err, test.want)
 		switch {
 		case test.want == nil:
-			wantValue(t, s, name, "new")
+			WantValue(t, s, name, "new")
 		case test.live == nil:
-			wantNone(t, s, name)
+			WantNone(t, s, name)
 		default:
-			wantValue(t, s, name, string(test.live))
+			WantValue(t, s, name, string(test.live))
 		}
 	}
 }
@@ -155,34 +155,34 @@ func testTake(t *testing.T, s Store, _ *clocktest.Clock) {
 	_, err := s.Take(t.Context(), "key")
 	wantError(t, "Take of nothing", err, store.ErrNotFound)
 
-	put(t, s, "key", "value", never)
-	put(t, s, "other", "stays", never)
+	Put(t, s, "key", "value", never)
+	Put(t, s, "other", "stays", never)
 	take(t, s, "key", "value")
 	got, err := s.Take(t.Context(), "key")
 	wantError(t, "second Take", err, store.ErrNotFound)
 	if got != nil {
 		t.Fatalf("Take returned %q along with ErrNotFound", got)
 	}
-	wantNone(t, s, "key")
-	wantValue(t, s, "other", "stays")
+	WantNone(t, s, "key")
+	WantValue(t, s, "other", "stays")
 
 	swap(t, s, "key", nil, "again", never)
 	take(t, s, "key", "again")
 }
 
 func testEndedContext(t *testing.T, s Store, _ *clocktest.Clock) {
-	put(t, s, "key", "old", never)
+	Put(t, s, "key", "old", never)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, call := range calls(s) {
 		wantError(t, name, call(ctx), context.Canceled)
 	}
-	wantValue(t, s, "key", "old")
+	WantValue(t, s, "key", "old")
 }
 
 func testClosed(t *testing.T, s Store, _ *clocktest.Clock) {
-	put(t, s, "key", "old", never)
-	wantValue(t, s, "key", "old")
+	Put(t, s, "key", "old", never)
+	WantValue(t, s, "key", "old")
 	for range 2 {
 		if err := s.Close(); err != nil {
 			t.Fatalf("Close: %v", err)
@@ -221,14 +221,14 @@ func testCount(t *testing.T, s Store, clock *clocktest.Clock) {
 	}
 	count("", nil)
 	for _, key := range keys {
-		put(t, s, key, "value", never)
+		Put(t, s, key, "value", never)
 	}
 	for _, prefix := range append(keys, "s", "s:", "s_", "zz", "\xff\xff\xff", "\xc3") {
 		count(prefix, keys)
 	}
 
-	put(t, s, "s:3", "short", clock.Now().Add(1))
-	put(t, s, "s:2", "longer", clock.Now().Add(2))
+	Put(t, s, "s:3", "short", clock.Now().Add(1))
+	Put(t, s, "s:2", "longer", clock.Now().Add(2))
 	count("s:", append(keys, "s:3"))
 	clock.Advance(1)
 	count("s:", keys)

@@ -14,63 +14,63 @@ func testExpiry(t *testing.T, s Store, clock *clocktest.Clock) {
 	const life = time.Second
 	expires := clock.Now().Add(life)
 	for _, key := range []string{"get", "take before", "take", "swap before", "swap", "create", "delete"} {
-		put(t, s, key, "value", expires)
+		Put(t, s, key, "value", expires)
 	}
-	put(t, s, "stays", "value", never)
-	wantValue(t, s, "get", "value")
+	Put(t, s, "stays", "value", never)
+	WantValue(t, s, "get", "value")
 
 	clock.Advance(life - 1)
-	wantValue(t, s, "get", "value")
+	WantValue(t, s, "get", "value")
 	take(t, s, "take before", "value")
 	wantError(t, "Swap of a live value as if there were none",
 		s.Swap(t.Context(), "create", nil, []byte("new"), never), store.ErrConflict)
 	swap(t, s, "swap before", []byte("value"), "new", expires.Add(1))
 
 	clock.Advance(1)
-	wantNone(t, s, "get")
+	WantNone(t, s, "get")
 	_, err := s.Take(t.Context(), "take")
 	wantError(t, "Take at expiry", err, store.ErrNotFound)
 	wantError(t, "Swap at expiry",
 		s.Swap(t.Context(), "swap", []byte("value"), []byte("new"), never), store.ErrConflict)
-	wantNone(t, s, "swap")
+	WantNone(t, s, "swap")
 	swap(t, s, "create", nil, "new", never)
-	wantValue(t, s, "create", "new")
+	WantValue(t, s, "create", "new")
 	remove(t, s, "delete")
-	wantNone(t, s, "delete")
-	wantValue(t, s, "swap before", "new")
+	WantNone(t, s, "delete")
+	WantValue(t, s, "swap before", "new")
 
 	clock.Advance(1)
-	wantNone(t, s, "swap before")
+	WantNone(t, s, "swap before")
 	clock.Advance(100 * 365 * 24 * time.Hour)
-	wantNone(t, s, "get") // the dead stay dead
-	wantValue(t, s, "stays", "value")
-	wantValue(t, s, "create", "new")
+	WantNone(t, s, "get") // the dead stay dead
+	WantValue(t, s, "stays", "value")
+	WantValue(t, s, "create", "new")
 }
 
 // testExpiryRenewed moves the expiry of a live entry in both directions.
 func testExpiryRenewed(t *testing.T, s Store, clock *clocktest.Clock) {
 	start := clock.Now()
-	put(t, s, "longer", "1", start.Add(1*time.Second))
-	put(t, s, "longer", "2", start.Add(3*time.Second))
-	put(t, s, "shorter", "1", start.Add(3*time.Second))
+	Put(t, s, "longer", "1", start.Add(1*time.Second))
+	Put(t, s, "longer", "2", start.Add(3*time.Second))
+	Put(t, s, "shorter", "1", start.Add(3*time.Second))
 	swap(t, s, "shorter", []byte("1"), "2", start.Add(1*time.Second))
-	put(t, s, "for ever", "1", start.Add(1*time.Second))
+	Put(t, s, "for ever", "1", start.Add(1*time.Second))
 	swap(t, s, "for ever", []byte("1"), "2", never)
-	put(t, s, "no more", "1", never)
-	put(t, s, "no more", "2", start.Add(1*time.Second))
+	Put(t, s, "no more", "1", never)
+	Put(t, s, "no more", "2", start.Add(1*time.Second))
 
 	clock.Advance(1 * time.Second)
-	wantValue(t, s, "longer", "2")
-	wantNone(t, s, "shorter")
-	wantValue(t, s, "for ever", "2")
-	wantNone(t, s, "no more")
+	WantValue(t, s, "longer", "2")
+	WantNone(t, s, "shorter")
+	WantValue(t, s, "for ever", "2")
+	WantNone(t, s, "no more")
 
 	clock.Advance(2 * time.Second)
-	wantNone(t, s, "longer")
-	wantValue(t, s, "for ever", "2")
+	WantNone(t, s, "longer")
+	WantValue(t, s, "for ever", "2")
 
-	put(t, s, "shorter", "born again", clock.Now().Add(time.Second))
-	wantValue(t, s, "shorter", "born again")
+	Put(t, s, "shorter", "born again", clock.Now().Add(time.Second))
+	WantValue(t, s, "shorter", "born again")
 }
 
 // testExpiryExtremes uses expiries that a store's own encoding of time may not
@@ -84,8 +84,8 @@ func testExpiryExtremes(t *testing.T, s Store, clock *clocktest.Clock) {
 		"the Unix epoch": time.Unix(0, 0),
 		"after 1970":     time.Unix(0, 1),
 	} {
-		put(t, s, name, "value", expires)
-		wantNone(t, s, name)
+		Put(t, s, name, "value", expires)
+		WantNone(t, s, name)
 	}
 
 	farAway := map[string]time.Time{
@@ -96,17 +96,17 @@ func testExpiryExtremes(t *testing.T, s Store, clock *clocktest.Clock) {
 			time.FixedZone("far", -12*60*60)), // zero wherever it is told
 	}
 	for name, expires := range farAway {
-		put(t, s, name, "value", expires)
+		Put(t, s, name, "value", expires)
 	}
 	elsewhere := clock.Now().Add(century).In(time.FixedZone("east", 9*60*60))
-	put(t, s, "elsewhere", "value", elsewhere)
+	Put(t, s, "elsewhere", "value", elsewhere)
 
 	clock.Advance(century - 1)
-	wantValue(t, s, "elsewhere", "value")
+	WantValue(t, s, "elsewhere", "value")
 	clock.Advance(1)
-	wantNone(t, s, "elsewhere")
+	WantNone(t, s, "elsewhere")
 	for name := range farAway {
-		wantValue(t, s, name, "value")
+		WantValue(t, s, name, "value")
 	}
 }
 
@@ -115,22 +115,22 @@ func testAlreadyExpired(t *testing.T, s Store, clock *clocktest.Clock) {
 	for name, age := range map[string]time.Duration{"this instant": 0, "long ago": time.Hour} {
 		expired := clock.Now().Add(-age)
 
-		put(t, s, name, "dead", expired)
-		wantNone(t, s, name)
+		Put(t, s, name, "dead", expired)
+		WantNone(t, s, name)
 
-		put(t, s, name, "live", never)
-		put(t, s, name, "dead", expired)
-		wantNone(t, s, name)
+		Put(t, s, name, "live", never)
+		Put(t, s, name, "dead", expired)
+		WantNone(t, s, name)
 		swap(t, s, name, nil, "live", never) // it is gone, not merely hidden
 
 		swap(t, s, name, []byte("live"), "dead", expired)
-		wantNone(t, s, name)
+		WantNone(t, s, name)
 		swap(t, s, name, nil, "dead", expired)
-		wantNone(t, s, name)
+		WantNone(t, s, name)
 
-		put(t, s, name, "live", never)
+		Put(t, s, name, "live", never)
 		wantError(t, "Swap with the wrong old value",
 			s.Swap(t.Context(), name, []byte("other"), []byte("dead"), expired), store.ErrConflict)
-		wantValue(t, s, name, "live")
+		WantValue(t, s, name, "live")
 	}
 }

@@ -67,25 +67,19 @@ func Run(t *testing.T, open func(t *testing.T, now func() time.Time) Store) {
 // never is the expiry of an entry that stays until it is deleted.
 var never time.Time
 
-// wantValue fails the test unless key has the live value want.
-func wantValue(t *testing.T, s store.Store, key, want string) {
+// WantValue reports an error unless key has the live value want.
+func WantValue(t testing.TB, s store.Store, key, want string) {
 	t.Helper()
-	got, err := s.Get(t.Context(), key)
-	if err != nil || string(got) != want {
-		t.Fatalf("Get(%q) = %q, %v; want %q", key, got, err, want)
-	}
-	if got == nil {
-		t.Fatalf("Get(%q) = nil slice for a live value", key)
+	if got, err := s.Get(t.Context(), key); err != nil || got == nil || string(got) != want {
+		t.Errorf("Get(%q) = %q, %v; want %q", key, got, err, want)
 	}
 }
 
-// wantNone fails the test unless key has no live value.
-func wantNone(t *testing.T, s store.Store, key string) {
+// WantNone reports an error unless key has no live value.
+func WantNone(t testing.TB, s store.Store, key string) {
 	t.Helper()
-	got, err := s.Get(t.Context(), key)
-	wantError(t, "Get of "+key, err, store.ErrNotFound)
-	if got != nil {
-		t.Fatalf("Get(%q) = %q along with ErrNotFound", key, got)
+	if got, err := s.Get(t.Context(), key); !errors.Is(err, store.ErrNotFound) || got != nil {
+		t.Errorf("Get(%q) = %q, %v; want ErrNotFound", key, got, err)
 	}
 }
 
@@ -97,10 +91,12 @@ func wantError(t *testing.T, what string, err, target error) {
 	}
 }
 
-func put(t *testing.T, s store.Store, key, value string, expires time.Time) {
+// Put stores a value that stays, unless an expiry is given.
+func Put(t testing.TB, s store.Store, key, value string, expires ...time.Time) {
 	t.Helper()
-	if err := s.Put(t.Context(), key, []byte(value), expires); err != nil {
-		t.Fatalf("Put(%q): %v", key, err)
+	expires = append(expires, never)
+	if err := s.Put(t.Context(), key, []byte(value), expires[0]); err != nil {
+		t.Errorf("Put(%q): %v", key, err)
 	}
 }
 
