@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -171,18 +172,12 @@ func (c *cell) sweep(clients []*client) {
 	c.awaitReady()
 	var sweeping sync.WaitGroup
 	for _, each := range clients {
+		slices.SortStableFunc(each.past, func(a, b *login) int { return cmp.Compare(a.endings, b.endings) })
 		sweeping.Go(func() {
-			left := swept / len(clients)
-			for _, ended := range []bool{false, true} {
-				for _, l := range each.past {
-					if l.ended != ended || left == 0 {
-						continue
-					}
-					left--
-					for _, g := range c.instances {
-						each.use(l, g, l.cookie())
-						each.use(l, g, l.token(each.random))
-					}
+			for _, l := range each.past[:min(len(each.past), swept/len(clients))] {
+				for _, g := range c.instances {
+					each.use(l, g, l.cookie())
+					each.use(l, g, l.token(each.random))
 				}
 			}
 		})

@@ -40,7 +40,7 @@ type login struct {
 	session string // the cookie
 	tokens  []string
 	refresh string // empty if the last one was used
-	ended   bool   // the client asked for its end
+	endings int    // how often the client asked for its end
 }
 
 // credential is a header of a request, and its name in the history.
@@ -102,7 +102,7 @@ func (c *client) step(l *login) answer {
 	case n <= 3:
 		c.refresh(l)
 	case n <= 5:
-		return c.me(l, c.instance(), l.any(c.random))
+		return c.ask(l, c.instance(), Event{Kind: Me}, "GET", "/me", "", l.any(c.random))
 	case n <= 9:
 		c.haunt()
 	default:
@@ -123,7 +123,7 @@ func (c *client) witness(ctx context.Context, once func()) {
 			for range 2 { // so that it is in the cache
 				c.use(l, there, shown)
 			}
-			l.ended = true
+			l.endings++
 			c.ask(l, here, Event{Kind: Logout}, "POST", "/logout", "", l.any(c.random))
 			for until := c.history.Now() + documented.Staleness; c.history.Now() < until; {
 				c.wait(c.t.Context())
@@ -177,10 +177,6 @@ func (c *client) use(l *login, g *instance, shown credential) answer {
 	return c.ask(l, g, Event{Kind: Use}, "GET", "/", "", shown)
 }
 
-func (c *client) me(l *login, g *instance, shown credential) answer {
-	return c.ask(l, g, Event{Kind: Me}, "GET", "/me", "", shown)
-}
-
 // refresh sends one refresh token several times at once, to any instances.
 func (c *client) refresh(l *login) {
 	if l.refresh == "" {
@@ -228,7 +224,7 @@ func (c *client) leave(l *login) {
 
 // signOut signs out by session, token or link, with up to three attempts.
 func (c *client) signOut(l *login) {
-	l.ended = true
+	l.endings++
 	for range 3 {
 		method, shown := "POST", l.any(c.random)
 		if c.random.IntN(4) == 0 {
@@ -288,15 +284,15 @@ func (c *client) send(request *http.Request) (answer, error) {
 // none.
 func told(kind Kind, body []byte) *Identity {
 	id := &Identity{}
-	into := any(id)
-	if kind == Me {
-		into = &struct {
-			Username  *string `json:"username"`
-			Mechanism *string `json:"mechanism"`
-		}{&id.User, &id.Mechanism}
+	if kind != Me {
+		if json.Unmarshal(body, id) != nil {
+			return nil
+		}
+		return id
 	}
-	if err := json.Unmarshal(body, into); err != nil {
+	var me struct{ Username, Mechanism string }
+	if json.Unmarshal(body, &me) != nil {
 		return nil
 	}
-	return id
+	return &Identity{User: me.Username, Mechanism: me.Mechanism}
 }

@@ -95,21 +95,16 @@ func wantRefused(t *testing.T, o Options, parts ...string) {
 	wantFailure(t, "Open", err, append(parts, "sqlitestore: open "+o.Path)...)
 }
 
-func TestOpenHonoursItsContext(t *testing.T) {
+// TestOpenAfterAnAttempt finds an interrupted first start: an empty file. Open
+// honours its context, and leaves nothing locked.
+func TestOpenAfterAnAttempt(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "test.db")
+	overwrite(t, path, 0, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := Open(ctx, Options{Path: path})
 	wantError(t, "Open with an ended context", err, context.Canceled)
-	openTest(t, Options{Path: path}) // the failure left nothing locked
-}
-
-// TestEmptyFileIsTaken finds an interrupted first start: an empty file.
-func TestEmptyFileIsTaken(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "test.db")
-	overwrite(t, path, 0, nil)
 	storetest.WantNone(t, openTest(t, Options{Path: path}), "key")
 }
 

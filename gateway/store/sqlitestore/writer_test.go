@@ -2,7 +2,6 @@ package sqlitestore
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -60,60 +59,73 @@ func (s *Store) set(ctx context.Context, key string, more func(*batch) error) er
 }
 
 // TestGroupCommit queues writes behind a busy writer: they share one transaction,
-// and each gets its own result.
+// and each gets its own result. A statement that fails, fails alone. If COMMIT
+// fails, here by a constraint that is checked no earlier, all fail.
 func TestGroupCommit(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *Store, _ *logtest.Buffer) {
-		storetest.Put(t, s, "taken", "value")
-		batches := make(map[*batch]bool)
-		calls := []func(){
-			func() {
-				wantError(t, "Swap", s.Swap(t.Context(), "taken", []byte("other"), nil, time.Time{}), store.ErrConflict)
-			},
-			func() {
-				_, err := s.Take(t.Context(), "nothing")
-				wantError(t, "Take of nothing", err, store.ErrNotFound)
-			},
-			func() {
-				if value, err := s.Take(t.Context(), "taken"); err != nil || string(value) != "value" {
-					t.Errorf("Take = %q, %v", value, err)
+	t.Parallel()
+	for name, c := range map[string]struct{ statement, fails, others string }{
+		"sound":     {"SELECT 1", "", ""},
+		"statement": {"INSERT INTO nowhere VALUES (1)", "no such table: nowhere", ""},
+		"commit":    {"INSERT INTO child VALUES (1)", "commit: ", "commit: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *Store, _ *logtest.Buffer) {
+				s.execute(t, "PRAGMA foreign_keys = ON", "CREATE TABLE parent (id INTEGER PRIMARY KEY)",
+					"CREATE TABLE child (id INTEGER REFERENCES parent DEFERRABLE INITIALLY DEFERRED)")
+				storetest.Put(t, s, "kept", "old")
+				storetest.Put(t, s, "taken", "old")
+				batches := make(map[*batch]bool)
+				result := func(what string, err error, fails string, want error) {
+					if fails != "" {
+						wantFailure(t, what, err, fails)
+					} else {
+						wantError(t, what, err, want)
+					}
 				}
-			},
-		}
-		for i := range 50 {
-			calls = append(calls, func() {
-				err := s.set(t.Context(), fmt.Sprint(i), func(b *batch) error { batches[b] = true; return nil })
-				wantError(t, "a write in company", err, nil)
+				joins := func() {
+					result("set", s.set(t.Context(), "joined", func(b *batch) error { batches[b] = true; return nil }), c.others, nil)
+				}
+				together(t, s, joins,
+					func() { result("put", s.Put(t.Context(), "kept", []byte("new"), time.Time{}), c.others, nil) },
+					func() {
+						result("statement", s.set(t.Context(), "statement", func(b *batch) error { _, err := b.tx.Exec(c.statement); return err }), c.fails, nil)
+					},
+					func() {
+						result("create", s.Swap(t.Context(), "created", nil, []byte("new"), time.Time{}), c.others, nil)
+					},
+					func() {
+						result("swap", s.Swap(t.Context(), "kept", []byte("other"), nil, time.Time{}), c.others, store.ErrConflict)
+					},
+					func() {
+						value, err := s.Take(t.Context(), "taken")
+						if result("take", err, c.others, nil); err == nil && string(value) != "old" {
+							t.Errorf("took %q, want old", value)
+						}
+					},
+					func() {
+						_, err := s.Take(t.Context(), "nothing")
+						result("take of nothing", err, c.others, store.ErrNotFound)
+					}, joins)
+				if c.fails == "" && len(batches) != 1 {
+					t.Errorf("the writes took %d transactions, want 1", len(batches))
+				}
+				if c.fails != "" {
+					storetest.WantNone(t, s, "statement")
+				}
+				if c.others == "" {
+					storetest.WantValue(t, s, "kept", "new")
+					storetest.WantValue(t, s, "created", "new")
+					storetest.WantNone(t, s, "taken")
+				} else {
+					storetest.WantValue(t, s, "kept", "old")
+					storetest.WantNone(t, s, "created")
+					storetest.WantValue(t, s, "taken", "old")
+				}
+				storetest.Put(t, s, "kept", "newer") // the store works on
+				storetest.WantValue(t, s, "kept", "newer")
 			})
-		}
-		together(t, s, calls...)
-		if len(batches) != 1 {
-			t.Errorf("the writes took %d transactions, want 1", len(batches))
-		}
-		for i := range 50 {
-			storetest.WantValue(t, s, fmt.Sprint(i), "value")
-		}
-	})
-}
-
-// TestFailedStatementFailsAlone puts a write that cannot be done between others.
-func TestFailedStatementFailsAlone(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *Store, _ *logtest.Buffer) {
-		sound := func(key string) func() {
-			return func() {
-				wantError(t, key, s.set(t.Context(), key, func(*batch) error { return nil }), nil)
-			}
-		}
-		together(t, s, sound("before"), func() {
-			err := s.set(t.Context(), "nonsense", func(b *batch) error {
-				_, err := b.tx.Exec("INSERT INTO nowhere VALUES (1)")
-				return err
-			})
-			wantFailure(t, "nonsense", err, "no such table: nowhere")
-		}, sound("after"))
-		storetest.WantValue(t, s, "before", "value")
-		storetest.WantNone(t, s, "nonsense")
-		storetest.WantValue(t, s, "after", "value")
-	})
+		})
+	}
 }
 
 // TestTimePassesWithinATransaction lets an entry expire after a transaction has
@@ -131,39 +143,6 @@ func TestTimePassesWithinATransaction(t *testing.T) {
 		release()
 		all.Wait()
 		storetest.WantValue(t, s, "key", "new")
-	})
-}
-
-// TestFailedCommitFailsAll makes COMMIT itself fail by a constraint that is
-// checked no earlier.
-func TestFailedCommitFailsAll(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *Store, _ *logtest.Buffer) {
-		storetest.Put(t, s, "kept", "old")
-		storetest.Put(t, s, "taken", "old")
-		s.execute(t, "PRAGMA foreign_keys = ON", "CREATE TABLE parent (id INTEGER PRIMARY KEY)",
-			"CREATE TABLE child (id INTEGER REFERENCES parent DEFERRABLE INITIALLY DEFERRED)")
-		take := func(key string) error { _, err := s.Take(t.Context(), key); return err }
-		var calls []func()
-		for name, call := range map[string]func() error{
-			"orphan": func() error {
-				return s.set(t.Context(), "orphan", func(b *batch) error {
-					_, err := b.tx.Exec("INSERT INTO child VALUES (1)")
-					return err
-				})
-			},
-			"Put":  func() error { return s.Put(t.Context(), "kept", []byte("new"), time.Time{}) },
-			"Swap": func() error { return s.Swap(t.Context(), "created", nil, []byte("new"), time.Time{}) },
-			"Take": func() error { return take("taken") },
-			"lost": func() error { return take("nothing") },
-		} {
-			calls = append(calls, func() { wantFailure(t, name, call(), "commit: ") })
-		}
-		together(t, s, calls...)
-		storetest.WantValue(t, s, "kept", "old")
-		storetest.WantValue(t, s, "taken", "old")
-		storetest.WantNone(t, s, "created")
-		storetest.Put(t, s, "kept", "newer") // the store works on
-		storetest.WantValue(t, s, "kept", "newer")
 	})
 }
 
