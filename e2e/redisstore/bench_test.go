@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"authgate/gateway/store/storetest"
 	"sync"
 	"syscall"
 	"testing"
@@ -20,7 +21,7 @@ const (
 func BenchmarkOutage(b *testing.B) {
 	redis := startServer(b)
 	s := openTest(b, at(redis.Address))
-	put(b, s, "key", "value")
+	storetest.Put(b, s, "key", "value")
 	limited := func(metric string, limit time.Duration, do func()) {
 		began := time.Now()
 		do()
@@ -33,7 +34,7 @@ func BenchmarkOutage(b *testing.B) {
 	back := func() { eventually(b, "the store works", func() error { return works(b, s, "new", "") }) }
 	for b.Loop() {
 		redis.Freeze(b)
-		limited("frozen-ms", callLimit, func() { everyCall(b, s) })
+		limited("frozen-ms", callLimit, func() { everyCall(b, s, func(string, error) {}) })
 		limited("frozen-queue-ms", callLimit, func() {
 			var all sync.WaitGroup
 			for range frozenWrites {
@@ -44,7 +45,7 @@ func BenchmarkOutage(b *testing.B) {
 		redis.Signal(b, syscall.SIGCONT)
 		limited("thawed-ms", backLimit, back)
 		redis.Kill()
-		limited("gone-ms", callLimit, func() { everyCall(b, s) })
+		limited("gone-ms", callLimit, func() { everyCall(b, s, func(string, error) {}) })
 		redis.Run(b)
 		limited("back-ms", backLimit, back)
 	}

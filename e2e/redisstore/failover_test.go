@@ -19,6 +19,7 @@ import (
 	"authgate/e2e/redistest"
 	"authgate/gateway/porttest"
 	"authgate/gateway/store/redisstore"
+	"authgate/gateway/store/storetest"
 )
 
 // failOver makes the replica the master while the old one lives, and then back by
@@ -112,7 +113,7 @@ func TestSentinelPassword(t *testing.T) {
 				wantNothingAnswered(t, s)
 				return
 			}
-			put(t, s, "key", "value")
+			storetest.Put(t, s, "key", "value")
 			warm(t, s, "key", servers.Master)
 		})
 	}
@@ -171,7 +172,7 @@ func TestClusterWithoutAReplica(t *testing.T) {
 	c := redistest.StartCluster(t, func() string { return porttest.Address(t) }, "--cluster-node-timeout", "15000")
 	s := openTest(t, at(c.Masters[1].Address))
 	for i := range 30 { // of all shards: a replica that has replicated nothing is not announced
-		put(t, s, fmt.Sprint(i), "value")
+		storetest.Put(t, s, fmt.Sprint(i), "value")
 	}
 	eventually(t, "the store knows the role of the replica", func() error {
 		// The second question is sent after the first answer was read.
@@ -196,8 +197,8 @@ func TestClusterWithoutAReplica(t *testing.T) {
 		if err := s.Ping(t.Context()); err != nil {
 			t.Errorf("%s: Ping: %v", how, err)
 		}
-		put(t, s, "key", how)
-		wantValue(t, s, "key", how)
+		storetest.Put(t, s, "key", how)
+		storetest.WantValue(t, s, "key", how)
 	}
 	c.Masters[1].Kill()
 	if err := s.Ping(t.Context()); err == nil {
@@ -230,7 +231,7 @@ func TestTLS(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(lender.Certificate())
 	s := openTest(t, redisstore.Options{Addresses: []string{address}, TLS: &tls.Config{RootCAs: roots}})
-	put(t, s, "key", "value")
+	storetest.Put(t, s, "key", "value")
 	warm(t, s, "key", redis)
 	for name, config := range map[string]*tls.Config{"no TLS": nil, "another authority": {RootCAs: x509.NewCertPool()}} {
 		s := openTest(t, redisstore.Options{Addresses: []string{address}, TLS: config})

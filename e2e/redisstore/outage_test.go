@@ -13,44 +13,31 @@ import (
 	"authgate/e2e/redistest"
 	"authgate/gateway/porttest"
 	"authgate/gateway/store/redisstore"
+	"authgate/gateway/store/storetest"
 )
 
-// everyCall calls every method at once, and returns each one's error.
-func everyCall(t testing.TB, s *redisstore.Store) map[string]error {
+// everyCall calls every method at once, and checks each one's error.
+func everyCall(t testing.TB, s *redisstore.Store, check func(name string, err error)) {
 	t.Helper()
-	var mu sync.Mutex
-	errs := make(map[string]error)
-	var all sync.WaitGroup
-	for name, call := range map[string]func(context.Context) error{
-		"Get":       func(ctx context.Context) error { _, err := s.Get(ctx, "key"); return err },
-		"Get other": func(ctx context.Context) error { _, err := s.Get(ctx, "cold"); return err },
-		"Put":       func(ctx context.Context) error { return s.Put(ctx, "new", nil, time.Time{}) },
-		"Swap":      func(ctx context.Context) error { return s.Swap(ctx, "new", nil, nil, time.Time{}) },
-		"Take":      func(ctx context.Context) error { _, err := s.Take(ctx, "new"); return err },
-		"Delete":    func(ctx context.Context) error { return s.Delete(ctx, "new") },
-		"Ping":      s.Ping,
-	} {
-		all.Go(func() {
-			err := call(t.Context())
-			mu.Lock()
-			defer mu.Unlock()
-			errs[name] = err
-		})
+	all := storetest.Calls(s, "new")
+	all["Get of a warm key"] = func(ctx context.Context) error { _, err := s.Get(ctx, "key"); return err }
+	var calling sync.WaitGroup
+	for name, call := range all {
+		calling.Go(func() { check(name, call(t.Context())) })
 	}
-	all.Wait()
-	return errs
+	calling.Wait()
 }
 
 // wantNothingAnswered demands that every call returns while Redis is away, and
 // fails as an outage. BenchmarkOutage measures how soon.
 func wantNothingAnswered(t testing.TB, s *redisstore.Store) {
 	t.Helper()
-	for name, err := range everyCall(t, s) {
+	everyCall(t, s, func(name string, err error) {
 		wantOutage(t, name, err)
 		if errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: %v, as if the caller had set a deadline", name, err)
 		}
-	}
+	})
 }
 
 // works returns an error unless the store reads want under key, writes, and is
@@ -70,7 +57,7 @@ func TestKilledAndRestarted(t *testing.T) {
 	redis := redistest.Start(t, address)
 	eventually(t, "the store works", func() error { return s.Put(t.Context(), "key", []byte("before"), time.Time{}) })
 	warm(t, s, "key", redis)
-	wantValue(t, s, "key", "before")
+	storetest.WantValue(t, s, "key", "before")
 
 	redis.Kill()
 	eventually(t, "a warm read fails", func() error {
@@ -80,11 +67,11 @@ func TestKilledAndRestarted(t *testing.T) {
 		return nil
 	})
 	wantNothingAnswered(t, s)
-	for name, err := range everyCall(t, s) { // and does not wait for an answer first
+	everyCall(t, s, func(name string, err error) { // and does not wait for an answer first
 		if !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("%s: %v, though nothing listens", name, err)
 		}
-	}
+	})
 
 	redis.Run(t)
 	redis.Do(t, "SET", "key", stored("after"))
@@ -104,7 +91,7 @@ func TestSilentCut(t *testing.T) {
 		o := at(way.Address)
 		o.MaxStaleness = staleness
 		s, other := openTest(t, o), openTest(t, at(redis.Address))
-		put(t, other, "key", "before")
+		storetest.Put(t, other, "key", "before")
 		warm(t, s, "key", redis)
 
 		after := "before"
@@ -113,7 +100,7 @@ func TestSilentCut(t *testing.T) {
 		} else {
 			after = "after"
 			way.Swallow()
-			put(t, other, "key", after)
+			storetest.Put(t, other, "key", after)
 		}
 		changed := time.Now() // the last contact was before this, so the bound is exact
 		impatient, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -159,7 +146,7 @@ const frozenWrites = 1500
 func TestFrozenUnderLoad(t *testing.T) {
 	redis := startServer(t)
 	s := openTest(t, at(redis.Address))
-	put(t, s, "key", "value")
+	storetest.Put(t, s, "key", "value")
 	redis.Freeze(t)
 	var all sync.WaitGroup
 	for i := range frozenWrites {
@@ -185,8 +172,8 @@ func TestCutWhileChanged(t *testing.T) {
 	s, other := openTest(t, at(way.Address)), openTest(t, at(redis.Address))
 	for round := range 6 {
 		before, after := fmt.Sprintf("before %d", round), fmt.Sprintf("after %d", round)
-		put(t, other, "changed", before)
-		put(t, other, "removed", before)
+		storetest.Put(t, other, "changed", before)
+		storetest.Put(t, other, "removed", before)
 		if err := other.Delete(t.Context(), "created"); err != nil {
 			t.Fatal(err)
 		}
@@ -199,18 +186,18 @@ func TestCutWhileChanged(t *testing.T) {
 		} else {
 			way.Forget() // new connections work
 		}
-		put(t, other, "created", after)
+		storetest.Put(t, other, "created", after)
 		if err := other.Delete(t.Context(), "removed"); err != nil {
 			t.Fatal(err)
 		}
-		put(t, other, "changed", after)
+		storetest.Put(t, other, "changed", after)
 		if round%2 == 0 {
 			way.Mend()
 		}
 		// From the first answer that is not from memory on, all is new.
 		eventually(t, "the store sees the change", func() error { return holds(t, s, "changed", after) })
-		wantValue(t, s, "created", after)
-		wantValue(t, s, "removed", none)
+		storetest.WantValue(t, s, "created", after)
+		storetest.WantNone(t, s, "removed")
 		eventually(t, "the store works", func() error { return works(t, s, "changed", after) })
 	}
 }
@@ -236,7 +223,7 @@ func TestLostAnswers(t *testing.T) {
 		"create": {none, func() error { return s.Swap(t.Context(), "create", nil, []byte("new"), time.Time{}) }, "new"},
 	} {
 		if test.before != none {
-			put(t, other, name, test.before)
+			storetest.Put(t, other, name, test.before)
 		}
 		eventually(t, "the store works", func() error { return s.Ping(t.Context()) })
 		way.Mute()

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"authgate/gateway/store/storetest"
 	"fmt"
 	"testing"
 	"time"
@@ -34,7 +35,7 @@ func TestEveryChangeIsPushed(t *testing.T) {
 				t.Fatal(err)
 			}
 			if test.before != none {
-				put(t, a, name, test.before)
+				storetest.Put(t, a, name, test.before)
 			}
 			eventually(t, "the value is seen", func() error { return holds(t, b, name, test.before) })
 			warm(t, b, name, redis)
@@ -55,7 +56,7 @@ func TestTrackingTableOverflows(t *testing.T) {
 	const keys = 100
 	for _, value := range []string{"old", "new"} {
 		for i := range keys {
-			put(t, a, fmt.Sprint(i), value)
+			storetest.Put(t, a, fmt.Sprint(i), value)
 		}
 		for i := range keys {
 			eventually(t, "the change is seen", func() error { return holds(t, b, fmt.Sprint(i), value) })

@@ -24,12 +24,11 @@ func (s answering) Delete(ctx context.Context, _ string) error                  
 
 // callAll calls each method and returns the errors by operation.
 func callAll(ctx context.Context, s store.Store) map[string]error {
-	_, get := s.Get(ctx, "key")
-	_, take := s.Take(ctx, "key")
-	return map[string]error{
-		"get": get, "take": take, "delete": s.Delete(ctx, "key"),
-		"put": s.Put(ctx, "key", nil, time.Time{}), "swap": s.Swap(ctx, "key", nil, nil, time.Time{}),
+	errs := map[string]error{}
+	for name, call := range storetest.Calls(s, "key") {
+		errs[strings.ToLower(name)] = call(ctx)
 	}
+	return errs
 }
 
 // A store behind a guard and an open gate does what every store does.

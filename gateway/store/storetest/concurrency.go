@@ -86,7 +86,7 @@ func testOneWins(t *testing.T, s Store, clock *clocktest.Clock) {
 type counting struct {
 	store   store.Store
 	ctx     context.Context
-	visible [200]atomic.Int64 // for each key, the highest count that is known to be visible
+	visible [100]atomic.Int64 // for each key, the highest count that is known to be visible
 }
 
 func countKey(key int) string { return fmt.Sprintf("key %d", key) }

@@ -174,7 +174,7 @@ func testEndedContext(t *testing.T, s Store, _ *clocktest.Clock) {
 	Put(t, s, "key", "old", never)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for name, call := range calls(s) {
+	for name, call := range Calls(s, "key") {
 		wantError(t, name, call(ctx), context.Canceled)
 	}
 	WantValue(t, s, "key", "old")
@@ -188,7 +188,7 @@ func testClosed(t *testing.T, s Store, _ *clocktest.Clock) {
 			t.Fatalf("Close: %v", err)
 		}
 	}
-	for name, call := range calls(s) {
+	for name, call := range Calls(s, "key") {
 		err := call(t.Context())
 		if err == nil || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict) {
 			t.Errorf("%s after Close: error %v, want one that says that the store is closed", name, err)

@@ -122,14 +122,15 @@ func remove(t *testing.T, s store.Store, key string) {
 	}
 }
 
-// calls returns a call of every method that takes a context, by name.
-func calls(s store.Store) map[string]func(context.Context) error {
+// Calls returns a call of every method that takes a context, by name. They
+// use one key.
+func Calls(s store.Store, key string) map[string]func(context.Context) error {
 	all := map[string]func(context.Context) error{
-		"Get":    func(ctx context.Context) error { _, err := s.Get(ctx, "key"); return err },
-		"Put":    func(ctx context.Context) error { return s.Put(ctx, "key", []byte("new"), never) },
-		"Swap":   func(ctx context.Context) error { return s.Swap(ctx, "key", []byte("old"), []byte("new"), never) },
-		"Take":   func(ctx context.Context) error { _, err := s.Take(ctx, "key"); return err },
-		"Delete": func(ctx context.Context) error { return s.Delete(ctx, "key") },
+		"Get":    func(ctx context.Context) error { _, err := s.Get(ctx, key); return err },
+		"Put":    func(ctx context.Context) error { return s.Put(ctx, key, []byte("new"), never) },
+		"Swap":   func(ctx context.Context) error { return s.Swap(ctx, key, []byte("old"), []byte("new"), never) },
+		"Take":   func(ctx context.Context) error { _, err := s.Take(ctx, key); return err },
+		"Delete": func(ctx context.Context) error { return s.Delete(ctx, key) },
 	}
 	if counter, ok := s.(store.Counter); ok {
 		all["Count"] = func(ctx context.Context) error { _, err := counter.Count(ctx, ""); return err }
