@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"io"
@@ -200,33 +199,5 @@ func TestGuarded(t *testing.T) {
 			t.Errorf("%s: error %v, want one: %t", name, err, c.fails)
 		}
 		server.Close()
-	}
-}
-
-func TestRoleRefuses(t *testing.T) {
-	t.Parallel()
-	for _, args := range []string{"-upstream http://127.0.0.1:1 -certificate /dev/null -key /dev/null", "-upstream :", "-what"} {
-		stdin, stop := io.Pipe() // never ends before the test does
-		if err := playRole("bare", strings.Fields(args), stdin, io.Discard); err == nil {
-			t.Errorf("%v: it runs", args)
-		}
-		stop.Close()
-	}
-}
-
-func TestReadyGivesUp(t *testing.T) {
-	t.Parallel()
-	l := testLab(t, os.DevNull, os.DevNull)
-	failing := httptest.NewServer(http.NotFoundHandler())
-	defer failing.Close()
-	running, ended := &process{ended: make(chan struct{})}, &process{ended: make(chan struct{})}
-	close(ended.ended)
-	if err := l.ready(t.Context(), ended, failing.URL); err == nil {
-		t.Error("a process that has ended is ready")
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := l.ready(ctx, running, failing.URL); err == nil {
-		t.Error("a server that answers 404 is ready")
 	}
 }

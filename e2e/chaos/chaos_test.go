@@ -115,8 +115,7 @@ func (c *cell) run(seed uint64, lasts time.Duration) {
 			c.t.Fatal(err)
 		}
 	}
-	c.awaitReady()
-	if c.t.Failed() {
+	if c.awaitReady(); c.t.Failed() {
 		c.t.FailNow()
 	}
 	c.tls = trust(c.t, c.instances)

@@ -54,10 +54,7 @@ type instance struct {
 	admin  string // http://127.0.0.1:PORT
 	binary string
 	log    logtest.Buffer
-
-	mu    sync.Mutex
-	cmd   *exec.Cmd
-	ended chan struct{} // closed when the process has ended
+	cmd    *exec.Cmd // nil before the first start
 }
 
 // newInstance prepares a gateway with a public URL of the port public, or its own port
@@ -69,8 +66,7 @@ func newInstance(t *testing.T, name, binary, public, upstream, store string) *in
 		public = port
 	}
 	g := &instance{name: name, dir: t.TempDir(), port: port, admin: "http://" + admin, binary: binary}
-	text := fmt.Sprintf(configuration, public, "127.0.0.1:"+port, admin, upstream) + store
-	g.write(t, "config.yaml", text)
+	g.write(t, "config.yaml", fmt.Sprintf(configuration, public, "127.0.0.1:"+port, admin, upstream)+store)
 	g.write(t, "accounts.yaml", fmt.Sprintf(accounts, false, false))
 	t.Cleanup(func() {
 		g.stop(syscall.SIGKILL)
@@ -98,37 +94,24 @@ func (g *instance) write(t testing.TB, name, content string) {
 
 // run starts the process. It does not wait until the gateway is ready.
 func (g *instance) run() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	cmd, ended := exec.Command(g.binary, "serve", "--config", filepath.Join(g.dir, "config.yaml")), make(chan struct{})
-	cmd.Stderr = &g.log
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	g.cmd, g.ended = cmd, ended
-	go func() {
-		_ = cmd.Wait() // a signal ends the process
-		close(ended)
-	}()
-	return nil
+	g.cmd = exec.Command(g.binary, "serve", "--config", filepath.Join(g.dir, "config.yaml"))
+	g.cmd.Stderr = &g.log
+	return g.cmd.Start()
 }
 
-// stop sends a signal and waits for the process to end.
+// stop sends a signal and waits for the process to end. It may have ended before.
 func (g *instance) stop(s syscall.Signal) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.cmd == nil {
-		return
+	if g.cmd != nil && g.cmd.Process != nil {
+		_ = g.cmd.Process.Signal(s)
+		_ = g.cmd.Wait()
 	}
-	_ = g.cmd.Process.Signal(s) // it may have ended
-	<-g.ended
 }
 
 // reload sends SIGHUP.
-func (g *instance) reload() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.cmd.Process.Signal(syscall.SIGHUP)
+func (g *instance) reload(t *testing.T) {
+	if err := g.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Errorf("reload: %v", err)
+	}
 }
 
 // ready reports whether /readyz is 200.

@@ -28,20 +28,28 @@ func FuzzLikeMemory(f *testing.F) {
 	programs := 0
 	f.Fuzz(func(t *testing.T, program []byte) {
 		programs++
-		m := &machine{clock: clock, sqlite: sqlite, namespace: fmt.Sprintf("%d/", programs)}
+		key := func(selector byte) string { return fmt.Sprintf("%d/%s", programs, fuzzKeys[selector%4]) }
 		for step := 0; len(program) >= 3 && step < 64; step++ {
-			op, operand, expiry := program[0], program[1], program[2]
+			op, operand, expiry := program[0]%operations, program[1], program[2]
 			program = program[3:]
-			want := m.run(t, memory, op, operand, expiry)
-			if got := m.run(t, sqlite, op, operand, expiry); got != want {
+			switch op {
+			case opAdvance:
+				clock.Advance(time.Duration(operand % 4))
+			case opEvict:
+				sqlite.cache.evict(key(operand))
+			case opSweep:
+				wantError(t, "sweep", sqlite.sweepAll(t.Context()), nil)
+			}
+			want := perform(t, memory, clock.Now(), op, key(operand), operand, expiry)
+			if got := perform(t, sqlite, clock.Now(), op, key(operand), operand, expiry); got != want {
 				t.Fatalf("step %d (%d %d %d): sqlite says %s, memory says %s", step, op, operand, expiry, got, want)
 			}
-			m.control(t, op, operand)
 		}
-		for key := range byte(len(fuzzKeys)) {
-			m.control(t, opEvict, key)
-			if got, want := m.run(t, sqlite, opGet, key, 0), m.run(t, memory, opGet, key, 0); got != want {
-				t.Fatalf("in the end, key %q: sqlite holds %s, memory holds %s", fuzzKeys[key], got, want)
+		for selector := range byte(len(fuzzKeys)) {
+			sqlite.cache.evict(key(selector))
+			want := perform(t, memory, clock.Now(), opGet, key(selector), 0, 0)
+			if got := perform(t, sqlite, clock.Now(), opGet, key(selector), 0, 0); got != want {
+				t.Fatalf("in the end, key %q: sqlite holds %s, memory holds %s", key(selector), got, want)
 			}
 		}
 	})
@@ -65,26 +73,17 @@ var (
 	fuzzValues = [][]byte{nil, {}, []byte("x"), []byte("x\x00")}
 )
 
-// machine runs operations within a part of the key space of its own.
-type machine struct {
-	clock     *clocktest.Clock
-	sqlite    *Store
-	namespace string
-}
-
-// run does one operation on s and tells its result in words. The two low
-// bits of operand select the key, the next ones the old and the new value.
-func (m *machine) run(t *testing.T, s store.Store, op, operand, expiry byte) string {
-	now := m.clock.Now()
+// perform does one operation on s and tells its result in words. Bits of operand
+// select the old and the new value, and expiry selects an instant.
+func perform(t *testing.T, s store.Store, now time.Time, op byte, key string, operand, expiry byte) string {
 	expires := []time.Time{
 		{}, now.Add(-1), now, now.Add(1), now.Add(2), now.Add(time.Hour),
 		time.Unix(0, 0), time.Date(9999, time.January, 1, 0, 0, 0, 0, time.UTC),
 	}[expiry%8]
-	key := m.namespace + fuzzKeys[operand&3]
 	old, value := fuzzValues[operand>>2&3], fuzzValues[operand>>4&3]
 	var result any
 	var err error
-	switch op % operations {
+	switch op {
 	case opGet:
 		result, err = s.Get(t.Context(), key)
 	case opPut:
@@ -98,29 +97,8 @@ func (m *machine) run(t *testing.T, s store.Store, op, operand, expiry byte) str
 	case opCount:
 		result, err = s.(store.Counter).Count(t.Context(), key)
 	}
-	switch {
-	case err == nil:
-		return fmt.Sprintf("%#v", result)
-	case errors.Is(err, store.ErrNotFound):
-		return "not found"
-	case errors.Is(err, store.ErrConflict):
-		return "conflict"
-	default:
+	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) {
 		t.Fatalf("operation %d on %q: %v", op, key, err)
-		return ""
 	}
-}
-
-// control does what concerns both stores, or the SQLite store alone.
-func (m *machine) control(t *testing.T, op, operand byte) {
-	switch op % operations {
-	case opAdvance:
-		m.clock.Advance(time.Duration(operand % 4))
-	case opEvict:
-		m.sqlite.cache.evict(m.namespace + fuzzKeys[operand&3])
-	case opSweep:
-		if err := m.sqlite.sweepAll(t.Context()); err != nil {
-			t.Fatalf("sweep: %v", err)
-		}
-	}
+	return fmt.Sprintf("%#v, %v", result, err)
 }
