@@ -43,6 +43,24 @@ func TestDisplaced(t *testing.T) {
 	})
 }
 
+// A displaced connection with unsent bytes is closed without the closing message
+// of TLS, which would wait for the client.
+func TestDisplacedUnsent(t *testing.T) {
+	t.Parallel()
+	onBench(t, Options{Limit: 1}, false, func(b *bench) {
+		if err := b.get(b.secure("http/1.1"), "/"); err != nil {
+			t.Fatal(err)
+		}
+		b.set.unsent = func(net.Conn) (int, bool) { return 1000, true }
+		time.Sleep(spared)
+		b.dial()
+		synctest.Wait()
+		if b.set.open != 1 {
+			t.Errorf("%d connections are open, want the new one only", b.set.open)
+		}
+	})
+}
+
 // wantClosed fails the test unless a connection is closed, or is not, within
 // two seconds.
 func wantClosed(t *testing.T, name string, c net.Conn, want bool) {
@@ -91,6 +109,10 @@ func TestAcceptFails(t *testing.T) {
 			t.Fatalf("%v after %v, short %d times", err, time.Since(began), short)
 		}
 		defer c.Close()
+		f.errs = []error{net.ErrClosed}
+		if _, err := NewProxyProtocol(f, nil, time.Second, nil).Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("behind the PROXY protocol: %v", err)
+		}
 		for _, want := range []error{net.ErrClosed, syscall.EBADF, syscall.EINVAL, errors.New("unknown")} {
 			f.errs = []error{want}
 			if _, err := s.Listener(f).Accept(); !errors.Is(err, want) {
