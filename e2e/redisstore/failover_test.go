@@ -11,10 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"authgate/e2e/redistest"
 	"authgate/gateway/porttest"
@@ -31,13 +32,11 @@ func failOver(t *testing.T, o redisstore.Options, keys int, servers []*redistest
 	t.Helper()
 	s, other := openTest(t, o), openTest(t, o)
 	all := func(do func(key string) error) error {
-		errs := make([]error, keys)
-		var each sync.WaitGroup
+		var each errgroup.Group
 		for i := range keys {
-			each.Go(func() { errs[i] = do(fmt.Sprintf("key %d", i)) })
+			each.Go(func() error { return do(fmt.Sprintf("key %d", i)) })
 		}
-		each.Wait()
-		return errors.Join(errs...)
+		return each.Wait()
 	}
 	writes := func(value string) error {
 		return all(func(key string) error { return other.Put(t.Context(), key, []byte(value), time.Time{}) })

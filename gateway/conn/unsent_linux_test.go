@@ -1,8 +1,8 @@
 package conn
 
 import (
+	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"testing"
 	"time"
@@ -16,24 +16,14 @@ func TestUnsent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	set := NewSet(Options{Logger: slog.New(slog.DiscardHandler)})
 	client, err := net.Dial("tcp", listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	accepted, err := set.Listener(listener).Accept()
+	conn, err := listener.Accept()
 	if err != nil {
 		t.Fatal(err)
-	}
-	defer accepted.Close()
-	conn := accepted.(*Conn)
-	rest := func(c net.Conn) int {
-		n, known := unsent(c)
-		if !known {
-			t.Fatal("the system does not tell what is unsent")
-		}
-		return n
 	}
 	const size = 20_000_000 // more than the buffers of the systems
 	written := make(chan error)
@@ -41,31 +31,33 @@ func TestUnsent(t *testing.T) {
 		_, err := conn.Write(make([]byte, size))
 		written <- err
 	}()
-	await := func(what string, come func() bool) {
+	await := func(what string, some bool) {
 		t.Helper()
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
-		for deadline := time.Now().Add(2 * time.Minute); !come(); <-tick.C {
-			if time.Now().After(deadline) {
-				t.Fatal(what)
+		for deadline := time.Now().Add(2 * time.Minute); ; <-tick.C {
+			n, known := unsent(conn)
+			if known && (n > 0) == some {
+				return
+			}
+			if !known || time.Now().After(deadline) {
+				t.Fatalf("%s: %d unsent, known: %t", what, n, known)
 			}
 		}
 	}
-	await("all is sent, though the client has not read", func() bool { return rest(conn.Conn) > 0 })
-	if _, err := io.CopyN(io.Discard, client, size); err != nil {
+	await("the client has not read", true)
+	_, err = io.CopyN(io.Discard, client, size)
+	if err = errors.Join(err, <-written); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-written; err != nil {
-		t.Fatal(err)
-	}
-	await("bytes are not sent, though all were read", func() bool { return rest(conn.Conn) == 0 })
-	accepted.Close()
+	await("all were read", false)
+	conn.Close()
 	here, there := net.Pipe()
 	defer here.Close()
 	defer there.Close()
-	for name, c := range map[string]net.Conn{"closed": conn.Conn, "no socket": here} {
-		if n := rest(c); n != 0 {
-			t.Errorf("%s: %d", name, n)
+	for name, c := range map[string]net.Conn{"closed": conn, "no socket": here} {
+		if n, known := unsent(c); n != 0 || !known {
+			t.Errorf("%s: %d, known: %t", name, n, known)
 		}
 	}
 }
