@@ -128,7 +128,8 @@ func (g *groups) join(ctx context.Context, key string, login *Login, started tim
 		now.Members = append(now.Members, member{Login: login.ID, Expires: login.Expires})
 		return nil
 	})
-	if refused && (err == nil || errors.Is(err, errNothing)) {
+	// After another error the change may still be in progress, and refused changes.
+	if (err == nil || errors.Is(err, errNothing)) && refused {
 		return &auth.Rejection{Detail: auth.DetailNotSignedIn, Reason: "the person signed out at the provider during the login"}
 	}
 	return err
