@@ -1,12 +1,18 @@
 package sqlitestore
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"modernc.org/sqlite"
+
 	"authgate/gateway/clocktest"
+	"authgate/gateway/store"
 	"authgate/gateway/store/storetest"
 )
 
@@ -117,6 +123,74 @@ func TestCacheRefusesWhatACommitOvertook(t *testing.T) {
 			t.Errorf("%s: cached: %q (known: %t), want %q", test.steps, got.value, known, test.cached)
 		}
 	}
+}
+
+// TestCacheFollowsCommits: during a commit the cache has the old value, and its
+// version is odd. A cold read that the commit overtook is not cached.
+func TestCacheFollowsCommits(t *testing.T) {
+	t.Parallel()
+	s := openTest(t, Options{})
+	storetest.Put(t, s, "key", "old")
+	conn, err := s.db.writer.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var during entry
+	var version uint64
+	wantError(t, "Raw", conn.Raw(func(driver any) error {
+		driver.(sqlite.HookRegisterer).RegisterCommitHook(func() int32 {
+			during, _, version = s.cache.lookup("key", 1)
+			return 0
+		})
+		return nil
+	}), nil)
+	wantError(t, "Close", conn.Close(), nil)
+	old, _, before := s.cache.lookup("key", 1)
+	storetest.Put(t, s, "key", "new")
+	if string(during.value) != "old" || version%2 == 0 {
+		t.Errorf("during the commit the cache has %q, version %d; want the old value, and an odd version", during.value, version)
+	}
+	s.cache.evict("key")
+	s.cache.fill("key", old, 1, before)
+	storetest.WantValue(t, s, "key", "new")
+}
+
+// meddling is a context that does something when its end is asked for.
+type meddling struct {
+	context.Context
+	meddle func()
+}
+
+// Done implements context.Context.
+func (m meddling) Done() <-chan struct{} {
+	m.meddle()
+	return m.Context.Done()
+}
+
+// TestColdReadIsOvertaken changes an entry several times during a cold read: what
+// the read found is not cached.
+func TestColdReadIsOvertaken(t *testing.T) {
+	t.Parallel()
+	s := openTest(t, Options{})
+	var mu sync.Mutex // SQLite asks in the background too
+	changes, over := 0, false
+	_, err := s.Get(meddling{t.Context(), func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if over {
+			return
+		}
+		changes++
+		storetest.Put(t, s, "key", fmt.Sprint(changes))
+		s.cache.evict("key")
+	}}, "key")
+	mu.Lock()
+	defer mu.Unlock()
+	over = true
+	if changes == 0 || err != nil && !errors.Is(err, store.ErrNotFound) {
+		t.Fatalf("%d changes, %v", changes, err)
+	}
+	storetest.WantValue(t, s, "key", fmt.Sprint(changes))
 }
 
 // evict forgets key, as a cache that is full may at any time.

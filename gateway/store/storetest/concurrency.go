@@ -73,7 +73,7 @@ func testOneWins(t *testing.T, s Store, clock *clocktest.Clock) {
 		contest("take", store.ErrNotFound, func(string) error {
 			got, err := s.Take(t.Context(), "key")
 			if err == nil && string(got) != old {
-				return fmt.Errorf("Take = %q, want %q", got, old)
+				return fmt.Errorf("took %q, want %q", got, old)
 			}
 			return err
 		})
