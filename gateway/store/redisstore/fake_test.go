@@ -19,12 +19,13 @@ type fakeRedis struct {
 	listener net.Listener
 	serving  sync.WaitGroup
 
-	mu       sync.Mutex
-	entries  map[string]string
-	role     string
-	commands []string // their names, in order
-	conns    []net.Conn
-	held     chan struct{} // until it is closed, new connections are not served; nil: they are
+	mu        sync.Mutex
+	entries   map[string]string
+	role      string
+	overtakes bool     // a push of the key comes before each answer to GET
+	commands  []string // their names, in order
+	conns     []net.Conn
+	held      chan struct{} // until it is closed, new connections are not served; nil: they are
 }
 
 // startFake starts a server that ends with the test. With a
@@ -131,6 +132,9 @@ func (f *fakeRedis) answer(words []string) string {
 	case "ROLE":
 		return "*1\r\n" + bulk(f.role)
 	case "GET":
+		if f.overtakes {
+			return invalidation(words[1]) + f.get(words[1])
+		}
 		return f.get(words[1])
 	case "GETDEL":
 		defer delete(f.entries, words[1])
@@ -159,9 +163,8 @@ func (f *fakeRedis) get(key string) string {
 
 func bulk(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }
 
-// push tells the store on each connection that keys were changed, or all keys.
-func (f *fakeRedis) push(t testing.TB, keys ...string) {
-	t.Helper()
+// invalidation is the push that keys were changed, or all keys.
+func invalidation(keys ...string) string {
 	message := ">2\r\n" + bulk("invalidate") + "_\r\n"
 	if len(keys) > 0 {
 		message = fmt.Sprintf(">2\r\n%s*%d\r\n", bulk("invalidate"), len(keys))
@@ -169,19 +172,26 @@ func (f *fakeRedis) push(t testing.TB, keys ...string) {
 	for _, key := range keys {
 		message += bulk(key)
 	}
+	return message
+}
+
+// push sends an invalidation on each connection.
+func (f *fakeRedis) push(t testing.TB, keys ...string) {
+	t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, conn := range f.conns {
-		if _, err := io.WriteString(conn, message); err != nil {
+		if _, err := io.WriteString(conn, invalidation(keys...)); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-func (f *fakeRedis) setRole(role string) {
+// change sets a field between two commands.
+func (f *fakeRedis) change(set func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.role = role
+	set()
 }
 
 // count returns how often a command came, and how many connections were made.

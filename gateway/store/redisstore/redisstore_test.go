@@ -108,6 +108,20 @@ func TestPushes(t *testing.T) {
 	}
 }
 
+// TestColdReadIsOvertaken: a push during a cold read keeps what the read found out
+// of the cache.
+func TestColdReadIsOvertaken(t *testing.T) {
+	t.Parallel()
+	redis := startFake(t, nil)
+	s := openFake(t, redis, Options{})
+	storetest.Put(t, s, "key", "value")
+	redis.change(func() { redis.overtakes = true })
+	storetest.WantValue(t, s, "key", "value")
+	if cached(s, "key") {
+		t.Error("the value is cached")
+	}
+}
+
 // TestOwnWritesNeedNoPush: a store reads what it wrote, before any push of it.
 func TestOwnWritesNeedNoPush(t *testing.T) {
 	t.Parallel()
@@ -149,7 +163,7 @@ func TestCacheStartsOver(t *testing.T) {
 		want bool
 	}{
 		{"contact was confirmed", beat, true},
-		{"the node has another role", func() { redis.setRole("slave"); beat() }, false},
+		{"the node has another role", func() { redis.change(func() { redis.role = "slave" }); beat() }, false},
 		{"contact was confirmed again", beat, true},
 		{"there is another connection", func() {
 			conn, err := s.link.dial(t.Context(), redis.address, &net.Dialer{}, nil)
