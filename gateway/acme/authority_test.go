@@ -2,24 +2,35 @@ package acme
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"log/slog"
 	"math/big"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/caddyserver/certmagic"
+
+	"authgate/gateway/logtest"
 )
 
-// directory is the address of an unreachable authority. Tests put what it would
-// have issued into the storage.
-const directory = "https://127.0.0.1:1/directory"
+const (
+	// directory is the address of an unreachable authority. Tests put what it
+	// would have issued into the storage.
+	directory = "https://127.0.0.1:1/directory"
+	day       = 24 * time.Hour
+)
 
 func issuerKey() string { return (&certmagic.ACMEIssuer{CA: directory}).IssuerKey() }
 
@@ -37,30 +48,20 @@ type pair struct {
 // lives for so long. It names these responders of OCSP.
 func issue(t testing.TB, name string, ago, lives time.Duration, responders ...string) pair {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
 	begins := time.Now().Add(-ago)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(begins.UnixNano()), DNSNames: []string{name}, NotBefore: begins, NotAfter: begins.Add(lives),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, OCSPServer: responders,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
+	key, keyErr := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	der, certificateErr := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	leaf, parseErr := x509.ParseCertificate(der)
+	keyDER, marshalErr := x509.MarshalPKCS8PrivateKey(key)
+	if err := errors.Join(keyErr, certificateErr, parseErr, marshalErr); err != nil {
 		t.Fatal(err)
 	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	return pair{
-		certificate: bytes.Repeat(certificate, 2), // it is its own issuer
+		certificate: bytes.Repeat(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 2), // it is its own issuer
 		key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
 		leaf:        leaf,
 	}
@@ -79,38 +80,90 @@ func keep(t testing.TB, s certmagic.Storage, name string, p pair) {
 	put(t, s, certmagic.StorageKeys.SiteMeta(issuerKey(), name), string(meta))
 }
 
-// rig is a Manager with the store below it and what it logs.
-type rig struct {
-	*Manager
-	spy     *spyStore
-	storage *Storage // as another instance has it, past the spy
-	log     *journal
+// fakeIssuer is an authority that issues nothing.
+type fakeIssuer struct {
+	*certmagic.ACMEIssuer
+	orders atomic.Int32
+	answer func(context.Context) error
 }
 
-// newRig opens a Manager of these names after prepare has filled the storage.
-func newRig(t testing.TB, domains []string, prepare func(r *rig)) *rig {
+func (i *fakeIssuer) Issue(ctx context.Context, _ *x509.CertificateRequest) (*certmagic.IssuedCertificate, error) {
+	i.orders.Add(1)
+	return nil, i.answer(ctx)
+}
+
+// rig is a Manager with the store below it and what it logs.
+type rig struct {
+	*Manager // after open
+	name     string
+	names    []string // name and others
+	spy      *spyStore
+	storage  *Storage // as another instance has it, past the spy
+	log      logtest.Buffer
+}
+
+// newRig prepares a Manager of a new name and of others.
+func newRig(t testing.TB, others ...string) *rig {
 	t.Helper()
-	r := &rig{spy: newSpy(t)}
-	r.storage = NewStorage(r.spy.Store, newBox(t, "a"), time.Now)
-	prepare(r)
-	var logger *slog.Logger
-	r.log, logger = newJournal(slog.LevelInfo)
+	r := &rig{spy: newSpy(t), name: newName()}
+	r.names = append([]string{r.name}, others...)
+	r.storage = newStorage(t, r.spy.Store, "a")
+	return r
+}
+
+// keep stores a certificate of the first name, as another instance does.
+func (r *rig) keep(t testing.TB, ago, lives time.Duration) pair {
+	t.Helper()
+	p := issue(t, r.name, ago, lives)
+	keep(t, r.storage, r.name, p)
+	return p
+}
+
+// tear stores another key beside the certificate of the first name, as an instance
+// does that is killed while it writes.
+func (r *rig) tear(t testing.TB, p pair) {
+	t.Helper()
+	put(t, r.storage, certmagic.StorageKeys.SitePrivateKey(issuerKey(), r.name), string(p.key))
+}
+
+func (r *rig) open(t testing.TB) *rig {
+	t.Helper()
 	m, err := Open(t.Context(), Options{
-		Domains: domains, Directory: directory, Storage: NewStorage(r.spy, newBox(t, "a"), time.Now),
-		HTTP: "127.0.0.1:0", HTTPS: "127.0.0.1:0", Logger: logger,
+		Domains: r.names, Directory: directory, Storage: newStorage(t, r.spy, "a"),
+		HTTP: "127.0.0.1:0", HTTPS: "127.0.0.1:0", Logger: slog.New(slog.NewJSONHandler(&r.log, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { m.Close(); kill(r.storage) })
+	t.Cleanup(m.Close)
 	r.Manager = m
 	return r
 }
 
-// asked reports whether it was tried to get a certificate from the authority.
-func (r *rig) asked() bool {
-	log := r.log.String()
-	return strings.Contains(log, "obtaining certificate") || strings.Contains(log, "renewing certificate")
+// inBubble runs a test on a rig of one name. Such tests do not run in parallel,
+// because certmagic has one queue of jobs for the process, and bubbles must not work
+// for each other. A bubble ends when all goroutines in it have ended, so that each
+// test finds one that is left behind.
+func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newRig(t)) })
+}
+
+// run lets the Manager run until the returned function is called, or the test ends.
+func (r *rig) run(t *testing.T) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		r.Run(ctx)
+		close(ended)
+	}()
+	stop = func() {
+		cancel()
+		<-ended
+	}
+	t.Cleanup(stop)
+	return stop
 }
 
 // want compares what there is for the first name; a zero pair is none.
@@ -121,7 +174,44 @@ func (r *rig) want(t testing.TB, p pair, problem string) {
 	if p.leaf != nil {
 		expires = p.leaf.NotAfter
 	}
-	if got.Domain != r.domains[0] || !got.Expires.Equal(expires) || !strings.Contains(got.Problem, problem) || (problem == "") != (got.Problem == "") {
-		t.Fatalf("there is %+v, want one that expires %v with the problem %q\n%s", got, expires, problem, r.log)
+	if got.Domain != r.name || !got.Expires.Equal(expires) || !strings.Contains(got.Problem, problem) || (problem == "") != (got.Problem == "") {
+		t.Fatalf("there is %+v, want one that expires %v with the problem %q\n%s", got, expires, problem, &r.log)
+	}
+}
+
+// wantAsked compares whether the Manager has ordered from the authority.
+func (r *rig) wantAsked(t testing.TB, want bool) {
+	t.Helper()
+	log := r.log.String()
+	if got := strings.Contains(log, "obtaining certificate") || strings.Contains(log, "renewing certificate"); got != want {
+		t.Fatalf("the authority was asked: %t, want %t\n%s", got, want, log)
+	}
+}
+
+// handshake returns the certificate that a client is shown which asks for a
+// name and offers these protocols.
+func (r *rig) handshake(name string, protocols ...string) (*x509.Certificate, error) {
+	client, server := net.Pipe()
+	defer client.Close()
+	served := make(chan error, 1)
+	go func() {
+		defer server.Close()
+		served <- tls.Server(server, &tls.Config{GetCertificate: r.GetCertificate, NextProtos: []string{"h2", Protocol}}).Handshake()
+	}()
+	conn := tls.Client(client, &tls.Config{ServerName: name, NextProtos: protocols, InsecureSkipVerify: true})
+	if err := conn.Handshake(); err != nil {
+		return nil, errors.Join(err, <-served)
+	}
+	return conn.ConnectionState().PeerCertificates[0], nil
+}
+
+// wantServed fails the test unless clients that ask for the names are shown the
+// certificate of p.
+func (r *rig) wantServed(t testing.TB, p pair, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if got, err := r.handshake(name, "h2"); err != nil || !got.Equal(p.leaf) {
+			t.Errorf("a client that asks for %q: %v", name, err)
+		}
 	}
 }

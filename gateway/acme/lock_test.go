@@ -3,21 +3,21 @@ package acme
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"authgate/gateway/store"
 )
 
-// instancesOn are two instances on one store, within a bubble.
-func instancesOn(t *testing.T, shared store.Store) (a, b *Storage) {
+// twoInstances runs a test in a bubble, on two instances that share a store.
+func twoInstances(t *testing.T, test func(t *testing.T, spy *spyStore, a, b *Storage)) {
 	t.Helper()
-	a, b = NewStorage(shared, newBox(t, "a"), time.Now), NewStorage(shared, newBox(t, "a"), time.Now)
-	t.Cleanup(func() { kill(a); kill(b) })
-	return a, b
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		spy := newSpy(t)
+		test(t, spy, newStorage(t, spy, "a"), newStorage(t, spy, "a"))
+	})
 }
 
 // kill makes an instance renew no lease any more, as one that is killed.
@@ -29,10 +29,13 @@ func kill(s *Storage) {
 	}
 }
 
-func lock(t *testing.T, s *Storage, name string) {
+// lock locks after a wait between least and most.
+func lock(t *testing.T, s *Storage, name string, least, most time.Duration) {
 	t.Helper()
-	if err := s.Lock(t.Context(), name); err != nil {
-		t.Fatalf("Lock: %v", err)
+	start := time.Now()
+	err := s.Lock(t.Context(), name)
+	if waited := time.Since(start); err != nil || waited < least || waited > most {
+		t.Fatalf("Lock: %v after %v, want %v to %v", err, waited, least, most)
 	}
 }
 
@@ -57,53 +60,14 @@ func renew(t *testing.T, s *Storage, name string) {
 	}
 }
 
-// One holds a lock at a time, of two instances and of many goroutines in each.
-func TestLockExcludes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a, b := instancesOn(t, newMemory(t))
-		inside, entered := false, 0 // the race detector watches them
-		var all sync.WaitGroup
-		for i := range 20 {
-			all.Go(func() {
-				s := []*Storage{a, b}[i%2]
-				if err := s.Lock(t.Context(), "name"); err != nil {
-					t.Error(err)
-					return
-				}
-				if inside {
-					t.Error("two are inside")
-				}
-				inside = true
-				time.Sleep(5 * time.Second)
-				inside = false
-				entered++
-				if err := s.Unlock(t.Context(), "name"); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		all.Wait()
-		if entered != 20 {
-			t.Errorf("%d were inside, want 20", entered)
-		}
-	})
-}
-
 func TestLockWaits(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a, b := instancesOn(t, newMemory(t))
-		lock(t, a, "name")
+	twoInstances(t, func(t *testing.T, _ *spyStore, a, b *Storage) {
+		lock(t, a, "name", 0, 0)
 		wantTry(t, b, "name", false)
 		wantTry(t, a, "name", false) // not for itself either
 		wantTry(t, b, "another", true)
-		start := time.Now()
 		time.AfterFunc(90*time.Second, func() { unlock(t, a, "name") })
-		lock(t, b, "name")
-		if waited := time.Since(start); waited < 90*time.Second || waited > 90*time.Second+lockPoll {
-			t.Errorf("waited %v", waited)
-		}
+		lock(t, b, "name", 90*time.Second, 90*time.Second+lockPoll)
 		wantTry(t, a, "name", false)
 		unlock(t, b, "name")
 		wantTry(t, a, "name", true)
@@ -112,22 +76,16 @@ func TestLockWaits(t *testing.T) {
 
 // The wait for a lock ends with its context, without the lock.
 func TestLockGivesUp(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a, b := instancesOn(t, newMemory(t))
-		lock(t, a, "name")
+	twoInstances(t, func(t *testing.T, _ *spyStore, a, b *Storage) {
+		lock(t, a, "name", 0, 0)
 		ctx, cancel := context.WithTimeout(t.Context(), 10500*time.Millisecond)
 		defer cancel()
 		start := time.Now()
-		if err := b.Lock(ctx, "name"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Lock: %v", err)
-		}
-		if waited := time.Since(start); waited != 10500*time.Millisecond {
-			t.Errorf("waited %v", waited)
-		}
+		waitErr := b.Lock(ctx, "name")
 		unlock(t, a, "name")
-		if err := b.Lock(ctx, "name"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Lock of a free one, with a context that has ended: %v", err)
+		freeErr := b.Lock(ctx, "name") // its context has ended
+		if waited := time.Since(start); !errors.Is(waitErr, ctx.Err()) || !errors.Is(freeErr, ctx.Err()) || waited != 10500*time.Millisecond {
+			t.Errorf("Lock: %v, %v after %v, want %v", waitErr, freeErr, waited, ctx.Err())
 		}
 		wantTry(t, a, "name", true)
 	})
@@ -135,45 +93,32 @@ func TestLockGivesUp(t *testing.T) {
 
 // A lock is kept for as long as an attempt takes, however short its lease is.
 func TestLockIsKept(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		spy := newSpy(t)
-		a, b := instancesOn(t, spy)
-		lock(t, a, "name")
+	twoInstances(t, func(t *testing.T, spy *spyStore, a, b *Storage) {
+		lock(t, a, "name", 0, 0)
 		time.Sleep(time.Second)
 		for range 13 {
 			time.Sleep(time.Minute)
 			wantTry(t, b, "name", false)
 		}
-		spy.fail(func(int, string, string) bool { return true })
+		spy.fail(always)
 		time.Sleep(leaseEvery) // one renewal fails, and the next one is in time
 		spy.fail(nil)
 		time.Sleep(lease)
 		wantTry(t, b, "name", false)
 		unlock(t, a, "name")
 		wantTry(t, b, "name", true)
-		start := time.Now()
-		lock(t, a, "name") // b's attempt never ends
-		if waited := time.Since(start); waited < attemptTime || waited > attemptTime+lease+lockPoll {
-			t.Errorf("waited %v", waited)
-		}
+		lock(t, a, "name", attemptTime, attemptTime+lease+lockPoll) // b's attempt never ends
 	})
 }
 
 // An instance that was killed keeps the others waiting for its lease, and may
 // not touch the lock of the next one if it was only frozen.
 func TestLockOfTheDead(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a, b := instancesOn(t, newMemory(t))
-		lock(t, a, "name")
+	twoInstances(t, func(t *testing.T, _ *spyStore, a, b *Storage) {
+		lock(t, a, "name", 0, 0)
 		time.Sleep(5*time.Minute + time.Second)
 		kill(a)
-		start := time.Now()
-		lock(t, b, "name")
-		if waited := time.Since(start); waited < lease-leaseEvery || waited > lease+lockPoll {
-			t.Errorf("waited %v, want the lease of %v", waited, lease)
-		}
+		lock(t, b, "name", lease-leaseEvery, lease+lockPoll)
 		unlock(t, a, "name") // it has none any more, which is no error
 		wantTry(t, a, "name", false)
 		unlock(t, b, "name")
@@ -185,10 +130,8 @@ func TestLockOfTheDead(t *testing.T) {
 }
 
 func TestRenewLockLease(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a, b := instancesOn(t, newMemory(t))
-		lock(t, a, "name")
+	twoInstances(t, func(t *testing.T, _ *spyStore, a, b *Storage) {
+		lock(t, a, "name", 0, 0)
 		for range 5 { // attempts, of which none is long
 			time.Sleep(attemptTime - time.Second)
 			wantTry(t, b, "name", false)
@@ -201,8 +144,7 @@ func TestRenewLockLease(t *testing.T) {
 		wantTry(t, b, "name", false)
 		time.Sleep(attemptTime + lease)
 		wantTry(t, b, "name", true)
-		err := a.RenewLockLease(t.Context(), "name", time.Hour)
-		if err == nil || !strings.Contains(err.Error(), "another instance holds it") {
+		if err := a.RenewLockLease(t.Context(), "name", time.Hour); err == nil || !strings.Contains(err.Error(), "another instance holds it") {
 			t.Errorf("renewing what another instance holds: %v", err)
 		}
 		kill(b)
@@ -210,11 +152,10 @@ func TestRenewLockLease(t *testing.T) {
 		wantTry(t, a, "name", false) // the other one's lease is as it was
 		time.Sleep(time.Nanosecond)
 		wantTry(t, a, "name", true)
-		if err := b.RenewLockLease(t.Context(), "never", time.Hour); !errors.Is(err, errNotHeld) {
-			t.Errorf("renewing what was never locked: %v", err)
-		}
-		if err := b.Unlock(t.Context(), "never"); !errors.Is(err, errNotHeld) {
-			t.Errorf("unlocking what was never locked: %v", err)
+		for what, err := range map[string]error{"RenewLockLease": b.RenewLockLease(t.Context(), "never", time.Hour), "Unlock": b.Unlock(t.Context(), "never")} {
+			if !errors.Is(err, errNotHeld) {
+				t.Errorf("%s of what was never locked: %v", what, err)
+			}
 		}
 	})
 }
@@ -222,33 +163,23 @@ func TestRenewLockLease(t *testing.T) {
 // If the store does not answer, a lock is neither free nor released. A lock that
 // could not be released is free when its lease has expired.
 func TestLockWithoutStore(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		spy := newSpy(t)
-		a, b := instancesOn(t, spy)
-		lock(t, a, "held")
-		spy.fail(func(int, string, string) bool { return true })
+	twoInstances(t, func(t *testing.T, spy *spyStore, a, b *Storage) {
+		lock(t, a, "held", 0, 0)
+		lock(t, a, "lost", 0, 0)
+		spy.fail(always)
 		_, tryErr := b.TryLock(t.Context(), "name")
 		for what, err := range map[string]error{
-			"TryLock": tryErr, "Lock": b.Lock(t.Context(), "name"),
-			"RenewLockLease": a.RenewLockLease(t.Context(), "held", time.Hour), "Unlock": a.Unlock(t.Context(), "held"),
+			"TryLock": tryErr, "Lock": b.Lock(t.Context(), "name"), "RenewLockLease": a.RenewLockLease(t.Context(), "held", time.Hour),
+			"Unlock": a.Unlock(t.Context(), "held"), "Unlock for good": a.Unlock(t.Context(), "lost"),
 		} {
 			if !errors.Is(err, errDown) {
-				t.Errorf("%s: %v", what, err)
+				t.Errorf("%s: %v, want %v", what, err, errDown)
 			}
 		}
 		spy.fail(nil)
 		wantTry(t, b, "held", false)
 		unlock(t, a, "held") // it still knows the lock
 		wantTry(t, b, "held", true)
-		unlock(t, b, "held")
-
-		lock(t, a, "lost")
-		spy.fail(func(int, string, string) bool { return true })
-		if err := a.Unlock(t.Context(), "lost"); !errors.Is(err, errDown) {
-			t.Errorf("Unlock: %v", err)
-		}
-		spy.fail(nil)
 		time.Sleep(lease)
 		wantTry(t, b, "lost", true)
 	})
@@ -256,36 +187,34 @@ func TestLockWithoutStore(t *testing.T) {
 
 // Locks are apart from files, and hold nothing of them.
 func TestLocksAreNoFiles(t *testing.T) {
-	t.Parallel()
-	a, b := instancesOn(t, newMemory(t))
-	lock(t, a, "name")
-	wantNone(t, b, "name")
-	put(t, b, "name", "content")
-	remove(t, b, "name")
-	wantTry(t, b, "name", false)
-	if _, err := a.List(t.Context(), "", true); err == nil {
-		t.Error("a lock is listed")
-	}
+	twoInstances(t, func(t *testing.T, _ *spyStore, a, b *Storage) {
+		lock(t, a, "name", 0, 0)
+		_, loadErr := b.Load(t.Context(), "name")
+		_, listErr := b.List(t.Context(), "", true)
+		if !errors.Is(loadErr, fs.ErrNotExist) || !errors.Is(listErr, fs.ErrNotExist) {
+			t.Errorf("a lock is a file: %v, %v", loadErr, listErr)
+		}
+		put(t, b, "name", "content")
+		remove(t, b, "name")
+		wantTry(t, b, "name", false)
+	})
 }
 
 // An instance that ends waits for its own locks, and for no longer than told.
 func TestLockWait(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a, b := instancesOn(t, newMemory(t))
-		lock(t, b, "of another")
+	twoInstances(t, func(t *testing.T, _ *spyStore, a, b *Storage) {
+		lock(t, b, "of another", 0, 0)
 		began := time.Now()
 		a.wait(t.Context())
-		lock(t, a, "one")
-		lock(t, a, "two")
 		for i, name := range []string{"one", "two"} {
+			lock(t, a, name, 0, 0)
 			time.AfterFunc(time.Duration(1+i)*time.Second, func() { unlock(t, a, name) })
 		}
 		a.wait(t.Context())
 		if took := time.Since(began); took != 2*time.Second {
 			t.Errorf("waited for %v", took)
 		}
-		lock(t, a, "one")
+		lock(t, a, "one", 0, 0)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		a.wait(ctx)

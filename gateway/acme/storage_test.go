@@ -1,10 +1,15 @@
 package acme
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,31 +30,95 @@ func newBox(t testing.TB, letter string) *seal.Box {
 	return box
 }
 
-func newMemory(t testing.TB) *store.Memory {
+// newStorage is an instance on a store, with the key of a letter.
+func newStorage(t testing.TB, shared store.Store, letter string) *Storage {
+	t.Helper()
+	s := NewStorage(shared, newBox(t, letter), time.Now)
+	t.Cleanup(func() { kill(s) })
+	return s
+}
+
+// spyStore remembers what was written, and can be told to fail.
+type spyStore struct {
+	store.Store
+	mu      sync.Mutex
+	calls   int
+	failing func(call int, operation, key string) bool // nil: never
+	late    bool                                       // a write that fails has happened
+	written map[string][]byte
+}
+
+var errDown = errors.New("the store is down")
+
+func newSpy(t testing.TB) *spyStore {
 	t.Helper()
 	memory := store.NewMemory(nil)
 	t.Cleanup(func() { _ = memory.Close() })
-	return memory
+	return &spyStore{Store: memory, written: map[string][]byte{}}
 }
 
-// TestStorage tests what the documentation of certmagic.Storage demands.
-func TestStorage(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]func(*testing.T, *Storage){
-		"Nothing": testNothing, "Values": testValues, "Folders": testFolders, "Delete": testDelete,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, NewStorage(newMemory(t), newBox(t, "a"), time.Now))
-		})
+// fail lets the calls fail for which failing is true, counted from 1.
+func (s *spyStore) fail(failing func(call int, operation, key string) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls, s.failing = 0, failing
+}
+
+func always(int, string, string) bool { return true }
+
+// count returns the number of calls since fail.
+func (s *spyStore) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls
+}
+
+// call makes one call, or fails as told.
+func (s *spyStore) call(operation, key string, value []byte, do func() error) error {
+	s.mu.Lock()
+	s.calls++
+	failing := s.failing != nil && s.failing(s.calls, operation, key)
+	late := s.late && operation != "get"
+	if value != nil {
+		s.written[key] = bytes.Clone(value)
 	}
+	s.mu.Unlock()
+	if failing && !late {
+		return errDown
+	}
+	if err := do(); !failing {
+		return err
+	}
+	return errDown
+}
+
+func (s *spyStore) Get(ctx context.Context, key string) (value []byte, err error) {
+	err = s.call("get", key, nil, func() error {
+		value, err = s.Store.Get(ctx, key)
+		return err
+	})
+	return value, err
+}
+
+func (s *spyStore) Put(ctx context.Context, key string, value []byte, expires time.Time) error {
+	return s.call("put", key, value, func() error { return s.Store.Put(ctx, key, value, expires) })
+}
+
+func (s *spyStore) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
+	return s.call("swap", key, value, func() error { return s.Store.Swap(ctx, key, old, value, expires) })
+}
+
+func (s *spyStore) Delete(ctx context.Context, key string) error {
+	return s.call("delete", key, nil, func() error { return s.Store.Delete(ctx, key) })
 }
 
 func put(t testing.TB, s certmagic.Storage, name, content string) {
 	t.Helper()
-	if err := s.Store(t.Context(), name, []byte(content)); err != nil {
+	slice := []byte(content)
+	if err := s.Store(t.Context(), name, slice); err != nil {
 		t.Fatalf("Store(%q): %v", name, err)
 	}
+	clear(slice) // it is the caller's
 }
 
 func remove(t testing.TB, s certmagic.Storage, name string) {
@@ -64,113 +133,328 @@ func wantFile(t testing.TB, s certmagic.Storage, name, content string) {
 	if got, err := s.Load(t.Context(), name); err != nil || string(got) != content {
 		t.Fatalf("Load(%q) = %.100q, %v; want %.100q", name, got, err, content)
 	}
-	info, err := s.Stat(t.Context(), name)
-	if err != nil || info.Key != name || info.Size != int64(len(content)) || !info.IsTerminal {
-		t.Fatalf("Stat(%q) = %+v, %v; want a file of %d bytes", name, info, err, len(content))
-	}
-	if !s.Exists(t.Context(), name) {
-		t.Fatalf("Exists(%q) is false", name)
-	}
 }
 
-// wantFolder fails the test unless folder has these entries, and they all
-// with those below.
-func wantFolder(t testing.TB, s certmagic.Storage, folder string, entries, all []string) {
+// wantListed fails the test unless these files are listed, which must all be
+// readable.
+func wantListed(t *testing.T, what string, s *Storage, want ...string) {
 	t.Helper()
-	for recursive, want := range map[bool][]string{false: entries, true: all} {
-		got, err := s.List(t.Context(), folder, recursive)
-		slices.Sort(got) // no order is promised
-		if diff := cmp.Diff(want, got); diff != "" || err != nil {
-			t.Fatalf("List(%q, %t): %v (-want +got):\n%s", folder, recursive, err, diff)
+	names, err := s.List(t.Context(), "", true)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	var files []string
+	for _, name := range names {
+		info, err := s.Stat(t.Context(), name)
+		if info.IsTerminal {
+			files = append(files, name)
+			_, err = s.Load(t.Context(), name)
+		}
+		if err != nil {
+			t.Errorf("%s: %s is listed, and cannot be read: %v", what, name, err)
 		}
 	}
-	if info, err := s.Stat(t.Context(), folder); err != nil || info.Key != folder || info.IsTerminal {
-		t.Fatalf("Stat(%q) = %+v, %v; want a folder", folder, info, err)
-	}
-	if !s.Exists(t.Context(), folder) {
-		t.Fatalf("Exists(%q) is false", folder)
+	if want != nil && !slices.Equal(files, want) {
+		t.Errorf("%s: the files are %q, want %q", what, files, want)
 	}
 }
 
-func wantNone(t testing.TB, s certmagic.Storage, name string) {
-	t.Helper()
-	if got, err := s.Load(t.Context(), name); !errors.Is(err, fs.ErrNotExist) || got != nil {
-		t.Fatalf("Load(%q) = %q, %v; want fs.ErrNotExist", name, got, err)
-	}
-	if info, err := s.Stat(t.Context(), name); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("Stat(%q) = %+v, %v; want fs.ErrNotExist", name, info, err)
-	}
-	for _, recursive := range []bool{false, true} {
-		if got, err := s.List(t.Context(), name, recursive); !errors.Is(err, fs.ErrNotExist) || len(got) != 0 {
-			t.Fatalf("List(%q, %t) = %q, %v; want fs.ErrNotExist", name, recursive, got, err)
-		}
-	}
-	if s.Exists(t.Context(), name) {
-		t.Fatalf("Exists(%q)", name)
-	}
-}
-
-func testNothing(t *testing.T, s *Storage) {
-	for _, name := range []string{"a", "a/b"} {
-		wantNone(t, s, name)
-		remove(t, s, name)
-	}
-}
-
-func testValues(t *testing.T, s *Storage) {
+func TestFile(t *testing.T) {
+	t.Parallel()
+	s := newStorage(t, newSpy(t), "a")
 	for _, content := range []string{"first", "", "a longer one", "\x00\xff\n", strings.Repeat("0123456789", 2000)} {
-		slice := []byte(content)
-		before := time.Now().Truncate(time.Second) // as exact as a file system at worst
-		if err := s.Store(t.Context(), "folder/file", slice); err != nil {
-			t.Fatal(err)
-		}
-		clear(slice) // it is the caller's
+		before := time.Now()
+		put(t, s, "folder/file", content)
 		wantFile(t, s, "folder/file", content)
 		info, err := s.Stat(t.Context(), "folder/file")
-		if err != nil || info.Modified.Before(before) || info.Modified.After(time.Now().Add(time.Second)) {
+		if err != nil || info.Modified.Before(before.Round(0)) || info.Modified.After(time.Now()) {
 			t.Errorf("modified %v, want after %v (%v)", info.Modified, before, err)
 		}
 	}
 }
 
-func testFolders(t *testing.T, s *Storage) {
-	for _, name := range []string{"a/b/c/d", "a/b/e", "a/f", "ab/g", "a.b", "h"} {
-		put(t, s, name, "content of "+name)
-	}
-	wantFolder(t, s, "a/b", []string{"a/b/c", "a/b/e"}, []string{"a/b/c", "a/b/c/d", "a/b/e"})
-	wantFolder(t, s, "a", []string{"a/b", "a/f"}, []string{"a/b", "a/b/c", "a/b/c/d", "a/b/e", "a/f"})
-	wantFolder(t, s, "ab", []string{"ab/g"}, []string{"ab/g"})
-	wantFolder(t, s, "", []string{"a", "a.b", "ab", "h"},
-		[]string{"a", "a.b", "a/b", "a/b/c", "a/b/c/d", "a/b/e", "a/f", "ab", "ab/g", "h"})
-	wantFile(t, s, "a/b/c/d", "content of a/b/c/d")
-	wantNone(t, s, "a/b/c/x")
-	wantNone(t, s, "b")
-	if content, err := s.Load(t.Context(), "a/b"); err == nil {
-		t.Errorf("a folder is read: %q", content)
-	}
-	wantNone(t, s, "h/below") // a file is not a folder
-	if list, err := s.List(t.Context(), "h", true); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("listing a file: %q, %v", list, err)
-	}
-	remove(t, s, "ab/g")
-	wantNone(t, s, "ab") // a folder without files does not exist
+// fuzzNames are files and folders of each other, and names that begin alike.
+var fuzzNames = []string{"a", "a/b", "a/b/c", "a/b/d", "a/bb", "ab/c", "e", "a/b/c/f"}
+
+const (
+	opStore = iota
+	opDelete
+	opAsk
+
+	otherInstance = 3
+)
+
+// FuzzStorage reads its input as a program of operations, by either of two
+// instances, and runs it beside a map from name to content. What is asked of
+// the Storage must be what the map holds at all times.
+func FuzzStorage(f *testing.F) {
+	f.Add([]byte{opStore, 0, opStore, 1, opDelete, 0, opAsk, 0})
+	f.Add([]byte{opDelete, 2, opStore, 2, opStore, 3, opStore, 4, opStore, 5, opDelete, 1, opAsk, 1, opStore, 2, opDelete, 2, opDelete, 0})
+	f.Add([]byte{opStore | otherInstance, 7, opDelete, 2, opStore, 6, opDelete | otherInstance, 5, opAsk, 7})
+	f.Fuzz(func(t *testing.T, program []byte) {
+		shared := newSpy(t)
+		instances := []*Storage{newStorage(t, shared, "a"), newStorage(t, shared, "a")}
+		model := map[string]string{}
+		for step := 0; len(program) >= 2 && step < 32; step++ {
+			op, name := program[0], fuzzNames[int(program[1])%len(fuzzNames)]
+			program = program[2:]
+			s := instances[op/otherInstance%2]
+			switch op % 3 {
+			case opStore:
+				model[name] = fmt.Sprint(step)
+				put(t, s, name, model[name])
+			case opDelete:
+				remove(t, s, name)
+				maps.DeleteFunc(model, func(file, _ string) bool { return file == name || strings.HasPrefix(file, name+"/") })
+			}
+			wantModel(t, s, name, model)
+		}
+		wantModel(t, instances[0], "", model)
+		for _, name := range fuzzNames {
+			wantModel(t, instances[1], name, model)
+		}
+	})
 }
 
-func testDelete(t *testing.T, s *Storage) {
-	for _, name := range []string{"a/b/c", "a/b/d", "a/e", "a/bc/f", "ab/g"} {
-		put(t, s, name, name)
+// wantModel compares all that can be asked about a name with the model.
+func wantModel(t *testing.T, s *Storage, name string, model map[string]string) {
+	t.Helper()
+	content, isFile := model[name]
+	got, err := s.Load(t.Context(), name)
+	if isFile != (err == nil) || !isFile && !errors.Is(err, fs.ErrNotExist) || string(got) != content {
+		t.Fatalf("Load(%q) = %q, %v; the model has %v", name, got, err, model)
 	}
-	remove(t, s, "a/b/c")
-	wantNone(t, s, "a/b/c")
-	remove(t, s, "a/b/c")
-	wantFile(t, s, "a/b/d", "a/b/d")
-	remove(t, s, "a/b") // with a/b/d, and without a/bc
-	wantNone(t, s, "a/b")
-	wantNone(t, s, "a/b/d")
-	wantFolder(t, s, "a", []string{"a/bc", "a/e"}, []string{"a/bc", "a/bc/f", "a/e"})
-	put(t, s, "a/b/c", "again")
-	wantFile(t, s, "a/b/c", "again")
+	for _, recursive := range []bool{false, true} {
+		want := modelList(model, name, recursive)
+		got, err := s.List(t.Context(), name, recursive)
+		if diff := cmp.Diff(want, got); diff != "" || (len(want) == 0) != errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("List(%q, %t): %v; the model has %v\n%s", name, recursive, err, model, diff)
+		}
+	}
+	there := isFile || len(modelList(model, name, true)) > 0
+	want := certmagic.KeyInfo{Key: name, Size: int64(len(content)), IsTerminal: isFile}
+	info, err := s.Stat(t.Context(), name)
+	info.Modified = time.Time{}
+	if there != (err == nil) || there && info != want || !there && !errors.Is(err, fs.ErrNotExist) || s.Exists(t.Context(), name) != there {
+		t.Fatalf("Stat(%q) = %+v, %v; the model has %v", name, info, err, model)
+	}
+}
+
+// modelList is List, sorted; nil if there is nothing.
+func modelList(model map[string]string, folder string, recursive bool) []string {
+	found := map[string]bool{}
+	for file := range model {
+		parts := strings.Split(file, "/")
+		depth := 0
+		if folder != "" {
+			depth = strings.Count(folder, "/") + 1
+		}
+		for n := depth + 1; n <= len(parts) && strings.Join(parts[:depth], "/") == folder; n++ {
+			if recursive || n == depth+1 {
+				found[strings.Join(parts[:n], "/")] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// A reader of the store learns no content, and only the names in the keys.
+func TestStoreHoldsNoPlainText(t *testing.T) {
+	t.Parallel()
+	spy := newSpy(t)
+	put(t, newStorage(t, spy, "a"), "certificates/key", "PRIVATE KEY")
+	if len(spy.written) != 2 {
+		t.Errorf("%d entries, want the file and the names", len(spy.written))
+	}
+	for key, value := range spy.written {
+		if bytes.Contains(value, []byte("PRIVATE")) || bytes.Contains(value, []byte("certificates")) {
+			t.Errorf("%s holds %q", key, value)
+		}
+	}
+}
+
+// calls makes each call of a Storage that has a/b, and returns the errors.
+func calls(t *testing.T, s *Storage) map[string]error {
+	_, load := s.Load(t.Context(), "a/b")
+	_, stat := s.Stat(t.Context(), "a/b")
+	_, statFolder := s.Stat(t.Context(), "a")
+	_, list := s.List(t.Context(), "a", true)
+	return map[string]error{
+		"Load": load, "Stat": stat, "Stat of the folder": statFolder, "List": list,
+		"Store": s.Store(t.Context(), "a/c", nil), "Delete": s.Delete(t.Context(), "a"),
+	}
+}
+
+// wantRefused fails the test unless err tells what to do, and is not one that
+// would have a new certificate ordered.
+func wantRefused(t *testing.T, what string, err error) {
+	t.Helper()
+	if err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "store.encryption_key") {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+// A writer to the store can neither move a value nor make one.
+func TestMovedAndChangedValues(t *testing.T) {
+	t.Parallel()
+	spy := newSpy(t)
+	s := newStorage(t, spy, "a")
+	put(t, s, "a/b", "the key of a")
+	put(t, s, "b", "the key of b")
+	a, names := spy.written[filePrefix+"a/b"], spy.written[namesKey]
+	write := func(key string, value []byte) {
+		if err := spy.Store.Put(t.Context(), key, value, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	changed := slices.Clone(a)
+	changed[len(changed)/2]++
+	for what, value := range map[string][]byte{
+		"another file's": a, "the names": names, "changed": changed, "plain": []byte("the key of m"),
+		"too short": newBox(t, "a").Seal([]byte("1234567"), filePrefix+"b"),
+	} {
+		write(filePrefix+"b", value)
+		content, loadErr := s.Load(t.Context(), "b")
+		_, statErr := s.Stat(t.Context(), "b")
+		for _, err := range []error{loadErr, statErr} {
+			if err == nil || errors.Is(err, fs.ErrNotExist) || content != nil || s.Exists(t.Context(), "b") {
+				t.Errorf("%s: Load = %q, %v, Stat = %v", what, content, loadErr, statErr)
+			}
+		}
+	}
+	for what, value := range map[string][]byte{"a file": a, "plain": []byte(`["c"]`)} {
+		write(namesKey, value)
+		for call, err := range calls(t, s) {
+			if call == "Load" || call == "Stat" { // of a file, whatever the names are
+				if err != nil {
+					t.Errorf("%s for the names: %s: %v", what, call, err)
+				}
+				continue
+			}
+			wantRefused(t, what+" for the names: "+call, err)
+		}
+	}
+	write(namesKey, newBox(t, "a").Seal([]byte("{}"), namesKey))
+	if _, err := s.List(t.Context(), "", true); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("names that are no list: %v", err)
+	}
+}
+
+// An instance with another key says so, whatever it is asked, and changes
+// nothing.
+func TestAnotherKey(t *testing.T) {
+	t.Parallel()
+	spy := newSpy(t)
+	right := newStorage(t, spy, "a")
+	put(t, right, "a/b", "content")
+	for call, err := range calls(t, newStorage(t, spy, "b")) {
+		wantRefused(t, call, err)
+	}
+	wantFile(t, right, "a/b", "content")
+	wantListed(t, "afterwards", right, "a/b")
+}
+
+// A store that is down is no place without files: that would have a new
+// certificate ordered.
+func TestStoreIsDown(t *testing.T) {
+	t.Parallel()
+	spy := newSpy(t)
+	s := newStorage(t, spy, "a")
+	put(t, s, "a/b", "content")
+	spy.fail(always)
+	errs := calls(t, s)
+	spy.fail(func(_ int, _, key string) bool { return key == filePrefix+"a/b" })
+	_, errs["List, when a file cannot be looked at"] = s.List(t.Context(), "a", true)
+	for call, err := range errs {
+		if !errors.Is(err, errDown) || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v, want %v", call, err, errDown)
+		}
+	}
+}
+
+// Each call of each operation to the store fails once, before or after it is carried
+// out. The operation then returns the error, all listed files can be read, and a
+// repetition succeeds.
+func TestBrokenOff(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		operate func(context.Context, *Storage) error
+		after   []string // the files
+	}{
+		"a new file": {func(ctx context.Context, s *Storage) error { return s.Store(ctx, "a/new", []byte("content")) }, []string{"a/b", "a/c/d", "a/new", "e"}},
+		"a change":   {func(ctx context.Context, s *Storage) error { return s.Store(ctx, "a/b", []byte("content")) }, []string{"a/b", "a/c/d", "e"}},
+		"a file":     {func(ctx context.Context, s *Storage) error { return s.Delete(ctx, "a/b") }, []string{"a/c/d", "e"}},
+		"a folder":   {func(ctx context.Context, s *Storage) error { return s.Delete(ctx, "a") }, []string{"e"}},
+	} {
+		for _, late := range []bool{false, true} {
+			broken := 1
+			for ; ; broken++ {
+				spy := newSpy(t)
+				s := newStorage(t, spy, "a")
+				for _, file := range []string{"a/b", "a/c/d", "e"} {
+					put(t, s, file, file)
+				}
+				spy.late = late
+				spy.fail(func(call int, _, _ string) bool { return call == broken })
+				err := test.operate(t.Context(), s)
+				if spy.count() < broken {
+					break // it has no more calls
+				}
+				what := fmt.Sprintf("%s, call %d, late %t", name, broken, late)
+				if !errors.Is(err, errDown) {
+					t.Errorf("%s: %v", what, err)
+				}
+				spy.fail(nil)
+				wantListed(t, what, s)
+				if err := test.operate(t.Context(), s); err != nil {
+					t.Errorf("%s, again: %v", what, err)
+				}
+				wantListed(t, what+", in the end", s, test.after...)
+			}
+			if broken < 3 {
+				t.Errorf("%s was broken off in %d places only", name, broken-1)
+			}
+		}
+	}
+}
+
+// Two instances that write and delete at the same time lose no name.
+func TestTwoInstances(t *testing.T) {
+	t.Parallel()
+	shared := newSpy(t)
+	instances := []*Storage{newStorage(t, shared, "a"), newStorage(t, shared, "a")}
+	var all sync.WaitGroup
+	var want []string
+	for writer := range 10 {
+		s, folder := instances[writer%2], fmt.Sprintf("folder/%d", writer)
+		want = append(want, folder+"/stays", folder+"/too")
+		all.Go(func() {
+			if err := errors.Join(
+				s.Store(t.Context(), folder+"/gone/1", nil), s.Store(t.Context(), folder+"/stays", nil),
+				s.Store(t.Context(), folder+"/gone/2", nil), s.Delete(t.Context(), folder+"/gone"), s.Store(t.Context(), folder+"/too", nil),
+			); err != nil {
+				t.Errorf("writer %d: %v", writer, err)
+			}
+		})
+	}
+	all.Wait()
+	for _, s := range instances {
+		wantListed(t, "in the end", s, want...)
+	}
+}
+
+// A file that is stored while its folder is deleted is listed or gone.
+func TestStoreWhileDeleted(t *testing.T) {
+	t.Parallel()
+	spy := newSpy(t)
+	s, other := newStorage(t, spy, "a"), newStorage(t, spy.Store, "a")
+	put(t, s, "a/old", "old")
+	spy.fail(func(_ int, operation, key string) bool {
+		if operation == "delete" && key == filePrefix+"a/old" {
+			put(t, other, "a/new", "new")
+		}
+		return false
+	})
 	remove(t, s, "a")
-	wantNone(t, s, "a")
-	wantFolder(t, s, "", []string{"ab"}, []string{"ab", "ab/g"})
+	wantListed(t, "afterwards", s, "a/new")
 }
