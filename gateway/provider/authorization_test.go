@@ -2,72 +2,61 @@ package provider
 
 import (
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"authgate/gateway/clocktest"
 )
 
 func TestAuthorizationURL(t *testing.T) {
-	base := url.Values{
-		"response_type": {"code"}, "client_id": {testClient}, "redirect_uri": {"https://gateway.example/callback"}, "scope": {"openid profile"},
-		"state": {testAttempt.State}, "nonce": {testAttempt.Nonce},
-		// of testAttempt.Verifier: printf %s … | openssl sha256 -binary | basenc --base64url
-		"code_challenge": {"H-wHqp3DEpV09yNSxgxr-j_EEJSKItM7jvppyxkV2AQ"}, "code_challenge_method": {"S256"},
-	}
-	tests := []struct {
-		name   string
-		change func(*Options)
-		want   url.Values // over base; nil removes
+	offline := []string{"openid", "offline_access"}
+	for name, test := range map[string]struct {
+		change func(f *fake, o *Options)
+		want   url.Values // over the usual ones; nil removes
 	}{
-		{"plain", func(o *Options) {}, nil},
-		{"further parameters", func(o *Options) { o.AuthorizationParams = map[string]string{"hd": "example.org"} }, url.Values{"hd": {"example.org"}}},
-		{"parameters that are ours", func(o *Options) {
+		"plain":              {func(*fake, *Options) {}, nil},
+		"further parameters": {func(_ *fake, o *Options) { o.AuthorizationParams = map[string]string{"hd": "example.org"} }, url.Values{"hd": {"example.org"}}},
+		"parameters that are ours": {func(_ *fake, o *Options) {
 			o.AuthorizationParams = map[string]string{"state": "x", "nonce": "x", "code_challenge": "x", "code_challenge_method": "plain", "client_id": "x", "redirect_uri": "x", "scope": "x", "response_type": "token"}
 		}, nil},
-		{"offline access", func(o *Options) { o.Scopes = []string{"openid", "offline_access"} }, url.Values{"scope": {"openid offline_access"}, "prompt": {"consent"}}},
-		{"offline access with a prompt", func(o *Options) {
-			o.Scopes, o.AuthorizationParams = []string{"openid", "offline_access"}, map[string]string{"prompt": "login"}
+		"offline access": {func(_ *fake, o *Options) { o.Scopes = offline }, url.Values{"scope": {"openid offline_access"}, "prompt": {"consent"}}},
+		"offline access with a prompt": {func(_ *fake, o *Options) {
+			o.Scopes, o.AuthorizationParams = offline, map[string]string{"prompt": "login"}
 		}, url.Values{"scope": {"openid offline_access"}, "prompt": {"login"}}},
-		{"without OpenID Connect", func(o *Options) {
-			o.Endpoints = Endpoints{Authorization: o.Issuer + "/authorize", Token: o.Issuer + "/token", Userinfo: o.Issuer + "/userinfo"}
+		"without OpenID Connect": {func(f *fake, o *Options) {
+			o.Endpoints = Endpoints{Authorization: f.idp + "/authorize", Token: f.idp + "/token", Userinfo: f.idp + "/userinfo"}
 		}, url.Values{"nonce": nil}},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			f := newFake(t, clocktest.New().Now).listen()
-			got, err := f.provider(test.change).AuthorizationURL(t.Context(), testAttempt)
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			got, err := f.provider(func(o *Options) { test.change(f, o) }).AuthorizationURL(t.Context(), testAttempt)
 			if err != nil {
 				t.Fatal(err)
 			}
-			u, err := url.Parse(got)
-			if err != nil {
-				t.Fatal(err)
+			want := url.Values{
+				"response_type": {"code"}, "client_id": {testClient}, "redirect_uri": {"https://gateway.example/callback"}, "scope": {"openid profile"},
+				"state": {testAttempt.State}, "nonce": {testAttempt.Nonce},
+				// of testAttempt.Verifier: printf %s … | openssl sha256 -binary | basenc --base64url
+				"code_challenge": {"H-wHqp3DEpV09yNSxgxr-j_EEJSKItM7jvppyxkV2AQ"}, "code_challenge_method": {"S256"},
 			}
-			want := url.Values{}
-			for _, values := range []url.Values{base, test.want} {
-				for name, value := range values {
-					if want[name] = value; value == nil {
-						delete(want, name)
-					}
+			for parameter, values := range test.want {
+				if want[parameter] = values; values == nil {
+					delete(want, parameter)
 				}
 			}
-			if diff := cmp.Diff(want, u.Query()); diff != "" {
-				t.Error(diff)
-			}
-			if u.RawQuery = ""; u.String() != f.idp+"/authorize" {
-				t.Errorf("leads to %s", u)
+			path, query, _ := strings.Cut(got, "?")
+			if diff := cmp.Diff(want, must(url.ParseQuery(query))); diff != "" || path != f.idp+"/authorize" {
+				t.Errorf("leads to %s (-want +got):\n%s", path, diff)
 			}
 		})
 	}
 }
 
 func TestCheckIssuer(t *testing.T) {
-	tests := []struct {
+	for _, test := range []struct {
 		name      string
 		announced any
-		iss       string
+		iss       string // OWN: of the fake
 		present   bool
 		mixUp     bool
 		asks      int // for metadata
@@ -79,32 +68,17 @@ func TestCheckIssuer(t *testing.T) {
 		{name: "of another", iss: "https://evil.example", present: true, mixUp: true},
 		{name: "with a slash more", iss: "OWN/", present: true, mixUp: true},
 		{name: "empty", present: true, mixUp: true},
-	}
-	for _, test := range tests {
+	} {
 		t.Run(test.name, func(t *testing.T) {
-			f := newFake(t, clocktest.New().Now).listen()
+			f := newFake(t)
 			f.discovery["authorization_response_iss_parameter_supported"] = test.announced
-			iss := test.iss
-			if len(iss) >= 3 && iss[:3] == "OWN" {
-				iss = f.idp + iss[3:]
-			}
-			err := f.provider(nil).CheckIssuer(t.Context(), iss, test.present)
-			if test.mixUp {
-				wantError(t, err, ErrMixUp, "iss")
-			} else if err != nil {
-				t.Error(err)
-			}
-			if got := f.called(discoveryPath); got != test.asks {
-				t.Errorf("%d calls of discovery, want %d", got, test.asks)
-			}
+			err := f.provider(nil).CheckIssuer(t.Context(), strings.Replace(test.iss, "OWN", f.idp, 1), test.present)
+			wantResult(t, err, ErrMixUp, map[bool]string{true: "iss"}[test.mixUp])
+			f.wantCalled(t, discoveryPath, test.asks)
 		})
 	}
-	t.Run("no issuer is configured", func(t *testing.T) {
-		p := newFake(t, clocktest.New().Now).listen().github()
-		if err := p.CheckIssuer(t.Context(), "", false); err != nil {
-			t.Error(err)
-		}
-		wantError(t, p.CheckIssuer(t.Context(), "", true), ErrMixUp, "iss")
-		wantError(t, p.CheckIssuer(t.Context(), "https://github.com/login/oauth", true), ErrMixUp, "iss")
-	})
+	p := newFake(t).github() // no issuer is configured
+	wantResult(t, p.CheckIssuer(t.Context(), "", false), nil, "")
+	wantError(t, p.CheckIssuer(t.Context(), "", true), ErrMixUp, "iss")
+	wantError(t, p.CheckIssuer(t.Context(), "https://github.com/login/oauth", true), ErrMixUp, "iss")
 }

@@ -6,38 +6,27 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"authgate/gateway/clocktest"
 )
 
 // A caller that has seen an older state gets the newer one, without a fetch.
 func TestCachedTriesOnceForAll(t *testing.T) {
-	fetches, failure := 0, error(nil)
-	c := cached[int]{now: clocktest.New().Now, background: newBackground()}
+	fetches, failure, down := 0, error(nil), errors.New("down")
+	c := cached[int]{now: time.Now, background: newBackground()}
 	defer c.background.close()
 	c.fetch = func(context.Context) (int, error) { fetches++; return fetches, failure }
-	renew := func(seen int) state[int] {
+	want := func(what string, seen, value, tries int, failed error) {
 		t.Helper()
 		got, err := c.renew(t.Context(), seen)
-		if err != nil {
-			t.Fatal(err)
+		if err != nil || got.value != value || got.tries != tries || got.err != failed || fetches != tries {
+			t.Errorf("%s: got %+v, %v after %d fetches; want %d, %v after %d", what, got, err, fetches, value, failed, tries)
 		}
-		return got
 	}
-	if got := renew(0); got.value != 1 || got.tries != 1 {
-		t.Errorf("first: %+v", got)
-	}
-	if got := renew(0); got.value != 1 || fetches != 1 {
-		t.Errorf("with old knowledge: %+v after %d fetches", got, fetches)
-	}
-	failure = errors.New("down")
-	if got := renew(1); got.value != 1 || got.err != failure || got.tries != 2 {
-		t.Errorf("after a failure: %+v", got)
-	}
+	want("first", 0, 1, 1, nil)
+	want("with old knowledge", 0, 1, 1, nil)
+	failure = down
+	want("after a failure", 1, 1, 2, down)
 	c.permitted = func() bool { return false }
-	if got := renew(2); got.tries != 2 || fetches != 2 {
-		t.Errorf("not permitted: %+v", got)
-	}
+	want("not permitted", 2, 1, 2, down)
 }
 
 // Of two that wait, one may go away, and the other gets the answer.
@@ -58,8 +47,7 @@ func TestCachedOutlivesItsFirstCaller(t *testing.T) {
 			}
 		}()
 		time.Sleep(time.Millisecond)
-		got, err := c.renew(t.Context(), 0)
-		if err != nil || got.value != "found" {
+		if got, err := c.renew(t.Context(), 0); err != nil || got.value != "found" {
 			t.Errorf("the second: %+v, %v", got, err)
 		}
 		c.background.close()

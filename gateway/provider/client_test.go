@@ -1,7 +1,6 @@
 package provider
 
 import (
-	"compress/gzip"
 	"context"
 	"errors"
 	"io"
@@ -9,127 +8,87 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"authgate/gateway/clocktest"
 )
 
 // An answer without end is given up at its limit, wherever it comes from.
 func TestEndlessAnswers(t *testing.T) {
-	for _, path := range []string{discoveryPath, "/keys", "/token", "/userinfo"} {
-		t.Run(path, func(t *testing.T) {
-			f := newFake(t, clocktest.New().Now).listen()
-			var sent atomic.Int64
-			ended := make(chan struct{})
-			f.instead[path] = func(w http.ResponseWriter, r *http.Request) {
-				defer close(ended)
-				for chunk := []byte(strings.Repeat(" ", 64<<10)); ; {
-					n, err := w.Write(chunk)
-					sent.Add(int64(n))
-					if err != nil {
-						return
-					}
-				}
-			}
-			_, err := exchange(t, f.provider(nil))
-			wantError(t, err, ErrFault, "longer than 1048576 bytes")
-			<-ended
-			if sent.Load() > 64<<20 {
-				t.Errorf("%d bytes were sent", sent.Load())
-			}
-		})
+	for _, path := range endpoints {
+		f := newFake(t)
+		sent := make(chan int64)
+		f.instead[path] = func(w http.ResponseWriter, r *http.Request) {
+			n, _ := io.Copy(w, neverEnding{})
+			sent <- n
+		}
+		_, err := exchange(t, f.provider(nil))
+		wantError(t, err, ErrFault, "longer than 1048576 bytes")
+		if n := <-sent; n > 64<<20 {
+			t.Errorf("%s: %d bytes were sent", path, n)
+		}
 	}
 }
 
-// The limit is for what is decompressed, and an answer just within it is not cut.
-func TestLongAnswers(t *testing.T) {
-	body := `{"sub":"alice-sub"}`
-	testLogins(t, []loginTest{
-		{"at the limit", func(f *fake) {
-			f.instead["/userinfo"] = say(200, "application/json", strings.Repeat(" ", maxAnswer-len(body))+body)
-		}, ""},
-		{"above", func(f *fake) {
-			f.instead["/userinfo"] = say(200, "application/json", strings.Repeat(" ", maxAnswer-len(body)+1)+body)
-		}, "longer than 1048576 bytes"},
-		{"compressed", func(f *fake) {
-			f.instead["/userinfo"] = func(w http.ResponseWriter, r *http.Request) {
-				w.Header().Set("Content-Encoding", "gzip")
-				z := gzip.NewWriter(w)
-				io.WriteString(z, strings.Repeat(" ", 8<<20)+body)
-				z.Close()
-			}
-		}, "longer than 1048576 bytes"},
-	})
-}
+type neverEnding struct{}
+
+func (neverEnding) Read(p []byte) (int, error) { return copy(p, strings.Repeat(" ", len(p))), nil }
 
 func TestRedirectsAreNotFollowed(t *testing.T) {
-	for _, path := range []string{discoveryPath, "/keys", "/token", "/userinfo"} {
+	for _, path := range endpoints {
 		for _, status := range []int{301, 302, 303, 307, 308} {
-			f := newFake(t, clocktest.New().Now).listen()
+			f := newFake(t)
 			f.instead[path] = func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", status) }
 			_, err := exchange(t, f.provider(nil))
 			wantError(t, err, ErrFault, "redirects are not followed")
-			if f.called("/elsewhere") != 0 {
-				t.Errorf("%s: the redirect %d was followed", path, status)
-			}
+			f.wantCalled(t, "/elsewhere", 0)
 		}
 	}
 }
 
 // Each endpoint may stall: before the answer, or in its middle.
 func TestStalledEndpoints(t *testing.T) {
-	for _, path := range []string{discoveryPath, "/keys", "/token", "/userinfo"} {
-		t.Run(path, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t, time.Now)
-				f.instead[path] = stall
-				p := f.provider(func(o *Options) { o.Transport, o.Timeout = f, 3*time.Second })
-				started := time.Now()
-				_, err := exchange(t, p)
-				wantError(t, err, ErrTimeout, "deadline exceeded")
-				if took := time.Since(started); took != 3*time.Second {
-					t.Errorf("took %v, want 3s", took)
-				}
-			})
+	for _, path := range endpoints {
+		inBubble(t, func(t *testing.T, f *fake, _ *Provider) {
+			f.instead[path] = stall
+			started := time.Now()
+			_, err := exchange(t, f.provider(func(o *Options) { o.Timeout = 3 * time.Second }))
+			wantError(t, err, ErrTimeout, "deadline exceeded")
+			if took := time.Since(started); took != 3*time.Second {
+				t.Errorf("%s: took %v, want 3s", path, took)
+			}
 		})
 	}
-	t.Run("in the middle of a body", func(t *testing.T) {
-		f := newFake(t, clocktest.New().Now).listen()
-		f.instead["/userinfo"] = func(w http.ResponseWriter, r *http.Request) {
-			io.WriteString(w, `{"sub":`)
-			w.(http.Flusher).Flush()
-			<-r.Context().Done()
-		}
-		_, err := exchange(t, f.provider(func(o *Options) { o.Timeout = 50 * time.Millisecond }))
-		wantError(t, err, ErrTimeout, "reading the answer")
-	})
+	f := newFake(t)
+	f.instead["/userinfo"] = func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, `{"sub":`)
+		w.(http.Flusher).Flush()
+		stall(w, r)
+	}
+	_, err := exchange(t, f.provider(func(o *Options) { o.Timeout = 50 * time.Millisecond }))
+	wantError(t, err, ErrTimeout, "reading the answer")
 }
 
 // A caller that goes away does not wait for what it shares with others, and
 // what it leaves behind ends with Close.
 func TestCallerGoesAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, time.Now)
+	inBubble(t, func(t *testing.T, f *fake, p *Provider) {
 		var ended atomic.Bool
 		f.instead[discoveryPath] = func(_ http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
 			time.Sleep(time.Second)
 			ended.Store(true)
 		}
-		p := f.provider(func(o *Options) { o.Transport = f })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
 		_, err := p.AuthorizationURL(ctx, testAttempt)
 		wantError(t, err, ErrTimeout, "deadline exceeded")
 
-		cancelled, cancel := context.WithCancel(t.Context())
-		cancel()
+		cancelled, cancelNow := context.WithCancel(t.Context())
+		cancelNow()
 		if _, err := p.AuthorizationURL(cancelled, testAttempt); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v, want one that is context.Canceled", err)
 		}
+		cancel()
 		p.Close() // synctest fails the test where a goroutine is left
 		if !ended.Load() {
 			t.Error("the call goes on after Close")
@@ -139,8 +98,9 @@ func TestCallerGoesAway(t *testing.T) {
 	})
 }
 
+// Each call is observed, with its error, whose text is bounded.
 func TestObserve(t *testing.T) {
-	f := newFake(t, clocktest.New().Now).listen()
+	f := newFake(t)
 	var seen []string
 	p := f.provider(func(o *Options) {
 		o.Observe = func(operation string, _ time.Duration, err error) {
@@ -151,11 +111,19 @@ func TestObserve(t *testing.T) {
 		}
 	})
 	mustExchange(t, p)
-	f.instead["/userinfo"] = say(500, "", "")
-	if _, err := exchange(t, p); err == nil {
-		t.Error("no error")
+	f.id["iss"] = strings.Repeat("x", 100_000)
+	_, err := exchange(t, p)
+	wantError(t, err, ErrFault, "different provider")
+	if known, ok := errors.AsType[*Error](err); !ok || known.Provider != "test" || known.Operation != "token" || len(err.Error()) > 2*maxErrorText {
+		t.Errorf("got %+v with %d bytes", known, len(err.Error()))
 	}
-	want := []string{"discovery", "token", "keys", "userinfo", "token", "userinfo failed"}
+	f.id, f.instead["/userinfo"] = object{}, say(500, "", "")
+	_, err = exchange(t, p)
+	wantError(t, err, ErrFault, "500")
+	f.instead["/token"] = say(400, "", "")
+	_, err = exchange(t, p)
+	wantError(t, err, ErrFault, "400")
+	want := []string{"discovery", "token", "keys", "userinfo", "token", "token", "userinfo failed", "token failed"}
 	if diff := cmp.Diff(want, seen); diff != "" {
 		t.Error(diff)
 	}
@@ -163,35 +131,19 @@ func TestObserve(t *testing.T) {
 
 // The package's own transport keeps connections, until Close.
 func TestOwnTransport(t *testing.T) {
-	f := newFake(t, clocktest.New().Now).listen()
+	f := newFake(t)
 	p := f.provider(nil)
 	connections := map[string]bool{}
 	f.instead["/userinfo"] = func(w http.ResponseWriter, r *http.Request) {
 		connections[r.RemoteAddr] = true
-		say(200, "application/json", marshal(t, f.userinfo))(w, r)
+		sayJSON(marshal(f.userinfo))(w, r)
 	}
-	mustExchange(t, p)
-	mustExchange(t, p)
-	if len(connections) != 1 {
-		t.Errorf("%d connections", len(connections))
-	}
-	p.Close()
-	mustExchange(t, p) // metadata and keys are at hand
-	if len(connections) != 2 {
-		t.Errorf("%d connections, want a new one after Close", len(connections))
-	}
-}
-
-func TestErrorsAreClipped(t *testing.T) {
-	f := newFake(t, clocktest.New().Now).listen()
-	f.id["iss"] = strings.Repeat("x", 100_000)
-	_, err := exchange(t, f.provider(nil))
-	wantError(t, err, ErrFault, "different provider")
-	if len(err.Error()) > 2*maxErrorText {
-		t.Errorf("the error has %d bytes", len(err.Error()))
-	}
-	known, ok := errors.AsType[*Error](err)
-	if !ok || known.Provider != "test" || known.Operation != "token" {
-		t.Errorf("got %+v", known)
+	for _, want := range []int{1, 1, 2} {
+		if mustExchange(t, p); len(connections) != want {
+			t.Errorf("%d connections, want %d", len(connections), want)
+		}
+		if want == 1 && f.called("/userinfo") == 2 {
+			p.Close() // metadata and keys are at hand
+		}
 	}
 }

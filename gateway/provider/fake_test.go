@@ -10,6 +10,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -17,11 +18,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
 
 	"authgate/gateway/clocktest"
+	"authgate/gateway/logtest"
 )
 
 // Tests run against a fake provider that does everything right, unless told
@@ -34,7 +37,24 @@ const (
 	testSecret = "the client's secret"
 )
 
-var testAttempt = Attempt{State: "the-state", Nonce: "the-nonce", Verifier: "the-code-verifier-of-at-least-43-characters"}
+var (
+	endpoints   = []string{discoveryPath, "/keys", "/token", "/userinfo"} // of a login
+	testAttempt = Attempt{State: "the-state", Nonce: "the-nonce", Verifier: "the-code-verifier-of-at-least-43-characters"}
+	basicHeader = "Basic " + base64.StdEncoding.EncodeToString([]byte(testClient+":"+url.QueryEscape(testSecret)))
+)
+
+type (
+	object     = map[string]any
+	joseHeader = map[jose.HeaderKey]any
+)
+
+// must returns value, where err would be a fault of the test.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
 
 // testKey is a key pair of the fake.
 type testKey struct {
@@ -43,112 +63,109 @@ type testKey struct {
 	private   crypto.Signer
 }
 
+func newECKey(kid string) testKey {
+	return testKey{kid, jose.ES256, must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))}
+}
+
+func newRSAKey(bits int) testKey {
+	return testKey{"first", jose.RS256, must(rsa.GenerateKey(rand.Reader, bits))}
+}
+
 func (k testKey) public() jose.JSONWebKey {
 	return jose.JSONWebKey{Key: k.private.Public(), KeyID: k.kid, Algorithm: string(k.algorithm), Use: "sig"}
 }
 
-func newECKey(t testing.TB, kid string) testKey {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return testKey{kid: kid, algorithm: jose.ES256, private: private}
-}
-
-func newRSAKey(t testing.TB, kid string, bits int) testKey {
-	private, err := rsa.GenerateKey(rand.Reader, bits)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return testKey{kid: kid, algorithm: jose.RS256, private: private}
-}
-
 // sign signs claims, or raw JSON, with further members of the header over the
 // usual ones.
-func (k testKey) sign(t testing.TB, payload any, header map[jose.HeaderKey]any) string {
+func (k testKey) sign(payload any, header joseHeader) string {
 	raw, ok := payload.(string)
 	if !ok {
-		raw = marshal(t, payload)
+		raw = marshal(payload)
 	}
 	options := (&jose.SignerOptions{}).WithType("JWT").WithHeader("kid", k.kid)
-	for name, value := range header {
-		if value == nil {
-			delete(options.ExtraHeaders, name)
-		} else {
-			options.WithHeader(name, value)
-		}
-	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: k.algorithm, Key: k.private}, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signed, err := signer.Sign([]byte(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := signed.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return token
+	maps.Copy(options.ExtraHeaders, header)
+	maps.DeleteFunc(options.ExtraHeaders, func(_ jose.HeaderKey, value any) bool { return value == nil })
+	signer := must(jose.NewSigner(jose.SigningKey{Algorithm: k.algorithm, Key: k.private}, options))
+	return must(must(signer.Sign([]byte(raw))).CompactSerialize())
+}
+
+// unsigned is a token without a signature.
+func unsigned(claims object, header string) string {
+	encode := base64.RawURLEncoding.EncodeToString
+	return encode([]byte(header)) + "." + encode([]byte(marshal(claims))) + "."
+}
+
+const algNone = `{"alg":"none","kid":"first"}`
+
+// atHash is the at_hash of an access token under a 256 bit algorithm.
+func atHash(access string) string {
+	sum := sha256.Sum256([]byte(access))
+	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
 // fake is the provider. Its fields may be changed between calls; where calls
 // may come from the background, with change.
 type fake struct {
-	t    testing.TB
-	now  func() time.Time
-	key  testKey
-	keys []jose.JSONWebKey // published
-	idp  string            // issuer
+	t         testing.TB
+	clock     *clocktest.Clock
+	now       func() time.Time
+	transport http.RoundTripper // nil: the fake listens
+	log       logtest.Buffer    // of the relying parties
+	key       testKey
+	keys      []jose.JSONWebKey // published
+	idp       string            // issuer
 
-	discovery map[string]any                  // over what is announced; nil leaves a member out
-	id        map[string]any                  // over the claims of ID tokens; nil leaves a claim out
-	header    map[jose.HeaderKey]any          // over the header of ID tokens
-	idToken   func(claims map[string]any) any // instead of signing: what the answer contains; nil leaves it out
-	userinfo  map[string]any                  // the answer
-	access    string                          // the access token
-	answer    map[string]any                  // over the token endpoint's answer; nil leaves a member out
-	instead   map[string]http.HandlerFunc     // by path
+	discovery object                      // over what is announced; nil leaves a member out
+	id        object                      // over the claims of ID tokens; nil leaves a claim out
+	header    joseHeader                  // over the header of ID tokens
+	idToken   func(claims object) any     // instead of signing: what the answer contains; nil leaves it out
+	userinfo  object                      // the answer
+	access    string                      // the access token
+	answer    object                      // over the token endpoint's answer; nil leaves a member out
+	instead   map[string]http.HandlerFunc // by path
 
-	mu    sync.Mutex
-	calls map[string]int
-	forms map[string]url.Values // the last at each path
-	auth  map[string]string     // the last Authorization at each path
+	mu      sync.Mutex
+	started time.Time
+	calls   map[string][]int         // when, in seconds from the start, by path
+	last    map[string]*http.Request // by path
 }
 
-func newFake(t testing.TB, now func() time.Time) *fake {
-	key := newECKey(t, "first")
-	return &fake{
-		t: t, now: now, key: key, keys: []jose.JSONWebKey{key.public()}, idp: "http://127.0.0.1",
-		discovery: map[string]any{}, id: map[string]any{}, access: "opaque-access-token", answer: map[string]any{},
-		userinfo: map[string]any{"sub": "alice-sub", "name": "Alice", "email": "alice@example.org", "preferred_username": "alice", "roles": []string{"user", "admin"}},
-		instead:  map[string]http.HandlerFunc{},
-		calls:    map[string]int{}, forms: map[string]url.Values{}, auth: map[string]string{},
-	}
-}
-
-// listen serves the fake on loopback.
-func (f *fake) listen() *fake {
+// newFake returns a fake that listens on loopback and goes by a clock of its own.
+func newFake(t testing.TB) *fake {
+	f := makeFake(t)
 	server := httptest.NewServer(f)
-	f.t.Cleanup(server.Close)
+	t.Cleanup(server.Close)
 	f.idp = server.URL
 	return f
 }
 
-// options of a relying party of the fake.
-func (f *fake) options() Options {
-	return Options{
-		Name: "test", Issuer: f.idp, Client: Client{ID: testClient, Secret: testSecret},
-		Scopes: []string{"openid", "profile"}, Mapping: Mapping{Roles: "roles", Username: "preferred_username"},
-		RedirectURL: "https://gateway.example/callback", PostLogoutURL: "https://gateway.example/",
-		Connection: Connection{Timeout: time.Hour, Now: f.now},
+func makeFake(t testing.TB) *fake {
+	key, clock := newECKey("first"), clocktest.New()
+	return &fake{
+		t: t, clock: clock, now: clock.Now, key: key, keys: []jose.JSONWebKey{key.public()}, idp: "http://127.0.0.1",
+		discovery: object{}, id: object{}, access: "opaque-access-token", answer: object{},
+		userinfo: object{"sub": "alice-sub", "name": "Alice", "email": "alice@example.org", "preferred_username": "alice", "roles": []string{"user", "admin"}},
+		instead:  map[string]http.HandlerFunc{}, started: clock.Now(), calls: map[string][]int{}, last: map[string]*http.Request{},
 	}
+}
+
+// inBubble runs a test on a fake without a network, and a relying party of it.
+func inBubble(t *testing.T, test func(t *testing.T, f *fake, p *Provider)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f := makeFake(t)
+		f.transport, f.now, f.started = f, time.Now, time.Now()
+		test(t, f, f.provider(nil))
+	})
 }
 
 // provider is a relying party of the fake, with options changed.
 func (f *fake) provider(change func(*Options)) *Provider {
-	o := f.options()
+	o := Options{
+		Name: "test", Issuer: f.idp, Client: Client{ID: testClient, Secret: testSecret},
+		Scopes: []string{"openid", "profile"}, Mapping: Mapping{Roles: "roles", Username: "preferred_username"},
+		RedirectURL: "https://gateway.example/callback", PostLogoutURL: "https://gateway.example/", Connection: f.connection(),
+	}
 	if change != nil {
 		change(&o)
 	}
@@ -157,7 +174,20 @@ func (f *fake) provider(change func(*Options)) *Provider {
 	return p
 }
 
-// RoundTrip serves the fake without a network, for tests with synthetic time.
+func (f *fake) connection() Connection {
+	logger := slog.New(slog.NewJSONHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return Connection{Timeout: time.Hour, Now: f.now, Transport: f.transport, Logger: logger}
+}
+
+// github is a relying party of the fake without discovery and OpenID Connect.
+func (f *fake) github() *Provider {
+	return f.provider(func(o *Options) {
+		o.Issuer, o.Scopes, o.SubjectClaim, o.Mapping.Username = "", []string{"read:user"}, "id", "login"
+		o.Endpoints = Endpoints{Authorization: f.idp + "/authorize", Token: f.idp + "/token", Userinfo: f.idp + "/userinfo"}
+	})
+}
+
+// RoundTrip serves the fake without a network.
 func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
 	recorder := httptest.NewRecorder()
 	f.ServeHTTP(recorder, r)
@@ -174,22 +204,30 @@ func (f *fake) change(change func()) {
 	change()
 }
 
+// fail makes a path answer 503, and mend makes it work again.
+func (f *fake) fail(path string) { f.change(func() { f.instead[path] = say(503, "text/plain", "") }) }
+func (f *fake) mend(path string) { f.change(func() { delete(f.instead, path) }) }
+
+// called returns how often a path was called.
 func (f *fake) called(path string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.calls[path]
+	return len(f.calls[path])
 }
 
-func (f *fake) form(path string) url.Values {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.forms[path]
+// wantCalled fails the test unless a path was called so often.
+func (f *fake) wantCalled(t testing.TB, path string, want int) {
+	t.Helper()
+	if got := f.called(path); got != want {
+		t.Errorf("%s was called %d times, want %d", path, got, want)
+	}
 }
 
-func (f *fake) authorization(path string) string {
+// lastCall returns the last form and the last Authorization at a path.
+func (f *fake) lastCall(path string) (form url.Values, authorization string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.auth[path]
+	return f.last[path].PostForm, f.last[path].Header.Get("Authorization")
 }
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -198,8 +236,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.ParseForm() // what is no form is an empty one
 	f.mu.Lock()
-	f.calls[r.URL.Path]++
-	f.forms[r.URL.Path], f.auth[r.URL.Path] = r.PostForm, r.Header.Get("Authorization")
+	f.calls[r.URL.Path] = append(f.calls[r.URL.Path], int(f.now().Sub(f.started).Seconds()))
+	f.last[r.URL.Path] = r
 	answer, ok := f.instead[r.URL.Path]
 	if !ok {
 		answer = f.usual(r)
@@ -225,50 +263,49 @@ func (f *fake) usual(r *http.Request) http.HandlerFunc {
 	default:
 		return say(http.StatusNotFound, "", "")
 	}
-	return say(http.StatusOK, "application/json", marshal(f.t, value))
+	return sayJSON(marshal(value))
 }
 
-func (f *fake) document() map[string]any {
-	return over(map[string]any{
+func (f *fake) document() object {
+	return over(object{
 		"issuer": f.idp, "authorization_endpoint": f.idp + "/authorize", "token_endpoint": f.idp + "/token",
 		"userinfo_endpoint": f.idp + "/userinfo", "jwks_uri": f.idp + "/keys",
 		"id_token_signing_alg_values_supported": []string{"ES256", "RS256", "HS256", "none"},
 	}, f.discovery)
 }
 
-func (f *fake) token() map[string]any {
+func (f *fake) token() object {
 	var id any
 	if claims := f.claims(f.id); f.idToken != nil {
 		id = f.idToken(claims)
 	} else {
-		id = f.key.sign(f.t, claims, f.header)
+		id = f.key.sign(claims, f.header)
 	}
-	return over(map[string]any{
+	return over(object{
 		"access_token": f.access, "token_type": "bearer", "expires_in": 300, "refresh_token": "the-refresh-token", "id_token": id,
 	}, f.answer)
 }
 
 // claims are those of a good token.
-func (f *fake) claims(change map[string]any) map[string]any {
-	return over(map[string]any{
+func (f *fake) claims(change object) object {
+	return over(object{
 		"iss": f.idp, "sub": "alice-sub", "aud": testClient, "nonce": testAttempt.Nonce,
 		"iat": f.now().Unix(), "exp": f.now().Add(5 * time.Minute).Unix(),
 	}, change)
 }
 
 // over lays members over others; nil removes one.
-func over(members, change map[string]any) map[string]any {
+func over(members, change object) object {
 	maps.Copy(members, change)
 	maps.DeleteFunc(members, func(_ string, value any) bool { return value == nil })
 	return members
 }
 
-func marshal(t testing.TB, value any) string {
-	raw, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(raw)
+func marshal(value any) string { return string(must(json.Marshal(value))) }
+
+// twice repeats the member sub, first with another value.
+func twice(claims object) string {
+	return strings.Replace(marshal(claims), `"sub":"alice-sub"`, `"sub":"bob-sub","sub":"alice-sub"`, 1)
 }
 
 // say answers with a status, a media type and a body.
@@ -280,6 +317,11 @@ func say(status int, mediaType, body string) http.HandlerFunc {
 	}
 }
 
+func sayJSON(body string) http.HandlerFunc { return say(http.StatusOK, "application/json", body) }
+
+// stall answers when the caller has given up.
+func stall(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+
 // exchange logs in.
 func exchange(t testing.TB, p *Provider) (*Grant, error) {
 	t.Helper()
@@ -290,6 +332,16 @@ func exchange(t testing.TB, p *Provider) (*Grant, error) {
 func mustExchange(t testing.TB, p *Provider) *Grant {
 	t.Helper()
 	grant, err := exchange(t, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return grant
+}
+
+// mustRefresh refreshes alice's tokens and succeeds.
+func mustRefresh(t testing.TB, p *Provider, tokens Tokens) *Grant {
+	t.Helper()
+	grant, err := p.Refresh(t.Context(), tokens, "alice-sub")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,30 +386,26 @@ type loginTest struct {
 	text   string // of the fault; empty: the login succeeds
 }
 
-// testLogins logs in at the fake as each test changes it.
-func testLogins(t *testing.T, tests []loginTest) {
+// testLogins logs in at the fake as each test changes it. After a fault the path
+// next must not be called.
+func testLogins(t *testing.T, next string, tests []loginTest) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			f := newFake(t, clocktest.New().Now).listen()
+			f := newFake(t)
 			test.change(f)
 			_, err := exchange(t, f.provider(nil))
-			wantResult(t, err, ErrFault, test.text)
+			if wantResult(t, err, ErrFault, test.text); err != nil {
+				f.wantCalled(t, next, 0)
+			}
 		})
 	}
 }
 
-// unsigned is a token with alg none.
-func unsigned(claims map[string]any, header string) string {
-	payload, _ := json.Marshal(claims)
-	encode := base64.RawURLEncoding.EncodeToString
-	return encode([]byte(header)) + "." + encode(payload) + "."
+// The changes of many tests.
+func unchanged(*fake) {}
+func announced(name string, value any) func(*fake) {
+	return func(f *fake) { f.discovery[name] = value }
 }
-
-// atHash is the at_hash of an access token under a 256 bit algorithm.
-func atHash(access string) string {
-	sum := sha256.Sum256([]byte(access))
-	return base64.RawURLEncoding.EncodeToString(sum[:16])
+func answers(path string, answer http.HandlerFunc) func(*fake) {
+	return func(f *fake) { f.instead[path] = answer }
 }
-
-// stall answers when the caller has given up.
-func stall(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
