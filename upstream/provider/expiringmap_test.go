@@ -4,36 +4,38 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"authgate/gateway/clocktest"
 )
 
 func TestExpiringMap(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1_800_000_000, 0)
-	s := newExpiringMap[int](3, func() time.Time { return now })
-	later := now.Add(time.Minute)
+	clock := clocktest.New()
+	later := clock.Now().Add(time.Minute)
+	m := newExpiringMap[int](3, clock.Now)
 	for i := range 5 {
-		s.put(strconv.Itoa(i), i, later)
+		m.put(strconv.Itoa(i), i, later)
 	}
-	s.delete("3")
-	s.put("3", 33, later) // now younger than 4
-	for key, want := range map[string]int{"2": 2, "3": 33, "4": 4} {
-		if got, ok := s.get(key); !ok || got != want {
-			t.Errorf("%s: %d %v, want %d", key, got, ok, want)
+	want := func(what string, keys ...string) {
+		t.Helper()
+		for _, key := range keys {
+			if got, ok := m.get(key); !ok || strconv.Itoa(got) != key {
+				t.Errorf("%s: %s is %d, %t", what, key, got, ok)
+			}
+		}
+		if len(m.entries) != len(keys) || m.order.Len() != len(keys) {
+			t.Errorf("%s: %d entries, %d in order, want %d", what, len(m.entries), m.order.Len(), len(keys))
 		}
 	}
-	if _, ok := s.get("1"); ok || len(s.entries) != 3 || s.order.Len() != 3 {
-		t.Errorf("%d values in a map for 3", len(s.entries))
-	}
-	s.put("5", 5, later)
-	s.put("6", 6, later)
-	if _, ok := s.get("3"); !ok {
-		t.Error("a value that was put again is pushed out before older ones")
-	}
-	if !s.delete("3") || s.delete("3") {
+	want("over its size", "2", "3", "4")
+	if !m.delete("3") || m.delete("3") {
 		t.Error("delete does not tell whether it deleted")
 	}
-	now = later
-	if _, ok := s.get("5"); ok || len(s.entries) != 1 || s.order.Len() != 1 {
+	m.put("3", 3, later) // now younger than 4
+	m.put("5", 5, later)
+	m.put("6", 6, later)
+	want("put again", "3", "5", "6")
+	clock.Advance(time.Minute)
+	if _, ok := m.get("5"); ok || len(m.entries) != 2 || m.order.Len() != 2 {
 		t.Error("a value outlives its time")
 	}
 }

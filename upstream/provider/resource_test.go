@@ -14,150 +14,113 @@ import (
 )
 
 func TestUserinfoRefuses(t *testing.T) {
-	t.Parallel()
 	w := start(t, nil)
-	c := w.shop()
-	token := c.login(w.browser())
-	id, _ := token.Extra("id_token").(string)
-	for name, header := range map[string]string{
-		"an unknown token": "Bearer unknown",
-		"a refresh token":  "Bearer " + token.RefreshToken,
-		"an ID token":      "Bearer " + id,
-		"no token":         "Bearer ",
+	token := w.shop.login(w.browser())
+	for _, tt := range []struct{ name, query, header, challenge string }{
+		{"an unknown token", "", "Bearer unknown", `error="invalid_token"`},
+		{"a refresh token", "", "Bearer " + token.RefreshToken, `error="invalid_token"`},
+		{"an ID token", "", "Bearer " + rawIDToken(token), `error="invalid_token"`},
+		{"no token", "", "Bearer ", `error="invalid_token"`},
+		{"nothing", "", "", ""},
+		{"a token in the query", "?access_token=" + token.AccessToken, "", ""},
 	} {
-		r := request(t, "GET", w.issuer+"/userinfo", nil)
-		r.Header.Set("Authorization", header)
+		r := request("GET", w.issuer+"/userinfo"+tt.query, nil)
+		r.Header.Set("Authorization", tt.header)
 		p := w.browser().do(r)
-		if p.status != 401 || !strings.Contains(p.header.Get("WWW-Authenticate"), `error="invalid_token"`) {
-			t.Errorf("%s: %d, challenge %q", name, p.status, p.header.Get("WWW-Authenticate"))
-		}
-	}
-	for name, target := range map[string]string{
-		"nothing": "/userinfo", "a token in the query": "/userinfo?access_token=" + token.AccessToken,
-	} {
-		p := w.browser().open(w.issuer + target)
-		if p.status != 401 || p.header.Get("WWW-Authenticate") != `Bearer realm="provider"` {
-			t.Errorf("%s: %d, challenge %q", name, p.status, p.header.Get("WWW-Authenticate"))
+		got := p.header.Get("WWW-Authenticate")
+		if p.status != 401 || !strings.Contains(got, tt.challenge) || tt.challenge == "" && got != `Bearer realm="provider"` {
+			t.Errorf("%s: %d, challenge %q", tt.name, p.status, got)
 		}
 	}
 }
 
-// introspected is what a client is told about a token.
-func introspected(t *testing.T, c *client, token string) map[string]any {
-	t.Helper()
+// introspected is what the client is told about a token.
+func (c *client) introspected(token string) (claims map[string]any) {
+	c.t.Helper()
 	p := c.fetch("/introspect", url.Values{"token": {token}})
-	var claims map[string]any
 	if err := json.Unmarshal([]byte(p.body), &claims); err != nil || p.status != 200 {
-		t.Fatalf("%d %q: %v", p.status, p.body, err)
+		c.t.Fatalf("%d %q: %v", p.status, p.body, err)
 	}
 	return claims
 }
 
 func TestIntrospection(t *testing.T) {
-	t.Parallel()
 	w := start(t, nil)
-	shop, phone := w.shop(), w.phone()
+	shop, phone := w.shop, w.phone
 	token := phone.login(w.browser())
 	now := float64(w.clock.Now().Unix())
 	want := map[string]any{
 		"active": true, "iss": w.issuer, "sub": "1001", "username": "alice", "client_id": "phone",
 		"scope": "openid profile email", "token_type": "Bearer", "iat": now, "exp": now + 300,
-		"sid": sessionOf(t, phone, token), "roles": []any{"user", "admin"},
+		"sid": phone.session(token), "roles": []any{"user", "admin"},
 	}
-	if diff := cmp.Diff(want, introspected(t, shop, token.AccessToken)); diff != "" {
+	if diff := cmp.Diff(want, shop.introspected(token.AccessToken)); diff != "" {
 		t.Errorf("an access token (-want +got):\n%s", diff)
 	}
-	inactive := map[string]any{"active": false}
-	for name, value := range map[string]string{"a refresh token": token.RefreshToken, "an unknown token": "x", "an empty token": ""} {
-		if diff := cmp.Diff(inactive, introspected(t, shop, value)); diff != "" {
+	w.clock.Advance(5 * time.Minute)
+	for name, value := range map[string]string{"a refresh token": token.RefreshToken, "an unknown token": "x", "an expired token": token.AccessToken} {
+		if diff := cmp.Diff(map[string]any{"active": false}, shop.introspected(value)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	if p := phone.fetch("/introspect", url.Values{"token": {token.AccessToken}}); p.status != 401 || errorOf(t, p) != "invalid_client" {
-		t.Errorf("a public client asks: %d %s", p.status, p.body)
-	}
-	if p := shop.fetch("/introspect", url.Values{}); errorOf(t, p) != "invalid_request" {
-		t.Errorf("no token: %s", p.body)
-	}
-	w.clock.Advance(5 * time.Minute)
-	if diff := cmp.Diff(inactive, introspected(t, shop, token.AccessToken)); diff != "" {
-		t.Errorf("an expired token (-want +got):\n%s", diff)
-	}
+	wantRefused(t, "a public client asks", phone.fetch("/introspect", url.Values{"token": {token.AccessToken}}), 401, "invalid_client")
+	wantRefused(t, "no token", shop.fetch("/introspect", url.Values{}), 400, "invalid_request")
 }
 
 // Access tokens can be JWTs, for resource servers that verify them alone.
 func TestJWTAccessToken(t *testing.T) {
-	t.Parallel()
 	w := start(t, func(o *provider.Options) { o.AccessTokenAudience = []string{"api", "other"} })
-	c := w.shop()
+	c := w.shop
 	token := c.login(w.browser())
-	if !c.opens(token) {
-		t.Error("it does not open userinfo")
-	}
-	verified, err := c.provider.Verifier(&oidc.Config{ClientID: "api", Now: w.clock.Now}).Verify(t.Context(), token.AccessToken)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c.wantOpens("a JWT", token, true)
 	var got map[string]any
-	if err := verified.Claims(&got); err != nil {
+	if err := must(c.discovered.Verifier(&oidc.Config{ClientID: "api", Now: w.clock.Now}).Verify(t.Context(), token.AccessToken)).Claims(&got); err != nil {
 		t.Fatal(err)
 	}
 	now := float64(w.clock.Now().Unix())
 	want := map[string]any{
 		"iss": w.issuer, "aud": []any{"api", "other"}, "sub": "1001", "client_id": "shop",
-		"iat": now, "exp": now + 300, "sid": sessionOf(t, c, token), "scope": "openid profile email",
+		"iat": now, "exp": now + 300, "sid": c.session(token), "scope": "openid profile email",
 		"roles": []any{"user", "admin"}, "preferred_username": "alice", "jti": got["jti"],
 	}
 	if diff := cmp.Diff(want, got); diff != "" || got["jti"] == "" {
 		t.Errorf("claims (-want +got):\n%s", diff)
 	}
-	if aud := introspected(t, c, token.AccessToken)["aud"]; !cmp.Equal(aud, []any{"api", "other"}) {
+	if aud := c.introspected(token.AccessToken)["aud"]; !cmp.Equal(aud, want["aud"]) {
 		t.Errorf("introspection tells the audience %v", aud)
 	}
 }
 
 func TestRevocation(t *testing.T) {
-	t.Parallel()
 	w := start(t, nil)
-	shop, phone, b := w.shop(), w.phone(), w.browser()
+	shop, phone, b := w.shop, w.phone, w.browser()
 	token, other := shop.login(b), phone.login(b)
-	if p := phone.fetch("/revoke", url.Values{"token": {token.RefreshToken}}); errorOf(t, p) != "invalid_grant" {
-		t.Errorf("the token of another client: %s", p.body)
+	of := func(value string) url.Values {
+		return url.Values{"token": {value}, "token_type_hint": {"refresh_token"}}
 	}
-	if p := phone.fetch("/revoke", url.Values{"token": {token.AccessToken}}); errorOf(t, p) != "invalid_grant" {
-		t.Errorf("the access token of another client: %s", p.body)
+	wantRefused(t, "the refresh token of another client", phone.fetch("/revoke", of(token.RefreshToken)), 400, "invalid_grant")
+	wantRefused(t, "the access token of another client", phone.fetch("/revoke", of(token.AccessToken)), 400, "invalid_grant")
+	wantRefused(t, "no token", shop.fetch("/revoke", url.Values{}), 400, "invalid_request")
+	revoke := func(value string) {
+		t.Helper()
+		if p := shop.fetch("/revoke", of(value)); p.status != 200 || p.body != "" {
+			t.Errorf("%d %s, want 200", p.status, p.body)
+		}
 	}
-	if p := shop.fetch("/revoke", url.Values{}); errorOf(t, p) != "invalid_request" {
-		t.Errorf("no token: %s", p.body)
-	}
-	if p := shop.fetch("/revoke", url.Values{"token": {"unknown"}}); p.status != 200 || p.body != "" {
-		t.Errorf("an unknown token: %d %s", p.status, p.body)
-	}
-	if !shop.opens(token) {
-		t.Fatal("the token is gone too early")
-	}
-
-	if p := shop.fetch("/revoke", url.Values{"token": {token.AccessToken}, "token_type_hint": {"refresh_token"}}); p.status != 200 {
-		t.Errorf("an access token: %d %s", p.status, p.body)
-	}
-	if shop.opens(token) {
-		t.Error("a revoked access token opens userinfo")
-	}
+	revoke("unknown")
+	shop.wantOpens("nothing is revoked", token, true)
+	revoke(token.AccessToken)
+	shop.wantOpens("it is revoked", token, false)
 	token, err := shop.refresh(token.RefreshToken)
 	if err != nil {
 		t.Fatalf("refreshing after the access token was revoked: %v", err)
 	}
-
-	if p := shop.fetch("/revoke", url.Values{"token": {token.RefreshToken}}); p.status != 200 {
-		t.Errorf("a refresh token: %d %s", p.status, p.body)
-	}
-	if _, err := shop.refresh(token.RefreshToken); failed(err) != "invalid_grant" {
-		t.Errorf("a revoked refresh token: %v", err)
-	}
-	if shop.opens(token) {
-		t.Error("the refresh token is revoked, but the access token lives on")
-	}
-	if !phone.opens(other) || b.open(phone.url()).query.Get("code") == "" {
+	revoke(token.RefreshToken)
+	_, err = shop.refresh(token.RefreshToken)
+	wantFailed(t, "a revoked refresh token", err, "invalid_grant")
+	shop.wantOpens("its refresh token is revoked", token, false)
+	phone.wantOpens("another client has revoked its tokens", other, true)
+	if b.open(phone.url()).query.Get("code") == "" {
 		t.Error("a client has revoked its token, and the person is signed out elsewhere")
 	}
 }

@@ -1,14 +1,14 @@
 package provider_test
 
 import (
-	"context"
+	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
@@ -17,28 +17,38 @@ import (
 	"authgate/upstream/provider"
 )
 
-// world is a provider that is served, with the clock that it goes by.
-type world struct {
-	t        *testing.T
-	issuer   string
-	provider *provider.Provider
-	clock    *clocktest.Clock
-}
-
 // The clients: shop has a secret that form-encoding changes, phone has none.
 const (
 	shopSecret    = "s3cret/+ %&="
 	shopCallback  = "https://shop.example/callback"
 	shopBye       = "https://shop.example/bye"
 	phoneCallback = "https://phone.example/callback?tenant=a+b"
+
+	state    = "state <&> of shop"
+	nonce    = "nonce of shop"
+	verifier = "a-verifier-of-43-characters-or-more-as-it-must-be"
 )
+
+// must returns value, where err would be a fault of the test.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+// world is a provider that is served, with the clock that it goes by.
+type world struct {
+	t           *testing.T
+	issuer      string
+	provider    *provider.Provider
+	clock       *clocktest.Clock
+	shop, phone *client
+}
 
 func start(t *testing.T, change func(*provider.Options)) *world {
 	t.Helper()
-	listener, err := provider.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(provider.Listen("127.0.0.1:0"))
 	w := &world{t: t, issuer: "http://" + listener.Addr().String(), clock: clocktest.New()}
 	o := provider.Options{
 		Issuer: w.issuer,
@@ -51,15 +61,14 @@ func start(t *testing.T, change func(*provider.Options)) *world {
 	if change != nil {
 		change(&o)
 	}
-	if w.provider, err = provider.New(o); err != nil {
-		t.Fatal(err)
-	}
+	w.provider = must(provider.New(o))
 	server := &http.Server{Handler: w.provider}
 	go func() { _ = server.Serve(listener) }() // until Close
 	t.Cleanup(func() {
 		server.Close()
 		w.provider.Close()
 	})
+	w.shop, w.phone = w.client("shop", shopSecret, shopCallback), w.client("phone", "", phoneCallback)
 	return w
 }
 
@@ -71,12 +80,7 @@ type browser struct {
 }
 
 func (w *world) browser() *browser {
-	w.t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return &browser{w.t, &http.Client{Jar: jar, CheckRedirect: func(r *http.Request, _ []*http.Request) error {
+	return &browser{w.t, &http.Client{Jar: must(cookiejar.New(nil)), CheckRedirect: func(r *http.Request, _ []*http.Request) error {
 		if !strings.HasPrefix(r.URL.String(), w.issuer+"/") {
 			return http.ErrUseLastResponse
 		}
@@ -101,11 +105,7 @@ func (b *browser) do(r *http.Request) page {
 		b.t.Fatal(err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	p := page{status: response.StatusCode, header: response.Header, body: string(body), url: response.Request.URL.String()}
+	p := page{status: response.StatusCode, header: response.Header, body: string(must(io.ReadAll(response.Body))), url: response.Request.URL.String()}
 	if target, err := response.Location(); err == nil {
 		p.left, p.query = target.String(), target.Query()
 	}
@@ -114,80 +114,55 @@ func (b *browser) do(r *http.Request) page {
 
 func (b *browser) open(target string) page {
 	b.t.Helper()
-	return b.do(request(b.t, "GET", target, nil))
+	return b.do(request("GET", target, nil))
 }
 
 func (b *browser) post(target string, form url.Values) page {
 	b.t.Helper()
-	return b.do(request(b.t, "POST", target, form))
+	return b.do(request("POST", target, form))
 }
 
-// signIn opens a URL that leads to the sign-in page and fills in its form.
-func (b *browser) signIn(target, username, password string) page {
-	b.t.Helper()
-	form := b.open(target)
-	if form.left != "" || !strings.Contains(form.body, `name="password"`) {
-		b.t.Fatalf("no sign-in page but %d, sent to %q:\n%s", form.status, form.left, form.body)
-	}
-	return b.post(form.url, url.Values{"username": {username}, "password": {password}})
-}
-
-func request(t *testing.T, method, target string, form url.Values) *http.Request {
-	t.Helper()
-	var body io.Reader
-	if form != nil {
-		body = strings.NewReader(form.Encode())
-	}
-	r, err := http.NewRequestWithContext(t.Context(), method, target, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+func request(method, target string, form url.Values) *http.Request {
+	r := must(http.NewRequest(method, target, strings.NewReader(form.Encode())))
 	if form != nil {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	return r
 }
 
+func (p page) asksPassword() bool { return strings.Contains(p.body, `name="password"`) }
+
+// signIn opens a URL that leads to the sign-in page and fills in its form.
+func (b *browser) signIn(target, username string) page {
+	b.t.Helper()
+	form := b.open(target)
+	if form.left != "" || !form.asksPassword() {
+		b.t.Fatalf("no sign-in page but %d, sent to %q:\n%s", form.status, form.left, form.body)
+	}
+	return b.post(form.url, credentials(username))
+}
+
+func credentials(username string) url.Values {
+	return url.Values{"username": {username}, "password": {map[string]string{"alice": "wonderland", "bob": "builder"}[username]}}
+}
+
 // client is a relying party made of the libraries that many are made of.
 type client struct {
-	t        *testing.T
-	issuer   string
-	oauth    oauth2.Config
-	provider *oidc.Provider
-	verifier *oidc.IDTokenVerifier
+	*world
+	oauth      oauth2.Config
+	discovered *oidc.Provider
+	verifier   *oidc.IDTokenVerifier
 }
 
 func (w *world) client(id, secret, redirect string) *client {
-	w.t.Helper()
-	discovered, err := oidc.NewProvider(w.t.Context(), w.issuer)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	discovered := must(oidc.NewProvider(w.t.Context(), w.issuer))
 	return &client{
-		t: w.t, issuer: w.issuer, provider: discovered,
+		world: w, discovered: discovered, verifier: discovered.Verifier(&oidc.Config{ClientID: id, Now: w.clock.Now}),
 		oauth: oauth2.Config{
-			ClientID: id, ClientSecret: secret, Endpoint: discovered.Endpoint(), RedirectURL: redirect,
-			Scopes: []string{"openid", "profile", "email"},
+			ClientID: id, ClientSecret: secret, Endpoint: discovered.Endpoint(), RedirectURL: redirect, Scopes: []string{"openid", "profile", "email"},
 		},
-		verifier: discovered.Verifier(&oidc.Config{ClientID: id, Now: w.clock.Now}),
 	}
 }
-
-func (w *world) shop() *client {
-	w.t.Helper()
-	return w.client("shop", shopSecret, shopCallback)
-}
-
-func (w *world) phone() *client {
-	w.t.Helper()
-	return w.client("phone", "", phoneCallback)
-}
-
-const (
-	state    = "state <&> of shop"
-	nonce    = "nonce of shop"
-	verifier = "a-verifier-of-43-characters-or-more-as-it-must-be"
-)
 
 // url is that of an authorization request, with further parameters or others
 // instead, in pairs.
@@ -199,68 +174,107 @@ func (c *client) url(pairs ...string) string {
 	return c.oauth.AuthCodeURL(state, options...)
 }
 
+// code is one that the browser of alice was sent to the client with, who may be
+// signed in already.
+func (c *client) code(b *browser, pairs ...string) string {
+	c.t.Helper()
+	p := b.open(c.url(pairs...))
+	if p.query == nil {
+		p = b.post(p.url, credentials("alice"))
+	}
+	return p.query.Get("code")
+}
+
 func (c *client) exchange(code string) (*oauth2.Token, error) {
 	return c.oauth.Exchange(c.t.Context(), code, oauth2.VerifierOption(verifier))
 }
 
-// login is a whole login of alice, for whom a browser may be signed in already.
+// login is a whole login of alice.
 func (c *client) login(b *browser) *oauth2.Token {
 	c.t.Helper()
-	p := b.open(c.url())
-	if p.query == nil {
-		p = b.post(p.url, url.Values{"username": {"alice"}, "password": {"wonderland"}})
-	}
-	token, err := c.exchange(p.query.Get("code"))
+	token, err := c.exchange(c.code(b))
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	return token
 }
 
-func (c *client) idToken(token *oauth2.Token) *oidc.IDToken {
+func rawIDToken(token *oauth2.Token) string { return token.Extra("id_token").(string) }
+
+// idToken returns the claims of a verified ID token.
+func (c *client) idToken(token *oauth2.Token) map[string]any {
 	c.t.Helper()
-	raw, _ := token.Extra("id_token").(string)
-	verified, err := c.verifier.Verify(c.t.Context(), raw)
+	verified, err := c.verifier.Verify(c.t.Context(), rawIDToken(token))
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return verified
+	var claims map[string]any
+	if err := errors.Join(verified.Claims(&claims), verified.VerifyAccessToken(token.AccessToken)); err != nil {
+		c.t.Error(err)
+	}
+	return claims
 }
 
-// opens reports whether an access token still opens userinfo.
-func (c *client) opens(token *oauth2.Token) bool {
+func (c *client) session(token *oauth2.Token) any { return c.idToken(token)["sid"] }
+
+// userinfo returns nil for an access token that opens nothing.
+func (c *client) userinfo(token *oauth2.Token) map[string]any {
 	c.t.Helper()
-	_, err := c.provider.UserInfo(c.t.Context(), oauth2.StaticTokenSource(&oauth2.Token{AccessToken: token.AccessToken}))
-	if err != nil && !strings.Contains(err.Error(), "401") {
+	info, err := c.discovered.UserInfo(c.t.Context(), oauth2.StaticTokenSource(&oauth2.Token{AccessToken: token.AccessToken}))
+	if err != nil && strings.Contains(err.Error(), "401") {
+		return nil
+	}
+	if err != nil {
 		c.t.Fatal(err)
 	}
-	return err == nil
+	var claims map[string]any
+	if err := info.Claims(&claims); err != nil {
+		c.t.Fatal(err)
+	}
+	return claims
+}
+
+func (c *client) wantOpens(what string, token *oauth2.Token, want bool) {
+	c.t.Helper()
+	if got := c.userinfo(token) != nil; got != want {
+		c.t.Errorf("%s: the access token opens userinfo: %t, want %t", what, got, want)
+	}
 }
 
 func (c *client) refresh(token string) (*oauth2.Token, error) {
 	return c.oauth.TokenSource(c.t.Context(), &oauth2.Token{RefreshToken: token}).Token()
 }
 
-// fetch sends a form as a client does and returns status, header and body.
+// fetch sends a form with the client's authentication.
 func (c *client) fetch(path string, form url.Values) page {
 	c.t.Helper()
-	r := request(c.t, "POST", c.issuer+path, form)
+	if c.oauth.ClientSecret == "" {
+		form.Set("client_id", c.oauth.ClientID)
+	}
+	r := request("POST", c.issuer+path, form)
 	if c.oauth.ClientSecret != "" {
 		r.SetBasicAuth(url.QueryEscape(c.oauth.ClientID), url.QueryEscape(c.oauth.ClientSecret))
-	} else {
-		form.Set("client_id", c.oauth.ClientID)
-		r = request(c.t, "POST", c.issuer+path, form)
 	}
-	return (&browser{c.t, &http.Client{}}).do(r)
+	return c.browser().do(r)
 }
 
-// patience bounds what never takes long, so that a hang fails a test.
-const patience = 2 * time.Minute
-
-// await is a context that ends if a test hangs.
-func await(t *testing.T, atMost time.Duration) context.Context {
+// wantFailed fails the test unless err is this error of the token endpoint.
+func wantFailed(t *testing.T, what string, err error, code string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), atMost)
-	t.Cleanup(cancel)
-	return ctx
+	if answer, ok := errors.AsType[*oauth2.RetrieveError](err); !ok || answer.ErrorCode != code {
+		t.Errorf("%s: %v, want %s", what, err, code)
+	}
+}
+
+// wantRefused fails the test unless p is an error for a client (RFC 6749, section 5.2).
+func wantRefused(t *testing.T, what string, p page, status int, code string) {
+	t.Helper()
+	var answer map[string]string
+	err := json.Unmarshal([]byte(p.body), &answer)
+	if err != nil || p.status != status || answer["error"] != code || answer["error_description"] == "" || p.header.Get("Cache-Control") != "no-store" {
+		t.Errorf("%s: %d %q, want %d %s", what, p.status, p.body, status, code)
+	}
+	if challenged := p.header.Get("WWW-Authenticate") != ""; challenged != (status == 401) {
+		t.Errorf("%s: %d with a challenge: %t", what, status, challenged)
+	}
 }
