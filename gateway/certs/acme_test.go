@@ -31,27 +31,22 @@ func acmeConfig(dir string) *config.Config {
 	}
 }
 
-// keepIssued stores a certificate that expires 90 days after now, as certmagic
-// does, and returns it.
-func keepIssued(t *testing.T, s certmagic.Storage, name string, now func() time.Time) *x509.Certificate {
-	t.Helper()
-	ca, err := openLocalCA(t.TempDir(), []string{name}, now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := ca.GetCertificate(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+// issuedFiles are the names of the files of gw.example in a storage.
+func issuedFiles() (certificate, key, meta string) {
 	keys, issuer := certmagic.StorageKeys, (&certmagic.ACMEIssuer{CA: noAuthority}).IssuerKey()
+	return keys.SiteCert(issuer, "gw.example"), keys.SitePrivateKey(issuer, "gw.example"), keys.SiteMeta(issuer, "gw.example")
+}
+
+// keepIssued stores a certificate of gw.example that expires in 90 days, as certmagic
+// does, and returns it.
+func keepIssued(t *testing.T, s certmagic.Storage) *x509.Certificate {
+	t.Helper()
+	pair := must(must(openLocalCA(t.TempDir(), []string{"gw.example"}, time.Now)).GetCertificate(nil))
+	certificate, key, meta := issuedFiles()
 	for file, content := range map[string][]byte{
-		keys.SiteCert(issuer, name):       pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}),
-		keys.SitePrivateKey(issuer, name): pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
-		keys.SiteMeta(issuer, name):       []byte("{}"),
+		certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}),
+		key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(pair.PrivateKey))}),
+		meta:        []byte("{}"),
 	} {
 		if err := s.Store(t.Context(), file, content); err != nil {
 			t.Fatal(err)
@@ -78,18 +73,25 @@ func openCerts(t *testing.T, cfg *config.Config, shared certmagic.Storage) Sourc
 	return certs
 }
 
-// A gateway without shared storage stores certificates in data_dir, for its owner
-// only.
-func TestACMEInFiles(t *testing.T) {
+// A gateway stores certificates in data_dir, for its owner only. Instances that share
+// a storage have their certificates there, and nothing in data_dir.
+func TestACMEStorage(t *testing.T) {
 	dir := t.TempDir()
-	want := keepIssued(t, acmeFiles(dir), "gw.example", time.Now)
-	certs := openCerts(t, acmeConfig(dir), nil)
-	all := certs.Certificates()
-	if len(all) != 2 || all[0] != (acme.Certificate{Domain: "gw.example", Expires: want.NotAfter}) || all[1] != (acme.Certificate{Domain: "other.example"}) {
-		t.Errorf("there is %+v", all)
-	}
-	if !leafOf(t, certs).Equal(want) {
-		t.Error("another certificate is served")
+	for _, shared := range []certmagic.Storage{&certmagic.FileStorage{Path: t.TempDir()}, nil} {
+		var want *x509.Certificate
+		if shared != nil {
+			want = keepIssued(t, shared)
+		} else {
+			want = keepIssued(t, acmeFiles(dir))
+		}
+		certs := openCerts(t, acmeConfig(dir), shared)
+		all := []acme.Certificate{{Domain: "gw.example", Expires: want.NotAfter}, {Domain: "other.example"}}
+		if got := certs.Certificates(); !slices.Equal(got, all) || !leafOf(t, certs).Equal(want) {
+			t.Errorf("got %+v, or another certificate is served; want %+v", got, all)
+		}
+		if entries, err := os.ReadDir(dir); err != nil || shared != nil && len(entries) != 0 {
+			t.Errorf("data_dir holds %v (%v)", entries, err)
+		}
 	}
 	err := filepath.WalkDir(filepath.Join(dir, acmeFolder), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -106,51 +108,23 @@ func TestACMEInFiles(t *testing.T) {
 	}
 }
 
-// Instances that share a storage have their certificates there, and nothing in
-// data_dir.
-func TestACMEInASharedStorage(t *testing.T) {
-	t.Parallel()
-	dir, shared := t.TempDir(), &certmagic.FileStorage{Path: t.TempDir()}
-	want := keepIssued(t, shared, "gw.example", time.Now)
-	certs := openCerts(t, acmeConfig(dir), shared)
-	if got := certs.Certificates()[0]; got != (acme.Certificate{Domain: "gw.example", Expires: want.NotAfter}) {
-		t.Errorf("there is %+v", got)
-	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
-		t.Errorf("data_dir holds %v (%v)", entries, err)
-	}
-}
-
 // tls.trusted_roots are added to the roots of the system.
 func TestRootsWith(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	ca := openCA(t, dir, time.Now)
+	system := must(x509.SystemCertPool())
 	roots, err := rootsWith(filepath.Join(dir, caFile))
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || system.Equal(roots) {
+		t.Errorf("the roots are those of the system alone: %v", err)
 	}
-	if _, err := leafOf(t, ca).Verify(x509.VerifyOptions{DNSName: "gw.example", Roots: roots}); err != nil {
-		t.Error(err)
-	}
-	system, err := x509.SystemCertPool()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if system.Equal(roots) {
-		t.Error("the roots are those of the system alone")
-	}
-	system.AddCert(ca.certificate)
-	if !system.Equal(roots) {
+	if system.AddCert(ca.certificate); !system.Equal(roots) {
 		t.Error("the roots are not those of the system and the file")
 	}
 	for _, path := range []string{filepath.Join(dir, caKeyFile), filepath.Join(dir, "nowhere")} {
-		if roots, err := rootsWith(path); err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %v, %v", path, roots, err)
-		}
 		cfg := acmeConfig(dir)
 		cfg.TLS.TrustedRoots = path // it was there when the configuration was read
-		if _, err := openACME(cfg, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "tls.trusted_roots") {
+		if _, err := openACME(cfg, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "tls.trusted_roots") || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -159,11 +133,11 @@ func TestRootsWith(t *testing.T) {
 // Only mode acme offers the protocol of challenges.
 func TestChallengeProtocol(t *testing.T) {
 	dir := t.TempDir()
-	m := openCerts(t, acmeConfig(dir), nil)
-	if got := TLSConfig(m).NextProtos; !slices.Equal(got, []string{"h2", "http/1.1", acme.Protocol}) {
-		t.Errorf("mode acme offers %q", got)
-	}
-	if got := TLSConfig(openCA(t, dir, time.Now)).NextProtos; !slices.Equal(got, []string{"h2", "http/1.1"}) {
-		t.Errorf("mode internal offers %q", got)
+	for certs, want := range map[Source][]string{
+		openCerts(t, acmeConfig(dir), nil): {"h2", "http/1.1", acme.Protocol}, openCA(t, dir, time.Now): {"h2", "http/1.1"},
+	} {
+		if got := TLSConfig(certs).NextProtos; !slices.Equal(got, want) {
+			t.Errorf("%T: it offers %q, want %q", certs, got, want)
+		}
 	}
 }

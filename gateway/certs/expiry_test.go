@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddyserver/certmagic"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -26,87 +25,58 @@ func (stubCertificates) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, 
 func (stubCertificates) Refresh() error                     { return nil }
 func (s stubCertificates) Certificates() []acme.Certificate { return s }
 
-// expiries returns what the metric says, by domain.
-func expiries(t *testing.T, certs Source, now func() time.Time) map[string]float64 {
+// wantExpiries compares what the metric says, by domain.
+func wantExpiries(t *testing.T, what string, certs Source, now func() time.Time, want map[string]float64) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	if err := registry.Register(NewCollector(certs, now)); err != nil {
-		t.Fatal(err)
-	}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := map[string]float64{}
-	for _, family := range families {
-		if family.GetName() != "authgate_certificate_expiry_seconds" {
-			t.Errorf("there is a metric %s", family.GetName())
-		}
+	registry.MustRegister(NewCollector(certs, now))
+	got := map[string]float64{}
+	for _, family := range must(registry.Gather()) {
 		for _, metric := range family.GetMetric() {
-			if labels := metric.GetLabel(); len(labels) != 1 || labels[0].GetName() != "domain" {
-				t.Errorf("the labels are %v", labels)
+			if labels := metric.GetLabel(); family.GetName() != "authgate_certificate_expiry_seconds" || len(labels) != 1 || labels[0].GetName() != "domain" {
+				t.Errorf("there is a metric %s with the labels %v", family.GetName(), labels)
 			}
-			values[metric.GetLabel()[0].GetValue()] = metric.GetGauge().GetValue()
+			got[metric.GetLabel()[0].GetValue()] = metric.GetGauge().GetValue()
 		}
 	}
-	return values
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
 }
 
 func TestExpiryMetric(t *testing.T) {
 	t.Parallel()
-	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	c := clocktest.New()
 	certs := stubCertificates{
-		{Domain: "good.example", Expires: now.Add(90 * time.Second)},
-		{Domain: "failing.example", Expires: now.Add(30 * time.Second), Problem: "no such host"},
-		{Domain: "expired.example", Expires: now.Add(-time.Hour)},
+		{Domain: "good.example", Expires: c.Now().Add(90 * time.Second)},
+		{Domain: "failing.example", Expires: c.Now().Add(30 * time.Second), Problem: "no such host"},
+		{Domain: "expired.example", Expires: c.Now().Add(-time.Hour)},
 		{Domain: "none.example", Problem: "no such host"},
 	}
-	want := map[string]float64{"good.example": 90, "failing.example": 30, "expired.example": -3600, "none.example": 0}
-	if diff := cmp.Diff(want, expiries(t, certs, func() time.Time { return now })); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if got := expiries(t, stubCertificates{}, time.Now); len(got) != 0 {
-		t.Errorf("without certificates: %v", got)
-	}
+	wantExpiries(t, "several", certs, c.Now, map[string]float64{"good.example": 90, "failing.example": 30, "expired.example": -3600, "none.example": 0})
+	wantExpiries(t, "none", stubCertificates{}, c.Now, map[string]float64{})
 }
 
 // The metric has one value for each certificate, whatever tls.mode is.
 func TestExpiryMetricOfEachMode(t *testing.T) {
 	c, dir := clocktest.At(time.Now()), t.TempDir()
-	storage, keys, issuer := acmeFiles(dir), certmagic.StorageKeys, (&certmagic.ACMEIssuer{CA: noAuthority}).IssuerKey()
-	issued := keepIssued(t, storage, "gw.example", time.Now)
+	storage := acmeFiles(dir)
+	issued := keepIssued(t, storage)
 	files := func(certificate, key string) Source {
 		return openCerts(t, &config.Config{TLS: config.TLS{Mode: config.TLSFiles, Certificate: certificate, Key: key}}, nil)
 	}
-	named := files(storage.Filename(keys.SiteCert(issuer, "gw.example")), storage.Filename(keys.SitePrivateKey(issuer, "gw.example")))
+	certificate, key, _ := issuedFiles()
+	named := files(storage.Filename(certificate), storage.Filename(key))
 	unnamed := files(writePair(t, dir)) // but for the subject
 	addressed := &certificateFiles{}
 	addressed.current.Store(&tls.Certificate{Leaf: &x509.Certificate{IPAddresses: []net.IP{net.IPv4(192, 0, 2, 1)}, NotAfter: issued.NotAfter}})
-	internal, err := openLocalCA(dir, []string{"localhost", "127.0.0.1"}, c.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	left := func(expires time.Time) float64 { return expires.Sub(c.Now()).Seconds() }
-	for what, mode := range map[string]struct {
-		certs Source
-		want  map[string]float64
-	}{
-		"files":                {named, map[string]float64{"gw.example": left(issued.NotAfter)}},
-		"files without a name": {unnamed, map[string]float64{"authgate local CA": left(leafOf(t, unnamed).NotAfter)}},
-		"files of an address":  {addressed, map[string]float64{"192.0.2.1": left(issued.NotAfter)}},
-		"internal":             {internal, map[string]float64{"localhost": left(leafOf(t, internal).NotAfter)}},
-		"acme": {openCerts(t, acmeConfig(dir), nil),
-			map[string]float64{"gw.example": left(issued.NotAfter), "other.example": 0}},
-	} {
-		if diff := cmp.Diff(mode.want, expiries(t, mode.certs, c.Now)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
-	}
+	internal := must(openLocalCA(dir, []string{"localhost", "127.0.0.1"}, c.Now))
+	left := func(leaf *x509.Certificate) float64 { return leaf.NotAfter.Sub(c.Now()).Seconds() }
+	wantExpiries(t, "files", named, c.Now, map[string]float64{"gw.example": left(issued)})
+	wantExpiries(t, "files without a name", unnamed, c.Now, map[string]float64{"authgate local CA": left(leafOf(t, unnamed))})
+	wantExpiries(t, "files of an address", addressed, c.Now, map[string]float64{"192.0.2.1": left(issued)})
+	wantExpiries(t, "internal", internal, c.Now, map[string]float64{"localhost": left(leafOf(t, internal))})
+	wantExpiries(t, "acme", openCerts(t, acmeConfig(dir), nil), c.Now, map[string]float64{"gw.example": left(issued), "other.example": 0})
 	c.Advance(91 * 24 * time.Hour)
-	if got := expiries(t, internal, c.Now)["localhost"]; got <= 0 {
-		t.Errorf("the local authority's certificate is not renewed: %v", got)
-	}
-	if got := expiries(t, named, c.Now)["gw.example"]; got >= 0 {
-		t.Errorf("a certificate that has expired: %v", got)
-	}
+	wantExpiries(t, "internal, renewed", internal, c.Now, map[string]float64{"localhost": (leafLives - time.Duration(c.Now().Nanosecond())).Seconds()})
 }

@@ -15,50 +15,34 @@ func box(tb testing.TB, fill byte) *Box {
 	return b
 }
 
-func TestOpenReturnsWhatWasSealed(t *testing.T) {
+// A message opens with its secret at its place alone, after a restart too.
+func TestOpen(t *testing.T) {
 	t.Parallel()
-	for _, message := range []string{"", "x", "a refresh token"} {
+	for _, message := range []string{"", "a refresh token"} {
 		sealed := box(t, 1).Seal([]byte(message), "login:1")
-		got, err := box(t, 1).Open(sealed, "login:1") // as after a restart
-		if err != nil || string(got) != message {
-			t.Errorf("%q: got %q, %v", message, got, err)
+		if got, err := box(t, 1).Open(sealed, "login:1"); err != nil || string(got) != message {
+			t.Errorf("got %q, %v, want %q", got, err, message)
+		}
+		if bytes.Contains(sealed, []byte("refresh")) || bytes.Equal(sealed, box(t, 1).Seal([]byte(message), "login:1")) {
+			t.Errorf("%q shows the message, or always looks the same", sealed)
+		}
+		_, otherSecret := box(t, 2).Open(sealed, "login:1")
+		_, otherPlace := box(t, 1).Open(sealed, "login:2")
+		_, nothing := box(t, 1).Open(nil, "login:1")
+		for _, err := range []error{otherSecret, otherPlace, nothing} {
+			if !errors.Is(err, ErrOpen) {
+				t.Errorf("got %v, want %v", err, ErrOpen)
+			}
 		}
 	}
 }
 
-func TestNothingElseOpens(t *testing.T) {
-	t.Parallel()
-	sealed := box(t, 1).Seal([]byte("a refresh token"), "login:1")
-	if bytes.Contains(sealed, []byte("refresh")) {
-		t.Errorf("the message is readable in %q", sealed)
-	}
-	if _, err := box(t, 2).Open(sealed, "login:1"); !errors.Is(err, ErrOpen) {
-		t.Errorf("another secret: got %v", err)
-	}
-	if _, err := box(t, 1).Open(sealed, "login:2"); !errors.Is(err, ErrOpen) {
-		t.Errorf("another place: got %v", err)
-	}
-	if _, err := box(t, 1).Open(nil, "login:1"); !errors.Is(err, ErrOpen) {
-		t.Errorf("nothing: got %v", err)
-	}
-}
-
-func TestOneMessageNeverLooksTheSameTwice(t *testing.T) {
-	t.Parallel()
-	b := box(t, 1)
-	if bytes.Equal(b.Seal([]byte("x"), "p"), b.Seal([]byte("x"), "p")) {
-		t.Error("two nonces are the same")
-	}
-}
-
-func TestMACIsOfSecretAndMessage(t *testing.T) {
+// A MAC is one of secret and message, and the same after a restart.
+func TestMAC(t *testing.T) {
 	t.Parallel()
 	mac := box(t, 1).MAC("csrf:1")
-	if !bytes.Equal(mac, box(t, 1).MAC("csrf:1")) {
-		t.Error("it is not the same after a restart")
-	}
-	if bytes.Equal(mac, box(t, 1).MAC("csrf:2")) || bytes.Equal(mac, box(t, 2).MAC("csrf:1")) {
-		t.Error("another message or secret has the same")
+	if !bytes.Equal(mac, box(t, 1).MAC("csrf:1")) || bytes.Equal(mac, box(t, 1).MAC("csrf:2")) || bytes.Equal(mac, box(t, 2).MAC("csrf:1")) {
+		t.Errorf("%x is not one of secret and message", mac)
 	}
 }
 
