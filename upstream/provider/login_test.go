@@ -20,32 +20,28 @@ func TestLogin(t *testing.T) {
 		"bob":   {"sub": "1002", "name": "Bob Example", "preferred_username": "bob", "email": "bob@example.org", "email_verified": true, "roles": []any{"user"}},
 	}
 	for _, tt := range []struct {
-		client   *client
+		c        *client
 		style    oauth2.AuthStyle
 		username string
 	}{{w.shop, oauth2.AuthStyleInHeader, "alice"}, {w.shop, oauth2.AuthStyleInParams, "bob"}, {w.phone, oauth2.AuthStyleInParams, "alice"}} {
-		c := tt.client
-		c.oauth.Endpoint.AuthStyle = tt.style
-		back := w.browser().signIn(c.url(), tt.username)
-		if back.status != 303 || !strings.HasPrefix(back.left, c.oauth.RedirectURL) || back.query.Get("state") != state || back.query.Get("iss") != w.issuer {
-			t.Fatalf("sent back with %d to %s", back.status, back.left)
+		tt.c.oauth.Endpoint.AuthStyle = tt.style
+		back := w.browser().signIn(tt.c.url(), tt.username)
+		if back.status != 303 || !strings.HasPrefix(back.left, tt.c.oauth.RedirectURL) || back.query.Get("state") != state || back.query.Get("iss") != w.issuer {
+			t.Errorf("sent back with %d to %s", back.status, back.left)
 		}
-		token, err := c.exchange(back.query.Get("code"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		token := must(tt.c.exchange(back.query.Get("code")))
 		if token.Type() != "Bearer" || token.ExpiresIn != 300 || token.RefreshToken == "" {
 			t.Errorf("type %s, expires in %d s", token.Type(), token.ExpiresIn)
 		}
-		user, now, id := users[tt.username], float64(w.clock.Now().Unix()), c.idToken(token)
+		user, now, id := users[tt.username], float64(w.clock.Now().Unix()), tt.c.idToken(token)
 		want := map[string]any{
-			"iss": w.issuer, "aud": c.oauth.ClientID, "sub": user["sub"], "nonce": nonce, "auth_time": now, "iat": now, "exp": now + 300,
+			"iss": w.issuer, "aud": tt.c.oauth.ClientID, "sub": user["sub"], "nonce": nonce, "auth_time": now, "iat": now, "exp": now + 300,
 			"at_hash": id["at_hash"], "sid": id["sid"],
 		}
 		if diff := cmp.Diff(want, id); diff != "" || id["at_hash"] == nil || id["sid"] == nil {
 			t.Errorf("the ID token (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(user, c.userinfo(token)); diff != "" {
+		if diff := cmp.Diff(user, tt.c.userinfo(token.AccessToken)); diff != "" {
 			t.Errorf("userinfo (-want +got):\n%s", diff)
 		}
 	}
@@ -62,29 +58,21 @@ func TestSingleSignOn(t *testing.T) {
 	first := shop.login(b)
 	w.clock.Advance(time.Minute)
 	for _, tt := range []struct {
-		name  string
 		pairs []string
 		page  bool
 	}{
-		{"nothing more", nil, false},
-		{"consent, which has no page", []string{"prompt", "consent", "scope", "openid offline_access"}, false},
-		{"prompt=none", []string{"prompt", "none"}, false},
-		{"recent enough", []string{"max_age", "60"}, false},
-		{"too long ago", []string{"max_age", "59"}, true},
-		{"prompt=login", []string{"prompt", "login"}, true},
-		{"prompt=select_account", []string{"prompt", "select_account"}, true},
+		{nil, false}, {[]string{"prompt", "none"}, false}, {[]string{"prompt", "consent", "scope", "openid offline_access"}, false},
+		{[]string{"max_age", "60"}, false}, {[]string{"max_age", "59"}, true}, // since a minute ago
+		{[]string{"prompt", "login"}, true}, {[]string{"prompt", "select_account"}, true},
 	} {
 		p := b.open(phone.url(tt.pairs...))
 		if asked := p.asksPassword(); asked != tt.page || !asked && p.query.Get("code") == "" {
-			t.Errorf("%s: sign-in page %v, want %v, sent to %q", tt.name, asked, tt.page, p.left)
+			t.Errorf("%q: sign-in page %v, want %v, sent to %q", tt.pairs, asked, tt.page, p.left)
 		}
 	}
-	again, err := phone.exchange(b.signIn(phone.url("prompt", "login"), "alice").query.Get("code"))
-	if err != nil || phone.session(again) != shop.session(first) {
-		t.Errorf("the same person signed in again, but in another session: %v", err)
-	}
-	if p := b.open(phone.url("max_age", "0")); p.query.Get("code") == "" {
-		t.Error("signing in again does not count as recent")
+	again := must(phone.exchange(phone.code(b, "prompt", "login")))
+	if phone.idToken(again)["sid"] != shop.idToken(first)["sid"] || b.open(phone.url("max_age", "0")).query.Get("code") == "" {
+		t.Error("the same person signed in again, but in another session, or it does not count as recent")
 	}
 	b.signIn(phone.url("prompt", "login"), "bob")
 	shop.wantOpens("bob has signed in instead", first, false)
@@ -101,18 +89,17 @@ func TestLifetimes(t *testing.T) {
 	token := c.login(b)
 	w.clock.Advance(time.Second)
 	_, err := c.exchange(slow)
-	wantFailed(t, "a code of 10 s", err, "invalid_grant")
+	wantFailed(t, "a code of 10 s", err)
 	w.clock.Advance(58 * time.Second)
 	c.wantOpens("after 59 s", token, true)
 	w.clock.Advance(time.Second)
 	c.wantOpens("after a minute", token, false)
-	token, err = c.refresh(token.RefreshToken)
-	if err != nil || token.ExpiresIn != 21 {
-		t.Fatalf("%v: an access token lasts %d s, but the session 21", err, token.ExpiresIn)
+	if token = must(c.refresh(token.RefreshToken)); token.ExpiresIn != 21 {
+		t.Errorf("an access token lasts %d s, but the session 21", token.ExpiresIn)
 	}
 	w.clock.Advance(21 * time.Second)
 	_, err = c.refresh(token.RefreshToken)
-	wantFailed(t, "a refresh token after the session", err, "invalid_grant")
+	wantFailed(t, "a refresh token after the session", err)
 	if p := b.open(c.url()); p.query != nil {
 		t.Error("signed in after the session")
 	}
@@ -125,27 +112,92 @@ func TestSignInPage(t *testing.T) {
 	if strings.Contains(form.body, "<script") || !strings.Contains(form.body, "&lt;script&gt;") {
 		t.Errorf("the page does not escape:\n%s", form.body)
 	}
-	policy := form.header.Get("Content-Security-Policy")
 	for _, want := range []string{"default-src 'none'", "frame-ancestors 'none'", "form-action 'self' https://shop.example"} {
-		if !strings.Contains(policy, want) || strings.Contains(policy, "unsafe") {
+		if policy := form.header.Get("Content-Security-Policy"); !strings.Contains(policy, want) || strings.Contains(policy, "unsafe") {
 			t.Errorf("Content-Security-Policy %q, want %s", policy, want)
 		}
 	}
-	for _, wrong := range [][2]string{{"alice", "builder"}, {"alice", ""}, {"nobody", "wonderland"}, {"", ""}} {
+	for _, wrong := range [][2]string{{"alice", "builder"}, {"nobody", "wonderland"}, {"", ""}} {
 		p := b.post(form.url, url.Values{"username": {wrong[0]}, "password": {wrong[1]}})
 		if p.query != nil || !strings.Contains(p.body, "Wrong user name or password") || !p.asksPassword() || p.header.Get("Set-Cookie") != "" {
 			t.Errorf("%q: %d, sent to %q:\n%s", wrong, p.status, p.left, p.body)
 		}
 	}
-	for header, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"} {
-		r := request("POST", form.url, credentials("bob"))
-		r.Header.Set(header, value)
-		if p := b.do(r); p.status != 403 || p.header.Get("Set-Cookie") != "" {
-			t.Errorf("%s %s: %d", header, value, p.status)
-		}
+	r := request("POST", form.url, credentials("bob"))
+	r.Header.Set("Sec-Fetch-Site", "cross-site")
+	if p := b.do(r); p.status != 403 || p.header.Get("Set-Cookie") != "" {
+		t.Errorf("from another site: %d", p.status)
 	}
 	cookie := b.signIn(c.url(), "alice").header.Get("Set-Cookie")
 	if _, attributes, _ := strings.Cut(cookie, "; "); !strings.HasPrefix(cookie, "demo_provider_session=") || attributes != "Path=/; HttpOnly; SameSite=Lax" {
 		t.Errorf("the cookie is %s", cookie)
+	}
+}
+
+// A request with a wrong client or redirect URI ends with a page, even for a user who
+// is signed in.
+func TestAuthorizeNeverRedirects(t *testing.T) {
+	w := start(t, nil)
+	c, b := w.shop, w.browser()
+	c.login(b)
+	for name, target := range map[string]string{
+		"unknown client":         c.url("client_id", "nobody"),
+		"two clients":            c.url() + "&client_id=phone",
+		"no redirect URI":        c.url("redirect_uri", ""),
+		"two redirect URIs":      c.url() + "&redirect_uri=https://evil.example/",
+		"another host":           c.url("redirect_uri", "https://evil.example/callback"),
+		"longer path":            c.url("redirect_uri", shopCallback+"/"),
+		"that of another client": c.url("redirect_uri", phoneCallback),
+		"a malformed query":      c.url() + "&%zz",
+		"an error beside":        c.url("redirect_uri", "https://evil.example/", "response_type", "token"),
+	} {
+		for _, path := range []string{"/authorize", "/signin"} {
+			p := b.open(strings.Replace(target, "/authorize", path, 1))
+			if p.status != 400 || p.left != "" || !strings.Contains(p.body, "This does not work") {
+				t.Errorf("%s at %s: %d, sent to %q", name, path, p.status, p.left)
+			}
+		}
+	}
+}
+
+// The client gets every other mistake (RFC 6749, section 4.1.2.1).
+func TestAuthorizeErrors(t *testing.T) {
+	w := start(t, nil)
+	c, b := w.phone, w.browser()
+	c.login(b)
+	for target, code := range map[string]string{
+		c.url("response_type", ""):                                          "invalid_request",
+		c.url("response_type", "code id_token"):                             "unsupported_response_type",
+		c.url("response_mode", "fragment"):                                  "invalid_request",
+		c.url("request", "e30.e30."):                                        "request_not_supported",
+		c.url("request_uri", "http://169.254.169.254/"):                     "request_uri_not_supported",
+		c.url("scope", "profile email"):                                     "invalid_scope",
+		c.url("code_challenge_method", ""):                                  "invalid_request",
+		c.url("code_challenge_method", "plain", "code_challenge", verifier): "invalid_request",
+		c.url("code_challenge", "c2hvcnQ"):                                  "invalid_request", // not of 32 bytes
+		c.url("prompt", "create"):                                           "invalid_request",
+		c.url("prompt", "none login"):                                       "invalid_request",
+		c.url("max_age", "-1"):                                              "invalid_request",
+		c.url() + "&nonce=other":                                            "invalid_request",
+	} {
+		for _, path := range []string{"/authorize", "/signin"} {
+			p := b.open(strings.Replace(target, "/authorize", path, 1))
+			q := p.query // with that of the redirect URI
+			if !strings.HasPrefix(p.left, phoneCallback+"&") || q.Get("tenant") != "a b" ||
+				q.Get("error") != code || q.Get("state") != state || q.Get("iss") != w.issuer || q.Has("code") {
+				t.Errorf("%s at %s: sent to %q with %d, want %s", target, path, p.left, p.status, code)
+			}
+		}
+	}
+}
+
+// A request can be posted, and unknown parameters are ignored.
+func TestAuthorizePost(t *testing.T) {
+	w := start(t, nil)
+	b := w.browser()
+	form := b.post(w.issuer+"/authorize", must(url.Parse(w.shop.url("scope", "openid address", "claims", "{}", "ui_locales", "de"))).Query())
+	token := must(w.shop.exchange(b.post(form.url, credentials("alice")).query.Get("code")))
+	if scope := token.Extra("scope"); scope != "openid" {
+		t.Errorf("the scope %q was granted, want openid", scope)
 	}
 }
