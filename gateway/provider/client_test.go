@@ -16,7 +16,7 @@ import (
 // An answer without end is given up at its limit, wherever it comes from.
 func TestEndlessAnswers(t *testing.T) {
 	for _, path := range endpoints {
-		f := newFake(t)
+		f := newFake(t).listen()
 		sent := make(chan int64)
 		f.instead[path] = func(w http.ResponseWriter, r *http.Request) {
 			n, _ := io.Copy(w, neverEnding{})
@@ -59,7 +59,7 @@ func TestStalledEndpoints(t *testing.T) {
 			}
 		})
 	}
-	f := newFake(t)
+	f := newFake(t).listen()
 	f.instead["/userinfo"] = func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, `{"sub":`)
 		w.(http.Flusher).Flush()
@@ -94,7 +94,7 @@ func TestCallerGoesAway(t *testing.T) {
 			t.Error("the call goes on after Close")
 		}
 		_, err = p.AuthorizationURL(t.Context(), testAttempt)
-		wantError(t, err, ErrFault, "")
+		wantError(t, err, ErrFault, "discovery")
 	})
 }
 
@@ -110,7 +110,7 @@ func TestObserve(t *testing.T) {
 			seen = append(seen, operation)
 		}
 	})
-	mustExchange(t, p)
+	must(exchange(t, p))
 	f.id["iss"] = strings.Repeat("x", 100_000)
 	_, err := exchange(t, p)
 	wantError(t, err, ErrFault, "different provider")
@@ -131,7 +131,7 @@ func TestObserve(t *testing.T) {
 
 // The package's own transport keeps connections, until Close.
 func TestOwnTransport(t *testing.T) {
-	f := newFake(t)
+	f := newFake(t).listen()
 	p := f.provider(nil)
 	connections := map[string]bool{}
 	f.instead["/userinfo"] = func(w http.ResponseWriter, r *http.Request) {
@@ -139,7 +139,7 @@ func TestOwnTransport(t *testing.T) {
 		sayJSON(marshal(f.userinfo))(w, r)
 	}
 	for _, want := range []int{1, 1, 2} {
-		if mustExchange(t, p); len(connections) != want {
+		if must(exchange(t, p)); len(connections) != want {
 			t.Errorf("%d connections, want %d", len(connections), want)
 		}
 		if want == 1 && f.called("/userinfo") == 2 {

@@ -24,7 +24,7 @@ func TestExchange(t *testing.T) {
 	if p.Name() != "test" || p.Issuer() != f.idp {
 		t.Errorf("name %q, issuer %q", p.Name(), p.Issuer())
 	}
-	got := mustExchange(t, p)
+	got := must(exchange(t, p))
 	want := &Grant{
 		Profile: Profile{
 			Subject: "alice-sub", Username: "alice", Name: "Alice", Email: "alice@example.org", Roles: []string{"user", "admin"},
@@ -73,7 +73,7 @@ func TestClientAuthentication(t *testing.T) {
 			f.discovery["token_endpoint_auth_methods_supported"] = test.announced
 			p := f.provider(func(o *Options) { o.Client.Secret, o.Client.AuthMethod = test.secret, test.method })
 			grant, err := exchange(t, p)
-			if wantResult(t, err, ErrFault, test.fault); err != nil {
+			if wantError(t, err, ErrFault, test.fault); err != nil {
 				return
 			}
 			for _, grantType := range []string{"authorization_code", "refresh_token"} {
@@ -82,7 +82,7 @@ func TestClientAuthentication(t *testing.T) {
 				if diff := cmp.Diff([]string{grantType, testClient, test.inForm, test.header}, got); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", grantType, diff)
 				}
-				mustRefresh(t, p, grant.Tokens)
+				must(refresh(t, p, grant.Tokens))
 			}
 		})
 	}
@@ -137,7 +137,7 @@ func TestExpiry(t *testing.T) {
 		if want != 0 {
 			expires = f.now().Add(want)
 		}
-		if got := mustExchange(t, p).Tokens.Expires; !got.Equal(expires) {
+		if got := must(exchange(t, p)).Tokens.Expires; !got.Equal(expires) {
 			t.Errorf("%s: expires at %v, want %v", answer, got, expires)
 		}
 	}
@@ -161,7 +161,7 @@ func TestPlainOAuth(t *testing.T) {
 			f.userinfo = test.userinfo
 			got, err := f.github().Exchange(t.Context(), "the-code", Attempt{State: "s", Verifier: "v"})
 			f.wantCalled(t, discoveryPath, 0)
-			if wantResult(t, err, ErrFault, test.fault); err != nil {
+			if wantError(t, err, ErrFault, test.fault); err != nil {
 				return
 			}
 			if got.Profile.Subject != test.subject || got.Profile.Username != "octocat" {
@@ -189,7 +189,7 @@ func TestEndpointsByHand(t *testing.T) {
 				o.Endpoints = Endpoints{Authorization: f.idp + "/authorize", Token: f.idp + "/token", Userinfo: f.idp + "/userinfo", Keys: f.idp + "/keys"}
 				test.change(f, o)
 			}))
-			wantResult(t, err, ErrFault, test.fault)
+			wantError(t, err, ErrFault, test.fault)
 			f.wantCalled(t, discoveryPath, 0)
 		})
 	}
@@ -221,12 +221,12 @@ func TestRefresh(t *testing.T) {
 	f := newFake(t)
 	f.id["sid"], f.id["locale"] = "the-sid", "de"
 	p := f.provider(nil)
-	before := mustExchange(t, p).Tokens
+	before := must(exchange(t, p)).Tokens
 
 	f.clock.Advance(4 * time.Minute)
 	f.userinfo["roles"] = []string{"user"}
 	f.access, f.id["nonce"], f.answer["refresh_token"] = "second-access-token", nil, "second-refresh-token"
-	rotated := mustRefresh(t, p, before)
+	rotated := must(refresh(t, p, before))
 	if diff := cmp.Diff([]string{"user"}, rotated.Profile.Roles); diff != "" {
 		t.Errorf("roles: %s", diff)
 	}
@@ -239,7 +239,7 @@ func TestRefresh(t *testing.T) {
 	// token has expired, and so does what only it says.
 	f.clock.Advance(time.Hour)
 	f.answer = object{"refresh_token": nil, "id_token": nil}
-	kept := mustRefresh(t, p, got)
+	kept := must(refresh(t, p, got))
 	if kept.Tokens.Refresh != got.Refresh || kept.Tokens.ID != got.ID {
 		t.Error("the tokens are not the old ones")
 	}
@@ -255,10 +255,10 @@ func TestRefreshPrefersFreshRoles(t *testing.T) {
 	f.userinfo = object{"sub": "alice-sub"}
 	f.id["roles"], f.id["department"] = []string{"admin", "user"}, "sales"
 	p := f.provider(nil)
-	tokens := mustExchange(t, p).Tokens
+	tokens := must(exchange(t, p)).Tokens
 	want := func(department any, roles ...string) {
 		t.Helper()
-		got := mustRefresh(t, p, tokens).Profile
+		got := must(refresh(t, p, tokens)).Profile
 		if diff := cmp.Diff(roles, got.Roles); diff != "" || got.Claims["department"] != department {
 			t.Errorf("department %v, want %v; roles: %s", got.Claims["department"], department, diff)
 		}
@@ -306,7 +306,7 @@ func TestRefreshRefuses(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFake(t)
 			p := f.provider(nil)
-			before := mustExchange(t, p).Tokens
+			before := must(exchange(t, p)).Tokens
 			f.answer["refresh_token"] = "second-refresh-token"
 			test.change(f)
 			got, err := p.Refresh(t.Context(), before, "alice-sub")
@@ -339,4 +339,79 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	if err := json.Unmarshal([]byte(marshal(tokens)), &back); err != nil || back != tokens {
 		t.Errorf("JSON does not keep the tokens: %v", err)
 	}
+}
+
+func TestAuthorizationURL(t *testing.T) {
+	offline := []string{"openid", "offline_access"}
+	for name, test := range map[string]struct {
+		change func(f *fake, o *Options)
+		want   url.Values // over the usual ones; nil removes
+	}{
+		"plain":              {func(*fake, *Options) {}, nil},
+		"further parameters": {func(_ *fake, o *Options) { o.AuthorizationParams = map[string]string{"hd": "example.org"} }, url.Values{"hd": {"example.org"}}},
+		"parameters that are ours": {func(_ *fake, o *Options) {
+			o.AuthorizationParams = map[string]string{"state": "x", "nonce": "x", "code_challenge": "x", "code_challenge_method": "plain", "client_id": "x", "redirect_uri": "x", "scope": "x", "response_type": "token"}
+		}, nil},
+		"offline access": {func(_ *fake, o *Options) { o.Scopes = offline }, url.Values{"scope": {"openid offline_access"}, "prompt": {"consent"}}},
+		"offline access with a prompt": {func(_ *fake, o *Options) {
+			o.Scopes, o.AuthorizationParams = offline, map[string]string{"prompt": "login"}
+		}, url.Values{"scope": {"openid offline_access"}, "prompt": {"login"}}},
+		"without OpenID Connect": {func(f *fake, o *Options) {
+			o.Endpoints = Endpoints{Authorization: f.idp + "/authorize", Token: f.idp + "/token", Userinfo: f.idp + "/userinfo"}
+		}, url.Values{"nonce": nil}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			got, err := f.provider(func(o *Options) { test.change(f, o) }).AuthorizationURL(t.Context(), testAttempt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := url.Values{
+				"response_type": {"code"}, "client_id": {testClient}, "redirect_uri": {"https://gateway.example/callback"}, "scope": {"openid profile"},
+				"state": {testAttempt.State}, "nonce": {testAttempt.Nonce},
+				// of testAttempt.Verifier: printf %s … | openssl sha256 -binary | basenc --base64url
+				"code_challenge": {"H-wHqp3DEpV09yNSxgxr-j_EEJSKItM7jvppyxkV2AQ"}, "code_challenge_method": {"S256"},
+			}
+			for parameter, values := range test.want {
+				if want[parameter] = values; values == nil {
+					delete(want, parameter)
+				}
+			}
+			path, query, _ := strings.Cut(got, "?")
+			if diff := cmp.Diff(want, must(url.ParseQuery(query))); diff != "" || path != f.idp+"/authorize" {
+				t.Errorf("leads to %s (-want +got):\n%s", path, diff)
+			}
+		})
+	}
+}
+
+func TestCheckIssuer(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		announced any
+		iss       string // OWN: of the fake
+		present   bool
+		mixUp     bool
+		asks      int // for metadata
+	}{
+		{name: "neither announced nor present", asks: 1},
+		{name: "not announced, but present", iss: "OWN", present: true},
+		{name: "announced and present", announced: true, iss: "OWN", present: true},
+		{name: "announced and missing", announced: true, mixUp: true, asks: 1},
+		{name: "of another", iss: "https://evil.example", present: true, mixUp: true},
+		{name: "with a slash more", iss: "OWN/", present: true, mixUp: true},
+		{name: "empty", present: true, mixUp: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFake(t)
+			f.discovery["authorization_response_iss_parameter_supported"] = test.announced
+			err := f.provider(nil).CheckIssuer(t.Context(), strings.Replace(test.iss, "OWN", f.idp, 1), test.present)
+			wantError(t, err, ErrMixUp, map[bool]string{true: "iss"}[test.mixUp])
+			f.wantCalled(t, discoveryPath, test.asks)
+		})
+	}
+	p := newFake(t).github() // no issuer is configured
+	wantError(t, p.CheckIssuer(t.Context(), "", false), nil, "")
+	wantError(t, p.CheckIssuer(t.Context(), "", true), ErrMixUp, "iss")
+	wantError(t, p.CheckIssuer(t.Context(), "https://github.com/login/oauth", true), ErrMixUp, "iss")
 }

@@ -2,7 +2,6 @@ package provider
 
 import (
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -63,7 +62,7 @@ func TestLogout(t *testing.T) {
 			f := newFake(t)
 			f.offer(test.endSession, test.revoke)
 			got, err := f.provider(func(o *Options) { o.Logout = test.logout }).Logout(t.Context(), test.tokens)
-			wantResult(t, err, ErrFault, test.fault)
+			wantError(t, err, ErrFault, test.fault)
 			calls := strings.TrimSpace(strings.Repeat("form ", f.called("/logout")) + strings.Repeat("revoke ", f.called("/revoke")))
 			if calls != test.calls {
 				t.Errorf("calls %q, want %q", calls, test.calls)
@@ -77,47 +76,36 @@ func TestLogout(t *testing.T) {
 
 // What is sent to the provider, or with the browser.
 func TestLogoutRequests(t *testing.T) {
-	const form, revoke, redirect = "form", "revoke", "redirect"
-	id, refresh, realm := []string{testClient}, []string{"the-refresh-token"}, []string{"main"}
-	for name, test := range map[string]struct {
+	for want, test := range map[string]struct {
 		way    string
 		tokens Tokens
 		change func(*Options)
-		want   url.Values
-		header string
 	}{
-		"form":                  {form, fullTokens, nil, url.Values{"client_id": id, "client_secret": {testSecret}, "refresh_token": refresh}, ""},
-		"form of a public one":  {form, fullTokens, func(o *Options) { o.Client.Secret = "" }, url.Values{"client_id": id, "refresh_token": refresh}, ""},
-		"form by basic":         {form, fullTokens, func(o *Options) { o.Client.AuthMethod = basicMethod }, url.Values{"client_id": id, "refresh_token": refresh}, basicHeader},
-		"revoke":                {revoke, fullTokens, nil, url.Values{"client_id": id, "client_secret": {testSecret}, "token": refresh, "token_type_hint": {"refresh_token"}}, ""},
-		"revoke access":         {revoke, noRefresh, nil, url.Values{"client_id": id, "client_secret": {testSecret}, "token": {"the-access-token"}, "token_type_hint": {"access_token"}}, ""},
-		"redirect":              {redirect, fullTokens, nil, url.Values{"realm": realm, "client_id": id, "id_token_hint": {"the-id-token"}, "post_logout_redirect_uri": {"https://gateway.example/"}}, ""},
-		"redirect with nothing": {redirect, Tokens{}, func(o *Options) { o.PostLogoutURL = "" }, url.Values{"realm": realm, "client_id": id}, ""},
-		"redirect elsewhere":    {redirect, Tokens{}, func(o *Options) { o.LogoutURL, o.PostLogoutURL = o.Issuer+"/out", "" }, url.Values{"client_id": id}, ""},
+		"client_id=authgate&client_secret=the+client%27s+secret&refresh_token=the-refresh-token":                                     {"form", fullTokens, nil},
+		"client_id=authgate&refresh_token=the-refresh-token":                                                                         {"form", fullTokens, func(o *Options) { o.Client.Secret = "" }},
+		"client_id=authgate&refresh_token=the-refresh-token " + basicHeader:                                                          {"form", fullTokens, func(o *Options) { o.Client.AuthMethod = basicMethod }},
+		"client_id=authgate&client_secret=the+client%27s+secret&token=the-refresh-token&token_type_hint=refresh_token":               {"revoke", fullTokens, nil},
+		"client_id=authgate&client_secret=the+client%27s+secret&token=the-access-token&token_type_hint=access_token":                 {"revoke", noRefresh, nil},
+		"/logout?client_id=authgate&id_token_hint=the-id-token&post_logout_redirect_uri=https%3A%2F%2Fgateway.example%2F&realm=main": {"redirect", fullTokens, nil},
+		"/logout?client_id=authgate&realm=main":                                                                                      {"redirect", Tokens{}, func(o *Options) { o.PostLogoutURL = "" }},
+		"/out?client_id=authgate":                                                                                                    {"redirect", Tokens{}, func(o *Options) { o.LogoutURL, o.PostLogoutURL = o.Issuer+"/out", "" }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			f := newFake(t)
-			f.offer(say(204, "", ""), say(200, "", ""))
-			f.discovery["token_endpoint_auth_methods_supported"] = []string{postMethod}
-			got, err := f.provider(func(o *Options) {
-				if o.Logout = test.way; test.change != nil {
-					test.change(o)
-				}
-			}).Logout(t.Context(), test.tokens)
-			if err != nil {
-				t.Fatal(err)
+		f := newFake(t)
+		f.offer(say(204, "", ""), say(200, "", ""))
+		f.discovery["token_endpoint_auth_methods_supported"] = []string{postMethod}
+		got, err := f.provider(func(o *Options) {
+			if o.Logout = test.way; test.change != nil {
+				test.change(o)
 			}
-			sent, header := must(url.Parse(got)).Query(), ""
-			if path := map[string]string{form: "/logout", revoke: "/revoke"}[test.way]; path != "" {
-				sent, header = f.lastCall(path)
-			}
-			if diff := cmp.Diff(test.want, sent); diff != "" || header != test.header {
-				t.Errorf("Authorization %q, want %q; form or query (-want +got):\n%s", header, test.header, diff)
-			}
-			if name == "redirect elsewhere" && !strings.HasPrefix(got, f.idp+"/out?") {
-				t.Errorf("the browser goes to %s, want /out", got)
-			}
-		})
+		}).Logout(t.Context(), test.tokens)
+		got = strings.TrimPrefix(got, f.idp)
+		if path := map[string]string{"form": "/logout", "revoke": "/revoke"}[test.way]; path != "" {
+			form, header := f.lastCall(path)
+			got = strings.TrimSpace(form.Encode() + " " + header)
+		}
+		if err != nil || got != want {
+			t.Errorf("%s: got %q, %v, want %q", test.way, got, err, want)
+		}
 	}
 }
 
@@ -144,4 +132,40 @@ func TestStalledLogout(t *testing.T) {
 		}
 		wantError(t, err, ErrTimeout, "deadline exceeded")
 	})
+}
+
+// logoutClaims are those of a good logout token, but for the changes.
+func (f *fake) logoutClaims(change object) object {
+	return over(object{
+		"iss": f.idp, "aud": testClient, "iat": f.now().Unix(), "exp": f.now().Add(2 * time.Minute).Unix(),
+		"jti": "the-jti", "sub": "alice-sub", "sid": "the-sid", "events": object{logoutEvent: object{}},
+	}, change)
+}
+
+// TestTokenClaims has what refuses a logout token.
+func TestLogoutToken(t *testing.T) {
+	f := newFake(t)
+	short, long := f.now().Add(2*time.Minute), f.now().Add(logoutTokenAge)
+	for _, test := range []struct {
+		change object
+		want   LogoutToken
+	}{
+		{nil, LogoutToken{ID: "the-jti", Subject: "alice-sub", Session: "the-sid", Expires: short}},
+		{object{"sub": nil}, LogoutToken{ID: "the-jti", Session: "the-sid", Expires: short}},
+		{object{"sid": nil}, LogoutToken{ID: "the-jti", Subject: "alice-sub", Expires: short}},
+		{object{"exp": f.now().Add(24 * time.Hour).Unix()}, LogoutToken{ID: "the-jti", Subject: "alice-sub", Session: "the-sid", Expires: long}},
+	} {
+		got, err := f.provider(nil).VerifyLogoutToken(t.Context(), f.key.sign(f.logoutClaims(test.change), nil))
+		if diff := cmp.Diff(&test.want, got); diff != "" || err != nil {
+			t.Errorf("with %v: %v (-want +got):\n%s", test.change, err, diff)
+		}
+	}
+	_, err := f.provider(nil).VerifyLogoutToken(t.Context(), f.key.sign(f.logoutClaims(object{"sub": nil, "sid": nil, "SID": "x"}), nil))
+	wantError(t, err, ErrInvalid, "neither sub nor sid")
+	token := f.key.sign(f.logoutClaims(nil), nil)
+	_, err = f.github().VerifyLogoutToken(t.Context(), token)
+	wantError(t, err, ErrInvalid, "no keys")
+	f.fail("/keys") // what cannot be verified now is not called invalid
+	_, err = f.provider(nil).VerifyLogoutToken(t.Context(), token)
+	wantError(t, err, ErrFault, "503")
 }
