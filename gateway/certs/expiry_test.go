@@ -44,21 +44,8 @@ func wantExpiries(t *testing.T, what string, certs Source, now func() time.Time,
 	}
 }
 
-func TestExpiryMetric(t *testing.T) {
-	t.Parallel()
-	c := clocktest.New()
-	certs := stubCertificates{
-		{Domain: "good.example", Expires: c.Now().Add(90 * time.Second)},
-		{Domain: "failing.example", Expires: c.Now().Add(30 * time.Second), Problem: "no such host"},
-		{Domain: "expired.example", Expires: c.Now().Add(-time.Hour)},
-		{Domain: "none.example", Problem: "no such host"},
-	}
-	wantExpiries(t, "several", certs, c.Now, map[string]float64{"good.example": 90, "failing.example": 30, "expired.example": -3600, "none.example": 0})
-	wantExpiries(t, "none", stubCertificates{}, c.Now, map[string]float64{})
-}
-
 // The metric has one value for each certificate, whatever tls.mode is.
-func TestExpiryMetricOfEachMode(t *testing.T) {
+func TestExpiryMetric(t *testing.T) {
 	c, dir := clocktest.At(time.Now()), t.TempDir()
 	storage := acmeFiles(dir)
 	issued := keepIssued(t, storage)
@@ -71,6 +58,11 @@ func TestExpiryMetricOfEachMode(t *testing.T) {
 	addressed := &certificateFiles{}
 	addressed.current.Store(&tls.Certificate{Leaf: &x509.Certificate{IPAddresses: []net.IP{net.IPv4(192, 0, 2, 1)}, NotAfter: issued.NotAfter}})
 	internal := must(openLocalCA(dir, []string{"localhost", "127.0.0.1"}, c.Now))
+	several := stubCertificates{
+		{Domain: "failing.example", Expires: c.Now().Add(30 * time.Second), Problem: "no such host"}, {Domain: "expired.example", Expires: c.Now().Add(-time.Hour)},
+		{Domain: "none.example", Problem: "no such host"},
+	}
+	wantExpiries(t, "several", several, c.Now, map[string]float64{"failing.example": 30, "expired.example": -3600, "none.example": 0})
 	left := func(leaf *x509.Certificate) float64 { return leaf.NotAfter.Sub(c.Now()).Seconds() }
 	wantExpiries(t, "files", named, c.Now, map[string]float64{"gw.example": left(issued)})
 	wantExpiries(t, "files without a name", unnamed, c.Now, map[string]float64{"authgate local CA": left(leafOf(t, unnamed))})

@@ -122,23 +122,17 @@ func TestTokenAnswers(t *testing.T) {
 
 func TestExpiry(t *testing.T) {
 	f := newFake(t)
-	f.userinfo = object{"id": 42}
-	p := f.github()
-	for answer, want := range map[string]time.Duration{
-		`{"access_token":"opaque-access-token","expires_in":3600}`:      time.Hour,
-		`{"access_token":"opaque-access-token","expires_in":"3600"}`:    time.Hour, // PayPal
-		`{"access_token":"opaque-access-token"}`:                        0,
-		`{"access_token":"opaque-access-token","expires_in":-1}`:        0,
-		`{"access_token":"opaque-access-token","expires_in":999999999}`: maxExpiresIn * time.Second,
-		"access_token=opaque-access-token&expires_in=3600":              time.Hour,
+	const unknown = 0
+	for expiresIn, want := range map[any]time.Duration{
+		3600: time.Hour, "3600": time.Hour /* PayPal */, nil: unknown, 0: unknown, -1: unknown, 999999999: maxExpiresIn * time.Second,
 	} {
-		f.instead["/token"] = say(200, map[bool]string{true: "application/json", false: "application/x-www-form-urlencoded"}[answer[0] == '{'], answer)
+		f.answer["expires_in"] = expiresIn
 		expires := time.Time{}
-		if want != 0 {
+		if want != unknown {
 			expires = f.now().Add(want)
 		}
-		if got := must(exchange(t, p)).Tokens.Expires; !got.Equal(expires) {
-			t.Errorf("%s: expires at %v, want %v", answer, got, expires)
+		if got := must(exchange(t, f.provider(nil))).Tokens.Expires; !got.Equal(expires) {
+			t.Errorf("expires_in %v: expires at %v, want %v", expiresIn, got, expires)
 		}
 	}
 }
@@ -159,13 +153,14 @@ func TestPlainOAuth(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)
 			f.userinfo = test.userinfo
+			f.instead["/token"] = say(200, "application/x-www-form-urlencoded", "access_token=opaque-access-token&expires_in=3600") // GitHub
 			got, err := f.github().Exchange(t.Context(), "the-code", Attempt{State: "s", Verifier: "v"})
 			f.wantCalled(t, discoveryPath, 0)
 			if wantError(t, err, ErrFault, test.fault); err != nil {
 				return
 			}
-			if got.Profile.Subject != test.subject || got.Profile.Username != "octocat" {
-				t.Errorf("profile %+v, want the subject %s", got.Profile, test.subject)
+			if got.Profile.Subject != test.subject || got.Profile.Username != "octocat" || !got.Tokens.Expires.Equal(f.now().Add(time.Hour)) {
+				t.Errorf("profile %+v until %v, want the subject %s", got.Profile, got.Tokens.Expires, test.subject)
 			}
 		})
 	}

@@ -45,7 +45,8 @@ func TestLogoutByRefreshToken(t *testing.T) {
 	wantRefused(t, "without the client's secret", w.browser().post(w.issuer+"/logout", form), 401, "invalid_client")
 }
 
-// A client sends the browser (RP-Initiated Logout 1.0), which returns to the client.
+// A client sends the browser (RP-Initiated Logout 1.0), which returns to the client. The
+// session of the hint ends, if it is not the browser's.
 func TestLogoutByBrowser(t *testing.T) {
 	w := start(t, nil)
 	shop, bye := w.shop, url.Values{"post_logout_redirect_uri": {shopBye}}.Encode()
@@ -73,6 +74,14 @@ func TestLogoutByBrowser(t *testing.T) {
 			}
 		}
 	}
+
+	b := w.browser()
+	mine, other := shop.login(b), shop.login(w.browser())
+	if p := b.open(w.issuer + "/logout?id_token_hint=" + rawIDToken(other)); p.status != 200 || p.header.Get("Set-Cookie") != "" {
+		t.Errorf("with the hint of another session: %d, cookie %q", p.status, p.header.Get("Set-Cookie"))
+	}
+	shop.wantOpens("of the hint", other, false)
+	shop.wantOpens("of the browser", mine, true)
 }
 
 // A request with an unregistered address or a wrong hint does not redirect and ends
@@ -100,20 +109,8 @@ func TestLogoutRefuses(t *testing.T) {
 	shop.wantOpens("refused requests", token, true)
 }
 
-// The session of the hint ends, not the browser's.
-func TestLogoutOfAnotherSession(t *testing.T) {
-	w := start(t, nil)
-	here := w.browser()
-	mine, other := w.shop.login(here), w.shop.login(w.browser())
-	p := here.open(w.issuer + "/logout?id_token_hint=" + rawIDToken(other))
-	if p.status != 200 || p.header.Get("Set-Cookie") != "" {
-		t.Errorf("%d, cookie %q", p.status, p.header.Get("Set-Cookie"))
-	}
-	w.shop.wantOpens("of the hint", other, false)
-	w.shop.wantOpens("of the browser", mine, true)
-}
-
-// A link on another site without a hint shows a confirmation page.
+// A link on another site without a hint shows a confirmation page. The provider's own
+// page shows who is signed in.
 func TestLogoutAsks(t *testing.T) {
 	w := start(t, nil)
 	b := w.browser()
@@ -134,25 +131,15 @@ func TestLogoutAsks(t *testing.T) {
 		t.Errorf("HEAD: %d", p.status)
 	}
 	w.shop.wantOpens("before the click", token, true)
+	if p := b.open(w.issuer + "/"); !strings.Contains(p.body, "signed in as alice") || !strings.Contains(p.body, `href="/logout"`) {
+		t.Errorf("the page of the provider before the click:\n%s", p.body)
+	}
 	if p := from("same-origin", "POST"); p.left != shopBye {
 		t.Errorf("after the click: %d, sent to %q", p.status, p.left)
 	}
 	w.shop.wantOpens("after the click", token, false)
-}
-
-// The provider's own page has the link to sign out.
-func TestHome(t *testing.T) {
-	w := start(t, nil)
-	b := w.browser()
-	for _, want := range []string{"not signed in", "signed in as alice", "not signed in"} {
-		if p := b.open(w.issuer + "/"); !strings.Contains(p.body, want) || strings.Contains(p.body, `href="/logout"`) != strings.Contains(want, "alice") {
-			t.Errorf("want %s:\n%s", want, p.body)
-		}
-		if want == "not signed in" {
-			w.shop.login(b)
-		} else {
-			b.open(w.issuer + "/logout")
-		}
+	if p := b.open(w.issuer + "/"); !strings.Contains(p.body, "not signed in") {
+		t.Errorf("the page of the provider after the click:\n%s", p.body)
 	}
 }
 
