@@ -135,57 +135,45 @@ func TestSignInPage(t *testing.T) {
 }
 
 // A request with a wrong client or redirect URI ends with a page, even for a user who
-// is signed in.
-func TestAuthorizeNeverRedirects(t *testing.T) {
-	w := start(t, nil)
-	c, b := w.shop, w.browser()
-	c.login(b)
-	for name, target := range map[string]string{
-		"unknown client":         c.url("client_id", "nobody"),
-		"two clients":            c.url() + "&client_id=phone",
-		"no redirect URI":        c.url("redirect_uri", ""),
-		"two redirect URIs":      c.url() + "&redirect_uri=https://evil.example/",
-		"another host":           c.url("redirect_uri", "https://evil.example/callback"),
-		"longer path":            c.url("redirect_uri", shopCallback+"/"),
-		"that of another client": c.url("redirect_uri", phoneCallback),
-		"a malformed query":      c.url() + "&%zz",
-		"an error beside":        c.url("redirect_uri", "https://evil.example/", "response_type", "token"),
-	} {
-		for _, path := range []string{"/authorize", "/signin"} {
-			p := b.open(strings.Replace(target, "/authorize", path, 1))
-			if p.status != 400 || p.left != "" || !strings.Contains(p.body, "This does not work") {
-				t.Errorf("%s at %s: %d, sent to %q", name, path, p.status, p.left)
-			}
-		}
-	}
-}
-
-// The client gets every other mistake (RFC 6749, section 4.1.2.1).
-func TestAuthorizeErrors(t *testing.T) {
+// is signed in. The client gets every other mistake (RFC 6749, section 4.1.2.1).
+func TestAuthorizeRefuses(t *testing.T) {
 	w := start(t, nil)
 	c, b := w.phone, w.browser()
 	c.login(b)
-	for target, code := range map[string]string{
-		c.url("response_type", ""):                                          "invalid_request",
+	const evil, invalid = "https://evil.example/callback", "invalid_request"
+	for target, code := range map[string]string{ // empty: a page
+		c.url("client_id", "nobody"):                                        "",
+		c.url() + "&client_id=shop":                                         "",
+		c.url("redirect_uri", ""):                                           "",
+		c.url() + "&redirect_uri=" + evil:                                   "",
+		c.url("redirect_uri", evil):                                         "",
+		c.url("redirect_uri", shopCallback+"/"):                             "",
+		w.shop.url("redirect_uri", phoneCallback):                           "",
+		c.url() + "&%zz":                                                    "",
+		c.url("redirect_uri", evil, "response_type", "token"):               "",
+		c.url("response_type", ""):                                          invalid,
 		c.url("response_type", "code id_token"):                             "unsupported_response_type",
-		c.url("response_mode", "fragment"):                                  "invalid_request",
+		c.url("response_mode", "fragment"):                                  invalid,
 		c.url("request", "e30.e30."):                                        "request_not_supported",
 		c.url("request_uri", "http://169.254.169.254/"):                     "request_uri_not_supported",
 		c.url("scope", "profile email"):                                     "invalid_scope",
-		c.url("code_challenge_method", ""):                                  "invalid_request",
-		c.url("code_challenge_method", "plain", "code_challenge", verifier): "invalid_request",
-		c.url("code_challenge", "c2hvcnQ"):                                  "invalid_request", // not of 32 bytes
-		c.url("prompt", "create"):                                           "invalid_request",
-		c.url("prompt", "none login"):                                       "invalid_request",
-		c.url("max_age", "-1"):                                              "invalid_request",
-		c.url() + "&nonce=other":                                            "invalid_request",
+		c.url("code_challenge_method", ""):                                  invalid,
+		c.url("code_challenge_method", "plain", "code_challenge", verifier): invalid,
+		c.url("code_challenge", "c2hvcnQ"):                                  invalid, // not of 32 bytes
+		c.url("prompt", "create"):                                           invalid,
+		c.url("prompt", "none login"):                                       invalid,
+		c.url("max_age", "-1"):                                              invalid,
+		c.url() + "&nonce=other":                                            invalid,
 	} {
 		for _, path := range []string{"/authorize", "/signin"} {
 			p := b.open(strings.Replace(target, "/authorize", path, 1))
-			q := p.query // with that of the redirect URI
-			if !strings.HasPrefix(p.left, phoneCallback+"&") || q.Get("tenant") != "a b" ||
-				q.Get("error") != code || q.Get("state") != state || q.Get("iss") != w.issuer || q.Has("code") {
-				t.Errorf("%s at %s: sent to %q with %d, want %s", target, path, p.left, p.status, code)
+			ok := p.status == 400 && p.left == "" && strings.Contains(p.body, "This does not work")
+			if q := p.query; code != "" { // beside that of the redirect URI
+				ok = strings.HasPrefix(p.left, phoneCallback+"&") && q.Get("tenant") == "a b" &&
+					q.Get("error") == code && q.Get("state") == state && q.Get("iss") == w.issuer && !q.Has("code")
+			}
+			if !ok {
+				t.Errorf("%s at %s: %d, sent to %q, want %q", target, path, p.status, p.left, code)
 			}
 		}
 	}
