@@ -2,6 +2,7 @@ package provider
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -181,7 +182,7 @@ func TestEndpointsByHand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)
 			_, err := exchange(t, f.provider(func(o *Options) {
-				o.Endpoints = Endpoints{Authorization: f.idp + "/authorize", Token: f.idp + "/token", Userinfo: f.idp + "/userinfo", Keys: f.idp + "/keys"}
+				o.Endpoints = f.endpoints(f.idp + "/keys")
 				test.change(f, o)
 			}))
 			wantError(t, err, ErrFault, test.fault)
@@ -266,18 +267,13 @@ func TestRefreshPrefersFreshRoles(t *testing.T) {
 	want(nil)
 }
 
+// The claims of a stored ID token count if it is about the same person.
 func TestKeptClaims(t *testing.T) {
 	f := newFake(t)
 	token := f.key.sign(f.claims(nil), nil)
-	if got := keptClaims(token, "alice-sub"); got["sub"] != "alice-sub" {
-		t.Errorf("got %v", got)
-	}
-	for name, kept := range map[string]claims{
-		"of another person": keptClaims(token, "bob-sub"), "of no token": keptClaims("", "alice-sub"), "of no JWT": keptClaims("a.!.c", "alice-sub"),
-		"of no JSON": keptClaims("a.YQ.c", "alice-sub"),
-	} {
-		if kept != nil {
-			t.Errorf("%s: %v", name, kept)
+	for raw, subject := range map[string]string{token: "bob-sub", "": "alice-sub", "a.!.c": "alice-sub", "a.YQ.c": "alice-sub"} {
+		if kept := keptClaims(raw, subject); kept != nil {
+			t.Errorf("%q for %s: %v, want none", raw, subject, kept)
 		}
 	}
 }
@@ -338,6 +334,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 
 func TestAuthorizationURL(t *testing.T) {
 	offline := []string{"openid", "offline_access"}
+	prompted := map[string]string{"prompt": "login"}
 	for name, test := range map[string]struct {
 		change func(f *fake, o *Options)
 		want   url.Values // over the usual ones; nil removes
@@ -347,13 +344,9 @@ func TestAuthorizationURL(t *testing.T) {
 		"parameters that are ours": {func(_ *fake, o *Options) {
 			o.AuthorizationParams = map[string]string{"state": "x", "nonce": "x", "code_challenge": "x", "code_challenge_method": "plain", "client_id": "x", "redirect_uri": "x", "scope": "x", "response_type": "token"}
 		}, nil},
-		"offline access": {func(_ *fake, o *Options) { o.Scopes = offline }, url.Values{"scope": {"openid offline_access"}, "prompt": {"consent"}}},
-		"offline access with a prompt": {func(_ *fake, o *Options) {
-			o.Scopes, o.AuthorizationParams = offline, map[string]string{"prompt": "login"}
-		}, url.Values{"scope": {"openid offline_access"}, "prompt": {"login"}}},
-		"without OpenID Connect": {func(f *fake, o *Options) {
-			o.Endpoints = Endpoints{Authorization: f.idp + "/authorize", Token: f.idp + "/token", Userinfo: f.idp + "/userinfo"}
-		}, url.Values{"nonce": nil}},
+		"offline access":         {func(_ *fake, o *Options) { o.Scopes = offline }, url.Values{"scope": {"openid offline_access"}, "prompt": {"consent"}}},
+		"with a prompt":          {func(_ *fake, o *Options) { o.Scopes, o.AuthorizationParams = offline, prompted }, url.Values{"scope": {"openid offline_access"}, "prompt": {"login"}}},
+		"without OpenID Connect": {func(f *fake, o *Options) { o.Endpoints = f.endpoints("") }, url.Values{"nonce": nil}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)
@@ -383,30 +376,28 @@ func TestAuthorizationURL(t *testing.T) {
 func TestCheckIssuer(t *testing.T) {
 	for _, test := range []struct {
 		name      string
-		announced any
-		iss       string // OWN: of the fake
-		present   bool
+		announced bool
+		iss       string // OWN: of the fake; empty: not present
 		mixUp     bool
 		asks      int // for metadata
 	}{
-		{name: "neither announced nor present", asks: 1},
-		{name: "not announced, but present", iss: "OWN", present: true},
-		{name: "announced and present", announced: true, iss: "OWN", present: true},
-		{name: "announced and missing", announced: true, mixUp: true, asks: 1},
-		{name: "of another", iss: "https://evil.example", present: true, mixUp: true},
-		{name: "with a slash more", iss: "OWN/", present: true, mixUp: true},
-		{name: "empty", present: true, mixUp: true},
+		{"neither announced nor present", false, "", false, 1},
+		{"not announced, but present", false, "OWN", false, 0},
+		{"announced and present", true, "OWN", false, 0},
+		{"announced and missing", true, "", true, 1},
+		{"of another", false, "https://evil.example", true, 0},
+		{"with a slash more", false, "OWN/", true, 0},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			f := newFake(t)
-			f.discovery["authorization_response_iss_parameter_supported"] = test.announced
-			err := f.provider(nil).CheckIssuer(t.Context(), strings.Replace(test.iss, "OWN", f.idp, 1), test.present)
-			wantError(t, err, ErrMixUp, map[bool]string{true: "iss"}[test.mixUp])
-			f.wantCalled(t, discoveryPath, test.asks)
-		})
+		f := newFake(t)
+		f.discovery["authorization_response_iss_parameter_supported"] = test.announced
+		err := f.provider(nil).CheckIssuer(t.Context(), strings.Replace(test.iss, "OWN", f.idp, 1), test.iss != "")
+		if (err != nil) != test.mixUp || err != nil && !errors.Is(err, ErrMixUp) || f.called(discoveryPath) != test.asks {
+			t.Errorf("%s: %v after %d calls of discovery, want a mix-up: %t after %d", test.name, err, f.called(discoveryPath), test.mixUp, test.asks)
+		}
 	}
-	p := newFake(t).github() // no issuer is configured
-	wantError(t, p.CheckIssuer(t.Context(), "", false), nil, "")
-	wantError(t, p.CheckIssuer(t.Context(), "", true), ErrMixUp, "iss")
-	wantError(t, p.CheckIssuer(t.Context(), "https://github.com/login/oauth", true), ErrMixUp, "iss")
+	for _, iss := range []string{"", "https://github.com/login/oauth"} { // empty is not the issuer, even where none is configured
+		wantError(t, newFake(t).provider(nil).CheckIssuer(t.Context(), iss, true), ErrMixUp, "iss")
+		wantError(t, newFake(t).github().CheckIssuer(t.Context(), iss, true), ErrMixUp, "iss")
+	}
+	wantError(t, newFake(t).github().CheckIssuer(t.Context(), "", false), nil, "")
 }

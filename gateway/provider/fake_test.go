@@ -185,8 +185,12 @@ func (f *fake) connection() Connection {
 func (f *fake) github() *Provider {
 	return f.provider(func(o *Options) {
 		o.Issuer, o.Scopes, o.SubjectClaim, o.Mapping.Username = "", []string{"read:user"}, "id", "login"
-		o.Endpoints = Endpoints{Authorization: f.idp + "/authorize", Token: f.idp + "/token", Userinfo: f.idp + "/userinfo"}
+		o.Endpoints = f.endpoints("")
 	})
+}
+
+func (f *fake) endpoints(keys string) Endpoints {
+	return Endpoints{Authorization: f.idp + "/authorize", Token: f.idp + "/token", Userinfo: f.idp + "/userinfo", Keys: keys}
 }
 
 // RoundTrip serves the fake without a network.
