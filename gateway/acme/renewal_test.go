@@ -47,9 +47,7 @@ func TestProblems(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, event := range []string{"cert_obtaining", "cert_obtained", "tls_get_certificate", "cached_managed_cert"} {
-		notice(t.Context(), event)
-	}
+	notice(t.Context(), "cert_obtained")
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	notice(stopped, "cert_failed")
