@@ -132,16 +132,16 @@ func TestDiscoveryFailureIsRemembered(t *testing.T) {
 func TestDiscoveryIsRenewed(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake, p *Provider) {
 		ask(t, p)
-		time.Sleep(59 * time.Minute)
+		time.Sleep(metadataLifetime)
 		ask(t, p)
 		f.wantAt(t, 0)
-		time.Sleep(2 * time.Minute)
+		time.Sleep(time.Second)
 		f.fail(discoveryPath)
 		ask(t, p)
 		ask(t, p)
 		time.Sleep(2 * time.Second) // tried at once, and after a second
 		ask(t, p)
-		f.wantAt(t, 0, 3660, 3661)
+		f.wantAt(t, 0, 3601, 3602)
 		f.mend(discoveryPath)
 		f.change(func() { f.discovery["authorization_endpoint"] = "https://moved.example/authorize" })
 		time.Sleep(time.Minute)

@@ -18,12 +18,9 @@ func TestExpiringMap(t *testing.T) {
 	want := func(what string, keys ...string) {
 		t.Helper()
 		for _, key := range keys {
-			if got, ok := m.get(key); !ok || strconv.Itoa(got) != key {
-				t.Errorf("%s: %s is %d, %t", what, key, got, ok)
+			if got, ok := m.get(key); !ok || strconv.Itoa(got) != key || len(m.entries) != len(keys) || m.order.Len() != len(keys) {
+				t.Errorf("%s: %s is %d, %t of %d, want %q", what, key, got, ok, len(m.entries), keys)
 			}
-		}
-		if len(m.entries) != len(keys) || m.order.Len() != len(keys) {
-			t.Errorf("%s: %d entries, %d in order, want %d", what, len(m.entries), m.order.Len(), len(keys))
 		}
 	}
 	want("over its size", "2", "3", "4")
