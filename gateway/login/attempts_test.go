@@ -1,171 +1,104 @@
 package login
 
 import (
-	"encoding/base64"
 	"errors"
 	"net/netip"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"authgate/gateway/clocktest"
-	"authgate/gateway/store"
 )
 
-// waiting is a login attempt that has begun.
-type waiting struct {
-	clock    *clocktest.Clock
-	store    *recordingStore
-	attempts *Attempts
-	browser  string
-	attempt  *Attempt
-}
-
-func newWaiting(tb testing.TB) *waiting {
+// beginAttempt begins an attempt of the browser to log in at keycloak.
+func (r *rig) beginAttempt(tb testing.TB, browser string) *Attempt {
 	tb.Helper()
-	w := &waiting{clock: clocktest.New(), browser: NewBrowserSecret()}
-	memory := store.NewMemory(w.clock.Now)
-	tb.Cleanup(func() { _ = memory.Close() })
-	w.store = &recordingStore{Store: memory}
-	w.attempts = NewAttempts(w.store, testBox(tb, "of the tests"), w.clock.Now)
-	w.attempt = w.begin(tb, w.browser)
-	return w
-}
-
-func (w *waiting) begin(tb testing.TB, browser string) *Attempt {
-	tb.Helper()
-	attempt := w.attempts.New(browser, "keycloak", testOP, "/here?a=b")
-	noError(tb, w.attempts.Begin(tb.Context(), netip.Addr{}, attempt))
+	attempt := r.attempts.New(browser, "keycloak", testOP, "/here?a=b")
+	noError(tb, r.attempts.Begin(tb.Context(), netip.Addr{}, attempt))
 	return attempt
 }
 
-// wantNoAttempt fails the test if the attempt can be finished.
-func (w *waiting) wantNoAttempt(tb testing.TB, browser, state string) {
+// wantAttempt fails the test unless the browser can finish the attempt as it began, once.
+func (r *rig) wantAttempt(tb testing.TB, browser string, want *Attempt) {
 	tb.Helper()
-	if got, err := w.attempts.Finish(tb.Context(), browser, state); got != nil || !errors.Is(err, ErrNoAttempt) {
+	got, err := r.attempts.Finish(tb.Context(), browser, want.State)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		tb.Errorf("the attempt: %v (-began +finished):\n%s", err, diff)
+	}
+	r.wantNoAttempt(tb, browser, want.State)
+}
+
+// wantNoAttempt fails the test if the attempt can be finished.
+func (r *rig) wantNoAttempt(tb testing.TB, browser, state string) {
+	tb.Helper()
+	if got, err := r.attempts.Finish(tb.Context(), browser, state); got != nil || !errors.Is(err, ErrNoAttempt) {
 		tb.Errorf("got %+v, %v, want no such attempt", got, err)
 	}
 }
 
-func TestFinishedAttemptIsTheOneThatBegan(t *testing.T) {
+// An attempt can be finished once within ten minutes, also beside others of the browser.
+func TestAttemptLifetime(t *testing.T) {
 	t.Parallel()
-	w := newWaiting(t)
-	began := w.clock.Now()
-	w.clock.Advance(time.Minute)
-	got := must(w.attempts.Finish(t.Context(), w.browser, w.attempt.State))(t)
-	if diff := cmp.Diff(w.attempt, got); diff != "" {
-		t.Errorf("the attempt (-began +finished):\n%s", diff)
+	r, browser := newRig(t), NewBrowserSecret()
+	first, second, third := r.beginAttempt(t, browser), r.beginAttempt(t, browser), r.beginAttempt(t, browser)
+	if a := first; a.Provider != "keycloak" || a.Issuer != testOP || a.ReturnTo != "/here?a=b" || !a.Started.Equal(r.now()) {
+		t.Errorf("the attempt is %+v", a)
 	}
-	if got.Provider != "keycloak" || got.Issuer != testOP || got.ReturnTo != "/here?a=b" || !got.Started.Equal(began) {
-		t.Errorf("got %+v", got)
-	}
-	w.wantNoAttempt(t, w.browser, w.attempt.State)
+	r.clock.Advance(10*time.Minute - 1)
+	r.wantAttempt(t, browser, third)
+	r.wantAttempt(t, browser, first)
+	r.clock.Advance(1)
+	r.wantNoAttempt(t, browser, second.State)
+	r.wantNoAttempt(t, browser, r.attempts.New(browser, "keycloak", testOP, "").State) // it has not begun
+	r.wantRecords(t, "", 0)
 }
 
-// State, nonce and verifier are independent and have 256 random bits each. The verifier
-// has the form of RFC 7636, section 4.1.
-func TestAttemptSecrets(t *testing.T) {
-	t.Parallel()
-	w := newWaiting(t)
-	seen := make(map[string]bool)
-	for range 100 {
-		a := w.attempts.New(w.browser, "keycloak", testOP, "")
-		for _, secret := range []string{a.State, a.Nonce, a.Verifier, NewBrowserSecret()} {
-			if raw, err := base64.RawURLEncoding.DecodeString(secret); err != nil || len(raw) != 32 || seen[secret] {
-				t.Fatalf("%q holds %d bytes, %v, seen %v", secret, len(raw), err, seen[secret])
-			}
-			seen[secret] = true
-		}
-		if strings.Contains(a.Browser, w.browser) || a.Browser == "" {
-			t.Errorf("the attempt remembers the browser as %q", a.Browser)
-		}
-	}
-	w.wantNoAttempt(t, w.browser, w.attempts.New(w.browser, "keycloak", testOP, "").State) // it has not begun
-}
-
+// Of two calls at the same time one finishes the attempt.
 func TestAttemptIsFinishedOnce(t *testing.T) {
 	t.Parallel()
-	w := newWaiting(t)
-	var finished atomic.Int64
-	var wg sync.WaitGroup
-	for range 50 {
-		wg.Go(func() {
-			got, err := w.attempts.Finish(t.Context(), w.browser, w.attempt.State)
-			switch {
-			case err == nil && got != nil:
-				finished.Add(1)
-			case got != nil || !errors.Is(err, ErrNoAttempt):
-				t.Errorf("got %+v, %v, want no such attempt", got, err)
-			}
-		})
-	}
-	wg.Wait()
-	if n := finished.Load(); n != 1 {
-		t.Errorf("finished %d times, want once", n)
-	}
+	r, browser := newRig(t), NewBrowserSecret()
+	attempt, elsewhere := r.beginAttempt(t, browser), r.elsewhere(t)
+	r.store.once("take attempt:", func() { elsewhere.wantAttempt(t, browser, attempt) })
+	r.wantNoAttempt(t, browser, attempt.State)
 }
 
 // A state is useless in another browser, and so is what resembles a state. Trying it does
 // no harm.
 func TestAttemptOfAnotherBrowser(t *testing.T) {
 	t.Parallel()
-	w := newWaiting(t)
-	raw, _ := base64.RawURLEncoding.DecodeString(w.attempt.State)
-	for _, browser := range []string{NewBrowserSecret(), "", w.attempt.Browser, w.browser + "=", w.browser[:42], strings.ToUpper(w.browser)} {
-		w.wantNoAttempt(t, browser, w.attempt.State)
+	r, own := newRig(t), NewBrowserSecret()
+	a := r.beginAttempt(t, own)
+	if strings.Contains(a.Browser, own) || a.Browser == "" {
+		t.Errorf("the attempt remembers the browser as %q", a.Browser)
 	}
-	w.wantNoAttempt(t, "", w.begin(t, "").State) // no attempt is without a browser
+	nobodys := r.beginAttempt(t, "") // no attempt is without a browser
+	r.store.takeCalls()
+	r.wantNoAttempt(t, "", nobodys.State)
+	for _, browser := range []string{NewBrowserSecret(), "", a.Browser, own + "=", own[:42], strings.ToUpper(own)} {
+		r.wantNoAttempt(t, browser, a.State)
+	}
 	for _, state := range []string{
-		"", "x", w.attempt.State[:42], w.attempt.State + "A", w.attempt.State + "=", " " + w.attempt.State, w.attempt.State + "\n", string(raw),
-		hashed([]byte(w.attempt.State)), attemptKey(w.attempt.State), w.attempt.Nonce, w.attempt.Verifier, w.browser, w.attempt.Browser,
-		loosen(t, w.attempt.State), strings.ToUpper(w.attempt.State), "\x00", "\xff", strings.Repeat("A", 1<<20),
+		"", a.State[:42], a.State + "A", a.State + "=", " " + a.State, a.State + "\n", decoded(t, a.State), loosen(t, a.State), strings.ToUpper(a.State),
+		hashed([]byte(a.State)), attemptKey(a.State), a.Nonce, a.Verifier, own, a.Browser, "\x00", strings.Repeat("A", 1<<20),
 	} {
-		w.wantNoAttempt(t, w.browser, state)
+		r.wantNoAttempt(t, own, state)
 	}
-	for _, call := range w.store.takeCalls() {
-		if strings.HasPrefix(call, "take ") || strings.HasPrefix(call, "delete ") {
-			t.Errorf("another browser could %s", call)
-		}
-	}
-	must(w.attempts.Finish(t.Context(), w.browser, w.attempt.State))(t)
-}
-
-func TestAttemptLifetime(t *testing.T) {
-	t.Parallel()
-	w := newWaiting(t)
-	second := w.begin(t, w.browser)
-	third := w.begin(t, w.browser) // one browser, several tabs
-	w.clock.Advance(10*time.Minute - 1)
-	for _, want := range []*Attempt{third, w.attempt} {
-		if got, err := w.attempts.Finish(t.Context(), w.browser, want.State); err != nil || got.Nonce != want.Nonce {
-			t.Errorf("before its end: got %+v, %v, want %+v", got, err, want)
-		}
-	}
-	w.clock.Advance(1)
-	w.wantNoAttempt(t, w.browser, second.State)
-	if n, err := w.store.Store.(store.Counter).Count(t.Context(), ""); n != 0 || err != nil {
-		t.Errorf("%d records stay, %v", n, err)
-	}
+	r.store.wantReads(t)
+	r.wantAttempt(t, own, a)
 }
 
 // An attempt that was encrypted with another key or for another state is not found.
 func TestSealedAttempts(t *testing.T) {
 	t.Parallel()
-	w := newWaiting(t)
-	other := NewAttempts(w.store, testBox(t, "another"), w.clock.Now)
-	if got, err := other.Finish(t.Context(), w.browser, w.attempt.State); got != nil || !errors.Is(err, ErrNoAttempt) {
-		t.Errorf("with another key: got %+v, %v", got, err)
-	}
-	sealed := must(w.store.Get(t.Context(), attemptKey(w.attempt.State)))(t)
+	r, browser := newRig(t), NewBrowserSecret()
+	attempt := r.beginAttempt(t, browser)
+	r.instance(t, func(r *rig) { r.box = testBox(t, "another") }).wantNoAttempt(t, browser, attempt.State)
+	sealed := must(r.store.Get(t.Context(), attemptKey(attempt.State)))(t)
 	elsewhere := newSecretText()
-	noError(t, w.store.Put(t.Context(), attemptKey(elsewhere), sealed, time.Time{}))
-	w.wantNoAttempt(t, w.browser, elsewhere)
-	noError(t, w.store.Put(t.Context(), attemptKey("damaged"), w.attempts.box.Seal([]byte(`{"provider":7`), attemptKey("damaged")), time.Time{}))
-	if got, err := w.attempts.Finish(t.Context(), w.browser, "damaged"); got != nil || err == nil || errors.Is(err, ErrNoAttempt) {
+	noError(t, r.store.Put(t.Context(), attemptKey(elsewhere), sealed, time.Time{}))
+	r.wantNoAttempt(t, browser, elsewhere)
+	noError(t, r.store.Put(t.Context(), attemptKey("damaged"), r.box.Seal([]byte(`{"provider":7`), attemptKey("damaged")), time.Time{}))
+	if got, err := r.attempts.Finish(t.Context(), browser, "damaged"); got != nil || err == nil || errors.Is(err, ErrNoAttempt) {
 		t.Errorf("damaged: got %+v, %v, want an error that decides nothing", got, err)
 	}
 }
@@ -177,8 +110,8 @@ func TestValidBrowser(t *testing.T) {
 		t.Errorf("%q is refused", good)
 	}
 	for _, bad := range []string{
-		"", "x", good[:42], good + "A", good + "=", good[:20] + "\n" + good[20:], good[:20] + "\n" + good[21:], loosen(t, good),
-		base64.RawURLEncoding.EncodeToString(randomBytes(31)), base64.RawURLEncoding.EncodeToString(randomBytes(33)), strings.Repeat("A", 1<<20),
+		"", good[:42], good + "A", good + "=", good[:20] + "\n" + good[20:], good[:20] + "\n" + good[21:], loosen(t, good),
+		base64url(randomBytes(31)), base64url(randomBytes(33)), strings.Repeat("A", 1<<20),
 	} {
 		if ValidBrowserSecret(bad) {
 			t.Errorf("%q passes", bad)

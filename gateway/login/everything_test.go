@@ -20,27 +20,22 @@ import (
 	"authgate/policy"
 )
 
-// everything is one login of each kind over one store.
+// everything is one login of each kind, and an attempt to log in.
 type everything struct {
-	*issuers
-	*waiting
-	d                *delegation
-	store            *recordingStore
-	local, delegated *signedIn
-	jwt              string
+	*rig
+	local, remote *signedIn
+	jwt           string // of the issuer plain
+	browser       string
+	attempt       *Attempt
 }
 
 func newEverything(tb testing.TB) *everything {
 	tb.Helper()
-	e := &everything{issuers: newIssuers(tb, func(m *mechanisms) { m.refreshOptions.Bind = []string{BindUserAgent, BindIP} })}
-	e.store = e.issuers.store
-	clock := e.issuers.clock
-	e.d = newDelegation(tb, func(d *delegation) { d.clock, d.now, d.store = clock, clock.Now, e.store })
-	e.waiting = &waiting{clock: clock, store: e.store, attempts: NewAttempts(e.store, testBox(tb, "of the tests"), clock.Now), browser: NewBrowserSecret()}
-	e.waiting.attempt = e.waiting.begin(tb, e.browser)
+	e := &everything{rig: newRig(tb, func(r *rig) { r.refreshOptions.Bind = []string{BindUserAgent, BindIP} }), browser: NewBrowserSecret()}
+	e.attempt = e.beginAttempt(tb, e.browser)
 	e.jwt = jwtOf(e.plain.issuer)
 	e.plain.knows(e.jwt, e.access("one"))
-	e.local, e.delegated = e.issuers.signIn(tb, "alice"), e.d.signIn(tb, e.d.grant("user"))
+	e.local, e.remote = e.signIn(tb, "alice"), e.signInAt(tb, e.grant("user"))
 	return e
 }
 
@@ -48,7 +43,7 @@ func TestIdentities(t *testing.T) {
 	t.Parallel()
 	e := newEverything(t)
 	e.asked.knows("opaque", e.access(""))
-	now := e.issuers.clock.Now()
+	now := e.now()
 	local := policy.Identity{
 		Username: "alice", Subject: "local:alice", Name: "Alice Example", Email: "alice@example.org", Roles: []string{"user", "admin"},
 		Mechanism: policy.Session, Provider: "local", Login: e.local.login.ID, Expires: now.Add(time.Hour),
@@ -61,138 +56,145 @@ func TestIdentities(t *testing.T) {
 	}
 	opaque := carol
 	opaque.Subject, opaque.Provider = "asked:7", "asked"
-	for name, test := range map[string]struct {
+	remote := policy.Identity{
+		Username: "alice", Subject: "keycloak:" + testPerson, Name: "Alice Example", Email: "alice@example.org",
+		Roles: []string{"user"}, Claims: map[string]any{"department": "sales"},
+		Mechanism: policy.OIDC, Provider: "keycloak", Login: e.remote.login.ID, Expires: now.Add(time.Hour),
+	}
+	for _, test := range []struct {
 		mechanism auth.Authenticator
 		creds     auth.Credentials
 		want      policy.Identity
 	}{
-		"session": {e.session, auth.Credentials{Session: e.local.session}, local},
-		"delegated session": {e.d.session, auth.Credentials{Delegated: e.delegated.session}, policy.Identity{
-			Username: "alice", Subject: "keycloak:" + testPerson, Name: "Alice Example", Email: "alice@example.org",
-			Roles: []string{"user"}, Claims: map[string]any{"department": "sales"},
-			Mechanism: policy.OIDC, Provider: "keycloak", Login: e.delegated.login.ID, Expires: now.Add(time.Hour),
-		}},
-		"access token":           {e.bearers, auth.Credentials{Scheme: "bearer", Value: e.local.access}, byToken},
-		"access token, cookie":   {e.bearers, auth.Credentials{Access: e.local.access}, byToken},
-		"token of an issuer":     {e.bearers, auth.Credentials{Scheme: "bearer", Value: e.jwt}, carol},
-		"opaque token of issuer": {e.bearers, auth.Credentials{Scheme: "bearer", Value: "opaque"}, opaque},
+		{e.session, auth.Credentials{Session: e.local.session}, local},
+		{e.delegated, auth.Credentials{Delegated: e.remote.delegated}, remote},
+		{e.bearers, auth.Credentials{Scheme: "bearer", Value: e.local.access}, byToken},
+		{e.bearers, auth.Credentials{Access: e.local.access}, byToken},
+		{e.bearers, auth.Credentials{Scheme: "bearer", Value: e.jwt}, carol},
+		{e.bearers, auth.Credentials{Scheme: "bearer", Value: "opaque"}, opaque},
 	} {
 		got, err := test.mechanism.Authenticate(t.Context(), &test.creds)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		} else if diff := cmp.Diff(&test.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
+		if diff := cmp.Diff(&test.want, got); err != nil || diff != "" {
+			t.Errorf("%+v: %v (-want +got):\n%s", test.creds, err, diff)
 		}
 	}
-	if len(e.plain.introspected)+len(e.asked.verified) != 0 {
-		t.Errorf("asked were %+v and %+v", e.plain, e.asked)
-	}
 	if sid, err := e.session.LoginOf(t.Context(), e.local.session); err != nil || sid != e.local.login.ID {
-		t.Errorf("LoginOf: got %q, %v", sid, err)
+		t.Errorf("LoginOf: got %q, %v, want %q", sid, err, e.local.login.ID)
 	}
 	if got := e.session.Challenge(&auth.Credentials{Session: e.local.session}); got != "" {
 		t.Errorf("the challenge is %q, want none for cookies", got)
 	}
-	if l, d := e.session.Lifetime(), e.d.session.Lifetime(); l != time.Hour || d != time.Hour {
-		t.Errorf("the lifetimes are %v and %v", l, d)
+	if l, d := e.session.Lifetime(), e.delegated.Lifetime(); l != time.Hour || d != time.Hour {
+		t.Errorf("the lifetimes are %v and %v, want an hour", l, d)
 	}
-	if l, d := e.local.login, e.delegated.login; l.Subject() != "local:alice" || d.Subject() != "keycloak:"+testPerson || !l.HasTokens() || d.HasTokens() {
+	if l, d := e.local.login, e.remote.login; l.Subject() != local.Subject || d.Subject() != remote.Subject || !l.HasTokens() || d.HasTokens() {
 		t.Errorf("the logins are %+v and %+v", l, d)
 	}
 }
+
+// The first mechanism that finds its credential decides, also in Alive. A store that fails
+// stops the chain.
+func TestChain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s, other := r.signIn(t, "alice"), r.signIn(t, "bob")
+	verifier := auth.NewVerifier(auth.NewHasher(1), auth.NewThrottle(1000, time.Minute, r.now), 10, time.Minute, r.now)
+	service := auth.NewAccounts([]auth.Account{{Username: "service", PasswordHash: alice.PasswordHash}})
+	chain := auth.Chain{auth.NewBasic("authgate", service, verifier), NewBearerTokens(r.bearer, nil), r.session}
+	good, wrong := base64.StdEncoding.EncodeToString([]byte("service:wonderland")), base64.StdEncoding.EncodeToString([]byte("service:wrong"))
+	for _, test := range []struct {
+		name  string
+		creds auth.Credentials
+		want  string // user name; "" when refused
+		err   error
+	}{
+		{"basic before cookies", auth.Credentials{Scheme: "basic", Value: good, Access: s.access, Session: s.session}, "service", nil},
+		{"token before cookies", auth.Credentials{Scheme: "bearer", Value: s.access, Access: other.access, Session: other.session}, "alice", nil},
+		{"access cookie", auth.Credentials{Access: other.access, Session: s.session}, "bob", nil},
+		{"session beside what is the application's", auth.Credentials{Scheme: "digest", Value: "x", Session: s.session}, "alice", nil},
+		{"nothing", auth.Credentials{}, "", auth.ErrNoCredentials},
+		{"another scheme", auth.Credentials{Scheme: "negotiate", Value: "x"}, "", auth.ErrNoCredentials},
+		{"bad basic beside good cookies", auth.Credentials{Scheme: "basic", Value: wrong, Access: s.access, Session: s.session}, "", auth.ErrRejected},
+		{"malformed basic beside a good session", auth.Credentials{Scheme: "basic", Value: "?", Session: s.session}, "", auth.ErrRejected},
+		{"bad token beside a good session", auth.Credentials{Scheme: "bearer", Value: "x", Session: s.session}, "", auth.ErrRejected},
+		{"bad access cookie beside a good session", auth.Credentials{Access: "x", Session: s.session}, "", auth.ErrRejected},
+		{"empty token beside good cookies", auth.Credentials{Scheme: "bearer", Access: s.access, Session: s.session}, "", auth.ErrRejected},
+	} {
+		id, err := chain.Authenticate(t.Context(), &test.creds)
+		if !errors.Is(err, test.err) || (id != nil) != (test.want != "") || id != nil && id.Username != test.want {
+			t.Errorf("%s: got %+v, %v, want %q, %v", test.name, id, err, test.want, test.err)
+		}
+		if again, err := chain.Alive(t.Context(), &test.creds); again != id || !errors.Is(err, test.err) {
+			t.Errorf("%s: Alive got %+v, %v, want %+v, %v", test.name, again, err, id, test.err)
+		}
+	}
+	r.store.fails("get revoked:")
+	wantNoAnswer(t)(chain.Authenticate(t.Context(), &auth.Credentials{Access: s.access, Session: s.session}))
+	r.store.fails("")
+	r.clock.Advance(15 * time.Minute)
+	wantRejected(t, auth.DetailBadToken, "expired")(chain.Alive(t.Context(), &auth.Credentials{Scheme: "bearer", Value: s.access, Session: s.session}))
+	id, err := (auth.Chain{}).Authenticate(t.Context(), &auth.Credentials{Session: s.session})
+	wantNothing(t, id, err)
+	want := []auth.Challenge{`Basic realm="authgate", charset="UTF-8"`, `Bearer realm="authgate"`}
+	if got := chain.Challenges(&auth.Credentials{}); !slices.Equal(got, want) {
+		t.Errorf("the challenges are %q, want %q", got, want)
+	}
+}
+
+func errorOf[T any](_ T, err error) error { return err }
 
 // A store that fails decides nothing: the error is not a rejection, tells no
 // secret, and the same call succeeds once the store works again.
 func TestFailingStore(t *testing.T) {
 	t.Parallel()
+	const once = false
 	for name, test := range map[string]struct {
-		failing []string
-		do      func(*everything, context.Context) error
+		failing string
+		repeats bool // it can be done again
+		do      func(*everything) error
 	}{
-		"session": {[]string{"get session:", "get login:"}, func(e *everything, ctx context.Context) error {
-			_, err := e.session.Authenticate(ctx, &auth.Credentials{Session: e.local.session})
-			return err
+		"session":     {"get session:, get login:", true, func(e *everything) error { return errorOf(e.bySession(t, e.local)) }},
+		"session sid": {"get session:", true, func(e *everything) error { return errorOf(e.session.LoginOf(t.Context(), e.local.session)) }},
+		"delegated":   {"get session:, get login:, get user:", true, func(e *everything) error { return errorOf(e.bySession(t, e.remote)) }},
+		"token":       {"get revoked:, get login:", true, func(e *everything) error { return errorOf(e.byBearer(t, e.local.access)) }},
+		"token sid":   {"get revoked:, get login:", true, func(e *everything) error { return errorOf(e.bearer.LoginOf(t.Context(), e.local.access)) }},
+		"issuer's":    {"get revoked:", true, func(e *everything) error { return errorOf(e.byBearer(t, e.jwt)) }},
+		"its end":     {"get revoked:, put revoked:", once, func(e *everything) error { return errorOf(e.bearers.Revoke(t.Context(), e.jwt)) }},
+		"end of a token without a login": {"get revoked:, put revoked:", once, func(e *everything) error {
+			return errorOf(e.bearers.Revoke(t.Context(), e.forge(t, e.local).with(map[string]any{"sid": nil}).token()))
 		}},
-		"sid of a session": {[]string{"get session:"}, func(e *everything, ctx context.Context) error {
-			_, err := e.session.LoginOf(ctx, e.local.session)
-			return err
-		}},
-		"delegated session": {[]string{"get session:", "get login:", "get user:"}, func(e *everything, ctx context.Context) error {
-			_, err := e.d.session.Authenticate(ctx, &auth.Credentials{Delegated: e.delegated.session})
-			return err
-		}},
-		"access token": {[]string{"get revoked:", "get login:"}, func(e *everything, ctx context.Context) error {
-			_, err := e.bearers.Authenticate(ctx, &auth.Credentials{Scheme: "bearer", Value: e.local.access})
-			return err
-		}},
-		"sid of an access token": {[]string{"get revoked:", "get login:"}, func(e *everything, ctx context.Context) error {
-			_, err := e.bearer.LoginOf(ctx, e.local.access)
-			return err
-		}},
-		"token of a trusted issuer": {[]string{"get revoked:"}, func(e *everything, ctx context.Context) error {
-			_, err := e.bearers.Authenticate(ctx, &auth.Credentials{Scheme: "bearer", Value: e.jwt})
-			return err
-		}},
-		"revocation of such a token": {[]string{"get revoked:", "put revoked:"}, func(e *everything, ctx context.Context) error {
-			_, err := e.bearers.Revoke(ctx, e.jwt)
-			return err
-		}},
-		"revocation of a token without a login": {[]string{"get revoked:", "put revoked:"}, func(e *everything, ctx context.Context) error {
-			_, err := e.bearers.Revoke(ctx, (&forger{
-				header: map[string]any{"alg": "HS256"}, sign: signHS256(testSecret),
-				claims: map[string]any{"iss": testIssuer, "sub": "alice", "aud": "authgate", "jti": "two", "exp": e.issuers.clock.Now().Unix() + 900},
-			}).token())
-			return err
-		}},
-		"refresh token": {[]string{"get refresh:", "get login:", "swap refresh:"}, func(e *everything, ctx context.Context) error {
-			_, err := e.refresh.Rotate(ctx, e.local.refresh, testDevice())
-			return err
-		}},
-		"sid of a refresh token": {[]string{"get refresh:"}, func(e *everything, ctx context.Context) error {
-			_, err := e.refresh.LoginOf(ctx, e.local.refresh)
-			return err
-		}},
-		"beginning an attempt": {[]string{"put attempt:"}, func(e *everything, ctx context.Context) error {
-			return e.attempts.Begin(ctx, netip.Addr{}, e.attempts.New(e.browser, "keycloak", testOP, ""))
-		}},
-		"finishing an attempt": {[]string{"get attempt:", "take attempt:"}, func(e *everything, ctx context.Context) error {
-			_, err := e.attempts.Finish(ctx, e.browser, e.attempt.State)
-			return err
-		}},
-		"front-channel logout": {[]string{"get group:", "swap group:", "take login:"}, func(e *everything, ctx context.Context) error {
-			_, err := e.d.users.FrontChannel(ctx, "keycloak", "session at the provider")
-			if alive, _ := e.d.session.Alive(ctx, &auth.Credentials{Delegated: e.delegated.session}); err == nil && alive != nil {
+		"refresh":        {"get refresh:, get login:, swap refresh:", once, func(e *everything) error { return errorOf(e.rotate(t, e.local.refresh)) }},
+		"refresh sid":    {"get refresh:", true, func(e *everything) error { return errorOf(e.refresh.LoginOf(t.Context(), e.local.refresh)) }},
+		"begin attempt":  {"put attempt:", true, func(e *everything) error { return e.attempts.Begin(t.Context(), netip.Addr{}, e.attempt) }},
+		"finish attempt": {"get attempt:, take attempt:", once, func(e *everything) error { return errorOf(e.attempts.Finish(t.Context(), e.browser, e.attempt.State)) }},
+		"front channel": {"get group:, swap group:, take login:", once, func(e *everything) error {
+			_, err := e.users.FrontChannel(t.Context(), "keycloak", testSession)
+			if alive, _ := e.bySession(t, e.remote); err == nil && alive != nil {
 				return errors.New("the login is alive")
 			}
 			return err
 		}},
 	} {
-		for _, warm := range []bool{false, true} {
+		for _, warm := range []bool{false, test.repeats} {
 			e := newEverything(t)
-			if warm && !slices.Contains([]string{"refresh token", "finishing an attempt"}, name) && !strings.Contains(name, "revocation") {
-				if err := test.do(e, t.Context()); err != nil {
-					t.Fatalf("%s: %v", name, err)
-				}
-				if strings.Contains(name, "logout") {
-					e = newEverything(t)
-				}
+			if warm {
+				noError(t, test.do(e))
 			}
-			for _, failing := range test.failing {
+			for failing := range strings.SplitSeq(test.failing, ", ") {
 				e.store.fails(failing)
-				err := test.do(e, t.Context())
-				wantNoAnswer(t)(nil, err)
-				if !errors.Is(err, errStore) || errors.Is(err, ErrNoAttempt) {
+				err := test.do(e)
+				wantNoAnswer(t, errStore)(nil, err)
+				if errors.Is(err, ErrNoAttempt) {
 					t.Errorf("%s, %s, warm %v: got %v, want the error of the store", name, failing, warm, err)
-					continue
 				}
-				for _, secret := range []string{e.local.session, e.local.access, e.local.refresh, e.delegated.session, e.attempt.State, e.attempt.Nonce, e.attempt.Verifier, e.browser} {
-					if strings.Contains(err.Error(), secret) {
+				for _, secret := range []string{e.local.session, e.local.access, e.local.refresh, e.remote.delegated, e.attempt.State, e.attempt.Nonce, e.attempt.Verifier, e.browser} {
+					if err != nil && strings.Contains(err.Error(), secret) {
 						t.Errorf("%s, %s: the error tells a secret: %v", name, failing, err)
 					}
 				}
 			}
 			e.store.fails("")
-			if err := test.do(e, t.Context()); err != nil {
+			if err := test.do(e); err != nil {
 				t.Errorf("%s, warm %v, when the store works again: %v", name, warm, err)
 			}
 		}
@@ -207,19 +209,19 @@ func TestStoreFailingLate(t *testing.T) {
 	e.store.late = true
 	e.store.fails("take attempt:")
 	if got, err := e.attempts.Finish(t.Context(), e.browser, e.attempt.State); got != nil || !errors.Is(err, errStore) || errors.Is(err, ErrNoAttempt) {
-		t.Errorf("finishing an attempt: got %+v, %v", got, err)
+		t.Errorf("finishing an attempt: got %+v, %v, want the error of the store", got, err)
 	}
 	e.store.fails("")
 	e.wantNoAttempt(t, e.browser, e.attempt.State)
 	for _, failing := range []string{"swap group:", "take login:"} {
-		s := e.d.signIn(t, e.d.grant("user"))
+		s := e.signInAt(t, e.grant("user"))
 		e.store.fails(failing)
-		_, err := e.d.users.FrontChannel(t.Context(), "keycloak", "session at the provider")
+		_, err := e.users.FrontChannel(t.Context(), "keycloak", testSession)
 		wantNoAnswer(t, errStore)(nil, err)
 		e.store.fails("")
-		must(e.d.users.FrontChannel(t.Context(), "keycloak", "session at the provider"))(t)
-		e.d.wantOut(t, s)
-		e.issuers.clock.Advance(time.Second) // a login needs an attempt that began after the logout
+		must(e.users.FrontChannel(t.Context(), "keycloak", testSession))(t)
+		e.wantOut(t, s)
+		e.clock.Advance(time.Second) // a login needs an attempt that began after the logout
 	}
 }
 
@@ -228,53 +230,34 @@ func TestStoreFailingLate(t *testing.T) {
 // allocations.
 func TestWarmRequests(t *testing.T) {
 	e := newEverything(t)
+	login, remote := "get login:"+e.local.login.ID, "get login:"+e.remote.login.ID
 	for _, test := range []struct {
-		name      string
-		mechanism func(*Logins) auth.Authenticator
+		mechanism func(*rig) auth.Authenticator
 		creds     auth.Credentials
 		calls     []string
 	}{
-		{
-			"session", func(l *Logins) auth.Authenticator { return NewSessions(e.sessionOptions, e.accounts, l) },
-			auth.Credentials{Session: e.local.session}, []string{"get " + e.local.login.Handles[0], "get login:" + e.local.login.ID},
-		},
-		{
-			"delegated session", func(l *Logins) auth.Authenticator { return NewDelegatedSessions(NewUsers(e.d.options, l)) },
-			auth.Credentials{Delegated: e.delegated.session},
-			[]string{"get " + e.delegated.login.Handles[0], "get login:" + e.delegated.login.ID, "get user:keycloak:" + testPerson},
-		},
-		{
-			"access token", func(l *Logins) auth.Authenticator { return NewAccessTokens(e.bearerOptions, e.keys, e.accounts, l) },
-			auth.Credentials{Scheme: "bearer", Value: e.local.access}, []string{"get revoked:", "get login:" + e.local.login.ID},
-		},
-		{
-			"token of a trusted issuer", func(l *Logins) auth.Authenticator {
-				trusted := must(NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: e.plain}}, l, e.issuers.clock.Now))(t)
-				return NewBearerTokens(e.bearer, trusted)
-			},
-			auth.Credentials{Scheme: "bearer", Value: e.jwt}, []string{"get revoked:"},
-		},
+		{func(r *rig) auth.Authenticator { return r.session }, auth.Credentials{Session: e.local.session}, []string{"get " + e.local.login.Handles[0], login}},
+		{func(r *rig) auth.Authenticator { return r.delegated }, auth.Credentials{Delegated: e.remote.delegated}, []string{"get " + e.remote.login.Handles[0], remote, "get user:keycloak:" + testPerson}},
+		{func(r *rig) auth.Authenticator { return r.bearer }, auth.Credentials{Scheme: "bearer", Value: e.local.access}, []string{"get revoked:", login}},
+		{func(r *rig) auth.Authenticator { return r.bearers }, auth.Credentials{Scheme: "bearer", Value: e.jwt}, []string{"get revoked:"}},
 	} {
-		recorded := test.mechanism(NewLogins(e.store, e.issuers.clock.Now))
-		first, err := recorded.Authenticate(t.Context(), &test.creds)
-		if err != nil {
-			t.Fatalf("%s: %v", test.name, err)
-		}
+		recorded := test.mechanism(e.instance(t))
+		first := must(recorded.Authenticate(t.Context(), &test.creds))(t)
 		e.store.takeCalls()
 		if again, err := recorded.Authenticate(t.Context(), &test.creds); err != nil || again != first {
-			t.Errorf("%s: got %p, %v, want %p again", test.name, again, err, first)
+			t.Errorf("%+v: got %p, %v, want %p again", test.creds, again, err, first)
 		}
 		if calls := e.store.takeCalls(); !slices.EqualFunc(calls, test.calls, strings.HasPrefix) {
-			t.Errorf("%s: the store was asked %q, want %q", test.name, calls, test.calls)
+			t.Errorf("%+v: the store was asked %q, want %q", test.creds, calls, test.calls)
 		}
-		mechanism := test.mechanism(NewLogins(e.store.Store, e.issuers.clock.Now))
+		unrecorded := test.mechanism(e.unrecorded(t))
 		allocations := testing.AllocsPerRun(100, func() {
-			if _, err := mechanism.Authenticate(t.Context(), &test.creds); err != nil {
+			if _, err := unrecorded.Authenticate(t.Context(), &test.creds); err != nil {
 				t.Fatal(err)
 			}
 		})
 		if allocations != 0 {
-			t.Errorf("%s: %v allocations, want none", test.name, allocations)
+			t.Errorf("%+v: %v allocations, want none", test.creds, allocations)
 		}
 	}
 }
@@ -300,19 +283,19 @@ func holds(record []byte, text string) bool {
 func TestStoreHoldsNoReadableSecret(t *testing.T) {
 	t.Parallel()
 	e := newEverything(t)
-	grant, renewed := e.d.grant("user"), e.d.grant("user")
-	s := e.d.signIn(t, grant)
-	e.d.op.answers(func(context.Context) (*provider.Grant, error) { return renewed, nil })
-	e.issuers.clock.Advance(15 * time.Minute)
-	e.d.users.renewOnce(s.login)
-	tokens, err := e.d.users.Tokens(&Login{ID: s.login.ID, Delegated: stored[Login](t, e.store, loginPrefix+s.login.ID).Delegated})
+	grant, renewed := e.grant("user"), e.grant("user")
+	s := e.signInAt(t, grant)
+	e.op.answers(func(context.Context, string) (*provider.Grant, error) { return renewed, nil })
+	e.clock.Advance(15 * time.Minute)
+	e.users.renewOnce(s.login)
+	tokens, err := e.users.Tokens(&Login{ID: s.login.ID, Delegated: stored[Login](t, e.store, loginPrefix+s.login.ID).Delegated})
 	if err != nil || tokens.Refresh != renewed.Tokens.Refresh {
 		t.Fatalf("the tokens were not renewed, so that less is shown: %v", err)
 	}
 	secrets := map[string]string{
 		"access token": grant.Tokens.Access, "refresh token": grant.Tokens.Refresh, "ID token": grant.Tokens.ID,
 		"new access token": renewed.Tokens.Access, "new refresh token": renewed.Tokens.Refresh, "new ID token": renewed.Tokens.ID,
-		"state": e.attempt.State, "nonce": e.attempt.Nonce, "verifier": e.attempt.Verifier, "browser": e.browser, "delegated session": s.session,
+		"state": e.attempt.State, "nonce": e.attempt.Nonce, "verifier": e.attempt.Verifier, "browser": e.browser, "delegated session": s.delegated,
 		"session": e.local.session, "own access token": e.local.access, "address": "192.0.2.7", "user agent": "test/1",
 	}
 	for name, token := range map[string]string{"own refresh token": e.local.refresh, "rotated refresh token": e.wantRotated(t, e.local.refresh)} {

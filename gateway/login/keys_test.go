@@ -5,7 +5,6 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -14,18 +13,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
-)
 
-func loadKeys(tb testing.TB, algorithm, secret, privateKey, dataDir string) *Keys {
-	tb.Helper()
-	return must(LoadKeys(algorithm, secret, privateKey, dataDir))(tb)
-}
+	"github.com/google/go-cmp/cmp"
+)
 
 // wantSameKeys fails the test unless each verifies what the other signs, with one kid.
 func wantSameKeys(tb testing.TB, a, b *Keys) {
 	tb.Helper()
 	if a.id == "" || a.id != b.id || a.method.Alg() != b.method.Alg() {
-		tb.Errorf("the kids are %q and %q", a.id, b.id)
+		tb.Errorf("the kids are %q and %q, want one", a.id, b.id)
 	}
 	for _, pair := range [][2]*Keys{{a, b}, {b, a}} {
 		signature := must(pair[0].method.Sign("input", pair[0].sign))(tb)
@@ -35,30 +31,35 @@ func wantSameKeys(tb testing.TB, a, b *Keys) {
 	}
 }
 
+// wantFiles fails the test unless the directory has exactly these files, for their owner alone.
+func wantFiles(tb testing.TB, dir string, want ...string) {
+	tb.Helper()
+	entries := must(os.ReadDir(dir))(tb)
+	if !slices.EqualFunc(entries, want, func(entry os.DirEntry, name string) bool {
+		info, err := entry.Info()
+		return err == nil && entry.Name() == name && info.Mode() == 0o600
+	}) {
+		tb.Errorf("the directory has %v, want %q of mode 0600", entries, want)
+	}
+}
+
 func TestGeneratedKeysAreKept(t *testing.T) {
 	t.Parallel()
 	for algorithm, file := range map[string]string{"HS256": "token.secret", "RS256": "token.pem"} {
 		t.Run(algorithm, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			first := loadKeys(t, algorithm, "", "", dir)
-			info, err := os.Stat(filepath.Join(dir, file))
-			if err != nil || info.Mode() != 0o600 {
-				t.Errorf("got %v, %v, want a file of mode 0600", info, err)
-			}
-			wantSameKeys(t, first, loadKeys(t, algorithm, "", "", dir))
-			if other := loadKeys(t, algorithm, "", "", t.TempDir()); other.id == first.id {
+			first := must(LoadKeys(algorithm, "", "", dir))(t)
+			wantSameKeys(t, first, must(LoadKeys(algorithm, "", "", dir))(t))
+			wantFiles(t, dir, file)
+			if other := must(LoadKeys(algorithm, "", "", t.TempDir()))(t); other.id == first.id {
 				t.Error("two data directories have one key")
 			}
-			entries, err := os.ReadDir(dir)
-			if err != nil || len(entries) != 1 {
-				t.Errorf("got %v, %v, want the key file alone", entries, err)
-			}
 			if public, ok := first.verify.(*rsa.PublicKey); ok && public.N.BitLen() != 3072 {
-				t.Errorf("got a key of %d bits", public.N.BitLen())
+				t.Errorf("got a key of %d bits, want 3072", public.N.BitLen())
 			}
 			if secret, ok := first.sign.([]byte); ok && len(secret) < 32 {
-				t.Errorf("got a secret of %d bytes", len(secret))
+				t.Errorf("got a secret of %d bytes, want 32", len(secret))
 			}
 		})
 	}
@@ -66,27 +67,17 @@ func TestGeneratedKeysAreKept(t *testing.T) {
 
 func TestGivenKeys(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	secret := strings.Repeat("s", 32)
-	given := loadKeys(t, "HS256", secret, "", dir)
-	wantSameKeys(t, given, loadKeys(t, "HS256", secret, "", dir))
-	if string(given.sign.([]byte)) != secret {
-		t.Error("the secret is not its raw bytes")
+	dir, secret := t.TempDir(), strings.Repeat("s", 32)
+	given := must(LoadKeys("HS256", secret, "", dir))(t)
+	wantSameKeys(t, given, must(LoadKeys("HS256", secret, "", dir))(t))
+	if string(given.sign.([]byte)) != secret || strings.Contains(given.id, secret[:4]) {
+		t.Errorf("got the secret %q and the kid %q, want the raw bytes, and nothing of them in the kid", given.sign, given.id)
 	}
-	if strings.Contains(given.id, secret[:4]) {
-		t.Errorf("the kid %q tells of the secret", given.id)
-	}
-
 	key := must(testRSA())(t)
-	pkcs8 := must(x509.MarshalPKCS8PrivateKey(key))(t)
-	want := testKeys(t, "RS256")
-	for kind, der := range map[string][]byte{"PRIVATE KEY": pkcs8, "RSA PRIVATE KEY": x509.MarshalPKCS1PrivateKey(key)} {
-		path := writePEM(t, kind, der)
-		wantSameKeys(t, want, loadKeys(t, "RS256", "", path, dir))
+	for kind, der := range map[string][]byte{"PRIVATE KEY": must(x509.MarshalPKCS8PrivateKey(key))(t), "RSA PRIVATE KEY": x509.MarshalPKCS1PrivateKey(key)} {
+		wantSameKeys(t, testKeys(t, "RS256"), must(LoadKeys("RS256", "", writePEM(t, kind, der), dir))(t))
 	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
-		t.Errorf("got %v, %v, want nothing generated", entries, err)
-	}
+	wantFiles(t, dir) // nothing is generated
 }
 
 func writePEM(tb testing.TB, kind string, der []byte) string {
@@ -98,32 +89,30 @@ func writePEM(tb testing.TB, kind string, der []byte) string {
 
 func TestLoadKeysRefuses(t *testing.T) {
 	t.Parallel()
-	key := must(testRSA())(t)
-	public := must(x509.MarshalPKIXPublicKey(key.Public()))(t)
-	file := func(name, content string) (dir string) {
+	public := must(x509.MarshalPKIXPublicKey(must(testRSA())(t).Public()))(t)
+	weak := writePEM(t, "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(must(rsa.GenerateKey(rand.Reader, 1024))(t)))
+	holding := func(name, content string) (dir string) {
 		dir = t.TempDir()
 		noError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 		return dir
 	}
-	weak := must(rsa.GenerateKey(rand.Reader, 1024))(t)
 	missing := filepath.Join(t.TempDir(), "missing")
 	for _, test := range []struct {
 		name, algorithm, secret, key, dir string
 		want                              []string
 	}{
-		{name: "short secret", algorithm: "HS256", secret: strings.Repeat("s", 31), want: []string{"31 bytes", "at least 32"}},
-		{name: "short secret kept", algorithm: "HS256", dir: file("token.secret", "short"), want: []string{"token.secret", "5 bytes", "at least 32"}},
-		{name: "empty secret kept", algorithm: "HS256", dir: file("token.secret", ""), want: []string{"token.secret", "0 bytes"}},
-		{name: "weak key", algorithm: "RS256", key: writePEM(t, "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(weak)), want: []string{"key.pem", "1024 bits", "at least 2048"}},
-		{name: "no key", algorithm: "RS256", key: missing, want: []string{"missing", "no such file"}},
-		{name: "public key", algorithm: "RS256", key: writePEM(t, "PUBLIC KEY", public), want: []string{"key.pem", "private key"}},
-		{name: "no PEM", algorithm: "RS256", dir: file("token.pem", "garbage"), want: []string{"token.pem", "private key"}},
-		{name: "no directory", algorithm: "HS256", dir: missing, want: []string{"missing", "no such file"}},
-		{name: "no directory for a key", algorithm: "RS256", dir: missing, want: []string{"missing", "no such file"}},
-		{name: "none", algorithm: "none", want: []string{`"none" is not supported`, "HS256 or RS256"}},
-		{name: "unknown", algorithm: "ES256", want: []string{`"ES256" is not supported`}},
-		{name: "no algorithm", want: []string{`"" is not supported`}},
-		{name: "small letters", algorithm: "hs256", secret: strings.Repeat("s", 32), want: []string{`"hs256" is not supported`}},
+		{"short secret", "HS256", strings.Repeat("s", 31), "", "", []string{"31 bytes", "at least 32"}},
+		{"short secret kept", "HS256", "", "", holding("token.secret", "short"), []string{"token.secret", "5 bytes", "at least 32"}},
+		{"empty secret kept", "HS256", "", "", holding("token.secret", ""), []string{"token.secret", "0 bytes"}},
+		{"weak key", "RS256", "", weak, "", []string{"key.pem", "1024 bits", "at least 2048"}},
+		{"no key", "RS256", "", missing, "", []string{"missing", "no such file"}},
+		{"public key", "RS256", "", writePEM(t, "PUBLIC KEY", public), "", []string{"key.pem", "private key"}},
+		{"no PEM", "RS256", "", "", holding("token.pem", "garbage"), []string{"token.pem", "private key"}},
+		{"no directory", "HS256", "", "", missing, []string{"missing", "no such file"}},
+		{"no directory for a key", "RS256", "", "", missing, []string{"missing", "no such file"}},
+		{"none", "none", "", "", "", []string{`"none" is not supported`, "HS256 or RS256"}},
+		{"no algorithm", "", "", "", "", []string{`"" is not supported`}},
+		{"small letters", "hs256", strings.Repeat("s", 32), "", "", []string{`"hs256" is not supported`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -146,38 +135,17 @@ func TestLoadKeysRefuses(t *testing.T) {
 func TestJWKS(t *testing.T) {
 	t.Parallel()
 	if got, err := testKeys(t, "HS256").JWKS(); err != nil || string(got) != `{"keys":[]}` {
-		t.Errorf("HS256, whose key is secret: got %s, %v", got, err)
+		t.Errorf("HS256, whose key is secret: got %s, %v, want no keys", got, err)
 	}
-	keys := testKeys(t, "RS256")
-	got := must(keys.JWKS())(t)
-	var set struct {
-		Keys []map[string]string `json:"keys"`
-	}
-	if err := json.Unmarshal(got, &set); err != nil || len(set.Keys) != 1 {
-		t.Fatalf("got %s, %v, want one key", got, err)
-	}
-	key := must(testRSA())(t)
-	n := base64.RawURLEncoding.EncodeToString(key.N.Bytes())
+	keys, n := testKeys(t, "RS256"), base64url(must(testRSA())(t).N.Bytes())
+	var set map[string][]map[string]string
+	noError(t, json.Unmarshal(must(keys.JWKS())(t), &set))
 	// RFC 7638, section 3: the required members, sorted by name.
 	thumbprint := sha256.Sum256(fmt.Appendf(nil, `{"e":"AQAB","kty":"RSA","n":%q}`, n))
-	want := map[string]string{
-		"kty": "RSA", "use": "sig", "alg": "RS256", "e": "AQAB", "n": n,
-		"kid": base64.RawURLEncoding.EncodeToString(thumbprint[:]),
-	}
-	for name, value := range set.Keys[0] {
-		if want[name] != value {
-			t.Errorf("%s is %q, want %q", name, value, want[name])
-		}
-	}
-	if len(set.Keys[0]) != len(want) {
-		t.Errorf("got the members of %s, want these alone: %v", got, want)
-	}
-	if keys.id != want["kid"] {
-		t.Errorf("tokens name the key %q, the set %q", keys.id, want["kid"])
-	}
-	for _, private := range append(slices.Clone(key.Primes), key.D) {
-		if strings.Contains(string(got), base64.RawURLEncoding.EncodeToString(private.Bytes())) {
-			t.Error("the set tells the private key")
-		}
+	kid := base64url(thumbprint[:])
+	// No other member, so nothing of the private key.
+	want := map[string][]map[string]string{"keys": {{"kty": "RSA", "use": "sig", "alg": "RS256", "e": "AQAB", "n": n, "kid": kid}}}
+	if diff := cmp.Diff(want, set); diff != "" || keys.id != kid {
+		t.Errorf("tokens name the key %q; the set (-want +got):\n%s", keys.id, diff)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,59 +20,54 @@ import (
 
 // renewing runs a test in a synctest bubble with its clock. Logins live for 8 hours,
 // tokens for 20 minutes.
-func renewing(t *testing.T, test func(*testing.T, *delegation)) {
+func renewing(t *testing.T, test func(*testing.T, *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		test(t, newDelegation(t, func(d *delegation) { d.now, d.options.Lifetime = time.Now, 8*time.Hour }))
+		test(t, newRig(t, func(r *rig) { r.now, r.usersOptions.Lifetime = time.Now, 8*time.Hour }))
 	})
 }
 
 // answersAfter makes the provider answer after some time.
-func (d *delegation) answersAfter(wait time.Duration, roles ...string) {
-	d.op.answers(func(context.Context) (*provider.Grant, error) {
+func (r *rig) answersAfter(wait time.Duration, roles ...string) {
+	r.op.answers(func(context.Context, string) (*provider.Grant, error) {
 		time.Sleep(wait)
-		return d.grant(roles...), nil
+		return r.grant(roles...), nil
 	})
 }
 
 // wantAsked fails the test unless the provider got that many different refresh tokens.
-func (d *delegation) wantAsked(tb testing.TB, want int) {
+func (r *rig) wantAsked(tb testing.TB, want int) {
 	tb.Helper()
-	synctest.Wait()
-	asked := d.op.refreshes()
+	asked := r.op.questions()
 	if slices.Sort(asked); len(asked) != want || len(slices.Compact(asked)) != want {
 		tb.Errorf("the provider was given %d refresh tokens, want %d different ones", len(asked), want)
 	}
 }
 
 // wantReported fails the test unless exactly these errors were reported.
-func (d *delegation) wantReported(tb testing.TB, s *signedIn, ended bool, errs ...error) {
+func (r *rig) wantReported(tb testing.TB, s *signedIn, ended bool, errs ...error) {
 	tb.Helper()
-	synctest.Wait()
-	got := d.reports.take()
-	if len(got) != len(errs) {
-		tb.Errorf("reported %+v, want %v", got, errs)
-		return
+	got := r.reports.take()
+	same := func(got report, want error) bool {
+		return got.login == s.login.ID && got.ended == ended && errors.Is(got.err, want)
 	}
-	for i, want := range errs {
-		if got[i].login != s.login.ID || got[i].ended != ended || !errors.Is(got[i].err, want) {
-			tb.Errorf("reported %+v, want of %s, ended %v: %v", got[i], s.login.ID, ended, want)
-		}
+	if !slices.EqualFunc(got, errs, same) {
+		tb.Errorf("reported %+v, want of %s, ended %v: %v", got, s.login.ID, ended, errs)
 	}
 }
 
 func TestRenewAt(t *testing.T) {
 	t.Parallel()
 	now := clocktest.New().Now()
-	for name, test := range map[string]struct{ expires, want time.Time }{
-		"an hour":     {now.Add(time.Hour), now.Add(45 * time.Minute)},
-		"20 minutes":  {now.Add(20 * time.Minute), now.Add(15 * time.Minute)},
-		"a minute":    {now.Add(time.Minute), now.Add(45 * time.Second)},
-		"unknown":     {time.Time{}, now.Add(5 * time.Minute)},
-		"a long time": {now.AddDate(80, 0, 0), now.Add(now.AddDate(80, 0, 0).Sub(now) / 4 * 3)},
+	for expires, want := range map[time.Time]time.Duration{
+		now.Add(time.Hour):             45 * time.Minute,
+		now.Add(time.Minute):           45 * time.Second,
+		now.Add(2 * time.Second):       2 * time.Second,
+		{}:                             5 * time.Minute, // unknown
+		now.Add(80 * 8766 * time.Hour): 60 * 8766 * time.Hour,
 	} {
-		if got := renewAt(now, test.expires); !got.Equal(test.want) {
-			t.Errorf("%s: due at %v, want %v", name, got, test.want)
+		if got := renewAt(now, expires).Sub(now); got != want {
+			t.Errorf("tokens that end at %v: due after %v, want %v", expires, got, want)
 		}
 	}
 }
@@ -89,15 +83,15 @@ func TestRequestWaitsForExpiredTokens(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			renewing(t, func(t *testing.T, d *delegation) {
-				s := d.signIn(t, d.grant("user"))
-				d.wantIn(t, s, "user")
-				d.answersAfter(test.takes, "auditor")
+			renewing(t, func(t *testing.T, r *rig) {
+				s := r.signInAt(t, r.grant("user"))
+				r.wantIn(t, s, "user")
+				r.answersAfter(test.takes, "auditor")
 				time.Sleep(20 * time.Minute)
 				start := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), test.leaves)
 				defer cancel()
-				id, err := d.session.Authenticate(ctx, &auth.Credentials{Delegated: s.session})
+				id, err := r.delegated.Authenticate(ctx, &auth.Credentials{Delegated: s.delegated})
 				if waited := time.Since(start); waited != test.wait {
 					t.Errorf("waited %v, want %v", waited, test.wait)
 				}
@@ -110,8 +104,8 @@ func TestRequestWaitsForExpiredTokens(t *testing.T) {
 				time.Sleep(test.takes)
 				synctest.Wait()
 				if test.leaves > 0 {
-					d.wantAsked(t, 1)
-					d.wantIn(t, s, "auditor") // the renewal continues without the request
+					r.wantAsked(t, 1)
+					r.wantIn(t, s, "auditor") // the renewal continues without the request
 				}
 			})
 		})
@@ -125,19 +119,19 @@ func TestRenewalHappensOnce(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"due": 15 * time.Minute, "expired": 20 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			renewing(t, func(t *testing.T, d *delegation) {
-				instances := []*delegation{d, d.instance(nil)}
-				s := d.signIn(t, d.grant("user"))
+			renewing(t, func(t *testing.T, r *rig) {
+				instances := []*rig{r, r.instance(t)}
+				s := r.signInAt(t, r.grant("user"))
 				for _, each := range instances {
 					each.wantIn(t, s, "user") // warm
 				}
-				d.answersAfter(time.Second, "auditor")
+				r.answersAfter(time.Second, "auditor")
 				time.Sleep(wait)
 				var wg sync.WaitGroup
 				var renewed [2]atomic.Int64 // by instance
-				for i := range 100 {
+				for i := range 20 {
 					wg.Go(func() {
-						id, err := instances[i%2].by(t, s)
+						id, err := instances[i%2].bySession(t, s)
 						if err != nil {
 							t.Errorf("request %d: %v", i, err)
 						} else if slices.Equal(id.Roles, []string{"auditor"}) {
@@ -146,49 +140,28 @@ func TestRenewalHappensOnce(t *testing.T) {
 					})
 				}
 				wg.Wait()
-				if got := max(renewed[0].Load(), renewed[1].Load()); name == "expired" && got != 50 {
-					t.Errorf("%d of 50 requests that waited for one renewal got its roles", got)
+				if got := max(renewed[0].Load(), renewed[1].Load()); name == "expired" && got != 10 {
+					t.Errorf("%d of 10 requests that waited for one renewal got its roles", got)
 				}
-				time.Sleep(time.Second)
-				synctest.Wait()
 				for range 3 { // also requests after the renewal
+					time.Sleep(time.Second)
+					synctest.Wait()
 					for _, each := range instances {
 						each.wantIn(t, s, "auditor")
 					}
-					time.Sleep(time.Second)
 				}
 				instances[1].users.renewOnce(s.login) // with a login that was read before the renewal
-				d.wantAsked(t, 1)
-				d.wantReported(t, s, false)
+				r.wantAsked(t, 1)
+				r.wantReported(t, s, false)
 			})
 		})
 	}
 }
 
-// renewals runs steps with a login at a provider, separated by semicolons. No
-// request may wait.
-//
-//	says ROLE [TIME]     the provider grants tokens and that role, after a time
-//	says tokens          it grants tokens, and then fails to tell a profile
-//	says KIND [TIME]     it fails; see answers. again: its refresh tokens work more than once
-//	login WITHOUT        a new login, whose tokens lack: refresh token, or end
-//	in, lagging ROLE [N TIME]   a request has that role, N times with TIME before each;
-//	                     at an instance that can lag behind
-//	alive ROLE [N TIME], other ROLE   so has Alive; of another login of the person
-//	out                  requests are rejected at both instances
-//	request, renew       a request that is not rejected; a renewal without a request
-//	asked N [again]      the provider got N refresh tokens, all different unless again
-//	reported [KIND]      exactly this was reported, as not ended; ended KIND: as ended
-//	wait TIME            time passes
-//	fails, breaks CALLS  calls of the store fail, or will as soon as the provider has answered
-//	late                 they fail after they had their effect
-//	end, claim, lag      the other instance ends the login, claims its renewal and dies, or
-//	                     does not see changes of the login any more
-//	only-reads           since the login the store was only read
+// renewals plays scripts with a login at a provider; see steps. No request may wait.
 type renewals struct {
-	*delegation
-	t         *testing.T
-	elsewhere *delegation
+	*rig
+	other     *rig // an instance that can lag behind
 	s, others *signedIn
 	breaks    string
 	without   string // what granted tokens lack
@@ -205,116 +178,111 @@ func (r *renewals) granted(roles ...string) *provider.Grant {
 	return grant
 }
 
-func (r *renewals) says(words []string) {
-	wait := time.Duration(0)
-	if len(words) > 1 {
-		wait = must(time.ParseDuration(words[1]))(r.t)
-	}
-	r.op.answers(func(context.Context) (*provider.Grant, error) {
+func (r *renewals) says(answer string, wait time.Duration) {
+	r.op.answers(func(context.Context, string) (*provider.Grant, error) {
 		time.Sleep(wait)
 		if r.breaks != "" {
 			r.store.fails(r.breaks)
 		}
-		switch kind := answers[words[0]]; {
+		switch kind := failures[answer]; {
 		case kind != nil:
 			return nil, providerFails(kind)
-		case words[0] == "tokens":
+		case answer == "tokens":
 			return &provider.Grant{Tokens: r.granted().Tokens}, providerFails(provider.ErrFault)
 		}
-		return r.granted(words[0]), nil
+		return r.granted(answer), nil
 	})
 }
 
-// in makes requests as words say: ROLE [N TIME].
-func (r *renewals) in(words []string, id func() (*policy.Identity, error)) {
-	r.t.Helper()
-	n, apart := 1, time.Duration(0)
-	if len(words) > 1 {
-		n, apart = must(strconv.Atoi(words[1]))(r.t), must(time.ParseDuration(words[2]))(r.t)
-	}
-	for range n {
-		time.Sleep(apart)
-		start := time.Now()
-		if got, err := id(); err != nil || !slices.Equal(got.Roles, words[:1]) {
-			r.t.Fatalf("got %+v, %v", got, err)
-		}
-		if waited := time.Since(start); waited != 0 {
-			r.t.Errorf("waited %v", waited)
-		}
-		synctest.Wait()
-	}
-}
-
-func (r *renewals) step(verb, arg string) {
-	r.t.Helper()
-	words := strings.Fields(arg)
-	creds := &auth.Credentials{Delegated: r.s.session}
-	switch verb {
-	case "says":
-		r.says(words)
-	case "again":
-		r.op.again = true
-	case "login":
-		r.without = arg
-		r.s = r.signIn(r.t, r.granted("user"))
-		r.store.takeCalls()
-	case "in":
-		r.in(words, func() (*policy.Identity, error) { return r.by(r.t, r.s) })
-	case "lagging":
-		r.in(words, func() (*policy.Identity, error) { return r.elsewhere.by(r.t, r.s) })
-	case "alive":
-		r.in(words, func() (*policy.Identity, error) { return r.session.Alive(r.t.Context(), creds) })
-	case "other":
-		creds.Delegated = r.others.session
-		r.in(words, func() (*policy.Identity, error) { return r.elsewhere.session.Alive(r.t.Context(), creds) })
-	case "out":
-		r.wantOut(r.t, r.s)
-		r.elsewhere.wantOut(r.t, r.s)
-		wantRejected(r.t, auth.DetailNotSignedIn, "ended")(r.session.Alive(r.t.Context(), creds))
-		if n := r.records(r.t, loginPrefix+r.s.login.ID) + r.records(r.t, r.s.login.Handles[0]); n != 0 {
-			r.t.Errorf("%d records of the login stay", n)
-		}
-	case "request":
-		must(r.by(r.t, r.s))(r.t)
-	case "renew":
-		r.users.renewOnce(r.s.login)
-	case "asked":
-		if n := must(strconv.Atoi(words[0]))(r.t); len(words) == 1 {
-			r.wantAsked(r.t, n)
-		} else if got := len(r.op.refreshes()); got != n {
-			r.t.Errorf("the provider was asked %d times", got)
-		}
-	case "reported", "ended":
-		var errs []error
-		for _, kind := range words {
-			errs = append(errs, answers[kind])
-		}
-		r.wantReported(r.t, r.s, verb == "ended", errs...)
-	case "wait":
-		time.Sleep(must(time.ParseDuration(arg))(r.t))
-	case "fails":
-		r.breaks = ""
-		r.store.fails(arg)
-	case "breaks":
-		r.breaks = arg
-	case "late":
-		r.store.late = true
-	case "end":
-		must(r.elsewhere.logins.End(r.t.Context(), r.s.login.ID))(r.t)
-	case "claim":
-		noError(r.t, r.store.Swap(r.t.Context(), renewPrefix+r.s.login.ID, nil, []byte("of the dead"), time.Now().Add(renewTime)))
-	case "lag":
-		r.elsewhere.store.freeze(r.t, loginPrefix+r.s.login.ID)
-	case "only-reads":
-		for _, call := range r.store.takeCalls() {
-			if !strings.HasPrefix(call, "get ") {
-				r.t.Errorf("the store was asked to %s", call)
+func (r *renewals) steps(t *testing.T) steps {
+	in := func(args []string, prove func() (*policy.Identity, error)) {
+		t.Helper()
+		repeat(t, args[1:], func(before time.Duration) {
+			time.Sleep(before)
+			start := time.Now()
+			if got, err := prove(); err != nil || !slices.Equal(got.Roles, args[:1]) {
+				t.Fatalf("got %+v, %v", got, err)
 			}
-		}
-	default:
-		r.t.Fatal("no such step")
+			if waited := time.Since(start); waited != 0 {
+				t.Errorf("waited %v", waited)
+			}
+			synctest.Wait()
+		})
 	}
-	synctest.Wait()
+	alive := func(at *rig, s *signedIn) (*policy.Identity, error) {
+		return at.delegated.Alive(t.Context(), &auth.Credentials{Delegated: s.delegated})
+	}
+	reported := func(ended bool, args []string) {
+		var errs []error
+		for _, kind := range args {
+			errs = append(errs, failures[kind])
+		}
+		r.wantReported(t, r.s, ended, errs...)
+	}
+	all := steps{
+		// The provider grants tokens and that role, grants "tokens" and fails to tell a profile, or fails; after a time.
+		"says": func(args []string) {
+			wait := time.Duration(0)
+			if len(args) > 1 {
+				wait = duration(t, args[1:])
+			}
+			r.says(args[0], wait)
+		},
+		"again": func([]string) { r.op.again = true }, // its refresh tokens work more than once
+		// A new login, whose tokens lack: refresh token, or end.
+		"login": func(args []string) {
+			r.without = strings.Join(args, "")
+			r.s = r.signInAt(t, r.granted("user"))
+			r.store.takeCalls()
+		},
+		// A request has that role: once, or N times with TIME before each; lagging: at the instance that can lag behind.
+		"in":      func(args []string) { in(args, func() (*policy.Identity, error) { return r.bySession(t, r.s) }) },
+		"lagging": func(args []string) { in(args, func() (*policy.Identity, error) { return r.other.bySession(t, r.s) }) },
+		// So has Alive; other: of another login of the person.
+		"alive": func(args []string) { in(args, func() (*policy.Identity, error) { return alive(r.rig, r.s) }) },
+		"other": func(args []string) { in(args, func() (*policy.Identity, error) { return alive(r.other, r.others) }) },
+		// Requests are rejected at both instances.
+		"out": func([]string) {
+			r.wantOut(t, r.s)
+			r.other.wantOut(t, r.s)
+			wantRejected(t, auth.DetailNotSignedIn, "ended")(alive(r.rig, r.s))
+			r.wantRecords(t, loginPrefix+r.s.login.ID, 0)
+			r.wantRecords(t, r.s.login.Handles[0], 0)
+		},
+		"request": func([]string) { must(r.bySession(t, r.s))(t) }, // that is not rejected
+		"renew":   func([]string) { r.users.renewOnce(r.s.login) }, // without a request
+		// The provider got N refresh tokens, all different unless again.
+		"asked": func(args []string) {
+			if got := len(r.op.questions()); got != number(t, args) {
+				t.Errorf("the provider was asked %d times", got)
+			}
+			if !r.op.again {
+				r.wantAsked(t, number(t, args))
+			}
+		},
+		// Exactly these failures were reported, as not ended or as ended.
+		"reported": func(args []string) { reported(false, args) },
+		"ended":    func(args []string) { reported(true, args) },
+		"wait":     func(args []string) { time.Sleep(duration(t, args)) },
+		// Calls of the store fail, or will as soon as the provider has answered. They fail after they had their effect.
+		"fails":  func(args []string) { r.breaks, r.store.failing = "", strings.Join(args, " ") },
+		"breaks": func(args []string) { r.breaks = strings.Join(args, " ") },
+		"late":   func([]string) { r.store.late = true },
+		// The other instance ends the login, claims its renewal and dies, or does not see changes of the login any more.
+		"end": func([]string) { r.other.end(t, r.s) },
+		"claim": func([]string) {
+			noError(t, r.store.Swap(t.Context(), renewPrefix+r.s.login.ID, nil, []byte("of the dead"), time.Now().Add(renewTime)))
+		},
+		"lag":        func([]string) { r.other.store.freeze(t, loginPrefix+r.s.login.ID) },
+		"only-reads": func([]string) { r.store.wantReads(t) }, // since the login
+	}
+	for verb, do := range all {
+		all[verb] = func(args []string) {
+			do(args)
+			synctest.Wait()
+		}
+	}
+	return all
 }
 
 func TestRenewals(t *testing.T) {
@@ -348,7 +316,7 @@ func TestRenewals(t *testing.T) {
 	// A provider that fails ends nothing. It is asked again after 10 seconds.
 	for _, kind := range []string{"fault", "timeout", "bad", "mix-up", "store"} {
 		for _, wait := range []string{"15m", "20m"} {
-			again := `in user; in user 1 1ns; in user 1 9.999999998s; reported KIND; asked %d again; wait 1ns;`
+			again := `in user; in user 1 1ns; in user 1 9.999999998s; reported KIND; asked %d; wait 1ns;`
 			scripts[kind+" after "+wait] = strings.ReplaceAll("again; says KIND; wait "+wait+"; "+fmt.Sprintf(again, 1)+fmt.Sprintf(again, 2)+
 				"says auditor; request; in auditor; reported", "KIND", kind)
 		}
@@ -364,12 +332,10 @@ func TestRenewals(t *testing.T) {
 	for name, text := range scripts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			renewing(t, func(t *testing.T, d *delegation) {
-				r := &renewals{delegation: d, t: t}
-				elsewhere := *d
-				elsewhere.store = &recordingStore{Store: d.store}
-				r.elsewhere, r.s, r.others = elsewhere.instance(nil), d.signIn(t, d.grant("user")), d.signIn(t, d.grant("user"))
-				eachStep(t, text, r.step)
+			renewing(t, func(t *testing.T, here *rig) {
+				other := here.instance(t, func(r *rig) { r.store = &recordingStore{Store: r.store} })
+				r := &renewals{rig: here, other: other, s: here.signInAt(t, here.grant("user")), others: here.signInAt(t, here.grant("user"))}
+				play(t, text, r.steps(t))
 			})
 		})
 	}
@@ -378,18 +344,24 @@ func TestRenewals(t *testing.T) {
 // A slow instance deletes its own claim and never that of another instance.
 func TestClaimsOfRenewalsDoNotOverlap(t *testing.T) {
 	t.Parallel()
-	renewing(t, func(t *testing.T, d *delegation) {
+	renewing(t, func(t *testing.T, r *rig) {
 		var calls, running, most atomic.Int64
-		d.options.Providers["keycloak"] = hanging{d.op, &running, &most}
-		slow := *d
-		slow.store = &recordingStore{Store: d.store.Store, before: func(_ context.Context, call string) error {
+		r.op.answers(func(ctx context.Context, _ string) (*provider.Grant, error) {
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
+			<-ctx.Done()
+			return nil, providerFails(provider.ErrTimeout)
+		})
+		r.op.again = true
+		slow := r.elsewhere(t)
+		slow.store.before = func(_ context.Context, call string) error {
 			if strings.Contains(call, " "+renewPrefix) && calls.Add(1) == 2 { // the deletion of the claim
 				time.Sleep(900 * time.Millisecond)
 			}
 			return nil
-		}}
-		instances := []*delegation{slow.instance(nil), d.instance(nil), d.instance(nil), d.instance(nil)}
-		s := d.signIn(t, d.grant("user"))
+		}
+		instances := []*rig{slow, r.instance(t), r.instance(t), r.instance(t)}
+		s := r.signInAt(t, r.grant("user"))
 		time.Sleep(15 * time.Minute)
 		start := time.Now()
 		for time.Since(start) < 2*time.Minute {
@@ -405,20 +377,4 @@ func TestClaimsOfRenewalsDoNotOverlap(t *testing.T) {
 			t.Errorf("%d instances were renewing at once, want one", got)
 		}
 	})
-}
-
-// hanging is a provider that does not answer. It counts the calls that wait.
-type hanging struct {
-	Provider
-	running, most *atomic.Int64
-}
-
-func (h hanging) Refresh(ctx context.Context, _ provider.Tokens, _ string) (*provider.Grant, error) {
-	n := h.running.Add(1)
-	defer h.running.Add(-1)
-	if n > h.most.Load() {
-		h.most.Store(n)
-	}
-	<-ctx.Done()
-	return nil, providerFails(provider.ErrTimeout)
 }

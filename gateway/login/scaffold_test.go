@@ -1,10 +1,16 @@
 package login
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -13,14 +19,138 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/clocktest"
 	"authgate/gateway/password"
+	"authgate/gateway/provider"
+	"authgate/gateway/seal"
 	"authgate/gateway/store"
+	"authgate/policy"
 )
 
-// newTestAccounts returns the set of users.
-func newTestAccounts(tb testing.TB, users ...auth.Account) *auth.Accounts {
+const (
+	testIssuer  = "https://gateway.example"
+	testLeeway  = 10 * time.Second
+	testOP      = "https://id.example.org/realms/main" // the issuer of the provider keycloak
+	testPerson  = "248289761001"
+	testSession = "session at the provider"
+)
+
+var (
+	testSecret = []byte("0123456789abcdefghijklmnopqrstuv")
+	testRSA    = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
+	testDevice = &auth.Credentials{Client: netip.MustParseAddr("192.0.2.7"), UserAgent: "test/1"}
+
+	alice = auth.Account{Username: "alice", Name: "Alice Example", Email: "alice@example.org", Roles: []string{"user", "admin"}, PasswordHash: testHash("wonderland")}
+	bob   = auth.Account{Username: "bob", Roles: []string{"user"}, PasswordHash: testHash("builder")}
+)
+
+// rig is one instance of all mechanisms.
+type rig struct {
+	clock        *clocktest.Clock
+	now          func() time.Time // usually clock.Now
+	store        *recordingStore
+	keys         *Keys
+	box          *seal.Box
+	people       []auth.Account
+	op           *testProvider // keycloak
+	plain, asked *testTrusted  // asked is asked about opaque tokens
+	reports      *reports
+
+	sessionOptions SessionOptions
+	bearerOptions  AccessTokenOptions
+	refreshOptions RefreshOptions
+	usersOptions   UsersOptions
+
+	accounts           *auth.Accounts
+	logins             *Logins
+	session, delegated *Sessions
+	bearer             *AccessTokens
+	refresh            *RefreshTokens
+	users              *Users
+	trusted            *TrustedTokens
+	bearers            *BearerTokens
+	attempts           *Attempts
+}
+
+// newRig returns an instance with a store of its own, the default configuration, HS256
+// keys, and the accounts alice and bob. changes may change that.
+func newRig(tb testing.TB, changes ...func(*rig)) *rig {
 	tb.Helper()
-	return auth.NewAccounts(users)
+	r := &rig{
+		clock: clocktest.New(), keys: testKeys(tb, "HS256"), box: testBox(tb, "of the tests"), people: []auth.Account{alice, bob}, reports: &reports{},
+		op:             &testProvider{outside: outside[provider.Grant]{issuer: testOP}},
+		plain:          &testTrusted{outside: outside[provider.AccessToken]{issuer: "https://plain.example"}},
+		asked:          &testTrusted{outside: outside[provider.AccessToken]{issuer: "https://asked.example"}, opaque: true},
+		sessionOptions: SessionOptions{Lifetime: time.Hour},
+		bearerOptions:  AccessTokenOptions{Issuer: testIssuer, Audience: []string{"authgate"}, Lifetime: 15 * time.Minute, Realm: "authgate"},
+		refreshOptions: RefreshOptions{Lifetime: 7 * 24 * time.Hour, Leeway: testLeeway},
+	}
+	r.now = r.clock.Now
+	r.usersOptions = UsersOptions{Providers: map[string]Provider{"keycloak": r.op}, Lifetime: time.Hour, Report: r.reports.add}
+	memory := store.NewMemory(func() time.Time { return r.now() })
+	tb.Cleanup(func() { _ = memory.Close() })
+	r.store = &recordingStore{Store: memory}
+	for _, change := range changes {
+		change(r)
+	}
+	return r.instance(tb)
+}
+
+// instance returns another instance over the same store, as after a reload.
+func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
+	tb.Helper()
+	next := *r
+	next.usersOptions.Providers = maps.Clone(r.usersOptions.Providers)
+	for _, change := range changes {
+		change(&next)
+	}
+	next.usersOptions.Now, next.usersOptions.Box = next.now, next.box
+	next.accounts = auth.NewAccounts(next.people)
+	next.logins = NewLogins(next.store, next.now)
+	next.session = NewSessions(next.sessionOptions, next.accounts, next.logins)
+	next.bearer = NewAccessTokens(next.bearerOptions, next.keys, next.accounts, next.logins)
+	next.refresh = NewRefreshTokens(next.refreshOptions, next.accounts, next.logins)
+	next.users = NewUsers(next.usersOptions, next.logins)
+	next.delegated = NewDelegatedSessions(next.users)
+	issuers := []TrustedIssuer{{Name: "plain", TokenIssuer: next.plain}, {Name: "asked", Opaque: true, TokenIssuer: next.asked}}
+	next.trusted = must(NewTrustedTokens(issuers, next.logins, next.now))(tb)
+	next.bearers = NewBearerTokens(next.bearer, next.trusted)
+	next.attempts = NewAttempts(next.store, next.box, next.now)
+	return &next
+}
+
+// elsewhere returns an instance whose calls of the store are recorded apart.
+func (r *rig) elsewhere(tb testing.TB) *rig {
+	tb.Helper()
+	return r.instance(tb, func(r *rig) { r.store = &recordingStore{Store: r.store.Store} })
+}
+
+// withAccounts returns an instance with other accounts.
+func (r *rig) withAccounts(tb testing.TB, people ...auth.Account) *rig {
+	tb.Helper()
+	return r.instance(tb, func(r *rig) { r.people = people })
+}
+
+func testKeys(tb testing.TB, algorithm string) *Keys {
+	tb.Helper()
+	if algorithm == "HS256" {
+		return must(NewHS256(testSecret))(tb)
+	}
+	return must(NewRS256(must(testRSA())(tb)))(tb)
+}
+
+func bothAlgorithms(t *testing.T, test func(*testing.T, *rig)) {
+	for _, algorithm := range []string{"HS256", "RS256"} {
+		t.Run(algorithm, func(t *testing.T) {
+			t.Parallel()
+			test(t, newRig(t, func(r *rig) { r.keys = testKeys(t, algorithm) }))
+		})
+	}
+}
+
+func testBox(tb testing.TB, secret string) *seal.Box {
+	tb.Helper()
+	return must(seal.New([]byte(secret + strings.Repeat(".", seal.MinSecret))))(tb)
 }
 
 // testHash returns a cheap hash of plain.
@@ -36,10 +166,320 @@ func testHash(plain string) password.Hash {
 	return hash
 }
 
-func randomBytes(n int) []byte {
-	b := make([]byte, n)
-	rand.Read(b) // never fails: crypto/rand
-	return b
+// outside is a server elsewhere that is asked about tokens. It fails until a test sets its answer.
+type outside[T any] struct {
+	issuer string
+	mu     sync.Mutex
+	asked  []string // the tokens that it got
+	answer func(ctx context.Context, token string) (*T, error)
+}
+
+func (o *outside[T]) Issuer() string { return o.issuer }
+
+func (o *outside[T]) ask(ctx context.Context, token string) (*T, error) {
+	o.mu.Lock()
+	o.asked = append(o.asked, token)
+	answer := o.answer
+	o.mu.Unlock()
+	if answer == nil {
+		return nil, providerFails(provider.ErrInvalid)
+	}
+	return answer(ctx, token)
+}
+
+func (o *outside[T]) answers(answer func(context.Context, string) (*T, error)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.answer = answer
+}
+
+// knows makes it accept one token.
+func (o *outside[T]) knows(token string, access T) {
+	o.answers(func(_ context.Context, asked string) (*T, error) {
+		if asked != token {
+			return nil, providerFails(provider.ErrInvalid)
+		}
+		return &access, nil
+	})
+}
+
+// questions returns the tokens that it got.
+func (o *outside[T]) questions() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.asked)
+}
+
+// providerFails returns an error of a provider.
+func providerFails(kind error) error {
+	return &provider.Error{Provider: "keycloak", Operation: "token", Kind: kind, Err: errors.New("as the test says")}
+}
+
+// failures are the ways in which a provider or an issuer fails, by name.
+var failures = map[string]error{
+	"bad": provider.ErrInvalid, "fault": provider.ErrFault, "timeout": provider.ErrTimeout, "refused": provider.ErrRefused,
+	"mix-up": provider.ErrMixUp, "deadline": context.DeadlineExceeded, "store": errStore,
+}
+
+// testProvider is a provider whose refresh tokens work once.
+type testProvider struct {
+	outside[provider.Grant]
+	again bool // they work more than once
+}
+
+func (p *testProvider) Refresh(ctx context.Context, t provider.Tokens, subject string) (*provider.Grant, error) {
+	if used := slices.Contains(p.questions(), t.Refresh) && !p.again; used || subject != testPerson || t.Refresh == "" {
+		_, _ = p.ask(ctx, t.Refresh)
+		return nil, providerFails(provider.ErrRefused)
+	}
+	return p.ask(ctx, t.Refresh)
+}
+
+// testTrusted is a trusted issuer. With opaque it has opaque tokens, and otherwise JWTs.
+type testTrusted struct {
+	outside[provider.AccessToken]
+	opaque bool
+}
+
+func (i *testTrusted) Verify(ctx context.Context, raw string) (*provider.AccessToken, error) {
+	if i.opaque {
+		return nil, errors.New("an opaque token was taken for a JWT")
+	}
+	return i.ask(ctx, raw)
+}
+
+func (i *testTrusted) Introspect(ctx context.Context, raw string) (*provider.AccessToken, error) {
+	if !i.opaque {
+		return nil, errors.New("a JWT was taken for an opaque token")
+	}
+	return i.ask(ctx, raw)
+}
+
+// reports are the reported renewals.
+type reports struct {
+	mu  sync.Mutex
+	all []report
+}
+
+type report struct {
+	login string
+	ended bool
+	err   error
+}
+
+func (r *reports) add(login *Login, ended bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, report{login.ID, ended, err})
+}
+
+// take returns the reports since it was last called.
+func (r *reports) take() []report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.all
+	r.all = nil
+	return all
+}
+
+// grant is the provider's answer for the person, with these roles. Its tokens expire
+// after 20 minutes, so they are due after 15.
+func (r *rig) grant(roles ...string) *provider.Grant {
+	return &provider.Grant{
+		Profile: provider.Profile{
+			Subject: testPerson, Username: "alice", Name: "Alice Example", Email: "alice@example.org",
+			Roles: roles, Claims: map[string]any{"department": "sales"},
+		},
+		Tokens: provider.Tokens{
+			Access: "access token " + newSecretText(), Refresh: "refresh token " + newSecretText(), ID: "ID token " + newSecretText(),
+			Expires: r.now().Add(20 * time.Minute),
+		},
+		Session: testSession,
+	}
+}
+
+// access is an issuer's answer for a token that is valid for an hour.
+func (r *rig) access(jti string) provider.AccessToken {
+	return provider.AccessToken{
+		Profile: provider.Profile{Subject: "7", Username: "carol", Name: "Carol", Email: "carol@example.org", Roles: []string{"user"}, Claims: map[string]any{"a": "b"}},
+		Scopes:  []string{"read", "write"}, ID: jti, Expires: r.now().Add(time.Hour),
+	}
+}
+
+// signedIn is what a client has after a login. What it has not is empty.
+type signedIn struct {
+	login                               *Login
+	session, delegated, access, refresh string
+}
+
+// begin begins a login of an account, with a session and a refresh token.
+func (r *rig) begin(tb testing.TB, account *auth.Account, more ...Handle) (*signedIn, error) {
+	session, sessionHandle := r.session.New()
+	refresh, refreshHandle := r.refresh.New(testDevice)
+	login, err := r.logins.Begin(tb.Context(), account, r.refresh.Expires(r.now()), append(more, sessionHandle, refreshHandle)...)
+	return &signedIn{login: login, session: session, refresh: refresh}, err
+}
+
+// signIn begins a login of an account, with a session and tokens.
+func (r *rig) signIn(tb testing.TB, username string) *signedIn {
+	tb.Helper()
+	account, _ := r.accounts.Lookup(username)
+	s := must(r.begin(tb, account))(tb)
+	var err error
+	s.access, _, err = r.bearer.Issue(s.login, account)
+	noError(tb, err)
+	return s
+}
+
+// beginAt begins a login at the provider with that name. Its attempt began at started.
+func (r *rig) beginAt(tb testing.TB, name string, grant *provider.Grant, started time.Time) (*signedIn, error) {
+	id, handle := r.delegated.New()
+	login, err := r.users.Begin(tb.Context(), name, grant, started, handle)
+	return &signedIn{login: login, delegated: id}, err
+}
+
+// signInAt begins a login at keycloak, as the changes to the grant say.
+func (r *rig) signInAt(tb testing.TB, grant *provider.Grant) *signedIn {
+	tb.Helper()
+	return must(r.beginAt(tb, "keycloak", grant, r.now()))(tb)
+}
+
+func (r *rig) bySession(tb testing.TB, s *signedIn) (*policy.Identity, error) {
+	if s.delegated != "" {
+		return r.delegated.Authenticate(tb.Context(), &auth.Credentials{Delegated: s.delegated})
+	}
+	return r.session.Authenticate(tb.Context(), &auth.Credentials{Session: s.session})
+}
+
+// byToken asks the mechanism for the gateway's own tokens, byBearer that for all tokens.
+func (r *rig) byToken(tb testing.TB, token string) (*policy.Identity, error) {
+	return r.bearer.Authenticate(tb.Context(), &auth.Credentials{Scheme: "bearer", Value: token})
+}
+
+func (r *rig) byBearer(tb testing.TB, token string) (*policy.Identity, error) {
+	return r.bearers.Authenticate(tb.Context(), &auth.Credentials{Scheme: "bearer", Value: token})
+}
+
+func (r *rig) rotate(tb testing.TB, token string) (*Rotation, error) {
+	return r.refresh.Rotate(tb.Context(), token, testDevice)
+}
+
+// wantIn fails the test unless all that the client has is valid, and its session has these
+// roles, if any are given. It rotates the refresh token.
+func (r *rig) wantIn(tb testing.TB, s *signedIn, roles ...string) {
+	tb.Helper()
+	if id, err := r.bySession(tb, s); err != nil || id.Login != s.login.ID || len(roles) > 0 && !slices.Equal(id.Roles, roles) {
+		tb.Errorf("by session: got %+v, %v, want the login %s with the roles %q", id, err, s.login.ID, roles)
+	}
+	if s.access != "" {
+		if id, err := r.byToken(tb, s.access); err != nil || id.Login != s.login.ID {
+			tb.Errorf("by access token: got %+v, %v, want the login %s", id, err, s.login.ID)
+		}
+	}
+	if s.refresh != "" {
+		rotation, err := r.rotate(tb, s.refresh)
+		if err != nil || rotation.Login.ID != s.login.ID {
+			tb.Errorf("by refresh token: got %+v, %v, want the login %s", rotation, err, s.login.ID)
+			return
+		}
+		s.refresh = rotation.Token
+	}
+}
+
+// wantOut fails the test unless all that the client has is rejected.
+func (r *rig) wantOut(tb testing.TB, s *signedIn) {
+	tb.Helper()
+	id, err := r.bySession(tb, s)
+	wantRejected(tb, auth.DetailNotSignedIn, "unknown, expired or ended session")(id, err)
+	role := auth.SessionCookie
+	if s.delegated != "" {
+		role = auth.DelegatedCookie
+	}
+	if rejection := (*auth.Rejection)(nil); errors.As(err, &rejection) && rejection.Cookie != role {
+		tb.Errorf("the rejection names the cookie role %d, want %d", rejection.Cookie, role)
+	}
+	if s.access != "" {
+		wantRejected(tb, auth.DetailBadToken, "access token: ")(r.byToken(tb, s.access))
+	}
+	if s.refresh != "" {
+		if rotation, err := r.rotate(tb, s.refresh); rotation != nil || !errors.Is(err, auth.ErrRejected) {
+			tb.Errorf("by refresh token: got %+v, %v, want it rejected", rotation, err)
+		}
+	}
+}
+
+// end ends the login.
+func (r *rig) end(tb testing.TB, s *signedIn) {
+	tb.Helper()
+	must(r.logins.End(tb.Context(), s.login.ID))(tb)
+}
+
+// wantRejected returns a function that fails the test unless the error is a Rejection with
+// this detail and a reason that contains reason: wantRejected(t, detail, reason)(f()).
+func wantRejected(tb testing.TB, detail, reason string) func(*policy.Identity, error) {
+	tb.Helper()
+	return func(id *policy.Identity, err error) {
+		tb.Helper()
+		var r *auth.Rejection
+		if id != nil || !errors.As(err, &r) || !errors.Is(err, auth.ErrRejected) {
+			tb.Errorf("got %+v, %v, want it rejected because of: %s", id, err, reason)
+		} else if r.Detail != detail || !strings.Contains(r.Reason, reason) {
+			tb.Errorf("rejected with %q because of %q, want %q because of %q", r.Detail, r.Reason, detail, reason)
+		}
+	}
+}
+
+// wantNothing fails the test unless no credentials were found.
+func wantNothing(tb testing.TB, id *policy.Identity, err error) {
+	tb.Helper()
+	if id != nil || !errors.Is(err, auth.ErrNoCredentials) {
+		tb.Errorf("got %+v, %v, want no credentials", id, err)
+	}
+}
+
+// wantNoAnswer returns a function that fails the test unless the error means that the
+// answer is unknown, and is cause if one is given.
+func wantNoAnswer(tb testing.TB, cause ...error) func(*policy.Identity, error) {
+	tb.Helper()
+	return func(id *policy.Identity, err error) {
+		tb.Helper()
+		if id != nil || err == nil || errors.Is(err, auth.ErrRejected) || errors.Is(err, auth.ErrNoCredentials) {
+			tb.Errorf("got %+v, %v, want an error that decides nothing", id, err)
+		}
+		for _, want := range cause {
+			if !errors.Is(err, want) {
+				tb.Errorf("got %v, want %v", err, want)
+			}
+		}
+	}
+}
+
+// records counts the records in the store.
+func (r *rig) records(tb testing.TB, prefix string) int {
+	tb.Helper()
+	return must(r.store.Store.(store.Counter).Count(tb.Context(), prefix))(tb)
+}
+
+// wantRecords fails the test unless the store has that many records.
+func (r *rig) wantRecords(tb testing.TB, prefix string, want int) {
+	tb.Helper()
+	if got := r.records(tb, prefix); got != want {
+		tb.Errorf("the store has %d records %q, want %d", got, prefix, want)
+	}
+}
+
+// stored decodes the record of a key.
+func stored[T any](tb testing.TB, s store.Store, key string) *T {
+	tb.Helper()
+	return must(decode[T](must(s.Get(tb.Context(), key))(tb)))(tb)
+}
+
+// restore changes a record in the store, and removes its expiry.
+func restore[T any](tb testing.TB, s store.Store, key string, change func(*T)) {
+	tb.Helper()
+	record := stored[T](tb, s, key)
+	change(record)
+	noError(tb, s.Put(tb.Context(), key, must(json.Marshal(record))(tb), time.Time{}))
 }
 
 // noError ends the test if err is not nil.
@@ -59,111 +499,56 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// eachStep calls step with the verb and the rest of each step of a script, which are
-// separated by semicolons.
-func eachStep(t *testing.T, script string, step func(verb, arg string)) {
-	t.Helper()
-	for line := range strings.SplitSeq(script, ";") {
-		verb, arg, _ := strings.Cut(strings.TrimSpace(line), " ")
-		t.Log(verb, arg)
-		step(verb, arg)
-	}
-}
+// base64url returns the bytes in base64url, decoded what such text holds.
+func base64url(raw []byte) string { return base64.RawURLEncoding.EncodeToString(raw) }
 
-var errStore = errors.New("the store does not answer")
-
-// recordingStore is a store that records its calls, and can fail, wait or lag.
-type recordingStore struct {
-	store.Store
-	mu      sync.Mutex
-	calls   []string // such as "get login:NAME"
-	written [][]byte // each key, and each value that was to be written
-	failing string   // calls with this prefix fail; "" for none
-	late    bool     // they fail after they had their effect
-
-	// before, if not nil, is called before each operation, which fails with its
-	// error.
-	before func(ctx context.Context, call string) error
-	// stale has values that are read instead of those in the store, until a Swap of
-	// their key; with always, even after that.
-	stale  map[string][]byte
-	always bool
-}
-
-// freeze makes the present value of a key stale.
-func (s *recordingStore) freeze(tb testing.TB, key string) {
+func decoded(tb testing.TB, text string) string {
 	tb.Helper()
-	value := must(s.Store.Get(tb.Context(), key))(tb)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stale = map[string][]byte{key: value}
+	return string(must(base64.RawURLEncoding.DecodeString(text))(tb))
 }
 
-// fails makes calls with this prefix fail; "" for none.
-func (s *recordingStore) fails(calls string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.failing = calls
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	rand.Read(b) // never fails: crypto/rand
+	return b
 }
 
-// takeCalls returns the calls since the last takeCalls.
-func (s *recordingStore) takeCalls() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	calls := s.calls
-	s.calls = nil
-	return calls
-}
+// steps are what a script can say: a function for each first word. It gets the other words.
+type steps map[string]func(args []string)
 
-func (s *recordingStore) note(ctx context.Context, operation, key string, value []byte, do func() ([]byte, error)) ([]byte, error) {
-	call := operation + " " + key
-	s.mu.Lock()
-	s.calls = append(s.calls, call)
-	s.written = append(s.written, []byte(key), bytes.Clone(value))
-	fails := s.failing != "" && strings.HasPrefix(call, s.failing)
-	late, before := s.late, s.before
-	stale, isStale := s.stale[key]
-	if operation == "swap" && !s.always {
-		delete(s.stale, key)
-	}
-	s.mu.Unlock()
-	if before != nil {
-		if err := before(ctx, call); err != nil {
-			return nil, err
+// play runs a script, whose steps are separated by semicolons.
+func play(t *testing.T, script string, steps steps) {
+	t.Helper()
+	for step := range strings.SplitSeq(script, ";") {
+		words := strings.Fields(step)
+		do := steps[words[0]]
+		if do == nil {
+			t.Fatalf("no such step: %s", step)
 		}
+		t.Log(words)
+		do(words[1:])
 	}
-	if fails && !late {
-		return nil, errStore
+}
+
+// repeat calls do once, or as the words N and TIME say: N times, with that time before each.
+func repeat(t *testing.T, args []string, do func(before time.Duration)) {
+	t.Helper()
+	n, before := 1, time.Duration(0)
+	if len(args) > 0 {
+		n, before = number(t, args), duration(t, args[1:])
 	}
-	if operation == "get" && isStale {
-		return bytes.Clone(stale), nil
+	for range n {
+		do(before)
 	}
-	found, err := do()
-	if fails {
-		return nil, errStore
-	}
-	return found, err
 }
 
-func (s *recordingStore) Get(ctx context.Context, key string) ([]byte, error) {
-	return s.note(ctx, "get", key, nil, func() ([]byte, error) { return s.Store.Get(ctx, key) })
+// number and duration read the first word.
+func number(t *testing.T, args []string) int {
+	t.Helper()
+	return must(strconv.Atoi(args[0]))(t)
 }
 
-func (s *recordingStore) Put(ctx context.Context, key string, value []byte, expires time.Time) error {
-	_, err := s.note(ctx, "put", key, value, func() ([]byte, error) { return nil, s.Store.Put(ctx, key, value, expires) })
-	return err
-}
-
-func (s *recordingStore) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
-	_, err := s.note(ctx, "swap", key, value, func() ([]byte, error) { return nil, s.Store.Swap(ctx, key, old, value, expires) })
-	return err
-}
-
-func (s *recordingStore) Take(ctx context.Context, key string) ([]byte, error) {
-	return s.note(ctx, "take", key, nil, func() ([]byte, error) { return s.Store.Take(ctx, key) })
-}
-
-func (s *recordingStore) Delete(ctx context.Context, key string) error {
-	_, err := s.note(ctx, "delete", key, nil, func() ([]byte, error) { return nil, s.Store.Delete(ctx, key) })
-	return err
+func duration(t *testing.T, args []string) time.Duration {
+	t.Helper()
+	return must(time.ParseDuration(args[0]))(t)
 }

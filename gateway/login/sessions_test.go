@@ -3,7 +3,6 @@ package login
 import (
 	"encoding/base64"
 	"errors"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,113 +12,72 @@ import (
 	"authgate/policy"
 )
 
-func TestSessionIdentifiers(t *testing.T) {
-	t.Parallel()
-	m := newMechanisms(t, nil)
-	seen := make(map[string]bool)
-	for range 100 {
-		s := m.signIn(t, "alice")
-		raw, err := base64.RawURLEncoding.DecodeString(s.session)
-		if err != nil || len(raw) != 32 {
-			t.Fatalf("%q holds %d bytes, %v; want 256 bits", s.session, len(raw), err)
-		}
-		if seen[s.session] {
-			t.Fatal("an identifier was issued twice")
-		}
-		seen[s.session] = true
-		must(m.bySession(t, s.session))(t)
-	}
-}
-
 func TestSessionRefuses(t *testing.T) {
 	t.Parallel()
-	m := newMechanisms(t, nil)
-	s := m.signIn(t, "alice")
-	must(m.bySession(t, s.session))(t)
-	raw, _ := base64.RawURLEncoding.DecodeString(s.session)
-	for name, id := range map[string]string{
-		"unknown":      base64.RawURLEncoding.EncodeToString(randomBytes(32)),
-		"short":        base64.RawURLEncoding.EncodeToString(raw[:31]),
-		"long":         base64.RawURLEncoding.EncodeToString(append(raw, 0)),
-		"padded":       base64.URLEncoding.EncodeToString(raw),
-		"its hash":     hashed(raw),
-		"its key":      SessionPrefix + hashed(raw),
-		"the sid":      s.login.ID,
-		"quoted":       `"` + s.session + `"`,
-		"line break":   s.session[:20] + "\n" + s.session[20:],
-		"break, short": s.session[:20] + "\n" + s.session[21:],
-		"loose bits":   s.session[:42] + string(rune(s.session[42]+1)),
-		"refresh":      s.refresh,
-		"huge":         strings.Repeat("A", 1<<20),
+	r := newRig(t)
+	s := r.signIn(t, "alice")
+	must(r.bySession(t, s))(t)
+	raw := []byte(decoded(t, s.session))
+	for _, id := range []string{
+		base64url(randomBytes(32)), base64url(raw[:31]), base64url(append(raw, 0)), base64.URLEncoding.EncodeToString(raw), loosen(t, s.session),
+		hashed(raw), SessionPrefix + hashed(raw), s.login.ID, s.refresh, `"` + s.session + `"`,
+		s.session[:20] + "\n" + s.session[20:], s.session[:20] + "\n" + s.session[21:], strings.Repeat("A", 1<<20),
 	} {
-		id, err := m.bySession(t, id)
-		wantRejected(t, auth.DetailNotSignedIn, "unknown, expired or ended session")(id, err)
-		var r *auth.Rejection
-		if errors.As(err, &r) && r.Cookie != auth.SessionCookie {
-			t.Errorf("%s: the rejection names the cookie role %d", name, r.Cookie)
+		r.wantOut(t, &signedIn{session: id})
+		if sid, err := r.session.LoginOf(t.Context(), id); sid != "" || !errors.Is(err, auth.ErrRejected) {
+			t.Errorf("LoginOf %.50q: got %q, %v, want it rejected", id, sid, err)
 		}
 	}
-	for name, id := range map[string]string{"unknown": base64.RawURLEncoding.EncodeToString(randomBytes(32)), "garbage": "?"} {
-		if sid, err := m.session.LoginOf(t.Context(), id); sid != "" || !errors.Is(err, auth.ErrRejected) {
-			t.Errorf("LoginOf, %s: got %q, %v", name, sid, err)
-		}
-	}
-	for name, creds := range map[string]*auth.Credentials{
-		"nothing":           {},
-		"delegated session": {Delegated: s.session},
-		"bearer":            {Scheme: "bearer", Value: s.session},
-		"access cookie":     {Access: s.session},
-	} {
-		if id, err := m.session.Authenticate(t.Context(), creds); id != nil || !errors.Is(err, auth.ErrNoCredentials) {
-			t.Errorf("%s: got %+v, %v, want no credentials", name, id, err)
-		}
+	for _, creds := range []*auth.Credentials{{}, {Delegated: s.session}, {Scheme: "bearer", Value: s.session}, {Access: s.session}} {
+		id, err := r.session.Authenticate(t.Context(), creds)
+		wantNothing(t, id, err)
 	}
 }
 
 // A warm session is looked up again when the store holds another record.
 func TestWarmSessionSeesWhatOthersWrote(t *testing.T) {
 	t.Parallel()
-	m := newMechanisms(t, nil)
-	s, other := m.signIn(t, "alice"), m.signIn(t, "bob")
+	r := newRig(t)
+	s, other := r.signIn(t, "alice"), r.signIn(t, "bob")
 	want := func(username, sid string) {
 		t.Helper()
-		if id, err := m.bySession(t, s.session); err != nil || id.Username != username || id.Login != sid {
+		if id, err := r.bySession(t, s); err != nil || id.Username != username || id.Login != sid {
 			t.Errorf("got %+v, %v, want %s by the login %s", id, err, username, sid)
 		}
 	}
 	want("alice", s.login.ID)
-	restore(t, m.store, s.login.Handles[0], func(r *sessionRecord) { r.Login = other.login.ID })
+	restore(t, r.store, s.login.Handles[0], func(r *sessionRecord) { r.Login = other.login.ID })
 	want("bob", other.login.ID)
-	restore(t, m.store, loginPrefix+other.login.ID, func(l *Login) { l.Username, l.Version = "alice", s.login.Version })
+	restore(t, r.store, loginPrefix+other.login.ID, func(l *Login) { l.Username, l.Version = "alice", s.login.Version })
 	want("alice", other.login.ID)
 	for _, mechanism := range []policy.Mechanism{policy.OIDC, policy.Bearer, policy.None, ""} {
-		restore(t, m.store, s.login.Handles[0], func(r *sessionRecord) { r.Mechanism = mechanism })
-		wantRejected(t, auth.DetailNotSignedIn, "unknown")(m.bySession(t, s.session))
+		restore(t, r.store, s.login.Handles[0], func(r *sessionRecord) { r.Mechanism = mechanism })
+		r.wantOut(t, &signedIn{session: s.session})
 	}
+
+	s, other = r.signInAt(t, r.grant("user")), r.signInAt(t, r.grant("user"))
+	r.wantIn(t, s, "user")
+	restore(t, r.store, userPrefix+"keycloak:"+testPerson, func(u *user) { u.Profile.Roles = []string{"auditor"} })
+	r.wantIn(t, s, "auditor")
+	restore(t, r.store, s.login.Handles[0], func(r *sessionRecord) { r.Login = other.login.ID })
+	r.wantIn(t, &signedIn{login: other.login, delegated: s.delegated}, "auditor")
+	restore(t, r.store, loginPrefix+other.login.ID, func(l *Login) { l.Delegated.User = "somebody else" })
+	r.wantOut(t, s)
+	restore(t, r.store, loginPrefix+other.login.ID, func(l *Login) { l.Delegated = nil })
+	r.wantOut(t, s)
 }
 
-// requests runs steps with one session, separated by semicolons.
-//
-//	in [N TIME]         a request finds the session valid, N times with TIME before each
-//	alive [N TIME]      so does Alive, which writes nothing
-//	out, dead           a request, or Alive, is rejected
-//	refresh             the refresh token is valid
-//	wait TIME           time passes
-//	notes N             until now, N times of requests were written, or it was tried
-//	idle, lifetime TIME the configuration changes; restart: another instance is used
-//	keep                the store keeps the record for ever; old: and holds an older time
-//	fails CALLS         calls of the store fail
+// requests plays scripts with one session; see steps.
 type requests struct {
-	t     *testing.T
-	m     *mechanisms
+	*rig
 	s     *signedIn
-	notes int
+	notes int // how often the time of a request was written, or that was tried
 }
 
-// calls returns the calls of the last step.
+// calls returns the calls of the store since it was last called.
 func (r *requests) calls() []string {
 	synctest.Wait() // for the write
-	calls := r.m.store.takeCalls()
+	calls := r.store.takeCalls()
 	for _, call := range calls {
 		if strings.HasPrefix(call, "swap "+SessionPrefix) {
 			r.notes++
@@ -128,65 +86,55 @@ func (r *requests) calls() []string {
 	return calls
 }
 
-func (r *requests) prove(verb string) (*policy.Identity, error) {
-	creds := &auth.Credentials{Session: r.s.session}
-	if verb == "in" || verb == "out" {
-		return r.m.session.Authenticate(r.t.Context(), creds)
-	}
-	id, err := r.m.session.Alive(r.t.Context(), creds)
-	for _, call := range r.calls() {
-		if !strings.HasPrefix(call, "get ") {
-			r.t.Errorf("Alive does %q", call)
-		}
-	}
+func (r *requests) alive(t *testing.T) (*policy.Identity, error) {
+	r.calls()
+	id, err := r.session.Alive(t.Context(), &auth.Credentials{Session: r.s.session})
+	synctest.Wait()
+	r.store.wantReads(t)
 	return id, err
 }
 
-func (r *requests) step(verb, arg string) {
-	r.t.Helper()
-	arg, each, _ := strings.Cut(arg, " ")
-	duration := func() time.Duration { return must(time.ParseDuration(arg))(r.t) }
-	switch verb {
-	case "in", "alive":
-		n, d := 1, time.Duration(0)
-		if each != "" {
-			n, d = must(strconv.Atoi(arg))(r.t), must(time.ParseDuration(each))(r.t)
-		}
-		for range n {
-			r.m.clock.Advance(d)
-			if id, err := r.prove(verb); err != nil || id.Login != r.s.login.ID {
-				r.t.Fatalf("got %+v, %v", id, err)
+func (r *requests) steps(t *testing.T) steps {
+	in := func(args []string, prove func() (*policy.Identity, error)) {
+		t.Helper()
+		repeat(t, args, func(before time.Duration) {
+			r.clock.Advance(before)
+			if id, err := prove(); err != nil || id.Login != r.s.login.ID {
+				t.Fatalf("got %+v, %v", id, err)
 			}
 			r.calls()
-		}
-	case "out", "dead":
-		wantRejected(r.t, auth.DetailNotSignedIn, "unknown, expired or ended session")(r.prove(verb))
-	case "refresh":
-		must(r.m.rotate(r.t, r.s.refresh))(r.t)
-	case "wait":
-		r.m.clock.Advance(duration())
-	case "notes":
-		if got := strconv.Itoa(r.notes); got != arg {
-			r.t.Errorf("%s notes", got)
-		}
-	case "idle":
-		r.m.sessionOptions.Idle = duration()
-		r.m = r.m.reloaded(r.t, alice())
-	case "lifetime":
-		r.m.sessionOptions.Lifetime = duration()
-		r.m = r.m.reloaded(r.t, alice())
-	case "restart":
-		r.m = r.m.reloaded(r.t, alice())
-	case "keep":
-		restore(r.t, r.m.store, r.s.login.Handles[0], func(*sessionRecord) {})
-	case "old":
-		restore(r.t, r.m.store, r.s.login.Handles[0], func(s *sessionRecord) { s.Seen = s.Created })
-	case "fails":
-		r.m.store.fails(arg)
-	default:
-		r.t.Fatal("no such step")
+		})
 	}
-	r.calls()
+	ended := wantRejected(t, auth.DetailNotSignedIn, "unknown, expired or ended session")
+	reload := func(changes ...func(*rig)) {
+		r.calls()
+		r.rig = r.instance(t, changes...)
+	}
+	return steps{
+		// A request, or Alive, finds the session valid: once, or N times with TIME before each. Alive only reads.
+		"in":    func(args []string) { in(args, func() (*policy.Identity, error) { return r.bySession(t, r.s) }) },
+		"alive": func(args []string) { in(args, func() (*policy.Identity, error) { return r.alive(t) }) },
+		// A request, or Alive, is rejected. The refresh token is valid.
+		"out":     func([]string) { ended(r.bySession(t, r.s)) },
+		"dead":    func([]string) { ended(r.alive(t)) },
+		"refresh": func([]string) { must(r.rotate(t, r.s.refresh))(t) },
+		"wait":    func(args []string) { r.clock.Advance(duration(t, args)) },
+		"notes": func(args []string) {
+			if r.calls(); r.notes != number(t, args) {
+				t.Errorf("%d times of requests were written", r.notes)
+			}
+		},
+		// The configuration changes, or another instance is used.
+		"idle":     func(args []string) { reload(func(r *rig) { r.sessionOptions.Idle = duration(t, args) }) },
+		"lifetime": func(args []string) { reload(func(r *rig) { r.sessionOptions.Lifetime = duration(t, args) }) },
+		"restart":  func([]string) { reload() },
+		// The store keeps the record for ever; it holds an older time; its calls fail.
+		"keep": func([]string) { restore(t, r.store, r.s.login.Handles[0], func(*sessionRecord) {}) },
+		"old": func([]string) {
+			restore(t, r.store, r.s.login.Handles[0], func(s *sessionRecord) { s.Seen = s.Created })
+		},
+		"fails": func(args []string) { r.store.fails(args[0]) },
+	}
 }
 
 func TestSessionTimes(t *testing.T) {
@@ -215,9 +163,9 @@ func TestSessionTimes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				m := newMechanisms(t, nil)
-				r := &requests{t: t, m: m, s: m.signIn(t, "alice")}
-				eachStep(t, text, r.step)
+				r := &requests{rig: newRig(t)}
+				r.s = r.signIn(t, "alice")
+				play(t, text, r.steps(t))
 			})
 		})
 	}
@@ -227,16 +175,13 @@ func TestSessionTimes(t *testing.T) {
 func TestNoteOfAnEndedSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := newMechanisms(t, func(m *mechanisms) { m.sessionOptions.Idle = 8 * time.Minute })
-		s := m.signIn(t, "alice")
-		ready := must(m.session.find(t.Context(), s.session))(t)
+		r := newRig(t, func(r *rig) { r.sessionOptions.Idle = 8 * time.Minute })
+		s := r.signIn(t, "alice")
+		ready := must(r.session.find(t.Context(), s.session))(t)
+		r.end(t, s)
+		r.session.touch(ready, r.now().Add(5*time.Minute))
 		synctest.Wait()
-		must(m.logins.End(t.Context(), s.login.ID))(t)
-		m.session.touch(ready, m.clock.Now().Add(5*time.Minute))
-		synctest.Wait()
-		if raw, err := m.store.Get(t.Context(), s.login.Handles[0]); err == nil {
-			t.Errorf("a late note brought the session back: %s", raw)
-		}
-		m.wantDead(t, s)
+		r.wantRecords(t, SessionPrefix, 0)
+		r.wantOut(t, s)
 	})
 }

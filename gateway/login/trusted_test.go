@@ -2,7 +2,6 @@ package login
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,169 +17,72 @@ import (
 	"authgate/policy"
 )
 
-// issuers has all bearer tokens and two trusted issuers: plain, and asked, which is asked
-// about opaque tokens.
-type issuers struct {
-	*mechanisms
-	plain, asked *fakeIssuer
-	trusted      *TrustedTokens
-	bearers      *BearerTokens
-}
-
-// fakeIssuer is a trusted issuer. It accepts no token until a test says so.
-type fakeIssuer struct {
-	issuer string
-
-	mu                     sync.Mutex
-	verified, introspected []string // the tokens it was asked about, in order
-	answer                 func(context.Context, string) (*provider.AccessToken, error)
-}
-
-func (i *fakeIssuer) Issuer() string { return i.issuer }
-
-func (i *fakeIssuer) Verify(ctx context.Context, raw string) (*provider.AccessToken, error) {
-	return i.judge(ctx, &i.verified, raw)
-}
-
-func (i *fakeIssuer) Introspect(ctx context.Context, raw string) (*provider.AccessToken, error) {
-	return i.judge(ctx, &i.introspected, raw)
-}
-
-func (i *fakeIssuer) judge(ctx context.Context, asked *[]string, raw string) (*provider.AccessToken, error) {
-	i.mu.Lock()
-	*asked = append(*asked, raw)
-	answer := i.answer
-	i.mu.Unlock()
-	if answer == nil {
-		return nil, providerFails(provider.ErrInvalid)
-	}
-	return answer(ctx, raw)
-}
-
-func (i *fakeIssuer) answers(answer func(context.Context, string) (*provider.AccessToken, error)) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.answer = answer
-}
-
-// knows makes the issuer accept one token.
-func (i *fakeIssuer) knows(token string, access provider.AccessToken) {
-	i.answers(func(_ context.Context, raw string) (*provider.AccessToken, error) {
-		if raw != token {
-			return nil, providerFails(provider.ErrInvalid)
-		}
-		return &access, nil
-	})
-}
-
-// questions returns how often the issuer was asked.
-func (i *fakeIssuer) questions() int {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return len(i.verified) + len(i.introspected)
-}
-
-func newIssuers(tb testing.TB, change func(*mechanisms)) *issuers {
-	tb.Helper()
-	o := &issuers{
-		mechanisms: newMechanisms(tb, change),
-		plain:      &fakeIssuer{issuer: "https://plain.example"},
-		asked:      &fakeIssuer{issuer: "https://asked.example"},
-	}
-	return o.instance(tb)
-}
-
-// instance returns another instance over the same store.
-func (o *issuers) instance(tb testing.TB) *issuers {
-	tb.Helper()
-	next := &issuers{mechanisms: o.reloaded(tb, alice(), bob()), plain: o.plain, asked: o.asked}
-	var err error
-	next.trusted, err = NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: o.plain}, {Name: "asked", Opaque: true, TokenIssuer: o.asked}}, next.logins, next.clock.Now)
-	noError(tb, err)
-	next.bearers = NewBearerTokens(next.bearer, next.trusted)
-	return next
-}
-
-func (o *issuers) by(tb testing.TB, token string) (*policy.Identity, error) {
-	return o.bearers.Authenticate(tb.Context(), &auth.Credentials{Scheme: "bearer", Value: token})
-}
-
-// access returns an issuer's answer for a token that is valid for an hour.
-func (o *issuers) access(jti string) provider.AccessToken {
-	return provider.AccessToken{
-		Profile: provider.Profile{Subject: "7", Username: "carol", Name: "Carol", Email: "carol@example.org", Roles: []string{"user"}, Claims: map[string]any{"a": "b"}},
-		Scopes:  []string{"read", "write"}, ID: jti, Expires: o.clock.Now().Add(time.Hour),
-	}
-}
-
-// jwtOf returns a JWT that names the issuer. Its signature is not valid.
-func jwtOf(issuer string) string {
-	claims, err := json.Marshal(map[string]any{"iss": issuer, "jti": newSecretText()})
-	if err != nil {
-		panic(err)
-	}
-	return encode(`{"alg":"ES256"}`) + "." + encode(string(claims)) + "." + encode("signature")
-}
-
-// A token that is too long is rejected, even if its issuer would accept it.
-func TestLongTrustedTokens(t *testing.T) {
-	t.Parallel()
-	o := newIssuers(t, nil)
-	for name, issuer := range map[string]*fakeIssuer{"plain": o.plain, "asked": o.asked} {
-		for length, passes := range map[int]bool{maxTokenBytes: true, maxTokenBytes + 1: false} {
-			token := strings.Repeat("x", length)
-			if name == "plain" {
-				token = jwtOf(o.plain.issuer)
-				token += strings.Repeat("x", length-len(token))
-			}
-			issuer.knows(token, o.access("one"))
-			before := issuer.questions()
-			id, err := o.by(t, token)
-			if passes && err != nil {
-				t.Errorf("%s, %d bytes: %v", name, length, err)
-			}
-			if !passes {
-				wantRejected(t, auth.DetailBadToken, "longer than 8192 bytes")(id, err)
-				if issuer.questions() != before {
-					t.Errorf("%s was asked about %d bytes", name, length)
-				}
-			}
-		}
-	}
-}
-
-// tokenScript runs steps with one token of an issuer, separated by semicolons.
-//
-//	says ANSWER         what the issuer says from now on: a role, "slow" for the role user after
-//	                    a second, "short" for a token that lives 5 seconds, or one of answers
-//	in, alive ROLE      Authenticate, or Alive, accepts the token with that role
-//	bad, dead REASON    it is rejected
-//	unknown, verifying  there is no answer; Authenticate returns the issuer's error
-//	revoke              Revoke returns the issuer's error, or none
-//	asked N             the issuer was asked N times
-//	wait TIME           time passes
-//	reload              another instance is used
+// tokenScript plays scripts with one token of an issuer; see steps.
 type tokenScript struct {
-	*issuers
-	issuer *fakeIssuer
+	*rig
+	issuer *testTrusted
 	token  string
 	err    error // of the issuer
 }
 
-// answers are the ways in which a provider or an issuer fails, by name.
-var answers = map[string]error{
-	"bad": provider.ErrInvalid, "fault": provider.ErrFault, "timeout": provider.ErrTimeout, "refused": provider.ErrRefused,
-	"mix-up": provider.ErrMixUp, "deadline": context.DeadlineExceeded, "store": errStore,
+func (s *tokenScript) steps(t *testing.T) steps {
+	creds := func() *auth.Credentials { return &auth.Credentials{Scheme: "bearer", Value: s.token} }
+	in := func(prove func(context.Context, *auth.Credentials) (*policy.Identity, error), role string) {
+		if id, err := prove(t.Context(), creds()); err != nil || !slices.Equal(id.Roles, []string{role}) {
+			t.Errorf("got %+v, %v, want the role %s", id, err, role)
+		}
+	}
+	all := steps{
+		// What the issuer says from now on: a role, "slow" for the role user after a second, "short" for
+		// a token that lives 5 seconds, or one of failures.
+		"says": func(args []string) { s.says(args[0]) },
+		// Authenticate, or Alive, accepts the token with that role.
+		"in":    func(args []string) { in(s.bearers.Authenticate, args[0]) },
+		"alive": func(args []string) { in(s.bearers.Alive, args[0]) },
+		// Authenticate, or Alive, rejects it for that reason.
+		"bad": func(args []string) {
+			wantRejected(t, auth.DetailBadToken, strings.Join(args, " "))(s.bearers.Authenticate(t.Context(), creds()))
+		},
+		"dead": func(args []string) {
+			wantRejected(t, auth.DetailBadToken, strings.Join(args, " "))(s.bearers.Alive(t.Context(), creds()))
+		},
+		// There is no answer. Authenticate returns the issuer's error.
+		"unknown":   func([]string) { wantNoAnswer(t, s.err)(s.bearers.Authenticate(t.Context(), creds())) },
+		"verifying": func([]string) { wantNoAnswer(t)(s.bearers.Alive(t.Context(), creds())) },
+		// Revoke returns the issuer's error, or none.
+		"revoke": func([]string) {
+			if _, err := s.bearers.Revoke(t.Context(), s.token); !errors.Is(err, s.err) || errors.Is(err, auth.ErrRejected) {
+				t.Errorf("got %v, want %v", err, s.err)
+			}
+		},
+		"asked": func(args []string) {
+			if got := len(s.issuer.questions()); got != number(t, args) {
+				t.Errorf("the issuer was asked %d times", got)
+			}
+		},
+		"wait": func(args []string) {
+			s.clock.Advance(duration(t, args))
+			time.Sleep(duration(t, args))
+		},
+		"reload": func([]string) { s.rig = s.instance(t) },
+	}
+	for verb, do := range all {
+		all[verb] = func(args []string) {
+			do(args)
+			synctest.Wait()
+		}
+	}
+	return all
 }
 
 func (s *tokenScript) says(answer string) {
 	access, after := s.access("one"), time.Duration(0)
 	access.Profile.Roles = []string{answer}
-	switch s.err = answers[answer]; answer {
+	switch s.err = failures[answer]; answer {
 	case "slow":
 		access.Profile.Roles, after = []string{"user"}, time.Second
 	case "short":
-		access.Profile.Roles, access.Expires = []string{"user"}, s.clock.Now().Add(5*time.Second)
+		access.Profile.Roles, access.Expires = []string{"user"}, s.now().Add(5*time.Second)
 	}
 	failure := s.err
 	s.issuer.answers(func(context.Context, string) (*provider.AccessToken, error) {
@@ -190,46 +92,6 @@ func (s *tokenScript) says(answer string) {
 		}
 		return &access, nil
 	})
-}
-
-func (s *tokenScript) step(t *testing.T, verb, arg string) {
-	t.Helper()
-	prove := s.bearers.Authenticate
-	if verb == "alive" || verb == "dead" || verb == "verifying" {
-		prove = s.bearers.Alive
-	}
-	creds := &auth.Credentials{Scheme: "bearer", Value: s.token}
-	switch verb {
-	case "says":
-		s.says(arg)
-	case "in", "alive":
-		if id, err := prove(t.Context(), creds); err != nil || !slices.Equal(id.Roles, []string{arg}) {
-			t.Errorf("got %+v, %v", id, err)
-		}
-	case "bad", "dead":
-		wantRejected(t, auth.DetailBadToken, arg)(prove(t.Context(), creds))
-	case "unknown":
-		wantNoAnswer(t, s.err)(prove(t.Context(), creds))
-	case "verifying":
-		wantNoAnswer(t)(prove(t.Context(), creds))
-	case "revoke":
-		if _, err := s.bearers.Revoke(t.Context(), s.token); !errors.Is(err, s.err) || errors.Is(err, auth.ErrRejected) {
-			t.Errorf("got %v, want %v", err, s.err)
-		}
-	case "asked":
-		if got := fmt.Sprint(s.issuer.questions()); got != arg {
-			t.Errorf("the issuer was asked %s times", got)
-		}
-	case "wait":
-		d := must(time.ParseDuration(arg))(t)
-		s.clock.Advance(d)
-		time.Sleep(d)
-	case "reload":
-		s.issuers = s.instance(t)
-	default:
-		t.Fatal("no such step")
-	}
-	synctest.Wait()
 }
 
 func TestTrustedTokens(t *testing.T) {
@@ -261,7 +123,7 @@ func TestTrustedTokens(t *testing.T) {
 			says user; in user; wait 5m; says bad; verifying; asked 2; dead not active; bad not active; wait -1m; dead not active;
 			wait 1m; wait 9.999999999s; dead not active; asked 2; wait 1ns; verifying; asked 3`},
 	}
-	for name := range answers { // an issuer that fails decides nothing, and its failures are not cached
+	for name := range failures { // an issuer that fails decides nothing, and its failures are not cached
 		if name != "bad" {
 			scripts[name] = script{"JWT opaque", "says " + name + "; unknown; asked 1; unknown; asked 2; revoke; asked 3"}
 		}
@@ -271,64 +133,63 @@ func TestTrustedTokens(t *testing.T) {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					s := &tokenScript{issuers: newIssuers(t, nil), token: "opaque"}
+					s := &tokenScript{rig: newRig(t), token: "opaque"}
 					if s.issuer = s.asked; kind == "JWT" {
 						s.issuer, s.token = s.plain, jwtOf(s.plain.issuer)
 					}
-					eachStep(t, test.text, func(verb, arg string) { s.step(t, verb, arg) })
+					play(t, test.text, s.steps(t))
 				})
 			})
 		}
 	}
 }
 
+// Concurrent calls for one token ask once, and the question does not end with the first caller.
 func TestOneTokenIsIntrospectedOnce(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]error{"good": nil, "bad": provider.ErrInvalid, "unknown": provider.ErrFault} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				o := newIssuers(t, nil)
+				r := newRig(t)
 				release := make(chan struct{})
-				o.asked.answers(func(ctx context.Context, _ string) (*provider.AccessToken, error) {
+				r.asked.answers(func(ctx context.Context, _ string) (*provider.AccessToken, error) {
 					select {
-					case <-ctx.Done(): // must not end when the first caller leaves
-						return nil, providerFails(provider.ErrFault)
+					case <-ctx.Done():
+						return nil, providerFails(provider.ErrTimeout)
 					case <-release:
 					}
 					if kind != nil {
 						return nil, providerFails(kind)
 					}
-					access := o.access("one")
+					access := r.access("one")
 					return &access, nil
 				})
 				var wg sync.WaitGroup
-				ctx, cancel := context.WithCancel(t.Context())
+				ctx, leave := context.WithCancel(t.Context())
 				wg.Go(func() {
-					wantNoAnswer(t, context.Canceled)(o.bearers.Authenticate(ctx, &auth.Credentials{Scheme: "bearer", Value: "opaque"}))
+					wantNoAnswer(t, context.Canceled)(r.bearers.Authenticate(ctx, &auth.Credentials{Scheme: "bearer", Value: "opaque"}))
 				})
 				synctest.Wait()
-				for range 100 {
+				for range 10 {
 					wg.Go(func() {
-						id, err := o.by(t, "opaque")
+						id, err := r.byBearer(t, "opaque")
 						switch {
 						case kind == nil && err != nil:
 							t.Error(err)
 						case errors.Is(kind, provider.ErrInvalid):
 							wantRejected(t, auth.DetailBadToken, "not active")(id, err)
 						case errors.Is(kind, provider.ErrFault):
-							wantNoAnswer(t)(id, err)
+							wantNoAnswer(t, kind)(id, err)
 						}
 					})
 				}
 				synctest.Wait()
-				cancel()
+				leave()
 				synctest.Wait()
 				close(release)
 				wg.Wait()
-				if got := o.asked.questions(); got != 1 {
-					t.Errorf("asked %d times, want once", got)
-				}
+				r.wantIssuersAsked(t, 0, 1)
 			})
 		})
 	}
@@ -339,40 +200,32 @@ func TestOneTokenIsIntrospectedOnce(t *testing.T) {
 func TestIntrospectionsAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := newIssuers(t, nil)
+		r := newRig(t)
 		release := make(chan struct{})
 		var running, most atomic.Int64
-		o.asked.answers(func(context.Context, string) (*provider.AccessToken, error) {
+		r.asked.answers(func(context.Context, string) (*provider.AccessToken, error) {
 			most.Store(max(most.Load(), running.Add(1)))
 			defer running.Add(-1)
 			<-release
-			access := o.access("")
+			access := r.access("")
 			return &access, nil
 		})
 		var wg sync.WaitGroup
-		for i := range 32 {
-			for range 2 {
-				wg.Go(func() {
-					if _, err := o.by(t, fmt.Sprint("token-", i)); err != nil {
-						t.Errorf("token %d: %v", i, err)
-					}
-				})
-			}
+		for i := range 64 {
+			wg.Go(func() {
+				if _, err := r.byBearer(t, fmt.Sprint("token-", i%32)); err != nil {
+					t.Errorf("token %d: %v", i, err)
+				}
+			})
 		}
 		synctest.Wait()
-		for range 3 {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			id, err := o.bearers.Authenticate(ctx, &auth.Credentials{Scheme: "bearer", Value: "one-too-many"})
-			cancel()
-			wantNoAnswer(t, auth.ErrBusy)(id, err)
-		}
-		s := o.signIn(t, "alice")
-		must(o.by(t, s.access))(t)
+		wantNoAnswer(t, auth.ErrBusy)(r.byBearer(t, "one-too-many"))
+		must(r.byBearer(t, r.signIn(t, "alice").access))(t)
 		close(release)
 		wg.Wait()
-		if got := most.Load(); got != 32 || slices.Contains(o.asked.introspected, "one-too-many") {
+		if got := most.Load(); got != 32 || slices.Contains(r.asked.questions(), "one-too-many") {
 			t.Errorf("%d questions at once, want 32", got)
 		}
-		must(o.by(t, "one-too-many"))(t)
+		must(r.byBearer(t, "one-too-many"))(t)
 	})
 }

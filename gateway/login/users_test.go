@@ -2,7 +2,6 @@ package login
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -17,169 +16,141 @@ import (
 
 func TestBeginSavesUserLoginGroupsAndSession(t *testing.T) {
 	t.Parallel()
-	d := newDelegation(t, nil)
-	grant := d.grant("user")
-	s := d.signIn(t, grant)
+	r := newRig(t)
+	grant := r.grant("user")
+	s := r.signInAt(t, grant)
 
-	known := stored[user](t, d.store, userPrefix+"keycloak:"+testPerson)
-	if diff := cmp.Diff(user{Issuer: testOP, Profile: grant.Profile, Updated: d.now()}, *known); diff != "" {
+	known := stored[user](t, r.store, userPrefix+"keycloak:"+testPerson)
+	if diff := cmp.Diff(user{Issuer: testOP, Profile: grant.Profile, Updated: r.now()}, *known); diff != "" {
 		t.Errorf("the user (-want +got):\n%s", diff)
 	}
-	login := stored[Login](t, d.store, loginPrefix+s.login.ID)
-	if v := login.Delegated; v == nil || v.Provider != "keycloak" || v.Issuer != testOP || v.User != testPerson || v.Session != grant.Session ||
-		!v.Expires.Equal(grant.Tokens.Expires) || !v.RenewAt.Equal(d.now().Add(15*time.Minute)) || !login.Expires.Equal(d.now().Add(time.Hour)) {
+	login := stored[Login](t, r.store, loginPrefix+s.login.ID)
+	if d := login.Delegated; d == nil || d.Provider != "keycloak" || d.Issuer != testOP || d.User != testPerson || d.Session != testSession ||
+		!d.Expires.Equal(grant.Tokens.Expires) || !d.RenewAt.Equal(r.now().Add(15*time.Minute)) || !login.Expires.Equal(r.now().Add(time.Hour)) {
 		t.Errorf("the login is %+v", login)
 	}
 	if len(login.Handles) != 1 {
 		t.Fatalf("the handles are %q, want the session", login.Handles)
 	}
-	if session := stored[sessionRecord](t, d.store, login.Handles[0]); session.Mechanism != policy.OIDC || session.Login != s.login.ID {
+	if session := stored[sessionRecord](t, r.store, login.Handles[0]); session.Mechanism != policy.OIDC || session.Login != s.login.ID {
 		t.Errorf("the session is %+v", session)
 	}
-	for name, key := range map[string]string{
-		"the person's":  personGroup("keycloak", testOP, testPerson),
-		"the session's": sessionGroup("keycloak", testOP, grant.Session),
-	} {
+	for _, key := range []string{personGroup("keycloak", testOP, testPerson), sessionGroup("keycloak", testOP, testSession)} {
 		want := group{Members: []member{{Login: s.login.ID, Expires: login.Expires}}}
-		if diff := cmp.Diff(want, *stored[group](t, d.store, key)); diff != "" {
-			t.Errorf("%s group (-want +got):\n%s", name, diff)
+		if diff := cmp.Diff(want, *stored[group](t, r.store, key)); diff != "" {
+			t.Errorf("group %s (-want +got):\n%s", key, diff)
 		}
 	}
-	tokens, err := d.users.Tokens(s.login)
+	tokens, err := r.users.Tokens(s.login)
 	if diff := cmp.Diff(grant.Tokens, tokens); err != nil || diff != "" {
 		t.Errorf("the tokens: %v (-want +got):\n%s", err, diff)
 	}
 
-	d.clock.Advance(time.Hour - 1)
-	d.wantIn(t, s, "user")
-	d.clock.Advance(1)
-	d.wantOut(t, s)
-	if n := d.records(t, ""); n != 0 {
-		t.Errorf("%d records outlive the login", n)
-	}
+	r.clock.Advance(time.Hour - 1)
+	r.wantIn(t, s, "user")
+	r.clock.Advance(1)
+	r.wantOut(t, s)
+	r.wantRecords(t, "", 0)
 }
 
 func TestAnotherEncryptionKeyLosesTheTokensAlone(t *testing.T) {
 	t.Parallel()
-	d := newDelegation(t, nil)
-	s, other := d.signIn(t, d.grant("user")), d.signIn(t, d.grant("user"))
+	r := newRig(t)
+	s, other := r.signInAt(t, r.grant("user")), r.signInAt(t, r.grant("user"))
 	moved := *s.login.Delegated
 	moved.Tokens = other.login.Delegated.Tokens
 	for name, login := range map[string]*Login{"with the tokens of another login": {ID: s.login.ID, Delegated: &moved}, "local": {ID: "local"}} {
-		if tokens, err := d.users.Tokens(login); err == nil || tokens != (provider.Tokens{}) {
-			t.Errorf("%s: got %#v, %v", name, tokens, err)
+		if tokens, err := r.users.Tokens(login); err == nil || tokens != (provider.Tokens{}) {
+			t.Errorf("%s: got %#v, %v, want an error alone", name, tokens, err)
 		}
 	}
-	d = d.instance(func(o *UsersOptions) { o.Box = testBox(t, "another") })
-	d.wantIn(t, s, "user")
-	if tokens, err := d.users.Tokens(s.login); !errors.Is(err, seal.ErrOpen) || tokens != (provider.Tokens{}) {
+	r = r.instance(t, func(r *rig) { r.box = testBox(t, "another") })
+	r.wantIn(t, s, "user")
+	if tokens, err := r.users.Tokens(s.login); !errors.Is(err, seal.ErrOpen) || tokens != (provider.Tokens{}) {
 		t.Errorf("got %#v, %v, want the tokens lost", tokens, err)
 	}
-	d.clock.Advance(15 * time.Minute)
-	d.users.renewOnce(s.login)
-	got := d.reports.take()
-	if len(got) != 1 || got[0].login != s.login.ID || got[0].ended || !errors.Is(got[0].err, seal.ErrOpen) {
-		t.Errorf("reported %+v, want that the tokens cannot be opened", got)
-	}
-	if asked := d.op.refreshes(); len(asked) != 0 {
-		t.Errorf("the provider was given %q", asked)
-	}
-	d.wantIn(t, s, "user")
+	r.clock.Advance(15 * time.Minute)
+	r.users.renewOnce(s.login)
+	r.wantReported(t, s, false, seal.ErrOpen)
+	r.wantAsked(t, 0)
+	r.wantIn(t, s, "user")
 }
 
 // Sessions of local accounts and delegated sessions cannot replace each other, under any
 // cookie and with changed records.
 func TestKindsOfSessionAreApart(t *testing.T) {
 	t.Parallel()
-	m := newMechanisms(t, nil)
-	d := newDelegation(t, func(d *delegation) { d.clock, d.now, d.store = m.clock, m.clock.Now, m.store })
-	local, delegated := m.signIn(t, "alice"), d.signIn(t, d.grant("user"))
-	check := func(why string, warm bool) {
+	r := newRig(t)
+	local, delegated := r.signIn(t, "alice"), r.signInAt(t, r.grant("user"))
+	swapped := []*signedIn{{session: delegated.delegated}, {delegated: local.session}}
+	wantApart := func() {
 		t.Helper()
-		for range 2 {
-			id, err := m.session.Authenticate(t.Context(), &auth.Credentials{Session: delegated.session, Delegated: local.session})
-			if id != nil {
-				t.Errorf("%s: a delegated session opens session: %+v", why, id)
-			}
-			wantRejected(t, auth.DetailNotSignedIn, "unknown")(id, err)
-			id, err = d.session.Authenticate(t.Context(), &auth.Credentials{Session: delegated.session, Delegated: local.session})
-			if id != nil {
-				t.Errorf("%s: a local session opens oidc: %+v", why, id)
-			}
-			wantRejected(t, auth.DetailNotSignedIn, "unknown")(id, err)
-			if warm {
-				d.wantIn(t, delegated, "user")
-				if id, err := m.bySession(t, local.session); err != nil || id.Mechanism != policy.Session {
-					t.Errorf("%s: got %+v, %v", why, id, err)
-				}
-			}
+		for _, s := range swapped {
+			r.wantOut(t, s)
 		}
 	}
-	check("as they are", true)
-	if id, err := m.session.Authenticate(t.Context(), &auth.Credentials{Delegated: local.session}); id != nil || !errors.Is(err, auth.ErrNoCredentials) {
-		t.Errorf("local: got %+v, %v, want that nothing was presented", id, err)
+	wantApart()
+	for range 2 { // cold and warm
+		r.wantIn(t, delegated, "user")
+		if id, err := r.bySession(t, local); err != nil || id.Mechanism != policy.Session {
+			t.Errorf("got %+v, %v, want the local session", id, err)
+		}
+		wantApart()
 	}
-	if id, err := d.session.Authenticate(t.Context(), &auth.Credentials{Session: delegated.session}); id != nil || !errors.Is(err, auth.ErrNoCredentials) {
-		t.Errorf("delegated: got %+v, %v, want that nothing was presented", id, err)
-	}
+	id, err := r.session.Authenticate(t.Context(), &auth.Credentials{Delegated: local.session})
+	wantNothing(t, id, err)
+	id, err = r.delegated.Authenticate(t.Context(), &auth.Credentials{Session: delegated.delegated})
+	wantNothing(t, id, err)
 	// With the other mechanism in its record, a session still has its own login.
-	restore(t, m.store, local.login.Handles[0], func(r *sessionRecord) { r.Mechanism = policy.OIDC })
-	restore(t, m.store, delegated.login.Handles[0], func(r *sessionRecord) { r.Mechanism = policy.Session })
-	check("with swapped mechanisms", false)
+	restore(t, r.store, local.login.Handles[0], func(r *sessionRecord) { r.Mechanism = policy.OIDC })
+	restore(t, r.store, delegated.login.Handles[0], func(r *sessionRecord) { r.Mechanism = policy.Session })
+	wantApart()
 	// A login cannot be of both kinds.
-	restore(t, m.store, loginPrefix+delegated.login.ID, func(l *Login) { l.Username, l.Version = local.login.Username, local.login.Version })
-	check("with a login of both kinds", false)
+	restore(t, r.store, loginPrefix+delegated.login.ID, func(l *Login) { l.Username, l.Version = local.login.Username, local.login.Version })
+	wantApart()
 }
 
 // If a provider is removed from the configuration or gets another issuer, its logins do
-// not count until the old configuration is back.
+// not count until the old configuration is back. The same sub at the other issuer is another person.
 func TestLoginsFollowTheConfiguredProvider(t *testing.T) {
 	t.Parallel()
-	elsewhere := &testProvider{issuer: "https://id.example.org/realms/other"}
-	for name, change := range map[string]func(*UsersOptions){
-		"removed":    func(o *UsersOptions) { clear(o.Providers) },
-		"renamed":    func(o *UsersOptions) { o.Providers = map[string]Provider{"other": o.Providers["keycloak"]} },
-		"re-pointed": func(o *UsersOptions) { o.Providers["keycloak"] = elsewhere },
+	elsewhere := &testProvider{outside: outside[provider.Grant]{issuer: "https://id.example.org/realms/other"}}
+	for name, change := range map[string]func(*rig){
+		"removed":    func(r *rig) { clear(r.usersOptions.Providers) },
+		"renamed":    func(r *rig) { r.usersOptions.Providers = map[string]Provider{"other": r.op} },
+		"re-pointed": func(r *rig) { r.usersOptions.Providers["keycloak"] = elsewhere },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDelegation(t, nil)
-			s := d.signIn(t, d.grant("user"))
-			d.wantIn(t, s, "user")
-			changed := d.instance(change)
+			r := newRig(t)
+			s := r.signInAt(t, r.grant("user"))
+			r.wantIn(t, s, "user")
+			changed := r.instance(t, change)
 			changed.wantOut(t, s)
-			if name != "re-pointed" {
-				if again, err := changed.begin(t, "keycloak", d.grant("user"), d.now()); again.login != nil || err == nil || errors.Is(err, auth.ErrRejected) {
-					t.Errorf("a new login: got %+v, %v", again.login, err)
-				}
+			stranger, err := changed.beginAt(t, "keycloak", r.grant("admin"), r.now())
+			if name != "re-pointed" && (stranger.login != nil || err == nil || errors.Is(err, auth.ErrRejected)) {
+				t.Errorf("a new login: got %+v, %v, want an error alone", stranger.login, err)
 			}
-			d.clock.Advance(15 * time.Minute)
+			r.clock.Advance(15 * time.Minute)
 			changed.users.renewOnce(s.login)
-			if asked := append(d.op.refreshes(), elsewhere.refreshes()...); len(asked) != 0 {
-				t.Errorf("somebody was given the refresh token %q", asked)
+			r.wantAsked(t, 0)
+			if asked := elsewhere.questions(); len(asked) != 0 {
+				t.Errorf("the other provider was given the refresh token %q", asked)
 			}
-			d.instance(nil).wantIn(t, s, "user")
+			again := r.instance(t)
+			if name != "re-pointed" {
+				again.wantIn(t, s, "user")
+				return
+			}
+			changed.wantIn(t, stranger, "admin")
+			again.wantOut(t, stranger)
+			again.wantOut(t, s) // the record is that of the other person
+			r.wantOut(t, s)     // the cache does not help
 		})
 	}
 }
 
-// The same sub at another issuer is another person, also when the name has its first
-// issuer again.
-func TestSameSubjectOfAnotherIssuer(t *testing.T) {
-	t.Parallel()
-	d := newDelegation(t, nil)
-	s := d.signIn(t, d.grant("user"))
-	d.wantIn(t, s, "user")
-	changed := d.instance(func(o *UsersOptions) { o.Providers["keycloak"] = &testProvider{issuer: "https://id.example.net"} })
-	stranger := changed.signIn(t, changed.grant("admin"))
-	changed.wantIn(t, stranger, "admin")
-	changed.wantOut(t, s)
-	again := d.instance(nil)
-	again.wantOut(t, stranger)
-	again.wantOut(t, s) // the record is that of the other person
-	d.wantOut(t, s)     // the cache does not help
-}
-
+// A session needs the record of its own user.
 func TestUserRecords(t *testing.T) {
 	t.Parallel()
 	const key = userPrefix + "keycloak:" + testPerson
@@ -187,99 +158,29 @@ func TestUserRecords(t *testing.T) {
 		"missing":           func(s store.Store) { noError(t, s.Delete(t.Context(), key)) },
 		"of another issuer": func(s store.Store) { restore(t, s, key, func(u *user) { u.Issuer = "https://id.example.net" }) },
 		"of another person": func(s store.Store) { restore(t, s, key, func(u *user) { u.Profile.Subject = "1" }) },
-		"damaged":           func(s store.Store) { noError(t, s.Put(t.Context(), key, []byte(`{"issuer":7`), time.Time{})) },
 	} {
-		for _, warm := range []bool{false, true} {
-			d := newDelegation(t, nil)
-			s := d.signIn(t, d.grant("user"))
-			if warm {
-				d.wantIn(t, s, "user")
-			}
-			change(d.store)
-			id, err := d.by(t, s)
-			if name == "damaged" {
-				wantNoAnswer(t)(id, err)
-			} else {
-				wantRejected(t, auth.DetailNotSignedIn, "unknown")(id, err)
-			}
-		}
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			s := r.signInAt(t, r.grant("user"))
+			warm := r.instance(t)
+			warm.wantIn(t, s, "user")
+			change(r.store)
+			r.wantOut(t, s)
+			warm.wantOut(t, s)
+		})
 	}
-}
-
-// If a step of a login fails, the error is that of the store, and nothing usable remains.
-func TestBeginDelegatedWithAFailingStore(t *testing.T) {
-	t.Parallel()
-	person, session := personGroup("keycloak", testOP, testPerson), sessionGroup("keycloak", testOP, "session at the provider")
-	for _, failing := range []string{"get " + person, "swap " + person, "get " + session, "swap " + session, "swap user:", "put session:", "put login:"} {
-		for _, late := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%.20s, late %v", failing, late), func(t *testing.T) {
-				t.Parallel()
-				d := newDelegation(t, nil)
-				before := d.signIn(t, d.grant("user"))
-				d.store.late = late
-				d.store.fails(failing)
-				s, err := d.begin(t, "keycloak", d.grant("admin"), d.now())
-				if s.login != nil || !errors.Is(err, errStore) || errors.Is(err, auth.ErrRejected) {
-					t.Errorf("got %+v, %v, want the error of the store", s.login, err)
-				}
-				d.store.fails("")
-				d.wantOut(t, s)
-				if n := d.records(t, loginPrefix); n != 1 {
-					t.Errorf("%d logins in the store, want the one from before", n)
-				}
-				must(d.by(t, before))(t)
-				again := d.signIn(t, d.grant("auditor"))
-				d.wantIn(t, again, "auditor")
-			})
-		}
-	}
-}
-
-// A shorter lifetime counts for existing delegated sessions. A longer one does not.
-func TestLifetimeOfDelegatedSessions(t *testing.T) {
-	t.Parallel()
-	d := newDelegation(t, nil)
-	s, created := d.signIn(t, d.grant("user")), d.now()
-	shorter := d.instance(func(o *UsersOptions) { o.Lifetime = 10 * time.Minute })
-	longer := d.instance(func(o *UsersOptions) { o.Lifetime = 2 * time.Hour })
-	if id, err := shorter.by(t, s); err != nil || !id.Expires.Equal(created.Add(10*time.Minute)) {
-		t.Errorf("got %+v, %v, want an end after 10 minutes", id, err)
-	}
-	d.clock.Advance(10*time.Minute - 1)
-	shorter.wantIn(t, s, "user")
-	d.clock.Advance(1)
-	shorter.wantOut(t, s)
-	longer.wantIn(t, s, "user")
-	d.clock.Advance(50 * time.Minute)
-	longer.wantOut(t, s)
-}
-
-// A cached session does not count if the store's records have changed.
-func TestWarmDelegatedSessionSeesWhatOthersWrote(t *testing.T) {
-	t.Parallel()
-	d := newDelegation(t, nil)
-	s, other := d.signIn(t, d.grant("user")), d.signIn(t, d.grant("user"))
-	d.wantIn(t, s, "user")
-	restore(t, d.store, userPrefix+"keycloak:"+testPerson, func(u *user) { u.Profile.Roles = []string{"auditor"} })
-	d.wantIn(t, s, "auditor")
-	restore(t, d.store, s.login.Handles[0], func(r *sessionRecord) { r.Login = other.login.ID })
-	d.wantIn(t, &signedIn{login: other.login, session: s.session}, "auditor")
-	restore(t, d.store, loginPrefix+other.login.ID, func(l *Login) { l.Delegated.User = "somebody else" })
-	d.wantOut(t, s)
-	restore(t, d.store, loginPrefix+other.login.ID, func(l *Login) { l.Delegated = nil })
-	d.wantOut(t, s)
 }
 
 // A slow renewal does not replace a newer profile.
 func TestOlderProfileDoesNotReplaceNewer(t *testing.T) {
 	t.Parallel()
-	d := newDelegation(t, nil)
-	asked := d.now()
-	d.clock.Advance(time.Second)
-	s := d.signIn(t, d.grant("user"))
-	noError(t, d.users.save(t.Context(), s.login.Delegated, d.grant("user", "admin").Profile, asked))
-	d.wantIn(t, s, "user")
-	d.clock.Advance(time.Second)
-	noError(t, d.users.save(t.Context(), s.login.Delegated, d.grant("auditor").Profile, d.now()))
-	d.wantIn(t, s, "auditor")
+	r := newRig(t)
+	asked := r.now()
+	r.clock.Advance(time.Second)
+	s := r.signInAt(t, r.grant("user"))
+	noError(t, r.users.save(t.Context(), s.login.Delegated, r.grant("user", "admin").Profile, asked))
+	r.wantIn(t, s, "user")
+	r.clock.Advance(time.Second)
+	noError(t, r.users.save(t.Context(), s.login.Delegated, r.grant("auditor").Profile, r.now()))
+	r.wantIn(t, s, "auditor")
 }
