@@ -8,38 +8,7 @@ import (
 	"testing"
 )
 
-// browserCookie reads a Set-Cookie line as browsers do (RFC 6265bis, section 5.6), and
-// returns what they send back.
-func browserCookie(line string) (sent string, ok bool) {
-	if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-		return "", false
-	}
-	pair, _, _ := strings.Cut(line, ";")
-	name, value, found := strings.Cut(pair, "=")
-	if !found {
-		name, value = "", pair
-	}
-	name, value = strings.Trim(name, " \t"), strings.Trim(value, " \t")
-	switch {
-	case name == "" && value == "":
-		return "", false
-	case name == "":
-		return value, true
-	}
-	return name + "=" + value, true
-}
-
-// oldCookies reads a line as old clients do, which find several cookies in one line.
-func oldCookies(line string) (sent []string) {
-	for part := range strings.SplitSeq(line, ",") {
-		if s, ok := browserCookie(part); ok {
-			sent = append(sent, s)
-		}
-	}
-	return sent
-}
-
-// allCookies are testCookies with a name for every role.
+// allCookies has a name for every role.
 var allCookies = &CookieNames{Session: "session_id", Delegated: "session", Browser: "__Host-authgate_login", Access: "access_token", Refresh: "refresh_token"}
 
 func TestToBrowser(t *testing.T) {
@@ -49,15 +18,13 @@ func TestToBrowser(t *testing.T) {
 		lines, want []string
 	}{
 		{"nothing of ours", []string{"theme=dark; Path=/", "a=b, c=d"}, []string{"theme=dark; Path=/", "a=b, c=d"}},
-		{"ours", []string{"session=x; Path=/; HttpOnly"}, []string{"authgate_app_session=x; Path=/; HttpOnly"}},
 		{"deleted", []string{"session=; Expires=Thu, 01 Jan 1970 00:00:00 GMT; Path=/"}, []string{"authgate_app_session=; Expires=Thu, 01 Jan 1970 00:00:00 GMT; Path=/"}},
 		{"several", []string{"a=1", "session=x; Path=/a", "session=y; Path=/b"}, []string{"a=1", "authgate_app_session=x; Path=/a", "authgate_app_session=y; Path=/b"}},
 		{"a prefix", []string{"__Host-authgate_login=x; Secure; Path=/"}, []string{"__Host-authgate_app_authgate_login=x; Secure; Path=/"}},
 		{"another case", []string{"Session=x"}, []string{"Session=x"}},
 		{"the other name", []string{"authgate_app_session=x"}, []string{"authgate_app_authgate_app_session=x"}},
 		{"spaces", []string{" \tsession \t= x"}, []string{"authgate_app_session \t= x"}},
-		{"quotes", []string{`session="a b"; Path="/"`}, []string{`authgate_app_session="a b"; Path="/"`}},
-		{"a quoted name", []string{`"session"=x`}, []string{`"session"=x`}},
+		{"quotes", []string{`session="a b"; Path="/"`, `"session"=x`}, []string{`authgate_app_session="a b"; Path="/"`, `"session"=x`}},
 		{"no name", []string{"=session=x; Path=/", "= session", "session", "=; Path=/"}, []string{"authgate_app_session=x; Path=/", "authgate_app_session", "authgate_app_session", "=; Path=/"}},
 		{"in a value", []string{"a=session=x; session=y"}, []string{"a=session=x; session=y"}},
 		{"several in a line", []string{"a=b,session=x", "ok=1", "a=b; Path=/, =session_id", "session,", "session, x=1"}, []string{"ok=1"}},
@@ -74,17 +41,52 @@ func TestToBrowser(t *testing.T) {
 	}
 }
 
-func TestOwnNamesComeBack(t *testing.T) {
+// The application gets its cookies under their own names, and none of the gateway's unless it keeps them.
+func TestToApplication(t *testing.T) {
 	t.Parallel()
-	lines := []string{"session_id=ours; authgate_app_session_id=theirs; a=1", "authgate_app_authgate_app_x = y; access_token=ours; __Host-authgate_app_authgate_login=z; authgate_app___Host-x=1"}
-	want := []string{"session_id=theirs; a=1", "authgate_app_x = y; __Host-authgate_login=z; authgate_app___Host-x=1"}
-	if got := allCookies.ToApplication(lines, false); !slices.Equal(got, want) {
-		t.Errorf("the application gets %q, want %q", got, want)
+	for _, c := range []struct {
+		name        string
+		keep        bool
+		lines, want []string
+	}{
+		{"nothing", false, nil, nil},
+		{"the gateway's on two lines", false, []string{"session_id=s", "session=d; access_token=a; refresh_token=r; __Host-authgate_login=b"}, nil},
+		{"among others", false, []string{"session_id=s; a=1; session_id=t; b=2; session_id; session_id="}, []string{"a=1; b=2"}},
+		{"in odd spacing", false, []string{"\tsession_id = s ;a=1; \tsession\t=x"}, []string{"a=1"}},
+		{"lines stay lines", false, []string{"a=1; session_id=s", "session=d", "b=2"}, []string{"a=1", "b=2"}},
+		{"bytes stay bytes", false, []string{"a=\"x y\"; session_id=s; b=%3B,\\\x80\xff=; c==; =d; e"}, []string{"a=\"x y\"; b=%3B,\\\x80\xff=; c==; =d; e"}},
+		{"inner space stays", false, []string{"a = 1\t2 ; session_id=s"}, []string{"a = 1\t2"}},
+		{"names of others", false, []string{"SESSION_ID=a; session_idx=b; xsession_id=c"}, []string{"SESSION_ID=a; session_idx=b; xsession_id=c"}},
+		{"order and doubles stay", false, []string{"b=2; a=1; session_id=s; b=3; a=1"}, []string{"b=2; a=1; b=3; a=1"}},
+		{"own names come back", false, []string{"session_id=ours; authgate_app_session_id=theirs; a=1"}, []string{"session_id=theirs; a=1"}},
+		{"prefixes and doubled marks", false, []string{"authgate_app_authgate_app_x = y; access_token=ours; __Host-authgate_app_authgate_login=z; authgate_app___Host-x=1"},
+			[]string{"authgate_app_x = y; __Host-authgate_login=z; authgate_app___Host-x=1"}},
+		{"kept", true, []string{"session_id=ours; authgate_app_session_id=theirs; a=1"}, []string{"session_id=ours; authgate_app_session_id=theirs; a=1"}},
+		{"kept, with a prefix", true, []string{"authgate_app_authgate_app_x = y; __Host-authgate_app_authgate_login=z"}, []string{"authgate_app_x = y; __Host-authgate_app_authgate_login=z"}},
+	} {
+		given := slices.Clone(c.lines)
+		if got := allCookies.ToApplication(c.lines, c.keep); !slices.Equal(got, c.want) || !slices.Equal(c.lines, given) {
+			t.Errorf("%s: got %q of %q, now %q, want %q", c.name, got, given, c.lines, c.want)
+		}
 	}
-	want = []string{"session_id=ours; authgate_app_session_id=theirs; a=1", "authgate_app_x = y; access_token=ours; __Host-authgate_app_authgate_login=z; authgate_app___Host-x=1"}
-	if got := allCookies.ToApplication(lines, true); !slices.Equal(got, want) {
-		t.Errorf("with the gateway's cookies the application gets %q, want %q", got, want)
+}
+
+// browserCookie reads a Set-Cookie line as browsers do (RFC 6265bis, section 5.6), and
+// returns what they send back.
+func browserCookie(line string) (sent string, ok bool) {
+	if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+		return "", false
 	}
+	pair, _, _ := strings.Cut(line, ";")
+	name, value, found := strings.Cut(pair, "=")
+	if !found {
+		name, value = "", pair
+	}
+	name, value = strings.Trim(name, " \t"), strings.Trim(value, " \t")
+	if name == "" {
+		return value, value != ""
+	}
+	return name + "=" + value, true
 }
 
 // Whatever an upstream sets, the gateway reads none of its own cookies in what browsers
@@ -108,9 +110,9 @@ func FuzzSeparateCookies(f *testing.F) {
 		if dropped == 1 {
 			return
 		}
-		all := oldCookies(lines[0])
 		sent, ok := browserCookie(lines[0])
-		for _, each := range append(all, sent) {
+		for _, part := range append(strings.Split(lines[0], ","), lines[0]) { // old clients find several cookies in one line
+			each, _ := browserCookie(part)
 			read, err := ReadCredentials(http.Header{"Cookie": {each}}, allCookies, netip.Addr{})
 			if err != nil || read.Cookies {
 				t.Fatalf("%q becomes %q, which comes back as %q: %+v, %v", line, lines, each, read, err)
@@ -130,33 +132,100 @@ func FuzzSeparateCookies(f *testing.F) {
 		if trimmed := strings.Trim(want, cookieSpace); !sameCookie(got, trimmed) {
 			t.Errorf("the upstream sets %q, the browser sends %q, and it gets %q, want %q", line, sent, got, trimmed)
 		}
-		name, _, _ := nextCookie(sent)
 		kept := strings.Join(allCookies.ToApplication([]string{sent}, true), "; ")
 		if again, _, _ := nextCookie(kept); allCookies.has(again) {
-			t.Errorf("%q is handed over as the gateway's %q", name, again)
+			t.Errorf("%q is handed over as the gateway's %q", sent, again)
 		}
 	})
 }
 
 // sameCookie reports whether the lines hold only the cookie want.
 func sameCookie(lines []string, want string) bool {
-	if want == "" {
-		return len(lines) == 0
-	}
-	if len(lines) != 1 {
-		return false
+	if want == "" || len(lines) != 1 {
+		return want == "" && len(lines) == 0
 	}
 	name, value, rest := nextCookie(lines[0])
 	wantName, wantValue, _ := nextCookie(want)
 	return name == wantName && value == wantValue && rest == "" && strings.Contains(lines[0], "=") == strings.Contains(want, "=")
 }
 
-func BenchmarkToBrowser(b *testing.B) {
-	lines := []string{"theme=dark; Path=/; Max-Age=31536000", "id=0123456789abcdef; Path=/; HttpOnly; Expires=Wed, 09 Jun 2027 10:18:14 GMT"}
-	b.ReportAllocs()
-	for b.Loop() {
-		if got, _ := allCookies.ToBrowser(lines); len(got) != 2 {
-			b.Fatal(got)
+// The application gets none of the gateway's cookies and all others, and the gateway reads
+// cookies as net/http does, if that accepts the lines.
+func FuzzCookies(f *testing.F) {
+	for _, line := range []string{
+		"session_id=abc; a=1", "a=1;session_id=x;b=2", " session_id\t= x;; =y", `a="session_id=x; b=2"`, "session_id", "session_id=;session_id=x",
+		"SESSION_ID=x; session=1; access_token=2; refresh_token=3", "a\x00b=\xff; session_id=\x80", "; ;=;session_id =", "\rsession=0\n",
+	} {
+		f.Add(line, "b=2")
+		f.Add("x=y", line)
+	}
+	f.Fuzz(func(t *testing.T, first, second string) {
+		lines := []string{first, second}
+		if strings.Contains(first+second, "authgate_app_") {
+			return // see FuzzSeparateCookies
+		}
+		read, err := ReadCredentials(http.Header{"Cookie": lines}, allCookies, netip.Addr{})
+		kept := allCookies.ToApplication(lines, false)
+		again, errAgain := ReadCredentials(http.Header{"Cookie": kept}, allCookies, netip.Addr{})
+		if errAgain != nil || again != (Credentials{}) {
+			t.Fatalf("%q is left of %q, in which there is %+v, %v", kept, lines, again, errAgain)
+		}
+		if !slices.Equal(allCookies.ToApplication(kept, false), kept) {
+			t.Errorf("%q changes when cut again", kept)
+		}
+		if err == nil && !read.Cookies && !slices.Equal(pairs(lines), pairs(kept)) {
+			t.Errorf("nothing of the gateway is in %q, and %q is left", lines, kept)
+		}
+		values, others, ok := netHTTPCookies(lines)
+		if !ok {
+			return
+		}
+		want := Credentials{Cookies: len(values) > 0}
+		ambiguous := false
+		for name, at := range map[string]*string{"session_id": &want.Session, "session": &want.Delegated, "access_token": &want.Access, "refresh_token": &want.Refresh, "__Host-authgate_login": &want.Browser} {
+			ambiguous = ambiguous || len(values[name]) > 1
+			*at = strings.Join(values[name], "")
+		}
+		if ambiguous != (err != nil) || err == nil && read != want {
+			t.Errorf("%q: got %+v, %v, want %+v, or an error: %v", lines, read, err, want, ambiguous)
+		}
+		if _, left, ok := netHTTPCookies(kept); !ok || !ambiguous && !slices.Equal(left, others) {
+			t.Errorf("the application gets %q of %q, want %q", left, lines, others)
+		}
+	})
+}
+
+func pairs(lines []string) (all []string) {
+	for _, line := range lines {
+		for pair := range strings.SplitSeq(line, ";") {
+			if pair = strings.Trim(pair, cookieSpace); pair != "" {
+				all = append(all, pair)
+			}
 		}
 	}
+	return all
+}
+
+// netHTTPCookies returns the values of the gateway's cookies and all others as net/http
+// reads them, or false if it does not accept the lines.
+func netHTTPCookies(lines []string) (values map[string][]string, others []string, ok bool) {
+	values = make(map[string][]string)
+	for _, line := range lines {
+		cookies, err := http.ParseCookie(line)
+		if err != nil {
+			return nil, nil, false
+		}
+		for _, c := range cookies {
+			value := strings.Trim(c.Value, cookieSpace)
+			if c.Quoted {
+				value = `"` + c.Value + `"`
+			}
+			if !allCookies.has(c.Name) {
+				others = append(others, c.Name+"="+value)
+			} else if !slices.Contains(values[c.Name], value) {
+				values[c.Name] = append(values[c.Name], value)
+			}
+		}
+	}
+	return values, others, true
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"authgate/gateway/clocktest"
 	"authgate/gateway/store"
 )
 
@@ -15,71 +16,69 @@ func TestEpochs(t *testing.T) {
 	t.Parallel()
 	hash, another := cheapArgon2id("one"), cheapArgon2id("another")
 	alice, bob := Account{Username: "alice", PasswordHash: hash}, Account{Username: "bob", PasswordHash: another}
-	now := time.Unix(1_000_000, 0)
-	s := store.NewMemory(func() time.Time { return now })
+	clock := clocktest.New()
+	s := store.NewMemory(clock.Now)
 	t.Cleanup(func() { s.Close() })
 	load := func(users ...Account) *Accounts {
 		t.Helper()
-		now = now.Add(time.Minute)
-		a := newAccounts(t, users...)
-		noError(t, a.UpdateEpochs(t.Context(), s, now))
+		clock.Advance(time.Minute)
+		a := newAccounts(users...)
+		noError(t, a.UpdateEpochs(t.Context(), s, clock.Now()))
 		return a
 	}
-	epoch := func(a *Accounts, username string) time.Time {
+	want := func(a *Accounts, username string, want time.Time) {
 		t.Helper()
-		account, ok := a.Lookup(username)
-		if !ok || account.Epoch().IsZero() {
-			t.Fatalf("%s has no epoch", username)
+		if account, ok := a.Lookup(username); !ok || !account.Epoch().Equal(want) {
+			t.Errorf("%s is in the epoch of %s, want that of %s", username, account.Epoch(), want)
 		}
-		return account.Epoch()
 	}
-	begun := epoch(load(alice, bob), "bob")
-	for _, change := range []struct {
-		name string
-		gone []Account
-	}{
-		{"removed", []Account{bob}},
-		{"disabled", []Account{{Username: "alice", PasswordHash: hash, Disabled: true}, bob}},
-		{"another password", []Account{{Username: "alice", PasswordHash: another}, bob}},
+	load(alice, bob)
+	begun := clock.Now()
+	aliceBegun := begun
+	for _, gone := range [][]Account{
+		{bob},
+		{{Username: "alice", PasswordHash: hash, Disabled: true}, bob},
+		{{Username: "alice", PasswordHash: another}, bob},
 	} {
-		before := epoch(load(alice, bob), "alice")
-		if same := epoch(load(alice, bob), "alice"); !same.Equal(before) {
-			t.Errorf("%s: without a change the epoch went from %s to %s", change.name, before, same)
-		}
-		load(change.gone...)
+		want(load(alice, bob), "alice", aliceBegun)
+		load(gone...)
 		back := load(alice, bob)
-		if got := epoch(back, "alice"); !got.Equal(now) {
-			t.Errorf("%s: back at %s, alice is in the epoch of %s", change.name, now, got)
-		}
-		if got := epoch(back, "bob"); !got.Equal(begun) {
-			t.Errorf("%s: bob is in the epoch of %s, want that of %s", change.name, got, begun)
-		}
+		aliceBegun = clock.Now()
+		want(back, "alice", aliceBegun)
+		want(back, "bob", begun)
 	}
 }
 
-// contested is a store in which another instance always writes first.
-type contested struct{ store.Store }
-
-func (contested) Swap(context.Context, string, []byte, []byte, time.Time) error {
-	return store.ErrConflict
+// failingStore is a store whose calls fail, unless the error is nil.
+type failingStore struct {
+	store.Store
+	get, swap error
 }
 
-// broken is a store that cannot be read.
-type broken struct{ store.Store }
+func (s failingStore) Get(ctx context.Context, key string) ([]byte, error) {
+	if s.get != nil {
+		return nil, s.get
+	}
+	return s.Store.Get(ctx, key)
+}
 
-var errBroken = errors.New("broken")
-
-func (broken) Get(context.Context, string) ([]byte, error) { return nil, errBroken }
+func (s failingStore) Swap(context.Context, string, []byte, []byte, time.Time) error { return s.swap }
 
 func TestEpochsNeedTheStore(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(time.Now)
 	t.Cleanup(func() { s.Close() })
-	a := newAccounts(t, Account{Username: "alice", PasswordHash: parsed(t, "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW")})
-	if err := a.UpdateEpochs(context.Background(), contested{s}, time.Now()); err == nil {
-		t.Error("the epochs are updated though the store fails")
+	a, errBroken := newAccounts(Account{Username: "alice", PasswordHash: cheapArgon2id("one")}), errors.New("broken")
+	for _, broken := range []failingStore{{s, errBroken, nil}, {s, nil, errBroken}} {
+		if err := a.UpdateEpochs(t.Context(), broken, time.Now()); !errors.Is(err, errBroken) {
+			t.Errorf("updated in a store that fails: %v, want its error", err)
+		}
 	}
-	if err := a.UpdateEpochs(context.Background(), broken{s}, time.Now()); !errors.Is(err, errBroken) {
-		t.Errorf("updated from a store that cannot be read: %v", err)
+	if err := a.UpdateEpochs(t.Context(), failingStore{s, nil, store.ErrConflict}, time.Now()); err == nil || errors.Is(err, store.ErrConflict) {
+		t.Errorf("another instance always writes first: %v, want an error that says so", err)
+	}
+	noError(t, s.Put(t.Context(), epochsKey, []byte(`{"alice":7`), time.Time{}))
+	if err := a.UpdateEpochs(t.Context(), s, time.Now()); err == nil {
+		t.Error("updated from a damaged record")
 	}
 }

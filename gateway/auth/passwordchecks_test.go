@@ -14,36 +14,20 @@ import (
 	"authgate/gateway/password"
 )
 
-// script runs steps against a Verifier, separated by semicolons. ADDR is the number of
-// an address, an IPv6 address, or * for a new address each time. NAME is an
-// account (alice, bob, Alice), or * for a new unknown name each time.
-//
-//	check NAME ADDR              Check accepts the right password
-//	fresh NAME ADDR              CheckFresh accepts the right password
-//	good NAME ADDR               both do
-//	wrong NAME ADDR [N]          CheckFresh rejects N wrong passwords
-//	same NAME ADDR N             Check rejects one wrong password N times
-//	reject NAME ADDR             Check rejects the password of the beginning
-//	throttled NAME ADDR TIME     both refuse the right password for TIME, and compute no hash
-//	open NAME ADDR               a check would be admitted; it is not made
-//	known NAME ADDR              the pair is known; unknown: it is not
-//	hashes N                     N hashes were computed since the last such line
-//	wait TIME                    time passes
-//	limits N TIME                SetLimits
-//	rehash, disable, remove, rename NAME what a reload changes; rehash is a new password
-//	restore                      the accounts are as in the beginning
+// script plays scripts against a Verifier; see steps. NAME is an account (alice, bob,
+// Alice), or * for a new unknown name each time. ADDR is the number of an address, an IPv6
+// address, or * for a new address each time.
 type script struct {
 	*verifierFixture
-	t        *testing.T
 	users    map[string]Account
 	accounts *Accounts
 	others   int
 }
 
-func newScript(t *testing.T) *script {
-	s := &script{verifierFixture: newVerifierFixture(), t: t}
-	s.restore()
-	return s
+// scriptHashes are the hashes of the passwords of the accounts, and of "new".
+var scriptHashes = map[string]password.Hash{
+	"alice": cheapArgon2id("alice's password"), "bob": cheapArgon2id("bob's password"),
+	"Alice": cheapArgon2id("Alice's password"), "new": cheapArgon2id("new"),
 }
 
 func (s *script) restore() {
@@ -54,17 +38,23 @@ func (s *script) restore() {
 	s.reload()
 }
 
-func (s *script) reload() {
-	s.accounts = newAccounts(s.t, slices.Collect(maps.Values(s.users))...)
-}
+func (s *script) reload() { s.accounts = newAccounts(slices.Collect(maps.Values(s.users))...) }
 
-// scriptHashes are the hashes of the passwords of the accounts, and of "new".
-var scriptHashes = map[string]password.Hash{
-	"alice": cheapArgon2id("alice's password"), "bob": cheapArgon2id("bob's password"),
-	"Alice": cheapArgon2id("Alice's password"), "new": cheapArgon2id("new"),
+// change makes a reload with a changed account, under its name or another one.
+func (s *script) change(name string, change func(*Account)) {
+	user := s.users[name]
+	delete(s.users, name)
+	change(&user)
+	if user.Username != "" {
+		s.users[user.Username] = user
+	}
+	s.reload()
 }
 
 func (s *script) password(name string) string {
+	if _, ok := s.users[name]; !ok {
+		name = strings.ToLower(name) // another spelling
+	}
 	if s.users[name].PasswordHash.Encoded() == scriptHashes["new"].Encoded() {
 		return "new"
 	}
@@ -82,127 +72,43 @@ func (s *script) client(word string) netip.Addr {
 	return netip.MustParseAddr(word)
 }
 
-func (s *script) name(word string) string {
-	if word == "*" {
-		s.others++
-		return fmt.Sprint("unknown-", s.others)
-	}
-	return word
-}
-
-func (s *script) run(text string) {
-	s.t.Helper()
-	for step := range strings.SplitSeq(text, ";") {
-		words := strings.Fields(step)
-		if err := s.step(words[0], words[1:]); err != nil {
-			s.t.Fatalf("%s: %v", strings.TrimSpace(step), err)
-		}
-	}
-}
-
-func (s *script) step(verb string, args []string) error {
-	switch verb {
-	case "check", "fresh", "good":
-		return s.good(verb, args[0], s.client(args[1]))
-	case "wrong", "same":
-		return s.wrong(verb, args)
-	case "reject":
-		password := args[0] + "'s password"
-		if _, err := s.Check(s.t.Context(), "basic", s.accounts, args[0], password, s.client(args[1])); !errors.Is(err, ErrRejected) {
-			return fmt.Errorf("got %v, want ErrRejected", err)
-		}
-	case "throttled":
-		want, err := time.ParseDuration(args[2])
-		if err != nil {
-			return err
-		}
-		return s.throttled(args[0], s.client(args[1]), want)
-	case "open":
-		if wait := retryAfter(s.t, s.Verifier.throttle, args[0], s.client(args[1])); wait != 0 {
-			return fmt.Errorf("refused for %s", wait)
-		}
-	case "known", "unknown":
-		return s.known(args[0], s.client(args[1]), verb == "known")
-	case "hashes":
-		if got := len(s.takeCosts()); strconv.Itoa(got) != args[0] {
-			return fmt.Errorf("computed %d", got)
-		}
-	case "wait":
-		d, err := time.ParseDuration(args[0])
-		s.clock.Advance(d)
-		return err
-	case "limits":
-		n, err := strconv.Atoi(args[0])
-		window, errWindow := time.ParseDuration(args[1])
-		s.Verifier.throttle.SetLimits(n, window)
-		return errors.Join(err, errWindow)
-	case "rehash", "disable", "remove", "rename":
-		user := s.users[args[0]]
-		user.Disabled = verb == "disable"
-		if verb == "rehash" {
-			user.PasswordHash = scriptHashes["new"]
-		}
-		s.users[args[0]] = user
-		if verb == "remove" || verb == "rename" {
-			delete(s.users, args[0])
-		}
-		if verb == "rename" {
-			user.Username = "other"
-			s.users["other"] = user
-		}
-		s.reload()
-	case "restore":
-		s.restore()
-	default:
-		return errors.New("no such step")
-	}
-	return nil
-}
-
-func (s *script) good(verb, name string, client netip.Addr) error {
-	methods := s.methods()
-	switch verb {
-	case "check":
-		delete(methods, "CheckFresh")
-	case "fresh":
-		delete(methods, "Check")
-	}
-	for method, check := range methods {
-		if account, err := check(s.accounts, name, s.password(name), client); err != nil || account.Username != name {
-			return fmt.Errorf("%s: got %+v, %w", method, account, err)
-		}
-	}
-	return nil
-}
-
-func (s *script) wrong(verb string, args []string) error {
+// wrong makes N wrong checks, N being the third word or 1.
+func (s *script) wrong(check checkMethod, args []string, guess func(i int) string) error {
 	n := 1
 	if len(args) > 2 {
 		n, _ = strconv.Atoi(args[2])
 	}
 	for i := range n {
-		name, client := s.name(args[0]), s.client(args[1])
-		method, password := "CheckFresh", fmt.Sprint("guess-", i)
-		if verb == "same" {
-			method, password = "Check", "guess"
+		name := args[0]
+		if name == "*" {
+			s.others++
+			name = fmt.Sprint("unknown-", s.others)
 		}
-		if _, err := s.methods()[method](s.accounts, name, password, client); !errors.Is(err, ErrRejected) {
+		if _, err := check(s.accounts, name, guess(i), s.client(args[1])); !errors.Is(err, ErrRejected) {
 			return fmt.Errorf("number %d: got %v, want ErrRejected", i, err)
 		}
 	}
 	return nil
 }
 
-func (s *script) throttled(name string, client netip.Addr, want time.Duration) error {
-	before, password := s.hasher.Computed(), s.password(name)
-	if _, ok := s.users[name]; !ok {
-		password = s.password(strings.ToLower(name)) // another spelling
+func (s *script) good(args []string, methods ...checkMethod) error {
+	client := s.client(args[1])
+	for i, check := range methods {
+		if account, err := check(s.accounts, args[0], s.password(args[0]), client); err != nil || account.Username != args[0] {
+			return fmt.Errorf("method %d: got %+v, %w", i, account, err)
+		}
 	}
+	return nil
+}
+
+func (s *script) throttled(args []string) error {
+	before, client := s.hasher.Computed(), s.client(args[1])
+	want, err := time.ParseDuration(args[2])
 	for method, check := range s.methods() {
-		account, err := check(s.accounts, name, password, client)
+		account, got := check(s.accounts, args[0], s.password(args[0]), client)
 		var throttled *ThrottledError
-		if account != nil || !errors.As(err, &throttled) || throttled.RetryAfter != want {
-			return fmt.Errorf("%s: got %+v, %v", method, account, err)
+		if account != nil || !errors.As(got, &throttled) || throttled.RetryAfter != want || err != nil {
+			return fmt.Errorf("%s: got %+v, %v", method, account, got)
 		}
 	}
 	if n := s.hasher.Computed() - before; n != 0 {
@@ -211,13 +117,81 @@ func (s *script) throttled(name string, client netip.Addr, want time.Duration) e
 	return nil
 }
 
-func (s *script) known(name string, client netip.Addr, want bool) error {
-	p, _ := s.Verifier.throttle.pairs.Peek(newSubject(name, client).pairKey)
-	account, _ := s.accounts.Lookup(name)
+func (s *script) known(args []string, want bool) error {
+	p, _ := s.Verifier.throttle.pairs.Peek(newSubject(args[0], s.client(args[1])).pairKey)
+	account, _ := s.accounts.Lookup(args[0])
 	if got := p.knows(account.Version(), s.clock.Now()); got != want {
-		return fmt.Errorf("known: %v", got)
+		return fmt.Errorf("known: %v, want %v", got, want)
 	}
 	return nil
+}
+
+// limits calls SetLimits.
+func (s *script) limits(args []string) error {
+	n, err := strconv.Atoi(args[0])
+	window, errWindow := time.ParseDuration(args[1])
+	s.Verifier.throttle.SetLimits(n, window)
+	return errors.Join(err, errWindow)
+}
+
+// steps are the steps of a script, by their first word. Each gets the other words.
+func (s *script) steps(t *testing.T) map[string]func(args []string) error {
+	check, fresh := s.methods()["Check"], s.methods()["CheckFresh"]
+	change := func(change func(*Account)) func([]string) error {
+		return func(args []string) error {
+			s.change(args[0], change)
+			return nil
+		}
+	}
+	return map[string]func(args []string) error{
+		// NAME ADDR: Check, CheckFresh, or both accept the right password.
+		"check": func(args []string) error { return s.good(args, check) },
+		"fresh": func(args []string) error { return s.good(args, fresh) },
+		"good":  func(args []string) error { return s.good(args, check, fresh) },
+		// NAME ADDR [N]: CheckFresh rejects N wrong passwords, or Check one wrong password N times.
+		"wrong": func(args []string) error {
+			return s.wrong(fresh, args, func(i int) string { return fmt.Sprint("guess-", i) })
+		},
+		"same": func(args []string) error { return s.wrong(check, args, func(int) string { return "guess" }) },
+		// NAME ADDR: Check rejects the password of the beginning.
+		"reject": func(args []string) error {
+			return s.wrong(check, args, func(int) string { return args[0] + "'s password" })
+		},
+		// NAME ADDR TIME: both refuse the right password for TIME, and compute no hash.
+		"throttled": s.throttled,
+		// NAME ADDR: a check would be admitted; it is not made.
+		"open": func(args []string) error {
+			if wait := retryAfter(t, s.Verifier.throttle, args[0], s.client(args[1])); wait != 0 {
+				return fmt.Errorf("refused for %s", wait)
+			}
+			return nil
+		},
+		// NAME ADDR: the pair is known, or it is not.
+		"known":   func(args []string) error { return s.known(args, true) },
+		"unknown": func(args []string) error { return s.known(args, false) },
+		// N hashes were computed since the last such step.
+		"hashes": func(args []string) error {
+			if got := len(s.takeCosts()); strconv.Itoa(got) != args[0] {
+				return fmt.Errorf("computed %d", got)
+			}
+			return nil
+		},
+		"wait": func(args []string) error {
+			d, err := time.ParseDuration(args[0])
+			s.clock.Advance(d)
+			return err
+		},
+		"limits": s.limits, // N TIME
+		// NAME: what a reload changes; rehash is a new password. restore: the accounts are as in the beginning.
+		"rehash":  change(func(a *Account) { a.PasswordHash = scriptHashes["new"] }),
+		"disable": change(func(a *Account) { a.Disabled = true }),
+		"remove":  change(func(a *Account) { a.Username = "" }),
+		"rename":  change(func(a *Account) { a.Username = "other" }),
+		"restore": func([]string) error {
+			s.restore()
+			return nil
+		},
+	}
 }
 
 func TestPasswordChecks(t *testing.T) {
@@ -276,7 +250,15 @@ func TestPasswordChecks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			newScript(t).run(text)
+			s := &script{verifierFixture: newVerifierFixture()}
+			s.restore()
+			steps := s.steps(t)
+			for step := range strings.SplitSeq(text, ";") {
+				words := strings.Fields(step)
+				if err := steps[words[0]](words[1:]); err != nil {
+					t.Fatalf("%s: %v", words, err)
+				}
+			}
 		})
 	}
 }

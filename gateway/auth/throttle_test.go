@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +37,26 @@ func begin(tb testing.TB, throttle *Throttle, username string, client netip.Addr
 	return r
 }
 
+// wantWait fails the test unless the throttle tells a check to wait. It returns the channel
+// that is closed when the check can try again.
+func wantWait(tb testing.TB, throttle *Throttle, username string, client netip.Addr) <-chan struct{} {
+	tb.Helper()
+	r, full, err := throttle.reserve(newSubject(username, client))
+	if r != nil || full == nil || err != nil || isClosed(full) {
+		tb.Fatalf("got %v, %v, %v, want to be told to wait", r, full, err)
+	}
+	return full
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // retryAfter returns how long a check is refused, or 0. look and reserve must agree.
 func retryAfter(tb testing.TB, throttle *Throttle, username string, client netip.Addr) time.Duration {
 	tb.Helper()
@@ -57,83 +76,63 @@ func retryAfter(tb testing.TB, throttle *Throttle, username string, client netip
 	return throttled.RetryAfter
 }
 
+// wantRetry fails the test unless a check is refused for that long.
+func wantRetry(tb testing.TB, throttle *Throttle, username string, client netip.Addr, want time.Duration) {
+	tb.Helper()
+	if got := retryAfter(tb, throttle, username, client); got != want {
+		tb.Errorf("%q from %s is refused for %s, want %s", username, client, got, want)
+	}
+}
+
 func TestThrottleSpellings(t *testing.T) {
 	t.Parallel()
-	addr := netip.MustParseAddr
 	long := strings.Repeat("x", 100_000)
 	for _, c := range []struct {
 		name         string
-		first, other subject
+		first, other string
 		same         bool
 	}{
-		{"case", newSubject("alice", nthAddr(0)), newSubject("ALiCE", nthAddr(0)), true},
-		{"outer space", newSubject("alice", nthAddr(0)), newSubject(" \talice\u00a0\n", nthAddr(0)), true},
-		{"case beyond ASCII", newSubject("ärger", nthAddr(0)), newSubject("ÄRGER", nthAddr(0)), true},
-		{"inner space", newSubject("alice", nthAddr(0)), newSubject("al ice", nthAddr(0)), false},
-		{"long names", newSubject(long, nthAddr(0)), newSubject(" "+strings.ToUpper(long), nthAddr(0)), true},
-		{"other long names", newSubject(long, nthAddr(0)), newSubject(long+"y", nthAddr(0)), false},
-		{"IPv4 within IPv6", newSubject("a", addr("192.0.2.1")), newSubject("a", addr("::ffff:192.0.2.1")), true},
-		{"other IPv4", newSubject("a", addr("192.0.2.1")), newSubject("a", addr("192.0.2.2")), false},
-		{"one /64", newSubject("a", addr("2001:db8::1")), newSubject("a", addr("2001:db8:0:0:ffff::2")), true},
-		{"another /64", newSubject("a", addr("2001:db8::1")), newSubject("a", addr("2001:db8:0:1::1")), false},
-		{"zones", newSubject("a", addr("fe80::1%eth0")), newSubject("a", addr("fe80::2%eth1")), true},
-		{"no address", newSubject("a", netip.Addr{}), newSubject("a", addr("0.0.0.0")), false},
+		{"case", "alice", "ALiCE", true},
+		{"outer space", "alice", " \talice\u00a0\n", true},
+		{"case beyond ASCII", "ärger", "ÄRGER", true},
+		{"inner space", "alice", "al ice", false},
+		{"long names", long, " " + strings.ToUpper(long), true},
+		{"other long names", long, long + "y", false},
 	} {
-		if got := c.first == c.other; got != c.same {
+		if got := newSubject(c.first, nthAddr(0)) == newSubject(c.other, nthAddr(0)); got != c.same {
 			t.Errorf("%s: counted together: %v, want %v", c.name, got, c.same)
 		}
 	}
 	if got := len(newSubject(long, nthAddr(0)).account); got > maxAccountKey {
-		t.Errorf("a long name takes %d bytes", got)
+		t.Errorf("a long name takes %d bytes, want at most %d", got, maxAccountKey)
+	}
+	for client, want := range map[string]string{
+		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8:0:1:ffff::2": "2001:db8:0:1::", "fe80::1%eth0": "fe80::",
+	} {
+		if got := newSubject("a", netip.MustParseAddr(client)).client; got.String() != want {
+			t.Errorf("%s counts as %s, want %s", client, got, want)
+		}
+	}
+	if newSubject("a", netip.Addr{}).client.IsValid() {
+		t.Error("no address counts as an address")
 	}
 }
 
+// Checks that are running count as failures, until their outcome is known.
 func TestThrottleCountsAttemptsInFlight(t *testing.T) {
 	t.Parallel()
 	throttle := NewThrottle(2, time.Minute, clocktest.New().Now)
-	first := begin(t, throttle, "alice", nthAddr(0))
-	second := begin(t, throttle, "alice", nthAddr(1))
-	third := newSubject("alice", nthAddr(2))
-
-	r, full, err := throttle.reserve(third)
-	if r != nil || full == nil || err != nil {
-		t.Fatalf("two of two under way: got %v, %v, %v, want to be told to wait", r, full, err)
-	}
-	select {
-	case <-full:
-		t.Fatal("told to go on before a check ends")
-	default:
-	}
+	first, second := begin(t, throttle, "alice", nthAddr(0)), begin(t, throttle, "alice", nthAddr(1))
+	full := wantWait(t, throttle, "alice", nthAddr(2))
 	first.settle(false)
-	select {
-	case <-full:
-	default:
+	if !isClosed(full) {
 		t.Fatal("not told that a check has ended")
 	}
 	fail(t, throttle, "alice", nthAddr(2))
-
-	// One check has failed, one is running.
-	if r, full, err := throttle.reserve(third); r != nil || full == nil || err != nil {
-		t.Errorf("got %v, %v, %v, want to be told to wait", r, full, err)
-	}
-	if err := throttle.look(third, false); err != nil {
-		t.Errorf("refused before the outcome is known: %v", err)
-	}
+	wantWait(t, throttle, "alice", nthAddr(2)) // one has failed, one is running
+	noError(t, throttle.look(newSubject("alice", nthAddr(2)), false))
 	second.settle(true)
-	if got := retryAfter(t, throttle, "alice", nthAddr(3)); got != time.Minute {
-		t.Errorf("refused for %s, want 1m", got)
-	}
-}
-
-func TestThrottleKeepsNothingOfSuccess(t *testing.T) {
-	t.Parallel()
-	throttle := NewThrottle(3, time.Minute, clocktest.New().Now)
-	for i := range 100 {
-		begin(t, throttle, fmt.Sprintf("user-%d", i), nthAddr(i)).settle(false)
-	}
-	if a, c := throttle.accounts.Len(), throttle.clients.Len(); a != 0 || c != 0 {
-		t.Errorf("%d accounts and %d addresses are kept, want none", a, c)
-	}
+	wantRetry(t, throttle, "alice", nthAddr(3), time.Minute)
 }
 
 func TestThrottleForgottenWhileInFlight(t *testing.T) {
@@ -144,75 +143,73 @@ func TestThrottleForgottenWhileInFlight(t *testing.T) {
 	throttle.clients.Purge()
 	current := begin(t, throttle, "alice", nthAddr(0))
 	old.settle(false) // must not remove the other's counters
-	if r, full, err := throttle.reserve(newSubject("alice", nthAddr(0))); r != nil || full == nil || err != nil {
-		t.Errorf("got %v, %v, %v, want to be told to wait", r, full, err)
-	}
+	wantWait(t, throttle, "alice", nthAddr(0))
 	current.settle(true)
-	if got := retryAfter(t, throttle, "alice", nthAddr(0)); got != time.Minute {
-		t.Errorf("refused for %s, want 1m", got)
-	}
+	wantRetry(t, throttle, "alice", nthAddr(0), time.Minute)
 }
 
-// A flood of addresses removes no account's count. The memory is limited.
+// A flood of addresses removes no account's count. The memory is limited, and successes take none.
 func TestThrottleMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	const limit, flood = 100, maxCounters + 1000
 	throttle := NewThrottle(limit, time.Minute, clocktest.New().Now)
+	wantKept := func(accounts, clients, pairs int) {
+		t.Helper()
+		if a, c, p := throttle.accounts.Len(), throttle.clients.Len(), throttle.pairs.Len(); a != accounts || c != clients || p != pairs {
+			t.Errorf("%d accounts, %d addresses and %d pairs are kept, want %d, %d and %d", a, c, p, accounts, clients, pairs)
+		}
+	}
+	begin(t, throttle, "good", nthAddr(0)).settle(false)
+	wantKept(0, 0, 0)
 	for i := range limit {
 		fail(t, throttle, "victim", nthAddr(i))
 	}
 	for i := range flood { // as many failures for each name as an account can have
 		fail(t, throttle, fmt.Sprint("name-", i/limit), nthAddr(i))
 	}
-	if c, a := throttle.clients.Len(), throttle.accounts.Len(); c != maxCounters || a != 1+flood/limit {
-		t.Errorf("%d addresses and %d accounts are kept, want %d and %d", c, a, maxCounters, 1+flood/limit)
-	}
-	if got := retryAfter(t, throttle, "victim", nthAddr(flood)); got != time.Minute {
-		t.Errorf("the account is refused for %s after the flood, want 1m", got)
-	}
-	for i := range maxCounters {
-		fail(t, throttle, fmt.Sprint("other-", i), nthAddr(i/limit))
-	}
+	wantKept(1+flood/limit, maxCounters, 0)
+	wantRetry(t, throttle, "victim", nthAddr(flood), time.Minute)
 	for i := range maxCounters + 10 {
+		fail(t, throttle, fmt.Sprint("other-", i), nthAddr(i/limit))
 		s := newSubject("known", nthAddr(i))
 		s.version = "1"
 		throttle.remember(s, throttle.now())
 	}
-	if a, p := throttle.accounts.Len(), throttle.pairs.Len(); a != maxCounters || p != maxCounters {
-		t.Errorf("%d accounts and %d pairs are kept, want %d", a, p, maxCounters)
-	}
+	wantKept(maxCounters, maxCounters, maxCounters)
 }
 
 // outcomes calls check n times at the same time and counts the results.
-func outcomes(n int, check func(i int) (*Account, error)) (good, rejected, throttled, other int64) {
-	var counts [4]atomic.Int64
-	var start, wg sync.WaitGroup
-	start.Add(1)
+func outcomes(n int, check func(i int) (*Account, error)) (good, rejected, throttled int) {
+	results := make(chan error, n)
+	start := make(chan struct{})
 	for i := range n {
-		wg.Go(func() {
-			start.Wait()
+		go func() {
+			<-start
 			account, err := check(i)
-			switch {
-			case err == nil && account != nil:
-				counts[0].Add(1)
-			case account == nil && errors.Is(err, ErrRejected):
-				counts[1].Add(1)
-			case account == nil && isThrottled(err):
-				counts[2].Add(1)
-			default:
-				counts[3].Add(1)
+			if (account == nil) == (err == nil) {
+				err = fmt.Errorf("both %+v and %w", account, err)
 			}
-		})
+			results <- err
+		}()
 	}
-	start.Done()
-	wg.Wait()
-	return counts[0].Load(), counts[1].Load(), counts[2].Load(), counts[3].Load()
+	close(start)
+	for range n {
+		switch err := <-results; {
+		case err == nil:
+			good++
+		case errors.Is(err, ErrRejected):
+			rejected++
+		case isThrottled(err):
+			throttled++
+		}
+	}
+	return good, rejected, throttled
 }
 
 func TestParallelGuessesDoNotPassTheLimit(t *testing.T) {
 	t.Parallel()
 	const guesses = 200
-	accounts := newAccounts(t, Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")})
+	accounts := newAccounts(Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")})
 	numbered := func(name string) func(int) string { return func(i int) string { return fmt.Sprint(name, i) } }
 	always := func(name string) func(int) string { return func(int) string { return name } }
 	home := func(int) netip.Addr { return nthAddr(0) }
@@ -228,28 +225,23 @@ func TestParallelGuessesDoNotPassTheLimit(t *testing.T) {
 		{"on an unknown account", always("nobody"), numbered("guess-"), nthAddr, false},
 		{"of a known pair", always("alice"), numbered("guess-"), home, true},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			for _, method := range []string{"Check", "CheckFresh"} {
-				f := newVerifierFixture()
-				check := f.methods()[method]
-				computed := uint64(0)
-				if c.known {
-					must(check(accounts, "alice", "wonderland", nthAddr(0)))(t)
-					computed = 1
-				}
-				good, rejected, throttled, other := outcomes(guesses, func(i int) (*Account, error) {
-					return check(accounts, c.username(i), c.password(i), c.client(i))
-				})
-				if good != 0 || rejected != testLimit || throttled != guesses-testLimit || other != 0 {
-					t.Errorf("%s: %d good, %d rejected, %d throttled, %d other; want %d rejected and the rest throttled",
-						method, good, rejected, throttled, other, testLimit)
-				}
-				if got := f.hasher.Computed() - computed; got < 1 || got > testLimit {
-					t.Errorf("%s: computed %d, want 1 to %d", method, got, testLimit)
-				}
+		for _, method := range []string{"Check", "CheckFresh"} {
+			f := newVerifierFixture()
+			check := f.methods()[method]
+			if c.known {
+				must(check(accounts, "alice", "wonderland", nthAddr(0)))(t)
+				f.takeCosts()
 			}
-		})
+			good, rejected, throttled := outcomes(guesses, func(i int) (*Account, error) {
+				return check(accounts, c.username(i), c.password(i), c.client(i))
+			})
+			if good != 0 || rejected != testLimit || throttled != guesses-testLimit {
+				t.Errorf("%s, %s: %d good, %d rejected, %d throttled; want %d rejected and the rest throttled", c.name, method, good, rejected, throttled, testLimit)
+			}
+			if got := len(f.takeCosts()); got < 1 || got > testLimit {
+				t.Errorf("%s, %s: computed %d, want 1 to %d", c.name, method, got, testLimit)
+			}
+		}
 	}
 }
 
@@ -258,18 +250,13 @@ func TestParallelGuessesDoNotPassTheLimit(t *testing.T) {
 func TestParallelSuccessIsNotThrottled(t *testing.T) {
 	t.Parallel()
 	const parallel = 200
-	accounts := newAccounts(t, Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")})
-	for method, want := range map[string]uint64{"Check": 1, "CheckFresh": parallel} {
+	accounts := newAccounts(Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")})
+	for method, want := range map[string]int{"Check": 1, "CheckFresh": parallel} {
 		f := newVerifierFixture()
 		check := f.methods()[method]
-		good, rejected, throttled, other := outcomes(parallel, func(int) (*Account, error) {
-			return check(accounts, "alice", "wonderland", nthAddr(0))
-		})
-		if good != parallel {
-			t.Errorf("%s: %d good, %d rejected, %d throttled, %d other; want all good", method, good, rejected, throttled, other)
-		}
-		if got := f.hasher.Computed(); got != want {
-			t.Errorf("%s: computed %d, want %d", method, got, want)
+		good, _, _ := outcomes(parallel, func(int) (*Account, error) { return check(accounts, "alice", "wonderland", nthAddr(0)) })
+		if computed := len(f.takeCosts()); good != parallel || computed != want {
+			t.Errorf("%s: %d of %d good, %d computed, want %d", method, good, parallel, computed, want)
 		}
 	}
 }
@@ -277,7 +264,7 @@ func TestParallelSuccessIsNotThrottled(t *testing.T) {
 // Checks that wait for the throttle end with their context, and only so many wait.
 func TestWaitingForTheThrottle(t *testing.T) {
 	t.Parallel()
-	accounts := newAccounts(t, Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")})
+	accounts := newAccounts(Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")})
 	synctest.Test(t, func(t *testing.T) {
 		f := newVerifierFixture()
 		release, _ := blocking(f.hasher)
@@ -288,16 +275,16 @@ func TestWaitingForTheThrottle(t *testing.T) {
 				t.Errorf("got %v, want ErrRejected or to be throttled", err)
 			}
 		}
+		wantBusy := func(ctx context.Context) {
+			account, err := f.CheckFresh(ctx, accounts, "alice", "wonderland", nthAddr(0))
+			wantError[Account](t, ErrBusy)(account, err)
+		}
 		for range testLimit {
 			wg.Go(guess)
 		}
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
-		wg.Go(func() {
-			if _, err := f.CheckFresh(ctx, accounts, "alice", "wonderland", nthAddr(0)); !errors.Is(err, ErrBusy) {
-				t.Errorf("got %v, want ErrBusy", err)
-			}
-		})
+		wg.Go(func() { wantBusy(ctx) })
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
@@ -308,9 +295,7 @@ func TestWaitingForTheThrottle(t *testing.T) {
 			wg.Go(guess)
 		}
 		synctest.Wait()
-		if _, err := f.CheckFresh(t.Context(), accounts, "alice", "wrong", nthAddr(0)); !errors.Is(err, ErrBusy) {
-			t.Errorf("one too many: got %v, want ErrBusy", err)
-		}
+		wantBusy(t.Context()) // one too many
 		close(release)
 		wg.Wait()
 		if got := f.hasher.Computed(); got != testLimit {
@@ -332,26 +317,5 @@ func TestKnownPairForgetsVersions(t *testing.T) {
 	}
 	if p, _ := throttle.pairs.Peek(s.pairKey); len(p.matches) > 4 {
 		t.Errorf("%d versions are remembered, want at most 4", len(p.matches))
-	}
-}
-
-func BenchmarkThrottleLook(b *testing.B) {
-	throttle := NewThrottle(10, time.Minute, time.Now)
-	for i := range 10_000 {
-		fail(b, throttle, fmt.Sprintf("user-%d", i), nthAddr(i))
-	}
-	for name, username := range map[string]string{"counted": "user-1", "unknown": "alice"} {
-		b.Run(name, func(b *testing.B) {
-			client := nthAddr(1)
-			if username == "alice" {
-				client = netip.MustParseAddr("2001:db8::1")
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := throttle.look(newSubject(username, client), false); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }

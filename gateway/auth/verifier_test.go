@@ -52,9 +52,11 @@ func (f *verifierFixture) takeCosts() []string {
 	return costs
 }
 
-// methods returns Check and CheckFresh with one signature.
-func (f *verifierFixture) methods() map[string]func(*Accounts, string, string, netip.Addr) (*Account, error) {
-	return map[string]func(*Accounts, string, string, netip.Addr) (*Account, error){
+// checkMethod is Check or CheckFresh with one signature.
+type checkMethod func(accounts *Accounts, username, password string, client netip.Addr) (*Account, error)
+
+func (f *verifierFixture) methods() map[string]checkMethod {
+	return map[string]checkMethod{
 		"Check": func(accounts *Accounts, username, password string, client netip.Addr) (*Account, error) {
 			return f.Check(context.Background(), "basic", accounts, username, password, client)
 		},
@@ -73,15 +75,14 @@ func isThrottled(err error) bool {
 func TestVerifierRefusals(t *testing.T) {
 	t.Parallel()
 	argon, bcrypt := cheapArgon2id("wonderland"), cheapBcrypt(t, "builder")
-	const argonCost, bcryptCost = "argon2id,m=8,t=1,p=1", "bcrypt,cost=4"
-	mixed := newAccounts(t,
+	mixed := newAccounts(
 		Account{Username: "alice", PasswordHash: argon},
 		Account{Username: "bob", PasswordHash: bcrypt},
 		Account{Username: "eve", PasswordHash: argon, Disabled: true},
 		Account{Username: "mallory", PasswordHash: bcrypt, Disabled: true},
 		Account{Username: "blank", PasswordHash: cheapArgon2id("")},
 	)
-	defaultCost := password.Unmatched().Cost()
+	none := password.Unmatched().Cost()
 	for _, c := range []struct {
 		name               string
 		accounts           *Accounts
@@ -100,28 +101,21 @@ func TestVerifierRefusals(t *testing.T) {
 		{"empty password, hashed", mixed, "blank", "", []string{argonCost}},
 		{"long password, argon2id", mixed, "alice", strings.Repeat("x", 50_000), []string{argonCost}},
 		{"long password, bcrypt", mixed, "bob", strings.Repeat("x", 73), []string{bcryptCost}},
-		{"no accounts", nil, "alice", "wonderland", []string{defaultCost}},
-		{"empty accounts", newAccounts(t), "alice", "wonderland", []string{defaultCost}},
+		{"no accounts", nil, "alice", "wonderland", []string{none}},
+		{"empty accounts", newAccounts(), "alice", "wonderland", []string{none}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			f := newVerifierFixture()
 			for name, check := range f.methods() {
-				account, err := check(c.accounts, c.username, c.password, nthAddr(0))
-				if account != nil || !errors.Is(err, ErrRejected) {
-					t.Errorf("%s: got %+v, %v, want ErrRejected", name, account, err)
-				}
+				wantError[Account](t, ErrRejected)(check(c.accounts, c.username, c.password, nthAddr(0)))
 				if got := f.takeCosts(); len(got) != 1 || !slices.Contains(c.costs, got[0]) {
 					t.Errorf("%s: computed %q, want one of %q", name, got, c.costs)
 				}
 			}
-			f.throttle.SetLimits(2, time.Hour)
-			if got := retryAfter(t, f.throttle, c.username, nthAddr(2)); got != time.Hour {
-				t.Errorf("refused for %s, want both failures to count for the account", got)
-			}
-			if got := retryAfter(t, f.throttle, "somebody", nthAddr(0)); got != time.Hour {
-				t.Errorf("refused for %s, want both failures to count for the address", got)
-			}
+			f.throttle.SetLimits(2, time.Hour) // both count for the account and for the address
+			wantRetry(t, f.throttle, c.username, nthAddr(2), time.Hour)
+			wantRetry(t, f.throttle, "somebody", nthAddr(0), time.Hour)
 		})
 	}
 }
@@ -131,17 +125,10 @@ func TestCheckTellsCredentialsApart(t *testing.T) {
 	t.Parallel()
 	f := newVerifierFixture()
 	hash := cheapArgon2id("cd")
-	accounts := newAccounts(t, Account{Username: "ab", PasswordHash: hash}, Account{Username: "abc", PasswordHash: hash})
+	accounts := newAccounts(Account{Username: "ab", PasswordHash: hash}, Account{Username: "abc", PasswordHash: hash})
 	must(f.Check(t.Context(), "basic", accounts, "ab", "cd", nthAddr(0)))(t)
-	for _, c := range []struct{ kind, username, password string }{
-		{"basic", "abc", "d"},
-		{"basic", "ab", "cd\x00"},
-		{"basic", "ab", "CD"},
-		{"basica", "b", "cd"},
-	} {
-		if account, err := f.Check(t.Context(), c.kind, accounts, c.username, c.password, nthAddr(0)); !errors.Is(err, ErrRejected) {
-			t.Errorf("%q: got %+v, %v, want ErrRejected", c, account, err)
-		}
+	for _, c := range [][3]string{{"basic", "abc", "d"}, {"basic", "ab", "cd\x00"}, {"basic", "ab", "CD"}, {"basica", "b", "cd"}} {
+		wantError[Account](t, ErrRejected)(f.Check(t.Context(), c[0], accounts, c[1], c[2], nthAddr(0)))
 	}
 	f.takeCosts()
 	must(f.Check(t.Context(), "accounts", accounts, "ab", "cd", nthAddr(0)))(t)
@@ -153,17 +140,13 @@ func TestCheckTellsCredentialsApart(t *testing.T) {
 func TestCredentialKeysDependOnTheVerifier(t *testing.T) {
 	t.Parallel()
 	a, b := newVerifierFixture(), newVerifierFixture()
-	long := strings.Repeat("x", 10_000) // more than the buffer holds
-	for _, password := range []string{"secret", long} {
+	for _, password := range []string{"secret", strings.Repeat("x", 10_000)} { // more than the buffer holds
 		key := a.key("basic", "alice", password, "hash")
 		if key != a.key("basic", "alice", password, "hash") {
 			t.Error("one Verifier has two keys for one credential")
 		}
-		if key == a.key("basic", "alice", password+"x", "hash") {
-			t.Error("two passwords have one key")
-		}
-		if key == b.key("basic", "alice", password, "hash") {
-			t.Error("two Verifiers have the same key, it could be computed elsewhere")
+		if key == a.key("basic", "alice", password+"x", "hash") || key == b.key("basic", "alice", password, "hash") {
+			t.Error("two passwords or two Verifiers have one key, which could be computed elsewhere")
 		}
 	}
 }
@@ -171,49 +154,40 @@ func TestCredentialKeysDependOnTheVerifier(t *testing.T) {
 // A client that leaves does not make equal checks of others fail. Its own check counts.
 func TestLeavingACheck(t *testing.T) {
 	t.Parallel()
-	accounts := newAccounts(t, Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")})
+	accounts := newAccounts(Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")})
 	synctest.Test(t, func(t *testing.T) {
 		f := newVerifierFixture()
 		release, _ := blocking(f.hasher)
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, leave := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			account, err := f.Check(ctx, "basic", accounts, "alice", "wonderland", nthAddr(0))
-			if account != nil || !errors.Is(err, ErrBusy) || !errors.Is(err, context.Canceled) {
-				t.Errorf("who left: got %+v, %v, want ErrBusy", account, err)
-			}
+			wantError[Account](t, ErrBusy)(account, err)
+			wantError[Account](t, context.Canceled)(account, err)
 		})
 		for i := range testLimit {
 			wg.Go(func() {
-				if _, err := f.Check(ctx, "basic", accounts, "bob", fmt.Sprint("guess-", i), nthAddr(1)); !errors.Is(err, ErrBusy) {
-					t.Errorf("got %v, want ErrBusy", err)
-				}
+				wantError[Account](t, ErrBusy)(f.Check(ctx, "basic", accounts, "bob", fmt.Sprint("guess-", i), nthAddr(1)))
 			})
 		}
 		synctest.Wait()
 		for range 5 {
 			wg.Go(func() {
-				account, err := f.Check(t.Context(), "basic", accounts, "alice", "wonderland", nthAddr(0))
-				if err != nil || account == nil {
+				if account, err := f.Check(t.Context(), "basic", accounts, "alice", "wonderland", nthAddr(0)); err != nil || account == nil {
 					t.Errorf("who stayed: got %+v, %v, want the account", account, err)
 				}
 			})
 		}
 		synctest.Wait()
-		cancel()
+		leave()
 		synctest.Wait()
 		close(release)
 		wg.Wait()
 		synctest.Wait()
-		if got := f.hasher.Computed(); got != 1+testLimit {
-			t.Errorf("computed %d, want %d", got, 1+testLimit)
+		if computed, counted := f.hasher.Computed(), f.throttle.accounts.Len(); computed != 1+testLimit || counted != 1 {
+			t.Errorf("computed %d, want %d; %d accounts are counted, want that of the guesses", computed, 1+testLimit, counted)
 		}
-		if got := f.throttle.accounts.Len(); got != 1 {
-			t.Error("the client that left with the right password is still counted")
-		}
-		if got := retryAfter(t, f.throttle, "bob", nthAddr(2)); got != time.Hour {
-			t.Errorf("refused for %s, want the guesses to count", got)
-		}
+		wantRetry(t, f.throttle, "bob", nthAddr(2), time.Hour)
 	})
 }
 
@@ -224,17 +198,13 @@ func TestBusyDoesNotCountAsFailure(t *testing.T) {
 	for range cap(f.hasher.slots) {
 		f.hasher.slots <- struct{}{}
 	}
-	accounts := newAccounts(t, Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")})
+	accounts := newAccounts(Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")})
 	for range 2 * testLimit {
-		for method, check := range f.methods() {
-			if _, err := check(accounts, "alice", "wrong", nthAddr(0)); !errors.Is(err, ErrBusy) {
-				t.Fatalf("%s: got %v, want ErrBusy", method, err)
-			}
+		for _, check := range f.methods() {
+			wantError[Account](t, ErrBusy)(check(accounts, "alice", "wrong", nthAddr(0)))
 		}
 	}
-	if got := retryAfter(t, f.throttle, "alice", nthAddr(0)); got != 0 {
-		t.Errorf("refused for %s though nothing was found out", got)
-	}
+	wantRetry(t, f.throttle, "alice", nthAddr(0), 0)
 }
 
 // During a reload two sets of accounts are in use. A check for one must not let an account
@@ -242,34 +212,29 @@ func TestBusyDoesNotCountAsFailure(t *testing.T) {
 func TestSharedComputationsDoNotShareAccounts(t *testing.T) {
 	t.Parallel()
 	hash := cheapArgon2id("wonderland")
-	enabled := newAccounts(t, Account{Username: "alice", PasswordHash: hash})
-	disabled := newAccounts(t, Account{Username: "alice", PasswordHash: hash, Disabled: true})
-	for name, order := range map[string][]*Accounts{"enabled first": {enabled, disabled}, "disabled first": {disabled, enabled}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				f := newVerifierFixture()
-				release, _ := blocking(f.hasher)
-				var wg sync.WaitGroup
-				for _, accounts := range order {
-					wg.Go(func() {
-						account, err := f.Check(t.Context(), "basic", accounts, "alice", "wonderland", nthAddr(0))
-						want := error(nil)
-						if accounts == disabled {
-							want = ErrRejected
-						}
-						if !errors.Is(err, want) || (account != nil) != (want == nil) {
-							t.Errorf("got %+v, %v, want %v", account, err, want)
-						}
-					})
-					synctest.Wait()
-				}
-				close(release)
-				wg.Wait()
-				if got := f.hasher.Computed(); got != 1 {
-					t.Errorf("computed %d, want 1", got)
-				}
-			})
+	enabled := newAccounts(Account{Username: "alice", PasswordHash: hash})
+	disabled := newAccounts(Account{Username: "alice", PasswordHash: hash, Disabled: true})
+	for _, order := range [][]*Accounts{{enabled, disabled}, {disabled, enabled}} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newVerifierFixture()
+			release, _ := blocking(f.hasher)
+			var wg sync.WaitGroup
+			for _, accounts := range order {
+				wg.Go(func() {
+					account, err := f.Check(t.Context(), "basic", accounts, "alice", "wonderland", nthAddr(0))
+					if accounts == disabled {
+						wantError[Account](t, ErrRejected)(account, err)
+					} else if err != nil || account == nil {
+						t.Errorf("got %+v, %v, want the account", account, err)
+					}
+				})
+				synctest.Wait()
+			}
+			close(release)
+			wg.Wait()
+			if got := f.hasher.Computed(); got != 1 {
+				t.Errorf("computed %d, want 1", got)
+			}
 		})
 	}
 }
@@ -278,14 +243,9 @@ func TestMemoryOfCredentialsIsBounded(t *testing.T) {
 	t.Parallel()
 	f := newVerifierFixture()
 	f.hasher.compute = func(password.Hash, string) bool { return true }
-	hash := cheapArgon2id("secret")
-	var users []Account
 	for i := range 1000 {
-		users = append(users, Account{Username: fmt.Sprint("user-", i), PasswordHash: hash})
-	}
-	accounts := newAccounts(t, users...)
-	for i, user := range users {
-		must(f.Check(t.Context(), "basic", accounts, user.Username, "secret", nthAddr(i)))(t)
+		username := fmt.Sprint("user-", i)
+		must(f.Check(t.Context(), "basic", newAccounts(Account{Username: username, PasswordHash: scriptHashes["new"]}), username, "secret", nthAddr(i)))(t)
 	}
 	if got := f.good.Len(); got != 100 {
 		t.Errorf("%d credentials are remembered, want 100", got)
@@ -295,7 +255,7 @@ func TestMemoryOfCredentialsIsBounded(t *testing.T) {
 // Not parallel: it counts allocations.
 func TestWarmCheckAllocatesNothing(t *testing.T) {
 	f := newVerifierFixture()
-	accounts := newAccounts(t, Account{Username: "service", PasswordHash: cheapArgon2id("s3rvice")})
+	accounts := newAccounts(Account{Username: "service", PasswordHash: cheapArgon2id("s3rvice")})
 	got := testing.AllocsPerRun(1000, func() {
 		if _, err := f.Check(t.Context(), "basic", accounts, "service", "s3rvice", nthAddr(0)); err != nil {
 			t.Fatal(err)
@@ -305,35 +265,4 @@ func TestWarmCheckAllocatesNothing(t *testing.T) {
 	if got > 3 {
 		t.Errorf("%v allocations, want none", got)
 	}
-}
-
-func BenchmarkCheck(b *testing.B) {
-	accounts := newAccounts(b, Account{Username: "service", PasswordHash: parsed(b, must(password.New("s3rvice"))(b))})
-	verifier := NewVerifier(NewHasher(0), NewThrottle(10, 5*time.Minute, time.Now), 10_000, time.Hour, time.Now)
-	warm := func(b *testing.B) {
-		if _, err := verifier.Check(b.Context(), "basic", accounts, "service", "s3rvice", nthAddr(0)); err != nil {
-			b.Error(err)
-		}
-	}
-	warm(b)
-	b.Run("warm", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			warm(b)
-		}
-	})
-	b.Run("warm, parallel", func(b *testing.B) {
-		b.RunParallel(func(pb *testing.PB) {
-			for pb.Next() {
-				warm(b)
-			}
-		})
-	})
-	b.Run("fresh", func(b *testing.B) {
-		for b.Loop() {
-			if _, err := verifier.CheckFresh(b.Context(), accounts, "service", "s3rvice", nthAddr(0)); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 }
