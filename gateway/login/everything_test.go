@@ -23,8 +23,10 @@ import (
 // everything is one login of each kind, and an attempt to log in.
 type everything struct {
 	*rig
-	local, remote *signedIn
-	jwt           string // of the issuer plain
+	logins        map[string]*signedIn // by name
+	local, remote *signedIn            // two of them
+	begun         *signedIn            // by a test
+	jwt           string               // of the issuer plain
 	browser       string
 	attempt       *Attempt
 }
@@ -36,6 +38,9 @@ func newEverything(tb testing.TB) *everything {
 	e.jwt = jwtOf(e.plain.issuer)
 	e.plain.knows(e.jwt, e.access("one"))
 	e.local, e.remote = e.signIn(tb, "alice"), e.signInAt(tb, e.grant("user"))
+	unnamed := e.grant("user")
+	unnamed.Session = ""
+	e.logins = map[string]*signedIn{"local": e.local, "remote": e.remote, "unnamed": e.signInAt(tb, unnamed)}
 	return e
 }
 
@@ -143,85 +148,155 @@ func TestChain(t *testing.T) {
 
 func errorOf[T any](_ T, err error) error { return err }
 
-// A store that fails decides nothing: the error is not a rejection, tells no
-// secret, and the same call succeeds once the store works again.
-func TestFailingStore(t *testing.T) {
-	t.Parallel()
-	const once = false
-	for name, test := range map[string]struct {
-		failing string
-		repeats bool // it can be done again
-		do      func(*everything) error
-	}{
-		"session":     {"get session:, get login:", true, func(e *everything) error { return errorOf(e.bySession(t, e.local)) }},
-		"session sid": {"get session:", true, func(e *everything) error { return errorOf(e.session.LoginOf(t.Context(), e.local.session)) }},
-		"delegated":   {"get session:, get login:, get user:", true, func(e *everything) error { return errorOf(e.bySession(t, e.remote)) }},
-		"token":       {"get revoked:, get login:", true, func(e *everything) error { return errorOf(e.byBearer(t, e.local.access)) }},
-		"token sid":   {"get revoked:, get login:", true, func(e *everything) error { return errorOf(e.bearer.LoginOf(t.Context(), e.local.access)) }},
-		"issuer's":    {"get revoked:", true, func(e *everything) error { return errorOf(e.byBearer(t, e.jwt)) }},
-		"its end":     {"get revoked:, put revoked:", once, func(e *everything) error { return errorOf(e.bearers.Revoke(t.Context(), e.jwt)) }},
-		"end of a token without a login": {"get revoked:, put revoked:", once, func(e *everything) error {
-			return errorOf(e.bearers.Revoke(t.Context(), e.forge(t, e.local).with(map[string]any{"sid": nil}).token()))
-		}},
-		"refresh":        {"get refresh:, get login:, swap refresh:", once, func(e *everything) error { return errorOf(e.rotate(t, e.local.refresh)) }},
-		"refresh sid":    {"get refresh:", true, func(e *everything) error { return errorOf(e.refresh.LoginOf(t.Context(), e.local.refresh)) }},
-		"begin attempt":  {"put attempt:", true, func(e *everything) error { return e.attempts.Begin(t.Context(), netip.Addr{}, e.attempt) }},
-		"finish attempt": {"get attempt:, take attempt:", once, func(e *everything) error { return errorOf(e.attempts.Finish(t.Context(), e.browser, e.attempt.State)) }},
-		"front channel": {"get group:, swap group:, take login:", once, func(e *everything) error {
-			_, err := e.users.FrontChannel(t.Context(), "keycloak", testSession)
-			if alive, _ := e.bySession(t, e.remote); err == nil && alive != nil {
-				return errors.New("the login is alive")
-			}
-			return err
-		}},
-	} {
-		for _, warm := range []bool{false, test.repeats} {
-			e := newEverything(t)
-			if warm {
-				noError(t, test.do(e))
-			}
-			for failing := range strings.SplitSeq(test.failing, ", ") {
-				e.store.fails(failing)
-				err := test.do(e)
-				wantNoAnswer(t, errStore)(nil, err)
-				if errors.Is(err, ErrNoAttempt) {
-					t.Errorf("%s, %s, warm %v: got %v, want the error of the store", name, failing, warm, err)
-				}
-				for _, secret := range []string{e.local.session, e.local.access, e.local.refresh, e.remote.delegated, e.attempt.State, e.attempt.Nonce, e.attempt.Verifier, e.browser} {
-					if err != nil && strings.Contains(err.Error(), secret) {
-						t.Errorf("%s, %s: the error tells a secret: %v", name, failing, err)
-					}
-				}
-			}
-			e.store.fails("")
-			if err := test.do(e); err != nil {
-				t.Errorf("%s, warm %v, when the store works again: %v", name, warm, err)
-			}
+// operation is something that asks the store.
+type operation struct {
+	do        func(*everything) error
+	repeats   bool   // it can be done again and again
+	ends      string // the logins that it ends
+	tolerates string // the calls that may fail
+}
+
+// operations are all operations. What remains in the store of a login that has ended is
+// invalid and expires.
+func operations(t *testing.T) map[string]operation {
+	const handles, groups = "delete session, delete refresh", ", get group, swap group"
+	backChannel := func(sub, session string) func(*everything) error {
+		return func(e *everything) error {
+			return errorOf(e.users.BackChannel(t.Context(), "keycloak", e.logoutToken("one", sub, session)))
 		}
+	}
+	begin := func(e *everything) (err error) {
+		account, _ := e.accounts.Lookup("alice")
+		e.begun, err = e.begin(t, account)
+		return err
+	}
+	beginAt := func(e *everything) (err error) {
+		e.begun, err = e.beginAt(t, "keycloak", e.grant("user"), e.now())
+		return err
+	}
+	foreign := map[string]any{"sid": nil} // signed elsewhere with the gateway's key
+	return map[string]operation{
+		"session":       {do: func(e *everything) error { return errorOf(e.bySession(t, e.local)) }, repeats: true},
+		"session's sid": {do: func(e *everything) error { return errorOf(e.session.LoginOf(t.Context(), e.local.session)) }, repeats: true},
+		"delegated":     {do: func(e *everything) error { return errorOf(e.bySession(t, e.remote)) }, repeats: true},
+		"token":         {do: func(e *everything) error { return errorOf(e.byBearer(t, e.local.access)) }, repeats: true},
+		"token's sid":   {do: func(e *everything) error { return errorOf(e.bearer.LoginOf(t.Context(), e.local.access)) }, repeats: true},
+		"issuer's":      {do: func(e *everything) error { return errorOf(e.byBearer(t, e.jwt)) }, repeats: true},
+		"refresh's sid": {do: func(e *everything) error { return errorOf(e.refresh.LoginOf(t.Context(), e.local.refresh)) }, repeats: true},
+		"attempt":       {do: func(e *everything) error { return e.attempts.Begin(t.Context(), netip.Addr{}, e.attempt) }, repeats: true},
+		"finish":        {do: func(e *everything) error { return errorOf(e.attempts.Finish(t.Context(), e.browser, e.attempt.State)) }},
+		"refresh":       {do: func(e *everything) error { return errorOf(e.rotate(t, e.local.refresh)) }},
+		"begin":         {do: begin},
+		"begin there":   {do: beginAt},
+		"end":           {do: func(e *everything) error { return errorOf(e.rig.logins.End(t.Context(), e.local.login.ID)) }, ends: "local", tolerates: handles + groups},
+		"revoke":        {do: func(e *everything) error { return errorOf(e.bearers.Revoke(t.Context(), e.local.access)) }, ends: "local", tolerates: handles + groups},
+		"revoke its":    {do: func(e *everything) error { return errorOf(e.bearers.Revoke(t.Context(), e.jwt)) }},
+		"foreign": {do: func(e *everything) error {
+			return errorOf(e.bearers.Revoke(t.Context(), e.forge(t, e.local).with(foreign).token()))
+		}},
+		"front channel": {do: func(e *everything) error { return errorOf(e.users.FrontChannel(t.Context(), "keycloak", testSession)) }, ends: "remote", tolerates: handles},
+		"by sub":        {do: backChannel(testPerson, ""), ends: "remote unnamed", tolerates: handles},
+		"by sid":        {do: backChannel("", testSession), ends: "remote", tolerates: handles},
+		"by both":       {do: backChannel(testPerson, testSession), ends: "remote unnamed", tolerates: handles},
 	}
 }
 
-// A call that fails after it had its effect is an error too. The attempt is used then, and
-// the logout can be repeated.
-func TestStoreFailingLate(t *testing.T) {
+// A store that fails decides nothing, whichever call fails, before or after it had its
+// effect: the error is no rejection and tells no secret, each login is valid or invalid as a
+// whole, and the operation can be repeated.
+func TestFailingStore(t *testing.T) {
 	t.Parallel()
-	e := newEverything(t)
-	e.store.late = true
-	e.store.fails("take attempt:")
-	if got, err := e.attempts.Finish(t.Context(), e.browser, e.attempt.State); got != nil || !errors.Is(err, errStore) || errors.Is(err, ErrNoAttempt) {
-		t.Errorf("finishing an attempt: got %+v, %v, want the error of the store", got, err)
+	for name, o := range operations(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, warm := range []bool{false, true} {
+				if warm && !o.repeats {
+					continue
+				}
+				for _, call := range newEverything(t).callsOf(t, o, warm) {
+					for _, late := range []bool{false, true} {
+						e := newEverything(t)
+						if warm {
+							noError(t, o.do(e))
+						}
+						e.fail(t, o, call, late)
+					}
+				}
+			}
+		})
 	}
+}
+
+// callsOf returns the calls of the store in o, without what is different in each run.
+func (e *everything) callsOf(t *testing.T, o operation, warm bool) (calls []string) {
+	if warm {
+		noError(t, o.do(e))
+	}
+	e.store.takeCalls()
+	noError(t, o.do(e))
+	for _, call := range e.store.takeCalls() {
+		for name, s := range e.logins {
+			call = strings.Replace(call, s.login.ID, name, 1)
+		}
+		if kind, rest, _ := strings.Cut(call, ":"); !strings.Contains(kind, "group") && e.logins[rest] == nil {
+			call = kind
+		}
+		calls = append(calls, call)
+	}
+	slices.Sort(calls)
+	return slices.Compact(calls)
+}
+
+// fail does o while a call fails.
+func (e *everything) fail(t *testing.T, o operation, call string, late bool) {
+	t.Helper()
+	logins := e.records(t, loginPrefix)
+	e.store.late = late
+	kind, name, _ := strings.Cut(call, ":")
+	if s := e.logins[name]; s != nil {
+		name = s.login.ID
+	}
+	e.store.fails(kind + ":" + name)
+	err := o.do(e)
 	e.store.fails("")
-	e.wantNoAttempt(t, e.browser, e.attempt.State)
-	for _, failing := range []string{"swap group:", "take login:"} {
-		s := e.signInAt(t, e.grant("user"))
-		e.store.fails(failing)
-		_, err := e.users.FrontChannel(t.Context(), "keycloak", testSession)
+	if err == nil && !strings.Contains(o.tolerates, kind) {
+		t.Errorf("%s, late %v: no error", call, late)
+	}
+	if err != nil {
 		wantNoAnswer(t, errStore)(nil, err)
-		e.store.fails("")
-		must(e.users.FrontChannel(t.Context(), "keycloak", testSession))(t)
-		e.wantOut(t, s)
-		e.clock.Advance(time.Second) // a login needs an attempt that began after the logout
+		if errors.Is(err, ErrNoAttempt) || errors.Is(err, ErrReplayed) {
+			t.Errorf("%s, late %v: got %v, want the error of the store", call, late, err)
+		}
+		for _, secret := range []string{e.local.session, e.local.access, e.local.refresh, e.remote.delegated, e.attempt.State, e.attempt.Nonce, e.attempt.Verifier, e.browser} {
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("%s, late %v: the error tells a secret: %v", call, late, err)
+			}
+		}
+		if _, failed := e.bySession(t, e.local); failed == nil {
+			e.wantIn(t, &signedIn{login: e.local.login, session: e.local.session, access: e.local.access})
+		} else {
+			e.wantOut(t, e.local)
+		}
+		if e.begun != nil {
+			e.wantOut(t, e.begun)
+			e.wantRecords(t, loginPrefix, logins)
+		}
+		// A call that fails late had its effect, and a token is revoked after its login has ended.
+		again := o.do(e)
+		done := errors.Is(again, auth.ErrRejected) || errors.Is(again, ErrNoAttempt) || errors.Is(again, ErrReplayed)
+		if again != nil && !(done && (late || kind == "put revoked")) {
+			t.Errorf("%s, late %v: again, when the store works: %v", call, late, again)
+		}
+	}
+	if e.begun != nil {
+		e.wantIn(t, e.begun)
+	}
+	for name, s := range e.logins {
+		if strings.Contains(o.ends, name) {
+			e.wantOut(t, s)
+		} else {
+			must(e.bySession(t, s))(t)
+		}
 	}
 }
 

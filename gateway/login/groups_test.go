@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
-	"authgate/gateway/provider"
 )
 
 // wantMembers fails the test unless exactly these logins are in the group.
@@ -132,32 +131,6 @@ func TestOneAccountHasSoManyLogins(t *testing.T) {
 		must(r.logins.End(t.Context(), login.ID))(t)
 	}
 	r.wantRecords(t, "", 0)
-}
-
-// A group ends as a whole, and no other login ends.
-func TestGroupsEndApart(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, func(r *rig) {
-		r.usersOptions.Providers["other"] = &testProvider{outside: outside[provider.Grant]{issuer: testOP}}
-	})
-	first, second, ended := r.signInAt(t, r.grant("user")), r.signInAt(t, r.grant("user")), r.signInAt(t, r.grant("user"))
-	r.end(t, ended)
-	grant := r.grant("user")
-	grant.Profile.Subject, grant.Session = "1", "1"
-	others := []*signedIn{r.signInAt(t, grant), must(r.beginAt(t, "other", r.grant("user"), r.now()))(t)}
-	person := personGroup("keycloak", testOP, testPerson)
-	got, err := r.logins.groups.end(t.Context(), person, false)
-	if err != nil || len(got) != 2 || got[0].ID != first.login.ID || got[1].ID != second.login.ID || got[0].Subject() != "keycloak:"+testPerson {
-		t.Errorf("got %+v, %v, want the two that were alive", got, err)
-	}
-	r.wantOut(t, first)
-	r.wantOut(t, second)
-	for _, s := range others {
-		r.wantIn(t, s)
-	}
-	if again, err := r.logins.groups.end(t.Context(), person, false); err != nil || len(again) != 0 {
-		t.Errorf("again: got %+v, %v, want nothing to end", again, err)
-	}
 }
 
 // A person who has signed out is not signed in by an older attempt, but by a new one. The

@@ -3,7 +3,6 @@ package login
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -62,98 +61,6 @@ func TestEnd(t *testing.T) {
 	r.wantIn(t, other)
 	r.end(t, other)
 	r.wantRecords(t, "", 0)
-}
-
-// A login is valid or invalid as a whole, whichever step of its end fails. A failure is no
-// rejection, and a second try ends everything.
-func TestEndWithAFailingStore(t *testing.T) {
-	t.Parallel()
-	ends := map[string]func(*rig, *signedIn) error{
-		"ending":   func(r *rig, s *signedIn) error { return errorOf(r.logins.End(t.Context(), s.login.ID)) },
-		"revoking": func(r *rig, s *signedIn) error { return errorOf(r.bearer.Revoke(t.Context(), s.access)) },
-	}
-	for _, test := range []struct {
-		name, failing      string
-		late, fails, alive bool
-	}{
-		{"ending", "take login:", false, true, true},
-		{"ending", "take login:", true, true, false},
-		{"ending", "delete session:", false, false, false},
-		{"ending", "delete refresh:", false, false, false},
-		{"ending", "delete ", false, false, false},
-		{"ending", "delete ", true, false, false},
-		{"revoking", "get revoked:", false, true, true},
-		{"revoking", "get login:", false, true, true},
-		{"revoking", "take login:", false, true, true},
-		{"revoking", "take login:", true, true, false},
-		{"revoking", "put revoked:", false, true, false},
-		{"revoking", "put revoked:", true, true, false},
-	} {
-		t.Run(fmt.Sprintf("%s, %s late %v", test.name, test.failing, test.late), func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t)
-			s := r.signIn(t, "alice")
-			r.store.late = test.late
-			r.store.fails(test.failing)
-			if err := ends[test.name](r, s); test.fails != errors.Is(err, errStore) || (err != nil) != test.fails || errors.Is(err, auth.ErrRejected) {
-				t.Errorf("got the error %v", err)
-			}
-			r.store.fails("")
-			if test.alive {
-				r.wantIn(t, s)
-				noError(t, ends[test.name](r, s))
-			}
-			r.wantOut(t, s)
-			r.end(t, s)
-		})
-	}
-}
-
-// If a step of a login fails, the error is that of the store, and nothing usable remains.
-func TestBeginWithAFailingStore(t *testing.T) {
-	t.Parallel()
-	local := func(t *testing.T, r *rig) (*signedIn, error) {
-		account, _ := r.accounts.Lookup("alice")
-		return r.begin(t, account, func(*Login) (string, []byte, time.Time, error) {
-			if r.store.failing == "a handle" {
-				return "", nil, time.Time{}, errStore
-			}
-			return "session:another", nil, r.now(), nil
-		})
-	}
-	remote := func(t *testing.T, r *rig) (*signedIn, error) {
-		return r.beginAt(t, "keycloak", r.grant("admin"), r.now())
-	}
-	person, session := personGroup("keycloak", testOP, testPerson), sessionGroup("keycloak", testOP, testSession)
-	for name, test := range map[string]struct {
-		begin   func(*testing.T, *rig) (*signedIn, error)
-		failing []string
-	}{
-		"local":  {local, []string{"put session:", "put refresh:", "put login:", "a handle", "get group:", "swap group:"}},
-		"remote": {remote, []string{"get " + person, "swap " + person, "get " + session, "swap " + session, "swap user:", "put session:", "put login:"}},
-	} {
-		for _, failing := range test.failing {
-			for _, late := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s, %.20s, late %v", name, failing, late), func(t *testing.T) {
-					t.Parallel()
-					r := newRig(t)
-					before := r.signInAt(t, r.grant("user"))
-					r.store.late = late
-					r.store.fails(failing)
-					s, err := test.begin(t, r)
-					if s.login != nil {
-						t.Errorf("got %+v, want no login", s.login)
-					}
-					wantNoAnswer(t, errStore)(nil, err)
-					r.store.fails("")
-					r.wantOut(t, s)
-					r.wantRecords(t, loginPrefix, 1) // the one from before
-					r.wantIn(t, before)
-					r.wantIn(t, must(test.begin(t, r))(t))
-				})
-			}
-		}
-	}
 }
 
 // Logins get the current name, address and roles of their account.

@@ -72,46 +72,6 @@ func TestRenewAt(t *testing.T) {
 	}
 }
 
-func TestRequestWaitsForExpiredTokens(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct{ takes, leaves, wait time.Duration }{
-		"quick provider":      {takes: time.Second, leaves: time.Hour, wait: time.Second},
-		"at the last moment":  {takes: 3*time.Second - 1, leaves: time.Hour, wait: 3*time.Second - 1},
-		"slow provider":       {takes: 9 * time.Second, leaves: time.Hour, wait: 3 * time.Second},
-		"the client leaves":   {takes: 9 * time.Second, leaves: time.Second, wait: time.Second},
-		"the client has left": {takes: 9 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			renewing(t, func(t *testing.T, r *rig) {
-				s := r.signInAt(t, r.grant("user"))
-				r.wantIn(t, s, "user")
-				r.answersAfter(test.takes, "auditor")
-				time.Sleep(20 * time.Minute)
-				start := time.Now()
-				ctx, cancel := context.WithTimeout(t.Context(), test.leaves)
-				defer cancel()
-				id, err := r.delegated.Authenticate(ctx, &auth.Credentials{Delegated: s.delegated})
-				if waited := time.Since(start); waited != test.wait {
-					t.Errorf("waited %v, want %v", waited, test.wait)
-				}
-				switch want := map[bool]string{true: "auditor", false: "user"}[test.takes == test.wait]; {
-				case test.leaves == 0:
-					wantNoAnswer(t)(id, err)
-				case err != nil || !slices.Equal(id.Roles, []string{want}):
-					t.Errorf("got %+v, %v, want the role %s", id, err, want)
-				}
-				time.Sleep(test.takes)
-				synctest.Wait()
-				if test.leaves > 0 {
-					r.wantAsked(t, 1)
-					r.wantIn(t, s, "auditor") // the renewal continues without the request
-				}
-			})
-		})
-	}
-}
-
 // However many requests on two instances find the tokens due, the provider gets the
 // refresh token once. A second use would look like theft.
 func TestRenewalHappensOnce(t *testing.T) {
@@ -158,7 +118,7 @@ func TestRenewalHappensOnce(t *testing.T) {
 	}
 }
 
-// renewals plays scripts with a login at a provider; see steps. No request may wait.
+// renewals plays scripts with a login at a provider; see steps. Only "waits" may wait.
 type renewals struct {
 	*rig
 	other     *rig // an instance that can lag behind
@@ -238,6 +198,26 @@ func (r *renewals) steps(t *testing.T) steps {
 		// A request has that role: once, or N times with TIME before each; lagging: at the instance that can lag behind.
 		"in":      func(args []string) { in(args, func() (*policy.Identity, error) { return r.bySession(t, r.s) }) },
 		"lagging": func(args []string) { in(args, func() (*policy.Identity, error) { return r.other.bySession(t, r.s) }) },
+		// A request waits for that time until it has that role, or, with "nothing", no answer. Its client
+		// leaves after the second time.
+		"waits": func(args []string) {
+			leaves := time.Hour
+			if len(args) > 2 {
+				leaves = duration(t, args[2:])
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), leaves)
+			defer cancel()
+			start := time.Now()
+			id, err := r.delegated.Authenticate(ctx, &auth.Credentials{Delegated: r.s.delegated})
+			if waited := time.Since(start); waited != duration(t, args) {
+				t.Errorf("waited %v", waited)
+			}
+			if args[1] == "nothing" {
+				wantNoAnswer(t)(id, err)
+			} else if err != nil || !slices.Equal(id.Roles, args[1:2]) {
+				t.Errorf("got %+v, %v", id, err)
+			}
+		},
 		// So has Alive; other: of another login of the person.
 		"alive": func(args []string) { in(args, func() (*policy.Identity, error) { return alive(r.rig, r.s) }) },
 		"other": func(args []string) { in(args, func() (*policy.Identity, error) { return alive(r.other, r.others) }) },
@@ -291,6 +271,13 @@ func TestRenewals(t *testing.T) {
 		"beside the request": `
 			login; says auditor 9s; wait 14m59.999999999s; in user; asked 0; only-reads; wait 1ns; in user; in user; in user; asked 1; wait 9s; in auditor; other auditor;
 			wait 14m59.999999999s; in auditor; asked 1; wait 1ns; says user; in auditor; asked 2; in user; reported`,
+		// A request waits for expired tokens. The renewal continues without it.
+		"a quick provider":    `says auditor 1s; wait 20m; waits 1s auditor; asked 1; in auditor`,
+		"at the last moment":  `says auditor 2.999999999s; wait 20m; waits 2.999999999s auditor; asked 1; in auditor`,
+		"a slow provider":     `says auditor 9s; wait 20m; waits 3s user; wait 6s; in auditor; asked 1`,
+		"the client leaves":   `says auditor 9s; wait 20m; waits 1s user 1s; wait 8s; in auditor; asked 1`,
+		"the client has left": `says auditor 9s; wait 20m; waits 0s nothing 0s`,
+
 		"no instance asks twice": `says auditor; lag; wait 15m; request; asked 1; lagging auditor; asked 1; reported; in auditor; lagging auditor`,
 		"no refresh token":       `login refresh; in user 47 10m; asked 0; reported; only-reads`,
 		"Alive renews nothing":   `says auditor; alive user 59 1m; asked 0; end; out`,

@@ -10,7 +10,6 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/provider"
 	"authgate/gateway/seal"
-	"authgate/gateway/store"
 	"authgate/policy"
 )
 
@@ -146,27 +145,6 @@ func TestLoginsFollowTheConfiguredProvider(t *testing.T) {
 			again.wantOut(t, stranger)
 			again.wantOut(t, s) // the record is that of the other person
 			r.wantOut(t, s)     // the cache does not help
-		})
-	}
-}
-
-// A session needs the record of its own user.
-func TestUserRecords(t *testing.T) {
-	t.Parallel()
-	const key = userPrefix + "keycloak:" + testPerson
-	for name, change := range map[string]func(store.Store){
-		"missing":           func(s store.Store) { noError(t, s.Delete(t.Context(), key)) },
-		"of another issuer": func(s store.Store) { restore(t, s, key, func(u *user) { u.Issuer = "https://id.example.net" }) },
-		"of another person": func(s store.Store) { restore(t, s, key, func(u *user) { u.Profile.Subject = "1" }) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			s := r.signInAt(t, r.grant("user"))
-			warm := r.instance(t)
-			warm.wantIn(t, s, "user")
-			change(r.store)
-			r.wantOut(t, s)
-			warm.wantOut(t, s)
 		})
 	}
 }
