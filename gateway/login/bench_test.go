@@ -1,14 +1,10 @@
 package login
 
 import (
-	"fmt"
-	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"authgate/gateway/auth"
-	"authgate/gateway/store/sqlitestore"
 )
 
 // unrecorded returns an instance with a store that does not record.
@@ -51,28 +47,6 @@ func BenchmarkAuthenticate(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-		})
-	}
-}
-
-// BenchmarkBegin records logins with session and tokens in the embedded store, 50 at the
-// same time, for one account and for many. It does not check passwords.
-func BenchmarkBegin(b *testing.B) {
-	for _, accounts := range []int64{1, 1000} {
-		b.Run(fmt.Sprintf("accounts=%d", accounts), func(b *testing.B) {
-			s := must(sqlitestore.Open(b.Context(), sqlitestore.Options{Path: filepath.Join(b.TempDir(), "authgate.db")}))(b)
-			defer s.Close()
-			r := newRig(b)
-			r.logins.store, r.now = s, time.Now
-			var n atomic.Int64
-			b.SetParallelism(25)
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					if _, err := r.begin(b, &auth.Account{Username: fmt.Sprint(n.Add(1) % accounts)}); err != nil {
-						b.Error(err)
-					}
-				}
-			})
 		})
 	}
 }

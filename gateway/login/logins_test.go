@@ -63,24 +63,6 @@ func TestEnd(t *testing.T) {
 	r.wantRecords(t, "", 0)
 }
 
-// Logins get the current name, address and roles of their account.
-func TestLoginsFollowTheAccountOfToday(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	s := r.signIn(t, "alice")
-	r.wantIn(t, s)
-	today := alice
-	today.Roles, today.Name, today.Email = []string{"guest"}, "Alice Liddell", "liddell@example.org"
-	next := r.withAccounts(t, today, bob)
-	next.wantIn(t, s)
-	for _, creds := range []auth.Credentials{{Session: s.session}, {Access: s.access}} {
-		id, err := auth.Chain{next.bearer, next.session}.Authenticate(t.Context(), &creds)
-		if err != nil || !slices.Equal(id.Roles, today.Roles) || id.Name != today.Name || id.Email != today.Email {
-			t.Errorf("got %+v, %v, want the account of today", id, err)
-		}
-	}
-}
-
 // A damaged record is an error and no decision. A login with one can be ended.
 func TestDamagedRecordsDecideNothing(t *testing.T) {
 	t.Parallel()
@@ -149,7 +131,8 @@ func TestBeginWithAStoreThatFreezes(t *testing.T) {
 	}
 }
 
-// A login counts while its account has the same version and the same epoch.
+// A login counts while its account has the same version and the same epoch. It has the
+// current name, address and roles of the account.
 func TestCurrentAccount(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -174,6 +157,17 @@ func TestCurrentAccount(t *testing.T) {
 		r.wantOut(t, s) // although the account is the same again
 		r.wantIn(t, other)
 	}
+	s, today := r.signIn(t, "alice"), alice
+	today.Roles, today.Name, today.Email = []string{"guest"}, "Alice Liddell", "liddell@example.org"
+	r.wantIn(t, s)
+	r = epochs(r.withAccounts(t, today))
+	r.wantIn(t, s)
+	for _, creds := range []auth.Credentials{{Session: s.session}, {Access: s.access}} {
+		id, err := auth.Chain{r.bearer, r.session}.Authenticate(t.Context(), &creds)
+		if err != nil || !slices.Equal(id.Roles, today.Roles) || id.Name != today.Name || id.Email != today.Email {
+			t.Errorf("got %+v, %v, want the account of today", id, err)
+		}
+	}
 	login := Login{Created: r.now()}
 	if !login.inEpoch(login.Created) || login.inEpoch(login.Created.Add(1)) {
 		t.Error("a login without an epoch must have been created in the epoch")
@@ -187,8 +181,7 @@ func TestProviderClockSetBack(t *testing.T) {
 	if now := time.Now(); inFuture(now.Add(clockLeeway), now) || !inFuture(now.Add(clockLeeway+1), now) {
 		t.Error("clocks may differ by the leeway and no more")
 	}
-	t.Run("a login after a logout at the provider", func(t *testing.T) {
-		t.Parallel()
+	t.Run("a logout", func(t *testing.T) {
 		r := newRig(t)
 		before := r.signInAt(t, r.grant("user"))
 		must(r.users.BackChannel(t.Context(), "keycloak", r.logoutToken("one", testPerson, "")))(t)
@@ -201,33 +194,23 @@ func TestProviderClockSetBack(t *testing.T) {
 		r.clock.Advance(time.Second)
 		r.wantIn(t, r.signInAt(t, r.grant("user")), "user")
 	})
-	t.Run("an attempt that began before", func(t *testing.T) {
-		t.Parallel()
+	t.Run("an attempt, and roles at a new login", func(t *testing.T) {
 		r := newRig(t)
-		attempt := r.beginAttempt(t, "browser")
+		attempt, first := r.beginAttempt(t, "browser"), r.signInAt(t, r.grant("user", "admin"))
 		r.clock.Advance(-far)
 		r.wantNoAttempt(t, "browser", attempt.State)
-	})
-	t.Run("roles at a new login", func(t *testing.T) {
-		t.Parallel()
-		r := newRig(t)
-		first := r.signInAt(t, r.grant("user", "admin"))
-		r.clock.Advance(-far)
 		r.wantIn(t, r.signInAt(t, r.grant("user")), "user")
 		r.wantIn(t, first, "user")
 	})
-	t.Run("roles at a renewal", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t)
-			s := r.signInAt(t, r.grant("user", "admin"))
-			r.clock.Advance(-far)
-			r.answersAfter(0, "user")
-			must(r.bySession(t, s))(t) // starts the renewal in the background
-			synctest.Wait()
-			r.wantIn(t, s, "user")
-			r.wantIn(t, s, "user")
-			r.wantAsked(t, 1)
-		})
+	synctest.Test(t, func(t *testing.T) { // roles at a renewal
+		r := newRig(t)
+		s := r.signInAt(t, r.grant("user", "admin"))
+		r.clock.Advance(-far)
+		r.answersAfter(0, "user")
+		must(r.bySession(t, s))(t) // starts the renewal in the background
+		synctest.Wait()
+		r.wantIn(t, s, "user")
+		r.wantIn(t, s, "user")
+		r.wantAsked(t, 1)
 	})
 }

@@ -178,7 +178,7 @@ func TestUsedRefreshTokens(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			play(t, text, newRotations(t).steps(t))
+			play(t, text, newRotations(t).steps(t), func() {})
 		})
 	}
 }

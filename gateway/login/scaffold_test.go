@@ -54,7 +54,7 @@ type rig struct {
 	people       []auth.Account
 	op           *testProvider // keycloak
 	plain, asked *testTrusted  // asked is asked about opaque tokens
-	reports      *reports
+	reports      chan report   // of renewals
 
 	sessionOptions SessionOptions
 	bearerOptions  AccessTokenOptions
@@ -77,7 +77,7 @@ type rig struct {
 func newRig(tb testing.TB, changes ...func(*rig)) *rig {
 	tb.Helper()
 	r := &rig{
-		clock: clocktest.New(), keys: testKeys(tb, "HS256"), box: testBox(tb, "of the tests"), people: []auth.Account{alice, bob}, reports: &reports{},
+		clock: clocktest.New(), keys: testKeys(tb, "HS256"), box: testBox(tb, "of the tests"), people: []auth.Account{alice, bob}, reports: make(chan report, 1000),
 		op:             &testProvider{outside: outside[provider.Grant]{issuer: testOP}},
 		plain:          &testTrusted{outside: outside[provider.AccessToken]{issuer: "https://plain.example"}},
 		asked:          &testTrusted{outside: outside[provider.AccessToken]{issuer: "https://asked.example"}, opaque: true},
@@ -86,7 +86,8 @@ func newRig(tb testing.TB, changes ...func(*rig)) *rig {
 		refreshOptions: RefreshOptions{Lifetime: 7 * 24 * time.Hour, Leeway: testLeeway},
 	}
 	r.now = r.clock.Now
-	r.usersOptions = UsersOptions{Providers: map[string]Provider{"keycloak": r.op}, Lifetime: time.Hour, Report: r.reports.add}
+	r.usersOptions = UsersOptions{Providers: map[string]Provider{"keycloak": r.op}, Lifetime: time.Hour}
+	r.usersOptions.Report = func(login *Login, ended bool, err error) { r.reports <- report{login.ID, ended, err} }
 	memory := store.NewMemory(func() time.Time { return r.now() })
 	tb.Cleanup(func() { _ = memory.Close() })
 	r.store = &recordingStore{Store: memory}
@@ -156,11 +157,8 @@ func testBox(tb testing.TB, secret string) *seal.Box {
 // testHash returns a cheap hash of plain.
 func testHash(plain string) password.Hash {
 	encoded, err := bcrypt.GenerateFromPassword([]byte(plain), bcrypt.MinCost)
-	if err != nil {
-		panic(err)
-	}
-	hash, err := password.Parse(string(encoded))
-	if err != nil {
+	hash, errParse := password.Parse(string(encoded))
+	if err := errors.Join(err, errParse); err != nil {
 		panic(err)
 	}
 	return hash
@@ -255,31 +253,11 @@ func (i *testTrusted) Introspect(ctx context.Context, raw string) (*provider.Acc
 	return i.ask(ctx, raw)
 }
 
-// reports are the reported renewals.
-type reports struct {
-	mu  sync.Mutex
-	all []report
-}
-
+// report is a reported renewal.
 type report struct {
 	login string
 	ended bool
 	err   error
-}
-
-func (r *reports) add(login *Login, ended bool, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.all = append(r.all, report{login.ID, ended, err})
-}
-
-// take returns the reports since it was last called.
-func (r *reports) take() []report {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all := r.all
-	r.all = nil
-	return all
 }
 
 // grant is the provider's answer for the person, with these roles. Its tokens expire
@@ -516,8 +494,8 @@ func randomBytes(n int) []byte {
 // steps are what a script can say: a function for each first word. It gets the other words.
 type steps map[string]func(args []string)
 
-// play runs a script, whose steps are separated by semicolons.
-func play(t *testing.T, script string, steps steps) {
+// play runs a script, whose steps are separated by semicolons. It calls after after each step.
+func play(t *testing.T, script string, steps steps, after func()) {
 	t.Helper()
 	for step := range strings.SplitSeq(script, ";") {
 		words := strings.Fields(step)
@@ -527,6 +505,7 @@ func play(t *testing.T, script string, steps steps) {
 		}
 		t.Log(words)
 		do(words[1:])
+		after()
 	}
 }
 

@@ -175,7 +175,7 @@ func TestSessionTimes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &requests{rig: newRig(t)}
 				r.s = r.signIn(t, "alice")
-				play(t, text, r.steps(t))
+				play(t, text, r.steps(t), synctest.Wait)
 			})
 		})
 	}

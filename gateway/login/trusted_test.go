@@ -32,7 +32,7 @@ func (s *tokenScript) steps(t *testing.T) steps {
 			t.Errorf("got %+v, %v, want the role %s", id, err, role)
 		}
 	}
-	all := steps{
+	return steps{
 		// What the issuer says from now on: a role, "slow" for the role user after a second, "short" for
 		// a token that lives 5 seconds, or one of failures.
 		"says": func(args []string) { s.says(args[0]) },
@@ -66,13 +66,6 @@ func (s *tokenScript) steps(t *testing.T) steps {
 		},
 		"reload": func([]string) { s.rig = s.instance(t) },
 	}
-	for verb, do := range all {
-		all[verb] = func(args []string) {
-			do(args)
-			synctest.Wait()
-		}
-	}
-	return all
 }
 
 func (s *tokenScript) says(answer string) {
@@ -137,7 +130,7 @@ func TestTrustedTokens(t *testing.T) {
 					if s.issuer = s.asked; kind == "JWT" {
 						s.issuer, s.token = s.plain, jwtOf(s.plain.issuer)
 					}
-					play(t, test.text, s.steps(t))
+					play(t, test.text, s.steps(t), synctest.Wait)
 				})
 			})
 		}
@@ -147,50 +140,47 @@ func TestTrustedTokens(t *testing.T) {
 // Concurrent calls for one token ask once, and the question does not end with the first caller.
 func TestOneTokenIsIntrospectedOnce(t *testing.T) {
 	t.Parallel()
-	for name, kind := range map[string]error{"good": nil, "bad": provider.ErrInvalid, "unknown": provider.ErrFault} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
-				release := make(chan struct{})
-				r.asked.answers(func(ctx context.Context, _ string) (*provider.AccessToken, error) {
-					select {
-					case <-ctx.Done():
-						return nil, providerFails(provider.ErrTimeout)
-					case <-release:
-					}
-					if kind != nil {
-						return nil, providerFails(kind)
-					}
-					access := r.access("one")
-					return &access, nil
-				})
-				var wg sync.WaitGroup
-				ctx, leave := context.WithCancel(t.Context())
-				wg.Go(func() {
-					wantNoAnswer(t, context.Canceled)(r.bearers.Authenticate(ctx, &auth.Credentials{Scheme: "bearer", Value: "opaque"}))
-				})
-				synctest.Wait()
-				for range 10 {
-					wg.Go(func() {
-						id, err := r.byBearer(t, "opaque")
-						switch {
-						case kind == nil && err != nil:
-							t.Error(err)
-						case errors.Is(kind, provider.ErrInvalid):
-							wantRejected(t, auth.DetailBadToken, "not active")(id, err)
-						case errors.Is(kind, provider.ErrFault):
-							wantNoAnswer(t, kind)(id, err)
-						}
-					})
+	for _, kind := range []error{nil, provider.ErrInvalid, provider.ErrFault} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			release := make(chan struct{})
+			r.asked.answers(func(ctx context.Context, _ string) (*provider.AccessToken, error) {
+				select {
+				case <-ctx.Done():
+					return nil, providerFails(provider.ErrTimeout)
+				case <-release:
 				}
-				synctest.Wait()
-				leave()
-				synctest.Wait()
-				close(release)
-				wg.Wait()
-				r.wantIssuersAsked(t, 0, 1)
+				if kind != nil {
+					return nil, providerFails(kind)
+				}
+				access := r.access("one")
+				return &access, nil
 			})
+			var wg sync.WaitGroup
+			ctx, leave := context.WithCancel(t.Context())
+			wg.Go(func() {
+				wantNoAnswer(t, context.Canceled)(r.bearers.Authenticate(ctx, &auth.Credentials{Scheme: "bearer", Value: "opaque"}))
+			})
+			synctest.Wait()
+			for range 10 {
+				wg.Go(func() {
+					id, err := r.byBearer(t, "opaque")
+					switch kind {
+					case nil:
+						noError(t, err)
+					case provider.ErrInvalid:
+						wantRejected(t, auth.DetailBadToken, "not active")(id, err)
+					default:
+						wantNoAnswer(t, kind)(id, err)
+					}
+				})
+			}
+			synctest.Wait()
+			leave()
+			synctest.Wait()
+			close(release)
+			wg.Wait()
+			r.wantIssuersAsked(t, 0, 1)
 		})
 	}
 }
