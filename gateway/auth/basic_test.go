@@ -9,7 +9,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"authgate/gateway/clocktest"
 	"authgate/policy"
 )
 
@@ -18,19 +17,16 @@ func encoded(s string) string { return base64.StdEncoding.EncodeToString([]byte(
 // basicFixture is the Basic mechanism for the user service with the password s3rvice.
 type basicFixture struct {
 	*Basic
-	clock  *clocktest.Clock
-	hasher *Hasher
+	checks *verifierFixture
 }
 
 func newBasicFixture() *basicFixture {
-	f := &basicFixture{clock: clocktest.New(), hasher: NewHasher(0)}
-	verifier := NewVerifier(f.hasher, NewThrottle(5, time.Minute, f.clock.Now), 100, time.Minute, f.clock.Now)
-	f.Basic = NewBasic("authgate", newAccounts(
+	checks := newVerifierFixture()
+	return &basicFixture{NewBasic("authgate", newAccounts(
 		Account{Username: "service", Roles: []string{"admin"}, PasswordHash: cheapArgon2id("s3rvice")},
 		Account{Username: "dienst", PasswordHash: cheapArgon2id("geheim:mit:Doppelpunkt – ü")},
 		Account{Username: "retired", Disabled: true, PasswordHash: cheapArgon2id("s3rvice")},
-	), verifier)
-	return f
+	), checks.Verifier), checks}
 }
 
 func basicCredentials(value string) *Credentials {
@@ -50,8 +46,8 @@ func TestBasicIdentity(t *testing.T) {
 		len(id.Roles) != 0 || id.Login != "" || !id.Expires.IsZero() {
 		t.Errorf("got %+v", id)
 	}
-	if again := must(f.present(t.Context(), encoded("service:s3rvice")))(t); again != id || f.hasher.Computed() != 1 {
-		t.Errorf("a warm request: got %p and %d hashes, want %p and one", again, f.hasher.Computed(), id)
+	if again := must(f.present(t.Context(), encoded("service:s3rvice")))(t); again != id || f.verifier.hasher.Computed() != 1 {
+		t.Errorf("a warm request: got %p and %d hashes, want %p and one", again, f.verifier.hasher.Computed(), id)
 	}
 	if id := must(f.present(t.Context(), encoded("dienst:geheim:mit:Doppelpunkt – ü")))(t); id.Username != "dienst" {
 		t.Errorf("colons and UTF-8 in the password: got %+v", id)
@@ -90,7 +86,7 @@ func TestBasicRefuses(t *testing.T) {
 	} {
 		f := newBasicFixture()
 		wantRejected(t, test.reason)(f.present(t.Context(), test.value))
-		if got := f.hasher.Computed(); got != test.hashes {
+		if got := f.verifier.hasher.Computed(); got != test.hashes {
 			t.Errorf("%s: %d password hashes computed, want %d", test.name, got, test.hashes)
 		}
 		must(f.present(t.Context(), encoded("service:s3rvice")))(t)
@@ -109,7 +105,7 @@ func TestBasicThatCannotBeCheckedDecidesNothing(t *testing.T) {
 	cancel()
 	id, err := f.present(ctx, encoded("service:s3rvice"))
 	wantError[policy.Identity](t, ErrBusy)(id, err)
-	for range 5 {
+	for range testLimit {
 		wantRejected(t, "wrong")(f.present(t.Context(), encoded("dienst:wrong")))
 	}
 	if id, err := f.present(t.Context(), encoded("nobody:x")); id != nil || !isThrottled(err) { // from the same address
@@ -124,11 +120,11 @@ func TestAliveHashesNothing(t *testing.T) {
 	f, creds := newBasicFixture(), basicCredentials(encoded("service:s3rvice"))
 	wantRejected(t, "another password")(f.Alive(t.Context(), creds))
 	want := must(f.Authenticate(t.Context(), creds))(t)
-	for range 5 {
+	for range testLimit {
 		_, _ = f.present(t.Context(), encoded("service:wrong")) // until throttled
 	}
-	computed := f.hasher.Computed()
-	f.clock.Advance(24 * time.Hour) // until the cache has expired
+	computed := f.verifier.hasher.Computed()
+	f.checks.clock.Advance(24 * time.Hour) // until the cache has expired
 	if id, err := f.Alive(t.Context(), creds); id != want || err != nil {
 		t.Errorf("got %+v, %v, want %+v", id, err, want)
 	}
@@ -143,7 +139,7 @@ func TestAliveHashesNothing(t *testing.T) {
 		wantRejected(t, "Basic user")(NewBasic("authgate", users, f.verifier).Alive(t.Context(), creds))
 	}
 	wantRejected(t, "base64")(f.Alive(t.Context(), basicCredentials("!!!")))
-	if got := f.hasher.Computed(); got != computed {
+	if got := f.verifier.hasher.Computed(); got != computed {
 		t.Errorf("%d hashes were computed, want none", got-computed)
 	}
 }

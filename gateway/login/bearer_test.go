@@ -21,7 +21,7 @@ func jwtOf(issuer string) string {
 	return encode(`{"alg":"ES256"}`) + "." + encode(fmt.Sprintf(`{"iss":%q,"jti":%q}`, issuer, newSecretText())) + "." + encode("signature")
 }
 
-// wantAsked fails the test unless plain and asked were asked about that many tokens.
+// wantIssuersAsked fails the test unless plain and asked were asked about that many tokens.
 func (r *rig) wantIssuersAsked(tb testing.TB, plain, asked int) {
 	tb.Helper()
 	if p, a := len(r.plain.questions()), len(r.asked.questions()); p != plain || a != asked {
@@ -63,7 +63,7 @@ func TestIssuerSelectsTheVerifier(t *testing.T) {
 	r.wantIssuersAsked(t, 1, 1)
 }
 
-// Without an issuer of opaque tokens, or without any trusted issuer, nobody is asked.
+// Without an issuer of opaque tokens, or without any trusted issuer, no issuer is asked.
 func TestBearerTokensWithoutTrustedIssuers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -205,7 +205,7 @@ func FuzzBearerTokens(f *testing.F) {
 	alone.asked.knows("opaque", alone.access("two"))
 	own := alone.forge(f, alone.signIn(f, "alice"))
 	outside := &forger{header: map[string]any{"alg": "HS256"}, claims: map[string]any{"iss": alone.plain.issuer, "sub": "7"}, sign: signHS256(outsideKey)}
-	forgers := []*forger{own, outside, {sign: signHS256([]byte("a key of nobody, as long as the others are"))}}
+	forgers := []*forger{own, outside, {sign: signHS256([]byte("a key of no issuer, as long as the others are"))}}
 	for i, forger := range forgers {
 		for _, token := range []string{own.token(), outside.token(), own.with(map[string]any{"iss": alone.plain.issuer}).token(), outside.with(map[string]any{"iss": testIssuer}).token()} {
 			part := strings.Split(token, ".")

@@ -107,31 +107,30 @@ func TestChain(t *testing.T) {
 	service := auth.NewAccounts([]auth.Account{{Username: "service", PasswordHash: alice.PasswordHash}})
 	chain := auth.Chain{auth.NewBasic("authgate", service, verifier), NewBearerTokens(r.bearer, nil), r.session}
 	good, wrong := base64.StdEncoding.EncodeToString([]byte("service:wonderland")), base64.StdEncoding.EncodeToString([]byte("service:wrong"))
-	for _, test := range []struct {
-		name  string
-		creds auth.Credentials
-		want  string // user name; "" when refused
-		err   error
-	}{
-		{"basic before cookies", auth.Credentials{Scheme: "basic", Value: good, Access: s.access, Session: s.session}, "service", nil},
-		{"token before cookies", auth.Credentials{Scheme: "bearer", Value: s.access, Access: other.access, Session: other.session}, "alice", nil},
-		{"access cookie", auth.Credentials{Access: other.access, Session: s.session}, "bob", nil},
-		{"session beside what is the application's", auth.Credentials{Scheme: "digest", Value: "x", Session: s.session}, "alice", nil},
-		{"nothing", auth.Credentials{}, "", auth.ErrNoCredentials},
-		{"another scheme", auth.Credentials{Scheme: "negotiate", Value: "x"}, "", auth.ErrNoCredentials},
-		{"bad basic beside good cookies", auth.Credentials{Scheme: "basic", Value: wrong, Access: s.access, Session: s.session}, "", auth.ErrRejected},
-		{"malformed basic beside a good session", auth.Credentials{Scheme: "basic", Value: "?", Session: s.session}, "", auth.ErrRejected},
-		{"bad token beside a good session", auth.Credentials{Scheme: "bearer", Value: "x", Session: s.session}, "", auth.ErrRejected},
-		{"bad access cookie beside a good session", auth.Credentials{Access: "x", Session: s.session}, "", auth.ErrRejected},
-		{"empty token beside good cookies", auth.Credentials{Scheme: "bearer", Access: s.access, Session: s.session}, "", auth.ErrRejected},
+	for creds, want := range map[auth.Credentials]string{ // the user name; "" when refused
+		{Scheme: "basic", Value: good, Access: s.access, Session: s.session}:              "service",
+		{Scheme: "bearer", Value: s.access, Access: other.access, Session: other.session}: "alice",
+		{Access: other.access, Session: s.session}:                                        "bob",
+		{Scheme: "digest", Value: "x", Session: s.session}:                                "alice", // the scheme is the application's
+		{Scheme: "basic", Value: wrong, Access: s.access, Session: s.session}:             "",
+		{Scheme: "basic", Value: "?", Session: s.session}:                                 "",
+		{Scheme: "bearer", Value: "x", Session: s.session}:                                "",
+		{Access: "x", Session: s.session}:                                                 "",
+		{Scheme: "bearer", Access: s.access, Session: s.session}:                          "",
 	} {
-		id, err := chain.Authenticate(t.Context(), &test.creds)
-		if !errors.Is(err, test.err) || (id != nil) != (test.want != "") || id != nil && id.Username != test.want {
-			t.Errorf("%s: got %+v, %v, want %q, %v", test.name, id, err, test.want, test.err)
+		id, err := chain.Authenticate(t.Context(), &creds)
+		if want == "" && !errors.Is(err, auth.ErrRejected) || (id != nil) != (want != "") || id != nil && id.Username != want {
+			t.Errorf("%+v: got %+v, %v, want %q", creds, id, err, want)
 		}
-		if again, err := chain.Alive(t.Context(), &test.creds); again != id || !errors.Is(err, test.err) {
-			t.Errorf("%s: Alive got %+v, %v, want %+v, %v", test.name, again, err, id, test.err)
+		if again, failed := chain.Alive(t.Context(), &creds); again != id || (failed == nil) != (err == nil) || errors.Is(failed, auth.ErrRejected) != errors.Is(err, auth.ErrRejected) {
+			t.Errorf("%+v: Alive got %+v, %v, want %+v, %v", creds, again, failed, id, err)
 		}
+	}
+	for _, creds := range []*auth.Credentials{{}, {Scheme: "negotiate", Value: "x"}} {
+		id, err := chain.Authenticate(t.Context(), creds)
+		wantNothing(t, id, err)
+		id, err = chain.Alive(t.Context(), creds)
+		wantNothing(t, id, err)
 	}
 	r.store.fails("get revoked:")
 	wantNoAnswer(t)(chain.Authenticate(t.Context(), &auth.Credentials{Access: s.access, Session: s.session}))

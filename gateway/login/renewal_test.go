@@ -255,7 +255,7 @@ func (r *renewals) steps(t *testing.T) steps {
 		"fails":  func(args []string) { r.breaks, r.store.failing = "", strings.Join(args, " ") },
 		"breaks": func(args []string) { r.breaks = strings.Join(args, " ") },
 		"late":   func([]string) { r.store.late = true },
-		// The other instance ends the login, claims its renewal and dies, whoever has claimed it, or does not see
+		// The other instance ends the login, takes the claim of its renewal and dies, or does not see
 		// changes of the login any more.
 		"end": func([]string) { r.other.end(t, r.s) },
 		"claim": func([]string) {
