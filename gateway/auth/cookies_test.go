@@ -25,7 +25,8 @@ func TestToBrowser(t *testing.T) {
 		{"the other name", []string{"authgate_app_session=x"}, []string{"authgate_app_authgate_app_session=x"}},
 		{"spaces", []string{" \tsession \t= x"}, []string{"authgate_app_session \t= x"}},
 		{"quotes", []string{`session="a b"; Path="/"`, `"session"=x`}, []string{`authgate_app_session="a b"; Path="/"`, `"session"=x`}},
-		{"no name", []string{"=session=x; Path=/", "= session", "session", "=; Path=/"}, []string{"authgate_app_session=x; Path=/", "authgate_app_session", "authgate_app_session", "=; Path=/"}},
+		{"no name", []string{"=session=x; Path=/", "= session", "session", "=; Path=/"},
+			[]string{"authgate_app_session=x; Path=/", "authgate_app_session", "authgate_app_session", "=; Path=/"}},
 		{"in a value", []string{"a=session=x; session=y"}, []string{"a=session=x; session=y"}},
 		{"several in a line", []string{"a=b,session=x", "ok=1", "a=b; Path=/, =session_id", "session,", "session, x=1"}, []string{"ok=1"}},
 		{"control characters", []string{"session\x00=x", "a=b\x01"}, []string{}},
@@ -182,7 +183,10 @@ func FuzzCookies(f *testing.F) {
 		}
 		want := Credentials{Cookies: len(values) > 0}
 		ambiguous := false
-		for name, at := range map[string]*string{"session_id": &want.Session, "session": &want.Delegated, "access_token": &want.Access, "refresh_token": &want.Refresh, "__Host-authgate_login": &want.Browser} {
+		for name, at := range map[string]*string{
+			"session_id": &want.Session, "session": &want.Delegated, "__Host-authgate_login": &want.Browser,
+			"access_token": &want.Access, "refresh_token": &want.Refresh,
+		} {
 			ambiguous = ambiguous || len(values[name]) > 1
 			*at = strings.Join(values[name], "")
 		}

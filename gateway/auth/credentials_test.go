@@ -32,7 +32,8 @@ func TestReadCredentials(t *testing.T) {
 		{"tab after the scheme", authorization("Bearer\ta.b.c"), Credentials{Scheme: "bearer\ta.b.c"}},
 		{"not an Authorization", http.Header{"Proxy-Authorization": {"Basic YTpi"}, "X-Authorization": {"Basic YTpi"}}, Credentials{}},
 
-		{"all", cookie("refresh_token=r; session_id=s; session=d; access_token=a; __Host-authgate_login=b"), Credentials{Session: "s", Delegated: "d", Browser: "b", Access: "a", Refresh: "r", Cookies: true}},
+		{"all", cookie("refresh_token=r; session_id=s; session=d; access_token=a; __Host-authgate_login=b"),
+			Credentials{Session: "s", Delegated: "d", Browser: "b", Access: "a", Refresh: "r", Cookies: true}},
 		{"over several lines", cookie("session_id=s", "x=1", "session=d"), Credentials{Session: "s", Delegated: "d", Cookies: true}},
 		{"spaces and tabs", cookie(" \t session_id = s \t;;; "), Credentials{Session: "s", Cookies: true}},
 		{"equals signs in the value", cookie("session_id=a=b=="), Credentials{Session: "a=b==", Cookies: true}},
@@ -61,7 +62,8 @@ func TestReadCredentialsRefusesAmbiguity(t *testing.T) {
 		cookie("session_id=a; session_id=b"), cookie("session_id=a; x=1", "y=2; session_id=b"), cookie("session_id=a; session_id=a; session_id=b"),
 		cookie("session_id=; session_id=b"), cookie("session_id=a; session_id="), cookie("session_id=a", "session_id"),
 		cookie(`session_id=a; session_id="a"`), cookie("session_id=a; session_id=A"),
-		cookie("session=a; session=b"), cookie("access_token=a; access_token=b"), cookie("refresh_token=a; refresh_token=b"), cookie("__Host-authgate_login=a; __Host-authgate_login=b"),
+		cookie("session=a; session=b"), cookie("access_token=a; access_token=b"), cookie("refresh_token=a; refresh_token=b"),
+		cookie("__Host-authgate_login=a; __Host-authgate_login=b"),
 	} {
 		if got, err := ReadCredentials(header, allCookies, netip.Addr{}); got != (Credentials{}) || !errors.Is(err, ErrAmbiguous) {
 			t.Errorf("%q: got %+v, %v, want nothing and ErrAmbiguous", header, got, err)

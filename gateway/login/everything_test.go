@@ -122,7 +122,8 @@ func TestChain(t *testing.T) {
 		if want == "" && !errors.Is(err, auth.ErrRejected) || (id != nil) != (want != "") || id != nil && id.Username != want {
 			t.Errorf("%+v: got %+v, %v, want %q", creds, id, err, want)
 		}
-		if again, failed := chain.Alive(t.Context(), &creds); again != id || (failed == nil) != (err == nil) || errors.Is(failed, auth.ErrRejected) != errors.Is(err, auth.ErrRejected) {
+		again, failed := chain.Alive(t.Context(), &creds)
+		if again != id || (failed == nil) != (err == nil) || errors.Is(failed, auth.ErrRejected) != errors.Is(err, auth.ErrRejected) {
 			t.Errorf("%+v: Alive got %+v, %v, want %+v, %v", creds, again, failed, id, err)
 		}
 	}
@@ -304,15 +305,18 @@ func (e *everything) fail(t *testing.T, o operation, call string, late bool) {
 // allocations.
 func TestWarmRequests(t *testing.T) {
 	e := newEverything(t)
-	login, remote := "get login:"+e.local.login.ID, "get login:"+e.remote.login.ID
+	local, remote := e.local.login, e.remote.login
 	for _, test := range []struct {
 		mechanism func(*rig) auth.Authenticator
 		creds     auth.Credentials
-		calls     []string
+		calls     []string // beginnings
 	}{
-		{func(r *rig) auth.Authenticator { return r.session }, auth.Credentials{Session: e.local.session}, []string{"get " + e.local.login.Handles[0], login}},
-		{func(r *rig) auth.Authenticator { return r.delegated }, auth.Credentials{Delegated: e.remote.delegated}, []string{"get " + e.remote.login.Handles[0], remote, "get user:keycloak:" + testPerson}},
-		{func(r *rig) auth.Authenticator { return r.bearer }, auth.Credentials{Scheme: "bearer", Value: e.local.access}, []string{"get revoked:", login}},
+		{func(r *rig) auth.Authenticator { return r.session }, auth.Credentials{Session: e.local.session},
+			[]string{"get " + local.Handles[0], "get login:" + local.ID}},
+		{func(r *rig) auth.Authenticator { return r.delegated }, auth.Credentials{Delegated: e.remote.delegated},
+			[]string{"get " + remote.Handles[0], "get login:" + remote.ID, "get user:keycloak:" + testPerson}},
+		{func(r *rig) auth.Authenticator { return r.bearer }, auth.Credentials{Scheme: "bearer", Value: e.local.access},
+			[]string{"get revoked:", "get login:" + local.ID}},
 		{func(r *rig) auth.Authenticator { return r.bearers }, auth.Credentials{Scheme: "bearer", Value: e.jwt}, []string{"get revoked:"}},
 	} {
 		recorded := test.mechanism(e.instance(t))

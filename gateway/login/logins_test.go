@@ -67,7 +67,11 @@ func TestEnd(t *testing.T) {
 func TestDamagedRecordsDecideNothing(t *testing.T) {
 	t.Parallel()
 	for prefix, unknown := range map[string]string{
-		loginPrefix: "session, token, refresh, delegated", SessionPrefix: "session, delegated", refreshPrefix: "refresh", userPrefix: "delegated, begin", groupPrefix: "begin, end",
+		loginPrefix:   "session, token, refresh, delegated",
+		SessionPrefix: "session, delegated",
+		refreshPrefix: "refresh",
+		userPrefix:    "delegated, begin",
+		groupPrefix:   "begin, end",
 	} {
 		t.Run(prefix, func(t *testing.T) {
 			t.Parallel()
