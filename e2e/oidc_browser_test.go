@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -12,7 +11,7 @@ import (
 )
 
 // browser does what a browser without scripts does: it stores cookies, follows
-// redirects, sends forms, and describes its requests by Fetch Metadata.
+// redirects and sends forms.
 type browser struct {
 	t       testing.TB
 	c       *http.Client
@@ -29,16 +28,10 @@ type browser struct {
 // browse returns a browser without cookies.
 func (g *instance) browse() *browser { return &browser{t: g.t, c: g.client()} }
 
-// open goes to an address that a person types.
+// open goes to an address.
 func (b *browser) open(address string) {
 	b.t.Helper()
-	b.navigate(http.MethodGet, address, "", "none")
-}
-
-// click follows a link of the page.
-func (b *browser) click(address string) {
-	b.t.Helper()
-	b.navigate(http.MethodGet, address, "", site(b.url, b.resolve(address)))
+	b.navigate(http.MethodGet, address, "")
 }
 
 // send fills in fields of the page's form and sends it.
@@ -51,58 +44,41 @@ func (b *browser) send(fields map[string]string) {
 	for name, value := range fields {
 		f.fields.Set(name, value)
 	}
-	b.navigate(f.method, f.action, f.fields.Encode(), site(b.url, b.resolve(f.action)))
+	b.navigate(f.method, f.action, f.fields.Encode())
 }
 
-// navigate sends a request and follows redirects to a page or to stopAt. from is the
-// Sec-Fetch-Site of the first request.
-func (b *browser) navigate(method, address, body, from string) {
+// navigate sends a request and follows redirects to a page or to stopAt.
+func (b *browser) navigate(method, address, body string) {
 	b.t.Helper()
 	for range 20 {
 		target := b.resolve(address)
-		b.ask(method, target, body, from)
+		b.ask(method, target, body)
 		b.url, b.next, b.history = target, "", append(b.history, target)
 		if b.page.status < 300 || b.page.status > 399 {
 			return
 		}
-		next := b.resolve(b.page.header.Get("Location"))
-		if b.stopAt != "" && strings.HasPrefix(next.String(), b.stopAt) {
-			b.next = next.String()
+		next := b.resolve(b.page.header.Get("Location")).String()
+		if b.stopAt != "" && strings.HasPrefix(next, b.stopAt) {
+			b.next = next
 			return
 		}
-		if from != "none" && from != "cross-site" { // which do not change in a chain of redirects
-			from = site(target, next)
-		}
-		method, address, body = http.MethodGet, next.String(), ""
+		method, address, body = http.MethodGet, next, ""
 	}
 	b.t.Fatalf("too many redirects, the last to %s", b.url)
 }
 
 // ask sends one request and stores the answer as the page.
-func (b *browser) ask(method string, target *url.URL, body, from string) {
+func (b *browser) ask(method string, target *url.URL, body string) {
 	b.t.Helper()
-	request, err := http.NewRequest(method, target.String(), strings.NewReader(body))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	request.Header.Set("Accept", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8")
-	request.Header.Set("Sec-Fetch-Site", from)
-	request.Header.Set("Sec-Fetch-Mode", "navigate")
-	request.Header.Set("Sec-Fetch-Dest", "document")
+	g := &instance{t: b.t, base: target.Scheme + "://" + target.Host}
+	headers := []string{"Accept", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"}
 	if method == http.MethodPost {
-		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		request.Header.Set("Origin", b.url.Scheme+"://"+b.url.Host)
+		headers = append(headers, "Content-Type", typeForm, "Origin", b.url.Scheme+"://"+b.url.Host)
 	}
-	response, err := b.c.Do(request)
-	if err != nil {
+	var err error
+	if b.page, err = g.try(b.c, method, target.RequestURI(), body, headers...); err != nil {
 		b.t.Fatal(err)
 	}
-	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.page = answer{status: response.StatusCode, header: response.Header, body: string(content)}
 }
 
 // resolve makes an address of the page absolute.
@@ -116,17 +92,6 @@ func (b *browser) resolve(address string) *url.URL {
 		u = b.url.ResolveReference(u)
 	}
 	return u
-}
-
-// site returns the Sec-Fetch-Site of a request from one address to another.
-func site(from, to *url.URL) string {
-	switch {
-	case from.Scheme == to.Scheme && from.Host == to.Host:
-		return "same-origin"
-	case from.Hostname() == to.Hostname() && from.Scheme == to.Scheme:
-		return "same-site"
-	}
-	return "cross-site"
 }
 
 // form is a form of a page.
