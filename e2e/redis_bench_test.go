@@ -7,14 +7,20 @@ import (
 	"time"
 )
 
-// The time in which the other instance must know of a logout: from the answer to
-// the logout to the answer of the first request that is refused.
+// The times that docs/scaling.md gives. A busy machine takes longer, so only these
+// benchmarks fail over them.
 const (
+	// From the answer to a logout on one instance to the answer of the first request
+	// that the other one refuses.
 	medianAllowed  = 5 * time.Millisecond
 	maximumAllowed = 100 * time.Millisecond
+	// In which a request gets its 503, and in which everything works again when Redis
+	// is back.
+	outageAnswer = 2 * time.Second
+	recovery     = 3 * time.Second
 )
 
-// BenchmarkRedisRevocation measures it for sessions and tokens that the other
+// BenchmarkRedisRevocation measures logouts of sessions and tokens that the other
 // instance has in its cache.
 func BenchmarkRedisRevocation(b *testing.B) {
 	p := startPair(b, startRedis(b), "")
@@ -38,8 +44,7 @@ func BenchmarkRedisRevocation(b *testing.B) {
 // frozen or gone, and how soon everything works again when it is back.
 func BenchmarkRedisOutage(b *testing.B) {
 	p := startPair(b, startRedis(b, "--appendonly", "yes"), "")
-	atA := p.client(p.a)
-	s := p.signIn("alice")
+	atA, s := p.client(p.a), p.signIn("alice")
 	limited := func(metric string, limit time.Duration, do func()) {
 		began := time.Now()
 		do()
@@ -50,20 +55,10 @@ func BenchmarkRedisOutage(b *testing.B) {
 		}
 	}
 	refused := func(when string) {
-		for what, ask := range map[string]func() answer{
-			"login":  func() answer { return p.a.do(atA, "POST", "/login", right, "Content-Type", typeJSON) },
-			"logout": func() answer { return p.a.do(atA, "POST", "/logout", "", "Cookie", s.session) },
-			"use":    func() answer { return p.a.do(atA, "GET", "/me", "", "Cookie", s.session) },
-		} {
-			limited(when+"-"+what+"-ms", outageAnswer, func() {
-				if a := ask(); a.status != http.StatusServiceUnavailable {
-					b.Errorf("%s: %d, expected 503", what, a.status)
-				}
-			})
+		limited(when+"-use-ms", outageAnswer, func() { wantOutage(b, "use", p.a.do(atA, "GET", "/me", "", "Cookie", s.session)) })
+		for _, r := range s.changes() {
+			limited(when+"-"+r.what+"-ms", outageAnswer, func() { wantOutage(b, r.what, p.a.do(atA, "POST", r.path, r.body, r.headers...)) })
 		}
-	}
-	back := func() {
-		until(b, "logins work again", func() bool { return p.works() && p.ready() })
 	}
 	for b.Loop() {
 		p.redis.Freeze(b)
@@ -72,10 +67,10 @@ func BenchmarkRedisOutage(b *testing.B) {
 		})
 		refused("frozen")
 		p.redis.Signal(b, syscall.SIGCONT)
-		limited("thawed-ms", recovery, back)
+		limited("thawed-ms", recovery, func() { p.recovers(b) })
 		p.redis.Kill()
 		refused("gone")
 		p.redis.Run(b)
-		limited("back-ms", recovery, back)
+		limited("back-ms", recovery, func() { p.recovers(b) })
 	}
 }

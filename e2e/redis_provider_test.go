@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"authgate/upstream/provider"
 )
@@ -171,32 +171,26 @@ func (p *pair) freezes(t *testing.T) {
 	s := p.signIn("alice")
 	waiting := p.browser(t)
 	callback := p.throughProvider(t, waiting, g)
-	everything := s.session + "; " + delegated
-	type request struct {
-		name         string
-		c            *http.Client
-		method, path string
-		body         string
-		headers      []string
-	}
-	requests := []request{
-		{"login", g.stranger(), "POST", "/login", right, []string{"Content-Type", typeJSON}},
-		{"login again", g.stranger(), "POST", "/login", right, []string{"Content-Type", typeJSON, "Cookie", everything}},
-		{"login at the provider", g.stranger(), "GET", "/login", "", nil},
-		{"callback", waiting, "GET", callback, "", nil},
-		{"refresh", g.stranger(), "POST", "/refresh", `{"refresh_token":"` + s.refresh + `"}`, []string{"Content-Type", typeJSON}},
-		{"logout", g.stranger(), "POST", "/logout", "", []string{"Cookie", everything, "Authorization", s.access}},
-	}
-	p.redis.Signal(t, syscall.SIGSTOP)
+	everything := []string{"Content-Type", typeJSON, "Cookie", s.session + "; " + delegated}
+	requests := append(s.changes()[:2], change{"login again", "/login", right, everything}, change{"logout", "/logout", "", append(everything, "Authorization", s.access)})
+	pages := map[string]*http.Client{"/login": g.stranger(), callback: waiting}
+	p.redis.Freeze(t)
 	defer p.redis.Signal(t, syscall.SIGCONT)
-	many(len(requests), func(i int) {
-		r := requests[i]
-		began := time.Now()
-		a, err := g.try(r.c, r.method, r.path, r.body, r.headers...)
-		if err != nil {
-			t.Errorf("%s: %v", r.name, err)
-			return
-		}
-		wantOutage(t, r.name, a, began)
-	})
+	var asking sync.WaitGroup
+	asks := func(c *http.Client, method, path, body string, headers ...string) {
+		asking.Go(func() {
+			a, err := g.try(c, method, path, body, headers...)
+			if err != nil {
+				t.Error(err)
+			}
+			wantOutage(t, method+" "+path, a)
+		})
+	}
+	for path, c := range pages {
+		asks(c, "GET", path, "")
+	}
+	for _, r := range requests {
+		asks(p.client(g), "POST", r.path, r.body, r.headers...)
+	}
+	asking.Wait()
 }

@@ -1,19 +1,15 @@
 package redistest
 
 import (
-	"io"
 	"net"
-	"slices"
 	"sync"
 	"testing"
-	"time"
 )
 
 // Proxy passes bytes between clients and a server, and can stop doing so.
 type Proxy struct {
 	Address string // where it listens
 	target  string
-	away    time.Duration // the delay of bytes on their way to the server
 	accept  net.Listener
 	conns   sync.WaitGroup
 
@@ -33,18 +29,11 @@ type passage struct {
 // StartProxy starts a proxy to the server at target. It ends with the test.
 func StartProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
-	return StartFar(t, target, 0)
-}
-
-// StartFar starts a proxy to the server at target that adds away to each round
-// trip. It ends with the test.
-func StartFar(t testing.TB, target string, away time.Duration) *Proxy {
-	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{Address: listener.Addr().String(), target: target, away: away, accept: listener, held: make(chan struct{})}
+	p := &Proxy{Address: listener.Addr().String(), target: target, accept: listener, held: make(chan struct{})}
 	close(p.held)
 	p.conns.Go(p.serve)
 	t.Cleanup(func() {
@@ -67,7 +56,7 @@ func (p *Proxy) serve() {
 			client.Close()
 			continue
 		}
-		p.conns.Go(func() { p.pass(c, p.later(server), client) })
+		p.conns.Go(func() { p.pass(c, server, client) })
 		p.conns.Go(func() { p.pass(c, client, server) })
 	}
 }
@@ -91,7 +80,7 @@ func (p *Proxy) Connections() int {
 	return len(p.open)
 }
 
-func (p *Proxy) pass(c *passage, to io.WriteCloser, from net.Conn) {
+func (p *Proxy) pass(c *passage, to, from net.Conn) {
 	defer to.Close()
 	buffer := make([]byte, 32<<10)
 	for {
@@ -105,47 +94,6 @@ func (p *Proxy) pass(c *passage, to io.WriteCloser, from net.Conn) {
 		if _, err := to.Write(buffer[:n]); err != nil {
 			return
 		}
-	}
-}
-
-// later returns a writer that writes to conn with the delay of the proxy.
-func (p *Proxy) later(conn net.Conn) io.WriteCloser {
-	if p.away == 0 {
-		return conn
-	}
-	late := &lateConn{Conn: conn, away: p.away, queue: make(chan chunk, 1<<10)}
-	p.conns.Go(late.deliver)
-	return late
-}
-
-// lateConn is a connection that delays what is written.
-type lateConn struct {
-	net.Conn
-	away  time.Duration
-	queue chan chunk
-}
-
-type chunk struct {
-	due   time.Time
-	bytes []byte
-}
-
-// Write implements io.Writer.
-func (c *lateConn) Write(b []byte) (int, error) {
-	c.queue <- chunk{time.Now().Add(c.away), slices.Clone(b)}
-	return len(b), nil
-}
-
-// Close implements io.Closer.
-func (c *lateConn) Close() error {
-	close(c.queue)
-	return c.Conn.Close()
-}
-
-func (c *lateConn) deliver() {
-	for next := range c.queue {
-		<-time.After(time.Until(next.due))
-		_, _ = c.Conn.Write(next.bytes) // after an error the other direction ends, too
 	}
 }
 
