@@ -60,8 +60,16 @@ func (g *instance) signInWith(c *http.Client, user, password string) signIn {
 // trySignIn is signInWith for other goroutines. signIn is empty unless the status
 // is 200.
 func (g *instance) trySignIn(c *http.Client, user, password string) (signIn, int, error) {
-	body := fmt.Sprintf(`{"username":%q,"password":%q}`, user, password)
-	a, err := g.try(c, "POST", "/login", body, "Content-Type", "application/json")
+	return g.tryTokens(c, "/login", fmt.Sprintf(`{"username":%q,"password":%q}`, user, password))
+}
+
+// tryRefresh exchanges a refresh token. signIn is empty unless the status is 200.
+func (g *instance) tryRefresh(c *http.Client, token string) (signIn, int, error) {
+	return g.tryTokens(c, "/refresh", fmt.Sprintf(`{"refresh_token":%q}`, token))
+}
+
+func (g *instance) tryTokens(c *http.Client, path, body string) (signIn, int, error) {
+	a, err := g.try(c, "POST", path, body, "Content-Type", typeJSON)
 	if err != nil || a.status != http.StatusOK {
 		return signIn{}, a.status, err
 	}
@@ -84,17 +92,6 @@ func tokens(a answer) (signIn, error) {
 	}
 	err := json.Unmarshal([]byte(a.body), &body)
 	return signIn{access: "Bearer " + body.AccessToken, refresh: body.RefreshToken}, err
-}
-
-// tryRefresh exchanges a refresh token. signIn is empty unless the status is 200.
-func (g *instance) tryRefresh(c *http.Client, token string) (signIn, int, error) {
-	body := fmt.Sprintf(`{"refresh_token":%q}`, token)
-	a, err := g.try(c, "POST", "/refresh", body, "Content-Type", "application/json")
-	if err != nil || a.status != http.StatusOK {
-		return signIn{}, a.status, err
-	}
-	s, err := tokens(a)
-	return s, a.status, err
 }
 
 // status sends a request with headers and returns the status.

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -18,6 +17,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 )
+
+// TestRedisCosts measures what requests cost Redis, and compares it with what
+// docs/scaling.md says. It is not parallel, so that it measures little else.
+func TestRedisCosts(t *testing.T) {
+	p, _ := startDelegatedPair(t, patientRedis)
+	t.Run("commands", func(t *testing.T) { redisCommands(t, p) })
+	t.Run("work", func(t *testing.T) { redisWork(t, p) })
+	t.Run("memory", func(t *testing.T) { redisMemory(t, p) })
+}
 
 // commandLog is the commands that gateways send to Redis, in order (MONITOR).
 type commandLog struct {
@@ -46,13 +54,13 @@ func watchRedis(t testing.TB, redis *redisServer) *commandLog {
 // its first two arguments.
 var loggedCommand = regexp.MustCompile(`^\+[0-9.]+ \[[0-9]+ (\S+)\] "([^"]+)"(?: "([^"]*)")?(?: "[^"]*" "authgate:([a-z]+):)?`)
 
-// since returns the commands since the last call, sorted, as COMMAND KIND of key.
-// It leaves out what scripts do and what confirms contact.
-func (l *commandLog) since(t testing.TB) []string {
+// since counts the commands since the last call, as docs/scaling.md does. It leaves
+// out what scripts do and what confirms contact.
+func (l *commandLog) since(t testing.TB) string {
 	t.Helper()
 	end := "end of " + newRequestID()
 	l.redis.Do(t, "ECHO", end)
-	var all []string
+	total, counts := 0, map[string]int{}
 	for {
 		line, err := l.in.ReadString('\n')
 		if err != nil {
@@ -62,137 +70,203 @@ func (l *commandLog) since(t testing.TB) []string {
 		if m == nil {
 			t.Fatalf("MONITOR says %q", line)
 		}
-		switch command := strings.ToUpper(m[2]); {
-		case command == "ECHO" && m[3] == end:
-			slices.Sort(all)
-			return all
-		case m[1] == "lua", command == "ROLE", command == "PING": // of scripts, and of an instance that confirms contact
-		case (command == "EVALSHA" || command == "EVAL") && m[4] == "": // asks for the time
-		case command == "EVALSHA", command == "EVAL":
-			all = append(all, command+" "+m[4])
-		default:
-			kind, _, _ := strings.Cut(strings.TrimPrefix(m[3], "authgate:"), ":")
-			all = append(all, command+" "+kind)
+		command := strings.ToUpper(m[2])
+		if command == "ECHO" && m[3] == end {
+			break
+		}
+		kind, _, _ := strings.Cut(strings.TrimPrefix(m[3], "authgate:"), ":")
+		if command == "EVALSHA" || command == "EVAL" {
+			kind = m[4] // empty: it asks for the time
+		}
+		if m[1] != "lua" && command != "ROLE" && command != "PING" && kind != "" {
+			total++
+			counts[command+" "+kind]++
 		}
 	}
-}
-
-// TestRedisCosts measures what requests cost Redis, and compares it with what
-// docs/scaling.md says. It is not parallel, so that it measures little else.
-func TestRedisCosts(t *testing.T) {
-	p, _ := startDelegatedPair(t, patientRedis)
-	t.Run("commands", func(t *testing.T) { redisCommands(t, p) })
-	t.Run("work", func(t *testing.T) { redisWork(t, p) })
-	t.Run("memory", func(t *testing.T) { redisMemory(t, p) })
+	parts := []string{"none"}
+	for i, command := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts[:i], fmt.Sprintf("%d %s", counts[command], command))
+	}
+	return fmt.Sprintf("%d: %s", total, strings.Join(parts, ", "))
 }
 
 // redisCommands counts the commands that each kind of request sends to Redis.
 func redisCommands(t *testing.T, p *pair) {
-	atA, atB, browser := p.a.stranger(), p.b.stranger(), p.browser(t)
-	sent := watchRedis(t, p.redis)
-	p.a.signIn(atA, "bob") // so that Redis knows the scripts, as far as there are any
+	browser, sent := p.browser(t), watchRedis(t, p.redis)
+	p.signIn("bob") // so that Redis knows the scripts, as far as there are any
 	p.signInAtProvider(t, browser, p.a, p.a)
 	browser = p.browser(t)
-	sent.since(t)
 
 	got := map[string]string{}
-	note := func(what string) {
-		var counted []string
-		all := sent.since(t)
-		for _, command := range slices.Compact(slices.Clone(all)) {
-			n := 0
-			for _, each := range all {
-				if each == command {
-					n++
-				}
-			}
-			counted = append(counted, fmt.Sprintf("%d %s", n, command))
-		}
-		got[what] = fmt.Sprintf("%d: %s", len(all), strings.Join(counted, ", "))
-		if len(all) == 0 {
-			got[what] = "0: none"
-		}
-	}
-	ask := func(g *instance, c *http.Client, path string, credential ...string) {
-		if status := g.status(c, "GET", path, credential...); status != http.StatusOK {
-			t.Errorf("%s: %d", path, status)
-		}
-	}
-	ask(p.a, atA, "/open")
-	note("public")
-	ask(p.a, atA, "/basic-resource", "Authorization", basicService)
-	note("basic")
-	first := p.a.signIn(atA, "alice")
-	note("login, session and tokens")
-	for _, way := range []string{"cold", "warm"} {
-		ask(p.b, atB, "/secure-resource", "Cookie", first.session)
-		note("session, " + way)
-	}
-	other := p.a.signIn(atA, "alice")
-	sent.since(t)
-	for _, way := range []string{"cold", "warm"} {
-		ask(p.b, atB, "/secure-resource", "Authorization", other.access)
-		note("token, " + way)
-	}
-	if _, status, err := p.b.tryRefresh(atB, first.refresh); err != nil || status != http.StatusOK {
-		t.Errorf("refresh: %d, %v", status, err)
-	}
-	note("refresh, cold")
-	if status := p.b.status(atB, "POST", "/logout", "Cookie", first.session); status != http.StatusOK {
-		t.Errorf("logout: %d", status)
-	}
-	note("logout by session")
-	if status := p.b.status(atB, "POST", "/logout", "Authorization", other.access); status != http.StatusOK {
-		t.Errorf("logout: %d", status)
-	}
-	note("logout by token")
-	delegated := p.signInAtProvider(t, browser, p.a, p.a)
-	note("delegated login")
-	for _, way := range []string{"cold", "warm"} {
-		ask(p.b, atB, "/delegated-resource", "Cookie", delegated)
-		note("delegated session, " + way)
-	}
-	for _, what := range slices.Sorted(maps.Keys(got)) {
+	count := func(what string, do func()) {
+		sent.since(t)
+		do()
+		got[what] = sent.since(t)
 		t.Logf("%-26s %s", what, got[what])
 	}
-	if diff := cmp.Diff(documentedCosts(t), got); diff != "" {
+	ask := func(what string, g *instance, method, path string, credential ...string) {
+		count(what, func() {
+			if status := g.status(p.client(g), method, path, credential...); status != http.StatusOK {
+				t.Errorf("%s: %d", path, status)
+			}
+		})
+	}
+	twice := func(what, path string, credential ...string) {
+		ask(what+", cold", p.b, "GET", path, credential...)
+		ask(what+", warm", p.b, "GET", path, credential...)
+	}
+	var first signIn
+	var delegated string
+	ask("public", p.a, "GET", "/open")
+	ask("basic", p.a, "GET", "/basic-resource", "Authorization", basicService)
+	count("login, session and tokens", func() { first = p.signIn("alice") })
+	twice("session", "/secure-resource", "Cookie", first.session)
+	other := p.signIn("alice")
+	twice("token", "/secure-resource", "Authorization", other.access)
+	count("refresh, cold", func() { p.wantRefresh(t, p.b, first.refresh, http.StatusOK) })
+	ask("logout by session", p.b, "POST", "/logout", "Cookie", first.session)
+	ask("logout by token", p.b, "POST", "/logout", "Authorization", other.access)
+	count("delegated login", func() { delegated = p.signInAtProvider(t, browser, p.a, p.a) })
+	twice("delegated session", "/delegated-resource", "Cookie", delegated)
+
+	documented := map[string]string{}
+	for what, row := range documentedCosts(t, "## What a request costs") {
+		documented[what] = row[0] + ": " + row[1]
+	}
+	if diff := cmp.Diff(documented, got); diff != "" {
 		t.Errorf("docs/scaling.md counts other commands (-) than there are (+):\n%s", diff)
 	}
 }
 
 var costRow = regexp.MustCompile("(?m)^\\| ([^|]+) \\| ([0-9]+) \\| `?([^|`]*)`? \\|$")
 
-// documentedCosts returns the rows of the table of commands in docs/scaling.md.
-func documentedCosts(t *testing.T) map[string]string {
+// documentedCosts returns the rows of a table in docs/scaling.md.
+func documentedCosts(t *testing.T, heading string) map[string][2]string {
 	t.Helper()
-	_, table, _ := strings.Cut(documents(t)["docs/scaling.md"].prose, "## What a request costs")
-	table, _, _ = strings.Cut(table, "\n### ")
-	all := map[string]string{}
+	_, table, _ := strings.Cut(documents(t)["docs/scaling.md"].prose, heading+"\n")
+	table, _, _ = strings.Cut(table, "\n##")
+	all := map[string][2]string{}
 	for _, row := range costRow.FindAllStringSubmatch(table, -1) {
-		all[row[1]] = row[2] + ": " + row[3]
+		all[row[1]] = [2]string{row[2], row[3]}
 	}
 	return all
+}
+
+// redisWork measures the time that the processor spends in Redis on requests, and
+// the bytes that they send to Redis and get from it. It fails if the bytes are
+// others than documented, or if warm requests cost Redis much; not over the time.
+func redisWork(t *testing.T, p *pair) {
+	const logins, warmed, delegations = 500, 8 * 500, 20
+	ask := func(method, path, header string, credential func(i int) string) func(int) (int, error) {
+		client := p.client(p.b)
+		return func(i int) (int, error) {
+			a, err := p.b.try(client, method, path, "", header, credential(i))
+			return a.status, err
+		}
+	}
+	// Warm requests send nothing to Redis, so this is what it does anyway.
+	s := p.signIn("bob")
+	warm := ask("GET", "/secure-resource", "Cookie", func(int) string { return s.session })
+	p.requests(t, 1, warm)
+	anyway, lasted := p.requests(t, warmed, warm)
+	perWarm := anyway.times(1. / warmed)
+	anyway = anyway.times(1 / lasted)
+	t.Logf("anyway, a second: %v", anyway)
+	measure := func(n int, do func(i int) (int, error)) work {
+		w, lasted := p.requests(t, n, do)
+		return w.plus(anyway.times(-lasted)).times(1 / float64(n))
+	}
+
+	all, atA, atB := make([]signIn, logins), p.client(p.a), p.client(p.b)
+	session := func(i int) string { return all[i].session }
+	got := map[string]work{}
+	got["login, session and tokens"] = measure(logins, func(i int) (status int, err error) {
+		all[i], status, err = p.a.trySignIn(atA, fmt.Sprint("crowd-", i%crowdSize), passwords["alice"])
+		return status, err
+	})
+	got["session, cold"] = measure(logins, ask("GET", "/secure-resource", "Cookie", session))
+	got["token, cold, of a login that is warm"] = measure(logins, ask("GET", "/secure-resource", "Authorization", func(i int) string { return all[i].access }))
+	got["refresh, cold"] = measure(logins, func(i int) (int, error) {
+		_, status, err := p.b.tryRefresh(atB, all[i].refresh)
+		return status, err
+	})
+	got["logout by session"] = measure(logins, ask("POST", "/logout", "Cookie", session))
+	var login, cold work
+	for range delegations {
+		// Redis is empty for each, as the records of a person grow with their logins.
+		p.redis.Do(t, "FLUSHALL")
+		var delegated string
+		c := p.browser(t)
+		login = login.plus(measure(1, func(int) (int, error) {
+			delegated = p.signInAtProvider(t, c, p.a, p.a)
+			return http.StatusOK, nil
+		}))
+		cold = cold.plus(measure(1, ask("GET", "/delegated-resource", "Cookie", func(int) string { return delegated })))
+	}
+	got["delegated login"], got["delegated session, cold"] = login.times(1./delegations), cold.times(1./delegations)
+
+	documented := documentedCosts(t, "### In bytes")
+	for name, w := range got {
+		t.Logf("%-36s %v", name, w)
+		for i, said := range documented[name] {
+			if want, err := strconv.ParseFloat(said, 64); err != nil || math.Abs(w[i+1]-want) > 10+want/20 {
+				t.Errorf("docs/scaling.md counts on %v bytes for %s: %v, %v", documented[name], name, w, err)
+			}
+		}
+		if _, there := documented[name]; !there {
+			t.Errorf("docs/scaling.md does not have %s", name)
+		}
+	}
+	if c := got["session, cold"]; perWarm[1] > c[1]/10 || perWarm[2] > c[2]/10 {
+		t.Errorf("a warm request costs Redis %v, a cold one %v", perWarm, c)
+	}
+}
+
+// work is the processor time of Redis in seconds, and the bytes that it got and sent.
+type work [3]float64
+
+func (w work) String() string {
+	return fmt.Sprintf("%.0f µs, %.0f bytes in, %.0f out", w[0]*1e6, w[1], w[2])
+}
+
+func (w work) times(by float64) work { return work{w[0] * by, w[1] * by, w[2] * by} }
+
+func (w work) plus(o work) work { return work{w[0] + o[0], w[1] + o[1], w[2] + o[2]} }
+
+// requests has ten workers call do n times. Each status must be 200. It returns the
+// work of Redis, without the work of measuring, and the seconds that it took.
+func (p *pair) requests(t *testing.T, n int, do func(i int) (status int, err error)) (spent work, lasted float64) {
+	t.Helper()
+	read := func() work {
+		told := redisTells(t, p.redis, "cpu", "stats")
+		return work{told["used_cpu_user"] + told["used_cpu_sys"], told["total_net_input_bytes"], told["total_net_output_bytes"]}
+	}
+	first, began := read(), time.Now()
+	before := read()
+	workers := min(n, 10)
+	many(workers, func(worker int) {
+		for i := worker; i < n; i += workers {
+			if status, err := do(i); err != nil || status != http.StatusOK {
+				t.Errorf("%d, %v", status, err)
+			}
+		}
+	})
+	after, lasted := read(), time.Since(began).Seconds()
+	return after.plus(first).plus(before.times(-2)), lasted
 }
 
 // redisMemory measures what Redis stores for a login, and for how long: the keys,
 // and all memory that grows with them.
 func redisMemory(t *testing.T, p *pair) {
-	atA := p.a.stranger()
-	byJSON := func() signIn { return p.a.signIn(atA, "alice") }
-	byPage := func() signIn {
+	byJSON := func() signIn { return p.signIn("alice") }
+	byForm := func() signIn {
 		form := url.Values{"username": {"alice"}, "password": {passwords["alice"]}}.Encode()
-		a := p.a.do(atA, "POST", "/login", form, "Content-Type", typeForm, "Accept", "text/html")
-		if a.status != http.StatusSeeOther || sessionOnPage(a) == "" {
-			t.Fatalf("login by form: %d %s", a.status, a.body)
-		}
-		return signIn{session: sessionOnPage(a)}
+		a := p.a.do(p.client(p.a), "POST", "/login", form, "Content-Type", typeForm, "Accept", "text/html")
+		return signIn{session: "session_id=" + cookieNamed(t, a, "session_id").Value}
 	}
+	atProvider := func() signIn { return signIn{session: p.signInAtProvider(t, p.browser(t), p.a, p.a)} }
 	byJSON() // which makes what exists once
-	for what, login := range map[string]func(){
-		"at the provider": func() { p.signInAtProvider(t, p.browser(t), p.a, p.a) },
-		"by JSON":         func() { byJSON() },
-		"by form":         func() { byPage() },
-	} {
+	for what, login := range map[string]func() signIn{"at the provider": atProvider, "by JSON": byJSON, "by form": byForm} {
 		p.redis.Do(t, "FLUSHALL")
 		login()
 		size, life := redisKeys(t, p.redis, "MEMORY", "USAGE"), redisKeys(t, p.redis, "TTL")
@@ -201,35 +275,24 @@ func redisMemory(t *testing.T, p *pair) {
 			t.Errorf("docs/scaling.md counts on another lifetime of a login %s: %v", what, life)
 		}
 	}
-	for what, login := range map[string]func() signIn{"by JSON": byJSON, "by form": byPage} {
+	for what, login := range map[string]func() signIn{"by JSON": byJSON, "by form": byForm} {
 		const logins = 200
 		p.redis.Do(t, "FLUSHALL")
-		all, empty := make([]signIn, logins), redisInfo(t, p.redis, "memory", "used_memory")
+		memory := func() float64 { return redisInfo(t, p.redis, "memory", "used_memory") }
+		all, empty := make([]signIn, logins), memory()
 		for i := range all {
 			all[i] = login()
 		}
-		full := redisInfo(t, p.redis, "memory", "used_memory")
+		full := memory()
 		for _, s := range all {
 			p.opens(t, p.a, "Cookie", s.session)
 		}
-		read := redisInfo(t, p.redis, "memory", "used_memory")
-		each, tracked := (full-empty)/logins, (read-full)/logins
+		each, tracked := (full-empty)/logins, (memory()-full)/logins
 		t.Logf("%d logins %s: %.0f bytes each in all, and %.0f more once read by one instance", logins, what, each, tracked)
 		if each > 4096 || tracked > 4096 {
 			t.Error("docs/scaling.md counts on far less")
 		}
 	}
-}
-
-// sessionOnPage returns the session that the sign-in page gives, as a Cookie
-// header.
-func sessionOnPage(a answer) string {
-	for _, cookie := range (&http.Response{Header: a.header}).Cookies() {
-		if cookie.Name == "session_id" && cookie.Value != "" {
-			return "session_id=" + cookie.Value
-		}
-	}
-	return ""
 }
 
 // redisKeys returns the sum of the replies to a command for each kind of key.
@@ -270,139 +333,4 @@ func redisTells(t testing.TB, r *redisServer, sections ...string) map[string]flo
 		t.Fatalf("redis tells nothing of %v", sections)
 	}
 	return all
-}
-
-// redisWork measures the time that the processor spends in Redis on requests, and
-// the bytes that they send to Redis and get from it. It fails if the bytes are
-// others than documented, or if warm requests cost Redis much; not over the time.
-func redisWork(t *testing.T, p *pair) {
-	const logins, warmed = 500, 8 * 500
-	atA, atB := p.a.stranger(), p.b.stranger()
-	all := make([]signIn, logins)
-	login := p.requests(t, logins, func(i int) (status int, err error) {
-		all[i], status, err = p.a.trySignIn(atA, fmt.Sprint("crowd-", i%crowdSize), passwords["alice"])
-		return status, err
-	})
-	ask := func(path, header string, credential func(i int) string) func(int) (int, error) {
-		return func(i int) (int, error) {
-			a, err := p.b.try(atB, "GET", path, "", header, credential(i))
-			return a.status, err
-		}
-	}
-	bySession := ask("/secure-resource", "Cookie", func(i int) string { return all[i%logins].session })
-	session := p.requests(t, logins, bySession)
-	token := p.requests(t, logins, ask("/secure-resource", "Authorization", func(i int) string { return all[i].access }))
-	warm := p.requests(t, warmed, bySession)
-	refresh := p.requests(t, logins, func(i int) (int, error) {
-		_, status, err := p.b.tryRefresh(atB, all[i].refresh)
-		return status, err
-	})
-	logout := p.requests(t, logins, func(i int) (int, error) {
-		a, err := p.b.try(atB, "POST", "/logout", "", "Cookie", all[i].session)
-		return a.status, err
-	})
-	delegatedLogin, delegated := p.delegatedWork(t, ask)
-
-	// Warm requests send nothing to Redis, so this is what it does anyway.
-	anyway := warm.over(warm.lasted)
-	t.Logf("anyway, a second: %v", anyway)
-	documented := documentedTraffic(t)
-	for name, w := range map[string]work{
-		"login, session and tokens": login, "session, cold": session, "token, cold, of a login that is warm": token, "refresh, cold": refresh,
-		"logout by session": logout, "delegated login": delegatedLogin, "delegated session, cold": delegated,
-	} {
-		w = w.beside(anyway).over(w.n)
-		t.Logf("%-36s %v", name, w)
-		if want := documented[name]; math.Abs(w.in-want[0]) > 10+want[0]/20 || math.Abs(w.out-want[1]) > 10+want[1]/20 {
-			t.Errorf("docs/scaling.md counts on %v bytes for %s", want, name)
-		}
-	}
-	if w, c := warm.over(warm.n), session.over(session.n); w.in > c.in/10 || w.out > c.out/10 {
-		t.Errorf("a warm request costs Redis %v, a cold one %v", w, c)
-	}
-}
-
-// documentedTraffic returns the rows of the table of bytes in docs/scaling.md: to
-// Redis and from it.
-func documentedTraffic(t *testing.T) map[string][2]float64 {
-	t.Helper()
-	_, table, _ := strings.Cut(documents(t)["docs/scaling.md"].prose, "### In bytes")
-	table, _, _ = strings.Cut(table, "\n## ")
-	all := map[string][2]float64{}
-	for _, row := range costRow.FindAllStringSubmatch(table, -1) {
-		in, err1 := strconv.ParseFloat(row[2], 64)
-		out, err2 := strconv.ParseFloat(row[3], 64)
-		if err := errors.Join(err1, err2); err != nil {
-			t.Fatal(err)
-		}
-		all[row[1]] = [2]float64{in, out}
-	}
-	return all
-}
-
-// delegatedWork returns the work for logins at a provider and for a cold request
-// with each. Redis is empty for each of them, as the records of a person grow with
-// their logins.
-func (p *pair) delegatedWork(t *testing.T, ask func(path, header string, credential func(int) string) func(int) (int, error)) (login, cold work) {
-	t.Helper()
-	for range 20 {
-		var session string
-		c := p.browser(t)
-		login = login.plus(p.during(t, 1, func() { session = p.signInAtProvider(t, c, p.a, p.a) }))
-		cold = cold.plus(p.requests(t, 1, ask("/delegated-resource", "Cookie", func(int) string { return session })))
-		p.redis.Do(t, "FLUSHALL")
-	}
-	return login, cold
-}
-
-// work is the processor time of Redis in seconds, the bytes that it got and sent,
-// and how long that took, for n requests.
-type work struct{ busy, in, out, lasted, n float64 }
-
-func (w work) String() string {
-	return fmt.Sprintf("%.0f µs, %.0f bytes in, %.0f out", w.busy*1e6, w.in, w.out)
-}
-
-// over returns the work divided by a number.
-func (w work) over(by float64) work {
-	return work{w.busy / by, w.in / by, w.out / by, w.lasted / by, w.n}
-}
-
-func (w work) plus(o work) work {
-	return work{w.busy + o.busy, w.in + o.in, w.out + o.out, w.lasted + o.lasted, w.n + o.n}
-}
-
-// beside returns the work without what happens anyway in a second.
-func (w work) beside(anyway work) work {
-	w.busy, w.in, w.out = w.busy-anyway.busy*w.lasted, w.in-anyway.in*w.lasted, w.out-anyway.out*w.lasted
-	return w
-}
-
-// requests has ten workers call do n times. Each status must be 200.
-func (p *pair) requests(t *testing.T, n int, do func(i int) (status int, err error)) work {
-	t.Helper()
-	const workers = 10
-	return p.during(t, n, func() {
-		many(workers, func(worker int) {
-			for i := worker; i < n; i += workers {
-				if status, err := do(i); err != nil || status != http.StatusOK {
-					t.Errorf("%d, %v", status, err)
-				}
-			}
-		})
-	})
-}
-
-// during returns the work of Redis while do makes n requests, without the work of
-// measuring.
-func (p *pair) during(t *testing.T, n int, do func()) work {
-	t.Helper()
-	first, began := redisTells(t, p.redis, "cpu", "stats"), time.Now()
-	before := redisTells(t, p.redis, "cpu", "stats")
-	do()
-	after, lasted := redisTells(t, p.redis, "cpu", "stats"), time.Since(began).Seconds()
-	passed := func(name string) float64 { return after[name] - before[name] - (before[name] - first[name]) }
-	return work{
-		passed("used_cpu_user") + passed("used_cpu_sys"), passed("total_net_input_bytes"), passed("total_net_output_bytes"), lasted, float64(n),
-	}
 }

@@ -51,39 +51,34 @@ func selfSigned(t testing.TB, template *x509.Certificate, key crypto.Signer) (ce
 // files with secrets.
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	for _, algorithm := range []string{"HS256", "RS256"} {
-		t.Run(algorithm, func(t *testing.T) {
-			t.Parallel()
-			g := start(t, secure+app(record(t).url)+"token: {algorithm: "+algorithm+"}\n")
-			c := g.stranger()
-			s := g.signIn(c, "alice")
-			before := g.files(t)
-			keys := g.do(c, "GET", "/.well-known/jwks.json", "").body
-			g.signal(syscall.SIGTERM)
-			<-g.done
-			if code := g.cmd.ProcessState.ExitCode(); code != 0 {
-				t.Fatalf("exit status %d\n%s", code, g.log)
-			}
-			g.run()
-			c = g.stranger()
-			for header, credential := range map[string]string{"Cookie": s.session, "Authorization": s.access} {
-				if got := g.status(c, "GET", "/secure-resource", header, credential); got != http.StatusOK {
-					t.Errorf("%s from before: %d", header, got)
-				}
-			}
-			if _, got, err := g.tryRefresh(c, s.refresh); err != nil || got != http.StatusOK {
-				t.Errorf("refresh token from before: %d, %v", got, err)
-			}
-			if got := g.do(c, "GET", "/.well-known/jwks.json", "").body; got != keys {
-				t.Errorf("the public keys are %s, and were %s", got, keys)
-			}
-			after := g.files(t)
-			for name, content := range before {
-				if strings.HasSuffix(name, ".pem") && after[name] != content {
-					t.Errorf("%s has changed", name)
-				}
-			}
-		})
+	g := start(t, secure+app(record(t).url)+"token: {algorithm: RS256}\n")
+	c := g.stranger()
+	s := g.signIn(c, "alice")
+	before := g.files(t)
+	keys := g.do(c, "GET", "/.well-known/jwks.json", "").body
+	g.signal(syscall.SIGTERM)
+	<-g.done
+	if code := g.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Fatalf("exit status %d\n%s", code, g.log)
+	}
+	g.run()
+	c = g.stranger()
+	for header, credential := range map[string]string{"Cookie": s.session, "Authorization": s.access} {
+		if got := g.status(c, "GET", "/secure-resource", header, credential); got != http.StatusOK {
+			t.Errorf("%s from before: %d", header, got)
+		}
+	}
+	if _, got, err := g.tryRefresh(c, s.refresh); err != nil || got != http.StatusOK {
+		t.Errorf("refresh token from before: %d, %v", got, err)
+	}
+	if got := g.do(c, "GET", "/.well-known/jwks.json", "").body; got != keys {
+		t.Errorf("the public keys are %s, and were %s", got, keys)
+	}
+	after := g.files(t)
+	for name, content := range before {
+		if strings.HasSuffix(name, ".pem") && after[name] != content {
+			t.Errorf("%s has changed", name)
+		}
 	}
 }
 
@@ -91,8 +86,7 @@ func TestRestart(t *testing.T) {
 func (g *instance) files(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	data := filepath.Join(g.dir, "data")
-	err := filepath.WalkDir(data, func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(g.dir, "data"), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -100,12 +94,9 @@ func (g *instance) files(t *testing.T) map[string]string {
 		if err != nil {
 			return err
 		}
-		want := fs.FileMode(0o600)
-		switch {
-		case entry.IsDir():
-			want = fs.ModeDir | 0o700
-		case entry.Name() == "ca.pem":
-			want = 0o644
+		want, ok := map[string]fs.FileMode{"data": fs.ModeDir | 0o700, "ca.pem": 0o644}[entry.Name()]
+		if !ok {
+			want = 0o600
 		}
 		if info.Mode() != want {
 			t.Errorf("%s has mode %v, expected %v", path, info.Mode(), want)
@@ -117,13 +108,8 @@ func (g *instance) files(t *testing.T) map[string]string {
 		all[entry.Name()] = string(content)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"ca.pem", "authgate.db"} {
-		if all[name] == "" {
-			t.Errorf("%s is missing or empty", name)
-		}
+	if err != nil || all["ca.pem"] == "" || all["authgate.db"] == "" {
+		t.Fatalf("ca.pem or authgate.db is missing or empty: %v", err)
 	}
 	return all
 }
