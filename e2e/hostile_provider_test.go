@@ -189,7 +189,6 @@ type grant struct {
 
 // lie is what the provider does wrong in one login. A nil field is honest.
 type lie struct {
-	access   func(*grant) string                  // makes the access token
 	claims   func(map[string]any)                 // changes the claims of the ID token
 	idToken  func(g *grant, claims []byte) string // makes the ID token
 	token    http.HandlerFunc                     // is the token endpoint
@@ -227,9 +226,6 @@ func putMember(object map[string]any, name string, value any) {
 // grant agrees to an authorization request, for a person whose subject is sub.
 func (h *hostile) grant(request url.Values, sub string, l lie) *grant {
 	g := &grant{h: h, lie: l, request: request, sub: sub, code: "code." + rand.Text(), access: "access." + rand.Text(), sid: rand.Text()}
-	if l.access != nil {
-		g.access = l.access(g)
-	}
 	for _, secret := range []string{g.code, g.access, request.Get("state"), request.Get("nonce")} {
 		h.note(secret)
 	}
@@ -296,13 +292,13 @@ func (k *hostileKeys) sign(payload []byte) string { return jws(k.good, "JWT", pa
 func jws(key *ecdsa.PrivateKey, typ jose.ContentType, payload []byte) string {
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{}).WithType(typ).WithHeader("kid", "good"))
 	if err != nil {
-		panic(err) // the test made the key and the header
+		panic(err) // the test made the key
 	}
-	signature, err := signer.Sign(payload)
+	signed, err := signer.Sign(payload)
 	if err != nil {
 		panic(err)
 	}
-	token, err := signature.CompactSerialize()
+	token, err := signed.CompactSerialize()
 	if err != nil {
 		panic(err)
 	}

@@ -13,11 +13,10 @@ import (
 // browser does what a browser without scripts does: it stores cookies, follows
 // redirects and sends forms.
 type browser struct {
-	t       testing.TB
-	c       *http.Client
-	url     *url.URL // of the page
-	page    answer
-	history []*url.URL // of all requests
+	t    testing.TB
+	c    *http.Client
+	url  *url.URL // of the page
+	page answer
 
 	// stopAt is the beginning of the addresses to which it follows no redirect;
 	// next is the address where it stopped.
@@ -53,7 +52,7 @@ func (b *browser) navigate(method, address, body string) {
 	for range 20 {
 		target := b.resolve(address)
 		b.ask(method, target, body)
-		b.url, b.next, b.history = target, "", append(b.history, target)
+		b.url, b.next = target, ""
 		if b.page.status < 300 || b.page.status > 399 {
 			return
 		}
@@ -103,29 +102,25 @@ type form struct {
 // form returns the first form of the page.
 func (b *browser) form() (form, bool) {
 	b.t.Helper()
-	for node := range b.document().Descendants() {
-		if node.Type != html.ElementNode || node.Data != "form" {
-			continue
-		}
-		f := form{method: strings.ToUpper(attribute(node, "method")), action: attribute(node, "action"), fields: url.Values{}}
-		for field := range node.Descendants() {
-			if name := attribute(field, "name"); name != "" && field.Data == "input" {
-				f.fields.Set(name, attribute(field, "value"))
-			}
-		}
-		return f, true
+	found := elements(b.document(), "form")
+	if len(found) == 0 {
+		return form{}, false
 	}
-	return form{}, false
+	f := form{method: strings.ToUpper(attribute(found[0], "method")), action: attribute(found[0], "action"), fields: url.Values{}}
+	for _, field := range elements(found[0], "input") {
+		if name := attribute(field, "name"); name != "" {
+			f.fields.Set(name, attribute(field, "value"))
+		}
+	}
+	return f, true
 }
 
 // links returns the addresses of the page's links.
 func (b *browser) links() []string {
 	b.t.Helper()
 	var all []string
-	for node := range b.document().Descendants() {
-		if address := attribute(node, "href"); address != "" && node.Data == "a" {
-			all = append(all, address)
-		}
+	for _, link := range elements(b.document(), "a") {
+		all = append(all, attribute(link, "href"))
 	}
 	return all
 }
@@ -137,6 +132,17 @@ func (b *browser) document() *html.Node {
 		b.t.Fatal(err)
 	}
 	return page
+}
+
+// elements returns the elements of a kind in a node.
+func elements(in *html.Node, kind string) []*html.Node {
+	var all []*html.Node
+	for node := range in.Descendants() {
+		if node.Type == html.ElementNode && node.Data == kind {
+			all = append(all, node)
+		}
+	}
+	return all
 }
 
 func attribute(node *html.Node, name string) string {

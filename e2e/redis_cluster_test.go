@@ -81,7 +81,7 @@ func (p *clusterPair) loseNode(t *testing.T) {
 	for _, s := range all {
 		for kind, needs := range map[string]bool{"session": s.needs("login", "session"), "token": s.needs("login", "revoked")} {
 			for name, g := range p.both() {
-				a := p.ask(t, g, p.client(g), s.credentials()[kind]...)
+				a := p.ask(t, g, s.credentials()[kind]...)
 				if needs {
 					wantOutage(t, name+": "+kind, a)
 				} else if a.status != http.StatusOK {
@@ -131,9 +131,9 @@ func (p *clusterPair) failOver(t *testing.T) {
 	kept, ended := p.signIn("alice"), p.signIn("alice")
 	p.wantAlive(t, kept, ended)
 	p.signOut(t, "Cookie", ended.session)
-	written := redisInfo(t, p.cluster.Masters[0], "replication", "master_repl_offset")
+	written := redisTells(t, p.cluster.Masters[0], "replication")["master_repl_offset"]
 	until(t, "the replica to have all writes", func() bool {
-		return redisInfo(t, p.cluster.Replica, "replication", "slave_repl_offset") >= written
+		return redisTells(t, p.cluster.Replica, "replication")["slave_repl_offset"] >= written
 	})
 	p.cluster.Masters[0].Kill()
 	p.cluster.Replica.Leads(t)

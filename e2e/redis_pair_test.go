@@ -1,7 +1,7 @@
 package e2e
 
 import (
-	"crypto/x509"
+	"cmp"
 	"fmt"
 	"net/http"
 	"os"
@@ -55,19 +55,9 @@ func preparePair(t testing.TB, redis *redisServer) *pair {
 // address way, if that is not empty.
 func startPair(t testing.TB, redis *redisServer, way string) *pair {
 	t.Helper()
-	return startPairOn(t, redis, way, shared, onRedis)
-}
-
-// startPairOn is startPair with other configurations.
-func startPairOn(t testing.TB, redis *redisServer, way, shared string, onRedis func(address string) string) *pair {
-	t.Helper()
-	if way == "" {
-		way = redis.Address
-	}
 	p := preparePair(t, redis)
-	config := shared + app(p.up.url)
-	p.a.configure(config + onRedis(redis.Address))
-	p.b.configure(config + onRedis(way))
+	p.a.configure(shared + app(p.up.url) + onRedis(redis.Address))
+	p.b.configure(shared + app(p.up.url) + onRedis(cmp.Or(way, redis.Address)))
 	p.run()
 	return p
 }
@@ -77,9 +67,6 @@ func (p *pair) run() {
 	p.a.run()
 	p.b.run()
 }
-
-// onRedis is the usual configuration of the store.
-func (p *pair) onRedis() string { return onRedis(p.redis.Address) }
 
 // both returns the instances by name.
 func (p *pair) both() map[string]*instance { return map[string]*instance{"A": p.a, "B": p.b} }
@@ -121,22 +108,11 @@ func (p *pair) signOut(t testing.TB, credential ...string) {
 func (p *pair) browser(t testing.TB) *http.Client {
 	t.Helper()
 	c := p.a.client()
-	c.Transport.(*http.Transport).TLSClientConfig.RootCAs = trusting(t, p.a, p.b)
-	return c
-}
-
-// trusting returns the CAs of instances.
-func trusting(t testing.TB, instances ...*instance) *x509.CertPool {
-	t.Helper()
-	roots := x509.NewCertPool()
-	for _, g := range instances {
-		pem, err := os.ReadFile(filepath.Join(g.dir, g.ca))
-		if err != nil {
-			t.Fatal(err)
-		}
-		roots.AppendCertsFromPEM(pem)
+	other, err := os.ReadFile(filepath.Join(p.b.dir, p.b.ca))
+	if err != nil || !c.Transport.(*http.Transport).TLSClientConfig.RootCAs.AppendCertsFromPEM(other) {
+		t.Fatalf("no certificate in %s: %v", p.b.ca, err)
 	}
-	return roots
+	return c
 }
 
 // credentials returns the headers that give access to /secure-resource.
@@ -147,15 +123,18 @@ func (s signIn) credentials() map[string][]string {
 	}
 }
 
-// ask requests /secure-resource with a credential. The test fails unless exactly
-// a request that is answered 200 reaches the upstream.
-func (p *pair) ask(t testing.TB, g *instance, c *http.Client, credential ...string) answer {
+// ask requests /secure-resource with a credential.
+func (p *pair) ask(t testing.TB, g *instance, credential ...string) answer {
 	t.Helper()
-	target := "/secure-resource?n=" + newRequestID()
-	a, err := g.try(c, "GET", target, "", credential...)
-	if err != nil {
-		t.Errorf("with a %s: %v", credential[0], err)
-	}
+	return p.askFor(t, g, "/secure-resource", credential...)
+}
+
+// askFor requests a resource. The test fails unless exactly a request that is
+// answered 200 reaches the upstream.
+func (p *pair) askFor(t testing.TB, g *instance, path string, credential ...string) answer {
+	t.Helper()
+	target := path + "?n=" + newRequestID()
+	a := g.do(p.client(g), "GET", target, "", credential...)
 	p.reached(t, "with a "+credential[0], target, map[bool]int{true: 1}[a.status == http.StatusOK])
 	return a
 }
@@ -172,16 +151,19 @@ func (p *pair) reached(t testing.TB, what, target string, answered int) {
 // opens fails the test unless a credential gives access to the upstream.
 func (p *pair) opens(t testing.TB, g *instance, credential ...string) {
 	t.Helper()
-	if a := p.ask(t, g, p.client(g), credential...); a.status != http.StatusOK {
-		t.Errorf("with a valid %s: %d %s", credential[0], a.status, a.body)
-	}
+	p.answers(t, g, http.StatusOK, credential...)
 }
 
 // refuses fails the test unless a credential is answered 401.
 func (p *pair) refuses(t testing.TB, g *instance, credential ...string) {
 	t.Helper()
-	if a := p.ask(t, g, p.client(g), credential...); a.status != http.StatusUnauthorized {
-		t.Errorf("with a %s that has ended: %d %s", credential[0], a.status, a.body)
+	p.answers(t, g, http.StatusUnauthorized, credential...)
+}
+
+func (p *pair) answers(t testing.TB, g *instance, want int, credential ...string) {
+	t.Helper()
+	if a := p.ask(t, g, credential...); a.status != want {
+		t.Errorf("with a %s: %d %s, expected %d", credential[0], a.status, a.body, want)
 	}
 }
 
@@ -262,7 +244,11 @@ func reusedOnTheOther(t *testing.T, p *pair) {
 // refreshes with one token one succeeds; a long leeway makes slow ones no reuse.
 func TestRedisRevocationReachesOthers(t *testing.T) {
 	t.Parallel()
-	p := startPairOn(t, startRedis(t), "", strings.Replace(shared, "reuse_leeway: 2s", "reuse_leeway: 1h", 1), patientRedis)
+	p := preparePair(t, startRedis(t))
+	for _, g := range p.both() {
+		g.configure(strings.Replace(shared, "reuse_leeway: 2s", "reuse_leeway: 1h", 1) + app(p.up.url) + patientRedis(p.redis.Address))
+	}
+	p.run()
 	for _, kind := range []string{"session", "token"} {
 		t.Run(kind, func(t *testing.T) { measureLogouts(t, p, kind, 50) })
 	}
@@ -274,27 +260,25 @@ func TestRedisRevocationReachesOthers(t *testing.T) {
 func TestRedisInstancesDiffer(t *testing.T) {
 	t.Parallel()
 	p := startPair(t, startRedis(t), "")
-	config := shared + app(p.up.url) + p.onRedis()
+	config := shared + app(p.up.url) + onRedis(p.redis.Address)
 	differ := func(public, config string) {
 		p.b.public = public
 		p.b.configure(config)
 		p.relaunch(p.b, "/readyz")
 	}
 
-	// token.secret: access tokens work only where they were issued.
+	// token.secret, and public_url, which is the issuer: access tokens work only where
+	// they were issued.
 	const secret = "01234567890123456789012345678901"
-	differ(p.a.base, strings.Replace(config, secret, "another "+secret, 1))
-	s := p.signIn("alice")
-	p.opens(t, p.b, "Cookie", s.session)
-	p.refuses(t, p.b, "Authorization", s.access)
-
-	// public_url: it is the issuer of access tokens.
-	differ(p.b.base, config)
-	p.opens(t, p.b, "Cookie", s.session)
-	p.refuses(t, p.b, "Authorization", s.access)
-	given := p.wantRefresh(t, p.b, s.refresh, http.StatusOK)
-	p.opens(t, p.b, "Authorization", given.access)
-	p.refuses(t, p.a, "Authorization", given.access)
+	for public, config := range map[string]string{p.a.base: strings.Replace(config, secret, "another "+secret, 1), p.b.base: config} {
+		differ(public, config)
+		s := p.signIn("alice")
+		p.opens(t, p.b, "Cookie", s.session)
+		p.refuses(t, p.b, "Authorization", s.access)
+		given := p.wantRefresh(t, p.b, s.refresh, http.StatusOK)
+		p.opens(t, p.b, "Authorization", given.access)
+		p.refuses(t, p.a, "Authorization", given.access)
+	}
 
 	// accounts: a login counts where its account is known with the same password.
 	differ(p.a.base, strings.NewReplacer(wonderlandHash, builderHash, "{username: bob,", "{username: carol,").Replace(config))
@@ -327,11 +311,8 @@ func measureLogouts(t testing.TB, p *pair, kind string, logouts int) []time.Dura
 	var took []time.Duration
 	for range logouts {
 		credential := p.signIn("alice").credentials()[kind]
-		for range 2 { // so that it is warm
-			if got := p.b.status(atB, "GET", "/secure-resource", credential...); got != http.StatusOK {
-				t.Fatalf("before the logout: %d", got)
-			}
-		}
+		p.opens(t, p.b, credential...)
+		p.opens(t, p.b, credential...) // so that it is warm
 		p.signOut(t, credential...)
 		ended := time.Now()
 		until(t, "the other instance to refuse", func() bool {

@@ -200,7 +200,7 @@ func TestRollingRestart(t *testing.T) {
 	t.Cleanup(up.Close)
 	p := preparePair(t, startRedis(t))
 	for _, g := range p.both() {
-		g.configure(shared + app(up.URL) + p.onRedis() + "shutdown_delay: 2s\nshutdown_timeout: 10s\n")
+		g.configure(shared + app(up.URL) + onRedis(p.redis.Address) + "shutdown_delay: 2s\nshutdown_timeout: 10s\n")
 		g.run()
 	}
 	l := &traffic{instances: []*instance{p.a, p.b}, ready: make([]atomic.Bool, 2), served: make([]atomic.Int64, 2)}

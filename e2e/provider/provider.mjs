@@ -45,7 +45,7 @@ function post(url, { headers, body, signal }, ca) {
 // OpenIDProvider is one provider and its state. The tests call its verbs, which
 // are methods; the result is the answer.
 class OpenIDProvider {
-  static verbs = ['up', 'down', 'forget', 'hold', 'rotate', 'client', 'account', 'revoke', 'state'];
+  static verbs = ['up', 'down', 'hold', 'rotate', 'client', 'account', 'revoke', 'state'];
 
   accounts = new Map([
     ['alice', { preferred_username: 'alice.example', name: 'Alice Example', email: 'alice@example.org', email_verified: true, roles: ['user', 'admin'] }],
@@ -58,7 +58,6 @@ class OpenIDProvider {
   grants = new Map(); // by identifier, live or not: account and sid
   requests = {}; // counts by method and path
   logoutTokens = []; // sent, oldest first
-  tokens = []; // opaque ones, oldest first
 
   constructor({ port, alg = 'ES256', accessTokenLifetime = 3600, rolesIn = ['id_token', 'userinfo'], resources = {} }) {
     Object.assign(this, { port, alg, accessTokenLifetime, rolesIn, resources });
@@ -87,12 +86,6 @@ class OpenIDProvider {
       this.server.close(resolve);
       this.server.closeAllConnections();
     });
-  }
-
-  // forget loses sessions, grants and tokens, as a restart without a store does.
-  forget() {
-    this.records = createMemoryAdapter();
-    this.build();
   }
 
   // hold leaves requests without an answer until hold(false).
@@ -127,13 +120,13 @@ class OpenIDProvider {
     }
   }
 
-  // state returns requests, tokens and live grants.
+  // state returns requests, logout tokens and live grants.
   async state() {
     const live = [];
     for (const [id, grant] of this.grants) {
       if (await this.provider.Grant.find(id)) live.push(grant);
     }
-    return { requests: this.requests, logoutTokens: this.logoutTokens, tokens: this.tokens, grants: live };
+    return { requests: this.requests, logoutTokens: this.logoutTokens, grants: live };
   }
 
   build() {
@@ -143,9 +136,6 @@ class OpenIDProvider {
       const source = entities.AuthorizationCode ?? entities.RefreshToken;
       this.grants.set(source.grantId, { account: source.accountId, sid: source.sid });
     });
-    for (const event of ['access_token.saved', 'refresh_token.saved']) {
-      this.provider.on(event, (token) => this.tokens.push(token.jti));
-    }
     this.provider.on('server_error', (_, error) => console.error(error));
     this.provider.on('backchannel.error', (_, error) => console.error(error));
   }
