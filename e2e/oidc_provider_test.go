@@ -3,7 +3,6 @@ package e2e
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -81,22 +80,19 @@ func startCertified(t *testing.T) *certified {
 }
 
 // order sends the process an order and decodes the answer.
-func (c *certified) order(what string, argument, result any) error {
+func (c *certified) order(t *testing.T, what string, argument, result any) {
+	t.Helper()
 	body, err := json.Marshal(argument)
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	a, err := (&instance{base: c.control}).try(http.DefaultClient, "POST", "/"+what, string(body), "Content-Type", typeJSON)
-	if err == nil && a.status != http.StatusOK {
-		err = errors.New(a.body)
-	}
-	if err == nil && result != nil {
+	a := (&instance{t: t, base: c.control, log: c.log}).do(http.DefaultClient, "POST", "/"+what, string(body), "Content-Type", typeJSON)
+	if a.status == http.StatusOK && result != nil {
 		err = json.Unmarshal([]byte(a.body), result)
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+	if err != nil || a.status != http.StatusOK {
+		t.Fatalf("%s: %d %s, %v", what, a.status, a.body, err)
 	}
-	return nil
 }
 
 // openID is one certified provider.
@@ -121,18 +117,14 @@ func (c *certified) provider(t *testing.T, o openIDOptions) *openID {
 	t.Helper()
 	o.Port = freePort(t)
 	p := &openID{t: t, c: c, port: o.Port}
-	if err := c.order("start", o, &p.issuer); err != nil {
-		t.Fatal(err)
-	}
+	c.order(t, "start", o, &p.issuer)
 	return p
 }
 
 // do orders the provider to do something; see the verbs in provider.mjs.
 func (p *openID) do(verb string, argument any) {
 	p.t.Helper()
-	if err := p.c.order(verb+"/"+p.port, argument, nil); err != nil {
-		p.t.Fatal(err)
-	}
+	p.c.order(p.t, verb+"/"+p.port, argument, nil)
 }
 
 // account changes claims of a user.
@@ -154,9 +146,7 @@ type openIDState struct {
 func (p *openID) state() openIDState {
 	p.t.Helper()
 	var s openIDState
-	if err := p.c.order("state/"+p.port, nil, &s); err != nil {
-		p.t.Fatal(err)
-	}
+	p.c.order(p.t, "state/"+p.port, nil, &s)
 	return s
 }
 

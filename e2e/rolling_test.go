@@ -97,8 +97,25 @@ func (l *traffic) fault(format string, args ...any) {
 // visitor is a client with its own connections.
 type visitor struct {
 	*traffic
-	c *http.Client
+	http.RoundTripper
 	signIn
+}
+
+// RoundTrip implements http.RoundTripper. It notes requests that were sent twice.
+func (v *visitor) RoundTrip(r *http.Request) (*http.Response, error) {
+	var written atomic.Int64
+	trace := &httptrace.ClientTrace{WroteHeaders: func() { written.Add(1) }}
+	response, err := v.RoundTripper.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+	if err != nil {
+		return nil, err
+	}
+	if response.Close {
+		v.moved.Add(1)
+	}
+	if written.Load() > 1 && response.ProtoMajor < 2 { // GOAWAY allows that
+		v.fault("%s %s was sent %d times", r.Method, r.URL.Path, written.Load())
+	}
+	return response, nil
 }
 
 // send sends one request to an instance that is ready, and reads the answer.
@@ -107,29 +124,8 @@ func (v *visitor) send(method, path, body string, headers ...string) (answer, er
 	if at < 0 {
 		return answer{}, errors.New("no instance is ready")
 	}
-	var written atomic.Int64
-	trace := &httptrace.ClientTrace{WroteHeaders: func() { written.Add(1) }}
-	request, err := http.NewRequestWithContext(httptrace.WithClientTrace(context.Background(), trace), method, v.instances[at].base+path, strings.NewReader(body))
-	if err != nil {
-		return answer{}, err
-	}
-	for i := 0; i+1 < len(headers); i += 2 {
-		request.Header.Add(headers[i], headers[i+1])
-	}
-	response, err := v.c.Do(request)
-	if err != nil {
-		return answer{}, fmt.Errorf("to %c: %w", 'A'+at, err)
-	}
-	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
-	v.served[at].Add(1)
-	if response.Close {
-		v.moved.Add(1)
-	}
-	if tries := written.Load(); tries > 1 && response.ProtoMajor < 2 { // GOAWAY allows that
-		v.fault("%s %s was sent %d times", method, path, tries)
-	}
-	return answer{status: response.StatusCode, header: response.Header, body: string(content)}, err
+	defer v.served[at].Add(1)
+	return v.instances[at].try(&http.Client{Transport: v, Timeout: patience}, method, path, body, headers...)
 }
 
 // resource sends a request to the upstream and checks the answer.
@@ -215,11 +211,10 @@ func TestRollingRestart(t *testing.T) {
 	var over atomic.Bool
 	for _, visit := range visits {
 		for _, protocol := range []func(*http.Protocols, bool){(*http.Protocols).SetHTTP1, (*http.Protocols).SetHTTP2} {
-			v := &visitor{traffic: l, c: p.browser(t)}
-			v.c.Jar = nil
-			protocols := &http.Protocols{}
-			protocol(protocols, true)
-			v.c.Transport.(*http.Transport).Protocols = protocols
+			transport := p.browser(t).Transport.(*http.Transport)
+			transport.Protocols = &http.Protocols{}
+			protocol(transport.Protocols, true)
+			v := &visitor{traffic: l, RoundTripper: transport}
 			visiting.Go(func() {
 				for !over.Load() {
 					visit(v)
