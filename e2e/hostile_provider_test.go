@@ -307,13 +307,14 @@ func jws(key *ecdsa.PrivateKey, typ jose.ContentType, payload []byte) string {
 
 // unsecured is a token without a signature.
 func unsecured(algorithm string, payload []byte) string {
-	return encode(fmt.Sprintf(`{"alg":%q,"kid":"good"}`, algorithm)) + "." + encode(string(payload)) + "."
+	encode := base64.RawURLEncoding.EncodeToString
+	return encode(fmt.Appendf(nil, `{"alg":%q,"kid":"good"}`, algorithm)) + "." + encode(payload) + "."
 }
 
 // swappedPayload puts a payload under the signature of a token.
 func swappedPayload(token string, payload []byte) string {
 	parts := strings.Split(token, ".")
-	return parts[0] + "." + encode(string(payload)) + "." + parts[2]
+	return parts[0] + "." + base64.RawURLEncoding.EncodeToString(payload) + "." + parts[2]
 }
 
 // payloadOf encodes claims as the payload of a token.
