@@ -29,10 +29,10 @@
 //	callback, hostile_*  a provider that lies: callbacks, tokens, userinfo, discovery, logout
 //	redis_*            two instances on Redis that is killed, frozen, cut off, full, far away, or a Cluster
 //	rolling            restarts of instances behind a balancer, without a lost request
-//	stop, streams, connections, descriptors, timeout    connections, from the client to the upstream
+//	stop, streams, descriptors, timeout    connections, from the client to the upstream
 //	balancer, cgi, h2spec, whatwg    HAProxy, CGI servers, the suite for HTTP/2, the URL parser of browsers
 //	disk               a disk that is full
-//	log, metrics, reload, throttle, login_flood, terminal, token    what operators see and set
+//	log, metrics, throttle, login_flood, terminal, token    what operators see and set
 //	docs_*             the documents: links, options, commands, names of tests
 //
 // Packages beside this one:

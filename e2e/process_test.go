@@ -125,6 +125,18 @@ func (g *instance) write(name, content string) {
 	}
 }
 
+// person is a line of an accounts file.
+func person(name, hash, more string) string {
+	return fmt.Sprintf("- {username: %s, password_hash: %q%s}\n", name, hash, more)
+}
+
+// applies writes a file and waits until shows reports the change.
+func (g *instance) applies(name, content string, shows func() bool) {
+	g.t.Helper()
+	g.write(name, content)
+	until(g.t, "the change of "+name, shows)
+}
+
 // run starts the process and waits until it is ready.
 func (g *instance) run() {
 	g.t.Helper()
