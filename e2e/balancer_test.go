@@ -17,27 +17,11 @@ import (
 	"github.com/coder/websocket"
 )
 
-// balanced is a gateway that reads the addresses of clients from the PROXY
-// headers of balancers on 127.0.0.1.
-func balanced(t *testing.T, upstream string) *instance {
-	t.Helper()
-	g := prepared(t)
-	g.listen = fmt.Sprintf("listen: {https: %q, http: %q, admin: %q, proxy_protocol: [127.0.0.1]}\n",
-		authority(g.base), authority(g.http), authority(g.adm))
-	g.configure(people + `
-routes:
-  - {match: /public, upstream: app, auth: [none]}
-  - {match: /near, upstream: app, auth: [basic], policy: {networks: [127.0.0.2]}}
-` + app(upstream))
-	g.run()
-	return g
-}
-
 // haproxy runs HAProxy in front of listen.https and listen.http, and returns the
 // addresses where it listens for them. send is its keyword for the PROXY header.
 func haproxy(t *testing.T, g *instance, send string) (https, plain string) {
 	t.Helper()
-	https, plain = "127.0.0.1:"+freePort(t), "127.0.0.1:"+freePort(t)
+	https, plain = freeAddress(t), freeAddress(t)
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
 	config := "global\n  maxconn 100\ndefaults\n  mode tcp\n  timeout connect 10s\n  timeout client 1m\n  timeout server 1m\n"
 	for front, back := range map[string]string{https: authority(g.base), plain: authority(g.http)} {
@@ -49,36 +33,26 @@ func haproxy(t *testing.T, g *instance, send string) (https, plain string) {
 	out := &lines{}
 	cmd := exec.Command(program(t, "haproxy"), "-db", "-f", file)
 	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
+	done, err := begin(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = cmd.Wait() // the test kills it
-	}()
 	t.Cleanup(func() { stop(cmd, done) })
-	until(t, "HAProxy", func() bool {
-		select {
-		case <-done:
-			t.Fatalf("HAProxy has ended: %s", out)
-		default:
-		}
+	eventually(t, patience, "HAProxy", func() error {
 		conn, err := net.Dial("tcp", plain)
-		if err == nil {
-			conn.Close()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
 		}
-		return err == nil
+		return conn.Close()
 	})
 	return https, plain
 }
 
 // through is a client at the address from, whose connections go to a balancer.
 func (g *instance) through(balancer, from string) *http.Client {
-	c := g.stranger()
-	transport := c.Transport.(*http.Transport)
+	c := g.stranger11()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-	transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+	c.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return dialer.DialContext(ctx, network, balancer)
 	}
 	return c
@@ -93,11 +67,17 @@ func TestBalancer(t *testing.T) {
 	for _, send := range []string{"send-proxy", "send-proxy-v2"} {
 		t.Run(send, func(t *testing.T) {
 			t.Parallel()
-			up := echoAddress(t)
-			g := balanced(t, up)
+			g := prepared(t)
+			g.listen = fmt.Sprintf("listen: {https: %q, http: %q, admin: %q, proxy_protocol: [127.0.0.1]}\n", authority(g.base), authority(g.http), authority(g.adm))
+			g.configure(people + app(echoAddress(t)) + `
+routes:
+  - {match: /public, upstream: app, auth: [none]}
+  - {match: /near, upstream: app, auth: [basic], policy: {networks: [127.0.0.2]}}
+`)
+			g.run()
 			https, plain := haproxy(t, g, send)
 			one, two := g.through(https, "127.0.0.2"), g.through(https, "127.0.0.3")
-			two.Transport.(*http.Transport).Protocols = http1()
+			one.Transport.(*http.Transport).Protocols = nil // HTTP/2
 			for address, c := range map[string]*http.Client{"127.0.0.2": one, "127.0.0.3": two} {
 				// The balancer does not confirm what a client says of itself.
 				a := g.do(c, "GET", "/public", "", "X-Forwarded-For", "127.0.0.1", "X-Forwarded-Proto", "http")
@@ -105,15 +85,26 @@ func TestBalancer(t *testing.T) {
 					t.Errorf("%d, X-Forwarded-For is %q, expected %q", a.status, a.body, address)
 				}
 			}
-			wantStatus(t, "the network of a policy", g.do(one, "GET", "/near", "", "Authorization", basicService), http.StatusOK)
-			wantStatus(t, "another address", g.do(two, "GET", "/near", "", "Authorization", basicService), http.StatusForbidden)
-			for range 10 {
-				wantStatus(t, "wrong", g.do(two, "GET", "/near", "", "Authorization", basicOf("service:wrong")), http.StatusUnauthorized)
+			near := func(c *http.Client, credential string) answer {
+				return g.do(c, "GET", "/near", "", "Authorization", credential)
 			}
-			wantThrottled(t, g.do(two, "GET", "/near", "", "Authorization", basicService))
-			wantStatus(t, "beside a client that is throttled", g.do(one, "GET", "/near", "", "Authorization", basicService), http.StatusOK)
+			wantStatus(t, "the network of a policy", near(one, basicService), http.StatusOK)
+			wantStatus(t, "another address", near(two, basicService), http.StatusForbidden)
+			for range 10 {
+				wantStatus(t, "wrong", near(two, basicOf("service:wrong")), http.StatusUnauthorized)
+			}
+			wantThrottled(t, near(two, basicService))
+			wantStatus(t, "beside a client that is throttled", near(one, basicService), http.StatusOK)
 			g.refusesHeaders(t)
-			g.redirectsBehind(t, plain)
+			redirect, err := g.through(plain, "127.0.0.4").Get(g.http + "/public")
+			if err != nil {
+				t.Fatal(err)
+			}
+			redirect.Body.Close()
+			if got := redirect.Header.Get("Location"); redirect.StatusCode != http.StatusPermanentRedirect || got != g.base+"/public" {
+				t.Errorf("listen.http: %d to %q", redirect.StatusCode, got)
+			}
+			until(t, "the log to name a client of listen.http", func() bool { return strings.Contains(g.log.String(), `"client":"127.0.0.4"`) })
 			g.stopsBehind(t, g.through(https, "127.0.0.5"), "127.0.0.5")
 		})
 	}
@@ -145,20 +136,14 @@ func echoAddress(t *testing.T) (url string) {
 // refusesHeaders: the balancer must send a header, and others must not.
 func (g *instance) refusesHeaders(t *testing.T) {
 	t.Helper()
+	const header = "PROXY TCP4 127.0.0.2 127.0.0.1 4097 443\r\n"
 	for _, c := range []struct{ from, header, want string }{
-		{"127.0.0.1", "", ""},
-		{"127.0.0.1", "PROXY TCP4 127.0.0.2 127.0.0.1 4097 443\r\n", "HTTP/1.1 308 "},
-		{"127.0.0.9", "PROXY TCP4 127.0.0.2 127.0.0.1 4097 443\r\n", "HTTP/1.1 400 "},
+		{"127.0.0.1", "", ""}, {"127.0.0.1", header, "HTTP/1.1 308 "}, {"127.0.0.9", header, "HTTP/1.1 400 "},
 	} {
-		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(c.from)}}
-		conn, err := dialer.DialContext(t.Context(), "tcp", authority(g.http))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := g.dialPlain(t, c.from)
 		limit(t, conn)
 		_, _ = io.WriteString(conn, c.header+"GET /public HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n") // it may be closed already
 		got, _ := io.ReadAll(conn)                                                                                   // or be reset
-		conn.Close()
 		if !strings.HasPrefix(string(got), c.want) || c.want == "" && len(got) > 0 {
 			t.Errorf("%s with the header %q is answered %q", c.from, c.header, got)
 		}
@@ -169,29 +154,10 @@ func (g *instance) refusesHeaders(t *testing.T) {
 	})
 }
 
-// redirectsBehind: listen.http sees the client's address too.
-func (g *instance) redirectsBehind(t *testing.T, plain string) {
-	t.Helper()
-	request, err := http.NewRequest("GET", g.http+"/public", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	redirect, err := g.through(plain, "127.0.0.4").Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	redirect.Body.Close()
-	if redirect.StatusCode != http.StatusPermanentRedirect || redirect.Header.Get("Location") != g.base+"/public" {
-		t.Errorf("listen.http: %d to %q", redirect.StatusCode, redirect.Header.Get("Location"))
-	}
-	until(t, "the log to name a client of listen.http", func() bool { return strings.Contains(g.log.String(), `"client":"127.0.0.4"`) })
-}
-
 // stopsBehind: a WebSocket has the client's address and ends in a stop with
 // status 1001.
 func (g *instance) stopsBehind(t *testing.T, c *http.Client, address string) {
 	t.Helper()
-	c.Transport.(*http.Transport).Protocols = http1()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	conn, _, err := websocket.Dial(ctx, g.base+"/public", &websocket.DialOptions{HTTPClient: c})
@@ -206,10 +172,4 @@ func (g *instance) stopsBehind(t *testing.T, c *http.Client, address string) {
 	if _, _, err := conn.Read(ctx); websocket.CloseStatus(err) != websocket.StatusGoingAway {
 		t.Errorf("the WebSocket ends with %v, expected status 1001", err)
 	}
-}
-
-func http1() *http.Protocols {
-	var p http.Protocols
-	p.SetHTTP1(true)
-	return &p
 }

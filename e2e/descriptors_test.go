@@ -43,6 +43,20 @@ func wantReady(t *testing.T, g *instance, when string) {
 	}
 }
 
+// slowly sends n requests for /slow. The channel gets their statuses; 0 is for a
+// connection that was closed.
+func slowly(g *instance, n int, client func() *http.Client) <-chan answer {
+	answers := make(chan answer, n)
+	for range n {
+		c := client()
+		go func() {
+			a, _ := g.try(c, "GET", "/slow", "")
+			answers <- a
+		}()
+	}
+	return answers
+}
+
 // TestDescriptorsRunOut: with more clients than file descriptors, idle
 // connections give way to new ones. When all connections are busy, a further
 // request is answered 503 at once, until they are done. The admin listener
@@ -70,32 +84,25 @@ func TestDescriptorsRunOut(t *testing.T) {
 		t.Errorf("that connections give way is logged %d times", n)
 	}
 
-	statuses := make(chan int, 400)
-	for range cap(statuses) {
-		c := g.stranger11()
-		go func() {
-			a, err := g.try(c, "GET", "/slow", "")
-			if err == nil && a.status == http.StatusServiceUnavailable && a.header.Get("Retry-After") == "" {
+	const clients = 400
+	answers, got := slowly(g, clients, g.stranger11), map[int]int{}
+	receive := func(n int) {
+		for range n {
+			a := <-answers
+			if got[a.status]++; a.status == http.StatusServiceUnavailable && a.header.Get("Retry-After") == "" {
 				t.Error("a refusal has no Retry-After")
 			}
-			statuses <- a.status // 0: the connection gave way during its handshake
-		}()
+		}
 	}
-	got := map[int]int{}
-	for range cap(statuses) / 4 {
-		got[<-statuses]++
-	}
+	receive(clients / 4)
 	wantReady(t, g, "beside busy clients")
 	until(t, "a new client to be refused", func() bool {
 		a, err := g.try(g.stranger11(), "GET", "/", "")
 		return err == nil && a.status == http.StatusServiceUnavailable
 	})
 	finish()
-	for n := got[0] + got[503] + got[200]; n < cap(statuses); n++ {
-		got[<-statuses]++
-	}
-	t.Logf("answers by status: %v", got)
-	if got[200] == 0 || got[503] == 0 || got[200]+got[503]+got[0] != cap(statuses) {
+	receive(clients - clients/4)
+	if got[200] == 0 || got[503] == 0 || got[200]+got[503]+got[0] != clients {
 		t.Errorf("answers by status: %v", got)
 	}
 	until(t, "requests to be served again", func() bool { return g.status(g.stranger11(), "GET", "/") == http.StatusOK })
@@ -111,14 +118,8 @@ func TestInFlight(t *testing.T) {
 	t.Parallel()
 	g, began, finish := limited(t, "limits: {in_flight: 3}\n")
 	c := g.stranger()
-	statuses := make(chan int, 3)
-	for range cap(statuses) {
-		go func() {
-			a, _ := g.try(c, "GET", "/slow", "") // the status shows a failure
-			statuses <- a.status
-		}()
-	}
-	for range cap(statuses) {
+	answers := slowly(g, 3, func() *http.Client { return c })
+	for range cap(answers) {
 		<-began
 	}
 	refused := g.do(c, "GET", "/", "")
@@ -126,22 +127,15 @@ func TestInFlight(t *testing.T) {
 	if refused.header.Get("Retry-After") == "" {
 		t.Error("the refusal has no Retry-After")
 	}
-	if a := g.plain(t, "127.0.0.1", "GET / HTTP/1.1\nHost: localhost\n\n"); a.status != http.StatusServiceUnavailable {
-		t.Errorf("plain HTTP: %d", a.status)
-	}
+	wantStatus(t, "plain HTTP", g.plain(t, "127.0.0.1", "GET / HTTP/1.1\nHost: localhost\n\n"), http.StatusServiceUnavailable)
 	wantReady(t, g, "beside as many requests as allowed")
 	metrics := g.scrape(t)
-	if n := metrics["authgate_requests_in_flight{}"]; n != 3 {
-		t.Errorf("the metrics have %v requests in flight", n)
-	}
-	if metrics[`authgate_connections{listener="https"}`] == 0 {
-		t.Error("the metrics have no connections")
+	if metrics["authgate_requests_in_flight{}"] != 3 || metrics[`authgate_connections{listener="https"}`] == 0 {
+		t.Errorf("the metrics have %v requests and %v connections", metrics["authgate_requests_in_flight{}"], metrics[`authgate_connections{listener="https"}`])
 	}
 	finish()
-	for range cap(statuses) {
-		if got := <-statuses; got != http.StatusOK {
-			t.Errorf("an accepted request: %d", got)
-		}
+	for range cap(answers) {
+		wantStatus(t, "an accepted request", <-answers, http.StatusOK)
 	}
 	until(t, "requests to be served again", func() bool { return g.status(c, "GET", "/") == http.StatusOK })
 }

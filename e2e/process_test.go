@@ -62,7 +62,7 @@ type instance struct {
 	within []string // a command line that the gateway's is appended to, and that becomes the gateway by exec
 	log    *lines
 	cmd    *exec.Cmd
-	done   chan struct{} // closed when the process has ended
+	done   <-chan struct{} // closed when the process has ended
 }
 
 // start runs the gateway with a configuration, to which it adds the addresses,
@@ -150,15 +150,11 @@ func (g *instance) launch(path string) {
 	args := append(slices.Clone(g.within), filepath.Join(programs, "authgate"), "serve", "--config", filepath.Join(g.dir, "config.yaml"))
 	g.cmd = exec.Command(args[0], args[1:]...)
 	g.cmd.Stderr = g.log
-	if err := g.cmd.Start(); err != nil {
+	var err error
+	if g.done, err = begin(g.cmd); err != nil {
 		g.t.Fatal(err)
 	}
-	cmd, done := g.cmd, make(chan struct{})
-	g.done = done
-	go func() {
-		_ = cmd.Wait() // cmd.ProcessState has the status
-		close(done)
-	}()
+	cmd, done := g.cmd, g.done
 	g.t.Cleanup(func() {
 		stop(cmd, done)
 		g.checkLog()
@@ -166,6 +162,19 @@ func (g *instance) launch(path string) {
 	if err := await(g.adm+path, done); err != nil {
 		g.t.Fatalf("the gateway does not become ready: %v\n%s", err, g.log)
 	}
+}
+
+// begin starts a process. The channel is closed when it has ended.
+func begin(cmd *exec.Cmd) (<-chan struct{}, error) {
+	done := make(chan struct{})
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		_ = cmd.Wait() // cmd.ProcessState has the status
+		close(done)
+	}()
+	return done, nil
 }
 
 // checkLog fails the test if the log has what no test allows.
@@ -212,13 +221,12 @@ func stop(cmd *exec.Cmd, done <-chan struct{}) {
 // until calls come until it returns true.
 func until(t testing.TB, what string, come func() bool) {
 	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !come(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out waiting for %s", what)
+	eventually(t, patience, what, func() error {
+		if !come() {
+			return errors.New("it does not come")
 		}
-	}
+		return nil
+	})
 }
 
 // signal sends a signal to the process.

@@ -82,16 +82,11 @@ func background(env *testscript.Env, program string, args ...string) (ended <-ch
 	defer output.Close() // the process has its own
 	cmd := exec.Command(filepath.Join(programs, program), args...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = env.WorkDir, env.Vars, output, output
-	if err := cmd.Start(); err != nil {
-		return nil, err
+	ended, err = begin(cmd)
+	if err == nil {
+		env.Defer(func() { stop(cmd, ended) })
 	}
-	done := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // a signal ends it
-		close(done)
-	}()
-	env.Defer(func() { stop(cmd, done) })
-	return done, nil
+	return ended, err
 }
 
 var statusLine = regexp.MustCompile(`(?m)^HTTP/[0-9.]+ ([0-9]{3})`)

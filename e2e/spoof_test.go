@@ -3,6 +3,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -10,18 +11,13 @@ import (
 	"testing"
 )
 
-// identityNames are the headers with the identity of the user.
-var identityNames = []string{
-	"X-Auth-User", "X-Auth-Subject", "X-Auth-Name", "X-Auth-Email", "X-Auth-Roles", "X-Auth-Mechanism", "X-Auth-Provider",
-}
-
-// originNames are the headers with the origin of a request.
-var originNames = []string{
-	"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-User", "Forwarded", "X-Real-IP",
-}
-
-// ownNames are the identity headers of the upstream renamed.
-var ownNames = []string{"Remote-User", "X-Who.Subject", "X_Mail", "Groups"}
+// Headers with the identity of the user, with the origin of a request, and the
+// identity headers of the upstream renamed.
+var (
+	identityNames = []string{"X-Auth-User", "X-Auth-Subject", "X-Auth-Name", "X-Auth-Email", "X-Auth-Roles", "X-Auth-Mechanism", "X-Auth-Provider"}
+	originNames   = []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-User", "Forwarded", "X-Real-IP"}
+	ownNames      = []string{"Remote-User", "X-Who.Subject", "X_Mail", "Groups"}
+)
 
 // spellings are names that some application reads as the header name.
 func spellings(name string) []string {
@@ -69,30 +65,29 @@ type asker struct {
 func askers(alice, bob signIn) []asker {
 	local := func(user, mechanism, roles string) map[string]string {
 		return map[string]string{
-			"X-Auth-User": user, "X-Auth-Subject": "local:" + user, "X-Auth-Roles": roles,
-			"X-Auth-Mechanism": mechanism, "X-Auth-Provider": "local",
+			"X-Auth-User": user, "X-Auth-Subject": "local:" + user, "X-Auth-Roles": roles, "X-Auth-Mechanism": mechanism, "X-Auth-Provider": "local",
 		}
 	}
 	named := func(identity map[string]string) map[string]string {
 		identity["X-Auth-Name"], identity["X-Auth-Email"] = "Alice Example", "alice@example.org"
 		return identity
 	}
+	service := map[string]string{"X-Auth-User": "service", "X-Auth-Subject": "basic:service", "X-Auth-Mechanism": "basic", "X-Auth-Provider": "basic"}
+	renamed := func(user, roles string) map[string]string {
+		return map[string]string{"Remote-User": user, "X-Who.Subject": "local:" + user, "Groups": roles, "X-Auth-Provider": "local"}
+	}
+	aliceRenamed := renamed("alice", "user,admin")
+	aliceRenamed["X_Mail"] = "alice@example.org"
 	return []asker{
 		{"/public", "X-Nothing: 1", nil},
 		{"/public", "Cookie: " + alice.session, nil},
-		{"/basic", "Authorization: " + basicService, map[string]string{
-			"X-Auth-User": "service", "X-Auth-Subject": "basic:service", "X-Auth-Mechanism": "basic", "X-Auth-Provider": "basic",
-		}},
+		{"/basic", "Authorization: " + basicService, service},
 		{"/session", "Cookie: " + alice.session, named(local("alice", "session", "user,admin"))},
 		{"/session", "Cookie: " + bob.session, local("bob", "session", "user")}, // bob has no name and no address
 		{"/bearer", "Authorization: " + alice.access, named(local("alice", "bearer", "user,admin"))},
 		{"/kept", "Authorization: " + bob.access, local("bob", "bearer", "user")},
-		{"/renamed", "Cookie: " + alice.session, map[string]string{
-			"Remote-User": "alice", "X-Who.Subject": "local:alice", "X_Mail": "alice@example.org", "Groups": "user,admin", "X-Auth-Provider": "local",
-		}},
-		{"/renamed", "Cookie: " + bob.session, map[string]string{
-			"Remote-User": "bob", "X-Who.Subject": "local:bob", "Groups": "user", "X-Auth-Provider": "local",
-		}},
+		{"/renamed", "Cookie: " + alice.session, aliceRenamed},
+		{"/renamed", "Cookie: " + bob.session, renamed("bob", "user")},
 		{"/renamed/public", "X-Nothing: 1", nil},
 	}
 }
@@ -103,68 +98,51 @@ func TestSpoofedHeaders(t *testing.T) {
 	t.Parallel()
 	up := record(t)
 	g := start(t, spoofing(up.url))
-	c := g.stranger()
-	names := slices.Concat(identityNames, originNames, ownNames)
-	var lines, all, trailer strings.Builder
-	for _, name := range names {
+	all := askers(g.signIn(g.stranger(), "alice"), g.signIn(g.stranger(), "bob"))
+	var written, lines, trailer []string
+	var fields []field // of HTTP/2
+	for _, name := range slices.Concat(identityNames, originNames, ownNames) {
 		for _, s := range spellings(name) {
-			fmt.Fprintf(&lines, "%s: %s\n", s, spoofed)
-			fmt.Fprintf(&lines, "%s: %s\n", s, spoofed) // twice
-			fmt.Fprintf(&all, "%s, ", s)
+			written, lines = append(written, s), append(lines, s+": "+spoofed, s+": "+spoofed) // twice
+			if s == strings.ToLower(s) {
+				fields = append(fields, field{s, spoofed}, field{s, spoofed})
+			}
 		}
-		for _, s := range []string{name, strings.ReplaceAll(name, "-", "_")} { // net/http takes 4 KiB of trailers
-			fmt.Fprintf(&trailer, "%s: %s\n", s, spoofed)
-		}
+		trailer = append(trailer, name+": "+spoofed, strings.ReplaceAll(name, "-", "_")+": "+spoofed) // net/http takes 4 KiB of trailers
 	}
+	names, headers, trailers := strings.Join(written, ", "), strings.Join(lines, "\n")+"\n", strings.Join(trailer, "\n")+"\n"
+	chunked := "Transfer-Encoding: chunked\n\n4\nbody\n0\n" + trailers + "\n"
 	for name, request := range map[string]string{
-		"headers": "GET %s HTTP/1.1\nHost: localhost\n%s\n" + lines.String() + "\n",
-		"Connection": "GET %s HTTP/1.1\nHost: localhost\n%s\nConnection: close, " + strings.TrimSuffix(all.String(), ", ") + "\n" +
-			lines.String() + "\n",
-		"trailers": "POST %s HTTP/1.1\nHost: localhost\n%s\nTE: trailers\nTrailer: " + strings.TrimSuffix(all.String(), ", ") +
-			"\nTransfer-Encoding: chunked\n\n4\nbody\n0\n" + trailer.String() + "\n",
-		"trailers without Trailer": "POST %s HTTP/1.1\nHost: localhost\n%s\nTransfer-Encoding: chunked\n\n4\nbody\n0\n" +
-			trailer.String() + "\n",
+		"headers":                  "GET %s HTTP/1.1\nHost: localhost\n%s\n" + headers + "\n",
+		"Connection":               "GET %s HTTP/1.1\nHost: localhost\n%s\nConnection: close, " + names + "\n" + headers + "\n",
+		"trailers":                 "POST %s HTTP/1.1\nHost: localhost\n%s\nTE: trailers\nTrailer: " + names + "\n" + chunked,
+		"trailers without Trailer": "POST %s HTTP/1.1\nHost: localhost\n%s\n" + chunked,
 	} {
-		t.Run(name, func(t *testing.T) {
-			for _, who := range askers(g.signIn(c, "alice"), g.signIn(c, "bob")) {
-				a := g.raw(t, fmt.Sprintf(request, who.path, who.credential))
-				if a.status != http.StatusOK {
-					t.Fatalf("%s with %s: %d %s", who.path, who.credential, a.status, a.body)
-				}
-				wantOwnWord(t, up.one(t), who)
-			}
-		})
-	}
-	t.Run("HTTP/2", func(t *testing.T) {
-		for _, who := range askers(g.signIn(c, "alice"), g.signIn(c, "bob")) {
-			header, value, _ := strings.Cut(who.credential, ": ")
-			fields := []field{{strings.ToLower(header), value}}
-			for _, name := range names {
-				for _, s := range spellings(strings.ToLower(name)) {
-					if s == strings.ToLower(s) {
-						fields = append(fields, field{s, spoofed}, field{s, spoofed})
-					}
-				}
-			}
-			if status, err := g.get2(t, who.path, fields...); err != nil || status != http.StatusOK {
-				t.Fatalf("%s: %d, %v", who.path, status, err)
+		for _, who := range all {
+			if a := g.raw(t, fmt.Sprintf(request, who.path, who.credential)); a.status != http.StatusOK {
+				t.Fatalf("%s: %s with %s: %d %s", name, who.path, who.credential, a.status, a.body)
 			}
 			wantOwnWord(t, up.one(t), who)
 		}
-		if _, err := g.get2(t, "/public", field{"X-Auth-User", spoofed}); !errors.Is(err, errReset) {
-			t.Errorf("a name in upper case: %v", err)
+	}
+	for _, who := range all {
+		header, value, _ := strings.Cut(who.credential, ": ")
+		if status, err := g.get2(t, who.path, append(fields, field{strings.ToLower(header), value})...); err != nil || status != http.StatusOK {
+			t.Fatalf("HTTP/2: %s: %d, %v", who.path, status, err)
 		}
-		up.none(t)
-	})
+		wantOwnWord(t, up.one(t), who)
+	}
+	if _, err := g.get2(t, "/public", field{"X-Auth-User", spoofed}); !errors.Is(err, errReset) {
+		t.Errorf("HTTP/2: a name in upper case: %v", err)
+	}
+	up.none(t)
 }
 
 // wantOwnWord checks that the identity and origin headers are the gateway's.
 func wantOwnWord(t *testing.T, m message, who asker) {
 	t.Helper()
 	want := map[string]string{"X-Forwarded-For": "127.0.0.1", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "localhost"}
-	for name, value := range who.identity {
-		want[name] = value
-	}
+	maps.Copy(want, who.identity)
 	for _, name := range slices.Concat(identityNames, originNames, ownNames) {
 		if slices.Contains(ownNames, name) && !strings.HasPrefix(who.path, "/renamed") {
 			continue // an ordinary header for the other upstream
@@ -178,61 +156,48 @@ func wantOwnWord(t *testing.T, m message, who asker) {
 	}
 }
 
-// TestTrustedProxies: the gateway believes what a trusted proxy adds to the
-// headers of the client. The tests of package peer have the rules, and what it must
-// not believe.
+// TestTrustedProxies: the gateway believes what a trusted proxy adds to the headers of
+// the client. TestPeer of package peer has the rules.
 func TestTrustedProxies(t *testing.T) {
 	t.Parallel()
 	up := record(t)
 	g := startBehindProxy(t, `["127.0.0.1", "10.0.0.0/8"]`, people+app(up.url)+`
 policies: {office: {networks: [203.0.113.0/24, "2001:db8::/32"]}}
-routes:
-  - {match: /, upstream: app, auth: [basic], policy: office}
-  - {match: app.example.org/, upstream: app, auth: [none]}
+routes: [{match: app.example.org/, upstream: app, auth: [basic], policy: office}]
 `)
-	for _, test := range []struct {
-		name, headers string
-		chain         string // X-Forwarded-For at the upstream
-	}{
-		{"the rightmost that is no proxy", "X-Forwarded-For: 198.51.100.7, 203.0.113.7, 10.1.2.3", "198.51.100.7, 203.0.113.7, 10.1.2.3, 127.0.0.1"},
-		{"Forwarded", `Forwarded: for=198.51.100.7, For="[2001:db8::1]:4711", for=10.1.2.3;proto=https`,
-			"198.51.100.7, [2001:db8::1]:4711, 10.1.2.3, 127.0.0.1"},
-		{"another spelling besides", "X-Forwarded-For: 203.0.113.7\nx_forwarded_for: 6.6.6.6\nX.Forwarded.For: 6.6.6.6", "203.0.113.7, 127.0.0.1"},
-		{"an identity", "X-Forwarded-For: 203.0.113.7\nX-Auth-User: admin\nx_auth_roles: admin", "203.0.113.7, 127.0.0.1"},
+	for headers, chain := range map[string]string{
+		"X-Forwarded-Proto: https\nX-Forwarded-Host: evil.example, App.Example.Org:443\nX-Forwarded-For: 198.51.100.7, 203.0.113.7, 10.1.2.3\n" +
+			"x_forwarded_for: 6.6.6.6\nX-Auth-User: admin": "198.51.100.7, 203.0.113.7, 10.1.2.3, 127.0.0.1",
+		`Forwarded: for=198.51.100.7, For="[2001:db8::1]:4711", for=10.1.2.3;proto=https;host="App.Example.Org:443"`: "198.51.100.7, [2001:db8::1]:4711, 10.1.2.3, 127.0.0.1",
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			proto := "X-Forwarded-Proto: https\n"
-			if strings.Contains(test.headers, "proto=https") {
-				proto = ""
+		if a := g.plain(t, "127.0.0.1", "GET / HTTP/1.1\nHost: internal\nAuthorization: "+basicService+"\n"+headers+"\n\n"); a.status != http.StatusOK {
+			t.Fatalf("%s: %d", headers, a.status)
+		}
+		m := up.one(t)
+		for name, want := range map[string]string{
+			"X-Forwarded-For": chain, "X-Forwarded-Proto": "https", "X-Forwarded-Host": "App.Example.Org:443", "X-Auth-User": "service",
+		} {
+			if got := m.value(t, name); got != want {
+				t.Errorf("%s: the upstream gets %s: %q, expected %q", headers, name, got, want)
 			}
-			a := g.plain(t, "127.0.0.1", "GET / HTTP/1.1\nHost: localhost\nAuthorization: "+basicService+"\n"+proto+test.headers+"\n\n")
-			if a.status != http.StatusOK {
-				t.Fatalf("status %d", a.status)
-			}
-			m := up.one(t)
-			for name, want := range map[string]string{
-				"X-Forwarded-For": test.chain, "X-Forwarded-Proto": "https", "X-Auth-User": "service", "X-Auth-Roles": "",
-			} {
-				if got := m.value(t, name); got != want {
-					t.Errorf("the upstream gets %s: %q, expected %q", name, got, want)
-				}
-			}
-		})
-	}
-	a := g.plain(t, "127.0.0.1", "GET /x HTTP/1.1\nHost: internal\nX-Forwarded-Proto: https\nX-Forwarded-Host: evil.example, App.Example.Org:443\n\n")
-	if got := up.one(t).value(t, "X-Forwarded-Host"); a.status != http.StatusOK || got != "App.Example.Org:443" {
-		t.Errorf("the host that the proxy adds: %d, X-Forwarded-Host %q", a.status, got)
+		}
 	}
 }
 
 // plain is raw without TLS: it sends text from a local address to listen.http.
 func (g *instance) plain(t testing.TB, from, text string) answer {
 	t.Helper()
+	return exchange(t, g.dialPlain(t, from), text)
+}
+
+// dialPlain connects to listen.http from a local address.
+func (g *instance) dialPlain(t testing.TB, from string) net.Conn {
+	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	conn, err := dialer.DialContext(t.Context(), "tcp", authority(g.http))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	return exchange(t, conn, text)
+	t.Cleanup(func() { conn.Close() })
+	return conn
 }
