@@ -1,10 +1,13 @@
 package e2e
 
 import (
+	"flag"
+	"io"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,210 +16,144 @@ import (
 // These tests check the commands that take too long to run: what they name
 // exists.
 
-// shellWord is a word of a command, or a word in single quotes.
-var shellWord = regexp.MustCompile(`'[^']*'|[^\s']+`)
+// shellWord is a word of a command, a word in single quotes, or a comment.
+var shellWord = regexp.MustCompile(`#.*|'[^']*'|[^\s']+`)
 
 // shellWords are the words of a command line, without its comment.
 func shellWords(line string) []string {
 	var words []string
 	for _, word := range shellWord.FindAllString(line, -1) {
-		if strings.HasPrefix(word, "#") {
-			break
+		if !strings.HasPrefix(word, "#") {
+			words = append(words, strings.Trim(word, "'"))
 		}
-		words = append(words, strings.Trim(word, "'"))
 	}
 	return words
 }
 
-// developerCommands are the lines of the sh blocks of a document, and the code
-// spans that call go.
-func (d *document) developerCommands() [][]string {
-	var all [][]string
-	for _, b := range d.blocks {
-		if b.info != "sh" {
-			continue
-		}
-		for _, line := range b.lines {
-			if words := shellWords(line); len(words) > 0 {
-				all = append(all, words)
-			}
-		}
-	}
-	for span := range spans(d.prose) {
-		if words := shellWords(span); len(words) > 1 && words[0] == "go" {
-			all = append(all, words)
-		}
-	}
-	return all
-}
-
-// TestDocsCommands checks the commands for developers: variables, targets of
-// the Makefile, packages, tests, subtests, scripts and fuzz targets exist.
+// TestDocsCommands checks the commands for developers, which are the lines of sh
+// blocks and the code spans that call go: variables, targets of the Makefile, packages,
+// tests, subtests, scripts and fuzz targets exist.
 func TestDocsCommands(t *testing.T) {
 	t.Parallel()
-	docs, packages, makefile := documents(t), testPackages(t), readFile(t, "../Makefile")
+	docs, packages, makefile := documents(t), readPackages(t), readFile(t, "../Makefile")
 	for _, name := range []string{"README.md", "CONTRIBUTING.md", "docs/security.md", "docs/security-advisories.md"} {
-		commands := docs[name].developerCommands()
-		if len(commands) == 0 {
+		var lines []string
+		for _, b := range docs[name].blocks {
+			if b.info == "sh" {
+				lines = append(lines, b.lines...)
+			}
+		}
+		for span := range spans(docs[name].prose) {
+			if strings.HasPrefix(span, "go ") {
+				lines = append(lines, span)
+			}
+		}
+		if len(lines) == 0 {
 			t.Errorf("%s has no command", name)
 		}
-		for _, words := range commands {
-			if problem := problemOf(words, makefile, packages); problem != "" {
-				t.Errorf("%s: %s: %s", name, strings.Join(words, " "), problem)
+		for _, line := range lines {
+			if problem := commandProblem(line, makefile, packages); problem != "" {
+				t.Errorf("%s: %s: %s", name, line, problem)
 			}
 		}
 	}
 }
 
-// problemOf is what is wrong with a command, or "".
-func problemOf(words []string, makefile string, packages map[string]*testPackage) string {
+// commandProblem returns what is wrong with a command, or "". If it sets a variable,
+// a test of the package must read it.
+func commandProblem(line, makefile string, packages map[string]*sources) string {
+	words := shellWords(line)
+	if len(words) == 0 {
+		return ""
+	}
 	variable, _, assigned := strings.Cut(words[0], "=")
 	if assigned {
 		words = words[1:]
 	}
 	switch {
 	case words[0] == "make" && !assigned:
-		return makeProblem(words[1:], makefile)
+		for _, word := range words[1:] {
+			name, _, variable := strings.Cut(word, "=")
+			if !regexp.MustCompile(`(?m)^` + name + map[bool]string{true: ` \?=`, false: `:`}[variable]).MatchString(makefile) {
+				return "the Makefile does not have " + name
+			}
+		}
+		return ""
 	case words[0] == "go" && words[1] == "build" && !assigned:
-		return folderProblem(words[len(words)-1])
+		if info, err := os.Stat(path.Join("..", words[len(words)-1])); err != nil || !info.IsDir() {
+			return "there is no such folder"
+		}
+		return ""
 	case words[0] == "go" && words[1] == "test":
 		return goTestProblem(words[2:], variable, assigned, packages)
 	}
 	return "this test does not know how to check it"
 }
 
-func makeProblem(words []string, makefile string) string {
-	for _, word := range words {
-		pattern := `(?m)^` + word + `:`
-		if variable, _, assigned := strings.Cut(word, "="); assigned {
-			pattern = `(?m)^` + variable + ` \?=`
+func goTestProblem(words []string, variable string, assigned bool, packages map[string]*sources) string {
+	flags := flag.NewFlagSet("go test", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	folder, run, fuzz := flags.String("C", "", ""), flags.String("run", "", ""), flags.String("fuzz", "", "")
+	flags.Duration("fuzztime", 0, "")
+	flags.Bool("race", false, "")
+	var patterns []string
+	for len(words) > 0 {
+		if err := flags.Parse(words); err != nil {
+			return err.Error()
 		}
-		if !regexp.MustCompile(pattern).MatchString(makefile) {
-			return "the Makefile does not have " + word
-		}
-	}
-	return ""
-}
-
-func folderProblem(folder string) string {
-	if info, err := os.Stat(path.Join("..", folder)); err != nil || !info.IsDir() {
-		return "there is no folder " + folder
-	}
-	return ""
-}
-
-// goTestProblem checks the arguments of go test. If a variable is assigned, a
-// test of the package must read it.
-func goTestProblem(words []string, variable string, assigned bool, packages map[string]*testPackage) string {
-	folder, pattern, run, fuzz := "", ".", "", ""
-	for i := 0; i < len(words); i++ {
-		value := ""
-		switch words[i] {
-		case "-C", "-run", "-fuzz", "-fuzztime":
-			if i+1 == len(words) {
-				return words[i] + " has no value"
-			}
-			value = words[i+1]
-		}
-		switch words[i] {
-		case "-C":
-			folder, i = value, i+1
-		case "-run":
-			run, i = value, i+1
-		case "-fuzz":
-			fuzz, i = value, i+1
-		case "-fuzztime":
-			i++
-		case "-race":
-		default:
-			pattern = words[i]
+		if words = flags.Args(); len(words) > 0 {
+			patterns, words = append(patterns, words[0]), words[1:]
 		}
 	}
-	tested := matching(packages, path.Join("..", folder), pattern)
-	switch {
-	case len(tested) == 0:
-		return "there are no tests in " + pattern
-	case fuzz != "" && !anyTest(tested, fuzz):
-		return "there is no " + fuzz
-	case run != "" && run != "^$" && !anyTest(tested, run):
-		return "there is no " + run
-	case assigned && !anyReads(tested, variable):
-		return "no test reads " + variable
+	if len(patterns) != 1 {
+		return "it tests no package or several"
 	}
-	return ""
-}
-
-// matching are the packages that a pattern means to a go command in folder.
-func matching(all map[string]*testPackage, folder, pattern string) map[string]*testPackage {
-	found := map[string]*testPackage{}
-	root, below := strings.CutSuffix(pattern, "...")
-	root = path.Join(folder, root)
-	for dir, p := range all {
-		dir = filepath.ToSlash(dir)
-		if dir == root || below && strings.HasPrefix(dir, root+"/") {
-			found[dir] = p
-		}
-	}
-	return found
-}
-
-func anyReads(packages map[string]*testPackage, variable string) bool {
-	for _, p := range packages {
-		if strings.Contains(p.source.String(), strconv.Quote(variable)) {
-			return true
-		}
-	}
-	return false
-}
-
-// anyTest reports whether -run or -fuzz with pattern selects a test of one of the
-// packages. The second part selects a script of TestScripts, or a subtest, whose
-// name is a text in the package.
-func anyTest(packages map[string]*testPackage, pattern string) bool {
-	name, subtest, divided := strings.Cut(pattern, "/")
+	root, below := strings.CutSuffix(path.Join("..", *folder, patterns[0]), "/...")
+	tests, reads := false, false
+	missing := []string{*run, *fuzz} // patterns that select no test so far
 	for dir, p := range packages {
-		for function := range p.functions {
-			if matchesName(name, function) && (!divided || anyName(subtest, p.subtests(dir, function))) {
-				return true
-			}
+		if dir = path.Join("..", dir); dir != root && (!below || !strings.HasPrefix(dir, root+"/")) {
+			continue
 		}
+		tests = tests || len(p.testNames()) > 0
+		reads = reads || strings.Contains(p.tests, strconv.Quote(variable))
+		missing = slices.DeleteFunc(missing, func(pattern string) bool { return pattern == "" || pattern == "^$" || p.selects(dir, pattern) })
 	}
-	return false
+	if !tests || len(missing) > 0 || assigned && !reads {
+		return "there are no such tests, or they do not read the variable"
+	}
+	return ""
 }
 
-func anyName(pattern string, names []string) bool {
-	for _, name := range names {
-		if matchesName(pattern, strings.ReplaceAll(name, " ", "_")) {
-			return true
-		}
+// selects reports whether -run or -fuzz with pattern selects a test. The part after
+// the slash selects a script of TestScripts, or a subtest, whose name is a text in the
+// package.
+func (p *sources) selects(dir, pattern string) bool {
+	name, subtest, divided := strings.Cut(pattern, "/")
+	matches := func(pattern string, names []string) bool {
+		return slices.ContainsFunc(names, regexp.MustCompile(pattern).MatchString)
 	}
-	return false
-}
-
-func matchesName(pattern, name string) bool { return regexp.MustCompile(pattern).MatchString(name) }
-
-var stringLiteral = regexp.MustCompile(`"((?:[^"\\\n]|\\.)*)"`)
-
-// subtests are names that subtests of a function may have.
-func (p *testPackage) subtests(dir, function string) []string {
-	var names []string
-	if function == "TestScripts" {
+	functions := slices.DeleteFunc(p.testNames(), func(function string) bool { return !matches(name, []string{function}) })
+	if !divided || len(functions) == 0 {
+		return len(functions) > 0
+	}
+	var subtests []string
+	if slices.Contains(functions, "TestScripts") {
 		scripts, _ := filepath.Glob(filepath.Join(dir, "testdata", "*.txtar")) // the pattern is valid
 		for _, script := range scripts {
-			names = append(names, strings.TrimSuffix(filepath.Base(script), ".txtar"))
+			subtests = append(subtests, strings.TrimSuffix(filepath.Base(script), ".txtar"))
 		}
-		return names
+		return matches(subtest, subtests)
 	}
-	for _, found := range stringLiteral.FindAllStringSubmatch(p.source.String(), -1) {
-		names = append(names, found[1])
+	for _, literal := range regexp.MustCompile(`"((?:[^"\\\n]|\\.)*)"`).FindAllStringSubmatch(p.tests, -1) {
+		subtests = append(subtests, strings.ReplaceAll(literal[1], " ", "_"))
 	}
-	return names
+	return matches(subtest, subtests)
 }
 
 func TestDocsCommandsProblems(t *testing.T) {
 	t.Parallel()
-	packages := testPackages(t)
-	const makefile = "TIME ?= 1s\nrun: deps ## run\n"
+	packages := readPackages(t)
 	for command, ok := range map[string]bool{
 		"make run TIME=2s  # comment":                                          true,
 		"make walk":                                                            false,
@@ -236,72 +173,71 @@ func TestDocsCommandsProblems(t *testing.T) {
 		"go test -run":                                                         false,
 		"rm -rf bin":                                                           false,
 	} {
-		if problem := problemOf(shellWords(command), makefile, packages); (problem == "") != ok {
+		if problem := commandProblem(command, "TIME ?= 1s\nrun: deps ## run\n", packages); (problem == "") != ok {
 			t.Errorf("%s: %q", command, problem)
 		}
 	}
 }
 
-var listedTarget = regexp.MustCompile(`(?m)^([a-z]+):.*## `)
-
-// TestDocsContributing checks that CONTRIBUTING.md has each target that make
-// lists.
-func TestDocsContributing(t *testing.T) {
+// TestDocsTargets checks that the Makefile has each target that a document names, and
+// that CONTRIBUTING.md names each target that make lists.
+func TestDocsTargets(t *testing.T) {
 	t.Parallel()
-	text := readFile(t, "../CONTRIBUTING.md")
-	for _, found := range listedTarget.FindAllStringSubmatch(readFile(t, "../Makefile"), -1) {
-		if found[1] != "help" && !regexp.MustCompile("(?m)(^|`)make "+found[1]+`\b`).MatchString(text) {
+	makefile, named := readFile(t, "../Makefile"), regexp.MustCompile("(?m)(?:^|`)make ([a-z]+)")
+	contributing := map[string]bool{"help": true}
+	for name, doc := range documents(t) {
+		for _, found := range named.FindAllStringSubmatch(doc.text, -1) {
+			contributing[found[1]] = contributing[found[1]] || name == "CONTRIBUTING.md"
+			if !regexp.MustCompile(`(?m)^` + found[1] + `:`).MatchString(makefile) {
+				t.Errorf("%s names the target %s, which the Makefile does not have", name, found[1])
+			}
+		}
+	}
+	for _, found := range regexp.MustCompile(`(?m)^([a-z]+):.*## `).FindAllStringSubmatch(makefile, -1) {
+		if !contributing[found[1]] {
 			t.Errorf("CONTRIBUTING.md does not name make %s", found[1])
 		}
 	}
 }
 
-var (
-	functionSpan = regexp.MustCompile("`([A-Za-z]+)\\(\\)`")
-	folderSpan   = regexp.MustCompile("`((?:cmd|e2e|gateway|policy|upstream)(?:/[a-z0-9]+)*)`")
-)
-
 // TestDocsCodeMap checks that code-map.md names each package of the product,
 // and that the functions and folders it names exist.
 func TestDocsCodeMap(t *testing.T) {
 	t.Parallel()
-	text, sources := readFile(t, "../docs/code-map.md"), productSources(t)
-	var all strings.Builder
-	for dir, source := range sources {
-		all.WriteString(source)
-		if !strings.Contains(text, "`"+dir+"`") {
-			t.Errorf("docs/code-map.md does not name the package %s", dir)
+	text := readFile(t, "../docs/code-map.md")
+	var product strings.Builder
+	for dir, p := range readPackages(t) {
+		if !strings.HasPrefix(dir, "e2e") && p.product != "" {
+			product.WriteString(p.product)
+			if !strings.Contains(text, "`"+dir+"`") {
+				t.Errorf("docs/code-map.md does not name the package %s", dir)
+			}
 		}
 	}
-	for _, found := range functionSpan.FindAllStringSubmatch(text, -1) {
-		if !regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + found[1] + `\(`).MatchString(all.String()) {
+	for _, found := range regexp.MustCompile("`([A-Za-z]+)\\(\\)`").FindAllStringSubmatch(text, -1) {
+		if !regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + found[1] + `\(`).MatchString(product.String()) {
 			t.Errorf("docs/code-map.md names the function %s, which does not exist", found[1])
 		}
 	}
-	for _, found := range folderSpan.FindAllStringSubmatch(text, -1) {
+	for _, found := range regexp.MustCompile("`((?:cmd|e2e|gateway|policy|upstream)(?:/[a-z0-9]+)*)`").FindAllStringSubmatch(text, -1) {
 		if _, err := os.Stat(filepath.Join("..", found[1])); err != nil {
 			t.Errorf("docs/code-map.md names the folder %s, which does not exist", found[1])
 		}
 	}
 }
 
-// productSources are the sources of the packages of the root module, without
-// their tests, by folder.
-func productSources(t *testing.T) map[string]string {
-	t.Helper()
-	sources := map[string]string{}
-	for _, root := range []string{"cmd", "gateway", "policy", "upstream"} {
-		err := filepath.WalkDir(filepath.Join("..", root), func(file string, entry os.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
-				return err
-			}
-			dir := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(file)), "../")
-			sources[dir] += readFile(t, file) + "\n"
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
+// TestDocsDependencies checks that dependencies.md names each direct dependency
+// of the product, and how many there are.
+func TestDocsDependencies(t *testing.T) {
+	t.Parallel()
+	text := readFile(t, "../docs/dependencies.md")
+	required := regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(readFile(t, "../go.mod"), -1)
+	if count := strconv.Itoa(len(required)) + " direct dependencies"; !strings.Contains(text, count) {
+		t.Errorf("docs/dependencies.md does not say that there are %s", count)
+	}
+	for _, found := range required {
+		if !regexp.MustCompile("(?m)^\\| `" + regexp.QuoteMeta(found[1]) + "` \\| \\S").MatchString(text) {
+			t.Errorf("docs/dependencies.md does not say what %s is for", found[1])
 		}
 	}
-	return sources
 }

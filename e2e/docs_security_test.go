@@ -1,11 +1,7 @@
 package e2e
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -13,42 +9,42 @@ import (
 	"testing"
 )
 
-// testPackage is the tests of one folder.
-type testPackage struct {
-	functions map[string]bool
-	source    strings.Builder
+// sources are the Go files of one folder.
+type sources struct{ product, tests string }
+
+var testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Z]\w*)\(`)
+
+// testNames returns the tests and fuzz targets.
+func (p *sources) testNames() []string {
+	var names []string
+	for _, found := range testFunction.FindAllStringSubmatch(p.tests, -1) {
+		names = append(names, found[1])
+	}
+	return names
 }
 
-// testPackages reads all files of tests of the module, by their folders.
-func testPackages(t *testing.T) map[string]*testPackage {
+// readPackages reads all Go files of both modules, by their folders from the top of
+// the repository.
+func readPackages(t *testing.T) map[string]*sources {
 	t.Helper()
-	all := map[string]*testPackage{}
+	all := map[string]*sources{}
 	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
 		switch name := entry.Name(); {
 		case err != nil:
 			return err
 		case entry.IsDir() && (name == "node_modules" || name == "testdata" || strings.HasPrefix(name, ".") && name != ".."):
 			return filepath.SkipDir
-		case entry.IsDir() || !strings.HasSuffix(name, "_test.go"):
+		case entry.IsDir() || !strings.HasSuffix(name, ".go"):
 			return nil
 		}
-		source, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
-		dir := filepath.Dir(path)
+		dir := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../")
 		if all[dir] == nil {
-			all[dir] = &testPackage{functions: map[string]bool{}}
+			all[dir] = &sources{}
 		}
-		all[dir].source.Write(source)
-		for _, declaration := range file.Decls {
-			if f, ok := declaration.(*ast.FuncDecl); ok && f.Recv == nil && testName.MatchString("`"+f.Name.Name+"`") {
-				all[dir].functions[f.Name.Name] = true
-			}
+		if strings.HasSuffix(path, "_test.go") {
+			all[dir].tests += readFile(t, path) + "\n"
+		} else {
+			all[dir].product += readFile(t, path) + "\n"
 		}
 		return nil
 	})
@@ -66,17 +62,19 @@ var testName = regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)(?:/([^`]+))
 // target.
 func TestDocsSecurity(t *testing.T) {
 	t.Parallel()
-	packages := testPackages(t)
+	tests := map[string][]*sources{} // by the names of the tests
+	for _, p := range readPackages(t) {
+		for _, name := range p.testNames() {
+			tests[name] = append(tests[name], p)
+		}
+	}
 	for _, name := range []string{"../docs/security.md", "../docs/scaling.md", "../SECURITY.md", "../CONTRIBUTING.md"} {
 		for _, found := range testName.FindAllStringSubmatch(readFile(t, name), -1) {
-			exists, within := false, found[2] == ""
-			for _, p := range packages {
-				if p.functions[found[1]] {
-					exists = true
-					within = within || strings.Contains(p.source.String(), strconv.Quote(found[2]))
-				}
+			exists := false
+			for _, p := range tests[found[1]] {
+				exists = exists || found[2] == "" || strings.Contains(p.tests, strconv.Quote(found[2]))
 			}
-			if !exists || !within {
+			if !exists {
 				t.Errorf("%s names %s, which does not exist", name, found[0])
 			}
 		}
@@ -85,45 +83,32 @@ func TestDocsSecurity(t *testing.T) {
 	classes, _, _ := strings.Cut(text, "\n## What is bounded\n")
 	wantProofs(t, classes)
 	_, targets, _ := strings.Cut(text, "\n## Fuzz targets\n")
-	listed := map[string]bool{}
-	for _, found := range testName.FindAllStringSubmatch(targets, -1) {
-		listed[found[1]] = true
-	}
-	for dir, p := range packages {
-		for name := range p.functions {
-			if strings.HasPrefix(name, "Fuzz") && !listed[name] {
-				t.Errorf("docs/security.md does not list the fuzz target %s of %s", name, dir)
-			}
+	for name := range tests {
+		if strings.HasPrefix(name, "Fuzz") && !strings.Contains(targets, "`"+name+"`") {
+			t.Errorf("docs/security.md does not list the fuzz target %s", name)
 		}
 	}
 }
 
 // wantProofs checks that there are eleven classes of attacks, and a test for
 // each attack.
-func wantProofs(t *testing.T, classes string) {
+func wantProofs(t *testing.T, text string) {
 	t.Helper()
-	heading := regexp.MustCompile(`^## (\d+)\. `)
-	class, attacks := 0, 0
-	for line := range strings.Lines(classes) {
-		if found := heading.FindStringSubmatch(line); found != nil {
-			if class > 0 && attacks == 0 {
-				t.Errorf("docs/security.md: class %d has no attacks", class)
-			}
-			class, attacks = class+1, 0
-			if found[1] != strconv.Itoa(class) {
-				t.Errorf("docs/security.md: class %s is in the place of %d", found[1], class)
-			}
-		}
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
-		if class == 0 || !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|---") || strings.HasPrefix(line, "| Attack ") {
-			continue
-		}
-		attacks++
-		if len(cells) != 3 || !testName.MatchString(cells[2]) {
-			t.Errorf("docs/security.md: no test proves %s", strings.TrimSpace(line))
-		}
+	classes := regexp.MustCompile(`(?m)^## \d+\. `).FindAllString(text, -1)
+	if len(classes) != 11 {
+		t.Errorf("docs/security.md has %d classes of attacks, expected 11", len(classes))
 	}
-	if class != 11 {
-		t.Errorf("docs/security.md has %d classes of attacks, expected 11", class)
+	for i, class := range classes {
+		_, table, _ := strings.Cut(text, class)
+		table, _, _ = strings.Cut(table, "\n## ")
+		if want := "## " + strconv.Itoa(i+1) + ". "; class != want || !strings.Contains(table, "\n|---") {
+			t.Errorf("docs/security.md: %s is in the place of %s, or has no attacks", class, want)
+		}
+		for line := range strings.Lines(table) {
+			cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
+			if strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| Attack ") && (len(cells) != 3 || !testName.MatchString(cells[2])) {
+				t.Errorf("docs/security.md: no test proves %s", strings.TrimSpace(line))
+			}
+		}
 	}
 }

@@ -65,12 +65,8 @@ func documents(t *testing.T) map[string]*document {
 			t.Fatalf("no documents are called %s (%v)", pattern, err)
 		}
 		for _, file := range paths {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
 			name := strings.TrimPrefix(filepath.ToSlash(file), "../")
-			docs[name] = parseDocument(t, name, string(content))
+			docs[name] = parseDocument(t, name, readFile(t, file))
 		}
 	}
 	return docs
@@ -154,7 +150,10 @@ func TestDocsConsole(t *testing.T) {
 					t.Errorf("%s:%d: $ %s\nprinted:\n%s\nthe document has:\n%s", name, c.line, c.text, printed, expected)
 				}
 			}
-			demo.interrupt()
+			_ = demo.cmd.Process.Signal(syscall.SIGINT) // as Ctrl-C does; the exit status tells
+			if <-demo.done; !demo.cmd.ProcessState.Success() {
+				t.Errorf("the demonstration does not stop cleanly: %v\n%s", demo.cmd.ProcessState, demo.log)
+			}
 			checkLog(t, docs["docs/http.md"], demo.log.String())
 		})
 	}
@@ -170,6 +169,7 @@ type demonstration struct {
 	ports map[string]string // by the port in config.yaml
 	log   *lines
 	cmd   *exec.Cmd
+	done  <-chan struct{}
 }
 
 func startDemo(t *testing.T) *demonstration {
@@ -178,28 +178,29 @@ func startDemo(t *testing.T) *demonstration {
 	for _, port := range []string{"8443", "8080", "9090", "9000", "9400"} {
 		d.ports[port] = freePort(t)
 	}
-	shipped, err := os.ReadFile("../config.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.write("config.yaml", d.place(string(shipped)))
-	d.write(".curlrc", "silent\nshow-error\n") // as at a terminal: no progress meter
+	writeAll(t, d.dir, map[string]string{
+		"config.yaml": d.place(readFile(t, "../config.yaml")),
+		".curlrc":     "silent\nshow-error\n", // as at a terminal: no progress meter
+	})
 	d.cmd = exec.Command(filepath.Join(programs, "demo"))
 	d.cmd.Dir, d.cmd.Stderr = d.dir, d.log
-	if err := d.cmd.Start(); err != nil {
+	var err error
+	if d.done, err = begin(d.cmd); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = d.cmd.Process.Kill() }) // it has mostly ended before
-	if err := await("http://127.0.0.1:"+d.ports["9090"]+"/readyz", nil); err != nil {
+	t.Cleanup(func() { stop(d.cmd, d.done) })
+	if err := await("http://127.0.0.1:"+d.ports["9090"]+"/readyz", d.done); err != nil {
 		t.Fatalf("the demonstration does not get ready: %v\n%s", err, d.log)
 	}
 	return d
 }
 
-func (d *demonstration) write(name, content string) {
-	d.t.Helper()
-	if err := os.WriteFile(filepath.Join(d.dir, name), []byte(content), 0o600); err != nil {
-		d.t.Fatal(err)
+func writeAll(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -235,17 +236,6 @@ func (d *demonstration) shell(commands []command) []string {
 	return printed[:len(commands)]
 }
 
-// interrupt stops the demonstration as Ctrl-C does.
-func (d *demonstration) interrupt() {
-	d.t.Helper()
-	if err := d.cmd.Process.Signal(syscall.SIGINT); err != nil {
-		d.t.Fatal(err)
-	}
-	if err := d.cmd.Wait(); err != nil {
-		d.t.Errorf("the demonstration does not stop cleanly: %v\n%s", err, d.log)
-	}
-}
-
 // matches compares what was printed with what a document has. Spaces at the
 // end of lines and empty lines at the end do not count.
 func matches(expected, printed string) bool {
@@ -270,23 +260,17 @@ func tidy(text string) string {
 
 func TestDocsMatches(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		expected, printed string
-		want              bool
-	}{
-		{"", "", true},
-		{"", "more\n", false},
-		{"a", "a\r\n\n", true},
-		{"a", "a\nb\n", false},
-		{"a.c", "abc\n", false},
-		{"a…c", "abbc\n", true},
-		{"a…c", "a\nc\n", false},
-		{"a\n…\nc", "a\nc\n", true},
-		{"a\n…\nc", "a\nb\nb\nc\n", true},
-		{"a\n…\nc", "a\nb\n", false},
+	for expected, cases := range map[string]map[string]bool{ // by what is printed
+		"":        {"": true, "more\n": false},
+		"a":       {"a\r\n\n": true, "a\nb\n": false},
+		"a.c":     {"abc\n": false},
+		"a…c":     {"abbc\n": true, "a\nc\n": false},
+		"a\n…\nc": {"a\nc\n": true, "a\nb\nb\nc\n": true, "a\nb\n": false},
 	} {
-		if got := matches(c.expected, c.printed); got != c.want {
-			t.Errorf("matches(%q, %q) = %v, want %v", c.expected, c.printed, got, c.want)
+		for printed, want := range cases {
+			if got := matches(expected, printed); got != want {
+				t.Errorf("matches(%q, %q) = %v, want %v", expected, printed, got, want)
+			}
 		}
 	}
 }
@@ -387,22 +371,14 @@ func configurationFolder(t *testing.T, doc *document) string {
 	dir := t.TempDir()
 	files := map[string]string{"alice.hash": complete("$2y$10$…\n")}
 	for name, from := range map[string]string{"cert.pem": "tls-certificate.pem", "key.pem": "tls-key.pem", "roots.pem": "tls-certificate.pem"} {
-		content, err := os.ReadFile(filepath.Join("../gateway/config/testdata/files", from))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[name] = string(content)
+		files[name] = readFile(t, filepath.Join("../gateway/config/testdata/files", from))
 	}
 	for _, b := range doc.blocks {
 		if name, ok := b.file(); ok {
 			files[name] = complete(b.text())
 		}
 	}
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	writeAll(t, dir, files)
 	return dir
 }
 
@@ -411,9 +387,7 @@ var variableUse = regexp.MustCompile(`\$\{([A-Z_]+)\}`)
 // validate runs `authgate validate`, with every variable that content uses set.
 func validate(t *testing.T, dir, content string) (string, error) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeAll(t, dir, map[string]string{"config.yaml": content})
 	cmd := exec.Command(filepath.Join(programs, "authgate"), "validate")
 	cmd.Dir, cmd.Env = dir, os.Environ()
 	for _, use := range variableUse.FindAllStringSubmatch(content, -1) {
@@ -427,20 +401,20 @@ func validate(t *testing.T, dir, content string) (string, error) {
 // everything else in place of what was there.
 func merge(t *testing.T, base, part string) string {
 	t.Helper()
-	into := decodeYAML(t, base)
-	mergeMaps(into, decodeYAML(t, part))
-	return encodeYAML(t, into)
-}
-
-func mergeMaps(into, part map[string]any) {
-	for key, value := range part {
-		below, ok := value.(map[string]any)
-		if old, both := into[key].(map[string]any); ok && both {
-			mergeMaps(old, below)
-			continue
+	var merge func(into, part map[string]any)
+	merge = func(into, part map[string]any) {
+		for key, value := range part {
+			below, ok := value.(map[string]any)
+			if old, both := into[key].(map[string]any); ok && both {
+				merge(old, below)
+				continue
+			}
+			into[key] = value
 		}
-		into[key] = value
 	}
+	into := decodeYAML(t, base)
+	merge(into, decodeYAML(t, part))
+	return encodeYAML(t, into)
 }
 
 func decodeYAML(t *testing.T, text string) map[string]any {
