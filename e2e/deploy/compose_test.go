@@ -15,10 +15,7 @@ import (
 
 	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/types"
-	"github.com/google/go-cmp/cmp"
 	"github.com/sirupsen/logrus"
-
-	"authgate/gateway/config"
 )
 
 const composeFolder = "docs/deploy/compose"
@@ -57,17 +54,15 @@ func compose(t *testing.T) (folder string) {
 // modes calls do for each file and folder in a folder.
 func modes(t *testing.T, folder string, do func(path string, mode fs.FileMode)) {
 	t.Helper()
-	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := entry.Info()
+	if err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil {
-			do(path, info.Mode())
+			var info fs.FileInfo
+			if info, err = entry.Info(); err == nil {
+				do(path, info.Mode())
+			}
 		}
 		return err
-	})
-	if err != nil {
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -79,31 +74,21 @@ func TestComposeFiles(t *testing.T) {
 	if info, err := os.Stat(folder); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the folder is open to others: %v, %v", info.Mode(), err)
 	}
-	mounted := 0
+	mounted := []string{folder + "/secrets"}
 	for _, s := range load(t, folder).Services {
 		for _, mount := range s.Volumes {
 			if mount.Type == types.VolumeTypeBind {
-				mounted += readable(t, mount.Source)
+				mounted = append(mounted, mount.Source)
 			}
 		}
-		mounted += min(1, len(s.Secrets)) * readable(t, folder+"/secrets")
 	}
-	if mounted == 0 {
-		t.Error("no files are mounted")
+	for _, source := range mounted {
+		modes(t, source, func(path string, mode fs.FileMode) {
+			if want := map[bool]fs.FileMode{true: 0o055, false: 0o044}[mode.IsDir()]; mode&0o077 != want {
+				t.Errorf("%s has the mode %v", path, mode)
+			}
+		})
 	}
-}
-
-// readable checks that all users that can enter a folder can read what is in it, and
-// returns the number of files.
-func readable(t *testing.T, folder string) (files int) {
-	t.Helper()
-	modes(t, folder, func(path string, mode fs.FileMode) {
-		files++
-		if want := map[bool]fs.FileMode{true: 0o055, false: 0o044}[mode.IsDir()]; mode&0o077 != want {
-			t.Errorf("%s has the mode %v", path, mode)
-		}
-	})
-	return files
 }
 
 // TestComposeCommands checks that with the commands of the README gateways restart by
@@ -147,7 +132,7 @@ func service(t *testing.T, project *types.Project, name string) types.ServiceCon
 	t.Helper()
 	found, err := project.GetService(name)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("there is no service %s: %v", name, err)
 	}
 	return found
 }
@@ -205,21 +190,17 @@ func TestComposeProject(t *testing.T) {
 func checkInstances(t *testing.T, project *types.Project) {
 	t.Helper()
 	a, b := service(t, project, "authgate-a"), service(t, project, "authgate-b")
-	addresses := []string{project.Environment["ADDRESS_A"], project.Environment["ADDRESS_B"]}
-	for i, s := range []*types.ServiceConfig{&a, &b} {
-		for _, port := range s.Ports {
-			if port.HostIP != addresses[i] || port.HostIP == addresses[1-i] {
-				t.Errorf("%s is published at %s, not at an address of its own: %v", s.Name, port.HostIP, addresses)
-			}
-		}
+	for s, address := range map[*types.ServiceConfig]string{&a: project.Environment["ADDRESS_A"], &b: project.Environment["ADDRESS_B"]} {
 		for j := range s.Ports {
+			same(t, "the address of "+s.Name, s.Ports[j].HostIP, address)
 			s.Ports[j].HostIP = ""
 		}
 		s.Name = ""
 	}
-	if diff := cmp.Diff(a, b); diff != "" {
-		t.Errorf("the gateways differ:\n%s", diff)
+	if project.Environment["ADDRESS_A"] == project.Environment["ADDRESS_B"] {
+		t.Error("the gateways have one address")
 	}
+	same(t, "the second gateway", b, a)
 }
 
 // checkGateway checks a gateway against its configuration.
@@ -229,8 +210,7 @@ func checkGateway(t *testing.T, project *types.Project, s types.ServiceConfig, f
 	const path = "/etc/authgate/config.yaml" // the default of the image
 	checkSecrets(t, read(t, m.root+path))
 	m.refuses(path, "password_hash")
-	accounts := m.root + "/etc/authgate/accounts.yaml"
-	m.file("/etc/authgate/accounts.yaml", strings.ReplaceAll(read(t, accounts), placeholder, hash))
+	m.giveHash()
 	cfg := m.configuration(path)
 	checkShared(t, cfg)
 
@@ -238,10 +218,7 @@ func checkGateway(t *testing.T, project *types.Project, s types.ServiceConfig, f
 	for _, port := range s.Ports {
 		published[port.Published] = fmt.Sprintf(":%d", port.Target)
 	}
-	want := map[string]string{"443": cfg.Listen.HTTPS, "80": cfg.Listen.HTTP}
-	if diff := cmp.Diff(want, published); diff != "" {
-		t.Errorf("the ports that are published (+) are not those of the configuration (-):\n%s", diff)
-	}
+	same(t, "the published ports", published, map[string]string{"443": cfg.Listen.HTTPS, "80": cfg.Listen.HTTP})
 	if cfg.DataDir != m.root+"/data" || len(s.Tmpfs) != 1 {
 		t.Errorf("data_dir %s cannot be written: %v", cfg.DataDir, s.Tmpfs)
 	}
@@ -250,12 +227,14 @@ func checkGateway(t *testing.T, project *types.Project, s types.ServiceConfig, f
 	}
 	checkStop(t, time.Duration(*s.StopGracePeriod), 0, cfg)
 	checkHealth(t, m, s.HealthCheck)
-	checkNames(t, project, cfg)
+	for _, address := range append(slices.Clone(cfg.Store.Addresses), cfg.Upstreams["app"].URLs[0].Host) {
+		name, _, _ := strings.Cut(address, ":")
+		service(t, project, name)
+	}
 	if s.DependsOn["valkey"].Condition != types.ServiceConditionHealthy || s.Restart != types.RestartPolicyUnlessStopped {
 		t.Error("a gateway does not wait for its store, or does not come back")
 	}
-	top := filepath.Clean(filepath.Join(folder, "../../.."))
-	if s.Build == nil || s.Build.Context != top || s.Image == "" {
+	if top := filepath.Clean(filepath.Join(folder, "../../..")); s.Build == nil || s.Build.Context != top || s.Image == "" {
 		t.Errorf("the image is not built where the Dockerfile is: %+v", s.Build)
 	}
 }
@@ -270,16 +249,5 @@ func checkHealth(t *testing.T, m *machine, check *types.HealthCheckConfig) {
 	out, err := m.command(authgate, check.Test[2:]...).CombinedOutput()
 	if !(err == nil && string(out) == "ready\n") && !strings.Contains(string(out), "/readyz") {
 		t.Errorf("the health check sends no request: %v\n%s", err, out)
-	}
-}
-
-// checkNames checks that the store and the application are services.
-func checkNames(t *testing.T, project *types.Project, cfg *config.Config) {
-	t.Helper()
-	for _, address := range append(slices.Clone(cfg.Store.Addresses), cfg.Upstreams["app"].URLs[0].Host) {
-		name, _, _ := strings.Cut(address, ":")
-		if _, err := project.GetService(name); err != nil {
-			t.Errorf("no service is at %s: %v", address, err)
-		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"authgate/gateway/config"
 )
 
@@ -76,21 +78,20 @@ func (m *machine) file(path, content string) {
 // copy gives the program what is at source, a file or a folder of files.
 func (m *machine) copy(source, path string) {
 	m.t.Helper()
-	info, err := os.Stat(source)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	if !info.IsDir() {
-		m.file(path, read(m.t, source))
-		return
-	}
 	files, err := os.ReadDir(source)
 	if err != nil {
-		m.t.Fatal(err)
+		m.file(path, read(m.t, source))
 	}
 	for _, f := range files {
 		m.file(path+"/"+f.Name(), read(m.t, filepath.Join(source, f.Name())))
 	}
+}
+
+// giveHash replaces the placeholder in the accounts by a password hash.
+func (m *machine) giveHash() {
+	m.t.Helper()
+	const accounts = "/etc/authgate/accounts.yaml"
+	m.file(accounts, strings.ReplaceAll(read(m.t, m.root+accounts), placeholder, hash))
 }
 
 // place changes absolute paths in text to lead to the files of the program.
@@ -114,13 +115,20 @@ func (m *machine) command(program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// configuration returns the configuration at path, which the real program must accept.
-func (m *machine) configuration(path string, env ...string) *config.Config {
+// validate runs the program on the configuration at path.
+func (m *machine) validate(path string, env []string) (output string, err error) {
 	m.t.Helper()
 	m.file(path, m.place(read(m.t, m.root+path)))
 	cmd := m.command(authgate, "validate", "--config", path)
 	cmd.Env = append(cmd.Env, env...)
-	if out, err := cmd.CombinedOutput(); err != nil {
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// configuration returns the configuration at path, which the real program must accept.
+func (m *machine) configuration(path string, env ...string) *config.Config {
+	m.t.Helper()
+	if out, err := m.validate(path, env); err != nil {
 		m.t.Fatalf("the configuration is not valid: %v\n%s", err, out)
 	}
 	for _, set := range env {
@@ -137,11 +145,16 @@ func (m *machine) configuration(path string, env ...string) *config.Config {
 // refuses checks that the program refuses the configuration at path because of key.
 func (m *machine) refuses(path, key string, env ...string) {
 	m.t.Helper()
-	m.file(path, m.place(read(m.t, m.root+path)))
-	cmd := m.command(authgate, "validate", "--config", path)
-	cmd.Env = append(cmd.Env, env...)
-	if out, err := cmd.CombinedOutput(); status(err) != 2 || !strings.Contains(string(out), key) {
+	if out, err := m.validate(path, env); status(err) != 2 || !strings.Contains(out, key) {
 		m.t.Errorf("the configuration is not refused because of %s: %v\n%s", key, err, out)
+	}
+}
+
+// same checks that two values are equal.
+func same(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s differs from what is expected (-):\n%s", what, diff)
 	}
 }
 
@@ -179,17 +192,15 @@ func checkSecrets(t *testing.T, text string) {
 // checkShared checks that instances which come and go share everything that lasts.
 func checkShared(t *testing.T, cfg *config.Config) {
 	t.Helper()
-	if cfg.Store.Driver != config.StoreRedis {
-		t.Errorf("store.driver is %s, which several gateways cannot share", cfg.Store.Driver)
-	}
-	if cfg.Token.Secret == "" || cfg.Store.EncryptionKey == "" {
-		t.Error("token.secret or store.encryption_key is not given, so each gateway makes its own")
-	}
-	if cfg.Store.Username == "" || cfg.Store.Password == "" {
-		t.Error("the gateways have no user at the store")
-	}
-	if cfg.ShutdownDelay == 0 {
-		t.Error("there is no shutdown_delay, so a stop cuts clients off")
+	for problem, there := range map[string]bool{
+		"several gateways cannot share the store":            cfg.Store.Driver != config.StoreRedis,
+		"each gateway makes token.secret or the store's key": cfg.Token.Secret == "" || cfg.Store.EncryptionKey == "",
+		"the gateways have no user at the store":             cfg.Store.Username == "" || cfg.Store.Password == "",
+		"without shutdown_delay a stop cuts clients off":     cfg.ShutdownDelay == 0,
+	} {
+		if there {
+			t.Error(problem)
+		}
 	}
 }
 

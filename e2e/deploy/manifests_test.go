@@ -3,8 +3,8 @@ package deploy
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,7 +15,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -23,21 +22,42 @@ import (
 
 // manifests are the objects of the example.
 type manifests struct {
-	configMaps map[string]*corev1.ConfigMap
-	secrets    map[string]*corev1.Secret
-	services   map[string]*corev1.Service
-	workloads  map[string]*workload
-	policies   map[string]*networkingv1.NetworkPolicy
-	budgets    map[string]*policyv1.PodDisruptionBudget
+	t         *testing.T
+	objects   []metav1.Object
+	workloads map[string]*workload
 }
 
 // workload is a Deployment or a StatefulSet.
 type workload struct {
-	name       string
-	deployment *appsv1.Deployment // nil for a StatefulSet
-	selector   *metav1.LabelSelector
-	pod        corev1.PodTemplateSpec
-	claims     []corev1.PersistentVolumeClaim
+	name     string
+	selector *metav1.LabelSelector
+	pod      corev1.PodTemplateSpec
+	claims   []corev1.PersistentVolumeClaim
+}
+
+// objectsOf returns the objects of a kind.
+func objectsOf[T metav1.Object](all *manifests) (found []T) {
+	for _, o := range all.objects {
+		if object, ok := o.(T); ok {
+			found = append(found, object)
+		}
+	}
+	return found
+}
+
+// object returns the object of a kind and name.
+func object[T metav1.Object](all *manifests, name string) T {
+	all.t.Helper()
+	found := slices.DeleteFunc(objectsOf[T](all), func(o T) bool { return o.GetName() != name })
+	if len(found) != 1 {
+		all.t.Fatalf("there are %d %T called %s", len(found), *new(T), name)
+	}
+	return found[0]
+}
+
+// selectorOf selects the pods of a workload.
+func selectorOf(name string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": name}}
 }
 
 // container returns the one container of the pod.
@@ -67,6 +87,17 @@ func strict(t *testing.T) runtime.Decoder {
 	return json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Yaml: true, Strict: true})
 }
 
+// TestKubernetesStrict checks that the decoder finds mistakes.
+func TestKubernetesStrict(t *testing.T) {
+	for name, document := range map[string]string{
+		"unknown kind": "kind: Pot\n", "unknown field": "kind: Service\nspec: {prots: []}\n", "duplicate field": "kind: Service\nspec: {ports: [], ports: []}\n",
+	} {
+		if _, _, err := strict(t).Decode([]byte("apiVersion: v1\n"+document), nil, nil); err == nil {
+			t.Errorf("%s is not found", name)
+		}
+	}
+}
+
 // kubernetes reads the example.
 func kubernetes(t *testing.T) *manifests {
 	t.Helper()
@@ -74,10 +105,7 @@ func kubernetes(t *testing.T) *manifests {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are no manifests (%v)", err)
 	}
-	all := &manifests{
-		configMaps: map[string]*corev1.ConfigMap{}, secrets: map[string]*corev1.Secret{}, services: map[string]*corev1.Service{},
-		workloads: map[string]*workload{}, policies: map[string]*networkingv1.NetworkPolicy{}, budgets: map[string]*policyv1.PodDisruptionBudget{},
-	}
+	all := &manifests{t: t, workloads: map[string]*workload{}}
 	for _, file := range files {
 		documents := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(read(t, file))))
 		for {
@@ -92,128 +120,86 @@ func kubernetes(t *testing.T) *manifests {
 			if err != nil {
 				t.Fatalf("%s: %v\n%s", file, err, document)
 			}
-			all.add(t, object)
+			all.add(object)
 		}
 	}
 	return all
 }
 
 // add stores an object. Kind and name are unique, and there is no namespace.
-func (all *manifests) add(t *testing.T, object runtime.Object) {
-	t.Helper()
-	meta, ok := object.(metav1.Object)
-	if !ok || meta.GetName() == "" || meta.GetNamespace() != "" {
-		t.Fatalf("an object has no name, or a namespace: %v", object)
+func (all *manifests) add(object runtime.Object) {
+	all.t.Helper()
+	o, ok := object.(metav1.Object)
+	if !ok || o.GetName() == "" || o.GetNamespace() != "" {
+		all.t.Fatalf("an object has no name, or a namespace: %v", object)
 	}
-	name := meta.GetName()
-	if meta.GetLabels()["app.kubernetes.io/name"] != name {
-		t.Errorf("%T %s has the labels %v", object, name, meta.GetLabels())
+	name := o.GetName()
+	same(all.t, fmt.Sprintf("the labels of %T %s", o, name), o.GetLabels(), selectorOf(name).MatchLabels)
+	if slices.ContainsFunc(all.objects, func(other metav1.Object) bool {
+		return fmt.Sprintf("%T %s", other, other.GetName()) == fmt.Sprintf("%T %s", o, name)
+	}) {
+		all.t.Errorf("there are two %T called %s", o, name)
 	}
-	twice := false
-	switch o := object.(type) {
-	case *corev1.ConfigMap:
-		twice = keep(all.configMaps, name, o)
-	case *corev1.Secret:
-		twice = keep(all.secrets, name, o)
-	case *corev1.Service:
-		twice = keep(all.services, name, o)
-	case *networkingv1.NetworkPolicy:
-		twice = keep(all.policies, name, o)
-	case *policyv1.PodDisruptionBudget:
-		twice = keep(all.budgets, name, o)
+	all.objects = append(all.objects, o)
+	switch o := o.(type) {
 	case *appsv1.Deployment:
-		twice = keep(all.workloads, name, &workload{name: name, deployment: o, selector: o.Spec.Selector, pod: o.Spec.Template})
+		all.workloads[name] = &workload{name: name, selector: o.Spec.Selector, pod: o.Spec.Template}
 	case *appsv1.StatefulSet:
-		twice = keep(all.workloads, name, &workload{name: name, selector: o.Spec.Selector, pod: o.Spec.Template, claims: o.Spec.VolumeClaimTemplates})
-		if o.Spec.ServiceName != name {
-			t.Errorf("the StatefulSet %s is of the Service %s", name, o.Spec.ServiceName)
-		}
+		all.workloads[name] = &workload{name: name, selector: o.Spec.Selector, pod: o.Spec.Template, claims: o.Spec.VolumeClaimTemplates}
+		same(all.t, "the Service of a StatefulSet", o.Spec.ServiceName, name)
+	case *corev1.ConfigMap, *corev1.Secret, *corev1.Service, *networkingv1.NetworkPolicy, *policyv1.PodDisruptionBudget:
 	default:
-		t.Fatalf("nothing checks a %T", object)
-	}
-	if twice {
-		t.Errorf("there are two %T called %s", object, name)
+		all.t.Fatalf("nothing checks a %T", o)
 	}
 }
 
-// keep stores an object by name and reports whether there was one.
-func keep[T any](all map[string]T, name string, object T) bool {
-	_, twice := all[name]
-	all[name] = object
-	return twice
-}
-
-// selected returns the workloads whose pods a selector selects.
-func (all *manifests) selected(t *testing.T, selector *metav1.LabelSelector) []*workload {
-	t.Helper()
-	s, err := metav1.LabelSelectorAsSelector(selector)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var found []*workload
-	for _, name := range slices.Sorted(maps.Keys(all.workloads)) {
-		if w := all.workloads[name]; s.Matches(labels.Set(w.pod.Labels)) {
-			found = append(found, w)
+// inside returns the files that the container of a workload has.
+func (all *manifests) inside(w *workload) *machine {
+	all.t.Helper()
+	m := newMachine(all.t)
+	mounted := map[string]bool{}
+	for _, mount := range w.container().VolumeMounts {
+		mounted[mount.Name] = true
+		all.volume(m, w, mount.Name, mount.MountPath)
+		if mount.ReadOnly == (mount.MountPath == "/data") || mount.SubPath != "" {
+			all.t.Errorf("%s mounts %s in the wrong way: %+v", w.name, mount.MountPath, mount)
 		}
 	}
-	return found
-}
-
-// only returns the one workload that a selector selects.
-func (all *manifests) only(t *testing.T, what string, selector *metav1.LabelSelector) *workload {
-	t.Helper()
-	found := all.selected(t, selector)
-	if len(found) != 1 {
-		t.Fatalf("%s selects %d workloads", what, len(found))
+	for _, v := range w.pod.Spec.Volumes {
+		if !mounted[v.Name] {
+			all.t.Errorf("%s does not mount its volume %s", w.name, v.Name)
+		}
 	}
-	return found[0]
+	return m
 }
 
 // volume puts the files of a pod's volume under path.
 func (all *manifests) volume(m *machine, w *workload, name, path string) {
-	m.t.Helper()
-	if slices.ContainsFunc(w.claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name }) {
-		m.dir(path)
-		return
+	all.t.Helper()
+	volumes := slices.Clone(w.pod.Spec.Volumes)
+	for _, claim := range w.claims {
+		volumes = append(volumes, corev1.Volume{Name: claim.Name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 	}
-	i := slices.IndexFunc(w.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })
+	i := slices.IndexFunc(volumes, func(v corev1.Volume) bool { return v.Name == name })
 	if i < 0 {
-		m.t.Errorf("%s mounts the volume %s, which is not there", w.name, name)
-		return
+		all.t.Fatalf("%s mounts the volume %s, which is not there", w.name, name)
 	}
-	switch v := w.pod.Spec.Volumes[i]; {
+	switch v := volumes[i]; {
 	case v.EmptyDir != nil:
 		m.dir(path)
-	case v.ConfigMap != nil && all.configMaps[v.ConfigMap.Name] != nil && v.ConfigMap.Items == nil:
-		for key, content := range all.configMaps[v.ConfigMap.Name].Data {
+	case v.ConfigMap != nil && v.ConfigMap.Items == nil:
+		for key, content := range object[*corev1.ConfigMap](all, v.ConfigMap.Name).Data {
 			m.file(path+"/"+key, content)
 		}
-	case v.Secret != nil && all.secrets[v.Secret.SecretName] != nil:
-		secret := all.secrets[v.Secret.SecretName].StringData
+	case v.Secret != nil:
 		for _, item := range v.Secret.Items {
-			content, found := secret[item.Key]
+			content, found := object[*corev1.Secret](all, v.Secret.SecretName).StringData[item.Key]
 			if !found {
-				m.t.Errorf("%s needs %s, which the Secret does not have", w.name, item.Key)
+				all.t.Errorf("%s needs %s, which the Secret does not have", w.name, item.Key)
 			}
 			m.file(path+"/"+item.Path, content)
 		}
 	default:
-		m.t.Errorf("the volume %s of %s has no source: %+v", name, w.name, v)
-	}
-}
-
-// TestKubernetesStrict checks that the decoder finds mistakes.
-func TestKubernetesStrict(t *testing.T) {
-	decoder := strict(t)
-	for name, document := range map[string]string{
-		"unknown kind":    "apiVersion: v1\nkind: Pot\n",
-		"unknown field":   "apiVersion: v1\nkind: Service\nspec: {prots: []}\n",
-		"another case":    "apiVersion: v1\nkind: Service\nspec: {Ports: []}\n",
-		"duplicate field": "apiVersion: v1\nkind: Service\nspec: {ports: [], ports: []}\n",
-		"another type":    "apiVersion: v1\nkind: Service\nspec: {ports: {}}\n",
-	} {
-		if _, _, err := decoder.Decode([]byte(document), nil, nil); err == nil {
-			t.Errorf("%s is not found", name)
-		}
+		all.t.Errorf("the volume %s of %s has no source: %+v", name, w.name, v)
 	}
 }

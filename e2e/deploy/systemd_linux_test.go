@@ -25,12 +25,11 @@ func TestSystemdUnit(t *testing.T) {
 	if err := os.WriteFile(file, []byte(unit), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", file).CombinedOutput()
-	if err != nil || len(out) > 0 {
+	if out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", file).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
-	out, err = exec.CommandContext(t.Context(), "systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold="+exposure, file).CombinedOutput()
-	if err != nil {
+	security := exec.CommandContext(t.Context(), "systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold="+exposure, file)
+	if out, err := security.CombinedOutput(); err != nil {
 		t.Errorf("systemd-analyze security: %v\n%s", err, out)
 	}
 }
@@ -42,12 +41,11 @@ func TestSystemdUser(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "systemd-sysusers", "--root="+m.root).CombinedOutput(); err != nil {
 		t.Fatalf("systemd-sysusers: %v\n%s", err, out)
 	}
-	unit := readUnit(t)
-	if users := read(t, m.root+"/etc/passwd"); !strings.HasPrefix(users, unit.one("User")+":") {
-		t.Errorf("the user %s is not made:\n%s", unit.one("User"), users)
-	}
-	if groups := read(t, m.root+"/etc/group"); !strings.Contains(groups, unit.one("Group")+":") {
-		t.Errorf("the group %s is not made:\n%s", unit.one("Group"), groups)
+	for setting, file := range map[string]string{"User": "/etc/passwd", "Group": "/etc/group"} {
+		name := readUnit(t).one(setting)
+		if made := "\n" + read(t, m.root+file); name == "" || !strings.Contains(made, "\n"+name+":") {
+			t.Errorf("the %s %s is not made:%s", setting, name, made)
+		}
 	}
 }
 
@@ -58,8 +56,7 @@ func TestSystemdConfiguration(t *testing.T) {
 	m := newMachine(t)
 	m.copy(shipped+"/systemd/config.yaml", etc+"/config.yaml")
 	checkSecrets(t, read(t, m.root+etc+"/config.yaml"))
-	accounts := read(t, shipped+"/systemd/accounts.yaml.example")
-	m.file(etc+"/accounts.yaml", accounts)
+	m.copy(shipped+"/systemd/accounts.yaml.example", etc+"/accounts.yaml")
 	for _, credential := range unit["LoadCredential"] {
 		id, from, _ := strings.Cut(credential, ":")
 		if filepath.Base(from) != id {
@@ -71,22 +68,20 @@ func TestSystemdConfiguration(t *testing.T) {
 	m.dir("/var/lib/" + unit.one("StateDirectory"))
 
 	m.refuses(etc+"/config.yaml", "password_hash", credentials)
-	m.file(etc+"/accounts.yaml", strings.ReplaceAll(accounts, placeholder, hash))
+	m.giveHash()
 	cfg := m.configuration(etc+"/config.yaml", credentials)
 
-	if want := m.root + "/var/lib/" + unit.one("StateDirectory"); cfg.DataDir != want {
-		t.Errorf("data_dir is %s; the only folder that can be written is %s", cfg.DataDir, want)
-	}
 	stop, err := time.ParseDuration(unit.one("TimeoutStopSec"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	checkStop(t, stop, 0, cfg)
-	if unit.one("Restart") != "on-failure" || unit.one("RestartPreventExitStatus") != "2" || unit.one("StartLimitIntervalSec") != "0" {
-		t.Error("the unit does not restart, gives up, or restarts with an invalid configuration")
-	}
-	if cfg.Listen.HTTPS != ":443" || cfg.Listen.HTTP != ":80" {
-		t.Errorf("the gateway listens on %s and %s, not on the ports of clients and the authority", cfg.Listen.HTTPS, cfg.Listen.HTTP)
+	same(t, "data_dir, the only folder that can be written", cfg.DataDir, m.root+"/var/lib/"+unit.one("StateDirectory"))
+	same(t, "the ports", []string{cfg.Listen.HTTPS, cfg.Listen.HTTP}, []string{":443", ":80"})
+	for setting, want := range map[string]string{ // it restarts, but not with an invalid configuration, and never gives up
+		"Restart": "on-failure", "RestartPreventExitStatus": "2", "StartLimitIntervalSec": "0", "ExecReload": "/bin/kill -HUP $MAINPID",
+	} {
+		same(t, setting, unit.one(setting), want)
 	}
 
 	check := m.line(unit.one("ExecStartPre"))
@@ -98,9 +93,6 @@ func TestSystemdConfiguration(t *testing.T) {
 	// configuration.
 	if out, err := m.line(unit.one("ExecStart")).CombinedOutput(); status(err) != 2 || !strings.Contains(string(out), "CREDENTIALS_DIRECTORY") {
 		t.Errorf("%s: %v\n%s", unit.one("ExecStart"), err, out)
-	}
-	if reload := unit.one("ExecReload"); reload != "/bin/kill -HUP $MAINPID" {
-		t.Errorf("a reload is %s", reload)
 	}
 }
 

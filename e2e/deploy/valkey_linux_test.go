@@ -105,9 +105,7 @@ func TestValkey(t *testing.T) {
 	v.start()
 
 	for name, want := range map[string]string{"maxmemory": fmt.Sprint(maxmemory), "maxmemory-policy": "noeviction", "appendonly": "yes", "dir": v.m.root + "/data"} {
-		if got := v.ask("CONFIG", "GET", name); got != name+" "+want {
-			t.Errorf("%s, want %s", got, want)
-		}
+		same(t, "a setting", v.ask("CONFIG", "GET", name), name+" "+want)
 	}
 	if got := v.ask("ACL", "LIST"); !strings.Contains(got, "user default off ") || strings.Contains(got, "user default off nopass") {
 		t.Errorf("the server accepts clients without a password: %s", got)
@@ -147,7 +145,7 @@ func (v *valkey) checkStore(gateway *machine) {
 	t := v.m.t
 	t.Helper()
 	const path = "/etc/authgate/config.yaml"
-	gateway.file("/etc/authgate/accounts.yaml", strings.ReplaceAll(read(t, gateway.root+"/etc/authgate/accounts.yaml"), placeholder, hash))
+	gateway.giveHash()
 	cfg := gateway.configuration(path)
 	options := redisstore.Options{
 		Addresses: []string{v.address}, Username: cfg.Store.Username, Password: cfg.Store.Password.Reveal(), KeyPrefix: cfg.Store.KeyPrefix,
@@ -167,24 +165,26 @@ func (v *valkey) checkStore(gateway *machine) {
 		t.Errorf("a gateway takes %q, %v", value, err)
 	}
 
-	options.KeyPrefix = "other:"
-	if err := v.open(options).Put(ctx, "key", []byte("4"), later); err == nil || !strings.Contains(err.Error(), "NOPERM") {
+	other, stranger, guesser := options, options, options
+	other.KeyPrefix, stranger.Username, stranger.Password, guesser.Password = "other:", "", "", "guess"
+	if err := v.open(other).Put(ctx, "key", []byte("4"), later); err == nil || !strings.Contains(err.Error(), "NOPERM") {
 		t.Errorf("a gateway may write keys that are not its own: %v", err)
 	}
-	for _, wrong := range []redisstore.Options{
-		{Addresses: options.Addresses, KeyPrefix: cfg.Store.KeyPrefix},
-		{Addresses: options.Addresses, KeyPrefix: cfg.Store.KeyPrefix, Username: options.Username, Password: "guess"},
-	} {
+	for _, wrong := range []redisstore.Options{stranger, guesser} {
 		if _, err := v.open(wrong).Get(ctx, "kept"); err == nil || errors.Is(err, store.ErrNotFound) {
 			t.Errorf("a client without the password may read: %v", err)
 		}
 	}
 
+	redistest.Eventually(t, redistest.Patience, "the file of the server", func() error { // which waits for a busy disk
+		if got := v.ask("INFO", "persistence"); !strings.Contains(got, " aof_buffer_length:0 ") {
+			return errors.New(got)
+		}
+		return nil
+	})
 	v.kill()
 	v.start()
-	if value, err := v.open(redisstore.Options{
-		Addresses: options.Addresses, Username: options.Username, Password: options.Password, KeyPrefix: cfg.Store.KeyPrefix,
-	}).Get(ctx, "kept"); err != nil || string(value) != "2" {
+	if value, err := v.open(options).Get(ctx, "kept"); err != nil || string(value) != "2" {
 		t.Errorf("after a crash there is %q, %v", value, err)
 	}
 }
@@ -217,24 +217,22 @@ func TestValkeyRights(t *testing.T) {
 
 // TestValkeyPassword checks that Valkey does not start without a password.
 func TestValkeyPassword(t *testing.T) {
-	for name, prepare := range map[string]func(*machine){
-		"missing": func(m *machine) { m.dir("/run/secrets") },
-		"empty":   func(m *machine) { m.file("/run/secrets/valkey_password", "\n") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			m := newMachine(t)
-			m.copy(shipped+"/compose/valkey/start.sh", "/etc/valkey/start.sh")
-			prepare(m)
-			v := newValkey(m, "/etc/valkey/start.sh")
-			started := filepath.Join(v.bin, "started")
-			if err := os.WriteFile(filepath.Join(v.bin, "valkey-server"), fmt.Appendf(nil, "#!/bin/sh\ntouch %s\n", started), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			m.file(v.script, m.place(read(t, m.root+v.script)))
-			out, err := v.command("sh", v.script).CombinedOutput()
-			if _, found := os.Stat(started); err == nil || found == nil {
-				t.Errorf("it starts: %v\n%s", err, out)
-			}
-		})
+	for name, content := range map[string]string{"missing": "", "empty": "\n"} {
+		m := newMachine(t)
+		m.copy(shipped+"/compose/valkey/start.sh", "/etc/valkey/start.sh")
+		m.dir("/run/secrets")
+		if content != "" {
+			m.file("/run/secrets/valkey_password", content)
+		}
+		v := newValkey(m, "/etc/valkey/start.sh")
+		started := filepath.Join(v.bin, "started")
+		if err := os.WriteFile(filepath.Join(v.bin, "valkey-server"), []byte("#!/bin/sh\ntouch "+started+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		m.file(v.script, m.place(read(t, m.root+v.script)))
+		out, err := v.command("sh", v.script).CombinedOutput()
+		if _, found := os.Stat(started); err == nil || found == nil {
+			t.Errorf("%s: it starts: %v\n%s", name, err, out)
+		}
 	}
 }
