@@ -76,28 +76,3 @@ func TestMetricsAreBounded(t *testing.T) {
 		t.Errorf("there were %d series, and now there are %d:\n%s", len(series[0]), len(series[1]), strings.Join(series[1], "\n"))
 	}
 }
-
-// TestAdminIsPrivate: the endpoints for operators are on their own listener, which
-// has nothing else.
-func TestAdminIsPrivate(t *testing.T) {
-	t.Parallel()
-	g := start(t, inputs+app(record(t).url))
-	for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 200, "/basic": 404, "/login": 404, "/": 404, "/debug/pprof/": 404} {
-		response, err := http.Get(g.adm + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		if response.StatusCode != want {
-			t.Errorf("%s on the admin listener: %d, expected %d", path, response.StatusCode, want)
-		}
-		if got := g.status(g.stranger(), "GET", path); want == http.StatusOK && got != http.StatusNotFound {
-			t.Errorf("%s on the public listener: %d", path, got)
-		}
-	}
-	for _, series := range []string{"go_goroutines{}", "process_resident_memory_bytes{}", "process_open_fds{}"} {
-		if got := g.scrape(t)[series]; got <= 0 {
-			t.Errorf("%s is %v", series, got)
-		}
-	}
-}

@@ -2,9 +2,9 @@ package e2e
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"net"
+	"net/http/httputil"
 	"net/textproto"
 	"slices"
 	"strconv"
@@ -179,7 +179,12 @@ func readMessage(in *bufio.Reader, out io.Writer) (message, error) {
 		}
 	}
 	if len(m.values("Transfer-Encoding")) > 0 {
-		err = m.readChunks(text)
+		body, err := io.ReadAll(httputil.NewChunkedReader(in))
+		if err != nil {
+			return m, err
+		}
+		m.body = string(body)
+		m.trailer, err = readLines(text)
 		return m, err
 	}
 	for _, length := range m.values("Content-Length") {
@@ -205,28 +210,5 @@ func readLines(text *textproto.Reader) ([]string, error) {
 			return lines, err
 		}
 		lines = append(lines, line)
-	}
-}
-
-// readChunks reads a chunked body with its trailer (RFC 9112, section 7.1).
-func (m *message) readChunks(text *textproto.Reader) error {
-	for {
-		line, err := text.ReadLine()
-		if err != nil {
-			return err
-		}
-		size, err := strconv.ParseUint(line, 16, 31)
-		if err != nil {
-			return fmt.Errorf("chunk of size %q: %w", line, err)
-		}
-		if size == 0 {
-			m.trailer, err = readLines(text)
-			return err
-		}
-		chunk := make([]byte, size+2) // with its CRLF
-		if _, err := io.ReadFull(text.R, chunk); err != nil {
-			return err
-		}
-		m.body += string(chunk[:size])
 	}
 }

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bufio"
 	"encoding/json"
 	"io"
 	"net"
@@ -10,39 +9,21 @@ import (
 	"time"
 )
 
-// TestUpstreamFails: the timeout of an upstream or of a route gives 504, an upstream
-// that refuses connections 502, and a response that breaks off does so for the client.
-func TestUpstreamFails(t *testing.T) {
+// TestUpstreamTimeouts: the timeout of an upstream and that of a route give 504.
+func TestUpstreamTimeouts(t *testing.T) {
 	t.Parallel()
 	silent := listen(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }) // until it is closed
-	breaks := listen(t, func(conn net.Conn) {
-		if _, err := readMessage(bufio.NewReader(conn), conn); err == nil {
-			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this")
-		}
-	})
 	g := start(t, `
-upstreams:
-  silent: {url: "`+silent+`", timeout: 1s}
-  patient: {url: "`+silent+`", timeout: 1h}
-  refuses: {url: "http://`+freeAddress(t)+`"}
-  breaks: {url: "`+breaks+`"}
+upstreams: {silent: {url: "`+silent+`", timeout: 1s}, patient: {url: "`+silent+`", timeout: 1h}}
 routes:
-  - {match: /silent, upstream: silent, auth: [none]}
+  - {match: /upstream, upstream: silent, auth: [none]}
   - {match: /route, upstream: patient, timeout: 1s, auth: [none]}
-  - {match: /refuses, upstream: refuses, auth: [none]}
-  - {match: /breaks, upstream: breaks, auth: [none]}
 `)
-	for path, want := range map[string]int{"/silent": 504, "/route": 504, "/refuses": 502, "/breaks": 0} {
+	for _, path := range []string{"/upstream", "/route"} {
 		for _, c := range []*http.Client{g.stranger(), g.stranger11()} {
 			began := time.Now()
-			a, err := g.try(c, "POST", path, "body")
-			if (err != nil) != (want == 0) {
-				t.Fatalf("%s: %d %q, %v", path, a.status, a.body, err)
-			}
-			if want != 0 {
-				wantProblem(t, a, want)
-			}
-			if took := time.Since(began); want == http.StatusGatewayTimeout && took < time.Second {
+			wantProblem(t, g.do(c, "POST", path, "body"), http.StatusGatewayTimeout)
+			if took := time.Since(began); took < time.Second {
 				t.Errorf("%s: 504 after %v, less than the timeout", path, took)
 			}
 		}
