@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,7 +25,7 @@ func (g *instance) entries() []map[string]any {
 // "audit" for the audit log.
 func (g *instance) entriesOf(message string) []map[string]any {
 	g.t.Helper()
-	return slices.DeleteFunc(g.entries(), func(entry map[string]any) bool { return entry["msg"] != message })
+	return g.log.Records(g.t, message)
 }
 
 // TestLogKeepsSecrets: at level debug, the log of the real process has no

@@ -8,48 +8,44 @@ import (
 	"testing"
 )
 
+// maxHashQueue is the limit on logins that wait for a password check.
+const maxHashQueue = 256
+
 // TestLoginFlood: a flood of logins, each with its own name and address so that
 // no counter stops them, takes neither the processors nor the memory from
 // clients that are signed in.
 func TestLoginFlood(t *testing.T) {
 	t.Parallel()
-	up := record(t)
 	g := startBehindProxy(t, "[127.0.0.1]", fmt.Sprintf("accounts: {users: [{username: alice, password_hash: %q}]}\n", costlyHash(t, "wonderland"))+
-		"routes: [{match: /secure, upstream: app, auth: [session]}]\n"+app(up.url))
-	c := g.stranger()
+		"routes: [{match: /secure, upstream: app, auth: [session]}]\n"+app(record(t).url))
+	c, guesser := g.stranger(), g.stranger()
 	session := cookieOf(g.login(c, "192.0.2.1", "alice", "wonderland"))
-	ask := func() {
-		if a := g.do(c, "GET", "/secure", "", from("192.0.2.1", "Cookie", session)...); a.status != http.StatusOK {
-			t.Errorf("a client that is signed in gets %d %s", a.status, a.body)
-		}
-	}
-	ask()
 
-	const at = 400
+	const guessers = 400
 	var refused, checked atomic.Int64
 	over := make(chan struct{})
-	guesser := g.stranger()
 	var flood sync.WaitGroup
-	for i := range at {
+	guess := func(i, n int) {
+		who, address := fmt.Sprintf("unknown-%d-%d", i, n), fmt.Sprintf("10.%d.%d.%d", i/200, i%200, n%250)
+		a, err := g.try(guesser, "POST", "/login", fmt.Sprintf(`{"username":%q,"password":"guess"}`, who), from(address, "Content-Type", typeJSON)...)
+		switch {
+		case err != nil: // the gateway has ended, or the login waited too long
+		case a.status == http.StatusServiceUnavailable:
+			refused.Add(1)
+		case a.status == http.StatusUnauthorized:
+			checked.Add(1)
+		default:
+			t.Errorf("a login of the flood gets %d", a.status)
+		}
+	}
+	for i := range guessers {
 		flood.Go(func() {
 			for n := 0; ; n++ {
 				select {
 				case <-over:
 					return
 				default:
-				}
-				who, address := fmt.Sprintf("unknown-%d-%d", i, n), fmt.Sprintf("10.%d.%d.%d", i/200, i%200, n%250)
-				a, err := g.try(guesser, "POST", "/login", fmt.Sprintf(`{"username":%q,"password":"guess"}`, who), from(address, "Content-Type", typeJSON)...)
-				if err != nil {
-					continue // the gateway has ended, or the login waited too long
-				}
-				switch a.status {
-				case http.StatusServiceUnavailable:
-					refused.Add(1)
-				case http.StatusUnauthorized:
-					checked.Add(1)
-				default:
-					t.Errorf("a login of the flood gets %d", a.status)
+					guess(i, n)
 				}
 			}
 		})
@@ -59,17 +55,15 @@ func TestLoginFlood(t *testing.T) {
 	asked, behind := 0, int64(0)
 	until(t, "a flood", func() bool {
 		before := checked.Load()
-		ask()
+		wantStatus(t, "a client that is signed in", g.do(c, "GET", "/secure", "", from("192.0.2.1", "Cookie", session)...), http.StatusOK)
 		asked++
 		behind = max(behind, checked.Load()-before)
-		return asked >= 50 && refused.Load() >= at && checked.Load() >= 20
+		return asked >= 50 && refused.Load() >= guessers && checked.Load() >= 20
 	})
 	memory := g.scrape(t)["process_resident_memory_bytes{}"]
 	close(over)
 	g.kill() // otherwise the last logins wait for their turn
 	flood.Wait()
-	t.Logf("%d requests of a client that is signed in, each behind %d password checks at most; %d logins checked, %d refused; %.0f MiB",
-		asked, behind, checked.Load(), refused.Load(), memory/(1<<20))
 	if behind > maxHashQueue/2 {
 		t.Errorf("a client that is signed in waits for %d password checks", behind)
 	}
@@ -78,6 +72,3 @@ func TestLoginFlood(t *testing.T) {
 		t.Errorf("the gateway takes %.0f MiB", memory/(1<<20))
 	}
 }
-
-// maxHashQueue is the limit on logins that wait for a password check.
-const maxHashQueue = 256

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -15,7 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -117,10 +115,7 @@ func (g *instance) configure(config string) {
 func (g *instance) write(name, content string) {
 	g.t.Helper()
 	path := filepath.Join(g.dir, name)
-	if err := os.WriteFile(path+".new", []byte(content), 0o600); err != nil {
-		g.t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := errors.Join(os.WriteFile(path+".new", []byte(content), 0o600), os.Rename(path+".new", path)); err != nil {
 		g.t.Fatal(err)
 	}
 }
@@ -302,22 +297,4 @@ func (g *instance) try(c *http.Client, method, path, body string, headers ...str
 	defer response.Body.Close()
 	content, err := io.ReadAll(response.Body)
 	return answer{status: response.StatusCode, header: response.Header, body: string(content)}, err
-}
-
-// lines collects the output of a process while tests read it.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }

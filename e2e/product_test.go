@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"authgate/e2e/redistest"
+	"authgate/gateway/logtest"
 	"authgate/gateway/password"
 	"authgate/gateway/porttest"
 	"authgate/upstream/provider"
 )
 
-// This file has all that these tests take from packages of the product: free
-// ports, Redis servers, the provider of the demonstration and password hashes.
+// This file has all that these tests take from packages of the product: free ports,
+// logs, Redis servers, the provider of the demonstration and password hashes.
 // Everything else reaches the product as its users do.
 
 // patience bounds what never takes long, so that a hang fails a test. It does
@@ -34,6 +35,7 @@ func freeAddress(t testing.TB) string {
 }
 
 type (
+	lines        = logtest.Buffer // the output of a process, which tests may read at any time
 	redisServer  = redistest.Server
 	redisProxy   = redistest.Proxy
 	redisCluster = redistest.Cluster

@@ -29,10 +29,7 @@ func openTerminal(t *testing.T) *terminal {
 	}
 	t.Cleanup(func() { keys.Close() })
 	number, err := unix.IoctlGetUint32(int(keys.Fd()), unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0) // it is locked at first
-	}
-	if err != nil {
+	if err := errors.Join(err, unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0)); err != nil { // it is locked at first
 		t.Fatal(err)
 	}
 	line, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -55,62 +52,41 @@ func (term *terminal) echo(t *testing.T) bool {
 	return state.Lflag&unix.ECHO != 0
 }
 
-// answer types text when the question is on the screen and typing is hidden.
-func (term *terminal) answer(t *testing.T, question, text string) {
-	t.Helper()
-	until(t, question, func() bool { return strings.HasSuffix(term.screen.String(), question) && !term.echo(t) })
-	if _, err := io.WriteString(term.keys, text+"\n"); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestHashPasswordOnTerminal: hash-password asks twice on a terminal, without
 // echo, and prints only the hash.
 func TestHashPasswordOnTerminal(t *testing.T) {
 	t.Parallel()
 	const plain = "correct horse battery staple"
-	for _, test := range []struct {
-		name, first, second string
-		ok                  bool
-	}{
-		{"the same twice", plain, plain, true},
-		{"something else", plain, plain + "r", false},
-		{"nothing", "", "", false},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			term := openTerminal(t)
-			var stdout lines
-			cmd := exec.Command(filepath.Join(programs, "authgate"), "hash-password")
-			cmd.Stdin, cmd.Stdout, cmd.Stderr = term.line, &stdout, term.line
-			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-			if err := cmd.Start(); err != nil {
+	for again, ok := range map[string]bool{plain: true, plain + "r": false} {
+		term := openTerminal(t)
+		var stdout lines
+		cmd := exec.Command(filepath.Join(programs, "authgate"), "hash-password")
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = term.line, &stdout, term.line
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		ended, err := begin(cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { stop(cmd, ended) })
+		for _, asked := range []struct{ question, answer string }{{"Password: ", plain}, {"Again: ", again}} {
+			until(t, asked.question, func() bool { return strings.HasSuffix(term.screen.String(), asked.question) && !term.echo(t) })
+			if _, err := io.WriteString(term.keys, asked.answer+"\n"); err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { _ = cmd.Process.Kill() })
-			term.answer(t, "Password: ", test.first)
-			term.answer(t, "Again: ", test.second)
-			err := cmd.Wait()
-			if strings.Contains(term.screen.String(), "horse") {
-				t.Errorf("the password is on the screen: %q", term.screen.String())
+		}
+		<-ended
+		if strings.Contains(term.screen.String(), "horse") || !term.echo(t) {
+			t.Errorf("the password is on the screen, or typing stays hidden: %q", term.screen.String())
+		}
+		if ok {
+			if hash := strings.TrimSuffix(stdout.String(), "\n"); !cmd.ProcessState.Success() || !isHashOf(hash, plain) {
+				t.Errorf("%v; it prints %q, expected a hash of the password: %s", cmd.ProcessState, hash, term.screen.String())
 			}
-			if !term.echo(t) {
-				t.Error("typing stays hidden afterwards")
-			}
-			if !test.ok {
-				var exit *exec.ExitError
-				if !errors.As(err, &exit) || exit.ExitCode() != 1 || stdout.String() != "" {
-					t.Errorf("it ends with %v and prints %q", err, stdout.String())
-				}
-				until(t, "the reason", func() bool { return strings.Contains(term.screen.String(), "authgate: ") })
-				return
-			}
-			if err != nil {
-				t.Fatalf("%v: %s", err, term.screen.String())
-			}
-			if !isHashOf(strings.TrimSuffix(stdout.String(), "\n"), plain) {
-				t.Errorf("it prints %q, expected a hash of the password", stdout.String())
-			}
-		})
+			continue
+		}
+		until(t, "the reason", func() bool { return strings.Contains(term.screen.String(), "authgate: ") })
+		if cmd.ProcessState.ExitCode() != 1 || stdout.String() != "" {
+			t.Errorf("it ends with %v and prints %q", cmd.ProcessState, stdout.String())
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/tls"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -18,41 +19,33 @@ import (
 func TestTLSProfile(t *testing.T) {
 	t.Parallel()
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
+	ecKey, err2 := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}
 	for kind, key := range map[string]crypto.Signer{"RSA": rsaKey, "ECDSA": ecKey} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			g := prepared(t)
-			g.ca = "cert.pem"
-			g.certify(key)
-			g.configure("tls: {mode: files, certificate: cert.pem, key: key.pem}\n" + secure + app(record(t).url))
-			g.run()
-			var accepted []string
-			for _, suite := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {
-				if g.shakesHands(tls.VersionTLS12, suite.ID) && !slices.Contains(suite.SupportedVersions, tls.VersionTLS13) {
-					accepted = append(accepted, strings.TrimPrefix(suite.Name, "TLS_ECDHE_"+kind+"_WITH_"))
-				}
+		g := prepared(t)
+		g.ca = "cert.pem"
+		g.certify(key)
+		g.configure("tls: {mode: files, certificate: cert.pem, key: key.pem}\n" + secure + app(record(t).url))
+		g.run()
+		var accepted []string
+		var all []uint16
+		for _, suite := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {
+			all = append(all, suite.ID)
+			if g.shakesHands(tls.VersionTLS12, suite.ID) && !slices.Contains(suite.SupportedVersions, tls.VersionTLS13) {
+				accepted = append(accepted, strings.TrimPrefix(suite.Name, "TLS_ECDHE_"+kind+"_WITH_"))
 			}
-			slices.Sort(accepted)
-			if want := []string{"AES_128_GCM_SHA256", "AES_256_GCM_SHA384", "CHACHA20_POLY1305_SHA256"}; !slices.Equal(accepted, want) {
-				t.Errorf("TLS 1.2 with %s, want TLS_ECDHE_%s_WITH_ and %s", accepted, kind, want)
+		}
+		slices.Sort(accepted)
+		if want := []string{"AES_128_GCM_SHA256", "AES_256_GCM_SHA384", "CHACHA20_POLY1305_SHA256"}; !slices.Equal(accepted, want) {
+			t.Errorf("TLS 1.2 with %s, want TLS_ECDHE_%s_WITH_ and %s", accepted, kind, want)
+		}
+		for version, want := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+			if got := g.shakesHands(version, all...); got != want {
+				t.Errorf("%s: %s: %t", kind, tls.VersionName(version), got)
 			}
-			all := make([]uint16, 0, 64)
-			for _, suite := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {
-				all = append(all, suite.ID)
-			}
-			for version, want := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
-				if got := g.shakesHands(version, all...); got != want {
-					t.Errorf("%s: %t", tls.VersionName(version), got)
-				}
-			}
-		})
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"encoding/json"
 	"math/rand/v2"
 	"net/http"
@@ -20,18 +19,15 @@ func landings(t *testing.T, page string, addresses []string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const program = `
+	cmd := exec.CommandContext(t.Context(), "node", "--eval", `
 		const { page, addresses } = JSON.parse(require("fs").readFileSync(0, "utf8"));
 		console.log(JSON.stringify(addresses.map((address) => {
 			try { const u = new URL(address, page); return u.host === "" ? u.protocol : u.protocol + "//" + u.host } catch { return "" }
-		})));`
-	cmd := exec.CommandContext(t.Context(), "node", "--eval", program)
-	cmd.Stdin = bytes.NewReader(question)
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	answer, err := cmd.Output()
+		})));`)
+	cmd.Stdin = strings.NewReader(string(question))
+	answer, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("asking Node.js: %v\n%s", err, said.String())
+		t.Fatalf("asking Node.js: %v\n%s", err, answer)
 	}
 	var origins []string
 	if err := json.Unmarshal(answer, &origins); err != nil || len(origins) != len(addresses) {
@@ -53,14 +49,11 @@ func oddAddresses() []string {
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 1500 {
-		var b strings.Builder
-		if random.IntN(3) > 0 {
-			b.WriteByte('/')
-		}
+		address := strings.Repeat("/", min(1, random.IntN(4)))
 		for range 1 + random.IntN(7) {
-			b.WriteString(parts[random.IntN(len(parts))])
+			address += parts[random.IntN(len(parts))]
 		}
-		all = append(all, b.String())
+		all = append(all, address)
 	}
 	return all
 }
@@ -74,8 +67,7 @@ func TestReturnToInBrowsers(t *testing.T) {
 	var places []string // to which the gateway redirects
 	passed := 0
 	for i, address := range oddAddresses() {
-		query := "?return_to=" + url.QueryEscape(address)
-		a := g.do(c, "GET", "/login"+query, "")
+		a := g.do(c, "GET", "/login?return_to="+url.QueryEscape(address), "")
 		places = append(places, a.header.Values("Location")...)
 		to, err := url.Parse(a.header.Get("Location"))
 		if err != nil || a.status != http.StatusFound || to.Path != "/signin" {
