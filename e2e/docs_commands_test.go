@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"flag"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -15,20 +13,6 @@ import (
 
 // These tests check the commands that take too long to run: what they name
 // exists.
-
-// shellWord is a word of a command, a word in single quotes, or a comment.
-var shellWord = regexp.MustCompile(`#.*|'[^']*'|[^\s']+`)
-
-// shellWords are the words of a command line, without its comment.
-func shellWords(line string) []string {
-	var words []string
-	for _, word := range shellWord.FindAllString(line, -1) {
-		if !strings.HasPrefix(word, "#") {
-			words = append(words, strings.Trim(word, "'"))
-		}
-	}
-	return words
-}
 
 // TestDocsCommands checks the commands for developers, which are the lines of sh
 // blocks and the code spans that call go: variables, targets of the Makefile, packages,
@@ -59,67 +43,52 @@ func TestDocsCommands(t *testing.T) {
 	}
 }
 
-// commandProblem returns what is wrong with a command, or "". If it sets a variable,
-// a test of the package must read it.
+// commandProblem returns what is wrong with a command, or "".
 func commandProblem(line, makefile string, packages map[string]*sources) string {
-	words := shellWords(line)
-	if len(words) == 0 {
-		return ""
-	}
-	variable, _, assigned := strings.Cut(words[0], "=")
-	if assigned {
-		words = words[1:]
-	}
+	line, _, _ = strings.Cut(line, "#")
+	words := strings.Fields(line)
 	switch {
-	case words[0] == "make" && !assigned:
+	case len(words) == 0:
+	case words[0] == "make":
 		for _, word := range words[1:] {
 			name, _, variable := strings.Cut(word, "=")
 			if !regexp.MustCompile(`(?m)^` + name + map[bool]string{true: ` \?=`, false: `:`}[variable]).MatchString(makefile) {
 				return "the Makefile does not have " + name
 			}
 		}
-		return ""
-	case words[0] == "go" && words[1] == "build" && !assigned:
+	case strings.HasPrefix(line, "go build "):
 		if info, err := os.Stat(path.Join("..", words[len(words)-1])); err != nil || !info.IsDir() {
 			return "there is no such folder"
 		}
-		return ""
-	case words[0] == "go" && words[1] == "test":
-		return goTestProblem(words[2:], variable, assigned, packages)
+	default:
+		return goTestProblem(line, packages)
 	}
-	return "this test does not know how to check it"
+	return ""
 }
 
-func goTestProblem(words []string, variable string, assigned bool, packages map[string]*sources) string {
-	flags := flag.NewFlagSet("go test", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	folder, run, fuzz := flags.String("C", "", ""), flags.String("run", "", ""), flags.String("fuzz", "", "")
-	flags.Duration("fuzztime", 0, "")
-	flags.Bool("race", false, "")
-	var patterns []string
-	for len(words) > 0 {
-		if err := flags.Parse(words); err != nil {
-			return err.Error()
-		}
-		if words = flags.Args(); len(words) > 0 {
-			patterns, words = append(patterns, words[0]), words[1:]
-		}
+// goTest has the parts of a command that runs tests: a variable, which one of the tests
+// must read, the folder of the module, and the package.
+var (
+	goTest   = regexp.MustCompile(`^(?:([A-Z_]+)=\S+ )?go test (?:.*-C (\S+) )?(?:.* )?(\.[a-z0-9/.]*)(?: |$)`)
+	selected = regexp.MustCompile(`'([^']*)'`)
+)
+
+func goTestProblem(line string, packages map[string]*sources) string {
+	found := goTest.FindStringSubmatch(line)
+	if found == nil {
+		return "this test does not know how to check it"
 	}
-	if len(patterns) != 1 {
-		return "it tests no package or several"
-	}
-	root, below := strings.CutSuffix(path.Join("..", *folder, patterns[0]), "/...")
-	tests, reads := false, false
-	missing := []string{*run, *fuzz} // patterns that select no test so far
+	root, below := strings.CutSuffix(path.Join("/", found[2], found[3]), "/...")
+	tests, reads := false, found[1] == ""
+	missing := selected.FindAllStringSubmatch(line, -1) // patterns that select no test so far
 	for dir, p := range packages {
-		if dir = path.Join("..", dir); dir != root && (!below || !strings.HasPrefix(dir, root+"/")) {
-			continue
+		if at := "/" + dir; at == root || below && strings.HasPrefix(at, root+"/") {
+			tests = tests || testFunction.MatchString(p.tests)
+			reads = reads || strings.Contains(p.tests, strconv.Quote(found[1]))
+			missing = slices.DeleteFunc(missing, func(pattern []string) bool { return pattern[1] == "^$" || p.selects(dir, pattern[1]) })
 		}
-		tests = tests || len(p.testNames()) > 0
-		reads = reads || strings.Contains(p.tests, strconv.Quote(variable))
-		missing = slices.DeleteFunc(missing, func(pattern string) bool { return pattern == "" || pattern == "^$" || p.selects(dir, pattern) })
 	}
-	if !tests || len(missing) > 0 || assigned && !reads {
+	if !tests || !reads || len(missing) > 0 {
 		return "there are no such tests, or they do not read the variable"
 	}
 	return ""
@@ -139,7 +108,7 @@ func (p *sources) selects(dir, pattern string) bool {
 	}
 	var subtests []string
 	if slices.Contains(functions, "TestScripts") {
-		scripts, _ := filepath.Glob(filepath.Join(dir, "testdata", "*.txtar")) // the pattern is valid
+		scripts, _ := filepath.Glob(filepath.Join("..", dir, "testdata", "*.txtar")) // the pattern is valid
 		for _, script := range scripts {
 			subtests = append(subtests, strings.TrimSuffix(filepath.Base(script), ".txtar"))
 		}

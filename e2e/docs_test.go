@@ -97,10 +97,12 @@ func parseDocument(t *testing.T, name, text string) *document {
 
 // command is what one types, and what is printed then.
 type command struct {
-	line     int
-	text     string
-	expected []string
+	line           int // of its block
+	text, expected string
 }
+
+// typed matches a command, whose lines go on after \, and what is printed.
+var typed = regexp.MustCompile(`(?s)^((?:[^\n]*\\\n)*[^\n]*)\n(.*)$`)
 
 // commands are those of the document's console blocks.
 func (d *document) commands(t *testing.T) []command {
@@ -110,23 +112,13 @@ func (d *document) commands(t *testing.T) []command {
 		if b.info != "console" {
 			continue
 		}
-		if len(b.lines) == 0 || !strings.HasPrefix(b.lines[0], "$ ") {
+		parts := strings.Split("\n"+b.text(), "\n$ ")
+		if parts[0] != "" {
 			t.Fatalf("%s:%d: a console block begins with a command after \"$ \"", d.name, b.line)
 		}
-		goesOn := false
-		for i, line := range b.lines {
-			text, typed := strings.CutPrefix(line, "$ ")
-			switch {
-			case goesOn:
-				all[len(all)-1].text += "\n" + line
-			case typed:
-				all = append(all, command{line: b.line + 1 + i, text: text})
-			default:
-				last := &all[len(all)-1]
-				last.expected = append(last.expected, line)
-				continue
-			}
-			goesOn = strings.HasSuffix(line, `\`)
+		for _, part := range parts[1:] {
+			found := typed.FindStringSubmatch(part + "\n")
+			all = append(all, command{b.line, found[1], found[2]})
 		}
 	}
 	return all
@@ -145,7 +137,7 @@ func TestDocsConsole(t *testing.T) {
 			demo := startDemo(t)
 			for i, printed := range demo.shell(commands) {
 				c := commands[i]
-				expected := demo.place(strings.Join(c.expected, "\n"))
+				expected := demo.place(c.expected)
 				if !matches(expected, printed) {
 					t.Errorf("%s:%d: $ %s\nprinted:\n%s\nthe document has:\n%s", name, c.line, c.text, printed, expected)
 				}
