@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"bufio"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -23,22 +21,17 @@ import (
 // not measure speed, which depends on the machine.
 const patience = redistest.Patience
 
-// freePort returns a port that no other program uses while the test runs.
-func freePort(t testing.TB) string {
-	t.Helper()
-	return porttest.Port(t)
-}
-
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	return porttest.Address(t)
-}
-
 type (
 	lines        = logtest.Buffer // the output of a process, which tests may read at any time
 	redisServer  = redistest.Server
 	redisProxy   = redistest.Proxy
 	redisCluster = redistest.Cluster
+)
+
+var (
+	freePort      = porttest.Port      // a port that no other program uses while the test runs
+	freeAddress   = porttest.Address   // likewise, at 127.0.0.1
+	redisExchange = redistest.Exchange // sends a command to a Redis server and reads the reply
 )
 
 // startRedis starts a Redis server for one test, with more arguments.
@@ -53,11 +46,6 @@ func startRedisCluster(t testing.TB, more ...string) *redisCluster {
 	return redistest.StartCluster(t, func() string { return freeAddress(t) }, more...)
 }
 
-// redisExchange sends a command to a Redis server and reads the reply.
-func redisExchange(out io.Writer, in *bufio.Reader, words ...string) (string, error) {
-	return redistest.Exchange(out, in, words...)
-}
-
 // startSentinels starts a master, a replica and Sentinels that watch them.
 func startSentinels(t testing.TB, password, sentinelPassword string) *redistest.Watched {
 	t.Helper()
@@ -68,6 +56,12 @@ func startSentinels(t testing.TB, password, sentinelPassword string) *redistest.
 func startProxy(t testing.TB, target string) *redisProxy {
 	t.Helper()
 	return redistest.StartProxy(t, target)
+}
+
+// startFarProxy starts a TCP proxy that delays what passes.
+func startFarProxy(t testing.TB, target string, delay time.Duration) *redisProxy {
+	t.Helper()
+	return redistest.StartFar(t, target, delay)
 }
 
 // eventually calls check until it returns nil, for as long as limit.

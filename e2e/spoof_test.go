@@ -156,6 +156,34 @@ func wantOwnWord(t *testing.T, m message, who asker) {
 	}
 }
 
+// TestTrustedProxies: the gateway believes what a trusted proxy adds to the headers of
+// the client. The tests of package peer have the rules, and what it must not believe.
+func TestTrustedProxies(t *testing.T) {
+	t.Parallel()
+	up := record(t)
+	g := startBehindProxy(t, `["127.0.0.1", "10.0.0.0/8"]`, people+app(up.url)+`
+policies: {office: {networks: [203.0.113.0/24, "2001:db8::/32"]}}
+routes: [{match: app.example.org/, upstream: app, auth: [basic], policy: office}]
+`)
+	for headers, chain := range map[string]string{
+		"X-Forwarded-Proto: https\nX-Forwarded-Host: evil.example, App.Example.Org:443\nX-Forwarded-For: 198.51.100.7, 203.0.113.7, 10.1.2.3\n" +
+			"x_forwarded_for: 6.6.6.6\nX-Auth-User: admin": "198.51.100.7, 203.0.113.7, 10.1.2.3, 127.0.0.1",
+		`Forwarded: for=198.51.100.7, For="[2001:db8::1]:4711", for=10.1.2.3;proto=https;host="App.Example.Org:443"`: "198.51.100.7, [2001:db8::1]:4711, 10.1.2.3, 127.0.0.1",
+	} {
+		if a := g.plain(t, "127.0.0.1", "GET / HTTP/1.1\nHost: internal\nAuthorization: "+basicService+"\n"+headers+"\n\n"); a.status != http.StatusOK {
+			t.Fatalf("%s: %d", headers, a.status)
+		}
+		m := up.one(t)
+		for name, want := range map[string]string{
+			"X-Forwarded-For": chain, "X-Forwarded-Proto": "https", "X-Forwarded-Host": "App.Example.Org:443", "X-Auth-User": "service",
+		} {
+			if got := m.value(t, name); got != want {
+				t.Errorf("%s: the upstream gets %s: %q, expected %q", headers, name, got, want)
+			}
+		}
+	}
+}
+
 // plain is raw without TLS: it sends text from a local address to listen.http.
 func (g *instance) plain(t testing.TB, from, text string) answer {
 	t.Helper()

@@ -130,34 +130,3 @@ routes:
 		t.Errorf("the open host: the upstream got %q", got)
 	}
 }
-
-// TestMethods: a method in small letters does not pass a rule about GET, over
-// HTTP/1.1 and HTTP/2. The tests of package gateway have the other rules.
-func TestMethods(t *testing.T) {
-	t.Parallel()
-	up := record(t)
-	g := start(t, people+app(up.url)+`
-routes:
-  - {match: /, upstream: app, auth: [none]}
-  - {match: GET /page, upstream: app, auth: [session]}
-  - {match: /read/, upstream: app, auth: [session], policy: {methods: [GET, HEAD]}}
-`)
-	session := g.signIn(g.stranger(), "bob").session
-	for _, method := range []string{"GET", "get", "gEt", "HEAD", "head"} {
-		g.send(t, method+" /page HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-		_, _ = g.raw2(t, field{":method", method}, field{":scheme", "https"}, field{":authority", "localhost"}, field{":path", "/page"})
-		up.none(t)
-	}
-	for method, passes := range map[string]bool{"GET": true, "HEAD": true, "POST": false, "get": false, "GETS": false, "GET\x00": false, "CONNECT": false} {
-		line := method + " /read/x HTTP/1.1"
-		g.send(t, line+"\r\nHost: localhost\r\nConnection: close\r\nCookie: "+session+"\r\n\r\n")
-		if got := up.all(); len(got) > 0 != passes || passes && got[0].line != line {
-			t.Errorf("%q reached the upstream as %q", line, got)
-		}
-	}
-	// No header changes the method of an own endpoint.
-	a := g.raw(t, "PUT /login HTTP/1.1\nHost: localhost\nX-HTTP-Method-Override: POST\nAuthorization: "+basicOf("bob:builder")+"\nContent-Length: 0\n\n")
-	if a.status != http.StatusMethodNotAllowed || cookieOf(a) != "" {
-		t.Errorf("PUT /login: %d, %q", a.status, cookieOf(a))
-	}
-}
