@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,16 +26,11 @@ func haproxy(t *testing.T, g *instance, send string) (https, plain string) {
 	for front, back := range map[string]string{https: authority(g.base), plain: authority(g.http)} {
 		config += fmt.Sprintf("listen port%s\n  bind %s\n  server gateway %s %s\n", front[strings.LastIndexByte(front, ':')+1:], front, back, send)
 	}
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(file, []byte(config), 0o600))
 	out := &lines{}
 	cmd := exec.Command(program(t, "haproxy"), "-db", "-f", file)
 	cmd.Stdout, cmd.Stderr = out, out
-	done, err := begin(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	done := must(begin(cmd))(t)
 	t.Cleanup(func() { stop(cmd, done) })
 	eventually(t, patience, "HAProxy", func() error {
 		conn, err := net.Dial("tcp", plain)
@@ -96,10 +90,7 @@ routes:
 			wantThrottled(t, near(two, basicService))
 			wantStatus(t, "beside a client that is throttled", near(one, basicService), http.StatusOK)
 			g.refusesHeaders(t)
-			redirect, err := g.through(plain, "127.0.0.4").Get(g.http + "/public")
-			if err != nil {
-				t.Fatal(err)
-			}
+			redirect := must(g.through(plain, "127.0.0.4").Get(g.http + "/public"))(t)
 			redirect.Body.Close()
 			if got := redirect.Header.Get("Location"); redirect.StatusCode != http.StatusPermanentRedirect || got != g.base+"/public" {
 				t.Errorf("listen.http: %d to %q", redirect.StatusCode, got)
@@ -114,7 +105,7 @@ routes:
 // WebSockets.
 func echoAddress(t *testing.T) (url string) {
 	t.Helper()
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return serve(t, func(w http.ResponseWriter, r *http.Request) {
 		address := r.Header.Get("X-Forwarded-For")
 		if r.Header.Get("Upgrade") == "" {
 			_, _ = io.WriteString(w, address) // an error shows at the client
@@ -128,9 +119,7 @@ func echoAddress(t *testing.T) (url string) {
 		defer socket.CloseNow()
 		_ = socket.Write(r.Context(), websocket.MessageText, []byte(address)) // an error shows at the client
 		_, _, _ = socket.Read(r.Context())                                    // until it is closed
-	}))
-	t.Cleanup(up.Close)
-	return up.URL
+	})
 }
 
 // refusesHeaders: the balancer must send a header, and others must not.
@@ -161,9 +150,7 @@ func (g *instance) stopsBehind(t *testing.T, c *http.Client, address string) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	conn, _, err := websocket.Dial(ctx, g.base+"/public", &websocket.DialOptions{HTTPClient: c})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer conn.CloseNow()
 	if _, got, err := conn.Read(ctx); string(got) != address || err != nil {
 		t.Errorf("X-Forwarded-For of a WebSocket is %q, %v", got, err)

@@ -3,7 +3,6 @@ package e2e
 import (
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -16,7 +15,7 @@ func limited(t *testing.T, limits string) (g *instance, began <-chan struct{}, f
 	t.Helper()
 	held, arrived := make(chan struct{}), make(chan struct{}, 1000)
 	finish = sync.OnceFunc(func() { close(held) })
-	up := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	up := serve(t, func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			arrived <- struct{}{}
 			select {
@@ -24,12 +23,11 @@ func limited(t *testing.T, limits string) (g *instance, began <-chan struct{}, f
 			case <-r.Context().Done():
 			}
 		}
-	}))
-	t.Cleanup(up.Close)
+	})
 	t.Cleanup(finish)
 	g = prepared(t)
 	g.within = []string{"sh", "-c", `ulimit -n 200 && exec "$@"`, "sh"}
-	g.configure(targets + app(up.URL) + limits)
+	g.configure(targets + app(up) + limits)
 	g.run()
 	return g, arrived, finish
 }
@@ -130,8 +128,8 @@ func TestInFlight(t *testing.T) {
 	wantStatus(t, "plain HTTP", g.plain(t, "127.0.0.1", "GET / HTTP/1.1\nHost: localhost\n\n"), http.StatusServiceUnavailable)
 	wantReady(t, g, "beside as many requests as allowed")
 	metrics := g.scrape(t)
-	if metrics["authgate_requests_in_flight{}"] != 3 || metrics[`authgate_connections{listener="https"}`] == 0 {
-		t.Errorf("the metrics have %v requests and %v connections", metrics["authgate_requests_in_flight{}"], metrics[`authgate_connections{listener="https"}`])
+	if metrics["authgate_requests_in_flight"] != 3 || metrics[`authgate_connections{listener="https"}`] == 0 {
+		t.Errorf("the metrics have %v requests and %v connections", metrics["authgate_requests_in_flight"], metrics[`authgate_connections{listener="https"}`])
 	}
 	finish()
 	for range cap(answers) {

@@ -20,9 +20,7 @@ const diskConfig = "store: {path: disk/authgate.db}\n" + people + "routes: [{mat
 func (g *instance) onSmallDisk(prepare string) (folder string) {
 	g.t.Helper()
 	folder = filepath.Join(g.dir, "data", "disk")
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		g.t.Fatal(err)
-	}
+	noError(g.t, os.MkdirAll(folder, 0o700))
 	g.within = []string{"unshare", "--map-root-user", "--mount", "sh", "-c", `mount -t tmpfs -o size=16m,mode=700 tmpfs "$0" && ` + prepare + ` exec "$@"`, folder}
 	return folder
 }
@@ -68,9 +66,7 @@ func TestSmallDisk(t *testing.T) {
 	}
 	g.staysUnready(t)
 
-	if err := os.Remove(rest); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Remove(rest))
 	until(t, "/readyz", func() bool { status, _ := g.ready(); return status == http.StatusOK })
 	if got := g.tryLogin(); got != http.StatusOK {
 		t.Errorf("a login when the gateway says that it is ready: %d", got)
@@ -86,12 +82,9 @@ func TestSmallDisk(t *testing.T) {
 // page more.
 func fillUp(t *testing.T, path string, free int64) {
 	t.Helper()
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(os.Create(path))(t)
 	defer f.Close()
-	size := int64(0)
+	size, err := int64(0), error(nil)
 	for err == nil {
 		var n int
 		n, err = f.Write(make([]byte, 4096))
@@ -100,9 +93,7 @@ func fillUp(t *testing.T, path string, free int64) {
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("the disk has taken %d bytes: %v", size, err)
 	}
-	if err := f.Truncate(size - free); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, f.Truncate(size-free))
 }
 
 // staysUnready checks readiness for three seconds, in which the gateway looks for
@@ -134,9 +125,7 @@ func TestStartOnFullDisk(t *testing.T) {
 	alice := g.signIn(g.stranger(), "alice")
 	g.signal(syscall.SIGTERM)
 	<-g.done
-	if err := errors.Join(os.Rename(disk, disk+".kept"), os.Mkdir(disk, 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(os.Rename(disk, disk+".kept"), os.Mkdir(disk, 0o700)))
 	g.within = fullDisk
 	g.launch("/healthz")
 	g.staysUnready(t)

@@ -68,9 +68,7 @@ func TestDocsBackup(t *testing.T) {
 	g.dir = filepath.Join(m.root, "etc/authgate")
 	data := filepath.Join(m.root, "var/lib/authgate")
 	for _, folder := range []string{g.dir, data, filepath.Join(m.root, "var/backups")} {
-		if err := os.MkdirAll(folder, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.MkdirAll(folder, 0o700))
 	}
 	g.ca = "../../var/lib/authgate/ca.pem"
 	g.configure("data_dir: " + data + "\n" + people + "routes: [{match: /secure, upstream: app, auth: [session, bearer]}]\n" + app(up.url))
@@ -116,10 +114,7 @@ func wantPrivate(t *testing.T, folder string) {
 		t.Fatalf("%s: %d files, %v", folder, len(entries), err)
 	}
 	for _, entry := range entries {
-		info, err := entry.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must(entry.Info())(t)
 		if info.Mode().Perm()&0o077 != 0 && !strings.HasPrefix(entry.Name(), "ca.pem") {
 			t.Errorf("%s/%s has mode %o", folder, entry.Name(), info.Mode().Perm())
 		}

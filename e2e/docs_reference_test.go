@@ -227,34 +227,18 @@ func TestDocsMetrics(t *testing.T) {
 func metricsOf(t *testing.T) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
-	cfg, err := config.Parse(filepath.Join(dir, "config.yaml"), []byte(complete(fragmentBase)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	cfg := must(config.Parse(filepath.Join(dir, "config.yaml"), []byte(complete(fragmentBase))))(t)
+	noError(t, os.MkdirAll(cfg.DataDir, 0o700))
 	memory := store.NewMemory(time.Now)
 	t.Cleanup(func() { _ = memory.Close() })
 	all, logger := described{labels: map[string]string{}}, slog.New(slog.DiscardHandler)
 	cfg.Listen = config.Listen{HTTPS: "127.0.0.1:0"}
-	g, err := gateway.New(gateway.Options{Config: cfg, Store: memory, Logger: logger, Registerer: all})
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificates, err := g.OpenCertificates()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := server.New(server.Options{Gateway: g, Certificates: certificates, Logger: logger, Now: time.Now, Registry: all}) // which registers some, too
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must(gateway.New(gateway.Options{Config: cfg, Store: memory, Logger: logger, Registerer: all}))(t)
+	certificates := must(g.OpenCertificates())(t)
+	s := must(server.New(server.Options{Gateway: g, Certificates: certificates, Logger: logger, Now: time.Now, Registry: all}))(t) // which registers some, too
 	stopped, stop := context.WithCancel(context.Background())
 	stop()
-	if err := s.Serve(stopped); err != nil { // closes what New has opened
-		t.Fatal(err)
-	}
+	noError(t, s.Serve(stopped)) // closes what New has opened
 	return all.labels
 }
 

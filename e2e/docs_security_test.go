@@ -48,9 +48,7 @@ func readPackages(t *testing.T) map[string]*sources {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return all
 }
 

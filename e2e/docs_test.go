@@ -176,10 +176,7 @@ func startDemo(t *testing.T) *demonstration {
 	})
 	d.cmd = exec.Command(filepath.Join(programs, "demo"))
 	d.cmd.Dir, d.cmd.Stderr = d.dir, d.log
-	var err error
-	if d.done, err = begin(d.cmd); err != nil {
-		t.Fatal(err)
-	}
+	d.done = must(begin(d.cmd))(t)
 	t.Cleanup(func() { stop(d.cmd, d.done) })
 	if err := await("http://127.0.0.1:"+d.ports["9090"]+"/readyz", d.done); err != nil {
 		t.Fatalf("the demonstration does not get ready: %v\n%s", err, d.log)
@@ -190,9 +187,7 @@ func startDemo(t *testing.T) *demonstration {
 func writeAll(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 }
 
@@ -420,9 +415,6 @@ func decodeYAML(t *testing.T, text string) map[string]any {
 
 func encodeYAML(t *testing.T, m map[string]any) string {
 	t.Helper()
-	text, err := yaml.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(yaml.Marshal(m))(t)
 	return string(text)
 }

@@ -22,9 +22,7 @@ import (
 func h2spec(t *testing.T, program, address string, patience int) (ran int, failed []string) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	file := filepath.Join(t.TempDir(), "report.xml")
 	// The exit status is 1 when a test fails. The report says which.
 	output, _ := exec.Command(program, "-h", host, "-p", port, "-t", "-k", "-o", strconv.Itoa(patience), "-j", file).CombinedOutput()
@@ -40,9 +38,7 @@ func h2spec(t *testing.T, program, address string, patience int) (ran int, faile
 			Errors   []*string `xml:"error"`
 		} `xml:"testsuite>testcase"`
 	}
-	if err := xml.Unmarshal(raw, &report); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, xml.Unmarshal(raw, &report))
 	for _, c := range report.Cases {
 		if len(c.Failures)+len(c.Errors) > 0 {
 			failed = append(failed, c.Section+": "+c.Name)

@@ -60,7 +60,7 @@ func TestLoginFlood(t *testing.T) {
 		behind = max(behind, checked.Load()-before)
 		return asked >= 50 && refused.Load() >= guessers && checked.Load() >= 20
 	})
-	memory := g.scrape(t)["process_resident_memory_bytes{}"]
+	memory := g.scrape(t)["process_resident_memory_bytes"]
 	close(over)
 	g.kill() // otherwise the last logins wait for their turn
 	flood.Wait()

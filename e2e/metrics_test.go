@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -9,35 +10,17 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 )
 
-// scrape reads the metrics: series like name{a="b",c="d"} and their values. The
-// value of a histogram is the number of observations.
+// scrape reads the metrics: series like name{a="b",c="d"} and their values.
 func (g *instance) scrape(t testing.TB) map[string]float64 {
 	t.Helper()
-	response, err := http.Get(g.adm + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(http.Get(g.adm + "/metrics"))(t)
 	defer response.Body.Close()
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
 	all := map[string]float64{}
-	for name, family := range families {
-		for _, m := range family.GetMetric() {
-			var labels []string
-			for _, l := range m.GetLabel() {
-				labels = append(labels, l.GetName()+"="+strconv.Quote(l.GetValue()))
-			}
-			slices.Sort(labels)
-			value := m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
-			all[name+"{"+strings.Join(labels, ",")+"}"] = value
+	for line := range strings.Lines(string(must(io.ReadAll(response.Body))(t))) {
+		if value := strings.LastIndexByte(line, ' '); !strings.HasPrefix(line, "#") {
+			all[line[:value]] = must(strconv.ParseFloat(strings.TrimSpace(line[value:]), 64))(t)
 		}
 	}
 	return all

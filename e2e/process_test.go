@@ -115,9 +115,7 @@ func (g *instance) configure(config string) {
 func (g *instance) write(name, content string) {
 	g.t.Helper()
 	path := filepath.Join(g.dir, name)
-	if err := errors.Join(os.WriteFile(path+".new", []byte(content), 0o600), os.Rename(path+".new", path)); err != nil {
-		g.t.Fatal(err)
-	}
+	noError(g.t, errors.Join(os.WriteFile(path+".new", []byte(content), 0o600), os.Rename(path+".new", path)))
 }
 
 // person is a line of an accounts file.
@@ -145,10 +143,7 @@ func (g *instance) launch(path string) {
 	args := append(slices.Clone(g.within), filepath.Join(programs, "authgate"), "serve", "--config", filepath.Join(g.dir, "config.yaml"))
 	g.cmd = exec.Command(args[0], args[1:]...)
 	g.cmd.Stderr = g.log
-	var err error
-	if g.done, err = begin(g.cmd); err != nil {
-		g.t.Fatal(err)
-	}
+	g.done = must(begin(g.cmd))(g.t)
 	cmd, done := g.cmd, g.done
 	g.t.Cleanup(func() {
 		stop(cmd, done)
@@ -227,19 +222,14 @@ func until(t testing.TB, what string, come func() bool) {
 // signal sends a signal to the process.
 func (g *instance) signal(s syscall.Signal) {
 	g.t.Helper()
-	if err := g.cmd.Process.Signal(s); err != nil {
-		g.t.Fatal(err)
-	}
+	noError(g.t, g.cmd.Process.Signal(s))
 }
 
 // client returns a client with a cookie jar that trusts the gateway's CA and
 // follows no redirects.
 func (g *instance) client() *http.Client {
 	g.t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	jar := must(cookiejar.New(nil))(g.t)
 	transport := &http.Transport{ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 64, DisableCompression: true}
 	if strings.HasPrefix(g.base, "https:") {
 		transport.TLSClientConfig = g.tls()
@@ -253,10 +243,7 @@ func (g *instance) client() *http.Client {
 
 func (g *instance) tls() *tls.Config {
 	g.t.Helper()
-	ca, err := os.ReadFile(filepath.Join(g.dir, g.ca))
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	ca := must(os.ReadFile(filepath.Join(g.dir, g.ca)))(g.t)
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(ca) {
 		g.t.Fatalf("%s holds no certificate", g.ca)
@@ -297,4 +284,20 @@ func (g *instance) try(c *http.Client, method, path, body string, headers ...str
 	defer response.Body.Close()
 	content, err := io.ReadAll(response.Body)
 	return answer{status: response.StatusCode, header: response.Header, body: string(content)}, err
+}
+
+// must returns the value of a call, or fails the test: must(f())(t).
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noError(t, err)
+		return value
+	}
+}
+
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -75,16 +75,10 @@ func eventually(t testing.TB, limit time.Duration, what string, check func() err
 // handler that wrap returns, if not nil, serves in its place.
 func startDemoProvider(t testing.TB, configure func(issuer string) (provider.Client, *http.Client), wrap func(*provider.Provider) http.Handler) {
 	t.Helper()
-	listener, err := provider.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(provider.Listen("127.0.0.1:0"))(t)
 	issuer := "http://" + listener.Addr().String()
 	client, caller := configure(issuer)
-	p, err := provider.New(provider.Options{Issuer: issuer, Clients: []provider.Client{client}, HTTPClient: caller})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(provider.New(provider.Options{Issuer: issuer, Clients: []provider.Client{client}, HTTPClient: caller}))(t)
 	handler := http.Handler(p)
 	if wrap != nil {
 		handler = wrap(p)
@@ -103,10 +97,7 @@ func startDemoProvider(t testing.TB, configure func(issuer string) (provider.Cli
 // 19 MiB and some work to check.
 func costlyHash(t testing.TB, plain string) string {
 	t.Helper()
-	hash, err := password.New(plain)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hash := must(password.New(plain))(t)
 	return hash
 }
 

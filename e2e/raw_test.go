@@ -24,10 +24,7 @@ func (g *instance) dial(t testing.TB, protocol string) *tls.Conn {
 	t.Helper()
 	config := g.tls()
 	config.NextProtos = []string{protocol}
-	conn, err := tls.Dial("tcp", authority(g.base), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(tls.Dial("tcp", authority(g.base), config))(t)
 	t.Cleanup(func() { conn.Close() })
 	limit(t, conn)
 	return conn
@@ -36,9 +33,7 @@ func (g *instance) dial(t testing.TB, protocol string) *tls.Conn {
 // limit sets the time limit of a connection.
 func limit(t testing.TB, conn net.Conn) {
 	t.Helper()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, conn.SetDeadline(time.Now().Add(patience)))
 }
 
 // raw sends text over HTTP/1.1 and reads one answer. It sends CRLF for each line
@@ -90,9 +85,7 @@ func (g *instance) raw2(t testing.TB, fields ...field) (int, error) {
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
 	for _, f := range fields {
-		if err := encoder.WriteField(hpack.HeaderField{Name: f.name, Value: f.value}); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, encoder.WriteField(hpack.HeaderField{Name: f.name, Value: f.value}))
 	}
 	framer := http2.NewFramer(conn, conn)
 	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
@@ -100,9 +93,7 @@ func (g *instance) raw2(t testing.TB, fields ...field) (int, error) {
 	err = errors.Join(err, framer.WriteSettings(), framer.WriteHeaders(http2.HeadersFrameParam{
 		StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true,
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for {
 		frame, err := framer.ReadFrame()
 		if err != nil {

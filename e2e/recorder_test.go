@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/http/httputil"
 	"net/textproto"
 	"slices"
@@ -42,10 +44,7 @@ func record(t testing.TB) *recorder {
 // It and its connections end with the test.
 func listen(t testing.TB, serve func(net.Conn)) (url string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var serving sync.WaitGroup
 	var conns sync.Map
 	serving.Go(func() {
@@ -70,6 +69,14 @@ func listen(t testing.TB, serve func(net.Conn)) (url string) {
 		serving.Wait()
 	})
 	return "http://" + l.Addr().String()
+}
+
+// serve starts an upstream that ends with the test.
+func serve(t testing.TB, handler http.HandlerFunc) (url string) {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 // serve answers the requests of a connection until it ends.

@@ -194,10 +194,7 @@ func (g *instance) plain(t testing.TB, from, text string) answer {
 func (g *instance) dialPlain(t testing.TB, from string) net.Conn {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-	conn, err := dialer.DialContext(t.Context(), "tcp", authority(g.http))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(dialer.DialContext(t.Context(), "tcp", authority(g.http)))(t)
 	t.Cleanup(func() { conn.Close() })
 	return conn
 }

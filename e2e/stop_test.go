@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"syscall"
@@ -108,17 +107,13 @@ func paced(t *testing.T, c *http.Client) *http.Client {
 func TestStopSlowReaders(t *testing.T) {
 	t.Parallel()
 	body := bytes.Repeat([]byte("0123456789"), 250_000) // the system takes it all at once
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) }))
-	t.Cleanup(up.Close)
-	g := start(t, targets+app(up.URL)+"shutdown_delay: 5s\nshutdown_timeout: 60s\n")
+	up := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) })
+	g := start(t, targets+app(up)+"shutdown_delay: 5s\nshutdown_timeout: 60s\n")
 	var answers []*http.Response
 	request := func() {
 		t.Helper()
 		for _, c := range []*http.Client{paced(t, g.stranger()), paced(t, g.stranger11())} {
-			answer, err := c.Get(g.base + "/large")
-			if err != nil {
-				t.Fatal(err)
-			}
+			answer := must(c.Get(g.base + "/large"))(t)
 			t.Cleanup(func() { answer.Body.Close() })
 			answers = append(answers, answer)
 		}
@@ -194,10 +189,7 @@ var idleClients = []func(t *testing.T, g *instance){
 // connect opens a connection and sends nothing.
 func (g *instance) connect(t *testing.T, url string) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", authority(url))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(net.Dial("tcp", authority(url)))(t)
 	t.Cleanup(func() { conn.Close() })
 	return conn
 }
@@ -224,17 +216,13 @@ func (g *instance) greet(t *testing.T) {
 		s, ok := f.(*http2.SettingsFrame)
 		acknowledged = ok && s.IsAck()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 }
 
 // drip sends text, and then a byte each second until that fails.
 func drip(t *testing.T, conn net.Conn, text string) {
 	t.Helper()
-	if _, err := io.WriteString(conn, text); err != nil {
-		t.Fatal(err)
-	}
+	must(io.WriteString(conn, text))(t)
 	go func() {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()

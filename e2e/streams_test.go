@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,7 +25,7 @@ type streamUpstream struct {
 func serveStreams(t *testing.T) *streamUpstream {
 	t.Helper()
 	up := &streamUpstream{}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	up.url = serve(t, func(w http.ResponseWriter, r *http.Request) {
 		up.inFlight.Add(1)
 		defer up.inFlight.Add(-1)
 		if r.Header.Get("Upgrade") == "" {
@@ -48,9 +47,7 @@ func serveStreams(t *testing.T) *streamUpstream {
 			up.messages.Store(string(message), true)
 			_ = conn.Write(r.Context(), websocket.MessageText, message) // Read reports the end
 		}
-	}))
-	t.Cleanup(server.Close)
-	up.url = server.URL
+	})
 	return up
 }
 
@@ -65,15 +62,9 @@ func (up *streamUpstream) end(t *testing.T, g *instance, name, value string, log
 	ended := make(chan error, streamsOpened) // nil if the stream ended as it should
 	for protocol, c := range clients {
 		c.Timeout = 0
-		q, err := http.NewRequestWithContext(ctx, "GET", g.base+"/download", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must(http.NewRequestWithContext(ctx, "GET", g.base+"/download", nil))(t)
 		q.Header.Set(name, value)
-		answer, err := c.Do(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must(c.Do(q))(t)
 		defer answer.Body.Close()
 		if n, err := io.CopyN(io.Discard, answer.Body, 10); answer.StatusCode != http.StatusOK || err != nil {
 			t.Fatalf("%s: %d, %d bytes, %v", protocol, answer.StatusCode, n, err)
@@ -92,9 +83,7 @@ func (up *streamUpstream) end(t *testing.T, g *instance, name, value string, log
 	}
 	defer socket.CloseNow()
 	early, late := "early "+value, "late "+value
-	if err := socket.Write(ctx, websocket.MessageText, []byte(early)); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, socket.Write(ctx, websocket.MessageText, []byte(early)))
 	if _, echoed, err := socket.Read(ctx); err != nil || string(echoed) != early {
 		t.Fatalf("%q, %v", echoed, err)
 	}

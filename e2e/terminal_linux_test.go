@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -23,19 +22,11 @@ type terminal struct {
 
 func openTerminal(t *testing.T) *terminal {
 	t.Helper()
-	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must(os.OpenFile("/dev/ptmx", os.O_RDWR, 0))(t)
 	t.Cleanup(func() { keys.Close() })
-	number, err := unix.IoctlGetUint32(int(keys.Fd()), unix.TIOCGPTN)
-	if err := errors.Join(err, unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0)); err != nil { // it is locked at first
-		t.Fatal(err)
-	}
-	line, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	number := must(unix.IoctlGetUint32(int(keys.Fd()), unix.TIOCGPTN))(t)
+	noError(t, unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0)) // it is locked at first
+	line := must(os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0))(t)
 	t.Cleanup(func() { line.Close() })
 	term := &terminal{keys: keys, line: line}
 	go func() { _, _ = io.Copy(&term.screen, keys) }() // ends with the terminal
@@ -45,10 +36,7 @@ func openTerminal(t *testing.T) *terminal {
 // echo reports whether typing is shown.
 func (term *terminal) echo(t *testing.T) bool {
 	t.Helper()
-	state, err := unix.IoctlGetTermios(int(term.line.Fd()), unix.TCGETS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	state := must(unix.IoctlGetTermios(int(term.line.Fd()), unix.TCGETS))(t)
 	return state.Lflag&unix.ECHO != 0
 }
 
@@ -63,16 +51,11 @@ func TestHashPasswordOnTerminal(t *testing.T) {
 		cmd := exec.Command(filepath.Join(programs, "authgate"), "hash-password")
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = term.line, &stdout, term.line
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-		ended, err := begin(cmd)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ended := must(begin(cmd))(t)
 		t.Cleanup(func() { stop(cmd, ended) })
 		for _, asked := range []struct{ question, answer string }{{"Password: ", plain}, {"Again: ", again}} {
 			until(t, asked.question, func() bool { return strings.HasSuffix(term.screen.String(), asked.question) && !term.echo(t) })
-			if _, err := io.WriteString(term.keys, asked.answer+"\n"); err != nil {
-				t.Fatal(err)
-			}
+			must(io.WriteString(term.keys, asked.answer+"\n"))(t)
 		}
 		<-ended
 		if strings.Contains(term.screen.String(), "horse") || !term.echo(t) {

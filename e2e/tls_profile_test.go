@@ -20,9 +20,7 @@ func TestTLSProfile(t *testing.T) {
 	t.Parallel()
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	ecKey, err2 := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(err, err2))
 	for kind, key := range map[string]crypto.Signer{"RSA": rsaKey, "ECDSA": ecKey} {
 		g := prepared(t)
 		g.ca = "cert.pem"

@@ -14,10 +14,7 @@ import (
 func publicKey(t *testing.T, jwk map[string]string) *rsa.PublicKey {
 	t.Helper()
 	number := func(member string) *big.Int {
-		bytes, err := base64.RawURLEncoding.DecodeString(jwk[member])
-		if err != nil {
-			t.Fatal(err)
-		}
+		bytes := must(base64.RawURLEncoding.DecodeString(jwk[member]))(t)
 		return new(big.Int).SetBytes(bytes)
 	}
 	return &rsa.PublicKey{N: number("n"), E: int(number("e").Int64())}

@@ -15,10 +15,7 @@ import (
 // do.
 func landings(t *testing.T, page string, addresses []string) []string {
 	t.Helper()
-	question, err := json.Marshal(map[string]any{"page": page, "addresses": addresses})
-	if err != nil {
-		t.Fatal(err)
-	}
+	question := must(json.Marshal(map[string]any{"page": page, "addresses": addresses}))(t)
 	cmd := exec.CommandContext(t.Context(), "node", "--eval", `
 		const { page, addresses } = JSON.parse(require("fs").readFileSync(0, "utf8"));
 		console.log(JSON.stringify(addresses.map((address) => {

@@ -27,23 +27,12 @@ func compose(t *testing.T) (folder string) {
 	t.Helper()
 	copied := t.TempDir()
 	folder = filepath.Join(copied, composeFolder)
-	if err := os.CopyFS(folder, os.DirFS(shipped+"/compose")); err != nil {
-		t.Fatal(err)
-	}
-	modes(t, folder, func(path string, mode fs.FileMode) {
-		mode &= 0o700
-		if path == folder {
-			mode = 0o755 // the README changes that
-		}
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
-	})
+	noError(t, os.CopyFS(folder, os.DirFS(shipped+"/compose")))
 	script := regexp.MustCompile("(?s)```sh\n(cd " + composeFolder + "\n.*?)```").FindStringSubmatch(read(t, shipped+"/README.md"))
 	if script == nil {
 		t.Fatal("the README does not say how to make the files")
 	}
-	sh := exec.CommandContext(t.Context(), "sh", "-eu", "-c", "umask 077\n"+script[1])
+	sh := exec.CommandContext(t.Context(), "sh", "-eu", "-c", "chmod -R go-rwx .\nchmod 755 "+composeFolder+"\numask 077\n"+script[1]) // the README changes 755
 	sh.Dir = copied
 	if out, err := sh.CombinedOutput(); err != nil {
 		t.Fatalf("%s\n%v\n%s", script[1], err, out)
@@ -51,28 +40,12 @@ func compose(t *testing.T) (folder string) {
 	return folder
 }
 
-// modes calls do for each file and folder in a folder.
-func modes(t *testing.T, folder string, do func(path string, mode fs.FileMode)) {
-	t.Helper()
-	if err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil {
-			var info fs.FileInfo
-			if info, err = entry.Info(); err == nil {
-				do(path, info.Mode())
-			}
-		}
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestComposeFiles checks that the users of the containers can read what is mounted,
 // and that other users of the machine cannot.
 func TestComposeFiles(t *testing.T) {
 	folder := compose(t)
-	if info, err := os.Stat(folder); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("the folder is open to others: %v, %v", info.Mode(), err)
+	if info := must(os.Stat(folder))(t); info.Mode().Perm() != 0o700 {
+		t.Errorf("the folder is open to others: %v", info.Mode())
 	}
 	mounted := []string{folder + "/secrets"}
 	for _, s := range load(t, folder).Services {
@@ -83,11 +56,14 @@ func TestComposeFiles(t *testing.T) {
 		}
 	}
 	for _, source := range mounted {
-		modes(t, source, func(path string, mode fs.FileMode) {
+		noError(t, filepath.WalkDir(source, func(path string, entry fs.DirEntry, err error) error {
+			noError(t, err)
+			mode := must(entry.Info())(t).Mode()
 			if want := map[bool]fs.FileMode{true: 0o055, false: 0o044}[mode.IsDir()]; mode&0o077 != want {
 				t.Errorf("%s has the mode %v", path, mode)
 			}
-		})
+			return nil
+		}))
 	}
 }
 
@@ -113,14 +89,8 @@ func load(t *testing.T, folder string) *types.Project {
 	var warnings bytes.Buffer
 	logrus.SetOutput(&warnings)
 	defer logrus.SetOutput(os.Stderr)
-	options, err := cli.NewProjectOptions(nil, cli.WithWorkingDirectory(folder), cli.WithEnvFiles(), cli.WithDotEnv, cli.WithDefaultConfigPath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	project, err := options.LoadProject(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	options := must(cli.NewProjectOptions(nil, cli.WithWorkingDirectory(folder), cli.WithEnvFiles(), cli.WithDotEnv, cli.WithDefaultConfigPath))(t)
+	project := must(options.LoadProject(t.Context()))(t)
 	if warnings.Len() > 0 {
 		t.Errorf("docker compose warns:\n%s", &warnings)
 	}

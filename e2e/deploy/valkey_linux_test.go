@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"authgate/e2e/redistest"
+	"authgate/gateway/logtest"
 	"authgate/gateway/porttest"
 	"authgate/gateway/store"
 	"authgate/gateway/store/redisstore"
@@ -25,7 +26,7 @@ type valkey struct {
 	bin     string // the folder of the programs
 	script  string
 	cmd     *exec.Cmd
-	log     string // the file of its log
+	log     logtest.Buffer
 }
 
 // newValkey returns a server that script starts on m. The test uses a user that the
@@ -33,15 +34,12 @@ type valkey struct {
 func newValkey(m *machine, script string) *valkey {
 	m.t.Helper()
 	v := &valkey{m: m, address: porttest.Address(m.t), bin: m.t.TempDir(), script: script}
-	v.log = filepath.Join(v.bin, "log")
 	_, port, _ := net.SplitHostPort(v.address)
 	for name, line := range map[string]string{
 		"valkey-server": `exec redis-server --bind 127.0.0.1 --port ` + port + ` --user inspector on nopass "~*" +@all "$@"`,
 		"valkey-cli":    `exec redis-cli -p ` + port + ` "$@"`,
 	} {
-		if err := os.WriteFile(filepath.Join(v.bin, name), []byte("#!/bin/sh\n"+line+"\n"), 0o700); err != nil {
-			m.t.Fatal(err)
-		}
+		noError(m.t, os.WriteFile(filepath.Join(v.bin, name), []byte("#!/bin/sh\n"+line+"\n"), 0o700))
 	}
 	return v
 }
@@ -58,19 +56,12 @@ func (v *valkey) start() {
 	v.m.t.Helper()
 	v.m.file(v.script, v.m.place(read(v.m.t, v.m.root+v.script)))
 	v.cmd = v.command("sh", v.script)
-	log, err := os.OpenFile(v.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		v.m.t.Fatal(err)
-	}
-	defer log.Close()
-	v.cmd.Stdout, v.cmd.Stderr = log, log
+	v.cmd.Stdout, v.cmd.Stderr = &v.log, &v.log
 	v.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := v.cmd.Start(); err != nil {
-		v.m.t.Fatal(err)
-	}
+	noError(v.m.t, v.cmd.Start())
 	redistest.Eventually(v.m.t, redistest.Patience, "an answer of the server", func() error {
 		if got := v.ask("PING"); got != "PONG" {
-			return fmt.Errorf("%q; its log:\n%s", got, read(v.m.t, v.log))
+			return fmt.Errorf("%q; its log:\n%s", got, &v.log)
 		}
 		return nil
 	})
@@ -159,7 +150,7 @@ func (v *valkey) checkStore(gateway *machine) {
 		mine.Put(ctx, "taken", []byte("3"), later),
 		mine.Delete(ctx, "absent"),
 	); err != nil {
-		t.Errorf("a gateway cannot use the store: %v\n%s", err, read(v.m.t, v.log))
+		t.Errorf("a gateway cannot use the store: %v\n%s", err, &v.log)
 	}
 	if value, err := mine.Take(ctx, "taken"); err != nil || string(value) != "3" {
 		t.Errorf("a gateway takes %q, %v", value, err)
@@ -191,10 +182,7 @@ func (v *valkey) checkStore(gateway *machine) {
 
 func (v *valkey) open(options redisstore.Options) *redisstore.Store {
 	v.m.t.Helper()
-	s, err := redisstore.Open(v.m.t.Context(), options)
-	if err != nil {
-		v.m.t.Fatal(err)
-	}
+	s := must(redisstore.Open(v.m.t.Context(), options))(v.m.t)
 	v.m.t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -226,9 +214,7 @@ func TestValkeyPassword(t *testing.T) {
 		}
 		v := newValkey(m, "/etc/valkey/start.sh")
 		started := filepath.Join(v.bin, "started")
-		if err := os.WriteFile(filepath.Join(v.bin, "valkey-server"), []byte("#!/bin/sh\ntouch "+started+"\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(v.bin, "valkey-server"), []byte("#!/bin/sh\ntouch "+started+"\n"), 0o700))
 		m.file(v.script, m.place(read(t, m.root+v.script)))
 		out, err := v.command("sh", v.script).CombinedOutput()
 		if _, found := os.Stat(started); err == nil || found == nil {
