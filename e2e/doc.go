@@ -16,7 +16,7 @@
 //	process_test.go    instance: one gateway with its configuration, log and clients; start it here
 //	people_test.go     accounts, logins and clients without cookies
 //	recorder_test.go   recorder: an upstream that records requests byte for byte
-//	raw_test.go        requests that no HTTP library sends
+//	raw_test.go        requests that no HTTP library sends; token_test.go makes tokens
 //	scripts_test.go    the commands of the scripts in testdata
 //
 // # Stories and where they are
@@ -32,7 +32,7 @@
 //	stop, streams, descriptors, timeout    connections, from the client to the upstream
 //	balancer, cgi, h2spec, whatwg    HAProxy, CGI servers, the suite for HTTP/2, the URL parser of browsers
 //	disk               a disk that is full
-//	log, metrics, throttle, login_flood, terminal, token    what operators see and set
+//	log, metrics, throttle, login_flood, terminal    what operators see and set
 //	docs_*             the documents: links, options, commands, names of tests
 //
 // Packages beside this one:

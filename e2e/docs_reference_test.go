@@ -32,30 +32,18 @@ import (
 // These tests compare what the documents name with what there is: keys and
 // their defaults, metrics with their labels, files, targets of the Makefile.
 
-// row is a row of a table about keys.
-type row struct{ key, fallback string }
-
+// tableRow matches a row of a table about keys: the key and its default.
 var tableRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (.*?) \\|")
-
-// rows are the tables of configuration.md.
-func rows(doc *document) []row {
-	var all []row
-	for _, found := range tableRow.FindAllStringSubmatch(doc.prose, -1) {
-		all = append(all, row{found[1], found[2]})
-	}
-	return all
-}
 
 // TestDocsKeys checks that configuration.md has every key and no other.
 func TestDocsKeys(t *testing.T) {
 	t.Parallel()
-	doc := documents(t)["docs/configuration.md"]
 	keys := keysOf("", reflect.TypeFor[config.Config]())
 	named := map[string]bool{}
-	for _, r := range rows(doc) {
-		named[r.key] = true
-		if !slices.ContainsFunc(keys, func(key string) bool { return key == r.key || strings.HasPrefix(key, r.key+".") }) {
-			t.Errorf("docs/configuration.md has the key %s, which does not exist", r.key)
+	for _, row := range tableRow.FindAllStringSubmatch(documents(t)["docs/configuration.md"].prose, -1) {
+		named[row[1]] = true
+		if !slices.ContainsFunc(keys, func(key string) bool { return key == row[1] || strings.HasPrefix(key, row[1]+".") }) {
+			t.Errorf("docs/configuration.md has the key %s, which does not exist", row[1])
 		}
 	}
 	for _, key := range keys {
@@ -100,13 +88,13 @@ func TestDocsDefaults(t *testing.T) {
 	t.Parallel()
 	short, long := decodeYAML(t, complete(fragmentBase)), decodeYAML(t, complete(fragmentBase))
 	given := 0
-	for _, r := range rows(documents(t)["docs/configuration.md"]) {
-		if span := codeSpan.FindStringSubmatch(r.fallback); span != nil && span[0] == r.fallback {
+	for _, row := range tableRow.FindAllStringSubmatch(documents(t)["docs/configuration.md"].prose, -1) {
+		if span := codeSpan.FindStringSubmatch(row[2]); span != nil && span[0] == row[2] {
 			var value any
 			if err := yaml.Unmarshal([]byte(span[1]), &value); err != nil {
-				t.Errorf("the default of %s: %v", r.key, err)
+				t.Errorf("the default of %s: %v", row[1], err)
 			}
-			set(long, r.key, value)
+			set(long, row[1], value)
 			given++
 		}
 	}

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"net/http"
@@ -101,36 +100,5 @@ func TestResponses(t *testing.T) {
 				t.Errorf("%s by %s: %s, expected %s", want.method, protocol, got, want.summary)
 			}
 		}
-	}
-}
-
-// TestContinue: the gateway sends 100 (Continue) after it has let the request
-// through (RFC 9110, section 10.1.1).
-func TestContinue(t *testing.T) {
-	t.Parallel()
-	up := record(t)
-	g := start(t, people+app(up.url)+"routes: [{match: /, upstream: app, auth: [none]}, {match: /private, upstream: app, auth: [basic]}]\n")
-	const head = " HTTP/1.1\nHost: localhost\nExpect: 100-continue\nContent-Length: 4\n\n"
-	if a := g.raw(t, "POST /private"+head); a.status != http.StatusUnauthorized {
-		t.Errorf("without a credential: %d", a.status)
-	}
-	up.none(t)
-	conn := g.dial(t, "http/1.1")
-	in := bufio.NewReader(conn)
-	for _, part := range []struct {
-		text string
-		want int
-	}{{crlf("POST /" + head), http.StatusContinue}, {"body", http.StatusOK}} {
-		must(io.WriteString(conn, part.text))(t)
-		a, err := readAnswer(in)
-		for err == nil && a.status == http.StatusContinue && part.want == http.StatusOK { // the upstream may say it too
-			a, err = readAnswer(in)
-		}
-		if err != nil || a.status != part.want {
-			t.Fatalf("after %q: %d, %v", part.text, a.status, err)
-		}
-	}
-	if got := up.one(t).body; got != "body" {
-		t.Errorf("the upstream got %q", got)
 	}
 }

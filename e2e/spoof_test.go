@@ -64,30 +64,30 @@ type asker struct {
 
 func askers(alice, bob signIn) []asker {
 	local := func(user, mechanism, roles string) map[string]string {
-		return map[string]string{
+		identity := map[string]string{
 			"X-Auth-User": user, "X-Auth-Subject": "local:" + user, "X-Auth-Roles": roles, "X-Auth-Mechanism": mechanism, "X-Auth-Provider": "local",
 		}
-	}
-	named := func(identity map[string]string) map[string]string {
-		identity["X-Auth-Name"], identity["X-Auth-Email"] = "Alice Example", "alice@example.org"
+		if user == "alice" { // bob has no name and no address
+			identity["X-Auth-Name"], identity["X-Auth-Email"] = "Alice Example", "alice@example.org"
+		}
 		return identity
 	}
-	service := map[string]string{"X-Auth-User": "service", "X-Auth-Subject": "basic:service", "X-Auth-Mechanism": "basic", "X-Auth-Provider": "basic"}
-	renamed := func(user, roles string) map[string]string {
-		return map[string]string{"Remote-User": user, "X-Who.Subject": "local:" + user, "Groups": roles, "X-Auth-Provider": "local"}
-	}
-	aliceRenamed := renamed("alice", "user,admin")
-	aliceRenamed["X_Mail"] = "alice@example.org"
 	return []asker{
 		{"/public", "X-Nothing: 1", nil},
 		{"/public", "Cookie: " + alice.session, nil},
-		{"/basic", "Authorization: " + basicService, service},
-		{"/session", "Cookie: " + alice.session, named(local("alice", "session", "user,admin"))},
-		{"/session", "Cookie: " + bob.session, local("bob", "session", "user")}, // bob has no name and no address
-		{"/bearer", "Authorization: " + alice.access, named(local("alice", "bearer", "user,admin"))},
+		{"/basic", "Authorization: " + basicService, map[string]string{
+			"X-Auth-User": "service", "X-Auth-Subject": "basic:service", "X-Auth-Mechanism": "basic", "X-Auth-Provider": "basic",
+		}},
+		{"/session", "Cookie: " + alice.session, local("alice", "session", "user,admin")},
+		{"/session", "Cookie: " + bob.session, local("bob", "session", "user")},
+		{"/bearer", "Authorization: " + alice.access, local("alice", "bearer", "user,admin")},
 		{"/kept", "Authorization: " + bob.access, local("bob", "bearer", "user")},
-		{"/renamed", "Cookie: " + alice.session, aliceRenamed},
-		{"/renamed", "Cookie: " + bob.session, renamed("bob", "user")},
+		{"/renamed", "Cookie: " + alice.session, map[string]string{
+			"Remote-User": "alice", "X-Who.Subject": "local:alice", "X_Mail": "alice@example.org", "Groups": "user,admin", "X-Auth-Provider": "local",
+		}},
+		{"/renamed", "Cookie: " + bob.session, map[string]string{
+			"Remote-User": "bob", "X-Who.Subject": "local:bob", "Groups": "user", "X-Auth-Provider": "local",
+		}},
 		{"/renamed/public", "X-Nothing: 1", nil},
 	}
 }

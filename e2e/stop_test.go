@@ -12,8 +12,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/net/http2"
 )
 
 // Tests of package server have the rules of a stop and its times. These have
@@ -178,7 +176,6 @@ var idleClients = []func(t *testing.T, g *instance){
 	func(t *testing.T, g *instance) { g.connect(t, g.adm) },
 	func(t *testing.T, g *instance) { g.dial(t, "http/1.1") },
 	func(t *testing.T, g *instance) { g.dial(t, "h2") },
-	func(t *testing.T, g *instance) { g.greet(t) },
 	func(t *testing.T, g *instance) { g.status(g.stranger(), "GET", "/") },
 	func(t *testing.T, g *instance) { g.requested(t, g.dial(t, "http/1.1")) },
 	func(t *testing.T, g *instance) { drip(t, g.connect(t, g.base), "\x16\x03\x01\x02\x00\x01") },
@@ -201,22 +198,6 @@ func (g *instance) requested(t *testing.T, conn net.Conn) net.Conn {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	return conn
-}
-
-// greet begins HTTP/2 and reads up to the acknowledgement of its settings.
-func (g *instance) greet(t *testing.T) {
-	t.Helper()
-	conn := g.dial(t, "h2")
-	framer := http2.NewFramer(conn, conn)
-	_, err := io.WriteString(conn, http2.ClientPreface)
-	err = errors.Join(err, framer.WriteSettings())
-	for acknowledged := false; err == nil && !acknowledged; {
-		var f http2.Frame
-		f, err = framer.ReadFrame()
-		s, ok := f.(*http2.SettingsFrame)
-		acknowledged = ok && s.IsAck()
-	}
-	noError(t, err)
 }
 
 // drip sends text, and then a byte each second until that fails.

@@ -121,9 +121,13 @@ func (m *machine) validate(path string, env []string) (output string, err error)
 	return string(out), err
 }
 
-// configuration returns the configuration at path, which the real program must accept.
+// configuration returns the configuration at path, which the real program must accept,
+// and which must hold no secret.
 func (m *machine) configuration(path string, env ...string) *config.Config {
 	m.t.Helper()
+	if found := secretInside.FindString(read(m.t, m.root+path)); found != "" {
+		m.t.Errorf("the configuration holds a secret: %s", found)
+	}
 	if out, err := m.validate(path, env); err != nil {
 		m.t.Fatalf("the configuration is not valid: %v\n%s", err, out)
 	}
@@ -170,14 +174,6 @@ func read(t *testing.T, path string) string {
 
 // secretInside matches a secret in a configuration.
 var secretInside = regexp.MustCompile(`(?m)^.*\b(secret|password|encryption_key|password_hash|client_secret):.*$`)
-
-// checkSecrets checks that a configuration holds no secret.
-func checkSecrets(t *testing.T, text string) {
-	t.Helper()
-	if found := secretInside.FindString(text); found != "" {
-		t.Errorf("the configuration holds a secret: %s", found)
-	}
-}
 
 // checkShared checks that instances which come and go share everything that lasts.
 func checkShared(t *testing.T, cfg *config.Config) {
