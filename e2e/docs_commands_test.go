@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -19,7 +20,7 @@ import (
 // tests, subtests, scripts and fuzz targets exist.
 func TestDocsCommands(t *testing.T) {
 	t.Parallel()
-	docs, packages, makefile := documents(t), readPackages(t), readFile(t, "../Makefile")
+	docs, packages, makefile := documents(t), testPackages(t), readFile(t, "../Makefile")
 	for _, name := range []string{"README.md", "CONTRIBUTING.md", "docs/security.md", "docs/security-advisories.md"} {
 		var lines []string
 		for _, b := range docs[name].blocks {
@@ -44,7 +45,7 @@ func TestDocsCommands(t *testing.T) {
 }
 
 // commandProblem returns what is wrong with a command, or "".
-func commandProblem(line, makefile string, packages map[string]*sources) string {
+func commandProblem(line, makefile string, packages map[string]*testPackage) string {
 	line, _, _ = strings.Cut(line, "#")
 	words := strings.Fields(line)
 	switch {
@@ -73,7 +74,7 @@ var (
 	selected = regexp.MustCompile(`'([^']*)'`)
 )
 
-func goTestProblem(line string, packages map[string]*sources) string {
+func goTestProblem(line string, packages map[string]*testPackage) string {
 	found := goTest.FindStringSubmatch(line)
 	if found == nil {
 		return "this test does not know how to check it"
@@ -83,7 +84,7 @@ func goTestProblem(line string, packages map[string]*sources) string {
 	missing := selected.FindAllStringSubmatch(line, -1) // patterns that select no test so far
 	for dir, p := range packages {
 		if at := "/" + dir; at == root || below && strings.HasPrefix(at, root+"/") {
-			tests = tests || testFunction.MatchString(p.tests)
+			tests = tests || len(p.functions) > 0
 			reads = reads || strings.Contains(p.tests, strconv.Quote(found[1]))
 			missing = slices.DeleteFunc(missing, func(pattern []string) bool { return pattern[1] == "^$" || p.selects(dir, pattern[1]) })
 		}
@@ -96,19 +97,19 @@ func goTestProblem(line string, packages map[string]*sources) string {
 
 // selects reports whether -run or -fuzz with pattern selects a test. The part after
 // the slash selects a script of TestScripts, or a subtest, whose name is in the source.
-func (p *sources) selects(dir, pattern string) bool {
+func (p *testPackage) selects(dir, pattern string) bool {
 	name, subtest, divided := strings.Cut(pattern, "/")
 	subtest = strings.Trim(subtest, "^$")
 	if divided && strings.Contains(name, "TestScripts") {
 		_, err := os.Stat(filepath.Join("..", dir, "testdata", subtest+".txtar"))
 		return err == nil
 	}
-	return slices.ContainsFunc(p.testNames(), regexp.MustCompile(name).MatchString) && strings.Contains(p.tests, subtest)
+	return slices.ContainsFunc(slices.Collect(maps.Keys(p.functions)), regexp.MustCompile(name).MatchString) && strings.Contains(p.tests, subtest)
 }
 
 func TestDocsCommandsProblems(t *testing.T) {
 	t.Parallel()
-	packages := readPackages(t)
+	packages := testPackages(t)
 	for command, ok := range map[string]bool{
 		"make run TIME=2s  # comment":                                          true,
 		"make walk":                                                            false,
@@ -159,7 +160,7 @@ func TestDocsCodeMap(t *testing.T) {
 	t.Parallel()
 	text := readFile(t, "../docs/code-map.md")
 	var product strings.Builder
-	for dir, p := range readPackages(t) {
+	for dir, p := range testPackages(t) {
 		if !strings.HasPrefix(dir, "e2e") && p.product != "" {
 			product.WriteString(p.product)
 			if !strings.Contains(text, "`"+dir+"`") {

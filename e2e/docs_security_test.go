@@ -9,25 +9,19 @@ import (
 	"testing"
 )
 
-// sources are the Go files of one folder.
-type sources struct{ product, tests string }
+// testPackage is the Go files of one folder.
+type testPackage struct {
+	product, tests string
+	functions      map[string]bool // the tests and fuzz targets
+}
 
 var testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Z]\w*)\(`)
 
-// testNames returns the tests and fuzz targets.
-func (p *sources) testNames() []string {
-	var names []string
-	for _, found := range testFunction.FindAllStringSubmatch(p.tests, -1) {
-		names = append(names, found[1])
-	}
-	return names
-}
-
-// readPackages reads all Go files of both modules, by their folders from the top of
+// testPackages reads all Go files of both modules, by their folders from the top of
 // the repository.
-func readPackages(t *testing.T) map[string]*sources {
+func testPackages(t *testing.T) map[string]*testPackage {
 	t.Helper()
-	all := map[string]*sources{}
+	all := map[string]*testPackage{}
 	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
 		switch name := entry.Name(); {
 		case err != nil:
@@ -37,14 +31,17 @@ func readPackages(t *testing.T) map[string]*sources {
 		case entry.IsDir() || !strings.HasSuffix(name, ".go"):
 			return nil
 		}
-		dir := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../")
+		dir, source := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../"), readFile(t, path)+"\n"
 		if all[dir] == nil {
-			all[dir] = &sources{}
+			all[dir] = &testPackage{functions: map[string]bool{}}
 		}
-		if strings.HasSuffix(path, "_test.go") {
-			all[dir].tests += readFile(t, path) + "\n"
-		} else {
-			all[dir].product += readFile(t, path) + "\n"
+		if !strings.HasSuffix(path, "_test.go") {
+			all[dir].product += source
+			return nil
+		}
+		all[dir].tests += source
+		for _, found := range testFunction.FindAllStringSubmatch(source, -1) {
+			all[dir].functions[found[1]] = true
 		}
 		return nil
 	})
@@ -60,9 +57,9 @@ var testName = regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)(?:/([^`]+))
 // target.
 func TestDocsSecurity(t *testing.T) {
 	t.Parallel()
-	tests := map[string][]*sources{} // by the names of the tests
-	for _, p := range readPackages(t) {
-		for _, name := range p.testNames() {
+	tests := map[string][]*testPackage{} // by the names of the tests
+	for _, p := range testPackages(t) {
+		for name := range p.functions {
 			tests[name] = append(tests[name], p)
 		}
 	}
