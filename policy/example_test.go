@@ -2,35 +2,45 @@ package policy_test
 
 import (
 	"fmt"
+	"log"
 	"net/netip"
 
 	"authgate/policy"
 )
 
-// Policies refer to each other by name. A decision names the rule that decided.
-func ExampleRoute_Decide() {
+// The most specific route decides. Policies refer to each other by name, and a
+// decision names the rule that decided.
+func Example() {
 	set, err := policy.Compile(map[string]*policy.Spec{
 		"admin":  {Roles: []string{"admin"}},
 		"office": {Networks: []string{"192.0.2.0/24"}, Any: []policy.Ref{{Name: "admin"}, {Spec: &policy.Spec{Methods: []string{"GET"}}}}},
 	})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	office, err := set.Policy("policy", []policy.Ref{{Name: "office"}})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
-	route := policy.Route{Name: "files", Mechanisms: []policy.Mechanism{policy.Session}, Policy: office}
-
-	req := &policy.Request{Method: "POST", Client: netip.MustParseAddr("192.0.2.7")}
+	table, err := policy.NewTable([]policy.Route{
+		{Name: "home", Pattern: "/", Mechanisms: []policy.Mechanism{policy.None}},
+		{Name: "files", Pattern: "/files/{name}", Mechanisms: []policy.Mechanism{policy.Session}, Policy: office},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	path, err := policy.ParseTarget("/files/a%20b")
+	if err != nil {
+		log.Fatal(err)
+	}
+	req := &policy.Request{Method: "POST", Host: "example.org", Path: path, Client: netip.MustParseAddr("192.0.2.7")}
+	match, _ := table.Match(req)
 	for _, id := range []*policy.Identity{
 		nil,
 		{Username: "bob", Mechanism: policy.Session},
 		{Username: "alice", Roles: []string{"admin"}, Mechanism: policy.Session},
 	} {
-		d := route.Decide(id, req)
+		d := match.Route.Decide(id, req)
 		fmt.Println(d.Outcome, "by", d.Rule)
 		fmt.Println(" ", d.Reason)
 	}
@@ -41,42 +51,6 @@ func ExampleRoute_Decide() {
 	//   route files: policy office: any: needs at least one of policy admin, (methods needs one of GET)
 	// allow by policy office
 	//   route files: policy office: met
-}
-
-// The most specific pattern wins, in any order of routes.
-func ExampleTable_Match() {
-	public := []policy.Mechanism{policy.None}
-	table, err := policy.NewTable([]policy.Route{
-		{Pattern: "/", Mechanisms: public},
-		{Pattern: "GET /files/{name}", Mechanisms: public},
-		{Pattern: "admin.example.org/", Mechanisms: public},
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, r := range []struct{ method, host, target string }{
-		{"GET", "example.org", "/files/a%20b"},
-		{"PUT", "example.org", "/files/a"},
-		{"GET", "Admin.Example.org:443", "/files/a"},
-	} {
-		host, err := policy.CanonicalHost(r.host)
-		if err != nil {
-			fmt.Println(err)
-			continue
-		}
-		path, err := policy.ParseTarget(r.target)
-		if err != nil {
-			fmt.Println(err)
-			continue
-		}
-		match, ok := table.Match(&policy.Request{Method: r.method, Host: host, Path: path})
-		fmt.Println(ok, match.Route.Pattern)
-	}
-	// Output:
-	// true GET /files/{name}
-	// true /
-	// true admin.example.org/
 }
 
 // A path with more than one meaning is refused.
@@ -90,16 +64,4 @@ func ExampleParseTarget() {
 	// "" the path holds a segment "." or ".."
 	// "" the path holds an encoded slash
 	// "" the path holds a segment "." or ".."
-}
-
-func ExampleLookupClaim() {
-	claims := map[string]any{
-		"realm_access":              map[string]any{"roles": []any{"admin"}},
-		"https://example.org/roles": []any{"user"},
-	}
-	fmt.Println(policy.LookupClaim(claims, "realm_access.roles"))
-	fmt.Println(policy.LookupClaim(claims, "https://example.org/roles"))
-	// Output:
-	// [admin]
-	// [user]
 }

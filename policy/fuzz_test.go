@@ -2,7 +2,10 @@ package policy_test
 
 import (
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -36,60 +39,44 @@ func (d *dice) some(words ...string) []string {
 
 func (d *dice) one(words ...string) string { return words[d.roll(len(words))] }
 
+// lists are the keys of a policy that hold a list, with values for them.
+var lists = [][]string{
+	{"roles", "user", "admin", "staff"}, {"all_roles", "user", "admin"}, {"users", "alice", "basic:service", "idp:alice"},
+	{"email_domains", "example.org", "example.net"}, {"scopes", "read", "write"}, {"mechanisms", "basic", "session", "bearer", "oidc"},
+	{"providers", "local", "basic", "idp"}, {"networks", "192.0.2.0/24", "2001:db8::1"}, {"methods", "GET", "POST"},
+}
+
 // key adds a key to s, or does nothing. References use names.
-func (d *dice) key(s *policy.Spec, depth int, names []string) {
-	set := func(list *[]string, words ...string) {
-		if *list == nil {
-			*list = d.some(words...)
+func (d *dice) key(s *spec, depth int, names []string) {
+	kind := d.roll(len(lists) + 4)
+	if kind < len(lists) {
+		if l := list(s, lists[kind][0]); *l == nil {
+			*l = d.some(lists[kind][1:]...)
 		}
+		return
 	}
-	refs := func(list *[]policy.Ref) {
-		if *list != nil || depth == 0 {
-			return
-		}
-		for range d.roll(3) {
-			if i := d.roll(len(names) + 1); i < len(names) {
-				*list = append(*list, policy.Ref{Name: names[i]})
-			} else {
-				*list = append(*list, policy.Ref{Spec: d.spec(depth-1, names)})
-			}
-		}
-	}
-	switch d.roll(13) {
-	case 0:
-		set(&s.Roles, "user", "admin", "staff")
-	case 1:
-		set(&s.AllRoles, "user", "admin")
-	case 2:
-		set(&s.Users, "alice", "basic:service", "idp:alice")
-	case 3:
-		set(&s.EmailDomains, "example.org", "example.net")
-	case 4:
-		set(&s.Scopes, "read", "write")
-	case 5:
-		set(&s.Mechanisms, "basic", "session", "bearer", "oidc")
-	case 6:
-		set(&s.Providers, "local", "basic", "idp")
-	case 7:
-		set(&s.Networks, "192.0.2.0/24", "2001:db8::1")
-	case 8:
-		set(&s.Methods, "GET", "POST")
-	case 9:
+	if kind == len(lists) {
 		if values := d.some("x", "7", "true"); values != nil && s.Claims == nil {
 			s.Claims = map[string][]string{d.one("a", "b.c"): values}
 		}
-	case 10:
-		refs(&s.Any)
-	case 11:
-		refs(&s.All)
-	case 12:
-		refs(&s.None)
+		return
+	}
+	refs := []*[]policy.Ref{&s.Any, &s.All, &s.None}[kind-len(lists)-1]
+	if *refs != nil || depth == 0 {
+		return
+	}
+	for range d.roll(3) {
+		if i := d.roll(len(names) + 1); i < len(names) {
+			*refs = append(*refs, policy.Ref{Name: names[i]})
+		} else {
+			*refs = append(*refs, policy.Ref{Spec: d.spec(depth-1, names)})
+		}
 	}
 }
 
 // spec returns a policy with at least one rule.
-func (d *dice) spec(depth int, names []string) *policy.Spec {
-	s := &policy.Spec{}
+func (d *dice) spec(depth int, names []string) *spec {
+	s := &spec{}
 	for range 1 + d.roll(3) {
 		d.key(s, depth, names)
 	}
@@ -124,7 +111,7 @@ func (d *dice) request() *policy.Request {
 }
 
 // holds reports whether a policy holds, by a literal reading of its definition.
-func holds(specs map[string]*policy.Spec, s *policy.Spec, id *policy.Identity, req *policy.Request) bool {
+func holds(named specs, s *spec, id *policy.Identity, req *policy.Request) bool {
 	among := func(list []string, has func(string) bool) bool { return list == nil || slices.ContainsFunc(list, has) }
 	account := id.Provider + ":" + id.Username
 	_, domain, _ := strings.Cut(strings.ToLower(id.Email), "@")
@@ -155,70 +142,62 @@ func holds(specs map[string]*policy.Spec, s *policy.Spec, id *policy.Identity, r
 		}
 		ok = ok && slices.ContainsFunc(values, func(v string) bool { return slices.Contains(spellings, v) })
 	}
-	met := 0
-	for _, ref := range s.Any {
-		if holdsRef(specs, ref, id, req) {
-			met++
+	met := func(ref policy.Ref) bool {
+		if ref.Spec == nil {
+			ref.Spec = named[ref.Name]
 		}
+		return holds(named, ref.Spec, id, req)
 	}
-	ok = ok && (s.Any == nil || met > 0)
-	for _, ref := range s.All {
-		ok = ok && holdsRef(specs, ref, id, req)
-	}
-	for _, ref := range s.None {
-		ok = ok && !holdsRef(specs, ref, id, req)
-	}
-	return ok
+	unmet := func(ref policy.Ref) bool { return !met(ref) }
+	return ok && (s.Any == nil || slices.ContainsFunc(s.Any, met)) && !slices.ContainsFunc(s.All, unmet) && !slices.ContainsFunc(s.None, met)
 }
 
-func holdsRef(specs map[string]*policy.Spec, ref policy.Ref, id *policy.Identity, req *policy.Request) bool {
-	if ref.Spec != nil {
-		return holds(specs, ref.Spec, id, req)
+// addThrows adds n seeds for dice.
+func addThrows(f *testing.F, n, size int, start [32]byte) {
+	f.Add([]byte{})
+	random := rand.NewChaCha8(start)
+	for range n {
+		seed := make([]byte, size)
+		random.Read(seed) // never fails
+		f.Add(seed)
 	}
-	return holds(specs, specs[ref.Name], id, req)
 }
 
 // A decision agrees with the definition of the policy, and an addition to a
 // policy never allows more.
 func FuzzDecide(f *testing.F) {
-	f.Add([]byte{})
-	random := rand.NewChaCha8([32]byte{})
-	for range 500 {
-		seed := make([]byte, 80)
-		random.Read(seed) // never fails
-		f.Add(seed)
-	}
+	addThrows(f, 500, 80, [32]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		d := &dice{data}
 		id, req := d.identity(), d.request()
-		specs := make(map[string]*policy.Spec)
+		named := specs{}
 		var names []string
 		for _, name := range []string{"one", "two"} { // each may refer to those before it
-			specs[name] = d.spec(2, names)
+			named[name] = d.spec(2, names)
 			names = append(names, name)
 		}
-		spec := d.spec(3, names)
+		whole := d.spec(3, names)
 		decide := func(refs ...policy.Ref) policy.Decision {
-			return policyRoute(t, specs, refs...).Decide(id, req)
+			return policyRoute(t, named, refs...).Decide(id, req)
 		}
 
-		before := decide(policy.Ref{Spec: spec})
-		if got, want := before.Outcome == policy.Allow, holds(specs, spec, id, req); got != want {
-			t.Fatalf("%+v: allowed: %t by %q, want %t", spec, got, before.Rule, want)
+		before := decide(policy.Ref{Spec: whole})
+		if got, want := before.Outcome == policy.Allow, holds(named, whole, id, req); got != want {
+			t.Fatalf("%+v: allowed: %t by %q, want %t", whole, got, before.Rule, want)
 		}
 		if !strings.HasPrefix(before.Reason, "route r: "+before.Rule+": ") {
 			t.Errorf("the reason %q does not name the rule %q", before.Reason, before.Rule)
 		}
-		if not := decide(inline(policy.Spec{None: []policy.Ref{{Spec: spec}}})); (not.Outcome == policy.Allow) == (before.Outcome == policy.Allow) {
-			t.Errorf("%+v: %v, and none of it: %v", spec, before, not)
+		if not := decide(inline(spec{None: []policy.Ref{{Spec: whole}}})); (not.Outcome == policy.Allow) == (before.Outcome == policy.Allow) {
+			t.Errorf("%+v: %v, and none of it: %v", whole, before, not)
 		}
 
 		other := d.spec(2, names)
-		if both := decide(policy.Ref{Spec: spec}, policy.Ref{Spec: other}); both.Outcome > before.Outcome {
+		if both := decide(policy.Ref{Spec: whole}, policy.Ref{Spec: other}); both.Outcome > before.Outcome {
 			t.Errorf("a second policy turned %v into %v", before, both)
 		}
-		d.key(spec, 2, names)
-		if after := decide(policy.Ref{Spec: spec}); after.Outcome > before.Outcome {
+		d.key(whole, 2, names)
+		if after := decide(policy.Ref{Spec: whole}); after.Outcome > before.Outcome {
 			t.Errorf("a further key turned %v into %v", before, after)
 		}
 
@@ -228,8 +207,64 @@ func FuzzDecide(f *testing.F) {
 				t.Errorf("%+v: %v, want forbid", r, got)
 			}
 		}
-		if got := policyRoute(t, specs, policy.Ref{Spec: spec}).Decide(nil, req); got.Outcome != policy.Challenge {
+		if got := policyRoute(t, named, policy.Ref{Spec: whole}).Decide(nil, req); got.Outcome != policy.Challenge {
 			t.Errorf("no identity: %v, want challenge", got)
 		}
 	})
+}
+
+// A path without a slash at its end matches the route to which a http.ServeMux
+// leads, with or without a redirect.
+func FuzzSlashLikeServeMux(f *testing.F) {
+	addThrows(f, 300, 40, [32]byte{1})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		d := &dice{data}
+		var patterns []string
+		for range 1 + d.roll(6) {
+			var path strings.Builder
+			for range d.roll(4) {
+				path.WriteString("/" + d.one("a", "b", "{x}", "{y}"))
+			}
+			path.WriteString(d.one("", "/", "/", "/{$}", "/{rest...}"))
+			pattern := d.one("", "", "", "GET ", "POST ") + d.one("", "", "h.example") + path.String()
+			if _, err := policy.NewTable(routes(append(patterns, pattern)...)); err == nil {
+				patterns = append(patterns, pattern)
+			}
+		}
+		table := newTable(t, routes(patterns...)...)
+		mux := http.NewServeMux()
+		for _, pattern := range patterns {
+			mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Pattern", pattern) })
+		}
+		var target strings.Builder
+		for range 1 + d.roll(4) {
+			target.WriteString("/" + d.one("a", "b", "c", "a%20b"))
+		}
+		target.WriteString(d.one("", "", "/"))
+		method, host := d.one("GET", "HEAD", "POST", "PUT"), d.one("h.example", "other.example")
+
+		want := served(mux, method, host, target.String())
+		got, ok := table.Match(request(t, method, host, target.String()))
+		if ok != (want != "") || ok && got.Route.Pattern != want {
+			t.Errorf("of %q, %s %s%s has the route %+v, a ServeMux leads to %q", patterns, method, host, target.String(), got.Route, want)
+		}
+	})
+}
+
+// served returns the pattern that serves a request, empty if none does.
+func served(mux *http.ServeMux, method, host, target string) string {
+	for range 2 {
+		r := httptest.NewRequest(method, "http://"+host+target, nil)
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, r)
+		if pattern := w.Header().Get("X-Pattern"); pattern != "" {
+			return pattern
+		}
+		location, err := url.Parse(w.Header().Get("Location"))
+		if err != nil || w.Code < 300 || w.Code > 399 {
+			return ""
+		}
+		target = location.EscapedPath()
+	}
+	return ""
 }
