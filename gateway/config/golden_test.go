@@ -125,8 +125,8 @@ func TestGood(t *testing.T) {
 	}
 }
 
-// describe lists the settings that differ from the defaults, the side files
-// and the warnings.
+// describe lists the settings that differ from the defaults, the hosts, the side
+// files and the warnings.
 func describe(cfg *Config, defaults map[string]string) string {
 	var b strings.Builder
 	given := map[string]bool{}
@@ -140,6 +140,9 @@ func describe(cfg *Config, defaults map[string]string) string {
 		if !given[key] {
 			fmt.Fprintf(&b, "%s is zero\n", key)
 		}
+	}
+	for _, host := range cfg.Hosts() {
+		fmt.Fprintf(&b, "host %s\n", host)
 	}
 	for _, file := range cfg.SideFiles() {
 		fmt.Fprintf(&b, "side file %s\n", file)

@@ -46,33 +46,38 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 	}
 }
 
+// folder has files that a test writes.
+type folder struct {
+	t   *testing.T
+	dir string
+}
+
+func (f folder) write(name, content string) string {
+	f.t.Helper()
+	path := filepath.Join(f.dir, name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+	return path
+}
+
 func TestLoad(t *testing.T) {
 	t.Parallel()
-	if _, err := Load(filepath.Join(t.TempDir(), "none.yaml")); !errors.Is(err, fs.ErrNotExist) {
+	dir := folder{t, t.TempDir()}
+	if _, err := Load(filepath.Join(dir.dir, "none.yaml")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing file: %v, want fs.ErrNotExist", err)
 	}
 	cfg, err := Load("testdata/good/minimal.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if cfg.Routes[0].Name != "/" || cfg.DataDir != filepath.Join("testdata", "good", "data") {
-		t.Errorf("got the route %q and data_dir %q", cfg.Routes[0].Name, cfg.DataDir)
+	if err != nil || cfg.Routes[0].Name != "/" || cfg.DataDir != filepath.Join("testdata", "good", "data") {
+		t.Errorf("got %+v, %v", cfg, err)
 	}
 	_, err = Load("testdata/bad/unknown-key.yaml")
 	if diagnostics, ok := errors.AsType[Diagnostics](err); !ok || len(diagnostics) < 2 {
 		t.Errorf("a bad file: %v, want several Diagnostics", err)
 	}
-}
-
-func TestTooLarge(t *testing.T) {
-	t.Parallel()
-	source := []byte("# " + strings.Repeat("x", maxConfigSize))
-	path := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(path, source, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, loadErr := Load(path)
-	_, parseErr := Parse(path, source)
+	large := "# " + strings.Repeat("x", maxConfigSize)
+	_, loadErr := Load(dir.write("large.yaml", large))
+	_, parseErr := Parse("large.yaml", []byte(large))
 	for _, err := range []error{loadErr, parseErr} {
 		if err == nil || !strings.Contains(err.Error(), "larger than 1 MiB") {
 			t.Errorf("got %.200v, want an error about the size", err)
@@ -83,17 +88,10 @@ func TestTooLarge(t *testing.T) {
 // Reread reads the accounts file again, but not the main file.
 func TestReread(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	write := func(name, content string) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	dir := folder{t, t.TempDir()}
 	account := "- {username: %s, password_hash: \"" + environment["HASH"] + "\"}\n"
-	write("config.yaml", "accounts: {file: accounts.yaml}\nlog: {level: warn}\n")
-	write("accounts.yaml", fmt.Sprintf(account, "alice"))
-	cfg, err := Load(filepath.Join(dir, "config.yaml"))
+	dir.write("accounts.yaml", fmt.Sprintf(account, "alice"))
+	cfg, err := Load(dir.write("config.yaml", "accounts: {file: accounts.yaml}\nlog: {level: warn}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,23 +99,17 @@ func TestReread(t *testing.T) {
 	if err != nil || !cmp.Equal(cfg, same, exported) {
 		t.Fatalf("nothing has changed, but Reread gives %+v (%v)", same, err)
 	}
-	write("config.yaml", "log: {level: debug}\n")
-	write("accounts.yaml", fmt.Sprintf(account, "alice")+fmt.Sprintf(account, "bob"))
-	changed, err := same.Reread()
-	if err != nil {
-		t.Fatal(err)
+	dir.write("config.yaml", "log: {level: debug}\n")
+	for accounts, want := range map[string]int{fmt.Sprintf(account+account, "alice", "bob"): 2, "[]\n": 0} {
+		dir.write("accounts.yaml", accounts)
+		changed, err := same.Reread()
+		if err != nil || len(changed.Accounts.Users) != want || changed.Log.Level != "warn" {
+			t.Errorf("got %+v, %v; want %d accounts and the old level", changed, err, want)
+		}
 	}
-	if len(changed.Accounts.Users) != 2 || changed.Log.Level != "warn" {
-		t.Errorf("got %d accounts and level %s; want the new accounts and the old level", len(changed.Accounts.Users), changed.Log.Level)
-	}
-	write("accounts.yaml", "")
-	if _, err := changed.Reread(); err == nil {
+	dir.write("accounts.yaml", "")
+	if _, err := same.Reread(); err == nil {
 		t.Error("a truncated accounts file is accepted")
-	}
-	write("accounts.yaml", "[]\n")
-	none, err := changed.Reread()
-	if err != nil || len(none.Accounts.Users) != 0 {
-		t.Errorf("an empty list: %d accounts (%v), want none", len(none.Accounts.Users), err)
 	}
 }
 
@@ -129,21 +121,25 @@ func TestParseCopiesItsSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	copy(source, strings.Repeat("x", len(source)))
+	clear(source)
 	if _, err := cfg.Reread(); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestOriginIsCanonical(t *testing.T) {
+// In mode acme both listeners have the same host, because both answer challenges.
+func TestACMEListen(t *testing.T) {
 	t.Parallel()
-	for raw, want := range map[string]string{
-		"https://Gateway.Example.ORG:443": "https://gateway.example.org",
-		"https://localhost:8443":          "https://localhost:8443",
-		"https://[2001:DB8::1]:443":       "https://[2001:db8::1]",
+	for listen, valid := range map[string]bool{
+		`{https: ":443", http: ":80"}`: true, `{https: ":443", http: "0.0.0.0:80"}`: true, `{https: "[::]:443", http: "0.0.0.0:80"}`: true,
+		`{https: "192.0.2.1:443", http: "192.0.2.1:80"}`: true, `{https: "192.0.2.1:443", http: ""}`: true,
+		`{https: "[2001:db8::1]:443", http: "[2001:db8::1]:80"}`: true, `{https: "192.0.2.1:443", http: ":80"}`: false,
+		`{https: ":443", http: "127.0.0.1:80"}`: false, `{https: "192.0.2.1:443", http: "192.0.2.2:80"}`: false,
 	} {
-		if got := mustParse(t, "public_url: "+raw).PublicURL.String(); got != want {
-			t.Errorf("%s becomes %s, want %s", raw, got, want)
+		_, err := parse("config.yaml", []byte("public_url: https://gw.example\ntls: {mode: acme}\nlisten: "+listen+"\n"), lookup)
+		if valid != (err == nil) || !valid && !strings.Contains(err.Error(), "listen.http: ") {
+			t.Errorf("%s: %v", listen, err)
 		}
+		mustParse(t, "listen: "+listen) // in mode internal
 	}
 }
