@@ -135,7 +135,7 @@ func TestValues(t *testing.T) {
 		{"networks", "did you mean 10.0.0.0/8?", []string{"10.1.0.0/8"}},
 		{"networks", "has a zone", []string{"fe80::1%eth0"}},
 		{"networks", "bits set beyond", []string{"::ffff:0.0.0.0/90"}},
-		{"methods", "", []string{"GET", "VERSION-CONTROL", "A`09~Z"}},
+		{"methods", "", []string{"GET", "VERSION-CONTROL", "A`09~Z!"}},
 		{"methods", "is empty", []string{""}},
 		{"methods", "did you mean GET?", []string{"get", "Get"}},
 		{"methods", "did you mean Z?", []string{"z"}},

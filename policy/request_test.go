@@ -12,7 +12,7 @@ func TestCanonicalHost(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a.", 127) + "a" // 255 bytes
 	for host, want := range map[string]string{
-		"example.org": "example.org", "EXAMPLE.Org": "example.org", "example.org.": "example.org", "example.org:8443": "example.org",
+		"azAZ09.example": "azaz09.example", "EXAMPLE.Org": "example.org", "example.org.": "example.org", "example.org:8443": "example.org",
 		"Example.ORG.:8443": "example.org", "example.org:": "example.org", "example.org:0080": "example.org", "my_app-1.internal": "my_app-1.internal",
 		"127.0.0.1:80": "127.0.0.1", "[::1]": "[::1]", "[::1]:8443": "[::1]", "[2001:DB8:0:0::1]": "[2001:db8::1]",
 		"[::ffff:192.0.2.1]": "[::ffff:192.0.2.1]", "xn--exmple-cua.org": "xn--exmple-cua.org", long: long, long + ".:65535": long,

@@ -49,11 +49,8 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		diagnostics, ok := errors.AsType[Diagnostics](err)
-		if !ok || len(diagnostics) == 0 || cfg != nil {
-			t.Fatalf("got %v and %T %v, want Diagnostics alone", cfg, err, err)
-		}
-		if errAgain == nil || errAgain.Error() != err.Error() {
-			t.Fatalf("the second time: %v\nthe first: %v", errAgain, err)
+		if !ok || len(diagnostics) == 0 || cfg != nil || errAgain == nil || errAgain.Error() != err.Error() {
+			t.Fatalf("got %v and %T %v, want Diagnostics alone; the second time %v", cfg, err, err, errAgain)
 		}
 		checkPoints(t, path, source, diagnostics)
 	})
@@ -88,50 +85,38 @@ func checkPoints(t *testing.T, path string, source []byte, diagnostics Diagnosti
 // checkHolds checks the properties that other packages need.
 func checkHolds(t *testing.T, cfg *Config) {
 	t.Helper()
-	if http.NewCrossOriginProtection().AddTrustedOrigin(cfg.PublicURL.String()) != nil || cfg.PublicURL.Scheme != "https" || cfg.Token.Issuer == "" || len(cfg.Token.Audience) == 0 {
-		t.Fatalf("public_url %q, issuer %q, audience %q", cfg.PublicURL, cfg.Token.Issuer, cfg.Token.Audience)
-	}
-	if cfg.Session.Lifetime <= 0 || cfg.Token.AccessLifetime <= 0 || cfg.Token.RefreshLifetime > maxRefreshLifetime || cfg.Limits.LoginFailures < 1 || cfg.Limits.BodyPause <= 0 {
-		t.Fatalf("limits: %+v %+v %+v", cfg.Session, cfg.Token, cfg.Limits)
-	}
-	if cfg.ShutdownDelay < 0 || cfg.ShutdownTimeout <= 0 {
-		t.Fatalf("a stop: %v %v", cfg.ShutdownDelay, cfg.ShutdownTimeout)
-	}
-	if n := len(cfg.Token.Secret); n > 0 && n < 32 {
-		t.Fatalf("a secret of %d bytes", n)
-	}
-	if n := len(cfg.Store.EncryptionKey); n > 0 && n < 32 {
-		t.Fatalf("an encryption key of %d bytes", n)
-	}
-	checkIssuersHold(t, cfg)
-	checkACMEHolds(t, cfg)
-	for _, u := range cfg.Accounts.Users {
-		if u.Username == "" || u.Hash.Encoded() != u.PasswordHash.Reveal() || slices.Contains(u.Roles, "") {
-			t.Fatalf("account %+v", u)
+	holds := func(property bool, what ...any) {
+		t.Helper()
+		if !property {
+			t.Fatalf("it must not have %+v", what)
 		}
+	}
+	keySize := func(key Secret) bool { return len(key) == 0 || len(key) >= 32 }
+	holds(http.NewCrossOriginProtection().AddTrustedOrigin(cfg.PublicURL.String()) == nil && cfg.PublicURL.Scheme == "https", cfg.PublicURL)
+	holds(cfg.Token.Issuer != "" && len(cfg.Token.Audience) > 0 && keySize(cfg.Token.Secret), cfg.Token)
+	holds(cfg.Token.AccessLifetime > 0 && cfg.Token.RefreshLifetime <= maxRefreshLifetime && cfg.Session.Lifetime > 0, cfg.Token, cfg.Session)
+	holds(cfg.Limits.LoginFailures >= 1 && cfg.Limits.BodyPause > 0, cfg.Limits)
+	holds(cfg.ShutdownDelay >= 0 && cfg.ShutdownTimeout > 0, cfg.ShutdownDelay, cfg.ShutdownTimeout)
+	holds(keySize(cfg.Store.EncryptionKey), cfg.Store)
+	checkIssuersHold(cfg, holds)
+	checkACMEHolds(cfg, holds)
+	for _, u := range cfg.Accounts.Users {
+		holds(u.Username != "" && u.Hash.Encoded() == u.PasswordHash.Reveal() && !slices.Contains(u.Roles, ""), u)
 	}
 	table := cfg.Table().Routes()
-	if len(table) != len(cfg.Routes) {
-		t.Fatalf("%d routes in the table, %d in the configuration", len(table), len(cfg.Routes))
-	}
+	holds(len(table) == len(cfg.Routes), table)
 	for i, r := range cfg.Routes {
 		u, ok := cfg.Upstreams[r.Upstream]
-		if !ok || len(u.URLs) == 0 || slices.Contains(u.URLs, nil) || u.IdentityHeaders == nil || u.Timeout <= 0 {
-			t.Fatalf("route %+v has the upstream %+v", r, u)
-		}
-		if r.Policy != nil && len(r.Policy) == 0 {
-			t.Fatalf("route %+v has an empty policy", r)
-		}
-		if got := table[i]; got.Pattern != r.Match || got.Name != r.Name || !slices.Equal(got.Mechanisms, r.Auth) || (got.Policy == nil) != (r.Policy == nil) {
-			t.Fatalf("route %+v is %+v in the table", r, got)
-		}
+		holds(ok && len(u.URLs) > 0 && !slices.Contains(u.URLs, nil) && u.IdentityHeaders != nil && u.Timeout > 0, r, u)
+		holds(r.Policy == nil || len(r.Policy) > 0, r)
+		got := table[i]
+		holds(got.Pattern == r.Match && got.Name == r.Name && slices.Equal(got.Mechanisms, r.Auth) && (got.Policy == nil) == (r.Policy == nil), r, got)
 	}
 }
 
 // checkACMEHolds checks that an authority can certify each name, that there are
 // no repetitions, and that shared certificates are encrypted.
-func checkACMEHolds(t *testing.T, cfg *Config) {
-	t.Helper()
+func checkACMEHolds(cfg *Config, holds func(bool, ...any)) {
 	if cfg.TLS.Mode != TLSACME {
 		return
 	}
@@ -139,46 +124,35 @@ func checkACMEHolds(t *testing.T, cfg *Config) {
 	for _, domain := range cfg.TLS.Domains {
 		_, err := netip.ParseAddr(domain)
 		canonical, refused := policy.CanonicalHost(domain)
-		if err == nil || refused != nil || canonical != domain || asked[domain] {
-			t.Fatalf("the domains are %q", cfg.TLS.Domains)
-		}
+		holds(err != nil && refused == nil && canonical == domain && !asked[domain], cfg.TLS)
 		asked[domain] = true
 	}
-	if len(asked) == 0 || cfg.Listen.HTTPS == "" || cfg.Store.Driver == StoreRedis && cfg.Store.EncryptionKey == "" {
-		t.Fatalf("mode acme with the names %q, %+v and %+v", cfg.TLS.Domains, cfg.Listen, cfg.Store)
-	}
-	if d := cfg.TLS.Directory; d != "" && !strings.HasPrefix(d, "https://") {
-		t.Fatalf("the directory is %q", d)
-	}
+	holds(len(asked) > 0 && cfg.Listen.HTTPS != "", cfg.TLS, cfg.Listen)
+	holds(cfg.Store.Driver != StoreRedis || cfg.Store.EncryptionKey != "", cfg.TLS, cfg.Store)
+	holds(cfg.TLS.Directory == "" || strings.HasPrefix(cfg.TLS.Directory, "https://"), cfg.TLS)
 }
 
 // checkIssuersHold checks that names of providers and issuers are unique, and
 // that every provider is complete.
-func checkIssuersHold(t *testing.T, cfg *Config) {
-	t.Helper()
+func checkIssuersHold(cfg *Config, holds func(bool, ...any)) {
 	names := map[string]string{policy.LocalProvider: "", policy.BasicProvider: ""} // and issuers
 	for _, p := range cfg.Providers {
 		_, taken := names[p.Name]
 		byHand := p.AuthorizationURL != "" && p.TokenURL != "" && p.UserinfoURL != ""
 		openID := slices.Contains(p.Scopes, "openid") && p.Issuer != "" && p.SubjectClaim == "sub" && byHand == (p.JWKSURL != "")
-		if taken || p.ClientID == "" || p.Timeout <= 0 || !openID && (!byHand || p.JWKSURL != "" || p.SubjectClaim == "") {
-			t.Fatalf("provider %+v", p)
-		}
+		holds(!taken && p.ClientID != "" && p.Timeout > 0, p)
+		holds(openID || byHand && p.JWKSURL == "" && p.SubjectClaim != "", p)
 		names[p.Name] = p.Issuer
 	}
 	issuers, introspected := map[string]bool{cfg.Token.Issuer: true, "": true}, 0
 	for _, trusted := range cfg.Token.TrustedIssuers {
 		issuer, taken := names[trusted.Name]
-		if taken && issuer != trusted.Issuer || trusted.Name == "" || strings.Contains(trusted.Name, ":") ||
-			issuers[trusted.Issuer] || len(trusted.Audience) == 0 || trusted.Timeout <= 0 {
-			t.Fatalf("trusted issuer %+v", trusted)
-		}
+		holds((!taken || issuer == trusted.Issuer) && trusted.Name != "" && !strings.Contains(trusted.Name, ":"), trusted)
+		holds(!issuers[trusted.Issuer] && len(trusted.Audience) > 0 && trusted.Timeout > 0, trusted)
 		names[trusted.Name], issuers[trusted.Issuer] = trusted.Issuer, true
 		if trusted.Introspection != nil {
 			introspected++
 		}
 	}
-	if introspected > 1 {
-		t.Fatalf("%d issuers of opaque tokens", introspected)
-	}
+	holds(introspected <= 1, cfg.Token.TrustedIssuers)
 }

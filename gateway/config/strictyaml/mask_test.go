@@ -35,29 +35,22 @@ func TestMaskYAML(t *testing.T) {
 		"paths":                "htpasswd: shown\nsecret_file: shown\nprivate_key: shown\nkey: shown\nkey_prefix: shown",
 		"deeper list":          "users:\n  - username: shown\n    password_hash: hidden\n    roles:\n      - shown\n  - username: shown",
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			lines := strings.Split(source, "\n")
-			o := Options{
-				SecretKeys: []string{"secret", "password", "client_secret", "password_hash", "encryption_key", "sentinel_password"},
-				PublicKeys: []string{"htpasswd"},
-			}
-			show := o.maskYAML(lines)
-			var out []string
-			for i := range lines {
-				out = append(out, show(i))
-			}
-			got := strings.Join(out, "\n")
+		lines := strings.Split(source, "\n")
+		o := Options{
+			SecretKeys: []string{"secret", "password", "client_secret", "password_hash", "encryption_key", "sentinel_password"},
+			PublicKeys: []string{"htpasswd"},
+		}
+		show := o.maskYAML(lines)
+		for i, line := range lines {
+			got := show(i)
 			if strings.Contains(got, "hidden") {
-				t.Errorf("a secret shows:\n%s", got)
+				t.Errorf("%s: a secret shows: %s", name, got)
 			}
 			// The rest of a line after a secret may be masked too.
-			for i, line := range lines {
-				if strings.Contains(line, "shown") && !strings.Contains(line, "hidden") && out[i] != line {
-					t.Errorf("line %d is masked: %q, of %q", i+1, out[i], line)
-				}
+			if strings.Contains(line, "shown") && !strings.Contains(line, "hidden") && got != line {
+				t.Errorf("%s: line %d is masked: %q, of %q", name, i+1, got, line)
 			}
-		})
+		}
 	}
 }
 
@@ -83,26 +76,20 @@ func TestSecretsAreRedactedEverywhere(t *testing.T) {
 func TestExcerpt(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("0123456789", 50)
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
 		d    Diagnostic
 		want string
 	}{
-		"start":           {Diagnostic{Line: 1, Column: 1, Source: "abc"}, "  1 | abc\n    | ^"},
-		"end":             {Diagnostic{Line: 12, Column: 4, Source: "abc"}, "  12 | abc\n     |    ^"},
-		"behind a mask":   {Diagnostic{Line: 1, Column: 90, Source: "abc"}, "  1 | abc\n    |    ^"},
-		"tab":             {Diagnostic{Line: 1, Column: 3, Source: "\tab"}, "  1 | \tab\n    | \t ^"},
-		"wide characters": {Diagnostic{Line: 1, Column: 3, Source: "éüx"}, "  1 | éüx\n    |   ^"},
-		"long": {
-			Diagnostic{Line: 1, Column: 251, Source: long},
-			"  1 | " + long[190:310] + "\n    | " + strings.Repeat(" ", 60) + "^",
-		},
-		"long at the end": {
-			Diagnostic{Line: 1, Column: 501, Source: long},
-			"  1 | " + long[380:] + "\n    | " + strings.Repeat(" ", 120) + "^",
-		},
+		{Diagnostic{Line: 1, Column: 1, Source: "abc"}, "  1 | abc\n    | ^"},
+		{Diagnostic{Line: 12, Column: 4, Source: "abc"}, "  12 | abc\n     |    ^"},
+		{Diagnostic{Line: 1, Column: 90, Source: "abc"}, "  1 | abc\n    |    ^"}, // behind a mask
+		{Diagnostic{Line: 1, Column: 3, Source: "\tab"}, "  1 | \tab\n    | \t ^"},
+		{Diagnostic{Line: 1, Column: 3, Source: "éüx"}, "  1 | éüx\n    |   ^"},
+		{Diagnostic{Line: 1, Column: 251, Source: long}, "  1 | " + long[190:310] + "\n    | " + strings.Repeat(" ", 60) + "^"},
+		{Diagnostic{Line: 1, Column: 501, Source: long}, "  1 | " + long[380:] + "\n    | " + strings.Repeat(" ", 120) + "^"},
 	} {
 		if got := c.d.excerpt(); got != c.want {
-			t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
+			t.Errorf("line %d, column %d: got\n%s\nwant\n%s", c.d.Line, c.d.Column, got, c.want)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package strictyaml
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -105,58 +104,72 @@ only: {name: third}
 		Inner: &part{"three", 2}, Secret: "of a file", Origin: origin{"example.org"},
 		Rules: []rule{{Name: "first"}, {Part: &part{Name: "second"}}}, Only: []rule{{Part: &part{Name: "third"}}},
 	}
-	var r *Reader
-	var doc *Document
 	for _, text := range []string{source, strings.ReplaceAll(source, "\n", "\r\n")} {
-		r = NewReader(options(filepath.Join(dir, "c.yaml")))
+		r := NewReader(options(filepath.Join(dir, "c.yaml")))
 		got := &settings{Name: "default", Size: 3}
-		doc = r.Read(r.Main, []byte(text), 1<<20, "", got)
-		if err := r.Err(); err != nil {
-			t.Fatal(err)
+		doc := r.Read(r.Main, []byte(text), 1<<20, "", got)
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(origin{})); diff != "" || r.Err() != nil {
+			t.Errorf("%v (-want +got):\n%s", r.Err(), diff)
 		}
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(origin{})); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+		if files := r.Files(); !slices.Equal(files, []string{filepath.Join(dir, "secret.txt")}) {
+			t.Errorf("side files %q", files)
 		}
-	}
-	if files := r.Files(); !slices.Equal(files, []string{filepath.Join(dir, "secret.txt")}) {
-		t.Errorf("side files %q", files)
-	}
-	// The paths of values that are not written as the types are nested.
-	for path, given := range map[string]bool{
-		"secret": true, "secret_file": true, "rules[1].name": true, "only.name": true, "only[0].name": false,
-		"inner.size": true, "parts[0].size": false,
-	} {
-		if doc.Given(path) != given {
-			t.Errorf("%s is given: %v", path, !given)
+		// The paths of values that are not written as the types are nested.
+		for path, given := range map[string]bool{
+			"secret": true, "secret_file": true, "rules[1].name": true, "only.name": true, "only[0].name": false, "inner.size": true, "parts[0].size": false,
+		} {
+			if doc.Given(path) != given {
+				t.Errorf("%s is given: %v", path, !given)
+			}
 		}
 	}
 }
 
-// The place of each value is that of its key in the text.
+// The place of each value is that of its key in the text, also behind what spans
+// several lines or bytes.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
-	_, r, doc := read(t, `# comment
+	const source = `%YAML 1.2
+---
+# comment
 name: &n plain text
+
 "timeout": 1s
 'list': [ *n ,
-  "b"]
-labels: {one: "1", "two" : 2x,
+  "b",
+  # c
+  c]
+labels: {one: "dé😀ta", "two" : 2x,
   three: *n}
 parts:
 - name: é  # wide
   size: 1
 -   {size: 2, name: "x"}
+- name: >-
+    folded
+    text
+  size: 3
+- name: plain
+    over lines
+  size: 4
+- name: 'single
+    quotes'
+  size: 5
 named:
     deep:
         deeper_is_not_a_key_but: 1
     other: {named: {inner: {size: 3}}}
 inner: &i
-  name: |
+  name: |-
     several
+
     lines
+
 secret: "in quotes
+
   over lines"
-`+"rules:\r\n  - {name: a}\r\n  -\r\n    size: 1\r\n")
+` + "rules:\r\n  - {name: a}\r\n  -\r\n    size: 1\r\n"
+	_, r, doc := read(t, source)
 	if err := r.Err(); err == nil || strings.Count(err.Error(), "unknown key") != 1 {
 		t.Fatalf("got %v, want one unknown key", err)
 	}
@@ -172,49 +185,15 @@ secret: "in quotes
 		}
 		checked++
 	}
-	if checked < 20 {
+	if checked < 26 {
 		t.Errorf("only %d places were checked", checked)
-	}
-}
-
-// Positions stay right behind what spans several lines or bytes.
-func TestPositions(t *testing.T) {
-	t.Parallel()
-	for name, before := range map[string]string{
-		"comments":             "# one\n\n# two\n",
-		"literal":              "name: |-\n  data\n\n\nlist: []\n",
-		"folded":               "name: >-\n  data\n  dir\n",
-		"plain over lines":     "name: data\n  dir\n",
-		"quoted over lines":    "name: \"data\n\n  dir\"\n",
-		"single quotes":        "name: 'data\n  dir'\n",
-		"flow over lines":      "named: {a: {list: [a,\n  b,\n  # c\n  d]}}\n",
-		"wide characters":      "name: \"dé😀ta\" # ü\n",
-		"Windows line endings": "name: data\r\n# comment\r\n",
-		"document marker":      "---\nname: data\n",
-		"directive":            "%YAML 1.2\n---\n",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, r, doc := read(t, before+"inner: {size: 5, name: xml}\n")
-			doc.Fault("inner.name", "is wrong")
-			diagnostics, ok := errors.AsType[Diagnostics](r.Err())
-			if !ok || len(diagnostics) != 1 {
-				t.Fatalf("got %v", r.Err())
-			}
-			d := diagnostics[0]
-			if want := strings.Count(before, "\n") + 1; d.Line != want || d.Column != 24 || d.Key != "inner.name" {
-				t.Errorf("got %s, want line %d, column 24", d, want)
-			}
-		})
 	}
 }
 
 // A check does not report what follows from an earlier mistake.
 func TestFault(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name, source, path, want string
-	}{
+	for _, c := range []struct{ name, source, path, want string }{
 		{"a good value", "inner: {name: a}\n", "inner.name", "1:15: inner.name: bad"},
 		{"a missing value", "inner: {size: 1}\n", "inner.name", "1:1: inner.name: bad"},
 		{"the value itself", "inner: {size: x}\n", "inner.size", ""},
@@ -223,16 +202,14 @@ func TestFault(t *testing.T) {
 		{"its misspelling", "inner: {siez: 1}\n", "inner.size", ""},
 		{"a value beside it", "inner: {size: x, name: a}\n", "inner.name", "1:24: inner.name: bad"},
 	} {
-		_, before, _ := read(t, c.source)
 		_, r, doc := read(t, c.source)
 		doc.Fault(c.path, "bad")
-		var had, got Diagnostics
-		errors.As(before.Err(), &had)
-		errors.As(r.Err(), &got)
 		var added []string
-		for _, d := range got {
-			if !slices.Contains(had, d) {
-				added = append(added, strings.TrimPrefix(d.String(), "c.yaml:"))
+		if all, ok := errors.AsType[Diagnostics](r.Err()); ok {
+			for _, d := range all {
+				if d.Message == "bad" {
+					added = append(added, strings.TrimPrefix(d.String(), "c.yaml:"))
+				}
 			}
 		}
 		if strings.Join(added, "\n") != c.want {
@@ -279,29 +256,14 @@ func TestTabs(t *testing.T) {
 
 func TestNearest(t *testing.T) {
 	t.Parallel()
-	known := []string{"match", "name", "upstream", "auth", "policy", "timeout", "password_hash", "client_id", "ip"}
+	known := []string{"match", "name", "upstream", "auth", "policy", "timeout", "password_hash", "client_id", "ip", "introspection"}
 	for word, want := range map[string]string{
 		"macth": "match", "Upstream": "upstream", "upstreams": "upstream", "uptream": "upstream",
 		"policies": "policy", "polycies": "", "password-hash": "password_hash", "passwordhash": "password_hash", "password": "password_hash",
-		"client": "client_id", "x": "", "ip": "ip", "at": "", "": "",
+		"client": "client_id", "x": "", "ip": "ip", "at": "", "": "", "nitrospetcino": "introspection", "tïmëöut": "timeout",
 	} {
 		if got, ok := Nearest(word, known); got != want || ok != (want != "") {
 			t.Errorf("Nearest(%q) = %q, %v; want %q", word, got, ok, want)
-		}
-	}
-}
-
-func TestDistance(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{
-		{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"abc", "acb", 1},
-		{"abc", "abd", 1}, {"abc", "xabc", 1}, {"abcdef", "badcfe", 3}, {"é", "e", 1},
-	} {
-		if got := distance(c.a, c.b); got != c.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", c.a, c.b, got, c.want)
 		}
 	}
 }
@@ -326,24 +288,6 @@ func TestExpand(t *testing.T) {
 	for _, source := range []string{"${", "${}", "${A", "${NONE}", "${A:-b}", "${1A}", "${A B}", "${ A }", "${A}${"} {
 		if got, err := expand(source, env); err == nil {
 			t.Errorf("expand(%q) = %q, want an error", source, got)
-		}
-	}
-}
-
-func BenchmarkRead(b *testing.B) {
-	var source strings.Builder
-	source.WriteString("parts:\n")
-	for i := range 10000 {
-		fmt.Fprintf(&source, "- name: user%d\n  size: %d\n", i, i)
-	}
-	text := []byte(source.String())
-	b.ReportAllocs()
-	for b.Loop() {
-		r := NewReader(options("c.yaml"))
-		var into settings
-		r.Read("c.yaml", text, len(text), "", &into)
-		if err := r.Err(); err != nil || len(into.Parts) != 10000 {
-			b.Fatalf("%d parts and %v", len(into.Parts), err)
 		}
 	}
 }
