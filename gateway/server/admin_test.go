@@ -2,11 +2,8 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,55 +17,46 @@ import (
 
 // ask sends a request to the admin listener of a server.
 func ask(s *Server, method, path string) *httptest.ResponseRecorder {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "answer"}, func() float64 { return 42 }))
 	w := httptest.NewRecorder()
-	s.admin(registry).ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	s.admin(prometheus.NewRegistry()).ServeHTTP(w, httptest.NewRequest(method, path, nil))
 	return w
-}
-
-// askHealth sends a probe and returns what the answer says.
-func askHealth(t *testing.T, s *Server, path string) (int, health) {
-	t.Helper()
-	w := ask(s, "GET", path)
-	var h health
-	decoder := json.NewDecoder(w.Body)
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&h); err != nil || w.Header().Get("Content-Type") != "application/json" {
-		t.Fatalf("%s: %v, %q", path, err, w.Header())
-	}
-	return w.Code, h
 }
 
 func TestHealth(t *testing.T) {
 	t.Parallel()
-	ends := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
-	own := certificates{{Domain: "good.example", Expires: ends}, {Domain: "none.example", Problem: "no such host"}}
-	reported := []certificateReport{{Domain: "good.example", Expires: &ends}, {Domain: "none.example", Problem: "no such host"}}
+	own := certificates{
+		{Domain: "good.example", Expires: time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)}, {Domain: "none.example", Problem: "no such host"},
+	}
+	const reported = `,"certificates":[{"domain":"good.example","expires":"2026-03-01T12:00:00Z"},{"domain":"none.example","problem":"no such host"}]}`
 	away := errors.New("the store is away")
 	for name, c := range map[string]struct {
 		ready    error
 		draining bool
 		certs    certs.Source
 		status   int
-		want     health
+		want     string
 	}{
-		"ready":                           {nil, false, nil, 200, health{Status: "ready"}},
-		"not ready":                       {away, false, nil, 503, health{Status: "unready", Reason: away.Error()}},
-		"draining":                        {away, true, nil, 503, health{Status: "unready", Reason: "stopping"}},
-		"with certificates from files":    {nil, false, own, 200, health{Status: "ready"}},
-		"with issued certificates":        {nil, false, &issued{certificates: own}, 200, health{"ready", "", reported}},
-		"with issued ones, and not ready": {away, false, &issued{certificates: own}, 503, health{"unready", away.Error(), reported}},
+		"ready":                           {nil, false, nil, 200, `{"status":"ready"}`},
+		"not ready":                       {away, false, nil, 503, `{"status":"unready","reason":"the store is away"}`},
+		"draining":                        {away, true, nil, 503, `{"status":"unready","reason":"stopping"}`},
+		"with certificates from files":    {nil, false, own, 200, `{"status":"ready"}`},
+		"with issued certificates":        {nil, false, &issued{certificates: own}, 200, `{"status":"ready"` + reported},
+		"with issued ones, and not ready": {away, false, &issued{certificates: own}, 503, `{"status":"unready","reason":"the store is away"` + reported},
 	} {
 		o := options(&stub{ready: func(context.Context) error { return c.ready }}, &logtest.Buffer{})
 		o.Certificates = c.certs
 		s := newServer(o)
 		s.draining.Store(c.draining)
-		if status, got := askHealth(t, s, "/readyz"); status != c.status || !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%s: readyz %d %+v, want %d %+v", name, status, got, c.status, c.want)
+		if w := ask(s, "GET", "/readyz"); w.Code != c.status || strings.TrimSpace(w.Body.String()) != c.want || w.Header().Get("Content-Type") != "application/json" {
+			t.Errorf("%s: readyz %d %s, want %d %s", name, w.Code, w.Body, c.status, c.want)
 		}
-		if status, got := askHealth(t, s, "/healthz"); status != 200 || !reflect.DeepEqual(got, health{Status: "alive"}) {
-			t.Errorf("%s: healthz %d %+v", name, status, got)
+		if w := ask(s, "GET", "/healthz"); w.Code != 200 || strings.TrimSpace(w.Body.String()) != `{"status":"alive"}` {
+			t.Errorf("%s: healthz %d %s", name, w.Code, w.Body)
+		}
+		for method, path := range map[string]string{"POST": "/metrics", "GET": "/", "PUT": "/readyz", "DELETE": "/login"} {
+			if w := ask(s, method, path); w.Code != 404 && w.Code != 405 {
+				t.Errorf("%s %s: %d", method, path, w.Code)
+			}
 		}
 	}
 }
@@ -86,17 +74,4 @@ func TestReadyIsBounded(t *testing.T) {
 			t.Errorf("%q after %v", reason, time.Since(start))
 		}
 	})
-}
-
-func TestAdmin(t *testing.T) {
-	t.Parallel()
-	s := newServer(options(&stub{}, &logtest.Buffer{}))
-	if w := ask(s, "GET", "/metrics"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "\nanswer 42\n") {
-		t.Errorf("/metrics: %d %s", w.Code, w.Body)
-	}
-	for method, path := range map[string]string{"POST": "/metrics", "GET": "/", "PUT": "/readyz", "DELETE": "/login"} {
-		if w := ask(s, method, path); w.Code != http.StatusNotFound && w.Code != http.StatusMethodNotAllowed {
-			t.Errorf("%s %s: %d", method, path, w.Code)
-		}
-	}
 }

@@ -23,16 +23,19 @@ import (
 
 const anyPort = "127.0.0.1:0"
 
-// listening is a Server with those listeners.
-func listening(t *testing.T, source certs.Source, listen config.Listen) *Server {
+// listening is a Server with those listeners, for a gateway that tells each
+// client its address.
+func listening(t *testing.T, source certs.Source, cfg config.Config) (*Server, *logtest.Buffer) {
 	t.Helper()
-	o := options(&stub{config: config.Config{Listen: listen}}, &logtest.Buffer{})
+	log := &logtest.Buffer{}
+	o := options(&stub{config: cfg, serve: func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.RemoteAddr) }}, log)
 	o.Certificates = source
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	t.Cleanup(s.close)
+	return s, log
 }
 
 func TestAddresses(t *testing.T) {
@@ -46,7 +49,7 @@ func TestAddresses(t *testing.T) {
 		"one":         {certificates{}, config.Listen{HTTPS: anyPort}, []string{"https"}},
 		"without TLS": {nil, config.Listen{HTTPS: anyPort, HTTP: anyPort}, []string{"http"}},
 	} {
-		s := listening(t, c.source, c.listen)
+		s, _ := listening(t, c.source, config.Config{Listen: c.listen})
 		for _, listener := range []string{"https", "http", "admin", "x"} {
 			if address := s.Address(listener); slices.Contains(c.want, listener) != (address != "") {
 				t.Errorf("%s: %s is at %q", name, listener, address)
@@ -55,7 +58,6 @@ func TestAddresses(t *testing.T) {
 		if err := s.RefreshCertificates(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		s.close()
 	}
 }
 
@@ -67,12 +69,10 @@ func TestPortInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	first := porttest.Address(t)
+	first, authority := porttest.Address(t), &issued{}
 	o := options(&stub{config: config.Config{Listen: config.Listen{HTTPS: first, HTTP: anyPort, Admin: taken.Addr().String()}}}, &logtest.Buffer{})
-	authority := &issued{}
 	o.Certificates = authority
-	_, err = New(o)
-	if err == nil || !strings.Contains(err.Error(), "listen.admin") || !strings.Contains(err.Error(), taken.Addr().String()) {
+	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "listen.admin") || !strings.Contains(err.Error(), taken.Addr().String()) {
 		t.Errorf("got %v, want it to name listen.admin and %s", err, taken.Addr())
 	}
 	again, err := net.Listen("tcp", first)
@@ -89,10 +89,9 @@ func TestPortInUse(t *testing.T) {
 func TestListenerFails(t *testing.T) {
 	t.Parallel()
 	authority := &issued{}
-	s := listening(t, authority, config.Listen{HTTPS: anyPort, HTTP: anyPort, Admin: anyPort})
+	s, _ := listening(t, authority, config.Config{Listen: config.Listen{HTTPS: anyPort, HTTP: anyPort, Admin: anyPort}})
 	s.serving[1].listener.Close()
-	err := s.Serve(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "listen.http") || !errors.Is(err, net.ErrClosed) {
+	if err := s.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "listen.http") || !errors.Is(err, net.ErrClosed) {
 		t.Errorf("got %v", err)
 	}
 	if authority.closed.Load() != 1 {
@@ -104,32 +103,18 @@ func TestListenerFails(t *testing.T) {
 // are redirected, unless a proxy terminates TLS.
 func TestPlainHTTP(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		source     certs.Source
-		mode       string
-		challenged int
-		asked      int
+	for mode, c := range map[string]struct {
+		source            certs.Source
+		challenged, asked int
 	}{
-		"files":   {certificates{}, config.TLSFiles, 308, 308},
-		"acme":    {&issued{}, config.TLSACME, 200, 308},
-		"a proxy": {nil, config.TLSOff, 204, 204},
+		config.TLSFiles: {certificates{}, 308, 308}, config.TLSACME: {&issued{}, 200, 308}, config.TLSOff: {nil, 200, 200},
 	} {
-		g := &stub{
-			config: config.Config{Listen: config.Listen{HTTP: anyPort}, TLS: config.TLS{Mode: c.mode}},
-			serve:  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
-		}
-		o := options(g, &logtest.Buffer{})
-		o.Certificates = c.source
-		s, err := New(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.close()
+		s, _ := listening(t, c.source, config.Config{Listen: config.Listen{HTTP: anyPort}, TLS: config.TLS{Mode: mode}})
 		for path, want := range map[string]int{"/challenge": c.challenged, "/": c.asked} {
 			w := httptest.NewRecorder()
 			s.serving[0].server.Handler.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
-			if w.Code != want {
-				t.Errorf("%s: %s: %d, want %d", name, path, w.Code, want)
+			if own := w.Body.Len() > 0; w.Code != want || own != (mode == config.TLSOff) {
+				t.Errorf("%s: %s: %d, want %d; of the gateway: %t", mode, path, w.Code, want, own)
 			}
 		}
 	}
@@ -139,15 +124,8 @@ func TestPlainHTTP(t *testing.T) {
 // listener takes no such header.
 func TestProxyProtocol(t *testing.T) {
 	t.Parallel()
-	g := &stub{
-		config: config.Config{Listen: config.Listen{HTTP: anyPort, Admin: anyPort, ProxyProtocol: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}},
-		serve:  func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.RemoteAddr) },
-	}
-	s, err := New(options(g, &logtest.Buffer{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.serving[0].server.Handler = g
+	balancers := []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	s, _ := listening(t, nil, config.Config{TLS: config.TLS{Mode: config.TLSOff}, Listen: config.Listen{HTTP: anyPort, Admin: anyPort, ProxyProtocol: balancers}})
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error)
 	go func() { served <- s.Serve(ctx) }()
@@ -174,18 +152,11 @@ func TestProxyProtocol(t *testing.T) {
 // Failed handshakes are logged at level debug.
 func TestErrorLog(t *testing.T) {
 	t.Parallel()
-	log := &logtest.Buffer{}
-	o := options(&stub{config: config.Config{Listen: config.Listen{HTTPS: anyPort}}}, log)
-	o.Certificates, o.Logger = certificates{}, slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.close()
+	s, log := listening(t, certificates{}, config.Config{Listen: config.Listen{HTTPS: anyPort}})
 	const message = "http: TLS handshake error"
 	s.serving[0].server.ErrorLog.Print(message)
-	if lines := log.Records(t, message); len(lines) != 1 || lines[0]["level"] != slog.LevelDebug.String() {
-		t.Errorf("logged %v", lines)
+	if line := log.Last(t, message); line["level"] != slog.LevelDebug.String() {
+		t.Errorf("logged %v", line)
 	}
 }
 
@@ -193,8 +164,7 @@ func TestErrorLog(t *testing.T) {
 // certificate. New fails if it cannot register them.
 func TestServerMetrics(t *testing.T) {
 	t.Parallel()
-	registry := prometheus.NewRegistry()
-	authority := &issued{certificates: certificates{{Domain: "gw.example"}}}
+	registry, authority := prometheus.NewRegistry(), &issued{certificates: certificates{{Domain: "gw.example"}}}
 	o := options(&stub{config: config.Config{Listen: config.Listen{HTTPS: anyPort, Admin: anyPort}}}, &logtest.Buffer{})
 	o.Certificates, o.Registry = authority, registry
 	s, err := New(o)
@@ -203,7 +173,7 @@ func TestServerMetrics(t *testing.T) {
 	}
 	defer s.close()
 	w := httptest.NewRecorder()
-	s.admin(registry).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	s.serving[1].server.Handler.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	for _, want := range []string{
 		`authgate_connections{listener="https"} 0`, `authgate_connections_displaced_total{listener="admin"} 0`,
 		`authgate_certificate_expiry_seconds{domain="gw.example"} 0`,
