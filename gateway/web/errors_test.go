@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -51,6 +52,13 @@ var kinds = []struct {
 	{"client left", context.Canceled, 499, "The client left.", ""},
 	{"client left the store", &guard.Error{Operation: "get", Err: context.Canceled}, 499, "The client left.", ""},
 	{"client left the queue of logins", fmt.Errorf("%w: %w", auth.ErrBusy, context.Canceled), 499, "The client left.", ""},
+	{"no attempt", login.ErrNoAttempt, 400, "This sign-in was not begun in this browser, is finished already, or took too long. Please start again.", ""},
+	{"replayed", login.ErrReplayed, 400, "The token was used before.", ""},
+	{"provider's token", &provider.Error{Provider: "p", Kind: provider.ErrInvalid, Err: errBroken}, 400, "The token is not valid.", ""},
+	{"another provider", &provider.Error{Provider: "p", Kind: provider.ErrMixUp, Err: errBroken}, 400, "The answer is of another identity provider than the one asked.", ""},
+	{"provider refused", &provider.Error{Provider: "p", Kind: provider.ErrRefused, Err: errBroken}, 401, "The identity provider refused the sign-in.", ""},
+	{"provider too late", &provider.Error{Provider: "p", Kind: provider.ErrTimeout, Err: errBroken}, 504, "The identity provider did not answer in time. Please try again later.", ""},
+	{"provider failed", &provider.Error{Provider: "p", Kind: provider.ErrFault, Err: errBroken}, 502, "The identity provider could not be reached, or its answer was not acceptable.", ""},
 	{"store", &guard.Error{Operation: "get", Err: errBroken}, 503, "The service is unavailable for the moment.", "1"},
 	{"store too late", &guard.Error{Operation: "put", Err: context.DeadlineExceeded}, 503, "The service is unavailable for the moment.", "1"},
 	{"busy", auth.ErrBusy, 503, "Too many credentials are being checked at once. Try again.", "1"},
@@ -76,14 +84,10 @@ func TestToHTTP(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Work that was canceled while the client waits is no client that left.
-func TestToHTTPCanceled(t *testing.T) {
-	t.Parallel()
+	// Work that was canceled while the client waits is no client that left.
 	for want, err := range map[int]error{
-		http.StatusServiceUnavailable: &upstream.Error{Upstream: "app", Err: context.Canceled},
-		http.StatusBadGateway:         &provider.Error{Provider: "p", Operation: "keys", Kind: provider.ErrFault, Err: context.Canceled},
+		503: &upstream.Error{Upstream: "app", Err: context.Canceled},
+		502: &provider.Error{Provider: "p", Operation: "keys", Kind: provider.ErrFault, Err: context.Canceled},
 	} {
 		if got := toHTTP(t.Context(), err).Status; got != want {
 			t.Errorf("%v: %d, want %d", err, got, want)
@@ -97,42 +101,34 @@ func TestFail(t *testing.T) {
 	t.Parallel()
 	for _, k := range kinds {
 		if k.status == statusClientGone {
-			continue // see TestFailClientGone
+			continue // see TestFailWithoutAnswer
 		}
-		for _, accept := range []string{"", "application/json", "application/problem+json", "text/html"} {
+		for accept, media := range map[string]string{"": TypeJSON, TypeJSON: TypeJSON, TypeProblem: TypeProblem, TypeHTML: TypeHTML + "; charset=utf-8"} {
 			name := k.name + ", " + accept
 			e := newExchange(t, request("/", "Accept: "+accept))
 			if e.Fail(Challenge(fmt.Errorf("sesame: %w", k.err), "Basic", "Bearer")) {
 				t.Errorf("%s: Fail wants to abort", name)
 			}
 			e.Finish(false)
-			h, body := e.w.Header(), e.w.Body.String()
-			if e.w.Code != k.status || h.Get("Retry-After") != k.retryAfter {
-				t.Errorf("%s: %d, Retry-After %q, want %d and %q", name, e.w.Code, h.Get("Retry-After"), k.status, k.retryAfter)
+			h, body, csp := e.w.Header(), e.w.Body.String(), ""
+			if challenges := len(h["Www-Authenticate"]); e.w.Code != k.status || challenges != 0 != (k.status == 401) {
+				t.Errorf("%s: %d with %d challenges, want %d", name, e.w.Code, challenges, k.status)
 			}
-			if challenges := len(h["Www-Authenticate"]); challenges != 0 != (k.status == 401) {
-				t.Errorf("%s: %d challenges", name, challenges)
-			}
-			media, policy := accept, ""
-			switch accept {
-			case "text/html":
-				media += "; charset=utf-8"
-				policy = e.site.Service.Pages.ContentSecurityPolicy()
+			if accept == TypeHTML {
+				csp = e.site.Service.Pages.ContentSecurityPolicy()
 				if !strings.Contains(body, k.detail) {
 					t.Errorf("%s: the page lacks %q", name, k.detail)
 				}
-			default:
-				if accept == "" {
-					media = "application/json"
-				}
-				want := problem{Title: http.StatusText(k.status), Status: k.status, Detail: k.detail}
-				if got := e.problem(); got != want {
+			} else {
+				var got problem
+				err := json.Unmarshal([]byte(body), &got)
+				if want := (problem{Title: http.StatusText(k.status), Status: k.status, Detail: k.detail}); err != nil || got != want {
 					t.Errorf("%s: %+v, want %+v", name, got, want)
 				}
 			}
 			for header, want := range map[string]string{
 				"Content-Type": media, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin",
-				"Content-Security-Policy": policy, "X-Request-Id": e.ID,
+				"Content-Security-Policy": csp, "X-Request-Id": e.ID, "Retry-After": k.retryAfter,
 			} {
 				if got := h.Get(header); got != want {
 					t.Errorf("%s: %s is %q, want %q", name, header, got, want)
@@ -143,15 +139,16 @@ func TestFail(t *testing.T) {
 					t.Errorf("%s: the client is told %q", name, internal)
 				}
 			}
-			if line := e.logged(); line["status"] != float64(k.status) || !strings.Contains(fmt.Sprint(line["error"]), "sesame") {
+			if line := e.log.Last(t, AccessMessage); line["status"] != float64(k.status) || !strings.Contains(fmt.Sprint(line["error"]), "sesame") {
 				t.Errorf("%s: the log does not tell why: %v", name, line)
 			}
 		}
 	}
 }
 
-// A client that left gets no answer.
-func TestFailClientGone(t *testing.T) {
+// A client that left gets no answer, and an answer that has begun does not become
+// another one.
+func TestFailWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	gone, leave := context.WithCancel(t.Context())
 	leave()
@@ -160,15 +157,10 @@ func TestFailClientGone(t *testing.T) {
 		t.Errorf("answered %q", e.w.Body)
 	}
 	e.Finish(true)
-	if line := e.logged(); line["status"] != float64(499) || line["decision"] != "error" {
+	if line := e.log.Last(t, AccessMessage); line["status"] != float64(499) || line["decision"] != "error" {
 		t.Errorf("logged %v", line)
 	}
-}
-
-// An answer that has begun does not become another one.
-func TestFailBegun(t *testing.T) {
-	t.Parallel()
-	e := newExchange(t, request("/"))
+	e = newExchange(t, request("/"))
 	_, _ = e.Write([]byte("half"))
 	if !e.Fail(errBroken) || e.w.Body.String() != "half" || e.w.Code != 200 {
 		t.Errorf("%d %q", e.w.Code, e.w.Body)

@@ -1,18 +1,26 @@
 package web
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"log"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"authgate/gateway/logtest"
 	"authgate/gateway/pages"
 )
 
@@ -30,14 +38,13 @@ func request(target string, header ...string) *http.Request {
 // testExchange is an exchange with its client and its log.
 type testExchange struct {
 	Exchange
-	t   *testing.T
-	w   *httptest.ResponseRecorder
-	log *bytes.Buffer
+	w   *serverWriter
+	log *logtest.Buffer
 }
 
 func newExchange(t *testing.T, r *http.Request) *testExchange {
 	t.Helper()
-	e := &testExchange{t: t, w: httptest.NewRecorder(), log: &bytes.Buffer{}}
+	e := &testExchange{w: &serverWriter{ResponseRecorder: httptest.NewRecorder()}, log: &logtest.Buffer{}}
 	logger := slog.New(slog.NewJSONHandler(e.log, nil))
 	metrics, err := NewMetrics(prometheus.NewRegistry(), logger, "test", nil)
 	if err != nil {
@@ -52,31 +59,12 @@ func newExchange(t *testing.T, r *http.Request) *testExchange {
 	return e
 }
 
-// problem decodes the body of an error.
-func (e *testExchange) problem() problem {
-	e.t.Helper()
-	var p problem
-	if err := json.Unmarshal(e.w.Body.Bytes(), &p); err != nil {
-		e.t.Fatalf("the body is no problem: %v: %q", err, e.w.Body)
-	}
-	return p
-}
-
-// logged returns the only record of the log.
-func (e *testExchange) logged() map[string]any {
-	e.t.Helper()
-	var line map[string]any
-	if err := json.Unmarshal(e.log.Bytes(), &line); err != nil {
-		e.t.Fatalf("the log is not one record: %v: %s", err, e.log)
-	}
-	return line
-}
-
-// serverWriter takes 1xx as net/http does, which httptest.ResponseRecorder does
-// not.
+// serverWriter takes 1xx and write deadlines as net/http does, which
+// httptest.ResponseRecorder does not.
 type serverWriter struct {
 	*httptest.ResponseRecorder
 	informational []int
+	limits        []time.Duration // until the deadlines; 0: removed
 }
 
 func (w *serverWriter) WriteHeader(status int) {
@@ -87,16 +75,27 @@ func (w *serverWriter) WriteHeader(status int) {
 	w.ResponseRecorder.WriteHeader(status)
 }
 
+func (w *serverWriter) SetWriteDeadline(t time.Time) error {
+	limit := time.Duration(0)
+	if !t.IsZero() {
+		limit = time.Until(t).Round(time.Minute)
+	}
+	w.limits = append(w.limits, limit)
+	return nil
+}
+
+// An informational response is no answer. No cookie of an upstream passes with
+// it: only the header of the final one is checked.
 func TestExchangeWriter(t *testing.T) {
 	t.Parallel()
 	e := newExchange(t, request("/"))
-	w := &serverWriter{ResponseRecorder: e.w}
 	ex := &e.Exchange
-	ex.ResponseWriter = w
+	ex.Header().Set("Set-Cookie", "a=b")
+	ex.Header().Set("Link", "</a>")
 	ex.WriteHeader(http.StatusEarlyHints)
 	ex.WriteHeader(http.StatusProcessing)
-	if ex.Status != 0 || len(w.informational) != 2 {
-		t.Errorf("1xx: status %d, passed on %d", ex.Status, w.informational)
+	if ex.Status != 0 || len(e.w.informational) != 2 || ex.Header().Get("Set-Cookie") != "" || ex.Header().Get("Link") == "" {
+		t.Errorf("1xx: status %d, passed on %d with %v", ex.Status, e.w.informational, ex.Header())
 	}
 	for _, part := range []string{"abc", "", "defgh"} {
 		if n, err := ex.Write([]byte(part)); n != len(part) || err != nil {
@@ -106,7 +105,7 @@ func TestExchangeWriter(t *testing.T) {
 	if ex.Status != 200 || ex.bytes != 8 {
 		t.Errorf("status %d, %d bytes", ex.Status, ex.bytes)
 	}
-	if err := http.NewResponseController(ex).Flush(); err != nil || !w.Flushed {
+	if err := http.NewResponseController(ex).Flush(); err != nil || !e.w.Flushed {
 		t.Errorf("it cannot be flushed: %v", err)
 	}
 	if _, _, err := http.NewResponseController(ex).Hijack(); !errors.Is(err, http.ErrNotSupported) || ex.Status != 200 {
@@ -114,24 +113,39 @@ func TestExchangeWriter(t *testing.T) {
 	}
 }
 
-// After Cut, the answer is the last one on a connection of HTTP/1.1.
-func TestCutClosesConnection(t *testing.T) {
+// A large answer has a time limit, which ends with the answer. The limit of Cut
+// stays, and a WebSocket has none. After Cut, the answer is the last one on a
+// connection of HTTP/1.1.
+func TestAnswerLimits(t *testing.T) {
 	t.Parallel()
-	for protocol, want := range map[int]string{1: "close", 2: ""} {
+	large := []byte(strings.Repeat("x", unpacedAnswer+1))
+	write := func(e *testExchange) { _, _ = e.Write(large) }
+	for name, c := range map[string]struct {
+		protocol   int
+		answer     func(*testExchange)
+		want       []time.Duration
+		connection string
+	}{
+		"small":       {1, func(e *testExchange) { _, _ = e.Write(large[1:]) }, nil, ""},
+		"large":       {1, write, []time.Duration{AnswerPause, AnswerPause, 0}, ""},
+		"switched":    {1, func(e *testExchange) { write(e); e.Status = http.StatusSwitchingProtocols }, []time.Duration{AnswerPause}, ""},
+		"cut":         {1, func(e *testExchange) { e.Cut(time.Minute); write(e) }, []time.Duration{time.Minute}, "close"},
+		"cut, HTTP/2": {2, func(e *testExchange) { e.Cut(time.Minute); write(e) }, []time.Duration{time.Minute}, ""},
+		"cut late":    {1, func(e *testExchange) { write(e); e.Cut(time.Minute) }, []time.Duration{AnswerPause, time.Minute}, ""},
+	} {
 		e := newExchange(t, request("/"))
-		e.Request.ProtoMajor = protocol
-		e.Cut(time.Second)
-		e.WriteHeader(http.StatusOK)
-		if got := e.w.Header().Get("Connection"); got != want {
-			t.Errorf("HTTP/%d: Connection is %q, want %q", protocol, got, want)
+		e.Request.ProtoMajor = c.protocol
+		c.answer(e)
+		e.Finish(false)
+		if got := e.w.Header().Get("Connection"); !slices.Equal(e.w.limits, c.want) || got != c.connection {
+			t.Errorf("%s: limits %v, want %v; Connection %q, want %q", name, e.w.limits, c.want, got, c.connection)
 		}
 	}
 }
 
 func TestRequestID(t *testing.T) {
 	t.Parallel()
-	kept := []string{"a", "Z9._-", strings.Repeat("x", 128)}
-	for _, id := range kept {
+	for _, id := range []string{"a", "Z9._-", strings.Repeat("x", 128)} {
 		if got := requestID(http.Header{"X-Request-Id": {id}}); got != id {
 			t.Errorf("%q becomes %q", id, got)
 		}
@@ -145,5 +159,74 @@ func TestRequestID(t *testing.T) {
 			t.Errorf("%q becomes %q", ids, id)
 		}
 		made[id] = true
+	}
+}
+
+// A client that resets its stream while informational responses are sent does
+// not make two goroutines use one map, which ends the process. The race detector
+// finds it reliably.
+func TestResetAmidHints(t *testing.T) {
+	t.Parallel()
+	site := newExchange(t, request("/")).site
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var ex Exchange
+		ex.Init(site, w, r)
+		for range 4 { // as httputil.ReverseProxy
+			h := ex.Header()
+			for i := range 100 { // so that encoding takes some time
+				h.Set("X-Hint-"+strconv.Itoa(i), "</style.css>; rel=preload")
+			}
+			ex.WriteHeader(http.StatusEarlyHints)
+			clear(h)
+		}
+	}))
+	server.EnableHTTP2 = true
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	reset := func() {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		trace := &httptrace.ClientTrace{Got1xxResponse: func(int, textproto.MIMEHeader) error {
+			cancel()
+			return nil
+		}}
+		q, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), http.MethodGet, server.URL, http.NoBody)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if answer, err := server.Client().Do(q); err == nil {
+			answer.Body.Close()
+		}
+	}
+	var clients sync.WaitGroup
+	for range 4 {
+		clients.Go(func() {
+			for range 75 {
+				reset()
+			}
+		})
+	}
+	clients.Wait()
+}
+
+// A line of a library becomes a record, without what it quotes.
+func TestLibraryLog(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"http: TLS handshake error from 192.0.2.7:4711: EOF\n":                                           "http: TLS handshake error from 192.0.2.7:4711: EOF",
+		`Unsolicited response received on idle HTTP channel starting with "Set-Cookie: a\"b"; err=<nil>`: `Unsolicited response received on idle HTTP channel starting with "..."; err=<nil>`,
+		`got ["a" "b"], and "cut off`:                                                                    `got ["..." "..."], and "..."`,
+		`the end is "cut off\`:                                                                           `the end is "..."`,
+	} {
+		out := &logtest.Buffer{}
+		handler := slog.NewJSONHandler(out, nil)
+		LibraryLog(handler, slog.LevelDebug).Print("of a level that is not logged")
+		LibraryLog(handler, slog.LevelWarn).Print(line)
+		var record map[string]any
+		if err := json.Unmarshal([]byte(out.String()), &record); err != nil || record["level"] != "WARN" || record["msg"] != want {
+			t.Errorf("%q: %v, %v", line, out, err)
+		}
 	}
 }
