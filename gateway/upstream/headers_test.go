@@ -15,9 +15,6 @@ import (
 	"authgate/policy"
 )
 
-// ownNames are headers that the gateway sets on each request.
-var ownNames = []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Request-Id"}
-
 // A value that is not valid in a header is not sent, not even in part.
 func TestIdentityHeaderValues(t *testing.T) {
 	t.Parallel()
@@ -80,70 +77,47 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// A client can send no header that carries an identity or is about clients, in
-// any spelling, whatever names the upstream has for the identity.
-func TestNoClientIdentity(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		names   config.IdentityHeaders
-		renamed []string
-	}{
-		{config.IdentityHeaders{}, nil},
-		{config.IdentityHeaders{User: "X-Login", Email: "X.Mail_Address"}, []string{"X-Login", "X.Mail_Address"}},
-	} {
-		identity := NewIdentityHeaders(c.names)
-		for _, name := range slices.Concat(headername.DefaultIdentity, headernametest.AboutClients, headernametest.AboutUsers, ownNames, c.renamed) {
-			for _, spelling := range headernametest.Spellings(name) {
-				for _, written := range []string{spelling, http.CanonicalHeaderKey(spelling)} {
-					if h := identity.Admit(http.Header{written: {"evil"}}, false, nil); len(h) > 0 {
-						t.Errorf("%s is admitted", written)
-					}
-				}
-			}
+// Admit removes every header that carries an identity, that is about clients or
+// that the gateway sets, in any spelling and whatever names the upstream has for
+// the identity. It changes no other.
+func FuzzStrip(f *testing.F) {
+	names := config.IdentityHeaders{User: "X-Login", Email: "X.Mail_Address"}
+	own := []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Request-Id"}
+	forbidden, proxies := map[string]bool{}, map[string]bool{}
+	for _, name := range slices.Concat(headername.DefaultIdentity, headernametest.AboutUsers, own, []string{names.User, names.Email}, headernametest.AboutClients) {
+		if slices.Contains(headernametest.AboutClients, name) {
+			proxies[headernametest.CGI(name)] = true
+		} else {
+			forbidden[headernametest.CGI(name)] = true
+		}
+		for _, spelling := range headernametest.Spellings(name) {
+			f.Add(spelling, "evil", false)
 		}
 	}
-}
-
-// Admit removes every forbidden header and changes no other.
-func FuzzStrip(f *testing.F) {
-	f.Add("X-Auth-User", "evil", false)
-	f.Add("x_auth.user", "evil", true)
-	f.Add("X!Auth!User", "evil", true)
-	f.Add("X-Forwarded-For", "6.6.6.6", true)
-	f.Add("X_Forwarded_For", "6.6.6.6", true)
-	f.Add("X|Real^IP", "6.6.6.6", true)
-	f.Add("remote.user", "evil", false)
-	f.Add("Accept", "text/html", false)
-	f.Add("X-Authority", "x", false)
-	names := config.IdentityHeaders{User: "X-Login", Email: "X.Mail_Address"}
+	for _, name := range []string{"X-Forwarded-Port", "X_Forwarded_Port", "X|Real^IP", "Accept", "X-Authority"} {
+		f.Add(name, "x", true)
+	}
 	identity := NewIdentityHeaders(names)
-	forbidden := map[string]bool{}
-	for _, name := range slices.Concat(headername.DefaultIdentity, []string{"X-Login", "X.Mail_Address"}, headernametest.AboutUsers, ownNames) {
-		forbidden[headernametest.CGI(name)] = true
-	}
-	proxies := map[string]bool{}
-	for _, name := range headernametest.AboutClients {
-		proxies[headernametest.CGI(name)] = true
-	}
 	f.Fuzz(func(t *testing.T, name, value string, trusted bool) {
 		if !httpguts.ValidHeaderFieldName(name) {
 			return // servers refuse such a name
 		}
-		h := http.Header{"Accept": {"text/html", "*/*"}, "X-Auth-Roles": {"evil"}, "Cookie": {"a=b"}}
+		h := http.Header{"Accept": {"text/html", "*/*"}, "X-Auth-Roles": {"evil"}, "Cookie": {"a=b"}, name: {value}}
 		h.Add(name, value)
 		before := h.Clone()
 		h = identity.Admit(h, trusted, nil)
 		for each, values := range before {
-			kept, seen := slices.Equal(h[each], values), headernametest.CGI(each)
+			seen := headernametest.CGI(each)
 			proper := http.CanonicalHeaderKey(strings.ReplaceAll(seen, "_", "-")) == each
+			got, there := h[each]
 			switch {
 			case forbidden[seen], proxies[seen] && !(trusted && proper):
-				if _, there := h[each]; there {
+				if there {
 					t.Errorf("%q is kept", each)
 				}
 			case proxies[seen], headername.Of(headername.Fold(each)) == headername.Free:
-				if !kept {
-					t.Errorf("%q is %q, was %q", each, h[each], values)
+				if !slices.Equal(got, values) {
+					t.Errorf("%q is %q, was %q", each, got, values)
 				}
 			}
 		}
@@ -151,24 +125,4 @@ func FuzzStrip(f *testing.F) {
 			t.Errorf("headers appear: %v", h)
 		}
 	})
-}
-
-// browserHeaders are those of a browser's page load.
-func browserHeaders() http.Header {
-	return http.Header{
-		"Accept": {"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}, "Accept-Encoding": {"gzip, deflate, br, zstd"},
-		"Accept-Language": {"en-GB,en;q=0.5"}, "Cookie": {"session_id=x; theme=dark"}, "User-Agent": {"Mozilla/5.0 (X11; Linux x86_64)"},
-		"Sec-Fetch-Dest": {"document"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Site": {"none"}, "Sec-Fetch-User": {"?1"},
-		"Upgrade-Insecure-Requests": {"1"}, "Te": {"trailers"}, "Priority": {"u=0, i"}, "X-Request-Id": {"abc"},
-	}
-}
-
-func BenchmarkAdmit(b *testing.B) {
-	h, identity := browserHeaders(), NewIdentityHeaders(config.IdentityHeaders{})
-	b.ReportAllocs()
-	for b.Loop() {
-		if admitted := identity.Admit(h, false, nil); len(admitted) != len(h)-1 { // X-Request-Id is set anew
-			b.Fatal(admitted)
-		}
-	}
 }

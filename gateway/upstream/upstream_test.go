@@ -73,10 +73,15 @@ const (
 	canceled = "499"
 )
 
-// kind returns the kind of an error of RoundTrip.
+// kind returns the kind of an error of RoundTrip, which must be an *Error of app.
 func kind(err error) string {
+	var marked *Error
 	var timeout net.Error
 	switch {
+	case err == nil:
+		return ""
+	case !errors.As(err, &marked) || marked.Upstream != "app":
+		return "not an *Error of app: " + err.Error()
 	case errors.Is(err, context.Canceled):
 		return canceled
 	case errors.As(err, &timeout) && timeout.Timeout():
@@ -142,9 +147,9 @@ func TestBalancerIsFair(t *testing.T) {
 	t.Parallel()
 	apps := []*application{newApplication(t, ok), newApplication(t, ok), newApplication(t, ok)}
 	f := newFixture(t, time.Minute, apps[0].URL, apps[1].URL, apps[2].URL)
-	const each, clients = 10, 3
+	const each = 10
 	var all sync.WaitGroup
-	for range clients {
+	for range apps {
 		all.Go(func() {
 			for range each {
 				if _, err := f.send(t.Context(), "GET", nil); err != nil {
@@ -155,113 +160,73 @@ func TestBalancerIsFair(t *testing.T) {
 	}
 	all.Wait()
 	for i, a := range apps {
-		if n := a.requests.Load(); n != each*clients/3 {
-			t.Errorf("target %d got %d requests of %d", i, n, each*clients)
+		if n := a.requests.Load(); n != each {
+			t.Errorf("target %d got %d requests, want %d", i, n, each)
 		}
 	}
-	if n := f.took.Load(); n != each*clients {
-		t.Errorf("%d durations were observed of %d requests", n, each*clients)
+	if n := f.took.Load(); n != 3*each {
+		t.Errorf("%d durations were observed of %d requests", n, 3*each)
 	}
 }
 
 // A target that refuses connections gets no request for five seconds. No request
-// fails.
+// fails, not even if all targets rest: then all are tried.
 func TestBalancerRest(t *testing.T) {
 	t.Parallel()
 	a := newApplication(t, ok)
 	f := newFixture(t, time.Minute, refusing, a.URL, refusing)
-	sendAll := func(n int) {
+	sendAll := func(n int, resting ...bool) {
 		t.Helper()
 		for range n {
 			if _, err := f.send(t.Context(), "GET", nil); err != nil {
 				t.Fatalf("a request fails although one target answers: %v", err)
 			}
 		}
+		if got := f.resting(); !slices.Equal(got, resting) {
+			t.Fatalf("resting: %t, want %t", got, resting)
+		}
 	}
-	sendAll(6)
-	if got := f.resting(); !slices.Equal(got, []bool{true, false, true}) {
-		t.Fatalf("resting: %t", got)
-	}
+	sendAll(6, true, false, true)
 	until := f.targets[0].resting.Load()
 	f.clock.Advance(restAfterFailure - time.Nanosecond)
-	sendAll(6)
+	sendAll(6, true, false, true)
 	if f.targets[0].resting.Load() != until {
 		t.Error("a resting target gets a request")
 	}
 	f.clock.Advance(time.Nanosecond)
-	if got := f.resting(); slices.Contains(got, true) {
-		t.Fatalf("still resting after %v: %t", restAfterFailure, got)
-	}
-	sendAll(3)
-	if got := f.resting(); !slices.Equal(got, []bool{true, false, true}) {
-		t.Errorf("after the rest: %t", got)
-	}
-	if n := a.requests.Load(); n != 15 {
-		t.Errorf("the target that answers got %d requests, want 15", n)
+	sendAll(0, false, false, false)
+	sendAll(3, true, false, true)
+	f.targets[1].resting.Store(int64(f.elapsed() + time.Hour))
+	sendAll(3, true, true, true)
+	if n := a.requests.Load(); n != 18 {
+		t.Errorf("the target that answers got %d requests, want 18", n)
 	}
 }
 
-// If all targets rest, all are tried.
-func TestBalancerAllRest(t *testing.T) {
-	t.Parallel()
-	a := newApplication(t, ok)
-	f := newFixture(t, time.Minute, refusing, a.URL)
-	for _, target := range f.targets {
-		target.resting.Store(int64(f.elapsed() + time.Hour))
-	}
-	for range 4 {
-		if _, err := f.send(t.Context(), "GET", nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
+// Each target that is tried gets the same request.
 func TestBalancerKeepsBody(t *testing.T) {
 	t.Parallel()
 	a := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		fmt.Fprint(w, r.RequestURI, " ", r.ContentLength, " ", string(body), err)
 	})
-	for name, body := range map[string]struct {
-		make func() io.Reader
-		want string
-	}{
-		"with a length":    {func() io.Reader { return strings.NewReader("abc") }, "/a%20b?c=%zz 3 abc<nil>"},
-		"without a length": {func() io.Reader { return io.MultiReader(strings.NewReader("abc")) }, "/a%20b?c=%zz -1 abc<nil>"},
-		"without a body":   {func() io.Reader { return nil }, "/a%20b?c=%zz 0 <nil>"},
+	for want, body := range map[string]func() io.Reader{
+		"/a%20b?c=%zz 3 abc<nil>":  func() io.Reader { return strings.NewReader("abc") },
+		"/a%20b?c=%zz -1 abc<nil>": func() io.Reader { return io.MultiReader(strings.NewReader("abc")) },
+		"/a%20b?c=%zz 0 <nil>":     func() io.Reader { return nil },
 	} {
 		f := newFixture(t, time.Minute, refusing, refusing, a.URL)
 		for range 3 {
 			f.clock.Advance(2 * restAfterFailure)
-			got, err := f.send(t.Context(), "POST", body.make())
-			if err != nil || got != body.want {
-				t.Errorf("%s: the last target got %q, %v; want %q", name, got, err, body.want)
+			if got, err := f.send(t.Context(), "POST", body()); err != nil || got != want {
+				t.Errorf("the last target got %q, %v; want %q", got, err, want)
 			}
 		}
 	}
 }
 
-// A request that was sent to one target is not sent to another.
-func TestBalancerDoesNotRepeat(t *testing.T) {
-	t.Parallel()
-	hangUp := newRaw(t, "")
-	other := newApplication(t, ok)
-	for _, method := range []string{"GET", "POST"} {
-		f := newFixture(t, time.Minute, other.URL, hangUp.URL) // the second has the first turn
-		before := hangUp.requests.Load()
-		_, err := f.send(t.Context(), method, strings.NewReader("abc"))
-		if err == nil || kind(err) != failed {
-			t.Errorf("%s: %v", method, err)
-		}
-		if hangUp.requests.Load() != before+1 || other.requests.Load() != 0 {
-			t.Errorf("%s: the target got %d requests, and another one %d", method, hangUp.requests.Load()-before, other.requests.Load())
-		}
-		if slices.Contains(f.resting(), true) {
-			t.Errorf("%s: a target that accepted the connection rests", method)
-		}
-	}
-}
-
+// A target rests only if it does not accept connections. A request that was sent
+// to one target is not sent to another.
 func TestBalancerErrors(t *testing.T) {
 	t.Parallel()
 	ended := make(chan struct{})
@@ -272,38 +237,43 @@ func TestBalancerErrors(t *testing.T) {
 		}
 	})
 	t.Cleanup(func() { close(ended) }) // before the server's own cleanup
-	garbage := newRaw(t, "220 mail.example ESMTP\r\n")
+	garbage, hangUp, other := newRaw(t, "220 mail.example ESMTP\r\n"), newRaw(t, ""), newApplication(t, ok)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, c := range []struct {
 		name  string
 		ctx   context.Context
-		urls  []string
+		urls  []string // the last one has the first turn
 		want  string
 		rests bool
 	}{
 		{"refuses", t.Context(), []string{refusing}, failed, true},
 		{"all refuse", t.Context(), []string{refusing, "http://127.0.0.1:2"}, failed, true},
 		{"no such host", t.Context(), []string{"http://nowhere.invalid"}, failed, true},
+		{"hangs up", t.Context(), []string{other.URL, hangUp.URL}, failed, false},
 		{"speaks another protocol", t.Context(), []string{garbage.URL}, failed, false},
 		{"speaks no TLS", t.Context(), []string{strings.Replace(garbage.URL, "http", "https", 1)}, failed, false},
 		{"does not answer in time", t.Context(), []string{silent.URL}, late, false},
 		{"the client is gone", gone, []string{silent.URL}, canceled, false},
 		{"the client is gone, and so is the upstream", gone, []string{refusing, refusing}, canceled, false},
 	} {
-		f := newFixture(t, 50*time.Millisecond, c.urls...)
-		_, err := f.send(c.ctx, "GET", nil)
-		var marked *Error
-		if !errors.As(err, &marked) || marked.Upstream != "app" {
-			t.Errorf("%s: %v is no *Error of app", c.name, err)
-			continue
+		for _, method := range []string{"GET", "POST"} {
+			timeout := time.Minute
+			if c.want == late {
+				timeout = 50 * time.Millisecond
+			}
+			f := newFixture(t, timeout, c.urls...)
+			_, err := f.send(c.ctx, method, strings.NewReader("abc"))
+			if got := kind(err); got != c.want {
+				t.Errorf("%s %s: %s (%v), want %s", method, c.name, got, err, c.want)
+			}
+			if got := slices.Contains(f.resting(), true); got != c.rests {
+				t.Errorf("%s %s: a target rests: %t", method, c.name, got)
+			}
 		}
-		if got := kind(err); got != c.want {
-			t.Errorf("%s: %s (%v), want %s", c.name, got, err, c.want)
-		}
-		if got := slices.Contains(f.resting(), true); got != c.rests {
-			t.Errorf("%s: a target rests: %t", c.name, got)
-		}
+	}
+	if hangUp.requests.Load() != 2 || other.requests.Load() != 0 {
+		t.Errorf("the target that hangs up got %d requests, and the other one %d", hangUp.requests.Load(), other.requests.Load())
 	}
 }
 
@@ -322,8 +292,8 @@ func TestInvalidStatus(t *testing.T) {
 			return &http.Response{StatusCode: status, Body: body}, nil
 		})}
 		_, err := b.RoundTrip(&http.Request{URL: &url.URL{}})
-		if (err == nil) != valid || err != nil && kind(err) != failed {
-			t.Errorf("%d: %v", status, err)
+		if got := kind(err); got != map[bool]string{true: "", false: failed}[valid] {
+			t.Errorf("%d: %s", status, got)
 		}
 		if valid {
 			body.Close()
@@ -339,14 +309,8 @@ func TestUpstreamTransports(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 30*time.Second, refusing)
 	through := func(timeout time.Duration) *transport { return f.Transport(timeout).(*balancer).transport.(*transport) }
-	if through(0) != through(30*time.Second) {
-		t.Error("equal limits have two transports")
-	}
-	if first, second := through(time.Second), through(time.Second); first != second {
-		t.Error("equal limits have two transports")
-	}
-	if through(0) == through(time.Second) {
-		t.Error("two limits have one transport")
+	if through(0) != through(30*time.Second) || through(time.Second) != through(time.Second) || through(0) == through(time.Second) {
+		t.Error("not one transport for each limit")
 	}
 	if got := through(time.Second).http2.ResponseHeaderTimeout; got != time.Second {
 		t.Errorf("the limit is %v", got)
@@ -426,11 +390,7 @@ func TestUpstreamWithoutDescriptors(t *testing.T) {
 			return nil
 		}
 		_, err := f.send(t.Context(), "GET", nil)
-		got := ""
-		if err != nil {
-			got = kind(err)
-		}
-		if got != c.want || freed != c.freed || f.targets[0].resting.Load() != 0 {
+		if got := kind(err); got != c.want || freed != c.freed || f.targets[0].resting.Load() != 0 {
 			t.Errorf("%d failures: %q (%v), freed %d times, rests until %d", c.without, got, err, freed, f.targets[0].resting.Load())
 		}
 	}
