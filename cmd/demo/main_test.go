@@ -5,10 +5,8 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
@@ -23,31 +21,30 @@ import (
 	"authgate/gateway/porttest"
 )
 
-// ports has the addresses of the demonstration.
-type ports struct{ https, http, admin, upstream, provider string }
+// shipped are the addresses in config.yaml: https, http, admin, upstream, provider.
+var shipped = []string{"localhost:8443", ":8080", "127.0.0.1:9090", "127.0.0.1:9000", "127.0.0.1:9400"}
 
-func freePorts(t *testing.T) ports {
-	t.Helper()
-	return ports{porttest.Address(t), porttest.Address(t), porttest.Address(t), porttest.Address(t), porttest.Address(t)}
-}
-
-// shipped writes the shipped configuration with other addresses into a new folder.
-func shipped(t *testing.T, p ports) string {
+// moved writes the shipped configuration into a new folder, with the given
+// addresses, in the order of shipped.
+func moved(t *testing.T, addresses []string) string {
 	t.Helper()
 	content, err := os.ReadFile("../../config.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(content)
-	for old, address := range map[string]string{
-		"https://localhost:8443": "https://" + p.https, `":8443"`: `"` + p.https + `"`, `":8080"`: `"` + p.http + `"`,
-		"127.0.0.1:9090": p.admin, "127.0.0.1:9000": p.upstream, "127.0.0.1:9400": p.provider,
-	} {
+	text := strings.Replace(string(content), `":8443"`, `"`+addresses[0]+`"`, 1)
+	for i, old := range shipped {
 		if !strings.Contains(text, old) {
 			t.Fatalf("config.yaml has no %s", old)
 		}
-		text = strings.Replace(text, old, address, 1)
+		text = strings.Replace(text, old, addresses[i], 1)
 	}
+	return write(t, text)
+}
+
+// write writes a configuration into a new folder.
+func write(t *testing.T, text string) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -55,16 +52,18 @@ func shipped(t *testing.T, p ports) string {
 	return path
 }
 
-// demonstration is a running demonstration.
-type demonstration struct {
-	t    *testing.T
-	dir  string
-	said string // its output
-	stop func() error
+func freeAddresses(t *testing.T) []string {
+	t.Helper()
+	var free []string
+	for range shipped {
+		free = append(free, porttest.Address(t))
+	}
+	return free
 }
 
-// start runs the demonstration and waits for the end of its explanation.
-func start(t *testing.T, path string) *demonstration {
+// start runs the demonstration, waits for the end of its explanation, and returns
+// that and a function that stops the demonstration.
+func start(t *testing.T, path string) (said string, stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	reader, writer := io.Pipe()
@@ -74,31 +73,20 @@ func start(t *testing.T, path string) *demonstration {
 		writer.Close()
 		done <- err
 	}()
-	d := &demonstration{t: t, dir: filepath.Dir(path), stop: sync.OnceValue(func() error {
+	stop = sync.OnceValue(func() error {
 		cancel()
 		return <-done
-	})}
-	t.Cleanup(func() { _ = d.stop() })
+	})
+	t.Cleanup(func() { _ = stop() })
 	printed := bufio.NewScanner(reader)
-	for !strings.Contains(d.said, "Ctrl-C") {
+	for !strings.Contains(said, "Ctrl-C") {
 		if !printed.Scan() {
-			t.Fatalf("it says no more than %q: %v", d.said, d.stop())
+			t.Fatalf("it says no more than %q: %v", said, stop())
 		}
-		d.said += printed.Text() + "\n"
+		said += printed.Text() + "\n"
 	}
 	go func() { _, _ = io.Copy(io.Discard, reader) }()
-	return d
-}
-
-// lines returns the printed lines that begin with prefix.
-func (d *demonstration) lines(prefix string) []string {
-	var lines []string
-	for line := range strings.Lines(d.said) {
-		if line = strings.TrimSpace(line); strings.HasPrefix(line, prefix) {
-			lines = append(lines, line)
-		}
-	}
-	return lines
+	return said, stop
 }
 
 // client returns an HTTP client that trusts the authority in a file and keeps cookies.
@@ -159,16 +147,17 @@ func curl(t *testing.T, client *http.Client, line string) int {
 // check the rest.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	p := freePorts(t)
-	d := start(t, shipped(t, p))
-	for _, want := range []string{"https://" + p.https, "http://" + p.admin + "/metrics", "http://" + p.upstream, "http://" + p.provider} {
-		if !strings.Contains(d.said, want) {
-			t.Errorf("it does not tell %s:\n%s", want, d.said)
+	addresses := freeAddresses(t)
+	said, stop := start(t, moved(t, addresses))
+	gateway := "https://" + addresses[0]
+	for _, want := range []string{gateway, "http://" + addresses[2] + "/metrics", "http://" + addresses[3], "http://" + addresses[4]} {
+		if !strings.Contains(said, want) {
+			t.Errorf("it does not tell %s:\n%s", want, said)
 		}
 	}
-	lines := append(d.lines("curl "), d.lines("https://"+p.https+"/login?")...)
+	lines := regexp.MustCompile(`(?m)^ *(curl .*|`+regexp.QuoteMeta(gateway)+`/login\?.*)$`).FindAllString(said, -1)
 	if len(lines) != 4 {
-		t.Fatalf("%d lines to try, want 4:\n%s", len(lines), d.said)
+		t.Fatalf("%d lines to try, want 4:\n%s", len(lines), said)
 	}
 	c := client(t, argument(lines[0], "--cacert"))
 	for _, line := range lines {
@@ -176,10 +165,10 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s: %d", line, status)
 		}
 	}
-	if err := d.stop(); err != nil {
+	if err := stop(); err != nil {
 		t.Errorf("stopping: %v", err)
 	}
-	for _, address := range []string{p.https, p.http, p.admin, p.upstream, p.provider} {
+	for _, address := range addresses {
 		if conn, err := net.Dial("tcp", address); err == nil {
 			conn.Close()
 			t.Errorf("%s is still served", address)
@@ -208,31 +197,22 @@ func TestBundledProvider(t *testing.T) {
 
 func TestRunRefuses(t *testing.T) {
 	t.Parallel()
-	if err := run(t.Context(), filepath.Join(t.TempDir(), "config.yaml"), io.Discard); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("without a configuration: %v", err)
-	}
-	for what, place := range map[string]func(*ports) *string{
-		"starting the upstream": func(p *ports) *string { return &p.upstream },
-		"starting the provider": func(p *ports) *string { return &p.provider },
-	} {
-		taken, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer taken.Close()
-		p := freePorts(t)
-		*place(&p) = taken.Addr().String()
-		err = run(t.Context(), shipped(t, p), io.Discard)
-		if err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), taken.Addr().String()) {
-			t.Errorf("%s with its port in use: %v", what, err)
-		}
-	}
-	other := filepath.Join(t.TempDir(), "config.yaml")
-	text := fmt.Sprintf("listen: {https: %q, http: \"\", admin: \"\"}\nstore: {driver: memory}\n", porttest.Address(t))
-	if err := os.WriteFile(other, []byte(text), 0o600); err != nil {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := run(t.Context(), other, io.Discard); err == nil || !strings.Contains(err.Error(), "no upstream called resources") {
-		t.Errorf("without the upstream: %v", err)
+	defer taken.Close()
+	noUpstream, noProvider := freeAddresses(t), freeAddresses(t)
+	noUpstream[3], noProvider[4] = taken.Addr().String(), taken.Addr().String()
+	without := fmt.Sprintf("listen: {https: %q, http: \"\", admin: \"\"}\nstore: {driver: memory}\n", porttest.Address(t))
+	for want, path := range map[string]string{
+		"no such file":                 filepath.Join(t.TempDir(), "config.yaml"),
+		"no upstream called resources": write(t, without),
+		"starting the upstream: listen tcp " + taken.Addr().String():           moved(t, noUpstream),
+		"starting the provider: provider: listen tcp " + taken.Addr().String(): moved(t, noProvider),
+	} {
+		if err := run(t.Context(), path, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
 	}
 }

@@ -1,22 +1,21 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"authgate/gateway/config"
+	"authgate/gateway/logtest"
 )
 
 const (
@@ -36,45 +35,9 @@ routes:
 	bob   = "- {username: bob, password_hash: \"$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC\"}\n"
 )
 
-// output collects the output of a process.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
-// logged returns the records with a message.
-func (o *output) logged(t *testing.T, message string) []map[string]any {
+// folder writes files into a folder and returns the path of its config.yaml.
+func folder(t *testing.T, dir string, files map[string]string) string {
 	t.Helper()
-	var found []map[string]any
-	for line := range strings.Lines(o.String()) {
-		var record map[string]any
-		if err := json.Unmarshal([]byte(line), &record); err != nil {
-			t.Fatalf("a log line is not JSON: %v: %s", err, line)
-		}
-		if record["msg"] == message {
-			found = append(found, record)
-		}
-	}
-	return found
-}
-
-// folder writes files into a new folder and returns the path of its
-// config.yaml.
-func folder(t *testing.T, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
 	for name, content := range files {
 		write(t, filepath.Join(dir, name), content)
 	}
@@ -83,12 +46,15 @@ func folder(t *testing.T, files map[string]string) string {
 
 func write(t *testing.T, path, content string) {
 	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func open(t *testing.T, path string, stderr *output) *App {
+func open(t *testing.T, path string, stderr io.Writer) *App {
 	t.Helper()
 	a, err := Open(t.Context(), path, "test", stderr)
 	if err != nil {
@@ -107,8 +73,7 @@ func shut(t *testing.T, a *App) {
 	}
 }
 
-// TestOpenFails checks that a failed Open closes what it opened: the next one
-// succeeds.
+// A failed Open closes what it opened: the next one succeeds.
 func TestOpenFails(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -116,7 +81,7 @@ func TestOpenFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	good := listenAnywhere + routes + sqliteStore
+	const good = listenAnywhere + routes + sqliteStore
 	for name, c := range map[string]struct{ yaml, broken, want string }{
 		"mistakes":                      {"rutes: []\nlog: {level: loud}\n", "", "log.level"},
 		"data_dir that cannot be made":  {good + "data_dir: file/data\n", "file", "data_dir"},
@@ -126,15 +91,12 @@ func TestOpenFails(t *testing.T) {
 		"a broken signing key":          {good, "data/token.secret", "token"},
 		"a broken RS256 key":            {good + "token: {algorithm: RS256}\n", "data/token.pem", "token"},
 	} {
-		path := folder(t, map[string]string{"config.yaml": c.yaml, "accounts.yaml": alice})
+		path := folder(t, t.TempDir(), map[string]string{"config.yaml": c.yaml, "accounts.yaml": alice})
 		broken := filepath.Join(filepath.Dir(path), c.broken)
 		if c.broken != "" {
-			if err := os.MkdirAll(filepath.Dir(broken), 0o700); err != nil {
-				t.Fatal(err)
-			}
 			write(t, broken, "x")
 		}
-		_, err := Open(t.Context(), path, "test", &output{})
+		_, err := Open(t.Context(), path, "test", io.Discard)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want an error about %s", name, err, c.want)
 		}
@@ -150,23 +112,23 @@ func TestOpenFails(t *testing.T) {
 			}
 		}
 		write(t, path, good)
-		shut(t, open(t, path, &output{}))
+		shut(t, open(t, path, io.Discard))
 	}
-	if _, err := Open(t.Context(), filepath.Join(t.TempDir(), "config.yaml"), "test", &output{}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Open(t.Context(), filepath.Join(t.TempDir(), "config.yaml"), "test", io.Discard); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no configuration: %v, want fs.ErrNotExist", err)
 	}
 }
 
-// TestRun checks that Run serves, and that after it the log is written and the
-// store is closed.
+// Run serves. Changes apply until the last request is answered. After Run, the
+// log is written and the store is closed.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	path := folder(t, map[string]string{"config.yaml": listenAnywhere + routes + sqliteStore, "accounts.yaml": alice})
-	stderr := &output{}
-	a := open(t, path, stderr)
+	path := folder(t, t.TempDir(), map[string]string{"config.yaml": listenAnywhere + routes + sqliteStore + "shutdown_delay: 1s\n", "accounts.yaml": alice + bob})
+	log := &logtest.Buffer{}
+	a := open(t, path, log)
 	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- a.Run(ctx, nil) }()
+	reload, done := make(chan os.Signal), make(chan error, 1)
+	go func() { done <- a.Run(ctx, reload) }()
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	answer, err := client.Get("https://" + a.Server().Address("https") + "/me")
 	if err != nil {
@@ -175,11 +137,22 @@ func TestRun(t *testing.T) {
 	answer.Body.Close()
 	client.CloseIdleConnections()
 	stop()
+	write(t, filepath.Join(filepath.Dir(path), "accounts.yaml"), alice)
+	for range 2 { // Run takes the second one after the first is applied
+		select {
+		case reload <- os.Interrupt:
+		case err := <-done:
+			t.Fatalf("it has ended: %v", err)
+		}
+	}
+	if n := len(log.Records(t, "reloaded")); n == 0 || len(a.Config().Accounts.Users) != 1 {
+		t.Errorf("%d reloads, accounts %v", n, a.Config().Accounts.Users)
+	}
 	if err := <-done; err != nil {
 		t.Errorf("Run: %v", err)
 	}
-	if lines := stderr.logged(t, "request"); len(lines) != 1 || lines[0]["status"] != 401.0 {
+	if lines := log.Records(t, "request"); len(lines) != 1 || lines[0]["status"] != 401.0 {
 		t.Errorf("the access log: %v", lines)
 	}
-	shut(t, open(t, path, &output{}))
+	shut(t, open(t, path, io.Discard))
 }

@@ -2,35 +2,85 @@ package app
 
 import (
 	"context"
+	"errors"
+	"io"
+	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"authgate/gateway/config"
+	"authgate/gateway/logtest"
+	"authgate/gateway/store"
 )
 
-// following runs f while a gateway follows its files, in a bubble.
-func following(t *testing.T, store storeOpener, files map[string]string, f func(a *App, stderr *output, reload chan<- os.Signal)) {
+const (
+	// applied is how long it takes at most until a changed file applies: two checks.
+	applied = 2 * watchEvery
+	// longest is how long an attempt takes on a store that does not answer: longer
+	// than the time to the next check.
+	longest = 3 * watchEvery
+
+	failed = "reload failed, the running configuration is kept"
+	away   = failed + " until the store answers"
+
+	yaml = listenAnywhere + routes + memoryStore
+)
+
+// inPlace returns the configuration with the account inside.
+func inPlace(account string) string {
+	return strings.Replace(yaml, "{file: accounts.yaml}", "{users: ["+strings.TrimPrefix(strings.TrimSpace(account), "- ")+"]}", 1)
+}
+
+// distant is a store that can be unavailable.
+type distant struct {
+	*store.Memory
+	away   atomic.Bool
+	silent time.Duration // before its error
+}
+
+func (d *distant) Get(ctx context.Context, key string) ([]byte, error) {
+	if d.away.Load() {
+		time.Sleep(d.silent)
+		return nil, errors.New("connection refused")
+	}
+	return d.Memory.Get(ctx, key)
+}
+
+// follower is a gateway that follows its files, on the clock of a bubble.
+type follower struct {
+	*App
+	*distant
+	t    *testing.T
+	logs *logtest.Buffer
+	hup  chan os.Signal
+}
+
+// following runs f with a gateway of that configuration, on a distant store.
+func following(t *testing.T, files map[string]string, f func(*follower)) {
 	t.Helper()
-	path := folder(t, files)
+	path := folder(t, t.TempDir(), files)
 	synctest.Test(t, func(t *testing.T) {
-		stderr := &output{}
-		a, err := openOn(t.Context(), store, path, "test", stderr)
-		if err != nil {
+		g := &follower{distant: &distant{Memory: store.NewMemory(time.Now)}, t: t, logs: &logtest.Buffer{}, hup: make(chan os.Signal)}
+		opened := func(context.Context, *config.Config, *slog.Logger) (openStore, error) { return g.distant, nil }
+		var err error
+		if g.App, err = openOn(t.Context(), opened, path, "test", g.logs); err != nil {
 			t.Fatal(err)
 		}
-		defer shut(t, a)
-		reload := make(chan os.Signal)
+		defer shut(t, g.App)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			a.follow(ctx, reload)
+			g.follow(ctx, g.hup)
 		}()
-		f(a, stderr, reload)
+		f(g)
 		began := time.Now()
 		stop()
 		<-done
@@ -40,29 +90,22 @@ func following(t *testing.T, store storeOpener, files map[string]string, f func(
 	})
 }
 
-// longest is how long an attempt takes on a store that does not answer: longer
-// than the time to the next check.
-const longest = 3 * watchEvery
-
-const (
-	failed = "reload failed, the running configuration is kept"
-	away   = failed + " until the store answers"
-)
-
-// beside returns the path of a file beside the configuration.
-func (a *App) beside(name string) string { return filepath.Join(filepath.Dir(a.path), name) }
-
-// inPlace returns the configuration with the accounts inside.
-func inPlace(accounts ...string) string {
-	users := make([]string, len(accounts))
-	for i, account := range accounts {
-		users[i] = strings.TrimPrefix(strings.TrimSpace(account), "- ")
-	}
-	return strings.Replace(configuration["config.yaml"], "{file: accounts.yaml}", "{users: ["+strings.Join(users, ", ")+"]}", 1)
+func accounts(list string) map[string]string {
+	return map[string]string{"config.yaml": yaml, "accounts.yaml": list}
 }
 
-// applied is how long it takes at most until a changed file applies: two checks.
-const applied = 2 * watchEvery
+// set writes a file beside the configuration, or the configuration.
+func (g *follower) set(name, content string) {
+	g.t.Helper()
+	write(g.t, filepath.Join(filepath.Dir(g.path), name), content)
+}
+
+// signal is a signal to read the whole configuration, which is this text.
+func (g *follower) signal(yaml string) {
+	g.t.Helper()
+	g.set("config.yaml", yaml)
+	g.hup <- os.Interrupt
+}
 
 // wait lets d pass on the bubble's clock.
 func wait(d time.Duration) {
@@ -70,44 +113,53 @@ func wait(d time.Duration) {
 	synctest.Wait()
 }
 
-// users returns the users who can sign in.
-func (a *App) users(t *testing.T) string {
-	t.Helper()
+// users fails the test unless these users can sign in after d.
+func (g *follower) users(d time.Duration, want, when string) {
+	g.t.Helper()
+	wait(d)
 	var able []string
 	for username, password := range map[string]string{"alice": "wonderland", "bob": "builder"} {
 		r := httptest.NewRequest("POST", "/login", nil)
 		r.Host = "localhost"
 		r.SetBasicAuth(username, password)
 		w := httptest.NewRecorder()
-		a.gateway.ServeHTTP(w, r)
+		g.gateway.ServeHTTP(w, r)
 		if w.Code == 200 {
 			able = append(able, username)
 		}
 	}
 	slices.Sort(able)
-	return strings.Join(able, " ")
+	if got := strings.Join(able, " "); got != want {
+		g.t.Errorf("%s: %q can sign in, want %q", when, got, want)
+	}
 }
 
-var configuration = map[string]string{"config.yaml": listenAnywhere + routes + memoryStore, "accounts.yaml": alice}
+// logged returns how many records have this message.
+func (g *follower) logged(message string) int { return len(g.logs.Records(g.t, message)) }
 
-// TestFollowAccounts checks that a changed accounts file applies within 10 s.
+// A changed accounts file applies within 10 s, but only when it no longer changes:
+// a part of it can be valid.
 func TestFollowAccounts(t *testing.T) {
 	t.Parallel()
-	following(t, openConfigured, configuration, func(a *App, stderr *output, _ chan<- os.Signal) {
-		file := a.Config().Accounts.File
-		for _, c := range []struct{ content, want string }{{alice + bob, "alice bob"}, {bob, "bob"}, {"[]\n", ""}, {alice, "alice"}} {
-			write(t, file, c.content)
-			wait(applied)
-			if got := a.users(t); got != c.want {
-				t.Errorf("after %q: %q can sign in, want %q", c.content, got, c.want)
+	following(t, accounts(alice), func(g *follower) {
+		for i, c := range []struct{ content, want string }{{alice + bob, "alice bob"}, {bob, "bob"}, {"[]\n", ""}, {alice, "alice"}} {
+			g.set("accounts.yaml", c.content)
+			g.users(applied, c.want, "after "+c.content)
+			if n := g.logged("reloaded"); n != i+1 {
+				t.Errorf("%d reloads were logged, want %d", n, i+1)
 			}
 		}
-		if n := len(stderr.logged(t, "reloaded")); n != 4 {
-			t.Errorf("%d reloads were logged", n)
-		}
 		wait(time.Hour)
-		if n := len(stderr.logged(t, "reloaded")); n != 4 {
+		if n := g.logged("reloaded"); n != 4 {
 			t.Errorf("%d reloads were logged although nothing has changed", n)
+		}
+		for _, part := range []string{"", bob, bob + alice} {
+			g.set("accounts.yaml", part)
+			g.users(watchEvery, "alice", "when a part is written, "+part)
+		}
+		g.users(applied-watchEvery, "alice bob", "when all is written")
+		if n := g.logged("reloaded"); n != 5 {
+			t.Errorf("%d reloads were logged", n)
 		}
 	})
 	if applied >= 10*time.Second {
@@ -115,143 +167,214 @@ func TestFollowAccounts(t *testing.T) {
 	}
 }
 
-// TestFollowHalfWritten checks that a file applies only when it no longer changes.
-// A part of it can be valid.
-func TestFollowHalfWritten(t *testing.T) {
-	t.Parallel()
-	files := map[string]string{"config.yaml": configuration["config.yaml"], "accounts.yaml": alice + bob}
-	following(t, openConfigured, files, func(a *App, stderr *output, _ chan<- os.Signal) {
-		for _, part := range []string{"", bob, bob + alice} {
-			write(t, a.Config().Accounts.File, part)
-			wait(watchEvery)
-			if got := a.users(t); got != "alice bob" || len(stderr.logged(t, "reloaded")) > 0 {
-				t.Errorf("when %q is written: %q can sign in", part, got)
-			}
-		}
-		wait(applied - watchEvery)
-		if n := len(stderr.logged(t, "reloaded")); n != 1 {
-			t.Errorf("%d reloads were logged", n)
-		}
-		if got := a.users(t); got != "alice bob" {
-			t.Errorf("when all is written: %q can sign in", got)
-		}
-	})
-}
-
-// TestFollowFromTheStart checks that a change between Open and the first check
-// applies.
+// A change between Open and the first check applies.
 func TestFollowFromTheStart(t *testing.T) {
 	t.Parallel()
-	path := folder(t, configuration)
+	path := folder(t, t.TempDir(), accounts(alice))
 	synctest.Test(t, func(t *testing.T) {
-		a := open(t, path, &output{})
-		defer shut(t, a)
-		write(t, a.Config().Accounts.File, alice+bob)
+		g := &follower{App: open(t, path, io.Discard), t: t}
+		defer shut(t, g.App)
+		g.set("accounts.yaml", alice+bob)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		go a.follow(ctx, nil)
-		wait(applied)
-		if got := a.users(t); got != "alice bob" {
-			t.Errorf("%q can sign in", got)
-		}
+		go g.follow(ctx, nil)
+		g.users(applied, "alice bob", "after a change before it follows")
 	})
 }
 
-// TestFollowBrokenFile checks that a broken file changes nothing, that each problem
-// is logged once, and that the repaired file applies.
+// A broken file changes nothing, each problem is logged once, and the repaired file
+// applies.
 func TestFollowBrokenFile(t *testing.T) {
 	t.Parallel()
-	following(t, openConfigured, configuration, func(a *App, stderr *output, _ chan<- os.Signal) {
-		file := a.Config().Accounts.File
+	following(t, accounts(alice), func(g *follower) {
 		const broken = "- {username: bob, pasword_hash: x}\n- {username: 7, roles: [\"a,b\"]}\n"
-		write(t, file, broken)
-		wait(10 * watchEvery)
-		if got := a.users(t); got != "alice" {
-			t.Errorf("%q can sign in", got)
-		}
-		problems := stderr.logged(t, failed)
+		g.set("accounts.yaml", broken)
+		g.users(10*watchEvery, "alice", "with the broken file")
+		problems := g.logs.Records(t, failed)
 		lines := map[any]bool{}
 		for _, p := range problems {
 			lines[p["line"]] = true
-			if p["file"] != file || p["level"] != "ERROR" || p["column"] == 0.0 || p["key"] == "" || p["problem"] == "" || p["what"] == "" {
+			if p["file"] != g.Config().Accounts.File || p["level"] != "ERROR" || p["column"] == 0.0 || p["key"] == "" || p["problem"] == "" || p["what"] == "" {
 				t.Errorf("logged %v", p)
 			}
 		}
 		if len(problems) < 2 || !lines[1.0] || !lines[2.0] {
 			t.Errorf("logged %v", problems)
 		}
-		write(t, file, broken+"# again\n")
+		g.set("accounts.yaml", broken+"# again\n")
 		wait(applied)
-		if n := len(stderr.logged(t, failed)); n != 2*len(problems) {
+		if n := g.logged(failed); n != 2*len(problems) {
 			t.Errorf("%d problems were logged after another change, want %d", n, 2*len(problems))
 		}
-		if err := os.Remove(file); err != nil {
+		if err := os.Remove(g.Config().Accounts.File); err != nil {
 			t.Fatal(err)
 		}
-		wait(applied)
-		if got := a.users(t); got != "alice" {
-			t.Errorf("without the file: %q can sign in", got)
-		}
-		write(t, file, bob)
-		wait(applied)
-		if got := a.users(t); got != "bob" {
-			t.Errorf("after the repair: %q can sign in", got)
-		}
+		g.users(applied, "alice", "without the file")
+		g.set("accounts.yaml", bob)
+		g.users(applied, "bob", "after the repair")
 	})
 }
 
-// TestFollowSignal checks that config.yaml applies only after a signal, and that
-// the files beside it still apply by themselves afterwards.
+// config.yaml applies only after a signal. The files beside it still apply by
+// themselves afterwards.
 func TestFollowSignal(t *testing.T) {
 	t.Parallel()
-	following(t, openConfigured, configuration, func(a *App, _ *output, reload chan<- os.Signal) {
-		write(t, a.path, inPlace(bob))
-		wait(time.Minute)
-		if got := a.users(t); got != "alice" {
-			t.Errorf("before the signal: %q can sign in", got)
-		}
-		reload <- os.Interrupt
-		wait(0)
-		if got := a.users(t); got != "bob" {
-			t.Errorf("after the signal: %q can sign in", got)
-		}
-		write(t, a.path, configuration["config.yaml"])
-		reload <- os.Interrupt
+	following(t, accounts(alice), func(g *follower) {
+		g.set("config.yaml", inPlace(bob))
+		g.users(time.Minute, "alice", "before the signal")
+		g.signal(inPlace(bob))
+		g.users(0, "bob", "after the signal")
+		g.signal(yaml)
 		wait(applied)
-		write(t, a.beside("accounts.yaml"), alice+bob)
-		wait(applied)
-		if got := a.users(t); got != "alice bob" {
-			t.Errorf("after a change beside it: %q can sign in", got)
+		g.set("accounts.yaml", alice+bob)
+		g.users(applied, "alice bob", "after a change beside it")
+	})
+}
+
+// A new certificate is used without a restart, and a broken one is not.
+func TestFollowCertificate(t *testing.T) {
+	t.Parallel()
+	files := accounts(alice)
+	files["config.yaml"] += "tls: {mode: files, certificate: c.pem, key: k.pem}\n"
+	for name, source := range map[string]string{"c.pem": "tls-certificate.pem", "k.pem": "tls-key.pem"} {
+		content, err := os.ReadFile("../../../gateway/config/testdata/files/" + source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = string(content)
+	}
+	following(t, files, func(g *follower) {
+		for i, certificate := range []string{"x", files["c.pem"] + "\n"} {
+			g.set("c.pem", certificate)
+			wait(applied)
+			if reloads, failures := g.logged("reloaded"), g.logged(failed); reloads != i || failures == 0 {
+				t.Errorf("certificate %d: %d reloads and %d failures were logged", i, reloads, failures)
+			}
 		}
 	})
 }
 
-// TestFollowCertificate checks that a new certificate is used without a restart, and
-// a broken one is not.
-func TestFollowCertificate(t *testing.T) {
+// An account that is removed during an outage is gone after it. The log has only
+// the first attempt.
+func TestFollowOutage(t *testing.T) {
 	t.Parallel()
-	files := map[string]string{
-		"config.yaml":   listenAnywhere + routes + memoryStore + "tls: {mode: files, certificate: c.pem, key: k.pem}\n",
-		"accounts.yaml": alice,
-	}
-	files["c.pem"], files["k.pem"] = pair(t)
-	following(t, openConfigured, files, func(a *App, stderr *output, _ chan<- os.Signal) {
-		dir := filepath.Dir(a.Config().TLS.Certificate)
-		for name, content := range map[string]string{"broken": "x", "fresh": ""} {
-			certificate, key := pair(t)
-			if content != "" {
-				certificate = content
-			}
-			write(t, filepath.Join(dir, "c.pem"), certificate)
-			write(t, filepath.Join(dir, "k.pem"), key)
-			before := len(stderr.logged(t, "reloaded"))
-			wait(applied)
-			if reloaded := len(stderr.logged(t, "reloaded")) > before; reloaded != (name == "fresh") {
-				t.Errorf("a %s certificate is used: %t", name, reloaded)
+	following(t, accounts(alice+bob), func(g *follower) {
+		for i, c := range []struct{ content, want string }{{alice, "alice"}, {bob, "bob"}} {
+			g.away.Store(true)
+			g.set("accounts.yaml", c.content)
+			wait(time.Minute)
+			g.away.Store(false)
+			g.users(watchEvery, c.want, "when the store is back")
+			line := g.logs.Last(t, away)
+			if n := g.logged(away); n != i+1 || line["level"] != "ERROR" || !strings.Contains(line["error"].(string), "connection refused") {
+				t.Errorf("%d failures were logged, the last is %v", n, line)
 			}
 		}
-		if n := len(stderr.logged(t, failed)); n == 0 {
-			t.Error("the broken certificate is not in the log")
+		wait(time.Minute)
+		if n := g.logged("reloaded"); n != 2 {
+			t.Errorf("%d reloads were logged", n)
 		}
 	})
+}
+
+// After an outage the config.yaml of the last signal applies, with the current
+// files beside it.
+func TestFollowSignalOutage(t *testing.T) {
+	t.Parallel()
+	following(t, accounts(alice+bob), func(g *follower) {
+		g.away.Store(true)
+		g.signal(inPlace(bob))
+		wait(time.Minute)
+		g.set("config.yaml", inPlace(alice)) // without a signal
+		g.away.Store(false)
+		g.users(watchEvery, "bob", "after a signal in an outage")
+		wait(applied)
+		reloads := g.logged("reloaded")
+		wait(time.Minute)
+		if n, failures := g.logged("reloaded"), g.logged(away); n != reloads || failures != 1 {
+			t.Errorf("%d reloads were logged, %d a minute later, and %d failures", reloads, n, failures)
+		}
+		g.away.Store(true)
+		g.signal(yaml)
+		wait(time.Minute)
+		g.set("accounts.yaml", alice)
+		g.away.Store(false)
+		g.users(applied, "alice", "after a change beside it")
+		g.away.Store(true)
+		g.signal(inPlace(bob))
+		wait(applied)
+		g.signal("nonsense: 1\n")
+		g.away.Store(false)
+		g.users(time.Minute, "alice", "after another signal")
+	})
+}
+
+// A refused configuration does not stop changes beside it, and is not tried again.
+func TestFollowSignalAtFault(t *testing.T) {
+	t.Parallel()
+	for name, refused := range map[string]string{"at fault": "nonsense: 1\n", "needs a restart": strings.Replace(yaml, "memory", "sqlite", 1)} {
+		following(t, accounts(alice+bob), func(g *follower) {
+			wait(applied)
+			g.set("accounts.yaml", alice)
+			g.signal(refused)
+			g.users(applied, "alice", name)
+			n := g.logged(failed)
+			for range 2 {
+				wait(time.Minute)
+				g.signal(refused)
+			}
+			wait(time.Minute)
+			if all := g.logged(failed); n == 0 || all != 3*n {
+				t.Errorf("%s: %d problems were logged, and %d after three signals", name, n, all)
+			}
+		})
+	}
+}
+
+// A pending configuration that has mistakes after the outage is dropped.
+func TestFollowOutageAtFault(t *testing.T) {
+	t.Parallel()
+	following(t, accounts(alice+bob), func(g *follower) {
+		g.away.Store(true)
+		g.set("other.yaml", bob)
+		g.signal(strings.Replace(yaml, "accounts.yaml", "other.yaml", 1))
+		wait(time.Minute)
+		g.set("other.yaml", "nonsense\n")
+		g.away.Store(false)
+		wait(time.Minute)
+		g.set("other.yaml", bob)
+		g.users(time.Minute, "alice bob", "after the outage")
+	})
+}
+
+// A change beside the configuration that needs a restart is tried once.
+func TestFollowRestart(t *testing.T) {
+	t.Parallel()
+	files := accounts(alice)
+	files["config.yaml"] = strings.Replace(yaml, "memory", `redis, addresses: ["127.0.0.1:1"], password_file: password`, 1)
+	files["password"] = "one\n"
+	following(t, files, func(g *follower) {
+		g.set("password", "another\n")
+		wait(applied)
+		if lines := g.logs.Records(t, failed); len(lines) != 1 || !strings.Contains(lines[0]["error"].(string), "store need a restart") {
+			t.Errorf("logged %v", lines)
+		}
+		if g.seen != stamps(g.Config().SideFiles()) {
+			t.Error("it is tried again")
+		}
+	})
+}
+
+// A stop waits at most for the current attempt.
+func TestFollowEnds(t *testing.T) {
+	t.Parallel()
+	for range 20 { // select picks at random
+		following(t, accounts(alice+bob), func(g *follower) {
+			g.silent = longest
+			g.away.Store(true)
+			g.signal(inPlace(bob))
+			g.set("accounts.yaml", alice)
+			time.Sleep(time.Minute)
+		})
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"authgate/gateway/config"
+	"authgate/gateway/logtest"
 	"authgate/gateway/web"
 )
 
@@ -19,8 +20,8 @@ func TestLogWaits(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"json", "text"} {
 		synctest.Test(t, func(t *testing.T) {
-			var written output
-			out := newLogOutput(&written)
+			written := &logtest.Buffer{}
+			out := newLogOutput(written)
 			logger := newLogger(config.Log{Level: "info", Format: format}, out)
 			want := func(n int, when string) {
 				t.Helper()
@@ -62,8 +63,8 @@ func TestLogWaits(t *testing.T) {
 func TestLogBuffer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var written output
-		out := newLogOutput(&written)
+		written := &logtest.Buffer{}
+		out := newLogOutput(written)
 		logger := newLogger(config.Log{Level: "debug"}, out)
 		var all sync.WaitGroup
 		const writers, lines = 4, 200
@@ -79,7 +80,7 @@ func TestLogBuffer(t *testing.T) {
 			t.Errorf("%d bytes were written of a buffer of %d that ran over", got, logBuffer)
 		}
 		out.Flush()
-		if got := len(written.logged(t, web.AccessMessage)); got != writers*lines {
+		if got := len(written.Records(t, web.AccessMessage)); got != writers*lines {
 			t.Errorf("%d lines of %d", got, writers*lines)
 		}
 	})
@@ -88,13 +89,13 @@ func TestLogBuffer(t *testing.T) {
 func TestLogLevel(t *testing.T) {
 	t.Parallel()
 	for level, want := range map[string]int{"debug": 4, "info": 3, "warn": 2, "error": 1} {
-		var written output
-		logger := newLogger(config.Log{Level: level, Format: "json"}, newLogOutput(&written))
+		written := &logtest.Buffer{}
+		logger := newLogger(config.Log{Level: level, Format: "json"}, newLogOutput(written))
 		logger.Debug("x")
 		logger.Info("x")
 		logger.Warn("x")
 		logger.Error("x")
-		if got := len(written.logged(t, "x")); got != want {
+		if got := len(written.Records(t, "x")); got != want {
 			t.Errorf("at level %s %d records are written, want %d", level, got, want)
 		}
 	}
@@ -106,12 +107,12 @@ func TestTakeStandardLog(t *testing.T) {
 	writer, flags := log.Writer(), log.Flags()
 	defer log.SetFlags(flags)
 	defer log.SetOutput(writer)
-	stderr := &output{}
-	a := open(t, folder(t, map[string]string{"config.yaml": listenAnywhere + memoryStore + routes, "accounts.yaml": alice}), stderr)
+	stderr := &logtest.Buffer{}
+	a := open(t, folder(t, t.TempDir(), accounts(alice)), stderr)
 	defer shut(t, a)
 	a.TakeStandardLog()
 	log.Printf("a response starts with %q", "Set-Cookie: sesame")
-	if n := len(stderr.logged(t, `a response starts with "..."`)); n != 1 || strings.Contains(stderr.String(), "sesame") {
+	if n := len(stderr.Records(t, `a response starts with "..."`)); n != 1 || strings.Contains(stderr.String(), "sesame") {
 		t.Errorf("logged %s", stderr)
 	}
 }

@@ -7,69 +7,60 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"authgate/gateway/logtest"
 )
 
-const exposureMessage = "other users of this machine can read or change secrets"
-
-// TestExposedSecrets: for each path that others can read or change the log has
-// one warning, whose command mends it.
+// For each path that others can read or change the log has one warning, whose
+// command mends it.
 func TestExposedSecrets(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct {
-		modes map[string]fs.FileMode
-		want  map[string]string
+	const secret = "01234567890123456789012345678901"
+	type modes map[string]fs.FileMode
+	for name, c := range map[string]struct {
+		modes modes
+		want  string // the paths with a warning
 	}{
-		"closed":                {map[string]fs.FileMode{"data": 0o700, "accounts.yaml": 0o600}, nil},
-		"the group may read":    {map[string]fs.FileMode{"data": 0o750, "accounts.yaml": 0o640}, nil},
-		"data_dir 0777":         {map[string]fs.FileMode{"data": 0o777}, map[string]string{"data": "0777"}},
-		"data_dir 0755":         {map[string]fs.FileMode{"data": 0o755}, map[string]string{"data": "0755"}},
-		"data_dir 0770":         {map[string]fs.FileMode{"data": 0o770}, map[string]string{"data": "0770"}},
-		"accounts":              {map[string]fs.FileMode{"accounts.yaml": 0o644}, map[string]string{"accounts.yaml": "0644"}},
-		"a secret, by a group":  {map[string]fs.FileMode{"token.secret": 0o660}, map[string]string{"token.secret": "0660"}},
-		"a generated key":       {map[string]fs.FileMode{"data": 0o711, "data/store.key": 0o604}, map[string]string{"data": "0711", "data/store.key": "0604"}},
-		"open in a closed room": {map[string]fs.FileMode{"data": 0o700, "data/store.key": 0o644}, nil},
-		"behind a closed door":  {map[string]fs.FileMode{".": 0o700, "data": 0o777, "accounts.yaml": 0o644}, map[string]string{"data": "0777"}},
+		"closed":                {modes{}, ""},
+		"the group may read":    {modes{"data": 0o750, "accounts.yaml": 0o640}, ""},
+		"data_dir 0777":         {modes{"data": 0o777}, "data 0777"},
+		"data_dir 0755":         {modes{"data": 0o755}, "data 0755"},
+		"data_dir 0770":         {modes{"data": 0o770}, "data 0770"},
+		"accounts":              {modes{"accounts.yaml": 0o644}, "accounts.yaml 0644"},
+		"a secret, by a group":  {modes{"token.secret": 0o660}, "token.secret 0660"},
+		"a generated key":       {modes{"data": 0o711, "data/store.key": 0o604}, "data 0711, data/store.key 0604"},
+		"open in a closed room": {modes{"data/store.key": 0o644}, ""},
+		"behind a closed door":  {modes{".": 0o700, "data": 0o777, "accounts.yaml": 0o644}, "data 0777"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(openRoom(t), "it's here")
-			config := listenAnywhere + memoryStore + routes + "token: {secret_file: token.secret}\ndata_dir: data\n"
-			for path, content := range map[string]string{
-				"config.yaml": config, "accounts.yaml": alice, "token.secret": "01234567890123456789012345678901", "data/store.key": "01234567890123456789012345678901",
-			} {
-				if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(filepath.Join(dir, path), []byte(content), 0o600); err != nil {
-					t.Fatal(err)
-				}
+			path := folder(t, dir, map[string]string{
+				"config.yaml":   listenAnywhere + memoryStore + routes + "token: {secret_file: token.secret}\ndata_dir: data\n",
+				"accounts.yaml": alice, "token.secret": secret, "data/store.key": secret,
+			})
+			chmod(t, dir, 0o755)
+			for place, mode := range c.modes {
+				chmod(t, filepath.Join(dir, place), mode)
 			}
-			if err := os.Chmod(filepath.Join(dir, "data"), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			for path, mode := range test.modes {
-				if err := os.Chmod(filepath.Join(dir, path), mode); err != nil {
-					t.Fatal(err)
-				}
-			}
-			var stderr output
-			a := open(t, filepath.Join(dir, "config.yaml"), &stderr)
+			log := &logtest.Buffer{}
+			a := open(t, path, log)
 			defer shut(t, a)
-			got := stderr.logged(t, exposureMessage)
-			if len(got) != len(test.want) {
-				t.Errorf("%d warnings, want %d\n%s", len(got), len(test.want), stderr.String())
-			}
-			for _, record := range got {
-				path, _ := record["path"].(string)
-				place, err := filepath.Rel(dir, path)
-				if err != nil || record["mode"] != test.want[place] || record["level"] != "WARN" {
+			var got []string
+			for _, record := range log.Records(t, "other users of this machine can read or change secrets") {
+				place, err := filepath.Rel(dir, record["path"].(string))
+				if err != nil || record["level"] != "WARN" {
 					t.Errorf("%v, %v", record, err)
 				}
-				command, _ := record["command"].(string)
-				if out, err := exec.Command("sh", "-c", command).CombinedOutput(); err != nil {
-					t.Errorf("%s: %v %s", command, err, out)
+				got = append(got, place+" "+record["mode"].(string))
+				if out, err := exec.Command("sh", "-c", record["command"].(string)).CombinedOutput(); err != nil {
+					t.Errorf("%s: %v %s", record["command"], err, out)
 				}
+			}
+			if strings.Join(got, ", ") != c.want {
+				t.Errorf("warnings about %q, want %s", got, c.want)
 			}
 			if left := exposed(a.Config()); len(left) > 0 {
 				t.Errorf("after the commands: %v", left)
@@ -83,9 +74,14 @@ func openRoom(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for at := dir; at != filepath.Clean(os.TempDir()); at = filepath.Dir(at) {
-		if err := os.Chmod(at, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		chmod(t, at, 0o755)
 	}
 	return dir
+}
+
+func chmod(t *testing.T, path string, mode fs.FileMode) {
+	t.Helper()
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
 }
