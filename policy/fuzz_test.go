@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -26,6 +27,8 @@ func (d *dice) roll(n int) int {
 	return int(b) % n
 }
 
+func (d *dice) one(words ...string) string { return words[d.roll(len(words))] }
+
 // some returns a subset of words, nil if it is empty.
 func (d *dice) some(words ...string) []string {
 	var chosen []string
@@ -35,121 +38,6 @@ func (d *dice) some(words ...string) []string {
 		}
 	}
 	return chosen
-}
-
-func (d *dice) one(words ...string) string { return words[d.roll(len(words))] }
-
-// lists are the keys of a policy that hold a list, with values for them.
-var lists = [][]string{
-	{"roles", "user", "admin", "staff"}, {"all_roles", "user", "admin"}, {"users", "alice", "basic:service", "idp:alice"},
-	{"email_domains", "example.org", "example.net"}, {"scopes", "read", "write"}, {"mechanisms", "basic", "session", "bearer", "oidc"},
-	{"providers", "local", "basic", "idp"}, {"networks", "192.0.2.0/24", "2001:db8::1"}, {"methods", "GET", "POST"},
-}
-
-// key adds a key to s, or does nothing. References use names.
-func (d *dice) key(s *spec, depth int, names []string) {
-	kind := d.roll(len(lists) + 4)
-	if kind < len(lists) {
-		if l := list(s, lists[kind][0]); *l == nil {
-			*l = d.some(lists[kind][1:]...)
-		}
-		return
-	}
-	if kind == len(lists) {
-		if values := d.some("x", "7", "true"); values != nil && s.Claims == nil {
-			s.Claims = map[string][]string{d.one("a", "b.c"): values}
-		}
-		return
-	}
-	refs := []*[]policy.Ref{&s.Any, &s.All, &s.None}[kind-len(lists)-1]
-	if *refs != nil || depth == 0 {
-		return
-	}
-	for range d.roll(3) {
-		if i := d.roll(len(names) + 1); i < len(names) {
-			*refs = append(*refs, policy.Ref{Name: names[i]})
-		} else {
-			*refs = append(*refs, policy.Ref{Spec: d.spec(depth-1, names)})
-		}
-	}
-}
-
-// spec returns a policy with at least one rule.
-func (d *dice) spec(depth int, names []string) *spec {
-	s := &spec{}
-	for range 1 + d.roll(3) {
-		d.key(s, depth, names)
-	}
-	if reflect.ValueOf(*s).IsZero() {
-		s.Roles = []string{"user"}
-	}
-	return s
-}
-
-func (d *dice) identity() *policy.Identity {
-	id := &policy.Identity{
-		Username:  d.one("alice", "service", "bob"),
-		Provider:  d.one("local", "basic", "idp"),
-		Email:     d.one("", "a@example.org", "a@EXAMPLE.net", "a@example.org@example.net"),
-		Roles:     d.some("user", "admin", "staff"),
-		Scopes:    d.some("read", "write"),
-		Mechanism: policy.Mechanism(d.one("session", "basic", "bearer", "oidc")),
-	}
-	values := []any{"x", 7.0, true, []any{"y", 7.0}, nil}
-	id.Claims = map[string]any{"a": values[d.roll(len(values))], "b": map[string]any{"c": values[d.roll(len(values))]}}
-	return id
-}
-
-func (d *dice) request() *policy.Request {
-	clients := []netip.Addr{netip.MustParseAddr("192.0.2.9"), netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("10.0.0.1"), {}}
-	return &policy.Request{
-		Method: d.one("GET", "POST", "HEAD"),
-		Host:   "example.org",
-		Path:   policy.Path{Raw: "/", Decoded: "/"},
-		Client: clients[d.roll(len(clients))],
-	}
-}
-
-// holds reports whether a policy holds, by a literal reading of its definition.
-func holds(named specs, s *spec, id *policy.Identity, req *policy.Request) bool {
-	among := func(list []string, has func(string) bool) bool { return list == nil || slices.ContainsFunc(list, has) }
-	account := id.Provider + ":" + id.Username
-	_, domain, _ := strings.Cut(strings.ToLower(id.Email), "@")
-	ok := among(s.Roles, func(r string) bool { return slices.Contains(id.Roles, r) }) &&
-		among(s.Users, func(u string) bool { return u == account || "local:"+u == account }) &&
-		among(s.EmailDomains, func(d string) bool { return d == domain }) &&
-		among(s.Scopes, func(sc string) bool { return slices.Contains(id.Scopes, sc) }) &&
-		among(s.Mechanisms, func(m string) bool { return m == string(id.Mechanism) }) &&
-		among(s.Providers, func(p string) bool { return p == id.Provider }) &&
-		among(s.Methods, func(m string) bool { return m == req.Method }) &&
-		among(s.Networks, func(n string) bool {
-			addr := strings.TrimSuffix(n, ".0/24")
-			return req.Client.IsValid() && (addr == req.Client.String() || addr != n && strings.HasPrefix(req.Client.String(), addr+"."))
-		})
-	for _, r := range s.AllRoles {
-		ok = ok && slices.Contains(id.Roles, r)
-	}
-	for name, values := range s.Claims {
-		claim := id.Claims["a"]
-		if name == "b.c" {
-			claim = id.Claims["b"].(map[string]any)["c"]
-		}
-		spelling := map[any][]string{"x": {"x"}, 7.0: {"7"}, true: {"true"}, nil: nil}
-		spellings, single := []string{"y", "7"}, false
-		if _, array := claim.([]any); !array {
-			spellings, single = spelling[claim]
-			ok = ok && single
-		}
-		ok = ok && slices.ContainsFunc(values, func(v string) bool { return slices.Contains(spellings, v) })
-	}
-	met := func(ref policy.Ref) bool {
-		if ref.Spec == nil {
-			ref.Spec = named[ref.Name]
-		}
-		return holds(named, ref.Spec, id, req)
-	}
-	unmet := func(ref policy.Ref) bool { return !met(ref) }
-	return ok && (s.Any == nil || slices.ContainsFunc(s.Any, met)) && !slices.ContainsFunc(s.All, unmet) && !slices.ContainsFunc(s.None, met)
 }
 
 // addThrows adds n seeds for dice.
@@ -163,51 +51,137 @@ func addThrows(f *testing.F, n, size int, start [32]byte) {
 	}
 }
 
+// meaning is a policy with a literal reading of its definition.
+type meaning struct {
+	spec  spec
+	holds func(id *policy.Identity, req *policy.Request) bool
+}
+
+// meanings are policies without references.
+var meanings = []meaning{
+	{spec{}, func(*policy.Identity, *policy.Request) bool { return true }}, // with references only
+	{spec{Roles: []string{"user", "admin"}}, func(id *policy.Identity, _ *policy.Request) bool {
+		return slices.Contains(id.Roles, "user") || slices.Contains(id.Roles, "admin")
+	}},
+	{spec{AllRoles: []string{"user", "admin"}}, func(id *policy.Identity, _ *policy.Request) bool {
+		return slices.Contains(id.Roles, "user") && slices.Contains(id.Roles, "admin")
+	}},
+	{spec{Users: []string{"alice", "idp:bob"}}, func(id *policy.Identity, _ *policy.Request) bool {
+		return id.Provider+":"+id.Username == "local:alice" || id.Provider+":"+id.Username == "idp:bob"
+	}},
+	{spec{EmailDomains: []string{"example.org"}}, func(id *policy.Identity, _ *policy.Request) bool {
+		return strings.EqualFold(id.Email, "a@example.org")
+	}},
+	{spec{Scopes: []string{"read"}, Methods: []string{"GET", "POST"}}, func(id *policy.Identity, req *policy.Request) bool {
+		return slices.Contains(id.Scopes, "read") && req.Method != "HEAD"
+	}},
+	{spec{Mechanisms: []string{"basic", "oidc"}}, func(id *policy.Identity, _ *policy.Request) bool {
+		return id.Mechanism == policy.Basic || id.Mechanism == policy.OIDC
+	}},
+	{spec{Providers: []string{"basic", "idp"}}, func(id *policy.Identity, _ *policy.Request) bool { return id.Provider != "local" }},
+	{spec{Networks: []string{"192.0.2.0/24", "2001:db8::1"}}, func(_ *policy.Identity, req *policy.Request) bool {
+		return req.Client.IsValid() && req.Client.String() != "10.0.0.1"
+	}},
+	{spec{Claims: map[string][]string{"a.b": {"x", "7", "true"}}}, func(id *policy.Identity, _ *policy.Request) bool {
+		return id.Claims["a"].(map[string]any)["b"] != nil
+	}},
+}
+
+// policy returns a policy with at least one rule. Its references use named.
+func (d *dice) policy(depth int, named []meaning) meaning {
+	m := meanings[d.roll(len(meanings))]
+	for range d.roll(3) {
+		m = d.with(m, depth, named)
+	}
+	if reflect.ValueOf(m.spec).IsZero() {
+		return meanings[1]
+	}
+	return m
+}
+
+// with returns m with references added to one of its keys, or m.
+func (d *dice) with(m meaning, depth int, named []meaning) meaning {
+	var refs []policy.Ref
+	var others []meaning
+	for range 1 + d.roll(2) {
+		if i := d.roll(len(named) + 1); i < len(named) {
+			refs, others = append(refs, policy.Ref{Name: strconv.Itoa(i)}), append(others, named[i])
+		} else if depth > 0 {
+			other := d.policy(depth-1, named)
+			refs, others = append(refs, inline(other.spec)), append(others, other)
+		}
+	}
+	before, key := m.holds, d.roll(3)
+	switch {
+	case refs == nil || key == 0 && m.spec.Any != nil: // a further alternative would allow more
+		return m
+	case key == 0:
+		m.spec.Any = refs
+	case key == 1:
+		m.spec.All = slices.Concat(m.spec.All, refs)
+	default:
+		m.spec.None = slices.Concat(m.spec.None, refs)
+	}
+	m.holds = func(id *policy.Identity, req *policy.Request) bool {
+		met := 0
+		for _, other := range others {
+			if other.holds(id, req) {
+				met++
+			}
+		}
+		return before(id, req) && []bool{met > 0, met == len(others), met == 0}[key]
+	}
+	return m
+}
+
+func (d *dice) identity() *policy.Identity {
+	values := []any{"x", 7.0, true, []any{"y", 7.0}, nil}
+	return &policy.Identity{
+		Username:  d.one("alice", "service", "bob"),
+		Provider:  d.one("local", "basic", "idp"),
+		Email:     d.one("", "a@example.org", "a@EXAMPLE.org", "a@example.org@example.net"),
+		Roles:     d.some("user", "admin", "staff"),
+		Scopes:    d.some("read", "write"),
+		Mechanism: policy.Mechanism(d.one("session", "basic", "bearer", "oidc")),
+		Claims:    map[string]any{"a": map[string]any{"b": values[d.roll(len(values))]}},
+	}
+}
+
+func (d *dice) request() *policy.Request {
+	clients := []netip.Addr{netip.MustParseAddr("192.0.2.9"), netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("10.0.0.1"), {}}
+	return &policy.Request{Method: d.one("GET", "POST", "HEAD"), Client: clients[d.roll(len(clients))]}
+}
+
 // A decision agrees with the definition of the policy, and an addition to a
 // policy never allows more.
 func FuzzDecide(f *testing.F) {
-	addThrows(f, 500, 80, [32]byte{})
+	addThrows(f, 500, 60, [32]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		d := &dice{data}
 		id, req := d.identity(), d.request()
-		named := specs{}
-		var names []string
-		for _, name := range []string{"one", "two"} { // each may refer to those before it
-			named[name] = d.spec(2, names)
-			names = append(names, name)
+		var named []meaning
+		all := specs{}
+		for i := range 2 { // each may refer to those before it
+			named = append(named, d.policy(2, named))
+			all[strconv.Itoa(i)] = &named[i].spec
 		}
-		whole := d.spec(3, names)
-		decide := func(refs ...policy.Ref) policy.Decision {
-			return policyRoute(t, named, refs...).Decide(id, req)
-		}
+		m, other := d.policy(3, named), d.policy(2, named)
+		decide := func(refs ...policy.Ref) policy.Decision { return policyRoute(t, all, refs...).Decide(id, req) }
 
-		before := decide(policy.Ref{Spec: whole})
-		if got, want := before.Outcome == policy.Allow, holds(named, whole, id, req); got != want {
-			t.Fatalf("%+v: allowed: %t by %q, want %t", whole, got, before.Rule, want)
+		before := decide(inline(m.spec))
+		if got, want := before.Outcome == policy.Allow, m.holds(id, req); got != want {
+			t.Fatalf("%+v: allowed: %t by %q, want %t", m.spec, got, before.Rule, want)
 		}
 		if !strings.HasPrefix(before.Reason, "route r: "+before.Rule+": ") {
 			t.Errorf("the reason %q does not name the rule %q", before.Reason, before.Rule)
 		}
-		if not := decide(inline(spec{None: []policy.Ref{{Spec: whole}}})); (not.Outcome == policy.Allow) == (before.Outcome == policy.Allow) {
-			t.Errorf("%+v: %v, and none of it: %v", whole, before, not)
-		}
-
-		other := d.spec(2, names)
-		if both := decide(policy.Ref{Spec: whole}, policy.Ref{Spec: other}); both.Outcome > before.Outcome {
+		if both := decide(inline(m.spec), inline(other.spec)); both.Outcome > before.Outcome {
 			t.Errorf("a second policy turned %v into %v", before, both)
 		}
-		d.key(whole, 2, names)
-		if after := decide(policy.Ref{Spec: whole}); after.Outcome > before.Outcome {
+		if after := decide(inline(d.with(m, 2, named).spec)); after.Outcome > before.Outcome {
 			t.Errorf("a further key turned %v into %v", before, after)
 		}
-
-		mechanisms := []policy.Mechanism{policy.Basic, policy.Session, policy.Bearer, policy.OIDC}
-		for _, r := range []policy.Route{{}, {Policy: &policy.Policy{}}, {Mechanisms: mechanisms, Policy: &policy.Policy{}}} {
-			if got := r.Decide(id, req); got.Outcome != policy.Forbid {
-				t.Errorf("%+v: %v, want forbid", r, got)
-			}
-		}
-		if got := policyRoute(t, named, policy.Ref{Spec: whole}).Decide(nil, req); got.Outcome != policy.Challenge {
+		if got := policyRoute(t, all, inline(m.spec)).Decide(nil, req); got.Outcome != policy.Challenge {
 			t.Errorf("no identity: %v, want challenge", got)
 		}
 	})

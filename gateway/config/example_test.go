@@ -1,7 +1,6 @@
 package config_test
 
 import (
-	"errors"
 	"fmt"
 
 	"authgate/gateway/config"
@@ -25,20 +24,4 @@ routes: [{match: wiki.example.org/, upstream: wiki, auth: [session], policy: {ro
 	// https://gateway.example.org 1h0m0s /etc/authgate/data
 	// [gateway.example.org wiki.example.org]
 	// [redacted]
-}
-
-// The error of Parse and Load contains all mistakes, with their places.
-func ExampleDiagnostics() {
-	_, err := config.Parse("config.yaml", []byte(`limits: {login_failures: 0}
-routes:
-  - {match: /, upstream: wiki, auth: [session]}
-`))
-	diagnostics, _ := errors.AsType[config.Diagnostics](err)
-	for _, d := range diagnostics {
-		fmt.Println(d)
-	}
-	// Output:
-	// config.yaml:1:26: limits.login_failures: must be at least 1; with 0 no user could sign in
-	// config.yaml:3:26: routes[0].upstream: there is no upstream "wiki"; there are no upstreams
-	// config.yaml:3:39: routes[0].auth[0]: session has no users; give accounts.users or accounts.file
 }

@@ -39,3 +39,92 @@ func TestSecretDoesNotPrint(t *testing.T) {
 		t.Error("no secret prints as one")
 	}
 }
+
+// In each text the word hidden may be a secret, and the word shown is not.
+func TestMaskYAML(t *testing.T) {
+	t.Parallel()
+	for name, source := range map[string]string{
+		"plain":                "secret: hidden",
+		"quoted":               "secret: \"hidden hidden\" # hidden",
+		"quoted key":           "\"secret\": hidden",
+		"space before colon":   "secret : hidden",
+		"no space in flow":     "{\"secret\":\"hidden\", shown: 1}",
+		"in a flow mapping":    "shown: {username: shown, password_hash: hidden, roles: [hidden]}",
+		"in a list":            "- shown: 1\n- password: hidden\n  shown: 2",
+		"misspelt":             "client_secrte: hidden",
+		"misspelt more":        "pasword_hash: hidden",
+		"another case":         "PASSWORD: hidden",
+		"longer name":          "database_password: hidden",
+		"on the next line":     "secret:\n  hidden\nshown: 1",
+		"literal":              "secret: |\n  hidden\n\n  hidden\nshown: 1",
+		"with a key shape":     "secret: |\n  hidden: hidden\nshown: 1",
+		"in quotes over lines": "secret: \"hidden\nhidden\n  hidden\"\nshown: 1",
+		"below a comment":      "secret:\n  # shown\n  hidden",
+		"in the wrong place":   "name: $2y$10$hidden",
+		"argon2":               "name: shown $argon2id$v=19$hidden shown",
+		"encryption key":       "encryption_key: hidden\nencrypton_key: hidden\nencryption_key_file: shown",
+		"of Sentinels":         "sentinel_password: hidden\nsentinel_pasword: hidden\nsentinel_username: shown",
+		"of introspection":     "introspection:\n  client_id: shown\n  client_secret: hidden\ntimeout: shown",
+		"htpasswd kinds":       "x: $apr1$hidden\ny: \"{SHA}hidden\"",
+		"in a URL":             "url: http://hidden:hidden@shown:9000/shown",
+		"paths":                "htpasswd: shown\nsecret_file: shown\nprivate_key: shown\nkey: shown\nkey_prefix: shown",
+		"deeper list":          "users:\n  - username: shown\n    password_hash: hidden\n    roles:\n      - shown\n  - username: shown",
+	} {
+		lines := strings.Split(source, "\n")
+		o := Options{
+			SecretKeys: []string{"secret", "password", "client_secret", "password_hash", "encryption_key", "sentinel_password"},
+			PublicKeys: []string{"htpasswd"},
+		}
+		show := o.maskYAML(lines)
+		for i, line := range lines {
+			got := show(i)
+			if strings.Contains(got, "hidden") {
+				t.Errorf("%s: a secret shows: %s", name, got)
+			}
+			// The rest of a line after a secret may be masked too.
+			if strings.Contains(line, "shown") && !strings.Contains(line, "hidden") && got != line {
+				t.Errorf("%s: line %d is masked: %q, of %q", name, i+1, got, line)
+			}
+		}
+	}
+}
+
+// A secret that was read is masked in other places too.
+func TestSecretsAreRedactedEverywhere(t *testing.T) {
+	t.Parallel()
+	for name, source := range map[string]string{
+		"anchored elsewhere": "name: &a a-well-kept-secret\nsecret: *a\nlabels: {on: a-well-kept-secret}\n",
+		"by a variable":      "secret: \"${S}\"\nname: \"${S}\"\n",
+	} {
+		o := options("c.yaml")
+		o.Lookup = func(string) (string, bool) { return "a-well-kept-secret", true }
+		r := NewReader(o)
+		var into settings
+		doc := r.Read("c.yaml", []byte(source), 1<<20, "", &into)
+		doc.Fault("name", "%q is bad", into.Name)
+		if err := r.Err(); err == nil || strings.Contains(err.Error(), "well-kept") || !strings.Contains(err.Error(), Masked) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+func TestExcerpt(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("0123456789", 50)
+	for _, c := range []struct {
+		d    Diagnostic
+		want string
+	}{
+		{Diagnostic{Line: 1, Column: 1, Source: "abc"}, "  1 | abc\n    | ^"},
+		{Diagnostic{Line: 12, Column: 4, Source: "abc"}, "  12 | abc\n     |    ^"},
+		{Diagnostic{Line: 1, Column: 90, Source: "abc"}, "  1 | abc\n    |    ^"}, // behind a mask
+		{Diagnostic{Line: 1, Column: 3, Source: "\tab"}, "  1 | \tab\n    | \t ^"},
+		{Diagnostic{Line: 1, Column: 3, Source: "éüx"}, "  1 | éüx\n    |   ^"},
+		{Diagnostic{Line: 1, Column: 251, Source: long}, "  1 | " + long[190:310] + "\n    | " + strings.Repeat(" ", 60) + "^"},
+		{Diagnostic{Line: 1, Column: 501, Source: long}, "  1 | " + long[380:] + "\n    | " + strings.Repeat(" ", 120) + "^"},
+	} {
+		if got := c.d.excerpt(); got != c.want {
+			t.Errorf("line %d, column %d: got\n%s\nwant\n%s", c.d.Line, c.d.Column, got, c.want)
+		}
+	}
+}

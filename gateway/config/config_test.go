@@ -1,18 +1,22 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"authgate/gateway/logtest"
 	"authgate/gateway/password"
 )
 
@@ -141,5 +145,82 @@ func TestACMEListen(t *testing.T) {
 			t.Errorf("%s: %v", listen, err)
 		}
 		mustParse(t, "listen: "+listen) // in mode internal
+	}
+}
+
+// The shipped file is valid without variables, demoHashes are its hashes, and its
+// users and its provider are known as those of the demonstration.
+func TestShippedConfig(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("../../config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := parse("config.yaml", source, func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hashes []Secret
+	for _, u := range cfg.Basic.Users {
+		hashes = append(hashes, u.PasswordHash)
+	}
+	for _, u := range cfg.Accounts.Users {
+		hashes = append(hashes, u.PasswordHash)
+		if slices.Contains(u.Roles, "admin") != (u.Username == "alice") {
+			t.Errorf("%s has the roles %q", u.Username, u.Roles)
+		}
+	}
+	users, providers := cfg.DemoUsers(), cfg.DemoProviders()
+	if !slices.Equal(hashes, demoHashes) || !slices.Equal(users, []string{"service", "alice", "bob"}) || !slices.Equal(providers, []string{"demo"}) {
+		t.Errorf("hashes %q, demonstration users %q and providers %q", hashes, users, providers)
+	}
+}
+
+func TestDemoUsersAreNamedByTheirHash(t *testing.T) {
+	t.Parallel()
+	cfg := &Config{
+		Basic:    Basic{Users: []BasicUser{{Username: "a", PasswordHash: demoHashes[1]}, {Username: "b", PasswordHash: "$2y$…"}}},
+		Accounts: Accounts{Users: []Account{{Username: "alice", PasswordHash: "$2y$…"}, {Username: "c", PasswordHash: demoHashes[0]}}},
+	}
+	if got := cfg.DemoUsers(); !slices.Equal(got, []string{"a", "c"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// secretive has every kind of secret that a configuration can hold. Each of
+// them contains "sesame".
+const secretive = `
+public_url: https://gw.example
+store: {driver: memory, encryption_key: sesame-of-the-store-of-32-bytes-or-more}
+token:
+  secret: sesame-of-the-tokens-of-32-bytes-or-more
+  trusted_issuers:
+    - {name: issuer, issuer: "https://issuer.example", audience: [a], introspection: {url: "https://issuer.example/introspect", client_id: c, client_secret: sesame-of-the-introspection}}
+providers: [{name: small, issuer: "https://id.example", client_id: gateway, client_secret: sesame-of-the-provider}]
+upstreams: {app: {url: "http://app.invalid"}}
+routes: [{match: /, upstream: app, auth: [bearer, oidc]}]
+`
+
+// A configuration, or a part of it, that is printed, logged or encoded shows no
+// secret.
+func TestConfigPrintsRedacted(t *testing.T) {
+	t.Parallel()
+	cfg := mustParse(t, secretive)
+	if !strings.Contains(cfg.Token.Secret.Reveal(), "sesame") || !strings.Contains(cfg.Providers[0].ClientSecret.Reveal(), "sesame") {
+		t.Fatal("the configuration has no secrets to find")
+	}
+	for _, part := range []any{*cfg, cfg, cfg.Token, cfg.Store, cfg.Providers, &cfg.Providers[0]} {
+		encoded, err := json.Marshal(part)
+		if err != nil {
+			t.Errorf("%T as JSON: %v", part, err)
+		}
+		log := &logtest.Buffer{}
+		for _, handler := range []slog.Handler{slog.NewJSONHandler(log, nil), slog.NewTextHandler(log, nil)} {
+			slog.New(handler).Error("configuration", "part", part, slog.Group("group", "in", part))
+		}
+		shown := fmt.Sprintf("%v %+v %#v", part, part, part) + fmt.Errorf("bad %v", part).Error() + string(encoded) + log.String()
+		if strings.Contains(shown, "sesame") {
+			t.Errorf("%T shows a secret: %s", part, shown)
+		}
 	}
 }
