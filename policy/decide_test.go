@@ -11,20 +11,11 @@ import (
 	"authgate/policy"
 )
 
-func TestOutcome(t *testing.T) {
-	t.Parallel()
-	var zero policy.Outcome
-	for outcome, want := range map[policy.Outcome]string{
-		zero: "forbid", policy.Challenge: "challenge", policy.Allow: "allow", policy.Outcome(7): "forbid",
-	} {
-		if got := outcome.String(); got != want {
-			t.Errorf("Outcome(%d).String() = %q, want %q", int(outcome), got, want)
-		}
-	}
-}
-
 func TestDecideByMechanism(t *testing.T) {
 	t.Parallel()
+	if zero := policy.Outcome(0); zero != policy.Forbid || policy.Outcome(7).String() != "forbid" {
+		t.Errorf("the zero Outcome is %v, and an unknown one %v", zero, policy.Outcome(7))
+	}
 	bySession := &policy.Identity{Username: "alice", Mechanism: policy.Session}
 	route := func(name string, ms ...policy.Mechanism) policy.Route {
 		return policy.Route{Name: name, Mechanisms: ms}
@@ -264,42 +255,8 @@ func TestNothingIsShared(t *testing.T) {
 	}
 }
 
-// BenchmarkMatch parses a target and finds its route among n.
-func BenchmarkMatch(b *testing.B) {
-	for _, n := range []int{1, 100} {
-		patterns := make([]string, n)
-		for i := range patterns {
-			patterns[i] = fmt.Sprintf("/app%d/", i)
-		}
-		table := newTable(b, routes(patterns...)...)
-		for _, target := range []string{"/app0/items/42?page=2", "/app0/annual%20report.pdf", "/app0/100%2525"} {
-			req := request(b, "GET", "example.org", target)
-			b.Run(fmt.Sprintf("%s/%d routes", target, n), func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					req.Path = parse(b, target)
-					if _, ok := table.Match(req); !ok {
-						b.Fatal("no match")
-					}
-				}
-			})
-		}
-	}
-}
-
-// decisions are identities for decisionRoute, one for each kind of outcome.
-var decisions = map[string]struct {
-	id   *policy.Identity
-	want policy.Outcome
-}{
-	"allow by role":       {&policy.Identity{Roles: []string{"user", "admin"}, Mechanism: policy.Session}, policy.Allow},
-	"allow by claim":      {&policy.Identity{Claims: map[string]any{"org": map[string]any{"level": 3.0}}, Mechanism: policy.Session}, policy.Allow},
-	"forbid by policy":    {&policy.Identity{Roles: []string{"user"}, Mechanism: policy.Bearer}, policy.Forbid},
-	"forbid by mechanism": {&policy.Identity{Mechanism: policy.None}, policy.Forbid},
-	"challenge":           {nil, policy.Challenge},
-}
-
-func decisionRoute(tb testing.TB) (*policy.Route, *policy.Request) {
+// plainWork is what each request needs: to be read, and a decision of each kind.
+func plainWork(tb testing.TB) map[string]func() {
 	tb.Helper()
 	route := policyRoute(tb, specs{
 		"admin":  {Roles: []string{"admin"}},
@@ -308,41 +265,49 @@ func decisionRoute(tb testing.TB) (*policy.Route, *policy.Request) {
 		"staff":  {Any: names("admin", "leads"), All: names("office"), None: []policy.Ref{inline(spec{EmailDomains: []string{"example.net"}})}},
 	}, names("staff")...)
 	req := request(tb, "GET", "example.org", "/a")
-	req.Client = netip.MustParseAddr("192.0.2.7")
-	return route, req
+	decide := func(id *policy.Identity, want policy.Outcome) func() {
+		return func() {
+			if got := route.Decide(id, req); got.Outcome != want {
+				tb.Errorf("%+v: %+v, want %v", id, got, want)
+			}
+		}
+	}
+	return map[string]func(){
+		"a request":           func() { parse(tb, "/api/v1/accounts?page=2") },
+		"a host":              func() { _, _ = policy.CanonicalHost("example.org:8443") },
+		"allow by role":       decide(&policy.Identity{Roles: []string{"user", "admin"}, Mechanism: policy.Session}, policy.Allow),
+		"allow by claim":      decide(&policy.Identity{Claims: map[string]any{"org": map[string]any{"level": 3.0}}, Mechanism: policy.Session}, policy.Allow),
+		"forbid by policy":    decide(&policy.Identity{Roles: []string{"user"}, Mechanism: policy.Bearer}, policy.Forbid),
+		"forbid by mechanism": decide(&policy.Identity{Mechanism: policy.None}, policy.Forbid),
+		"challenge":           decide(nil, policy.Challenge),
+	}
 }
 
-func BenchmarkDecide(b *testing.B) {
-	route, req := decisionRoute(b)
-	for name, d := range decisions {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if got := route.Decide(d.id, req); got.Outcome != d.want {
-					b.Fatal(got)
-				}
-			}
-		})
-	}
-}
-
-// Neither a plain request nor a decision allocates.
-func TestAllocations(t *testing.T) {
-	route, req := decisionRoute(t)
-	work := map[string]func(){
-		"ParseTarget": func() { parse(t, "/api/v1/accounts?page=2") },
-		"CanonicalHost": func() {
-			if _, err := policy.CanonicalHost("example.org:8443"); err != nil {
-				t.Error(err)
-			}
-		},
-	}
-	for name, d := range decisions {
-		work[name] = func() { route.Decide(d.id, req) }
-	}
-	for name, f := range work {
+func TestPlainWorkDoesNotAllocate(t *testing.T) {
+	for name, f := range plainWork(t) {
 		if n := testing.AllocsPerRun(100, f); n != 0 {
 			t.Errorf("%s: %v allocations, want none", name, n)
 		}
+	}
+}
+
+func BenchmarkPolicy(b *testing.B) {
+	work := plainWork(b)
+	work["a request with escapes"] = func() { parse(b, "/files/annual%20report%202025.pdf") }
+	for _, n := range []int{1, 100} {
+		patterns := make([]string, n)
+		for i := range patterns {
+			patterns[i] = fmt.Sprintf("/app%d/", i)
+		}
+		table, req := newTable(b, routes(patterns...)...), request(b, "GET", "example.org", "/app0/items/42")
+		work[fmt.Sprintf("match of %d routes", n)] = func() { table.Match(req) }
+	}
+	for name, f := range work {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				f()
+			}
+		})
 	}
 }

@@ -52,16 +52,3 @@ func Example() {
 	// allow by policy office
 	//   route files: policy office: met
 }
-
-// A path with more than one meaning is refused.
-func ExampleParseTarget() {
-	for _, target := range []string{"/a%20b?c=d", "/a/../b", "/a%2fb", "/%252e%252e/b"} {
-		path, err := policy.ParseTarget(target)
-		fmt.Printf("%q %v\n", path.Decoded, err)
-	}
-	// Output:
-	// "/a b" <nil>
-	// "" the path holds a segment "." or ".."
-	// "" the path holds an encoded slash
-	// "" the path holds a segment "." or ".."
-}
