@@ -40,25 +40,39 @@ func listening(t *testing.T, source certs.Source, cfg config.Config) (*Server, *
 	return s, log
 }
 
-func TestAddresses(t *testing.T) {
+// The listeners are those of the configuration, without https if a proxy
+// terminates TLS. Over plain HTTP an authority gets the answer to its challenge.
+// Other clients are redirected, unless a proxy terminates TLS.
+func TestListeners(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		source certs.Source
-		listen config.Listen
-		want   []string
+	all := config.Listen{HTTPS: anyPort, HTTP: anyPort, Admin: anyPort}
+	for _, c := range []struct {
+		source            certs.Source
+		mode              string
+		listen            config.Listen
+		want              []string
+		challenged, asked int
 	}{
-		"all":         {certificates{}, config.Listen{HTTPS: anyPort, HTTP: anyPort, Admin: anyPort}, []string{"https", "http", "admin"}},
-		"one":         {certificates{}, config.Listen{HTTPS: anyPort}, []string{"https"}},
-		"without TLS": {nil, config.Listen{HTTPS: anyPort, HTTP: anyPort}, []string{"http"}},
+		{certificates{}, config.TLSFiles, config.Listen{HTTPS: anyPort}, []string{nameHTTPS}, 0, 0},
+		{certificates{}, config.TLSFiles, all, []string{nameHTTPS, nameHTTP, nameAdmin}, 308, 308},
+		{&issued{}, config.TLSACME, all, []string{nameHTTPS, nameHTTP, nameAdmin}, 200, 308},
+		{nil, config.TLSOff, all, []string{nameHTTP, nameAdmin}, 200, 200},
 	} {
-		s, _ := listening(t, c.source, config.Config{Listen: c.listen})
-		for _, listener := range []string{"https", "http", "admin", "x"} {
-			if address := s.Address(listener); slices.Contains(c.want, listener) != (address != "") {
-				t.Errorf("%s: %s is at %q", name, listener, address)
+		s, _ := listening(t, c.source, config.Config{Listen: c.listen, TLS: config.TLS{Mode: c.mode}})
+		var got []string
+		for _, l := range s.serving {
+			if got = append(got, l.name); s.Address(l.name) == "" {
+				t.Errorf("%s: %s has no address", c.mode, l.name)
+			}
+			for path, want := range map[string]int{"/challenge": c.challenged, "/": c.asked} {
+				w := httptest.NewRecorder()
+				if l.server.Handler.ServeHTTP(w, httptest.NewRequest("GET", path, nil)); l.name == nameHTTP && (w.Code != want || w.Body.Len() > 0 != (c.source == nil)) {
+					t.Errorf("%s: %s: %d, want %d; the body is %q", c.mode, path, w.Code, want, w.Body)
+				}
 			}
 		}
-		if err := s.RefreshCertificates(); err != nil {
-			t.Errorf("%s: %v", name, err)
+		if err := s.RefreshCertificates(); !slices.Equal(got, c.want) || s.Address("x") != "" || err != nil {
+			t.Errorf("%s: listeners %q, want %q; %v", c.mode, got, c.want, err)
 		}
 	}
 }
@@ -98,27 +112,6 @@ func TestListenerFails(t *testing.T) {
 	}
 	if authority.closed.Load() != 1 {
 		t.Error("the certificates are left open")
-	}
-}
-
-// Over plain HTTP an authority gets the answer to its challenge. Other clients
-// are redirected, unless a proxy terminates TLS.
-func TestPlainHTTP(t *testing.T) {
-	t.Parallel()
-	for mode, c := range map[string]struct {
-		source            certs.Source
-		challenged, asked int
-	}{
-		config.TLSFiles: {certificates{}, 308, 308}, config.TLSACME: {&issued{}, 200, 308}, config.TLSOff: {nil, 200, 200},
-	} {
-		s, _ := listening(t, c.source, config.Config{Listen: config.Listen{HTTP: anyPort}, TLS: config.TLS{Mode: mode}})
-		for path, want := range map[string]int{"/challenge": c.challenged, "/": c.asked} {
-			w := httptest.NewRecorder()
-			s.serving[0].server.Handler.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
-			if own := w.Body.Len() > 0; w.Code != want || own != (mode == config.TLSOff) {
-				t.Errorf("%s: %s: %d, want %d; of the gateway: %t", mode, path, w.Code, want, own)
-			}
-		}
 	}
 }
 
