@@ -14,32 +14,33 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
 	"authgate/gateway/config"
 	"authgate/gateway/porttest"
 )
 
-// shipped are the addresses in config.yaml: https, http, admin, upstream, provider.
-var shipped = []string{"localhost:8443", ":8080", "127.0.0.1:9090", "127.0.0.1:9000", "127.0.0.1:9400"}
-
-// moved writes the shipped configuration into a new folder, with the given
-// addresses, in the order of shipped.
-func moved(t *testing.T, addresses []string) string {
+// moved returns the shipped configuration with other addresses, and these
+// addresses: https, http, admin, upstream, provider. They are free, except those
+// that are given by their index.
+func moved(t *testing.T, given map[int]string) (text string, addresses []string) {
 	t.Helper()
 	content, err := os.ReadFile("../../config.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.Replace(string(content), `":8443"`, `"`+addresses[0]+`"`, 1)
-	for i, old := range shipped {
+	text = strings.Replace(string(content), `":8443"`, `"localhost:8443"`, 1)
+	for i, old := range []string{"localhost:8443", ":8080", "127.0.0.1:9090", "127.0.0.1:9000", "127.0.0.1:9400"} {
 		if !strings.Contains(text, old) {
 			t.Fatalf("config.yaml has no %s", old)
 		}
-		text = strings.Replace(text, old, addresses[i], 1)
+		address, ok := given[i]
+		if !ok {
+			address = porttest.Address(t)
+		}
+		text, addresses = strings.ReplaceAll(text, old, address), append(addresses, address)
 	}
-	return write(t, text)
+	return text, addresses
 }
 
 // write writes a configuration into a new folder.
@@ -52,45 +53,9 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-func freeAddresses(t *testing.T) []string {
-	t.Helper()
-	var free []string
-	for range shipped {
-		free = append(free, porttest.Address(t))
-	}
-	return free
-}
-
-// start runs the demonstration, waits for the end of its explanation, and returns
-// that and a function that stops the demonstration.
-func start(t *testing.T, path string) (said string, stop func() error) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	reader, writer := io.Pipe()
-	done := make(chan error, 1)
-	go func() {
-		err := run(ctx, path, writer)
-		writer.Close()
-		done <- err
-	}()
-	stop = sync.OnceValue(func() error {
-		cancel()
-		return <-done
-	})
-	t.Cleanup(func() { _ = stop() })
-	printed := bufio.NewScanner(reader)
-	for !strings.Contains(said, "Ctrl-C") {
-		if !printed.Scan() {
-			t.Fatalf("it says no more than %q: %v", said, stop())
-		}
-		said += printed.Text() + "\n"
-	}
-	go func() { _, _ = io.Copy(io.Discard, reader) }()
-	return said, stop
-}
-
-// client returns an HTTP client that trusts the authority in a file and keeps cookies.
-func client(t *testing.T, ca string) *http.Client {
+// browser returns an HTTP client that trusts the authority in a file and keeps
+// cookies.
+func browser(t *testing.T, ca string) *http.Client {
 	t.Helper()
 	pem, err := os.ReadFile(ca)
 	if err != nil {
@@ -107,48 +72,58 @@ func client(t *testing.T, ca string) *http.Client {
 	return &http.Client{Transport: transport, Jar: jar}
 }
 
-// argument returns the argument of an option in a command line.
-func argument(line, option string) string {
-	match := regexp.MustCompile(option + ` ('[^']*'|\S+)`).FindStringSubmatch(line)
+// option returns the argument of an option in a command line.
+func option(line, name string) string {
+	match := regexp.MustCompile(name + ` ('[^']*'|\S+)`).FindStringSubmatch(line)
 	if match == nil {
 		return ""
 	}
 	return strings.Trim(match[1], "'")
 }
 
-// curl does what a printed curl command does, or opens a printed link, and returns
-// the status.
-func curl(t *testing.T, client *http.Client, line string) int {
+// request returns the request of a printed curl command or link.
+func request(t *testing.T, line string) *http.Request {
 	t.Helper()
-	method, body := "GET", argument(line, "--json")
+	method, body := "GET", option(line, "--json")
 	if body != "" {
 		method = "POST"
 	}
-	request, err := http.NewRequestWithContext(t.Context(), method, line[strings.LastIndex(line, " ")+1:], strings.NewReader(body))
+	r, err := http.NewRequestWithContext(t.Context(), method, line[strings.LastIndex(line, " ")+1:], strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if body != "" {
-		request.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Content-Type", "application/json")
 	}
-	if username, password, ok := strings.Cut(argument(line, "-u"), ":"); ok {
-		request.SetBasicAuth(username, password)
+	if username, password, ok := strings.Cut(option(line, "-u"), ":"); ok {
+		r.SetBasicAuth(username, password)
 	}
-	response, err := client.Do(request)
-	if err != nil {
-		t.Fatalf("%s: %v", line, err)
-	}
-	response.Body.Close()
-	return response.StatusCode
+	return r
 }
 
-// TestRun checks that the printed commands and the printed link work, and that
-// the demonstration stops. The commands of README.md and docs, which e2e runs,
-// check the rest.
+// The printed commands and the printed link work, and the demonstration stops. The
+// commands of README.md and docs, which e2e runs, check the rest.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	addresses := freeAddresses(t)
-	said, stop := start(t, moved(t, addresses))
+	text, addresses := moved(t, nil)
+	path := write(t, text)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	reader, writer := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := run(ctx, path, writer)
+		writer.Close()
+		done <- err
+	}()
+	said, printed := "", bufio.NewScanner(reader)
+	for !strings.Contains(said, "Ctrl-C") {
+		if !printed.Scan() {
+			t.Fatalf("it says no more than %q: %v", said, <-done)
+		}
+		said += printed.Text() + "\n"
+	}
+	go func() { _, _ = io.Copy(io.Discard, reader) }()
 	gateway := "https://" + addresses[0]
 	for _, want := range []string{gateway, "http://" + addresses[2] + "/metrics", "http://" + addresses[3], "http://" + addresses[4]} {
 		if !strings.Contains(said, want) {
@@ -159,13 +134,18 @@ func TestRun(t *testing.T) {
 	if len(lines) != 4 {
 		t.Fatalf("%d lines to try, want 4:\n%s", len(lines), said)
 	}
-	c := client(t, argument(lines[0], "--cacert"))
+	client := browser(t, option(lines[0], "--cacert"))
 	for _, line := range lines {
-		if status := curl(t, c, line); status != 200 {
-			t.Errorf("%s: %d", line, status)
+		answer, err := client.Do(request(t, line))
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if answer.Body.Close(); answer.StatusCode != 200 {
+			t.Errorf("%s: %s", line, answer.Status)
 		}
 	}
-	if err := stop(); err != nil {
+	stop()
+	if err := <-done; err != nil {
 		t.Errorf("stopping: %v", err)
 	}
 	for _, address := range addresses {
@@ -176,40 +156,34 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestBundledProvider checks which providers the demonstration starts.
+// Only a provider called demo, at an http URL, is the bundled one.
 func TestBundledProvider(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		providers []config.Provider
-		want      bool
-	}{
-		"none":           {nil, false},
-		"another name":   {[]config.Provider{{Name: "other", Issuer: "http://127.0.0.1:9400"}}, false},
-		"another issuer": {[]config.Provider{{Name: "demo", Issuer: "https://127.0.0.1:9400"}}, false},
-		"the second":     {[]config.Provider{{Name: "other"}, {Name: "demo", Issuer: "http://127.0.0.1:9400"}}, true},
-	} {
-		got, ok := bundledProvider(&config.Config{Providers: c.providers})
-		if ok != c.want || ok && got.Name != "demo" {
-			t.Errorf("%s: %v %q, want %v", name, ok, got.Name, c.want)
-		}
+	bundled := config.Provider{Name: "demo", Issuer: "http://127.0.0.1:9400"}
+	others := []config.Provider{{Name: "other", Issuer: bundled.Issuer}, {Name: "demo", Issuer: "https://127.0.0.1:9400"}}
+	if got, ok := bundledProvider(&config.Config{Providers: others}); ok {
+		t.Errorf("got %+v", got)
+	}
+	if got, ok := bundledProvider(&config.Config{Providers: append(others, bundled)}); !ok || got.Name != "demo" || got.Issuer != bundled.Issuer {
+		t.Errorf("got %+v, %t", got, ok)
 	}
 }
 
 func TestRunRefuses(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taken.Close()
-	noUpstream, noProvider := freeAddresses(t), freeAddresses(t)
-	noUpstream[3], noProvider[4] = taken.Addr().String(), taken.Addr().String()
-	without := fmt.Sprintf("listen: {https: %q, http: \"\", admin: \"\"}\nstore: {driver: memory}\n", porttest.Address(t))
+	defer listener.Close()
+	taken := listener.Addr().String()
+	noUpstream, _ := moved(t, map[int]string{3: taken})
+	noProvider, _ := moved(t, map[int]string{4: taken})
 	for want, path := range map[string]string{
-		"no such file":                 filepath.Join(t.TempDir(), "config.yaml"),
-		"no upstream called resources": write(t, without),
-		"starting the upstream: listen tcp " + taken.Addr().String():           moved(t, noUpstream),
-		"starting the provider: provider: listen tcp " + taken.Addr().String(): moved(t, noProvider),
+		"no such file":                                         filepath.Join(t.TempDir(), "config.yaml"),
+		"no upstream called resources":                         write(t, fmt.Sprintf("listen: {https: %q, http: \"\", admin: \"\"}\nstore: {driver: memory}\n", porttest.Address(t))),
+		"starting the upstream: listen tcp " + taken:           write(t, noUpstream),
+		"starting the provider: provider: listen tcp " + taken: write(t, noProvider),
 	} {
 		if err := run(t.Context(), path, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
