@@ -302,10 +302,11 @@ func TestUpstreamTransports(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 30*time.Second, refusing)
 	through := func(timeout time.Duration) *transport { return f.Transport(timeout).(*balancer).transport.(*transport) }
-	if through(0) != through(30*time.Second) || through(time.Second) != through(time.Second) || through(0) == through(time.Second) {
+	second := through(time.Second)
+	if through(0) != through(30*time.Second) || second != through(time.Second) || second == through(0) {
 		t.Error("not one transport for each limit")
 	}
-	if got := through(time.Second).http2.ResponseHeaderTimeout; got != time.Second {
+	if got := second.http2.ResponseHeaderTimeout; got != time.Second {
 		t.Errorf("the limit is %v", got)
 	}
 }
