@@ -33,6 +33,7 @@ func TestDecideByMechanism(t *testing.T) {
 		{route("r", policy.Session, policy.Bearer), bySession, policy.Allow, "auth: open to every identity proved by session, bearer"},
 		{route("r", policy.Basic), bySession, policy.Forbid, "auth: the mechanism is not accepted; accepts basic"},
 		{policy.Route{Mechanisms: session, Policy: &policy.Policy{}}, bySession, policy.Forbid, "policy: has no rules, so it allows nothing"},
+		{route("r", policy.None, policy.None), nil, policy.Challenge, "auth: no identity is proved; accepts none, none"},
 		{route("r", ""), &policy.Identity{}, policy.Forbid, "auth: the mechanism is not accepted; accepts "},
 		{route("r", policy.None, policy.Basic), &policy.Identity{Mechanism: policy.None}, policy.Forbid, "auth: the mechanism is not accepted; accepts none, basic"},
 	} {
@@ -41,25 +42,6 @@ func TestDecideByMechanism(t *testing.T) {
 		if got := c.route.Decide(c.id, request(t, "GET", "example.org", "/")); got != want {
 			t.Errorf("got  %+v\nwant %+v", got, want)
 		}
-	}
-}
-
-func TestRoutePublicAndAccepts(t *testing.T) {
-	t.Parallel()
-	all := []policy.Mechanism{policy.None, policy.Basic, policy.Session, policy.Bearer, policy.OIDC, ""}
-	for _, m := range all {
-		r := policy.Route{Mechanisms: []policy.Mechanism{m}}
-		if r.Public() != (m == policy.None) {
-			t.Errorf("a route for %q is public: %t", m, r.Public())
-		}
-		for _, other := range all {
-			if got := r.Accepts(other); got != (m == other && m != policy.None && m != "") {
-				t.Errorf("a route for %q accepts %q: %t", m, other, got)
-			}
-		}
-	}
-	if r := (policy.Route{Mechanisms: []policy.Mechanism{policy.None, policy.None}}); r.Public() {
-		t.Error("a route with none twice is public")
 	}
 }
 

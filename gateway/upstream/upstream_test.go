@@ -47,21 +47,6 @@ func newApplication(t testing.TB, serve http.HandlerFunc) *application {
 
 func ok(http.ResponseWriter, *http.Request) {}
 
-// newRaw returns an application that answers with these bytes, and then closes the
-// connection.
-func newRaw(t testing.TB, says string) *application {
-	t.Helper()
-	return newApplication(t, func(w http.ResponseWriter, _ *http.Request) {
-		conn, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		_, _ = io.WriteString(conn, says) // the client may be gone
-		conn.Close()
-	})
-}
-
 // Kinds of errors, as the gateway answers them.
 const (
 	failed   = "502"
@@ -230,7 +215,14 @@ func TestBalancerErrors(t *testing.T) {
 		}
 	})
 	t.Cleanup(func() { close(ended) }) // before the server's own cleanup
-	garbage, hangUp, other := newRaw(t, "220 mail.example ESMTP\r\n"), newRaw(t, ""), newApplication(t, ok)
+	garbage := newApplication(t, func(w http.ResponseWriter, _ *http.Request) {
+		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			_, _ = io.WriteString(conn, "220 mail.example ESMTP\r\n") // the client may be gone
+			conn.Close()
+		}
+	})
+	hangUp := newApplication(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	other := newApplication(t, ok)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, c := range []struct {
@@ -278,18 +270,17 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // A response with a status that does not exist is an error, and its body is closed.
 func TestInvalidStatus(t *testing.T) {
 	t.Parallel()
-	for status, valid := range map[int]bool{0: false, 42: false, 99: false, 100: true, 799: true} {
-		f := newFixture(t, time.Minute, refusing)
+	for status, want := range map[int]string{0: failed, 99: failed, 100: "", 799: ""} {
 		body, feed := io.Pipe()
-		b := &balancer{f.Upstream, roundTripper(func(*http.Request) (*http.Response, error) {
+		b := &balancer{newFixture(t, time.Minute, refusing).Upstream, roundTripper(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: status, Body: body}, nil
 		})}
-		_, err := b.RoundTrip(&http.Request{URL: &url.URL{}})
-		if got := kind(err); got != map[bool]string{true: "", false: failed}[valid] {
-			t.Errorf("%d: %s", status, got)
+		response, err := b.RoundTrip(&http.Request{URL: &url.URL{}})
+		if got := kind(err); got != want {
+			t.Errorf("%d: %s, want %s", status, got, want)
 		}
-		if valid {
-			body.Close()
+		if response != nil {
+			response.Body.Close()
 		}
 		if _, err := feed.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("%d: the body is not closed: %v", status, err)
