@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -98,8 +97,14 @@ func checkHolds(t *testing.T, cfg *Config) {
 	holds(cfg.Limits.LoginFailures >= 1 && cfg.Limits.BodyPause > 0, cfg.Limits)
 	holds(cfg.ShutdownDelay >= 0 && cfg.ShutdownTimeout > 0, cfg.ShutdownDelay, cfg.ShutdownTimeout)
 	holds(keySize(cfg.Store.EncryptionKey), cfg.Store)
-	checkIssuersHold(cfg, holds)
-	checkACMEHolds(cfg, holds)
+	holds(cfg.TLS.Mode != TLSACME || len(cfg.TLS.Domains) > 0 && (cfg.Store.Driver != StoreRedis || cfg.Store.EncryptionKey != ""), cfg.TLS, cfg.Store)
+	for _, p := range cfg.Providers {
+		openID := slices.Contains(p.Scopes, "openid") && p.Issuer != ""
+		holds(p.Name != policy.LocalProvider && p.Name != policy.BasicProvider && p.ClientID != "" && p.Timeout > 0 && (openID || p.UserinfoURL != ""), p)
+	}
+	for _, trusted := range cfg.Token.TrustedIssuers {
+		holds(trusted.Issuer != cfg.Token.Issuer && len(trusted.Audience) > 0 && trusted.Timeout > 0, trusted)
+	}
 	for _, u := range cfg.Accounts.Users {
 		holds(u.Username != "" && u.Hash.Encoded() == u.PasswordHash.Reveal() && !slices.Contains(u.Roles, ""), u)
 	}
@@ -112,47 +117,4 @@ func checkHolds(t *testing.T, cfg *Config) {
 		got := table[i]
 		holds(got.Pattern == r.Match && got.Name == r.Name && slices.Equal(got.Mechanisms, r.Auth) && (got.Policy == nil) == (r.Policy == nil), r, got)
 	}
-}
-
-// checkACMEHolds checks that an authority can certify each name, that there are
-// no repetitions, and that shared certificates are encrypted.
-func checkACMEHolds(cfg *Config, holds func(bool, ...any)) {
-	if cfg.TLS.Mode != TLSACME {
-		return
-	}
-	asked := map[string]bool{}
-	for _, domain := range cfg.TLS.Domains {
-		_, err := netip.ParseAddr(domain)
-		canonical, refused := policy.CanonicalHost(domain)
-		holds(err != nil && refused == nil && canonical == domain && !asked[domain], cfg.TLS)
-		asked[domain] = true
-	}
-	holds(len(asked) > 0 && cfg.Listen.HTTPS != "", cfg.TLS, cfg.Listen)
-	holds(cfg.Store.Driver != StoreRedis || cfg.Store.EncryptionKey != "", cfg.TLS, cfg.Store)
-	holds(cfg.TLS.Directory == "" || strings.HasPrefix(cfg.TLS.Directory, "https://"), cfg.TLS)
-}
-
-// checkIssuersHold checks that names of providers and issuers are unique, and
-// that every provider is complete.
-func checkIssuersHold(cfg *Config, holds func(bool, ...any)) {
-	names := map[string]string{policy.LocalProvider: "", policy.BasicProvider: ""} // and issuers
-	for _, p := range cfg.Providers {
-		_, taken := names[p.Name]
-		byHand := p.AuthorizationURL != "" && p.TokenURL != "" && p.UserinfoURL != ""
-		openID := slices.Contains(p.Scopes, "openid") && p.Issuer != "" && p.SubjectClaim == "sub" && byHand == (p.JWKSURL != "")
-		holds(!taken && p.ClientID != "" && p.Timeout > 0, p)
-		holds(openID || byHand && p.JWKSURL == "" && p.SubjectClaim != "", p)
-		names[p.Name] = p.Issuer
-	}
-	issuers, introspected := map[string]bool{cfg.Token.Issuer: true, "": true}, 0
-	for _, trusted := range cfg.Token.TrustedIssuers {
-		issuer, taken := names[trusted.Name]
-		holds((!taken || issuer == trusted.Issuer) && trusted.Name != "" && !strings.Contains(trusted.Name, ":"), trusted)
-		holds(!issuers[trusted.Issuer] && len(trusted.Audience) > 0 && trusted.Timeout > 0, trusted)
-		names[trusted.Name], issuers[trusted.Issuer] = trusted.Issuer, true
-		if trusted.Introspection != nil {
-			introspected++
-		}
-	}
-	holds(introspected <= 1, cfg.Token.TrustedIssuers)
 }

@@ -97,7 +97,11 @@ func get(c *http.Client, path string) string {
 	if err != nil {
 		return "half an answer"
 	}
-	return strings.TrimSpace(fmt.Sprintf("%d %s", answer.StatusCode, body)) + map[bool]string{true: ", closing"}[answer.Close]
+	got := strings.TrimSpace(fmt.Sprintf("%d %s", answer.StatusCode, body))
+	if answer.Close {
+		got += ", closing"
+	}
+	return got
 }
 
 // unready fails the test unless probes are answered, and say that it stops.

@@ -30,12 +30,12 @@ const (
 	failed = "reload failed, the running configuration is kept"
 	away   = failed + " until the store answers"
 
-	yaml = listenAnywhere + routes + memoryStore
+	usual = listenAnywhere + routes + memoryStore
 )
 
 // inPlace returns the configuration with the account inside.
 func inPlace(account string) string {
-	return strings.Replace(yaml, "{file: accounts.yaml}", "{users: ["+strings.TrimPrefix(strings.TrimSpace(account), "- ")+"]}", 1)
+	return strings.Replace(usual, "{file: accounts.yaml}", "{users: ["+strings.TrimPrefix(strings.TrimSpace(account), "- ")+"]}", 1)
 }
 
 // distant is a store that can be unavailable.
@@ -91,7 +91,7 @@ func following(t *testing.T, files map[string]string, f func(*follower)) {
 }
 
 func accounts(list string) map[string]string {
-	return map[string]string{"config.yaml": yaml, "accounts.yaml": list}
+	return map[string]string{"config.yaml": usual, "accounts.yaml": list}
 }
 
 // set writes a file beside the configuration, or the configuration.
@@ -100,10 +100,10 @@ func (g *follower) set(name, content string) {
 	write(g.t, filepath.Join(filepath.Dir(g.path), name), content)
 }
 
-// signal is a signal to read the whole configuration, which is this text.
-func (g *follower) signal(yaml string) {
+// signal makes the gateway read the whole configuration, which is this text.
+func (g *follower) signal(text string) {
 	g.t.Helper()
-	g.set("config.yaml", yaml)
+	g.set("config.yaml", text)
 	g.hup <- os.Interrupt
 }
 
@@ -224,7 +224,7 @@ func TestFollowSignal(t *testing.T) {
 		g.users(time.Minute, "alice", "before the signal")
 		g.signal(inPlace(bob))
 		g.users(0, "bob", "after the signal")
-		g.signal(yaml)
+		g.signal(usual)
 		wait(applied)
 		g.set("accounts.yaml", alice+bob)
 		g.users(applied, "alice bob", "after a change beside it")
@@ -295,7 +295,7 @@ func TestFollowSignalOutage(t *testing.T) {
 			t.Errorf("%d reloads were logged, %d a minute later, and %d failures", reloads, n, failures)
 		}
 		g.away.Store(true)
-		g.signal(yaml)
+		g.signal(usual)
 		wait(time.Minute)
 		g.set("accounts.yaml", alice)
 		g.away.Store(false)
@@ -312,7 +312,7 @@ func TestFollowSignalOutage(t *testing.T) {
 // A refused configuration does not stop changes beside it, and is not tried again.
 func TestFollowSignalAtFault(t *testing.T) {
 	t.Parallel()
-	for name, refused := range map[string]string{"at fault": "nonsense: 1\n", "needs a restart": strings.Replace(yaml, "memory", "sqlite", 1)} {
+	for name, refused := range map[string]string{"at fault": "nonsense: 1\n", "needs a restart": strings.Replace(usual, "memory", "sqlite", 1)} {
 		following(t, accounts(alice+bob), func(g *follower) {
 			wait(applied)
 			g.set("accounts.yaml", alice)
@@ -337,7 +337,7 @@ func TestFollowOutageAtFault(t *testing.T) {
 	following(t, accounts(alice+bob), func(g *follower) {
 		g.away.Store(true)
 		g.set("other.yaml", bob)
-		g.signal(strings.Replace(yaml, "accounts.yaml", "other.yaml", 1))
+		g.signal(strings.Replace(usual, "accounts.yaml", "other.yaml", 1))
 		wait(time.Minute)
 		g.set("other.yaml", "nonsense\n")
 		g.away.Store(false)
@@ -351,7 +351,7 @@ func TestFollowOutageAtFault(t *testing.T) {
 func TestFollowRestart(t *testing.T) {
 	t.Parallel()
 	files := accounts(alice)
-	files["config.yaml"] = strings.Replace(yaml, "memory", `redis, addresses: ["127.0.0.1:1"], password_file: password`, 1)
+	files["config.yaml"] = strings.Replace(usual, "memory", `redis, addresses: ["127.0.0.1:1"], password_file: password`, 1)
 	files["password"] = "one\n"
 	following(t, files, func(g *follower) {
 		g.set("password", "another\n")
