@@ -50,43 +50,61 @@ func parseTestdata(t *testing.T, path string) (*Config, error) {
 	return parse(path, source, lookup)
 }
 
-func TestBad(t *testing.T) {
-	t.Parallel()
-	paths, err := filepath.Glob("testdata/bad/*.yaml")
-	if err != nil || len(paths) < 60 {
-		t.Fatalf("found %d bad files (%v)", len(paths), err)
+// golden compares what f tells about each .yaml file of a folder with its .want
+// file.
+func golden(t *testing.T, folder string, f func(t *testing.T, cfg *Config, err error) string) {
+	t.Helper()
+	paths, err := filepath.Glob("testdata/" + folder + "/*.yaml")
+	if err != nil || len(paths) < 10 {
+		t.Fatalf("found %d files (%v)", len(paths), err)
 	}
 	for _, path := range paths {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".yaml"), func(t *testing.T) {
+		path = strings.TrimSuffix(path, ".yaml")
+		t.Run(filepath.Base(path), func(t *testing.T) {
 			t.Parallel()
-			cfg, err := parseTestdata(t, path)
-			diagnostics, ok := errors.AsType[Diagnostics](err)
-			if !ok || cfg != nil {
-				t.Fatalf("got %v and the error %v; want Diagnostics alone", cfg, err)
+			cfg, err := parseTestdata(t, path+".yaml")
+			got := f(t, cfg, err)
+			if *update {
+				if err := os.WriteFile(path+".want", []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
 			}
-			got := diagnostics.Error() + "\n"
-			compareGolden(t, path, got)
-			checkNothingSecret(t, got)
+			want, err := os.ReadFile(path + ".want")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
 		})
 	}
 }
 
-// compareGolden compares got with the .want file of a .yaml file.
-func compareGolden(t *testing.T, path, got string) {
-	t.Helper()
-	golden := strings.TrimSuffix(path, ".yaml") + ".want"
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+func TestBad(t *testing.T) {
+	t.Parallel()
+	golden(t, "bad", func(t *testing.T, cfg *Config, err error) string {
+		diagnostics, ok := errors.AsType[Diagnostics](err)
+		if !ok || cfg != nil {
+			t.Fatalf("got %v and the error %v; want Diagnostics alone", cfg, err)
+		}
+		checkNothingSecret(t, diagnostics.Error())
+		return diagnostics.Error() + "\n"
+	})
+}
+
+// TestGood compares what each valid file sets with its .want file.
+func TestGood(t *testing.T) {
+	t.Parallel()
+	defaults := map[string]string{}
+	for _, s := range settings("", reflect.ValueOf(*mustParse(t, "{}"))) {
+		defaults[s.key] = s.value
+	}
+	golden(t, "good", func(t *testing.T, cfg *Config, err error) string {
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
+		return describe(cfg, defaults)
+	})
 }
 
 // checkNothingSecret finds the secrets of the files of testdata.
@@ -99,29 +117,6 @@ func checkNothingSecret(t *testing.T, text string) {
 		if strings.Contains(text, secret) {
 			t.Errorf("the diagnostics show %q:\n%s", secret, text)
 		}
-	}
-}
-
-// TestGood compares what each valid file sets with its .want file.
-func TestGood(t *testing.T) {
-	t.Parallel()
-	paths, err := filepath.Glob("testdata/good/*.yaml")
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("found %d good files (%v)", len(paths), err)
-	}
-	defaults := map[string]string{}
-	for _, s := range settings("", reflect.ValueOf(*mustParse(t, "{}"))) {
-		defaults[s.key] = s.value
-	}
-	for _, path := range paths {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".yaml"), func(t *testing.T) {
-			t.Parallel()
-			cfg, err := parseTestdata(t, path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			compareGolden(t, path, describe(cfg, defaults))
-		})
 	}
 }
 
