@@ -43,32 +43,21 @@ func TestSecretDoesNotPrint(t *testing.T) {
 // In each text the word hidden may be a secret, and the word shown is not.
 func TestMaskYAML(t *testing.T) {
 	t.Parallel()
-	for name, source := range map[string]string{
-		"plain":                "secret: hidden",
-		"quoted":               "secret: \"hidden hidden\" # hidden",
-		"quoted key":           "\"secret\": hidden",
-		"space before colon":   "secret : hidden",
-		"no space in flow":     "{\"secret\":\"hidden\", shown: 1}",
-		"in a flow mapping":    "shown: {username: shown, password_hash: hidden, roles: [hidden]}",
-		"in a list":            "- shown: 1\n- password: hidden\n  shown: 2",
-		"misspelt":             "client_secrte: hidden",
-		"misspelt more":        "pasword_hash: hidden",
-		"another case":         "PASSWORD: hidden",
-		"longer name":          "database_password: hidden",
-		"on the next line":     "secret:\n  hidden\nshown: 1",
-		"literal":              "secret: |\n  hidden\n\n  hidden\nshown: 1",
-		"with a key shape":     "secret: |\n  hidden: hidden\nshown: 1",
-		"in quotes over lines": "secret: \"hidden\nhidden\n  hidden\"\nshown: 1",
-		"below a comment":      "secret:\n  # shown\n  hidden",
-		"in the wrong place":   "name: $2y$10$hidden",
-		"argon2":               "name: shown $argon2id$v=19$hidden shown",
-		"encryption key":       "encryption_key: hidden\nencrypton_key: hidden\nencryption_key_file: shown",
-		"of Sentinels":         "sentinel_password: hidden\nsentinel_pasword: hidden\nsentinel_username: shown",
-		"of introspection":     "introspection:\n  client_id: shown\n  client_secret: hidden\ntimeout: shown",
-		"htpasswd kinds":       "x: $apr1$hidden\ny: \"{SHA}hidden\"",
-		"in a URL":             "url: http://hidden:hidden@shown:9000/shown",
-		"paths":                "htpasswd: shown\nsecret_file: shown\nprivate_key: shown\nkey: shown\nkey_prefix: shown",
-		"deeper list":          "users:\n  - username: shown\n    password_hash: hidden\n    roles:\n      - shown\n  - username: shown",
+	for _, source := range []string{
+		"secret: hidden", "secret: \"hidden hidden\" # hidden", "\"secret\": hidden", "secret : hidden", "PASSWORD: hidden",
+		"{\"secret\":\"hidden\", shown: 1}", "shown: {username: shown, password_hash: hidden, roles: [hidden]}",
+		"- shown: 1\n- password: hidden\n  shown: 2", "introspection:\n  client_id: shown\n  client_secret: hidden\ntimeout: shown",
+		// keys that are misspelled or longer
+		"client_secrte: hidden", "pasword_hash: hidden", "database_password: hidden", "encryption_key: hidden\nencrypton_key: hidden",
+		"sentinel_password: hidden\nsentinel_pasword: hidden\nsentinel_username: shown",
+		// values on several lines
+		"secret:\n  hidden\nshown: 1", "secret: |\n  hidden\n\n  hidden\nshown: 1", "secret: |\n  hidden: hidden\nshown: 1",
+		"secret: \"hidden\nhidden\n  hidden\"\nshown: 1", "secret:\n  # shown\n  hidden",
+		// values that show what they are
+		"name: $2y$10$hidden", "name: shown $argon2id$v=19$hidden shown", "x: $apr1$hidden\ny: \"{SHA}hidden\"", "url: http://hidden:hidden@shown:9000/shown",
+		// no secrets
+		"htpasswd: shown\nsecret_file: shown\nprivate_key: shown\nkey: shown\nkey_prefix: shown\nencryption_key_file: shown",
+		"users:\n  - username: shown\n    password_hash: hidden\n    roles:\n      - shown\n  - username: shown",
 	} {
 		lines := strings.Split(source, "\n")
 		o := Options{
@@ -79,11 +68,11 @@ func TestMaskYAML(t *testing.T) {
 		for i, line := range lines {
 			got := show(i)
 			if strings.Contains(got, "hidden") {
-				t.Errorf("%s: a secret shows: %s", name, got)
+				t.Errorf("%q: a secret shows: %s", source, got)
 			}
 			// The rest of a line after a secret may be masked too.
 			if strings.Contains(line, "shown") && !strings.Contains(line, "hidden") && got != line {
-				t.Errorf("%s: line %d is masked: %q, of %q", name, i+1, got, line)
+				t.Errorf("%q: line %d is masked: %q", source, i+1, got)
 			}
 		}
 	}

@@ -254,7 +254,7 @@ func TestNearest(t *testing.T) {
 	for word, want := range map[string]string{
 		"macth": "match", "Upstream": "upstream", "upstreams": "upstream", "uptream": "upstream",
 		"policies": "policy", "polycies": "", "password-hash": "password_hash", "passwordhash": "password_hash", "password": "password_hash",
-		"client": "client_id", "x": "", "ip": "ip", "at": "", "": "", "nitrospetcino": "introspection", "tïmëöut": "timeout",
+		"client": "client_id", "x": "", "ip": "ip", "at": "", "ap": "", "": "", "nitrospetcino": "introspection", "tïmëöut": "timeout",
 	} {
 		if got, ok := Nearest(word, known); got != want || ok != (want != "") {
 			t.Errorf("Nearest(%q) = %q, %v; want %q", word, got, ok, want)
