@@ -162,20 +162,6 @@ func plainAnswer(status int, body string) http.HandlerFunc {
 	}
 }
 
-// sendEndless sends up to 1 GB, and adds to sent what it could send.
-func sendEndless(w http.ResponseWriter, r *http.Request, sent *atomic.Int64) {
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write([]byte(`{"sub":"`))
-	block := []byte(strings.Repeat("a", 64<<10))
-	for range 1 << 30 / len(block) {
-		n, err := w.Write(block)
-		sent.Add(int64(n))
-		if err != nil || r.Context().Err() != nil {
-			return
-		}
-	}
-}
-
 // grant is a login to which the person agreed.
 type grant struct {
 	h         *hostile
@@ -303,12 +289,6 @@ func jws(key *ecdsa.PrivateKey, typ jose.ContentType, payload []byte) string {
 		panic(err)
 	}
 	return token
-}
-
-// unsecured is a token without a signature.
-func unsecured(algorithm string, payload []byte) string {
-	encode := base64.RawURLEncoding.EncodeToString
-	return encode(fmt.Appendf(nil, `{"alg":%q,"kid":"good"}`, algorithm)) + "." + encode(payload) + "."
 }
 
 // swappedPayload puts a payload under the signature of a token.

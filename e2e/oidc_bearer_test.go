@@ -126,3 +126,6 @@ func (p *openID) accessToken(b *browser, user, resource string) string {
 	}
 	return token.AccessToken
 }
+
+// unsigned returns a token without its signature.
+func unsigned(token string) string { return token[:strings.LastIndexByte(token, '.')+1] }

@@ -58,12 +58,6 @@ func startProxy(t testing.TB, target string) *redisProxy {
 	return redistest.StartProxy(t, target)
 }
 
-// startFarProxy starts a TCP proxy that delays what passes.
-func startFarProxy(t testing.TB, target string, delay time.Duration) *redisProxy {
-	t.Helper()
-	return redistest.StartFar(t, target, delay)
-}
-
 // eventually calls check until it returns nil, for as long as limit.
 func eventually(t testing.TB, limit time.Duration, what string, check func() error) {
 	t.Helper()
