@@ -183,9 +183,7 @@ func TestDelegatedSessionEnds(t *testing.T) {
 	back := r.leave("")
 	session := sessionIn(r.do("GET", back.target, "", back.cookie))
 	for range 3 {
-		if w := r.do("GET", "/delegated/", "", session); w.Code != http.StatusOK {
-			t.Fatalf("before the end: %d %s", w.Code, w.Body)
-		}
+		r.want(http.StatusOK, "GET", "/delegated/", "", session)
 		r.clock.Advance(10*time.Minute - time.Second/3)
 	}
 	if w := r.do("GET", "/delegated/", "", session); w.Code != http.StatusOK || r.upstream.last().Header.Get("X-Auth-User") != "carol" {
@@ -317,9 +315,7 @@ func TestAttemptsKeepNoLongPath(t *testing.T) {
 	sized := &sizingStore{Store: r.store.Store}
 	r.store.Store = sized
 	for _, length := range []int{10, 1000, 10_000, 60_000} {
-		if w := r.do("GET", "/login?return_to=/"+strings.Repeat("x", length), ""); w.Code != http.StatusFound {
-			t.Fatalf("a path of %d bytes: %d", length, w.Code)
-		}
+		r.want(http.StatusFound, "GET", "/login?return_to=/"+strings.Repeat("x", length), "")
 	}
 	if sized.largest > 8<<10 {
 		t.Errorf("an attempt takes %d bytes in the store, want 8 KiB at most", sized.largest)

@@ -51,8 +51,8 @@ func TestExchangeAccount(t *testing.T) {
 		{"GET", "/.well-known/jwks.json", "", "authgate/.well-known/jwks.json", "none", "allow", 200, -1, nil},
 	} {
 		labels := []string{"route=" + c.route, "mechanism=" + c.mechanism, "decision=" + c.decision, fmt.Sprintf("code=%d", c.status)}
-		before := sample(t, r.registry, "authgate_requests_total", labels...)
-		timed := sample(t, r.registry, "authgate_request_duration_seconds", labels[0])
+		before := r.sample("authgate_requests_total", labels...)
+		timed := r.sample("authgate_request_duration_seconds", labels[0])
 		w := r.do(c.method, c.target, "", c.header)
 		if w.Code != c.status {
 			t.Errorf("%s %s: %d, want %d", c.method, c.target, w.Code, c.status)
@@ -72,10 +72,10 @@ func TestExchangeAccount(t *testing.T) {
 				t.Errorf("%s %s: logged %s %v, want %v", c.method, c.target, key, line[key], value)
 			}
 		}
-		if got := sample(t, r.registry, "authgate_requests_total", labels...); got != before+1 {
+		if got := r.sample("authgate_requests_total", labels...); got != before+1 {
 			t.Errorf("%s %s: %v requests counted under %v, want %v", c.method, c.target, got, labels, before+1)
 		}
-		if got := sample(t, r.registry, "authgate_request_duration_seconds", labels[0]); got != timed+1 {
+		if got := r.sample("authgate_request_duration_seconds", labels[0]); got != timed+1 {
 			t.Errorf("%s %s: %v durations, want %v", c.method, c.target, got, timed+1)
 		}
 	}
@@ -97,7 +97,7 @@ func TestExchangePanic(t *testing.T) {
 	if access := r.log.Last(t, "request"); access["status"] != float64(500) || access["decision"] != "error" || access["request_id"] != line["request_id"] {
 		t.Errorf("logged %v", access)
 	}
-	if n := sample(t, r.registry, "authgate_requests_total", "route=public", "decision=error", "code=500"); n != 1 {
+	if n := r.sample("authgate_requests_total", "route=public", "decision=error", "code=500"); n != 1 {
 		t.Errorf("counted %v times", n)
 	}
 }

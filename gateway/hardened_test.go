@@ -71,7 +71,7 @@ func TestOwnAnswersAreHardened(t *testing.T) {
 	r := newRig(t, yaml)
 	t.Cleanup(r.Close)
 	alice, bob := r.login(aliceIn), r.login(bobIn)
-	token := "X-CSRF-Token: " + r.csrfToken(bob)
+	token := "X-CSRF-Token: " + r.csrfToken(bob.cookie)
 	places := []string{
 		"/session/", "/bearer/", "/admin/", "/basic/", "/delegated/", "/nowhere", "/session", "/a//b", "/small/", "/signin?return_to=/x", "/login?provider=small", "/login?provider=none",
 		"/login?mechanism=x", "/callback?state=x&code=y", "/callback?error=access_denied&state=x", "/frontchannel-logout/small?sid=x", "/me?x=%zz", "/login?%zz",

@@ -32,11 +32,9 @@ func TestForeignHosts(t *testing.T) {
 	} {
 		q := request("GET", "/public/", "")
 		q.Host = host
-		if w := r.serve(q); w.Code != 200 {
-			t.Errorf("%s: %d %s", host, w.Code, w.Body)
-		}
+		r.wantOf(200, q)
 	}
-	asked, failures := r.upstream.count(), sample(t, r.registry, "authgate_logins_total")
+	asked, failures := r.upstream.count(), r.sample("authgate_logins_total")
 	for _, host := range foreignHosts {
 		for _, c := range []struct{ method, target, body, header string }{
 			{"GET", "/public/", "", ""}, {"GET", "/session/", "", alice.cookie}, {"GET", "/session/", "", "Cookie: session_id=a; session_id=b"},
@@ -50,7 +48,7 @@ func TestForeignHosts(t *testing.T) {
 			}
 		}
 	}
-	if r.upstream.count() != asked || sample(t, r.registry, "authgate_logins_total") != failures {
+	if r.upstream.count() != asked || r.sample("authgate_logins_total") != failures {
 		t.Error("a request for another host was served")
 	}
 }
@@ -73,9 +71,7 @@ func TestLocalAddressIsAHost(t *testing.T) {
 		q := request("GET", "/public/", "")
 		q.Host = c.host
 		local := &net.TCPAddr{IP: net.ParseIP(c.local), Port: 8443}
-		if w := r.serve(q.WithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, local))); w.Code != c.want {
-			t.Errorf("%s at %s: %d, want %d", c.host, c.local, w.Code, c.want)
-		}
+		r.wantOf(c.want, q.WithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, local)))
 	}
 }
 
@@ -212,7 +208,7 @@ func TestHTTPRedirect(t *testing.T) {
 	if r.upstream.count() != 0 {
 		t.Error("the upstream was asked")
 	}
-	if n := sample(t, r.registry, "authgate_requests_total", "route=authgate/plain"); n != 18 {
+	if n := r.sample("authgate_requests_total", "route=authgate/plain"); n != 18 {
 		t.Errorf("%v requests were counted", n)
 	}
 }
@@ -239,9 +235,7 @@ func TestTLSOff(t *testing.T) {
 		for _, target := range []string{"/public/", "/session/", "/me"} {
 			q := request("GET", target, "", append([]string{s}, c.header...)...)
 			q.RemoteAddr = c.remote
-			if w := r.serve(q); w.Code != c.want {
-				t.Errorf("GET %s from %s with %q: %d, want %d", target, c.remote, c.header, w.Code, c.want)
-			}
+			r.wantOf(c.want, q)
 		}
 	}
 }

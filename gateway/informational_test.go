@@ -189,7 +189,7 @@ func TestUpgrade(t *testing.T) {
 			if line["status"] != float64(c.status) || (line["decision"] == "allow") != (c.status < 400) {
 				t.Errorf("logged %v", line)
 			}
-			if n := sample(t, r.registry, "authgate_requests_total", fmt.Sprintf("code=%d", c.status)); n != 1 {
+			if n := r.sample("authgate_requests_total", fmt.Sprintf("code=%d", c.status)); n != 1 {
 				t.Errorf("%v requests counted as %d", n, c.status)
 			}
 		})

@@ -18,7 +18,7 @@ import (
 func TestSessionsActive(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
-	active := func() float64 { return sample(t, r.registry, "authgate_sessions_active") }
+	active := func() float64 { return r.sample("authgate_sessions_active") }
 	want := func(n float64, when string) {
 		t.Helper()
 		if got := active(); got != n {

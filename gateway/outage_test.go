@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -28,86 +29,57 @@ type interrupted struct {
 	request func(signedIn) *http.Request
 	// done checks what must hold after the usual answer, and undone what must hold
 	// after a 503. The store works again by then.
-	done, undone func(*testing.T, *rig, signedIn, *httptest.ResponseRecorder)
+	done, undone func(*rig, signedIn, *httptest.ResponseRecorder)
 }
 
 const cookieDelivery = baseConfig + "token: {delivery: cookie}\n"
 
-// good checks that the credentials of s open everything, or nothing.
-func (r *rig) good(t *testing.T, s signedIn, want bool) {
-	t.Helper()
-	for target, header := range map[string]string{"/session/": s.cookie, "/bearer/": s.bearer} {
-		if w := r.do("GET", target, "", header); (w.Code == 200) != want || (w.Code == 401) == want {
-			t.Errorf("GET %s afterwards: %d, want it to open: %t", target, w.Code, want)
-		}
-	}
-	if w := r.do("POST", "/refresh", refreshBody(s.refresh), jsonType); (w.Code == 200) != want || (w.Code == 401) == want {
-		t.Errorf("POST /refresh afterwards: %d, want it to open: %t", w.Code, want)
-	}
-}
-
 func interruptions() []interrupted {
-	still := func(t *testing.T, r *rig, s signedIn, _ *httptest.ResponseRecorder) {
-		t.Helper()
-		r.good(t, s, true)
+	still := func(r *rig, s signedIn, _ *httptest.ResponseRecorder) { r.good(s, true) }
+	ended := func(r *rig, s signedIn, _ *httptest.ResponseRecorder) { r.good(s, false) }
+	anew := func(r *rig, s signedIn, w *httptest.ResponseRecorder) {
+		r.good(readLogin(r.t, w), true)
+		r.good(s, false) // it came with the login, so it has ended
 	}
-	ended := func(t *testing.T, r *rig, s signedIn, _ *httptest.ResponseRecorder) {
-		t.Helper()
-		r.good(t, s, false)
-	}
-	// A logout that failed can be repeated, and then everything has ended.
-	again := func(make func(signedIn) *http.Request) func(*testing.T, *rig, signedIn, *httptest.ResponseRecorder) {
-		return func(t *testing.T, r *rig, s signedIn, _ *httptest.ResponseRecorder) {
-			t.Helper()
-			w := r.serve(make(s))
-			if w.Code != 200 && w.Code != 302 && w.Code != 401 {
-				t.Errorf("the second logout: %d", w.Code)
-			}
-			r.good(t, s, false)
-		}
-	}
-	logout := func(name string, make func(signedIn) *http.Request, status int) interrupted {
-		return interrupted{name: name, status: status, request: make, done: ended, undone: again(make)}
-	}
-	signedInAnew := func(t *testing.T, r *rig, s signedIn, w *httptest.ResponseRecorder) {
-		t.Helper()
-		r.good(t, readLogin(t, w), true)
-		r.good(t, s, false) // it was presented, so it has ended
-	}
-	return []interrupted{
+	login := func(s signedIn) *http.Request { return request("POST", "/login", bobIn, jsonType, s.cookie) }
+	all := []interrupted{
+		{"login", 200, login, anew, func(r *rig, s signedIn, _ *httptest.ResponseRecorder) { anew(r, s, r.wantOf(200, login(s))) }},
 		{
-			name: "login", status: 200,
-			request: func(s signedIn) *http.Request { return request("POST", "/login", bobIn, jsonType, s.cookie) },
-			done:    signedInAnew,
-			undone: func(t *testing.T, r *rig, s signedIn, _ *httptest.ResponseRecorder) {
-				t.Helper()
-				w := r.do("POST", "/login", bobIn, jsonType, s.cookie)
-				if w.Code != 200 {
-					t.Fatalf("the second login: %d %s", w.Code, w.Body)
+			"refresh", 200, func(s signedIn) *http.Request { return request("POST", "/refresh", refreshBody(s.refresh), jsonType) },
+			func(r *rig, s signedIn, w *httptest.ResponseRecorder) {
+				s.refresh = readLogin(r.t, w).refresh
+				r.good(s, true)
+			}, still,
+		},
+	}
+	for _, c := range []struct {
+		name, method, target string
+		status               int
+		header               func(signedIn) []string
+	}{
+		{"logout by cookie", "POST", "/logout", 200, func(s signedIn) []string { return []string{s.cookie} }},
+		{"logout by bearer", "POST", "/logout", 200, func(s signedIn) []string { return []string{s.bearer} }},
+		{"logout by both", "POST", "/logout", 200, func(s signedIn) []string { return []string{s.bearer, s.cookie} }},
+		{"logout by link", "GET", "/logout", 302, func(s signedIn) []string { return []string{s.cookie} }},
+		{"me by cookie", "GET", "/me", 200, func(s signedIn) []string { return []string{s.cookie} }},
+		{"me by bearer", "GET", "/me", 200, func(s signedIn) []string { return []string{s.bearer} }},
+		{"session on a route", "GET", "/session/x", 200, func(s signedIn) []string { return []string{s.cookie} }},
+		{"bearer on a route", "GET", "/bearer/x", 200, func(s signedIn) []string { return []string{s.bearer} }},
+		{"both on a route", "GET", "/any/x", 200, func(s signedIn) []string { return []string{s.bearer, s.cookie} }},
+	} {
+		i := interrupted{c.name, c.status, func(s signedIn) *http.Request { return request(c.method, c.target, "", c.header(s)...) }, still, still}
+		if c.target == "/logout" {
+			i.done = ended
+			i.undone = func(r *rig, s signedIn, _ *httptest.ResponseRecorder) { // the logout can be repeated
+				if w := r.serve(i.request(s)); w.Code != c.status && w.Code != 401 {
+					r.t.Errorf("the second logout: %d", w.Code)
 				}
-				signedInAnew(t, r, s, w)
-			},
-		},
-		{
-			name: "refresh", status: 200,
-			request: func(s signedIn) *http.Request { return request("POST", "/refresh", refreshBody(s.refresh), jsonType) },
-			done: func(t *testing.T, r *rig, s signedIn, w *httptest.ResponseRecorder) {
-				t.Helper()
-				s.refresh = readLogin(t, w).refresh
-				r.good(t, s, true)
-			},
-			undone: still,
-		},
-		logout("logout by cookie", func(s signedIn) *http.Request { return request("POST", "/logout", "", s.cookie) }, 200),
-		logout("logout by bearer", func(s signedIn) *http.Request { return request("POST", "/logout", "", s.bearer) }, 200),
-		logout("logout by both", func(s signedIn) *http.Request { return request("POST", "/logout", "", s.bearer, s.cookie) }, 200),
-		logout("logout by link", func(s signedIn) *http.Request { return request("GET", "/logout", "", s.cookie) }, 302),
-		{name: "me by cookie", status: 200, request: func(s signedIn) *http.Request { return request("GET", "/me", "", s.cookie) }, done: still, undone: still},
-		{name: "me by bearer", status: 200, request: func(s signedIn) *http.Request { return request("GET", "/me", "", s.bearer) }, done: still, undone: still},
-		{name: "session on a route", status: 200, request: func(s signedIn) *http.Request { return request("GET", "/session/x", "", s.cookie) }, done: still, undone: still},
-		{name: "bearer on a route", status: 200, request: func(s signedIn) *http.Request { return request("GET", "/bearer/x", "", s.bearer) }, done: still, undone: still},
-		{name: "both on a route", status: 200, request: func(s signedIn) *http.Request { return request("GET", "/any/x", "", s.bearer, s.cookie) }, done: still, undone: still},
+				r.good(s, false)
+			}
+		}
+		all = append(all, i)
 	}
+	return all
 }
 
 // While the store fails, the answer is 503 with Retry-After, whichever
@@ -129,14 +101,13 @@ func TestStoreOutage(t *testing.T) {
 							r.do("GET", "/any/", "", s.bearer)
 						}
 						before := r.upstream.count()
-						w := broken(c.request(s))
-						switch w.Code {
+						switch w := broken(c.request(s)); w.Code {
 						case http.StatusServiceUnavailable:
 							failed++
 							checkUnavailable(t, r, w, r.upstream.count()-before)
-							c.undone(t, r, s, w)
+							c.undone(r, s, w)
 						case c.status:
-							c.done(t, r, s, w)
+							c.done(r, s, w)
 						default:
 							t.Errorf("%d %s, want 503 or %d", w.Code, w.Body, c.status)
 						}
@@ -154,11 +125,9 @@ func TestStoreOutage(t *testing.T) {
 // sends one request by broken, during which the operation fails.
 func eachFailure(t *testing.T, r *rig, outage func(int64) func(string, int64, string) bool, f func(broken func(*http.Request) *httptest.ResponseRecorder)) {
 	t.Helper()
-	for n := int64(0); ; n++ {
-		if n > 50 {
-			t.Fatal("the request makes more than 50 operations")
-		}
-		calls := int64(-1)
+	calls := int64(0)
+	for n := int64(0); n <= calls; n++ { // in the last round, no operation is left to fail
+		calls = -1
 		f(func(q *http.Request) *httptest.ResponseRecorder {
 			r.store.breakIf(outage(n))
 			defer r.store.heal()
@@ -166,25 +135,16 @@ func eachFailure(t *testing.T, r *rig, outage func(int64) func(string, int64, st
 			calls = r.store.calls.Load()
 			return w
 		})
-		if calls < 0 {
-			t.Fatal("no request was sent")
-		}
-		if t.Failed() {
-			t.Fatalf("operation %d failed", n)
-		}
-		if calls <= n {
-			return // no operation was left to fail
+		if calls < 0 || n > 50 || t.Failed() {
+			t.Fatalf("operation %d of %d failed", n, calls)
 		}
 	}
 }
 
 func checkUnavailable(t *testing.T, r *rig, w *httptest.ResponseRecorder, forwarded int) {
 	t.Helper()
-	if got := w.Header().Get("Retry-After"); got != "1" {
-		t.Errorf("Retry-After is %q", got)
-	}
-	if got := w.Header()["Set-Cookie"]; got != nil {
-		t.Errorf("a cookie comes with 503: %q", got)
+	if h := w.Header(); h.Get("Retry-After") != "1" || h["Set-Cookie"] != nil || h["Location"] != nil {
+		t.Errorf("a 503 with %v", h)
 	}
 	if body := w.Body.String(); strings.Contains(body, "_token") || strings.Contains(body, errBroken.Error()) {
 		t.Errorf("the body of the 503 shows internals: %s", body)
@@ -192,8 +152,7 @@ func checkUnavailable(t *testing.T, r *rig, w *httptest.ResponseRecorder, forwar
 	if forwarded != 0 {
 		t.Error("the request was forwarded")
 	}
-	line := r.log.Last(t, "request")
-	if line["level"] != "WARN" || line["decision"] != "error" || !strings.Contains(fmt.Sprint(line["error"]), errBroken.Error()) {
+	if line := r.log.Last(t, "request"); line["level"] != "WARN" || line["decision"] != "error" || !strings.Contains(fmt.Sprint(line["error"]), errBroken.Error()) {
 		t.Errorf("the log does not have the cause: %v", line)
 	}
 }
@@ -211,31 +170,24 @@ func TestStoreOutageTokenCookies(t *testing.T) {
 					cookies := cookieLines(r.do("POST", "/login", aliceIn, jsonType))
 					w := broken(request("POST", "/logout", "", cookies[name]))
 					if w.Code == http.StatusServiceUnavailable {
-						if w.Header()["Set-Cookie"] != nil {
-							t.Error("503 clears cookies, so that the logout cannot be repeated")
-						}
+						checkUnavailable(t, r, w, 0) // a 503 clears no cookie, so that the logout can be repeated
 						w = r.do("POST", "/logout", "", cookies[name])
 					}
 					if w.Code != http.StatusOK {
 						t.Errorf("logout: %d %s", w.Code, w.Body)
 					}
-					for _, header := range []string{cookies["session_id"], cookies["access_token"]} {
-						if w := r.do("GET", "/any/", "", header); w.Code != 401 {
-							t.Errorf("after the logout, %.24s… is answered %d", header, w.Code)
-						}
-					}
-					if w := r.do("POST", "/refresh", "", cookies["refresh_token"]); w.Code != 401 {
-						t.Errorf("after the logout, the refresh token is answered %d", w.Code)
-					}
+					r.want(401, "GET", "/any/", "", cookies["session_id"])
+					r.want(401, "GET", "/any/", "", cookies["access_token"])
+					r.want(401, "POST", "/refresh", "", cookies["refresh_token"])
 				})
 			})
 		}
 	}
 }
 
-// TestStoreTime sends each kind of request with a store that is slow or does not
-// answer. The answer comes within two seconds. It is the usual one, and true, or a 503
-// without a cookie, after which the request can be repeated.
+// While the store is slow or does not answer, the answer comes within two seconds. It
+// is the usual one, and true, or a 503 without a cookie, after which the request can
+// be repeated.
 func TestStoreTime(t *testing.T) {
 	t.Parallel()
 	for _, away := range []time.Duration{200 * time.Millisecond, 500 * time.Millisecond, time.Second, time.Hour} {
@@ -245,7 +197,14 @@ func TestStoreTime(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					r := newRig(t, baseConfig)
 					s := r.login(aliceIn)
-					r.store.delay(away)
+					r.store.do(func(ctx context.Context, _ string, _ int64, _ string) error {
+						select {
+						case <-time.After(away):
+							return nil
+						case <-ctx.Done():
+							return ctx.Err()
+						}
+					})
 					began := time.Now()
 					w := r.serve(i.request(s))
 					took := time.Since(began)
@@ -256,12 +215,12 @@ func TestStoreTime(t *testing.T) {
 					}
 					switch w.Code {
 					case i.status:
-						i.done(t, r, s, w)
+						i.done(r, s, w)
 					case http.StatusServiceUnavailable:
 						if away <= 200*time.Millisecond || len(w.Result().Cookies()) > 0 || w.Header().Get("Retry-After") == "" {
 							t.Errorf("%d %v", w.Code, w.Header())
 						}
-						i.undone(t, r, s, w)
+						i.undone(r, s, w)
 					default:
 						t.Errorf("%d %s", w.Code, w.Body)
 					}

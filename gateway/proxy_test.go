@@ -29,9 +29,7 @@ func TestRewrite(t *testing.T) {
 		"/api/":                                       "/",
 		"/%61pi/%78":                                  "/%78",
 	} {
-		if w := r.do("GET", target, ""); w.Code != 200 {
-			t.Fatalf("%s: %d", target, w.Code)
-		}
+		r.want(200, "GET", target, "")
 		u := r.upstream.last().URL
 		u.Scheme, u.Host = "http", "app.invalid" // as the balancer does
 		if got := u.RequestURI(); got != want {
@@ -139,7 +137,5 @@ func TestMaxBody(t *testing.T) {
 			}
 		}
 	}
-	if w := r.do("POST", "/public/", strings.Repeat("x", 200_000)); w.Code != 200 {
-		t.Errorf("without a limit: %d", w.Code)
-	}
+	r.want(200, "POST", "/public/", strings.Repeat("x", 200_000))
 }

@@ -86,13 +86,11 @@ func (r *rig) unchanged(t *testing.T, before *state, alice, bob signedIn) {
 	if r.state.Load() != before {
 		t.Fatal("the state has changed")
 	}
-	if all, failed := sample(t, r.registry, "authgate_config_reloads_total"), sample(t, r.registry, "authgate_config_reloads_total", "result=failure"); all != 1 || failed != 1 {
+	if all, failed := r.sample("authgate_config_reloads_total"), r.sample("authgate_config_reloads_total", "result=failure"); all != 1 || failed != 1 {
 		t.Errorf("%v of %v reloads were counted as failures", failed, all)
 	}
 	for range 3 { // more than the limit that was not applied
-		if w := r.do("POST", "/login", `{"username":"bob","password":"x"}`, jsonType); w.Code != 401 {
-			t.Errorf("a wrong password: %d", w.Code)
-		}
+		r.want(401, "POST", "/login", `{"username":"bob","password":"x"}`, jsonType)
 	}
 	again := r.login(bobIn)
 	if err := r.reload(baseConfig); err != nil { // bob was never removed
@@ -100,7 +98,7 @@ func (r *rig) unchanged(t *testing.T, before *state, alice, bob signedIn) {
 	}
 	r.stub()
 	for _, s := range []signedIn{alice, bob, again} {
-		r.good(t, s, true)
+		r.good(s, true)
 	}
 }
 
@@ -209,9 +207,7 @@ func TestReloadConnections(t *testing.T) {
 		if err := r.reload(yaml); err != nil { // removes the stub
 			t.Fatal(err)
 		}
-		if w := r.do("GET", "/public/", ""); w.Code != 200 {
-			t.Fatalf("%d %s", w.Code, w.Body)
-		}
+		r.want(200, "GET", "/public/", "")
 	}
 	for range 3 {
 		get()
@@ -249,9 +245,7 @@ func TestReloadInFlight(t *testing.T) {
 	if err := r.reload(edit(t, baseConfig, "/session/", "/elsewhere/")); err != nil {
 		t.Fatal(err)
 	}
-	if w := r.do("GET", "/session/x", "", s.cookie); w.Code != 404 {
-		t.Errorf("a route that is gone: %d", w.Code)
-	}
+	r.want(404, "GET", "/session/x", "", s.cookie)
 	close(goOn)
 	served.Wait()
 	if w.Code != 200 || w.Body.String() != "old" {
@@ -301,7 +295,7 @@ func TestReloadApplies(t *testing.T) {
 			t.Errorf("%s changes: %s, want %s", c.name, got, c.want)
 		}
 	}
-	if got := sample(t, r.registry, "authgate_config_reloads_total", "result=success"); got != 9 {
+	if got := r.sample("authgate_config_reloads_total", "result=success"); got != 9 {
 		t.Errorf("%v reloads were counted", got)
 	}
 }
@@ -321,9 +315,7 @@ func TestReloadLimits(t *testing.T) {
 		t.Errorf("statuses %v, then %d with Retry-After %q", got, w.Code, w.Header().Get("Retry-After"))
 	}
 	r.clock.Advance(10 * time.Second)
-	if w := r.do("POST", "/login", bobIn, jsonType); w.Code != 200 {
-		t.Errorf("after the window: %d", w.Code)
-	}
+	r.want(200, "POST", "/login", bobIn, jsonType)
 }
 
 // During reloads, each request gets an answer that one of the configurations

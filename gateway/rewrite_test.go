@@ -45,9 +45,7 @@ func TestIdentityHeaders(t *testing.T) {
 		{"/session/", alice.cookie, local("session")},
 		{"/bearer/", alice.bearer, local("bearer")},
 	} {
-		if w := r.do("GET", c.target, "", c.header); w.Code != 200 {
-			t.Fatalf("GET %s: %d", c.target, w.Code)
-		}
+		r.want(200, "GET", c.target, "", c.header)
 		got := map[string]string{}
 		for name, values := range r.upstream.last().Header {
 			if suffix, ok := strings.CutPrefix(name, "X-Auth-"); ok {
@@ -129,9 +127,7 @@ func TestStripCredentials(t *testing.T) {
 		{"an empty cookie of ours", "/public/", []string{"Cookie: session_id=; a=b"}, nil, []string{"a=b"}},
 		{"likely names", "/public/", []string{"Cookie: session_id2=x; " + session + "; Session_id=y; session=z"}, nil, []string{"session_id2=x; Session_id=y; session=z"}},
 	} {
-		if w := r.do("GET", c.target, "", c.header...); w.Code != 200 {
-			t.Fatalf("%s: %d %s", c.name, w.Code, w.Body)
-		}
+		r.want(200, "GET", c.target, "", c.header...)
 		h := r.upstream.last().Header
 		if !slices.Equal(h["Authorization"], c.authorization) || !slices.Equal(h["Cookie"], c.cookie) {
 			t.Errorf("%s: the upstream gets Authorization %q and Cookie %q, want %q and %q",
@@ -147,9 +143,7 @@ func TestRouteHeadersInAllSpellings(t *testing.T) {
 	r := newRig(t, baseConfig+"  - {match: /changed/, upstream: app, auth: [none], headers: {set: {X-Api-Key: good}, remove: [X-Webauth-User]}}\n")
 	for name, want := range map[string][]string{"X-Api-Key": {"good"}, "X-Webauth-User": nil} {
 		for _, spelling := range headernametest.Spellings(name) {
-			if w := r.do("GET", "/changed/", "", spelling+": evil"); w.Code != 200 {
-				t.Fatalf("%s: %d", spelling, w.Code)
-			}
+			r.want(200, "GET", "/changed/", "", spelling+": evil")
 			var got []string
 			for each, values := range r.upstream.last().Header {
 				if headernametest.CGI(each) == headernametest.CGI(name) {

@@ -83,7 +83,7 @@ func newRig(t testing.TB, yaml string) *rig {
 	return r
 }
 
-// newRigBy returns a rig with the clock now.
+// newRigBy returns a rig with another clock.
 func newRigBy(t testing.TB, yaml string, now func() time.Time) *rig {
 	t.Helper()
 	memory := store.NewMemory(now)
@@ -137,6 +137,15 @@ func (r *rig) stub() {
 // reload makes the rig run yaml.
 func (r *rig) reload(yaml string) error {
 	return r.Reload(func() (*config.Config, error) { return parseConfig(r.t, r.dir, yaml), nil })
+}
+
+// mustReload makes the rig run yaml with the remembering upstream.
+func (r *rig) mustReload(yaml string) {
+	r.t.Helper()
+	if err := r.reload(yaml); err != nil {
+		r.t.Fatal(err)
+	}
+	r.stub()
 }
 
 // edit replaces a part of the configuration, which must be there.
@@ -222,6 +231,32 @@ func (r *rig) do(method, target, body string, header ...string) *httptest.Respon
 	return r.serve(request(method, target, body, header...))
 }
 
+// want sends a request. The answer must have the status. A request that is refused
+// must not reach the upstream.
+func (r *rig) want(status int, method, target, body string, header ...string) *httptest.ResponseRecorder {
+	r.t.Helper()
+	return r.wantOf(status, request(method, target, body, header...))
+}
+
+func (r *rig) wantOf(status int, q *http.Request) *httptest.ResponseRecorder {
+	r.t.Helper()
+	before := r.upstream.count()
+	w := r.serve(q)
+	if reached := r.upstream.count() - before; w.Code != status || status >= 300 && reached > 0 {
+		r.t.Errorf("%s %s%s with %.300q: %d %.300s, want %d; %d requests reached the upstream", q.Method, q.Host, q.RequestURI, q.Header, w.Code, w.Body, status, reached)
+	}
+	return w
+}
+
+// good checks that the credentials of s open everything, or nothing.
+func (r *rig) good(s signedIn, want bool) {
+	r.t.Helper()
+	status := map[bool]int{true: http.StatusOK, false: http.StatusUnauthorized}[want]
+	r.want(status, "GET", "/session/", "", s.cookie)
+	r.want(status, "GET", "/bearer/", "", s.bearer)
+	r.want(status, "POST", "/refresh", refreshBody(s.refresh), jsonType)
+}
+
 const (
 	jsonType = "Content-Type: application/json"
 	formType = "Content-Type: application/x-www-form-urlencoded"
@@ -261,9 +296,7 @@ func readLogin(t testing.TB, w *httptest.ResponseRecorder) signedIn {
 	if err := json.Unmarshal(w.Body.Bytes(), &tokens); err != nil {
 		t.Fatalf("the answer to a login is not JSON: %v: %s", err, w.Body)
 	}
-	in := signedIn{access: tokens.AccessToken, refresh: tokens.RefreshToken, bearer: "Authorization: Bearer " + tokens.AccessToken}
-	in.cookie = cookieLines(w)["session_id"]
-	return in
+	return signedIn{cookieLines(w)["session_id"], "Authorization: Bearer " + tokens.AccessToken, tokens.AccessToken, tokens.RefreshToken}
 }
 
 // cookieLines returns the cookies that an answer sets as lines of a request's
@@ -298,11 +331,11 @@ func problemOf(t testing.TB, w *httptest.ResponseRecorder) problem {
 // sample returns the value of a counter or gauge, or the number of
 // observations of a histogram. Labels are like "route=basic". If there is no such
 // sample, it returns 0.
-func sample(t testing.TB, gatherer prometheus.Gatherer, name string, labels ...string) float64 {
-	t.Helper()
-	families, err := gatherer.Gather()
+func (r *rig) sample(name string, labels ...string) float64 {
+	r.t.Helper()
+	families, err := r.registry.Gather()
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	sum := 0.0
 	for _, family := range families {
@@ -349,67 +382,43 @@ func (b *brittleStore) breakIf(f func(operation string, call int64, key string) 
 	})
 }
 
-// delay makes each operation wait, unless its context ends first.
-func (b *brittleStore) delay(by time.Duration) {
-	b.do(func(ctx context.Context, _ string, _ int64, _ string) error {
-		select {
-		case <-time.After(by):
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	})
-}
-
 func (b *brittleStore) heal() { b.before.Store(nil) }
 
-func (b *brittleStore) check(ctx context.Context, operation, key string) error {
+// brittle calls do unless the operation is to fail.
+func brittle[T any](ctx context.Context, b *brittleStore, operation, key string, do func() (T, error)) (none T, _ error) {
 	call := b.calls.Add(1) - 1
 	if f := b.before.Load(); f != nil {
-		return (*f)(ctx, operation, call, key)
+		if err := (*f)(ctx, operation, call, key); err != nil {
+			return none, err
+		}
 	}
-	return nil
+	return do()
 }
 
 func (b *brittleStore) Get(ctx context.Context, key string) ([]byte, error) {
-	if err := b.check(ctx, "get", key); err != nil {
-		return nil, err
-	}
-	return b.Store.Get(ctx, key)
+	return brittle(ctx, b, "get", key, func() ([]byte, error) { return b.Store.Get(ctx, key) })
 }
 
 func (b *brittleStore) Put(ctx context.Context, key string, value []byte, expires time.Time) error {
-	if err := b.check(ctx, "put", key); err != nil {
-		return err
-	}
-	return b.Store.Put(ctx, key, value, expires)
+	_, err := brittle(ctx, b, "put", key, func() (any, error) { return nil, b.Store.Put(ctx, key, value, expires) })
+	return err
 }
 
 func (b *brittleStore) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
-	if err := b.check(ctx, "swap", key); err != nil {
-		return err
-	}
-	return b.Store.Swap(ctx, key, old, value, expires)
+	_, err := brittle(ctx, b, "swap", key, func() (any, error) { return nil, b.Store.Swap(ctx, key, old, value, expires) })
+	return err
 }
 
 func (b *brittleStore) Take(ctx context.Context, key string) ([]byte, error) {
-	if err := b.check(ctx, "take", key); err != nil {
-		return nil, err
-	}
-	return b.Store.Take(ctx, key)
+	return brittle(ctx, b, "take", key, func() ([]byte, error) { return b.Store.Take(ctx, key) })
 }
 
 func (b *brittleStore) Delete(ctx context.Context, key string) error {
-	if err := b.check(ctx, "delete", key); err != nil {
-		return err
-	}
-	return b.Store.Delete(ctx, key)
+	_, err := brittle(ctx, b, "delete", key, func() (any, error) { return nil, b.Store.Delete(ctx, key) })
+	return err
 }
 
 // Count implements store.Counter, which Memory does too.
 func (b *brittleStore) Count(ctx context.Context, prefix string) (int, error) {
-	if err := b.check(ctx, "count", prefix); err != nil {
-		return 0, err
-	}
-	return b.Store.(store.Counter).Count(ctx, prefix)
+	return brittle(ctx, b, "count", prefix, func() (int, error) { return b.Store.(store.Counter).Count(ctx, prefix) })
 }

@@ -454,10 +454,7 @@ func TestUpstreamThatReadsLate(t *testing.T) {
 func TestBodyPauseReloads(t *testing.T) {
 	t.Parallel()
 	listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
-		if err := r.reload(baseConfig + "limits: {body_pause: 3s}\n"); err != nil {
-			t.Fatal(err)
-		}
-		r.stub()
+		r.mustReload(baseConfig + "limits: {body_pause: 3s}\n")
 		conn := dial()
 		start := time.Now()
 		if _, err := io.WriteString(conn, "POST /public/ HTTP/1.1\r\nHost: gw.example\r\nContent-Length: 10\r\n\r\nhalf"); err != nil {
