@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"reflect"
 	"slices"
@@ -17,98 +16,71 @@ import (
 )
 
 // After a sign-in, the browser is redirected to return_to if that is accepted, and
-// otherwise to "/".
+// otherwise to "/". The link to the sign-in page and its form keep what is accepted.
 func TestReturnTo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
-	for target, want := range map[string]string{
-		"/":                  "/",
-		"/a/b%20c?d=e&f=%2F": "/a/b%20c?d=e&f=%2F",
-		`/search?q=a\b`:      `/search?q=a\b`,
-		"/é":                 "/é",
-		"":                   "/",
-		"//evil.example":     "/",
-		`/\evil.example`:     "/",
-		"https://gw.example": "/",
-		"/a\r\nX: y":         "/",
-		"/a#b":               "/",
-		"a":                  "/",
+	for target, kept := range map[string]string{
+		"/":                  "?return_to=%2F",
+		"/a/b%20c?d=e&f=%2F": "?return_to=%2Fa%2Fb%2520c%3Fd%3De%26f%3D%252F",
+		"/é":                 "?return_to=%2F%C3%A9",
+		"":                   "",
+		"//evil.example":     "",
+		`/\evil.example`:     "",
+		"https://gw.example": "",
+		"/a#b":               "",
 	} {
+		want := target
+		if kept == "" {
+			want = "/"
+		}
 		escaped := url.QueryEscape(target)
-		w := r.do("POST", "/login", "username=alice&password=wonderland&return_to="+escaped, formType, browser)
-		if got := w.Header().Get("Location"); w.Code != 303 || got != want {
-			t.Errorf("%q: after the login %d to %q, want %q", target, w.Code, got, want)
+		if got := r.want(303, "POST", "/login", aliceForm+"&return_to="+escaped, formType, browser).Header().Get("Location"); got != want {
+			t.Errorf("%q: after the login to %q, want %q", target, got, want)
 		}
-		// The link to the sign-in page and its form have it.
-		w = r.do("GET", "/login?return_to="+escaped, "")
-		link := "/signin"
-		if want != "/" || target == "/" {
-			link += "?return_to=" + url.QueryEscape(want)
+		if got := r.want(302, "GET", "/login?return_to="+escaped, "").Header().Get("Location"); got != "/signin"+kept {
+			t.Errorf("%q: GET /login leads to %q, want %q", target, got, "/signin"+kept)
 		}
-		if got := w.Header().Get("Location"); w.Code != 302 || got != link {
-			t.Errorf("%q: GET /login: %d to %q, want %q", target, w.Code, got, link)
-		}
-		page := r.do("GET", "/signin?return_to="+escaped, "", browser).Body.String()
-		if there := strings.Contains(page, `name="return_to"`); there != (link != "/signin") {
-			t.Errorf("%q: the form keeps it: %t", target, there)
+		if page := r.want(200, "GET", "/signin?return_to="+escaped, "", browser).Body.String(); strings.Contains(page, `name="return_to"`) != (kept != "") {
+			t.Errorf("%q: the form keeps it: %t", target, kept == "")
 		}
 	}
-	if w := r.do("GET", "/login?return_to=/a&return_to=/b", ""); w.Header().Get("Location") != "/signin" {
-		t.Errorf("one of two targets is used: %q", w.Header().Get("Location"))
+	if got := r.want(302, "GET", "/login?return_to=/a&return_to=/b", "").Header().Get("Location"); got != "/signin" {
+		t.Errorf("one of two targets is used: %q", got)
 	}
 }
 
 // A page load without credentials is redirected to the sign-in page if the route says
-// so, with the path to return to.
+// so, with the path to return to. TestDeadCookies has credentials that are not valid.
 func TestUnauthenticated(t *testing.T) {
 	t.Parallel()
-	const toSignIn = "/signin?return_to=%2Fr%2Fa%2520b%3Fc%3D%252F%26d"
-	const target = "/r/a%20b?c=%2F&d"
 	const script, navigation = "Sec-Fetch-Mode: cors", "Sec-Fetch-Mode: navigate"
 	for _, c := range []struct {
 		says, auth, method string
 		header             []string
-		redirects          bool
+		status             int
 	}{
-		{"auto", "session", "GET", []string{browser}, true},
-		{"auto", "session", "GET", []string{browser, navigation}, true},
-		{"auto", "session", "GET", []string{browser, script}, false},
-		{"auto", "session", "GET", nil, false},
-		{"auto", "session", "GET", []string{"Accept: application/json"}, false},
-		{"auto", "session", "HEAD", []string{browser}, true},
-		{"auto", "session", "POST", []string{browser}, false},
-		{"auto", "session, bearer", "GET", []string{browser}, true},
-		{"auto", "session, basic", "GET", []string{browser}, true},
-		{"auto", "bearer", "GET", []string{browser}, false},
-		{"auto", "basic", "GET", []string{browser}, false},
-		{"challenge", "session", "GET", []string{browser}, false},
-		{"redirect", "session", "GET", nil, true},
-		{"redirect", "session", "GET", []string{"Accept: application/json", script}, true},
-		{"redirect", "session", "HEAD", nil, true},
-		{"redirect", "session", "POST", nil, false},
-		{"redirect", "session", "OPTIONS", []string{browser}, false},
-		// For a page load, a cookie that is no longer valid counts as absent. Another
-		// credential that is not valid never leads to a redirect.
-		{"redirect", "session", "GET", []string{browser, "Cookie: session_id=x"}, true},
-		{"auto", "session", "GET", []string{browser, navigation, "Cookie: session_id=x"}, true},
-		{"auto", "session", "GET", []string{browser, script, "Cookie: session_id=x"}, false},
-		{"auto", "session", "GET", []string{"Cookie: session_id=x"}, false},
-		{"auto", "session", "POST", []string{browser, "Cookie: session_id=x"}, false},
-		{"challenge", "session", "GET", []string{browser, "Cookie: session_id=x"}, false},
-		{"auto", "session, bearer", "GET", []string{browser, "Authorization: Bearer x"}, false},
-		{"auto", "session, basic", "GET", []string{browser, basicHeader("service", "x")}, false},
+		{"auto", "session", "GET", []string{browser}, 302},
+		{"auto", "session", "GET", []string{browser, navigation}, 302},
+		{"auto", "session", "GET", []string{browser, script}, 401},
+		{"auto", "session", "GET", nil, 401},
+		{"auto", "session", "HEAD", []string{browser}, 302},
+		{"auto", "session", "POST", []string{browser}, 401},
+		{"auto", "session, bearer, basic", "GET", []string{browser}, 302},
+		{"auto", "bearer", "GET", []string{browser}, 401},
+		{"auto", "basic", "GET", []string{browser}, 401},
+		{"auto", "session, bearer", "GET", []string{browser, "Authorization: Bearer x"}, 401},
+		{"challenge", "session", "GET", []string{browser}, 401},
+		{"redirect", "session", "GET", []string{"Accept: application/json", script}, 302},
+		{"redirect", "session", "HEAD", nil, 302},
+		{"redirect", "session", "POST", nil, 401},
+		{"redirect", "session", "OPTIONS", []string{browser}, 401},
 	} {
 		r := newRig(t, baseConfig+fmt.Sprintf("  - {match: /r/, upstream: app, auth: [%s], unauthenticated: %s}\n", c.auth, c.says))
-		w := r.do(c.method, target, "", c.header...)
-		name := fmt.Sprintf("%s, [%s], %s %q", c.says, c.auth, c.method, c.header)
-		if !c.redirects {
-			if w.Code != 401 || w.Header().Get("Location") != "" {
-				t.Errorf("%s: %d to %q, want 401", name, w.Code, w.Header().Get("Location"))
-			}
-			continue
-		}
-		if w.Code != 302 || w.Header().Get("Location") != toSignIn || w.Header().Get("Cache-Control") != "no-store" {
-			t.Errorf("%s: %d to %q, want 302 to %q", name, w.Code, w.Header().Get("Location"), toSignIn)
+		want := map[int]string{302: "/signin?return_to=%2Fr%2Fa%2520b%3Fc%3D%252F%26d"}[c.status]
+		w := r.want(c.status, c.method, "/r/a%20b?c=%2F&d", "", c.header...)
+		if got := w.Header().Get("Location"); got != want || w.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("%s, [%s], %s %q: to %q, want %q", c.says, c.auth, c.method, c.header, got, want)
 		}
 	}
 }
@@ -117,90 +89,98 @@ func TestUnauthenticated(t *testing.T) {
 func TestChallenges(t *testing.T) {
 	t.Parallel()
 	const basic, bearer, invalid = `Basic realm="authgate", charset="UTF-8"`, `Bearer realm="authgate"`, `Bearer realm="authgate", error="invalid_token"`
+	const notSignedIn, wrong, badToken = "Not signed in.", "Invalid username or password.", "The access token is invalid, expired or revoked."
 	r := newRig(t, baseConfig)
 	for _, c := range []struct {
-		target, header, detail string
-		want                   []string
+		method, target, header, detail string
+		want                           []string
 	}{
-		{"/basic/", "", "Not signed in.", []string{basic}},
-		{"/basic/", basicHeader("service", "x"), "Invalid username or password.", []string{basic}},
-		{"/basic/", "Authorization: Basic", "Invalid username or password.", []string{basic}},
-		{"/basic/", "Authorization: Basic ###", "Invalid username or password.", []string{basic}},
-		{"/basic/", "Authorization: Bearer x", "Not signed in.", []string{basic}},
-		{"/session/", "", "Not signed in.", nil},
-		{"/session/", "Cookie: session_id=x", "Not signed in.", nil},
-		{"/session/", "Authorization: Bearer x", "Not signed in.", nil},
-		{"/bearer/", "", "Not signed in.", []string{bearer}},
-		{"/bearer/", "Authorization: Bearer x", "The access token is invalid, expired or revoked.", []string{invalid}},
-		{"/bearer/", "Authorization: Bearer", "The access token is invalid, expired or revoked.", []string{invalid}},
-		{"/bearer/", "Authorization: x", "Not signed in.", []string{bearer}},
-		{"/any/", "", "Not signed in.", []string{basic, bearer}},
-		{"/any/", "Authorization: Bearer x", "The access token is invalid, expired or revoked.", []string{basic, invalid}},
-		{"/me", "", "Not signed in.", []string{bearer}},
-		{"/me", "Authorization: Bearer x", "The access token is invalid, expired or revoked.", []string{invalid}},
+		{"GET", "/basic/", "", notSignedIn, []string{basic}},
+		{"GET", "/basic/", basicHeader("service", "x"), wrong, []string{basic}},
+		{"GET", "/basic/", "Authorization: Basic ###", wrong, []string{basic}},
+		{"GET", "/basic/", "Authorization: Bearer x", notSignedIn, []string{basic}},
+		{"GET", "/session/", "Cookie: session_id=x", notSignedIn, nil},
+		{"GET", "/session/", "Authorization: Bearer x", notSignedIn, nil},
+		{"GET", "/bearer/", "", notSignedIn, []string{bearer}},
+		{"GET", "/bearer/", "Authorization: Bearer", badToken, []string{invalid}},
+		{"GET", "/any/", "Authorization: Bearer x", badToken, []string{basic, invalid}},
+		{"GET", "/me", "", notSignedIn, []string{bearer}},
+		{"GET", "/me", "Authorization: Bearer x", badToken, []string{invalid}},
+		{"GET", "/me", basicHeader("service", "s3rvice"), notSignedIn, []string{bearer}},
+		{"POST", "/logout", "Authorization: Bearer x", badToken, []string{invalid}},
 	} {
-		w := r.do("GET", c.target, "", c.header)
+		w := r.want(401, c.method, c.target, "", c.header)
 		got := slices.Sorted(slices.Values(w.Header()["Www-Authenticate"]))
-		if w.Code != 401 || !slices.Equal(got, c.want) || problemOf(t, w).Detail != c.detail {
-			t.Errorf("%s with %q: %d %q %q, want %q %q", c.target, c.header, w.Code, got, problemOf(t, w).Detail, c.want, c.detail)
+		if !slices.Equal(got, c.want) || problemOf(t, w).Detail != c.detail {
+			t.Errorf("%s with %q: %q %q, want %q %q", c.target, c.header, got, problemOf(t, w).Detail, c.want, c.detail)
 		}
+	}
+	if got := r.want(401, "POST", "/refresh", refreshBody("x"), jsonType).Header()["Www-Authenticate"]; !slices.Equal(got, []string{invalid}) {
+		t.Errorf("a refresh: %q", got)
 	}
 }
 
-// So does a refused refresh or logout.
-func TestChallengesOfEndpoints(t *testing.T) {
+// The page of an error offers to sign in if that helps: for a 401, with the way
+// back where there is one, and for each error of a sign-in at a provider.
+func TestErrorPageOffersSignIn(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, baseConfig)
-	for _, w := range []*httptest.ResponseRecorder{
-		r.do("POST", "/refresh", refreshBody("x"), jsonType), r.do("POST", "/logout", "", "Authorization: Bearer x"),
+	r := newRig(t, baseConfig+"  - {match: /page/, upstream: app, auth: [session], unauthenticated: challenge}\n")
+	bearerOnly := newRig(t, edit(t, edit(t, baseConfig, "[session", "[bearer"), "[bearer, bearer", "[bearer"))
+	delegated, _ := delegatedRig(t, "")
+	for _, c := range []struct {
+		rig            *rig
+		method, target string
+		status         int
+		want           string // empty: no link
+	}{
+		{r, "GET", "/page/a?b", 401, `href="/signin?return_to=%2Fpage%2Fa%3Fb"`},
+		{r, "POST", "/page/a", 401, `href="/signin"`},
+		{r, "GET", "/me", 401, `href="/signin"`},
+		{r, "GET", "/callback?code=x&state=y", 404, `href="/signin"`}, // there is no provider
+		{r, "GET", "/auth/callback", 404, ""},
+		{delegated, "GET", "/auth/callback?state=x&code=y", 400, `href="/signin"`},
+		{r, "GET", "/nowhere", 404, ""},
+		{r, "GET", "/basic/", 401, ""},
+		{bearerOnly, "GET", "/me", 401, ""},
 	} {
-		if got := w.Header()["Www-Authenticate"]; w.Code != 401 || !slices.Equal(got, []string{`Bearer realm="authgate", error="invalid_token"`}) {
-			t.Errorf("%d %q", w.Code, got)
+		body := c.rig.want(c.status, c.method, c.target, "", browser).Body.String()
+		if offers := strings.Contains(body, `href="/signin`); offers != (c.want != "") || !strings.Contains(body, c.want) {
+			t.Errorf("%s %s: want the page to have %q:\n%s", c.method, c.target, c.want, body)
 		}
 	}
 }
 
 func TestMe(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, baseConfig)
+	r := newRig(t, edit(t, baseConfig, "username: bob, roles: [user]", "username: bob"))
 	alice := r.login(aliceIn)
 	for mechanism, c := range map[string]struct {
 		header string
 		ends   time.Duration
 	}{"session": {alice.cookie, time.Hour}, "bearer": {alice.bearer, 15 * time.Minute}} {
-		w := r.do("GET", "/me", "", c.header)
+		w, page := r.want(200, "GET", "/me", "", c.header), r.want(200, "GET", "/me", "", c.header, browser)
 		var got map[string]any
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 			t.Fatal(err)
 		}
-		ends := r.clock.Now().Add(c.ends).UTC().Format(time.RFC3339)
 		want := map[string]any{
 			"username": "alice", "name": "Alice Example", "email": "alice@example.org", "roles": []any{"user", "admin"},
-			"mechanism": mechanism, "provider": "local", "expires_at": ends,
+			"mechanism": mechanism, "provider": "local", "expires_at": r.clock.Now().Add(c.ends).UTC().Format(time.RFC3339),
 		}
-		if w.Code != 200 || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %d\ngot  %v\nwant %v", mechanism, w.Code, got, want)
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\ngot  %v\nwant %v", mechanism, got, want)
 		}
-		page := r.do("GET", "/me", "", c.header, browser)
-		if page.Code != 200 || !strings.HasPrefix(page.Header().Get("Content-Type"), "text/html") || !strings.Contains(page.Body.String(), "Alice Example") {
-			t.Errorf("%s: the page: %d %s", mechanism, page.Code, page.Header().Get("Content-Type"))
-		}
-		for _, w := range []http.Header{w.Header(), page.Header()} {
-			if w.Get("Cache-Control") != "no-store" {
-				t.Errorf("%s: Cache-Control: %s", mechanism, w.Get("Cache-Control"))
-			}
+		if !strings.HasPrefix(page.Header().Get("Content-Type"), "text/html") || !strings.Contains(page.Body.String(), "Alice Example") {
+			t.Errorf("%s: the page: %s", mechanism, page.Header().Get("Content-Type"))
 		}
 	}
-	if w := r.do("GET", "/me", "", r.login(bobIn).cookie); !strings.Contains(w.Body.String(), `"roles":["user"]`) {
-		t.Errorf("bob: %s", w.Body)
-	}
-	r.want(401, "GET", "/me", "", basicHeader("service", "s3rvice"))
-	r = newRig(t, edit(t, baseConfig, "username: bob, roles: [user]", "username: bob"))
-	if w := r.do("GET", "/me", "", r.login(bobIn).cookie); !strings.Contains(w.Body.String(), `"roles":[]`) {
+	if w := r.want(200, "GET", "/me", "", r.login(bobIn).cookie); !strings.Contains(w.Body.String(), `"roles":[]`) {
 		t.Errorf("a user without roles: %s", w.Body)
 	}
 }
 
+// Own endpoints answer their methods, in any spelling of the path, and hide that path
+// from the routes. Paths below belong to the routes.
 func TestOwnEndpoints(t *testing.T) {
 	t.Parallel()
 	paths := map[string][]string{ // with the methods that each answers
@@ -210,101 +190,55 @@ func TestOwnEndpoints(t *testing.T) {
 	for _, prefix := range []string{"/", "/auth/"} {
 		r := newRig(t, baseConfig+"  - {match: /, name: rest, upstream: app, auth: [none]}\nendpoints: {prefix: "+prefix+"}\n")
 		for path, methods := range paths {
-			for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "get"} {
-				before := r.upstream.count()
+			for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "get"} {
 				w := r.do(method, prefix+path, "")
-				if r.upstream.count() != before {
-					t.Errorf("%s %s%s went to the upstream", method, prefix, path)
-				}
-				if allowed := slices.Contains(methods, method); (w.Code == 405) == allowed {
-					t.Errorf("%s %s%s: %d", method, prefix, path, w.Code)
-				}
-				if allow := w.Header().Get("Allow"); w.Code == 405 && allow != strings.Join(methods, ", ") {
-					t.Errorf("%s %s%s: Allow: %q, want %q", method, prefix, path, allow, methods)
+				if allowed := slices.Contains(methods, method); (w.Code == 405) == allowed || !allowed && w.Header().Get("Allow") != strings.Join(methods, ", ") {
+					t.Errorf("%s %s%s: %d, Allow: %q, want %q", method, prefix, path, w.Code, w.Header().Get("Allow"), methods)
 				}
 			}
-			// Another spelling is the same path. Paths below it belong to the routes.
 			r.want(405, "PUT", prefix+"%"+fmt.Sprintf("%x", path[0])+path[1:], "")
+			if n := r.upstream.count(); n != 0 {
+				t.Errorf("%s%s: %d requests went to the upstream", prefix, path, n)
+			}
 			r.want(200, "PUT", prefix+path+"/x", "")
+			r.upstream.asked = 0
 		}
+		others := []string{"/"}
 		if prefix != "/" {
-			if w := r.do("GET", "/login", ""); w.Code != 200 || w.Body.String() != "hello" {
-				t.Errorf("the application's own /login: %d %s", w.Code, w.Body)
+			others = append(others, "/login")
+		}
+		for _, path := range others {
+			if w := r.want(200, "GET", path, ""); w.Body.String() != "hello" {
+				t.Errorf("the application's own %s: %s", path, w.Body)
 			}
 		}
-		if w := r.do("GET", "/", ""); w.Code != 200 || w.Body.String() != "hello" {
-			t.Errorf("/ belongs to the routes: %d", w.Code)
+		if w := r.want(200, "GET", prefix+".well-known/jwks.json", "", browser); strings.TrimSpace(w.Body.String()) != `{"keys":[]}` || w.Header().Get("Content-Type") != "application/json" {
+			t.Errorf("no public keys: %s %s", w.Header().Get("Content-Type"), w.Body)
 		}
 	}
 }
 
-func TestJWKS(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, baseConfig)
-	w := r.do("GET", "/.well-known/jwks.json", "", browser)
-	if w.Code != 200 || strings.TrimSpace(w.Body.String()) != `{"keys":[]}` || w.Header().Get("Content-Type") != "application/json" {
-		t.Errorf("HS256: %d %s %s", w.Code, w.Header().Get("Content-Type"), w.Body)
-	}
-	r = newRig(t, baseConfig+"token: {algorithm: RS256}\n")
-	var set struct {
-		Keys []map[string]string `json:"keys"`
-	}
-	if err := json.Unmarshal(r.do("GET", "/.well-known/jwks.json", "").Body.Bytes(), &set); err != nil || len(set.Keys) != 1 {
-		t.Fatalf("RS256: %v, %v", set, err)
-	}
-	for _, secret := range []string{"d", "p", "q", "dp", "dq", "qi", "k"} {
-		if set.Keys[0][secret] != "" {
-			t.Errorf("the private member %s is published", secret)
-		}
-	}
-	if set.Keys[0]["kty"] != "RSA" || set.Keys[0]["alg"] != "RS256" || set.Keys[0]["use"] != "sig" {
-		t.Errorf("RS256: %v", set.Keys[0])
-	}
-}
+// brokenBody is a body that fails.
+type brokenBody func() error
+
+func (b brokenBody) Read([]byte) (int, error) { return 0, b() }
 
 // Own endpoints accept bodies up to 64 KiB, even if they do not use them.
 func TestOwnBody(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
 	fits := strings.Repeat(" ", web.MaxBody-len(aliceIn)) + aliceIn
-	unknownLength := func(target, body string, header ...string) *http.Request {
-		q := request("POST", target, "", header...)
-		q.Body, q.ContentLength = io.NopCloser(strings.NewReader(body)), -1
+	unknownLength := func(body io.Reader) *http.Request {
+		q := request("POST", "/login", "", jsonType)
+		q.Body, q.ContentLength = io.NopCloser(body), -1
 		return q
 	}
-	for _, c := range []struct {
-		name string
-		q    *http.Request
-		want int
-	}{
-		{"as large as may be", request("POST", "/login", fits, jsonType), 200},
-		{"as large as may be, of unknown length", unknownLength("/login", fits, jsonType), 200},
-		{"one byte more", request("POST", "/login", " "+fits, jsonType), 413},
-		{"one byte more, of unknown length", unknownLength("/login", " "+fits, jsonType), 413},
-		{"more than /logout needs", request("POST", "/logout", " "+fits), 413},
-		{"more than /me needs", request("GET", "/me", " "+fits), 413},
-		{"more, with Basic credentials", request("POST", "/login", " "+fits, basicHeader("alice", "wonderland")), 413},
-		{"that breaks", unknownBreaks(), 400},
-	} {
-		w := r.serve(c.q)
-		if w.Code != c.want {
-			t.Errorf("a body %s: %d %.100s, want %d", c.name, w.Code, w.Body, c.want)
-		}
-	}
-}
-
-func unknownBreaks() *http.Request {
-	q := request("POST", "/login", "", jsonType)
-	q.Body, q.ContentLength = io.NopCloser(io.MultiReader(strings.NewReader(`{"username":`), &brokenBody{func() error { return io.ErrUnexpectedEOF }})), -1
-	return q
-}
-
-func TestCallbackWithoutProviders(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, baseConfig)
-	for _, path := range []string{"/callback?code=x&state=y", "/auth/callback"} {
-		if w := r.do("GET", path, ""); w.Code != 404 || w.Header().Get("Location") != "" {
-			t.Errorf("%s: %d", path, w.Code)
-		}
-	}
+	r.wantOf(200, request("POST", "/login", fits, jsonType))
+	r.wantOf(200, unknownLength(strings.NewReader(fits)))
+	r.wantOf(413, request("POST", "/login", " "+fits, jsonType))
+	r.wantOf(413, unknownLength(strings.NewReader(" "+fits)))
+	r.wantOf(413, request("POST", "/logout", " "+fits))
+	r.wantOf(413, request("GET", "/me", " "+fits))
+	r.wantOf(413, request("POST", "/login", " "+fits, basicHeader("alice", "wonderland")))
+	r.wantOf(400, unknownLength(io.MultiReader(strings.NewReader(`{"username":`), brokenBody(func() error { return io.ErrUnexpectedEOF }))))
 }

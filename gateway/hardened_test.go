@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -18,20 +19,18 @@ var strictPolicy = []string{"default-src 'none'", "form-action 'self'", "frame-a
 func hardened(t *testing.T, what string, w *httptest.ResponseRecorder) {
 	t.Helper()
 	h := w.Header()
-	want := map[string]string{"X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
-	if w.Code/100 == 3 { // without a body
-		want = map[string]string{"Cache-Control": "no-store"}
-	}
-	if strings.HasSuffix(what, "jwks.json") && w.Code == http.StatusOK {
+	want := map[string]string{"X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store", "X-Request-Id": h.Get("X-Request-Id")}
+	switch {
+	case w.Code/100 == 3: // without a body
+		delete(want, "X-Content-Type-Options")
+		delete(want, "Referrer-Policy")
+	case strings.HasSuffix(what, "jwks.json") && w.Code == http.StatusOK:
 		want["Cache-Control"] = "public, max-age=300"
 	}
 	for name, value := range want {
-		if got := h[name]; len(got) != 1 || got[0] != value {
+		if got := h[name]; len(got) != 1 || got[0] != value || value == "" {
 			t.Errorf("%s: %d with %s: %q, want %q", what, w.Code, name, got, value)
 		}
-	}
-	if len(h["X-Request-Id"]) != 1 {
-		t.Errorf("%s: %d without X-Request-Id", what, w.Code)
 	}
 	media := h.Get("Content-Type")
 	switch {
@@ -65,36 +64,25 @@ func hardened(t *testing.T, what string, w *httptest.ResponseRecorder) {
 func TestOwnAnswersAreHardened(t *testing.T) {
 	t.Parallel()
 	p := newSmallProvider(t)
-	yaml := edit(t, baseConfig, "store:", "session: {csrf_token: true}\nstore:") +
-		"  - {match: /delegated/, upstream: app, auth: [oidc]}\n  - {match: /small/, upstream: app, auth: [none], max_body: 1}\n" +
-		"providers:\n  - {name: small, issuer: \"" + p.issuer + "\", client_id: gateway}\n  - {name: other, issuer: \"" + p.issuer + "/other\", client_id: gateway}\n"
-	r := newRig(t, yaml)
+	r := newRig(t, withToken+
+		"  - {match: /delegated/, upstream: app, auth: [oidc]}\n  - {match: /small/, upstream: app, auth: [none], max_body: 1}\n"+
+		"providers:\n  - {name: small, issuer: \""+p.issuer+"\", client_id: gateway}\n  - {name: other, issuer: \""+p.issuer+"/other\", client_id: gateway}\n")
 	t.Cleanup(r.Close)
 	alice, bob := r.login(aliceIn), r.login(bobIn)
 	token := "X-CSRF-Token: " + r.csrfToken(bob.cookie)
-	places := []string{
+	asked := 0
+	for _, place := range slices.AppendSeq([]string{
 		"/session/", "/bearer/", "/admin/", "/basic/", "/delegated/", "/nowhere", "/session", "/a//b", "/small/", "/signin?return_to=/x", "/login?provider=small", "/login?provider=none",
 		"/login?mechanism=x", "/callback?state=x&code=y", "/callback?error=access_denied&state=x", "/frontchannel-logout/small?sid=x", "/me?x=%zz", "/login?%zz",
-	}
-	for path := range r.state.Load().endpoints {
-		places = append(places, path)
-	}
-	slices.Sort(places)
-	asked := 0
-	for _, place := range places {
-		for _, method := range []string{"GET", "HEAD", "POST", "DELETE"} {
+	}, maps.Keys(r.state.Load().endpoints)) {
+		for method, body := range map[string]string{"GET": "", "HEAD": "", "POST": "{}", "DELETE": ""} {
 			for _, accept := range []string{browser, "Accept: application/json", "Accept: application/problem+json", ""} {
 				for _, headers := range [][]string{
 					{}, {alice.cookie, "Sec-Fetch-Site: cross-site"}, {bob.bearer}, {"Cookie: session_id=x; session_id=y"}, {jsonType}, {formType, "Origin: https://evil.example"},
 					{"Authorization: Bearer x"}, {basicHeader("service", "x")}, {"Cookie: session_id=x", token},
 				} {
-					body := ""
-					if method == "POST" {
-						body = "{}"
-					}
 					before := r.upstream.count()
-					w := r.do(method, place, body, append(headers, accept)...)
-					if r.upstream.count() == before {
+					if w := r.do(method, place, body, append(headers, accept)...); r.upstream.count() == before {
 						hardened(t, method+" "+place, w)
 						asked++
 					}

@@ -20,24 +20,20 @@ func TestRewrite(t *testing.T) {
   - {match: /open/, upstream: app, auth: [basic, session], forward_credentials: true}
 `)
 	for target, want := range map[string]string{
-		"/public/":  "/public/",
 		"/public/?": "/public/?",
 		"/public/a%20b;c=d/%C3%A9?x=%zz&&;y=a+b&%2F=": "/public/a%20b;c=d/%C3%A9?x=%zz&&;y=a+b&%2F=",
-		"/public/%25?a=//b":                           "/public/%25?a=//b",
-		"/publi%63/x":                                 "/publi%63/x",
-		"/api/x?y":                                    "/x?y",
-		"/api/":                                       "/",
-		"/%61pi/%78":                                  "/%78",
+		"/publi%63/%25": "/publi%63/%25",
+		"/api/x?y":      "/x?y",
+		"/%61pi/%78":    "/%78",
 	} {
 		r.want(200, "GET", target, "")
-		u := r.upstream.last().URL
+		u := *r.upstream.last().URL
 		u.Scheme, u.Host = "http", "app.invalid" // as the balancer does
 		if got := u.RequestURI(); got != want {
 			t.Errorf("%s: the upstream is asked for %s, want %s", target, got, want)
 		}
 	}
-
-	r.do("GET", "/headers/", "", "X-Unwanted: x", "Authorization: Negotiate x", "Accept: text/html", "X-Other: y")
+	r.want(200, "GET", "/headers/", "", "X-Unwanted: x", "Authorization: Negotiate x", "Accept: text/html", "X-Other: y")
 	got := r.upstream.last().Header
 	for name, want := range map[string][]string{
 		"X-Added": {"a"}, "Accept": {"text/plain"}, "X-Unwanted": nil, "Authorization": nil, "X-Other": {"y"},
@@ -50,16 +46,12 @@ func TestRewrite(t *testing.T) {
 	if agent, there := got["User-Agent"]; !there || agent != nil {
 		t.Errorf("Go's own User-Agent would be sent: %q, %t", agent, there)
 	}
-
-	header := basicHeader("service", "s3rvice")
-	cookie := r.login(aliceIn).cookie
-	r.do("GET", "/open/", "", header, "Cookie: a=b")
-	if got := r.upstream.last().Header; !strings.HasSuffix(header, got.Get("Authorization")) || got.Get("Authorization") == "" || got.Get("Cookie") != "a=b" {
-		t.Errorf("forward_credentials: %v", got)
-	}
-	r.do("GET", "/open/", "", cookie)
-	if got := r.upstream.last().Header; "Cookie: "+got.Get("Cookie") != cookie {
-		t.Errorf("forward_credentials: %v", got)
+	for _, header := range [][]string{{basicHeader("service", "s3rvice"), "Cookie: a=b"}, {r.login(aliceIn).cookie}} {
+		r.want(200, "GET", "/open/", "", header...)
+		sent := request("GET", "/open/", "", header...).Header
+		if got := r.upstream.last().Header; got.Get("Authorization") != sent.Get("Authorization") || got.Get("Cookie") != sent.Get("Cookie") {
+			t.Errorf("forward_credentials: %v, want those of %v", got, sent)
+		}
 	}
 }
 
@@ -70,9 +62,7 @@ func TestRewriteHopByHop(t *testing.T) {
 	q := request("POST", "/basic/", "x", basicHeader("service", "s3rvice"),
 		"Connection: X-Auth-User, X-Forwarded-For, X-Request-Id, X-Mine", "X-Mine: x", "Te: trailers", "Keep-Alive: 5", "Trailer: X-Auth-Roles")
 	q.Trailer = http.Header{"X-Auth-Roles": {"admin"}}
-	if w := r.serve(q); w.Code != 200 {
-		t.Fatal(w.Code)
-	}
+	r.wantOf(200, q)
 	out := r.upstream.last()
 	for name, want := range map[string]string{
 		"X-Auth-User": "service", "X-Forwarded-For": "192.0.2.7", "X-Mine": "", "Keep-Alive": "", "Connection": "", "Trailer": "", "Te": "trailers",
@@ -92,21 +82,19 @@ func TestKeepPrivate(t *testing.T) {
 	r := newRig(t, baseConfig)
 	s := r.login(aliceIn)
 	for _, c := range []struct {
-		target string
-		says   []string
-		want   []string
+		target     string
+		says, want []string
 	}{
 		{"/session/", nil, []string{"private"}},
 		{"/session/", []string{"public, max-age=60"}, []string{"public, max-age=60"}},
-		{"/session/", []string{"no-store"}, []string{"no-store"}},
 		{"/public/", nil, nil},
 	} {
 		r.upstream.answering(func(q *http.Request) (*http.Response, error) {
-			h := http.Header{}
+			answer := response(q, 200, http.Header{}, "")
 			if c.says != nil {
-				h["Cache-Control"] = c.says
+				answer.Header["Cache-Control"] = c.says
 			}
-			return response(q, 200, h, ""), nil
+			return answer, nil
 		})
 		if got := r.do("GET", c.target, "", s.cookie).Header()["Cache-Control"]; !slices.Equal(got, c.want) {
 			t.Errorf("%s where the upstream says %q: %q, want %q", c.target, c.says, got, c.want)
@@ -122,18 +110,11 @@ func TestMaxBody(t *testing.T) {
 		fmt.Fprint(w, n, " ", err)
 	})
 	for size, want := range map[int]int{0: 200, 100_000: 200, 100_001: 413, 5_000_000: 413} {
-		for _, known := range []bool{true, false} {
+		for _, length := range []int{size, -1} {
 			q := request("POST", "/small/", "")
-			q.Body, q.ContentLength = io.NopCloser(bytes.NewReader(make([]byte, size))), int64(size)
-			if !known {
-				q.ContentLength = -1
-			}
-			w := r.serve(q)
-			if w.Code != want {
-				t.Errorf("%d bytes, declared: %t: %d %s, want %d", size, known, w.Code, w.Body, want)
-			}
-			if want == 200 && w.Body.String() != fmt.Sprintf("%d <nil>", size) {
-				t.Errorf("%d bytes, declared: %t: the upstream got %s", size, known, w.Body)
+			q.Body, q.ContentLength = io.NopCloser(bytes.NewReader(make([]byte, size))), int64(length)
+			if w := r.wantOf(want, q); want == 200 && w.Body.String() != fmt.Sprintf("%d <nil>", size) {
+				t.Errorf("%d bytes, declared %d: the upstream got %s", size, length, w.Body)
 			}
 		}
 	}
