@@ -231,7 +231,7 @@ func TestUpstreamBytesStayOutOfLog(t *testing.T) {
 		switches + secret + "\r\n\r\n", switches + "\x01" + secret + "\r\n\r\n",
 		"HTTP/1.1 103 Early Hints\r\nX: " + secret + "\r\n\r\n" + secret + "\r\n\r\n",
 	} {
-		r := rawApplication(t, says, false)
+		r := rawApplication(t, says)
 		server := httptest.NewUnstartedServer(r.Gateway)
 		server.Config.ErrorLog = web.LibraryLog(r.service.Logger.Handler(), slog.LevelDebug)
 		server.Start()

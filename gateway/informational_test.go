@@ -2,26 +2,26 @@ package gateway
 
 import (
 	"bufio"
-	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
-	"net/textproto"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"authgate/gateway/upstream"
 	"authgate/gateway/upstream/http1"
 )
 
-// rawApplication returns a rig whose upstream answers each request with bytes,
-// repeatedly if endless, and then closes the connection.
-func rawApplication(t *testing.T, bytes string, endless bool) *rig {
+// rawApplication returns a rig whose upstream answers each request with bytes, and then
+// closes the connection.
+func rawApplication(t *testing.T, bytes string) *rig {
 	t.Helper()
 	return newNetworkRig(t, edit(t, baseConfig, "store:", "tls: {hsts: 48h}\nstore:"), func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -30,104 +30,59 @@ func rawApplication(t *testing.T, bytes string, endless bool) *rig {
 			return
 		}
 		defer conn.Close()
-		for {
-			if _, err := io.WriteString(conn, bytes); err != nil || !endless {
-				return
-			}
-		}
+		_, _ = io.WriteString(conn, bytes) // which may be more than the gateway reads
 	})
 }
 
-// fetch sends a request to the gateway over a connection, and returns the response
-// with its body.
-func (r *rig) fetch(ctx context.Context, method string) (*http.Response, string) {
-	r.t.Helper()
-	server := httptest.NewServer(r.Gateway)
-	defer server.Close()
-	q, err := http.NewRequestWithContext(ctx, method, server.URL+"/public/", http.NoBody)
+// dialed returns a server with the gateway, and a connection to it.
+func (r *rig) dialed(t *testing.T) (server *httptest.Server, client net.Conn) {
+	t.Helper()
+	server = httptest.NewServer(r.Gateway)
+	t.Cleanup(server.Close)
+	client, err := net.Dial("tcp", server.Listener.Addr().String())
 	if err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
-	answer, err := http.DefaultTransport.RoundTrip(q)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		r.t.Error(err)
-	}
-	return answer, string(body)
+	t.Cleanup(func() { client.Close() })
+	return server, client
 }
 
-// An upstream that sends informational responses without end fails, and its client
-// gets few of them.
+// A request to an upstream over TLS takes few informational responses, whichever client
+// sends it. TestInformational of http1 has those without TLS.
 func TestInformationalFlood(t *testing.T) {
 	t.Parallel()
-	for _, method := range []string{"GET", "HEAD", "POST"} {
-		r := rawApplication(t, "HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n", true)
-		hints := 0
-		trace := &httptrace.ClientTrace{Got1xxResponse: func(int, textproto.MIMEHeader) error {
-			if hints++; hints > 1000 {
-				return fmt.Errorf("%d informational responses", hints)
-			}
-			return nil
-		}}
-		answer, _ := r.fetch(httptrace.WithClientTrace(t.Context(), trace), method)
-		if answer.StatusCode != http.StatusBadGateway || hints > http1.MaxInformational+1 {
-			t.Errorf("%s: %d after %d informational responses, want 502 after %d at most", method, answer.StatusCode, hints, http1.MaxInformational)
+	trace := httptrace.ContextClientTrace(upstream.LimitInformational(t.Context()))
+	for n := range 2 * http1.MaxInformational {
+		if err := trace.Got1xxResponse(103, nil); errors.Is(err, http1.ErrInformational) != (n >= http1.MaxInformational) {
+			t.Errorf("informational response %d: %v", n+1, err)
 		}
 	}
 }
 
-// Informational responses do not change the header of the response.
+// Informational responses reach the client, and do not change the header of the
+// response. While the gateway drains, only the response asks the client to close the
+// connection.
 func TestInformationalKeepsHeaders(t *testing.T) {
 	t.Parallel()
 	const hint = "HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\nStrict-Transport-Security: max-age=1\r\n\r\n"
-	for _, method := range []string{"GET", "POST"} {
-		for hints := range 3 {
-			r := rawApplication(t, strings.Repeat(hint, hints)+"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok", false)
-			answer, body := r.fetch(t.Context(), method)
-			if got := answer.Header["Strict-Transport-Security"]; answer.StatusCode != 200 || body != "ok" || !slices.Equal(got, []string{"max-age=172800"}) {
-				t.Errorf("%s after %d hints: %d %q with Strict-Transport-Security %q", method, hints, answer.StatusCode, body, got)
+	for hints := range 3 {
+		r := rawApplication(t, strings.Repeat(hint, hints)+"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		r.Drain()
+		_, client := r.dialed(t)
+		fmt.Fprint(client, "GET /public/ HTTP/1.1\r\nHost: gw.example\r\n\r\n")
+		all, err := io.ReadAll(client) // the server closes the connection
+		parts := strings.Split(string(all), "\r\n\r\n")
+		if err != nil || len(parts) != hints+2 || parts[hints+1] != "ok" {
+			t.Fatalf("after %d hints: %q, %v", hints, all, err)
+		}
+		for _, hint := range parts[:hints] {
+			if !strings.HasPrefix(hint, "HTTP/1.1 103") || strings.Contains(hint, "Connection") {
+				t.Errorf("the hint is %q", hint)
 			}
 		}
-	}
-}
-
-// An upstream that switches protocols although the request does not ask for it
-// fails, and gets no tunnel to the client.
-func TestSwitchUnasked(t *testing.T) {
-	t.Parallel()
-	for name, header := range map[string]string{
-		"WebSocket": "Connection: Upgrade\r\nUpgrade: websocket\r\n", "HTTP/2": "Connection: Upgrade\r\nUpgrade: h2c\r\n",
-		"to nothing": "", "Connection alone": "Connection: Upgrade\r\n", "Upgrade alone": "Upgrade: websocket\r\n",
-		"to an empty name": "Connection: Upgrade\r\nUpgrade: \r\n", "with a length": "Connection: Upgrade\r\nUpgrade: x\r\nContent-Length: 4\r\n",
-	} {
-		for _, method := range []string{"GET", "POST"} {
-			r := rawApplication(t, "HTTP/1.1 101 Switching Protocols\r\n"+header+"\r\nevil", false)
-			if answer, body := r.fetch(t.Context(), method); answer.StatusCode != http.StatusBadGateway || strings.Contains(body, "evil") {
-				t.Errorf("%s, %s: %d %q", name, method, answer.StatusCode, body)
-			}
+		if header := parts[hints]; !strings.HasPrefix(header, "HTTP/1.1 200") || strings.Count(header, "Connection: close") != 1 || strings.Count(header, "max-age=") != 1 || !strings.Contains(header, "max-age=172800") {
+			t.Errorf("after %d hints: %q", hints, header)
 		}
-	}
-}
-
-// switching is an upstream that switches to a protocol and then echoes.
-func switching(protocol string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Upgrade") == "" && protocol == "websocket" {
-			fmt.Fprintf(w, "not asked; Connection: %s", r.Header.Get("Connection"))
-			return
-		}
-		conn, rw, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		fmt.Fprintf(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", protocol)
-		rw.Flush()
-		_, _ = io.Copy(conn, rw) // until the other side has had enough
 	}
 }
 
@@ -137,56 +92,52 @@ func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	const refused = "not asked; Connection: "
 	for _, c := range []struct {
-		name, ask, upstream string
-		status              int
-		body                string
+		ask, upstream string
+		status        int
+		body          string
 	}{
-		{"WebSocket", "websocket", "websocket", 101, ""},
-		{"WebSocket in another case", "WebSocket", "websocket", 101, ""},
-		{"HTTP/2 in cleartext", "h2c", "websocket", 200, refused},
-		{"two protocols", "websocket, h2c", "websocket", 200, refused},
-		{"not a protocol", "web\xffsocket", "websocket", 200, refused},
-		{"an upstream that switches to another protocol", "websocket", "h2c", 502, ""},
+		{"websocket", "websocket", 101, ""},
+		{"WebSocket", "websocket", 101, ""},
+		{"h2c", "websocket", 200, refused},
+		{"websocket, h2c", "websocket", 200, refused},
+		{"web\xffsocket", "websocket", 200, refused},
+		{"websocket", "h2c", 502, ""},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.ask+" of "+c.upstream, func(t *testing.T) {
 			t.Parallel()
-			r := newNetworkRig(t, baseConfig, switching(c.upstream))
-			server := httptest.NewServer(r.Gateway)
-			defer server.Close()
-			conn, err := net.Dial("tcp", server.Listener.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			fmt.Fprintf(conn, "GET /public/ HTTP/1.1\r\nHost: gw.example\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", c.ask)
-			reader := bufio.NewReader(conn)
+			r := newNetworkRig(t, baseConfig, func(w http.ResponseWriter, r *http.Request) { // switches and then echoes
+				if r.Header.Get("Upgrade") == "" {
+					fmt.Fprintf(w, "not asked; Connection: %s", r.Header.Get("Connection"))
+				} else if conn, rw, err := http.NewResponseController(w).Hijack(); err == nil {
+					defer conn.Close()
+					fmt.Fprintf(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", c.upstream)
+					rw.Flush()
+					_, _ = io.Copy(conn, rw) // until the other side has had enough
+				}
+			})
+			server, client := r.dialed(t)
+			fmt.Fprintf(client, "GET /public/ HTTP/1.1\r\nHost: gw.example\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", c.ask)
+			reader := bufio.NewReader(client)
 			answer, err := http.ReadResponse(reader, nil)
-			if err != nil {
-				t.Fatal(err)
+			if err != nil || answer.StatusCode != c.status {
+				t.Fatalf("%v, %v, want %d", answer, err, c.status)
 			}
-			defer answer.Body.Close()
-			if answer.StatusCode != c.status {
-				t.Fatalf("%s, want %d", answer.Status, c.status)
-			}
-			if c.body != "" {
+			switch c.status {
+			case 200:
 				if body, err := io.ReadAll(answer.Body); err != nil || string(body) != c.body {
 					t.Errorf("%q, %v; want %q", body, err, c.body)
 				}
-			}
-			if c.status == 101 {
-				if _, err := io.WriteString(conn, "ping"); err != nil {
-					t.Fatal(err)
-				}
+			case 101:
+				fmt.Fprint(client, "ping")
 				echo := make([]byte, 4)
 				if _, err := io.ReadFull(reader, echo); err != nil || string(echo) != "ping" {
 					t.Errorf("the upstream says %q, %v", echo, err)
 				}
 			}
-			conn.Close()
+			client.Close()
 			server.Close() // waits for requests, but not for WebSockets
 			r.sockets.Wait()
-			line := r.log.Last(t, "request")
-			if line["status"] != float64(c.status) || (line["decision"] == "allow") != (c.status < 400) {
+			if line := r.log.Last(t, "request"); line["status"] != float64(c.status) || (line["decision"] == "allow") != (c.status < 400) {
 				t.Errorf("logged %v", line)
 			}
 			if n := r.sample("authgate_requests_total", fmt.Sprintf("code=%d", c.status)); n != 1 {
@@ -194,40 +145,6 @@ func TestUpgrade(t *testing.T) {
 			}
 		})
 	}
-}
-
-// While the gateway drains, a response asks the client to close the connection.
-// Informational responses do not, and neither does a switch to WebSocket.
-func TestDrainingAnswers(t *testing.T) {
-	t.Parallel()
-	r := rawApplication(t, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", false)
-	r.Drain()
-	server := httptest.NewServer(r.Gateway)
-	defer server.Close()
-	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	fmt.Fprint(conn, "GET /public/ HTTP/1.1\r\nHost: gw.example\r\n\r\n")
-	all, err := io.ReadAll(bufio.NewReader(conn)) // the server closes the connection
-	if err != nil {
-		t.Fatal(err)
-	}
-	hint, final, _ := strings.Cut(string(all), "\r\n\r\n")
-	if !strings.Contains(hint, "103") || strings.Contains(hint, "Connection") {
-		t.Errorf("the hint is %q", hint)
-	}
-	if n := strings.Count(final, "Connection: close\r\n"); n != 1 || !strings.HasPrefix(final, "HTTP/1.1 200") {
-		t.Errorf("the answer is %q", final)
-	}
-	listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
-		r.Drain()
-		client := dial()
-		_, upstream := upgraded(t, r, client, "/public/", "Accept: */*") // with the one value of Connection that it should have
-		client.Close()
-		upstream.Close()
-	})
 }
 
 // Over HTTP/2, the gateway sends GOAWAY (RFC 9113, section 6.8) while it drains: the
@@ -243,18 +160,10 @@ func TestDrainingHTTP2(t *testing.T) {
 			transport := transportOver(func() net.Conn { dials++; return dial() }, "HTTP/2.0")
 			defer transport.CloseIdleConnections()
 			for range 2 {
-				q, err := http.NewRequest("GET", "http://gw.example/public/", http.NoBody)
-				if err != nil {
-					t.Fatal(err)
-				}
-				answer, err := transport.RoundTrip(q)
-				if err != nil {
-					t.Fatal(err)
-				}
+				answer := roundTrip(t, transport, "GET", "/public/", http.NoBody)
 				if _, err := io.Copy(io.Discard, answer.Body); err != nil {
 					t.Error(err)
 				}
-				answer.Body.Close()
 				synctest.Wait()
 			}
 			if dials != connections || r.upstream.count() != 2 {
@@ -264,41 +173,28 @@ func TestDrainingHTTP2(t *testing.T) {
 	}
 }
 
-// upgraded opens a WebSocket through a gateway. fromGateway reads what follows the
-// response.
-func upgraded(t *testing.T, r *rig, client net.Conn, path, header string) (fromGateway *bufio.Reader, upstream net.Conn) {
-	t.Helper()
-	upstreams := make(chan net.Conn, 1)
-	r.upstream.answering(func(q *http.Request) (*http.Response, error) {
-		here, there := net.Pipe()
-		upstreams <- here
-		answer := response(q, http.StatusSwitchingProtocols, http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}, "")
-		answer.Body = there
-		return answer, nil
-	})
-	if _, err := io.WriteString(client, "GET "+path+" HTTP/1.1\r\nHost: gw.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+header+"\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	fromGateway = bufio.NewReader(client)
-	answer, err := http.ReadResponse(fromGateway, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if connection := answer.Header["Connection"]; answer.StatusCode != 101 || len(connection) != 1 || connection[0] != "Upgrade" {
-		t.Fatalf("%d, Connection: %q", answer.StatusCode, connection)
-	}
-	return fromGateway, <-upstreams
-}
-
-// A WebSocket whose login ends is closed with 1008. The log has the reason.
+// A WebSocket whose login ends is closed with 1008. The log has the reason. While the
+// gateway drains, its response does not ask to close the connection.
 func TestSocketSignedOut(t *testing.T) {
 	t.Parallel()
 	listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
 		in := r.login(aliceIn)
+		r.Drain()
+		here, there := net.Pipe()
+		defer here.Close()
+		r.upstream.answering(func(q *http.Request) (*http.Response, error) {
+			answer := response(q, http.StatusSwitchingProtocols, http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}, "")
+			answer.Body = there
+			return answer, nil
+		})
 		client := dial()
 		defer client.Close()
-		fromGateway, upstream := upgraded(t, r, client, "/session/", in.cookie)
-		defer upstream.Close()
+		fmt.Fprintf(client, "GET /session/ HTTP/1.1\r\nHost: gw.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n%s\r\n\r\n", in.cookie)
+		fromGateway := bufio.NewReader(client)
+		answer, err := http.ReadResponse(fromGateway, nil)
+		if err != nil || answer.StatusCode != 101 || !slices.Equal(answer.Header["Connection"], []string{"Upgrade"}) {
+			t.Fatalf("%v, %v", answer, err)
+		}
 		time.Sleep(time.Minute)
 		r.do("POST", "/logout", "", in.cookie)
 		ended := time.Now()

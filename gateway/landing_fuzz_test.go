@@ -13,87 +13,14 @@ import (
 	"authgate/gateway/web"
 )
 
-// These are the rules of browsers: the basic URL parser of the WHATWG URL standard
-// (section 4.4), as far as it decides about the origin, for a base with https. A test
-// in e2e compares with the parser of Node.js.
-
-// specialSchemes are those whose URLs have a host, with their ports.
-var specialSchemes = map[string]string{"https": "443", "http": "80", "ws": "80", "wss": "443", "ftp": "21"}
-
-// landing returns the origin to which address leads a browser at https://gw.example,
-// or "" if it leads nowhere.
-func landing(address string) string {
-	address = strings.TrimFunc(address, func(r rune) bool { return r <= ' ' })
-	address = strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(address)
-	scheme, rest, absolute := cutScheme(address)
-	_, special := specialSchemes[scheme]
-	switch {
-	case absolute && !special:
-		return scheme + ":"
-	case absolute && (scheme != "https" || strings.HasPrefix(rest, "//")):
-		return authorityOrigin(scheme, rest)
-	case len(rest) >= 2 && isSlash(rest[0]) && isSlash(rest[1]): // "relative slash"
-		return authorityOrigin("https", rest)
-	}
-	return "https://gw.example"
-}
-
-// cutScheme is the states "scheme start" and "scheme".
-func cutScheme(address string) (scheme, rest string, found bool) {
-	for i := range len(address) {
-		c := address[i] | 0x20
-		switch letter := 'a' <= c && c <= 'z'; {
-		case letter, i > 0 && strings.IndexByte("0123456789+-.", address[i]) >= 0:
-		case i > 0 && address[i] == ':':
-			return strings.ToLower(address[:i]), address[i+1:], true
-		default:
-			return "", address, false
-		}
-	}
-	return "", address, false
-}
-
-func isSlash(c byte) bool { return c == '/' || c == '\\' }
-
-// authorityOrigin is the states from "special authority ignore slashes" to
-// "port".
-func authorityOrigin(scheme, rest string) string {
-	rest = strings.TrimLeft(rest, `/\`)
-	if end := strings.IndexAny(rest, `/\?#`); end >= 0 {
-		rest = rest[:end]
-	}
-	host := rest[strings.LastIndexByte(rest, '@')+1:]
-	if colon := strings.LastIndexByte(host, ':'); colon > strings.LastIndexByte(host, ']') {
-		if port := host[colon+1:]; port == "" || strings.TrimLeft(port, "0") == specialSchemes[scheme] {
-			host = host[:colon]
-		}
-	}
-	if host == "" {
-		return ""
-	}
-	if decoded, err := url.PathUnescape(host); err == nil {
-		host = decoded
-	}
-	return scheme + "://" + strings.ToLower(host)
-}
-
-// TestLandingRules compares landing with the examples of the standard.
-func TestLandingRules(t *testing.T) {
-	t.Parallel()
-	const here = "https://gw.example"
-	for address, want := range map[string]string{
-		"": here, "/": here, "x": here, "../..": here, "?//evil": here, "#//evil": here, "/x//y": here, `/x\\y`: here, "/.//evil": here, "https:x": here, "https:/x": here,
-		"1https://evil": here, "https://gw.example": here, "HTTPS://GW.EXAMPLE:443/": here, "https://gw.example:/": here, "//user:x@gw.example/": here, "https://%67w.example/": here,
-		"//evil": "https://evil", `/\evil`: "https://evil", `\/evil`: "https://evil", `\\evil/x`: "https://evil", "///evil": "https://evil", "/\t/evil": "https://evil",
-		" \x00//evil ": "https://evil", "/\n\\evil": "https://evil", "https:///evil": "https://evil", `https:\\evil`: "https://evil", `https:/\evil`: "https://evil", "https://evil": "https://evil", "h\rttps://evil?@gw.example": "https://evil",
-		"http:evil": "http://evil", "http:/evil": "http://evil", "http://gw.example": "http://gw.example", "ws:evil": "ws://evil", `ftp:\/evil`: "ftp://evil",
-		"https://gw.example@evil": "https://evil", `https://evil\@gw.example`: "https://evil", "https://gw.example:8443": "https://gw.example:8443", "https://[::1]:443": "https://[::1]",
-		"javascript:alert(1)": "javascript:", "JAVASCRIPT://gw.example/": "javascript:", "data:,x": "data:", "x-y.z+1:": "x-y.z+1:", "//": "", "https://": "", "//@": "",
-	} {
-		if got := landing(address); got != want {
-			t.Errorf("%q lands at %q, want %q", address, got, want)
-		}
-	}
+// staysHere reports whether every browser at https://gw.example reads a place as a path
+// of this origin. The URL parser of the WHATWG URL standard (section 4.4) removes tabs
+// and line breaks, takes "\" for "/", and reads a host after two of them and a scheme
+// before ":"; such a place does not begin with one "/". A test in e2e asks the parser of Node.js.
+func staysHere(place string) bool {
+	place = strings.TrimPrefix(place, "https://gw.example")
+	control := strings.ContainsFunc(place, func(r rune) bool { return r <= ' ' || r == 0x7f })
+	return !control && strings.HasPrefix(place, "/") && !strings.HasPrefix(place, "//") && !strings.HasPrefix(place, `/\`)
 }
 
 // stays fails the test if a redirect, link or form of the answer leads to another origin.
@@ -123,13 +50,11 @@ func stays(t *testing.T, what string, w *httptest.ResponseRecorder) {
 		}
 	}
 	for _, place := range places {
-		if at := landing(place); at != "https://gw.example" {
-			t.Errorf("%s: %d leads to %q by %q", what, w.Code, at, place)
-		}
-		if u, err := url.Parse(place); err == nil {
-			if next := u.Query().Get("return_to"); landing(next) != "https://gw.example" {
-				t.Errorf("%s: %d leads to %q in the end, by %q", what, w.Code, landing(next), place)
-			}
+		u, err := url.Parse(place)
+		if !staysHere(place) || err != nil {
+			t.Errorf("%s: %d leads to %q", what, w.Code, place)
+		} else if next := u.Query().Get("return_to"); next != "" && !staysHere(next) {
+			t.Errorf("%s: %d leads to %q in the end, by %q", what, w.Code, next, place)
 		}
 	}
 }

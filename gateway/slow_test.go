@@ -90,6 +90,22 @@ func transportOver(dial func() net.Conn, protocol string) *http.Transport {
 	return transport
 }
 
+// roundTrip sends a request over transport. The test closes the body at its end.
+func roundTrip(t *testing.T, transport *http.Transport, method, path string, body io.Reader, header ...string) *http.Response {
+	t.Helper()
+	q, err := http.NewRequest(method, "http://gw.example"+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header = request(method, path, "", header...).Header
+	answer, err := transport.RoundTrip(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { answer.Body.Close() })
+	return answer
+}
+
 // ask sends a request, whose lines end in a line feed alone, and reads the
 // response.
 func ask(t *testing.T, conn net.Conn, text string) *http.Response {

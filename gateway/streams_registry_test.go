@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,61 +35,45 @@ func TestStreamsAtRest(t *testing.T) {
 	})
 }
 
-// Requests come and go while others are checked.
+// Requests come and go while others are checked. A check that panics ends nothing.
 func TestStreamsComeAndGo(t *testing.T) {
 	t.Parallel()
 	ended := make(chan *exchange, 1000)
-	s := newStreams(
-		func(_ context.Context, ex *exchange) error {
-			switch ex.Label {
-			case "bad":
-				return &endedError{}
-			case "worse":
-				panic("bad")
-			}
-			return nil
-		},
-		func(ex *exchange, _ *endedError) { ended <- ex },
-	)
+	s := newStreams(func(_ context.Context, ex *exchange) error {
+		if ex.Label == "panics" {
+			panic("in a check")
+		}
+		return &endedError{}
+	}, func(ex *exchange, _ *endedError) { ended <- ex })
 	s.armed.Store(true) // the test checks
-	labelled := func(label string) *exchange {
-		return &exchange{Exchange: web.Exchange{Record: web.Record{Label: label, Identity: &policy.Identity{}}}}
+	for _, label := range []string{"ends", "panics"} {
+		s.add(&exchange{Exchange: web.Exchange{Record: web.Record{Label: label, Identity: &policy.Identity{}}}})
 	}
-	bad := labelled("bad")
-	s.add(bad)
-	s.add(labelled("worse"))
-	done := make(chan struct{})
+	var all sync.WaitGroup
 	for range 4 {
-		go func() {
-			defer func() { done <- struct{}{} }()
+		all.Go(func() {
 			for range 500 {
-				few := []*exchange{{}, {}, {}}
-				for _, ex := range few {
-					s.add(ex)
+				few := [3]exchange{}
+				for i := range few {
+					s.add(&few[i])
 				}
-				for _, ex := range few {
-					if s.remove(ex) != nil {
+				for i := range few {
+					if s.remove(&few[i]) != nil {
 						t.Error("it has ended")
 					}
 				}
 			}
-		}()
+		})
 	}
-	for range 4 {
-		for waiting := true; waiting; {
-			s.checkAll(t.Context(), s.all(), time.Now())
-			if ex := <-ended; ex != bad {
-				t.Errorf("%q has ended", ex.Label)
-			}
-			select {
-			case <-done:
-				waiting = false
-			default:
-			}
+	for range 20 {
+		s.checkAll(t.Context(), s.all(), time.Now())
+		if ex := <-ended; ex.Label != "ends" {
+			t.Errorf("%q has ended", ex.Label)
 		}
 	}
-	if n := len(s.all()); n != 2 {
-		t.Errorf("%d are left", n)
+	all.Wait()
+	if n := len(s.all()); n != 2 || len(ended) > 0 {
+		t.Errorf("%d are left, %d more have ended", n, len(ended))
 	}
 }
 

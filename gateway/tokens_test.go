@@ -1,9 +1,7 @@
 package gateway
 
 import (
-	"context"
 	"fmt"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -78,27 +76,6 @@ func TestRefreshBody(t *testing.T) {
 	refresh := cookieLines(byCookie.do("POST", "/login", aliceIn, jsonType))["refresh_token"]
 	byCookie.want(401, "POST", "/refresh", refreshBody("x"), jsonType, refresh)
 	byCookie.want(200, "POST", "/refresh", refreshBody(strings.TrimPrefix(refresh, "Cookie: refresh_token=")), jsonType)
-}
-
-// Of two refreshes with one token, one succeeds: the other one finds the token
-// changed between its read and its write.
-func TestRefreshOnce(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, baseConfig)
-	s := r.login(aliceIn)
-	var first *httptest.ResponseRecorder
-	second := false
-	r.store.do(func(_ context.Context, operation string, _ int64, _ string) error {
-		if operation == "swap" && !second {
-			second = true
-			first = r.want(200, "POST", "/refresh", refreshBody(s.refresh), jsonType)
-		}
-		return nil
-	})
-	r.want(401, "POST", "/refresh", refreshBody(s.refresh), jsonType)
-	next := readLogin(t, first)
-	next.cookie = s.cookie
-	r.good(next, true)
 }
 
 // Each event of tokens is counted and audited once, whatever caused it.
