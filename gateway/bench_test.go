@@ -13,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"authgate/gateway/auth"
 	"authgate/gateway/conn"
 	"authgate/gateway/store"
 )
@@ -106,28 +105,6 @@ func BenchmarkServe(b *testing.B) {
 	}
 }
 
-// BenchmarkAuthenticate is the authentication of a request.
-func BenchmarkAuthenticate(b *testing.B) {
-	r, credentials := benchRig(b)
-	st := r.state.Load()
-	for i, mechanism := range []string{"basic", "session", "bearer"} {
-		b.Run(mechanism, func(b *testing.B) {
-			b.ReportAllocs()
-			q := request("GET", "/", "", credentials[mechanism])
-			peer := st.trusted.Read(q)
-			for b.Loop() {
-				creds, err := auth.ReadCredentials(q.Header, &st.site.Cookies.Names, peer.Client)
-				if err != nil {
-					b.Fatal(err)
-				}
-				if id, err := st.routing.routes[i].chain.Authenticate(b.Context(), &creds); err != nil || id == nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 // BenchmarkRefuse is the cost of a refused request.
 func BenchmarkRefuse(b *testing.B) {
 	r, _ := benchRig(b)
@@ -189,17 +166,5 @@ func BenchmarkStreams(b *testing.B) {
 				r.streams.checkAll(b.Context(), open, time.Now())
 			}
 		})
-	}
-}
-
-func BenchmarkStripCredentials(b *testing.B) {
-	names := &auth.CookieNames{Session: "session_id"}
-	b.ReportAllocs()
-	for b.Loop() {
-		h := http.Header{"Cookie": {"session_id=x; theme=dark"}}
-		stripCredentials(h, &auth.Credentials{Cookies: true}, names, false)
-		if len(h["Cookie"]) != 1 {
-			b.Fatal(h)
-		}
 	}
 }

@@ -12,16 +12,21 @@ import (
 	"authgate/gateway/conn"
 )
 
-// TestClientGoneAfterAByte: a client that has begun its next request leaves in
-// the middle of an answer that goes on in silence. net/http does not notice.
+// A client that has begun its next request leaves in the middle of an answer that goes
+// on in silence. net/http does not notice.
 func TestClientGoneAfterAByte(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
 	over := make(chan struct{})
 	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
-		context.AfterFunc(q.Context(), func() { close(over) })
 		answer := response(q, http.StatusOK, http.Header{}, "")
-		answer.Body, answer.ContentLength = silentBody(q.Context()), -1
+		body, feed := io.Pipe()
+		go func() { _, _ = io.WriteString(feed, "x") }()
+		context.AfterFunc(q.Context(), func() {
+			feed.CloseWithError(q.Context().Err())
+			close(over)
+		})
+		answer.Body, answer.ContentLength = body, -1
 		return answer, nil
 	}
 	server := httptest.NewUnstartedServer(r.Gateway)
@@ -35,9 +40,7 @@ func TestClientGoneAfterAByte(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.WriteString(client, "GET /public/ HTTP/1.1\r\nHost: gw.example\r\n\r\nG"); err != nil {
-		t.Fatal(err)
-	}
+	_, _ = io.WriteString(client, "GET /public/ HTTP/1.1\r\nHost: gw.example\r\n\r\nG")
 	if _, err := client.Read(make([]byte, 1)); err != nil { // the answer has begun
 		t.Fatal(err)
 	}
@@ -69,15 +72,4 @@ func TestClientGoneAfterAByte(t *testing.T) {
 			look()
 		}
 	}
-}
-
-// silentBody is a body of one byte that does not end before ctx does.
-func silentBody(ctx context.Context) io.ReadCloser {
-	body, feed := io.Pipe()
-	go func() {
-		_, _ = feed.Write([]byte("x"))
-		<-ctx.Done()
-		feed.CloseWithError(ctx.Err())
-	}()
-	return body
 }

@@ -164,6 +164,7 @@ func TestDrainingHTTP2(t *testing.T) {
 				if _, err := io.Copy(io.Discard, answer.Body); err != nil {
 					t.Error(err)
 				}
+				answer.Body.Close()
 				synctest.Wait()
 			}
 			if dials != connections || r.upstream.count() != 2 {

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -12,93 +11,71 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"authgate/gateway/config"
 )
 
-// change is a configuration that differs from the one that runs.
-func (r *rig) change(f func(*config.Config)) func() (*config.Config, error) {
-	return func() (*config.Config, error) {
-		cfg := parseConfig(r.t, r.dir, baseConfig)
-		f(cfg)
-		return cfg, nil
-	}
-}
-
 // Each step of a reload that can fail leaves everything as it was: the state, the
 // logins and the limits.
 func TestReloadAllOrNothing(t *testing.T) {
 	t.Parallel()
-	sesame := errors.New("sesame")
-	invalid := func(change func(*config.Config)) func(*rig) error {
+	with := func(change func(*config.Config)) func(*rig) error {
 		return func(r *rig) error {
-			return r.Reload(r.change(func(cfg *config.Config) {
+			return r.Reload(func() (*config.Config, error) {
+				cfg := parseConfig(r.t, r.dir, baseConfig)
 				cfg.Limits.LoginFailures = 1
 				cfg.Accounts.Users = cfg.Accounts.Users[:1:1] // without bob
 				change(cfg)
-			}))
+				return cfg, nil
+			})
 		}
 	}
 	withoutStore := func(operation int64) func(*rig) error {
 		return func(r *rig) error {
 			r.store.breakIf(func(_ string, call int64, _ string) bool { return call == operation })
 			defer r.store.heal()
-			return r.Reload(r.change(func(c *config.Config) { c.Accounts.Users = c.Accounts.Users[:1] }))
+			return with(func(*config.Config) {})(r)
 		}
 	}
-	for name, c := range map[string]struct {
-		reload func(*rig) error
-		want   string
-	}{
-		"algorithm": {invalid(func(c *config.Config) { c.Token.Algorithm = "none" }), "token"},
-		"secret":    {invalid(func(c *config.Config) { c.Token.Secret = "short" }), "token"},
-		"key":       {invalid(func(c *config.Config) { c.Token.Algorithm, c.Token.PrivateKey = "RS256", c.DataDir+"/nowhere.pem" }), "token"},
-		"encryption key": {func(r *rig) error { // the last step before the store changes
+	for want, reload := range map[string]func(*rig) error{
+		"token: token algorithm": with(func(c *config.Config) { c.Token.Algorithm = "none" }),
+		"token: ":                with(func(c *config.Config) { c.Token.Secret = "short" }),
+		"nowhere.pem":            with(func(c *config.Config) { c.Token.Algorithm, c.Token.PrivateKey = "RS256", c.DataDir+"/nowhere.pem" }),
+		"data_dir":               with(func(c *config.Config) { c.DataDir = "/elsewhere" }),
+		"store.encryption_key": func(r *rig) error { // the last step before the store changes
 			if err := os.Mkdir(filepath.Join(r.dir, storeKeyFile), 0o700); err != nil {
 				return err
 			}
-			return invalid(func(c *config.Config) { c.Session.CSRFToken = true })(r)
-		}, "store.encryption_key"},
-		"needs a restart":      {invalid(func(c *config.Config) { c.DataDir = "/elsewhere" }), "data_dir"},
-		"cannot be loaded":     {func(r *rig) error { return r.Reload(func() (*config.Config, error) { return nil, sesame }) }, "sesame"},
-		"the first operation":  {withoutStore(0), errBroken.Error()},
-		"the second operation": {withoutStore(1), errBroken.Error()},
+			return with(func(c *config.Config) { c.Session.CSRFToken = true })(r)
+		},
+		"sesame": func(r *rig) error {
+			return r.Reload(func() (*config.Config, error) { return nil, errors.New("sesame") })
+		},
+		errBroken.Error():   withoutStore(0),
+		"secret name is on": withoutStore(1),
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, baseConfig)
 			alice, bob, before := r.login(aliceIn), r.login(bobIn), r.state.Load()
 			r.clock.Advance(time.Second)
-			if err := c.reload(r); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Fatalf("got %v, want an error about %s", err, c.want)
+			if err := reload(r); err == nil || !strings.Contains(err.Error(), want) || r.state.Load() != before {
+				t.Fatalf("got %v, want an error about %s, and the same state", err, want)
 			}
-			r.unchanged(t, before, alice, bob)
+			if all, failed := r.sample("authgate_config_reloads_total"), r.sample("authgate_config_reloads_total", "result=failure"); all != 1 || failed != 1 {
+				t.Errorf("%v of %v reloads were counted as failures", failed, all)
+			}
+			for range 3 { // more than the limit that was not applied
+				r.want(401, "POST", "/login", `{"username":"bob","password":"x"}`, jsonType)
+			}
+			again := r.login(bobIn)
+			r.mustReload(baseConfig) // bob was never removed
+			for _, s := range []signedIn{alice, bob, again} {
+				r.good(s, true)
+			}
 		})
-	}
-}
-
-// unchanged checks that a failed reload has left no trace, except in the metrics.
-func (r *rig) unchanged(t *testing.T, before *state, alice, bob signedIn) {
-	t.Helper()
-	if r.state.Load() != before {
-		t.Fatal("the state has changed")
-	}
-	if all, failed := r.sample("authgate_config_reloads_total"), r.sample("authgate_config_reloads_total", "result=failure"); all != 1 || failed != 1 {
-		t.Errorf("%v of %v reloads were counted as failures", failed, all)
-	}
-	for range 3 { // more than the limit that was not applied
-		r.want(401, "POST", "/login", `{"username":"bob","password":"x"}`, jsonType)
-	}
-	again := r.login(bobIn)
-	if err := r.reload(baseConfig); err != nil { // bob was never removed
-		t.Fatal(err)
-	}
-	r.stub()
-	for _, s := range []signedIn{alice, bob, again} {
-		r.good(s, true)
 	}
 }
 
@@ -108,15 +85,12 @@ func TestNeedsRestart(t *testing.T) {
 		want   string
 		change func(*config.Config)
 	}{
-		{"listen", func(c *config.Config) { c.Listen.HTTPS = ":1" }},
 		{"listen", func(c *config.Config) { c.Listen.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} }},
 		{"tls", func(c *config.Config) { c.TLS.Domains = []string{"x.example"} }},
 		{"data_dir", func(c *config.Config) { c.DataDir = "x" }},
 		{"store", func(c *config.Config) { c.Store.Driver = "sqlite" }},
 		{"limits.max_header_bytes", func(c *config.Config) { c.Limits.MaxHeaderBytes++ }},
-		{"log", func(c *config.Config) { c.Log.Level = "debug" }},
 		{"listen, tls, log", func(c *config.Config) { c.Log.Format, c.TLS.Mode, c.Listen.Admin = "text", "off", "" }},
-		{"", func(c *config.Config) {}},
 		{"", func(c *config.Config) {
 			c.Limits.LoginFailures, c.Limits.LoginWindow = 1, time.Minute
 			c.ShutdownDelay, c.ShutdownTimeout = time.Minute, time.Minute
@@ -128,72 +102,50 @@ func TestNeedsRestart(t *testing.T) {
 		dir := t.TempDir()
 		old, cfg := parseConfig(t, dir, baseConfig), parseConfig(t, dir, baseConfig)
 		c.change(cfg)
-		err := needsRestart(old, cfg)
-		switch {
-		case c.want == "" && err != nil:
-			t.Errorf("%v, want nothing", err)
-		case c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), "changes of "+c.want+" need a restart")):
-			t.Errorf("%v, want it to name %s", err, c.want)
+		if err := needsRestart(old, cfg); (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), "changes of "+c.want+" need a restart") {
+			t.Errorf("%v, want it to name %q", err, c.want)
 		}
 	}
 }
 
-// Unchanged upstreams keep their connections. Changed ones are new.
+// Unchanged upstreams are taken over. Changed ones are new.
 func TestReloadUpstreams(t *testing.T) {
 	t.Parallel()
 	yaml := edit(t, baseConfig, `app: {url: "http://app.invalid"}`, `app: {url: "http://app.invalid"}
   one: {urls: ["http://one.invalid", "http://two.invalid"], timeout: 3s}
   two: {url: "http://two.invalid", identity_headers: {user: X-Remote}}`)
 	r := newRig(t, yaml)
-	for _, c := range []struct {
-		name string
-		yaml string
-		same map[string]bool
-	}{
-		{"nothing", yaml, map[string]bool{"app": true, "one": true, "two": true}},
-		{"routes and accounts", edit(t, edit(t, yaml, "roles: [user]", "roles: [staff]"), "name: public,", "name: open, timeout: 7s,"),
-			map[string]bool{"app": true, "one": true, "two": true}},
-		{"an address", edit(t, yaml, "http://app.invalid", "http://app2.invalid"), map[string]bool{"app": false, "one": true, "two": true}},
-		{"a timeout", edit(t, yaml, "timeout: 3s", "timeout: 4s"), map[string]bool{"app": true, "one": false, "two": true}},
-		{"the identity headers of one", edit(t, yaml, "X-Remote", "X-Other"), map[string]bool{"app": true, "one": true, "two": false}},
-		{"the identity headers of all", yaml + "identity_headers: {name: X-Display-Name}\n", map[string]bool{"app": false, "one": false, "two": false}},
+	for _, c := range []struct{ old, new, same string }{
+		{"name: public,", "name: open, timeout: 7s,", "app one two"},
+		{"http://app.invalid", "http://app2.invalid", "one two"},
+		{"timeout: 3s", "timeout: 4s", "app two"},
+		{"X-Remote", "X-Other", "app one"},
+		{"policies:", "identity_headers: {name: X-Display-Name}\npolicies:", ""},
 	} {
-		if err := r.reload(yaml); err != nil {
-			t.Fatal(err)
-		}
+		r.mustReload(yaml)
 		before := r.state.Load().routing.upstreams
-		if err := r.reload(c.yaml); err != nil {
-			t.Fatalf("%s: %v", c.name, err)
-		}
-		after := r.state.Load().routing.upstreams
-		for name, same := range c.same {
-			if (after[name] == before[name]) != same {
-				t.Errorf("%s changes: upstream %s is the same: %t", c.name, name, !same)
+		r.mustReload(edit(t, yaml, c.old, c.new))
+		for name, u := range r.state.Load().routing.upstreams {
+			if (u == before[name]) != strings.Contains(c.same, name) {
+				t.Errorf("after %s, upstream %s is the same: %t", c.new, name, u == before[name])
 			}
 		}
 	}
-	if err := r.reload(baseConfig); err != nil {
-		t.Fatal(err)
-	}
+	r.mustReload(baseConfig)
 	if after := r.state.Load().routing.upstreams; len(after) != 1 {
 		t.Errorf("removed upstreams are still there: %v", after)
 	}
 }
 
-func ok(http.ResponseWriter, *http.Request) {}
-
 // Idle connections of a removed upstream are closed. Others are kept.
 func TestReloadConnections(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
-	opened, closed := 0, make(chan struct{}, 10)
-	server := httptest.NewUnstartedServer(http.HandlerFunc(ok))
+	opened, closed := make(chan struct{}, 10), make(chan struct{}, 10)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
-		mu.Lock()
-		defer mu.Unlock()
 		switch s {
 		case http.StateNew:
-			opened++
+			opened <- struct{}{}
 		case http.StateClosed:
 			closed <- struct{}{}
 		}
@@ -201,30 +153,22 @@ func TestReloadConnections(t *testing.T) {
 	server.Start()
 	t.Cleanup(server.Close)
 	yaml := edit(t, baseConfig, "http://app.invalid", server.URL)
-	r := newRig(t, edit(t, yaml, "name: public", "name: before"))
-	get := func() {
+	r := newRig(t, baseConfig)
+	reload := func(yaml string) {
 		t.Helper()
-		if err := r.reload(yaml); err != nil { // removes the stub
+		if err := r.reload(yaml); err != nil { // without the stub
 			t.Fatal(err)
 		}
-		r.want(200, "GET", "/public/", "")
 	}
 	for range 3 {
-		get()
+		reload(yaml)
+		r.want(200, "GET", "/public/", "")
 	}
-	mu.Lock()
-	if opened != 1 {
-		t.Errorf("%d connections over reloads that change no upstream", opened)
+	if len(opened) != 1 {
+		t.Errorf("%d connections over reloads that change no upstream", len(opened))
 	}
-	mu.Unlock()
-	if err := r.reload(edit(t, yaml, server.URL, "http://app.invalid")); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-closed:
-	case <-time.After(2 * time.Minute):
-		t.Error("the idle connection of an upstream that is gone stays open")
-	}
+	reload(baseConfig)
+	comes(t, "the idle connection of an upstream that is gone stays open", closed)
 }
 
 // A request ends under the configuration that it began with.
@@ -232,26 +176,23 @@ func TestReloadInFlight(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
 	s := r.login(aliceIn)
-	arrived, goOn := make(chan struct{}), make(chan struct{})
+	arrived, goOn, served := make(chan struct{}), make(chan struct{}), make(chan *httptest.ResponseRecorder)
 	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
 		close(arrived)
 		<-goOn
 		return response(q, 200, http.Header{}, "old"), nil
 	}
-	w := httptest.NewRecorder()
-	var served sync.WaitGroup
-	served.Go(func() { r.ServeHTTP(w, request("GET", "/session/x", "", s.cookie)) })
+	go func() { served <- r.do("GET", "/session/x", "", s.cookie) }()
 	<-arrived
 	if err := r.reload(edit(t, baseConfig, "/session/", "/elsewhere/")); err != nil {
 		t.Fatal(err)
 	}
 	r.want(404, "GET", "/session/x", "", s.cookie)
 	close(goOn)
-	served.Wait()
-	if w.Code != 200 || w.Body.String() != "old" {
+	if w := <-served; w.Code != 200 || w.Body.String() != "old" {
 		t.Errorf("the request in flight: %d %s", w.Code, w.Body)
 	}
-	if line := r.log.Last(t, "request"); line["route"] != "session" || line["status"] != float64(200) {
+	if line := r.log.Last(t, "request"); line["route"] != "session" || line["status"] != 200.0 {
 		t.Errorf("logged as %v", line)
 	}
 }
@@ -260,39 +201,29 @@ func TestReloadInFlight(t *testing.T) {
 func TestReloadApplies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
-	alice, bob, service := r.login(aliceIn), r.login(bobIn), basicHeader("service", "s3rvice")
-	statuses := func() string {
-		t.Helper()
-		r.stub()
-		var all []string
-		for _, c := range []struct{ target, header string }{
-			{"/session/", alice.cookie}, {"/admin/", alice.bearer}, {"/session/", bob.cookie}, {"/bearer/", bob.bearer},
-			{"/admin/", bob.cookie}, {"/basic/", service},
-		} {
-			all = append(all, fmt.Sprint(r.do("GET", c.target, "", c.header).Code))
-		}
-		return strings.Join(all, " ")
-	}
+	alice, bob := r.login(aliceIn), r.login(bobIn)
 	const bobLine = `    - {username: bob, roles: [user],`
-	const serviceHash = "$2a$04$/a6CEbScrlmC22ADXpzW/ecjqkuROylrmELHONFTJGi24ct16Ltwu"
-	const aliceHash = "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"
-	for _, c := range []struct{ name, yaml, want string }{
-		{"nothing", baseConfig, "200 200 200 200 403 200"},
-		{"a role more", edit(t, baseConfig, "bob, roles: [user]", "bob, roles: [user, admin]"), "200 200 200 200 200 200"},
-		{"a role less", edit(t, baseConfig, "[user, admin]", "[user]"), "200 403 200 200 403 200"},
-		{"the shared password", edit(t, baseConfig, serviceHash, aliceHash), "200 200 200 200 403 401"},
-		{"nothing again", baseConfig, "200 200 200 200 403 200"},
-		{"a route less open", edit(t, baseConfig, "auth: [session]}", "auth: [session], policy: admin}"), "200 200 403 200 403 200"},
-		{"one disabled", edit(t, baseConfig, bobLine, bobLine+" disabled: true,"), "200 200 401 401 401 200"},
-		{"enabled again, but to sign in anew", baseConfig, "200 200 401 401 401 200"},
-		{"a password", edit(t, baseConfig, aliceHash, serviceHash), "401 401 401 401 401 200"},
+	for _, c := range []struct{ old, new, want string }{
+		{"bob", "bob", "200 200 200 200 403 200"},
+		{"bob, roles: [user]", "bob, roles: [user, admin]", "200 200 200 200 200 200"},
+		{"[user, admin]", "[user]", "200 403 200 200 403 200"},
+		{serviceHash, aliceHash, "200 200 200 200 403 401"},
+		{"bob", "bob", "200 200 200 200 403 200"},
+		{"auth: [session]}", "auth: [session], policy: admin}", "200 200 403 200 403 200"},
+		{bobLine, bobLine + " disabled: true,", "200 200 401 401 401 200"},
+		{"bob", "bob", "200 200 401 401 401 200"}, // enabled again, but to sign in anew
+		{aliceHash, serviceHash, "401 401 401 401 401 200"},
 	} {
 		r.clock.Advance(time.Second)
-		if err := r.reload(c.yaml); err != nil {
-			t.Fatalf("%s: %v", c.name, err)
+		r.mustReload(edit(t, baseConfig, c.old, c.new))
+		var got []string
+		for _, ask := range [][2]string{
+			{"/session/", alice.cookie}, {"/admin/", alice.bearer}, {"/session/", bob.cookie}, {"/bearer/", bob.bearer}, {"/admin/", bob.cookie}, {"/basic/", basicHeader("service", "s3rvice")},
+		} {
+			got = append(got, fmt.Sprint(r.do("GET", ask[0], "", ask[1]).Code))
 		}
-		if got := statuses(); got != c.want {
-			t.Errorf("%s changes: %s, want %s", c.name, got, c.want)
+		if got := strings.Join(got, " "); got != c.want {
+			t.Errorf("%s becomes %s: %s, want %s", c.old, c.new, got, c.want)
 		}
 	}
 	if got := r.sample("authgate_config_reloads_total", "result=success"); got != 9 {
@@ -303,83 +234,24 @@ func TestReloadApplies(t *testing.T) {
 func TestReloadLimits(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
-	if err := r.reload(baseConfig + "limits: {login_failures: 2, login_window: 10s}\n"); err != nil {
-		t.Fatal(err)
+	r.mustReload(baseConfig + "limits: {login_failures: 2, login_window: 10s}\n")
+	for _, want := range []int{401, 401, 429} {
+		r.want(want, "POST", "/login", `{"username":"bob","password":"x"}`, jsonType)
 	}
-	var got []int
-	for range 3 {
-		got = append(got, r.do("POST", "/login", `{"username":"bob","password":"x"}`, jsonType).Code)
-	}
-	w := r.do("POST", "/login", bobIn, jsonType)
-	if fmt.Sprint(got) != "[401 401 429]" || w.Code != 429 || w.Header().Get("Retry-After") != "10" {
-		t.Errorf("statuses %v, then %d with Retry-After %q", got, w.Code, w.Header().Get("Retry-After"))
+	if w := r.want(429, "POST", "/login", bobIn, jsonType); w.Header().Get("Retry-After") != "10" {
+		t.Errorf("Retry-After %q", w.Header().Get("Retry-After"))
 	}
 	r.clock.Advance(10 * time.Second)
 	r.want(200, "POST", "/login", bobIn, jsonType)
 }
 
-// During reloads, each request gets an answer that one of the configurations
-// gives. The race detector observes this test.
-func TestReloadConcurrently(t *testing.T) {
-	t.Parallel()
-	a := httptest.NewServer(http.HandlerFunc(ok))
-	t.Cleanup(a.Close)
-	yaml := edit(t, baseConfig, "http://app.invalid", a.URL)
-	r := newRig(t, yaml)
-	variants := []string{
-		yaml,
-		edit(t, yaml, "name: session,", "name: session, timeout: 7s,"),
-		edit(t, yaml, a.URL, a.URL+`", timeout: "9s`),
-		edit(t, yaml, "auth: [session]}", "auth: [session], policy: admin}"),
-	}
-	if err := r.reload(variants[1]); err != nil { // removes the stub
-		t.Fatal(err)
-	}
-	alice := r.login(aliceIn)
-	stop := make(chan struct{})
-	var all sync.WaitGroup
-	for _, header := range []string{alice.cookie, alice.bearer, basicHeader("service", "s3rvice")} {
-		all.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				if w := r.do("GET", "/any/", "", header); w.Code != 200 {
-					t.Errorf("during reloads: %d %s", w.Code, w.Body)
-					return
-				}
-			}
-		})
-	}
-	var reloads sync.WaitGroup
-	for i := range 2 {
-		reloads.Go(func() {
-			for n := range 20 {
-				if err := r.reload(variants[(n+i)%len(variants)]); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	reloads.Wait()
-	close(stop)
-	all.Wait()
-}
-
 // Each start and each reload logs a warning about demonstration passwords.
 func TestWarnOfDemonstration(t *testing.T) {
 	t.Parallel()
-	const hash = "$argon2id$v=19$m=19456,t=2,p=1$dRIQGPuCKmRV65kL8M3GnA$pKp2zwgPl1GiLBwB3eKpj/uOUTdYHj17EDQfgZnEYjw"
-	yaml := edit(t, baseConfig, "$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC", hash)
+	yaml := edit(t, baseConfig, bobHash, "$argon2id$v=19$m=19456,t=2,p=1$dRIQGPuCKmRV65kL8M3GnA$pKp2zwgPl1GiLBwB3eKpj/uOUTdYHj17EDQfgZnEYjw")
 	r := newRig(t, yaml)
-	if err := r.reload(yaml); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.reload(baseConfig); err != nil {
-		t.Fatal(err)
-	}
+	r.mustReload(yaml)
+	r.mustReload(baseConfig)
 	warnings := r.log.Records(t, "demonstration passwords are configured: they are public")
 	if len(warnings) != 2 || fmt.Sprint(warnings[0]["users"]) != "[bob]" || warnings[0]["level"] != "WARN" {
 		t.Errorf("warned %v", warnings)
@@ -389,33 +261,17 @@ func TestWarnOfDemonstration(t *testing.T) {
 // A reload that replaces a provider does not interrupt requests that wait for it.
 func TestReloadDuringDiscovery(t *testing.T) {
 	t.Parallel()
-	asked, answer := make(chan struct{}), make(chan struct{})
-	var issuer string
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	asked, answer, done := make(chan struct{}), make(chan struct{}), make(chan *httptest.ResponseRecorder)
+	r, p := delegatedRig(t, "")
+	p.discovers = func() {
 		close(asked)
 		<-answer
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]string{
-			"issuer": issuer, "authorization_endpoint": issuer + "/authorize", "token_endpoint": issuer + "/token", "jwks_uri": issuer + "/jwks",
-		})
-	}))
-	defer server.Close()
-	issuer = server.URL
-	yaml := baseConfig + "  - {match: /delegated/, upstream: app, auth: [oidc]}\n" +
-		"providers:\n  - {name: slow, issuer: \"" + issuer + "\", client_id: gateway, timeout: 8s}\n"
-	r := newRig(t, yaml)
-	t.Cleanup(r.Close)
-	done := make(chan *httptest.ResponseRecorder)
+	}
 	go func() { done <- r.do("GET", "/login", "") }()
 	<-asked
-	err := r.Reload(func() (*config.Config, error) {
-		return parseConfig(t, r.dir, strings.Replace(yaml, "8s", "9s", 1)), nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.mustReload(baseConfig)
 	close(answer)
-	if w := <-done; w.Code != http.StatusFound || !strings.HasPrefix(w.Header().Get("Location"), issuer) {
+	if w := <-done; w.Code != http.StatusFound || !strings.HasPrefix(w.Header().Get("Location"), p.issuer) {
 		t.Errorf("the waiting request gets %d %s", w.Code, w.Body)
 	}
 }
