@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"authgate/gateway/conn"
 	"authgate/gateway/store"
 )
@@ -48,15 +46,11 @@ func benchRig(b *testing.B) (*rig, map[string]string) {
 	b.Helper()
 	s := store.NewMemory(nil)
 	b.Cleanup(func() { s.Close() })
-	r := &rig{t: b, registry: prometheus.NewRegistry()}
-	var err error
-	r.Gateway, err = New(Options{
-		Config: parseConfig(b, b.TempDir(), baseConfig), Store: s, Registerer: r.registry,
-		Logger: slog.New(slog.NewJSONHandler(io.Discard, nil)),
-	})
+	r, err := startRig(b, b.TempDir(), baseConfig, s, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
+	r.service.Logger = slog.New(slog.NewJSONHandler(io.Discard, nil))
 	st := r.state.Load()
 	for i := range st.routing.routes {
 		st.routing.routes[i].transport = echoless{}
@@ -101,29 +95,6 @@ func BenchmarkServe(b *testing.B) {
 	for _, mechanism := range []string{"public", "basic", "session", "bearer"} {
 		b.Run(mechanism, func(b *testing.B) {
 			serve(b, r, request("GET", "/"+mechanism+"/resource", "", append(requestHeaders, credentials[mechanism])...))
-		})
-	}
-}
-
-// BenchmarkRefuse is the cost of a refused request.
-func BenchmarkRefuse(b *testing.B) {
-	r, _ := benchRig(b)
-	for name, q := range map[string]*http.Request{
-		"no credentials": request("GET", "/session/", ""),
-		"no route":       request("GET", "/nowhere", ""),
-		"malformed":      request("GET", "/a/../b", ""),
-		"forged token":   request("GET", "/bearer/", "", "Authorization: Bearer x.y.z"),
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			w := &nowhere{header: http.Header{}}
-			for b.Loop() {
-				clear(w.header)
-				r.ServeHTTP(w, q)
-				if w.status < 400 {
-					b.Fatal(w.status)
-				}
-			}
 		})
 	}
 }

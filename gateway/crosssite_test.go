@@ -72,7 +72,7 @@ func TestSameOriginOnRoutes(t *testing.T) {
 				continue
 			}
 			w := r.want(403, c.method, c.target, "", headers...)
-			if got := problemOf(t, w).Detail; got != "Another site may not do this on your behalf." {
+			if got := detailOf(t, w); got != "Another site may not do this on your behalf." {
 				t.Errorf("%s %s with %q: detail %q", c.method, c.target, headers, got)
 			}
 			if line := r.log.Last(t, "request"); line["decision"] != "forbid" || line["subject"] != "local:alice" || line["reason"] == nil {

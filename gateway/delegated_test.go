@@ -166,7 +166,7 @@ func TestAttemptEnds(t *testing.T) {
 	}
 	r.want(302, "GET", early.target, "", early.cookie)
 	r.clock.Advance(10 * time.Minute)
-	if w := r.want(400, "GET", late.target, "", late.cookie); w.Header()["Set-Cookie"] != nil || !strings.Contains(problemOf(t, w).Detail, "took too long") || p.asked.Load() != 1 {
+	if w := r.want(400, "GET", late.target, "", late.cookie); w.Header()["Set-Cookie"] != nil || !strings.Contains(detailOf(t, w), "took too long") || p.asked.Load() != 1 {
 		t.Errorf("after ten minutes: %q %s, %d requests to the token endpoint", w.Header()["Set-Cookie"], w.Body, p.asked.Load())
 	}
 }

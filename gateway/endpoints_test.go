@@ -111,8 +111,8 @@ func TestChallenges(t *testing.T) {
 	} {
 		w := r.want(401, c.method, c.target, "", c.header)
 		got := slices.Sorted(slices.Values(w.Header()["Www-Authenticate"]))
-		if !slices.Equal(got, c.want) || problemOf(t, w).Detail != c.detail {
-			t.Errorf("%s with %q: %q %q, want %q %q", c.target, c.header, got, problemOf(t, w).Detail, c.want, c.detail)
+		if !slices.Equal(got, c.want) || detailOf(t, w) != c.detail {
+			t.Errorf("%s with %q: %q %q, want %q %q", c.target, c.header, got, detailOf(t, w), c.want, c.detail)
 		}
 	}
 	if got := r.want(401, "POST", "/refresh", refreshBody("x"), jsonType).Header()["Www-Authenticate"]; !slices.Equal(got, []string{invalid}) {

@@ -162,7 +162,7 @@ func TestLoginByForm(t *testing.T) {
 			t.Errorf("the page holds %q: %t", text, !there)
 		}
 	}
-	if w := r.want(401, "POST", "/login", bad, formType); problemOf(t, w).Detail != "Invalid username or password." {
+	if w := r.want(401, "POST", "/login", bad, formType); detailOf(t, w) != "Invalid username or password." {
 		t.Errorf("wrong password from a script: %s", w.Body)
 	}
 }

@@ -280,11 +280,7 @@ type signedIn struct {
 // login signs in with a JSON body.
 func (r *rig) login(body string) signedIn {
 	r.t.Helper()
-	w := r.do("POST", "/login", body, jsonType)
-	if w.Code != http.StatusOK {
-		r.t.Fatalf("POST /login: %d %s", w.Code, w.Body)
-	}
-	return readLogin(r.t, w)
+	return readLogin(r.t, r.want(200, "POST", "/login", body, jsonType))
 }
 
 func readLogin(t testing.TB, w *httptest.ResponseRecorder) signedIn {
@@ -311,21 +307,14 @@ func cookieLines(w *httptest.ResponseRecorder) map[string]string {
 
 func refreshBody(token string) string { return `{"refresh_token":"` + token + `"}` }
 
-// problem is the body of an error.
-type problem struct {
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail"`
-}
-
-// problemOf decodes an error's body.
-func problemOf(t testing.TB, w *httptest.ResponseRecorder) problem {
+// detailOf returns what an error tells the client.
+func detailOf(t testing.TB, w *httptest.ResponseRecorder) string {
 	t.Helper()
-	var p problem
+	var p struct{ Detail string }
 	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
 		t.Fatalf("the body is not a problem document: %v: %q", err, w.Body)
 	}
-	return p
+	return p.Detail
 }
 
 // sample returns the value of a counter or gauge, or the number of
@@ -339,18 +328,14 @@ func (r *rig) sample(name string, labels ...string) float64 {
 	}
 	sum := 0.0
 	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
 		for _, metric := range family.GetMetric() {
 			var pairs []string
 			for _, pair := range metric.GetLabel() {
 				pairs = append(pairs, pair.GetName()+"="+pair.GetValue())
 			}
-			if slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(pairs, l) }) {
-				continue
+			if family.GetName() == name && !slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(pairs, l) }) {
+				sum += metric.GetCounter().GetValue() + metric.GetGauge().GetValue() + float64(metric.GetHistogram().GetSampleCount())
 			}
-			sum += metric.GetCounter().GetValue() + metric.GetGauge().GetValue() + float64(metric.GetHistogram().GetSampleCount())
 		}
 	}
 	return sum
