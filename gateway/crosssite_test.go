@@ -114,21 +114,16 @@ func TestSameOriginOfOtherHosts(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig+"listen: {trusted_proxies: [192.0.2.7]}\ntls: {domains: [app.example]}\n")
 	session := r.login(aliceIn).cookie
-	for _, c := range []struct {
-		host, forwarded, origin string
-		want                    int
-	}{
-		{"app.example", "", "https://app.example", 200},
-		{"app.example", "", "https://gw.example", 200}, // public_url is always trusted
-		{"app.example", "", "https://other.example", 403},
-		{"10.0.0.9:8080", "X-Forwarded-Host: app.example", "https://app.example", 200},
-		{"10.0.0.9:8080", "X-Forwarded-Host: app.example", "https://other.example", 403},
-		{"10.0.0.9:8080", "X-Forwarded-Host: app.example", "https://10.0.0.9:8080", 403},
-	} {
-		q := request("POST", "/session/", "", session, "Origin: "+c.origin, c.forwarded)
-		q.Host = c.host
-		r.wantOf(c.want, q)
+	post := func(host string, want int, header ...string) {
+		t.Helper()
+		r.wantAt(host, want, "POST", "/session/", "", append(header, session)...)
 	}
+	post("app.example", 200, "Origin: https://app.example")
+	post("app.example", 200, "Origin: https://gw.example") // public_url is always trusted
+	post("app.example", 403, "Origin: https://other.example")
+	post("10.0.0.9:8080", 200, "Origin: https://app.example", "X-Forwarded-Host: app.example")
+	post("10.0.0.9:8080", 403, "Origin: https://other.example", "X-Forwarded-Host: app.example")
+	post("10.0.0.9:8080", 403, "Origin: https://10.0.0.9:8080", "X-Forwarded-Host: app.example")
 }
 
 // A link of another site does not sign users out: it leads to a confirmation page.
@@ -284,17 +279,18 @@ func TestCrossOriginAllow(t *testing.T) {
 // tls.hsts replaces what the upstream says (RFC 6797, section 8.1).
 func TestHSTS(t *testing.T) {
 	t.Parallel()
-	for yaml, want := range map[string]string{edit(t, baseConfig, "store:", "tls: {hsts: 48h}\nstore:"): "max-age=172800", baseConfig: "max-age=1"} {
-		r := newRig(t, yaml)
-		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
-			return response(q, 200, http.Header{"Strict-Transport-Security": {"max-age=1"}}, ""), nil
+	r := newRig(t, edit(t, baseConfig, "store:", "tls: {hsts: 48h}\nstore:"))
+	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+		return response(q, 200, http.Header{"Strict-Transport-Security": {"max-age=1"}}, ""), nil
+	}
+	for target, status := range map[string]int{"/public/": 200, "/session/": 401, "/nothing": 404, "/signin": 200} {
+		if got := r.want(status, "GET", target, "").Header()["Strict-Transport-Security"]; len(got) != 1 || got[0] != "max-age=172800" {
+			t.Errorf("%s: %q", target, got)
 		}
-		for _, target := range []string{"/public/", "/session/", "/nothing", "/signin"} {
-			if got := r.do("GET", target, "").Header()["Strict-Transport-Security"]; target == "/public/" || yaml != baseConfig {
-				if len(got) != 1 || got[0] != want {
-					t.Errorf("%s: %q, want %q", target, got, want)
-				}
-			}
-		}
+	}
+	off := newRig(t, baseConfig)
+	off.upstream.answer = r.upstream.answer
+	if got := off.want(200, "GET", "/public/", "").Header().Get("Strict-Transport-Security"); got != "max-age=1" {
+		t.Errorf("off: %q, want what the upstream says", got)
 	}
 }

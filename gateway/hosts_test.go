@@ -65,21 +65,18 @@ func TestForeignHosts(t *testing.T) {
 func TestLocalAddressIsAHost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hostsConfig)
-	for _, c := range []struct {
-		host, local string
-		want        int
-	}{
-		{"192.0.2.99", "192.0.2.99", 200},
-		{"192.0.2.99:8443", "::ffff:192.0.2.99", 200},
-		{"[2001:db8::99]", "2001:db8::99", 200},
-		{"192.0.2.98", "192.0.2.99", 421},
-		{"192.0.2.99.evil.example", "192.0.2.99", 421},
-	} {
+	ask := func(host, local string, want int) {
+		t.Helper()
 		q := request("GET", "/public/", "")
-		q.Host = c.host
-		local := &net.TCPAddr{IP: net.ParseIP(c.local), Port: 8443}
-		r.wantOf(c.want, q.WithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, local)))
+		q.Host = host
+		address := &net.TCPAddr{IP: net.ParseIP(local), Port: 8443}
+		r.wantOf(want, q.WithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, address)))
 	}
+	ask("192.0.2.99", "192.0.2.99", 200)
+	ask("192.0.2.99:8443", "::ffff:192.0.2.99", 200)
+	ask("[2001:db8::99]", "2001:db8::99", 200)
+	ask("192.0.2.98", "192.0.2.99", 421)
+	ask("192.0.2.99.evil.example", "192.0.2.99", 421)
 }
 
 // With listen.any_host, routes without a host serve every host. Users cannot
@@ -109,28 +106,6 @@ func TestAnyHost(t *testing.T) {
 	}
 }
 
-// The redirect from plain HTTP keeps a host of the gateway, at the port of
-// public_url.
-func TestPlainKeepsHost(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, edit(t, hostsConfig, "https://gw.example", "https://gw.example:8443"))
-	for host, want := range map[string]string{
-		"Wiki.Example.org:80":   "https://wiki.example.org:8443/a?b",
-		"x.apps.example":        "https://x.apps.example:8443/a?b",
-		"[2001:db8:0::1]":       "https://gw.example:8443/a?b",
-		"evil.example":          "https://gw.example:8443/a?b",
-		"":                      "https://gw.example:8443/a?b",
-		"evil@wiki.example.org": "https://gw.example:8443/a?b",
-	} {
-		q, w := request("GET", "/a?b", ""), httptest.NewRecorder()
-		q.Host = host
-		r.HTTPRedirect(w, q)
-		if got := w.Header().Get("Location"); w.Code != 308 || got != want {
-			t.Errorf("%q: %d to %q, want %q", host, w.Code, got, want)
-		}
-	}
-}
-
 // The upstream gets the host that the decision was made for, even if a trusted proxy
 // tells the host. Many proxies pass on X-Forwarded-Host or Forwarded of a client,
 // which must not choose the route of one host and the page of another.
@@ -148,36 +123,40 @@ func TestDecidedHostIsForwarded(t *testing.T) {
 	}
 }
 
-// Plain HTTP is redirected to https at public_url, whatever host the request names.
-// A credential is refused as exposed.
+// Plain HTTP is redirected to https at public_url, or at the host of the request if that
+// is the gateway's. A credential is refused as exposed.
 func TestHTTPRedirect(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, cookieDelivery)
+	r := newRig(t, edit(t, hostsConfig, "https://gw.example", "https://gw.example:8443")+"token: {delivery: cookie}\n")
 	requests := 0
 	for _, c := range []struct {
-		target, header string
-		status         int
-		location       string
+		host, target, header string
+		status               int
+		location             string
 	}{
-		{"/", "", 308, "https://gw.example/"},
-		{"/a/b%20c?d=%2F&e", "", 308, "https://gw.example/a/b%20c?d=%2F&e"},
-		{"/nowhere", "Cookie: theme=dark; session=x", 308, "https://gw.example/nowhere"},
-		{"/", basicHeader("a", "b"), 403, ""},
-		{"/", "Authorization: Bearer x", 403, ""},
-		{"/", "Cookie: theme=dark; session_id=x", 403, ""},
-		{"/", "Cookie: access_token=x", 403, ""},
-		{"/", "Cookie: refresh_token=x", 403, ""},
-		{"/", "Cookie: session_id=x; session_id=y", 403, ""},
-		{"//evil.example", "", 400, ""},
-		{"http://gw.example/", "", 400, ""},
+		{"evil.example", "/", "", 308, "https://gw.example:8443/"},
+		{"", "/a/b%20c?d=%2F&e", "", 308, "https://gw.example:8443/a/b%20c?d=%2F&e"},
+		{"Wiki.Example.org:80", "/a?b", "", 308, "https://wiki.example.org:8443/a?b"},
+		{"x.apps.example", "/a?b", "", 308, "https://x.apps.example:8443/a?b"},
+		{"[2001:db8:0::1]", "/a?b", "", 308, "https://gw.example:8443/a?b"},
+		{"evil@wiki.example.org", "/a?b", "", 308, "https://gw.example:8443/a?b"},
+		{"gw.example", "/nowhere", "Cookie: theme=dark; session=x", 308, "https://gw.example:8443/nowhere"},
+		{"gw.example", "/", basicHeader("a", "b"), 403, ""},
+		{"gw.example", "/", "Authorization: Bearer x", 403, ""},
+		{"gw.example", "/", "Cookie: theme=dark; session_id=x", 403, ""},
+		{"gw.example", "/", "Cookie: access_token=x", 403, ""},
+		{"gw.example", "/", "Cookie: refresh_token=x", 403, ""},
+		{"gw.example", "/", "Cookie: session_id=x; session_id=y", 403, ""},
+		{"gw.example", "//evil.example", "", 400, ""},
+		{"gw.example", "http://gw.example/", "", 400, ""},
 	} {
 		for _, method := range []string{"GET", "POST"} {
 			q, w := request(method, c.target, "", c.header), httptest.NewRecorder()
-			q.Host = "evil.example"
+			q.Host = c.host
 			r.HTTPRedirect(w, q)
 			requests++
 			if w.Code != c.status || w.Header().Get("Location") != c.location || w.Header()["Set-Cookie"] != nil {
-				t.Errorf("%s %s with %q: %d %v, want %d to %q", method, c.target, c.header, w.Code, w.Header(), c.status, c.location)
+				t.Errorf("%s %s%s with %q: %d %v, want %d to %q", method, c.host, c.target, c.header, w.Code, w.Header(), c.status, c.location)
 			}
 			r.hardened(t, "cleartext", w)
 			if c.status == 403 && !strings.Contains(detailOf(t, w), "exposed") {
@@ -195,23 +174,20 @@ func TestTLSOff(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig+"tls: {mode: off}\nlisten: {http: \":8080\", trusted_proxies: [192.0.2.0/24]}\n")
 	s := readLogin(t, r.want(200, "POST", "/login", aliceIn, jsonType, "X-Forwarded-Proto: https")).cookie
-	for _, c := range []struct {
-		remote, header string
-		want           int
-	}{
-		{"192.0.2.7:1", "X-Forwarded-Proto: https", 200},
-		{"192.0.2.7:1", "Forwarded: for=1.2.3.4;proto=https", 200},
-		{"192.0.2.7:1", "X-Forwarded-Proto: http", 403},
-		{"192.0.2.7:1", "X-Forwarded-Proto: https, http", 403},
-		{"192.0.2.7:1", "Forwarded: proto=https, for=1.2.3.4", 403},
-		{"192.0.2.7:1", "", 403},
-		{"198.51.100.1:1", "X-Forwarded-Proto: https", 403},
-		{"@", "X-Forwarded-Proto: https", 403},
-	} {
+	ask := func(remote, header string, want int) {
+		t.Helper()
 		for _, target := range []string{"/public/", "/session/", "/me"} {
-			q := request("GET", target, "", s, c.header)
-			q.RemoteAddr = c.remote
-			r.wantOf(c.want, q)
+			q := request("GET", target, "", s, header)
+			q.RemoteAddr = remote
+			r.wantOf(want, q)
 		}
 	}
+	ask("192.0.2.7:1", "X-Forwarded-Proto: https", 200)
+	ask("192.0.2.7:1", "Forwarded: for=1.2.3.4;proto=https", 200)
+	ask("192.0.2.7:1", "X-Forwarded-Proto: http", 403)
+	ask("192.0.2.7:1", "X-Forwarded-Proto: https, http", 403)
+	ask("192.0.2.7:1", "Forwarded: proto=https, for=1.2.3.4", 403)
+	ask("192.0.2.7:1", "", 403)
+	ask("198.51.100.1:1", "X-Forwarded-Proto: https", 403)
+	ask("@", "X-Forwarded-Proto: https", 403)
 }

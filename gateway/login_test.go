@@ -242,10 +242,12 @@ func TestLoginMalformed(t *testing.T) {
 	}
 }
 
-// Failures on routes and at /login count together. Existing sessions go on.
+// Failures on routes and at /login count together, under the limits of the configuration
+// that runs. Existing sessions go on.
 func TestLoginThrottled(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, baseConfig+"limits: {login_failures: 4, login_window: 1m}\n")
+	r := newRig(t, baseConfig)
+	r.mustReload(baseConfig + "limits: {login_failures: 4, login_window: 1m}\n")
 	s := r.login(aliceIn)
 	for range 2 {
 		r.want(401, "POST", "/login", `{"username":"alice","password":"x"}`, jsonType)

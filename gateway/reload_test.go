@@ -231,20 +231,6 @@ func TestReloadApplies(t *testing.T) {
 	}
 }
 
-func TestReloadLimits(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, baseConfig)
-	r.mustReload(baseConfig + "limits: {login_failures: 2, login_window: 10s}\n")
-	for _, want := range []int{401, 401, 429} {
-		r.want(want, "POST", "/login", `{"username":"bob","password":"x"}`, jsonType)
-	}
-	if w := r.want(429, "POST", "/login", bobIn, jsonType); w.Header().Get("Retry-After") != "10" {
-		t.Errorf("Retry-After %q", w.Header().Get("Retry-After"))
-	}
-	r.clock.Advance(10 * time.Second)
-	r.want(200, "POST", "/login", bobIn, jsonType)
-}
-
 // Each start and each reload logs a warning about demonstration passwords.
 func TestWarnOfDemonstration(t *testing.T) {
 	t.Parallel()

@@ -7,89 +7,54 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/net/http/httpguts"
-
 	"authgate/gateway/headername"
 	"authgate/gateway/headername/headernametest"
 )
 
 // readBy returns the headers that a CGI application reads under the guarded names.
-func readBy(q *http.Request, guarded map[string]bool) map[string]string {
+func readBy(q *http.Request, guarded ...string) map[string]string {
 	got := map[string]string{}
 	for name, values := range q.Header {
-		if cgi := headernametest.CGI(name); guarded[cgi] {
+		if cgi := headernametest.CGI(name); slices.ContainsFunc(guarded, func(g string) bool { return headernametest.CGI(g) == cgi }) {
 			got[cgi] += strings.Join(values, " AND ")
 		}
 	}
 	return got
 }
 
-// The upstream gets these headers for each mechanism.
+// The upstream gets these headers for each mechanism, and none that a client sends for
+// them. Package upstream has each spelling.
 func TestIdentityHeaders(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, baseConfig)
+	guarded := slices.Concat(headername.DefaultIdentity, headernametest.AboutClients, headernametest.AboutUsers, []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Login"})
+	var spoofs []string
+	for _, name := range guarded {
+		spoofs = append(spoofs, name+": evil", strings.ReplaceAll(name, "-", "_")+": evil")
+	}
+	r := newRig(t, baseConfig+"identity_headers: {user: X-Login}\n")
 	alice := r.login(aliceIn)
 	local := map[string]string{
-		"User": "alice", "Subject": "local:alice", "Name": "Alice Example", "Email": "alice@example.org", "Roles": "user,admin", "Provider": "local",
+		"X_LOGIN": "alice", "X_AUTH_SUBJECT": "local:alice", "X_AUTH_NAME": "Alice Example", "X_AUTH_EMAIL": "alice@example.org", "X_AUTH_ROLES": "user,admin", "X_AUTH_PROVIDER": "local",
 	}
 	for _, c := range []struct {
 		mechanism, header string
-		want              map[string]string
+		identity          map[string]string
 	}{
-		{"public", alice.bearer, map[string]string{}},
-		{"basic", basicHeader("service", "s3rvice"), map[string]string{"User": "service", "Subject": "basic:service", "Provider": "basic"}},
+		{"public", alice.bearer, nil},
+		{"basic", basicHeader("service", "s3rvice"), map[string]string{"X_LOGIN": "service", "X_AUTH_SUBJECT": "basic:service", "X_AUTH_PROVIDER": "basic"}},
 		{"session", alice.cookie, local},
 		{"bearer", alice.bearer, local},
 	} {
-		r.want(200, "GET", "/"+c.mechanism+"/", "", c.header)
-		want := maps.Clone(c.want)
-		if c.mechanism != "public" {
-			want["Mechanism"] = c.mechanism
+		r.want(200, "GET", "/"+c.mechanism+"/", "", append(spoofs, c.header)...)
+		want := map[string]string{"X_FORWARDED_FOR": "192.0.2.7", "X_FORWARDED_PROTO": "http", "X_FORWARDED_HOST": "gw.example"}
+		maps.Copy(want, c.identity)
+		if c.identity != nil {
+			want["X_AUTH_MECHANISM"] = c.mechanism
 		}
-		got := map[string]string{}
-		for name, values := range r.upstream.last().Header {
-			if suffix, ok := strings.CutPrefix(name, "X-Auth-"); ok {
-				got[suffix] = strings.Join(values, " AND ")
-			}
-		}
-		if !maps.Equal(got, want) {
-			t.Errorf("%s: the upstream gets %v, want %v", c.mechanism, got, want)
+		if got := readBy(r.upstream.last(), guarded...); !maps.Equal(got, want) {
+			t.Errorf("%s: the upstream reads %v, want %v", c.mechanism, got, want)
 		}
 	}
-}
-
-// Whatever names and values a client sends, the upstream reads no identity in them.
-func FuzzNoClientIdentity(f *testing.F) {
-	f.Add("X-Auth-User", "x-auth-user", "close")
-	f.Add("X_Auth_Roles", "REMOTE_USER", "X-Auth-User, Remote-User")
-	f.Add("X!Login", "X#Auth~Roles", "X-Login")
-	f.Add("x.mail.address", "X-Forwarded-For", "X-Forwarded-For")
-	f.Add("X-Auth-Provider", "X-Real_IP", "Authorization")
-	r := newRig(f, baseConfig+"identity_headers: {user: X-Login, email: X.Mail_Address, roles: \"\"}\n")
-	want := map[string]string{
-		"X_LOGIN": "service", "X_AUTH_SUBJECT": "basic:service", "X_AUTH_MECHANISM": "basic", "X_AUTH_PROVIDER": "basic",
-		"X_FORWARDED_FOR": "192.0.2.7", "X_FORWARDED_PROTO": "http", "X_FORWARDED_HOST": "gw.example",
-	}
-	guarded := map[string]bool{"X_LOGIN": true, "X_MAIL_ADDRESS": true, "X_FORWARDED_FOR": true, "X_FORWARDED_PROTO": true, "X_FORWARDED_HOST": true}
-	for _, name := range slices.Concat(headername.DefaultIdentity, headernametest.AboutClients, headernametest.AboutUsers) {
-		guarded[headernametest.CGI(name)] = true
-	}
-	f.Fuzz(func(t *testing.T, name1, name2, connection string) {
-		if !httpguts.ValidHeaderFieldName(name1) || !httpguts.ValidHeaderFieldName(name2) || !httpguts.ValidHeaderFieldValue(connection) {
-			return // no server takes such a header
-		}
-		count := r.upstream.count()
-		w := r.do("GET", "/basic/", "", basicHeader("service", "s3rvice"), name1+": evil", name2+": evil", "Connection: "+connection)
-		if r.upstream.count() == count {
-			if w.Code == 200 {
-				t.Error("200, and the upstream was not asked")
-			}
-			return // a second Authorization, for instance
-		}
-		if got := readBy(r.upstream.last(), guarded); !maps.Equal(got, want) {
-			t.Errorf("the upstream reads %v, want %v", got, want)
-		}
-	})
 }
 
 // Credentials that the gateway used are removed. Credentials of the application are
@@ -133,7 +98,7 @@ func TestRouteHeadersInAllSpellings(t *testing.T) {
 	for _, name := range []string{"X-Api-Key", "X-Webauth-User"} {
 		for _, spelling := range headernametest.Spellings(name) {
 			r.want(200, "GET", "/changed/", "", spelling+": evil")
-			if got := readBy(r.upstream.last(), map[string]bool{"X_API_KEY": true, "X_WEBAUTH_USER": true}); len(got) != 1 || got["X_API_KEY"] != "good" {
+			if got := readBy(r.upstream.last(), "X-Api-Key", "X-Webauth-User"); len(got) != 1 || got["X_API_KEY"] != "good" {
 				t.Errorf("the client sends %s, and the upstream reads %v", spelling, got)
 			}
 		}

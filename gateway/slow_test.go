@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -299,38 +298,6 @@ func TestStalledBodyHTTP2(t *testing.T) {
 		}
 		if n := r.upstream.count(); n != 1 || dials != 1 {
 			t.Errorf("%d requests reached the upstream, over %d connections", n, dials)
-		}
-	})
-}
-
-// A client that does not read the response loses the connection, because it holds
-// one to the upstream too. A client that reads slowly gets everything.
-func TestStalledReader(t *testing.T) {
-	t.Parallel()
-	listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
-		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
-			answer := response(q, http.StatusOK, http.Header{}, "")
-			answer.Body, answer.ContentLength = endlessBody{}, 1<<40
-			return answer, nil
-		}
-		slow, stalled := dial(), dial()
-		for _, conn := range []net.Conn{slow, stalled} {
-			defer conn.Close()
-			fmt.Fprint(conn, "GET /public/ HTTP/1.1\r\nHost: gw.example\r\n\r\n")
-			if answer, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || answer.StatusCode != http.StatusOK {
-				t.Fatalf("%v, %v", answer, err)
-			}
-		}
-		buffer := make([]byte, copyBuffer)
-		for range 60 {
-			time.Sleep(time.Minute)
-			if _, err := slow.Read(buffer); err != nil {
-				t.Fatalf("the client that reads slowly: %v", err)
-			}
-		}
-		synctest.Wait()
-		if got := r.load.inFlight.Load(); got != 1 {
-			t.Errorf("after an hour %d requests are in flight, want one", got)
 		}
 	})
 }

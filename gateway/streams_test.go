@@ -120,15 +120,19 @@ func (in signedIn) header(path string) string {
 	return in.cookie
 }
 
+// Ways to end a login.
+
+func byCookie(s *streaming, in signedIn) { s.want(200, "POST", "/logout", "", in.cookie) }
+func byBearer(s *streaming, in signedIn) { s.want(200, "POST", "/logout", "", in.bearer) }
+
+func reloading(old, new string) func(*streaming, signedIn) {
+	return func(s *streaming, _ signedIn) { s.change(old, new) }
+}
+
 // A stream ends with its login, whatever ends the login, and not before.
 func TestStreamsEndWithTheLogin(t *testing.T) {
 	t.Parallel()
 	const session, bearer, admin, basic = "/session/", "/bearer/", "/admin/", "/basic/"
-	byCookie := func(s *streaming, in signedIn) { s.do("POST", "/logout", "", in.cookie) }
-	byBearer := func(s *streaming, in signedIn) { s.do("POST", "/logout", "", in.bearer) }
-	reload := func(old, new string) func(*streaming, signedIn) {
-		return func(s *streaming, _ signedIn) { s.change(old, new) }
-	}
 	for name, c := range map[string]struct {
 		path   string
 		end    func(s *streaming, in signedIn)
@@ -140,15 +144,15 @@ func TestStreamsEndWithTheLogin(t *testing.T) {
 		"token by its session":   {bearer, byCookie, "login has ended"},
 		"the token expires":      {bearer, func(s *streaming, _ signedIn) { s.clock.Advance(15 * time.Minute) }, "expired"},
 		"the session expires":    {session, func(s *streaming, _ signedIn) { s.clock.Advance(time.Hour) }, "expired"},
-		"the account goes":       {session, reload("username: alice, ", "username: alicia, "), "ended session"},
-		"the account is off":     {bearer, reload("username: alice, ", "username: alice, disabled: true, "), "account"},
-		"another password":       {session, reload(aliceHash, bobHash), "ended session"},
-		"a role is lost":         {admin, reload("roles: [user, admin], ", "roles: [user], "), "admin"},
-		"the route is stricter":  {session, reload("match: /session/, ", "policy: {users: [bob]}, match: /session/, "), "policy"},
-		"the route goes":         {session, reload("match: /session/, ", "match: /elsewhere/, "), "no route"},
-		"the mechanism goes":     {"/any/", reload("auth: [session, bearer, basic]", "auth: [bearer, basic]"), "does not accept"},
-		"the Basic user goes":    {basic, reload("username: service, ", "username: other, "), "Basic user"},
-		"another Basic password": {basic, reload(serviceHash, bobHash), "Basic user"},
+		"the account goes":       {session, reloading("username: alice, ", "username: alicia, "), "ended session"},
+		"the account is off":     {bearer, reloading("username: alice, ", "username: alice, disabled: true, "), "account"},
+		"another password":       {session, reloading(aliceHash, bobHash), "ended session"},
+		"a role is lost":         {admin, reloading("roles: [user, admin], ", "roles: [user], "), "admin"},
+		"the route is stricter":  {session, reloading("match: /session/, ", "policy: {users: [bob]}, match: /session/, "), "policy"},
+		"the route goes":         {session, reloading("match: /session/, ", "match: /elsewhere/, "), "no route"},
+		"the mechanism goes":     {"/any/", reloading("auth: [session, bearer, basic]", "auth: [bearer, basic]"), "does not accept"},
+		"the Basic user goes":    {basic, reloading("username: service, ", "username: other, "), "Basic user"},
+		"another Basic password": {basic, reloading(serviceHash, bobHash), "Basic user"},
 		"a refresh token reused": {bearer, func(s *streaming, in signedIn) {
 			s.clock.Advance(time.Minute)
 			s.want(401, "POST", "/refresh", refreshBody(in.refresh), jsonType)
@@ -237,45 +241,41 @@ func TestStreamsAreNoActivity(t *testing.T) {
 // would get.
 func TestStreamsWithoutAnAnswerYet(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		path      string
-		end       func(s *streaming, in signedIn)
-		status    int
-		detail    string
-		challenge string
+	for _, c := range []struct {
+		path              string
+		end               func(s *streaming, in signedIn)
+		status            int
+		detail, challenge string
 	}{
-		"signed out": {"/session/", func(s *streaming, in signedIn) { s.do("POST", "/logout", "", in.cookie) }, 401, auth.DetailNotSignedIn, ""},
-		"token":      {"/bearer/", func(s *streaming, in signedIn) { s.do("POST", "/logout", "", in.bearer) }, 401, auth.DetailBadToken, `Bearer realm="authgate", error="invalid_token"`},
-		"role lost":  {"/admin/", func(s *streaming, _ signedIn) { s.change("roles: [user, admin], ", "roles: [user], ") }, 403, "not allowed", ""},
-		"route gone": {"/session/", func(s *streaming, _ signedIn) { s.change("match: /session/, ", "match: /elsewhere/, ") }, 404, "nothing here", ""},
+		{"/session/", byCookie, 401, auth.DetailNotSignedIn, ""},
+		{"/bearer/", byBearer, 401, auth.DetailBadToken, `Bearer realm="authgate", error="invalid_token"`},
+		{"/admin/", reloading("roles: [user, admin], ", "roles: [user], "), 403, "not allowed", ""},
+		{"/session/", reloading("match: /session/, ", "match: /elsewhere/, "), 404, "nothing here", ""},
 	} {
 		for _, protocol := range protocols {
-			t.Run(name+"/"+protocol, func(t *testing.T) {
-				t.Parallel()
-				streamsOf(t, func(s *streaming) {
-					in := s.login(aliceIn)
-					s.upstream.answering(func(q *http.Request) (*http.Response, error) {
-						<-q.Context().Done()
-						return nil, q.Context().Err()
-					})
-					ended := time.Now().Add(time.Minute)
-					time.AfterFunc(time.Minute, func() { c.end(s, in) })
-					answer := s.ask(protocol, c.path, in.header(c.path))
-					if took := time.Since(ended); took < 0 || took > within {
-						t.Errorf("answered %v after the end", took)
-					}
-					body, err := io.ReadAll(answer.Body)
-					if err != nil || answer.StatusCode != c.status || !strings.Contains(string(body), c.detail) || answer.Header.Get("WWW-Authenticate") != c.challenge {
-						t.Errorf("%d, %v, %s, %v", answer.StatusCode, answer.Header, body, err)
-					}
-					if answer.Close != (protocol == "HTTP/1.1") {
-						t.Errorf("the connection closes: %t", answer.Close)
-					}
-					answer.Body.Close()
-					synctest.Wait()
-					s.upstream.answering(s.begin)
-					s.open(protocol, "/public/", "Accept: */*").Close() // the client can make further requests
+			streamsOf(t, func(s *streaming) {
+				in := s.login(aliceIn)
+				s.upstream.answering(func(q *http.Request) (*http.Response, error) {
+					<-q.Context().Done()
+					return nil, q.Context().Err()
 				})
+				ended := time.Now().Add(time.Minute)
+				time.AfterFunc(time.Minute, func() { c.end(s, in) })
+				answer := s.ask(protocol, c.path, in.header(c.path))
+				if took := time.Since(ended); took < 0 || took > within {
+					t.Errorf("answered %v after the end", took)
+				}
+				body, err := io.ReadAll(answer.Body)
+				if err != nil || answer.StatusCode != c.status || !strings.Contains(string(body), c.detail) || answer.Header.Get("WWW-Authenticate") != c.challenge {
+					t.Errorf("%d, %v, %s, %v; want %d, %s", answer.StatusCode, answer.Header, body, err, c.status, c.detail)
+				}
+				if answer.Close != (protocol == "HTTP/1.1") {
+					t.Errorf("the connection closes: %t", answer.Close)
+				}
+				answer.Body.Close()
+				synctest.Wait()
+				s.upstream.answering(s.begin)
+				s.open(protocol, "/public/", "Accept: */*").Close() // the client can make further requests
 			})
 		}
 	}

@@ -147,27 +147,22 @@ func TestTokenEvents(t *testing.T) {
 func TestLogout(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
-	for _, c := range []struct {
-		header func(signedIn) []string
-		want   int
-		ends   bool
-	}{
-		{func(signedIn) []string { return nil }, 200, false},
-		{func(s signedIn) []string { return []string{s.cookie} }, 200, true},
-		{func(s signedIn) []string { return []string{s.bearer} }, 200, true},
-		{func(s signedIn) []string { return []string{basicHeader("service", "s3rvice"), s.cookie} }, 200, true},
-		{func(signedIn) []string { return []string{"Cookie: session_id=x"} }, 200, false},
-		{func(signedIn) []string { return []string{"Authorization: Bearer"} }, 401, false},
-		{func(s signedIn) []string { return []string{"Authorization: Bearer x", s.cookie} }, 401, false},
-	} {
+	logout := func(want int, ends bool, header func(signedIn) []string) {
+		t.Helper()
 		s := r.login(aliceIn)
-		header := c.header(s)
-		w := r.want(c.want, "POST", "/logout", "", header...)
-		if confirms := strings.TrimSpace(w.Body.String()) == `{"message":"Signed out."}`; confirms != (c.want == 200) || slices.Contains(cleared(w), "session_id") != confirms {
-			t.Errorf("with %q: %s, cleared %q", header, w.Body, cleared(w))
+		w := r.want(want, "POST", "/logout", "", header(s)...)
+		if confirms := strings.TrimSpace(w.Body.String()) == `{"message":"Signed out."}`; confirms != (want == 200) || slices.Contains(cleared(w), "session_id") != confirms {
+			t.Errorf("%s, cleared %q", w.Body, cleared(w))
 		}
-		r.good(s, !c.ends)
+		r.good(s, !ends)
 	}
+	logout(200, false, func(signedIn) []string { return nil })
+	logout(200, false, func(signedIn) []string { return []string{"Cookie: session_id=x"} })
+	logout(200, true, func(s signedIn) []string { return []string{s.cookie} })
+	logout(200, true, func(s signedIn) []string { return []string{s.bearer} })
+	logout(200, true, func(s signedIn) []string { return []string{basicHeader("service", "s3rvice"), s.cookie} })
+	logout(401, false, func(signedIn) []string { return []string{"Authorization: Bearer"} })
+	logout(401, false, func(s signedIn) []string { return []string{"Authorization: Bearer x", s.cookie} })
 	if w := r.want(303, "POST", "/logout", "", browser, r.login(aliceIn).cookie); w.Header().Get("Location") != "/" || len(cleared(w)) != 1 {
 		t.Errorf("a browser: %v", w.Header())
 	}
