@@ -126,29 +126,6 @@ func TestSeparateCookies(t *testing.T) {
 	}
 }
 
-// browserJar is the cookies of a browser, by their names.
-type browserJar map[string]string
-
-// take does what an answer says about cookies.
-func (j browserJar) take(w *httptest.ResponseRecorder) {
-	for _, c := range w.Result().Cookies() {
-		if c.MaxAge < 0 {
-			delete(j, c.Name)
-		} else {
-			j[c.Name] = c.Value
-		}
-	}
-}
-
-// line returns the header line with all cookies.
-func (j browserJar) line() string {
-	var pairs []string
-	for name, value := range j {
-		pairs = append(pairs, name+"="+value)
-	}
-	return "Cookie: " + strings.Join(pairs, "; ")
-}
-
 // After a user signs in as another user, the browser has the new identity alone,
 // whatever cookies it had before.
 func TestOneIdentityAfterSignIn(t *testing.T) {
@@ -157,8 +134,7 @@ func TestOneIdentityAfterSignIn(t *testing.T) {
 	for _, before := range logins {
 		for _, after := range logins {
 			r := newRig(t, cookieDelivery)
-			jar := browserJar{}
-			jar.take(r.want(200, "POST", before, aliceIn, jsonType))
+			jar := jarOf(r.want(200, "POST", before, aliceIn, jsonType))
 			stale := jar["refresh_token"]
 			jar.take(r.want(200, "POST", after, bobIn, jsonType, jar.line()))
 			r.want(200, "GET", "/any/", "", jar.line())
@@ -189,13 +165,12 @@ func TestLogoutCanBeRepeated(t *testing.T) {
 func TestStrictCookiesEndAtTheCallback(t *testing.T) {
 	t.Parallel()
 	r, _ := delegatedRig(t, "session: {same_site: strict}\ntoken: {delivery: cookie}\n")
-	jar := browserJar{}
-	jar.take(r.want(200, "POST", "/login", aliceIn, jsonType))
-	session, access := "Cookie: session_id="+jar["session_id"], "Cookie: access_token="+jar["access_token"]
+	jar := jarOf(r.want(200, "POST", "/login", aliceIn, jsonType))
+	session, access := jar.line("session_id"), jar.line("access_token")
 	back := r.leave(jar.line())
 	r.want(200, "GET", "/session/", "", session)
 	w := r.want(302, "GET", back.target, "", back.cookie)
-	if sessionIn(w) == "" {
+	if jarOf(w).line("session") == "" {
 		t.Fatalf("back again: no session")
 	}
 	jar.take(w)

@@ -40,9 +40,8 @@ var webSocket = []string{"Connection: keep-alive, Upgrade", "Upgrade: websocket"
 func TestSameOriginOnRoutes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, cookieDelivery)
-	cookies := cookieLines(r.want(200, "POST", "/login", aliceIn, jsonType))
-	session, access := cookies["session_id"], cookies["access_token"]
-	bearer := "Authorization: Bearer " + strings.TrimPrefix(access, "Cookie: access_token=")
+	cookies := jarOf(r.want(200, "POST", "/login", aliceIn, jsonType))
+	session, access, bearer := cookies.line("session_id"), cookies.line("access_token"), "Authorization: Bearer "+cookies["access_token"]
 	for _, site := range sites {
 		for _, c := range []struct {
 			method, target string
@@ -249,8 +248,8 @@ func TestCSRFTokenBelongsToTheLogin(t *testing.T) {
 func TestCSRFTokenForTokenCookies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, edit(t, cookieDelivery, "store:", "session: {csrf_token: true}\nstore:"))
-	cookies := cookieLines(r.do("POST", "/login?mechanism=bearer", aliceIn, jsonType))
-	access, refresh := cookies["access_token"], cookies["refresh_token"]
+	cookies := jarOf(r.do("POST", "/login?mechanism=bearer", aliceIn, jsonType))
+	access, refresh := cookies.line("access_token"), cookies.line("refresh_token")
 	token := "X-CSRF-Token: " + r.csrfToken(access)
 	for _, c := range []struct{ target, cookie string }{{"/refresh", refresh}, {"/logout", refresh}, {"/logout", access}, {"/bearer/", access}} {
 		r.want(403, "POST", c.target, "", c.cookie)

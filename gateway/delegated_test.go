@@ -142,17 +142,6 @@ func (r *rig) leaveFrom(place, cookie string) wayBack {
 	return wayBack{"/callback?" + query.Encode(), "Cookie: " + c.Name + "=" + c.Value}
 }
 
-// sessionIn returns the delegated session that an answer sets, as a header line, or
-// an empty string.
-func sessionIn(w *httptest.ResponseRecorder) string {
-	for _, c := range w.Result().Cookies() {
-		if c.Name == "session" && c.Value != "" {
-			return "Cookie: session=" + c.Value
-		}
-	}
-	return ""
-}
-
 // A user has ten minutes at the provider. An older attempt is refused without a
 // request to the provider. A younger attempt of the same browser is not affected.
 func TestAttemptEnds(t *testing.T) {
@@ -188,7 +177,7 @@ func TestRenewal(t *testing.T) {
 		r, p := delegatedRig(t, "delegated: {lifetime: 30m}\n")
 		p.renewed = func(w http.ResponseWriter, _ *http.Request) { p.reply(w, p.tokens(cmp.Or(c.key, p.key), c.changes)) }
 		back := r.leave("")
-		session := sessionIn(r.want(302, "GET", back.target, "", back.cookie))
+		session := jarOf(r.want(302, "GET", back.target, "", back.cookie)).line("session")
 		r.clock.Advance(5*time.Minute + time.Second) // the tokens have expired
 		for range 2 {                                // the second request does not ask the provider
 			r.want(200, "GET", "/delegated/", "", session)
@@ -224,7 +213,7 @@ func TestDelegatedStoreFails(t *testing.T) {
 				failed++
 				checkUnavailable(t, r, w, 0)
 			case http.StatusFound:
-				if step == "the callback" && sessionIn(w) == "" {
+				if step == "the callback" && jarOf(w).line("session") == "" {
 					t.Error("302 without a session")
 				}
 			default:

@@ -86,15 +86,14 @@ func TestLoginCookies(t *testing.T) {
 	const gone = "Expires=Thu, 01 Jan 1970 00:00:01 GMT; Max-Age=0"
 	for _, c := range []struct{ sameSite, prefix, attribute string }{{"lax", "/", "Lax"}, {"strict", "/auth/", "Strict"}, {"none", "/auth/", "None"}} {
 		r := newRig(t, cookieDelivery+"session: {same_site: "+c.sameSite+"}\nendpoints: {prefix: "+c.prefix+"}\n")
-		session := func(value, life string) string {
-			return "session_id=" + value + "; Path=/; " + life + "; HttpOnly; Secure; SameSite=" + c.attribute
+		cookie := func(pair, life string) string {
+			path, sameSite := "/", c.attribute
+			if strings.HasPrefix(pair, "refresh_token") {
+				path, sameSite = c.prefix, "Strict"
+			}
+			return pair + "; Path=" + path + "; " + life + "; HttpOnly; Secure; SameSite=" + sameSite
 		}
-		access := func(value, life string) string {
-			return "access_token=" + value + "; Path=/; " + life + "; HttpOnly; Secure; SameSite=" + c.attribute
-		}
-		refresh := func(value, life string) string {
-			return "refresh_token=" + value + "; Path=" + c.prefix + "; " + life + "; HttpOnly; Secure; SameSite=Strict"
-		}
+		cleared := []string{cookie("access_token=", gone), cookie("refresh_token=", gone), cookie("session_id=", gone)}
 		check := func(w *httptest.ResponseRecorder, body string, want ...string) {
 			t.Helper()
 			if got := ownCookies(w); !slices.Equal(got, want) || strings.TrimSpace(w.Body.String()) != body {
@@ -102,16 +101,16 @@ func TestLoginCookies(t *testing.T) {
 			}
 		}
 		w := r.want(200, "POST", c.prefix+"login", aliceIn, jsonType)
-		check(w, `{"message":"Signed in.","token_type":"Bearer","expires_in":900}`, access("x", "Max-Age=900"), refresh("x", "Max-Age=604800"), session("x", "Max-Age=3600"))
-		cookies := cookieLines(w)
-		if len(cookies["session_id"]) != len("Cookie: session_id=")+43 {
-			t.Errorf("the identifier does not have 256 bits: %s", cookies["session_id"])
+		check(w, `{"message":"Signed in.","token_type":"Bearer","expires_in":900}`, cookie("access_token=x", "Max-Age=900"), cookie("refresh_token=x", "Max-Age=604800"), cookie("session_id=x", "Max-Age=3600"))
+		jar := jarOf(w)
+		if len(jar["session_id"]) != 43 {
+			t.Errorf("the identifier does not have 256 bits: %s", jar["session_id"])
 		}
 		r.clock.Advance(time.Hour - time.Minute) // what remains is shorter, but for the session
-		w = r.want(200, "POST", c.prefix+"refresh", "{}", jsonType, cookies["refresh_token"])
-		check(w, `{"message":"Refreshed.","token_type":"Bearer","expires_in":900}`, access("x", "Max-Age=900"), refresh("x", "Max-Age=601260"))
-		check(r.want(200, "POST", c.prefix+"logout", ""), `{"message":"Signed out."}`, access("", gone), refresh("", gone), session("", gone))
-		check(r.want(302, "GET", c.prefix+"logout", ""), "", access("", gone), refresh("", gone), session("", gone))
+		w = r.want(200, "POST", c.prefix+"refresh", "{}", jsonType, jar.line("refresh_token"))
+		check(w, `{"message":"Refreshed.","token_type":"Bearer","expires_in":900}`, cookie("access_token=x", "Max-Age=900"), cookie("refresh_token=x", "Max-Age=601260"))
+		check(r.want(200, "POST", c.prefix+"logout", ""), `{"message":"Signed out."}`, cleared...)
+		check(r.want(302, "GET", c.prefix+"logout", ""), "", cleared...)
 	}
 }
 

@@ -167,18 +167,18 @@ func TestStoreOutageTokenCookies(t *testing.T) {
 				t.Parallel()
 				r := newRig(t, cookieDelivery)
 				eachFailure(t, r, outage, func(broken func(*http.Request) *httptest.ResponseRecorder) {
-					cookies := cookieLines(r.do("POST", "/login", aliceIn, jsonType))
-					w := broken(request("POST", "/logout", "", cookies[name]))
+					cookies := jarOf(r.do("POST", "/login", aliceIn, jsonType))
+					w := broken(request("POST", "/logout", "", cookies.line(name)))
 					if w.Code == http.StatusServiceUnavailable {
 						checkUnavailable(t, r, w, 0) // a 503 clears no cookie, so that the logout can be repeated
-						w = r.do("POST", "/logout", "", cookies[name])
+						w = r.do("POST", "/logout", "", cookies.line(name))
 					}
 					if w.Code != http.StatusOK {
 						t.Errorf("logout: %d %s", w.Code, w.Body)
 					}
-					r.want(401, "GET", "/any/", "", cookies["session_id"])
-					r.want(401, "GET", "/any/", "", cookies["access_token"])
-					r.want(401, "POST", "/refresh", "", cookies["refresh_token"])
+					r.want(401, "GET", "/any/", "", cookies.line("session_id"))
+					r.want(401, "GET", "/any/", "", cookies.line("access_token"))
+					r.want(401, "POST", "/refresh", "", cookies.line("refresh_token"))
 				})
 			})
 		}

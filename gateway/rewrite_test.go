@@ -62,8 +62,7 @@ func TestIdentityHeaders(t *testing.T) {
 func TestStripCredentials(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, cookieDelivery)
-	jar := browserJar{}
-	jar.take(r.want(200, "POST", "/login", aliceIn, jsonType))
+	jar := jarOf(r.want(200, "POST", "/login", aliceIn, jsonType))
 	session, access, refresh := "session_id="+jar["session_id"], "access_token="+jar["access_token"], "refresh_token="+jar["refresh_token"]
 	basic := basicHeader("service", "s3rvice")
 	_, basicValue, _ := strings.Cut(basic, ": ")

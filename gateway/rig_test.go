@@ -292,17 +292,43 @@ func readLogin(t testing.TB, w *httptest.ResponseRecorder) signedIn {
 	if err := json.Unmarshal(w.Body.Bytes(), &tokens); err != nil {
 		t.Fatalf("the answer to a login is not JSON: %v: %s", err, w.Body)
 	}
-	return signedIn{cookieLines(w)["session_id"], "Authorization: Bearer " + tokens.AccessToken, tokens.AccessToken, tokens.RefreshToken}
+	return signedIn{jarOf(w).line("session_id"), "Authorization: Bearer " + tokens.AccessToken, tokens.AccessToken, tokens.RefreshToken}
 }
 
-// cookieLines returns the cookies that an answer sets as lines of a request's
-// header, by name.
-func cookieLines(w *httptest.ResponseRecorder) map[string]string {
-	lines := map[string]string{}
+// browserJar is the cookies of a browser, by their names.
+type browserJar map[string]string
+
+// jarOf returns the cookies that an answer sets.
+func jarOf(w *httptest.ResponseRecorder) browserJar {
+	j := browserJar{}
+	j.take(w)
+	return j
+}
+
+// take does what an answer says about cookies.
+func (j browserJar) take(w *httptest.ResponseRecorder) {
 	for _, c := range w.Result().Cookies() {
-		lines[c.Name] = "Cookie: " + c.Name + "=" + c.Value
+		if c.MaxAge < 0 {
+			delete(j, c.Name)
+		} else {
+			j[c.Name] = c.Value
+		}
 	}
-	return lines
+}
+
+// line returns the header line with the cookies of those names, or else with all. It is
+// empty if there are none.
+func (j browserJar) line(names ...string) string {
+	var pairs []string
+	for name, value := range j {
+		if len(names) == 0 || slices.Contains(names, name) {
+			pairs = append(pairs, name+"="+value)
+		}
+	}
+	if pairs == nil {
+		return ""
+	}
+	return "Cookie: " + strings.Join(pairs, "; ")
 }
 
 func refreshBody(token string) string { return `{"refresh_token":"` + token + `"}` }

@@ -73,7 +73,7 @@ func TestRefreshBody(t *testing.T) {
 		}
 	}
 	byBody.want(400, "POST", "/refresh", "{}", jsonType, "Cookie: refresh_token="+byBody.login(aliceIn).refresh)
-	refresh := cookieLines(byCookie.do("POST", "/login", aliceIn, jsonType))["refresh_token"]
+	refresh := jarOf(byCookie.do("POST", "/login", aliceIn, jsonType)).line("refresh_token")
 	byCookie.want(401, "POST", "/refresh", refreshBody("x"), jsonType, refresh)
 	byCookie.want(200, "POST", "/refresh", refreshBody(strings.TrimPrefix(refresh, "Cookie: refresh_token=")), jsonType)
 }
@@ -115,10 +115,8 @@ func TestTokenEvents(t *testing.T) {
 		}, "1 0 1 0", in + ", logout local:alice"},
 		{func(r *rig) { r.want(200, "POST", "/logout", "", r.login(aliceIn).cookie, r.login(bobIn).bearer) }, "2 0 2 0", in + ", login local:bob, logout local:alice, logout local:bob"},
 		{func(r *rig) {
-			jar := browserJar{}
 			r.mustReload(cookieDelivery)
-			jar.take(r.want(200, "POST", "/login", aliceIn, jsonType))
-			r.want(200, "POST", "/logout", "", jar.line())
+			r.want(200, "POST", "/logout", "", jarOf(r.want(200, "POST", "/login", aliceIn, jsonType)).line())
 		}, "1 0 1 0", in + ", logout local:alice"},
 		{func(r *rig) {
 			r.want(302, "GET", "/logout", "", readLogin(r.t, r.do("POST", "/login?mechanism=session", aliceIn, jsonType)).cookie)
