@@ -105,10 +105,11 @@ func TestSeparateCookies(t *testing.T) {
 			}
 		}
 	}
-	if got := r.log.Last(t, "cookies of an upstream are left out: clients could read them as the gateway's"); got["upstream"] != "app" || got["cookies"] != 1.0 {
+	r.upstream.answer = nil
+	r.want(200, "GET", "/public/", "")
+	if got := r.log.Records(t, "cookies of an upstream are left out: clients could read them as the gateway's"); len(got) != 9 || got[0]["upstream"] != "app" || got[0]["cookies"] != 1.0 {
 		t.Errorf("the log says %v", got)
 	}
-	r.upstream.answer = nil
 	for _, c := range []struct{ target, sent, want string }{
 		{"/session/", ours + "; authgate_app_session_id=theirs; a=b", "session_id=theirs; a=b"},
 		{"/public/", ours + "; authgate_app_session_id=theirs; a=b", "session_id=theirs; a=b"},

@@ -207,12 +207,18 @@ func TestCSRFTokenOnRoutes(t *testing.T) {
 }
 
 // A logout by a cookie needs the token, which the pages that lead to it have. A logout
-// that ends nothing needs none.
+// that ends nothing needs none. The token belongs to the login: it is the same after a
+// restart, and at all instances with the key.
 func TestCSRFTokenAtLogout(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, withToken)
 	alice := r.login(aliceIn)
 	token := r.csrfToken(alice.cookie)
+	if r.mustReload(withToken); r.csrfToken(alice.cookie) != token || r.csrfToken(r.login(aliceIn).cookie) == token {
+		t.Error("another state has another token, or a new login has the old one")
+	}
+	r.want(401, "GET", "/csrf-token", "")
+	newRig(t, baseConfig).want(404, "GET", "/csrf-token", "")
 	r.want(403, "POST", "/logout", "", alice.cookie)
 	r.want(200, "GET", "/session/", "", alice.cookie)
 	for target, header := range map[string]string{"/me": browser, "/logout": "Sec-Fetch-Site: cross-site"} {
@@ -223,24 +229,6 @@ func TestCSRFTokenAtLogout(t *testing.T) {
 	r.want(200, "POST", "/logout", "csrf_token="+token, formType, alice.cookie)
 	r.want(200, "POST", "/logout", "", alice.cookie)
 	r.want(200, "POST", "/logout", "")
-}
-
-// The token belongs to the login: it is the same after restarts, and at all instances with
-// the key.
-func TestCSRFTokenBelongsToTheLogin(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, withToken)
-	alice := r.login(aliceIn)
-	token := r.csrfToken(alice.cookie)
-	r.mustReload(withToken + "log: {level: info}\n")
-	if again := r.csrfToken(alice.cookie); again != token {
-		t.Error("after a reload it is another one")
-	}
-	if next := r.csrfToken(r.login(aliceIn).cookie); next == token {
-		t.Error("a new login has the old token")
-	}
-	r.want(401, "GET", "/csrf-token", "")
-	newRig(t, baseConfig).want(404, "GET", "/csrf-token", "")
 }
 
 // Tokens in cookies need the protection too: another site could make a browser refresh

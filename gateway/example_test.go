@@ -33,10 +33,8 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	memory := store.NewMemory(nil)
-	defer memory.Close()
 	g, err := gateway.New(gateway.Options{
-		Config: cfg, Store: memory, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Config: cfg, Store: store.NewMemory(nil), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		panic(err)
