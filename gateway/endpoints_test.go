@@ -201,7 +201,7 @@ func TestOwnEndpoints(t *testing.T) {
 				t.Errorf("%s%s: %d requests went to the upstream", prefix, path, n)
 			}
 			r.want(200, "PUT", prefix+path+"/x", "")
-			r.upstream.asked = 0
+			r.upstream.asked.Store(0)
 		}
 		others := []string{"/"}
 		if prefix != "/" {

@@ -19,12 +19,12 @@ func TestExchangeAccount(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
 	alice := r.login(aliceIn)
-	r.upstream.answering(func(q *http.Request) (*http.Response, error) {
+	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
 		if strings.HasSuffix(q.URL.Opaque, "teapot") {
 			return response(q, http.StatusTeapot, http.Header{}, "short and stout"), nil
 		}
 		return response(q, http.StatusOK, http.Header{}, "hello"), nil
-	})
+	}
 	for _, c := range []struct {
 		method, target, header, route, mechanism, decision string
 		status, bytes                                      int
@@ -78,7 +78,7 @@ func TestExchangePanic(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
 	const secret = "the cause of it all"
-	r.upstream.answering(func(*http.Request) (*http.Response, error) { panic(secret) })
+	r.upstream.answer = func(*http.Request) (*http.Response, error) { panic(secret) }
 	w := r.do("GET", "/public/", "")
 	if w.Code != 500 || strings.Contains(w.Body.String(), secret) || detailOf(t, w) != "The gateway failed." {
 		t.Errorf("%d %s", w.Code, w.Body)
@@ -104,11 +104,11 @@ func TestExchangeCutOff(t *testing.T) {
 		"the gateway panics":  func() error { panic("half-way") },
 	} {
 		r := newRig(t, baseConfig)
-		r.upstream.answering(func(q *http.Request) (*http.Response, error) {
+		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
 			answer := response(q, 200, http.Header{}, "")
 			answer.Body, answer.ContentLength = io.NopCloser(io.MultiReader(strings.NewReader("half"), fail)), -1
 			return answer, nil
-		})
+		}
 		w := httptest.NewRecorder()
 		q := request("GET", "/public/", "").WithContext(context.WithValue(t.Context(), http.ServerContextKey, &http.Server{})) // else the proxy does not abort
 		aborted(t, func() { r.ServeHTTP(w, q) })
@@ -122,7 +122,7 @@ func TestExchangeCutOff(t *testing.T) {
 func TestExchangeAbort(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
-	r.upstream.answering(func(*http.Request) (*http.Response, error) { panic(http.ErrAbortHandler) })
+	r.upstream.answer = func(*http.Request) (*http.Response, error) { panic(http.ErrAbortHandler) }
 	aborted(t, func() { r.do("GET", "/public/", "") })
 	if panics, lines := r.log.Records(t, "panic"), r.log.Records(t, "request"); len(panics) > 0 || len(lines) != 1 {
 		t.Errorf("logged %v and %v", panics, lines)

@@ -136,11 +136,11 @@ func TestSocketSignedOut(t *testing.T) {
 		r.Drain()
 		here, there := net.Pipe()
 		defer here.Close()
-		r.upstream.answering(func(q *http.Request) (*http.Response, error) {
+		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
 			answer := response(q, http.StatusSwitchingProtocols, http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}, "")
 			answer.Body = there
 			return answer, nil
-		})
+		}
 		client := dial()
 		defer client.Close()
 		fmt.Fprintf(client, "GET /session/ HTTP/1.1\r\nHost: gw.example\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n%s\r\n\r\n", in.cookie)

@@ -89,13 +89,13 @@ func TestKeepPrivate(t *testing.T) {
 		{"/session/", []string{"public, max-age=60"}, []string{"public, max-age=60"}},
 		{"/public/", nil, nil},
 	} {
-		r.upstream.answering(func(q *http.Request) (*http.Response, error) {
+		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
 			answer := response(q, 200, http.Header{}, "")
 			if c.says != nil {
 				answer.Header["Cache-Control"] = c.says
 			}
 			return answer, nil
-		})
+		}
 		if got := r.do("GET", c.target, "", s.cookie).Header()["Cache-Control"]; !slices.Equal(got, c.want) {
 			t.Errorf("%s where the upstream says %q: %q, want %q", c.target, c.says, got, c.want)
 		}

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -159,43 +158,25 @@ func edit(t testing.TB, yaml, old, new string) string {
 
 // stubUpstream answers every request without a network.
 type stubUpstream struct {
-	mu     sync.Mutex
-	newest *http.Request
-	asked  int
+	newest atomic.Pointer[http.Request] // nil: none has reached the upstream
+	asked  atomic.Int64
 	answer func(*http.Request) (*http.Response, error) // nil: 200 "hello"
 }
 
 func (u *stubUpstream) RoundTrip(r *http.Request) (*http.Response, error) {
-	u.mu.Lock()
-	u.newest = r
-	u.asked++
-	answer := u.answer
-	u.mu.Unlock()
-	if answer != nil {
-		return answer(r)
+	u.newest.Store(r)
+	u.asked.Add(1)
+	if u.answer != nil {
+		return u.answer(r)
 	}
 	return response(r, http.StatusOK, http.Header{"Content-Type": {"text/plain"}}, "hello"), nil
 }
 
-// last returns the newest request that reached the upstream, nil if none did.
-func (u *stubUpstream) last() *http.Request {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.newest
-}
+// last returns the newest request that reached the upstream.
+func (u *stubUpstream) last() *http.Request { return u.newest.Load() }
 
-func (u *stubUpstream) count() int {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.asked
-}
-
-// answering makes the upstream answer with answer.
-func (u *stubUpstream) answering(answer func(*http.Request) (*http.Response, error)) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.answer = answer
-}
+// count returns how many requests did.
+func (u *stubUpstream) count() int { return int(u.asked.Load()) }
 
 func response(r *http.Request, status int, header http.Header, body string) *http.Response {
 	return &http.Response{

@@ -37,7 +37,7 @@ func streamsOf(t *testing.T, f func(*streaming)) {
 			s.clients[protocol] = transportOver(dial, protocol)
 			defer s.clients[protocol].CloseIdleConnections()
 		}
-		r.upstream.answering(s.begin)
+		r.upstream.answer = s.begin
 		f(s)
 	})
 }
@@ -255,10 +255,10 @@ func TestStreamsWithoutAnAnswerYet(t *testing.T) {
 		for _, protocol := range protocols {
 			streamsOf(t, func(s *streaming) {
 				in := s.login(aliceIn)
-				s.upstream.answering(func(q *http.Request) (*http.Response, error) {
+				s.upstream.answer = func(q *http.Request) (*http.Response, error) {
 					<-q.Context().Done()
 					return nil, q.Context().Err()
-				})
+				}
 				ended := time.Now().Add(time.Minute)
 				time.AfterFunc(time.Minute, func() { c.end(s, in) })
 				answer := s.ask(protocol, c.path, in.header(c.path))
@@ -274,7 +274,7 @@ func TestStreamsWithoutAnAnswerYet(t *testing.T) {
 				}
 				answer.Body.Close()
 				synctest.Wait()
-				s.upstream.answering(s.begin)
+				s.upstream.answer = s.begin
 				s.open(protocol, "/public/", "Accept: */*").Close() // the client can make further requests
 			})
 		}
@@ -292,12 +292,12 @@ func TestStreamsOfClientsThatDoNotRead(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range protocols {
 		streamsOf(t, func(s *streaming) {
-			s.upstream.answering(func(q *http.Request) (*http.Response, error) {
+			s.upstream.answer = func(q *http.Request) (*http.Response, error) {
 				context.AfterFunc(q.Context(), func() { s.canceled <- time.Now() })
 				answer := response(q, http.StatusOK, http.Header{}, "")
 				answer.Body, answer.ContentLength = endlessBody{}, 1<<40
 				return answer, nil
-			})
+			}
 			in := s.login(aliceIn)
 			defer s.ask(protocol, "/session/", in.cookie).Body.Close()
 			time.Sleep(3 * web.AnswerPause / 4) // the limit for slow readers is moved on meanwhile
