@@ -54,7 +54,7 @@ func (r *rig) passes(d time.Duration) {
 // that others work.
 func (r *rig) refusing(s signedIn) {
 	r.t.Helper()
-	for _, i := range interruptions() {
+	for _, i := range interruptions(baseConfig) {
 		if w := r.wantOf(http.StatusServiceUnavailable, i.request(s)); w.Header().Get("Retry-After") == "" {
 			r.t.Errorf("%s: no Retry-After", i.name)
 		}

@@ -34,7 +34,8 @@ type interrupted struct {
 
 const cookieDelivery = baseConfig + "token: {delivery: cookie}\n"
 
-func interruptions() []interrupted {
+// interruptions are requests to a gateway that runs yaml.
+func interruptions(yaml string) []interrupted {
 	still := func(r *rig, s signedIn, _ *httptest.ResponseRecorder) { r.good(s, true) }
 	ended := func(r *rig, s signedIn, _ *httptest.ResponseRecorder) { r.good(s, false) }
 	anew := func(r *rig, s signedIn, w *httptest.ResponseRecorder) {
@@ -52,11 +53,12 @@ func interruptions() []interrupted {
 			}, still,
 		},
 	}
-	for _, c := range []struct {
+	type row struct {
 		name, method, target string
 		status               int
 		header               func(signedIn) []string
-	}{
+	}
+	rows := []row{
 		{"logout by cookie", "POST", "/logout", 200, func(s signedIn) []string { return []string{s.cookie} }},
 		{"logout by bearer", "POST", "/logout", 200, func(s signedIn) []string { return []string{s.bearer} }},
 		{"logout by both", "POST", "/logout", 200, func(s signedIn) []string { return []string{s.bearer, s.cookie} }},
@@ -66,7 +68,11 @@ func interruptions() []interrupted {
 		{"session on a route", "GET", "/session/x", 200, func(s signedIn) []string { return []string{s.cookie} }},
 		{"bearer on a route", "GET", "/bearer/x", 200, func(s signedIn) []string { return []string{s.bearer} }},
 		{"both on a route", "GET", "/any/x", 200, func(s signedIn) []string { return []string{s.bearer, s.cookie} }},
-	} {
+	}
+	if yaml == cookieDelivery {
+		rows = append(rows, row{"logout by refresh token", "POST", "/logout", 200, func(s signedIn) []string { return []string{"Cookie: refresh_token=" + s.refresh} }})
+	}
+	for _, c := range rows {
 		i := interrupted{c.name, c.status, func(s signedIn) *http.Request { return request(c.method, c.target, "", c.header(s)...) }, still, still}
 		if c.target == "/logout" {
 			i.done = ended
@@ -84,38 +90,40 @@ func interruptions() []interrupted {
 
 // While the store fails, the answer is 503 with Retry-After, whichever
 // operation fails. It is never a decision, and never confirms something that has
-// not happened.
+// not happened. Cookies that carry tokens are no exception.
 func TestStoreOutage(t *testing.T) {
 	t.Parallel()
-	for _, c := range interruptions() {
-		for kind, outage := range outages {
-			for _, warm := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s/%s/warm=%t", c.name, kind, warm), func(t *testing.T) {
-					t.Parallel()
-					r := newRig(t, baseConfig)
-					failed := 0
-					eachFailure(t, r, outage, func(broken func(*http.Request) *httptest.ResponseRecorder) {
-						s := r.login(aliceIn)
-						if warm {
-							r.do("GET", "/any/", "", s.cookie)
-							r.do("GET", "/any/", "", s.bearer)
-						}
-						before := r.upstream.count()
-						switch w := broken(c.request(s)); w.Code {
-						case http.StatusServiceUnavailable:
-							failed++
-							checkUnavailable(t, r, w, r.upstream.count()-before)
-							c.undone(r, s, w)
-						case c.status:
-							c.done(r, s, w)
-						default:
-							t.Errorf("%d %s, want 503 or %d", w.Code, w.Body, c.status)
+	for delivery, yaml := range map[string]string{"tokens in the body": baseConfig, "tokens in cookies": cookieDelivery} {
+		for _, c := range interruptions(yaml) {
+			for kind, outage := range outages {
+				for _, warm := range []bool{false, true} {
+					t.Run(fmt.Sprintf("%s/%s/%s/warm=%t", delivery, c.name, kind, warm), func(t *testing.T) {
+						t.Parallel()
+						r := newRig(t, yaml)
+						failed := 0
+						eachFailure(t, r, outage, func(broken func(*http.Request) *httptest.ResponseRecorder) {
+							s := r.login(aliceIn)
+							if warm {
+								r.do("GET", "/any/", "", s.cookie)
+								r.do("GET", "/any/", "", s.bearer)
+							}
+							before := r.upstream.count()
+							switch w := broken(c.request(s)); w.Code {
+							case http.StatusServiceUnavailable:
+								failed++
+								checkUnavailable(t, r, w, r.upstream.count()-before)
+								c.undone(r, s, w)
+							case c.status:
+								c.done(r, s, w)
+							default:
+								t.Errorf("%d %s, want 503 or %d", w.Code, w.Body, c.status)
+							}
+						})
+						if failed == 0 {
+							t.Error("no request noticed that the store failed")
 						}
 					})
-					if failed == 0 {
-						t.Error("no request noticed that the store failed")
-					}
-				})
+				}
 			}
 		}
 	}
@@ -157,41 +165,13 @@ func checkUnavailable(t *testing.T, r *rig, w *httptest.ResponseRecorder, forwar
 	}
 }
 
-// If cookies carry the tokens, each of them alone leads to the login that a
-// logout ends. The answer is not 200 while the store fails.
-func TestStoreOutageTokenCookies(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"session_id", "access_token", "refresh_token"} {
-		for kind, outage := range outages {
-			t.Run(name+"/"+kind, func(t *testing.T) {
-				t.Parallel()
-				r := newRig(t, cookieDelivery)
-				eachFailure(t, r, outage, func(broken func(*http.Request) *httptest.ResponseRecorder) {
-					cookies := jarOf(r.do("POST", "/login", aliceIn, jsonType))
-					w := broken(request("POST", "/logout", "", cookies.line(name)))
-					if w.Code == http.StatusServiceUnavailable {
-						checkUnavailable(t, r, w, 0) // a 503 clears no cookie, so that the logout can be repeated
-						w = r.do("POST", "/logout", "", cookies.line(name))
-					}
-					if w.Code != http.StatusOK {
-						t.Errorf("logout: %d %s", w.Code, w.Body)
-					}
-					r.want(401, "GET", "/any/", "", cookies.line("session_id"))
-					r.want(401, "GET", "/any/", "", cookies.line("access_token"))
-					r.want(401, "POST", "/refresh", "", cookies.line("refresh_token"))
-				})
-			})
-		}
-	}
-}
-
 // While the store is slow or does not answer, the answer comes within two seconds. It
 // is the usual one, and true, or a 503 without a cookie, after which the request can
 // be repeated.
 func TestStoreTime(t *testing.T) {
 	t.Parallel()
 	for _, away := range []time.Duration{200 * time.Millisecond, 500 * time.Millisecond, time.Second, time.Hour} {
-		for _, i := range interruptions() {
+		for _, i := range interruptions(baseConfig) {
 			t.Run(i.name+", "+away.String(), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {

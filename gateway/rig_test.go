@@ -273,7 +273,12 @@ func readLogin(t testing.TB, w *httptest.ResponseRecorder) signedIn {
 	if err := json.Unmarshal(w.Body.Bytes(), &tokens); err != nil {
 		t.Fatalf("the answer to a login is not JSON: %v: %s", err, w.Body)
 	}
-	return signedIn{jarOf(w).line("session_id"), "Authorization: Bearer " + tokens.AccessToken, tokens.AccessToken, tokens.RefreshToken}
+	jar := jarOf(w)
+	in := signedIn{jar.line("session_id"), "Authorization: Bearer " + tokens.AccessToken, tokens.AccessToken, tokens.RefreshToken}
+	if in.access == "" { // cookies carry the tokens, if there are any
+		in.bearer, in.refresh = jar.line("access_token"), jar["refresh_token"]
+	}
+	return in
 }
 
 // browserJar is the cookies of a browser, by their names.

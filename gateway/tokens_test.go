@@ -30,7 +30,7 @@ func (r *rig) audited() string {
 			line += fmt.Sprint(" ", result)
 		}
 		all = append(all, line)
-		if record["client"] != "192.0.2.7" || record["request_id"] == nil || record["route"] == nil {
+		if record["client"] != "192.0.2.7" || record["request_id"] == nil || record["route"] == nil || record["event"] == "denied" && record["reason"] == "" {
 			r.t.Errorf("the record lacks something: %v", record)
 		}
 	}
