@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -260,4 +261,45 @@ func TestReloadDuringDiscovery(t *testing.T) {
 	if w := <-done; w.Code != http.StatusFound || !strings.HasPrefix(w.Header().Get("Location"), p.issuer) {
 		t.Errorf("the waiting request gets %d %s", w.Code, w.Body)
 	}
+}
+
+// During reloads, each request gets the answer of one of the configurations. The
+// race detector observes this test.
+func TestReloadConcurrently(t *testing.T) {
+	t.Parallel()
+	a := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(a.Close)
+	yaml := edit(t, baseConfig, "http://app.invalid", a.URL)
+	r := newRig(t, yaml)
+	alice := r.login(aliceIn)
+	variants := []string{edit(t, yaml, "name: session,", "name: session, timeout: 7s,"), edit(t, yaml, a.URL, a.URL+`", timeout: "9s`), yaml}
+	r.mustReload(variants[0]) // removes the stub
+	var reloads, requests sync.WaitGroup
+	for range 2 {
+		reloads.Go(func() {
+			for n := range 20 {
+				if err := r.reload(variants[n%len(variants)]); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	for _, header := range []string{alice.cookie, alice.bearer, basicHeader("service", "s3rvice")} {
+		requests.Go(func() {
+			for w := r.do("GET", "/any/", "", header); ; w = r.do("GET", "/any/", "", header) {
+				if w.Code != http.StatusOK {
+					t.Errorf("during reloads: %d %s", w.Code, w.Body)
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	reloads.Wait()
+	close(done)
+	requests.Wait()
 }
