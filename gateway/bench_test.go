@@ -53,7 +53,7 @@ func benchRig(b *testing.B) (*rig, map[string]string) {
 	r.service.Logger = slog.New(slog.NewJSONHandler(io.Discard, nil))
 	st := r.state.Load()
 	for i := range st.routing.routes {
-		st.routing.routes[i].transport = echoless{}
+		st.routing.routes[i].transport, st.routing.routes[i].start = echoless{}, nil
 	}
 	alice := r.login(aliceIn)
 	return r, map[string]string{"basic": basicHeader("service", "s3rvice"), "session": alice.cookie, "bearer": alice.bearer, "public": ""}

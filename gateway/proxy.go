@@ -34,26 +34,31 @@ func (ex *exchange) forward() error {
 	if protocol := web.Upgrade(r.Header); protocol != "" && !strings.EqualFold(protocol, "websocket") {
 		r.Header.Del("Upgrade") // another protocol would carry requests that no route decides on
 	}
+	transport := route.transport
+	if ex.plain() {
+		rest, err := ex.forwardPlain(r, upload)
+		if rest == nil {
+			return err
+		}
+		transport = rest
+	}
 	if !route.upstream.Cleartext() {
 		r = r.WithContext(upstream.LimitInformational(r.Context()))
 	}
 	r, release := ex.cancelable(r)
 	defer release()
-	if ex.cancelUpstream != nil {
-		ex.gateway.streams.add(ex)
-	}
 	proxy := httputil.ReverseProxy{
 		Rewrite:    func(pr *httputil.ProxyRequest) { ex.rewrite(pr.Out) },
-		Transport:  route.transport,
+		Transport:  transport,
 		BufferPool: ex.gateway.buffers,
 		ErrorLog:   ex.gateway.proxyLog,
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
 			ex.upstreamErr = route.upstream.Failure(upload.Failure(err))
 		},
-		ModifyResponse: route.modify,
-	}
-	if ex.HasStale() {
-		proxy.ModifyResponse = ex.clearing
+		ModifyResponse: func(response *http.Response) error {
+			ex.modify(response.StatusCode, response.Header)
+			return nil
+		},
 	}
 	proxy.ServeHTTP(ex, r)
 	dropTrailerCookies(ex.Header())
@@ -65,35 +70,50 @@ func (ex *exchange) forward() error {
 
 // cancelable sets cancelUpstream for a request that may have to be cancelled
 // before net/http knows that its client has left: because it may become a
-// WebSocket, because its login ends, or over HTTP/1.1 in any case. The caller
-// calls release after the request.
+// WebSocket, because its login ends, or over HTTP/1.1 in any case. From then on
+// streams check its login. The caller calls release after the request.
 func (ex *exchange) cancelable(r *http.Request) (cancelable *http.Request, release func()) {
-	if _, upgrades := r.Header["Upgrade"]; !upgrades {
-		if ex.cancelUpstream = conn.Cancel(r); ex.cancelUpstream != nil || ex.Identity == nil {
-			return r, func() {}
-		}
+	release = func() {}
+	_, upgrades := r.Header["Upgrade"]
+	if !upgrades {
+		ex.cancelUpstream = conn.Cancel(r)
 	}
-	ctx, cancel := context.WithCancel(r.Context())
-	ex.cancelUpstream = cancel
-	return r.WithContext(ctx), cancel
+	if upgrades || ex.cancelUpstream == nil && ex.Identity != nil {
+		ctx, cancel := context.WithCancel(r.Context())
+		ex.cancelUpstream, release = cancel, cancel
+		r = r.WithContext(ctx)
+	}
+	if ex.cancelUpstream != nil {
+		ex.gateway.streams.add(ex)
+	}
+	return r, release
 }
 
 // rewrite makes the request to the upstream. It runs after the removal of
 // hop-by-hop headers, so that Connection cannot remove what is set here.
 func (ex *exchange) rewrite(out *http.Request) {
-	route := ex.route
-	path := ex.Canonical.Path.Raw
-	if prefix := route.config.StripPrefix; prefix != "" {
-		path, _ = ex.Canonical.Path.StripPrefix(prefix) // the route matched it, so it is there
-	}
 	// Opaque keeps the bytes of the path: a URL's own encoding could differ.
 	// The balancer fills in scheme and host.
-	out.URL = &url.URL{Opaque: path, RawQuery: ex.Canonical.Path.Query, ForceQuery: ex.Canonical.Path.HasQuery}
+	out.URL = &url.URL{Opaque: ex.upstreamPath(), RawQuery: ex.Canonical.Path.Query, ForceQuery: ex.Canonical.Path.HasQuery}
 	out.Host = ex.Peer.Host // as a trusted proxy tells it, because routes were matched with it
 	out.Trailer = nil       // its fields are not checked
+	ex.rewriteHeader(out.Header)
+}
 
-	h := route.upstream.Headers().Admit(out.Header, ex.Peer.Trusted, route.pass)
-	out.Header = h
+// upstreamPath returns the path that the upstream gets.
+func (ex *exchange) upstreamPath() string {
+	path := ex.Canonical.Path.Raw
+	if prefix := ex.route.config.StripPrefix; prefix != "" {
+		path, _ = ex.Canonical.Path.StripPrefix(prefix) // the route matched it, so it is there
+	}
+	return path
+}
+
+// rewriteHeader makes the header of the request that the upstream gets from that
+// of the client, which has no hop-by-hop fields. It does not change the values.
+func (ex *exchange) rewriteHeader(h http.Header) {
+	route := ex.route
+	route.upstream.Headers().Strip(h, ex.Peer.Trusted, route.pass)
 	if names := &ex.state.site.Cookies.Names; route.config.ForwardCredentials {
 		keepCredentials(h, &ex.Credentials, names)
 	} else {
@@ -103,18 +123,18 @@ func (ex *exchange) rewrite(out *http.Request) {
 		h["User-Agent"] = nil // none, rather than Go's own
 	}
 	route.editHeaders(h)
-	setValid(h, "X-Forwarded-For", ex.Peer.Chain)
-	h["X-Forwarded-Proto"] = []string{ex.Peer.Proto}
-	setValid(h, "X-Forwarded-Host", ex.Peer.Host)
-	h["X-Request-Id"] = []string{ex.ID}
+	own := [...]string{ex.Peer.Proto, ex.ID, ex.Peer.Chain, ex.Peer.Host} // one allocation
+	h["X-Forwarded-Proto"], h["X-Request-Id"] = own[0:1:1], own[1:2:2]
+	setValid(h, "X-Forwarded-For", own[2:3:3])
+	setValid(h, "X-Forwarded-Host", own[3:4:4])
 	if ex.Identity != nil {
 		route.upstream.Headers().Set(h, ex.Identity)
 	}
 }
 
-func setValid(h http.Header, name, value string) {
-	if value != "" && httpguts.ValidHeaderFieldValue(value) {
-		h[name] = []string{value}
+func setValid(h http.Header, name string, value []string) {
+	if value[0] != "" && httpguts.ValidHeaderFieldValue(value[0]) {
+		h[name] = value
 	}
 }
 

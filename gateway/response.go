@@ -9,37 +9,33 @@ import (
 
 // modifier returns what a route does to the header of every response of its
 // upstream.
-func modifier(site *web.Site, public bool, upstream string) func(*http.Response) error {
+func modifier(site *web.Site, public bool, upstream string) func(status int, h http.Header) {
 	names, hsts := &site.Cookies.Names, site.HSTS
-	return func(response *http.Response) error {
+	return func(status int, h http.Header) {
 		if hsts != "" { // replaces that of the upstream (RFC 6797, section 8.1)
-			response.Header["Strict-Transport-Security"] = []string{hsts}
+			h["Strict-Transport-Security"] = []string{hsts}
 		}
 		if !public {
-			keepPrivate(response)
+			keepPrivate(status, h)
 		}
-		if dropped := separateCookies(response.Header, names); dropped > 0 {
+		if dropped := separateCookies(h, names); dropped > 0 {
 			site.Service.Logger.Warn("cookies of an upstream are left out: clients could read them as the gateway's", "upstream", upstream, "cookies", dropped)
 		}
-		return nil
 	}
 }
 
-// clearing is the modifier of the route for a response that also clears cookies
+// modify does what the route does to the header of a response, and clears cookies
 // that are no longer valid.
-func (ex *exchange) clearing(response *http.Response) error {
-	if err := ex.route.modify(response); err != nil {
-		return err
-	}
-	ex.ClearStaleIn(response.Header)
-	return nil
+func (ex *exchange) modify(status int, h http.Header) {
+	ex.route.modify(status, h)
+	ex.ClearStaleIn(h)
 }
 
 // keepPrivate keeps shared caches from giving one user's page to another if the
 // upstream says nothing about it (RFC 9111, section 5.2.2.7).
-func keepPrivate(response *http.Response) {
-	if _, ok := response.Header["Cache-Control"]; !ok && response.StatusCode != http.StatusSwitchingProtocols {
-		response.Header["Cache-Control"] = []string{"private"}
+func keepPrivate(status int, h http.Header) {
+	if _, ok := h["Cache-Control"]; !ok && status != http.StatusSwitchingProtocols {
+		h["Cache-Control"] = []string{"private"}
 	}
 }
 

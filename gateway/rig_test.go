@@ -129,7 +129,7 @@ func startRig(t testing.TB, dir, yaml string, s store.Store, now func() time.Tim
 func (r *rig) stub() {
 	st := r.state.Load()
 	for i := range st.routing.routes {
-		st.routing.routes[i].transport = r.upstream
+		st.routing.routes[i].transport, st.routing.routes[i].start = r.upstream, nil
 	}
 }
 

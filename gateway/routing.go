@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/headername"
 	"authgate/gateway/upstream"
+	"authgate/gateway/upstream/http1"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
@@ -29,9 +31,10 @@ type route struct {
 	chain     auth.Chain
 	upstream  *upstream.Upstream
 	transport http.RoundTripper
-	edited    map[string]bool // headers that the route removes or sets, folded
-	pass      map[string]bool // headers that clients may send on this route, canonical
-	modify    func(*http.Response) error
+	start     func(context.Context, *http1.Plain) (*http1.Response, http.RoundTripper) // the fast path of transport; nil: off
+	edited    map[string]bool                                                          // headers that the route removes or sets, folded
+	pass      map[string]bool                                                          // headers that clients may send on this route, canonical
+	modify    func(status int, h http.Header)
 	signIn    web.SignInLink // also where a user who is not signed in can be redirected
 }
 
@@ -77,7 +80,11 @@ func newRouting(cfg *config.Config, site *web.Site, m *mechanisms, f *federation
 				routing.used[mechanism] = true
 			}
 		}
-		r.transport = r.upstream.Transport(c.Timeout)
+		transport := r.upstream.Transport(c.Timeout)
+		r.transport = transport
+		if u := cfg.Upstreams[c.Upstream]; u.FastPath && u.ReuseConnections {
+			r.start = transport.Start
+		}
 		routing.routes = append(routing.routes, r)
 	}
 	return routing

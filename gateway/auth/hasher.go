@@ -30,10 +30,10 @@ type Hasher struct {
 }
 
 // NewHasher returns a Hasher that checks up to slots passwords at the same time.
-// With 0 it uses GOMAXPROCS.
+// With 0 it leaves one processor to requests that need no check.
 func NewHasher(slots int) *Hasher {
 	if slots <= 0 {
-		slots = runtime.GOMAXPROCS(0)
+		slots = max(1, runtime.GOMAXPROCS(0)-1)
 	}
 	return &Hasher{slots: make(chan struct{}, slots), compute: password.Hash.Verify}
 }

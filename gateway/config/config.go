@@ -205,6 +205,7 @@ type Upstream struct {
 	Timeout          time.Duration    `yaml:"timeout"`
 	ConnectTimeout   time.Duration    `yaml:"connect_timeout"`
 	ReuseConnections bool             `yaml:"reuse_connections"` // false: each request has its own connection
+	FastPath         bool             `yaml:"fast_path"`         // false: httputil.ReverseProxy serves every request
 	IdentityHeaders  *IdentityHeaders `yaml:"identity_headers"`  // always set: keys that are not given come from the top level
 }
 

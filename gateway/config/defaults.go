@@ -51,7 +51,7 @@ func setDefaults(element any) {
 	case *TrustedIssuer:
 		*element = TrustedIssuer{RolesClaim: "roles", UsernameClaim: "preferred_username", Timeout: 10 * time.Second}
 	case *Upstream:
-		*element = Upstream{Timeout: 30 * time.Second, ConnectTimeout: 5 * time.Second, ReuseConnections: true}
+		*element = Upstream{Timeout: 30 * time.Second, ConnectTimeout: 5 * time.Second, ReuseConnections: true, FastPath: true}
 	case *Route:
 		*element = Route{Unauthenticated: UnauthenticatedAuto, CrossOrigin: CrossOriginDeny}
 	}

@@ -28,6 +28,13 @@ func (b *Buffer) String() string {
 	return b.buf.String()
 }
 
+// Reset forgets what was written.
+func (b *Buffer) Reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.buf.Reset()
+}
+
 // Records returns the records with the message, oldest first.
 func (b *Buffer) Records(t testing.TB, message string) []map[string]any {
 	t.Helper()

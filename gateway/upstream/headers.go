@@ -51,23 +51,17 @@ func (i *IdentityHeaders) same(o *IdentityHeaders) bool {
 	return i.names == o.names && maps.Equal(i.own, o.own)
 }
 
-// Admit returns the headers of h that the client may send, in a map with room
-// for the gateway's own. pass has the headers that clients may send on this
-// route, by their canonical names. A trusted proxy may also send headers about
-// the client and the original request, but only in their usual spelling: proxies
-// pass on other spellings unchanged.
-func (i *IdentityHeaders) Admit(h http.Header, trusted bool, pass map[string]bool) http.Header {
-	admitted := make(http.Header, len(h)+ownHeaders)
-	for name, values := range h {
-		if !i.filter.Finds(name) || !i.refuses(name, trusted, pass) {
-			admitted[name] = values
+// Strip removes from h the headers that the client may not send. pass has the
+// headers that clients may send on this route, by their canonical names. A trusted
+// proxy may also send headers about the client and the original request, but only
+// in their usual spelling: proxies pass on other spellings unchanged.
+func (i *IdentityHeaders) Strip(h http.Header, trusted bool, pass map[string]bool) {
+	for name := range h {
+		if i.filter.Finds(name) && i.refuses(name, trusted, pass) {
+			delete(h, name)
 		}
 	}
-	return admitted
 }
-
-// ownHeaders is about how many headers the gateway adds to a request.
-const ownHeaders = 12
 
 func (i *IdentityHeaders) refuses(name string, trusted bool, pass map[string]bool) bool {
 	folded := headername.Fold(name)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -106,6 +107,18 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		t.protocols.Store(r.URL.Host, other.chosen)
 	}
+}
+
+// fast returns the client whose fast path leads to a target, or nil if the target
+// chose HTTP/2.
+func (t *transport) fast(target *url.URL) *http1.Client {
+	if target.Scheme == "http" {
+		return t.plain
+	}
+	if protocol, _ := t.protocols.Load(target.Host); protocol == alpnHTTP2 {
+		return nil
+	}
+	return t.secure
 }
 
 // overHTTP2 sends a request over HTTP/2.

@@ -86,10 +86,9 @@ func (u *Upstream) Cleartext() bool {
 	return !slices.ContainsFunc(u.targets, func(t *target) bool { return t.url.Scheme != "http" })
 }
 
-// Transport returns a RoundTripper to the upstream. timeout is how long the header
-// of a response may take; 0 means the upstream's own limit. All errors of the
-// RoundTripper are of type *Error.
-func (u *Upstream) Transport(timeout time.Duration) http.RoundTripper {
+// Transport returns the way to the upstream. timeout is how long the header of a
+// response may take; 0 means the upstream's own limit.
+func (u *Upstream) Transport(timeout time.Duration) *Transport {
 	if timeout == 0 {
 		timeout = u.config.Timeout
 	}
@@ -100,7 +99,7 @@ func (u *Upstream) Transport(timeout time.Duration) http.RoundTripper {
 		t = newTransport(u.config, timeout, u.short)
 		u.transports[timeout] = t
 	}
-	return &balancer{upstream: u, transport: t}
+	return &Transport{upstream: u, transport: t}
 }
 
 // CloseIdle closes the idle connections.
@@ -122,15 +121,16 @@ func (u *Upstream) Failure(err error) error {
 	return &Error{Upstream: u.name, Err: err}
 }
 
-// balancer sends each request to the next address of an upstream that is not
-// resting, and to the one after that if it cannot connect.
-type balancer struct {
+// Transport sends each request to the next address of an upstream that is not
+// resting, and to the one after that if it cannot connect. All its errors are of
+// type *Error.
+type Transport struct {
 	upstream  *Upstream
-	transport http.RoundTripper
+	transport *transport
 }
 
 // RoundTrip implements http.RoundTripper.
-func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	u := b.upstream
 	restore := func() {}
 	if len(u.targets) > 1 {
@@ -139,8 +139,7 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, &Error{Upstream: u.name, Err: err}
 		}
 	}
-	start := time.Now()
-	defer func() { u.took.Observe(time.Since(start).Seconds()) }()
+	defer u.observe(time.Now())
 	var failure error
 	for _, t := range u.order(u.next.Add(1)) {
 		restore()
@@ -158,15 +157,22 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // send sends a request to one address.
-func (b *balancer) send(r *http.Request, t *target) (*http.Response, error) {
+func (b *Transport) send(r *http.Request, t *target) (*http.Response, error) {
 	r.URL.Scheme, r.URL.Host = t.url.Scheme, t.url.Host
-	response, err := b.transport.RoundTrip(r)
+	return valid(b.transport.RoundTrip(r))
+}
+
+// valid refuses a response whose status no client accepts.
+func valid(response *http.Response, err error) (*http.Response, error) {
 	if err == nil && response.StatusCode < 100 {
 		response.Body.Close()
 		return nil, fmt.Errorf("the status %03d of the response is not valid", response.StatusCode)
 	}
 	return response, err
 }
+
+// observe measures the time until the header of a response.
+func (u *Upstream) observe(start time.Time) { u.took.Observe(time.Since(start).Seconds()) }
 
 // unreachable reports whether err means that the address does not accept
 // connections. A lack of file descriptors is a fault of this machine.

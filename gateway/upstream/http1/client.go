@@ -91,14 +91,19 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	response, err := c.exchange(k, r, b.Bytes())
-	var closed *noResponseError
-	if err == nil || !used || !repeatable(r) || !errors.As(err, &closed) {
+	if err == nil || !used || !repeats(r, err) {
 		return response, err
 	}
-	if k, err = c.open(r.Context(), r.URL.Host, deadline); err != nil {
+	return c.again(r, b.Bytes(), deadline)
+}
+
+// again sends a request a second time, on a new connection.
+func (c *Client) again(r *http.Request, request []byte, deadline time.Time) (*http.Response, error) {
+	k, err := c.open(r.Context(), r.URL.Host, deadline)
+	if err != nil {
 		return nil, err
 	}
-	return c.exchange(k, r, b.Bytes())
+	return c.exchange(k, r, request)
 }
 
 // CloseIdleConnections closes the idle connections.
@@ -127,6 +132,13 @@ func expectsContinue(r *http.Request) bool {
 // section 7.8).
 func upgrades(r *http.Request) bool {
 	return len(r.Header["Upgrade"]) > 0 && httpguts.HeaderValuesContainsToken(r.Header["Connection"], "Upgrade")
+}
+
+// repeats reports whether a request that failed on a used connection is sent
+// again.
+func repeats(r *http.Request, err error) bool {
+	var closed *noResponseError
+	return repeatable(r) && errors.As(err, &closed)
 }
 
 // repeatable reports whether a request may be sent again although the upstream may

@@ -17,6 +17,7 @@ type conn struct {
 	since   time.Time // when it became idle
 	failed  error     // of Read
 	unclear bool      // the last response has more than one framing
+	fields  []field   // of the last plain response
 }
 
 func newConn(c net.Conn, address string) *conn {
@@ -63,14 +64,23 @@ func (c *Client) conn(ctx context.Context, address string, deadline time.Time) (
 	if err := ctx.Err(); err != nil {
 		return nil, false, err
 	}
-	for k := c.idle.take(address); k != nil; k = c.idle.take(address) {
-		if k.check() && k.SetDeadline(deadline) == nil {
-			return k, true, nil
-		}
-		k.Close()
+	if k := c.take(address, deadline); k != nil {
+		return k, true, nil
 	}
 	k, err = c.open(ctx, address, deadline)
 	return k, false, err
+}
+
+// take returns an idle connection to address that passes its check, with that
+// deadline. It returns nil if there is none.
+func (c *Client) take(address string, deadline time.Time) *conn {
+	for k := c.idle.take(address); k != nil; k = c.idle.take(address) {
+		if k.SetDeadline(deadline) == nil && k.check() { // a check after the old deadline fails
+			return k
+		}
+		k.Close()
+	}
+	return nil
 }
 
 // open returns a new connection.

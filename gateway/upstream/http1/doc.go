@@ -9,6 +9,11 @@
 // net/http writes requests and parses responses (Request.Write, ReadResponse).
 // Trailers of requests are not sent.
 //
+// Client.Start is a fast path: it sends a plain request on an idle connection and
+// reads a plain response in place, without an http.Request and an http.Response. It
+// follows the same rules, and hands everything else over to readResponse, before
+// it has consumed a byte.
+//
 // # Limits and threats
 //
 // Nothing in a response says to which request it belongs (RFC 9112, section

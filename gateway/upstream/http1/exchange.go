@@ -17,8 +17,13 @@ func (c *Client) exchange(k *conn, r *http.Request, request []byte) (*http.Respo
 	if errors.Is(failed, os.ErrDeadlineExceeded) {
 		return nil, k.fail(r, stop, failed)
 	}
-	// After another error of Write there may be a response: an upstream may respond
-	// and close the connection before it has read the whole request.
+	return c.receive(k, r, stop, failed)
+}
+
+// receive reads the header of the response. failed is the error of Write: an
+// upstream may respond and close the connection before it has read the whole
+// request.
+func (c *Client) receive(k *conn, r *http.Request, stop func() bool, failed error) (*http.Response, error) {
 	response, err := k.readResponse(r, nil)
 	if err != nil {
 		return nil, k.fail(r, stop, err)

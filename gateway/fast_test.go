@@ -1,0 +1,292 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/net/http/httpguts"
+
+	"authgate/gateway/conn"
+	"authgate/gateway/upstream"
+)
+
+// tape is a client's end. It notes what reaches the client, and in what order.
+type tape struct {
+	header http.Header
+	notes  strings.Builder
+	body   bytes.Buffer
+	begun  bool
+}
+
+func (t *tape) Header() http.Header { return t.header }
+func (t *tape) Flush()              {} // ReverseProxy does it by a timer
+
+func (t *tape) WriteHeader(status int) {
+	t.begun = status >= 200
+	fmt.Fprintln(&t.notes, status)
+	_ = t.header.Write(&t.notes) // in the order of the names
+}
+
+func (t *tape) Write(b []byte) (int, error) {
+	if !t.begun {
+		t.WriteHeader(http.StatusOK)
+	}
+	return t.body.Write(b)
+}
+
+// scripted is an upstream that answers as a script says. It notes what it gets.
+type scripted struct {
+	listener net.Listener
+
+	mu     sync.Mutex
+	answer string // to the requests for .../script, on the first connection
+	closes bool   // after that answer
+	conns  int
+	notes  strings.Builder
+}
+
+func newScripted(t testing.TB) *scripted {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	s := &scripted{listener: listener}
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go s.serve(c)
+		}
+	}()
+	return s
+}
+
+// begin forgets what was noted.
+func (s *scripted) begin(answer string, closes bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer, s.closes, s.conns = answer, closes, 0
+	s.notes.Reset()
+}
+
+func (s *scripted) serve(c net.Conn) {
+	defer c.Close()
+	s.mu.Lock()
+	number := s.conns
+	s.conns++
+	s.mu.Unlock()
+	var got bytes.Buffer
+	from := bufio.NewReader(io.TeeReader(c, &got))
+	for {
+		r, err := http.ReadRequest(from)
+		if err != nil {
+			return
+		}
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			return
+		}
+		s.mu.Lock()
+		fmt.Fprintf(&s.notes, "on connection %d: %q\n", number, got.String())
+		answer, closes := "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", false
+		if strings.Contains(r.RequestURI, "script") && number == 0 {
+			answer, closes = s.answer, s.closes
+		}
+		s.mu.Unlock()
+		got.Reset()
+		if _, err := io.WriteString(c, answer); err != nil || closes {
+			return
+		}
+	}
+}
+
+// way is a gateway that forwards by one way.
+type way struct {
+	*rig
+	up     *scripted
+	cookie string
+}
+
+func newWay(t testing.TB, fast string) *way {
+	t.Helper()
+	up := newScripted(t)
+	yaml := edit(t, baseConfig, `url: "http://app.invalid"`, `timeout: 5s, fast_path: `+fast+`, url: "http://`+up.listener.Addr().String()+`"`)
+	yaml = edit(t, yaml, "upstream: app, auth: [session]}", "upstream: app, auth: [session], headers: {remove: [X-Gone], set: {X-Set: set}}, strip_prefix: /session}")
+	w := &way{rig: newRig(t, yaml), up: up}
+	st := w.state.Load()
+	for i := range st.routing.routes { // instead of the stub of the rig
+		r := &st.routing.routes[i]
+		transport := r.upstream.Transport(0)
+		if r.transport = transport; fast == "true" {
+			r.start = transport.Start
+		}
+	}
+	w.cookie = w.login(aliceIn).cookie
+	return w
+}
+
+func newWays(t testing.TB) [2]*way { return [2]*way{newWay(t, "true"), newWay(t, "false")} }
+
+// tell sends a request between two others, and returns all that reached the
+// upstream and the client.
+func (w *way) tell(t testing.TB, asks, answer string) string {
+	t.Helper()
+	var all strings.Builder
+	w.up.begin(answer, !ends(asks, answer))
+	for _, each := range []string{"GET /public/first HTTP/1.1\r\nHost: gw.example\r\n\r\n", asks, "GET /session/last HTTP/1.1\r\nHost: gw.example\r\n\r\n"} {
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(each)))
+		if err != nil {
+			t.Fatalf("%q: %v", each, err)
+		}
+		// ReverseProxy aborts only what a server serves.
+		ctx := context.WithValue(conn.Context(t.Context(), nil), http.ServerContextKey, &http.Server{})
+		r.RemoteAddr = "192.0.2.7:4711"
+		r.Header["X-Request-Id"] = []string{"the-id"}
+		r.Header.Add("Cookie", strings.TrimPrefix(w.cookie, "Cookie: "))
+		got := &tape{header: http.Header{}}
+		w.log.Reset()
+		aborted := w.abortable(got, r.WithContext(ctx))
+		record := w.log.Last(t, "request")
+		fmt.Fprintf(&all, "%q, aborted: %t, logged: %v, %v bytes\n%s", got.body.String(), aborted, record["status"], record["bytes"], got.notes.String())
+	}
+	w.routing().CloseIdle()
+	w.up.mu.Lock()
+	defer w.up.mu.Unlock()
+	return all.String() + w.up.notes.String()
+}
+
+func (w *way) routing() *upstream.Upstream { return w.state.Load().routing.upstreams["app"] }
+
+func (w *way) abortable(to http.ResponseWriter, r *http.Request) (aborted bool) {
+	defer func() { aborted = recover() == http.ErrAbortHandler }()
+	w.ServeHTTP(to, r)
+	return false
+}
+
+// ends reports whether a client knows where the response ends.
+func ends(asks, answer string) bool {
+	method, _, _ := strings.Cut(asks, " ")
+	from := bufio.NewReader(strings.NewReader(answer))
+	for {
+		response, err := http.ReadResponse(from, &http.Request{Method: method})
+		if err != nil {
+			return false
+		}
+		if response.StatusCode < 200 {
+			continue
+		}
+		_, err = io.Copy(io.Discard, response.Body)
+		return err == nil && !response.Close
+	}
+}
+
+// same compares what both ways do.
+func same(t testing.TB, ways [2]*way, asks, answer string) {
+	t.Helper()
+	if fast, slow := ways[0].tell(t, asks, answer), ways[1].tell(t, asks, answer); fast != slow {
+		t.Errorf("request %q, response %.300q\nthe fast path:\n%s\nhttputil.ReverseProxy:\n%s", asks, answer, fast, slow)
+	}
+}
+
+const plainAnswer = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nDate: now\r\nContent-Length: 2\r\n\r\nok"
+
+var fastRequests = []string{
+	"GET /session/script?a=%zz HTTP/1.1\r\nHost: gw.example\r\nAccept: */*\r\nUser-Agent: curl\r\nCookie: theme=dark\r\n\r\n",
+	"GET /session/script HTTP/1.1\r\nHost: gw.example\r\nConnection: keep-alive\r\nKeep-Alive: 5\r\nTe: trailers\r\nX-Gone: x\r\nX_Set: x\r\nX-Auth-User: eve\r\nX-Forwarded-For: 1.2.3.4\r\nForwarded: for=x\r\n\r\n",
+	"GET /public/script? HTTP/1.1\r\nHost: gw.example\r\nConnection: close, x-y\r\nX-Y: z\r\n\r\n",
+	"HEAD /public/script HTTP/1.1\r\nHost: gw.example\r\n\r\n",
+	"POST /any/script HTTP/1.1\r\nHost: gw.example\r\nContent-Length: 5\r\nOrigin: https://gw.example\r\n\r\nhello",
+	"PUT /public/script HTTP/1.1\r\nHost: gw.example\r\nContent-Length: 0\r\n\r\n",
+	"POST /public/script HTTP/1.1\r\nHost: gw.example\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+	"DELETE /public/script HTTP/1.1\r\nHost: gw.example\r\nTe: gzip, trailers\r\nProxy-Connection: keep-alive\r\n\r\n",
+}
+
+var fastAnswers = []string{
+	plainAnswer, plainAnswer + "x", "", "HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nEtag: x\r\n\r\n",
+	"HTTP/1.1 500 Oh\r\nSet-Cookie: session_id=x\r\nSet-Cookie: a=b\r\nSet-Cookie2: c=d\r\nStrict-Transport-Security: x\r\nContent-Length: 3\r\n\r\nno\n",
+	"HTTP/1.1 200 OK\r\nCache-Control: public\r\nConnection: keep-alive\r\nKeep-Alive: timeout=5\r\nContent-Length: 70000\r\n\r\n" + strings.Repeat("0123456789", 7000),
+	"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n" + strings.Repeat("x", 8000), "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+	"HTTP/1.1 200 OK\r\n\r\nuntil the end", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + plainAnswer, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
+	"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 200 OK\r\nTrailer: X\r\nContent-Length: 2\r\n\r\nok",
+}
+
+// The fast path and httputil.ReverseProxy send the same bytes to the upstream and
+// to the client, and use connections in the same way.
+func TestFastPath(t *testing.T) {
+	t.Parallel()
+	ways := newWays(t)
+	for _, asks := range fastRequests {
+		for _, answer := range fastAnswers {
+			same(t, ways, asks, answer)
+		}
+	}
+}
+
+// The same holds for a response with another byte at any place, without one, or
+// cut off there.
+func TestFastPathMutations(t *testing.T) {
+	t.Parallel()
+	ways := newWays(t)
+	const answer = "HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nX-Y: z\r\nContent-Length: 2\r\n\r\nok"
+	for i := range answer {
+		same(t, ways, fastRequests[0], answer[:i])
+		same(t, ways, fastRequests[0], answer[:i]+answer[i+1:])
+		for _, b := range []string{"\r", "\n", " ", ":", "\x00", "0", "\xff"} {
+			same(t, ways, fastRequests[0], answer[:i]+b+answer[i+1:])
+		}
+	}
+}
+
+// The same holds for any request and any response.
+func FuzzFastPath(f *testing.F) {
+	for i, answer := range fastAnswers {
+		f.Add(fastRequests[i%len(fastRequests)], answer)
+	}
+	ways := newWays(f)
+	f.Fuzz(func(t *testing.T, asks, answer string) {
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(asks)))
+		if err != nil || r.Header["Expect"] != nil || r.Header["Upgrade"] != nil || len(answer) > 1<<16 {
+			return // TestContinue and TestWebSockets have those
+		}
+		for name, values := range r.Header { // a server refuses it
+			if !httpguts.ValidHeaderFieldName(name) || slices.ContainsFunc(values, func(v string) bool { return !httpguts.ValidHeaderFieldValue(v) }) {
+				return
+			}
+		}
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			return // the body would be waited for
+		}
+		same(t, ways, asks, answer)
+	})
+}
+
+// BenchmarkForward is a request with a session by either way, over a connection to
+// an upstream.
+func BenchmarkForward(b *testing.B) {
+	for i, w := range newWays(b) {
+		b.Run([]string{"fast", "ReverseProxy"}[i], func(b *testing.B) {
+			b.ReportAllocs()
+			q := request("GET", "/any/resource", "", append(requestHeaders, w.cookie)...)
+			q = q.WithContext(conn.Context(q.Context(), nil)) // as a server has it
+			to := &nowhere{header: http.Header{}}
+			for b.Loop() {
+				clear(to.header)
+				if w.ServeHTTP(to, q); to.status != http.StatusOK {
+					b.Fatal(to.status)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,258 @@
+package http1
+
+import (
+	"bytes"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// maxFields is how many fields the header of a plain request or response may
+// have.
+const maxFields = 64
+
+// Plain is a request with nothing unusual: no body, or a short one, and no field
+// about the connection. Its parts are the same as those of an http.Request.
+type Plain struct {
+	Method, Path, Query string
+	ForceQuery          bool // write "?" even if Query is empty
+	Host                string
+	Header              http.Header // with User-Agent, which may be nil
+	Body                []byte
+}
+
+// write writes the request as Request.Write does. It returns false for a request
+// that Request.Write would change or refuse.
+func (p *Plain) write(b *bytes.Buffer) bool {
+	agent, ok := p.Header["User-Agent"]
+	if !ok || !plainTarget(p.Path) || !plainTarget(p.Query) || strings.HasPrefix(p.Path, "//") || p.Path == "" || !plainHost(p.Host) {
+		return false
+	}
+	b.WriteString(p.Method)
+	b.WriteByte(' ')
+	b.WriteString(p.Path)
+	if p.ForceQuery || p.Query != "" {
+		b.WriteByte('?')
+		b.WriteString(p.Query)
+	}
+	b.WriteString(" HTTP/1.1\r\nHost: ")
+	b.WriteString(p.Host)
+	b.WriteString("\r\n")
+	if len(agent) > 0 && agent[0] != "" && !writeField(b, "User-Agent", agent[0]) {
+		return false
+	}
+	if len(p.Body) > 0 || p.Method == http.MethodPost || p.Method == http.MethodPut || p.Method == http.MethodPatch {
+		b.WriteString("Content-Length: ")
+		b.Write(strconv.AppendInt(b.AvailableBuffer(), int64(len(p.Body)), 10))
+		b.WriteString("\r\n")
+	}
+	if !p.writeHeader(b) {
+		return false
+	}
+	b.WriteString("\r\n")
+	b.Write(p.Body)
+	return true
+}
+
+// writeHeader writes the fields in the order of their names.
+func (p *Plain) writeHeader(b *bytes.Buffer) bool {
+	var buffer [maxFields]string
+	names := buffer[:0]
+	for name := range p.Header {
+		switch name {
+		case "Host", "User-Agent", "Content-Length", "Transfer-Encoding", "Trailer":
+			continue // Request.Write has them from elsewhere
+		}
+		if len(names) == maxFields {
+			return false
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		for _, value := range p.Header[name] {
+			if !writeField(b, name, value) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func writeField(b *bytes.Buffer, name, value string) bool {
+	if !httpguts.ValidHeaderFieldName(name) || strings.ContainsAny(value, "\r\n") {
+		return false
+	}
+	b.WriteString(name)
+	b.WriteString(": ")
+	b.WriteString(textproto.TrimString(value))
+	b.WriteString("\r\n")
+	return true
+}
+
+// plainTarget reports whether Request.Write accepts a part of a target.
+func plainTarget(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// plainHost reports whether Request.Write sends a host as it is.
+func plainHost(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '-', c == ':', c == '[', c == ']', c == '_':
+		default:
+			return false
+		}
+	}
+	return s != ""
+}
+
+// field is a field of a header.
+type field struct{ name, value string }
+
+// plainResponse returns the response on the connection if it is plain and comes
+// within the deadline. It consumes nothing, so readResponse can go on after nil.
+func (k *conn) plainResponse() *Response {
+	for {
+		unread := k.br.Buffered()
+		data, _ := k.br.Peek(unread) // cannot fail
+		if end := bytes.Index(data, []byte("\r\n\r\n")); end >= 0 {
+			return k.plainBody(string(data[:end+2]))
+		}
+		if unread == k.br.Size() {
+			return nil
+		}
+		if _, err := k.br.Peek(unread + 1); err != nil {
+			return nil
+		}
+	}
+}
+
+// plainBody returns the response with that header, whose lines end with CRLF.
+func (k *conn) plainBody(head string) *Response {
+	status, length, ok := k.plainHead(head)
+	if !ok {
+		return nil
+	}
+	response := &Response{Status: status, conn: k, head: len(head) + len("\r\n"), length: length}
+	if whole := int64(response.head) + length; whole <= int64(k.br.Size()) {
+		data, err := k.br.Peek(int(whole))
+		if err != nil {
+			return nil
+		}
+		response.Body = data[response.head:]
+	}
+	return response
+}
+
+// plainHead reads the header of a plain response into k.fields, without the fields
+// about the connection. It refuses whatever has two meanings or needs a decision:
+// readResponse has the rules.
+func (k *conn) plainHead(head string) (status int, length int64, ok bool) {
+	line, head, _ := strings.Cut(head, "\r\n")
+	status, ok = plainStatus(line)
+	if !ok {
+		return 0, 0, false
+	}
+	k.fields = k.fields[:0]
+	length = -1
+	for head != "" {
+		line, head, _ = strings.Cut(head, "\r\n")
+		f, ok := plainField(line)
+		if !ok || len(k.fields) == maxFields {
+			return 0, 0, false
+		}
+		switch f.name {
+		case "Content-Length":
+			if length >= 0 {
+				return 0, 0, false
+			}
+			if length, ok = plainLength(f.value); !ok {
+				return 0, 0, false
+			}
+		case "Connection":
+			if !strings.EqualFold(f.value, "keep-alive") {
+				return 0, 0, false
+			}
+			continue
+		case "Keep-Alive":
+			continue
+		case "Transfer-Encoding", "Trailer", "Te", "Upgrade", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization":
+			return 0, 0, false // about the connection
+		case "Pragma":
+			return 0, 0, false // ReadResponse makes a Cache-Control of it
+		case "Content-Type":
+			const events = "text/event-stream" // is sent on in parts
+			if len(f.value) >= len(events) && strings.EqualFold(f.value[:len(events)], events) {
+				return 0, 0, false
+			}
+		}
+		k.fields = append(k.fields, f)
+	}
+	if status == http.StatusNoContent || status == http.StatusNotModified {
+		return status, 0, length < 0
+	}
+	return status, length, length >= 0
+}
+
+// plainStatus returns the status of a final response by HTTP/1.1.
+func plainStatus(line string) (int, bool) {
+	const version, digits = "HTTP/1.1 ", 3
+	if len(line) < len(version)+digits || line[:len(version)] != version || !plainText(line) {
+		return 0, false
+	}
+	code, reason := line[len(version):len(version)+digits], line[len(version)+digits:]
+	status := 0
+	for i := range digits {
+		if code[i] < '0' || code[i] > '9' {
+			return 0, false
+		}
+		status = 10*status + int(code[i]-'0')
+	}
+	return status, status >= 200 && (reason == "" || reason[0] == ' ')
+}
+
+// plainField returns the field of a line.
+func plainField(line string) (field, bool) {
+	name, value, ok := strings.Cut(line, ":")
+	if !ok || !httpguts.ValidHeaderFieldName(name) || !plainText(value) {
+		return field{}, false
+	}
+	return field{textproto.CanonicalMIMEHeaderKey(name), textproto.TrimString(value)}, true
+}
+
+// plainText reports whether a text has no control characters but tabs.
+func plainText(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// plainLength returns the number of a Content-Length that every reader
+// understands alike.
+func plainLength(s string) (int64, bool) {
+	const most = 15 // digits
+	if s == "" || len(s) > most {
+		return 0, false
+	}
+	var n int64
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+		n = 10*n + int64(s[i]-'0')
+	}
+	return n, true
+}
