@@ -17,6 +17,7 @@ import (
 
 	"authgate/gateway/conn"
 	"authgate/gateway/upstream"
+	"authgate/gateway/upstream/http1"
 )
 
 // tape is a client's end. It notes what reaches the client, and in what order.
@@ -117,6 +118,7 @@ type way struct {
 	*rig
 	up     *scripted
 	cookie string
+	fast   int // how many requests the fast path has served
 }
 
 func newWay(t testing.TB, fast string) *way {
@@ -130,7 +132,13 @@ func newWay(t testing.TB, fast string) *way {
 		r := &st.routing.routes[i]
 		transport := r.upstream.Transport(0)
 		if r.transport = transport; fast == "true" {
-			r.start = transport.Start
+			r.start = func(ctx context.Context, p *http1.Plain) (*http1.Response, http.RoundTripper) {
+				response, rest := transport.Start(ctx, p)
+				if response != nil {
+					w.fast++
+				}
+				return response, rest
+			}
 		}
 	}
 	w.cookie = w.login(aliceIn).cookie
@@ -230,6 +238,13 @@ func TestFastPath(t *testing.T) {
 	for _, asks := range fastRequests {
 		for _, answer := range fastAnswers {
 			same(t, ways, asks, answer)
+		}
+	}
+	for asks, want := range map[string]int{fastRequests[0]: 2, fastRequests[1]: 2, fastRequests[4]: 2, fastRequests[5]: 2, fastRequests[3]: 0} {
+		before := ways[0].fast
+		same(t, ways, asks, plainAnswer)
+		if got := ways[0].fast - before; got != want { // the first one needs a connection
+			t.Errorf("%q and another request: %d by the fast path, want %d", asks, got, want)
 		}
 	}
 }

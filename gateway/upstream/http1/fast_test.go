@@ -45,6 +45,7 @@ func (w fastWay) RoundTrip(r *http.Request) (*http.Response, error) {
 	case response == nil:
 		return w.Client.RoundTrip(r)
 	}
+	defer response.Close() // again, which does nothing
 	defer response.Close()
 	answer := &http.Response{StatusCode: response.Status, Header: http.Header{}, Request: r}
 	response.AddTo(answer.Header)
@@ -111,7 +112,7 @@ func TestFastPathDelays(t *testing.T) {
 						time.AfterFunc(c.cancel, cancel)
 					}
 					start := time.Now()
-					got := outcome([]http.RoundTripper{f.Client, fastWay{f.Client}}[way], newRequest(t, ctx, "GET", f.url, nil))
+					got := outcome([]http.RoundTripper{f.Client, fastWay{f.Client}}[way], newRequest(t, ctx, "GET", f.url+"/", nil))
 					if got != c.want {
 						t.Errorf("way %d: %.40q, want %.40q", way, got, c.want)
 					}
@@ -247,10 +248,28 @@ func outcome(way http.RoundTripper, r *http.Request) string {
 	return fmt.Sprintf("%d %s", response.StatusCode, body)
 }
 
+// write accepts what clients usually send.
+func TestPlainRequest(t *testing.T) {
+	t.Parallel()
+	for _, p := range []*Plain{
+		{Method: "GET", Path: "/a%20b", Query: "c=%zz", Host: "app.example:80", Header: http.Header{"User-Agent": {"curl"}, "Accept": {"*/*", "a"}}},
+		{Method: "POST", Path: "/", Host: "[::1]", Header: http.Header{"User-Agent": nil}, Body: []byte("x")},
+	} {
+		if !p.write(new(bytes.Buffer)) {
+			t.Errorf("refused: %+v", p)
+		}
+	}
+}
+
 // What write accepts, it writes as Request.Write does.
 func FuzzPlainRequest(f *testing.F) {
 	f.Add("GET", "/a%20b", "c=%zz", "app.example:80", "X-Y", " v ", []byte(nil))
 	f.Add("POST", "/", "", "[::1]", "User-Agent", "curl", []byte("x"))
+	f.Add("POST", "/", "", "a", "X", "", []byte(nil))
+	f.Add("GET", "/", "", "a", "X", "", []byte("x"))
+	f.Add("GET", "/\x7f", "", "a", "X", "", []byte(nil))
+	f.Add("GET", "/", "\n", "[fe80::1%25en0]", "X", "", []byte(nil))
+	f.Add("GET", "/", "", "[fe80::1%25en0]", "X", "", []byte(nil))
 	f.Add("PUT", "//x", "", "a", "Content-Length", "7", []byte(nil))
 	f.Add("DELETE", "/", "", "a%b", "X Y", "a\r\nb: c", []byte(nil))
 	f.Fuzz(func(t *testing.T, method, path, query, host, name, value string, body []byte) {
@@ -325,7 +344,9 @@ var plainResponses = []string{
 	okResponse, okResponse + "x", "HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 304 \r\nEtag: x\r\n\r\n", "HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n",
 	header + "Connection: keep-alive\r\nKeep-Alive: timeout=5\r\nx-y:\t z \r\nX-Y: w\r\nContent-Length: 0\r\n\r\n",
 	header + "Content-Length: 6000\r\n\r\n", header + "Content-Length: 007\r\n\r\n1234567",
-	header + "Content-Length: 2\r\nContent-Length: 2\r\n\r\nok", header + "Content-Length: +2\r\n\r\nok",
+	header + "Content-Type: text/css\r\nContent-Length: 2\r\n\r\nok", header + "Content-Type: application/json; x=y\r\nContent-Length: 2\r\n\r\nok",
+	header + "Content-Length: 2x\r\n\r\nok",
+	header + "Content-Length: 2\r\nContent-Length: 2\r\n\r\nok", header + "Content-Length: 0\r\nContent-Length: 0\r\n\r\n", header + "Content-Length: +2\r\n\r\nok",
 	header + "Pragma: no-cache\r\nContent-Length: 2\r\n\r\nok", header + "Content-Type: text/event-stream\r\nContent-Length: 2\r\n\r\nok",
 	header + "Connection: close\r\nContent-Length: 2\r\n\r\nok", header + "Connection: keep-alive, x\r\nContent-Length: 2\r\n\r\nok",
 	header + "Content-Length: 2\r\nX: a\r\n b\r\n\r\nok", header + "Content-Length: 2\r\nX : a\r\n\r\nok", header + "Content-Length: 2\nX: a\r\n\r\nok",
@@ -339,7 +360,7 @@ func TestPlainResponse(t *testing.T) {
 	for i, says := range plainResponses {
 		k := newConn(readerConn{nil, strings.NewReader(says)}, "")
 		k.limited.N = maxHeader
-		if got := k.plainResponse() != nil; got != (i < 8) {
+		if got := k.plainResponse() != nil; got != (i < 10) {
 			t.Errorf("%q is plain: %t", says, got)
 		}
 	}

@@ -16,10 +16,16 @@ import (
 type tcpLike struct{ net.Conn }
 
 func (c tcpLike) SetDeadline(t time.Time) error {
-	if err := c.Conn.SetDeadline(t); !errors.Is(err, io.ErrClosedPipe) {
-		return err
+	return openPipe(c.Conn.SetDeadline(t))
+}
+
+func (c tcpLike) SetReadDeadline(t time.Time) error { return openPipe(c.Conn.SetReadDeadline(t)) }
+
+func openPipe(err error) error {
+	if errors.Is(err, io.ErrClosedPipe) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // A response has the same meaning as for http.Transport, whatever its bytes are.
