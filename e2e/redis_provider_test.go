@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -20,7 +19,6 @@ func startDelegatedPair(t *testing.T, onRedis func(address string) string) (p *p
 		issuer = at
 		p = preparePair(t, startRedis(t))
 		for _, g := range p.both() {
-			g.write("crowd.yaml", crowd())
 			g.configure(p.delegated(issuer) + onRedis(p.redis.Address))
 		}
 		p.run()
@@ -34,21 +32,8 @@ func startDelegatedPair(t *testing.T, onRedis func(address string) string) (p *p
 
 // delegated is the configuration of such a pair without the store.
 func (p *pair) delegated(issuer string) string {
-	return strings.Replace(shared, "accounts:\n", "accounts:\n  file: crowd.yaml\n", 1) + "  - {match: /delegated-resource, upstream: app, auth: [oidc]}\n" +
+	return shared + "  - {match: /delegated-resource, upstream: app, auth: [oidc]}\n" +
 		app(p.up.url) + "providers: [{name: demo, issuer: '" + issuer + "', client_id: pair, client_secret: s3cret}]\n"
-}
-
-// crowdSize is the number of further accounts of such a pair. With them no account
-// has many logins.
-const crowdSize = 250
-
-// crowd is the file of these accounts: crowd-0 and so on, with alice's password.
-func crowd() string {
-	var all strings.Builder
-	for i := range crowdSize {
-		all.WriteString(person(fmt.Sprint("crowd-", i), wonderlandHash, ""))
-	}
-	return all.String()
 }
 
 // signInAtProvider begins a delegated login on one instance and finishes it on
@@ -68,10 +53,7 @@ func (p *pair) throughProvider(t *testing.T, c *http.Client, begun *instance) (c
 	t.Helper()
 	authorization := begun.do(c, "GET", "/login", "").header.Get("Location")
 	form := url.Values{"username": {"alice"}, "password": {passwords["alice"]}}
-	response, err := c.PostForm(strings.Replace(authorization, "/authorize?", "/signin?", 1), form)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(c.PostForm(strings.Replace(authorization, "/authorize?", "/signin?", 1), form))(t)
 	response.Body.Close()
 	callback, ours := strings.CutPrefix(response.Header.Get("Location"), p.a.base)
 	if !ours {
@@ -91,11 +73,7 @@ func TestRedisDelegated(t *testing.T) {
 	for range 2 { // cold, then warm
 		p.wantDelegated(t, session, http.StatusOK)
 	}
-	response, err := c.Get(issuer + "/logout") // waits until A has been told
-	if err != nil {
-		t.Fatal(err)
-	}
-	response.Body.Close()
+	must(c.Get(issuer + "/logout"))(t).Body.Close() // waits until A has been told
 	for name, g := range p.both() {
 		until(t, name+" to refuse", func() bool { return p.askDelegated(t, g, session) != http.StatusOK })
 	}
