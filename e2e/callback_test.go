@@ -205,7 +205,7 @@ func refusedByProvider(t *testing.T, s *stage, h *hostile) {
 func sessionsFromBefore(t *testing.T, s *stage, h *hostile) {
 	c := s.visitor()
 	first := s.enters(t, c, h, lie{})
-	if a := s.begin(t, c, h).finish(claim("nonce", "another")); a.status != http.StatusBadGateway {
+	if a := s.begin(t, c, h).finish(lie{claims: map[string]any{"nonce": "another"}}); a.status != http.StatusBadGateway {
 		t.Errorf("a login that must fail: %d", a.status)
 	}
 	s.lives(t, first)

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"html"
 	"net/http"
 	"net/url"
 	"slices"
@@ -20,25 +19,14 @@ type wrong struct {
 	why    string
 }
 
-// wrongLogins has lies for each part of what a provider says. The tests of
-// gateway/provider have all others.
+// wrongLogins has a lie for each part of what a provider says, and errors that
+// repeat what the gateway sent: no secret of it may get into the log this way. The
+// tests of gateway/provider have all other lies.
 func wrongLogins() []wrong {
-	token := func(answer http.HandlerFunc) lie { return lie{token: answer} }
 	wrongs := []wrong{
-		{"nonce", claim("nonce", "another"), 502, "nonce"},
-		{"signature", idToken(func(k *hostileKeys, payload []byte) string { return jws(k.unpublished, "JWT", payload) }), 502, "verify"},
-		{"token, refused with 200", token(plainAnswer(200, `{"error":"invalid_grant"}`)), 401, "invalid_grant"},
-		{"token, failed", token(plainAnswer(500, "{}")), 502, "500 Internal Server Error"},
-		{"token, connection closed", token(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), 502, "EOF"},
-		{"token, long header", token(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("X-Padding", strings.Repeat("a", 200_000))
-		}), 502, "response headers exceeded"},
-		{"userinfo, another sub", userinfoWith("sub", "admin"), 502, "another person"},
-		{"userinfo, failed", userinfoAnswer(plainAnswer(500, "{}")), 502, "500 Internal Server Error"},
-		{"userinfo, user name", userinfoWith("preferred_username", "alice\r\nX-Auth-Roles: admin"), 502, "preferred_username"},
+		{"ID token", lie{claims: map[string]any{"nonce": "another"}}, 502, "nonce"},
+		{"userinfo", lie{person: map[string]any{"sub": "admin"}}, 502, "another person"},
 	}
-	// The description of an error repeats what the gateway sent. No secret of it
-	// may get into the log this way.
 	for name, sent := range map[string]func(*http.Request) string{
 		"the code":               func(r *http.Request) string { return r.PostForm.Get("code") },
 		"the code, cut":          func(r *http.Request) string { return strings.Repeat("x", 150) + r.PostForm.Get("code") },
@@ -46,34 +34,15 @@ func wrongLogins() []wrong {
 		"the Authorization":      func(r *http.Request) string { return r.Header.Get("Authorization") },
 		"the secret of a client": func(*http.Request) string { return hostileSecret },
 	} {
-		wrongs = append(wrongs, wrong{"token, refused with " + name, token(func(w http.ResponseWriter, r *http.Request) {
-			plainAnswer(400, fmt.Sprintf(`{"error":"invalid_grant","error_description":%q}`, "not good: "+sent(r)))(w, r)
-		}), 401, "invalid_grant"})
+		wrongs = append(wrongs, wrong{"token, refused with " + name, lie{token: func(w http.ResponseWriter, r *http.Request) {
+			refuseCode(w, "not good: "+sent(r))
+		}}, 401, "invalid_grant"})
 	}
 	return wrongs
 }
 
-// odd is a login that succeeds, a header that the upstream gets, and what the
-// person may see.
-type odd struct {
-	name string
-	lie
-	header, value string
-	admin         int // status of the resource for administrators
-	company       int // status of the resource for addresses at company.com
-}
-
-var oddLogins = []odd{
-	{"no lie", lie{}, "X-Auth-Roles", "user,admin", 200, 200},
-	{"unverified", userinfoWith("email_verified", false), "X-Auth-Email", "", 200, 403},
-	{"two roles in one", userinfoWith("roles", []string{"user,admin"}), "X-Auth-Roles", "", 403, 200},
-	{"name of a local user", userinfoWith("preferred_username", "local:alice"), "X-Auth-User", "local:alice", 200, 200},
-	{"a name in lines", userinfoWith("name", "Alice\r\nX-Auth-Roles: owner\r\n\r\nGET /x HTTP/1.1"), "X-Auth-Name", "", 200, 200},
-	{"a name beyond ASCII", userinfoWith("name", "Zoë Ångström 名"), "X-Auth-Name", "Zoë Ångström 名", 200, 200},
-}
-
-// TestHostileProvider: a lie of a provider fails the login or has no effect,
-// and the log tells the operator why.
+// TestHostileProvider: a lie of a provider fails the login, and the log tells the
+// operator why.
 func TestHostileProvider(t *testing.T) {
 	t.Parallel()
 	h := newHostile(t, "hostile")
@@ -94,22 +63,6 @@ func TestHostileProvider(t *testing.T) {
 			})
 		})
 	}
-	for _, o := range oddLogins {
-		t.Run(o.name, func(t *testing.T) {
-			c := s.visitor()
-			s.enters(t, c, h, o.lie)
-			m := s.isIn(t, c, "/secure-resource")
-			if m == nil {
-				t.Fatal("the browser is not signed in")
-			}
-			wantHeaders(t, *m, map[string]string{o.header: o.value, "X-Auth-Subject": "hostile:" + subjectOf(t), "X-Auth-Mechanism": "oidc", "Cookie": ""})
-			for path, want := range map[string]int{"/admin-resource": o.admin, "/company-resource": o.company, "/alice-resource": 403, "/local-resource": 401} {
-				if got := s.ask(t, c, "GET", path).status; got != want {
-					t.Errorf("%s is %d, expected %d", path, got, want)
-				}
-			}
-		})
-	}
 	s.check(t)
 }
 
@@ -117,34 +70,24 @@ func TestHostileProvider(t *testing.T) {
 // browser was sent to. Where the provider has announced iss, it must be there
 // (RFC 9207, section 2.4). The tests of gateway/provider have all other values.
 func issuerParameter(t *testing.T, s *stage, plain, naming *hostile) {
-	for _, test := range []struct {
-		name string
-		h    *hostile
-		iss  []string
-		want int
-	}{
-		{"named as promised", naming, []string{naming.issuer}, 302},
-		{"not named as promised", naming, nil, 400},
-		{"not promised, another", plain, []string{naming.issuer}, 400},
-	} {
-		c := s.visitor()
-		login := s.begin(t, c, test.h)
-		g := login.agree(lie{})
+	login, g := s.agreed(t, naming)
+	response := g.response()
+	response.Set("iss", naming.issuer)
+	if a := login.back(login.c, response); a.status != http.StatusFound {
+		t.Errorf("named as promised: %d", a.status)
+	}
+	for h, iss := range map[*hostile][]string{naming: nil, plain: {naming.issuer}} {
+		login, g := s.agreed(t, h)
 		response := g.response()
-		response["iss"] = test.iss
-		a := login.back(c, response, "Accept", "text/html")
-		if a.status != test.want || (g.exchanges() > 0) != (test.want == 302) {
-			t.Errorf("%s: %d, expected %d, and the code came to the token endpoint %d times", test.name, a.status, test.want, g.exchanges())
+		response["iss"] = iss
+		s.refused(t, login.c, h, login.back(login.c, response, "Accept", "text/html"), http.StatusBadRequest)
+		if g.exchanges() > 0 {
+			t.Errorf("with iss %q the code came to the token endpoint", iss)
 		}
-		if test.want == 302 {
-			continue
-		}
-		s.refused(t, c, test.h, a, test.want)
-
-		login = s.begin(t, c, test.h) // the same rule holds for an error
-		response = url.Values{"error": {"access_denied"}, "error_description": {"Call 0900 now."}, "state": {login.request.Get("state")}, "iss": test.iss}
-		if a := login.back(c, response); a.status != 400 || strings.Contains(a.body, "0900") {
-			t.Errorf("%s, an error: %d %s", test.name, a.status, a.body)
+		login = s.begin(t, login.c, h) // the same rule holds for an error
+		response = url.Values{"error": {"access_denied"}, "error_description": {"Call 0900 now."}, "state": {login.request.Get("state")}, "iss": iss}
+		if a := login.back(login.c, response); a.status != http.StatusBadRequest || strings.Contains(a.body, "0900") {
+			t.Errorf("an error with iss %q: %d %s", iss, a.status, a.body)
 		}
 	}
 }
@@ -195,33 +138,6 @@ func TestReloadDuringLogin(t *testing.T) {
 	s.enters(t, s.visitor(), another, lie{})
 }
 
-// TestHostilePages: pages show titles of providers and names of people as text,
-// also when they look like HTML.
-func TestHostilePages(t *testing.T) {
-	t.Parallel()
-	const script = `"><script>alert(1)</script>`
-	h, second := newHostile(t, "hostile"), newHostile(t, "second")
-	h.more, second.more = ", title: '"+script+"'", ", title: Fish & Chips"
-	s := startStage(t, "", h, second)
-	c := s.visitor()
-	b := &browser{t: t, c: c}
-	b.open(s.base + "/login?return_to=/secure-resource")
-	for provider, title := range map[string]string{"hostile": script, "second": "Fish & Chips"} {
-		link := "/login?provider=" + provider + "&return_to=" + url.QueryEscape("/secure-resource")
-		if !slices.Contains(b.links(), link) || !strings.Contains(b.page.body, "Continue with "+html.EscapeString(title)+"</a>") {
-			t.Errorf("%s has no link %s with the title %q: %s", b.url, link, title, b.page.body)
-		}
-	}
-	s.enters(t, c, h, lie{person: func(p map[string]any) { p["name"], p["preferred_username"] = script, script }})
-	mark := url.QueryEscape("/<script>alert(1)</script>")
-	for _, path := range []string{"/me", "/signin?return_to=" + mark, "/login?provider=" + mark, "/callback?error=" + mark, "/" + mark} {
-		page := s.ask(t, c, "GET", path, "Accept", "text/html")
-		if !strings.HasPrefix(page.header.Get("Content-Type"), "text/html") || strings.Contains(page.body, "<script") {
-			t.Errorf("%s: %d, a page of %q: %s", path, page.status, page.header.Get("Content-Type"), page.body)
-		}
-	}
-}
-
 // TestHostileLogout: a logout token ends a session only at its own endpoint and in
 // its own form. A frame ends the session that the provider names, and no other.
 func TestHostileLogout(t *testing.T) {
@@ -241,9 +157,7 @@ func backChannel(t *testing.T, s *stage, h *hostile) {
 		want                                      int
 	}{
 		{"twice", "POST", "hostile", "logout_token=" + token + "&logout_token=" + token, typeForm, "", 400},
-		{"under another name", "POST", "hostile", "token=" + token, typeForm, "", 400},
 		{"as another type", "POST", "hostile", "logout_token=" + token, typeJSON, "", 415},
-		{"not a token", "POST", "hostile", "logout_token=nonsense", typeForm, "", 400},
 		{"60 kB", "POST", "hostile", "logout_token=" + strings.Repeat("A", 60_000), typeForm, "", 400},
 		{"to another provider", "POST", "other", "logout_token=" + token, typeForm, "", 400},
 		{"in the query", "POST", "hostile?logout_token=" + token, "", typeForm, "", 400},

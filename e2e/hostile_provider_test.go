@@ -30,10 +30,10 @@ const hostileSecret = "s3cret of the client: 100% +/&=?"
 // no pages: a test takes the authorization request from the browser, and agrees
 // to it with grant.
 type hostile struct {
+	t      testing.TB
 	name   string // in the configuration
-	more   string // in the configuration: ", key: value"
 	issuer string
-	keys   *hostileKeys
+	key    *ecdsa.PrivateKey
 
 	mu       sync.Mutex
 	metadata map[string]any
@@ -44,7 +44,7 @@ type hostile struct {
 // newHostile starts a provider that ends with the test.
 func newHostile(t testing.TB, name string) *hostile {
 	t.Helper()
-	h := &hostile{name: name, keys: newHostileKeys(t), grants: map[string]*grant{}}
+	h := &hostile{t: t, name: name, key: must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t), grants: map[string]*grant{}}
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	h.issuer = server.URL
@@ -59,7 +59,7 @@ func newHostile(t testing.TB, name string) *hostile {
 
 // entry is the provider in the gateway's configuration.
 func (h *hostile) entry() string {
-	return fmt.Sprintf("  - {name: %s, issuer: %s, client_id: gateway, client_secret: %q%s}\n", h.name, h.issuer, hostileSecret, h.more)
+	return fmt.Sprintf("  - {name: %s, issuer: %s, client_id: gateway, client_secret: %q}\n", h.name, h.issuer, hostileSecret)
 }
 
 // announce changes the discovery document.
@@ -102,7 +102,7 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.mu.Unlock()
 		replyJSON(w, metadata)
 	case "/jwks":
-		replyJSON(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{KeyID: "good", Key: h.keys.good.Public(), Use: "sig", Algorithm: "ES256"}}})
+		replyJSON(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{KeyID: "good", Key: h.key.Public(), Use: "sig", Algorithm: "ES256"}}})
 	case "/token":
 		h.token(w, r)
 	case "/userinfo":
@@ -115,7 +115,7 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *hostile) token(w http.ResponseWriter, r *http.Request) {
 	g := h.granted(r.PostFormValue("code"))
 	if g == nil {
-		plainAnswer(http.StatusBadRequest, `{"error":"invalid_grant"}`)(w, r)
+		refuseCode(w, "unknown code")
 		return
 	}
 	g.exchanged.Add(1)
@@ -131,35 +131,25 @@ func (h *hostile) token(w http.ResponseWriter, r *http.Request) {
 
 func (h *hostile) userinfo(w http.ResponseWriter, r *http.Request) {
 	g := h.granted(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
-	switch {
-	case g == nil:
+	if g == nil {
 		w.WriteHeader(http.StatusUnauthorized)
-	case g.lie.userinfo != nil:
-		g.lie.userinfo(w, r)
-	default:
-		person := map[string]any{
-			"sub": g.sub, "name": "Alice Example", "preferred_username": "alice",
-			"email": "alice@company.com", "email_verified": true, "roles": []string{"user", "admin"},
-		}
-		if g.lie.person != nil {
-			g.lie.person(person)
-		}
+	} else {
+		person := map[string]any{"sub": g.sub, "preferred_username": "alice", "roles": []string{"user"}}
+		maps.Copy(person, g.lie.person)
 		replyJSON(w, person)
 	}
+}
+
+// refuseCode is the answer of a token endpoint to a code that it does not accept.
+func refuseCode(w http.ResponseWriter, description string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusBadRequest)
+	replyJSON(w, map[string]string{"error": "invalid_grant", "error_description": description})
 }
 
 func replyJSON(w http.ResponseWriter, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(body) // the gateway may have closed the connection
-}
-
-// plainAnswer answers with a status and a body in JSON.
-func plainAnswer(status int, body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(status)
-		_, _ = w.Write([]byte(body))
-	}
 }
 
 // grant is a login to which the person agreed.
@@ -175,38 +165,9 @@ type grant struct {
 
 // lie is what the provider does wrong in one login. A nil field is honest.
 type lie struct {
-	claims   func(map[string]any)                 // changes the claims of the ID token
-	idToken  func(g *grant, claims []byte) string // makes the ID token
-	token    http.HandlerFunc                     // is the token endpoint
-	person   func(map[string]any)                 // changes the answer of userinfo
-	userinfo http.HandlerFunc                     // is the userinfo endpoint
-}
-
-// claim is a lie in the ID token: the claim has another value, or is missing
-// if value is nil.
-func claim(name string, value any) lie {
-	return lie{claims: func(claims map[string]any) { putMember(claims, name, value) }}
-}
-
-// userinfoWith is a lie in userinfo: the member has another value, or is
-// missing if value is nil.
-func userinfoWith(name string, value any) lie {
-	return lie{person: func(person map[string]any) { putMember(person, name, value) }}
-}
-
-// userinfoAnswer is a lie that replaces the answer of the userinfo endpoint.
-func userinfoAnswer(answer http.HandlerFunc) lie { return lie{userinfo: answer} }
-
-// idToken is a lie in how the ID token is made.
-func idToken(make func(k *hostileKeys, payload []byte) string) lie {
-	return lie{idToken: func(g *grant, payload []byte) string { return make(g.h.keys, payload) }}
-}
-
-func putMember(object map[string]any, name string, value any) {
-	object[name] = value
-	if value == nil {
-		delete(object, name)
-	}
+	claims map[string]any   // of the ID token, in place of the right ones
+	token  http.HandlerFunc // is the token endpoint
+	person map[string]any   // in the answer of userinfo, in place of what is right
 }
 
 // grant agrees to an authorization request, for a person whose subject is sub.
@@ -236,65 +197,24 @@ func (g *grant) makeIDToken() string {
 		"iss": g.h.issuer, "sub": g.sub, "aud": "gateway", "nonce": g.request.Get("nonce"), "sid": g.sid,
 		"iat": now.Unix(), "exp": now.Add(10 * time.Minute).Unix(), "at_hash": base64.RawURLEncoding.EncodeToString(half[:16]),
 	}
-	if g.lie.claims != nil {
-		g.lie.claims(claims)
-	}
-	if g.lie.idToken != nil {
-		return g.lie.idToken(g, payloadOf(claims))
-	}
-	return g.h.keys.sign(payloadOf(claims))
+	maps.Copy(claims, g.lie.claims)
+	return g.h.sign("JWT", claims)
 }
 
 // logoutToken is a new logout token for the session of the grant (OpenID Connect
 // Back-Channel Logout 1.0, section 2.4).
 func (g *grant) logoutToken() string {
 	now := time.Now()
-	return g.h.note(jws(g.h.keys.good, "logout+jwt", payloadOf(map[string]any{
+	return g.h.note(g.h.sign("logout+jwt", map[string]any{
 		"iss": g.h.issuer, "aud": "gateway", "iat": now.Unix(), "exp": now.Add(2 * time.Minute).Unix(), "jti": rand.Text(),
 		"sub": g.sub, "sid": g.sid, "events": map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}},
-	})))
+	}))
 }
 
-// hostileKeys are the keys of a provider: the one that it publishes, and another
-// one.
-type hostileKeys struct{ good, unpublished *ecdsa.PrivateKey }
-
-func newHostileKeys(t testing.TB) *hostileKeys {
-	t.Helper()
-	k := &hostileKeys{}
-	for _, key := range []**ecdsa.PrivateKey{&k.good, &k.unpublished} {
-		var err error
-		if *key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return k
-}
-
-// sign signs a valid token.
-func (k *hostileKeys) sign(payload []byte) string { return jws(k.good, "JWT", payload) }
-
-// jws signs in the compact form.
-func jws(key *ecdsa.PrivateKey, typ jose.ContentType, payload []byte) string {
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{}).WithType(typ).WithHeader("kid", "good"))
-	if err != nil {
-		panic(err) // the test made the key
-	}
-	signed, err := signer.Sign(payload)
-	if err != nil {
-		panic(err)
-	}
-	token, err := signed.CompactSerialize()
-	if err != nil {
-		panic(err)
-	}
-	return token
-}
-
-// swappedPayload puts a payload under the signature of a token.
-func swappedPayload(token string, payload []byte) string {
-	parts := strings.Split(token, ".")
-	return parts[0] + "." + base64.RawURLEncoding.EncodeToString(payload) + "." + parts[2]
+// sign returns a token of the provider, in the compact form.
+func (h *hostile) sign(typ jose.ContentType, claims map[string]any) string {
+	signer := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: h.key}, (&jose.SignerOptions{}).WithType(typ).WithHeader("kid", "good")))(h.t)
+	return must(must(signer.Sign(payloadOf(claims)))(h.t).CompactSerialize())(h.t)
 }
 
 // payloadOf encodes claims as the payload of a token.
