@@ -40,6 +40,7 @@ type pebble struct {
 	https      string // the port for TLS-ALPN-01
 	log        *lines
 	cmd        *exec.Cmd
+	ended      <-chan struct{} // closed when cmd has ended
 }
 
 // gateName is the name for which gateways get a certificate.
@@ -121,7 +122,8 @@ func (p *pebble) spawn(program string, args ...string) *exec.Cmd {
 	p.t.Helper()
 	cmd := exec.Command(filepath.Join(programs, program), args...)
 	cmd.Env = append(os.Environ(), "PEBBLE_VA_NOSLEEP=1", "PEBBLE_AUTHZREUSE=0")
-	spawn(p.t, cmd, p.log)
+	cmd.Stdout, cmd.Stderr = p.log, p.log
+	p.ended = spawn(p.t, cmd)
 	return cmd
 }
 

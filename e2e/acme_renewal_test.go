@@ -155,10 +155,7 @@ func rebuiltAuthority(t *testing.T, p *pebble, a, b *acmeGateway) {
 // database. It returns what clients trust then, and what pebble logged before.
 func (p *pebble) rebuild() (roots *x509.CertPool, before string) {
 	p.t.Helper()
-	if err := p.cmd.Process.Kill(); err != nil {
-		p.t.Fatal(err)
-	}
-	_ = p.cmd.Wait() // it was killed
+	stop(p.cmd, p.ended)
 	before = p.log.String()
 	p.cmd = p.spawn("pebble", p.cmd.Args[1:]...)
 	until(p.t, "the new pebble", func() bool {

@@ -30,8 +30,7 @@ func haproxy(t *testing.T, g *instance, send string) (https, plain string) {
 	out := &lines{}
 	cmd := exec.Command(program(t, "haproxy"), "-db", "-f", file)
 	cmd.Stdout, cmd.Stderr = out, out
-	done := must(begin(cmd))(t)
-	t.Cleanup(func() { stop(cmd, done) })
+	spawn(t, cmd)
 	eventually(t, patience, "HAProxy", func() error {
 		conn, err := net.Dial("tcp", plain)
 		if err != nil {

@@ -23,9 +23,7 @@ var cgiServers = map[string]func(t *testing.T, folder, port string) *exec.Cmd{
 		config := filepath.Join(t.TempDir(), "lighttpd.conf")
 		text := fmt.Sprintf("server.modules = (\"mod_cgi\")\nserver.document-root = %q\nserver.bind = \"127.0.0.1\"\nserver.port = %s\ncgi.assign = (\".cgi\" => \"\")\n",
 			folder, port)
-		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(config, []byte(text), 0o600))
 		return exec.Command(program(t, "lighttpd"), "-D", "-f", config)
 	},
 	"busybox httpd": func(t *testing.T, folder, port string) *exec.Cmd {
@@ -46,37 +44,20 @@ func program(t *testing.T, name string) string {
 	return ""
 }
 
-// spawn starts a program of another project. It ends with the test, and its output
-// goes to out.
-func spawn(t testing.TB, cmd *exec.Cmd, out *lines) {
-	t.Helper()
-	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may be frozen, or have ended before
-		_ = cmd.Wait()         // it was killed
-	})
-}
-
 // startCGI starts a server with a CGI script that prints its environment, and
 // returns the URL of the script.
 func startCGI(t *testing.T, command func(t *testing.T, folder, port string) *exec.Cmd) string {
 	t.Helper()
 	folder := t.TempDir()
 	script := filepath.Join(folder, "cgi-bin", "env.cgi")
-	err := os.Mkdir(filepath.Dir(script), 0o700)
-	if err == nil {
-		err = os.WriteFile(script, []byte("#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\nenv\n"), 0o700)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Mkdir(filepath.Dir(script), 0o700))
+	noError(t, os.WriteFile(script, []byte("#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\nenv\n"), 0o700))
 	port, out := freePort(t), &lines{}
-	spawn(t, command(t, folder, port), out)
+	cmd := command(t, folder, port)
+	cmd.Stdout, cmd.Stderr = out, out
+	ended := spawn(t, cmd)
 	url := "http://127.0.0.1:" + port + "/cgi-bin/env.cgi"
-	if err := await(url, nil); err != nil {
+	if err := await(url, ended); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return url
@@ -132,15 +113,9 @@ func variables(environment, name string) (values []string) {
 // "-".
 func foldedByServer(t *testing.T, url, separator string) {
 	t.Helper()
-	request, err := http.NewRequest(http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must(http.NewRequest(http.MethodGet, url, nil))(t)
 	request.Header["X"+separator+"Auth"+separator+"User"] = []string{"direct"}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(http.DefaultClient.Do(request))(t)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil || !slices.Equal(variables(string(body), "HTTP_X_AUTH_USER"), []string{"direct"}) {

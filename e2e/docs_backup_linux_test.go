@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -53,12 +54,7 @@ func (m *backupMachine) shell(script string) string {
 // document says that they do.
 func TestDocsBackup(t *testing.T) {
 	t.Parallel()
-	var blocks []block
-	for _, b := range documents(t)["docs/backup.md"].blocks {
-		if b.info == "sh" {
-			blocks = append(blocks, b)
-		}
-	}
+	blocks := slices.DeleteFunc(documents(t)["docs/backup.md"].blocks, func(b block) bool { return b.info != "sh" })
 	if len(blocks) != 3 {
 		t.Fatalf("docs/backup.md has %d blocks of commands, this test knows 3", len(blocks))
 	}
@@ -84,10 +80,8 @@ func TestDocsBackup(t *testing.T) {
 	ca := g.tls()
 
 	m.types(blocks[1], func() { // a new machine, with the log of another database
-		if err := errors.Join(os.RemoveAll(g.dir), os.RemoveAll(data), os.Mkdir(g.dir, 0o700), os.Mkdir(data, 0o700),
-			os.WriteFile(filepath.Join(data, "authgate.db-wal"), []byte("of another database"), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errors.Join(os.RemoveAll(g.dir), os.RemoveAll(data), os.Mkdir(g.dir, 0o700), os.Mkdir(data, 0o700),
+			os.WriteFile(filepath.Join(data, "authgate.db-wal"), []byte("of another database"), 0o600)))
 	})
 	wantPrivate(t, data)
 	if !ca.RootCAs.Equal(g.tls().RootCAs) {

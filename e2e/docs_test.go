@@ -137,8 +137,7 @@ func TestDocsConsole(t *testing.T) {
 			demo := startDemo(t)
 			for i, printed := range demo.shell(commands) {
 				c := commands[i]
-				expected := demo.place(c.expected)
-				if !matches(expected, printed) {
+				if expected := demo.place(c.expected); !matches(expected, printed) {
 					t.Errorf("%s:%d: $ %s\nprinted:\n%s\nthe document has:\n%s", name, c.line, c.text, printed, expected)
 				}
 			}
@@ -176,8 +175,7 @@ func startDemo(t *testing.T) *demonstration {
 	})
 	d.cmd = exec.Command(filepath.Join(programs, "demo"))
 	d.cmd.Dir, d.cmd.Stderr = d.dir, d.log
-	d.done = must(begin(d.cmd))(t)
-	t.Cleanup(func() { stop(d.cmd, d.done) })
+	d.done = spawn(t, d.cmd)
 	if err := await("http://127.0.0.1:"+d.ports["9090"]+"/readyz", d.done); err != nil {
 		t.Fatalf("the demonstration does not get ready: %v\n%s", err, d.log)
 	}
@@ -238,23 +236,6 @@ func matches(expected, printed string) bool {
 	return regexp.MustCompile(`\A` + strings.ReplaceAll(pattern, "…", ".*") + `\z`).MatchString(tidy(printed))
 }
 
-func TestDocsMatches(t *testing.T) {
-	t.Parallel()
-	for expected, cases := range map[string]map[string]bool{ // by what is printed
-		"":        {"": true, "more\n": false},
-		"a":       {"a\r\n\n": true, "a\nb\n": false},
-		"a.c":     {"abc\n": false},
-		"a…c":     {"abbc\n": true, "a\nc\n": false},
-		"a\n…\nc": {"a\nc\n": true, "a\nb\nb\nc\n": true, "a\nb\n": false},
-	} {
-		for printed, want := range cases {
-			if got := matches(expected, printed); got != want {
-				t.Errorf("matches(%q, %q) = %v, want %v", expected, printed, got, want)
-			}
-		}
-	}
-}
-
 // checkLog checks that http.md knows each field of the log, and that no
 // password of the demonstration is in it.
 func checkLog(t *testing.T, http *document, log string) {
@@ -262,10 +243,7 @@ func checkLog(t *testing.T, http *document, log string) {
 	known := spans(http.prose)
 	for line := range strings.Lines(log) {
 		var entry map[string]any
-		if err := json.Unmarshal([]byte(line), &entry); err != nil {
-			continue // of the programs, not of the logger
-		}
-		if entry["msg"] != "request" && entry["msg"] != "audit" {
+		if err := json.Unmarshal([]byte(line), &entry); err != nil || entry["msg"] != "request" && entry["msg"] != "audit" {
 			continue
 		}
 		for field := range entry {
@@ -321,17 +299,17 @@ func TestDocsConfigurations(t *testing.T) {
 		dir := configurationFolder(t, doc)
 		for _, b := range doc.blocks {
 			var content string
-			switch b.info {
-			case "yaml":
+			switch _, file := b.file(); {
+			case b.info == "yaml":
 				content = complete(b.text())
-			case "yaml fragment":
-				content = merge(t, complete(fragmentBase), complete(b.text()))
-			case "console", "sh":
+			case b.info == "yaml fragment":
+				whole := decodeYAML(t, complete(fragmentBase))
+				merge(whole, decodeYAML(t, complete(b.text())))
+				content = encodeYAML(t, whole)
+			case !file && b.info != "console" && b.info != "sh":
+				t.Errorf("%s:%d: a block of %q is not known", name, b.line, b.info)
 				continue
 			default:
-				if _, ok := b.file(); !ok {
-					t.Errorf("%s:%d: a block of %q is not known", name, b.line, b.info)
-				}
 				continue
 			}
 			checked++
@@ -379,22 +357,15 @@ func validate(t *testing.T, dir, content string) (string, error) {
 
 // merge puts a part of a configuration into a whole one: mappings key by key,
 // everything else in place of what was there.
-func merge(t *testing.T, base, part string) string {
-	t.Helper()
-	var merge func(into, part map[string]any)
-	merge = func(into, part map[string]any) {
-		for key, value := range part {
-			below, ok := value.(map[string]any)
-			if old, both := into[key].(map[string]any); ok && both {
-				merge(old, below)
-				continue
-			}
+func merge(into, part map[string]any) {
+	for key, value := range part {
+		below, ok := value.(map[string]any)
+		if old, both := into[key].(map[string]any); ok && both {
+			merge(old, below)
+		} else {
 			into[key] = value
 		}
 	}
-	into := decodeYAML(t, base)
-	merge(into, decodeYAML(t, part))
-	return encodeYAML(t, into)
 }
 
 func decodeYAML(t *testing.T, text string) map[string]any {
@@ -408,6 +379,5 @@ func decodeYAML(t *testing.T, text string) map[string]any {
 
 func encodeYAML(t *testing.T, m map[string]any) string {
 	t.Helper()
-	text := must(yaml.Marshal(m))(t)
-	return string(text)
+	return string(must(yaml.Marshal(m))(t))
 }

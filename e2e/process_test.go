@@ -143,13 +143,9 @@ func (g *instance) launch(path string) {
 	args := append(slices.Clone(g.within), filepath.Join(programs, "authgate"), "serve", "--config", filepath.Join(g.dir, "config.yaml"))
 	g.cmd = exec.Command(args[0], args[1:]...)
 	g.cmd.Stderr = g.log
-	g.done = must(begin(g.cmd))(g.t)
-	cmd, done := g.cmd, g.done
-	g.t.Cleanup(func() {
-		stop(cmd, done)
-		g.checkLog()
-	})
-	if err := await(g.adm+path, done); err != nil {
+	g.t.Cleanup(g.checkLog)
+	g.done = spawn(g.t, g.cmd)
+	if err := await(g.adm+path, g.done); err != nil {
 		g.t.Fatalf("the gateway does not become ready: %v\n%s", err, g.log)
 	}
 }
@@ -165,6 +161,14 @@ func begin(cmd *exec.Cmd) (<-chan struct{}, error) {
 		close(done)
 	}()
 	return done, nil
+}
+
+// spawn is begin for a process that ends with the test.
+func spawn(t testing.TB, cmd *exec.Cmd) (ended <-chan struct{}) {
+	t.Helper()
+	ended = must(begin(cmd))(t)
+	t.Cleanup(func() { stop(cmd, ended) })
+	return ended
 }
 
 // checkLog fails the test if the log has what no test allows.
@@ -243,9 +247,8 @@ func (g *instance) client() *http.Client {
 
 func (g *instance) tls() *tls.Config {
 	g.t.Helper()
-	ca := must(os.ReadFile(filepath.Join(g.dir, g.ca)))(g.t)
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(ca) {
+	if !roots.AppendCertsFromPEM(must(os.ReadFile(filepath.Join(g.dir, g.ca)))(g.t)) {
 		g.t.Fatalf("%s holds no certificate", g.ca)
 	}
 	return &tls.Config{RootCAs: roots, ServerName: "localhost"}

@@ -51,8 +51,7 @@ func TestHashPasswordOnTerminal(t *testing.T) {
 		cmd := exec.Command(filepath.Join(programs, "authgate"), "hash-password")
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = term.line, &stdout, term.line
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-		ended := must(begin(cmd))(t)
-		t.Cleanup(func() { stop(cmd, ended) })
+		ended := spawn(t, cmd)
 		for _, asked := range []struct{ question, answer string }{{"Password: ", plain}, {"Again: ", again}} {
 			until(t, asked.question, func() bool { return strings.HasSuffix(term.screen.String(), asked.question) && !term.echo(t) })
 			must(io.WriteString(term.keys, asked.answer+"\n"))(t)
