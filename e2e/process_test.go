@@ -26,21 +26,17 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "authgate-e2e-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
 	defer os.RemoveAll(dir)
 	programs = dir
 	// Otherwise each program sleeps for a second when it ends.
-	if err := os.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0")); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
+	err = errors.Join(err, os.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0")))
 	build := exec.Command("go", "build", "-C", "..", "-race", "-o", dir+string(filepath.Separator),
 		"authgate/cmd/authgate", "authgate/cmd/upstream", "authgate/cmd/demo")
 	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
+	if err == nil {
+		err = build.Run()
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "building the programs:", err)
 		return 1
 	}

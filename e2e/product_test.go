@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"time"
 
 	"authgate/e2e/redistest"
 	"authgate/gateway/logtest"
@@ -29,9 +28,11 @@ type (
 )
 
 var (
-	freePort      = porttest.Port      // a port that no other program uses while the test runs
-	freeAddress   = porttest.Address   // likewise, at 127.0.0.1
-	redisExchange = redistest.Exchange // sends a command to a Redis server and reads the reply
+	freePort      = porttest.Port        // a port that no other program uses while the test runs
+	freeAddress   = porttest.Address     // likewise, at 127.0.0.1
+	startProxy    = redistest.StartProxy // starts a TCP proxy that a test can cut
+	eventually    = redistest.Eventually // calls a check until it returns nil, for as long as a limit
+	redisExchange = redistest.Exchange   // sends a command to a Redis server and reads the reply
 )
 
 // startRedis starts a Redis server for one test, with more arguments.
@@ -50,18 +51,6 @@ func startRedisCluster(t testing.TB, more ...string) *redisCluster {
 func startSentinels(t testing.TB, password, sentinelPassword string) *redistest.Watched {
 	t.Helper()
 	return redistest.StartWatched(t, func() string { return freeAddress(t) }, password, sentinelPassword)
-}
-
-// startProxy starts a TCP proxy that a test can cut.
-func startProxy(t testing.TB, target string) *redisProxy {
-	t.Helper()
-	return redistest.StartProxy(t, target)
-}
-
-// eventually calls check until it returns nil, for as long as limit.
-func eventually(t testing.TB, limit time.Duration, what string, check func() error) {
-	t.Helper()
-	redistest.Eventually(t, limit, what, check)
 }
 
 // startDemoProvider starts the provider of the demonstration for one client,
@@ -91,8 +80,7 @@ func startDemoProvider(t testing.TB, configure func(issuer string) (provider.Cli
 // 19 MiB and some work to check.
 func costlyHash(t testing.TB, plain string) string {
 	t.Helper()
-	hash := must(password.New(plain))(t)
-	return hash
+	return must(password.New(plain))(t)
 }
 
 // isHashOf reports whether text is a hash of a password.

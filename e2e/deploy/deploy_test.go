@@ -32,15 +32,14 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "authgate-deploy-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
 	defer os.RemoveAll(dir)
 	authgate = filepath.Join(dir, "authgate")
 	build := exec.Command("go", "build", "-C", "../..", "-o", authgate, "authgate/cmd/authgate")
 	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
+	if err == nil {
+		err = build.Run()
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "building the program:", err)
 		return 1
 	}
