@@ -112,7 +112,7 @@ func callbackElsewhere(t *testing.T, s *stage, h *hostile) {
 	for _, other := range []*http.Client{s.visitor(), busy} {
 		s.refused(t, other, h, login.back(other, g.response(), "Accept", "text/html"), http.StatusBadRequest)
 	}
-	session := s.enters(t, in, h, lie{})
+	session := s.enters(t, in, h)
 	wantBad(t, "in a browser with a session", login.back(in, g.response()))
 	s.lives(t, session)
 	for _, cookie := range []string{name, name + strings.Repeat("A", 43), name + strings.Repeat("A", 43) + "; " + s.cookieLine(t, login.c)} {
@@ -204,12 +204,12 @@ func refusedByProvider(t *testing.T, s *stage, h *hostile) {
 // a new identifier. A login that fails ends no session.
 func sessionsFromBefore(t *testing.T, s *stage, h *hostile) {
 	c := s.visitor()
-	first := s.enters(t, c, h, lie{})
+	first := s.enters(t, c, h)
 	if a := s.begin(t, c, h).finish(lie{claims: map[string]any{"nonce": "another"}}); a.status != http.StatusBadGateway {
 		t.Errorf("a login that must fail: %d", a.status)
 	}
 	s.lives(t, first)
-	second := s.enters(t, c, h, lie{})
+	second := s.enters(t, c, h)
 	if first == second {
 		t.Error("the identifier stays the same")
 	}
@@ -290,7 +290,7 @@ func loginCookies(t *testing.T, s *stage, h *hostile) {
 	if got := cookieNamed(t, s.ask(t, s.stranger(), "GET", "/login?provider="+h.name, "Cookie", name+"="+planted), name); got.Value == planted {
 		t.Errorf("the browser keeps the planted cookie %q", planted)
 	}
-	s.enters(t, b, h, lie{})
+	s.enters(t, b, h)
 	for _, path := range []string{"/secure-resource", "/open"} {
 		m := s.isIn(t, b, path)
 		if m == nil {

@@ -113,7 +113,7 @@ func TestReloadDuringLogin(t *testing.T) {
 	s := startStage(t, "", kept, moved, gone)
 	attempts, sessions := map[*hostile]*attempt{}, map[*hostile]string{}
 	for _, h := range s.providers {
-		sessions[h] = s.enters(t, s.visitor(), h, lie{})
+		sessions[h] = s.enters(t, s.visitor(), h)
 		attempts[h] = s.begin(t, s.visitor(), h)
 	}
 	another := newHostile(t, "moved") // another provider with the same name
@@ -135,7 +135,7 @@ func TestReloadDuringLogin(t *testing.T) {
 		}
 		s.ended(t, sessions[h])
 	}
-	s.enters(t, s.visitor(), another, lie{})
+	s.enters(t, s.visitor(), another)
 }
 
 // TestHostileLogout: a logout token ends a session only at its own endpoint and in
@@ -150,7 +150,7 @@ func TestHostileLogout(t *testing.T) {
 }
 
 func backChannel(t *testing.T, s *stage, h *hostile) {
-	g, session := s.granted(t, s.visitor(), h, lie{})
+	g, session := s.granted(t, s.visitor(), h)
 	token := g.logoutToken()
 	for _, test := range []struct {
 		name, method, target, body, media, origin string
@@ -179,7 +179,7 @@ func backChannel(t *testing.T, s *stage, h *hostile) {
 }
 
 func frontChannel(t *testing.T, s *stage, h, other *hostile) {
-	g, session := s.granted(t, s.visitor(), h, lie{})
+	g, session := s.granted(t, s.visitor(), h)
 	frame := func(method, name string, query url.Values) answer {
 		t.Helper()
 		return s.ask(t, s.stranger(), method, "/frontchannel-logout/"+name+"?"+query.Encode(),
@@ -213,7 +213,7 @@ func frontChannel(t *testing.T, s *stage, h, other *hostile) {
 	s.ended(t, session)
 
 	// Some providers send no iss. The path names the provider too.
-	g, session = s.granted(t, s.visitor(), h, lie{})
+	g, session = s.granted(t, s.visitor(), h)
 	if a := frame("GET", "hostile", url.Values{"sid": {g.sid}}); a.status != http.StatusOK {
 		t.Errorf("without iss: %d", a.status)
 	}

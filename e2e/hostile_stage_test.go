@@ -110,10 +110,8 @@ func (s *stage) begin(t testing.TB, c *http.Client, h *hostile, more ...string) 
 }
 
 // agree agrees to the request for a person whose subject is the name of the test.
-func (a *attempt) agree(l lie) *grant { return a.h.grant(a.request, subjectOf(a.t), l) }
-
-func subjectOf(t testing.TB) string {
-	return regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(t.Name(), "-")
+func (a *attempt) agree(l lie) *grant {
+	return a.h.grant(a.request, regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(a.t.Name(), "-"), l)
 }
 
 // back sends a response to /callback.
@@ -128,19 +126,18 @@ func (a *attempt) finish(l lie) answer {
 	return a.back(a.c, a.agree(l).response())
 }
 
-// enters signs in, fails the test if that fails, and returns the session's
-// cookie.
-func (s *stage) enters(t testing.TB, c *http.Client, h *hostile, l lie) string {
+// enters signs in, or fails the test, and returns the session's cookie.
+func (s *stage) enters(t testing.TB, c *http.Client, h *hostile) string {
 	t.Helper()
-	_, session := s.granted(t, c, h, l)
+	_, session := s.granted(t, c, h)
 	return session
 }
 
 // granted is enters that returns the grant too.
-func (s *stage) granted(t testing.TB, c *http.Client, h *hostile, l lie) (*grant, string) {
+func (s *stage) granted(t testing.TB, c *http.Client, h *hostile) (*grant, string) {
 	t.Helper()
 	login := s.begin(t, c, h)
-	g := login.agree(l)
+	g := login.agree(lie{})
 	if a := login.back(c, g.response()); a.status != http.StatusFound || a.header.Get("Location") != "/" {
 		t.Fatalf("the callback: %d to %q: %s\n%s", a.status, a.header.Get("Location"), a.body, s.log)
 	}
