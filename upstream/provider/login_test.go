@@ -1,7 +1,6 @@
 package provider_test
 
 import (
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -15,33 +14,36 @@ import (
 // A complete login of each user, for several kinds of clients.
 func TestLogin(t *testing.T) {
 	w := start(t, nil)
-	users := map[string]map[string]any{
-		"alice": {"sub": "1001", "name": "Alice Example", "preferred_username": "alice", "email": "alice@example.org", "email_verified": true, "roles": []any{"user", "admin"}},
-		"bob":   {"sub": "1002", "name": "Bob Example", "preferred_username": "bob", "email": "bob@example.org", "email_verified": true, "roles": []any{"user"}},
-	}
+	alice := map[string]any{"sub": "1001", "name": "Alice Example", "preferred_username": "alice", "email": "alice@example.org", "email_verified": true, "roles": []any{"user", "admin"}}
+	bob := map[string]any{"sub": "1002", "name": "Bob Example", "preferred_username": "bob", "email": "bob@example.org", "email_verified": true, "roles": []any{"user"}}
 	for _, tt := range []struct {
-		c        *client
-		style    oauth2.AuthStyle
-		username string
-	}{{w.shop, oauth2.AuthStyleInHeader, "alice"}, {w.shop, oauth2.AuthStyleInParams, "bob"}, {w.phone, oauth2.AuthStyleInParams, "alice"}} {
+		c                  *client
+		style              oauth2.AuthStyle
+		username, password string
+		user               map[string]any
+	}{
+		{w.shop, oauth2.AuthStyleInHeader, "alice", "wonderland", alice},
+		{w.shop, oauth2.AuthStyleInParams, "bob", "builder", bob},
+		{w.phone, oauth2.AuthStyleInParams, "alice", "wonderland", alice},
+	} {
 		tt.c.oauth.Endpoint.AuthStyle = tt.style
-		back := w.browser().signIn(tt.c.url(), tt.username)
+		back := w.browser().signIn(tt.c.url(), tt.username, tt.password)
 		if back.status != 303 || !strings.HasPrefix(back.left, tt.c.oauth.RedirectURL) || back.query.Get("state") != state || back.query.Get("iss") != w.issuer {
 			t.Errorf("sent back with %d to %s", back.status, back.left)
 		}
 		token := must(tt.c.exchange(back.query.Get("code")))
-		if token.Type() != "Bearer" || token.ExpiresIn != 300 || token.RefreshToken == "" {
-			t.Errorf("type %s, expires in %d s", token.Type(), token.ExpiresIn)
+		if token.Type() != "Bearer" || token.ExpiresIn != 300 || token.RefreshToken == "" || token.Extra("scope") != "openid profile email" {
+			t.Errorf("type %s, expires in %d s, scope %q", token.Type(), token.ExpiresIn, token.Extra("scope"))
 		}
-		user, now, id := users[tt.username], float64(w.clock.Now().Unix()), tt.c.idToken(token)
+		now, id := float64(w.clock.Now().Unix()), tt.c.idToken(token)
 		want := map[string]any{
-			"iss": w.issuer, "aud": tt.c.oauth.ClientID, "sub": user["sub"], "nonce": nonce, "auth_time": now, "iat": now, "exp": now + 300,
+			"iss": w.issuer, "aud": tt.c.oauth.ClientID, "sub": tt.user["sub"], "nonce": nonce, "auth_time": now, "iat": now, "exp": now + 300,
 			"at_hash": id["at_hash"], "sid": id["sid"],
 		}
 		if diff := cmp.Diff(want, id); diff != "" || id["at_hash"] == nil || id["sid"] == nil {
 			t.Errorf("the ID token (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(user, tt.c.userinfo(token.AccessToken)); diff != "" {
+		if diff := cmp.Diff(tt.user, tt.c.userinfo(token.AccessToken)); diff != "" {
 			t.Errorf("userinfo (-want +got):\n%s", diff)
 		}
 	}
@@ -58,23 +60,22 @@ func TestSingleSignOn(t *testing.T) {
 	first := shop.login(b)
 	w.clock.Advance(time.Minute)
 	for _, tt := range []struct {
-		pairs []string
-		page  bool
+		name, value string
+		page        bool
 	}{
-		{nil, false}, {[]string{"prompt", "none"}, false}, {[]string{"prompt", "consent", "scope", "openid offline_access"}, false},
-		{[]string{"max_age", "60"}, false}, {[]string{"max_age", "59"}, true}, // since a minute ago
-		{[]string{"prompt", "login"}, true}, {[]string{"prompt", "select_account"}, true},
+		{"prompt", "none", false}, {"prompt", "consent", false}, {"max_age", "60", false}, // since a minute ago
+		{"max_age", "59", true}, {"prompt", "login", true}, {"prompt", "select_account", true},
 	} {
-		p := b.open(phone.url(tt.pairs...))
+		p := b.open(phone.url(tt.name, tt.value))
 		if asked := p.asksPassword(); asked != tt.page || !asked && p.query.Get("code") == "" {
-			t.Errorf("%q: sign-in page %v, want %v, sent to %q", tt.pairs, asked, tt.page, p.left)
+			t.Errorf("%s=%s: sign-in page %v, want %v, sent to %q", tt.name, tt.value, asked, tt.page, p.left)
 		}
 	}
 	again := must(phone.exchange(phone.code(b, "prompt", "login")))
 	if phone.idToken(again)["sid"] != shop.idToken(first)["sid"] || b.open(phone.url("max_age", "0")).query.Get("code") == "" {
 		t.Error("the same person signed in again, but in another session, or it does not count as recent")
 	}
-	b.signIn(phone.url("prompt", "login"), "bob")
+	b.signIn(phone.url("prompt", "login"), "bob", "builder")
 	shop.wantOpens("bob has signed in instead", first, false)
 }
 
@@ -88,8 +89,7 @@ func TestLifetimes(t *testing.T) {
 	w.clock.Advance(9 * time.Second)
 	token := c.login(b)
 	w.clock.Advance(time.Second)
-	_, err := c.exchange(slow)
-	wantFailed(t, "a code of 10 s", err)
+	wantFailed(t, "a code of 10 s", c.exchange, slow)
 	w.clock.Advance(58 * time.Second)
 	c.wantOpens("after 59 s", token, true)
 	w.clock.Advance(time.Second)
@@ -98,8 +98,7 @@ func TestLifetimes(t *testing.T) {
 		t.Errorf("an access token lasts %d s, but the session 21", token.ExpiresIn)
 	}
 	w.clock.Advance(21 * time.Second)
-	_, err = c.refresh(token.RefreshToken)
-	wantFailed(t, "a refresh token after the session", err)
+	wantFailed(t, "a refresh token after the session", c.refresh, token.RefreshToken)
 	if p := b.open(c.url()); p.query != nil {
 		t.Error("signed in after the session")
 	}
@@ -108,7 +107,8 @@ func TestLifetimes(t *testing.T) {
 func TestSignInPage(t *testing.T) {
 	w := start(t, nil)
 	c, b := w.shop, w.browser()
-	form := b.open(c.url("login_hint", `"><script>x`))
+	target := c.url("login_hint", `"><script>x`)
+	form := b.open(target)
 	if strings.Contains(form.body, "<script") || !strings.Contains(form.body, "&lt;script&gt;") {
 		t.Errorf("the page does not escape:\n%s", form.body)
 	}
@@ -117,18 +117,18 @@ func TestSignInPage(t *testing.T) {
 			t.Errorf("Content-Security-Policy %q, want %s", policy, want)
 		}
 	}
-	for _, wrong := range [][2]string{{"alice", "builder"}, {"nobody", "wonderland"}, {"", ""}} {
-		p := b.post(form.url, url.Values{"username": {wrong[0]}, "password": {wrong[1]}})
+	for username, password := range map[string]string{"alice": "builder", "nobody": "wonderland", "": ""} {
+		p := b.signIn(target, username, password)
 		if p.query != nil || !strings.Contains(p.body, "Wrong user name or password") || !p.asksPassword() || p.header.Get("Set-Cookie") != "" {
-			t.Errorf("%q: %d, sent to %q:\n%s", wrong, p.status, p.left, p.body)
+			t.Errorf("%q: %d, sent to %q:\n%s", username, p.status, p.left, p.body)
 		}
 	}
-	r := request("POST", form.url, credentials("bob"))
+	r := request("POST", form.url, map[string][]string{"username": {"bob"}, "password": {"builder"}})
 	r.Header.Set("Sec-Fetch-Site", "cross-site")
 	if p := b.do(r); p.status != 403 || p.header.Get("Set-Cookie") != "" {
 		t.Errorf("from another site: %d", p.status)
 	}
-	cookie := b.signIn(c.url(), "alice").header.Get("Set-Cookie")
+	cookie := b.signIn(target, "alice", "wonderland").header.Get("Set-Cookie")
 	if _, attributes, _ := strings.Cut(cookie, "; "); !strings.HasPrefix(cookie, "demo_provider_session=") || attributes != "Path=/; HttpOnly; SameSite=Lax" {
 		t.Errorf("the cookie is %s", cookie)
 	}
@@ -140,24 +140,20 @@ func TestAuthorizeRefuses(t *testing.T) {
 	w := start(t, nil)
 	c, b := w.phone, w.browser()
 	c.login(b)
-	const evil, invalid = "https://evil.example/callback", "invalid_request"
+	const invalid = "invalid_request"
 	for target, code := range map[string]string{ // empty: a page
 		c.url("client_id", "nobody"):                                        "",
 		c.url() + "&client_id=shop":                                         "",
-		c.url("redirect_uri", ""):                                           "",
-		c.url() + "&redirect_uri=" + evil:                                   "",
-		c.url("redirect_uri", evil):                                         "",
-		c.url("redirect_uri", shopCallback+"/"):                             "",
+		c.url() + "&redirect_uri=https://evil.example/":                     "",
+		c.url("redirect_uri", shopCallback+"/", "response_type", "token"):   "",
 		w.shop.url("redirect_uri", phoneCallback):                           "",
 		c.url() + "&%zz":                                                    "",
-		c.url("redirect_uri", evil, "response_type", "token"):               "",
 		c.url("response_type", ""):                                          invalid,
 		c.url("response_type", "code id_token"):                             "unsupported_response_type",
 		c.url("response_mode", "fragment"):                                  invalid,
 		c.url("request", "e30.e30."):                                        "request_not_supported",
 		c.url("request_uri", "http://169.254.169.254/"):                     "request_uri_not_supported",
 		c.url("scope", "profile email"):                                     "invalid_scope",
-		c.url("code_challenge_method", ""):                                  invalid,
 		c.url("code_challenge_method", "plain", "code_challenge", verifier): invalid,
 		c.url("code_challenge", "c2hvcnQ"):                                  invalid, // not of 32 bytes
 		c.url("prompt", "create"):                                           invalid,
@@ -176,16 +172,5 @@ func TestAuthorizeRefuses(t *testing.T) {
 				t.Errorf("%s at %s: %d, sent to %q, want %q", target, path, p.status, p.left, code)
 			}
 		}
-	}
-}
-
-// A request can be posted, and unknown parameters are ignored.
-func TestAuthorizePost(t *testing.T) {
-	w := start(t, nil)
-	b := w.browser()
-	form := b.post(w.issuer+"/authorize", must(url.Parse(w.shop.url("scope", "openid address", "claims", "{}", "ui_locales", "de"))).Query())
-	token := must(w.shop.exchange(b.post(form.url, credentials("alice")).query.Get("code")))
-	if scope := token.Extra("scope"); scope != "openid" {
-		t.Errorf("the scope %q was granted, want openid", scope)
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"authgate/gateway/clocktest"
+	"authgate/gateway/logtest"
 	"authgate/upstream/provider"
 )
 
@@ -43,6 +46,7 @@ type world struct {
 	issuer      string
 	provider    *provider.Provider
 	clock       *clocktest.Clock
+	log         logtest.Buffer
 	shop, phone *client
 }
 
@@ -50,7 +54,7 @@ func start(t *testing.T, change func(*provider.Options)) *world {
 	t.Helper()
 	listener := must(provider.Listen("127.0.0.1:0"))
 	w := &world{t: t, issuer: "http://" + listener.Addr().String(), clock: clocktest.New()}
-	o := provider.Options{Issuer: w.issuer, Now: w.clock.Now, Clients: []provider.Client{
+	o := provider.Options{Issuer: w.issuer, Now: w.clock.Now, Logger: slog.New(slog.NewJSONHandler(&w.log, nil)), Clients: []provider.Client{
 		{ID: "shop", Secret: shopSecret, RedirectURIs: []string{shopCallback}, PostLogoutRedirectURIs: []string{shopBye}},
 		{ID: "phone", RedirectURIs: []string{phoneCallback, shopCallback}},
 	}}
@@ -58,12 +62,10 @@ func start(t *testing.T, change func(*provider.Options)) *world {
 		change(&o)
 	}
 	w.provider = must(provider.New(o))
-	server := &http.Server{Handler: w.provider}
-	go func() { _ = server.Serve(listener) }() // until Close
-	t.Cleanup(func() {
-		server.Close()
-		w.provider.Close()
-	})
+	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: w.provider}}
+	server.Start()
+	t.Cleanup(w.provider.Close)
+	t.Cleanup(server.Close)
 	w.shop, w.phone = w.client("shop", shopSecret, shopCallback), w.client("phone", "", phoneCallback)
 	return w
 }
@@ -103,10 +105,6 @@ func (b browser) do(r *http.Request) page {
 
 func (b browser) open(target string) page { return b.do(request("GET", target, nil)) }
 
-func (b browser) post(target string, form url.Values) page {
-	return b.do(request("POST", target, form))
-}
-
 func request(method, target string, form url.Values) *http.Request {
 	r := must(http.NewRequest(method, target, strings.NewReader(form.Encode())))
 	if form != nil {
@@ -118,16 +116,12 @@ func request(method, target string, form url.Values) *http.Request {
 func (p page) asksPassword() bool { return strings.Contains(p.body, `name="password"`) }
 
 // signIn opens a URL and fills in the sign-in page, if that is shown.
-func (b browser) signIn(target, username string) page {
+func (b browser) signIn(target, username, password string) page {
 	p := b.open(target)
 	if p.asksPassword() {
-		p = b.post(p.url, credentials(username))
+		p = b.do(request("POST", p.url, url.Values{"username": {username}, "password": {password}}))
 	}
 	return p
-}
-
-func credentials(username string) url.Values {
-	return url.Values{"username": {username}, "password": {map[string]string{"alice": "wonderland", "bob": "builder"}[username]}}
 }
 
 // client is a relying party made of the libraries that many are made of.
@@ -138,12 +132,11 @@ type client struct {
 }
 
 func (w *world) client(id, secret, redirect string) *client {
-	discovered := must(oidc.NewProvider(w.t.Context(), w.issuer))
+	found := must(oidc.NewProvider(w.t.Context(), w.issuer))
+	scopes := []string{"openid", "profile", "email", "address"} // the last one is unknown
 	return &client{
-		world: w, verifier: discovered.Verifier(&oidc.Config{ClientID: id, Now: w.clock.Now}),
-		oauth: oauth2.Config{
-			ClientID: id, ClientSecret: secret, Endpoint: discovered.Endpoint(), RedirectURL: redirect, Scopes: []string{"openid", "profile", "email"},
-		},
+		world: w, verifier: found.Verifier(&oidc.Config{ClientID: id, Now: w.clock.Now}),
+		oauth: oauth2.Config{ClientID: id, ClientSecret: secret, Endpoint: found.Endpoint(), RedirectURL: redirect, Scopes: scopes},
 	}
 }
 
@@ -159,7 +152,7 @@ func (c *client) url(pairs ...string) string {
 
 // code is one for alice, who may be signed in already.
 func (c *client) code(b browser, pairs ...string) string {
-	return b.signIn(c.url(pairs...), "alice").query.Get("code")
+	return b.signIn(c.url(pairs...), "alice", "wonderland").query.Get("code")
 }
 
 func (c *client) exchange(code string) (*oauth2.Token, error) {
@@ -218,9 +211,11 @@ func (c *client) fetch(path string, form url.Values) page {
 	return c.browser().do(r)
 }
 
-// wantFailed fails the test unless err is invalid_grant of the token endpoint.
-func wantFailed(t *testing.T, what string, err error) {
+// wantFailed fails the test unless the exchange or refresh of value is an
+// invalid_grant.
+func wantFailed(t *testing.T, what string, use func(string) (*oauth2.Token, error), value string) {
 	t.Helper()
+	_, err := use(value)
 	if answer, ok := errors.AsType[*oauth2.RetrieveError](err); !ok || answer.ErrorCode != "invalid_grant" {
 		t.Errorf("%s: %v, want invalid_grant", what, err)
 	}
