@@ -166,6 +166,15 @@ func (r *rig) run(t *testing.T) (stop func()) {
 	return stop
 }
 
+// wantAfter compares what there is for the first name after d, and whether the Manager
+// has ever ordered from the authority.
+func (r *rig) wantAfter(t testing.TB, d time.Duration, p pair, problem string, asked bool) {
+	t.Helper()
+	time.Sleep(d)
+	r.want(t, p, problem)
+	r.wantAsked(t, asked)
+}
+
 // want compares what there is for the first name; a zero pair is none.
 func (r *rig) want(t testing.TB, p pair, problem string) {
 	t.Helper()

@@ -3,7 +3,6 @@ package acme
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -53,17 +52,14 @@ func wantTry(t *testing.T, s *Storage, name string, want bool) {
 	}
 }
 
-func renew(t *testing.T, s *Storage, name string) {
-	t.Helper()
-	if err := s.RenewLockLease(t.Context(), name, time.Hour); err != nil {
-		t.Fatalf("RenewLockLease: %v", err)
-	}
-}
-
-// One instance holds a lock. The wait for it ends with the context, without the lock.
+// One instance holds a lock, which is apart from files. The wait for it ends with the
+// context, without the lock.
 func TestLockWaits(t *testing.T) {
 	twoInstances(t, func(t *testing.T, _ *spyStore, a, b *Storage) {
 		lock(t, a, "name", 0, 0)
+		wantListed(t, "locked", b, []string{}...)
+		put(t, b, "name", "content")
+		remove(t, b, "name")
 		wantTry(t, b, "name", false)
 		wantTry(t, a, "name", false) // not for itself either
 		wantTry(t, b, "another", true)
@@ -124,16 +120,22 @@ func TestLockOfTheDead(t *testing.T) {
 
 func TestRenewLockLease(t *testing.T) {
 	twoInstances(t, func(t *testing.T, _ *spyStore, a, b *Storage) {
+		renew := func() {
+			t.Helper()
+			if err := a.RenewLockLease(t.Context(), "name", time.Hour); err != nil {
+				t.Fatalf("RenewLockLease: %v", err)
+			}
+		}
 		lock(t, a, "name", 0, 0)
 		for range 5 { // attempts, of which none is long
 			time.Sleep(attemptTime - time.Second)
 			wantTry(t, b, "name", false)
-			renew(t, a, "name")
+			renew()
 		}
 		time.Sleep(attemptTime + lease - leaseEvery - 1)
 		wantTry(t, b, "name", false) // whatever it was asked for
 		time.Sleep(leaseEvery + 1)
-		renew(t, a, "name") // no instance has taken it
+		renew() // no instance has taken it
 		wantTry(t, b, "name", false)
 		time.Sleep(attemptTime + lease)
 		wantTry(t, b, "name", true)
@@ -175,21 +177,6 @@ func TestLockWithoutStore(t *testing.T) {
 		wantTry(t, b, "held", true)
 		time.Sleep(lease)
 		wantTry(t, b, "lost", true)
-	})
-}
-
-// Locks are apart from files, and hold nothing of them.
-func TestLocksAreNoFiles(t *testing.T) {
-	twoInstances(t, func(t *testing.T, _ *spyStore, a, b *Storage) {
-		lock(t, a, "name", 0, 0)
-		_, loadErr := b.Load(t.Context(), "name")
-		_, listErr := b.List(t.Context(), "", true)
-		if !errors.Is(loadErr, fs.ErrNotExist) || !errors.Is(listErr, fs.ErrNotExist) {
-			t.Errorf("a lock is a file: %v, %v", loadErr, listErr)
-		}
-		put(t, b, "name", "content")
-		remove(t, b, "name")
-		wantTry(t, b, "name", false)
 	})
 }
 

@@ -4,46 +4,41 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"authgate/gateway/logtest"
 )
 
+// A line has its level, and is written from that level on.
 func TestLogLevels(t *testing.T) {
-	t.Parallel()
-	for i, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError, slog.LevelError + 1} {
-		var log logtest.Buffer
-		z := newLogger(slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: level})))
-		z.Debug("x")
-		z.Info("x")
-		z.Warn("x")
-		z.Error("x")
-		var got []string
-		for _, record := range log.Records(t, "certificates: x") {
-			got = append(got, fmt.Sprint(record["level"]))
-		}
-		if want := []string{"DEBUG", "INFO", "WARN", "ERROR"}[i:]; strings.Join(got, " ") != strings.Join(want, " ") {
-			t.Errorf("from %v on: %q, want %q", level, got, want)
+	for level, want := range map[zapcore.Level]slog.Level{
+		zap.DebugLevel: slog.LevelDebug, zap.InfoLevel: slog.LevelInfo, zap.WarnLevel: slog.LevelWarn, zap.ErrorLevel: slog.LevelError,
+		zap.DPanicLevel: slog.LevelError, // outside of development it is a line and no more
+	} {
+		for _, from := range []slog.Level{want, want + 1} {
+			var log logtest.Buffer
+			newLogger(slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: from}))).Log(level, "x")
+			got := log.Records(t, "certificates: x")
+			if len(got) != int(want+1-from) || len(got) == 1 && got[0]["level"] != want.String() {
+				t.Errorf("%v, in a log from %v on: %v, want %v", level, from, got, want)
+			}
 		}
 	}
 }
 
 // Attributes keep their types, and a Storage is logged by its name.
 func TestLogAttributes(t *testing.T) {
-	t.Parallel()
 	var log logtest.Buffer
 	z := newLogger(slog.New(slog.NewJSONHandler(&log, nil)).With("instance", "one")).With(zap.String("domain", "gate.example")).Named("obtain")
-	z.DPanic("refused", // outside of development it is a line and no more
-		zap.Error(errors.New("no such host")), zap.Error(nil), zap.Any("storage", newStorage(t, newSpy(t), "a")),
-		zap.Duration("elapsed", 1500*time.Millisecond), zap.Strings("names", []string{"a", "b"}),
-		zap.Int("attempt", 2), zap.Bool("forced", true), zap.Time("at", time.Unix(0, 0).UTC()), zap.Timep("next", nil),
-		zap.Any("problem", map[string]int{"status": 429}))
+	z.Error("refused", zap.Error(errors.New("no such host")), zap.Error(nil), zap.Any("storage", newStorage(t, newSpy(t), "a")),
+		zap.Duration("elapsed", 1500*time.Millisecond), zap.Strings("names", []string{"a", "b"}), zap.Timep("next", nil),
+		zap.Int("attempt", 2), zap.Bool("forced", true), zap.Time("at", time.Unix(0, 0).UTC()), zap.Any("problem", map[string]int{"status": 429}))
 	got := log.Last(t, "certificates: refused")
 	delete(got, "time")
 	want := map[string]any{
@@ -59,7 +54,6 @@ func TestLogAttributes(t *testing.T) {
 // A client that makes certmagic log the same line over and over gets a few of
 // them a minute, however the attributes differ, and hides no other line.
 func TestLogFlood(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log logtest.Buffer
 		z := newLogger(slog.New(slog.NewJSONHandler(&log, nil)))

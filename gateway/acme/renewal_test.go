@@ -15,26 +15,18 @@ import (
 )
 
 func TestInterval(t *testing.T) {
-	for _, c := range []struct {
-		lives []time.Duration // zero: none
-		want  time.Duration
-	}{
-		{[]time.Duration{90 * day}, longestPause},
-		{[]time.Duration{29 * time.Second}, shortestPause},
-		{[]time.Duration{90 * day, time.Hour - time.Second, 7 * day}, time.Minute},
-		{[]time.Duration{90 * day, 0}, retryAfter},
+	for want, lives := range map[time.Duration][]time.Duration{ // zero: there is no certificate
+		longestPause: {90 * day}, shortestPause: {29 * time.Second}, time.Minute: {90 * day, time.Hour - time.Second, 7 * day}, retryAfter: {90 * day, 0},
 	} {
-		r := newRig(t)
-		for i, lives := range c.lives {
-			if i > 0 {
-				r.names = append(r.names, newName())
-			}
-			if lives > 0 {
-				keep(t, r.storage, r.names[i], issue(t, r.names[i], 0, lives))
+		r := newRig(t, newName(), newName())
+		r.names = r.names[:len(lives)]
+		for i, life := range lives {
+			if life > 0 {
+				keep(t, r.storage, r.names[i], issue(t, r.names[i], 0, life))
 			}
 		}
-		if got := r.open(t).interval(); got != c.want {
-			t.Errorf("with certificates that live %v: %v, want %v", c.lives, got, c.want)
+		if got := r.open(t).interval(); got != want {
+			t.Errorf("with certificates that live %v: %v, want %v", lives, got, want)
 		}
 	}
 }
@@ -47,18 +39,18 @@ func TestProblems(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	notice(t.Context(), "cert_obtained")
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	notice(stopped, "cert_failed")
-	r.want(t, pair{}, "")
-	notice(t.Context(), "cert_failed")
-	r.want(t, pair{}, "no such host")
-	for _, lives := range []time.Duration{time.Hour, 2 * time.Hour} {
-		p := r.keep(t, 0, lives)
-		if err := r.load(t.Context(), r.name); err != nil {
-			t.Fatal(err)
+	for _, lives := range []time.Duration{0, time.Hour, 2 * time.Hour} {
+		var p pair
+		if lives > 0 {
+			p = r.keep(t, 0, lives)
+			if err := r.load(t.Context(), r.name); err != nil {
+				t.Fatal(err)
+			}
 		}
+		notice(t.Context(), "cert_obtained")
 		r.want(t, p, "")
 		notice(t.Context(), "cert_failed")
 		r.want(t, p, "no such host")
@@ -75,20 +67,23 @@ func TestProblems(t *testing.T) {
 
 // A certificate that was not renewed in time is a problem, whatever the cause.
 func TestOverdue(t *testing.T) {
-	for left, problem := range map[time.Duration]string{11 * time.Minute: "", 9 * time.Minute: problemOverdue, -time.Minute: problemOverdue} {
+	for left, problem := range map[time.Duration]string{11 * time.Minute: "", 9 * time.Minute: problemOverdue} {
 		r := newRig(t)
 		p := r.keep(t, time.Hour-left, time.Hour)
 		r.open(t).want(t, p, problem)
 	}
 }
 
+const (
+	refused  = "connection refused" // by the unreachable authority
+	mismatch = "private key does not match"
+)
+
 // A certificate is ordered for a name without one, and the failure is reported.
 func TestRunAsks(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		stop := r.open(t).run(t)
-		time.Sleep(retryAfter)
-		r.want(t, pair{}, "connection refused")
-		r.wantAsked(t, true)
+		r.wantAfter(t, retryAfter, pair{}, refused, true)
 		stop()
 		wantTry(t, r.storage, "issue_cert_"+r.name, true) // no other instance waits for the lock
 	})
@@ -100,18 +95,12 @@ func TestRunTakesWhatAnotherRenewed(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a := r.keep(t, 0, time.Hour)
 		r.open(t).run(t)
-		time.Sleep(39 * time.Minute)
-		r.want(t, a, "")
-		r.wantAsked(t, false) // in the first two thirds
-		time.Sleep(3 * time.Minute)
-		r.want(t, a, "connection refused")
-		r.wantAsked(t, true)
-		time.Sleep(time.Hour)
-		r.want(t, a, "connection refused")
+		r.wantAfter(t, 39*time.Minute, a, "", false) // in the first two thirds
+		r.wantAfter(t, 3*time.Minute, a, refused, true)
+		r.wantAfter(t, time.Hour, a, refused, true)
 		r.wantServed(t, a, r.name) // it has expired
 		b := r.keep(t, 0, time.Hour)
-		time.Sleep(2 * time.Minute)
-		r.want(t, b, "")
+		r.wantAfter(t, 2*time.Minute, b, "", true)
 		r.wantServed(t, b, r.name)
 	})
 }
@@ -124,39 +113,19 @@ func TestRunTakesWhatIsNewer(t *testing.T) {
 		r.open(t).run(t)
 		time.Sleep(time.Hour)
 		b := r.keep(t, 0, 6*day) // shorter, as the authority pleases
-		time.Sleep(longestPause + time.Second)
-		r.want(t, b, "")
+		r.wantAfter(t, longestPause+time.Second, b, "", false)
 		keep(t, r.storage, r.name, a) // an older state of the store has come back
-		time.Sleep(time.Hour)
-		r.want(t, b, "")
+		r.wantAfter(t, time.Hour, b, "", false)
 		r.wantServed(t, b, r.name)
 	})
 }
 
-// A storage that fails at first is read as soon as it works, and the
-// authority is not bothered.
-func TestRunWaitsForTheStorage(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		a := r.keep(t, 0, 90*day)
-		r.spy.fail(always)
-		r.open(t).run(t)
-		time.Sleep(time.Hour)
-		r.want(t, pair{}, errDown.Error())
-		if calls := r.spy.count(); calls > 20*int(time.Hour/retryAfter) {
-			t.Errorf("%d calls in an hour", calls)
-		}
-		r.spy.fail(nil)
-		time.Sleep(retryAfter + time.Second)
-		r.want(t, a, "")
-		r.wantAsked(t, false)
-	})
-}
-
-// What is in the storage and cannot be used, because another store.encryption_key has
-// sealed it or it is for another name, is reported as often as any other failure, and
-// not ordered anew.
+// What is in the storage and cannot be used, because the storage fails, another
+// store.encryption_key has sealed it or it is for another name, is reported as often
+// as any other failure, and not ordered anew. A storage is read as soon as it works.
 func TestRunLeavesWhatItCannotUse(t *testing.T) {
 	for problem, prepare := range map[string]func(*testing.T, *rig){
+		errDown.Error(): func(*testing.T, *rig) {},
 		"store.encryption_key": func(t *testing.T, r *rig) {
 			keep(t, newStorage(t, r.spy.Store, "b"), r.name, issue(t, r.name, 0, 90*day))
 		},
@@ -166,14 +135,18 @@ func TestRunLeavesWhatItCannotUse(t *testing.T) {
 	} {
 		inBubble(t, func(t *testing.T, r *rig) {
 			prepare(t, r)
+			down := problem == errDown.Error()
+			r.spy.fail(func(int, string, string) bool { return down })
 			r.open(t).want(t, pair{}, problem)
 			r.run(t)
-			r.spy.fail(nil)
-			time.Sleep(time.Hour)
-			r.want(t, pair{}, problem)
-			r.wantAsked(t, false)
+			r.wantAfter(t, time.Hour, pair{}, problem, false)
 			if calls := r.spy.count(); calls > 20*int(time.Hour/retryAfter) {
 				t.Errorf("%s: %d calls in an hour", problem, calls)
+			}
+			if down {
+				a := r.keep(t, 0, 90*day)
+				r.spy.fail(nil)
+				r.wantAfter(t, retryAfter+time.Second, a, "", false)
 			}
 		})
 	}
@@ -185,21 +158,16 @@ func TestRunMendsWhatIsTorn(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.keep(t, 0, 90*day)
 		r.tear(t, issue(t, r.name, 0, day))
-		r.open(t).want(t, pair{}, "private key does not match")
+		r.open(t).want(t, pair{}, mismatch)
 		r.spy.fail(func(_ int, operation, key string) bool {
 			return operation == "delete" && strings.HasSuffix(key, ".crt")
 		})
 		r.run(t)
-		time.Sleep(5 * time.Minute)
-		r.want(t, pair{}, errDown.Error())
-		r.wantAsked(t, false)
+		r.wantAfter(t, 5*time.Minute, pair{}, errDown.Error(), false)
 		r.spy.fail(nil)
-		time.Sleep(time.Minute - time.Second)
-		r.want(t, pair{}, "connection refused")
-		r.wantAsked(t, true)
+		r.wantAfter(t, time.Minute-time.Second, pair{}, refused, true)
 		a := r.keep(t, 0, 90*day) // another instance has mended it
-		time.Sleep(day)
-		r.want(t, a, "")
+		r.wantAfter(t, day, a, "", true)
 	})
 }
 
@@ -212,15 +180,11 @@ func TestRunMendsWhatGetsTorn(t *testing.T) {
 		time.Sleep(6*time.Hour + time.Second) // it looks at nothing right now
 		r.keep(t, 0, 12*time.Hour)
 		r.tear(t, issue(t, r.name, 0, day))
-		time.Sleep(time.Hour)
+		r.wantAfter(t, time.Hour, a, "", false)
 		if r.storage.Exists(t.Context(), certmagic.StorageKeys.SiteCert(issuerKey(), r.name)) {
 			t.Error("the certificate of another key is still in the storage")
 		}
-		r.want(t, a, "")
-		r.wantAsked(t, false)
-		time.Sleep(2 * time.Hour)
-		r.want(t, a, "connection refused")
-		r.wantAsked(t, true)
+		r.wantAfter(t, 2*time.Hour, a, refused, true)
 		r.wantServed(t, a, r.name)
 	})
 }
@@ -233,12 +197,9 @@ func TestRunWaitsForTheOtherHalf(t *testing.T) {
 		renewed := issue(t, r.name, 0, 90*day)
 		r.tear(t, renewed)
 		r.open(t).run(t)
-		time.Sleep(retryAfter / 2)
-		r.want(t, pair{}, "private key does not match")
+		r.wantAfter(t, retryAfter/2, pair{}, mismatch, false)
 		put(t, r.storage, certmagic.StorageKeys.SiteCert(issuerKey(), r.name), string(renewed.certificate))
-		time.Sleep(retryAfter)
-		r.want(t, renewed, "")
-		r.wantAsked(t, false)
+		r.wantAfter(t, retryAfter, renewed, "", false)
 	})
 }
 
@@ -255,14 +216,12 @@ func TestRunAfterRefusal(t *testing.T) {
 		}}
 		r.config.Issuers = []certmagic.Issuer{issuer}
 		r.run(t)
-		time.Sleep(day)
-		r.want(t, pair{}, "rejected identifier")
+		r.wantAfter(t, day, pair{}, "rejected identifier", true)
 		if n := issuer.orders.Load(); n < 24 || n > 48 {
 			t.Errorf("%d orders in a day", n)
 		}
 		a := r.keep(t, 0, 90*day)
-		time.Sleep(retryAfter + time.Second)
-		r.want(t, a, "")
+		r.wantAfter(t, retryAfter+time.Second, a, "", true)
 	})
 }
 
@@ -273,18 +232,17 @@ func TestRunCleans(t *testing.T) {
 		keep(t, r.storage, "gone.example", issue(t, "gone.example", 60*day, 30*day))
 		keep(t, r.storage, "late.example", issue(t, "late.example", 40*day, 30*day))
 		r.open(t).run(t)
-		synctest.Wait()
-		want := func(name string, there bool) {
-			t.Helper()
-			if r.storage.Exists(t.Context(), certmagic.StorageKeys.CertsPrefix(issuerKey())+"/"+name) != there {
-				t.Errorf("%s is in the storage: %t, want %t", name, !there, there)
-			}
+		there := func(name string) bool {
+			return r.storage.Exists(t.Context(), certmagic.StorageKeys.CertsPrefix(issuerKey())+"/"+name)
 		}
-		want("gone.example", false)
-		want("late.example", true)
+		synctest.Wait()
+		if there("gone.example") || !there("late.example") {
+			t.Errorf("at first gone.example is there: %t, late.example: %t", there("gone.example"), there("late.example"))
+		}
 		time.Sleep(5*day + time.Minute)
-		want("late.example", false)
-		want(r.name, true)
+		if there("late.example") || !there(r.name) {
+			t.Errorf("later late.example is there: %t, the configured name: %t", there("late.example"), there(r.name))
+		}
 	})
 }
 
@@ -312,9 +270,8 @@ func TestCloseIsBounded(t *testing.T) {
 		r.spy.fail(func(int, string, string) bool { <-answer; return true })
 		time.Sleep(longestPause + time.Second) // certmagic looks by itself now
 		began := time.Now()
-		r.Close()
-		if took := time.Since(began); took != closeTime {
-			t.Errorf("took %v, want %v", took, closeTime)
+		if r.Close(); time.Since(began) != closeTime {
+			t.Errorf("took %v, want %v", time.Since(began), closeTime)
 		}
 	})
 }
@@ -322,20 +279,20 @@ func TestCloseIsBounded(t *testing.T) {
 // Only a refusal that may be about the replaced certificate is worth another
 // order.
 func TestRefusedOrder(t *testing.T) {
-	wrap := func(err error) error { return fmt.Errorf("[gate.test] creating new order: %w (ca=x)", err) }
-	problem := func(kind string) acme.Problem { return acme.Problem{Type: acme.ProblemTypeNamespace + kind} }
-	challenge := problem("unauthorized")
-	challenge.Resource = acme.Authorization{}
+	problem := func(kind string, resource any) error {
+		refusal := acme.Problem{Type: acme.ProblemTypeNamespace + kind, Resource: resource}
+		return fmt.Errorf("[gate.test] creating new order: %w (ca=x)", refusal)
+	}
 	for name, c := range map[string]struct {
 		err  error
 		want bool
 	}{
 		"no error":              {nil, false},
-		"unknown certificate":   {wrap(problem("malformed")), true},
-		"another account":       {wrap(problem("unauthorized")), true},
-		"rate limit":            {wrap(problem("rateLimited")), false},
-		"failed challenge":      {wrap(challenge), false},
-		"unreachable authority": {wrap(&url.Error{Op: "Post", URL: "https://x", Err: errors.New("refused")}), false},
+		"unknown certificate":   {problem("malformed", nil), true},
+		"another account":       {problem("unauthorized", nil), true},
+		"rate limit":            {problem("rateLimited", nil), false},
+		"failed challenge":      {problem("unauthorized", acme.Authorization{}), false},
+		"unreachable authority": {&url.Error{Op: "Post", URL: "https://x", Err: errors.New("refused")}, false},
 		"new account":           {errors.New("no certificate chains"), true},
 	} {
 		if got := refusedOrder(c.err); got != c.want {
@@ -350,22 +307,23 @@ func TestRefusedOrdersAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a := r.keep(t, 89*day, 90*day)
 		refuse := func(context.Context) error {
-			return fmt.Errorf("creating new order: %w", acme.Problem{Type: acme.ProblemTypeMalformed, Detail: "unknown certificate"})
+			return acme.Problem{Type: acme.ProblemTypeMalformed, Detail: "unknown certificate"}
 		}
 		r.open(t)
 		named, unnamed := &fakeIssuer{ACMEIssuer: r.issuer, answer: refuse}, &fakeIssuer{ACMEIssuer: r.issuer, answer: refuse}
 		r.config.Issuers, r.unrelated.Issuers = []certmagic.Issuer{named}, []certmagic.Issuer{unnamed}
 		r.run(t)
-		time.Sleep(10 * time.Second) // the second order may wait for the lock of the first one
-		synctest.Wait()
-		if named.orders.Load() != 1 || unnamed.orders.Load() != 1 {
-			t.Errorf("%d orders that name the replaced certificate and %d that do not, want one each\n%s", named.orders.Load(), unnamed.orders.Load(), &r.log)
+		wantOrders := func(after time.Duration, least, most int32) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			if with, without := named.orders.Load(), unnamed.orders.Load(); with != without || with < least || with > most {
+				t.Errorf("%d orders that name the replaced certificate and %d that do not, want as many, from %d to %d\n%s", with, without, least, most, &r.log)
+			}
 		}
+		wantOrders(10*time.Second, 1, 1) // the second order may wait for the lock of the first one
 		r.want(t, a, "unknown certificate")
-		time.Sleep(12 * time.Hour)
-		if with, without := named.orders.Load(), unnamed.orders.Load(); with != without || with < 10 || with > 30 {
-			t.Errorf("%d and %d orders in 12 hours", with, without)
-		}
+		wantOrders(12*time.Hour, 10, 30)
 		r.wantServed(t, a, r.name)
 	})
 }
