@@ -20,16 +20,20 @@ import (
 	"authgate/gateway/porttest"
 )
 
-// moved returns the shipped configuration with other addresses, and these
-// addresses: https, http, admin, upstream, provider. They are free, except those
-// that are given by their index.
-func moved(t *testing.T, given map[int]string) (text string, addresses []string) {
-	t.Helper()
-	content, err := os.ReadFile("../../config.yaml")
+// must returns value, where err would be a fault of the test.
+func must[T any](value T, err error) T {
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
-	text = strings.Replace(string(content), `":8443"`, `"localhost:8443"`, 1)
+	return value
+}
+
+// moved writes the shipped configuration with other addresses into a new folder, and
+// returns these addresses: https, http, admin, upstream, provider. They are free,
+// except those that are given by their index.
+func moved(t *testing.T, given map[int]string) (path string, addresses []string) {
+	t.Helper()
+	text := strings.Replace(string(must(os.ReadFile("../../config.yaml"))), `":8443"`, `"localhost:8443"`, 1)
 	for i, old := range []string{"localhost:8443", ":8080", "127.0.0.1:9090", "127.0.0.1:9000", "127.0.0.1:9400"} {
 		if !strings.Contains(text, old) {
 			t.Fatalf("config.yaml has no %s", old)
@@ -40,7 +44,7 @@ func moved(t *testing.T, given map[int]string) (text string, addresses []string)
 		}
 		text, addresses = strings.ReplaceAll(text, old, address), append(addresses, address)
 	}
-	return text, addresses
+	return write(t, text), addresses
 }
 
 // write writes a configuration into a new folder.
@@ -53,48 +57,20 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-// browser returns an HTTP client that trusts the authority in a file and keeps
-// cookies.
-func browser(t *testing.T, ca string) *http.Client {
-	t.Helper()
-	pem, err := os.ReadFile(ca)
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
-	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Jar: jar}
-}
-
 // option returns the argument of an option in a command line.
 func option(line, name string) string {
-	match := regexp.MustCompile(name + ` ('[^']*'|\S+)`).FindStringSubmatch(line)
-	if match == nil {
-		return ""
-	}
-	return strings.Trim(match[1], "'")
+	match := regexp.MustCompile(name + ` (?:'([^']*)'|(\S+))`).FindStringSubmatch(line)
+	return strings.Join(match[min(1, len(match)):], "")
 }
 
 // request returns the request of a printed curl command or link.
-func request(t *testing.T, line string) *http.Request {
-	t.Helper()
+func request(line string) *http.Request {
 	method, body := "GET", option(line, "--json")
 	if body != "" {
 		method = "POST"
 	}
-	r, err := http.NewRequestWithContext(t.Context(), method, line[strings.LastIndex(line, " ")+1:], strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if body != "" {
-		r.Header.Set("Content-Type", "application/json")
-	}
+	r := must(http.NewRequest(method, line[strings.LastIndex(line, " ")+1:], strings.NewReader(body)))
+	r.Header.Set("Content-Type", "application/json")
 	if username, password, ok := strings.Cut(option(line, "-u"), ":"); ok {
 		r.SetBasicAuth(username, password)
 	}
@@ -105,8 +81,7 @@ func request(t *testing.T, line string) *http.Request {
 // commands of README.md and docs, which e2e runs, check the rest.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	text, addresses := moved(t, nil)
-	path := write(t, text)
+	path, addresses := moved(t, nil)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	reader, writer := io.Pipe()
@@ -134,12 +109,13 @@ func TestRun(t *testing.T) {
 	if len(lines) != 4 {
 		t.Fatalf("%d lines to try, want 4:\n%s", len(lines), said)
 	}
-	client := browser(t, option(lines[0], "--cacert"))
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(must(os.ReadFile(option(lines[0], "--cacert"))))
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+	defer transport.CloseIdleConnections()
+	browser := &http.Client{Transport: transport, Jar: must(cookiejar.New(nil))}
 	for _, line := range lines {
-		answer, err := client.Do(request(t, line))
-		if err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
+		answer := must(browser.Do(request(line)))
 		if answer.Body.Close(); answer.StatusCode != 200 {
 			t.Errorf("%s: %s", line, answer.Status)
 		}
@@ -159,22 +135,18 @@ func TestRun(t *testing.T) {
 // Only a provider called demo, at an http URL, is the bundled one.
 func TestBundledProvider(t *testing.T) {
 	t.Parallel()
+	others := []config.Provider{{Name: "other", Issuer: "http://127.0.0.1:9400"}, {Name: "demo", Issuer: "https://127.0.0.1:9400"}}
 	bundled := config.Provider{Name: "demo", Issuer: "http://127.0.0.1:9400"}
-	others := []config.Provider{{Name: "other", Issuer: bundled.Issuer}, {Name: "demo", Issuer: "https://127.0.0.1:9400"}}
-	if got, ok := bundledProvider(&config.Config{Providers: others}); ok {
-		t.Errorf("got %+v", got)
-	}
-	if got, ok := bundledProvider(&config.Config{Providers: append(others, bundled)}); !ok || got.Name != "demo" || got.Issuer != bundled.Issuer {
-		t.Errorf("got %+v, %t", got, ok)
+	_, without := bundledProvider(&config.Config{Providers: others})
+	got, with := bundledProvider(&config.Config{Providers: append(others, bundled)})
+	if without || !with || got.Name != bundled.Name || got.Issuer != bundled.Issuer {
+		t.Errorf("got %+v, %t; without it %t", got, with, without)
 	}
 }
 
 func TestRunRefuses(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	defer listener.Close()
 	taken := listener.Addr().String()
 	noUpstream, _ := moved(t, map[int]string{3: taken})
@@ -182,8 +154,8 @@ func TestRunRefuses(t *testing.T) {
 	for want, path := range map[string]string{
 		"no such file":                                         filepath.Join(t.TempDir(), "config.yaml"),
 		"no upstream called resources":                         write(t, fmt.Sprintf("listen: {https: %q, http: \"\", admin: \"\"}\nstore: {driver: memory}\n", porttest.Address(t))),
-		"starting the upstream: listen tcp " + taken:           write(t, noUpstream),
-		"starting the provider: provider: listen tcp " + taken: write(t, noProvider),
+		"starting the upstream: listen tcp " + taken:           noUpstream,
+		"starting the provider: provider: listen tcp " + taken: noProvider,
 	} {
 		if err := run(t.Context(), path, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

@@ -1,9 +1,9 @@
 package app
 
 import (
+	"fmt"
 	"log"
 	"log/slog"
-	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,41 +18,38 @@ import (
 // another.
 func TestLogWaits(t *testing.T) {
 	t.Parallel()
-	for _, format := range []string{"json", "text"} {
+	for format, line := range map[string]string{"json": `"n":%d`, "text": ` n=%d`} {
 		synctest.Test(t, func(t *testing.T) {
 			written := &logtest.Buffer{}
 			out := newLogOutput(written)
 			logger := newLogger(config.Log{Level: "info", Format: format}, out)
-			want := func(n int, when string) {
-				t.Helper()
-				if got := strings.Count(written.String(), "\n"); got != n {
-					t.Errorf("%s, %s: %d lines, want %d:\n%s", format, when, got, n, written.String())
+			access := func(n int) func() { return func() { logger.Info(web.AccessMessage, "n", n) } }
+			for _, step := range []struct {
+				name string
+				do   func()
+				want int // lines
+			}{
+				{"a request", access(1), 0},
+				{"another one", access(2), 0},
+				{"just before the delay", func() { wait(logDelay - 1) }, 0},
+				{"after the delay", func() { wait(1) }, 2},
+				{"the next request", access(3), 2},
+				{"nothing is under way", out.Flush, 3},
+				{"a request after that", access(4), 3},
+				{"another message", func() { logger.With("a", 1).WithGroup("g").Info("audit", "n", 5) }, 5},
+				{"a request that failed", func() { logger.Warn(web.AccessMessage, "n", 6) }, 6},
+				{"nothing more", func() { out.Flush(); wait(time.Hour) }, 6},
+			} {
+				step.do()
+				lines := strings.SplitAfter(written.String(), "\n")
+				for i, got := range lines[:len(lines)-1] {
+					if want := fmt.Sprintf(line, i+1); !strings.Contains(strings.ReplaceAll(got, "g.n=", "n="), want) {
+						t.Errorf("%s, %s: line %d is %s", format, step.name, i+1, got)
+					}
 				}
-			}
-			logger.Info(web.AccessMessage, "n", 1)
-			logger.Info(web.AccessMessage, "n", 2)
-			want(0, "at once")
-			wait(logDelay - 1)
-			want(0, "just before the delay")
-			wait(1)
-			want(2, "after the delay")
-			logger.Info(web.AccessMessage, "n", 3)
-			out.Flush()
-			want(3, "when nothing is under way")
-			logger.Info(web.AccessMessage, "n", 4)
-			logger.With("a", 1).WithGroup("g").Info("audit", "n", 5)
-			want(5, "after another message")
-			logger.Warn(web.AccessMessage, "n", 6)
-			want(6, "after a request that failed")
-			out.Flush()
-			wait(time.Hour)
-			want(6, "long after")
-			var order []string
-			for _, match := range regexp.MustCompile(`\bn"?[:=](\d)`).FindAllStringSubmatch(written.String(), -1) {
-				order = append(order, match[1])
-			}
-			if got := strings.Join(order, ""); got != "123456" {
-				t.Errorf("%s: the lines are in the order %s", format, got)
+				if got := len(lines) - 1; got != step.want {
+					t.Errorf("%s, %s: %d lines, want %d:\n%s", format, step.name, got, step.want, written)
+				}
 			}
 		})
 	}
