@@ -1,6 +1,8 @@
 package provider_test
 
 import (
+	"fmt"
+	"io"
 	"net/url"
 	"strings"
 	"testing"
@@ -12,58 +14,45 @@ import (
 func TestCodeRefused(t *testing.T) {
 	w := start(t, nil)
 	shop, phone, b := w.shop, w.phone, w.browser()
+	const request, grant = "invalid_request", "invalid_grant"
 	short := verifier[:42]
-	for _, tt := range []struct{ name, value, code string }{
-		{"code", "", "invalid_request"},
-		{"code", "another", "invalid_grant"},
-		{"code_verifier", verifier + "x", "invalid_grant"},
-		{"code_verifier", short, "invalid_grant"},
-		{"redirect_uri", phoneCallback, "invalid_grant"},
-		{"grant_type", "", "invalid_request"},
-		{"grant_type", "password", "unsupported_grant_type"},
-		{"code_verifier", "twice", "invalid_request"},
+	for _, tt := range []struct {
+		name      string
+		values    []string
+		challenge string // for this verifier
+		code      string
+	}{
+		{"code", nil, verifier, request},
+		{"code", []string{"another"}, verifier, grant},
+		{"code_verifier", []string{verifier + "x"}, verifier, grant},
+		{"code_verifier", []string{short}, short, grant},
+		{"code_verifier", []string{verifier, verifier}, verifier, request},
+		{"redirect_uri", []string{phoneCallback}, verifier, grant},
+		{"grant_type", nil, verifier, request},
+		{"grant_type", []string{"password"}, verifier, "unsupported_grant_type"},
 	} {
-		challenged := verifier
-		if tt.value == short {
-			challenged = short
-		}
-		code := shop.code(b, "code_challenge", oauth2.S256ChallengeFromVerifier(challenged))
+		code := shop.code(b, "code_challenge", oauth2.S256ChallengeFromVerifier(tt.challenge))
 		form := url.Values{"grant_type": {"authorization_code"}, "code": {code}, "code_verifier": {verifier}, "redirect_uri": {shopCallback}}
-		switch tt.value {
-		case "":
+		if form[tt.name] = tt.values; tt.values == nil {
 			form.Del(tt.name)
-		case "twice":
-			form.Add(tt.name, verifier)
-		default:
-			form.Set(tt.name, tt.value)
 		}
-		wantRefused(t, tt.name+" "+tt.value, shop.fetch("/token", form), 400, tt.code)
-		if tt.value == verifier+"x" {
-			wantFailed(t, "the code after a wrong verifier", shop.exchange, code)
+		wantRefused(t, fmt.Sprintf("%s %q", tt.name, tt.values), shop.fetch("/token", form), 400, tt.code)
+		if tt.code == grant && form.Get("code") == code {
+			wantFailed(t, "the code after a wrong "+tt.name, shop.exchange, code)
 		}
 	}
-
-	phone.oauth.RedirectURL = shopCallback // phone may use it too
 	code := shop.code(b)
-	wantFailed(t, "the code of another client", phone.exchange, code)
-	if _, err := shop.exchange(code); err != nil {
-		t.Errorf("another client has spoilt the code: %v", err)
-	}
-	code = shop.code(b)
 	b.open(w.issuer + "/logout")
 	wantFailed(t, "the code after the logout", shop.exchange, code)
-}
 
-// A code works once. When it comes again, it was stolen, and the tokens end.
-func TestCodeUsedTwice(t *testing.T) {
-	w := start(t, nil)
-	c := w.shop
-	code := c.code(w.browser())
-	token := must(c.exchange(code))
-	c.wantOpens("at first", token, true)
-	wantFailed(t, "the code once more", c.exchange, code)
-	c.wantOpens("in the end", token, false)
-	wantFailed(t, "the refresh token", c.refresh, token.RefreshToken)
+	phone.oauth.RedirectURL = shopCallback // phone may use it too
+	code = shop.code(b)
+	wantFailed(t, "the code of another client", phone.exchange, code)
+	token := must(shop.exchange(code)) // phone has not spoilt it
+	shop.wantOpens("at first", token, true)
+	wantFailed(t, "the code once more", shop.exchange, code) // it was stolen
+	shop.wantOpens("in the end", token, false)
+	wantFailed(t, "the refresh token", shop.refresh, token.RefreshToken)
 }
 
 // A refresh token works once. When it comes again, the client has lost it: its tokens
@@ -101,40 +90,28 @@ func TestRefresh(t *testing.T) {
 // POST whose body is a form of a sane size.
 func TestClientAuthentication(t *testing.T) {
 	w := start(t, nil)
-	encoded := url.QueryEscape(shopSecret)
-	const form, client, invalid = "application/x-www-form-urlencoded", "invalid_client", "invalid_request"
-	for _, tt := range []struct {
-		name       string
-		id, secret string // in the header
-		more       url.Values
-		mediaType  string
-		status     int
-		code       string
-	}{
-		{"an unknown client", "", "", url.Values{"client_id": {"nobody"}}, form, 401, client},
-		{"without its secret", "", "", url.Values{"client_id": {"shop"}}, form, 401, client},
-		{"with a wrong secret in the header", "shop", "x", url.Values{}, form, 401, client},
-		{"with a secret that is not encoded", "shop", "%zz", url.Values{}, form, 401, client},
-		{"a public client with a secret", "", "", url.Values{"client_id": {"phone"}, "client_secret": {"x"}}, form, 401, client},
-		{"two clients", "shop", encoded, url.Values{"client_id": {"phone"}}, form, 401, client},
-		{"in both places", "shop", encoded, url.Values{"client_secret": {shopSecret}}, form, 400, invalid},
-		{"as plain text", "shop", encoded, url.Values{}, "text/plain", 400, invalid},
-		{"in a long form", "shop", encoded, url.Values{"scope": {strings.Repeat("x", 20<<10)}}, form, 400, invalid},
-		{"in the header, and named in the form", "shop", encoded, url.Values{"client_id": {"shop"}}, form, 400, "invalid_grant"},
-		{"in the form", "", "", url.Values{"client_id": {"shop"}, "client_secret": {shopSecret}}, form, 400, "invalid_grant"},
+	right := url.QueryEscape(shopSecret)
+	const form, client, grant, invalid = "application/x-www-form-urlencoded", "invalid_client", "invalid_grant", "invalid_request"
+	for _, tt := range []struct{ name, id, secret, body, mediaType, code string }{ // id and secret are in the header
+		{"an unknown client", "", "", "client_id=nobody", form, client},
+		{"without its secret", "", "", "client_id=shop", form, client},
+		{"with a wrong secret in the header", "shop", "x", "", form, client},
+		{"with a secret that is not encoded", "shop", "%zz", "", form, client},
+		{"a public client with a secret", "", "", "client_id=phone&client_secret=x", form, client},
+		{"two clients", "shop", right, "client_id=phone", form, client},
+		{"in both places", "shop", right, "client_secret=" + right, form, invalid},
+		{"as plain text", "shop", right, "", "text/plain", invalid},
+		{"in a long form", "shop", right, "scope=" + strings.Repeat("x", 20<<10), form, invalid},
+		{"in the header, and named in the form", "shop", right, "client_id=shop", form, grant},
+		{"in the form", "", "", "client_id=shop&client_secret=" + right, form, grant},
 	} {
-		tt.more.Set("grant_type", "refresh_token")
-		tt.more.Set("refresh_token", "unknown")
-		r := request("POST", w.issuer+"/token", tt.more)
+		r := request("POST", w.issuer+"/token?client_id=shop&client_secret="+right, nil) // the query does not count
+		r.Body = io.NopCloser(strings.NewReader("grant_type=refresh_token&refresh_token=unknown&" + tt.body))
+		r.ContentLength = -1
 		r.Header.Set("Content-Type", tt.mediaType)
 		if tt.id != "" {
 			r.SetBasicAuth(tt.id, tt.secret)
 		}
-		wantRefused(t, tt.name, w.browser().do(r), tt.status, tt.code)
-	}
-	query := w.issuer + "/token?grant_type=refresh_token&refresh_token=unknown&client_id=phone"
-	wantRefused(t, "in the query", w.browser().do(request("POST", query, url.Values{})), 401, client)
-	if p := w.browser().open(query); p.status != 405 {
-		t.Errorf("GET: %d, want 405", p.status)
+		wantRefused(t, tt.name, w.browser().do(r), map[string]int{client: 401, grant: 400, invalid: 400}[tt.code], tt.code)
 	}
 }
