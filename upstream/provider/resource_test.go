@@ -12,26 +12,8 @@ import (
 	"authgate/upstream/provider"
 )
 
-func TestUserinfoRefuses(t *testing.T) {
-	w := start(t, nil)
-	token := w.shop.login(w.browser())
-	for _, tt := range []struct{ name, query, header, challenge string }{
-		{"a refresh token", "", "Bearer " + token.RefreshToken, `error="invalid_token"`},
-		{"an ID token", "", "Bearer " + rawIDToken(token), `error="invalid_token"`},
-		{"no token", "", "Bearer ", `error="invalid_token"`},
-		{"a token in the query", "?access_token=" + token.AccessToken, "", ""},
-	} {
-		r := request("GET", w.issuer+"/userinfo"+tt.query, nil)
-		r.Header.Set("Authorization", tt.header)
-		p := w.browser().do(r)
-		got := p.header.Get("WWW-Authenticate")
-		if p.status != 401 || !strings.Contains(got, tt.challenge) || tt.challenge == "" && got != `Bearer realm="provider"` {
-			t.Errorf("%s: %d, challenge %q", tt.name, p.status, got)
-		}
-	}
-}
-
-// Access tokens can be JWTs, for resource servers that verify them alone or ask.
+// Access tokens can be JWTs, for resource servers that verify them alone or ask. Other
+// tokens are none, there and at userinfo.
 func TestIntrospection(t *testing.T) {
 	w := start(t, func(o *provider.Options) { o.AccessTokenAudience = []string{"api", "other"} })
 	shop, phone := w.shop, w.phone
@@ -60,10 +42,19 @@ func TestIntrospection(t *testing.T) {
 		t.Errorf("introspection (-want +got):\n%s", diff)
 	}
 	w.clock.Advance(5 * time.Minute)
-	for name, value := range map[string]string{"a refresh token": token.RefreshToken, "an expired token": token.AccessToken} {
+	for name, value := range map[string]string{"no token": "", "an ID token": rawIDToken(token), "a refresh token": token.RefreshToken, "an expired token": token.AccessToken} {
 		if diff := cmp.Diff(map[string]any{"active": false}, introspected(value)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+		r := request("GET", w.issuer+"/userinfo", nil)
+		r.Header.Set("Authorization", "Bearer "+value)
+		if p := w.browser().do(r); p.status != 401 || !strings.Contains(p.header.Get("WWW-Authenticate"), `error="invalid_token"`) {
+			t.Errorf("%s at userinfo: %d, challenge %q", name, p.status, p.header.Get("WWW-Authenticate"))
+		}
+	}
+	p := w.browser().open(w.issuer + "/userinfo?access_token=" + phone.login(w.browser()).AccessToken)
+	if got := p.header.Get("WWW-Authenticate"); p.status != 401 || got != `Bearer realm="provider"` {
+		t.Errorf("a token in the query: %d, challenge %q", p.status, got)
 	}
 	wantRefused(t, "a public client asks", phone.fetch("/introspect", url.Values{"token": {token.AccessToken}}), 401, "invalid_client")
 	wantRefused(t, "no token", shop.fetch("/introspect", url.Values{}), 400, "invalid_request")
