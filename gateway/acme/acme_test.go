@@ -16,18 +16,23 @@ import (
 )
 
 // Open takes what the storage has, and asks neither the authority nor a responder of
-// OCSP. Close ends what Open began: what there is stays served.
+// OCSP. A certificate that was not renewed in time is a problem, whatever the cause.
+// Close ends what Open began: what there is stays served, even if it has expired.
 func TestOpenTakesWhatThereIs(t *testing.T) {
 	var asked atomic.Bool
 	responder := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Store(true) }))
 	defer responder.Close()
-	second, none := newName(), newName()
-	r := newRig(t, second, none)
-	a, b := issue(t, r.name, time.Hour, 90*day, responder.URL), issue(t, second, 2*time.Hour, time.Hour) // b has expired
+	late, old, none := newName(), newName(), newName()
+	r := newRig(t, late, old, none)
+	a, b, c := issue(t, r.name, 49*time.Minute, time.Hour, responder.URL), issue(t, late, 51*time.Minute, time.Hour), issue(t, old, 2*time.Hour, time.Hour)
 	keep(t, r.storage, r.name, a)
-	keep(t, r.storage, second, b)
+	keep(t, r.storage, late, b)
+	keep(t, r.storage, old, c)
 	r.open(t)
-	want := []Certificate{{Domain: r.name, Expires: a.leaf.NotAfter}, {Domain: second, Expires: b.leaf.NotAfter, Problem: problemOverdue}, {Domain: none}}
+	want := []Certificate{ // a sixth of an hour is 10 minutes
+		{Domain: r.name, Expires: a.leaf.NotAfter}, {Domain: late, Expires: b.leaf.NotAfter, Problem: problemOverdue},
+		{Domain: old, Expires: c.leaf.NotAfter, Problem: problemOverdue}, {Domain: none},
+	}
 	if got := r.Certificates(); !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -36,7 +41,7 @@ func TestOpenTakesWhatThereIs(t *testing.T) {
 	}
 	for range 2 {
 		r.wantServed(t, a, r.name, strings.ToUpper(r.name), "", "unknown.example", none)
-		r.wantServed(t, b, second)
+		r.wantServed(t, c, old)
 		r.Close()
 	}
 	if r.wantAsked(t, false); asked.Load() {

@@ -65,15 +65,6 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// A certificate that was not renewed in time is a problem, whatever the cause.
-func TestOverdue(t *testing.T) {
-	for left, problem := range map[time.Duration]string{11 * time.Minute: "", 9 * time.Minute: problemOverdue} {
-		r := newRig(t)
-		p := r.keep(t, time.Hour-left, time.Hour)
-		r.open(t).want(t, p, problem)
-	}
-}
-
 const (
 	refused  = "connection refused" // by the unreachable authority
 	mismatch = "private key does not match"
