@@ -9,9 +9,9 @@ import (
 )
 
 func TestHandler(t *testing.T) {
-	alice := map[string]string{
-		"X-Auth-User": "alice", "X-Auth-Subject": "local:alice", "X-Auth-Name": "Alice Example", "X-Auth-Email": "alice@example.org",
-		"X-Auth-Roles": "user, admin", "X-Auth-Mechanism": "session", "X-Auth-Provider": "local",
+	alice := http.Header{
+		"X-Auth-User": {"alice"}, "X-Auth-Subject": {"local:alice"}, "X-Auth-Name": {"Alice Example"}, "X-Auth-Email": {"alice@example.org"},
+		"X-Auth-Roles": {"user, admin"}, "X-Auth-Mechanism": {"session"}, "X-Auth-Provider": {"local"},
 	}
 	const (
 		secret   = `{"message":"This is the secret resource."}` + "\n"
@@ -19,27 +19,21 @@ func TestHandler(t *testing.T) {
 		nobody   = `"user":"","subject":"","name":"","email":"","roles":[],"mechanism":"","provider":""}` + "\n"
 		isAlice  = `"user":"alice","subject":"local:alice","name":"Alice Example","email":"alice@example.org",` +
 			`"roles":["user","admin"],"mechanism":"session","provider":"local"}` + "\n"
-		secure = `{"message":"This is for whoever is signed in.",`
-		admin  = `{"message":"This is for administrators.",`
 	)
 	for _, tt := range []struct {
 		method, path string
-		header       map[string]string
+		header       http.Header
 		status       int
 		body         string
 	}{
 		{"GET", "/secret-resource?a=b", alice, 200, secret},
-		{"GET", "/secure-resource", alice, 200, secure + isAlice},
-		{"GET", "/admin-resource", alice, 200, admin + isAlice},
-		{"GET", "/secure-resource", map[string]string{"X-Auth-Roles": " ,,"}, 200, secure + nobody},
+		{"GET", "/secure-resource", alice, 200, `{"message":"This is for whoever is signed in.",` + isAlice},
+		{"GET", "/admin-resource", http.Header{"X-Auth-Roles": {" ,,"}}, 200, `{"message":"This is for administrators.",` + nobody},
 		{"GET", "/secret-resource/more", alice, 404, notFound},
 		{"POST", "/secret-resource", alice, 404, notFound},
 	} {
-		r := httptest.NewRequest(tt.method, tt.path, http.NoBody)
-		for key, value := range tt.header {
-			r.Header.Set(key, value)
-		}
-		w := httptest.NewRecorder()
+		r, w := httptest.NewRequest(tt.method, tt.path, http.NoBody), httptest.NewRecorder()
+		r.Header = tt.header
 		upstream.Handler().ServeHTTP(w, r)
 		if w.Code != tt.status || w.Body.String() != tt.body || w.Header().Get("Content-Type") != "application/json" {
 			t.Errorf("%s %s with %v: %d %s %s, want %d %s", tt.method, tt.path, tt.header, w.Code, w.Header().Get("Content-Type"), w.Body, tt.status, tt.body)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -26,35 +25,6 @@ func must[T any](value T, err error) T {
 		panic(err)
 	}
 	return value
-}
-
-// moved writes the shipped configuration with other addresses into a new folder, and
-// returns these addresses: https, http, admin, upstream, provider. They are free,
-// except those that are given by their index.
-func moved(t *testing.T, given map[int]string) (path string, addresses []string) {
-	t.Helper()
-	text := strings.Replace(string(must(os.ReadFile("../../config.yaml"))), `":8443"`, `"localhost:8443"`, 1)
-	for i, old := range []string{"localhost:8443", ":8080", "127.0.0.1:9090", "127.0.0.1:9000", "127.0.0.1:9400"} {
-		if !strings.Contains(text, old) {
-			t.Fatalf("config.yaml has no %s", old)
-		}
-		address, ok := given[i]
-		if !ok {
-			address = porttest.Address(t)
-		}
-		text, addresses = strings.ReplaceAll(text, old, address), append(addresses, address)
-	}
-	return write(t, text), addresses
-}
-
-// write writes a configuration into a new folder.
-func write(t *testing.T, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // option returns the argument of an option in a command line.
@@ -81,7 +51,15 @@ func request(line string) *http.Request {
 // commands of README.md and docs, which e2e runs, check the rest.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	path, addresses := moved(t, nil)
+	path, addresses := filepath.Join(t.TempDir(), "config.yaml"), []string{} // https, http, admin, upstream, provider
+	text := strings.Replace(string(must(os.ReadFile("../../config.yaml"))), `":8443"`, `"localhost:8443"`, 1)
+	for i, old := range []string{"localhost:8443", ":8080", "127.0.0.1:9090", "127.0.0.1:9000", "127.0.0.1:9400"} {
+		addresses = append(addresses, porttest.Address(t))
+		text = strings.ReplaceAll(text, old, addresses[i])
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	reader, writer := io.Pipe()
@@ -141,24 +119,5 @@ func TestBundledProvider(t *testing.T) {
 	got, with := bundledProvider(&config.Config{Providers: append(others, bundled)})
 	if without || !with || got.Name != bundled.Name || got.Issuer != bundled.Issuer {
 		t.Errorf("got %+v, %t; without it %t", got, with, without)
-	}
-}
-
-func TestRunRefuses(t *testing.T) {
-	t.Parallel()
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))
-	defer listener.Close()
-	taken := listener.Addr().String()
-	noUpstream, _ := moved(t, map[int]string{3: taken})
-	noProvider, _ := moved(t, map[int]string{4: taken})
-	for want, path := range map[string]string{
-		"no such file":                                         filepath.Join(t.TempDir(), "config.yaml"),
-		"no upstream called resources":                         write(t, fmt.Sprintf("listen: {https: %q, http: \"\", admin: \"\"}\nstore: {driver: memory}\n", porttest.Address(t))),
-		"starting the upstream: listen tcp " + taken:           noUpstream,
-		"starting the provider: provider: listen tcp " + taken: noProvider,
-	} {
-		if err := run(t.Context(), path, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
 	}
 }
