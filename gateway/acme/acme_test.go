@@ -24,7 +24,7 @@ func TestOpenTakesWhatThereIs(t *testing.T) {
 	defer responder.Close()
 	late, old, none := newName(), newName(), newName()
 	r := newRig(t, late, old, none)
-	a, b, c := issue(t, r.name, 49*time.Minute, time.Hour, responder.URL), issue(t, late, 51*time.Minute, time.Hour), issue(t, old, 2*time.Hour, time.Hour)
+	a, b, c := issue(r.name, 49*time.Minute, time.Hour, responder.URL), issue(late, 51*time.Minute, time.Hour), issue(old, 2*time.Hour, time.Hour)
 	keep(t, r.storage, r.name, a)
 	keep(t, r.storage, late, b)
 	keep(t, r.storage, old, c)
@@ -106,12 +106,9 @@ func TestOpenPorts(t *testing.T) {
 // one.
 func begin(t *testing.T, s certmagic.Storage, kind, name string) {
 	t.Helper()
-	challenge, err := json.Marshal(map[string]any{
+	challenge := must(json.Marshal(map[string]any{
 		"type": kind, "token": "token", "keyAuthorization": "token.thumbprint", "identifier": map[string]string{"type": "dns", "value": name},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	put(t, s, "acme/"+certmagic.StorageKeys.Safe(issuerKey())+"/challenge_tokens/"+name+".json", string(challenge))
 }
 

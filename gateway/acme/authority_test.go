@@ -15,6 +15,7 @@ import (
 	"math/big"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -32,6 +33,14 @@ const (
 	day       = 24 * time.Hour
 )
 
+// must returns value, where err would be a fault of the test.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
 func issuerKey() string { return (&certmagic.ACMEIssuer{CA: directory}).IssuerKey() }
 
 // newName is a name that no other test run has: certmagic remembers for the
@@ -46,24 +55,18 @@ type pair struct {
 
 // issue makes a certificate of a name that began to be valid a while ago and
 // lives for so long. It names these responders of OCSP.
-func issue(t testing.TB, name string, ago, lives time.Duration, responders ...string) pair {
-	t.Helper()
+func issue(name string, ago, lives time.Duration, responders ...string) pair {
 	begins := time.Now().Add(-ago)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(begins.UnixNano()), DNSNames: []string{name}, NotBefore: begins, NotAfter: begins.Add(lives),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, OCSPServer: responders,
 	}
-	key, keyErr := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	der, certificateErr := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	leaf, parseErr := x509.ParseCertificate(der)
-	keyDER, marshalErr := x509.MarshalPKCS8PrivateKey(key)
-	if err := errors.Join(keyErr, certificateErr, parseErr, marshalErr); err != nil {
-		t.Fatal(err)
-	}
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	der := must(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))
 	return pair{
 		certificate: bytes.Repeat(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 2), // it is its own issuer
-		key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
-		leaf:        leaf,
+		key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(key))}),
+		leaf:        must(x509.ParseCertificate(der)),
 	}
 }
 
@@ -71,13 +74,9 @@ func issue(t testing.TB, name string, ago, lives time.Duration, responders ...st
 // name, as an instance does that has obtained them.
 func keep(t testing.TB, s certmagic.Storage, name string, p pair) {
 	t.Helper()
-	meta, err := json.Marshal(certmagic.CertificateResource{SANs: []string{name}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	put(t, s, certmagic.StorageKeys.SitePrivateKey(issuerKey(), name), string(p.key))
 	put(t, s, certmagic.StorageKeys.SiteCert(issuerKey(), name), string(p.certificate))
-	put(t, s, certmagic.StorageKeys.SiteMeta(issuerKey(), name), string(meta))
+	put(t, s, certmagic.StorageKeys.SiteMeta(issuerKey(), name), string(must(json.Marshal(certmagic.CertificateResource{SANs: []string{name}}))))
 }
 
 // fakeIssuer is an authority that issues nothing.
@@ -114,7 +113,7 @@ func newRig(t testing.TB, others ...string) *rig {
 // keep stores a certificate of the first name, as another instance does.
 func (r *rig) keep(t testing.TB, ago, lives time.Duration) pair {
 	t.Helper()
-	p := issue(t, r.name, ago, lives)
+	p := issue(r.name, ago, lives)
 	keep(t, r.storage, r.name, p)
 	return p
 }
@@ -128,15 +127,11 @@ func (r *rig) tear(t testing.TB, p pair) {
 
 func (r *rig) open(t testing.TB) *rig {
 	t.Helper()
-	m, err := Open(t.Context(), Options{
+	r.Manager = must(Open(t.Context(), Options{
 		Domains: r.names, Directory: directory, Storage: newStorage(t, r.spy, "a"),
 		HTTP: "127.0.0.1:0", HTTPS: "127.0.0.1:0", Logger: slog.New(slog.NewJSONHandler(&r.log, nil)),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	r.Manager = m
+	}))
+	t.Cleanup(r.Close)
 	return r
 }
 
@@ -153,14 +148,11 @@ func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
 func (r *rig) run(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		r.Run(ctx)
-		close(ended)
-	}()
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
 	stop = func() {
 		cancel()
-		<-ended
+		running.Wait()
 	}
 	t.Cleanup(stop)
 	return stop

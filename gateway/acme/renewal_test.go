@@ -22,7 +22,7 @@ func TestInterval(t *testing.T) {
 		r.names = r.names[:len(lives)]
 		for i, life := range lives {
 			if life > 0 {
-				keep(t, r.storage, r.names[i], issue(t, r.names[i], 0, life))
+				keep(t, r.storage, r.names[i], issue(r.names[i], 0, life))
 			}
 		}
 		if got := r.open(t).interval(); got != want {
@@ -118,10 +118,10 @@ func TestRunLeavesWhatItCannotUse(t *testing.T) {
 	for problem, prepare := range map[string]func(*testing.T, *rig){
 		errDown.Error(): func(*testing.T, *rig) {},
 		"store.encryption_key": func(t *testing.T, r *rig) {
-			keep(t, newStorage(t, r.spy.Store, "b"), r.name, issue(t, r.name, 0, 90*day))
+			keep(t, newStorage(t, r.spy.Store, "b"), r.name, issue(r.name, 0, 90*day))
 		},
 		`is for ["other.example"]`: func(t *testing.T, r *rig) {
-			keep(t, r.storage, r.name, issue(t, "other.example", 80*day, 90*day)) // it is time to renew it
+			keep(t, r.storage, r.name, issue("other.example", 80*day, 90*day)) // it is time to renew it
 		},
 	} {
 		inBubble(t, func(t *testing.T, r *rig) {
@@ -148,7 +148,7 @@ func TestRunLeavesWhatItCannotUse(t *testing.T) {
 func TestRunMendsWhatIsTorn(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.keep(t, 0, 90*day)
-		r.tear(t, issue(t, r.name, 0, day))
+		r.tear(t, issue(r.name, 0, day))
 		r.open(t).want(t, pair{}, mismatch)
 		r.spy.fail(func(_ int, operation, key string) bool {
 			return operation == "delete" && strings.HasSuffix(key, ".crt")
@@ -170,7 +170,7 @@ func TestRunMendsWhatGetsTorn(t *testing.T) {
 		r.open(t).run(t)
 		time.Sleep(6*time.Hour + time.Second) // it looks at nothing right now
 		r.keep(t, 0, 12*time.Hour)
-		r.tear(t, issue(t, r.name, 0, day))
+		r.tear(t, issue(r.name, 0, day))
 		r.wantAfter(t, time.Hour, a, "", false)
 		if r.storage.Exists(t.Context(), certmagic.StorageKeys.SiteCert(issuerKey(), r.name)) {
 			t.Error("the certificate of another key is still in the storage")
@@ -185,7 +185,7 @@ func TestRunMendsWhatGetsTorn(t *testing.T) {
 func TestRunWaitsForTheOtherHalf(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.keep(t, 0, day)
-		renewed := issue(t, r.name, 0, 90*day)
+		renewed := issue(r.name, 0, 90*day)
 		r.tear(t, renewed)
 		r.open(t).run(t)
 		r.wantAfter(t, retryAfter/2, pair{}, mismatch, false)
@@ -220,8 +220,8 @@ func TestRunAfterRefusal(t *testing.T) {
 func TestRunCleans(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.keep(t, 0, 90*day)
-		keep(t, r.storage, "gone.example", issue(t, "gone.example", 60*day, 30*day))
-		keep(t, r.storage, "late.example", issue(t, "late.example", 40*day, 30*day))
+		keep(t, r.storage, "gone.example", issue("gone.example", 60*day, 30*day))
+		keep(t, r.storage, "late.example", issue("late.example", 40*day, 30*day))
 		r.open(t).run(t)
 		there := func(name string) bool {
 			return r.storage.Exists(t.Context(), certmagic.StorageKeys.CertsPrefix(issuerKey())+"/"+name)

@@ -21,19 +21,14 @@ import (
 )
 
 // newBox is the box of a secret; the same one for the same letter.
-func newBox(t testing.TB, letter string) *seal.Box {
-	t.Helper()
-	box, err := seal.New([]byte(strings.Repeat(letter, seal.MinSecret)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return box
+func newBox(letter string) *seal.Box {
+	return must(seal.New([]byte(strings.Repeat(letter, seal.MinSecret))))
 }
 
 // newStorage is an instance on a store, with the key of a letter.
 func newStorage(t testing.TB, shared store.Store, letter string) *Storage {
 	t.Helper()
-	s := NewStorage(shared, newBox(t, letter), time.Now)
+	s := NewStorage(shared, newBox(letter), time.Now)
 	t.Cleanup(func() { kill(s) })
 	return s
 }
@@ -281,7 +276,7 @@ func TestMovedAndChangedValues(t *testing.T) {
 	}
 	for what, value := range map[string][]byte{
 		"another file's": a, "the names": names, "changed": changed, "plain": []byte("the key of m"),
-		"too short": newBox(t, "a").Seal([]byte("1234567"), filePrefix+"b"),
+		"too short": newBox("a").Seal([]byte("1234567"), filePrefix+"b"),
 	} {
 		write(filePrefix+"b", value)
 		content, err := s.Load(t.Context(), "b")
@@ -299,7 +294,7 @@ func TestMovedAndChangedValues(t *testing.T) {
 			}
 		}
 	}
-	write(namesKey, newBox(t, "a").Seal([]byte("{}"), namesKey))
+	write(namesKey, newBox("a").Seal([]byte("{}"), namesKey))
 	if _, err := s.List(t.Context(), "", true); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("names that are no list: %v", err)
 	}

@@ -46,21 +46,22 @@ func folder(t *testing.T, dir string, files map[string]string) string {
 
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 }
 
+// must returns value, where err would be a fault of the test.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
 func open(t *testing.T, path string, stderr io.Writer) *App {
 	t.Helper()
-	a, err := Open(t.Context(), path, "test", stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return must(Open(t.Context(), path, "test", stderr))
 }
 
 // shut closes what Open opened.
@@ -76,10 +77,7 @@ func shut(t *testing.T, a *App) {
 // A failed Open closes what it opened: the next one succeeds.
 func TestOpenFails(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := must(net.Listen("tcp", "127.0.0.1:0"))
 	defer taken.Close()
 	const good = listenAnywhere + routes + sqliteStore
 	for name, c := range map[string]struct{ yaml, broken, want string }{
@@ -130,11 +128,7 @@ func TestRun(t *testing.T) {
 	reload, done := make(chan os.Signal), make(chan error, 1)
 	go func() { done <- a.Run(ctx, reload) }()
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	answer, err := client.Get("https://" + a.Server().Address("https") + "/me")
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer.Body.Close()
+	must(client.Get("https://" + a.Server().Address("https") + "/me")).Body.Close()
 	client.CloseIdleConnections()
 	stop()
 	write(t, filepath.Join(filepath.Dir(path), "accounts.yaml"), alice)

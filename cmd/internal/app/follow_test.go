@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -69,21 +70,15 @@ func following(t *testing.T, files map[string]string, f func(*follower)) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &follower{distant: &distant{Memory: store.NewMemory(time.Now)}, t: t, logs: &logtest.Buffer{}, hup: make(chan os.Signal)}
 		opened := func(context.Context, *config.Config, *slog.Logger) (openStore, error) { return g.distant, nil }
-		var err error
-		if g.App, err = openOn(t.Context(), opened, path, "test", g.logs); err != nil {
-			t.Fatal(err)
-		}
+		g.App = must(openOn(t.Context(), opened, path, "test", g.logs))
 		defer shut(t, g.App)
 		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			g.follow(ctx, g.hup)
-		}()
+		var following sync.WaitGroup
+		following.Go(func() { g.follow(ctx, g.hup) })
 		f(g)
 		began := time.Now()
 		stop()
-		<-done
+		following.Wait()
 		if took := time.Since(began); took > longest {
 			t.Errorf("follow ends after %v", took)
 		}
@@ -242,11 +237,7 @@ func TestFollowCertificate(t *testing.T) {
 	files := accounts(alice)
 	files["config.yaml"] += "tls: {mode: files, certificate: c.pem, key: k.pem}\n"
 	for name, source := range map[string]string{"c.pem": "tls-certificate.pem", "k.pem": "tls-key.pem"} {
-		content, err := os.ReadFile("../../../gateway/config/testdata/files/" + source)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[name] = string(content)
+		files[name] = string(must(os.ReadFile("../../../gateway/config/testdata/files/" + source)))
 	}
 	following(t, files, func(g *follower) {
 		for i, certificate := range []string{"x", files["c.pem"] + "\n"} {
