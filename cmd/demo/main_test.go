@@ -15,7 +15,6 @@ import (
 	"strings"
 	"testing"
 
-	"authgate/gateway/config"
 	"authgate/gateway/porttest"
 )
 
@@ -107,17 +106,5 @@ func TestRun(t *testing.T) {
 			conn.Close()
 			t.Errorf("%s is still served", address)
 		}
-	}
-}
-
-// Only a provider called demo, at an http URL, is the bundled one.
-func TestBundledProvider(t *testing.T) {
-	t.Parallel()
-	others := []config.Provider{{Name: "other", Issuer: "http://127.0.0.1:9400"}, {Name: "demo", Issuer: "https://127.0.0.1:9400"}}
-	bundled := config.Provider{Name: "demo", Issuer: "http://127.0.0.1:9400"}
-	_, without := bundledProvider(&config.Config{Providers: others})
-	got, with := bundledProvider(&config.Config{Providers: append(others, bundled)})
-	if without || !with || got.Name != bundled.Name || got.Issuer != bundled.Issuer {
-		t.Errorf("got %+v, %t; without it %t", got, with, without)
 	}
 }

@@ -40,9 +40,7 @@ func lock(t *testing.T, s *Storage, name string, least, most time.Duration) {
 
 func unlock(t *testing.T, s *Storage, name string) {
 	t.Helper()
-	if err := s.Unlock(t.Context(), name); err != nil {
-		t.Fatalf("Unlock: %v", err)
-	}
+	wantOK(t, "Unlock", s.Unlock(t.Context(), name))
 }
 
 func wantTry(t *testing.T, s *Storage, name string, want bool) {
@@ -122,9 +120,7 @@ func TestRenewLockLease(t *testing.T) {
 	twoInstances(t, func(t *testing.T, _ *spyStore, a, b *Storage) {
 		renew := func() {
 			t.Helper()
-			if err := a.RenewLockLease(t.Context(), "name", time.Hour); err != nil {
-				t.Fatalf("RenewLockLease: %v", err)
-			}
+			wantOK(t, "RenewLockLease", a.RenewLockLease(t.Context(), "name", time.Hour))
 		}
 		lock(t, a, "name", 0, 0)
 		for range 5 { // attempts, of which none is long

@@ -35,9 +35,7 @@ func TestInterval(t *testing.T) {
 func TestProblems(t *testing.T) {
 	r := newRig(t, newName()).open(t)
 	notice := func(ctx context.Context, event string) {
-		if err := r.notice(ctx, event, map[string]any{"identifier": r.name, "error": errors.New("no such host")}); err != nil {
-			t.Error(err)
-		}
+		wantOK(t, event, r.notice(ctx, event, map[string]any{"identifier": r.name, "error": errors.New("no such host")}))
 	}
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
@@ -46,9 +44,7 @@ func TestProblems(t *testing.T) {
 		var p pair
 		if lives > 0 {
 			p = r.keep(t, 0, lives)
-			if err := r.load(t.Context(), r.name); err != nil {
-				t.Fatal(err)
-			}
+			wantOK(t, "load", r.load(t.Context(), r.name))
 		}
 		notice(t.Context(), "cert_obtained")
 		r.want(t, p, "")

@@ -107,20 +107,24 @@ func (s *spyStore) Delete(ctx context.Context, key string) error {
 	return s.call("delete", key, nil, func() error { return s.Store.Delete(ctx, key) })
 }
 
+// wantOK ends the test if err is one.
+func wantOK(t testing.TB, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
 func put(t testing.TB, s certmagic.Storage, name, content string) {
 	t.Helper()
 	slice := []byte(content)
-	if err := s.Store(t.Context(), name, slice); err != nil {
-		t.Fatalf("Store(%q): %v", name, err)
-	}
+	wantOK(t, "Store of "+name, s.Store(t.Context(), name, slice))
 	clear(slice) // it is the caller's
 }
 
 func remove(t testing.TB, s certmagic.Storage, name string) {
 	t.Helper()
-	if err := s.Delete(t.Context(), name); err != nil {
-		t.Fatalf("Delete(%q): %v", name, err)
-	}
+	wantOK(t, "Delete of "+name, s.Delete(t.Context(), name))
 }
 
 // wantListed fails the test unless these files are listed, which must all be
@@ -270,9 +274,7 @@ func TestMovedAndChangedValues(t *testing.T) {
 	changed := slices.Clone(spy.written[filePrefix+"b"])
 	changed[len(changed)/2]++
 	write := func(key string, value []byte) {
-		if err := spy.Store.Put(t.Context(), key, value, time.Time{}); err != nil {
-			t.Fatal(err)
-		}
+		wantOK(t, key, spy.Store.Put(t.Context(), key, value, time.Time{}))
 	}
 	for what, value := range map[string][]byte{
 		"another file's": a, "the names": names, "changed": changed, "plain": []byte("the key of m"),
@@ -351,9 +353,7 @@ func TestBrokenOff(t *testing.T) {
 			}
 			spy.fail(nil)
 			wantListed(t, what, s)
-			if err := test.operate(t.Context(), s); err != nil {
-				t.Errorf("%s, again: %v", what, err)
-			}
+			wantOK(t, what+", again", test.operate(t.Context(), s))
 			wantListed(t, what+", in the end", s, test.after...)
 		}
 	}

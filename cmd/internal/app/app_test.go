@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -90,10 +91,8 @@ func TestOpenFails(t *testing.T) {
 		"a broken RS256 key":            {good + "token: {algorithm: RS256}\n", "data/token.pem", "token"},
 	} {
 		path := folder(t, t.TempDir(), map[string]string{"config.yaml": c.yaml, "accounts.yaml": alice})
-		broken := filepath.Join(filepath.Dir(path), c.broken)
-		if c.broken != "" {
-			write(t, broken, "x")
-		}
+		broken := filepath.Join(filepath.Dir(path), cmp.Or(c.broken, "unused"))
+		write(t, broken, "x")
 		_, err := Open(t.Context(), path, "test", io.Discard)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want an error about %s", name, err, c.want)
@@ -104,10 +103,8 @@ func TestOpenFails(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(filepath.Dir(path), "data")); name == "mistakes" && err == nil {
 			t.Errorf("%s: Open created data_dir", name)
 		}
-		if c.broken != "" {
-			if err := os.Remove(broken); err != nil {
-				t.Fatal(err)
-			}
+		if err := os.Remove(broken); err != nil {
+			t.Fatal(err)
 		}
 		write(t, path, good)
 		shut(t, open(t, path, io.Discard))
