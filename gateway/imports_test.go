@@ -34,7 +34,7 @@ const importOrder = `
 	upstream upstream/provider
 	cmd/internal/app
 	cmd/authgate cmd/demo cmd/upstream
-	gateway/porttest gateway/clocktest gateway/logtest gateway/headername/headernametest
+	gateway/must gateway/porttest gateway/clocktest gateway/logtest gateway/headername/headernametest
 	gateway/store/storetest
 `
 

@@ -43,20 +43,3 @@ func wantError[T any](tb testing.TB, want error) func(*T, error) {
 		}
 	}
 }
-
-// noError ends the test if err is not nil.
-func noError(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// must returns v, or ends the test if err is not nil: must(f())(t).
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(tb testing.TB) T {
-		tb.Helper()
-		noError(tb, err)
-		return v
-	}
-}

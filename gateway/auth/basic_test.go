@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"authgate/gateway/must"
 	"authgate/policy"
 )
 
@@ -41,15 +42,15 @@ func (f *basicFixture) present(ctx context.Context, value string) (*policy.Ident
 func TestBasicIdentity(t *testing.T) {
 	t.Parallel()
 	f := newBasicFixture()
-	id := must(f.present(t.Context(), encoded("service:s3rvice")))(t)
+	id := must.Get(f.present(t.Context(), encoded("service:s3rvice")))(t)
 	if id.Username != "service" || id.Subject != "basic:service" || id.Mechanism != policy.Basic || id.Provider != "basic" ||
 		len(id.Roles) != 0 || id.Login != "" || !id.Expires.IsZero() {
 		t.Errorf("got %+v", id)
 	}
-	if again := must(f.present(t.Context(), encoded("service:s3rvice")))(t); again != id || f.verifier.hasher.Computed() != 1 {
+	if again := must.Get(f.present(t.Context(), encoded("service:s3rvice")))(t); again != id || f.verifier.hasher.Computed() != 1 {
 		t.Errorf("a warm request: got %p and %d hashes, want %p and one", again, f.verifier.hasher.Computed(), id)
 	}
-	if id := must(f.present(t.Context(), encoded("dienst:geheim:mit:Doppelpunkt – ü")))(t); id.Username != "dienst" {
+	if id := must.Get(f.present(t.Context(), encoded("dienst:geheim:mit:Doppelpunkt – ü")))(t); id.Username != "dienst" {
 		t.Errorf("colons and UTF-8 in the password: got %+v", id)
 	}
 	if got, want := f.Challenge(&Credentials{}), Challenge(`Basic realm="authgate", charset="UTF-8"`); got != want {
@@ -89,7 +90,7 @@ func TestBasicRefuses(t *testing.T) {
 		if got := f.verifier.hasher.Computed(); got != test.hashes {
 			t.Errorf("%s: %d password hashes computed, want %d", test.name, got, test.hashes)
 		}
-		must(f.present(t.Context(), encoded("service:s3rvice")))(t)
+		must.Get(f.present(t.Context(), encoded("service:s3rvice")))(t)
 	}
 	f, good := newBasicFixture(), encoded("service:s3rvice")
 	for _, creds := range []Credentials{{}, {Value: good}, {Scheme: "bearer", Value: good}, {Scheme: "basic2", Value: good}, {Session: good, Access: good}} {
@@ -119,7 +120,7 @@ func TestAliveHashesNothing(t *testing.T) {
 	t.Parallel()
 	f, creds := newBasicFixture(), basicCredentials(encoded("service:s3rvice"))
 	wantRejected(t, "another password")(f.Alive(t.Context(), creds))
-	want := must(f.Authenticate(t.Context(), creds))(t)
+	want := must.Get(f.Authenticate(t.Context(), creds))(t)
 	for range testLimit {
 		_, _ = f.present(t.Context(), encoded("service:wrong")) // until throttled
 	}
@@ -128,7 +129,7 @@ func TestAliveHashesNothing(t *testing.T) {
 	if id, err := f.Alive(t.Context(), creds); id != want || err != nil {
 		t.Errorf("got %+v, %v, want %+v", id, err, want)
 	}
-	if id := must(NewBasic("authgate", f.users, f.verifier).Alive(t.Context(), creds))(t); id.Username != "service" {
+	if id := must.Get(NewBasic("authgate", f.users, f.verifier).Alive(t.Context(), creds))(t); id.Username != "service" {
 		t.Errorf("after a reload: got %+v", id)
 	}
 	for _, users := range []*Accounts{

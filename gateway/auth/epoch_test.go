@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"authgate/gateway/clocktest"
+	"authgate/gateway/must"
 	"authgate/gateway/store"
 )
 
@@ -23,7 +24,7 @@ func TestEpochs(t *testing.T) {
 		t.Helper()
 		clock.Advance(time.Minute)
 		a := newAccounts(users...)
-		noError(t, a.UpdateEpochs(t.Context(), s, clock.Now()))
+		must.Do(t, a.UpdateEpochs(t.Context(), s, clock.Now()))
 		return a
 	}
 	want := func(a *Accounts, username string, want time.Time) {
@@ -77,7 +78,7 @@ func TestEpochsNeedTheStore(t *testing.T) {
 	if err := a.UpdateEpochs(t.Context(), failingStore{s, nil, store.ErrConflict}, time.Now()); err == nil || errors.Is(err, store.ErrConflict) {
 		t.Errorf("another instance always writes first: %v, want an error that says so", err)
 	}
-	noError(t, s.Put(t.Context(), epochsKey, []byte(`{"alice":7`), time.Time{}))
+	must.Do(t, s.Put(t.Context(), epochsKey, []byte(`{"alice":7`), time.Time{}))
 	if err := a.UpdateEpochs(t.Context(), s, time.Now()); err == nil {
 		t.Error("updated from a damaged record")
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/crypto/argon2"
 	"golang.org/x/crypto/bcrypt"
 
+	"authgate/gateway/must"
 	"authgate/gateway/password"
 )
 
@@ -33,7 +34,7 @@ func cheapArgon2id(plain string) password.Hash {
 // cheapBcrypt returns a bcrypt hash with the lowest cost.
 func cheapBcrypt(tb testing.TB, plain string) password.Hash {
 	tb.Helper()
-	return must(password.Parse(string(must(bcrypt.GenerateFromPassword([]byte(plain), bcrypt.MinCost))(tb))))(tb)
+	return must.Get(password.Parse(string(must.Get(bcrypt.GenerateFromPassword([]byte(plain), bcrypt.MinCost))(tb))))(tb)
 }
 
 // blocking makes each computation of h wait until release is closed. most returns the

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"authgate/gateway/must"
 	"authgate/gateway/password"
 )
 
@@ -93,7 +94,7 @@ func (s *script) good(t *testing.T, args []string, methods ...checkMethod) {
 	t.Helper()
 	client := s.client(args[1])
 	for _, check := range methods {
-		if account := must(check(s.accounts, args[0], s.password(args[0]), client))(t); account.Username != args[0] {
+		if account := must.Get(check(s.accounts, args[0], s.password(args[0]), client))(t); account.Username != args[0] {
 			t.Errorf("got %+v", account)
 		}
 	}
@@ -126,12 +127,12 @@ func (s *script) known(t *testing.T, args []string, want bool) {
 // number and duration read the first word.
 func number(t *testing.T, args []string) int {
 	t.Helper()
-	return must(strconv.Atoi(args[0]))(t)
+	return must.Get(strconv.Atoi(args[0]))(t)
 }
 
 func duration(t *testing.T, args []string) time.Duration {
 	t.Helper()
-	return must(time.ParseDuration(args[0]))(t)
+	return must.Get(time.ParseDuration(args[0]))(t)
 }
 
 // steps are the steps of a script, by their first word. Each gets the other words.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"authgate/gateway/clocktest"
+	"authgate/gateway/must"
 )
 
 // nthAddr returns the i-th of many IPv4 addresses.
@@ -130,7 +131,7 @@ func TestThrottleCountsAttemptsInFlight(t *testing.T) {
 	}
 	fail(t, throttle, "alice", nthAddr(2))
 	wantWait(t, throttle, "alice", nthAddr(2)) // one has failed, one is running
-	noError(t, throttle.look(newSubject("alice", nthAddr(2)), false))
+	must.Do(t, throttle.look(newSubject("alice", nthAddr(2)), false))
 	second.settle(true)
 	wantRetry(t, throttle, "alice", nthAddr(3), time.Minute)
 }
@@ -232,7 +233,7 @@ func TestParallelGuessesDoNotPassTheLimit(t *testing.T) {
 			f := newVerifierFixture()
 			check := f.methods()[method]
 			if c.known {
-				must(check(accounts, "alice", "wonderland", nthAddr(0)))(t)
+				must.Get(check(accounts, "alice", "wonderland", nthAddr(0)))(t)
 				f.takeCosts()
 			}
 			good, rejected, throttled := outcomes(guesses, func(i int) (*Account, error) {
@@ -304,7 +305,7 @@ func TestKnownPairForgetsVersions(t *testing.T) {
 	s := newSubject("alice", nthAddr(0))
 	for i := range 100 {
 		s.version = fmt.Sprint(i)
-		noError(t, throttle.look(s, true))
+		must.Do(t, throttle.look(s, true))
 		clock.Advance(knownFor / 4)
 	}
 	if p, _ := throttle.pairs.Peek(s.pairKey); len(p.matches) > 4 {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"authgate/gateway/clocktest"
+	"authgate/gateway/must"
 	"authgate/gateway/password"
 )
 
@@ -126,12 +127,12 @@ func TestCheckTellsCredentialsApart(t *testing.T) {
 	f := newVerifierFixture()
 	hash := cheapArgon2id("cd")
 	accounts := newAccounts(Account{Username: "ab", PasswordHash: hash}, Account{Username: "abc", PasswordHash: hash})
-	must(f.Check(t.Context(), "basic", accounts, "ab", "cd", nthAddr(0)))(t)
+	must.Get(f.Check(t.Context(), "basic", accounts, "ab", "cd", nthAddr(0)))(t)
 	for _, c := range [][3]string{{"basic", "abc", "d"}, {"basic", "ab", "cd\x00"}, {"basic", "ab", "CD"}, {"basica", "b", "cd"}} {
 		wantError[Account](t, ErrRejected)(f.Check(t.Context(), c[0], accounts, c[1], c[2], nthAddr(0)))
 	}
 	f.takeCosts()
-	must(f.Check(t.Context(), "accounts", accounts, "ab", "cd", nthAddr(0)))(t)
+	must.Get(f.Check(t.Context(), "accounts", accounts, "ab", "cd", nthAddr(0)))(t)
 	if got := len(f.takeCosts()); got != 1 {
 		t.Errorf("another kind computed %d, want 1", got)
 	}
@@ -245,7 +246,7 @@ func TestMemoryOfCredentialsIsBounded(t *testing.T) {
 	f.hasher.compute = func(password.Hash, string) bool { return true }
 	for i := range 1000 {
 		username := fmt.Sprint("user-", i)
-		must(f.Check(t.Context(), "basic", newAccounts(Account{Username: username, PasswordHash: scriptHashes["new"]}), username, "secret", nthAddr(i)))(t)
+		must.Get(f.Check(t.Context(), "basic", newAccounts(Account{Username: username, PasswordHash: scriptHashes["new"]}), username, "secret", nthAddr(i)))(t)
 	}
 	if got := f.good.Len(); got != 100 {
 		t.Errorf("%d credentials are remembered, want 100", got)

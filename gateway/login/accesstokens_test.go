@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/must"
 )
 
 // claimsOf returns what a token says, unverified.
@@ -20,8 +21,8 @@ func claimsOf(tb testing.TB, token string) (header, claims map[string]any) {
 	if len(part) != 3 {
 		tb.Fatalf("%d parts, want 3", len(part))
 	}
-	noError(tb, json.Unmarshal([]byte(decoded(tb, part[0])), &header))
-	noError(tb, json.Unmarshal([]byte(decoded(tb, part[1])), &claims))
+	must.Do(tb, json.Unmarshal([]byte(decoded(tb, part[0])), &header))
+	must.Do(tb, json.Unmarshal([]byte(decoded(tb, part[1])), &claims))
 	return header, claims
 }
 
@@ -42,7 +43,7 @@ func TestAccessTokenIssues(t *testing.T) {
 		}, claims); diff != "" || len(jti) < 26 {
 			t.Errorf("the payload, whose jti has 130 bits (-want +got):\n%s", diff)
 		}
-		must(r.byToken(t, s.access))(t)
+		must.Get(r.byToken(t, s.access))(t)
 	})
 	r := newRig(t, func(r *rig) {
 		r.bearerOptions.Audience, r.people = []string{"authgate", "api"}, []auth.Account{{Username: "plain", PasswordHash: alice.PasswordHash}}
@@ -112,7 +113,7 @@ func TestAccessTokenRefusesClaims(t *testing.T) {
 			{"sid", "sid is not a string", []any{"", 7, null, []string{s.login.ID}}},
 		} {
 			for _, value := range test.values {
-				name := fmt.Sprintf("%s %.30s", test.claim, must(json.Marshal(value))(t))
+				name := fmt.Sprintf("%s %.30s", test.claim, must.Get(json.Marshal(value))(t))
 				tokens = append(tokens, hostile{name, good.with(map[string]any{test.claim: value}).token(), test.reason})
 			}
 		}
@@ -161,7 +162,7 @@ func TestRevokeEndsTheLogin(t *testing.T) {
 		second := r.forge(t, s).token() // another access token of the login
 		foreign := r.forge(t, other).with(map[string]any{"sid": nil, "jti": "one"})
 		for _, token := range []string{s.access, second, changed.access, foreign.token()} {
-			must(r.byToken(t, token))(t)
+			must.Get(r.byToken(t, token))(t)
 		}
 		id, err := r.bearer.Revoke(t.Context(), s.access)
 		if err != nil || id.Username != "alice" || id.Login != s.login.ID {
@@ -178,8 +179,8 @@ func TestRevokeEndsTheLogin(t *testing.T) {
 			t.Fatalf("without a login: got %+v, %v", id, err)
 		}
 		wantRejected(t, auth.DetailBadToken, "revoked")(r.byToken(t, foreign.token()))
-		must(r.byToken(t, foreign.with(map[string]any{"jti": "two"}).token()))(t)
-		otherKeys := r.instance(t, func(r *rig) { r.keys = must(NewHS256([]byte(strings.Repeat("another secret ", 3))))(t) })
+		must.Get(r.byToken(t, foreign.with(map[string]any{"jti": "two"}).token()))(t)
+		otherKeys := r.instance(t, func(r *rig) { r.keys = must.Get(NewHS256([]byte(strings.Repeat("another secret ", 3))))(t) })
 		wantRejected(t, auth.DetailBadToken, "")(otherKeys.byToken(t, other.access))
 		r.clock.Advance(15*time.Minute - 1)
 		r.wantIn(t, &signedIn{login: other.login, session: other.session, access: other.access})

@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"authgate/gateway/must"
 )
 
 // beginAttempt begins an attempt of the browser to log in at keycloak.
 func (r *rig) beginAttempt(tb testing.TB, browser string) *Attempt {
 	tb.Helper()
 	attempt := r.attempts.New(browser, "keycloak", testOP, "/here?a=b")
-	noError(tb, r.attempts.Begin(tb.Context(), netip.Addr{}, attempt))
+	must.Do(tb, r.attempts.Begin(tb.Context(), netip.Addr{}, attempt))
 	return attempt
 }
 
@@ -93,11 +95,11 @@ func TestSealedAttempts(t *testing.T) {
 	r, browser := newRig(t), NewBrowserSecret()
 	attempt := r.beginAttempt(t, browser)
 	r.instance(t, func(r *rig) { r.box = testBox(t, "another") }).wantNoAttempt(t, browser, attempt.State)
-	sealed := must(r.store.Get(t.Context(), attemptKey(attempt.State)))(t)
+	sealed := must.Get(r.store.Get(t.Context(), attemptKey(attempt.State)))(t)
 	elsewhere := newSecretText()
-	noError(t, r.store.Put(t.Context(), attemptKey(elsewhere), sealed, time.Time{}))
+	must.Do(t, r.store.Put(t.Context(), attemptKey(elsewhere), sealed, time.Time{}))
 	r.wantNoAttempt(t, browser, elsewhere)
-	noError(t, r.store.Put(t.Context(), attemptKey("damaged"), r.box.Seal([]byte(`{"provider":7`), attemptKey("damaged")), time.Time{}))
+	must.Do(t, r.store.Put(t.Context(), attemptKey("damaged"), r.box.Seal([]byte(`{"provider":7`), attemptKey("damaged")), time.Time{}))
 	if got, err := r.attempts.Finish(t.Context(), browser, "damaged"); got != nil || err == nil || errors.Is(err, ErrNoAttempt) {
 		t.Errorf("damaged: got %+v, %v, want an error that decides nothing", got, err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/clocktest"
+	"authgate/gateway/must"
 	"authgate/gateway/provider"
 )
 
@@ -72,7 +73,7 @@ func TestBearerTokensWithoutTrustedIssuers(t *testing.T) {
 		access := r.access("one")
 		return &access, nil
 	})
-	plain := must(NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: r.plain}}, r.logins, r.now))(t)
+	plain := must.Get(NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: r.plain}}, r.logins, r.now))(t)
 	for _, trusted := range []*TrustedTokens{nil, plain} {
 		r.bearers = NewBearerTokens(r.bearer, trusted)
 		if id, err := r.byBearer(t, s.access); err != nil || id.Username != "alice" {
@@ -106,7 +107,7 @@ func TestTokensOfUnknownIssuers(t *testing.T) {
 	}
 	r.wantIssuersAsked(t, 0, 0)
 	r.plain.knows(long, r.access("one"))
-	must(r.byBearer(t, long))(t)
+	must.Get(r.byBearer(t, long))(t)
 }
 
 // Signing out with a token of a trusted issuer revokes it on all instances until it
@@ -147,7 +148,7 @@ func TestTrustedRevocation(t *testing.T) {
 				return &access, nil
 			})
 			for _, each := range []*rig{r, elsewhere} {
-				must(each.byBearer(t, anew))(t)
+				must.Get(each.byBearer(t, anew))(t)
 			}
 			if id, err := r.bearers.Revoke(t.Context(), token); err != nil || id.Subject != subject {
 				t.Fatalf("got %+v, %v, want who signed out", id, err)
@@ -156,7 +157,7 @@ func TestTrustedRevocation(t *testing.T) {
 				wantRejected(t, auth.DetailBadToken, "revoked")(each.byBearer(t, token))
 				wantRejected(t, auth.DetailBadToken, "revoked")(each.bearers.Revoke(t.Context(), anew))
 				for _, good := range []string{another, others, own} {
-					must(each.byBearer(t, good))(t)
+					must.Get(each.byBearer(t, good))(t)
 				}
 			}
 			r.clock.Advance(test.kept - 1)
@@ -175,8 +176,8 @@ func TestRevocationOutlivesToken(t *testing.T) {
 	local := clocktest.At(r.now().Add(-time.Minute)) // the store is a minute ahead
 	r.trusted.now = local.Now
 	r.asked.knows("opaque", r.access("one"))
-	must(r.byBearer(t, "opaque"))(t)
-	must(r.trusted.revoke(t.Context(), "opaque"))(t)
+	must.Get(r.byBearer(t, "opaque"))(t)
+	must.Get(r.trusted.revoke(t.Context(), "opaque"))(t)
 	for range 4 * 61 { // until the token ends by either clock
 		if id, err := r.byBearer(t, "opaque"); !errors.Is(err, auth.ErrRejected) {
 			t.Fatalf("at %v by the local clock: %+v, %v", local.Now(), id, err)

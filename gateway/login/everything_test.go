@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/must"
 	"authgate/gateway/provider"
 	"authgate/policy"
 )
@@ -217,7 +218,7 @@ func TestFailingStore(t *testing.T) {
 					for _, late := range []bool{false, true} {
 						e := newEverything(t)
 						if warm {
-							noError(t, o.do(e))
+							must.Do(t, o.do(e))
 						}
 						e.fail(t, o, call, late)
 					}
@@ -230,10 +231,10 @@ func TestFailingStore(t *testing.T) {
 // callsOf returns the calls of the store in o, without what is different in each run.
 func (e *everything) callsOf(t *testing.T, o operation, warm bool) (calls []string) {
 	if warm {
-		noError(t, o.do(e))
+		must.Do(t, o.do(e))
 	}
 	e.store.takeCalls()
-	noError(t, o.do(e))
+	must.Do(t, o.do(e))
 	for _, call := range e.store.takeCalls() {
 		for name, s := range e.logins {
 			call = strings.Replace(call, s.login.ID, name, 1)
@@ -295,7 +296,7 @@ func (e *everything) fail(t *testing.T, o operation, call string, late bool) {
 		if strings.Contains(o.ends, name) {
 			e.wantOut(t, s)
 		} else {
-			must(e.bySession(t, s))(t)
+			must.Get(e.bySession(t, s))(t)
 		}
 	}
 }
@@ -320,7 +321,7 @@ func TestWarmRequests(t *testing.T) {
 		{func(r *rig) auth.Authenticator { return r.bearers }, auth.Credentials{Scheme: "bearer", Value: e.jwt}, []string{"get revoked:"}},
 	} {
 		recorded := test.mechanism(e.instance(t))
-		first := must(recorded.Authenticate(t.Context(), &test.creds))(t)
+		first := must.Get(recorded.Authenticate(t.Context(), &test.creds))(t)
 		e.store.takeCalls()
 		if again, err := recorded.Authenticate(t.Context(), &test.creds); err != nil || again != first {
 			t.Errorf("%+v: got %p, %v, want %p again", test.creds, again, err, first)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/must"
 )
 
 // wantMembers fails the test unless exactly these logins are in the group.
@@ -114,23 +115,23 @@ func TestOneAccountHasSoManyLogins(t *testing.T) {
 		return err
 	}
 	for range maxGroup {
-		noError(t, begin())
+		must.Do(t, begin())
 	}
-	must(r.logins.End(t.Context(), all[100].ID))(t)
-	noError(t, begin())
+	must.Get(r.logins.End(t.Context(), all[100].ID))(t)
+	must.Do(t, begin())
 	r.store.fails("take login:" + all[0].ID) // the oldest, which must end
 	if err := begin(); !errors.Is(err, errStore) {
 		t.Errorf("a login that is one too many: got %v, want the error of the store", err)
 	}
 	r.store.fails("")
-	noError(t, begin())
-	noError(t, begin())
+	must.Do(t, begin())
+	must.Do(t, begin())
 	for i, login := range all {
 		_, err := r.logins.read(t.Context(), loginPrefix+login.ID)
 		if want := i > 1 && i != 100; (err == nil) != want {
 			t.Errorf("login %d is alive: %t", i, !want)
 		}
-		must(r.logins.End(t.Context(), login.ID))(t)
+		must.Get(r.logins.End(t.Context(), login.ID))(t)
 	}
 	r.wantRecords(t, "", 0)
 }
@@ -144,14 +145,14 @@ func TestAttemptsFromBeforeTheEnd(t *testing.T) {
 	})
 	before, s := r.now(), r.signInAt(t, r.grant("user"))
 	r.clock.Advance(1)
-	must(r.users.BackChannel(t.Context(), "keycloak", r.logoutToken("one", testPerson, "")))(t)
+	must.Get(r.users.BackChannel(t.Context(), "keycloak", r.logoutToken("one", testPerson, "")))(t)
 	r.wantOut(t, s)
 	r.wantMembers(t, personGroup("keycloak", testOP, testPerson))
 	try := func(started time.Time, want bool) {
 		t.Helper()
 		s, err := r.beginAt(t, "keycloak", r.grant("user"), started)
 		if want {
-			noError(t, err)
+			must.Do(t, err)
 			r.wantIn(t, s, "user")
 			return
 		}

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"authgate/gateway/must"
 )
 
 // wantSameKeys fails the test unless each verifies what the other signs, with one kid.
@@ -23,7 +25,7 @@ func wantSameKeys(tb testing.TB, a, b *Keys) {
 		tb.Errorf("the kids are %q and %q, want one", a.id, b.id)
 	}
 	for _, pair := range [][2]*Keys{{a, b}, {b, a}} {
-		signature := must(pair[0].method.Sign("input", pair[0].sign))(tb)
+		signature := must.Get(pair[0].method.Sign("input", pair[0].sign))(tb)
 		if err := pair[1].method.Verify("input", signature, pair[1].verify); err != nil {
 			tb.Errorf("the keys differ: %v", err)
 		}
@@ -36,12 +38,12 @@ func TestGeneratedKeysAreKept(t *testing.T) {
 		t.Run(algorithm, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			first := must(LoadKeys(algorithm, "", "", dir))(t)
-			wantSameKeys(t, first, must(LoadKeys(algorithm, "", "", dir))(t))
-			if info := must(os.Stat(filepath.Join(dir, file)))(t); info.Mode() != 0o600 {
+			first := must.Get(LoadKeys(algorithm, "", "", dir))(t)
+			wantSameKeys(t, first, must.Get(LoadKeys(algorithm, "", "", dir))(t))
+			if info := must.Get(os.Stat(filepath.Join(dir, file)))(t); info.Mode() != 0o600 {
 				t.Errorf("the key file has the mode %v, want 0600", info.Mode())
 			}
-			if other := must(LoadKeys(algorithm, "", "", t.TempDir()))(t); other.id == first.id {
+			if other := must.Get(LoadKeys(algorithm, "", "", t.TempDir()))(t); other.id == first.id {
 				t.Error("two data directories have one key")
 			}
 			if public, ok := first.verify.(*rsa.PublicKey); ok && public.N.BitLen() != 3072 {
@@ -57,16 +59,16 @@ func TestGeneratedKeysAreKept(t *testing.T) {
 func TestGivenKeys(t *testing.T) {
 	t.Parallel()
 	dir, secret := t.TempDir(), strings.Repeat("s", 32)
-	given := must(LoadKeys("HS256", secret, "", dir))(t)
-	wantSameKeys(t, given, must(LoadKeys("HS256", secret, "", dir))(t))
+	given := must.Get(LoadKeys("HS256", secret, "", dir))(t)
+	wantSameKeys(t, given, must.Get(LoadKeys("HS256", secret, "", dir))(t))
 	if string(given.sign.([]byte)) != secret || strings.Contains(given.id, secret[:4]) {
 		t.Errorf("got the secret %q and the kid %q, want the raw bytes, and nothing of them in the kid", given.sign, given.id)
 	}
-	key := must(testRSA())(t)
-	for kind, der := range map[string][]byte{"PRIVATE KEY": must(x509.MarshalPKCS8PrivateKey(key))(t), "RSA PRIVATE KEY": x509.MarshalPKCS1PrivateKey(key)} {
-		wantSameKeys(t, testKeys(t, "RS256"), must(LoadKeys("RS256", "", writePEM(t, kind, der), dir))(t))
+	key := must.Get(testRSA())(t)
+	for kind, der := range map[string][]byte{"PRIVATE KEY": must.Get(x509.MarshalPKCS8PrivateKey(key))(t), "RSA PRIVATE KEY": x509.MarshalPKCS1PrivateKey(key)} {
+		wantSameKeys(t, testKeys(t, "RS256"), must.Get(LoadKeys("RS256", "", writePEM(t, kind, der), dir))(t))
 	}
-	if entries := must(os.ReadDir(dir))(t); len(entries) != 0 {
+	if entries := must.Get(os.ReadDir(dir))(t); len(entries) != 0 {
 		t.Errorf("got %v, want nothing generated", entries)
 	}
 }
@@ -74,17 +76,17 @@ func TestGivenKeys(t *testing.T) {
 func writePEM(tb testing.TB, kind string, der []byte) string {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "key.pem")
-	noError(tb, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+	must.Do(tb, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 	return path
 }
 
 func TestLoadKeysRefuses(t *testing.T) {
 	t.Parallel()
-	public := must(x509.MarshalPKIXPublicKey(must(testRSA())(t).Public()))(t)
-	weak := writePEM(t, "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(must(rsa.GenerateKey(rand.Reader, 1024))(t)))
+	public := must.Get(x509.MarshalPKIXPublicKey(must.Get(testRSA())(t).Public()))(t)
+	weak := writePEM(t, "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(must.Get(rsa.GenerateKey(rand.Reader, 1024))(t)))
 	holding := func(name, content string) (dir string) {
 		dir = t.TempDir()
-		noError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 		return dir
 	}
 	missing := filepath.Join(t.TempDir(), "missing")
@@ -128,9 +130,9 @@ func TestJWKS(t *testing.T) {
 	if got, err := testKeys(t, "HS256").JWKS(); err != nil || string(got) != `{"keys":[]}` {
 		t.Errorf("HS256, whose key is secret: got %s, %v, want no keys", got, err)
 	}
-	keys, n := testKeys(t, "RS256"), base64url(must(testRSA())(t).N.Bytes())
+	keys, n := testKeys(t, "RS256"), base64url(must.Get(testRSA())(t).N.Bytes())
 	var set map[string][]map[string]string
-	noError(t, json.Unmarshal(must(keys.JWKS())(t), &set))
+	must.Do(t, json.Unmarshal(must.Get(keys.JWKS())(t), &set))
 	// RFC 7638, section 3: the required members, sorted by name.
 	thumbprint := sha256.Sum256(fmt.Appendf(nil, `{"e":"AQAB","kty":"RSA","n":%q}`, n))
 	kid := base64url(thumbprint[:])

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/must"
 )
 
 // Each secret has 256 random bits, and none is given twice. The sid, which is public, tells
@@ -79,7 +80,7 @@ func TestDamagedRecordsDecideNothing(t *testing.T) {
 			s, remote := r.signIn(t, "alice"), r.signInAt(t, r.grant("user"))
 			for _, call := range r.store.takeCalls() {
 				if _, key, _ := strings.Cut(call, " "); strings.HasPrefix(key, prefix) {
-					noError(t, r.store.Put(t.Context(), key, []byte(`{"sid":7`), r.now().Add(time.Hour)))
+					must.Do(t, r.store.Put(t.Context(), key, []byte(`{"sid":7`), r.now().Add(time.Hour)))
 				}
 			}
 			for name, do := range map[string]func() error{
@@ -145,7 +146,7 @@ func TestCurrentAccount(t *testing.T) {
 	changed.PasswordHash = testHash("wonderland") // the same password
 	epochs := func(r *rig) *rig {
 		r.clock.Advance(time.Minute)
-		noError(t, r.accounts.UpdateEpochs(t.Context(), r.store, r.now()))
+		must.Do(t, r.accounts.UpdateEpochs(t.Context(), r.store, r.now()))
 		return r
 	}
 	before := r.signIn(t, "alice") // by a version that does not store epochs
@@ -188,7 +189,7 @@ func TestProviderClockSetBack(t *testing.T) {
 	t.Run("a logout", func(t *testing.T) {
 		r := newRig(t)
 		before := r.signInAt(t, r.grant("user"))
-		must(r.users.BackChannel(t.Context(), "keycloak", r.logoutToken("one", testPerson, "")))(t)
+		must.Get(r.users.BackChannel(t.Context(), "keycloak", r.logoutToken("one", testPerson, "")))(t)
 		r.clock.Advance(-far)
 		r.wantOut(t, before)
 		// It is unknown whether the first attempt began before the logout.
@@ -211,7 +212,7 @@ func TestProviderClockSetBack(t *testing.T) {
 		s := r.signInAt(t, r.grant("user", "admin"))
 		r.clock.Advance(-far)
 		r.answersAfter(0, "user")
-		must(r.bySession(t, s))(t) // starts the renewal in the background
+		must.Get(r.bySession(t, s))(t) // starts the renewal in the background
 		synctest.Wait()
 		r.wantIn(t, s, "user")
 		r.wantIn(t, s, "user")

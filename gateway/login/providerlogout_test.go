@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/must"
 	"authgate/gateway/provider"
 )
 
@@ -61,7 +62,7 @@ func TestBackChannelLogout(t *testing.T) {
 				r.end(t, s)
 			}
 			elsewhere.wantEnded(t, people, "") // warm
-			got := must(r.users.BackChannel(t.Context(), "keycloak", r.logoutToken("one", test.sub, test.session)))(t)
+			got := must.Get(r.users.BackChannel(t.Context(), "keycloak", r.logoutToken("one", test.sub, test.session)))(t)
 			elsewhere.wantEnded(t, people, test.ended)
 			var names []string
 			for name, s := range people {
@@ -108,7 +109,7 @@ func TestBackChannelReplay(t *testing.T) {
 		r.usersOptions.Providers["other"] = &testProvider{outside: outside[provider.Grant]{issuer: "https://id.example.net"}}
 	})
 	token := r.logoutToken("one", testPerson, "")
-	must(r.users.BackChannel(t.Context(), "keycloak", token))(t)
+	must.Get(r.users.BackChannel(t.Context(), "keycloak", token))(t)
 	r.clock.Advance(time.Second)
 	s, elsewhere := r.signInAt(t, r.grant("user")), r.instance(t)
 	for _, wait := range []time.Duration{0, 2*time.Minute - time.Second - 1} {
@@ -120,8 +121,8 @@ func TestBackChannelReplay(t *testing.T) {
 		}
 	}
 	r.wantIn(t, s, "user")
-	must(r.users.BackChannel(t.Context(), "other", token))(t)
-	must(r.users.BackChannel(t.Context(), "keycloak", r.logoutToken("two", testPerson, "")))(t)
+	must.Get(r.users.BackChannel(t.Context(), "other", token))(t)
+	must.Get(r.users.BackChannel(t.Context(), "keycloak", r.logoutToken("two", testPerson, "")))(t)
 	r.wantOut(t, s)
 	r.clock.Advance(2 * time.Minute)
 	r.wantRecords(t, usedPrefix, 0) // tokens are remembered for as long as they are good

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/must"
 )
 
 // wantRotated rotates the token and returns the next.
 func (r *rig) wantRotated(tb testing.TB, token string) string {
 	tb.Helper()
-	return must(r.rotate(tb, token))(tb).Token
+	return must.Get(r.rotate(tb, token))(tb).Token
 }
 
 // wantBadRefresh fails the test unless the token is rejected and not treated as stolen.
@@ -55,7 +56,7 @@ func TestRotate(t *testing.T) {
 	token := s.refresh
 	for range 3 {
 		r.clock.Advance(time.Minute)
-		rotation := must(r.rotate(t, token))(t)
+		rotation := must.Get(r.rotate(t, token))(t)
 		if rotation.Login.ID != s.login.ID || rotation.Account.Username != "alice" || !rotation.Expires.Equal(ends) || rotation.Token == token {
 			t.Fatalf("got %+v, want another token of alice's login until %v", rotation, ends)
 		}
@@ -67,7 +68,7 @@ func TestRotate(t *testing.T) {
 	if f := stored[family](t, r.store, s.login.Handles[1]); len(f.Rotated) != 1 {
 		t.Errorf("got %+v, want the last rotation alone, because the others were before the leeway", f)
 	}
-	must(r.bySession(t, s))(t)
+	must.Get(r.bySession(t, s))(t)
 }
 
 // rotations plays scripts with the refresh tokens of one login; see steps. The tokens are
@@ -221,7 +222,7 @@ func TestRefreshBinding(t *testing.T) {
 			s.refresh = r.wantRotated(t, s.refresh) // from home; the binding does not change
 			rotation, err := r.refresh.Rotate(t.Context(), s.refresh, test.other)
 			if test.good {
-				s.refresh = must(rotation, err)(t).Token
+				s.refresh = must.Get(rotation, err)(t).Token
 			} else {
 				wantRejected(t, auth.DetailBadRefresh, "used by another device")(nil, err)
 			}
@@ -304,6 +305,6 @@ func FuzzRefreshToken(f *testing.F) {
 		if sid, err := r.refresh.LoginOf(t.Context(), token); sid != "" || !errors.Is(err, auth.ErrRejected) {
 			t.Errorf("LoginOf: got %q, %v, want it rejected", sid, err)
 		}
-		must(r.bySession(t, s))(t)
+		must.Get(r.bySession(t, s))(t)
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/clocktest"
+	"authgate/gateway/must"
 	"authgate/gateway/provider"
 	"authgate/policy"
 )
@@ -91,7 +92,7 @@ func TestRenewalHappensOnce(t *testing.T) {
 				var wg sync.WaitGroup
 				var renewed [20]bool // the even ones at one instance, the odd ones at the other
 				for i := range renewed {
-					wg.Go(func() { renewed[i] = must(instances[i%2].bySession(t, s))(t).Roles[0] == "auditor" })
+					wg.Go(func() { renewed[i] = must.Get(instances[i%2].bySession(t, s))(t).Roles[0] == "auditor" })
 				}
 				wg.Wait()
 				for i := range renewed[2:] {
@@ -231,8 +232,8 @@ func (r *renewals) steps(t *testing.T) steps {
 			r.wantRecords(t, loginPrefix+r.s.login.ID, 0)
 			r.wantRecords(t, r.s.login.Handles[0], 0)
 		},
-		"request": func([]string) { must(r.bySession(t, r.s))(t) }, // that is not rejected
-		"renew":   func([]string) { r.users.renewOnce(r.s.login) }, // without a request
+		"request": func([]string) { must.Get(r.bySession(t, r.s))(t) }, // that is not rejected
+		"renew":   func([]string) { r.users.renewOnce(r.s.login) },     // without a request
 		// The provider got N refresh tokens, all different unless again.
 		"asked": func(args []string) {
 			if got := len(r.op.questions()); got != number(t, args) {
@@ -259,7 +260,7 @@ func (r *renewals) steps(t *testing.T) steps {
 		// changes of the login any more.
 		"end": func([]string) { r.other.end(t, r.s) },
 		"claim": func([]string) {
-			noError(t, r.store.Put(t.Context(), renewPrefix+r.s.login.ID, []byte("of the dead"), time.Now().Add(renewTime)))
+			must.Do(t, r.store.Put(t.Context(), renewPrefix+r.s.login.ID, []byte("of the dead"), time.Now().Add(renewTime)))
 		},
 		"claimed":    func([]string) { r.wantRecords(t, renewPrefix, 1) },
 		"lag":        func([]string) { r.other.store.freeze(t, loginPrefix+r.s.login.ID) },

@@ -20,6 +20,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/clocktest"
+	"authgate/gateway/must"
 	"authgate/gateway/password"
 	"authgate/gateway/provider"
 	"authgate/gateway/seal"
@@ -114,7 +115,7 @@ func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
 	next.users = NewUsers(next.usersOptions, next.logins)
 	next.delegated = NewDelegatedSessions(next.users)
 	issuers := []TrustedIssuer{{Name: "plain", TokenIssuer: next.plain}, {Name: "asked", Opaque: true, TokenIssuer: next.asked}}
-	next.trusted = must(NewTrustedTokens(issuers, next.logins, next.now))(tb)
+	next.trusted = must.Get(NewTrustedTokens(issuers, next.logins, next.now))(tb)
 	next.bearers = NewBearerTokens(next.bearer, next.trusted)
 	next.attempts = NewAttempts(next.store, next.box, next.now)
 	return &next
@@ -135,9 +136,9 @@ func (r *rig) withAccounts(tb testing.TB, people ...auth.Account) *rig {
 func testKeys(tb testing.TB, algorithm string) *Keys {
 	tb.Helper()
 	if algorithm == "HS256" {
-		return must(NewHS256(testSecret))(tb)
+		return must.Get(NewHS256(testSecret))(tb)
 	}
-	return must(NewRS256(must(testRSA())(tb)))(tb)
+	return must.Get(NewRS256(must.Get(testRSA())(tb)))(tb)
 }
 
 func bothAlgorithms(t *testing.T, test func(*testing.T, *rig)) {
@@ -151,7 +152,7 @@ func bothAlgorithms(t *testing.T, test func(*testing.T, *rig)) {
 
 func testBox(tb testing.TB, secret string) *seal.Box {
 	tb.Helper()
-	return must(seal.New([]byte(secret + strings.Repeat(".", seal.MinSecret))))(tb)
+	return must.Get(seal.New([]byte(secret + strings.Repeat(".", seal.MinSecret))))(tb)
 }
 
 // testHash returns a cheap hash of plain.
@@ -302,10 +303,10 @@ func (r *rig) begin(tb testing.TB, account *auth.Account, more ...Handle) (*sign
 func (r *rig) signIn(tb testing.TB, username string) *signedIn {
 	tb.Helper()
 	account, _ := r.accounts.Lookup(username)
-	s := must(r.begin(tb, account))(tb)
+	s := must.Get(r.begin(tb, account))(tb)
 	var err error
 	s.access, _, err = r.bearer.Issue(s.login, account)
-	noError(tb, err)
+	must.Do(tb, err)
 	return s
 }
 
@@ -319,7 +320,7 @@ func (r *rig) beginAt(tb testing.TB, name string, grant *provider.Grant, started
 // signInAt begins a login at keycloak, as the changes to the grant say.
 func (r *rig) signInAt(tb testing.TB, grant *provider.Grant) *signedIn {
 	tb.Helper()
-	return must(r.beginAt(tb, "keycloak", grant, r.now()))(tb)
+	return must.Get(r.beginAt(tb, "keycloak", grant, r.now()))(tb)
 }
 
 func (r *rig) bySession(tb testing.TB, s *signedIn) (*policy.Identity, error) {
@@ -389,7 +390,7 @@ func (r *rig) wantOut(tb testing.TB, s *signedIn) {
 // end ends the login.
 func (r *rig) end(tb testing.TB, s *signedIn) {
 	tb.Helper()
-	must(r.logins.End(tb.Context(), s.login.ID))(tb)
+	must.Get(r.logins.End(tb.Context(), s.login.ID))(tb)
 }
 
 // wantRejected returns a function that fails the test unless the error is a Rejection with
@@ -435,7 +436,7 @@ func wantNoAnswer(tb testing.TB, cause ...error) func(*policy.Identity, error) {
 // records counts the records in the store.
 func (r *rig) records(tb testing.TB, prefix string) int {
 	tb.Helper()
-	return must(r.store.Store.(store.Counter).Count(tb.Context(), prefix))(tb)
+	return must.Get(r.store.Store.(store.Counter).Count(tb.Context(), prefix))(tb)
 }
 
 // wantRecords fails the test unless the store has that many records.
@@ -449,7 +450,7 @@ func (r *rig) wantRecords(tb testing.TB, prefix string, want int) {
 // stored decodes the record of a key.
 func stored[T any](tb testing.TB, s store.Store, key string) *T {
 	tb.Helper()
-	return must(decode[T](must(s.Get(tb.Context(), key))(tb)))(tb)
+	return must.Get(decode[T](must.Get(s.Get(tb.Context(), key))(tb)))(tb)
 }
 
 // restore changes a record in the store, and removes its expiry.
@@ -457,24 +458,7 @@ func restore[T any](tb testing.TB, s store.Store, key string, change func(*T)) {
 	tb.Helper()
 	record := stored[T](tb, s, key)
 	change(record)
-	noError(tb, s.Put(tb.Context(), key, must(json.Marshal(record))(tb), time.Time{}))
-}
-
-// noError ends the test if err is not nil.
-func noError(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// must returns v, or ends the test if err is not nil: must(f())(t).
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(tb testing.TB) T {
-		tb.Helper()
-		noError(tb, err)
-		return v
-	}
+	must.Do(tb, s.Put(tb.Context(), key, must.Get(json.Marshal(record))(tb), time.Time{}))
 }
 
 // base64url returns the bytes in base64url, decoded what such text holds.
@@ -482,7 +466,7 @@ func base64url(raw []byte) string { return base64.RawURLEncoding.EncodeToString(
 
 func decoded(tb testing.TB, text string) string {
 	tb.Helper()
-	return string(must(base64.RawURLEncoding.DecodeString(text))(tb))
+	return string(must.Get(base64.RawURLEncoding.DecodeString(text))(tb))
 }
 
 func randomBytes(n int) []byte {
@@ -524,10 +508,10 @@ func repeat(t *testing.T, args []string, do func(before time.Duration)) {
 // number and duration read the first word.
 func number(t *testing.T, args []string) int {
 	t.Helper()
-	return must(strconv.Atoi(args[0]))(t)
+	return must.Get(strconv.Atoi(args[0]))(t)
 }
 
 func duration(t *testing.T, args []string) time.Duration {
 	t.Helper()
-	return must(time.ParseDuration(args[0]))(t)
+	return must.Get(time.ParseDuration(args[0]))(t)
 }

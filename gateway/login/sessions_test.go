@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/must"
 	"authgate/policy"
 )
 
@@ -16,7 +17,7 @@ func TestSessionRefuses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := r.signIn(t, "alice")
-	must(r.bySession(t, s))(t)
+	must.Get(r.bySession(t, s))(t)
 	raw := []byte(decoded(t, s.session))
 	for _, id := range []string{
 		base64url(randomBytes(32)), base64url(raw[:31]), base64url(append(raw, 0)), base64.URLEncoding.EncodeToString(raw), loosen(t, s.session),
@@ -70,7 +71,7 @@ func TestWarmSessionSeesWhatOthersWrote(t *testing.T) {
 	r.wantIn(t, &signedIn{login: other.login, delegated: s.delegated}, "auditor")
 	restore(t, r.store, loginPrefix+other.login.ID, func(l *Login) { l.Delegated.User = "somebody else" })
 	r.wantOut(t, s)
-	noError(t, r.store.Delete(t.Context(), userPrefix+"keycloak:"+testPerson))
+	must.Do(t, r.store.Delete(t.Context(), userPrefix+"keycloak:"+testPerson))
 	restore(t, r.store, loginPrefix+other.login.ID, func(l *Login) { l.Delegated.User = testPerson })
 	r.wantOut(t, s)
 	restore(t, r.store, loginPrefix+other.login.ID, func(l *Login) { l.Delegated = nil })
@@ -127,7 +128,7 @@ func (r *requests) steps(t *testing.T) steps {
 		// A request, or Alive, is rejected. The refresh token is valid.
 		"out":     func([]string) { ended(r.bySession(t, r.s)) },
 		"dead":    func([]string) { ended(r.alive(t)) },
-		"refresh": func([]string) { must(r.rotate(t, r.s.refresh))(t) },
+		"refresh": func([]string) { must.Get(r.rotate(t, r.s.refresh))(t) },
 		"wait":    func(args []string) { r.clock.Advance(duration(t, args)) },
 		"notes": func(args []string) {
 			if r.calls(); r.notes != number(t, args) {
@@ -187,7 +188,7 @@ func TestNoteOfAnEndedSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(r *rig) { r.sessionOptions.Idle = 8 * time.Minute })
 		s := r.signIn(t, "alice")
-		ready := must(r.session.find(t.Context(), s.session))(t)
+		ready := must.Get(r.session.find(t.Context(), s.session))(t)
 		r.end(t, s)
 		r.session.touch(ready, r.now().Add(5*time.Minute))
 		synctest.Wait()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"authgate/gateway/must"
 	"authgate/gateway/store"
 )
 
@@ -79,7 +80,7 @@ func atEachCall(t *testing.T, test func(t *testing.T, r *rig, before func(do fun
 // freeze makes the present value of a key stale.
 func (s *recordingStore) freeze(tb testing.TB, key string) {
 	tb.Helper()
-	value := must(s.Store.Get(tb.Context(), key))(tb)
+	value := must.Get(s.Store.Get(tb.Context(), key))(tb)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stale = map[string][]byte{key: value}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/must"
 )
 
 // forger makes tokens by hand. By default they are valid and signed with the gateway's key.
@@ -37,7 +38,7 @@ func signHS256(secret []byte) func(string) []byte {
 func signRS256(tb testing.TB, key *rsa.PrivateKey) func(string) []byte {
 	return func(input string) []byte {
 		sum := sha256.Sum256([]byte(input))
-		return must(rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, sum[:]))(tb)
+		return must.Get(rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, sum[:]))(tb)
 	}
 }
 
@@ -152,7 +153,7 @@ func (r *rig) wantRefused(t *testing.T, f *forger, tokens []hostile) {
 // an HMAC secret.
 func TestAccessTokenFixesAlgorithmAndKey(t *testing.T) {
 	t.Parallel()
-	attacker := must(rsa.GenerateKey(rand.Reader, 2048))(t)
+	attacker := must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
 	const attackersSecret = "a secret of the attacker's choice"
 	bothAlgorithms(t, func(t *testing.T, r *rig) {
 		good := r.forge(t, r.signIn(t, "alice"))
@@ -185,10 +186,10 @@ func TestAccessTokenFixesAlgorithmAndKey(t *testing.T) {
 		add(forged, "signature is invalid", "x5u", "https://attacker.example/chain.pem")
 		add(forged, "signature is invalid", "x5c", []string{encode("certificate")})
 
-		key := must(testRSA())(t)
-		spki := must(x509.MarshalPKIXPublicKey(key.Public()))(t)
+		key := must.Get(testRSA())(t)
+		spki := must.Get(x509.MarshalPKIXPublicKey(key.Public()))(t)
 		for name, secret := range map[string][]byte{
-			"SPKI, DER": spki, "SPKI, PEM": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: spki}), "JWKS": must(r.keys.JWKS())(t),
+			"SPKI, DER": spki, "SPKI, PEM": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: spki}), "JWKS": must.Get(r.keys.JWKS())(t),
 			"PKCS 1, PEM": pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY", Bytes: x509.MarshalPKCS1PublicKey(&key.PublicKey)}),
 			"modulus":     key.N.Bytes(), "nothing": {},
 		} {
@@ -270,7 +271,7 @@ func fuzzChangedByte(f *testing.F, algorithm string) {
 		changed := []byte(s.access)
 		changed[int(at)%len(changed)] = with
 		if string(changed) == s.access {
-			must(r.byToken(t, s.access))(t)
+			must.Get(r.byToken(t, s.access))(t)
 			return
 		}
 		wantRejected(t, auth.DetailBadToken, "access token: ")(r.byToken(t, string(changed)))

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/must"
 	"authgate/gateway/provider"
 	"authgate/gateway/seal"
 	"authgate/policy"
@@ -156,9 +157,9 @@ func TestOlderProfileDoesNotReplaceNewer(t *testing.T) {
 	asked := r.now()
 	r.clock.Advance(time.Second)
 	s := r.signInAt(t, r.grant("user"))
-	noError(t, r.users.save(t.Context(), s.login.Delegated, r.grant("user", "admin").Profile, asked))
+	must.Do(t, r.users.save(t.Context(), s.login.Delegated, r.grant("user", "admin").Profile, asked))
 	r.wantIn(t, s, "user")
 	r.clock.Advance(time.Second)
-	noError(t, r.users.save(t.Context(), s.login.Delegated, r.grant("auditor").Profile, r.now()))
+	must.Do(t, r.users.save(t.Context(), s.login.Delegated, r.grant("auditor").Profile, r.now()))
 	r.wantIn(t, s, "auditor")
 }
