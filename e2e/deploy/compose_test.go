@@ -16,6 +16,8 @@ import (
 	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/sirupsen/logrus"
+
+	"authgate/gateway/must"
 )
 
 const composeFolder = "docs/deploy/compose"
@@ -27,7 +29,7 @@ func compose(t *testing.T) (folder string) {
 	t.Helper()
 	copied := t.TempDir()
 	folder = filepath.Join(copied, composeFolder)
-	noError(t, os.CopyFS(folder, os.DirFS(shipped+"/compose")))
+	must.Do(t, os.CopyFS(folder, os.DirFS(shipped+"/compose")))
 	script := regexp.MustCompile("(?s)```sh\n(cd " + composeFolder + "\n.*?)```").FindStringSubmatch(read(t, shipped+"/README.md"))
 	if script == nil {
 		t.Fatal("the README does not say how to make the files")
@@ -44,7 +46,7 @@ func compose(t *testing.T) (folder string) {
 // and that other users of the machine cannot.
 func TestComposeFiles(t *testing.T) {
 	folder := compose(t)
-	if info := must(os.Stat(folder))(t); info.Mode().Perm() != 0o700 {
+	if info := must.Get(os.Stat(folder))(t); info.Mode().Perm() != 0o700 {
 		t.Errorf("the folder is open to others: %v", info.Mode())
 	}
 	mounted := []string{folder + "/secrets"}
@@ -56,9 +58,9 @@ func TestComposeFiles(t *testing.T) {
 		}
 	}
 	for _, source := range mounted {
-		noError(t, filepath.WalkDir(source, func(path string, entry fs.DirEntry, err error) error {
-			noError(t, err)
-			mode := must(entry.Info())(t).Mode()
+		must.Do(t, filepath.WalkDir(source, func(path string, entry fs.DirEntry, err error) error {
+			must.Do(t, err)
+			mode := must.Get(entry.Info())(t).Mode()
 			if want := map[bool]fs.FileMode{true: 0o055, false: 0o044}[mode.IsDir()]; mode&0o077 != want {
 				t.Errorf("%s has the mode %v", path, mode)
 			}
@@ -89,8 +91,8 @@ func load(t *testing.T, folder string) *types.Project {
 	var warnings bytes.Buffer
 	logrus.SetOutput(&warnings)
 	defer logrus.SetOutput(os.Stderr)
-	options := must(cli.NewProjectOptions(nil, cli.WithWorkingDirectory(folder), cli.WithEnvFiles(), cli.WithDotEnv, cli.WithDefaultConfigPath))(t)
-	project := must(options.LoadProject(t.Context()))(t)
+	options := must.Get(cli.NewProjectOptions(nil, cli.WithWorkingDirectory(folder), cli.WithEnvFiles(), cli.WithDotEnv, cli.WithDefaultConfigPath))(t)
+	project := must.Get(options.LoadProject(t.Context()))(t)
 	if warnings.Len() > 0 {
 		t.Errorf("docker compose warns:\n%s", &warnings)
 	}

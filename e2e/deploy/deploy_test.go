@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"authgate/gateway/config"
+	"authgate/gateway/must"
 )
 
 // shipped are the examples.
@@ -59,7 +60,7 @@ func newMachine(t *testing.T) *machine { return &machine{t: t, root: t.TempDir()
 // dir gives the program a folder.
 func (m *machine) dir(path string) {
 	m.t.Helper()
-	noError(m.t, os.MkdirAll(m.root+path, 0o700))
+	must.Do(m.t, os.MkdirAll(m.root+path, 0o700))
 	m.dirs = append(m.dirs, path)
 }
 
@@ -67,7 +68,7 @@ func (m *machine) dir(path string) {
 func (m *machine) file(path, content string) {
 	m.t.Helper()
 	m.dir(filepath.Dir(path))
-	noError(m.t, os.WriteFile(m.root+path, []byte(content), 0o600))
+	must.Do(m.t, os.WriteFile(m.root+path, []byte(content), 0o600))
 }
 
 // copy gives the program what is at source, a file or a folder of files.
@@ -134,7 +135,7 @@ func (m *machine) configuration(path string, env ...string) *config.Config {
 		name, value, _ := strings.Cut(set, "=")
 		m.t.Setenv(name, value)
 	}
-	cfg := must(config.Load(m.root + path))(m.t)
+	cfg := must.Get(config.Load(m.root + path))(m.t)
 	return cfg
 }
 
@@ -167,7 +168,7 @@ func status(err error) int {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	content := must(os.ReadFile(path))(t)
+	content := must.Get(os.ReadFile(path))(t)
 	return string(content)
 }
 
@@ -195,21 +196,5 @@ func checkStop(t *testing.T, given, before time.Duration, cfg *config.Config) {
 	t.Helper()
 	if needed := before + cfg.ShutdownDelay + cfg.ShutdownTimeout; given <= needed {
 		t.Errorf("a gateway is killed after %v, and may take %v to stop", given, needed)
-	}
-}
-
-// must returns the value of a call, or fails the test: must(f())(t).
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		noError(t, err)
-		return value
-	}
-}
-
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

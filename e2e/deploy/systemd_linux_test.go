@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"authgate/gateway/must"
 )
 
 const (
@@ -22,7 +24,7 @@ const exposure = "16"
 func TestSystemdUnit(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "authgate.service")
 	unit := strings.ReplaceAll(read(t, shipped+"/systemd/authgate.service"), installed, authgate)
-	noError(t, os.WriteFile(file, []byte(unit), 0o600))
+	must.Do(t, os.WriteFile(file, []byte(unit), 0o600))
 	if out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", file).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
@@ -68,7 +70,7 @@ func TestSystemdConfiguration(t *testing.T) {
 	m.giveHash()
 	cfg := m.configuration(etc+"/config.yaml", credentials)
 
-	stop := must(time.ParseDuration(unit.one("TimeoutStopSec")))(t)
+	stop := must.Get(time.ParseDuration(unit.one("TimeoutStopSec")))(t)
 	checkStop(t, stop, 0, cfg)
 	same(t, "data_dir, the only folder that can be written", cfg.DataDir, m.root+"/var/lib/"+unit.one("StateDirectory"))
 	same(t, "the ports", []string{cfg.Listen.HTTPS, cfg.Listen.HTTP}, []string{":443", ":80"})

@@ -14,6 +14,7 @@ import (
 
 	"authgate/e2e/redistest"
 	"authgate/gateway/logtest"
+	"authgate/gateway/must"
 	"authgate/gateway/porttest"
 	"authgate/gateway/store"
 	"authgate/gateway/store/redisstore"
@@ -39,7 +40,7 @@ func newValkey(m *machine, script string) *valkey {
 		"valkey-server": `exec redis-server --bind 127.0.0.1 --port ` + port + ` --user inspector on nopass "~*" +@all "$@"`,
 		"valkey-cli":    `exec redis-cli -p ` + port + ` "$@"`,
 	} {
-		noError(m.t, os.WriteFile(filepath.Join(v.bin, name), []byte("#!/bin/sh\n"+line+"\n"), 0o700))
+		must.Do(m.t, os.WriteFile(filepath.Join(v.bin, name), []byte("#!/bin/sh\n"+line+"\n"), 0o700))
 	}
 	return v
 }
@@ -58,7 +59,7 @@ func (v *valkey) start() {
 	v.cmd = v.command("sh", v.script)
 	v.cmd.Stdout, v.cmd.Stderr = &v.log, &v.log
 	v.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	noError(v.m.t, v.cmd.Start())
+	must.Do(v.m.t, v.cmd.Start())
 	redistest.Eventually(v.m.t, redistest.Patience, "an answer of the server", func() error {
 		if got := v.ask("PING"); got != "PONG" {
 			return fmt.Errorf("%q; its log:\n%s", got, &v.log)
@@ -182,7 +183,7 @@ func (v *valkey) checkStore(gateway *machine) {
 
 func (v *valkey) open(options redisstore.Options) *redisstore.Store {
 	v.m.t.Helper()
-	s := must(redisstore.Open(v.m.t.Context(), options))(v.m.t)
+	s := must.Get(redisstore.Open(v.m.t.Context(), options))(v.m.t)
 	v.m.t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -214,7 +215,7 @@ func TestValkeyPassword(t *testing.T) {
 		}
 		v := newValkey(m, "/etc/valkey/start.sh")
 		started := filepath.Join(v.bin, "started")
-		noError(t, os.WriteFile(filepath.Join(v.bin, "valkey-server"), []byte("#!/bin/sh\ntouch "+started+"\n"), 0o700))
+		must.Do(t, os.WriteFile(filepath.Join(v.bin, "valkey-server"), []byte("#!/bin/sh\ntouch "+started+"\n"), 0o700))
 		m.file(v.script, m.place(read(t, m.root+v.script)))
 		out, err := v.command("sh", v.script).CombinedOutput()
 		if _, found := os.Stat(started); err == nil || found == nil {
