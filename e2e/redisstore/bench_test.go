@@ -1,11 +1,12 @@
 package redisstore_test
 
 import (
-	"authgate/gateway/store/storetest"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"authgate/gateway/store/storetest"
 )
 
 // How soon a call returns while Redis is away, and the store works when it is back.

@@ -1,15 +1,8 @@
 package redisstore_test
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"net"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
@@ -18,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"authgate/e2e/redistest"
+	"authgate/gateway/must"
 	"authgate/gateway/porttest"
 	"authgate/gateway/store/redisstore"
 	"authgate/gateway/store/storetest"
@@ -93,20 +87,20 @@ func TestSentinelPassword(t *testing.T) {
 		s.Do(t, "ACL", "SETUSER", "watcher", "on", ">another", "&*", "+@all")
 	}
 	for name, test := range map[string]struct {
-		change func(*redisstore.Options)
-		works  bool
+		password, sentinelUser, sentinelPassword string
+		works                                    bool
 	}{
-		"both":              {func(*redisstore.Options) {}, true},
-		"user":              {func(o *redisstore.Options) { o.SentinelUsername, o.SentinelPassword = "watcher", "another" }, true},
-		"another user":      {func(o *redisstore.Options) { o.SentinelUsername = "watcher" }, false},
-		"that of redis":     {func(o *redisstore.Options) { o.SentinelPassword = password }, false},
-		"that of Sentinels": {func(o *redisstore.Options) { o.Password = sentinelPassword }, false},
+		"both":              {password, "", sentinelPassword, true},
+		"user":              {password, "watcher", "another", true},
+		"another user":      {password, "watcher", sentinelPassword, false},
+		"that of redis":     {password, "", password, false},
+		"that of Sentinels": {sentinelPassword, "", sentinelPassword, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := at(servers.Addresses()...)
-			o.SentinelMaster, o.Password, o.SentinelPassword = redistest.MasterName, password, sentinelPassword
-			test.change(&o)
+			o.SentinelMaster, o.Password = redistest.MasterName, test.password
+			o.SentinelUsername, o.SentinelPassword = test.sentinelUser, test.sentinelPassword
 			s := openTest(t, o)
 			if !test.works {
 				wantNothingAnswered(t, s)
@@ -193,47 +187,12 @@ func TestClusterWithoutAReplica(t *testing.T) {
 			}
 			return nil
 		})
-		if err := s.Ping(t.Context()); err != nil {
-			t.Errorf("%s: Ping: %v", how, err)
-		}
+		must.Do(t, s.Ping(t.Context()))
 		storetest.Put(t, s, "key", how)
 		storetest.WantValue(t, s, "key", how)
 	}
 	c.Masters[1].Kill()
 	if err := s.Ping(t.Context()); err == nil {
 		t.Error("Ping without a master succeeds")
-	}
-}
-
-// TestTLS reaches Redis by TLS with the authority that issued its certificate, and
-// does not with any other.
-func TestTLS(t *testing.T) {
-	t.Parallel()
-	lender := httptest.NewTLSServer(nil) // has a certificate for 127.0.0.1
-	defer lender.Close()
-	lent := lender.TLS.Certificates[0]
-	der, err := x509.MarshalPKCS8PrivateKey(lent.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, key := filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
-	if err := errors.Join(
-		os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: lent.Certificate[0]}), 0o600),
-		os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600),
-	); err != nil {
-		t.Fatal(err)
-	}
-	address := porttest.Address(t)
-	_, port, _ := net.SplitHostPort(address)
-	redis := startServer(t, "--tls-port", port, "--tls-auth-clients", "no", "--tls-ca-cert-file", certificate,
-		"--tls-cert-file", certificate, "--tls-key-file", key)
-	roots := x509.NewCertPool()
-	roots.AddCert(lender.Certificate())
-	s := openTest(t, redisstore.Options{Addresses: []string{address}, TLS: &tls.Config{RootCAs: roots}})
-	storetest.Put(t, s, "key", "value")
-	warm(t, s, "key", redis)
-	for name, config := range map[string]*tls.Config{"no TLS": nil, "another authority": {RootCAs: x509.NewCertPool()}} {
-		s := openTest(t, redisstore.Options{Addresses: []string{address}, TLS: config})
-		wantOutage(t, name, s.Ping(t.Context()))
 	}
 }

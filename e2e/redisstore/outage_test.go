@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"authgate/e2e/redistest"
+	"authgate/gateway/must"
 	"authgate/gateway/porttest"
 	"authgate/gateway/store/redisstore"
 	"authgate/gateway/store/storetest"
@@ -79,62 +80,70 @@ func TestKilledAndRestarted(t *testing.T) {
 	warm(t, s, "key", redis)
 }
 
-// TestSilentCut stops the server as SIGSTOP does, and has the network drop what is
-// sent, without ending the connection: no error shows that. Values from the cache
-// are trusted for at most MaxStaleness.
-func TestSilentCut(t *testing.T) {
+// TestCutWhileChanged freezes Redis, or has the network cut, drop or forget the
+// connection of a store, while another store changes what the first one has in its
+// cache. Values from the cache are trusted for at most MaxStaleness. From the first
+// answer that is not from memory on, all is new.
+func TestCutWhileChanged(t *testing.T) {
 	t.Parallel()
 	const staleness = time.Second
-	for _, frozen := range []bool{true, false} {
-		redis := startServer(t)
-		way := redistest.StartProxy(t, redis.Address)
-		o := at(way.Address)
-		o.MaxStaleness = staleness
-		s, other := openTest(t, o), openTest(t, at(redis.Address))
-		storetest.Put(t, other, "key", "before")
-		warm(t, s, "key", redis)
-
-		after := "before"
-		if frozen {
-			redis.Freeze(t)
-		} else {
-			after = "after"
-			way.Swallow()
-			storetest.Put(t, other, "key", after)
-		}
-		changed := time.Now() // the last contact was before this, so the bound is exact
-		impatient, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		if err := s.Put(impatient, "other", nil, time.Time{}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Put: %v, want the caller's deadline", err)
-		}
-		cancel()
-		tick := time.NewTicker(time.Millisecond)
-		defer tick.Stop()
-		for ; ; <-tick.C {
-			since := time.Since(changed)
-			value, err := s.Get(t.Context(), "key")
-			if err != nil {
-				wantOutage(t, "Get", err)
-				break
+	for how, cut := range map[string]func(*redistest.Server, *redistest.Proxy){
+		"frozen":    func(redis *redistest.Server, _ *redistest.Proxy) { redis.Freeze(t) },
+		"silent":    func(_ *redistest.Server, way *redistest.Proxy) { way.Swallow() },
+		"cut":       func(_ *redistest.Server, way *redistest.Proxy) { way.Cut() },
+		"forgotten": func(_ *redistest.Server, way *redistest.Proxy) { way.Forget() }, // new connections work
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			redis := startServer(t)
+			way := redistest.StartProxy(t, redis.Address)
+			o := at(way.Address)
+			o.MaxStaleness = staleness
+			s, other := openTest(t, o), openTest(t, at(redis.Address))
+			storetest.Put(t, other, "key", "before")
+			warm(t, s, "key", redis)
+			cut(redis, way)
+			after := "before"
+			if how != "frozen" {
+				after = "after"
+				storetest.Put(t, other, "key", after)
 			}
-			if string(value) != "before" || since > staleness {
-				t.Fatalf("read %q %v after the change, frozen: %t", value, since, frozen)
+			changed := time.Now()                   // the last contact was before this, so the bound is exact
+			if how == "frozen" || how == "silent" { // no error shows it
+				impatient, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				defer cancel()
+				if err := s.Put(impatient, "other", nil, time.Time{}); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("Put: %v, want the caller's deadline", err)
+				}
 			}
-		}
-		wantNothingAnswered(t, s)
-
-		if frozen {
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			for ; ; <-tick.C {
+				since := time.Since(changed)
+				value, err := s.Get(t.Context(), "key")
+				if err != nil {
+					wantOutage(t, "Get", err)
+				}
+				if err != nil || how == "forgotten" && string(value) == after {
+					break
+				}
+				if string(value) != "before" || since > staleness {
+					t.Fatalf("read %q %v after the change", value, since)
+				}
+			}
+			if how != "forgotten" {
+				wantNothingAnswered(t, s)
+			}
 			redis.Signal(t, syscall.SIGCONT)
-		} else {
 			way.Mend()
-		}
-		eventually(t, "the store works again", func() error {
-			if value, err := s.Get(t.Context(), "key"); err == nil && string(value) != after {
-				t.Fatalf("%q after the connection is back, want %q", value, after)
-			}
-			return works(t, s, "key", after)
+			eventually(t, "the store works again", func() error {
+				if value, err := s.Get(t.Context(), "key"); err == nil && string(value) != after {
+					t.Fatalf("%q after the connection is back, want %q", value, after)
+				}
+				return works(t, s, "key", after)
+			})
+			warm(t, s, "key", redis)
 		})
-		warm(t, s, "key", redis)
 	}
 }
 
@@ -162,46 +171,6 @@ func TestFrozenUnderLoad(t *testing.T) {
 	eventually(t, "the store works again", func() error { return s.Ping(t.Context()) })
 }
 
-// TestCutWhileChanged cuts the connection of one store, or has the network forget
-// it, while another one changes and removes what the first has in its cache, and
-// creates what the first knows to be absent.
-func TestCutWhileChanged(t *testing.T) {
-	t.Parallel()
-	redis := startServer(t)
-	way := redistest.StartProxy(t, redis.Address)
-	s, other := openTest(t, at(way.Address)), openTest(t, at(redis.Address))
-	for round := range 6 {
-		before, after := fmt.Sprintf("before %d", round), fmt.Sprintf("after %d", round)
-		storetest.Put(t, other, "changed", before)
-		storetest.Put(t, other, "removed", before)
-		if err := other.Delete(t.Context(), "created"); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "the way is open", func() error { return holds(t, s, "changed", before) })
-		for _, key := range []string{"changed", "removed", "created"} {
-			warm(t, s, key, redis)
-		}
-		if round%2 == 0 {
-			way.Cut()
-		} else {
-			way.Forget() // new connections work
-		}
-		storetest.Put(t, other, "created", after)
-		if err := other.Delete(t.Context(), "removed"); err != nil {
-			t.Fatal(err)
-		}
-		storetest.Put(t, other, "changed", after)
-		if round%2 == 0 {
-			way.Mend()
-		}
-		// From the first answer that is not from memory on, all is new.
-		eventually(t, "the store sees the change", func() error { return holds(t, s, "changed", after) })
-		storetest.WantValue(t, s, "created", after)
-		storetest.WantNone(t, s, "removed")
-		eventually(t, "the store works", func() error { return works(t, s, "changed", after) })
-	}
-}
-
 // TestLostAnswers: Redis carries out a write, and the connection ends before its
 // answer has arrived. If the store repeated the write, it would find the result of
 // the first, and report a conflict.
@@ -210,9 +179,7 @@ func TestLostAnswers(t *testing.T) {
 	redis := startServer(t)
 	way := redistest.StartProxy(t, redis.Address)
 	s, other := openTest(t, at(way.Address)), openTest(t, at(redis.Address))
-	if err := other.Swap(t.Context(), "script", nil, nil, time.Time{}); err != nil { // which is known from now on
-		t.Fatal(err)
-	}
+	must.Do(t, other.Swap(t.Context(), "script", nil, nil, time.Time{})) // the script is known from now on
 	for name, test := range map[string]struct {
 		before string
 		write  func() error
@@ -240,18 +207,16 @@ func TestPingFindsRefusals(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t)
 	s := openTest(t, at(redis.Address))
-	for want, test := range map[string]struct{ refuse, relent string }{
-		"OOM":        {"CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"},
-		"READONLY":   {"REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"},
-		"NOREPLICAS": {"CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"},
+	for _, test := range []struct{ want, refuse, relent string }{
+		{"OOM", "CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"},
+		{"READONLY", "REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"},
+		{"NOREPLICAS", "CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"},
 	} {
 		redis.Do(t, strings.Fields(test.refuse)...)
-		if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: Ping: %v, want %s", test.refuse, err, want)
+		if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: Ping: %v, want %s", test.refuse, err, test.want)
 		}
 		redis.Do(t, strings.Fields(test.relent)...)
-		if err := s.Ping(t.Context()); err != nil {
-			t.Errorf("%s: Ping: %v", test.relent, err)
-		}
+		must.Do(t, s.Ping(t.Context()))
 	}
 }

@@ -1,10 +1,12 @@
 package redisstore_test
 
 import (
-	"authgate/gateway/store/storetest"
 	"fmt"
 	"testing"
 	"time"
+
+	"authgate/gateway/must"
+	"authgate/gateway/store/storetest"
 )
 
 // TestEveryChangeIsPushed makes each kind of change on one store to a key that
@@ -31,17 +33,13 @@ func TestEveryChangeIsPushed(t *testing.T) {
 		"flush":  {"old", func() error { redis.Do(t, "FLUSHALL"); return nil }, none},
 	} {
 		for range 5 {
-			if err := a.Delete(t.Context(), name); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, a.Delete(t.Context(), name))
 			if test.before != none {
 				storetest.Put(t, a, name, test.before)
 			}
 			eventually(t, "the value is seen", func() error { return holds(t, b, name, test.before) })
 			warm(t, b, name, redis)
-			if err := test.change(); err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
+			must.Do(t, test.change())
 			eventually(t, name+" is seen", func() error { return holds(t, b, name, test.after) })
 		}
 	}

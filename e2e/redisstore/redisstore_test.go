@@ -13,6 +13,7 @@ import (
 
 	"authgate/e2e/redistest"
 	"authgate/gateway/logtest"
+	"authgate/gateway/must"
 	"authgate/gateway/porttest"
 	"authgate/gateway/store"
 	"authgate/gateway/store/redisstore"
@@ -22,15 +23,8 @@ import (
 // openTest opens a store that ends with the test.
 func openTest(t testing.TB, o redisstore.Options) *redisstore.Store {
 	t.Helper()
-	s, err := redisstore.Open(t.Context(), o)
-	if err != nil {
-		t.Fatalf("Open: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
+	s := must.Get(redisstore.Open(t.Context(), o))(t)
+	t.Cleanup(func() { must.Do(t, s.Close()) })
 	return s
 }
 
@@ -143,16 +137,10 @@ func TestWhatRedisHolds(t *testing.T) {
 	o.KeyPrefix = "authgate:"
 	s := openTest(t, o)
 	storetest.Put(t, s, "stays", "value")
-	if err := errors.Join(
-		s.Put(t.Context(), "expires", []byte("value"), time.Now().Add(time.Hour)),
-		s.Swap(t.Context(), "swapped", nil, []byte("value"), time.Now().Add(time.Hour)),
-		s.Ping(t.Context()),
-	); err != nil {
-		t.Fatal(err)
-	}
-	for command, want := range map[string]string{
-		"DBSIZE": ":3", "GET authgate:stays": stored("value"), "PTTL authgate:stays": ":-1",
-	} {
+	storetest.Put(t, s, "expires", "value", time.Now().Add(time.Hour))
+	must.Do(t, s.Swap(t.Context(), "swapped", nil, []byte("value"), time.Now().Add(time.Hour)))
+	must.Do(t, s.Ping(t.Context()))
+	for command, want := range map[string]string{"DBSIZE": ":3", "GET authgate:stays": stored("value"), "PTTL authgate:stays": ":-1"} {
 		if got := redis.Do(t, strings.Fields(command)...); got != want {
 			t.Errorf("%s = %q, want %q", command, got, want)
 		}
@@ -181,10 +169,7 @@ func TestWhatRedisHolds(t *testing.T) {
 // who may do no more than what is said there, for keys like pattern.
 func rightsOf(t testing.TB, name, pattern string) []string {
 	t.Helper()
-	source, err := os.ReadFile("../../gateway/store/redisstore/redisstore.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(os.ReadFile("../../gateway/store/redisstore/redisstore.go"))(t)
 	comment := strings.Join(strings.Fields(strings.ReplaceAll(string(source), "\n//", " ")), " ")
 	said := regexp.MustCompile(`do no more than: ~PREFIX\* ([^.]+)\. `).FindStringSubmatch(comment)
 	if said == nil {
@@ -244,9 +229,7 @@ func TestClockForbidden(t *testing.T) {
 	if now := s.Now(); !now.Equal(local) {
 		t.Errorf("the time is %v, want %v", now, local)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Close())
 	if n := strings.Count(log.String(), "+time"); n != 1 {
 		t.Errorf("the log tells %d times:\n%s", n, log)
 	}

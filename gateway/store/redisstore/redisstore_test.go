@@ -200,17 +200,35 @@ func TestOneConnection(t *testing.T) {
 	}
 }
 
+// lentTLS returns TLS configurations of a server at 127.0.0.1 and of its clients.
+func lentTLS(t *testing.T) (ofServer, ofClient *tls.Config) {
+	lender := httptest.NewTLSServer(nil)
+	defer lender.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(lender.Certificate())
+	return &tls.Config{Certificates: lender.TLS.Certificates}, &tls.Config{RootCAs: roots}
+}
+
+// TestTLS: a store reaches a Redis with TLS only with the authority that issued its certificate.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	ofServer, ofClient := lentTLS(t)
+	redis := startFake(t, ofServer)
+	storetest.Put(t, openFake(t, redis, Options{TLS: ofClient}), "key", "value")
+	for name, config := range map[string]*tls.Config{"no TLS": nil, "another authority": {RootCAs: x509.NewCertPool()}} {
+		if err := openFake(t, redis, Options{TLS: config}).Ping(t.Context()); err == nil {
+			t.Errorf("%s: Ping succeeds", name)
+		}
+	}
+}
+
 // TestHangUp: the caller whose call makes the connection leaves, and others
 // wait for that connection.
 func TestHangUp(t *testing.T) {
 	t.Parallel()
-	lender := httptest.NewUnstartedServer(nil) // has a certificate for 127.0.0.1
-	lender.StartTLS()
-	defer lender.Close()
-	roots := x509.NewCertPool()
-	roots.AddCert(lender.Certificate())
-	redis := startFake(t, &tls.Config{Certificates: lender.TLS.Certificates})
-	s := openFake(t, redis, Options{TLS: &tls.Config{RootCAs: roots}})
+	ofServer, ofClient := lentTLS(t)
+	redis := startFake(t, ofServer)
+	s := openFake(t, redis, Options{TLS: ofClient})
 	storetest.Put(t, s, "key", "value")
 	release := redis.hold() // the handshake, which is a part of connecting
 	defer release()
