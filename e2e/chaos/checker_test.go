@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"authgate/gateway/must"
 )
 
 // bounds of the histories here.
@@ -147,9 +149,7 @@ func TestHistory(t *testing.T) {
 	h.Add(second)
 	h.Add(first)
 	var written bytes.Buffer
-	if err := Write(&written, h.Events()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Write(&written, h.Events()))
 	decoder := json.NewDecoder(&written)
 	for _, want := range []Event{first, second} {
 		var got Event

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"authgate/gateway/logtest"
+	"authgate/gateway/must"
 	"authgate/gateway/porttest"
 )
 
@@ -87,9 +88,7 @@ func newInstance(t *testing.T, name, binary, public, upstream, store string) *in
 func (g *instance) write(t testing.TB, name, content string) {
 	t.Helper()
 	path := filepath.Join(g.dir, name)
-	if err := errors.Join(os.WriteFile(path+".new", []byte(content), 0o600), os.Rename(path+".new", path)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.WriteFile(path+".new", []byte(content), 0o600), os.Rename(path+".new", path)))
 }
 
 // run starts the process. It does not wait until the gateway is ready.
@@ -148,10 +147,7 @@ func trust(t *testing.T, instances []*instance) *tls.Config {
 	t.Helper()
 	roots := x509.NewCertPool()
 	for _, g := range instances {
-		pem, err := os.ReadFile(filepath.Join(g.dir, "data", "ca.pem"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		pem := must.Get(os.ReadFile(filepath.Join(g.dir, "data", "ca.pem")))(t)
 		roots.AppendCertsFromPEM(pem)
 	}
 	return &tls.Config{RootCAs: roots}

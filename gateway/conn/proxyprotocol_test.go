@@ -15,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"authgate/gateway/must"
 )
 
 // headerTime is how long a balancer has for a header in these tests.
@@ -60,10 +62,7 @@ func accepted(t testing.TB, conn net.Conn, log io.Writer) net.Conn {
 	t.Helper()
 	balancers := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32")}
 	l := NewProxyProtocol(oneConn{conn: conn}, balancers, headerTime, slog.New(slog.NewTextHandler(log, nil)))
-	got, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(l.Accept())(t)
 	return got
 }
 

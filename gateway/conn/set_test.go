@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"authgate/gateway/must"
 )
 
 // The connection that has waited longest is displaced, and busy ones never are.
@@ -48,9 +50,7 @@ func TestDisplaced(t *testing.T) {
 func TestDisplacedUnsent(t *testing.T) {
 	t.Parallel()
 	onBench(t, Options{Limit: 1}, false, func(b *bench) {
-		if err := b.get(b.secure("http/1.1"), "/"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.get(b.secure("http/1.1"), "/"))
 		b.set.unsent = func(net.Conn) (int, bool) { return 1000, true }
 		time.Sleep(spared)
 		b.dial()

@@ -1,30 +1,22 @@
 package conn
 
 import (
-	"errors"
 	"io"
 	"net"
 	"testing"
 	"time"
+
+	"authgate/gateway/must"
 )
 
 // unsent returns more than 0 until the client has read everything.
 func TestUnsent(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
-	client, err := net.Dial("tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(net.Dial("tcp", listener.Addr().String()))(t)
 	defer client.Close()
-	conn, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(listener.Accept())(t)
 	const size = 20_000_000 // more than the buffers of the systems
 	written := make(chan error)
 	go func() {
@@ -46,10 +38,8 @@ func TestUnsent(t *testing.T) {
 		}
 	}
 	await("the client has not read", true)
-	_, err = io.CopyN(io.Discard, client, size)
-	if err = errors.Join(err, <-written); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.CopyN(io.Discard, client, size))(t)
+	must.Do(t, <-written)
 	await("all were read", false)
 	conn.Close()
 	here, there := net.Pipe()

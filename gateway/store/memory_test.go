@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"authgate/gateway/must"
 )
 
 // wantHeld fails the test unless so many entries are in memory, dead ones
@@ -29,9 +31,7 @@ func TestMemorySweeper(t *testing.T) {
 		const each = 1000
 		for i := range each {
 			for _, expires := range []time.Time{time.Now().Add(30 * time.Second), time.Now().Add(90 * time.Second), {}} {
-				if err := m.Put(t.Context(), fmt.Sprint(expires, i), nil, expires); err != nil {
-					t.Fatalf("Put: %v", err)
-				}
+				must.Do(t, m.Put(t.Context(), fmt.Sprint(expires, i), nil, expires))
 			}
 		}
 		for _, step := range []struct {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"authgate/gateway/must"
 )
 
 // TestCacheRefusesWhatWasOvertaken plays a cold read against a push in the
@@ -26,10 +28,7 @@ func TestCacheRefusesWhatWasOvertaken(t *testing.T) {
 		{"look push look fill", true},
 	} {
 		for _, answer := range []entry{{value: []byte("value"), expires: never}, {}} {
-			c, err := newCache(cacheShards, 1<<20)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(newCache(cacheShards, 1<<20))(t)
 			var version uint64
 			for step := range strings.FieldsSeq(test.steps) {
 				switch step {
@@ -56,10 +55,7 @@ func TestCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	const entries, limit = 10 * cacheShards, 1 << 20
 	for name, value := range map[string][]byte{"small": {}, "large": make([]byte, 4096), "absent": nil} {
-		c, err := newCache(entries, limit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(newCache(entries, limit))(t)
 		c.fill("session", entry{value: []byte("kept"), expires: never}, 0)
 		for i := range 10 * entries {
 			c.fill(fmt.Sprintf("key %d", i), entry{value: value, expires: never}, 0)

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"authgate/gateway/must"
 )
 
 // fakeRedis speaks enough of the protocol of Redis (RESP3) for one store. It
@@ -32,10 +34,7 @@ type fakeRedis struct {
 // configuration it speaks TLS.
 func startFake(t testing.TB, config *tls.Config) *fakeRedis {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	f := &fakeRedis{address: listener.Addr().String(), listener: listener, entries: map[string]string{}, role: "master"}
 	f.serving.Go(func() { f.accept(config) })
 	t.Cleanup(func() {
@@ -211,10 +210,7 @@ func (f *fakeRedis) count(command string) (commands, connections int) {
 func openFake(t testing.TB, f *fakeRedis, o Options) *Store {
 	t.Helper()
 	o.Addresses, o.MaxStaleness = []string{f.address}, time.Hour
-	s, err := Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(t.Context(), o))(t)
 	t.Cleanup(func() { _ = s.Close() }) // which never fails
 	return s
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"authgate/gateway/clocktest"
+	"authgate/gateway/must"
 	"authgate/gateway/store"
 	"authgate/gateway/store/storetest"
 )
@@ -63,9 +64,7 @@ func TestCachedEntriesExpire(t *testing.T) {
 	t.Parallel()
 	redis, clock := startFake(t, nil), clocktest.New()
 	s := openFake(t, redis, Options{Now: clock.Now})
-	if err := s.Put(t.Context(), "key", []byte("value"), clock.Now().Add(time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Put(t.Context(), "key", []byte("value"), clock.Now().Add(time.Second)))
 	storetest.WantValue(t, s, "key", "value")
 	clock.Advance(time.Second - 1)
 	storetest.WantValue(t, s, "key", "value")
@@ -153,9 +152,7 @@ func TestCacheStartsOver(t *testing.T) {
 	redis := startFake(t, nil)
 	s := openFake(t, redis, Options{})
 	beat := func() {
-		if err := s.link.beat(t.Context(), s.link.state.Load().client); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.link.beat(t.Context(), s.link.state.Load().client))
 	}
 	for _, step := range []struct {
 		what string
@@ -166,10 +163,7 @@ func TestCacheStartsOver(t *testing.T) {
 		{"the node has another role", func() { redis.change(func() { redis.role = "slave" }); beat() }, false},
 		{"contact was confirmed again", beat, true},
 		{"there is another connection", func() {
-			conn, err := s.link.dial(t.Context(), redis.address, &net.Dialer{}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := must.Get(s.link.dial(t.Context(), redis.address, &net.Dialer{}, nil))(t)
 			conn.Close()
 		}, false},
 	} {

@@ -12,6 +12,7 @@ import (
 	"modernc.org/sqlite"
 
 	"authgate/gateway/clocktest"
+	"authgate/gateway/must"
 	"authgate/gateway/store"
 	"authgate/gateway/store/storetest"
 )
@@ -131,10 +132,7 @@ func TestCacheFollowsCommits(t *testing.T) {
 	t.Parallel()
 	s := openTest(t, Options{})
 	storetest.Put(t, s, "key", "old")
-	conn, err := s.db.writer.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(s.db.writer.Conn(t.Context()))(t)
 	var during entry
 	var version uint64
 	wantError(t, "Raw", conn.Raw(func(driver any) error {

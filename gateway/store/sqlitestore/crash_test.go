@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"authgate/gateway/must"
 	"authgate/gateway/store/storetest"
 )
 
@@ -82,13 +83,8 @@ func crash(t *testing.T, path string, round int, acknowledged map[string]bool) {
 	child := exec.Command(os.Args[0], fmt.Sprint(round))
 	child.Env = append(os.Environ(), crashChild+"="+path)
 	child.Stderr = &strings.Builder{}
-	stdout, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdout := must.Get(child.StdoutPipe())(t)
+	must.Do(t, child.Start())
 	defer func() { _ = child.Process.Kill() }()
 	lines, killAfter := bufio.NewReader(stdout), 1+rand.IntN(100)
 	for n := 1; ; n++ {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"authgate/gateway/clocktest"
+	"authgate/gateway/must"
 	"authgate/gateway/store/storetest"
 )
 
@@ -111,26 +112,18 @@ func TestOpenAfterAnAttempt(t *testing.T) {
 // execute runs statements on the file at path as another program would.
 func execute(t *testing.T, path string, statements ...string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", path))(t)
 	defer db.Close()
 	for _, statement := range statements {
-		if _, err := db.ExecContext(t.Context(), statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
+		must.Get(db.ExecContext(t.Context(), statement))(t)
 	}
 }
 
 // overwrite puts text at an offset of a file, which it creates if need be.
 func overwrite(t *testing.T, path string, offset int64, text []byte) {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = f.WriteAt(text, offset)
+	f := must.Get(os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600))(t)
+	_, err := f.WriteAt(text, offset)
 	wantError(t, "write "+path, errors.Join(err, f.Close()), nil)
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"authgate/gateway/logtest"
+	"authgate/gateway/must"
 	"authgate/gateway/store"
 	"authgate/gateway/store/storetest"
 )
@@ -95,10 +96,7 @@ func TestPingsShareALargeWrite(t *testing.T) {
 		ping := func() int64 {
 			t.Helper()
 			wantError(t, "Ping", s.Ping(t.Context()), nil)
-			info, err := os.Stat(s.db.path + walSuffix)
-			if err != nil {
-				t.Fatal(err)
-			}
+			info := must.Get(os.Stat(s.db.path + walSuffix))(t)
 			return info.Size()
 		}
 		first := ping()
@@ -193,10 +191,7 @@ func TestReserveIsKept(t *testing.T) {
 // TestFillFile checks what makes the reserve where the system cannot allocate.
 func TestFillFile(t *testing.T) {
 	t.Parallel()
-	f, err := os.Create(filepath.Join(t.TempDir(), "reserve"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(filepath.Join(t.TempDir(), "reserve")))(t)
 	defer f.Close()
 	for range 2 {
 		err := fillFile(f, reserveSize)

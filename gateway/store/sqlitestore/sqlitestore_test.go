@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"authgate/gateway/logtest"
+	"authgate/gateway/must"
 	"authgate/gateway/store"
 	"authgate/gateway/store/storetest"
 )
@@ -27,10 +28,7 @@ func openTest(t testing.TB, o Options) *Store {
 	if o.Path == "" {
 		o.Path = filepath.Join(t.TempDir(), "test.db")
 	}
-	s, err := Open(t.Context(), o)
-	if err != nil {
-		t.Fatalf("Open: %v", err)
-	}
+	s := must.Get(Open(t.Context(), o))(t)
 	t.Cleanup(func() { wantError(t, "Close", s.Close(), nil) })
 	s.execute(t, "PRAGMA synchronous = OFF")
 	return s
@@ -64,9 +62,7 @@ func TestConformance(t *testing.T) {
 func (s *Store) execute(t testing.TB, statements ...string) {
 	t.Helper()
 	for _, statement := range statements {
-		if _, err := s.db.writer.Exec(statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
+		must.Get(s.db.writer.Exec(statement))(t)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"authgate/gateway/logtest"
+	"authgate/gateway/must"
 	"authgate/gateway/store/storetest"
 )
 
@@ -81,10 +82,7 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 // plan returns SQLite's plan for a query, one step on a line.
 func (s *Store) plan(t *testing.T, query string) (steps string) {
 	t.Helper()
-	rows, err := s.db.writer.Query("EXPLAIN QUERY PLAN "+query, make([]any, strings.Count(query, "?"))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(s.db.writer.Query("EXPLAIN QUERY PLAN "+query, make([]any, strings.Count(query, "?"))...))(t)
 	defer rows.Close()
 	for rows.Next() {
 		var id, parent, unused int
