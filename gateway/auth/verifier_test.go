@@ -15,6 +15,7 @@ import (
 	"authgate/gateway/clocktest"
 	"authgate/gateway/must"
 	"authgate/gateway/password"
+	"authgate/policy"
 )
 
 const (
@@ -265,5 +266,73 @@ func TestWarmCheckAllocatesNothing(t *testing.T) {
 	// Under the race detector a sync.Pool drops some values.
 	if got > 3 {
 		t.Errorf("%v allocations, want none", got)
+	}
+}
+
+// The details that clients see are fixed.
+func TestDetails(t *testing.T) {
+	t.Parallel()
+	if DetailWrongPassword != "Invalid username or password." || DetailNotSignedIn != "Not signed in." {
+		t.Errorf("the contract's details are %q and %q", DetailWrongPassword, DetailNotSignedIn)
+	}
+	err := error(&Rejection{Detail: "for the client", Reason: "for the operator"})
+	if !errors.Is(err, ErrRejected) || errors.Is(err, ErrNoCredentials) || err.Error() != "auth: credential rejected: for the operator" {
+		t.Errorf("a Rejection reads %q", err)
+	}
+}
+
+// wantRejected returns a function that fails the test unless a wrong password is rejected, with
+// a reason that contains reason: wantRejected(t, reason)(f()).
+func wantRejected(tb testing.TB, reason string) func(*policy.Identity, error) {
+	tb.Helper()
+	return func(id *policy.Identity, err error) {
+		tb.Helper()
+		var r *Rejection
+		if id != nil || !errors.As(err, &r) || !errors.Is(err, ErrRejected) || r.Detail != DetailWrongPassword || !strings.Contains(r.Reason, reason) {
+			tb.Errorf("got %+v, %v, want a wrong password because of: %s", id, err, reason)
+		}
+	}
+}
+
+// wantError fails the test unless the result is that error alone.
+func wantError[T any](tb testing.TB, want error) func(*T, error) {
+	tb.Helper()
+	return func(got *T, err error) {
+		tb.Helper()
+		if got != nil || !errors.Is(err, want) {
+			tb.Errorf("got %+v, %v, want %v", got, err, want)
+		}
+	}
+}
+
+// BenchmarkCheck measures a check of a remembered password and of one for a login, while the
+// throttle counts failures of many others.
+func BenchmarkCheck(b *testing.B) {
+	accounts := newAccounts(Account{Username: "service", PasswordHash: must.Get(password.Parse(must.Get(password.New("s3rvice"))(b)))(b)})
+	throttle := NewThrottle(10, 5*time.Minute, time.Now)
+	for i := range 10_000 {
+		fail(b, throttle, fmt.Sprintf("user-%d", i), nthAddr(i))
+	}
+	verifier := NewVerifier(NewHasher(0), throttle, 10_000, time.Hour, time.Now)
+	warm := func() error {
+		_, err := verifier.Check(b.Context(), "basic", accounts, "service", "s3rvice", nthAddr(0))
+		return err
+	}
+	fresh := func() error {
+		_, err := verifier.CheckFresh(b.Context(), accounts, "service", "s3rvice", nthAddr(0))
+		return err
+	}
+	must.Do(b, warm())
+	for name, check := range map[string]func() error{"warm": warm, "fresh": fresh} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if err := check(); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		})
 	}
 }
