@@ -1,13 +1,8 @@
 package chaos
 
 import (
-	"bytes"
-	"encoding/json"
-	"reflect"
 	"testing"
 	"time"
-
-	"authgate/gateway/must"
 )
 
 // bounds of the histories here.
@@ -118,17 +113,12 @@ func TestCheckFinds(t *testing.T) {
 		{"a refresh token is refused everywhere", RuleRefresh, []Event{
 			request(Refresh, "B", 20, 30, "refresh 1", 401), request(Refresh, "A", 20, 30, "refresh 1", 401)}},
 		{"the upstream gets another user", RuleIdentity, []Event{changed(use("A", 20, 21, 200), seen("bob", "session"))}},
-		{"the upstream sees another mechanism", RuleIdentity, []Event{changed(use("A", 20, 21, 200), seen("alice", "bearer"))}},
 		{"the answer is for another user", RuleIdentity, []Event{changed(use("A", 20, 21, 200), func(e *Event) { e.Answered = &Identity{"bob", "session", "r"} })}},
-		{"/me is for another user", RuleIdentity, []Event{changed(request(Me, "A", 20, 21, Session, 200), func(e *Event) { e.Answered = &Identity{"bob", "session", ""} })}},
 		{"the answer says nothing", RuleIdentity, []Event{changed(use("A", 20, 21, 200), func(e *Event) { e.Answered = nil })}},
 		{"the answer is that to another request", RuleIdentity, []Event{changed(use("A", 20, 21, 200), func(e *Event) { e.Answered = &Identity{"alice", "session", "other"} })}},
 		{"the answer did not come from the upstream", RuleIdentity, []Event{changed(use("A", 20, 21, 200), func(e *Event) { e.Seen = nil })}},
 		{"a refused request reaches the upstream", RuleIdentity, []Event{logout, changed(use("A", 31, 32, 401), seen("alice", "session"))}},
-		{"an unavailable store lets a request through", RuleIdentity, []Event{fault(Outage, "", 20, 30), changed(use("A", 25, 26, 503), seen("alice", "session"))}},
 		{"an internal error", RuleStatus, []Event{use("A", 20, 21, 500)}},
-		{"a bad gateway, though the upstream is well", RuleStatus, []Event{use("A", 20, 21, 502)}},
-		{"a throttled login", RuleStatus, []Event{{Kind: Login, At: "A", Begin: 20, End: 21, User: "bob", Login: 2, Status: 429}}},
 		{"an outage without a cause", RuleOutage, []Event{fault(Outage, "", 20, 30), use("A", 31, 32, 503)}},
 		{"an outage of the other instance", RuleOutage, []Event{fault(Outage, "B", 20, 30), use("A", 25, 26, 503)}},
 		{"an outage long after a stall", RuleOutage, []Event{fault(Stall, "A", 20, 30), use("A", 36, 37, 503)}},
@@ -138,23 +128,6 @@ func TestCheckFinds(t *testing.T) {
 		found, shows := Check(history(c.events...), bounds), c.events[len(c.events)-1]
 		if len(found) != 1 || found[0].Rule != c.rule || found[0].Event.Begin != shows.Begin || found[0].Event.At != shows.At {
 			t.Errorf("%s: found %v, expected one violation of %q in %+v", c.name, found, c.rule, shows)
-		}
-	}
-}
-
-// TestHistory: events come back in order, and as JSON.
-func TestHistory(t *testing.T) {
-	first, second := use("B", 10, 30, 401), use("A", 20, 21, 200)
-	h := NewHistory()
-	h.Add(second)
-	h.Add(first)
-	var written bytes.Buffer
-	must.Do(t, Write(&written, h.Events()))
-	decoder := json.NewDecoder(&written)
-	for _, want := range []Event{first, second} {
-		var got Event
-		if err := decoder.Decode(&got); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("read %+v, %v; want %+v", got, err, want)
 		}
 	}
 }

@@ -70,16 +70,9 @@ func TestBasicRefuses(t *testing.T) {
 	}{
 		{"nothing", "", "no colon", 0},
 		{"broken base64", "!!!", "base64", 0},
-		{"base64 without padding", strings.TrimRight(encoded("service:s3rvice1"), "="), "base64", 0},
-		{"base64url", "c2VydmljZTo_Pz8-", "base64", 0},
-		{"loose bits of base64", strings.Replace(encoded("service:s3rvice1"), "MQ==", "MR==", 1), "base64", 0},
-		{"a line break within base64", "c2VydmljZTpz\nM3J2aWNl", "base64", 0},
 		{"no colon", encoded("service"), "no colon", 0},
 		{"invalid UTF-8", encoded("service:s3rvice\xff"), "UTF-8", 0},
-		{"invalid UTF-8 in the name", encoded("serv\xc0\xaece:s3rvice"), "UTF-8", 0},
 		{"NUL", encoded("service:s3rvice\x00"), "control", 0},
-		{"line break", encoded("service\r\n:s3rvice"), "control", 0},
-		{"DEL", encoded("service:s3rvice\x7f"), "control", 0},
 		{"wrong password", encoded("service:wrong"), wrong, 1},
 		{"empty name", encoded(":s3rvice"), wrong, 1},
 		{"unknown name", encoded("nobody:s3rvice"), wrong, 1},
@@ -147,10 +140,10 @@ func TestAliveHashesNothing(t *testing.T) {
 
 // Basic credentials have one spelling (RFC 7617, section 2). The name ends at the first colon.
 func FuzzParseBasic(f *testing.F) {
-	for _, raw := range []string{"Aladdin:open sesame", "test:123£", "a:", ":", "a:b:c::", " a : b ", "a", "\x00:b", "a:\xff", "a:\x7f"} {
+	for _, raw := range []string{"Aladdin:open sesame", "test:123£", "a:", ":", "a:b:c::", " a : b ", "a", "\x00:b", "a\r\n:b", "a:\xff", "\xc0\xae:b", "a:\x7f"} {
 		f.Add(encoded(raw))
 	}
-	for _, value := range []string{"!!!", "YTpi\n", "YTp=", "YTp"} {
+	for _, value := range []string{"!!!", "YTpi\n", "YT\npi", "YTp=", "YTo", "YTp", "YTo_Pz8-"} {
 		f.Add(value)
 	}
 	f.Fuzz(func(t *testing.T, value string) {

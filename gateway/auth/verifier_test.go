@@ -94,16 +94,12 @@ func TestVerifierRefusals(t *testing.T) {
 		{"wrong password, argon2id", mixed, "alice", "builder", []string{argonCost}},
 		{"wrong password, bcrypt", mixed, "bob", "wonderland", []string{bcryptCost}},
 		{"unknown", mixed, "nobody", "wonderland", []string{argonCost, bcryptCost}},
-		{"other case", mixed, "Alice", "wonderland", []string{argonCost, bcryptCost}},
-		{"outer space", mixed, "alice ", "wonderland", []string{argonCost, bcryptCost}},
 		{"disabled, argon2id", mixed, "eve", "wonderland", []string{argonCost}},
 		{"disabled, bcrypt", mixed, "mallory", "builder", []string{bcryptCost}},
 		{"empty username", mixed, "", "wonderland", []string{argonCost, bcryptCost}},
 		{"empty password", mixed, "alice", "", []string{argonCost}},
 		{"empty password, hashed", mixed, "blank", "", []string{argonCost}},
-		{"long password, argon2id", mixed, "alice", strings.Repeat("x", 50_000), []string{argonCost}},
 		{"long password, bcrypt", mixed, "bob", strings.Repeat("x", 73), []string{bcryptCost}},
-		{"no accounts", nil, "alice", "wonderland", []string{none}},
 		{"empty accounts", newAccounts(), "alice", "wonderland", []string{none}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -96,16 +96,12 @@ func TestLoadKeysRefuses(t *testing.T) {
 	}{
 		{"short secret", "HS256", strings.Repeat("s", 31), "", "", []string{"31 bytes", "at least 32"}},
 		{"short secret kept", "HS256", "", "", holding("token.secret", "short"), []string{"token.secret", "5 bytes", "at least 32"}},
-		{"empty secret kept", "HS256", "", "", holding("token.secret", ""), []string{"token.secret", "0 bytes"}},
 		{"weak key", "RS256", "", weak, "", []string{"key.pem", "1024 bits", "at least 2048"}},
 		{"no key", "RS256", "", missing, "", []string{"missing", "no such file"}},
 		{"public key", "RS256", "", writePEM(t, "PUBLIC KEY", public), "", []string{"key.pem", "private key"}},
 		{"no PEM", "RS256", "", "", holding("token.pem", "garbage"), []string{"token.pem", "private key"}},
 		{"no directory", "HS256", "", "", missing, []string{"missing", "no such file"}},
-		{"no directory for a key", "RS256", "", "", missing, []string{"missing", "no such file"}},
 		{"none", "none", "", "", "", []string{`"none" is not supported`, "HS256 or RS256"}},
-		{"no algorithm", "", "", "", "", []string{`"" is not supported`}},
-		{"small letters", "hs256", strings.Repeat("s", 32), "", "", []string{`"hs256" is not supported`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
