@@ -35,7 +35,7 @@ const importOrder = `
 	cmd/internal/app
 	cmd/authgate cmd/demo cmd/upstream
 	gateway/must gateway/porttest gateway/clocktest gateway/logtest gateway/headername/headernametest
-	gateway/store/storetest
+	gateway/scripttest gateway/store/storetest
 `
 
 func TestImportOrder(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"authgate/gateway/must"
 	"authgate/gateway/password"
+	"authgate/gateway/scripttest"
 )
 
 // script plays scripts against a Verifier; see steps. NAME is an account (alice, bob,
@@ -78,7 +78,7 @@ func (s *script) wrong(t *testing.T, check checkMethod, args []string, guess fun
 	t.Helper()
 	n := 1
 	if len(args) > 2 {
-		n = number(t, args[2:])
+		n = scripttest.Number(t, args[2:])
 	}
 	for i := range n {
 		name := args[0]
@@ -106,7 +106,7 @@ func (s *script) throttled(t *testing.T, args []string) {
 	for method, check := range s.methods() {
 		account, err := check(s.accounts, args[0], s.password(args[0]), client)
 		var throttled *ThrottledError
-		if account != nil || !errors.As(err, &throttled) || throttled.RetryAfter != duration(t, args[2:]) {
+		if account != nil || !errors.As(err, &throttled) || throttled.RetryAfter != scripttest.Duration(t, args[2:]) {
 			t.Errorf("%s: got %+v, %v", method, account, err)
 		}
 	}
@@ -124,24 +124,13 @@ func (s *script) known(t *testing.T, args []string, want bool) {
 	}
 }
 
-// number and duration read the first word.
-func number(t *testing.T, args []string) int {
-	t.Helper()
-	return must.Get(strconv.Atoi(args[0]))(t)
-}
-
-func duration(t *testing.T, args []string) time.Duration {
-	t.Helper()
-	return must.Get(time.ParseDuration(args[0]))(t)
-}
-
-// steps are the steps of a script, by their first word. Each gets the other words.
-func (s *script) steps(t *testing.T) map[string]func(args []string) {
+// steps are the steps of a script.
+func (s *script) steps(t *testing.T) scripttest.Steps {
 	check, fresh := s.methods()["Check"], s.methods()["CheckFresh"]
 	reload := func(change func(*Account)) func([]string) {
 		return func(args []string) { s.change(args[0], change) }
 	}
-	return map[string]func(args []string){
+	return scripttest.Steps{
 		// NAME ADDR: Check, CheckFresh, or both accept the right password.
 		"check": func(args []string) { s.good(t, args, check) },
 		"fresh": func(args []string) { s.good(t, args, fresh) },
@@ -160,12 +149,14 @@ func (s *script) steps(t *testing.T) map[string]func(args []string) {
 		"unknown": func(args []string) { s.known(t, args, false) },
 		// N: so many hashes were computed since the last such step.
 		"hashes": func(args []string) {
-			if got := len(s.takeCosts()); got != number(t, args) {
+			if got := len(s.takeCosts()); got != scripttest.Number(t, args) {
 				t.Errorf("computed %d", got)
 			}
 		},
-		"wait":   func(args []string) { s.clock.Advance(duration(t, args)) },
-		"limits": func(args []string) { s.Verifier.throttle.SetLimits(number(t, args), duration(t, args[1:])) },
+		"wait": func(args []string) { s.clock.Advance(scripttest.Duration(t, args)) },
+		"limits": func(args []string) {
+			s.Verifier.throttle.SetLimits(scripttest.Number(t, args), scripttest.Duration(t, args[1:]))
+		},
 		// NAME: what a reload changes; rehash is a new password. restore: the accounts are as in the beginning.
 		"rehash":  reload(func(a *Account) { a.PasswordHash = scriptHashes["new"] }),
 		"disable": reload(func(a *Account) { a.Disabled = true }),
@@ -233,12 +224,7 @@ func TestPasswordChecks(t *testing.T) {
 			t.Parallel()
 			s := &script{verifierFixture: newVerifierFixture()}
 			s.restore()
-			steps := s.steps(t)
-			for step := range strings.SplitSeq(text, ";") {
-				words := strings.Fields(step)
-				t.Log(words)
-				steps[words[0]](words[1:])
-			}
+			scripttest.Play(t, text, s.steps(t), func() {})
 		})
 	}
 }

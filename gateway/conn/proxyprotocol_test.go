@@ -49,19 +49,13 @@ func (c *receivedConn) unlessClosed(b []byte, do func([]byte) (int, error)) (int
 	return do(b)
 }
 
-// oneConn is a listener that accepts one connection again and again.
-type oneConn struct {
-	net.Listener
-	conn net.Conn
-}
-
-func (l oneConn) Accept() (net.Conn, error) { return l.conn, nil }
-
 // accepted returns a connection as ProxyProtocol accepts it.
 func accepted(t testing.TB, conn net.Conn, log io.Writer) net.Conn {
 	t.Helper()
 	balancers := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32")}
-	l := NewProxyProtocol(oneConn{conn: conn}, balancers, headerTime, slog.New(slog.NewTextHandler(log, nil)))
+	p := &pipes{conns: make(chan net.Conn, 1)}
+	p.conns <- conn
+	l := NewProxyProtocol(p, balancers, headerTime, slog.New(slog.NewTextHandler(log, nil)))
 	got := must.Get(l.Accept())(t)
 	return got
 }

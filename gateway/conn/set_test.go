@@ -1,14 +1,28 @@
 package conn
 
 import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"io"
+	"log"
 	"log/slog"
+	"math/big"
 	"net"
+	"net/http"
 	"os"
+	"slices"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/net/http2"
 
 	"authgate/gateway/must"
 )
@@ -135,4 +149,207 @@ func TestDivide(t *testing.T) {
 	if n := Files(); n < 64 {
 		t.Errorf("%d file descriptors", n)
 	}
+}
+
+// pipes is a listener that accepts the ends of pipes.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { close(p.closed); return nil }
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
+
+// bench is an http.Server whose connections are in a Set, on the clock of a
+// bubble. It answers /slow after a minute, and hijacks the connection of /hijack.
+type bench struct {
+	t        *testing.T
+	set      *Set
+	server   *http.Server
+	pipes    *pipes
+	served   chan string // paths of requests
+	hijacked chan net.Conn
+}
+
+// onBench runs f with a server, without TLS if plain.
+func onBench(t *testing.T, o Options, plain bool, f func(b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o.Logger = slog.New(slog.DiscardHandler)
+		b := &bench{
+			t: t, set: NewSet(o), pipes: &pipes{make(chan net.Conn), make(chan struct{})},
+			served: make(chan string, 1000), hijacked: make(chan net.Conn),
+		}
+		b.server = &http.Server{ConnState: b.set.State, ErrorLog: log.New(io.Discard, "", 0), Handler: b}
+		var listener net.Listener = b.set.Listener(b.pipes)
+		if !plain {
+			b.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}, NextProtos: []string{"h2", "http/1.1"},
+				SessionTicketsDisabled: true} // clients would have to read them
+			listener = tls.NewListener(listener, b.server.TLSConfig)
+		}
+		ended := make(chan error)
+		go func() { ended <- b.server.Serve(listener) }()
+		synctest.Wait()
+		f(b)
+		b.server.Close()
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+		time.Sleep(2 * time.Minute) // for handlers and clients to end
+	})
+}
+
+// ServeHTTP implements http.Handler.
+func (b *bench) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b.served <- r.URL.Path
+	switch r.URL.Path {
+	case "/slow":
+		time.Sleep(time.Minute)
+	case "/hijack":
+		c, _, _ := http.NewResponseController(w).Hijack()
+		b.hijacked <- c
+	}
+}
+
+func selfSigned(t *testing.T) tls.Certificate {
+	t.Helper()
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// dial opens a connection.
+func (b *bench) dial() net.Conn {
+	here, there := net.Pipe()
+	b.t.Cleanup(func() { here.Close() })
+	b.pipes.conns <- there
+	return here
+}
+
+// secure opens a connection over TLS.
+func (b *bench) secure(protocol string) *tls.Conn {
+	c := tls.Client(b.dial(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{protocol}})
+	go func() { _ = c.Handshake() }()
+	synctest.Wait()
+	return c
+}
+
+// get sends a request and reads the answer.
+func (b *bench) get(c net.Conn, path string) error {
+	if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+		return err
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = errors.New(answer.Status)
+	}
+	return err
+}
+
+// greet begins HTTP/2. The server must send GOAWAY once before it closes the
+// connection.
+func (b *bench) greet() {
+	c := b.secure("h2")
+	framer, away := http2.NewFramer(c, c), []uint32{} // the last streams
+	go func() {
+		for f, err := framer.ReadFrame(); err == nil; f, err = framer.ReadFrame() {
+			if f, ok := f.(*http2.GoAwayFrame); ok {
+				away = append(away, f.LastStreamID)
+			}
+		}
+		if !slices.Equal(away, []uint32{0}) {
+			b.t.Errorf("the connection is closed after GOAWAY %d, want one, with the stream 0", away)
+		}
+	}()
+	must.Get(io.WriteString(c, http2.ClientPreface))(b.t)
+	must.Do(b.t, framer.WriteSettings())
+	synctest.Wait()
+}
+
+// stop leaves, shuts the server down and returns how long that took.
+func (b *bench) stop() time.Duration {
+	began := time.Now()
+	b.set.Leave()
+	for err := context.DeadlineExceeded; errors.Is(err, context.DeadlineExceeded) && time.Since(began) < time.Hour; {
+		step, cancel := context.WithTimeout(b.t.Context(), 100*time.Millisecond)
+		err = b.server.Shutdown(step)
+		cancel()
+	}
+	b.set.Wait()
+	return time.Since(began)
+}
+
+// Leave closes connections without a whole request header at once, those of HTTP/2
+// after GOAWAY. The rest of the time is what http.Server takes to notice.
+func TestLeave(t *testing.T) {
+	t.Parallel()
+	const look = 70 * time.Millisecond
+	for name, c := range map[string]struct {
+		plain bool
+		open  func(b *bench)
+		took  time.Duration
+	}{
+		"nothing sent":            {true, func(b *bench) { b.dial() }, 0},
+		"idle after a request":    {true, func(b *bench) { _ = b.get(b.dial(), "/") }, 0},
+		"a byte each second":      {true, func(b *bench) { go drip(b.dial(), "GET / HTTP/1.1\r\n") }, 0},
+		"TLS, nothing sent":       {false, func(b *bench) { b.dial() }, 0},
+		"TLS, a byte each second": {false, func(b *bench) { go drip(b.dial(), "\x16\x03\x01\x02\x00") }, 0},
+		"TLS, no request":         {false, func(b *bench) { go discard(b.secure("http/1.1")) }, 0},
+		"TLS, idle":               {false, func(b *bench) { c := b.secure("http/1.1"); _ = b.get(c, "/"); go discard(c) }, 0},
+		"TLS, it does not read":   {false, func(b *bench) { _ = b.get(b.secure("http/1.1"), "/") }, goodbyeTime},
+		"HTTP/2, no preface":      {false, func(b *bench) { go discard(b.secure("h2")) }, 0},
+		"HTTP/2, no request":      {false, func(b *bench) { b.greet() }, goodbyeTime},
+		"a request that goes on":  {true, func(b *bench) { go func() { _ = b.get(b.dial(), "/slow") }() }, time.Minute},
+		"one over TLS that does":  {false, func(b *bench) { c := b.secure("http/1.1"); go func() { _ = b.get(c, "/slow"); discard(c) }() }, time.Minute},
+	} {
+		onBench(t, Options{}, c.plain, func(b *bench) {
+			for range 3 {
+				c.open(b)
+			}
+			synctest.Wait()
+			if took := b.stop(); took < c.took || took > c.took+look {
+				t.Errorf("%s: the stop took %v, want %v", name, took, c.took)
+			}
+		})
+	}
+}
+
+// drip sends something and then its last byte once a second.
+func drip(c net.Conn, text string) {
+	_, err := io.WriteString(c, text)
+	for ; err == nil; _, err = c.Write([]byte{'a'}) {
+		time.Sleep(time.Second)
+	}
+}
+
+func discard(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+
+// A displaced connection serves no request, even if the header has come by then.
+func TestDismissedServesNothing(t *testing.T) {
+	t.Parallel()
+	onBench(t, Options{}, true, func(b *bench) {
+		c := b.dial()
+		go discard(c)
+		synctest.Wait()
+		b.set.mu.Lock()
+		accepted := b.set.first
+		b.set.dismiss(accepted)
+		b.set.mu.Unlock()
+		defer func() {
+			if got := recover(); got != http.ErrAbortHandler || len(b.served) > 0 {
+				t.Errorf("a request on a connection that is being closed: %v, %d were served", got, len(b.served))
+			}
+		}()
+		b.set.State(accepted, http.StateActive)
+	})
 }

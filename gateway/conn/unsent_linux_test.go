@@ -4,7 +4,6 @@ import (
 	"io"
 	"net"
 	"testing"
-	"time"
 
 	"authgate/gateway/must"
 )
@@ -25,17 +24,10 @@ func TestUnsent(t *testing.T) {
 	}()
 	await := func(what string, some bool) {
 		t.Helper()
-		tick := time.NewTicker(time.Millisecond)
-		defer tick.Stop()
-		for deadline := time.Now().Add(2 * time.Minute); ; <-tick.C {
+		must.Eventually(t, what, func() bool {
 			n, known := unsent(conn)
-			if known && (n > 0) == some {
-				return
-			}
-			if !known || time.Now().After(deadline) {
-				t.Fatalf("%s: %d unsent, known: %t", what, n, known)
-			}
-		}
+			return known && (n > 0) == some
+		})
 	}
 	await("the client has not read", true)
 	must.Get(io.CopyN(io.Discard, client, size))(t)

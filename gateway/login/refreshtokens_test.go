@@ -10,6 +10,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/must"
+	"authgate/gateway/scripttest"
 )
 
 // wantRotated rotates the token and returns the next.
@@ -90,12 +91,12 @@ func newRotations(t *testing.T) *rotations {
 
 func (r *rotations) add(token string) { r.tokens, r.s.refresh = append(r.tokens, token), token }
 
-func (r *rotations) steps(t *testing.T) steps {
-	token := func(args []string) string { return r.tokens[number(t, args)] }
-	return steps{
+func (r *rotations) steps(t *testing.T) scripttest.Steps {
+	token := func(args []string) string { return r.tokens[scripttest.Number(t, args)] }
+	return scripttest.Steps{
 		// The newest token is rotated: once, or N times with TIME before each.
 		"rotate": func(args []string) {
-			repeat(t, args, func(before time.Duration) {
+			scripttest.Repeat(t, args, func(before time.Duration) {
 				r.clock.Advance(before)
 				r.add(r.wantRotated(t, r.s.refresh))
 			})
@@ -127,9 +128,9 @@ func (r *rotations) steps(t *testing.T) steps {
 			r.wantIn(t, r.s)
 			r.add(r.s.refresh)
 		},
-		"wait": func(args []string) { r.clock.Advance(duration(t, args)) },
+		"wait": func(args []string) { r.clock.Advance(scripttest.Duration(t, args)) },
 		"leeway": func(args []string) {
-			r.rig = r.a.instance(t, func(r *rig) { r.refreshOptions.Leeway = duration(t, args) })
+			r.rig = r.a.instance(t, func(r *rig) { r.refreshOptions.Leeway = scripttest.Duration(t, args) })
 		},
 		// The store keeps the records for ever.
 		"keep": func([]string) {
@@ -179,7 +180,7 @@ func TestUsedRefreshTokens(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			play(t, text, newRotations(t).steps(t), func() {})
+			scripttest.Play(t, text, newRotations(t).steps(t), func() {})
 		})
 	}
 }

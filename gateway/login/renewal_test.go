@@ -15,6 +15,7 @@ import (
 	"authgate/gateway/clocktest"
 	"authgate/gateway/must"
 	"authgate/gateway/provider"
+	"authgate/gateway/scripttest"
 	"authgate/policy"
 )
 
@@ -156,10 +157,10 @@ func (r *renewals) says(answer string, wait time.Duration) {
 	})
 }
 
-func (r *renewals) steps(t *testing.T) steps {
+func (r *renewals) steps(t *testing.T) scripttest.Steps {
 	in := func(args []string, prove func() (*policy.Identity, error)) {
 		t.Helper()
-		repeat(t, args[1:], func(before time.Duration) {
+		scripttest.Repeat(t, args[1:], func(before time.Duration) {
 			time.Sleep(before)
 			start := time.Now()
 			if got, err := prove(); err != nil || !slices.Equal(got.Roles, args[:1]) {
@@ -181,13 +182,13 @@ func (r *renewals) steps(t *testing.T) steps {
 		}
 		r.wantReported(t, r.s, ended, errs...)
 	}
-	return steps{
+	return scripttest.Steps{
 		// The provider grants tokens and that role, grants "tokens" and fails to tell a profile, says "nothing",
 		// fails, or makes the client "panic"; after a time.
 		"says": func(args []string) {
 			wait := time.Duration(0)
 			if len(args) > 1 {
-				wait = duration(t, args[1:])
+				wait = scripttest.Duration(t, args[1:])
 			}
 			r.says(args[0], wait)
 		},
@@ -206,13 +207,13 @@ func (r *renewals) steps(t *testing.T) steps {
 		"waits": func(args []string) {
 			leaves := time.Hour
 			if len(args) > 2 {
-				leaves = duration(t, args[2:])
+				leaves = scripttest.Duration(t, args[2:])
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), leaves)
 			defer cancel()
 			start := time.Now()
 			id, err := r.delegated.Authenticate(ctx, &auth.Credentials{Delegated: r.s.delegated})
-			if waited := time.Since(start); waited != duration(t, args) {
+			if waited := time.Since(start); waited != scripttest.Duration(t, args) {
 				t.Errorf("waited %v", waited)
 			}
 			if args[1] == "nothing" {
@@ -236,11 +237,11 @@ func (r *renewals) steps(t *testing.T) steps {
 		"renew":   func([]string) { r.users.renewOnce(r.s.login) },     // without a request
 		// The provider got N refresh tokens, all different unless again.
 		"asked": func(args []string) {
-			if got := len(r.op.questions()); got != number(t, args) {
+			if got := len(r.op.questions()); got != scripttest.Number(t, args) {
 				t.Errorf("the provider was asked %d times", got)
 			}
 			if !r.op.again {
-				r.wantAsked(t, number(t, args))
+				r.wantAsked(t, scripttest.Number(t, args))
 			}
 		},
 		// Exactly these failures were reported, as not ended or as ended.
@@ -251,7 +252,7 @@ func (r *renewals) steps(t *testing.T) steps {
 				t.Errorf("reported %+v, want a panic", got)
 			}
 		},
-		"wait": func(args []string) { time.Sleep(duration(t, args)) },
+		"wait": func(args []string) { time.Sleep(scripttest.Duration(t, args)) },
 		// Calls of the store fail, or will as soon as the provider has answered. They fail after they had their effect.
 		"fails":  func(args []string) { r.breaks, r.store.failing = "", strings.Join(args, " ") },
 		"breaks": func(args []string) { r.breaks = strings.Join(args, " ") },
@@ -330,7 +331,7 @@ func TestRenewals(t *testing.T) {
 			renewing(t, func(t *testing.T, here *rig) {
 				other := here.instance(t, func(r *rig) { r.store = &recordingStore{Store: r.store} })
 				r := &renewals{rig: here, other: other, s: here.signInAt(t, here.grant("user")), others: here.signInAt(t, here.grant("user"))}
-				play(t, text, r.steps(t), synctest.Wait)
+				scripttest.Play(t, text, r.steps(t), synctest.Wait)
 			})
 		})
 	}

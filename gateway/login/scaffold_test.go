@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -473,45 +472,4 @@ func randomBytes(n int) []byte {
 	b := make([]byte, n)
 	rand.Read(b) // never fails: crypto/rand
 	return b
-}
-
-// steps are what a script can say: a function for each first word. It gets the other words.
-type steps map[string]func(args []string)
-
-// play runs a script, whose steps are separated by semicolons. It calls after after each step.
-func play(t *testing.T, script string, steps steps, after func()) {
-	t.Helper()
-	for step := range strings.SplitSeq(script, ";") {
-		words := strings.Fields(step)
-		do := steps[words[0]]
-		if do == nil {
-			t.Fatalf("no such step: %s", step)
-		}
-		t.Log(words)
-		do(words[1:])
-		after()
-	}
-}
-
-// repeat calls do once, or as the words N and TIME say: N times, with that time before each.
-func repeat(t *testing.T, args []string, do func(before time.Duration)) {
-	t.Helper()
-	n, before := 1, time.Duration(0)
-	if len(args) > 0 {
-		n, before = number(t, args), duration(t, args[1:])
-	}
-	for range n {
-		do(before)
-	}
-}
-
-// number and duration read the first word.
-func number(t *testing.T, args []string) int {
-	t.Helper()
-	return must.Get(strconv.Atoi(args[0]))(t)
-}
-
-func duration(t *testing.T, args []string) time.Duration {
-	t.Helper()
-	return must.Get(time.ParseDuration(args[0]))(t)
 }

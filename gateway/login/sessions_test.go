@@ -10,6 +10,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/must"
+	"authgate/gateway/scripttest"
 	"authgate/policy"
 )
 
@@ -105,10 +106,10 @@ func (r *requests) alive(t *testing.T) (*policy.Identity, error) {
 	return id, err
 }
 
-func (r *requests) steps(t *testing.T) steps {
+func (r *requests) steps(t *testing.T) scripttest.Steps {
 	in := func(args []string, prove func() (*policy.Identity, error)) {
 		t.Helper()
-		repeat(t, args, func(before time.Duration) {
+		scripttest.Repeat(t, args, func(before time.Duration) {
 			r.clock.Advance(before)
 			if id, err := prove(); err != nil || id.Login != r.s.login.ID {
 				t.Fatalf("got %+v, %v", id, err)
@@ -121,7 +122,7 @@ func (r *requests) steps(t *testing.T) steps {
 		r.calls()
 		r.rig = r.instance(t, changes...)
 	}
-	return steps{
+	return scripttest.Steps{
 		// A request, or Alive, finds the session valid: once, or N times with TIME before each. Alive only reads.
 		"in":    func(args []string) { in(args, func() (*policy.Identity, error) { return r.bySession(t, r.s) }) },
 		"alive": func(args []string) { in(args, func() (*policy.Identity, error) { return r.alive(t) }) },
@@ -129,15 +130,15 @@ func (r *requests) steps(t *testing.T) steps {
 		"out":     func([]string) { ended(r.bySession(t, r.s)) },
 		"dead":    func([]string) { ended(r.alive(t)) },
 		"refresh": func([]string) { must.Get(r.rotate(t, r.s.refresh))(t) },
-		"wait":    func(args []string) { r.clock.Advance(duration(t, args)) },
+		"wait":    func(args []string) { r.clock.Advance(scripttest.Duration(t, args)) },
 		"notes": func(args []string) {
-			if r.calls(); r.notes != number(t, args) {
+			if r.calls(); r.notes != scripttest.Number(t, args) {
 				t.Errorf("%d times of requests were written", r.notes)
 			}
 		},
 		// The configuration changes, or another instance is used.
-		"idle":     func(args []string) { reload(func(r *rig) { r.sessionOptions.Idle = duration(t, args) }) },
-		"lifetime": func(args []string) { reload(func(r *rig) { r.sessionOptions.Lifetime = duration(t, args) }) },
+		"idle":     func(args []string) { reload(func(r *rig) { r.sessionOptions.Idle = scripttest.Duration(t, args) }) },
+		"lifetime": func(args []string) { reload(func(r *rig) { r.sessionOptions.Lifetime = scripttest.Duration(t, args) }) },
 		"restart":  func([]string) { reload() },
 		// The store keeps the record for ever; it holds an older time; its calls fail.
 		"keep": func([]string) { restore(t, r.store, r.s.login.Handles[0], func(*sessionRecord) {}) },
@@ -176,7 +177,7 @@ func TestSessionTimes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &requests{rig: newRig(t)}
 				r.s = r.signIn(t, "alice")
-				play(t, text, r.steps(t), synctest.Wait)
+				scripttest.Play(t, text, r.steps(t), synctest.Wait)
 			})
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/must"
 	"authgate/gateway/provider"
+	"authgate/gateway/scripttest"
 	"authgate/policy"
 )
 
@@ -26,14 +27,14 @@ type tokenScript struct {
 	err    error // of the issuer
 }
 
-func (s *tokenScript) steps(t *testing.T) steps {
+func (s *tokenScript) steps(t *testing.T) scripttest.Steps {
 	creds := func() *auth.Credentials { return &auth.Credentials{Scheme: "bearer", Value: s.token} }
 	in := func(prove func(context.Context, *auth.Credentials) (*policy.Identity, error), role string) {
 		if id, err := prove(t.Context(), creds()); err != nil || !slices.Equal(id.Roles, []string{role}) {
 			t.Errorf("got %+v, %v, want the role %s", id, err, role)
 		}
 	}
-	return steps{
+	return scripttest.Steps{
 		// What the issuer says from now on: a role, "slow" for the role user after a second, "short" for
 		// a token that lives 5 seconds, or one of failures.
 		"says": func(args []string) { s.says(args[0]) },
@@ -57,13 +58,13 @@ func (s *tokenScript) steps(t *testing.T) steps {
 			}
 		},
 		"asked": func(args []string) {
-			if got := len(s.issuer.questions()); got != number(t, args) {
+			if got := len(s.issuer.questions()); got != scripttest.Number(t, args) {
 				t.Errorf("the issuer was asked %d times", got)
 			}
 		},
 		"wait": func(args []string) {
-			s.clock.Advance(duration(t, args))
-			time.Sleep(duration(t, args))
+			s.clock.Advance(scripttest.Duration(t, args))
+			time.Sleep(scripttest.Duration(t, args))
 		},
 		"reload": func([]string) { s.rig = s.instance(t) },
 	}
@@ -131,7 +132,7 @@ func TestTrustedTokens(t *testing.T) {
 					if s.issuer = s.asked; kind == "JWT" {
 						s.issuer, s.token = s.plain, jwtOf(s.plain.issuer)
 					}
-					play(t, test.text, s.steps(t), synctest.Wait)
+					scripttest.Play(t, test.text, s.steps(t), synctest.Wait)
 				})
 			})
 		}

@@ -1,7 +1,10 @@
-// Package must ends a test at a call that fails.
+// Package must ends a test at a call that fails, or at something that does not happen.
 package must
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // Do ends the test if err is not nil.
 func Do(tb testing.TB, err error) {
@@ -17,5 +20,18 @@ func Get[T any](value T, err error) func(testing.TB) T {
 		tb.Helper()
 		Do(tb, err)
 		return value
+	}
+}
+
+// Eventually waits until come returns true. It ends the test after a minute: how long things
+// take depends on the machine.
+func Eventually(tb testing.TB, what string, come func() bool) {
+	tb.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(time.Minute); !come(); <-tick.C {
+		if time.Now().After(deadline) {
+			tb.Fatalf("not within a minute: %s", what)
+		}
 	}
 }

@@ -35,8 +35,11 @@ type fakeRedis struct {
 func startFake(t testing.TB, config *tls.Config) *fakeRedis {
 	t.Helper()
 	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	if config != nil {
+		listener = tls.NewListener(listener, config)
+	}
 	f := &fakeRedis{address: listener.Addr().String(), listener: listener, entries: map[string]string{}, role: "master"}
-	f.serving.Go(func() { f.accept(config) })
+	f.serving.Go(f.accept)
 	t.Cleanup(func() {
 		listener.Close()
 		f.cut()
@@ -46,14 +49,11 @@ func startFake(t testing.TB, config *tls.Config) *fakeRedis {
 }
 
 // accept serves connections until the listener is closed.
-func (f *fakeRedis) accept(config *tls.Config) {
+func (f *fakeRedis) accept() {
 	for {
 		conn, err := f.listener.Accept()
 		if err != nil {
 			return
-		}
-		if config != nil {
-			conn = tls.Server(conn, config)
 		}
 		f.mu.Lock()
 		f.conns = append(f.conns, conn)
@@ -213,18 +213,6 @@ func openFake(t testing.TB, f *fakeRedis, o Options) *Store {
 	s := must.Get(Open(t.Context(), o))(t)
 	t.Cleanup(func() { _ = s.Close() }) // which never fails
 	return s
-}
-
-// eventually waits until come returns true.
-func eventually(t testing.TB, what string, come func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(time.Minute); !come(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
 }
 
 // cached reports whether s has key, or its absence, in the cache.

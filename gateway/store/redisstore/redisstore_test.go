@@ -96,7 +96,7 @@ func TestPushes(t *testing.T) {
 			storetest.WantNone(t, s, "absent")
 			redis.push(t, test.pushed...)
 			for _, key := range test.gone {
-				eventually(t, "the push of "+key+" arrives", func() bool { return !cached(s, key) })
+				must.Eventually(t, "the push of "+key+" arrives", func() bool { return !cached(s, key) })
 			}
 			for _, key := range test.kept {
 				if !cached(s, key) {
@@ -233,7 +233,7 @@ func TestHangUp(t *testing.T) {
 	defer hangUp()
 	left := make(chan error, 1)
 	go func() { _, err := s.Get(ctx, "cold"); left <- err }()
-	eventually(t, "a connection is made", func() bool { _, now := redis.count(""); return now > before })
+	must.Eventually(t, "a connection is made", func() bool { _, now := redis.count(""); return now > before })
 	var waiting, all sync.WaitGroup
 	for i := range 20 {
 		waiting.Add(1)
