@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"syscall"
@@ -147,8 +146,14 @@ func TestCutWhileChanged(t *testing.T) {
 	}
 }
 
-// frozenWrites are more than the queue of a connection holds.
-const frozenWrites = 1500
+// writeMany writes more at once than the queue of a connection holds.
+func writeMany(t testing.TB, s *redisstore.Store, check func(error)) {
+	var all sync.WaitGroup
+	for range 1500 {
+		all.Go(func() { check(s.Put(t.Context(), "key", nil, time.Time{})) })
+	}
+	all.Wait()
+}
 
 // TestFrozenUnderLoad has more calls under way than the connection's queue holds:
 // those that wait for room have a deadline too.
@@ -157,16 +162,11 @@ func TestFrozenUnderLoad(t *testing.T) {
 	s := openTest(t, at(redis.Address))
 	storetest.Put(t, s, "key", "value")
 	redis.Freeze(t)
-	var all sync.WaitGroup
-	for i := range frozenWrites {
-		all.Go(func() {
-			err := s.Put(t.Context(), fmt.Sprintf("key %d", i), nil, time.Time{})
-			if err == nil || errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("error %v, want one that Redis does not answer", err)
-			}
-		})
-	}
-	all.Wait()
+	writeMany(t, s, func(err error) {
+		if err == nil || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v, want one that Redis does not answer", err)
+		}
+	})
 	redis.Signal(t, syscall.SIGCONT)
 	eventually(t, "the store works again", func() error { return s.Ping(t.Context()) })
 }
@@ -248,13 +248,7 @@ func BenchmarkOutage(b *testing.B) {
 	for b.Loop() {
 		redis.Freeze(b)
 		limited("frozen-ms", callLimit, func() { everyCall(b, s, func(string, error) {}) })
-		limited("frozen-queue-ms", callLimit, func() {
-			var all sync.WaitGroup
-			for range frozenWrites {
-				all.Go(func() { _ = s.Put(b.Context(), "key", nil, time.Time{}) }) // it fails
-			}
-			all.Wait()
-		})
+		limited("frozen-queue-ms", callLimit, func() { writeMany(b, s, func(error) {}) })
 		redis.Signal(b, syscall.SIGCONT)
 		limited("thawed-ms", backLimit, back)
 		redis.Kill()

@@ -58,8 +58,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// retryAfter returns how long a check is refused, or 0. look and reserve must agree.
-func retryAfter(tb testing.TB, throttle *Throttle, username string, client netip.Addr) time.Duration {
+// wantRetry fails the test unless look and reserve refuse a check for that long.
+func wantRetry(tb testing.TB, throttle *Throttle, username string, client netip.Addr, want time.Duration) {
 	tb.Helper()
 	s := newSubject(username, client)
 	looked := throttle.look(s, false)
@@ -70,18 +70,9 @@ func retryAfter(tb testing.TB, throttle *Throttle, username string, client netip
 	if (looked == nil) != (reserved == nil) {
 		tb.Fatalf("%q from %s: look says %v, reserve %v", username, client, looked, reserved)
 	}
-	var throttled *ThrottledError
-	if !errors.As(looked, &throttled) {
-		return 0
-	}
-	return throttled.RetryAfter
-}
-
-// wantRetry fails the test unless a check is refused for that long.
-func wantRetry(tb testing.TB, throttle *Throttle, username string, client netip.Addr, want time.Duration) {
-	tb.Helper()
-	if got := retryAfter(tb, throttle, username, client); got != want {
-		tb.Errorf("%q from %s is refused for %s, want %s", username, client, got, want)
+	throttled := &ThrottledError{}
+	if errors.As(looked, &throttled); throttled.RetryAfter != want {
+		tb.Errorf("%q from %s is refused for %s, want %s", username, client, throttled.RetryAfter, want)
 	}
 }
 
