@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"authgate/e2e/redistest"
+	"authgate/gateway/must"
 	"authgate/gateway/porttest"
 )
 
@@ -111,9 +112,7 @@ func (c *cell) onSQLite(binary string) {
 // checks the history.
 func (c *cell) run(seed uint64, lasts time.Duration) {
 	for _, g := range c.instances {
-		if err := g.run(); err != nil {
-			c.t.Fatal(err)
-		}
+		must.Do(c.t, g.run())
 	}
 	if c.awaitReady(); c.t.Failed() {
 		c.t.FailNow()
@@ -198,13 +197,8 @@ func (c *cell) judge(seed uint64, events []Event) {
 	for _, v := range violations[:min(len(violations), 10)] {
 		c.t.Errorf("%v", v)
 	}
-	file, err := os.CreateTemp("", fmt.Sprintf("authgate-chaos-%d-%s-*.jsonl", seed, c.name))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	file := must.Get(os.CreateTemp("", fmt.Sprintf("authgate-chaos-%d-%s-*.jsonl", seed, c.name)))(c.t)
 	defer file.Close()
-	if err := Write(file, events); err != nil {
-		c.t.Error(err)
-	}
+	must.Do(c.t, Write(file, events))
 	c.t.Errorf("%d violations; the history is in %s; CHAOSSEED=%d makes the same decisions", len(violations), file.Name(), seed)
 }

@@ -33,9 +33,7 @@ func TestDisplaced(t *testing.T) {
 	t.Parallel()
 	onBench(t, Options{Limit: 3}, true, func(b *bench) {
 		idle, silent := b.dial(), b.dial()
-		if err := b.get(idle, "/"); err != nil { // it has waited less long than the silent one since
-			t.Fatal(err)
-		}
+		must.Do(t, b.get(idle, "/")) // it has waited less long than the silent one since
 		busy := func() {
 			c := b.dial()
 			go func() { _ = b.get(c, "/slow") }()

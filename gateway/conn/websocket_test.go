@@ -17,6 +17,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"authgate/gateway/must"
 )
 
 // proxied is the response writer of a request that becomes a WebSocket.
@@ -154,9 +156,7 @@ func (e *ends) tell(story string, steps map[string]func()) {
 
 func (e *ends) say(conn io.Writer, b []byte) {
 	e.t.Helper()
-	if _, err := conn.Write(b); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Get(conn.Write(b))(e.t)
 }
 
 // hears fails the test unless these bytes come.
@@ -368,9 +368,7 @@ func TestSocketCut(t *testing.T) {
 	for name, writes := range map[string]bool{"idle": false, "busy": true} {
 		onBench(t, Options{}, false, func(b *bench) {
 			client := b.secure("http/1.1")
-			if _, err := io.WriteString(client, "GET /hijack HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(io.WriteString(client, "GET /hijack HTTP/1.1\r\nHost: a\r\n\r\n"))(t)
 			b.set.Linger(time.Now().Add(time.Minute))
 			canceled := false
 			s := &WebSocket{Conn: <-b.hijacked, cancelUpstream: func() { canceled = true }, begun: make(chan struct{}), ended: make(chan struct{})}

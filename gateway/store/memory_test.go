@@ -47,9 +47,7 @@ func TestMemorySweeper(t *testing.T) {
 			synctest.Wait()
 			m.wantHeld(t, step.want)
 		}
-		if err := m.Close(); err != nil { // without which the bubble does not end
-			t.Fatalf("Close: %v", err)
-		}
+		must.Do(t, m.Close()) // without which the bubble does not end
 		m.wantHeld(t, 0)
 	})
 }

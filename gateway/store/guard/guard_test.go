@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"authgate/gateway/must"
 	"authgate/gateway/store"
 	"authgate/gateway/store/storetest"
 )
@@ -103,10 +104,8 @@ func TestLimit(t *testing.T) {
 			side := make(chan error)
 			derived, cancel := context.WithCancel(c.Detached())
 			go func() { side <- s.Put(derived, "key", nil, time.Time{}) }()
-			_, err := s.Get(c, "key")
-			if err = errors.Join(err, <-side); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.Get(c, "key"))(t)
+			must.Do(t, <-side)
 			cancel()
 		}
 		away = Limit
@@ -126,9 +125,7 @@ func TestCallEnds(t *testing.T) {
 	t.Parallel()
 	c := &Context{Context: t.Context()}
 	before, end, err := limitCall(c, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	during := before.Done()
 	end.at(time.Now())
 	<-during

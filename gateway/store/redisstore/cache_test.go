@@ -115,15 +115,12 @@ func (c *twoClocks) pass(d time.Duration) { c.here, c.there = c.here.Add(d), c.t
 // ask asks Redis over the network.
 func (c *twoClocks) ask(t *testing.T) {
 	t.Helper()
-	err := c.measure(t.Context(), func(context.Context) (time.Time, error) {
+	must.Do(t, c.measure(t.Context(), func(context.Context) (time.Time, error) {
 		c.pass(c.trip)
 		told := c.there
 		c.pass(c.trip)
 		return told, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // wrong is by how much the clock differs from that of Redis.

@@ -180,9 +180,7 @@ func (f *fakeRedis) push(t testing.TB, keys ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, conn := range f.conns {
-		if _, err := io.WriteString(conn, invalidation(keys...)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.WriteString(conn, invalidation(keys...)))(t)
 	}
 }
 
