@@ -280,8 +280,9 @@ func (c *check) refreshes() {
 }
 
 // identity: the answer and the upstream have the identity of the client, and the
-// upstream gets no request that is refused. A client sends a GET again when the
-// instance stops, so then one request may be both seen and refused.
+// upstream gets no request that is refused. One request may be both seen and refused
+// when the instance stops, because a client sends a GET again, and when its login ends
+// meanwhile, because the answer then tells that.
 func (c *check) identity(e *Event) {
 	if e.Kind != Use && e.Kind != Me {
 		return
@@ -302,9 +303,15 @@ func (c *check) identity(e *Event) {
 		c.fail(RuleIdentity, e, "the upstream did not see the request")
 	case e.good() && e.Answered != nil && e.Answered.Request != e.Request:
 		c.fail(RuleIdentity, e, "the answer belongs to request %s", e.Answered.Request)
-	case e.Status != 0 && !e.good() && len(e.Seen) > 0 && !c.during(e, Down):
+	case e.Status != 0 && !e.good() && len(e.Seen) > 0 && !c.during(e, Down) && !c.endsDuring(e):
 		c.fail(RuleIdentity, e, "refused, and the upstream saw it")
 	}
+}
+
+// endsDuring reports whether the login may have ended while the request ran.
+func (c *check) endsDuring(e *Event) bool {
+	l := c.logins[e.Login]
+	return l != nil && l.asked < e.End && !slices.ContainsFunc(l.ends, func(x end) bool { return x.after <= e.Begin })
 }
 
 // mechanism returns the mechanism of a credential.

@@ -53,6 +53,7 @@ func TestCheckAccepts(t *testing.T) {
 		"a logout that failed and happened":         {request(Logout, "A", 20, 30, Session, 503), fault(Outage, "", 15, 30), use("A", 31, 32, 401)},
 		"a logout that failed and did not happen":   {request(Logout, "A", 20, 30, Session, 503), fault(Outage, "", 15, 30), use("A", 31, 32, 200)},
 		"an answer that a logout cuts off":          {request(Logout, "B", 20, 30, Session, 200), use("A", 19, 25, 0)},
+		"an answer that tells of a logout":          {request(Logout, "B", 20, 30, Session, 200), changed(use("A", 19, 25, 401), seen("alice", "session"))},
 		"a logout that is repeated":                 {request(Logout, "A", 20, 30, Session, 200), request(Logout, "A", 31, 32, Session, 200)},
 		"a logout by link":                          {request(Logout, "A", 20, 30, Session, 302), use("A", 31, 32, 401)},
 		"a logout by a token that is dead":          {request(Logout, "A", 20, 30, Session, 200), request(Logout, "A", 31, 32, "access 0", 401)},
