@@ -39,9 +39,9 @@ type route struct {
 }
 
 // newUpstreams returns the upstreams of a configuration by their names. Those
-// that are the same in old are taken over with their connections. short frees
+// that are the same in old are taken over with their connections. freeDescriptors frees
 // file descriptors when there are none left.
-func newUpstreams(cfg *config.Config, service *web.Service, short func(), old *state) map[string]*upstream.Upstream {
+func newUpstreams(cfg *config.Config, service *web.Service, freeDescriptors func(), old *state) map[string]*upstream.Upstream {
 	upstreams := map[string]*upstream.Upstream{}
 	for name, c := range cfg.Upstreams {
 		headers := upstream.NewIdentityHeaders(cfg.IdentityHeaders, *c.IdentityHeaders)
@@ -52,7 +52,7 @@ func newUpstreams(cfg *config.Config, service *web.Service, short func(), old *s
 			}
 		}
 		upstreams[name] = upstream.New(upstream.Options{
-			Name: name, Config: c, Headers: headers, Took: service.Metrics.Upstream(name), Now: service.Now, Short: short,
+			Name: name, Config: c, Headers: headers, Took: service.Metrics.Upstream(name), Now: service.Now, FreeDescriptors: freeDescriptors,
 		})
 	}
 	return upstreams

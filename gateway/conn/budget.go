@@ -16,9 +16,9 @@ type Budget struct {
 	Requests int // requests; each may need a connection to an upstream
 }
 
-// Short reports whether err means that the process or the system has no file
+// OutOfDescriptors reports whether err means that the process or the system has no file
 // descriptors left.
-func Short(err error) bool {
+func OutOfDescriptors(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 

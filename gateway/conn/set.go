@@ -34,9 +34,9 @@ type Options struct {
 	// Set displaces the one that has waited longest for a request. 0 means no limit.
 	Limit  int
 	Logger *slog.Logger
-	// Short is called when the system has no file descriptor for a new connection,
+	// FreeDescriptors is called when the system has no file descriptor for a new connection,
 	// to free some. It may be nil.
-	Short func()
+	FreeDescriptors func()
 }
 
 // Set has the connections of clients. It is safe for concurrent use.
@@ -122,15 +122,15 @@ func (s *Set) fail(err error) {
 	s.failing.Do(func() {
 		s.options.Logger.Warn("the system cannot accept connections at the moment", "error", err.Error())
 	})
-	if Short(err) {
+	if OutOfDescriptors(err) {
 		s.mu.Lock()
 		closeIt := s.displace()
 		s.mu.Unlock()
 		if closeIt != nil {
 			closeIt()
 		}
-		if s.options.Short != nil {
-			s.options.Short()
+		if s.options.FreeDescriptors != nil {
+			s.options.FreeDescriptors()
 		}
 	}
 }

@@ -108,7 +108,7 @@ func TestAcceptFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		short := 0
-		s := NewSet(Options{Logger: slog.New(slog.DiscardHandler), Short: func() { short++ }})
+		s := NewSet(Options{Logger: slog.New(slog.DiscardHandler), FreeDescriptors: func() { short++ }})
 		p := &pipes{make(chan net.Conn, 1), make(chan struct{})}
 		here, there := net.Pipe()
 		defer here.Close()

@@ -116,9 +116,9 @@ func newServer(o Options) *Server {
 	s := &Server{
 		gateway: o.Gateway, logger: o.Logger, certs: o.Certificates,
 		clients: conn.NewSet(conn.Options{
-			Limit: conn.Divide(conn.Files()).Clients, Logger: o.Logger, Short: o.Gateway.CloseIdleUpstreams,
+			Limit: conn.Divide(conn.Files()).Clients, Logger: o.Logger, FreeDescriptors: o.Gateway.CloseIdleUpstreams,
 		}),
-		probes: conn.NewSet(conn.Options{Logger: o.Logger, Short: o.Gateway.CloseIdleUpstreams}),
+		probes: conn.NewSet(conn.Options{Logger: o.Logger, FreeDescriptors: o.Gateway.CloseIdleUpstreams}),
 	}
 	s.issuer, _ = o.Certificates.(issuer)
 	return s

@@ -30,10 +30,10 @@ const (
 // for the header of a response. It uses HTTP/2 with https targets that choose it
 // in the handshake, and HTTP/1.1 with all others.
 type transport struct {
-	dialer *net.Dialer
-	config *tls.Config
-	limit  time.Duration // for the header of a response
-	short  func()        // frees file descriptors
+	dialer          *net.Dialer
+	config          *tls.Config
+	limit           time.Duration // for the header of a response
+	freeDescriptors func()        // frees file descriptors
 
 	plain, secure *http1.Client // for http and https
 	http2         *http.Transport
@@ -41,13 +41,13 @@ type transport struct {
 }
 
 // newTransport returns a transport. If a connection fails for lack of file
-// descriptors, the transport calls short and tries once more.
-func newTransport(cfg config.Upstream, timeout time.Duration, short func()) *transport {
+// descriptors, the transport calls freeDescriptors and tries once more.
+func newTransport(cfg config.Upstream, timeout time.Duration, freeDescriptors func()) *transport {
 	t := &transport{
-		dialer: &net.Dialer{Timeout: cfg.ConnectTimeout, KeepAlive: 30 * time.Second},
-		config: &tls.Config{NextProtos: []string{alpnHTTP2, alpnHTTP1}},
-		limit:  timeout,
-		short:  short,
+		dialer:          &net.Dialer{Timeout: cfg.ConnectTimeout, KeepAlive: 30 * time.Second},
+		config:          &tls.Config{NextProtos: []string{alpnHTTP2, alpnHTTP1}},
+		limit:           timeout,
+		freeDescriptors: freeDescriptors,
 	}
 	if !cfg.ReuseConnections {
 		t.config.NextProtos = []string{alpnHTTP1} // HTTP/2 shares a connection between requests
@@ -141,8 +141,8 @@ func (t *transport) CloseIdleConnections() {
 // dial opens a connection to a target.
 func (t *transport) dial(ctx context.Context, address string) (net.Conn, error) {
 	c, err := t.dialer.DialContext(ctx, "tcp", address)
-	if conn.Short(err) {
-		t.short()
+	if conn.OutOfDescriptors(err) {
+		t.freeDescriptors()
 		c, err = t.dialer.DialContext(ctx, "tcp", address)
 	}
 	return c, err

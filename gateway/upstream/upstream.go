@@ -28,27 +28,27 @@ const (
 
 // Options are the parts of an Upstream. All are required.
 type Options struct {
-	Name    string
-	Config  config.Upstream
-	Headers *IdentityHeaders
-	Took    prometheus.Observer // observes the seconds until the response header
-	Now     func() time.Time
-	Short   func() // frees file descriptors; called when there is none for a connection
+	Name            string
+	Config          config.Upstream
+	Headers         *IdentityHeaders
+	Took            prometheus.Observer // observes the seconds until the response header
+	Now             func() time.Time
+	FreeDescriptors func() // called when there is none left for a connection
 }
 
 // Upstream is an application behind the gateway: its addresses and the
 // connections to them. A reload that does not change it keeps it. It is safe
 // for concurrent use.
 type Upstream struct {
-	name    string
-	config  config.Upstream
-	headers *IdentityHeaders
-	targets []*target
-	next    atomic.Uint64
-	took    prometheus.Observer
-	now     func() time.Time
-	started time.Time
-	short   func()
+	name            string
+	config          config.Upstream
+	headers         *IdentityHeaders
+	targets         []*target
+	next            atomic.Uint64
+	took            prometheus.Observer
+	now             func() time.Time
+	started         time.Time
+	freeDescriptors func()
 
 	mu         sync.Mutex
 	transports map[time.Duration]*transport // by their time limit for the response header
@@ -63,7 +63,7 @@ type target struct {
 // New returns an upstream. It opens no connection.
 func New(o Options) *Upstream {
 	u := &Upstream{
-		name: o.Name, config: o.Config, headers: o.Headers, took: o.Took, now: o.Now, started: o.Now(), short: o.Short,
+		name: o.Name, config: o.Config, headers: o.Headers, took: o.Took, now: o.Now, started: o.Now(), freeDescriptors: o.FreeDescriptors,
 		transports: map[time.Duration]*transport{},
 	}
 	for _, address := range o.Config.URLs {
@@ -96,7 +96,7 @@ func (u *Upstream) Transport(timeout time.Duration) *Transport {
 	defer u.mu.Unlock()
 	t, ok := u.transports[timeout]
 	if !ok {
-		t = newTransport(u.config, timeout, u.short)
+		t = newTransport(u.config, timeout, u.freeDescriptors)
 		u.transports[timeout] = t
 	}
 	return &Transport{upstream: u, transport: t}
@@ -178,7 +178,7 @@ func (u *Upstream) observe(start time.Time) { u.took.Observe(time.Since(start).S
 // connections. A lack of file descriptors is a fault of this machine.
 func unreachable(err error) bool {
 	var dial *net.OpError
-	return errors.As(err, &dial) && dial.Op == "dial" && !conn.Short(err)
+	return errors.As(err, &dial) && dial.Op == "dial" && !conn.OutOfDescriptors(err)
 }
 
 // elapsed returns the time since the upstream was made. It does not change when

@@ -92,7 +92,7 @@ func newFixture(t testing.TB, timeout time.Duration, urls ...string) *fixture {
 	}
 	f.Upstream = New(Options{
 		Name: "app", Config: config.Upstream{URLs: addresses, Timeout: timeout, ConnectTimeout: time.Second, ReuseConnections: true},
-		Took: prometheus.ObserverFunc(func(float64) { f.took.Add(1) }), Now: f.clock.Now, Short: func() {},
+		Took: prometheus.ObserverFunc(func(float64) { f.took.Add(1) }), Now: f.clock.Now, FreeDescriptors: func() {},
 	})
 	t.Cleanup(f.CloseIdle)
 	f.way = f.Transport(0)
@@ -347,7 +347,7 @@ func TestUpstreamWithoutDescriptors(t *testing.T) {
 	}{{1, 1, ""}, {2, 1, failed}} {
 		f := newFixture(t, time.Minute, app.URL)
 		left, freed := c.without, 0
-		f.short = func() { freed++ }
+		f.freeDescriptors = func() { freed++ }
 		f.transports = map[time.Duration]*transport{}
 		f.way = f.Transport(time.Minute)
 		f.transports[time.Minute].dialer.Control = func(string, string, syscall.RawConn) error {
