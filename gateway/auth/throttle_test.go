@@ -303,3 +303,18 @@ func TestKnownPairForgetsVersions(t *testing.T) {
 		t.Errorf("%d versions are remembered, want at most 4", len(p.matches))
 	}
 }
+
+// A check that began in one window and fails in the next one counts there.
+func TestThrottleFailureAfterTheWindow(t *testing.T) {
+	t.Parallel()
+	clock := clocktest.New()
+	throttle := NewThrottle(2, time.Minute, clock.Now)
+	client := nthAddr(1)
+	fail(t, throttle, "alice", client)
+	clock.Advance(time.Minute - time.Second)
+	late := begin(t, throttle, "alice", client)
+	clock.Advance(2 * time.Second)
+	late.settle(true)
+	fail(t, throttle, "alice", client)
+	wantRetry(t, throttle, "alice", client, time.Minute)
+}
