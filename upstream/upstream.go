@@ -44,7 +44,7 @@ func Handler() http.Handler {
 	mux.HandleFunc("GET /secret-resource", func(w http.ResponseWriter, _ *http.Request) {
 		write(w, http.StatusOK, map[string]string{"message": "This is the secret resource."})
 	})
-	mux.HandleFunc("GET /secure-resource", answer("This is for whoever is signed in."))
+	mux.HandleFunc("GET /secure-resource", answer("This is for signed-in users."))
 	mux.HandleFunc("GET /admin-resource", answer("This is for administrators."))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		write(w, http.StatusNotFound, map[string]string{"detail": "There is no such resource."})

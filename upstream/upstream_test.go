@@ -16,7 +16,7 @@ func TestHandler(t *testing.T) {
 	const (
 		secret   = `{"message":"This is the secret resource."}` + "\n"
 		notFound = `{"detail":"There is no such resource."}` + "\n"
-		nobody   = `"user":"","subject":"","name":"","email":"","roles":[],"mechanism":"","provider":""}` + "\n"
+		stranger = `"user":"","subject":"","name":"","email":"","roles":[],"mechanism":"","provider":""}` + "\n"
 		isAlice  = `"user":"alice","subject":"local:alice","name":"Alice Example","email":"alice@example.org",` +
 			`"roles":["user","admin"],"mechanism":"session","provider":"local"}` + "\n"
 	)
@@ -27,8 +27,8 @@ func TestHandler(t *testing.T) {
 		body         string
 	}{
 		{"GET", "/secret-resource?a=b", alice, 200, secret},
-		{"GET", "/secure-resource", alice, 200, `{"message":"This is for whoever is signed in.",` + isAlice},
-		{"GET", "/admin-resource", http.Header{"X-Auth-Roles": {" ,,"}}, 200, `{"message":"This is for administrators.",` + nobody},
+		{"GET", "/secure-resource", alice, 200, `{"message":"This is for signed-in users.",` + isAlice},
+		{"GET", "/admin-resource", http.Header{"X-Auth-Roles": {" ,,"}}, 200, `{"message":"This is for administrators.",` + stranger},
 		{"GET", "/secret-resource/more", alice, 404, notFound},
 		{"POST", "/secret-resource", alice, 404, notFound},
 	} {

@@ -45,7 +45,7 @@ func TestAccountsLookup(t *testing.T) {
 	}
 }
 
-func TestNoAccountsLetNobodyIn(t *testing.T) {
+func TestEmptyAccounts(t *testing.T) {
 	t.Parallel()
 	for name, accounts := range map[string]*Accounts{"nil": nil, "zero": {}, "empty": newAccounts()} {
 		for _, username := range []string{"", "alice"} {
@@ -97,7 +97,7 @@ func TestUnknownNamesCostWhatAccountsCost(t *testing.T) {
 	const names = 4000
 	moved := 0
 	for i := range names {
-		name := fmt.Sprintf("nobody-%d", i)
+		name := fmt.Sprintf("stranger-%d", i)
 		account, hash := before.target(name, seed)
 		_, again := before.target(name, seed)
 		if account != nil || again.Encoded() != hash.Encoded() || count[hash.Cost()] == 0 && hash.Verify("secret") {

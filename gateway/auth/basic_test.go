@@ -75,7 +75,7 @@ func TestBasicRefuses(t *testing.T) {
 		{"NUL", encoded("service:s3rvice\x00"), "control", 0},
 		{"wrong password", encoded("service:wrong"), wrong, 1},
 		{"empty name", encoded(":s3rvice"), wrong, 1},
-		{"unknown name", encoded("nobody:s3rvice"), wrong, 1},
+		{"unknown name", encoded("stranger:s3rvice"), wrong, 1},
 		{"disabled", encoded("retired:s3rvice"), wrong, 1},
 	} {
 		f := newBasicFixture()
@@ -102,7 +102,7 @@ func TestBasicThatCannotBeCheckedDecidesNothing(t *testing.T) {
 	for range testLimit {
 		wantRejected(t, "wrong")(f.present(t.Context(), encoded("dienst:wrong")))
 	}
-	if id, err := f.present(t.Context(), encoded("nobody:x")); id != nil || !isThrottled(err) { // from the same address
+	if id, err := f.present(t.Context(), encoded("stranger:x")); id != nil || !isThrottled(err) { // from the same address
 		t.Errorf("got %+v, %v, want it throttled", id, err)
 	}
 }

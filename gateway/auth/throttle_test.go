@@ -216,7 +216,7 @@ func TestParallelGuessesDoNotPassTheLimit(t *testing.T) {
 		{"on an account", always("alice"), numbered("guess-"), nthAddr, false, false},
 		{"from an address", numbered("user-"), numbered("guess-"), home, false, false},
 		{"the same guess", always("alice"), always("guess"), nthAddr, false, false},
-		{"on an unknown account", always("nobody"), numbered("guess-"), nthAddr, false, false},
+		{"on an unknown account", always("stranger"), numbered("guess-"), nthAddr, false, false},
 		{"of a known pair", always("alice"), numbered("guess-"), home, true, false},
 		{"the right password", always("alice"), always("wonderland"), home, false, true},
 	} {

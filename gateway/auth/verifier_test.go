@@ -98,7 +98,7 @@ func TestVerifierRefusals(t *testing.T) {
 	}{
 		{"wrong password, argon2id", mixed, "alice", "builder", []string{argonCost}},
 		{"wrong password, bcrypt", mixed, "bob", "wonderland", []string{bcryptCost}},
-		{"unknown", mixed, "nobody", "wonderland", []string{argonCost, bcryptCost}},
+		{"unknown", mixed, "stranger", "wonderland", []string{argonCost, bcryptCost}},
 		{"disabled, argon2id", mixed, "eve", "wonderland", []string{argonCost}},
 		{"disabled, bcrypt", mixed, "mallory", "builder", []string{bcryptCost}},
 		{"empty username", mixed, "", "wonderland", []string{argonCost, bcryptCost}},

@@ -15,7 +15,7 @@ func options(names ...string) Options {
 // endpoint, and refuses routes at its path, does not start without it.
 func TestNewRefusesUnknownNames(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"nothing", "", "Login", "backchannel-logout/nobody"} {
+	for _, name := range []string{"nothing", "", "Login", "backchannel-logout/stranger"} {
 		if _, err := New(options("login", name)); err == nil || !strings.Contains(err.Error(), `"`+name+`"`) {
 			t.Errorf("%q: %v", name, err)
 		}

@@ -106,7 +106,7 @@ func TestAccessTokenRefusesClaims(t *testing.T) {
 
 			{"jti", "jti is missing or not a string", []any{nil, "", 7, null, []string{"a"}}},
 			{"sub", "sub is missing or not a string", []any{nil, "", 7, null, []string{"alice"}}},
-			{"sub", "its account does not exist or is disabled", []any{"nobody", "eve", "Alice", "alice ", "local:alice"}},
+			{"sub", "its account does not exist or is disabled", []any{"stranger", "eve", "Alice", "alice ", "local:alice"}},
 			{"sub", "its account has changed", []any{"bob"}},
 			{"sid", "its account has changed", []any{other.login.ID}},
 			{"sid", "its login has ended", []any{ended.login.ID, "NEVER"}},

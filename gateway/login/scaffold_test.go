@@ -88,12 +88,12 @@ func newRig(tb testing.TB, changes ...func(*rig)) *rig {
 	r.now = r.clock.Now
 	r.usersOptions = UsersOptions{Providers: map[string]Provider{"keycloak": r.op}, Lifetime: time.Hour}
 	r.usersOptions.Report = func(login *Login, ended bool, err error) { r.reports <- report{login.ID, ended, err} }
-	memory := store.NewMemory(func() time.Time { return r.now() })
-	tb.Cleanup(func() { _ = memory.Close() })
-	r.store = &recordingStore{Store: memory}
 	for _, change := range changes {
 		change(r)
 	}
+	memory := store.NewMemory(r.now)
+	tb.Cleanup(func() { _ = memory.Close() })
+	r.store = &recordingStore{Store: memory}
 	return r.instance(tb)
 }
 

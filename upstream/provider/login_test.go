@@ -110,7 +110,7 @@ func TestSignInPage(t *testing.T) {
 	if got := form.header.Get("Content-Security-Policy"); !policy.MatchString(got) || strings.Contains(form.body, "<script") {
 		t.Errorf("the page does not escape, or its policy is %q:\n%s", got, form.body)
 	}
-	for username, password := range map[string]string{"alice": "builder", "nobody": "wonderland", "": ""} {
+	for username, password := range map[string]string{"alice": "builder", "stranger": "wonderland", "": ""} {
 		p := b.signIn(target, username, password)
 		if p.query != nil || !strings.Contains(p.body, "Wrong user name or password") || !p.asksPassword() || p.header.Get("Set-Cookie") != "" {
 			t.Errorf("%q: %d, sent to %q:\n%s", username, p.status, p.left, p.body)
@@ -135,7 +135,7 @@ func TestAuthorizeRefuses(t *testing.T) {
 	c.login(b)
 	const invalid = "invalid_request"
 	for target, code := range map[string]string{ // empty: a page
-		c.url("client_id", "nobody"):                                        "",
+		c.url("client_id", "stranger"):                                      "",
 		c.url() + "&client_id=shop":                                         "",
 		c.url() + "&redirect_uri=https://evil.example/":                     "",
 		c.url("redirect_uri", shopCallback+"/", "response_type", "token"):   "",

@@ -93,7 +93,7 @@ func TestClientAuthentication(t *testing.T) {
 	right := url.QueryEscape(shopSecret)
 	const form, client, grant, invalid = "application/x-www-form-urlencoded", "invalid_client", "invalid_grant", "invalid_request"
 	for _, tt := range []struct{ name, id, secret, body, mediaType, code string }{ // id and secret are in the header
-		{"an unknown client", "", "", "client_id=nobody", form, client},
+		{"an unknown client", "", "", "client_id=stranger", form, client},
 		{"without its secret", "", "", "client_id=shop", form, client},
 		{"with a wrong secret in the header", "shop", "x", "", form, client},
 		{"with a secret that is not encoded", "shop", "%zz", "", form, client},
