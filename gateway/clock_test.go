@@ -139,7 +139,6 @@ func TestClocksDiffer(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				t.Cleanup(r.Close)
 				return r
 			}
 			right, other, strict := instance(yaml, 0), instance(yaml, wrong), instance(edit(t, yaml, "50s", "0s"), wrong)

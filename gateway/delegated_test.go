@@ -118,7 +118,6 @@ func delegatedRig(t testing.TB, more string) (*rig, *smallProvider) {
 	p := newSmallProvider(t)
 	r := newRig(t, baseConfig+"  - {match: /delegated/, upstream: app, auth: [oidc]}\n"+
 		"providers:\n  - {name: small, issuer: \""+p.issuer+"\", client_id: gateway}\n"+more)
-	t.Cleanup(r.Close)
 	p.now = r.clock.Now
 	return r, p
 }
@@ -268,7 +267,6 @@ func TestTokenOfAnotherRoutesIssuer(t *testing.T) {
 		"  - {match: /one/, upstream: app, auth: [bearer], policy: {providers: [one]}}\n"+
 		"  - {match: /two/, upstream: app, auth: [bearer], policy: {providers: [two]}}\n"+
 		"  - {match: /own/, upstream: app, auth: [bearer], policy: {providers: [local]}}\n")
-	t.Cleanup(r.Close)
 	one.now, two.now = r.clock.Now, r.clock.Now
 	ofOne, ofTwo := one.bearer(one.issuer), two.bearer(two.issuer)
 	for range 2 { // cold, then warm
@@ -292,7 +290,6 @@ func TestTokenOfAnotherRoutesIssuer(t *testing.T) {
 func FuzzTrustedTokenChangedByte(f *testing.F) {
 	p := newSmallProvider(f)
 	r := newRig(f, edit(f, baseConfig, "basic:\n", "token: {trusted_issuers: [{name: small, issuer: \""+p.issuer+"\", audience: [gateway]}]}\nbasic:\n"))
-	f.Cleanup(r.Close)
 	p.now = r.clock.Now
 	good := p.bearer(p.issuer)
 	scheme := len("Authorization: Bearer ")

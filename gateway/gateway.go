@@ -112,6 +112,9 @@ func New(o Options) (*Gateway, error) {
 	if !st.gate.IsOpen() {
 		g.background.Go(func() { g.openGateLater(ctx) })
 	}
+	if o.Config.Store.Driver == config.StoreRedis {
+		g.background.Go(func() { g.followEpochs(ctx) })
+	}
 	return g, nil
 }
 

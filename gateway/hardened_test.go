@@ -52,7 +52,6 @@ func TestOwnAnswersAreHardened(t *testing.T) {
 	r := newRig(t, withToken+
 		"  - {match: /delegated/, upstream: app, auth: [oidc]}\n  - {match: /small/, upstream: app, auth: [none], max_body: 1}\n"+
 		"providers:\n  - {name: small, issuer: \""+p.issuer+"\", client_id: gateway}\n  - {name: other, issuer: \""+p.issuer+"/other\", client_id: gateway}\n")
-	t.Cleanup(r.Close)
 	alice, bob := r.login(aliceIn), r.login(bobIn)
 	token := "X-CSRF-Token: " + r.csrfToken(bob.cookie)
 	asked := 0

@@ -17,6 +17,9 @@ const (
 	// openGateEvery is the time between attempts to reach a store that was missing
 	// at the start.
 	openGateEvery = 250 * time.Millisecond
+	// epochsEvery is the time between looks at the account epochs in Redis. As a rule
+	// they are in memory.
+	epochsEvery = time.Second
 )
 
 // Outage reports whether an error of Reload, or of New, means that the store
@@ -69,11 +72,37 @@ func (g *Gateway) openGateLater(ctx context.Context) {
 	}
 }
 
-// tryGate reloads the configuration that runs, unless another reload has opened
-// the gate already.
+// followEpochs takes over the account epochs in Redis when they are not those that
+// the accounts have: Redis may come back without them, and another instance that
+// starts then begins new ones. Until all have the same, each refuses the logins of
+// the others.
+func (g *Gateway) followEpochs(ctx context.Context) {
+	ticker := time.NewTicker(epochsEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		running := g.state.Load()
+		if !running.gate.IsOpen() {
+			continue // openGateLater reads them
+		}
+		// An outage is reported elsewhere, and a damaged record by the reload.
+		if moved, err := running.mechanisms.Accounts.EpochsMoved(ctx, g.storage.raw); err != nil || !moved {
+			continue
+		}
+		if err := g.rebuild(running); err != nil {
+			g.service.Logger.Warn("Redis has other account epochs, which cannot be taken over", "error", err.Error())
+		} else {
+			g.service.Logger.Warn("Redis has lost data: the account epochs are taken over from it")
+		}
+	}
+}
+
+// tryGate opens the gate if the store answers.
 func (g *Gateway) tryGate(ctx context.Context) error {
-	g.reloading.Lock()
-	defer g.reloading.Unlock()
 	running := g.state.Load()
 	if running.gate.IsOpen() {
 		return nil
@@ -82,6 +111,16 @@ func (g *Gateway) tryGate(ctx context.Context) error {
 		if err := pinger.Ping(ctx); err != nil {
 			return err
 		}
+	}
+	return g.rebuild(running)
+}
+
+// rebuild reloads the configuration of running, unless another reload has replaced it.
+func (g *Gateway) rebuild(running *state) error {
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	if g.state.Load() != running {
+		return nil
 	}
 	return g.reload(func() (*config.Config, error) { return running.config, nil })
 }

@@ -15,15 +15,13 @@ var sharedConfig = strings.Replace(baseConfig, "store: {driver: memory}", "store
 
 const bobsAccount = `    - {username: bob, roles: [user], password_hash: "` + bobHash + `"}` + "\n"
 
-// restartWithoutStore starts another gateway on the store of r, which fails.
+// restartWithoutStore closes r and starts another gateway on its store, which fails.
 func (r *rig) restartWithoutStore(yaml string) (*rig, error) {
 	r.t.Helper()
+	r.Close()
 	r.store.breakIf(func(string, int64, string) bool { return true })
 	next, err := startRig(r.t, r.dir, yaml, r.store, r.clock.Now)
 	next.store, next.clock = r.store, r.clock
-	if err == nil {
-		r.t.Cleanup(next.Close)
-	}
 	return next, err
 }
 
@@ -148,6 +146,35 @@ func TestStopBeforeGateOpens(t *testing.T) {
 		r.passes(time.Minute)
 		if again := r.store.calls.Load(); again != calls {
 			t.Errorf("it has called the store %d times since", again-calls)
+		}
+	})
+}
+
+// When the store has lost its data and another instance has begun new account epochs,
+// the instances accept the logins of each other again.
+func TestStoreComesBackEmpty(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newRig(t, sharedConfig)
+		if err := a.store.Delete(t.Context(), "accounts"); err != nil {
+			t.Fatal(err)
+		}
+		a.clock.Advance(time.Minute)
+		b, err := startRig(t, a.dir, sharedConfig, a.store, a.clock.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.stub()
+		before := a.login(aliceIn)
+		b.want(401, "GET", "/session/", "", before.cookie)
+		a.passes(epochsEvery)
+		b.want(200, "GET", "/session/", "", a.login(aliceIn).cookie)
+		a.want(200, "GET", "/session/", "", b.login(bobIn).cookie)
+
+		running := a.state.Load()
+		a.passes(10 * epochsEvery)
+		if a.state.Load() != running {
+			t.Error("it reloads although nothing has moved")
 		}
 	})
 }

@@ -120,6 +120,7 @@ func startRig(t testing.TB, dir, yaml string, s store.Store, now func() time.Tim
 		Logger: slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err == nil {
+		t.Cleanup(r.Close)
 		r.stub()
 	}
 	return r, err

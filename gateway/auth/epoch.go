@@ -37,16 +37,40 @@ func (a *Accounts) UpdateEpochs(ctx context.Context, s store.Store, now time.Tim
 	return errors.New("storing the account epochs: other instances keep changing them")
 }
 
-func (a *Accounts) updateEpochs(ctx context.Context, s store.Store, now time.Time) error {
-	raw, err := s.Get(ctx, epochsKey)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("reading the account epochs: %w", err)
+// EpochsMoved reports whether the epochs in s are gone, or an account that has not
+// changed has another epoch there. Then s has lost data, and other instances accept
+// other logins than this one, until it calls UpdateEpochs for new Accounts.
+func (a *Accounts) EpochsMoved(ctx context.Context, s store.Store) (bool, error) {
+	raw, stored, err := readEpochs(ctx, s)
+	if err != nil || raw == nil {
+		return err == nil, err
 	}
-	var before map[string]epoch
-	if raw != nil {
-		if err := json.Unmarshal(raw, &before); err != nil {
-			return fmt.Errorf("reading the account epochs: a record in the store is damaged: %w", err)
+	for username, account := range a.All() {
+		if t, known := stored[username]; known && t.Version == account.version && !t.Since.Equal(account.epoch) {
+			return true, nil
 		}
+	}
+	return false, nil
+}
+
+// readEpochs returns the record of the epochs, nil if there is none.
+func readEpochs(ctx context.Context, s store.Store) (raw []byte, epochs map[string]epoch, err error) {
+	raw, err = s.Get(ctx, epochsKey)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, nil, fmt.Errorf("reading the account epochs: %w", err)
+	}
+	if raw != nil {
+		if err := json.Unmarshal(raw, &epochs); err != nil {
+			return nil, nil, fmt.Errorf("reading the account epochs: a record in the store is damaged: %w", err)
+		}
+	}
+	return raw, epochs, nil
+}
+
+func (a *Accounts) updateEpochs(ctx context.Context, s store.Store, now time.Time) error {
+	raw, before, err := readEpochs(ctx, s)
+	if err != nil {
+		return err
 	}
 	today := make(map[string]epoch, a.Len())
 	for username, account := range a.All() {
