@@ -32,24 +32,21 @@ func (ex *exchange) plain() bool {
 // Unless it has answered the request or failed, it returns what sends the request
 // or goes on with it.
 func (ex *exchange) forwardPlain(r *http.Request, upload *web.Upload) (rest http.RoundTripper, err error) {
-	h := ex.gateway.headers.get()
-	defer ex.gateway.headers.put(h)
-	if !plainHeader(h, r.Header) {
+	p := ex.gateway.plains.get()
+	defer ex.gateway.plains.put(p)
+	if !ex.plainFields(p, r.Header) {
 		return ex.route.transport, nil
 	}
-	ex.rewriteHeader(h)
-	var body []byte
 	if r.ContentLength > 0 {
-		if body, err = io.ReadAll(r.Body); err != nil {
+		if p.Body, err = io.ReadAll(r.Body); err != nil {
 			return nil, ex.route.upstream.Failure(upload.Failure(err))
 		}
-		r.Body = io.NopCloser(bytes.NewReader(body)) // r is a copy
+		r.Body = io.NopCloser(bytes.NewReader(p.Body)) // r is a copy
 	}
 	path := &ex.Canonical.Path
-	response, rest := ex.route.start(r.Context(), &http1.Plain{
-		Method: r.Method, Path: ex.upstreamPath(), Query: path.Query, ForceQuery: path.HasQuery,
-		Host: ex.Peer.Host, Header: h, Body: body,
-	})
+	p.Method, p.Host = r.Method, ex.Peer.Host
+	p.Path, p.Query, p.ForceQuery = ex.upstreamPath(), path.Query, path.HasQuery
+	response, rest := ex.route.start(r.Context(), p)
 	switch {
 	case response != nil:
 		ex.answerPlain(r, response)
@@ -60,9 +57,9 @@ func (ex *exchange) forwardPlain(r *http.Request, upload *web.Upload) (rest http
 	return ex.route.transport, nil
 }
 
-// plainHeader copies the header of a request to h, without the fields that
-// ReverseProxy removes. It reports false if a field needs more than that.
-func plainHeader(h, received http.Header) bool {
+// plainFields makes the header of p from that of the client. It reports false if a
+// field needs more than ReverseProxy's removal of hop-by-hop fields.
+func (ex *exchange) plainFields(p *http1.Plain, received http.Header) bool {
 	for name, values := range received {
 		switch name {
 		case "Upgrade", "Expect", "Trailer", "Transfer-Encoding", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization":
@@ -71,16 +68,21 @@ func plainHeader(h, received http.Header) bool {
 			if len(values) != 1 || !strings.EqualFold(values[0], "keep-alive") {
 				return false
 			}
+			continue
 		case "Te":
 			if len(values) != 1 || values[0] != "trailers" {
 				return false
 			}
-			h[name] = values
-		case "Keep-Alive", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto":
-		default:
-			h[name] = values
+		case "Keep-Alive":
+			continue
+		}
+		if ex.passes(name) {
+			for _, value := range values {
+				p.Fields = append(p.Fields, http1.Field{Name: name, Value: value})
+			}
 		}
 	}
+	p.Fields = ex.appendFields(p.Fields, received)
 	return true
 }
 
@@ -112,25 +114,26 @@ func (ex *exchange) answerPlain(r *http.Request, response *http1.Response) {
 	}
 }
 
-// headerPool lends the headers of requests to upstreams.
-type headerPool struct{ pool *sync.Pool }
+// plainPool lends requests for the fast path.
+type plainPool struct{ pool *sync.Pool }
 
-// usualHeader is about how many fields a request has, and mostFields how many a
-// header has that is used again.
+// usualFields is about how many fields a request has, and mostFields how many it
+// has if its memory is used again.
 const (
-	usualHeader = 32
+	usualFields = 32
 	mostFields  = 128
 )
 
-func newHeaderPool() headerPool {
-	return headerPool{&sync.Pool{New: func() any { return make(http.Header, usualHeader) }}}
+func newPlainPool() plainPool {
+	return plainPool{&sync.Pool{New: func() any { return &http1.Plain{Fields: make([]http1.Field, 0, usualFields)} }}}
 }
 
-func (p headerPool) get() http.Header { return p.pool.Get().(http.Header) }
+func (p plainPool) get() *http1.Plain { return p.pool.Get().(*http1.Plain) }
 
-func (p headerPool) put(h http.Header) {
-	if len(h) <= mostFields {
-		clear(h)
-		p.pool.Put(h)
+func (p plainPool) put(plain *http1.Plain) {
+	if cap(plain.Fields) <= mostFields {
+		clear(plain.Fields)
+		*plain = http1.Plain{Fields: plain.Fields[:0]}
+		p.pool.Put(plain)
 	}
 }

@@ -50,7 +50,7 @@ type Gateway struct {
 	throttle *auth.Throttle
 	verifier *auth.Verifier
 	buffers  *bufferPool
-	headers  headerPool
+	plains   plainPool
 	proxyLog *log.Logger // of httputil.ReverseProxy
 	load     load
 	sockets  conn.WebSockets
@@ -93,7 +93,7 @@ func New(o Options) (*Gateway, error) {
 		throttle: throttle,
 		verifier: auth.NewVerifier(auth.NewHasher(0), throttle, verifiedCredentials, verifiedFor, o.Now),
 		buffers:  newBufferPool(),
-		headers:  newHeaderPool(),
+		plains:   newPlainPool(),
 		proxyLog: web.LibraryLog(o.Logger.Handler(), slog.LevelWarn),
 		load:     newLoad(o.Idle),
 	}

@@ -14,6 +14,7 @@ import (
 	"authgate/gateway/conn"
 	"authgate/gateway/headername"
 	"authgate/gateway/upstream"
+	"authgate/gateway/upstream/http1"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
@@ -112,41 +113,69 @@ func (ex *exchange) upstreamPath() string {
 // rewriteHeader makes the header of the request that the upstream gets from that
 // of the client, which has no hop-by-hop fields. It does not change the values.
 func (ex *exchange) rewriteHeader(h http.Header) {
-	route := ex.route
-	route.upstream.Headers().Strip(h, ex.Peer.Trusted, route.pass)
-	if names := &ex.state.site.Cookies.Names; route.config.ForwardCredentials {
-		keepCredentials(h, &ex.Credentials, names)
-	} else {
-		stripCredentials(h, &ex.Credentials, names, ex.consumedAuthorization())
+	fields := ex.appendFields(nil, h)
+	maps.DeleteFunc(h, func(name string, _ []string) bool { return !ex.passes(name) })
+	for _, f := range fields {
+		h[f.Name] = append(h[f.Name], f.Value)
 	}
 	if _, ok := h["User-Agent"]; !ok {
 		h["User-Agent"] = nil // none, rather than Go's own
 	}
-	route.editHeaders(h)
-	own := [...]string{ex.Peer.Proto, ex.ID, ex.Peer.Chain, ex.Peer.Host} // one allocation
-	h["X-Forwarded-Proto"], h["X-Request-Id"] = own[0:1:1], own[1:2:2]
-	setValid(h, "X-Forwarded-For", own[2:3:3])
-	setValid(h, "X-Forwarded-Host", own[3:4:4])
+}
+
+// passes reports whether a header of the client reaches the upstream. The others
+// are consumed, are not the client's to send, or get another value.
+func (ex *exchange) passes(name string) bool {
+	route := ex.route
+	switch name {
+	case "Authorization":
+		if ex.consumedAuthorization() && !route.config.ForwardCredentials {
+			return false
+		}
+	case "Cookie":
+		if ex.changesCookies() {
+			return false
+		}
+	case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto":
+		return false
+	}
+	return !route.upstream.Headers().Refuses(name, ex.Peer.Trusted, route.pass) && !route.edits(name)
+}
+
+// appendFields appends to fields what the gateway itself sends to the upstream, in
+// place of what the client may have sent in h.
+func (ex *exchange) appendFields(fields []http1.Field, h http.Header) []http1.Field {
+	route := ex.route
+	if ex.changesCookies() && !route.edits("Cookie") {
+		names := &ex.state.site.Cookies.Names
+		for _, line := range names.ToApplication(h["Cookie"], route.config.ForwardCredentials) {
+			fields = append(fields, http1.Field{Name: "Cookie", Value: line})
+		}
+	}
+	fields = append(fields, route.fields...)
+	fields = append(fields, http1.Field{Name: "X-Forwarded-Proto", Value: ex.Peer.Proto}, http1.Field{Name: "X-Request-Id", Value: ex.ID})
+	for _, f := range [...]http1.Field{{Name: "X-Forwarded-For", Value: ex.Peer.Chain}, {Name: "X-Forwarded-Host", Value: ex.Peer.Host}} {
+		if f.Value != "" && httpguts.ValidHeaderFieldValue(f.Value) {
+			fields = append(fields, f)
+		}
+	}
 	if ex.Identity != nil {
-		route.upstream.Headers().Set(h, ex.Identity)
+		fields = append(fields, route.upstream.Headers().Fields(ex.Identity)...)
 	}
+	return fields
 }
 
-func setValid(h http.Header, name string, value []string) {
-	if value[0] != "" && httpguts.ValidHeaderFieldValue(value[0]) {
-		h[name] = value
-	}
+// changesCookies reports whether the upstream gets other cookies than the client
+// sent: without the gateway's, and with those of the application under their own
+// names.
+func (ex *exchange) changesCookies() bool {
+	return ex.Credentials.Renamed || ex.Credentials.Cookies && !ex.route.config.ForwardCredentials
 }
 
-// editHeaders removes from h the headers that the route removes or sets, in
-// every spelling that an upstream could take for one of them, and sets its own.
-func (r *route) editHeaders(h http.Header) {
-	if len(r.edited) > 0 {
-		maps.DeleteFunc(h, func(name string, _ []string) bool { return r.edited[headername.Fold(name)] })
-	}
-	for name, value := range r.config.Headers.Set {
-		h.Set(name, value)
-	}
+// edits reports whether the route removes or sets a header, or one that an upstream
+// could take for it.
+func (r *route) edits(name string) bool {
+	return len(r.edited) > 0 && r.edited[headername.Fold(name)]
 }
 
 // consumedAuthorization reports whether the Authorization header proved the

@@ -62,31 +62,3 @@ func dropTrailerCookies(h http.Header) {
 		delete(h, name)
 	}
 }
-
-// stripCredentials removes from the header of a request what the gateway
-// consumed: its cookies, and the Authorization header if that proved the
-// identity. The cookies of the application get their own names back.
-func stripCredentials(h http.Header, creds *auth.Credentials, names *auth.CookieNames, consumed bool) {
-	if consumed {
-		delete(h, "Authorization")
-	}
-	if creds.Cookies || creds.Renamed {
-		setCookies(h, names.ToApplication(h["Cookie"], false))
-	}
-}
-
-// keepCredentials leaves the gateway's cookies in h, and lets no cookie of the
-// application take their names.
-func keepCredentials(h http.Header, creds *auth.Credentials, names *auth.CookieNames) {
-	if creds.Renamed {
-		setCookies(h, names.ToApplication(h["Cookie"], true))
-	}
-}
-
-func setCookies(h http.Header, lines []string) {
-	if len(lines) > 0 {
-		h["Cookie"] = lines
-	} else {
-		delete(h, "Cookie")
-	}
-}

@@ -33,6 +33,7 @@ type route struct {
 	transport http.RoundTripper
 	start     func(context.Context, *http1.Plain) (*http1.Response, http.RoundTripper) // the fast path of transport; nil: off
 	edited    map[string]bool                                                          // headers that the route removes or sets, folded
+	fields    []http1.Field                                                            // that the route sets
 	pass      map[string]bool                                                          // headers that clients may send on this route, canonical
 	modify    func(status int, h http.Header)
 	signIn    web.SignInLink // also where a user who is not signed in can be redirected
@@ -69,6 +70,7 @@ func newRouting(cfg *config.Config, site *web.Site, m *mechanisms, f *federation
 		r := route{
 			rule: rule, config: c, upstream: upstreams[c.Upstream],
 			edited: foldAll(slices.Concat(c.Headers.Remove, slices.Collect(maps.Keys(c.Headers.Set)))),
+			fields: fieldsOf(c.Headers.Set),
 			pass:   canonicalAll(c.Headers.Pass),
 			modify: modifier(site, rule.Public(), c.Upstream),
 			signIn: web.SignInLink{Page: signInFor(rule, site, f), Return: true},
@@ -129,6 +131,18 @@ func signInFor(rule *policy.Route, site *web.Site, f *federation) string {
 		return site.Own("signin") + "?mechanism=" + string(policy.Session)
 	}
 	return site.Own("signin")
+}
+
+// fieldsOf returns the headers that a route sets. The gateway's own X-Request-Id
+// replaces a route's.
+func fieldsOf(set map[string]string) []http1.Field {
+	var fields []http1.Field
+	for name, value := range set {
+		if name = http.CanonicalHeaderKey(name); name != "X-Request-Id" {
+			fields = append(fields, http1.Field{Name: name, Value: value})
+		}
+	}
+	return fields
 }
 
 // foldAll returns the set of the folded names.

@@ -17,7 +17,7 @@ func TestStartTakesTurns(t *testing.T) {
 	f := newFixture(t, time.Minute, apps[0].URL, apps[1].URL)
 	way := f.Transport(0)
 	start := func() bool {
-		response, rest := way.Start(t.Context(), &http1.Plain{Method: "GET", Path: "/", Host: "app", Header: http.Header{"User-Agent": nil}})
+		response, rest := way.Start(t.Context(), &http1.Plain{Method: "GET", Path: "/", Host: "app"})
 		if response != nil {
 			response.Close()
 		}

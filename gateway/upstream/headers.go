@@ -11,15 +11,16 @@ import (
 
 	"authgate/gateway/config"
 	"authgate/gateway/headername"
+	"authgate/gateway/upstream/http1"
 	"authgate/policy"
 )
 
 // IdentityHeaders writes identities into requests to one upstream, and removes
 // what clients wrote there. It is safe for concurrent use.
 type IdentityHeaders struct {
-	names  config.IdentityHeaders                // an empty name leaves a header out
-	own    map[string]bool                       // configured names, folded, that no client may send
-	ready  *lru.Cache[*policy.Identity, []field] // fields of recent identities
+	names  config.IdentityHeaders                      // an empty name leaves a header out
+	own    map[string]bool                             // configured names, folded, that no client may send
+	ready  *lru.Cache[*policy.Identity, []http1.Field] // fields of recent identities
 	filter *headername.Filter
 }
 
@@ -29,7 +30,7 @@ const readyFields = 4096
 // NewIdentityHeaders returns the headers of one upstream. It uses the last of
 // names, and clients can send a header of none of them.
 func NewIdentityHeaders(names ...config.IdentityHeaders) *IdentityHeaders {
-	ready, err := lru.New[*policy.Identity, []field](readyFields)
+	ready, err := lru.New[*policy.Identity, []http1.Field](readyFields)
 	if err != nil {
 		panic(err) // the size is a positive constant
 	}
@@ -51,16 +52,12 @@ func (i *IdentityHeaders) same(o *IdentityHeaders) bool {
 	return i.names == o.names && maps.Equal(i.own, o.own)
 }
 
-// Strip removes from h the headers that the client may not send. pass has the
-// headers that clients may send on this route, by their canonical names. A trusted
-// proxy may also send headers about the client and the original request, but only
-// in their usual spelling: proxies pass on other spellings unchanged.
-func (i *IdentityHeaders) Strip(h http.Header, trusted bool, pass map[string]bool) {
-	for name := range h {
-		if i.filter.Finds(name) && i.refuses(name, trusted, pass) {
-			delete(h, name)
-		}
-	}
+// Refuses reports whether the client may not send a header. pass has the headers
+// that clients may send on this route, by their canonical names. A trusted proxy
+// may also send headers about the client and the original request, but only in
+// their usual spelling: proxies pass on other spellings unchanged.
+func (i *IdentityHeaders) Refuses(name string, trusted bool, pass map[string]bool) bool {
+	return i.filter.Finds(name) && i.refuses(name, trusted, pass)
 }
 
 func (i *IdentityHeaders) refuses(name string, trusted bool, pass map[string]bool) bool {
@@ -81,40 +78,33 @@ func (i *IdentityHeaders) refuses(name string, trusted bool, pass map[string]boo
 	return !pass[name]
 }
 
-// field is a header and its values.
-type field struct {
-	name  string // canonical
-	value []string
-}
-
-// Set writes the identity into h. An identity serves many requests, so its fields
-// are cached.
-func (i *IdentityHeaders) Set(h http.Header, id *policy.Identity) {
+// Fields returns the headers that carry an identity, with canonical names. The
+// caller must not change them: an identity serves many requests.
+func (i *IdentityHeaders) Fields(id *policy.Identity) []http1.Field {
 	fields, ok := i.ready.Get(id)
 	if !ok {
 		fields = i.fields(id)
 		i.ready.Add(id, fields)
 	}
-	for _, f := range fields {
-		h[f.name] = f.value
-	}
+	return fields
 }
 
 // fields returns the headers that carry id. It leaves out a value that is empty
 // or not valid in a header.
-func (i *IdentityHeaders) fields(id *policy.Identity) []field {
-	var fields []field
-	for _, f := range []struct{ name, value string }{
-		{i.names.User, id.Username},
-		{i.names.Subject, id.Subject},
-		{i.names.Name, id.Name},
-		{i.names.Email, id.Email},
-		{i.names.Roles, strings.Join(id.Roles, ",")},
-		{i.names.Mechanism, string(id.Mechanism)},
-		{i.names.Provider, id.Provider},
+func (i *IdentityHeaders) fields(id *policy.Identity) []http1.Field {
+	var fields []http1.Field
+	for _, f := range []http1.Field{
+		{Name: i.names.User, Value: id.Username},
+		{Name: i.names.Subject, Value: id.Subject},
+		{Name: i.names.Name, Value: id.Name},
+		{Name: i.names.Email, Value: id.Email},
+		{Name: i.names.Roles, Value: strings.Join(id.Roles, ",")},
+		{Name: i.names.Mechanism, Value: string(id.Mechanism)},
+		{Name: i.names.Provider, Value: id.Provider},
 	} {
-		if f.name != "" && f.value != "" && httpguts.ValidHeaderFieldValue(f.value) {
-			fields = append(fields, field{http.CanonicalHeaderKey(f.name), []string{f.value}})
+		if f.Name != "" && f.Value != "" && httpguts.ValidHeaderFieldValue(f.Value) {
+			f.Name = http.CanonicalHeaderKey(f.Name)
+			fields = append(fields, f)
 		}
 	}
 	return fields

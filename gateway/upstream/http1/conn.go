@@ -17,7 +17,7 @@ type conn struct {
 	since   time.Time // when it became idle
 	failed  error     // of Read
 	unclear bool      // the last response has more than one framing
-	fields  []field   // of the last plain response
+	fields  []Field   // of the last plain response
 }
 
 func newConn(c net.Conn, address string) *conn {

@@ -108,11 +108,11 @@ type Response struct {
 func (s *Response) AddTo(h http.Header) {
 	values := make([]string, len(s.conn.fields))
 	for i, f := range s.conn.fields {
-		values[i] = f.value
-		if before, ok := h[f.name]; ok {
-			h[f.name] = append(before, f.value)
+		values[i] = f.Value
+		if before, ok := h[f.Name]; ok {
+			h[f.Name] = append(before, f.Value)
 		} else {
-			h[f.name] = values[i : i+1 : i+1]
+			h[f.Name] = values[i : i+1 : i+1]
 		}
 	}
 }

@@ -27,10 +27,11 @@ func (w fastWay) RoundTrip(r *http.Request) (*http.Response, error) {
 	if streams(r) || r.Method == http.MethodHead || r.Method == http.MethodOptions {
 		return w.Client.RoundTrip(r)
 	}
-	p := &Plain{Method: r.Method, Path: r.URL.EscapedPath(), Query: r.URL.RawQuery, Host: r.URL.Host, Header: http.Header{"User-Agent": nil}}
-	maps.Copy(p.Header, r.Header)
 	r = r.Clone(r.Context())
-	r.Header = p.Header
+	if _, ok := r.Header["User-Agent"]; !ok {
+		r.Header["User-Agent"] = nil
+	}
+	p := &Plain{Method: r.Method, Path: r.URL.EscapedPath(), Query: r.URL.RawQuery, Host: r.URL.Host, Fields: fieldsOf(r.Header)}
 	if hasBody(r) {
 		var err error
 		if p.Body, err = io.ReadAll(r.Body); err != nil {
@@ -55,6 +56,17 @@ func (w fastWay) RoundTrip(r *http.Request) (*http.Response, error) {
 		answer.Body = io.NopCloser(bytes.NewReader(bytes.Clone(response.Body)))
 	}
 	return answer, nil
+}
+
+// fieldsOf returns the fields of a header.
+func fieldsOf(h http.Header) []Field {
+	var fields []Field
+	for name, values := range h {
+		for _, value := range values {
+			fields = append(fields, Field{name, value})
+		}
+	}
+	return fields
 }
 
 // part is a part of a response, sent that long after the one before. "close"
@@ -190,7 +202,7 @@ func TestFastPathHalfRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newRequest(t, t.Context(), "GET", f.url, nil)
-	response, rest := f.Start(t.Context(), r.URL.Host, &Plain{Method: "GET", Path: "/", Host: "app", Header: http.Header{"User-Agent": nil}})
+	response, rest := f.Start(t.Context(), r.URL.Host, &Plain{Method: "GET", Path: "/", Host: "app"})
 	if response != nil || rest == nil {
 		t.Fatalf("the fast path has %v, %v", response, rest)
 	}
@@ -252,8 +264,8 @@ func outcome(way http.RoundTripper, r *http.Request) string {
 func TestPlainRequest(t *testing.T) {
 	t.Parallel()
 	for _, p := range []*Plain{
-		{Method: "GET", Path: "/a%20b", Query: "c=%zz", Host: "app.example:80", Header: http.Header{"User-Agent": {"curl"}, "Accept": {"*/*", "a"}}},
-		{Method: "POST", Path: "/", Host: "[::1]", Header: http.Header{"User-Agent": nil}, Body: []byte("x")},
+		{Method: "GET", Path: "/a%20b", Query: "c=%zz", Host: "app.example:80", Fields: []Field{{"User-Agent", "curl"}, {"Accept", "*/*"}, {"Accept", "a"}}},
+		{Method: "POST", Path: "/", Host: "[::1]", Body: []byte("x")},
 	} {
 		if !p.write(new(bytes.Buffer)) {
 			t.Errorf("refused: %+v", p)
@@ -276,15 +288,15 @@ func FuzzPlainRequest(f *testing.F) {
 		if !httpguts.ValidHeaderFieldName(method) {
 			return // RoundTrip refuses it
 		}
-		p := &Plain{Method: method, Path: path, Query: query, ForceQuery: len(body)%2 == 0, Host: host, Body: body,
-			Header: http.Header{"User-Agent": nil, name: {value, value}}}
+		header := http.Header{"User-Agent": nil, "B": {"b"}, name: {value, value + "2"}}
+		p := &Plain{Method: method, Path: path, Query: query, ForceQuery: len(body)%2 == 0, Host: host, Body: body, Fields: fieldsOf(header)}
 		var got, want bytes.Buffer
 		if !p.write(&got) {
 			return
 		}
 		r := &http.Request{
 			Method: method, URL: &url.URL{Scheme: "http", Host: "app.invalid", Opaque: path, RawQuery: query, ForceQuery: p.ForceQuery},
-			Host: host, Header: p.Header, ContentLength: int64(len(body)),
+			Host: host, Header: header, ContentLength: int64(len(body)),
 		}
 		if len(body) > 0 {
 			r.Body = io.NopCloser(bytes.NewReader(body))

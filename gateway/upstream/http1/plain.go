@@ -11,9 +11,11 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// maxFields is how many fields the header of a plain request or response may
-// have.
+// maxFields is how many fields the header of a plain response may have.
 const maxFields = 64
+
+// Field is a field of a header. Its name is canonical.
+type Field struct{ Name, Value string }
 
 // Plain is a request with nothing unusual: no body, or a short one, and no field
 // about the connection. Its parts are the same as those of an http.Request.
@@ -21,15 +23,15 @@ type Plain struct {
 	Method, Path, Query string
 	ForceQuery          bool // write "?" even if Query is empty
 	Host                string
-	Header              http.Header // with User-Agent, which may be nil
+	Fields              []Field // in any order
 	Body                []byte
 }
 
-// write writes the request as Request.Write does. It returns false for a request
-// that Request.Write would change or refuse.
+// write writes the request as Request.Write does, with the fields in the order of
+// their names. It returns false for a request that Request.Write would change or
+// refuse.
 func (p *Plain) write(b *bytes.Buffer) bool {
-	agent, ok := p.Header["User-Agent"]
-	if !ok || !plainTarget(p.Path) || !plainTarget(p.Query) || strings.HasPrefix(p.Path, "//") || p.Path == "" || !plainHost(p.Host) {
+	if !plainTarget(p.Path) || !plainTarget(p.Query) || strings.HasPrefix(p.Path, "//") || p.Path == "" || !plainHost(p.Host) {
 		return false
 	}
 	b.WriteString(p.Method)
@@ -42,7 +44,8 @@ func (p *Plain) write(b *bytes.Buffer) bool {
 	b.WriteString(" HTTP/1.1\r\nHost: ")
 	b.WriteString(p.Host)
 	b.WriteString("\r\n")
-	if len(agent) > 0 && agent[0] != "" && !writeField(b, "User-Agent", agent[0]) {
+	slices.SortStableFunc(p.Fields, func(f, g Field) int { return strings.Compare(f.Name, g.Name) })
+	if i := slices.IndexFunc(p.Fields, func(f Field) bool { return f.Name == "User-Agent" }); i >= 0 && p.Fields[i].Value != "" && !p.Fields[i].write(b) {
 		return false
 	}
 	if len(p.Body) > 0 || p.Method == http.MethodPost || p.Method == http.MethodPut || p.Method == http.MethodPatch {
@@ -50,46 +53,27 @@ func (p *Plain) write(b *bytes.Buffer) bool {
 		b.Write(strconv.AppendInt(b.AvailableBuffer(), int64(len(p.Body)), 10))
 		b.WriteString("\r\n")
 	}
-	if !p.writeHeader(b) {
-		return false
+	for _, f := range p.Fields {
+		switch f.Name {
+		case "Host", "User-Agent", "Content-Length", "Transfer-Encoding", "Trailer":
+			continue // Request.Write has them from elsewhere
+		}
+		if !f.write(b) {
+			return false
+		}
 	}
 	b.WriteString("\r\n")
 	b.Write(p.Body)
 	return true
 }
 
-// writeHeader writes the fields in the order of their names.
-func (p *Plain) writeHeader(b *bytes.Buffer) bool {
-	var buffer [maxFields]string
-	names := buffer[:0]
-	for name := range p.Header {
-		switch name {
-		case "Host", "User-Agent", "Content-Length", "Transfer-Encoding", "Trailer":
-			continue // Request.Write has them from elsewhere
-		}
-		if len(names) == maxFields {
-			return false
-		}
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		for _, value := range p.Header[name] {
-			if !writeField(b, name, value) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-func writeField(b *bytes.Buffer, name, value string) bool {
-	if !httpguts.ValidHeaderFieldName(name) || strings.ContainsAny(value, "\r\n") {
+func (f *Field) write(b *bytes.Buffer) bool {
+	if !httpguts.ValidHeaderFieldName(f.Name) || strings.ContainsAny(f.Value, "\r\n") {
 		return false
 	}
-	b.WriteString(name)
+	b.WriteString(f.Name)
 	b.WriteString(": ")
-	b.WriteString(textproto.TrimString(value))
+	b.WriteString(textproto.TrimString(f.Value))
 	b.WriteString("\r\n")
 	return true
 }
@@ -115,9 +99,6 @@ func plainHost(s string) bool {
 	}
 	return s != ""
 }
-
-// field is a field of a header.
-type field struct{ name, value string }
 
 // plainResponse returns the response on the connection if it is plain and comes
 // within the deadline. It consumes nothing, so readResponse can go on after nil.
@@ -171,16 +152,16 @@ func (k *conn) plainHead(head string) (status int, length int64, ok bool) {
 		if !ok || len(k.fields) == maxFields {
 			return 0, 0, false
 		}
-		switch f.name {
+		switch f.Name {
 		case "Content-Length":
 			if length >= 0 {
 				return 0, 0, false
 			}
-			if length, ok = plainLength(f.value); !ok {
+			if length, ok = plainLength(f.Value); !ok {
 				return 0, 0, false
 			}
 		case "Connection":
-			if !strings.EqualFold(f.value, "keep-alive") {
+			if !strings.EqualFold(f.Value, "keep-alive") {
 				return 0, 0, false
 			}
 			continue
@@ -192,7 +173,7 @@ func (k *conn) plainHead(head string) (status int, length int64, ok bool) {
 			return 0, 0, false // ReadResponse makes a Cache-Control of it
 		case "Content-Type":
 			const events = "text/event-stream" // is sent on in parts
-			if len(f.value) >= len(events) && strings.EqualFold(f.value[:len(events)], events) {
+			if len(f.Value) >= len(events) && strings.EqualFold(f.Value[:len(events)], events) {
 				return 0, 0, false
 			}
 		}
@@ -222,12 +203,12 @@ func plainStatus(line string) (int, bool) {
 }
 
 // plainField returns the field of a line.
-func plainField(line string) (field, bool) {
+func plainField(line string) (Field, bool) {
 	name, value, ok := strings.Cut(line, ":")
 	if !ok || !httpguts.ValidHeaderFieldName(name) || !plainText(value) {
-		return field{}, false
+		return Field{}, false
 	}
-	return field{textproto.CanonicalMIMEHeaderKey(name), textproto.TrimString(value)}, true
+	return Field{textproto.CanonicalMIMEHeaderKey(name), textproto.TrimString(value)}, true
 }
 
 // plainText reports whether a text has no control characters but tabs.
