@@ -10,13 +10,14 @@ import (
 // modifier returns what a route does to the header of every response of its
 // upstream.
 func modifier(site *web.Site, public bool, upstream string) func(status int, h http.Header) {
-	names, hsts := &site.Cookies.Names, site.HSTS
+	names, hsts, private := &site.Cookies.Names, []string{site.HSTS}, []string{"private"}
 	return func(status int, h http.Header) {
-		if hsts != "" { // replaces that of the upstream (RFC 6797, section 8.1)
-			h["Strict-Transport-Security"] = []string{hsts}
+		if hsts[0] != "" { // replaces that of the upstream (RFC 6797, section 8.1)
+			h["Strict-Transport-Security"] = hsts
 		}
-		if !public {
-			keepPrivate(status, h)
+		if _, ok := h["Cache-Control"]; !ok && !public && status != http.StatusSwitchingProtocols {
+			// Else shared caches could give one user's page to another (RFC 9111, section 5.2.2.7).
+			h["Cache-Control"] = private
 		}
 		if dropped := separateCookies(h, names); dropped > 0 {
 			site.Service.Logger.Warn("cookies of an upstream are left out: clients could read them as the gateway's", "upstream", upstream, "cookies", dropped)
@@ -29,14 +30,6 @@ func modifier(site *web.Site, public bool, upstream string) func(status int, h h
 func (ex *exchange) modify(status int, h http.Header) {
 	ex.route.modify(status, h)
 	ex.ClearStaleIn(h)
-}
-
-// keepPrivate keeps shared caches from giving one user's page to another if the
-// upstream says nothing about it (RFC 9111, section 5.2.2.7).
-func keepPrivate(status int, h http.Header) {
-	if _, ok := h["Cache-Control"]; !ok && status != http.StatusSwitchingProtocols {
-		h["Cache-Control"] = []string{"private"}
-	}
 }
 
 // separateCookies gives the cookies that an upstream sets other names where

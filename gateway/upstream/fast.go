@@ -19,7 +19,7 @@ func (b *Transport) Start(ctx context.Context, p *http1.Plain) (*http1.Response,
 		return nil, nil
 	}
 	start := time.Now()
-	response, rest := client.Start(ctx, t.url.Host, p)
+	response, rest := client.Start(ctx, start, t.url.Host, p)
 	switch {
 	case response != nil:
 		u.next.Add(1)

@@ -28,8 +28,9 @@ const maxPlain = 2 * SmallBody
 //   - Neither. Nothing was sent: there is no idle connection, or the request is
 //     not as plain as it seems.
 //
-// What RoundTrip does with the same request, Start does too, byte for byte.
-func (c *Client) Start(ctx context.Context, address string, p *Plain) (*Response, http.RoundTripper) {
+// What RoundTrip does with the same request, Start does too, byte for byte. now is
+// the time, for deadlines.
+func (c *Client) Start(ctx context.Context, now time.Time, address string, p *Plain) (*Response, http.RoundTripper) {
 	if c.noReuse || ctx.Err() != nil {
 		return nil, nil
 	}
@@ -38,25 +39,20 @@ func (c *Client) Start(ctx context.Context, address string, p *Plain) (*Response
 	if !p.write(b) || b.Len() > maxPlain {
 		return nil, nil
 	}
-	now := time.Now()
 	deadline := now.Add(c.timeout)
 	k := c.take(address, deadline)
 	if k == nil {
 		return nil, nil
 	}
-	rest := &rest{client: c, conn: k, deadline: deadline}
-	if _, rest.failed = k.Write(b.Bytes()); rest.failed != nil {
-		return nil, rest
+	_, failed := k.Write(b.Bytes())
+	if failed == nil && k.SetReadDeadline(now.Add(fastWait)) == nil {
+		k.limited.N = maxHeader
+		if response := k.plainResponse(); response != nil {
+			response.client = c
+			return response, nil
+		}
 	}
-	if k.SetReadDeadline(now.Add(fastWait)) != nil {
-		return nil, rest
-	}
-	k.limited.N = maxHeader
-	if response := k.plainResponse(); response != nil {
-		response.client = c
-		return response, nil
-	}
-	return nil, rest
+	return nil, &rest{client: c, conn: k, deadline: deadline, failed: failed}
 }
 
 // rest is a request that was sent, and whose response is still to be read.

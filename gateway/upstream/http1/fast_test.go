@@ -39,7 +39,7 @@ func (w fastWay) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		r.Body = io.NopCloser(bytes.NewReader(p.Body))
 	}
-	response, rest := w.Start(r.Context(), r.URL.Host, p)
+	response, rest := w.Start(r.Context(), time.Now(), r.URL.Host, p)
 	switch {
 	case rest != nil:
 		return rest.RoundTrip(r)
@@ -202,7 +202,7 @@ func TestFastPathHalfRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newRequest(t, t.Context(), "GET", f.url, nil)
-	response, rest := f.Start(t.Context(), r.URL.Host, &Plain{Method: "GET", Path: "/", Host: "app"})
+	response, rest := f.Start(t.Context(), time.Now(), r.URL.Host, &Plain{Method: "GET", Path: "/", Host: "app"})
 	if response != nil || rest == nil {
 		t.Fatalf("the fast path has %v, %v", response, rest)
 	}

@@ -68,7 +68,7 @@ func (p *Plain) write(b *bytes.Buffer) bool {
 }
 
 func (f *Field) write(b *bytes.Buffer) bool {
-	if !httpguts.ValidHeaderFieldName(f.Name) || strings.ContainsAny(f.Value, "\r\n") {
+	if !httpguts.ValidHeaderFieldName(f.Name) || strings.IndexByte(f.Value, '\r') >= 0 || strings.IndexByte(f.Value, '\n') >= 0 {
 		return false
 	}
 	b.WriteString(f.Name)
