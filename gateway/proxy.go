@@ -143,7 +143,8 @@ func (ex *exchange) passes(name string) bool {
 }
 
 // appendFields appends to fields what the gateway itself sends to the upstream, in
-// place of what the client may have sent in h.
+// place of what the client may have sent in h. Almost always they are in the order
+// of their names, in which they are written.
 func (ex *exchange) appendFields(fields []http1.Field, h http.Header) []http1.Field {
 	route := ex.route
 	if ex.changesCookies() && !route.edits("Cookie") {
@@ -153,15 +154,15 @@ func (ex *exchange) appendFields(fields []http1.Field, h http.Header) []http1.Fi
 		}
 	}
 	fields = append(fields, route.fields...)
-	fields = append(fields, http1.Field{Name: "X-Forwarded-Proto", Value: ex.Peer.Proto}, http1.Field{Name: "X-Request-Id", Value: ex.ID})
+	if ex.Identity != nil {
+		fields = append(fields, route.upstream.Headers().Fields(ex.Identity)...)
+	}
 	for _, f := range [...]http1.Field{{Name: "X-Forwarded-For", Value: ex.Peer.Chain}, {Name: "X-Forwarded-Host", Value: ex.Peer.Host}} {
 		if f.Value != "" && httpguts.ValidHeaderFieldValue(f.Value) {
 			fields = append(fields, f)
 		}
 	}
-	if ex.Identity != nil {
-		fields = append(fields, route.upstream.Headers().Fields(ex.Identity)...)
-	}
+	fields = append(fields, http1.Field{Name: "X-Forwarded-Proto", Value: ex.Peer.Proto}, http1.Field{Name: "X-Request-Id", Value: ex.ID})
 	return fields
 }
 

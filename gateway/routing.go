@@ -133,7 +133,7 @@ func signInFor(rule *policy.Route, site *web.Site, f *federation) string {
 	return site.Own("signin")
 }
 
-// fieldsOf returns the headers that a route sets. The gateway's own X-Request-Id
+// fieldsOf returns the headers that a route sets, by name. The gateway's own X-Request-Id
 // replaces a route's.
 func fieldsOf(set map[string]string) []http1.Field {
 	var fields []http1.Field
@@ -142,6 +142,7 @@ func fieldsOf(set map[string]string) []http1.Field {
 			fields = append(fields, http1.Field{Name: name, Value: value})
 		}
 	}
+	slices.SortFunc(fields, http1.ByName)
 	return fields
 }
 

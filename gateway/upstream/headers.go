@@ -89,7 +89,7 @@ func (i *IdentityHeaders) Fields(id *policy.Identity) []http1.Field {
 	return fields
 }
 
-// fields returns the headers that carry id. It leaves out a value that is empty
+// fields returns the headers that carry id, by name. It leaves out a value that is empty
 // or not valid in a header.
 func (i *IdentityHeaders) fields(id *policy.Identity) []http1.Field {
 	var fields []http1.Field
@@ -107,5 +107,6 @@ func (i *IdentityHeaders) fields(id *policy.Identity) []http1.Field {
 			fields = append(fields, f)
 		}
 	}
+	slices.SortFunc(fields, http1.ByName)
 	return fields
 }

@@ -17,13 +17,16 @@ const maxFields = 64
 // Field is a field of a header. Its name is canonical.
 type Field struct{ Name, Value string }
 
+// ByName compares fields for sorting, as Request.Write sorts them.
+func ByName(f, g Field) int { return strings.Compare(f.Name, g.Name) }
+
 // Plain is a request with nothing unusual: no body, or a short one, and no field
 // about the connection. Its parts are the same as those of an http.Request.
 type Plain struct {
 	Method, Path, Query string
 	ForceQuery          bool // write "?" even if Query is empty
 	Host                string
-	Fields              []Field // in any order
+	Fields              []Field // in any order; sending the request sorts them
 	Body                []byte
 }
 
@@ -44,7 +47,7 @@ func (p *Plain) write(b *bytes.Buffer) bool {
 	b.WriteString(" HTTP/1.1\r\nHost: ")
 	b.WriteString(p.Host)
 	b.WriteString("\r\n")
-	slices.SortStableFunc(p.Fields, func(f, g Field) int { return strings.Compare(f.Name, g.Name) })
+	slices.SortStableFunc(p.Fields, ByName)
 	if i := slices.IndexFunc(p.Fields, func(f Field) bool { return f.Name == "User-Agent" }); i >= 0 && p.Fields[i].Value != "" && !p.Fields[i].write(b) {
 		return false
 	}
