@@ -45,7 +45,8 @@ const (
 	ruleAuth   = "auth"
 )
 
-// reasons are the texts of Decision.Reason for a route, made in advance.
+// reasons are the texts of Decision.Reason for a route, made in advance. Those
+// that cannot be needed are empty.
 type reasons struct {
 	public, closed, challenge, mechanism, authenticated, met string
 
@@ -53,27 +54,40 @@ type reasons struct {
 }
 
 func newReasons(r *Route) *reasons {
-	mechanisms := make([]string, len(r.Mechanisms))
-	for i, m := range r.Mechanisms {
-		mechanisms[i] = string(m)
-	}
-	accepted := strings.Join(mechanisms, ", ")
 	prefix := "route " + r.label() + ": "
+	switch {
+	case len(r.Mechanisms) == 0:
+		return &reasons{closed: prefix + ruleAuth + ": accepts no mechanism"}
+	case r.Public():
+		return &reasons{public: prefix + rulePublic + ": open to all"}
+	}
+	accepted := r.accepted()
 	rs := &reasons{
-		public:        prefix + rulePublic + ": open to all",
-		closed:        prefix + ruleAuth + ": accepts no mechanism",
-		challenge:     prefix + ruleAuth + ": no identity is proved; accepts " + accepted,
-		mechanism:     prefix + ruleAuth + ": the mechanism is not accepted; accepts " + accepted,
-		authenticated: prefix + ruleAuth + ": open to every identity proved by " + accepted,
-		rules:         map[*rule]string{nil: prefix + "policy: has no rules, so it allows nothing"},
+		challenge: prefix + ruleAuth + ": no identity is proved; accepts " + accepted,
+		mechanism: prefix + ruleAuth + ": the mechanism is not accepted; accepts " + accepted,
 	}
-	if r.Policy != nil {
-		rs.met = prefix + r.Policy.name + ": met"
-		r.Policy.eachRule(make(map[*Policy]bool), func(failed *rule) {
-			rs.rules[failed] = prefix + failed.where + ": " + failed.need
-		})
+	if r.Policy == nil {
+		rs.authenticated = prefix + ruleAuth + ": open to every identity proved by " + accepted
+		return rs
 	}
+	rs.met = prefix + r.Policy.name + ": met"
+	rs.rules = map[*rule]string{nil: prefix + "policy: has no rules, so it allows nothing"}
+	r.Policy.eachRule(make(map[*Policy]bool), func(failed *rule) {
+		rs.rules[failed] = prefix + failed.where + ": " + failed.need
+	})
 	return rs
+}
+
+// accepted lists the mechanisms.
+func (r *Route) accepted() string {
+	var list strings.Builder
+	for i, m := range r.Mechanisms {
+		if i > 0 {
+			list.WriteString(", ")
+		}
+		list.WriteString(string(m))
+	}
+	return list.String()
 }
 
 // Decide decides whether id may make req on this route. A nil id means that the

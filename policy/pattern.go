@@ -6,104 +6,85 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"unicode"
 )
 
-// registry registers the patterns of routes in a ServeMux and explains why the
-// ServeMux refuses one.
-type registry struct {
-	mux      *http.ServeMux
-	routes   []Route
-	patterns []string // by index of the route, as registered; empty if refused
+// pattern is the pattern of a route, parsed. Its syntax and meaning are those of
+// net/http.ServeMux.
+type pattern struct {
+	text         string // with the host in canonical form
+	method, host string // empty: every one
+	segments     []segment
+	form         form
 }
 
-// add registers the next route.
-func (g *registry) add(e entry) error {
-	g.patterns = append(g.patterns, "")
-	pattern, err := canonicalPattern(e.route.Pattern)
+// segment is a part of a pattern's path. A path that ends in a slash has a
+// segment of kind rest in place of what follows that slash.
+type segment struct {
+	kind segmentKind
+	text string // a literal, decoded, or the name of a wildcard; else empty
+}
+
+// segmentKind says what a segment matches.
+type segmentKind byte
+
+const (
+	literal segmentKind = 'l' // one segment: text
+	wild    segmentKind = 'w' // any one segment
+	rest    segmentKind = 'r' // what follows a slash, also nothing
+	end     segmentKind = 'e' // nothing after a slash
+)
+
+// parsePattern parses the pattern of a route. It refuses a pattern that no
+// canonical request can match.
+func parsePattern(route string) (*pattern, error) {
+	method, host, path, err := splitPattern(route)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := register(g.mux, pattern, e); err != nil {
-		return g.explain(pattern, err)
+	if err := checkPatternPath(path); err != nil {
+		return nil, err
 	}
-	g.patterns[e.index] = pattern
-	return nil
+	p := &pattern{text: host + path, method: method, host: host}
+	if method != "" {
+		p.text = method + " " + p.text
+	}
+	p.segments, err = parseSegments(path)
+	if err != nil {
+		return nil, err
+	}
+	p.form = newForm(method, p.segments)
+	return p, nil
 }
 
-// register adds a pattern to mux, which panics if it refuses one.
-func register(mux *http.ServeMux, pattern string, e entry) (err error) {
-	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case error:
-			err = p
-		default:
-			panic(p)
-		}
-	}()
-	mux.Handle(pattern, e)
-	return nil
-}
-
-// explain returns why a pattern was refused. Messages of net/http name places in
-// this source. So explain finds the conflicting pattern itself, and of other
-// errors it keeps the cause.
-func (g *registry) explain(pattern string, err error) error {
-	for i, other := range g.patterns {
-		if other == "" {
-			continue
-		}
-		pair := http.NewServeMux()
-		pair.Handle(other, entry{})
-		if conflict := register(pair, pattern, entry{}); conflict != nil {
-			if _, why, found := strings.Cut(conflict.Error(), "\n"); found {
-				return fmt.Errorf("conflicts with %q of routes[%d]: %s", g.routes[i].Pattern, i, strings.ReplaceAll(why, "\n", " "))
-			}
-		}
-	}
-	for cause := errors.Unwrap(err); cause != nil; cause = errors.Unwrap(err) {
-		err = cause
-	}
-	return err
-}
-
-// canonicalPattern returns the pattern of a route with its host in canonical
-// form. It refuses a pattern that no canonical request can match.
-func canonicalPattern(pattern string) (string, error) {
-	method, rest := "", pattern
+// splitPattern returns the parts of a pattern, the host in canonical form.
+func splitPattern(pattern string) (method, host, path string, err error) {
+	left := pattern
 	if i := strings.IndexAny(pattern, " \t"); i >= 0 {
-		method, rest = pattern[:i], strings.TrimLeft(pattern[i:], " \t")
+		method, left = pattern[:i], strings.TrimLeft(pattern[i:], " \t")
 		if err := checkMethod(method); err != nil {
-			return "", fmt.Errorf("the method %q %w", method, err)
+			return "", "", "", fmt.Errorf("the method %q %w", method, err)
 		}
 	}
 	if method == http.MethodConnect {
-		return "", errors.New("CONNECT is never forwarded")
+		return "", "", "", errors.New("CONNECT is never forwarded")
 	}
-	slash := strings.IndexByte(rest, '/')
+	slash := strings.IndexByte(left, '/')
 	if slash < 0 {
-		return "", errors.New("has no path; expected [METHOD ][HOST]/[PATH]")
+		return "", "", "", errors.New("has no path; expected [METHOD ][HOST]/[PATH]")
 	}
-	host, path := rest[:slash], rest[slash:]
-	if host != "" {
-		name, port, err := splitPort(host)
-		if err == nil && port != "" {
-			return "", fmt.Errorf("the host has the port %q; hosts are compared without port, so remove it", port)
-		}
-		if err == nil {
-			host, err = CanonicalHost(name)
-		}
-		if err != nil {
-			return "", err
-		}
+	host, path = left[:slash], left[slash:]
+	if host == "" {
+		return method, "", path, nil
 	}
-	if err := checkPatternPath(path); err != nil {
-		return "", err
+	name, port, err := splitPort(host)
+	if err == nil && port != "" {
+		return "", "", "", fmt.Errorf("the host has the port %q; hosts are compared without port, so remove it", port)
 	}
-	if method != "" {
-		method += " "
+	if err == nil {
+		host, err = CanonicalHost(name)
 	}
-	return method + host + path, nil
+	return method, host, path, err
 }
 
 // PatternHost returns the host of a pattern in canonical form. It returns "" if
@@ -126,13 +107,13 @@ func PatternHost(pattern string) string {
 // checkPatternPath checks that ParseTarget accepts the paths that the pattern
 // matches.
 func checkPatternPath(path string) error {
-	if end, found := strings.CutSuffix(path, "/{$}"); found {
-		path = end + "/"
+	if before, found := strings.CutSuffix(path, "/{$}"); found {
+		path = before + "/"
 	}
 	var example strings.Builder
 	for segment := range strings.SplitSeq(path[1:], "/") {
 		example.WriteByte('/')
-		if strings.HasPrefix(segment, "{") { // a wildcard; net/http checks it
+		if strings.HasPrefix(segment, "{") { // a wildcard; parseSegments checks it
 			example.WriteByte('x')
 			continue
 		}
@@ -149,4 +130,69 @@ func checkPatternPath(path string) error {
 		return fmt.Errorf("can never match: %w", err)
 	}
 	return nil
+}
+
+// parseSegments returns the segments of the path of a pattern. checkPatternPath
+// must have accepted the path.
+func parseSegments(path string) ([]segment, error) {
+	parts := strings.Split(path[1:], "/")
+	segments := make([]segment, len(parts))
+	for i, part := range parts {
+		last := i == len(parts)-1
+		switch brace := strings.IndexByte(part, '{'); {
+		case part == "" && last:
+			segments[i] = segment{kind: rest}
+		case brace < 0:
+			segments[i] = segment{literal, decodeOnce(part)}
+		default:
+			wildcard, err := parseWildcard(part, brace, last)
+			if err != nil {
+				return nil, err
+			}
+			for _, other := range segments[:i] {
+				if other.kind == wild && other.text == wildcard.text {
+					return nil, fmt.Errorf("duplicate wildcard name %q", other.text)
+				}
+			}
+			segments[i] = wildcard
+		}
+	}
+	return segments, nil
+}
+
+// parseWildcard parses a segment whose first brace is at index brace.
+func parseWildcard(part string, brace int, last bool) (segment, error) {
+	switch {
+	case brace > 0:
+		return segment{}, errors.New("bad wildcard segment (must start with '{')")
+	case !strings.HasSuffix(part, "}"):
+		return segment{}, errors.New("bad wildcard segment (must end with '}')")
+	}
+	name, all := strings.CutSuffix(part[1:len(part)-1], "...")
+	switch {
+	case name == "$" && !all:
+		if !last {
+			return segment{}, errors.New("{$} not at end")
+		}
+		return segment{kind: end}, nil
+	case all && !last:
+		return segment{}, errors.New("{...} wildcard not at end")
+	case name == "":
+		return segment{}, errors.New("empty wildcard")
+	case !isIdentifier(name):
+		return segment{}, fmt.Errorf("bad wildcard name %q", name)
+	case all:
+		return segment{rest, name}, nil
+	}
+	return segment{wild, name}, nil
+}
+
+// isIdentifier reports whether a name that is not empty is a Go identifier.
+func isIdentifier(name string) bool {
+	for i, c := range name {
+		if c != '_' && !unicode.IsLetter(c) && (i == 0 || !unicode.IsDigit(c)) {
+			return false
+		}
+	}
+	return true
 }

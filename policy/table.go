@@ -3,7 +3,6 @@ package policy
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 )
@@ -14,7 +13,8 @@ type Route struct {
 	// Name is the name in logs, metrics and reasons. If it is empty they use
 	// Pattern.
 	Name string
-	// Pattern is a pattern of net/http.ServeMux: "[METHOD ][HOST]/[PATH]".
+	// Pattern has the syntax of patterns of net/http.ServeMux:
+	// "[METHOD ][HOST]/[PATH]".
 	Pattern string
 	// Mechanisms are the accepted mechanisms. None alone makes the route
 	// public.
@@ -43,7 +43,7 @@ func (r *Route) label() string {
 // Table finds the route of a request. It does not change. The zero Table has no
 // routes.
 type Table struct {
-	mux    *http.ServeMux // finds handlers of type entry and never serves them
+	hosts  hosts
 	routes []*Route
 }
 
@@ -55,40 +55,35 @@ type Match struct {
 	Route *Route
 }
 
-// entry is a route as a handler of the ServeMux.
-type entry struct {
-	index int
-	route *Route
-}
-
-// ServeHTTP implements http.Handler. It is never called: Table only looks entries
-// up.
-func (entry) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
-}
-
 // NewTable returns a table of copies of routes. The error is an Errors with paths
-// like "routes[1].match", in the order of the routes.
+// like "routes[1].match", in the order of the routes. It takes time in proportion
+// to the number of routes, times that of the different forms of their patterns,
+// such as "GET /literal/{wildcard}/".
 func NewTable(routes []Route) (*Table, error) {
 	var errs Errors
-	reg := registry{mux: http.NewServeMux(), routes: routes}
+	patterns, failures := parsePatterns(routes)
+	known := newConflicts(patterns)
 	names := make(map[string]int, len(routes))
-	t := &Table{mux: reg.mux}
+	t := &Table{hosts: hosts{}, routes: make([]*Route, len(routes))}
 	for i, r := range routes {
-		at := fmt.Sprintf("routes[%d]", i)
 		r.Mechanisms = slices.Clone(r.Mechanisms)
 		r.reasons = newReasons(&r)
-		t.routes = append(t.routes, &r)
-		if err := reg.add(entry{i, &r}); err != nil {
-			errs.add(at+".match", "%q: %v", r.Pattern, err)
+		t.routes[i] = &r
+		if p := patterns[i]; p == nil {
+			errs.add(key(i, "match"), "%q: %v", r.Pattern, failures[i])
+		} else if first, found := known.first(p); found {
+			errs.add(key(i, "match"), "%q: conflicts with %q of routes[%d]: %s", r.Pattern, routes[first].Pattern, first, describeConflict(p, patterns[first]))
+		} else {
+			known.add(i, p)
+			t.hosts.add(p, &Match{Index: i, Route: &r})
 		}
 		name := r.label()
 		if first, taken := names[name]; !taken {
 			names[name] = i
 		} else if name != r.Pattern || name != routes[first].Pattern { // of equal patterns the conflict is enough
-			errs.add(at+".name", "routes[%d] already has the name %q; logs and metrics need different names", first, name)
+			errs.add(key(i, "name"), "routes[%d] already has the name %q; logs and metrics need different names", first, name)
 		}
-		checkAuth(&errs, at, &r)
+		checkAuth(&errs, i, &r)
 	}
 	if err := errs.err(); err != nil {
 		return nil, err
@@ -96,28 +91,46 @@ func NewTable(routes []Route) (*Table, error) {
 	return t, nil
 }
 
+// parsePatterns returns the patterns of routes. A pattern is nil if it is
+// refused, for a reason in failures.
+func parsePatterns(routes []Route) (patterns []*pattern, failures map[int]error) {
+	patterns, failures = make([]*pattern, len(routes)), map[int]error{}
+	for i, r := range routes {
+		p, err := parsePattern(r.Pattern)
+		if err != nil {
+			failures[i] = err
+			continue
+		}
+		patterns[i] = p
+	}
+	return patterns, failures
+}
+
+// key returns the path of a key of a route.
+func key(route int, name string) string { return fmt.Sprintf("routes[%d].%s", route, name) }
+
 // Routes returns the table's own copies of the routes, in the order in which
 // NewTable got them. They must not be changed.
 func (t *Table) Routes() []*Route { return slices.Clone(t.routes) }
 
 // checkAuth checks the mechanisms and the policy of a route.
-func checkAuth(errs *Errors, at string, r *Route) {
+func checkAuth(errs *Errors, route int, r *Route) {
 	if len(r.Mechanisms) == 0 {
-		errs.add(at+".auth", "no mechanism is accepted; list some of basic, session, bearer, oidc, or [none] for a public route")
+		errs.add(key(route, "auth"), "no mechanism is accepted; list some of basic, session, bearer, oidc, or [none] for a public route")
 	}
 	for i, m := range r.Mechanisms {
-		switch path := fmt.Sprintf("%s.auth[%d]", at, i); {
+		switch {
 		case m != None && !m.proves():
-			errs.add(path, "%q is not a mechanism; expected basic, session, bearer, oidc or none", m)
+			errs.add(fmt.Sprintf("%s[%d]", key(route, "auth"), i), "%q is not a mechanism; expected basic, session, bearer, oidc or none", m)
 		case slices.Contains(r.Mechanisms[:i], m):
-			errs.add(path, "%q is listed twice", m)
+			errs.add(fmt.Sprintf("%s[%d]", key(route, "auth"), i), "%q is listed twice", m)
 		}
 	}
 	if slices.Contains(r.Mechanisms, None) && slices.ContainsFunc(r.Mechanisms, Mechanism.proves) {
-		errs.add(at+".auth", "none makes a route public and cannot be combined with another mechanism")
+		errs.add(key(route, "auth"), "none makes a route public and cannot be combined with another mechanism")
 	}
 	if r.Public() && r.Policy != nil {
-		errs.add(at+".policy", "a public route has no identities, so its policy can never apply; name a mechanism in auth or remove the policy")
+		errs.add(key(route, "policy"), "a public route has no identities, so its policy can never apply; name a mechanism in auth or remove the policy")
 	}
 }
 
@@ -126,20 +139,23 @@ func checkAuth(errs *Errors, at string, r *Route) {
 // redirect "/app" to "/app/", Match returns the route of "/app/": the
 // application decides which form is right. Match returns false if no route
 // matches path and method. CONNECT never matches.
+//
+// Match allocates nothing.
 func (t *Table) Match(req *Request) (Match, bool) {
-	if t.mux == nil || req.Method == "" || req.Method == http.MethodConnect || req.Path.Decoded == "" {
+	path := req.Path.Decoded
+	if req.Method == "" || req.Method == http.MethodConnect || !isClean(path) {
 		return Match{}, false
 	}
-	handler, pattern := t.lookup(req, req.Path.Decoded)
-	e, ok := handler.(entry)
-	if !ok && pattern != "" { // a redirect of the ServeMux
-		handler, _ = t.lookup(req, req.Path.Decoded+"/")
-		e, ok = handler.(entry)
+	found, exact := t.hosts.find(req.Host, req.Method, path, false)
+	if !exact && path[len(path)-1] != '/' {
+		if below, exact := t.hosts.find(req.Host, req.Method, path, true); exact {
+			found = below
+		}
 	}
-	if !ok {
+	if found == nil {
 		return Match{}, false
 	}
-	return Match{Index: e.index, Route: e.route}, true
+	return *found, true
 }
 
 // CheckParameters returns a *TargetError if the path without the parameters of
@@ -165,10 +181,4 @@ func (t *Table) CheckParameters(req *Request, found Match) error {
 		return refuse("what follows a \";\" in the path leads to another route")
 	}
 	return nil
-}
-
-// lookup looks path up in the ServeMux. The ServeMux encodes the path and decodes
-// it again by segments, so it compares the decoded path.
-func (t *Table) lookup(req *Request, path string) (http.Handler, string) {
-	return t.mux.Handler(&http.Request{Method: req.Method, Host: req.Host, URL: &url.URL{Path: path}})
 }
