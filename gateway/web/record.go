@@ -38,9 +38,10 @@ type Record struct {
 	Identity  *policy.Identity // nil if none is proved
 	Status    int              // of the answer; 0 until it has begun
 
-	bytes int64 // of the answer's body
-	err   error // the failure that the answer tells of, or that cut it off
-	ended bool  // the gateway ended the answer, because of err
+	bytes int64         // of the answer's body
+	err   error         // the failure that the answer tells of, or that cut it off
+	ended bool          // the gateway ended the answer, because of err
+	attrs [10]slog.Attr // for log
 }
 
 // Identify notes the identity that the request proves, if any.
@@ -77,7 +78,7 @@ func (r *Record) log(h slog.Handler, received *Received, now time.Time, took tim
 	if !h.Enabled(ctx, level) {
 		return
 	}
-	attrs := [...]slog.Attr{
+	r.attrs = [...]slog.Attr{
 		slog.String("request_id", r.ID),
 		slog.String("client", received.Peer.Address),
 		slog.String("method", clip(received.Request.Method)),
@@ -88,20 +89,22 @@ func (r *Record) log(h slog.Handler, received *Received, now time.Time, took tim
 		slog.Int64("duration_us", took.Microseconds()),
 		{}, {}, // an attribute without a key is left out
 	}
+	subject, why := &r.attrs[len(r.attrs)-2], &r.attrs[len(r.attrs)-1]
 	if r.Identity != nil {
-		attrs[len(attrs)-2] = slog.String("subject", r.Identity.Subject)
+		*subject = slog.String("subject", r.Identity.Subject)
 	}
 	switch {
 	case r.ended:
-		attrs[len(attrs)-1] = slog.String("reason", r.err.Error())
+		*why = slog.String("reason", r.err.Error())
 	case r.Reason != "" && (r.Decision == DecisionChallenge || r.Decision == DecisionForbid):
-		attrs[len(attrs)-1] = slog.String("reason", r.Reason)
+		*why = slog.String("reason", r.Reason)
 	case r.err != nil:
-		attrs[len(attrs)-1] = slog.String("error", r.err.Error())
+		*why = slog.String("error", r.err.Error())
 	}
-	// Without a Logger, which would look up its caller.
+	// Without a Logger, which would look up its caller. A group without a name is
+	// its attributes, and unlike these it fits into a record without allocation.
 	record := slog.NewRecord(now, level, AccessMessage, 0)
-	record.AddAttrs(attrs[:]...)
+	record.AddAttrs(slog.Attr{Value: slog.GroupValue(r.attrs[:]...)})
 	_ = h.Handle(ctx, record) // there is nowhere to report that the log fails
 }
 
@@ -131,7 +134,9 @@ func requestID(h http.Header) string {
 	var id [16]byte
 	binary.BigEndian.PutUint64(id[:8], rand.Uint64())
 	binary.BigEndian.PutUint64(id[8:], rand.Uint64())
-	return hex.EncodeToString(id[:])
+	var text [2 * len(id)]byte
+	hex.Encode(text[:], id[:])
+	return string(text[:])
 }
 
 func validRequestID(id string) bool {

@@ -14,14 +14,20 @@ type conn struct {
 	address string
 	limited io.LimitedReader
 	br      *bufio.Reader
-	since   time.Time // when it became idle
-	failed  error     // of Read
-	unclear bool      // the last response has more than one framing
-	fields  []Field   // of the last plain response
+	since   time.Time   // when it became idle
+	failed  error       // of Read
+	unclear bool        // the last response has more than one framing
+	quiet   func() bool // reports whether the connection is open and nothing has come
+	fields  []Field     // of the last plain response
 }
 
 func newConn(c net.Conn, address string) *conn {
 	k := &conn{Conn: c, address: address}
+	if checked, ok := c.(interface{ Check() bool }); ok {
+		k.quiet = checked.Check
+	} else {
+		k.quiet = newChecker(c).check
+	}
 	k.limited.R = k
 	k.br = bufio.NewReader(&k.limited)
 	return k
@@ -48,15 +54,7 @@ func (k *conn) abort() {
 }
 
 // check reports whether the connection is open and has no unread bytes.
-func (k *conn) check() bool {
-	if k.br.Buffered() > 0 {
-		return false
-	}
-	if c, ok := k.Conn.(interface{ Check() bool }); ok {
-		return c.Check()
-	}
-	return connCheck(k.Conn)
-}
+func (k *conn) check() bool { return k.br.Buffered() == 0 && k.quiet() }
 
 // conn returns a connection to address with that deadline: an idle one that
 // passes its check, or a new one.

@@ -4,6 +4,10 @@ package http1
 
 import "net"
 
-// connCheck reports false: this system cannot check a connection without reading
+// checker reports false: this system cannot check a connection without reading
 // from it, so no connection is used again.
-func connCheck(net.Conn) bool { return false }
+type checker struct{}
+
+func newChecker(net.Conn) *checker { return nil }
+
+func (c *checker) check() bool { return false }

@@ -8,23 +8,40 @@ import (
 	"syscall"
 )
 
-// connCheck reports whether an idle connection is open and has no unread bytes.
-// It looks at the next byte without waiting for it or reading it.
-func connCheck(c net.Conn) bool {
-	raw, ok := c.(syscall.Conn)
+// checker looks at the next byte of a connection without waiting for it or reading
+// it.
+type checker struct {
+	raw   syscall.RawConn
+	peek  func(fd uintptr) bool
+	empty bool // the result of peek
+	next  [1]byte
+}
+
+// newChecker returns nil for a connection that cannot be checked.
+func newChecker(conn net.Conn) *checker {
+	sys, ok := conn.(syscall.Conn)
 	if !ok {
-		return false
+		return nil
 	}
-	access, err := raw.SyscallConn()
+	raw, err := sys.SyscallConn()
 	if err != nil {
+		return nil
+	}
+	c := &checker{raw: raw}
+	c.peek = func(fd uintptr) bool { // made once, because it would escape
+		_, _, err := syscall.Recvfrom(int(fd), c.next[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		c.empty = errors.Is(err, syscall.EAGAIN)
+		return true
+	}
+	return c
+}
+
+// check reports whether the connection is open and has no unread bytes. It is false
+// for nil.
+func (c *checker) check() bool {
+	if c == nil {
 		return false
 	}
-	empty := false
-	var b [1]byte
-	err = access.Read(func(fd uintptr) bool {
-		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		empty = errors.Is(err, syscall.EAGAIN)
-		return true
-	})
-	return err == nil && empty
+	c.empty = false
+	return c.raw.Read(c.peek) == nil && c.empty
 }

@@ -10,7 +10,8 @@ import (
 // TLSConn is a TLS connection that can be checked for unread bytes.
 type TLSConn struct {
 	*tls.Conn
-	wire *wire
+	wire    *wire
+	checker *checker // of the connection below TLS
 }
 
 // Handshake does a TLS handshake as a client on raw. It closes raw if it fails.
@@ -21,7 +22,7 @@ func Handshake(ctx context.Context, raw net.Conn, config *tls.Config) (*TLSConn,
 		raw.Close()
 		return nil, err
 	}
-	return &TLSConn{conn, w}, nil
+	return &TLSConn{conn, w, newChecker(raw)}, nil
 }
 
 // Abort closes the connection without the closing message of TLS, which could
@@ -31,7 +32,7 @@ func (c *TLSConn) Abort() { c.wire.Conn.Close() }
 // Check reports whether the connection is open and has no unread bytes: neither
 // in the system, nor encrypted or decrypted in the buffers of TLS.
 func (c *TLSConn) Check() bool {
-	if !connCheck(c.wire.Conn) {
+	if !c.checker.check() {
 		return false
 	}
 	c.wire.held = true
