@@ -78,8 +78,8 @@ mutation: ## make MUTANTS (100) small faults in each of the packages that decide
 	bin/mutation "$$@" -package ./gateway/upstream/http1 && \
 	bin/mutation "$$@" -package ./gateway/upstream -tests './gateway/upstream ./gateway'
 
-bench: ## Go benchmarks, then the cost of the gateway against a bare proxy (BENCHFLAGS=-seconds=2: short)
-	@.ci/deps go wrk taskset redis-server
+bench: ## Go benchmarks, then the cost of the gateway against a bare proxy, nginx and HAProxy (BENCHFLAGS=-only=session: some rows)
+	@.ci/deps go wrk h2load nginx haproxy taskset redis-server
 	go test -run '^$$' -bench . -benchmem ./...
 	go test -C e2e -run '^$$' -bench . . ./redisstore
 	go run -C e2e ./bench $(BENCHFLAGS)

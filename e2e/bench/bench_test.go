@@ -3,10 +3,15 @@ package main
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,38 +19,29 @@ import (
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	const (
-		rest    = " S 1 7 7 0 -1 4194304 100 0 0 0 123 45 0 0 20 0 5 0 1000 1000000 500 18446744073709551615\n"
-		chatter = "Running 1s test @ https://127.0.0.1/\n  1 threads and 16 connections\n"
-	)
-	measured := load{requests: 12000, elapsed: 2 * time.Second, p50: 800 * time.Microsecond, p99: 2500 * time.Microsecond}
-	stat := func(text string) (any, error) { return parseStat(text) }
-	peak := func(text string) (any, error) { return parsePeak(text) }
-	result := func(text string) (any, error) { return parseLoad(chatter + text) }
+	const chatter = "Running 1s test @ https://127.0.0.1/\n  1 threads and 16 connections\n"
+	measured := result{requests: 12000, bytes: 6e9, elapsed: 2 * time.Second, p50: 800 * time.Microsecond, p99: 2500 * time.Microsecond}
+	peak := func(text string) (any, error) { return parseMemory(text, peakMemory) }
+	present := func(text string) (any, error) { return parseMemory(text, presentMemory) }
+	wrk := func(text string) (any, error) { return parseWrk(chatter + text) }
 	for _, c := range []struct {
 		name  string
 		parse func(string) (any, error)
 		text  string
 		want  any // nil: an error
 	}{
-		{"stat", stat, "42 (authgate)" + rest, 1680 * time.Millisecond},
-		{"stat of an odd command", stat, "42 (a) R 1 (2 )" + rest, 1680 * time.Millisecond},
-		{"empty stat", stat, "", nil},
-		{"stat without a command", stat, "42 authgate" + rest, nil},
-		{"short stat", stat, "42 (authgate) S 1 7 7", nil},
-		{"stat without a number", stat, "42 (authgate) S 1 7 7 0 -1 4194304 100 0 0 0 x 45 0 0", nil},
 		{"peak", peak, "Name:\tauthgate\nVmHWM:\t   16384 kB\nVmRSS:\t 8 kB\n", int64(16 << 20)},
+		{"present memory", present, "Name:\tauthgate\nVmHWM:\t   16384 kB\nVmRSS:\t 8 kB\n", int64(8 << 10)},
 		{"no peak", peak, "VmRSS:\t 8 kB\n", nil},
 		{"peak without a number", peak, "VmHWM:\t many kB\n", nil},
-		{"result", result, "result 12000 2000000 800 2500 0 0 0 0 0\n", measured},
-		{"no result", result, "", nil},
-		{"short result", result, "result 12000 2000000\n", nil},
-		{"no answer", result, "result 0 2000000 0 0 0 0 0 0 0\n", nil},
-		{"failed to connect", result, "result 12000 2000000 800 2500 1 0 0 0 0\n", nil},
-		{"failed to read", result, "result 12000 2000000 800 2500 0 1 0 0 0\n", nil},
-		{"failed to write", result, "result 12000 2000000 800 2500 0 0 1 0 0\n", nil},
-		{"a bad status", result, "result 12000 2000000 800 2500 0 0 0 1 0\n", nil},
-		{"timeout", result, "result 12000 2000000 800 2500 0 0 0 0 1\n", nil},
+		{"result", wrk, "result 12000 6000000000 2000000 800 2500 0 0 0 0 0\n", measured},
+		{"no result", wrk, "", nil},
+		{"short result", wrk, "result 12000 2000000\n", nil},
+		{"failed to connect", wrk, "result 12000 6000000000 2000000 800 2500 1 0 0 0 0\n", nil},
+		{"failed to read", wrk, "result 12000 6000000000 2000000 800 2500 0 1 0 0 0\n", nil},
+		{"failed to write", wrk, "result 12000 6000000000 2000000 800 2500 0 0 1 0 0\n", nil},
+		{"a bad status", wrk, "result 12000 6000000000 2000000 800 2500 0 0 0 1 0\n", nil},
+		{"timeout", wrk, "result 12000 6000000000 2000000 800 2500 0 0 0 0 1\n", nil},
 	} {
 		if got, err := c.parse(c.text); (err != nil) != (c.want == nil) || err == nil && got != c.want {
 			t.Errorf("%s: got %v, %v; want %v", c.name, got, err, c.want)
@@ -53,14 +49,89 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// rounds returns a series in which the subject costs these multiples of the bare proxy.
-func rounds(name string, ratios ...float64) series {
-	s := series{name: name, other: "bare", most: 1.15}
+func TestParseH2load(t *testing.T) {
+	t.Parallel()
+	const good = `TLS Protocol: TLSv1.3
+Application protocol: h2
+
+finished in 2.50s, 24598.50 req/s, 1.67MB/s
+requests: 49197 total, 49213 started, 49197 done, 49197 succeeded, 0 failed, 0 errored, 0 timeout
+status codes: 49199 2xx, 0 3xx, 0 4xx, 0 5xx
+`
+	if got, err := parseH2load(good); err != nil || got != (result{requests: 49197, elapsed: 2500 * time.Millisecond}) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for _, change := range [][2]string{
+		{"protocol: h2", "protocol: http/1.1"},
+		{"finished", "ended"},
+		{"2.50s", "2.50"},
+		{"requests:", "total:"},
+		{"status codes:", "codes:"},
+		{"49197 succeeded", "49196 succeeded"},
+		{"0 failed", "1 failed"},
+		{"0 errored", "1 errored"},
+		{"0 timeout", "1 timeout"},
+		{"0 3xx", "1 3xx"},
+		{"0 4xx", "1 4xx"},
+		{"0 5xx", "1 5xx"},
+	} {
+		text := strings.Replace(good, change[0], change[1], 1)
+		if got, err := parseH2load(text); err == nil {
+			t.Errorf("%s: got %+v, want an error", change[1], got)
+		}
+	}
+}
+
+func TestParseH2loadLog(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	for n := range 100 {
+		fmt.Fprintf(&log, "1795383711095790\t200\t%d\n", 100-n)
+	}
+	if p50, p99, err := parseH2loadLog(log.String()); err != nil || p50 != 51*time.Microsecond || p99 != 100*time.Microsecond {
+		t.Errorf("got %v, %v, %v; want 51µs, 100µs", p50, p99, err)
+	}
+	for _, text := range []string{"", "1\t200\n", "1\t200\tfast\n"} {
+		if _, _, err := parseH2loadLog(text); err == nil {
+			t.Errorf("%q: no error", text)
+		}
+	}
+}
+
+// TestSample: a round counts only if the upstream has seen as much as the load.
+func TestSample(t *testing.T) {
+	t.Parallel()
+	before := reading{cpu: time.Second, reached: 10, posted: 20}
+	for name, c := range map[string]struct {
+		task    task
+		seen    result
+		after   reading
+		answers float64 // 0: an error
+	}{
+		"requests":          {task{}, result{requests: 100, bytes: 5000}, reading{3 * time.Second, 110, 20}, 100},
+		"in progress":       {task{}, result{requests: 100}, reading{3 * time.Second, 126, 20}, 100},
+		"not forwarded":     {task{}, result{requests: 100}, reading{3 * time.Second, 109, 20}, 0},
+		"bodies":            {task{posted: 8}, result{requests: 100}, reading{3 * time.Second, 110, 820}, 100},
+		"a body is cut":     {task{posted: 8}, result{requests: 100}, reading{3 * time.Second, 110, 819}, 0},
+		"large":             {task{size: 1000}, result{requests: 3, bytes: 4500}, reading{3 * time.Second, 15, 20}, 4.5},
+		"part of an answer": {task{size: 1000}, result{bytes: 500}, reading{3 * time.Second, 11, 20}, 0.5},
+		"nothing":           {task{}, result{bytes: 500}, reading{3 * time.Second, 11, 20}, 0},
+	} {
+		got, err := c.task.sample(c.seen, before, c.after)
+		if (err != nil) != (c.answers == 0) || err == nil && (got.answers != c.answers || got.cpu != 2*time.Second || got.result != c.seen) {
+			t.Errorf("%s: got %+v, %v; want %g answers", name, got, err, c.answers)
+		}
+	}
+}
+
+// rounds returns a series in which the subject costs these multiples of the floor.
+func rounds(subject string, ratios ...float64) series {
+	s := series{comparison: comparison{task: task{name: "GET", load: http1{}}, subject: subject, other: "floor", most: 1.15}}
 	for _, ratio := range ratios {
-		l := load{requests: 1000, elapsed: time.Second, p50: time.Millisecond, p99: 2 * time.Millisecond}
+		r := result{requests: 1000, elapsed: time.Second, p50: time.Millisecond, p99: 2 * time.Millisecond}
 		s.pairs = append(s.pairs, pair{
-			subject: sample{load: l, cpu: time.Duration(ratio * float64(time.Second)), peak: 32 << 20},
-			other:   sample{load: l, cpu: time.Second, peak: 16 << 20},
+			subject: sample{result: r, answers: 1000, cpu: time.Duration(ratio * float64(time.Second)), peak: 32 << 20, idle: int64(ratio * idleConnections * 10240)},
+			other:   sample{result: r, answers: 2000, cpu: 2 * time.Second, peak: 16 << 20, idle: idleConnections * 10240},
 		})
 	}
 	return s
@@ -69,7 +140,8 @@ func rounds(name string, ratios ...float64) series {
 func TestMedian(t *testing.T) {
 	t.Parallel()
 	for want, ratios := range map[float64][]float64{1.5: {1.5}, 2: {3, 1, 2}, 2.5: {4, 1, 3, 2}} {
-		if got := median(rounds("", ratios...), pair.ratio); got != want {
+		s := rounds("", ratios...)
+		if got := median(s, s.ratio); got != want {
 			t.Errorf("median of %v is %v, want %v", ratios, got, want)
 		}
 	}
@@ -78,24 +150,38 @@ func TestMedian(t *testing.T) {
 func TestNoiseIsRefused(t *testing.T) {
 	t.Parallel()
 	for ratios, noisy := range map[[3]float64]bool{{1, 1.01, 0.99}: false, {1.5, 1.01, 0.5}: false, {1.03, 1.03, 1}: true, {0.97, 0.97, 1}: true} {
-		if err := rounds("", ratios[:]...).report(io.Discard, 0.02); (err != nil) != noisy {
+		s := rounds("floor", ratios[:]...)
+		s.noise, s.most = 0.02, 0
+		if err := report(io.Discard, []series{s}); (err != nil) != noisy || err != nil && !strings.Contains(err.Error(), "noisy") {
 			t.Errorf("%v: error %v, want one: %t", ratios, err, noisy)
 		}
 	}
 }
 
+// TestReport: a goal that is not met is printed, a limit that is not kept is an error.
 func TestReport(t *testing.T) {
 	t.Parallel()
+	results := []series{rounds("Basic", 1.5, 1.1, 1), rounds("session", 1.2, 1.2, 1), rounds("nginx", 3), rounds("session", 0.5)}
+	results[0].goal, results[1].goal, results[2].most = 1.1, 0.8, 0
+	results[3].task = task{name: "idle"}
 	var out strings.Builder
-	results := []series{rounds("Basic", 1.5, 1.1, 1), rounds("session", 1.2, 1.2, 1)}
 	err := report(&out, results)
-	if err == nil || !strings.Contains(err.Error(), "session 1.200") || strings.Contains(err.Error(), "Basic") {
+	if err == nil || !strings.Contains(err.Error(), "GET: session 1.200") || strings.Contains(err.Error(), "Basic") || strings.Contains(err.Error(), "nginx") {
 		t.Errorf("error %v, want one about session 1.200 alone", err)
 	}
-	for _, want := range []string{"1.100", "1.500 1.100 1.000", "1.1ms", "32.0 MiB", "16.0 MiB", "(bare beside it)"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("the table has no %q:\n%s", want, &out)
-		}
+	const want = `
+| Requests | Server  | Ratio | Goal          | Each round        | CPU of a request | the floor's | Requests/s of a core | p50 | p99 | Peak memory |
+|----------|---------|-------|---------------|-------------------|------------------|-------------|----------------------|-----|-----|-------------|
+| GET      | Basic   | 1.100 | 1.10, met     | 1.500 1.100 1.000 | 1.1ms            | 1ms         | 909                  | 1ms | 2ms | 32.0 MiB    |
+| GET      | session | 1.200 | 0.80, not met | 1.200 1.200 1.000 | 1.2ms            | 1ms         | 833                  | 1ms | 2ms | 32.0 MiB    |
+| GET      | nginx   | 3.000 |               | 3.000             | 3ms              | 1ms         | 333                  | 1ms | 2ms | 32.0 MiB    |
+
+| Connections | Server  | Ratio | Goal | Each round | For a connection | the floor's | Peak memory |
+|-------------|---------|-------|------|------------|------------------|-------------|-------------|
+| idle        | session | 0.500 |      | 0.500      | 5.0 KiB          | 10.0 KiB    | 32.0 MiB    |
+`
+	if out.String() != want {
+		t.Errorf("printed\n%s\nwant\n%s", &out, want)
 	}
 	results[1].most = 1.2
 	if err := report(io.Discard, results); err != nil {
@@ -103,14 +189,81 @@ func TestReport(t *testing.T) {
 	}
 }
 
+func TestShort(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{0: "0s", 999: "999ns", 45678: "45.7µs", 123456: "123µs", 999999: "1ms", 1234567890: "1.23s"} {
+		if got := short(d); got != want {
+			t.Errorf("%d: got %s, want %s", d, got, want)
+		}
+	}
+}
+
+// TestComparisons: no row is there twice, and only rows of authgate can fail the run
+// by their cost.
+func TestComparisons(t *testing.T) {
+	t.Parallel()
+	l := &lab{options: options{maxRatio: 1.15, maxRedis: 1.1, maxNoise: 0.02}}
+	all := l.comparisons()
+	goals := map[string]float64{}
+	for _, c := range all {
+		if _, twice := goals[c.name()]; twice {
+			t.Errorf("%s is there twice", c.name())
+		}
+		goals[c.name()] = c.goal
+		plain := slices.Contains([]string{"floor", "nginx", "HAProxy"}, c.subject)
+		if plain != (c.most == 0) || plain != (c.goal == 0) || (c.subject == "floor") != (c.noise > 0) {
+			t.Errorf("%s has the limits %g, %g and the goal %g", c.name(), c.most, c.noise, c.goal)
+		}
+	}
+	for name, want := range map[string]float64{
+		"GET HTTP/1.1: Basic": 0.80, "GET HTTP/1.1: bearer RS256": 0.82, "POST 1 KiB HTTP/1.1: session": 0.90, "GET HTTP/2: bearer RS256": 0.80,
+		"1 MiB HTTP/1.1: session": 1.02, "100 MiB HTTP/1.1: session": 0.95, "2000 idle HTTP/1.1: session": 1.1, "POST 1 KiB HTTP/2: nginx": 0,
+		"GET HTTP/1.1: session on Redis": 1.1,
+	} {
+		if got, found := goals[name]; !found || got != want {
+			t.Errorf("%s: goal %g (found: %t), want %g", name, got, found, want)
+		}
+	}
+	for only, want := range map[string]int{"": len(all), "^GET HTTP/2": 7, "1.1: (floor|session)$": 7, "caddy": 0} {
+		chosen, err := choose(all, regexp.MustCompile(only))
+		if len(chosen) != want || (err != nil) != (want == 0) {
+			t.Errorf("-only %q chooses %d rows, %v; want %d", only, len(chosen), err, want)
+		}
+	}
+}
+
+// TestImitate: both servers of a comparison get the same requests, each with its own
+// credential if it needs one.
+func TestImitate(t *testing.T) {
+	t.Parallel()
+	gateway := &server{address: "a", folder: "basic", header: "Authorization: x"}
+	post := task{resource: "resource", headers: []string{"A: b"}}
+	for name, c := range map[string]struct {
+		subject, other server
+		want           [2]target
+	}{
+		"a bare one beside authgate": {*gateway, server{address: "b"}, [2]target{
+			{"https://a/basic/resource", []string{"Authorization: x", "A: b"}}, {"https://b/basic/resource", []string{"Authorization: x", "A: b"}}}},
+		"two of authgate": {*gateway, server{address: "b", folder: "session", header: "Cookie: y"}, [2]target{
+			{"https://a/basic/resource", []string{"Authorization: x", "A: b"}}, {"https://b/session/resource", []string{"Cookie: y", "A: b"}}}},
+		"two bare ones": {server{address: "a"}, server{address: "b"}, [2]target{
+			{"https://a/session/resource", []string{cookie, "A: b"}}, {"https://b/session/resource", []string{cookie, "A: b"}}}},
+	} {
+		c.other.imitate(&c.subject)
+		if got := [2]target{c.subject.target(post), c.other.target(post)}; !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: got %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 func TestParseOptions(t *testing.T) {
 	t.Parallel()
-	o, err := parseOptions([]string{"-seconds", "2", "-server-core", "3"}, io.Discard)
-	if err != nil || o.measured != 2*time.Second || o.rounds != 3 || o.maxRatio != 1.15 || o.maxRedis != 1.1 || o.serverCore != 3 || o.loadCore != 1 {
+	o, err := parseOptions([]string{"-seconds", "2", "-server-core", "3", "-only", "a|b"}, io.Discard)
+	if err != nil || o.measured != 2*time.Second || o.rounds != 3 || o.maxRatio != 1.15 || o.maxRedis != 1.1 || o.serverCore != 3 || o.loadCore != 1 || !o.only.MatchString("b") {
 		t.Errorf("got %+v, %v", o, err)
 	}
 	for _, args := range []string{"-seconds 0", "-warm 0", "-rounds 0", "-connections -1", "-max-ratio 0", "-max-redis 0", "-max-noise -1",
-		"-server-core 1", "-load-core -1", "-what", "more"} {
+		"-server-core 1", "-load-core -1", "-only (", "-what", "more"} {
 		if _, err := parseOptions(strings.Fields(args), io.Discard); err == nil {
 			t.Errorf("%s: no error", args)
 		}
@@ -144,32 +297,85 @@ func play(t *testing.T, role string, args ...string) []string {
 // testLab returns a lab with a certificate in these files.
 func testLab(t *testing.T, certificate, key string) *lab {
 	t.Helper()
-	l := &lab{certificate: certificate, key: key}
+	l := &lab{certificate: certificate, key: key, both: os.DevNull}
 	if err := l.makeCertificate(); err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
-// TestBareProxyForwardsAll: the two roles work together over TLS as in a measurement,
-// and count the requests.
-func TestBareProxyForwardsAll(t *testing.T) {
+// TestRolesForwardAll: the two roles work together over TLS as in a measurement, and
+// count the requests and the bytes of their bodies.
+func TestRolesForwardAll(t *testing.T) {
 	t.Parallel()
 	l := testLab(t, t.TempDir()+"/c.pem", t.TempDir()+"/k.pem")
 	upstreams := play(t, "upstream")
 	if len(upstreams) != 2 {
 		t.Fatalf("the upstream has the addresses %v, want two", upstreams)
 	}
-	proxy := play(t, "bare", "-upstream", "http://"+upstreams[1], "-certificate", l.certificate, "-key", l.key)
-	for range 3 {
-		status, answer, err := l.get(t.Context(), "https://"+proxy[0]+"/a/b", "Authorization", "Bearer x")
-		if err != nil || status != http.StatusOK || answer != string(body) {
-			t.Fatalf("status %d, body %q, error %v", status, answer, err)
+	base := "https://" + play(t, "bare", "-upstream", "http://"+upstreams[1], "-certificate", l.certificate, "-key", l.key)[0]
+	if err := l.forwards(t.Context(), base); err != nil {
+		t.Error(err)
+	}
+	for resource, want := range map[string]int{"resource": len(body), "1MiB": 1 << 20, "100MiB": 100 << 20} {
+		status, answer, err := l.get(t.Context(), base+"/a/"+resource, "Authorization: Bearer x")
+		if err != nil || status != http.StatusOK || len(answer) != want {
+			t.Errorf("%s: status %d, %d bytes, error %v; want 200 and %d", resource, status, len(answer), err, want)
 		}
 	}
-	for i, want := range []string{"0", "3"} {
-		if _, count, err := l.get(t.Context(), "http://"+upstreams[i]+countPath, "", ""); count != want || err != nil {
-			t.Errorf("upstream %d counts %s, %v; want %s", i, count, err, want)
+	response, err := l.client.Post(base+"/a/resource", "text/plain", strings.NewReader("12345"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	for i, want := range []string{"0 0\n", "4 5\n"} {
+		if _, counts, err := l.get(t.Context(), "http://"+upstreams[i]+countPath); counts != want || err != nil {
+			t.Errorf("upstream %d counts %q, %v; want %q", i, counts, err, want)
+		}
+	}
+}
+
+// TestForwards: a plain proxy must let the header through, without asking for more.
+func TestForwards(t *testing.T) {
+	t.Parallel()
+	l := testLab(t, os.DevNull, os.DevNull)
+	for answer, status := range map[string]int{"": http.StatusOK, "alice": http.StatusOK, "no gateway checks this": http.StatusUnauthorized} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(status)
+			io.WriteString(w, answer)
+		}))
+		if err := l.forwards(t.Context(), server.URL); err == nil {
+			t.Errorf("%d with %q: no error", status, answer)
+		}
+		server.Close()
+	}
+}
+
+// TestIdlersStayOpen: a connection that the server closes, or an answer other than
+// 200, fails the run.
+func TestIdlersStayOpen(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		path  string
+		fails bool
+	}{"open": {"/", false}, "closing": {"/close", true}, "refused": {"/refuse", true}} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/close":
+				w.Header().Set("Connection", "close")
+			case "/refuse":
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		}))
+		defer server.Close()
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := idlers{{conn, "GET " + c.path + " HTTP/1.1\r\nHost: a\r\n\r\n"}}
+		defer all.close()
+		if err := errors.Join(all.ask(), all.ask()); (err != nil) != c.fails {
+			t.Errorf("%s: error %v, want one: %t", name, err, c.fails)
 		}
 	}
 }
@@ -195,7 +401,7 @@ func TestGuarded(t *testing.T) {
 			io.WriteString(w, c.body)
 		}))
 		l := testLab(t, os.DevNull, os.DevNull)
-		if err := l.guarded(t.Context(), server.URL, "alice", "Authorization", "right"); (err != nil) != c.fails {
+		if err := l.guarded(t.Context(), server.URL, "alice", "Authorization: right"); (err != nil) != c.fails {
 			t.Errorf("%s: error %v, want one: %t", name, err, c.fails)
 		}
 		server.Close()

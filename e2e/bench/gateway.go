@@ -24,7 +24,7 @@ type mechanism struct {
 	algorithm string // of tokens
 	route     string // the folder whose route accepts only this mechanism
 	user      string // the identity that the upstream must get
-	sign      func(signedIn) (name, value string)
+	header    func(signedIn) string
 }
 
 // signedIn has the credentials of a login.
@@ -33,112 +33,60 @@ type signedIn struct{ token, cookie string }
 // password of both users; authgate makes its hash.
 const password = "correct horse battery staple"
 
-func basicHeader(signedIn) (name, value string) {
-	return "Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte("service:"+password))
+func basicHeader(signedIn) string {
+	return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("service:"+password))
 }
 
-func sessionHeader(s signedIn) (name, value string) { return "Cookie", s.cookie }
+func sessionHeader(s signedIn) string { return "Cookie: " + s.cookie }
 
-func bearerHeader(s signedIn) (name, value string) { return "Authorization", "Bearer " + s.token }
+func bearerHeader(s signedIn) string { return "Authorization: Bearer " + s.token }
 
 // session is the mechanism of sessions.
 func session() mechanism { return mechanism{"session", "HS256", "session", "alice", sessionHeader} }
 
-// comparison is two servers and the limit for the ratio of their costs.
-type comparison struct {
-	name, other string
-	most        float64
-	round       func(ctx context.Context, n int) (pair, error)
-}
-
-// comparisons returns what is measured.
-func (l *lab) comparisons() []comparison {
-	var all []comparison
-	for _, m := range []mechanism{
+func mechanisms() []mechanism {
+	return []mechanism{
 		{"Basic", "HS256", "basic", "service", basicHeader},
 		session(),
 		{"bearer HS256", "HS256", "bearer", "alice", bearerHeader},
 		{"bearer RS256", "RS256", "bearer", "alice", bearerHeader},
-	} {
-		all = append(all, comparison{m.name, "bare", l.maxRatio, func(ctx context.Context, n int) (pair, error) {
-			return l.authgateAgainstBare(ctx, m, n)
-		}})
 	}
-	return append(all, comparison{"session, Redis", "SQLite", l.maxRedis, l.redisAgainstSQLite})
 }
 
-// build builds authgate, unless the options name a program.
-func (l *lab) build(ctx context.Context) error {
-	if l.authgate != "" {
-		return nil
-	}
-	l.authgate = filepath.Join(l.dir, "authgate")
-	build := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", l.authgate, "authgate/cmd/authgate")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building authgate: %w\n%s", err, out)
-	}
-	return nil
+// authgateFor starts authgate on the default store for a mechanism.
+func (l *lab) authgateFor(m mechanism) starter {
+	return func(ctx context.Context, n int) (*server, error) { return l.startSignedIn(ctx, m, onSQLite, n) }
 }
 
-// authgateAgainstBare is the nth round of a mechanism, on fresh servers.
-func (l *lab) authgateAgainstBare(ctx context.Context, m mechanism, n int) (pair, error) {
-	gateway, guarded, err := l.startSignedIn(ctx, m, onSQLite, 0)
-	if err != nil {
-		return pair{}, err
-	}
-	defer gateway.process.stop()
-	bare, err := l.startBare(ctx, 1)
-	if err != nil {
-		return pair{}, err
-	}
-	defer bare.process.stop()
-	bare.header = gateway.header
-	p, err := l.measure(ctx, n, gateway, bare, m.resource())
-	if err != nil {
-		return p, err
-	}
-	return p, guarded()
-}
-
-// resource returns a path of the mechanism's route.
-func (m mechanism) resource() string { return "/" + m.route + "/resource" }
-
-// startSignedIn starts authgate on a store, with the nth address of the upstream, signs
-// in, and checks that the route is guarded. The function that it returns checks that
-// again.
-func (l *lab) startSignedIn(ctx context.Context, m mechanism, store string, n int) (*server, func() error, error) {
+// startSignedIn starts authgate on a store and signs in.
+func (l *lab) startSignedIn(ctx context.Context, m mechanism, store string, n int) (*server, error) {
 	gateway, err := l.startAuthgate(ctx, m.algorithm, store, n)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	login, err := l.signIn(ctx, gateway)
 	if err != nil {
 		gateway.process.stop()
-		return nil, nil, fmt.Errorf("signing in: %w", err)
+		return nil, fmt.Errorf("signing in: %w", err)
 	}
-	name, value := m.sign(login)
-	gateway.header = name + ": " + value
-	guarded := func() error {
-		return l.guarded(ctx, "https://"+gateway.address+"/"+m.route+whoamiSuffix, m.user, name, value)
+	gateway.folder, gateway.header = m.route, m.header(login)
+	gateway.check = func(ctx context.Context) error {
+		return l.guarded(ctx, "https://"+gateway.address+"/"+m.route+whoamiSuffix, m.user, gateway.header)
 	}
-	if err := guarded(); err != nil {
-		gateway.process.stop()
-		return nil, nil, err
-	}
-	return gateway, guarded, nil
+	return gateway, nil
 }
 
 // guarded checks that a route answers 401 without the credential, and that with it
 // the upstream gets the user.
-func (l *lab) guarded(ctx context.Context, url, user, name, value string) error {
-	status, _, err := l.get(ctx, url, "", "")
+func (l *lab) guarded(ctx context.Context, url, user, header string) error {
+	status, _, err := l.get(ctx, url)
 	if err != nil {
 		return err
 	}
 	if status != http.StatusUnauthorized {
 		return fmt.Errorf("%s answers %d without a credential, want 401", url, status)
 	}
-	status, seen, err := l.get(ctx, url, name, value)
+	status, seen, err := l.get(ctx, url, header)
 	if err != nil {
 		return err
 	}
@@ -241,7 +189,7 @@ func (l *lab) ready(ctx context.Context, p *process, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for {
-		status, answer, err := l.get(ctx, url, "", "")
+		status, answer, err := l.get(ctx, url)
 		if err == nil && status == http.StatusOK {
 			return nil
 		}

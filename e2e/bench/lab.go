@@ -16,21 +16,27 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"strconv"
+	"strings"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
+
+// postedBytes is the length of a body that is posted.
+const postedBytes = 1 << 10
 
 // lab is what all measurements share: a folder, a certificate, the upstream, and a
 // client that trusts the certificate.
 type lab struct {
 	options
-	dir, certificate, key, script string
-	upstream                      *process
-	upstreams                     [2]string // its addresses for the two servers
-	client                        *http.Client
+	dir                    string
+	certificate, key, both string // files
+	script, postScript     string // files for wrk
+	posted                 string // the file that is posted
+	upstream               *process
+	upstreams              [2]string // its addresses for the two servers
+	roots                  *x509.CertPool
+	client                 *http.Client
 }
 
 func newLab(ctx context.Context, o options) (*lab, error) {
@@ -42,7 +48,10 @@ func newLab(ctx context.Context, o options) (*lab, error) {
 		options: o, dir: dir,
 		certificate: filepath.Join(dir, "certificate.pem"),
 		key:         filepath.Join(dir, "key.pem"),
+		both:        filepath.Join(dir, "both.pem"),
 		script:      filepath.Join(dir, "done.lua"),
+		postScript:  filepath.Join(dir, "post.lua"),
+		posted:      filepath.Join(dir, "posted"),
 	}
 	if err := l.furnish(ctx); err != nil {
 		l.close()
@@ -55,8 +64,12 @@ func (l *lab) furnish(ctx context.Context) error {
 	if err := l.makeCertificate(); err != nil {
 		return fmt.Errorf("making the certificate: %w", err)
 	}
-	if err := os.WriteFile(l.script, []byte(doneScript), 0o600); err != nil {
-		return err
+	for file, text := range map[string]string{
+		l.script: doneScript, l.postScript: fmt.Sprintf(postScript, l.posted) + doneScript, l.posted: strings.Repeat("x", postedBytes),
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			return err
+		}
 	}
 	upstream, addresses, err := startRole(ctx, l.loadCore, "upstream")
 	if err != nil {
@@ -77,7 +90,7 @@ func (l *lab) close() {
 	_ = os.RemoveAll(l.dir) // it is in the folder for temporary files
 }
 
-// makeCertificate writes the certificate of both servers and makes a client that
+// makeCertificate writes the certificate of all servers and makes a client that
 // trusts it.
 func (l *lab) makeCertificate() error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -105,157 +118,29 @@ func (l *lab) makeCertificate() error {
 	if err != nil {
 		return err
 	}
-	roots := x509.NewCertPool()
-	roots.AddCert(certificate)
+	l.roots = x509.NewCertPool()
+	l.roots.AddCert(certificate)
 	l.client = &http.Client{
-		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true},
+		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: l.roots}, DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Timeout:       10 * time.Second,
 	}
+	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	private := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
 	return errors.Join(
-		os.WriteFile(l.certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600),
-		os.WriteFile(l.key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
+		os.WriteFile(l.certificate, public, 0o600),
+		os.WriteFile(l.key, private, 0o600),
+		os.WriteFile(l.both, append(public, private...), 0o600))
 }
 
-// server is one side of a comparison.
-type server struct {
-	process  *process
-	address  string // of its TLS listener
-	upstream string // the address of the upstream for this server
-	header   string // of its requests
-}
-
-// startBare starts a bare proxy to the nth address of the upstream.
-func (l *lab) startBare(ctx context.Context, n int) (*server, error) {
-	p, addresses, err := startRole(ctx, l.serverCore, "bare",
-		"-upstream", "http://"+l.upstreams[n], "-certificate", l.certificate, "-key", l.key)
-	if err != nil {
-		return nil, err
-	}
-	return &server{process: p, address: addresses[0], upstream: l.upstreams[n], header: "Accept: */*"}, nil
-}
-
-// sample is what one server did in one round.
-type sample struct {
-	load
-	cpu  time.Duration
-	peak int64 // bytes
-}
-
-// perRequest returns the processor time of one request.
-func (s sample) perRequest() time.Duration { return s.cpu / time.Duration(s.requests) }
-
-// pair is one round: two servers under load at the same time.
-type pair struct{ subject, other sample }
-
-// ratio returns the cost of the subject as a multiple of the other's.
-func (p pair) ratio() float64 {
-	return float64(p.subject.cpu) / float64(p.subject.requests) / (float64(p.other.cpu) / float64(p.other.requests))
-}
-
-// rounds measures the number of rounds in the options.
-func (l *lab) rounds(ctx context.Context, progress io.Writer, measure func(ctx context.Context, n int) (pair, error)) (series, error) {
-	var s series
-	for n := range l.options.rounds {
-		p, err := measure(ctx, n)
-		if err != nil {
-			return s, err
-		}
-		fmt.Fprintf(progress, "  %.3f\n", p.ratio())
-		s.pairs = append(s.pairs, p)
-	}
-	return s, nil
-}
-
-func (l *lab) bareAgainstBare(ctx context.Context, n int) (pair, error) {
-	subject, err := l.startBare(ctx, 0)
-	if err != nil {
-		return pair{}, err
-	}
-	defer subject.process.stop()
-	bare, err := l.startBare(ctx, 1)
-	if err != nil {
-		return pair{}, err
-	}
-	defer bare.process.stop()
-	return l.measure(ctx, n, subject, bare, "/resource")
-}
-
-// measure warms both servers up, then loads both with the same requests at the same
-// time. The server that starts first changes with each round.
-func (l *lab) measure(ctx context.Context, n int, subject, other *server, path string) (pair, error) {
-	sides := [2]*server{subject, other}
-	both := func(lasting time.Duration, do func(side int, load load)) error {
-		group, ctx := errgroup.WithContext(ctx)
-		for i := range sides {
-			side := (i + n) % len(sides)
-			group.Go(func() error {
-				seen, err := wrk(ctx, l.loadCore, l.connections, l.script, lasting, "https://"+sides[side].address+path, sides[side].header)
-				if err == nil {
-					do(side, seen)
-				}
-				return err
-			})
-		}
-		return group.Wait()
-	}
-	if err := both(l.warm, func(int, load) {}); err != nil {
-		return pair{}, fmt.Errorf("warming up: %w", err)
-	}
-	before, err := l.read(ctx, sides)
-	if err != nil {
-		return pair{}, err
-	}
-	var samples [2]sample
-	if err := both(l.measured, func(side int, seen load) { samples[side].load = seen }); err != nil {
-		return pair{}, err
-	}
-	after, err := l.read(ctx, sides)
-	if err != nil {
-		return pair{}, err
-	}
-	for i, side := range sides {
-		samples[i].cpu = after[i].cpu - before[i].cpu
-		if samples[i].peak, err = side.process.peak(); err != nil {
-			return pair{}, err
-		}
-		if reached := after[i].reached - before[i].reached; reached < samples[i].requests {
-			return pair{}, fmt.Errorf("%d requests were answered, but only %d reached the upstream", samples[i].requests, reached)
-		}
-	}
-	return pair{subject: samples[0], other: samples[1]}, nil
-}
-
-// reading is what a server has used and answered so far.
-type reading struct {
-	cpu     time.Duration
-	reached int64 // requests that its upstream has answered
-}
-
-func (l *lab) read(ctx context.Context, sides [2]*server) (readings [2]reading, err error) {
-	for i, side := range sides {
-		_, count, err := l.get(ctx, "http://"+side.upstream+countPath, "", "")
-		if err != nil {
-			return readings, err
-		}
-		if readings[i].reached, err = strconv.ParseInt(count, 10, 64); err != nil {
-			return readings, fmt.Errorf("the upstream's count: %w", err)
-		}
-		if readings[i].cpu, err = side.process.cpu(); err != nil {
-			return readings, err
-		}
-	}
-	return readings, nil
-}
-
-// get returns the status and the body of url. It sends a header unless its name is
-// empty.
-func (l *lab) get(ctx context.Context, url, name, value string) (int, string, error) {
+// get returns the status and the body of url. Each header is a line.
+func (l *lab) get(ctx context.Context, url string, headers ...string) (int, string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return 0, "", err
 	}
-	if name != "" {
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
 		request.Header.Set(name, value)
 	}
 	response, err := l.client.Do(request)
@@ -265,4 +150,17 @@ func (l *lab) get(ctx context.Context, url, name, value string) (int, string, er
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
 	return response.StatusCode, string(answer), err
+}
+
+// build builds authgate, unless the options name a program.
+func (l *lab) build(ctx context.Context) error {
+	if l.authgate != "" {
+		return nil
+	}
+	l.authgate = filepath.Join(l.dir, "authgate")
+	build := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", l.authgate, "authgate/cmd/authgate")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building authgate: %w\n%s", err, out)
+	}
+	return nil
 }

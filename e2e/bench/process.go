@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,7 +13,7 @@ import (
 	"time"
 )
 
-// process is a server on one core, with GOMAXPROCS 1.
+// process is a server on one core, with GOMAXPROCS 1, and the processes that it starts.
 type process struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
@@ -86,51 +85,78 @@ func (p *process) stop() {
 	}
 }
 
-// cpu returns the user and system time of the process so far.
+// tree returns the ids of the process and of the processes that it has started.
+func (p *process) tree() ([]int, error) {
+	pids := []int{p.cmd.Process.Pid}
+	for i := 0; i < len(pids); i++ {
+		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pids[i]))
+		if err != nil {
+			return nil, err
+		}
+		for _, child := range strings.Fields(string(children)) {
+			pid, err := strconv.Atoi(child)
+			if err != nil {
+				return nil, fmt.Errorf("/proc/PID/task/PID/children: %w", err)
+			}
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// cpu returns the user and system time of the processes so far.
 func (p *process) cpu() (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	pids, err := p.tree()
 	if err != nil {
 		return 0, err
 	}
-	return parseStat(string(stat))
+	var sum time.Duration
+	for _, pid := range pids {
+		used, err := processTime(pid)
+		if err != nil {
+			return 0, fmt.Errorf("the processor time of process %d: %w", pid, err)
+		}
+		sum += used
+	}
+	return sum, nil
 }
 
-// parseStat reads utime and stime, fields 14 and 15 of proc_pid_stat(5), in ticks of
-// 10 ms, which Linux uses for user space on all machines.
-func parseStat(stat string) (time.Duration, error) {
-	// The second field is the command in parentheses, which may contain any character.
-	end := strings.LastIndexByte(stat, ')')
-	fields := strings.Fields(stat[end+1:])
-	if end < 0 || len(fields) < 13 {
-		return 0, fmt.Errorf("not in the form of /proc/PID/stat: %q", stat)
-	}
-	utime, err := strconv.ParseInt(fields[11], 10, 64)
-	stime, err2 := strconv.ParseInt(fields[12], 10, 64)
-	if err := errors.Join(err, err2); err != nil {
-		return 0, fmt.Errorf("/proc/PID/stat: %w", err)
-	}
-	return time.Duration(utime+stime) * 10 * time.Millisecond, nil
-}
+// Fields of proc_pid_status(5): the largest resident memory so far, and the present.
+const (
+	peakMemory    = "VmHWM"
+	presentMemory = "VmRSS"
+)
 
-// peak returns the largest resident memory of the process so far, in bytes.
-func (p *process) peak() (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+// memory returns the sum of a field over the processes, in bytes.
+func (p *process) memory(field string) (int64, error) {
+	pids, err := p.tree()
 	if err != nil {
 		return 0, err
 	}
-	return parsePeak(string(status))
+	var sum int64
+	for _, pid := range pids {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			return 0, err
+		}
+		bytes, err := parseMemory(string(status), field)
+		if err != nil {
+			return 0, err
+		}
+		sum += bytes
+	}
+	return sum, nil
 }
 
-// parsePeak reads VmHWM of proc_pid_status(5).
-func parsePeak(status string) (int64, error) {
+func parseMemory(status, field string) (int64, error) {
 	for line := range strings.Lines(status) {
-		if value, found := strings.CutPrefix(line, "VmHWM:"); found {
+		if value, found := strings.CutPrefix(line, field+":"); found {
 			kilobytes, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
 			if err != nil {
-				return 0, fmt.Errorf("VmHWM in /proc/PID/status: %w", err)
+				return 0, fmt.Errorf("%s in /proc/PID/status: %w", field, err)
 			}
 			return kilobytes << 10, nil
 		}
 	}
-	return 0, errors.New("there is no VmHWM in /proc/PID/status")
+	return 0, fmt.Errorf("there is no %s in /proc/PID/status", field)
 }

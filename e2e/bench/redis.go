@@ -9,36 +9,27 @@ import (
 	"time"
 )
 
-// redisAgainstSQLite is the nth round of authgate on Redis against authgate on SQLite,
-// on fresh servers.
-func (l *lab) redisAgainstSQLite(ctx context.Context, n int) (pair, error) {
+// startOnRedis starts authgate on a Redis of its own, and signs in for a session.
+func (l *lab) startOnRedis(ctx context.Context, n int) (*server, error) {
 	redis, address, err := l.startRedis(ctx)
 	if err != nil {
-		return pair{}, err
+		return nil, err
 	}
-	defer redis.stop()
-	subject, subjectGuarded, err := l.startSignedIn(ctx, session(), fmt.Sprintf("{driver: redis, addresses: [%q]}", address), 0)
+	gateway, err := l.startSignedIn(ctx, session(), fmt.Sprintf("{driver: redis, addresses: [%q]}", address), n)
 	if err != nil {
-		return pair{}, err
+		redis.stop()
+		return nil, err
 	}
-	defer subject.process.stop()
+	gateway.backing = redis
 	keys, err := redisKeys(ctx, address)
+	if err == nil && keys == 0 {
+		err = errors.New("redis holds nothing after a login")
+	}
 	if err != nil {
-		return pair{}, err
+		gateway.stop()
+		return nil, err
 	}
-	if keys == 0 {
-		return pair{}, errors.New("redis holds nothing after a login")
-	}
-	other, otherGuarded, err := l.startSignedIn(ctx, session(), onSQLite, 1)
-	if err != nil {
-		return pair{}, err
-	}
-	defer other.process.stop()
-	p, err := l.measure(ctx, n, subject, other, session().resource())
-	if err != nil {
-		return p, err
-	}
-	return p, errors.Join(subjectGuarded(), otherGuarded())
+	return gateway, nil
 }
 
 // startRedis starts a Redis without persistence on the core of the load, and waits

@@ -1,20 +1,28 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 )
 
 // series is the rounds of a comparison.
 type series struct {
-	name, other string
-	most        float64 // the ratio that is allowed
-	pairs       []pair
+	comparison
+	pairs []pair
+}
+
+// ratio is what the comparison compares in a round.
+func (s series) ratio(p pair) float64 {
+	if s.task.load == nil {
+		return p.holds()
+	}
+	return p.costs()
 }
 
 // median returns the median of a value of each round; for an even number of rounds,
@@ -36,50 +44,129 @@ func median[T int64 | float64 | time.Duration](s series, of func(pair) T) T {
 func (s series) each() string {
 	ratios := make([]string, len(s.pairs))
 	for i, p := range s.pairs {
-		ratios[i] = fmt.Sprintf("%.3f", p.ratio())
+		ratios[i] = fmt.Sprintf("%.3f", s.ratio(p))
 	}
 	return strings.Join(ratios, " ")
 }
 
-// report prints how much the bare proxy differs from itself. More than most is an
-// error.
-func (s series) report(w io.Writer, most float64) error {
-	ratio := median(s, pair.ratio)
-	fmt.Fprintf(w, "bare against bare: %.3f (rounds: %s)\n", ratio, s.each())
-	if math.Abs(ratio-1) > most {
-		return fmt.Errorf("the machine is too noisy: the bare proxy costs %.3f times itself, more than %g%% off; try again on a quiet machine, or with more -seconds",
-			ratio, most*100)
+// verdict returns the goal, and whether the median meets it.
+func (s series) verdict() string {
+	ratio := median(s, s.ratio)
+	if s.noise > 0 {
+		return fmt.Sprintf("%.2f to %.2f, %s", 1-s.noise, 1+s.noise, met(math.Abs(ratio-1) <= s.noise))
+	}
+	if s.goal == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f, %s", s.goal, met(ratio <= s.goal))
+}
+
+func met(is bool) string {
+	if is {
+		return "met"
+	}
+	return "not met"
+}
+
+// fault returns why the median fails the run, or the empty string.
+func (s series) fault() string {
+	ratio := median(s, s.ratio)
+	switch {
+	case s.noise > 0 && math.Abs(ratio-1) > s.noise:
+		return fmt.Sprintf("the machine is too noisy: %s costs %.3f times itself, more than %g %% off; try again on a quiet machine, or with more -seconds",
+			s.name(), ratio, s.noise*100)
+	case s.most > 0 && ratio > s.most:
+		return fmt.Sprintf("too much: %s %.3f (at most %g times the %s)", s.name(), ratio, s.most, s.other)
+	}
+	return ""
+}
+
+// report prints the medians of all results and the ratio of each round, as tables in
+// Markdown. It returns an error if a ratio is over its limit or the machine is too
+// noisy.
+func report(w io.Writer, results []series) error {
+	loads := [][]string{{"Requests", "Server", "Ratio", "Goal", "Each round", "CPU of a request", "the floor's", "Requests/s of a core", "p50", "p99", "Peak memory"}}
+	idle := [][]string{{"Connections", "Server", "Ratio", "Goal", "Each round", "For a connection", "the floor's", "Peak memory"}}
+	var faults []string
+	for _, s := range results {
+		if fault := s.fault(); fault != "" {
+			faults = append(faults, fault)
+		}
+		subject, ratio := s.subject, fmt.Sprintf("%.3f", median(s, s.ratio))
+		if s.other != "floor" {
+			subject += ", over " + s.other
+		}
+		row := []string{s.task.name, subject, ratio, s.verdict(), s.each()}
+		peak := mebibytes(median(s, func(p pair) int64 { return p.subject.peak }))
+		if s.task.load == nil {
+			idle = append(idle, append(row, s.perConnection(subjectOf), s.perConnection(otherOf), peak))
+			continue
+		}
+		loads = append(loads, append(row, s.perRequest(subjectOf), s.perRequest(otherOf),
+			fmt.Sprintf("%.0f", median(s, func(p pair) float64 { return p.subject.perSecond() })),
+			short(median(s, func(p pair) time.Duration { return p.subject.p50 })),
+			short(median(s, func(p pair) time.Duration { return p.subject.p99 })), peak))
+	}
+	for _, table := range [][][]string{loads, idle} {
+		if _, err := io.WriteString(w, markdown(table)); err != nil {
+			return fmt.Errorf("printing the result: %w", err)
+		}
+	}
+	if len(faults) > 0 {
+		return errors.New(strings.Join(faults, "\n"))
 	}
 	return nil
 }
 
-// report prints the medians of all results and the ratio of each round. A ratio over
-// its limit is an error.
-func report(w io.Writer, results []series) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "\nmedian\tratio\tCPU/request\trequests/s\tp50\tp99\tpeak memory\trounds\t")
-	row := func(name, ratio, rounds string, s series, of func(pair) sample) {
-		fmt.Fprintf(table, "%s\t%s\t%v\t%.0f\t%v\t%v\t%.1f MiB\t%s\t\n", name, ratio,
-			median(s, func(p pair) time.Duration { return of(p).perRequest() }).Round(10*time.Nanosecond),
-			median(s, func(p pair) float64 { return float64(of(p).requests) / of(p).elapsed.Seconds() }),
-			median(s, func(p pair) time.Duration { return of(p).p50 }),
-			median(s, func(p pair) time.Duration { return of(p).p99 }),
-			median(s, func(p pair) float64 { return float64(of(p).peak) / (1 << 20) }), rounds)
-	}
-	var over []string
-	for _, s := range results {
-		ratio := median(s, pair.ratio)
-		row(s.name, fmt.Sprintf("%.3f", ratio), s.each(), s, func(p pair) sample { return p.subject })
-		row("("+s.other+" beside it)", "", "", s, func(p pair) sample { return p.other })
-		if ratio > s.most {
-			over = append(over, fmt.Sprintf("%s %.3f (at most %g times %s)", s.name, ratio, s.most, s.other))
+func subjectOf(p pair) sample { return p.subject }
+
+func otherOf(p pair) sample { return p.other }
+
+func (s series) perRequest(of func(pair) sample) string {
+	return short(median(s, func(p pair) time.Duration { return of(p).perRequest() }))
+}
+
+func (s series) perConnection(of func(pair) sample) string {
+	return fmt.Sprintf("%.1f KiB", float64(median(s, func(p pair) int64 { return of(p).idle }))/idleConnections/(1<<10))
+}
+
+// short rounds a time to three digits.
+func short(d time.Duration) string {
+	for unit := time.Nanosecond; ; unit *= 10 {
+		if d < 1000*unit {
+			return d.Round(unit).String()
 		}
 	}
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("printing the result: %w", err)
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
+// markdown returns a table whose first row is the heading, with columns of equal
+// width. It is empty without further rows.
+func markdown(rows [][]string) string {
+	if len(rows) < 2 {
+		return ""
 	}
-	if len(over) > 0 {
-		return fmt.Errorf("too much: %s", strings.Join(over, ", "))
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
 	}
-	return nil
+	var out strings.Builder
+	out.WriteString("\n")
+	for n, row := range rows {
+		for i, cell := range row {
+			fmt.Fprintf(&out, "| %-*s ", widths[i], cell)
+		}
+		out.WriteString("|\n")
+		if n > 0 {
+			continue
+		}
+		for _, width := range widths {
+			out.WriteString("|" + strings.Repeat("-", width+2))
+		}
+		out.WriteString("|\n")
+	}
+	return out.String()
 }

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"path"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,10 +68,11 @@ func playRole(role string, args []string, stdin io.Reader, stdout io.Writer) err
 }
 
 // application is the upstream: it does as little as an HTTP server can.
-type application struct{ answered atomic.Int64 }
+type application struct{ answered, posted atomic.Int64 }
 
 const (
-	// countPath answers the number of requests to other paths.
+	// countPath answers the number of requests to other paths, and the bytes of their
+	// bodies.
 	countPath = "/count"
 	// whoamiSuffix ends paths that answer the user that the gateway sends.
 	whoamiSuffix = "/whoami"
@@ -80,15 +83,38 @@ var body = []byte(`{"message": "This is what was asked for, in as many bytes as 
 func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == countPath:
-		fmt.Fprint(w, a.answered.Load())
+		fmt.Fprintln(w, a.answered.Load(), a.posted.Load())
 	case strings.HasSuffix(r.URL.Path, whoamiSuffix):
 		fmt.Fprint(w, r.Header.Get("X-Auth-User"))
 	default:
-		a.answered.Add(1)
-		w.Header()["Content-Type"] = []string{"application/json"}
-		_, _ = w.Write(body) // an error means that the client has left
+		a.answer(w, r)
 	}
 }
+
+func (a *application) answer(w http.ResponseWriter, r *http.Request) {
+	posted, err := io.Copy(io.Discard, r.Body)
+	if err != nil {
+		return // the client has left
+	}
+	a.posted.Add(posted)
+	a.answered.Add(1)
+	mebibytes, large := map[string]int{"1MiB": 1, "100MiB": 100}[path.Base(r.URL.Path)]
+	if !large {
+		w.Header()["Content-Type"] = []string{"application/json"}
+		_, _ = w.Write(body) // an error means that the client has left
+		return
+	}
+	w.Header()["Content-Type"] = []string{"application/octet-stream"}
+	w.Header()["Content-Length"] = []string{strconv.Itoa(mebibytes * len(mebibyte))}
+	for range mebibytes {
+		if _, err := w.Write(mebibyte[:]); err != nil {
+			return
+		}
+	}
+}
+
+// mebibyte is a part of large answers.
+var mebibyte [1 << 20]byte
 
 // bareProxy forwards everything to target as fast as ReverseProxy can.
 func bareProxy(target *url.URL) http.Handler {

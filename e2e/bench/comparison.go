@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// comparison is one row: a server and the server that it is compared with.
+type comparison struct {
+	task    task
+	subject string
+	other   string
+	start   [2]starter // of the subject and of the other
+	goal    float64    // the ratio to reach; 0: none
+	most    float64    // a ratio above this fails the run; 0: any is allowed
+	noise   float64    // a ratio further than this from 1 fails the run; 0: any is allowed
+}
+
+// name is what -only matches.
+func (c comparison) name() string { return c.task.name + ": " + c.subject }
+
+// task is what the two servers of a comparison are asked for.
+type task struct {
+	name     string
+	load     load // nil: idle connections
+	resource string
+	// size is the length of large answers, which are counted in bytes. 0: answers are
+	// counted in requests.
+	size    int64
+	posted  int64    // the length of the request's body
+	headers []string // beside the credential
+}
+
+// goals are the ratios to reach.
+type goals struct{ password, rs256 float64 }
+
+// comparisons returns what is measured, in the order of the table.
+func (l *lab) comparisons() []comparison {
+	var all []comparison
+	get := func(name string, load load) task { return task{name: name, load: load, resource: "resource"} }
+	// A browser says where a request that changes something comes from.
+	post := func(name string, load load) task {
+		return task{name: name, load: load, resource: "resource", posted: postedBytes, headers: []string{"Sec-Fetch-Site: same-origin"}}
+	}
+	for _, t := range []struct {
+		task
+		goals
+	}{
+		{get("GET HTTP/1.1", http1{l, l.script, l.connections}), goals{0.80, 0.82}},
+		{post("POST 1 KiB HTTP/1.1", http1{l, l.postScript, l.connections}), goals{0.90, 0.90}},
+		{get("GET HTTP/2", http2{l, ""}), goals{0.80, 0.80}},
+		{post("POST 1 KiB HTTP/2", http2{l, l.posted}), goals{0.90, 0.90}},
+	} {
+		all = append(all, comparison{task: t.task, subject: "floor", noise: l.maxNoise, start: [2]starter{l.startBare, l.startBare}})
+		for _, m := range mechanisms() {
+			goal := t.password
+			if m.algorithm == "RS256" {
+				goal = t.rs256
+			}
+			all = append(all, comparison{task: t.task, subject: m.name, goal: goal, most: l.maxRatio, start: [2]starter{l.authgateFor(m), l.startBare}})
+		}
+		all = append(all, l.plain(t.task)...)
+	}
+	// Fewer connections, so that answers of 100 MiB end within the time.
+	for _, t := range []struct {
+		task
+		goal float64
+	}{
+		{task{name: "1 MiB HTTP/1.1", load: http1{l, l.script, 4}, resource: "1MiB", size: 1 << 20}, 1.02},
+		{task{name: "100 MiB HTTP/1.1", load: http1{l, l.script, 2}, resource: "100MiB", size: 100 << 20}, 0.95},
+		{task{name: fmt.Sprintf("%d idle HTTP/1.1", idleConnections), resource: "resource"}, 1.1},
+	} {
+		all = append(all, comparison{task: t.task, subject: "session", goal: t.goal, most: l.maxRatio, start: [2]starter{l.authgateFor(session()), l.startBare}})
+		all = append(all, l.plain(t.task)...)
+	}
+	all = append(all, comparison{
+		task: get("GET HTTP/1.1", http1{l, l.script, l.connections}), subject: "session on Redis", other: "session on SQLite",
+		goal: l.maxRedis, most: l.maxRedis, start: [2]starter{l.startOnRedis, l.authgateFor(session())},
+	})
+	for i := range all {
+		if all[i].other == "" {
+			all[i].other = "floor"
+		}
+	}
+	return all
+}
+
+// plain returns the rows of nginx and HAProxy.
+func (l *lab) plain(t task) []comparison {
+	return []comparison{
+		{task: t, subject: "nginx", start: [2]starter{l.startNginx, l.startBare}},
+		{task: t, subject: "HAProxy", start: [2]starter{l.startHAProxy, l.startBare}},
+	}
+}
+
+// choose returns the comparisons whose name only matches.
+func choose(all []comparison, only *regexp.Regexp) ([]comparison, error) {
+	var chosen []comparison
+	var names []string
+	for _, c := range all {
+		names = append(names, c.name())
+		if only.MatchString(c.name()) {
+			chosen = append(chosen, c)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("-only matches no row; there are:\n%s", strings.Join(names, "\n"))
+	}
+	return chosen, nil
+}
+
+// round measures a comparison once, on fresh servers.
+func (l *lab) round(ctx context.Context, c comparison, n int) (pair, error) {
+	var sides [2]*server
+	for i, start := range c.start {
+		s, err := start(ctx, i)
+		if err != nil {
+			return pair{}, err
+		}
+		defer s.stop()
+		sides[i] = s
+	}
+	sides[1].imitate(sides[0])
+	measure := l.measure
+	if c.task.load == nil {
+		measure = l.measureIdle
+	}
+	if err := checkBoth(ctx, sides); err != nil {
+		return pair{}, err
+	}
+	p, err := measure(ctx, n, sides, c.task)
+	if err != nil {
+		return pair{}, err
+	}
+	return p, checkBoth(ctx, sides)
+}
+
+func checkBoth(ctx context.Context, sides [2]*server) error {
+	for _, s := range sides {
+		if err := s.check(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/template"
+)
+
+// server is one side of a comparison.
+type server struct {
+	process  *process
+	backing  *process // a server that it needs, or nil
+	address  string   // of its TLS listener
+	upstream string   // the address of the upstream for this server
+	folder   string   // before the resource in paths; empty: any will do
+	header   string   // its credential; empty: it needs none
+	check    func(context.Context) error
+}
+
+// starter starts a server in front of the nth address of the upstream.
+type starter func(ctx context.Context, n int) (*server, error)
+
+// stop ends the server.
+func (s *server) stop() {
+	s.process.stop()
+	if s.backing != nil {
+		s.backing.stop()
+	}
+}
+
+// cookie is the credential for servers that need none, so that their requests are as
+// long as those with a session.
+const cookie = "Cookie: session_id=0000000000000000000000000000000000000000000"
+
+// imitate makes a server that needs no credential get the same requests as another.
+func (s *server) imitate(other *server) {
+	if other.header == "" {
+		other.header, other.folder = cookie, "session"
+	}
+	if s.header == "" {
+		s.header, s.folder = other.header, other.folder
+	}
+}
+
+// target returns what a task asks of the server.
+func (s *server) target(t task) target {
+	return target{url: "https://" + s.address + "/" + s.folder + "/" + t.resource, headers: append([]string{s.header}, t.headers...)}
+}
+
+// startBare starts a bare proxy, the floor.
+func (l *lab) startBare(ctx context.Context, n int) (*server, error) {
+	p, addresses, err := startRole(ctx, l.serverCore, "bare",
+		"-upstream", "http://"+l.upstreams[n], "-certificate", l.certificate, "-key", l.key)
+	if err != nil {
+		return nil, err
+	}
+	return l.plainServer(p, addresses[0], n), nil
+}
+
+func (l *lab) plainServer(p *process, address string, n int) *server {
+	return &server{process: p, address: address, upstream: l.upstreams[n], check: func(ctx context.Context) error { return l.forwards(ctx, "https://"+address) }}
+}
+
+// forwards checks that a plain proxy passes a header on.
+func (l *lab) forwards(ctx context.Context, base string) error {
+	const user = "no gateway checks this"
+	status, seen, err := l.get(ctx, base+whoamiSuffix, "X-Auth-User: "+user)
+	if err != nil {
+		return err
+	}
+	if status != http.StatusOK || seen != user {
+		return fmt.Errorf("%s answers %d and %q, want 200 and that the upstream sees %q", base, status, seen, user)
+	}
+	return nil
+}
+
+// Nginx and HAProxy do what the floor does: TLS 1.3 with the cipher that Go prefers,
+// kept connections, forwarding headers, no log, nothing on disk.
+var (
+	nginxConfiguration = template.Must(template.New("nginx").Parse(`daemon off;
+worker_processes 1;
+worker_rlimit_nofile 8192;
+pid nginx.pid;
+error_log stderr error;
+events { worker_connections 4096; }
+http {
+  access_log off;
+  client_body_temp_path temporary;
+  proxy_temp_path temporary;
+  fastcgi_temp_path temporary;
+  uwsgi_temp_path temporary;
+  scgi_temp_path temporary;
+  tcp_nodelay on;
+  keepalive_requests 1000000000;
+  upstream resources {
+    server {{.Upstream}};
+    keepalive 256;
+    keepalive_requests 1000000000;
+  }
+  server {
+    listen {{.Address}} ssl http2;
+    ssl_certificate {{.Certificate}};
+    ssl_certificate_key {{.Key}};
+    ssl_protocols TLSv1.3;
+    ssl_conf_command Ciphersuites TLS_AES_128_GCM_SHA256;
+    location / {
+      proxy_pass http://resources;
+      proxy_http_version 1.1;
+      proxy_max_temp_file_size 0;
+      proxy_set_header Connection "";
+      proxy_set_header X-Forwarded-For $remote_addr;
+      proxy_set_header X-Forwarded-Host $host;
+      proxy_set_header X-Forwarded-Proto https;
+    }
+  }
+}
+`))
+	haproxyConfiguration = template.Must(template.New("haproxy").Parse(`global
+  maxconn 4000
+  nbthread 1
+  ssl-default-bind-options ssl-min-ver TLSv1.3
+  ssl-default-bind-ciphersuites TLS_AES_128_GCM_SHA256
+defaults
+  mode http
+  http-reuse always
+  timeout connect 10s
+  timeout client 1m
+  timeout server 1m
+listen proxy
+  bind {{.Address}} ssl crt {{.Both}} alpn h2,http/1.1
+  option forwardfor
+  http-request set-header X-Forwarded-Host %[req.hdr(Host)]
+  http-request set-header X-Forwarded-Proto https
+  server resources {{.Upstream}}
+`))
+)
+
+func (l *lab) startNginx(ctx context.Context, n int) (*server, error) {
+	return l.startProgram(ctx, n, nginxConfiguration, func(dir, file string) []string {
+		return []string{"nginx", "-p", dir, "-e", "stderr", "-c", file}
+	})
+}
+
+func (l *lab) startHAProxy(ctx context.Context, n int) (*server, error) {
+	return l.startProgram(ctx, n, haproxyConfiguration, func(_, file string) []string { return []string{"haproxy", "-db", "-f", file} })
+}
+
+// startProgram starts a proxy of another make in a new folder, and waits until it
+// answers.
+func (l *lab) startProgram(ctx context.Context, n int, configuration *template.Template, command func(dir, file string) []string) (*server, error) {
+	dir, err := os.MkdirTemp(l.dir, configuration.Name()+"-")
+	if err != nil {
+		return nil, err
+	}
+	addresses, err := freeAddresses(1)
+	if err != nil {
+		return nil, err
+	}
+	var text strings.Builder
+	err = configuration.Execute(&text, map[string]string{
+		"Address": addresses[0], "Upstream": l.upstreams[n], "Certificate": l.certificate, "Key": l.key, "Both": l.both,
+	})
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, "configuration")
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+		return nil, err
+	}
+	args := command(dir, file)
+	if args[0], err = find(args[0]); err != nil {
+		return nil, err
+	}
+	cmd := pinned(ctx, l.serverCore, args...)
+	cmd.Stderr = os.Stderr
+	p, err := start(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.ready(ctx, p, "https://"+addresses[0]+whoamiSuffix); err != nil {
+		p.stop()
+		return nil, fmt.Errorf("%s does not answer: %w", configuration.Name(), err)
+	}
+	return l.plainServer(p, addresses[0], n), nil
+}
+
+// find returns the file of a program. Debian keeps servers out of the PATH of users
+// who are not root.
+func find(name string) (string, error) {
+	file, err := exec.LookPath(name)
+	if err == nil {
+		return file, nil
+	}
+	if file, err := exec.LookPath(filepath.Join("/usr/sbin", name)); err == nil {
+		return file, nil
+	}
+	return "", err
+}
