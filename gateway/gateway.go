@@ -18,6 +18,7 @@ import (
 	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
 	"authgate/gateway/pages"
+	"authgate/gateway/rate"
 	"authgate/gateway/store"
 	"authgate/gateway/store/guard"
 	"authgate/gateway/web"
@@ -55,6 +56,7 @@ type Gateway struct {
 	load     load
 	sockets  conn.WebSockets
 	streams  *streams
+	shared   *rate.Shared // counts of routes that instances share; nil: they share none
 
 	reloading sync.Mutex // one build at a time
 	state     atomic.Pointer[state]
@@ -87,15 +89,19 @@ func New(o Options) (*Gateway, error) {
 		return nil, fmt.Errorf("reading the pages: %w", err)
 	}
 	throttle := auth.NewThrottle(o.Config.Limits.LoginFailures, o.Config.Limits.LoginWindow, o.Now)
+	guarded := guard.New(o.Store, metrics.Store())
 	g := &Gateway{
 		service:  web.Service{Logger: o.Logger, Metrics: metrics, Pages: p, Now: o.Now},
-		storage:  storage{raw: o.Store, guarded: guard.New(o.Store, metrics.Store()), now: store.ClockOf(o.Store, o.Now)},
+		storage:  storage{raw: o.Store, guarded: guarded, now: store.ClockOf(o.Store, o.Now)},
 		throttle: throttle,
 		verifier: auth.NewVerifier(auth.NewHasher(0), throttle, verifiedCredentials, verifiedFor, o.Now),
 		buffers:  newBufferPool(),
 		plains:   newPlainPool(),
 		proxyLog: web.LibraryLog(o.Logger.Handler(), slog.LevelWarn),
 		load:     newLoad(o.Idle),
+	}
+	if quotas := guarded.Quotas(); quotas != nil {
+		g.shared = rate.NewShared(quotas)
 	}
 	g.streams = newStreams(g.recheck, g.endStream)
 	if err := o.Registerer.Register(g.load.gauge()); err != nil {
@@ -143,6 +149,9 @@ func (g *Gateway) Config() *config.Config { return g.state.Load().config }
 func (g *Gateway) Close() {
 	g.stop()
 	g.background.Wait()
+	if g.shared != nil {
+		g.shared.Close()
+	}
 	g.state.Load().federation.close(&federation{})
 }
 

@@ -16,6 +16,7 @@ import (
 const importOrder = `
 	policy gateway/pages gateway/password gateway/keyfile gateway/seal gateway/store gateway/strictjson gateway/cookiename gateway/headername
 	gateway/store/guard gateway/store/redisstore gateway/store/sqlitestore
+	gateway/rate
 	gateway/conn
 	gateway/peer
 	gateway/config/strictyaml

@@ -10,6 +10,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/headername"
+	"authgate/gateway/rate"
 	"authgate/gateway/upstream"
 	"authgate/gateway/upstream/http1"
 	"authgate/gateway/web"
@@ -36,6 +37,7 @@ type route struct {
 	fields    []http1.Field                                                            // that the route sets
 	pass      map[string]bool                                                          // headers that clients may send on this route, canonical
 	modify    func(status int, h http.Header)
+	limiter   *rate.Limiter  // nil: no rate
 	signIn    web.SignInLink // also where a user who is not signed in can be redirected
 }
 
@@ -60,7 +62,7 @@ func newUpstreams(cfg *config.Config, service *web.Service, freeDescriptors func
 }
 
 // newRouting returns the routing of a configuration.
-func newRouting(cfg *config.Config, site *web.Site, m *mechanisms, f *federation, upstreams map[string]*upstream.Upstream) *routing {
+func newRouting(cfg *config.Config, site *web.Site, m *mechanisms, f *federation, upstreams map[string]*upstream.Upstream, limiters map[string]*rate.Limiter) *routing {
 	authenticators := map[policy.Mechanism]auth.Authenticator{
 		policy.Basic: m.basic, policy.Bearer: f.bearers, policy.Session: m.Sessions, policy.OIDC: f.Delegated,
 	}
@@ -69,11 +71,12 @@ func newRouting(cfg *config.Config, site *web.Site, m *mechanisms, f *federation
 		c := cfg.Routes[i]
 		r := route{
 			rule: rule, config: c, upstream: upstreams[c.Upstream],
-			edited: foldAll(slices.Concat(c.Headers.Remove, slices.Collect(maps.Keys(c.Headers.Set)))),
-			fields: fieldsOf(c.Headers.Set),
-			pass:   canonicalAll(c.Headers.Pass),
-			modify: modifier(site, rule.Public(), c.Upstream),
-			signIn: web.SignInLink{Page: signInFor(rule, site, f), Return: true},
+			edited:  foldAll(slices.Concat(c.Headers.Remove, slices.Collect(maps.Keys(c.Headers.Set)))),
+			fields:  fieldsOf(c.Headers.Set),
+			pass:    canonicalAll(c.Headers.Pass),
+			modify:  modifier(site, rule.Public(), c.Upstream),
+			limiter: limiters[c.Name],
+			signIn:  web.SignInLink{Page: signInFor(rule, site, f), Return: true},
 		}
 		// Authorization before cookies, in whatever order the route names them.
 		for _, mechanism := range []policy.Mechanism{policy.Basic, policy.Bearer, policy.Session, policy.OIDC} {

@@ -36,8 +36,14 @@ func (ex *exchange) serve() error {
 	}
 	ex.route, ex.Label = route, route.rule.Name
 	ex.SignIn = &route.signIn
+	if err := ex.limit(config.RateByClient); err != nil { // before the work of authentication
+		return err
+	}
 	answered, err := ex.authenticate()
 	if err != nil || answered {
+		return err
+	}
+	if err := ex.limit(config.RateByUser); err != nil {
 		return err
 	}
 	return ex.forward()

@@ -47,7 +47,7 @@ func (g *Gateway) build(cfg *config.Config, old *state) (*state, error) {
 		config: cfg, site: web.NewSite(cfg, &g.service), inFlight: g.load.limit(cfg), trusted: cfg.Listen.TrustedProxies,
 		gate: gate, mechanisms: m, federation: f, crossSite: web.NewCrossSite(cfg.PublicURL.String(), box),
 	}
-	st.routing = newRouting(cfg, st.site, m, f, newUpstreams(cfg, &g.service, g.CloseIdleUpstreams, old))
+	st.routing = newRouting(cfg, st.site, m, f, newUpstreams(cfg, &g.service, g.CloseIdleUpstreams, old), g.newLimiters(cfg, old))
 	if st.endpoints, err = newEndpoints(st, g.storage.now); err != nil {
 		return nil, err
 	}

@@ -248,6 +248,20 @@ type Route struct {
 	Headers            RouteHeaders       `yaml:"headers"`
 	ForwardCredentials bool               `yaml:"forward_credentials"`
 	MaxBody            int64              `yaml:"max_body"` // bytes, 0: no limit
+	Rate               Rate               `yaml:"rate"`     // Requests is 0: no limit
+}
+
+// Who a rate counts requests of.
+const (
+	RateByClient = "client"
+	RateByUser   = "user"
+)
+
+// Rate limits the requests of each client or user.
+type Rate struct {
+	Requests int64         `yaml:"requests"` // in Per
+	Per      time.Duration `yaml:"per"`
+	By       string        `yaml:"by"` // client or user
 }
 
 // RouteHeaders changes the request to the upstream.

@@ -53,7 +53,10 @@ func setDefaults(element any) {
 	case *Upstream:
 		*element = Upstream{Timeout: 30 * time.Second, ConnectTimeout: 5 * time.Second, ReuseConnections: true, FastPath: true}
 	case *Route:
-		*element = Route{Unauthenticated: UnauthenticatedAuto, CrossOrigin: CrossOriginDeny}
+		*element = Route{
+			Unauthenticated: UnauthenticatedAuto, CrossOrigin: CrossOriginDeny,
+			Rate: Rate{Per: time.Second, By: RateByClient},
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/login"
 	"authgate/gateway/provider"
+	"authgate/gateway/rate"
 	"authgate/gateway/store/guard"
 	"authgate/gateway/upstream"
 	"authgate/policy"
@@ -81,6 +82,7 @@ func toHTTP(ctx context.Context, err error) *Error {
 		failed    *upstream.Error
 		storage   *guard.Error
 		throttled *auth.ThrottledError
+		limited   *rate.LimitedError
 	)
 	answer := func(status int, detail string) *Error { return &Error{Status: status, Detail: detail, Cause: err} }
 	switch {
@@ -94,6 +96,8 @@ func toHTTP(ctx context.Context, err error) *Error {
 		return answer(413, fmt.Sprintf("The body is larger than %d bytes.", tooLarge.Limit))
 	case errors.As(err, &throttled):
 		return retryLater(answer(429, "Too many failed logins. Try again later."), throttled.RetryAfter)
+	case errors.As(err, &limited):
+		return retryLater(answer(429, "Too many requests. Try again later."), limited.RetryAfter)
 	case errors.Is(err, auth.ErrNoCredentials), errors.Is(err, auth.ErrRejected):
 		return answer(401, rejectionDetail(err))
 	case errors.Is(err, context.Canceled):

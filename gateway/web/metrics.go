@@ -116,7 +116,7 @@ func (m *Metrics) Upstream(name string) prometheus.Observer {
 // Store returns what measures the operations of the store.
 func (m *Metrics) Store() func(operation string, took time.Duration) {
 	durations := map[string]prometheus.Observer{}
-	for _, operation := range []string{"get", "put", "swap", "take", "delete"} {
+	for _, operation := range []string{"get", "put", "swap", "take", "delete", "draw"} {
 		durations[operation] = m.storeDuration.WithLabelValues(operation)
 	}
 	return func(operation string, took time.Duration) { durations[operation].Observe(took.Seconds()) }

@@ -23,7 +23,7 @@ import (
 
 // Error is a failure of the store, as opposed to a failure of the gateway.
 type Error struct {
-	Operation string // get, put, swap, take, delete, or a description
+	Operation string // get, put, swap, take, delete, draw, or a description
 	Err       error
 }
 
@@ -106,4 +106,29 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 		return err
 	}
 	return s.done("delete", start, end, s.store.Delete(call, key))
+}
+
+// Quotas returns the store as store.Quotas, nil if it is none.
+func (s *Store) Quotas() store.Quotas {
+	q, ok := s.store.(store.Quotas)
+	if !ok {
+		return nil
+	}
+	return guardedQuotas{s, q}
+}
+
+type guardedQuotas struct {
+	*Store
+	quotas store.Quotas
+}
+
+// Draw implements store.Quotas.
+func (g guardedQuotas) Draw(ctx context.Context, key string, q store.Quota, d store.Draw) (drawn store.Drawn, err error) {
+	start := time.Now()
+	call, end, err := limitCall(ctx, start)
+	if err == nil {
+		drawn, err = g.quotas.Draw(call, key, q, d)
+		err = g.done("draw", start, end, err)
+	}
+	return drawn, err
 }

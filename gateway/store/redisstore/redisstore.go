@@ -106,7 +106,7 @@ type Options struct {
 	Local func() time.Time
 }
 
-// Store is a store.Store, a store.Clock and a store.Pinger on Redis. It is not a
+// Store is a store.Store, a store.Clock, a store.Pinger and a store.Quotas on Redis. It is not a
 // store.Counter, because Redis would have to walk all of its keys.
 type Store struct {
 	clock  *clock
@@ -115,6 +115,7 @@ type Store struct {
 	cache  *cache
 	link   *link
 	swap   *rueidis.Lua
+	quota  *rueidis.Lua
 	closed atomic.Bool
 }
 
@@ -140,6 +141,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		cache:  c,
 		link:   l,
 		swap:   rueidis.NewLuaScript(swapScript),
+		quota:  rueidis.NewLuaScript(quotaScript),
 	}
 	s.link.start(ctx)
 	return s, nil

@@ -1,0 +1,61 @@
+package gateway
+
+import (
+	"errors"
+	"log/slog"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/config"
+	"authgate/gateway/rate"
+)
+
+// newLimiters returns the limiters of the routes with a rate, by the names of the
+// routes. Those of routes whose rate is the same in old are taken over with their
+// counts, so that a reload lets no additional requests through.
+func (g *Gateway) newLimiters(cfg *config.Config, old *state) map[string]*rate.Limiter {
+	known := map[string]*rate.Limiter{}
+	if old != nil {
+		for i := range old.routing.routes {
+			if r := &old.routing.routes[i]; r.limiter != nil {
+				known[rateName(&r.config)] = r.limiter
+			}
+		}
+	}
+	limiters := map[string]*rate.Limiter{}
+	for i := range cfg.Routes {
+		c := &cfg.Routes[i]
+		limit := rate.Limit{Requests: c.Rate.Requests, Per: c.Rate.Per}
+		if limit.Requests == 0 {
+			continue
+		}
+		limiter := known[rateName(c)]
+		if limiter == nil || limiter.Limit() != limit {
+			limiter = rate.New(rateName(c), limit, g.service.Now, g.shared)
+		}
+		limiters[c.Name] = limiter
+	}
+	return limiters
+}
+
+// rateName is the name under which instances share the counts of a route.
+func rateName(c *config.Route) string { return c.Rate.By + ":" + c.Name }
+
+// limit counts the request if its route counts by that, and refuses it if it is
+// beyond the rate.
+func (ex *exchange) limit(by string) error {
+	if ex.route.limiter == nil || ex.route.config.Rate.By != by {
+		return nil
+	}
+	var key rate.Key
+	if by == config.RateByUser {
+		key.Subject = ex.Identity.Subject
+	} else {
+		key.Client = auth.ClientKey(ex.Canonical.Client)
+	}
+	err := ex.route.limiter.Take(&ex.Store, key)
+	var limited *rate.LimitedError
+	if errors.As(err, &limited) && limited.First { // one event for each window: the access log has them all
+		ex.Audit("denied", slog.String("reason", limited.Error()))
+	}
+	return err
+}

@@ -1,0 +1,41 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// Quota is how much one user of something may use it in a window of time. The
+// first Draw of a key begins its window.
+type Quota struct {
+	Limit  int64         // uses in a window
+	Spare  int64         // how many uses all instances together may hold in advance
+	Window time.Duration // at least a millisecond
+}
+
+// Draw is what an instance asks of a Quota, and what it reports about it.
+type Draw struct {
+	Window string // of the last Drawn; a report about another window does not count
+	Held   int64  // uses that the instance had held, and that have happened since
+	Take   int64  // uses that it needs now
+	Hold   int64  // further uses that it wants to hold
+}
+
+// Drawn is the result of a Draw.
+type Drawn struct {
+	Window string        // names the window
+	Left   time.Duration // until its end
+	Used   int64         // uses in the window that all instances have taken or reported
+	Taken  int64         // of Draw.Take
+	Held   int64         // of Draw.Hold: they may happen later in the window, without another Draw
+}
+
+// Quotas is implemented by stores that several instances share, so that the
+// instances can share a limit. Uses are taken while fewer than Quota.Limit are
+// taken or reported. All instances together never hold more than Quota.Spare, so
+// that no more than Limit and Spare are used in a window, however many instances
+// there are.
+type Quotas interface {
+	// Draw takes, holds and reports uses of key, atomically.
+	Draw(ctx context.Context, key string, q Quota, d Draw) (Drawn, error)
+}
