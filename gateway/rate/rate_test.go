@@ -86,6 +86,27 @@ func TestConcurrentRequests(t *testing.T) {
 	}
 }
 
+// One instance alone lets exactly the limit through, also if it holds more than is
+// left when the store has answered late.
+func TestAloneWithLateAnswers(t *testing.T) {
+	t.Parallel()
+	for limit := int64(24); limit < 80; limit++ {
+		synctest.Test(t, func(t *testing.T) {
+			q := newQuotas()
+			q.wait = 10 * time.Millisecond
+			l := newInstance(t, q, limit)
+			got := 0
+			for range 3 * limit {
+				got += passed(t, l, here, 1)
+				time.Sleep(3 * time.Millisecond)
+			}
+			if int64(got) != limit {
+				t.Errorf("%d requests go on, want %d", got, limit)
+			}
+		})
+	}
+}
+
 // flood sends n concurrent requests to each Limiter and returns how many go on.
 func flood(t testing.TB, limiters []*Limiter, n int) int {
 	var count atomic.Int64
