@@ -118,6 +118,7 @@ func (c *compiler) any(at place, refs []Ref) []*rule {
 	return []*rule{{
 		where: at.where,
 		need:  "needs at least one of " + strings.Join(texts, ", "),
+		parts: policies,
 		holds: func(id *Identity, req *Request) bool {
 			for _, p := range policies {
 				if p.allows(id, req) {
@@ -145,6 +146,7 @@ func (c *compiler) none(at place, refs []Ref) []*rule {
 		rules[i] = &rule{
 			where: at.index(i).where,
 			need:  "must not be met: " + texts[i],
+			parts: policies[i : i+1],
 			holds: func(id *Identity, req *Request) bool { return !p.allows(id, req) },
 		}
 	}

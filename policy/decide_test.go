@@ -3,6 +3,7 @@ package policy_test
 import (
 	"encoding/json"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -213,7 +214,28 @@ func TestDecideNamesTheRule(t *testing.T) {
 			if got := r.Decide(id, request(t, "GET", "example.org", "/")); got != want {
 				t.Errorf("%v with %q:\ngot  %+v\nwant %+v", c.refs, c.roles, got, want)
 			}
+			wantConditions(t, r, id, request(t, "GET", "example.org", "/"))
 		}
+	}
+}
+
+// The conditions of a route are all evaluated, whatever the first is.
+func TestConditions(t *testing.T) {
+	t.Parallel()
+	route := policyRoute(t, specs{
+		"admin": {Roles: []string{"admin"}},
+		"staff": {Any: []policy.Ref{{Name: "admin"}, inline(spec{Methods: []string{"GET"}})}, None: names("admin"), All: names("admin")},
+	}, names("staff")...)
+	want := []policy.Condition{
+		{Rule: "auth", Needs: "needs authentication by one of basic, session, bearer, oidc"},
+		{Rule: "policy staff: any", Needs: "needs at least one of policy admin, (methods needs one of GET)", Holds: true},
+		{Rule: "policy admin: roles", Needs: "needs one of admin", Depth: 1},
+		{Rule: "policy staff: any[1].methods", Needs: "needs one of GET", Holds: true, Depth: 1},
+		{Rule: "policy admin: roles", Needs: "needs one of admin"},
+		{Rule: "policy staff: none[0]", Needs: "must not be met: policy admin", Holds: true},
+	}
+	if got := route.Conditions(nil, request(t, "GET", "example.org", "/")); !slices.Equal(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }
 

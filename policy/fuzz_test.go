@@ -175,6 +175,8 @@ func FuzzDecide(f *testing.F) {
 		if !strings.HasPrefix(before.Reason, "route r: "+before.Rule+": ") {
 			t.Errorf("the reason %q does not name the rule %q", before.Reason, before.Rule)
 		}
+		wantConditions(t, policyRoute(t, all, inline(m.spec)), id, req)
+		wantConditions(t, policyRoute(t, all, inline(m.spec), inline(other.spec)), id, req)
 		if both := decide(inline(m.spec), inline(other.spec)); both.Outcome > before.Outcome {
 			t.Errorf("a second policy turned %v into %v", before, both)
 		}
@@ -185,6 +187,23 @@ func FuzzDecide(f *testing.F) {
 			t.Errorf("no identity: %v, want challenge", got)
 		}
 	})
+}
+
+// wantConditions fails the test unless the conditions explain the decision.
+func wantConditions(t *testing.T, route *policy.Route, id *policy.Identity, req *policy.Request) {
+	t.Helper()
+	decision := route.Decide(id, req)
+	for _, c := range route.Conditions(id, req) {
+		if c.Depth == 0 && !c.Holds {
+			if decision.Outcome != policy.Forbid || decision.Rule != c.Rule {
+				t.Errorf("%+v does not hold, but the decision is %+v", c, decision)
+			}
+			return
+		}
+	}
+	if decision.Outcome != policy.Allow {
+		t.Errorf("all conditions hold, but the decision is %+v", decision)
+	}
 }
 
 // A path without a slash at its end matches the route to which a http.ServeMux

@@ -23,6 +23,8 @@ type rule struct {
 	// rule of that policy.
 	holds  func(*Identity, *Request) bool
 	policy *Policy
+
+	parts []*Policy // that holds evaluates, if any
 }
 
 // refusal returns the first rule that does not hold and false, or nil and true
