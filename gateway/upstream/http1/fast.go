@@ -45,7 +45,7 @@ func (c *Client) Start(ctx context.Context, now time.Time, address string, p *Pl
 		return nil, nil
 	}
 	_, failed := k.Write(b.Bytes())
-	if failed == nil && k.SetReadDeadline(now.Add(fastWait)) == nil {
+	if failed == nil && k.SetReadDeadline(now.Add(min(fastWait, c.timeout))) == nil {
 		k.limited.N = maxHeader
 		if response := k.plainResponse(); response != nil {
 			response.client = c

@@ -377,3 +377,23 @@ func TestPlainResponse(t *testing.T) {
 		}
 	}
 }
+
+// A limit that is shorter than the wait of the fast path holds for it too.
+func TestFastPathShortLimit(t *testing.T) {
+	t.Parallel()
+	const limit = fastWait / 2
+	for way := range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			f := newDialing(t, limit, partly([]part{{limit + time.Millisecond, okResponse}}))
+			if _, err := f.send(t.Context(), "GET", nil); err != nil { // now a connection is idle
+				t.Fatal(err)
+			}
+			start := time.Now()
+			got := outcome([]http.RoundTripper{f.Client, fastWay{f.Client}}[way], newRequest(t, t.Context(), "GET", f.url+"/", nil))
+			if took := time.Since(start); got != "504" || took != limit {
+				t.Errorf("way %d: %q after %v, want 504 after %v", way, got, took, limit)
+			}
+			time.Sleep(limit) // until the upstream is done
+		})
+	}
+}
