@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 
 	"authgate/gateway/conn"
+	"authgate/gateway/peer"
 	"authgate/gateway/web"
 )
 
@@ -17,6 +18,8 @@ type exchange struct {
 	gateway *Gateway
 	state   *state // when the request came
 	route   *route // nil for own endpoints
+
+	original peer.Original // that a request to verify asks about
 
 	stream         stream          // checks whether the login goes on
 	socket         *conn.WebSocket // that the connection has become

@@ -37,8 +37,9 @@ func (g *Gateway) recheck(ctx context.Context, ex *exchange) error {
 	w := ex.stream.watch
 	if st := g.state.Load(); w.state != st {
 		route := st.routing.find(&ex.Canonical)
-		if route == nil {
-			return &endedError{err: errNoRoute(), reason: "no route matches any more"}
+		if route == nil || route.upstream == nil {
+			const reason = "no route matches any more"
+			return &endedError{err: errNoRoute(reason), reason: reason}
 		}
 		w.state, w.route, w.id = st, route, nil
 	}

@@ -30,7 +30,8 @@ type route struct {
 	rule      *policy.Route // decides
 	config    config.Route
 	chain     auth.Chain
-	upstream  *upstream.Upstream
+	upstream  *upstream.Upstream        // nil: the route is for verify only
+	identity  *upstream.IdentityHeaders // of the upstream, or the default ones
 	transport http.RoundTripper
 	start     func(context.Context, *http1.Plain) (*http1.Response, http.RoundTripper) // the fast path of transport; nil: off
 	edited    map[string]bool                                                          // headers that the route removes or sets, folded
@@ -67,10 +68,11 @@ func newRouting(cfg *config.Config, site *web.Site, m *mechanisms, f *federation
 		policy.Basic: m.basic, policy.Bearer: f.bearers, policy.Session: m.Sessions, policy.OIDC: f.Delegated,
 	}
 	routing := &routing{table: cfg.Table(), upstreams: upstreams, used: map[policy.Mechanism]bool{}}
+	identity := upstream.NewIdentityHeaders(cfg.IdentityHeaders)
 	for i, rule := range routing.table.Routes() {
 		c := cfg.Routes[i]
 		r := route{
-			rule: rule, config: c, upstream: upstreams[c.Upstream],
+			rule: rule, config: c, identity: identity,
 			edited:  foldAll(slices.Concat(c.Headers.Remove, slices.Collect(maps.Keys(c.Headers.Set)))),
 			fields:  fieldsOf(c.Headers.Set),
 			pass:    canonicalAll(c.Headers.Pass),
@@ -85,14 +87,22 @@ func newRouting(cfg *config.Config, site *web.Site, m *mechanisms, f *federation
 				routing.used[mechanism] = true
 			}
 		}
-		transport := r.upstream.Transport(c.Timeout)
-		r.transport = transport
-		if u := cfg.Upstreams[c.Upstream]; u.FastPath && u.ReuseConnections {
-			r.start = transport.Start
+		if c.Upstream != "" {
+			r.leadTo(upstreams[c.Upstream], cfg.Upstreams[c.Upstream])
 		}
 		routing.routes = append(routing.routes, r)
 	}
 	return routing
+}
+
+// leadTo makes the route lead to an upstream.
+func (r *route) leadTo(u *upstream.Upstream, c config.Upstream) {
+	r.upstream, r.identity = u, u.Headers()
+	transport := u.Transport(r.config.Timeout)
+	r.transport = transport
+	if c.FastPath && c.ReuseConnections {
+		r.start = transport.Start
+	}
 }
 
 // find returns the route of a request, nil if there is none.
@@ -109,13 +119,13 @@ func (r *routing) find(request *policy.Request) *route {
 func (r *routing) match(request *policy.Request) (*route, error) {
 	match, ok := r.table.Match(request)
 	if !ok {
-		return nil, errNoRoute()
+		return nil, errNoRoute("no route matches")
 	}
 	return &r.routes[match.Index], r.table.CheckParameters(request, match)
 }
 
-func errNoRoute() error {
-	return &web.Error{Status: http.StatusNotFound, Detail: "There is nothing here.", Cause: errors.New("no route matches")}
+func errNoRoute(reason string) error {
+	return &web.Error{Status: http.StatusNotFound, Detail: "There is nothing here.", Cause: errors.New(reason)}
 }
 
 // signInFor returns where a user can sign in for a route, empty if nowhere: at

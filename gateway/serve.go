@@ -13,7 +13,8 @@ import (
 )
 
 // serve takes a request along its way: what it asks for, who makes it, whether
-// they may, and on to the upstream.
+// they may, and on to the upstream. A proxy that only asks gets the answer
+// instead.
 func (ex *exchange) serve() error {
 	if err := ex.refusal(); err != nil {
 		return err
@@ -21,8 +22,8 @@ func (ex *exchange) serve() error {
 	if err := ex.read(); err != nil {
 		return err
 	}
-	if endpoint, ok := ex.state.endpoints[ex.Canonical.Path.Decoded]; ok {
-		return endpoint.Serve(&ex.Exchange)
+	if own, err := ex.serveOwn(); own {
+		return err
 	}
 	if ex.Request.Method != strings.ToUpper(ex.Request.Method) {
 		return &web.Error{
@@ -34,10 +35,18 @@ func (ex *exchange) serve() error {
 	if err != nil {
 		return err
 	}
+	if route.upstream == nil && !ex.Verify {
+		return errNoRoute("the route has no upstream, so it is for " + config.EndpointVerify + " only")
+	}
 	ex.route, ex.Label = route, route.rule.Name
 	ex.SignIn = &route.signIn
 	if err := ex.limit(config.RateByClient); err != nil { // before the work of authentication
 		return err
+	}
+	if ex.Verify {
+		if err := ex.checkIdentityNames(); err != nil {
+			return err
+		}
 	}
 	answered, err := ex.authenticate()
 	if err != nil || answered {
@@ -46,20 +55,44 @@ func (ex *exchange) serve() error {
 	if err := ex.limit(config.RateByUser); err != nil {
 		return err
 	}
+	if ex.Verify {
+		ex.confirm()
+		return nil
+	}
 	return ex.forward()
+}
+
+// serveOwn serves a request to one of the gateway's own endpoints. A proxy must
+// not ask about these, but send such requests here.
+func (ex *exchange) serveOwn() (own bool, err error) {
+	st, path := ex.state, ex.Canonical.Path.Decoded
+	endpoint, own := st.endpoints[path]
+	switch {
+	case ex.Verify && (own || path == st.verify):
+		return true, errNoRoute("the path is one of the gateway's own endpoints; the proxy must send requests for it to the gateway")
+	case own:
+		return true, endpoint.Serve(&ex.Exchange)
+	}
+	return false, nil
 }
 
 // read makes the canonical request and reads the credentials, once. It refuses
 // what is ambiguous, before a route is looked up.
 func (ex *exchange) read() error {
 	st := ex.state
+	path, err := policy.ParseTarget(ex.Request.RequestURI)
+	if err == nil && path.Decoded == st.verify {
+		if err := ex.takeOriginal(); err != nil {
+			return err
+		}
+		path, err = policy.ParseTarget(ex.Request.RequestURI)
+	}
 	if st.config.TLS.Mode == config.TLSOff && (!ex.Peer.Trusted || ex.Peer.Proto != "https") {
 		return &web.Error{
 			Status: http.StatusForbidden, Detail: "This service is reached over https only.",
 			Cause: errors.New("tls.mode is off, and the request does not come over https from a trusted proxy"),
 		}
 	}
-	path, err := policy.ParseTarget(ex.Request.RequestURI)
 	if err != nil {
 		return err
 	}
@@ -93,10 +126,8 @@ func (ex *exchange) authenticate() (answered bool, err error) {
 		return false, ex.checkSite()
 	case policy.Challenge:
 		if ex.wantsSignIn() {
-			ex.ClearStale()
 			site := ex.state.site
-			ex.Redirect(http.StatusFound, site.AtOwnHost(&ex.Received, web.WithReturn(route.signIn.Page, ex.Target())))
-			return true, nil
+			return true, ex.leadTo(site.AtOwnHost(&ex.Received, web.WithReturn(route.signIn.Page, ex.Target())))
 		}
 		return false, web.Challenge(
 			&web.Error{Status: http.StatusUnauthorized, Detail: auth.DetailNotSignedIn}, route.chain.Challenges(&ex.Credentials)...)

@@ -25,6 +25,7 @@ type state struct {
 	crossSite  *web.CrossSite
 	routing    *routing
 	endpoints  map[string]*endpoint.Endpoint // by path
+	verify     string                        // the path of verify, which is served on the way of routes
 }
 
 // build makes the state of cfg. It takes over what is the same in old, which is
@@ -47,6 +48,7 @@ func (g *Gateway) build(cfg *config.Config, old *state) (*state, error) {
 		config: cfg, site: web.NewSite(cfg, &g.service), inFlight: g.load.limit(cfg), trusted: cfg.Listen.TrustedProxies,
 		gate: gate, mechanisms: m, federation: f, crossSite: web.NewCrossSite(cfg.PublicURL.String(), box),
 	}
+	st.verify = st.site.Own(config.EndpointVerify)
 	st.routing = newRouting(cfg, st.site, m, f, newUpstreams(cfg, &g.service, g.CloseIdleUpstreams, old), g.newLimiters(cfg, old))
 	if st.endpoints, err = newEndpoints(st, g.storage.now); err != nil {
 		return nil, err

@@ -150,6 +150,7 @@ func TestStreamsEndWithTheLogin(t *testing.T) {
 		"a role is lost":         {admin, reloading("roles: [user, admin], ", "roles: [user], "), "admin"},
 		"the route is stricter":  {session, reloading("match: /session/, ", "policy: {users: [bob]}, match: /session/, "), "policy"},
 		"the route goes":         {session, reloading("match: /session/, ", "match: /elsewhere/, "), "no route"},
+		"the upstream goes":      {session, reloading("name: session, upstream: app, ", "name: session, "), "no route"},
 		"the mechanism goes":     {"/any/", reloading("auth: [session, bearer, basic]", "auth: [bearer, basic]"), "does not accept"},
 		"the Basic user goes":    {basic, reloading("username: service, ", "username: other, "), "Basic user"},
 		"another Basic password": {basic, reloading(serviceHash, bobHash), "Basic user"},

@@ -234,7 +234,8 @@ const (
 	CrossOriginAllow = "allow"
 )
 
-// Route maps requests to an upstream. Config.Table has the compiled policies.
+// Route maps requests to an upstream. Without an upstream it is for proxies that
+// ask at EndpointVerify. Config.Table has the compiled policies.
 type Route struct {
 	Match              string             `yaml:"match"`
 	Name               string             `yaml:"name"` // default: Match

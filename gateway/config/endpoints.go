@@ -23,6 +23,10 @@ func (e Endpoints) check(r *report) {
 	}
 }
 
+// EndpointVerify is the name of the endpoint that proxies ask. OwnEndpoints does
+// not contain it, because the gateway decides there as it does on routes.
+const EndpointVerify = "verify"
+
 // OwnEndpoints returns the names of the gateway's own endpoints. The path of an
 // endpoint is Endpoints.Prefix and its name. No route can match these paths.
 func (c *Config) OwnEndpoints() []string {
@@ -44,7 +48,7 @@ func (c *Config) OwnEndpoints() []string {
 // endpoints, which come before routes.
 func (c *Config) isOwnEndpoint(path string) bool {
 	name, ok := strings.CutPrefix(path, c.Endpoints.Prefix)
-	return ok && slices.Contains(c.OwnEndpoints(), name)
+	return ok && (name == EndpointVerify || slices.Contains(c.OwnEndpoints(), name))
 }
 
 // literalPath returns the decoded path of a pattern. Wildcards stay as written:

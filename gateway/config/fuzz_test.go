@@ -112,7 +112,8 @@ func checkHolds(t *testing.T, cfg *Config) {
 	holds(len(table) == len(cfg.Routes), table)
 	for i, r := range cfg.Routes {
 		u, ok := cfg.Upstreams[r.Upstream]
-		holds(ok && len(u.URLs) > 0 && !slices.Contains(u.URLs, nil) && u.IdentityHeaders != nil && u.Timeout > 0, r, u)
+		verifyOnly := r.Upstream == "" && r.Timeout == 0 && r.StripPrefix == "" && !r.ForwardCredentials && r.MaxBody == 0
+		holds(verifyOnly || ok && len(u.URLs) > 0 && !slices.Contains(u.URLs, nil) && u.IdentityHeaders != nil && u.Timeout > 0, r, u)
 		holds(r.Policy == nil || len(r.Policy) > 0, r)
 		got := table[i]
 		holds(got.Pattern == r.Match && got.Name == r.Name && slices.Equal(got.Mechanisms, r.Auth) && (got.Policy == nil) == (r.Policy == nil), r, got)

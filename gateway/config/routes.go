@@ -59,19 +59,38 @@ func (route *Route) check(r *report, path string, c *Config) {
 	r.oneOf(path+".cross_origin", route.CrossOrigin, CrossOriginDeny, CrossOriginAllow)
 	route.checkRate(r, path+".rate")
 	route.checkStripPrefix(r, path+".strip_prefix")
-	route.checkUpstream(r, path+".upstream", c.Upstreams)
+	route.checkUpstream(r, path, c)
 	route.Headers.check(r, path+".headers", c.Upstreams[route.Upstream].IdentityHeaders, &c.IdentityHeaders)
 }
 
-func (route *Route) checkUpstream(r *report, path string, upstreams map[string]Upstream) {
-	name := route.Upstream
-	if name == "" {
-		r.Fault(path, "the name of an upstream is needed")
+// checkUpstream checks the upstream of the route at path. A route without one is
+// for proxies that ask at EndpointVerify.
+func (route *Route) checkUpstream(r *report, path string, c *Config) {
+	name, at := route.Upstream, path+".upstream"
+	if !r.Given(at) {
+		route.checkVerifyOnly(r, path, c)
 		return
 	}
-	if _, ok := upstreams[name]; !ok && !r.Unreadable("upstreams") {
-		r.Fault(path, "there is no upstream %q; %s", name,
-			strictyaml.Hint(name, "upstreams", slices.Sorted(maps.Keys(upstreams))))
+	if name == "" {
+		r.Fault(at, "must not be empty; give the name of an upstream, or remove the key if a proxy forwards the requests itself and asks the gateway at %s%s", c.Endpoints.Prefix, EndpointVerify)
+		return
+	}
+	if _, ok := c.Upstreams[name]; !ok && !r.Unreadable("upstreams") {
+		r.Fault(at, "there is no upstream %q; %s", name,
+			strictyaml.Hint(name, "upstreams", slices.Sorted(maps.Keys(c.Upstreams))))
+	}
+}
+
+// checkVerifyOnly checks a route without an upstream: keys about requests to one
+// would do nothing.
+func (route *Route) checkVerifyOnly(r *report, path string, c *Config) {
+	for _, key := range []string{"timeout", "strip_prefix", "headers", "forward_credentials", "max_body"} {
+		if at := path + "." + key; r.Given(at) {
+			r.Fault(at, "has no effect, because the route has no upstream; add upstream, or remove this key")
+		}
+	}
+	if len(c.Listen.TrustedProxies) == 0 && !r.Broken("listen") {
+		r.Warn(path, "the route serves no request, because it has no upstream, and no proxy may ask at %s%s; add upstream, or the proxies to listen.trusted_proxies", c.Endpoints.Prefix, EndpointVerify)
 	}
 }
 

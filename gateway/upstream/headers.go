@@ -19,6 +19,7 @@ import (
 // what clients wrote there. It is safe for concurrent use.
 type IdentityHeaders struct {
 	names  config.IdentityHeaders                      // an empty name leaves a header out
+	sent   []string                                    // names, canonical
 	own    map[string]bool                             // configured names, folded, that no client may send
 	ready  *lru.Cache[*policy.Identity, []http1.Field] // fields of recent identities
 	filter *headername.Filter
@@ -42,6 +43,11 @@ func NewIdentityHeaders(names ...config.IdentityHeaders) *IdentityHeaders {
 			}
 		}
 		h.names = n
+	}
+	for _, f := range h.values(&policy.Identity{}) {
+		if f.Name != "" {
+			h.sent = append(h.sent, http.CanonicalHeaderKey(f.Name))
+		}
 	}
 	h.filter = headername.NewFilter(slices.Collect(maps.Keys(h.own))...)
 	return h
@@ -89,19 +95,11 @@ func (i *IdentityHeaders) Fields(id *policy.Identity) []http1.Field {
 	return fields
 }
 
-// fields returns the headers that carry id, by name. It leaves out a value that is empty
-// or not valid in a header.
+// fields returns the headers that carry id, by name. It leaves out a value that is
+// empty or not valid in a header.
 func (i *IdentityHeaders) fields(id *policy.Identity) []http1.Field {
 	var fields []http1.Field
-	for _, f := range []http1.Field{
-		{Name: i.names.User, Value: id.Username},
-		{Name: i.names.Subject, Value: id.Subject},
-		{Name: i.names.Name, Value: id.Name},
-		{Name: i.names.Email, Value: id.Email},
-		{Name: i.names.Roles, Value: strings.Join(id.Roles, ",")},
-		{Name: i.names.Mechanism, Value: string(id.Mechanism)},
-		{Name: i.names.Provider, Value: id.Provider},
-	} {
+	for _, f := range i.values(id) {
 		if f.Name != "" && f.Value != "" && httpguts.ValidHeaderFieldValue(f.Value) {
 			f.Name = http.CanonicalHeaderKey(f.Name)
 			fields = append(fields, f)
@@ -109,4 +107,43 @@ func (i *IdentityHeaders) fields(id *policy.Identity) []http1.Field {
 	}
 	slices.SortFunc(fields, http1.ByName)
 	return fields
+}
+
+// SetAll writes the identity into h, which is the header of a response. It also
+// sets the headers that have no value, so that a proxy which copies them to a
+// request overwrites what the client sent. id may be nil.
+func (i *IdentityHeaders) SetAll(h http.Header, id *policy.Identity) {
+	for _, name := range i.sent {
+		h.Set(name, "")
+	}
+	if id != nil {
+		for _, f := range i.Fields(id) {
+			h.Set(f.Name, f.Value)
+		}
+	}
+}
+
+// Imitation returns the name of a header in h that an application may read as
+// one of the identity headers, although it is not spelled as SetAll spells it.
+// It returns "" if there is none.
+func (i *IdentityHeaders) Imitation(h http.Header) string {
+	for name := range h {
+		if i.filter.Finds(name) && i.own[headername.Fold(name)] && !slices.Contains(i.sent, name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// values returns what each header says of id, under its name as configured.
+func (i *IdentityHeaders) values(id *policy.Identity) []http1.Field {
+	return []http1.Field{
+		{Name: i.names.User, Value: id.Username},
+		{Name: i.names.Subject, Value: id.Subject},
+		{Name: i.names.Name, Value: id.Name},
+		{Name: i.names.Email, Value: id.Email},
+		{Name: i.names.Roles, Value: strings.Join(id.Roles, ",")},
+		{Name: i.names.Mechanism, Value: string(id.Mechanism)},
+		{Name: i.names.Provider, Value: id.Provider},
+	}
 }

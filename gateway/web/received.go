@@ -27,6 +27,7 @@ type Received struct {
 	Body        []byte // of a request to an own endpoint
 	Cleartext   bool   // the request came by plain HTTP
 	Foreign     bool   // the request is for a host that is not the gateway's
+	Verify      bool   // a proxy asks about the request, and serves it itself
 }
 
 // Target is the path and the query of the request, byte for byte.

@@ -41,7 +41,7 @@ type Record struct {
 	bytes int64         // of the answer's body
 	err   error         // the failure that the answer tells of, or that cut it off
 	ended bool          // the gateway ended the answer, because of err
-	attrs [10]slog.Attr // for log
+	attrs [11]slog.Attr // for log
 }
 
 // Identify notes the identity that the request proves, if any.
@@ -87,9 +87,12 @@ func (r *Record) log(h slog.Handler, received *Received, now time.Time, took tim
 		slog.String("protocol", received.Request.Proto),
 		slog.Int64("bytes", r.bytes),
 		slog.Int64("duration_us", took.Microseconds()),
-		{}, {}, // an attribute without a key is left out
+		{}, {}, {}, // an attribute without a key is left out
 	}
-	subject, why := &r.attrs[len(r.attrs)-2], &r.attrs[len(r.attrs)-1]
+	verify, subject, why := &r.attrs[len(r.attrs)-3], &r.attrs[len(r.attrs)-2], &r.attrs[len(r.attrs)-1]
+	if received.Verify {
+		*verify = slog.Bool("verify", true)
+	}
 	if r.Identity != nil {
 		*subject = slog.String("subject", r.Identity.Subject)
 	}
