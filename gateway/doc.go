@@ -83,6 +83,7 @@
 //	gateway/headername    header names that applications trust, in any spelling
 //	gateway/store/guard   the store as the gateway uses it: measured, bounded, closed until it is ready
 //	gateway/rate          requests of each client or user in a window, shared by instances
+//	gateway/cors          how a route shares its responses with scripts of other origins
 //	gateway/conn          connections of clients, WebSockets, PROXY protocol
 //	gateway/peer          who is connected; trusted proxies
 //	gateway/config        YAML to Config, with every mistake in its place; config/strictyaml

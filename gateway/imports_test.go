@@ -16,7 +16,7 @@ import (
 const importOrder = `
 	policy gateway/pages gateway/password gateway/keyfile gateway/seal gateway/store gateway/strictjson gateway/cookiename gateway/headername
 	gateway/store/guard gateway/store/redisstore gateway/store/sqlitestore
-	gateway/rate
+	gateway/rate gateway/cors
 	gateway/conn
 	gateway/peer
 	gateway/config/strictyaml

@@ -9,6 +9,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
+	"authgate/gateway/cors"
 	"authgate/gateway/headername"
 	"authgate/gateway/rate"
 	"authgate/gateway/upstream"
@@ -39,6 +40,7 @@ type route struct {
 	pass      map[string]bool                                                          // headers that clients may send on this route, canonical
 	modify    func(status int, h http.Header)
 	limiter   *rate.Limiter  // nil: no rate
+	cors      *cors.Policy   // nil: the application decides
 	signIn    web.SignInLink // also where a user who is not signed in can be redirected
 }
 
@@ -78,6 +80,7 @@ func newRouting(cfg *config.Config, site *web.Site, m *mechanisms, f *federation
 			pass:    canonicalAll(c.Headers.Pass),
 			modify:  modifier(site, rule.Public(), c.Upstream),
 			limiter: limiters[c.Name],
+			cors:    newCORS(&c.CORS),
 			signIn:  web.SignInLink{Page: signInFor(rule, site, f), Return: true},
 		}
 		// Authorization before cookies, in whatever order the route names them.

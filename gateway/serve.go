@@ -31,6 +31,9 @@ func (ex *exchange) serve() error {
 			Cause: errors.New("methods are case-sensitive (RFC 9110, section 9.1), but not to every application"),
 		}
 	}
+	if answered, err := ex.preflight(); answered || err != nil {
+		return err
+	}
 	route, err := ex.state.routing.match(&ex.Canonical)
 	if err != nil {
 		return err
@@ -39,7 +42,7 @@ func (ex *exchange) serve() error {
 		return errNoRoute("the route has no upstream, so it is for " + config.EndpointVerify + " only")
 	}
 	ex.route, ex.Label = route, route.rule.Name
-	ex.SignIn = &route.signIn
+	ex.SignIn, ex.CORS = &route.signIn, route.cors
 	if err := ex.limit(config.RateByClient); err != nil { // before the work of authentication
 		return err
 	}
@@ -167,6 +170,9 @@ func (ex *exchange) wantsSignIn() bool {
 func (ex *exchange) checkSite() error {
 	if ex.Identity == nil || ex.route.config.CrossOrigin == config.CrossOriginAllow || !ex.byCookie() {
 		return nil
+	}
+	if ex.CORS.AllowsCredentials(ex.Request.Header) {
+		return nil // the operator trusts the origin like the gateway's own
 	}
 	crossSite := ex.state.crossSite
 	if err := crossSite.CheckOrigin(&ex.Exchange); err != nil {

@@ -249,7 +249,19 @@ type Route struct {
 	Headers            RouteHeaders       `yaml:"headers"`
 	ForwardCredentials bool               `yaml:"forward_credentials"`
 	MaxBody            int64              `yaml:"max_body"` // bytes, 0: no limit
-	Rate               Rate               `yaml:"rate"`     // Requests is 0: no limit
+	CORS               CORS               `yaml:"cors"`
+	Rate               Rate               `yaml:"rate"` // Requests is 0: no limit
+}
+
+// CORS shares the responses of a route with scripts of other origins. Without
+// Origins, the application decides.
+type CORS struct {
+	Origins     []string      `yaml:"origins"`
+	Headers     []string      `yaml:"headers"` // of requests
+	Methods     []string      `yaml:"methods"`
+	Expose      []string      `yaml:"expose"` // headers of responses
+	Credentials bool          `yaml:"credentials"`
+	MaxAge      time.Duration `yaml:"max_age"` // of the answer to a preflight, whole seconds
 }
 
 // Who a rate counts requests of.

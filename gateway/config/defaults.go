@@ -55,6 +55,7 @@ func setDefaults(element any) {
 	case *Route:
 		*element = Route{
 			Unauthenticated: UnauthenticatedAuto, CrossOrigin: CrossOriginDeny,
+			CORS: CORS{MaxAge: 10 * time.Minute},
 			Rate: Rate{Per: time.Second, By: RateByClient},
 		}
 	}

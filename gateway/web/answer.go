@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"authgate/gateway/cors"
 	"authgate/gateway/pages"
 )
 
@@ -96,7 +97,24 @@ func (ex *Exchange) Redirect(status int, location string) {
 	h.Set("Location", location)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Request-Id", ex.ID)
+	ex.CORS.SetFields(ex.Request.Header, h)
 	ex.WriteHeader(status)
+}
+
+// Preflight answers a CORS preflight for a route (Fetch standard, section 3.2.2).
+// Another origin than those of the policy is an error.
+func (ex *Exchange) Preflight(policy *cors.Policy) error {
+	h := ex.Header()
+	if !policy.Preflight(ex.Request.Header, h) {
+		return &Error{Status: http.StatusForbidden, Detail: "Scripts of this origin may not send requests here.", Cause: errors.New("the origin of the preflight is not in cors.origins")}
+	}
+	ex.LimitBody()
+	ex.strictTransport()
+	h.Set("X-Request-Id", ex.ID)
+	h.Set("Cache-Control", "no-store") // Access-Control-Max-Age is for the browser alone
+	ex.Decision = DecisionAllow
+	ex.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 // OwnHeader sets the header of an answer of the gateway's own.
@@ -108,6 +126,7 @@ func (ex *Exchange) OwnHeader(media string) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("X-Request-Id", ex.ID)
+	ex.CORS.SetFields(ex.Request.Header, h)
 	if h.Get("Cache-Control") == "" {
 		h.Set("Cache-Control", "no-store")
 	}

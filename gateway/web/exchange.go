@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/cors"
 	"authgate/gateway/pages"
 	"authgate/gateway/store/guard"
 	"authgate/policy"
@@ -31,6 +32,7 @@ type Exchange struct {
 	pacing
 
 	Store  guard.Context // for everything that may call the store
+	CORS   *cors.Policy  // of the route; nil before it is found
 	SignIn *SignInLink   // for the page of an error; may be nil
 
 	site  *Site

@@ -1,0 +1,76 @@
+package config
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"authgate/gateway/cors"
+	"authgate/policy"
+)
+
+// check checks the section cors of a route.
+func (c *CORS) check(r *report, path string) {
+	if !r.Given(path) {
+		return
+	}
+	if len(c.Origins) == 0 {
+		r.Missing(path+".origins", `list the origins whose scripts may read responses, like https://app.example.org, or give ["*"] for all`)
+	}
+	for i, origin := range c.Origins {
+		at := fmt.Sprintf("%s.origins[%d]", path, i)
+		switch {
+		case origin == cors.Any:
+			c.checkAny(r, path, at)
+		case slices.Contains(c.Origins[:i], origin):
+			r.Fault(at, "%q is listed twice", origin)
+		default:
+			c.checkOrigin(r, at, origin)
+		}
+	}
+	methodOrHeader := func(list, name, hint string, values []string, wrong func(string) bool) {
+		for i, value := range values {
+			at := fmt.Sprintf("%s.%s[%d]", path, list, i)
+			switch {
+			case value == cors.Any && list != "expose" && len(values) > 1:
+				r.Fault(at, `"*" stands for all; remove the others`)
+			case value == cors.Any && list != "expose":
+			case wrong(value):
+				r.Fault(at, "%q is not %s; %s", value, name, hint)
+			}
+		}
+	}
+	noHeader := func(s string) bool { return !httpguts.ValidHeaderFieldName(s) || s == cors.Any }
+	methodOrHeader("methods", "a method", `expected one in upper case, like DELETE, or ["*"]`, c.Methods, func(s string) bool {
+		return !httpguts.ValidHeaderFieldName(s) || s != strings.ToUpper(s)
+	})
+	methodOrHeader("headers", "the name of a header", `use letters, digits and -, or ["*"] for all`, c.Headers, noHeader)
+	methodOrHeader("expose", "the name of a header", "use letters, digits and -", c.Expose, noHeader)
+	if c.MaxAge%time.Second != 0 {
+		r.Fault(path+".max_age", "must be whole seconds")
+	}
+}
+
+// checkAny checks what "*" among the origins excludes.
+func (c *CORS) checkAny(r *report, path, at string) {
+	if len(c.Origins) > 1 {
+		r.Fault(at, `"*" stands for all; remove the others`)
+	}
+	if c.Credentials {
+		r.Fault(path+".credentials", `cannot be true with origins ["*"], because every site could then read what the user sees; list the origins`)
+	}
+}
+
+func (c *CORS) checkOrigin(r *report, at, origin string) {
+	if err := cors.CheckOrigin(origin); err != nil {
+		r.Fault(at, "%q %v", origin, err)
+		return
+	}
+	if u, err := url.Parse(origin); err == nil && u.Scheme == "http" && c.Credentials && !policy.Loopback(u.Hostname()) {
+		r.Warn(at, "%q is not https, so anyone on the network path of a user can act as this origin, with the user's cookies", origin)
+	}
+}

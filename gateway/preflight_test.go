@@ -1,0 +1,116 @@
+package gateway
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// corsConfig is baseConfig with routes that share their responses.
+const corsConfig = baseConfig + `
+  - {match: /shared/, name: shared, upstream: app, auth: [session, bearer], rate: {requests: 20, per: 1h}, cors: {origins: ["https://spa.example"], methods: [PUT], credentials: true}}
+  - {match: "PUT /write/", name: write, upstream: app, auth: [session], cors: {origins: ["https://spa.example"]}}
+  - {match: /write/, name: read, upstream: app, auth: [none]}
+  - {match: /world/, name: world, upstream: app, auth: [none], cors: {origins: ["*"]}}
+`
+
+const spa = "Origin: https://spa.example"
+
+// The gateway answers preflights of routes with cors by itself, without
+// credentials, by the route of the request that is to follow.
+func TestPreflight(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, corsConfig)
+	for range 30 { // they do not count for the rate
+		w := r.do("OPTIONS", "/shared/x", "", spa, "Access-Control-Request-Method: PUT")
+		if h := w.Header(); w.Code != 204 || h.Get("Access-Control-Allow-Origin") != "https://spa.example" || h.Get("Access-Control-Allow-Methods") != "PUT" ||
+			h.Get("Access-Control-Allow-Credentials") != "true" || h.Get("Access-Control-Max-Age") != "600" || w.Body.Len() > 0 {
+			t.Fatalf("%d %v", w.Code, h)
+		}
+	}
+	refused := r.want(403, "OPTIONS", "/shared/x", "", "Origin: https://evil.example", "Access-Control-Request-Method: PUT")
+	if refused.Header().Get("Access-Control-Allow-Origin") != "" || !strings.Contains(refused.Header().Get("Vary")+refused.Header().Values("Vary")[1], "Origin") {
+		t.Errorf("another origin: %v", refused.Header())
+	}
+	if w := r.do("OPTIONS", "/write/", "", spa, "Access-Control-Request-Method: PUT"); w.Code != 204 {
+		t.Errorf("for a route of PUT: %d", w.Code)
+	}
+	if got := r.upstream.count(); got != 0 {
+		t.Errorf("%d preflights reached the upstream", got)
+	}
+	r.want(200, "OPTIONS", "/write/", "", spa, "Access-Control-Request-Method: POST") // the application's own business
+	r.want(200, "OPTIONS", "/public/", "", spa, "Access-Control-Request-Method: POST")
+	r.want(401, "OPTIONS", "/shared/", "", spa)
+	r.want(405, "OPTIONS", "/login", "", spa, "Access-Control-Request-Method: POST")
+	if got := r.sample("authgate_requests_total", "route=shared", "code=204", "decision=allow"); got != 30 {
+		t.Errorf("%v preflights are counted, want 30", got)
+	}
+}
+
+// All answers on a route with cors carry its fields and no others: those of the
+// upstream, and the gateway's own.
+func TestSharedAnswers(t *testing.T) {
+	t.Parallel()
+	r := newNetworkRig(t, corsConfig, func(w http.ResponseWriter, q *http.Request) {
+		w.Header()["Access-Control-Allow-Origin"] = []string{q.Header.Get("Origin"), "*"}
+		w.Header().Set("Access-Control-Allow-Credentials", "true")
+		w.Header().Set("Access-Control-Expose-Headers", "*")
+		w.Header().Set("Vary", "Accept-Encoding")
+	})
+	alice := r.login(aliceIn)
+	long := strings.Repeat("x", 100_000) // not by the fast path
+	for _, c := range []struct {
+		status       int
+		method, path string
+		headers      []string
+		origin       []string // allowed
+	}{
+		{200, "GET", "/shared/", []string{spa, alice.cookie}, []string{"https://spa.example"}},
+		{200, "POST", "/shared/", []string{spa, alice.bearer}, []string{"https://spa.example"}},
+		{200, "GET", "/shared/", []string{"Origin: https://evil.example", alice.cookie}, nil},
+		{200, "GET", "/shared/", []string{alice.cookie}, nil},
+		{401, "GET", "/shared/", []string{spa}, []string{"https://spa.example"}},
+		{401, "GET", "/shared/", []string{spa, "Authorization: Bearer x", browser}, []string{"https://spa.example"}},
+		{302, "GET", "/shared/", []string{spa, browser}, []string{"https://spa.example"}},
+		{403, "POST", "/shared/", []string{"Origin: https://evil.example", alice.cookie}, nil},
+		{200, "GET", "/world/", []string{"Origin: https://evil.example"}, []string{"*"}},
+	} {
+		body := ""
+		if c.method == "POST" {
+			body = long
+		}
+		w := r.do(c.method, c.path, body, c.headers...)
+		h := w.Header()
+		credentials := ""
+		if c.origin != nil && c.origin[0] != "*" {
+			credentials = "true"
+		}
+		if w.Code != c.status || !slices.Equal(h["Access-Control-Allow-Origin"], c.origin) ||
+			h.Get("Access-Control-Allow-Credentials") != credentials || h.Get("Access-Control-Expose-Headers") != "" {
+			t.Errorf("%s %s with %.200q: %d %v", c.method, c.path, c.headers, w.Code, h)
+		}
+		if vary := strings.Join(h["Vary"], ","); strings.Contains(vary, "Origin") != (c.path == "/shared/") || w.Code == 200 && !strings.Contains(vary, "Accept-Encoding") {
+			t.Errorf("%s %s: Vary %q", c.method, c.path, vary)
+		}
+	}
+	if w := r.do("GET", "/public/", "", spa); len(w.Header()["Access-Control-Allow-Origin"]) != 2 {
+		t.Errorf("without cors, the application's fields are changed: %v", w.Header())
+	}
+}
+
+// An origin with credentials may change state with the user's cookie, and no other
+// may.
+func TestSharedStateChanges(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, corsConfig)
+	alice := r.login(aliceIn)
+	site := []string{alice.cookie, "Sec-Fetch-Site: cross-site"}
+	r.want(200, "PUT", "/shared/", "", append(site, spa)...)
+	r.want(200, "GET", "/shared/", "", append(append(site, spa), webSocket...)...)
+	r.want(403, "PUT", "/shared/", "", append(site, "Origin: https://evil.example")...)
+	r.want(403, "PUT", "/shared/", "", append(site, "Origin: null")...)
+	r.want(403, "PUT", "/shared/", "", site...)
+	r.want(403, "PUT", "/write/", "", append(site, spa)...) // cors without credentials
+	r.want(403, "POST", "/logout", "", append(site, spa)...)
+}
