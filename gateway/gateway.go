@@ -3,8 +3,10 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"iter"
 	"log"
 	"log/slog"
+	"maps"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -21,6 +23,7 @@ import (
 	"authgate/gateway/rate"
 	"authgate/gateway/store"
 	"authgate/gateway/store/guard"
+	"authgate/gateway/upstream"
 	"authgate/gateway/web"
 )
 
@@ -107,11 +110,17 @@ func New(o Options) (*Gateway, error) {
 	if err := o.Registerer.Register(g.load.gauge()); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
+	if err := o.Registerer.Register(web.Targets(func() iter.Seq2[string, *upstream.Upstream] { return maps.All(g.upstreams()) })); err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
 	st, err := g.build(o.Config, nil)
 	if err != nil {
 		return nil, err
 	}
 	g.state.Store(st)
+	for _, u := range g.upstreams() {
+		u.Watch()
+	}
 	g.warn(o.Config)
 	ctx, stop := context.WithCancel(context.Background())
 	g.stop = stop
@@ -145,12 +154,23 @@ func sessionCount(s store.Store) func() float64 {
 // Config returns the configuration that runs.
 func (g *Gateway) Config() *config.Config { return g.state.Load().config }
 
+// upstreams returns the upstreams of the configuration that runs.
+func (g *Gateway) upstreams() map[string]*upstream.Upstream {
+	if st := g.state.Load(); st != nil {
+		return st.routing.upstreams
+	}
+	return nil
+}
+
 // Close ends the background work of the gateway. No request may be in flight.
 func (g *Gateway) Close() {
 	g.stop()
 	g.background.Wait()
 	if g.shared != nil {
 		g.shared.Close()
+	}
+	for _, u := range g.upstreams() {
+		u.Close()
 	}
 	g.state.Load().federation.close(&federation{})
 }

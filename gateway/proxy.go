@@ -35,6 +35,9 @@ func (ex *exchange) forward() error {
 	if protocol := web.Upgrade(r.Header); protocol != "" && !strings.EqualFold(protocol, "websocket") {
 		r.Header.Del("Upgrade") // another protocol would carry requests that no route decides on
 	}
+	if route.upstream.ByClient() {
+		r = r.WithContext(upstream.WithClient(r.Context(), ex.Peer.Client))
+	}
 	transport := route.transport
 	if ex.plain() {
 		rest, err := ex.forwardPlain(r, upload)
@@ -43,7 +46,7 @@ func (ex *exchange) forward() error {
 		}
 		transport = rest
 	}
-	if !route.upstream.Cleartext() {
+	if !route.upstream.BoundsInformational() {
 		r = r.WithContext(upstream.LimitInformational(r.Context()))
 	}
 	r, release := ex.cancelable(r)
@@ -136,6 +139,10 @@ func (ex *exchange) passes(name string) bool {
 		if ex.changesCookies() {
 			return false
 		}
+	case forwardedPrefix:
+		if route.stripped != "" {
+			return false
+		}
 	case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto":
 		return false
 	}
@@ -154,6 +161,9 @@ func (ex *exchange) appendFields(fields []http1.Field, h http.Header) []http1.Fi
 		}
 	}
 	fields = append(fields, route.fields...)
+	if route.stripped != "" {
+		fields = append(fields, http1.Field{Name: forwardedPrefix, Value: ex.strippedPrefix(h)})
+	}
 	if ex.Identity != nil {
 		fields = append(fields, route.upstream.Headers().Fields(ex.Identity)...)
 	}
@@ -164,6 +174,20 @@ func (ex *exchange) appendFields(fields []http1.Field, h http.Header) []http1.Fi
 	}
 	fields = append(fields, http1.Field{Name: "X-Forwarded-Proto", Value: ex.Peer.Proto}, http1.Field{Name: "X-Request-Id", Value: ex.ID})
 	return fields
+}
+
+// forwardedPrefix names the header that tells the upstream which prefix of the path
+// was removed.
+const forwardedPrefix = "X-Forwarded-Prefix"
+
+// strippedPrefix returns the prefix that was removed from the path. A trusted proxy
+// may have removed another one before.
+func (ex *exchange) strippedPrefix(h http.Header) string {
+	route, before := ex.route, h[forwardedPrefix]
+	if len(before) != 1 || !strings.HasPrefix(before[0], "/") || route.upstream.Headers().Refuses(forwardedPrefix, ex.Peer.Trusted, route.pass) {
+		return route.stripped
+	}
+	return strings.TrimSuffix(before[0], "/") + route.stripped
 }
 
 // changesCookies reports whether the upstream gets other cookies than the client

@@ -46,8 +46,11 @@ func (g *Gateway) reload(load func() (*config.Config, error)) error {
 	g.throttle.SetLimits(cfg.Limits.LoginFailures, cfg.Limits.LoginWindow)
 	for name, u := range old.routing.upstreams {
 		if st.routing.upstreams[name] != u {
-			u.CloseIdle()
+			u.Close()
 		}
+	}
+	for _, u := range st.routing.upstreams {
+		u.Watch()
 	}
 	// Requests in flight may still wait for an old provider.
 	time.AfterFunc(closeAfter, func() { old.federation.close(st.federation) })

@@ -29,6 +29,9 @@ func modifier(site *web.Site, public bool, upstream string) func(status int, h h
 // that are no longer valid.
 func (ex *exchange) modify(status int, h http.Header) {
 	ex.route.modify(status, h)
+	if ex.route.rewriter != nil {
+		ex.route.rewriter.Rewrite(h, ex.Peer.Host)
+	}
 	ex.CORS.SetFields(ex.Request.Header, h)
 	ex.ClearStaleIn(h)
 }

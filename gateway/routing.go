@@ -39,9 +39,11 @@ type route struct {
 	fields    []http1.Field                                                            // that the route sets
 	pass      map[string]bool                                                          // headers that clients may send on this route, canonical
 	modify    func(status int, h http.Header)
-	limiter   *rate.Limiter  // nil: no rate
-	cors      *cors.Policy   // nil: the application decides
-	signIn    web.SignInLink // also where a user who is not signed in can be redirected
+	rewriter  *upstream.Rewriter // of responses; may be nil
+	stripped  string             // the X-Forwarded-Prefix of a route that removes a prefix
+	limiter   *rate.Limiter      // nil: no rate
+	cors      *cors.Policy       // nil: the application decides
+	signIn    web.SignInLink     // also where a user who is not signed in can be redirected
 }
 
 // newUpstreams returns the upstreams of a configuration by their names. Those
@@ -58,7 +60,8 @@ func newUpstreams(cfg *config.Config, service *web.Service, freeDescriptors func
 			}
 		}
 		upstreams[name] = upstream.New(upstream.Options{
-			Name: name, Config: c, Headers: headers, Took: service.Metrics.Upstream(name), Now: service.Now, FreeDescriptors: freeDescriptors,
+			Name: name, Config: c, Headers: headers, Took: service.Metrics.Upstream(name), Metrics: service.Metrics.UpstreamMetrics(name),
+			Logger: service.Logger, Now: service.Now, FreeDescriptors: freeDescriptors,
 		})
 	}
 	return upstreams
@@ -75,13 +78,14 @@ func newRouting(cfg *config.Config, site *web.Site, m *mechanisms, f *federation
 		c := cfg.Routes[i]
 		r := route{
 			rule: rule, config: c, identity: identity,
-			edited:  foldAll(slices.Concat(c.Headers.Remove, slices.Collect(maps.Keys(c.Headers.Set)))),
-			fields:  fieldsOf(c.Headers.Set),
-			pass:    canonicalAll(c.Headers.Pass),
-			modify:  modifier(site, rule.Public(), c.Upstream),
-			limiter: limiters[c.Name],
-			cors:    newCORS(&c.CORS),
-			signIn:  web.SignInLink{Page: signInFor(rule, site, f), Return: true},
+			edited:   foldAll(slices.Concat(c.Headers.Remove, slices.Collect(maps.Keys(c.Headers.Set)))),
+			fields:   fieldsOf(c.Headers.Set),
+			pass:     canonicalAll(c.Headers.Pass),
+			modify:   modifier(site, rule.Public(), c.Upstream),
+			stripped: upstream.EncodedPrefix(c.StripPrefix),
+			limiter:  limiters[c.Name],
+			cors:     newCORS(&c.CORS),
+			signIn:   web.SignInLink{Page: signInFor(rule, site, f), Return: true},
 		}
 		// Authorization before cookies, in whatever order the route names them.
 		for _, mechanism := range []policy.Mechanism{policy.Basic, policy.Bearer, policy.Session, policy.OIDC} {
@@ -101,6 +105,7 @@ func newRouting(cfg *config.Config, site *web.Site, m *mechanisms, f *federation
 // leadTo makes the route lead to an upstream.
 func (r *route) leadTo(u *upstream.Upstream, c config.Upstream) {
 	r.upstream, r.identity = u, u.Headers()
+	r.rewriter = upstream.NewRewriter(c, r.config.StripPrefix)
 	transport := u.Transport(r.config.Timeout)
 	r.transport = transport
 	if c.FastPath && c.ReuseConnections {

@@ -200,13 +200,57 @@ type Delegated struct {
 
 // Upstream is an application behind the gateway.
 type Upstream struct {
-	URL              *url.URL         `yaml:"url"`
+	URL              *url.URL         `yaml:"url"`  // http, https, h2c or unix; see UnixTarget
 	URLs             []*url.URL       `yaml:"urls"` // always set: only URL, if that is given
+	Balance          string           `yaml:"balance"`
+	Health           Health           `yaml:"health"`
+	Retries          int              `yaml:"retries"` // how often a request may be sent again, to another target
+	Host             string           `yaml:"host"`    // HostClient, HostTarget, or the Host that the upstream gets
+	TLS              UpstreamTLS      `yaml:"tls"`     // of https targets
+	RewriteResponses bool             `yaml:"rewrite_responses"`
 	Timeout          time.Duration    `yaml:"timeout"`
 	ConnectTimeout   time.Duration    `yaml:"connect_timeout"`
 	ReuseConnections bool             `yaml:"reuse_connections"` // false: each request has its own connection
 	FastPath         bool             `yaml:"fast_path"`         // false: httputil.ReverseProxy serves every request
 	IdentityHeaders  *IdentityHeaders `yaml:"identity_headers"`  // always set: keys that are not given come from the top level
+}
+
+// Ways to choose a target of an upstream.
+const (
+	BalanceRoundRobin    = "round_robin"
+	BalanceLeastRequests = "least_requests" // the target with the fewest requests in flight
+	BalanceClient        = "client"         // the same client, the same target
+)
+
+// Hosts that an upstream gets.
+const (
+	HostClient = "client" // what the client asked for
+	HostTarget = "target" // that of the target's URL
+)
+
+// Health is the active check of the targets of an upstream. Without a Path there
+// is none.
+type Health struct {
+	Path     string        `yaml:"path"` // with a query, if it has one
+	Interval time.Duration `yaml:"interval"`
+	Timeout  time.Duration `yaml:"timeout"`
+	Status   string        `yaml:"status"`   // of a good answer: "200" or "200-399"
+	Failures int           `yaml:"failures"` // in a row, until a target is unhealthy
+
+	From int `yaml:"-"` // the first status of Status
+	To   int `yaml:"-"` // and the last one
+}
+
+// UpstreamTLS configures the connections to https targets.
+type UpstreamTLS struct {
+	CA          string `yaml:"ca"`          // file with certificates in PEM; empty: those of the system
+	Certificate string `yaml:"certificate"` // of the gateway as a client, in PEM
+	Key         string `yaml:"key"`
+	ServerName  string `yaml:"server_name"` // empty: the host of the URL
+
+	CAContent          []byte `yaml:"-"` // of the files
+	CertificateContent []byte `yaml:"-"`
+	KeyContent         Secret `yaml:"-"`
 }
 
 // IdentityHeaders are the names of the headers with the identity. The gateway

@@ -51,7 +51,11 @@ func setDefaults(element any) {
 	case *TrustedIssuer:
 		*element = TrustedIssuer{RolesClaim: "roles", UsernameClaim: "preferred_username", Timeout: 10 * time.Second}
 	case *Upstream:
-		*element = Upstream{Timeout: 30 * time.Second, ConnectTimeout: 5 * time.Second, ReuseConnections: true, FastPath: true}
+		*element = Upstream{
+			Timeout: 30 * time.Second, ConnectTimeout: 5 * time.Second, ReuseConnections: true, FastPath: true,
+			Balance: BalanceRoundRobin, Retries: 1, Host: HostClient,
+			Health: Health{Interval: 10 * time.Second, Timeout: 2 * time.Second, Status: "200-399", Failures: 2},
+		}
 	case *Route:
 		*element = Route{
 			Unauthenticated: UnauthenticatedAuto, CrossOrigin: CrossOriginDeny,
@@ -69,6 +73,10 @@ func (c *Config) resolvePaths(resolve func(path string) string) {
 		&c.Basic.Htpasswd, &c.Accounts.File,
 	} {
 		*path = resolve(*path)
+	}
+	for name, u := range c.Upstreams {
+		u.TLS.CA, u.TLS.Certificate, u.TLS.Key = resolve(u.TLS.CA), resolve(u.TLS.Certificate), resolve(u.TLS.Key)
+		c.Upstreams[name] = u
 	}
 	if c.Store.Path != "" && !filepath.IsAbs(c.Store.Path) {
 		c.Store.Path = filepath.Join(c.DataDir, c.Store.Path)
@@ -117,6 +125,7 @@ func (u *Upstream) complete(r *report, path string, top IdentityHeaders) {
 	if u.URL != nil && len(u.URLs) == 0 {
 		u.URLs = []*url.URL{u.URL}
 	}
+	u.Health.complete()
 	if u.IdentityHeaders != nil {
 		own := u.IdentityHeaders.byKey()
 		for key, header := range top.byKey() {

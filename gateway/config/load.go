@@ -67,6 +67,7 @@ func parse(path string, source []byte, lookup func(string) (string, bool)) (*Con
 		side := sideReader{reader, main}
 		places := side.users(cfg)
 		side.certificate(cfg.TLS)
+		side.upstreams(cfg.Upstreams)
 		cfg.complete(main)
 		cfg.check(main, places)
 	}

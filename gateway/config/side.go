@@ -2,6 +2,7 @@ package config
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -139,5 +140,29 @@ func (s sideReader) certificate(t TLS) {
 	}
 	if _, err := tls.X509KeyPair(certificate, key); err != nil {
 		s.main.Fault("tls.certificate", "%s and %s are not a certificate and its key: %v", t.Certificate, t.Key, err)
+	}
+}
+
+// upstreams reads the files of the upstreams' TLS, and checks them.
+func (s sideReader) upstreams(upstreams map[string]Upstream) {
+	for name, u := range upstreams {
+		path, t := strictyaml.Join("upstreams", name)+".tls", &u.TLS
+		if t.CA != "" {
+			content, ok := s.read(path+".ca", t.CA, maxPEMSize)
+			if t.CAContent = content; ok && !x509.NewCertPool().AppendCertsFromPEM(content) {
+				s.main.Fault(path+".ca", "%s contains no certificate in PEM", t.CA)
+			}
+		}
+		if t.Certificate != "" && t.Key != "" {
+			certificate, foundCertificate := s.read(path+".certificate", t.Certificate, maxPEMSize)
+			key, foundKey := s.read(path+".key", t.Key, maxPEMSize)
+			if foundCertificate && foundKey {
+				if _, err := tls.X509KeyPair(certificate, key); err != nil {
+					s.main.Fault(path+".certificate", "%s and %s are not a certificate and its key: %v", t.Certificate, t.Key, err)
+				}
+			}
+			t.CertificateContent, t.KeyContent = certificate, Secret(key)
+		}
+		upstreams[name] = u
 	}
 }

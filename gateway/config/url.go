@@ -14,7 +14,7 @@ const publicURLKey = "public_url"
 // Forms of public_url and of the address of an upstream, for diagnostics.
 const (
 	originForm  = "expected https://HOST or https://HOST:PORT"
-	addressForm = "expected http://HOST:PORT or https://HOST:PORT"
+	addressForm = "expected http://HOST:PORT, https://HOST:PORT, h2c://HOST:PORT or unix:/PATH"
 )
 
 // parseAddress parses public_url or the address of an upstream. It returns nil
@@ -23,11 +23,11 @@ func parseAddress(path, value string) (*url.URL, error) {
 	if value == "" {
 		return nil, nil
 	}
-	expected := addressForm
+	parse, expected := targetURL, addressForm
 	if path == publicURLKey {
-		expected = originForm
+		parse, expected = httpURL, originForm
 	}
-	u, err := httpURL(value)
+	u, err := parse(value)
 	if err != nil {
 		return nil, fmt.Errorf("%w; %s", err, expected)
 	}

@@ -8,46 +8,85 @@ import (
 	"authgate/gateway/upstream/http1"
 )
 
-// Start sends a plain request by the fast path; see http1.Client.Start.
+// Start sends a plain request by the fast path; see http1.Client.Start. It changes
+// p to a request for the target.
 func (b *Transport) Start(ctx context.Context, p *http1.Plain) (*http1.Response, http.RoundTripper) {
 	u := b.upstream
-	// The address is the next one's only if the request is sent: the other way, which
+	// The target is the next one's only if the request is sent: the other way, which
 	// connects to it, must not find that it is the turn of another.
-	t := u.order(u.next.Load() + 1)[0]
-	client := b.transport.fast(t.url)
+	var buffer [usualTargets]choice
+	t := u.order(ctx, buffer[:0], u.next.Load()+1)[0].target
+	client := b.transport.fast(t)
 	if client == nil {
 		return nil, nil
 	}
-	start := time.Now()
-	response, rest := client.Start(ctx, start, t.url.Host, p)
-	switch {
-	case response != nil:
-		u.next.Add(1)
-		u.observe(start)
-		return response, nil
-	case rest != nil:
-		u.next.Add(1)
-		return nil, &started{upstream: u, target: t, rest: rest, start: start}
+	path, several := p.Path, len(u.targets) > 1
+	if t.prefix != "" {
+		p.Path = t.prefix + path
 	}
-	return nil, nil
+	if t.host != "" {
+		p.Host = t.host
+	}
+	if several {
+		t.inFlight.Add(1)
+	}
+	start := time.Now()
+	response, rest := client.Start(ctx, start, t.dial, p)
+	if response != nil || rest != nil {
+		u.next.Add(1)
+		u.budget.earn()
+	}
+	if response != nil {
+		u.observe(start)
+		u.succeeded(t)
+		if several && response.Body == nil {
+			context.AfterFunc(ctx, func() { t.inFlight.Add(-1) }) // its body is still to come
+			return response, nil
+		}
+	}
+	switch {
+	case rest != nil:
+		return nil, &started{way: b, target: t, rest: rest, start: start}
+	case several:
+		t.inFlight.Add(-1)
+	}
+	return response, nil
 }
 
 // started is a request that the fast path has sent to a target, and whose
 // response is still to come.
 type started struct {
-	upstream *Upstream
-	target   *target
-	rest     http.RoundTripper
-	start    time.Time
+	way    *Transport
+	target *target
+	rest   http.RoundTripper
+	start  time.Time
 }
 
 // RoundTrip implements http.RoundTripper.
 func (s *started) RoundTrip(r *http.Request) (*http.Response, error) {
-	defer s.upstream.observe(s.start)
-	r.URL.Scheme, r.URL.Host = s.target.url.Scheme, s.target.url.Host
+	u, several := s.way.upstream, len(s.way.upstream.targets) > 1
+	defer u.observe(s.start)
+	a := attempts{way: s.way, request: r, path: r.URL.Opaque, restore: func() {}, start: s.start, left: u.config.Retries}
+	s.target.address(r, a.path)
 	response, err := valid(s.rest.RoundTrip(r))
-	if err != nil {
-		return nil, &Error{Upstream: s.upstream.name, Err: err}
+	if err == nil {
+		if several {
+			s.target.hold(response)
+		}
+		u.succeeded(s.target)
+		return response, nil
 	}
-	return response, nil
+	if several {
+		s.target.inFlight.Add(-1)
+	}
+	if !a.more(s.target, err, len(u.targets)-1) {
+		return nil, &Error{Upstream: u.name, Err: err}
+	}
+	var others []choice
+	for _, c := range u.order(r.Context(), nil, u.next.Load()) {
+		if c.target != s.target {
+			others = append(others, c)
+		}
+	}
+	return a.run(others)
 }

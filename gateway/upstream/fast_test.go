@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"authgate/gateway/config"
 	"authgate/gateway/upstream/http1"
 )
 
@@ -62,12 +63,13 @@ func TestFastPathProtocols(t *testing.T) {
 	way.protocols.Store("one.invalid", alpnHTTP1)
 	for target, want := range map[string]*http1.Client{
 		"http://two.invalid": way.plain, "https://two.invalid": nil, "https://one.invalid": way.secure, "https://new.invalid": way.secure,
+		"h2c://one.invalid": nil, "unix:/run/app.sock": way.plain,
 	} {
 		parsed, err := url.Parse(target)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if way.fast(parsed) != want {
+		if way.fast(newTarget(parsed, config.HostClient)) != want {
 			t.Errorf("%s has another client", target)
 		}
 	}

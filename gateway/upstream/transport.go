@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -27,16 +27,16 @@ const (
 )
 
 // transport sends requests to the targets of an upstream, with one time limit
-// for the header of a response. It uses HTTP/2 with https targets that choose it
-// in the handshake, and HTTP/1.1 with all others.
+// for the header of a response. It uses HTTP/2 with h2c targets, and with https
+// targets that choose it in the handshake, and HTTP/1.1 with all others.
 type transport struct {
 	dialer          *net.Dialer
 	config          *tls.Config
 	limit           time.Duration // for the header of a response
 	freeDescriptors func()        // frees file descriptors
 
-	plain, secure *http1.Client // for http and https
-	http2         *http.Transport
+	plain, secure *http1.Client // for http and unix, and for https
+	http2, h2c    *http.Transport
 	protocols     sync.Map // what an https target chose last, by the Host of its URL
 }
 
@@ -45,17 +45,18 @@ type transport struct {
 func newTransport(cfg config.Upstream, timeout time.Duration, freeDescriptors func()) *transport {
 	t := &transport{
 		dialer:          &net.Dialer{Timeout: cfg.ConnectTimeout, KeepAlive: 30 * time.Second},
-		config:          &tls.Config{NextProtos: []string{alpnHTTP2, alpnHTTP1}},
+		config:          tlsConfig(cfg.TLS),
 		limit:           timeout,
 		freeDescriptors: freeDescriptors,
 	}
 	if !cfg.ReuseConnections {
 		t.config.NextProtos = []string{alpnHTTP1} // HTTP/2 shares a connection between requests
 	}
-	options := http1.Options{Timeout: timeout, MaxIdle: idlePerHost, NoReuse: !cfg.ReuseConnections}
-	options.Dial = func(ctx context.Context, address string) (net.Conn, error) {
-		return t.dial(ctx, withPort(address, "80"))
+	options := http1.Options{
+		Timeout: timeout, MaxIdle: idlePerHost, NoReuse: !cfg.ReuseConnections,
+		NoRepeat: cfg.Retries == 0 || len(cfg.URLs) > 1, // with several targets, another one gets the request
 	}
+	options.Dial = t.dialPlain
 	t.plain = http1.New(options)
 	options.Dial = func(ctx context.Context, address string) (net.Conn, error) {
 		conn, err := t.dialTLS(ctx, withPort(address, "443"), alpnHTTP1, func(c net.Conn) net.Conn { return c })
@@ -65,28 +66,74 @@ func newTransport(cfg config.Upstream, timeout time.Duration, freeDescriptors fu
 		return conn, nil
 	}
 	t.secure = http1.New(options)
-	t.http2 = &http.Transport{
-		DialTLSContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-			conn, err := t.dialTLS(ctx, address, alpnHTTP2, func(c net.Conn) net.Conn { return &stallGuard{Conn: c, limit: t.limit} })
-			if err != nil {
-				return nil, err
-			}
-			return conn.Conn, nil // net/http looks for a *tls.Conn
-		},
-		ResponseHeaderTimeout: timeout,
-		ExpectContinueTimeout: time.Second,
-		MaxIdleConnsPerHost:   idlePerHost,
-		IdleConnTimeout:       time.Minute,
-		DisableCompression:    true, // the upstream gets the client's Accept-Encoding
-		ForceAttemptHTTP2:     true,
+	t.http2 = t.newHTTP2()
+	t.http2.ForceAttemptHTTP2 = true
+	t.http2.DialTLSContext = func(ctx context.Context, _, address string) (net.Conn, error) {
+		conn, err := t.dialTLS(ctx, address, alpnHTTP2, t.guard)
+		if err != nil {
+			return nil, err
+		}
+		return conn.Conn, nil // net/http looks for a *tls.Conn
+	}
+	t.h2c = t.newHTTP2()
+	t.h2c.Protocols = new(http.Protocols)
+	t.h2c.Protocols.SetUnencryptedHTTP2(true)
+	t.h2c.DisableKeepAlives = !cfg.ReuseConnections
+	t.h2c.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
+		conn, err := t.dial(ctx, "tcp", address)
+		if err != nil {
+			return nil, err
+		}
+		return t.guard(conn), nil
 	}
 	return t
 }
 
-// RoundTrip implements http.RoundTripper.
-func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Scheme == "http" {
-		return t.plain.RoundTrip(r)
+// newHTTP2 returns a transport for HTTP/2 that cannot dial yet.
+func (t *transport) newHTTP2() *http.Transport {
+	return &http.Transport{
+		ResponseHeaderTimeout: t.limit,
+		ExpectContinueTimeout: time.Second,
+		MaxIdleConnsPerHost:   idlePerHost,
+		IdleConnTimeout:       time.Minute,
+		DisableCompression:    true, // the upstream gets the client's Accept-Encoding
+	}
+}
+
+func (t *transport) guard(c net.Conn) net.Conn { return &stallGuard{Conn: c, limit: t.limit} }
+
+// tlsConfig returns the configuration of connections to https targets.
+func tlsConfig(cfg config.UpstreamTLS) *tls.Config {
+	c := &tls.Config{NextProtos: []string{alpnHTTP2, alpnHTTP1}, ServerName: cfg.ServerName}
+	if len(cfg.CAContent) > 0 {
+		c.RootCAs = x509.NewCertPool()
+		c.RootCAs.AppendCertsFromPEM(cfg.CAContent) // package config has checked it; else it trusts none
+	}
+	if len(cfg.CertificateContent) > 0 {
+		pair, err := tls.X509KeyPair(cfg.CertificateContent, []byte(cfg.KeyContent.Reveal()))
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return &pair, err // package config has checked it; else the handshake fails
+		}
+	}
+	return c
+}
+
+// roundTrip sends a request to a target, whose scheme and address are in its URL.
+// again says that the request was sent before: then an idle connection, which may
+// be closed at the other end, is not good enough.
+func (t *transport) roundTrip(r *http.Request, again bool) (*http.Response, error) {
+	over1 := func(c *http1.Client) (*http.Response, error) {
+		if again {
+			return c.Again(r)
+		}
+		return c.RoundTrip(r)
+	}
+	switch r.URL.Scheme {
+	case schemeHTTP, schemeUnix:
+		return over1(t.plain)
+	case schemeH2C:
+		r.URL.Scheme = schemeHTTP
+		return t.overHTTP2(t.h2c, r)
 	}
 	restore, err := keepBody(r)
 	if err != nil {
@@ -97,9 +144,9 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		protocol, _ := t.protocols.Load(r.URL.Host)
 		var response *http.Response
 		if protocol == alpnHTTP2 {
-			response, err = t.overHTTP2(r)
+			response, err = t.overHTTP2(t.http2, r)
 		} else { // HTTP/1.1, or not known before the handshake
-			response, err = t.secure.RoundTrip(r)
+			response, err = over1(t.secure)
 		}
 		var other *protocolError
 		if !errors.As(err, &other) || attempt == 2 {
@@ -111,19 +158,22 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // fast returns the client whose fast path leads to a target, or nil if the target
 // chose HTTP/2.
-func (t *transport) fast(target *url.URL) *http1.Client {
-	if target.Scheme == "http" {
+func (t *transport) fast(target *target) *http1.Client {
+	switch target.url.Scheme {
+	case schemeHTTP, schemeUnix:
 		return t.plain
+	case schemeH2C:
+		return nil
 	}
-	if protocol, _ := t.protocols.Load(target.Host); protocol == alpnHTTP2 {
+	if protocol, _ := t.protocols.Load(target.dial); protocol == alpnHTTP2 {
 		return nil
 	}
 	return t.secure
 }
 
 // overHTTP2 sends a request over HTTP/2.
-func (t *transport) overHTTP2(r *http.Request) (*http.Response, error) {
-	response, err := t.http2.RoundTrip(r)
+func (t *transport) overHTTP2(way *http.Transport, r *http.Request) (*http.Response, error) {
+	response, err := way.RoundTrip(r)
 	if err != nil {
 		return nil, withoutQuotes(err)
 	}
@@ -136,23 +186,32 @@ func (t *transport) CloseIdleConnections() {
 	t.plain.CloseIdleConnections()
 	t.secure.CloseIdleConnections()
 	t.http2.CloseIdleConnections()
+	t.h2c.CloseIdleConnections()
 }
 
 // dial opens a connection to a target.
-func (t *transport) dial(ctx context.Context, address string) (net.Conn, error) {
-	c, err := t.dialer.DialContext(ctx, "tcp", address)
+func (t *transport) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := t.dialer.DialContext(ctx, network, address)
 	if conn.OutOfDescriptors(err) {
 		t.freeDescriptors()
-		c, err = t.dialer.DialContext(ctx, "tcp", address)
+		c, err = t.dialer.DialContext(ctx, network, address)
 	}
 	return c, err
+}
+
+// dialPlain opens a connection to an http target or, by its path, to a socket.
+func (t *transport) dialPlain(ctx context.Context, address string) (net.Conn, error) {
+	if strings.HasPrefix(address, "/") {
+		return t.dial(ctx, "unix", address)
+	}
+	return t.dial(ctx, "tcp", withPort(address, "80"))
 }
 
 // dialTLS opens a connection to an https target. It fails with a *protocolError
 // if the target chooses another protocol than wanted. wrap returns the connection
 // below TLS.
 func (t *transport) dialTLS(ctx context.Context, address, wanted string, wrap func(net.Conn) net.Conn) (*http1.TLSConn, error) {
-	raw, err := t.dial(ctx, address)
+	raw, err := t.dial(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +221,9 @@ func (t *transport) dialTLS(ctx context.Context, address, wanted string, wrap fu
 		return nil, err
 	}
 	config := t.config.Clone()
-	config.ServerName = host
+	if config.ServerName == "" {
+		config.ServerName = host
+	}
 	limited, cancel := context.WithTimeout(ctx, t.dialer.Timeout)
 	defer cancel()
 	conn, err := http1.Handshake(limited, wrap(raw), config)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -23,6 +24,7 @@ import (
 
 	"authgate/gateway/clocktest"
 	"authgate/gateway/config"
+	"authgate/gateway/logtest"
 )
 
 // refusing is an address that refuses connections.
@@ -77,24 +79,47 @@ type fixture struct {
 	way   http.RoundTripper // with the upstream's own time limit
 	clock *clocktest.Clock
 	took  atomic.Int64 // how many durations were observed
+	log   *logtest.Buffer
+
+	retries, healthy, unhealthy atomic.Int64
+}
+
+func (f *fixture) Retried() { f.retries.Add(1) }
+
+func (f *fixture) Checked(healthy bool) {
+	if healthy {
+		f.healthy.Add(1)
+	} else {
+		f.unhealthy.Add(1)
+	}
 }
 
 func newFixture(t testing.TB, timeout time.Duration, urls ...string) *fixture {
 	t.Helper()
-	f := &fixture{clock: clocktest.New()}
-	var addresses []*url.URL
+	return newFixtureOf(t, func(c *config.Upstream) { c.Timeout = timeout }, urls...)
+}
+
+// newFixtureOf returns a fixture whose configuration edit has changed.
+func newFixtureOf(t testing.TB, edit func(*config.Upstream), urls ...string) *fixture {
+	t.Helper()
+	f := &fixture{clock: clocktest.New(), log: &logtest.Buffer{}}
+	cfg := config.Upstream{
+		Timeout: time.Minute, ConnectTimeout: time.Second, ReuseConnections: true,
+		Balance: config.BalanceRoundRobin, Host: config.HostClient, Retries: 1,
+	}
 	for _, raw := range urls {
 		address, err := url.Parse(raw)
 		if err != nil {
 			t.Fatal(err)
 		}
-		addresses = append(addresses, address)
+		cfg.URLs = append(cfg.URLs, address)
 	}
+	edit(&cfg)
 	f.Upstream = New(Options{
-		Name: "app", Config: config.Upstream{URLs: addresses, Timeout: timeout, ConnectTimeout: time.Second, ReuseConnections: true},
+		Name: "app", Config: cfg, Metrics: f, Logger: slog.New(slog.NewTextHandler(f.log, nil)),
 		Took: prometheus.ObserverFunc(func(float64) { f.took.Add(1) }), Now: f.clock.Now, FreeDescriptors: func() {},
 	})
-	t.Cleanup(f.CloseIdle)
+	t.Cleanup(f.Close)
 	f.way = f.Transport(0)
 	return f
 }
@@ -369,15 +394,16 @@ func TestUpstreamRestsByElapsedTime(t *testing.T) {
 	c := &clocktest.Machine{}
 	u := &Upstream{now: c.Now, started: c.Now(), targets: []*target{{}, {}}}
 	u.targets[0].resting.Store(int64(u.elapsed() + restAfterFailure))
+	first := func() *target { return u.order(t.Context(), nil, 0)[0].target }
 	for _, step := range []time.Duration{-5 * time.Hour, 10 * time.Hour} {
 		c.Adjust(step)
-		if u.order(0)[0] != u.targets[1] {
+		if first() != u.targets[1] {
 			t.Errorf("set by %v: the target does not rest", step)
 		}
 	}
 	c.Adjust(-24 * time.Hour)
 	c.Pass(restAfterFailure)
-	if u.order(0)[0] != u.targets[0] {
+	if first() != u.targets[0] {
 		t.Error("the target rests for too long")
 	}
 }

@@ -31,6 +31,8 @@ type Metrics struct {
 	requests         *prometheus.CounterVec
 	requestDuration  *prometheus.HistogramVec
 	upstreamDuration *prometheus.HistogramVec
+	upstreamRetries  *prometheus.CounterVec
+	upstreamChecks   *prometheus.CounterVec
 	logins           *prometheus.CounterVec
 	tokens           *prometheus.CounterVec
 	storeDuration    *prometheus.HistogramVec
@@ -60,6 +62,10 @@ func NewMetrics(registry prometheus.Registerer, logger *slog.Logger, version str
 			"Time from a request's arrival to the end of its answer.", prometheus.DefBuckets, "route"),
 		upstreamDuration: histogram("authgate_upstream_duration_seconds",
 			"Time from sending a request to an upstream until its response header.", prometheus.DefBuckets, "upstream"),
+		upstreamRetries: counter("authgate_upstream_retries_total",
+			"Requests that were sent again to another target of an upstream.", "upstream"),
+		upstreamChecks: counter("authgate_upstream_checks_total",
+			"Active checks of the targets of an upstream, by result.", "upstream", "result"),
 		logins: counter("authgate_logins_total", "Sign-ins by mechanism and result.", "mechanism", "result"),
 		tokens: counter("authgate_tokens_total", "What happened to tokens.", "event"),
 		storeDuration: histogram("authgate_store_duration_seconds",
@@ -71,7 +77,8 @@ func NewMetrics(registry prometheus.Registerer, logger *slog.Logger, version str
 	}
 	m.kinds.Store(&map[requestKind]*requestSeries{})
 	all := []prometheus.Collector{
-		m.requests, m.requestDuration, m.upstreamDuration, m.logins, m.tokens, m.storeDuration, m.providerDuration, m.reloads,
+		m.requests, m.requestDuration, m.upstreamDuration, m.upstreamRetries, m.upstreamChecks,
+		m.logins, m.tokens, m.storeDuration, m.providerDuration, m.reloads,
 		buildInfo(version),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),

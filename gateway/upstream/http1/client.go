@@ -43,6 +43,8 @@ type Options struct {
 	MaxIdle int
 	// NoReuse gives each request a new connection.
 	NoReuse bool
+	// NoRepeat means that no request is sent a second time.
+	NoRepeat bool
 }
 
 // Client sends requests to upstreams over HTTP/1.1. It is safe for concurrent
@@ -51,6 +53,7 @@ type Client struct {
 	dial    func(ctx context.Context, address string) (net.Conn, error)
 	timeout time.Duration
 	noReuse bool
+	once    bool // no request is sent a second time
 	idle    pool
 	buffers sync.Pool // of *bytes.Buffer
 	writers sync.Pool // of *bufio.Writer
@@ -59,7 +62,7 @@ type Client struct {
 // New returns a client.
 func New(o Options) *Client {
 	return &Client{
-		dial: o.Dial, timeout: o.Timeout, noReuse: o.NoReuse,
+		dial: o.Dial, timeout: o.Timeout, noReuse: o.NoReuse, once: o.NoRepeat,
 		idle:    pool{max: o.MaxIdle, conns: map[string][]*conn{}},
 		buffers: sync.Pool{New: func() any { return new(bytes.Buffer) }},
 		writers: sync.Pool{New: func() any { return bufio.NewWriterSize(nil, writeBuffer) }},
@@ -91,10 +94,21 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	response, err := c.exchange(k, r, b.Bytes())
-	if err == nil || !used || !repeats(r, err) {
+	if err == nil || !used || c.once || !Repeats(r, err) {
 		return response, err
 	}
 	return c.again(r, b.Bytes(), deadline)
+}
+
+// Again is RoundTrip for a request that was sent to another upstream before, and
+// that Repeats. It uses a new connection.
+func (c *Client) Again(r *http.Request) (*http.Response, error) {
+	b := c.buffers.Get().(*bytes.Buffer)
+	defer c.recycle(b)
+	if err := serialize(b, r, c.noReuse); err != nil {
+		return nil, err
+	}
+	return c.again(r, b.Bytes(), time.Now().Add(c.timeout))
 }
 
 // again sends a request a second time, on a new connection.
@@ -134,11 +148,15 @@ func upgrades(r *http.Request) bool {
 	return len(r.Header["Upgrade"]) > 0 && httpguts.HeaderValuesContainsToken(r.Header["Connection"], "Upgrade")
 }
 
-// repeats reports whether a request that failed on a used connection is sent
-// again.
-func repeats(r *http.Request, err error) bool {
+// Repeats reports whether a request that failed with err may be sent again: not a
+// byte of the response came, and the request has an idempotent method and no body.
+func Repeats(r *http.Request, err error) bool { return repeatable(r) && NoResponse(err) }
+
+// NoResponse reports whether err means that the upstream closed the connection
+// before a byte of the response.
+func NoResponse(err error) bool {
 	var closed *noResponseError
-	return repeatable(r) && errors.As(err, &closed)
+	return errors.As(err, &closed)
 }
 
 // repeatable reports whether a request may be sent again although the upstream may

@@ -75,7 +75,7 @@ func (s *rest) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, k.fail(r, stop, err)
 	}
 	response, err := s.client.receive(k, r, stop, s.failed)
-	if err == nil || !repeats(r, err) {
+	if err == nil || s.client.once || !Repeats(r, err) {
 		return response, err
 	}
 	b := s.client.buffers.Get().(*bytes.Buffer)
