@@ -139,13 +139,19 @@ func (ex *exchange) passes(name string) bool {
 		if ex.changesCookies() {
 			return false
 		}
+	case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto":
+		return false
 	case forwardedPrefix:
 		if route.stripped != "" {
 			return false
 		}
-	case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto":
-		return false
 	}
+	return ex.mayPass(name)
+}
+
+// mayPass reports whether the client may send a header to the upstream.
+func (ex *exchange) mayPass(name string) bool {
+	route := ex.route
 	return !route.upstream.Headers().Refuses(name, ex.Peer.Trusted, route.pass) && !route.edits(name)
 }
 
@@ -161,9 +167,6 @@ func (ex *exchange) appendFields(fields []http1.Field, h http.Header) []http1.Fi
 		}
 	}
 	fields = append(fields, route.fields...)
-	if route.stripped != "" {
-		fields = append(fields, http1.Field{Name: forwardedPrefix, Value: ex.strippedPrefix(h)})
-	}
 	if ex.Identity != nil {
 		fields = append(fields, route.upstream.Headers().Fields(ex.Identity)...)
 	}
@@ -172,22 +175,25 @@ func (ex *exchange) appendFields(fields []http1.Field, h http.Header) []http1.Fi
 			fields = append(fields, f)
 		}
 	}
+	if route.stripped != "" {
+		fields = append(fields, http1.Field{Name: forwardedPrefix, Value: ex.strippedPrefix(h)})
+	}
 	fields = append(fields, http1.Field{Name: "X-Forwarded-Proto", Value: ex.Peer.Proto}, http1.Field{Name: "X-Request-Id", Value: ex.ID})
 	return fields
 }
 
-// forwardedPrefix names the header that tells the upstream which prefix of the path
-// was removed.
+// forwardedPrefix is the header that tells the upstream which prefix of the path was
+// removed.
 const forwardedPrefix = "X-Forwarded-Prefix"
 
-// strippedPrefix returns the prefix that was removed from the path. A trusted proxy
-// may have removed another one before.
+// strippedPrefix returns which prefix of the path was removed. A trusted proxy may
+// have removed another one before.
 func (ex *exchange) strippedPrefix(h http.Header) string {
-	route, before := ex.route, h[forwardedPrefix]
-	if len(before) != 1 || !strings.HasPrefix(before[0], "/") || route.upstream.Headers().Refuses(forwardedPrefix, ex.Peer.Trusted, route.pass) {
-		return route.stripped
+	before := h[forwardedPrefix]
+	if len(before) != 1 || !strings.HasPrefix(before[0], "/") || !ex.mayPass(forwardedPrefix) {
+		return ex.route.stripped
 	}
-	return strings.TrimSuffix(before[0], "/") + route.stripped
+	return strings.TrimSuffix(before[0], "/") + ex.route.stripped
 }
 
 // changesCookies reports whether the upstream gets other cookies than the client

@@ -1,0 +1,103 @@
+package upstream
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"authgate/gateway/config"
+)
+
+// certified is a certificate with its key, as files have them.
+type certified struct{ certificate, key []byte }
+
+func (c certified) pair(t *testing.T) tls.Certificate {
+	t.Helper()
+	pair, err := tls.X509KeyPair(c.certificate, c.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+func newCertified(t *testing.T, name string) certified {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certified{
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
+	}
+}
+
+// An https target must have a certificate of the configured authority for the
+// configured name, and gets the certificate of the gateway.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	server, client, other := newCertified(t, "app.internal"), newCertified(t, "gateway"), newCertified(t, "app.internal")
+	clients := x509.NewCertPool()
+	clients.AppendCertsFromPEM(client.certificate)
+	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		app := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, r.Proto, " ", r.TLS.ServerName, " ", r.TLS.PeerCertificates[0].Subject.CommonName)
+		}))
+		app.EnableHTTP2 = protocol == "HTTP/2.0"
+		app.TLS = &tls.Config{Certificates: []tls.Certificate{server.pair(t)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients}
+		app.Config.ErrorLog = log.New(io.Discard, "", 0)
+		app.StartTLS()
+		t.Cleanup(app.Close)
+		good := config.UpstreamTLS{
+			CAContent: server.certificate, ServerName: "app.internal",
+			CertificateContent: client.certificate, KeyContent: config.Secret(client.key),
+		}
+		for name, c := range map[string]struct {
+			edit func(*config.UpstreamTLS)
+			want string
+		}{
+			"good":                      {func(*config.UpstreamTLS) {}, protocol + " app.internal gateway"},
+			"another authority":         {func(c *config.UpstreamTLS) { c.CAContent = other.certificate }, ""},
+			"the system's authorities":  {func(c *config.UpstreamTLS) { c.CAContent = nil }, ""},
+			"an authority without any":  {func(c *config.UpstreamTLS) { c.CAContent = []byte("x") }, ""},
+			"another name":              {func(c *config.UpstreamTLS) { c.ServerName = "other.internal" }, ""},
+			"the name of the address":   {func(c *config.UpstreamTLS) { c.ServerName = "" }, ""},
+			"no certificate of its own": {func(c *config.UpstreamTLS) { c.CertificateContent = nil }, ""},
+		} {
+			used := good
+			c.edit(&used)
+			f := newFixtureOf(t, func(cfg *config.Upstream) { cfg.TLS = used }, app.URL)
+			for range 2 {
+				if got, err := f.send(t.Context(), "GET", nil); got != c.want || (err == nil) != (c.want != "") {
+					t.Errorf("%s, %s: %q, %v; want %q", protocol, name, got, err, c.want)
+				}
+			}
+		}
+	}
+}
