@@ -12,45 +12,53 @@ import (
 // p to a request for the target.
 func (b *Transport) Start(ctx context.Context, p *http1.Plain) (*http1.Response, http.RoundTripper) {
 	u := b.upstream
-	// The target is the next one's only if the request is sent: the other way, which
-	// connects to it, must not find that it is the turn of another.
 	var buffer [usualTargets]choice
-	t := u.order(ctx, buffer[:0], u.next.Load()+1)[0].target
+	t := u.order(ctx, buffer[:0], u.next.Add(1))[0].target
+	several := len(u.targets) > 1
+	if several {
+		t.inFlight.Add(1)
+	}
+	response, rest := b.start(ctx, t, p)
+	switch {
+	case rest != nil:
+		return nil, rest
+	case response == nil:
+		u.next.Add(^uint64(0)) // nothing was sent: the other way, which connects to it, has the same turn
+	case several && response.Body == nil:
+		context.AfterFunc(ctx, func() { t.inFlight.Add(-1) }) // its body is still to come
+		return response, nil
+	}
+	if several {
+		t.inFlight.Add(-1)
+	}
+	return response, nil
+}
+
+// start sends a plain request to a target.
+func (b *Transport) start(ctx context.Context, t *target, p *http1.Plain) (*http1.Response, http.RoundTripper) {
 	client := b.transport.fast(t)
 	if client == nil {
 		return nil, nil
 	}
-	path, several := p.Path, len(u.targets) > 1
 	if t.prefix != "" {
-		p.Path = t.prefix + path
+		p.Path = t.prefix + p.Path
 	}
 	if t.host != "" {
 		p.Host = t.host
 	}
-	if several {
-		t.inFlight.Add(1)
-	}
-	start := time.Now()
+	u, start := b.upstream, time.Now()
 	response, rest := client.Start(ctx, start, t.dial, p)
-	if response != nil || rest != nil {
-		u.next.Add(1)
+	switch {
+	case response != nil:
 		u.budget.earn()
-	}
-	if response != nil {
 		u.observe(start)
 		u.succeeded(t)
-		if several && response.Body == nil {
-			context.AfterFunc(ctx, func() { t.inFlight.Add(-1) }) // its body is still to come
-			return response, nil
-		}
-	}
-	switch {
+		return response, nil
 	case rest != nil:
+		u.budget.earn()
 		return nil, &started{way: b, target: t, rest: rest, start: start}
-	case several:
-		t.inFlight.Add(-1)
 	}
-	return response, nil
+	return nil, nil
 }
 
 // started is a request that the fast path has sent to a target, and whose

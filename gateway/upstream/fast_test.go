@@ -1,6 +1,8 @@
 package upstream
 
 import (
+	"context"
+	"io"
 	"net/http"
 	"net/url"
 	"testing"
@@ -72,5 +74,54 @@ func TestFastPathProtocols(t *testing.T) {
 		if way.fast(newTarget(parsed, config.HostClient)) != want {
 			t.Errorf("%s has another client", target)
 		}
+	}
+}
+
+// plainly sends a request by the fast path, or the other way if that sends nothing,
+// and returns the body of the response.
+func plainly(ctx context.Context, way *Transport, path string) (string, error) {
+	response, rest := way.Start(ctx, &http1.Plain{Method: "GET", Path: path, Host: "app"})
+	if response != nil {
+		defer response.Close()
+		return string(response.Body), nil
+	}
+	if rest == nil {
+		rest = way
+	}
+	r := &http.Request{Method: "GET", URL: &url.URL{Opaque: path}, Host: "app", Header: http.Header{}}
+	late, err := rest.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		return "", err
+	}
+	defer late.Body.Close()
+	body, err := io.ReadAll(late.Body)
+	return string(body), err
+}
+
+// Requests at the same time go to different addresses.
+func TestStartSpreads(t *testing.T) {
+	t.Parallel()
+	var way *Transport
+	serve := func(name string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, name) // a client that is gone fails the test
+			if r.URL.Path == "/twice" {
+				other, err := plainly(r.Context(), way, "/")
+				if err != nil {
+					t.Error(err)
+				}
+				_, _ = io.WriteString(w, other)
+			}
+		}
+	}
+	f := newFixture(t, time.Minute, newApplication(t, serve("a")).URL, newApplication(t, serve("b")).URL)
+	way = f.Transport(0)
+	for range 2 { // now both have an idle connection
+		if _, err := f.send(t.Context(), "GET", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := plainly(t.Context(), way, "/twice"); got != "ba" && got != "ab" || err != nil {
+		t.Errorf("two requests at once went to %q, %v", got, err)
 	}
 }
