@@ -76,7 +76,7 @@ func (s *started) RoundTrip(r *http.Request) (*http.Response, error) {
 	defer u.observe(s.start)
 	a := attempts{way: s.way, request: r, path: r.URL.Opaque, restore: func() {}, start: s.start, left: u.config.Retries}
 	s.target.address(r, a.path)
-	response, err := valid(s.rest.RoundTrip(r))
+	response, err := valid(s.way.transport.finish(r, s.rest))
 	if err == nil {
 		if several {
 			s.target.hold(response)

@@ -2,9 +2,12 @@ package upstream
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -123,5 +126,67 @@ func TestStartSpreads(t *testing.T) {
 	}
 	if got, err := plainly(t.Context(), way, "/twice"); got != "ba" && got != "ab" || err != nil {
 		t.Errorf("two requests at once went to %q, %v", got, err)
+	}
+}
+
+// If an address closes the connection without a response, and accepts no other, the
+// request goes to the next address, as by RoundTrip.
+func TestStartFailsOver(t *testing.T) {
+	t.Parallel()
+	for name, send := range map[string]func(*Transport) (string, error){
+		"fast":  func(way *Transport) (string, error) { return plainly(t.Context(), way, "/") },
+		"other": func(way *Transport) (string, error) { return plainly(t.Context(), way, "//") },
+	} {
+		var dying *application
+		dying = newApplication(t, func(w http.ResponseWriter, _ *http.Request) {
+			if dying.requests.Load() == 1 {
+				return
+			}
+			dying.Listener.Close()
+			panic(http.ErrAbortHandler)
+		})
+		other := newApplication(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "other") })
+		f := newFixture(t, time.Minute, other.URL, dying.URL)
+		for range 2 { // now both have an idle connection
+			if _, err := f.send(t.Context(), "GET", nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := send(f.Transport(0))
+		if got != "other" || err != nil || f.took.Load() != 3 {
+			t.Errorf("%s: %q, %v, %d durations were observed", name, got, err, f.took.Load())
+		}
+	}
+}
+
+// A request that is sent again may find that the address has begun to speak HTTP/2.
+func TestStartFindsHTTP2(t *testing.T) {
+	t.Parallel()
+	var modern atomic.Bool
+	a := &application{}
+	a.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if a.requests.Add(1) == 2 {
+			modern.Store(true)
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = io.WriteString(w, r.Proto)
+	}))
+	a.EnableHTTP2 = true
+	a.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		config := a.TLS.Clone()
+		if !modern.Load() {
+			config.NextProtos = []string{alpnHTTP1}
+		}
+		return config, nil
+	}}
+	a.StartTLS()
+	t.Cleanup(a.Close)
+	f := newFixture(t, time.Minute, a.URL)
+	way := f.Transport(0)
+	way.transport.config.RootCAs = a.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+	for _, want := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		if got, err := plainly(t.Context(), way, "/"); got != want || err != nil {
+			t.Errorf("%q, %v, want %q", got, err, want)
+		}
 	}
 }

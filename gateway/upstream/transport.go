@@ -171,6 +171,18 @@ func (t *transport) fast(target *target) *http1.Client {
 	return t.secure
 }
 
+// finish goes on with a request that the fast path has sent. If it must be sent
+// again, the target may have chosen HTTP/2 meanwhile.
+func (t *transport) finish(r *http.Request, rest http.RoundTripper) (*http.Response, error) {
+	response, err := rest.RoundTrip(r)
+	var other *protocolError
+	if !errors.As(err, &other) {
+		return response, err
+	}
+	t.protocols.Store(r.URL.Host, other.chosen)
+	return t.roundTrip(r, true)
+}
+
 // overHTTP2 sends a request over HTTP/2.
 func (t *transport) overHTTP2(way *http.Transport, r *http.Request) (*http.Response, error) {
 	response, err := way.RoundTrip(r)
