@@ -40,6 +40,11 @@ func (ex *exchange) forward() error {
 	}
 	transport := route.transport
 	if ex.plain() {
+		if r.ContentLength > 0 { // its login may end while the body comes
+			watched, release := ex.cancelable(r)
+			defer release()
+			r = watched
+		}
 		rest, err := ex.forwardPlain(r, upload)
 		if rest == nil {
 			return err
@@ -51,20 +56,7 @@ func (ex *exchange) forward() error {
 	}
 	r, release := ex.cancelable(r)
 	defer release()
-	proxy := httputil.ReverseProxy{
-		Rewrite:    func(pr *httputil.ProxyRequest) { ex.rewrite(pr.Out) },
-		Transport:  transport,
-		BufferPool: ex.gateway.buffers,
-		ErrorLog:   ex.gateway.proxyLog,
-		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
-			ex.upstreamErr = route.upstream.Failure(upload.Failure(err))
-		},
-		ModifyResponse: func(response *http.Response) error {
-			ex.modify(response.StatusCode, response.Header)
-			return nil
-		},
-	}
-	proxy.ServeHTTP(ex, r)
+	ex.proxy(transport, upload).ServeHTTP(ex, r)
 	dropTrailerCookies(ex.Header())
 	if upload.Unread() {
 		ex.LimitBody() // the answer came first
@@ -72,12 +64,33 @@ func (ex *exchange) forward() error {
 	return ex.upstreamErr
 }
 
+// proxy returns what forwards a request that is not plain.
+func (ex *exchange) proxy(transport http.RoundTripper, upload *web.Upload) *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Rewrite:    func(pr *httputil.ProxyRequest) { ex.rewrite(pr.Out) },
+		Transport:  transport,
+		BufferPool: ex.gateway.buffers,
+		ErrorLog:   ex.gateway.proxyLog,
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
+			ex.upstreamErr = ex.route.upstream.Failure(upload.Failure(err))
+		},
+		ModifyResponse: func(response *http.Response) error {
+			ex.modify(response.StatusCode, response.Header)
+			return nil
+		},
+	}
+}
+
 // cancelable sets cancelUpstream for a request that may have to be cancelled
 // before net/http knows that its client has left: because it may become a
 // WebSocket, because its login ends, or over HTTP/1.1 in any case. From then on
-// streams check its login. The caller calls release after the request.
+// streams check its login. The caller calls release after the request. A second
+// call changes nothing.
 func (ex *exchange) cancelable(r *http.Request) (cancelable *http.Request, release func()) {
 	release = func() {}
+	if ex.cancelUpstream != nil {
+		return r, release
+	}
 	_, upgrades := r.Header["Upgrade"]
 	if !upgrades {
 		ex.cancelUpstream = conn.Cancel(r)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/upstream/http1"
 	"authgate/gateway/web"
 )
 
@@ -382,4 +384,57 @@ func TestStreamsBesideThoseThatWait(t *testing.T) {
 		s.store.heal()
 		time.Sleep(2 * checkTime) // for operations that hang
 	})
+}
+
+// A request whose login ends while its body comes does not reach the upstream.
+func TestStreamsWithASlowBody(t *testing.T) {
+	t.Parallel()
+	for _, fast := range []bool{true, false} {
+		for _, protocol := range protocols {
+			streamsOf(t, func(s *streaming) {
+				reads, sent := s.upstream.answer, false
+				s.upstream.answer = func(q *http.Request) (*http.Response, error) {
+					_, err := io.Copy(io.Discard, q.Body)
+					if err = cmp.Or(err, q.Context().Err()); err != nil {
+						return nil, err
+					}
+					sent = true
+					return reads(q)
+				}
+				if fast {
+					routes := s.state.Load().routing.routes
+					for i := range routes {
+						routes[i].start = func(ctx context.Context, _ *http1.Plain) (*http1.Response, http.RoundTripper) {
+							sent = sent || ctx.Err() == nil
+							return nil, nil
+						}
+					}
+				}
+				in := s.login(aliceIn)
+				body, feed := io.Pipe()
+				fed := make(chan struct{})
+				time.AfterFunc(time.Minute, func() {
+					defer close(fed)
+					s.do("POST", "/logout", "", in.cookie)
+					time.Sleep(within)
+					_, _ = io.WriteString(feed, "body") // the gateway may have closed the connection
+					feed.Close()
+				})
+				q, err := http.NewRequest("POST", "http://gw.example/session/", body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				q.ContentLength = 4
+				q.Header = request("POST", "/", "", in.cookie, "Origin: https://gw.example").Header
+				answer, err := s.clients[protocol].RoundTrip(q)
+				if err == nil {
+					answer.Body.Close()
+				}
+				<-fed
+				if synctest.Wait(); sent || err == nil && answer.StatusCode != 401 {
+					t.Errorf("fast: %t, %s: sent: %t, the client got %+v, %v", fast, protocol, sent, answer, err)
+				}
+			})
+		}
+	}
 }
