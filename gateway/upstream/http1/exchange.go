@@ -47,7 +47,7 @@ func (k *conn) fail(r *http.Request, stop func() bool, err error) error {
 // readResponse reads the header of the final response. It passes on the
 // informational responses before it.
 func (k *conn) readResponse(r *http.Request, up *upload) (*http.Response, error) {
-	k.limited.N = maxHeader
+	k.limited.N = maxHeader - int64(k.br.Buffered()) // the fast path may have begun to read
 	if _, err := k.br.Peek(1); err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil, err

@@ -85,6 +85,7 @@ func TestFastPathDelays(t *testing.T) {
 		long       = header + "Content-Length: 6000\r\n\r\n"
 	)
 	x := strings.Repeat("x", 6000)
+	longest := header + "X: " + strings.Repeat("x", maxHeader-len(okResponse)+len("ok")-len("X: \r\n")) + "\r\n"
 	for name, c := range map[string]struct {
 		parts  []part
 		cancel time.Duration // when the client leaves; 0: it stays
@@ -108,6 +109,8 @@ func TestFastPathDelays(t *testing.T) {
 		"leaves":             {nil, late, "499"},
 		"leaves amid":        {[]part{{0, okResponse[:30]}}, time.Second, "499"},
 		"leaves a long body": {[]part{{0, long + x[:100]}}, time.Second, "200 " + x[:100] + " 499"},
+		"a long header":      {[]part{{0, longest + okResponse[len(header):]}}, 0, "200 ok"},
+		"a longer header":    {[]part{{0, longest + "Y: \r\n" + okResponse[len(header):]}}, 0, "502"},
 		"early hints":        {[]part{{0, "HTTP/1.1 103 Early Hints\r\n\r\n"}, {late, okResponse}}, 0, "200 ok"},
 	} {
 		t.Run(name, func(t *testing.T) {
