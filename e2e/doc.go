@@ -39,5 +39,5 @@
 //
 //	chaos    random faults under load, and a checker for the history
 //	deploy   the examples of docs/deploy: compose, Kubernetes, systemd, Valkey
-//	bench    what authentication costs, compared with a bare proxy
+//	bench    what authentication costs, compared with a bare proxy, nginx and HAProxy
 package e2e

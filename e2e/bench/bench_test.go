@@ -176,9 +176,16 @@ func TestReport(t *testing.T) {
 | GET      | session | 1.200 | 0.80, not met | 1.200 1.200 1.000 | 1.2ms            | 1ms         | 833                  | 1ms | 2ms | 32.0 MiB    |
 | GET      | nginx   | 3.000 |               | 3.000             | 3ms              | 1ms         | 333                  | 1ms | 2ms | 32.0 MiB    |
 
-| Connections | Server  | Ratio | Goal | Each round | For a connection | the floor's | Peak memory |
-|-------------|---------|-------|------|------------|------------------|-------------|-------------|
-| idle        | session | 0.500 |      | 0.500      | 5.0 KiB          | 10.0 KiB    | 32.0 MiB    |
+| Connections | Server  | Ratio | Goal | Each round | Memory of each | the floor's | CPU to open one | the floor's | Peak memory |
+|-------------|---------|-------|------|------------|----------------|-------------|-----------------|-------------|-------------|
+| idle        | session | 0.500 |      | 0.500      | 5.0 KiB        | 10.0 KiB    | 500µs           | 1ms         | 32.0 MiB    |
+
+| Requests/s of a core | GET |
+|----------------------|-----|
+| Basic                | 900 |
+| session              | 830 |
+| bearer HS256         |     |
+| bearer RS256         |     |
 `
 	if out.String() != want {
 		t.Errorf("printed\n%s\nwant\n%s", &out, want)
@@ -194,6 +201,15 @@ func TestShort(t *testing.T) {
 	for d, want := range map[time.Duration]string{0: "0s", 999: "999ns", 45678: "45.7µs", 123456: "123µs", 999999: "1ms", 1234567890: "1.23s"} {
 		if got := short(d); got != want {
 			t.Errorf("%d: got %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestRounded(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[float64]string{8.9: "8", 909: "900", 999.9: "990", 1050: "1,000", 17286: "17,000", 123456: "120,000"} {
+		if got := rounded(n); got != want {
+			t.Errorf("%g: got %s, want %s", n, got, want)
 		}
 	}
 }
@@ -405,5 +421,30 @@ func TestGuarded(t *testing.T) {
 			t.Errorf("%s: error %v, want one: %t", name, err, c.fails)
 		}
 		server.Close()
+	}
+}
+
+// TestDocumented: docs/performance.md has the rows that bench prints, in their order.
+func TestDocumented(t *testing.T) {
+	t.Parallel()
+	document, err := os.ReadFile("../../docs/performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := regexp.MustCompile(`(?m)^\| (\S.*?) +\| (\S.*?) +\| \d\.\d{3} \|`).FindAllStringSubmatch(string(document), -1)
+	var got, want []string
+	for _, row := range documented {
+		got = append(got, row[1]+": "+row[2])
+	}
+	l := &lab{}
+	for _, idle := range []bool{false, true} { // the second table
+		for _, c := range l.comparisons() {
+			if (c.task.load == nil) == idle {
+				want = append(want, c.task.name+": "+c.label())
+			}
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("docs/performance.md has the rows\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

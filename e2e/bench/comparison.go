@@ -21,6 +21,15 @@ type comparison struct {
 // name is what -only matches.
 func (c comparison) name() string { return c.task.name + ": " + c.subject }
 
+// label names the subject in the table, and what it is compared with unless that is
+// the floor.
+func (c comparison) label() string {
+	if c.other == "floor" {
+		return c.subject
+	}
+	return c.subject + ", over " + c.other
+}
+
 // task is what the two servers of a comparison are asked for.
 type task struct {
 	name     string

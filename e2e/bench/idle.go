@@ -22,16 +22,21 @@ const (
 )
 
 // measureIdle opens connections to both servers and asks for one answer on each. It
-// measures the memory that this adds, and checks that all connections still answer.
+// measures the memory that this adds and the processor time that it takes, and checks
+// that all connections still answer.
 func (l *lab) measureIdle(ctx context.Context, _ int, sides [2]*server, t task) (pair, error) {
 	var samples [2]sample
 	var open [2]idlers
+	before, err := l.read(ctx, sides)
+	if err != nil {
+		return pair{}, err
+	}
 	for i, side := range sides {
-		before, err := side.process.memory(presentMemory)
+		held, err := side.process.memory(presentMemory)
 		if err != nil {
 			return pair{}, err
 		}
-		samples[i].idle = -before
+		samples[i].idle = -held
 		defer func() { open[i].close() }()
 		if open[i], err = l.openIdle(ctx, side.address, side.target(t)); err != nil {
 			return pair{}, err
@@ -42,12 +47,20 @@ func (l *lab) measureIdle(ctx context.Context, _ int, sides [2]*server, t task) 
 		return pair{}, ctx.Err()
 	case <-time.After(idleSettles):
 	}
+	after, err := l.read(ctx, sides)
+	if err != nil {
+		return pair{}, err
+	}
 	for i, side := range sides {
-		after, err := side.process.memory(presentMemory)
+		held, err := side.process.memory(presentMemory)
 		if err != nil {
 			return pair{}, err
 		}
-		samples[i].idle += after
+		idle := samples[i].idle + held
+		if samples[i], err = t.sample(result{requests: idleConnections}, before[i], after[i]); err != nil {
+			return pair{}, err
+		}
+		samples[i].idle = idle
 		if samples[i].peak, err = side.process.memory(peakMemory); err != nil {
 			return pair{}, err
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -86,20 +87,16 @@ func (s series) fault() string {
 // noisy.
 func report(w io.Writer, results []series) error {
 	loads := [][]string{{"Requests", "Server", "Ratio", "Goal", "Each round", "CPU of a request", "the floor's", "Requests/s of a core", "p50", "p99", "Peak memory"}}
-	idle := [][]string{{"Connections", "Server", "Ratio", "Goal", "Each round", "For a connection", "the floor's", "Peak memory"}}
+	idle := [][]string{{"Connections", "Server", "Ratio", "Goal", "Each round", "Memory of each", "the floor's", "CPU to open one", "the floor's", "Peak memory"}}
 	var faults []string
 	for _, s := range results {
 		if fault := s.fault(); fault != "" {
 			faults = append(faults, fault)
 		}
-		subject, ratio := s.subject, fmt.Sprintf("%.3f", median(s, s.ratio))
-		if s.other != "floor" {
-			subject += ", over " + s.other
-		}
-		row := []string{s.task.name, subject, ratio, s.verdict(), s.each()}
+		row := []string{s.task.name, s.label(), fmt.Sprintf("%.3f", median(s, s.ratio)), s.verdict(), s.each()}
 		peak := mebibytes(median(s, func(p pair) int64 { return p.subject.peak }))
 		if s.task.load == nil {
-			idle = append(idle, append(row, s.perConnection(subjectOf), s.perConnection(otherOf), peak))
+			idle = append(idle, append(row, s.perConnection(subjectOf), s.perConnection(otherOf), s.perRequest(subjectOf), s.perRequest(otherOf), peak))
 			continue
 		}
 		loads = append(loads, append(row, s.perRequest(subjectOf), s.perRequest(otherOf),
@@ -107,7 +104,7 @@ func report(w io.Writer, results []series) error {
 			short(median(s, func(p pair) time.Duration { return p.subject.p50 })),
 			short(median(s, func(p pair) time.Duration { return p.subject.p99 })), peak))
 	}
-	for _, table := range [][][]string{loads, idle} {
+	for _, table := range [][][]string{loads, idle, capacity(results)} {
 		if _, err := io.WriteString(w, markdown(table)); err != nil {
 			return fmt.Errorf("printing the result: %w", err)
 		}
@@ -116,6 +113,49 @@ func report(w io.Writer, results []series) error {
 		return errors.New(strings.Join(faults, "\n"))
 	}
 	return nil
+}
+
+// capacity returns the table of what one core answers in a second: a row for each
+// mechanism, a column for each kind of small requests.
+func capacity(results []series) [][]string {
+	table := [][]string{{"Requests/s of a core"}}
+	columns := map[string]int{}
+	rows := map[string]int{}
+	for _, m := range mechanisms() {
+		rows[m.name] = len(table)
+		table = append(table, []string{m.name})
+	}
+	for _, s := range results {
+		n, found := rows[s.label()]
+		if !found || s.task.load == nil || s.task.size > 0 {
+			continue
+		}
+		if columns[s.task.name] == 0 {
+			columns[s.task.name] = len(table[0])
+			table[0] = append(table[0], s.task.name)
+			for i := 1; i < len(table); i++ {
+				table[i] = append(table[i], "")
+			}
+		}
+		table[n][columns[s.task.name]] = rounded(median(s, func(p pair) float64 { return p.subject.perSecond() }))
+	}
+	if len(columns) == 0 {
+		return nil
+	}
+	return table
+}
+
+// rounded returns a number rounded down to two digits, as people write it.
+func rounded(n float64) string {
+	unit := 1
+	for n >= float64(100*unit) {
+		unit *= 10
+	}
+	whole := int(n) / unit * unit
+	if whole < 1000 {
+		return strconv.Itoa(whole)
+	}
+	return fmt.Sprintf("%d,%03d", whole/1000, whole%1000)
 }
 
 func subjectOf(p pair) sample { return p.subject }
