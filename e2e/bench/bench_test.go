@@ -161,9 +161,10 @@ func TestNoiseIsRefused(t *testing.T) {
 // TestReport: a goal that is not met is printed, a limit that is not kept is an error.
 func TestReport(t *testing.T) {
 	t.Parallel()
-	results := []series{rounds("Basic", 1.5, 1.1, 1), rounds("session", 1.2, 1.2, 1), rounds("nginx", 3), rounds("session", 0.5)}
+	results := []series{rounds("Basic", 1.5, 1.1, 1), rounds("session", 1.2, 1.2, 1), rounds("nginx", 3), rounds("session", 1), rounds("session", 0.5)}
 	results[0].goal, results[1].goal, results[2].most = 1.1, 0.8, 0
-	results[3].task = task{name: "idle"}
+	results[3].task = task{name: "1 MiB", load: http1{}, size: 1 << 20}
+	results[4].task = task{name: "idle"}
 	var out strings.Builder
 	err := report(&out, results)
 	if err == nil || !strings.Contains(err.Error(), "GET: session 1.200") || strings.Contains(err.Error(), "Basic") || strings.Contains(err.Error(), "nginx") {
@@ -175,6 +176,7 @@ func TestReport(t *testing.T) {
 | GET      | Basic   | 1.100 | 1.10, met     | 1.500 1.100 1.000 | 1.1ms            | 1ms         | 909                  | 1ms | 2ms | 32.0 MiB    |
 | GET      | session | 1.200 | 0.80, not met | 1.200 1.200 1.000 | 1.2ms            | 1ms         | 833                  | 1ms | 2ms | 32.0 MiB    |
 | GET      | nginx   | 3.000 |               | 3.000             | 3ms              | 1ms         | 333                  | 1ms | 2ms | 32.0 MiB    |
+| 1 MiB    | session | 1.000 |               | 1.000             | 1ms              | 1ms         | 1000                 | 1ms | 2ms | 32.0 MiB    |
 
 | Connections | Server  | Ratio | Goal | Each round | Memory of each | the floor's | CPU to open one | the floor's | Peak memory |
 |-------------|---------|-------|------|------------|----------------|-------------|-----------------|-------------|-------------|
