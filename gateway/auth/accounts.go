@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/bits"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"authgate/gateway/password"
@@ -46,23 +47,27 @@ type Accounts struct {
 	// decoys holds one hash for each account. It costs the same as the account's
 	// hash and matches no password. Decoys of equal cost are adjacent.
 	decoys []*password.Hash
+	epochs atomic.Pointer[[]byte] // the record in the store that agrees with the accounts; nil: unknown
 }
 
-// NewAccounts returns a set of users. Their user names must be unique and not
-// empty. Package config checks this.
+// NewAccounts returns a set of users. It keeps the slice, which must not be used
+// any more. The user names must be unique and not empty. Package config checks
+// this.
 func NewAccounts(users []Account) *Accounts {
 	a := &Accounts{byName: make(map[string]*Account, len(users))}
-	byCost := make(map[string][]*password.Hash)
-	for _, user := range users {
-		user.Roles = slices.Clone(user.Roles)
+	first, count := map[string]*password.Hash{}, map[string]int{} // by cost
+	for i := range users {
+		user := &users[i]
 		user.version = version(user.Username, user.PasswordHash)
-		a.byName[user.Username] = &user
+		a.byName[user.Username] = user
 		cost := user.PasswordHash.Cost()
-		byCost[cost] = append(byCost[cost], &user.PasswordHash)
+		if count[cost]++; first[cost] == nil {
+			first[cost] = &user.PasswordHash
+		}
 	}
-	for _, cost := range slices.Sorted(maps.Keys(byCost)) {
-		decoy := byCost[cost][0].Decoy()
-		a.decoys = append(a.decoys, slices.Repeat([]*password.Hash{&decoy}, len(byCost[cost]))...)
+	for _, cost := range slices.Sorted(maps.Keys(first)) {
+		decoy := first[cost].Decoy()
+		a.decoys = append(a.decoys, slices.Repeat([]*password.Hash{&decoy}, count[cost])...)
 	}
 	return a
 }

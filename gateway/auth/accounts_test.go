@@ -1,11 +1,14 @@
 package auth
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"maps"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -16,7 +19,7 @@ import (
 	"authgate/gateway/store"
 )
 
-func newAccounts(users ...Account) *Accounts { return NewAccounts(users) }
+func newAccounts(users ...Account) *Accounts { return NewAccounts(slices.Clone(users)) }
 
 func TestAccountsLookup(t *testing.T) {
 	t.Parallel()
@@ -26,7 +29,6 @@ func TestAccountsLookup(t *testing.T) {
 		{Username: "eve", Disabled: true, PasswordHash: cheapArgon2id("evil")},
 	}
 	accounts := newAccounts(users...)
-	users[0].Roles[0], users[0].Disabled = "changed", true // must not change the set
 	alice, ok := accounts.Lookup("alice")
 	if !ok || alice.Name != "Alice Example" || alice.Email != "alice@example.org" || !slices.Equal(alice.Roles, []string{"user", "admin"}) {
 		t.Errorf("alice: got %+v, %v", alice, ok)
@@ -154,6 +156,70 @@ func TestEpochs(t *testing.T) {
 		aliceBegun = clock.Now()
 		want(back, "alice", aliceBegun)
 		want(back, "bob", begun)
+	}
+}
+
+// EpochsMoved compares the epochs in the store, and decodes a record only once.
+func TestEpochsMoved(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	s := store.NewMemory(time.Now)
+	t.Cleanup(func() { s.Close() })
+	alice := Account{Username: "alice", PasswordHash: cheapArgon2id("one")}
+	a := newAccounts(alice)
+	must.Do(t, a.UpdateEpochs(t.Context(), s, now))
+	want := func(want bool, when string) {
+		t.Helper()
+		if moved, err := a.EpochsMoved(t.Context(), s); moved != want || err != nil {
+			t.Errorf("%s: moved %t, %v; want %t", when, moved, err, want)
+		}
+	}
+	want(false, "unchanged")
+	other := newAccounts(alice, Account{Username: "bob", PasswordHash: cheapArgon2id("two")})
+	must.Do(t, other.UpdateEpochs(t.Context(), s, now.Add(time.Minute)))
+	want(false, "another instance has another account too")
+	same := must.Get(s.Get(t.Context(), epochsKey))(t)
+	if known := a.epochs.Load(); known == nil || !bytes.Equal(*known, same) {
+		t.Error("a record that agrees is decoded each time")
+	}
+
+	must.Do(t, s.Delete(t.Context(), epochsKey))
+	want(true, "the record is lost")
+	must.Do(t, other.UpdateEpochs(t.Context(), s, now.Add(time.Hour)))
+	want(true, "another instance began new epochs")
+	want(true, "the second time")
+	must.Do(t, s.Put(t.Context(), epochsKey, []byte("E1\ndamaged"), time.Time{}))
+	if moved, err := a.EpochsMoved(t.Context(), s); moved || err == nil {
+		t.Errorf("a damaged record: moved %t, %v; want an error", moved, err)
+	}
+}
+
+// A record keeps all epochs, in the order of the bytes that equal epochs have.
+func TestEpochsRecord(t *testing.T) {
+	t.Parallel()
+	for _, e := range []epochs{{}, {{1}: 7}, {{1}: 7, {2}: 7, {3}: -1, {0xff}: math.MaxInt64, {}: 9}} {
+		record := e.encode()
+		decoded, err := decodeEpochs(record)
+		if err != nil || !maps.Equal(decoded, e) || !bytes.Equal(decoded.encode(), record) {
+			t.Errorf("%v comes back as %v, %v", e, decoded, err)
+		}
+		for cut := 1; cut < len(record)-len(epochsMark); cut++ {
+			if decoded, err := decodeEpochs(record[:len(record)-cut]); err == nil && len(decoded) == len(e) {
+				t.Errorf("%v: without %d bytes it is still whole", e, cut)
+			}
+		}
+	}
+	// The kind of record that earlier versions wrote.
+	a := newAccounts(Account{Username: "alice", PasswordHash: cheapArgon2id("one")})
+	alice, _ := a.Lookup("alice")
+	since := time.Unix(7, 8)
+	old := must.Get(json.Marshal(map[string]any{"alice": map[string]any{"version": alice.Version(), "since": since}}))(t)
+	s := store.NewMemory(time.Now)
+	t.Cleanup(func() { s.Close() })
+	must.Do(t, s.Put(t.Context(), epochsKey, old, time.Time{}))
+	must.Do(t, a.UpdateEpochs(t.Context(), s, time.Now()))
+	if !alice.Epoch().Equal(since) {
+		t.Errorf("alice is in the epoch of %s, want that of the old record", alice.Epoch())
 	}
 }
 

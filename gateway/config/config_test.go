@@ -83,7 +83,7 @@ func TestLoad(t *testing.T) {
 	_, loadErr := Load(dir.write("large.yaml", large))
 	_, parseErr := Parse("large.yaml", []byte(large))
 	for _, err := range []error{loadErr, parseErr} {
-		if err == nil || !strings.Contains(err.Error(), "larger than 1 MiB") {
+		if err == nil || !strings.Contains(err.Error(), "larger than 8 MiB") {
 			t.Errorf("got %.200v, want an error about the size", err)
 		}
 	}

@@ -16,8 +16,9 @@
 // # Limits
 //
 // The package opens no listener and keeps no file open. It reads the
-// configuration and the files that it names. A configuration file has at most
-// 1 MiB, an accounts or htpasswd file 8 MiB, and a file with one secret 64 KiB.
+// configuration and the files that it names. A configuration file, an
+// accounts file in YAML and an htpasswd file have at most 8 MiB each, an accounts
+// file in JSON lines 64 MiB, and a file with one secret 64 KiB.
 //
 // # Threats
 //

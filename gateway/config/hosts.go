@@ -74,8 +74,10 @@ func (c *Config) defaultDomains() []string {
 // unique returns values without repetitions.
 func unique(values []string) []string {
 	var once []string
+	known := make(map[string]bool, len(values))
 	for _, value := range values {
-		if !slices.Contains(once, value) {
+		if !known[value] {
+			known[value] = true
 			once = append(once, value)
 		}
 	}

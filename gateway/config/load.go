@@ -13,9 +13,10 @@ import (
 
 // Largest sizes of files, in bytes.
 const (
-	maxConfigSize = 1 << 20
-	maxPEMSize    = 1 << 20 // certificates or a key
-	maxListSize   = 8 << 20 // an accounts or htpasswd file
+	maxConfigSize = 8 << 20
+	maxPEMSize    = 1 << 20  // certificates or a key
+	maxListSize   = 8 << 20  // an accounts or htpasswd file
+	maxLinesSize  = 64 << 20 // an accounts file in JSON lines
 )
 
 // ReadError reports that the configuration file itself cannot be read. It
@@ -118,7 +119,8 @@ func (c *Config) check(r *report, places userPlaces) {
 	c.Delegated.check(r, c.Providers)
 	c.IdentityHeaders.check(r, "identity_headers")
 	checkUpstreams(r, c.Upstreams)
-	c.checkRoutes(r, c.compilePolicies(r))
+	refs := newReferences(r, c)
+	c.checkRoutes(r, refs, c.compilePolicies(r, refs))
 	c.Limits.check(r)
 	if c.ShutdownTimeout == 0 {
 		r.Fault("shutdown_timeout", "must be longer than 0; with 0 a stop would end every request in flight")

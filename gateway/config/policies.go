@@ -11,10 +11,9 @@ import (
 )
 
 // compilePolicies compiles the named policies and checks the names in them.
-func (c *Config) compilePolicies(r *report) *policy.Set {
+func (c *Config) compilePolicies(r *report, refs *references) *policy.Set {
 	set, err := policy.Compile(c.Policies)
 	r.policyErrors(err)
-	refs := references{r, c}
 	for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
 		path := strictyaml.Join("policies", name)
 		if err := policy.CheckName(name); err != nil && name != "" {
@@ -30,10 +29,25 @@ func (c *Config) compilePolicies(r *report) *policy.Set {
 type references struct {
 	report *report
 	cfg    *Config
+	roles  []string // of accounts, in the order of the text; made once, because accounts may be many
+}
+
+func newReferences(r *report, c *Config) *references {
+	refs := &references{report: r, cfg: c}
+	known := map[string]bool{}
+	for _, account := range c.Accounts.Users {
+		for _, role := range account.Roles {
+			if !known[role] {
+				known[role] = true
+				refs.roles = append(refs.roles, role)
+			}
+		}
+	}
+	return refs
 }
 
 // check checks the providers, users and roles in a policy, at any depth.
-func (r references) check(path string, spec *policy.Spec) {
+func (r *references) check(path string, spec *policy.Spec) {
 	if spec == nil {
 		return
 	}
@@ -61,35 +75,31 @@ func (r references) check(path string, spec *policy.Spec) {
 
 // checkRoles warns about roles that no account has. Providers and other issuers
 // can give any role.
-func (r references) checkRoles(path string, roles []string) {
+func (r *references) checkRoles(path string, roles []string) {
 	if len(r.cfg.Providers) > 0 || len(r.cfg.Token.TrustedIssuers) > 0 {
 		return
 	}
-	var known []string
-	for _, account := range r.cfg.Accounts.Users {
-		known = append(known, account.Roles...)
-	}
 	for i, role := range roles {
-		if slices.Contains(known, role) {
+		if slices.Contains(r.roles, role) {
 			continue
 		}
 		at := fmt.Sprintf("%s[%d]", path, i)
-		r.report.Warn(at, "no account has the role %q; %s", role, strictyaml.Hint(role, "roles of accounts", known))
+		r.report.Warn(at, "no account has the role %q; %s", role, strictyaml.Hint(role, "roles of accounts", r.roles))
 	}
 }
 
 // checkSource checks the name of a provider or an issuer.
-func (r references) checkSource(path, name string) {
+func (r *references) checkSource(path, name string) {
 	known := slices.Concat(providerNames(r.cfg.Providers), issuerNames(r.cfg.Token.TrustedIssuers), []string{policy.LocalProvider, policy.BasicProvider})
 	if name != "" && !slices.Contains(known, name) && !r.report.Broken("providers") && !r.report.Broken("token.trusted_issuers") {
 		r.report.Fault(path, "there is no provider %q; %s", name, strictyaml.Hint(name, "providers", known))
 	}
 }
 
-func (r references) isBasicUser(name string) bool {
+func (r *references) isBasicUser(name string) bool {
 	return slices.ContainsFunc(r.cfg.Basic.Users, func(u BasicUser) bool { return u.Username == name })
 }
 
-func (r references) isAccount(name string) bool {
+func (r *references) isAccount(name string) bool {
 	return slices.ContainsFunc(r.cfg.Accounts.Users, func(u Account) bool { return u.Username == name })
 }

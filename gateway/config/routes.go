@@ -12,8 +12,7 @@ import (
 )
 
 // checkRoutes checks the routes and makes their table.
-func (c *Config) checkRoutes(r *report, policies *policy.Set) {
-	refs := references{r, c}
+func (c *Config) checkRoutes(r *report, refs *references, policies *policy.Set) {
 	table := make([]policy.Route, len(c.Routes))
 	for i := range c.Routes {
 		route, path := &c.Routes[i], fmt.Sprintf("routes[%d]", i)

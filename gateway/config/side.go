@@ -3,13 +3,16 @@ package config
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
-	"unicode/utf8"
 
 	"authgate/gateway/config/strictyaml"
 )
+
+// accountsKey is the key of the file of accounts.
+const accountsKey = "accounts.file"
 
 // sideReader reads the files that keys of the main file name.
 type sideReader struct {
@@ -20,15 +23,18 @@ type sideReader struct {
 // read reads a file of at most limit bytes, which the key at path names.
 func (s sideReader) read(path, file string, limit int) (content []byte, ok bool) {
 	content, err := s.reader.ReadSide(file, limit)
-	if err != nil {
-		s.main.Missing(path, "%v", err)
-		return nil, false
+	if err == nil {
+		return content, true
 	}
-	return content, true
+	if _, large := errors.AsType[*strictyaml.SizeError](err); large && path == accountsKey && !isLines(file) {
+		err = fmt.Errorf("%w; write it in JSON lines, with the extension .jsonl, which may have %d MiB", err, maxLinesSize>>20)
+	}
+	s.main.Missing(path, "%v", err)
+	return nil, false
 }
 
-// list reads a file of users, which the key at path names.
-func (s sideReader) list(path, file string) (content []byte, ok bool) {
+// list reads a file of users of at most limit bytes, which the key at path names.
+func (s sideReader) list(path, file string, limit int) (content []byte, ok bool) {
 	if file == "" {
 		return nil, false
 	}
@@ -36,7 +42,7 @@ func (s sideReader) list(path, file string) (content []byte, ok bool) {
 		s.main.Missing(path, "is the configuration file itself")
 		return nil, false
 	}
-	return s.read(path, file, maxListSize)
+	return s.read(path, file, limit)
 }
 
 // place is where a user is written.
@@ -64,51 +70,68 @@ func (s sideReader) users(c *Config) userPlaces {
 		basic:    places(s.main.Document, "basic.users", len(c.Basic.Users)),
 		accounts: places(s.main.Document, "accounts.users", len(c.Accounts.Users)),
 	}
-	if content, ok := s.list("basic.htpasswd", c.Basic.Htpasswd); ok {
+	if content, ok := s.list("basic.htpasswd", c.Basic.Htpasswd, maxListSize); ok {
 		doc, users := s.parseHtpasswd(c.Basic.Htpasswd, content)
 		c.Basic.Users = append(c.Basic.Users, users...)
 		written.basic = append(written.basic, places(doc, doc.Root(), len(users))...)
 	}
-	if content, ok := s.list("accounts.file", c.Accounts.File); ok {
-		var users []Account
-		doc := s.reader.Read(c.Accounts.File, content, maxListSize, "accounts.file", &users)
+	limit := maxListSize
+	if isLines(c.Accounts.File) {
+		limit = maxLinesSize
+	}
+	if content, ok := s.list(accountsKey, c.Accounts.File, limit); ok {
+		doc, users := s.accounts(c.Accounts.File, content)
 		if doc.Unreadable(doc.Root()) {
-			s.main.Break("accounts.file")
+			s.main.Break(accountsKey)
 		}
-		c.Accounts.Users = append(c.Accounts.Users, users...)
+		if len(c.Accounts.Users) == 0 {
+			c.Accounts.Users = users // not a copy, which may be large
+		} else {
+			c.Accounts.Users = append(c.Accounts.Users, users...)
+		}
 		written.accounts = append(written.accounts, places(doc, doc.Root(), len(users))...)
 	}
 	return written
 }
 
-// parseHtpasswd parses an Apache htpasswd file. Each line is NAME:HASH. Empty
-// lines and lines that begin with # are skipped.
+// accounts parses an accounts file.
+func (s sideReader) accounts(file string, content []byte) (*strictyaml.Document, []Account) {
+	if isLines(file) {
+		return s.parseAccountLines(file, content)
+	}
+	var users []Account
+	doc := s.reader.Read(file, content, maxListSize, accountsKey, &users)
+	return doc, users
+}
+
+// parseHtpasswd parses an Apache htpasswd file. Each line is NAME:HASH.
 func (s sideReader) parseHtpasswd(name string, content []byte) (*strictyaml.Document, []BasicUser) {
 	doc, ok := s.reader.ReadLines(name, content, maxListSize, "basic.htpasswd", maskHtpasswd)
 	if !ok {
 		s.main.Break(doc.Root())
 		return doc, nil
 	}
-	var users []BasicUser
-	for i, line := range doc.Lines() {
-		if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		path := fmt.Sprintf("%s[%d]", doc.Root(), len(users))
-		user, hash, found := strings.Cut(line, ":")
-		doc.Locate(path, i+1, 1)
-		doc.Locate(path+".username", i+1, 1)
-		doc.Locate(path+".password_hash", i+1, utf8.RuneCountInString(user)+2)
-		switch {
+	lines := newUserLines(doc, htpasswdColumn)
+	users := make([]BasicUser, len(lines.numbers))
+	for i := range users {
+		user, hash, found := strings.Cut(lines.line(i), ":")
+		switch path := lines.path(i); {
 		case !found:
 			doc.Missing(path, "expected USERNAME:HASH, found a line without a colon")
 		case !strings.HasPrefix(hash, "$2"):
 			doc.Missing(path+".password_hash", "expected a bcrypt hash, the only supported kind in this file; make it with `htpasswd -B`")
 		}
-		s.reader.Redact(hash)
-		users = append(users, BasicUser{Username: user, PasswordHash: Secret(hash)})
+		users[i] = BasicUser{Username: user, PasswordHash: Secret(hash)}
 	}
 	return doc, users
+}
+
+// htpasswdColumn returns where a part of a line NAME:HASH begins.
+func htpasswdColumn(line, key string) (int, bool) {
+	if key == "password_hash" {
+		return strings.IndexByte(line, ':') + 1, true
+	}
+	return 0, key == "username"
 }
 
 // maskHtpasswd hides the hash in a line of an htpasswd file.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -60,10 +59,12 @@ func checkDomain(domain, mode string) error {
 
 // checkACME checks the keys that only mode acme uses.
 func (t TLS) checkACME(r *report) {
+	listed := make(map[string]bool, len(t.Domains))
 	for i, domain := range t.Domains {
-		if slices.Index(t.Domains, domain) < i {
+		if listed[domain] {
 			r.Fault(fmt.Sprintf("tls.domains[%d]", i), "%q is listed twice", domain)
 		}
+		listed[domain] = true
 	}
 	if t.Email != "" && (strings.Count(t.Email, "@") != 1 || strings.ContainsAny(t.Email, " \t\r\n")) {
 		r.Fault("tls.email", "%q is not an address; expected one like admin@example.org", t.Email)

@@ -40,9 +40,8 @@ func (a *Accounts) check(places []place) {
 	}
 }
 
-// usernames has the lines of the user names of one list, by the name in lower
-// case.
-type usernames map[string]string
+// usernames has the places of the users of one list, by the name in lower case.
+type usernames map[string]place
 
 // check checks a user name. Two names in one list must not differ only in case,
 // because they would share one counter of failed logins.
@@ -62,20 +61,23 @@ func (names usernames) check(at place, name string) {
 	}
 	folded := strings.ToLower(name)
 	if first, twice := names[folded]; twice {
-		doc.Fault(path, "the user name %q is already used at %s; names must differ in more than case", name, first)
+		doc.Fault(path, "the user name %q is already used at %s; names must differ in more than case", name, first.doc.Place(first.path+".username"))
 		return
 	}
-	names[folded] = doc.Place(path)
+	names[folded] = at
 }
 
 // parseHash parses the password hash of the user at a place.
 func (at place) parseHash(hash Secret) password.Hash {
-	path := at.path + ".password_hash"
 	parsed, err := parseHash(hash.Reveal())
-	if !at.doc.Given(path) {
-		at.doc.Fault(path, "a hash of the password is needed; make one with `authgate hash-password`")
-	} else if err != nil {
+	if err == nil {
+		return parsed
+	}
+	at.doc.Redact(hash.Reveal()) // it may be the password; diagnostics know a hash by its form
+	if path := at.path + ".password_hash"; at.doc.Given(path) {
 		at.doc.Fault(path, "%v", err)
+	} else {
+		at.doc.Fault(path, "a hash of the password is needed; make one with `authgate hash-password`")
 	}
 	return parsed
 }

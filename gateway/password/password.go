@@ -139,8 +139,8 @@ func parseArgon2id(s string) (Hash, error) {
 	case len(h.key) < 16 || len(h.key) > 64:
 		return Hash{}, fmt.Errorf("the hash has %d bytes, want 16 to 64", len(h.key))
 	}
-	h.encoded = h.phc()
-	if h.encoded != s {
+	h.encoded = s // not a copy: there may be many accounts
+	if h.phc() != s {
 		// Leading zeros, line breaks within base64, what follows p=.
 		return Hash{}, errors.New("not in the canonical form of a PHC string")
 	}

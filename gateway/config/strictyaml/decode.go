@@ -85,7 +85,7 @@ func (d *decoder) content(n ast.Node, path string, v reflect.Value) {
 			v.SetString(s)
 		}
 		if ok && t == secretType {
-			d.Redact(s)
+			d.Reader.Redact(s)
 		}
 	case kind == reflect.Bool:
 		d.boolean(n, path, v)

@@ -154,6 +154,9 @@ func (p *problems) ordered(main string, redact *strings.Replacer) Diagnostics {
 			list[i].Message = redact.Replace(list[i].Message)
 		}
 	}
+	for i := range list {
+		list[i].Message = wholeHash.ReplaceAllString(list[i].Message, Masked)
+	}
 	return list
 }
 

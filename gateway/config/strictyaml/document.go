@@ -12,10 +12,11 @@ import (
 type Document struct {
 	*text
 	reader       *Reader
-	root         string          // the path of the top level, empty in the main file
-	places       map[string]span // of all keys and values in the file
-	broken       map[string]bool // paths of values that could not be read
-	brokenInside map[string]bool // paths of values that contain those
+	root         string                                        // the path of the top level, empty in the main file
+	places       map[string]span                               // of all keys and values in the file
+	locate       func(path string) (line, column int, ok bool) // of what is not in places; nil: nothing
+	broken       map[string]bool                               // paths of values that could not be read
+	brokenInside map[string]bool                               // paths of values that contain those
 }
 
 // span is where a key and its value begin.
@@ -36,8 +37,22 @@ func (d *Document) Lines() []string { return d.lines }
 
 // Given reports whether a key is written in the document.
 func (d *Document) Given(path string) bool {
-	_, ok := d.places[path]
+	_, ok := d.place(path)
 	return ok
+}
+
+// place returns the place of a value that is written in the document.
+func (d *Document) place(path string) (span, bool) {
+	if known, ok := d.places[path]; ok {
+		return known, true
+	}
+	if d.locate != nil {
+		if line, column, ok := d.locate(path); ok {
+			at := position{line, column}
+			return span{at, at}, true
+		}
+	}
+	return span{}, false
 }
 
 // Break marks the value at path as wrong, so that later checks do not report
@@ -66,12 +81,14 @@ func (d *Document) Broken(path string) bool {
 // Unreadable reports whether the value at path as a whole is wrong.
 func (d *Document) Unreadable(path string) bool { return d.broken[path] }
 
-// Locate sets the place of a value in a file of plain lines. Line and column
-// count from 1.
-func (d *Document) Locate(path string, line, column int) {
-	at := position{line, column}
-	d.places[path] = span{at, at}
+// LocateWith sets the function that finds the place of a value in a file of plain
+// lines. Line and column count from 1.
+func (d *Document) LocateWith(locate func(path string) (line, column int, ok bool)) {
+	d.locate = locate
 }
+
+// Redact makes diagnostics mask a secret wherever it appears.
+func (d *Document) Redact(secret string) { d.reader.Redact(secret) }
 
 // Place returns the place of the value at path as FILE:LINE.
 func (d *Document) Place(path string) string {
@@ -104,11 +121,11 @@ func (d *Document) Warn(path, format string, args ...any) {
 // at returns the place to show for path: that of its value, or of the nearest
 // key around it that is written.
 func (d *Document) at(path string) position {
-	if place, ok := d.places[path]; ok {
+	if place, ok := d.place(path); ok {
 		return place.value
 	}
 	for up, ok := parent(path); ok; up, ok = parent(up) {
-		if place, ok := d.places[up]; ok {
+		if place, ok := d.place(up); ok {
 			return place.key
 		}
 	}

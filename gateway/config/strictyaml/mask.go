@@ -13,8 +13,12 @@ var (
 	// keyShape matches a key at the start of a line, after a dash or in a flow
 	// mapping, in quotes or not.
 	keyShape = regexp.MustCompile(`(?:^|[\s{,\[])["']?([A-Za-z_][A-Za-z0-9_.-]*)["']?\s*:(?:\s|$|["'])`)
+	// jsonKey matches a key of a JSON object.
+	jsonKey = regexp.MustCompile(`"([^"]*)"\s*:`)
 	// passwordHash matches a stored hash under any key.
 	passwordHash = regexp.MustCompile(`\$(?:argon2|2[a-z]\$|apr1\$|[156]\$)\S*|\{S?SHA\d*\}\S*`)
+	// wholeHash matches a hash, and no example of one in a message.
+	wholeHash = regexp.MustCompile(`\$(?:argon2|2[a-z]\$)\S{40,}`)
 	// userinfo matches the credentials in a URL.
 	userinfo = regexp.MustCompile(`://[^/\s@]*@`)
 )
@@ -59,6 +63,16 @@ func (o *Options) maskYAML(lines []string) func(i int) string {
 		}
 		return maskPatterns(line)
 	}
+}
+
+// MaskJSON masks the rest of a line of JSON after a secret key.
+func (o *Options) MaskJSON(line string) string {
+	for _, found := range jsonKey.FindAllStringSubmatchIndex(line, -1) {
+		if o.secretKey(line[found[2]:found[3]]) {
+			return line[:found[1]] + " " + Masked
+		}
+	}
+	return line
 }
 
 // continued reports for each line whether it belongs to the value of a secret

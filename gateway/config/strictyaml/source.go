@@ -30,7 +30,7 @@ type text struct {
 
 // newText splits a source into lines. mask returns the function that shows one.
 func newText(name string, source []byte, mask func([]string) func(int) string) *text {
-	lines := strings.Split(string(bytes.ReplaceAll(source, []byte("\r\n"), []byte("\n"))), "\n")
+	lines := strings.Split(strings.ReplaceAll(string(source), "\r\n", "\n"), "\n")
 	return &text{name: name, lines: lines, shown: mask(lines)}
 }
 
@@ -42,15 +42,27 @@ func ReadFile(path string, limit int) ([]byte, error) {
 		return nil, fileError(path, err)
 	}
 	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
-	if err != nil {
+	var buffer bytes.Buffer
+	if info, err := f.Stat(); err == nil {
+		buffer.Grow(int(min(info.Size(), int64(limit))) + bytes.MinRead)
+	}
+	if _, err := buffer.ReadFrom(io.LimitReader(f, int64(limit)+1)); err != nil {
 		return nil, fileError(path, err)
 	}
+	content := buffer.Bytes()
 	if len(content) > limit {
-		return nil, fmt.Errorf("%s is larger than %s", path, size(limit))
+		return nil, &SizeError{path, limit}
 	}
 	return content, nil
 }
+
+// SizeError reports that a file is larger than Limit bytes.
+type SizeError struct {
+	Path  string
+	Limit int
+}
+
+func (e *SizeError) Error() string { return fmt.Sprintf("%s is larger than %s", e.Path, size(e.Limit)) }
 
 func fileError(path string, err error) error {
 	if cause, ok := errors.AsType[*fs.PathError](err); ok {
