@@ -92,20 +92,23 @@ func (ex *exchange) answerPlain(r *http.Request, response *http1.Response) {
 	h := ex.Header()
 	response.AddTo(h)
 	ex.modify(response.Status, h)
-	ex.WriteHeader(response.Status)
+	buffer := ex.gateway.buffers.Get()
+	defer ex.gateway.buffers.Put(buffer)
 	if response.Body != nil {
-		if len(response.Body) > 0 {
-			_, err := ex.Write(response.Body)
+		body := buffer[:copy(buffer, response.Body)] // which is shorter
+		response.Close()                             // so that a client that reads late does not hold the connection
+		ex.WriteHeader(response.Status)
+		if len(body) > 0 {
+			_, err := ex.Write(body)
 			ex.abort = err != nil
 		}
 		return
 	}
+	ex.WriteHeader(response.Status)
 	r, release := ex.cancelable(r)
 	defer release()
 	stream := response.Stream(r.Context())
 	defer stream.Close()
-	buffer := ex.gateway.buffers.Get()
-	defer ex.gateway.buffers.Put(buffer)
 	if _, err := io.CopyBuffer(ex, stream, buffer); err != nil {
 		ex.abort = true
 		if r.Context().Err() == nil { // the client has not left

@@ -264,6 +264,41 @@ func TestFastPathMutations(t *testing.T) {
 	}
 }
 
+// lateReader is a client's end that reads only after another has got an answer.
+type lateReader struct {
+	tape
+	meanwhile func()
+}
+
+func (l *lateReader) Write(b []byte) (int, error) {
+	if l.meanwhile != nil {
+		l.meanwhile()
+	}
+	return l.tape.Write(b)
+}
+
+// A client that reads late holds no connection to the upstream, by either way.
+func TestLateReaderHoldsNoConnection(t *testing.T) {
+	t.Parallel()
+	for i, w := range newWays(t) {
+		ask := func(to http.ResponseWriter, body *bytes.Buffer) {
+			t.Helper()
+			if w.ServeHTTP(to, request("GET", "/public/", "")); body.String() != "ok" {
+				t.Errorf("way %d: the answer is %q", i, body)
+			}
+		}
+		first, second := &tape{header: http.Header{}}, &tape{header: http.Header{}}
+		late := &lateReader{tape: tape{header: http.Header{}}, meanwhile: func() { ask(second, &second.body) }}
+		ask(first, &first.body) // now a connection is idle
+		ask(late, &late.body)
+		w.up.mu.Lock()
+		if w.up.conns != 1 {
+			t.Errorf("way %d: %d connections", i, w.up.conns)
+		}
+		w.up.mu.Unlock()
+	}
+}
+
 // The same holds for any request and any response.
 func FuzzFastPath(f *testing.F) {
 	for i, answer := range fastAnswers {
