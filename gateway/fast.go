@@ -109,12 +109,28 @@ func (ex *exchange) answerPlain(r *http.Request, response *http1.Response) {
 	defer release()
 	stream := response.Stream(r.Context())
 	defer stream.Close()
-	if _, err := io.CopyBuffer(ex, stream, buffer); err != nil {
+	from := &source{Reader: stream}
+	if _, err := io.CopyBuffer(ex, from, buffer); err != nil {
 		ex.abort = true
-		if r.Context().Err() == nil { // the client has not left
-			ex.gateway.proxyLog.Print(ex.route.upstream.Failure(err))
+		if from.failed != nil && r.Context().Err() == nil { // the client has not left
+			ex.gateway.proxyLog.Print(ex.route.upstream.Failure(from.failed))
 		}
 	}
+}
+
+// source tells failures of an upstream from those of a client.
+type source struct {
+	io.Reader
+	failed error // of Read
+}
+
+// Read implements io.Reader.
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if err != io.EOF {
+		s.failed = err
+	}
+	return n, err
 }
 
 // plainPool lends requests for the fast path.

@@ -299,6 +299,42 @@ func TestLateReaderHoldsNoConnection(t *testing.T) {
 	}
 }
 
+// deaf is the end of a client to which nothing can be sent.
+type deaf struct{ tape }
+
+func (*deaf) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// The failure of a client is not reported as one of the upstream, by either way. A
+// failure of the upstream is.
+func TestWhoseFailure(t *testing.T) {
+	t.Parallel()
+	const part = "HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\nx"
+	for i, w := range newWays(t) {
+		for _, c := range []struct {
+			to     http.ResponseWriter
+			answer string
+			closes bool
+			want   int // warnings
+		}{
+			{&deaf{tape{header: http.Header{}}}, part + strings.Repeat("x", 8999), false, 0},
+			{&tape{header: http.Header{}}, part, true, 1},
+		} {
+			w.up.begin(c.answer, c.closes, false)
+			w.ServeHTTP(&tape{header: http.Header{}}, request("GET", "/public/first", "")) // now a connection is idle
+			q := request("GET", "/public/script", "")
+			q = q.WithContext(context.WithValue(q.Context(), http.ServerContextKey, &http.Server{}))
+			w.log.Reset()
+			if !w.abortable(c.to, q) {
+				t.Errorf("way %d: the answer is not aborted", i)
+			}
+			if n := strings.Count(w.log.String(), `"WARN"`); n != c.want {
+				t.Errorf("way %d: %d warnings, want %d:\n%s", i, n, c.want, w.log)
+			}
+			w.routing().CloseIdle()
+		}
+	}
+}
+
 // The same holds for any request and any response.
 func FuzzFastPath(f *testing.F) {
 	for i, answer := range fastAnswers {
