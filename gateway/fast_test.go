@@ -52,6 +52,7 @@ type scripted struct {
 	answer string // to the requests for .../script, on the first connection
 	closes bool   // after that answer
 	conns  int
+	any    bool // do not note on which connection a request came
 	notes  strings.Builder
 }
 
@@ -76,10 +77,10 @@ func newScripted(t testing.TB) *scripted {
 }
 
 // begin forgets what was noted.
-func (s *scripted) begin(answer string, closes bool) {
+func (s *scripted) begin(answer string, closes, anyConn bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.answer, s.closes, s.conns = answer, closes, 0
+	s.answer, s.closes, s.conns, s.any = answer, closes, 0, anyConn
 	s.notes.Reset()
 }
 
@@ -100,7 +101,11 @@ func (s *scripted) serve(c net.Conn) {
 			return
 		}
 		s.mu.Lock()
-		fmt.Fprintf(&s.notes, "on connection %d: %q\n", number, got.String())
+		if s.any {
+			fmt.Fprintf(&s.notes, "%q\n", got.String())
+		} else {
+			fmt.Fprintf(&s.notes, "on connection %d: %q\n", number, got.String())
+		}
 		answer, closes := "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", false
 		if strings.Contains(r.RequestURI, "script") && number == 0 {
 			answer, closes = s.answer, s.closes
@@ -152,7 +157,7 @@ func newWays(t testing.TB) [2]*way { return [2]*way{newWay(t, "true"), newWay(t,
 func (w *way) tell(t testing.TB, asks, answer string) string {
 	t.Helper()
 	var all strings.Builder
-	w.up.begin(answer, !ends(asks, answer))
+	w.up.begin(answer, !ends(asks, answer), streamed(t, asks))
 	for _, each := range []string{"GET /public/first HTTP/1.1\r\nHost: gw.example\r\n\r\n", asks, "GET /session/last HTTP/1.1\r\nHost: gw.example\r\n\r\n"} {
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(each)))
 		if err != nil {
@@ -181,6 +186,17 @@ func (w *way) abortable(to http.ResponseWriter, r *http.Request) (aborted bool) 
 	defer func() { aborted = recover() == http.ErrAbortHandler }()
 	w.ServeHTTP(to, r)
 	return false
+}
+
+// streamed reports whether the body of a request is sent on a goroutine of its own,
+// which may be late to give the connection back.
+func streamed(t testing.TB, asks string) bool {
+	t.Helper()
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(asks)))
+	if err != nil {
+		t.Fatalf("%q: %v", asks, err)
+	}
+	return r.ContentLength < 0 || r.ContentLength > http1.SmallBody
 }
 
 // ends reports whether a client knows where the response ends.
