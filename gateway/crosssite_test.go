@@ -107,22 +107,41 @@ func TestSameOriginOnOwnEndpoints(t *testing.T) {
 	}
 }
 
-// The expected origin is that of the host that the client used. Behind a trusted
-// proxy, the proxy tells that host.
+// The expected origin is that of the host that the client used, and no other: another
+// host of the gateway is another site, that of public_url too. Behind a trusted proxy,
+// the proxy tells the host.
 func TestSameOriginOfOtherHosts(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, baseConfig+"listen: {trusted_proxies: [192.0.2.7]}\ntls: {domains: [app.example]}\n")
-	session := r.login(aliceIn).cookie
+	r := newRig(t, edit(t, baseConfig, "https://gw.example", "https://gw.example:8443")+"listen: {trusted_proxies: [192.0.2.7]}\ntls: {domains: [app.example]}\n")
+	sessions := map[string]string{}
+	for _, host := range []string{"gw.example", "app.example"} {
+		sessions[host] = readLogin(t, r.wantAt(host, 200, "POST", "/login", aliceIn, jsonType)).cookie
+	}
 	post := func(host string, want int, header ...string) {
 		t.Helper()
+		session := sessions["app.example"]
+		if strings.HasPrefix(host, "gw.") {
+			session = sessions["gw.example"]
+		}
 		r.wantAt(host, want, "POST", "/session/", "", append(header, session)...)
+		r.wantAt(host, want, "GET", "/session/", "", append(append(header, session), webSocket...)...)
 	}
-	post("app.example", 200, "Origin: https://app.example")
-	post("app.example", 200, "Origin: https://gw.example") // public_url is always trusted
-	post("app.example", 403, "Origin: https://other.example")
+	post("app.example:8443", 200, "Origin: https://app.example:8443")
+	post("app.example:8443", 403, "Origin: https://gw.example:8443")
+	post("app.example:8443", 403, "Origin: https://gw.example:8443", "Sec-Fetch-Site: same-site")
+	post("app.example:8443", 403, "Origin: https://other.example:8443")
+	post("gw.example:8443", 200, "Origin: https://gw.example:8443")
+	post("gw.example", 200, "Origin: https://gw.example:8443") // a proxy has left the port out
+	post("gw.example:8443", 403, "Origin: https://app.example:8443")
+	post("gw.example:8443", 403, "Origin: https://app.example:8443", "Sec-Fetch-Site: same-site")
 	post("10.0.0.9:8080", 200, "Origin: https://app.example", "X-Forwarded-Host: app.example")
+	post("10.0.0.9:8080", 403, "Origin: https://gw.example:8443", "X-Forwarded-Host: app.example")
 	post("10.0.0.9:8080", 403, "Origin: https://other.example", "X-Forwarded-Host: app.example")
 	post("10.0.0.9:8080", 403, "Origin: https://10.0.0.9:8080", "X-Forwarded-Host: app.example")
+	for _, target := range []string{"/logout", "/login"} {
+		r.wantAt("app.example", 403, "POST", target, "", "Origin: https://gw.example:8443")
+		r.wantAt("gw.example", 403, "POST", target, "", "Origin: https://app.example")
+	}
 }
 
 // A link of another site does not sign users out: it leads to a confirmation page.

@@ -15,31 +15,44 @@ import (
 	"authgate/gateway/web"
 )
 
-// After a sign-in, the browser is redirected to return_to if that is accepted, and
-// otherwise to "/". The link to the sign-in page and its form keep what is accepted.
+// After a sign-in, the browser is redirected to return_to if that is a path, or a URL
+// of one of the gateway's hosts, and otherwise to "/". The link to the sign-in page and
+// its form keep what is accepted.
 func TestReturnTo(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, baseConfig)
-	for target, kept := range map[string]string{
-		"/":                  "?return_to=%2F",
-		"/a/b%20c?d=e&f=%2F": "?return_to=%2Fa%2Fb%2520c%3Fd%3De%26f%3D%252F",
-		"/é":                 "?return_to=%2F%C3%A9",
-		"":                   "",
-		"//evil.example":     "",
-		`/\evil.example`:     "",
-		"https://gw.example": "",
-		"/a#b":               "",
+	r := newRig(t, edit(t, hostsConfig, "https://gw.example", "https://gw.example:8443"))
+	kept := map[string]string{ // as what
+		"/": "/", "/a/b%20c?d=e&f=%2F": "/a/b%20c?d=e&f=%2F", "/é": "/é",
+		"https://gw.example:8443": "/", "https://gw.example:8443/a?b": "/a?b", "https://GW.example:8443/": "/",
+	}
+	for _, place := range []string{"https://wiki.example.org:8443/a/b%20c?d=%2F&e", "https://files.example:8443/", "https://x.apps.example:8443/", "https://[2001:db8::1]:8443/a"} {
+		kept[place] = place
+	}
+	kept["https://WIKI.example.org:8443"] = "https://wiki.example.org:8443/"
+	for _, dropped := range []string{
+		"", "//evil.example", `/\evil.example`, "/a#b", "https://evil.example:8443/", "https://wiki.example.org/", "https://wiki.example.org:443/", "https://wiki.example.org:84430/",
+		"https://wiki.example.org:8443:8443/", "http://wiki.example.org:8443/", "//wiki.example.org:8443/", "HTTPS:wiki.example.org:8443/", "https:/wiki.example.org:8443/", "https:///wiki.example.org:8443/",
+		"https://wiki.example.org:8443.evil.example/", "https://wiki.example.org:8443@evil.example/", "https://user@wiki.example.org:8443/", "https://wiki.example.org.:8443/",
+		`https://wiki.example.org:8443\@evil.example/`, `https:\\wiki.example.org:8443/`, "https://evil.example/https://wiki.example.org:8443/", "https://evil.example?wiki.example.org:8443/",
+		"https://evil.example#wiki.example.org:8443/", "https://wiki.example.org:8443?a", "https://wiki.example.org:8443#a", "https://wiki.example.org:8443//evil.example", "https://wiki.example.org:8443/..//evil.example",
+		"https://wiki.example.org:8443/\nx", " https://wiki.example.org:8443/", "https://a.b.apps.example:8443/", "https://apps.example:8443/", "https://*.apps.example:8443/", "javascript:alert(1)",
+		"https://localhost:8443/", "https://127.0.0.1:8443/", "https://[::1]:8443/", // where another program may listen
 	} {
-		want := target
+		kept[dropped] = ""
+	}
+	for target, kept := range kept {
+		want, query := kept, ""
 		if kept == "" {
 			want = "/"
+		} else {
+			query = "?return_to=" + url.QueryEscape(kept)
 		}
 		escaped := url.QueryEscape(target)
 		if got := r.want(303, "POST", "/login", aliceForm+"&return_to="+escaped, formType, browser).Header().Get("Location"); got != want {
 			t.Errorf("%q: after the login to %q, want %q", target, got, want)
 		}
-		if got := r.want(302, "GET", "/login?return_to="+escaped, "").Header().Get("Location"); got != "/signin"+kept {
-			t.Errorf("%q: GET /login leads to %q, want %q", target, got, "/signin"+kept)
+		if got := r.want(302, "GET", "/login?return_to="+escaped, "").Header().Get("Location"); got != "/signin"+query {
+			t.Errorf("%q: GET /login leads to %q, want %q", target, got, "/signin"+query)
 		}
 		if page := r.want(200, "GET", "/signin?return_to="+escaped, "", browser).Body.String(); strings.Contains(page, `name="return_to"`) != (kept != "") {
 			t.Errorf("%q: the form keeps it: %t", target, kept == "")
@@ -47,6 +60,16 @@ func TestReturnTo(t *testing.T) {
 	}
 	if got := r.want(302, "GET", "/login?return_to=/a&return_to=/b", "").Header().Get("Location"); got != "/signin" {
 		t.Errorf("one of two targets is used: %q", got)
+	}
+	// The default port may be there or not, as browsers read both as the same.
+	r = newRig(t, hostsConfig)
+	for target, want := range map[string]string{
+		"https://wiki.example.org/a": "https://wiki.example.org/a", "https://wiki.example.org:443/a": "https://wiki.example.org/a",
+		"https://wiki.example.org:/a": "/", "https://wiki.example.org:8443/a": "/", "https://wiki.example.org:0443/a": "/",
+	} {
+		if got := r.want(303, "POST", "/login", aliceForm+"&return_to="+url.QueryEscape(target), formType, browser).Header().Get("Location"); got != want {
+			t.Errorf("%q: after the login to %q, want %q", target, got, want)
+		}
 	}
 }
 

@@ -84,6 +84,18 @@ func newFederation(cfg *config.Config, m *mechanisms, s store.Store, now func() 
 	return f, nil
 }
 
+// origins returns where browsers are sent to sign in at the providers, as far as
+// that is known.
+func (f *federation) origins() []string {
+	var origins []string
+	for _, p := range f.parties {
+		if origin := p.AuthorizationOrigin(); origin != "" {
+			origins = append(origins, origin)
+		}
+	}
+	return origins
+}
+
 // newParties returns the identity providers of a configuration, in its order.
 // Those that are the same before are taken over.
 func newParties(cfg *config.Config, service *web.Service, before []*relyingParty) []*relyingParty {

@@ -36,7 +36,7 @@ func newMechanisms(cfg *config.Config, s store.Store, now func() time.Time, veri
 	logins := login.NewLogins(s, now)
 	return &mechanisms{
 		Local: endpoint.Local{
-			Accounts: accounts, Verifier: verifier, Logins: logins,
+			Accounts: accounts, Verifier: verifier, Logins: logins, Tickets: login.NewTickets(s, now),
 			Sessions: login.NewSessions(login.SessionOptions{
 				Lifetime: cfg.Session.Lifetime, Idle: cfg.Session.IdleTimeout,
 			}, accounts, logins),

@@ -108,6 +108,7 @@ func (ex *exchange) read() error {
 	}
 	ex.Canonical = policy.Request{Method: ex.Request.Method, Host: host, Path: path, Client: ex.Peer.Client}
 	ex.Credentials, err = auth.ReadCredentials(ex.Request.Header, &st.site.Cookies.Names, ex.Peer.Client)
+	ex.Credentials.Scope = st.site.CookieScope(host)
 	return err
 }
 
@@ -129,8 +130,7 @@ func (ex *exchange) authenticate() (answered bool, err error) {
 		return false, ex.checkSite()
 	case policy.Challenge:
 		if ex.wantsSignIn() {
-			site := ex.state.site
-			return true, ex.leadTo(site.AtOwnHost(&ex.Received, web.WithReturn(route.signIn.Page, ex.Target())))
+			return true, ex.leadTo(ex.SignInPlace(route.signIn.Page, web.Return{Path: ex.Target()}))
 		}
 		return false, web.Challenge(
 			&web.Error{Status: http.StatusUnauthorized, Detail: auth.DetailNotSignedIn}, route.chain.Challenges(&ex.Credentials)...)

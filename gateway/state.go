@@ -44,9 +44,11 @@ func (g *Gateway) build(cfg *config.Config, old *state) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
+	site := web.NewSite(cfg, &g.service)
+	site.ProviderOrigins = f.origins
 	st := &state{
-		config: cfg, site: web.NewSite(cfg, &g.service), inFlight: g.load.limit(cfg), trusted: cfg.Listen.TrustedProxies,
-		gate: gate, mechanisms: m, federation: f, crossSite: web.NewCrossSite(cfg.PublicURL.String(), box),
+		config: cfg, site: site, inFlight: g.load.limit(cfg), trusted: cfg.Listen.TrustedProxies,
+		gate: gate, mechanisms: m, federation: f, crossSite: web.NewCrossSite(site, box),
 	}
 	st.verify = st.site.Own(config.EndpointVerify)
 	st.routing = newRouting(cfg, st.site, m, f, newUpstreams(cfg, &g.service, g.CloseIdleUpstreams, old), g.newLimiters(cfg, old))

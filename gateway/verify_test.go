@@ -19,7 +19,7 @@ var verifyConfig = baseConfig + `
   - {match: /near/, name: near, upstream: app, auth: [basic], policy: {networks: [192.0.2.0/24]}}
   - {match: /asked/, name: asked, auth: [session, basic]}
   - {match: /named/, name: named, upstream: named, auth: [session]}
-  - {match: wiki.example.org/, name: wiki, upstream: app, auth: [session]}
+  - {match: wiki.example.org/, name: wiki, upstream: app, auth: [session, bearer]}
 listen: {trusted_proxies: [10.0.0.0/8]}
 `
 
@@ -96,7 +96,8 @@ func TestVerify(t *testing.T) {
 				t.Errorf("%s of another upstream: %q", name, got)
 			}
 		}
-		r.asks(200, as("GET", "wiki.example.org", "/"), alice.cookie)
+		r.asks(200, as("GET", "wiki.example.org", "/"), alice.bearer)
+		r.asks(401, as("GET", "wiki.example.org", "/"), alice.cookie) // of another host
 		r.asks(200, as("GET", "gw.example", "/asked/"), alice.cookie)
 	}
 }

@@ -24,6 +24,11 @@ type Credentials struct {
 	// The values of the gateway's cookies. Empty means absent or empty.
 	Session, Delegated, Browser, Access, Refresh string
 
+	// Scope is where browsers send the cookies: the host of the request, or,
+	// after a dot, the domain that shares its cookies. A session is valid in the
+	// scope that it was made for. ReadCredentials does not set it.
+	Scope string
+
 	// Cookies reports whether the request has a gateway cookie, even an empty
 	// one.
 	Cookies bool

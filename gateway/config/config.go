@@ -151,6 +151,7 @@ type Session struct {
 	IdleTimeout time.Duration `yaml:"idle_timeout"` // 0: off
 	SameSite    string        `yaml:"same_site"`    // lax, strict or none
 	CSRFToken   bool          `yaml:"csrf_token"`   // needed from clients that send no Sec-Fetch-Site or Origin
+	Domain      string        `yaml:"domain"`       // that shares the cookies of sessions; empty: each host has its own
 }
 
 // Algorithms that sign access tokens (RFC 7518, section 3.1).
@@ -171,8 +172,8 @@ const (
 	CookieRefresh = "refresh_token"
 )
 
-// CookieLogin is the cookie that binds a login in progress at a provider to the
-// browser that started it.
+// CookieLogin is the cookie that binds a login in progress, at a provider or from
+// another host of the gateway, to the browser that started it.
 const CookieLogin = "__Host-authgate_login"
 
 // Token configures the mechanism bearer.

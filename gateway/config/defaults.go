@@ -100,6 +100,7 @@ func (c *Config) complete(r *report) {
 	for i, domain := range c.TLS.Domains {
 		c.TLS.Domains[i] = strings.ToLower(domain)
 	}
+	c.Session.Domain = strings.ToLower(c.Session.Domain)
 	for i := range c.Providers {
 		if c.Providers[i].Title == "" {
 			c.Providers[i].Title = c.Providers[i].Name

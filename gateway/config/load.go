@@ -115,6 +115,7 @@ func (c *Config) check(r *report, places userPlaces) {
 	c.Token.check(r)
 	c.checkTrustedIssuers(r)
 	c.checkCookies(r)
+	c.checkDomain(r)
 	checkProviders(r, c.Providers)
 	c.Delegated.check(r, c.Providers)
 	c.IdentityHeaders.check(r, "identity_headers")

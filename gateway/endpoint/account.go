@@ -39,7 +39,7 @@ func (a *account) serve(ex *web.Exchange) error {
 			return p.Account(ex, pages.Account{
 				Username: id.Username, Name: id.Name, Email: id.Email, Roles: id.Roles,
 				Mechanism: string(id.Mechanism), Provider: id.Provider, Expires: id.Expires,
-				LogoutAction: a.site.Own("logout"), LogoutToken: a.crossSite.Token(id.Login),
+				LogoutAction: a.site.Own("logout"), LogoutToken: a.crossSite.Token(ex, id.Login),
 			})
 		})
 		return nil
@@ -69,7 +69,7 @@ func (a *account) csrfToken(ex *web.Exchange) error {
 	if id.Login == "" {
 		return &web.Error{Status: http.StatusBadRequest, Detail: "This credential belongs to no login, and needs no token."}
 	}
-	ex.JSON(web.TypeJSON, http.StatusOK, map[string]string{web.CSRFField: a.crossSite.Token(id.Login)})
+	ex.JSON(web.TypeJSON, http.StatusOK, map[string]string{web.CSRFField: a.crossSite.Token(ex, id.Login)})
 	return nil
 }
 

@@ -30,6 +30,7 @@ type callback struct {
 	federation *Federation
 	logins     *login.Logins
 	out        *signOut
+	hosts      *otherHosts
 }
 
 func (c *callback) serve(ex *web.Exchange) error {
@@ -42,7 +43,7 @@ func (c *callback) serve(ex *web.Exchange) error {
 		ex.Redirect(http.StatusFound, signIn)
 		return nil
 	}
-	login, target, err := c.finish(ex)
+	login, attempt, err := c.finish(ex)
 	c.site.Service.Metrics.Login(policy.OIDC, err)
 	if err != nil {
 		if result := web.LoginResult(err); result != "" {
@@ -52,45 +53,42 @@ func (c *callback) serve(ex *web.Exchange) error {
 	}
 	ex.Mechanism = string(policy.OIDC)
 	ex.Audit("login", slog.String("subject", login.Subject()), slog.String("login", login.ID))
-	if target == "" {
-		target = "/"
-	}
-	ex.Redirect(http.StatusFound, target)
+	ex.Redirect(http.StatusFound, c.hosts.afterLogin(ex, login.ID, c.site.ReadReturn(&ex.Received, attempt.ReturnTo, attempt.Binding)))
 	return nil
 }
 
-// finish turns the response of a provider into a login, and returns where the
-// user wants to go on. It checks the state first: without it, it makes no call
+// finish turns the response of a provider into a login, and returns it with the
+// attempt. It checks the state first: without it, it makes no call
 // to a provider.
-func (c *callback) finish(ex *web.Exchange) (*login.Login, string, error) {
+func (c *callback) finish(ex *web.Exchange) (*login.Login, *login.Attempt, error) {
 	response, err := readResponse(ex)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
 	ctx := ex.Request.Context()
 	attempt, err := c.federation.Attempts.Finish(&ex.Store, ex.Credentials.Browser, response.state)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
 	p := c.federation.Provider(attempt.Provider)
 	if p == nil || p.Issuer() != attempt.Issuer {
-		return nil, "", &web.Error{
+		return nil, nil, &web.Error{
 			Status: http.StatusBadRequest, Detail: "The identity provider is not configured any more. Please start again.",
 			Cause: errors.New("provider " + attempt.Provider + " has gone or changed since the sign-in began"),
 		}
 	}
 	if err := p.CheckIssuer(ctx, response.issuer, response.hasIssuer); err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
 	if err := response.refusal(p.Name()); err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
 	grant, err := p.Exchange(ctx, response.code, attempt.Attempt)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
 	login, err := c.begin(ex, p, grant, attempt)
-	return login, attempt.ReturnTo, err
+	return login, attempt, err
 }
 
 // begin records the login and gives its session to the browser.
@@ -107,7 +105,7 @@ func (c *callback) begin(ex *web.Exchange, p *Provider, grant *provider.Grant, a
 		}
 	}
 	sessions, cookies := c.federation.Delegated, &c.site.Cookies
-	session, handle := sessions.New()
+	session, handle := sessions.New(ex.Credentials.Scope)
 	login, err := c.federation.Users.Begin(ctx, p.Name(), grant, attempt.Started, handle)
 	if err != nil {
 		return nil, err

@@ -34,6 +34,7 @@ type Local struct {
 	Accounts *auth.Accounts
 	Verifier *auth.Verifier
 	Logins   *login.Logins
+	Tickets  *login.Tickets
 	Sessions *login.Sessions
 	Bearer   *login.AccessTokens // the gateway's own tokens
 	Refresh  *login.RefreshTokens
@@ -133,16 +134,19 @@ func (o *Options) handlers() map[string]methods {
 		delegated: federation.Delegated, metrics: metrics,
 	}
 	tokens := &tokens{cookies: cookies, bearer: local.Bearer, metrics: metrics, now: o.Now}
-	page := &signInPage{site: o.Site, accounts: local.Accounts, federation: federation}
+	hosts := &otherHosts{
+		site: o.Site, logins: local.Logins, tickets: local.Tickets, sessions: local.Sessions, delegated: federation.Delegated, out: out, now: o.Now,
+	}
+	page := &signInPage{site: o.Site, accounts: local.Accounts, federation: federation, hosts: hosts}
 	user := &account{chain: o.signedIn(), site: o.Site, crossSite: o.CrossSite}
 	in := &passwordLogin{
-		accounts: local.Accounts, verifier: local.Verifier, realm: o.Realm, used: o.Used, out: out, page: page, metrics: metrics,
+		accounts: local.Accounts, verifier: local.Verifier, realm: o.Realm, used: o.Used, out: out, page: page, hosts: hosts, metrics: metrics,
 		issuer: issuer{logins: local.Logins, sessions: local.Sessions, refresh: local.Refresh, tokens: tokens, cookies: cookies, now: o.Now},
 	}
 	leave := &logout{site: o.Site, crossSite: o.CrossSite, bearers: o.Bearers, out: out, federation: federation}
 	rotate := &refresh{crossSite: o.CrossSite, refresh: local.Refresh, tokens: tokens, realm: o.Realm}
-	start := &delegation{site: o.Site, federation: federation, out: out}
-	finish := &callback{site: o.Site, federation: federation, logins: local.Logins, out: out}
+	start := &delegation{site: o.Site, federation: federation, out: out, hosts: hosts}
+	finish := &callback{site: o.Site, federation: federation, logins: local.Logins, out: out, hosts: hosts}
 	all := map[string]methods{
 		"login":                 {"GET": start.serve, "POST": in.serve},
 		"logout":                {"GET": leave.byLink, "POST": leave.serve},
@@ -150,6 +154,7 @@ func (o *Options) handlers() map[string]methods {
 		"me":                    {"GET": user.serve},
 		"csrf-token":            {"GET": user.csrfToken},
 		"signin":                {"GET": page.serve},
+		web.CompletePath:        {"GET": hosts.complete},
 		"callback":              {"GET": finish.serve},
 		"auth/callback":         {"GET": finish.serve},
 		".well-known/jwks.json": {"GET": publicKeys(o.JWKS).serve},

@@ -38,7 +38,7 @@ func (i *issuer) issue(ex *web.Exchange, account *auth.Account, mechanisms []pol
 	for _, m := range mechanisms {
 		switch m {
 		case policy.Session:
-			id, handle := i.sessions.New()
+			id, handle := i.sessions.New(ex.Credentials.Scope)
 			session, handles = id, append(handles, handle)
 		case policy.Bearer:
 			given.tokens.until = i.refresh.Expires(now)

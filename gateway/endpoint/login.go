@@ -24,6 +24,7 @@ type passwordLogin struct {
 	used     map[policy.Mechanism]bool
 	out      *signOut
 	page     *signInPage
+	hosts    *otherHosts
 	issuer   issuer
 	metrics  *web.Metrics
 }
@@ -31,8 +32,8 @@ type passwordLogin struct {
 // loginForm is what a client posts, in one of three forms.
 type loginForm struct {
 	username, password string
-	form               bool   // posted by the sign-in page, or like it
-	returnTo           string // where the user wants to go on
+	form               bool       // posted by the sign-in page, or like it
+	then               web.Return // where the user wants to go on
 	wanted             []policy.Mechanism
 	challenges         []auth.Challenge
 	rejection          error // credentials that cannot be right
@@ -63,11 +64,10 @@ func (l *passwordLogin) serve(ex *web.Exchange) error {
 	ex.Mechanism = string(mechanisms[0])
 	ex.Audit("login", slog.String("subject", policy.LocalProvider+":"+account.Username), slog.String("login", given.login.ID))
 	if form.form && web.Negotiate(ex.Request) == web.TypeHTML {
-		target := form.returnTo
-		if target == "" {
-			target = "/"
+		if !slices.Contains(mechanisms, policy.Session) {
+			form.then.Binding = "" // there is no session to share
 		}
-		ex.Redirect(http.StatusSeeOther, target)
+		ex.Redirect(http.StatusSeeOther, l.hosts.afterLogin(ex, given.login.ID, form.then))
 		return nil
 	}
 	ex.JSON(web.TypeJSON, http.StatusOK, l.issuer.tokens.response("Signed in.", given.tokens))
@@ -89,7 +89,7 @@ func (l *passwordLogin) read(ex *web.Exchange) (*loginForm, error) {
 		return form, form.fromJSON(ex.Body)
 	case web.TypeForm:
 		form.form = true
-		return form, form.fromForm(ex.Body)
+		return form, form.fromForm(ex, l.page.site)
 	}
 	if len(ex.Body) == 0 && ex.Request.Header.Get("Content-Type") == "" {
 		form.challenges = l.challenges()
@@ -119,8 +119,8 @@ func (f *loginForm) fromJSON(body []byte) error {
 	return err
 }
 
-func (f *loginForm) fromForm(body []byte) error {
-	values, err := url.ParseQuery(string(body))
+func (f *loginForm) fromForm(ex *web.Exchange, site *web.Site) error {
+	values, err := url.ParseQuery(string(ex.Body))
 	if err != nil {
 		err = errors.New("malformed encoding") // the parser's words quote the body
 	}
@@ -136,7 +136,7 @@ func (f *loginForm) fromForm(body []byte) error {
 		return &web.Error{Status: http.StatusBadRequest, Detail: "The form must have the fields username and password.", Cause: err}
 	}
 	f.username, f.password = values.Get("username"), values.Get("password")
-	f.returnTo = web.ReturnTo(values.Get("return_to"))
+	f.then = site.ReadReturn(&ex.Received, values.Get(web.ReturnToField), values.Get(web.BindingField))
 	return nil
 }
 
@@ -188,8 +188,6 @@ func (l *passwordLogin) failed(ex *web.Exchange, form *loginForm, err error) err
 		return web.Challenge(err, form.challenges...)
 	}
 	ex.Failed(err, http.StatusUnauthorized)
-	l.page.write(ex, http.StatusUnauthorized, pages.SignIn{
-		ReturnTo: form.returnTo, Username: form.username, Error: auth.DetailWrongPassword,
-	})
+	l.page.write(ex, http.StatusUnauthorized, form.then, pages.SignIn{Username: form.username, Error: auth.DetailWrongPassword})
 	return nil
 }

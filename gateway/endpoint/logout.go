@@ -94,7 +94,7 @@ func (l *logout) confirm(ex *web.Exchange) error {
 			return err
 		}
 		if len(logins) > 0 {
-			page.Token = l.crossSite.Token(logins[0])
+			page.Token = l.crossSite.Token(ex, logins[0])
 		}
 	}
 	ex.Page(http.StatusOK, func(p *pages.Pages) error { return p.ConfirmLogout(ex, page) })

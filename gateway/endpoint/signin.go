@@ -18,39 +18,37 @@ type signInPage struct {
 	site       *web.Site
 	accounts   *auth.Accounts
 	federation *Federation
+	hosts      *otherHosts
 }
 
 func (s *signInPage) serve(ex *web.Exchange) error {
-	if ex.Foreign {
-		return signInElsewhere(ex, s.site)
+	r := s.site.ReadReturn(&ex.Received, ex.QueryValue(web.ReturnToField), ex.QueryValue(web.BindingField))
+	if !s.site.AtHome(&ex.Received) {
+		return startAtHome(ex, s.site, "signin", "mechanism", r)
 	}
-	s.write(ex, http.StatusOK, pages.SignIn{ReturnTo: web.ReturnTo(ex.QueryValue("return_to"))})
-	return nil
-}
-
-// signInElsewhere redirects a user who wants to sign in at a host that is not
-// the gateway's to public_url.
-func signInElsewhere(ex *web.Exchange, site *web.Site) error {
-	ex.Redirect(http.StatusFound, site.AtOwnHost(&ex.Received, ex.Target()))
-	return nil
-}
-
-func (s *signInPage) write(ex *web.Exchange, status int, page pages.SignIn) {
 	only := policy.Mechanism(ex.QueryValue("mechanism"))
-	page.Action = s.site.Own("login")
+	if answered, err := s.hosts.bySession(ex, only, r); answered || err != nil {
+		return err
+	}
+	s.write(ex, http.StatusOK, r, pages.SignIn{})
+	return nil
+}
+
+func (s *signInPage) write(ex *web.Exchange, status int, r web.Return, page pages.SignIn) {
+	only := policy.Mechanism(ex.QueryValue("mechanism"))
+	page.Action, page.ReturnTo, page.Binding = s.site.Own("login"), s.site.Place(r), r.Binding
 	page.Password = s.accounts.Len() > 0 && only != policy.OIDC
 	for _, p := range s.federation.Providers {
 		if only != policy.Session {
 			place := s.site.Own("login") + "?provider=" + url.QueryEscape(p.Name())
-			page.Providers = append(page.Providers, pages.Provider{
-				Title: p.Title, URL: web.WithReturn(place, page.ReturnTo),
-			})
+			page.Providers = append(page.Providers, pages.Provider{Title: p.Title, URL: s.site.WithReturn(place, r)})
 		}
 	}
 	ex.Page(status, func(p *pages.Pages) error { return p.SignIn(ex, page) })
 }
 
-// maxReturnTo is the longest path that an attempt remembers, in bytes.
+// maxReturnTo is the longest place that an attempt or a ticket remembers, in
+// bytes.
 const maxReturnTo = 4 << 10
 
 // delegation is GET /login: it redirects to the identity provider that the
@@ -59,13 +57,14 @@ type delegation struct {
 	site       *web.Site
 	federation *Federation
 	out        *signOut
+	hosts      *otherHosts
 }
 
 func (d *delegation) serve(ex *web.Exchange) error {
-	if ex.Foreign {
-		return signInElsewhere(ex, d.site)
+	r := d.site.ReadReturn(&ex.Received, ex.QueryValue(web.ReturnToField), ex.QueryValue(web.BindingField))
+	if !d.site.AtHome(&ex.Received) {
+		return startAtHome(ex, d.site, "login", "provider", r)
 	}
-	target := web.ReturnTo(ex.QueryValue("return_to"))
 	values, err := ex.Query()
 	if err != nil {
 		return err
@@ -75,26 +74,29 @@ func (d *delegation) serve(ex *web.Exchange) error {
 		if p = d.federation.Provider(ex.QueryValue("provider")); p == nil {
 			return &web.Error{Status: http.StatusBadRequest, Detail: "There is no identity provider of that name here."}
 		}
+	} else if answered, err := d.hosts.bySession(ex, policy.OIDC, r); answered || err != nil {
+		return err
 	}
 	if p == nil || ex.Canonical.Method == http.MethodHead { // begins nothing
-		ex.Redirect(http.StatusFound, web.WithReturn(d.site.Own("signin"), target))
+		ex.Redirect(http.StatusFound, d.site.WithReturn(d.site.Own("signin"), r))
 		return nil
 	}
-	return d.begin(ex, p, target)
+	return d.begin(ex, p, r)
 }
 
 // begin redirects the user to the provider, with an attempt to sign in that
 // only their browser can finish.
-func (d *delegation) begin(ex *web.Exchange, p *Provider, target string) error {
-	if len(target) > maxReturnTo {
-		target = ""
+func (d *delegation) begin(ex *web.Exchange, p *Provider, r web.Return) error {
+	if len(d.site.Place(r)) > maxReturnTo {
+		r = web.Return{}
 	}
 	browser := ex.Credentials.Browser // tabs share it, so that each can finish its own attempt
 	if !login.ValidBrowserSecret(browser) {
 		browser = login.NewBrowserSecret()
 	}
 	attempts, cookies := d.federation.Attempts, &d.site.Cookies
-	attempt := attempts.New(browser, p.Name(), p.Issuer(), target)
+	attempt := attempts.New(browser, p.Name(), p.Issuer(), d.site.Place(r))
+	attempt.Binding = r.Binding
 	var err error
 	if attempt.Before, err = d.out.behindCookies(&ex.Store, &ex.Credentials); err != nil {
 		return err

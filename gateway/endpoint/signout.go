@@ -31,11 +31,15 @@ type handle struct {
 
 // handles are the cookies that lead to logins, but for the access token.
 func (s *signOut) handles(creds *auth.Credentials) []handle {
-	handles := []handle{{creds.Session, s.sessions.LoginOf}, {creds.Refresh, s.refresh.LoginOf}}
+	handles := []handle{{creds.Session, sessionOf(s.sessions, creds)}, {creds.Refresh, s.refresh.LoginOf}}
 	if s.delegated != nil {
-		handles = append(handles, handle{creds.Delegated, s.delegated.LoginOf})
+		handles = append(handles, handle{creds.Delegated, sessionOf(s.delegated, creds)})
 	}
 	return handles
+}
+
+func sessionOf(sessions *login.Sessions, creds *auth.Credentials) func(context.Context, string) (string, error) {
+	return func(ctx context.Context, _ string) (string, error) { return sessions.LoginOf(ctx, creds) }
 }
 
 // behindCookies returns the sids of the logins behind the cookies, as far as they
@@ -81,18 +85,32 @@ func loginsOf(ctx context.Context, handles []handle) ([]string, error) {
 func (s *signOut) endLogins(ex *web.Exchange) (delegated *login.Login, err error) {
 	ctx, end := ex.Store.Recording()
 	defer end()
-	if delegated, err = s.endHandles(ctx, ex); err != nil {
+	if delegated, err = s.endHandles(ctx, ex, ""); err != nil {
 		return delegated, err
 	}
 	return delegated, s.endAccessCookie(ctx, ex)
 }
 
-// endHandles ends the logins behind the cookies, side by side.
-func (s *signOut) endHandles(ctx context.Context, ex *web.Exchange) (delegated *login.Login, err error) {
+// endOthers is endLogins for all logins but the one of that sid.
+func (s *signOut) endOthers(ctx context.Context, ex *web.Exchange, sid string) error {
+	if _, err := s.endHandles(ctx, ex, sid); err != nil {
+		return err
+	}
+	access, err := loginsOf(ctx, []handle{{ex.Credentials.Access, s.bearer.LoginOf}})
+	if err != nil || slices.Contains(access, sid) {
+		return err
+	}
+	return s.endAccessCookie(ctx, ex)
+}
+
+// endHandles ends the logins behind the cookies, side by side, but not the one
+// of that sid.
+func (s *signOut) endHandles(ctx context.Context, ex *web.Exchange, but string) (delegated *login.Login, err error) {
 	sids, err := loginsOf(ctx, s.handles(&ex.Credentials))
 	if err != nil {
 		return nil, err
 	}
+	sids = slices.DeleteFunc(sids, func(sid string) bool { return sid == but })
 	ended := make([]*login.Login, len(sids))
 	var all errgroup.Group
 	for i, sid := range sids {

@@ -13,7 +13,9 @@
 // TrustedTokens are here too: tokens of other issuers can be revoked, and the
 // store keeps the revocation. Users are the people who sign in at an identity
 // provider; they keep the provider's tokens and renew them. Attempts are the
-// logins that have begun at a provider and are not finished.
+// logins that have begun at a provider and are not finished. Tickets bring a
+// login to the other hosts of the gateway, each of which has a session of its
+// own.
 //
 // # Limits
 //
@@ -28,5 +30,7 @@
 // stolen refresh token is noticed when the second of its two holders uses it,
 // and the login ends. A login records the version and the epoch of its account,
 // so it ends when the account changes. An attempt to log in is bound to the
-// browser that began it and works once.
+// browser that began it and works once. A session is valid at one host, so a
+// host whose application is hostile learns nothing that works at another. A
+// ticket is for one host and one browser, and works once.
 package login

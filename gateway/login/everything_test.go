@@ -84,7 +84,7 @@ func TestIdentities(t *testing.T) {
 			t.Errorf("%+v: %v (-want +got):\n%s", test.creds, err, diff)
 		}
 	}
-	if sid, err := e.session.LoginOf(t.Context(), e.local.session); err != nil || sid != e.local.login.ID {
+	if sid, err := e.session.LoginOf(t.Context(), &auth.Credentials{Session: e.local.session}); err != nil || sid != e.local.login.ID {
 		t.Errorf("LoginOf: got %q, %v, want %q", sid, err, e.local.login.ID)
 	}
 	if got := e.session.Challenge(&auth.Credentials{Session: e.local.session}); got != "" {
@@ -177,8 +177,10 @@ func operations(t *testing.T) map[string]operation {
 	}
 	foreign := map[string]any{"sid": nil} // signed elsewhere with the gateway's key
 	return map[string]operation{
-		"session":       {do: func(e *everything) error { return errorOf(e.bySession(t, e.local)) }, repeats: true},
-		"session's sid": {do: func(e *everything) error { return errorOf(e.session.LoginOf(t.Context(), e.local.session)) }, repeats: true},
+		"session": {do: func(e *everything) error { return errorOf(e.bySession(t, e.local)) }, repeats: true},
+		"session's sid": {do: func(e *everything) error {
+			return errorOf(e.session.LoginOf(t.Context(), &auth.Credentials{Session: e.local.session}))
+		}, repeats: true},
 		"delegated":     {do: func(e *everything) error { return errorOf(e.bySession(t, e.remote)) }, repeats: true},
 		"token":         {do: func(e *everything) error { return errorOf(e.byBearer(t, e.local.access)) }, repeats: true},
 		"token's sid":   {do: func(e *everything) error { return errorOf(e.bearer.LoginOf(t.Context(), e.local.access)) }, repeats: true},

@@ -26,18 +26,18 @@ func ExampleLogins() {
 
 	logins := login.NewLogins(s, time.Now)
 	sessions := login.NewSessions(login.SessionOptions{Lifetime: time.Hour}, accounts, logins)
-	id, handle := sessions.New()
+	id, handle := sessions.New("gw.example")
 	begun, err := logins.Begin(context.Background(), alice, time.Now().Add(time.Hour), handle)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	identity, err := sessions.Authenticate(context.Background(), &auth.Credentials{Session: id})
+	identity, err := sessions.Authenticate(context.Background(), &auth.Credentials{Session: id, Scope: "gw.example"})
 	fmt.Println(identity.Subject, err)
 
 	ended, err := logins.End(context.Background(), begun.ID)
 	fmt.Println(ended.Subject(), err)
-	_, err = sessions.Authenticate(context.Background(), &auth.Credentials{Session: id})
+	_, err = sessions.Authenticate(context.Background(), &auth.Credentials{Session: id, Scope: "gw.example"})
 	fmt.Println(err)
 	// Output:
 	// local:alice <nil>

@@ -31,6 +31,7 @@ const (
 	attemptPrefix = "attempt:"  // + hash of the state
 	renewPrefix   = "renewing:" // + sid
 	usedPrefix    = "used:"     // + hash of the logout token's issuer and jti
+	ticketPrefix  = "ticket:"   // + hash of the ticket
 )
 
 // undoTime is the time limit for ending a login that could not be recorded. The
@@ -56,6 +57,8 @@ type Login struct {
 	// Handles are the store keys of the session and the refresh token family of
 	// the login. They are deleted with it.
 	Handles []string `json:"handles,omitempty"`
+	// Attached are the sessions at other hosts. They are deleted with it too.
+	Attached []Attached `json:"attached,omitempty"`
 }
 
 // Subject returns the subject of the login's identities.
@@ -213,6 +216,9 @@ func (l *Logins) end(ctx context.Context, sid string, also ...func(context.Conte
 	var deletes errgroup.Group
 	for _, key := range login.Handles {
 		deletes.Go(func() error { return l.store.Delete(ctx, key) })
+	}
+	for _, a := range login.Attached {
+		deletes.Go(func() error { return l.store.Delete(ctx, a.Key) })
 	}
 	for _, do := range also {
 		deletes.Go(func() error {

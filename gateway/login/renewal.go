@@ -1,6 +1,7 @@
 package login
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -183,22 +184,39 @@ func (u *Users) refresh(ctx context.Context, sid string) error {
 // replace stores new tokens in the record of a login, unless the login has ended. With
 // soon they are renewed again shortly, because their profile is unknown or not stored.
 func (u *Users) replace(ctx context.Context, login *Login, raw []byte, tokens provider.Tokens, soon bool) error {
-	if err := u.keep(login, tokens); err != nil {
-		return err
+	used := login.Delegated.Tokens
+	const attempts = 100 // an attempt fails only if a session was attached meanwhile
+	for range attempts {
+		if err := u.keep(login, tokens); err != nil {
+			return err
+		}
+		if soon {
+			login.Delegated.RenewAt = u.logins.now().Add(renewSoon)
+		}
+		value, err := json.Marshal(login)
+		if err != nil {
+			return fmt.Errorf("storing the provider's tokens: %w", err)
+		}
+		err = u.logins.store.Swap(ctx, loginPrefix+login.ID, raw, value, login.Expires)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return fmt.Errorf("storing the provider's tokens: %w", err)
+		}
+		raw, err = u.logins.read(ctx, loginPrefix+login.ID)
+		if errors.Is(err, auth.ErrRejected) {
+			return nil // it has ended
+		}
+		if err != nil {
+			return fmt.Errorf("storing the provider's tokens: %w", err)
+		}
+		if login, err = decodeLogin(login.ID, raw); err != nil {
+			return fmt.Errorf("storing the provider's tokens: %w", err)
+		}
+		if login.Delegated == nil || !bytes.Equal(login.Delegated.Tokens, used) {
+			return nil // another instance has stored newer ones
+		}
 	}
-	if soon {
-		login.Delegated.RenewAt = u.logins.now().Add(renewSoon)
-	}
-	value, err := json.Marshal(login)
-	if err != nil {
-		return fmt.Errorf("storing the provider's tokens: %w", err)
-	}
-	err = u.logins.store.Swap(ctx, loginPrefix+login.ID, raw, value, login.Expires)
-	if errors.Is(err, store.ErrConflict) {
-		return nil // it has ended
-	}
-	if err != nil {
-		return fmt.Errorf("storing the provider's tokens: %w", err)
-	}
-	return nil
+	return errors.New("storing the provider's tokens: other requests keep changing the login")
 }

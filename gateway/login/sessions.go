@@ -24,6 +24,7 @@ const identityCacheSize = 16384
 type sessionRecord struct {
 	Login     string           `json:"sid"`
 	Mechanism policy.Mechanism `json:"mechanism"`
+	Scope     string           `json:"scope"` // where the session is valid; see auth.Credentials
 	Created   time.Time        `json:"created"`
 	Expires   time.Time        `json:"expires"`
 	Seen      time.Time        `json:"seen"` // updated only if there is an idle timeout
@@ -104,19 +105,26 @@ func (o localOwner) identify(_ context.Context, login *Login, expires time.Time)
 
 func (localOwner) renew(context.Context, *Login) bool { return false }
 
-// New returns the identifier of a new session, for the cookie, and the handle
-// with which Logins.Begin records it.
-func (s *Sessions) New() (id string, handle Handle) {
+// New returns the identifier of a new session, for a cookie of scope, and the
+// handle with which Logins.Begin or Logins.Attach records it. The session ends
+// when one would that began with the login.
+func (s *Sessions) New(scope string) (id string, handle Handle) {
 	secret := newSecret()
 	return base64.RawURLEncoding.EncodeToString(secret), func(login *Login) (string, []byte, time.Time, error) {
-		expires := login.Created.Add(s.options.Lifetime)
+		expires, seen := s.Expires(login), login.Created
+		if now := s.logins.now(); now.After(seen) {
+			seen = now
+		}
 		value, err := json.Marshal(sessionRecord{
-			Login: login.ID, Mechanism: s.mechanism,
-			Created: login.Created, Expires: expires, Seen: login.Created,
+			Login: login.ID, Mechanism: s.mechanism, Scope: scope,
+			Created: login.Created, Expires: expires, Seen: seen,
 		})
 		return SessionPrefix + hashed(secret), value, expires, err
 	}
 }
+
+// Expires returns when the sessions of a login end.
+func (s *Sessions) Expires(login *Login) time.Time { return login.Created.Add(s.options.Lifetime) }
 
 // Lifetime returns how long a new session lives.
 func (s *Sessions) Lifetime() time.Duration { return s.options.Lifetime }
@@ -130,9 +138,9 @@ func (s *Sessions) Authenticate(ctx context.Context, creds *auth.Credentials) (*
 	if id == "" {
 		return nil, auth.ErrNoCredentials
 	}
-	cached, err := s.find(ctx, id)
+	cached, err := s.find(ctx, id, creds.Scope)
 	if err == nil && s.owner.renew(ctx, cached.login) {
-		cached, err = s.find(ctx, id)
+		cached, err = s.find(ctx, id, creds.Scope)
 	}
 	return s.proves(cached, err)
 }
@@ -143,7 +151,7 @@ func (s *Sessions) Alive(ctx context.Context, creds *auth.Credentials) (*policy.
 	if id == "" {
 		return nil, auth.ErrNoCredentials
 	}
-	cached, err := s.look(ctx, id)
+	cached, err := s.look(ctx, id, creds.Scope)
 	return s.proves(cached, err)
 }
 
@@ -175,10 +183,10 @@ func (s *Sessions) proves(cached *cachedSession, err error) (*policy.Identity, e
 	return cached.identity, nil
 }
 
-// LoginOf returns the sid of the login that the session identifier belongs to. The
-// error is ErrRejected if there is no such session.
-func (s *Sessions) LoginOf(ctx context.Context, id string) (string, error) {
-	key, err := sessionKey(id)
+// LoginOf returns the sid of the login that the session in creds belongs to. The
+// error is ErrRejected if there is no such session in the scope of creds.
+func (s *Sessions) LoginOf(ctx context.Context, creds *auth.Credentials) (string, error) {
+	key, err := sessionKey(s.presented(creds))
 	if err != nil {
 		return "", err
 	}
@@ -189,6 +197,9 @@ func (s *Sessions) LoginOf(ctx context.Context, id string) (string, error) {
 	record, err := decode[sessionRecord](raw)
 	if err != nil {
 		return "", err
+	}
+	if record.Scope != creds.Scope {
+		return "", auth.ErrRejected
 	}
 	return record.Login, nil
 }
@@ -208,16 +219,16 @@ func sessionKey(id string) (string, error) {
 }
 
 // find is look for a request. A request counts as activity.
-func (s *Sessions) find(ctx context.Context, id string) (*cachedSession, error) {
-	cached, err := s.look(ctx, id)
+func (s *Sessions) find(ctx context.Context, id, scope string) (*cachedSession, error) {
+	cached, err := s.look(ctx, id, scope)
 	if err == nil {
 		s.touch(cached, s.logins.now())
 	}
 	return cached, err
 }
 
-// look returns the valid session with that identifier.
-func (s *Sessions) look(ctx context.Context, id string) (*cachedSession, error) {
+// look returns the session with that identifier if it is valid in scope.
+func (s *Sessions) look(ctx context.Context, id, scope string) (*cachedSession, error) {
 	cached, ok := s.cache.Get(id)
 	if !ok {
 		key, err := sessionKey(id)
@@ -231,7 +242,7 @@ func (s *Sessions) look(ctx context.Context, id string) (*cachedSession, error) 
 		return nil, err
 	}
 	now := s.logins.now()
-	if !now.Before(s.expires(current.session)) || s.idle(current, now) {
+	if current.session.Scope != scope || !now.Before(s.expires(current.session)) || s.idle(current, now) {
 		return nil, auth.ErrRejected
 	}
 	if current != cached {

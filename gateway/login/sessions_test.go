@@ -26,7 +26,7 @@ func TestSessionRefuses(t *testing.T) {
 		s.session[:20] + "\n" + s.session[20:], s.session[:20] + "\n" + s.session[21:], strings.Repeat("A", 1<<20),
 	} {
 		r.wantOut(t, &signedIn{session: id})
-		if sid, err := r.session.LoginOf(t.Context(), id); sid != "" || !errors.Is(err, auth.ErrRejected) {
+		if sid, err := r.session.LoginOf(t.Context(), &auth.Credentials{Session: id}); sid != "" || !errors.Is(err, auth.ErrRejected) {
 			t.Errorf("LoginOf %.50q: got %q, %v, want it rejected", id, sid, err)
 		}
 	}
@@ -189,7 +189,7 @@ func TestNoteOfAnEndedSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(r *rig) { r.sessionOptions.Idle = 8 * time.Minute })
 		s := r.signIn(t, "alice")
-		ready := must.Get(r.session.find(t.Context(), s.session))(t)
+		ready := must.Get(r.session.find(t.Context(), s.session, ""))(t)
 		r.end(t, s)
 		r.session.touch(ready, r.now().Add(5*time.Minute))
 		synctest.Wait()

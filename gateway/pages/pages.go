@@ -12,7 +12,7 @@
 // name, the profile at an identity provider. html/template escapes each value for
 // its context. The Content-Security-Policy allows the style sheet of the page and
 // nothing else, so that a mistake in a template still cannot run a script or send
-// a form to another origin. A page has no script, image or font, and makes no
+// a form to an origin that is neither the gateway's nor a provider's. A page has no script, image or font, and makes no
 // request.
 package pages
 
@@ -37,22 +37,22 @@ var style string
 // renders the whole page before it writes. It returns an error of the template, in
 // which case it has written nothing, or an error of w.
 type Pages struct {
-	signIn, failure, account, confirmLogout, signedOut *template.Template
-	policy                                             string
+	signIn, failure, account, confirmLogout, signedOut, onward *template.Template
+
+	style string // the source of the style sheet, by its hash
 }
 
 // New parses the embedded templates.
 func New() (*Pages, error) {
 	sum := sha256.Sum256([]byte(style))
-	p := &Pages{policy: "default-src 'none'; " +
-		"style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; " +
-		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"}
+	p := &Pages{style: "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"}
 	for name, page := range map[string]**template.Template{
 		"signin":    &p.signIn,
 		"error":     &p.failure,
 		"account":   &p.account,
 		"logout":    &p.confirmLogout,
 		"signedout": &p.signedOut,
+		"onward":    &p.onward,
 	} {
 		parsed, err := parse(name)
 		if err != nil {
@@ -101,17 +101,24 @@ func provider(name string) string {
 }
 
 // ContentSecurityPolicy returns the value of the header that every page needs (CSP
-// Level 3). It allows the style sheet, by its hash, and forms to this origin, and
-// forbids frames and everything else.
-func (p *Pages) ContentSecurityPolicy() string { return p.policy }
+// Level 3). It allows the style sheet, by its hash, and forms to this origin, from
+// where redirects may lead to the origins in leadingTo, with spaces between them.
+// It forbids frames and everything else.
+func (p *Pages) ContentSecurityPolicy(leadingTo string) string {
+	if leadingTo != "" {
+		leadingTo = " " + leadingTo
+	}
+	return "default-src 'none'; style-src " + p.style + "; form-action 'self'" + leadingTo + "; frame-ancestors 'none'; base-uri 'none'"
+}
 
 // SignIn is what the sign-in page shows.
 type SignIn struct {
 	// Action is the URL that the form is posted to, with the fields
-	// username, password and, unless empty, return_to.
+	// username, password and, unless empty, return_to and binding.
 	Action string
-	// ReturnTo is the path to go to once signed in.
-	ReturnTo string
+	// ReturnTo is the path to go to once signed in, or the URL of another host of
+	// the gateway. Binding is the browser that waits for a session there.
+	ReturnTo, Binding string
 	// Error says why the last attempt failed; empty on the first.
 	Error string
 	// Username is the initial value of the field.
@@ -182,6 +189,16 @@ type SignedOut struct {
 
 // SignedOut writes the page, which redirects the browser.
 func (p *Pages) SignedOut(w io.Writer, page SignedOut) error { return render(w, p.signedOut, page) }
+
+// Onward is for a user who goes on by a step of their own, as a redirect would not
+// take their cookies along.
+type Onward struct {
+	// URL is the path on this origin where they go on.
+	URL string
+}
+
+// Onward writes the page, which redirects the browser.
+func (p *Pages) Onward(w io.Writer, page Onward) error { return render(w, p.onward, page) }
 
 // render writes a complete page or nothing.
 func render(w io.Writer, t *template.Template, page any) error {

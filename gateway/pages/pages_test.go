@@ -20,11 +20,12 @@ import (
 func all(p *Pages, v string) map[string]func(io.Writer) error {
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	return map[string]func(io.Writer) error{
-		"sign-in":    func(w io.Writer) error { return p.SignIn(w, SignIn{v, v, v, v, true, []Provider{{v, v}, {v, v}}}) },
+		"sign-in":    func(w io.Writer) error { return p.SignIn(w, SignIn{v, v, v, v, v, true, []Provider{{v, v}, {v, v}}}) },
 		"error":      func(w io.Writer) error { return p.Error(w, ErrorPage{403, v, v, v, v}) },
 		"account":    func(w io.Writer) error { return p.Account(w, Account{v, v, v, []string{v, v}, v, v, now, v, v}) },
 		"logout":     func(w io.Writer) error { return p.ConfirmLogout(w, ConfirmLogout{v, v}) },
 		"signed out": func(w io.Writer) error { return p.SignedOut(w, SignedOut{v}) },
+		"onward":     func(w io.Writer) error { return p.Onward(w, Onward{v}) },
 	}
 }
 

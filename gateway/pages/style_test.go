@@ -24,8 +24,12 @@ func TestContentSecurityPolicy(t *testing.T) {
 		sum := sha256.Sum256([]byte(text(styles[0])))
 		want := "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
 			"'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-		if got := p.ContentSecurityPolicy(); got != want {
+		if got := p.ContentSecurityPolicy(""); got != want {
 			t.Errorf("%s: the policy is\n%s, want\n%s", name, got, want)
+		}
+		want = strings.Replace(want, "form-action 'self'", "form-action 'self' https://a.example https://b.example", 1)
+		if got := p.ContentSecurityPolicy("https://a.example https://b.example"); got != want {
+			t.Errorf("%s: with other hosts the policy is\n%s, want\n%s", name, got, want)
 		}
 		for _, element := range []string{"script", "link", "img", "iframe", "object", "embed", "base"} {
 			if len(elements(document, element)) > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -49,6 +50,22 @@ func (p *Provider) AuthorizationURL(ctx context.Context, a Attempt) (string, err
 		Endpoint: oauth2.Endpoint{AuthURL: m.Authorization},
 	}
 	return config.AuthCodeURL(a.State, further...), nil
+}
+
+// AuthorizationOrigin returns the origin to which browsers go to log in. Before
+// discovery it is that of the issuer. It is empty if there is none.
+func (p *Provider) AuthorizationOrigin() string {
+	address := p.options.Issuer
+	if p.given != nil {
+		address = p.given.Authorization
+	} else if known := p.discovered.state(); known.value != nil {
+		address = known.value.Authorization
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
 }
 
 // checkAttempt refuses an attempt without the secrets that bind it.

@@ -57,7 +57,7 @@ func (ex *Exchange) writeError(e *Error) {
 		ex.Page(e.Status, func(p *pages.Pages) error {
 			return p.Error(ex, pages.ErrorPage{
 				Status: e.Status, Title: body.Title, Detail: e.Detail,
-				RequestID: ex.ID, SignInURL: ex.SignIn.url(e.Status, &ex.Received),
+				RequestID: ex.ID, SignInURL: ex.SignIn.url(e.Status, ex.site, &ex.Received),
 			})
 		})
 	default:
@@ -81,7 +81,7 @@ func (ex *Exchange) JSON(media string, status int, body any) {
 // Page answers with what render writes.
 func (ex *Exchange) Page(status int, render func(*pages.Pages) error) {
 	ex.OwnHeader(TypeHTML + "; charset=utf-8")
-	ex.Header().Set("Content-Security-Policy", ex.site.Service.Pages.ContentSecurityPolicy())
+	ex.Header().Set("Content-Security-Policy", ex.site.Service.Pages.ContentSecurityPolicy(ex.site.FormTargets()))
 	ex.WriteHeader(status)
 	if err := render(ex.site.Service.Pages); err != nil {
 		ex.err = errors.Join(ex.err, fmt.Errorf("rendering a page: %w", err))
@@ -124,7 +124,9 @@ func (ex *Exchange) OwnHeader(media string) {
 	h := ex.Header()
 	h.Set("Content-Type", media)
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "same-origin")
+	if h.Get("Referrer-Policy") == "" {
+		h.Set("Referrer-Policy", "same-origin")
+	}
 	h.Set("X-Request-Id", ex.ID)
 	ex.CORS.SetFields(ex.Request.Header, h)
 	if h.Get("Cache-Control") == "" {
@@ -148,12 +150,12 @@ type SignInLink struct {
 	Always bool   // for every error; otherwise for a 401 alone
 }
 
-func (l *SignInLink) url(status int, received *Received) string {
+func (l *SignInLink) url(status int, site *Site, received *Received) string {
 	switch {
 	case l == nil, l.Page == "", status != http.StatusUnauthorized && !l.Always:
 		return ""
 	case l.Return && received.Canonical.Method == http.MethodGet:
-		return WithReturn(l.Page, received.Target())
+		return site.WithReturn(l.Page, Return{Path: received.Target()})
 	}
 	return l.Page
 }

@@ -23,13 +23,14 @@ type Cookies struct {
 
 	sameSite http.SameSite
 	prefix   string // of own endpoints
+	domain   string // of sessions; empty: each host has its own
 }
 
 // NewCookies returns the cookies of a configuration.
 func NewCookies(cfg *config.Config) Cookies {
 	c := Cookies{
 		Names:    auth.CookieNames{Session: cfg.Session.Cookie},
-		sameSite: http.SameSiteLaxMode, prefix: cfg.Endpoints.Prefix,
+		sameSite: http.SameSiteLaxMode, prefix: cfg.Endpoints.Prefix, domain: cfg.Session.Domain,
 	}
 	if cfg.Token.Delivery == deliveryCookie {
 		c.Names.Access, c.Names.Refresh = accessCookie, refreshCookie
@@ -46,6 +47,9 @@ func NewCookies(cfg *config.Config) Cookies {
 	return c
 }
 
+// Strict reports whether sessions of local accounts are SameSite=Strict.
+func (c *Cookies) Strict() bool { return c.sameSite == http.SameSiteStrictMode }
+
 // Tokens reports whether cookies deliver the tokens.
 func (c *Cookies) Tokens() bool { return c.Names.Access != "" }
 
@@ -58,8 +62,11 @@ func (c *Cookies) Set(w http.ResponseWriter, name, value string, lives time.Dura
 // name.
 func (c *Cookies) Clear(w http.ResponseWriter, names ...string) {
 	for _, name := range names {
-		if name != "" {
-			http.SetCookie(w, c.cleared(name))
+		if name == "" {
+			continue
+		}
+		for _, cookie := range c.cleared(name) {
+			http.SetCookie(w, cookie)
 		}
 	}
 }
@@ -94,16 +101,26 @@ func (c *Cookies) cookie(name, value string, lives time.Duration) *http.Cookie {
 	switch name {
 	case refreshCookie: // only the gateway reads it, and no other site has a use for it
 		cookie.Path, cookie.SameSite = c.prefix, http.SameSiteStrictMode
-	case c.Names.Delegated, c.Names.Browser: // must come along from the provider
+	case c.Names.Delegated, c.Names.Browser: // must come along from the provider, and between hosts
 		cookie.SameSite = http.SameSiteLaxMode
+	}
+	if name == c.Names.Session || name == c.Names.Delegated {
+		cookie.Domain = c.domain
 	}
 	return cookie
 }
 
-func (c *Cookies) cleared(name string) *http.Cookie {
+// cleared returns what makes a browser forget a cookie. One without Domain is
+// another cookie: it is from before session.domain was set.
+func (c *Cookies) cleared(name string) []*http.Cookie {
 	cookie := c.cookie(name, "", 0)
 	cookie.MaxAge, cookie.Expires = -1, time.Unix(1, 0)
-	return cookie
+	if cookie.Domain == "" {
+		return []*http.Cookie{cookie}
+	}
+	own := *cookie
+	own.Domain = ""
+	return []*http.Cookie{cookie, &own}
 }
 
 // ClearStale makes the browser forget the cookies that were found to be no
@@ -122,7 +139,9 @@ func (ex *Exchange) ClearStale() {
 // ClearStaleIn is ClearStale for the header of an upstream's response.
 func (ex *Exchange) ClearStaleIn(h http.Header) {
 	for _, name := range ex.cleared() {
-		h.Add("Set-Cookie", ex.site.Cookies.cleared(name).String())
+		for _, cookie := range ex.site.Cookies.cleared(name) {
+			h.Add("Set-Cookie", cookie.String())
+		}
 	}
 }
 

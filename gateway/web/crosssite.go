@@ -27,15 +27,19 @@ const (
 // From a client that does not, CrossSite can demand a token that no other site
 // knows.
 type CrossSite struct {
-	origins *http.CrossOriginProtection
-	key     *seal.Box // makes tokens; nil if none are demanded
+	site         *Site
+	home, others *http.CrossOriginProtection // of the host of public_url, and of the others
+	key          *seal.Box                   // makes tokens; nil if none are demanded
 }
 
-// NewCrossSite returns the protection of an origin. It demands tokens if key is
-// not nil. It panics if the origin is none: package config has checked it.
-func NewCrossSite(origin string, key *seal.Box) *CrossSite {
-	c := &CrossSite{origins: http.NewCrossOriginProtection(), key: key}
-	if err := c.origins.AddTrustedOrigin(origin); err != nil {
+// NewCrossSite returns the protection of a site. The origin that may do
+// everything is the one that a request is for. A proxy may leave the port out
+// of Host, so public_url counts at its own host, and only there. It demands
+// tokens if key is not nil. It panics if public_url is no origin: package config
+// has checked it.
+func NewCrossSite(site *Site, key *seal.Box) *CrossSite {
+	c := &CrossSite{site: site, home: http.NewCrossOriginProtection(), others: http.NewCrossOriginProtection(), key: key}
+	if err := c.home.AddTrustedOrigin(site.PublicURL); err != nil {
 		panic(err)
 	}
 	return c
@@ -48,7 +52,11 @@ func (c *CrossSite) CheckOrigin(ex *Exchange) error {
 	if Upgrade(r.Header) != "" {
 		r.Method = http.MethodPost // a WebSocket begins with a GET and lets its client do anything
 	}
-	if err := c.origins.Check(&r); err != nil {
+	protection := c.others
+	if c.site.AtHome(&ex.Received) {
+		protection = c.home
+	}
+	if err := protection.Check(&r); err != nil {
 		return refuseOtherSite(ex, err)
 	}
 	// Check compares hosts alone, and over http a host proves nothing.
@@ -88,13 +96,14 @@ func (c *CrossSite) NeedsToken(ex *Exchange) bool {
 	return h.Get("Sec-Fetch-Site") == "" && h.Get("Origin") == ""
 }
 
-// Token returns the token of a login, which cannot be made without the key. It
-// is empty if no tokens are demanded, or there is no login.
-func (c *CrossSite) Token(login string) string {
+// Token returns the token of a login at the host of the request, which cannot be
+// made without the key, or from that of another host. It is empty if no tokens
+// are demanded, or there is no login.
+func (c *CrossSite) Token(ex *Exchange, login string) string {
 	if c.key == nil || login == "" {
 		return ""
 	}
-	return base64.RawURLEncoding.EncodeToString(c.key.MAC("csrf:" + login))
+	return base64.RawURLEncoding.EncodeToString(c.key.MAC("csrf:" + ex.Canonical.Host + ":" + login))
 }
 
 // Tokens reports whether tokens are demanded.
@@ -108,7 +117,7 @@ func (c *CrossSite) CheckToken(ex *Exchange, logins ...string) error {
 		return err
 	}
 	for _, login := range logins {
-		if login != "" && hmac.Equal([]byte(presented), []byte(c.Token(login))) {
+		if login != "" && hmac.Equal([]byte(presented), []byte(c.Token(ex, login))) {
 			return nil
 		}
 	}

@@ -106,6 +106,8 @@ func toHTTP(ctx context.Context, err error) *Error {
 		return upstreamStatus(failed, err)
 	case errors.Is(err, login.ErrNoAttempt):
 		return answer(400, "This sign-in was not begun in this browser, is finished already, or took too long. Please start again.")
+	case errors.Is(err, login.ErrNoTicket):
+		return answer(400, "This sign-in was not begun in this browser, is finished already, or took too long. Does the browser accept cookies? Please start again.")
 	case errors.Is(err, login.ErrReplayed):
 		return answer(400, "The token was used before.")
 	case isProviderError(err):

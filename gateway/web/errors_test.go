@@ -52,6 +52,7 @@ var kinds = []struct {
 	{"client left", context.Canceled, 499, "The client left.", ""},
 	{"client left the store", &guard.Error{Operation: "get", Err: context.Canceled}, 499, "The client left.", ""},
 	{"client left the queue of logins", fmt.Errorf("%w: %w", auth.ErrBusy, context.Canceled), 499, "The client left.", ""},
+	{"no ticket", login.ErrNoTicket, 400, "This sign-in was not begun in this browser, is finished already, or took too long. Does the browser accept cookies? Please start again.", ""},
 	{"no attempt", login.ErrNoAttempt, 400, "This sign-in was not begun in this browser, is finished already, or took too long. Please start again.", ""},
 	{"replayed", login.ErrReplayed, 400, "The token was used before.", ""},
 	{"provider's token", &provider.Error{Provider: "p", Kind: provider.ErrInvalid, Err: errBroken}, 400, "The token is not valid.", ""},
@@ -115,7 +116,7 @@ func TestFail(t *testing.T) {
 				t.Errorf("%s: %d with %d challenges, want %d", name, e.w.Code, challenges, k.status)
 			}
 			if accept == TypeHTML {
-				csp = e.site.Service.Pages.ContentSecurityPolicy()
+				csp = e.site.Service.Pages.ContentSecurityPolicy("")
 				if !strings.Contains(body, k.detail) {
 					t.Errorf("%s: the page lacks %q", name, k.detail)
 				}

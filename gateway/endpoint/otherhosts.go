@@ -1,0 +1,194 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/login"
+	"authgate/gateway/pages"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// otherHosts give a user who is signed in at the host of public_url a session at
+// another host of the gateway: a ticket brings the login there, in the browser
+// that waits for it.
+type otherHosts struct {
+	site      *web.Site
+	logins    *login.Logins
+	tickets   *login.Tickets
+	sessions  *login.Sessions
+	delegated *login.Sessions // nil without providers
+	out       *signOut
+	now       func() time.Time
+}
+
+// startAtHome redirects a user who wants to sign in at another host to the host
+// of public_url. The parameter of that name stays.
+func startAtHome(ex *web.Exchange, site *web.Site, name, parameter string, r web.Return) error {
+	page := site.Own(name)
+	if value := ex.QueryValue(parameter); value != "" {
+		page += "?" + parameter + "=" + url.QueryEscape(value)
+	}
+	ex.Redirect(http.StatusFound, ex.SignInPlace(page, r))
+	return nil
+}
+
+// next returns where a user who has signed in goes on.
+func (o *otherHosts) next(ctx context.Context, sid string, r web.Return) (string, error) {
+	if r.Path == "" {
+		return "/", nil
+	}
+	if r.Binding == "" {
+		return o.site.Place(r), nil
+	}
+	if len(r.Path) > maxReturnTo {
+		r.Path = "/"
+	}
+	ticket, err := o.tickets.Issue(ctx, login.Ticket{Login: sid, Scope: r.Host, Browser: r.Binding, Path: r.Path})
+	if err != nil {
+		return "", err
+	}
+	return o.site.Complete(r.Host, ticket), nil
+}
+
+// afterLogin is next for a user who has just signed in. Without a ticket, the
+// other host starts again.
+func (o *otherHosts) afterLogin(ex *web.Exchange, sid string, r web.Return) string {
+	ctx, end := ex.Store.Recording()
+	defer end()
+	place, err := o.next(ctx, sid, r)
+	if err != nil {
+		o.site.Service.Logger.Warn("a ticket could not be recorded; the sign-in at the other host starts again",
+			"request_id", ex.ID, "login", sid, "error", err.Error())
+		return o.site.Place(r)
+	}
+	return place
+}
+
+// bySession sends a user who is signed in back to the host that waits for them,
+// without a page. only is the mechanism that counts, empty for both. It reports
+// whether it has answered.
+func (o *otherHosts) bySession(ex *web.Exchange, only policy.Mechanism, r web.Return) (answered bool, err error) {
+	if r.Binding == "" || ex.Canonical.Method == http.MethodHead { // issues nothing
+		return false, nil
+	}
+	id, err := ex.Authenticate(o.chain(only))
+	switch {
+	case err == nil:
+	case !errors.Is(err, auth.ErrNoCredentials) && !errors.Is(err, auth.ErrRejected):
+		return false, err
+	case o.site.Cookies.Strict() && ex.Request.Header.Get("Sec-Fetch-Site") == "cross-site":
+		// The browser may have a session that it does not send on the way from
+		// another site. From this page it does.
+		o.onward(ex, ex.Target())
+		return true, nil
+	default:
+		ex.ClearStale()
+		return false, nil
+	}
+	ex.Identify(id)
+	place, err := o.next(&ex.Store, id.Login, r)
+	if err != nil {
+		return false, err
+	}
+	ex.Redirect(http.StatusFound, place)
+	return true, nil
+}
+
+// chain returns the mechanisms that count: sessions of one kind, or of both.
+func (o *otherHosts) chain(only policy.Mechanism) auth.Chain {
+	var chain auth.Chain
+	if only != policy.OIDC {
+		chain = append(chain, o.sessions)
+	}
+	if only != policy.Session && o.delegated != nil {
+		chain = append(chain, o.delegated)
+	}
+	return chain
+}
+
+// onward answers with a page that leads to a path of this host by itself.
+func (o *otherHosts) onward(ex *web.Exchange, path string) {
+	ex.Page(http.StatusOK, func(p *pages.Pages) error { return p.Onward(ex, pages.Onward{URL: path}) })
+}
+
+// complete is GET /signin/complete: it exchanges a ticket for a session at the
+// host of the request, and leads to the page that the user asked for. A browser
+// that keeps no cookies ends here, with an error.
+func (o *otherHosts) complete(ex *web.Exchange) error {
+	ex.Header().Set("Referrer-Policy", "no-referrer") // the application must not see the ticket
+	ex.SignIn = &web.SignInLink{Page: o.site.Own("signin"), Always: true}
+	if ex.Canonical.Method == http.MethodHead { // uses nothing
+		ex.Redirect(http.StatusFound, o.site.Own("signin"))
+		return nil
+	}
+	values, err := ex.Query()
+	if err != nil {
+		return err
+	}
+	if len(values["ticket"]) != 1 {
+		return &web.Error{Status: http.StatusBadRequest, Detail: "There must be one parameter ticket."}
+	}
+	// A client that leaves now must not leave half a session behind.
+	ctx, end := ex.Store.Recording()
+	defer end()
+	ticket, err := o.tickets.Use(ctx, values.Get("ticket"), ex.Credentials.Scope, ex.Credentials.Browser)
+	if err != nil {
+		return err
+	}
+	path := ticket.Path
+	if id, err := o.chain("").Alive(ctx, &ex.Credentials); err == nil && id.Login == ticket.Login {
+		ex.Redirect(http.StatusFound, path) // another tab was faster
+		return nil
+	}
+	if err := o.begin(ctx, ex, ticket); err != nil {
+		return err
+	}
+	if o.site.Cookies.Strict() { // a redirect would be one of the other host
+		o.onward(ex, path)
+		return nil
+	}
+	ex.Redirect(http.StatusFound, path)
+	return nil
+}
+
+// begin gives the browser its session at this host, in place of others.
+func (o *otherHosts) begin(ctx context.Context, ex *web.Exchange, ticket *login.Ticket) error {
+	if err := o.out.endOthers(ctx, ex, ticket.Login); err != nil {
+		return err
+	}
+	var session string
+	attached, err := o.logins.Attach(ctx, ticket.Login, ticket.Scope, func(l *login.Login) (string, []byte, time.Time, error) {
+		value, handle := o.kind(l).New(ticket.Scope)
+		session = value
+		return handle(l)
+	})
+	if err != nil {
+		return err
+	}
+	kind, cookies := o.kind(attached), &o.site.Cookies
+	name, mechanism := cookies.Names.Session, policy.Session
+	if attached.Delegated != nil {
+		name, mechanism = cookies.Names.Delegated, policy.OIDC
+	}
+	cookies.Set(ex, name, session, kind.Expires(attached).Sub(o.now()))
+	cookies.ClearOthers(ex, &ex.Credentials, true, name)
+	ex.Mechanism = string(mechanism)
+	ex.Audit("session", slog.String("subject", attached.Subject()), slog.String("login", attached.ID))
+	return nil
+}
+
+// kind returns the sessions of a login. A login at a provider has none if there
+// are no providers any more.
+func (o *otherHosts) kind(l *login.Login) *login.Sessions {
+	if l.Delegated != nil && o.delegated != nil {
+		return o.delegated
+	}
+	return o.sessions
+}

@@ -1,0 +1,213 @@
+package login
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/seal"
+	"authgate/gateway/store"
+)
+
+// TicketLifetime is how long a ticket is valid. The browser uses it at once.
+const TicketLifetime = time.Minute
+
+// ErrNoTicket: the ticket is unknown, used, expired, of another browser or for
+// another host, or its login has ended.
+var ErrNoTicket = errors.New("login: no such ticket")
+
+// Ticket brings a login from the host where the user signed in to another host
+// of the gateway. It is stored encrypted with a key made from its secret, so
+// that every instance on the store can open it, and a copy of the store opens
+// none.
+type Ticket struct {
+	Login   string    `json:"sid"`
+	Scope   string    `json:"scope"`          // of the session that it gives; see auth.Credentials
+	Browser string    `json:"browser"`        // the binding of the browser that may use it
+	Path    string    `json:"path,omitempty"` // where the user goes on
+	Issued  time.Time `json:"issued"`
+}
+
+// Tickets issues tickets. Each can be used once.
+type Tickets struct {
+	store store.Store
+	now   func() time.Time
+}
+
+// NewTickets returns tickets stored in s. now is the clock of s; see
+// store.ClockOf.
+func NewTickets(s store.Store, now func() time.Time) *Tickets { return &Tickets{store: s, now: now} }
+
+// Binding returns what tells a browser's secret without giving it away.
+func Binding(secret string) string { return hashed([]byte(secret)) }
+
+// ValidBinding reports whether binding has the form of a binding.
+func ValidBinding(binding string) bool { return ValidBrowserSecret(binding) }
+
+// Issue records a ticket, which expires after TicketLifetime, and returns its
+// secret. It sets the time of issue.
+func (t *Tickets) Issue(ctx context.Context, ticket Ticket) (secret string, err error) {
+	secret, ticket.Issued = newSecretText(), t.now()
+	key, box, err := ticketBox(secret)
+	if err != nil {
+		return "", err
+	}
+	value, err := json.Marshal(ticket)
+	if err != nil {
+		return "", fmt.Errorf("recording a ticket: %w", err)
+	}
+	if err := t.store.Put(ctx, key, box.Seal(value, key), ticket.Issued.Add(TicketLifetime)); err != nil {
+		return "", fmt.Errorf("recording a ticket: %w", err)
+	}
+	return secret, nil
+}
+
+// Use returns the ticket with that secret and deletes it. The error is
+// ErrNoTicket if browser, which holds the secret of its binding, has no such
+// ticket for scope. A ticket of another browser, or for another host, is kept.
+func (t *Tickets) Use(ctx context.Context, secret, scope, browser string) (*Ticket, error) {
+	if !ValidBrowserSecret(secret) { // tickets have the same form
+		return nil, noTicket("malformed")
+	}
+	key, box, err := ticketBox(secret)
+	if err != nil {
+		return nil, err
+	}
+	sealed, err := t.store.Get(ctx, key)
+	if err != nil {
+		return nil, ticketError(err, "unknown, used, or older than "+TicketLifetime.String())
+	}
+	value, err := box.Open(sealed, key)
+	if err != nil {
+		return nil, fmt.Errorf("a record in the store is damaged: %w", err)
+	}
+	ticket, err := decode[Ticket](value)
+	if err != nil {
+		return nil, err
+	}
+	now := t.now()
+	switch {
+	case inFuture(ticket.Issued, now) || !now.Before(ticket.Issued.Add(TicketLifetime)):
+		return nil, noTicket("too old, or issued before the clock was set back")
+	case ticket.Scope != scope || scope == "":
+		return nil, noTicket("for another host")
+	case !ValidBrowserSecret(browser):
+		return nil, noTicket("from a browser without the cookie")
+	case subtle.ConstantTimeCompare([]byte(ticket.Browser), []byte(Binding(browser))) != 1:
+		return nil, noTicket("of another browser")
+	}
+	if _, err := t.store.Take(ctx, key); err != nil {
+		return nil, ticketError(err, "used at this very moment")
+	}
+	return ticket, nil
+}
+
+// ticketBox returns the store key of a ticket and what encrypts its record.
+func ticketBox(secret string) (key string, box *seal.Box, err error) {
+	if box, err = seal.New([]byte(secret)); err != nil {
+		return "", nil, fmt.Errorf("encrypting a ticket: %w", err)
+	}
+	return ticketPrefix + hashed([]byte(secret)), box, nil
+}
+
+func noTicket(reason string) error { return fmt.Errorf("%w: %s", ErrNoTicket, reason) }
+
+func ticketError(err error, reason string) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return noTicket(reason)
+	}
+	return fmt.Errorf("using a ticket: %w", err)
+}
+
+// How many sessions at other hosts a login keeps. Browsers that forget cookies
+// ask for more.
+const (
+	maxAttached       = 256
+	maxAttachedAtHost = 8 // tabs that arrive at the same moment
+)
+
+// Attached is a session that a login got after it began, at another host.
+type Attached struct {
+	Scope string `json:"scope"`
+	Key   string `json:"key"` // in the store
+}
+
+// Attach records one more handle of a login, for scope, and returns the login.
+// The error is ErrNoTicket if the login has ended. The client must get nothing
+// of the handle unless the error is nil.
+func (l *Logins) Attach(ctx context.Context, sid, scope string, handle Handle) (*Login, error) {
+	const attempts = 100 // an attempt fails only if another change has succeeded
+	for range attempts {
+		login, err := l.attach(ctx, sid, scope, handle)
+		if !errors.Is(err, store.ErrConflict) {
+			return login, err
+		}
+	}
+	return nil, errors.New("attaching a session: other requests keep changing the login")
+}
+
+// attach is one attempt of Attach. It fails with store.ErrConflict if the login
+// changed meanwhile.
+func (l *Logins) attach(ctx context.Context, sid, scope string, handle Handle) (*Login, error) {
+	raw, err := l.read(ctx, loginPrefix+sid)
+	if errors.Is(err, auth.ErrRejected) {
+		return nil, noTicket("its login has ended")
+	}
+	if err != nil {
+		return nil, err
+	}
+	login, err := decodeLogin(sid, raw)
+	if err != nil {
+		return nil, err
+	}
+	key, value, expires, err := handle(login)
+	if err != nil {
+		return nil, err
+	}
+	if !l.now().Before(expires) {
+		return nil, noTicket("its login is too old for a session")
+	}
+	dropped := login.attach(Attached{Scope: scope, Key: key})
+	changed, err := json.Marshal(login)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.store.Put(ctx, key, value, expires); err != nil {
+		return nil, fmt.Errorf("attaching a session: %w", err)
+	}
+	if err := l.store.Swap(ctx, loginPrefix+sid, raw, changed, login.Expires); err != nil {
+		_ = l.store.Delete(ctx, key) // without the login it opens nothing, and with it the browser does not get it
+		return nil, fmt.Errorf("attaching a session: %w", err)
+	}
+	for _, old := range dropped {
+		_ = l.store.Delete(ctx, old.Key) // what remains ends with the login
+	}
+	return login, nil
+}
+
+// attach adds one and returns those that there is no room for any more.
+func (login *Login) attach(one Attached) (dropped []Attached) {
+	atHost := 0
+	for _, a := range login.Attached {
+		if a.Scope == one.Scope {
+			atHost++
+		}
+	}
+	kept := login.Attached[:0:0]
+	for _, a := range login.Attached {
+		if a.Scope == one.Scope && atHost >= maxAttachedAtHost {
+			dropped, atHost = append(dropped, a), atHost-1
+			continue
+		}
+		kept = append(kept, a)
+	}
+	if over := len(kept) + 1 - maxAttached; over > 0 {
+		dropped, kept = append(dropped, kept[:over]...), kept[over:]
+	}
+	login.Attached = append(kept, one)
+	return dropped
+}

@@ -1,0 +1,634 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/html"
+)
+
+// fiveHosts are the gateway's: one for sign-in, and four with applications.
+var fiveHosts = []string{"gw.example", "wiki.example.org", "files.example.org", "mail.example.net", "x.apps.example"}
+
+// fiveHostsConfig has a page for people at each of fiveHosts.
+const fiveHostsConfig = baseConfig + `
+  - {match: wiki.example.org/, name: wiki, upstream: app, auth: [session]}
+  - {match: wiki.example.org/open/, name: open, upstream: app, auth: [none]}
+  - {match: files.example.org/, name: files, upstream: app, auth: [session]}
+  - {match: mail.example.net/, name: mail, upstream: app, auth: [session, bearer]}
+  - {match: x.apps.example/, name: x, upstream: app, auth: [session]}
+`
+
+// person is a browser with the cookies of each host.
+type person struct {
+	*rig
+	jars  map[string]browserJar
+	trail []string                // places that led on, since the last visit
+	extra []string                // header lines of each request
+	stop  func(place string) bool // before a request; nil: never
+}
+
+func (r *rig) person() *person { return &person{rig: r, jars: map[string]browserJar{}} }
+
+// visit asks for an https URL as a page load and follows redirects, at most ten. It
+// returns the last place and its answer.
+func (p *person) visit(method, place, body string, header ...string) (string, *httptest.ResponseRecorder) {
+	p.t.Helper()
+	p.trail = nil
+	for {
+		u, err := url.Parse(place)
+		if p.stop != nil && p.stop(place) {
+			return place, nil
+		}
+		if err != nil || u.Scheme != "https" {
+			p.t.Fatalf("the browser was led to %q", place)
+		}
+		w := p.ask(method, place, body, header...)
+		if w.Code/100 != 3 {
+			return place, w
+		}
+		p.trail = append(p.trail, place)
+		if len(p.trail) > 10 {
+			p.t.Fatalf("the browser is led on without end: %q", p.trail)
+		}
+		next, err := u.Parse(w.Header().Get("Location"))
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		method, place, body, header = "GET", next.String(), "", nil
+	}
+}
+
+// ask sends one request with the cookies of its host, and keeps those of the answer.
+func (p *person) ask(method, place, body string, header ...string) *httptest.ResponseRecorder {
+	p.t.Helper()
+	u, err := url.Parse(place)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	jar := p.jars[u.Host]
+	if jar == nil {
+		jar = browserJar{}
+		p.jars[u.Host] = jar
+	}
+	q := request(method, u.RequestURI(), body, append(append(slices.Clone(header), browser, jar.line()), p.extra...)...)
+	q.Host = u.Host
+	w := p.serve(q)
+	jar.take(w)
+	for _, c := range w.Result().Cookies() {
+		if c.Domain != "" {
+			p.t.Errorf("%s: a cookie for the domain %s", place, c.Domain)
+		}
+	}
+	return w
+}
+
+// signIn fills in the sign-in form that the browser was led to from a place.
+func (p *person) signIn(place, account string) (string, *httptest.ResponseRecorder) {
+	p.t.Helper()
+	at, w := p.visit("GET", place, "")
+	if !strings.HasPrefix(at, "https://gw.example/signin?") || w.Code != 200 {
+		p.t.Fatalf("%s leads to %s, %d, want the sign-in page of gw.example", place, at, w.Code)
+	}
+	return p.post(w, account)
+}
+
+// post sends the form of a page with an account of the rig.
+func (p *person) post(page *httptest.ResponseRecorder, account string) (string, *httptest.ResponseRecorder) {
+	p.t.Helper()
+	action, fields := formOf(p.t, page)
+	fields.Set("username", account)
+	fields.Set("password", map[string]string{"alice": "wonderland", "bob": "builder"}[account])
+	return p.visit("POST", "https://gw.example"+action, fields.Encode(), formType, "Origin: https://gw.example")
+}
+
+// formOf returns the action and the fields of the one form of a page.
+func formOf(t testing.TB, w *httptest.ResponseRecorder) (action string, fields url.Values) {
+	t.Helper()
+	page, err := html.Parse(strings.NewReader(w.Body.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields = url.Values{}
+	for node := range page.Descendants() {
+		attributes := map[string]string{}
+		for _, a := range node.Attr {
+			attributes[a.Key] = a.Val
+		}
+		switch node.Data {
+		case "form":
+			action = attributes["action"]
+		case "input":
+			fields.Set(attributes["name"], attributes["value"])
+		}
+	}
+	return action, fields
+}
+
+// sees fails the test unless the person gets a page of the application, as the user.
+func (p *person) sees(place, user string) {
+	p.t.Helper()
+	before := p.upstream.count()
+	at, w := p.visit("GET", place, "")
+	if at != place || w.Code != 200 || p.upstream.count() != before+1 || p.upstream.last().Header.Get("X-Auth-User") != user {
+		p.t.Errorf("%s leads by %q to %s, %d, want the page for %s", place, p.trail, at, w.Code, user)
+	}
+}
+
+// isOut fails the test unless the person has to sign in for a page.
+func (p *person) isOut(place string) {
+	p.t.Helper()
+	before := p.upstream.count()
+	if at, w := p.visit("GET", place, ""); !strings.HasPrefix(at, "https://gw.example/signin?") || w.Code != 200 || p.upstream.count() != before {
+		p.t.Errorf("%s leads by %q to %s, %d, want the sign-in page", place, p.trail, at, w.Code)
+	}
+}
+
+func pageOf(host string) string {
+	if host == "gw.example" {
+		return "https://gw.example/session/x?y=%2F&z"
+	}
+	return "https://" + host + "/x?y=%2F&z"
+}
+
+// ticketOf leads a person to the point where their browser would use a ticket for a
+// host, and returns the place.
+func (p *person) ticketOf(host string) string {
+	p.t.Helper()
+	complete := "https://" + host + "/signin/complete?ticket="
+	p.stop = func(place string) bool { return strings.HasPrefix(place, complete) }
+	defer func() { p.stop = nil }()
+	at, w := p.visit("GET", "https://"+host+"/x?y", "")
+	if w != nil {
+		p.t.Fatalf("%s leads by %q to %s, %d, want a ticket", host, p.trail, at, w.Code)
+	}
+	return at
+}
+
+// One sign-in opens all hosts: the first page leads to the sign-in page of public_url
+// and back, the others show no page on the way. A logout at any host ends all.
+func TestOneSignInForAllHosts(t *testing.T) {
+	t.Parallel()
+	for i, first := range fiveHosts {
+		r := newRig(t, fiveHostsConfig)
+		p := r.person()
+		if at, w := p.signIn(pageOf(first), "alice"); at != pageOf(first) || w.Code != 200 || r.upstream.count() != 1 {
+			t.Fatalf("%s: after the sign-in at %s, %d by %q", first, at, w.Code, p.trail)
+		}
+		for _, host := range fiveHosts {
+			if p.sees(pageOf(host), "alice"); len(p.trail) != map[bool]int{true: 0, false: 3}[host == first || host == "gw.example"] {
+				t.Errorf("from %s to %s by %q", first, host, p.trail)
+			}
+			p.sees(pageOf(host), "alice")
+		}
+		values := map[string]bool{}
+		for _, host := range fiveHosts {
+			values[p.jars[host]["session_id"]] = true
+		}
+		if len(values) != len(fiveHosts) {
+			t.Errorf("the hosts have %d sessions, want a value of its own for each", len(values))
+		}
+		last := fiveHosts[(i+3)%len(fiveHosts)]
+		p.ask("POST", "https://"+last+"/logout", "", "Origin: https://"+last)
+		for _, host := range fiveHosts {
+			p.isOut(pageOf(host))
+		}
+		if n := r.sample("authgate_sessions_active"); n != 0 {
+			t.Errorf("%v sessions are left", n)
+		}
+	}
+}
+
+// The session of one host is nothing at another: it opens no page there, and a logout
+// there does not end it.
+func TestSessionOfAnotherHost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, edit(t, fiveHostsConfig, "store:", "session: {csrf_token: true}\nstore:"))
+	p := r.person()
+	p.signIn(pageOf("wiki.example.org"), "alice")
+	for _, host := range fiveHosts {
+		p.sees(pageOf(host), "alice")
+	}
+	tokens := map[string]string{}
+	for _, made := range fiveHosts {
+		_, tokens[made], _ = strings.Cut(p.ask("GET", "https://"+made+"/csrf-token", "").Body.String(), `"csrf_token":"`)
+		tokens[made] = "X-CSRF-Token: " + strings.TrimSuffix(strings.TrimSpace(tokens[made]), `"}`)
+		for _, here := range fiveHosts {
+			if made == here {
+				continue
+			}
+			cookie := p.jars[made].line("session_id")
+			path := strings.TrimPrefix(pageOf(here), "https://"+here)
+			r.wantAt(here, 401, "GET", path, "", cookie)
+			r.wantAt(here, 302, "GET", path, "", cookie, browser)
+			r.wantAt(here, 401, "GET", path, "", append(webSocket, cookie)...)
+			r.wantAt(here, 401, "GET", "/me", "", cookie)
+			r.wantAt(here, 200, "POST", "/logout", "", cookie)
+		}
+	}
+	for _, made := range fiveHosts {
+		for _, here := range fiveHosts {
+			want := map[bool]int{true: 200, false: 403}[made == here]
+			if w := p.ask("POST", pageOf(here), "", tokens[made]); w.Code != want {
+				t.Errorf("the anti-CSRF token of %s at %s: %d, want %d", made, here, w.Code, want)
+			}
+		}
+		p.sees(pageOf(made), "alice")
+	}
+}
+
+// A ticket is for one host and one browser, once, for a minute. Any other use is 400, sets
+// no cookie and reaches no upstream.
+func TestTickets(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fiveHostsConfig)
+	alice, mallory := r.person(), r.person()
+	alice.signIn(pageOf("gw.example"), "alice")
+	mallory.signIn(pageOf("gw.example"), "bob")
+	mallory.visit("GET", pageOf("wiki.example.org"), "")
+	refused := func(what string, p *person, place string, header ...string) {
+		t.Helper()
+		before := r.upstream.count()
+		w := p.ask("GET", place, "", header...)
+		if w.Code != 400 || w.Header()["Set-Cookie"] != nil || r.upstream.count() != before || w.Header().Get("Referrer-Policy") != "no-referrer" {
+			t.Errorf("%s: %d %v", what, w.Code, w.Header())
+		}
+	}
+	ticket := alice.ticketOf("wiki.example.org")
+	refused("another browser, which has waited too", mallory, ticket)
+	refused("a browser without cookies", r.person(), ticket)
+	refused("a browser with the cookies of another host", &person{rig: r, jars: map[string]browserJar{"wiki.example.org": alice.jars["gw.example"]}}, ticket)
+	for _, host := range fiveHosts {
+		if host != "wiki.example.org" {
+			elsewhere := strings.Replace(ticket, "wiki.example.org", host, 1)
+			refused("at "+host, alice, elsewhere)
+			refused("at "+host+" with the cookies of the right host", &person{rig: r, jars: map[string]browserJar{host: alice.jars["wiki.example.org"]}}, elsewhere)
+		}
+	}
+	refused("changed", alice, ticket[:len(ticket)-2]+"xx")
+	refused("twice", alice, ticket+"&"+ticket[strings.Index(ticket, "ticket="):])
+	refused("none", alice, "https://wiki.example.org/signin/complete")
+	if w := alice.ask("HEAD", ticket, ""); w.Code != 302 || w.Header()["Set-Cookie"] != nil {
+		t.Errorf("HEAD: %d %v", w.Code, w.Header())
+	}
+	if w := alice.ask("POST", ticket, "", "Origin: https://wiki.example.org"); w.Code != 405 {
+		t.Errorf("POST: %d", w.Code)
+	}
+	if at, w := alice.visit("GET", ticket, ""); at != "https://wiki.example.org/x?y" || w.Code != 200 {
+		t.Errorf("the right use leads to %s, %d", at, w.Code)
+	}
+	refused("used", alice, ticket)
+
+	late := alice.ticketOf("mail.example.net")
+	r.clock.Advance(time.Minute)
+	refused("late", alice, late)
+
+	ended := alice.ticketOf("files.example.org")
+	alice.ask("POST", "https://wiki.example.org/logout", "", "Origin: https://wiki.example.org")
+	refused("after the logout", alice, ended)
+}
+
+// A person who is brought to a sign-in that another browser has begun gets an error, and
+// the other browser gets nothing. Nor can they be signed in as somebody else.
+func TestSignInOfAnotherBrowser(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fiveHostsConfig)
+	alice, mallory := r.person(), r.person()
+	alice.signIn(pageOf("gw.example"), "alice")
+	mallory.stop = func(place string) bool { return strings.HasPrefix(place, "https://gw.example/signin?") }
+	begun, _ := mallory.visit("GET", pageOf("wiki.example.org"), "")
+	mallory.stop = nil
+	at, w := alice.visit("GET", begun, "")
+	if !strings.HasPrefix(at, "https://wiki.example.org/signin/complete?") || w.Code != 400 || w.Header()["Set-Cookie"] != nil {
+		t.Errorf("alice is led to %s, %d %v", at, w.Code, w.Header())
+	}
+	mallory.isOut(pageOf("wiki.example.org"))
+
+	mallory.signIn(pageOf("gw.example"), "bob")
+	ticket := mallory.ticketOf("wiki.example.org")
+	alice.visit("GET", ticket, "")
+	alice.sees(pageOf("wiki.example.org"), "alice")
+	ticket = mallory.ticketOf("wiki.example.org")
+	alice.visit("GET", ticket, "")
+	alice.sees(pageOf("wiki.example.org"), "alice")
+}
+
+// A browser that refuses cookies gets an error after a few redirects, at any of the hosts.
+func TestBrowserWithoutCookies(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fiveHostsConfig)
+	for _, refuses := range []string{"wiki.example.org", "gw.example", "both"} {
+		p := r.person()
+		p.jars["gw.example"], p.jars["wiki.example.org"] = browserJar{}, browserJar{}
+		forget := func() {
+			for host, jar := range p.jars {
+				if host == refuses || refuses == "both" {
+					clear(jar)
+				}
+			}
+		}
+		p.stop = func(string) bool { forget(); return false }
+		at, w := p.visit("GET", pageOf("wiki.example.org"), "")
+		if w.Code != 200 || !strings.HasPrefix(at, "https://gw.example/signin?") {
+			t.Fatalf("%s: led to %s, %d", refuses, at, w.Code)
+		}
+		at, w = p.post(w, "alice")
+		want := 400
+		if refuses == "gw.example" { // which has issued the ticket with the login
+			want = 200
+		}
+		if w.Code != want || len(p.trail) > 3 || want == 400 && !strings.Contains(w.Body.String(), "cookies") {
+			t.Errorf("%s: led by %q to %s, %d", refuses, p.trail, at, w.Code)
+		}
+		p.visit("GET", pageOf("wiki.example.org"), "") // ends too
+	}
+}
+
+// Tabs that sign in at once do not disturb each other, and a ticket of the login that a
+// host has already opens nothing new.
+func TestTabsAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fiveHostsConfig)
+	p := r.person()
+	_, first := p.visit("GET", pageOf("wiki.example.org"), "")
+	_, second := p.visit("GET", pageOf("files.example.org"), "")
+	_, third := p.visit("GET", "https://wiki.example.org/other", "")
+	for page, want := range map[*httptest.ResponseRecorder]string{first: pageOf("wiki.example.org"), second: pageOf("files.example.org"), third: "https://wiki.example.org/other"} {
+		if at, w := p.post(page, "alice"); at != want || w.Code != 200 {
+			t.Errorf("led by %q to %s, %d, want %s", p.trail, at, w.Code, want)
+		}
+	}
+	for _, host := range fiveHosts {
+		p.sees(pageOf(host), "alice")
+	}
+
+	q := r.person()
+	q.signIn(pageOf("gw.example"), "alice")
+	tickets := []string{q.ticketOf("wiki.example.org"), q.ticketOf("wiki.example.org"), q.ticketOf("wiki.example.org")}
+	for _, ticket := range tickets {
+		if at, w := q.visit("GET", ticket, ""); at != "https://wiki.example.org/x?y" || w.Code != 200 {
+			t.Errorf("led by %q to %s, %d", q.trail, at, w.Code)
+		}
+	}
+	session := q.jars["wiki.example.org"]["session_id"]
+	q.sees(pageOf("gw.example"), "alice")
+	if q.sees(pageOf("wiki.example.org"), "alice"); q.jars["wiki.example.org"]["session_id"] != session {
+		t.Error("the session was replaced by one of the same login")
+	}
+}
+
+// A user who signs in as somebody else at public_url is that user at the other hosts when
+// they are led there, and the login before has ended.
+func TestAnotherUserAtOtherHosts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fiveHostsConfig)
+	p := r.person()
+	p.signIn(pageOf("wiki.example.org"), "alice")
+	old := p.jars["wiki.example.org"].line("session_id")
+	delete(p.jars, "gw.example") // so that the new login does not end the old one
+	_, page := p.visit("GET", pageOf("files.example.org"), "")
+	p.post(page, "bob")
+	p.sees(pageOf("files.example.org"), "bob")
+	r.wantAt("wiki.example.org", 200, "GET", "/x", "", old)
+	// A link to sign in leads there again.
+	if at, w := p.visit("GET", "https://wiki.example.org/signin?return_to=%2Fy", ""); at != "https://wiki.example.org/y" || w.Code != 200 {
+		t.Errorf("led by %q to %s, %d", p.trail, at, w.Code)
+	}
+	p.sees(pageOf("wiki.example.org"), "bob")
+	r.wantAt("wiki.example.org", 401, "GET", "/x", "", old)
+}
+
+// The links and forms for sign-in at another host lead to public_url and back, with what
+// they name. A page load that is no GET, or comes from a script, starts nothing.
+func TestSignInLinksAtOtherHosts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fiveHostsConfig)
+	at := func(target string) (string, url.Values) {
+		t.Helper()
+		w := r.wantAt("wiki.example.org", 302, "GET", target, "", browser)
+		u, err := url.Parse(w.Header().Get("Location"))
+		if err != nil || u.Scheme != "https" || u.Host != "gw.example" {
+			t.Fatalf("%s: to %q", target, w.Header().Get("Location"))
+		}
+		bound := u.Query().Get("binding") != ""
+		if _, cookie := jarOf(w)["__Host-authgate_login"]; cookie != bound {
+			t.Errorf("%s: to %s with the cookies %q", target, u, w.Header()["Set-Cookie"])
+		}
+		return u.Path, u.Query()
+	}
+	for target, want := range map[string]string{
+		"/signin": "/signin https://wiki.example.org/ true", "/signin?return_to=/a%3Fb": "/signin https://wiki.example.org/a?b true",
+		"/login": "/login https://wiki.example.org/ true", "/signin?return_to=//evil": "/signin https://wiki.example.org/ true",
+		"/signin?return_to=https://wiki.example.org/a": "/signin https://wiki.example.org/a true", "/signin?return_to=https://gw.example/a": "/signin /a false",
+		"/signin?return_to=https://files.example.org/a": "/signin https://files.example.org/a false", "/signin?return_to=https://evil.example/a": "/signin https://wiki.example.org/ true",
+		"/a?return_to=b": "/signin https://wiki.example.org/a?return_to=b true",
+	} {
+		path, query := at(target)
+		if got := fmt.Sprint(path, " ", query.Get("return_to"), " ", query.Get("binding") != ""); got != want {
+			t.Errorf("%s: to %s, want %s", target, got, want)
+		}
+	}
+	if _, query := at("/signin?mechanism=session"); query.Get("mechanism") != "session" {
+		t.Errorf("the mechanism is lost: %v", query)
+	}
+	if _, query := at("/login?provider=small"); query.Get("provider") != "small" {
+		t.Errorf("the provider is lost: %v", query)
+	}
+	r.wantAt("wiki.example.org", 401, "GET", "/a", "", browser, "Sec-Fetch-Mode: cors")
+	r.wantAt("wiki.example.org", 401, "POST", "/a", "", browser)
+	// The browser keeps its secret, which tabs share.
+	first := r.wantAt("wiki.example.org", 302, "GET", "/a", "", browser)
+	second := r.wantAt("wiki.example.org", 302, "GET", "/b", "", browser, jarOf(first).line())
+	if jarOf(first).line() != jarOf(second).line() || strings.Contains(second.Header().Get("Location"), jarOf(first)["__Host-authgate_login"]) {
+		t.Errorf("the cookies %q and %q, to %s", jarOf(first), jarOf(second), second.Header().Get("Location"))
+	}
+	// A wrong password keeps the way back.
+	p := r.person()
+	_, page := p.visit("GET", pageOf("wiki.example.org"), "")
+	_, wrong := p.post(page, "mallory")
+	if at, w := p.post(wrong, "alice"); wrong.Code != 401 || at != pageOf("wiki.example.org") || w.Code != 200 {
+		t.Errorf("after a wrong password (%d) led to %s, %d", wrong.Code, at, w.Code)
+	}
+}
+
+// Forms on the pages of the gateway may lead to its other hosts and to providers.
+func TestFormsLeadToOtherHosts(t *testing.T) {
+	t.Parallel()
+	p := newSmallProvider(t)
+	r := newRig(t, edit(t, fiveHostsConfig, "https://gw.example", "https://gw.example:8443")+"tls: {domains: ['*.other.example', '192.0.2.50', '2001:db8::1', localhost]}\n"+
+		"providers: [{name: small, issuer: \""+p.issuer+"\", client_id: gateway}, {name: far, scopes: [a], authorization_url: \"https://id.example/a\", token_url: \"https://id.example/t\", userinfo_url: \"https://id.example/u\", client_id: x}]\n")
+	want := "form-action 'self' https://wiki.example.org:8443 https://files.example.org:8443 https://mail.example.net:8443 https://x.apps.example:8443 " +
+		"https://*.other.example:8443 https://192.0.2.50:8443 " + p.issuer + " https://id.example;"
+	if got := r.want(200, "GET", "/signin", "", browser).Header().Get("Content-Security-Policy"); !strings.Contains(got, want) {
+		t.Errorf("the policy is %q, want %q", got, want)
+	}
+}
+
+// With same_site: strict a browser sends no session on the way from another site. Pages
+// of the gateway lead on from its own sites instead.
+func TestStrictSessions(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, edit(t, fiveHostsConfig, "store:", "session: {same_site: strict}\nstore:"))
+	p := r.person()
+	onward := func(w *httptest.ResponseRecorder, to string) {
+		t.Helper()
+		if want := `content="0; url=` + html.EscapeString(to) + `"`; w.Code != 200 || !strings.Contains(w.Body.String(), want) || w.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("%d, want a page that leads to %s: %s", w.Code, to, w.Body)
+		}
+	}
+	at, w := p.signIn(pageOf("wiki.example.org"), "alice")
+	if onward(w, "/x?y=%2F&z"); !strings.HasPrefix(at, "https://wiki.example.org/signin/complete?") || r.upstream.count() != 0 {
+		t.Errorf("led to %s", at)
+	}
+	p.sees(pageOf("wiki.example.org"), "alice")
+
+	home := p.jars["gw.example"]
+	p.jars["gw.example"], p.extra = browserJar{}, []string{"Sec-Fetch-Site: cross-site"} // as the browser has it
+	at, w = p.visit("GET", pageOf("mail.example.net"), "")
+	onward(w, strings.TrimPrefix(at, "https://gw.example"))
+	p.jars["gw.example"], p.extra = home, []string{"Sec-Fetch-Site: same-origin"}
+	at, w = p.visit("GET", at, "")
+	if onward(w, "/x?y=%2F&z"); !strings.HasPrefix(at, "https://mail.example.net/signin/complete?") {
+		t.Errorf("led to %s", at)
+	}
+	p.sees(pageOf("mail.example.net"), "alice")
+	p.jars["gw.example"] = browserJar{}
+	if at, w = p.visit("GET", pageOf("files.example.org"), ""); w.Code != 200 || !strings.HasPrefix(at, "https://gw.example/signin?") || strings.Contains(w.Body.String(), "refresh") {
+		t.Errorf("without a session: led to %s, %d", at, w.Code)
+	}
+}
+
+// A store that fails gives no session, no cookie and no false answer. When it works again,
+// so does the sign-in.
+func TestTicketsWithoutTheStore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fiveHostsConfig)
+	p := r.person()
+	p.signIn(pageOf("gw.example"), "alice")
+	for _, operation := range []string{"get", "take", "put", "swap"} {
+		ticket := p.ticketOf("wiki.example.org")
+		r.store.breakIf(func(o string, _ int64, _ string) bool { return o == operation })
+		if w := p.ask("GET", ticket, ""); w.Code != 503 || w.Header()["Set-Cookie"] != nil {
+			t.Errorf("%s fails: %d %v", operation, w.Code, w.Header()["Set-Cookie"])
+		}
+		r.store.heal()
+	}
+	r.store.breakIf(func(o string, _ int64, key string) bool { return o == "put" && strings.HasPrefix(key, "ticket:") })
+	if at, w := p.visit("GET", pageOf("wiki.example.org"), ""); w.Code != 503 || !strings.HasPrefix(at, "https://gw.example/signin?") {
+		t.Errorf("no ticket can be recorded: %s, %d", at, w.Code)
+	}
+	r.store.heal()
+	p.sees(pageOf("wiki.example.org"), "alice")
+}
+
+// Two instances on one store share sign-ins under way.
+func TestTicketsOfAnotherInstance(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fiveHostsConfig)
+	other, err := startRig(t, t.TempDir(), fiveHostsConfig, r.store.Store, r.clock.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := r.person()
+	p.signIn(pageOf("gw.example"), "alice")
+	ticket := p.ticketOf("wiki.example.org")
+	p.rig = other
+	if at, w := p.visit("GET", ticket, ""); at != "https://wiki.example.org/x?y" || w.Code != 200 {
+		t.Errorf("led to %s, %d", at, w.Code)
+	}
+}
+
+// A sign-in at a provider leads to the other hosts too. The callback stays at public_url.
+func TestProviderForAllHosts(t *testing.T) {
+	t.Parallel()
+	small := newSmallProvider(t)
+	yaml := strings.NewReplacer("auth: [session]", "auth: [oidc]", "auth: [session, bearer]", "auth: [oidc]").Replace(fiveHostsConfig) +
+		"  - {match: gw.example/local/, upstream: app, auth: [session]}\n" +
+		"providers: [{name: small, issuer: \"" + small.issuer + "\", client_id: gateway}]\n"
+	r := newRig(t, yaml)
+	p := r.person()
+	// A local session does not count where only a provider's does.
+	p.ask("POST", "https://gw.example/login", aliceForm, formType)
+	asked := func(place string) url.Values {
+		t.Helper()
+		p.stop = func(place string) bool { return strings.HasPrefix(place, small.issuer+"/authorize?") }
+		defer func() { p.stop = nil }()
+		at, w := p.visit("GET", place, "")
+		u, err := url.Parse(at)
+		if err != nil || w != nil {
+			t.Fatalf("%s: led to %s, not to the provider", place, at)
+		}
+		return u.Query()
+	}
+	query := asked(pageOf("wiki.example.org"))
+	if got := query.Get("redirect_uri"); got != "https://gw.example/callback" {
+		t.Errorf("the callback is %s", got)
+	}
+	answer := url.Values{"state": {query.Get("state")}, "code": {query.Get("nonce")}}.Encode()
+	if w := p.ask("GET", "https://wiki.example.org/callback?"+answer, ""); w.Code != 400 || w.Header()["Set-Cookie"] != nil {
+		t.Errorf("the callback at another host: %d %v", w.Code, w.Header())
+	}
+	if at, w := p.visit("GET", "https://gw.example/callback?"+answer, ""); at != pageOf("wiki.example.org") || w.Code != 200 || small.asked.Load() != 1 {
+		t.Fatalf("led by %q to %s, %d", p.trail, at, w.Code)
+	}
+	for _, host := range fiveHosts {
+		p.sees(pageOf(host), "carol")
+		p.sees(pageOf(host), "carol")
+	}
+	if small.asked.Load() != 1 {
+		t.Errorf("the provider was asked %d times", small.asked.Load())
+	}
+	p.ask("POST", "https://mail.example.net/logout", "", "Origin: https://mail.example.net")
+	for _, host := range fiveHosts {
+		asked(pageOf(host))
+	}
+}
+
+// With session.domain one cookie serves all hosts, and there are no tickets.
+func TestSessionDomain(t *testing.T) {
+	t.Parallel()
+	yaml := strings.NewReplacer("https://gw.example", "https://gw.apps.example", "wiki.example.org", "wiki.apps.example", "files.example.org", "apps.example", "mail.example.net", "a.b.apps.example").
+		Replace(fiveHostsConfig) + "session: {domain: Apps.example}\n"
+	r := newRig(t, yaml)
+	page := r.wantAt("wiki.apps.example", 302, "GET", "/x", "", browser)
+	if got := page.Header().Get("Location"); got != "https://gw.apps.example/signin?return_to=https%3A%2F%2Fwiki.apps.example%2Fx" || page.Header()["Set-Cookie"] != nil {
+		t.Errorf("led to %s with %q", got, page.Header()["Set-Cookie"])
+	}
+	in := r.wantAt("gw.apps.example", 303, "POST", "/login", aliceForm+"&return_to=https://wiki.apps.example/x&binding="+strings.Repeat("A", 43), formType, browser)
+	if got := in.Header().Get("Location"); got != "https://wiki.apps.example/x" {
+		t.Errorf("after the sign-in to %s", got)
+	}
+	if got := in.Result().Cookies(); len(got) != 1 || got[0].Domain != "apps.example" {
+		t.Errorf("the cookies %v", got)
+	}
+	cookie := jarOf(in).line("session_id")
+	for _, host := range []string{"gw.apps.example", "wiki.apps.example", "apps.example", "a.b.apps.example", "x.apps.example"} {
+		r.wantAt(host, 200, "GET", "/session/x", "", cookie)
+	}
+	r.wantAt("localhost", 401, "GET", "/session/x", "", cookie) // does not get it from a browser
+	if got := r.wantAt("localhost", 302, "GET", "/session/x", "", browser).Header().Get("Location"); got != "https://gw.apps.example/signin?return_to=%2Fsession%2Fx" {
+		t.Errorf("from a host without the cookie to %s", got)
+	}
+	r.wantAt("wiki.apps.example", 400, "GET", "/signin/complete?ticket="+strings.Repeat("A", 43), "", cookie)
+	out := r.wantAt("a.b.apps.example", 200, "POST", "/logout", "", cookie)
+	var domains []string
+	for _, c := range out.Result().Cookies() {
+		if c.Name == "session_id" && c.MaxAge < 0 {
+			domains = append(domains, c.Domain)
+		}
+	}
+	if !slices.Equal(domains, []string{"apps.example", ""}) {
+		t.Errorf("cleared for the domains %q", domains)
+	}
+	r.wantAt("x.apps.example", 401, "GET", "/session/x", "", cookie)
+
+	// A session of one scope is none of another, whatever the configuration was.
+	again := jarOf(r.wantAt("gw.apps.example", 200, "POST", "/login", aliceIn, jsonType)).line("session_id")
+	r.mustReload(strings.Replace(yaml, "session: {domain: Apps.example}\n", "", 1))
+	r.wantAt("gw.apps.example", 401, "GET", "/session/x", "", again)
+}

@@ -1,0 +1,130 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"authgate/gateway/config"
+	"authgate/gateway/peer"
+	"authgate/policy"
+)
+
+// Hosts are the hosts that the gateway serves.
+type Hosts struct {
+	names   map[string]bool
+	parents map[string]bool // of wildcards
+	any     bool            // routes without a host serve every host
+}
+
+func newHosts(cfg *config.Config) Hosts {
+	h := Hosts{names: map[string]bool{}, parents: map[string]bool{}, any: cfg.Listen.AnyHost}
+	for _, host := range cfg.Hosts() {
+		if parent, wildcard := strings.CutPrefix(host, "*."); wildcard {
+			h.parents[parent] = true
+		} else {
+			h.names[host] = true
+		}
+	}
+	return h
+}
+
+// Has reports whether a canonical host is one of the gateway's.
+func (h *Hosts) Has(host string) bool {
+	if h.names[host] {
+		return true
+	}
+	_, parent, _ := strings.Cut(host, ".")
+	return h.parents[parent]
+}
+
+// errForeignHost is for operators: the host is in the log.
+var errForeignHost = errors.New("the host is not one of the gateway's: that of public_url, those in routes, tls.domains")
+
+// CheckHost refuses a request for a host that is not the gateway's (RFC 9110,
+// section 15.5.20), and notes one that is accepted all the same. Load balancers
+// that check the health of the gateway ask for the address that they connect
+// to; that one is accepted.
+func (h *Hosts) CheckHost(received *Received, host string) error {
+	if h.Has(host) {
+		return nil
+	}
+	received.Foreign = true
+	if h.any || peer.IsLocalAddress(received.Request, host) {
+		return nil
+	}
+	return &Error{
+		Status: http.StatusMisdirectedRequest,
+		Detail: "This gateway does not serve the host of the request. If it should, add a route for the host, or let the proxy in front pass on Host.",
+		Cause:  errForeignHost,
+	}
+}
+
+// origin returns the origin of one of the gateway's hosts.
+func (s *Site) origin(host string) string { return "https://" + host + s.port }
+
+// CookieScope returns where browsers send the cookies that the gateway sets at
+// a host; see auth.Credentials.
+func (s *Site) CookieScope(host string) string {
+	if s.domain != "" && (strings.HasSuffix(host, s.domain) || host == s.domain[1:]) {
+		return s.domain
+	}
+	return host
+}
+
+// AtHome reports whether the request is for the host where users sign in.
+func (s *Site) AtHome(received *Received) bool { return received.Canonical.Host == s.home }
+
+// leadsTo reports whether a user may be led to a host during a sign-in. The
+// name or the address of the user's own machine is one of the gateway's hosts
+// for tests: another program can listen there, so it counts only if public_url
+// is such a name too. Where the cookie of session.domain does not get, a
+// sign-in would never end.
+func (s *Site) leadsTo(host string) bool {
+	switch {
+	case host == s.home:
+		return true
+	case !s.Hosts.Has(host) || loopback(host) && !loopback(s.home):
+		return false
+	}
+	return s.domain == "" || s.CookieScope(host) == s.domain
+}
+
+func loopback(host string) bool { return policy.Loopback(strings.Trim(host, "[]")) }
+
+// others returns those of the gateway's hosts that users may be led to, except
+// that of public_url.
+func (s *Site) others(hosts []string) []string {
+	return slices.DeleteFunc(hosts, func(host string) bool {
+		// A name below a wildcard stands for all of them.
+		return host == s.home || !s.leadsTo(strings.Replace(host, "*", "x", 1))
+	})
+}
+
+// sources returns the origins of hosts as sources of a Content-Security-Policy
+// (CSP Level 3, section 2.3.1), which has no form for IPv6 addresses.
+func (s *Site) sources(hosts []string) string {
+	var origins []string
+	for _, host := range hosts {
+		if !strings.HasPrefix(host, "[") {
+			origins = append(origins, s.origin(host))
+		}
+	}
+	return strings.Join(origins, " ")
+}
+
+// FormTargets returns the origins to which forms on the gateway's pages may
+// lead, beside their own: browsers apply form-action to the redirects that
+// follow a form.
+func (s *Site) FormTargets() string {
+	targets := s.forms
+	if s.ProviderOrigins != nil {
+		providers := s.ProviderOrigins()
+		slices.Sort(providers)
+		for _, origin := range slices.Compact(providers) {
+			targets += " " + origin
+		}
+	}
+	return strings.TrimSpace(targets)
+}

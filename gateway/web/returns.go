@@ -1,0 +1,148 @@
+package web
+
+import (
+	"net/url"
+	"strings"
+	"time"
+
+	"authgate/gateway/login"
+	"authgate/policy"
+)
+
+// The parameters that say where a user goes on after sign-in.
+const (
+	ReturnToField = "return_to"
+	BindingField  = "binding"
+)
+
+// startLifetime is how long a browser may take from the first page at a host to
+// its session there. People leave sign-in pages open.
+const startLifetime = 24 * time.Hour
+
+// Return is where a user goes on after sign-in. The zero Return is nowhere.
+type Return struct {
+	Host string // one of the gateway's; empty: the host of the request
+	Path string // with the query; empty: none
+	// Binding tells the browser that waits for a session at Host, see
+	// login.Binding; empty: none does.
+	Binding string
+}
+
+// ReadReturn reads where the user goes on, from the parameters return_to and
+// binding. A target counts if it is a path, or an https URL of one of the
+// gateway's hosts at the port of public_url. A path that is canonical for the
+// gateway is a path for every browser too.
+func (s *Site) ReadReturn(received *Received, target, binding string) Return {
+	if _, err := policy.ParseTarget(target); err == nil {
+		return Return{Path: target}
+	}
+	host, path, ok := s.parseURL(target)
+	switch {
+	case !ok:
+		return Return{}
+	case host == received.Canonical.Host:
+		return Return{Path: path}
+	case !s.AtHome(received) || s.domain != "" || !login.ValidBinding(binding):
+		binding = ""
+	}
+	return Return{Host: host, Path: path, Binding: binding}
+}
+
+// parseURL returns the host and the path of a URL that a user may be led to.
+func (s *Site) parseURL(target string) (host, path string, ok bool) {
+	rest, ok := strings.CutPrefix(target, "https://")
+	if !ok {
+		return "", "", false
+	}
+	authority, path := rest, "/"
+	if slash := strings.IndexByte(rest, '/'); slash >= 0 {
+		authority, path = rest[:slash], rest[slash:]
+	}
+	host, err := policy.CanonicalHost(authority)
+	if err != nil || !s.leadsTo(host) {
+		return "", "", false
+	}
+	if _, err := policy.ParseTarget(path); err != nil {
+		return "", "", false
+	}
+	port := s.port
+	if port == "" && strings.HasSuffix(authority, ":443") {
+		port = ":443"
+	}
+	// A canonical host has no port and no dot at its end.
+	if !strings.EqualFold(authority, host+port) {
+		return "", "", false
+	}
+	return host, path, true
+}
+
+// Place returns a Return as return_to has it: a path, or a URL of another host.
+func (s *Site) Place(r Return) string {
+	if r.Host == "" || r.Path == "" {
+		return r.Path
+	}
+	return s.origin(r.Host) + r.Path
+}
+
+// WithReturn returns a place of the gateway with the parameters of a Return.
+func (s *Site) WithReturn(place string, r Return) string {
+	for _, parameter := range []struct{ name, value string }{{ReturnToField, s.Place(r)}, {BindingField, r.Binding}} {
+		if parameter.value == "" {
+			continue
+		}
+		separator := "?"
+		if strings.Contains(place, "?") {
+			separator = "&"
+		}
+		place += separator + parameter.name + "=" + url.QueryEscape(parameter.value)
+	}
+	return place
+}
+
+// CompletePath is the own endpoint where a browser gets its session at a host
+// other than that of public_url.
+const CompletePath = "signin/complete"
+
+// Complete returns where a browser gets its session at a host, with a ticket.
+func (s *Site) Complete(host, ticket string) string {
+	return s.origin(host) + s.Own(CompletePath) + "?ticket=" + ticket
+}
+
+// SignInPlace returns the page of the gateway where a user signs in, at the host of
+// public_url, from where they go on to r. At another host it binds the sign-in to
+// the browser, so that the session there can be given to this browser alone. People
+// sign in at the gateway's own hosts only: the owner of another name controls the
+// cookies that are set there.
+func (ex *Exchange) SignInPlace(page string, r Return) string {
+	s := ex.site
+	host := ex.Canonical.Host
+	switch {
+	case host == s.home:
+		return s.WithReturn(page, r)
+	case ex.Foreign || !s.leadsTo(host):
+		r.Binding = ""
+	case r.Host == s.home:
+		r.Host = ""
+	case r.Host == "" || r.Host == host:
+		if r.Path == "" {
+			r.Path = "/"
+		}
+		r.Host, r.Binding = host, ex.binding()
+	}
+	return s.PublicURL + s.WithReturn(page, r)
+}
+
+// binding returns the binding of the browser, which it keeps in a cookie. All
+// tabs share it. With session.domain there is no need for one.
+func (ex *Exchange) binding() string {
+	cookies := &ex.site.Cookies
+	if ex.site.domain != "" {
+		return ""
+	}
+	secret := ex.Credentials.Browser
+	if !login.ValidBrowserSecret(secret) {
+		secret = login.NewBrowserSecret()
+	}
+	cookies.Set(ex, cookies.Names.Browser, secret, startLifetime)
+	return login.Binding(secret)
+}
