@@ -32,6 +32,10 @@ func TestBrowser(t *testing.T) {
 		"delegated":                   delegatedInBrowser,
 		"other sites, SameSite=Lax":   otherSitesLax,
 		"other sites, SameSite=None":  otherSitesNone,
+		"many hosts":                  hostsInBrowser,
+		"many hosts, at a provider":   hostsAtProvider,
+		"many hosts, SameSite=Strict": hostsStrict,
+		"many hosts, one cookie":      hostsByOneCookie,
 		"pages":                       pagesInBrowser,
 		"pages, something slipped in": slippedIn,
 	} {

@@ -53,7 +53,14 @@ func (c *callback) serve(ex *web.Exchange) error {
 	}
 	ex.Mechanism = string(policy.OIDC)
 	ex.Audit("login", slog.String("subject", login.Subject()), slog.String("login", login.ID))
-	ex.Redirect(http.StatusFound, c.hosts.afterLogin(ex, login.ID, c.site.ReadReturn(&ex.Received, attempt.ReturnTo, attempt.Binding)))
+	place := c.hosts.afterLogin(ex, login.ID, c.site.ReadReturn(&ex.Received, attempt.ReturnTo, attempt.Binding))
+	if strings.HasPrefix(place, "https://") && ex.Request.Header.Get("Sec-Fetch-Mode") == "navigate" {
+		// The policy of the provider's page may allow its form to lead here, and no
+		// further: browsers apply form-action to all redirects that follow.
+		c.hosts.onward(ex, place)
+		return nil
+	}
+	ex.Redirect(http.StatusFound, place)
 	return nil
 }
 

@@ -113,9 +113,9 @@ func (o *otherHosts) chain(only policy.Mechanism) auth.Chain {
 	return chain
 }
 
-// onward answers with a page that leads to a path of this host by itself.
-func (o *otherHosts) onward(ex *web.Exchange, path string) {
-	ex.Page(http.StatusOK, func(p *pages.Pages) error { return p.Onward(ex, pages.Onward{URL: path}) })
+// onward answers with a page that leads by itself to a place of the gateway.
+func (o *otherHosts) onward(ex *web.Exchange, place string) {
+	ex.Page(http.StatusOK, func(p *pages.Pages) error { return p.Onward(ex, pages.Onward{URL: place}) })
 }
 
 // complete is GET /signin/complete: it exchanges a ticket for a session at the

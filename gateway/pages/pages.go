@@ -190,10 +190,10 @@ type SignedOut struct {
 // SignedOut writes the page, which redirects the browser.
 func (p *Pages) SignedOut(w io.Writer, page SignedOut) error { return render(w, p.signedOut, page) }
 
-// Onward is for a user who goes on by a step of their own, as a redirect would not
-// take their cookies along.
+// Onward is for a user who goes on by a step of its own, where a redirect would not
+// take the cookies along, or is not allowed.
 type Onward struct {
-	// URL is the path on this origin where they go on.
+	// URL is where they go on: a path, or a place at another host of the gateway.
 	URL string
 }
 

@@ -81,7 +81,7 @@ func (ex *Exchange) JSON(media string, status int, body any) {
 // Page answers with what render writes.
 func (ex *Exchange) Page(status int, render func(*pages.Pages) error) {
 	ex.OwnHeader(TypeHTML + "; charset=utf-8")
-	ex.Header().Set("Content-Security-Policy", ex.site.Service.Pages.ContentSecurityPolicy(ex.site.FormTargets()))
+	ex.Header().Set("Content-Security-Policy", ex.site.Service.Pages.ContentSecurityPolicy(ex.site.FormTargets(ex.Canonical.Host)))
 	ex.WriteHeader(status)
 	if err := render(ex.site.Service.Pages); err != nil {
 		ex.err = errors.Join(ex.err, fmt.Errorf("rendering a page: %w", err))

@@ -114,17 +114,18 @@ func (s *Site) sources(hosts []string) string {
 	return strings.Join(origins, " ")
 }
 
-// FormTargets returns the origins to which forms on the gateway's pages may
-// lead, beside their own: browsers apply form-action to the redirects that
-// follow a form.
-func (s *Site) FormTargets() string {
-	targets := s.forms
+// FormTargets returns the origins to which forms on the gateway's pages at a
+// host may lead, beside their own: browsers apply form-action to the redirects
+// that follow a form.
+func (s *Site) FormTargets(host string) string {
+	targets := []string{s.forms}
+	if host != "" && host != s.home {
+		targets = append(targets, s.PublicURL)
+	}
 	if s.ProviderOrigins != nil {
 		providers := s.ProviderOrigins()
 		slices.Sort(providers)
-		for _, origin := range slices.Compact(providers) {
-			targets += " " + origin
-		}
+		targets = append(targets, slices.Compact(providers)...)
 	}
-	return strings.TrimSpace(targets)
+	return strings.TrimSpace(strings.Join(targets, " "))
 }

@@ -1,0 +1,243 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/storage"
+	"github.com/chromedp/chromedp"
+
+	"authgate/upstream/provider"
+)
+
+// hostNames are five hosts of one gateway, of four sites. People sign in at the first.
+var hostNames = []string{"login.test", "wiki.one.test", "files.one.test", "mail.two.test", "x.three.test"}
+
+// manyHosts is a gateway with hostNames and a recorder.
+type manyHosts struct {
+	*instance
+	up *recorder
+}
+
+// manyHosts returns such a gateway, which does not run yet.
+func (c *chromium) manyHosts(t *testing.T) *manyHosts {
+	t.Helper()
+	m := &manyHosts{instance: c.prepared(t), up: record(t)}
+	m.public = m.at("login.test", "")
+	return m
+}
+
+// serve starts the gateway. Each host has a page and a start page for people who signed
+// in by a mechanism.
+func (m *manyHosts) serve(mechanism, config string) {
+	m.t.Helper()
+	routes := "routes:\n"
+	for _, host := range hostNames {
+		routes += fmt.Sprintf("  - {match: '%s/page', upstream: app, auth: [%s]}\n  - {match: '%[1]s/{$}', upstream: app, auth: [%[2]s]}\n", host, mechanism)
+	}
+	m.configure(app(m.up.url) + config + routes)
+	m.run()
+}
+
+// at returns a URL at one of the hosts.
+func (m *manyHosts) at(host, path string) string {
+	return strings.Replace(m.base, "localhost", host, 1) + path
+}
+
+// page is the URL of the page of a host.
+func (m *manyHosts) page(host string) string { return m.at(host, "/page?x=%2F&y") }
+
+// opensAll fails the test unless the page of each host shows the user, and on the way
+// no page of the gateway or of a provider.
+func (m *manyHosts) opensAll(t *testing.T, b *tab, user string) {
+	t.Helper()
+	for _, host := range hostNames {
+		for range 2 {
+			b.open(m.page(host))
+			b.is(m.page(host))
+			m.up.wants(t, "GET", "/page?x=%2F&y", user)
+		}
+	}
+	quiet(t, b)
+}
+
+// quiet fails the test if the browser complains, for example about a redirect that a
+// policy does not allow.
+func quiet(t *testing.T, b *tab) {
+	t.Helper()
+	if got := b.complained(); len(got) > 0 {
+		t.Errorf("the browser complains: %q", got)
+	}
+}
+
+// sessions returns the values of the cookies of that name, by host.
+func (b *tab) sessions(name string) map[string]string {
+	b.t.Helper()
+	all, err := chromedp.CallBrowser(b.ctx, storage.GetCookies, storage.GetCookiesParams{BrowserContextID: chromedp.FromContext(b.ctx).BrowserContextID})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	values := map[string]string{}
+	for _, cookie := range all.Cookies {
+		if cookie.Name == name {
+			values[cookie.Domain] = cookie.Value
+		}
+	}
+	return values
+}
+
+// hostsInBrowser: a person signs in once for five hosts, and signs out of all at one.
+func hostsInBrowser(t *testing.T, c *chromium) {
+	m := c.manyHosts(t)
+	m.serve("session", people)
+	b := c.tab(t)
+	b.open(m.page("wiki.one.test"))
+	if got := b.value("location.host"); got != strings.TrimPrefix(m.at("login.test", ""), "https://") {
+		t.Fatalf("people sign in at %s", got)
+	}
+	m.up.none(t)
+	b.write("#username", "alice")
+	b.write("#password", "not this")
+	b.click("button")
+	b.shows("/login", http.StatusUnauthorized, "Invalid username or password.")
+	b.signIn("alice")
+	b.is(m.page("wiki.one.test"))
+	m.up.wants(t, "GET", "/page?x=%2F&y", "alice")
+	m.opensAll(t, b, "alice")
+	values := map[string]bool{}
+	for host, value := range b.sessions("session_id") {
+		values[value] = true
+		for _, other := range hostNames {
+			if status := m.statusAt(other, "session_id="+value); (status == http.StatusOK) != (other == host) {
+				t.Errorf("the session of %s at %s: %d", host, other, status)
+			}
+		}
+	}
+	m.up.all()
+	if len(values) != len(hostNames) {
+		t.Errorf("%d different sessions, expected one for each host", len(values))
+	}
+	b.open(m.at("files.one.test", "/me"))
+	b.click("button") // and then on, by a form, to the sign-in page of another host
+	b.shows("/signin", http.StatusOK, "User name")
+	quiet(t, b)
+	m.signedOut(t, b, m.public)
+	b.open(m.page("mail.two.test"))
+	b.signIn("bob")
+	b.is(m.page("mail.two.test"))
+	m.up.all()
+	m.opensAll(t, b, "bob")
+}
+
+// statusAt asks for the page of a host with a cookie, not as a browser.
+func (m *manyHosts) statusAt(host, cookie string) int {
+	m.t.Helper()
+	request := must(http.NewRequest("GET", m.base+"/page", nil))(m.t)
+	request.Host = strings.TrimPrefix(m.at(host, ""), "https://")
+	request.Header.Set("Cookie", cookie)
+	response := must(m.stranger().Do(request))(m.t)
+	defer response.Body.Close()
+	return response.StatusCode
+}
+
+// signedOut fails the test unless the page of each host leads to a place where the
+// person has to sign in.
+func (m *manyHosts) signedOut(t *testing.T, b *tab, place string) {
+	t.Helper()
+	for _, host := range hostNames {
+		b.open(m.page(host))
+		if got := b.value("location.origin"); got != place {
+			t.Errorf("%s shows %s, expected %s", m.page(host), b.describe(), place)
+		}
+		b.shows("/signin", http.StatusOK, "User name")
+	}
+	m.up.none(t)
+}
+
+// hostsAtProvider: the same by a provider, which is asked once.
+func hostsAtProvider(t *testing.T, c *chromium) {
+	m := c.manyHosts(t)
+	var provides string
+	startDemoProvider(t, func(issuer string) (provider.Client, *http.Client) {
+		provides = issuer
+		m.serve("oidc", "providers:\n  - {name: demo, issuer: '"+issuer+"', client_id: shop, client_secret: s3cret}\n")
+		return provider.Client{ID: "shop", Secret: "s3cret", RedirectURIs: []string{m.public + "/callback"}, PostLogoutRedirectURIs: []string{m.public + "/"}}, m.stranger()
+	}, nil)
+	b := c.tab(t)
+	b.open(m.page("wiki.one.test"))
+	if got := b.value("location.origin"); got != provides {
+		t.Fatalf("expected the provider: %s", b.describe())
+	}
+	b.signIn("alice")
+	b.arrives(m.page("wiki.one.test"))
+	m.up.wants(t, "GET", "/page?x=%2F&y", "alice")
+	b.asked()
+	m.opensAll(t, b, "alice")
+	for _, r := range b.asked() {
+		if strings.HasPrefix(r.url, provides) {
+			t.Errorf("the browser was sent to the provider again: %s", r.url)
+		}
+	}
+	b.open(m.at("x.three.test", "/me"))
+	b.click("button")
+	quiet(t, b)
+	m.signedOut(t, b, provides)
+}
+
+// hostsStrict: the browser does not send a strict session on the way from another site,
+// by a redirect or a link, and people do not notice.
+func hostsStrict(t *testing.T, c *chromium) {
+	m := c.manyHosts(t)
+	m.serve("session", "session: {same_site: strict}\n"+people)
+	b := c.tab(t)
+	shown := func(host string) {
+		t.Helper()
+		b.arrives(m.page(host))
+		m.up.wants(t, "GET", "/page?x=%2F&y", "alice")
+	}
+	b.open(m.page("wiki.one.test"))
+	b.signIn("alice")
+	shown("wiki.one.test")
+	b.open(m.page("mail.two.test"))
+	shown("mail.two.test")
+	b.load(chromedp.Evaluate[chromedp.Void]("void (location = '" + m.page("x.three.test") + "')"))
+	shown("x.three.test")
+	quiet(t, b)
+}
+
+// hostsByOneCookie: with session.domain a cookie serves all hosts, without tickets.
+func hostsByOneCookie(t *testing.T, c *chromium) {
+	m := c.manyHosts(t)
+	m.public = m.at("one.test", "")
+	m.configure(app(m.up.url) + people + "session: {domain: one.test}\nroutes:\n" +
+		"  - {match: wiki.one.test/page, upstream: app, auth: [session]}\n  - {match: files.one.test/page, upstream: app, auth: [session]}\n")
+	m.run()
+	b := c.tab(t)
+	b.open(m.page("wiki.one.test"))
+	b.signIn("alice")
+	b.is(m.page("wiki.one.test"))
+	m.up.wants(t, "GET", "/page?x=%2F&y", "alice")
+	b.asked()
+	b.open(m.page("files.one.test"))
+	b.is(m.page("files.one.test"))
+	m.up.wants(t, "GET", "/page?x=%2F&y", "alice")
+	for _, r := range b.asked() {
+		if u, err := url.Parse(r.url); r.page && (err != nil || u.Hostname() != "files.one.test") {
+			t.Errorf("the browser was sent to %s", r.url)
+		}
+	}
+	if got := b.sessions("session_id"); len(got) != 1 || got[".one.test"] == "" {
+		t.Errorf("the sessions %v", got)
+	}
+	b.open(m.at("files.one.test", "/me"))
+	b.click("button")
+	if got := b.sessions("session_id"); len(got) != 0 {
+		t.Errorf("after signing out the browser has %v", got)
+	}
+	b.open(m.page("wiki.one.test"))
+	b.shows("/signin", http.StatusOK, "User name")
+	m.up.none(t)
+}
