@@ -45,6 +45,10 @@
 // coherent cache, and mechanisms keep what they decoded or verified for as long
 // as the store holds the same bytes.
 //
+// Users sign in at the host of public_url. Each other host of the gateway gets
+// a session of its own for the same login, by a ticket that a browser brings.
+// A session is worth nothing at any other host, unless session.domain shares it.
+//
 // Requests in flight are checked four times a second: streams asks whether
 // their credentials would still be accepted, and ends those for which the
 // answer is no.

@@ -13,12 +13,13 @@ import (
 var hostsConfig = baseConfig + `
   - {match: Wiki.Example.org./, name: wiki, upstream: app, auth: [none]}
   - {match: "GET [2001:db8::1]/", name: six, upstream: app, auth: [none]}
+  - {match: "*.wild.example/", name: wild, upstream: app, auth: [session]}
 tls: {domains: [files.example, "*.apps.example", 192.0.2.50]}
 `
 
 // foreignHosts are hosts that are not the gateway's.
 var foreignHosts = []string{
-	"evil.example", "gw.example.evil.example", "sub.gw.example", "example", "apps.example", "a.b.apps.example", "localhost", "192.0.2.51", "127.0.0.1", "[::1]",
+	"evil.example", "gw.example.evil.example", "sub.gw.example", "example", "apps.example", "a.b.apps.example", "wild.example", "a.b.wild.example", "awild.example", "localhost", "192.0.2.51", "127.0.0.1", "[::1]",
 }
 
 // wantAt is want for a host.
@@ -40,6 +41,7 @@ func TestForeignHosts(t *testing.T) {
 	} {
 		r.wantAt(host, 200, "GET", "/public/", "")
 	}
+	r.wantAt("a.wild.example", 401, "GET", "/public/", "") // which the route for the host has
 	logins := r.sample("authgate_logins_total")
 	for _, host := range foreignHosts {
 		for _, w := range []*httptest.ResponseRecorder{

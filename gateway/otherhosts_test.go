@@ -601,6 +601,23 @@ func TestProviderForAllHosts(t *testing.T) {
 	}
 }
 
+// A host that a wildcard in a route names is a host like the others, with a session that
+// is of no use at the next one.
+func TestSignInAtWildcardHosts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fiveHostsConfig+"  - {match: '*.wild.example/', name: wild, upstream: app, auth: [session]}\n")
+	p := r.person()
+	if at, w := p.signIn("https://a.wild.example/x", "alice"); at != "https://a.wild.example/x" || w.Code != 200 {
+		t.Errorf("led by %q to %s, %d", p.trail, at, w.Code)
+	}
+	p.sees("https://b.wild.example/x", "alice")
+	r.wantAt("b.wild.example", 401, "GET", "/x", "", p.jars["a.wild.example"].line("session_id"))
+	r.wantAt("a.b.wild.example", 421, "GET", "/x", "", browser)
+	if got := r.want(200, "GET", "/signin", "", browser).Header().Get("Content-Security-Policy"); !strings.Contains(got, " https://*.wild.example;") {
+		t.Errorf("the policy is %q", got)
+	}
+}
+
 // With session.domain one cookie serves all hosts, and there are no tickets.
 func TestSessionDomain(t *testing.T) {
 	t.Parallel()

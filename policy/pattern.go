@@ -10,7 +10,8 @@ import (
 )
 
 // pattern is the pattern of a route, parsed. Its syntax and meaning are those of
-// net/http.ServeMux.
+// net/http.ServeMux. In addition, the first label of a host may be "*", which
+// matches any one label.
 type pattern struct {
 	text         string // with the host in canonical form
 	method, host string // empty: every one
@@ -82,13 +83,37 @@ func splitPattern(pattern string) (method, host, path string, err error) {
 		return "", "", "", fmt.Errorf("the host has the port %q; hosts are compared without port, so remove it", port)
 	}
 	if err == nil {
-		host, err = CanonicalHost(name)
+		host, err = canonicalPatternHost(name)
 	}
 	return method, host, path, err
 }
 
-// PatternHost returns the host of a pattern in canonical form. It returns "" if
-// the pattern has no host or NewTable refuses it.
+// canonicalPatternHost is CanonicalHost for the host of a pattern, which may have
+// a wildcard.
+func canonicalPatternHost(host string) (string, error) {
+	if !strings.Contains(host, "*") {
+		return CanonicalHost(host)
+	}
+	parent, first := strings.CutPrefix(host, "*.")
+	if !first || strings.Contains(parent, "*") {
+		return "", errors.New("the host has a * that is not its whole first label; * stands for one label, as in *.example.org")
+	}
+	parent, err := CanonicalHost(parent)
+	if err != nil {
+		return "", err
+	}
+	if parent[0] == '[' || isNumber(parent[strings.LastIndexByte(parent, '.')+1:]) {
+		return "", errors.New("the host has a * before an address; only names have wildcards")
+	}
+	return "*." + parent, nil
+}
+
+// isNumber reports whether the last label of a host makes it an address.
+func isNumber(label string) bool { return strings.Trim(label, "0123456789") == "" }
+
+// PatternHost returns the host of a pattern in canonical form, with "*." before it
+// if that stands for one more label. It returns "" if the pattern has no host or
+// NewTable refuses it.
 func PatternHost(pattern string) string {
 	if i := strings.IndexAny(pattern, " \t"); i >= 0 {
 		pattern = strings.TrimLeft(pattern[i:], " \t")
@@ -97,7 +122,7 @@ func PatternHost(pattern string) string {
 	if !found {
 		return ""
 	}
-	host, err := CanonicalHost(name)
+	host, err := canonicalPatternHost(name)
 	if err != nil {
 		return ""
 	}

@@ -14,7 +14,8 @@ type Route struct {
 	// Pattern.
 	Name string
 	// Pattern has the syntax of patterns of net/http.ServeMux:
-	// "[METHOD ][HOST]/[PATH]".
+	// "[METHOD ][HOST]/[PATH]". A HOST like "*.example.org" matches all names
+	// with one label more than example.org.
 	Pattern string
 	// Mechanisms are the accepted mechanisms. None alone makes the route
 	// public.
@@ -135,7 +136,8 @@ func checkAuth(errs *Errors, route int, r *Route) {
 }
 
 // Match finds the route of req by the rules of net/http.ServeMux: the most
-// specific pattern wins, and GET patterns match HEAD. If a ServeMux would
+// specific pattern wins, and GET patterns match HEAD. A pattern with the host
+// itself wins over one with a wildcard for it, which wins over one without a host. If a ServeMux would
 // redirect "/app" to "/app/", Match returns the route of "/app/": the
 // application decides which form is right. Match returns false if no route
 // matches path and method. CONNECT never matches.

@@ -70,6 +70,64 @@ func TestMatch(t *testing.T) {
 	}
 }
 
+// The first label of a host may be a wildcard for one label. The host itself wins over
+// it, and it wins over no host, whatever the paths are.
+func TestWildcardHosts(t *testing.T) {
+	t.Parallel()
+	patterns := []string{"/", "/deep/path", "*.Apps.example./", "a.apps.example/only", "POST *.apps.example/only", "*.apps.example/dir/", "*.b.apps.example/", "*.test/"}
+	table := newTable(t, routes(patterns...)...)
+	for asked, want := range map[string]string{
+		"GET a.apps.example/":            "*.Apps.example./",
+		"GET B.apps.EXAMPLE.:1/x":        "*.Apps.example./",
+		"GET b.apps.example/":            "*.Apps.example./",
+		"GET x_y.apps.example/deep/path": "*.Apps.example./",
+		"GET a.apps.example/only":        "a.apps.example/only",
+		"POST a.apps.example/only":       "a.apps.example/only",
+		"POST c.apps.example/only":       "POST *.apps.example/only",
+		"GET c.apps.example/only":        "*.Apps.example./",
+		"GET c.apps.example/dir":         "*.apps.example/dir/",
+		"GET a.b.apps.example/":          "*.b.apps.example/",
+		"GET a.c.apps.example/":          "/",
+		"GET apps.example/":              "/",
+		"GET xapps.example/":             "/",
+		"GET apps.example.evil/":         "/",
+		"GET *.apps.example/":            "", // no host
+		"GET a.test/":                    "*.test/",
+		"GET test/deep/path":             "/deep/path",
+		"GET [2001:db8::1]/":             "/",
+		"GET 192.0.2.1/":                 "/",
+	} {
+		method, rest, _ := strings.Cut(asked, " ")
+		slash := strings.Index(rest, "/")
+		if want == "" {
+			if host, err := policy.CanonicalHost(rest[:slash]); err == nil {
+				t.Errorf("%s: the host is %q", asked, host)
+			}
+			continue
+		}
+		if got, ok := table.Match(request(t, method, rest[:slash], rest[slash:])); !ok || got.Route.Pattern != want {
+			t.Errorf("%s: got %+v, %t; want %s", asked, got, ok, want)
+		}
+	}
+	for pattern, want := range map[string]string{"*.Apps.example./x": "*.apps.example", "GET *.h/": "*.h", "*/": "", "a.*/": "", "*.0.2.1/": "", "/": ""} {
+		if got := policy.PatternHost(pattern); got != want {
+			t.Errorf("PatternHost(%q) is %q, want %q", pattern, got, want)
+		}
+	}
+	_, err := policy.NewTable(routes("*.h/a", "*.H./a", "x.h/{y}/b", "*.h/a/{z}"))
+	if diff := diffErrors(err, `routes[1].match: "*.H./a": conflicts with "*.h/a" of routes[0]: `); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestWildcardHostAllocatesNothing(t *testing.T) {
+	table := newTable(t, routes("*.apps.example/")...)
+	q := &policy.Request{Method: "GET", Host: "a-long-name-for-a-host-of-an-application.apps.example", Path: policy.Path{Decoded: "/x"}}
+	if n := testing.AllocsPerRun(100, func() { table.Match(q) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 // A request with a path that ParseTarget does not make matches nothing.
 func TestMatchNeedsCanonicalRequest(t *testing.T) {
 	t.Parallel()
@@ -145,6 +203,8 @@ func TestBadPatterns(t *testing.T) {
 		"unclosed bracket":                             {"[::1/x"},
 		"no IPv6 address":                              {"[::g]/x"},
 		"the host may hold":                            {"a@b/x", "hôst/x", "{h}/x"},
+		"a * that is not its whole first label":        {"*/x", "a.*.h/x", "a*.h/x", "*a.h/x", "*.*.h/x", "**.h/x", "h.*/x", "[*]/x"},
+		"a * before an address":                        {"*.0.2.1/x", "*.1/x"},
 		"empty label":                                  {"..h/x"},
 		"can never match: the path holds an empty":     {"//x", "/a//b"},
 		"can never match: the path holds a segment":    {"/a/./b", "/a/..;x/b", "/a/%2e%2E"},

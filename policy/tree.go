@@ -6,7 +6,7 @@ import (
 )
 
 // hosts are the patterns of a table by host. Those without a host have the host
-// "".
+// "", and those of a wildcard host what follows its "*": ".example.org".
 type hosts map[string]methods
 
 // methods are the patterns of a host by method. Those without a method have the
@@ -25,10 +25,11 @@ type node struct {
 
 // add adds a pattern, which must not conflict with another.
 func (h hosts) add(p *pattern, m *Match) {
-	byMethod := h[p.host]
+	host := strings.TrimPrefix(p.host, "*")
+	byMethod := h[host]
 	if byMethod == nil {
 		byMethod = methods{}
-		h[p.host] = byMethod
+		h[host] = byMethod
 	}
 	if byMethod[p.method] == nil {
 		byMethod[p.method] = &node{}
@@ -68,16 +69,20 @@ func (n *node) add(segments []segment, m *Match) {
 // of returns the patterns that can match a host, the most specific host first.
 // It is the one place that decides which hosts of patterns match that of a
 // request.
-func (h hosts) of(host string) [2]methods {
+func (h hosts) of(host string) [3]methods {
 	if host == "" {
-		return [2]methods{h[""]}
+		return [3]methods{h[""]}
 	}
-	return [2]methods{h[host], h[""]}
+	found := [3]methods{h[host], nil, h[""]}
+	if dot := strings.IndexByte(host, '.'); dot > 0 {
+		found[1] = h[host[dot:]]
+	}
+	return found
 }
 
 // find returns the most specific pattern for a path, or for the path with a
-// slash at its end. A pattern with a host wins over one without, and then one
-// with a method over one without. exact is false if a pattern matches only
+// slash at its end. A pattern with a host wins over one with a wildcard for it,
+// that over one without a host, and then one with a method over one without. exact is false if a pattern matches only
 // because it matches everything below it.
 func (h hosts) find(host, method, path string, slash bool) (m *Match, exact bool) {
 	for _, byMethod := range h.of(host) {

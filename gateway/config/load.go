@@ -122,6 +122,7 @@ func (c *Config) check(r *report, places userPlaces) {
 	checkUpstreams(r, c.Upstreams)
 	refs := newReferences(r, c)
 	c.checkRoutes(r, refs, c.compilePolicies(r, refs))
+	c.checkWildcards(r)
 	c.Limits.check(r)
 	if c.ShutdownTimeout == 0 {
 		r.Fault("shutdown_timeout", "must be longer than 0; with 0 a stop would end every request in flight")
