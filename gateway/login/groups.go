@@ -2,7 +2,6 @@ package login
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -295,7 +294,7 @@ func (g *groups) apply(ctx context.Context, key string, batch []*groupChange) er
 		if err := g.makeRoom(ctx, now); err != nil {
 			return err
 		}
-		value, err := json.Marshal(now)
+		value, err := g.logins.encode(now)
 		if err != nil {
 			return err
 		}

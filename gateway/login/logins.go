@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -79,12 +78,14 @@ type Logins struct {
 	store  store.Store
 	now    func() time.Time
 	groups *groups
+	// volatile: the store ends with the process, so records may be compact.
+	volatile bool
 }
 
 // NewLogins returns logins stored in s. now is the clock of the store; see
 // store.ClockOf.
 func NewLogins(s store.Store, now func() time.Time) *Logins {
-	l := &Logins{store: s, now: now}
+	l := &Logins{store: s, now: now, volatile: store.IsVolatile(s)}
 	l.groups = newGroups(l)
 	return l
 }
@@ -124,7 +125,7 @@ func (l *Logins) begin(ctx context.Context, login *Login, started time.Time, han
 		login.Handles = append(login.Handles, key)
 		put(key, value, ends)
 	}
-	value, err := json.Marshal(login)
+	value, err := l.encode(login)
 	if err != nil {
 		return nil, errors.Join(err, puts.Wait())
 	}
@@ -268,12 +269,4 @@ func newSecretText() string { return base64.RawURLEncoding.EncodeToString(newSec
 func hashed(secret []byte) string {
 	sum := sha256.Sum256(secret)
 	return base64.RawURLEncoding.EncodeToString(sum[:])
-}
-
-func decode[T any](raw []byte) (*T, error) {
-	record := new(T)
-	if err := json.Unmarshal(raw, record); err != nil {
-		return nil, fmt.Errorf("a record in the store is damaged: %w", err)
-	}
-	return record, nil
 }

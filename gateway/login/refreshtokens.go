@@ -5,7 +5,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -137,7 +136,7 @@ func (r *RefreshTokens) New(creds *auth.Credentials) (token string, handle Handl
 			Expires: r.Expires(login.Created),
 			Device:  r.device(creds),
 		}
-		value, err := json.Marshal(f)
+		value, err := r.logins.encode(f)
 		return t.key(), value, f.Expires, err
 	}
 }
@@ -183,7 +182,7 @@ func (r *RefreshTokens) rotate(ctx context.Context, token string, creds *auth.Cr
 		return nil, badRefresh("used by another device")
 	}
 	next := refreshToken{family: t.family, generation: newSecret()}
-	value, err := json.Marshal(r.rotated(f, hashed(next.generation), now))
+	value, err := r.logins.encode(r.rotated(f, hashed(next.generation), now))
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package login
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -193,7 +192,7 @@ func (u *Users) replace(ctx context.Context, login *Login, raw []byte, tokens pr
 		if soon {
 			login.Delegated.RenewAt = u.logins.now().Add(renewSoon)
 		}
-		value, err := json.Marshal(login)
+		value, err := u.logins.encode(login)
 		if err != nil {
 			return fmt.Errorf("storing the provider's tokens: %w", err)
 		}

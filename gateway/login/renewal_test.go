@@ -16,6 +16,7 @@ import (
 	"authgate/gateway/must"
 	"authgate/gateway/provider"
 	"authgate/gateway/scripttest"
+	"authgate/gateway/store/storetest"
 	"authgate/policy"
 )
 
@@ -230,8 +231,8 @@ func (r *renewals) steps(t *testing.T) scripttest.Steps {
 			r.wantOut(t, r.s)
 			r.other.wantOut(t, r.s)
 			wantRejected(t, auth.DetailNotSignedIn, "ended")(alive(r.rig, r.s))
-			r.wantRecords(t, loginPrefix+r.s.login.ID, 0)
-			r.wantRecords(t, r.s.login.Handles[0], 0)
+			storetest.WantNone(t, r.store, loginPrefix+r.s.login.ID)
+			storetest.WantNone(t, r.store, r.s.login.Handles[0])
 		},
 		"request": func([]string) { must.Get(r.bySession(t, r.s))(t) }, // that is not rejected
 		"renew":   func([]string) { r.users.renewOnce(r.s.login) },     // without a request

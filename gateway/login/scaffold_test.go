@@ -432,10 +432,10 @@ func wantNoAnswer(tb testing.TB, cause ...error) func(*policy.Identity, error) {
 	}
 }
 
-// records counts the records in the store.
-func (r *rig) records(tb testing.TB, prefix string) int {
+// records counts the records of a kind in the store.
+func (r *rig) records(tb testing.TB, kind string) int {
 	tb.Helper()
-	return must.Get(r.store.Store.(store.Counter).Count(tb.Context(), prefix))(tb)
+	return must.Get(r.store.Store.(store.Counter).Count(tb.Context(), kind))(tb)
 }
 
 // wantRecords fails the test unless the store has that many records.

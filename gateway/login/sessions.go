@@ -3,7 +3,6 @@ package login
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -115,7 +114,7 @@ func (s *Sessions) New(scope string) (id string, handle Handle) {
 		if now := s.logins.now(); now.After(seen) {
 			seen = now
 		}
-		value, err := json.Marshal(sessionRecord{
+		value, err := s.logins.encode(sessionRecord{
 			Login: login.ID, Mechanism: s.mechanism, Scope: scope,
 			Created: login.Created, Expires: expires, Seen: seen,
 		})
@@ -331,7 +330,7 @@ func (s *Sessions) touch(cached *cachedSession, now time.Time) {
 	}
 	seen := *cached.session
 	seen.Seen = now
-	value, err := json.Marshal(seen)
+	value, err := s.logins.encode(seen)
 	if err != nil {
 		return
 	}

@@ -29,11 +29,16 @@ type recordingStore struct {
 	// before, if not nil, is called before each operation, which fails with its
 	// error.
 	before func(ctx context.Context, call string) error
+	// durable: other versions of the gateway read the store, so records are JSON.
+	durable bool
 	// stale has values that are read instead of those in the store, until a Swap of
 	// their key; with always, even after that.
 	stale  map[string][]byte
 	always bool
 }
+
+// Volatile implements store.Volatile.
+func (s *recordingStore) Volatile() bool { return !s.durable }
 
 // once calls do before the next call with this prefix.
 func (s *recordingStore) once(prefix string, do func()) {

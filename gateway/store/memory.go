@@ -5,43 +5,50 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
 const (
-	// memoryShards divides the entries into shards with a lock each, so that
-	// the sweeper locks a small part of them at a time.
+	// memoryShards divides the entries into shards with a lock each.
 	memoryShards        = 256
 	memorySweepInterval = time.Minute
+	// One step of the sweeper looks at so many entries and removes so many. A
+	// removal takes 10 to 100 times as long as a look.
+	stepLooks    = 4096
+	stepRemovals = 128
 )
 
 var errMemoryClosed = errors.New("store: memory store is closed")
 
-// Memory is a Store and a Counter whose entries end with the process. It suits
-// tests, and a single gateway whose users may sign in again after a restart.
+// Memory is a Store, a Counter and Volatile: its entries end with the process. It
+// suits tests, and a single gateway whose users may sign in again after a restart.
 //
-// Expired entries are invisible at once; a sweeper removes them about once a
-// minute. Nothing else bounds the memory that entries take.
+// Expired entries are invisible at once; a sweeper removes them. It begins about
+// once a minute, works in short steps with pauses, and has at most one shard
+// locked for the time of a step. Nothing else bounds the memory that entries take.
 type Memory struct {
 	now    func() time.Time
 	seed   maphash.Seed
 	shards [memoryShards]memoryShard
+	tally  Tally
 	closed atomic.Bool
-	stop   chan struct{}
+	stop   context.CancelFunc
 	swept  sync.WaitGroup
 }
 
 type memoryShard struct {
 	mu      sync.RWMutex
-	entries map[string]memoryEntry
+	entries table
 }
 
-type memoryEntry struct {
-	value   []byte
-	expires time.Time // zero: never
+// place is where the entry of a key is, or would be.
+type place struct {
+	*memoryShard
+	memory *Memory
+	key    string
+	hash   uint32
 }
 
 // NewMemory returns an empty store with the clock now; nil means time.Now.
@@ -49,13 +56,14 @@ func NewMemory(now func() time.Time) *Memory {
 	if now == nil {
 		now = time.Now
 	}
-	m := &Memory{now: now, seed: maphash.MakeSeed(), stop: make(chan struct{})}
-	for i := range m.shards {
-		m.shards[i].entries = make(map[string]memoryEntry)
-	}
-	m.swept.Go(m.sweepUntilStopped)
+	ctx, stop := context.WithCancel(context.Background())
+	m := &Memory{now: now, seed: maphash.MakeSeed(), stop: stop}
+	m.swept.Go(func() { m.sweepUntilDone(ctx) })
 	return m
 }
+
+// Volatile implements Volatile.
+func (m *Memory) Volatile() bool { return true }
 
 // Get implements Store. Like all methods, it fails if the context has ended or
 // the store is closed.
@@ -63,10 +71,10 @@ func (m *Memory) Get(ctx context.Context, key string) ([]byte, error) {
 	if err := m.usable(ctx); err != nil {
 		return nil, err
 	}
-	s := m.shard(key)
-	value, dead, err := s.get(key, m.now())
+	p := m.place(key)
+	value, dead, err := p.get(m.instant())
 	if dead { // and stays dead if the clock is set back
-		s.forget(key, m.now())
+		p.forget(m.instant())
 	}
 	return value, err
 }
@@ -76,10 +84,10 @@ func (m *Memory) Put(ctx context.Context, key string, value []byte, expires time
 	if err := m.usable(ctx); err != nil {
 		return err
 	}
-	s := m.shard(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.set(key, value, expires, m.now())
+	p := m.place(key)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.set(value, expires, m.instant())
 	return nil
 }
 
@@ -88,15 +96,15 @@ func (m *Memory) Swap(ctx context.Context, key string, old, value []byte, expire
 	if err := m.usable(ctx); err != nil {
 		return err
 	}
-	s := m.shard(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := m.now()
-	current, _ := s.live(key, now) // nil when there is none
+	p := m.place(key)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := m.instant()
+	current, _ := p.live(now) // nil when there is none
 	if (current == nil) != (old == nil) || !bytes.Equal(current, old) {
 		return ErrConflict
 	}
-	s.set(key, value, expires, now)
+	p.set(value, expires, now)
 	return nil
 }
 
@@ -105,11 +113,11 @@ func (m *Memory) Take(ctx context.Context, key string) ([]byte, error) {
 	if err := m.usable(ctx); err != nil {
 		return nil, err
 	}
-	s := m.shard(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	value, err := s.live(key, m.now())
-	delete(s.entries, key)
+	p := m.place(key)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	value, err := p.live(m.instant())
+	p.remove()
 	return value, err
 }
 
@@ -118,24 +126,19 @@ func (m *Memory) Delete(ctx context.Context, key string) error {
 	if err := m.usable(ctx); err != nil {
 		return err
 	}
-	s := m.shard(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.entries, key)
+	p := m.place(key)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.remove()
 	return nil
 }
 
-// Count implements Counter. It walks all entries, shard by shard: concurrent
-// writes may or may not be counted.
-func (m *Memory) Count(ctx context.Context, prefix string) (int, error) {
-	if err := m.usable(ctx); err != nil {
+// Count implements Counter.
+func (m *Memory) Count(ctx context.Context, kind string) (int, error) {
+	if err := errors.Join(m.usable(ctx), CheckKind(kind)); err != nil {
 		return 0, err
 	}
-	count := 0
-	for i := range m.shards {
-		count += m.shards[i].count(prefix, m.now())
-	}
-	return count, nil
+	return m.tally.Count(kind, m.now()), nil
 }
 
 // Close stops the sweeper and drops the entries; later calls of the other
@@ -144,14 +147,15 @@ func (m *Memory) Close() error {
 	if m.closed.Swap(true) {
 		return nil
 	}
-	close(m.stop)
+	m.stop()
 	m.swept.Wait()
 	for i := range m.shards {
 		s := &m.shards[i]
 		s.mu.Lock()
-		clear(s.entries)
+		s.entries = table{}
 		s.mu.Unlock()
 	}
+	m.tally.Reset()
 	return nil
 }
 
@@ -162,88 +166,132 @@ func (m *Memory) usable(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (m *Memory) shard(key string) *memoryShard {
-	return &m.shards[maphash.String(m.seed, key)%memoryShards]
+// instant returns the time in Unix nanoseconds. It has no monotonic reading: an
+// entry expires by the wall clock, even if the machine was suspended.
+func (m *Memory) instant() int64 { return m.now().UnixNano() }
+
+func (m *Memory) hash(key []byte) uint64 { return maphash.Bytes(m.seed, key) }
+
+func (m *Memory) place(key string) place {
+	hash := maphash.String(m.seed, key)
+	return place{memoryShard: &m.shards[hash%memoryShards], memory: m, key: key, hash: hashOf(hash)}
 }
 
-func (m *Memory) sweepUntilStopped() {
+// sweepUntilDone removes expired entries about once a minute.
+func (m *Memory) sweepUntilDone(ctx context.Context) {
 	ticker := time.NewTicker(memorySweepInterval)
 	defer ticker.Stop()
 	for {
 		select {
-		case <-m.stop:
+		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			for i := range m.shards {
-				m.shards[i].sweep(m.now())
-			}
+			_ = m.sweepAll(func(took time.Duration) error { return Rest(ctx, took) })
 		}
 	}
 }
 
-// live returns the value of key, which is never nil, or ErrNotFound.
-func (s *memoryShard) live(key string, now time.Time) ([]byte, error) {
-	e, ok := s.entries[key]
-	if !ok || e.expired(now) {
+// sweepAll removes expired entries in steps. It calls rest after each of them,
+// without a lock, and ends with its error.
+func (m *Memory) sweepAll(rest func(took time.Duration) error) error {
+	start, step := time.Now(), sweepStep{}
+	for i := range m.shards {
+		for more := true; more; {
+			if step.spent() {
+				if err := rest(time.Since(start)); err != nil {
+					return err
+				}
+				start, step.looks, step.removals = time.Now(), 0, 0
+			}
+			more = m.sweepShard(&m.shards[i], &step)
+		}
+		step.next = 0
+	}
+	return nil
+}
+
+// sweepStep is the state of the sweeper: what the current step has done, and
+// where in the shard it continues.
+type sweepStep struct {
+	looks, removals int
+	next            int // number of the next slot, plus one; 0: the last slot
+}
+
+func (s *sweepStep) spent() bool { return s.looks >= stepLooks || s.removals >= stepRemovals }
+
+// sweepShard removes expired entries of a shard until the step is spent. It
+// reports whether there is more to do.
+func (m *Memory) sweepShard(s *memoryShard, step *sweepStep) (more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, now := &s.entries, m.instant()
+	if step.next == 0 || step.next > t.length {
+		step.next = t.length
+	}
+	for ; step.next > 0 && !step.spent(); step.next-- {
+		step.looks++
+		if e := t.slot(step.next - 1); e.expired(now) {
+			step.removals++
+			key := string(e.key())
+			p := m.place(key)
+			p.remove()
+		}
+	}
+	return step.next > 0
+}
+
+// live returns the value of the key, which is never nil, or ErrNotFound.
+func (p place) live(now int64) ([]byte, error) {
+	e, _ := p.entries.find(p.hash, p.key)
+	if e == nil || e.expired(now) {
 		return nil, ErrNotFound
 	}
-	return e.value, nil
+	return e.value(), nil
 }
 
 // get locks the shard and calls live. It also reports whether the key has an
 // entry that has expired.
-func (s *memoryShard) get(key string, now time.Time) (value []byte, dead bool, err error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	value, err = s.live(key, now)
+func (p place) get(now int64) (value []byte, dead bool, err error) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	value, err = p.live(now)
 	if err != nil {
-		_, dead = s.entries[key]
+		e, _ := p.entries.find(p.hash, p.key)
+		dead = e != nil
 	}
 	return value, dead, err
 }
 
-// forget removes the entry of key if it has expired.
-func (s *memoryShard) forget(key string, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e, ok := s.entries[key]; ok && e.expired(now) {
-		delete(s.entries, key)
+// forget removes the entry if it has expired.
+func (p place) forget(now int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e, _ := p.entries.find(p.hash, p.key); e != nil && e.expired(now) {
+		p.remove()
 	}
 }
 
-func (s *memoryShard) set(key string, value []byte, expires, now time.Time) {
-	// Round drops the monotonic reading: an entry expires by the wall clock,
-	// even if the machine was suspended.
-	e := memoryEntry{value: append([]byte{}, value...), expires: expires.Round(0)}
-	if e.expired(now) {
-		delete(s.entries, key)
+func (p place) set(value []byte, expires time.Time, now int64) {
+	added := newSlot(p.key, value, unixNano(expires))
+	if added.expired(now) {
+		p.remove()
 		return
 	}
-	s.entries[key] = e
-}
-
-func (s *memoryShard) count(prefix string, now time.Time) int {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	count := 0
-	for key, e := range s.entries {
-		if strings.HasPrefix(key, prefix) && !e.expired(now) {
-			count++
-		}
+	if e, _ := p.entries.find(p.hash, p.key); e != nil {
+		p.memory.tally.Remove(p.key, e.expiry())
+		*e = added
+	} else {
+		p.entries.add(p.hash, added)
 	}
-	return count
+	p.memory.tally.Add(p.key, added.expiry())
 }
 
-func (s *memoryShard) sweep(now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for key, e := range s.entries {
-		if e.expired(now) {
-			delete(s.entries, key)
-		}
+func (p place) remove() {
+	e, cell := p.entries.find(p.hash, p.key)
+	if e == nil {
+		return
 	}
-}
-
-func (e memoryEntry) expired(now time.Time) bool {
-	return !e.expires.IsZero() && !now.Before(e.expires)
+	expires := e.expiry()
+	p.entries.remove(p.memory.hash, cell)
+	p.memory.tally.Remove(p.key, expires)
 }

@@ -1,25 +1,33 @@
 package store
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"authgate/gateway/clocktest"
 	"authgate/gateway/must"
 )
+
+// held returns how many entries are in memory, dead ones included.
+func (m *Memory) held() int {
+	held := 0
+	for i := range m.shards {
+		m.shards[i].mu.RLock()
+		held += m.shards[i].entries.length
+		m.shards[i].mu.RUnlock()
+	}
+	return held
+}
 
 // wantHeld fails the test unless so many entries are in memory, dead ones
 // included.
 func (m *Memory) wantHeld(t *testing.T, want int) {
 	t.Helper()
-	got := 0
-	for i := range m.shards {
-		m.shards[i].mu.RLock()
-		got += len(m.shards[i].entries)
-		m.shards[i].mu.RUnlock()
-	}
-	if got != want {
+	if got := m.held(); got != want {
 		t.Fatalf("%d entries in memory, want %d", got, want)
 	}
 }
@@ -39,7 +47,7 @@ func TestMemorySweeper(t *testing.T) {
 			want int
 		}{
 			{59 * time.Second, 3 * each}, // dead already, not yet swept
-			{time.Second, 2 * each},
+			{2 * time.Second, 2 * each},  // the steps have pauses
 			{time.Minute, each},
 			{time.Hour, each},
 		} {
@@ -49,5 +57,76 @@ func TestMemorySweeper(t *testing.T) {
 		}
 		must.Do(t, m.Close()) // without which the bubble does not end
 		m.wantHeld(t, 0)
+	})
+}
+
+// TestMemorySweepSteps proves the bounds of a step, whatever the entries are: how
+// many it looks at and removes, and that it holds no lock when it rests. Entries
+// that come and go during the rests hide none from the sweeper.
+func TestMemorySweepSteps(t *testing.T) {
+	t.Parallel()
+	clock := clocktest.New()
+	m := NewMemory(clock.Now)
+	defer m.Close()
+	const dead, live = 40 * stepRemovals, 3000
+	for i := range dead {
+		must.Do(t, m.Put(t.Context(), fmt.Sprint("dead:", i), nil, clock.Now().Add(time.Second)))
+	}
+	for i := range live {
+		must.Do(t, m.Put(t.Context(), fmt.Sprint("live:", i), nil, time.Time{}))
+	}
+	clock.Advance(time.Second)
+	rests, held := 0, m.held()
+	must.Do(t, m.sweepAll(func(time.Duration) error {
+		now := m.held() // would not return if the sweeper had a shard locked
+		if removed := held - now; removed > stepRemovals {
+			t.Errorf("a step removes %d entries, at most %d are allowed", removed, stepRemovals)
+		}
+		must.Do(t, m.Delete(t.Context(), fmt.Sprint("live:", rests)))
+		must.Do(t, m.Put(t.Context(), fmt.Sprint("new:", rests), nil, time.Time{}))
+		held = m.held()
+		rests++
+		return nil
+	}))
+	if want := dead/stepRemovals - 1; rests < want { // none after the last
+		t.Errorf("%d rests for %d removals, want at least %d", rests, dead, want)
+	}
+	m.wantHeld(t, live)
+}
+
+// TestMemorySweepLooks has nothing to remove: the sweeper rests nevertheless.
+func TestMemorySweepLooks(t *testing.T) {
+	t.Parallel()
+	m := NewMemory(nil)
+	defer m.Close()
+	for i := range 3*stepLooks + 1 {
+		must.Do(t, m.Put(t.Context(), fmt.Sprint(i), nil, time.Time{}))
+	}
+	rests := 0
+	must.Do(t, m.sweepAll(func(time.Duration) error { rests++; return nil }))
+	if rests != 3 {
+		t.Errorf("%d rests, want 3", rests)
+	}
+	ended := errors.New("the store is closing")
+	if err := m.sweepAll(func(time.Duration) error { return ended }); !errors.Is(err, ended) {
+		t.Errorf("the sweep ends with %v, want the error of the rest", err)
+	}
+}
+
+// TestRest takes the larger part of the time for others, and ends with its context.
+func TestRest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for took, want := range map[time.Duration]time.Duration{0: leastRest, 10 * time.Millisecond: 70 * time.Millisecond} {
+			start := time.Now()
+			if err := Rest(t.Context(), took); err != nil || time.Since(start) != want {
+				t.Errorf("Rest after %v: %v, %v; want %v", took, time.Since(start), err, want)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := Rest(ctx, time.Hour); !errors.Is(err, context.Canceled) {
+			t.Errorf("Rest with an ended context: %v", err)
+		}
 	})
 }

@@ -9,7 +9,7 @@
 // A store is opened by a function of its own package, which returns a concrete
 // type with a method Close. The code that opens a store closes it. All other
 // code gets a Store, and finds out with a type assertion what else the store
-// can do: Counter, Clock, Pinger.
+// can do: Counter, Clock, Pinger, Volatile.
 //
 // # Limits and threats
 //
@@ -74,10 +74,26 @@ type Store interface {
 	Delete(ctx context.Context, key string) error
 }
 
-// Counter is implemented by stores that can count their live entries cheaply.
+// Counter is implemented by stores that count their entries as these come and go,
+// so that a count does not depend on how many there are.
 type Counter interface {
-	// Count returns the number of live entries whose key starts with prefix.
-	Count(ctx context.Context, prefix string) (int, error)
+	// Count returns the number of live entries of a kind (see KindOf), or of
+	// all entries if kind is "". An entry that has expired can be counted to
+	// the end of the second.
+	Count(ctx context.Context, kind string) (int, error)
+}
+
+// Volatile is implemented by stores whose entries may end with the process. If
+// Volatile returns true, they do. Then no other version of the gateway reads them,
+// and callers may choose an encoding that only they can read.
+type Volatile interface {
+	Volatile() bool
+}
+
+// IsVolatile reports whether the entries of s end with the process.
+func IsVolatile(s Store) bool {
+	v, ok := s.(Volatile)
+	return ok && v.Volatile()
 }
 
 // Pinger is implemented by stores that can lose the connection to the place

@@ -40,6 +40,9 @@ func (g *Gate) Check(operation string) error {
 	return nil
 }
 
+// Volatile implements store.Volatile.
+func (g *Gate) Volatile() bool { return store.IsVolatile(g.store) }
+
 // Get implements store.Store.
 func (g *Gate) Get(ctx context.Context, key string) ([]byte, error) {
 	if err := g.Check("get"); err != nil {

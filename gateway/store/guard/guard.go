@@ -45,6 +45,9 @@ func New(s store.Store, observe func(operation string, took time.Duration)) *Sto
 	return &Store{store: s, observe: observe}
 }
 
+// Volatile implements store.Volatile.
+func (s *Store) Volatile() bool { return store.IsVolatile(s.store) }
+
 // done ends a call that began at start.
 func (s *Store) done(operation string, start time.Time, end callEnd, err error) error {
 	took := time.Since(start)

@@ -70,6 +70,7 @@ type Store struct {
 	logger *slog.Logger
 	db     *database
 	cache  *cache
+	census *census
 	writer *writer
 	get    *sql.Stmt // on db.reader
 
@@ -121,7 +122,8 @@ func (s *Store) prepare(ctx context.Context, cacheEntries int) (err error) {
 	if s.get, err = s.db.reader.PrepareContext(ctx, selectEntry); err != nil {
 		return err
 	}
-	s.writer, err = newWriter(ctx, s.db, s.cache, s.now, s.logger)
+	s.census = newCensus()
+	s.writer, err = newWriter(ctx, s.db, s.cache, s.census, s.now, s.logger)
 	return err
 }
 
@@ -130,6 +132,7 @@ func (s *Store) start() {
 	s.stopSweep = cancel
 	s.background.Go(s.writer.run)
 	s.background.Go(func() { s.sweepUntilDone(ctx) })
+	s.background.Go(func() { s.countUntilDone(ctx) })
 }
 
 // Get implements store.Store. A key that was read or written lately is answered

@@ -2,15 +2,18 @@ package sqlitestore
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
+
+	"authgate/gateway/store"
 )
 
 const (
 	sweepInterval = time.Minute
 	// sweepBatch is how many expired entries one write removes: so few that
-	// writes that wait for it are not delayed noticeably.
-	sweepBatch  = 256
+	// requests that wait for it are not delayed noticeably.
+	sweepBatch  = 32
 	pingTimeout = 2 * time.Second
 )
 
@@ -36,43 +39,18 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-const (
-	countFrom  = "SELECT count(*) FROM entries WHERE key >= ? AND (expires = 0 OR expires > ?)"
-	countRange = countFrom + " AND key < ?"
-)
-
-// Count implements store.Counter. It reads from the disk, and sees every write
-// that has returned.
-func (s *Store) Count(ctx context.Context, prefix string) (int, error) {
-	if err := s.usable(ctx); err != nil {
+// Count implements store.Counter. It sees every write that has returned. After the
+// start it waits until the census has counted the entries once.
+func (s *Store) Count(ctx context.Context, kind string) (int, error) {
+	err := errors.Join(s.usable(ctx), store.CheckKind(kind), s.db.files.check())
+	if err != nil {
 		return 0, s.failed("count", err)
 	}
-	query, args := countFrom, []any{[]byte(prefix), s.now().UnixNano()}
-	if end := prefixEnd(prefix); end != nil {
-		query, args = countRange, append(args, end)
-	}
-	var count int
-	err := s.db.reader.QueryRowContext(ctx, query, args...).Scan(&count)
-	if err == nil {
-		err = s.db.files.check()
-	}
+	count, err := s.census.count(ctx, kind, s.now())
 	if err != nil {
 		return 0, s.failed("count", err)
 	}
 	return count, nil
-}
-
-// prefixEnd returns the first key after all keys that start with prefix, or nil
-// if there is none.
-func prefixEnd(prefix string) []byte {
-	for last := len(prefix) - 1; last >= 0; last-- {
-		if prefix[last] != 0xff {
-			end := []byte(prefix[:last+1])
-			end[last]++
-			return end
-		}
-	}
-	return nil
 }
 
 // sweepUntilDone removes expired entries about once a minute.
@@ -84,7 +62,7 @@ func (s *Store) sweepUntilDone(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if err := s.sweepAll(ctx); err != nil && ctx.Err() == nil {
+			if err := s.sweepAll(ctx, func(took time.Duration) error { return store.Rest(ctx, took) }); err != nil && ctx.Err() == nil {
 				s.logger.LogAttrs(ctx, slog.LevelWarn, "cannot remove expired entries", slog.Any("error", err))
 			}
 			if s.writer.room.short.Load() {
@@ -94,17 +72,22 @@ func (s *Store) sweepUntilDone(ctx context.Context) {
 	}
 }
 
-// sweepAll removes expired entries, in small batches so that other writes get
-// their turn in between.
-func (s *Store) sweepAll(ctx context.Context) error {
+// sweepAll removes expired entries in steps. It calls rest after each of them,
+// which has taken so long, and ends with its error.
+func (s *Store) sweepAll(ctx context.Context, rest func(took time.Duration) error) error {
 	for {
 		more := false
+		var took time.Duration
 		_, err := s.write(ctx, "sweep", func(b *batch) ([]byte, error) {
+			start := time.Now()
 			swept, err := b.sweep(sweepBatch)
-			more = swept == sweepBatch
+			more, took = swept == sweepBatch, time.Since(start)
 			return nil, err
 		})
 		if err != nil || !more {
+			return err
+		}
+		if err := rest(took); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,70 @@
+package login
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/must"
+	"authgate/gateway/password"
+	"authgate/gateway/store"
+)
+
+// mostBytes is the goal for the memory of a live session in store.Memory, together
+// with its login and its part of the account's group.
+const mostBytes = 400
+
+// TestLiveSessionBytes is not parallel, because it measures the heap.
+func TestLiveSessionBytes(t *testing.T) {
+	if each := sessionBytes(t, 50000, 4); each > mostBytes {
+		t.Errorf("a live session takes %.0f bytes, want at most %d", each, mostBytes)
+	}
+}
+
+// BenchmarkLiveSessions measures a million live sessions of 250,000 accounts, and of a
+// million accounts.
+func BenchmarkLiveSessions(b *testing.B) {
+	for _, logins := range []int{4, 1} {
+		b.Run(fmt.Sprintf("logins=%d", logins), func(b *testing.B) {
+			for b.Loop() {
+				b.ReportMetric(sessionBytes(b, 1000000, logins), "bytes/session")
+			}
+		})
+	}
+}
+
+// sessionBytes returns the bytes of the heap that each of so many sessions takes, where
+// each account has so many logins.
+func sessionBytes(tb testing.TB, sessions, logins int) float64 {
+	tb.Helper()
+	hash := must.Get(password.Parse("$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"))(tb)
+	account := auth.NewAccounts([]auth.Account{{Username: "template", PasswordHash: hash}})
+	template, _ := account.Lookup("template")
+	memory := store.NewMemory(nil)
+	defer memory.Close()
+	all := NewLogins(memory, store.ClockOf(memory, time.Now))
+	s := NewSessions(SessionOptions{Lifetime: time.Hour}, nil, all)
+	before := heapBytes()
+	for i := range sessions {
+		person := *template
+		person.Username = fmt.Sprintf("person-%07d", i/logins)
+		_, handle := s.New("gw.example")
+		must.Get(all.Begin(tb.Context(), &person, all.now().Add(time.Hour), handle))(tb)
+	}
+	after := heapBytes()
+	if n, err := memory.Count(tb.Context(), SessionPrefix); err != nil || n != sessions {
+		tb.Errorf("%d sessions are live, %v; want %d", n, err, sessions)
+	}
+	runtime.KeepAlive(all)
+	return (float64(after) - float64(before)) / float64(sessions)
+}
+
+func heapBytes() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

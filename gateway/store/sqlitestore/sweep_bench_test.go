@@ -1,0 +1,48 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"authgate/gateway/must"
+	"authgate/gateway/store"
+	"authgate/gateway/store/storetest"
+)
+
+// BenchmarkReadsWhileSweeping compares reads while two million rows are expired with
+// reads of the same store at rest.
+func BenchmarkReadsWhileSweeping(b *testing.B) {
+	const dead, live = 2000000, 20000
+	s := openTest(b, Options{CacheEntries: 1024})
+	for _, entries := range []struct {
+		key     string
+		rows    int
+		expires time.Time
+	}{
+		{"'dead:' || hex(randomblob(16))", dead, time.Now().Add(-time.Hour)},
+		{"'live:' || i", live, time.Now().Add(time.Hour)},
+	} {
+		must.Get(s.db.writer.Exec(`WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?)
+			INSERT INTO entries SELECT CAST(`+entries.key+` AS BLOB), ?, randomblob(250) FROM n`,
+			entries.rows, entries.expires.UnixNano()))(b)
+	}
+	must.Get(s.db.writer.Exec("PRAGMA wal_checkpoint(TRUNCATE)"))(b)
+	ctx, stop := context.WithCancel(b.Context())
+	defer stop()
+	sweep := func() {
+		err := s.sweepAll(ctx, func(took time.Duration) error { return store.Rest(ctx, took) })
+		if err != nil && !errors.Is(err, context.Canceled) {
+			b.Error(err)
+		}
+	}
+	get := func(n int64) { must.Get(s.Get(b.Context(), fmt.Sprint("live:", n)))(b) }
+	var cold atomic.Int64
+	storetest.Latencies(b, sweep, stop, map[string]func(){
+		"warm": func() { get(0) },
+		"cold": func() { get(1 + cold.Add(1)%(live-1)) },
+	})
+}
