@@ -109,19 +109,23 @@ func TestCensusAfterFailures(t *testing.T) {
 		wantFailure(t, "a commit that fails", err, "commit: ")
 		s.wantCount(t, "s:", 1)
 
+		err = s.set(t.Context(), "s:5", func(b *batch) error { _, err := b.tx.Exec("COMMIT"); return err })
+		wantFailure(t, "a commit that fails and takes effect", err, "commit: ")
+		s.wantCount(t, "s:", 2)
+
 		wantFailure(t, "a statement that fails", s.set(t.Context(), "s:3", func(b *batch) error {
 			b.writer.census.restart()
 			_, err := b.countNext()
 			_, failed := b.tx.Exec("INSERT INTO nowhere VALUES (1)")
 			return errors.Join(err, failed)
 		}), "no such table")
-		s.wantCount(t, "s:", 1)
+		s.wantCount(t, "s:", 2)
 
 		other := must.Get(sql.Open("sqlite", s.db.path))(t)
 		must.Get(other.Exec("INSERT INTO entries VALUES (CAST('s:9' AS BLOB), 0, x'')"))(t)
 		must.Do(t, other.Close())
 		storetest.Put(t, s, "s:4", "") // notices it
-		s.wantCount(t, "s:", 3)
+		s.wantCount(t, "s:", 4)
 	})
 }
 
