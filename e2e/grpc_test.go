@@ -24,9 +24,9 @@ import (
 // text is the message of all methods.
 type text = wrapperspb.StringValue
 
-// quiet is how long a side of a stream is silent. It is longer than the
+// silence is how long a side of a stream is silent. It is longer than the
 // limits.body_pause of the test.
-const quiet = 4 * time.Second
+const silence = 4 * time.Second
 
 // grpcStreams are the streaming methods of the service of the test.
 var grpcStreams = map[string]grpc.StreamDesc{
@@ -49,7 +49,7 @@ var grpcStreams = map[string]grpc.StreamDesc{
 			return err
 		}
 		for i := range 3 {
-			time.Sleep(quiet) // what the test is about
+			time.Sleep(silence) // what the test is about
 			if err := s.SendMsg(wrapperspb.String(fmt.Sprint(m.Value, i))); err != nil {
 				return err
 			}
@@ -68,7 +68,7 @@ var grpcStreams = map[string]grpc.StreamDesc{
 				return err
 			}
 			for m.Value == "talk" && s.Context().Err() == nil { // until the client leaves
-				time.Sleep(quiet / 10)
+				time.Sleep(silence / 10)
 				_ = s.SendMsg(wrapperspb.String("on")) // the context reports it
 			}
 		}
@@ -196,7 +196,7 @@ func callBoth(ctx context.Context, t *testing.T, begin func(context.Context, str
 	}
 	noError(t, echo.SendMsg(wrapperspb.String("talk")))
 	noError(t, echo.RecvMsg(&m))
-	for start := time.Now(); time.Since(start) < 2*quiet; { // the client is silent
+	for start := time.Now(); time.Since(start) < 2*silence; { // the client is silent
 		noError(t, echo.RecvMsg(&m))
 		if m.Value != "on" {
 			t.Fatalf("the message is %q", m.Value)

@@ -33,6 +33,8 @@ var (
 	ErrNotFound = errors.New("store: not found")
 	// ErrConflict means that Swap found another value than the expected one.
 	ErrConflict = errors.New("store: conflict")
+	// ErrNotCounted means that a Counter does not count the keys of that kind.
+	ErrNotCounted = errors.New("store: keys of this kind are not counted")
 )
 
 // Store is a map from keys to values whose entries expire.
@@ -79,7 +81,8 @@ type Store interface {
 type Counter interface {
 	// Count returns the number of live entries of a kind (see KindOf), or of
 	// all entries if kind is "". An entry that has expired can be counted to
-	// the end of the second.
+	// the end of the second. A store may count only some kinds, and return
+	// ErrNotCounted for others. Other limits are those of the implementation.
 	Count(ctx context.Context, kind string) (int, error)
 }
 

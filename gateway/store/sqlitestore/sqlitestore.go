@@ -9,6 +9,9 @@
 // key that is not in the cache is read from the file, without waiting for the
 // writer.
 //
+// Entries are counted as they come and go; see census. Expired ones are removed in
+// short steps between other writes.
+//
 // # Limits and threats
 //
 // Because of the cache, only this process may write to the file. A lock

@@ -21,13 +21,13 @@ func BenchmarkReadsWhileSweeping(b *testing.B) {
 	for _, entries := range []struct {
 		key     string
 		rows    int
-		expires time.Time
+		expires time.Time // and up to half an hour later, so that the sweep jumps among the keys
 	}{
-		{"'dead:' || hex(randomblob(16))", dead, time.Now().Add(-time.Hour)},
+		{"printf('dead:%08d', i)", dead, time.Now().Add(-time.Hour)},
 		{"'live:' || i", live, time.Now().Add(time.Hour)},
 	} {
 		must.Get(s.db.writer.Exec(`WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?)
-			INSERT INTO entries SELECT CAST(`+entries.key+` AS BLOB), ?, randomblob(250) FROM n`,
+			INSERT INTO entries SELECT CAST(`+entries.key+` AS BLOB), ? + abs(random() % 1800000000000), randomblob(250) FROM n`,
 			entries.rows, entries.expires.UnixNano()))(b)
 	}
 	must.Get(s.db.writer.Exec("PRAGMA wal_checkpoint(TRUNCATE)"))(b)
