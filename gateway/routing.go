@@ -119,18 +119,36 @@ func (r *routing) find(request *policy.Request) *route {
 	if !ok {
 		return nil
 	}
-	return &r.routes[match.Index]
+	route := &r.routes[match.Index]
+	if request.Path.Slashed != "" && !route.keepsSlashes() {
+		return nil
+	}
+	return route
 }
 
 // match is find for a request that is to be served: no route, or a path that has
 // two meanings, is an error.
 func (r *routing) match(request *policy.Request) (*route, error) {
 	match, ok := r.table.Match(request)
+	if request.Path.Slashed != "" {
+		if !ok || !r.routes[match.Index].keepsSlashes() {
+			return nil, errEncodedSlash()
+		}
+		if err := r.table.CheckSlashes(request, match); err != nil {
+			return nil, err
+		}
+	}
 	if !ok {
 		return nil, errNoRoute("no route matches")
 	}
 	return &r.routes[match.Index], r.table.CheckParameters(request, match)
 }
+
+func (r *route) keepsSlashes() bool { return r.config.EncodedSlashes == config.EncodedSlashesKeep }
+
+// errEncodedSlash is the error of policy.ParseTarget, which accepts no encoded
+// slash for routes that do not keep them.
+func errEncodedSlash() error { return &policy.TargetError{Reason: "the path holds an encoded slash"} }
 
 func errNoRoute(reason string) error {
 	return &web.Error{Status: http.StatusNotFound, Detail: "There is nothing here.", Cause: errors.New(reason)}

@@ -70,7 +70,11 @@ func (ex *exchange) serve() error {
 func (ex *exchange) serveOwn() (own bool, err error) {
 	st, path := ex.state, ex.Canonical.Path.Decoded
 	endpoint, own := st.endpoints[path]
+	slashed := ex.Canonical.Path.Slashed
+	_, ambiguous := st.endpoints[slashed]
 	switch {
+	case ambiguous || slashed != "" && slashed == st.verify:
+		return true, errEncodedSlash() // some servers would read it as the path of an own endpoint
 	case ex.Verify && (own || path == st.verify):
 		return true, errNoRoute("the path is one of the gateway's own endpoints; the proxy must send requests for it to the gateway")
 	case own:
@@ -83,12 +87,12 @@ func (ex *exchange) serveOwn() (own bool, err error) {
 // what is ambiguous, before a route is looked up.
 func (ex *exchange) read() error {
 	st := ex.state
-	path, err := policy.ParseTarget(ex.Request.RequestURI)
+	path, err := st.site.ParseTarget(ex.Request.RequestURI)
 	if err == nil && path.Decoded == st.verify {
 		if err := ex.takeOriginal(); err != nil {
 			return err
 		}
-		path, err = policy.ParseTarget(ex.Request.RequestURI)
+		path, err = st.site.ParseTarget(ex.Request.RequestURI)
 	}
 	if st.config.TLS.Mode == config.TLSOff && (!ex.Peer.Trusted || ex.Peer.Proto != "https") {
 		return &web.Error{

@@ -11,8 +11,12 @@ import (
 type Path struct {
 	// Raw is the path as received, without the query. The gateway forwards it.
 	Raw string
-	// Decoded is Raw percent-decoded once. Decisions use it.
+	// Decoded is Raw percent-decoded once. Decisions use it. An encoded slash
+	// of ParseTargetWithSlashes stays "%2F", which no other path contains.
 	Decoded string
+	// Slashed is Decoded with these encoded slashes as slashes, which is how
+	// some servers read the path. It is empty if there are none.
+	Slashed string
 	// Query is what follows the first "?", byte for byte.
 	Query string
 	// HasQuery reports whether there was a "?". It distinguishes "/a?" from "/a".
@@ -46,7 +50,17 @@ func refuse(reason string) error { return &TargetError{Reason: reason} }
 //     slash, a backslash or such a segment
 //
 // It also refuses a query with a control character, a space or a "#".
-func ParseTarget(target string) (Path, error) {
+func ParseTarget(target string) (Path, error) { return parseTarget(target, false) }
+
+// ParseTargetWithSlashes is ParseTarget for routes that keep encoded slashes. It
+// accepts an encoded slash that is encoded once and is between two parts of a
+// segment that are not empty. The result is for Table.CheckSlashes to judge.
+//
+// It refuses what either reading of these slashes makes ambiguous: the path must
+// be one that ParseTarget accepts when they are read as slashes.
+func ParseTargetWithSlashes(target string) (Path, error) { return parseTarget(target, true) }
+
+func parseTarget(target string, keepSlashes bool) (Path, error) {
 	switch {
 	case target == "":
 		return Path{}, refuse("the request target is empty")
@@ -59,18 +73,23 @@ func ParseTarget(target string) (Path, error) {
 			return Path{}, refuse("the query holds a space, a control character or a fragment")
 		}
 	}
-	decoded, err := decodePath(raw)
+	decoded, slashes, err := decodePath(raw, keepSlashes)
 	if err != nil {
 		return Path{}, err
 	}
-	return Path{Raw: raw, Decoded: decoded, Query: query, HasQuery: hasQuery}, nil
+	p := Path{Raw: raw, Decoded: decoded, Query: query, HasQuery: hasQuery}
+	if slashes {
+		p.Decoded, p.Slashed = decodeOnce(encodeSlashes(raw)), decoded
+	}
+	return p, nil
 }
 
-// decodePath decodes raw once, or returns why it has more than one meaning.
-func decodePath(raw string) (string, error) {
-	escaped, wide, err := scanPath(raw)
+// decodePath decodes raw once, or returns why it has more than one meaning. With
+// keepSlashes it accepts encoded slashes, and reports whether there are any.
+func decodePath(raw string, keepSlashes bool) (_ string, slashes bool, err error) {
+	escaped, slashes, wide, err := scanPath(raw, keepSlashes)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	decoded := raw
 	if escaped {
@@ -79,60 +98,64 @@ func decodePath(raw string) (string, error) {
 	// Both are checked: a character that is half raw and half encoded is one
 	// character decoded and none in the raw bytes.
 	if wide && !(utf8.ValidString(raw) && utf8.ValidString(decoded)) {
-		return "", refuse("the path is not valid UTF-8")
+		return "", false, refuse("the path is not valid UTF-8")
 	}
 	if wide && strings.ContainsFunc(decoded, unicode.IsControl) {
-		return "", refuse("the path holds a control character")
+		return "", false, refuse("the path holds a control character")
+	}
+	if slashes && (strings.Contains(decoded, "//") || !strings.HasSuffix(raw, "/") && strings.HasSuffix(decoded, "/")) {
+		return "", false, refuse("the path holds an encoded slash at the beginning or end of a segment")
 	}
 	final := decoded
 	if escaped && strings.Contains(decoded, "%") {
 		final = decodeFully(decoded)
 		if strings.Contains(final, `\`) || strings.Count(final, "/") != strings.Count(decoded, "/") {
-			return "", refuse("the path holds a slash or backslash that is encoded more than once")
+			return "", false, refuse("the path holds a slash or backslash that is encoded more than once")
 		}
 	}
 	if hasDotSegment(final) {
-		return "", refuse(`the path holds a segment "." or ".."`)
+		return "", false, refuse(`the path holds a segment "." or ".."`)
 	}
-	return decoded, nil
+	return decoded, slashes, nil
 }
 
 // scanPath refuses what a single byte and its neighbours show. It reports
-// whether a byte is percent-encoded, and whether a byte, raw or decoded, is
-// beyond ASCII.
-func scanPath(raw string) (escaped, wide bool, err error) {
+// whether a byte is percent-encoded, whether a slash is, and whether a byte, raw
+// or decoded, is beyond ASCII.
+func scanPath(raw string, keepSlashes bool) (escaped, slashes, wide bool, err error) {
 	for i := 0; i < len(raw); i++ {
 		c := raw[i]
 		if c == '%' {
 			if i+2 >= len(raw) || !isHex(raw[i+1]) || !isHex(raw[i+2]) {
-				return false, false, refuse("the path holds a malformed percent-encoding")
+				return false, false, false, refuse("the path holds a malformed percent-encoding")
 			}
 			escaped = true
 			c = unhex(raw[i+1])<<4 | unhex(raw[i+2])
 			i += 2
-			if c == '/' {
-				return false, false, refuse("the path holds an encoded slash")
+			if c == '/' && !keepSlashes {
+				return false, false, false, refuse("the path holds an encoded slash")
 			}
-			if c == ' ' || c == '#' {
+			if c == '/' || c == ' ' || c == '#' {
+				slashes = slashes || c == '/'
 				continue
 			}
 		}
 		switch {
 		case c == '/' && i > 0 && raw[i-1] == '/':
-			return false, false, refuse("the path holds an empty segment")
+			return false, false, false, refuse("the path holds an empty segment")
 		case c == '\\':
-			return false, false, refuse("the path holds a backslash")
+			return false, false, false, refuse("the path holds a backslash")
 		case c == '#':
-			return false, false, refuse("the request target holds a fragment")
+			return false, false, false, refuse("the request target holds a fragment")
 		case c == ' ':
-			return false, false, refuse("the path holds a space")
+			return false, false, false, refuse("the path holds a space")
 		case c < ' ' || c == 0x7f:
-			return false, false, refuse("the path holds a control character")
+			return false, false, false, refuse("the path holds a control character")
 		case c >= utf8.RuneSelf:
 			wide = true
 		}
 	}
-	return escaped, wide, nil
+	return escaped, slashes, wide, nil
 }
 
 // decodeOnce percent-decodes s. scanPath must have accepted s.
@@ -148,6 +171,12 @@ func decodeOnce(s string) string {
 		b.WriteByte(c)
 	}
 	return b.String()
+}
+
+// encodeSlashes encodes the encoded slashes of a raw path a second time, so that
+// decodeOnce makes "%2F" of each.
+func encodeSlashes(raw string) string {
+	return strings.NewReplacer("%2F", "%252F", "%2f", "%252F").Replace(raw)
 }
 
 // decodeFully percent-decodes s until nothing is left to decode. A "%" without
@@ -203,6 +232,9 @@ func unhex(c byte) byte {
 func (p Path) StripPrefix(prefix string) (string, bool) {
 	if p.Decoded == "" || !strings.HasPrefix(p.Decoded, prefix) {
 		return "", false
+	}
+	if p.Slashed != "" && strings.Contains(prefix, "%2F") {
+		return "", false // in the prefix these are three characters
 	}
 	prefix = strings.TrimSuffix(prefix, "/")
 	if rest := p.Decoded[len(prefix):]; rest != "" && rest[0] != '/' {

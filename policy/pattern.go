@@ -151,7 +151,7 @@ func checkPatternPath(path string) error {
 		}
 		example.WriteString(url.PathEscape(literal))
 	}
-	if _, err := decodePath(example.String()); err != nil {
+	if _, _, err := decodePath(example.String(), false); err != nil {
 		return fmt.Errorf("can never match: %w", err)
 	}
 	return nil

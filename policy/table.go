@@ -163,11 +163,42 @@ func (t *Table) Match(req *Request) (Match, bool) {
 // CheckParameters returns a *TargetError if the path without the parameters of
 // its segments (RFC 3986, section 3.3) matches another route than found. Some
 // upstreams drop what follows a ";", so it must not choose between two policies.
+// Some of these look for it before they decode the path, and keep an encoded ";".
 func (t *Table) CheckParameters(req *Request, found Match) error {
 	if !strings.Contains(req.Path.Decoded, ";") {
 		return nil
 	}
-	segments := strings.Split(req.Path.Decoded, "/")
+	if !t.leadsTo(found, req, dropParameters(req.Path.Decoded)) {
+		return refuseParameters()
+	}
+	raw := req.Path.Raw
+	if !strings.Contains(raw, ";") || !strings.Contains(raw, "%3") {
+		return nil
+	}
+	if req.Path.Slashed != "" {
+		raw = encodeSlashes(raw)
+	}
+	if !t.leadsTo(found, req, decodeOnce(dropParameters(raw))) {
+		return refuseParameters()
+	}
+	return nil
+}
+
+func refuseParameters() error {
+	return refuse("what follows a \";\" in the path leads to another route")
+}
+
+// leadsTo reports whether a request with another path matches the same route.
+func (t *Table) leadsTo(found Match, req *Request, path string) bool {
+	read := *req
+	read.Path = Path{Decoded: path}
+	other, ok := t.Match(&read)
+	return ok && other.Index == found.Index
+}
+
+// dropParameters returns a path without the parameters of its segments.
+func dropParameters(path string) string {
+	segments := strings.Split(path, "/")
 	left := []string{""} // before the first slash
 	for i, segment := range segments[1:] {
 		segment, _, cut := strings.Cut(segment, ";")
@@ -176,11 +207,5 @@ func (t *Table) CheckParameters(req *Request, found Match) error {
 		}
 		left = append(left, segment)
 	}
-	bare := *req
-	bare.Path.Decoded = strings.Join(left, "/")
-	other, ok := t.Match(&bare)
-	if !ok || other.Index != found.Index {
-		return refuse("what follows a \";\" in the path leads to another route")
-	}
-	return nil
+	return strings.Join(left, "/")
 }

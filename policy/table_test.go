@@ -240,11 +240,11 @@ func TestCheckParameters(t *testing.T) {
 	t.Parallel()
 	table := newTable(t, routes("/", "/admin/", "/files/{name}", "GET /read/")...)
 	good := []string{
-		"/", "/page;v=1", "/page;v=1/more;w", "/a/;/b", "/;", "/admin/;x", "/admin/page;x=y", "/files/a;b", "/a;admin/secrets", "/nothing;/admin/",
+		"/", "/page;v=1", "/page;v=1/more;w", "/a/;/b", "/;", "/admin/;x", "/admin/page;x=y", "/files/a;b", "/a;admin/secrets", "/nothing;/admin/", "/nothing;/%3B",
 	}
-	bad := []string{"/admin;x=y/secrets", "/admin;/secrets", "/;x/admin/secrets", "/;x/;y/admin/secrets", "/files;x/a", "/read;x/a", "/admin;x"}
+	bad := []string{"/admin;x=y/secrets", "/admin;/secrets", "/;x/admin/secrets", "/;x/;y/admin/secrets", "/files;x/a", "/read;x/a", "/admin;x", "/files;/%3B"}
 	for _, path := range slices.Concat(good, bad) {
-		req := &policy.Request{Method: "GET", Host: "gw.example", Path: policy.Path{Raw: path, Decoded: path}}
+		req := request(t, "GET", "gw.example", path)
 		found, ok := table.Match(req)
 		if !ok {
 			t.Fatalf("%s: no route", path)

@@ -289,7 +289,8 @@ type Route struct {
 	Policy             []policy.Ref       `yaml:"policy,single"` // all must hold; nil: every authenticated identity
 	Timeout            time.Duration      `yaml:"timeout"`       // 0: the upstream's
 	Unauthenticated    string             `yaml:"unauthenticated"`
-	CrossOrigin        string             `yaml:"cross_origin"` // deny or allow
+	CrossOrigin        string             `yaml:"cross_origin"`    // deny or allow
+	EncodedSlashes     string             `yaml:"encoded_slashes"` // reject or keep
 	StripPrefix        string             `yaml:"strip_prefix"`
 	Headers            RouteHeaders       `yaml:"headers"`
 	ForwardCredentials bool               `yaml:"forward_credentials"`
@@ -297,6 +298,12 @@ type Route struct {
 	CORS               CORS               `yaml:"cors"`
 	Rate               Rate               `yaml:"rate"` // Requests is 0: no limit
 }
+
+// Treatment of "%2F" in a path.
+const (
+	EncodedSlashesReject = "reject"
+	EncodedSlashesKeep   = "keep" // as a part of its segment
+)
 
 // CORS shares the responses of a route with scripts of other origins. Without
 // Origins, the application decides.

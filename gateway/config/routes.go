@@ -56,6 +56,7 @@ func (route *Route) check(r *report, path string, c *Config) {
 		r.Fault(path+".unauthenticated", "redirect leads to the sign-in page, which gives no credential that the route accepts; add session or oidc to auth, or use challenge")
 	}
 	r.oneOf(path+".cross_origin", route.CrossOrigin, CrossOriginDeny, CrossOriginAllow)
+	r.oneOf(path+".encoded_slashes", route.EncodedSlashes, EncodedSlashesReject, EncodedSlashesKeep)
 	route.CORS.check(r, path+".cors")
 	route.checkRate(r, path+".rate")
 	route.checkStripPrefix(r, path+".strip_prefix")

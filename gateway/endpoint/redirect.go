@@ -24,7 +24,7 @@ func HTTPRedirect(ex *web.Exchange, site *web.Site) error {
 			Cause:  errors.New("a credential came in cleartext"),
 		}
 	}
-	path, err := policy.ParseTarget(ex.Request.RequestURI)
+	path, err := site.ParseTarget(ex.Request.RequestURI)
 	if err != nil {
 		return err
 	}

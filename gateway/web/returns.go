@@ -33,7 +33,7 @@ type Return struct {
 // gateway's hosts at the port of public_url. A path that is canonical for the
 // gateway is a path for every browser too.
 func (s *Site) ReadReturn(received *Received, target, binding string) Return {
-	if _, err := policy.ParseTarget(target); err == nil {
+	if _, err := policy.ParseTargetWithSlashes(target); err == nil {
 		return Return{Path: target}
 	}
 	host, path, ok := s.parseURL(target)
@@ -62,7 +62,7 @@ func (s *Site) parseURL(target string) (host, path string, ok bool) {
 	if err != nil || !s.leadsTo(host) {
 		return "", "", false
 	}
-	if _, err := policy.ParseTarget(path); err != nil {
+	if _, err := policy.ParseTargetWithSlashes(path); err != nil {
 		return "", "", false
 	}
 	port := s.port

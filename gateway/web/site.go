@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,8 @@ type Site struct {
 	port   string // of PublicURL with its colon; empty: the default
 	forms  string // origins of the other hosts, to which a form may lead
 	domain string // that shares its cookies, after a dot; empty: none
+
+	keepsSlashes bool // some route keeps encoded slashes
 }
 
 // NewSite returns the site of a configuration of a gateway.
@@ -48,10 +51,20 @@ func NewSite(cfg *config.Config, service *Service) *Site {
 	if len(others) > 0 && s.domain == "" {
 		s.Cookies.Names.Browser = config.CookieLogin
 	}
+	s.keepsSlashes = slices.ContainsFunc(cfg.Routes, func(r config.Route) bool { return r.EncodedSlashes == config.EncodedSlashesKeep })
 	if age := cfg.TLS.HSTS; age > 0 {
 		s.HSTS = fmt.Sprintf("max-age=%d", int(age.Seconds()))
 	}
 	return s
+}
+
+// ParseTarget parses the target of a request. It accepts encoded slashes if some
+// route keeps them; the route of the request decides.
+func (s *Site) ParseTarget(target string) (policy.Path, error) {
+	if s.keepsSlashes {
+		return policy.ParseTargetWithSlashes(target)
+	}
+	return policy.ParseTarget(target)
 }
 
 // Own returns the path of an own endpoint.
