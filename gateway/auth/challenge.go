@@ -11,6 +11,9 @@ func BasicChallenge(realm string) Challenge {
 	return Challenge(`Basic realm=` + quote(realm) + `, charset="UTF-8"`)
 }
 
+// IsBasic reports whether the challenge asks for Basic credentials.
+func (c Challenge) IsBasic() bool { return strings.HasPrefix(string(c), "Basic ") }
+
 // BearerChallenge asks for a bearer token. With presented it also says that the
 // token of the request is not valid (RFC 6750, section 3).
 func BearerChallenge(realm string, presented bool) Challenge {

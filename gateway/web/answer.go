@@ -42,6 +42,9 @@ func (ex *Exchange) Fail(err error) (abort bool) {
 		ex.ClearStale()
 		if c, ok := errors.AsType[*challenged](err); ok {
 			for _, challenge := range c.challenges {
+				if challenge.IsBasic() && ex.ByScript() {
+					continue // the browser would ask for a password in the middle of a page
+				}
 				h.Add("WWW-Authenticate", string(challenge))
 			}
 		}

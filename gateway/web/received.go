@@ -54,6 +54,20 @@ func (r *Received) PageLoad() bool {
 	return (mode == "" || mode == "navigate") && Negotiate(r.Request) == TypeHTML
 }
 
+// ByScript reports whether a browser sends the request for a script or another part
+// of a page: it says so (Fetch Metadata, X-Requested-With), or it is an older
+// browser that does not ask for a page.
+func (r *Received) ByScript() bool {
+	h := r.Request.Header
+	switch mode := h.Get("Sec-Fetch-Mode"); {
+	case strings.EqualFold(h.Get("X-Requested-With"), "XMLHttpRequest"):
+		return true
+	case mode != "":
+		return mode != "navigate"
+	}
+	return strings.HasPrefix(h.Get("User-Agent"), "Mozilla/") && !strings.Contains(strings.ToLower(strings.Join(h["Accept"], ",")), TypeHTML)
+}
+
 // QueryValue returns a parameter of the query, "" unless there is one of the
 // name.
 func (r *Received) QueryValue(name string) string {
