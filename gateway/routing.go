@@ -11,6 +11,7 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/cors"
 	"authgate/gateway/headername"
+	"authgate/gateway/login"
 	"authgate/gateway/rate"
 	"authgate/gateway/upstream"
 	"authgate/gateway/upstream/http1"
@@ -90,7 +91,11 @@ func newRouting(cfg *config.Config, site *web.Site, m *mechanisms, f *federation
 		// Authorization before cookies, in whatever order the route names them.
 		for _, mechanism := range []policy.Mechanism{policy.Basic, policy.Bearer, policy.Session, policy.OIDC} {
 			if rule.Accepts(mechanism) {
-				r.chain = append(r.chain, authenticators[mechanism])
+				authenticator := authenticators[mechanism]
+				if mechanism == policy.Bearer && c.Authorization == config.AuthorizationApplication {
+					authenticator = login.SharedBearer{BearerTokens: f.bearers}
+				}
+				r.chain = append(r.chain, authenticator)
 				routing.used[mechanism] = true
 			}
 		}

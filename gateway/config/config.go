@@ -289,6 +289,7 @@ type Route struct {
 	Policy             []policy.Ref       `yaml:"policy,single"` // all must hold; nil: every authenticated identity
 	Timeout            time.Duration      `yaml:"timeout"`       // 0: the upstream's
 	Unauthenticated    string             `yaml:"unauthenticated"`
+	Authorization      string             `yaml:"authorization"`   // gateway or application
 	CrossOrigin        string             `yaml:"cross_origin"`    // deny or allow
 	EncodedSlashes     string             `yaml:"encoded_slashes"` // reject or keep
 	StripPrefix        string             `yaml:"strip_prefix"`
@@ -298,6 +299,12 @@ type Route struct {
 	CORS               CORS               `yaml:"cors"`
 	Rate               Rate               `yaml:"rate"` // Requests is 0: no limit
 }
+
+// Whom a bearer token belongs to that is not the gateway's.
+const (
+	AuthorizationGateway     = "gateway" // which rejects it
+	AuthorizationApplication = "application"
+)
 
 // Treatment of "%2F" in a path.
 const (

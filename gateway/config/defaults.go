@@ -58,7 +58,7 @@ func setDefaults(element any) {
 		}
 	case *Route:
 		*element = Route{
-			Unauthenticated: UnauthenticatedAuto, CrossOrigin: CrossOriginDeny, EncodedSlashes: EncodedSlashesReject,
+			Unauthenticated: UnauthenticatedAuto, Authorization: AuthorizationGateway, CrossOrigin: CrossOriginDeny, EncodedSlashes: EncodedSlashesReject,
 			CORS: CORS{MaxAge: 10 * time.Minute},
 			Rate: Rate{Per: time.Second, By: RateByClient},
 		}

@@ -55,6 +55,10 @@ func (route *Route) check(r *report, path string, c *Config) {
 	if route.Unauthenticated == UnauthenticatedRedirect && !slices.Contains(route.Auth, policy.Session) && !slices.Contains(route.Auth, policy.OIDC) {
 		r.Fault(path+".unauthenticated", "redirect leads to the sign-in page, which gives no credential that the route accepts; add session or oidc to auth, or use challenge")
 	}
+	r.oneOf(path+".authorization", route.Authorization, AuthorizationGateway, AuthorizationApplication)
+	if route.Authorization == AuthorizationApplication && !slices.Contains(route.Auth, policy.Session) && !slices.Contains(route.Auth, policy.OIDC) {
+		r.Fault(path+".authorization", "application needs a session beside the application's token; add session or oidc to auth, or use auth: [none] without this key")
+	}
 	r.oneOf(path+".cross_origin", route.CrossOrigin, CrossOriginDeny, CrossOriginAllow)
 	r.oneOf(path+".encoded_slashes", route.EncodedSlashes, EncodedSlashesReject, EncodedSlashesKeep)
 	route.CORS.check(r, path+".cors")

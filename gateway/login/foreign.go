@@ -1,0 +1,65 @@
+package login
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+
+	"authgate/gateway/auth"
+	"authgate/policy"
+)
+
+// SharedBearer is BearerTokens for routes whose application has bearer tokens of its
+// own. A token that is none of the gateway's and of no trusted issuer counts as absent,
+// so that a session may prove the identity. A token that is one of theirs and not valid
+// is rejected all the same.
+type SharedBearer struct{ *BearerTokens }
+
+// Authenticate implements auth.Authenticator.
+func (b SharedBearer) Authenticate(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
+	if creds.Scheme == "bearer" && b.foreign(creds.Value) {
+		return nil, auth.ErrNoCredentials
+	}
+	return b.BearerTokens.Authenticate(ctx, creds)
+}
+
+// Alive implements auth.Authenticator.
+func (b SharedBearer) Alive(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
+	if creds.Scheme == "bearer" && b.foreign(creds.Value) {
+		return nil, auth.ErrNoCredentials
+	}
+	return b.BearerTokens.Alive(ctx, creds)
+}
+
+// foreign reports whether a token is none of the gateway's and of no trusted issuer, by
+// what it says. Nothing is verified: a token that lies about that proves nothing.
+func (b *BearerTokens) foreign(token string) bool {
+	if token == "" || b.own.verified.Contains(token) || b.isTrusted(token) {
+		return false
+	}
+	if _, refresh := parseRefresh(token); refresh {
+		return false // sent here by mistake, and a secret of the user's
+	}
+	if !isJWT(token) || len(token) > maxTokenBytes {
+		return true
+	}
+	parts := strings.Split(token, ".")
+	var header struct {
+		Key any `json:"kid"`
+	}
+	var claims struct {
+		Issuer any `json:"iss"`
+	}
+	unpack(parts[0], &header)
+	unpack(parts[1], &claims)
+	return header.Key != b.own.keys.id && claims.Issuer != b.own.options.Issuer
+}
+
+// unpack decodes a part of a JWT as far as possible.
+func unpack(part string, to any) {
+	raw, err := base64.RawURLEncoding.DecodeString(part)
+	if err == nil {
+		_ = json.Unmarshal(raw, to) // a part that cannot be read names no one as its issuer
+	}
+}
