@@ -181,3 +181,46 @@ func TestStrictCookiesEndAtTheCallback(t *testing.T) {
 	r.want(401, "GET", "/session/", "", session)
 	r.want(401, "GET", "/bearer/", "", access)
 }
+
+// With session.host_prefix, each cookie of the gateway has a name that no other host
+// and no cleartext response can set, with the attributes that browsers require for it.
+// The names without the prefix are the application's.
+func TestHostPrefix(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, edit(t, cookieDelivery, "store:", "session: {host_prefix: true}\nstore:"))
+	w := r.want(200, "POST", "/login", aliceIn, jsonType)
+	names := []string{"__Host-access_token", "__Host-refresh_token", "__Host-session_id"}
+	check := func(what string, w *httptest.ResponseRecorder) {
+		t.Helper()
+		var got []string
+		for _, c := range w.Result().Cookies() {
+			got = append(got, c.Name)
+			if !c.Secure || !c.HttpOnly || c.Path != "/" || c.Domain != "" {
+				t.Errorf("%s: a browser refuses %s", what, c)
+			}
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, names) {
+			t.Errorf("%s: the cookies are %q, want %q", what, got, names)
+		}
+	}
+	check("login", w)
+	cookies := jarOf(w)
+	session, access := cookies.line(names[2]), cookies.line(names[0])
+	plain := strings.ReplaceAll(session, "__Host-", "")
+	r.want(401, "GET", "/session/", "", plain)
+	r.want(200, "GET", "/session/", "", session+"; session_id=of-the-application")
+	if got := r.upstream.last().Header["Cookie"]; !slices.Equal(got, []string{"session_id=of-the-application"}) {
+		t.Errorf("the upstream gets %q", got)
+	}
+	r.want(200, "GET", "/bearer/", "", access)
+	r.want(200, "POST", "/refresh", "", cookies.line(names[1]))
+	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+		return response(q, 200, http.Header{"Set-Cookie": {"__Host-session_id=x; Path=/; Secure", "session_id=y"}}, ""), nil
+	}
+	set := jarOf(r.want(200, "GET", "/session/", "", session))
+	if set["__Host-session_id"] != "" || set["__Host-authgate_app_session_id"] != "x" || set["session_id"] != "y" {
+		t.Errorf("of an upstream's cookies, the browser gets %v", set)
+	}
+	check("logout", r.want(200, "POST", "/logout", "", session))
+}

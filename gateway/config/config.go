@@ -146,10 +146,11 @@ type Account struct {
 
 // Session configures the mechanism session.
 type Session struct {
-	Cookie      string        `yaml:"cookie"`
+	Cookie      string        `yaml:"cookie"` // with the prefix, if HostPrefix
 	Lifetime    time.Duration `yaml:"lifetime"`
 	IdleTimeout time.Duration `yaml:"idle_timeout"` // 0: off
 	SameSite    string        `yaml:"same_site"`    // lax, strict or none
+	HostPrefix  bool          `yaml:"host_prefix"`  // the names of all own cookies begin with __Host-
 	CSRFToken   bool          `yaml:"csrf_token"`   // needed from clients that send no Sec-Fetch-Site or Origin
 	Domain      string        `yaml:"domain"`       // that shares the cookies of sessions; empty: each host has its own
 }
@@ -166,7 +167,7 @@ const (
 	DeliveryCookie = "cookie" // in the cookies CookieAccess and CookieRefresh
 )
 
-// Cookies of DeliveryCookie.
+// Cookies of DeliveryCookie, without the prefix of Session.HostPrefix.
 const (
 	CookieAccess  = "access_token"
 	CookieRefresh = "refresh_token"

@@ -91,6 +91,7 @@ func (c *Config) complete(r *report) {
 			c.Token.Issuer = c.PublicURL.String()
 		}
 	}
+	c.Session.Cookie, c.Delegated.Cookie = c.CookieName(c.Session.Cookie), c.CookieName(c.Delegated.Cookie)
 	if c.TLS.Mode == TLSOff && !r.Given("listen.https") {
 		c.Listen.HTTPS = ""
 	}

@@ -41,6 +41,9 @@ func (c *Config) checkDomain(r *report) {
 		return
 	}
 	c.checkHostsInDomain(r, key)
+	if c.Session.HostPrefix {
+		r.Fault("session.host_prefix", "cannot be true with session.domain, because browsers accept no Domain for names that begin with __Host-; remove one of the two")
+	}
 	for _, cookie := range []struct{ key, name string }{{"session.cookie", c.Session.Cookie}, {"delegated.cookie", c.Delegated.Cookie}} {
 		if strings.HasPrefix(strings.ToLower(cookie.name), "__host-") {
 			r.Fault(cookie.key, "%q belongs to one host, by its prefix, and cannot be shared in session.domain; choose another name, or remove session.domain", cookie.name)
@@ -63,10 +66,27 @@ func (c *Config) checkHostsInDomain(r *report, key string) {
 	}
 }
 
+// hostPrefix begins the name of a cookie that browsers accept only with Secure, the
+// path / and no Domain (RFC 6265bis, section 4.1.3.2), so that no other host and no
+// cleartext response can set it.
+const hostPrefix = "__Host-"
+
+// CookieName returns the name of one of the gateway's cookies with the prefix, if
+// Session.HostPrefix is set.
+func (c *Config) CookieName(name string) string {
+	if !c.Session.HostPrefix || strings.HasPrefix(name, hostPrefix) || name == "" {
+		return name
+	}
+	return hostPrefix + name
+}
+
 // checkCookies checks that all cookies have valid and different names.
 func (c *Config) checkCookies(r *report) {
+	if c.Session.HostPrefix && c.Token.Delivery == DeliveryCookie && c.Endpoints.Prefix != "/" {
+		r.Fault("session.host_prefix", "cannot be true with token.delivery cookie and endpoints.prefix %q, because the cookie of the refresh token has that path, and browsers accept __Host- only with the path /; use endpoints.prefix /, or token.delivery body", c.Endpoints.Prefix)
+	}
 	taken := map[string]string{
-		CookieAccess: "the tokens (token.delivery)", CookieRefresh: "the tokens (token.delivery)",
+		c.CookieName(CookieAccess): "the tokens (token.delivery)", c.CookieName(CookieRefresh): "the tokens (token.delivery)",
 		CookieLogin: "logins in progress",
 	}
 	cookies := []struct{ key, name string }{

@@ -9,12 +9,6 @@ import (
 	"authgate/gateway/config"
 )
 
-// The cookies that carry tokens if token.delivery is cookie.
-const (
-	accessCookie  = "access_token"
-	refreshCookie = "refresh_token"
-)
-
 const deliveryCookie = "cookie" // a value of token.delivery
 
 // Cookies are the gateway's own cookies: their names and attributes.
@@ -33,7 +27,7 @@ func NewCookies(cfg *config.Config) Cookies {
 		sameSite: http.SameSiteLaxMode, prefix: cfg.Endpoints.Prefix, domain: cfg.Session.Domain,
 	}
 	if cfg.Token.Delivery == deliveryCookie {
-		c.Names.Access, c.Names.Refresh = accessCookie, refreshCookie
+		c.Names.Access, c.Names.Refresh = cfg.CookieName(config.CookieAccess), cfg.CookieName(config.CookieRefresh)
 	}
 	if len(cfg.Providers) > 0 {
 		c.Names.Delegated, c.Names.Browser = cfg.Delegated.Cookie, config.CookieLogin
@@ -99,7 +93,7 @@ func (c *Cookies) cookie(name, value string, lives time.Duration) *http.Cookie {
 		HttpOnly: true, Secure: true, SameSite: c.sameSite,
 	}
 	switch name {
-	case refreshCookie: // only the gateway reads it, and no other site has a use for it
+	case c.Names.Refresh: // only the gateway reads it, and no other site has a use for it
 		cookie.Path, cookie.SameSite = c.prefix, http.SameSiteStrictMode
 	case c.Names.Delegated, c.Names.Browser: // must come along from the provider, and between hosts
 		cookie.SameSite = http.SameSiteLaxMode
