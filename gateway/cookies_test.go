@@ -224,3 +224,23 @@ func TestHostPrefix(t *testing.T) {
 	}
 	check("logout", r.want(200, "POST", "/logout", "", session))
 }
+
+// An application cannot delete the gateway's cookies with Clear-Site-Data.
+func TestClearSiteData(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	alice := r.login(aliceIn)
+	const rest = `"cache", "clientHints", "executionContexts", "storage"`
+	for given, want := range map[string]string{
+		`"cookies"`: "", `"cache", "cookies", "storage"`: `"cache", "storage"`, `"*"`: rest, ` "Cookies" ,"*"`: rest, `"cookies"|"cache"`: `"cache"`, `"storage"`: `"storage"`,
+	} {
+		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+			return response(q, 200, http.Header{"Clear-Site-Data": strings.Split(given, "|")}, ""), nil
+		}
+		for _, c := range []struct{ target, header string }{{"/session/", alice.cookie}, {"/public/", ""}} {
+			if got := strings.Join(r.want(200, "GET", c.target, "", c.header).Header()["Clear-Site-Data"], "|"); got != want {
+				t.Errorf("%s: %s becomes %s, want %s", c.target, given, got, want)
+			}
+		}
+	}
+}

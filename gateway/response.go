@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"strings"
 
 	"authgate/gateway/auth"
 	"authgate/gateway/web"
@@ -40,6 +41,9 @@ func (ex *exchange) modify(status int, h http.Header) {
 // they have the gateway's. It returns how many are left out.
 func separateCookies(h http.Header, names *auth.CookieNames) (dropped int) {
 	delete(h, "Set-Cookie2") // obsolete (RFC 6265, section 9.4); old clients still read it
+	if values, ok := h["Clear-Site-Data"]; ok {
+		keepCookies(h, values)
+	}
 	lines, ok := h["Set-Cookie"]
 	if !ok {
 		return 0
@@ -50,6 +54,29 @@ func separateCookies(h http.Header, names *auth.CookieNames) (dropped int) {
 		h["Set-Cookie"] = lines
 	}
 	return dropped
+}
+
+// allButCookies is what "*" means in Clear-Site-Data, without the cookies.
+const allButCookies = `"cache", "clientHints", "executionContexts", "storage"`
+
+// keepCookies removes the cookies from Clear-Site-Data (W3C Clear Site Data, section
+// 3.1). They are those of the whole domain, and so the gateway's too.
+func keepCookies(h http.Header, values []string) {
+	var kept []string
+	for value := range strings.SplitSeq(strings.Join(values, ","), ",") {
+		switch value = strings.Trim(value, " \t"); strings.ToLower(value) {
+		case `"cookies"`, "":
+		case `"*"`:
+			kept = append(kept, allButCookies)
+		default:
+			kept = append(kept, value)
+		}
+	}
+	if len(kept) == 0 {
+		delete(h, "Clear-Site-Data")
+	} else {
+		h["Clear-Site-Data"] = []string{strings.Join(kept, ", ")}
+	}
 }
 
 // dropTrailerCookies keeps cookies in the trailer of an upstream's response
