@@ -43,6 +43,7 @@ func (c *Config) checkDomain(r *report) {
 	c.checkHostsInDomain(r, key)
 	if c.Session.HostPrefix {
 		r.Fault("session.host_prefix", "cannot be true with session.domain, because browsers accept no Domain for names that begin with __Host-; remove one of the two")
+		return
 	}
 	for _, cookie := range []struct{ key, name string }{{"session.cookie", c.Session.Cookie}, {"delegated.cookie", c.Delegated.Cookie}} {
 		if strings.HasPrefix(strings.ToLower(cookie.name), "__host-") {
