@@ -13,6 +13,10 @@
 // credentials, and everything after goes by the values that it found, so that
 // what is decided on is what is forwarded.
 //
+// A proxy may only ask whether a request may pass (verify.go). The request that it
+// describes takes the place of its own in the exchange, and the same way up to
+// the decision. There is no second engine.
+//
 // Errors go one way. Functions return them, web.Exchange.Fail answers them, and
 // one function there maps them to HTTP. finish updates the metrics and writes
 // one line to the log. It is the one place that panics: with
@@ -89,7 +93,7 @@
 //	gateway/rate          requests of each client or user in a window, shared by instances
 //	gateway/cors          how a route shares its responses with scripts of other origins
 //	gateway/conn          connections of clients, WebSockets, PROXY protocol
-//	gateway/peer          who is connected; trusted proxies
+//	gateway/peer          who is connected; trusted proxies, and what they ask about
 //	gateway/config        YAML to Config, with every mistake in its place; config/strictyaml
 //	gateway/provider      an identity provider as its relying party sees it
 //	gateway/acme          certificates from an authority

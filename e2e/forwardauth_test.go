@@ -1,0 +1,288 @@
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+)
+
+const (
+	forwardApp  = "https://app.example.org"
+	acceptsPage = "text/html,application/xhtml+xml,*/*;q=0.8"
+)
+
+// surfer is a browser at an address, which finds all hosts at the proxy. It
+// follows redirects.
+type surfer struct {
+	*http.Client
+	t *testing.T
+}
+
+func newSurfer(t *testing.T, from, proxy string, roots *x509.CertPool) surfer {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots},
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, network, proxy)
+		},
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return surfer{&http.Client{Transport: transport, Jar: must(cookiejar.New(nil))(t), Timeout: patience}, t}
+}
+
+// visit sends a request, and returns the last answer and its address.
+func (v surfer) visit(method, address, body string, headers ...string) (answer, *url.URL) {
+	v.t.Helper()
+	q := must(http.NewRequest(method, address, strings.NewReader(body)))(v.t)
+	for i := 0; i+1 < len(headers); i += 2 {
+		q.Header.Add(headers[i], headers[i+1])
+	}
+	r := must(v.Do(q))(v.t)
+	defer r.Body.Close()
+	content := must(io.ReadAll(r.Body))(v.t)
+	return answer{status: r.StatusCode, header: r.Header, body: string(content)}, r.Request.URL
+}
+
+// signIn visits a page, and signs in on the page to which that leads.
+func (v surfer) signIn(address, user string) (answer, *url.URL) {
+	v.t.Helper()
+	page, at := v.visit("GET", address, "", "Accept", acceptsPage)
+	action, fields := formOf(v.t, page.body)
+	if page.status != http.StatusOK || action == "" {
+		v.t.Fatalf("%s leads to %d at %s without a form:\n%s", address, page.status, at, page.body)
+	}
+	fields.Set("username", user)
+	fields.Set("password", passwords[user])
+	return v.visit("POST", must(at.Parse(action))(v.t).String(), fields.Encode(),
+		"Content-Type", "application/x-www-form-urlencoded", "Accept", acceptsPage, "Origin", at.Scheme+"://"+at.Host, "Sec-Fetch-Site", "same-origin")
+}
+
+// formOf returns where the first form of a page goes, and its fields.
+func formOf(t *testing.T, page string) (action string, fields url.Values) {
+	t.Helper()
+	fields = url.Values{}
+	for node := range must(html.Parse(strings.NewReader(page)))(t).Descendants() {
+		attributes := map[string]string{}
+		for _, a := range node.Attr {
+			attributes[a.Key] = a.Val
+		}
+		switch {
+		case node.Data == "form" && action == "":
+			action = attributes["action"]
+		case node.Data == "input" && attributes["name"] != "":
+			fields.Set(attributes["name"], attributes["value"])
+		}
+	}
+	return action, fields
+}
+
+// wantUser checks the identity that a request to the application carries.
+func wantUser(t *testing.T, what string, m message, user, roles string) {
+	t.Helper()
+	want := map[string]string{}
+	if user != "" {
+		want = map[string]string{"X-Auth-User": user, "X-Auth-Subject": "local:" + user, "X-Auth-Roles": roles, "X-Auth-Mechanism": "session", "X-Auth-Provider": "local"}
+	}
+	for _, name := range identityNames {
+		if got := m.value(t, name); got != want[name] {
+			t.Errorf("%s: %s is %q, expected %q", what, name, got, want[name])
+		}
+	}
+}
+
+// spoofedIdentity is headers by which a client claims to be someone else.
+func spoofedIdentity() []string {
+	var headers []string
+	for _, name := range identityNames {
+		headers = append(headers, name, "root", name, "root2")
+	}
+	return headers
+}
+
+// TestForwardAuth: with the configurations of the documents, real proxies let users
+// sign in, ask about each request, and give the application the identity that the
+// gateway tells, whatever the client claims.
+func TestForwardAuth(t *testing.T) {
+	t.Parallel()
+	for name, proxy := range forwardProxies {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, app := forwardGateway(t), record(t)
+			address, roots := proxy.start(t, g, app.url)
+			forwardSignIn(t, app, newSurfer(t, "127.0.0.1", address, roots))
+			forwardRefusals(t, app, newSurfer(t, "127.0.0.1", address, roots))
+			forwardAddresses(t, app, newSurfer(t, "127.0.0.2", address, roots), newSurfer(t, "127.0.0.3", address, roots))
+			forwardSmuggling(t, g, app, address, roots)
+		})
+	}
+}
+
+// forwardSignIn: a page leads to the sign-in page and back, the application gets the
+// identity, and nothing after the logout.
+func forwardSignIn(t *testing.T, app *recorder, v surfer) {
+	t.Helper()
+	a, at := v.signIn(forwardApp+"/page?a=%2Fb&c", "alice")
+	if a.status != http.StatusOK || a.body != "ok" || at.String() != forwardApp+"/page?a=%2Fb&c" {
+		t.Fatalf("after the sign-in: %d at %s\n%s", a.status, at, a.body)
+	}
+	m := app.one(t)
+	wantUser(t, "the page", m, "alice", "user,admin")
+	if m.target() != "/page?a=%2Fb&c" {
+		t.Errorf("the application gets %q", m.line)
+	}
+	a, _ = v.visit("POST", forwardApp+"/admin/x%20y;z", "a body", append(spoofedIdentity(), "Sec-Fetch-Site", "same-origin")...)
+	wantStatus(t, "a post", a, http.StatusOK)
+	m = app.one(t)
+	wantUser(t, "a post with spoofed headers", m, "alice", "user,admin")
+	if m.target() != "/admin/x%20y;z" || m.body != "a body" || !strings.HasPrefix(m.line, "POST ") {
+		t.Errorf("the application gets %q with %q", m.line, m.body)
+	}
+	a, _ = v.visit("POST", forwardApp+"/page", "a body", "Sec-Fetch-Site", "cross-site", "Origin", "https://evil.example")
+	wantStatus(t, "a post of another site", a, http.StatusForbidden)
+	a, _ = v.visit("GET", forwardApp+"/page", "", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==", "Connection", "Upgrade", "Upgrade", "websocket", "Origin", "https://evil.example")
+	wantStatus(t, "a WebSocket of another site", a, http.StatusForbidden)
+	a, _ = v.visit("POST", forwardApp+"/auth/logout", "", "Origin", forwardApp, "Sec-Fetch-Site", "same-origin")
+	wantStatus(t, "the logout", a, http.StatusOK)
+	a, at = v.visit("GET", forwardApp+"/page", "", "Accept", acceptsPage)
+	if a.status != http.StatusOK || !strings.HasPrefix(at.Path, "/auth/") {
+		t.Errorf("after the logout: %d at %s", a.status, at)
+	}
+	app.none(t)
+}
+
+// forwardRefusals: what the gateway refuses does not reach the application.
+func forwardRefusals(t *testing.T, app *recorder, v surfer) {
+	t.Helper()
+	a, _ := v.visit("GET", forwardApp+"/api", "", "Accept", typeJSON)
+	wantStatus(t, "without a login", a, http.StatusUnauthorized)
+	a, _ = v.visit("GET", forwardApp+"/api", "", append(spoofedIdentity(), "Cookie", "session_id=x", "Accept", typeJSON)...)
+	wantStatus(t, "with a wrong cookie", a, http.StatusUnauthorized)
+	if a, at := v.signIn(forwardApp+"/page", "bob"); a.status != http.StatusOK || at.Path != "/page" {
+		t.Fatalf("after the sign-in: %d at %s", a.status, at)
+	}
+	wantUser(t, "the page", app.one(t), "bob", "user")
+	a, _ = v.visit("GET", forwardApp+"/admin/", "", spoofedIdentity()...)
+	wantStatus(t, "without the role", a, http.StatusForbidden)
+	a, _ = v.visit("GET", forwardApp+"/auth/verify", "", "X-Forwarded-Method", "GET", "X-Original-Method", "GET")
+	wantStatus(t, "a question of a client", a, http.StatusNotFound)
+	app.none(t)
+	a, _ = v.visit("GET", forwardApp+"/public/x", "", spoofedIdentity()...)
+	wantStatus(t, "a public page", a, http.StatusOK)
+	m := app.one(t)
+	if user := m.value(t, "X-Auth-User"); user != "" {
+		t.Errorf("on a public page X-Auth-User is %q", user)
+	}
+	wantUser(t, "a public page", m, "", "")
+}
+
+// forwardAddresses: policies see the address of the client, whatever it claims.
+func forwardAddresses(t *testing.T, app *recorder, near, far surfer) {
+	t.Helper()
+	for _, v := range []surfer{near, far} {
+		if a, at := v.signIn(forwardApp+"/page", "bob"); a.status != http.StatusOK {
+			t.Fatalf("after the sign-in: %d at %s", a.status, at)
+		}
+		app.one(t)
+	}
+	claims := func(address string) []string {
+		return []string{"X-Forwarded-For", address, "X-Real-IP", address, "Forwarded", "for=" + address}
+	}
+	a, _ := far.visit("GET", forwardApp+"/office/", "", claims("127.0.0.2")...)
+	wantStatus(t, "from another network", a, http.StatusForbidden)
+	app.none(t)
+	a, _ = near.visit("GET", forwardApp+"/office/", "", claims("127.0.0.3")...)
+	wantStatus(t, "from the network", a, http.StatusOK)
+	app.one(t)
+}
+
+// forwardSmuggling: neither spellings of headers nor odd targets lead a client of
+// public pages past the gateway.
+func forwardSmuggling(t *testing.T, g *instance, app *recorder, address string, roots *x509.CertPool) {
+	t.Helper()
+	send := func(text string) answer {
+		conn := must(tls.Dial("tcp", address, &tls.Config{RootCAs: roots, ServerName: "app.example.org"}))(t)
+		defer conn.Close()
+		limit(t, conn)
+		return exchange(t, conn, text)
+	}
+	head := "Host: app.example.org\nConnection: close\n"
+	for _, name := range append(spellings("X-Auth-User"), spellings("X-Auth-Roles")...) {
+		a := send("GET /public/ HTTP/1.1\n" + head + name + ": root\n\n")
+		for _, m := range app.all() {
+			if got := strings.Join(append(m.values("X-Auth-User"), m.values("X-Auth-Roles")...), ""); got != "" {
+				t.Errorf("%s reaches the application as %q, with %d", name, m.head, a.status)
+			}
+		}
+	}
+	for _, header := range []string{
+		"X-Original-URL: https://app.example.org/public/", "X-Original-Method: GET", "X-Forwarded-Uri: /public/", "X-Forwarded-Method: HEAD",
+		"X-Forwarded-Host: auth.example.org", "X-Forwarded-Proto: http", "X_Forwarded_Uri: /public/", "X_Original_URL: https://app.example.org/public/", "X-Rewrite-URL: /public/",
+		"Connection: X-Forwarded-Uri, X-Original-URL, Cookie",
+	} {
+		if a := send("GET /secret HTTP/1.1\n" + head + header + "\n\n"); a.status < 400 {
+			t.Errorf("with %s: %d", header, a.status)
+		}
+	}
+	for _, target := range []string{
+		"/public/../secret", "/public/%2e%2e/secret", "/public/..%2fsecret", "/public/%2e%2e%2fsecret", "/public/..;/secret", "//secret", "/public//../secret", "/public%2f..%2fsecret",
+		"/secret?/public/", "/secret#/public/", `/public/..\secret`, "/public/%00/../secret", "/%73ecret", "/auth/../secret", "/auth/%2e%2e/secret", "/auth/..%2fsecret", "/secret;/public/",
+		"https://app.example.org/secret", "https://auth.example.org/secret", "/secret/" + strings.Repeat("x", 5000),
+	} {
+		if a := send("GET " + target + " HTTP/1.1\n" + head + "\n"); a.status < 400 {
+			t.Errorf("%.80s: %d", target, a.status)
+		}
+	}
+	if a := send("GET https://app.example.org/secret HTTP/1.1\nHost: open.example.org\nConnection: close\n\n"); a.status < 400 {
+		t.Errorf("with two hosts: %d", a.status)
+	}
+	app.none(t)
+	if log := g.log.String(); strings.Contains(log, `"status":500`) {
+		t.Errorf("the gateway failed:\n%s", log)
+	}
+}
+
+// TestForwardAuthByReading: the questions that Traefik and Envoy send, as far as
+// their documents tell, are answered. These proxies are not run.
+func TestForwardAuthByReading(t *testing.T) {
+	t.Parallel()
+	g := forwardGateway(t)
+	g.base = g.http
+	c := g.stranger11()
+	sent := g.do(c, "POST", "/auth/login", `{"username":"alice","password":"wonderland"}`, "Content-Type", typeJSON,
+		"X-Forwarded-Proto", "https", "X-Forwarded-Host", "app.example.org")
+	wantStatus(t, "the login", sent, http.StatusOK)
+	session := cookieOf(sent)
+	for name, q := range map[string]struct{ method, more string }{
+		"traefik": {"GET", "X-Forwarded-Server"}, // always GET, to its own host
+		"envoy":   {"POST", "X-Envoy-Internal"},  // the method of the request, and no body
+	} {
+		ask := func(target, accept, cookie string) answer {
+			return g.do(c, q.method, "/auth/verify", "", "X-Forwarded-Method", "GET", "X-Forwarded-Proto", "https", "X-Forwarded-Host", "app.example.org",
+				"X-Forwarded-Uri", target, "X-Forwarded-For", "192.0.2.9", q.more, "x", "Accept", accept, "Cookie", cookie)
+		}
+		a := ask("/office/x?y", typeJSON, session)
+		wantStatus(t, name, a, http.StatusForbidden) // the network of the test is another
+		a = ask("/admin/x?y", typeJSON, session)
+		wantStatus(t, name, a, http.StatusOK)
+		if got := a.header; got.Get("X-Auth-User") != "alice" || fmt.Sprintf("%q", got["X-Auth-Email"]) != `[""]` {
+			t.Errorf("%s: %q", name, got)
+		}
+		a = ask("/page?a=b", acceptsPage, "")
+		wantStatus(t, name, a, http.StatusFound)
+		to := must(url.Parse(a.header.Get("Location")))(t)
+		if to.Scheme != "https" || !strings.HasSuffix(to.Host, ".example.org") || !strings.HasPrefix(to.Path, "/auth/") {
+			t.Errorf("%s: a page leads to %s", name, to)
+		}
+	}
+}
