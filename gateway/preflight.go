@@ -19,13 +19,13 @@ func newCORS(c *config.CORS) *cors.Policy {
 // has a CORS policy. A preflight carries no credentials, so nothing is decided on
 // but its origin. Any other OPTIONS request goes its usual way.
 func (ex *exchange) preflight() (answered bool, err error) {
-	if !cors.IsPreflight(ex.Request) {
+	if ex.Verify || !cors.IsPreflight(ex.Request) { // a 204 would let the proxy forward it
 		return false, nil
 	}
 	asked := ex.Canonical
 	asked.Method = cors.RequestedMethod(ex.Request.Header)
 	route, err := ex.state.routing.match(&asked)
-	if err != nil || route.cors == nil {
+	if err != nil || route.cors == nil || route.upstream == nil {
 		return false, nil // the route of OPTIONS itself decides
 	}
 	ex.route, ex.Label = route, route.rule.Name

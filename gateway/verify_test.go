@@ -274,6 +274,26 @@ func TestVerifyCrossSite(t *testing.T) {
 	}
 }
 
+// The gateway answers a preflight itself, but not for a proxy, which would take the
+// answer for a permission.
+func TestVerifyPreflight(t *testing.T) {
+	t.Parallel()
+	const policy = `auth: [session, bearer], cors: {origins: ["https://spa.example"], credentials: true}}`
+	r := newRig(t, edit(t, namedUpstream(t, verifyConfig), "listen:", "  - {match: /shared/, upstream: app, "+policy+"\n  - {match: /own/, "+policy+"\nlisten:"))
+	alice := r.login(aliceIn)
+	preflight := []string{"Origin: https://spa.example", "Access-Control-Request-Method: GET"}
+	for _, target := range []string{"/shared/", "/own/"} {
+		w := r.asks(401, asTraefik("OPTIONS", "gw.example", target), preflight...)
+		if w.Header().Get("Access-Control-Allow-Origin") != "https://spa.example" {
+			t.Errorf("%s: %q", target, w.Header())
+		}
+		r.asks(200, asTraefik("POST", "gw.example", target), alice.cookie, preflight[0], "Sec-Fetch-Site: cross-site")
+		r.asks(403, asTraefik("POST", "gw.example", target), alice.cookie, "Origin: https://evil.example", "Sec-Fetch-Site: cross-site")
+	}
+	r.want(204, "OPTIONS", "/shared/", "", preflight...)
+	r.want(404, "OPTIONS", "/own/", "", preflight...)
+}
+
 // A header that an application could read as an identity, and that the proxy does not
 // overwrite, is refused.
 func TestVerifyImitations(t *testing.T) {
