@@ -9,7 +9,9 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // echo answers with what reached the application.
@@ -213,5 +215,62 @@ func TestH2C(t *testing.T) {
 	large := bytes.Repeat([]byte("x"), 1<<20)
 	if w := r.do("POST", "/public/", string(large)); w.Code != 200 || w.Body.Len() < len(large) {
 		t.Errorf("a large body: %d, %d bytes", w.Code, w.Body.Len())
+	}
+}
+
+// Active checks run from the start and after a reload, and end with the upstream and
+// the gateway.
+func TestActiveChecks(t *testing.T) {
+	t.Parallel()
+	var checked [2]atomic.Int64
+	var status atomic.Int64
+	status.Store(http.StatusOK)
+	application := func(i int) string {
+		app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.RequestURI == "/base/healthz" {
+				checked[i].Add(1)
+				w.WriteHeader(int(status.Load()))
+			}
+		}))
+		t.Cleanup(app.Close)
+		return app.URL + "/base"
+	}
+	with := func(url string) string {
+		return appConfig(t, fmt.Sprintf("url: %q, health: {path: /healthz, interval: 1ms, timeout: 30s}", url))
+	}
+	eventually := func(what string, holds func() bool) {
+		t.Helper()
+		for start := time.Now(); !holds(); time.Sleep(time.Millisecond) {
+			if time.Since(start) > 30*time.Second {
+				t.Fatalf("%s does not happen", what)
+			}
+		}
+	}
+	first, second := application(0), application(1)
+	r := newRig(t, with(first))
+	up := func(want float64) func() bool {
+		return func() bool { return r.sample("authgate_upstream_target_up", "upstream=app") == want }
+	}
+	eventually("a check", func() bool { return checked[0].Load() > 0 })
+	status.Store(http.StatusBadGateway)
+	eventually("an unhealthy target", up(0))
+	if r.sample("authgate_upstream_checks_total", "upstream=app", "result=failure") < 2 {
+		t.Error("failed checks are not counted")
+	}
+	status.Store(http.StatusNoContent)
+	eventually("a healthy target", up(1))
+	if err := r.reload(with(second)); err != nil {
+		t.Fatal(err)
+	}
+	ended := checked[0].Load()
+	eventually("a check after the reload", func() bool { return checked[1].Load() > 2 })
+	if n := checked[0].Load(); n > ended {
+		t.Errorf("%d checks of a target that was removed", n-ended)
+	}
+	r.Close()
+	ended = checked[1].Load()
+	time.Sleep(20 * time.Millisecond) // long enough to see a fault, and no more
+	if n := checked[1].Load(); n > ended {
+		t.Errorf("%d checks after Close", n-ended)
 	}
 }

@@ -1,10 +1,12 @@
 // Package upstream sends requests to the applications behind the gateway.
 //
-// An Upstream has one or more addresses. A balancer sends each request to the
-// next address and skips those that refused a connection a moment ago. HTTP/1.1,
-// with or without TLS, goes through package http1; http.Transport serves https
-// addresses that choose HTTP/2 in the handshake. IdentityHeaders writes the
-// identity of the client into a request, and removes what the client wrote there.
+// An Upstream has one or more targets. A balancer orders them for each request:
+// those that are well first, those that rest after failures, or fail the active
+// checks, last. HTTP/1.1, with or without TLS and over sockets, goes through package
+// http1; http.Transport serves h2c targets, and https targets that choose HTTP/2 in
+// the handshake. IdentityHeaders writes the identity of the client into a request,
+// and removes what the client wrote there. A Rewriter makes responses name the
+// gateway instead of a target.
 //
 // # Limits and threats
 //
@@ -13,9 +15,10 @@
 // believe the identity that it gets. The application must accept connections
 // from the gateway only.
 //
-// A request is sent to another address only if no connection could be made, so
-// that no application gets it twice; http1 repeats a request once under strict
-// rules.
+// A request is sent to another target if no connection could be made. If one broke
+// without a response, that needs an idempotent request without a body and a budget
+// for retries, so that retries cannot multiply the load of an application that
+// fails. With a single target, http1 repeats a request once under the same rules.
 //
 // An upstream may be slow or break the rules of HTTP. The header of a response,
 // and each pause of an upstream that does not read, have a time limit. Informational

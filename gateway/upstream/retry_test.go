@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -242,6 +243,38 @@ func TestBlames(t *testing.T) {
 		}
 		if got := blames(r.WithContext(c.ctx), c.err); got != c.want {
 			t.Errorf("%s: %t", c.name, got)
+		}
+	}
+}
+
+// A retry uses a new connection: an idle one may have been closed too.
+func TestRetryOnNewConnection(t *testing.T) {
+	t.Parallel()
+	var used sync.Map // the addresses of connections that served a request
+	bad := hangingUp(t)
+	picky := newApplication(t, func(_ http.ResponseWriter, r *http.Request) {
+		if _, again := used.LoadOrStore(r.RemoteAddr, true); again {
+			panic(http.ErrAbortHandler)
+		}
+	})
+	f := newFixture(t, time.Minute, bad.URL, picky.URL)
+	f.targets[1].resting.Store(int64(f.elapsed() + time.Minute)) // so that it gets retries alone
+	for i := range strikesToRest {
+		if _, err := f.send(t.Context(), "GET", nil); err != nil {
+			t.Errorf("request %d: %v", i, err)
+		}
+	}
+	if n := f.retries.Load(); n != strikesToRest {
+		t.Errorf("%d retries, want %d", n, strikesToRest)
+	}
+}
+
+// HTTP/2 has no bound of its own for informational responses.
+func TestBoundsInformational(t *testing.T) {
+	t.Parallel()
+	for target, want := range map[string]bool{"http://a": true, "unix:/a": true, "https://a": false, "h2c://a": false} {
+		if got := newFixture(t, time.Minute, "http://b", target).BoundsInformational(); got != want {
+			t.Errorf("%s: %t", target, got)
 		}
 	}
 }
