@@ -223,12 +223,14 @@ func TestH2C(t *testing.T) {
 func TestActiveChecks(t *testing.T) {
 	t.Parallel()
 	var checked [2]atomic.Int64
+	var reused atomic.Bool
 	var status atomic.Int64
 	status.Store(http.StatusOK)
 	application := func(i int) string {
 		app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.RequestURI == "/base/healthz" {
 				checked[i].Add(1)
+				reused.Store(reused.Load() || !r.Close)
 				w.WriteHeader(int(status.Load()))
 			}
 		}))
@@ -266,6 +268,9 @@ func TestActiveChecks(t *testing.T) {
 	eventually("a check after the reload", func() bool { return checked[1].Load() > 2 })
 	if n := checked[0].Load(); n > ended {
 		t.Errorf("%d checks of a target that was removed", n-ended)
+	}
+	if reused.Load() {
+		t.Error("a check uses a connection that another may use")
 	}
 	r.Close()
 	ended = checked[1].Load()

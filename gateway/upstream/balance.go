@@ -116,7 +116,7 @@ func takesTurn(round uint64, share float64) bool {
 // have different second choices (rendezvous hashing).
 func rank(client netip.Addr, target string) float64 {
 	h := fnv.New64a()
-	address := client.Unmap().As16()
+	address := client.As16()
 	_, _ = h.Write(address[:]) // cannot fail
 	_, _ = h.Write([]byte(target))
 	x := h.Sum64() // its high bits hardly depend on the last bytes, so mix them

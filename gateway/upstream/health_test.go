@@ -51,6 +51,7 @@ func (m *inMemory) dial(context.Context, string) (net.Conn, error) {
 
 const (
 	healthy   = "HTTP/1.1 204 No Content\r\n\r\n"
+	tooLow    = "HTTP/1.1 203 Transformed\r\nContent-Length: 0\r\n\r\n"
 	unhealthy = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 )
 
@@ -62,7 +63,7 @@ func TestActiveChecks(t *testing.T) {
 		app := &inMemory{}
 		app.set(healthy)
 		f := newFixtureOf(t, func(c *config.Upstream) {
-			c.Health = config.Health{Path: "/healthz?full", Interval: 10 * time.Second, Timeout: 2 * time.Second, Status: "200-399", From: 200, To: 399, Failures: 2}
+			c.Health = config.Health{Path: "/healthz?full", Interval: 10 * time.Second, Timeout: 2 * time.Second, Status: "204-399", From: 204, To: 399, Failures: 2}
 			c.Host = "app.internal"
 		}, "http://a.invalid/base", "http://b.invalid")
 		f.now = time.Now
@@ -88,8 +89,8 @@ func TestActiveChecks(t *testing.T) {
 		}
 		step(unhealthy, true, "after one failure")
 		step(healthy, true, "a success starts the count again")
-		step(unhealthy, true, "after one failure again")
-		step("", false, "after two")
+		step(tooLow, true, "after one failure again")
+		step(unhealthy, false, "after two")
 		if f.order(t.Context(), nil, 0)[0].class != classSick {
 			t.Error("without a healthy target, there is none to try")
 		}
@@ -111,7 +112,7 @@ func TestActiveChecks(t *testing.T) {
 		if f.unhealthy.Load() != before+2 || up() {
 			t.Errorf("without answers: %d failures in 10s, up is %t", f.unhealthy.Load()-before, up())
 		}
-		for _, want := range []string{"a target of an upstream is unhealthy", "the status is 503, not in 200-399", "healthy again", "target=http://b.invalid"} {
+		for _, want := range []string{"a target of an upstream is unhealthy", "the status is 503, not in 204-399", "healthy again", "target=http://b.invalid"} {
 			if !strings.Contains(f.log.String(), want) {
 				t.Errorf("the log does not have %q:\n%s", want, f.log)
 			}

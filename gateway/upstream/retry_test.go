@@ -182,6 +182,18 @@ func TestRetryBudget(t *testing.T) {
 	}
 }
 
+// Without a budget, there is no retry.
+func TestRetryWithoutBudget(t *testing.T) {
+	t.Parallel()
+	app := hangingUp(t)
+	f := newFixture(t, time.Minute, app.URL, app.URL+"/b")
+	for f.budget.spend() {
+	}
+	if _, err := f.send(t.Context(), "GET", nil); kind(err) != failed || app.requests.Load() != 1 || f.retries.Load() != 0 {
+		t.Errorf("%v, %d requests, %d retries", err, app.requests.Load(), f.retries.Load())
+	}
+}
+
 // A target that accepts connections rests after some failures in a row, and a
 // single success in between starts the count again.
 func TestStrikes(t *testing.T) {

@@ -26,6 +26,7 @@ func newTestRewriter(t testing.TB, host, strip string, urls ...string) *Rewriter
 func TestRewriteLocation(t *testing.T) {
 	t.Parallel()
 	base := newTestRewriter(t, config.HostClient, "/wiki", "http://10.0.0.1:8080/base", "http://10.0.0.2/base/")
+	root := newTestRewriter(t, config.HostClient, "/wiki", "http://10.0.0.1:8080")
 	named := newTestRewriter(t, "app.internal", "", "https://10.0.0.1/base")
 	plain := newTestRewriter(t, config.HostTarget, "/wi ki", "unix:/run/app.sock")
 	nothing := newTestRewriter(t, config.HostClient, "", "http://10.0.0.1:8080")
@@ -58,6 +59,10 @@ func TestRewriteLocation(t *testing.T) {
 		{base, "https://gw.example:8443/base/x", "https://gw.example:8443/wiki/x"},
 		{base, "https://gw.example:8443/wiki/x", "https://gw.example:8443/wiki/x"},
 		{base, "https://gw.example/base/x", ""},
+		{base, "http://user:secret@10.0.0.2/base/x", ""},
+		{root, "http://gw.example:8443/wiki/x", "https://gw.example:8443/wiki/x"},
+		{root, "http://gw.example:8443/x", "https://gw.example:8443/wiki/x"},
+		{root, "/wiki/x", "/wiki/wiki/x"},
 		{named, "https://app.internal/base/x", "https://gw.example:8443/x"},
 		{named, "https://10.0.0.1:443/base/", "https://gw.example:8443/"},
 		{named, "/base", "/"},
