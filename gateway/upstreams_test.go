@@ -123,7 +123,6 @@ func TestRewriteResponses(t *testing.T) {
 // The client that is balanced is the one that a trusted proxy reports.
 func TestBalanceByReportedClient(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, baseConfig)
 	var urls []string
 	for i := range 4 {
 		app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, i) }))
@@ -132,7 +131,7 @@ func TestBalanceByReportedClient(t *testing.T) {
 	}
 	yaml := appConfig(t, "balance: client, urls: ["+strings.Join(urls, ", ")+"]")
 	yaml = edit(t, yaml, "store:", "listen: {trusted_proxies: [192.0.2.7]}\nstore:")
-	r = newRig(t, edit(t, baseConfig, "store:", "listen: {trusted_proxies: [192.0.2.7]}\nstore:"))
+	r := newRig(t, edit(t, baseConfig, "store:", "listen: {trusted_proxies: [192.0.2.7]}\nstore:"))
 	if err := r.reload(yaml); err != nil {
 		t.Fatal(err)
 	}
