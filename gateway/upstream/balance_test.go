@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -187,4 +188,55 @@ func TestUntestedTarget(t *testing.T) {
 	f.wantFirsts(t, t.Context(), 4, 2, 2)
 	f.targets[1].inFlight.Store(1)
 	f.wantFirsts(t, t.Context(), 4, 4, 0)
+}
+
+// A connection that a response has become is in flight until it is closed, and its
+// ends close one after the other.
+func TestTunnelInFlight(t *testing.T) {
+	t.Parallel()
+	a := newApplication(t, func(w http.ResponseWriter, _ *http.Request) {
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n") // the client notices
+		got, err := io.ReadAll(rw)
+		_, _ = fmt.Fprintf(conn, "%s %v", got, err)
+	})
+	f := newFixture(t, time.Minute, a.URL, a.URL+"/b")
+	r, err := http.NewRequestWithContext(t.Context(), "GET", "http://ignored.invalid", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.URL.Opaque = "/"
+	r.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}
+	response, err := f.way.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tunnel, ok := response.Body.(interface {
+		io.ReadWriteCloser
+		CloseWrite() error
+	})
+	if !ok {
+		t.Fatalf("the body of the 101 is a %T", response.Body)
+	}
+	inFlight := func() int64 { return f.targets[0].inFlight.Load() + f.targets[1].inFlight.Load() }
+	if n := inFlight(); n != 1 {
+		t.Errorf("%d requests are in flight, want 1", n)
+	}
+	if _, err := io.WriteString(tunnel, "hello"); err != nil {
+		t.Error(err)
+	}
+	if err := tunnel.CloseWrite(); err != nil {
+		t.Error(err)
+	}
+	if got, err := io.ReadAll(tunnel); string(got) != "hello <nil>" || err != nil {
+		t.Errorf("through the tunnel: %q, %v", got, err)
+	}
+	if tunnel.Close(); inFlight() != 0 {
+		t.Errorf("%d requests are in flight after the tunnel", inFlight())
+	}
 }
