@@ -61,12 +61,12 @@ func (m *manyHosts) opensAll(t *testing.T, b *tab, user string) {
 			m.up.wants(t, "GET", "/page?x=%2F&y", user)
 		}
 	}
-	quiet(t, b)
+	noComplaints(t, b)
 }
 
-// quiet fails the test if the browser complains, for example about a redirect that a
+// noComplaints fails the test if the browser complains, for example about a redirect that a
 // policy does not allow.
-func quiet(t *testing.T, b *tab) {
+func noComplaints(t *testing.T, b *tab) {
 	t.Helper()
 	if got := b.complained(); len(got) > 0 {
 		t.Errorf("the browser complains: %q", got)
@@ -123,7 +123,7 @@ func hostsInBrowser(t *testing.T, c *chromium) {
 	b.open(m.at("files.one.test", "/me"))
 	b.click("button") // and then on, by a form, to the sign-in page of another host
 	b.shows("/signin", http.StatusOK, "User name")
-	quiet(t, b)
+	noComplaints(t, b)
 	m.signedOut(t, b, m.public)
 	b.open(m.page("mail.two.test"))
 	b.signIn("bob")
@@ -183,7 +183,7 @@ func hostsAtProvider(t *testing.T, c *chromium) {
 	}
 	b.open(m.at("x.three.test", "/me"))
 	b.click("button")
-	quiet(t, b)
+	noComplaints(t, b)
 	m.signedOut(t, b, provides)
 }
 
@@ -205,7 +205,7 @@ func hostsStrict(t *testing.T, c *chromium) {
 	shown("mail.two.test")
 	b.load(chromedp.Evaluate[chromedp.Void]("void (location = '" + m.page("x.three.test") + "')"))
 	shown("x.three.test")
-	quiet(t, b)
+	noComplaints(t, b)
 }
 
 // hostsByOneCookie: with session.domain a cookie serves all hosts, without tickets.
