@@ -1,0 +1,123 @@
+package gateway
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// A ticket is for one host and one browser, once, for a minute. Any other use is 400, sets
+// no cookie and reaches no upstream.
+func TestTickets(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fiveHostsConfig)
+	alice, mallory := r.person(), r.person()
+	alice.signIn(pageOf("gw.example"), "alice")
+	mallory.signIn(pageOf("gw.example"), "bob")
+	mallory.visit("GET", pageOf("wiki.example.org"), "")
+	refused := func(what string, p *person, place string, header ...string) {
+		t.Helper()
+		before := r.upstream.count()
+		w := p.ask("GET", place, "", header...)
+		if w.Code != 400 || w.Header()["Set-Cookie"] != nil || r.upstream.count() != before || w.Header().Get("Referrer-Policy") != "no-referrer" {
+			t.Errorf("%s: %d %v", what, w.Code, w.Header())
+		}
+	}
+	ticket := alice.ticketOf("wiki.example.org")
+	refused("another browser, which has waited too", mallory, ticket)
+	refused("a browser without cookies", r.person(), ticket)
+	refused("a browser with the cookies of another host", &person{rig: r, jars: map[string]browserJar{"wiki.example.org": alice.jars["gw.example"]}}, ticket)
+	for _, host := range fiveHosts {
+		if host != "wiki.example.org" {
+			elsewhere := strings.Replace(ticket, "wiki.example.org", host, 1)
+			refused("at "+host, alice, elsewhere)
+			refused("at "+host+" with the cookies of the right host", &person{rig: r, jars: map[string]browserJar{host: alice.jars["wiki.example.org"]}}, elsewhere)
+		}
+	}
+	refused("changed", alice, ticket[:len(ticket)-2]+"xx")
+	refused("twice", alice, ticket+"&"+ticket[strings.Index(ticket, "ticket="):])
+	refused("none", alice, "https://wiki.example.org/signin/complete")
+	if w := alice.ask("HEAD", ticket, ""); w.Code != 302 || w.Header()["Set-Cookie"] != nil {
+		t.Errorf("HEAD: %d %v", w.Code, w.Header())
+	}
+	if w := alice.ask("POST", ticket, "", "Origin: https://wiki.example.org"); w.Code != 405 {
+		t.Errorf("POST: %d", w.Code)
+	}
+	if at, w := alice.visit("GET", ticket, ""); at != "https://wiki.example.org/x?y" || w.Code != 200 {
+		t.Errorf("the right use leads to %s, %d", at, w.Code)
+	}
+	refused("used", alice, ticket)
+
+	late := alice.ticketOf("mail.example.net")
+	r.clock.Advance(time.Minute)
+	refused("late", alice, late)
+
+	ended := alice.ticketOf("files.example.org")
+	alice.ask("POST", "https://wiki.example.org/logout", "", "Origin: https://wiki.example.org")
+	refused("after the logout", alice, ended)
+}
+
+// A person who is brought to a sign-in that another browser has begun gets an error, and
+// the other browser gets nothing. Nor can they be signed in as somebody else.
+func TestSignInOfAnotherBrowser(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fiveHostsConfig)
+	alice, mallory := r.person(), r.person()
+	alice.signIn(pageOf("gw.example"), "alice")
+	mallory.stop = func(place string) bool { return strings.HasPrefix(place, "https://gw.example/signin?") }
+	begun, _ := mallory.visit("GET", pageOf("wiki.example.org"), "")
+	mallory.stop = nil
+	at, w := alice.visit("GET", begun, "")
+	if !strings.HasPrefix(at, "https://wiki.example.org/signin/complete?") || w.Code != 400 || w.Header()["Set-Cookie"] != nil {
+		t.Errorf("alice is led to %s, %d %v", at, w.Code, w.Header())
+	}
+	mallory.isOut(pageOf("wiki.example.org"))
+
+	mallory.signIn(pageOf("gw.example"), "bob")
+	ticket := mallory.ticketOf("wiki.example.org")
+	alice.visit("GET", ticket, "")
+	alice.sees(pageOf("wiki.example.org"), "alice")
+	ticket = mallory.ticketOf("wiki.example.org")
+	alice.visit("GET", ticket, "")
+	alice.sees(pageOf("wiki.example.org"), "alice")
+}
+
+// A store that fails gives no session, no cookie and no false answer. When it works again,
+// so does the sign-in.
+func TestTicketsWithoutTheStore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fiveHostsConfig)
+	p := r.person()
+	p.signIn(pageOf("gw.example"), "alice")
+	for _, operation := range []string{"get", "take", "put", "swap"} {
+		ticket := p.ticketOf("wiki.example.org")
+		r.store.breakIf(func(o string, _ int64, _ string) bool { return o == operation })
+		if w := p.ask("GET", ticket, ""); w.Code != 503 || w.Header()["Set-Cookie"] != nil {
+			t.Errorf("%s fails: %d %v", operation, w.Code, w.Header()["Set-Cookie"])
+		}
+		r.store.heal()
+	}
+	r.store.breakIf(func(o string, _ int64, key string) bool { return o == "put" && strings.HasPrefix(key, "ticket:") })
+	if at, w := p.visit("GET", pageOf("wiki.example.org"), ""); w.Code != 503 || !strings.HasPrefix(at, "https://gw.example/signin?") {
+		t.Errorf("no ticket can be recorded: %s, %d", at, w.Code)
+	}
+	r.store.heal()
+	p.sees(pageOf("wiki.example.org"), "alice")
+}
+
+// Two instances on one store share sign-ins under way.
+func TestTicketsOfAnotherInstance(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fiveHostsConfig)
+	other, err := startRig(t, t.TempDir(), fiveHostsConfig, r.store.Store, r.clock.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := r.person()
+	p.signIn(pageOf("gw.example"), "alice")
+	ticket := p.ticketOf("wiki.example.org")
+	p.rig = other
+	if at, w := p.visit("GET", ticket, ""); at != "https://wiki.example.org/x?y" || w.Code != 200 {
+		t.Errorf("led to %s, %d", at, w.Code)
+	}
+}
