@@ -18,6 +18,7 @@ import (
 func BenchmarkReadsWhileSweeping(b *testing.B) {
 	const dead, live = 2000000, 20000
 	s := openTest(b, Options{CacheEntries: 1024})
+	must.Get(s.db.writer.Exec("PRAGMA cache_size = -400000"))(b) // for a fast beginning
 	for _, entries := range []struct {
 		key     string
 		rows    int
@@ -30,7 +31,7 @@ func BenchmarkReadsWhileSweeping(b *testing.B) {
 			INSERT INTO entries SELECT CAST(`+entries.key+` AS BLOB), ? + abs(random() % 1800000000000), randomblob(250) FROM n`,
 			entries.rows, entries.expires.UnixNano()))(b)
 	}
-	must.Get(s.db.writer.Exec("PRAGMA wal_checkpoint(TRUNCATE)"))(b)
+	must.Get(s.db.writer.Exec("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA cache_size = -2000"))(b)
 	ctx, stop := context.WithCancel(b.Context())
 	defer stop()
 	sweep := func() {

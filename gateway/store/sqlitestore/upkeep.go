@@ -13,7 +13,7 @@ const (
 	sweepInterval = time.Minute
 	// sweepBatch is how many expired entries one write removes: so few that
 	// requests that wait for it are not delayed noticeably.
-	sweepBatch  = 32
+	sweepBatch  = 8
 	pingTimeout = 2 * time.Second
 )
 
