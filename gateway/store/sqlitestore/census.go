@@ -74,6 +74,15 @@ func (c *census) commit(changes []change) {
 
 // restart begins again.
 func (c *census) restart() {
+	c.reset()
+	select {
+	case c.begun <- struct{}{}:
+	default:
+	}
+}
+
+// reset forgets what was counted.
+func (c *census) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
@@ -83,10 +92,6 @@ func (c *census) restart() {
 	}
 	c.tally.Reset()
 	c.next, c.all = "", false
-	select {
-	case c.begun <- struct{}{}:
-	default:
-	}
 }
 
 // count returns the number of live entries of a kind. It waits for the end of the
@@ -121,33 +126,32 @@ func (s *Store) countUntilDone(ctx context.Context) {
 			return
 		case <-s.census.begun:
 		}
-		for done := false; !done && ctx.Err() == nil; {
+		for ctx.Err() == nil {
 			start := time.Now()
-			_, err := s.submit(ctx, "count", &write{ends: true, do: func(b *batch) (_ []byte, err error) {
-				done, err = b.countNext()
-				return nil, err
-			}})
+			last, err := s.submit(ctx, "count", &write{ends: true, do: func(b *batch) ([]byte, error) { return b.countNext() }})
 			if err != nil {
-				done = false
 				s.logger.LogAttrs(ctx, slog.LevelWarn, "cannot count the entries", slog.Any("error", err))
 				_ = store.Rest(ctx, censusPause)
 				continue
+			}
+			if last != nil {
+				break
 			}
 			_ = store.Rest(ctx, time.Since(start))
 		}
 	}
 }
 
-// countNext takes one step of the census. It reports whether it was the last.
-func (b *batch) countNext() (done bool, err error) {
+// countNext takes one step of the census. The result is nil unless it was the last.
+func (b *batch) countNext() (done []byte, err error) {
 	c := b.writer.census
 	if c.all {
-		return true, nil
+		return []byte{}, nil
 	}
 	b.counting = true
 	rows, err := b.tx.Stmt(b.writer.next).Query([]byte(c.next), censusStep)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	defer rows.Close()
 	found, last := 0, ""
@@ -155,16 +159,19 @@ func (b *batch) countNext() (done bool, err error) {
 		var key []byte
 		var expires int64
 		if err := rows.Scan(&key, &expires); err != nil {
-			return false, err
+			return nil, err
 		}
 		if last = string(key); last != probeKey {
 			b.tally = append(b.tally, change{key: last, expires: expires, comes: true})
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return false, err
+		return nil, err
 	}
 	c.all = found < censusStep
 	c.next = last + "\x00"
-	return c.all, nil
+	if c.all {
+		return []byte{}, nil
+	}
+	return nil, nil
 }

@@ -152,6 +152,7 @@ func TestLostFiles(t *testing.T) {
 				log := &logtest.Buffer{}
 				s := openTest(t, Options{Logger: slog.New(slog.NewJSONHandler(log, nil))})
 				storetest.Put(t, s, "key", "value")
+				must.Get(s.Count(t.Context(), ""))(t) // no write is in progress from here on
 				path := s.db.path + suffix
 				wantError(t, "lose", lose(path), nil)
 				for range 2 {
