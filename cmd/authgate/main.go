@@ -50,40 +50,33 @@ func run() int {
 	return 1
 }
 
-// usageError is a wrong command line.
-type usageError struct{ err error }
-
-func (e *usageError) Error() string { return e.err.Error() + "\nTry authgate --help." }
-func (e *usageError) Unwrap() error { return e.err }
-
-// usage makes the errors of an argument check usage errors.
-func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return &usageError{err}
-		}
-		return nil
-	}
-}
-
 func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "authgate",
 		Short:         "An auth gateway: authenticates, decides and forwards",
+		Version:       versionLine(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args:          knownCommand,
+		RunE: func(*cobra.Command, []string) error {
 			return &usageError{errors.New("a command is missing")}
 		},
+		SuggestionsMinimumDistance: 2,
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	cmd.SetVersionTemplate("{{.Version}}\n")
+	cmd.SetFlagErrorFunc(unknownFlag)
+	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	cmd.AddCommand(serveCommand(), validateCommand(), hashPasswordCommand(), healthcheckCommand(), versionCommand())
+	completeUsage(cmd)
 	return cmd
 }
 
 func configFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().StringP("config", "c", "config.yaml", "configuration file")
+	path := cmd.Flags().StringP("config", "c", "config.yaml", "configuration file")
+	if err := cmd.MarkFlagFilename("config", "yaml", "yml"); err != nil {
+		panic(err) // the flag exists
+	}
+	return path
 }
 
 func serveCommand() *cobra.Command {
@@ -143,9 +136,14 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  usage(cobra.NoArgs),
 		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintf(cmd.OutOrStdout(), "authgate %s %s %s/%s\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintln(cmd.OutOrStdout(), versionLine())
 		},
 	}
+}
+
+// versionLine is the output of authgate version and authgate --version.
+func versionLine() string {
+	return fmt.Sprintf("authgate %s %s %s/%s", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // buildVersion returns the linked version, else the version in the build info.
