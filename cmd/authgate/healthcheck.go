@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"authgate/gateway/config"
 )
 
 func healthcheckCommand() *cobra.Command {
@@ -21,9 +19,9 @@ func healthcheckCommand() *cobra.Command {
 		Long:  "Request /readyz from the admin listener of the gateway with this configuration.\nThis is for the HEALTHCHECK of a container without other programs.",
 		Args:  usage(cobra.NoArgs),
 	}
-	path := configFlag(cmd)
+	path := configOrInputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := config.Load(*path)
+		cfg, _, err := loadConfig(cmd, *path)
 		if err != nil {
 			return err
 		}

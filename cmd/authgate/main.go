@@ -71,14 +71,6 @@ func root() *cobra.Command {
 	return cmd
 }
 
-func configFlag(cmd *cobra.Command) *string {
-	path := cmd.Flags().StringP("config", "c", "config.yaml", "configuration file")
-	if err := cmd.MarkFlagFilename("config", "yaml", "yml"); err != nil {
-		panic(err) // the flag exists
-	}
-	return path
-}
-
 func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -99,6 +91,9 @@ func serveCommand() *cobra.Command {
 			stop() // first, so that a second signal ends the process at once
 			end()
 		})
+		if *path == standardInput {
+			return &usageError{errors.New("serve reads its configuration again at each reload, so it needs a file, not standard input")}
+		}
 		a, err := app.Open(ctx, *path, buildVersion(), os.Stderr)
 		if err != nil {
 			return err
@@ -115,16 +110,16 @@ func validateCommand() *cobra.Command {
 		Short: "Check the configuration and list every mistake",
 		Args:  usage(cobra.NoArgs),
 	}
-	path := configFlag(cmd)
+	path := configOrInputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := config.Load(*path)
+		cfg, name, err := loadConfig(cmd, *path)
 		if err != nil {
 			return err
 		}
 		for _, warning := range cfg.Warnings() {
 			fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+config.Diagnostics{warning}.Error())
 		}
-		fmt.Fprintln(cmd.OutOrStdout(), *path+" is valid")
+		fmt.Fprintln(cmd.OutOrStdout(), name+" is valid")
 		return nil
 	}
 	return cmd

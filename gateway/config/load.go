@@ -1,6 +1,8 @@
 package config
 
 import (
+	"fmt"
+	"io"
 	"net/netip"
 	"net/url"
 	"os"
@@ -34,6 +36,16 @@ func Load(path string) (*Config, error) {
 		return nil, &ReadError{err}
 	}
 	return Parse(path, source)
+}
+
+// Read is Load for a configuration that is not in a file. name stands
+// for its path: messages show it, and relative paths start from its folder.
+func Read(name string, r io.Reader) (*Config, error) {
+	source, err := io.ReadAll(io.LimitReader(r, maxConfigSize+1)) // Parse refuses one byte too many
+	if err != nil {
+		return nil, &ReadError{fmt.Errorf("cannot read %s: %w", name, err)}
+	}
+	return Parse(name, source)
 }
 
 // Parse is Load for the content of a file. Relative paths in it start from the

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"authgate/gateway/config"
+)
+
+// standardInput is the path that means standard input.
+const standardInput = "-"
+
+// configFlag adds the flag with the path of the configuration file.
+func configFlag(cmd *cobra.Command) *string {
+	return configFlagFor(cmd, "configuration file")
+}
+
+// configOrInputFlag is configFlag for a command that calls loadConfig.
+func configOrInputFlag(cmd *cobra.Command) *string {
+	return configFlagFor(cmd, "configuration file; - is standard input")
+}
+
+func configFlagFor(cmd *cobra.Command, meaning string) *string {
+	path := cmd.Flags().StringP("config", "c", "config.yaml", meaning)
+	if err := cmd.MarkFlagFilename("config", "yaml", "yml"); err != nil {
+		panic(err) // the flag exists
+	}
+	return path
+}
+
+// loadConfig reads the configuration at path, or from standard input. name is how
+// messages call it.
+func loadConfig(cmd *cobra.Command, path string) (cfg *config.Config, name string, err error) {
+	if path == standardInput {
+		name = "standard input"
+		cfg, err = config.Read(name, cmd.InOrStdin())
+		return cfg, name, err
+	}
+	cfg, err = config.Load(path)
+	return cfg, path, err
+}
