@@ -3,6 +3,7 @@ package strictyaml
 import (
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -112,9 +113,9 @@ func quoted(n ast.Node) bool {
 		strings.HasPrefix(strings.TrimSpace(n.GetToken().Origin), "'")
 }
 
-// duration decodes a Go duration.
+// duration decodes a duration.
 func (d *decoder) duration(n ast.Node, path string, v reflect.Value) {
-	const expected = "expected a duration like 90s, 15m or 1h30m"
+	const expected = "expected a duration like 90s, 15m, 1h30m or 7d"
 	var s string
 	switch n.Type() {
 	case ast.IntegerType:
@@ -132,7 +133,7 @@ func (d *decoder) duration(n ast.Node, path string, v reflect.Value) {
 		d.wrong(n, path, "%s, found %s", expected, describe(n))
 		return
 	}
-	duration, err := time.ParseDuration(s)
+	duration, err := parseDuration(s)
 	switch {
 	case err != nil:
 		d.wrong(n, path, "%s", expected)
@@ -141,6 +142,32 @@ func (d *decoder) duration(n ast.Node, path string, v reflect.Value) {
 	default:
 		v.SetInt(int64(duration))
 	}
+}
+
+// leadingDays matches a duration that begins with days: its sign, the number of
+// days, and the rest.
+var leadingDays = regexp.MustCompile(`^([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)d([0-9.].+)?$`)
+
+// parseDuration is time.ParseDuration with days of 24 hours before the other units.
+func parseDuration(s string) (time.Duration, error) {
+	found := leadingDays.FindStringSubmatch(s)
+	if found == nil {
+		return time.ParseDuration(s)
+	}
+	sign, days, rest := found[1], found[2], found[3]
+	day, err := time.ParseDuration(sign + days + "h")
+	if err != nil || rest == "" && day.Abs() <= math.MaxInt64/24 {
+		return 24 * day, err
+	}
+	more, err := time.ParseDuration(sign + rest)
+	if err != nil {
+		return 0, err
+	}
+	sum := 24*day + more
+	if day.Abs() > math.MaxInt64/24 || (more > 0 && sum < more) || (more < 0 && sum > more) {
+		return 0, errors.New("the duration is too long")
+	}
+	return sum, nil
 }
 
 // describe names the kind of a node. It leaves out the value, which may be a
