@@ -14,6 +14,7 @@ import (
 // importOrder lists the packages of the module from the ground up. A package
 // imports only packages on lines above its own. The last lines serve tests.
 const importOrder = `
+	docs
 	policy gateway/pages gateway/password gateway/keyfile gateway/seal gateway/store gateway/strictjson gateway/cookiename gateway/headername
 	gateway/store/guard gateway/store/redisstore gateway/store/sqlitestore
 	gateway/rate gateway/cors

@@ -66,7 +66,7 @@ func root() *cobra.Command {
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetFlagErrorFunc(unknownFlag)
 	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
-	cmd.AddCommand(serveCommand(), validateCommand(), hashPasswordCommand(), healthcheckCommand(), versionCommand())
+	cmd.AddCommand(serveCommand(), validateCommand(), hashPasswordCommand(), healthcheckCommand(), schemaCommand(), versionCommand())
 	completeUsage(cmd)
 	return cmd
 }

@@ -20,6 +20,6 @@ func (l Limits) check(r *report) {
 }
 
 func (l Log) check(r *report) {
-	r.oneOf("log.level", l.Level, "debug", "info", "warn", "error")
-	r.oneOf("log.format", l.Format, "json", "text")
+	r.oneOf("log.level", l.Level, words("log.level"))
+	r.oneOf("log.format", l.Format, words("log.format"))
 }

@@ -112,8 +112,8 @@ func (p *Provider) check(r *report, path string) {
 	p.checkParams(r, path+".authorization_params")
 	r.claim(path+".roles_claim", p.RolesClaim)
 	r.claim(path+".username_claim", p.UsernameClaim)
-	r.oneOf(path+".callback", p.Callback, "/callback", "/auth/callback")
-	r.oneOf(path+".logout", p.Logout, LogoutAuto, LogoutForm, LogoutRevoke, LogoutRedirect)
+	r.oneOf(path+".callback", p.Callback, words("providers[].callback"))
+	r.oneOf(path+".logout", p.Logout, words("providers[].logout"))
 	r.positive(path+".timeout", p.Timeout)
 	for _, e := range []struct{ key, url string }{
 		{".issuer", p.Issuer}, {".logout_url", p.LogoutURL}, {".authorization_url", p.AuthorizationURL},
@@ -152,7 +152,7 @@ func (p *Provider) checkClient(r *report, path string) {
 		return
 	}
 	method := path + ".token_endpoint_auth_method"
-	r.oneOf(method, p.TokenEndpointAuthMethod, AuthMethodBasic, AuthMethodPost)
+	r.oneOf(method, p.TokenEndpointAuthMethod, words("providers[].token_endpoint_auth_method"))
 	if p.ClientSecret == "" && !r.Broken(path+".client_secret") {
 		r.Fault(method, "has no effect without client_secret, because this is a public client; give client_secret, or remove this key")
 	}

@@ -26,7 +26,7 @@ func (r *report) policyErrors(err error) {
 }
 
 // oneOf checks that a value is one of words.
-func (r *report) oneOf(path, value string, words ...string) {
+func (r *report) oneOf(path, value string, words []string) {
 	if !slices.Contains(words, value) {
 		r.Fault(path, "%q is not a valid value; expected %s", value, orList(words))
 	}

@@ -13,7 +13,7 @@ import (
 
 func (s Session) check(r *report) {
 	r.lifetime("session.lifetime", s.Lifetime)
-	r.oneOf("session.same_site", s.SameSite, "lax", "strict", "none")
+	r.oneOf("session.same_site", s.SameSite, words("session.same_site"))
 }
 
 // checkDomain checks session.domain: it must be a domain for which browsers keep

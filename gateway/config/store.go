@@ -14,7 +14,7 @@ import (
 // checked in Config.checkSharedKeys.
 func (s Store) check(r *report, dataDir string) {
 	r.keyLength("store.encryption_key", s.EncryptionKey)
-	r.oneOf("store.driver", s.Driver, StoreSQLite, StoreMemory, StoreRedis)
+	r.oneOf("store.driver", s.Driver, words("store.driver"))
 	switch s.Driver {
 	case StoreSQLite:
 		if s.Path == "" {

@@ -14,7 +14,7 @@ import (
 // check checks everything except the content of the certificate and its key,
 // which sideReader.certificate checks.
 func (t TLS) check(r *report) {
-	r.oneOf("tls.mode", t.Mode, TLSInternal, TLSFiles, TLSACME, TLSOff)
+	r.oneOf("tls.mode", t.Mode, words("tls.mode"))
 	switch t.Mode {
 	case TLSInternal, TLSACME, TLSOff:
 		for _, f := range []struct{ key, path string }{{"tls.certificate", t.Certificate}, {"tls.key", t.Key}} {

@@ -113,7 +113,7 @@ func (t *TrustedIssuer) check(r *report, path string) {
 	}
 	r.audience(path+".audience", t.Audience)
 	for i, algorithm := range t.Algorithms {
-		r.oneOf(fmt.Sprintf("%s.algorithms[%d]", path, i), algorithm, asymmetricAlgorithms...)
+		r.oneOf(fmt.Sprintf("%s.algorithms[%d]", path, i), algorithm, words("token.trusted_issuers[].algorithms[]"))
 	}
 	r.claim(path+".roles_claim", t.RolesClaim)
 	r.claim(path+".username_claim", t.UsernameClaim)
