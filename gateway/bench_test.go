@@ -112,7 +112,11 @@ func BenchmarkStreams(b *testing.B) {
 					b.Fatal(err)
 				}
 				ex.route = st.routing.find(&ex.Canonical)
-				if _, err := ex.authenticate(); err != nil {
+				id, err := ex.identify()
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := ex.decide(id); err != nil {
 					b.Fatal(err)
 				}
 				open[i] = ex

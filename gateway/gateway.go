@@ -77,6 +77,27 @@ type storage struct {
 
 // New returns a gateway that runs the configuration.
 func New(o Options) (*Gateway, error) {
+	g, err := assemble(o)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range g.upstreams() {
+		u.Watch()
+	}
+	g.warn(o.Config)
+	ctx, stop := context.WithCancel(context.Background())
+	g.stop = stop
+	if !g.state.Load().gate.IsOpen() {
+		g.background.Go(func() { g.openGateLater(ctx) })
+	}
+	if o.Config.Store.Driver == config.StoreRedis {
+		g.background.Go(func() { g.followEpochs(ctx) })
+	}
+	return g, nil
+}
+
+// assemble returns a gateway that has no background work.
+func assemble(o Options) (*Gateway, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -102,6 +123,7 @@ func New(o Options) (*Gateway, error) {
 		plains:   newPlainPool(),
 		proxyLog: web.LibraryLog(o.Logger.Handler(), slog.LevelWarn),
 		load:     newLoad(o.Idle),
+		stop:     func() {},
 	}
 	if quotas := guarded.Quotas(); quotas != nil {
 		g.shared = rate.NewShared(quotas)
@@ -118,18 +140,6 @@ func New(o Options) (*Gateway, error) {
 		return nil, err
 	}
 	g.state.Store(st)
-	for _, u := range g.upstreams() {
-		u.Watch()
-	}
-	g.warn(o.Config)
-	ctx, stop := context.WithCancel(context.Background())
-	g.stop = stop
-	if !st.gate.IsOpen() {
-		g.background.Go(func() { g.openGateLater(ctx) })
-	}
-	if o.Config.Store.Driver == config.StoreRedis {
-		g.background.Go(func() { g.followEpochs(ctx) })
-	}
 	return g, nil
 }
 

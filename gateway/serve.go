@@ -8,13 +8,14 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
+	"authgate/gateway/endpoint"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
 
 // serve takes a request along its way: what it asks for, who makes it, whether
 // they may, and on to the upstream. A proxy that only asks gets the answer
-// instead.
+// instead. Explain goes the same way with an identity that is given.
 func (ex *exchange) serve() error {
 	if err := ex.refusal(); err != nil {
 		return err
@@ -22,27 +23,19 @@ func (ex *exchange) serve() error {
 	if err := ex.read(); err != nil {
 		return err
 	}
-	if own, err := ex.serveOwn(); own {
+	own, err := ex.findOwn()
+	if err != nil {
 		return err
 	}
-	if ex.Request.Method != strings.ToUpper(ex.Request.Method) {
-		return &web.Error{
-			Status: http.StatusBadRequest, Detail: "The method is not in upper case.",
-			Cause: errors.New("methods are case-sensitive (RFC 9110, section 9.1), but not to every application"),
-		}
+	if own != nil {
+		return own.Serve(&ex.Exchange)
 	}
 	if answered, err := ex.preflight(); answered || err != nil {
 		return err
 	}
-	route, err := ex.state.routing.match(&ex.Canonical)
-	if err != nil {
+	if err := ex.find(); err != nil {
 		return err
 	}
-	if route.upstream == nil && !ex.Verify {
-		return errNoRoute("the route has no upstream, so it is for " + config.EndpointVerify + " only")
-	}
-	ex.route, ex.Label = route, route.rule.Name
-	ex.SignIn, ex.CORS = &route.signIn, route.cors
 	if err := ex.limit(config.RateByClient); err != nil { // before the work of authentication
 		return err
 	}
@@ -51,8 +44,11 @@ func (ex *exchange) serve() error {
 			return err
 		}
 	}
-	answered, err := ex.authenticate()
-	if err != nil || answered {
+	id, err := ex.identify()
+	if err != nil {
+		return err
+	}
+	if answered, err := ex.decide(id); answered || err != nil {
 		return err
 	}
 	if err := ex.limit(config.RateByUser); err != nil {
@@ -65,22 +61,40 @@ func (ex *exchange) serve() error {
 	return ex.forward()
 }
 
-// serveOwn serves a request to one of the gateway's own endpoints. A proxy must
-// not ask about these, but send such requests here.
-func (ex *exchange) serveOwn() (own bool, err error) {
+// find finds the route of the request.
+func (ex *exchange) find() error {
+	if ex.Request.Method != strings.ToUpper(ex.Request.Method) {
+		return &web.Error{
+			Status: http.StatusBadRequest, Detail: "The method is not in upper case.",
+			Cause: errors.New("methods are case-sensitive (RFC 9110, section 9.1), but not to every application"),
+		}
+	}
+	route, err := ex.state.routing.match(&ex.Canonical)
+	if err != nil {
+		return err
+	}
+	if route.upstream == nil && !ex.Verify {
+		return errNoRoute("the route has no upstream, so it is for " + config.EndpointVerify + " only")
+	}
+	ex.route, ex.Label = route, route.rule.Name
+	ex.SignIn, ex.CORS = &route.signIn, route.cors
+	return nil
+}
+
+// findOwn returns the own endpoint that the request is for, nil if it is for a
+// route. A proxy must not ask about these endpoints, but send such requests here.
+func (ex *exchange) findOwn() (*endpoint.Endpoint, error) {
 	st, path := ex.state, ex.Canonical.Path.Decoded
-	endpoint, own := st.endpoints[path]
+	own := st.endpoints[path]
 	slashed := ex.Canonical.Path.Slashed
 	_, ambiguous := st.endpoints[slashed]
 	switch {
 	case ambiguous || slashed != "" && slashed == st.verify:
-		return true, errEncodedSlash() // some servers would read it as the path of an own endpoint
-	case ex.Verify && (own || path == st.verify):
-		return true, errNoRoute("the path is one of the gateway's own endpoints; the proxy must send requests for it to the gateway")
-	case own:
-		return true, endpoint.Serve(&ex.Exchange)
+		return nil, errEncodedSlash() // some servers would read it as the path of an own endpoint
+	case ex.Verify && (own != nil || path == st.verify):
+		return nil, errNoRoute("the path is one of the gateway's own endpoints; the proxy must send requests for it to the gateway")
 	}
-	return false, nil
+	return own, nil
 }
 
 // read makes the canonical request and reads the credentials, once. It refuses
@@ -116,16 +130,22 @@ func (ex *exchange) read() error {
 	return err
 }
 
-// authenticate finds the identity that the request proves, and decides whether
-// the route lets it in. It may have answered a user who is not signed in with a
-// redirect.
-func (ex *exchange) authenticate() (answered bool, err error) {
-	route := ex.route
-	id, err := ex.Authenticate(route.chain)
+// identify returns the identity that the request proves, nil if it has no
+// credentials.
+func (ex *exchange) identify() (*policy.Identity, error) {
+	chain := ex.route.chain
+	id, err := ex.Authenticate(chain)
 	if err != nil && !errors.Is(err, auth.ErrNoCredentials) {
 		ex.rejected(err)
-		return false, web.Challenge(err, route.chain.Challenges(&ex.Credentials)...)
+		return nil, web.Challenge(err, chain.Challenges(&ex.Credentials)...)
 	}
+	return id, nil
+}
+
+// decide decides whether the route lets an identity in. It may have answered a
+// user who is not signed in with a redirect.
+func (ex *exchange) decide(id *policy.Identity) (answered bool, err error) {
+	route := ex.route
 	ex.Identify(id)
 	decision := route.rule.Decide(id, &ex.Canonical)
 	ex.Decision, ex.Reason = decision.Outcome.String(), decision.Reason

@@ -36,6 +36,9 @@ func run() int {
 		unreadable *config.ReadError
 		usage      *usageError
 	)
+	if told, ok := errors.AsType[*toldError](err); ok {
+		return told.status
+	}
 	switch {
 	case err == nil:
 		return 0
@@ -49,6 +52,11 @@ func run() int {
 	}
 	return 1
 }
+
+// toldError is a failure that the command has printed itself.
+type toldError struct{ status int }
+
+func (e *toldError) Error() string { return fmt.Sprintf("exit status %d", e.status) }
 
 func root() *cobra.Command {
 	cmd := &cobra.Command{
@@ -66,7 +74,8 @@ func root() *cobra.Command {
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetFlagErrorFunc(unknownFlag)
 	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
-	cmd.AddCommand(serveCommand(), validateCommand(), hashPasswordCommand(), healthcheckCommand(), schemaCommand(), versionCommand())
+	cmd.AddCommand(serveCommand(), validateCommand(), hashPasswordCommand(), healthcheckCommand(), schemaCommand(), explainCommand(), testCommand(),
+		versionCommand())
 	completeUsage(cmd)
 	return cmd
 }

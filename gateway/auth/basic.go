@@ -39,6 +39,9 @@ func NewBasic(realm string, users *Accounts, verifier *Verifier) *Basic {
 	return b
 }
 
+// Identity returns the identity of a user, nil if there is none of that name.
+func (b *Basic) Identity(username string) *policy.Identity { return b.identities[username] }
+
 // Authenticate implements Authenticator.
 func (b *Basic) Authenticate(ctx context.Context, creds *Credentials) (*policy.Identity, error) {
 	if creds.Scheme != "basic" {

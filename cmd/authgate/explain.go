@@ -1,0 +1,215 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"authgate/gateway"
+	"authgate/gateway/config"
+	"authgate/policy"
+)
+
+// callerFlags describe who makes the request.
+type callerFlags struct {
+	user                                 string
+	username, mechanism, provider, email string
+	roles                                []string
+}
+
+func explainCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "explain [flags] METHOD URL",
+		Short: "Say what the gateway does with a request, and why",
+		Long: "Print the route of a request, each condition with true or false, the decision,\n" +
+			"and the headers that the upstream would receive. Nothing is sent, and no gateway\n" +
+			"needs to run.\n\n" +
+			"URL is an https URL, or a path at the host of public_url. Without --as and the\n" +
+			"flags of an identity, the request has no credentials.",
+		Example: "  authgate explain --as alice GET /admin\n" +
+			"  authgate explain --roles staff --mechanism oidc --from 192.0.2.7 POST https://wiki.example.org/page",
+		Args: usage(cobra.ExactArgs(2)),
+	}
+	path := configOrInputFlag(cmd)
+	var caller callerFlags
+	caller.register(cmd)
+	from := cmd.Flags().String("from", "127.0.0.1", "address of the client")
+	verify := cmd.Flags().Bool("verify", false, "explain what a proxy is told that asks about the request (forward authentication)")
+	asJSON := cmd.Flags().Bool("json", false, "print a JSON object")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		client, err := netip.ParseAddr(*from)
+		if err != nil {
+			return &usageError{fmt.Errorf("--from %q is not an IP address", *from)}
+		}
+		described := gateway.Described{Method: args[0], URL: args[1], From: client, Verify: *verify}
+		if described.Caller, err = caller.read(cmd); err != nil {
+			return err
+		}
+		cfg, _, err := loadConfig(cmd, *path)
+		if err != nil {
+			return err
+		}
+		x, err := explainOne(cfg, &described)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return printJSON(cmd.OutOrStdout(), x)
+		}
+		printExplanation(cmd.OutOrStdout(), x)
+		return nil
+	}
+	return cmd
+}
+
+// explainOne explains one request. The error is an *gateway.UnknownUserError or a
+// *usageError, if the description is at fault.
+func explainOne(cfg *config.Config, described *gateway.Described) (*gateway.Explanation, error) {
+	explainer, err := gateway.NewExplainer(cfg)
+	if err != nil {
+		return nil, err
+	}
+	x, err := explainer.Explain(described)
+	err = errors.Join(err, explainer.Close())
+	if mistake, ok := errors.AsType[*gateway.DescriptionError](err); ok {
+		return nil, &usageError{mistake}
+	}
+	return x, err
+}
+
+func (c *callerFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&c.user, "as", "", "a local account or Basic user that makes the request; none: no credentials")
+	flags.StringVar(&c.mechanism, "mechanism", "", "basic, session, bearer or oidc (default: any that the route accepts)")
+	flags.StringSliceVar(&c.roles, "roles", nil, "roles of an identity in words, instead of --as")
+	flags.StringVar(&c.username, "username", "", "its user name")
+	flags.StringVar(&c.provider, "provider", "", "its provider (default: one that fits the mechanism)")
+	flags.StringVar(&c.email, "email", "", "its address")
+}
+
+// read returns the caller, nil without credentials.
+func (c *callerFlags) read(cmd *cobra.Command) (*gateway.Caller, error) {
+	given := func(names ...string) bool { return slices.ContainsFunc(names, cmd.Flags().Changed) }
+	switch {
+	case given("as") && c.user == "":
+		return nil, &usageError{errors.New("--as is empty; give the name of a user")}
+	case given("as") && given("roles", "username", "provider", "email"):
+		return nil, &usageError{errors.New("--as names a user, who has the roles and the provider of the configuration; give --as, or the flags of an identity")}
+	case given("as"):
+		return callerAs(c.user, c.mechanism), nil
+	case !given("roles", "username", "provider", "email", "mechanism"):
+		return nil, nil
+	}
+	return &gateway.Caller{
+		Username: c.username, Roles: c.roles, Mechanism: policy.Mechanism(c.mechanism), Provider: c.provider, Email: c.email,
+	}, nil
+}
+
+// noUser is the user of a request without credentials.
+const noUser = "none"
+
+// callerAs returns a user of the configuration.
+func callerAs(user, mechanism string) *gateway.Caller {
+	if user == noUser {
+		return nil
+	}
+	return &gateway.Caller{User: user, Mechanism: policy.Mechanism(mechanism)}
+}
+
+// explanation is an Explanation as JSON (design E.8).
+type explanation struct {
+	Outcome    string            `json:"outcome"`
+	Status     int               `json:"status"`
+	Route      string            `json:"route"`
+	Upstream   string            `json:"upstream"`
+	Reason     string            `json:"reason"`
+	Conditions []condition       `json:"conditions"`
+	Headers    map[string]string `json:"headers"`
+}
+
+type condition struct {
+	Rule  string `json:"rule"`
+	Needs string `json:"needs"`
+	Depth int    `json:"depth"`
+	Holds bool   `json:"holds"`
+}
+
+func printJSON(w io.Writer, x *gateway.Explanation) error {
+	shown := explanation{
+		Outcome: x.Outcome, Status: x.Status, Route: x.Route, Upstream: x.Upstream, Reason: x.Reason,
+		Conditions: []condition{}, Headers: map[string]string{},
+	}
+	for _, c := range x.Conditions {
+		shown.Conditions = append(shown.Conditions, condition{Rule: c.Rule, Needs: c.Needs, Depth: c.Depth, Holds: c.Holds})
+	}
+	for name := range x.Header {
+		shown.Headers[name] = headerValue(x.Header, name)
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(shown)
+}
+
+// headerValue returns the value of a header, whatever the case of its name. Several
+// lines are one list (RFC 9110, section 5.3).
+func headerValue(h http.Header, name string) string {
+	for sent, values := range h {
+		if strings.EqualFold(sent, name) {
+			return strings.Join(values, ", ")
+		}
+	}
+	return ""
+}
+
+func printExplanation(w io.Writer, x *gateway.Explanation) {
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%-12s %s\n", name+":", printable(fmt.Sprintf(format, args...)))
+	}
+	if x.Route != "" {
+		line("route", "%s", x.Route)
+	}
+	if len(x.Mechanisms) > 0 {
+		accepted := make([]string, len(x.Mechanisms))
+		for i, m := range x.Mechanisms {
+			accepted[i] = string(m)
+		}
+		line("mechanisms", "%s", strings.Join(accepted, ", "))
+	}
+	if x.Mechanism != "" {
+		line("proved by", "%s", x.Mechanism)
+	}
+	if len(x.Conditions) > 0 {
+		fmt.Fprintln(w, "conditions:")
+	}
+	for _, c := range x.Conditions {
+		fmt.Fprintf(w, "  %-5t %s%s\n", c.Holds, strings.Repeat("  ", c.Depth), printable(c.Rule+": "+c.Needs))
+	}
+	line("decision", "%s (%d)", x.Outcome, x.Status)
+	line("reason", "%s", x.Reason)
+	if x.Path != "" {
+		line("upstream", "%s, path %s", x.Upstream, x.Path)
+	}
+	if len(x.Header) > 0 {
+		fmt.Fprintln(w, "headers:")
+	}
+	for _, name := range slices.Sorted(maps.Keys(x.Header)) {
+		fmt.Fprintf(w, "  %s: %s\n", name, printable(headerValue(x.Header, name)))
+	}
+}
+
+// printable quotes a text that a terminal could act on.
+func printable(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || 0x80 <= r && r < 0xa0 }) {
+		return fmt.Sprintf("%q", s)
+	}
+	return s
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"authgate/gateway"
+	"authgate/gateway/config/strictyaml"
+	"authgate/policy"
+)
+
+// maxTestFile is the largest size of a file of tests, in bytes.
+const maxTestFile = 8 << 20
+
+// testFile is a file of tests.
+type testFile struct {
+	Config string     `yaml:"config"` // resolved
+	Tests  []testCase `yaml:"tests"`
+}
+
+// testCase is one test.
+type testCase struct {
+	Name    string      `yaml:"name"` // default: method and URL
+	Request testRequest `yaml:"request"`
+	As      testCaller  `yaml:"as"` // default: none
+	Expect  expectation `yaml:"expect"`
+
+	place string // FILE:LINE
+}
+
+type testRequest struct {
+	Method string     `yaml:"method"`
+	URL    string     `yaml:"url"`
+	From   netip.Addr `yaml:"from"`
+	Verify bool       `yaml:"verify"` // a proxy asks about the request
+}
+
+// testCaller is a user of the configuration, or an identity in words.
+type testCaller struct {
+	User  string
+	Words *testIdentity
+}
+
+type testIdentity struct {
+	Username  string           `yaml:"username"`
+	Roles     []string         `yaml:"roles"`
+	Mechanism policy.Mechanism `yaml:"mechanism"`
+	Provider  string           `yaml:"provider"`
+	Email     string           `yaml:"email"`
+}
+
+// expectation is what a test expects. What is not given is free.
+type expectation struct {
+	Outcome string            `yaml:"outcome"`
+	Route   string            `yaml:"route"`
+	Headers map[string]string `yaml:"headers"` // an empty value: the header is not sent
+
+	hasRoute bool
+}
+
+// readTestFile reads a file of tests. The error is a *strictyaml.Diagnostics if
+// the file has mistakes.
+func readTestFile(path string) (*testFile, error) {
+	source, err := strictyaml.ReadFile(path, maxTestFile)
+	if err != nil {
+		return nil, err
+	}
+	reader := strictyaml.NewReader(strictyaml.Options{
+		Main: path, Lookup: os.LookupEnv,
+		Parse: map[reflect.Type]func(path, value string) (any, error){
+			reflect.TypeFor[netip.Addr](): func(_, value string) (any, error) {
+				addr, err := netip.ParseAddr(value)
+				if err != nil {
+					return nil, fmt.Errorf("%q is not an IP address", value)
+				}
+				return addr, nil
+			},
+		},
+		Either: map[reflect.Type]string{
+			reflect.TypeFor[testCaller](): "the name of a user, none, or the username, roles, mechanism, provider and email of an identity",
+		},
+	})
+	var file testFile
+	doc := reader.Read(path, source, maxTestFile, "", &file)
+	if !doc.Unreadable("") {
+		file.check(doc)
+	}
+	if err := reader.Err(); err != nil {
+		return nil, err
+	}
+	file.Config = reader.Resolve(file.Config)
+	return &file, nil
+}
+
+func (f *testFile) check(doc *strictyaml.Document) {
+	if f.Config == "" {
+		doc.Fault("config", "is missing; expected the path of the configuration, relative to this file")
+	}
+	if len(f.Tests) == 0 {
+		doc.Fault("tests", "has no test; expected at least one")
+	}
+	for i := range f.Tests {
+		f.Tests[i].check(doc, fmt.Sprintf("tests[%d]", i))
+	}
+}
+
+// outcomes are those that a test can expect.
+var outcomes = [...]string{
+	gateway.OutcomeAllow, gateway.OutcomeChallenge, gateway.OutcomeForbid, gateway.OutcomeNotFound, gateway.OutcomeBadRequest,
+}
+
+func (t *testCase) check(doc *strictyaml.Document, path string) {
+	t.place = doc.Place(path)
+	if t.Request.Method == "" {
+		doc.Fault(path+".request.method", "is missing; expected a method like GET")
+	}
+	if t.Request.URL == "" {
+		doc.Fault(path+".request.url", "is missing; expected an https URL, or a path at the host of public_url")
+	}
+	if t.Name == "" {
+		t.Name = t.Request.Method + " " + t.Request.URL
+	}
+	switch m := path + ".as.mechanism"; {
+	case t.As.Words == nil:
+		if t.As.User == "" && doc.Given(path+".as") {
+			doc.Fault(path+".as", "is empty; expected the name of a user, or none")
+		}
+	case doc.Given(m) && !slices.Contains([]policy.Mechanism{policy.Basic, policy.Session, policy.Bearer, policy.OIDC}, t.As.Words.Mechanism):
+		doc.Fault(m, "%q is not a mechanism; expected basic, session, bearer or oidc", t.As.Words.Mechanism)
+	}
+	t.Expect.check(doc, path+".expect")
+}
+
+func (e *expectation) check(doc *strictyaml.Document, path string) {
+	e.hasRoute = doc.Given(path + ".route")
+	if e.Outcome != "" && !slices.Contains(outcomes[:], e.Outcome) || e.Outcome == "" && doc.Given(path+".outcome") {
+		doc.Fault(path+".outcome", "%q is not an outcome; expected one of %s", e.Outcome, strings.Join(outcomes[:], ", "))
+	}
+	if e.Outcome == "" && !e.hasRoute && len(e.Headers) == 0 {
+		doc.Fault(path, "expects nothing; expected an outcome, a route or headers")
+	}
+	for name := range e.Headers {
+		if !httpguts.ValidHeaderFieldName(name) {
+			doc.Fault(strictyaml.Join(path+".headers", name), "%q is not the name of a header", name)
+		}
+	}
+}
+
+// described returns the request of the test.
+func (t *testCase) described() *gateway.Described {
+	d := &gateway.Described{Method: t.Request.Method, URL: t.Request.URL, From: t.Request.From, Verify: t.Request.Verify}
+	switch words := t.As.Words; {
+	case words != nil:
+		d.Caller = &gateway.Caller{
+			Username: words.Username, Roles: words.Roles, Mechanism: words.Mechanism, Provider: words.Provider, Email: words.Email,
+		}
+	case t.As.User != "":
+		d.Caller = callerAs(t.As.User, "")
+	}
+	return d
+}

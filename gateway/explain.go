@@ -1,0 +1,311 @@
+package gateway
+
+import (
+	"cmp"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"authgate/gateway/config"
+	"authgate/gateway/store"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// Explainer says what a gateway with a configuration does with a request, and
+// why. A described request goes the way of [Gateway.ServeHTTP] up to the header
+// that the upstream gets. Only what proves the identity is left out, and the
+// count of a rate. An Explainer opens no connection and touches no file.
+type Explainer struct {
+	gateway *Gateway
+	memory  *store.Memory
+}
+
+// Described is a request that is described instead of sent.
+type Described struct {
+	Method string
+	// URL is an https URL, or a path at the host of public_url. The path and the
+	// query are taken byte for byte.
+	URL string
+	// From is the address of the client. The zero Addr means 127.0.0.1.
+	From netip.Addr
+	// Verify makes a proxy ask about the request (forward authentication).
+	Verify bool
+	// Caller makes the request. Nil means a request without credentials.
+	Caller *Caller
+}
+
+// Explanation is what the gateway does with a request.
+type Explanation struct {
+	Outcome    string // one of the outcomes below
+	Status     int    // of the gateway's answer; 200 for a request that it lets through
+	Route      string // its name, empty if there is none
+	Upstream   string // of the route, also if the request does not get there
+	Path       string // that the upstream gets, with the query; empty for a request that it does not get
+	Reason     string // for operators
+	Mechanisms []policy.Mechanism
+	Mechanism  policy.Mechanism // that proved the identity, empty if none is proved
+	Conditions []policy.Condition
+	// Header is what the upstream gets: for a request that a proxy asks about,
+	// the identity in the answer. It is nil for a request that is refused.
+	Header http.Header
+}
+
+// Outcomes of an Explanation. The first three are those of policy.Decision, and
+// OutcomeForbid is also a request that another rule refuses with 403.
+const (
+	OutcomeAllow      = "allow"
+	OutcomeChallenge  = "challenge"
+	OutcomeForbid     = "forbid"
+	OutcomeNotFound   = "not_found"   // no route, or a host that is not the gateway's
+	OutcomeBadRequest = "bad_request" // malformed or ambiguous
+)
+
+// NewExplainer returns an Explainer for a configuration.
+func NewExplainer(cfg *config.Config) (*Explainer, error) {
+	local := *cfg
+	// Nothing is signed, and nothing is kept: keys of its own save those in
+	// data_dir.
+	local.Token.Algorithm, local.Token.Secret = config.AlgorithmHS256, config.Secret(rand.Text()+rand.Text())
+	local.Store = config.Store{Driver: config.StoreMemory, EncryptionKey: config.Secret(rand.Text() + rand.Text())}
+	memory := store.NewMemory(time.Now)
+	g, err := assemble(Options{
+		Config: &local, Store: memory, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Version: "explain",
+	})
+	if err != nil {
+		return nil, errors.Join(err, memory.Close())
+	}
+	return &Explainer{gateway: g, memory: memory}, nil
+}
+
+// Close frees what the Explainer holds.
+func (e *Explainer) Close() error {
+	e.gateway.Close()
+	return e.memory.Close()
+}
+
+// Explain returns what the gateway does with a request. The error is an
+// *UnknownUserError or a *DescriptionError.
+func (e *Explainer) Explain(d *Described) (*Explanation, error) {
+	st := e.gateway.state.Load()
+	r, err := st.describe(d)
+	if err != nil {
+		return nil, err
+	}
+	callers, err := st.identities(d.Caller)
+	if err != nil {
+		return nil, err
+	}
+	ex := &exchange{gateway: e.gateway, state: st}
+	ex.Init(st.site, &unsent{http.Header{}}, r)
+	ex.Peer = st.trusted.Read(r)
+	x, err := ex.explain(d.Verify, callers)
+	if err == nil {
+		return x, nil
+	}
+	decided := x.Reason
+	ex.fail(err)
+	x.Status, x.Reason = ex.Status, cmp.Or(decided, causeOf(err))
+	switch status := ex.Status; {
+	case status == http.StatusUnauthorized:
+		x.Outcome = OutcomeChallenge
+	case status == http.StatusForbidden:
+		x.Outcome = OutcomeForbid
+	case status == http.StatusNotFound, status == http.StatusMisdirectedRequest:
+		x.Outcome = OutcomeNotFound
+	case status < http.StatusInternalServerError:
+		x.Outcome = OutcomeBadRequest
+	default:
+		return nil, err
+	}
+	return x, nil
+}
+
+// explain is serve for a described request of one of callers. With an error, the
+// explanation has what was known until then. Its Reason is that of the decision
+// if the error follows from it.
+func (ex *exchange) explain(verify bool, callers []*policy.Identity) (*Explanation, error) {
+	x := &Explanation{}
+	if err := ex.read(); err != nil {
+		return x, err
+	}
+	ex.Verify = verify
+	own, err := ex.findOwn()
+	if err != nil {
+		return x, err
+	}
+	if own != nil {
+		x.Outcome, x.Status, x.Reason = OutcomeAllow, http.StatusOK, "the path is one of the gateway's own endpoints, which need no route"
+		return x, nil
+	}
+	if err := ex.find(); err != nil {
+		return x, err
+	}
+	rule := ex.route.rule
+	x.Route, x.Upstream, x.Mechanisms = rule.Name, ex.route.config.Upstream, rule.Mechanisms
+	shown, id := ex.choose(callers)
+	x.Conditions = rule.Conditions(shown, &ex.Canonical)
+	if id != nil {
+		x.Mechanism = id.Mechanism
+	}
+	answered, err := ex.decide(id)
+	if answered || ex.Decision != OutcomeAllow {
+		x.Outcome, x.Status, x.Reason = ex.Decision, ex.Status, ex.Reason
+		return x, err
+	}
+	if err != nil {
+		return x, err // of another site: the decision is not the reason
+	}
+	x.Outcome, x.Status, x.Reason = OutcomeAllow, http.StatusOK, ex.Reason
+	x.Header = http.Header{}
+	if verify {
+		ex.route.identity.SetAll(x.Header, ex.Identity)
+		return x, nil
+	}
+	x.Path = ex.upstreamPath()
+	if path := &ex.Canonical.Path; path.HasQuery {
+		x.Path += "?" + path.Query
+	}
+	x.Header = ex.Request.Header.Clone()
+	ex.rewriteHeader(x.Header)
+	for name, values := range x.Header {
+		if values == nil {
+			delete(x.Header, name) // for ReverseProxy: the field is not to be added
+		}
+	}
+	return x, nil
+}
+
+// choose returns the identity that the request proves: of those that the route
+// accepts the first that it lets in, else the first; nil on a public route, and
+// if it accepts none. shown is the identity to show conditions for.
+func (ex *exchange) choose(callers []*policy.Identity) (shown, id *policy.Identity) {
+	rule := ex.route.rule
+	for _, mechanism := range rule.Mechanisms { // in the order of the operator
+		for _, caller := range callers {
+			if mechanism == policy.None || caller.Mechanism != mechanism {
+				continue
+			}
+			allowed := rule.Decide(caller, &ex.Canonical).Outcome == policy.Allow
+			if id == nil || allowed {
+				id = caller
+			}
+			if allowed {
+				ex.present(id)
+				return id, id
+			}
+		}
+	}
+	if id != nil {
+		ex.present(id)
+		return id, id
+	}
+	if len(callers) > 0 {
+		shown = callers[0]
+	}
+	return shown, nil
+}
+
+// present notes how the identity was proved, which the way of the request
+// depends on.
+func (ex *exchange) present(id *policy.Identity) {
+	switch {
+	case id.Mechanism == policy.Basic:
+		ex.Credentials.Scheme = "basic"
+	case id.Mechanism == policy.Bearer && (id.Provider != policy.LocalProvider || ex.state.config.Token.Delivery == config.DeliveryBody):
+		ex.Credentials.Scheme = "bearer"
+	}
+}
+
+// describe makes the request that a server would receive. With tls.mode off it
+// comes through the first of the trusted proxies.
+func (st *state) describe(d *Described) (*http.Request, error) {
+	secure, host, target, err := st.split(d.URL)
+	if err != nil {
+		return nil, err
+	}
+	off := st.config.TLS.Mode == config.TLSOff
+	switch {
+	case d.Method == "":
+		return nil, mistake("the method is empty")
+	case !secure && !off:
+		return nil, mistake("the URL is not https: the gateway serves routes over https alone, and redirects plain HTTP")
+	}
+	from := d.From
+	if !from.IsValid() {
+		from = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	from = from.Unmap().WithZone("")
+	r := &http.Request{
+		Method: d.Method, Host: host, RequestURI: target, URL: &url.URL{}, Header: http.Header{}, Body: http.NoBody,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: netip.AddrPortFrom(from, 0).String(),
+	}
+	scheme := "https"
+	if !secure {
+		scheme = "http"
+	}
+	if off && len(st.trusted) > 0 {
+		r.RemoteAddr = netip.AddrPortFrom(st.trusted[0].Addr(), 0).String()
+		r.Header.Set("X-Forwarded-For", from.String())
+		r.Header.Set("X-Forwarded-Proto", scheme)
+		r.Header.Set("X-Forwarded-Host", host)
+		return r, nil
+	}
+	r.TLS = &tls.ConnectionState{}
+	return r, nil
+}
+
+// split cuts a URL into its parts without a change of their bytes.
+func (st *state) split(raw string) (secure bool, host, target string, err error) {
+	if strings.HasPrefix(raw, "/") {
+		return true, st.config.PublicURL.Host, raw, nil
+	}
+	scheme, rest, ok := strings.Cut(raw, "://")
+	secure = strings.EqualFold(scheme, "https")
+	if !ok || !secure && !strings.EqualFold(scheme, "http") {
+		return false, "", "", mistake("the URL %q is neither an https URL nor a path: expected https://HOST/PATH or /PATH", raw)
+	}
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	host, target = rest[:end], rest[end:]
+	if !strings.HasPrefix(target, "/") {
+		target = "/" + target
+	}
+	if host == "" || strings.Contains(host, "@") {
+		return false, "", "", mistake("the URL %q has no host, or has a user before it", raw)
+	}
+	return secure, host, target, nil
+}
+
+// causeOf returns what an error tells operators.
+func causeOf(err error) string {
+	if e, ok := errors.AsType[*web.Error](err); ok {
+		if e.Cause != nil {
+			return e.Cause.Error()
+		}
+		return e.Detail
+	}
+	return err.Error()
+}
+
+// unsent is the answer to a described request. It keeps its header alone.
+type unsent struct{ header http.Header }
+
+// Header implements http.ResponseWriter.
+func (u *unsent) Header() http.Header { return u.header }
+
+// Write implements http.ResponseWriter.
+func (u *unsent) Write(b []byte) (int, error) { return len(b), nil }
+
+// WriteHeader implements http.ResponseWriter.
+func (u *unsent) WriteHeader(int) {}

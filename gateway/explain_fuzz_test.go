@@ -1,0 +1,168 @@
+package gateway
+
+import (
+	"crypto/tls"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"authgate/gateway/config"
+	"authgate/policy"
+)
+
+// randomConfig returns a configuration with routes, policies and headers by chance.
+func randomConfig(rnd *rand.Rand) string {
+	pick := func(of ...string) string { return of[rnd.IntN(len(of))] }
+	yaml := strings.Replace(baseConfig[:strings.Index(baseConfig, "routes:")], "https://gw.example", "https://gw.example.org", 1)
+	yaml += fmt.Sprintf("  office: {networks: [198.51.100.0/24]}\n  people: {any: [admin, {users: [bob]}], none: [{methods: [DELETE]}]}\n"+
+		"session: {domain: example.org, csrf_token: %s}\nidentity_headers: %s\nroutes:\n",
+		pick("false", "true"), pick("{}", `{user: Remote-User, provider: ""}`))
+	matches := map[string]string{
+		"/": "", "/a/": "/a", "/a/b": "/a", "GET /a/b/": "/a/b", "/c/{name}": "/c", "/d/{rest...}": "/d", "POST /e": "", "wiki.example.org/": "", "wiki.example.org/a/": "/a",
+	}
+	for i, match := range slices.Sorted(maps.Keys(matches)) {
+		if i > 0 && rnd.IntN(4) == 0 {
+			continue
+		}
+		mechanisms := []string{"session", "bearer", "basic"}
+		rnd.Shuffle(len(mechanisms), func(i, j int) { mechanisms[i], mechanisms[j] = mechanisms[j], mechanisms[i] })
+		auth, rule := strings.Join(mechanisms[:1+rnd.IntN(3)], ", "), pick("", "policy: admin, ", "policy: office, ", "policy: [people, office], ", "policy: people, ", "policy: {mechanisms: [bearer]}, ")
+		if rnd.IntN(6) == 0 {
+			auth, rule = "none", ""
+		}
+		extra := ""
+		if rnd.IntN(5) > 0 {
+			extra = "upstream: app, " + pick("", `headers: {set: {X-Set: "1", User-Agent: gateway}}, `, "headers: {remove: [X-Other]}, ", "forward_credentials: true, ")
+			if strip := matches[match]; strip != "" && rnd.IntN(3) == 0 {
+				extra += "strip_prefix: " + strip + ", "
+			}
+		}
+		if strings.Contains(auth, "session") {
+			extra += pick("", "unauthenticated: redirect, ")
+		}
+		yaml += fmt.Sprintf("  - {match: %q, name: r%d, %s%s%sauth: [%s]}\n", match, i, rule, extra, pick("", "encoded_slashes: keep, "), auth)
+	}
+	return yaml
+}
+
+// overTLS makes a request that came over TLS, from a client.
+func overTLS(q *http.Request, host, from string) *http.Request {
+	q.Host, q.RemoteAddr, q.TLS = host, from+":4711", &tls.ConnectionState{}
+	return q
+}
+
+// Explain and the gateway that runs agree on every request: on status, route,
+// decision and reason, on the path, and on every header of the upstream.
+func FuzzExplain(f *testing.F) {
+	for seed := range uint64(60) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		yaml := randomConfig(rnd)
+		cfg, err := config.Parse(t.TempDir()+"/config.yaml", []byte(yaml))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, e := newRig(t, yaml), newExplainer(t, cfg)
+		callers := map[string]*Caller{"": nil, basicHeader("service", "s3rvice"): {User: "service"}}
+		for name, body := range map[string]string{"alice": aliceIn, "bob": bobIn} {
+			in := readLogin(t, r.serve(overTLS(request("POST", "/login", body, jsonType), "gw.example.org", "192.0.2.7")))
+			callers[in.cookie] = &Caller{User: name, Mechanism: policy.Session}
+			callers[in.bearer] = &Caller{User: name, Mechanism: policy.Bearer}
+		}
+		credentials := slices.Collect(maps.Keys(callers))
+		slices.SortFunc(credentials, func(a, b string) int { return strings.Compare(fmt.Sprint(callers[a]), fmt.Sprint(callers[b])) })
+		pick := func(of ...string) string { return of[rnd.IntN(len(of))] }
+		for range 60 {
+			method := pick("GET", "GET", "HEAD", "POST", "DELETE", "get", "OPTIONS")
+			host := pick("gw.example.org", "gw.example.org:443", "wiki.example.org", "WIKI.example.org.", "other.example.org", "a b")
+			target := pick("/", "/a/", "/a", "/a/b", "/a/b/c?x=%2F&y", "/c/n", "/c/n/m", "/d/x/y?", "/e", "/a%2Fb", "/d/x%2Fy", "/a/../b", "//a", "/%C3%A9", "/a#b", "/verify", "/c/%00")
+			from, credential := pick("192.0.2.7", "198.51.100.9", "127.0.0.1"), pick(credentials...)
+			what := fmt.Sprintf("%s https://%s%s by %+v from %s", method, host, target, callers[credential], from)
+			x, err := e.Explain(&Described{Method: method, URL: "https://" + host + target, From: netip.MustParseAddr(from), Caller: callers[credential]})
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			wantExplained(t, r, what, overTLS(request(method, target, "", credential), host, from), x)
+		}
+		if t.Failed() {
+			t.Log(yaml)
+		}
+	})
+}
+
+// wantExplained sends a request and compares with its explanation.
+func wantExplained(t *testing.T, r *rig, what string, q *http.Request, x *Explanation) {
+	t.Helper()
+	before := r.upstream.count()
+	r.log.Reset()
+	w := r.serve(q)
+	reached := r.upstream.count() > before
+	if w.Code != x.Status || reached != (x.Outcome == OutcomeAllow) || reached != (x.Header != nil) || reached != (x.Path != "") || (x.Upstream == "app") != (x.Route != "") {
+		t.Errorf("%s: %d, explained as %+v", what, w.Code, x)
+	}
+	logged := r.log.Last(t, "request")
+	reason, _ := logged["reason"].(string)
+	decision := map[string]string{OutcomeNotFound: "error", OutcomeBadRequest: "error"}[x.Outcome]
+	if decision == "" {
+		decision = x.Outcome
+	}
+	if route := logged["route"]; logged["decision"] != decision || route != x.Route && (x.Route != "" || route != "none" && route != labelVerify) {
+		t.Errorf("%s: logged as %+v, explained as %+v", what, logged, x)
+	}
+	if reason != "" && reason != x.Reason {
+		t.Errorf("%s: the reason is %q, explained as %q", what, reason, x.Reason)
+	}
+	if holds := !slices.ContainsFunc(x.Conditions, func(c policy.Condition) bool { return c.Depth == 0 && !c.Holds }); reached && !holds {
+		t.Errorf("%s is allowed under %+v", what, x.Conditions)
+	}
+	if !reached {
+		return
+	}
+	got := r.upstream.last()
+	if path := sentPath(got); path != x.Path {
+		t.Errorf("%s: the upstream got the path %q, explained as %q", what, path, x.Path)
+	}
+	sent, explained := comparableHeader(got.Header), comparableHeader(x.Header)
+	if !reflect.DeepEqual(sent, explained) {
+		t.Errorf("%s: the upstream got\n%q, explained as\n%q", what, sent, explained)
+	}
+}
+
+func sentPath(q *http.Request) string {
+	path := q.URL.Opaque
+	if q.URL.RawQuery != "" || q.URL.ForceQuery {
+		path += "?" + q.URL.RawQuery
+	}
+	return path
+}
+
+// comparableHeader returns a header without the credential that a description leaves out,
+// and without the value that each request has of its own.
+func comparableHeader(h http.Header) http.Header {
+	h = h.Clone()
+	maps.DeleteFunc(h, func(name string, values []string) bool {
+		return values == nil || name == "Authorization" || name == "Cookie"
+	})
+	if len(h["X-Request-Id"]) == 1 && h["X-Request-Id"][0] != "" {
+		h["X-Request-Id"] = []string{"one"}
+	}
+	return h
+}
+
+func newExplainer(t testing.TB, cfg *config.Config) *Explainer {
+	t.Helper()
+	e, err := NewExplainer(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return e
+}

@@ -1,0 +1,223 @@
+package gateway
+
+import (
+	"errors"
+	"maps"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"authgate/gateway/config"
+	"authgate/policy"
+)
+
+// explainConfig has what baseConfig has not: a provider, a trusted issuer, and a
+// route for verify.
+const explainConfig = `
+public_url: https://gw.example
+data_dir: not/here
+basic:
+  users:
+    - {username: service, password_hash: "$2a$04$/a6CEbScrlmC22ADXpzW/ecjqkuROylrmELHONFTJGi24ct16Ltwu"}
+accounts:
+  users:
+    - {username: alice, roles: [admin], password_hash: "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"}
+    - {username: carol, disabled: true, password_hash: "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"}
+providers:
+  - {name: corp, issuer: "https://id.invalid", client_id: authgate}
+token: {algorithm: RS256, trusted_issuers: [{name: machines, issuer: "https://tokens.invalid", audience: [gw]}]}
+upstreams:
+  app: {url: "http://app.invalid", health: {path: /healthz}}
+policies:
+  admin: {roles: [admin]}
+routes:
+  - {match: /basic, upstream: app, auth: [basic]}
+  - {match: /any, upstream: app, auth: [basic, oidc, bearer, session]}
+  - {match: /tokens, upstream: app, auth: [session, bearer], policy: {mechanisms: [bearer]}}
+  - {match: /staff, upstream: app, auth: [oidc], policy: {roles: [staff], users: ["corp:dave"]}}
+  - {match: /office, upstream: app, auth: [session], policy: [admin, {networks: [198.51.100.0/24]}]}
+  - {match: /asked, auth: [session], policy: admin}
+  - {match: /public, upstream: app, auth: [none]}
+`
+
+// A user has the mechanisms that the route accepts, those that it lets in first.
+// An identity in words is what a mechanism can prove.
+func TestExplainCallers(t *testing.T) {
+	t.Parallel()
+	e := newExplainer(t, parseConfig(t, t.TempDir(), explainConfig))
+	words := func(c Caller) *Caller { return &c }
+	for _, c := range []struct {
+		path   string
+		caller *Caller
+		want   string // outcome, mechanism, and the user and the subject that the upstream gets
+	}{
+		{"/any", nil, "challenge"},
+		{"/any", &Caller{User: "alice"}, "allow bearer alice local:alice"},
+		{"/any", &Caller{User: "alice", Mechanism: policy.Session}, "allow session alice local:alice"},
+		{"/any", &Caller{User: "alice", Mechanism: policy.Basic}, "challenge"}, // a local account has no Basic password
+		{"/any", &Caller{User: "service"}, "allow basic service basic:service"},
+		{"/tokens", &Caller{User: "alice"}, "allow bearer alice local:alice"}, // not session, which comes first
+		{"/tokens", &Caller{User: "alice", Mechanism: policy.Session}, "forbid session"},
+		{"/tokens", &Caller{User: "service"}, "challenge"},
+		{"/basic", &Caller{User: "alice"}, "challenge"},
+		{"/public", &Caller{User: "alice"}, "allow"}, // credentials do not count
+		{"/staff", words(Caller{Username: "dave", Roles: []string{"staff"}}), "allow oidc dave corp:dave"},
+		{"/staff", words(Caller{Username: "dave", Roles: []string{"staff"}, Provider: "corp"}), "allow oidc dave corp:dave"},
+		{"/staff", words(Caller{Username: "dave"}), "forbid oidc"},
+		{"/staff", words(Caller{Username: "dave", Roles: []string{"staff"}, Mechanism: policy.Bearer}), "challenge"},
+		{"/staff", words(Caller{Username: "dave", Roles: []string{"staff"}, Provider: "machines"}), "challenge"},
+		{"/any", words(Caller{Username: "m1", Provider: "machines"}), "allow bearer m1 machines:m1"},
+		{"/any", words(Caller{Roles: []string{"x"}}), "allow oidc"}, // basic proves no role
+		{"/any", words(Caller{Mechanism: policy.Basic, Username: "x"}), "allow basic x basic:x"},
+	} {
+		x, err := e.Explain(&Described{Method: "GET", URL: c.path, Caller: c.caller})
+		if err != nil {
+			t.Errorf("%s by %+v: %v", c.path, c.caller, err)
+			continue
+		}
+		got := strings.Join(strings.Fields(x.Outcome+" "+string(x.Mechanism)+" "+x.Header.Get("X-Auth-User")+" "+x.Header.Get("X-Auth-Subject")), " ")
+		if got != c.want {
+			t.Errorf("%s by %+v: got %q, want %q: %s", c.path, c.caller, got, c.want, x.Reason)
+		}
+		identity := slices.ContainsFunc(slices.Collect(maps.Keys(x.Header)), func(name string) bool { return strings.HasPrefix(name, "X-Auth-") })
+		if identity && x.Outcome != OutcomeAllow {
+			t.Errorf("%s by %+v: refused, with %q", c.path, c.caller, x.Header)
+		}
+	}
+}
+
+// What has no meaning is an error, and never an identity.
+func TestExplainMistakes(t *testing.T) {
+	t.Parallel()
+	e := newExplainer(t, parseConfig(t, t.TempDir(), explainConfig))
+	for _, c := range []struct {
+		d       Described
+		unknown bool
+		want    string
+	}{
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "mallory"}}, true, `"mallory"`},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "carol"}}, true, "disabled"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "corp:dave"}}, true, `"corp:dave"`},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", Roles: []string{"x"}}}, false, "properties"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", Mechanism: "none"}}, false, "mechanism"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{Provider: "nowhere"}}, false, "provider"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{Provider: "corp", Mechanism: policy.Session}}, false, "does not prove"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{Roles: []string{"x"}, Mechanism: policy.Basic}}, false, "does not prove"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{Roles: []string{""}}}, false, "role"},
+		{Described{URL: "/any"}, false, "method"},
+		{Described{Method: "GET", URL: "http://gw.example/any"}, false, "not https"},
+		{Described{Method: "GET", URL: "gw.example/any"}, false, "expected https://HOST/PATH"},
+		{Described{Method: "GET", URL: "https://alice@gw.example/any"}, false, "has a user"},
+		{Described{Method: "GET", URL: "https:///any"}, false, "no host"},
+	} {
+		x, err := e.Explain(&c.d)
+		_, unknown := errors.AsType[*UnknownUserError](err)
+		_, mistake := errors.AsType[*DescriptionError](err)
+		if x != nil || unknown != c.unknown || mistake == c.unknown || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: got %+v, %v, want an error that says %q", c.d, x, err, c.want)
+		}
+	}
+}
+
+// Every condition is evaluated, also after one that fails, and for an identity
+// whose mechanism the route does not accept.
+func TestExplainConditions(t *testing.T) {
+	t.Parallel()
+	e := newExplainer(t, parseConfig(t, t.TempDir(), explainConfig))
+	for _, c := range []struct {
+		caller *Caller
+		from   string
+		want   []bool // auth, roles, networks
+	}{
+		{nil, "198.51.100.1", []bool{false, false, true}},
+		{&Caller{User: "alice"}, "192.0.2.1", []bool{true, true, false}},
+		{&Caller{User: "alice"}, "::ffff:198.51.100.1", []bool{true, true, true}},
+		{&Caller{User: "service"}, "198.51.100.1", []bool{false, false, true}},
+		{&Caller{Roles: []string{"admin"}, Mechanism: policy.Bearer}, "192.0.2.1", []bool{false, true, false}},
+		{&Caller{Username: "alice"}, "192.0.2.1", []bool{true, false, false}},
+	} {
+		x, err := e.Explain(&Described{Method: "GET", URL: "https://gw.example/office", From: netip.MustParseAddr(c.from), Caller: c.caller})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []bool
+		for _, condition := range x.Conditions {
+			got = append(got, condition.Holds)
+		}
+		if !slices.Equal(got, c.want) || x.Route != "/office" || x.Upstream != "app" {
+			t.Errorf("%+v from %s: got %+v, want %v", c.caller, c.from, x, c.want)
+		}
+	}
+}
+
+// A route for verify alone is 404 for a direct request. What the proxy gets is
+// every identity header.
+func TestExplainVerify(t *testing.T) {
+	t.Parallel()
+	e := newExplainer(t, parseConfig(t, t.TempDir(), explainConfig))
+	for _, verify := range []bool{false, true} {
+		x, err := e.Explain(&Described{Method: "GET", URL: "/asked", Verify: verify, Caller: &Caller{User: "alice"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		email, sent := x.Header["X-Auth-Email"]
+		switch {
+		case !verify && (x.Outcome != OutcomeNotFound || x.Status != 404 || x.Route != ""):
+			t.Errorf("a direct request: %+v", x)
+		case verify && (x.Outcome != OutcomeAllow || x.Header.Get("X-Auth-User") != "alice" || !sent || email[0] != "" || x.Header["X-Forwarded-For"] != nil):
+			t.Errorf("a request to verify: %+v", x)
+		}
+	}
+	x, err := e.Explain(&Described{Method: "POST", URL: "/login", Verify: true})
+	if err != nil || x.Outcome != OutcomeNotFound {
+		t.Errorf("verify of an own endpoint: %+v, %v", x, err)
+	}
+}
+
+// With tls.mode off a request comes through a trusted proxy, which says who the
+// client is and that it uses https.
+func TestExplainBehindProxy(t *testing.T) {
+	t.Parallel()
+	yaml := edit(t, explainConfig, "data_dir: not/here\n", "tls: {mode: \"off\"}\nlisten: {https: \"\", http: \":8080\", trusted_proxies: [10.0.0.0/8]}\n")
+	e := newExplainer(t, parseConfig(t, t.TempDir(), yaml))
+	for url, want := range map[string]string{"https://gw.example/office": OutcomeAllow, "http://gw.example/office": OutcomeForbid} {
+		x, err := e.Explain(&Described{Method: "GET", URL: url, From: netip.MustParseAddr("198.51.100.7"), Caller: &Caller{User: "alice"}})
+		if err != nil || x.Outcome != want || want == OutcomeAllow && x.Header.Get("X-Forwarded-For") != "198.51.100.7, 10.0.0.0" {
+			t.Errorf("%s: got %+v, %v, want %s", url, x, err, want)
+		}
+	}
+}
+
+// An Explainer needs no file and leaves none, whatever keys the gateway would
+// generate.
+func TestExplainTouchesNoFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cfg, err := config.Parse(dir+"/config.yaml", []byte(explainConfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := newExplainer(t, cfg)
+	if x, err := e.Explain(&Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice"}}); err != nil || x.Outcome != OutcomeAllow {
+		t.Errorf("got %+v, %v", x, err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("it left %v, %v", entries, err)
+	}
+	if cfg.Token.Algorithm != config.AlgorithmRS256 || cfg.Store.Driver != config.StoreSQLite {
+		t.Error("it changed the configuration")
+	}
+}
+
+// A rate counts nothing that is only described.
+func TestExplainCountsNoRate(t *testing.T) {
+	t.Parallel()
+	e := newExplainer(t, parseConfig(t, t.TempDir(), edit(t, explainConfig, "{match: /public,", "{match: /public, rate: {requests: 1, per: 1h},")))
+	for range 3 {
+		if x, err := e.Explain(&Described{Method: "GET", URL: "/public"}); err != nil || x.Outcome != OutcomeAllow {
+			t.Errorf("got %+v, %v", x, err)
+		}
+	}
+}

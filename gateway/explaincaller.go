@@ -1,0 +1,150 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"authgate/gateway/config"
+	"authgate/policy"
+)
+
+// Caller is who makes a described request: a user of the configuration, or an
+// identity in words.
+type Caller struct {
+	// User is the name of a local account or a Basic user. It goes with Mechanism
+	// alone.
+	User string
+	// Mechanism proves the identity. Empty means any that the route accepts and
+	// the user has.
+	Mechanism policy.Mechanism
+	// Provider is the source of the account. Empty means one that fits the
+	// mechanism.
+	Provider        string
+	Username, Email string
+	Roles           []string
+}
+
+// UnknownUserError reports that no account has a name.
+type UnknownUserError struct{ User string }
+
+// Error implements error.
+func (e *UnknownUserError) Error() string {
+	return fmt.Sprintf("no local account and no Basic user has the name %q, or it is disabled", e.User)
+}
+
+// DescriptionError reports that a description has no meaning.
+type DescriptionError struct{ problem string }
+
+// Error implements error.
+func (e *DescriptionError) Error() string { return e.problem }
+
+func mistake(format string, args ...any) error {
+	return &DescriptionError{fmt.Sprintf(format, args...)}
+}
+
+// identities returns the identities that a caller can prove, one for each
+// mechanism.
+func (st *state) identities(c *Caller) ([]*policy.Identity, error) {
+	if c == nil {
+		return nil, nil
+	}
+	switch c.Mechanism {
+	case "", policy.Basic, policy.Session, policy.Bearer, policy.OIDC:
+	default:
+		return nil, mistake("the mechanism %q is unknown; expected basic, session, bearer or oidc", c.Mechanism)
+	}
+	if c.User != "" {
+		return st.identitiesOf(c)
+	}
+	if c.Provider != "" && !st.knows(c.Provider) {
+		return nil, mistake("the provider %q is not in the configuration; expected one of its providers or trusted issuers, local or basic", c.Provider)
+	}
+	var all []*policy.Identity
+	for _, mechanism := range [...]policy.Mechanism{policy.Session, policy.Bearer, policy.OIDC, policy.Basic} {
+		if c.Mechanism == mechanism || c.Mechanism == "" && st.fits(c, mechanism) {
+			id, err := st.identity(c, mechanism)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, id)
+		}
+	}
+	return all, nil
+}
+
+// identitiesOf is identities for a user of the configuration.
+func (st *state) identitiesOf(c *Caller) ([]*policy.Identity, error) {
+	if c.Provider != "" || c.Username != "" || c.Email != "" || c.Roles != nil {
+		return nil, mistake("the user %q has the properties of the configuration; give a user, or the properties of one", c.User)
+	}
+	var all []*policy.Identity
+	account, local := st.mechanisms.Accounts.Lookup(c.User)
+	basic := st.mechanisms.basic.Identity(c.User)
+	if !local && basic == nil {
+		return nil, &UnknownUserError{c.User}
+	}
+	if local {
+		for _, mechanism := range [...]policy.Mechanism{policy.Session, policy.Bearer} {
+			all = append(all, account.Identity(mechanism, "", time.Time{}))
+		}
+	}
+	if basic != nil {
+		all = append(all, basic)
+	}
+	if c.Mechanism != "" {
+		all = slices.DeleteFunc(all, func(id *policy.Identity) bool { return id.Mechanism != c.Mechanism })
+	}
+	return all, nil
+}
+
+// knows reports whether accounts can come from a provider.
+func (st *state) knows(provider string) bool {
+	return provider == policy.LocalProvider || provider == policy.BasicProvider || st.federation.Provider(provider) != nil || st.trusts(provider)
+}
+
+// trusts reports whether a provider is a trusted issuer of tokens.
+func (st *state) trusts(provider string) bool {
+	return slices.ContainsFunc(st.config.Token.TrustedIssuers, func(t config.TrustedIssuer) bool { return t.Name == provider })
+}
+
+// fits reports whether a mechanism can prove what is said of a caller.
+func (st *state) fits(c *Caller, mechanism policy.Mechanism) bool {
+	switch mechanism {
+	case policy.Basic: // its users have nothing but a name
+		return (c.Provider == "" || c.Provider == policy.BasicProvider) && c.Roles == nil && c.Email == ""
+	case policy.Session:
+		return c.Provider == "" || c.Provider == policy.LocalProvider
+	case policy.Bearer:
+		return c.Provider == "" || c.Provider == policy.LocalProvider || st.trusts(c.Provider)
+	}
+	return c.Provider == "" && st.federation.Default != nil || st.federation.Provider(c.Provider) != nil
+}
+
+// identity returns the identity that a mechanism proves for a caller in words.
+func (st *state) identity(c *Caller, mechanism policy.Mechanism) (*policy.Identity, error) {
+	id := &policy.Identity{Username: c.Username, Email: c.Email, Roles: c.Roles, Mechanism: mechanism, Provider: c.Provider}
+	if id.Provider == "" {
+		switch mechanism {
+		case policy.Basic:
+			id.Provider = policy.BasicProvider
+		case policy.OIDC:
+			if st.federation.Default == nil {
+				return nil, mistake("the mechanism oidc needs a provider: there is no single one, and no delegated.default_provider")
+			}
+			id.Provider = st.federation.Default.Name()
+		default:
+			id.Provider = policy.LocalProvider
+		}
+	}
+	if !st.fits(&Caller{Provider: id.Provider, Roles: c.Roles, Email: c.Email}, mechanism) {
+		return nil, mistake("no request has such an identity: the mechanism %s does not prove accounts of %s, or not with roles and an email", mechanism, id.Provider)
+	}
+	if slices.Contains(c.Roles, "") {
+		return nil, mistake("a role is empty")
+	}
+	if c.Username != "" {
+		id.Subject = id.Provider + ":" + c.Username
+	}
+	return id, nil
+}
