@@ -108,6 +108,15 @@ func wantExplained(t *testing.T, r *rig, what string, q *http.Request, x *Explan
 	if w.Code != x.Status || reached != (x.Outcome == OutcomeAllow) || reached != (x.Header != nil) || reached != (x.Path != "") || (x.Upstream == "app") != (x.Route != "") {
 		t.Errorf("%s: %d, explained as %+v", what, w.Code, x)
 	}
+	want := map[int]string{200: OutcomeAllow, 302: OutcomeChallenge, 400: OutcomeBadRequest, 401: OutcomeChallenge, 403: OutcomeForbid, 404: OutcomeNotFound, 421: OutcomeNotFound}
+	if x.Outcome != want[w.Code] {
+		t.Errorf("%s: %d, explained as %s", what, w.Code, x.Outcome)
+	}
+	for name, values := range x.Header {
+		if len(values) == 0 {
+			t.Errorf("%s: %s is in the header, without a value", what, name)
+		}
+	}
 	logged := r.log.Last(t, "request")
 	reason, _ := logged["reason"].(string)
 	decision := map[string]string{OutcomeNotFound: "error", OutcomeBadRequest: "error"}[x.Outcome]
