@@ -22,7 +22,8 @@ import (
 //	console          what one types after "$ " and what is then printed. Each
 //	                 document is one shell in one folder, beside the
 //	                 demonstration on the shipped config.yaml. A line that ends
-//	                 in \ goes on in the next.
+//	                 in \ goes on in the next. The files of the document are
+//	                 in the folder.
 //	yaml             a whole configuration
 //	yaml fragment    a part of one; it is put into fragmentBase
 //	LANG NAME.EXT    the file NAME.EXT, which configurations of the same
@@ -135,6 +136,7 @@ func TestDocsConsole(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			demo := startDemo(t)
+			demo.write(doc)
 			for i, printed := range demo.shell(commands) {
 				c := commands[i]
 				if expected := demo.place(c.expected); !matches(expected, printed) {
@@ -187,6 +189,18 @@ func writeAll(t *testing.T, dir string, files map[string]string) {
 	for name, content := range files {
 		noError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
+}
+
+// write puts the files that a document shows into the folder of its shell.
+func (d *demonstration) write(doc *document) {
+	files := map[string]string{}
+	for _, b := range doc.blocks {
+		if name, ok := b.file(); ok && filepath.IsLocal(name) && name == filepath.Base(name) {
+			files[name] = d.place(b.text())
+		}
+	}
+	delete(files, "config.yaml") // that of the demonstration
+	writeAll(d.t, d.dir, files)
 }
 
 var shippedPort = regexp.MustCompile(`(:|%3A)(8443|8080|9090|9000|9400)\b`) // %3A: a colon in a query
