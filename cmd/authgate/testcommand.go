@@ -25,6 +25,9 @@ func testCommand() *cobra.Command {
 			"configuration cannot be read or has mistakes.",
 		Example: "  authgate test policies.test.yaml",
 		Args:    usage(cobra.MinimumNArgs(1)),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+		},
 		RunE: func(cmd *cobra.Command, files []string) error {
 			out, problems := cmd.OutOrStdout(), cmd.ErrOrStderr()
 			var total tally
