@@ -74,8 +74,8 @@ func root() *cobra.Command {
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetFlagErrorFunc(unknownFlag)
 	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
-	cmd.AddCommand(serveCommand(), validateCommand(), hashPasswordCommand(), healthcheckCommand(), schemaCommand(), explainCommand(), testCommand(),
-		versionCommand())
+	cmd.AddCommand(serveCommand(), validateCommand(), explainCommand(), testCommand(), hashPasswordCommand(), healthcheckCommand(),
+		initCommand(), schemaCommand(), versionCommand())
 	completeUsage(cmd)
 	return cmd
 }
