@@ -58,7 +58,7 @@ func newFederation(cfg *config.Config, m *mechanisms, s store.Store, now func() 
 	if err != nil {
 		return nil, err
 	}
-	f.bearers = login.NewBearerTokens(m.Bearer, trusted)
+	f.bearers = login.NewBearerTokens(m.Bearer, m.API, trusted)
 	if len(f.parties) == 0 {
 		return f, nil
 	}

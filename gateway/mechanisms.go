@@ -44,6 +44,7 @@ func newMechanisms(cfg *config.Config, s store.Store, now func() time.Time, veri
 				Issuer: cfg.Token.Issuer, Audience: cfg.Token.Audience,
 				Lifetime: cfg.Token.AccessLifetime, Realm: cfg.Basic.Realm,
 			}, keys, accounts, logins),
+			API: login.NewAPITokens(accounts, logins),
 			Refresh: login.NewRefreshTokens(login.RefreshOptions{
 				Lifetime: cfg.Token.RefreshLifetime, Leeway: cfg.Token.ReuseLeeway, Bind: cfg.Token.BindRefresh,
 			}, accounts, logins),

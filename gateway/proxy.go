@@ -228,7 +228,7 @@ func (ex *exchange) consumedAuthorization() bool {
 	if ex.Identity == nil {
 		return false
 	}
-	return ex.Identity.Mechanism == policy.Basic || (ex.Identity.Mechanism == policy.Bearer && ex.Credentials.Scheme == "bearer")
+	return ex.Identity.Mechanism == policy.Basic || ex.Identity.Mechanism == policy.Bearer && ex.byAuthorization()
 }
 
 // bufferPool lends the buffers that bodies are copied through.

@@ -88,6 +88,9 @@ func newRouting(cfg *config.Config, site *web.Site, m *mechanisms, f *federation
 			cors:     newCORS(&c.CORS),
 			signIn:   web.SignInLink{Page: signInFor(rule, site, f), Return: true},
 		}
+		if rule.Accepts(policy.Bearer) {
+			r.chain = append(r.chain, passwordTokens(cfg, &c, rule, m))
+		}
 		// Authorization before cookies, in whatever order the route names them.
 		for _, mechanism := range []policy.Mechanism{policy.Basic, policy.Bearer, policy.Session, policy.OIDC} {
 			if rule.Accepts(mechanism) {
@@ -105,6 +108,16 @@ func newRouting(cfg *config.Config, site *web.Site, m *mechanisms, f *federation
 		routing.routes = append(routing.routes, r)
 	}
 	return routing
+}
+
+// passwordTokens returns the mechanism for API tokens as the password of Basic. A
+// route that accepts Basic users asks for Basic in any case.
+func passwordTokens(cfg *config.Config, c *config.Route, rule *policy.Route, m *mechanisms) login.PasswordTokens {
+	tokens := login.PasswordTokens{Tokens: m.API}
+	if c.BasicChallenge && !rule.Accepts(policy.Basic) {
+		tokens.Ask = auth.BasicChallenge(cfg.Basic.Realm)
+	}
+	return tokens
 }
 
 // leadTo makes the route lead to an upstream.

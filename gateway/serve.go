@@ -9,6 +9,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
+	"authgate/gateway/login"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
@@ -165,7 +166,7 @@ func (ex *exchange) decide(id *policy.Identity) (answered bool, err error) {
 
 // rejected counts and logs a credential that is not valid.
 func (ex *exchange) rejected(err error) {
-	if ex.Credentials.Scheme == "basic" && ex.route.rule.Accepts(policy.Basic) {
+	if ex.Credentials.Scheme == "basic" && ex.route.rule.Accepts(policy.Basic) && !login.PresentsPasswordToken(&ex.Credentials) {
 		ex.gateway.service.Metrics.Login(policy.Basic, err)
 	}
 	var rejection *auth.Rejection
@@ -208,13 +209,19 @@ func (ex *exchange) checkSite() error {
 	return crossSite.CheckToken(&ex.Exchange, ex.Identity.Login)
 }
 
+// byAuthorization reports whether the Authorization header holds the bearer token
+// that proved the identity.
+func (ex *exchange) byAuthorization() bool {
+	return ex.Credentials.Scheme == "bearer" || login.PresentsPasswordToken(&ex.Credentials)
+}
+
 // byCookie reports whether a cookie proved the identity.
 func (ex *exchange) byCookie() bool {
 	switch ex.Identity.Mechanism {
 	case policy.Basic:
 		return false
 	case policy.Bearer:
-		return ex.Credentials.Scheme != "bearer"
+		return !ex.byAuthorization()
 	}
 	return true
 }

@@ -299,6 +299,7 @@ type Route struct {
 	MaxBody            int64              `yaml:"max_body"` // bytes, 0: no limit
 	CORS               CORS               `yaml:"cors"`
 	Rate               Rate               `yaml:"rate"` // Requests is 0: no limit
+	BasicChallenge     bool               `yaml:"basic_challenge"`
 }
 
 // Whom a bearer token belongs to that is not the gateway's.

@@ -58,6 +58,9 @@ func (route *Route) check(r *report, path string, c *Config) {
 	if route.Authorization == AuthorizationApplication && !slices.Contains(route.Auth, policy.Session) && !slices.Contains(route.Auth, policy.OIDC) {
 		r.Fault(path+".authorization", "application needs a session beside the application's token; add session or oidc to auth, or use auth: [none] without this key")
 	}
+	if route.BasicChallenge && !slices.Contains(route.Auth, policy.Bearer) {
+		r.Fault(path+".basic_challenge", "asks for an API token, which the route does not accept; add bearer to auth, or remove this key")
+	}
 	r.oneOf(path+".cross_origin", route.CrossOrigin, words("routes[].cross_origin"))
 	r.oneOf(path+".encoded_slashes", route.EncodedSlashes, words("routes[].encoded_slashes"))
 	route.CORS.check(r, path+".cors")

@@ -38,6 +38,7 @@ type Local struct {
 	Sessions *login.Sessions
 	Bearer   *login.AccessTokens // the gateway's own tokens
 	Refresh  *login.RefreshTokens
+	API      *login.APITokens
 }
 
 // Federation is what users sign in with at identity providers. Without
@@ -73,7 +74,12 @@ func (f *Federation) Provider(name string) *Provider {
 
 // signedIn are the mechanisms that tell who a user is: all but Basic.
 func (o *Options) signedIn() auth.Chain {
-	chain := auth.Chain{o.Bearers, o.Local.Sessions}
+	return append(auth.Chain{o.Bearers}, o.sessions()...)
+}
+
+// sessions are the mechanisms of users in a browser.
+func (o *Options) sessions() auth.Chain {
+	chain := auth.Chain{o.Local.Sessions}
 	if o.Federation.Delegated != nil {
 		chain = append(chain, o.Federation.Delegated)
 	}
@@ -139,6 +145,9 @@ func (o *Options) handlers() map[string]methods {
 	}
 	page := &signInPage{site: o.Site, accounts: local.Accounts, federation: federation, hosts: hosts}
 	user := &account{chain: o.signedIn(), site: o.Site, crossSite: o.CrossSite}
+	owned := &accountTokens{
+		account: user, sessions: o.sessions(), accounts: local.Accounts, tokens: local.API,
+	}
 	in := &passwordLogin{
 		accounts: local.Accounts, verifier: local.Verifier, realm: o.Realm, used: o.Used, out: out, page: page, hosts: hosts, metrics: metrics,
 		issuer: issuer{logins: local.Logins, sessions: local.Sessions, refresh: local.Refresh, tokens: tokens, cookies: cookies, now: o.Now},
@@ -154,6 +163,8 @@ func (o *Options) handlers() map[string]methods {
 		"me":                    {"GET": user.serve},
 		"csrf-token":            {"GET": user.csrfToken},
 		"signin":                {"GET": page.serve},
+		"account/tokens":        {"GET": owned.list, "POST": owned.create},
+		"account/tokens/revoke": {"POST": owned.revoke},
 		web.CompletePath:        {"GET": hosts.complete},
 		"callback":              {"GET": finish.serve},
 		"auth/callback":         {"GET": finish.serve},

@@ -123,6 +123,9 @@ func (l *logout) verifyBearer(ctx context.Context, ex *web.Exchange) error {
 		return web.Challenge(err, auth.Chain{l.bearers}.Challenges(&ex.Credentials)...)
 	}
 	ex.Identify(id)
+	if login.IsAPIToken(ex.Credentials.Value) {
+		return &web.Error{Status: http.StatusForbidden, Detail: "An API token belongs to no login, and cannot end one. Revoke it at " + l.site.Own("account/tokens/revoke") + "."}
+	}
 	return nil
 }
 

@@ -7,17 +7,18 @@ import (
 	"authgate/policy"
 )
 
-// BearerTokens is the mechanism for all bearer tokens: the gateway's own tokens and
-// those of trusted issuers. The issuer that a token names selects who verifies it, and
-// that decision is final.
+// BearerTokens is the mechanism for all bearer tokens: the gateway's own tokens, API
+// tokens, and those of trusted issuers. What a token says about its origin selects who
+// verifies it, and that decision is final.
 type BearerTokens struct {
 	own     *AccessTokens
+	api     *APITokens
 	trusted *TrustedTokens // nil: no other issuer is trusted
 }
 
 // NewBearerTokens returns the mechanism. trusted may be nil.
-func NewBearerTokens(own *AccessTokens, trusted *TrustedTokens) *BearerTokens {
-	return &BearerTokens{own: own, trusted: trusted}
+func NewBearerTokens(own *AccessTokens, api *APITokens, trusted *TrustedTokens) *BearerTokens {
+	return &BearerTokens{own: own, api: api, trusted: trusted}
 }
 
 // Challenge implements auth.Authenticator.
@@ -27,7 +28,10 @@ func (b *BearerTokens) Challenge(creds *auth.Credentials) auth.Challenge {
 
 // Authenticate implements auth.Authenticator.
 func (b *BearerTokens) Authenticate(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
-	// Cookies hold only tokens of the gateway.
+	// Cookies hold only access tokens of the gateway.
+	if creds.Scheme == "bearer" && IsAPIToken(creds.Value) {
+		return b.api.authenticate(ctx, creds.Value, false)
+	}
 	if creds.Scheme == "bearer" && b.isTrusted(creds.Value) {
 		known, err := b.trusted.verify(ctx, creds.Value)
 		if err != nil {
@@ -40,6 +44,9 @@ func (b *BearerTokens) Authenticate(ctx context.Context, creds *auth.Credentials
 
 // Alive implements auth.Authenticator.
 func (b *BearerTokens) Alive(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
+	if creds.Scheme == "bearer" && IsAPIToken(creds.Value) {
+		return b.api.alive(ctx, creds.Value, false)
+	}
 	if creds.Scheme == "bearer" && b.isTrusted(creds.Value) {
 		return b.trusted.alive(ctx, creds.Value)
 	}
@@ -56,5 +63,5 @@ func (b *BearerTokens) Revoke(ctx context.Context, token string) (*policy.Identi
 }
 
 func (b *BearerTokens) isTrusted(token string) bool {
-	return b.trusted != nil && !b.own.verified.Contains(token) && b.trusted.accepts(token)
+	return b.trusted != nil && !IsAPIToken(token) && !b.own.verified.Contains(token) && b.trusted.accepts(token)
 }

@@ -75,7 +75,7 @@ func TestBearerTokensWithoutTrustedIssuers(t *testing.T) {
 	})
 	plain := must.Get(NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: r.plain}}, r.logins, r.now))(t)
 	for _, trusted := range []*TrustedTokens{nil, plain} {
-		r.bearers = NewBearerTokens(r.bearer, trusted)
+		r.bearers = NewBearerTokens(r.bearer, r.api, trusted)
 		if id, err := r.byBearer(t, s.access); err != nil || id.Username != "alice" {
 			t.Errorf("got %+v, %v, want alice", id, err)
 		}

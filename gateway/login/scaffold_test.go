@@ -68,6 +68,7 @@ type rig struct {
 	refresh            *RefreshTokens
 	users              *Users
 	trusted            *TrustedTokens
+	api                *APITokens
 	bearers            *BearerTokens
 	attempts           *Attempts
 }
@@ -111,11 +112,12 @@ func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
 	next.session = NewSessions(next.sessionOptions, next.accounts, next.logins)
 	next.bearer = NewAccessTokens(next.bearerOptions, next.keys, next.accounts, next.logins)
 	next.refresh = NewRefreshTokens(next.refreshOptions, next.accounts, next.logins)
+	next.api = NewAPITokens(next.accounts, next.logins)
 	next.users = NewUsers(next.usersOptions, next.logins)
 	next.delegated = NewDelegatedSessions(next.users)
 	issuers := []TrustedIssuer{{Name: "plain", TokenIssuer: next.plain}, {Name: "asked", Opaque: true, TokenIssuer: next.asked}}
 	next.trusted = must.Get(NewTrustedTokens(issuers, next.logins, next.now))(tb)
-	next.bearers = NewBearerTokens(next.bearer, next.trusted)
+	next.bearers = NewBearerTokens(next.bearer, next.api, next.trusted)
 	next.attempts = NewAttempts(next.store, next.box, next.now)
 	return &next
 }

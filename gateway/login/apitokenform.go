@@ -1,0 +1,96 @@
+package login
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/binary"
+	"hash/crc32"
+	"strings"
+
+	"authgate/gateway/auth"
+	"authgate/policy"
+)
+
+// An API token is apiTokenMark, 52 random characters and a checksum of 7, all in
+// the alphabet of base32. Scanners for leaked secrets find it by its mark, and the
+// checksum tells a mistake of typing or copying from a token that was revoked.
+const (
+	apiTokenMark   = "agt_"
+	apiTokenRandom = 52 // 260 bits
+	apiTokenSum    = 7  // CRC-32
+	apiTokenLength = len(apiTokenMark) + apiTokenRandom + apiTokenSum
+)
+
+// newAPIToken returns a new token.
+func newAPIToken() string {
+	start := apiTokenMark + rand.Text() + rand.Text()
+	return start + apiTokenChecksum(start)
+}
+
+// newAPITokenID returns the name of a token, which is not a secret.
+func newAPITokenID() string { return rand.Text() }
+
+func apiTokenChecksum(start string) string {
+	sum := binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte(start)))
+	return base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum)
+}
+
+// IsAPIToken reports whether a token says that it is one of the gateway's API
+// tokens. It may not be a valid one.
+func IsAPIToken(token string) bool { return strings.HasPrefix(token, apiTokenMark) }
+
+// wholeAPIToken reports whether a token is complete and has no mistake.
+func wholeAPIToken(token string) bool {
+	if len(token) != apiTokenLength || !IsAPIToken(token) {
+		return false
+	}
+	at := len(token) - apiTokenSum
+	return token[at:] == apiTokenChecksum(token[:at])
+}
+
+// apiTokenKey returns the store key of a token.
+func apiTokenKey(token string) string { return apiTokenPrefix + hashed([]byte(token)) }
+
+// PasswordTokens is the mechanism for API tokens as the password of Basic
+// credentials, for clients that know nothing else (git, npm, docker). It decides
+// about every password that says that it is such a token, and comes before Basic.
+type PasswordTokens struct {
+	Tokens *APITokens
+	// Ask is the challenge, empty for none.
+	Ask auth.Challenge
+}
+
+// Authenticate implements auth.Authenticator.
+func (p PasswordTokens) Authenticate(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
+	if !PresentsPasswordToken(creds) {
+		return nil, auth.ErrNoCredentials
+	}
+	return p.Tokens.authenticate(ctx, creds.Value, true)
+}
+
+// Alive implements auth.Authenticator.
+func (p PasswordTokens) Alive(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
+	if !PresentsPasswordToken(creds) {
+		return nil, auth.ErrNoCredentials
+	}
+	return p.Tokens.alive(ctx, creds.Value, true)
+}
+
+// Challenge implements auth.Authenticator.
+func (p PasswordTokens) Challenge(*auth.Credentials) auth.Challenge { return p.Ask }
+
+// PresentsPasswordToken reports whether the password of Basic credentials says that
+// it is an API token. It reads as much as it can of credentials that are malformed,
+// so that no part of a token counts as something else.
+func PresentsPasswordToken(creds *auth.Credentials) bool {
+	if creds.Scheme != "basic" {
+		return false
+	}
+	var space [512]byte // on the stack, for almost all credentials
+	pair, _ := base64.StdEncoding.AppendDecode(space[:0], []byte(creds.Value))
+	_, password, _ := bytes.Cut(pair, []byte(":"))
+	return bytes.HasPrefix(password, []byte(apiTokenMark))
+}

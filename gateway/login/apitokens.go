@@ -1,0 +1,426 @@
+package login
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/store"
+	"authgate/policy"
+)
+
+const (
+	// MaxAPITokens is the maximum number of API tokens of one account.
+	MaxAPITokens = 100
+	// apiTokenUse is how old the stored time of the last use may become while the
+	// token is used.
+	apiTokenUse = 5 * time.Minute
+	// apiTokenRetry is the pause before a last use that could not be stored is
+	// stored again.
+	apiTokenRetry = time.Minute
+)
+
+// Errors of the operations on API tokens.
+var (
+	ErrNoAPIToken       = errors.New("login: the account has no such API token")
+	ErrTooManyAPITokens = errors.New("login: the account has as many API tokens as it may have")
+	// ErrRoleNotHeld: a token cannot have a role that its owner does not have.
+	ErrRoleNotHeld = errors.New("login: the owner does not have the role")
+)
+
+// APIToken is what a user sees of an API token of theirs.
+type APIToken struct {
+	ID, Name string
+	Roles    []string // of the owner's, those that the token has
+	Created  time.Time
+	Expires  time.Time
+	LastUsed time.Time // zero before the first use; up to five minutes too early
+}
+
+// apiTokenRecord is the record of a token. Its key is the hash of the token. The
+// token is valid only while the record exists and the account is in the same
+// epoch, with the same password.
+type apiTokenRecord struct {
+	ID       string    `json:"id"`
+	Name     string    `json:"name"`
+	Username string    `json:"user"`
+	Version  string    `json:"version"` // of the account
+	Since    time.Time `json:"since"`   // the account's epoch
+	Roles    []string  `json:"roles"`
+	Created  time.Time `json:"created"`
+	Expires  time.Time `json:"expires"`
+	LastUsed time.Time `json:"last_used,omitzero"`
+}
+
+// apiTokenEntry is a token in the list of its account. The list only serves to
+// find tokens: it makes none valid.
+type apiTokenEntry struct {
+	ID      string    `json:"id"`
+	Key     string    `json:"key"` // of the record
+	Expires time.Time `json:"expires"`
+}
+
+// owner returns the account of the token. It reports whether the account has not
+// changed since the token was made.
+func (r *apiTokenRecord) owner(accounts *auth.Accounts) (*auth.Account, bool) {
+	account, ok := accounts.Lookup(r.Username)
+	return account, ok && account.Version() == r.Version && account.Epoch().Equal(r.Since)
+}
+
+// rolesOf returns the roles of account that the token has, in the account's order.
+func (r *apiTokenRecord) rolesOf(account *auth.Account) []string {
+	roles := []string{}
+	for _, role := range account.Roles {
+		if slices.Contains(r.Roles, role) {
+			roles = append(roles, role)
+		}
+	}
+	return roles
+}
+
+func (r *apiTokenRecord) token(account *auth.Account) APIToken {
+	return APIToken{
+		ID: r.ID, Name: r.Name, Roles: r.rolesOf(account),
+		Created: r.Created, Expires: r.Expires, LastUsed: r.LastUsed,
+	}
+}
+
+// APITokens keeps the API tokens of local accounts. Users make them for programs
+// that cannot sign in. They do not belong to a login, and so outlive it.
+type APITokens struct {
+	accounts *auth.Accounts
+	logins   *Logins
+	cache    *lru.Cache[string, *cachedAPIToken] // by what was presented
+}
+
+// cachedAPIToken is a token that an earlier request looked up. It is valid only
+// while the store holds the same record.
+type cachedAPIToken struct {
+	presented apiTokenClaim
+	key       string
+	raw       []byte
+	record    *apiTokenRecord
+	identity  *policy.Identity
+
+	tried atomic.Int64 // when the last use was to be stored, in Unix nanoseconds
+}
+
+// apiTokenClaim is how a request presents a token. The user name is that of Basic
+// credentials.
+type apiTokenClaim struct {
+	basic    bool
+	username string
+}
+
+// NewAPITokens returns the API tokens of accounts, in the store of logins.
+func NewAPITokens(accounts *auth.Accounts, logins *Logins) *APITokens {
+	cache, err := lru.New[string, *cachedAPIToken](identityCacheSize)
+	if err != nil {
+		panic(err) // the size is a positive constant
+	}
+	return &APITokens{accounts: accounts, logins: logins, cache: cache}
+}
+
+// Create makes a token of account, which is shown only this once. It has the given
+// roles, and never gets another one. The errors are ErrRoleNotHeld and
+// ErrTooManyAPITokens.
+func (a *APITokens) Create(ctx context.Context, account *auth.Account, name string, roles []string, lifetime time.Duration) (string, APIToken, error) {
+	for _, role := range roles {
+		if !slices.Contains(account.Roles, role) {
+			return "", APIToken{}, fmt.Errorf("%w %q", ErrRoleNotHeld, role)
+		}
+	}
+	token, now := newAPIToken(), a.logins.now()
+	record := &apiTokenRecord{
+		ID: newAPITokenID(), Name: name, Username: account.Username, Version: account.Version(), Since: account.Epoch(),
+		Roles: roles, Created: now, Expires: now.Add(lifetime),
+	}
+	value, err := json.Marshal(record)
+	if err != nil {
+		return "", APIToken{}, fmt.Errorf("recording an API token: %w", err)
+	}
+	// The record comes first: a token that is not in the list is one that the client
+	// does not get.
+	key := apiTokenKey(token)
+	if err := a.logins.store.Put(ctx, key, value, record.Expires); err != nil {
+		return "", APIToken{}, fmt.Errorf("recording an API token: %w", err)
+	}
+	err = a.change(ctx, account.Username, func(entries []apiTokenEntry) ([]apiTokenEntry, error) {
+		entries, err := a.withRoom(ctx, entries)
+		return append(entries, apiTokenEntry{record.ID, key, record.Expires}), err
+	})
+	if err != nil {
+		_ = a.logins.store.Delete(ctx, key) // the first error is the one to return
+		return "", APIToken{}, err
+	}
+	return token, record.token(account), nil
+}
+
+// withRoom returns the entries of tokens that may be valid. The error is
+// ErrTooManyAPITokens if there is no room for another one.
+func (a *APITokens) withRoom(ctx context.Context, entries []apiTokenEntry) ([]apiTokenEntry, error) {
+	now := a.logins.now()
+	entries = slices.DeleteFunc(entries, func(e apiTokenEntry) bool { return !now.Before(e.Expires) })
+	if len(entries) < MaxAPITokens {
+		return entries, nil
+	}
+	valid := []apiTokenEntry{}
+	for _, e := range entries {
+		switch _, _, err := a.find(ctx, e.Key); {
+		case err == nil:
+			valid = append(valid, e)
+		case !errors.Is(err, auth.ErrRejected):
+			return nil, err
+		}
+	}
+	if len(valid) >= MaxAPITokens {
+		return nil, ErrTooManyAPITokens
+	}
+	return valid, nil
+}
+
+// find returns a valid token and its owner. The error is ErrRejected if there is
+// none under the key.
+func (a *APITokens) find(ctx context.Context, key string) (*apiTokenRecord, *auth.Account, error) {
+	raw, err := a.logins.read(ctx, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	record, err := decode[apiTokenRecord](raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	account, ok := record.owner(a.accounts)
+	if !ok || !a.logins.now().Before(record.Expires) {
+		return nil, nil, auth.ErrRejected
+	}
+	return record, account, nil
+}
+
+// List returns the valid tokens of an account, the oldest first.
+func (a *APITokens) List(ctx context.Context, username string) ([]APIToken, error) {
+	_, entries, err := a.list(ctx, username)
+	if err != nil {
+		return nil, err
+	}
+	tokens := []APIToken{}
+	for _, e := range entries {
+		record, account, err := a.find(ctx, e.Key)
+		if errors.Is(err, auth.ErrRejected) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		tokens = append(tokens, record.token(account))
+	}
+	return tokens, nil
+}
+
+// Revoke ends a token of an account. The error is ErrNoAPIToken if the account has
+// no token with that id.
+func (a *APITokens) Revoke(ctx context.Context, username, id string) error {
+	_, entries, err := a.list(ctx, username)
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(entries, func(e apiTokenEntry) bool { return e.ID == id })
+	if at < 0 {
+		return ErrNoAPIToken
+	}
+	_, err = a.logins.store.Take(ctx, entries[at].Key)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("revoking an API token: %w", err)
+	}
+	known := err == nil
+	// What remains in the list after an error makes nothing valid.
+	_ = a.change(ctx, username, func(entries []apiTokenEntry) ([]apiTokenEntry, error) {
+		return slices.DeleteFunc(entries, func(e apiTokenEntry) bool { return e.ID == id }), nil
+	})
+	if !known {
+		return ErrNoAPIToken
+	}
+	return nil
+}
+
+// list returns the list of an account's tokens, and its record.
+func (a *APITokens) list(ctx context.Context, username string) (raw []byte, entries []apiTokenEntry, err error) {
+	raw, err = a.logins.read(ctx, apiTokensPrefix+username)
+	if errors.Is(err, auth.ErrRejected) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	decoded, err := decode[[]apiTokenEntry](raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	return raw, *decoded, nil
+}
+
+// change replaces the list of an account's tokens. It calls edit again if another
+// request changes the list meanwhile.
+func (a *APITokens) change(ctx context.Context, username string, edit func([]apiTokenEntry) ([]apiTokenEntry, error)) error {
+	const attempts = 100 // an attempt fails only if another change has succeeded
+	for range attempts {
+		raw, entries, err := a.list(ctx, username)
+		if err != nil {
+			return err
+		}
+		if entries, err = edit(entries); err != nil {
+			return err
+		}
+		value, err := json.Marshal(entries)
+		if err != nil {
+			return fmt.Errorf("changing the list of API tokens: %w", err)
+		}
+		expires := a.logins.now() // an empty list is deleted
+		for _, e := range entries {
+			if e.Expires.After(expires) {
+				expires = e.Expires
+			}
+		}
+		err = a.logins.store.Swap(ctx, apiTokensPrefix+username, raw, value, expires)
+		if errors.Is(err, store.ErrConflict) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("changing the list of API tokens: %w", err)
+		}
+		return nil
+	}
+	return errors.New("changing the list of API tokens: other requests keep changing it")
+}
+
+// authenticate is alive for a request. A request counts as use.
+func (a *APITokens) authenticate(ctx context.Context, value string, basic bool) (*policy.Identity, error) {
+	cached, err := a.look(ctx, value, basic)
+	if err != nil {
+		return nil, err
+	}
+	a.touch(cached)
+	return cached.identity, nil
+}
+
+// alive returns the identity that a presented token proves. value is the token, or
+// the value of Basic credentials with it.
+func (a *APITokens) alive(ctx context.Context, value string, basic bool) (*policy.Identity, error) {
+	cached, err := a.look(ctx, value, basic)
+	if err != nil {
+		return nil, err
+	}
+	return cached.identity, nil
+}
+
+func (a *APITokens) look(ctx context.Context, value string, basic bool) (*cachedAPIToken, error) {
+	cached, ok := a.cache.Get(value)
+	if !ok {
+		var err error
+		if cached, err = readAPIToken(value, basic); err != nil {
+			return nil, err
+		}
+	}
+	raw, err := a.logins.read(ctx, cached.key)
+	if errors.Is(err, auth.ErrRejected) {
+		return nil, badAPIToken(basic, "unknown, revoked or expired")
+	}
+	if err != nil {
+		return nil, err
+	}
+	current, err := a.resolve(cached, raw)
+	if err != nil {
+		return nil, err
+	}
+	if !a.logins.now().Before(current.record.Expires) {
+		return nil, badAPIToken(basic, "expired")
+	}
+	if current != cached {
+		a.cache.Add(strings.Clone(value), current) // a clone, because value is a part of the whole header
+	}
+	return current, nil
+}
+
+// readAPIToken reads what a request presents. A token with a mistake costs no look
+// at the store.
+func readAPIToken(value string, basic bool) (*cachedAPIToken, error) {
+	token, presented := value, apiTokenClaim{basic: basic}
+	if basic {
+		var err error
+		if presented.username, token, err = auth.ParseBasic(value); err != nil {
+			return nil, badAPIToken(basic, err.Error())
+		}
+	}
+	if !wholeAPIToken(token) {
+		return nil, badAPIToken(basic, "not whole: its length or its checksum is wrong")
+	}
+	return &cachedAPIToken{presented: presented, key: apiTokenKey(token)}, nil
+}
+
+// resolve finds the owner of a token. It returns cached itself if the record has not
+// changed.
+func (a *APITokens) resolve(cached *cachedAPIToken, raw []byte) (*cachedAPIToken, error) {
+	if cached.identity != nil && bytes.Equal(raw, cached.raw) {
+		return cached, nil
+	}
+	record, err := decode[apiTokenRecord](raw)
+	if err != nil {
+		return nil, err
+	}
+	presented := cached.presented
+	account, ok := record.owner(a.accounts)
+	switch {
+	case !ok:
+		return nil, badAPIToken(presented.basic, "its account has changed, is disabled or does not exist")
+	case presented.basic && presented.username != account.Username:
+		return nil, badAPIToken(presented.basic, "presented with the user name of another account")
+	}
+	identity := account.Identity(policy.Bearer, "", record.Expires)
+	identity.Roles = record.rolesOf(account)
+	next := &cachedAPIToken{presented: presented, key: cached.key, raw: raw, record: record, identity: identity}
+	next.tried.Store(cached.tried.Load())
+	return next, nil
+}
+
+// touch stores the time of the request from time to time, in the background, so
+// that no request waits for a disk.
+func (a *APITokens) touch(c *cachedAPIToken) {
+	now := a.logins.now()
+	// Abs: if the clock was set back, the stored time is in the future.
+	if now.Sub(c.record.LastUsed).Abs() < apiTokenUse {
+		return
+	}
+	tried := c.tried.Load()
+	if now.Sub(time.Unix(0, tried)).Abs() < apiTokenRetry || !c.tried.CompareAndSwap(tried, now.UnixNano()) {
+		return
+	}
+	used := *c.record
+	used.LastUsed = now
+	value, err := json.Marshal(&used)
+	if err != nil {
+		return
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		// With Swap, a token that was revoked meanwhile stays revoked.
+		_ = a.logins.store.Swap(ctx, c.key, c.raw, value, used.Expires)
+	}()
+}
+
+func badAPIToken(basic bool, reason string) error {
+	detail := auth.DetailBadToken
+	if basic {
+		detail = auth.DetailWrongPassword
+	}
+	return &auth.Rejection{Detail: detail, Reason: "API token: " + reason}
+}
