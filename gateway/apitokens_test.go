@@ -13,6 +13,7 @@ import (
 const apiTokenConfig = baseConfig + `
   - {match: /git/, name: git, upstream: app, auth: [bearer], basic_challenge: true}
   - {match: /wiki/, name: wiki, upstream: app, auth: [session, bearer], basic_challenge: true}
+  - {match: /both/, name: both, upstream: app, auth: [basic, bearer], basic_challenge: true}
   - {match: /shared/, name: shared, upstream: app, auth: [session, bearer], authorization: application}
 `
 
@@ -101,7 +102,7 @@ func TestBasicChallengeForAPITokens(t *testing.T) {
 	}{
 		{"/git/", "", []string{basic, bearer}}, {"/wiki/", "", []string{basic, bearer}},
 		{"/git/", script, []string{bearer}}, {"/wiki/", script, []string{bearer}},
-		{"/bearer/", "", []string{bearer}}, {"/shared/", "", []string{bearer}}, {"/any/", "", []string{basic, bearer}},
+		{"/bearer/", "", []string{bearer}}, {"/shared/", "", []string{bearer}}, {"/any/", "", []string{basic, bearer}}, {"/both/", "", []string{basic, bearer}},
 		{"/git/", basicHeader("alice", "agt_x"), []string{basic, bearer}},
 	} {
 		w := r.want(401, "GET", c.target, "", c.header)
@@ -146,6 +147,41 @@ func TestWhoMakesAPITokens(t *testing.T) {
 	r.want(404, "POST", "/account/tokens/revoke", revoke, jsonType, alice.cookie)
 	if log := r.log.String(); strings.Contains(log, made.Token) || !strings.Contains(log, "token_created") || !strings.Contains(log, "token_revoked") {
 		t.Error("the log has the token, or lacks an audit event")
+	}
+}
+
+// With session.csrf_token, a client that does not tell its site needs the token of
+// its login.
+func TestAPITokensNeedCSRFToken(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, withToken)
+	alice := r.login(aliceIn)
+	const order = `{"name":"ci","expires_in":3600}`
+	token := "X-CSRF-Token: " + r.csrfToken(alice.cookie)
+	r.want(403, "POST", "/account/tokens", order, jsonType, alice.cookie)
+	made := readToken(t, r.want(201, "POST", "/account/tokens", order, jsonType, alice.cookie, token))
+	revoke := `{"id":"` + made.ID + `"}`
+	r.want(403, "POST", "/account/tokens/revoke", revoke, jsonType, alice.cookie)
+	bearer, basic := "Authorization: Bearer "+made.Token, basicHeader("alice", made.Token)
+	r.want(200, "POST", "/bearer/", "", bearer) // no browser sends it by itself
+	r.want(200, "POST", "/bearer/", "", basic)
+	r.want(200, "POST", "/account/tokens/revoke", revoke, jsonType, alice.cookie, token)
+}
+
+// Users of a provider have no API tokens: their roles are known only while they are
+// signed in.
+func TestDelegatedUsersHaveNoAPITokens(t *testing.T) {
+	t.Parallel()
+	r, _ := delegatedRig(t, "")
+	back := r.leave("")
+	cookie := jarOf(r.want(302, "GET", back.target, "", back.cookie)).line()
+	w := r.want(403, "POST", "/account/tokens", `{"name":"ci","expires_in":3600}`, jsonType, cookie)
+	if detail := detailOf(t, w); !strings.Contains(detail, "local account") {
+		t.Errorf("the answer is %q", detail)
+	}
+	r.want(403, "POST", "/account/tokens/revoke", `{"id":"x"}`, jsonType, cookie)
+	if got := strings.TrimSpace(r.want(200, "GET", "/account/tokens", "", cookie).Body.String()); got != `{"tokens":[]}` {
+		t.Errorf("the list is %s", got)
 	}
 }
 

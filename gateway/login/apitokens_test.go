@@ -132,6 +132,16 @@ func TestAPITokenEndsWithAccount(t *testing.T) {
 	}
 }
 
+// A new password ends a token even if the epochs are not known.
+func TestAPITokenEndsWithPassword(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	token, _ := r.newToken(t, "alice")
+	changed := alice
+	changed.PasswordHash = testHash("other")
+	wantRefused(t, "account")(r.withAccounts(t, changed).byAPIToken(t, token))
+}
+
 // A token that is not whole costs no look at the store, and is never valid.
 func TestBrokenAPIToken(t *testing.T) {
 	t.Parallel()
