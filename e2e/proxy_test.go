@@ -33,9 +33,9 @@ routes:
 		want   []string // besides origin
 	}{
 		{"/app/x%41;y?a=%zz&b", []string{"x-env: spoofed", "x-debug: 1", "x-line: 1", "x-line: 2", "x-line: 1"}, "/x%41;y?a=%zz&b",
-			[]string{"X-Env: production", "X-Line: 1", "X-Line: 2", "X-Line: 1"}},
+			[]string{"X-Env: production", "X-Forwarded-Prefix: /app", "X-Line: 1", "X-Line: 2", "X-Line: 1"}},
 		{"/%61pp/app/?", []string{`cookie: a="x, y"; b=%41; c=; d; e==é=; session_idx=1; ` + session + `; f=1`, "authorization: Basic x"}, "/app/?",
-			[]string{`Cookie: a="x, y"; b=%41; c=; d; e==é=; session_idx=1; f=1`, "Authorization: Basic x", "X-Env: production"}},
+			[]string{`Cookie: a="x, y"; b=%41; c=; d; e==é=; session_idx=1; f=1`, "Authorization: Basic x", "X-Env: production", "X-Forwarded-Prefix: /app"}},
 		{"/session", []string{"cookie: " + session, "authorization: Basic YXBwOmFwcA==", "user-agent: me/1"}, "/session",
 			append([]string{"Authorization: Basic YXBwOmFwcA==", "User-Agent: me/1"}, alice...)},
 		{"/kept", []string{"cookie: a=b; " + session}, "/kept", append([]string{"Cookie: a=b; " + session}, alice...)},

@@ -72,10 +72,9 @@ func (g *Gateway) openGateLater(ctx context.Context) {
 	}
 }
 
-// followEpochs takes over the account epochs in Redis when they are not those that
-// the accounts have: Redis may come back without them, and another instance that
-// starts then begins new ones. Until all have the same, each refuses the logins of
-// the others.
+// followEpochs keeps the account epochs the same here and in Redis. Redis may come
+// back without them, and another instance that starts then begins new ones. Until
+// all have the same, each refuses the logins of the others.
 func (g *Gateway) followEpochs(ctx context.Context) {
 	ticker := time.NewTicker(epochsEvery)
 	defer ticker.Stop()
@@ -90,7 +89,7 @@ func (g *Gateway) followEpochs(ctx context.Context) {
 			continue // openGateLater reads them
 		}
 		// An outage is reported elsewhere, and a damaged record by the reload.
-		if moved, err := running.mechanisms.Accounts.EpochsMoved(ctx, g.storage.raw); err != nil || !moved {
+		if moved, err := running.mechanisms.Accounts.FollowEpochs(ctx, g.storage.raw); err != nil || !moved {
 			continue
 		}
 		if err := g.rebuild(running); err != nil {

@@ -151,7 +151,8 @@ func TestStopBeforeGateOpens(t *testing.T) {
 }
 
 // When the store has lost its data and another instance has begun new account epochs,
-// the instances accept the logins of each other again.
+// the instances accept the logins of each other again. Without another instance that
+// starts, no login ends.
 func TestStoreComesBackEmpty(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -171,8 +172,13 @@ func TestStoreComesBackEmpty(t *testing.T) {
 		b.want(200, "GET", "/session/", "", a.login(aliceIn).cookie)
 		a.want(200, "GET", "/session/", "", b.login(bobIn).cookie)
 
-		running := a.state.Load()
+		running, in := a.state.Load(), a.login(aliceIn)
+		if err := a.store.Delete(t.Context(), "accounts"); err != nil {
+			t.Fatal(err)
+		}
 		a.passes(10 * epochsEvery)
+		b.passes(0)
+		b.want(200, "GET", "/session/", "", in.cookie)
 		if a.state.Load() != running {
 			t.Error("it reloads although nothing has moved")
 		}

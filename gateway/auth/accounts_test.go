@@ -159,8 +159,9 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
-// EpochsMoved compares the epochs in the store, and decodes a record only once.
-func TestEpochsMoved(t *testing.T) {
+// FollowEpochs compares the epochs in the store, decodes a record only once, and restores
+// a record that is lost.
+func TestFollowEpochs(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	s := store.NewMemory(time.Now)
@@ -170,7 +171,7 @@ func TestEpochsMoved(t *testing.T) {
 	must.Do(t, a.UpdateEpochs(t.Context(), s, now))
 	want := func(want bool, when string) {
 		t.Helper()
-		if moved, err := a.EpochsMoved(t.Context(), s); moved != want || err != nil {
+		if moved, err := a.FollowEpochs(t.Context(), s); moved != want || err != nil {
 			t.Errorf("%s: moved %t, %v; want %t", when, moved, err, want)
 		}
 	}
@@ -184,12 +185,16 @@ func TestEpochsMoved(t *testing.T) {
 	}
 
 	must.Do(t, s.Delete(t.Context(), epochsKey))
-	want(true, "the record is lost")
+	want(false, "the record is lost")
+	if restored := must.Get(s.Get(t.Context(), epochsKey))(t); !bytes.Equal(restored, same) {
+		t.Errorf("restored: %q, want %q", restored, same)
+	}
+	must.Do(t, s.Delete(t.Context(), epochsKey))
 	must.Do(t, other.UpdateEpochs(t.Context(), s, now.Add(time.Hour)))
 	want(true, "another instance began new epochs")
 	want(true, "the second time")
 	must.Do(t, s.Put(t.Context(), epochsKey, []byte("E1\ndamaged"), time.Time{}))
-	if moved, err := a.EpochsMoved(t.Context(), s); moved || err == nil {
+	if moved, err := a.FollowEpochs(t.Context(), s); moved || err == nil {
 		t.Errorf("a damaged record: moved %t, %v; want an error", moved, err)
 	}
 }

@@ -56,14 +56,22 @@ func (a *Accounts) UpdateEpochs(ctx context.Context, s store.Store, now time.Tim
 	return errors.New("storing the account epochs: other instances keep changing them")
 }
 
-// EpochsMoved reports whether the epochs in s are gone, or an account that has not
-// changed has another epoch there. Then s has lost data, and other instances accept
+// FollowEpochs compares the accounts with the epochs in s, which may have lost data.
+// If there are none, it stores those of the accounts again. It reports whether an
+// account that has not changed has another epoch there: then other instances accept
 // other logins than this one, until it calls UpdateEpochs for new Accounts. It does
 // not decode a record that is the one of the last call.
-func (a *Accounts) EpochsMoved(ctx context.Context, s store.Store) (bool, error) {
+func (a *Accounts) FollowEpochs(ctx context.Context, s store.Store) (moved bool, err error) {
 	raw, err := readEpochs(ctx, s)
-	if err != nil || raw == nil {
-		return err == nil, err
+	if err != nil {
+		return false, err
+	}
+	if known := a.epochs.Load(); raw == nil && known != nil {
+		err := s.Swap(ctx, epochsKey, nil, *known, time.Time{})
+		if errors.Is(err, store.ErrConflict) {
+			return false, nil // another instance was first; the next call compares
+		}
+		return false, err
 	}
 	if known := a.epochs.Load(); known != nil && bytes.Equal(*known, raw) {
 		return false, nil
