@@ -97,7 +97,7 @@ func TestSchemaRefuses(t *testing.T) {
 		{"a list", `token: {audience: [a]}`, `token: {audience: a}`},
 		{"one policy", `routes: [{policy: staff}]`, `routes: [{policy: 5}]`},
 		{"some policies", `routes: [{policy: [staff, {roles: [a]}]}]`, `routes: [{policy: [staff, {role: [a]}]}]`},
-		{"a policy in a policy", `policies: {a: {any: [b, {none: [c]}]}}`, `policies: {a: {any: [b, {nobody: [c]}]}}`},
+		{"a policy in a policy", `policies: {a: {any: [b, {none: [c]}]}}`, `policies: {a: {any: [b, {unknown: [c]}]}}`},
 		{"a secret", `token: {secret_file: a}`, `token: {secret_file: a, secret: b}`},
 		{"an empty section", `tls:`, `routes:`},
 	} {

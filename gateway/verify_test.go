@@ -102,7 +102,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// A question in more than one meaning is refused, whoever is signed in.
+// A question in more than one meaning is refused, with a login too.
 func TestVerifyAmbiguous(t *testing.T) {
 	t.Parallel()
 	r := newVerifyRig(t)
