@@ -165,23 +165,30 @@ func (ex *exchange) explain(verify bool, callers []*policy.Identity) (*Explanati
 		return x, err // of another site: the decision is not the reason
 	}
 	x.Outcome, x.Status, x.Reason = OutcomeAllow, http.StatusOK, ex.Reason
-	x.Header = http.Header{}
 	if verify {
+		x.Header = http.Header{}
 		ex.route.identity.SetAll(x.Header, ex.Identity)
 		return x, nil
 	}
-	x.Path = ex.upstreamPath()
-	if path := &ex.Canonical.Path; path.HasQuery {
-		x.Path += "?" + path.Query
+	x.Path, x.Header = ex.forwarded()
+	return x, nil
+}
+
+// forwarded returns the path with the query, and the header, that the upstream
+// receives.
+func (ex *exchange) forwarded() (path string, h http.Header) {
+	path = ex.upstreamPath()
+	if canonical := &ex.Canonical.Path; canonical.HasQuery {
+		path += "?" + canonical.Query
 	}
-	x.Header = ex.Request.Header.Clone()
-	ex.rewriteHeader(x.Header)
-	for name, values := range x.Header {
+	h = ex.Request.Header.Clone()
+	ex.rewriteHeader(h)
+	for name, values := range h {
 		if values == nil {
-			delete(x.Header, name) // for ReverseProxy: the field is not to be added
+			delete(h, name) // for ReverseProxy: the field is not to be added
 		}
 	}
-	return x, nil
+	return path, h
 }
 
 // choose returns the identity that the request proves: of those that the route
