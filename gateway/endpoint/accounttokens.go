@@ -78,21 +78,17 @@ func (a *accountTokens) list(ex *web.Exchange) error {
 
 // create is POST /account/tokens. The answer shows the token, this once.
 func (a *accountTokens) create(ex *web.Exchange) error {
-	owner, err := a.writer(ex)
+	owner, o, err := a.order(ex)
 	if err != nil {
 		return err
 	}
-	o, err := jsonBody(ex)
-	if err != nil {
-		return err
-	}
-	order, err := readTokenOrder(o, owner)
+	wanted, err := readTokenOrder(o, owner)
 	if err != nil {
 		return err
 	}
 	ctx, end := ex.Store.Recording()
 	defer end()
-	token, made, err := a.tokens.Create(ctx, owner, order.name, order.roles, order.lifetime)
+	token, made, err := a.tokens.Create(ctx, owner, wanted.name, wanted.roles, wanted.lifetime)
 	switch {
 	case errors.Is(err, login.ErrRoleNotHeld):
 		return &web.Error{Status: http.StatusBadRequest, Detail: "A token can have no role that you do not have.", Cause: err}
@@ -113,11 +109,7 @@ func (a *accountTokens) create(ex *web.Exchange) error {
 
 // revoke is POST /account/tokens/revoke.
 func (a *accountTokens) revoke(ex *web.Exchange) error {
-	owner, err := a.writer(ex)
-	if err != nil {
-		return err
-	}
-	o, err := jsonBody(ex)
+	owner, o, err := a.order(ex)
 	if err != nil {
 		return err
 	}
@@ -146,6 +138,16 @@ func (a *accountTokens) owner(id *policy.Identity) (*auth.Account, bool) {
 		return nil, false
 	}
 	return a.accounts.Lookup(id.Username)
+}
+
+// order returns the account whose tokens the request may change, and its body.
+func (a *accountTokens) order(ex *web.Exchange) (*auth.Account, object, error) {
+	owner, err := a.writer(ex)
+	if err != nil {
+		return nil, nil, err
+	}
+	o, err := jsonBody(ex)
+	return owner, o, err
 }
 
 // writer returns the account whose tokens the request may change. A session must
