@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -236,45 +237,44 @@ func TestActiveChecks(t *testing.T) {
 		t.Cleanup(app.Close)
 		return app.URL + "/base"
 	}
-	with := func(url string) string {
-		return appConfig(t, fmt.Sprintf("url: %q, health: {path: /healthz, interval: 1ms, timeout: 30s}", url))
-	}
-	eventually := func(what string, holds func() bool) {
-		t.Helper()
-		for start := time.Now(); !holds(); time.Sleep(time.Millisecond) {
-			if time.Since(start) > 30*time.Second {
-				t.Fatalf("%s does not happen", what)
+	first, second := application(0), application(1)
+	synctest.Test(t, func(t *testing.T) { // the applications are outside of it
+		with := func(url string) string {
+			return appConfig(t, fmt.Sprintf("url: %q, health: {path: /healthz, interval: 1s, timeout: 30s}", url))
+		}
+		r := newRig(t, with(first))
+		wantUp := func(want float64) {
+			t.Helper()
+			time.Sleep(3 * time.Second) // checks, of which two decide
+			synctest.Wait()
+			if got := r.sample("authgate_upstream_target_up", "upstream=app"); got != want {
+				t.Errorf("up: %v, want %v", got, want)
 			}
 		}
-	}
-	first, second := application(0), application(1)
-	r := newRig(t, with(first))
-	up := func(want float64) func() bool {
-		return func() bool { return r.sample("authgate_upstream_target_up", "upstream=app") == want }
-	}
-	eventually("a check", func() bool { return checked[0].Load() > 0 })
-	status.Store(http.StatusBadGateway)
-	eventually("an unhealthy target", up(0))
-	if r.sample("authgate_upstream_checks_total", "upstream=app", "result=failure") < 2 {
-		t.Error("failed checks are not counted")
-	}
-	status.Store(http.StatusNoContent)
-	eventually("a healthy target", up(1))
-	if err := r.reload(with(second)); err != nil {
-		t.Fatal(err)
-	}
-	ended := checked[0].Load()
-	eventually("a check after the reload", func() bool { return checked[1].Load() > 2 })
-	if n := checked[0].Load(); n > ended {
-		t.Errorf("%d checks of a target that was removed", n-ended)
-	}
+		wantUp(1)
+		status.Store(http.StatusBadGateway)
+		wantUp(0)
+		if r.sample("authgate_upstream_checks_total", "upstream=app", "result=failure") < 2 {
+			t.Error("failed checks are not counted")
+		}
+		status.Store(http.StatusNoContent)
+		wantUp(1)
+		if err := r.reload(with(second)); err != nil {
+			t.Fatal(err)
+		}
+		ended := checked[0].Load()
+		wantUp(1)
+		if n := checked[0].Load(); n > ended || checked[1].Load() < 2 {
+			t.Errorf("after the reload: %d checks of a target that was removed, %d of the new one", n-ended, checked[1].Load())
+		}
+		r.Close()
+		ended = checked[1].Load()
+		time.Sleep(time.Minute)
+		if n := checked[1].Load(); n > ended {
+			t.Errorf("%d checks after Close", n-ended)
+		}
+	})
 	if reused.Load() {
 		t.Error("a check uses a connection that another may use")
-	}
-	r.Close()
-	ended = checked[1].Load()
-	time.Sleep(20 * time.Millisecond) // long enough to see a fault, and no more
-	if n := checked[1].Load(); n > ended {
-		t.Errorf("%d checks after Close", n-ended)
 	}
 }

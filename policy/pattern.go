@@ -96,7 +96,7 @@ func canonicalPatternHost(host string) (string, error) {
 	}
 	parent, first := strings.CutPrefix(host, "*.")
 	if !first || strings.Contains(parent, "*") {
-		return "", errors.New("the host has a * that is not its whole first label; * stands for one label, as in *.example.org")
+		return "", errors.New("the host has a * that is not its whole first label; * means one label, as in *.example.org")
 	}
 	parent, err := CanonicalHost(parent)
 	if err != nil {
@@ -112,7 +112,7 @@ func canonicalPatternHost(host string) (string, error) {
 func isNumber(label string) bool { return strings.Trim(label, "0123456789") == "" }
 
 // PatternHost returns the host of a pattern in canonical form, with "*." before it
-// if that stands for one more label. It returns "" if the pattern has no host or
+// if that means one more label. It returns "" if the pattern has no host or
 // NewTable refuses it.
 func PatternHost(pattern string) string {
 	if i := strings.IndexAny(pattern, " \t"); i >= 0 {

@@ -37,7 +37,7 @@ func (c *CORS) check(r *report, path string) {
 			at := fmt.Sprintf("%s.%s[%d]", path, list, i)
 			switch {
 			case value == cors.Any && list != "expose" && len(values) > 1:
-				r.Fault(at, `"*" stands for all; remove the others`)
+				r.Fault(at, `"*" means all; remove the others`)
 			case value == cors.Any && list != "expose":
 			case wrong(value):
 				r.Fault(at, "%q is not %s; %s", value, name, hint)
@@ -58,7 +58,7 @@ func (c *CORS) check(r *report, path string) {
 // checkAny checks what "*" among the origins excludes.
 func (c *CORS) checkAny(r *report, path, at string) {
 	if len(c.Origins) > 1 {
-		r.Fault(at, `"*" stands for all; remove the others`)
+		r.Fault(at, `"*" means all; remove the others`)
 	}
 	if c.Credentials {
 		r.Fault(path+".credentials", `cannot be true with origins ["*"], because every site could then read what the user sees; list the origins`)

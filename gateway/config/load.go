@@ -38,8 +38,8 @@ func Load(path string) (*Config, error) {
 	return Parse(path, source)
 }
 
-// Read is Load for a configuration that is not in a file. name stands
-// for its path: messages show it, and relative paths start from its folder.
+// Read is Load for a configuration that is not in a file. name takes the place
+// of its path: messages show it, and relative paths start from its folder.
 func Read(name string, r io.Reader) (*Config, error) {
 	source, err := io.ReadAll(io.LimitReader(r, maxConfigSize+1)) // Parse refuses one byte too many
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 	"time"
 )
 
-// Any stands for all origins, methods or headers.
+// Any means all origins, methods or headers.
 const Any = "*"
 
 // Options configure a Policy.

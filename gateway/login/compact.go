@@ -212,7 +212,7 @@ func (w *compactWriter) sid(s string) {
 	w.raw = append(w.raw, decoded[:sidBytes]...)
 }
 
-// time writes a time. The number 0 stands for the zero time.
+// time writes a time. The number 0 is the zero time.
 func (w *compactWriter) time(t time.Time) {
 	n := t.UnixNano()
 	switch {
@@ -224,7 +224,7 @@ func (w *compactWriter) time(t time.Time) {
 	w.raw = binary.AppendVarint(w.raw, n)
 }
 
-// after writes a time that is near start. The number noTime stands for the zero time.
+// after writes a time that is near start. The number noTime is the zero time.
 func (w *compactWriter) after(start, t time.Time) {
 	start, t = start.Round(0), t.Round(0) // without the monotonic readings, which a record has not
 	difference := t.Sub(start)

@@ -135,7 +135,7 @@ func FuzzRewrite(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if strings.ContainsAny(text, "\r\n") {
-			t.Skip("no header has it")
+			return // no header has it
 		}
 		w := newTestRewriter(t, config.HostClient, "", "http://10.0.0.1/base")
 		h := http.Header{"Location": {text}, "Set-Cookie": {text}}

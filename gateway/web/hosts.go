@@ -97,7 +97,7 @@ func loopback(host string) bool { return policy.Loopback(strings.Trim(host, "[]"
 // that of public_url.
 func (s *Site) others(hosts []string) []string {
 	return slices.DeleteFunc(hosts, func(host string) bool {
-		// A name below a wildcard stands for all of them.
+		// A name below a wildcard represents all of them.
 		return host == s.home || !s.leadsTo(strings.Replace(host, "*", "x", 1))
 	})
 }
