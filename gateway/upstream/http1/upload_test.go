@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
 	"net/textproto"
+	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -130,10 +133,20 @@ func TestFullDuplex(t *testing.T) {
 		if rest, err := io.ReadAll(response.Body); len(rest) > 0 || err != nil {
 			t.Errorf("%q, %v", rest, err)
 		}
+		for start := time.Now(); !f.keeps(1) && time.Since(start) < time.Minute; { // when the upload has noticed its end
+			runtime.Gosched()
+		}
 	}
 	if n := u.connections.Load(); n != 1 {
 		t.Errorf("%d connections", n)
 	}
+}
+
+// keeps reports whether n connections are idle.
+func (f *fixture) keeps(n int) bool {
+	f.idle.mu.Lock()
+	defer f.idle.mu.Unlock()
+	return len(slices.Concat(slices.Collect(maps.Values(f.idle.conns))...)) == n
 }
 
 // A response that comes before the upstream has read the request gets through. The
