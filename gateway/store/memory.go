@@ -79,6 +79,16 @@ func (m *Memory) Get(ctx context.Context, key string) ([]byte, error) {
 	return value, err
 }
 
+// Recall implements Recaller.
+func (m *Memory) Recall(key string) (value []byte, known bool) {
+	if m.closed.Load() {
+		return nil, false
+	}
+	p := m.place(key)
+	value, _, err := p.get(m.instant())
+	return value, err == nil
+}
+
 // Put implements Store.
 func (m *Memory) Put(ctx context.Context, key string, value []byte, expires time.Time) error {
 	if err := m.usable(ctx); err != nil {

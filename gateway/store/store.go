@@ -9,7 +9,7 @@
 // A store is opened by a function of its own package, which returns a concrete
 // type with a method Close. The code that opens a store closes it. All other
 // code gets a Store, and finds out with a type assertion what else the store
-// can do: Counter, Clock, Pinger, Volatile.
+// can do: Recaller, Counter, Clock, Pinger, Volatile.
 //
 // # Limits and threats
 //
@@ -74,6 +74,14 @@ type Store interface {
 
 	// Delete removes key. It returns nil if there is no such key.
 	Delete(ctx context.Context, key string) error
+}
+
+// Recaller is implemented by stores that hold answers in memory.
+type Recaller interface {
+	// Recall returns what Get would return now, if the store has it in memory.
+	// Otherwise known is false, and Get finds out: there may be no such entry, or
+	// the store may be closed.
+	Recall(key string) (value []byte, known bool)
 }
 
 // Counter is implemented by stores that count their entries as these come and go,

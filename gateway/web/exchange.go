@@ -138,5 +138,5 @@ func (ex *Exchange) Finish(aborted bool) {
 	series := ex.site.Service.Metrics.seriesOf(&ex.Record)
 	series.count.Inc()
 	series.duration.Observe(took.Seconds())
-	ex.log(series.log, &ex.Received, now, took)
+	ex.log(series, &ex.Received, now, took)
 }

@@ -42,6 +42,7 @@ type Metrics struct {
 	logger *slog.Logger
 	adding sync.Mutex // one new kind at a time
 	kinds  atomic.Pointer[map[requestKind]*requestSeries]
+	lines  sync.Pool // of *line
 }
 
 // NewMetrics registers the gateway's metrics with registry. sessions counts the
@@ -75,6 +76,7 @@ func NewMetrics(registry prometheus.Registerer, logger *slog.Logger, version str
 			"provider", "operation", "result"),
 		reloads: counter("authgate_config_reloads_total", "Reloads of the configuration by result.", "result"),
 	}
+	m.lines.New = func() any { return new(line) }
 	m.kinds.Store(&map[requestKind]*requestSeries{})
 	all := []prometheus.Collector{
 		m.requests, m.requestDuration, m.upstreamDuration, m.upstreamRetries, m.upstreamChecks,
@@ -177,6 +179,7 @@ func (m *Metrics) seriesOf(r *Record) *requestSeries {
 			slog.String("decision", kind.decision),
 			slog.Int("status", kind.status),
 		}),
+		lines: &m.lines,
 	}
 	kinds[kind] = series
 	m.kinds.Store(&kinds)
@@ -194,4 +197,5 @@ type requestSeries struct {
 	count    prometheus.Counter
 	duration prometheus.Observer
 	log      slog.Handler // has the labels
+	lines    *sync.Pool   // of *line, for log
 }

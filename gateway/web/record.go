@@ -38,10 +38,9 @@ type Record struct {
 	Identity  *policy.Identity // nil if none is proved
 	Status    int              // of the answer; 0 until it has begun
 
-	bytes int64         // of the answer's body
-	err   error         // the failure that the answer tells of, or that cut it off
-	ended bool          // the gateway ended the answer, because of err
-	attrs [11]slog.Attr // for log
+	bytes int64 // of the answer's body
+	err   error // the failure that the answer tells of, or that cut it off
+	ended bool  // the gateway ended the answer, because of err
 }
 
 // Identify notes the identity that the request proves, if any.
@@ -67,18 +66,20 @@ func (r *Record) Failed(err error, status int) {
 // End notes that the gateway ended the answer, and why.
 func (r *Record) End(why error) { r.err, r.ended = why, true }
 
-// log writes the record of the access log to h. It holds no query, no header
+// log writes the record of the access log. It holds no query, no header
 // but Host, and no body: those may carry secrets.
-func (r *Record) log(h slog.Handler, received *Received, now time.Time, took time.Duration) {
+func (r *Record) log(series *requestSeries, received *Received, now time.Time, took time.Duration) {
 	level := slog.LevelInfo
 	if r.Status >= 500 {
 		level = slog.LevelWarn
 	}
-	ctx := context.Background()
+	ctx, h := context.Background(), series.log
 	if !h.Enabled(ctx, level) {
 		return
 	}
-	r.attrs = [...]slog.Attr{
+	attrs := series.lines.Get().(*line)
+	defer series.lines.Put(attrs)
+	*attrs = line{
 		slog.String("request_id", r.ID),
 		slog.String("client", received.Peer.Address),
 		slog.String("method", clip(received.Request.Method)),
@@ -89,7 +90,7 @@ func (r *Record) log(h slog.Handler, received *Received, now time.Time, took tim
 		slog.Int64("duration_us", took.Microseconds()),
 		{}, {}, {}, // an attribute without a key is left out
 	}
-	verify, subject, why := &r.attrs[len(r.attrs)-3], &r.attrs[len(r.attrs)-2], &r.attrs[len(r.attrs)-1]
+	verify, subject, why := &attrs[len(attrs)-3], &attrs[len(attrs)-2], &attrs[len(attrs)-1]
 	if received.Verify {
 		*verify = slog.Bool("verify", true)
 	}
@@ -107,7 +108,7 @@ func (r *Record) log(h slog.Handler, received *Received, now time.Time, took tim
 	// Without a Logger, which would look up its caller. A group without a name is
 	// its attributes, and unlike these it fits into a record without allocation.
 	record := slog.NewRecord(now, level, AccessMessage, 0)
-	record.AddAttrs(slog.Attr{Value: slog.GroupValue(r.attrs[:]...)})
+	record.AddAttrs(slog.Attr{Value: slog.GroupValue(attrs[:]...)})
 	_ = h.Handle(ctx, record) // there is nowhere to report that the log fails
 }
 
@@ -123,6 +124,10 @@ func (r *Record) audit(logger *slog.Logger, client, event string, attrs []slog.A
 	}
 	logger.LogAttrs(context.Background(), slog.LevelInfo, "audit", attrs...)
 }
+
+// line has the attributes of a record of the access log. Handlers must not keep
+// them: the next record uses the memory again.
+type line [11]slog.Attr
 
 // clip bounds what a client can put into a record of the log.
 func clip(s string) string { return s[:min(len(s), 1024)] }

@@ -236,6 +236,16 @@ func found(answer rueidis.RedisResult) (entry, error) {
 	return decode(stored)
 }
 
+// Recall implements store.Recaller.
+func (s *Store) Recall(key string) (value []byte, known bool) {
+	local := s.clock.local()
+	if s.closed.Load() || !s.link.fresh(local) { // before the lookup, as in Get
+		return nil, false
+	}
+	e, _, _ := s.cache.lookup(key)
+	return e.value, e.live(s.clock.at(local).UnixNano())
+}
+
 // Put implements store.Store.
 func (s *Store) Put(ctx context.Context, key string, value []byte, expires time.Time) error {
 	now, until := s.Now().UnixNano(), unixNano(expires)

@@ -162,6 +162,16 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	return e.value, nil
 }
 
+// Recall implements store.Recaller.
+func (s *Store) Recall(key string) (value []byte, known bool) {
+	if s.closed.Load() {
+		return nil, false
+	}
+	now := s.now().UnixNano()
+	e, _, _ := s.cache.lookup(key, now)
+	return e.value, e.live(now)
+}
+
 // Put implements store.Store.
 func (s *Store) Put(ctx context.Context, key string, value []byte, expires time.Time) error {
 	e := newEntry(value, expires)

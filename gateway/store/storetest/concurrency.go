@@ -97,7 +97,11 @@ func count(key int, n int64) []byte { return fmt.Appendf(nil, "%d %d", key, n) }
 // older value than one that was visible before.
 func (c *counting) read(key int, mayBeAbsent bool) error {
 	atLeast := c.visible[key].Load()
-	value, err := c.store.Get(c.ctx, countKey(key))
+	value, known := recall(c.store, countKey(key))
+	var err error
+	if !known {
+		value, err = c.store.Get(c.ctx, countKey(key))
+	}
 	if mayBeAbsent && errors.Is(err, store.ErrNotFound) {
 		return nil
 	}

@@ -189,6 +189,9 @@ func testClosed(t *testing.T, s Store, _ *clocktest.Clock) {
 			t.Fatalf("Close: %v", err)
 		}
 	}
+	if got, known := recall(s, "key"); known {
+		t.Errorf("Recall after Close: %q, want nothing", got)
+	}
 	for name, call := range Calls(s, "key") {
 		err := call(t.Context())
 		if err == nil || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict) {

@@ -67,17 +67,34 @@ func Run(t *testing.T, open func(t *testing.T, now func() time.Time) Store) {
 // never is the expiry of an entry that stays until it is deleted.
 var never time.Time
 
-// WantValue reports an error unless key has the live value want.
+// WantValue reports an error unless key has the live value want, for Recall too
+// if the store has it in memory.
 func WantValue(t testing.TB, s store.Store, key, want string) {
 	t.Helper()
-	if got, err := s.Get(t.Context(), key); err != nil || got == nil || string(got) != want {
-		t.Errorf("Get(%q) = %q, %v; want %q", key, got, err, want)
+	for range 2 { // Get may change what is in memory
+		if got, known := recall(s, key); known && (got == nil || string(got) != want) {
+			t.Errorf("Recall(%q) = %q; want %q", key, got, want)
+		}
+		if got, err := s.Get(t.Context(), key); err != nil || got == nil || string(got) != want {
+			t.Errorf("Get(%q) = %q, %v; want %q", key, got, err, want)
+		}
 	}
+}
+
+// recall is Recall, for stores that have it.
+func recall(s store.Store, key string) (value []byte, known bool) {
+	if r, ok := s.(store.Recaller); ok {
+		return r.Recall(key)
+	}
+	return nil, false
 }
 
 // WantNone reports an error unless key has no live value.
 func WantNone(t testing.TB, s store.Store, key string) {
 	t.Helper()
+	if got, known := recall(s, key); known {
+		t.Errorf("Recall(%q) = %q; want nothing", key, got)
+	}
 	if got, err := s.Get(t.Context(), key); !errors.Is(err, store.ErrNotFound) || got != nil {
 		t.Errorf("Get(%q) = %q, %v; want ErrNotFound", key, got, err)
 	}

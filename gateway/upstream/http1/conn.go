@@ -19,6 +19,13 @@ type conn struct {
 	unclear bool        // the last response has more than one framing
 	quiet   func() bool // reports whether the connection is open and nothing has come
 	fields  []Field     // of the last plain response
+	lines   []line      // of the header of that; mostly, those of the next one are the same
+
+	descriptor *descriptor // nil: start cannot use it
+	request    []byte      // that the next Read sends before it reads
+	deadline   time.Time   // of a write that must wait
+	alarm      time.Time   // the read deadline, if hurry has set it
+	unsent     error       // why the request was not sent whole
 }
 
 func newConn(c net.Conn, address string) *conn {
@@ -26,7 +33,8 @@ func newConn(c net.Conn, address string) *conn {
 	if checked, ok := c.(interface{ Check() bool }); ok {
 		k.quiet = checked.Check
 	} else {
-		k.quiet = newChecker(c).check
+		k.descriptor = newDescriptor(c)
+		k.quiet = k.descriptor.check
 	}
 	k.limited.R = k
 	k.br = bufio.NewReader(&k.limited)
@@ -35,12 +43,68 @@ func newConn(c net.Conn, address string) *conn {
 
 // Read implements io.Reader. It records the error, because http.ReadResponse only
 // reports that half a line is malformed.
-func (k *conn) Read(b []byte) (int, error) {
-	n, err := k.Conn.Read(b)
+func (k *conn) Read(b []byte) (n int, err error) {
+	if k.request == nil {
+		n, err = k.Conn.Read(b)
+	} else {
+		n, err = k.exchange(b)
+	}
 	if err != nil {
 		k.failed = err
 	}
 	return n, err
+}
+
+// start sends a request on an idle connection that passes its check. Reads wait
+// for fastWait or a little longer, and at most for timeout, as writes do. ok is
+// false if nothing was sent; failed is the error of a write.
+func (k *conn) start(request []byte, now time.Time, timeout time.Duration) (ok bool, failed error) {
+	k.limited.N = maxHeader
+	if k.descriptor == nil {
+		if k.SetWriteDeadline(now.Add(timeout)) != nil || k.hurry(now, timeout) != nil || !k.check() {
+			return false, nil
+		}
+		_, failed = k.Write(request)
+		return true, failed
+	}
+	if k.br.Buffered() > 0 || k.hurry(now, timeout) != nil {
+		return false, nil
+	}
+	k.request, k.deadline, k.unsent = request, now.Add(timeout), nil
+	_, err := k.br.Peek(1) // what fails, fails again for those who read
+	return err != errNotQuiet, k.unsent
+}
+
+// hurry sets the read deadline of the fast path, unless the last one is still good
+// enough: a deadline is a timer, which costs as much as the header of a request.
+func (k *conn) hurry(now time.Time, timeout time.Duration) error {
+	if timeout < 2*fastWait {
+		k.alarm = now.Add(min(fastWait, timeout))
+	} else if k.alarm.Sub(now) >= fastWait {
+		return nil
+	} else {
+		k.alarm = now.Add(2 * fastWait)
+	}
+	return k.SetReadDeadline(k.alarm)
+}
+
+// exchange sends the request of start, and reads.
+func (k *conn) exchange(b []byte) (int, error) {
+	request := k.request
+	k.request = nil
+	sent, n, err := k.descriptor.exchange(request, b)
+	if sent == len(request) || err == errNotQuiet {
+		return n, err
+	}
+	if err == nil {
+		if err = k.SetWriteDeadline(k.deadline); err == nil {
+			_, err = k.Write(request[sent:])
+		}
+	}
+	if k.unsent = err; err != nil {
+		return 0, err
+	}
+	return k.Conn.Read(b)
 }
 
 // abort closes the connection at once, without the closing message of TLS. Reads
@@ -73,6 +137,7 @@ func (c *Client) conn(ctx context.Context, address string, deadline time.Time) (
 // deadline. It returns nil if there is none.
 func (c *Client) take(address string, deadline time.Time) *conn {
 	for k := c.idle.take(address); k != nil; k = c.idle.take(address) {
+		k.alarm = time.Time{}
 		if k.SetDeadline(deadline) == nil && k.check() { // a check after the old deadline fails
 			return k
 		}

@@ -20,6 +20,7 @@ var (
 	errTooLong   = fmt.Errorf("the header of the response is longer than %d bytes", maxHeader)
 	errBody      = errors.New("the body of the response is malformed")
 	errUnasked   = errors.New("the upstream switches to a protocol that the request did not ask for")
+	errNotQuiet  = errors.New("the idle connection is closed, or has unread bytes")
 	errNotWanted = errors.New("the upstream has responded without reading the body of the request")
 )
 

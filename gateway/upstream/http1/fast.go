@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// fastWait is how long the fast path waits for the parts of a response. It does
-// not watch the context of the request meanwhile.
+// fastWait is how long the fast path waits for the parts of a response, and at
+// most twice as long. It does not watch the context of the request meanwhile.
 const fastWait = 50 * time.Millisecond
 
 // maxPlain is how long a plain request is at most, in bytes: what the buffers of an
@@ -39,20 +39,22 @@ func (c *Client) Start(ctx context.Context, now time.Time, address string, p *Pl
 	if !p.write(b) || b.Len() > maxPlain {
 		return nil, nil
 	}
-	deadline := now.Add(c.timeout)
-	k := c.take(address, deadline)
-	if k == nil {
-		return nil, nil
-	}
-	_, failed := k.Write(b.Bytes())
-	if failed == nil && k.SetReadDeadline(now.Add(min(fastWait, c.timeout))) == nil {
-		k.limited.N = maxHeader
-		if response := k.plainResponse(); response != nil {
-			response.client = c
-			return response, nil
+	for k := c.idle.take(address); k != nil; k = c.idle.take(address) {
+		ok, failed := k.start(b.Bytes(), now, c.timeout)
+		if !ok {
+			k.Close()
+			continue
 		}
+		if failed == nil {
+			if response := k.plainResponse(); response != nil {
+				response.client = c
+				return response, nil
+			}
+		}
+		k.alarm = time.Time{}
+		return nil, &rest{client: c, conn: k, deadline: now.Add(c.timeout), failed: failed}
 	}
-	return nil, &rest{client: c, conn: k, deadline: deadline, failed: failed}
+	return nil, nil
 }
 
 // rest is a request that was sent, and whose response is still to be read.
@@ -119,7 +121,8 @@ func (s *Response) Stream(ctx context.Context) io.ReadCloser {
 	k, c := s.conn, s.client
 	s.client = nil
 	stop := context.AfterFunc(ctx, k.abort)
-	_, _ = k.br.Discard(s.head)    // it is in the buffer
+	_, _ = k.br.Discard(s.head) // it is in the buffer
+	k.alarm = time.Time{}
 	_ = k.SetDeadline(time.Time{}) // a body has no time limit; if it fails, so does Read
 	k.limited.N = 1<<63 - 1        // a body may be of any length
 	e := exchange{client: c, conn: k, ctx: ctx, stop: stop, reusable: true}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -81,7 +82,7 @@ type part struct {
 func TestFastPathDelays(t *testing.T) {
 	t.Parallel()
 	const (
-		soon, late = fastWait - time.Millisecond, fastWait + time.Millisecond
+		soon, late = fastWait - time.Millisecond, 2*fastWait + time.Millisecond
 		long       = header + "Content-Length: 6000\r\n\r\n"
 	)
 	x := strings.Repeat("x", 6000)
@@ -398,5 +399,49 @@ func TestFastPathShortLimit(t *testing.T) {
 			}
 			time.Sleep(limit) // until the upstream is done
 		})
+	}
+}
+
+// A request that the buffers of the connection do not take at once is sent whole,
+// when the upstream reads.
+func TestFastPathSlowReader(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "socket") // its buffers, unlike those of TCP, do not grow
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := make(chan struct{})
+	serveRaw(t, listener, func(_, n int64, r *http.Request, c net.Conn) bool {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return false
+		}
+		_, err = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		if n == 0 {
+			<-ready // reads nothing of the next request before
+		}
+		return err == nil
+	})
+	f := newDialing(t, time.Minute, func(ctx context.Context, _ string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+		if err == nil {
+			err = c.(*net.UnixConn).SetWriteBuffer(1)
+		}
+		return c, err
+	})
+	post := func(body string) string {
+		return outcome(fastWay{f.Client}, newRequest(t, t.Context(), "POST", f.url+"/", strings.NewReader(body)))
+	}
+	if got := post("x"); got != "200 x" {
+		t.Fatal(got)
+	}
+	time.AfterFunc(fastWait/2, func() { close(ready) })
+	long := strings.Repeat("y", SmallBody)
+	if got := post(long); got != "200 "+long {
+		t.Errorf("%.40q (%d bytes)", got, len(got))
+	}
+	if n := f.dialed.Load(); n != 1 {
+		t.Errorf("%d connections, want 1", n)
 	}
 }

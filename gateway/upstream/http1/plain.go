@@ -103,6 +103,8 @@ func plainHost(s string) bool {
 	return s != ""
 }
 
+const crlf = "\r\n"
+
 // plainResponse returns the response on the connection if it is plain and comes
 // within the deadline. It consumes nothing, so readResponse can go on after nil.
 func (k *conn) plainResponse() *Response {
@@ -110,7 +112,7 @@ func (k *conn) plainResponse() *Response {
 		unread := k.br.Buffered()
 		data, _ := k.br.Peek(unread) // cannot fail
 		if end := bytes.Index(data, []byte("\r\n\r\n")); end >= 0 {
-			return k.plainBody(string(data[:end+2]))
+			return k.plainBody(data[:end+2])
 		}
 		if unread == k.br.Size() {
 			return nil
@@ -122,7 +124,7 @@ func (k *conn) plainResponse() *Response {
 }
 
 // plainBody returns the response with that header, whose lines end with CRLF.
-func (k *conn) plainBody(head string) *Response {
+func (k *conn) plainBody(head []byte) *Response {
 	status, length, ok := k.plainHead(head)
 	if !ok {
 		return nil
@@ -141,20 +143,30 @@ func (k *conn) plainBody(head string) *Response {
 // plainHead reads the header of a plain response into k.fields, without the fields
 // about the connection. It refuses whatever has two meanings or needs a decision:
 // readResponse has the rules.
-func (k *conn) plainHead(head string) (status int, length int64, ok bool) {
-	line, head, _ := strings.Cut(head, "\r\n")
-	status, ok = plainStatus(line)
+func (k *conn) plainHead(head []byte) (status int, length int64, ok bool) {
+	first := bytes.Index(head, []byte(crlf))
+	status, ok = plainStatus(head[:first])
 	if !ok {
 		return 0, 0, false
 	}
 	k.fields = k.fields[:0]
 	length = -1
-	for head != "" {
-		line, head, _ = strings.Cut(head, "\r\n")
-		f, ok := plainField(line)
-		if !ok || len(k.fields) == maxFields {
+	text := "" // the header, once a line is not known
+	for n, at := 0, first+len(crlf); at < len(head); n++ {
+		end := at + bytes.Index(head[at:], []byte(crlf))
+		if n == maxFields {
 			return 0, 0, false
 		}
+		if n >= len(k.lines) || k.lines[n].text != string(head[at:end]) {
+			if text == "" {
+				text = string(head)
+			}
+			if !k.learn(n, text[at:end]) {
+				return 0, 0, false
+			}
+		}
+		f := k.lines[n].field
+		at = end + len(crlf)
 		switch f.Name {
 		case "Content-Length":
 			if length >= 0 {
@@ -188,10 +200,31 @@ func (k *conn) plainHead(head string) (status int, length int64, ok bool) {
 	return status, length, length >= 0
 }
 
+// line is a line of a header, and its field.
+type line struct {
+	text  string
+	field Field
+}
+
+// learn makes a line the nth of the last header. It reports false if the line has
+// no plain field.
+func (k *conn) learn(n int, text string) bool {
+	f, ok := plainField(text)
+	switch {
+	case !ok:
+		return false
+	case n == len(k.lines):
+		k.lines = append(k.lines, line{text, f})
+	default:
+		k.lines[n] = line{text, f}
+	}
+	return true
+}
+
 // plainStatus returns the status of a final response by HTTP/1.1.
-func plainStatus(line string) (int, bool) {
+func plainStatus(line []byte) (int, bool) {
 	const version, digits = "HTTP/1.1 ", 3
-	if len(line) < len(version)+digits || line[:len(version)] != version || !plainText(line) {
+	if len(line) < len(version)+digits || string(line[:len(version)]) != version || !plainText(line) {
 		return 0, false
 	}
 	code, reason := line[len(version):len(version)+digits], line[len(version)+digits:]
@@ -202,7 +235,7 @@ func plainStatus(line string) (int, bool) {
 		}
 		status = 10*status + int(code[i]-'0')
 	}
-	return status, status >= 200 && (reason == "" || reason[0] == ' ')
+	return status, status >= 200 && (len(reason) == 0 || reason[0] == ' ')
 }
 
 // plainField returns the field of a line.
@@ -215,7 +248,7 @@ func plainField(line string) (Field, bool) {
 }
 
 // plainText reports whether a text has no control characters but tabs.
-func plainText(s string) bool {
+func plainText[T string | []byte](s T) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
 			return false

@@ -10,8 +10,8 @@ import (
 // TLSConn is a TLS connection that can be checked for unread bytes.
 type TLSConn struct {
 	*tls.Conn
-	wire    *wire
-	checker *checker // of the connection below TLS
+	wire       *wire
+	descriptor *descriptor // of the connection below TLS
 }
 
 // Handshake does a TLS handshake as a client on raw. It closes raw if it fails.
@@ -22,7 +22,7 @@ func Handshake(ctx context.Context, raw net.Conn, config *tls.Config) (*TLSConn,
 		raw.Close()
 		return nil, err
 	}
-	return &TLSConn{conn, w, newChecker(raw)}, nil
+	return &TLSConn{conn, w, newDescriptor(raw)}, nil
 }
 
 // Abort closes the connection without the closing message of TLS, which could
@@ -32,7 +32,7 @@ func (c *TLSConn) Abort() { c.wire.Conn.Close() }
 // Check reports whether the connection is open and has no unread bytes: neither
 // in the system, nor encrypted or decrypted in the buffers of TLS.
 func (c *TLSConn) Check() bool {
-	if !c.checker.check() {
+	if !c.descriptor.check() {
 		return false
 	}
 	c.wire.held = true
