@@ -19,7 +19,6 @@ import (
 	"authgate/gateway/conn"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
-	"authgate/gateway/pages"
 	"authgate/gateway/rate"
 	"authgate/gateway/store"
 	"authgate/gateway/store/guard"
@@ -108,14 +107,10 @@ func assemble(o Options) (*Gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	p, err := pages.New()
-	if err != nil {
-		return nil, fmt.Errorf("reading the pages: %w", err)
-	}
 	throttle := auth.NewThrottle(o.Config.Limits.LoginFailures, o.Config.Limits.LoginWindow, o.Now)
 	guarded := guard.New(o.Store, metrics.Store())
 	g := &Gateway{
-		service:  web.Service{Logger: o.Logger, Metrics: metrics, Pages: p, Now: o.Now},
+		service:  web.Service{Logger: o.Logger, Metrics: metrics, Now: o.Now},
 		storage:  storage{raw: o.Store, guarded: guarded, now: store.ClockOf(o.Store, o.Now)},
 		throttle: throttle,
 		verifier: auth.NewVerifier(auth.NewHasher(0), throttle, verifiedCredentials, verifiedFor, o.Now),

@@ -27,7 +27,7 @@ func (r *rig) hardened(t *testing.T, what string, w *httptest.ResponseRecorder) 
 	case strings.HasSuffix(what, "jwks.json") && w.Code == http.StatusOK:
 		want["Cache-Control"] = "public, max-age=300"
 	case strings.HasPrefix(media, web.TypeHTML):
-		want["Content-Type"], want["Content-Security-Policy"] = "text/html; charset=utf-8", r.service.Pages.ContentSecurityPolicy(r.state.Load().site.FormTargets("gw.example"))
+		want["Content-Type"], want["Content-Security-Policy"] = "text/html; charset=utf-8", r.state.Load().site.Pages.In(nil).ContentSecurityPolicy(r.state.Load().site.FormTargets("gw.example"))
 		if strings.Contains(what, "/frontchannel-logout/") && w.Code == http.StatusOK { // an empty page, for a frame of the provider's
 			want["Content-Security-Policy"] = "default-src 'none'; frame-ancestors " + r.Config().Providers[0].Issuer
 			if w.Body.Len() > 0 {

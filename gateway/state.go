@@ -44,7 +44,10 @@ func (g *Gateway) build(cfg *config.Config, old *state) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	site := web.NewSite(cfg, &g.service)
+	site, err := web.NewSite(cfg, &g.service)
+	if err != nil {
+		return nil, err
+	}
 	site.ProviderOrigins = f.origins
 	st := &state{
 		config: cfg, site: site, inFlight: g.load.limit(cfg), trusted: cfg.Listen.TrustedProxies,

@@ -30,6 +30,7 @@ type Config struct {
 	IdentityHeaders IdentityHeaders         `yaml:"identity_headers"`
 	Policies        map[string]*policy.Spec `yaml:"policies"`
 	Routes          []Route                 `yaml:"routes"`
+	Site            Site                    `yaml:"site"`
 	Limits          Limits                  `yaml:"limits"`
 	ShutdownDelay   time.Duration           `yaml:"shutdown_delay"`
 	ShutdownTimeout time.Duration           `yaml:"shutdown_timeout"`

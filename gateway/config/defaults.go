@@ -70,7 +70,7 @@ func setDefaults(element any) {
 func (c *Config) resolvePaths(resolve func(path string) string) {
 	for _, path := range []*string{
 		&c.DataDir, &c.TLS.Certificate, &c.TLS.Key, &c.TLS.TrustedRoots, &c.Token.PrivateKey,
-		&c.Basic.Htpasswd, &c.Accounts.File,
+		&c.Basic.Htpasswd, &c.Accounts.File, &c.Site.Logo,
 	} {
 		*path = resolve(*path)
 	}
@@ -89,6 +89,9 @@ func (c *Config) complete(r *report) {
 		canonicalOrigin(c.PublicURL)
 		if c.Token.Issuer == "" {
 			c.Token.Issuer = c.PublicURL.String()
+		}
+		if c.Site.Title == "" {
+			c.Site.Title = c.PublicURL.Hostname()
 		}
 	}
 	c.Session.Cookie, c.Delegated.Cookie = c.CookieName(c.Session.Cookie), c.CookieName(c.Delegated.Cookie)

@@ -60,7 +60,7 @@ func (c *Config) Reread() (*Config, error) { return Parse(c.path, c.source()) }
 
 // SideFiles returns the paths of the files whose content belongs to the
 // configuration, besides the main file: accounts.file, basic.htpasswd, the
-// certificate and its key, and each x_file. They are sorted.
+// certificate and its key, site.logo, and each x_file. They are sorted.
 func (c *Config) SideFiles() []string { return slices.Clone(c.sideFiles) }
 
 // Warnings returns the parts of a valid configuration that are probably
@@ -81,6 +81,7 @@ func parse(path string, source []byte, lookup func(string) (string, bool)) (*Con
 		places := side.users(cfg)
 		side.certificate(cfg.TLS)
 		side.upstreams(cfg.Upstreams)
+		side.logo(&cfg.Site)
 		cfg.complete(main)
 		cfg.check(main, places)
 	}
@@ -135,6 +136,7 @@ func (c *Config) check(r *report, places userPlaces) {
 	refs := newReferences(r, c)
 	c.checkRoutes(r, refs, c.compilePolicies(r, refs))
 	c.checkWildcards(r)
+	c.Site.check(r)
 	c.Limits.check(r)
 	if c.ShutdownTimeout == 0 {
 		r.Fault("shutdown_timeout", "must be longer than 0; with 0 a stop would end every request in flight")

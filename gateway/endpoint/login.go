@@ -188,6 +188,6 @@ func (l *passwordLogin) failed(ex *web.Exchange, form *loginForm, err error) err
 		return web.Challenge(err, form.challenges...)
 	}
 	ex.Failed(err, http.StatusUnauthorized)
-	l.page.write(ex, http.StatusUnauthorized, form.then, pages.SignIn{Username: form.username, Error: auth.DetailWrongPassword})
+	l.page.write(ex, http.StatusUnauthorized, form.then, pages.SignIn{Username: form.username, Wrong: true})
 	return nil
 }

@@ -37,6 +37,7 @@ func (s *signInPage) serve(ex *web.Exchange) error {
 func (s *signInPage) write(ex *web.Exchange, status int, r web.Return, page pages.SignIn) {
 	only := policy.Mechanism(ex.QueryValue("mechanism"))
 	page.Action, page.ReturnTo, page.Binding = s.site.Own("login"), s.site.Place(r), r.Binding
+	page.Host = s.site.SignInHost(r)
 	page.Password = s.accounts.Len() > 0 && only != policy.OIDC
 	for _, p := range s.federation.Providers {
 		if only != policy.Session {

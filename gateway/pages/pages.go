@@ -2,9 +2,13 @@
 // the confirmation before signing out, and the page after it.
 //
 // The package writes bodies only. The caller sets the status, Content-Type
-// (text/html; charset=utf-8), Cache-Control and Content-Security-Policy, see
-// [Pages.ContentSecurityPolicy]. The caller also checks that a path to return to
-// is on this origin.
+// (text/html; charset=utf-8), Content-Language, Vary, Cache-Control and
+// Content-Security-Policy, see [Pages.ContentSecurityPolicy]. The caller also
+// checks that a path to return to is on this origin.
+//
+// A [Set] has the pages in each language. The texts of a language are in one file
+// in the folder texts. A template writes {{t "a.key"}}, with names and values for
+// the places in the text: {{t "signin.heading" "host" .Host}}.
 //
 // # Limits and threats
 //
@@ -12,8 +16,9 @@
 // name, the profile at an identity provider. html/template escapes each value for
 // its context. The Content-Security-Policy allows the style sheet of the page and
 // nothing else, so that a mistake in a template still cannot run a script or send
-// a form to an origin that is neither the gateway's nor a provider's. A page has no script, image or font, and makes no
-// request.
+// a form to an origin that is neither the gateway's nor a provider's. A page has no
+// script and no font, and makes no request. The operator's logo is part of the page;
+// browsers run no script in an image.
 package pages
 
 import (
@@ -24,7 +29,10 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"strings"
 	"time"
+
+	"golang.org/x/text/language"
 )
 
 //go:embed templates/*.html
@@ -33,19 +41,103 @@ var templates embed.FS
 //go:embed style.css
 var style string
 
-// Pages holds the parsed templates. Its methods may be called concurrently. Each
-// renders the whole page before it writes. It returns an error of the template, in
-// which case it has written nothing, or an error of w.
+// Options are what an operator chooses for the pages. The zero Options are valid.
+type Options struct {
+	Title  string // the name of the service
+	Logo   Logo
+	Accent string // a colour, #rgb or #rrggbb; empty: the default
+	Help   string // a text, or an https: or mailto: URL; empty: none
+}
+
+// Logo is an image. Without Content there is none.
+type Logo struct {
+	MediaType string // image/png or image/svg+xml
+	Content   []byte
+}
+
+// Set is the pages of a service in each language. Its methods may be called
+// concurrently.
+type Set struct {
+	pages   []*Pages // by the index of the matcher
+	matcher language.Matcher
+}
+
+// New parses the embedded templates and texts. An accent that is not a colour is an
+// error.
+func New(o Options) (*Set, error) {
+	rules, err := accentRules(o.Accent)
+	if err != nil {
+		return nil, fmt.Errorf("pages: the accent: %w", err)
+	}
+	languages, err := readTexts()
+	if err != nil {
+		return nil, fmt.Errorf("pages: reading the texts: %w", err)
+	}
+	l := newLayout(o, style+rules)
+	set := &Set{}
+	var tags []language.Tag
+	for _, texts := range languages {
+		p, err := newPages(l, texts)
+		if err != nil {
+			return nil, err
+		}
+		set.pages, tags = append(set.pages, p), append(tags, texts.tag)
+	}
+	set.matcher = language.NewMatcher(tags)
+	return set, nil
+}
+
+// In returns the pages in the language that fits the Accept-Language header of a
+// request best (RFC 9110, section 12.5.4), and otherwise in English.
+func (s *Set) In(accept []string) *Pages {
+	_, i := language.MatchStrings(s.matcher, strings.Join(accept, ","))
+	return s.pages[i]
+}
+
+// layout is what the frame of all pages shows.
+type layout struct {
+	Title    string
+	Logo     template.URL // empty: the gateway's own mark
+	Help     string       // a text
+	HelpURL  string
+	HelpMail string // the address in HelpURL
+
+	style  string
+	policy string // the parts of the Content-Security-Policy for style and images
+}
+
+func newLayout(o Options, style string) *layout {
+	sum := sha256.Sum256([]byte(style))
+	l := &layout{Title: o.Title, style: style, policy: "style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"}
+	if len(o.Logo.Content) > 0 {
+		l.Logo = template.URL("data:" + o.Logo.MediaType + ";base64," + base64.StdEncoding.EncodeToString(o.Logo.Content))
+		l.policy += "; img-src data:"
+	}
+	address, mail := strings.CutPrefix(o.Help, "mailto:")
+	switch {
+	case mail:
+		l.HelpURL = o.Help
+		l.HelpMail, _, _ = strings.Cut(address, "?")
+	case strings.HasPrefix(o.Help, "https:"):
+		l.HelpURL = o.Help
+	default:
+		l.Help = o.Help
+	}
+	return l
+}
+
+// Pages holds the parsed templates of one language. Its methods may be called
+// concurrently. Each renders the whole page before it writes. It returns an error of
+// the template, in which case it has written nothing, or an error of w.
 type Pages struct {
 	signIn, failure, account, confirmLogout, signedOut, onward *template.Template
 
-	style string // the source of the style sheet, by its hash
+	language string
+	policy   string
 }
 
-// New parses the embedded templates.
-func New() (*Pages, error) {
-	sum := sha256.Sum256([]byte(style))
-	p := &Pages{style: "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"}
+func newPages(l *layout, texts *texts) (*Pages, error) {
+	p := &Pages{language: texts.tag.String(), policy: l.policy}
 	for name, page := range map[string]**template.Template{
 		"signin":    &p.signIn,
 		"error":     &p.failure,
@@ -54,7 +146,7 @@ func New() (*Pages, error) {
 		"signedout": &p.signedOut,
 		"onward":    &p.onward,
 	} {
-		parsed, err := parse(name)
+		parsed, err := parse(name, l, texts)
 		if err != nil {
 			return nil, fmt.Errorf("pages: reading the template of %s: %w", name, err)
 		}
@@ -64,51 +156,34 @@ func New() (*Pages, error) {
 }
 
 // parse reads one page and the layout.
-func parse(name string) (*template.Template, error) {
+func parse(name string, l *layout, texts *texts) (*template.Template, error) {
 	return template.New("layout.html").Funcs(template.FuncMap{
 		// The style sheet is inserted without escaping, so that its hash matches.
-		"style":     func() template.CSS { return template.CSS(style) },
-		"mechanism": mechanism,
-		"provider":  provider,
-		"date":      func(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") },
+		"style":     func() template.CSS { return template.CSS(l.style) },
+		"layout":    func() *layout { return l },
+		"lang":      texts.tag.String,
+		"t":         texts.text,   // {{t "key" "name" value}}
+		"strong":    texts.strong, // the same with emphasized values
+		"count":     texts.count,  // {{count "key" number}}
+		"mechanism": texts.mechanism,
+		"provider":  texts.provider,
+		"date":      texts.date,
 		"datetime":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	}).ParseFS(templates, "templates/layout.html", "templates/"+name+".html")
 }
 
-// mechanism returns the title of a mechanism, or the name of an unknown one.
-func mechanism(name string) string {
-	switch name {
-	case "basic":
-		return "Shared credentials"
-	case "session":
-		return "User name and password"
-	case "bearer":
-		return "Access token"
-	case "oidc":
-		return "Identity provider"
-	}
-	return name
-}
-
-// provider returns the title of the place where the account is stored: the name
-// of a configured provider, or this service.
-func provider(name string) string {
-	switch name {
-	case "local", "basic":
-		return "This service"
-	}
-	return name
-}
+// Language returns the language of the pages, for Content-Language.
+func (p *Pages) Language() string { return p.language }
 
 // ContentSecurityPolicy returns the value of the header that every page needs (CSP
-// Level 3). It allows the style sheet, by its hash, and forms to this origin, from
-// where redirects may lead to the origins in leadingTo, with spaces between them.
-// It forbids frames and everything else.
+// Level 3). It allows the style sheet, by its hash, the logo, which is part of the
+// page, and forms to this origin, from where redirects may lead to the origins in
+// leadingTo, with spaces between them. It forbids frames and everything else.
 func (p *Pages) ContentSecurityPolicy(leadingTo string) string {
 	if leadingTo != "" {
 		leadingTo = " " + leadingTo
 	}
-	return "default-src 'none'; style-src " + p.style + "; form-action 'self'" + leadingTo + "; frame-ancestors 'none'; base-uri 'none'"
+	return "default-src 'none'; " + p.policy + "; form-action 'self'" + leadingTo + "; frame-ancestors 'none'; base-uri 'none'"
 }
 
 // SignIn is what the sign-in page shows.
@@ -119,8 +194,10 @@ type SignIn struct {
 	// ReturnTo is the path to go to once signed in, or the URL of another host of
 	// the gateway. Binding is the browser that waits for a session there.
 	ReturnTo, Binding string
-	// Error says why the last attempt failed; empty on the first.
-	Error string
+	// Host is where the user signs in to.
+	Host string
+	// Wrong tells that the last attempt had a wrong user name or password.
+	Wrong bool
 	// Username is the initial value of the field.
 	Username string
 	// Password shows the form for a user name and a password.

@@ -20,7 +20,9 @@ import (
 func all(p *Pages, v string) map[string]func(io.Writer) error {
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	return map[string]func(io.Writer) error{
-		"sign-in":    func(w io.Writer) error { return p.SignIn(w, SignIn{v, v, v, v, v, true, []Provider{{v, v}, {v, v}}}) },
+		"sign-in": func(w io.Writer) error {
+			return p.SignIn(w, SignIn{v, v, v, v, true, v, true, []Provider{{v, v}, {v, v}}})
+		},
 		"error":      func(w io.Writer) error { return p.Error(w, ErrorPage{403, v, v, v, v}) },
 		"account":    func(w io.Writer) error { return p.Account(w, Account{v, v, v, []string{v, v}, v, v, now, v, v}) },
 		"logout":     func(w io.Writer) error { return p.ConfirmLogout(w, ConfirmLogout{v, v}) },
@@ -95,19 +97,25 @@ func text(n *html.Node) string {
 func formOf(n *html.Node) string  { return attr(n, "method") + " " + attr(n, "action") }
 func fieldOf(n *html.Node) string { return attr(n, "name") + "=" + attr(n, "value") }
 
-func newPages(t testing.TB) *Pages {
+func newSet(t testing.TB, o Options) *Set {
 	t.Helper()
-	p, err := New()
+	set, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p
+	return set
+}
+
+// english returns the pages in English.
+func english(t testing.TB) *Pages {
+	t.Helper()
+	return newSet(t, Options{Title: "Example"}).In(nil)
 }
 
 func TestValuesAreShownAsTheyAre(t *testing.T) {
 	t.Parallel()
 	const value = `<script>alert("1")</script> & 'Ä'`
-	pages := all(newPages(t), value)
+	pages := all(english(t), value)
 	for _, name := range []string{"sign-in", "error", "account"} {
 		if document := rendered(t, pages[name]); !strings.Contains(text(elements(document, "main")[0]), value) {
 			t.Errorf("%s does not show %s", name, value)
@@ -130,7 +138,7 @@ func FuzzNothingIsInjected(f *testing.F) {
 	} {
 		f.Add(value)
 	}
-	p := newPages(f)
+	p := english(f)
 	want := map[string][]string{}
 	for name, page := range all(p, "plain") {
 		want[name] = skeleton(rendered(f, page))
@@ -158,7 +166,7 @@ func FuzzNothingIsInjected(f *testing.F) {
 
 func TestSignIn(t *testing.T) {
 	t.Parallel()
-	p := newPages(t)
+	p := english(t)
 	a, b := Provider{Title: "Company account", URL: "/login?provider=a&b=c"}, Provider{Title: "Other", URL: "/login?provider=b"}
 	const linkA, linkB = "/login?provider=a&b=c Continue with Company account", "/login?provider=b Continue with Other"
 	empty := []string{"username=", "password="}
@@ -172,7 +180,7 @@ func TestSignIn(t *testing.T) {
 	}{
 		"first visit":    {SignIn{Action: "/login", Password: true}, []string{"post /login"}, empty, nil, "username", ""},
 		"return path":    {SignIn{Action: "/login", Password: true, ReturnTo: "/a?b=c&d"}, []string{"post /login"}, append([]string{"return_to=/a?b=c&d"}, empty...), nil, "username", ""},
-		"wrong password": {SignIn{Action: "/login", Password: true, Username: "alice", Error: "No."}, []string{"post /login"}, []string{"username=alice", "password="}, nil, "password", "No."},
+		"wrong password": {SignIn{Action: "/login", Password: true, Username: "alice", Wrong: true}, []string{"post /login"}, []string{"username=alice", "password="}, nil, "password", "Invalid username or password."},
 		"providers":      {SignIn{Action: "/login", Providers: []Provider{a, b}}, nil, nil, []string{linkA, linkB}, "", ""},
 		"both":           {SignIn{Action: "/login", Password: true, Providers: []Provider{b}}, []string{"post /login"}, empty, []string{linkB}, "username", ""},
 		"neither":        {SignIn{Action: "/login"}, nil, nil, nil, "", ""},
@@ -209,7 +217,7 @@ func TestErrorLeavesOutWhatIsEmpty(t *testing.T) {
 		"Error 504 Gateway Timeout []": {Status: 504, Title: "Gateway Timeout"},
 		"Error []":                     {},
 	} {
-		document := rendered(t, func(w io.Writer) error { return newPages(t).Error(w, page) })
+		document := rendered(t, func(w io.Writer) error { return english(t).Error(w, page) })
 		links := each(document, "a", func(n *html.Node) string { return attr(n, "href") })
 		if got := strings.Join(strings.Fields(text(elements(document, "main")[0])), " ") + " [" + strings.Join(links, " ") + "]"; got != want {
 			t.Errorf("it says %q, want %q", got, want)
@@ -219,7 +227,7 @@ func TestErrorLeavesOutWhatIsEmpty(t *testing.T) {
 
 func TestAccount(t *testing.T) {
 	t.Parallel()
-	p := newPages(t)
+	p := english(t)
 	until := time.Date(2030, 1, 2, 0, 30, 0, 0, time.FixedZone("CET", 3600))
 	for _, tt := range []struct {
 		page Account
@@ -266,7 +274,7 @@ func TestFailingWriter(t *testing.T) {
 	t.Parallel()
 	closed, w := io.Pipe()
 	closed.Close()
-	for page := range maps.Values(all(newPages(t), "x")) {
+	for page := range maps.Values(all(english(t), "x")) {
 		if err := page(w); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("error %v, want the writer's", err)
 		}

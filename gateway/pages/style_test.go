@@ -4,17 +4,20 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"math"
 	"regexp"
 	"strings"
 	"testing"
+
+	"golang.org/x/net/html"
 )
 
 // The pages keep to their own policy: what it forbids is not in them, and the style
 // sheet has the hash that it allows.
 func TestContentSecurityPolicy(t *testing.T) {
 	t.Parallel()
-	p := newPages(t)
+	p := english(t)
 	for name, page := range all(p, "x") {
 		document := rendered(t, page)
 		styles := elements(document, "style")
@@ -51,7 +54,7 @@ func TestContentSecurityPolicy(t *testing.T) {
 
 func TestAccessible(t *testing.T) {
 	t.Parallel()
-	for name, page := range all(newPages(t), "x") {
+	for name, page := range all(english(t), "x") {
 		document := rendered(t, page)
 		if lang := attr(elements(document, "html")[0], "lang"); lang != "en" {
 			t.Errorf("%s: lang=%q, want en", name, lang)
@@ -132,4 +135,80 @@ func luminance(t *testing.T, sheet, property string) float64 {
 		return math.Pow((c+0.055)/1.055, 2.4)
 	}
 	return 0.2126*linear(channels[0]) + 0.7152*linear(channels[1]) + 0.0722*linear(channels[2])
+}
+
+// Any accent of an operator is readable, as text and under text.
+func TestAccentContrast(t *testing.T) {
+	t.Parallel()
+	for _, accent := range []string{"#000", "#fff", "#ff0", "#ffff00", "#1d5bb8", "#808080", "#00ff7f", "#ff0000", "#191f29", "#0000ff", "#777777"} {
+		rules, err := accentRules(accent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		light, dark, found := strings.Cut(rules, "@media (prefers-color-scheme: dark)")
+		if !found {
+			t.Fatal("there are no dark colours")
+		}
+		for sheet, surface := range map[string]string{light: lightSurface, dark: darkSurface} {
+			behind, err := parseColour(surface)
+			if err != nil || !strings.Contains(style, "--surface: "+surface+";") {
+				t.Fatalf("%s is not a surface of the style sheet (%v)", surface, err)
+			}
+			a, strong, on := luminance(t, sheet, "accent"), luminance(t, sheet, "accent-strong"), luminance(t, sheet, "on-accent")
+			for name, ratio := range map[string]float64{
+				"the accent on the surface": (max(a, behind.luminance()) + 0.05) / (min(a, behind.luminance()) + 0.05),
+				"text on the accent":        (max(a, on) + 0.05) / (min(a, on) + 0.05),
+				"text on the strong accent": (max(strong, on) + 0.05) / (min(strong, on) + 0.05),
+			} {
+				if ratio < readable {
+					t.Errorf("%s: %s has a contrast of %.2f in\n%s", accent, name, ratio, sheet)
+				}
+			}
+		}
+	}
+	// A colour that is readable stays as it is.
+	if rules, _ := accentRules("#1d5bb8"); !strings.HasPrefix(rules, ":root { --accent: #1d5bb8;") {
+		t.Errorf("the accent is changed: %s", rules)
+	}
+	for _, wrong := range []string{"", "#", "red", "1d5bb8", "#1d5bb", "#12345g", "#+12345", "#1d5bb8;}", "#12", "rgb(1,2,3)"} {
+		if err := CheckColour(wrong); err == nil {
+			t.Errorf("%q is a colour", wrong)
+		}
+	}
+}
+
+// The logo is a part of the page, the help line is a text or a link.
+func TestSite(t *testing.T) {
+	t.Parallel()
+	plain := func(o Options) *html.Node {
+		return rendered(t, func(w io.Writer) error { return newSet(t, o).In(nil).Error(w, ErrorPage{}) })
+	}
+	for help, want := range map[string]string{
+		"":                                "",
+		"Call 123 <b>":                    "Call 123 <b>",
+		"https://help.example/?a=b&c=d":   "https://help.example/?a=b&c=d Help",
+		"mailto:it@example.org?subject=x": "mailto:it@example.org?subject=x Help: it@example.org",
+	} {
+		page, got := plain(Options{Help: help}), ""
+		for _, footer := range elements(page, "footer") {
+			for _, a := range elements(footer, "a") {
+				got += attr(a, "href") + " "
+			}
+			got += text(footer)
+		}
+		if got != want {
+			t.Errorf("help %q is shown as %q, want %q", help, got, want)
+		}
+	}
+	logo := Options{Title: "Example", Logo: Logo{"image/svg+xml", []byte("<svg/>")}}
+	images := elements(plain(logo), "img")
+	if len(images) != 1 || attr(images[0], "src") != "data:image/svg+xml;base64,PHN2Zy8+" {
+		t.Errorf("the logo is %v", images)
+	}
+	if csp := newSet(t, logo).In(nil).ContentSecurityPolicy(""); !strings.Contains(csp, "; img-src data:; ") {
+		t.Errorf("the policy does not allow the logo: %s", csp)
+	}
+	if title := text(elements(plain(logo), "title")[0]); title != "Error · Example" {
+		t.Errorf("the title is %q", title)
+	}
 }

@@ -81,12 +81,16 @@ func (ex *Exchange) JSON(media string, status int, body any) {
 	_, _ = ex.Write(append(encoded, '\n')) // the client is gone if this fails
 }
 
-// Page answers with what render writes.
+// Page answers with what render writes, in the language of the user.
 func (ex *Exchange) Page(status int, render func(*pages.Pages) error) {
+	p := ex.site.Pages.In(ex.Request.Header["Accept-Language"])
 	ex.OwnHeader(TypeHTML + "; charset=utf-8")
-	ex.Header().Set("Content-Security-Policy", ex.site.Service.Pages.ContentSecurityPolicy(ex.site.FormTargets(ex.Canonical.Host)))
+	h := ex.Header()
+	h.Set("Content-Language", p.Language())
+	h.Add("Vary", "Accept-Language")
+	h.Set("Content-Security-Policy", p.ContentSecurityPolicy(ex.site.FormTargets(ex.Canonical.Host)))
 	ex.WriteHeader(status)
-	if err := render(ex.site.Service.Pages); err != nil {
+	if err := render(p); err != nil {
 		ex.err = errors.Join(ex.err, fmt.Errorf("rendering a page: %w", err))
 	}
 }

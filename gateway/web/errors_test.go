@@ -116,7 +116,7 @@ func TestFail(t *testing.T) {
 				t.Errorf("%s: %d with %d challenges, want %d", name, e.w.Code, challenges, k.status)
 			}
 			if accept == TypeHTML {
-				csp = e.site.Service.Pages.ContentSecurityPolicy("")
+				csp = e.site.Pages.In(nil).ContentSecurityPolicy("")
 				if !strings.Contains(body, k.detail) {
 					t.Errorf("%s: the page lacks %q", name, k.detail)
 				}

@@ -9,7 +9,6 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/cors"
-	"authgate/gateway/pages"
 	"authgate/gateway/store/guard"
 	"authgate/policy"
 )
@@ -18,7 +17,6 @@ import (
 type Service struct {
 	Logger   *slog.Logger
 	Metrics  *Metrics
-	Pages    *pages.Pages
 	Now      func() time.Time // the local clock
 	Draining atomic.Bool      // clients must open new connections: the gateway is about to stop
 }

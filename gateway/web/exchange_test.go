@@ -50,12 +50,12 @@ func newExchange(t *testing.T, r *http.Request) *testExchange {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := pages.New()
+	p, err := pages.New(pages.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	service := &Service{Logger: logger, Metrics: metrics, Pages: p, Now: time.Now}
-	e.Init(&Site{Service: service, Prefix: "/"}, e.w, r)
+	service := &Service{Logger: logger, Metrics: metrics, Now: time.Now}
+	e.Init(&Site{Service: service, Pages: p, Prefix: "/"}, e.w, r)
 	return e
 }
 

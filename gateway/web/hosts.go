@@ -76,6 +76,15 @@ func (s *Site) CookieScope(host string) string {
 // AtHome reports whether the request is for the host where users sign in.
 func (s *Site) AtHome(received *Received) bool { return received.Canonical.Host == s.home }
 
+// SignInHost returns the host that a user signs in to: the one of the page that they
+// want, or the host of public_url.
+func (s *Site) SignInHost(r Return) string {
+	if r.Host != "" {
+		return r.Host
+	}
+	return s.home
+}
+
 // leadsTo reports whether a user may be led to a host during a sign-in. The
 // name or the address of the user's own machine is one of the gateway's hosts
 // for tests: another program can listen there, so it counts only if public_url

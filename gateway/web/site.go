@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"authgate/gateway/config"
+	"authgate/gateway/pages"
 	"authgate/gateway/peer"
 	"authgate/policy"
 )
@@ -14,6 +15,7 @@ import (
 // Site is what the exchanges of one configuration share. It does not change.
 type Site struct {
 	Service   *Service
+	Pages     *pages.Set
 	PublicURL string
 	Prefix    string // of own endpoints
 	Hosts     Hosts
@@ -33,9 +35,13 @@ type Site struct {
 }
 
 // NewSite returns the site of a configuration of a gateway.
-func NewSite(cfg *config.Config, service *Service) *Site {
+func NewSite(cfg *config.Config, service *Service) (*Site, error) {
+	p, err := pages.New(cfg.Site.Pages())
+	if err != nil {
+		return nil, err
+	}
 	s := &Site{
-		Service:   service,
+		Service: service, Pages: p,
 		PublicURL: cfg.PublicURL.String(), Prefix: cfg.Endpoints.Prefix,
 		Hosts: newHosts(cfg), Cookies: NewCookies(cfg), BodyPause: cfg.Limits.BodyPause,
 		home: cfg.Hosts()[0],
@@ -55,7 +61,7 @@ func NewSite(cfg *config.Config, service *Service) *Site {
 	if age := cfg.TLS.HSTS; age > 0 {
 		s.HSTS = fmt.Sprintf("max-age=%d", int(age.Seconds()))
 	}
-	return s
+	return s, nil
 }
 
 // ParseTarget parses the target of a request. It accepts encoded slashes if some

@@ -1,0 +1,143 @@
+package pages
+
+import (
+	"embed"
+	"fmt"
+	"html/template"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"golang.org/x/text/language"
+)
+
+// Each file has the texts of one language, and its name is the tag of the language
+// (BCP 47). To add a language, add a file with all texts. To add a text, add it to
+// each file, and write {{t "its.key"}} in a template.
+//
+//go:embed texts/*.yaml
+var textFiles embed.FS
+
+// fallback is the language of browsers that ask for none that there is.
+const fallback = "en"
+
+// texts are the texts of one language, by their keys. A text can have places for
+// values: words in braces.
+type texts struct {
+	tag language.Tag
+	all map[string]string
+}
+
+// readTexts returns the texts of all languages. The fallback is the first.
+func readTexts() ([]*texts, error) {
+	files, err := textFiles.ReadDir("texts")
+	if err != nil {
+		return nil, err
+	}
+	var languages []*texts
+	for _, file := range files {
+		content, err := textFiles.ReadFile("texts/" + file.Name())
+		if err != nil {
+			return nil, err
+		}
+		name := strings.TrimSuffix(file.Name(), path.Ext(file.Name()))
+		l := &texts{}
+		if l.tag, err = language.Parse(name); err != nil {
+			return nil, fmt.Errorf("the name of %s is not a language: %w", file.Name(), err)
+		}
+		if err := yaml.UnmarshalWithOptions(content, &l.all, yaml.Strict()); err != nil {
+			return nil, fmt.Errorf("%s: %w", file.Name(), err)
+		}
+		if name == fallback {
+			languages = append([]*texts{l}, languages...)
+		} else {
+			languages = append(languages, l)
+		}
+	}
+	return languages, nil
+}
+
+// text returns a text with its values, which are given as name and value in turn.
+func (l *texts) text(key string, values ...any) (string, error) {
+	text, ok := l.all[key]
+	if !ok {
+		return "", fmt.Errorf("the language %s has no text %q", l.tag, key)
+	}
+	if len(values) == 0 {
+		return text, nil
+	}
+	pairs := make([]string, len(values))
+	for i, value := range values {
+		if pairs[i] = fmt.Sprint(value); i%2 == 0 {
+			pairs[i] = "{" + pairs[i] + "}"
+		}
+	}
+	return strings.NewReplacer(pairs...).Replace(text), nil
+}
+
+// strong is text with emphasized values, as HTML.
+func (l *texts) strong(key string, values ...any) (template.HTML, error) {
+	marked := make([]any, len(values))
+	for i, value := range values {
+		if marked[i] = value; i%2 == 1 {
+			marked[i] = "<strong>" + template.HTMLEscapeString(fmt.Sprint(value)) + "</strong>"
+		}
+	}
+	text, ok := l.all[key]
+	if !ok {
+		return l.missing(key)
+	}
+	escaped := &texts{tag: l.tag, all: map[string]string{key: template.HTMLEscapeString(text)}}
+	html, err := escaped.text(key, marked...)
+	return template.HTML(html), err
+}
+
+func (l *texts) missing(key string) (template.HTML, error) {
+	_, err := l.text(key)
+	return "", err
+}
+
+// count is text with the value {n}. The text key.one is for one, key.other for
+// all other numbers.
+func (l *texts) count(key string, n int) (string, error) {
+	if n == 1 {
+		return l.text(key+".one", "n", n)
+	}
+	return l.text(key+".other", "n", n)
+}
+
+// date writes a point in time, in UTC.
+func (l *texts) date(t time.Time) (string, error) {
+	t = t.UTC()
+	months := strings.Fields(l.all["date.months"])
+	if len(months) != 12 {
+		return "", fmt.Errorf("the language %s has %d months", l.tag, len(months))
+	}
+	return l.text("date.minute", "day", t.Day(), "month", months[t.Month()-1], "year", t.Year(), "time", t.Format("15:04"))
+}
+
+// mechanism returns what users call a mechanism, or the name of an unknown one.
+func (l *texts) mechanism(name string) (string, error) {
+	switch name {
+	case "basic":
+		return l.text("mechanism.basic")
+	case "session":
+		return l.text("mechanism.session")
+	case "bearer":
+		return l.text("mechanism.bearer")
+	case "oidc":
+		return l.text("mechanism.oidc")
+	}
+	return name, nil
+}
+
+// provider returns what users call the place where an account is stored: the
+// name of a configured provider, or this service.
+func (l *texts) provider(name string) (string, error) {
+	switch name {
+	case "local", "basic":
+		return l.text("provider.local")
+	}
+	return name, nil
+}

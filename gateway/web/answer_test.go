@@ -1,0 +1,31 @@
+package web
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A page is in the language that the browser asks for. Caches learn that it
+// depends on that.
+func TestPageLanguage(t *testing.T) {
+	t.Parallel()
+	for accept, want := range map[string]string{"": "en", "de-CH, en;q=0.8": "de"} {
+		e := newExchange(t, request("/", "Accept: text/html", "Accept-Language: "+accept))
+		e.Header().Add("Vary", "Origin")
+		e.Fail(errors.New("broken"))
+		h := e.w.Header()
+		if got := h.Get("Content-Language"); got != want || !strings.Contains(e.w.Body.String(), `<html lang="`+want+`">`) {
+			t.Errorf("Accept-Language %q: %q\n%s", accept, got, e.w.Body)
+		}
+		if vary := h["Vary"]; !slices.Equal(vary, []string{"Origin", "Accept-Language"}) {
+			t.Errorf("Accept-Language %q: Vary is %q", accept, vary)
+		}
+	}
+	e := newExchange(t, request("/", "Accept-Language: de"))
+	e.Fail(errors.New("broken"))
+	if h := e.w.Header(); h["Content-Language"] != nil || h["Vary"] != nil {
+		t.Errorf("JSON has a language: %v", h)
+	}
+}
