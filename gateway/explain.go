@@ -147,6 +147,10 @@ func (ex *exchange) explain(verify bool, callers []*policy.Identity) (*Explanati
 		return x, nil
 	}
 	if err := ex.find(); err != nil {
+		if ex.wantsHome() {
+			x.Outcome, x.Status, x.Reason = OutcomeAllow, http.StatusOK, "no route matches, so browsers get the gateway's start page"
+			return x, nil
+		}
 		return x, err
 	}
 	rule := ex.route.rule

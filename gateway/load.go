@@ -12,6 +12,7 @@ import (
 
 	"authgate/gateway/config"
 	"authgate/gateway/conn"
+	"authgate/gateway/pages"
 	"authgate/gateway/web"
 )
 
@@ -73,7 +74,7 @@ func (ex *exchange) refusal() error {
 	})
 	return &web.Error{
 		Status: http.StatusServiceUnavailable, Detail: "Too many requests are being served at once. Try again.",
-		Cause: errors.New("too many requests are in flight"), RetryAfter: time.Second,
+		Cause: errors.New("too many requests are in flight"), RetryAfter: time.Second, Problem: pages.ProblemBusy,
 	}
 }
 

@@ -86,7 +86,7 @@ func newRouting(cfg *config.Config, site *web.Site, m *mechanisms, f *federation
 			stripped: upstream.EncodedPrefix(c.StripPrefix),
 			limiter:  limiters[c.Name],
 			cors:     newCORS(&c.CORS),
-			signIn:   web.SignInLink{Page: signInFor(rule, site, f), Return: true},
+			signIn:   signInFor(rule, site, f),
 		}
 		if rule.Accepts(policy.Bearer) {
 			r.chain = append(r.chain, passwordTokens(cfg, &c, rule, m))
@@ -172,22 +172,26 @@ func errNoRoute(reason string) error {
 	return &web.Error{Status: http.StatusNotFound, Detail: "There is nothing here.", Cause: errors.New(reason)}
 }
 
-// signInFor returns where a user can sign in for a route, empty if nowhere: at
-// the identity provider itself if the route accepts nothing else and there is no
-// choice, else on the sign-in page, with what the route accepts.
-func signInFor(rule *policy.Route, site *web.Site, f *federation) string {
+// signInFor returns where a user can sign in for a route: at the identity provider
+// itself if the route accepts nothing else and there is no choice, else on the
+// sign-in page, with what the route accepts.
+func signInFor(rule *policy.Route, site *web.Site, f *federation) web.SignInLink {
 	local, delegated := rule.Accepts(policy.Session), rule.Accepts(policy.OIDC)
-	switch {
-	case !local && !delegated:
-		return ""
-	case !local && f.Default != nil:
-		return site.Own("login")
-	case !local:
-		return site.Own("signin") + "?mechanism=" + string(policy.OIDC)
-	case !delegated && len(f.Providers) > 0:
-		return site.Own("signin") + "?mechanism=" + string(policy.Session)
+	if !local && !delegated {
+		return web.SignInLink{}
 	}
-	return site.Own("signin")
+	page := site.Own("signin")
+	switch {
+	case !local:
+		page += "?mechanism=" + string(policy.OIDC)
+	case !delegated && len(f.Providers) > 0:
+		page += "?mechanism=" + string(policy.Session)
+	}
+	link := web.SignInLink{Page: page, Switch: web.WithParameter(page, web.SwitchField, "1"), Return: true}
+	if !local && f.Default != nil {
+		link.Page = site.Own("login")
+	}
+	return link
 }
 
 // fieldsOf returns the headers that a route sets, by name. The gateway's own X-Request-Id

@@ -35,6 +35,9 @@ func (ex *exchange) serve() error {
 		return err
 	}
 	if err := ex.find(); err != nil {
+		if ex.wantsHome() {
+			return ex.state.home.Serve(&ex.Exchange)
+		}
 		return err
 	}
 	if err := ex.limit(config.RateByClient); err != nil { // before the work of authentication
@@ -82,6 +85,13 @@ func (ex *exchange) find() error {
 	return nil
 }
 
+// wantsHome reports whether the answer to a request without a route is the start
+// page: a browser asks for / of the host where users sign in.
+func (ex *exchange) wantsHome() bool {
+	return ex.Canonical.Path.Decoded == "/" && ex.state.site.AtHome(&ex.Received) && !ex.Verify && ex.Reads() &&
+		web.Negotiate(ex.Request) == web.TypeHTML && ex.state.routing.find(&ex.Canonical) == nil
+}
+
 // findOwn returns the own endpoint that the request is for, nil if it is for a
 // route. A proxy must not ask about these endpoints, but send such requests here.
 func (ex *exchange) findOwn() (*endpoint.Endpoint, error) {
@@ -109,10 +119,9 @@ func (ex *exchange) read() error {
 		}
 		path, err = st.site.ParseTarget(ex.Request.RequestURI)
 	}
-	if st.config.TLS.Mode == config.TLSOff && (!ex.Peer.Trusted || ex.Peer.Proto != "https") {
-		return &web.Error{
-			Status: http.StatusForbidden, Detail: "This service is reached over https only.",
-			Cause: errors.New("tls.mode is off, and the request does not come over https from a trusted proxy"),
+	if st.config.TLS.Mode == config.TLSOff {
+		if err := ex.checkSecure(); err != nil {
+			return err
 		}
 	}
 	if err != nil {
@@ -129,6 +138,21 @@ func (ex *exchange) read() error {
 	ex.Credentials, err = auth.ReadCredentials(ex.Request.Header, &st.site.Cookies.Names, ex.Peer.Client)
 	ex.Credentials.Scope = st.site.CookieScope(host)
 	return err
+}
+
+// checkSecure refuses a request that a proxy has not received over https. It tells
+// operators what is missing.
+func (ex *exchange) checkSecure() error {
+	h := ex.Request.Header
+	switch {
+	case !ex.Peer.Trusted:
+		return web.NotSecure("tls.mode is off, and the request does not come over https from a trusted proxy: its address is not in listen.trusted_proxies")
+	case ex.Peer.Proto == "https":
+		return nil
+	case len(h["X-Forwarded-Proto"]) == 0 && len(h["Forwarded"]) == 0:
+		return web.NotSecure("tls.mode is off, and the trusted proxy does not say that the request came over https: let it set X-Forwarded-Proto")
+	}
+	return web.NotSecure("tls.mode is off, and the trusted proxy says that the request came over http")
 }
 
 // identify returns the identity that the request proves, nil if it has no
@@ -155,7 +179,11 @@ func (ex *exchange) decide(id *policy.Identity) (answered bool, err error) {
 		return false, ex.checkSite()
 	case policy.Challenge:
 		if ex.wantsSignIn() {
-			return true, ex.leadTo(ex.SignInPlace(route.signIn.Page, web.Return{Path: ex.Target()}))
+			place := ex.SignInPlace(route.signIn.Page, web.Return{Path: ex.Target()})
+			if ex.HasStale() && route.signIn.Page != ex.state.site.Own("login") {
+				place = web.WithParameter(place, web.ReasonField, web.ReasonEnded)
+			}
+			return true, ex.leadTo(place)
 		}
 		return false, web.Challenge(
 			&web.Error{Status: http.StatusUnauthorized, Detail: auth.DetailNotSignedIn}, route.chain.Challenges(&ex.Credentials)...)

@@ -25,6 +25,7 @@ type state struct {
 	crossSite  *web.CrossSite
 	routing    *routing
 	endpoints  map[string]*endpoint.Endpoint // by path
+	home       *endpoint.Endpoint            // at / without a route
 	verify     string                        // the path of verify, which is served on the way of routes
 }
 
@@ -53,11 +54,14 @@ func (g *Gateway) build(cfg *config.Config, old *state) (*state, error) {
 		config: cfg, site: site, inFlight: g.load.limit(cfg), trusted: cfg.Listen.TrustedProxies,
 		gate: gate, mechanisms: m, federation: f, crossSite: web.NewCrossSite(site, box),
 	}
+	site.CSRFToken = st.crossSite.Token
 	st.verify = st.site.Own(config.EndpointVerify)
 	st.routing = newRouting(cfg, st.site, m, f, newUpstreams(cfg, &g.service, g.CloseIdleUpstreams, old), g.newLimiters(cfg, old))
-	if st.endpoints, err = newEndpoints(st, g.storage.now); err != nil {
-		return nil, err
+	options := endpointOptions(st, g.storage.now)
+	if st.endpoints, err = endpoint.New(options); err != nil {
+		return nil, fmt.Errorf("own endpoints: %w", err)
 	}
+	st.home = endpoint.NewHome(options)
 	// Last, because it leaves a trace in the store.
 	if err := g.openGate(st, old); err != nil {
 		return nil, err
@@ -73,14 +77,10 @@ func csrfBox(cfg *config.Config) (*seal.Box, error) {
 	return storeBox(cfg)
 }
 
-func newEndpoints(st *state, now func() time.Time) (map[string]*endpoint.Endpoint, error) {
-	endpoints, err := endpoint.New(endpoint.Options{
+func endpointOptions(st *state, now func() time.Time) endpoint.Options {
+	return endpoint.Options{
 		Names: st.config.OwnEndpoints(), Site: st.site, Now: now,
 		CrossSite: st.crossSite, Realm: st.config.Basic.Realm, JWKS: st.mechanisms.jwks, Used: st.routing.used,
 		Local: st.mechanisms.Local, Federation: st.federation.Federation, Bearers: st.federation.bearers,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("own endpoints: %w", err)
 	}
-	return endpoints, nil
 }

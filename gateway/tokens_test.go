@@ -161,7 +161,7 @@ func TestLogout(t *testing.T) {
 	logout(200, true, func(s signedIn) []string { return []string{basicHeader("service", "s3rvice"), s.cookie} })
 	logout(401, false, func(signedIn) []string { return []string{"Authorization: Bearer"} })
 	logout(401, false, func(s signedIn) []string { return []string{"Authorization: Bearer x", s.cookie} })
-	if w := r.want(303, "POST", "/logout", "", browser, r.login(aliceIn).cookie); w.Header().Get("Location") != "/" || len(cleared(w)) != 1 {
+	if w := r.want(303, "POST", "/logout", "", browser, r.login(aliceIn).cookie); w.Header().Get("Location") != "/signin?reason=signed_out" || len(cleared(w)) != 1 {
 		t.Errorf("a browser: %v", w.Header())
 	}
 }

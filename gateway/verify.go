@@ -37,10 +37,7 @@ func (ex *exchange) takeOriginal() error {
 		return &web.Error{Status: http.StatusBadRequest, Detail: "The proxy does not describe the request in one meaning.", Cause: err}
 	}
 	if !original.Secure {
-		return &web.Error{
-			Status: http.StatusForbidden, Detail: "This service is reached over https only.",
-			Cause: errors.New("the original request came over http"),
-		}
+		return web.NotSecure("the original request came over http")
 	}
 	r.Method, r.Host, r.RequestURI = original.Method, original.Host, original.Target
 	r.URL, r.Body, r.ContentLength, r.TransferEncoding, r.Trailer = &url.URL{}, http.NoBody, 0, nil, nil

@@ -178,9 +178,9 @@ func TestVerifyAnswers(t *testing.T) {
 	r := newVerifyRig(t)
 	bob := r.login(bobIn)
 	page := asTraefik("GET", "gw.example:8443", "/session/a?b=c")
-	for _, cookie := range []string{"", "Cookie: session_id=" + strings.Repeat("A", 43)} {
+	for cookie, reason := range map[string]string{"": "", "Cookie: session_id=" + strings.Repeat("A", 43): "&reason=ended"} {
 		w := r.asks(302, page, browser, cookie)
-		if got := w.Header().Get("Location"); got != "https://gw.example:8443/signin?return_to=%2Fsession%2Fa%3Fb%3Dc" {
+		if got := w.Header().Get("Location"); got != "https://gw.example:8443/signin?return_to=%2Fsession%2Fa%3Fb%3Dc"+reason {
 			t.Errorf("the sign-in page is at %q", got)
 		}
 		n := r.asks(401, asNginx("GET", "gw.example:8443", "/session/a?b=c"), browser, cookie)

@@ -184,10 +184,16 @@ func (l *passwordLogin) failed(ex *web.Exchange, form *loginForm, err error) err
 		attrs = append(attrs, slog.String("subject", policy.LocalProvider+":"+form.username))
 	}
 	ex.Audit("login", attrs...)
-	if result != web.LoginFailure || !form.form || web.Negotiate(ex.Request) != web.TypeHTML {
+	if !form.form || web.Negotiate(ex.Request) != web.TypeHTML {
 		return web.Challenge(err, form.challenges...)
 	}
-	ex.Failed(err, http.StatusUnauthorized)
-	l.page.write(ex, http.StatusUnauthorized, form.then, pages.SignIn{Username: form.username, Wrong: true})
+	page := pages.SignIn{Username: form.username, Notice: pages.NoticeWrong}
+	status := http.StatusUnauthorized
+	if throttled, ok := errors.AsType[*auth.ThrottledError](err); ok {
+		page.Notice, page.Wait, status = pages.NoticeThrottled, throttled.RetryAfter, http.StatusTooManyRequests
+		ex.RetryAfter(throttled.RetryAfter)
+	}
+	ex.Failed(err, status)
+	l.page.write(ex, status, form.then, page)
 	return nil
 }

@@ -56,7 +56,7 @@ func (l *logout) serve(ex *web.Exchange) error {
 			return p.SignedOut(ex, pages.SignedOut{ContinueURL: redirect})
 		})
 	default:
-		ex.Redirect(http.StatusSeeOther, "/")
+		ex.Redirect(http.StatusSeeOther, web.WithParameter(l.site.Own("signin"), web.ReasonField, web.ReasonSignedOut))
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"time"
 
 	"authgate/gateway/auth"
@@ -29,11 +28,13 @@ type otherHosts struct {
 }
 
 // startAtHome redirects a user who wants to sign in at another host to the host
-// of public_url. The parameter of that name stays.
-func startAtHome(ex *web.Exchange, site *web.Site, name, parameter string, r web.Return) error {
+// of public_url. The named parameters stay.
+func startAtHome(ex *web.Exchange, site *web.Site, name string, r web.Return, parameters ...string) error {
 	page := site.Own(name)
-	if value := ex.QueryValue(parameter); value != "" {
-		page += "?" + parameter + "=" + url.QueryEscape(value)
+	for _, parameter := range parameters {
+		if value := ex.QueryValue(parameter); value != "" {
+			page = web.WithParameter(page, parameter, value)
+		}
 	}
 	ex.Redirect(http.StatusFound, ex.SignInPlace(page, r))
 	return nil

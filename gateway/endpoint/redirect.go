@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/pages"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
@@ -21,7 +22,7 @@ func HTTPRedirect(ex *web.Exchange, site *web.Site) error {
 		return &web.Error{
 			Status: http.StatusForbidden,
 			Detail: "A credential was sent without encryption. Consider it exposed: change it, and use https.",
-			Cause:  errors.New("a credential came in cleartext"),
+			Cause:  errors.New("a credential came in cleartext"), Problem: pages.ProblemCleartext,
 		}
 	}
 	path, err := site.ParseTarget(ex.Request.RequestURI)

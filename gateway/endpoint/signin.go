@@ -22,16 +22,85 @@ type signInPage struct {
 }
 
 func (s *signInPage) serve(ex *web.Exchange) error {
+	reason := ex.QueryValue(web.ReasonField)
+	if reason == web.ReasonSignedOut {
+		if id, err := signedIn(ex, s.hosts.chain("")); err != nil || id == nil {
+			s.signedOut(ex) // the way here did end a session, if the store is gone now
+			return nil
+		}
+	}
 	r := s.site.ReadReturn(&ex.Received, ex.QueryValue(web.ReturnToField), ex.QueryValue(web.BindingField))
 	if !s.site.AtHome(&ex.Received) {
-		return startAtHome(ex, s.site, "signin", "mechanism", r)
+		return startAtHome(ex, s.site, "signin", r, "mechanism", web.SwitchField, web.ReasonField)
 	}
-	only := policy.Mechanism(ex.QueryValue("mechanism"))
-	if answered, err := s.hosts.bySession(ex, only, r); answered || err != nil {
+	only, other := policy.Mechanism(ex.QueryValue("mechanism")), ex.QueryValue(web.SwitchField) != ""
+	if !other {
+		if answered, err := s.hosts.bySession(ex, only, r); answered || err != nil {
+			return err
+		}
+	}
+	id, err := signedIn(ex, s.hosts.chain(only))
+	if err != nil {
 		return err
 	}
-	s.write(ex, http.StatusOK, r, pages.SignIn{})
+	if id != nil && !other {
+		s.already(ex, id, r)
+		return nil
+	}
+	page := pages.SignIn{}
+	switch {
+	case id != nil:
+		page.Current = ex.User(id).String()
+	case s.cameBack(ex):
+		page.Notice = pages.NoticeNoCookie
+		s.site.Service.Logger.Warn("a sign-in came back without its cookie: the browser blocks cookies, or something on the way removes Set-Cookie or Cookie",
+			"request_id", ex.ID, "client", ex.Peer.Address, "cookie", s.site.Cookies.Names.Session)
+	case reason == web.ReasonEnded:
+		page.Notice = pages.NoticeEnded
+	}
+	s.write(ex, http.StatusOK, r, page)
 	return nil
+}
+
+// signedOut answers a user who has just signed out.
+func (s *signInPage) signedOut(ex *web.Exchange) {
+	ex.Page(http.StatusOK, func(p *pages.Pages) error {
+		return p.SignedOut(ex, pages.SignedOut{SignInURL: s.site.Own("signin")})
+	})
+}
+
+// already answers a user who is signed in.
+func (s *signInPage) already(ex *web.Exchange, id *policy.Identity, r web.Return) {
+	page := pages.SignedIn{User: ex.User(id), ContinueURL: s.site.Place(r), Host: r.Host}
+	if page.ContinueURL == "" {
+		page.ContinueURL = "/"
+	}
+	page.SwitchURL = s.site.Own("signin") + "?" + web.SwitchField + "=1"
+	if only := ex.QueryValue("mechanism"); only != "" {
+		page.SwitchURL = web.WithParameter(page.SwitchURL, "mechanism", only)
+	}
+	page.SwitchURL = s.site.WithReturn(page.SwitchURL, r)
+	ex.Page(http.StatusOK, func(p *pages.Pages) error { return p.SignedIn(ex, page) })
+}
+
+// cameBack reports whether a user has just signed in on this page, was sent on, and
+// is here again because the browser did not send the session's cookie. A route sends
+// users here with the way back, and redirects keep the Referer.
+func (s *signInPage) cameBack(ex *web.Exchange) bool {
+	creds := &ex.Credentials
+	if creds.Session != "" || creds.Delegated != "" || ex.HasStale() || !ex.PageLoad() ||
+		ex.QueryValue(web.ReturnToField) == "" || ex.QueryValue(web.SwitchField) != "" || ex.QueryValue(web.ReasonField) != "" {
+		return false
+	}
+	from, err := url.Parse(ex.Request.Header.Get("Referer"))
+	if err != nil || from.Scheme != "https" || from.Query().Has(web.SwitchField) || from.Query().Has(web.ReasonField) {
+		return false
+	}
+	host, err := policy.CanonicalHost(from.Host)
+	if err != nil || host != ex.Canonical.Host {
+		return false
+	}
+	return from.Path == s.site.Own("signin") || from.Path == s.site.Own("login")
 }
 
 func (s *signInPage) write(ex *web.Exchange, status int, r web.Return, page pages.SignIn) {
@@ -64,7 +133,7 @@ type delegation struct {
 func (d *delegation) serve(ex *web.Exchange) error {
 	r := d.site.ReadReturn(&ex.Received, ex.QueryValue(web.ReturnToField), ex.QueryValue(web.BindingField))
 	if !d.site.AtHome(&ex.Received) {
-		return startAtHome(ex, d.site, "login", "provider", r)
+		return startAtHome(ex, d.site, "login", r, "provider")
 	}
 	values, err := ex.Query()
 	if err != nil {

@@ -130,7 +130,7 @@ func newLayout(o Options, style string) *layout {
 // concurrently. Each renders the whole page before it writes. It returns an error of
 // the template, in which case it has written nothing, or an error of w.
 type Pages struct {
-	signIn, failure, account, confirmLogout, signedOut, onward *template.Template
+	signIn, signedIn, failure, account, home, confirmLogout, signedOut, onward *template.Template
 
 	language string
 	policy   string
@@ -140,6 +140,8 @@ func newPages(l *layout, texts *texts) (*Pages, error) {
 	p := &Pages{language: texts.tag.String(), policy: l.policy}
 	for name, page := range map[string]**template.Template{
 		"signin":    &p.signIn,
+		"signedin":  &p.signedIn,
+		"home":      &p.home,
 		"error":     &p.failure,
 		"account":   &p.account,
 		"logout":    &p.confirmLogout,
@@ -168,6 +170,9 @@ func parse(name string, l *layout, texts *texts) (*template.Template, error) {
 		"mechanism": texts.mechanism,
 		"provider":  texts.provider,
 		"date":      texts.date,
+		"wait":      texts.wait,
+		"notice":    texts.notice,
+		"problem":   texts.problem,
 		"datetime":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	}).ParseFS(templates, "templates/layout.html", "templates/"+name+".html")
 }
@@ -185,97 +190,6 @@ func (p *Pages) ContentSecurityPolicy(leadingTo string) string {
 	}
 	return "default-src 'none'; " + p.policy + "; form-action 'self'" + leadingTo + "; frame-ancestors 'none'; base-uri 'none'"
 }
-
-// SignIn is what the sign-in page shows.
-type SignIn struct {
-	// Action is the URL that the form is posted to, with the fields
-	// username, password and, unless empty, return_to and binding.
-	Action string
-	// ReturnTo is the path to go to once signed in, or the URL of another host of
-	// the gateway. Binding is the browser that waits for a session there.
-	ReturnTo, Binding string
-	// Host is where the user signs in to.
-	Host string
-	// Wrong tells that the last attempt had a wrong user name or password.
-	Wrong bool
-	// Username is the initial value of the field.
-	Username string
-	// Password shows the form for a user name and a password.
-	Password bool
-	// Providers are offered as links, in this order.
-	Providers []Provider
-}
-
-// Provider is one identity provider to sign in with.
-type Provider struct {
-	Title string // shown to users
-	URL   string // starts the delegated login
-}
-
-// SignIn writes the sign-in page.
-func (p *Pages) SignIn(w io.Writer, page SignIn) error { return render(w, p.signIn, page) }
-
-// ErrorPage is what an error page shows; empty fields are left out.
-type ErrorPage struct {
-	Status    int    // HTTP status code
-	Title     string // what went wrong, in a few words
-	Detail    string // what it means and what to do
-	RequestID string // finds the request in the log
-	SignInURL string // a link to sign in
-}
-
-// Error writes an error page.
-func (p *Pages) Error(w io.Writer, page ErrorPage) error { return render(w, p.failure, page) }
-
-// Account is what a user sees of the current login; empty fields are left out.
-type Account struct {
-	Username  string
-	Name      string
-	Email     string
-	Roles     []string
-	Mechanism string    // basic, session, bearer or oidc
-	Provider  string    // where the account is stored: local, basic or a provider's name
-	Expires   time.Time // when the login ends by itself; shown in UTC
-	// LogoutAction is the URL that the sign-out button is posted to, with the
-	// field csrf_token unless LogoutToken is empty.
-	LogoutAction, LogoutToken string
-}
-
-// Account writes the page of the current login.
-func (p *Pages) Account(w io.Writer, page Account) error { return render(w, p.account, page) }
-
-// ConfirmLogout is the confirmation before signing out. It is needed if another
-// site may have sent the browser there.
-type ConfirmLogout struct {
-	// Action is the URL that the sign-out button is posted to, with the field
-	// csrf_token unless Token is empty.
-	Action, Token string
-}
-
-// ConfirmLogout writes the confirmation page.
-func (p *Pages) ConfirmLogout(w io.Writer, page ConfirmLogout) error {
-	return render(w, p.confirmLogout, page)
-}
-
-// SignedOut is for a user who has signed out here and is still signed in at the
-// identity provider.
-type SignedOut struct {
-	// ContinueURL is where the provider signs them out.
-	ContinueURL string
-}
-
-// SignedOut writes the page, which redirects the browser.
-func (p *Pages) SignedOut(w io.Writer, page SignedOut) error { return render(w, p.signedOut, page) }
-
-// Onward is for a user who goes on by a step of its own, where a redirect would not
-// take the cookies along, or is not allowed.
-type Onward struct {
-	// URL is where they go on: a path, or a place at another host of the gateway.
-	URL string
-}
-
-// Onward writes the page, which redirects the browser.
-func (p *Pages) Onward(w io.Writer, page Onward) error { return render(w, p.onward, page) }
 
 // render writes a complete page or nothing.
 func render(w io.Writer, t *template.Template, page any) error {

@@ -3,6 +3,7 @@ package pages
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -19,14 +20,21 @@ import (
 // empty.
 func all(p *Pages, v string) map[string]func(io.Writer) error {
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	user := User{v, v, v, v}
 	return map[string]func(io.Writer) error{
 		"sign-in": func(w io.Writer) error {
-			return p.SignIn(w, SignIn{v, v, v, v, true, v, true, []Provider{{v, v}, {v, v}}})
+			return p.SignIn(w, SignIn{v, v, v, v, NoticeThrottled, time.Minute, v, v, true, []Provider{{v, v}, {v, v}}})
 		},
-		"error":      func(w io.Writer) error { return p.Error(w, ErrorPage{403, v, v, v, v}) },
+		"signed in": func(w io.Writer) error { return p.SignedIn(w, SignedIn{user, v, v, v}) },
+		"home":      func(w io.Writer) error { return p.Home(w, Home{User: user, AccountURL: v}) },
+		"stranger":  func(w io.Writer) error { return p.Home(w, Home{SignInURL: v}) },
+		"error": func(w io.Writer) error {
+			return p.Error(w, ErrorPage{418, ProblemUnknown, v, v, time.Hour, true, v, v, v, user})
+		},
 		"account":    func(w io.Writer) error { return p.Account(w, Account{v, v, v, []string{v, v}, v, v, now, v, v}) },
 		"logout":     func(w io.Writer) error { return p.ConfirmLogout(w, ConfirmLogout{v, v}) },
-		"signed out": func(w io.Writer) error { return p.SignedOut(w, SignedOut{v}) },
+		"signed out": func(w io.Writer) error { return p.SignedOut(w, SignedOut{ContinueURL: v}) },
+		"goodbye":    func(w io.Writer) error { return p.SignedOut(w, SignedOut{SignInURL: v}) },
 		"onward":     func(w io.Writer) error { return p.Onward(w, Onward{v}) },
 	}
 }
@@ -180,7 +188,7 @@ func TestSignIn(t *testing.T) {
 	}{
 		"first visit":    {SignIn{Action: "/login", Password: true}, []string{"post /login"}, empty, nil, "username", ""},
 		"return path":    {SignIn{Action: "/login", Password: true, ReturnTo: "/a?b=c&d"}, []string{"post /login"}, append([]string{"return_to=/a?b=c&d"}, empty...), nil, "username", ""},
-		"wrong password": {SignIn{Action: "/login", Password: true, Username: "alice", Wrong: true}, []string{"post /login"}, []string{"username=alice", "password="}, nil, "password", "Invalid username or password."},
+		"wrong password": {SignIn{Action: "/login", Password: true, Username: "alice", Notice: NoticeWrong}, []string{"post /login"}, []string{"username=alice", "password="}, nil, "password", "Invalid username or password."},
 		"providers":      {SignIn{Action: "/login", Providers: []Provider{a, b}}, nil, nil, []string{linkA, linkB}, "", ""},
 		"both":           {SignIn{Action: "/login", Password: true, Providers: []Provider{b}}, []string{"post /login"}, empty, []string{linkB}, "username", ""},
 		"neither":        {SignIn{Action: "/login"}, nil, nil, nil, "", ""},
@@ -210,17 +218,86 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-func TestErrorLeavesOutWhatIsEmpty(t *testing.T) {
+// saysOf returns the text of a page and its links.
+func saysOf(t testing.TB, page func(io.Writer) error) string {
+	t.Helper()
+	document := rendered(t, page)
+	links := each(document, "a", func(n *html.Node) string { return attr(n, "href") })
+	forms := each(document, "form", formOf)
+	return strings.Join(strings.Fields(text(elements(document, "main")[0])), " ") + " " + fmt.Sprint(links, forms)
+}
+
+// A page tells what happened, what to do, and what to quote; and nothing of what is
+// not known.
+func TestError(t *testing.T) {
 	t.Parallel()
+	const quote = " If you ask for help, give this request number: r1 "
+	bob := User{Username: "bob", Name: "Bob Example", LogoutAction: "/logout"}
 	for want, page := range map[string]ErrorPage{
-		"Error 403 Forbidden No. Sign in If you ask for help, give this request number: r1 [/signin?return_to=%2Fx]": {403, "Forbidden", "No.", "r1", "/signin?return_to=%2Fx"},
-		"Error 504 Gateway Timeout []": {Status: 504, Title: "Gateway Timeout"},
-		"Error []":                     {},
+		"Error 403 You have no access You are signed in, but not allowed to do this. Ask for access, or use another account. " +
+			"You are signed in as Bob Example (bob). Use another account Sign out" + quote + "[/signin?switch=1] [post /logout]": {
+			Status: 403, Problem: ProblemForbidden, Detail: "No.", RequestID: "r1", SwitchURL: "/signin?switch=1", User: bob,
+		},
+		"Error 401 Please sign in You are not signed in, or your session has ended. Sign in [/signin?return_to=%2Fx] []": {
+			Status: 401, Detail: "Not signed in.", SignInURL: "/signin?return_to=%2Fx",
+		},
+		"Error 415 This does not work The request was not accepted. Go back, and try it in another way. Send JSON. [] []": {Status: 415, Detail: "Send JSON."},
+		"Error 429 Too many requests You or your network sent more requests than are allowed in a short time. Nothing is lost; wait a moment. " +
+			"Try again in 1 second. Try again [] []": {Status: 429, Retry: true, Wait: time.Second / 2},
+		"Error 429 Too many failed logins To protect accounts, sign-in pauses for a while. Your password can be right all the same. " +
+			"Try again in 5 minutes. [] []": {Status: 429, Problem: ProblemLogins, Detail: "Later.", Wait: 4*time.Minute + time.Second},
+		"Error 404 There is nothing here The address may have a mistake, or the page has moved. Check the address, or begin at the start page. " +
+			"Go to the start page [/] []": {Status: 404, Detail: "There is nothing here.", HomeURL: "/"},
+		"Error 504 The application is too slow The application did not answer in time. What you sent may still be in progress. Try again in a moment. " +
+			"Try again [] []": {Status: 504, Retry: true},
 	} {
-		document := rendered(t, func(w io.Writer) error { return english(t).Error(w, page) })
-		links := each(document, "a", func(n *html.Node) string { return attr(n, "href") })
-		if got := strings.Join(strings.Fields(text(elements(document, "main")[0])), " ") + " [" + strings.Join(links, " ") + "]"; got != want {
-			t.Errorf("it says %q, want %q", got, want)
+		if got := saysOf(t, func(w io.Writer) error { return english(t).Error(w, page) }); got != want {
+			t.Errorf("it says\n%q, want\n%q", got, want)
+		}
+	}
+}
+
+// Each problem and status has words of its own, in each language.
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	for _, language := range []string{"en", "de"} {
+		seen := map[string]ErrorPage{}
+		try := func(page ErrorPage) {
+			got := saysOf(t, func(w io.Writer) error { return newSet(t, Options{}).In([]string{language}).Error(w, page) })
+			if before, twice := seen[got]; twice {
+				t.Errorf("%s: %+v and %+v are the same page", language, before, page)
+			}
+			seen[got] = page
+		}
+		for problem := ProblemForbidden; problem <= ProblemBusy; problem++ {
+			try(ErrorPage{Problem: problem})
+		}
+		for _, status := range []int{400, 401, 404, 405, 421, 429, 500, 502, 503, 504} {
+			try(ErrorPage{Status: status})
+		}
+	}
+}
+
+// The page of a user who is signed in, the start page and the page after signing out.
+func TestOnTheWay(t *testing.T) {
+	t.Parallel()
+	p, alice := english(t), User{Username: "alice", LogoutAction: "/logout", LogoutToken: "t"}
+	for want, page := range map[string]func(io.Writer) error{
+		"You are signed in You are signed in as alice. Continue to wiki.example Use another account Sign out [https://wiki.example/x /signin?switch=1] [post /logout]": func(w io.Writer) error {
+			return p.SignedIn(w, SignedIn{User: alice, Host: "wiki.example", ContinueURL: "https://wiki.example/x", SwitchURL: "/signin?switch=1"})
+		},
+		"Welcome You are signed in as alice. To use an application, open its address. Your account Sign out [/me] [post /logout]": func(w io.Writer) error {
+			return p.Home(w, Home{User: alice, AccountURL: "/me", SignInURL: "/signin"})
+		},
+		"Welcome You are not signed in. To use an application, open its address. Sign in [/signin] []": func(w io.Writer) error {
+			return p.Home(w, Home{SignInURL: "/signin"})
+		},
+		"You are signed out Your session has ended on this device. You can close this page. Sign in again [/signin] []": func(w io.Writer) error {
+			return p.SignedOut(w, SignedOut{SignInURL: "/signin"})
+		},
+	} {
+		if got := saysOf(t, page); got != want {
+			t.Errorf("it says\n%q, want\n%q", got, want)
 		}
 	}
 }

@@ -208,7 +208,7 @@ func TestSite(t *testing.T) {
 	if csp := newSet(t, logo).In(nil).ContentSecurityPolicy(""); !strings.Contains(csp, "; img-src data:; ") {
 		t.Errorf("the policy does not allow the logo: %s", csp)
 	}
-	if title := text(elements(plain(logo), "title")[0]); title != "Error · Example" {
+	if title := text(elements(plain(logo), "title")[0]); title != "This does not work · Example" {
 		t.Errorf("the title is %q", title)
 	}
 }

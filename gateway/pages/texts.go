@@ -117,6 +117,14 @@ func (l *texts) date(t time.Time) (string, error) {
 	return l.text("date.minute", "day", t.Day(), "month", months[t.Month()-1], "year", t.Year(), "time", t.Format("15:04"))
 }
 
+// wait writes how long to wait, rounded up.
+func (l *texts) wait(d time.Duration) (string, error) {
+	if d <= 90*time.Second {
+		return l.count("wait.seconds", int((d+time.Second-1)/time.Second))
+	}
+	return l.count("wait.minutes", int((d+time.Minute-1)/time.Minute))
+}
+
 // mechanism returns what users call a mechanism, or the name of an unknown one.
 func (l *texts) mechanism(name string) (string, error) {
 	switch name {

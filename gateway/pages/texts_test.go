@@ -19,6 +19,7 @@ var (
 	inTemplate = regexp.MustCompile(`\b(t|strong|count) "([^"]+)"`)
 	inCode     = regexp.MustCompile(`\.(text|strong|count)\("([^"]+)"`)
 	inAll      = regexp.MustCompile(`\.all\["([^"]+)"\]`)
+	inProblems = regexp.MustCompile(`return "(problem\.[a-z]+)"`) // of the keys .title and .text
 	places     = regexp.MustCompile(`\{[a-z]*\}`)
 )
 
@@ -51,6 +52,13 @@ func usedTexts(t *testing.T) []string {
 	add(templates, "templates/*.html", inTemplate, 2, 1)
 	add(os.DirFS("."), "*.go", inCode, 2, 1)
 	add(os.DirFS("."), "*.go", inAll, 1, 0)
+	add(os.DirFS("."), "problem.go", inProblems, 1, 0)
+	for key := range maps.Clone(keys) {
+		if inProblems.MatchString(`return "` + key + `"`) {
+			delete(keys, key)
+			keys[key+".title"], keys[key+".text"] = true, true
+		}
+	}
 	return slices.Sorted(maps.Keys(keys))
 }
 

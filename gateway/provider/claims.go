@@ -106,7 +106,7 @@ func (c claims) checkTimes(now time.Time, needed ...string) error {
 		case name == "exp" && !now.Before(at):
 			return fmt.Errorf("it expired at %s", at.UTC().Format(time.RFC3339))
 		case name != "exp" && at.After(now.Add(clockLeeway)):
-			return fmt.Errorf("%s is in the future, at %s; compare the clocks", name, at.UTC().Format(time.RFC3339))
+			return fmt.Errorf("%s is in the future, at %s: %w", name, at.UTC().Format(time.RFC3339), ErrClock)
 		}
 	}
 	return nil

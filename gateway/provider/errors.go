@@ -24,6 +24,10 @@ var (
 	ErrMixUp = errors.New("response of another provider")
 	// ErrInvalid means that a logout token or a bearer token is not valid.
 	ErrInvalid = errors.New("token not valid")
+
+	// ErrClock is a cause beside a kind: the times in a new token can be right
+	// only if the clocks differ.
+	ErrClock = errors.New("compare the clocks of the gateway and the provider")
 )
 
 // Error is the error of all methods of Provider and Trusted. It contains no token,

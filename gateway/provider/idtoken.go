@@ -18,6 +18,9 @@ func (p *Provider) verifyIDToken(ctx context.Context, m *metadata, tokens Tokens
 	if err == nil {
 		err = p.checkIDToken(token, c, tokens.Access, nonce)
 	}
+	if _, expired := errors.AsType[*oidc.TokenExpiredError](err); expired { // although it is new
+		err = fmt.Errorf("%w: %w", err, ErrClock)
+	}
 	if err != nil {
 		return nil, p.fault("token", fmt.Errorf("the ID token: %w", err))
 	}

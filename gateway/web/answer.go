@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"time"
 
 	"authgate/gateway/cors"
 	"authgate/gateway/pages"
@@ -24,6 +25,7 @@ type problem struct {
 // abort the request, so that the answer does not seem whole.
 func (ex *Exchange) Fail(err error) (abort bool) {
 	e := toHTTP(ex.Store.Context, err)
+	err = ex.nameCookie(e, err)
 	ex.Failed(err, e.Status)
 	if e.Status == statusClientGone && ex.Status == 0 {
 		ex.Status = e.Status
@@ -33,7 +35,7 @@ func (ex *Exchange) Fail(err error) (abort bool) {
 	}
 	h := ex.Header()
 	if e.RetryAfter > 0 {
-		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
+		ex.RetryAfter(e.RetryAfter)
 	}
 	if e.Allow != "" {
 		h.Set("Allow", e.Allow)
@@ -53,18 +55,17 @@ func (ex *Exchange) Fail(err error) (abort bool) {
 	return false
 }
 
+// RetryAfter tells the client how long to wait (RFC 9110, section 10.2.3).
+func (ex *Exchange) RetryAfter(wait time.Duration) {
+	ex.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+}
+
 func (ex *Exchange) writeError(e *Error) {
-	body := problem{Title: http.StatusText(e.Status), Status: e.Status, Detail: e.Detail}
 	switch media := Negotiate(ex.Request); media {
 	case TypeHTML:
-		ex.Page(e.Status, func(p *pages.Pages) error {
-			return p.Error(ex, pages.ErrorPage{
-				Status: e.Status, Title: body.Title, Detail: e.Detail,
-				RequestID: ex.ID, SignInURL: ex.SignIn.url(e.Status, ex.site, &ex.Received),
-			})
-		})
+		ex.Page(e.Status, func(p *pages.Pages) error { return p.Error(ex, ex.errorPage(e)) })
 	default:
-		ex.JSON(media, e.Status, body)
+		ex.JSON(media, e.Status, problem{Title: http.StatusText(e.Status), Status: e.Status, Detail: e.Detail})
 	}
 }
 
@@ -147,22 +148,4 @@ func (ex *Exchange) strictTransport() {
 	if ex.site.HSTS != "" && !ex.Cleartext {
 		ex.Header().Set("Strict-Transport-Security", ex.site.HSTS)
 	}
-}
-
-// SignInLink is where the page of an error offers to sign in. Nil offers
-// nothing.
-type SignInLink struct {
-	Page   string // a path of the gateway
-	Return bool   // add the way back to the page that was asked for
-	Always bool   // for every error; otherwise for a 401 alone
-}
-
-func (l *SignInLink) url(status int, site *Site, received *Received) string {
-	switch {
-	case l == nil, l.Page == "", status != http.StatusUnauthorized && !l.Always:
-		return ""
-	case l.Return && received.Canonical.Method == http.MethodGet:
-		return site.WithReturn(l.Page, Return{Path: received.Target()})
-	}
-	return l.Page
 }

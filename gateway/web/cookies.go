@@ -118,16 +118,18 @@ func (c *Cookies) cleared(name string) []*http.Cookie {
 }
 
 // ClearStale makes the browser forget the cookies that were found to be no
-// longer valid, if the answer may do that.
+// longer valid, if the answer may do that. It clears each once.
 //
 // A browser deletes a cookie by its name, whatever its value is by now. A
 // request that a page makes in the background may be answered after a new login
 // has set the cookie again, so only page loads clear cookies, and programs,
 // which do not tell their mode.
 func (ex *Exchange) ClearStale() {
-	for _, name := range ex.cleared() {
+	names := ex.cleared()
+	for _, name := range names[min(ex.told, len(names)):] {
 		ex.site.Cookies.Clear(ex, name)
 	}
+	ex.told = len(names)
 }
 
 // ClearStaleIn is ClearStale for the header of an upstream's response.

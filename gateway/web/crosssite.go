@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"authgate/gateway/pages"
 	"authgate/gateway/seal"
 )
 
@@ -80,7 +81,7 @@ func changesState(method string) bool {
 func refuseOtherSite(ex *Exchange, err error) error {
 	ex.Reason = err.Error()
 	ex.Audit("denied", slog.String("reason", ex.Reason))
-	return &Error{Status: http.StatusForbidden, Detail: "Another site may not do this on your behalf.", Cause: err}
+	return &Error{Status: http.StatusForbidden, Detail: "Another site may not do this on your behalf.", Cause: err, Problem: pages.ProblemOtherSite}
 }
 
 // NeedsToken reports whether the request must carry the anti-CSRF token: it

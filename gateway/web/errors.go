@@ -10,6 +10,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/login"
+	"authgate/gateway/pages"
 	"authgate/gateway/provider"
 	"authgate/gateway/rate"
 	"authgate/gateway/store/guard"
@@ -24,6 +25,8 @@ type Error struct {
 	Cause      error  // for operators; may be nil
 	RetryAfter time.Duration
 	Allow      string // of a 405
+
+	Problem pages.Problem // for a page, if it can tell more than the status
 }
 
 // Error implements error.
@@ -39,7 +42,12 @@ func (e *Error) Unwrap() error { return e.Cause }
 
 // Forbidden is the error of an identity that the policy does not allow.
 func Forbidden() error {
-	return &Error{Status: http.StatusForbidden, Detail: "You are signed in, but not allowed to do this."}
+	return &Error{Status: http.StatusForbidden, Detail: "You are signed in, but not allowed to do this.", Problem: pages.ProblemForbidden}
+}
+
+// NotSecure is the error of a request that did not come over https.
+func NotSecure(reason string) error {
+	return &Error{Status: http.StatusForbidden, Detail: "This service is reached over https only.", Cause: errors.New(reason), Problem: pages.ProblemNotSecure}
 }
 
 // Unavailable is the error of a request that may succeed a moment later.
@@ -85,6 +93,10 @@ func toHTTP(ctx context.Context, err error) *Error {
 		limited   *rate.LimitedError
 	)
 	answer := func(status int, detail string) *Error { return &Error{Status: status, Detail: detail, Cause: err} }
+	named := func(problem pages.Problem, e *Error) *Error {
+		e.Problem = problem
+		return e
+	}
 	switch {
 	case errors.As(err, &ready):
 		return ready
@@ -95,19 +107,19 @@ func toHTTP(ctx context.Context, err error) *Error {
 	case errors.As(err, &tooLarge):
 		return answer(413, fmt.Sprintf("The body is larger than %d bytes.", tooLarge.Limit))
 	case errors.As(err, &throttled):
-		return retryLater(answer(429, "Too many failed logins. Try again later."), throttled.RetryAfter)
+		return named(pages.ProblemLogins, retryLater(answer(429, "Too many failed logins. Try again later."), throttled.RetryAfter))
 	case errors.As(err, &limited):
 		return retryLater(answer(429, "Too many requests. Try again later."), limited.RetryAfter)
 	case errors.Is(err, auth.ErrNoCredentials), errors.Is(err, auth.ErrRejected):
-		return answer(401, rejectionDetail(err))
+		return rejected(err)
 	case errors.Is(err, context.Canceled):
 		return canceled(ctx, err)
 	case errors.As(err, &failed):
 		return upstreamStatus(failed, err)
 	case errors.Is(err, login.ErrNoAttempt):
-		return answer(400, "This sign-in was not begun in this browser, is finished already, or took too long. Please start again.")
+		return named(pages.ProblemAttempt, answer(400, "This sign-in was not begun in this browser, is finished already, or took too long. Please start again."))
 	case errors.Is(err, login.ErrNoTicket):
-		return answer(400, "This sign-in was not begun in this browser, is finished already, or took too long. Does the browser accept cookies? Please start again.")
+		return named(pages.ProblemAttempt, answer(400, "This sign-in was not begun in this browser, is finished already, or took too long. Does the browser accept cookies? Please start again."))
 	case errors.Is(err, login.ErrReplayed):
 		return answer(400, "The token was used before.")
 	case isProviderError(err):
@@ -115,13 +127,22 @@ func toHTTP(ctx context.Context, err error) *Error {
 	case errors.As(err, &storage):
 		return unavailable(err)
 	case errors.Is(err, auth.ErrBusy):
-		return retryLater(answer(503, "Too many credentials are being checked at once. Try again."), time.Second)
+		return named(pages.ProblemBusy, retryLater(answer(503, "Too many credentials are being checked at once. Try again."), time.Second))
 	}
 	return answer(500, "The gateway failed.")
 }
 
 func retryLater(e *Error, after time.Duration) *Error {
 	e.RetryAfter = after
+	return e
+}
+
+// rejected maps the error of a credential that is missing or not valid.
+func rejected(err error) *Error {
+	e := &Error{Status: http.StatusUnauthorized, Detail: rejectionDetail(err), Cause: err}
+	if e.Detail == auth.DetailWrongPassword {
+		e.Problem = pages.ProblemPassword
+	}
 	return e
 }
 
@@ -176,11 +197,15 @@ func providerStatus(err error) *Error {
 	case errors.Is(err, provider.ErrMixUp):
 		return &Error{Status: 400, Detail: "The answer is of another identity provider than the one asked.", Cause: err}
 	case errors.Is(err, provider.ErrRefused):
-		return &Error{Status: 401, Detail: "The identity provider refused the sign-in.", Cause: err}
+		return &Error{Status: 401, Detail: "The identity provider refused the sign-in.", Cause: err, Problem: pages.ProblemProviderRefused}
 	case errors.Is(err, provider.ErrTimeout):
-		return &Error{Status: 504, Detail: "The identity provider did not answer in time. Please try again later.", Cause: err}
+		return &Error{Status: 504, Detail: "The identity provider did not answer in time. Please try again later.", Cause: err, Problem: pages.ProblemProviderSlow}
 	}
-	return &Error{Status: 502, Detail: "The identity provider could not be reached, or its answer was not acceptable.", Cause: err}
+	e := &Error{Status: 502, Detail: "The identity provider could not be reached, or its answer was not acceptable.", Cause: err, Problem: pages.ProblemProvider}
+	if errors.Is(err, provider.ErrClock) {
+		e.Problem = pages.ProblemClock
+	}
+	return e
 }
 
 // Results of a sign-in, as metrics and the audit log call them.

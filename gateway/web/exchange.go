@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,7 @@ type Exchange struct {
 
 	site  *Site
 	stale []string // names of cookies that are no longer valid
+	told  int      // how many of them ClearStale has cleared
 }
 
 // Init notes the arrival of a request.
@@ -108,7 +110,9 @@ func (ex *Exchange) Authenticate(chain auth.Chain) (*policy.Identity, error) {
 		if !errors.As(err, &rejection) || rejection.Cookie == auth.NoCookie {
 			return nil, err
 		}
-		ex.stale = append(ex.stale, ex.site.Cookies.Names.Name(rejection.Cookie))
+		if name := ex.site.Cookies.Names.Name(rejection.Cookie); !slices.Contains(ex.stale, name) {
+			ex.stale = append(ex.stale, name)
+		}
 		if !ex.PageLoad() {
 			return nil, err
 		}

@@ -15,6 +15,13 @@ const (
 	BindingField  = "binding"
 )
 
+// ReasonField is the parameter of the sign-in page that says why a user is there.
+const (
+	ReasonField     = "reason"
+	ReasonEnded     = "ended"      // the session has ended
+	ReasonSignedOut = "signed_out" // the user has signed out
+)
+
 // startLifetime is how long a browser may take from the first page at a host to
 // its session there. People leave sign-in pages open.
 const startLifetime = 24 * time.Hour
@@ -87,16 +94,20 @@ func (s *Site) Place(r Return) string {
 // WithReturn returns a place of the gateway with the parameters of a Return.
 func (s *Site) WithReturn(place string, r Return) string {
 	for _, parameter := range []struct{ name, value string }{{ReturnToField, s.Place(r)}, {BindingField, r.Binding}} {
-		if parameter.value == "" {
-			continue
+		if parameter.value != "" {
+			place = WithParameter(place, parameter.name, parameter.value)
 		}
-		separator := "?"
-		if strings.Contains(place, "?") {
-			separator = "&"
-		}
-		place += separator + parameter.name + "=" + url.QueryEscape(parameter.value)
 	}
 	return place
+}
+
+// WithParameter returns a place with one more parameter in its query.
+func WithParameter(place, name, value string) string {
+	separator := "?"
+	if strings.Contains(place, "?") {
+		separator = "&"
+	}
+	return place + separator + name + "=" + url.QueryEscape(value)
 }
 
 // CompletePath is the own endpoint where a browser gets its session at a host

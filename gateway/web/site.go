@@ -25,6 +25,8 @@ type Site struct {
 
 	// ProviderOrigins returns where users may be redirected to sign in.
 	ProviderOrigins func() []string
+	// CSRFToken returns the anti-CSRF token of a login, see [CrossSite.Token].
+	CSRFToken func(ex *Exchange, login string) string
 
 	home   string // the canonical host of PublicURL, where users sign in
 	port   string // of PublicURL with its colon; empty: the default

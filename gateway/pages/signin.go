@@ -1,0 +1,147 @@
+package pages
+
+import (
+	"io"
+	"time"
+)
+
+// Notice is what the sign-in page says above its form.
+type Notice int
+
+// The notices.
+const (
+	NoticeNone      Notice = iota
+	NoticeWrong            // the user name or the password was wrong
+	NoticeThrottled        // too many attempts failed; see SignIn.Wait
+	NoticeEnded            // the session has ended
+	NoticeNoCookie         // a sign-in succeeded, and the browser did not send its cookie
+)
+
+// Error reports whether something went wrong.
+func (n Notice) Error() bool { return n == NoticeWrong || n == NoticeThrottled || n == NoticeNoCookie }
+
+// Wrong reports whether the input was wrong.
+func (n Notice) Wrong() bool { return n == NoticeWrong }
+
+// notice returns the text of a notice.
+func (l *texts) notice(n Notice, wait time.Duration) (string, error) {
+	switch n {
+	case NoticeWrong:
+		return l.text("signin.wrong")
+	case NoticeThrottled:
+		after, err := l.wait(wait)
+		if err != nil {
+			return "", err
+		}
+		return l.text("signin.throttled", "wait", after)
+	case NoticeEnded:
+		return l.text("signin.ended")
+	case NoticeNoCookie:
+		return l.text("signin.nocookie")
+	}
+	return "", nil
+}
+
+// SignIn is what the sign-in page shows.
+type SignIn struct {
+	// Action is the URL that the form is posted to, with the fields
+	// username, password and, unless empty, return_to and binding.
+	Action string
+	// ReturnTo is the path to go to once signed in, or the URL of another host of
+	// the gateway. Binding is the browser that waits for a session there.
+	ReturnTo, Binding string
+	// Host is where the user signs in to.
+	Host   string
+	Notice Notice
+	Wait   time.Duration // of NoticeThrottled
+	// Username is the initial value of the field.
+	Username string
+	// Current is the user who is signed in, and wants to change that; empty: none.
+	Current string
+	// Password shows the form for a user name and a password.
+	Password bool
+	// Providers are offered as links, in this order.
+	Providers []Provider
+}
+
+// Provider is one identity provider to sign in with.
+type Provider struct {
+	Title string // shown to users
+	URL   string // starts the delegated login
+}
+
+// SignIn writes the sign-in page.
+func (p *Pages) SignIn(w io.Writer, page SignIn) error { return render(w, p.signIn, page) }
+
+// User is who is signed in. The zero User is nobody.
+type User struct {
+	Username string
+	Name     string // empty: unknown
+	// LogoutAction is the URL that the sign-out button is posted to, with the
+	// field csrf_token unless LogoutToken is empty. Without it there is no button.
+	LogoutAction, LogoutToken string
+}
+
+// String returns the name and the user name.
+func (u User) String() string {
+	if u.Name == "" || u.Name == u.Username {
+		return u.Username
+	}
+	return u.Name + " (" + u.Username + ")"
+}
+
+// SignedIn is for a user who asks for the sign-in page, and is signed in.
+type SignedIn struct {
+	User        User
+	Host        string // where the user goes on
+	ContinueURL string
+	SwitchURL   string // the form, to sign in with another account
+}
+
+// SignedIn writes the page.
+func (p *Pages) SignedIn(w io.Writer, page SignedIn) error { return render(w, p.signedIn, page) }
+
+// Home is the page at / of the gateway's host, if no application is there.
+type Home struct {
+	User       User
+	AccountURL string // of the user's own page
+	SignInURL  string // empty: there is no way to sign in
+}
+
+// Home writes the page.
+func (p *Pages) Home(w io.Writer, page Home) error { return render(w, p.home, page) }
+
+// ConfirmLogout is the confirmation before signing out. It is needed if another
+// site may have sent the browser there.
+type ConfirmLogout struct {
+	// Action is the URL that the sign-out button is posted to, with the field
+	// csrf_token unless Token is empty.
+	Action, Token string
+}
+
+// ConfirmLogout writes the confirmation page.
+func (p *Pages) ConfirmLogout(w io.Writer, page ConfirmLogout) error {
+	return render(w, p.confirmLogout, page)
+}
+
+// SignedOut is for a user who has signed out here.
+type SignedOut struct {
+	// ContinueURL is where the identity provider signs them out too. The page goes
+	// there by itself. Empty: they are signed out everywhere.
+	ContinueURL string
+	// SignInURL is the way back in.
+	SignInURL string
+}
+
+// SignedOut writes the page.
+func (p *Pages) SignedOut(w io.Writer, page SignedOut) error { return render(w, p.signedOut, page) }
+
+// Onward is for a user who goes on by a step of its own, where a redirect would not
+// take the cookies along, or is not allowed.
+type Onward struct {
+	// URL is where they go on: a path, or a place at another host of the gateway.
+	URL string
+}
+
+// Onward writes the page, which redirects the browser.
+func (p *Pages) Onward(w io.Writer, page Onward) error { return render(w, p.onward, page) }

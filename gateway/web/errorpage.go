@@ -1,0 +1,107 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+
+	"authgate/gateway/pages"
+	"authgate/policy"
+)
+
+// SignInLink is where the page of an error offers to sign in. Nil offers
+// nothing.
+type SignInLink struct {
+	Page   string // a path of the gateway
+	Switch string // the form, for a user who wants another account; empty: none
+	Return bool   // add the way back to the page that was asked for
+	Always bool   // for every error; otherwise for a 401 alone
+}
+
+// SwitchField is the parameter of the sign-in page of a user who is signed in, and
+// wants another account.
+const SwitchField = "switch"
+
+func (l *SignInLink) url(status int, site *Site, received *Received) string {
+	if l == nil || l.Page == "" || status != http.StatusUnauthorized && !l.Always {
+		return ""
+	}
+	return l.withReturn(l.Page, site, received)
+}
+
+// withReturn returns a place of the gateway with the way back. At a host whose
+// requests a proxy only asks about, the gateway has no pages.
+func (l *SignInLink) withReturn(page string, site *Site, received *Received) string {
+	r := Return{}
+	if l.Return && received.Canonical.Method == http.MethodGet {
+		r.Path = received.Target()
+	}
+	if !received.Verify {
+		return site.WithReturn(page, r)
+	}
+	if host := received.Canonical.Host; r.Path != "" && host != site.home {
+		r.Host = host
+	}
+	return site.PublicURL + site.WithReturn(page, r)
+}
+
+// errorPage returns what the page of an error shows: what happened, and what the
+// user can do.
+func (ex *Exchange) errorPage(e *Error) pages.ErrorPage {
+	page := pages.ErrorPage{
+		Status: e.Status, Problem: e.Problem, Detail: e.Detail, RequestID: ex.ID,
+		SignInURL: ex.SignIn.url(e.Status, ex.site, &ex.Received),
+	}
+	reads := ex.Request.Method == http.MethodGet
+	switch e.Status {
+	case http.StatusTooManyRequests:
+		page.Wait = e.RetryAfter
+		page.Retry = reads && e.Problem != pages.ProblemLogins && page.SignInURL == ""
+	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		page.Retry = reads && page.SignInURL == ""
+	case http.StatusNotFound:
+		if ex.Canonical.Path.Decoded != "/" {
+			page.HomeURL = "/"
+		}
+	}
+	if e.Problem == pages.ProblemForbidden {
+		ex.addUser(&page)
+	}
+	return page
+}
+
+// addUser shows a user who is signed in who they are, and offers another account.
+func (ex *Exchange) addUser(page *pages.ErrorPage) {
+	id := ex.Identity
+	if id == nil {
+		return
+	}
+	page.User = pages.User{Username: id.Username, Name: id.Name}
+	if id.Mechanism != policy.Session && id.Mechanism != policy.OIDC {
+		return // no cookie, so there is nothing to sign out of
+	}
+	if link := ex.SignIn; link != nil && link.Switch != "" {
+		page.SwitchURL = link.withReturn(link.Switch, ex.site, &ex.Received)
+	}
+	if !ex.Verify { // a form would be one of another site
+		page.User = ex.User(id)
+	}
+}
+
+// User returns who is signed in, as pages show it.
+func (ex *Exchange) User(id *policy.Identity) pages.User {
+	u := pages.User{Username: id.Username, Name: id.Name, LogoutAction: ex.site.Own("logout")}
+	if ex.site.CSRFToken != nil {
+		u.LogoutToken = ex.site.CSRFToken(ex, id.Login)
+	}
+	return u
+}
+
+// nameCookie tells a sign-in that came back without its cookie from other attempts
+// that are not known.
+func (ex *Exchange) nameCookie(e *Error, err error) error {
+	if e.Problem != pages.ProblemAttempt || ex.Credentials.Browser != "" {
+		return err
+	}
+	e.Problem = pages.ProblemNoCookie
+	return fmt.Errorf("%w; the browser did not send the cookie %s: it blocks cookies, or the sign-in began at another host", err, ex.site.Cookies.Names.Browser)
+}
