@@ -113,7 +113,7 @@ func (c *callback) begin(ex *web.Exchange, p *Provider, grant *provider.Grant, a
 	}
 	sessions, cookies := c.federation.Delegated, &c.site.Cookies
 	session, handle := sessions.New(ex.Credentials.Scope)
-	login, err := c.federation.Users.Begin(ctx, p.Name(), grant, attempt.Started, handle)
+	login, err := c.federation.Users.Begin(ctx, p.Name(), grant, login.DeviceOf(&ex.Credentials), attempt.Started, handle)
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func (i *issuer) issue(ex *web.Exchange, account *auth.Account, mechanisms []pol
 	ctx, end := ex.Store.Recording()
 	defer end()
 	var err error
-	if given.login, err = i.logins.Begin(ctx, account, expires, handles...); err != nil {
+	if given.login, err = i.logins.Begin(ctx, account, login.DeviceOf(&ex.Credentials), expires, handles...); err != nil {
 		return nil, err
 	}
 	var set []string // names of cookies

@@ -90,15 +90,16 @@ func (s *sessionRecord) expand(r *compactReader) {
 }
 
 func (login *Login) compact() []byte {
-	if login.Delegated != nil || login.Attached != nil {
+	if login.Delegated != nil || login.Attached != nil || login.Renewed != nil {
 		return nil
 	}
-	w := newCompactWriter(128)
+	w := newCompactWriter(160)
 	w.text(login.Username)
 	w.base64(login.Version)
 	w.time(login.Created)
 	w.after(login.Created, login.Since)
 	w.after(login.Created, login.Expires)
+	login.Device.write(w)
 	for _, key := range login.Handles {
 		kind := store.KindOf(key)
 		w.byte(slices.Index(handleKinds(), kind))
@@ -113,6 +114,7 @@ func (login *Login) expand(r *compactReader) {
 	login.Created = r.time()
 	login.Since = r.after(login.Created)
 	login.Expires = r.after(login.Created)
+	login.Device.read(r)
 	for r.more() {
 		login.Handles = append(login.Handles, choose(r, handleKinds())+r.base64())
 	}
@@ -162,7 +164,15 @@ const (
 	sidLength  = 26 // characters of rand.Text, of 5 bits each
 	sidBytes   = 17 // that hold these bits
 	sidPadding = "AAAAAA"
-	noTime     = math.MinInt64
+)
+
+// Units of the difference of two times.
+const (
+	inNanoseconds = iota
+	inSeconds
+	noTime // the zero time
+
+	unitBits = 2
 )
 
 func sidEncoding() *base32.Encoding { return base32.StdEncoding.WithPadding(base32.NoPadding) }
@@ -224,15 +234,20 @@ func (w *compactWriter) time(t time.Time) {
 	w.raw = binary.AppendVarint(w.raw, n)
 }
 
-// after writes a time that is near start. The number noTime is the zero time.
+// after writes a time that is near start: the difference, and in the two lowest bits
+// its unit. Most differences are lifetimes of whole seconds.
 func (w *compactWriter) after(start, t time.Time) {
 	start, t = start.Round(0), t.Round(0) // without the monotonic readings, which a record has not
-	difference := t.Sub(start)
-	if t.IsZero() {
-		difference = noTime
+	difference, unit := t.Sub(start), inNanoseconds
+	switch {
+	case t.IsZero():
+		difference, unit = 0, noTime
+	case !start.Add(difference).Equal(t), difference.Abs() > math.MaxInt64>>unitBits:
+		w.unfit = true
+	case difference%time.Second == 0:
+		difference, unit = difference/time.Second, inSeconds
 	}
-	w.unfit = w.unfit || !t.IsZero() && (difference == noTime || !start.Add(difference).Equal(t))
-	w.raw = binary.AppendVarint(w.raw, int64(difference))
+	w.raw = binary.AppendVarint(w.raw, int64(difference)<<unitBits|int64(unit))
 }
 
 // compactReader reads what compactWriter has written.
@@ -314,9 +329,18 @@ func (r *compactReader) time() time.Time {
 }
 
 func (r *compactReader) after(start time.Time) time.Time {
-	difference := r.number()
-	if difference == noTime {
+	number := r.number()
+	difference := time.Duration(number >> unitBits)
+	switch number & (1<<unitBits - 1) {
+	case inNanoseconds:
+		return start.Add(difference)
+	case inSeconds:
+		if seconds := difference * time.Second; seconds/time.Second == difference {
+			return start.Add(seconds)
+		}
+	case noTime:
 		return time.Time{}
 	}
-	return start.Add(time.Duration(difference))
+	r.damaged = true
+	return time.Time{}
 }

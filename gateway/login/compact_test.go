@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/json"
+	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
@@ -22,11 +23,13 @@ func testTime() time.Time {
 func compactRecords() map[string]compactor {
 	now := testTime()
 	session, refresh := SessionPrefix+hashed([]byte("session")), refreshPrefix+hashed([]byte("refresh"))
-	full := &Login{Username: "alice", Version: base64url(make([]byte, 16)), Since: now.Add(-time.Hour * 24 * 400), Created: now, Expires: now.Add(time.Hour), Handles: []string{refresh, session}}
+	full := &Login{Username: "alice", Version: base64url(make([]byte, 16)), Since: now.Add(-time.Hour * 24 * 400), Created: now, Expires: now.Add(time.Hour), Handles: []string{refresh, session},
+		Device: Device{Client: netip.MustParseAddr("2001:db8::7"), UserAgent: chrome}}
 	return map[string]compactor{
 		"session":           sessionRecord{Login: rand.Text(), Mechanism: policy.Session, Scope: "wiki.example.org", Created: now, Expires: now.Add(time.Hour), Seen: now.Add(time.Minute)},
 		"delegated session": sessionRecord{Login: rand.Text(), Mechanism: policy.OIDC, Created: now, Expires: now.Add(-1)},
 		"login":             full,
+		"odd device":        &Login{Username: "a", Created: now, Expires: now, Device: Device{Client: netip.MustParseAddr("192.0.2.7"), UserAgent: "curl/8 é Mozilla/5.0 (Mobile"}},
 		"long name":         &Login{Username: strings.Repeat("é\n\x00", 100), Created: now, Expires: now},
 		"family":            family{Login: rand.Text(), Current: hashed([]byte("a")), Expires: now},
 		"rotated family": family{Login: rand.Text(), Current: hashed([]byte("a")), Expires: now, Device: hashed([]byte("b")),
@@ -120,6 +123,9 @@ func TestRecordsThatDoNotFit(t *testing.T) {
 		"a version's bits":   &Login{Created: now, Version: "AB"},
 		"a version's breaks": &Login{Created: now, Version: "A\nAAA"},
 		"another handle":     &Login{Created: now, Handles: []string{"other:" + hashed(nil)}},
+		"another password":   &Login{Created: now, Renewed: &AccountState{Since: now}},
+		"a control":          &Login{Created: now, Device: Device{UserAgent: "a\x01b"}},
+		"a zone":             &Login{Created: now, Device: Device{Client: netip.MustParseAddr("fe80::1%eth0")}},
 		"no kind":            &Login{Created: now, Handles: []string{hashed(nil)}},
 		"a far group":        &group{Members: []member{{rand.Text(), far}}},
 	} {
@@ -180,7 +186,8 @@ func FuzzCompact(f *testing.F) {
 func TestCompactKnowsEveryField(t *testing.T) {
 	t.Parallel()
 	for record, fields := range map[reflect.Type]int{
-		reflect.TypeFor[sessionRecord](): 6, reflect.TypeFor[Login](): 9, // with ID, which is the key
+		reflect.TypeFor[sessionRecord](): 6, reflect.TypeFor[Login](): 11, // with ID, which is the key
+		reflect.TypeFor[Device](): 2,
 		reflect.TypeFor[family](): 5, reflect.TypeFor[rotation](): 2, reflect.TypeFor[group](): 2, reflect.TypeFor[member](): 2,
 	} {
 		if n := record.NumField(); n != fields {

@@ -385,7 +385,7 @@ func TestStoreHoldsNoReadableSecret(t *testing.T) {
 		"access token": grant.Tokens.Access, "refresh token": grant.Tokens.Refresh, "ID token": grant.Tokens.ID,
 		"new access token": renewed.Tokens.Access, "new refresh token": renewed.Tokens.Refresh, "new ID token": renewed.Tokens.ID,
 		"state": e.attempt.State, "nonce": e.attempt.Nonce, "verifier": e.attempt.Verifier, "browser": e.browser, "delegated session": s.delegated,
-		"session": e.local.session, "own access token": e.local.access, "address": "192.0.2.7", "user agent": "test/1",
+		"session": e.local.session, "own access token": e.local.access,
 	}
 	for name, token := range map[string]string{"own refresh token": e.local.refresh, "rotated refresh token": e.wantRotated(t, e.local.refresh)} {
 		raw := decoded(t, token)

@@ -129,7 +129,7 @@ func (g *groups) join(ctx context.Context, key string, login *Login, started tim
 	})
 	// After another error the change may still be in progress, and refused changes.
 	if (err == nil || errors.Is(err, errNothing)) && refused {
-		return &auth.Rejection{Detail: auth.DetailNotSignedIn, Reason: "the person signed out at the provider during the login"}
+		return &auth.Rejection{Detail: auth.DetailNotSignedIn, Reason: "all logins of the person were ended during the login"}
 	}
 	return err
 }
@@ -154,6 +154,22 @@ func (g *groups) makeRoom(ctx context.Context, now *group) error {
 	}
 	now.Members = now.Members[over:]
 	return all.Wait()
+}
+
+// members returns the members of a group, of which some may have ended.
+func (g *groups) members(ctx context.Context, key string) ([]member, error) {
+	raw, err := g.logins.store.Get(ctx, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading a group of logins: %w", err)
+	}
+	now, err := decode[group](raw)
+	if err != nil {
+		return nil, err
+	}
+	return now.Members, nil
 }
 
 // forgetEnded removes the members that have ended.
@@ -184,14 +200,15 @@ func (g *groups) forgetEnded(ctx context.Context, now *group) error {
 	return nil
 }
 
-// end ends all logins of the group and returns those that were valid. With mark, it
-// also marks a group without members, so that logins that are beginning find it
-// ended. After an error end can be called again, because it removes the members last.
-func (g *groups) end(ctx context.Context, key string, mark bool) ([]*Login, error) {
+// end ends all logins of the group but one, if but is not empty, and returns those
+// that were valid. With mark, it also marks a group without members, so that logins
+// that are beginning find it ended. After an error end can be called again, because it
+// removes the members last.
+func (g *groups) end(ctx context.Context, key string, mark bool, but string) ([]*Login, error) {
 	ctx = store.Ending(ctx)
 	var members []member
 	err := g.change(ctx, key, func(now *group) error {
-		members = slices.Clone(now.Members)
+		members = slices.DeleteFunc(slices.Clone(now.Members), func(m member) bool { return m.Login == but })
 		if len(members) == 0 && !mark {
 			return errNothing
 		}

@@ -2,6 +2,7 @@ package login
 
 import (
 	"fmt"
+	"net/netip"
 	"runtime"
 	"testing"
 	"time"
@@ -15,6 +16,9 @@ import (
 // mostBytes is the goal for the memory of a live session in store.Memory, together
 // with its login and its part of the account's group.
 const mostBytes = 400
+
+// chrome is the User-Agent of a browser that many use.
+const chrome = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
 
 // TestLiveSessionBytes is not parallel, because it measures the heap.
 func TestLiveSessionBytes(t *testing.T) {
@@ -46,12 +50,13 @@ func sessionBytes(tb testing.TB, sessions, logins int) float64 {
 	defer memory.Close()
 	all := NewLogins(memory, store.ClockOf(memory, time.Now))
 	s := NewSessions(SessionOptions{Lifetime: time.Hour}, nil, all)
+	device := Device{Client: netip.MustParseAddr("192.0.2.7"), UserAgent: chrome}
 	before := heapBytes()
 	for i := range sessions {
 		person := *template
 		person.Username = fmt.Sprintf("person-%07d", i/logins)
 		_, handle := s.New("gw.example")
-		must.Get(all.Begin(tb.Context(), &person, all.now().Add(time.Hour), handle))(tb)
+		must.Get(all.Begin(tb.Context(), &person, device, all.now().Add(time.Hour), handle))(tb)
 	}
 	after := heapBytes()
 	if n, err := memory.Count(tb.Context(), SessionPrefix); err != nil || n != sessions {

@@ -51,16 +51,27 @@ type Login struct {
 	Version  string `json:"version,omitempty"`
 	// Since is the account's epoch at that time.
 	Since time.Time `json:"since,omitzero"`
+	// Renewed is the account after its user changed the password with this login,
+	// nil if they did not.
+	Renewed *AccountState `json:"renewed,omitempty"`
 	// Delegated is the login at a provider, nil for a local account.
 	Delegated *Delegation `json:"delegated,omitempty"`
 	// Created is the time of the login. It expires at Expires.
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
+	// Device is where the login comes from.
+	Device Device `json:"device,omitzero"`
 	// Handles are the store keys of the session and the refresh token family of
 	// the login. They are deleted with it.
 	Handles []string `json:"handles,omitempty"`
 	// Attached are the sessions at other hosts. They are deleted with it too.
 	Attached []Attached `json:"attached,omitempty"`
+}
+
+// AccountState is an account at a time: its version and its epoch.
+type AccountState struct {
+	Version string    `json:"version"`
+	Since   time.Time `json:"since"`
 }
 
 // Subject returns the subject of the login's identities.
@@ -98,9 +109,9 @@ func NewLogins(s store.Store, now func() time.Time) *Logins {
 // record expires.
 type Handle func(*Login) (key string, value []byte, expires time.Time, err error)
 
-// Begin records a new login of account, together with its handles. The client
-// must get nothing of it unless the error is nil.
-func (l *Logins) Begin(ctx context.Context, account *auth.Account, expires time.Time, handles ...Handle) (*Login, error) {
+// Begin records a new login of account from a device, together with its handles.
+// The client must get nothing of it unless the error is nil.
+func (l *Logins) Begin(ctx context.Context, account *auth.Account, device Device, expires time.Time, handles ...Handle) (*Login, error) {
 	login := &Login{
 		ID:       rand.Text(),
 		Username: account.Username,
@@ -108,6 +119,7 @@ func (l *Logins) Begin(ctx context.Context, account *auth.Account, expires time.
 		Since:    account.Epoch(),
 		Created:  l.now(),
 		Expires:  expires,
+		Device:   device,
 	}
 	return l.begin(ctx, login, login.Created, handles)
 }
@@ -241,7 +253,17 @@ func (login *Login) current(accounts *auth.Accounts) (*auth.Account, bool) {
 		return nil, false
 	}
 	account, ok := accounts.Lookup(login.Username)
-	return account, ok && account.Version() == login.Version && login.inEpoch(account.Epoch())
+	return account, ok && login.of(account)
+}
+
+// of reports whether the account has not changed since the login, but for a new
+// password that the user has set with it. Instances that know the old password
+// only accept the login too, until they read the accounts again.
+func (login *Login) of(account *auth.Account) bool {
+	if r := login.Renewed; r != nil && account.Version() == r.Version && account.Epoch().Equal(r.Since) {
+		return true
+	}
+	return account.Version() == login.Version && login.inEpoch(account.Epoch())
 }
 
 // inEpoch reports whether the login began in the epoch that began at since. It

@@ -296,7 +296,7 @@ type signedIn struct {
 func (r *rig) begin(tb testing.TB, account *auth.Account, more ...Handle) (*signedIn, error) {
 	session, sessionHandle := r.session.New("")
 	refresh, refreshHandle := r.refresh.New(testDevice)
-	login, err := r.logins.Begin(tb.Context(), account, r.refresh.Expires(r.now()), append(more, sessionHandle, refreshHandle)...)
+	login, err := r.logins.Begin(tb.Context(), account, DeviceOf(testDevice), r.refresh.Expires(r.now()), append(more, sessionHandle, refreshHandle)...)
 	return &signedIn{login: login, session: session, refresh: refresh}, err
 }
 
@@ -314,7 +314,7 @@ func (r *rig) signIn(tb testing.TB, username string) *signedIn {
 // beginAt begins a login at the provider with that name. Its attempt began at started.
 func (r *rig) beginAt(tb testing.TB, name string, grant *provider.Grant, started time.Time) (*signedIn, error) {
 	id, handle := r.delegated.New("")
-	login, err := r.users.Begin(tb.Context(), name, grant, started, handle)
+	login, err := r.users.Begin(tb.Context(), name, grant, DeviceOf(testDevice), started, handle)
 	return &signedIn{login: login, delegated: id}, err
 }
 

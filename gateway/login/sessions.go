@@ -26,8 +26,16 @@ type sessionRecord struct {
 	Scope     string           `json:"scope"` // where the session is valid; see auth.Credentials
 	Created   time.Time        `json:"created"`
 	Expires   time.Time        `json:"expires"`
-	Seen      time.Time        `json:"seen"` // updated only if there is an idle timeout
+	Seen      time.Time        `json:"seen"` // a request; see touch
 }
+
+const (
+	// sessionUse is how old the stored time of the last request may become while a
+	// session without an idle timeout is used.
+	sessionUse = 5 * time.Minute
+	// notesAtOnce is how many times of requests are being stored at most.
+	notesAtOnce = 64
+)
 
 // SessionOptions are the time limits of sessions.
 type SessionOptions struct {
@@ -45,6 +53,7 @@ type Sessions struct {
 	owner     owner
 	logins    *Logins
 	cache     *lru.Cache[string, *cachedSession] // by session identifier
+	notes     chan struct{}                      // one for each time of a request that is being stored
 }
 
 // owner finds the person or account that a login of one mechanism belongs to.
@@ -87,7 +96,7 @@ func newSessions(mechanism policy.Mechanism, options SessionOptions, o owner, lo
 	if err != nil {
 		panic(err) // the size is a positive constant
 	}
-	return &Sessions{mechanism: mechanism, options: options, owner: o, logins: logins, cache: cache}
+	return &Sessions{mechanism: mechanism, options: options, owner: o, logins: logins, cache: cache, notes: make(chan struct{}, notesAtOnce)}
 }
 
 // localOwner is the owner of logins of local accounts. A mechanism keeps its
@@ -316,26 +325,34 @@ func (s *Sessions) idle(cached *cachedSession, now time.Time) bool {
 }
 
 // touch remembers the time of the request. From time to time it stores the time in
-// the background, so that no request waits for a disk. Other instances, and this one
-// after a restart, may see a time that is up to an eighth of the idle timeout too
-// early.
+// the background, so that no request waits for a disk: every eighth of the idle
+// timeout, or every five minutes for the user's overview of their logins. Other
+// instances, and this one after a restart, may see a time that is that much too early.
 func (s *Sessions) touch(cached *cachedSession, now time.Time) {
-	if s.options.Idle == 0 {
-		return
+	every := sessionUse
+	if s.options.Idle > 0 {
+		every = s.options.Idle / 8
+		cached.seen.Store(now.UnixNano())
 	}
-	cached.seen.Store(now.UnixNano())
 	// Abs: if the clock was set back, the stored time is in the future.
-	if now.Sub(cached.session.Seen).Abs() < s.options.Idle/8 || !cached.touching.CompareAndSwap(false, true) {
+	if now.Sub(cached.session.Seen).Abs() < every || !cached.touching.CompareAndSwap(false, true) {
 		return
 	}
-	seen := *cached.session
-	seen.Seen = now
-	value, err := s.logins.encode(seen)
-	if err != nil {
+	select {
+	case s.notes <- struct{}{}:
+	default: // a later request stores its time
+		cached.touching.Store(false)
 		return
 	}
 	go func() {
+		defer func() { <-s.notes }()
 		defer cached.touching.Store(false)
+		seen := *cached.session
+		seen.Seen = now
+		value, err := s.logins.encode(seen)
+		if err != nil {
+			return
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		// With Swap, a session that has ended meanwhile stays ended.

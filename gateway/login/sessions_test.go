@@ -152,10 +152,16 @@ func (r *requests) steps(t *testing.T) scripttest.Steps {
 func TestSessionTimes(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"a session ends at the time in its record": `in; wait 30m; in; wait 29m59.999999999s; in; wait 1ns; out; dead; refresh; notes 0`,
+		"a session ends at the time in its record": `in; wait 30m; in; wait 29m59.999999999s; in; wait 1ns; out; dead; refresh; notes 2`,
 		"the store keeps it longer":                `keep; in; wait 30m; in; wait 29m59.999999999s; in; wait 1ns; out; refresh`,
 		"a shorter lifetime counts":                `lifetime 10m; wait 9m59.999999999s; in; wait 1ns; out`,
 		"a longer lifetime does not count":         `keep; lifetime 2h; wait 59m59.999999999s; in; wait 1ns; out`,
+
+		// Without an idle timeout a time is stored after five minutes, for the overview.
+		"used within five minutes":        `wait 4m59.999999999s; in; in; notes 0`,
+		"used after five minutes":         `wait 5m; in; in; wait 4m59.999999999s; in; notes 1; wait 1ns; in; notes 2`,
+		"Alive is no use":                 `wait 10m; alive; notes 0`,
+		"a use that fails is tried again": `fails swap; in 3 5m; notes 3`,
 
 		// Without a request for 8 minutes a session ends. A time is stored after one minute.
 		"never used":                            `idle 8m; wait 8m; out; notes 0`,

@@ -107,6 +107,13 @@ func (s *recordingStore) takeCalls() []string {
 	return calls
 }
 
+// forget removes calls with this prefix from those of takeCalls.
+func (s *recordingStore) forget(calls string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls = slices.DeleteFunc(s.calls, func(call string) bool { return strings.HasPrefix(call, calls) })
+}
+
 // wantReads fails the test unless all calls since the last takeCalls are reads.
 func (s *recordingStore) wantReads(tb testing.TB) {
 	tb.Helper()

@@ -90,16 +90,16 @@ func NewDelegatedSessions(users *Users) *Sessions {
 	return newSessions(policy.OIDC, SessionOptions{Lifetime: users.options.Lifetime}, users, users.logins)
 }
 
-// Begin stores the user of grant and records a new login with its handles. started is
+// Begin stores the user of grant and records a new login from a device, with its handles. started is
 // when the login attempt began. The error is an ErrRejected if the person has signed
 // out at the provider since then.
-func (u *Users) Begin(ctx context.Context, name string, grant *provider.Grant, started time.Time, handles ...Handle) (*Login, error) {
+func (u *Users) Begin(ctx context.Context, name string, grant *provider.Grant, device Device, started time.Time, handles ...Handle) (*Login, error) {
 	p, ok := u.options.Providers[name]
 	if !ok {
 		return nil, fmt.Errorf("provider %s: not configured", name)
 	}
 	now := u.logins.now()
-	login := &Login{ID: rand.Text(), Created: now, Expires: now.Add(u.options.Lifetime)}
+	login := &Login{ID: rand.Text(), Created: now, Expires: now.Add(u.options.Lifetime), Device: device}
 	login.Delegated = &Delegation{
 		Provider: name, Issuer: p.Issuer(), User: grant.Profile.Subject, Session: grant.Session,
 	}

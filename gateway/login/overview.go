@@ -1,0 +1,295 @@
+package login
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/store"
+	"authgate/policy"
+)
+
+// ErrNoLogin: the user has no login with this sid.
+var ErrNoLogin = errors.New("login: the user has no such login")
+
+// handlesSeen is how many of the sessions that a login has at other hosts an
+// overview looks at, the newest ones.
+const handlesSeen = 16
+
+// LiveLogin is what a user sees of one of their logins.
+type LiveLogin struct {
+	ID        string
+	Mechanism policy.Mechanism // bearer, if it has tokens alone
+	Provider  string
+	Created   time.Time
+	// LastUsed is the last request by a session, or the last refresh of tokens. For
+	// sessions it is up to five minutes too early, or an eighth of the idle timeout.
+	LastUsed time.Time
+	Expires  time.Time
+	Device   Device
+}
+
+// Overview is what users see of their logins, and how they end them. Without
+// providers, Users and Delegated are nil.
+type Overview struct {
+	Logins    *Logins
+	Accounts  *auth.Accounts
+	Sessions  *Sessions
+	Refresh   *RefreshTokens
+	Users     *Users
+	Delegated *Sessions
+}
+
+// List returns the live logins of the user of id, the last used one first. It does not
+// know logins of an account that has changed since.
+func (o *Overview) List(ctx context.Context, id *policy.Identity) ([]LiveLogin, error) {
+	all := []LiveLogin{}
+	key, err := o.group(ctx, id)
+	if err != nil || key == "" {
+		return all, err
+	}
+	members, err := o.Logins.groups.members(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	var reads errgroup.Group
+	reads.SetLimit(readsAtOnce)
+	for _, m := range members {
+		reads.Go(func() error {
+			live, err := o.look(ctx, key, m.Login)
+			if errors.Is(err, ErrNoLogin) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, *live)
+			return nil
+		})
+	}
+	if err := reads.Wait(); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all, func(a, b LiveLogin) int {
+		return cmp.Or(b.LastUsed.Compare(a.LastUsed), b.Created.Compare(a.Created), strings.Compare(a.ID, b.ID))
+	})
+	return all, nil
+}
+
+// End ends one login of the user of id, as Logins.End does. The error is ErrNoLogin if
+// the user has no live login with that sid.
+func (o *Overview) End(ctx context.Context, id *policy.Identity, sid string) (*Login, error) {
+	key, err := o.group(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if key == "" || len(sid) != sidLength {
+		return nil, ErrNoLogin
+	}
+	if _, err := o.read(ctx, key, sid); err != nil {
+		return nil, err
+	}
+	ended, err := o.Logins.End(ctx, sid)
+	if err == nil && ended == nil {
+		err = ErrNoLogin // ended at this very moment
+	}
+	return ended, err
+}
+
+// EndOthers ends all logins of the user of id but the one of id itself. It returns
+// those that it has ended, also beside an error.
+func (o *Overview) EndOthers(ctx context.Context, id *policy.Identity) ([]*Login, error) {
+	key, err := o.group(ctx, id)
+	if err != nil || key == "" {
+		return nil, err
+	}
+	return o.Logins.groups.end(ctx, key, true, id.Login)
+}
+
+// Adopt makes the login of id go on under its changed account, whose new password its
+// user has set. The error is ErrNoLogin if the login has ended.
+func (o *Overview) Adopt(ctx context.Context, id *policy.Identity, changed *auth.Account) error {
+	const attempts = 100 // an attempt fails only if another change of the login has succeeded
+	key := loginPrefix + id.Login
+	for range attempts {
+		raw, err := o.Logins.read(ctx, key)
+		if errors.Is(err, auth.ErrRejected) {
+			return ErrNoLogin
+		}
+		if err != nil {
+			return err
+		}
+		login, err := decodeLogin(id.Login, raw)
+		if err != nil {
+			return err
+		}
+		if before, ok := login.current(o.Accounts); ok {
+			login.Version, login.Since = before.Version(), before.Epoch()
+		}
+		login.Renewed = &AccountState{Version: changed.Version(), Since: changed.Epoch()}
+		value, err := o.Logins.encode(login)
+		if err != nil {
+			return err
+		}
+		err = o.Logins.store.Swap(ctx, key, raw, value, login.Expires)
+		if !errors.Is(err, store.ErrConflict) {
+			if err != nil {
+				err = fmt.Errorf("changing a login: %w", err)
+			}
+			return err
+		}
+	}
+	return errors.New("changing a login: other requests keep changing it")
+}
+
+// group returns the key of the group with all logins of the user of id, empty if the
+// user cannot have one here, as a user of another issuer of tokens.
+func (o *Overview) group(ctx context.Context, id *policy.Identity) (string, error) {
+	if id.Provider == policy.LocalProvider {
+		return groupKey("account", id.Username), nil
+	}
+	if id.Login == "" {
+		return "", nil
+	}
+	raw, err := o.Logins.read(ctx, loginPrefix+id.Login)
+	if errors.Is(err, auth.ErrRejected) {
+		return "", nil // it has ended at this very moment
+	}
+	if err != nil {
+		return "", err
+	}
+	login, err := decodeLogin(id.Login, raw)
+	if err != nil {
+		return "", err
+	}
+	return groupsOf(login)[0], nil
+}
+
+// read returns a login of the group of all logins of a user. The error is ErrNoLogin if
+// there is none that counts.
+func (o *Overview) read(ctx context.Context, group, sid string) (*Login, error) {
+	raw, err := o.Logins.read(ctx, loginPrefix+sid)
+	if errors.Is(err, auth.ErrRejected) {
+		return nil, ErrNoLogin
+	}
+	if err != nil {
+		return nil, err
+	}
+	login, err := decodeLogin(sid, raw)
+	if err != nil {
+		return nil, err
+	}
+	if groupsOf(login)[0] != group || !o.counts(login) {
+		return nil, ErrNoLogin
+	}
+	return login, nil
+}
+
+// counts reports whether the account or the provider of a login is still there.
+func (o *Overview) counts(login *Login) bool {
+	d := login.Delegated
+	if d == nil {
+		_, ok := login.current(o.Accounts)
+		return ok
+	}
+	if o.Users == nil {
+		return false
+	}
+	p, ok := o.Users.options.Providers[d.Provider]
+	return ok && p.Issuer() == d.Issuer
+}
+
+// look returns what the user sees of a login. The error is ErrNoLogin if it is not live:
+// nothing that opens it is valid.
+func (o *Overview) look(ctx context.Context, group, sid string) (*LiveLogin, error) {
+	login, err := o.read(ctx, group, sid)
+	if err != nil {
+		return nil, err
+	}
+	live := &LiveLogin{
+		ID: sid, Mechanism: policy.Bearer, Provider: policy.LocalProvider,
+		Created: login.Created, LastUsed: login.Created, Device: login.Device,
+	}
+	if login.Delegated != nil {
+		live.Mechanism, live.Provider = policy.OIDC, login.Delegated.Provider
+	}
+	keys := slices.Clone(login.Handles)
+	for _, a := range login.Attached[max(0, len(login.Attached)-handlesSeen):] {
+		keys = append(keys, a.Key)
+	}
+	for _, key := range keys {
+		if err := o.addHandle(ctx, live, key); err != nil {
+			return nil, err
+		}
+	}
+	if !o.Logins.now().Before(live.Expires) {
+		return nil, ErrNoLogin
+	}
+	return live, nil
+}
+
+// addHandle adds what a handle says about its login: when it was used, and until when it
+// opens it. A handle that is not valid says nothing.
+func (o *Overview) addHandle(ctx context.Context, live *LiveLogin, key string) error {
+	raw, err := o.Logins.read(ctx, key)
+	if errors.Is(err, auth.ErrRejected) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var used, expires time.Time
+	switch store.KindOf(key) {
+	case SessionPrefix:
+		session, err := decode[sessionRecord](raw)
+		if err != nil {
+			return err
+		}
+		kind := o.Sessions
+		if live.Mechanism == policy.OIDC {
+			kind = o.Delegated
+		} else {
+			live.Mechanism = policy.Session
+		}
+		if kind.longIdle(session) {
+			return nil
+		}
+		used, expires = session.Seen, kind.expires(session)
+	case refreshPrefix:
+		f, err := decode[family](raw)
+		if err != nil {
+			return err
+		}
+		expires = f.Expires
+		if n := len(f.Rotated); n > 0 {
+			used = f.Rotated[n-1].At
+		}
+	}
+	live.LastUsed, live.Expires = later(live.LastUsed, used), later(live.Expires, expires)
+	return nil
+}
+
+// longIdle reports whether a session has ended because it was not used, as far as the
+// store tells: another instance may have seen a later request.
+func (s *Sessions) longIdle(session *sessionRecord) bool {
+	idle := s.options.Idle
+	return idle > 0 && s.logins.now().Sub(session.Seen) >= idle+idle/8
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
