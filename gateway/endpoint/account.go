@@ -14,6 +14,7 @@ import (
 // account tells a user about their own login.
 type account struct {
 	chain     auth.Chain // all mechanisms but Basic
+	sessions  auth.Chain // these alone may change something
 	site      *web.Site
 	crossSite *web.CrossSite
 }
@@ -27,6 +28,50 @@ func (a *account) identity(ex *web.Exchange) (*policy.Identity, error) {
 	return id, nil
 }
 
+// changer returns the user who may change something of their own. A session must
+// prove it: a token must not make another one, or end a login.
+func (a *account) changer(ex *web.Exchange) (*policy.Identity, error) {
+	chain := a.sessions
+	if ex.Credentials.Scheme == "bearer" || !presentsSession(&ex.Credentials) {
+		chain = a.chain
+	}
+	id, err := ex.Authenticate(chain)
+	if err != nil {
+		return nil, web.Challenge(err, a.chain.Challenges(&ex.Credentials)...)
+	}
+	ex.Identify(id)
+	if id.Mechanism == policy.Bearer {
+		return nil, &web.Error{Status: http.StatusForbidden, Detail: "A token cannot do this. Sign in, and use the session."}
+	}
+	if a.crossSite.NeedsToken(ex) {
+		if err := a.crossSite.CheckToken(ex, id.Login); err != nil {
+			return nil, err
+		}
+	}
+	return id, nil
+}
+
+func presentsSession(c *auth.Credentials) bool { return c.Session != "" || c.Delegated != "" }
+
+// person is what /me tells of a user.
+type person struct {
+	Username  string           `json:"username"`
+	Name      string           `json:"name"`
+	Email     string           `json:"email"`
+	Roles     []string         `json:"roles"`
+	Mechanism policy.Mechanism `json:"mechanism"`
+	Provider  string           `json:"provider"`
+	ExpiresAt time.Time        `json:"expires_at,omitzero"`
+}
+
+func newPerson(id *policy.Identity) person {
+	roles := id.Roles
+	if roles == nil {
+		roles = []string{}
+	}
+	return person{id.Username, id.Name, id.Email, roles, id.Mechanism, id.Provider, id.Expires.UTC().Truncate(time.Second)}
+}
+
 // serve is GET /me: who is signed in, by cookie or bearer. A browser gets a
 // page.
 func (a *account) serve(ex *web.Exchange) error {
@@ -35,29 +80,19 @@ func (a *account) serve(ex *web.Exchange) error {
 		return err
 	}
 	if web.Negotiate(ex.Request) == web.TypeHTML {
-		ex.Page(http.StatusOK, func(p *pages.Pages) error {
-			return p.Account(ex, pages.Account{
-				Username: id.Username, Name: id.Name, Email: id.Email, Roles: id.Roles,
-				Mechanism: string(id.Mechanism), Provider: id.Provider, Expires: id.Expires,
-				LogoutAction: a.site.Own("logout"), LogoutToken: a.crossSite.Token(ex, id.Login),
-			})
-		})
+		ex.Page(http.StatusOK, func(p *pages.Pages) error { return p.Account(ex, a.page(ex, id)) })
 		return nil
 	}
-	roles := id.Roles
-	if roles == nil {
-		roles = []string{}
-	}
-	ex.JSON(web.TypeJSON, http.StatusOK, struct {
-		Username  string           `json:"username"`
-		Name      string           `json:"name"`
-		Email     string           `json:"email"`
-		Roles     []string         `json:"roles"`
-		Mechanism policy.Mechanism `json:"mechanism"`
-		Provider  string           `json:"provider"`
-		ExpiresAt time.Time        `json:"expires_at,omitzero"`
-	}{id.Username, id.Name, id.Email, roles, id.Mechanism, id.Provider, id.Expires.UTC().Truncate(time.Second)})
+	ex.JSON(web.TypeJSON, http.StatusOK, newPerson(id))
 	return nil
+}
+
+func (a *account) page(ex *web.Exchange, id *policy.Identity) pages.Account {
+	return pages.Account{
+		Username: id.Username, Name: id.Name, Email: id.Email, Roles: id.Roles,
+		Mechanism: string(id.Mechanism), Provider: id.Provider, Expires: id.Expires,
+		LogoutAction: a.site.Own("logout"), LogoutToken: a.crossSite.Token(ex, id.Login),
+	}
 }
 
 // csrfToken is GET /csrf-token: the anti-CSRF token of the login.

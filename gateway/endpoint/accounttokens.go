@@ -26,7 +26,6 @@ const (
 // accountTokens is /account/tokens and below: the API tokens of the user.
 type accountTokens struct {
 	*account
-	sessions auth.Chain // these alone may change something
 	accounts *auth.Accounts
 	tokens   *login.APITokens
 }
@@ -150,25 +149,11 @@ func (a *accountTokens) order(ex *web.Exchange) (*auth.Account, object, error) {
 	return owner, o, err
 }
 
-// writer returns the account whose tokens the request may change. A session must
-// prove it: a token must not make another one, which would outlive it.
+// writer returns the account whose tokens the request may change.
 func (a *accountTokens) writer(ex *web.Exchange) (*auth.Account, error) {
-	chain := a.sessions
-	if ex.Credentials.Scheme == "bearer" || !presentsSession(&ex.Credentials) {
-		chain = a.chain
-	}
-	id, err := ex.Authenticate(chain)
+	id, err := a.changer(ex)
 	if err != nil {
-		return nil, web.Challenge(err, a.chain.Challenges(&ex.Credentials)...)
-	}
-	ex.Identify(id)
-	if id.Mechanism == policy.Bearer {
-		return nil, &web.Error{Status: http.StatusForbidden, Detail: "A token cannot do this. Sign in, and use the session."}
-	}
-	if a.crossSite.NeedsToken(ex) {
-		if err := a.crossSite.CheckToken(ex, id.Login); err != nil {
-			return nil, err
-		}
+		return nil, err
 	}
 	owner, ok := a.owner(id)
 	if !ok {
@@ -179,8 +164,6 @@ func (a *accountTokens) writer(ex *web.Exchange) (*auth.Account, error) {
 	}
 	return owner, nil
 }
-
-func presentsSession(c *auth.Credentials) bool { return c.Session != "" || c.Delegated != "" }
 
 func jsonBody(ex *web.Exchange) (object, error) {
 	if ex.MediaType() != web.TypeJSON {

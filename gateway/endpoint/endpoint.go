@@ -144,15 +144,18 @@ func (o *Options) handlers() map[string]methods {
 		site: o.Site, logins: local.Logins, tickets: local.Tickets, sessions: local.Sessions, delegated: federation.Delegated, out: out, now: o.Now,
 	}
 	page := &signInPage{site: o.Site, accounts: local.Accounts, federation: federation, hosts: hosts}
-	user := &account{chain: o.signedIn(), site: o.Site, crossSite: o.CrossSite}
-	owned := &accountTokens{
-		account: user, sessions: o.sessions(), accounts: local.Accounts, tokens: local.API,
-	}
+	user := &account{chain: o.signedIn(), sessions: o.sessions(), site: o.Site, crossSite: o.CrossSite}
+	owned := &accountTokens{account: user, accounts: local.Accounts, tokens: local.API}
 	in := &passwordLogin{
 		accounts: local.Accounts, verifier: local.Verifier, realm: o.Realm, used: o.Used, out: out, page: page, hosts: hosts, metrics: metrics,
 		issuer: issuer{logins: local.Logins, sessions: local.Sessions, refresh: local.Refresh, tokens: tokens, cookies: cookies, now: o.Now},
 	}
 	leave := &logout{site: o.Site, crossSite: o.CrossSite, bearers: o.Bearers, out: out, federation: federation}
+	overview := &login.Overview{
+		Logins: local.Logins, Accounts: local.Accounts, Sessions: local.Sessions, Refresh: local.Refresh,
+		Users: federation.Users, Delegated: federation.Delegated,
+	}
+	own := &accountLogins{account: user, overview: overview, leave: leave, now: o.Now}
 	rotate := &refresh{crossSite: o.CrossSite, refresh: local.Refresh, tokens: tokens, realm: o.Realm}
 	start := &delegation{site: o.Site, federation: federation, out: out, hosts: hosts}
 	finish := &callback{site: o.Site, federation: federation, logins: local.Logins, out: out, hosts: hosts}
@@ -163,6 +166,9 @@ func (o *Options) handlers() map[string]methods {
 		"me":                    {"GET": user.serve},
 		"csrf-token":            {"GET": user.csrfToken},
 		"signin":                {"GET": page.serve},
+		"account":               {"GET": own.serve},
+		"account/sessions":      {"GET": own.list},
+		"account/sessions/end":  {"POST": own.end},
 		"account/tokens":        {"GET": owned.list, "POST": owned.create},
 		"account/tokens/revoke": {"POST": owned.revoke},
 		web.CompletePath:        {"GET": hosts.complete},

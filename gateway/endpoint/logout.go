@@ -38,7 +38,7 @@ func (l *logout) serve(ex *web.Exchange) error {
 		return err
 	}
 	ended, err := l.out.endLogins(ex)
-	redirect := l.endAtProvider(ex, ended)
+	redirect := l.endAtProvider(context.WithoutCancel(ex.Request.Context()), ex, ended)
 	if err != nil {
 		return err
 	}
@@ -46,9 +46,16 @@ func (l *logout) serve(ex *web.Exchange) error {
 	if err := l.revokeBearer(ex); err != nil {
 		return err
 	}
+	l.answer(ex, redirect, web.Negotiate(ex.Request) == web.TypeHTML)
+	return nil
+}
+
+// answer confirms a logout. redirect is where the browser goes on at the provider,
+// empty for nowhere.
+func (l *logout) answer(ex *web.Exchange, redirect string, page bool) {
 	l.site.Cookies.ClearAll(ex)
 	switch {
-	case web.Negotiate(ex.Request) != web.TypeHTML:
+	case !page:
 		ex.JSON(web.TypeJSON, http.StatusOK, signedOut{Message: "Signed out.", ContinueAt: redirect})
 	case redirect != "":
 		// Not a redirect: browsers apply form-action to redirects after a form, too.
@@ -58,7 +65,6 @@ func (l *logout) serve(ex *web.Exchange) error {
 	default:
 		ex.Redirect(http.StatusSeeOther, web.WithParameter(l.site.Own("signin"), web.ReasonField, web.ReasonSignedOut))
 	}
-	return nil
 }
 
 // byLink is GET /logout: the same for cookies. A link on another site must not
@@ -74,7 +80,7 @@ func (l *logout) byLink(ex *web.Exchange) error {
 		return nil
 	}
 	ended, err := l.out.endLogins(ex)
-	target := l.endAtProvider(ex, ended)
+	target := l.endAtProvider(context.WithoutCancel(ex.Request.Context()), ex, ended)
 	if err != nil {
 		return err
 	}
@@ -153,7 +159,7 @@ func (l *logout) revokeBearer(ex *web.Exchange) error {
 // endAtProvider signs out at the identity provider of a login that has ended
 // here. It returns where the browser must go for that, "" if nowhere. A provider
 // that fails does not keep the user signed in here: only the log tells of it.
-func (l *logout) endAtProvider(ex *web.Exchange, login *login.Login) (redirect string) {
+func (l *logout) endAtProvider(ctx context.Context, ex *web.Exchange, login *login.Login) (redirect string) {
 	if login == nil || login.Delegated == nil {
 		return ""
 	}
@@ -163,7 +169,7 @@ func (l *logout) endAtProvider(ex *web.Exchange, login *login.Login) (redirect s
 	}
 	tokens, err := l.federation.Users.Tokens(login)
 	if err == nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ex.Request.Context()), p.Timeout)
+		ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 		defer cancel()
 		redirect, err = p.Logout(ctx, tokens)
 	}

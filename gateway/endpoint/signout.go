@@ -124,15 +124,20 @@ func (s *signOut) endHandles(ctx context.Context, ex *web.Exchange, but string) 
 		if login == nil {
 			continue
 		}
-		if login.HasTokens() {
-			s.metrics.Token(web.TokenRevoked)
-		}
-		ex.Audit("logout", slog.String("subject", login.Subject()), slog.String("login", login.ID))
+		s.note(ex, login)
 		if login.Delegated != nil {
 			delegated = login
 		}
 	}
 	return delegated, err
+}
+
+// note counts and logs the end of a login.
+func (s *signOut) note(ex *web.Exchange, ended *login.Login) {
+	if ended.HasTokens() {
+		s.metrics.Token(web.TokenRevoked)
+	}
+	ex.Audit("logout", slog.String("subject", ended.Subject()), slog.String("login", ended.ID))
 }
 
 func (s *signOut) endAccessCookie(ctx context.Context, ex *web.Exchange) error {
