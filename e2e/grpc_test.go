@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -91,20 +92,24 @@ func unary(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServe
 // serveGRPC serves the service of the test.
 func serveGRPC(t *testing.T, options ...grpc.ServerOption) (authority string) {
 	t.Helper()
+	return serveGRPCOn(t, must(net.Listen("tcp", "127.0.0.1:0"))(t), options...)
+}
+
+func serveGRPCOn(t *testing.T, listener net.Listener, options ...grpc.ServerOption) (address string) {
+	t.Helper()
 	server := grpc.NewServer(options...)
 	service := &grpc.ServiceDesc{ServiceName: "test.Service", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{MethodName: "Unary", Handler: unary}}}
 	for _, stream := range grpcStreams {
 		service.Streams = append(service.Streams, stream)
 	}
 	server.RegisterService(service, struct{}{})
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	go func() { _ = server.Serve(listener) }() // until Stop
 	t.Cleanup(server.Stop)
 	return listener.Addr().String()
 }
 
 // TestGRPC: all four kinds of calls pass through the gateway, to an upstream
-// without TLS and to one with a certificate authority of its own. Metadata,
+// without TLS, by address or socket, and to one with a certificate authority of its own. Metadata,
 // statuses and trailers arrive, streams are not cut while one side is silent for
 // longer than body_pause, and the upstream learns who calls.
 func TestGRPC(t *testing.T) {
@@ -113,7 +118,9 @@ func TestGRPC(t *testing.T) {
 	certified.Close()
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certified.Certificate().Raw})
 	withTLS := grpc.Creds(credentials.NewServerTLSFromCert(&certified.TLS.Certificates[0]))
+	socket := must(net.Listen("unix", filepath.Join(t.TempDir(), "grpc.sock")))(t)
 	for name, upstream := range map[string]string{
+		"unix":  fmt.Sprintf("{url: %q}", "unix+h2c:"+serveGRPCOn(t, socket)),
 		"h2c":   fmt.Sprintf("{url: %q}", "h2c://"+serveGRPC(t)),
 		"https": fmt.Sprintf("{url: %q, tls: {ca: upstream.pem}}", "https://"+serveGRPC(t, withTLS)),
 	} {

@@ -47,7 +47,13 @@ func TestTargets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	socket2 := filepath.Join(t.TempDir(), "App:80.sock")
+	onSocket2, err := net.Listen("unix", socket2)
+	if err != nil {
+		t.Fatal(err)
+	}
 	go func() { _ = h2c.Serve(for2) }() // until Close
+	go func() { _ = h2c.Serve(onSocket2) }()
 	t.Cleanup(func() { h2c.Close() })
 	for _, c := range []struct{ upstream, route, want string }{
 		{`url: "` + app.URL + `/base/"`, "", "HTTP/1.1 gw.example /base/public/a%20b?c prefix="},
@@ -57,6 +63,8 @@ func TestTargets(t *testing.T) {
 		{`host: target, url: "` + app.URL + `"`, "", "HTTP/1.1 " + authority + " /public/a%20b?c prefix="},
 		{`host: "app.internal:81", url: "` + app.URL + `"`, "", "HTTP/1.1 app.internal:81 /public/a%20b?c prefix="},
 		{`url: "h2c://` + for2.Addr().String() + `/base"`, ", strip_prefix: /public", "HTTP/2.0 gw.example /base/a%20b?c prefix=/public"},
+		{`url: "unix+h2c:` + socket2 + `"`, "", "HTTP/2.0 gw.example /public/a%20b?c prefix="},
+		{`host: target, url: "unix+h2c:` + socket2 + `:/base"`, ", strip_prefix: /public", "HTTP/2.0 localhost /base/a%20b?c prefix=/public"},
 		{`host: app.internal, url: "h2c://` + for2.Addr().String() + `"`, "", "HTTP/2.0 app.internal /public/a%20b?c prefix="},
 	} {
 		r := newRig(t, baseConfig)

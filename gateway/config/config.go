@@ -203,7 +203,7 @@ type Delegated struct {
 
 // Upstream is an application behind the gateway.
 type Upstream struct {
-	URL              *url.URL         `yaml:"url"`  // http, https, h2c or unix; see UnixTarget
+	URL              *url.URL         `yaml:"url"`  // http, https, h2c, unix or unix+h2c; see UnixTarget
 	URLs             []*url.URL       `yaml:"urls"` // always set: only URL, if that is given
 	Balance          string           `yaml:"balance"`
 	Health           Health           `yaml:"health"`

@@ -148,20 +148,23 @@ func (u Upstream) checkRewriteResponses(r *report, path string) {
 }
 
 // UnixTarget returns the socket of a target's URL, "" if it is not a unix target.
-// The URL of a path below the socket is unix:SOCKET:PATH, as in nginx.
+// The URL of a path below the socket is unix:SOCKET:PATH, as in nginx. The scheme
+// unix+h2c means HTTP/2 without TLS.
 func UnixTarget(u *url.URL) (socket string) {
-	if u.Scheme != "unix" {
+	if !unixScheme(u.Scheme) {
 		return ""
 	}
 	socket, _, _ = strings.Cut(u.Path, ":/")
 	return socket
 }
 
+func unixScheme(scheme string) bool { return scheme == "unix" || scheme == "unix+h2c" }
+
 // TargetPrefix returns what begins every path at a target, encoded and without a
 // slash at its end.
 func TargetPrefix(u *url.URL) string {
 	prefix := u.EscapedPath()
-	if u.Scheme == "unix" {
+	if unixScheme(u.Scheme) {
 		_, below, found := strings.Cut(prefix, ":/")
 		if !found {
 			return ""
@@ -173,7 +176,7 @@ func TargetPrefix(u *url.URL) string {
 
 // targetURL parses the URL of a target. The error does not quote credentials.
 func targetURL(raw string) (*url.URL, error) {
-	if !strings.HasPrefix(raw, "unix:") {
+	if scheme, _, _ := strings.Cut(raw, ":"); !unixScheme(scheme) {
 		// h2c is http for all but the protocol.
 		rest, h2c := strings.CutPrefix(raw, "h2c://")
 		if h2c {

@@ -14,7 +14,7 @@ const publicURLKey = "public_url"
 // Forms of public_url and of the address of an upstream, for diagnostics.
 const (
 	originForm  = "expected https://HOST or https://HOST:PORT"
-	addressForm = "expected http://HOST:PORT, https://HOST:PORT, h2c://HOST:PORT or unix:/PATH"
+	addressForm = "expected http://HOST:PORT, https://HOST:PORT, h2c://HOST:PORT, unix:/PATH or unix+h2c:/PATH"
 )
 
 // parseAddress parses public_url or the address of an upstream. It returns nil

@@ -3,7 +3,7 @@
 // An Upstream has one or more targets. A balancer orders them for each request:
 // those that are well first, those that rest after failures, or fail the active
 // checks, last. HTTP/1.1, with or without TLS and over sockets, goes through package
-// http1; http.Transport serves h2c targets, and https targets that choose HTTP/2 in
+// http1; http.Transport serves h2c and unix+h2c targets, and https targets that choose HTTP/2 in
 // the handshake. IdentityHeaders writes the identity of the client into a request,
 // and removes what the client wrote there. A Rewriter makes responses name the
 // gateway instead of a target.

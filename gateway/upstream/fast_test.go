@@ -68,7 +68,7 @@ func TestFastPathProtocols(t *testing.T) {
 	way.protocols.Store("one.invalid", alpnHTTP1)
 	for target, want := range map[string]*http1.Client{
 		"http://two.invalid": way.plain, "https://two.invalid": nil, "https://one.invalid": way.secure, "https://new.invalid": way.secure,
-		"h2c://one.invalid": nil, "unix:/run/app.sock": way.plain,
+		"h2c://one.invalid": nil, "unix:/run/app.sock": way.plain, "unix+h2c:/run/app.sock": nil,
 	} {
 		parsed, err := url.Parse(target)
 		if err != nil {

@@ -29,9 +29,10 @@ const (
 
 // Schemes of the URLs of targets.
 const (
-	schemeHTTP = "http"
-	schemeUnix = "unix"
-	schemeH2C  = "h2c"
+	schemeHTTP    = "http"
+	schemeUnix    = "unix"
+	schemeH2C     = "h2c"
+	schemeUnixH2C = "unix+h2c"
 )
 
 // target is one address of an upstream, and what is known about it. All times are
@@ -39,7 +40,7 @@ const (
 type target struct {
 	url    *url.URL
 	name   string // in metrics and the log
-	dial   string // HOST:PORT, or the path of a socket
+	dial   string // HOST:PORT, or the path of a socket; for HTTP/2 that path as a host
 	prefix string // of all paths
 	host   string // that the upstream gets; empty: what the client asked for
 
@@ -56,6 +57,9 @@ func newTarget(address *url.URL, host string) *target {
 	t := &target{url: address, name: address.String(), dial: address.Host, prefix: config.TargetPrefix(address), host: host}
 	if socket := config.UnixTarget(address); socket != "" {
 		t.dial = socket
+		if address.Scheme == schemeUnixH2C {
+			t.dial = socketHost(socket)
+		}
 	}
 	switch host {
 	case config.HostClient, "":
@@ -68,7 +72,7 @@ func newTarget(address *url.URL, host string) *target {
 
 // ownHost returns the host of the target. A socket has none.
 func (t *target) ownHost() string {
-	if t.url.Scheme == schemeUnix {
+	if config.UnixTarget(t.url) != "" {
 		return "localhost"
 	}
 	return t.url.Host

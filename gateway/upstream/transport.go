@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/hex"
 	"errors"
 	"io"
 	"net"
@@ -27,7 +28,7 @@ const (
 )
 
 // transport sends requests to the targets of an upstream, with one time limit
-// for the header of a response. It uses HTTP/2 with h2c targets, and with https
+// for the header of a response. It uses HTTP/2 with h2c and unix+h2c targets, and with https
 // targets that choose it in the handshake, and HTTP/1.1 with all others.
 type transport struct {
 	dialer          *net.Dialer
@@ -80,7 +81,8 @@ func newTransport(cfg config.Upstream, timeout time.Duration, freeDescriptors fu
 	t.h2c.Protocols.SetUnencryptedHTTP2(true)
 	t.h2c.DisableKeepAlives = !cfg.ReuseConnections
 	t.h2c.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
-		conn, err := t.dial(ctx, "tcp", address)
+		network, address := socketOf(address)
+		conn, err := t.dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
@@ -131,7 +133,7 @@ func (t *transport) roundTrip(r *http.Request, again bool) (*http.Response, erro
 	switch r.URL.Scheme {
 	case schemeHTTP, schemeUnix:
 		return over1(t.plain)
-	case schemeH2C:
+	case schemeH2C, schemeUnixH2C:
 		r.URL.Scheme = schemeHTTP
 		return t.overHTTP2(t.h2c, r)
 	}
@@ -162,7 +164,7 @@ func (t *transport) fast(target *target) *http1.Client {
 	switch target.url.Scheme {
 	case schemeHTTP, schemeUnix:
 		return t.plain
-	case schemeH2C:
+	case schemeH2C, schemeUnixH2C:
 		return nil
 	}
 	if protocol, _ := t.protocols.Load(target.dial); protocol == alpnHTTP2 {
@@ -217,6 +219,25 @@ func (t *transport) dialPlain(ctx context.Context, address string) (net.Conn, er
 		return t.dial(ctx, "unix", address)
 	}
 	return t.dial(ctx, "tcp", withPort(address, "80"))
+}
+
+// socketDomain ends the hosts that stand for sockets. No name in the DNS ends so.
+const socketDomain = ".socket.invalid"
+
+// socketHost returns a host for the path of a socket: http.Transport takes only the
+// form of a host, and keeps connections by it.
+func socketHost(path string) string { return hex.EncodeToString([]byte(path)) + socketDomain }
+
+// socketOf returns the network and the address to dial for HOST:PORT, which
+// may be one of socketHost.
+func socketOf(address string) (network, dial string) {
+	host, _, _ := net.SplitHostPort(address)
+	if encoded, found := strings.CutSuffix(host, socketDomain); found {
+		if path, err := hex.DecodeString(encoded); err == nil {
+			return "unix", string(path)
+		}
+	}
+	return "tcp", address
 }
 
 // dialTLS opens a connection to an https target. It fails with a *protocolError
