@@ -12,9 +12,13 @@ import (
 // upstream.
 func modifier(site *web.Site, public bool, upstream string) func(status int, h http.Header) {
 	names, hsts, private := &site.Cookies.Names, []string{site.HSTS}, []string{"private"}
+	altSvc := []string{site.AltSvc}
 	return func(status int, h http.Header) {
 		if hsts[0] != "" { // replaces that of the upstream (RFC 6797, section 8.1)
 			h["Strict-Transport-Security"] = hsts
+		}
+		if altSvc[0] != "" { // replaces that of the upstream, which speaks of other ports
+			h["Alt-Svc"] = altSvc
 		}
 		if _, ok := h["Cache-Control"]; !ok && !public && status != http.StatusSwitchingProtocols {
 			// Else shared caches could give one user's page to another (RFC 9111, section 5.2.2.7).

@@ -112,6 +112,12 @@ func (ex *exchange) findOwn() (*endpoint.Endpoint, error) {
 // what is ambiguous, before a route is looked up.
 func (ex *exchange) read() error {
 	st := ex.state
+	if ex.Request.Method == http.MethodConnect && ex.Request.ProtoMajor == 3 {
+		return &web.Error{ // RFC 9220, section 3
+			Status: http.StatusNotImplemented, Detail: "There are no tunnels and no WebSockets over HTTP/3. Use HTTP/1.1.",
+			Cause: errors.New("CONNECT over HTTP/3"),
+		}
+	}
 	path, err := st.site.ParseTarget(ex.Request.RequestURI)
 	if err == nil && path.Decoded == st.verify {
 		if err := ex.takeOriginal(); err != nil {

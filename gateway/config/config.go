@@ -58,6 +58,7 @@ type (
 // Listen has the addresses of the listeners. An empty address means no listener.
 type Listen struct {
 	HTTPS          string         `yaml:"https"`
+	HTTP3          string         `yaml:"http3"`
 	HTTP           string         `yaml:"http"`
 	Admin          string         `yaml:"admin"`
 	TrustedProxies []netip.Prefix `yaml:"trusted_proxies"`

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 func (l Listen) check(r *report, tlsMode string) {
 	l.checkAddresses(r)
 	off := tlsMode == TLSOff
+	l.checkHTTP3(r, off)
 	switch {
 	case off && l.HTTPS != "":
 		r.Fault("listen.https", "must be empty with tls.mode off, which serves the gateway on listen.http only; remove this key")
@@ -47,6 +49,39 @@ func (l Listen) checkAddresses(r *report) {
 			taken[a.address] = a.key
 		}
 	}
+}
+
+// checkHTTP3 checks the address for HTTP/3. It is one of UDP, so it may be that of
+// listen.https.
+func (l Listen) checkHTTP3(r *report, off bool) {
+	const key = "listen.http3"
+	if l.HTTP3 == "" {
+		return
+	}
+	err := checkListenAddress(l.HTTP3)
+	_, port, _ := net.SplitHostPort(l.HTTP3)
+	switch {
+	case off:
+		r.Fault(key, "must be empty with tls.mode off, because HTTP/3 needs TLS; let the proxy that terminates TLS serve HTTP/3")
+	case err != nil:
+		r.Fault(key, "%v", err)
+	case port == "0":
+		r.Fault(key, "%q needs a fixed port, which Alt-Svc tells clients", l.HTTP3)
+	}
+}
+
+// HTTP3Port returns the port at which clients reach HTTP/3, empty if it is off. If
+// listen.http3 and listen.https have the same port, it is that of public_url: what
+// maps one to the other maps both.
+func (c *Config) HTTP3Port() string {
+	_, own, err := net.SplitHostPort(c.Listen.HTTP3)
+	if err != nil {
+		return ""
+	}
+	if _, secure, _ := net.SplitHostPort(c.Listen.HTTPS); secure == own {
+		return cmp.Or(c.PublicURL.Port(), "443")
+	}
+	return own
 }
 
 // checkChallenges checks that the listeners can answer the challenges of the

@@ -2,19 +2,23 @@ package server
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-
-	"authgate/gateway/conn"
 )
 
 // connectionCollector collects the number of connections of each listener.
 type connectionCollector struct {
-	listeners       map[string]*conn.Listener // by name
+	listeners       map[string]counted // by name
 	open, displaced *prometheus.Desc
+}
+
+// counted counts the connections of a listener.
+type counted interface {
+	Open() int
+	Displaced() int
 }
 
 func newConnectionCollector() *connectionCollector {
 	return &connectionCollector{
-		listeners: map[string]*conn.Listener{},
+		listeners: map[string]counted{},
 		open:      prometheus.NewDesc("authgate_connections", "Open connections of clients.", []string{"listener"}, nil),
 		displaced: prometheus.NewDesc("authgate_connections_displaced_total",
 			"Connections of clients that were closed because there were too many.", []string{"listener"}, nil),

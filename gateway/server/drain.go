@@ -26,6 +26,9 @@ const tellEvery = 100 * time.Millisecond
 // Until the listeners close, the server answers as before, also on new
 // connections, but each answer asks its client to use another connection. Idle
 // connections stay open until then: a request may be on its way.
+//
+// Over HTTP/3 answers cannot ask for that. Clients get GOAWAY when the listeners
+// close, and send requests that were on their way again (RFC 9114, section 5.2).
 func (s *Server) drain() {
 	cfg := s.gateway.Config()
 	s.logger.Info("stopping", "shutdown_delay", cfg.ShutdownDelay.String(), "shutdown_timeout", cfg.ShutdownTimeout.String())
@@ -55,6 +58,13 @@ func (s *Server) drainClients(ctx context.Context, deadline time.Time) {
 		if l.name != nameAdmin {
 			public.Go(func() { s.shutdown(ctx, l) })
 		}
+	}
+	if s.http3 != nil {
+		public.Go(func() {
+			if err := s.http3.shutdown(ctx); err != nil {
+				s.logger.Warn("requests were cut off", "listener", nameHTTP3, "error", err.Error())
+			}
+		})
 	}
 	s.gateway.WebSockets().Leave(deadline)
 	done := make(chan struct{})

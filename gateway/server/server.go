@@ -31,6 +31,7 @@ const (
 // Names of the listeners, in log lines, metrics and Server.Address.
 const (
 	nameHTTPS = "https"
+	nameHTTP3 = "http3"
 	nameHTTP  = "http"
 	nameAdmin = "admin"
 )
@@ -67,15 +68,16 @@ type Options struct {
 	Now          func() time.Time
 }
 
-// Server runs a Gateway on its listeners: https, http and admin.
+// Server runs a Gateway on its listeners: https, http3, http and admin.
 type Server struct {
 	gateway  Gateway
 	logger   *slog.Logger
 	certs    certs.Source // nil if a proxy terminates TLS
 	issuer   issuer       // certs if an authority issues them, else nil
 	serving  []serving
-	clients  *conn.Set // connections of the public listeners
-	probes   *conn.Set // connections of the admin listener
+	http3    *http3Listener // nil if there is none
+	clients  *conn.Set      // connections of the public listeners
+	probes   *conn.Set      // connections of the admin listener
 	draining atomic.Bool
 }
 
@@ -149,6 +151,13 @@ func (s *Server) open(o Options) (*connectionCollector, error) {
 		}
 		collector.listeners[l.name] = listener
 	}
+	if cfg.Listen.HTTP3 != "" && s.certs != nil {
+		var err error
+		if s.http3, err = s.openHTTP3(cfg.Listen.HTTP3); err != nil {
+			return nil, err
+		}
+		collector.listeners[nameHTTP3] = s.http3.clients
+	}
 	return collector, nil
 }
 
@@ -210,6 +219,9 @@ func (s *Server) close() {
 	for _, l := range s.serving {
 		l.listener.Close()
 	}
+	if s.http3 != nil {
+		s.http3.close()
+	}
 	s.closeCertificates()
 }
 
@@ -228,9 +240,12 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	s.gateway.HTTPRedirect(w, r)
 }
 
-// Address returns the address of the listener of that name (https, http,
+// Address returns the address of the listener of that name (https, http3, http,
 // admin), or an empty string if there is none.
 func (s *Server) Address(name string) string {
+	if name == nameHTTP3 && s.http3 != nil {
+		return s.http3.Addr().String()
+	}
 	for _, l := range s.serving {
 		if l.name == name {
 			return l.listener.Addr().String()
@@ -251,6 +266,10 @@ func (s *Server) Serve(ctx context.Context) error {
 			}
 			return nil
 		})
+	}
+	if s.http3 != nil {
+		s.logger.Info("listening", "listener", nameHTTP3, "address", s.http3.Addr().String())
+		group.Go(s.http3.serve)
 	}
 	if s.issuer != nil {
 		group.Go(func() error {

@@ -100,7 +100,7 @@ func (ex *Exchange) Page(status int, render func(*pages.Pages) error) {
 // one that it may lead to.
 func (ex *Exchange) Redirect(status int, location string) {
 	ex.LimitBody()
-	ex.strictTransport()
+	ex.originFields()
 	h := ex.Header()
 	h.Set("Location", location)
 	h.Set("Cache-Control", "no-store")
@@ -117,7 +117,7 @@ func (ex *Exchange) Preflight(policy *cors.Policy) error {
 		return &Error{Status: http.StatusForbidden, Detail: "Scripts of this origin may not send requests here.", Cause: errors.New("the origin of the preflight is not in cors.origins")}
 	}
 	ex.LimitBody()
-	ex.strictTransport()
+	ex.originFields()
 	h.Set("X-Request-Id", ex.ID)
 	h.Set("Cache-Control", "no-store") // Access-Control-Max-Age is for the browser alone
 	ex.Decision = DecisionAllow
@@ -128,7 +128,7 @@ func (ex *Exchange) Preflight(policy *cors.Policy) error {
 // OwnHeader sets the header of an answer of the gateway's own.
 func (ex *Exchange) OwnHeader(media string) {
 	ex.LimitBody()
-	ex.strictTransport()
+	ex.originFields()
 	h := ex.Header()
 	h.Set("Content-Type", media)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -142,10 +142,17 @@ func (ex *Exchange) OwnHeader(media string) {
 	}
 }
 
-// strictTransport makes browsers use https alone (RFC 6797, section 7.1). They
-// ignore it over cleartext.
-func (ex *Exchange) strictTransport() {
-	if ex.site.HSTS != "" && !ex.Cleartext {
+// originFields sets the fields that apply to the whole origin: browsers use https
+// alone (RFC 6797, section 7.1), and HTTP/3 (RFC 7838). They ignore them over
+// cleartext.
+func (ex *Exchange) originFields() {
+	if ex.Cleartext {
+		return
+	}
+	if ex.site.HSTS != "" {
 		ex.Header().Set("Strict-Transport-Security", ex.site.HSTS)
+	}
+	if ex.site.AltSvc != "" {
+		ex.Header().Set("Alt-Svc", ex.site.AltSvc)
 	}
 }

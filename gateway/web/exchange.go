@@ -55,6 +55,9 @@ func (ex *Exchange) WriteHeader(status int) {
 	if ex.upload != nil {
 		ex.upload.move()
 	}
+	if overQUIC(ex.Request) {
+		ex.paceAnswer(ex.ResponseWriter)
+	}
 	if status < 200 && status != http.StatusSwitchingProtocols { // the answer follows
 		delete(ex.Header(), "Set-Cookie") // of an upstream, and not checked
 		writeInformational(ex.ResponseWriter, status)
@@ -72,7 +75,7 @@ func (ex *Exchange) Write(b []byte) (int, error) {
 	if ex.Status == 0 {
 		ex.WriteHeader(http.StatusOK)
 	}
-	if ex.bytes+int64(len(b)) > unpacedAnswer {
+	if ex.bytes+int64(len(b)) > unpacedAnswer || overQUIC(ex.Request) {
 		ex.paceAnswer(ex.ResponseWriter)
 	}
 	if ex.upload != nil {
@@ -133,12 +136,13 @@ func (ex *Exchange) Finish(aborted bool) {
 		ex.err = errors.New("the answer was cut off")
 	}
 	if ex.Status != http.StatusSwitchingProtocols {
-		ex.unpaceAnswer(ex.ResponseWriter)
+		ex.unpaceAnswer(ex.ResponseWriter, ex.Request)
 	}
 	now := ex.site.Service.Now()
 	took := now.Sub(ex.Start)
 	series := ex.site.Service.Metrics.seriesOf(&ex.Record)
 	series.count.Inc()
+	ex.site.Service.Metrics.request(ex.Request.ProtoMajor)
 	series.duration.Observe(took.Seconds())
 	ex.log(series, &ex.Received, now, took)
 }

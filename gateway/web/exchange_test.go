@@ -126,12 +126,15 @@ func TestAnswerLimits(t *testing.T) {
 		want       []time.Duration
 		connection string
 	}{
-		"small":       {1, func(e *testExchange) { _, _ = e.Write(large[1:]) }, nil, ""},
-		"large":       {1, write, []time.Duration{AnswerPause, AnswerPause, 0}, ""},
-		"switched":    {1, func(e *testExchange) { write(e); e.Status = http.StatusSwitchingProtocols }, []time.Duration{AnswerPause}, ""},
-		"cut":         {1, func(e *testExchange) { e.Cut(time.Minute); write(e) }, []time.Duration{time.Minute}, "close"},
-		"cut, HTTP/2": {2, func(e *testExchange) { e.Cut(time.Minute); write(e) }, []time.Duration{time.Minute}, ""},
-		"cut late":    {1, func(e *testExchange) { write(e); e.Cut(time.Minute) }, []time.Duration{AnswerPause, time.Minute}, ""},
+		"small":         {1, func(e *testExchange) { _, _ = e.Write(large[1:]) }, nil, ""},
+		"large":         {1, write, []time.Duration{AnswerPause, AnswerPause, 0}, ""},
+		"switched":      {1, func(e *testExchange) { write(e); e.Status = http.StatusSwitchingProtocols }, []time.Duration{AnswerPause}, ""},
+		"cut":           {1, func(e *testExchange) { e.Cut(time.Minute); write(e) }, []time.Duration{time.Minute}, "close"},
+		"cut, HTTP/2":   {2, func(e *testExchange) { e.Cut(time.Minute); write(e) }, []time.Duration{time.Minute}, ""},
+		"small, HTTP/3": {3, func(e *testExchange) { _, _ = e.Write(large[:1]) }, []time.Duration{AnswerPause, AnswerPause}, ""},
+		"empty, HTTP/3": {3, func(e *testExchange) { e.WriteHeader(http.StatusNoContent) }, []time.Duration{AnswerPause, AnswerPause}, ""},
+		"cut, HTTP/3":   {3, func(e *testExchange) { e.Cut(time.Minute); write(e) }, []time.Duration{time.Minute}, ""},
+		"cut late":      {1, func(e *testExchange) { write(e); e.Cut(time.Minute) }, []time.Duration{AnswerPause, time.Minute}, ""},
 	} {
 		e := newExchange(t, request("/"))
 		e.Request.ProtoMajor = c.protocol

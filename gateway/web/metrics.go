@@ -38,11 +38,13 @@ type Metrics struct {
 	storeDuration    *prometheus.HistogramVec
 	providerDuration *prometheus.HistogramVec
 	reloads          *prometheus.CounterVec
+	versions         *prometheus.CounterVec
 
-	logger *slog.Logger
-	adding sync.Mutex // one new kind at a time
-	kinds  atomic.Pointer[map[requestKind]*requestSeries]
-	lines  sync.Pool // of *line
+	byVersion [4]prometheus.Counter // by major version, of versions
+	logger    *slog.Logger
+	adding    sync.Mutex // one new kind at a time
+	kinds     atomic.Pointer[map[requestKind]*requestSeries]
+	lines     sync.Pool // of *line
 }
 
 // NewMetrics registers the gateway's metrics with registry. sessions counts the
@@ -74,13 +76,17 @@ func NewMetrics(registry prometheus.Registerer, logger *slog.Logger, version str
 		providerDuration: histogram("authgate_provider_duration_seconds",
 			"Time of calls to providers and trusted issuers, by result.", prometheus.DefBuckets,
 			"provider", "operation", "result"),
-		reloads: counter("authgate_config_reloads_total", "Reloads of the configuration by result.", "result"),
+		reloads:  counter("authgate_config_reloads_total", "Reloads of the configuration by result.", "result"),
+		versions: counter("authgate_http_requests_total", "Requests by the major version of HTTP.", "version"),
+	}
+	for major := 1; major < len(m.byVersion); major++ {
+		m.byVersion[major] = m.versions.WithLabelValues(strconv.Itoa(major))
 	}
 	m.lines.New = func() any { return new(line) }
 	m.kinds.Store(&map[requestKind]*requestSeries{})
 	all := []prometheus.Collector{
 		m.requests, m.requestDuration, m.upstreamDuration, m.upstreamRetries, m.upstreamChecks,
-		m.logins, m.tokens, m.storeDuration, m.providerDuration, m.reloads,
+		m.logins, m.tokens, m.storeDuration, m.providerDuration, m.reloads, m.versions,
 		buildInfo(version),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -102,6 +108,13 @@ func NewMetrics(registry prometheus.Registerer, logger *slog.Logger, version str
 func (m *Metrics) Login(mechanism policy.Mechanism, err error) {
 	if result := LoginResult(err); result != "" {
 		m.logins.WithLabelValues(string(mechanism), result).Inc()
+	}
+}
+
+// request counts a request by the version of its protocol.
+func (m *Metrics) request(major int) {
+	if 0 < major && major < len(m.byVersion) {
+		m.byVersion[major].Inc()
 	}
 }
 

@@ -58,14 +58,22 @@ func (p *pacing) paceAnswer(w http.ResponseWriter) {
 	}
 }
 
+// overQUIC reports whether a request came over HTTP/3. There an answer needs time
+// limits from its first byte on: the client decides how much of it the buffers on
+// the way take, and may allow nothing (RFC 9000, section 4.1).
+func overQUIC(r *http.Request) bool { return r.ProtoMajor == 3 }
+
 // unpaceAnswer sends what is left under the time limit, and removes the limit:
 // the next answer on the connection has its own.
-func (p *pacing) unpaceAnswer(w http.ResponseWriter) {
+func (p *pacing) unpaceAnswer(w http.ResponseWriter, r *http.Request) {
 	if p.paced.IsZero() || p.ended.Load() {
 		return
 	}
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(AnswerPause))
+	if overQUIC(r) {
+		return // the stream has no other answer, and the server sends the rest of this one
+	}
 	_ = control.Flush()
 	_ = control.SetWriteDeadline(time.Time{})
 }

@@ -21,6 +21,7 @@ type Site struct {
 	Hosts     Hosts
 	Cookies   Cookies
 	HSTS      string        // Strict-Transport-Security; empty: not sent
+	AltSvc    string        // Alt-Svc, which leads to HTTP/3; empty: not sent
 	BodyPause time.Duration // how long the body of a request may pause
 
 	// ProviderOrigins returns where users may be redirected to sign in.
@@ -62,6 +63,9 @@ func NewSite(cfg *config.Config, service *Service) (*Site, error) {
 	s.keepsSlashes = slices.ContainsFunc(cfg.Routes, func(r config.Route) bool { return r.EncodedSlashes == config.EncodedSlashesKeep })
 	if age := cfg.TLS.HSTS; age > 0 {
 		s.HSTS = fmt.Sprintf("max-age=%d", int(age.Seconds()))
+	}
+	if port := cfg.HTTP3Port(); port != "" {
+		s.AltSvc = fmt.Sprintf(`h3=":%s"; ma=86400`, port)
 	}
 	return s, nil
 }

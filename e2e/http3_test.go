@@ -1,0 +1,310 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quic-go/qpack"
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+	"github.com/quic-go/quic-go/quicvarint"
+)
+
+// http3Gateway is a gateway with HTTP/3 at the port of public_url. Its address is
+// another one, because tests keep the UDP port at the usual one.
+type http3Gateway struct {
+	*instance
+	address string
+}
+
+func startHTTP3(t *testing.T, config string) *http3Gateway {
+	t.Helper()
+	g := &http3Gateway{instance: prepared(t)}
+	_, port, _ := net.SplitHostPort(authority(g.base))
+	g.address = net.JoinHostPort("127.0.0.3", port)
+	g.listen = fmt.Sprintf("listen: {https: %q, http: %q, admin: %q, http3: %q}\n", authority(g.base), authority(g.http), authority(g.adm), g.address)
+	g.configure(config)
+	g.run()
+	return g
+}
+
+// client3 returns a client with a connection of its own over HTTP/3.
+func (g *http3Gateway) client3() *http.Client {
+	g.t.Helper()
+	transport := &http3.Transport{
+		TLSClientConfig: g.tls(), DisableCompression: true,
+		Dial: func(ctx context.Context, _ string, t *tls.Config, c *quic.Config) (*quic.Conn, error) {
+			t = t.Clone()
+			t.ServerName = "localhost"
+			return quic.DialAddr(ctx, g.address, t, c)
+		},
+	}
+	g.t.Cleanup(func() { transport.Close() })
+	return &http.Client{
+		Transport: transport, Timeout: patience,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// raw3 sends a request with exactly these fields over HTTP/3. It returns the
+// status, or errReset if the gateway refuses to read the request.
+func (g *http3Gateway) raw3(t *testing.T, fields ...field) (int, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	tlsConfig := g.tls()
+	tlsConfig.ServerName, tlsConfig.NextProtos = "localhost", []string{http3.NextProtoH3}
+	conn := must(quic.DialAddr(ctx, g.address, tlsConfig, nil))(t)
+	defer func() { _ = conn.CloseWithError(0, "") }() // the gateway may have closed it
+	control := must(conn.OpenUniStream())(t)
+	_ = must(control.Write([]byte{0, 4, 0}))(t) // a control stream with empty SETTINGS
+	stream := must(conn.OpenStream())(t)
+	var block bytes.Buffer
+	encoder := qpack.NewEncoder(&block)
+	for _, f := range fields {
+		noError(t, encoder.WriteField(qpack.HeaderField{Name: f.name, Value: f.value}))
+	}
+	const headers = 1 // the type of a HEADERS frame
+	frame := quicvarint.Append(quicvarint.Append(nil, headers), uint64(block.Len()))
+	_ = must(stream.Write(append(frame, block.Bytes()...)))(t)
+	noError(t, stream.Close())
+	_ = stream.SetReadDeadline(time.Now().Add(patience)) // the stream is open
+	answer := quicvarint.NewReader(stream)
+	kind, err := quicvarint.Read(answer)
+	if reset, ok := errors.AsType[*quic.StreamError](err); ok && reset.Remote {
+		return 0, errReset
+	}
+	if closed, ok := errors.AsType[*quic.ApplicationError](err); ok && closed.Remote {
+		return 0, errReset
+	}
+	if err != nil || kind != headers {
+		t.Fatalf("the first frame has the type %d, %v", kind, err)
+	}
+	length := must(quicvarint.Read(answer))(t)
+	encoded := make([]byte, length)
+	_ = must(io.ReadFull(stream, encoded))(t)
+	status := 0
+	decode := qpack.NewDecoder().Decode(encoded)
+	for f, err := decode(); err == nil; f, err = decode() {
+		if f.Name == ":status" {
+			_, _ = fmt.Sscan(f.Value, &status) // 0 is no status
+		}
+	}
+	return status, nil
+}
+
+// get3 is raw3 for a GET of a target with more fields.
+func (g *http3Gateway) get3(t *testing.T, target string, more ...field) (int, error) {
+	t.Helper()
+	return g.raw3(t, append([]field{
+		{":method", "GET"}, {":scheme", "https"}, {":authority", "localhost"}, {":path", target},
+	}, more...)...)
+}
+
+// TestHTTP3: clients learn of HTTP/3 by Alt-Svc over https alone, sign in and are
+// let in over it as over the other protocols, and the log and the metrics tell.
+func TestHTTP3(t *testing.T) {
+	t.Parallel()
+	up := record(t)
+	g := startHTTP3(t, spoofing(up.url))
+	_, port, _ := net.SplitHostPort(g.address)
+	want := []string{`h3=":` + port + `"; ma=86400`}
+	for _, path := range []string{"/public", "/session", "/me", "/nowhere"} {
+		for name, c := range map[string]*http.Client{"HTTP/1.1": g.stranger11(), "HTTP/2": g.stranger(), "HTTP/3": g.client3()} {
+			if a := g.do(c, "GET", path, ""); !slices.Equal(a.header["Alt-Svc"], want) {
+				t.Errorf("%s, %s: %d, Alt-Svc %q, want %q", name, path, a.status, a.header["Alt-Svc"], want)
+			}
+		}
+	}
+	if a := g.plain(t, "127.0.0.1", "GET /public HTTP/1.1\nHost: localhost\n\n"); a.header.Get("Alt-Svc") != "" {
+		t.Errorf("plain HTTP: Alt-Svc %q", a.header["Alt-Svc"])
+	}
+	up.all()
+	c := g.client3()
+	alice := g.signIn(c, "alice")
+	for _, a := range []struct {
+		path, header, value string
+		want                int
+	}{
+		{"/session", "Cookie", alice.session, 200}, {"/session", "Cookie", "session_id=other", 401}, {"/session", "X-Nothing", "1", 401},
+		{"/bearer", "Authorization", alice.access, 200}, {"/basic", "Authorization", basicService, 200}, {"/basic", "Authorization", "Basic Og==", 401},
+	} {
+		if got := g.status(c, "GET", a.path, a.header, a.value); got != a.want {
+			t.Errorf("%s with %s: %d, want %d", a.path, a.value, got, a.want)
+		}
+		if a.want == 200 {
+			up.one(t)
+		}
+	}
+	up.none(t)
+	large := strings.Repeat("x", 5<<20)
+	if a := g.do(c, "POST", "/public", large); a.status != 200 || len(up.one(t).body) != len(large) {
+		t.Errorf("a large body: %d", a.status)
+	}
+	if a := g.do(c, "GET", "/public", ""); a.status != 200 || a.body != "ok" {
+		t.Errorf("GET: %d %q", a.status, a.body)
+	}
+	if m := up.one(t); len(m.values("Transfer-Encoding")) > 0 || len(m.values("Content-Length")) > 0 || len(m.values("Host")) != 1 {
+		t.Errorf("the upstream gets %q", m.head)
+	}
+	metrics := g.scrape(t)
+	if metrics[`authgate_http_requests_total{version="3"}`] < 10 || metrics[`authgate_connections{listener="http3"}`] == 0 {
+		t.Errorf("the metrics are %v", metrics)
+	}
+	logged := false
+	for _, entry := range g.entriesOf("request") {
+		logged = logged || entry["protocol"] == "HTTP/3.0" && entry["client"] == "127.0.0.1" && entry["path"] == "/session" && entry["subject"] == "local:alice"
+	}
+	if !logged {
+		t.Errorf("no access log of HTTP/3\n%s", g.log)
+	}
+	without := start(t, spoofing(up.url))
+	if a := without.do(without.stranger(), "GET", "/public", ""); a.header.Get("Alt-Svc") != "" {
+		t.Errorf("without HTTP/3: Alt-Svc %q", a.header["Alt-Svc"])
+	}
+}
+
+// TestSpoofedHeadersHTTP3: identity and origin headers from a client over HTTP/3 do
+// not reach the upstream, in any spelling, and fields that HTTP/3 forbids are
+// refused.
+func TestSpoofedHeadersHTTP3(t *testing.T) {
+	t.Parallel()
+	up := record(t)
+	g := startHTTP3(t, spoofing(up.url))
+	var fields []field
+	for _, name := range slices.Concat(identityNames, originNames, ownNames) {
+		for _, s := range spellings(name) {
+			if s == strings.ToLower(s) {
+				fields = append(fields, field{s, spoofed}, field{s, spoofed})
+			}
+		}
+	}
+	for _, who := range askers(g.signIn(g.client3(), "alice"), g.signIn(g.client3(), "bob")) {
+		header, value, _ := strings.Cut(who.credential, ": ")
+		if status, err := g.get3(t, who.path, append(fields, field{strings.ToLower(header), value})...); err != nil || status != http.StatusOK {
+			t.Fatalf("%s: %d, %v", who.path, status, err)
+		}
+		wantOwnWord(t, up.one(t), who)
+	}
+	trailer := strings.NewReader("body")
+	q := must(http.NewRequestWithContext(t.Context(), "POST", g.base+"/public", io.MultiReader(trailer)))(t)
+	q.Trailer = http.Header{"X-Auth-User": {spoofed}, "X_auth_user": {spoofed}}
+	a := must(g.client3().Do(q))(t)
+	a.Body.Close()
+	if m := up.one(t); a.StatusCode != 200 || m.body != "body" || len(m.values("X-Auth-User")) > 0 {
+		t.Errorf("a trailer: %d, %q", a.StatusCode, m)
+	}
+	for name, more := range map[string][]field{
+		"a name in upper case":       {{"X-Auth-User", spoofed}},
+		"connection":                 {{"connection", "x-auth-user"}},
+		"transfer-encoding":          {{"transfer-encoding", "chunked"}},
+		"upgrade":                    {{"upgrade", "websocket"}},
+		"keep-alive":                 {{"keep-alive", "1"}},
+		"proxy-connection":           {{"proxy-connection", "close"}},
+		"te":                         {{"te", "gzip"}},
+		"another Host":               {{"host", "other.example"}},
+		"two Hosts":                  {{"host", "localhost"}, {"host", "localhost"}},
+		"a line break":               {{"x-a", "1\r\nX-Auth-User: root"}},
+		"a pseudo-header at the end": {{"x-a", "1"}, {":path", "/session"}},
+		"two paths":                  {{":path", "/session"}},
+		"two lengths":                {{"content-length", "0"}, {"content-length", "5"}},
+		"a length that is wrong":     {{"content-length", "-1"}},
+	} {
+		if status, err := g.get3(t, "/public", more...); !errors.Is(err, errReset) {
+			t.Errorf("%s: %d, %v", name, status, err)
+		}
+	}
+	for path, want := range map[string]int{"/public/../session": 400, "/%2e%2e/session": 400, "//session": 400, "/a%2fb": 400, "/session": 401} {
+		if status, err := g.get3(t, path); err != nil || status != want {
+			t.Errorf("%s: %d, %v, want %d", path, status, err, want)
+		}
+	}
+	for host, want := range map[string]int{"other.example": 421, "localhost.": 200, "LOCALHOST:1": 200} {
+		status, err := g.raw3(t, field{":method", "GET"}, field{":scheme", "https"}, field{":authority", host}, field{":path", "/public"})
+		if err != nil || status != want {
+			t.Errorf("%s: %d, %v, want %d", host, status, err, want)
+		}
+		if want == 200 {
+			up.one(t)
+		}
+	}
+	g.noTunnels(t)
+	up.none(t)
+}
+
+// noTunnels: there is no WebSocket and no other tunnel over HTTP/3.
+func (g *http3Gateway) noTunnels(t *testing.T) {
+	t.Helper()
+	for name, fields := range map[string][]field{
+		"WebSocket": {{":method", "CONNECT"}, {":protocol", "websocket"}, {":scheme", "https"}, {":authority", "localhost"}, {":path", "/public"}},
+		"tunnel":    {{":method", "CONNECT"}, {":authority", "localhost:80"}},
+	} {
+		if status, err := g.raw3(t, fields...); err != nil || status != http.StatusNotImplemented {
+			t.Errorf("%s: %d, %v", name, status, err)
+		}
+	}
+}
+
+// TestHTTP3Streams: a response in progress ends within a second of its login, and
+// at a stop one that is whole in time arrives.
+func TestHTTP3Streams(t *testing.T) {
+	t.Parallel()
+	up := serveStreams(t)
+	slow := make(chan struct{})
+	app := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "begun ") // the client tells
+		_ = http.NewResponseController(w).Flush()
+		<-slow
+		_, _ = io.WriteString(w, strings.Repeat("x", 1<<20))
+	})
+	g := startHTTP3(t, people+fmt.Sprintf("upstreams: {app: {url: %q}, slow: {url: %q}}\n", up.url, app)+`
+routes:
+  - {match: /, upstream: app, auth: [session]}
+  - {match: /slow, upstream: slow, auth: [none]}
+`)
+	alice := g.signIn(g.client3(), "alice")
+	c := g.client3()
+	c.Timeout = 0
+	q := must(http.NewRequestWithContext(t.Context(), "GET", g.base+"/download", nil))(t)
+	q.Header.Set("Cookie", alice.session)
+	a := must(c.Do(q))(t)
+	defer a.Body.Close()
+	_ = must(io.CopyN(io.Discard, a.Body, 1<<20))(t)
+	wantStatus(t, "logout", g.do(g.client3(), "POST", "/logout", "", "Cookie", alice.session), http.StatusOK)
+	since := time.Now()
+	if _, err := io.Copy(io.Discard, a.Body); err == nil {
+		t.Error("the response looks complete")
+	}
+	t.Logf("the stream ended %v after the logout", time.Since(since).Round(time.Millisecond))
+	until(t, "the end of the request to the upstream", func() bool { return up.inFlight.Load() == 0 })
+	if len(g.entriesOf("audit")) == 0 || !strings.Contains(g.log.String(), `"event":"stream_ended"`) {
+		t.Errorf("the audit log has no end of a stream\n%s", g.log)
+	}
+	q = must(http.NewRequestWithContext(t.Context(), "GET", g.base+"/slow", nil))(t)
+	a = must(c.Do(q))(t)
+	defer a.Body.Close()
+	g.signal(syscall.SIGTERM)
+	until(t, "new clients to be refused", func() bool {
+		stranger := g.client3()
+		stranger.Timeout = time.Second
+		_, err := stranger.Get(g.base + "/nowhere")
+		return err != nil
+	})
+	close(slow)
+	body, err := io.ReadAll(a.Body)
+	if want := len("begun ") + 1<<20; err != nil || len(body) != want {
+		t.Errorf("the response at the stop has %d bytes, want %d: %v", len(body), want, err)
+	}
+	g.endsClean(patience)
+}
