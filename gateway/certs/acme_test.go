@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -41,7 +42,7 @@ func issuedFiles() (certificate, key, meta string) {
 // does, and returns it.
 func keepIssued(t *testing.T, s certmagic.Storage) *x509.Certificate {
 	t.Helper()
-	pair := must(must(openLocalCA(t.TempDir(), []string{"gw.example"}, time.Now)).GetCertificate(nil))
+	pair := must(must(openLocalCA(t.TempDir(), []string{"gw.example"}, time.Now)).GetCertificate(&tls.ClientHelloInfo{}))
 	certificate, key, meta := issuedFiles()
 	for file, content := range map[string][]byte{
 		certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}),

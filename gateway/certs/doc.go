@@ -4,7 +4,9 @@
 //
 // # Limits and threats
 //
-// The local authority (internal) is for tests and private networks. Anyone who
+// The local authority (internal) issues a certificate for a name when a client asks
+// for it, but only for the gateway's names and wildcards, so that a client can cause
+// no work without bound. It is for tests and private networks. Anyone who
 // reads its key can issue certificates for any name to clients that trust it.
 // The key is in data_dir, in a file for its owner only.
 //

@@ -13,8 +13,11 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"authgate/gateway/acme"
 	"authgate/gateway/keyfile"
@@ -25,20 +28,27 @@ const (
 	caKeyFile = "ca-key.pem"
 	caLives   = 10 * 365 * 24 * time.Hour
 	leafLives = 90 * 24 * time.Hour
+	// maxCommonName is how long a common name may be (RFC 5280, appendix A.1).
+	maxCommonName = 64
 	// clockSkew is how far the clock of a client may be behind.
 	clockSkew = time.Hour
 )
 
-// localCA is the certificate authority of one gateway, and the certificate that
-// it has issued to the gateway.
+// maxLeaves is how many certificates of a localCA are kept in memory.
+const maxLeaves = 1024
+
+// localCA is the certificate authority of one gateway. It issues a certificate for
+// each of the gateway's names when a client asks for it.
 type localCA struct {
 	now         func() time.Time
-	domains     []string
+	names       map[string]bool // "*.example.org" is one
+	first       string          // for clients that ask for none of them
+	addresses   []net.IP        // clients that connect to one ask for no name
 	certificate *x509.Certificate
 	key         crypto.Signer
 
-	mu   sync.Mutex
-	leaf *tls.Certificate
+	mu     sync.Mutex
+	leaves *lru.Cache[string, *tls.Certificate] // by name
 }
 
 // openLocalCA returns the authority in dir, for these domains and addresses. It
@@ -63,23 +73,48 @@ func openLocalCA(dir string, domains []string, now func() time.Time) (*localCA, 
 	if !now().Before(pair.Leaf.NotAfter) {
 		return nil, fmt.Errorf("%s in %s has expired; remove it to create a new one", caFile, dir)
 	}
-	return &localCA{now: now, domains: domains, certificate: pair.Leaf, key: key}, nil
+	ca := &localCA{now: now, names: map[string]bool{}, first: domains[0], certificate: pair.Leaf, key: key}
+	for _, domain := range domains {
+		if ip := net.ParseIP(domain); ip != nil {
+			ca.addresses = append(ca.addresses, ip)
+		} else {
+			ca.names[domain] = true
+		}
+	}
+	ca.leaves, err = lru.New[string, *tls.Certificate](maxLeaves)
+	return ca, err
 }
 
-// GetCertificate implements Source. It issues a new certificate when two thirds
-// of the lifetime of the present one are over, unless the authority itself
-// expires before a new one would.
-func (ca *localCA) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+// GetCertificate implements Source. A client that asks for one of the names gets a
+// certificate of that name, or of the wildcard that it is below. Any other client
+// gets the one of the first name, which is also for all addresses.
+func (ca *localCA) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	name := strings.ToLower(hello.ServerName)
+	if ca.names[name] {
+		return ca.leaf(name)
+	}
+	if _, parent, below := strings.Cut(name, "."); below && ca.names["*."+parent] {
+		return ca.leaf("*." + parent)
+	}
+	return ca.leaf(ca.first)
+}
+
+// leaf returns the certificate of a name. It issues a new one when two thirds of the
+// lifetime of the present one are over, unless the authority itself expires before
+// a new one would.
+func (ca *localCA) leaf(name string) (*tls.Certificate, error) {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
-	if ca.leaf == nil || ca.due(ca.leaf.Leaf) {
-		leaf, err := ca.issue()
-		if err != nil {
-			return nil, err
-		}
-		ca.leaf = leaf
+	present, ok := ca.leaves.Get(name)
+	if ok && !ca.due(present.Leaf) {
+		return present, nil
 	}
-	return ca.leaf, nil
+	leaf, err := ca.issue(name)
+	if err != nil {
+		return nil, err
+	}
+	ca.leaves.Add(name, leaf)
+	return leaf, nil
 }
 
 // due reports whether a certificate is to be replaced.
@@ -87,13 +122,14 @@ func (ca *localCA) due(leaf *x509.Certificate) bool {
 	return leaf.NotAfter.Sub(ca.now()) < leafLives/3 && leaf.NotAfter.Before(ca.certificate.NotAfter)
 }
 
-// Refresh implements Source. GetCertificate renews the certificate.
+// Refresh implements Source. GetCertificate renews the certificates.
 func (ca *localCA) Refresh() error { return nil }
 
-// Certificates implements Source.
+// Certificates implements Source. It describes the certificate of the first name:
+// the others are issued when they are needed.
 func (ca *localCA) Certificates() []acme.Certificate {
-	c := acme.Certificate{Domain: ca.domains[0]}
-	if leaf, err := ca.GetCertificate(nil); err != nil {
+	c := acme.Certificate{Domain: ca.first}
+	if leaf, err := ca.leaf(ca.first); err != nil {
 		c.Problem = err.Error()
 	} else {
 		c.Expires = leaf.Leaf.NotAfter
@@ -101,7 +137,8 @@ func (ca *localCA) Certificates() []acme.Certificate {
 	return []acme.Certificate{c}
 }
 
-func (ca *localCA) issue() (*tls.Certificate, error) {
+// issue issues a certificate of a name.
+func (ca *localCA) issue(name string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -111,18 +148,19 @@ func (ca *localCA) issue() (*tls.Certificate, error) {
 		ends = ca.certificate.NotAfter
 	}
 	template := &x509.Certificate{
-		Subject:     pkix.Name{CommonName: ca.domains[0]},
 		NotBefore:   ca.now().Add(-clockSkew),
 		NotAfter:    ends,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	for _, domain := range ca.domains {
-		if ip := net.ParseIP(domain); ip != nil {
-			template.IPAddresses = append(template.IPAddresses, ip)
-		} else {
-			template.DNSNames = append(template.DNSNames, domain)
-		}
+	if len(name) <= maxCommonName {
+		template.Subject.CommonName = name
+	}
+	if net.ParseIP(name) == nil {
+		template.DNSNames = []string{name}
+	}
+	if name == ca.first {
+		template.IPAddresses = ca.addresses
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.certificate, key.Public(), ca.key)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,7 +17,7 @@ import (
 	"authgate/gateway/config"
 )
 
-var caDomains = []string{"gw.example", "*.gw.example", "127.0.0.1", "::1"}
+var caDomains = []string{"gw.example", "*.gw.example", "127.0.0.1", "::1", "other.example"}
 
 // must returns value, where err would be a fault of the test.
 func must[T any](value T, err error) T {
@@ -64,15 +65,16 @@ func TestLocalCASurvives(t *testing.T) {
 		t.Fatal("ca.pem holds no certificate")
 	}
 	for i, ca := range []*localCA{first, openCA(t, dir, c.Now)} {
-		leaf := leafOf(t, ca)
-		for _, name := range []string{"gw.example", "x.gw.example", "127.0.0.1", "::1"} {
-			options := x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: c.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
-			if _, err := leaf.Verify(options); err != nil {
-				t.Errorf("opening number %d: %s: %v", i, name, err)
+		for _, name := range []string{"gw.example", "x.gw.example", "other.example", "127.0.0.1", "::1"} {
+			asked := name
+			if net.ParseIP(name) != nil {
+				asked = "" // clients ask for names only (RFC 6066, section 3)
 			}
-		}
-		if !slices.Equal(leaf.DNSNames, caDomains[:2]) || len(leaf.IPAddresses) != 2 || leaf.IsCA {
-			t.Errorf("the certificate is for %v and %v, authority %t", leaf.DNSNames, leaf.IPAddresses, leaf.IsCA)
+			leaf := must(ca.GetCertificate(&tls.ClientHelloInfo{ServerName: asked})).Leaf
+			options := x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: c.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+			if _, err := leaf.Verify(options); err != nil || leaf.IsCA {
+				t.Errorf("opening number %d: %s: %v, authority %t", i, name, err, leaf.IsCA)
+			}
 		}
 	}
 	for name, mode := range map[string]os.FileMode{caFile: 0o644, caKeyFile: 0o600} {
@@ -99,6 +101,54 @@ func TestLocalCAHandshake(t *testing.T) {
 		if got := client.ConnectionState().NegotiatedProtocol; got != want || (err == nil) != (want != "") {
 			t.Errorf("%s: the protocol is %q (%v), want %q", tls.VersionName(version), got, err, want)
 		}
+	}
+}
+
+// Each name has a certificate of its own, which is small and stays the same. A
+// client cannot have others issued, and what is kept is bounded.
+func TestLocalCANames(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 60) + ".gw.example"
+	domains := slices.Concat(caDomains, []string{"*.apps.example", long, "192.0.2.1"})
+	for i := range 2 * maxLeaves {
+		domains = append(domains, fmt.Sprintf("%d.many.example", i))
+	}
+	ca := must(openLocalCA(t.TempDir(), domains, time.Now))
+	for asked, want := range map[string]string{
+		"gw.example": "gw.example", "GW.example": "gw.example", "": "gw.example", "unknown.example": "gw.example", "many.example": "gw.example",
+		"other.example": "other.example", "a.gw.example": "*.gw.example", "b.gw.example": "*.gw.example", "a.b.gw.example": "gw.example",
+		"x.apps.example": "*.apps.example", "apps.example": "gw.example", "*.apps.example": "*.apps.example", long: long, "7.many.example": "7.many.example",
+	} {
+		hello := &tls.ClientHelloInfo{ServerName: asked}
+		certificate := must(ca.GetCertificate(hello))
+		leaf, addresses := certificate.Leaf, 0
+		if want == "gw.example" {
+			addresses = 3
+		}
+		if !slices.Equal(leaf.DNSNames, []string{want}) || len(leaf.IPAddresses) != addresses || len(certificate.Certificate[0]) > 1000 {
+			t.Errorf("%q: the certificate is for %v and %v, and has %d bytes; want %s", asked, leaf.DNSNames, leaf.IPAddresses, len(certificate.Certificate[0]), want)
+		}
+		if (leaf.Subject.CommonName == want) != (len(want) <= maxCommonName) || must(ca.GetCertificate(hello)) != certificate {
+			t.Errorf("%q: the common name is %q, or each handshake gets a new certificate", asked, leaf.Subject.CommonName)
+		}
+	}
+	for i := range maxLeaves {
+		must(ca.GetCertificate(&tls.ClientHelloInfo{ServerName: fmt.Sprintf("%d.many.example", i)}))
+	}
+	if ca.leaves.Len() != maxLeaves {
+		t.Errorf("%d certificates are kept, want %d", ca.leaves.Len(), maxLeaves)
+	}
+}
+
+// A gateway whose public_url is an address has a certificate for it.
+func TestLocalCAOfAnAddress(t *testing.T) {
+	t.Parallel()
+	ca := must(openLocalCA(t.TempDir(), []string{"192.0.2.1", "localhost"}, time.Now))
+	if leaf := leafOf(t, ca); leaf.VerifyHostname("192.0.2.1") != nil || len(leaf.DNSNames) != 0 {
+		t.Errorf("it is for %v and %v", leaf.DNSNames, leaf.IPAddresses)
+	}
+	if leaf := must(ca.GetCertificate(&tls.ClientHelloInfo{ServerName: "localhost"})).Leaf; leaf.VerifyHostname("localhost") != nil {
+		t.Errorf("that of the name is for %v", leaf.DNSNames)
 	}
 }
 
