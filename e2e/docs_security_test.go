@@ -64,7 +64,7 @@ func TestDocsSecurity(t *testing.T) {
 			tests[name] = append(tests[name], p)
 		}
 	}
-	for _, name := range []string{"../docs/security.md", "../docs/scaling.md", "../SECURITY.md", "../CONTRIBUTING.md"} {
+	for _, name := range []string{"../docs/security.md", "../docs/scaling.md", "../docs/applications.md", "../SECURITY.md", "../CONTRIBUTING.md"} {
 		for _, found := range testName.FindAllStringSubmatch(readFile(t, name), -1) {
 			shows := func(p *testPackage) bool { return found[2] == "" || strings.Contains(p.tests, strconv.Quote(found[2])) }
 			if !slices.ContainsFunc(tests[found[1]], shows) {

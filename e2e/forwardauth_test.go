@@ -59,7 +59,7 @@ func (v surfer) signIn(address, user string) (answer, *url.URL) {
 	v.t.Helper()
 	page, at := v.visit("GET", address, "", "Accept", acceptsPage)
 	action, fields := formOf(v.t, page.body)
-	if page.status != http.StatusOK || action == "" {
+	if page.status != http.StatusOK || !fields.Has("username") {
 		v.t.Fatalf("%s leads to %d at %s without a form:\n%s", address, page.status, at, page.body)
 	}
 	fields.Set("username", user)
