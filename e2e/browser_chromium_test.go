@@ -37,6 +37,7 @@ func TestBrowser(t *testing.T) {
 		"many hosts, SameSite=Strict": hostsStrict,
 		"many hosts, one cookie":      hostsByOneCookie,
 		"pages":                       pagesInBrowser,
+		"terminal":                    terminalInBrowser,
 		"pages, something slipped in": slippedIn,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/storage"
 	"github.com/chromedp/chromedp"
@@ -16,29 +17,33 @@ import (
 // hostNames are five hosts of one gateway, of four sites. People sign in at the first.
 var hostNames = []string{"login.test", "wiki.one.test", "files.one.test", "mail.two.test", "x.three.test"}
 
-// manyHosts is a gateway with hostNames and a recorder.
+// manyHosts is a gateway with hostNames, a recorder and an application with WebSockets.
 type manyHosts struct {
 	*instance
-	up *recorder
+	up      *recorder
+	sockets *streamUpstream
 }
 
 // manyHosts returns such a gateway, which does not run yet.
 func (c *chromium) manyHosts(t *testing.T) *manyHosts {
 	t.Helper()
-	m := &manyHosts{instance: c.prepared(t), up: record(t)}
+	m := &manyHosts{instance: c.prepared(t), up: record(t), sockets: serveStreams(t)}
 	m.public = m.at("login.test", "")
 	return m
 }
 
-// serve starts the gateway. Each host has a page and a start page for people who signed
-// in by a mechanism.
+// serve starts the gateway. Each host has a page, a start page and a WebSocket for people
+// who signed in by a mechanism.
 func (m *manyHosts) serve(mechanism, config string) {
 	m.t.Helper()
 	routes := "routes:\n"
 	for _, host := range hostNames {
-		routes += fmt.Sprintf("  - {match: '%s/page', upstream: app, auth: [%s]}\n  - {match: '%[1]s/{$}', upstream: app, auth: [%[2]s]}\n", host, mechanism)
+		for path, upstream := range map[string]string{"page": "app", "{$}": "app", "socket": "sockets"} {
+			routes += fmt.Sprintf("  - {match: '%s/%s', upstream: %s, auth: [%s]}\n", host, path, upstream, mechanism)
+		}
 	}
-	m.configure(app(m.up.url) + config + routes)
+	upstreams := fmt.Sprintf("upstreams: {app: {url: %q}, sockets: {url: %q}}\n", m.up.url, m.sockets.url)
+	m.configure(upstreams + config + routes)
 	m.run()
 }
 
@@ -120,8 +125,11 @@ func hostsInBrowser(t *testing.T, c *chromium) {
 	if len(values) != len(hostNames) {
 		t.Errorf("%d different sessions, expected one for each host", len(values))
 	}
-	b.open(m.at("files.one.test", "/me"))
-	b.click("button") // and then on, by a form, to the sign-in page of another host
+	m.endsAll(t, b, "files.one.test", func() {
+		b.open(m.page("wiki.one.test"))
+		b.signIn("alice")
+		m.up.all()
+	})
 	b.shows("/signin", http.StatusOK, "User name")
 	noComplaints(t, b)
 	m.signedOut(t, b, m.public)
@@ -130,6 +138,39 @@ func hostsInBrowser(t *testing.T, c *chromium) {
 	b.is(m.page("mail.two.test"))
 	m.up.all()
 	m.opensAll(t, b, "bob")
+}
+
+// endsAll signs in, opens a WebSocket at each host, and signs out at one of them. That
+// ends all within a second; a busy machine gets more chances for the measurement.
+func (m *manyHosts) endsAll(t *testing.T, b *tab, at string, signIn func()) {
+	t.Helper()
+	took := time.Hour
+	for try := 0; try < 5 && took >= time.Second; try++ {
+		if try > 0 {
+			signIn()
+		}
+		m.opensAll(t, b, "alice")
+		var open []*tab
+		for _, host := range hostNames {
+			one := b.another()
+			one.open(m.page(host))
+			one.value("(window.socket = new WebSocket('/socket')).onopen = () => socket.send('hello')")
+			until(t, "the WebSocket of "+host, func() bool { received, _ := one.sockets(); return strings.Contains(received, "hello") })
+			open = append(open, one)
+		}
+		m.up.all()
+		b.open(m.at(at, "/me"))
+		b.click("button") // and then on, by a form, to the sign-in page of another host
+		since := time.Now()
+		for i, one := range open {
+			until(t, "the end of the WebSocket of "+hostNames[i], func() bool { _, closed := one.sockets(); return closed == 1 })
+		}
+		took = time.Since(since)
+		t.Logf("the last of %d WebSockets closed %v after the logout", len(open), took.Round(time.Millisecond))
+	}
+	if took >= time.Second {
+		t.Errorf("the last WebSocket closed %v after the logout", took)
+	}
 }
 
 // statusAt asks for the page of a host with a cookie, not as a browser.
@@ -181,8 +222,12 @@ func hostsAtProvider(t *testing.T, c *chromium) {
 			t.Errorf("the browser was sent to the provider again: %s", r.url)
 		}
 	}
-	b.open(m.at("x.three.test", "/me"))
-	b.click("button")
+	m.endsAll(t, b, "x.three.test", func() {
+		b.open(m.page("wiki.one.test"))
+		b.signIn("alice")
+		b.arrives(m.page("wiki.one.test"))
+		m.up.all()
+	})
 	noComplaints(t, b)
 	m.signedOut(t, b, provides)
 }

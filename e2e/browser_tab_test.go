@@ -29,6 +29,8 @@ type tab struct {
 	mu         sync.Mutex
 	requests   []tabRequest
 	complaints []string // violations of policies, errors of scripts
+	received   string   // the messages of WebSockets
+	closed     int      // WebSockets
 }
 
 // tabRequest is a request of a tab.
@@ -69,14 +71,29 @@ func (b *tab) note(event any) {
 	case *network.EventRequestWillBeSent:
 		referer, _ := event.Request.Headers["Referer"].(string)
 		b.requests = append(b.requests, tabRequest{event.Request.Method, event.Request.URL, referer, event.Type == network.ResourceTypeDocument})
+	case *network.EventWebSocketFrameReceived:
+		b.received += string(event.Response.PayloadData) + "\n"
+	case *network.EventWebSocketClosed:
+		b.closed++
 	case *runtime.EventExceptionThrown:
-		b.complaints = append(b.complaints, event.ExceptionDetails.Text)
+		text := event.ExceptionDetails.Text
+		if thrown := event.ExceptionDetails.Exception; thrown != nil {
+			text += " " + thrown.Description
+		}
+		b.complaints = append(b.complaints, text)
 	case *log.EventEntryAdded:
 		if strings.Contains(event.Entry.Text, "the server responded with a status of") {
 			return // every error page causes that
 		}
 		b.complaints = append(b.complaints, fmt.Sprintf("%s %s: %s (%s)", event.Entry.Source, event.Entry.Level, event.Entry.Text, event.Entry.URL))
 	}
+}
+
+// sockets returns the messages that WebSockets received so far, and how many have closed.
+func (b *tab) sockets() (received string, closed int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.received, b.closed
 }
 
 // asked returns the requests since the last call.

@@ -30,6 +30,7 @@
 //	redis_*            two instances on Redis that is killed, frozen, cut off, full, far away, or a Cluster
 //	rolling            restarts of instances behind a balancer, without a lost request
 //	stop, streams, descriptors, timeout    connections, from the client to the upstream
+//	applications_*     real applications, as docs/applications.md configures them; browser_terminal too
 //	balancer, cgi, h2spec, whatwg    HAProxy, CGI servers, the suite for HTTP/2, the URL parser of browsers
 //	disk               a disk that is full
 //	log, metrics, throttle, login_flood, terminal    what operators see and set
