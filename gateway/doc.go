@@ -106,6 +106,7 @@
 //	gateway/endpoint      the gateway's own endpoints
 //	gateway               state, routing, authentication, decision, forwarding
 //	gateway/server        listeners, drain, admin
+//	cmd/internal/watch    tells when files may have changed
 //	cmd/internal/app      the life of a process: open, serve, reload, stop
 //
 // Some choices may surprise:

@@ -67,7 +67,7 @@ type expectation struct {
 // readTestFile reads a file of tests. The error is a *strictyaml.Diagnostics if
 // the file has mistakes.
 func readTestFile(path string) (*testFile, error) {
-	source, err := strictyaml.ReadFile(path, maxTestFile)
+	source, _, err := strictyaml.ReadFile(path, maxTestFile)
 	if err != nil {
 		return nil, err
 	}

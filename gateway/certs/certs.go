@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -65,25 +64,21 @@ func openACME(cfg *config.Config, shared certmagic.Storage, logger *slog.Logger)
 	}
 	if cfg.TLS.TrustedRoots != "" {
 		var err error
-		if options.Roots, err = rootsWith(cfg.TLS.TrustedRoots); err != nil {
+		if options.Roots, err = rootsWith(cfg.TLS.TrustedRootsContent); err != nil {
 			return nil, fmt.Errorf("tls.trusted_roots: %w", err)
 		}
 	}
 	return acme.Open(context.Background(), options)
 }
 
-// rootsWith returns the roots of the system and those in a PEM file.
-func rootsWith(path string) (*x509.CertPool, error) {
+// rootsWith returns the roots of the system and those in pem.
+func rootsWith(pem []byte) (*x509.CertPool, error) {
 	roots, err := x509.SystemCertPool()
 	if err != nil {
 		return nil, fmt.Errorf("reading the system's roots: %w", err)
 	}
-	pem, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
 	if !roots.AppendCertsFromPEM(pem) {
-		return nil, errors.New(path + " contains no PEM certificate")
+		return nil, errors.New("no certificate in PEM")
 	}
 	return roots, nil
 }

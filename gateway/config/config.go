@@ -40,7 +40,7 @@ type Config struct {
 	hosts     []string
 	path      string        // of the file
 	source    func() []byte // its content; a function, because fmt prints unexported fields with their secrets
-	sideFiles []string
+	sideFiles []File
 	warnings  Diagnostics
 }
 
@@ -54,6 +54,12 @@ type (
 	Diagnostic  = strictyaml.Diagnostic
 	Diagnostics = strictyaml.Diagnostics
 )
+
+// File is a file of a configuration as it was when it was read.
+type File = strictyaml.File
+
+// StatFile returns a file as it is now.
+func StatFile(path string) File { return strictyaml.StatFile(path) }
 
 // Listen has the addresses of the listeners. An empty address means no listener.
 type Listen struct {
@@ -85,6 +91,8 @@ type TLS struct {
 	TrustedRoots string   `yaml:"trusted_roots"`
 
 	HSTS time.Duration `yaml:"hsts"` // max-age of Strict-Transport-Security; 0: no header
+
+	TrustedRootsContent []byte `yaml:"-"` // of the file, in mode acme
 }
 
 // Store drivers.

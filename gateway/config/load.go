@@ -31,11 +31,19 @@ func (e *ReadError) Unwrap() error { return e.err }
 // Load reads the configuration file at path and the files that it names. The
 // error is Diagnostics or a *ReadError.
 func Load(path string) (*Config, error) {
-	source, err := strictyaml.ReadFile(path, maxConfigSize)
+	cfg, _, err := LoadFiles(path)
+	return cfg, err
+}
+
+// LoadFiles is Load. It also returns the main file and all files that it names, as
+// they were when they were read, even if the configuration has mistakes.
+func LoadFiles(path string) (*Config, []File, error) {
+	source, main, err := strictyaml.ReadFile(path, maxConfigSize)
 	if err != nil {
-		return nil, &ReadError{err}
+		return nil, []File{main}, &ReadError{err}
 	}
-	return Parse(path, source)
+	cfg, side, err := parseFiles(path, source, os.LookupEnv)
+	return cfg, append([]File{main}, side...), err
 }
 
 // Read is Load for a configuration that is not in a file. name takes the place
@@ -58,10 +66,29 @@ func Parse(path string, source []byte) (*Config, error) {
 // that it names. It does not read the main file again. The error is Diagnostics.
 func (c *Config) Reread() (*Config, error) { return Parse(c.path, c.source()) }
 
+// Files returns the files of SideFiles as they were when they were read. A file
+// that several keys name is there several times.
+func (c *Config) Files() []File { return slices.Clone(c.sideFiles) }
+
 // SideFiles returns the paths of the files whose content belongs to the
-// configuration, besides the main file: accounts.file, basic.htpasswd, the
-// certificate and its key, site.logo, and each x_file. They are sorted.
-func (c *Config) SideFiles() []string { return slices.Clone(c.sideFiles) }
+// configuration, besides the main file: lists of users, certificates and keys,
+// site.logo, and each x_file. They are sorted.
+func (c *Config) SideFiles() []string {
+	paths := make([]string, len(c.sideFiles))
+	for i, file := range c.sideFiles {
+		paths[i] = file.Path
+	}
+	return slices.Compact(paths)
+}
+
+// PublicFiles returns the paths of the files without secrets among SideFiles.
+func (c *Config) PublicFiles() []string {
+	public := []string{c.TLS.Certificate, c.TLS.TrustedRoots, c.Site.Logo}
+	for _, u := range c.Upstreams {
+		public = append(public, u.TLS.CA, u.TLS.Certificate)
+	}
+	return public
+}
 
 // Warnings returns the parts of a valid configuration that are probably
 // mistakes, in the order of the text.
@@ -73,6 +100,12 @@ func (c *Config) Table() *policy.Table { return c.table }
 
 // parse is Parse with the environment that lookup reads.
 func parse(path string, source []byte, lookup func(string) (string, bool)) (*Config, error) {
+	cfg, _, err := parseFiles(path, source, lookup)
+	return cfg, err
+}
+
+// parseFiles is parse, and returns the files that the configuration names.
+func parseFiles(path string, source []byte, lookup func(string) (string, bool)) (*Config, []File, error) {
 	reader, cfg := newReader(path, lookup), defaults()
 	main := &report{reader.Read(path, source, maxConfigSize, "", cfg)}
 	if !main.Unreadable("") {
@@ -80,18 +113,20 @@ func parse(path string, source []byte, lookup func(string) (string, bool)) (*Con
 		side := sideReader{reader, main}
 		places := side.users(cfg)
 		side.certificate(cfg.TLS)
+		side.trustedRoots(&cfg.TLS)
+		side.signingKey(cfg.Token)
 		side.upstreams(cfg.Upstreams)
 		side.logo(&cfg.Site)
 		cfg.complete(main)
 		cfg.check(main, places)
 	}
 	if err := reader.Err(); err != nil {
-		return nil, err
+		return nil, reader.Files(), err
 	}
 	kept := slices.Clone(source)
 	cfg.path, cfg.source = path, func() []byte { return kept }
 	cfg.hosts, cfg.sideFiles, cfg.warnings = cfg.allHosts(), reader.Files(), reader.Warnings()
-	return cfg, nil
+	return cfg, cfg.sideFiles, nil
 }
 
 func newReader(path string, lookup func(string) (string, bool)) *strictyaml.Reader {

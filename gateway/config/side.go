@@ -11,8 +11,11 @@ import (
 	"authgate/gateway/config/strictyaml"
 )
 
-// accountsKey is the key of the file of accounts.
-const accountsKey = "accounts.file"
+// Keys of the files of users.
+const (
+	accountsKey = "accounts.file"
+	htpasswdKey = "basic.htpasswd"
+)
 
 // sideReader reads the files that keys of the main file name.
 type sideReader struct {
@@ -22,7 +25,7 @@ type sideReader struct {
 
 // read reads a file of at most limit bytes, which the key at path names.
 func (s sideReader) read(path, file string, limit int) (content []byte, ok bool) {
-	content, err := s.reader.ReadSide(file, limit)
+	content, err := s.reader.ReadSide(path, file, limit)
 	if err == nil {
 		return content, true
 	}
@@ -70,7 +73,7 @@ func (s sideReader) users(c *Config) userPlaces {
 		basic:    places(s.main.Document, "basic.users", len(c.Basic.Users)),
 		accounts: places(s.main.Document, "accounts.users", len(c.Accounts.Users)),
 	}
-	if content, ok := s.list("basic.htpasswd", c.Basic.Htpasswd, maxListSize); ok {
+	if content, ok := s.list(htpasswdKey, c.Basic.Htpasswd, maxListSize); ok {
 		doc, users := s.parseHtpasswd(c.Basic.Htpasswd, content)
 		c.Basic.Users = append(c.Basic.Users, users...)
 		written.basic = append(written.basic, places(doc, doc.Root(), len(users))...)
@@ -106,7 +109,7 @@ func (s sideReader) accounts(file string, content []byte) (*strictyaml.Document,
 
 // parseHtpasswd parses an Apache htpasswd file. Each line is NAME:HASH.
 func (s sideReader) parseHtpasswd(name string, content []byte) (*strictyaml.Document, []BasicUser) {
-	doc, ok := s.reader.ReadLines(name, content, maxListSize, "basic.htpasswd", maskHtpasswd)
+	doc, ok := s.reader.ReadLines(name, content, maxListSize, htpasswdKey, maskHtpasswd)
 	if !ok {
 		s.main.Break(doc.Root())
 		return doc, nil
@@ -163,6 +166,29 @@ func (s sideReader) certificate(t TLS) {
 	}
 	if _, err := tls.X509KeyPair(certificate, key); err != nil {
 		s.main.Fault("tls.certificate", "%s and %s are not a certificate and its key: %v", t.Certificate, t.Key, err)
+	}
+}
+
+// trustedRoots reads the extra roots for the ACME server, and checks them.
+func (s sideReader) trustedRoots(t *TLS) {
+	if t.Mode != TLSACME || t.TrustedRoots == "" {
+		return
+	}
+	content, ok := s.read("tls.trusted_roots", t.TrustedRoots, maxPEMSize)
+	if t.TrustedRootsContent = content; ok && !x509.NewCertPool().AppendCertsFromPEM(content) {
+		s.main.Fault("tls.trusted_roots", "%s contains no certificate in PEM", t.TrustedRoots)
+	}
+}
+
+// signingKey reads the key that signs tokens, and checks it.
+func (s sideReader) signingKey(t Token) {
+	if t.Algorithm != AlgorithmRS256 || t.PrivateKey == "" {
+		return
+	}
+	if content, ok := s.read("token.private_key", t.PrivateKey, strictyaml.MaxSecret); ok {
+		if err := checkRSA(t.PrivateKey, content); err != nil {
+			s.main.Fault("token.private_key", "%v", err)
+		}
 	}
 }
 

@@ -1,18 +1,13 @@
 package config
 
 import (
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
 	"time"
-
-	"authgate/gateway/config/strictyaml"
 )
 
-// check checks everything except the content of the certificate and its key,
-// which sideReader.certificate checks.
+// check checks everything except the content of files, which sideReader checks.
 func (t TLS) check(r *report) {
 	r.oneOf("tls.mode", t.Mode, words("tls.mode"))
 	switch t.Mode {
@@ -76,21 +71,4 @@ func (t TLS) checkACME(r *report) {
 			r.Fault("tls.directory", "%q is not https", t.Directory)
 		}
 	}
-	if t.TrustedRoots != "" {
-		if err := checkRoots(t.TrustedRoots); err != nil {
-			r.Fault("tls.trusted_roots", "%v", err)
-		}
-	}
-}
-
-// checkRoots checks a PEM file with certificates.
-func checkRoots(path string) error {
-	content, err := strictyaml.ReadFile(path, maxPEMSize)
-	if err != nil {
-		return err
-	}
-	if !x509.NewCertPool().AppendCertsFromPEM(content) {
-		return errors.New(path + " contains no certificate in PEM")
-	}
-	return nil
 }

@@ -8,8 +8,6 @@ import (
 	"unicode"
 
 	"github.com/golang-jwt/jwt/v5"
-
-	"authgate/gateway/config/strictyaml"
 )
 
 // Bounds of tokens.
@@ -47,7 +45,7 @@ func (t *Token) check(r *report) {
 	}
 }
 
-// checkKeys checks the keys that sign tokens. It refuses a key that the algorithm
+// checkKeys checks the keys that sign tokens, except the content of a file. It refuses a key that the algorithm
 // does not use, which would only look as if it had an effect.
 func (t *Token) checkKeys(r *report) {
 	switch t.Algorithm {
@@ -60,20 +58,11 @@ func (t *Token) checkKeys(r *report) {
 		if t.Secret != "" {
 			r.Fault("token.secret", "has no effect with token.algorithm RS256; set algorithm: HS256, or remove this key")
 		}
-		if t.PrivateKey != "" {
-			if err := checkRSA(t.PrivateKey); err != nil {
-				r.Fault("token.private_key", "%v", err)
-			}
-		}
 	}
 }
 
-// checkRSA checks a PEM file with an RSA key (PKCS #1 or PKCS #8).
-func checkRSA(path string) error {
-	content, err := strictyaml.ReadFile(path, strictyaml.MaxSecret)
-	if err != nil {
-		return err
-	}
+// checkRSA checks the content of a PEM file with an RSA key (PKCS #1 or PKCS #8).
+func checkRSA(path string, content []byte) error {
 	key, err := jwt.ParseRSAPrivateKeyFromPEM(content)
 	if err != nil {
 		return fmt.Errorf("%s contains no RSA private key in PEM (PKCS #1 or PKCS #8)", path)

@@ -22,11 +22,12 @@ import (
 )
 
 const (
-	// applied is how long it takes at most until a changed file applies: two checks.
-	applied = 2 * watchEvery
+	// unseen is how long it takes at most until a changed file applies without a
+	// notice: the next look, and one after the pause.
+	unseen = lookEvery + quiet
 	// longest is how long an attempt takes on a store that does not answer: longer
-	// than the time to the next check.
-	longest = 3 * watchEvery
+	// than the time to the next look.
+	longest = 3 * lookEvery
 
 	failed = "reload failed, the running configuration is kept"
 	away   = failed + " until the store answers"
@@ -54,27 +55,41 @@ func (d *distant) Get(ctx context.Context, key string) ([]byte, error) {
 	return d.Memory.Get(ctx, key)
 }
 
-// follower is a gateway that follows its files, on the clock of a bubble.
-type follower struct {
+// followed is a gateway that follows its files, on the clock of a bubble.
+type followed struct {
 	*App
 	*distant
-	t    *testing.T
-	logs *logtest.Buffer
-	hup  chan os.Signal
+	t       *testing.T
+	logs    *logtest.Buffer
+	hup     chan os.Signal
+	files   *toldFiles
+	unaware bool // changes give no notice
 }
 
+// toldFiles is a fileWatch whose notices a test gives.
+type toldFiles struct {
+	notices chan struct{}
+	watched []string
+}
+
+func (f *toldFiles) Watch(files []string) error { f.watched = files; return nil }
+func (f *toldFiles) Notices() <-chan struct{}   { return f.notices }
+
 // following runs f with a gateway of that configuration, on a distant store.
-func following(t *testing.T, files map[string]string, f func(*follower)) {
+func following(t *testing.T, files map[string]string, f func(*followed)) {
 	t.Helper()
 	path := folder(t, t.TempDir(), files)
 	synctest.Test(t, func(t *testing.T) {
-		g := &follower{distant: &distant{Memory: store.NewMemory(time.Now)}, t: t, logs: &logtest.Buffer{}, hup: make(chan os.Signal)}
+		g := &followed{
+			distant: &distant{Memory: store.NewMemory(time.Now)}, t: t, logs: &logtest.Buffer{}, hup: make(chan os.Signal),
+			files: &toldFiles{notices: make(chan struct{}, 1)},
+		}
 		opened := func(context.Context, *config.Config, *slog.Logger) (openStore, error) { return g.distant, nil }
 		g.App = must(openOn(t.Context(), opened, path, "test", g.logs))
 		defer shut(t, g.App)
 		ctx, stop := context.WithCancel(t.Context())
 		var following sync.WaitGroup
-		following.Go(func() { g.follow(ctx, g.hup) })
+		following.Go(func() { g.follow(ctx, g.files, g.hup) })
 		f(g)
 		began := time.Now()
 		stop()
@@ -90,16 +105,40 @@ func accounts(list string) map[string]string {
 }
 
 // set writes a file beside the configuration, or the configuration.
-func (g *follower) set(name, content string) {
+func (g *followed) set(name, content string) {
 	g.t.Helper()
 	write(g.t, filepath.Join(filepath.Dir(g.path), name), content)
+	if !g.unaware {
+		g.notice()
+	}
+}
+
+// notice tells that a file may have changed.
+func (g *followed) notice() {
+	select {
+	case g.files.notices <- struct{}{}:
+	default:
+	}
 }
 
 // signal makes the gateway read the whole configuration, which is this text.
-func (g *follower) signal(text string) {
+func (g *followed) signal(text string) {
 	g.t.Helper()
 	g.set("config.yaml", text)
 	g.hup <- os.Interrupt
+}
+
+// reloads returns how many attempts there were.
+func (g *followed) reloads() (n float64) {
+	g.t.Helper()
+	for _, family := range must(g.metrics.Gather()) {
+		if family.GetName() == "authgate_config_reloads_total" {
+			for _, m := range family.GetMetric() {
+				n += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return n
 }
 
 // wait lets d pass on the bubble's clock.
@@ -109,7 +148,7 @@ func wait(d time.Duration) {
 }
 
 // users fails the test unless these users can sign in after d.
-func (g *follower) users(d time.Duration, want, when string) {
+func (g *followed) users(d time.Duration, want, when string) {
 	g.t.Helper()
 	wait(d)
 	var able []string
@@ -130,7 +169,7 @@ func (g *follower) users(d time.Duration, want, when string) {
 }
 
 // wantLogged fails the test unless n records have this message.
-func (g *follower) wantLogged(message string, n int, when string) {
+func (g *followed) wantLogged(message string, n int, when string) {
 	g.t.Helper()
 	if got := len(g.logs.Records(g.t, message)); got != n {
 		g.t.Errorf("%s: %q was logged %d times, want %d", when, message, got, n)
@@ -138,49 +177,55 @@ func (g *follower) wantLogged(message string, n int, when string) {
 }
 
 // outage runs f, and a minute, while the store does not answer.
-func (g *follower) outage(f func()) {
+func (g *followed) outage(f func()) {
 	g.away.Store(true)
 	f()
 	wait(time.Minute)
 	g.away.Store(false)
 }
 
-// A changed accounts file applies within 10 s, but only when it no longer changes:
-// a part of it can be valid.
+// A changed file applies a moment after its last change, and not before: a part of
+// it can be valid. Without a notice it applies within 10 s (design A).
 func TestFollowAccounts(t *testing.T) {
 	t.Parallel()
-	following(t, accounts(alice), func(g *follower) {
-		for i, c := range []struct{ content, want string }{{alice + bob, "alice bob"}, {bob, "bob"}, {"[]\n", ""}, {alice, "alice"}} {
-			g.set("accounts.yaml", c.content)
-			g.users(applied, c.want, "after "+c.content)
-			g.wantLogged("reloaded", i+1, "after "+c.content)
-		}
-		wait(time.Hour)
-		g.wantLogged("reloaded", 4, "although nothing has changed")
-		for _, part := range []string{"", bob, bob + alice} {
-			g.set("accounts.yaml", part)
-			g.users(watchEvery, "alice", "when a part is written, "+part)
-		}
-		g.users(applied-watchEvery, "alice bob", "when all is written")
-		g.wantLogged("reloaded", 5, "when all is written")
-	})
-	if applied >= 10*time.Second {
-		t.Errorf("a change applies after %v", applied)
+	for name, within := range map[string]time.Duration{"with notices": quiet, "without": unseen} {
+		following(t, accounts(alice), func(g *followed) {
+			g.unaware = name == "without"
+			for i, c := range []struct{ content, want string }{{alice + bob, "alice bob"}, {bob, "bob"}, {"[]\n", ""}, {alice, "alice"}} {
+				g.set("accounts.yaml", c.content)
+				g.users(within, c.want, name+", after "+c.content)
+				g.wantLogged("reloaded", i+1, name+", after "+c.content)
+			}
+			wait(time.Hour)
+			g.notice()
+			wait(time.Hour)
+			g.wantLogged("reloaded", 4, "although nothing has changed")
+			g.unaware = false
+			for _, part := range []string{"", bob, bob + alice} {
+				g.set("accounts.yaml", part)
+				g.users(quiet*9/10, "alice", "when a part is written, "+part)
+			}
+			g.users(quiet, "alice bob", "when all is written")
+			g.wantLogged("reloaded", 5, "when all is written")
+		})
+	}
+	if unseen >= 10*time.Second || quiet >= time.Second {
+		t.Errorf("a change applies after %v, without a notice after %v", quiet, unseen)
 	}
 }
 
-// A change between Open and the first check applies.
+// A change between Open and the first look applies.
 func TestFollowFromTheStart(t *testing.T) {
 	t.Parallel()
 	path := folder(t, t.TempDir(), accounts(alice))
 	synctest.Test(t, func(t *testing.T) {
-		g := &follower{App: open(t, path, io.Discard), t: t}
+		g := &followed{App: open(t, path, io.Discard), t: t, unaware: true}
 		defer shut(t, g.App)
 		g.set("accounts.yaml", alice+bob)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		go g.follow(ctx, nil)
-		g.users(applied, "alice bob", "after a change before it follows")
+		go g.follow(ctx, noNotices{}, nil)
+		g.users(unseen, "alice bob", "after a change before it follows")
 	})
 }
 
@@ -188,10 +233,10 @@ func TestFollowFromTheStart(t *testing.T) {
 // applies.
 func TestFollowBrokenFile(t *testing.T) {
 	t.Parallel()
-	following(t, accounts(alice), func(g *follower) {
+	following(t, accounts(alice), func(g *followed) {
 		const broken = "- {username: bob, pasword_hash: x}\n- {username: 7, roles: [\"a,b\"]}\n"
 		g.set("accounts.yaml", broken)
-		g.users(10*watchEvery, "alice", "with the broken file")
+		g.users(time.Minute, "alice", "with the broken file")
 		problems := g.logs.Records(t, failed)
 		lines := map[any]bool{}
 		for _, p := range problems {
@@ -204,30 +249,67 @@ func TestFollowBrokenFile(t *testing.T) {
 			t.Errorf("logged %v", problems)
 		}
 		g.set("accounts.yaml", broken+"# again\n")
-		wait(applied)
+		wait(time.Minute)
 		g.wantLogged(failed, 2*len(problems), "after another change")
 		if err := os.Remove(g.Config().Accounts.File); err != nil {
 			t.Fatal(err)
 		}
-		g.users(applied, "alice", "without the file")
+		g.notice()
+		g.users(time.Minute, "alice", "without the file")
 		g.set("accounts.yaml", bob)
-		g.users(applied, "bob", "after the repair")
+		g.users(quiet, "bob", "after the repair")
 	})
 }
 
-// config.yaml applies only after a signal. The files beside it still apply by
-// themselves afterwards.
-func TestFollowSignal(t *testing.T) {
+// A changed config.yaml applies, with the files that it names: the files that the
+// new one names are followed, also if they are missing at first.
+func TestFollowConfiguration(t *testing.T) {
 	t.Parallel()
-	following(t, accounts(alice), func(g *follower) {
+	following(t, accounts(alice), func(g *followed) {
 		g.set("config.yaml", inPlace(bob))
-		g.users(time.Minute, "alice", "before the signal")
-		g.signal(inPlace(bob))
-		g.users(0, "bob", "after the signal")
-		g.signal(usual)
-		wait(applied)
-		g.set("accounts.yaml", alice+bob)
-		g.users(applied, "alice bob", "after a change beside it")
+		g.users(quiet, "bob", "after a change")
+		if got, want := g.logs.Last(t, "reloaded")["changes"], []any{`accounts.file: `, "accounts.users[bob]: added", "accounts.users[alice]: removed"}; !isLike(got, want) {
+			t.Errorf("logged the changes %q, want those like %q", got, want)
+		}
+		g.set("config.yaml", strings.Replace(usual, "accounts.yaml", "other.yaml", 1))
+		g.users(quiet, "bob", "as long as a file is missing")
+		g.wantLogged(failed, 1, "as long as a file is missing")
+		if want := filepath.Join(filepath.Dir(g.path), "other.yaml"); !slices.Contains(g.files.watched, want) {
+			t.Errorf("it watches %q", g.files.watched)
+		}
+		g.set("other.yaml", alice+bob)
+		g.users(quiet, "alice bob", "when the file is there")
+		g.set("config.yaml", inPlace(bob))
+		g.hup <- os.Interrupt
+		g.users(0, "bob", "after a signal, at once")
+	})
+}
+
+// isLike reports whether each text begins with what is wanted.
+func isLike(got any, want []any) bool {
+	list, _ := got.([]any)
+	return slices.EqualFunc(list, want, func(a, b any) bool { return strings.HasPrefix(a.(string), b.(string)) })
+}
+
+// A failed reload is tried again when there is a notice, although no change shows:
+// a file may have a new owner.
+func TestFollowNoticeAfterFailure(t *testing.T) {
+	t.Parallel()
+	following(t, accounts(alice), func(g *followed) {
+		g.set("config.yaml", "nonsense: 1\n")
+		wait(time.Minute)
+		for range 3 {
+			before := g.reloads()
+			wait(time.Minute)
+			if g.reloads() != before {
+				t.Error("it is tried again without a notice")
+			}
+			g.notice()
+			wait(quiet)
+			if g.reloads() != before+1 {
+				t.Errorf("%v attempts after a notice", g.reloads()-before)
+			}
+		}
 	})
 }
 
@@ -239,12 +321,15 @@ func TestFollowCertificate(t *testing.T) {
 	for name, source := range map[string]string{"c.pem": "tls-certificate.pem", "k.pem": "tls-key.pem"} {
 		files[name] = string(must(os.ReadFile("../../../gateway/config/testdata/files/" + source)))
 	}
-	following(t, files, func(g *follower) {
+	following(t, files, func(g *followed) {
 		for i, certificate := range []string{"x", files["c.pem"] + "\n"} {
 			g.set("c.pem", certificate)
-			wait(applied)
+			wait(quiet)
 			g.wantLogged("reloaded", i, "after a certificate")
-			g.wantLogged(failed, 2, "after the broken one") // of the configuration and of the certificate
+			g.wantLogged(failed, 3, "after the broken one") // of the configuration, with each of the keys, and of the certificate
+		}
+		if got, want := g.logs.Last(t, "reloaded")["changes"], []any{"tls.certificate: the content of the file changed"}; !isLike(got, want) {
+			t.Errorf("logged the changes %q, want %q", got, want)
 		}
 	})
 }
@@ -253,10 +338,10 @@ func TestFollowCertificate(t *testing.T) {
 // the first attempt.
 func TestFollowOutage(t *testing.T) {
 	t.Parallel()
-	following(t, accounts(alice+bob), func(g *follower) {
+	following(t, accounts(alice+bob), func(g *followed) {
 		for i, c := range []struct{ content, want string }{{alice, "alice"}, {bob, "bob"}} {
 			g.outage(func() { g.set("accounts.yaml", c.content) })
-			g.users(watchEvery, c.want, "when the store is back")
+			g.users(lookEvery, c.want, "when the store is back")
 			g.wantLogged(away, i+1, "when the store is back")
 			if line := g.logs.Last(t, away); line["level"] != "ERROR" || !strings.Contains(line["error"].(string), "connection refused") {
 				t.Errorf("logged %v", line)
@@ -267,55 +352,40 @@ func TestFollowOutage(t *testing.T) {
 	})
 }
 
-// After an outage the config.yaml of the last signal applies, with the current
-// files beside it. If these have mistakes then, it is dropped.
+// After an outage the configuration applies as it is then. If it has mistakes
+// then, it is refused.
 func TestFollowSignalOutage(t *testing.T) {
 	t.Parallel()
-	following(t, accounts(alice+bob), func(g *follower) {
+	following(t, accounts(alice+bob), func(g *followed) {
 		g.outage(func() {
 			g.signal(inPlace(bob))
 			wait(time.Minute)
-			g.set("config.yaml", inPlace(alice)) // without a signal
+			g.set("config.yaml", inPlace(alice))
 		})
-		g.users(watchEvery, "bob", "after a signal in an outage")
-		wait(applied)
-		reloads := len(g.logs.Records(t, "reloaded"))
+		g.users(lookEvery, "alice", "after changes in an outage")
+		reloads := g.reloads()
 		wait(time.Minute)
-		g.wantLogged("reloaded", reloads, "a minute later")
-		g.wantLogged(away, 1, "a minute later")
-		g.outage(func() {
-			g.signal(usual)
-			wait(time.Minute)
-			g.set("accounts.yaml", alice)
-		})
-		g.users(applied, "alice", "after a change beside it")
+		g.wantLogged(away, 2, "a minute later") // of each configuration
 		g.outage(func() {
 			g.signal(inPlace(bob))
-			wait(applied)
+			wait(time.Minute)
 			g.signal("nonsense: 1\n")
 		})
-		g.users(time.Minute, "alice", "after another signal")
-		g.set("other.yaml", bob)
-		g.outage(func() {
-			g.signal(strings.Replace(usual, "accounts.yaml", "other.yaml", 1))
-			wait(time.Minute)
-			g.set("other.yaml", "nonsense\n")
-		})
-		wait(time.Minute)
-		g.set("other.yaml", bob)
 		g.users(time.Minute, "alice", "after an outage with mistakes in the end")
+		if g.reloads() == reloads {
+			t.Error("it was not tried")
+		}
 	})
 }
 
 // A refused configuration does not stop changes beside it, and is not tried again.
-func TestFollowSignalAtFault(t *testing.T) {
+func TestFollowAtFault(t *testing.T) {
 	t.Parallel()
 	for name, refused := range map[string]string{"at fault": "nonsense: 1\n", "needs a restart": strings.Replace(usual, "memory", "sqlite", 1)} {
-		following(t, accounts(alice+bob), func(g *follower) {
-			wait(applied)
+		following(t, accounts(alice+bob), func(g *followed) {
 			g.set("accounts.yaml", alice)
 			g.signal(refused)
-			g.users(applied, "alice", name)
+			g.users(quiet, "alice", name)
 			n := len(g.logs.Records(t, failed))
 			for range 2 {
 				wait(time.Minute)
@@ -323,24 +393,35 @@ func TestFollowSignalAtFault(t *testing.T) {
 			}
 			wait(time.Minute)
 			g.wantLogged(failed, 3*max(n, 1), name+", after three signals")
+			g.set("accounts.yaml", bob)
+			g.users(quiet, "bob", name+", after another change beside it")
+			if what := g.logs.Last(t, "reloaded")["what"]; what != "files beside the configuration" {
+				t.Errorf("%s: reloaded %v", name, what)
+			}
 		})
 	}
 }
 
-// A change beside the configuration that needs a restart is tried once.
+// A change that needs a restart is tried once.
 func TestFollowRestart(t *testing.T) {
 	t.Parallel()
 	files := accounts(alice)
 	files["config.yaml"] = strings.Replace(usual, "memory", `redis, addresses: ["127.0.0.1:1"], password_file: password`, 1)
 	files["password"] = "one\n"
-	following(t, files, func(g *follower) {
+	following(t, files, func(g *followed) {
 		g.set("password", "another\n")
-		wait(applied)
-		g.wantLogged(failed, 1, "after the change")
-		if line := g.logs.Last(t, failed); !strings.Contains(line["error"].(string), "store need a restart") {
-			t.Errorf("logged %v", line)
+		wait(time.Minute)
+		for _, line := range g.logs.Records(t, failed) {
+			if !strings.Contains(line["error"].(string), "store need a restart") {
+				t.Errorf("logged %v", line)
+			}
 		}
-		if g.seen != stamps(g.Config().SideFiles()) {
+		before := g.reloads()
+		if before == 0 {
+			t.Error("it is not tried")
+		}
+		wait(time.Hour)
+		if g.reloads() != before {
 			t.Error("it is tried again")
 		}
 	})
@@ -350,7 +431,7 @@ func TestFollowRestart(t *testing.T) {
 func TestFollowEnds(t *testing.T) {
 	t.Parallel()
 	for range 20 { // select picks at random
-		following(t, accounts(alice+bob), func(g *follower) {
+		following(t, accounts(alice+bob), func(g *followed) {
 			g.silent = longest
 			g.away.Store(true)
 			g.signal(inPlace(bob))

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"authgate/gateway/config"
@@ -38,12 +39,8 @@ func (a *App) warnOfExposure(cfg *config.Config) {
 // exposed returns the paths that others can read or change, of data_dir, the files
 // in it, and the files beside the configuration with secrets or password hashes.
 func exposed(cfg *config.Config) []exposure {
-	paths := []string{cfg.DataDir, cfg.Token.PrivateKey}
-	for _, path := range cfg.SideFiles() {
-		if path != cfg.TLS.Certificate { // it is public
-			paths = append(paths, path)
-		}
-	}
+	public := cfg.PublicFiles()
+	paths := append([]string{cfg.DataDir}, slices.DeleteFunc(cfg.SideFiles(), func(path string) bool { return slices.Contains(public, path) })...)
 	entries, err := os.ReadDir(cfg.DataDir)
 	if err == nil {
 		for _, entry := range entries {
@@ -55,7 +52,7 @@ func exposed(cfg *config.Config) []exposure {
 	var all []exposure
 	for _, path := range paths {
 		info, err := os.Stat(path)
-		if path == "" || err != nil { // a missing file is reported elsewhere
+		if err != nil { // a missing file is reported elsewhere
 			continue
 		}
 		which := groupWrite

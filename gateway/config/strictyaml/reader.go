@@ -1,6 +1,7 @@
 package strictyaml
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -44,7 +45,7 @@ type Reader struct {
 	Options
 	problems
 	warnings problems
-	files    []string
+	files    []File
 }
 
 // NewReader returns a Reader.
@@ -69,9 +70,10 @@ func (r *Reader) Warnings() Diagnostics { return r.warnings.ordered(r.Main, r.re
 // Redact makes diagnostics mask a secret wherever it appears.
 func (r *Reader) Redact(secret string) { r.secrets = append(r.secrets, secret) }
 
-// Files returns the paths of the side files, sorted.
-func (r *Reader) Files() []string {
-	return slices.Compact(slices.Sorted(slices.Values(r.files)))
+// Files returns the side files, also those that could not be read, sorted by
+// path. A file that several keys name is there several times.
+func (r *Reader) Files() []File {
+	return slices.SortedStableFunc(slices.Values(r.files), func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 }
 
 // Resolve makes a path of the main file relative to the folder of that file.
@@ -82,10 +84,15 @@ func (r *Reader) Resolve(path string) string {
 	return filepath.Join(filepath.Dir(r.Main), path)
 }
 
-// ReadSide reads a side file of at most limit bytes. path must be resolved.
-func (r *Reader) ReadSide(path string, limit int) ([]byte, error) {
-	r.files = append(r.files, path)
-	return ReadFile(path, limit)
+// ReadSide reads a side file of at most limit bytes, which a key names. path must
+// be resolved.
+func (r *Reader) ReadSide(key, path string, limit int) ([]byte, error) {
+	content, file, err := ReadFile(path, limit)
+	if file.Key = key; key != "" {
+		file.sum = sha256.Sum256(content)
+	}
+	r.files = append(r.files, file)
+	return content, err
 }
 
 // readSecret reads a file with one secret. One line break at its end is not
@@ -95,7 +102,7 @@ func (r *Reader) readSecret(name string) (string, error) {
 		return "", errors.New("expected the path of a file")
 	}
 	path := r.Resolve(name)
-	content, err := r.ReadSide(path, MaxSecret)
+	content, err := r.ReadSide("", path, MaxSecret)
 	if err != nil {
 		return "", err
 	}

@@ -35,25 +35,30 @@ func newText(name string, source []byte, mask func([]string) func(int) string) *
 }
 
 // ReadFile reads a file of at most limit bytes. The error names the file but
-// not the system call.
-func ReadFile(path string, limit int) ([]byte, error) {
+// not the system call. The File is returned with an error too.
+func ReadFile(path string, limit int) ([]byte, File, error) {
+	file := File{Path: path}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fileError(path, err)
+		if info, err := os.Stat(path); err == nil {
+			file.info = info // it exists, and cannot be opened
+		}
+		return nil, file, fileError(path, err)
 	}
 	defer f.Close()
 	var buffer bytes.Buffer
 	if info, err := f.Stat(); err == nil {
+		file.info = info
 		buffer.Grow(int(min(info.Size(), int64(limit))) + bytes.MinRead)
 	}
 	if _, err := buffer.ReadFrom(io.LimitReader(f, int64(limit)+1)); err != nil {
-		return nil, fileError(path, err)
+		return nil, file, fileError(path, err)
 	}
 	content := buffer.Bytes()
 	if len(content) > limit {
-		return nil, &SizeError{path, limit}
+		return nil, file, &SizeError{path, limit}
 	}
-	return content, nil
+	return content, file, nil
 }
 
 // SizeError reports that a file is larger than Limit bytes.

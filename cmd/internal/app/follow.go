@@ -1,0 +1,229 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"authgate/cmd/internal/watch"
+	"authgate/gateway"
+	"authgate/gateway/config"
+)
+
+const (
+	// quiet is how long files must stay the same before they are read: a part of a
+	// file that is being written can be valid.
+	quiet = 250 * time.Millisecond
+	// lookEvery is how often follow looks at the files without a notice. Some file
+	// systems send none. It is also the pause between attempts while the store does
+	// not answer.
+	lookEvery = 2 * time.Second
+)
+
+// fileWatch tells when files may have changed.
+type fileWatch interface {
+	// Watch replaces the files that are watched.
+	Watch(files []string) error
+	Notices() <-chan struct{}
+}
+
+// follower is the state of follow.
+type follower struct {
+	read    []config.File     // the main file and those that it names, as they were read last
+	seen    []config.File     // as follow saw them last
+	since   time.Time         // when it saw a change last
+	refused bool              // the last attempt failed
+	again   bool              // and is to be repeated, although no file changes
+	noticed bool              // there was a notice since
+	told    map[string]string // failures logged since the last change, by what failed
+}
+
+func newFollower(files []config.File) follower {
+	return follower{read: files, seen: files, told: map[string]string{}}
+}
+
+// watch returns what tells of changed files, and what ends it.
+func (a *App) watch() (fileWatch, func()) {
+	w, err := watch.New()
+	if err != nil {
+		a.logger.Warn("the system sends no notices of changed files; the gateway looks at them instead",
+			"every", lookEvery.String(), "error", err.Error())
+		return noNotices{}, func() {}
+	}
+	return w, func() {
+		if err := w.Close(); err != nil {
+			a.logger.Warn("closing the watch of files", "error", err.Error())
+		}
+	}
+}
+
+// noNotices is a fileWatch that sees nothing.
+type noNotices struct{}
+
+func (noNotices) Watch([]string) error     { return nil }
+func (noNotices) Notices() <-chan struct{} { return nil }
+
+// follow applies changes until ctx ends: for each value from reload, and when the
+// configuration or a file that it names has changed. If the store does not
+// answer, it tries again.
+func (a *App) follow(ctx context.Context, files fileWatch, reload <-chan os.Signal) {
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	settled := time.NewTimer(quiet)
+	defer settled.Stop()
+	look := func() {
+		if a.look() {
+			settled.Reset(quiet)
+		}
+	}
+	for a.aim(files); ctx.Err() == nil; a.aim(files) {
+		select { // one at random, if several are ready
+		case <-ctx.Done():
+		case <-reload:
+			clear(a.follower.told)
+			a.reload()
+		case <-files.Notices():
+			a.follower.noticed = true
+			look()
+			settled.Reset(quiet)
+		case <-settled.C:
+			look()
+		case <-ticker.C:
+			look()
+		}
+	}
+}
+
+// aim watches the files that were read last.
+func (a *App) aim(files fileWatch) {
+	paths := make([]string, len(a.follower.read))
+	for i, file := range a.follower.read {
+		paths[i] = file.Path
+	}
+	if err := files.Watch(paths); err != nil {
+		a.logger.Debug("a folder cannot be watched; the gateway looks at its files instead", "every", lookEvery.String(), "error", err.Error())
+	}
+}
+
+// look reloads if files have changed and are quiet since, or if the last attempt
+// is to be repeated. It returns true if it saw a change, so that another look is
+// needed.
+func (a *App) look() bool {
+	f := &a.follower
+	now, changed := make([]config.File, len(f.read)), false
+	moved := len(f.seen) != len(f.read)
+	for i, file := range f.read {
+		now[i] = config.StatFile(file.Path)
+		changed = changed || !file.Same(now[i])
+		moved = moved || !f.seen[i].Same(now[i])
+	}
+	if moved {
+		f.seen, f.since = now, time.Now()
+		clear(f.told)
+		return true
+	}
+	// A notice without a change that shows, like a new owner, can be the repair.
+	if time.Since(f.since) >= quiet && (changed || f.again || f.refused && f.noticed) {
+		a.reload()
+	}
+	return false
+}
+
+// Outcome is what became of a reload.
+type Outcome struct {
+	Changes []string // of the configuration, if it was applied
+	Err     error    // nil: it was applied
+}
+
+// reload reads the configuration again and applies it. A configuration with
+// mistakes changes nothing, but a new certificate is still used, and so are the
+// files that the running configuration names.
+func (a *App) reload() Outcome {
+	f, old := &a.follower, a.Config()
+	err := a.gateway.Reload(func() (cfg *config.Config, err error) {
+		cfg, f.read, err = config.LoadFiles(a.path)
+		return cfg, err
+	})
+	a.logFailure("configuration", err)
+	refreshErr := a.server.RefreshCertificates()
+	a.logFailure("certificate", refreshErr)
+	f.refused, f.again, f.noticed = err != nil || refreshErr != nil, again(err), false
+	outcome := Outcome{Err: errors.Join(err, refreshErr)}
+	if err == nil {
+		outcome.Changes = a.Config().Changes(old)
+		a.warnOfExposure(a.Config())
+	}
+	if outcome.Err == nil {
+		a.logger.Info("reloaded", "what", "configuration", "changes", outcome.Changes)
+	}
+	if err != nil && !f.again {
+		a.reloadBeside()
+	}
+	f.seen = f.read
+	return outcome
+}
+
+// reloadBeside applies the files that the running configuration names, because the
+// configuration itself is refused: a removed account must not stay until that is
+// repaired.
+func (a *App) reloadBeside() {
+	f, old := &a.follower, a.Config()
+	changed := false
+	for _, file := range old.Files() {
+		now := config.StatFile(file.Path)
+		changed = changed || !file.Same(now)
+		f.read = append(f.read, now)
+	}
+	if !changed {
+		return
+	}
+	const what = "files beside the configuration"
+	err := a.gateway.Reload(old.Reread)
+	a.logFailure(what, err)
+	if f.again = again(err); err == nil {
+		a.warnOfExposure(a.Config())
+		a.logger.Info("reloaded", "what", what, "changes", a.Config().Changes(old))
+	}
+}
+
+// again reports whether a reload that failed is to be tried again, although no file
+// has changed: the change can be a removed account. Files with mistakes, or that
+// need a restart, wait for their next change.
+func again(err error) bool {
+	_, atFault := errors.AsType[config.Diagnostics](err)
+	_, unreadable := errors.AsType[*config.ReadError](err)
+	return err != nil && !atFault && !unreadable && !errors.Is(err, gateway.ErrNeedsRestart)
+}
+
+// logFailure logs each problem of err. It logs the same failure once until the next
+// change.
+func (a *App) logFailure(what string, err error) {
+	told := a.follower.told
+	if err == nil {
+		delete(told, what)
+		return
+	}
+	const kept = "reload failed, the running configuration is kept"
+	again := gateway.Outage(err)
+	text := err.Error()
+	if again {
+		text = "outage" // whatever its error
+	}
+	if told[what] == text {
+		return
+	}
+	told[what] = text
+	var problems config.Diagnostics
+	switch {
+	case errors.As(err, &problems):
+		for _, p := range problems {
+			a.logger.Error(kept, "what", what,
+				"file", p.File, "line", p.Line, "column", p.Column, "key", p.Key, "problem", p.Message)
+		}
+	case again:
+		a.logger.Error(kept+" until the store answers", "what", what, "error", err.Error())
+	default:
+		a.logger.Error(kept, "what", what, "error", err.Error())
+	}
+}

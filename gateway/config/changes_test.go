@@ -1,0 +1,152 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// changesBase is a configuration that TestChanges edits.
+const changesBase = `public_url: https://gw.example
+basic:
+  users: [{username: service, password_hash: "${HASH}"}]
+accounts:
+  users:
+    - {username: alice, password_hash: "${HASH}", roles: [user]}
+    - {username: bob, password_hash: "${HASH}", name: Bob}
+token: {secret: "0123456789012345678901234567890a"}
+identity_headers: {user: X-User}
+upstreams:
+  app: {url: "http://127.0.0.1:1", timeout: 3s}
+  many: {urls: ["http://127.0.0.1:2", "http://127.0.0.1:3"]}
+policies:
+  admin: {roles: [admin]}
+  staff: {any: [{roles: [staff]}, admin]}
+routes:
+  - {match: /a/, upstream: app, auth: [session], policy: admin}
+  - {match: /b/, upstream: app, auth: [session, bearer], headers: {set: {X-Key: sesame}}}
+  - {match: /c/, upstream: many, auth: [session], policy: {roles: [a], methods: [GET]}}
+`
+
+// TestChanges: each edit is told with its path, and no secret.
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ old, new, want string }{
+		{"", "", ""},
+		{"policy: admin}", "policy: staff}", "routes[0].policy: admin -> staff"},
+		{"policy: admin}", "policy: [admin, staff]}", "routes[0].policy: admin -> [admin, staff]"},
+		{", policy: admin}", "}", "routes[0].policy: admin -> none"},
+		{"policy: admin}", "policy: {roles: [admin]}}", "routes[0].policy: admin -> a policy in place"},
+		{"{roles: [a], methods", "{roles: [a, b], methods", "routes[2].policy.roles: [a] -> [a, b]"},
+		{"{roles: [staff]}, admin", "{roles: [crew]}, admin", "policies.staff.any[0].roles: [staff] -> [crew]"},
+		{"timeout: 3s", "timeout: 4s", "upstreams.app.timeout: 3s -> 4s"},
+		{"timeout: 3s", "host: target, retries: 0", "upstreams.app.retries: 1 -> 0\nupstreams.app.host: client -> target\nupstreams.app.timeout: 3s -> 30s"},
+		{"127.0.0.1:1", "127.0.0.1:9", "upstreams.app.url: http://127.0.0.1:1 -> http://127.0.0.1:9"},
+		{"127.0.0.1:3", "127.0.0.1:9", "upstreams.many.urls: [http://127.0.0.1:2, http://127.0.0.1:3] -> [http://127.0.0.1:2, http://127.0.0.1:9]"},
+		{"user: X-User", "user: X-Other", "identity_headers.user: X-User -> X-Other"},
+		{"timeout: 3s}", "timeout: 3s, identity_headers: {user: X-Mine}}", "upstreams.app.identity_headers.user: X-User -> X-Mine"},
+		{"sesame", "open", "routes[1].headers.set.X-Key: changed"},
+		{"67890a", "67890b", "token.secret: changed"},
+		{"roles: [user]", "roles: [user, admin], disabled: true", "accounts.users[alice].roles: [user] -> [user, admin]\naccounts.users[alice].disabled: false -> true"},
+		{"name: Bob", "name: \"Bob \\u202e -> x\"", `accounts.users[bob].name: Bob -> "Bob \u202e -> x"`},
+		{"username: bob", "username: carol", "accounts.users[carol]: added\naccounts.users[bob]: removed"},
+		{"  - {match: /a/", "  - {match: /0/, upstream: app, auth: [basic]}\n  - {match: /a/", "routes[0]: added (/0/)"},
+		{"match: /b/", "match: /d/", "routes[1]: added (/d/)\nroutes[1]: removed (/b/)"},
+		{"  many:", "  more: {url: \"http://127.0.0.1:4\"}\n  many:", "upstreams.more: added"},
+		{"[session, bearer]", "[bearer, session]", "routes[1].auth: [session, bearer] -> [bearer, session]"},
+		{"name: Bob", "name: " + strings.Repeat("x", 500), "accounts.users[bob].name: Bob -> " + strings.Repeat("x", maxChangeValue) + "…"},
+	} {
+		old, err := parse("config.yaml", []byte(changesBase), lookup)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.old != "" && strings.Count(changesBase, c.old) == 0 {
+			t.Fatalf("%q is not in the configuration", c.old)
+		}
+		changed, err := parse("config.yaml", []byte(strings.Replace(changesBase, c.old, c.new, 1)), lookup)
+		if err != nil {
+			t.Fatalf("%s: %v", c.new, err)
+		}
+		if got := strings.Join(changed.Changes(old), "\n"); got != c.want {
+			t.Errorf("%s becomes %s:\n%s\nwant\n%s", c.old, c.new, got, c.want)
+		}
+	}
+}
+
+// TestChangesOfFiles: the content of a file is told by the key that names it, and
+// users of a file by their names.
+func TestChangesOfFiles(t *testing.T) {
+	t.Parallel()
+	dir := folder{t, t.TempDir()}
+	content, err := os.ReadFile("testdata/files/tls-certificate.pem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pem := string(content)
+	account := `{"username": "%s", "password_hash": "` + environment["HASH"] + "\"}\n"
+	dir.write("ca.pem", pem)
+	dir.write("secret", "01234567890123456789012345678901\n")
+	dir.write("accounts.jsonl", fmt.Sprintf(account, "alice"))
+	path := dir.write("config.yaml", `public_url: https://gw.example
+accounts: {file: accounts.jsonl}
+token: {secret_file: secret}
+upstreams: {app: {url: "https://127.0.0.1:1", tls: {ca: ca.pem}}}
+routes: [{match: /, upstream: app, auth: [session]}]
+`)
+	old, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var many strings.Builder
+	for i := range 150 {
+		fmt.Fprintf(&many, account, fmt.Sprintf("u%03d", i))
+	}
+	dir.write("ca.pem", pem+pem)
+	dir.write("secret", "another8901234567890123456789012\n")
+	dir.write("accounts.jsonl", many.String())
+	changed, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := changed.Changes(old)
+	if len(got) != maxChanges+1 || got[0] != "accounts.users[u000]: added" || got[maxChanges] != "and 53 more" {
+		t.Errorf("%d changes: %q", len(got), got)
+	}
+	dir.write("accounts.jsonl", fmt.Sprintf(account, "alice"))
+	if changed, err = Load(path); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := changed.Changes(old), []string{"token.secret: changed", "upstreams.app.tls.ca: the content of the file changed"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestLoadFiles: the files that were read, or should have been, are returned, also
+// with mistakes.
+func TestLoadFiles(t *testing.T) {
+	t.Parallel()
+	dir := folder{t, t.TempDir()}
+	path := dir.write("config.yaml", "accounts: {file: a.yaml}\nbasic: {htpasswd: b}\nnonsense: 1\n")
+	dir.write("a.yaml", "[]\n")
+	_, files, err := LoadFiles(path)
+	if err == nil || len(files) != 3 || files[0].Path != path {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, file := range files {
+		if !file.Same(StatFile(file.Path)) {
+			t.Errorf("%s has changed", file.Path)
+		}
+	}
+	dir.write("b", "x\n")
+	dir.write("a.yaml", "[ ]\n")
+	for i, same := range []bool{true, false, false} {
+		if files[i].Same(StatFile(files[i].Path)) != same {
+			t.Errorf("%s is the same: %t", files[i].Path, !same)
+		}
+	}
+	if _, files, err := LoadFiles(dir.write("x", "") + "y"); err == nil || len(files) != 1 {
+		t.Errorf("without the main file: %v, %v", files, err)
+	}
+}
