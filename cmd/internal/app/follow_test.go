@@ -203,7 +203,9 @@ func TestFollowAccounts(t *testing.T) {
 			g.unaware = false
 			for _, part := range []string{"", bob, bob + alice} {
 				g.set("accounts.yaml", part)
-				g.users(quiet*9/10, "alice", "when a part is written, "+part)
+				wait(quiet / 10)
+				g.notice() // of the same change
+				g.users(quiet*8/10, "alice", "when a part is written, "+part)
 			}
 			g.users(quiet, "alice bob", "when all is written")
 			g.wantLogged("reloaded", 5, "when all is written")
