@@ -96,6 +96,7 @@
 //	gateway/conn          connections of clients, WebSockets, PROXY protocol
 //	gateway/peer          who is connected; trusted proxies, and what they ask about
 //	gateway/config        YAML to Config, with every mistake in its place; config/strictyaml
+//	gateway/tracing       spans of requests, for a collector
 //	gateway/provider      an identity provider as its relying party sees it
 //	gateway/acme          certificates from an authority
 //	gateway/certs         certificates for the listener, whatever their source

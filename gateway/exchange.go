@@ -8,6 +8,7 @@ import (
 
 	"authgate/gateway/conn"
 	"authgate/gateway/peer"
+	"authgate/gateway/tracing"
 	"authgate/gateway/web"
 )
 
@@ -18,6 +19,7 @@ type exchange struct {
 	gateway *Gateway
 	state   *state // when the request came
 	route   *route // nil for own endpoints
+	trace   *tracing.Trace
 
 	original peer.Original // that a request to verify asks about
 
@@ -36,6 +38,10 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	ex := &exchange{gateway: g, state: st, counted: g.load.begin(st.inFlight)}
 	ex.Init(st.site, w, r)
 	ex.Peer = st.trusted.Read(r)
+	if st.tracer != nil {
+		ex.trace = st.tracer.Begin(r.Header, ex.Peer.Trusted)
+		ex.TraceID = ex.trace.ID()
+	}
 	return ex
 }
 
@@ -79,6 +85,9 @@ func (ex *exchange) finish() {
 		ex.abort = ex.abort || !ex.stream.told
 	}
 	ex.Finish(ex.abort)
+	if ex.trace != nil {
+		ex.endTrace()
+	}
 	if ex.counted {
 		ex.gateway.load.end()
 	}

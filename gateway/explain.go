@@ -76,6 +76,7 @@ func NewExplainer(cfg *config.Config) (*Explainer, error) {
 	// data_dir.
 	local.Token.Algorithm, local.Token.Secret = config.AlgorithmHS256, config.Secret(rand.Text()+rand.Text())
 	local.Store = config.Store{Driver: config.StoreMemory, EncryptionKey: config.Secret(rand.Text() + rand.Text())}
+	local.Tracing = config.Tracing{}
 	memory := store.NewMemory(time.Now)
 	g, err := assemble(Options{
 		Config: &local, Store: memory, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Version: "explain",

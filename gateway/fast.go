@@ -12,10 +12,10 @@ import (
 )
 
 // plain reports whether the fast path may serve a request: it is on, the method is
-// a usual one, and there is no body or a short one. forwardPlain looks at the header.
+// a usual one, there is no body or a short one, and no span tells of the way. forwardPlain looks at the header.
 func (ex *exchange) plain() bool {
 	r := ex.Request
-	if ex.route.start == nil {
+	if ex.route.start == nil || ex.trace.Recorded() {
 		return false
 	}
 	switch r.Method {

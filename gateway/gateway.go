@@ -49,6 +49,7 @@ type Options struct {
 // public listener and safe for concurrent use.
 type Gateway struct {
 	service  web.Service
+	version  string
 	storage  storage
 	throttle *auth.Throttle
 	verifier *auth.Verifier
@@ -110,6 +111,7 @@ func assemble(o Options) (*Gateway, error) {
 	throttle := auth.NewThrottle(o.Config.Limits.LoginFailures, o.Config.Limits.LoginWindow, o.Now)
 	guarded := guard.New(o.Store, metrics.Store())
 	g := &Gateway{
+		version:  o.Version,
 		service:  web.Service{Logger: o.Logger, Metrics: metrics, Now: o.Now},
 		storage:  storage{raw: o.Store, guarded: guarded, now: store.ClockOf(o.Store, o.Now)},
 		throttle: throttle,
@@ -178,6 +180,7 @@ func (g *Gateway) Close() {
 		u.Close()
 	}
 	g.state.Load().federation.close(&federation{})
+	g.closeTracer(g.state.Load(), nil)
 }
 
 // ServeHTTP implements http.Handler for the public listener.

@@ -22,7 +22,7 @@ const importOrder = `
 	gateway/peer
 	gateway/config/strictyaml
 	gateway/config
-	gateway/provider
+	gateway/tracing gateway/provider
 	gateway/acme
 	gateway/certs
 	gateway/auth

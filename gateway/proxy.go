@@ -13,6 +13,7 @@ import (
 
 	"authgate/gateway/conn"
 	"authgate/gateway/headername"
+	"authgate/gateway/tracing"
 	"authgate/gateway/upstream"
 	"authgate/gateway/upstream/http1"
 	"authgate/gateway/web"
@@ -38,7 +39,7 @@ func (ex *exchange) forward() error {
 	if route.upstream.ByClient() {
 		r = r.WithContext(upstream.WithClient(r.Context(), ex.Peer.Client))
 	}
-	transport := route.transport
+	transport := ex.traced(route.transport)
 	if ex.plain() {
 		if r.ContentLength > 0 { // its login may end while the body comes
 			watched, release := ex.cancelable(r)
@@ -158,6 +159,10 @@ func (ex *exchange) passes(name string) bool {
 		if route.stripped != "" {
 			return false
 		}
+	case tracing.Parent, tracing.State:
+		if ex.trace != nil {
+			return false
+		}
 	}
 	return ex.mayPass(name)
 }
@@ -180,6 +185,9 @@ func (ex *exchange) appendFields(fields []http1.Field, h http.Header) []http1.Fi
 		}
 	}
 	fields = append(fields, route.fields...)
+	if ex.trace != nil {
+		fields = ex.appendTrace(fields)
+	}
 	if ex.Identity != nil {
 		fields = append(fields, route.upstream.Headers().Fields(ex.Identity)...)
 	}

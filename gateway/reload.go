@@ -10,7 +10,8 @@ import (
 	"authgate/gateway/config"
 )
 
-// closeAfter is how long after a reload the replaced providers are closed.
+// closeAfter is how long after a reload the replaced providers and the replaced
+// tracer are closed.
 const closeAfter = time.Minute
 
 // ErrNeedsRestart is an error of Reload: the configuration is valid, but only a
@@ -52,8 +53,11 @@ func (g *Gateway) reload(load func() (*config.Config, error)) error {
 	for _, u := range st.routing.upstreams {
 		u.Watch()
 	}
-	// Requests in flight may still wait for an old provider.
-	time.AfterFunc(closeAfter, func() { old.federation.close(st.federation) })
+	// Requests in flight may still wait for an old provider, and end old traces.
+	time.AfterFunc(closeAfter, func() {
+		old.federation.close(st.federation)
+		g.closeTracer(old, st)
+	})
 	g.warn(cfg)
 	return nil
 }

@@ -33,6 +33,7 @@ func modifier(site *web.Site, public bool, upstream string) func(status int, h h
 // modify does what the route does to the header of a response, and clears cookies
 // that are no longer valid.
 func (ex *exchange) modify(status int, h http.Header) {
+	ex.trace.Answered(status)
 	ex.route.modify(status, h)
 	if ex.route.rewriter != nil {
 		ex.route.rewriter.Rewrite(h, ex.Peer.Host)

@@ -10,6 +10,7 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
+	"authgate/gateway/tracing"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
@@ -52,7 +53,10 @@ func (ex *exchange) serve() error {
 	if err != nil {
 		return err
 	}
-	if answered, err := ex.decide(id); answered || err != nil {
+	step := ex.trace.Step(tracing.StepDecide)
+	answered, err := ex.decide(id)
+	step.End(ex.Decision, ex.Reason)
+	if answered || err != nil {
 		return err
 	}
 	if err := ex.limit(config.RateByUser); err != nil {
@@ -61,6 +65,9 @@ func (ex *exchange) serve() error {
 	if ex.Verify {
 		ex.confirm()
 		return nil
+	}
+	if ex.trace != nil {
+		return ex.forwardTraced()
 	}
 	return ex.forward()
 }
@@ -165,9 +172,16 @@ func (ex *exchange) checkSecure() error {
 // credentials.
 func (ex *exchange) identify() (*policy.Identity, error) {
 	chain := ex.route.chain
+	step := ex.trace.Step(tracing.StepAuthenticate)
 	id, err := ex.Authenticate(chain)
-	if err != nil && !errors.Is(err, auth.ErrNoCredentials) {
+	failed := err != nil && !errors.Is(err, auth.ErrNoCredentials)
+	if failed {
 		ex.rejected(err)
+	}
+	if ex.trace != nil {
+		step.End(outcomeOf(id, err), ex.Reason)
+	}
+	if failed {
 		return nil, web.Challenge(err, chain.Challenges(&ex.Credentials)...)
 	}
 	return id, nil

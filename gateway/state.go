@@ -9,6 +9,7 @@ import (
 	"authgate/gateway/peer"
 	"authgate/gateway/seal"
 	"authgate/gateway/store/guard"
+	"authgate/gateway/tracing"
 	"authgate/gateway/web"
 )
 
@@ -20,6 +21,7 @@ type state struct {
 	inFlight   int64 // requests at once
 	trusted    peer.Proxies
 	gate       *guard.Gate
+	tracer     *tracing.Tracer // nil: no traces
 	mechanisms *mechanisms
 	federation *federation
 	crossSite  *web.CrossSite
@@ -62,8 +64,12 @@ func (g *Gateway) build(cfg *config.Config, old *state) (*state, error) {
 		return nil, fmt.Errorf("own endpoints: %w", err)
 	}
 	st.home = endpoint.NewHome(options)
+	if st.tracer, err = g.newTracer(cfg, old); err != nil {
+		return nil, err
+	}
 	// Last, because it leaves a trace in the store.
 	if err := g.openGate(st, old); err != nil {
+		g.closeTracer(st, old)
 		return nil, err
 	}
 	return st, nil

@@ -35,6 +35,7 @@ type Config struct {
 	ShutdownDelay   time.Duration           `yaml:"shutdown_delay"`
 	ShutdownTimeout time.Duration           `yaml:"shutdown_timeout"`
 	Log             Log                     `yaml:"log"`
+	Tracing         Tracing                 `yaml:"tracing"`
 
 	table     *policy.Table // of Routes
 	hosts     []string
@@ -368,4 +369,11 @@ type Limits struct {
 type Log struct {
 	Level  string `yaml:"level"`  // debug, info, warn or error
 	Format string `yaml:"format"` // json or text
+}
+
+// Tracing configures the traces of requests. Without an Endpoint there are none.
+type Tracing struct {
+	Endpoint    string  `yaml:"endpoint"`     // URL of a collector: OTLP over HTTP
+	Sample      float64 `yaml:"sample"`       // share of the requests that are recorded, 0 to 1
+	ServiceName string  `yaml:"service_name"` // of this gateway
 }

@@ -35,6 +35,8 @@ func defaults() *Config {
 		Limits: Limits{LoginFailures: 10, LoginWindow: 5 * time.Minute, MaxHeaderBytes: 65536, BodyPause: 2 * time.Minute},
 		Log:    Log{Level: "info", Format: "json"},
 
+		Tracing: Tracing{Sample: 1, ServiceName: "authgate"},
+
 		ShutdownTimeout: 30 * time.Second,
 	}
 }
@@ -104,6 +106,7 @@ func (c *Config) complete(r *report) {
 	for i, domain := range c.TLS.Domains {
 		c.TLS.Domains[i] = strings.ToLower(domain)
 	}
+	c.Tracing.complete()
 	c.Session.Domain = strings.ToLower(c.Session.Domain)
 	for i := range c.Providers {
 		if c.Providers[i].Title == "" {

@@ -177,4 +177,5 @@ func (c *Config) check(r *report, places userPlaces) {
 		r.Fault("shutdown_timeout", "must be longer than 0; with 0 a stop would end every request in flight")
 	}
 	c.Log.check(r)
+	c.Tracing.check(r)
 }

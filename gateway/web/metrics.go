@@ -39,6 +39,7 @@ type Metrics struct {
 	providerDuration *prometheus.HistogramVec
 	reloads          *prometheus.CounterVec
 	versions         *prometheus.CounterVec
+	spans            *prometheus.CounterVec
 
 	byVersion [4]prometheus.Counter // by major version, of versions
 	logger    *slog.Logger
@@ -78,6 +79,7 @@ func NewMetrics(registry prometheus.Registerer, logger *slog.Logger, version str
 			"provider", "operation", "result"),
 		reloads:  counter("authgate_config_reloads_total", "Reloads of the configuration by result.", "result"),
 		versions: counter("authgate_http_requests_total", "Requests by the major version of HTTP.", "version"),
+		spans:    counter("authgate_tracing_spans_total", "Spans of traces, by whether the collector has taken them.", "result"),
 	}
 	for major := 1; major < len(m.byVersion); major++ {
 		m.byVersion[major] = m.versions.WithLabelValues(strconv.Itoa(major))
@@ -86,7 +88,7 @@ func NewMetrics(registry prometheus.Registerer, logger *slog.Logger, version str
 	m.kinds.Store(&map[requestKind]*requestSeries{})
 	all := []prometheus.Collector{
 		m.requests, m.requestDuration, m.upstreamDuration, m.upstreamRetries, m.upstreamChecks,
-		m.logins, m.tokens, m.storeDuration, m.providerDuration, m.reloads, m.versions,
+		m.logins, m.tokens, m.storeDuration, m.providerDuration, m.reloads, m.versions, m.spans,
 		buildInfo(version),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -128,6 +130,11 @@ func (m *Metrics) Reload(err error) {
 		result = "failure"
 	}
 	m.reloads.WithLabelValues(result).Inc()
+}
+
+// Spans counts spans of traces by what became of them.
+func (m *Metrics) Spans(result string, spans int) {
+	m.spans.WithLabelValues(result).Add(float64(spans))
 }
 
 // Upstream returns what measures the time of an upstream.

@@ -97,10 +97,10 @@ func (r *Received) MediaType() string {
 	return media
 }
 
-// path returns the path as received, for the log, without the query. A target
+// LoggedPath returns the path as received, for the log, without the query. A target
 // that was refused may hold a fragment, or be a whole URL with a password in
 // it.
-func (r *Received) path() string {
+func (r *Received) LoggedPath() string {
 	path := r.Canonical.Path.Raw
 	if path == "" && strings.HasPrefix(r.Request.RequestURI, "/") {
 		path = r.Request.RequestURI

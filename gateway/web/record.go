@@ -37,6 +37,7 @@ type Record struct {
 	Reason    string           // of the decision, for operators
 	Identity  *policy.Identity // nil if none is proved
 	Status    int              // of the answer; 0 until it has begun
+	TraceID   string           // empty without tracing
 
 	bytes int64 // of the answer's body
 	err   error // the failure that the answer tells of, or that cut it off
@@ -84,13 +85,17 @@ func (r *Record) log(series *requestSeries, received *Received, now time.Time, t
 		slog.String("client", received.Peer.Address),
 		slog.String("method", clip(received.Request.Method)),
 		slog.String("host", clip(received.Request.Host)),
-		slog.String("path", received.path()),
+		slog.String("path", received.LoggedPath()),
 		slog.String("protocol", received.Request.Proto),
 		slog.Int64("bytes", r.bytes),
 		slog.Int64("duration_us", took.Microseconds()),
-		{}, {}, {}, // an attribute without a key is left out
+		{}, {}, {}, {}, // an attribute without a key is left out
 	}
-	verify, subject, why := &attrs[len(attrs)-3], &attrs[len(attrs)-2], &attrs[len(attrs)-1]
+	optional := attrs[len(attrs)-4:]
+	trace, verify, subject, why := &optional[0], &optional[1], &optional[2], &optional[3]
+	if r.TraceID != "" {
+		*trace = slog.String("trace_id", r.TraceID)
+	}
 	if received.Verify {
 		*verify = slog.Bool("verify", true)
 	}
@@ -127,7 +132,7 @@ func (r *Record) audit(logger *slog.Logger, client, event string, attrs []slog.A
 
 // line has the attributes of a record of the access log. Handlers must not keep
 // them: the next record uses the memory again.
-type line [11]slog.Attr
+type line [12]slog.Attr
 
 // clip bounds what a client can put into a record of the log.
 func clip(s string) string { return s[:min(len(s), 1024)] }

@@ -91,6 +91,8 @@ func (d *decoder) content(n ast.Node, path string, v reflect.Value) {
 		d.boolean(n, path, v)
 	case kind == reflect.Int || kind == reflect.Int64:
 		d.integer(n, path, v)
+	case kind == reflect.Float64:
+		d.fraction(n, path, v)
 	case kind == reflect.Slice:
 		d.list(n, path, v)
 	case kind == reflect.Map:

@@ -107,6 +107,36 @@ func (d *decoder) integer(n ast.Node, path string, v reflect.Value) {
 	v.SetInt(number)
 }
 
+var decimalFraction = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?$`)
+
+// fraction decodes a number that is not negative, such as 0.25.
+func (d *decoder) fraction(n ast.Node, path string, v reflect.Value) {
+	const expected = "expected a number like 0.25"
+	var digits string
+	switch {
+	case n.Type() == ast.IntegerType, n.Type() == ast.FloatType:
+		digits = n.GetToken().Value
+	case hasVariable(n):
+		var ok bool
+		if digits, ok = d.scalar(n, path); !ok {
+			return
+		}
+		if !decimalFraction.MatchString(digits) {
+			d.wrong(n, path, "%s in the variable", expected)
+			return
+		}
+	default:
+		d.wrong(n, path, "%s, found %s", expected, describe(n))
+		return
+	}
+	number, err := strconv.ParseFloat(digits, 64)
+	if err != nil || !decimalFraction.MatchString(digits) {
+		d.wrong(n, path, "%s, found %s; neither signs nor exponents are supported", expected, digits)
+		return
+	}
+	v.SetFloat(number)
+}
+
 // quoted reports whether a string is in quotes.
 func quoted(n ast.Node) bool {
 	return strings.HasPrefix(strings.TrimSpace(n.GetToken().Origin), `"`) ||

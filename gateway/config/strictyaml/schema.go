@@ -57,6 +57,8 @@ func (b *schemaBuilder) value(key string, v reflect.Value) map[string]any {
 		return map[string]any{"type": []string{"boolean", "string"}, "pattern": hasVariablePattern}
 	case kind == reflect.Int || kind == reflect.Int64:
 		return map[string]any{"type": []string{"integer", "string"}, "minimum": 0, "pattern": hasVariablePattern}
+	case kind == reflect.Float64:
+		return map[string]any{"type": []string{"number", "string"}, "minimum": 0, "pattern": hasVariablePattern}
 	case kind == reflect.Slice:
 		return map[string]any{"type": "array", "items": b.element(key+"[]", t.Elem())}
 	case kind == reflect.Map:
@@ -180,7 +182,7 @@ func schemaDefault(v reflect.Value) any {
 		return value.String()
 	}
 	switch {
-	case v.Kind() == reflect.Bool, v.Kind() == reflect.Int, v.Kind() == reflect.Int64:
+	case v.Kind() == reflect.Bool, v.Kind() == reflect.Int, v.Kind() == reflect.Int64, v.Kind() == reflect.Float64:
 		return v.Interface()
 	case v.Kind() == reflect.String && v.Len() > 0, v.Kind() == reflect.Slice && v.Len() > 0:
 		return v.Interface()
