@@ -55,6 +55,14 @@ func (d *distant) Get(ctx context.Context, key string) ([]byte, error) {
 	return d.Memory.Get(ctx, key)
 }
 
+// Recall has nothing while the store is away: what it knows may be out of date.
+func (d *distant) Recall(key string) ([]byte, bool) {
+	if d.away.Load() {
+		return nil, false
+	}
+	return d.Memory.Recall(key)
+}
+
 // followed is a gateway that follows its files, on the clock of a bubble.
 type followed struct {
 	*App
