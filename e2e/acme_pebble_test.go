@@ -206,6 +206,7 @@ type acmeGateway struct {
 	domains   []string
 	directory string // pebble's, or a proxy to it
 	email     string // of the account
+	more      string // keys of tls
 }
 
 // gateway returns a gateway that does not run yet. It gets pebble's challenges if
@@ -227,8 +228,8 @@ func (p *pebble) gateway(host, httpPort, httpsPort string) *acmeGateway {
 // configure writes the configuration.
 func (g *acmeGateway) configure(config string) {
 	g.t.Helper()
-	g.instance.configure(fmt.Sprintf("tls: {mode: acme, domains: [%s], email: %q, directory: %q, trusted_roots: %q}\n",
-		strings.Join(g.domains, ", "), g.email, g.directory, g.p.roots) + config)
+	g.instance.configure(fmt.Sprintf("tls: {mode: acme, domains: [%s], email: %q, directory: %q, trusted_roots: %q%s}\n",
+		strings.Join(g.domains, ", "), g.email, g.directory, g.p.roots, g.more) + config)
 }
 
 // trust returns the root that clients trust.

@@ -14,14 +14,19 @@ import (
 // is off. Instances on Redis share the certificates that an authority issues.
 func (g *Gateway) OpenCertificates() (certs.Source, error) {
 	cfg := g.Config()
+	options := certs.Options{
+		Config: cfg, Logger: g.service.Logger, Now: g.service.Now,
+		Below: func(name string) bool { return g.state.Load().site.Hosts.Below(name) },
+	}
 	if cfg.TLS.Mode != config.TLSACME || cfg.Store.Driver != config.StoreRedis {
-		return certs.Open(cfg, nil, g.service.Logger, g.service.Now)
+		return certs.Open(options)
 	}
 	box, err := storeBox(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return certs.Open(cfg, acme.NewStorage(g.storage.guarded, box, g.storage.now), g.service.Logger, g.service.Now)
+	options.Shared = acme.NewStorage(g.storage.guarded, box, g.storage.now)
+	return certs.Open(options)
 }
 
 // Ready returns nil if the gateway can serve requests that need a login, and

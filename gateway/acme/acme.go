@@ -23,8 +23,10 @@
 //
 // The package orders certificates only for configured names, and looks up challenges
 // only for these, so that a client can cause no call to the authority or the store.
-// Each name gets its own certificate. Wildcards need a challenge by DNS, which is
-// not supported.
+// The exception are names that OnDemand permits, such as those below a wildcard host
+// of a route: a client that asks for one causes an order, within bounds. Each name
+// gets its own certificate. Wildcard certificates need a challenge by DNS, which is not
+// supported.
 package acme
 
 import (
@@ -71,6 +73,7 @@ type Options struct {
 	Directory string         // URL of the authority; default Let's Encrypt
 	Roots     *x509.CertPool // for the authority's own certificate; nil: the system's
 	Storage   certmagic.Storage
+	OnDemand  OnDemand
 	HTTP      string // the address of the plain listener; empty: no HTTP-01
 	HTTPS     string // the address of the TLS listener
 	Logger    *slog.Logger
@@ -89,6 +92,9 @@ type Manager struct {
 
 	unrelated *certmagic.Config // renews without naming the replaced certificate
 	refused   chan string       // domains to renew with unrelated
+
+	lazy   *certmagic.Config // of the names on demand
+	demand *demand
 
 	mu       sync.Mutex
 	failures map[string]failure // by name
@@ -112,7 +118,7 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 		return nil, err
 	}
 	m := &Manager{
-		logger: o.Logger, zap: newLogger(o.Logger), failures: map[string]failure{},
+		logger: o.Logger, zap: newLogger(o.Logger), failures: map[string]failure{}, demand: newDemand(o.OnDemand),
 	}
 	for _, domain := range o.Domains {
 		if !m.manages(domain) {
@@ -132,6 +138,7 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 		Logger: m.zap,
 	})
 	m.config.Issuers = []certmagic.Issuer{m.issuer}
+	m.lazy = m.lazyConfig(template)
 	template.OnEvent = m.noticeUnrelated
 	m.unrelated = certmagic.New(m.cache, template)
 	m.unrelated.Issuers = []certmagic.Issuer{unrelated{m.issuer}}
@@ -177,10 +184,13 @@ func (m *Manager) cacheOptions(pause time.Duration) certmagic.CacheOptions {
 
 // configFor returns the configuration for the renewal of a certificate.
 func (m *Manager) configFor(certificate certmagic.Certificate) (*certmagic.Config, error) {
-	if len(certificate.Names) == 0 || !m.manages(certificate.Names[0]) { // which certmagic would order, see load
-		return nil, fmt.Errorf("%q are none of the configured names", certificate.Names)
+	switch {
+	case len(certificate.Names) > 0 && m.manages(certificate.Names[0]):
+		return m.config, nil
+	case len(certificate.Names) > 0 && m.demand.Permits != nil:
+		return m.lazy, nil // which renews nothing by itself
 	}
-	return m.config, nil
+	return nil, fmt.Errorf("%q are none of the configured names", certificate.Names) // which certmagic would order, see load
 }
 
 // Close stops the Manager after Run has returned. GetCertificate still works.
@@ -189,6 +199,7 @@ func (m *Manager) Close() {
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
+			m.demand.stop()
 			m.cache.Stop()
 		}()
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
@@ -209,9 +220,16 @@ func (m *Manager) Close() {
 // GetCertificate is for tls.Config.GetCertificate. It also answers TLS-ALPN-01
 // challenges.
 func (m *Manager) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	challenge := slices.Equal(hello.SupportedProtos, []string{Protocol})
-	if challenge && !m.manages(hello.ServerName) {
+	name := strings.ToLower(hello.ServerName)
+	if m.manages(name) {
+		return m.config.GetCertificate(hello)
+	}
+	challenge, permitted := slices.Equal(hello.SupportedProtos, []string{Protocol}), m.demand.permits(name)
+	switch {
+	case challenge && !permitted:
 		return nil, fmt.Errorf("a challenge for %q, which is none of tls.domains", hello.ServerName)
+	case permitted && !challenge:
+		return m.certify(hello, name)
 	}
 	return m.config.GetCertificate(hello)
 }
@@ -226,7 +244,7 @@ func (m *Manager) AnswerChallenge(w http.ResponseWriter, r *http.Request) bool {
 	if err != nil {
 		host = r.Host
 	}
-	return m.manages(host) && m.issuer.HandleHTTPChallenge(w, r)
+	return (m.manages(host) || m.demand.permits(strings.ToLower(host))) && m.issuer.HandleHTTPChallenge(w, r)
 }
 
 // manages reports whether name is configured.

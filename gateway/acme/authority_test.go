@@ -96,6 +96,7 @@ type rig struct {
 	*Manager // after open
 	name     string
 	names    []string // name and others
+	onDemand OnDemand
 	spy      *spyStore
 	storage  *Storage // as another instance has it, past the spy
 	log      logtest.Buffer
@@ -128,7 +129,7 @@ func (r *rig) tear(t testing.TB, p pair) {
 func (r *rig) open(t testing.TB) *rig {
 	t.Helper()
 	r.Manager = must(Open(t.Context(), Options{
-		Domains: r.names, Directory: directory, Storage: newStorage(t, r.spy, "a"),
+		Domains: r.names, Directory: directory, Storage: newStorage(t, r.spy, "a"), OnDemand: r.onDemand,
 		HTTP: "127.0.0.1:0", HTTPS: "127.0.0.1:0", Logger: slog.New(slog.NewJSONHandler(&r.log, nil)),
 	}))
 	t.Cleanup(r.Close)

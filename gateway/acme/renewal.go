@@ -259,11 +259,16 @@ func (m *Manager) noticeUnrelated(ctx context.Context, event string, data map[st
 // failed records that a certificate could not be obtained. The current one is used
 // until there is a new one.
 func (m *Manager) failed(domain string, problem any) {
-	had := m.expires(domain)
-	m.mu.Lock()
-	m.failures[domain] = failure{problem: fmt.Sprint(problem), had: had}
-	m.mu.Unlock()
+	had, listed := m.expires(domain), m.manages(domain)
+	if listed {
+		m.mu.Lock()
+		m.failures[domain] = failure{problem: fmt.Sprint(problem), had: had}
+		m.mu.Unlock()
+	}
 	if had.IsZero() {
+		if !listed {
+			return // try reports it
+		}
 		m.logger.Error("there is no certificate yet, and it cannot be obtained; it is tried again", "domain", domain, "error", fmt.Sprint(problem))
 		return
 	}

@@ -64,7 +64,7 @@ func acmeFiles(dir string) *certmagic.FileStorage {
 // openCerts opens the certificates of cfg until the test ends.
 func openCerts(t *testing.T, cfg *config.Config, shared certmagic.Storage) Source {
 	t.Helper()
-	certs, err := Open(cfg, shared, slog.New(slog.DiscardHandler), time.Now)
+	certs, err := Open(Options{Config: cfg, Shared: shared, Logger: slog.New(slog.DiscardHandler), Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestRootsWith(t *testing.T) {
 	}
 	cfg := acmeConfig(dir)
 	cfg.TLS.TrustedRoots, cfg.TLS.TrustedRootsContent = caKeyFile, must(os.ReadFile(filepath.Join(dir, caKeyFile)))
-	if _, err := openACME(cfg, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "tls.trusted_roots") {
+	if _, err := openACME(Options{Config: cfg, Logger: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "tls.trusted_roots") {
 		t.Errorf("a key instead of roots: %v", err)
 	}
 }

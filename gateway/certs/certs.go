@@ -29,19 +29,31 @@ type Source interface {
 	Certificates() []acme.Certificate
 }
 
+// Options are the parts of a Source. Config is required, and so are Logger and Now
+// for the modes that use them.
+type Options struct {
+	Config *config.Config
+	Shared certmagic.Storage // for certificates from an authority; nil: a folder in data_dir
+	// Below reports whether a name is below a wildcard host of the running
+	// configuration. Such a name gets a certificate from an authority when a client
+	// asks for it. Nil: none is.
+	Below  func(name string) bool
+	Logger *slog.Logger
+	Now    func() time.Time
+}
+
 // Open returns the certificates that tls.mode names, or nil if it is off.
-// Certificates from an authority are stored in shared, or in data_dir if shared
-// is nil.
-func Open(cfg *config.Config, shared certmagic.Storage, logger *slog.Logger, now func() time.Time) (Source, error) {
+func Open(o Options) (Source, error) {
+	cfg := o.Config
 	switch cfg.TLS.Mode {
 	case config.TLSOff:
 		return nil, nil
 	case config.TLSInternal:
-		return sourceOf(openLocalCA(cfg.DataDir, cfg.TLS.Domains, now))
+		return sourceOf(openLocalCA(cfg.DataDir, cfg.TLS.Domains, o.Now))
 	case config.TLSFiles:
 		return sourceOf(openFiles(cfg.TLS.Certificate, cfg.TLS.Key))
 	case config.TLSACME:
-		return sourceOf(openACME(cfg, shared, logger))
+		return sourceOf(openACME(o))
 	}
 	return nil, fmt.Errorf("tls.mode %q is not supported", cfg.TLS.Mode)
 }
@@ -54,12 +66,15 @@ func sourceOf[S Source](s S, err error) (Source, error) {
 	return s, nil
 }
 
-func openACME(cfg *config.Config, shared certmagic.Storage, logger *slog.Logger) (*acme.Manager, error) {
+func openACME(o Options) (*acme.Manager, error) {
+	cfg := o.Config
+	demand := cfg.TLS.OnDemand
 	options := acme.Options{
-		Domains: cfg.TLS.Domains, Email: cfg.TLS.Email, Directory: cfg.TLS.Directory, Storage: shared,
-		HTTP: cfg.Listen.HTTP, HTTPS: cfg.Listen.HTTPS, Logger: logger,
+		Domains: cfg.TLS.Domains, Email: cfg.TLS.Email, Directory: cfg.TLS.Directory, Storage: o.Shared,
+		OnDemand: acme.OnDemand{Permits: o.Below, Names: demand.Names, Burst: demand.Burst, Every: demand.Every},
+		HTTP:     cfg.Listen.HTTP, HTTPS: cfg.Listen.HTTPS, Logger: o.Logger,
 	}
-	if shared == nil {
+	if o.Shared == nil {
 		options.Storage = &certmagic.FileStorage{Path: filepath.Join(cfg.DataDir, acmeFolder)}
 	}
 	if cfg.TLS.TrustedRoots != "" {

@@ -228,7 +228,7 @@ func TestCertificateFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	certificate, key := writePair(t, dir)
-	certs := must(Open(&config.Config{TLS: config.TLS{Mode: config.TLSFiles, Certificate: certificate, Key: key}}, nil, nil, time.Now))
+	certs := must(Open(Options{Config: &config.Config{TLS: config.TLS{Mode: config.TLSFiles, Certificate: certificate, Key: key}}, Now: time.Now}))
 	first := leafOf(t, certs)
 	writePair(t, dir)
 	if leafOf(t, certs) != first {
@@ -258,7 +258,7 @@ func TestCertificateFiles(t *testing.T) {
 func TestOpenCertificates(t *testing.T) {
 	t.Parallel()
 	open := func(cfg config.TLS) (Source, error) {
-		return Open(&config.Config{DataDir: t.TempDir(), TLS: cfg}, nil, nil, time.Now)
+		return Open(Options{Config: &config.Config{DataDir: t.TempDir(), TLS: cfg}, Now: time.Now})
 	}
 	if certs, err := open(config.TLS{Mode: config.TLSOff}); certs != nil || err != nil {
 		t.Errorf("off: %v, %v", certs, err)

@@ -91,9 +91,19 @@ type TLS struct {
 	Directory    string   `yaml:"directory"`
 	TrustedRoots string   `yaml:"trusted_roots"`
 
+	OnDemand OnDemand `yaml:"on_demand"`
+
 	HSTS time.Duration `yaml:"hsts"` // max-age of Strict-Transport-Security; 0: no header
 
 	TrustedRootsContent []byte `yaml:"-"` // of the file, in mode acme
+}
+
+// OnDemand bounds the certificates of names below wildcard hosts of routes, which an
+// ACME authority issues when a client asks for them.
+type OnDemand struct {
+	Names int           `yaml:"names"` // how many names may have one
+	Burst int           `yaml:"burst"` // orders at once
+	Every time.Duration `yaml:"every"` // then the time between two orders
 }
 
 // Store drivers.

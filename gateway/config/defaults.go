@@ -14,7 +14,7 @@ func defaults() *Config {
 	return &Config{
 		PublicURL: &url.URL{Scheme: "https", Host: "localhost:8443"},
 		Listen:    Listen{HTTPS: ":8443", HTTP: ":8080", Admin: "127.0.0.1:9090"},
-		TLS:       TLS{Mode: TLSInternal},
+		TLS:       TLS{Mode: TLSInternal, OnDemand: OnDemand{Names: 100, Burst: 10, Every: 6 * time.Hour}},
 		DataDir:   "data",
 		Store: Store{
 			Driver: StoreSQLite, Path: "authgate.db", Addresses: []string{"127.0.0.1:6379"},

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -53,7 +52,8 @@ func (c *Config) namedHosts() []string {
 
 // defaultDomains returns the default of tls.domains. No public authority
 // certifies local names, so only mode internal has them. Mode acme leaves out the
-// addresses and wildcards of routes. The other modes need no domains.
+// addresses and wildcards of routes; names below a wildcard get their certificates on
+// demand. The other modes need no domains.
 func (c *Config) defaultDomains() []string {
 	if c.TLS.Mode != TLSInternal && c.TLS.Mode != TLSACME {
 		return nil
@@ -71,25 +71,6 @@ func (c *Config) defaultDomains() []string {
 		domains = append(domains, "localhost", "127.0.0.1", "::1")
 	}
 	return unique(domains)
-}
-
-// checkWildcards checks that the names below the wildcards of routes can have
-// certificates: an ACME authority certifies a wildcard only by a challenge in the
-// DNS, which mode acme does not support.
-func (c *Config) checkWildcards(r *report) {
-	if c.TLS.Mode != TLSACME {
-		return
-	}
-	for i, route := range c.Routes {
-		parent, wildcard := strings.CutPrefix(policy.PatternHost(route.Match), "*")
-		below := func(domain string) bool {
-			label, found := strings.CutSuffix(domain, parent)
-			return found && label != "" && !strings.Contains(label, ".")
-		}
-		if wildcard && !slices.ContainsFunc(c.TLS.Domains, below) {
-			r.Fault(fmt.Sprintf("routes[%d].match", i), "tls.mode acme gets no certificate for *%s; list the names that are in use in tls.domains, or use tls.mode files with a certificate for *%[1]s", parent)
-		}
-	}
 }
 
 // unique returns values without repetitions.

@@ -170,7 +170,6 @@ func (c *Config) check(r *report, places userPlaces) {
 	checkUpstreams(r, c.Upstreams)
 	refs := newReferences(r, c)
 	c.checkRoutes(r, refs, c.compilePolicies(r, refs))
-	c.checkWildcards(r)
 	c.Site.check(r)
 	c.Limits.check(r)
 	if c.ShutdownTimeout == 0 {

@@ -32,9 +32,11 @@ func newHosts(cfg *config.Config) Hosts {
 
 // Has reports whether a canonical host is one of the gateway's.
 func (h *Hosts) Has(host string) bool {
-	if h.names[host] {
-		return true
-	}
+	return h.names[host] || h.Below(host)
+}
+
+// Below reports whether a canonical host is one label below a wildcard.
+func (h *Hosts) Below(host string) bool {
 	_, parent, _ := strings.Cut(host, ".")
 	return h.parents[parent]
 }

@@ -1,0 +1,80 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// below is the domain below which a route has a wildcard.
+const below = ".apps." + gateName
+
+// TestACMEOnDemand: a name below a wildcard host of a route gets a certificate when
+// the first client asks for it, within the bounds. Instances on one Redis share
+// certificates and challenges, also those from before a restart.
+func TestACMEOnDemand(t *testing.T) {
+	t.Parallel()
+	p, redis, up := startPebble(t, days), startRedis(t), record(t)
+	a, b := p.twins(up, redis)
+	for _, g := range []*acmeGateway{a, b} {
+		g.more = ", on_demand: {names: 10, burst: 2, every: 1h}"
+		g.configure(app(up.url) + onRedis(redis.Address) + people + `
+routes:
+  - {match: /open, upstream: app, auth: [none]}
+  - {match: "*` + below + `/", upstream: app, auth: [basic]}
+`)
+		g.run()
+	}
+	for _, label := range []string{"one", "two", "three"} {
+		p.leadsTo(label+below, "127.0.0.2") // to B
+	}
+	roots := p.trust()
+	p.leadsTo(gateName, "127.0.0.1")
+	a.obtains(roots)
+	before := len(p.issued())
+	one := a.serves(roots, "one"+below)
+	if one == nil || !slices.Equal(one.DNSNames, []string{"one" + below}) {
+		t.Fatalf("the first client of A is shown %v\n%s", one, a.log)
+	}
+	if got := b.solved(); got["http-01 for another"]+got["tls-alpn-01 for another"] == 0 {
+		t.Errorf("B, to which the name leads, has solved %v", got)
+	}
+	if other := b.serves(roots, "one"+below); other == nil || !other.Equal(one) {
+		t.Error("B serves another certificate")
+	}
+	if b.serves(roots, "two"+below) == nil {
+		t.Errorf("B gets no certificate\n%s", b.log)
+	}
+	c := a.visitor(&tls.Config{RootCAs: roots}, true)
+	request := must(http.NewRequestWithContext(t.Context(), "GET", a.base+"/x", nil))(t)
+	request.Host = "one" + below
+	request.Header.Set("Authorization", basicService)
+	answer := must(c.Do(request))(t)
+	answer.Body.Close()
+	if m := up.one(t); answer.StatusCode != http.StatusOK || m.value(t, "X-Auth-User") != "service" {
+		t.Errorf("%d, and the upstream gets %q", answer.StatusCode, m.head)
+	}
+	for _, name := range []string{"unknown." + gateName, "a.b" + below, "x.example"} {
+		if got := a.serves(roots, name); got != nil {
+			t.Errorf("a client that asks for %s is shown %v", name, got.DNSNames)
+		}
+	}
+	if got := len(p.issued()) - before; got != 2 {
+		t.Errorf("pebble has issued %d certificates on demand, want 2", got)
+	}
+	a.signal(syscall.SIGTERM)
+	<-a.done
+	a.run()
+	if again := a.serves(roots, "one"+below); again == nil || !again.Equal(one) {
+		t.Errorf("after a restart A serves %v", again)
+	}
+	if a.serves(roots, "three"+below) == nil || a.serves(roots, "none"+below) != nil { // none leads nowhere
+		t.Errorf("after a restart A gets no certificate, or one for a name that leads nowhere\n%s", a.log)
+	}
+	if conn, err := a.shake(roots, "four"+below); err == nil || !strings.Contains(a.log.String(), "tls.on_demand.burst") {
+		t.Errorf("beyond the bounds: %v, %v\n%s", conn, err, a.log)
+	}
+}
