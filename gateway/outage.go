@@ -121,5 +121,5 @@ func (g *Gateway) rebuild(running *state) error {
 	if g.state.Load() != running {
 		return nil
 	}
-	return g.reload(func() (*config.Config, error) { return running.config, nil })
+	return g.reload(func() (*config.Config, error) { return running.config, nil }, nil)
 }

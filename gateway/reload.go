@@ -25,12 +25,14 @@ var ErrNeedsRestart = errors.New("need a restart; the running configuration is k
 func (g *Gateway) Reload(load func() (*config.Config, error)) error {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
-	err := g.reload(load)
+	err := g.reload(load, nil)
 	g.service.Metrics.Reload(err)
 	return err
 }
 
-func (g *Gateway) reload(load func() (*config.Config, error)) error {
+// reload is Reload for a caller that holds g.reloading. It calls ready, unless that is
+// nil, just before the swap.
+func (g *Gateway) reload(load func() (*config.Config, error), ready func(*state)) error {
 	cfg, err := load()
 	if err != nil {
 		return err
@@ -42,6 +44,9 @@ func (g *Gateway) reload(load func() (*config.Config, error)) error {
 	st, err := g.build(cfg, old)
 	if err != nil {
 		return err
+	}
+	if ready != nil {
+		ready(st)
 	}
 	g.state.Store(st)
 	g.throttle.SetLimits(cfg.Limits.LoginFailures, cfg.Limits.LoginWindow)

@@ -28,6 +28,7 @@ import (
 // of alice wonderland, that of bob builder, at the lowest cost of bcrypt.
 const baseConfig = `
 public_url: https://gw.example
+data_dir: .
 store: {driver: memory}
 basic:
   users:

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"fmt"
-	"time"
 
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
@@ -59,7 +58,7 @@ func (g *Gateway) build(cfg *config.Config, old *state) (*state, error) {
 	site.CSRFToken = st.crossSite.Token
 	st.verify = st.site.Own(config.EndpointVerify)
 	st.routing = newRouting(cfg, st.site, m, f, newUpstreams(cfg, &g.service, g.CloseIdleUpstreams, old), g.newLimiters(cfg, old))
-	options := endpointOptions(st, g.storage.now)
+	options := g.endpointOptions(st)
 	if st.endpoints, err = endpoint.New(options); err != nil {
 		return nil, fmt.Errorf("own endpoints: %w", err)
 	}
@@ -83,10 +82,11 @@ func csrfBox(cfg *config.Config) (*seal.Box, error) {
 	return storeBox(cfg)
 }
 
-func endpointOptions(st *state, now func() time.Time) endpoint.Options {
+func (g *Gateway) endpointOptions(st *state) endpoint.Options {
 	return endpoint.Options{
-		Names: st.config.OwnEndpoints(), Site: st.site, Now: now,
+		Names: st.config.OwnEndpoints(), Site: st.site, Now: g.storage.now,
 		CrossSite: st.crossSite, Realm: st.config.Basic.Realm, JWKS: st.mechanisms.jwks, Used: st.routing.used,
-		Local: st.mechanisms.Local, Federation: st.federation.Federation, Bearers: st.federation.bearers,
+		Passwords: passwords{g, st.config},
+		Local:     st.mechanisms.Local, Federation: st.federation.Federation, Bearers: st.federation.bearers,
 	}
 }

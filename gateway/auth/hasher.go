@@ -49,6 +49,16 @@ func (h *Hasher) Verify(ctx context.Context, hash password.Hash, plain string) (
 	return h.compute(hash, plain), nil
 }
 
+// New returns a new hash of plain, see password.New. It waits and fails like Verify.
+func (h *Hasher) New(ctx context.Context, plain string) (string, error) {
+	if err := h.acquire(ctx); err != nil {
+		return "", err
+	}
+	defer func() { <-h.slots }()
+	h.computed.Add(1)
+	return password.New(plain)
+}
+
 func (h *Hasher) acquire(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return gaveUp(ctx)

@@ -92,6 +92,12 @@ func (v *Verifier) CheckFresh(ctx context.Context, accounts *Accounts, username,
 	return v.run(ctx, v.newCheck(accounts, username, password, client))
 }
 
+// NewHash returns a hash to store for a new password. The error is ErrBusy, or that of
+// password.New.
+func (v *Verifier) NewHash(ctx context.Context, password string) (string, error) {
+	return v.hasher.New(ctx, password)
+}
+
 // passwordCheck is one check of a user name and a password.
 type passwordCheck struct {
 	subject  subject

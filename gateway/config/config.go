@@ -37,12 +37,14 @@ type Config struct {
 	Log             Log                     `yaml:"log"`
 	Tracing         Tracing                 `yaml:"tracing"`
 
-	table     *policy.Table // of Routes
-	hosts     []string
-	path      string        // of the file
-	source    func() []byte // its content; a function, because fmt prints unexported fields with their secrets
-	sideFiles []File
-	warnings  Diagnostics
+	table       *policy.Table // of Routes
+	hosts       []string
+	ownAccounts int                         // how many of Accounts.Users are in the main file
+	path        string                      // of the file
+	lookup      func(string) (string, bool) // reads an environment variable
+	source      func() []byte               // its content; a function, because fmt prints unexported fields with their secrets
+	sideFiles   []File
+	warnings    Diagnostics
 }
 
 // Secret is a value that prints as "[redacted]" wherever it is formatted,

@@ -32,7 +32,7 @@ const EndpointVerify = "verify"
 func (c *Config) OwnEndpoints() []string {
 	names := []string{
 		"login", "logout", "refresh", "me", "signin", "signin/complete", "callback", "auth/callback", ".well-known/jwks.json",
-		"account", "account/sessions", "account/sessions/end", "account/tokens", "account/tokens/revoke",
+		"account", "account/sessions", "account/sessions/end", "account/password", "account/tokens", "account/tokens/revoke",
 	}
 	if c.Session.CSRFToken {
 		names = append(names, "csrf-token")

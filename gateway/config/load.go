@@ -111,6 +111,7 @@ func parseFiles(path string, source []byte, lookup func(string) (string, bool)) 
 	if !main.Unreadable("") {
 		cfg.resolvePaths(reader.Resolve)
 		side := sideReader{reader, main}
+		cfg.ownAccounts = len(cfg.Accounts.Users)
 		places := side.users(cfg)
 		side.certificate(cfg.TLS)
 		side.trustedRoots(&cfg.TLS)
@@ -124,7 +125,7 @@ func parseFiles(path string, source []byte, lookup func(string) (string, bool)) 
 		return nil, reader.Files(), err
 	}
 	kept := slices.Clone(source)
-	cfg.path, cfg.source = path, func() []byte { return kept }
+	cfg.path, cfg.lookup, cfg.source = path, lookup, func() []byte { return kept }
 	cfg.hosts, cfg.sideFiles, cfg.warnings = cfg.allHosts(), reader.Files(), reader.Warnings()
 	return cfg, cfg.sideFiles, nil
 }

@@ -27,6 +27,7 @@ type Options struct {
 	Local      Local
 	Federation Federation
 	Bearers    *login.BearerTokens
+	Passwords  Passwords
 }
 
 // Local is what users with local accounts sign in with.
@@ -49,6 +50,14 @@ type Federation struct {
 	Users     *login.Users
 	Delegated *login.Sessions
 	Attempts  *login.Attempts
+}
+
+// Overview returns what users see of their logins.
+func Overview(local *Local, federation *Federation) *login.Overview {
+	return &login.Overview{
+		Logins: local.Logins, Accounts: local.Accounts, Sessions: local.Sessions,
+		Users: federation.Users, Delegated: federation.Delegated,
+	}
 }
 
 // Provider is an identity provider as users sign in there.
@@ -151,11 +160,8 @@ func (o *Options) handlers() map[string]methods {
 		issuer: issuer{logins: local.Logins, sessions: local.Sessions, refresh: local.Refresh, tokens: tokens, cookies: cookies, now: o.Now},
 	}
 	leave := &logout{site: o.Site, crossSite: o.CrossSite, bearers: o.Bearers, out: out, federation: federation}
-	overview := &login.Overview{
-		Logins: local.Logins, Accounts: local.Accounts, Sessions: local.Sessions, Refresh: local.Refresh,
-		Users: federation.Users, Delegated: federation.Delegated,
-	}
-	own := &accountLogins{account: user, overview: overview, leave: leave, now: o.Now}
+	own := &accountLogins{account: user, overview: Overview(local, federation), leave: leave, now: o.Now}
+	secret := &accountPassword{account: user, accounts: local.Accounts, verifier: local.Verifier, passwords: o.Passwords, logins: own}
 	rotate := &refresh{crossSite: o.CrossSite, refresh: local.Refresh, tokens: tokens, realm: o.Realm}
 	start := &delegation{site: o.Site, federation: federation, out: out, hosts: hosts}
 	finish := &callback{site: o.Site, federation: federation, logins: local.Logins, out: out, hosts: hosts}
@@ -169,6 +175,7 @@ func (o *Options) handlers() map[string]methods {
 		"account":               {"GET": own.serve},
 		"account/sessions":      {"GET": own.list},
 		"account/sessions/end":  {"POST": own.end},
+		"account/password":      {"POST": secret.serve},
 		"account/tokens":        {"GET": owned.list, "POST": owned.create},
 		"account/tokens/revoke": {"POST": owned.revoke},
 		web.CompletePath:        {"GET": hosts.complete},

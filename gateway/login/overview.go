@@ -43,7 +43,6 @@ type Overview struct {
 	Logins    *Logins
 	Accounts  *auth.Accounts
 	Sessions  *Sessions
-	Refresh   *RefreshTokens
 	Users     *Users
 	Delegated *Sessions
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func (r *rig) overview() *Overview {
-	return &Overview{Logins: r.logins, Accounts: r.accounts, Sessions: r.session, Refresh: r.refresh, Users: r.users, Delegated: r.delegated}
+	return &Overview{Logins: r.logins, Accounts: r.accounts, Sessions: r.session, Users: r.users, Delegated: r.delegated}
 }
 
 // identity returns the identity of a client by what it has.

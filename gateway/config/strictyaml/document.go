@@ -95,6 +95,13 @@ func (d *Document) Place(path string) string {
 	return fmt.Sprintf("%s:%d", d.name, d.at(path).line)
 }
 
+// Position returns where the value at path begins. Line and column count from 1. It
+// returns false if the value is not written in the document.
+func (d *Document) Position(path string) (line, column int, ok bool) {
+	place, ok := d.place(path)
+	return place.value.line, place.value.column, ok
+}
+
 // Fault reports that the value at path is wrong, unless that follows from what
 // has been reported.
 func (d *Document) Fault(path, format string, args ...any) {

@@ -1,0 +1,15 @@
+//go:build !unix
+
+package accountsfile
+
+import (
+	"io/fs"
+	"os"
+)
+
+// replaceable is false where files have no owners to keep and there is no flock.
+func replaceable(string) bool { return false }
+
+func keepOwner(*os.File, fs.FileInfo) error { return ErrNotWritable }
+
+func tryLock(*os.File) (bool, error) { return false, ErrNotWritable }

@@ -1,0 +1,177 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+	"unicode/utf8"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/login"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+const (
+	minPassword = 8    // characters
+	maxPassword = 1024 // bytes
+	// passwordTime bounds how long a change waits for others, and for the file.
+	passwordTime = 30 * time.Second
+)
+
+// Errors of Passwords.
+var (
+	// ErrPasswordChanged: the verified password is not the current one any more.
+	ErrPasswordChanged = errors.New("endpoint: the password was changed at the same moment")
+	// ErrPasswordFixed: the password of the account cannot be changed here.
+	ErrPasswordFixed = errors.New("endpoint: the password of the account cannot be changed here")
+)
+
+// Passwords changes the passwords of local accounts.
+type Passwords interface {
+	// Writable reports whether there is a file of accounts that can be changed.
+	Writable() bool
+	// Has reports whether the account of that name is in the file.
+	Has(username string) bool
+	// Set gives the account another password hash. It applies when Set returns
+	// without an error. All other logins of the account end, and those that were
+	// ended are returned, also beside an error. The account must be as it was when
+	// its password was verified. The errors are ErrPasswordChanged,
+	// ErrPasswordFixed, and failures.
+	Set(ctx context.Context, id *policy.Identity, verified *auth.Account, hash string) ([]*login.Login, error)
+}
+
+// accountPassword is POST /account/password.
+type accountPassword struct {
+	*account
+	accounts  *auth.Accounts
+	verifier  *auth.Verifier
+	passwords Passwords
+	logins    *accountLogins
+}
+
+// passwordOrder is what a user posts.
+type passwordOrder struct{ current, next string }
+
+func (a *accountPassword) serve(ex *web.Exchange) error {
+	if !a.passwords.Writable() {
+		return fixedPassword(errors.New("accounts.file is not set, or cannot be replaced"))
+	}
+	id, err := a.changer(ex)
+	if err != nil {
+		return err
+	}
+	account, ok := a.accounts.Lookup(id.Username)
+	if !ok || id.Provider != policy.LocalProvider {
+		return &web.Error{
+			Status: http.StatusForbidden, Detail: "Only users with a local account have a password here.",
+			Cause: errors.New("the user signed in at a provider"),
+		}
+	}
+	if !a.passwords.Has(account.Username) {
+		return fixedPassword(errors.New("the account is not in accounts.file"))
+	}
+	order, err := readPasswordOrder(ex)
+	if err != nil {
+		return err
+	}
+	if err := a.change(ex, id, account, order); err != nil {
+		return err
+	}
+	if ex.MediaType() == web.TypeForm {
+		ex.Redirect(http.StatusSeeOther, a.site.Own("account"))
+		return nil
+	}
+	ex.JSON(web.TypeJSON, http.StatusOK, map[string]string{"message": "Changed. Your other logins and your API tokens have ended."})
+	return nil
+}
+
+// change checks the current password, as a sign-in does, and sets the next one.
+func (a *accountPassword) change(ex *web.Exchange, id *policy.Identity, account *auth.Account, order passwordOrder) error {
+	verified, err := a.verifier.CheckFresh(ex.Request.Context(), a.accounts, account.Username, order.current, ex.Peer.Client)
+	if result := web.LoginResult(err); err != nil && result != "" {
+		ex.Audit("password_changed", slog.String("result", result))
+	}
+	if errors.Is(err, auth.ErrRejected) {
+		return wrongPassword(err)
+	}
+	if err != nil {
+		return err
+	}
+	hash, err := a.verifier.NewHash(ex.Request.Context(), order.next)
+	if err != nil {
+		return err
+	}
+	// A client that leaves must not leave half a change behind.
+	ctx, cancel := context.WithTimeout(ex.Store.Detached(), passwordTime)
+	defer cancel()
+	ended, err := a.passwords.Set(ctx, id, verified, hash)
+	a.logins.ended(ex, ended)
+	switch {
+	case errors.Is(err, ErrPasswordChanged):
+		return wrongPassword(err)
+	case errors.Is(err, ErrPasswordFixed):
+		return fixedPassword(err)
+	case err != nil:
+		return fmt.Errorf("changing a password: %w", err)
+	}
+	ex.Audit("password_changed")
+	return nil
+}
+
+func wrongPassword(cause error) error {
+	return &web.Error{Status: http.StatusForbidden, Detail: "The current password is wrong.", Cause: cause}
+}
+
+func fixedPassword(cause error) error {
+	return &web.Error{Status: http.StatusNotFound, Detail: "Your password cannot be changed here.", Cause: cause}
+}
+
+// readPasswordOrder reads a JSON object, or a form. The page's form repeats the new
+// password, because its user does not see it.
+func readPasswordOrder(ex *web.Exchange) (order passwordOrder, err error) {
+	switch ex.MediaType() {
+	case web.TypeJSON:
+		order, err = passwordsOfObject(ex.Body)
+	case web.TypeForm:
+		order, err = passwordsOfForm(ex.Body)
+	default:
+		return order, unsupportedMedia(web.TypeJSON + " or " + web.TypeForm)
+	}
+	switch {
+	case err != nil:
+	case utf8.RuneCountInString(order.next) < minPassword:
+		err = badOrder(fmt.Sprintf("The new password must have at least %d characters.", minPassword))
+	case len(order.next) > maxPassword:
+		err = badOrder(fmt.Sprintf("The new password must have at most %d bytes.", maxPassword))
+	}
+	return order, err
+}
+
+func passwordsOfObject(body []byte) (order passwordOrder, err error) {
+	o, err := parseObject(body)
+	if err != nil {
+		return order, err
+	}
+	if order.current, err = o.text("current"); err != nil {
+		return order, err
+	}
+	order.next, err = o.text("new")
+	return order, err
+}
+
+func passwordsOfForm(body []byte) (order passwordOrder, err error) {
+	values, err := url.ParseQuery(string(body))
+	current, next, again := values["current"], values["new"], values["again"]
+	if err != nil || len(current) != 1 || len(next) != 1 || len(again) > 1 || !utf8.ValidString(current[0]+next[0]) {
+		return order, badOrder(`The form must have the fields "current" and "new".`)
+	}
+	if len(again) == 1 && again[0] != next[0] {
+		return order, badOrder("The new password and its repetition differ.")
+	}
+	return passwordOrder{current[0], next[0]}, nil
+}

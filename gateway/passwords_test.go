@@ -1,0 +1,368 @@
+package gateway
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"authgate/gateway/clocktest"
+	"authgate/gateway/store"
+)
+
+// fileAccounts are alice and bob with their passwords, as an operator writes them.
+const fileAccounts = `# staff
+- username: alice # admin
+  name: Alice Example
+  roles: [user, admin]
+  password_hash: "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"
+- {username: bob, roles: [user], password_hash: "$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"} # builder
+`
+
+// fileConfig is the basic configuration with the accounts in a file.
+func fileConfig(t testing.TB, name string) string {
+	t.Helper()
+	before, rest, _ := strings.Cut(baseConfig, "accounts:\n")
+	_, after, _ := strings.Cut(rest, "upstreams:\n")
+	return before + "accounts: {file: " + name + "}\nupstreams:\n" + after
+}
+
+// newFileRig returns a rig with the accounts in a file.
+func newFileRig(t testing.TB, name, content string) (r *rig, path string) {
+	t.Helper()
+	dir := t.TempDir()
+	path = filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(content), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	c := clocktest.At(time.Now())
+	memory := store.NewMemory(c.Now)
+	t.Cleanup(func() { memory.Close() })
+	brittle := &brittleStore{Store: memory}
+	r, err := startRig(t, dir, fileConfig(t, name), brittle, c.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.clock, r.store = c, brittle
+	return r, path
+}
+
+func changeTo(current, next string) string {
+	return fmt.Sprintf(`{"current":%q,"new":%q}`, current, next)
+}
+
+func signInWith(username, password string) string {
+	return fmt.Sprintf(`{"username":%q,"password":%q}`, username, password)
+}
+
+func content(t testing.TB, path string) string {
+	t.Helper()
+	all, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(all)
+}
+
+// The new password counts at once, in the file and here. The login that set it goes on;
+// all other logins and the API tokens of the account end, and nobody else's.
+func TestChangePassword(t *testing.T) {
+	t.Parallel()
+	for name, file := range map[string]string{
+		"accounts.yaml":  fileAccounts,
+		"accounts.jsonl": "# staff\n" + `{"username":"alice","roles":["user","admin"],"password_hash":"$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"}` + "\n" + `{"username":"bob","password_hash":"$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"}` + "\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, path := newFileRig(t, name, file)
+			here, phone, bob := r.login(aliceIn), r.another(), r.login(bobIn)
+			token := r.newToken(here.cookie, "")
+			r.clock.Advance(time.Minute)
+			w := r.want(200, "POST", "/account/password", changeTo("wonderland", "looking-glass"), jsonType, here.cookie)
+			if w.Header()["Set-Cookie"] != nil {
+				t.Errorf("the cookies change: %v", w.Header())
+			}
+			r.stub()
+			r.clock.Advance(1)
+			r.good(here, true)
+			r.good(phone, false)
+			r.good(bob, true)
+			r.want(401, "GET", "/bearer/", "", "Authorization: Bearer "+token.Token)
+			if all := r.logins(here.cookie); len(all) != 1 || !all[0].Current {
+				t.Errorf("the logins are %+v", all)
+			}
+			r.want(401, "POST", "/login", aliceIn, jsonType)
+			r.login(signInWith("alice", "looking-glass"))
+			now := content(t, path)
+			_, rest, _ := strings.Cut(now, "$argon2id$")
+			hash, _, _ := strings.Cut(rest, `"`)
+			if want := strings.Replace(file, "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW", "$argon2id$"+hash, 1); now != want || hash == "" {
+				t.Errorf("the file has\n%s\nwant\n%s", now, want)
+			}
+			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
+				t.Errorf("%v, %v", info.Mode(), err)
+			}
+			if log := r.log.String(); strings.Count(log, `"event":"password_changed"`) != 1 || strings.Contains(log, "looking-glass") || strings.Contains(log, "wonderland") || strings.Contains(log, "argon2id") {
+				t.Errorf("the log has\n%s", log)
+			}
+			// Again, by the same login, and by a form.
+			r.clock.Advance(time.Minute)
+			form := "current=looking-glass&new=jabberwocky&again=jabberwocky"
+			if w := r.want(303, "POST", "/account/password", form, formType, here.cookie); w.Header().Get("Location") != "/account" {
+				t.Errorf("to %q", w.Header().Get("Location"))
+			}
+			r.stub()
+			r.clock.Advance(1)
+			r.wantSession(200, here)
+			r.login(signInWith("alice", "jabberwocky"))
+			// After a restart everything is as before.
+			again, err := startRig(t, r.dir, fileConfig(t, name), r.store, r.clock.Now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again.wantSession(200, here)
+			again.login(signInWith("alice", "jabberwocky"))
+		})
+	}
+}
+
+// What is refused changes nothing.
+func TestChangePasswordRefused(t *testing.T) {
+	t.Parallel()
+	r, path := newFileRig(t, "accounts.yaml", fileAccounts)
+	here, phone := r.login(aliceIn), r.another()
+	good := changeTo("wonderland", "looking-glass")
+	for line, want := range map[string]int{
+		"": 401, here.bearer: 403, "Authorization: Bearer x": 401, basicHeader("alice", "wonderland"): 401, "Cookie: session_id=x": 401,
+	} {
+		r.want(want, "POST", "/account/password", good, jsonType, line)
+	}
+	r.want(403, "POST", "/account/password", good, jsonType, here.cookie, here.bearer)
+	r.want(403, "POST", "/account/password", good, jsonType, here.cookie, "Sec-Fetch-Site: cross-site")
+	r.want(415, "POST", "/account/password", good, "Content-Type: text/plain", here.cookie)
+	r.want(405, "GET", "/account/password", "", here.cookie)
+	for _, body := range []string{
+		"", "{}", "[]", `{"current":"wonderland"}`, `{"new":"looking-glass"}`, `{"current":1,"new":"looking-glass"}`, `{"current":"wonderland","new":null}`,
+		changeTo("wonderland", ""), changeTo("wonderland", "1234567"), changeTo("wonderland", "日本日本日本日"), changeTo("wonderland", strings.Repeat("x", 1025)),
+		"{\"current\":\"wonderland\",\"new\":\"\xff23456789\"}",
+	} {
+		r.want(400, "POST", "/account/password", body, jsonType, here.cookie)
+	}
+	for _, body := range []string{
+		"", "current=wonderland", "new=looking-glass", "current=wonderland&new=looking-glass&new=looking-glass", "current=wonderland&new=%ff23456789",
+		"current=wonderland&new=1234567&again=1234567", "current=wonderland&new=looking-glass&again=looking-glas", "current=wonderland&new=%zz",
+	} {
+		r.want(400, "POST", "/account/password", body, formType, here.cookie)
+	}
+	for _, current := range []string{"", "Wonderland", "builder"} {
+		w := r.want(403, "POST", "/account/password", changeTo(current, "looking-glass"), jsonType, here.cookie)
+		if detail := detailOf(t, w); detail != "The current password is wrong." {
+			t.Errorf("%q: %s", current, detail)
+		}
+	}
+	r.good(here, true)
+	r.good(phone, true)
+	if got := content(t, path); got != fileAccounts {
+		t.Errorf("the file has\n%s", got)
+	}
+}
+
+// The eighth character is enough.
+func TestChangePasswordLengths(t *testing.T) {
+	t.Parallel()
+	r, _ := newFileRig(t, "accounts.yaml", fileAccounts)
+	here, current := r.login(aliceIn), "wonderland"
+	for _, next := range []string{"12345678", "日本日本日本日本", strings.Repeat("x", 1024)} {
+		r.want(200, "POST", "/account/password", changeTo(current, next), jsonType, here.cookie)
+		r.clock.Advance(1)
+		r.login(signInWith("alice", next))
+		current = next
+	}
+}
+
+// Wrong current passwords are throttled together with failed sign-ins.
+func TestChangePasswordIsThrottled(t *testing.T) {
+	t.Parallel()
+	r, _ := newFileRig(t, "accounts.yaml", fileAccounts)
+	here := r.login(aliceIn)
+	for range 10 { // limits.login_failures
+		r.want(403, "POST", "/account/password", changeTo("wrong", "looking-glass"), jsonType, here.cookie)
+	}
+	w := r.want(429, "POST", "/account/password", changeTo("wonderland", "looking-glass"), jsonType, here.cookie)
+	if w.Header().Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+	r.want(429, "POST", "/login", aliceIn, jsonType)
+	r.good(here, true)
+	r.clock.Advance(15 * time.Minute)
+	r.want(200, "POST", "/account/password", changeTo("wonderland", "looking-glass"), jsonType, here.cookie)
+}
+
+// Without a file that can be written there is no such endpoint, for anyone. An account
+// that is written elsewhere keeps its password.
+func TestChangePasswordElsewhere(t *testing.T) {
+	t.Parallel()
+	good := changeTo("wonderland", "looking-glass")
+	r := newRig(t, baseConfig)
+	r.want(404, "POST", "/account/password", good, jsonType)
+	r.want(404, "POST", "/account/password", good, jsonType, r.login(aliceIn).cookie)
+
+	r, path := newFileRig(t, "accounts.yaml", fileAccounts)
+	here := r.login(aliceIn)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	r.want(404, "POST", "/account/password", good, jsonType, here.cookie)
+
+	own := strings.Replace(fileConfig(t, "accounts.yaml"), "{file: accounts.yaml}", `{file: accounts.yaml, users: [{username: carol, password_hash: "`+aliceHash+`"}]}`, 1)
+	if err := os.WriteFile(path, []byte(fileAccounts), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.mustReload(own)
+	carol := r.login(signInWith("carol", "wonderland"))
+	r.want(404, "POST", "/account/password", good, jsonType, carol.cookie)
+	r.good(carol, true)
+
+}
+
+// A hash that comes from a variable cannot be changed in the file.
+func TestChangePasswordOfAVariable(t *testing.T) {
+	t.Setenv("AUTHGATE_TEST_HASH", aliceHash)
+	file := "- {username: alice, password_hash: \"${AUTHGATE_TEST_HASH}\"}\n"
+	r, path := newFileRig(t, "accounts.yaml", file)
+	here, phone := r.login(aliceIn), r.another()
+	r.want(404, "POST", "/account/password", changeTo("wonderland", "looking-glass"), jsonType, here.cookie)
+	r.good(here, true)
+	r.good(phone, true)
+	if got := content(t, path); got != file || !strings.Contains(r.log.String(), "write it in place") {
+		t.Errorf("the file has %q, the log\n%s", got, r.log)
+	}
+}
+
+// A failure leaves the password and the file as they were.
+func TestChangePasswordFails(t *testing.T) {
+	t.Parallel()
+	good := changeTo("wonderland", "looking-glass")
+	for name, breaks := range map[string]func(r *rig, path string){
+		"the other logins": func(r *rig, _ string) {
+			r.store.breakIf(func(operation string, _ int64, _ string) bool { return operation == "take" })
+		},
+		"the epochs": func(r *rig, _ string) {
+			r.store.breakIf(func(_ string, _ int64, key string) bool { return key == "accounts" })
+		},
+		"another file has a mistake": func(r *rig, _ string) {
+			r.mustReload(strings.Replace(fileConfig(r.t, "accounts.yaml"), "basic:\n", "basic:\n  htpasswd: htpasswd\n", 1))
+			_ = os.WriteFile(filepath.Join(r.dir, "htpasswd"), []byte("broken\n"), 0o600)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, path := newFileRig(t, "accounts.yaml", fileAccounts)
+			if err := os.WriteFile(filepath.Join(r.dir, "htpasswd"), []byte("# nobody\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			here := r.login(aliceIn)
+			r.another()
+			breaks(r, path)
+			w := r.do("POST", "/account/password", good, jsonType, here.cookie)
+			if w.Code != 503 && w.Code != 500 {
+				t.Errorf("got %d %s", w.Code, w.Body)
+			}
+			r.store.heal()
+			if got := content(t, path); got != fileAccounts {
+				t.Errorf("the file has\n%s", got)
+			}
+			r.good(here, true)
+			r.clock.Advance(1) // logins that had begun before all others ended are refused
+			r.login(aliceIn)
+			files, err := os.ReadDir(r.dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range files {
+				if strings.HasPrefix(file.Name(), ".") {
+					t.Errorf("%s remains", file.Name())
+				}
+			}
+		})
+	}
+}
+
+// Changes at the same time lose nothing: of one account one wins, and others are not
+// affected. An operator's change that is not loaded yet is kept too.
+func TestChangePasswordsAtOnce(t *testing.T) {
+	t.Parallel()
+	r, path := newFileRig(t, "accounts.yaml", fileAccounts)
+	other, err := startRig(t, r.dir, fileConfig(t, "accounts.yaml"), r.store, r.clock.Now) // another instance
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(fileAccounts, "Alice Example", "Alice B. Example", 1)), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	alice, bob := r.login(aliceIn), r.login(bobIn)
+	var mu sync.Mutex
+	won := []string{}
+	var changes sync.WaitGroup
+	for i := range 6 {
+		changes.Go(func() {
+			next := fmt.Sprintf("looking-glass %d", i)
+			instance := []*rig{r, other}[i%2]
+			switch w := instance.do("POST", "/account/password", changeTo("wonderland", next), jsonType, alice.cookie); w.Code {
+			case 200:
+				mu.Lock()
+				defer mu.Unlock()
+				won = append(won, next)
+			case 403, 401: // another one was first
+			default:
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+		})
+	}
+	changes.Go(func() {
+		if w := other.do("POST", "/account/password", changeTo("builder", "plasterer"), jsonType, bob.cookie); w.Code != 200 {
+			t.Errorf("bob: %d %s", w.Code, w.Body)
+		}
+	})
+	changes.Wait()
+	if len(won) != 1 {
+		t.Fatalf("%q have won", won)
+	}
+	if now := content(t, path); !strings.Contains(now, "Alice B. Example") || strings.Count(now, "$argon2id$") != 2 || !strings.Contains(now, "# builder") {
+		t.Errorf("the file has\n%s", now)
+	}
+	fresh, err := startRig(t, r.dir, fileConfig(t, "accounts.yaml"), r.store, r.clock.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.clock.Advance(1)
+	fresh.login(signInWith("alice", won[0]))
+	fresh.login(signInWith("bob", "plasterer"))
+}
+
+// A stream of the login that changes the password goes on, those of others end.
+func TestStreamsAndANewPassword(t *testing.T) {
+	t.Parallel()
+	streamsOf(t, func(s *streaming) {
+		path := filepath.Join(s.dir, "accounts.yaml")
+		if err := os.WriteFile(path, []byte(fileAccounts), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.mustReload(fileConfig(t, "accounts.yaml"))
+		here, phone := s.login(aliceIn), s.another()
+		mine := s.open("HTTP/2.0", "/session/", here.cookie)
+		theirs := s.open("HTTP/2.0", "/session/", phone.cookie)
+		s.want(200, "POST", "/account/password", changeTo("wonderland", "looking-glass"), jsonType, here.cookie)
+		s.stub()
+		time.Sleep(5 * time.Second)
+		s.alive(1)
+		theirs.Close()
+		s.want(200, "POST", "/logout", "", here.cookie)
+		time.Sleep(2 * time.Second)
+		s.alive(0)
+		mine.Close()
+	})
+}
