@@ -181,8 +181,7 @@ func (o *attacker) logoutByLink(t *testing.T) {
 	o.b.open(page)
 	o.b.click("a")
 	o.b.click("button")
-	o.b.is(o.g.base + "/")
-	o.up.wants(t, "GET", "/", "")
+	o.b.is(o.g.base + signedOutPage)
 	if got := o.b.cookies(); len(got) > 0 {
 		t.Errorf("after signing out the browser has cookies: %v", got)
 	}

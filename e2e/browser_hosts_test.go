@@ -130,6 +130,8 @@ func hostsInBrowser(t *testing.T, c *chromium) {
 		b.signIn("alice")
 		m.up.all()
 	})
+	b.shows("/signin", http.StatusOK, "You are signed out")
+	b.click("a") // and then on to the sign-in page of another host
 	b.shows("/signin", http.StatusOK, "User name")
 	noComplaints(t, b)
 	m.signedOut(t, b, m.public)
@@ -160,7 +162,7 @@ func (m *manyHosts) endsAll(t *testing.T, b *tab, at string, signIn func()) {
 		}
 		m.up.all()
 		b.open(m.at(at, "/me"))
-		b.click("button") // and then on, by a form, to the sign-in page of another host
+		b.click("button")
 		since := time.Now()
 		for i, one := range open {
 			until(t, "the end of the WebSocket of "+hostNames[i], func() bool { _, closed := one.sockets(); return closed == 1 })

@@ -19,6 +19,9 @@ routes:
   - {match: /admin-resource, upstream: app, auth: [session], policy: admin}
 `
 
+// signedOutPage is where a browser is after signing out.
+const signedOutPage = "/signin?reason=signed_out"
+
 // localAccountsInBrowser are people with local accounts, at one gateway.
 func localAccountsInBrowser(t *testing.T, c *chromium) {
 	g, up := c.gateway(t, browserRoutes)
@@ -52,13 +55,12 @@ func signInAndOut(t *testing.T, b *tab, g *instance, up *recorder) {
 	b.open(g.base + "/me")
 	b.shows("/me", http.StatusOK, "Alice Example", "alice@example.org", "admin")
 	b.click("button")
-	b.is(g.base + "/")
-	up.wants(t, "GET", "/", "")
+	b.is(g.base + signedOutPage)
 	if got := b.cookies(); len(got) > 0 {
 		t.Errorf("after signing out the browser has cookies: %v", got)
 	}
 	b.back()
-	b.shows("/me", http.StatusUnauthorized, "Not signed in.")
+	b.shows("/me", http.StatusUnauthorized, "You are not signed in")
 	if text := strings.ToLower(b.text()); strings.Contains(text, "alice") || strings.Contains(text, "admin") {
 		t.Errorf("the back button shows the person: %s", text)
 	}

@@ -48,11 +48,11 @@ providers:
 	shown("/me", http.StatusUnauthorized, "link: Sign in")
 	long := "/" + strings.Repeat("w", 300)
 	b.open(g.base + long)
-	shown(long, http.StatusNotFound)
+	shown(long, http.StatusNotFound, "link: Go to the start page")
 	b.open(g.base + "/admin-resource")
 	b.signIn("bob")
 	b.shows("/admin-resource", http.StatusForbidden, "You are signed in, but not allowed to do this.")
-	shown("/admin-resource", http.StatusForbidden)
+	shown("/admin-resource", http.StatusForbidden, "link: Use another account", "button: Sign out")
 	up.none(t)
 	b.open(g.base + "/me")
 	shown("/me", http.StatusOK, "button: Sign out")
@@ -110,7 +110,7 @@ func slippedIn(t *testing.T, c *chromium) {
 		document.body.lastChild.submit()
 		return document.title + ", " + getComputedStyle(document.body).visibility + ", " + document.baseURI
 	})()`)
-	if want := "Your account, visible, " + g.base + "/me"; got != want {
+	if want := "Your account · localhost, visible, " + g.base + "/me"; got != want {
 		t.Errorf("what was slipped in changed the page: %s", got)
 	}
 	blocked := 0
@@ -210,8 +210,7 @@ func keyboardOnly(t *testing.T, b *tab, g *instance, up *recorder) {
 	inTab(b, chromedp.KeyEvent("\t"))
 	focused("button")
 	b.load(chromedp.KeyEvent("\r"))
-	b.is(g.base + "/")
-	up.wants(t, "GET", "/", "")
+	b.is(g.base + signedOutPage)
 	if got := b.cookies(); len(got) > 0 {
 		t.Errorf("after signing out the browser has cookies: %v", got)
 	}

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"authgate/gateway/login"
+	"authgate/gateway/pages"
 	"authgate/gateway/provider"
 	"authgate/gateway/web"
 	"authgate/policy"
@@ -171,12 +172,12 @@ func (r *authorizationResponse) refusal(name string) error {
 	case "server_error", "temporarily_unavailable":
 		return &web.Error{
 			Status: http.StatusBadGateway, Detail: "The identity provider failed: " + text + ".",
-			Cause: failed(provider.ErrFault, code),
+			Cause: failed(provider.ErrFault, code), Problem: pages.ProblemProvider, Said: text,
 		}
 	}
 	return &web.Error{
 		Status: http.StatusUnauthorized, Detail: "The identity provider refused the sign-in: " + text + ".",
-		Cause: failed(provider.ErrRefused, code),
+		Cause: failed(provider.ErrRefused, code), Problem: pages.ProblemProviderRefused, Said: text,
 	}
 }
 

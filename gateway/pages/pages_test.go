@@ -29,7 +29,7 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 		"home":      func(w io.Writer) error { return p.Home(w, Home{User: user, AccountURL: v}) },
 		"stranger":  func(w io.Writer) error { return p.Home(w, Home{SignInURL: v}) },
 		"error": func(w io.Writer) error {
-			return p.Error(w, ErrorPage{418, ProblemUnknown, v, v, time.Hour, true, v, v, v, user})
+			return p.Error(w, ErrorPage{418, ProblemUnknown, v, v, v, time.Hour, true, v, v, v, user})
 		},
 		"account":    func(w io.Writer) error { return p.Account(w, Account{v, v, v, []string{v, v}, v, v, now, v, v}) },
 		"logout":     func(w io.Writer) error { return p.ConfirmLogout(w, ConfirmLogout{v, v}) },

@@ -107,6 +107,7 @@ type ErrorPage struct {
 	Status    int // HTTP status code
 	Problem   Problem
 	Detail    string // what went wrong, in English, for a problem that has no text of its own
+	Said      string // what an identity provider said
 	RequestID string // finds the request in the log
 
 	Wait      time.Duration // until another attempt can succeed

@@ -48,7 +48,7 @@ func (l *SignInLink) withReturn(page string, site *Site, received *Received) str
 // user can do.
 func (ex *Exchange) errorPage(e *Error) pages.ErrorPage {
 	page := pages.ErrorPage{
-		Status: e.Status, Problem: e.Problem, Detail: e.Detail, RequestID: ex.ID,
+		Status: e.Status, Problem: e.Problem, Detail: e.Detail, Said: e.Said, RequestID: ex.ID,
 		SignInURL: ex.SignIn.url(e.Status, ex.site, &ex.Received),
 	}
 	reads := ex.Request.Method == http.MethodGet

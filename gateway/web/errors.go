@@ -27,6 +27,7 @@ type Error struct {
 	Allow      string // of a 405
 
 	Problem pages.Problem // for a page, if it can tell more than the status
+	Said    string        // what an identity provider said, for a page
 }
 
 // Error implements error.
