@@ -108,6 +108,7 @@
 //	gateway               state, routing, authentication, decision, forwarding
 //	gateway/server        listeners, drain, admin
 //	cmd/internal/watch    tells when files may have changed
+//	cmd/internal/control  the socket by which commands reach a running gateway
 //	cmd/internal/app      the life of a process: open, serve, reload, stop
 //
 // Some choices may surprise:

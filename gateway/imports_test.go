@@ -34,7 +34,7 @@ const importOrder = `
 	gateway
 	gateway/server
 	upstream upstream/provider
-	cmd/internal/watch
+	cmd/internal/watch cmd/internal/control
 	cmd/internal/app
 	cmd/authgate cmd/demo cmd/upstream
 	gateway/must gateway/porttest gateway/clocktest gateway/logtest gateway/headername/headernametest

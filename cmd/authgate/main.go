@@ -75,7 +75,7 @@ func root() *cobra.Command {
 	cmd.SetFlagErrorFunc(unknownFlag)
 	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	cmd.AddCommand(serveCommand(), validateCommand(), explainCommand(), testCommand(), hashPasswordCommand(), healthcheckCommand(),
-		initCommand(), schemaCommand(), versionCommand())
+		reloadCommand(), sessionsCommand(), initCommand(), schemaCommand(), versionCommand())
 	completeUsage(cmd)
 	return cmd
 }

@@ -1,8 +1,11 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -148,5 +151,26 @@ func TestLoadFiles(t *testing.T) {
 	}
 	if _, files, err := LoadFiles(dir.write("x", "") + "y"); err == nil || len(files) != 1 {
 		t.Errorf("without the main file: %v, %v", files, err)
+	}
+}
+
+// TestDataDir: the data_dir is known as long as it can be read, whatever else is wrong.
+func TestDataDir(t *testing.T) {
+	t.Parallel()
+	dir := folder{t, t.TempDir()}
+	for content, want := range map[string]string{
+		"log: {level: warn}\n": "data", "data_dir: state\nrutes: []\ntoken: {secret: short}\n": "state", "data_dir: /var/lib\n": "/var/lib",
+		"data_dir: [a]\n": "", "data_dir: ''\n": "", "data_dir: ${NOWHERE_AT_ALL}\n": "", "a: [\n": "",
+	} {
+		path := dir.write("config.yaml", content)
+		if want != "" && want[0] != '/' {
+			want = filepath.Join(dir.dir, want)
+		}
+		if got, err := DataDir(path); got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, %v; want %q", content, got, err, want)
+		}
+	}
+	if _, err := DataDir(filepath.Join(dir.dir, "missing")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a file: %v", err)
 	}
 }

@@ -46,6 +46,24 @@ func LoadFiles(path string) (*Config, []File, error) {
 	return cfg, append([]File{main}, side...), err
 }
 
+// DataDir returns the data_dir of the configuration file at path, also if the file
+// has mistakes elsewhere. The error is Diagnostics or a *ReadError.
+func DataDir(path string) (string, error) {
+	source, _, err := strictyaml.ReadFile(path, maxConfigSize)
+	if err != nil {
+		return "", &ReadError{err}
+	}
+	reader, cfg := newReader(path, os.LookupEnv), defaults()
+	main := reader.Read(path, source, maxConfigSize, "", cfg)
+	if main.Unreadable("") || main.Broken("data_dir") || cfg.DataDir == "" {
+		if err := reader.Err(); err != nil {
+			return "", err
+		}
+		return "", &ReadError{fmt.Errorf("%s: data_dir is empty", path)}
+	}
+	return reader.Resolve(cfg.DataDir), nil
+}
+
 // Read is Load for a configuration that is not in a file. name takes the place
 // of its path: messages show it, and relative paths start from its folder.
 func Read(name string, r io.Reader) (*Config, error) {

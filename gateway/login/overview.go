@@ -216,8 +216,13 @@ func (o *Overview) look(ctx context.Context, group, sid string) (*LiveLogin, err
 	if err != nil {
 		return nil, err
 	}
+	return o.lookAt(ctx, login)
+}
+
+// lookAt is look for a login that counts.
+func (o *Overview) lookAt(ctx context.Context, login *Login) (*LiveLogin, error) {
 	live := &LiveLogin{
-		ID: sid, Mechanism: policy.Bearer, Provider: policy.LocalProvider,
+		ID: login.ID, Mechanism: policy.Bearer, Provider: policy.LocalProvider,
 		Created: login.Created, LastUsed: login.Created, Device: login.Device,
 	}
 	if login.Delegated != nil {

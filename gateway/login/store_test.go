@@ -175,3 +175,8 @@ func (s *recordingStore) Delete(ctx context.Context, key string) error {
 	_, err := s.note(ctx, "delete", key, nil, func() ([]byte, error) { return nil, s.Store.Delete(ctx, key) })
 	return err
 }
+
+// Walk implements store.Walker.
+func (s *recordingStore) Walk(ctx context.Context, prefix string, visit func(keys []string) error) error {
+	return store.Walk(ctx, s.Store, prefix, visit)
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -149,6 +150,43 @@ func (m *Memory) Count(ctx context.Context, kind string) (int, error) {
 		return 0, err
 	}
 	return m.tally.Count(kind, m.now()), nil
+}
+
+// Walk implements Walker. A shard is locked for the time of one step.
+func (m *Memory) Walk(ctx context.Context, prefix string, visit func(keys []string) error) error {
+	for i := range m.shards {
+		// From the last slot to the first; see table.
+		for next := math.MaxInt; next > 0; {
+			if err := m.usable(ctx); err != nil {
+				return err
+			}
+			var keys []string
+			keys, next = m.shards[i].keys(prefix, next, m.instant())
+			if len(keys) == 0 {
+				continue
+			}
+			if err := visit(keys); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// keys returns the live keys that begin with prefix in some slots before next, and
+// the first of these slots.
+func (s *memoryShard) keys(prefix string, next int, now int64) ([]string, int) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	next = min(next, s.entries.length)
+	var keys []string
+	for looks := 0; next > 0 && looks < stepLooks && len(keys) < WalkSize; looks++ {
+		next--
+		if e := s.entries.slot(next); !e.expired(now) && bytes.HasPrefix(e.key(), []byte(prefix)) {
+			keys = append(keys, string(e.key()))
+		}
+	}
+	return keys, next
 }
 
 // Close stops the sweeper and drops the entries; later calls of the other

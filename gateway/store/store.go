@@ -9,7 +9,7 @@
 // A store is opened by a function of its own package, which returns a concrete
 // type with a method Close. The code that opens a store closes it. All other
 // code gets a Store, and finds out with a type assertion what else the store
-// can do: Recaller, Counter, Clock, Pinger, Volatile.
+// can do: Recaller, Counter, Clock, Pinger, Volatile, Walker.
 //
 // # Limits and threats
 //
@@ -105,6 +105,28 @@ type Volatile interface {
 func IsVolatile(s Store) bool {
 	v, ok := s.(Volatile)
 	return ok && v.Volatile()
+}
+
+// Walker is implemented by stores that can list their keys.
+type Walker interface {
+	// Walk calls visit with the keys that begin with prefix, some at a time, so
+	// that the memory it needs does not depend on how many there are. An entry
+	// that is live from the beginning to the end of the walk is visited, maybe
+	// more than once. Others may be, also when they have expired. An error of
+	// visit ends the walk, and Walk returns it.
+	Walk(ctx context.Context, prefix string, visit func(keys []string) error) error
+}
+
+// WalkSize is about how many keys a Walker passes to visit at a time.
+const WalkSize = 512
+
+// Walk calls the Walk of s, which must be a Walker.
+func Walk(ctx context.Context, s Store, prefix string, visit func(keys []string) error) error {
+	w, ok := s.(Walker)
+	if !ok {
+		return errors.New("store: it cannot list its keys")
+	}
+	return w.Walk(ctx, prefix, visit)
 }
 
 // Pinger is implemented by stores that can lose the connection to the place

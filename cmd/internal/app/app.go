@@ -34,7 +34,8 @@ const heapFloor = 16 << 20
 
 // App is a gateway with its listeners, built from a configuration file.
 type App struct {
-	path    string
+	path    string // of the configuration
+	version string
 	floor   []byte
 	log     *logOutput
 	logger  *slog.Logger
@@ -44,6 +45,7 @@ type App struct {
 	server  *server.Server
 
 	follower follower
+	asked    chan chan<- Outcome // reloads that commands wait for
 }
 
 // Open reads the configuration at path, opens the store and the listeners, and
@@ -67,7 +69,7 @@ func openOn(ctx context.Context, open storeOpener, path, version string, stderr 
 	if err != nil {
 		return nil, err
 	}
-	a := &App{path: path, log: newLogOutput(stderr), floor: make([]byte, heapFloor), metrics: prometheus.NewRegistry(), follower: newFollower(files)}
+	a := &App{path: path, version: version, asked: make(chan chan<- Outcome), log: newLogOutput(stderr), floor: make([]byte, heapFloor), metrics: prometheus.NewRegistry(), follower: newFollower(files)}
 	a.logger = newLogger(cfg.Log, a.log)
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data_dir: %w", err)
@@ -75,7 +77,7 @@ func openOn(ctx context.Context, open storeOpener, path, version string, stderr 
 	if a.store, err = open(ctx, cfg, a.logger); err != nil {
 		return nil, err
 	}
-	if err := a.assemble(cfg, version); err != nil {
+	if err := a.assemble(cfg); err != nil {
 		return nil, errors.Join(err, a.store.Close())
 	}
 	a.warnOfExposure(cfg)
@@ -83,10 +85,10 @@ func openOn(ctx context.Context, open storeOpener, path, version string, stderr 
 }
 
 // assemble builds the gateway and its listeners on the store.
-func (a *App) assemble(cfg *config.Config, version string) error {
+func (a *App) assemble(cfg *config.Config) error {
 	var err error
 	a.gateway, err = gateway.New(gateway.Options{
-		Config: cfg, Store: a.store, Logger: a.logger, Registerer: a.metrics, Version: version,
+		Config: cfg, Store: a.store, Logger: a.logger, Registerer: a.metrics, Version: a.version,
 		Idle: a.log.Flush,
 	})
 	if err != nil {
@@ -155,6 +157,10 @@ func (a *App) Run(ctx context.Context, reload <-chan os.Signal) error {
 		files, closeFiles := a.watch()
 		defer closeFiles()
 		a.follow(following, files, reload)
+		return nil
+	})
+	group.Go(func() error {
+		a.operate(following)
 		return nil
 	})
 	err := group.Wait()

@@ -64,7 +64,8 @@ type noNotices struct{}
 func (noNotices) Watch([]string) error     { return nil }
 func (noNotices) Notices() <-chan struct{} { return nil }
 
-// follow applies changes until ctx ends: for each value from reload, and when the
+// follow applies changes until ctx ends: for each value from reload, when a command
+// asks for it, and when the
 // configuration or a file that it names has changed. If the store does not
 // answer, it tries again.
 func (a *App) follow(ctx context.Context, files fileWatch, reload <-chan os.Signal) {
@@ -83,6 +84,9 @@ func (a *App) follow(ctx context.Context, files fileWatch, reload <-chan os.Sign
 		case <-reload:
 			clear(a.follower.told)
 			a.reload()
+		case done := <-a.asked:
+			clear(a.follower.told)
+			done <- a.reload()
 		case <-files.Notices():
 			a.follower.noticed = true
 			look()

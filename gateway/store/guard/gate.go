@@ -43,6 +43,14 @@ func (g *Gate) Check(operation string) error {
 // Volatile implements store.Volatile.
 func (g *Gate) Volatile() bool { return store.IsVolatile(g.store) }
 
+// Walk implements store.Walker.
+func (g *Gate) Walk(ctx context.Context, prefix string, visit func(keys []string) error) error {
+	if err := g.Check("walk"); err != nil {
+		return err
+	}
+	return store.Walk(ctx, g.store, prefix, visit)
+}
+
 // Get implements store.Store.
 func (g *Gate) Get(ctx context.Context, key string) ([]byte, error) {
 	if err := g.Check("get"); err != nil {

@@ -23,7 +23,7 @@ import (
 
 // Error is a failure of the store, as opposed to a failure of the gateway.
 type Error struct {
-	Operation string // get, put, swap, take, delete, draw, or a description
+	Operation string // get, put, swap, take, delete, draw, walk, or a description
 	Err       error
 }
 
@@ -62,6 +62,20 @@ func (s *Store) done(operation string, start time.Time, end callEnd, err error) 
 		return err
 	}
 	return &Error{Operation: operation, Err: err}
+}
+
+// Walk implements store.Walker. It is not for requests: it takes as long as the
+// store needs.
+func (s *Store) Walk(ctx context.Context, prefix string, visit func(keys []string) error) error {
+	var visited error
+	err := store.Walk(ctx, s.store, prefix, func(keys []string) error {
+		visited = visit(keys)
+		return visited
+	})
+	if err == nil || visited != nil {
+		return err
+	}
+	return &Error{Operation: "walk", Err: err}
 }
 
 // Get implements store.Store. It does not measure answers from memory.

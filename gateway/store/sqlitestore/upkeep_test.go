@@ -72,6 +72,7 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	s := openTest(t, Options{})
 	for query, want := range map[string]string{
+		selectKeys:    "SEARCH entries USING PRIMARY KEY (key>?)",
 		selectEntry:   "SEARCH entries USING PRIMARY KEY (key=?)",
 		deleteEntry:   "SEARCH entries USING PRIMARY KEY (key=?)",
 		selectExpiry:  "SEARCH entries USING PRIMARY KEY (key=?)",

@@ -46,6 +46,8 @@ func Run(t *testing.T, open func(t *testing.T, now func() time.Time) Store) {
 		"Closed":         testClosed,
 		"Count":          testCount,
 		"Ping":           testPing,
+		"Walk":           testWalk,
+		"WalkChanges":    testWalkChanges,
 		"OneWins":        testOneWins,
 		"NoOlderValue":   testNoOlderValue,
 	}

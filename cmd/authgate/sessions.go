@@ -1,0 +1,140 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"authgate/cmd/internal/control"
+)
+
+// tablePart is how many lines of a table are aligned together. A list of a million
+// logins is printed as it comes.
+const tablePart = 256
+
+func sessionsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "sessions",
+		Short: "List and end the live logins of a running gateway",
+		Long: "List and end the live logins of a running gateway: sessions of both kinds, and\n" +
+			"logins with tokens. With Redis these are the logins at all instances.\n" +
+			"Run it as the user of the gateway.",
+		Example:                    "  authgate sessions list",
+		Args:                       knownCommand,
+		SuggestionsMinimumDistance: 2,
+		RunE: func(*cobra.Command, []string) error {
+			return &usageError{errors.New("a command is missing: list or end")}
+		},
+	}
+	cmd.AddCommand(sessionsListCommand(), sessionsEndCommand())
+	return cmd
+}
+
+func sessionsListCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the live logins",
+		Long: "List the live logins, in no order: id, user, mechanism, start, last use, address\n" +
+			"of the client, and device. On a terminal the first line names the columns.",
+		Example: "  authgate sessions list\n" +
+			"  authgate sessions list --json",
+		Args: usage(cobra.NoArgs),
+	}
+	which := registerGateway(cmd)
+	asJSON := cmd.Flags().Bool("json", false, "print a JSON object")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		client, err := which.find(cmd.Context())
+		if err != nil {
+			return err
+		}
+		out := cmd.OutOrStdout()
+		if *asJSON {
+			return listJSON(cmd.Context(), out, client)
+		}
+		file, ok := out.(*os.File)
+		return listTable(cmd.Context(), out, client, ok && term.IsTerminal(int(file.Fd())))
+	}
+	return cmd
+}
+
+// listTable prints the logins as a table.
+func listTable(ctx context.Context, out io.Writer, client *control.Client, head bool) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if head {
+		fmt.Fprintln(table, "ID\tUSER\tMECHANISM\tSTART\tLAST USE\tCLIENT\tDEVICE")
+	}
+	lines := 0
+	err := client.EachLogin(ctx, func(l *control.Login) error {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.ID, printable(l.User), l.Mechanism,
+			l.Created.Format(time.RFC3339), l.LastUsed.Format(time.RFC3339), cmp.Or(l.Client, "-"), cmp.Or(printable(l.UserAgent), "-"))
+		if lines++; lines%tablePart == 0 {
+			return table.Flush()
+		}
+		return nil
+	})
+	return errors.Join(table.Flush(), err)
+}
+
+// listJSON prints the logins as a JSON object, one in a line.
+func listJSON(ctx context.Context, out io.Writer, client *control.Client) error {
+	separator := `{"sessions":[` + "\n"
+	err := client.EachLogin(ctx, func(l *control.Login) error {
+		line, err := json.Marshal(l)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(out, "%s%s", separator, line)
+		separator = ",\n"
+		return err
+	})
+	if err != nil {
+		return err // and the object has no end
+	}
+	if separator != ",\n" {
+		_, err = fmt.Fprintln(out, `{"sessions":[]}`)
+		return err
+	}
+	_, err = fmt.Fprintln(out, "\n]}")
+	return err
+}
+
+func sessionsEndCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "end ID",
+		Short: "End a login",
+		Long: "End a login, as a logout does: its sessions and tokens are refused on every\n" +
+			"instance, its open streams end within a second, and a login at a provider ends\n" +
+			"there too. The exit status is 1 if there is no login with this id.",
+		Example: "  authgate sessions end 5XJ3CYVRFWKZ6NMNZN4HSYKXLQ",
+		Args:    usage(cobra.ExactArgs(1)),
+	}
+	which := registerGateway(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, cancel := context.WithTimeout(cmd.Context(), answerTime)
+		defer cancel()
+		client, err := which.find(ctx)
+		if err != nil {
+			return err
+		}
+		err = client.EndLogin(ctx, args[0])
+		if refused, ok := errors.AsType[*control.RefusedError](err); ok && refused.Status == http.StatusNotFound {
+			return fmt.Errorf("no live login has the id %s; authgate sessions list prints the ids", printable(args[0]))
+		}
+		if err != nil {
+			return fmt.Errorf("the login may still be valid: %w", err)
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), "The login "+args[0]+" has ended.")
+		return nil
+	}
+	return cmd
+}

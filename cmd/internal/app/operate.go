@@ -1,0 +1,76 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+
+	"authgate/cmd/internal/control"
+	"authgate/gateway/login"
+	"authgate/gateway/web"
+)
+
+var errStopping = errors.New("the gateway is stopping")
+
+// operator does for commands what only the running gateway can do.
+type operator struct {
+	*App
+	stopped <-chan struct{} // closed when follow ends
+}
+
+// Reload implements control.Gateway.
+func (o operator) Reload(ctx context.Context) ([]string, error) {
+	done := make(chan Outcome, 1)
+	select {
+	case o.asked <- done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-o.stopped:
+		return nil, errStopping
+	}
+	outcome := <-done // even if the command has ended: it runs
+	return outcome.Changes, outcome.Err
+}
+
+// EachLogin implements control.Gateway.
+func (o operator) EachLogin(ctx context.Context, f func(*control.Login) error) error {
+	return o.gateway.EachLogin(ctx, func(l *login.UserLogin) error {
+		listed := &control.Login{
+			ID: l.ID, User: l.User, Mechanism: string(l.Mechanism), Provider: l.Provider,
+			Created: l.Created.UTC(), LastUsed: l.LastUsed.UTC(), Expires: l.Expires.UTC(), UserAgent: l.Device.UserAgent,
+		}
+		if l.Device.Client.IsValid() {
+			listed.Client = l.Device.Client.String()
+		}
+		return f(listed)
+	})
+}
+
+// EndLogin implements control.Gateway.
+func (o operator) EndLogin(ctx context.Context, id string) (bool, error) {
+	return o.gateway.EndLogin(ctx, id)
+}
+
+// operate answers commands until ctx ends. A gateway without its socket runs on.
+func (a *App) operate(ctx context.Context) {
+	const without = "commands like reload and sessions do not reach this gateway"
+	process := control.Process{PID: os.Getpid(), Version: a.version, Configuration: a.path}
+	if path, err := filepath.Abs(a.path); err == nil {
+		process.Configuration = path
+	}
+	server, err := control.Listen(a.Config().DataDir, process, operator{a, ctx.Done()}, web.LibraryLog(a.logger.Handler(), slog.LevelWarn))
+	if err != nil {
+		a.logger.Warn(without, "error", err.Error())
+		return
+	}
+	var serving errgroup.Group
+	serving.Go(server.Serve)
+	<-ctx.Done()
+	if err := errors.Join(server.Close(), serving.Wait()); err != nil {
+		a.logger.Warn("the socket for commands", "error", err.Error())
+	}
+}

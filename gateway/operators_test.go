@@ -1,0 +1,87 @@
+package gateway
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"authgate/gateway/login"
+)
+
+// users returns the users of the live logins, sorted.
+func (r *rig) users() (names []string, err error) {
+	err = r.EachLogin(r.t.Context(), func(l *login.UserLogin) error {
+		names = append(names, l.User)
+		return nil
+	})
+	slices.Sort(names)
+	return names, err
+}
+
+// An operator sees all live logins, and ends one as a logout does.
+func TestOperatorEndsLogin(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	alice, bob := r.login(aliceIn), r.login(bobIn)
+	if names, err := r.users(); err != nil || !slices.Equal(names, []string{"alice", "bob"}) {
+		t.Errorf("the live logins: %q, %v", names, err)
+	}
+	var id string
+	if err := r.EachLogin(t.Context(), func(l *login.UserLogin) error {
+		if l.User == "alice" {
+			id = l.ID
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r.store.breakIf(func(operation string, _ int64, _ string) bool { return operation == "take" })
+	if found, err := r.EndLogin(t.Context(), id); found || !Outage(err) {
+		t.Errorf("without the store: %t, %v", found, err)
+	}
+	r.store.heal()
+	r.good(alice, true)
+	for _, want := range []bool{true, false} {
+		if found, err := r.EndLogin(t.Context(), id); found != want || err != nil {
+			t.Errorf("ended: %t, %v; want %t", found, err, want)
+		}
+	}
+	r.good(alice, false)
+	r.good(bob, true)
+	if names, err := r.users(); err != nil || !slices.Equal(names, []string{"bob"}) {
+		t.Errorf("the live logins: %q, %v", names, err)
+	}
+	logged := slices.ContainsFunc(r.log.Records(t, "audit"), func(line map[string]any) bool {
+		return line["event"] == "logout" && line["by"] == "operator" && line["subject"] == "local:alice" && line["login"] == id
+	})
+	if !logged {
+		t.Errorf("logged %v", r.log.Records(t, "audit"))
+	}
+	if n := r.sample("authgate_tokens_total", "event=revoked"); n != 1 {
+		t.Errorf("%v revoked tokens were counted", n)
+	}
+	r.store.breakIf(func(operation string, _ int64, _ string) bool { return operation == "walk" })
+	if _, err := r.users(); !Outage(err) {
+		t.Errorf("a list without the store: %v", err)
+	}
+}
+
+// The login of a provider's user ends too.
+func TestOperatorEndsDelegatedLogin(t *testing.T) {
+	t.Parallel()
+	r, _ := delegatedRig(t, "")
+	back := r.leave("")
+	session := jarOf(r.want(302, "GET", back.target, "", back.cookie)).line()
+	r.want(200, "GET", "/delegated/", "", session)
+	var found []*login.UserLogin
+	if err := r.EachLogin(t.Context(), func(l *login.UserLogin) error {
+		found = append(found, l)
+		return nil
+	}); err != nil || len(found) != 1 || !strings.HasPrefix(found[0].User, "small:") {
+		t.Fatalf("the live logins: %+v, %v", found, err)
+	}
+	if found, err := r.EndLogin(t.Context(), found[0].ID); !found || err != nil {
+		t.Errorf("ended: %t, %v", found, err)
+	}
+	r.want(401, "GET", "/delegated/", "", session)
+}
