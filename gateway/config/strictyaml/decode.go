@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,7 +21,8 @@ type decoder struct {
 	inAlias  int                 // depth of aliases and merges
 	expanded int                 // number of values read in them
 	unknown  map[position]string // unknown keys, and the known ones that they resemble
-	single   map[string]bool     // paths of lists whose only element has the path of the list
+	fields   map[reflect.Type]map[string]field
+	single   map[string]bool // paths of lists whose only element has the path of the list
 }
 
 var (
@@ -168,7 +170,11 @@ func (d *decoder) section(n ast.Node, path string, v reflect.Value) {
 	if !ok {
 		return
 	}
-	fields := fieldsOf(v.Type())
+	fields := d.fields[v.Type()]
+	if fields == nil {
+		fields = fieldsOf(v.Type())
+		d.fields[v.Type()] = fields
+	}
 	for _, e := range entries {
 		f, known := fields[e.name]
 		switch {
@@ -178,7 +184,9 @@ func (d *decoder) section(n ast.Node, path string, v reflect.Value) {
 			d.secretFile(path, e, entries, v.Field(f.index))
 		default:
 			at := Join(path, e.name)
-			d.single[at] = f.single
+			if f.single {
+				d.single[at] = true
+			}
 			d.entryValue(e, at, v.Field(f.index))
 		}
 	}
@@ -282,8 +290,8 @@ func (d *decoder) list(n ast.Node, path string, v reflect.Value) {
 		if d.expanded >= maxExpanded {
 			return
 		}
-		at := fmt.Sprintf("%s[%d]", path, i)
-		d.places[at] = span{start(one), start(one)}
+		at, begins := path+"["+strconv.Itoa(i)+"]", start(one)
+		d.places[at] = span{begins, begins}
 		element := d.newElement(v.Type().Elem())
 		d.value(one, at, element)
 		elements = reflect.Append(elements, element)

@@ -42,13 +42,10 @@ func (o *Options) secretKey(key string) bool {
 // cannot be parsed. It masks the rest of a line after a secret key, and lines
 // that continue the value of a secret key above.
 func (o *Options) maskYAML(lines []string) func(i int) string {
-	var hidden []bool // made when first needed
+	above := continued{options: o, lines: lines, secret: map[string]bool{}}
 	return func(i int) string {
-		if hidden == nil {
-			hidden = o.continued(lines)
-		}
 		line := lines[i]
-		if hidden[i] {
+		if above.line(i) {
 			return line[:indentation(line)] + Masked
 		}
 		for _, found := range keyShape.FindAllStringSubmatchIndex(line, -1) {
@@ -75,33 +72,61 @@ func (o *Options) MaskJSON(line string) string {
 	return line
 }
 
-// continued reports for each line whether it belongs to the value of a secret
-// key on a line above. The parent of a line with a key is the nearest line above
-// whose key is further left. The parent of another line is the nearest line
-// above with a key.
-func (o *Options) continued(lines []string) []bool {
-	type open struct {
-		column int
-		secret bool
+// continued finds which lines belong to the value of a secret key on a line above.
+// The parent of a line with a key is the nearest line above whose key is further
+// left. The parent of another line is the nearest line above with a key.
+type continued struct {
+	options *Options
+	lines   []string
+	hidden  []bool          // of the lines so far
+	open    []openKey       // the keys around the next line
+	secret  map[string]bool // keys that were looked up
+}
+
+// openKey is a key whose value may go on in the next line.
+type openKey struct {
+	column int
+	secret bool
+}
+
+// line reports whether line i belongs to the value of a secret key above. It reads
+// the text only as far as it was not read before.
+func (c *continued) line(i int) bool {
+	for len(c.hidden) <= i {
+		c.hidden = append(c.hidden, c.next(c.lines[len(c.hidden)]))
 	}
-	var stack []open
-	hidden := make([]bool, len(lines))
-	for i, line := range lines {
-		content := strings.TrimLeft(line, " \t-")
-		if content == "" || content[0] == '#' {
-			continue
-		}
-		keys := keyShape.FindAllStringSubmatch(line, -1)
-		column := len(line) - len(content)
-		for keys != nil && len(stack) > 0 && stack[len(stack)-1].column >= column {
-			stack = stack[:len(stack)-1]
-		}
-		hidden[i] = len(stack) > 0 && stack[len(stack)-1].secret
-		if keys != nil {
-			stack = append(stack, open{column, hidden[i] || o.secretKey(keys[len(keys)-1][1])})
-		}
+	return c.hidden[i]
+}
+
+// next reports whether the next line is hidden.
+func (c *continued) next(line string) bool {
+	content := strings.TrimLeft(line, " \t-")
+	if content == "" || content[0] == '#' {
+		return false
+	}
+	var keys [][]string
+	if strings.Contains(line, ":") {
+		keys = keyShape.FindAllStringSubmatch(line, -1)
+	}
+	column := len(line) - len(content)
+	for keys != nil && len(c.open) > 0 && c.open[len(c.open)-1].column >= column {
+		c.open = c.open[:len(c.open)-1]
+	}
+	hidden := len(c.open) > 0 && c.open[len(c.open)-1].secret
+	if keys != nil {
+		c.open = append(c.open, openKey{column, hidden || c.isSecret(keys[len(keys)-1][1])})
 	}
 	return hidden
+}
+
+// isSecret is secretKey, once for each key.
+func (c *continued) isSecret(key string) bool {
+	is, known := c.secret[key]
+	if !known {
+		is = c.options.secretKey(key)
+		c.secret[key] = is
+	}
+	return is
 }
 
 // maskPatterns masks what looks like a secret.

@@ -124,9 +124,10 @@ func (r *Reader) Read(name string, source []byte, limit int, root string, into a
 		doc.Break(root)
 		return doc
 	}
+	doc.places = make(map[string]span, 2*len(doc.lines))
 	d := &decoder{
 		Reader: r, Document: doc, aliases: resolveAliases(body),
-		unknown: map[position]string{}, single: map[string]bool{},
+		unknown: map[position]string{}, fields: map[reflect.Type]map[string]field{}, single: map[string]bool{},
 	}
 	doc.places[root] = span{start(body), start(body)}
 	d.value(body, root, reflect.ValueOf(into).Elem())
