@@ -303,6 +303,47 @@ func TestRedisInstancesDiffer(t *testing.T) {
 	}
 }
 
+// TestRedisDisabledOnOneInstance: a user who is disabled by a reload of A is out at B,
+// which is not reloaded: with an open WebSocket and downloads, with each credential, and
+// at the next sign-in. Another user is not.
+func TestRedisDisabledOnOneInstance(t *testing.T) {
+	t.Parallel()
+	up, redis := serveStreams(t), startRedis(t)
+	a, b := prepared(t), prepared(t)
+	b.public = a.base
+	config := people + "token: {secret: \"01234567890123456789012345678901\"}\n" + app(up.url) + onRedis(redis.Address) +
+		"routes: [{match: /, upstream: app, auth: [session, bearer]}]\n"
+	for _, g := range []*instance{a, b} {
+		g.configure(config)
+		g.run()
+	}
+	alice, bob := a.signIn(a.stranger(), "alice"), b.signIn(b.stranger(), "bob")
+	disabled := strings.Replace(config, "{username: alice,", "{username: alice, disabled: true,", 1)
+	if disabled == config {
+		t.Fatal("the configuration has no alice")
+	}
+	took := up.end(t, b, "Cookie", alice.session, func() {
+		a.configure(disabled)
+		a.signal(syscall.SIGHUP)
+	})
+	t.Logf("the last stream on B ended %v after SIGHUP at A", took.Round(time.Millisecond))
+	for _, g := range []*instance{a, b} {
+		for _, credential := range alice.credentials() {
+			wantStatus(t, credential[0]+" of a disabled user", g.do(g.stranger(), "GET", "/me", "", credential...), http.StatusUnauthorized)
+		}
+		if _, status, err := g.tryRefresh(g.stranger(), alice.refresh); err != nil || status != http.StatusUnauthorized {
+			t.Errorf("a refresh of a disabled user: %d, %v", status, err)
+		}
+		if _, status, err := g.trySignIn(g.stranger(), "alice", passwords["alice"]); err != nil || status != http.StatusUnauthorized {
+			t.Errorf("a sign-in of a disabled user: %d, %v", status, err)
+		}
+		wantStatus(t, "another user", g.do(g.stranger(), "GET", "/me", "", "Cookie", bob.session), http.StatusOK)
+	}
+	if !strings.Contains(b.log.String(), `"withdrawn":["local:alice"]`) {
+		t.Errorf("B does not say what it has taken over:\n%s", b.log)
+	}
+}
+
 // measureLogouts ends logins on A that B has in its cache, and returns the times
 // until B refused a request, shortest first.
 func measureLogouts(t testing.TB, p *pair, kind string, logouts int) []time.Duration {

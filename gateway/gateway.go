@@ -91,7 +91,7 @@ func New(o Options) (*Gateway, error) {
 		g.background.Go(func() { g.openGateLater(ctx) })
 	}
 	if o.Config.Store.Driver == config.StoreRedis {
-		g.background.Go(func() { g.followEpochs(ctx) })
+		g.background.Go(func() { g.followOthers(ctx) })
 	}
 	return g, nil
 }
@@ -132,7 +132,7 @@ func assemble(o Options) (*Gateway, error) {
 	if err := o.Registerer.Register(web.Targets(func() iter.Seq2[string, *upstream.Upstream] { return maps.All(g.upstreams()) })); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	st, err := g.build(o.Config, nil)
+	st, err := g.build(o.Config, g.storage.now(), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -20,11 +20,11 @@ type mechanisms struct {
 	jwks  []byte // the public keys of access tokens
 }
 
-// newMechanisms makes the mechanisms of a configuration, with their logins in s,
-// whose clock is now.
-func newMechanisms(cfg *config.Config, s store.Store, now func() time.Time, verifier *auth.Verifier) (*mechanisms, error) {
-	accounts := auth.NewAccounts(localAccounts(cfg.Accounts.Users))
-	basic := auth.NewAccounts(basicUsers(cfg.Basic.Users))
+// newMechanisms makes the mechanisms of a configuration and its users, with their
+// logins in s, whose clock is now.
+func newMechanisms(cfg *config.Config, u users, s store.Store, now func() time.Time, verifier *auth.Verifier) (*mechanisms, error) {
+	accounts := auth.NewAccounts(u.local)
+	basic := auth.NewAccounts(u.basic)
 	keys, err := login.LoadKeys(cfg.Token.Algorithm, cfg.Token.Secret.Reveal(), cfg.Token.PrivateKey, cfg.DataDir)
 	if err != nil {
 		return nil, fmt.Errorf("token: %w", err)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,9 +18,10 @@ const (
 	// openGateEvery is the time between attempts to reach a store that was missing
 	// at the start.
 	openGateEvery = 250 * time.Millisecond
-	// epochsEvery is the time between looks at the account epochs in Redis. As a rule
-	// they are in memory.
-	epochsEvery = time.Second
+	// followEvery is the time between looks at what Redis has about accounts. As a rule
+	// it is in memory. A user who is out on one instance is out on all within this
+	// time, checkEvery and endingTime, which together are a second.
+	followEvery = 250 * time.Millisecond
 )
 
 // Outage reports whether an error of Reload, or of New, means that the store
@@ -35,7 +37,15 @@ func Outage(err error) bool {
 func (g *Gateway) openGate(st, old *state) error {
 	ctx, cancel := context.WithTimeout(context.Background(), epochTime)
 	defer cancel()
-	err := st.mechanisms.Accounts.UpdateEpochs(ctx, g.storage.guarded, g.storage.now())
+	var err error
+	if accounts, now := st.mechanisms.Accounts, g.storage.now(); st.rebuilds(old) {
+		err = accounts.AdoptEpochs(ctx, g.storage.guarded, now, old.mechanisms.Accounts)
+	} else {
+		err = accounts.UpdateEpochs(ctx, g.storage.guarded, now)
+	}
+	if err == nil {
+		err = g.publishWithdrawals(ctx, st, old)
+	}
 	if err == nil {
 		st.gate.Open()
 		return nil
@@ -72,12 +82,11 @@ func (g *Gateway) openGateLater(ctx context.Context) {
 	}
 }
 
-// followEpochs keeps the account epochs the same here and in Redis. Redis may come
-// back without them, and another instance that starts then begins new ones. Until
-// all have the same, each refuses the logins of the others.
-func (g *Gateway) followEpochs(ctx context.Context) {
-	ticker := time.NewTicker(epochsEvery)
+// followOthers takes over from Redis what concerns the accounts of this instance.
+func (g *Gateway) followOthers(ctx context.Context) {
+	ticker := time.NewTicker(followEvery)
 	defer ticker.Stop()
+	var last lastLook
 	for {
 		select {
 		case <-ctx.Done():
@@ -86,18 +95,29 @@ func (g *Gateway) followEpochs(ctx context.Context) {
 		}
 		running := g.state.Load()
 		if !running.gate.IsOpen() {
-			continue // openGateLater reads them
+			continue // openGateLater reads everything
 		}
-		// An outage is reported elsewhere, and a damaged record by the reload.
-		if moved, err := running.mechanisms.Accounts.FollowEpochs(ctx, g.storage.raw); err != nil || !moved {
-			continue
-		}
-		if err := g.rebuild(running); err != nil {
-			g.service.Logger.Warn("Redis has other account epochs, which cannot be taken over", "error", err.Error())
-		} else {
-			g.service.Logger.Warn("Redis has lost data: the account epochs are taken over from it")
+		err := cmp.Or(g.followEpochs(ctx, running), g.followWithdrawals(ctx, g.state.Load(), &last))
+		if text := fmt.Sprint(err); err != nil && text != last.told {
+			g.service.Logger.Warn("what Redis has about accounts cannot be taken over; the gateway tries again", "error", text)
+			last.told = text
 		}
 	}
+}
+
+// followEpochs keeps the account epochs the same here and in Redis. Redis may come
+// back without them, and another instance that starts then begins new ones. Until
+// all have the same, each refuses the logins of the others.
+func (g *Gateway) followEpochs(ctx context.Context, running *state) error {
+	// An outage is reported elsewhere, and a damaged record by the reload.
+	if moved, err := running.mechanisms.Accounts.FollowEpochs(ctx, g.storage.raw); err != nil || !moved {
+		return nil
+	}
+	if err := g.rebuild(running); err != nil {
+		return err
+	}
+	g.service.Logger.Warn("the account epochs are taken over from Redis: it has lost data, or another instance was reloaded with other accounts")
+	return nil
 }
 
 // tryGate opens the gate if the store answers.
@@ -121,5 +141,5 @@ func (g *Gateway) rebuild(running *state) error {
 	if g.state.Load() != running {
 		return nil
 	}
-	return g.reload(func() (*config.Config, error) { return running.config, nil }, nil)
+	return g.reload(func() (*config.Config, error) { return running.config, nil }, running.loaded, nil)
 }

@@ -168,7 +168,7 @@ func TestStoreComesBackEmpty(t *testing.T) {
 		b.stub()
 		before := a.login(aliceIn)
 		b.want(401, "GET", "/session/", "", before.cookie)
-		a.passes(epochsEvery)
+		a.passes(followEvery)
 		b.want(200, "GET", "/session/", "", a.login(aliceIn).cookie)
 		a.want(200, "GET", "/session/", "", b.login(bobIn).cookie)
 
@@ -176,7 +176,7 @@ func TestStoreComesBackEmpty(t *testing.T) {
 		if err := a.store.Delete(t.Context(), "accounts"); err != nil {
 			t.Fatal(err)
 		}
-		a.passes(10 * epochsEvery)
+		a.passes(10 * followEvery)
 		b.passes(0)
 		b.want(200, "GET", "/session/", "", in.cookie)
 		if a.state.Load() != running {

@@ -58,7 +58,7 @@ func (p passwords) Set(ctx context.Context, id *policy.Identity, verified *auth.
 			g.service.Logger.Warn("a password is changed, and the login that changed it has ended", "login", id.Login, "error", err.Error())
 		}
 	}
-	err = accountsfile.Change(ctx, cfg.Accounts.File, edit, func() error { return g.reload(cfg.Reread, adopt) })
+	err = accountsfile.Change(ctx, cfg.Accounts.File, edit, func() error { return g.reload(cfg.Reread, g.storage.now(), adopt) })
 	switch {
 	case errors.Is(err, config.ErrOtherHash):
 		return ended, endpoint.ErrPasswordChanged

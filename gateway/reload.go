@@ -25,14 +25,15 @@ var ErrNeedsRestart = errors.New("need a restart; the running configuration is k
 func (g *Gateway) Reload(load func() (*config.Config, error)) error {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
-	err := g.reload(load, nil)
+	err := g.reload(load, g.storage.now(), nil)
 	g.service.Metrics.Reload(err)
 	return err
 }
 
-// reload is Reload for a caller that holds g.reloading. It calls ready, unless that is
+// reload is Reload for a configuration that load reads at the time loaded, or that was
+// read then, and for a caller that holds g.reloading. It calls ready, unless that is
 // nil, just before the swap.
-func (g *Gateway) reload(load func() (*config.Config, error), ready func(*state)) error {
+func (g *Gateway) reload(load func() (*config.Config, error), loaded time.Time, ready func(*state)) error {
 	cfg, err := load()
 	if err != nil {
 		return err
@@ -41,7 +42,7 @@ func (g *Gateway) reload(load func() (*config.Config, error), ready func(*state)
 	if err := needsRestart(old.config, cfg); err != nil {
 		return err
 	}
-	st, err := g.build(cfg, old)
+	st, err := g.build(cfg, loaded, old)
 	if err != nil {
 		return err
 	}

@@ -44,8 +44,14 @@ func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
 // HTTP/2 over what dial opens. The upstream reads the whole body.
 func listening(t *testing.T, f func(t *testing.T, r *rig, dial func() net.Conn)) {
 	t.Helper()
+	listeningWith(t, baseConfig, f)
+}
+
+// listeningWith is listening for a gateway that runs yaml.
+func listeningWith(t *testing.T, yaml string, f func(t *testing.T, r *rig, dial func() net.Conn)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, baseConfig)
+		r := newRig(t, yaml)
 		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
 			if q.Body != nil {
 				if _, err := io.Copy(io.Discard, q.Body); err != nil {

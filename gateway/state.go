@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"time"
 
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
@@ -16,6 +17,8 @@ import (
 // runs, so that a request reads it without locks.
 type state struct {
 	config     *config.Config
+	loaded     time.Time // when the configuration was loaded, by the clock of the store
+	withdrawn  []string  // what other instances have taken from its users since
 	site       *web.Site
 	inFlight   int64 // requests at once
 	trusted    peer.Proxies
@@ -31,10 +34,15 @@ type state struct {
 }
 
 // build makes the state of cfg. It takes over what is the same in old, which is
-// nil at the start: providers with their keys, upstreams with their connections.
-func (g *Gateway) build(cfg *config.Config, old *state) (*state, error) {
+// nil at the start: providers with their keys, upstreams with their connections. The
+// configuration was loaded at that time.
+func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state) (*state, error) {
 	gate := guard.NewGate(g.storage.guarded)
-	m, err := newMechanisms(cfg, gate, g.storage.now, g.verifier)
+	u, withdrawn, err := g.effectiveUsers(cfg, loaded, old)
+	if err != nil {
+		return nil, err
+	}
+	m, err := newMechanisms(cfg, u, gate, g.storage.now, g.verifier)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +60,7 @@ func (g *Gateway) build(cfg *config.Config, old *state) (*state, error) {
 	}
 	site.ProviderOrigins = f.origins
 	st := &state{
-		config: cfg, site: site, inFlight: g.load.limit(cfg), trusted: cfg.Listen.TrustedProxies,
+		config: cfg, loaded: loaded, withdrawn: withdrawn, site: site, inFlight: g.load.limit(cfg), trusted: cfg.Listen.TrustedProxies,
 		gate: gate, mechanisms: m, federation: f, crossSite: web.NewCrossSite(site, box),
 	}
 	site.CSRFToken = st.crossSite.Token

@@ -33,7 +33,13 @@ var protocols = []string{"HTTP/1.1", "HTTP/2.0"}
 // streamsOf runs f with such a gateway in a synctest bubble.
 func streamsOf(t *testing.T, f func(*streaming)) {
 	t.Helper()
-	listening(t, func(_ *testing.T, r *rig, dial func() net.Conn) {
+	streamsWith(t, baseConfig, f)
+}
+
+// streamsWith is streamsOf for a gateway that runs yaml.
+func streamsWith(t *testing.T, yaml string, f func(*streaming)) {
+	t.Helper()
+	listeningWith(t, yaml, func(_ *testing.T, r *rig, dial func() net.Conn) {
 		s := &streaming{rig: r, clients: map[string]*http.Transport{}, canceled: make(chan time.Time, 100)}
 		for _, protocol := range protocols {
 			s.clients[protocol] = transportOver(dial, protocol)

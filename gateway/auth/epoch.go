@@ -46,9 +46,21 @@ func fingerprintOf(version string) (f fingerprint) {
 // those that have changed, and stores the result. It must be called once, before
 // the accounts are used. now is the time by the clock of s.
 func (a *Accounts) UpdateEpochs(ctx context.Context, s store.Store, now time.Time) error {
+	return a.storeEpochs(ctx, s, now, nil)
+}
+
+// AdoptEpochs is UpdateEpochs for the accounts of the configuration that runs with
+// the accounts running. The record keeps the epochs of accounts that only other
+// instances have. An account that is not in it keeps the epoch that it has in
+// running, because another instance may not know it.
+func (a *Accounts) AdoptEpochs(ctx context.Context, s store.Store, now time.Time, running *Accounts) error {
+	return a.storeEpochs(ctx, s, now, running)
+}
+
+func (a *Accounts) storeEpochs(ctx context.Context, s store.Store, now time.Time, running *Accounts) error {
 	const attempts = 5 // instances that reload at the same time conflict
 	for range attempts {
-		err := a.updateEpochs(ctx, s, now)
+		err := a.updateEpochs(ctx, s, now, running)
 		if !errors.Is(err, store.ErrConflict) {
 			return err
 		}
@@ -98,7 +110,7 @@ func readEpochs(ctx context.Context, s store.Store) ([]byte, error) {
 	return raw, nil
 }
 
-func (a *Accounts) updateEpochs(ctx context.Context, s store.Store, now time.Time) error {
+func (a *Accounts) updateEpochs(ctx context.Context, s store.Store, now time.Time, running *Accounts) error {
 	raw, err := readEpochs(ctx, s)
 	if err != nil {
 		return err
@@ -108,9 +120,16 @@ func (a *Accounts) updateEpochs(ctx context.Context, s store.Store, now time.Tim
 		return err
 	}
 	today := make(epochs, a.Len())
+	if running != nil {
+		maps.Copy(today, before)
+	}
 	for _, account := range a.All() {
 		f := account.fingerprint()
 		since, known := before[f]
+		if same, runs := running.Lookup(account.Username); !known && runs && same.version == account.version && before != nil {
+			account.epoch = same.epoch
+			continue
+		}
 		if !known {
 			since = now.UnixNano()
 		}
