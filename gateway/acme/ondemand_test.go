@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -166,9 +167,20 @@ func TestOnDemandChallenge(t *testing.T) {
 		if got, err := r.handshake(name, Protocol); err != nil || got.VerifyHostname(name) != nil {
 			t.Errorf("%v", err)
 		}
+		begin(t, r.storage, "http-01", name)
+		ask := func() bool {
+			request := httptest.NewRequest("GET", "http://"+strings.ToUpper(name)+":80/.well-known/acme-challenge/token", nil)
+			return r.AnswerChallenge(httptest.NewRecorder(), request)
+		}
+		if !ask() || r.demand.decide(t.Context(), name) != nil {
+			t.Error("a challenge over HTTP is not answered, or the name may not be renewed")
+		}
 		r.permit.Store(false)
 		if got, err := r.handshake(name, Protocol); err == nil {
 			t.Errorf("when the name is not permitted any more: %v", got.DNSNames)
+		}
+		if ask() || r.demand.decide(t.Context(), name) == nil {
+			t.Error("when the name is not permitted any more, a challenge over HTTP is answered, or it may be renewed")
 		}
 		r.ordered(t, 0)
 	})
@@ -251,7 +263,6 @@ func TestOnDemandFails(t *testing.T) {
 // as the name is permitted.
 func TestOnDemandRenews(t *testing.T) {
 	onDemandBubble(t, OnDemand{Names: 100, Burst: 1, Every: 1000 * day}, func(t *testing.T, r *demanding) {
-		stop := r.run(t)
 		first := r.gets(t, "a")
 		time.Sleep(59 * day)
 		r.ordered(t, 1)
@@ -272,7 +283,6 @@ func TestOnDemandRenews(t *testing.T) {
 		if got := r.issuer.orders.Load(); got > before {
 			t.Errorf("%d orders after the name is not permitted any more", got-before)
 		}
-		stop()
 	})
 }
 

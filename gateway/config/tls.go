@@ -26,18 +26,15 @@ func (t TLS) check(r *report) {
 	if t.HSTS > 0 && t.HSTS < time.Second {
 		r.Fault("tls.hsts", "must be at least 1s, or 0s for no header; a year is 8760h")
 	}
-	t.OnDemand.check(r, t.Mode)
+	t.OnDemand.check(r)
 	if t.Mode == TLSACME {
 		t.checkACME(r)
 	}
 }
 
 // check checks the bounds, which only mode acme uses.
-func (o OnDemand) check(r *report, mode string) {
+func (o OnDemand) check(r *report) {
 	const key = "tls.on_demand"
-	if r.Given(key) && mode != TLSACME {
-		r.Fault(key, "has no effect with tls.mode %s, which orders no certificates; remove this key", mode)
-	}
 	for _, bound := range []struct {
 		name string
 		n    int

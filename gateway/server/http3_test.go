@@ -230,7 +230,7 @@ func TestHTTP3Expect(t *testing.T) {
 	})
 	for path, want := range map[string]int{"/read": 1, "/unread": 0} {
 		asked := 0
-		r := s.request("POST", path, strings.NewReader("body"))
+		r := s.request("POST", path, strings.NewReader(strings.Repeat("x", 200_000)))
 		r.Header.Set("Expect", "100-continue")
 		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, _ textproto.MIMEHeader) error {
 			if code == 100 {
@@ -333,8 +333,12 @@ func TestHTTP3Drain(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, large) // the client tells
 	})
-	busy, idle := s.client(), s.client()
-	s.send(idle, s.request("GET", "/", nil))
+	busy := s.client()
+	stays, err := quic.DialAddr(t.Context(), s.server.Address(nameHTTP3), s.tls(), &quic.Config{MaxIdleTimeout: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = stays.CloseWithError(0, "") }() // the server has closed it
 	answered := make(chan string, 1)
 	go func() {
 		a, err := busy.Do(s.request("GET", "/slow", nil))
