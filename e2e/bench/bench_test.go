@@ -108,14 +108,14 @@ func TestSample(t *testing.T) {
 		after   reading
 		answers float64 // 0: an error
 	}{
-		"requests":          {task{}, result{requests: 100, bytes: 5000}, reading{3 * time.Second, 110, 20}, 100},
-		"in progress":       {task{}, result{requests: 100}, reading{3 * time.Second, 126, 20}, 100},
-		"not forwarded":     {task{}, result{requests: 100}, reading{3 * time.Second, 109, 20}, 0},
-		"bodies":            {task{posted: 8}, result{requests: 100}, reading{3 * time.Second, 110, 820}, 100},
-		"a body is cut":     {task{posted: 8}, result{requests: 100}, reading{3 * time.Second, 110, 819}, 0},
-		"large":             {task{size: 1000}, result{requests: 3, bytes: 4500}, reading{3 * time.Second, 15, 20}, 4.5},
-		"part of an answer": {task{size: 1000}, result{bytes: 500}, reading{3 * time.Second, 11, 20}, 0.5},
-		"nothing":           {task{}, result{bytes: 500}, reading{3 * time.Second, 11, 20}, 0},
+		"requests":          {task{}, result{requests: 100, bytes: 5000}, reading{cpu: 3 * time.Second, reached: 110, posted: 20}, 100},
+		"in progress":       {task{}, result{requests: 100}, reading{cpu: 3 * time.Second, reached: 126, posted: 20}, 100},
+		"not forwarded":     {task{}, result{requests: 100}, reading{cpu: 3 * time.Second, reached: 109, posted: 20}, 0},
+		"bodies":            {task{posted: 8}, result{requests: 100}, reading{cpu: 3 * time.Second, reached: 110, posted: 820}, 100},
+		"a body is cut":     {task{posted: 8}, result{requests: 100}, reading{cpu: 3 * time.Second, reached: 110, posted: 819}, 0},
+		"large":             {task{size: 1000}, result{requests: 3, bytes: 4500}, reading{cpu: 3 * time.Second, reached: 15, posted: 20}, 4.5},
+		"part of an answer": {task{size: 1000}, result{bytes: 500}, reading{cpu: 3 * time.Second, reached: 11, posted: 20}, 0.5},
+		"nothing":           {task{}, result{bytes: 500}, reading{cpu: 3 * time.Second, reached: 11, posted: 20}, 0},
 	} {
 		got, err := c.task.sample(c.seen, before, c.after)
 		if (err != nil) != (c.answers == 0) || err == nil && (got.answers != c.answers || got.cpu != 2*time.Second || got.result != c.seen) {
@@ -158,6 +158,18 @@ func TestNoiseIsRefused(t *testing.T) {
 	}
 }
 
+// TestRate: a rate to reach is a goal of its own.
+func TestRate(t *testing.T) {
+	t.Parallel()
+	s := rounds("session", 1, 1, 1) // 1000 requests for each second of a core
+	for rate, want := range map[float64]string{1000: "1000/s, met", 1001: "1001/s, not met"} {
+		s.rate = rate
+		if got := s.verdict(); got != want {
+			t.Errorf("the verdict is %q, want %q", got, want)
+		}
+	}
+}
+
 // TestReport: a goal that is not met is printed, a limit that is not kept is an error.
 func TestReport(t *testing.T) {
 	t.Parallel()
@@ -192,7 +204,12 @@ func TestReport(t *testing.T) {
 	if out.String() != want {
 		t.Errorf("printed\n%s\nwant\n%s", &out, want)
 	}
-	results[1].most = 1.2
+	results[1].most, results[3].task.flat = 1.2, 1
+	results[3].pairs[0].subject.grown = 2
+	if err := report(io.Discard, results); err == nil || !strings.Contains(err.Error(), "not flat: 1 MiB: session") {
+		t.Errorf("memory that grows: %v", err)
+	}
+	results[3].pairs[0].subject.grown = 1
 	if err := report(io.Discard, results); err != nil {
 		t.Errorf("at the limit: %v", err)
 	}
@@ -229,20 +246,20 @@ func TestComparisons(t *testing.T) {
 		}
 		goals[c.name()] = c.goal
 		plain := slices.Contains([]string{"floor", "nginx", "HAProxy"}, c.subject)
-		if plain != (c.most == 0) || plain != (c.goal == 0) || (c.subject == "floor") != (c.noise > 0) {
+		if plain != (c.most == 0) || plain != (c.goal == 0 && c.rate == 0) || (c.subject == "floor") != (c.noise > 0) {
 			t.Errorf("%s has the limits %g, %g and the goal %g", c.name(), c.most, c.noise, c.goal)
 		}
 	}
 	for name, want := range map[string]float64{
 		"GET HTTP/1.1: Basic": 0.80, "GET HTTP/1.1: bearer RS256": 0.82, "POST 1 KiB HTTP/1.1: session": 0.90, "GET HTTP/2: bearer RS256": 0.80,
 		"1 MiB HTTP/1.1: session": 1.02, "100 MiB HTTP/1.1: session": 0.95, "2000 idle HTTP/1.1: session": 1.1, "POST 1 KiB HTTP/2: nginx": 0,
-		"GET HTTP/1.1: session on Redis": 1.1,
+		"forward authentication: session": 0, "GET HTTP/1.1: session on Redis": 1.1, "2 GiB up HTTP/1.1: session": 1.05, "WebSocket messages: session": 1.05, "gRPC messages: session": 1.05,
 	} {
 		if got, found := goals[name]; !found || got != want {
 			t.Errorf("%s: goal %g (found: %t), want %g", name, got, found, want)
 		}
 	}
-	for only, want := range map[string]int{"": len(all), "^GET HTTP/2": 7, "1.1: (floor|session)$": 7, "caddy": 0} {
+	for only, want := range map[string]int{"": len(all), "^GET HTTP/2": 7, "1.1: (floor|session)$": 9, "caddy": 0} {
 		chosen, err := choose(all, regexp.MustCompile(only))
 		if len(chosen) != want || (err != nil) != (want == 0) {
 			t.Errorf("-only %q chooses %d rows, %v; want %d", only, len(chosen), err, want)
@@ -288,6 +305,49 @@ func TestParseOptions(t *testing.T) {
 	}
 	if _, err := parseOptions([]string{"-h"}, io.Discard); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("-h: error %v, want flag.ErrHelp", err)
+	}
+}
+
+// TestTraffic: each kind of traffic passes through the bare proxy, and the upstream sees as
+// many messages as the clients.
+func TestTraffic(t *testing.T) {
+	t.Parallel()
+	l := testLab(t, t.TempDir()+"/c.pem", t.TempDir()+"/k.pem")
+	for kind, resource := range map[string]string{
+		"download": "", "upload": uploadResource, "websocket": socketResource, "events": eventsResource, "grpc": grpcResource,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			upstream, scheme := play(t, "upstream")[0], "http://"
+			if kind == "grpc" {
+				scheme = "h2c://"
+			}
+			base := "https://" + play(t, "bare", "-upstream", scheme+upstream, "-certificate", l.certificate, "-key", l.key)[0]
+			var out strings.Builder
+			err := makeTraffic([]string{"-kind", kind, "-url", strings.TrimSuffix(base+"/session/"+resource, "/"), "-roots", l.certificate,
+				"-header", "X-Auth-User: alice", "-connections", "2", "-lasting", "300ms", "-bytes", fmt.Sprint(3 << 20)}, &out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen, err := parseWrk(out.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var answered, posted int64
+			_, counts, err := l.get(t.Context(), "http://"+upstream+countPath)
+			if _, scanErr := fmt.Sscan(counts, &answered, &posted); err != nil || scanErr != nil {
+				t.Fatal(err, scanErr)
+			}
+			large := kind == "download" || kind == "upload"
+			if seen.requests < 2 || seen.requests > answered || large != (seen.bytes == 6<<20) || (kind == "upload") != (posted == 6<<20) {
+				t.Errorf("the clients saw %+v, the upstream %d messages and %d bytes", seen, answered, posted)
+			}
+		})
+	}
+	for _, args := range [][]string{{"-kind", "pigeons"}, {"-kind", "grpc", "-what"}} {
+		if err := makeTraffic(args, io.Discard); err == nil {
+			t.Errorf("%v: no error", args)
+		}
 	}
 }
 
@@ -423,6 +483,36 @@ func TestGuarded(t *testing.T) {
 			t.Errorf("%s: error %v, want one: %t", name, err, c.fails)
 		}
 		server.Close()
+	}
+}
+
+// TestDecider measures no decisions unless the server tells the right user, and only to the
+// credential.
+func TestDecider(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		stranger, user int // the status
+		names          string
+		fails          bool
+	}{
+		"decides":      {http.StatusUnauthorized, http.StatusAccepted, "alice", false},
+		"open":         {http.StatusOK, http.StatusOK, "alice", true},
+		"closed":       {http.StatusUnauthorized, http.StatusForbidden, "alice", true},
+		"another user": {http.StatusUnauthorized, http.StatusOK, "bob", true},
+	} {
+		asked := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-User", c.names)
+			w.WriteHeader(map[bool]int{true: c.user, false: c.stranger}[r.Header.Get("Cookie") == "right" && r.Host == "app.example.org"])
+		}))
+		l := testLab(t, os.DevNull, os.DevNull)
+		gate := l.decider(&server{address: strings.TrimPrefix(asked.URL, "http://"), path: "/verify", header: "Cookie: right", names: "X-User"})
+		if err := gate.check(t.Context()); (err != nil) != c.fails {
+			t.Errorf("%s: error %v, want one: %t", name, err, c.fails)
+		}
+		if got := gate.target(task{headers: question}).url; got != asked.URL+"/verify" {
+			t.Errorf("%s: asked at %s", name, got)
+		}
+		asked.Close()
 	}
 }
 

@@ -16,6 +16,7 @@ type comparison struct {
 	goal    float64    // the ratio to reach; 0: none
 	most    float64    // a ratio above this fails the run; 0: any is allowed
 	noise   float64    // a ratio further than this from 1 fails the run; 0: any is allowed
+	rate    float64    // requests per second of a core to reach; 0: any will do
 }
 
 // name is what -only matches.
@@ -40,6 +41,8 @@ type task struct {
 	size    int64
 	posted  int64    // the length of the request's body
 	headers []string // beside the credential
+	decided bool     // requests are answered without the upstream
+	flat    int64    // by how many bytes the memory of authgate may rise; 0: by any
 }
 
 // goals are the ratios to reach.
@@ -84,6 +87,8 @@ func (l *lab) comparisons() []comparison {
 		all = append(all, comparison{task: t.task, subject: "session", goal: t.goal, most: l.maxRatio, start: [2]starter{l.authgateFor(session()), l.startBare}})
 		all = append(all, l.plain(t.task)...)
 	}
+	all = append(all, l.streamed()...)
+	all = append(all, l.decisions()...)
 	all = append(all, comparison{
 		task: get("GET HTTP/1.1", http1{l, l.script, l.connections}), subject: "session on Redis", other: "session on SQLite",
 		goal: l.maxRedis, most: l.maxRedis, start: [2]starter{l.startOnRedis, l.authgateFor(session())},
@@ -92,6 +97,29 @@ func (l *lab) comparisons() []comparison {
 		if all[i].other == "" {
 			all[i].other = "floor"
 		}
+	}
+	return all
+}
+
+// twoGiB is the length of the bodies that must not need more memory.
+const twoGiB = 2 << 30
+
+// streamed returns the rows of large bodies and streams.
+func (l *lab) streamed() []comparison {
+	same := []string{"Sec-Fetch-Site: same-origin"}
+	var all []comparison
+	for _, t := range []task{
+		{name: "2 GiB down HTTP/1.1", load: traffic{l, "download", 1, twoGiB}, size: 1 << 20, flat: 8 << 20},
+		{name: "2 GiB up HTTP/1.1", load: traffic{l, "upload", 1, twoGiB}, resource: uploadResource, size: 1 << 20, headers: same, flat: 8 << 20},
+		{name: "WebSocket messages", load: traffic{l, "websocket", l.connections, 0}, resource: socketResource, headers: same},
+		{name: "server-sent events", load: traffic{l, "events", l.connections, 0}, resource: eventsResource},
+		{name: "gRPC messages", load: traffic{l, "grpc", l.connections, 0}, resource: grpcResource, headers: same},
+	} {
+		bare := l.startBare
+		if t.resource == grpcResource {
+			bare = l.startBareHTTP2
+		}
+		all = append(all, comparison{task: t, subject: "session", goal: 1.05, most: l.maxRatio, start: [2]starter{l.authgateFor(session()), bare}})
 	}
 	return all
 }

@@ -64,7 +64,7 @@ func (l *lab) startSignedIn(ctx context.Context, m mechanism, store string, n in
 	if err != nil {
 		return nil, err
 	}
-	login, err := l.signIn(ctx, gateway)
+	login, err := l.signIn(ctx, "https://"+gateway.address+"/login")
 	if err != nil {
 		gateway.process.stop()
 		return nil, fmt.Errorf("signing in: %w", err)
@@ -96,8 +96,8 @@ func (l *lab) guarded(ctx context.Context, url, user, header string) error {
 	return nil
 }
 
-var configuration = template.Must(template.New("").Parse(`public_url: https://{{.HTTPS}}
-listen: {https: "{{.HTTPS}}", http: "", admin: "{{.Admin}}"}
+var configuration = template.Must(template.New("").Parse(`public_url: https://{{.Address}}
+listen: {https: "{{.Address}}", http: "", admin: "{{.Admin}}"}
 tls: {mode: files, certificate: "{{.Certificate}}", key: "{{.Key}}"}
 data_dir: data
 basic:
@@ -110,20 +110,29 @@ token: {algorithm: {{.Algorithm}}{{if eq .Algorithm "HS256"}}, secret: "the key 
 store: {{.Store}}
 upstreams:
   resources: {url: "http://{{.Upstream}}"}
+  grpc: {url: "h2c://{{.Upstream}}"}
 policies:
   user: {roles: [user]}
 routes:
   - {match: /basic/, upstream: resources, auth: [basic]}
   - {match: /session/, upstream: resources, auth: [session], policy: user}
+  - {match: /session/grpc, upstream: grpc, auth: [session], policy: user}
   - {match: /bearer/, upstream: resources, auth: [bearer], policy: user}
 `))
 
 // onSQLite is the configuration of the default store.
 const onSQLite = "{driver: sqlite}"
 
-// startAuthgate starts authgate in a new folder, with the nth address of the
-// upstream, and waits until it answers.
+// startAuthgate starts authgate on a store, with the nth address of the upstream.
 func (l *lab) startAuthgate(ctx context.Context, algorithm, store string, n int) (*server, error) {
+	return l.startConfigured(ctx, configuration, map[string]string{
+		"Certificate": l.certificate, "Key": l.key, "Algorithm": algorithm, "Store": store, "Upstream": l.upstreams[n],
+	}, n)
+}
+
+// startConfigured starts authgate in a new folder with a configuration, and waits until it
+// answers. It adds the addresses and the hash of the password to the values.
+func (l *lab) startConfigured(ctx context.Context, configuration *template.Template, values map[string]string, n int) (*server, error) {
 	dir, err := os.MkdirTemp(l.dir, "gateway-")
 	if err != nil {
 		return nil, err
@@ -136,12 +145,9 @@ func (l *lab) startAuthgate(ctx context.Context, algorithm, store string, n int)
 	if err != nil {
 		return nil, err
 	}
+	values["Address"], values["Admin"], values["Hash"] = addresses[0], addresses[1], strings.TrimSpace(hash)
 	var text bytes.Buffer
-	err = configuration.Execute(&text, map[string]string{
-		"HTTPS": addresses[0], "Admin": addresses[1], "Certificate": l.certificate, "Key": l.key,
-		"Hash": strings.TrimSpace(hash), "Algorithm": algorithm, "Store": store, "Upstream": l.upstreams[n],
-	})
-	if err != nil {
+	if err := configuration.Execute(&text, values); err != nil {
 		return nil, err
 	}
 	config := filepath.Join(dir, "config.yaml")
@@ -151,7 +157,15 @@ func (l *lab) startAuthgate(ctx context.Context, algorithm, store string, n int)
 	if _, err := l.tool(ctx, "", "validate", "--config", config); err != nil {
 		return nil, err
 	}
+	p, err := l.runAuthgate(ctx, config, addresses[1])
+	if err != nil {
+		return nil, err
+	}
+	return &server{process: p, address: addresses[0], upstream: l.upstreams[n]}, nil
+}
 
+// runAuthgate runs authgate until it is ready.
+func (l *lab) runAuthgate(ctx context.Context, config, admin string) (*process, error) {
 	logFile, err := os.OpenFile(l.authgateLog, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
@@ -163,11 +177,11 @@ func (l *lab) startAuthgate(ctx context.Context, algorithm, store string, n int)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.ready(ctx, p, "http://"+addresses[1]+"/readyz"); err != nil {
+	if err := l.ready(ctx, p, "http://"+admin+"/readyz"); err != nil {
 		p.stop()
 		return nil, fmt.Errorf("authgate does not become ready (-log FILE has its log): %w", err)
 	}
-	return &server{process: p, address: addresses[0], upstream: l.upstreams[n]}, nil
+	return p, nil
 }
 
 // tool runs a subcommand of authgate and returns what it prints.
@@ -185,11 +199,11 @@ func (l *lab) tool(ctx context.Context, stdin string, args ...string) (string, e
 
 // ready waits until url answers 200, for at most half a minute, as authgate makes a key
 // for RS256 first.
-func (l *lab) ready(ctx context.Context, p *process, url string) error {
+func (l *lab) ready(ctx context.Context, p *process, url string, headers ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for {
-		status, answer, err := l.get(ctx, url)
+		status, answer, err := l.get(ctx, url, headers...)
 		if err == nil && status == http.StatusOK {
 			return nil
 		}
@@ -206,18 +220,22 @@ func (l *lab) ready(ctx context.Context, p *process, url string) error {
 	}
 }
 
-// signIn signs alice in for a session and a token.
-func (l *lab) signIn(ctx context.Context, gateway *server) (signedIn, error) {
+// signIn signs alice in at url for a session, and a token where there are tokens. Each
+// header is a line.
+func (l *lab) signIn(ctx context.Context, url string, headers ...string) (signedIn, error) {
 	var s signedIn
 	credentials, err := json.Marshal(map[string]string{"username": "alice", "password": password})
 	if err != nil {
 		return s, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+gateway.address+"/login", bytes.NewReader(credentials))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(credentials))
 	if err != nil {
 		return s, err
 	}
 	request.Header.Set("Content-Type", "application/json")
+	for _, line := range headers {
+		request.Header.Set(header(line))
+	}
 	response, err := l.client.Do(request)
 	if err != nil {
 		return s, err
@@ -239,8 +257,8 @@ func (l *lab) signIn(ctx context.Context, gateway *server) (signedIn, error) {
 			s.cookie = cookie.Name + "=" + cookie.Value
 		}
 	}
-	if s.token == "" || s.cookie == "" {
-		return s, errors.New("POST /login gave no access token or no session cookie")
+	if s.cookie == "" {
+		return s, errors.New("POST /login gave no session cookie")
 	}
 	return s, nil
 }

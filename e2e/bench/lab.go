@@ -29,7 +29,7 @@ const postedBytes = 1 << 10
 // client that trusts the certificate.
 type lab struct {
 	options
-	dir                    string
+	dir, self              string // self: the program of bench
 	certificate, key, both string // files
 	script, postScript     string // files for wrk
 	posted                 string // the file that is posted
@@ -44,8 +44,12 @@ func newLab(ctx context.Context, o options) (*lab, error) {
 	if err != nil {
 		return nil, err
 	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
 	l := &lab{
-		options: o, dir: dir,
+		options: o, dir: dir, self: self,
 		certificate: filepath.Join(dir, "certificate.pem"),
 		key:         filepath.Join(dir, "key.pem"),
 		both:        filepath.Join(dir, "both.pem"),
@@ -135,21 +139,30 @@ func (l *lab) makeCertificate() error {
 
 // get returns the status and the body of url. Each header is a line.
 func (l *lab) get(ctx context.Context, url string, headers ...string) (int, string, error) {
+	status, _, body, err := l.exchange(ctx, url, headers...)
+	return status, body, err
+}
+
+// exchange returns the status, the header and the body of url. Each header is a line.
+func (l *lab) exchange(ctx context.Context, url string, headers ...string) (int, http.Header, string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return 0, "", err
+		return 0, nil, "", err
 	}
-	for _, header := range headers {
-		name, value, _ := strings.Cut(header, ": ")
+	for _, line := range headers {
+		name, value := header(line)
+		if name == "Host" {
+			request.Host = value
+		}
 		request.Header.Set(name, value)
 	}
 	response, err := l.client.Do(request)
 	if err != nil {
-		return 0, "", err
+		return 0, nil, "", err
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
-	return response.StatusCode, string(answer), err
+	return response.StatusCode, response.Header, string(answer), err
 }
 
 // build builds authgate, unless the options name a program.

@@ -1,5 +1,6 @@
 // Command bench measures what authentication costs over a bare proxy, beside nginx
-// and HAProxy as plain proxies, and a session with Redis over one with SQLite.
+// and HAProxy as plain proxies, a session with Redis over one with SQLite, and forward
+// authentication beside oauth2-proxy.
 //
 // Two servers run at the same time on one core. Each is under its own load on
 // another core, where their upstream is too, so that the same noise affects both.
@@ -16,6 +17,10 @@
 // log, no metrics. Authgate does everything that it does by default. It logs JSON at
 // level info to the null device, because the disk is not measured. Nginx and HAProxy
 // are plain proxies with one worker and kept connections, without a log.
+//
+// For streams it makes the load itself. Messages of WebSockets and gRPC streams come back
+// before the next is sent, events are paced. Bodies of 2 GiB count in MiB, and the memory
+// of authgate must not rise meanwhile.
 //
 // The floor is also compared with itself. If it differs by more than 2 %, the machine
 // is too noisy, and the benchmark fails. Each run is checked: without the credential
@@ -57,6 +62,12 @@ func run() int {
 				return 1
 			}
 			return 0
+		case "traffic":
+			if err := makeTraffic(os.Args[2:], os.Stdout); err != nil {
+				fmt.Fprintf(os.Stderr, "bench traffic: %v\n", err)
+				return 1
+			}
+			return 0
 		}
 	}
 	o, err := parseOptions(os.Args[1:], os.Stderr)
@@ -85,6 +96,7 @@ type options struct {
 	maxNoise              float64
 	serverCore, loadCore  int
 	authgate, authgateLog string
+	oauth2Proxy           string
 }
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
@@ -104,6 +116,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.serverCore, "server-core", 0, "the core of both servers")
 	flags.IntVar(&o.loadCore, "load-core", 1, "the core of the load generators and the upstream")
 	flags.StringVar(&o.authgate, "authgate", "", "`file` to run instead of building cmd/authgate")
+	flags.StringVar(&o.oauth2Proxy, "oauth2-proxy", "", "`file` to run instead of building "+oauth2ProxyVersion)
 	flags.StringVar(&o.authgateLog, "log", os.DevNull, "`file` for what authgate logs")
 	if err := flags.Parse(args); err != nil {
 		return o, err

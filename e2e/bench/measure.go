@@ -35,6 +35,7 @@ type sample struct {
 	answers float64 // whole answers; for large ones, the bytes in whole answers
 	cpu     time.Duration
 	peak    int64 // bytes of memory
+	grown   int64 // bytes by which the peak rose while this was measured
 	idle    int64 // bytes of memory that idle connections added
 }
 
@@ -87,13 +88,11 @@ func (l *lab) measure(ctx context.Context, n int, sides [2]*server, t task) (pai
 		return pair{}, err
 	}
 	var samples [2]sample
-	for i, side := range sides {
+	for i := range sides {
 		if samples[i], err = t.sample(results[i], before[i], after[i]); err != nil {
 			return pair{}, err
 		}
-		if samples[i].peak, err = side.process.memory(peakMemory); err != nil {
-			return pair{}, err
-		}
+		samples[i].peak, samples[i].grown = after[i].peak, after[i].peak-before[i].peak
 	}
 	return pair{subject: samples[0], other: samples[1]}, nil
 }
@@ -109,7 +108,7 @@ func (t task) sample(seen result, before, after reading) (sample, error) {
 	switch {
 	case s.answers <= 0:
 		return s, errors.New("no request was answered")
-	case reached < seen.requests:
+	case reached < seen.requests && !t.decided:
 		return s, fmt.Errorf("%d requests were answered, but only %d reached the upstream", seen.requests, reached)
 	case posted < seen.requests*t.posted:
 		return s, fmt.Errorf("%d requests were answered, but the upstream got only %d bytes of their bodies", seen.requests, posted)
@@ -121,6 +120,7 @@ func (t task) sample(seen result, before, after reading) (sample, error) {
 type reading struct {
 	cpu             time.Duration
 	reached, posted int64 // requests that its upstream has answered, bytes of their bodies
+	peak            int64 // bytes of memory
 }
 
 func (l *lab) read(ctx context.Context, sides [2]*server) (readings [2]reading, err error) {
@@ -133,6 +133,9 @@ func (l *lab) read(ctx context.Context, sides [2]*server) (readings [2]reading, 
 			return readings, fmt.Errorf("the upstream's counts: %w", err)
 		}
 		if readings[i].cpu, err = side.process.cpu(); err != nil {
+			return readings, err
+		}
+		if readings[i].peak, err = side.process.memory(peakMemory); err != nil {
 			return readings, err
 		}
 	}

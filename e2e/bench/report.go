@@ -56,6 +56,9 @@ func (s series) verdict() string {
 	if s.noise > 0 {
 		return fmt.Sprintf("%.2f to %.2f, %s", 1-s.noise, 1+s.noise, met(math.Abs(ratio-1) <= s.noise))
 	}
+	if s.rate > 0 {
+		return fmt.Sprintf("%.0f/s, %s", s.rate, met(median(s, func(p pair) float64 { return p.subject.perSecond() }) >= s.rate))
+	}
 	if s.goal == 0 {
 		return ""
 	}
@@ -76,6 +79,8 @@ func (s series) fault() string {
 	case s.noise > 0 && math.Abs(ratio-1) > s.noise:
 		return fmt.Sprintf("the machine is too noisy: %s costs %.3f times itself, more than %g %% off; try again on a quiet machine, or with more -seconds",
 			s.name(), ratio, s.noise*100)
+	case s.task.flat > 0 && median(s, grown) > s.task.flat:
+		return fmt.Sprintf("the memory is not flat: %s needs %s more (at most %s)", s.name(), mebibytes(median(s, grown)), mebibytes(s.task.flat))
 	case s.most > 0 && ratio > s.most:
 		return fmt.Sprintf("too much: %s %.3f (at most %g times the %s)", s.name(), ratio, s.most, s.other)
 	}
@@ -95,6 +100,9 @@ func report(w io.Writer, results []series) error {
 		}
 		row := []string{s.task.name, s.label(), fmt.Sprintf("%.3f", median(s, s.ratio)), s.verdict(), s.each()}
 		peak := mebibytes(median(s, func(p pair) int64 { return p.subject.peak }))
+		if s.task.flat > 0 {
+			peak += ", rose by " + mebibytes(median(s, grown))
+		}
 		if s.task.load == nil {
 			idle = append(idle, append(row, s.perConnection(subjectOf), s.perConnection(otherOf), s.perRequest(subjectOf), s.perRequest(otherOf), peak))
 			continue
@@ -127,7 +135,7 @@ func capacity(results []series) [][]string {
 	}
 	for _, s := range results {
 		n, found := rows[s.label()]
-		if !found || s.task.load == nil || s.task.size > 0 {
+		if _, streams := s.task.load.(traffic); !found || streams || s.task.load == nil || s.task.size > 0 {
 			continue
 		}
 		if columns[s.task.name] == 0 {
@@ -157,6 +165,9 @@ func rounded(n float64) string {
 	}
 	return fmt.Sprintf("%d,%03d", whole/1000, whole%1000)
 }
+
+// grown returns by how much the memory of the subject rose.
+func grown(p pair) int64 { return p.subject.grown }
 
 func subjectOf(p pair) sample { return p.subject }
 

@@ -36,7 +36,10 @@ func playRole(role string, args []string, stdin io.Reader, stdout io.Writer) err
 			return err
 		}
 		addresses = append(addresses, listener.Addr().String())
-		server := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
+		server := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0), Protocols: &http.Protocols{}}
+		server.Protocols.SetHTTP1(true)
+		server.Protocols.SetHTTP2(secure)
+		server.Protocols.SetUnencryptedHTTP2(!secure)
 		go func() {
 			if secure {
 				failed <- server.ServeTLS(listener, *certificate, *key)
@@ -49,7 +52,7 @@ func playRole(role string, args []string, stdin io.Reader, stdout io.Writer) err
 	var err error
 	if role == "upstream" {
 		// One address for each of the two servers, to tell their requests apart.
-		err = errors.Join(serve(&application{}, false), serve(&application{}, false))
+		err = errors.Join(serve(newApplication(), false), serve(newApplication(), false))
 	} else {
 		var target *url.URL
 		if target, err = url.Parse(*upstream); err == nil {
@@ -68,7 +71,16 @@ func playRole(role string, args []string, stdin io.Reader, stdout io.Writer) err
 }
 
 // application is the upstream: it does as little as an HTTP server can.
-type application struct{ answered, posted atomic.Int64 }
+type application struct {
+	answered, posted atomic.Int64
+	grpc             http.Handler
+}
+
+func newApplication() *application {
+	a := &application{}
+	a.grpc = a.grpcEcho()
+	return a
+}
 
 const (
 	// countPath answers the number of requests to other paths, and the bytes of their
@@ -87,6 +99,19 @@ func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasSuffix(r.URL.Path, whoamiSuffix):
 		fmt.Fprint(w, r.Header.Get("X-Auth-User"))
 	default:
+		a.serve(w, r)
+	}
+}
+
+func (a *application) serve(w http.ResponseWriter, r *http.Request) {
+	switch path.Base(r.URL.Path) {
+	case socketResource:
+		a.echo(w, r)
+	case eventsResource:
+		a.events(w, r)
+	case grpcResource:
+		a.grpc.ServeHTTP(w, r)
+	default:
 		a.answer(w, r)
 	}
 }
@@ -98,8 +123,14 @@ func (a *application) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	a.posted.Add(posted)
 	a.answered.Add(1)
-	mebibytes, large := map[string]int{"1MiB": 1, "100MiB": 100}[path.Base(r.URL.Path)]
-	if !large {
+	resource := path.Base(r.URL.Path)
+	if resource == uploadResource {
+		fmt.Fprintln(w, posted)
+		return
+	}
+	size, large := strings.CutSuffix(resource, "MiB")
+	mebibytes, err := strconv.Atoi(size)
+	if !large || err != nil {
 		w.Header()["Content-Type"] = []string{"application/json"}
 		_, _ = w.Write(body) // an error means that the client has left
 		return
@@ -118,15 +149,21 @@ var mebibyte [1 << 20]byte
 
 // bareProxy forwards everything to target as fast as ReverseProxy can.
 func bareProxy(target *url.URL) http.Handler {
+	transport := &http.Transport{
+		MaxIdleConnsPerHost: 256,
+		DisableCompression:  true,
+	}
+	if target.Scheme == "h2c" {
+		target.Scheme = "http"
+		transport.Protocols = &http.Protocols{}
+		transport.Protocols.SetUnencryptedHTTP2(true)
+	}
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
 			r.SetXForwarded()
 		},
-		Transport: &http.Transport{
-			MaxIdleConnsPerHost: 256,
-			DisableCompression:  true,
-		},
+		Transport:  transport,
 		BufferPool: &buffers{sync.Pool{New: func() any { return new([32 << 10]byte) }}},
 		ErrorLog:   log.New(io.Discard, "", 0),
 	}

@@ -15,7 +15,10 @@ import (
 type server struct {
 	process  *process
 	backing  *process // a server that it needs, or nil
-	address  string   // of its TLS listener
+	address  string   // of its listener
+	plain    bool     // the listener has no TLS
+	path     string   // the only path that it is asked for; empty: a resource in the folder
+	names    string   // the header of its answers that names the user
 	upstream string   // the address of the upstream for this server
 	folder   string   // before the resource in paths; empty: any will do
 	header   string   // its credential; empty: it needs none
@@ -49,13 +52,30 @@ func (s *server) imitate(other *server) {
 
 // target returns what a task asks of the server.
 func (s *server) target(t task) target {
-	return target{url: "https://" + s.address + "/" + s.folder + "/" + t.resource, headers: append([]string{s.header}, t.headers...)}
+	scheme := "https://"
+	if s.plain {
+		scheme = "http://"
+	}
+	path := s.path
+	if path == "" {
+		path = strings.TrimSuffix("/"+s.folder+"/"+t.resource, "/")
+	}
+	return target{url: scheme + s.address + path, headers: append([]string{s.header}, t.headers...)}
 }
 
 // startBare starts a bare proxy, the floor.
 func (l *lab) startBare(ctx context.Context, n int) (*server, error) {
+	return l.startBareFor(ctx, n, "http://")
+}
+
+// startBareHTTP2 starts a bare proxy for an upstream that speaks HTTP/2 without TLS.
+func (l *lab) startBareHTTP2(ctx context.Context, n int) (*server, error) {
+	return l.startBareFor(ctx, n, "h2c://")
+}
+
+func (l *lab) startBareFor(ctx context.Context, n int, scheme string) (*server, error) {
 	p, addresses, err := startRole(ctx, l.serverCore, "bare",
-		"-upstream", "http://"+l.upstreams[n], "-certificate", l.certificate, "-key", l.key)
+		"-upstream", scheme+l.upstreams[n], "-certificate", l.certificate, "-key", l.key)
 	if err != nil {
 		return nil, err
 	}

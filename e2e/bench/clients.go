@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/coder/websocket"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// message is what WebSockets and gRPC streams send.
+const message = "a message as an application sends it, of the usual length: a little more than one hundred and twenty bytes, with its quotes"
+
+// trust returns the configuration of clients, which trust the certificate of the lab.
+func (j *journey) trust() (*tls.Config, error) {
+	file, err := os.ReadFile(j.options.roots)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(file) {
+		return nil, fmt.Errorf("%s holds no certificate", j.options.roots)
+	}
+	return &tls.Config{RootCAs: roots}, nil
+}
+
+// client returns a client for HTTP/1.1.
+func (j *journey) client() (*http.Client, error) {
+	config, err := j.trust()
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableCompression: true, WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10}}, nil
+}
+
+// ask sends a request, whose answer must be 200.
+func (j *journey) ask(ctx context.Context, method, url string, body io.Reader, length int64) (*http.Response, error) {
+	client, err := j.client()
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		return nil, err
+	}
+	request.ContentLength = length
+	for _, line := range j.options.headers {
+		request.Header.Set(header(line))
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		response.Body.Close()
+		return nil, fmt.Errorf("the answer is %s, want 200", response.Status)
+	}
+	return response, nil
+}
+
+// download gets a body of the length in the options.
+func download(ctx context.Context, j *journey) error {
+	response, err := j.ask(ctx, http.MethodGet, fmt.Sprintf("%s/%dMiB", j.options.url, j.options.bytes>>20), http.NoBody, 0)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	j.bytes, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, response.Body, make([]byte, 256<<10))
+	if err == nil && j.bytes != j.options.bytes {
+		err = fmt.Errorf("the answer has %d bytes, want %d", j.bytes, j.options.bytes)
+	}
+	j.messages = 1
+	return err
+}
+
+// upload posts a body of the length in the options. The upstream answers with the length
+// that it got.
+func upload(ctx context.Context, j *journey) error {
+	body := io.LimitReader(endless{}, j.options.bytes)
+	response, err := j.ask(ctx, http.MethodPost, j.options.url, body, j.options.bytes)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	var got int64
+	if _, err := fmt.Fscan(response.Body, &got); err != nil || got != j.options.bytes {
+		return fmt.Errorf("the upstream got %d bytes, want %d (%w)", got, j.options.bytes, err)
+	}
+	j.messages, j.bytes = 1, got
+	return nil
+}
+
+// endless reads as many bytes as one wants.
+type endless struct{}
+
+// Read implements io.Reader.
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+// echoSocket sends messages over a WebSocket, each when the one before has come back.
+func echoSocket(ctx context.Context, j *journey) error {
+	client, err := j.client()
+	if err != nil {
+		return err
+	}
+	headers := http.Header{}
+	for _, line := range j.options.headers {
+		headers.Set(header(line))
+	}
+	socket, _, err := websocket.Dial(ctx, j.options.url, &websocket.DialOptions{HTTPClient: client, HTTPHeader: headers})
+	if err != nil {
+		return err
+	}
+	defer socket.CloseNow()
+	return j.exchanges(func() error {
+		if err := socket.Write(ctx, websocket.MessageText, []byte(message)); err != nil {
+			return err
+		}
+		_, got, err := socket.Read(ctx)
+		if err == nil && !bytes.Equal(got, []byte(message)) {
+			err = errors.New("another message has come back")
+		}
+		return err
+	})
+}
+
+// readEvents counts server-sent events.
+func readEvents(ctx context.Context, j *journey) error {
+	ctx, cancel := context.WithTimeout(ctx, j.options.lasting)
+	defer cancel()
+	response, err := j.ask(ctx, http.MethodGet, j.options.url, http.NoBody, 0)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	events := bufio.NewScanner(response.Body)
+	for events.Scan() {
+		if strings.HasPrefix(events.Text(), "data: ") {
+			j.messages++
+		}
+	}
+	if ctx.Err() == nil {
+		return fmt.Errorf("the stream has ended: %w", events.Err())
+	}
+	return nil
+}
+
+// echoGRPC sends messages on a stream in both directions, each when the one before has
+// come back.
+func echoGRPC(ctx context.Context, j *journey) error {
+	config, err := j.trust()
+	if err != nil {
+		return err
+	}
+	to, err := url.Parse(j.options.url)
+	if err != nil {
+		return err
+	}
+	conn, err := grpc.NewClient(to.Host, grpc.WithTransportCredentials(credentials.NewTLS(config)))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for _, line := range j.options.headers {
+		name, value := header(line)
+		ctx = metadata.AppendToOutgoingContext(ctx, strings.ToLower(name), value)
+	}
+	ctx, cancel := context.WithTimeout(ctx, j.options.lasting+30*time.Second)
+	defer cancel()
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, to.Path)
+	if err != nil {
+		return err
+	}
+	sent := wrapperspb.String(message)
+	return j.exchanges(func() error {
+		if err := stream.SendMsg(sent); err != nil {
+			return err
+		}
+		var got wrapperspb.StringValue
+		err := stream.RecvMsg(&got)
+		if err == nil && got.Value != message {
+			err = errors.New("another message has come back")
+		}
+		return err
+	})
+}

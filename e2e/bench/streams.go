@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/coder/websocket"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// What the upstream streams, by the last part of the path.
+const (
+	socketResource = "socket"
+	eventsResource = "events"
+	grpcResource   = "grpc"
+	uploadResource = "upload"
+)
+
+// eventPause is the time between two server-sent events of a stream. They are paced, because
+// the cost of events that a proxy finds together is that of one.
+const eventPause = 2 * time.Millisecond
+
+// echo sends each message of a WebSocket back.
+func (a *application) echo(w http.ResponseWriter, r *http.Request) {
+	socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	if err != nil {
+		return // Accept has answered
+	}
+	defer socket.CloseNow()
+	for {
+		kind, message, err := socket.Read(r.Context())
+		if err != nil {
+			return // the client has left
+		}
+		a.answered.Add(1)
+		if err := socket.Write(r.Context(), kind, message); err != nil {
+			return
+		}
+	}
+}
+
+// events sends events until the client leaves.
+func (a *application) events(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	response, pace := http.NewResponseController(w), time.NewTicker(eventPause)
+	defer pace.Stop()
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-pace.C:
+		}
+		a.answered.Add(1)
+		if _, err := fmt.Fprintf(w, "data: %s\n\n", message); err != nil {
+			return
+		}
+		if err := response.Flush(); err != nil {
+			return
+		}
+	}
+}
+
+// grpcEcho returns a server that sends each message of a stream back.
+func (a *application) grpcEcho() *grpc.Server {
+	return grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+		for {
+			var m wrapperspb.StringValue
+			if err := stream.RecvMsg(&m); err != nil {
+				return err
+			}
+			a.answered.Add(1)
+			if err := stream.SendMsg(&m); err != nil {
+				return err
+			}
+		}
+	}))
+}
