@@ -113,7 +113,9 @@ func (l *lab) streamed() []comparison {
 		{name: "2 GiB up HTTP/1.1", load: traffic{l, "upload", 1, twoGiB}, resource: uploadResource, size: 1 << 20, headers: same, flat: 8 << 20},
 		{name: "WebSocket messages", load: traffic{l, "websocket", l.connections, 0}, resource: socketResource, headers: same},
 		{name: "server-sent events", load: traffic{l, "events", l.connections, 0}, resource: eventsResource},
-		{name: "gRPC messages", load: traffic{l, "grpc", l.connections, 0}, resource: grpcResource, headers: same},
+		// More, because Go begins goroutines with the average stack: with few streams the
+		// idle goroutines of a server decide whether those of its streams must grow.
+		{name: "gRPC messages", load: traffic{l, "grpc", 4 * l.connections, 0}, resource: grpcResource, headers: same},
 	} {
 		bare := l.startBare
 		if t.resource == grpcResource {
