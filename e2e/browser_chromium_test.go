@@ -38,6 +38,7 @@ func TestBrowser(t *testing.T) {
 		"many hosts, one cookie":      hostsByOneCookie,
 		"pages":                       pagesInBrowser,
 		"terminal":                    terminalInBrowser,
+		"api":                         apiInBrowser,
 		"pages, something slipped in": slippedIn,
 	} {
 		t.Run(name, func(t *testing.T) {
