@@ -39,6 +39,7 @@ func TestBrowser(t *testing.T) {
 		"pages":                       pagesInBrowser,
 		"terminal":                    terminalInBrowser,
 		"api":                         apiInBrowser,
+		"pages, all of them":          gallery,
 		"pages, something slipped in": slippedIn,
 	} {
 		t.Run(name, func(t *testing.T) {

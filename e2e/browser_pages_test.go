@@ -11,7 +11,6 @@ import (
 
 	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 )
 
@@ -145,12 +144,7 @@ func (b *tab) fits() {
 func (b *tab) isDark() {
 	b.t.Helper()
 	for scheme, want := range map[string]string{"light": "false", "dark": "true"} {
-		inTab(b, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-			_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-			})
-			return err
-		}))
+		b.prefers(scheme)
 		got := b.value(`(() => {
 			const light = color => color.match(/\d+/g).slice(0, 3).reduce((sum, channel) => sum + Number(channel), 0)
 			const page = getComputedStyle(document.querySelector("main"))

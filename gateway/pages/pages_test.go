@@ -235,7 +235,7 @@ func TestError(t *testing.T) {
 	bob := User{Username: "bob", Name: "Bob Example", LogoutAction: "/logout"}
 	for want, page := range map[string]ErrorPage{
 		"Error 403 You have no access You are signed in, but not allowed to do this. Ask for access, or use another account. " +
-			"You are signed in as Bob Example (bob). Use another account Sign out" + quote + "[/signin?switch=1] [post /logout]": {
+			"B You are signed in as Bob Example (bob). Use another account Sign out" + quote + "[/signin?switch=1] [post /logout]": {
 			Status: 403, Problem: ProblemForbidden, Detail: "No.", RequestID: "r1", SwitchURL: "/signin?switch=1", User: bob,
 		},
 		"Error 401 Please sign in You are not signed in, or your session has ended. Sign in [/signin?return_to=%2Fx] []": {
@@ -283,10 +283,10 @@ func TestOnTheWay(t *testing.T) {
 	t.Parallel()
 	p, alice := english(t), User{Username: "alice", LogoutAction: "/logout", LogoutToken: "t"}
 	for want, page := range map[string]func(io.Writer) error{
-		"You are signed in You are signed in as alice. Continue to wiki.example Use another account Sign out [https://wiki.example/x /signin?switch=1] [post /logout]": func(w io.Writer) error {
+		"You are signed in A You are signed in as alice. Continue to wiki.example Use another account Sign out [https://wiki.example/x /signin?switch=1] [post /logout]": func(w io.Writer) error {
 			return p.SignedIn(w, SignedIn{User: alice, Host: "wiki.example", ContinueURL: "https://wiki.example/x", SwitchURL: "/signin?switch=1"})
 		},
-		"Welcome You are signed in as alice. To use an application, open its address. Your account Sign out [/me] [post /logout]": func(w io.Writer) error {
+		"Welcome A You are signed in as alice. To use an application, open its address. Your account Sign out [/me] [post /logout]": func(w io.Writer) error {
 			return p.Home(w, Home{User: alice, AccountURL: "/me", SignInURL: "/signin"})
 		},
 		"Welcome You are not signed in. To use an application, open its address. Sign in [/signin] []": func(w io.Writer) error {

@@ -3,6 +3,7 @@ package pages
 import (
 	"io"
 	"time"
+	"unicode"
 )
 
 // Notice is what the sign-in page says above its form.
@@ -88,6 +89,14 @@ func (u User) String() string {
 		return u.Username
 	}
 	return u.Name + " (" + u.Username + ")"
+}
+
+// Initial returns the first letter of the name, or of the user name.
+func (u User) Initial() string {
+	for _, r := range u.String() {
+		return string(unicode.ToUpper(r))
+	}
+	return ""
 }
 
 // SignedIn is for a user who asks for the sign-in page, and is signed in.

@@ -1,0 +1,311 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"image"
+	"image/color"
+	"image/png"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+)
+
+// picturesVariable is the environment variable with which TestBrowser writes the
+// pictures of docs/pages.md.
+const picturesVariable = "AUTHGATE_PICTURES"
+
+// picturesFolder has the pictures.
+const picturesFolder = "../docs/pages"
+
+// exhibit is a page of the gateway as users get to see it.
+type exhibit struct {
+	name   string // of its picture
+	status int
+	en, de string // what it says
+	open   func(b *tab)
+}
+
+// gallery shows each page of the gateway in both languages, light and dark, on a wide
+// and a narrow screen. Each keeps its policy and breaks no rule of axe-core. With the
+// environment variable AUTHGATE_PICTURES it writes the pictures in docs/pages.
+func gallery(t *testing.T, c *chromium) {
+	g := c.prepared(t)
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+	}))
+	t.Cleanup(slow.Close)
+	t.Cleanup(slow.CloseClientConnections)
+	g.public = strings.Replace(g.base, "localhost", "id.example.test", 1)
+	g.configure(`
+site: {title: Example, help: 'mailto:help@example.test'}
+limits: {login_failures: 6}
+providers:
+  - {name: company, title: Company account, issuer: 'http://127.0.0.1:9', client_id: shop}
+upstreams:
+  slow: {url: "` + slow.URL + `", timeout: 20ms}
+  gone: {url: "http://127.0.0.1:9"}
+policies: {admin: {roles: [admin]}}
+routes:
+  - {match: /secure-resource, upstream: gone, auth: [session, oidc]}
+  - {match: /admin-resource, upstream: gone, auth: [session, oidc], policy: admin}
+  - {match: /slow, upstream: slow, auth: [none]}
+  - {match: /gone, upstream: gone, auth: [none]}
+  - {match: /often, upstream: gone, auth: [none], rate: {requests: 1, per: 10m}}
+` + people)
+	g.run()
+	busy := c.busy(t)
+	alice, bob := c.tab(t), c.tab(t)
+	for user, b := range map[string]*tab{"alice": alice, "bob": bob} {
+		b.open(g.public + "/signin")
+		b.signIn(user)
+	}
+	for _, e := range append(exhibitsOfStrangers(g, busy), exhibitsOf(g, alice, bob)...) {
+		e.show(t, c)
+	}
+	// Last, because the address of the browser is refused from here on.
+	throttled := exhibit{"throttled", 429, "Too many failed logins. Try again in", "Zu viele fehlgeschlagene Anmeldungen.", func(b *tab) {
+		b.open(g.public + "/signin")
+		for b.status != http.StatusTooManyRequests {
+			b.write("#username", "mallory")
+			b.write("#password", "guess")
+			b.click("button[type=submit]")
+		}
+	}}
+	throttled.show(t, c)
+}
+
+// busy starts a gateway that serves one request already, and returns its URL.
+func (c *chromium) busy(t *testing.T) string {
+	t.Helper()
+	g := c.prepared(t)
+	begun, wait := make(chan bool), make(chan bool)
+	up := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(begun)
+		<-wait
+	}))
+	t.Cleanup(up.Close)
+	t.Cleanup(func() { close(wait) })
+	g.configure("upstreams: {app: {url: '" + up.URL + "', timeout: 1h}}\nlimits: {in_flight: 1}\nsite: {title: Example}\nroutes: [{match: /, upstream: app, auth: [none]}]\n")
+	g.run()
+	client := g.client()
+	client.Timeout = 0 // the request goes on to the end of the test
+	go func() {
+		if response, err := client.Get(g.base + "/"); err == nil {
+			response.Body.Close()
+		}
+	}()
+	<-begun
+	return g.base
+}
+
+// exhibitsOfStrangers are the pages that need no sign-in.
+func exhibitsOfStrangers(g *instance, busy string) []exhibit {
+	at := func(path string) func(b *tab) { return func(b *tab) { b.open(g.public + path) } }
+	return []exhibit{
+		{"signin", 200, "Sign in to id.example.test", "Anmelden bei id.example.test", at("/secure-resource")},
+		{"wrong-password", 401, "Invalid username or password.", "Benutzername oder Passwort ist falsch.", func(b *tab) {
+			b.open(g.public + "/secure-resource")
+			b.write("#username", "alice")
+			b.write("#password", "guess")
+			b.click("button[type=submit]")
+		}},
+		{"session-ended", 200, "Your session has ended.", "Ihre Sitzung ist beendet.", at("/signin?reason=ended")},
+		{"signed-out", 200, "You are signed out", "Sie sind abgemeldet", at("/signin?reason=signed_out")},
+		{"start", 200, "You are not signed in.", "Sie sind nicht angemeldet.", at("/")},
+		{"confirm-sign-out", 200, "Sign out?", "Abmelden?", func(b *tab) {
+			b.open(g.public + "/")
+			b.load(chromedp.Evaluate[chromedp.Void](`location = "` + g.base + `/logout"`)) // another site
+		}},
+		{"bad-request", 400, "The query is malformed.", "Diese Anfrage ist nicht lesbar", at("/login?provider=x;y")},
+		{"no-cookie", 400, "Your browser did not keep a cookie", "Ihr Browser hat ein Cookie nicht behalten", at("/callback?code=x&state=y")},
+		{"unauthorized", 401, "Please sign in", "Bitte melden Sie sich an", at("/me")},
+		{"not-found", 404, "There is nothing here", "Hier ist nichts", at("/nothing")},
+		{"other-host", 421, "This address is not set up", "Diese Adresse ist nicht eingerichtet", func(b *tab) {
+			b.open(strings.Replace(g.base, "localhost", "other.test", 1) + "/")
+		}},
+		{"too-many-requests", 429, "Try again in 10 minutes.", "Versuchen Sie es in 10 Minuten wieder.", func(b *tab) {
+			b.open(g.public + "/often")
+			b.open(g.public + "/often")
+		}},
+		{"unreachable", 502, "The application does not answer", "Die Anwendung antwortet nicht", at("/gone")},
+		{"provider-unreachable", 502, "Sign-in is not possible for the moment", "Anmelden ist im Moment nicht möglich", at("/login?provider=company")},
+		{"busy", 503, "Many people are here right now", "Gerade sind viele Menschen hier", func(b *tab) { b.open(busy + "/page") }},
+		{"too-slow", 504, "The application is too slow", "Die Anwendung ist zu langsam", at("/slow")},
+	}
+}
+
+// exhibitsOf are the pages of users who are signed in.
+func exhibitsOf(g *instance, alice, bob *tab) []exhibit {
+	as := func(user *tab, path string) func(b *tab) {
+		return func(b *tab) {
+			b.keep(user.cookies())
+			b.open(g.public + path)
+		}
+	}
+	return []exhibit{
+		{"start-signed-in", 200, "You are signed in as Alice Example (alice).", "Sie sind angemeldet als Alice Example (alice).", as(alice, "/")},
+		{"already-signed-in", 200, "Use another account", "Anderes Konto verwenden", as(alice, "/signin?return_to=/secure-resource")},
+		{"another-account", 200, "that session ends.", "endet diese Sitzung.", as(alice, "/signin?switch=1")},
+		{"forbidden", 403, "You are signed in as bob.", "Sie sind angemeldet als bob.", as(bob, "/admin-resource")},
+	}
+}
+
+// keep gives the tab the cookies of another one.
+func (b *tab) keep(cookies map[string]*network.Cookie) {
+	b.t.Helper()
+	for _, cookie := range cookies {
+		inTab(b, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+			_, err := cdp.Call(ctx, t, network.SetCookie, network.SetCookieParams{
+				Name: cookie.Name, Value: cookie.Value, Domain: cookie.Domain, Path: cookie.Path, Secure: &cookie.Secure, HTTPOnly: &cookie.HTTPOnly,
+			})
+			return err
+		}))
+	}
+}
+
+// show checks the page in a new tab for each language.
+func (e exhibit) show(t *testing.T, c *chromium) {
+	t.Helper()
+	for language, says := range map[string]string{"en": e.en, "de": e.de} {
+		b := c.tab(t)
+		b.speaks(language)
+		e.open(b)
+		if got := b.value("document.documentElement.lang"); b.status != e.status || got != language || !strings.Contains(b.text(), says) {
+			t.Errorf("%s: expected %d and %q in the language %s, not %s: %s", e.name, e.status, says, language, got, b.describe())
+			continue
+		}
+		if got := b.complained(); len(got) > 0 {
+			t.Errorf("%s: the browser complains: %q", e.name, got)
+		}
+		b.fits()
+		b.isDark()
+		for _, form := range forms {
+			b.prefers(form.scheme)
+			inTab(b, chromedp.EmulateViewport(form.width, form.height))
+			if form.language == language {
+				b.obeysAxe(e.name+form.suffix, form.axe)
+			}
+			if form.language == language && pictured(e.name+form.suffix) {
+				b.draw(e.name + form.suffix)
+			}
+		}
+	}
+}
+
+// forms are the forms in which axe-core checks each page.
+var forms = []struct {
+	language, scheme string
+	width, height    int64
+	suffix           string // of the picture's name
+	axe              string // options
+}{
+	{"en", "light", 640, 560, "", ""},
+	{"en", "dark", 640, 560, "-dark", `, runOnly: ["color-contrast"]`}, // the rest is the same
+	{"de", "light", 360, 560, "-de", ""},
+}
+
+// pictured reports whether docs/pages.md shows the picture of that name: each page
+// once, and two in all forms.
+func pictured(name string) bool {
+	page := strings.TrimSuffix(strings.TrimSuffix(name, "-dark"), "-de")
+	return page == name || page == "signin" || page == "forbidden"
+}
+
+// speaks makes the browser ask for a language.
+func (b *tab) speaks(language string) {
+	b.t.Helper()
+	inTab(b, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, network.SetExtraHTTPHeaders, network.SetExtraHTTPHeadersParams{Headers: network.Headers{"Accept-Language": language}})
+		return err
+	}))
+}
+
+// prefers makes the browser prefer a scheme of colours, light or dark.
+func (b *tab) prefers(scheme string) {
+	b.t.Helper()
+	inTab(b, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		})
+		return err
+	}))
+}
+
+// obeysAxe fails the test if axe-core finds that the page excludes somebody.
+func (b *tab) obeysAxe(what, options string) {
+	b.t.Helper()
+	script, err := os.ReadFile("provider/node_modules/axe-core/axe.min.js")
+	if err != nil {
+		b.t.Fatalf("axe-core is not installed, run make deps: %v", err)
+	}
+	inTab(b, chromedp.Evaluate[chromedp.Void]("void (window.axe || (() => {"+string(script)+"\n})())"))
+	found := inTab(b, chromedp.Evaluate[[]string](`axe.run({resultTypes: ["violations"], preload: false`+options+`}).then(result => result.violations.map(
+		violation => violation.id + ": " + violation.help + ": " + violation.nodes.map(node => node.html + " " + node.failureSummary).join("; ")))`,
+		chromedp.EvalAwaitPromise))
+	for _, violation := range found {
+		b.t.Errorf("%s: %s", what, violation)
+	}
+}
+
+// draw writes a picture of the page if the environment asks for that, and checks that
+// docs/pages.md shows it.
+func (b *tab) draw(name string) {
+	b.t.Helper()
+	index, err := os.ReadFile(picturesFolder + ".md")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if !bytes.Contains(index, []byte("pages/"+name+".png")) {
+		b.t.Errorf("docs/pages.md does not show %s.png", name)
+	}
+	if os.Getenv(picturesVariable) == "" {
+		return
+	}
+	inTab(b, chromedp.Evaluate[chromedp.Void]("document.activeElement.blur()")) // no blinking cursor
+	size := inTab(b, chromedp.Evaluate[[]int64]("[innerWidth, document.documentElement.scrollHeight]"))
+	inTab(b, chromedp.EmulateViewport(size[0], size[1]))
+	shot := inTab(b, chromedp.CaptureScreenshot())
+	if err := os.WriteFile(filepath.Join(picturesFolder, name+".png"), small(b.t, shot), 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// small returns a PNG with a palette, if it has few colours.
+func small(t testing.TB, shot []byte) []byte {
+	t.Helper()
+	picture, err := png.Decode(bytes.NewReader(shot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bounds, known := picture.Bounds(), map[color.Color]uint8{}
+	small := image.NewPaletted(bounds, nil)
+	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
+		for x := bounds.Min.X; x < bounds.Max.X; x++ {
+			at := picture.At(x, y)
+			i, ok := known[at]
+			if !ok {
+				if len(small.Palette) == 256 {
+					return shot
+				}
+				i = uint8(len(small.Palette))
+				known[at], small.Palette = i, append(small.Palette, at)
+			}
+			small.SetColorIndex(x, y, i)
+		}
+	}
+	var b bytes.Buffer
+	encoder := png.Encoder{CompressionLevel: png.BestCompression}
+	if err := encoder.Encode(&b, small); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
