@@ -130,7 +130,8 @@ func TestWhoMakesAPITokens(t *testing.T) {
 		}
 		r.want(403, "POST", target, body, jsonType, alice.cookie, bearer)
 		r.want(403, "POST", target, body, jsonType, alice.cookie, "Sec-Fetch-Site: cross-site")
-		r.want(415, "POST", target, body, formType, alice.cookie)
+		r.want(415, "POST", target, body, "Content-Type: text/plain", alice.cookie)
+		r.want(400, "POST", target, body, formType, alice.cookie)
 		r.want(400, "POST", target, "[]", jsonType, alice.cookie)
 	}
 	r.want(403, "POST", "/logout", "", bearer)

@@ -107,7 +107,7 @@ func TestStartPage(t *testing.T) {
 	r := newRig(t, baseConfig)
 	alice := r.login(aliceIn)
 	wantPage(t, r.want(200, "GET", "/", "", browser), "You are not signed in.", `href="/signin"`, "not "+logoutButton)
-	wantPage(t, r.want(200, "GET", "/", "", browser, alice.cookie), "Alice Example", `href="/me"`, logoutButton)
+	wantPage(t, r.want(200, "GET", "/", "", browser, alice.cookie), "Alice Example", `href="/account"`, logoutButton)
 	wantPage(t, r.want(404, "GET", "/x", "", browser), `href="/">Go to the start page`)
 	wantPage(t, r.want(404, "POST", "/", "", browser), "not Go to the start page")
 	if got := detailOf(t, r.want(404, "GET", "/", "")); got != "There is nothing here." {

@@ -111,7 +111,7 @@ func TestChangePassword(t *testing.T) {
 			// Again, by the same login, and by a form.
 			r.clock.Advance(time.Minute)
 			form := "current=looking-glass&new=jabberwocky&again=jabberwocky"
-			if w := r.want(303, "POST", "/account/password", form, formType, here.cookie); w.Header().Get("Location") != "/account" {
+			if w := r.want(303, "POST", "/account/password", form, formType, here.cookie); w.Header().Get("Location") != "/account?done=password" {
 				t.Errorf("to %q", w.Header().Get("Location"))
 			}
 			r.stub()

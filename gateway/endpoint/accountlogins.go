@@ -27,10 +27,8 @@ const (
 // accountLogins is /account, and /account/sessions and below: the user, and their
 // logins.
 type accountLogins struct {
-	*account
-	overview *login.Overview
-	leave    *logout
-	now      func() time.Time // the clock of the store
+	*accountPage
+	leave *logout
 }
 
 // loginInfo is what a user sees of one of their logins.
@@ -46,9 +44,9 @@ type loginInfo struct {
 	UserAgent string           `json:"user_agent"` // as the client said, empty if it did not
 }
 
-// logins returns the live logins of the user, the current one first.
-func (a *accountLogins) logins(ex *web.Exchange, id *policy.Identity) ([]loginInfo, error) {
-	all, err := a.overview.List(&ex.Store, id)
+// infos returns the live logins of the user, the current one first.
+func (a *accountLogins) infos(ex *web.Exchange, id *policy.Identity) ([]loginInfo, error) {
+	all, err := a.logins(ex, id)
 	if err != nil {
 		return nil, err
 	}
@@ -62,12 +60,7 @@ func (a *accountLogins) logins(ex *web.Exchange, id *policy.Identity) ([]loginIn
 		if l.Device.Client.IsValid() {
 			info.Client = l.Device.Client.String()
 		}
-		if !info.Current {
-			infos = append(infos, info)
-			continue
-		}
-		info.LastUsed = timeText(a.now()) // by this request
-		infos = append([]loginInfo{info}, infos...)
+		infos = append(infos, info)
 	}
 	return infos, nil
 }
@@ -78,7 +71,7 @@ func (a *accountLogins) list(ex *web.Exchange) error {
 	if err != nil {
 		return err
 	}
-	logins, err := a.logins(ex, id)
+	logins, err := a.infos(ex, id)
 	if err != nil {
 		return err
 	}
@@ -91,21 +84,24 @@ func (a *accountLogins) list(ex *web.Exchange) error {
 func (a *accountLogins) serve(ex *web.Exchange) error {
 	id, err := a.identity(ex)
 	if errors.Is(err, auth.ErrNoCredentials) && ex.PageLoad() && ex.SignIn != nil {
+		place := ex.SignInPlace(ex.SignIn.Page, web.Return{Path: ex.Target()})
+		if ex.HasStale() {
+			place = web.WithParameter(place, web.ReasonField, web.ReasonEnded)
+		}
 		ex.ClearStale()
 		ex.Decision = web.DecisionChallenge
-		ex.Redirect(http.StatusFound, ex.SignInPlace(ex.SignIn.Page, web.Return{Path: ex.Target()}))
+		ex.Redirect(http.StatusFound, place)
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	logins, err := a.logins(ex, id)
 	if err != nil {
 		return err
 	}
 	if web.Negotiate(ex.Request) == web.TypeHTML {
-		ex.Page(http.StatusOK, func(p *pages.Pages) error { return p.Account(ex, a.page(ex, id)) })
-		return nil
+		return a.write(ex, id, http.StatusOK, func(page *pages.Manage) { page.Notice = a.notice(ex) })
+	}
+	logins, err := a.infos(ex, id)
+	if err != nil {
+		return err
 	}
 	ex.JSON(web.TypeJSON, http.StatusOK, struct {
 		person
@@ -146,7 +142,11 @@ func (a *accountLogins) end(ex *web.Exchange) error {
 		return err
 	}
 	if ex.MediaType() == web.TypeForm {
-		ex.Redirect(http.StatusSeeOther, a.site.Own("account"))
+		done := doneOthers
+		if sid != "" {
+			done = doneLogin
+		}
+		a.done(ex, done)
 		return nil
 	}
 	ex.JSON(web.TypeJSON, http.StatusOK, struct {

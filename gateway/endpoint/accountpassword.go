@@ -12,6 +12,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/login"
+	"authgate/gateway/pages"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
@@ -47,11 +48,8 @@ type Passwords interface {
 
 // accountPassword is POST /account/password.
 type accountPassword struct {
-	*account
-	accounts  *auth.Accounts
-	verifier  *auth.Verifier
-	passwords Passwords
-	logins    *accountLogins
+	*accountLogins
+	verifier *auth.Verifier
 }
 
 // passwordOrder is what a user posts.
@@ -65,25 +63,26 @@ func (a *accountPassword) serve(ex *web.Exchange) error {
 	if err != nil {
 		return err
 	}
-	account, ok := a.accounts.Lookup(id.Username)
-	if !ok || id.Provider != policy.LocalProvider {
+	owner, ok := a.owner(id)
+	if !ok {
 		return &web.Error{
 			Status: http.StatusForbidden, Detail: "Only users with a local account have a password here.",
 			Cause: errors.New("the user signed in at a provider"),
 		}
 	}
-	if !a.passwords.Has(account.Username) {
+	if !a.passwords.Has(owner.Username) {
 		return fixedPassword(errors.New("the account is not in accounts.file"))
 	}
 	order, err := readPasswordOrder(ex)
-	if err != nil {
-		return err
+	if err == nil {
+		err = a.change(ex, id, owner, order)
 	}
-	if err := a.change(ex, id, account, order); err != nil {
-		return err
+	if err != nil {
+		status, notice := passwordNotice(err)
+		return a.refuse(ex, id, status, notice, err)
 	}
 	if ex.MediaType() == web.TypeForm {
-		ex.Redirect(http.StatusSeeOther, a.site.Own("account"))
+		a.done(ex, donePassword)
 		return nil
 	}
 	ex.JSON(web.TypeJSON, http.StatusOK, map[string]string{"message": "Changed. Your other logins and your API tokens have ended."})
@@ -91,8 +90,8 @@ func (a *accountPassword) serve(ex *web.Exchange) error {
 }
 
 // change checks the current password, as a sign-in does, and sets the next one.
-func (a *accountPassword) change(ex *web.Exchange, id *policy.Identity, account *auth.Account, order passwordOrder) error {
-	verified, err := a.verifier.CheckFresh(ex.Request.Context(), a.accounts, account.Username, order.current, ex.Peer.Client)
+func (a *accountPassword) change(ex *web.Exchange, id *policy.Identity, owner *auth.Account, order passwordOrder) error {
+	verified, err := a.verifier.CheckFresh(ex.Request.Context(), a.accounts, owner.Username, order.current, ex.Peer.Client)
 	if result := web.LoginResult(err); err != nil && result != "" {
 		ex.Audit("password_changed", slog.String("result", result))
 	}
@@ -110,7 +109,7 @@ func (a *accountPassword) change(ex *web.Exchange, id *policy.Identity, account 
 	ctx, cancel := context.WithTimeout(ex.Store.Detached(), passwordTime)
 	defer cancel()
 	ended, err := a.passwords.Set(ctx, id, verified, hash)
-	a.logins.ended(ex, ended)
+	a.ended(ex, ended)
 	switch {
 	case errors.Is(err, ErrPasswordChanged):
 		return wrongPassword(err)
@@ -123,12 +122,39 @@ func (a *accountPassword) change(ex *web.Exchange, id *policy.Identity, account 
 	return nil
 }
 
+// Mistakes of a user who changes a password, as the cause of a *web.Error.
+var (
+	errWrong   = errors.New("the current password is wrong")
+	errShort   = errors.New("the new password is too short")
+	errLong    = errors.New("the new password is too long")
+	errDiffers = errors.New("the new password and its repetition differ")
+)
+
+// passwordNotice returns the status of a mistake, and what the page says about it.
+func passwordNotice(err error) (int, pages.ManageNotice) {
+	switch {
+	case errors.Is(err, errWrong):
+		return http.StatusForbidden, pages.ManageWrong
+	case errors.Is(err, errShort):
+		return http.StatusBadRequest, pages.ManageShort
+	case errors.Is(err, errLong):
+		return http.StatusBadRequest, pages.ManageLong
+	case errors.Is(err, errDiffers):
+		return http.StatusBadRequest, pages.ManageDiffers
+	}
+	return 0, pages.ManageNothing
+}
+
 func wrongPassword(cause error) error {
-	return &web.Error{Status: http.StatusForbidden, Detail: "The current password is wrong.", Cause: cause}
+	return &web.Error{Status: http.StatusForbidden, Detail: "The current password is wrong.", Cause: fmt.Errorf("%w: %w", errWrong, cause)}
 }
 
 func fixedPassword(cause error) error {
 	return &web.Error{Status: http.StatusNotFound, Detail: "Your password cannot be changed here.", Cause: cause}
+}
+
+func badPassword(cause error, detail string) error {
+	return &web.Error{Status: http.StatusBadRequest, Detail: detail, Cause: cause}
 }
 
 // readPasswordOrder reads a JSON object, or a form. The page's form repeats the new
@@ -145,9 +171,9 @@ func readPasswordOrder(ex *web.Exchange) (order passwordOrder, err error) {
 	switch {
 	case err != nil:
 	case utf8.RuneCountInString(order.next) < minPassword:
-		err = badOrder(fmt.Sprintf("The new password must have at least %d characters.", minPassword))
+		err = badPassword(errShort, fmt.Sprintf("The new password must have at least %d characters.", minPassword))
 	case len(order.next) > maxPassword:
-		err = badOrder(fmt.Sprintf("The new password must have at most %d bytes.", maxPassword))
+		err = badPassword(errLong, fmt.Sprintf("The new password must have at most %d bytes.", maxPassword))
 	}
 	return order, err
 }
@@ -171,7 +197,7 @@ func passwordsOfForm(body []byte) (order passwordOrder, err error) {
 		return order, badOrder(`The form must have the fields "current" and "new".`)
 	}
 	if len(again) == 1 && again[0] != next[0] {
-		return order, badOrder("The new password and its repetition differ.")
+		return order, badPassword(errDiffers, "The new password and its repetition differ.")
 	}
 	return passwordOrder{current[0], next[0]}, nil
 }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -14,6 +16,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/login"
+	"authgate/gateway/pages"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
@@ -24,11 +27,7 @@ const (
 )
 
 // accountTokens is /account/tokens and below: the API tokens of the user.
-type accountTokens struct {
-	*account
-	accounts *auth.Accounts
-	tokens   *login.APITokens
-}
+type accountTokens struct{ *accountPage }
 
 // tokenInfo is what the user sees of a token.
 type tokenInfo struct {
@@ -77,97 +76,122 @@ func (a *accountTokens) list(ex *web.Exchange) error {
 
 // create is POST /account/tokens. The answer shows the token, this once.
 func (a *accountTokens) create(ex *web.Exchange) error {
-	owner, o, err := a.order(ex)
+	id, owner, err := a.writer(ex)
 	if err != nil {
 		return err
 	}
-	wanted, err := readTokenOrder(o, owner)
+	token, made, err := a.make(ex, owner)
 	if err != nil {
-		return err
-	}
-	ctx, end := ex.Store.Recording()
-	defer end()
-	token, made, err := a.tokens.Create(ctx, owner, wanted.name, wanted.roles, wanted.lifetime)
-	switch {
-	case errors.Is(err, login.ErrRoleNotHeld):
-		return &web.Error{Status: http.StatusBadRequest, Detail: "A token can have no role that you do not have.", Cause: err}
-	case errors.Is(err, login.ErrTooManyAPITokens):
-		return &web.Error{
-			Status: http.StatusConflict, Cause: err,
-			Detail: fmt.Sprintf("You have %d tokens, which is the limit. Revoke one that you do not need.", login.MaxAPITokens),
-		}
-	case err != nil:
-		return err
+		status, notice := tokenNotice(err)
+		return a.refuse(ex, id, status, notice, err)
 	}
 	ex.Audit("token_created", slog.String("token", made.ID))
+	if byPage(ex) {
+		return a.write(ex, id, http.StatusCreated, func(page *pages.Manage) { page.NewToken, page.TokenName = token, made.Name })
+	}
 	info := newTokenInfo(&made)
 	info.Token = token
 	ex.JSON(web.TypeJSON, http.StatusCreated, info)
 	return nil
 }
 
+// make makes the token that the request orders.
+func (a *accountTokens) make(ex *web.Exchange, owner *auth.Account) (string, login.APIToken, error) {
+	wanted, err := a.order(ex, owner)
+	if err != nil {
+		return "", login.APIToken{}, err
+	}
+	ctx, end := ex.Store.Recording()
+	defer end()
+	token, made, err := a.tokens.Create(ctx, owner, wanted.name, wanted.roles, wanted.lifetime)
+	switch {
+	case errors.Is(err, login.ErrRoleNotHeld):
+		err = &web.Error{Status: http.StatusBadRequest, Detail: "A token can have no role that you do not have.", Cause: err}
+	case errors.Is(err, login.ErrTooManyAPITokens):
+		err = &web.Error{
+			Status: http.StatusConflict, Cause: err,
+			Detail: fmt.Sprintf("You have %d tokens, which is the limit. Revoke one that you do not need.", login.MaxAPITokens),
+		}
+	}
+	return token, made, err
+}
+
+// tokenNotice returns the status of a mistake in an order, and what the page says
+// about it.
+func tokenNotice(err error) (int, pages.ManageNotice) {
+	mistake, ok := errors.AsType[*web.Error](err)
+	switch {
+	case ok && mistake.Status == http.StatusBadRequest:
+		return mistake.Status, pages.ManageTokenRefused
+	case ok && mistake.Status == http.StatusConflict:
+		return mistake.Status, pages.ManageTooManyTokens
+	}
+	return 0, pages.ManageNothing
+}
+
 // revoke is POST /account/tokens/revoke.
 func (a *accountTokens) revoke(ex *web.Exchange) error {
-	owner, o, err := a.order(ex)
+	_, owner, err := a.writer(ex)
 	if err != nil {
 		return err
 	}
-	id, err := o.text("id")
+	token, err := readRevocation(ex)
 	if err != nil {
 		return err
 	}
 	ctx, end := ex.Store.Recording()
 	defer end()
-	err = a.tokens.Revoke(ctx, owner.Username, id)
+	err = a.tokens.Revoke(ctx, owner.Username, token)
 	if errors.Is(err, login.ErrNoAPIToken) {
 		return &web.Error{Status: http.StatusNotFound, Detail: "You have no token with this id.", Cause: err}
 	}
 	if err != nil {
 		return err
 	}
-	ex.Audit("token_revoked", slog.String("token", id))
+	ex.Audit("token_revoked", slog.String("token", token))
+	if ex.MediaType() == web.TypeForm {
+		a.done(ex, doneToken)
+		return nil
+	}
 	ex.JSON(web.TypeJSON, http.StatusOK, map[string]string{"message": "Revoked."})
 	return nil
 }
 
-// owner returns the local account of an identity. Others have none: what a
-// provider says about them is known only while they are signed in.
-func (a *accountTokens) owner(id *policy.Identity) (*auth.Account, bool) {
-	if id.Provider != policy.LocalProvider {
-		return nil, false
-	}
-	return a.accounts.Lookup(id.Username)
-}
-
-// order returns the account whose tokens the request may change, and its body.
-func (a *accountTokens) order(ex *web.Exchange) (*auth.Account, object, error) {
-	owner, err := a.writer(ex)
-	if err != nil {
-		return nil, nil, err
+// readRevocation returns the id of the token to revoke.
+func readRevocation(ex *web.Exchange) (string, error) {
+	if ex.MediaType() == web.TypeForm {
+		values, err := url.ParseQuery(string(ex.Body))
+		if err != nil || len(values["id"]) != 1 {
+			return "", badOrder(`The form must have one field "id".`)
+		}
+		return values.Get("id"), nil
 	}
 	o, err := jsonBody(ex)
-	return owner, o, err
+	if err != nil {
+		return "", err
+	}
+	return o.text("id")
 }
 
 // writer returns the account whose tokens the request may change.
-func (a *accountTokens) writer(ex *web.Exchange) (*auth.Account, error) {
+func (a *accountTokens) writer(ex *web.Exchange) (*policy.Identity, *auth.Account, error) {
 	id, err := a.changer(ex)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	owner, ok := a.owner(id)
 	if !ok {
-		return nil, &web.Error{
+		return nil, nil, &web.Error{
 			Status: http.StatusForbidden, Detail: "Only users with a local account can have API tokens.",
 			Cause: errors.New("the user signed in at a provider"),
 		}
 	}
-	return owner, nil
+	return id, owner, nil
 }
 
 func jsonBody(ex *web.Exchange) (object, error) {
 	if ex.MediaType() != web.TypeJSON {
-		return nil, unsupportedMedia(web.TypeJSON)
+		return nil, unsupportedMedia(web.TypeJSON + " or " + web.TypeForm)
 	}
 	return parseObject(ex.Body)
 }
@@ -179,8 +203,34 @@ type tokenOrder struct {
 	lifetime time.Duration
 }
 
-// readTokenOrder reads the body of a request for a token of owner. An unknown member
-// is an error, so that a misspelled "roles" does not give all of them.
+// order reads the body of a request for a token of owner.
+func (a *accountTokens) order(ex *web.Exchange, owner *auth.Account) (*tokenOrder, error) {
+	if ex.MediaType() == web.TypeForm {
+		return readTokenForm(ex.Body)
+	}
+	o, err := jsonBody(ex)
+	if err != nil {
+		return nil, err
+	}
+	return readTokenOrder(o, owner)
+}
+
+// readTokenForm reads the form of the page. The token has the roles that it names,
+// and no others.
+func readTokenForm(body []byte) (*tokenOrder, error) {
+	values, err := url.ParseQuery(string(body))
+	if err != nil || len(values["name"]) != 1 || len(values["expires_in"]) != 1 || !utf8.Valid([]byte(strings.Join(append(values["roles"], values.Get("name")), ""))) {
+		return nil, badOrder(`The form must have the fields "name" and "expires_in", and may have "roles".`)
+	}
+	seconds, err := strconv.ParseInt(values.Get("expires_in"), 10, 64)
+	if err != nil {
+		return nil, badLifetime()
+	}
+	return newTokenOrder(values.Get("name"), seconds, values["roles"])
+}
+
+// readTokenOrder reads a JSON object. An unknown member is an error, so that a
+// misspelled "roles" does not give all of them.
 func readTokenOrder(o object, owner *auth.Account) (*tokenOrder, error) {
 	for member := range o {
 		if !slices.Contains([]string{"name", "expires_in", "roles"}, member) {
@@ -191,13 +241,9 @@ func readTokenOrder(o object, owner *auth.Account) (*tokenOrder, error) {
 	if err != nil {
 		return nil, err
 	}
-	name = strings.TrimSpace(name)
-	if n := utf8.RuneCountInString(name); n == 0 || n > maxTokenName || strings.ContainsFunc(name, unicode.IsControl) {
-		return nil, badOrder(fmt.Sprintf("The name must have 1 to %d characters, and no control characters.", maxTokenName))
-	}
 	var seconds *int64
-	if err := json.Unmarshal(o["expires_in"], &seconds); err != nil || seconds == nil || *seconds < 1 || *seconds > int64(maxTokenLifetime/time.Second) {
-		return nil, badOrder(fmt.Sprintf(`The body must have the field "expires_in": whole seconds, from 1 to %d (a year).`, int64(maxTokenLifetime/time.Second)))
+	if err := json.Unmarshal(o["expires_in"], &seconds); err != nil || seconds == nil {
+		return nil, badLifetime()
 	}
 	roles := slices.Clone(owner.Roles)
 	if raw, given := o["roles"]; given {
@@ -205,7 +251,28 @@ func readTokenOrder(o object, owner *auth.Account) (*tokenOrder, error) {
 			return nil, err
 		}
 	}
-	return &tokenOrder{name: name, roles: roles, lifetime: time.Duration(*seconds) * time.Second}, nil
+	return newTokenOrder(name, *seconds, roles)
+}
+
+func newTokenOrder(name string, seconds int64, roles []string) (*tokenOrder, error) {
+	name = strings.TrimSpace(name)
+	if n := utf8.RuneCountInString(name); n == 0 || n > maxTokenName || strings.ContainsFunc(name, unicode.IsControl) {
+		return nil, badOrder(fmt.Sprintf("The name must have 1 to %d characters, and no control characters.", maxTokenName))
+	}
+	if seconds < 1 || seconds > int64(maxTokenLifetime/time.Second) {
+		return nil, badLifetime()
+	}
+	once := []string{}
+	for _, role := range roles {
+		if !slices.Contains(once, role) {
+			once = append(once, role)
+		}
+	}
+	return &tokenOrder{name: name, roles: once, lifetime: time.Duration(seconds) * time.Second}, nil
+}
+
+func badLifetime() error {
+	return badOrder(fmt.Sprintf(`The body must have the field "expires_in": whole seconds, from 1 to %d (a year).`, int64(maxTokenLifetime/time.Second)))
 }
 
 // readRoles reads an array of strings. JSON's null in it would be an empty string.
@@ -214,11 +281,9 @@ func readRoles(raw json.RawMessage) ([]string, error) {
 	if err := json.Unmarshal(raw, &given); err != nil || given == nil || slices.Contains(given, nil) {
 		return nil, badOrder(`The field "roles" must be an array of strings.`)
 	}
-	roles := []string{}
-	for _, role := range given {
-		if !slices.Contains(roles, *role) {
-			roles = append(roles, *role)
-		}
+	roles := make([]string, len(given))
+	for i, role := range given {
+		roles[i] = *role
 	}
 	return roles, nil
 }

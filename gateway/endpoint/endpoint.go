@@ -154,14 +154,17 @@ func (o *Options) handlers() map[string]methods {
 	}
 	page := &signInPage{site: o.Site, accounts: local.Accounts, federation: federation, hosts: hosts}
 	user := &account{chain: o.signedIn(), sessions: o.sessions(), site: o.Site, crossSite: o.CrossSite}
-	owned := &accountTokens{account: user, accounts: local.Accounts, tokens: local.API}
+	mine := &accountPage{
+		account: user, overview: Overview(local, federation), accounts: local.Accounts, tokens: local.API, passwords: o.Passwords, now: o.Now,
+	}
+	owned := &accountTokens{mine}
 	in := &passwordLogin{
 		accounts: local.Accounts, verifier: local.Verifier, realm: o.Realm, used: o.Used, out: out, page: page, hosts: hosts, metrics: metrics,
 		issuer: issuer{logins: local.Logins, sessions: local.Sessions, refresh: local.Refresh, tokens: tokens, cookies: cookies, now: o.Now},
 	}
 	leave := &logout{site: o.Site, crossSite: o.CrossSite, bearers: o.Bearers, out: out, federation: federation}
-	own := &accountLogins{account: user, overview: Overview(local, federation), leave: leave, now: o.Now}
-	secret := &accountPassword{account: user, accounts: local.Accounts, verifier: local.Verifier, passwords: o.Passwords, logins: own}
+	own := &accountLogins{mine, leave}
+	secret := &accountPassword{own, local.Verifier}
 	rotate := &refresh{crossSite: o.CrossSite, refresh: local.Refresh, tokens: tokens, realm: o.Realm}
 	start := &delegation{site: o.Site, federation: federation, out: out, hosts: hosts}
 	finish := &callback{site: o.Site, federation: federation, logins: local.Logins, out: out, hosts: hosts}

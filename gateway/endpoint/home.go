@@ -21,7 +21,7 @@ type home struct {
 
 // NewHome returns the start page.
 func NewHome(o Options) *Endpoint {
-	h := &home{site: o.Site, chain: o.sessions(), account: o.Site.Own("me")}
+	h := &home{site: o.Site, chain: o.sessions(), account: o.Site.Own("account")}
 	if o.Used[policy.Session] || o.Used[policy.OIDC] {
 		h.signIn = o.Site.Own("signin")
 	}

@@ -130,7 +130,7 @@ func newLayout(o Options, style string) *layout {
 // concurrently. Each renders the whole page before it writes. It returns an error of
 // the template, in which case it has written nothing, or an error of w.
 type Pages struct {
-	signIn, signedIn, failure, account, home, confirmLogout, signedOut, onward *template.Template
+	signIn, signedIn, failure, account, manage, home, confirmLogout, signedOut, onward *template.Template
 
 	language string
 	policy   string
@@ -144,6 +144,7 @@ func newPages(l *layout, texts *texts) (*Pages, error) {
 		"home":      &p.home,
 		"error":     &p.failure,
 		"account":   &p.account,
+		"manage":    &p.manage,
 		"logout":    &p.confirmLogout,
 		"signedout": &p.signedOut,
 		"onward":    &p.onward,
@@ -173,6 +174,8 @@ func parse(name string, l *layout, texts *texts) (*template.Template, error) {
 		"wait":      texts.wait,
 		"notice":    texts.notice,
 		"problem":   texts.problem,
+		"managed":   texts.managed,
+		"device":    texts.device,
 		"datetime":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	}).ParseFS(templates, "templates/layout.html", "templates/"+name+".html")
 }

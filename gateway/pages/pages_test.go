@@ -31,7 +31,16 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 		"error": func(w io.Writer) error {
 			return p.Error(w, ErrorPage{418, ProblemUnknown, v, v, v, time.Hour, true, v, v, v, user})
 		},
-		"account":    func(w io.Writer) error { return p.Account(w, Account{v, v, v, []string{v, v}, v, v, now, v, v}) },
+		"account": func(w io.Writer) error { return p.Account(w, Account{v, v, v, []string{v, v}, v, v, now, v, v}) },
+		"manage": func(w io.Writer) error {
+			return p.Manage(w, Manage{
+				user, v, []string{v}, v, v, v, ManageWrong, []OwnLogin{{v, true, v, v, v, v, now, now, now}, {v, false, v, v, v, v, now, now, now}},
+				v, v, v, v, []OwnToken{{v, v, []string{v}, now, now, now}}, v, v, []string{v, v},
+			})
+		},
+		"managed": func(w io.Writer) error {
+			return p.Manage(w, Manage{User: user, Notice: ManageTokenRefused, TokenAction: v, RevokeAction: v, TokenRoles: []string{v}})
+		},
 		"logout":     func(w io.Writer) error { return p.ConfirmLogout(w, ConfirmLogout{v, v}) },
 		"signed out": func(w io.Writer) error { return p.SignedOut(w, SignedOut{ContinueURL: v}) },
 		"goodbye":    func(w io.Writer) error { return p.SignedOut(w, SignedOut{SignInURL: v}) },
@@ -86,10 +95,15 @@ func each(document *html.Node, name string, of func(*html.Node) string) (all []s
 }
 
 func attr(n *html.Node, key string) string {
+	value, _ := attribute(n, key)
+	return value
+}
+
+func attribute(n *html.Node, key string) (value string, there bool) {
 	if i := slices.IndexFunc(n.Attr, func(a html.Attribute) bool { return a.Key == key }); i >= 0 {
-		return n.Attr[i].Val
+		return n.Attr[i].Val, true
 	}
-	return ""
+	return "", false
 }
 
 func text(n *html.Node) string {

@@ -77,7 +77,8 @@ func TestAccessible(t *testing.T) {
 			labels[attr(label, "for")] = text(label) != ""
 		}
 		for _, input := range elements(document, "input") {
-			if attr(input, "type") == "hidden" {
+			_, hidden := attribute(input, "hidden") // from users, and not from password managers
+			if attr(input, "type") == "hidden" || hidden {
 				continue
 			}
 			if !labels[attr(input, "id")] {
@@ -86,8 +87,11 @@ func TestAccessible(t *testing.T) {
 			if described := attr(input, "aria-describedby"); described != "" && !ids[described] {
 				t.Errorf("%s: aria-describedby names %s, which is not there", name, described)
 			}
-			want := map[string]string{"username": "username", "password": "current-password"}[attr(input, "name")]
-			if got := attr(input, "autocomplete"); want == "" || got != want {
+			want, known := map[string]string{
+				"username": "username", "password": "current-password", "current": "current-password", "new": "new-password", "again": "new-password",
+				"name": "off", "roles": "",
+			}[attr(input, "name")]
+			if got := attr(input, "autocomplete"); !known || got != want {
 				t.Errorf("%s: field %s has autocomplete=%q, want %q", name, attr(input, "name"), got, want)
 			}
 		}

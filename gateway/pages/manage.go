@@ -1,0 +1,142 @@
+package pages
+
+import (
+	"io"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Manage is the page where users see their logins, API tokens and password, and
+// change them. Without an action, its part cannot be changed, or is left out.
+type Manage struct {
+	User                User
+	Email               string
+	Roles               []string
+	Mechanism, Provider string
+	CSRFToken           string // in each form, unless empty
+	Notice              ManageNotice
+	Logins              []OwnLogin
+	EndAction           string // gets id, or others=true
+	PasswordAction      string // gets current, new and again
+	TokenAction         string // gets name, expires_in and roles
+	RevokeAction        string // gets id
+	Tokens              []OwnToken
+	NewToken, TokenName string   // a token that was made just now, and its name
+	TokenRoles          []string // that a token can have
+}
+
+// OwnLogin is one login of the user of the page.
+type OwnLogin struct {
+	ID                     string
+	Current                bool
+	Mechanism, Provider    string
+	Client, UserAgent      string // empty if unknown
+	Created, Used, Expires time.Time
+}
+
+// OwnToken is one API token of the user of the page.
+type OwnToken struct {
+	ID, Name               string
+	Roles                  []string
+	Created, Used, Expires time.Time // Used is zero before the first use
+}
+
+// ManageNotice is what the page says about what was done, or not done.
+type ManageNotice int
+
+// What the page says. From ManageWrong on, nothing was done.
+const (
+	ManageNothing      ManageNotice = iota
+	ManageEnded                     // one login has ended
+	ManageEndedOthers               // all other logins have ended
+	ManagePassword                  // the password is changed
+	ManageRevoked                   // a token is revoked
+	ManageWrong                     // the current password is wrong
+	ManageShort                     // the new password is too short
+	ManageLong                      // the new password is too long
+	ManageDiffers                   // the new password and its repetition differ
+	ManageTokenRefused              // the name, the time or a role of a token is not possible
+	ManageTooManyTokens
+)
+
+// Error reports whether nothing was done.
+func (n ManageNotice) Error() bool { return n >= ManageWrong }
+
+// OfPassword reports whether the password was not changed.
+func (n ManageNotice) OfPassword() bool { return n >= ManageWrong && n <= ManageDiffers }
+
+// OfToken reports whether a token was not made.
+func (n ManageNotice) OfToken() bool { return n >= ManageTokenRefused }
+
+// Others reports whether there are logins besides the current one.
+func (m Manage) Others() bool {
+	for _, l := range m.Logins {
+		if !l.Current && m.EndAction != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// Manage writes the page of the user's logins, tokens and password.
+func (p *Pages) Manage(w io.Writer, page Manage) error { return render(w, p.manage, page) }
+
+// managed returns what the page says.
+func (l *texts) managed(n ManageNotice) (string, error) {
+	switch n {
+	case ManageNothing:
+		return "", nil
+	case ManageEnded:
+		return l.text("manage.done.login")
+	case ManageEndedOthers:
+		return l.text("manage.done.logins")
+	case ManagePassword:
+		return l.text("manage.done.password")
+	case ManageRevoked:
+		return l.text("manage.done.token")
+	case ManageWrong:
+		return l.text("manage.wrong")
+	case ManageShort:
+		return l.text("manage.short")
+	case ManageLong:
+		return l.text("manage.long")
+	case ManageDiffers:
+		return l.text("manage.differs")
+	case ManageTooManyTokens:
+		return l.text("manage.tokens.many")
+	}
+	return l.text("manage.tokens.refused")
+}
+
+// Programs and systems as they name themselves in User-Agent, in the order in which
+// they count: many name others too. The name is what users call it.
+var (
+	browsers = []struct{ mark, name string }{
+		{"Edg", "Edge"}, {"OPR/", "Opera"}, {"SamsungBrowser/", "Samsung Internet"}, {"Vivaldi/", "Vivaldi"}, {"Firefox/", "Firefox"}, {"FxiOS/", "Firefox"},
+		{"CriOS/", "Chrome"}, {"Chromium/", "Chromium"}, {"Chrome/", "Chrome"}, {"Safari/", "Safari"},
+	}
+	systems = []struct{ mark, name string }{
+		{"iPhone", "iPhone"}, {"iPad", "iPad"}, {"Android", "Android"}, {"CrOS", "ChromeOS"}, {"Windows", "Windows"}, {"Mac OS X", "macOS"}, {"Linux", "Linux"},
+	}
+	program = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_. -]{0,39}`)
+)
+
+// device returns what users call a program by its User-Agent.
+func (l *texts) device(agent string) (string, error) {
+	for _, b := range browsers {
+		if !strings.HasPrefix(agent, "Mozilla/") || !strings.Contains(agent, b.mark) {
+			continue
+		}
+		for _, s := range systems {
+			if strings.Contains(agent, s.mark) {
+				return l.text("manage.device", "browser", b.name, "system", s.name)
+			}
+		}
+		return b.name, nil
+	}
+	if name := program.FindString(agent); name != "" && !strings.HasPrefix(agent, "Mozilla/") {
+		return strings.TrimSpace(name), nil
+	}
+	return l.text("manage.device.unknown")
+}

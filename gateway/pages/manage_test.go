@@ -1,0 +1,109 @@
+package pages
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/html"
+)
+
+func TestDevice(t *testing.T) {
+	t.Parallel()
+	languages, err := readTexts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const webkit, chrome = "AppleWebKit/537.36 (KHTML, like Gecko) ", "Chrome/142.0.0.0 Safari/537.36"
+	for agent, want := range map[string]string{
+		"": "Unknown device", "Mozilla/5.0": "Unknown device", "<script>": "Unknown device", "1/2": "Unknown device", "Mozilla/5.0 (compatible)": "Unknown device",
+		"Mozilla/5.0 (Windows NT 10.0; Win64; x64) " + webkit + chrome:                                                                            "Chrome on Windows",
+		"Mozilla/5.0 (Windows NT 10.0; Win64; x64) " + webkit + chrome + " Edg/142.0.0.0":                                                         "Edge on Windows",
+		"Mozilla/5.0 (X11; Linux x86_64) " + webkit + chrome + " OPR/120.0.0.0":                                                                   "Opera on Linux",
+		"Mozilla/5.0 (Linux; Android 10; K) " + webkit + "Chrome/142.0.0.0 Mobile Safari/537.36":                                                  "Chrome on Android",
+		"Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0":                                                                  "Firefox on Linux",
+		"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.0 Safari/605.1.15":                   "Safari on macOS",
+		"Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.0 Mobile/15E148 Safari/604.1": "Safari on iPhone",
+		"Mozilla/5.0 (Plan 9) Firefox/1": "Firefox",
+		"curl/8.14.1":                    "curl", "Go-http-client/2.0": "Go-http-client", "git/2.47.3": "git", "My App 1.0 (x)": "My App 1.0",
+		strings.Repeat("x", 300): strings.Repeat("x", 40),
+	} {
+		if got, err := languages[0].device(agent); err != nil || got != want {
+			t.Errorf("%.80q: %q, %v; want %q", agent, got, err, want)
+		}
+	}
+}
+
+// The page offers what its user can do, and nothing else.
+func TestManage(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	here := OwnLogin{"1", true, "session", "local", "192.0.2.7", "curl/8", now, now, now}
+	there := OwnLogin{"2", false, "session", "local", "192.0.2.8", "wget/1", now, now, now}
+	token := OwnToken{"t1", "ci", nil, now, time.Time{}, now}
+	user := User{Username: "alice", LogoutAction: "/logout", LogoutToken: "c"}
+	full := Manage{
+		User: user, CSRFToken: "c", Logins: []OwnLogin{here, there}, EndAction: "/end", PasswordAction: "/password",
+		TokenAction: "/tokens", RevokeAction: "/revoke", Tokens: []OwnToken{token}, TokenRoles: []string{"user", "admin"},
+	}
+	for name, c := range map[string]struct {
+		page    func() Manage
+		actions string
+		says    []string
+	}{
+		"all":              {func() Manage { return full }, "/logout /end /end /password /revoke /tokens", []string{"curl This device", "wget", "192.0.2.8", "2 January 2030, 03:04 UTC", "ci", "Not yet"}},
+		"one login":        {func() Manage { m := full; m.Logins = m.Logins[:1]; return m }, "/logout /password /revoke /tokens", nil},
+		"without password": {func() Manage { m := full; m.PasswordAction = ""; return m }, "/logout /end /end /revoke /tokens", nil},
+		"without tokens":   {func() Manage { m := full; m.TokenAction = ""; return m }, "/logout /end /end /password", nil},
+		"a reader":         {func() Manage { return Manage{User: user, Logins: full.Logins} }, "/logout", []string{"wget"}},
+		"no login":         {func() Manage { return Manage{User: user} }, "/logout", []string{"You have no login here."}},
+		"a new token":      {func() Manage { m := full; m.NewToken, m.TokenName = "agt_x", "ci"; return m }, "/logout /end /end /password /revoke /tokens", []string{"Copy the token ci now.", "agt_x"}},
+		"done":             {func() Manage { m := full; m.Notice = ManageEnded; return m }, "/logout /end /end /password /revoke /tokens", []string{"The login has ended."}},
+		"wrong password":   {func() Manage { m := full; m.Notice = ManageWrong; return m }, "/logout /end /end /password /revoke /tokens", []string{"The current password is wrong."}},
+		"too many tokens":  {func() Manage { m := full; m.Notice = ManageTooManyTokens; return m }, "/logout /end /end /password /revoke /tokens", []string{"Revoke one that you do not need."}},
+	} {
+		page := c.page()
+		document := rendered(t, func(w io.Writer) error { return english(t).Manage(w, page) })
+		forms := elements(document, "form")
+		actions := each(document, "form", func(n *html.Node) string { return attr(n, "action") })
+		if got := strings.Join(actions, " "); got != c.actions {
+			t.Errorf("%s: the forms are %s, want %s", name, got, c.actions)
+		}
+		for _, form := range forms {
+			if token := each(form, "input", fieldOf); page.CSRFToken != "" && !slices.Contains(token, "csrf_token=c") || attr(form, "method") != "post" {
+				t.Errorf("%s: the form %s has no token: %q", name, attr(form, "action"), token)
+			}
+		}
+		says := strings.Join(strings.Fields(text(elements(document, "main")[0])), " ")
+		for _, want := range c.says {
+			if !strings.Contains(says, want) {
+				t.Errorf("%s: it does not say %q: %s", name, want, says)
+			}
+		}
+		title := text(elements(document, "title")[0])
+		if failed := strings.HasPrefix(title, "Error: "); failed != page.Notice.Error() {
+			t.Errorf("%s: the title is %q", name, title)
+		}
+	}
+}
+
+// Each notice has words of its own, in each language.
+func TestManageNotices(t *testing.T) {
+	t.Parallel()
+	languages, err := readTexts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range languages {
+		seen := map[string]ManageNotice{}
+		for n := ManageNothing; n <= ManageTooManyTokens; n++ {
+			words, err := l.managed(n)
+			if before, twice := seen[words]; err != nil || twice || (words == "") != (n == ManageNothing) {
+				t.Errorf("%s: %d says %q, %v; as %d", l.tag, n, words, err, before)
+			}
+			seen[words] = n
+		}
+	}
+}
