@@ -147,7 +147,7 @@ func TestDocsConsole(t *testing.T) {
 			if <-demo.done; !demo.cmd.ProcessState.Success() {
 				t.Errorf("the demonstration does not stop cleanly: %v\n%s", demo.cmd.ProcessState, demo.log)
 			}
-			checkLog(t, docs["docs/http.md"], demo.log.String())
+			checkLog(t, docs[observabilityPage], demo.log.String())
 		})
 	}
 	if len(docs["README.md"].commands(t)) == 0 {
@@ -250,11 +250,11 @@ func matches(expected, printed string) bool {
 	return regexp.MustCompile(`\A` + strings.ReplaceAll(pattern, "…", ".*") + `\z`).MatchString(tidy(printed))
 }
 
-// checkLog checks that http.md knows each field of the log, and that no
+// checkLog checks that observabilityPage knows each field of the log, and that no
 // password of the demonstration is in it.
-func checkLog(t *testing.T, http *document, log string) {
+func checkLog(t *testing.T, page *document, log string) {
 	t.Helper()
-	known := spans(http.prose)
+	known := spans(page.prose)
 	for line := range strings.Lines(log) {
 		var entry map[string]any
 		if err := json.Unmarshal([]byte(line), &entry); err != nil || entry["msg"] != "request" && entry["msg"] != "audit" {
@@ -262,7 +262,7 @@ func checkLog(t *testing.T, http *document, log string) {
 		}
 		for field := range entry {
 			if !known[field] {
-				t.Errorf("docs/http.md does not mention the field %s of the log line %s", field, line)
+				t.Errorf("%s does not mention the field %s of the log line %s", page.name, field, line)
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"authgate/gateway/provider"
+	"authgate/gateway/tracing"
 	"authgate/policy"
 )
 
@@ -102,7 +103,22 @@ func NewMetrics(registry prometheus.Registerer, logger *slog.Logger, version str
 	for _, c := range all {
 		errs = append(errs, registry.Register(c))
 	}
+	m.beginAtZero()
 	return m, errors.Join(errs...)
+}
+
+// beginAtZero makes the counters of rare events exist before the first one, which
+// would be no increase for an alert rule otherwise.
+func (m *Metrics) beginAtZero() {
+	for _, event := range []string{TokenIssued, TokenRefreshed, TokenRevoked, TokenReused} {
+		m.tokens.WithLabelValues(event)
+	}
+	for _, result := range []string{"success", "failure"} {
+		m.reloads.WithLabelValues(result)
+	}
+	for _, result := range []string{tracing.Exported, tracing.Failed, tracing.Dropped} {
+		m.spans.WithLabelValues(result)
+	}
 }
 
 // Login counts a sign-in by its result. A failure of the gateway itself is no
