@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/http/httpguts"
 
 	"authgate/gateway/config"
 	"authgate/gateway/store"
@@ -35,6 +36,9 @@ type Described struct {
 	// URL is an https URL, or a path at the host of public_url. The path and the
 	// query are taken byte for byte.
 	URL string
+	// Header is what the client sends besides, in any case: not what proves who
+	// it is, and nothing about the connection but Upgrade.
+	Header http.Header
 	// From is the address of the client. The zero Addr means 127.0.0.1.
 	From netip.Addr
 	// Verify makes a proxy ask about the request (forward authentication).
@@ -105,10 +109,11 @@ func (e *Explainer) Explain(d *Described) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
+	apiToken := d.Caller != nil && d.Caller.APIToken
 	ex := &exchange{gateway: e.gateway, state: st}
 	ex.Init(st.site, &unsent{http.Header{}}, r)
 	ex.Peer = st.trusted.Read(r)
-	x, err := ex.explain(d.Verify, callers)
+	x, err := ex.explain(d.Verify, callers, apiToken)
 	if err == nil {
 		return x, nil
 	}
@@ -133,7 +138,7 @@ func (e *Explainer) Explain(d *Described) (*Explanation, error) {
 // explain is serve for a described request of one of callers. With an error, the
 // explanation has what was known until then. Its Reason is that of the decision
 // if the error follows from it.
-func (ex *exchange) explain(verify bool, callers []*policy.Identity) (*Explanation, error) {
+func (ex *exchange) explain(verify bool, callers []*policy.Identity, apiToken bool) (*Explanation, error) {
 	x := &Explanation{}
 	if err := ex.read(); err != nil {
 		return x, err
@@ -146,6 +151,11 @@ func (ex *exchange) explain(verify bool, callers []*policy.Identity) (*Explanati
 	if own != nil {
 		x.Outcome, x.Status, x.Reason = OutcomeAllow, http.StatusOK, "the path is one of the gateway's own endpoints, which need no route"
 		return x, nil
+	}
+	if answered, err := ex.preflight(); answered {
+		x.Route, x.Upstream = ex.route.rule.Name, ex.route.config.Upstream
+		x.Outcome, x.Status, x.Reason = OutcomeAllow, ex.Status, "the gateway answers the preflight by the CORS policy of the route"
+		return x, err
 	}
 	if err := ex.find(); err != nil {
 		if ex.wantsHome() {
@@ -160,6 +170,7 @@ func (ex *exchange) explain(verify bool, callers []*policy.Identity) (*Explanati
 	x.Conditions = rule.Conditions(shown, &ex.Canonical)
 	if id != nil {
 		x.Mechanism = id.Mechanism
+		ex.present(id, apiToken)
 	}
 	answered, err := ex.decide(id)
 	if answered || ex.Decision != OutcomeAllow {
@@ -187,7 +198,14 @@ func (ex *exchange) forwarded() (path string, h http.Header) {
 		path += "?" + canonical.Query
 	}
 	h = ex.Request.Header.Clone()
+	upgrade := h.Get("Upgrade")
+	h.Del("Upgrade")
+	h.Del("Connection")
 	ex.rewriteHeader(h)
+	if strings.EqualFold(upgrade, "websocket") { // other protocols are dropped; see forward
+		h.Set("Connection", "Upgrade")
+		h.Set("Upgrade", upgrade)
+	}
 	for name, values := range h {
 		if values == nil {
 			delete(h, name) // for ReverseProxy: the field is not to be added
@@ -211,13 +229,11 @@ func (ex *exchange) choose(callers []*policy.Identity) (shown, id *policy.Identi
 				id = caller
 			}
 			if allowed {
-				ex.present(id)
 				return id, id
 			}
 		}
 	}
 	if id != nil {
-		ex.present(id)
 		return id, id
 	}
 	if len(callers) > 0 {
@@ -228,11 +244,11 @@ func (ex *exchange) choose(callers []*policy.Identity) (shown, id *policy.Identi
 
 // present notes how the identity was proved, which the way of the request
 // depends on.
-func (ex *exchange) present(id *policy.Identity) {
+func (ex *exchange) present(id *policy.Identity, apiToken bool) {
 	switch {
 	case id.Mechanism == policy.Basic:
 		ex.Credentials.Scheme = "basic"
-	case id.Mechanism == policy.Bearer && (id.Provider != policy.LocalProvider || ex.state.config.Token.Delivery == config.DeliveryBody):
+	case id.Mechanism == policy.Bearer && (apiToken || id.Provider != policy.LocalProvider || ex.state.config.Token.Delivery == config.DeliveryBody):
 		ex.Credentials.Scheme = "bearer"
 	}
 }
@@ -256,8 +272,12 @@ func (st *state) describe(d *Described) (*http.Request, error) {
 		from = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}
 	from = from.Unmap().WithZone("")
+	header, err := describedHeader(d.Header, off)
+	if err != nil {
+		return nil, err
+	}
 	r := &http.Request{
-		Method: d.Method, Host: host, RequestURI: target, URL: &url.URL{}, Header: http.Header{}, Body: http.NoBody,
+		Method: d.Method, Host: host, RequestURI: target, URL: &url.URL{}, Header: header, Body: http.NoBody,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: netip.AddrPortFrom(from, 0).String(),
 	}
 	scheme := "https"
@@ -273,6 +293,36 @@ func (st *state) describe(d *Described) (*http.Request, error) {
 	}
 	r.TLS = &tls.ConnectionState{}
 	return r, nil
+}
+
+// describedHeader returns the header of a described request. off tells that
+// tls.mode is off, so that the proxy sends what it knows of the client.
+func describedHeader(given http.Header, off bool) (http.Header, error) {
+	h := http.Header{}
+	for name, values := range given {
+		switch canonical := http.CanonicalHeaderKey(name); canonical {
+		case "Authorization", "Cookie", "Proxy-Authorization":
+			return nil, mistake("the header %s can prove who makes the request; describe that by a user, or by the properties of one", canonical)
+		case "Host":
+			return nil, mistake("the header Host is in the URL; give an https URL with that host")
+		case "Connection", "Content-Length", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding":
+			return nil, mistake("the header %s is about the connection and the body, which a description does not have; for a WebSocket, Upgrade is enough", canonical)
+		case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto":
+			if off {
+				return nil, mistake("the header %s is the proxy's, because tls.mode is off; describe the client by its address and the URL", canonical)
+			}
+		}
+		for _, value := range values {
+			if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+				return nil, mistake("%q is not a header field", name+": "+value)
+			}
+			h.Add(name, strings.TrimSpace(value))
+		}
+	}
+	if h.Get("Upgrade") != "" {
+		h.Set("Connection", "Upgrade")
+	}
+	return h, nil
 }
 
 // split cuts a URL into its parts without a change of their bytes.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -46,9 +47,49 @@ func randomConfig(rnd *rand.Rand) string {
 		if strings.Contains(auth, "session") {
 			extra += pick("", "unauthenticated: redirect, ")
 		}
+		extra += pick("", "", "cross_origin: allow, ", `cors: {origins: ["https://app.example"], credentials: true}, `, `cors: {origins: ["*"]}, `)
 		yaml += fmt.Sprintf("  - {match: %q, name: r%d, %s%s%sauth: [%s]}\n", match, i, rule, extra, pick("", "encoded_slashes: keep, "), auth)
 	}
 	return yaml
+}
+
+// randomHeader returns header lines by chance: those on which decisions depend, and
+// others, which reach the upstream or must not.
+func randomHeader(rnd *rand.Rand) (lines []string) {
+	for _, choices := range [][]string{
+		{"Origin: https://gw.example.org", "Origin: https://wiki.example.org", "Origin: https://app.example", "Origin: http://gw.example.org", "Origin: null"},
+		{"Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site", "Sec-Fetch-Site: none"},
+		{"Sec-Fetch-Mode: navigate", "Sec-Fetch-Mode: cors"},
+		{"Sec-Fetch-Dest: document", "Sec-Fetch-Dest: empty"},
+		{"Accept: text/html", "Accept: application/json", "Accept: */*"},
+		{"Access-Control-Request-Method: DELETE", "Access-Control-Request-Method: GET"},
+		{"Upgrade: websocket", "Upgrade: h2c"},
+		{"X-Auth-User: mallory", "x_auth_user: mallory", "Remote-User: mallory", "X-Auth-Roles: admin"},
+		{"X-Forwarded-For: 198.51.100.9", "Forwarded: for=198.51.100.9", "X-Forwarded-Prefix: /x"},
+		{"X-Other: 1", "X-Set: 2", "User-Agent: curl", "X-Request-Id: mine"},
+	} {
+		if rnd.IntN(4) == 0 {
+			lines = append(lines, choices[rnd.IntN(len(choices))])
+		}
+	}
+	return lines
+}
+
+// apiToken makes two API tokens with a session, one with all roles and one with
+// some, and returns the header line of each.
+func (r *rig) apiToken(cookie, roles string) (whole, reduced string) {
+	r.t.Helper()
+	var lines [2]string
+	for i, more := range [2]string{"", `, "roles": ` + roles} {
+		q := request("POST", "/account/tokens", `{"name": "x", "expires_in": 3600`+more+`}`, jsonType, cookie, "Sec-Fetch-Site: same-origin")
+		w := r.serve(overTLS(q, "gw.example.org", "192.0.2.7"))
+		var made struct{ Token string }
+		if err := json.Unmarshal(w.Body.Bytes(), &made); err != nil || w.Code != 201 {
+			r.t.Fatalf("an API token: %d %s, %v", w.Code, w.Body, err)
+		}
+		lines[i] = "Authorization: Bearer " + made.Token
+	}
+	return lines[0], lines[1]
 }
 
 // overTLS makes a request that came over TLS, from a client.
@@ -76,6 +117,9 @@ func FuzzExplain(f *testing.F) {
 			in := readLogin(t, r.serve(overTLS(request("POST", "/login", body, jsonType), "gw.example.org", "192.0.2.7")))
 			callers[in.cookie] = &Caller{User: name, Mechanism: policy.Session}
 			callers[in.bearer] = &Caller{User: name, Mechanism: policy.Bearer}
+			whole, reduced := r.apiToken(in.cookie, `["user"]`)
+			callers[whole] = &Caller{User: name, APIToken: true}
+			callers[reduced] = &Caller{User: name, APIToken: true, Roles: []string{"user"}}
 		}
 		credentials := slices.Collect(maps.Keys(callers))
 		slices.SortFunc(credentials, func(a, b string) int { return strings.Compare(fmt.Sprint(callers[a]), fmt.Sprint(callers[b])) })
@@ -86,11 +130,20 @@ func FuzzExplain(f *testing.F) {
 			target := pick("/", "/a/", "/a", "/a/b", "/a/b/c?x=%2F&y", "/c/n", "/c/n/m", "/d/x/y?", "/e", "/a%2Fb", "/d/x%2Fy", "/a/../b", "//a", "/%C3%A9", "/a#b", "/verify", "/c/%00")
 			from, credential := pick("192.0.2.7", "198.51.100.9", "127.0.0.1"), pick(credentials...)
 			what := fmt.Sprintf("%s https://%s%s by %+v from %s", method, host, target, callers[credential], from)
-			x, err := e.Explain(&Described{Method: method, URL: "https://" + host + target, From: netip.MustParseAddr(from), Caller: callers[credential]})
+			lines := randomHeader(rnd)
+			what += fmt.Sprintf(" with %q", lines)
+			q := overTLS(request(method, target, "", append(lines, credential)...), host, from)
+			header := q.Header.Clone()
+			header.Del("Authorization")
+			header.Del("Cookie")
+			if header.Get("Upgrade") != "" {
+				q.Header.Set("Connection", "Upgrade")
+			}
+			x, err := e.Explain(&Described{Method: method, URL: "https://" + host + target, Header: header, From: netip.MustParseAddr(from), Caller: callers[credential]})
 			if err != nil {
 				t.Fatalf("%s: %v", what, err)
 			}
-			wantExplained(t, r, what, overTLS(request(method, target, "", credential), host, from), x)
+			wantExplained(t, r, what, q, x)
 		}
 		if t.Failed() {
 			t.Log(yaml)
@@ -105,10 +158,11 @@ func wantExplained(t *testing.T, r *rig, what string, q *http.Request, x *Explan
 	r.log.Reset()
 	w := r.serve(q)
 	reached := r.upstream.count() > before
-	if w.Code != x.Status || reached != (x.Outcome == OutcomeAllow) || reached != (x.Header != nil) || reached != (x.Path != "") || (x.Upstream == "app") != (x.Route != "") {
+	preflight := w.Code == http.StatusNoContent // answered by the gateway
+	if w.Code != x.Status || (reached || preflight) != (x.Outcome == OutcomeAllow) || reached != (x.Header != nil) || reached != (x.Path != "") || (x.Upstream == "app") != (x.Route != "") {
 		t.Errorf("%s: %d, explained as %+v", what, w.Code, x)
 	}
-	want := map[int]string{200: OutcomeAllow, 302: OutcomeChallenge, 400: OutcomeBadRequest, 401: OutcomeChallenge, 403: OutcomeForbid, 404: OutcomeNotFound, 421: OutcomeNotFound}
+	want := map[int]string{200: OutcomeAllow, 204: OutcomeAllow, 302: OutcomeChallenge, 400: OutcomeBadRequest, 401: OutcomeChallenge, 403: OutcomeForbid, 404: OutcomeNotFound, 421: OutcomeNotFound}
 	if x.Outcome != want[w.Code] {
 		t.Errorf("%s: %d, explained as %s", what, w.Code, x.Outcome)
 	}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"maps"
+	"net/http"
 	"net/netip"
 	"os"
 	"slices"
@@ -61,6 +62,9 @@ func TestExplainCallers(t *testing.T) {
 		{"/tokens", &Caller{User: "alice"}, "allow bearer alice local:alice"}, // not session, which comes first
 		{"/tokens", &Caller{User: "alice", Mechanism: policy.Session}, "forbid session"},
 		{"/tokens", &Caller{User: "service"}, "challenge"},
+		{"/tokens", &Caller{User: "alice", APIToken: true}, "allow bearer alice local:alice"},
+		{"/tokens", &Caller{User: "alice", APIToken: true, Roles: []string{"admin"}, Mechanism: policy.Bearer}, "allow bearer alice local:alice"},
+		{"/office", &Caller{User: "alice", APIToken: true}, "challenge"},
 		{"/basic", &Caller{User: "alice"}, "challenge"},
 		{"/public", &Caller{User: "alice"}, "allow"}, // credentials do not count
 		{"/staff", words(Caller{Username: "dave", Roles: []string{"staff"}}), "allow oidc dave corp:dave"},
@@ -106,6 +110,17 @@ func TestExplainMistakes(t *testing.T) {
 		{Described{Method: "GET", URL: "/any", Caller: &Caller{Provider: "corp", Mechanism: policy.Session}}, false, "does not prove"},
 		{Described{Method: "GET", URL: "/any", Caller: &Caller{Roles: []string{"x"}, Mechanism: policy.Basic}}, false, "does not prove"},
 		{Described{Method: "GET", URL: "/any", Caller: &Caller{Roles: []string{""}}}, false, "role"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{APIToken: true}}, false, "name its user"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "service", APIToken: true}}, true, `"service"`},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", APIToken: true, Roles: []string{"user"}}}, false, `does not have the role "user"`},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", APIToken: true, Mechanism: policy.Session}}, false, "bearer"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", APIToken: true, Email: "x@example.org"}}, false, "roles alone"},
+		{Described{Method: "GET", URL: "/any", Header: http.Header{"cookie": {"a=b"}}}, false, "prove who makes the request"},
+		{Described{Method: "GET", URL: "/any", Header: http.Header{"Authorization": {"x"}}}, false, "prove who makes the request"},
+		{Described{Method: "GET", URL: "/any", Header: http.Header{"Host": {"x"}}}, false, "in the URL"},
+		{Described{Method: "GET", URL: "/any", Header: http.Header{"Transfer-Encoding": {"chunked"}}}, false, "about the connection"},
+		{Described{Method: "GET", URL: "/any", Header: http.Header{"a b": {"x"}}}, false, "not a header field"},
+		{Described{Method: "GET", URL: "/any", Header: http.Header{"A": {"x\ny"}}}, false, "not a header field"},
 		{Described{URL: "/any"}, false, "method"},
 		{Described{Method: "GET", URL: "http://gw.example/any"}, false, "not https"},
 		{Described{Method: "GET", URL: "gw.example/any"}, false, "expected https://HOST/PATH"},

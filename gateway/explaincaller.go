@@ -13,8 +13,11 @@ import (
 // identity in words.
 type Caller struct {
 	// User is the name of a local account or a Basic user. It goes with Mechanism
-	// alone.
+	// and APIToken alone.
 	User string
+	// APIToken says that an API token of the local account User proves the
+	// identity. With Roles the token has only these of the account's roles.
+	APIToken bool
 	// Mechanism proves the identity. Empty means any that the route accepts and
 	// the user has.
 	Mechanism policy.Mechanism
@@ -57,6 +60,9 @@ func (st *state) identities(c *Caller) ([]*policy.Identity, error) {
 	if c.User != "" {
 		return st.identitiesOf(c)
 	}
+	if c.APIToken {
+		return nil, mistake("an API token belongs to a local account; name its user")
+	}
 	if c.Provider != "" && !st.knows(c.Provider) {
 		return nil, mistake("the provider %q is not in the configuration; expected one of its providers or trusted issuers, local or basic", c.Provider)
 	}
@@ -75,6 +81,9 @@ func (st *state) identities(c *Caller) ([]*policy.Identity, error) {
 
 // identitiesOf is identities for a user of the configuration.
 func (st *state) identitiesOf(c *Caller) ([]*policy.Identity, error) {
+	if c.APIToken {
+		return st.apiTokenOf(c)
+	}
 	if c.Provider != "" || c.Username != "" || c.Email != "" || c.Roles != nil {
 		return nil, mistake("the user %q has the properties of the configuration; give a user, or the properties of one", c.User)
 	}
@@ -96,6 +105,27 @@ func (st *state) identitiesOf(c *Caller) ([]*policy.Identity, error) {
 		all = slices.DeleteFunc(all, func(id *policy.Identity) bool { return id.Mechanism != c.Mechanism })
 	}
 	return all, nil
+}
+
+// apiTokenOf is identities for an API token.
+func (st *state) apiTokenOf(c *Caller) ([]*policy.Identity, error) {
+	account, ok := st.mechanisms.Accounts.Lookup(c.User)
+	switch {
+	case !ok:
+		return nil, &UnknownUserError{c.User}
+	case c.Provider != "" || c.Username != "" || c.Email != "" || c.Mechanism != "" && c.Mechanism != policy.Bearer:
+		return nil, mistake("an API token of %q proves the identity of the configuration by the mechanism bearer; give roles alone, to reduce its own", c.User)
+	}
+	id := account.Identity(policy.Bearer, "", time.Time{})
+	for _, role := range c.Roles {
+		if !slices.Contains(id.Roles, role) {
+			return nil, mistake("the user %q does not have the role %q, so no token of theirs has it", c.User, role)
+		}
+	}
+	if c.Roles != nil {
+		id.Roles = c.Roles
+	}
+	return []*policy.Identity{id}, nil
 }
 
 // knows reports whether accounts can come from a provider.

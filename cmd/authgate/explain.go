@@ -23,6 +23,7 @@ type callerFlags struct {
 	user                                 string
 	username, mechanism, provider, email string
 	roles                                []string
+	apiToken                             bool
 }
 
 func explainCommand() *cobra.Command {
@@ -33,9 +34,14 @@ func explainCommand() *cobra.Command {
 			"and the headers that the upstream would receive. Nothing is sent, and no gateway\n" +
 			"needs to run.\n\n" +
 			"URL is an https URL, or a path at the host of public_url. Without --as and the\n" +
-			"flags of an identity, the request has no credentials.",
+			"flags of an identity, the request has no credentials. --api-token makes the\n" +
+			"request with an API token of the account --as; --roles then reduces its roles.\n\n" +
+			"-H adds a header, as of curl. What another site makes a browser send has Origin or\n" +
+			"Sec-Fetch-Site; a page load has Sec-Fetch-Mode: navigate, or Accept: text/html.",
 		Example: "  authgate explain --as alice GET /admin\n" +
-			"  authgate explain --roles staff --mechanism oidc --from 192.0.2.7 POST https://wiki.example.org/page",
+			"  authgate explain --roles staff --mechanism oidc --from 192.0.2.7 POST https://wiki.example.org/page\n" +
+			"  authgate explain --as alice --api-token --roles user GET /api\n" +
+			"  authgate explain --as alice -H 'Origin: https://evil.example' POST /page",
 		Args: usage(cobra.ExactArgs(2)),
 	}
 	path := configOrInputFlag(cmd)
@@ -43,6 +49,7 @@ func explainCommand() *cobra.Command {
 	caller.register(cmd)
 	from := cmd.Flags().String("from", "127.0.0.1", "address of the client")
 	verify := cmd.Flags().Bool("verify", false, "explain what a proxy is told that asks about the request (forward authentication)")
+	header := cmd.Flags().StringArrayP("header", "H", nil, "a header of the request, as 'Name: value'; can be repeated")
 	asJSON := cmd.Flags().Bool("json", false, "print a JSON object")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		client, err := netip.ParseAddr(*from)
@@ -51,6 +58,9 @@ func explainCommand() *cobra.Command {
 		}
 		described := gateway.Described{Method: args[0], URL: args[1], From: client, Verify: *verify}
 		if described.Caller, err = caller.read(cmd); err != nil {
+			return err
+		}
+		if described.Header, err = readHeader(*header); err != nil {
 			return err
 		}
 		cfg, _, err := loadConfig(cmd, *path)
@@ -68,6 +78,19 @@ func explainCommand() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// readHeader returns the header with these lines.
+func readHeader(lines []string) (http.Header, error) {
+	h := http.Header{}
+	for _, line := range lines {
+		name, value, ok := strings.Cut(line, ":")
+		if !ok {
+			return nil, &usageError{fmt.Errorf("-H %q is not a header; expected 'Name: value'", line)}
+		}
+		h[name] = append(h[name], strings.TrimSpace(value)) // in the given case
+	}
+	return h, nil
 }
 
 // explainOne explains one request. The error is an *gateway.UnknownUserError or a
@@ -89,7 +112,8 @@ func (c *callerFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&c.user, "as", "", "a local account or Basic user that makes the request; none: no credentials")
 	flags.StringVar(&c.mechanism, "mechanism", "", "basic, session, bearer or oidc (default: any that the route accepts)")
-	flags.StringSliceVar(&c.roles, "roles", nil, "roles of an identity in words, instead of --as")
+	flags.StringSliceVar(&c.roles, "roles", nil, "roles of an identity in words, instead of --as; with --api-token: of the token")
+	flags.BoolVar(&c.apiToken, "api-token", false, "the request has an API token of the account --as, with all of its roles or with --roles")
 	flags.StringVar(&c.username, "username", "", "its user name")
 	flags.StringVar(&c.provider, "provider", "", "its provider (default: one that fits the mechanism)")
 	flags.StringVar(&c.email, "email", "", "its address")
@@ -101,6 +125,12 @@ func (c *callerFlags) read(cmd *cobra.Command) (*gateway.Caller, error) {
 	switch {
 	case given("as") && c.user == "":
 		return nil, &usageError{errors.New("--as is empty; give the name of a user")}
+	case c.apiToken && c.user == "":
+		return nil, &usageError{errors.New("--api-token needs --as: it is a token of an account")}
+	case c.apiToken && given("username", "provider", "email"):
+		return nil, &usageError{errors.New("--api-token goes with --as and --roles alone: it has nothing that its account has not")}
+	case c.apiToken:
+		return &gateway.Caller{User: c.user, Mechanism: policy.Mechanism(c.mechanism), APIToken: true, Roles: c.roles}, nil
 	case given("as") && given("roles", "username", "provider", "email"):
 		return nil, &usageError{errors.New("--as names a user, who has the roles and the provider of the configuration; give --as, or the flags of an identity")}
 	case given("as"):

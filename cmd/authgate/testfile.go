@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"net/netip"
 	"os"
 	"reflect"
@@ -39,6 +40,8 @@ type testRequest struct {
 	URL    string     `yaml:"url"`
 	From   netip.Addr `yaml:"from"`
 	Verify bool       `yaml:"verify"` // a proxy asks about the request
+
+	Headers map[string]string `yaml:"headers"`
 }
 
 // testCaller is a user of the configuration, or an identity in words.
@@ -123,6 +126,11 @@ func (t *testCase) check(doc *strictyaml.Document, path string) {
 	if t.Request.URL == "" {
 		doc.Fault(path+".request.url", "is missing; expected an https URL, or a path at the host of public_url")
 	}
+	for name := range t.Request.Headers {
+		if !httpguts.ValidHeaderFieldName(name) {
+			doc.Fault(strictyaml.Join(path+".request.headers", name), "%q is not the name of a header", name)
+		}
+	}
 	if t.Name == "" {
 		t.Name = t.Request.Method + " " + t.Request.URL
 	}
@@ -154,7 +162,10 @@ func (e *expectation) check(doc *strictyaml.Document, path string) {
 
 // described returns the request of the test.
 func (t *testCase) described() *gateway.Described {
-	d := &gateway.Described{Method: t.Request.Method, URL: t.Request.URL, From: t.Request.From, Verify: t.Request.Verify}
+	d := &gateway.Described{Method: t.Request.Method, URL: t.Request.URL, From: t.Request.From, Verify: t.Request.Verify, Header: http.Header{}}
+	for name, value := range t.Request.Headers {
+		d.Header[name] = []string{value}
+	}
 	switch words := t.As.Words; {
 	case words != nil:
 		d.Caller = &gateway.Caller{
