@@ -41,25 +41,7 @@ func (ex *exchange) serve() error {
 		}
 		return err
 	}
-	if err := ex.limit(config.RateByClient); err != nil { // before the work of authentication
-		return err
-	}
-	if ex.Verify {
-		if err := ex.checkIdentityNames(); err != nil {
-			return err
-		}
-	}
-	id, err := ex.identify()
-	if err != nil {
-		return err
-	}
-	step := ex.trace.Step(tracing.StepDecide)
-	answered, err := ex.decide(id)
-	step.End(ex.Decision, ex.Reason)
-	if answered || err != nil {
-		return err
-	}
-	if err := ex.limit(config.RateByUser); err != nil {
+	if answered, err := ex.authorize(); answered || err != nil {
 		return err
 	}
 	if ex.Verify {
@@ -70,6 +52,30 @@ func (ex *exchange) serve() error {
 		return ex.forwardTraced()
 	}
 	return ex.forward()
+}
+
+// authorize finds out who makes the request, and whether the route lets them in. It may
+// have answered a user who is not signed in.
+func (ex *exchange) authorize() (answered bool, err error) {
+	if err := ex.limit(config.RateByClient); err != nil { // before the work of authentication
+		return false, err
+	}
+	if ex.Verify {
+		if err := ex.checkIdentityNames(); err != nil {
+			return false, err
+		}
+	}
+	id, err := ex.identify()
+	if err != nil {
+		return false, err
+	}
+	step := ex.trace.Step(tracing.StepDecide)
+	answered, err = ex.decide(id)
+	step.End(ex.Decision, ex.Reason)
+	if answered || err != nil {
+		return answered, err
+	}
+	return false, ex.limit(config.RateByUser)
 }
 
 // find finds the route of the request.

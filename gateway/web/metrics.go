@@ -52,12 +52,6 @@ type Metrics struct {
 // NewMetrics registers the gateway's metrics with registry. sessions counts the
 // live sessions; it is nil if the store cannot.
 func NewMetrics(registry prometheus.Registerer, logger *slog.Logger, version string, sessions func() float64) (*Metrics, error) {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	}
-	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
-	}
 	m := &Metrics{
 		logger: logger,
 		requests: counter("authgate_requests_total",
@@ -87,6 +81,22 @@ func NewMetrics(registry prometheus.Registerer, logger *slog.Logger, version str
 	}
 	m.lines.New = func() any { return new(line) }
 	m.kinds.Store(&map[requestKind]*requestSeries{})
+	m.beginAtZero()
+	return m, m.register(registry, version, sessions)
+}
+
+// counter returns a counter for NewMetrics.
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+// histogram returns a histogram for NewMetrics.
+func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+}
+
+// register registers all metrics.
+func (m *Metrics) register(registry prometheus.Registerer, version string, sessions func() float64) error {
 	all := []prometheus.Collector{
 		m.requests, m.requestDuration, m.upstreamDuration, m.upstreamRetries, m.upstreamChecks,
 		m.logins, m.tokens, m.storeDuration, m.providerDuration, m.reloads, m.versions, m.spans,
@@ -103,8 +113,7 @@ func NewMetrics(registry prometheus.Registerer, logger *slog.Logger, version str
 	for _, c := range all {
 		errs = append(errs, registry.Register(c))
 	}
-	m.beginAtZero()
-	return m, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // beginAtZero makes the counters of rare events exist before the first one, which

@@ -149,24 +149,13 @@ func (k *conn) plainHead(head []byte) (status int, length int64, ok bool) {
 	if !ok {
 		return 0, 0, false
 	}
+	if !k.readLines(head[first+len(crlf):]) {
+		return 0, 0, false
+	}
 	k.fields = k.fields[:0]
 	length = -1
-	text := "" // the header, once a line is not known
-	for n, at := 0, first+len(crlf); at < len(head); n++ {
-		end := at + bytes.Index(head[at:], []byte(crlf))
-		if n == maxFields {
-			return 0, 0, false
-		}
-		if n >= len(k.lines) || k.lines[n].text != string(head[at:end]) {
-			if text == "" {
-				text = string(head)
-			}
-			if !k.learn(n, text[at:end]) {
-				return 0, 0, false
-			}
-		}
-		f := k.lines[n].field
-		at = end + len(crlf)
+	for _, line := range k.lines {
+		f := line.field
 		switch f.Name {
 		case "Content-Length":
 			if length >= 0 {
@@ -206,18 +195,33 @@ type line struct {
 	field Field
 }
 
-// learn makes a line the nth of the last header. It reports false if the line has
-// no plain field.
-func (k *conn) learn(n int, text string) bool {
-	f, ok := plainField(text)
-	switch {
-	case !ok:
-		return false
-	case n == len(k.lines):
-		k.lines = append(k.lines, line{text, f})
-	default:
-		k.lines[n] = line{text, f}
+// readLines makes k.lines the lines of a header. It parses only those that differ
+// from the last header. It reports false if a line has no plain field, or if there are
+// too many.
+func (k *conn) readLines(head []byte) bool {
+	text := "" // of head, once a line differs
+	n := 0
+	for at := 0; at < len(head); n++ {
+		end := at + bytes.Index(head[at:], []byte(crlf))
+		if n == len(k.lines) {
+			if n == maxFields {
+				return false
+			}
+			k.lines = append(k.lines, line{})
+		}
+		if known := &k.lines[n]; known.text != string(head[at:end]) {
+			if text == "" {
+				text = string(head)
+			}
+			f, ok := plainField(text[at:end])
+			if !ok {
+				return false
+			}
+			*known = line{text[at:end], f}
+		}
+		at = end + len(crlf)
 	}
+	k.lines = k.lines[:n]
 	return true
 }
 
