@@ -55,8 +55,9 @@ type chromium struct {
 	key *ecdsa.PrivateKey // of all servers that the browser trusts
 }
 
-// startChromium starts the browser with a new profile. It ends with the test.
-func startChromium(t *testing.T) *chromium {
+// startChromium starts the browser with a new profile and more options. It ends with
+// the test.
+func startChromium(t *testing.T, more ...chromedp.ExecAllocatorOption) *chromium {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -68,7 +69,7 @@ func startChromium(t *testing.T) *chromium {
 	}
 	trusted := sha256.Sum256(public)
 	home, output := newProfile(t), &lines{}
-	ctx, end := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
+	ctx, end := chromedp.NewExecAllocator(context.Background(), append(append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.UserDataDir(home),
 		chromedp.Env("HOME="+home),
 		chromedp.NoSandbox, // the sandbox does not run in many containers
@@ -78,7 +79,7 @@ func startChromium(t *testing.T) *chromium {
 		chromedp.Flag("ignore-certificate-errors-spki-list", base64.StdEncoding.EncodeToString(trusted[:])),
 		// Other sites are on this machine too, and no request leaves it.
 		chromedp.Flag("host-resolver-rules", "MAP *.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1"),
-		chromedp.CombinedOutput(output))...)
+		chromedp.CombinedOutput(output)), more...)...)
 	t.Cleanup(end)
 	c := &chromium{key: key}
 	c.ctx, _ = chromedp.NewContext(ctx)

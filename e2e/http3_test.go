@@ -256,22 +256,56 @@ func (g *http3Gateway) noTunnels(t *testing.T) {
 	}
 }
 
+// clientsThatStop: a client that stops in the middle of its body gets 408, and the
+// request to the upstream of one that leaves ends.
+func (g *http3Gateway) clientsThatStop(t *testing.T, up *streamUpstream) {
+	t.Helper()
+	body, feed := io.Pipe()
+	defer feed.Close()
+	go func() { _, _ = io.WriteString(feed, "half") }() // and no more
+	q := must(http.NewRequestWithContext(t.Context(), "POST", g.base+"/slow/body", body))(t)
+	q.ContentLength = 100_000
+	a := must(g.client3().Do(q))(t)
+	a.Body.Close()
+	if a.StatusCode != http.StatusRequestTimeout {
+		t.Errorf("a body that stops: %d", a.StatusCode)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	q = must(http.NewRequestWithContext(ctx, "GET", g.base+"/download", nil))(t)
+	q.Header.Set("Cookie", g.signIn(g.client3(), "bob").session)
+	a = must(g.client3().Do(q))(t)
+	defer a.Body.Close()
+	_ = must(io.CopyN(io.Discard, a.Body, 10))(t)
+	if up.inFlight.Load() != 1 {
+		t.Errorf("%d requests are in flight", up.inFlight.Load())
+	}
+	leave()
+	until(t, "the end of the request of a client that has left", func() bool { return up.inFlight.Load() == 0 })
+}
+
 // TestHTTP3Streams: a response in progress ends within a second of its login, and
 // at a stop one that is whole in time arrives.
 func TestHTTP3Streams(t *testing.T) {
 	t.Parallel()
 	up := serveStreams(t)
 	slow := make(chan struct{})
-	app := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+	app := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow/body" {
+			_, _ = io.Copy(io.Discard, r.Body) // it ends when the gateway gives up
+			return
+		}
 		_, _ = io.WriteString(w, "begun ") // the client tells
 		_ = http.NewResponseController(w).Flush()
 		<-slow
 		_, _ = io.WriteString(w, strings.Repeat("x", 1<<20))
 	})
 	g := startHTTP3(t, people+fmt.Sprintf("upstreams: {app: {url: %q}, slow: {url: %q}}\n", up.url, app)+`
+limits: {body_pause: 1s}
 routes:
   - {match: /, upstream: app, auth: [session]}
   - {match: /slow, upstream: slow, auth: [none]}
+  - {match: /slow/body, upstream: slow, auth: [none]}
 `)
 	alice := g.signIn(g.client3(), "alice")
 	c := g.client3()
@@ -291,6 +325,7 @@ routes:
 	if len(g.entriesOf("audit")) == 0 || !strings.Contains(g.log.String(), `"event":"stream_ended"`) {
 		t.Errorf("the audit log has no end of a stream\n%s", g.log)
 	}
+	g.clientsThatStop(t, up)
 	q = must(http.NewRequestWithContext(t.Context(), "GET", g.base+"/slow", nil))(t)
 	a = must(c.Do(q))(t)
 	defer a.Body.Close()
