@@ -300,3 +300,23 @@ func TestHSTS(t *testing.T) {
 		t.Errorf("off: %q, want what the upstream says", got)
 	}
 }
+
+// With listen.http3, every response leads to HTTP/3, whatever the upstream says of its
+// own ports (RFC 7838).
+func TestAltSvc(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, edit(t, baseConfig, "store:", "listen: {https: ':8443', http3: ':444'}\nstore:"))
+	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+		return response(q, 200, http.Header{"Alt-Svc": {`h3=":1"`}}, ""), nil
+	}
+	for target, status := range map[string]int{"/public/": 200, "/session/": 401, "/nothing": 404, "/signin": 200} {
+		if got := r.want(status, "GET", target, "").Header()["Alt-Svc"]; len(got) != 1 || got[0] != `h3=":444"; ma=86400` {
+			t.Errorf("%s: %q", target, got)
+		}
+	}
+	off := newRig(t, baseConfig)
+	off.upstream.answer = r.upstream.answer
+	if got := off.want(200, "GET", "/public/", "").Header().Get("Alt-Svc"); got != `h3=":1"` {
+		t.Errorf("off: %q, want what the upstream says", got)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -215,6 +216,26 @@ func TestConfigPrintsRedacted(t *testing.T) {
 		shown := fmt.Sprintf("%v %+v %#v", part, part, part) + fmt.Errorf("bad %v", part).Error() + string(encoded) + log.String()
 		if strings.Contains(shown, "sesame") {
 			t.Errorf("%T shows a secret: %s", part, shown)
+		}
+	}
+}
+
+// Clients reach HTTP/3 at the port of public_url if what maps TCP maps UDP too.
+func TestHTTP3Port(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ public, https, http3, want string }{
+		{"https://gw.example", ":8443", "", ""},
+		{"https://gw.example", ":8443", ":8443", "443"},
+		{"https://gw.example:9443", ":8443", "192.0.2.1:8443", "9443"},
+		{"https://gw.example", ":8443", ":8444", "8444"},
+	} {
+		public, err := url.Parse(c.public)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := &Config{PublicURL: public, Listen: Listen{HTTPS: c.https, HTTP3: c.http3}}
+		if got := cfg.HTTP3Port(); got != c.want {
+			t.Errorf("%+v: %q", c, got)
 		}
 	}
 }

@@ -288,6 +288,45 @@ func (c *ticketCache) Put(key string, state *tls.ClientSessionState) {
 	}
 }
 
+// A client that resets its streams cannot have more requests served at once than
+// one that does not: a stream counts until its request has ended.
+func TestHTTP3RapidReset(t *testing.T) {
+	t.Parallel()
+	began, release := make(chan struct{}), make(chan struct{})
+	s := serveHTTP3(t, config.Config{}, func(http.ResponseWriter, *http.Request) {
+		began <- struct{}{}
+		<-release // whether or not the client has left
+	})
+	c := s.client()
+	ask := func(ctx context.Context) (ended chan struct{}) {
+		ended = make(chan struct{})
+		go func() {
+			defer close(ended)
+			if a, err := c.Do(s.request("GET", "/", nil).WithContext(ctx)); err == nil {
+				a.Body.Close()
+			}
+		}()
+		return ended
+	}
+	for range requestStreams {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := ask(ctx)
+		<-began
+		cancel()
+		<-ended
+	}
+	last := ask(t.Context())
+	select {
+	case <-began:
+		t.Error("one request more is served")
+	case <-time.After(200 * time.Millisecond): // long enough for a request
+		release <- struct{}{}
+		<-began
+	}
+	close(release)
+	<-last
+}
+
 // A session may be resumed, but nothing is sent before the handshake is done: an
 // attacker could replay it.
 func TestHTTP3NoEarlyData(t *testing.T) {
