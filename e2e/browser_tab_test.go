@@ -85,6 +85,9 @@ func (b *tab) note(event any) {
 		if strings.Contains(event.Entry.Text, "the server responded with a status of") {
 			return // every error page causes that
 		}
+		if strings.Contains(event.Entry.Text, "Autofocus processing was blocked") {
+			return // the test was faster than the page
+		}
 		b.complaints = append(b.complaints, fmt.Sprintf("%s %s: %s (%s)", event.Entry.Source, event.Entry.Level, event.Entry.Text, event.Entry.URL))
 	}
 }
