@@ -29,7 +29,7 @@ func startGit(t *testing.T) (address, repositories string) {
 	})
 	writeAll(t, dir, map[string]string{"ready": "yes\n"})
 	noError(t, os.Chmod(script, 0o700))
-	runs(t, exec.Command("git", "init", "--quiet", "--bare", filepath.Join(repositories, "project.git")))
+	runs(t, exec.Command(program(t, "git"), "init", "--quiet", "--bare", filepath.Join(repositories, "project.git")))
 	runs(t, exec.Command("git", "-C", filepath.Join(repositories, "project.git"), "config", "core.logAllRefUpdates", "true"))
 	launch(t, "http://"+address+"/ready", exec.Command(program(t, "lighttpd"), "-D", "-f", filepath.Join(dir, "lighttpd.conf")))
 	return address, repositories
