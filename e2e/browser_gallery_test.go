@@ -17,6 +17,8 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
+
+	"authgate/upstream"
 )
 
 // picturesVariable is the environment variable with which TestBrowser writes the
@@ -38,30 +40,7 @@ type exhibit struct {
 // and a narrow screen. Each keeps its policy and breaks no rule of axe-core. With the
 // environment variable AUTHGATE_PICTURES it writes the pictures in docs/pages.
 func gallery(t *testing.T, c *chromium) {
-	g := c.prepared(t)
-	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		<-r.Context().Done()
-	}))
-	t.Cleanup(slow.Close)
-	t.Cleanup(slow.CloseClientConnections)
-	g.public = strings.Replace(g.base, "localhost", "id.example.test", 1)
-	g.configure(`
-site: {title: Example, help: 'mailto:help@example.test'}
-limits: {login_failures: 6}
-providers:
-  - {name: company, title: Company account, issuer: 'http://127.0.0.1:9', client_id: shop}
-upstreams:
-  slow: {url: "` + slow.URL + `", timeout: 20ms}
-  gone: {url: "http://127.0.0.1:9"}
-policies: {admin: {roles: [admin]}}
-routes:
-  - {match: /secure-resource, upstream: gone, auth: [session, oidc]}
-  - {match: /admin-resource, upstream: gone, auth: [session, oidc], policy: admin}
-  - {match: /slow, upstream: slow, auth: [none]}
-  - {match: /gone, upstream: gone, auth: [none]}
-  - {match: /often, upstream: gone, auth: [none], rate: {requests: 1, per: 10m}}
-` + people)
-	g.run()
+	g, demo := c.exhibition(t)
 	busy := c.busy(t)
 	alice, bob := c.tab(t), c.tab(t)
 	for user, b := range map[string]*tab{"alice": alice, "bob": bob} {
@@ -69,6 +48,15 @@ routes:
 		b.signIn(user)
 	}
 	for _, e := range append(exhibitsOfStrangers(g, busy), exhibitsOf(g, alice, bob)...) {
+		e.show(t, c)
+	}
+	for _, e := range []exhibit{
+		{"demonstration", 200, "Four ways to prove who you are", "", func(b *tab) { b.open(demo + "/") }},
+		{"demonstration-resource", 200, "local:alice", "", func(b *tab) {
+			b.keep(alice.cookies())
+			b.open(g.public + "/secure-resource")
+		}},
+	} {
 		e.show(t, c)
 	}
 	// Last, because the address of the browser is refused from here on.
@@ -81,6 +69,40 @@ routes:
 		}
 	}}
 	throttled.show(t, c)
+}
+
+// exhibition starts a gateway that can fail in all ways, with the application of the
+// demonstration.
+func (c *chromium) exhibition(t *testing.T) (g *instance, demo string) {
+	t.Helper()
+	g = c.prepared(t)
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+	}))
+	t.Cleanup(slow.Close)
+	t.Cleanup(slow.CloseClientConnections)
+	app := httptest.NewServer(upstream.Handler())
+	t.Cleanup(app.Close)
+	g.public = strings.Replace(g.base, "localhost", "id.example.test", 1)
+	g.configure(`
+site: {title: Example, help: 'mailto:help@example.test'}
+limits: {login_failures: 6}
+providers:
+  - {name: company, title: Company account, issuer: 'http://127.0.0.1:9', client_id: shop}
+upstreams:
+  slow: {url: "` + slow.URL + `", timeout: 20ms}
+  gone: {url: "http://127.0.0.1:9"}
+  demo: {url: "` + app.URL + `"}
+policies: {admin: {roles: [admin]}}
+routes:
+  - {match: /secure-resource, upstream: demo, auth: [session, oidc]}
+  - {match: /admin-resource, upstream: gone, auth: [session, oidc], policy: admin}
+  - {match: /slow, upstream: slow, auth: [none]}
+  - {match: /gone, upstream: gone, auth: [none]}
+  - {match: /often, upstream: gone, auth: [none], rate: {requests: 1, per: 10m}}
+` + people)
+	g.run()
+	return g, app.URL
 }
 
 // busy starts a gateway that serves one request already, and returns its URL.
@@ -176,6 +198,9 @@ func (b *tab) keep(cookies map[string]*network.Cookie) {
 func (e exhibit) show(t *testing.T, c *chromium) {
 	t.Helper()
 	for language, says := range map[string]string{"en": e.en, "de": e.de} {
+		if says == "" {
+			continue // not in this language
+		}
 		b := c.tab(t)
 		b.speaks(language)
 		e.open(b)

@@ -183,3 +183,41 @@ func TestSiteReloads(t *testing.T) {
 	r.mustReload(edit(t, baseConfig, "store:", "site: {title: Example & Co, help: 'https://help.example/'}\nstore:"))
 	wantPage(t, r.want(200, "GET", "/signin", "", browser), `<p class="brand">Example &amp; Co</p>`, `href="https://help.example/"`)
 }
+
+// A sign-in at a provider that fails because of the browser's cookies, or of a clock, is
+// named, and so is one that is merely too late. Only the log tells operators more.
+func TestProviderPages(t *testing.T) {
+	t.Parallel()
+	r, p := delegatedRig(t, "")
+	lost := func(status int, page, logged string, header ...string) {
+		t.Helper()
+		back := r.leave("")
+		for i := range header {
+			header[i] = strings.ReplaceAll(header[i], "$cookie", back.cookie)
+		}
+		w := r.want(status, "GET", back.target, "", append(header, browser)...)
+		wantPage(t, w, page, `href="/signin"`)
+		if line := r.log.Last(t, "request"); logged != "" && !strings.Contains(line["error"].(string), logged) || strings.Contains(w.Body.String(), logged) && logged != "" {
+			t.Errorf("%s: logged %v", page, line)
+		}
+	}
+	lost(400, "Your browser did not keep a cookie", "the browser did not send the cookie __Host-authgate_login")
+	lost(400, "This sign-in cannot be completed", "", "Cookie: __Host-authgate_login="+strings.Repeat("A", 43))
+	for _, off := range []time.Duration{time.Hour, -time.Hour} {
+		p.now = func() time.Time { return r.clock.Now().Add(off) }
+		lost(502, "The clocks do not agree", "compare the clocks of the gateway and the provider", "$cookie")
+	}
+}
+
+// A user who wants another account is asked for it by the provider too.
+func TestAnotherAccountAtProvider(t *testing.T) {
+	t.Parallel()
+	r, _ := delegatedRig(t, "")
+	wantPage(t, r.want(200, "GET", "/signin?switch=1&return_to=/delegated/", "", browser), `href="/login?provider=small&amp;switch=1&amp;return_to=%2Fdelegated%2F"`)
+	for path, want := range map[string]bool{"/login?provider=small&switch=1": true, "/login?switch=1": true, "/login?provider=small": false} {
+		location := r.want(302, "GET", path, "", browser).Header().Get("Location")
+		if strings.Contains(location, "prompt=login") != want {
+			t.Errorf("%s leads to %s", path, location)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 // Package upstream is the small application behind the gateway in the
 // demonstration and in tests. It has three resources that show the user's
-// identity.
+// identity, and a front page that explains the demonstration. Browsers get pages,
+// and programs JSON.
 //
 // # Limits and threats
 //
@@ -38,24 +39,50 @@ type Identity struct {
 // Handler returns the application. It answers GET and HEAD of /secret-resource
 // with 200 and a JSON object with the string message, and of /secure-resource and
 // /admin-resource with 200 and an [Answer]. It answers all other requests with
-// 404 and a JSON object with the string detail.
+// 404 and a JSON object with the string detail. A browser gets pages instead, and a
+// front page at /.
 func Handler() http.Handler {
+	pages := newPages()
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /secret-resource", func(w http.ResponseWriter, _ *http.Request) {
-		write(w, http.StatusOK, map[string]string{"message": "This is the secret resource."})
+	mux.HandleFunc("GET /secret-resource", func(w http.ResponseWriter, r *http.Request) {
+		const message = "This is the secret resource."
+		if !pages.answered(w, r, "The secret resource", message) {
+			write(w, http.StatusOK, map[string]string{"message": message})
+		}
 	})
-	mux.HandleFunc("GET /secure-resource", answer("This is for signed-in users."))
-	mux.HandleFunc("GET /admin-resource", answer("This is for administrators."))
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		write(w, http.StatusNotFound, map[string]string{"detail": "There is no such resource."})
+	mux.HandleFunc("GET /secure-resource", pages.answer("The resource for signed-in users", "This is for signed-in users."))
+	mux.HandleFunc("GET /admin-resource", pages.answer("The resource for administrators", "This is for administrators."))
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		const detail = "There is no such resource."
+		w.Header().Set("Vary", "Accept")
+		switch reads := r.Method == http.MethodGet || r.Method == http.MethodHead; {
+		case reads && r.URL.Path == "/" && wantsPage(r):
+			pages.write(w, pages.front, page{Status: http.StatusOK, Title: "Four mechanisms", Origin: origin(r.Header)})
+		case wantsPage(r):
+			pages.write(w, pages.resource, page{Status: http.StatusNotFound, Title: "There is nothing here", Message: detail})
+		default:
+			write(w, http.StatusNotFound, map[string]string{"detail": detail})
+		}
 	})
 	return mux
 }
 
-func answer(message string) http.HandlerFunc {
+func (p *pages) answer(title, message string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		write(w, http.StatusOK, Answer{Message: message, Identity: identity(r.Header)})
+		if !p.answered(w, r, title, message) {
+			write(w, http.StatusOK, Answer{Message: message, Identity: identity(r.Header)})
+		}
 	}
+}
+
+// answered answers a browser with a page. It reports whether it did.
+func (p *pages) answered(w http.ResponseWriter, r *http.Request, title, message string) bool {
+	w.Header().Set("Vary", "Accept")
+	if !wantsPage(r) {
+		return false
+	}
+	p.write(w, p.resource, page{Status: http.StatusOK, Title: title, Message: message, Identity: identity(r.Header)})
+	return true
 }
 
 func identity(h http.Header) Identity {

@@ -92,7 +92,7 @@ Try:
   curl --cacert %[3]s -c cookies.txt --json '{"username":"alice","password":"wonderland"}' %[2]s/login
   curl --cacert %[3]s -b cookies.txt %[2]s/admin-resource
 
-Or open %[2]s/secure-resource in a browser and sign in as bob with the password builder.
+Or open %[2]s/ in a browser: the page there leads through all four mechanisms.
 `, resources, cfg.PublicURL, ca, cfg.Listen.Admin)
 	if issuer != "" {
 		fmt.Fprintf(stdout, `

@@ -111,6 +111,9 @@ func (s *signInPage) write(ex *web.Exchange, status int, r web.Return, page page
 	for _, p := range s.federation.Providers {
 		if only != policy.Session {
 			place := s.site.Own("login") + "?provider=" + url.QueryEscape(p.Name())
+			if ex.QueryValue(web.SwitchField) != "" {
+				place = web.WithParameter(place, web.SwitchField, "1")
+			}
 			page.Providers = append(page.Providers, pages.Provider{Title: p.Title, URL: s.site.WithReturn(place, r)})
 		}
 	}
@@ -133,7 +136,7 @@ type delegation struct {
 func (d *delegation) serve(ex *web.Exchange) error {
 	r := d.site.ReadReturn(&ex.Received, ex.QueryValue(web.ReturnToField), ex.QueryValue(web.BindingField))
 	if !d.site.AtHome(&ex.Received) {
-		return startAtHome(ex, d.site, "login", r, "provider")
+		return startAtHome(ex, d.site, "login", r, "provider", web.SwitchField)
 	}
 	values, err := ex.Query()
 	if err != nil {
@@ -144,11 +147,17 @@ func (d *delegation) serve(ex *web.Exchange) error {
 		if p = d.federation.Provider(ex.QueryValue("provider")); p == nil {
 			return &web.Error{Status: http.StatusBadRequest, Detail: "There is no identity provider of that name here."}
 		}
-	} else if answered, err := d.hosts.bySession(ex, policy.OIDC, r); answered || err != nil {
-		return err
+	} else if ex.QueryValue(web.SwitchField) == "" {
+		if answered, err := d.hosts.bySession(ex, policy.OIDC, r); answered || err != nil {
+			return err
+		}
 	}
 	if p == nil || ex.Canonical.Method == http.MethodHead { // begins nothing
-		ex.Redirect(http.StatusFound, d.site.WithReturn(d.site.Own("signin"), r))
+		page := d.site.Own("signin")
+		if ex.QueryValue(web.SwitchField) != "" {
+			page = web.WithParameter(page, web.SwitchField, "1")
+		}
+		ex.Redirect(http.StatusFound, d.site.WithReturn(page, r))
 		return nil
 	}
 	return d.begin(ex, p, r)
@@ -166,7 +175,7 @@ func (d *delegation) begin(ex *web.Exchange, p *Provider, r web.Return) error {
 	}
 	attempts, cookies := d.federation.Attempts, &d.site.Cookies
 	attempt := attempts.New(browser, p.Name(), p.Issuer(), d.site.Place(r))
-	attempt.Binding = r.Binding
+	attempt.Binding, attempt.Another = r.Binding, ex.QueryValue(web.SwitchField) != ""
 	var err error
 	if attempt.Before, err = d.out.behindCookies(&ex.Store, &ex.Credentials); err != nil {
 		return err

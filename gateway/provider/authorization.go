@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
@@ -38,8 +39,8 @@ func (p *Provider) AuthorizationURL(ctx context.Context, a Attempt) (string, err
 			further = append(further, oauth2.SetAuthURLParam(name, value))
 		}
 	}
-	if _, ok := p.options.AuthorizationParams["prompt"]; !ok && slices.Contains(p.options.Scopes, oidc.ScopeOfflineAccess) {
-		further = append(further, oauth2.SetAuthURLParam("prompt", "consent"))
+	if prompt := p.prompt(a); prompt != "" {
+		further = append(further, oauth2.SetAuthURLParam("prompt", prompt))
 	}
 	if p.openID() {
 		further = append(further, oidc.Nonce(a.Nonce))
@@ -50,6 +51,21 @@ func (p *Provider) AuthorizationURL(ctx context.Context, a Attempt) (string, err
 		Endpoint: oauth2.Endpoint{AuthURL: m.Authorization},
 	}
 	return config.AuthCodeURL(a.State, further...), nil
+}
+
+// prompt returns the parameter of that name, unless the configuration sets it.
+func (p *Provider) prompt(a Attempt) string {
+	var prompts []string
+	if _, ok := p.options.AuthorizationParams["prompt"]; ok {
+		return ""
+	}
+	if a.Another && p.openID() {
+		prompts = append(prompts, "login")
+	}
+	if slices.Contains(p.options.Scopes, oidc.ScopeOfflineAccess) {
+		prompts = append(prompts, "consent")
+	}
+	return strings.Join(prompts, " ")
 }
 
 // AuthorizationOrigin returns the origin to which browsers go to log in. Before

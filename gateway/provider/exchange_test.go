@@ -347,10 +347,16 @@ func TestAuthorizationURL(t *testing.T) {
 		"offline access":         {func(_ *fake, o *Options) { o.Scopes = offline }, url.Values{"scope": {"openid offline_access"}, "prompt": {"consent"}}},
 		"with a prompt":          {func(_ *fake, o *Options) { o.Scopes, o.AuthorizationParams = offline, prompted }, url.Values{"scope": {"openid offline_access"}, "prompt": {"login"}}},
 		"without OpenID Connect": {func(f *fake, o *Options) { o.Endpoints = f.endpoints("") }, url.Values{"nonce": nil}},
+
+		"another account":                         {func(*fake, *Options) {}, url.Values{"prompt": {"login"}}},
+		"another account, offline access":         {func(_ *fake, o *Options) { o.Scopes = offline }, url.Values{"scope": {"openid offline_access"}, "prompt": {"login consent"}}},
+		"another account, with a prompt":          {func(_ *fake, o *Options) { o.AuthorizationParams = map[string]string{"prompt": "x"} }, url.Values{"prompt": {"x"}}},
+		"another account, without OpenID Connect": {func(f *fake, o *Options) { o.Endpoints = f.endpoints("") }, url.Values{"nonce": nil}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFake(t)
-			got, err := f.provider(func(o *Options) { test.change(f, o) }).AuthorizationURL(t.Context(), testAttempt)
+			f, attempt := newFake(t), testAttempt
+			attempt.Another = strings.HasPrefix(name, "another account")
+			got, err := f.provider(func(o *Options) { test.change(f, o) }).AuthorizationURL(t.Context(), attempt)
 			if err != nil {
 				t.Fatal(err)
 			}

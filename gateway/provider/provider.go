@@ -111,7 +111,12 @@ type Provider struct {
 // Attempt holds the secrets of one attempt to log in: state (RFC 6749, section
 // 10.12), nonce (OpenID Connect Core 1.0, section 3.1.2.1) and code verifier
 // (RFC 7636).
-type Attempt struct{ State, Nonce, Verifier string }
+type Attempt struct {
+	State, Nonce, Verifier string
+	// Another asks the provider for credentials even if the user has a session there
+	// (OpenID Connect Core 1.0, section 3.1.2.1), so that they can take another account.
+	Another bool `json:"-"`
+}
 
 // Grant is what a login or a refresh yields.
 type Grant struct {
