@@ -77,7 +77,6 @@ func startChromium(t *testing.T, more ...chromedp.ExecAllocatorOption) *chromium
 		chromedp.DisableGPU,
 		chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-quic", true),
-		chromedp.Flag("disable-lcd-text", true), // pictures with few colours
 		chromedp.Flag("ignore-certificate-errors-spki-list", base64.StdEncoding.EncodeToString(trusted[:])),
 		// Other sites are on this machine too, and no request leaves it.
 		chromedp.Flag("host-resolver-rules", "MAP *.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1"),
