@@ -226,7 +226,8 @@ func TestAccountLoginsByAPIToken(t *testing.T) {
 // A user of a provider ends their logins too, and those sign out at the provider.
 func TestEndDelegatedLogins(t *testing.T) {
 	t.Parallel()
-	r, _ := delegatedRig(t, "")
+	r, op := delegatedRig(t, "")
+	op.revoked = make(chan string, 2)
 	in := func() string {
 		back := r.leave("")
 		return jarOf(r.want(302, "GET", back.target, "", back.cookie, fromPhone)).line()
@@ -238,10 +239,16 @@ func TestEndDelegatedLogins(t *testing.T) {
 	}
 	r.want(404, "POST", "/account/sessions/end", `{"id":"`+r.logins(local.cookie)[0].ID+`"}`, jsonType, here)
 	r.want(200, "POST", "/account/sessions/end", `{"others":true}`, jsonType, here)
+	if n := len(op.revoked); n != 1 {
+		t.Errorf("%d logins were ended at the provider, want 1", n)
+	}
 	r.want(401, "GET", "/delegated/", "", other)
 	r.want(200, "GET", "/delegated/", "", here)
 	r.wantSession(200, local)
 	r.want(303, "POST", "/account/sessions/end", "id="+all[0].ID, formType, here)
+	if n := len(op.revoked); n != 2 {
+		t.Errorf("%d logins were ended at the provider, want 2", n)
+	}
 	r.want(401, "GET", "/delegated/", "", here)
 }
 

@@ -31,6 +31,7 @@ type smallProvider struct {
 	asked     atomic.Int64     // requests to the token endpoint
 	renewed   http.HandlerFunc // answers a refresh token; nil: it issues none
 	discovers func()           // is called by each discovery; nil: nothing is
+	revoked   chan string      // gets tokens that are revoked; nil: none can be
 }
 
 func newSmallProvider(t testing.TB) *smallProvider {
@@ -57,10 +58,16 @@ func (p *smallProvider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if p.discovers != nil {
 			p.discovers()
 		}
-		p.reply(w, map[string]any{
+		metadata := map[string]any{
 			"issuer": p.issuer, "authorization_endpoint": p.issuer + "/authorize", "token_endpoint": p.issuer + "/token",
 			"jwks_uri": p.issuer + "/jwks", "id_token_signing_alg_values_supported": []string{"ES256"},
-		})
+		}
+		if p.revoked != nil {
+			metadata["revocation_endpoint"] = p.issuer + "/revoke"
+		}
+		p.reply(w, metadata)
+	case "/revoke":
+		p.revoked <- r.PostFormValue("token")
 	case "/jwks":
 		p.reply(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{KeyID: "key", Key: p.key.Public()}}})
 	case "/token":

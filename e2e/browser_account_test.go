@@ -1,0 +1,128 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// accountRoutes have the accounts in a file, so that people can change their password.
+const accountRoutes = `
+accounts: {file: accounts.yaml}
+routes:
+  - {match: '/{$}', upstream: app, auth: [none]}
+  - {match: /secure-resource, upstream: app, auth: [session]}
+  - {match: /bearer-resource, upstream: app, auth: [bearer]}
+`
+
+// accountInBrowser: a person ends the login of another device, makes and revokes a
+// token for a program, and changes the password, by forms without scripts.
+func accountInBrowser(t *testing.T, c *chromium) {
+	g, up := c.prepared(t), record(t)
+	g.write("accounts.yaml", fmt.Sprintf("# staff\n- username: alice # admin\n  name: Alice Example\n  roles: [user, admin]\n  password_hash: %q\n", wonderlandHash))
+	g.configure(app(up.url) + accountRoutes)
+	g.run()
+	laptop, phone := c.tab(t), c.tab(t)
+	for _, b := range []*tab{phone, laptop} {
+		b.open(g.base + "/secure-resource")
+		b.signIn("alice")
+		b.is(g.base + "/secure-resource")
+	}
+	laptop.open(g.base + "/account")
+	laptop.shows("/account", http.StatusOK, "Alice Example", "Where you are signed in", "This device", "on Linux", "127.0.0.1")
+	laptop.asksNothing(g.base)
+	laptop.fits()
+	laptop.isDark()
+	endsAnotherDevice(t, laptop, phone, g, up)
+	tokenForAProgram(t, laptop, g, up)
+	newPassword(t, laptop, phone, g, up)
+	laptop.asksNothing(g.base)
+}
+
+// endsAnotherDevice: the device is thrown out at its next page.
+func endsAnotherDevice(t *testing.T, laptop, phone *tab, g *instance, up *recorder) {
+	laptop.click("form[action='/account/sessions/end'] button")
+	laptop.shows("/account", http.StatusOK, "The login has ended.")
+	if text := laptop.text(); strings.Contains(text, "End all other logins") || strings.Count(text, "This device") != 1 {
+		t.Errorf("the other login is still there: %s", text)
+	}
+	up.all()
+	phone.load(chromedp.Reload())
+	phone.shows("/signin", http.StatusOK, "Your session has ended.")
+	up.none(t)
+	laptop.open(g.base + "/secure-resource")
+	up.wants(t, "GET", "/secure-resource", "alice")
+	laptop.open(g.base + "/account")
+}
+
+// tokenForAProgram: the page shows the token once.
+func tokenForAProgram(t *testing.T, b *tab, g *instance, up *recorder) {
+	b.write("#name", "backup script")
+	inTab(b, chromedp.Evaluate[chromedp.Void]("document.querySelector('input[value=admin]').click()"))
+	b.click("form[action='/account/tokens'] button")
+	b.shows("/account/tokens", http.StatusCreated, "Copy the token backup script now.")
+	b.fits()
+	token := regexp.MustCompile(`agt_[A-Z2-7]+`).FindString(b.text())
+	up.all()
+	ask := func(want int) {
+		t.Helper()
+		if got := g.status(g.stranger(), "GET", "/bearer-resource", "Authorization", "Bearer "+token); got != want {
+			t.Errorf("the token %q: %d, want %d", token, got, want)
+		}
+	}
+	ask(http.StatusOK)
+	if roles := up.one(t).value(t, "X-Auth-Roles"); roles != "user" {
+		t.Errorf("the token has the roles %q", roles)
+	}
+	b.open(g.base + "/account")
+	b.shows("/account", http.StatusOK, "backup script")
+	if strings.Contains(b.text(), "agt_") {
+		t.Error("the token is shown again")
+	}
+	b.click("form[action='/account/tokens/revoke'] button")
+	b.shows("/account", http.StatusOK, "The token is revoked.")
+	ask(http.StatusUnauthorized)
+	up.none(t)
+}
+
+// newPassword: a mistake is told beside the form. After the change, the new password
+// opens the other device, and the old one nothing.
+func newPassword(t *testing.T, laptop, phone *tab, g *instance, up *recorder) {
+	change := func(current, next, again string) {
+		laptop.write("#current", current)
+		laptop.write("#new", next)
+		laptop.write("#again", again)
+		laptop.click("form[action='/account/password'] button")
+	}
+	change("wrong", "looking-glass", "looking-glass")
+	laptop.shows("/account/password", http.StatusForbidden, "Error: Your account", "The current password is wrong.")
+	if got := laptop.value("document.activeElement.id + ' ' + document.activeElement.getAttribute('aria-invalid')"); got != "current true" {
+		t.Errorf("the focus is on %s", got)
+	}
+	change("wonderland", "looking-glass", "looking-glas")
+	laptop.shows("/account/password", http.StatusBadRequest, "differ.")
+	change("wonderland", "looking-glass", "looking-glass")
+	laptop.shows("/account", http.StatusOK, "Your password is changed.")
+	up.all()
+	laptop.open(g.base + "/secure-resource")
+	up.wants(t, "GET", "/secure-resource", "alice")
+	phone.signIn("alice")
+	phone.shows("/login", http.StatusUnauthorized, "Invalid username or password.")
+	phone.write("#password", "looking-glass")
+	phone.click("button[type=submit]")
+	phone.is(g.base + "/secure-resource")
+	up.wants(t, "GET", "/secure-resource", "alice")
+	content, err := os.ReadFile(filepath.Join(g.dir, "accounts.yaml"))
+	if err != nil || !strings.Contains(string(content), "- username: alice # admin\n  name: Alice Example\n  roles: [user, admin]\n  password_hash: \"$argon2id$") {
+		t.Errorf("%v: accounts.yaml has\n%s", err, content)
+	}
+	if log := g.log.String(); strings.Contains(log, "looking-glass") || strings.Contains(log, "argon2id") {
+		t.Error("the log has the password or its hash")
+	}
+}
