@@ -271,3 +271,37 @@ func TestAPITokenAfterReload(t *testing.T) {
 		t.Errorf("the roles are %q", roles)
 	}
 }
+
+// A stream that was opened with an API token, in either header, ends with the token,
+// with its owner's account and with its role.
+func TestStreamsOfAPITokens(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		end    func(s *streaming, in signedIn, token madeToken)
+		reason string
+	}{
+		"revoked": {func(s *streaming, in signedIn, token madeToken) {
+			s.want(200, "POST", "/account/tokens/revoke", `{"id":"`+token.ID+`"}`, jsonType, in.cookie)
+		}, "token"},
+		"disabled": {func(s *streaming, _ signedIn, _ madeToken) { s.change(aliceIs, aliceIs+"disabled: true, ") }, "token"},
+		"a role":   {func(s *streaming, _ signedIn, _ madeToken) { s.change(aliceRoles, "roles: [user], ") }, "admin"},
+		"expired":  {func(s *streaming, _ signedIn, _ madeToken) { s.clock.Advance(time.Hour) }, "token"},
+	} {
+		for _, form := range []string{"bearer", "basic"} {
+			t.Run(name+"/"+form, func(t *testing.T) {
+				t.Parallel()
+				streamsOf(t, func(s *streaming) {
+					in := s.login(aliceIn)
+					token := s.newToken(in.cookie, "")
+					header := map[string]string{"bearer": "Authorization: Bearer " + token.Token, "basic": basicHeader("alice", token.Token)}[form]
+					body := s.open("HTTP/1.1", "/admin/", header)
+					time.Sleep(time.Minute)
+					s.alive(1)
+					c.end(s, in, token)
+					s.ends(body, time.Now())
+					s.wantEnded(c.reason)
+				})
+			})
+		}
+	}
+}

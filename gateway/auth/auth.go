@@ -85,9 +85,9 @@ type Authenticator interface {
 	// Alive returns the identity that credentials prove now, after Authenticate
 	// has accepted them. Its errors are those of Authenticate, except
 	// *ThrottledError. It is called a few times a second for each open stream, so
-	// it must be cheap and have no effect: it does not count as activity, renews
-	// nothing, counts no failure, hashes no password, and waits only for the
-	// store.
+	// it must be cheap: it does not count as activity, counts no failure, hashes no
+	// password, and waits only for the store. What a provider says about the user is
+	// renewed in the background when that is due.
 	Alive(context.Context, *Credentials) (*policy.Identity, error)
 }
 

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"authgate/gateway/auth"
 	"authgate/gateway/provider"
 	"authgate/gateway/store"
@@ -45,8 +47,8 @@ func renewAt(now, expires time.Time) time.Time {
 }
 
 // renew implements owner. Tokens that are due are refreshed at the provider, once for all
-// requests. A request waits for that only if the tokens have expired.
-func (u *Users) renew(ctx context.Context, login *Login) bool {
+// requests and open streams. A request waits for that only if the tokens have expired.
+func (u *Users) renew(ctx context.Context, login *Login, patient bool) bool {
 	d, now := login.Delegated, u.logins.now()
 	if !d.due(now) {
 		return false
@@ -54,10 +56,11 @@ func (u *Users) renew(ctx context.Context, login *Login) bool {
 	if until, paused := u.pauses.Get(login.ID); paused && u.options.Now().Before(until) {
 		return false
 	}
-	done := u.renewals.DoChan(login.ID, func() (any, error) {
-		u.renewOnce(login)
-		return nil, nil
-	})
+	if !patient {
+		u.renewBeside(login)
+		return false
+	}
+	done := u.begin(login)
 	if d.Expires.IsZero() || now.Before(d.Expires) {
 		return false
 	}
@@ -70,6 +73,27 @@ func (u *Users) renew(ctx context.Context, login *Login) bool {
 	case <-ctx.Done():
 	}
 	return false
+}
+
+// begin begins a renewal of the login, unless one is in progress. done is ready after
+// it.
+func (u *Users) begin(login *Login) (done <-chan singleflight.Result) {
+	return u.renewals.DoChan(login.ID, func() (any, error) {
+		u.renewOnce(login)
+		return nil, nil
+	})
+}
+
+// renewBeside renews the login while its streams go on. They are checked often, so only
+// the first check begins a renewal.
+func (u *Users) renewBeside(login *Login) {
+	if _, begun := u.beside.LoadOrStore(login.ID, true); begun {
+		return
+	}
+	go func() {
+		defer u.beside.Delete(login.ID)
+		<-u.begin(login)
+	}()
 }
 
 // renewOnce renews the login. After a failure it sets a pause.

@@ -278,8 +278,8 @@ func TestRenewals(t *testing.T) {
 	t.Parallel()
 	scripts := map[string]string{
 		"beside the request": `
-			login; says auditor 9s; wait 14m59.999999999s; in user; asked 0; only-reads; wait 1ns; in user; in user; in user; asked 1; wait 9s; in auditor; other auditor;
-			wait 14m59.999999999s; in auditor; asked 1; wait 1ns; says user; in auditor; asked 2; in user; reported`,
+			login; says auditor 9s; wait 14m59.999999999s; in user; asked 0; only-reads; wait 1ns; in user; in user; in user; asked 1; wait 9s; in auditor; other auditor; asked 2;
+			wait 14m59.999999999s; in auditor; asked 2; wait 1ns; says user; in auditor; asked 3; in user; reported`,
 		// A request waits for expired tokens. The renewal continues without it.
 		"a quick provider":    `says auditor 1s; wait 20m; waits 1s auditor; asked 1; in auditor`,
 		"at the last moment":  `says auditor 2.999999999s; wait 20m; waits 2.999999999s auditor; asked 1; in auditor`,
@@ -289,7 +289,11 @@ func TestRenewals(t *testing.T) {
 
 		"no instance asks twice": `says auditor; lag; wait 15m; request; asked 1; lagging auditor; asked 1; reported; in auditor; lagging auditor`,
 		"no refresh token":       `login refresh; in user 47 10m; asked 0; reported; only-reads`,
-		"Alive renews nothing":   `says auditor; alive user 59 1m; asked 0; end; out`,
+		// An open stream without requests renews too, and does not wait.
+		"Alive renews":             `says auditor 9s; alive user 14 1m; asked 0; alive user 4 15s; alive user 30 250ms; asked 1; wait 2s; alive auditor; alive auditor 14 1m; asked 1; reported`,
+		"Alive, expired":           `says auditor 9s; wait 20m; alive user; wait 8s; alive user; wait 1s; alive auditor; asked 1`,
+		"Alive, refused":           `says refused; wait 15m; alive user; out; ended refused; asked 1`,
+		"Alive ends with the user": `says auditor; alive user 14 1m; end; out; asked 0`,
 		"the login is no longer than it was": `
 			says user; in user 47 10m; wait 9m59.999999999s; in user; asked 24; wait 1ns; out`,
 		"tokens that do not say when they expire": `

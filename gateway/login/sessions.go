@@ -63,8 +63,8 @@ type owner interface {
 	// or has changed.
 	identify(ctx context.Context, login *Login, expires time.Time) (*policy.Identity, []record, error)
 	// renew updates what is known about the owner if that is due. It reports
-	// whether the identity may have changed.
-	renew(ctx context.Context, login *Login) bool
+	// whether the identity may have changed. It waits only if patient.
+	renew(ctx context.Context, login *Login, patient bool) bool
 }
 
 // record is what the store held under a key. raw is nil if there was nothing.
@@ -111,7 +111,7 @@ func (o localOwner) identify(_ context.Context, login *Login, expires time.Time)
 	return account.Identity(policy.Session, login.ID, expires), nil, nil
 }
 
-func (localOwner) renew(context.Context, *Login) bool { return false }
+func (localOwner) renew(context.Context, *Login, bool) bool { return false }
 
 // New returns the identifier of a new session, for a cookie of scope, and the
 // handle with which Logins.Begin or Logins.Attach records it. The session ends
@@ -147,7 +147,7 @@ func (s *Sessions) Authenticate(ctx context.Context, creds *auth.Credentials) (*
 		return nil, auth.ErrNoCredentials
 	}
 	cached, err := s.find(ctx, id, creds.Scope)
-	if err == nil && s.owner.renew(ctx, cached.login) {
+	if err == nil && s.owner.renew(ctx, cached.login, true) {
 		cached, err = s.find(ctx, id, creds.Scope)
 	}
 	return s.proves(cached, err)
@@ -160,6 +160,9 @@ func (s *Sessions) Alive(ctx context.Context, creds *auth.Credentials) (*policy.
 		return nil, auth.ErrNoCredentials
 	}
 	cached, err := s.look(ctx, id, creds.Scope)
+	if err == nil {
+		s.owner.renew(ctx, cached.login, false)
+	}
 	return s.proves(cached, err)
 }
 

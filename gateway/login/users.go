@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -72,6 +73,7 @@ type Users struct {
 	options  UsersOptions
 	logins   *Logins
 	renewals singleflight.Group            // by sid
+	beside   sync.Map                      // sids of renewals that streams have begun
 	pauses   *lru.Cache[string, time.Time] // by sid: no renewal before this time
 	slots    chan struct{}                 // one for each renewal that is running
 }
