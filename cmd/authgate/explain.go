@@ -37,7 +37,7 @@ func explainCommand() *cobra.Command {
 			"flags of an identity, the request has no credentials. --api-token makes the\n" +
 			"request with an API token of the account --as; --roles then reduces its roles.\n\n" +
 			"-H adds a header, as of curl. What another site makes a browser send has Origin or\n" +
-			"Sec-Fetch-Site; a page load has Sec-Fetch-Mode: navigate, or Accept: text/html.",
+			"Sec-Fetch-Site; a page load has Accept: text/html.",
 		Example: "  authgate explain --as alice GET /admin\n" +
 			"  authgate explain --roles staff --mechanism oidc --from 192.0.2.7 POST https://wiki.example.org/page\n" +
 			"  authgate explain --as alice --api-token --roles user GET /api\n" +
