@@ -72,3 +72,23 @@ func TestHashPasswordOnTerminal(t *testing.T) {
 		}
 	}
 }
+
+// TestServeOnTerminal: on a terminal, the gateway shows what it serves, as a table.
+func TestServeOnTerminal(t *testing.T) {
+	t.Parallel()
+	term, g := openTerminal(t), prepared(t)
+	g.configure("store: {driver: memory}\nupstreams: {app: {url: \"http://127.0.0.1:1\"}}\nroutes: [{match: /, name: all, upstream: app, auth: [none]}]\n")
+	cmd := exec.Command(filepath.Join(programs, "authgate"), "serve")
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = g.dir, term.line, term.line, term.line
+	ended := spawn(t, cmd)
+	until(t, "the table", func() bool {
+		return strings.Contains(term.screen.String(), "  ROUTE   UPSTREAM   AUTH   RULE\r\n  all     app        none   public\r\n")
+	})
+	for _, part := range []string{"runs at " + g.base, "  https          127.0.0.1:", "ca.pem  (clients must trust it)"} {
+		if !strings.Contains(term.screen.String(), part) {
+			t.Errorf("%q is not on the screen:\n%s", part, term.screen.String())
+		}
+	}
+	noError(t, cmd.Process.Signal(syscall.SIGTERM))
+	<-ended
+}

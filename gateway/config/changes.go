@@ -220,6 +220,10 @@ func (d *differ) compareRefs(path string, old, new []policy.Ref) {
 	}
 }
 
+// PolicyText returns the policies of a route as people read them: a name, or several
+// in brackets.
+func (r *Route) PolicyText() string { return showRefs(r.Policy) }
+
 func showRefs(refs []policy.Ref) string {
 	names := make([]string, len(refs))
 	for i, ref := range refs {

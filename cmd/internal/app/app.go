@@ -81,6 +81,7 @@ func openOn(ctx context.Context, open storeOpener, path, version string, stderr 
 		return nil, errors.Join(err, a.store.Close())
 	}
 	a.warnOfExposure(cfg)
+	a.announce(stderr)
 	return a, nil
 }
 

@@ -1,0 +1,160 @@
+package app
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+
+	"golang.org/x/term"
+
+	"authgate/gateway/config"
+	"authgate/policy"
+)
+
+// maxAnnounced is how many routes and hosts an announcement lists.
+const maxAnnounced = 40
+
+// announcement is what people and programs are told when the gateway has started.
+type announcement struct {
+	version, configuration, publicURL string
+	listeners                         [][2]string // name and address
+	hosts                             []string
+	authority                         string // certificate of the local authority, empty if there is none
+	routes                            []announcedRoute
+	warnings                          []string
+}
+
+type announcedRoute struct{ name, upstream, auth, rule string }
+
+// announcement returns what there is to tell.
+func (a *App) announcement() announcement {
+	cfg := a.Config()
+	of := announcement{version: a.version, configuration: a.path, publicURL: cfg.PublicURL.String(), hosts: cfg.Hosts()}
+	if path, err := filepath.Abs(a.path); err == nil {
+		of.configuration = path
+	}
+	for _, name := range [...]string{"https", "http3", "http", "admin"} {
+		if address := a.server.Address(name); address != "" {
+			of.listeners = append(of.listeners, [2]string{name, address})
+		}
+	}
+	if cfg.TLS.Mode == config.TLSInternal {
+		of.authority = filepath.Join(cfg.DataDir, publicCertificate)
+	}
+	for _, route := range cfg.Routes {
+		of.routes = append(of.routes, announceRoute(&route))
+	}
+	for _, warning := range cfg.Warnings() {
+		of.warnings = append(of.warnings, warning.String())
+	}
+	if users := cfg.DemoUsers(); len(users) > 0 {
+		of.warnings = append(of.warnings, "demonstration passwords are public: "+strings.Join(users, ", "))
+	}
+	if providers := cfg.DemoProviders(); len(providers) > 0 {
+		of.warnings = append(of.warnings, "a process that listens on the port of the demonstration's provider can sign in as any user: "+strings.Join(providers, ", "))
+	}
+	for _, e := range exposed(cfg) {
+		of.warnings = append(of.warnings, "other users of this machine can read or change "+e.path)
+	}
+	return of
+}
+
+func announceRoute(route *config.Route) announcedRoute {
+	mechanisms := make([]string, len(route.Auth))
+	for i, mechanism := range route.Auth {
+		mechanisms[i] = string(mechanism)
+	}
+	to := announcedRoute{name: route.Name, upstream: route.Upstream, auth: strings.Join(mechanisms, ", "), rule: route.PolicyText()}
+	switch {
+	case slices.Contains(route.Auth, policy.None):
+		to.auth, to.rule = "none", "public"
+	case len(route.Policy) == 0:
+		to.rule = "every user"
+	}
+	if to.upstream == "" {
+		to.upstream = "(forward authentication)"
+	}
+	return to
+}
+
+// announce tells what the gateway is, as a block on a terminal, else in the log.
+func (a *App) announce(stderr io.Writer) {
+	of := a.announcement()
+	if file, ok := stderr.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		a.log.Flush()
+		fmt.Fprint(stderr, of.block())
+		return
+	}
+	listeners := map[string]string{}
+	for _, l := range of.listeners {
+		listeners[l[0]] = l[1]
+	}
+	type route struct {
+		Route    string `json:"route"`
+		Upstream string `json:"upstream"`
+		Auth     string `json:"auth"`
+		Rule     string `json:"rule"`
+	}
+	routes := []route{}
+	for _, r := range of.routes[:min(len(of.routes), maxAnnounced)] {
+		routes = append(routes, route{r.name, r.upstream, r.auth, r.rule})
+	}
+	a.logger.Info("started", "version", of.version, "configuration", of.configuration, "public_url", of.publicURL,
+		"listeners", listeners, "hosts", of.hosts[:min(len(of.hosts), maxAnnounced)], "authority", of.authority,
+		"number_of_routes", len(of.routes), "routes", routes)
+}
+
+// block returns the announcement for people.
+func (of *announcement) block() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nauthgate %s runs at %s\n\n", of.version, of.publicURL)
+	notes := map[string]string{"admin": "  /metrics /healthz /readyz"}
+	for _, l := range of.listeners {
+		fmt.Fprintf(&b, "  %-14s %s%s\n", l[0], l[1], notes[l[0]])
+	}
+	fmt.Fprintf(&b, "  %-14s %s\n", "hosts", plain(listed(of.hosts)))
+	if of.authority != "" {
+		fmt.Fprintf(&b, "  %-14s %s  (clients must trust it)\n", "authority", plain(of.authority))
+	}
+	fmt.Fprintf(&b, "  %-14s %s  (changes apply at once)\n\n", "configuration", plain(of.configuration))
+	table := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(table, "  ROUTE\tUPSTREAM\tAUTH\tRULE")
+	for _, r := range of.routes[:min(len(of.routes), maxAnnounced)] {
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\n", plain(r.name), plain(r.upstream), r.auth, plain(r.rule))
+	}
+	_ = table.Flush() // a strings.Builder takes everything
+	if more := len(of.routes) - maxAnnounced; more > 0 {
+		fmt.Fprintf(&b, "  and %d more\n", more)
+	}
+	for i, warning := range of.warnings {
+		if i == 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "  warning: %s\n", plain(warning))
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
+// listed returns names in one line.
+func listed(names []string) string {
+	if more := len(names) - maxAnnounced; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxAnnounced], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+// plain replaces what a terminal could act on.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
+}
