@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"net/http"
 	"slices"
 	"strings"
@@ -48,15 +49,7 @@ routes:
 	if b.serves(roots, "two"+below) == nil {
 		t.Errorf("B gets no certificate\n%s", b.log)
 	}
-	c := a.visitor(&tls.Config{RootCAs: roots}, true)
-	request := must(http.NewRequestWithContext(t.Context(), "GET", a.base+"/x", nil))(t)
-	request.Host = "one" + below
-	request.Header.Set("Authorization", basicService)
-	answer := must(c.Do(request))(t)
-	answer.Body.Close()
-	if m := up.one(t); answer.StatusCode != http.StatusOK || m.value(t, "X-Auth-User") != "service" {
-		t.Errorf("%d, and the upstream gets %q", answer.StatusCode, m.head)
-	}
+	a.reaches(t, up, roots, "one"+below)
 	for _, name := range []string{"unknown." + gateName, "a.b" + below, "x.example"} {
 		if got := a.serves(roots, name); got != nil {
 			t.Errorf("a client that asks for %s is shown %v", name, got.DNSNames)
@@ -65,6 +58,27 @@ routes:
 	if got := len(p.issued()) - before; got != 2 {
 		t.Errorf("pebble has issued %d certificates on demand, want 2", got)
 	}
+	a.afterRestart(t, roots, one)
+}
+
+// reaches: a request for a host passes through the gateway.
+func (a *acmeGateway) reaches(t *testing.T, up *recorder, roots *x509.CertPool, host string) {
+	t.Helper()
+	c := a.visitor(&tls.Config{RootCAs: roots}, true)
+	request := must(http.NewRequestWithContext(t.Context(), "GET", a.base+"/x", nil))(t)
+	request.Host = host
+	request.Header.Set("Authorization", basicService)
+	answer := must(c.Do(request))(t)
+	answer.Body.Close()
+	if m := up.one(t); answer.StatusCode != http.StatusOK || m.value(t, "X-Auth-User") != "service" {
+		t.Errorf("%d, and the upstream gets %q", answer.StatusCode, m.head)
+	}
+}
+
+// afterRestart: the bounds begin anew after a restart, and certificates from before cost
+// no order. An order for a name that leads nowhere counts too.
+func (a *acmeGateway) afterRestart(t *testing.T, roots *x509.CertPool, one *x509.Certificate) {
+	t.Helper()
 	a.signal(syscall.SIGTERM)
 	<-a.done
 	a.run()

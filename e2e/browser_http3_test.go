@@ -15,29 +15,7 @@ import (
 // authorities that it has built in.
 func TestBrowserHTTP3(t *testing.T) {
 	t.Parallel()
-	const page = `<!doctype html><title>wait</title><script>
-const socket = new WebSocket("wss://" + location.host + "/socket")
-socket.onopen = () => socket.send("hello")
-socket.onmessage = e => { document.title = e.data; socket.close() }
-socket.onerror = () => { document.title = "refused" }
-</script>`
-	up := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/socket" {
-			fmt.Fprint(w, page)
-			return
-		}
-		conn, err := websocket.Accept(w, r, nil)
-		if err != nil {
-			t.Errorf("accepting a WebSocket: %v", err)
-			return
-		}
-		defer conn.CloseNow()
-		_, message, err := conn.Read(r.Context())
-		if err == nil {
-			_ = conn.Write(r.Context(), websocket.MessageText, append(message, " "+r.Header.Get("X-Auth-User")...)) // the page tells
-		}
-		_, _, _ = conn.Read(r.Context()) // until the page closes it
-	})
+	up := serve(t, servePageWithSocket(t))
 	port := freePort(t)
 	address := net.JoinHostPort("127.0.0.3", port) // the test keeps the UDP port of 127.0.0.1
 	c := startChromium(t,
@@ -67,4 +45,31 @@ socket.onerror = () => { document.title = "refused" }
 		t.Errorf("the WebSocket says %q\n%s", got, g.log)
 	}
 	until(t, "the end of the WebSocket", func() bool { return over("HTTP/1.1", "/socket") })
+}
+
+// servePageWithSocket serves a page that opens a WebSocket, and the WebSocket.
+func servePageWithSocket(t *testing.T) http.HandlerFunc {
+	const page = `<!doctype html><title>wait</title><script>
+const socket = new WebSocket("wss://" + location.host + "/socket")
+socket.onopen = () => socket.send("hello")
+socket.onmessage = e => { document.title = e.data; socket.close() }
+socket.onerror = () => { document.title = "refused" }
+</script>`
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/socket" {
+			fmt.Fprint(w, page)
+			return
+		}
+		conn, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			t.Errorf("accepting a WebSocket: %v", err)
+			return
+		}
+		defer conn.CloseNow()
+		_, message, err := conn.Read(r.Context())
+		if err == nil {
+			_ = conn.Write(r.Context(), websocket.MessageText, append(message, " "+r.Header.Get("X-Auth-User")...)) // the page tells
+		}
+		_, _, _ = conn.Read(r.Context()) // until the page closes it
+	}
 }

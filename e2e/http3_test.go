@@ -118,18 +118,7 @@ func TestHTTP3(t *testing.T) {
 	t.Parallel()
 	up := record(t)
 	g := startHTTP3(t, spoofing(up.url))
-	_, port, _ := net.SplitHostPort(g.address)
-	want := []string{`h3=":` + port + `"; ma=86400`}
-	for _, path := range []string{"/public", "/session", "/me", "/nowhere"} {
-		for name, c := range map[string]*http.Client{"HTTP/1.1": g.stranger11(), "HTTP/2": g.stranger(), "HTTP/3": g.client3()} {
-			if a := g.do(c, "GET", path, ""); !slices.Equal(a.header["Alt-Svc"], want) {
-				t.Errorf("%s, %s: %d, Alt-Svc %q, want %q", name, path, a.status, a.header["Alt-Svc"], want)
-			}
-		}
-	}
-	if a := g.plain(t, "127.0.0.1", "GET /public HTTP/1.1\nHost: localhost\n\n"); a.header.Get("Alt-Svc") != "" {
-		t.Errorf("plain HTTP: Alt-Svc %q", a.header["Alt-Svc"])
-	}
+	g.announces(t)
 	up.all()
 	c := g.client3()
 	alice := g.signIn(c, "alice")
@@ -175,6 +164,23 @@ func TestHTTP3(t *testing.T) {
 	}
 }
 
+// announces: responses over https lead to HTTP/3, those over plain HTTP do not.
+func (g *http3Gateway) announces(t *testing.T) {
+	t.Helper()
+	_, port, _ := net.SplitHostPort(g.address)
+	want := []string{`h3=":` + port + `"; ma=86400`}
+	for _, path := range []string{"/public", "/session", "/me", "/nowhere"} {
+		for name, c := range map[string]*http.Client{"HTTP/1.1": g.stranger11(), "HTTP/2": g.stranger(), "HTTP/3": g.client3()} {
+			if a := g.do(c, "GET", path, ""); !slices.Equal(a.header["Alt-Svc"], want) {
+				t.Errorf("%s, %s: %d, Alt-Svc %q, want %q", name, path, a.status, a.header["Alt-Svc"], want)
+			}
+		}
+	}
+	if a := g.plain(t, "127.0.0.1", "GET /public HTTP/1.1\nHost: localhost\n\n"); a.header.Get("Alt-Svc") != "" {
+		t.Errorf("plain HTTP: Alt-Svc %q", a.header["Alt-Svc"])
+	}
+}
+
 // TestSpoofedHeadersHTTP3: identity and origin headers from a client over HTTP/3 do
 // not reach the upstream, in any spelling, and fields that HTTP/3 forbids are
 // refused.
@@ -205,6 +211,28 @@ func TestSpoofedHeadersHTTP3(t *testing.T) {
 	if m := up.one(t); a.StatusCode != 200 || m.body != "body" || len(m.values("X-Auth-User")) > 0 {
 		t.Errorf("a trailer: %d, %q", a.StatusCode, m)
 	}
+	g.refusesFields(t)
+	for path, want := range map[string]int{"/public/../session": 400, "/%2e%2e/session": 400, "//session": 400, "/a%2fb": 400, "/session": 401} {
+		if status, err := g.get3(t, path); err != nil || status != want {
+			t.Errorf("%s: %d, %v, want %d", path, status, err, want)
+		}
+	}
+	for host, want := range map[string]int{"other.example": 421, "localhost.": 200, "LOCALHOST:1": 200} {
+		status, err := g.raw3(t, field{":method", "GET"}, field{":scheme", "https"}, field{":authority", host}, field{":path", "/public"})
+		if err != nil || status != want {
+			t.Errorf("%s: %d, %v, want %d", host, status, err, want)
+		}
+		if want == 200 {
+			up.one(t)
+		}
+	}
+	g.noTunnels(t)
+	up.none(t)
+}
+
+// refusesFields: fields that HTTP/3 forbids, and two meanings, are refused.
+func (g *http3Gateway) refusesFields(t *testing.T) {
+	t.Helper()
 	for name, more := range map[string][]field{
 		"a name in upper case":       {{"X-Auth-User", spoofed}},
 		"connection":                 {{"connection", "x-auth-user"}},
@@ -225,22 +253,6 @@ func TestSpoofedHeadersHTTP3(t *testing.T) {
 			t.Errorf("%s: %d, %v", name, status, err)
 		}
 	}
-	for path, want := range map[string]int{"/public/../session": 400, "/%2e%2e/session": 400, "//session": 400, "/a%2fb": 400, "/session": 401} {
-		if status, err := g.get3(t, path); err != nil || status != want {
-			t.Errorf("%s: %d, %v, want %d", path, status, err, want)
-		}
-	}
-	for host, want := range map[string]int{"other.example": 421, "localhost.": 200, "LOCALHOST:1": 200} {
-		status, err := g.raw3(t, field{":method", "GET"}, field{":scheme", "https"}, field{":authority", host}, field{":path", "/public"})
-		if err != nil || status != want {
-			t.Errorf("%s: %d, %v, want %d", host, status, err, want)
-		}
-		if want == 200 {
-			up.one(t)
-		}
-	}
-	g.noTunnels(t)
-	up.none(t)
 }
 
 // noTunnels: there is no WebSocket and no other tunnel over HTTP/3.
@@ -326,8 +338,14 @@ routes:
 		t.Errorf("the audit log has no end of a stream\n%s", g.log)
 	}
 	g.clientsThatStop(t, up)
-	q = must(http.NewRequestWithContext(t.Context(), "GET", g.base+"/slow", nil))(t)
-	a = must(c.Do(q))(t)
+	g.stopsWhole(t, func() { close(slow) })
+}
+
+// stopsWhole: a response that is whole in time after a stop arrives. Then finish lets
+// the upstream end it.
+func (g *http3Gateway) stopsWhole(t *testing.T, finish func()) {
+	t.Helper()
+	a := must(g.client3().Get(g.base + "/slow"))(t)
 	defer a.Body.Close()
 	g.signal(syscall.SIGTERM)
 	until(t, "new clients to be refused", func() bool {
@@ -336,7 +354,7 @@ routes:
 		_, err := stranger.Get(g.base + "/nowhere")
 		return err != nil
 	})
-	close(slow)
+	finish()
 	body, err := io.ReadAll(a.Body)
 	if want := len("begun ") + 1<<20; err != nil || len(body) != want {
 		t.Errorf("the response at the stop has %d bytes, want %d: %v", len(body), want, err)

@@ -37,7 +37,7 @@ const (
 type http3Listener struct {
 	socket    *net.UDPConn
 	transport *quic.Transport
-	listener  *quic.Listener
+	listener  *quic.Listener // nil before listen
 	server    *http3.Server
 	clients   *quicSet
 	served    chan struct{} // closed when the server accepts no connection any more
@@ -58,24 +58,30 @@ func (s *Server) openHTTP3(address string) (*http3Listener, error) {
 		Conn: l.socket, ConnContext: l.clients.attempt,
 		VerifySourceAddress: func(net.Addr) bool { return !unproved.Allow() },
 	}
+	l.server = &http3.Server{
+		TLSConfig:      http3.ConfigureTLSConfig(certs.TLSConfig(s.certs)),
+		Handler:        &http3Handler{next: s.gateway, clients: l.clients},
+		MaxHeaderBytes: s.gateway.Config().Limits.MaxHeaderBytes,
+		Logger:         slog.New(warnings{s.logger.With("listener", nameHTTP3).Handler()}),
+	}
+	return l, nil
+}
+
+// listen begins to answer clients. It is not a part of openHTTP3, because quic-go warns
+// of small buffers on the standard logger, which the program takes over in between.
+func (l *http3Listener) listen() (err error) {
 	// Not a quic.EarlyListener, and no 0-RTT: an attacker could replay requests
 	// (RFC 8470).
-	l.listener, err = l.transport.Listen(http3.ConfigureTLSConfig(certs.TLSConfig(s.certs)), &quic.Config{
+	l.listener, err = l.transport.Listen(l.server.TLSConfig, &quic.Config{
 		HandshakeIdleTimeout: readHeaderTime / 2, // quic-go ends a handshake after twice this time
 		MaxIdleTimeout:       idleTime,
 		MaxIncomingStreams:   requestStreams, MaxIncomingUniStreams: controlStreams,
 		MaxStreamReceiveWindow: streamWindow, MaxConnectionReceiveWindow: connectionWindow,
 	})
 	if err != nil {
-		l.socket.Close()
-		return nil, fmt.Errorf("listen.%s: %w", nameHTTP3, err)
+		return fmt.Errorf("listen.%s: %w", nameHTTP3, err)
 	}
-	l.server = &http3.Server{
-		Handler:        &http3Handler{next: s.gateway, clients: l.clients},
-		MaxHeaderBytes: s.gateway.Config().Limits.MaxHeaderBytes,
-		Logger:         slog.New(warnings{s.logger.With("listener", nameHTTP3).Handler()}),
-	}
-	return l, nil
+	return nil
 }
 
 // warnings is a handler for the log of http3, whose debug lines have whole URLs.
@@ -123,6 +129,8 @@ func (l *http3Listener) shutdown(ctx context.Context) error {
 
 // close closes everything at once.
 func (l *http3Listener) close() {
-	l.transport.Close()
+	if l.listener != nil {
+		l.transport.Close()
+	}
 	l.socket.Close()
 }

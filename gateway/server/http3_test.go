@@ -162,31 +162,7 @@ func TestHTTP3Requests(t *testing.T) {
 // connections of HTTP/1.1, and trailers follow, as over HTTP/2.
 func TestHTTP3Answers(t *testing.T) {
 	t.Parallel()
-	s := serveHTTP3(t, config.Config{}, func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Link", "</style.css>; rel=preload")
-		h["Content-Length"] = nil // as the gateway does
-		w.WriteHeader(http.StatusEarlyHints)
-		delete(h, "Link")
-		delete(h, "Content-Length")
-		for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade"} {
-			h.Set(name, "close")
-		}
-		h["Set-Cookie"] = []string{"a=1", "b=\x01", "c=3"}
-		h["Bad Name"] = []string{"x"}
-		h.Set("Trailer", "Announced, Never")
-		w.WriteHeader(http.StatusAccepted)
-		delete(h, "Set-Cookie")
-		h.Set("Late", "1")
-		h.Set("Announced", "at the end")
-		h.Set(http.TrailerPrefix+"Unannounced", "too")
-		_, _ = io.WriteString(w, "body") // the client tells
-		if r.URL.Path == "/flushed" {
-			if err := http.NewResponseController(w).Flush(); err != nil {
-				t.Error(err)
-			}
-		}
-	})
+	s := serveHTTP3(t, config.Config{}, answerOddly)
 	c := s.client()
 	for _, path := range []string{"/", "/flushed"} {
 		var early []string
@@ -214,6 +190,31 @@ func TestHTTP3Answers(t *testing.T) {
 	a, _ := s.send(c, s.request("HEAD", "/", nil))
 	if length, ok := a.Header["Content-Length"]; ok {
 		t.Errorf("HEAD: Content-Length %q", length)
+	}
+}
+
+// answerOddly changes the header at the wrong times.
+func answerOddly(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Link", "</style.css>; rel=preload")
+	h["Content-Length"] = nil // as the gateway does
+	w.WriteHeader(http.StatusEarlyHints)
+	delete(h, "Link")
+	delete(h, "Content-Length")
+	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade"} {
+		h.Set(name, "close")
+	}
+	h["Set-Cookie"] = []string{"a=1", "b=\x01", "c=3"}
+	h["Bad Name"] = []string{"x"}
+	h.Set("Trailer", "Announced, Never")
+	w.WriteHeader(http.StatusAccepted)
+	delete(h, "Set-Cookie")
+	h.Set("Late", "1")
+	h.Set("Announced", "at the end")
+	h.Set(http.TrailerPrefix+"Unannounced", "too")
+	_, _ = io.WriteString(w, "body") // the client tells
+	if r.URL.Path == "/flushed" {
+		_ = http.NewResponseController(w).Flush() // the client tells
 	}
 }
 
@@ -359,6 +360,19 @@ func TestHTTP3NoEarlyData(t *testing.T) {
 	}
 }
 
+// refusesClients waits until new clients are refused.
+func (s *overHTTP3) refusesClients() {
+	s.t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		c := s.client()
+		c.Timeout = time.Second
+		if _, err := c.Do(s.request("GET", "/", nil)); err != nil {
+			return
+		}
+	}
+	s.t.Error("new clients are accepted")
+}
+
 // At the stop clients get GOAWAY. Requests in flight are answered to the end, and
 // clients that stay do not delay the end.
 func TestHTTP3Drain(t *testing.T) {
@@ -391,14 +405,7 @@ func TestHTTP3Drain(t *testing.T) {
 	}()
 	<-began
 	s.stop()
-	deadline := time.Now().Add(patience)
-	for time.Now().Before(deadline) { // until new clients are refused
-		c := s.client()
-		c.Timeout = time.Second
-		if _, err := c.Do(s.request("GET", "/", nil)); err != nil {
-			break
-		}
-	}
+	s.refusesClients()
 	select {
 	case err := <-s.ended:
 		t.Fatalf("Serve returns while a request is in flight: %v", err)

@@ -257,6 +257,12 @@ func (s *Server) Address(name string) string {
 // Serve answers requests until ctx ends, and then drains. It returns nil after
 // that, and an error if a listener fails.
 func (s *Server) Serve(ctx context.Context) error {
+	if s.http3 != nil {
+		if err := s.http3.listen(); err != nil {
+			s.close()
+			return err
+		}
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, l := range s.serving {
 		s.logger.Info("listening", "listener", l.name, "address", l.listener.Addr().String())
