@@ -69,9 +69,8 @@ func (ex *exchange) confirm() {
 	ex.ClearStale()
 	h := ex.Header()
 	ex.route.identity.SetAll(h, ex.Identity)
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Request-Id", ex.ID)
-	h.Set("Content-Length", "0")
+	values := [...]string{"no-store", ex.ID, "0"} // one allocation for all
+	h["Cache-Control"], h["X-Request-Id"], h["Content-Length"] = values[0:1:1], values[1:2:2], values[2:3:3]
 	ex.WriteHeader(http.StatusOK)
 }
 

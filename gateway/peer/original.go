@@ -38,8 +38,28 @@ const (
 	originalURL     = "X-Original-Url"
 )
 
-// description is the values of the headers that describe a request.
-type description map[string]string
+// description is the values of the headers that describe a request. A value that is
+// there is not empty.
+type description struct{ method, proto, host, uri, originalMethod, originalURL string }
+
+// part returns the place of the value of a header, or nil for all other headers.
+func (d *description) part(name string) *string {
+	switch name {
+	case forwardedMethod:
+		return &d.method
+	case forwardedProto:
+		return &d.proto
+	case forwardedHost:
+		return &d.host
+	case forwardedURI:
+		return &d.uri
+	case originalMethod:
+		return &d.originalMethod
+	case originalURL:
+		return &d.originalURL
+	}
+	return nil
+}
 
 // ReadOriginal returns the request that the header describes. It returns an
 // error unless each part is there once, and in one meaning: a second spelling of
@@ -50,10 +70,8 @@ func ReadOriginal(h http.Header) (Original, error) {
 		return Original{}, err
 	}
 	var o Original
-	_, method := d[originalMethod]
-	_, url := d[originalURL]
 	switch {
-	case method || url:
+	case d.originalMethod != "" || d.originalURL != "":
 		o, err = d.nginx()
 	default:
 		o, err = d.forwarded()
@@ -69,43 +87,45 @@ func ReadOriginal(h http.Header) (Original, error) {
 }
 
 // describe reads each header that describes a request.
-func describe(h http.Header) (description, error) {
-	d := description{}
+func describe(h http.Header) (d description, err error) {
 	for name, values := range h {
-		folded := headername.Fold(name)
-		switch folded {
-		case forwardedMethod, forwardedProto, forwardedHost, forwardedURI, originalMethod, originalURL:
-		default:
+		// Fold keeps the length and the first letter.
+		if len(name) < len(originalURL) || len(name) > len(forwardedMethod) || name[0] != 'X' && name[0] != 'x' {
 			continue
 		}
-		if _, twice := d[folded]; twice || len(values) != 1 || name != folded {
-			return nil, fmt.Errorf("the header %s comes more than once, or in another spelling", folded)
+		folded := headername.Fold(name)
+		part := d.part(folded)
+		if part == nil {
+			continue
+		}
+		if *part != "" || len(values) != 1 || name != folded {
+			return d, fmt.Errorf("the header %s comes more than once, or in another spelling", folded)
 		}
 		if values[0] == "" {
-			return nil, fmt.Errorf("the header %s is empty", folded)
+			return d, fmt.Errorf("the header %s is empty", folded)
 		}
-		d[folded] = values[0]
+		*part = values[0]
 	}
 	return d, nil
 }
 
 // forwarded returns the request that all four X-Forwarded- headers describe.
-func (d description) forwarded() (Original, error) {
+func (d *description) forwarded() (Original, error) {
 	for _, name := range []string{forwardedMethod, forwardedProto, forwardedHost, forwardedURI} {
-		if d[name] == "" {
+		if *d.part(name) == "" {
 			return Original{}, fmt.Errorf("the header %s is missing", name)
 		}
 	}
-	o := Original{Method: d[forwardedMethod], Host: d[forwardedHost], Target: d[forwardedURI]}
+	o := Original{Method: d.method, Host: d.host, Target: d.uri}
 	var err error
-	o.Secure, o.WebSocket, err = scheme(d[forwardedProto])
+	o.Secure, o.WebSocket, err = scheme(d.proto)
 	return o, err
 }
 
 // nginx returns the request that the X-Original- headers describe. Each
 // X-Forwarded- header that is there too must agree.
-func (d description) nginx() (Original, error) {
-	method, address := d[originalMethod], d[originalURL]
+func (d *description) nginx() (Original, error) {
+	method, address := d.originalMethod, d.originalURL
 	if method == "" || address == "" {
 		return Original{}, errors.New("one of the headers X-Original-Method and X-Original-URL is missing")
 	}
@@ -124,24 +144,24 @@ func (d description) nginx() (Original, error) {
 
 // agree returns an error if an X-Forwarded- header describes another request than
 // o.
-func (d description) agree(o Original) error {
+func (d *description) agree(o Original) error {
 	differ := func(name string) error {
 		return fmt.Errorf("the headers X-Original- and %s describe different requests", name)
 	}
-	if method, ok := d[forwardedMethod]; ok && method != o.Method {
+	if d.method != "" && d.method != o.Method {
 		return differ(forwardedMethod)
 	}
-	if target, ok := d[forwardedURI]; ok && target != o.Target {
+	if d.uri != "" && d.uri != o.Target {
 		return differ(forwardedURI)
 	}
-	if name, ok := d[forwardedProto]; ok {
-		if secure, _, err := scheme(name); err != nil || secure != o.Secure {
+	if d.proto != "" {
+		if secure, _, err := scheme(d.proto); err != nil || secure != o.Secure {
 			return differ(forwardedProto)
 		}
 	}
-	if other, ok := d[forwardedHost]; ok {
+	if d.host != "" {
 		host, err := policy.CanonicalHost(o.Host)
-		canonical, otherErr := policy.CanonicalHost(other)
+		canonical, otherErr := policy.CanonicalHost(d.host)
 		if err != nil || otherErr != nil || canonical != host {
 			return differ(forwardedHost)
 		}

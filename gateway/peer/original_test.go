@@ -44,4 +44,10 @@ func TestReadOriginal(t *testing.T) {
 			t.Errorf("%q: %+v, %v", c.lines, got, err)
 		}
 	}
+	for _, name := range []string{"x-original-method", "X_Original_Method", "x_original-url", "X-Forwarded.Method", "X-Forwarded_Uri"} {
+		h := http.Header{"X-Original-Method": {"GET"}, "X-Original-Url": {"https://a/"}, name: {"x"}}
+		if got, err := ReadOriginal(h); err == nil {
+			t.Errorf("with %s too: %+v", name, got)
+		}
+	}
 }

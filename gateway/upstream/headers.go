@@ -113,12 +113,13 @@ func (i *IdentityHeaders) fields(id *policy.Identity) []http1.Field {
 // sets the headers that have no value, so that a proxy which copies them to a
 // request overwrites what the client sent. id may be nil.
 func (i *IdentityHeaders) SetAll(h http.Header, id *policy.Identity) {
-	for _, name := range i.sent {
-		h.Set(name, "")
+	values := make([]string, len(i.sent)) // one allocation for all
+	for n, name := range i.sent {
+		h[name] = values[n : n+1 : n+1]
 	}
 	if id != nil {
 		for _, f := range i.Fields(id) {
-			h.Set(f.Name, f.Value)
+			h[f.Name][0] = f.Value
 		}
 	}
 }
