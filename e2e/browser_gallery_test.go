@@ -103,7 +103,9 @@ routes:
   - {match: /slow, upstream: slow, auth: [none]}
   - {match: /gone, upstream: gone, auth: [none]}
   - {match: /often, upstream: gone, auth: [none], rate: {requests: 1, per: 10m}}
-` + people)
+accounts: {file: accounts.yaml}
+`)
+	g.write("accounts.yaml", person("alice", wonderlandHash, ", name: Alice Example, email: alice@example.org, roles: [user, admin]")+person("bob", builderHash, ", roles: [user]"))
 	g.run()
 	return g, app.URL
 }
@@ -180,6 +182,12 @@ func exhibitsOf(g *instance, alice, bob *tab) []exhibit {
 		{"start-signed-in", 200, "You are signed in as Alice Example (alice).", "Sie sind angemeldet als Alice Example (alice).", as(alice, "/")},
 		{"already-signed-in", 200, "Use another account", "Anderes Konto verwenden", as(alice, "/signin?return_to=/secure-resource")},
 		{"another-account", 200, "that session ends.", "endet diese Sitzung.", as(alice, "/signin?switch=1")},
+		{"account", 200, "Your account", "Ihr Konto", as(alice, "/account")},
+		{"account-new-token", 201, "agt_", "agt_", func(b *tab) {
+			as(alice, "/account")(b)
+			b.write("#name", "backup")
+			b.click("form[action$='/account/tokens'] button")
+		}},
 		{"forbidden", 403, "You are signed in as bob.", "Sie sind angemeldet als bob.", as(bob, "/admin-resource")},
 	}
 }
