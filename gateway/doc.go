@@ -37,7 +37,8 @@
 //
 // A gateway stops in steps, so that clients can go elsewhere in time; see
 // gateway/server. Several instances may share a store on Redis, and share
-// nothing else. A gateway may start before that store answers: guard.Gate
+// nothing else. What a reload of one takes from users, the others take from them
+// too; see auth.Withdrawals. A gateway may start before that store answers: guard.Gate
 // refuses logins until it does.
 //
 // # Logins

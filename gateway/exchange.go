@@ -39,8 +39,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	ex.Init(st.site, w, r)
 	ex.Peer = st.trusted.Read(r)
 	if st.tracer != nil {
-		ex.trace = st.tracer.Begin(r.Header, ex.Peer.Trusted)
-		ex.TraceID = ex.trace.ID()
+		ex.beginTrace()
 	}
 	return ex
 }

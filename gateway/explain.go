@@ -80,7 +80,6 @@ func NewExplainer(cfg *config.Config) (*Explainer, error) {
 	// data_dir.
 	local.Token.Algorithm, local.Token.Secret = config.AlgorithmHS256, config.Secret(rand.Text()+rand.Text())
 	local.Store = config.Store{Driver: config.StoreMemory, EncryptionKey: config.Secret(rand.Text() + rand.Text())}
-	local.Tracing = config.Tracing{}
 	memory := store.NewMemory(time.Now)
 	g, err := assemble(Options{
 		Config: &local, Store: memory, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Version: "explain",
@@ -113,6 +112,7 @@ func (e *Explainer) Explain(d *Described) (*Explanation, error) {
 	ex := &exchange{gateway: e.gateway, state: st}
 	ex.Init(st.site, &unsent{http.Header{}}, r)
 	ex.Peer = st.trusted.Read(r)
+	ex.beginTrace() // and never ends it, so that nothing is sent to the collector
 	x, err := ex.explain(d.Verify, callers, apiToken)
 	if err == nil {
 		return x, nil
@@ -201,6 +201,7 @@ func (ex *exchange) forwarded() (path string, h http.Header) {
 	upgrade := h.Get("Upgrade")
 	h.Del("Upgrade")
 	h.Del("Connection")
+	ex.trace.Send(ex.route.config.Upstream, ex.Request.Method)
 	ex.rewriteHeader(h)
 	if strings.EqualFold(upgrade, "websocket") { // other protocols are dropped; see forward
 		h.Set("Connection", "Upgrade")

@@ -22,8 +22,9 @@ func randomConfig(rnd *rand.Rand) string {
 	pick := func(of ...string) string { return of[rnd.IntN(len(of))] }
 	yaml := strings.Replace(baseConfig[:strings.Index(baseConfig, "routes:")], "https://gw.example", "https://gw.example.org", 1)
 	yaml += fmt.Sprintf("  office: {networks: [198.51.100.0/24]}\n  people: {any: [admin, {users: [bob]}], none: [{methods: [DELETE]}]}\n"+
-		"session: {domain: example.org, csrf_token: %s}\nidentity_headers: %s\nroutes:\n",
-		pick("false", "true"), pick("{}", `{user: Remote-User, provider: ""}`))
+		"session: {domain: example.org, csrf_token: %s}\nidentity_headers: %s\n%sroutes:\n",
+		pick("false", "true"), pick("{}", `{user: Remote-User, provider: ""}`),
+		pick("", "tracing: {endpoint: \"http://127.0.0.1:1\", sample: 0.0}\nlisten: {trusted_proxies: [198.51.100.9]}\n"))
 	matches := map[string]string{
 		"/": "", "/a/": "/a", "/a/b": "/a", "GET /a/b/": "/a/b", "/c/{name}": "/c", "/d/{rest...}": "/d", "POST /e": "", "wiki.example.org/": "", "wiki.example.org/a/": "/a",
 	}
@@ -53,6 +54,10 @@ func randomConfig(rnd *rand.Rand) string {
 	return yaml
 }
 
+// callersTrace is the trace of a caller, which the gateway continues if the caller is
+// trusted.
+const callersTrace = "4bf92f3577b34da6a3ce929d0e0e4736"
+
 // randomHeader returns header lines by chance: those on which decisions depend, and
 // others, which reach the upstream or must not.
 func randomHeader(rnd *rand.Rand) (lines []string) {
@@ -67,6 +72,7 @@ func randomHeader(rnd *rand.Rand) (lines []string) {
 		{"X-Auth-User: mallory", "x_auth_user: mallory", "Remote-User: mallory", "X-Auth-Roles: admin"},
 		{"X-Forwarded-For: 198.51.100.9", "Forwarded: for=198.51.100.9", "X-Forwarded-Prefix: /x"},
 		{"X-Other: 1", "X-Set: 2", "User-Agent: curl", "X-Request-Id: mine"},
+		{"Traceparent: 00-" + callersTrace + "-00f067aa0ba902b7-00", "Traceparent: nonsense", "Tracestate: a=1"},
 	} {
 		if rnd.IntN(4) == 0 {
 			lines = append(lines, choices[rnd.IntN(len(choices))])
@@ -216,6 +222,15 @@ func comparableHeader(h http.Header) http.Header {
 	})
 	if len(h["X-Request-Id"]) == 1 && h["X-Request-Id"][0] != "" {
 		h["X-Request-Id"] = []string{"one"}
+	}
+	if parts := strings.Split(h.Get("Traceparent"), "-"); len(parts) == 4 {
+		if parts[1] != callersTrace {
+			parts[1] = "new"
+		}
+		if parts[2] != "00f067aa0ba902b7" {
+			parts[2] = "ours"
+		}
+		h["Traceparent"] = []string{strings.Join(parts, "-")}
 	}
 	return h
 }

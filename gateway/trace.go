@@ -32,6 +32,12 @@ func (g *Gateway) closeTracer(st, other *state) {
 	}
 }
 
+// beginTrace begins the span of the request, before anything of it is judged.
+func (ex *exchange) beginTrace() {
+	ex.trace = ex.state.tracer.Begin(ex.Request.Header, ex.Peer.Trusted)
+	ex.TraceID = ex.trace.ID()
+}
+
 // forwardTraced is forward with a span, which the upstream's own spans belong to.
 func (ex *exchange) forwardTraced() error {
 	ex.trace.Send(ex.route.config.Upstream, ex.Request.Method)

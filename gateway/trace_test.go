@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
@@ -358,4 +360,18 @@ func TestTraceReload(t *testing.T) {
 	if before.Close() != nil || len(end()) != 0 || len(second.spans) != 4 {
 		t.Errorf("the collectors got %d and %d spans", len(first.spans), len(second.spans))
 	}
+}
+
+// Some time after a reload, when its requests have ended, the tracer that it replaced
+// is closed. Otherwise its goroutine outlives the test, which ends it with a panic.
+func TestTraceReloadClosesTheOld(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, baseConfig+"tracing: {endpoint: \"http://collector.invalid\"}\n")
+		r.mustReload(baseConfig)
+		if r.state.Load().tracer != nil {
+			t.Error("the tracer stays")
+		}
+		time.Sleep(2 * closeAfter)
+	})
 }
