@@ -21,6 +21,8 @@ func hashPasswordCommand() *cobra.Command {
 		Long: "Print the argon2id hash of a password, for password_hash in the configuration.\n" +
 			"On a terminal it asks twice, without echo. Otherwise it reads the first line\n" +
 			"of standard input.",
+		Example: "  authgate hash-password\n" +
+			"  authgate hash-password <password.txt",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			plain, err := readPassword(os.Stdin, cmd.ErrOrStderr())

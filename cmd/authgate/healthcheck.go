@@ -14,10 +14,11 @@ import (
 
 func healthcheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "healthcheck",
-		Short: "Ask a running gateway whether it is ready",
-		Long:  "Request /readyz from the admin listener of the gateway with this configuration.\nThis is for the HEALTHCHECK of a container without other programs.",
-		Args:  usage(cobra.NoArgs),
+		Use:     "healthcheck",
+		Short:   "Ask a running gateway whether it is ready",
+		Long:    "Request /readyz from the admin listener of the gateway with this configuration.\nThis is for the HEALTHCHECK of a container without other programs.",
+		Example: "  authgate healthcheck --config /etc/authgate/config.yaml",
+		Args:    usage(cobra.NoArgs),
 	}
 	path := configOrInputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

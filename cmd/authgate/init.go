@@ -38,6 +38,8 @@ func initCommand() *cobra.Command {
 		Short: "Write a configuration to begin with",
 		Long: "Write a configuration with comments to begin with. On a terminal it asks for what\n" +
 			"it needs. With --yes it asks nothing, and prints the password that it generates.",
+		Example: "  authgate init\n" +
+			"  authgate init --yes --host app.example.org --upstream http://127.0.0.1:3000 --certificates acme",
 		Args: usage(cobra.NoArgs),
 	}
 	var steps firstSteps

@@ -60,8 +60,15 @@ func (e *toldError) Error() string { return fmt.Sprintf("exit status %d", e.stat
 
 func root() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:           "authgate",
-		Short:         "An auth gateway: authenticates, decides and forwards",
+		Use:   "authgate",
+		Short: "An auth gateway: authenticates, decides and forwards",
+		Long: "authgate is an auth gateway: a reverse proxy that authenticates each request,\n" +
+			"checks it against a policy, and forwards it with an identity that the application\n" +
+			"can trust.\n\n" +
+			"The exit status is 0 for success, 1 for a failure, and 2 for wrong usage or a\n" +
+			"configuration that has mistakes or cannot be read.",
+		Example: "  authgate init\n" +
+			"  authgate serve --config config.yaml",
 		Version:       versionLine(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -75,7 +82,7 @@ func root() *cobra.Command {
 	cmd.SetFlagErrorFunc(unknownFlag)
 	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	cmd.AddCommand(serveCommand(), validateCommand(), explainCommand(), testCommand(), hashPasswordCommand(), healthcheckCommand(),
-		reloadCommand(), sessionsCommand(), initCommand(), schemaCommand(), versionCommand())
+		reloadCommand(), sessionsCommand(), initCommand(), schemaCommand(), versionCommand(), manCommand())
 	completeUsage(cmd)
 	return cmd
 }
@@ -85,8 +92,10 @@ func serveCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Run the gateway",
 		Long: "Run the gateway until SIGTERM or SIGINT. Requests in progress can finish.\n" +
-			"SIGHUP reloads the configuration. A configuration with mistakes changes nothing.",
-		Args: usage(cobra.NoArgs),
+			"A change of the configuration, or of a file that it names, applies at once, and\n" +
+			"SIGHUP reloads it too. A configuration with mistakes changes nothing.",
+		Example: "  authgate serve --config /etc/authgate/config.yaml",
+		Args:    usage(cobra.NoArgs),
 	}
 	path := configFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -117,7 +126,11 @@ func validateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate",
 		Short: "Check the configuration and list every mistake",
-		Args:  usage(cobra.NoArgs),
+		Long: "Check the configuration and the files that it names. Every mistake is listed with\n" +
+			"its file, line, column and key, and makes the exit status 2.",
+		Example: "  authgate validate --config new.yaml\n" +
+			"  authgate validate -c - <new.yaml",
+		Args: usage(cobra.NoArgs),
 	}
 	path := configOrInputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -136,9 +149,10 @@ func validateCommand() *cobra.Command {
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  usage(cobra.NoArgs),
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  authgate version",
+		Args:    usage(cobra.NoArgs),
 		Run: func(cmd *cobra.Command, _ []string) {
 			fmt.Fprintln(cmd.OutOrStdout(), versionLine())
 		},

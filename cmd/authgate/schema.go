@@ -15,7 +15,8 @@ func schemaCommand() *cobra.Command {
 			"    authgate schema > config.schema.json\n" +
 			"and make this the first line of the configuration beside it:\n" +
 			"    # yaml-language-server: $schema=config.schema.json",
-		Args: usage(cobra.NoArgs),
+		Example: "  authgate schema > config.schema.json",
+		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := cmd.OutOrStdout().Write(config.Schema())
 			return err
