@@ -75,9 +75,15 @@ func TestSystemdConfiguration(t *testing.T) {
 	same(t, "data_dir, the only folder that can be written", cfg.DataDir, m.root+"/var/lib/"+unit.one("StateDirectory"))
 	same(t, "the ports", []string{cfg.Listen.HTTPS, cfg.Listen.HTTP}, []string{":443", ":80"})
 	for setting, want := range map[string]string{ // it restarts, but not with an invalid configuration, and never gives up
-		"Restart": "on-failure", "RestartPreventExitStatus": "2", "StartLimitIntervalSec": "0", "ExecReload": "/bin/kill -HUP $MAINPID",
+		"Restart": "on-failure", "RestartPreventExitStatus": "2", "StartLimitIntervalSec": "0",
 	} {
 		same(t, setting, unit.one(setting), want)
+	}
+
+	// Without its credentials, it finds the data_dir, where no gateway runs here.
+	reload := m.line(strings.Replace(unit.one("ExecReload"), "$MAINPID", "1", 1))
+	if out, err := reload.CombinedOutput(); status(err) != 1 || !strings.Contains(string(out), "no gateway runs with data_dir "+cfg.DataDir) {
+		t.Errorf("%s: %v\n%s", unit.one("ExecReload"), err, out)
 	}
 
 	check := m.line(unit.one("ExecStartPre"))
