@@ -181,10 +181,11 @@ func (t *Trace) End(r *Request) {
 
 // versionOf returns the version of a protocol like HTTP/1.1.
 func versionOf(protocol string) string {
-	if version := strings.TrimPrefix(protocol, "HTTP/"); version != "2.0" {
+	version := strings.TrimPrefix(protocol, "HTTP/")
+	if strings.HasPrefix(version, "1.") {
 		return version
 	}
-	return "2"
+	return strings.TrimSuffix(version, ".0") // later ones have no minor version
 }
 
 func failed(span trace.Span, kind string) {

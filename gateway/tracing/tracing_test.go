@@ -178,3 +178,12 @@ func TestOff(t *testing.T) {
 		t.Errorf("%+v", trace)
 	}
 }
+
+func TestVersionOf(t *testing.T) {
+	t.Parallel()
+	for protocol, want := range map[string]string{"HTTP/1.0": "1.0", "HTTP/1.1": "1.1", "HTTP/2.0": "2", "HTTP/3.0": "3"} {
+		if got := versionOf(protocol); got != want {
+			t.Errorf("%s: %s, want %s", protocol, got, want)
+		}
+	}
+}
