@@ -188,6 +188,13 @@ func exhibitsOf(g *instance, alice, bob *tab) []exhibit {
 			b.write("#name", "backup")
 			b.click("form[action$='/account/tokens'] button")
 		}},
+		{"account-mistake", 403, "The current password is wrong.", "Das aktuelle Passwort ist falsch.", func(b *tab) {
+			as(alice, "/account")(b)
+			b.write("#current", "guess")
+			b.write("#new", "looking-glass")
+			b.write("#again", "looking-glass")
+			b.click("form[action$='/account/password'] button")
+		}},
 		{"forbidden", 403, "You are signed in as bob.", "Sie sind angemeldet als bob.", as(bob, "/admin-resource")},
 	}
 }
