@@ -29,3 +29,17 @@ func TestPageLanguage(t *testing.T) {
 		t.Errorf("JSON has a language: %v", h)
 	}
 }
+
+// A cookie that is no longer valid is cleared once, however often it is found.
+func TestClearStaleOnce(t *testing.T) {
+	t.Parallel()
+	e := newExchange(t, request("/"))
+	for _, name := range []string{"session_id", "session"} {
+		e.stale = append(e.stale, name)
+		e.ClearStale()
+		e.ClearStale()
+	}
+	if cookies := e.w.Header()["Set-Cookie"]; len(cookies) != 2 || !strings.HasPrefix(cookies[0], "session_id=;") || !strings.HasPrefix(cookies[1], "session=;") {
+		t.Errorf("the answer clears %q", cookies)
+	}
+}
