@@ -236,3 +236,18 @@ func TestExplainCountsNoRate(t *testing.T) {
 		}
 	}
 }
+
+// An API token is never a cookie, so that another site can do nothing with it.
+func TestExplainAPITokenOfOtherSite(t *testing.T) {
+	t.Parallel()
+	e := newExplainer(t, parseConfig(t, t.TempDir(), strings.Replace(explainConfig, "algorithm: RS256", "algorithm: RS256, delivery: cookie", 1)))
+	for _, c := range []struct {
+		caller Caller
+		want   string
+	}{{Caller{User: "alice", APIToken: true}, OutcomeAllow}, {Caller{User: "alice", Mechanism: policy.Bearer}, OutcomeForbid}} {
+		x, err := e.Explain(&Described{Method: "POST", URL: "/tokens", Header: http.Header{"Origin": {"https://evil.example"}}, Caller: &c.caller})
+		if err != nil || x.Outcome != c.want {
+			t.Errorf("%+v: %+v, %v; want %s", c.caller, x, err, c.want)
+		}
+	}
+}
