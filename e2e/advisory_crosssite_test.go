@@ -17,12 +17,12 @@ func TestAdvisoriesCrossSite(t *testing.T) {
 		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
 			for _, site := range [][]string{nil, {"Sec-Fetch-Site", "same-site"}, {"Sec-Fetch-Site", "cross-site"}} {
 				origin := strings.Replace(g.public, "https:", "http:", 1)
-				g.do(c, method, "/account", "x=y", append(site, "Origin", origin, "Cookie", session, "Content-Type", typeForm, "Referer", g.public+"/")...)
+				g.do(c, method, "/profile", "x=y", append(site, "Origin", origin, "Cookie", session, "Content-Type", typeForm, "Referer", g.public+"/")...)
 				up.none(t)
 			}
 		}
 	})
-	g.do(c, "POST", "/account", "x=y", "Cookie", session, "Origin", g.public)
+	g.do(c, "POST", "/profile", "x=y", "Cookie", session, "Origin", g.public)
 	if got := up.one(t).body; got != "x=y" {
 		t.Errorf("from the same origin the upstream gets %q", got)
 	}

@@ -17,7 +17,7 @@ import (
 const otherSiteRoutes = people + `
 routes:
   - {match: '/{$}', upstream: app, auth: [none]}
-  - {match: /account, upstream: app, auth: [session]}
+  - {match: /profile, upstream: app, auth: [session]}
   - {match: /open, upstream: app, auth: [session], cross_origin: allow}
 `
 
@@ -75,11 +75,11 @@ func (c *chromium) attackers(t *testing.T, config string) (far, near *attacker) 
 	t.Helper()
 	g, up := c.gateway(t, config+otherSiteRoutes)
 	b := c.tab(t)
-	b.open(g.base + "/account")
+	b.open(g.base + "/profile")
 	b.signIn("alice")
-	up.wants(t, "GET", "/account", "alice")
+	up.wants(t, "GET", "/profile", "alice")
 	until(t, "the log to have that", func() bool { // so that tries does not find it
-		return slices.ContainsFunc(g.entriesOf("request"), func(r map[string]any) bool { return r["path"] == "/account" && r["status"] == 200.0 })
+		return slices.ContainsFunc(g.entriesOf("request"), func(r map[string]any) bool { return r["path"] == "/profile" && r["status"] == 200.0 })
 	})
 	session := b.cookies()["session_id"].Value
 	farAddress, nearAddress := c.otherSites(t, http.HandlerFunc(serveStranger))
@@ -123,11 +123,11 @@ func (o *attacker) unharmed(t *testing.T) {
 // fails tries all attacks. Those on the route must be answered with want.
 func (o *attacker) fails(t *testing.T, want int) {
 	t.Helper()
-	all := attacks("/account")
+	all := attacks("/profile")
 	maps.Copy(all, attacksOnLogin)
 	for name, a := range all {
 		want := want
-		if a.path != "/account" {
+		if a.path != "/profile" {
 			want = map[string]int{"POST": http.StatusForbidden, "GET": http.StatusOK}[a.method]
 		}
 		if got := o.tries(t, name, a); got != want {

@@ -94,14 +94,14 @@ func (g *instance) files(t *testing.T) map[string]string {
 		if err != nil {
 			return err
 		}
-		want, ok := map[string]fs.FileMode{"data": fs.ModeDir | 0o700, "ca.pem": 0o644}[entry.Name()]
+		want, ok := map[string]fs.FileMode{"data": fs.ModeDir | 0o700, "control": fs.ModeDir | 0o700, "ca.pem": 0o644}[entry.Name()]
 		if !ok {
-			want = 0o600
+			want = entry.Type()&fs.ModeSocket | 0o600
 		}
 		if info.Mode() != want {
 			t.Errorf("%s has mode %v, expected %v", path, info.Mode(), want)
 		}
-		if entry.IsDir() {
+		if !entry.Type().IsRegular() {
 			return nil
 		}
 		content, err := os.ReadFile(path)
