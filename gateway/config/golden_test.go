@@ -20,7 +20,7 @@ import (
 	"authgate/policy"
 )
 
-var update = flag.Bool("update", false, "write the .want files of testdata")
+var update = flag.Bool("update", false, "write the .want files of testdata, and docs/config.schema.json")
 
 // environment has the variables for the files of testdata.
 var environment = map[string]string{

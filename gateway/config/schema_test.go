@@ -1,15 +1,18 @@
 package config
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"authgate/docs"
+	"authgate/gateway/must"
 )
 
 // schemaNode is a part of the schema with the key that it describes.
@@ -125,4 +128,20 @@ func wordFault(t *testing.T, key, word string) string {
 		}
 	}
 	return ""
+}
+
+// Editors read the schema that config.yaml names.
+func TestSchemaFile(t *testing.T) {
+	t.Parallel()
+	const file = "docs/config.schema.json"
+	example := must.Get(os.ReadFile("../../config.yaml"))(t)
+	if first, _, _ := strings.Cut(string(example), "\n"); first != "# yaml-language-server: $schema="+file {
+		t.Errorf("config.yaml begins with %q", first)
+	}
+	if *update {
+		must.Do(t, os.WriteFile("../../"+file, Schema(), 0o644))
+	}
+	if !bytes.Equal(must.Get(os.ReadFile("../../"+file))(t), Schema()) {
+		t.Errorf("%s is not the schema; run this test with -update", file)
+	}
 }
