@@ -30,9 +30,13 @@ func TestQuotas(t *testing.T) {
 	if reported.Used != 7 || reported.Held != 2 {
 		t.Errorf("after a report: %+v, want 7 used and two more held", reported)
 	}
-	foreign := must.Get(b.Draw(t.Context(), "k", q, store.Draw{Window: "other", Held: 3, Take: 9}))(t)
-	if foreign.Used != 10 || foreign.Taken != 3 {
-		t.Errorf("a report about another window: %+v, want that it does not count, and the last three", foreign)
+	kept := must.Get(a.Draw(t.Context(), "k", q, store.Draw{Window: first.Window, Keep: 2, Take: 3}))(t)
+	if kept.Used != 8 || kept.Taken != 1 {
+		t.Errorf("with two of the last three kept: %+v, want one taken", kept)
+	}
+	foreign := must.Get(b.Draw(t.Context(), "k", q, store.Draw{Window: "other", Held: 3, Keep: 3, Take: 9}))(t)
+	if foreign.Used != 10 || foreign.Taken != 2 {
+		t.Errorf("a report about another window: %+v, want that it does not count, and the last two", foreign)
 	}
 	if none := must.Get(a.Draw(t.Context(), "k", q, store.Draw{Take: 1, Hold: 1}))(t); none.Taken != 0 || none.Held != 0 {
 		t.Errorf("beyond the limit: %+v", none)

@@ -107,6 +107,34 @@ func TestAloneWithLateAnswers(t *testing.T) {
 	}
 }
 
+// It is exact too when requests come while others wait for the store.
+func TestAloneWithWaitingRequests(t *testing.T) {
+	t.Parallel()
+	for limit := int64(2); limit < 60; limit++ {
+		for wait := range 12 {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQuotas()
+				q.wait = time.Duration(wait) * time.Millisecond
+				l := newInstance(t, q, limit)
+				var got atomic.Int64
+				var clients sync.WaitGroup
+				for i := range 4 {
+					clients.Go(func() {
+						for range limit {
+							got.Add(int64(passed(t, l, here, 1)))
+							time.Sleep(time.Duration(1+i) * 700 * time.Microsecond)
+						}
+					})
+				}
+				clients.Wait()
+				if got.Load() != limit {
+					t.Errorf("%d requests go on, want %d; the store takes %v", got.Load(), limit, q.wait)
+				}
+			})
+		}
+	}
+}
+
 // flood sends n concurrent requests to each Limiter and returns how many go on.
 func flood(t testing.TB, limiters []*Limiter, n int) int {
 	var count atomic.Int64
@@ -178,10 +206,12 @@ func (q *quotas) Draw(_ context.Context, key string, quota store.Quota, d store.
 		w = &window{name: fmt.Sprint(q.draws), ends: now.Add(quota.Window)}
 		q.keys[key] = w
 	}
+	kept := int64(0)
 	if d.Window == w.name {
 		w.used, w.held = w.used+d.Held, w.held-d.Held
+		kept = d.Keep
 	}
-	taken := max(0, min(d.Take, quota.Limit-w.used))
+	taken := max(0, min(d.Take, quota.Limit-w.used-kept))
 	w.used += taken
 	held := max(0, min(d.Hold, quota.Spare-w.held, quota.Limit-w.used))
 	w.held += held

@@ -17,6 +17,7 @@ type Quota struct {
 type Draw struct {
 	Window string // of the last Drawn; a report about another window does not count
 	Held   int64  // uses that the instance had held, and that have happened since
+	Keep   int64  // uses that it holds on, and that may happen before the answer
 	Take   int64  // uses that it needs now
 	Hold   int64  // further uses that it wants to hold
 }
@@ -32,7 +33,7 @@ type Drawn struct {
 
 // Quotas is implemented by stores that several instances share, so that the
 // instances can share a limit. Uses are taken while fewer than Quota.Limit are
-// taken or reported. All instances together never hold more than Quota.Spare, so
+// taken, reported, or kept by the instance that takes. All instances together never hold more than Quota.Spare, so
 // that no more than Limit and Spare are used in a window, however many instances
 // there are.
 type Quotas interface {

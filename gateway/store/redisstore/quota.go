@@ -29,9 +29,10 @@ if ARGV[5] == id then
 	held = math.max(0, held - tonumber(ARGV[6]))
 end
 local limit = tonumber(ARGV[2])
-local taken = math.max(0, math.min(tonumber(ARGV[7]), limit - used))
+local kept = ARGV[5] == id and tonumber(ARGV[7]) or 0
+local taken = math.max(0, math.min(tonumber(ARGV[8]), limit - used - kept))
 used = used + taken
-local more = math.max(0, math.min(tonumber(ARGV[8]), tonumber(ARGV[3]) - held, limit - used))
+local more = math.max(0, math.min(tonumber(ARGV[9]), tonumber(ARGV[3]) - held, limit - used))
 redis.call('HSET', KEYS[1], 'used', string.format('%.0f', used), 'held', string.format('%.0f', held + more))
 return {id, redis.call('PTTL', KEYS[1]), used, taken, more}
 `
@@ -41,7 +42,7 @@ func (s *Store) Draw(ctx context.Context, key string, q store.Quota, d store.Dra
 	if err := s.usable(ctx); err != nil {
 		return store.Drawn{}, s.failed("draw", err)
 	}
-	args := []string{rand.Text(), number(q.Limit), number(q.Spare), number(q.Window.Milliseconds()), d.Window, number(d.Held), number(d.Take), number(d.Hold)}
+	args := []string{rand.Text(), number(q.Limit), number(q.Spare), number(q.Window.Milliseconds()), d.Window, number(d.Held), number(d.Keep), number(d.Take), number(d.Hold)}
 	answer := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
 		return s.quota.Exec(ctx, c, []string{s.prefix + key}, args)
 	})
