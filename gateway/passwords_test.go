@@ -68,7 +68,7 @@ func content(t testing.TB, path string) string {
 }
 
 // The new password counts at once, in the file and here. The login that set it goes on;
-// all other logins and the API tokens of the account end, and nobody else's.
+// all other logins and the API tokens of the account end. Those of other accounts go on.
 func TestChangePassword(t *testing.T) {
 	t.Parallel()
 	for name, file := range map[string]string{
@@ -261,7 +261,7 @@ func TestChangePasswordFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, path := newFileRig(t, "accounts.yaml", fileAccounts)
-			if err := os.WriteFile(filepath.Join(r.dir, "htpasswd"), []byte("# nobody\n"), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(r.dir, "htpasswd"), []byte("# empty\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			here := r.login(aliceIn)

@@ -41,7 +41,7 @@ func (h *home) serve(ex *web.Exchange) error {
 	return nil
 }
 
-// signedIn returns who is signed in, nil if nobody is. It clears cookies that are
+// signedIn returns the user who is signed in, nil if there is none. It clears cookies that are
 // no longer valid.
 func signedIn(ex *web.Exchange, chain auth.Chain) (*policy.Identity, error) {
 	id, err := ex.Authenticate(chain)

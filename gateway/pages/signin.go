@@ -74,7 +74,7 @@ type Provider struct {
 // SignIn writes the sign-in page.
 func (p *Pages) SignIn(w io.Writer, page SignIn) error { return render(w, p.signIn, page) }
 
-// User is who is signed in. The zero User is nobody.
+// User is who is signed in. The zero User means that no user is signed in.
 type User struct {
 	Username string
 	Name     string // empty: unknown

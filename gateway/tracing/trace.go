@@ -205,7 +205,7 @@ func kindOf(err error) string {
 	return semconv.ErrorTypeOther.Value.AsString()
 }
 
-// known returns a method, or what stands for all that are not known.
+// known returns a method, or one name for all methods that are not known.
 func known(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
