@@ -99,10 +99,9 @@ func (l *lab) forwards(ctx context.Context, base string) error {
 	return nil
 }
 
-// Nginx and HAProxy do what the floor does: TLS 1.3 with the cipher that Go prefers,
-// kept connections, forwarding headers, no log, nothing on disk.
-var (
-	nginxConfiguration = template.Must(template.New("nginx").Parse(`daemon off;
+// nginxHead begins the configurations of nginx: one process with kept connections that
+// writes nothing to disk.
+const nginxHead = `daemon off;
 worker_processes 1;
 worker_rlimit_nofile 8192;
 pid nginx.pid;
@@ -117,7 +116,12 @@ http {
   scgi_temp_path temporary;
   tcp_nodelay on;
   keepalive_requests 1000000000;
-  upstream resources {
+`
+
+// Nginx and HAProxy do what the floor does: TLS 1.3 with the cipher that Go prefers,
+// kept connections, forwarding headers, no log, nothing on disk.
+var (
+	nginxConfiguration = template.Must(template.New("nginx").Parse(nginxHead + `  upstream resources {
     server {{.Upstream}};
     keepalive 256;
     keepalive_requests 1000000000;

@@ -86,22 +86,7 @@ func (l *lab) decider(gate *server) *server {
 	return gate
 }
 
-var askingConfiguration = template.Must(template.New("").Parse(`daemon off;
-worker_processes 1;
-worker_rlimit_nofile 8192;
-pid nginx.pid;
-error_log stderr error;
-events { worker_connections 4096; }
-http {
-  access_log off;
-  client_body_temp_path temporary;
-  proxy_temp_path temporary;
-  fastcgi_temp_path temporary;
-  uwsgi_temp_path temporary;
-  scgi_temp_path temporary;
-  tcp_nodelay on;
-  keepalive_requests 1000000000;
-  proxy_http_version 1.1;
+var askingConfiguration = template.Must(template.New("").Parse(nginxHead + `  proxy_http_version 1.1;
   upstream resources { server {{.Upstream}}; keepalive 256; keepalive_requests 1000000000; }
   upstream gate { server {{.Gate}}; keepalive 256; keepalive_requests 1000000000; }
   server {
