@@ -163,29 +163,25 @@ func (t *Table) Match(req *Request) (Match, bool) {
 // CheckParameters returns a *TargetError if the path without the parameters of
 // its segments (RFC 3986, section 3.3) matches another route than found. Some
 // upstreams drop what follows a ";", so it must not choose between two policies.
-// Some of these look for it before they decode the path, and keep an encoded ";".
+// Some of these look for it before they decode the path, and keep an encoded ";"
+// or drop an encoded slash with it.
 func (t *Table) CheckParameters(req *Request, found Match) error {
 	if !strings.Contains(req.Path.Decoded, ";") {
 		return nil
 	}
-	if !t.leadsTo(found, req, dropParameters(req.Path.Decoded)) {
-		return refuseParameters()
+	read := []string{dropParameters(req.Path.Decoded)}
+	if raw := req.Path.Raw; strings.Contains(raw, ";") && strings.Contains(raw, "%3") {
+		if req.Path.Slashed != "" {
+			raw = encodeSlashes(raw)
+		}
+		read = append(read, decodeOnce(dropParameters(raw)))
 	}
-	raw := req.Path.Raw
-	if !strings.Contains(raw, ";") || !strings.Contains(raw, "%3") {
-		return nil
-	}
-	if req.Path.Slashed != "" {
-		raw = encodeSlashes(raw)
-	}
-	if !t.leadsTo(found, req, decodeOnce(dropParameters(raw))) {
-		return refuseParameters()
+	for _, path := range read {
+		if !t.leadsTo(found, req, path) || !t.leadsTo(found, req, strings.ReplaceAll(path, "%2F", "/")) {
+			return refuse("what follows a \";\" in the path leads to another route")
+		}
 	}
 	return nil
-}
-
-func refuseParameters() error {
-	return refuse("what follows a \";\" in the path leads to another route")
 }
 
 // leadsTo reports whether a request with another path matches the same route.
