@@ -45,8 +45,8 @@ func TestClientGone(t *testing.T) {
 		"a stray line":              post + "Content-Length: 4\r\n\r\nbody\r\n",
 	} {
 		for _, reads := range []bool{true, false} {
-			for _, resets := range []bool{true, false} {
-				t.Run(fmt.Sprintf("%s/reads %t/resets %t", name, reads, resets), func(t *testing.T) {
+			for _, leaves := range []string{"closes", "resets", "closes its side"} { // who sends no more has left, as for net/http
+				t.Run(fmt.Sprintf("%s/reads %t/%s", name, reads, leaves), func(t *testing.T) {
 					t.Parallel()
 					server, answered, ended := endlessAnswers(t, reads)
 					conn, err := net.Dial("tcp", server.Listener.Addr().String())
@@ -65,12 +65,18 @@ func TestClientGone(t *testing.T) {
 							t.Fatal(err)
 						}
 					}
-					if resets {
-						if err := conn.(*net.TCPConn).SetLinger(0); err != nil {
-							t.Error(err)
-						}
+					switch tcp := conn.(*net.TCPConn); leaves {
+					case "closes its side":
+						err = tcp.CloseWrite()
+					case "resets":
+						err = tcp.SetLinger(0)
+						fallthrough
+					default:
+						tcp.Close()
 					}
-					conn.Close()
+					if err != nil {
+						t.Error(err)
+					}
 					comes(t, "the exchange goes on", ended)
 				})
 			}

@@ -7,8 +7,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
+	"unicode"
 
 	"authgate/gateway/web"
 )
@@ -170,6 +172,36 @@ func TestLogIsBounded(t *testing.T) {
 		}
 	}
 	r.log.Records(t, "") // every line is still JSON
+}
+
+// What a client sends neither ends a line of the log, nor has the bytes by which it
+// could act on the terminal that shows the log.
+func TestLogLinesCannotBeForged(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	for _, evil := range []string{"\n", "\r\n", "\x1b[2J", "\x00", "\x7f", "\u0085", "\u009b2J", "\u2028", "\u202e", "\xff"} {
+		forged := evil + `{"msg":"audit","event":"login","subject":"local:alice"}` + evil
+		for _, q := range []*http.Request{
+			request("GET", "/public/"+forged, ""),
+			request("GET", "/public/"+url.PathEscape(forged), ""),
+			request("GET", "/session/", "", "Authorization: Basic "+forged, "User-Agent: "+forged, "X-Request-Id: "+forged, "Origin: "+forged),
+			request("POST", "/login", url.Values{"username": {forged}, "password": {forged}}.Encode(), formType),
+			{Method: "GET" + forged, RequestURI: "/public/", Host: "gw.example", Header: http.Header{}},
+			{Method: "GET", RequestURI: "/public/", Host: forged, Header: http.Header{}},
+		} {
+			r.ServeHTTP(httptest.NewRecorder(), q)
+		}
+	}
+	for _, record := range r.log.Records(t, "audit") { // every line is JSON
+		if record["event"] == "login" && record["result"] == nil {
+			t.Errorf("a client wrote the line %v", record)
+		}
+	}
+	for _, c := range strings.ReplaceAll(r.log.String(), "\n", "") {
+		if !unicode.IsPrint(c) {
+			t.Fatalf("the log has the character %U as it came", c)
+		}
+	}
 }
 
 func TestLogHoldsNoSecret(t *testing.T) {

@@ -39,6 +39,8 @@ routes:
   - {match: /tokens, upstream: app, auth: [session, bearer], policy: {mechanisms: [bearer]}}
   - {match: /staff, upstream: app, auth: [oidc], policy: {roles: [staff], users: ["corp:dave"]}}
   - {match: /office, upstream: app, auth: [session], policy: [admin, {networks: [198.51.100.0/24]}]}
+  - {match: /sales, upstream: app, auth: [session, bearer, oidc], policy: {claims: {department: [sales, support], address.country: [NL]}}}
+  - {match: /orders, upstream: app, auth: [basic, session, bearer, oidc], policy: {scopes: [orders]}}
   - {match: /asked, auth: [session], policy: admin}
   - {match: /public, upstream: app, auth: [none]}
 `
@@ -75,6 +77,12 @@ func TestExplainCallers(t *testing.T) {
 		{"/any", words(Caller{Username: "m1", Provider: "machines"}), "allow bearer m1 machines:m1"},
 		{"/any", words(Caller{Roles: []string{"x"}}), "allow oidc"}, // basic proves no role
 		{"/any", words(Caller{Mechanism: policy.Basic, Username: "x"}), "allow basic x basic:x"},
+		{"/sales", words(Caller{Username: "dave", Claims: map[string][]string{"department": {"it", "sales"}, "address.country": {"NL"}}}), "allow oidc dave corp:dave"},
+		{"/sales", words(Caller{Username: "dave", Claims: map[string][]string{"department": {"sales"}, "address.country": {"DE"}}}), "forbid oidc"},
+		{"/sales", words(Caller{Username: "dave"}), "forbid session"},
+		{"/sales", words(Caller{Provider: "machines", Claims: map[string][]string{"department": {"support"}, "address.country": {"NL"}}}), "allow bearer"},
+		{"/orders", words(Caller{Username: "m1", Provider: "machines", Scopes: []string{"read", "orders"}}), "allow bearer m1 machines:m1"},
+		{"/orders", words(Caller{Username: "m1", Provider: "machines", Scopes: []string{"read"}}), "forbid bearer"},
 	} {
 		x, err := e.Explain(&Described{Method: "GET", URL: c.path, Caller: c.caller})
 		if err != nil {
@@ -110,6 +118,13 @@ func TestExplainMistakes(t *testing.T) {
 		{Described{Method: "GET", URL: "/any", Caller: &Caller{Provider: "corp", Mechanism: policy.Session}}, false, "does not prove"},
 		{Described{Method: "GET", URL: "/any", Caller: &Caller{Roles: []string{"x"}, Mechanism: policy.Basic}}, false, "does not prove"},
 		{Described{Method: "GET", URL: "/any", Caller: &Caller{Roles: []string{""}}}, false, "role"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{Mechanism: policy.OIDC, Scopes: []string{"x"}}}, false, "scopes"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{Mechanism: policy.Bearer, Scopes: []string{"x"}}}, false, "scopes"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{Mechanism: policy.Session, Claims: map[string][]string{"a": {"b"}}}}, false, "claims"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{Mechanism: policy.Bearer, Claims: map[string][]string{"a": {"b"}}}}, false, "claims"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{Mechanism: policy.Basic, Claims: map[string][]string{"a": {"b"}}}}, false, "claims"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", Claims: map[string][]string{"a": {"b"}}}}, false, "properties"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", APIToken: true, Scopes: []string{"x"}}}, false, "roles alone"},
 		{Described{Method: "GET", URL: "/any", Caller: &Caller{APIToken: true}}, false, "name its user"},
 		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "service", APIToken: true}}, true, `"service"`},
 		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", APIToken: true, Roles: []string{"user"}}}, false, `does not have the role "user"`},

@@ -26,6 +26,17 @@ type Caller struct {
 	Provider        string
 	Username, Email string
 	Roles           []string
+	// Scopes are the OAuth scopes of a token of a trusted issuer.
+	Scopes []string
+	// Claims are claims of a provider or a trusted issuer, under the names that
+	// policies have for them, each with its values.
+	Claims map[string][]string
+}
+
+// only reports whether c has nothing of its own but what goes with a user of the
+// configuration.
+func (c *Caller) only() bool {
+	return c.Provider == "" && c.Username == "" && c.Email == "" && c.Scopes == nil && c.Claims == nil
 }
 
 // UnknownUserError reports that no account has a name.
@@ -84,7 +95,7 @@ func (st *state) identitiesOf(c *Caller) ([]*policy.Identity, error) {
 	if c.APIToken {
 		return st.apiTokenOf(c)
 	}
-	if c.Provider != "" || c.Username != "" || c.Email != "" || c.Roles != nil {
+	if !c.only() || c.Roles != nil {
 		return nil, mistake("the user %q has the properties of the configuration; give a user, or the properties of one", c.User)
 	}
 	var all []*policy.Identity
@@ -113,7 +124,7 @@ func (st *state) apiTokenOf(c *Caller) ([]*policy.Identity, error) {
 	switch {
 	case !ok:
 		return nil, &UnknownUserError{c.User}
-	case c.Provider != "" || c.Username != "" || c.Email != "" || c.Mechanism != "" && c.Mechanism != policy.Bearer:
+	case !c.only() || c.Mechanism != "" && c.Mechanism != policy.Bearer:
 		return nil, mistake("an API token of %q proves the identity of the configuration by the mechanism bearer; give roles alone, to reduce its own", c.User)
 	}
 	id := account.Identity(policy.Bearer, "", time.Time{})
@@ -142,18 +153,19 @@ func (st *state) trusts(provider string) bool {
 func (st *state) fits(c *Caller, mechanism policy.Mechanism) bool {
 	switch mechanism {
 	case policy.Basic: // its users have nothing but a name
-		return (c.Provider == "" || c.Provider == policy.BasicProvider) && c.Roles == nil && c.Email == ""
+		return (c.Provider == "" || c.Provider == policy.BasicProvider) && c.Roles == nil && c.Email == "" && c.Scopes == nil && c.Claims == nil
 	case policy.Session:
-		return c.Provider == "" || c.Provider == policy.LocalProvider
+		return (c.Provider == "" || c.Provider == policy.LocalProvider) && c.Scopes == nil && c.Claims == nil
 	case policy.Bearer:
-		return c.Provider == "" || c.Provider == policy.LocalProvider || st.trusts(c.Provider)
+		local := c.Provider == "" || c.Provider == policy.LocalProvider
+		return local && c.Scopes == nil && c.Claims == nil || st.trusts(c.Provider)
 	}
-	return c.Provider == "" && st.federation.Default != nil || st.federation.Provider(c.Provider) != nil
+	return (c.Provider == "" && st.federation.Default != nil || st.federation.Provider(c.Provider) != nil) && c.Scopes == nil
 }
 
 // identity returns the identity that a mechanism proves for a caller in words.
 func (st *state) identity(c *Caller, mechanism policy.Mechanism) (*policy.Identity, error) {
-	id := &policy.Identity{Username: c.Username, Email: c.Email, Roles: c.Roles, Mechanism: mechanism, Provider: c.Provider}
+	id := &policy.Identity{Username: c.Username, Email: c.Email, Roles: c.Roles, Scopes: c.Scopes, Mechanism: mechanism, Provider: c.Provider}
 	if id.Provider == "" {
 		switch mechanism {
 		case policy.Basic:
@@ -167,8 +179,10 @@ func (st *state) identity(c *Caller, mechanism policy.Mechanism) (*policy.Identi
 			id.Provider = policy.LocalProvider
 		}
 	}
-	if !st.fits(&Caller{Provider: id.Provider, Roles: c.Roles, Email: c.Email}, mechanism) {
-		return nil, mistake("no request has such an identity: the mechanism %s does not prove accounts of %s, or not with roles and an email", mechanism, id.Provider)
+	described := *c
+	described.Provider = id.Provider
+	if !st.fits(&described, mechanism) {
+		return nil, mistake("no request has such an identity: the mechanism %s does not prove accounts of %s, or not with %s", mechanism, id.Provider, c.properties())
 	}
 	if slices.Contains(c.Roles, "") {
 		return nil, mistake("a role is empty")
@@ -176,5 +190,22 @@ func (st *state) identity(c *Caller, mechanism policy.Mechanism) (*policy.Identi
 	if c.Username != "" {
 		id.Subject = id.Provider + ":" + c.Username
 	}
+	if c.Claims != nil {
+		id.Claims = map[string]any{}
+		for name, values := range c.Claims {
+			id.Claims[name] = values
+		}
+	}
 	return id, nil
+}
+
+// properties names what c says of an identity beside its names, for a message.
+func (c *Caller) properties() string {
+	switch {
+	case c.Scopes != nil:
+		return "scopes, which only tokens of other issuers have"
+	case c.Claims != nil:
+		return "claims, which only users of providers and other issuers have"
+	}
+	return "roles and an email"
 }

@@ -54,6 +54,9 @@ func TestReasonForSignIn(t *testing.T) {
 	r.clock.Advance(2 * time.Hour)
 	w := r.want(302, "GET", "/session/x", "", browser, alice.cookie)
 	location := w.Header().Get("Location")
+	if line := r.log.Last(t, "request"); !strings.HasSuffix(line["reason"].(string), "; the session that the browser sent is unknown, expired or ended") {
+		t.Errorf("logged %v", line)
+	}
 	if location != "/signin?return_to=%2Fsession%2Fx&reason=ended" || len(cleared(w)) != 1 {
 		t.Errorf("after the session: %s, cleared %q", location, cleared(w))
 	}

@@ -204,6 +204,9 @@ func (ex *exchange) decide(id *policy.Identity) (answered bool, err error) {
 	case policy.Allow:
 		return false, ex.checkSite()
 	case policy.Challenge:
+		if ex.HasStale() {
+			ex.Reason += staleReason
+		}
 		if ex.wantsSignIn() {
 			place := ex.SignInPlace(route.signIn.Page, web.Return{Path: ex.Target()})
 			if ex.HasStale() && route.signIn.Page != ex.state.site.Own("login") {
@@ -217,6 +220,10 @@ func (ex *exchange) decide(id *policy.Identity) (answered bool, err error) {
 	ex.Audit("denied", slog.String("rule", decision.Rule), slog.String("reason", decision.Reason))
 	return false, web.Forbidden()
 }
+
+// staleReason follows the reason of a page load that brought a cookie which counts
+// as none, so that the log tells it from a browser that sent no cookie.
+const staleReason = "; the session that the browser sent is unknown, expired or ended"
 
 // rejected counts and logs a credential that is not valid.
 func (ex *exchange) rejected(err error) {

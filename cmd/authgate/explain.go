@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +23,7 @@ import (
 type callerFlags struct {
 	user                                 string
 	username, mechanism, provider, email string
-	roles                                []string
+	roles, scopes, claims                []string
 	apiToken                             bool
 }
 
@@ -40,6 +41,7 @@ func explainCommand() *cobra.Command {
 			"Sec-Fetch-Site; a page load has Accept: text/html.",
 		Example: "  authgate explain --as alice GET /admin\n" +
 			"  authgate explain --roles staff --mechanism oidc --from 192.0.2.7 POST https://wiki.example.org/page\n" +
+			"  authgate explain --provider company --claim department=sales GET /sales\n" +
 			"  authgate explain --as alice --api-token --roles user GET /api\n" +
 			"  authgate explain --as alice -H 'Origin: https://evil.example' POST /page",
 		Args: usage(cobra.ExactArgs(2)),
@@ -117,6 +119,8 @@ func (c *callerFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&c.username, "username", "", "its user name")
 	flags.StringVar(&c.provider, "provider", "", "its provider (default: one that fits the mechanism)")
 	flags.StringVar(&c.email, "email", "", "its address")
+	flags.StringSliceVar(&c.scopes, "scopes", nil, "the OAuth scopes of its token, which is of a trusted issuer")
+	flags.StringArrayVar(&c.claims, "claim", nil, "a claim of its provider or trusted issuer, as NAME=VALUE; can be repeated")
 }
 
 // read returns the caller, nil without credentials.
@@ -127,20 +131,38 @@ func (c *callerFlags) read(cmd *cobra.Command) (*gateway.Caller, error) {
 		return nil, &usageError{errors.New("--as is empty; give the name of a user")}
 	case c.apiToken && c.user == "":
 		return nil, &usageError{errors.New("--api-token needs --as: it is a token of an account")}
-	case c.apiToken && given("username", "provider", "email"):
+	case c.apiToken && given("username", "provider", "email", "scopes", "claim"):
 		return nil, &usageError{errors.New("--api-token goes with --as and --roles alone: it has nothing that its account has not")}
 	case c.apiToken:
 		return &gateway.Caller{User: c.user, Mechanism: policy.Mechanism(c.mechanism), APIToken: true, Roles: c.roles}, nil
-	case given("as") && given("roles", "username", "provider", "email"):
+	case given("as") && given("roles", "username", "provider", "email", "scopes", "claim"):
 		return nil, &usageError{errors.New("--as names a user, who has the roles and the provider of the configuration; give --as, or the flags of an identity")}
 	case given("as"):
 		return callerAs(c.user, c.mechanism), nil
-	case !given("roles", "username", "provider", "email", "mechanism"):
+	case !given("roles", "username", "provider", "email", "scopes", "claim", "mechanism"):
 		return nil, nil
 	}
+	claims, err := readClaims(c.claims)
 	return &gateway.Caller{
 		Username: c.username, Roles: c.roles, Mechanism: policy.Mechanism(c.mechanism), Provider: c.provider, Email: c.email,
-	}, nil
+		Scopes: c.scopes, Claims: claims,
+	}, err
+}
+
+// readClaims returns the claims that --claim gives, nil if it gives none.
+func readClaims(given []string) (map[string][]string, error) {
+	var claims map[string][]string
+	for _, claim := range given {
+		name, value, ok := strings.Cut(claim, "=")
+		if !ok || name == "" {
+			return nil, &usageError{fmt.Errorf("--claim %q is not a claim; expected NAME=VALUE", claim)}
+		}
+		if claims == nil {
+			claims = map[string][]string{}
+		}
+		claims[name] = append(claims[name], value)
+	}
+	return claims, nil
 }
 
 // noUser is the user of a request without credentials.
@@ -236,9 +258,10 @@ func printExplanation(w io.Writer, x *gateway.Explanation) {
 	}
 }
 
-// printable quotes a text that a terminal could act on.
+// printable quotes a text on which a terminal could act, or that it would show in another
+// order.
 func printable(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || 0x80 <= r && r < 0xa0 }) {
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return fmt.Sprintf("%q", s)
 	}
 	return s

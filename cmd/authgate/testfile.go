@@ -56,6 +56,9 @@ type testIdentity struct {
 	Mechanism policy.Mechanism `yaml:"mechanism"`
 	Provider  string           `yaml:"provider"`
 	Email     string           `yaml:"email"`
+	Scopes    []string         `yaml:"scopes"`
+
+	Claims map[string][]string `yaml:"claims"`
 }
 
 // expectation is what a test expects. What is not given is free.
@@ -86,7 +89,7 @@ func readTestFile(path string) (*testFile, error) {
 			},
 		},
 		Either: map[reflect.Type]string{
-			reflect.TypeFor[testCaller](): "the name of a user, none, or the username, roles, mechanism, provider and email of an identity",
+			reflect.TypeFor[testCaller](): "the name of a user, none, or the username, roles, mechanism, provider, email, scopes and claims of an identity",
 		},
 	})
 	var file testFile
@@ -170,6 +173,7 @@ func (t *testCase) described() *gateway.Described {
 	case words != nil:
 		d.Caller = &gateway.Caller{
 			Username: words.Username, Roles: words.Roles, Mechanism: words.Mechanism, Provider: words.Provider, Email: words.Email,
+			Scopes: words.Scopes, Claims: words.Claims,
 		}
 	case t.As.User != "":
 		d.Caller = callerAs(t.As.User, "")

@@ -20,7 +20,7 @@ import (
 	"authgate/policy"
 )
 
-var update = flag.Bool("update", false, "write the .want files of testdata, and docs/config.schema.json")
+var update = flag.Bool("update", false, "write the .want files of testdata, docs/config.schema.json, and types and defaults in docs/configuration.md")
 
 // environment has the variables for the files of testdata.
 var environment = map[string]string{

@@ -111,16 +111,7 @@ func TestSchemaWords(t *testing.T) {
 // wordFault parses a file with only one key and returns the mistake that is the word.
 func wordFault(t *testing.T, key, word string) string {
 	t.Helper()
-	text := fmt.Sprintf("%q", word)
-	segments := strings.Split(key, ".")
-	for _, segment := range slices.Backward(segments) {
-		if list, ok := strings.CutSuffix(segment, "[]"); ok {
-			text = fmt.Sprintf("{%s: [%s]}", list, text)
-		} else {
-			text = fmt.Sprintf("{%s: %s}", segment, text)
-		}
-	}
-	_, err := Parse("config.yaml", []byte(text+"\n"))
+	_, err := Parse("config.yaml", []byte(nested(key, fmt.Sprintf("%q", word))+"\n"))
 	diagnostics, _ := errors.AsType[Diagnostics](err)
 	for _, d := range diagnostics {
 		if d.Key == strings.ReplaceAll(key, "[]", "[0]") && strings.Contains(d.Message, fmt.Sprintf("%q", word)) {
@@ -128,6 +119,19 @@ func wordFault(t *testing.T, key, word string) string {
 		}
 	}
 	return ""
+}
+
+// nested returns a file in which only key is given.
+func nested(key, value string) string {
+	text := value
+	for _, segment := range slices.Backward(strings.Split(key, ".")) {
+		if list, ok := strings.CutSuffix(segment, "[]"); ok {
+			text = fmt.Sprintf("{%s: [%s]}", list, text)
+		} else {
+			text = fmt.Sprintf("{%s: %s}", segment, text)
+		}
+	}
+	return text
 }
 
 // Editors read the schema that config.yaml names.

@@ -11,7 +11,7 @@ import (
 
 // Conn is a connection that a Listener of a Set accepted.
 type Conn struct {
-	net.Conn
+	Gatherer
 	set      *Set
 	listener *Listener
 	written  atomic.Int64 // bytes
@@ -71,8 +71,16 @@ func Unsent(c net.Conn) int {
 	if below == nil {
 		return 0
 	}
-	n, _ := below.set.unsent(below.Conn)
+	n, _ := below.unsent()
 	return n
+}
+
+// unsent returns how many bytes that were written the other side has not
+// acknowledged, and whether the system tells.
+func (c *Conn) unsent() (n int, known bool) {
+	kept := c.Kept() // first, because it is sent meanwhile
+	n, known = c.set.unsent(c.Conn)
+	return kept + n, known
 }
 
 // http2 reports whether the protocol is HTTP/2. The caller holds set.mu.
@@ -90,7 +98,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	if c.closed.Load() {
 		return 0, net.ErrClosed
 	}
-	n, err := c.Conn.Read(b)
+	n, err := c.Gatherer.Read(b)
 	if n > 0 && c.closed.Load() {
 		return 0, net.ErrClosed
 	}
@@ -99,7 +107,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 
 // Write implements net.Conn.
 func (c *Conn) Write(b []byte) (int, error) {
-	n, err := c.Conn.Write(b)
+	n, err := c.Gatherer.Write(b)
 	c.written.Add(int64(n))
 	return n, err
 }
@@ -112,12 +120,18 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// SetWriteDeadline implements net.Conn.
+// SetWriteDeadline implements net.Conn. Over HTTP/2, where deadlines of answers are
+// not those of the connection, what is kept has at least the time of lingering.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
+	if c.keepsAll() && c.Kept() > 0 && t.After(time.Now()) { // tls.Conn.Close allows five seconds
+		if until := c.set.lingerEnd(); until.After(t) {
+			t = until
+		}
+	}
 	if bound := c.bound.Load(); bound != 0 && (t.IsZero() || t.UnixNano() > bound) {
 		t = time.Unix(0, bound)
 	}
-	return c.Conn.SetWriteDeadline(t)
+	return c.Gatherer.SetWriteDeadline(t)
 }
 
 // SetDeadline implements net.Conn.
@@ -130,6 +144,9 @@ func (c *Conn) SetDeadline(t time.Time) error {
 
 // CloseWrite tells the client that nothing more comes.
 func (c *Conn) CloseWrite() error {
+	if err := c.Settle(); err != nil {
+		return err
+	}
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}

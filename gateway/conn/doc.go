@@ -7,6 +7,9 @@
 // (Set.Linger). It learns from http.Server what happens on a connection
 // (Set.State), through all layers: TLS and the PROXY protocol.
 //
+// A Gatherer joins writes that follow each other at once. Each connection of a Set
+// has one.
+//
 // WebSockets ends connections that http.Server no longer knows, because they
 // became WebSockets. ProxyProtocol reads the address of the client from the
 // header of a load balancer. Budget divides the file descriptors of the process.
@@ -20,6 +23,9 @@
 // Only addresses in a list of load balancers may send a PROXY protocol header,
 // and those must. A header is read within a time limit, and after Accept, so
 // that a silent balancer does not hold up the listener.
+//
+// What a client does not read stays in memory for as long as its connection: 128 KiB
+// at most, beside the buffers of the system.
 //
 // Only Linux tells how much a client has not read. On other systems a
 // connection lingers for half a second.

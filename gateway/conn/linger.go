@@ -30,6 +30,13 @@ func (s *Set) Linger(until time.Time) {
 	s.until = until
 }
 
+// lingerEnd returns the time that Linger was called with, or zero.
+func (s *Set) lingerEnd() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.until
+}
+
 // Leave closes the connections that wait for a request now or later. Call it
 // before http.Server.Shutdown, which sends GOAWAY on the connections of HTTP/2;
 // Leave closes those a moment later.
@@ -64,7 +71,7 @@ func (s *Set) dismissTold(told []*Conn) {
 			continue
 		}
 		since := c.written.Load() - c.told
-		if n, _ := s.unsent(c.Conn); since > 0 && int64(n) <= since {
+		if n, _ := c.unsent(); since > 0 && int64(n) <= since {
 			s.dismiss(c)
 			c.flushed = true // only the GOAWAY is unsent
 		}
@@ -82,7 +89,8 @@ func (s *Set) Wait() int {
 	return s.cut
 }
 
-// Close implements net.Conn. It does not wait for the client.
+// Close implements net.Conn. It does not wait for the client. It finds nothing that is
+// kept: tls.Conn.Close sends that before, as the end of each answer over HTTP/1.1 does.
 func (c *Conn) Close() error {
 	if c.closed.Swap(true) {
 		return net.ErrClosed

@@ -45,6 +45,7 @@ type Set struct {
 	full    rate.Sometimes // to warn that Limit is reached
 	failing rate.Sometimes // to warn that accepting fails
 	unsent  func(net.Conn) (n int, known bool)
+	buffers Buffers
 
 	mu          sync.Mutex
 	open        int
@@ -91,7 +92,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		accepted, err := l.Listener.Accept()
 		switch {
 		case err == nil:
-			c := &Conn{Conn: accepted, set: l.set, listener: l, told: -1}
+			c := &Conn{Gatherer: Gatherer{Conn: accepted, Buffers: &l.set.buffers}, set: l.set, listener: l, told: -1}
 			l.open.Add(1)
 			if l.set.admit(c) {
 				return c, nil
@@ -214,7 +215,12 @@ func (s *Set) State(outer net.Conn, state http.ConnState) {
 		s.unlist(c)
 		c.told = -1
 	case http.StateIdle:
-		c.served = true
+		if !c.served {
+			c.served = true
+			if c.http2() {
+				c.Keep(KeepAll)
+			}
+		}
 		if c.dismissed {
 			return
 		}
@@ -223,6 +229,7 @@ func (s *Set) State(outer net.Conn, state http.ConnState) {
 			s.dismiss(c)
 		}
 	case http.StateHijacked, http.StateClosed:
+		c.Keep(KeepNothing) // what comes before the end of a WebSocket must not be cut off with it
 		s.unlist(c)
 	}
 }
@@ -244,7 +251,7 @@ func (s *Set) dismiss(c *Conn) {
 func (s *Set) dismissal(c *Conn) (closeIt func()) {
 	s.unlist(c)
 	c.dismissed = true
-	n, _ := s.unsent(c.Conn)
+	n, _ := c.unsent()
 	c.flushed = n == 0
 	outer := c.outer
 	if outer == nil || !c.flushed && !s.leaving { // no layers, or their closing messages would wait for the client

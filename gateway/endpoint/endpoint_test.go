@@ -1,9 +1,13 @@
 package endpoint
 
 import (
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
+	"authgate/gateway/must"
+	"authgate/gateway/provider"
 	"authgate/gateway/web"
 )
 
@@ -37,5 +41,33 @@ func TestLabels(t *testing.T) {
 	endpoints, err := New(options("login"))
 	if err != nil || len(endpoints) != 1 || endpoints["/auth/login"] == nil {
 		t.Errorf("%v, %v", endpoints, err)
+	}
+}
+
+// TestReference checks that docs/http.md lists each endpoint with each of its
+// methods, and no other.
+func TestReference(t *testing.T) {
+	t.Parallel()
+	page := string(must.Get(os.ReadFile("../../docs/http.md"))(t))
+	documented := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| (`(?:GET|POST) /.*?) \\|").FindAllStringSubmatch(page, -1) {
+		for _, request := range strings.Split(row[1], ", ") {
+			documented[strings.Trim(request, "`")] = true
+		}
+	}
+	o := options()
+	o.Federation.Providers = []*Provider{{Provider: provider.New(provider.Options{Name: "PROVIDER"})}}
+	delete(documented, "GET /") // the start page, if no route matches
+	for name, methods := range o.handlers() {
+		for method := range methods {
+			request := method + " /" + name
+			if !documented[request] {
+				t.Errorf("docs/http.md does not list %s", request)
+			}
+			delete(documented, request)
+		}
+	}
+	for request := range documented {
+		t.Errorf("docs/http.md lists %s, which does not exist", request)
 	}
 }

@@ -28,8 +28,7 @@ type issued struct {
 
 // issue begins a login. It sets the cookies when everything is recorded.
 func (i *issuer) issue(ex *web.Exchange, account *auth.Account, mechanisms []policy.Mechanism) (*issued, error) {
-	now := i.now()
-	expires := now.Add(i.sessions.Lifetime())
+	now, lifetime := i.now(), i.sessions.Lifetime()
 	var (
 		session string
 		given   issued
@@ -42,7 +41,7 @@ func (i *issuer) issue(ex *web.Exchange, account *auth.Account, mechanisms []pol
 			session, handles = id, append(handles, handle)
 		case policy.Bearer:
 			given.tokens.until = i.refresh.Expires(now)
-			expires = latest(expires, given.tokens.until)
+			lifetime = max(lifetime, given.tokens.until.Sub(now))
 			token, handle := i.refresh.New(&ex.Credentials)
 			given.tokens.refresh, handles = token, append(handles, handle)
 		}
@@ -51,7 +50,7 @@ func (i *issuer) issue(ex *web.Exchange, account *auth.Account, mechanisms []pol
 	ctx, end := ex.Store.Recording()
 	defer end()
 	var err error
-	if given.login, err = i.logins.Begin(ctx, account, login.DeviceOf(&ex.Credentials), expires, handles...); err != nil {
+	if given.login, err = i.logins.Begin(ctx, account, login.DeviceOf(&ex.Credentials), lifetime, handles...); err != nil {
 		return nil, err
 	}
 	var set []string // names of cookies
@@ -69,13 +68,6 @@ func (i *issuer) issue(ex *web.Exchange, account *auth.Account, mechanisms []pol
 	}
 	i.cookies.ClearOthers(ex, &ex.Credentials, false, set...)
 	return &given, nil
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // tokens gives access tokens and refresh tokens to clients.

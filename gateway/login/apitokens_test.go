@@ -69,7 +69,7 @@ func TestAPIToken(t *testing.T) {
 	}
 	other := r.elsewhere(t) // whose cache is empty
 	must.Get(other.byAPIToken(t, token))(t)
-	for _, key := range r.store.written {
+	for _, key := range r.store.everWritten() {
 		if strings.Contains(string(key), token[4:]) {
 			t.Errorf("the store has the token: %s", key)
 		}

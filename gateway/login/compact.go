@@ -144,8 +144,13 @@ func (f *family) expand(r *compactReader) {
 }
 
 func (g *group) compact() []byte {
-	w := newCompactWriter(16 + 26*len(g.Members))
-	w.time(g.Ended)
+	w := newCompactWriter(16 + (sidBytes+timeBytes)*len(g.Members))
+	if g.Ended.IsZero() { // as a rule
+		w.byte(0)
+	} else {
+		w.byte(1)
+		w.time(g.Ended)
+	}
 	for _, m := range g.Members {
 		w.sid(m.Login)
 		w.time(m.Expires)
@@ -154,7 +159,9 @@ func (g *group) compact() []byte {
 }
 
 func (g *group) expand(r *compactReader) {
-	g.Ended = r.time()
+	if choose(r, []bool{false, true}) {
+		g.Ended = r.time()
+	}
 	for r.more() {
 		g.Members = append(g.Members, member{Login: r.sid(), Expires: r.time()})
 	}
@@ -164,6 +171,8 @@ const (
 	sidLength  = 26 // characters of rand.Text, of 5 bits each
 	sidBytes   = 17 // that hold these bits
 	sidPadding = "AAAAAA"
+
+	timeBytes = 8
 )
 
 // Units of the difference of two times.
@@ -231,7 +240,7 @@ func (w *compactWriter) time(t time.Time) {
 	case !time.Unix(0, n).Equal(t), n == 0:
 		w.unfit = true
 	}
-	w.raw = binary.AppendVarint(w.raw, n)
+	w.raw = binary.BigEndian.AppendUint64(w.raw, uint64(n)) // a varint takes a byte more
 }
 
 // after writes a time that is near start: the difference, and in the two lowest bits
@@ -321,7 +330,7 @@ func (r *compactReader) number() int64 {
 }
 
 func (r *compactReader) time() time.Time {
-	n := r.number()
+	n := int64(binary.BigEndian.Uint64(r.take(timeBytes)))
 	if n == 0 {
 		return time.Time{}
 	}

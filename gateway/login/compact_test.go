@@ -157,6 +157,19 @@ func TestCompactDamage(t *testing.T) {
 	}
 }
 
+// A group was ended or not: the byte that says so has two values.
+func TestCompactFlag(t *testing.T) {
+	t.Parallel()
+	ended := (&group{Ended: testTime()}).compact()
+	if ended[1] != 1 {
+		t.Fatalf("the flag of %x is not its second byte", ended)
+	}
+	ended[1] = 2
+	if got, err := decodeAs(&group{}, ended); err == nil {
+		t.Errorf("a flag of 2 gives %+v", got)
+	}
+}
+
 // FuzzCompact decodes any bytes as each record. What it accepts keeps its meaning when
 // it is written again.
 func FuzzCompact(f *testing.F) {

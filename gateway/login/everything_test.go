@@ -393,7 +393,7 @@ func TestStoreHoldsNoReadableSecret(t *testing.T) {
 	}
 	for name, secret := range secrets {
 		raw, err := base64.RawURLEncoding.DecodeString(secret)
-		for _, written := range e.store.written {
+		for _, written := range e.store.everWritten() {
 			if holds(written, secret) || err == nil && len(raw) >= 16 && holds(written, string(raw)) {
 				t.Errorf("the store was given the %s: %q", name, written)
 			}
@@ -403,7 +403,7 @@ func TestStoreHoldsNoReadableSecret(t *testing.T) {
 	if raw, err := json.Marshal(map[string]any{"a": []byte("x the needle y")}); err != nil || !holds(raw, "the needle") {
 		t.Errorf("%s: the needle is not found, %v", raw, err)
 	}
-	if !slices.ContainsFunc(e.store.written, func(written []byte) bool { return holds(written, "alice@example.org") }) {
+	if !slices.ContainsFunc(e.store.everWritten(), func(written []byte) bool { return holds(written, "alice@example.org") }) {
 		t.Error("the address of the user is not found")
 	}
 }

@@ -111,14 +111,15 @@ type Handle func(*Login) (key string, value []byte, expires time.Time, err error
 
 // Begin records a new login of account from a device, together with its handles.
 // The client must get nothing of it unless the error is nil.
-func (l *Logins) Begin(ctx context.Context, account *auth.Account, device Device, expires time.Time, handles ...Handle) (*Login, error) {
+func (l *Logins) Begin(ctx context.Context, account *auth.Account, device Device, lifetime time.Duration, handles ...Handle) (*Login, error) {
+	now := l.now()
 	login := &Login{
 		ID:       rand.Text(),
 		Username: account.Username,
 		Version:  account.Version(),
 		Since:    account.Epoch(),
-		Created:  l.now(),
-		Expires:  expires,
+		Created:  now,
+		Expires:  now.Add(lifetime),
 		Device:   device,
 	}
 	return l.begin(ctx, login, login.Created, handles)

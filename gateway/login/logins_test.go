@@ -107,14 +107,14 @@ func TestBeginWithAStoreThatFreezes(t *testing.T) {
 	const answerTime = 1500 * time.Millisecond // how long callers wait for a frozen store
 	for keys, begin := range map[string]func(*testing.T, *rig) error{
 		loginPrefix: func(t *testing.T, r *rig) error {
-			return errorOf(r.logins.Begin(t.Context(), &auth.Account{Username: "alice"}, Device{}, r.now().Add(time.Hour)))
+			return errorOf(r.logins.Begin(t.Context(), &auth.Account{Username: "alice"}, Device{}, time.Hour))
 		},
 		groupPrefix: func(t *testing.T, r *rig) error { return errorOf(r.beginAt(t, "keycloak", r.grant("user"), r.now())) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
 			var frozen atomic.Bool
-			r.store.before = func(ctx context.Context, call string) error {
+			r.store.interfere(func(ctx context.Context, call string) error {
 				if strings.Contains(call, " "+keys) {
 					frozen.Store(true)
 				}
@@ -126,7 +126,7 @@ func TestBeginWithAStoreThatFreezes(t *testing.T) {
 				case <-time.After(answerTime):
 				}
 				return errStore
-			}
+			})
 			began := time.Now()
 			err := begin(t, r)
 			if took := time.Since(began); !errors.Is(err, errStore) || !frozen.Load() || took != answerTime+undoTime {

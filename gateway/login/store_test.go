@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"authgate/gateway/must"
@@ -40,9 +41,23 @@ type recordingStore struct {
 // Volatile implements store.Volatile.
 func (s *recordingStore) Volatile() bool { return !s.durable }
 
+// interfere calls before ahead of each call from now on; nil for nothing.
+func (s *recordingStore) interfere(before func(ctx context.Context, call string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = before
+}
+
+// everWritten returns each key, and each value that was to be written.
+func (s *recordingStore) everWritten() [][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.written)
+}
+
 // once calls do before the next call with this prefix.
 func (s *recordingStore) once(prefix string, do func()) {
-	s.before = func(_ context.Context, call string) error {
+	s.interfere(func(_ context.Context, call string) error {
 		if !strings.HasPrefix(call, prefix) {
 			return nil
 		}
@@ -54,7 +69,7 @@ func (s *recordingStore) once(prefix string, do func()) {
 			do()
 		}
 		return nil
-	}
+	})
 }
 
 // atEachCall runs test again and again. What test gives to before happens just before the first
@@ -63,21 +78,23 @@ func (s *recordingStore) once(prefix string, do func()) {
 func atEachCall(t *testing.T, test func(t *testing.T, r *rig, before func(do func()) (happened func() bool))) {
 	t.Helper()
 	for step, more := int64(1), true; more && !t.Failed(); step++ {
-		r := newRig(t)
-		var calls atomic.Int64
-		test(t, r, func(do func()) func() bool {
-			r.store.before = func(_ context.Context, call string) error {
-				if calls.Add(1) == step {
-					t.Logf("before call %d: %.20s", step, call)
-					do()
+		synctest.Test(t, func(t *testing.T) { // so that no time limit of a call depends on the machine
+			r := newRig(t)
+			var calls atomic.Int64
+			test(t, r, func(do func()) func() bool {
+				r.store.interfere(func(_ context.Context, call string) error {
+					if calls.Add(1) == step {
+						t.Logf("before call %d: %.20s", step, call)
+						do()
+					}
+					return nil
+				})
+				return func() bool {
+					r.store.interfere(nil)
+					more = calls.Load() >= step
+					return more
 				}
-				return nil
-			}
-			return func() bool {
-				r.store.before = nil
-				more = calls.Load() >= step
-				return more
-			}
+			})
 		})
 	}
 }

@@ -114,18 +114,17 @@ func TestKindsOfSessionAreApart(t *testing.T) {
 // not count until the old configuration is back. The same sub at the other issuer is another person.
 func TestLoginsFollowTheConfiguredProvider(t *testing.T) {
 	t.Parallel()
-	elsewhere := &testProvider{outside: outside[provider.Grant]{issuer: "https://id.example.org/realms/other"}}
-	for name, change := range map[string]func(*rig){
-		"removed":    func(r *rig) { clear(r.usersOptions.Providers) },
-		"renamed":    func(r *rig) { r.usersOptions.Providers = map[string]Provider{"other": r.op} },
-		"re-pointed": func(r *rig) { r.usersOptions.Providers["keycloak"] = elsewhere },
+	for name, change := range map[string]func(r *rig, elsewhere Provider){
+		"removed":    func(r *rig, _ Provider) { clear(r.usersOptions.Providers) },
+		"renamed":    func(r *rig, _ Provider) { r.usersOptions.Providers = map[string]Provider{"other": r.op} },
+		"re-pointed": func(r *rig, elsewhere Provider) { r.usersOptions.Providers["keycloak"] = elsewhere },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
+			r, elsewhere := newRig(t), &testProvider{outside: outside[provider.Grant]{issuer: "https://id.example.org/realms/other"}}
 			s := r.signInAt(t, r.grant("user"))
 			r.wantIn(t, s, "user")
-			changed := r.instance(t, change)
+			changed := r.instance(t, func(r *rig) { change(r, elsewhere) })
 			changed.wantOut(t, s)
 			stranger, err := changed.beginAt(t, "keycloak", r.grant("admin"), r.now())
 			if name != "re-pointed" && (stranger.login != nil || err == nil || errors.Is(err, auth.ErrRejected)) {

@@ -4,6 +4,7 @@ package logtest
 import (
 	"bytes"
 	"encoding/json"
+	"iter"
 	"strings"
 	"sync"
 	"testing"
@@ -35,11 +36,17 @@ func (b *Buffer) Reset() {
 	b.buf.Reset()
 }
 
+// Lines yields the lines, oldest first. It leaves out one that has not come whole yet.
+func (b *Buffer) Lines() iter.Seq[string] {
+	all := b.String()
+	return strings.Lines(all[:strings.LastIndexByte(all, '\n')+1])
+}
+
 // Records returns the records with the message, oldest first.
 func (b *Buffer) Records(t testing.TB, message string) []map[string]any {
 	t.Helper()
 	var found []map[string]any
-	for line := range strings.Lines(b.String()) {
+	for line := range b.Lines() {
 		var record map[string]any
 		if err := json.Unmarshal([]byte(line), &record); err != nil {
 			t.Fatalf("a line of the log is not JSON: %v: %s", err, line)

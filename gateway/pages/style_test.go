@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,8 +96,25 @@ func TestAccessible(t *testing.T) {
 				t.Errorf("%s: field %s has autocomplete=%q, want %q", name, attr(input, "name"), got, want)
 			}
 		}
+		for _, form := range elements(document, "form") {
+			if fields := completed(form); slices.ContainsFunc(fields, isPassword) && fields[0] != "username" {
+				t.Errorf("%s: a form with a password does not tell password managers the username first: %q", name, fields)
+			}
+		}
 	}
 }
+
+// completed returns the values of autocomplete in a form, in their order.
+func completed(form *html.Node) (fields []string) {
+	for _, input := range elements(form, "input") {
+		if field := attr(input, "autocomplete"); field != "" {
+			fields = append(fields, field)
+		}
+	}
+	return fields
+}
+
+func isPassword(field string) bool { return strings.HasSuffix(field, "-password") }
 
 // The colours keep to WCAG 2.2 level AA: 4.5 to 1 for text
 // (1.4.3), 3 to 1 for the edges of controls (1.4.11).

@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -128,7 +129,7 @@ func (l limits) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
 	}
 	if resp.StatusCode/100 != 2 {
-		return nil, readRefusal(r, resp.StatusCode, body)
+		return nil, readRefusal(r, resp, body)
 	}
 	resp.Body, resp.Request = io.NopCloser(bytes.NewReader(body)), r
 	return resp, nil
@@ -152,8 +153,8 @@ func statusText(status int) string {
 	return strings.TrimSpace(fmt.Sprint(status, " ", http.StatusText(status)))
 }
 
-// refusal is an error answer (RFC 6749, section 5.2). Some providers send one with
-// status 200.
+// refusal is an error answer (RFC 6749, section 5.2; from userinfo, RFC 6750,
+// section 3). Some providers send one with status 200.
 type refusal struct {
 	status            int
 	code, description string // clipped; may be empty
@@ -175,16 +176,27 @@ func (r *refusal) Error() string {
 	return text
 }
 
-// readRefusal reads error and error_description from an answer, and nothing else.
-func readRefusal(r *http.Request, status int, body []byte) *refusal {
+// challengeErrors matches the parameters of a Bearer challenge that readRefusal
+// reads. Their values have no quote and no backslash.
+var challengeErrors = regexp.MustCompile(`\b(error|error_description)="([^"\\]*)"`)
+
+// readRefusal reads error and error_description from the body of an answer, or else
+// from its challenge, and nothing else.
+func readRefusal(r *http.Request, resp *http.Response, body []byte) *refusal {
 	var said struct {
 		Code        string `json:"error"`
 		Description string `json:"error_description"`
 	}
 	if json.Unmarshal(body, &said) != nil {
-		return &refusal{status: status}
+		for _, found := range challengeErrors.FindAllStringSubmatch(resp.Header.Get("WWW-Authenticate"), -1) {
+			if found[1] == "error" {
+				said.Code = found[2]
+			} else {
+				said.Description = found[2]
+			}
+		}
 	}
-	return newRefusal(r, status, said.Code, said.Description)
+	return newRefusal(r, resp.StatusCode, said.Code, said.Description)
 }
 
 // newRefusal returns a refusal without the texts that contain a secret of the

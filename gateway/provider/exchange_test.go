@@ -293,6 +293,8 @@ func TestRefreshRefuses(t *testing.T) {
 		{"an ID token for another client", func(f *fake) { f.id["aud"] = "other" }, ErrFault, "audience", true},
 		{"an ID token of another issuer", func(f *fake) { f.id["iss"] = "https://evil.example" }, ErrFault, "different provider", true},
 		{"userinfo out of order", answers("/userinfo", say(500, "", "")), ErrFault, "500", true},
+		{"userinfo refused", answers("/userinfo", challenge(`Bearer realm="r", error="invalid_token", error_description="not for userinfo"`)), ErrFault,
+			`401 Unauthorized, error "invalid_token", "not for userinfo"`, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFake(t)

@@ -323,6 +323,14 @@ func say(status int, mediaType, body string) http.HandlerFunc {
 	}
 }
 
+// challenge answers as RFC 6750 describes it.
+func challenge(says string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("WWW-Authenticate", says)
+		w.WriteHeader(http.StatusUnauthorized)
+	}
+}
+
 func sayJSON(body string) http.HandlerFunc { return say(http.StatusOK, "application/json", body) }
 
 // stall answers when the caller has given up.

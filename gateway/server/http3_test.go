@@ -29,7 +29,7 @@ import (
 )
 
 // patience bounds what never takes long.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // overHTTP3 is a Server with a listener for HTTP/3 that runs until the test ends.
 type overHTTP3 struct {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,6 +50,7 @@ type place struct {
 	*memoryShard
 	memory *Memory
 	key    string
+	packed packedKey
 	hash   uint32
 }
 
@@ -182,8 +184,12 @@ func (s *memoryShard) keys(prefix string, next int, now int64) ([]string, int) {
 	var keys []string
 	for looks := 0; next > 0 && looks < stepLooks && len(keys) < WalkSize; looks++ {
 		next--
-		if e := s.entries.slot(next); !e.expired(now) && bytes.HasPrefix(e.key(), []byte(prefix)) {
-			keys = append(keys, string(e.key()))
+		e := s.entries.slot(next)
+		if e.expired(now) {
+			continue
+		}
+		if key := unpack(e.key()); strings.HasPrefix(key, prefix) {
+			keys = append(keys, key)
 		}
 	}
 	return keys, next
@@ -221,8 +227,9 @@ func (m *Memory) instant() int64 { return m.now().UnixNano() }
 func (m *Memory) hash(key []byte) uint64 { return maphash.Bytes(m.seed, key) }
 
 func (m *Memory) place(key string) place {
-	hash := maphash.String(m.seed, key)
-	return place{memoryShard: &m.shards[hash%memoryShards], memory: m, key: key, hash: hashOf(hash)}
+	packed := pack(key)
+	hash := m.hash(packed.bytes())
+	return place{memoryShard: &m.shards[hash%memoryShards], memory: m, key: key, packed: packed, hash: hashOf(hash)}
 }
 
 // sweepUntilDone removes expired entries about once a minute.
@@ -280,7 +287,7 @@ func (m *Memory) sweepShard(s *memoryShard, step *sweepStep) (more bool) {
 		step.looks++
 		if e := t.slot(step.next - 1); e.expired(now) {
 			step.removals++
-			key := string(e.key())
+			key := unpack(e.key())
 			p := m.place(key)
 			p.remove()
 		}
@@ -290,7 +297,7 @@ func (m *Memory) sweepShard(s *memoryShard, step *sweepStep) (more bool) {
 
 // live returns the value of the key, which is never nil, or ErrNotFound.
 func (p place) live(now int64) ([]byte, error) {
-	e, _ := p.entries.find(p.hash, p.key)
+	e, _ := p.entries.find(p.hash, p.packed.bytes())
 	if e == nil || e.expired(now) {
 		return nil, ErrNotFound
 	}
@@ -304,7 +311,7 @@ func (p place) get(now int64) (value []byte, dead bool, err error) {
 	defer p.mu.RUnlock()
 	value, err = p.live(now)
 	if err != nil {
-		e, _ := p.entries.find(p.hash, p.key)
+		e, _ := p.entries.find(p.hash, p.packed.bytes())
 		dead = e != nil
 	}
 	return value, dead, err
@@ -314,18 +321,18 @@ func (p place) get(now int64) (value []byte, dead bool, err error) {
 func (p place) forget(now int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if e, _ := p.entries.find(p.hash, p.key); e != nil && e.expired(now) {
+	if e, _ := p.entries.find(p.hash, p.packed.bytes()); e != nil && e.expired(now) {
 		p.remove()
 	}
 }
 
 func (p place) set(value []byte, expires time.Time, now int64) {
-	added := newSlot(p.key, value, unixNano(expires))
+	added := newSlot(p.packed.bytes(), value, unixNano(expires))
 	if added.expired(now) {
 		p.remove()
 		return
 	}
-	if e, _ := p.entries.find(p.hash, p.key); e != nil {
+	if e, _ := p.entries.find(p.hash, p.packed.bytes()); e != nil {
 		p.memory.tally.Remove(p.key, e.expiry())
 		*e = added
 	} else {
@@ -335,7 +342,7 @@ func (p place) set(value []byte, expires time.Time, now int64) {
 }
 
 func (p place) remove() {
-	e, cell := p.entries.find(p.hash, p.key)
+	e, cell := p.entries.find(p.hash, p.packed.bytes())
 	if e == nil {
 		return
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"time"
@@ -30,8 +31,8 @@ type table struct {
 	length int
 }
 
-// slot is one entry. Its data are the length of the key as a uvarint, the key and
-// the value: one allocation. They never change, because callers hold parts of
+// slot is one entry. Its data are the length of the packed key as a uvarint, that key
+// and the value: one allocation. They never change, because callers hold parts of
 // them.
 type slot struct {
 	data    []byte
@@ -59,7 +60,7 @@ func (s *slot) expiry() time.Time {
 }
 
 // newSlot returns an entry with copies of key and value.
-func newSlot(key string, value []byte, expires int64) slot {
+func newSlot(key, value []byte, expires int64) slot {
 	var head [binary.MaxVarintLen64]byte
 	n := binary.PutUvarint(head[:], uint64(len(key)))
 	data := make([]byte, 0, n+len(key)+len(value))
@@ -95,7 +96,7 @@ func (t *table) next(cell int) int {
 
 // find returns the entry of key, which may have expired, and the cell that leads
 // to it. It returns nil if there is none.
-func (t *table) find(hash uint32, key string) (found *slot, cell int) {
+func (t *table) find(hash uint32, key []byte) (found *slot, cell int) {
 	if t.length == 0 {
 		return nil, 0
 	}
@@ -103,7 +104,7 @@ func (t *table) find(hash uint32, key string) (found *slot, cell int) {
 		if uint32(t.index[cell]>>32) != hash {
 			continue
 		}
-		if s := t.slot(number(t.index[cell])); string(s.key()) == key {
+		if s := t.slot(number(t.index[cell])); bytes.Equal(s.key(), key) {
 			return s, cell
 		}
 	}
@@ -116,7 +117,7 @@ func number(cell uint64) int { return int(uint32(cell)) - 1 }
 // add adds an entry whose key has none yet.
 func (t *table) add(hash uint32, added slot) {
 	if (t.length+1)*5 > len(t.index)*4 {
-		t.resize(max(leastCells, len(t.index)+len(t.index)/4))
+		t.resize(max(leastCells, len(t.index)+len(t.index)/8))
 	}
 	if t.length == len(t.chunks)*slotsOfChunk {
 		t.chunks = append(t.chunks, new([slotsOfChunk]slot))

@@ -33,7 +33,7 @@ func compareWithMap(t *testing.T, hash func(key []byte) uint64) {
 		for range 3000 {
 			key := fmt.Sprint(random.IntN(400))
 			value := fmt.Sprint(random.Int())
-			found, cell := table.find(hashOf(hash([]byte(key))), key)
+			found, cell := table.find(hashOf(hash([]byte(key))), []byte(key))
 			_, known := want[key]
 			switch {
 			case known != (found != nil):
@@ -44,10 +44,10 @@ func compareWithMap(t *testing.T, hash func(key []byte) uint64) {
 				}
 				delete(want, key)
 			case found != nil:
-				*found = newSlot(key, []byte(value), never)
+				*found = newSlot([]byte(key), []byte(value), never)
 				want[key] = value
 			default:
-				table.add(hashOf(hash([]byte(key))), newSlot(key, []byte(value), never))
+				table.add(hashOf(hash([]byte(key))), newSlot([]byte(key), []byte(value), never))
 				want[key] = value
 			}
 		}
@@ -61,7 +61,7 @@ func compareWithMap(t *testing.T, hash func(key []byte) uint64) {
 		}
 	}
 	for key := range want {
-		_, cell := table.find(hashOf(hash([]byte(key))), key)
+		_, cell := table.find(hashOf(hash([]byte(key))), []byte(key))
 		table.remove(hash, cell)
 	}
 	if table.length != 0 || len(table.chunks) != 0 || len(table.index) > leastCells {

@@ -99,7 +99,7 @@ func TestNoRetry(t *testing.T) {
 		if response, err := f.way.RoundTrip(r); err == nil {
 			t.Errorf("after %s: %s", name, response.Status)
 		}
-		if n := c.app.requests.Load(); n != 1 {
+		if n := c.app.requests.Load(); n > 1 || n == 0 && c.app != silent { // which may be late
 			t.Errorf("after %s: %d requests reached the upstream", name, n)
 		}
 	}

@@ -38,7 +38,8 @@ type transport struct {
 
 	plain, secure *http1.Client // for http and unix, and for https
 	http2, h2c    *http.Transport
-	protocols     sync.Map // what an https target chose last, by the Host of its URL
+	buffers       conn.Buffers // of connections over HTTP/2
+	protocols     sync.Map     // what an https target chose last, by the Host of its URL
 }
 
 // newTransport returns a transport. If a connection fails for lack of file
@@ -102,7 +103,11 @@ func (t *transport) newHTTP2() *http.Transport {
 	}
 }
 
-func (t *transport) guard(c net.Conn) net.Conn { return &stallGuard{Conn: c, limit: t.limit} }
+func (t *transport) guard(c net.Conn) net.Conn {
+	g := &conn.Gatherer{Conn: &stallGuard{Conn: c, limit: t.limit}, Buffers: &t.buffers}
+	g.Keep(conn.KeepAll)
+	return g
+}
 
 // tlsConfig returns the configuration of connections to https targets.
 func tlsConfig(cfg config.UpstreamTLS) *tls.Config {
@@ -356,7 +361,18 @@ type stallGuard struct {
 // need no deadline, which would cost small requests a timer.
 const socketBuffer = 16 << 10
 
-func (c *stallGuard) Write(b []byte) (int, error) {
+// Write implements net.Conn. Each part has the time limit, however many writes a
+// Gatherer has joined.
+func (c *stallGuard) Write(b []byte) (n int, err error) {
+	for n < len(b) && err == nil {
+		var written int
+		written, err = c.write(b[n:min(n+socketBuffer, len(b))])
+		n += written
+	}
+	return n, err
+}
+
+func (c *stallGuard) write(b []byte) (int, error) {
 	var deadline time.Time
 	guard := c.written.Add(int64(len(b))) > socketBuffer
 	if guard {

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -104,7 +105,7 @@ func newFixtureOf(t testing.TB, edit func(*config.Upstream), urls ...string) *fi
 	t.Helper()
 	f := &fixture{clock: clocktest.New(), log: &logtest.Buffer{}}
 	cfg := config.Upstream{
-		Timeout: time.Minute, ConnectTimeout: time.Second, ReuseConnections: true,
+		Timeout: time.Minute, ConnectTimeout: time.Minute, ReuseConnections: true,
 		Balance: config.BalanceRoundRobin, Host: config.HostClient, Retries: 1,
 	}
 	for _, raw := range urls {
@@ -259,7 +260,7 @@ func TestBalancerErrors(t *testing.T) {
 	}{
 		{"refuses", t.Context(), []string{refusing}, failed, true},
 		{"all refuse", t.Context(), []string{refusing, "http://127.0.0.1:2"}, failed, true},
-		{"no such host", t.Context(), []string{"http://nowhere.invalid"}, failed, true},
+		{"no such host", t.Context(), []string{"http://no..host"}, failed, true},
 		{"hangs up", t.Context(), []string{other.URL, hangUp.URL}, failed, false},
 		{"speaks another protocol", t.Context(), []string{garbage.URL}, failed, false},
 		{"speaks no TLS", t.Context(), []string{strings.Replace(garbage.URL, "http", "https", 1)}, failed, false},
@@ -329,7 +330,7 @@ func TestStallGuard(t *testing.T) {
 		chunk := make([]byte, socketBuffer+1)
 		go func() { // what it fails to do, the other side sees
 			buf := make([]byte, len(chunk))
-			for range 5 {
+			for range 10 {
 				time.Sleep(20 * time.Second) // moves the clock of the bubble
 				_, _ = io.ReadFull(there, buf)
 			}
@@ -342,6 +343,9 @@ func TestStallGuard(t *testing.T) {
 			if _, err := guard.Write(chunk); err != nil {
 				t.Fatalf("a slow reader: %v", err)
 			}
+		}
+		if _, err := guard.Write(bytes.Repeat(chunk, 5)); err != nil {
+			t.Fatalf("a slow reader of a long write: %v", err)
 		}
 		if _, err := guard.Read(make([]byte, 1)); err != nil {
 			t.Fatal(err)
@@ -357,6 +361,29 @@ func TestStallGuard(t *testing.T) {
 		here.Close()
 		if _, err := guard.Write([]byte("x")); err == nil {
 			t.Error("a write to a closed connection succeeds")
+		}
+	})
+}
+
+// Over HTTP/2, writes are kept for a moment. If the upstream reads nothing for the time
+// limit, reads end.
+func TestGuardKeeps(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		defer there.Close()
+		guarded := (&transport{limit: 30 * time.Second}).guard(here)
+		defer guarded.Close()
+		start := time.Now()
+		for range 2 {
+			const size = socketBuffer/2 + 1
+			if n, err := guarded.Write(make([]byte, size)); n != size || err != nil || time.Since(start) > 0 {
+				t.Errorf("the write of %d bytes took %v: %v", n, time.Since(start), err)
+			}
+		}
+		go func() { _, _ = io.CopyN(io.Discard, there, socketBuffer) }() // as the system's buffers
+		if _, err := guarded.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != 30*time.Second {
+			t.Errorf("the read took %v: %v", time.Since(start), err)
 		}
 	})
 }

@@ -52,11 +52,8 @@ func (ex *Exchange) Init(site *Site, w http.ResponseWriter, r *http.Request) {
 
 // WriteHeader implements http.ResponseWriter.
 func (ex *Exchange) WriteHeader(status int) {
-	if ex.upload != nil {
-		ex.upload.move()
-	}
-	if overQUIC(ex.Request) {
-		ex.paceAnswer(ex.ResponseWriter)
+	if quic := overQUIC(ex.Request); quic || ex.upload != nil {
+		ex.goOn(quic)
 	}
 	if status < 200 && status != http.StatusSwitchingProtocols { // the answer follows
 		delete(ex.Header(), "Set-Cookie") // of an upstream, and not checked
@@ -75,18 +72,30 @@ func (ex *Exchange) Write(b []byte) (int, error) {
 	if ex.Status == 0 {
 		ex.WriteHeader(http.StatusOK)
 	}
-	if ex.bytes+int64(len(b)) > unpacedAnswer || overQUIC(ex.Request) {
-		ex.paceAnswer(ex.ResponseWriter)
-	}
-	if ex.upload != nil {
-		ex.upload.move()
+	if paced := ex.bytes+int64(len(b)) > unpacedAnswer || overQUIC(ex.Request); paced || ex.upload != nil {
+		ex.goOn(paced)
 	}
 	n, err := ex.ResponseWriter.Write(b)
 	ex.bytes += int64(n)
 	return n, err
 }
 
-// Unwrap lets http.ResponseController reach flushing, hijacking and deadlines.
+// goOn notes that the answer goes on. With paced, the client must read it in time.
+func (ex *Exchange) goOn(paced bool) {
+	now := time.Now()
+	if paced {
+		ex.paceAnswer(ex.ResponseWriter, now)
+	}
+	if ex.upload != nil {
+		ex.upload.move(now.Sub(ex.upload.began))
+	}
+}
+
+// FlushError spares http.ResponseController the search by Unwrap: streams flush each
+// message.
+func (ex *Exchange) FlushError() error { return http.NewResponseController(ex.ResponseWriter).Flush() }
+
+// Unwrap lets http.ResponseController reach hijacking and deadlines.
 func (ex *Exchange) Unwrap() http.ResponseWriter { return ex.ResponseWriter }
 
 // LimitBody bounds the time for what is left of the request's body. It comes

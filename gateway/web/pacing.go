@@ -15,7 +15,7 @@ const (
 	// what the buffers on the way to the client take even if it does not read.
 	unpacedAnswer = 16 << 10
 	// AnswerPause is how long a client may take for the next part of an answer,
-	// 32 KiB.
+	// about 64 KiB.
 	AnswerPause = 5 * time.Minute
 	// answerRearm is how often the time limit is moved on at most.
 	answerRearm = 5 * time.Second
@@ -45,8 +45,7 @@ func (p *pacing) limitBody(w http.ResponseWriter, r *http.Request) {
 
 // paceAnswer makes a client that does not read lose the connection. One that
 // reads slowly gets everything.
-func (p *pacing) paceAnswer(w http.ResponseWriter) {
-	now := time.Now()
+func (p *pacing) paceAnswer(w http.ResponseWriter, now time.Time) {
 	if now.Sub(p.paced) <= answerRearm {
 		return
 	}

@@ -8,7 +8,10 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"authgate/policy"
 )
@@ -134,8 +137,24 @@ func (r *Record) audit(logger *slog.Logger, client, event string, attrs []slog.A
 // them: the next record uses the memory again.
 type line [12]slog.Attr
 
-// clip bounds what a client can put into a record of the log.
-func clip(s string) string { return s[:min(len(s), 1024)] }
+// clip bounds what a client can put into a record of the log, and escapes characters
+// on which a terminal could act. JSON leaves some of them as they are.
+func clip(s string) string {
+	s = s[:min(len(s), 1024)]
+	if !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' }) {
+		return s
+	}
+	var b strings.Builder
+	for _, c := range s {
+		if unicode.IsPrint(c) {
+			b.WriteRune(c)
+		} else {
+			quoted := strconv.QuoteRune(c)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+	}
+	return b.String()
+}
 
 // requestID returns the client's X-Request-Id if that is 1 to 128 of
 // A-Za-z0-9._-, else a new one.

@@ -57,7 +57,7 @@ func (ex *Exchange) Upload() (*http.Request, *Upload) {
 
 // Read implements io.Reader. A transport may call it after it has answered.
 func (u *Upload) Read(p []byte) (int, error) {
-	u.move()
+	u.move(time.Since(u.began))
 	u.reading.Add(1)
 	n, err := u.ReadCloser.Read(p)
 	u.reading.Add(-1)
@@ -73,8 +73,8 @@ func (u *Upload) Close() error {
 	return u.ReadCloser.Close()
 }
 
-// move notes a sign of life: the pause begins anew.
-func (u *Upload) move() { u.moved.Store(int64(time.Since(u.began))) }
+// move notes a sign of life, so long after the beginning: the pause begins anew.
+func (u *Upload) move(after time.Duration) { u.moved.Store(int64(after)) }
 
 // check ends a Read that has waited too long, and otherwise sets the time of
 // the next check.

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -118,15 +119,29 @@ func TestOpenFails(t *testing.T) {
 // log is written and the store is closed.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	path := folder(t, t.TempDir(), map[string]string{"config.yaml": listenAnywhere + routes + sqliteStore + "shutdown_delay: 1s\n", "accounts.yaml": alice + bob})
+	arrived, answer := make(chan struct{}), make(chan struct{})
+	up := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(arrived)
+		<-answer
+	}))
+	defer up.Close()
+	path := folder(t, t.TempDir(), map[string]string{
+		"config.yaml":   listenAnywhere + strings.Replace(routes, "http://127.0.0.1:1", up.URL, 1) + "  - {match: /slow, upstream: app, auth: [none]}\n" + sqliteStore,
+		"accounts.yaml": alice + bob,
+	})
 	log := &logtest.Buffer{}
 	a := open(t, path, log)
 	ctx, stop := context.WithCancel(t.Context())
 	reload, done := make(chan os.Signal), make(chan error, 1)
 	go func() { done <- a.Run(ctx, reload) }()
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	must(client.Get("https://" + a.Server().Address("https") + "/me")).Body.Close()
-	client.CloseIdleConnections()
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		must(client.Get("https://" + a.Server().Address("https") + "/slow")).Body.Close()
+		client.CloseIdleConnections()
+	}()
+	<-arrived
 	stop()
 	write(t, filepath.Join(filepath.Dir(path), "accounts.yaml"), alice)
 	for range 2 { // Run takes the second one after the first is applied
@@ -139,10 +154,12 @@ func TestRun(t *testing.T) {
 	if n := len(log.Records(t, "reloaded")); n == 0 || len(a.Config().Accounts.Users) != 1 {
 		t.Errorf("%d reloads, accounts %v", n, a.Config().Accounts.Users)
 	}
+	close(answer)
+	<-answered
 	if err := <-done; err != nil {
 		t.Errorf("Run: %v", err)
 	}
-	if lines := log.Records(t, "request"); len(lines) != 1 || lines[0]["status"] != 401.0 {
+	if lines := log.Records(t, "request"); len(lines) != 1 || lines[0]["status"] != 200.0 {
 		t.Errorf("the access log: %v", lines)
 	}
 	shut(t, open(t, path, io.Discard))
