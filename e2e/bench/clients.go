@@ -137,15 +137,16 @@ func echoSocket(ctx context.Context, j *journey) error {
 	})
 }
 
-// readEvents counts server-sent events.
+// readEvents counts server-sent events, from the first one on.
 func readEvents(ctx context.Context, j *journey) error {
-	ctx, cancel := context.WithTimeout(ctx, j.options.lasting)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	response, err := j.ask(ctx, http.MethodGet, j.options.url, http.NoBody, 0)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
+	time.AfterFunc(j.options.lasting, cancel)
 	events := bufio.NewScanner(response.Body)
 	for events.Scan() {
 		if strings.HasPrefix(events.Text(), "data: ") {

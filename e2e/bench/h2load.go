@@ -16,14 +16,15 @@ import (
 
 // http2 is the load over HTTP/2, by h2load.
 type http2 struct {
-	lab    *lab
-	posted string // a file to post; empty: GET
+	lab      *lab
+	posted   string // a file to post; empty: GET
+	requests int    // in progress
 }
 
 // streams is the number of requests in progress on each connection over HTTP/2.
 const streams = 4
 
-// run implements load. As many requests are in progress as over HTTP/1.1.
+// run implements load.
 func (h http2) run(ctx context.Context, to target, lasting time.Duration) (result, error) {
 	dir, err := os.MkdirTemp(h.lab.dir, "h2load-")
 	if err != nil {
@@ -32,7 +33,7 @@ func (h http2) run(ctx context.Context, to target, lasting time.Duration) (resul
 	defer os.RemoveAll(dir)
 	log := filepath.Join(dir, "log")
 	args := []string{
-		"--cpu-list", strconv.Itoa(h.lab.loadCore), "h2load", "--threads", "1", "--clients", strconv.Itoa(max(1, h.lab.connections/streams)),
+		"--cpu-list", strconv.Itoa(h.lab.loadCore), "h2load", "--threads", "1", "--clients", strconv.Itoa(max(1, h.requests/streams)),
 		"--max-concurrent-streams", strconv.Itoa(streams), "--duration", strconv.Itoa(int(lasting.Seconds())), "--log-file", log,
 	}
 	if h.posted != "" {

@@ -33,7 +33,7 @@
 // Exit status: 0; 1 when a ratio is over -max-ratio or -max-redis, the machine is too
 // noisy, or something failed; 2 for a wrong command line. A goal that is not met is
 // only printed. It needs Linux, two cores, taskset, wrk, h2load, nginx, haproxy and
-// redis-server; make bench installs them.
+// redis-server, and caddy for the peers; make bench installs them.
 package main
 
 import (
@@ -96,7 +96,7 @@ type options struct {
 	maxNoise              float64
 	serverCore, loadCore  int
 	authgate, authgateLog string
-	oauth2Proxy           string
+	oauth2Proxy, caddy    string
 }
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
@@ -105,11 +105,11 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var only string
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&only, "only", "", "measure only the rows that `regexp` matches, such as 'GET HTTP/2: (floor|session)'")
+	flags.StringVar(&only, "only", "", "measure only the rows that `regexp` matches, such as 'GET HTTP/2: (floor|session)'; ^peers: those of docs/comparison.md")
 	flags.IntVar(&seconds, "seconds", 4, "`seconds` that are measured in each round; few are quick and rough")
 	flags.IntVar(&warm, "warm", 1, "`seconds` of load before each round")
 	flags.IntVar(&o.rounds, "rounds", 3, "rounds for each row")
-	flags.IntVar(&o.connections, "connections", 16, "requests of each load that are in progress at a time")
+	flags.IntVar(&o.connections, "connections", 16, "requests of each load that are in progress at a time; four times as many for GET, POST and gRPC")
 	flags.Float64Var(&o.maxRatio, "max-ratio", 1.15, "the most that authgate may cost, as a multiple of the floor")
 	flags.Float64Var(&o.maxRedis, "max-redis", 1.1, "the most that a session may cost with Redis, as a multiple of one with SQLite")
 	flags.Float64Var(&o.maxNoise, "max-noise", 0.02, "the most that the floor may differ from itself")
@@ -117,6 +117,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.loadCore, "load-core", 1, "the core of the load generators and the upstream")
 	flags.StringVar(&o.authgate, "authgate", "", "`file` to run instead of building cmd/authgate")
 	flags.StringVar(&o.oauth2Proxy, "oauth2-proxy", "", "`file` to run instead of building "+oauth2ProxyVersion)
+	flags.StringVar(&o.caddy, "caddy", "caddy", "`file` of Caddy")
 	flags.StringVar(&o.authgateLog, "log", os.DevNull, "`file` for what authgate logs")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -146,7 +147,11 @@ func bench(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer l.close()
-	comparisons, err := choose(l.comparisons(), o.only)
+	rows := l.comparisons()
+	if o.only.String() != "" {
+		rows = append(rows, l.peers()...)
+	}
+	comparisons, err := choose(rows, o.only)
 	if err != nil {
 		return err
 	}

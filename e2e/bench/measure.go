@@ -132,11 +132,17 @@ func (l *lab) read(ctx context.Context, sides [2]*server) (readings [2]reading, 
 		if _, err := fmt.Sscan(counts, &readings[i].reached, &readings[i].posted); err != nil {
 			return readings, fmt.Errorf("the upstream's counts: %w", err)
 		}
-		if readings[i].cpu, err = side.process.cpu(); err != nil {
-			return readings, err
-		}
-		if readings[i].peak, err = side.process.memory(peakMemory); err != nil {
-			return readings, err
+		for _, p := range side.measured() {
+			cpu, err := p.cpu()
+			if err != nil {
+				return readings, err
+			}
+			peak, err := p.memory(peakMemory)
+			if err != nil {
+				return readings, err
+			}
+			readings[i].cpu += cpu
+			readings[i].peak += peak
 		}
 	}
 	return readings, nil

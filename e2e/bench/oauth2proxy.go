@@ -50,14 +50,25 @@ func (l *lab) oauth2ProxyProgram(ctx context.Context) (string, error) {
 	return program, nil
 }
 
-// startOAuth2Proxy starts oauth2-proxy without its logs, which are not measured, and signs
-// in for a cookie without tokens of a provider, which is short and thus costs it least.
+// startOAuth2Proxy starts an oauth2-proxy that other proxies ask.
 func (l *lab) startOAuth2Proxy(ctx context.Context, n int) (*server, error) {
+	gate, err := l.runOAuth2Proxy(ctx, n, "--http-address", "--upstream=static://200", "--reverse-proxy", "--set-xauthrequest")
+	if err != nil {
+		return nil, err
+	}
+	gate.path, gate.names = "/oauth2/auth", "X-Auth-Request-User"
+	return l.decider(gate), nil
+}
+
+// runOAuth2Proxy runs oauth2-proxy without its logs, which are not measured, and signs
+// in for a cookie without tokens of a provider, which is short and thus costs it least.
+// listen is the flag of its address.
+func (l *lab) runOAuth2Proxy(ctx context.Context, n int, listen string, args ...string) (*server, error) {
 	program, err := l.oauth2ProxyProgram(ctx)
 	if err != nil {
 		return nil, err
 	}
-	addresses, err := freeAddresses(1)
+	addresses, err := freeAddresses(2)
 	if err != nil {
 		return nil, err
 	}
@@ -68,29 +79,32 @@ func (l *lab) startOAuth2Proxy(ctx context.Context, n int) (*server, error) {
 	}
 	secret := make([]byte, 32)
 	rand.Read(secret)
-	cmd := pinned(ctx, l.serverCore, program, "--http-address="+addresses[0], "--provider=github", "--client-id=unused", "--client-secret=unused",
-		"--cookie-secret="+base64.URLEncoding.EncodeToString(secret), "--email-domain=*", "--upstream=static://200", "--reverse-proxy", "--set-xauthrequest",
-		"--htpasswd-file="+users, "--request-logging=false", "--auth-logging=false", "--standard-logging=false")
-	p, err := start(cmd)
+	scheme := strings.TrimSuffix(strings.TrimPrefix(listen, "--"), "-address") + "://"
+	args = append([]string{
+		program, "--http-address=" + addresses[1], listen + "=" + addresses[0], "--provider=github", "--client-id=unused", "--client-secret=unused",
+		"--cookie-secret=" + base64.URLEncoding.EncodeToString(secret), "--email-domain=*",
+		"--htpasswd-file=" + users, "--request-logging=false", "--auth-logging=false", "--standard-logging=false",
+	}, args...)
+	p, err := start(pinned(ctx, l.serverCore, args...))
 	if err != nil {
 		return nil, err
 	}
-	gate := &server{process: p, address: addresses[0], upstream: l.upstreams[n], path: "/oauth2/auth", names: "X-Auth-Request-User"}
-	if err := l.ready(ctx, p, "http://"+addresses[0]+"/ping"); err != nil {
+	gate := &server{process: p, address: addresses[0], upstream: l.upstreams[n]}
+	if err := l.ready(ctx, p, scheme+addresses[0]+"/ping"); err != nil {
 		gate.stop()
 		return nil, fmt.Errorf("oauth2-proxy does not become ready: %w", err)
 	}
-	if gate.header, err = l.signInAtOAuth2Proxy(ctx, gate.address); err != nil {
+	if gate.header, err = l.signInAtOAuth2Proxy(ctx, scheme+gate.address); err != nil {
 		gate.stop()
 		return nil, fmt.Errorf("signing in at oauth2-proxy: %w", err)
 	}
-	return l.decider(gate), nil
+	return gate, nil
 }
 
 // signInAtOAuth2Proxy returns the header with the cookie of a login.
-func (l *lab) signInAtOAuth2Proxy(ctx context.Context, address string) (string, error) {
+func (l *lab) signInAtOAuth2Proxy(ctx context.Context, base string) (string, error) {
 	form := url.Values{"username": {"alice"}, "password": {password}}.Encode()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/oauth2/sign_in", bytes.NewReader([]byte(form)))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/oauth2/sign_in", bytes.NewReader([]byte(form)))
 	if err != nil {
 		return "", err
 	}

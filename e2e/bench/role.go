@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -97,7 +98,7 @@ func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == countPath:
 		fmt.Fprintln(w, a.answered.Load(), a.posted.Load())
 	case strings.HasSuffix(r.URL.Path, whoamiSuffix):
-		fmt.Fprint(w, r.Header.Get("X-Auth-User"))
+		fmt.Fprint(w, cmp.Or(r.Header.Get("X-Auth-User"), r.Header.Get("X-Forwarded-User")))
 	default:
 		a.serve(w, r)
 	}

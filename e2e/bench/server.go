@@ -15,6 +15,7 @@ import (
 type server struct {
 	process  *process
 	backing  *process // a server that it needs, or nil
+	counted  bool     // what backing uses counts too
 	address  string   // of its listener
 	plain    bool     // the listener has no TLS
 	path     string   // the only path that it is asked for; empty: a resource in the folder
@@ -27,6 +28,14 @@ type server struct {
 
 // starter starts a server in front of the nth address of the upstream.
 type starter func(ctx context.Context, n int) (*server, error)
+
+// measured returns the processes whose time and memory count.
+func (s *server) measured() []*process {
+	if s.counted {
+		return []*process{s.process, s.backing}
+	}
+	return []*process{s.process}
+}
 
 // stop ends the server.
 func (s *server) stop() {
@@ -165,18 +174,18 @@ listen proxy
 )
 
 func (l *lab) startNginx(ctx context.Context, n int) (*server, error) {
-	return l.startProgram(ctx, n, nginxConfiguration, func(dir, file string) []string {
+	return l.startProgram(ctx, n, nginxConfiguration, nil, func(dir, file string) []string {
 		return []string{"nginx", "-p", dir, "-e", "stderr", "-c", file}
 	})
 }
 
 func (l *lab) startHAProxy(ctx context.Context, n int) (*server, error) {
-	return l.startProgram(ctx, n, haproxyConfiguration, func(_, file string) []string { return []string{"haproxy", "-db", "-f", file} })
+	return l.startProgram(ctx, n, haproxyConfiguration, nil, func(_, file string) []string { return []string{"haproxy", "-db", "-f", file} })
 }
 
 // startProgram starts a proxy of another make in a new folder, and waits until it
-// answers.
-func (l *lab) startProgram(ctx context.Context, n int, configuration *template.Template, command func(dir, file string) []string) (*server, error) {
+// answers. Without a gate that it asks, it is a plain proxy.
+func (l *lab) startProgram(ctx context.Context, n int, configuration *template.Template, gate *server, command func(dir, file string) []string) (*server, error) {
 	dir, err := os.MkdirTemp(l.dir, configuration.Name()+"-")
 	if err != nil {
 		return nil, err
@@ -185,11 +194,14 @@ func (l *lab) startProgram(ctx context.Context, n int, configuration *template.T
 	if err != nil {
 		return nil, err
 	}
+	values := map[string]string{"Address": addresses[0], "Upstream": l.upstreams[n], "Certificate": l.certificate, "Key": l.key, "Both": l.both}
+	var credential []string
+	if gate != nil {
+		values["Gate"], values["Path"], values["Names"] = gate.address, gate.path, gate.names
+		credential = []string{gate.header}
+	}
 	var text strings.Builder
-	err = configuration.Execute(&text, map[string]string{
-		"Address": addresses[0], "Upstream": l.upstreams[n], "Certificate": l.certificate, "Key": l.key, "Both": l.both,
-	})
-	if err != nil {
+	if err := configuration.Execute(&text, values); err != nil {
 		return nil, err
 	}
 	file := filepath.Join(dir, "configuration")
@@ -206,7 +218,7 @@ func (l *lab) startProgram(ctx context.Context, n int, configuration *template.T
 	if err != nil {
 		return nil, err
 	}
-	if err := l.ready(ctx, p, "https://"+addresses[0]+whoamiSuffix); err != nil {
+	if err := l.ready(ctx, p, "https://"+addresses[0]+whoamiSuffix, credential...); err != nil {
 		p.stop()
 		return nil, fmt.Errorf("%s does not answer: %w", configuration.Name(), err)
 	}

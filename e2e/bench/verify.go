@@ -90,7 +90,11 @@ var askingConfiguration = template.Must(template.New("").Parse(nginxHead + `  pr
   upstream resources { server {{.Upstream}}; keepalive 256; keepalive_requests 1000000000; }
   upstream gate { server {{.Gate}}; keepalive 256; keepalive_requests 1000000000; }
   server {
-    listen {{.Address}};
+    listen {{.Address}}{{if .Certificate}} ssl http2;
+    ssl_certificate {{.Certificate}};
+    ssl_certificate_key {{.Key}};
+    ssl_protocols TLSv1.3;
+    ssl_conf_command Ciphersuites TLS_AES_128_GCM_SHA256{{end}};
     location = /question {
       internal;
       proxy_pass http://gate{{.Path}};
@@ -122,7 +126,7 @@ func (l *lab) behindNginx(start starter) starter {
 		if err != nil {
 			return nil, err
 		}
-		nginx, address, err := l.startAsking(ctx, gate)
+		nginx, address, err := l.startAsking(ctx, gate, l.loadCore, "", "")
 		if err != nil {
 			gate.stop()
 			return nil, err
@@ -135,8 +139,9 @@ func (l *lab) behindNginx(start starter) starter {
 	}
 }
 
-// startAsking starts an nginx that asks a gate about each request.
-func (l *lab) startAsking(ctx context.Context, gate *server) (*process, string, error) {
+// startAsking starts an nginx that asks a gate about each request. It has TLS if there is a
+// certificate.
+func (l *lab) startAsking(ctx context.Context, gate *server, core int, certificate, key string) (*process, string, error) {
 	dir, err := os.MkdirTemp(l.dir, "asking-")
 	if err != nil {
 		return nil, "", err
@@ -148,6 +153,7 @@ func (l *lab) startAsking(ctx context.Context, gate *server) (*process, string, 
 	var text strings.Builder
 	err = askingConfiguration.Execute(&text, map[string]string{
 		"Address": addresses[0], "Upstream": gate.upstream, "Gate": gate.address, "Path": gate.path,
+		"Certificate": certificate, "Key": key,
 		"Names": strings.ReplaceAll(strings.ToLower(gate.names), "-", "_"),
 	})
 	if err != nil {
@@ -161,13 +167,17 @@ func (l *lab) startAsking(ctx context.Context, gate *server) (*process, string, 
 	if err != nil {
 		return nil, "", err
 	}
-	cmd := pinned(ctx, l.loadCore, program, "-p", dir, "-e", "stderr", "-c", file)
+	cmd := pinned(ctx, core, program, "-p", dir, "-e", "stderr", "-c", file)
 	cmd.Stderr = os.Stderr
 	nginx, err := start(cmd)
 	if err != nil {
 		return nil, "", err
 	}
-	if err := l.ready(ctx, nginx, "http://"+addresses[0]+"/resource", gate.header); err != nil {
+	scheme := "http://"
+	if certificate != "" {
+		scheme = "https://"
+	}
+	if err := l.ready(ctx, nginx, scheme+addresses[0]+"/resource", gate.header); err != nil {
 		nginx.stop()
 		return nil, "", fmt.Errorf("nginx does not answer: %w", err)
 	}
