@@ -1,13 +1,18 @@
 # Without access to a registry, use another image with Go: --build-arg GO_IMAGE=...
 ARG GO_IMAGE=docker.io/library/golang:1.26-bookworm
 
-FROM ${GO_IMAGE} AS build
+# It compiles on the machine's own platform for that of the image, so an image for
+# another platform needs no emulation: docker buildx build --platform linux/amd64,linux/arm64
+FROM --platform=${BUILDPLATFORM} ${GO_IMAGE} AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG VERSION=devel
-RUN CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /out/authgate ./cmd/authgate
+ARG TARGETOS
+ARG TARGETARCH
+RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
+  go build -buildvcs=false -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /out/authgate ./cmd/authgate
 RUN mkdir -p /out/etc/ssl/certs /out/data \
  && cp /etc/ssl/certs/ca-certificates.crt /out/etc/ssl/certs/ \
  && echo "authgate:x:65532:65532:authgate:/data:/sbin/nologin" > /out/etc/passwd \

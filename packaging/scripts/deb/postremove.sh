@@ -1,0 +1,12 @@
+# postrm remove, then postrm purge. The user stays, so that no other one gets its
+# number and with it files that are left.
+case $1 in
+remove)
+	refresh
+	;;
+purge)
+	rm -rf /var/lib/authgate
+	rm -f /etc/systemd/system/multi-user.target.wants/authgate.service
+	refresh
+	;;
+esac

@@ -1,0 +1,38 @@
+# add_user makes the user that the unit names.
+add_user() {
+	if command -v systemd-sysusers >/dev/null; then
+		echo '@SYSUSERS@' | systemd-sysusers --replace=/usr/lib/sysusers.d/authgate.conf -
+	elif ! getent passwd authgate >/dev/null; then
+		useradd --system --user-group --home-dir /var/lib/authgate --no-create-home --shell /usr/sbin/nologin authgate
+	fi
+}
+
+# refresh lets systemd read the unit again.
+refresh() {
+	[ ! -d /run/systemd/system ] || systemctl daemon-reload || true
+}
+
+# restart restarts a gateway that runs, so that the new version serves. If the new
+# version refuses the configuration, with the variables of the running gateway, the
+# old one runs on.
+restart() {
+	[ -d /run/systemd/system ] && systemctl is-active --quiet authgate.service || return 0
+	pid=$(systemctl show --property=MainPID --value authgate.service)
+	# The gateway can write its environment, so root does not use it.
+	if grep -z '^[A-Za-z_][A-Za-z0-9_]*=' "/proc/$pid/environ" | xargs -0 sh -c 'exec runuser -u authgate -- env -i "$@" /usr/bin/authgate validate --config /etc/authgate/config.yaml' sh >/dev/null; then
+		if command -v deb-systemd-invoke >/dev/null; then
+			deb-systemd-invoke restart authgate.service || true
+		else
+			systemctl restart authgate.service || true
+		fi
+		return 0
+	fi
+	echo "authgate: this version refuses the configuration, so the running gateway was not restarted." >&2
+	echo "authgate: correct it, then run: systemctl restart authgate" >&2
+}
+
+# welcome says what to do first.
+welcome() {
+	echo "authgate: edit /etc/authgate/config.yaml and accounts.yaml, then run: systemctl enable --now authgate"
+}
+
