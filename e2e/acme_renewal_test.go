@@ -227,10 +227,11 @@ func TestACMEFailure(t *testing.T) {
 	had.worksOverTLS(t, up, roots)
 }
 
-// hasNone: a gateway that never had a certificate does what needs none.
+// hasNone: a gateway that never had a certificate is ready, and does what needs none.
 func (g *acmeGateway) hasNone(t *testing.T, roots *x509.CertPool, name string) {
 	t.Helper()
 	until(t, "a problem", func() bool { return g.problem(name) != "" })
+	wantReady(t, g.instance, "without a certificate")
 	if _, err := g.shake(roots, name); err == nil {
 		t.Error("a handshake succeeds without a certificate")
 	}
@@ -248,11 +249,8 @@ func (g *acmeGateway) hasNone(t *testing.T, roots *x509.CertPool, name string) {
 // logsFailure: the log has an error with the domain and the reason.
 func (g *acmeGateway) logsFailure(t *testing.T, message, name, why string) {
 	t.Helper()
-	entries := g.entriesOf(message)
-	if len(entries) == 0 {
-		t.Errorf("the log does not say %q\n%s", message, g.log)
-	}
-	for _, entry := range entries {
+	until(t, message, func() bool { return len(g.entriesOf(message)) > 0 }) // /readyz says it first
+	for _, entry := range g.entriesOf(message) {
 		problem, _ := entry["error"].(string)
 		if entry["level"] != "ERROR" || entry["domain"] != name || !strings.Contains(problem, why) {
 			t.Errorf("the log has %v, expected an error of %s about %q", entry, name, why)
@@ -269,6 +267,7 @@ func (g *acmeGateway) keepsLast(t *testing.T, coming *arrivals) {
 	until(t, "its end", func() bool { return time.Now().After(expires) })
 	before := coming.came.Load()
 	until(t, "more connections", func() bool { return coming.came.Load() > before+4 })
+	wantReady(t, g.instance, "after the end of the certificate")
 	if now := coming.serials(); len(now) != len(seen) {
 		t.Errorf("certificates %v were served, and now %v", seen, now)
 	}

@@ -102,9 +102,9 @@ func newPassword(t *testing.T, laptop, phone *tab, g *instance, up *recorder) {
 	}
 	change("wrong", "looking-glass", "looking-glass")
 	laptop.shows("/account/password", http.StatusForbidden, "Error: Your account", "The current password is wrong.")
-	if got := laptop.value("document.activeElement.id + ' ' + document.activeElement.getAttribute('aria-invalid')"); got != "current true" {
-		t.Errorf("the focus is on %s", got)
-	}
+	until(t, "the focus on the mistake", func() bool {
+		return laptop.value("document.activeElement.id + ' ' + document.activeElement.getAttribute('aria-invalid')") == "current true"
+	})
 	change("wonderland", "looking-glass", "looking-glas")
 	laptop.shows("/account/password", http.StatusBadRequest, "differ.")
 	change("wonderland", "looking-glass", "looking-glass")

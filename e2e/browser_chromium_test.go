@@ -81,6 +81,7 @@ func startChromium(t *testing.T, more ...chromedp.ExecAllocatorOption) *chromium
 		chromedp.Flag("ignore-certificate-errors-spki-list", base64.StdEncoding.EncodeToString(trusted[:])),
 		// Other sites are on this machine too, and no request leaves it.
 		chromedp.Flag("host-resolver-rules", "MAP *.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1"),
+		chromedp.WSURLReadTimeout(patience),
 		chromedp.CombinedOutput(output)), more...)...)
 	t.Cleanup(end)
 	c := &chromium{key: key}
@@ -89,7 +90,7 @@ func startChromium(t *testing.T, more ...chromedp.ExecAllocatorOption) *chromium
 		t.Fatalf("Chromium does not start; is it installed (make deps)? %v\n%s", err, output)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(c.ctx, 10*time.Second)
+		ctx, cancel := context.WithTimeout(c.ctx, patience)
 		defer cancel()
 		if err := chromedp.Cancel(ctx); err != nil {
 			t.Errorf("Chromium does not end well: %v\n%s", err, output)

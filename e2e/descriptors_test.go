@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -36,9 +37,15 @@ func limited(t *testing.T, limits string) (g *instance, began <-chan struct{}, f
 // is ready.
 func wantReady(t *testing.T, g *instance, when string) {
 	t.Helper()
-	if status, body, err := g.readiness(); status != http.StatusOK || err != nil {
-		t.Errorf("/readyz %s: %d %s, %v", when, status, body, err)
-	}
+	eventually(t, patience, "/readyz "+when, func() error {
+		status, body, err := g.readiness()
+		if err != nil {
+			t.Errorf("/readyz %s: %v", when, err)
+		} else if status != http.StatusOK { // such as a disk that is late
+			return fmt.Errorf("%d %s", status, body)
+		}
+		return nil
+	})
 }
 
 // slowly sends n requests for /slow. The channel gets their statuses; 0 is for a

@@ -31,14 +31,18 @@
 //	rolling            restarts of instances behind a balancer, without a lost request
 //	stop, streams, descriptors, timeout    connections, from the client to the upstream
 //	applications_*     real applications, as docs/applications.md configures them; browser_terminal too
+//	symptoms           what docs/troubleshooting.md describes, caused
+//	howto              the configurations of docs/how-to, with nginx, Redis, and applications that read headers
 //	balancer, cgi, h2spec, whatwg    HAProxy, CGI servers, the suite for HTTP/2, the URL parser of browsers
 //	disk               a disk that is full
 //	log, metrics, throttle, login_flood, terminal    what operators see and set
-//	docs_*             the documents: links, options, commands, names of tests
+//	docs_*             the documents: the index, links, options, commands, names of tests
+//	interop_*          Keycloak, Dex, zitadel/oidc, Firefox, HTTP clients; only make interop runs them
 //
 // Packages beside this one:
 //
 //	chaos    random faults under load, and a checker for the history
+//	interop  what the gateway was run against, for docs/interop.md
 //	deploy   the examples of docs/deploy: compose, Kubernetes, systemd, Valkey
 //	bench    what authentication costs, compared with a bare proxy, nginx and HAProxy
 package e2e

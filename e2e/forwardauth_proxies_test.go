@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
@@ -20,7 +21,8 @@ import (
 type forwardProxy struct {
 	document string
 	// command writes the configuration, whose files come from the document, and
-	// returns the command line of the proxy, which listens at address.
+	// returns the command line of the proxy, which listens at address. files also
+	// has the addresses GATE and APP.
 	command func(t *testing.T, files map[string]string, dir, address string) *exec.Cmd
 }
 
@@ -104,7 +106,7 @@ func documentFile(t *testing.T, document, info string) string {
 // address and the certificate authority of its clients.
 func (p forwardProxy) start(t *testing.T, g *instance, app string) (address string, roots *x509.CertPool) {
 	t.Helper()
-	files := map[string]string{}
+	files := map[string]string{"GATE": authority(g.http), "APP": authority(app)}
 	for _, b := range parseDocument(t, p.document, readFile(t, "../docs/forward-auth/"+p.document)).blocks {
 		if name, ok := b.file(); ok {
 			files[name] = strings.NewReplacer("127.0.0.1:8080", authority(g.http), "127.0.0.1:3000", authority(app)).Replace(b.text())
@@ -122,7 +124,7 @@ func (p forwardProxy) start(t *testing.T, g *instance, app string) (address stri
 			t.Fatalf("the proxy has ended:\n%s", out)
 		default:
 		}
-		conn, err := net.Dial("tcp", address)
+		conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: roots, ServerName: "app.example.org"})
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}

@@ -118,14 +118,20 @@ func TestForwardAuth(t *testing.T) {
 	for name, proxy := range forwardProxies {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g, app := forwardGateway(t), record(t)
-			address, roots := proxy.start(t, g, app.url)
-			forwardSignIn(t, app, newSurfer(t, "127.0.0.1", address, roots))
-			forwardRefusals(t, app, newSurfer(t, "127.0.0.1", address, roots))
-			forwardAddresses(t, app, newSurfer(t, "127.0.0.2", address, roots), newSurfer(t, "127.0.0.3", address, roots))
-			forwardSmuggling(t, g, app, address, roots)
+			forwardThrough(t, proxy)
 		})
 	}
+}
+
+// forwardThrough tells all stories through one proxy.
+func forwardThrough(t *testing.T, proxy forwardProxy) {
+	t.Helper()
+	g, app := forwardGateway(t), record(t)
+	address, roots := proxy.start(t, g, app.url)
+	forwardSignIn(t, app, newSurfer(t, "127.0.0.1", address, roots))
+	forwardRefusals(t, app, newSurfer(t, "127.0.0.1", address, roots))
+	forwardAddresses(t, app, newSurfer(t, "127.0.0.2", address, roots), newSurfer(t, "127.0.0.3", address, roots))
+	forwardSmuggling(t, g, app, address, roots)
 }
 
 // forwardSignIn: a page leads to the sign-in page and back, the application gets the
@@ -175,7 +181,9 @@ func forwardRefusals(t *testing.T, app *recorder, v surfer) {
 	a, _ = v.visit("GET", forwardApp+"/admin/", "", spoofedIdentity()...)
 	wantStatus(t, "without the role", a, http.StatusForbidden)
 	a, _ = v.visit("GET", forwardApp+"/auth/verify", "", "X-Forwarded-Method", "GET", "X-Original-Method", "GET")
-	wantStatus(t, "a question of a client", a, http.StatusNotFound)
+	if a.status != http.StatusNotFound && a.status != http.StatusBadRequest { // Traefik asks about it like any other
+		t.Errorf("a question of a client: %d %s", a.status, a.body)
+	}
 	app.none(t)
 	a, _ = v.visit("GET", forwardApp+"/public/x", "", spoofedIdentity()...)
 	wantStatus(t, "a public page", a, http.StatusOK)
@@ -239,7 +247,7 @@ func forwardSmuggling(t *testing.T, g *instance, app *recorder, address string, 
 		"/secret?/public/", "/secret#/public/", `/public/..\secret`, "/public/%00/../secret", "/%73ecret", "/auth/../secret", "/auth/%2e%2e/secret", "/auth/..%2fsecret", "/secret;/public/",
 		"https://app.example.org/secret", "https://auth.example.org/secret", "/secret/" + strings.Repeat("x", 5000),
 	} {
-		if a := send("GET " + target + " HTTP/1.1\n" + head + "\n"); a.status < 400 {
+		if a := send("GET " + target + " HTTP/1.1\n" + head + "\n"); a.status < 400 && !onlyPublic(app.all()) {
 			t.Errorf("%.80s: %d", target, a.status)
 		}
 	}
@@ -252,8 +260,14 @@ func forwardSmuggling(t *testing.T, g *instance, app *recorder, address string, 
 	}
 }
 
+// onlyPublic reports whether what reached the application is one public page, in plain
+// words: Traefik resolves dot segments before it asks.
+func onlyPublic(got []message) bool {
+	return len(got) == 1 && got[0].target() == "/public/secret"
+}
+
 // TestForwardAuthByReading: the questions that Traefik and Envoy send, as far as
-// their documents tell, are answered. These proxies are not run.
+// their documents tell, are answered. TestForwardAuthPackaged runs these proxies.
 func TestForwardAuthByReading(t *testing.T) {
 	t.Parallel()
 	g := forwardGateway(t)

@@ -11,7 +11,7 @@ import (
 func (g *instance) entries() []map[string]any {
 	g.t.Helper()
 	var all []map[string]any
-	for line := range strings.Lines(g.log.String()) {
+	for line := range g.log.Lines() {
 		var entry map[string]any
 		if err := json.Unmarshal([]byte(line), &entry); err != nil {
 			g.t.Fatalf("a line of the log is not a JSON object: %q", line)

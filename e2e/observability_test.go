@@ -92,26 +92,40 @@ func metricsOf(t *testing.T) map[string][]string {
 // auditCall matches where the source names an audit event.
 var auditCall = regexp.MustCompile(`(?:\bAudit\(|\bend\(ex, |slog\.String\("event", )"([a-z_]+)"`)
 
-// TestDocsAuditEvents checks that the page has every audit event, and no other.
+// TestDocsAuditEvents checks that the page has every audit event, with the fields
+// that the source names beside it, and no other event.
 func TestDocsAuditEvents(t *testing.T) {
 	t.Parallel()
-	exist := map[string]bool{}
+	fields := map[string]map[string]bool{} // by event
 	for dir, p := range testPackages(t) {
-		if strings.HasPrefix(dir, "gateway") {
-			for _, found := range auditCall.FindAllStringSubmatch(p.product, -1) {
-				exist[found[1]] = true
+		if !strings.HasPrefix(dir, "gateway") {
+			continue
+		}
+		for line := range strings.Lines(p.product) {
+			for _, found := range auditCall.FindAllStringSubmatch(line, -1) {
+				if fields[found[1]] == nil {
+					fields[found[1]] = map[string]bool{}
+				}
+				for _, field := range regexp.MustCompile(`slog\.String\("([a-z_]+)"`).FindAllStringSubmatch(line, -1) {
+					fields[found[1]][field[1]] = true
+				}
 			}
 		}
 	}
 	documented := map[string]bool{}
 	for _, row := range tableOf(t, documents(t)[observabilityPage], "Audit events") {
-		event := strings.Trim(row[0], "`")
-		if !exist[event] || documented[event] || row[1] == "" {
-			t.Errorf("the page has the event %s; exists: %t; the row: %q", event, exist[event], row)
+		event, named := strings.Trim(row[0], "`"), spans(row[2])
+		if fields[event] == nil || documented[event] || row[1] == "" {
+			t.Errorf("the page has the event %s; exists: %t; the row: %q", event, fields[event] != nil, row)
 		}
 		documented[event] = true
+		for field := range fields[event] {
+			if !named[field] && field != "event" {
+				t.Errorf("the page does not have the field %s of the event %s", field, event)
+			}
+		}
 	}
-	for event := range exist {
+	for event := range fields {
 		if !documented[event] {
 			t.Errorf("the page does not have the event %s", event)
 		}
@@ -164,6 +178,11 @@ func TestObservability(t *testing.T) {
 	defer response.Body.Close()
 	text := string(must(io.ReadAll(response.Body))(t))
 	promtool(t, text, "check", "metrics")
+	for _, row := range tableOf(t, documents(t)[observabilityPage], "Metrics") {
+		if name, _, _ := strings.Cut(strings.Trim(row[0], "`"), "{"); !strings.Contains(text, "\n# TYPE "+name+" "+row[1]+"\n") {
+			t.Errorf("the page says that %s is a %s", name, row[1])
+		}
+	}
 	exported := labelsOf(g.scrape(t))
 	for name := range metricsOf(t) {
 		if exported[name] == nil && exported[name+"_bucket"] == nil {

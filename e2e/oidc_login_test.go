@@ -255,6 +255,10 @@ func providerDownAtStart(t *testing.T, c *certified) {
 		t.Errorf("with the provider down again, expected 502: %s", b.describe())
 	}
 	d.p.do("up", nil)
-	d.lives(t, d.session(d.signedIn("alice")))
+	until(t, "a provider that answers within its timeout", func() bool {
+		b = d.signedIn("alice")
+		return b.cookie(d.base, "session") != ""
+	})
+	d.lives(t, d.session(b))
 	d.lives(t, local.session)
 }

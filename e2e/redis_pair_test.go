@@ -231,7 +231,9 @@ func reusedOnTheOther(t *testing.T, p *pair) {
 		p.wantRefresh(t, p.b, first.refresh, http.StatusUnauthorized)
 		return p.a.status(p.client(p.a), "GET", "/me", "Authorization", second.access) == http.StatusUnauthorized
 	})
-	if after := time.Since(before); after < 2*time.Second {
+	// The leeway is 2 s by the clock of Redis, which each instance knows only to half a
+	// round trip.
+	if after := time.Since(before); after < time.Second {
 		t.Errorf("the reuse ended the login after %v, within reuse_leeway", after)
 	}
 	p.wantEnded(t, first, signIn{session: first.session, access: second.access})
@@ -339,9 +341,7 @@ func TestRedisDisabledOnOneInstance(t *testing.T) {
 		}
 		wantStatus(t, "another user", g.do(g.stranger(), "GET", "/me", "", "Cookie", bob.session), http.StatusOK)
 	}
-	if !strings.Contains(b.log.String(), `"withdrawn":["local:alice"]`) {
-		t.Errorf("B does not say what it has taken over:\n%s", b.log)
-	}
+	until(t, "B to say what it has taken over", func() bool { return strings.Contains(b.log.String(), `"withdrawn":["local:alice"]`) })
 }
 
 // measureLogouts ends logins on A that B has in its cache, and returns the times

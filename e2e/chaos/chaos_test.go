@@ -59,14 +59,19 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// parameters returns the duration of the test and the seed of its first round.
+// parameters returns the duration of the test and the seed of its first round. Without
+// any, the test is short and plays the same round each time.
 func parameters(t *testing.T) (lasts time.Duration, seed uint64) {
 	t.Helper()
-	lasts, err := time.ParseDuration(cmp.Or(os.Getenv("CHAOSTIME"), short.String()))
+	wanted, first := os.Getenv("CHAOSTIME"), fmt.Sprint(rand.Uint64N(1_000_000))
+	if wanted == "" {
+		wanted, first = short.String(), "1"
+	}
+	lasts, err := time.ParseDuration(wanted)
 	if err != nil || lasts <= 0 {
 		t.Fatalf("CHAOSTIME: %v, %v, expected a duration such as 10m", lasts, err)
 	}
-	seed, err = strconv.ParseUint(cmp.Or(os.Getenv("CHAOSSEED"), fmt.Sprint(rand.Uint64N(1_000_000))), 10, 64)
+	seed, err = strconv.ParseUint(cmp.Or(os.Getenv("CHAOSSEED"), first), 10, 64)
 	if err != nil {
 		t.Fatalf("CHAOSSEED: %v, expected a number", err)
 	}
@@ -125,9 +130,7 @@ func (c *cell) run(seed uint64, lasts time.Duration) {
 	for _, g := range c.instances {
 		watching.Go(func() { c.watch(ctx, g.name, func() error { return g.probe("/healthz") }) })
 	}
-	if c.redis != nil {
-		watching.Go(func() { c.watch(ctx, "", func() error { _, err := c.redis.Try("PING"); return err }) })
-	}
+	watching.Go(func() { c.watch(ctx, "", c.storeAnswers(c.t.TempDir())) })
 	clients := c.play(seed, lasts)
 	c.sweep(clients)
 	done()

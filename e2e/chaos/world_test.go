@@ -329,6 +329,26 @@ func (c *cell) watch(ctx context.Context, at string, trivial func() error) {
 	}
 }
 
+// storeAnswers returns what is trivial for the store of the cell: a PING of Redis, or
+// for SQLite a small file on the disk.
+func (c *cell) storeAnswers(folder string) func() error {
+	if c.redis != nil {
+		return func() error {
+			_, err := c.redis.Try("PING")
+			return err
+		}
+	}
+	return func() error {
+		file, err := os.Create(filepath.Join(folder, "small"))
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		_, err = file.WriteString("x")
+		return errors.Join(err, file.Sync())
+	}
+}
+
 // calm waits for a random time, and reports whether ctx has not ended.
 func (c *cell) calm(ctx context.Context, random *rand.Rand, shortest, longest time.Duration) bool {
 	timer := time.NewTimer(shortest + time.Duration(random.Int64N(int64(longest-shortest))))

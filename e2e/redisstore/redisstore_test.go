@@ -135,6 +135,7 @@ func TestWhatRedisHolds(t *testing.T) {
 	redis := startServer(t)
 	o := at(redis.Address)
 	o.KeyPrefix = "authgate:"
+	o.Now = time.Now // the clock of the expiries; that of Redis is known only to half a round trip
 	s := openTest(t, o)
 	storetest.Put(t, s, "stays", "value")
 	storetest.Put(t, s, "expires", "value", time.Now().Add(time.Hour))
