@@ -7,15 +7,16 @@ MUTANTS ?= 100
 MUTANTSEED ?= 1
 BENCHFLAGS ?=
 GO_IMAGE ?=
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+ROWS ?=
+VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --always --abbrev=12 --dirty 2>/dev/null || echo devel)
 GOFMT = $(shell go env GOROOT)/bin/gofmt
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help deps build run quick test cover lint format-check fmt fuzz chaos mutation bench image clean
+.PHONY: help deps build run quick test interop cover lint format-check fmt fuzz chaos mutation bench dist packages reproduce image clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## install what the tests need on Debian as root, or print what to install
 	@.ci/deps go gcc curl node chromium redis-server openssl systemd-analyze lighttpd busybox sqlite3 haproxy nginx caddy git prometheus jupyter flask
@@ -33,10 +34,17 @@ quick: format-check ## formatting, vet and the unit tests, without Redis, browse
 	go vet ./...
 	go test ./...
 
+# The programs of one package of e2e fill a machine, so -p 1.
 test: deps lint ## lint, all tests with the race detector, each fuzz target for FUZZTIME (3s)
 	go test -race -timeout 30m ./...
-	go test -C e2e -race -timeout 30m ./...
+	go test -C e2e -race -p 1 -timeout 30m ./...
+	go test -C packaging -race -timeout 10m .
 	.ci/fuzz $(FUZZTIME)
+
+interop: deps ## run the gateway against programs that others wrote, write docs/interop.md; ROWS='Dex|Caddy': some of them
+	@.ci/deps go gcc wget firefox requests httpx jupyter providers stores proxies keycloak
+	go build -C e2e -o ../bin/interop/run ./interop
+	@cd e2e && ../bin/interop/run -rows '$(ROWS)'
 
 cover: ## coverage of the product by the unit tests: each package, the total, bin/cover.html
 	@.ci/deps go
@@ -47,9 +55,12 @@ lint: format-check ## formatting, vet, staticcheck, tidy go.mod files
 	go vet ./...
 	bin/staticcheck ./...
 	go mod tidy -diff
-	go vet -C e2e ./...
-	cd e2e && ../bin/staticcheck ./...
+	go vet -C e2e -tags interop ./...
+	cd e2e && ../bin/staticcheck -tags interop ./...
 	go mod tidy -C e2e -diff
+	go vet -C packaging ./...
+	cd packaging && ../bin/staticcheck ./...
+	go mod tidy -C packaging -diff
 
 format-check:
 	@.ci/deps go
@@ -79,13 +90,25 @@ mutation: ## make MUTANTS (100) small faults in each of the packages that decide
 	bin/mutation "$$@" -package ./gateway/upstream -tests './gateway/upstream ./gateway'
 
 bench: ## Go benchmarks, then the cost of the gateway against a bare proxy, nginx and HAProxy (BENCHFLAGS=-only=session: some rows)
-	@.ci/deps go wrk h2load nginx haproxy taskset redis-server
+	@.ci/deps go wrk h2load nginx haproxy caddy taskset redis-server
 	go test -run '^$$' -bench . -benchmem ./...
 	go test -C e2e -run '^$$' -bench . . ./redisstore
 	go run -C e2e ./bench $(BENCHFLAGS)
 
-image: ## build the image and check that it runs (GO_IMAGE=...: another base)
+dist: ## build a release in dist: archives, .deb and .rpm, SBOMs and SHA256SUMS
+	@.ci/deps go git
+	go run -C packaging . -version "$(VERSION)"
+
+packages: ## install the packages of dist into a minimal Debian, and run, upgrade and remove them; needs root
+	@.ci/deps go mmdebstrap rpm systemd-analyze
+	go test -C packaging -count=1 -v -timeout 30m ./install
+
+reproduce: ## build the commit of dist again, in another folder and without caches, and compare SHA256SUMS
+	@.ci/deps go git
+	@.ci/reproduce
+
+image: ## build the image, check its size and that it runs (GO_IMAGE=...: another base)
 	@VERSION=$(VERSION) .ci/image $(GO_IMAGE)
 
-clean: ## remove bin; data/ with its keys stays
-	rm -rf bin
+clean: ## remove bin and dist; data/ with its keys stays
+	rm -rf bin dist

@@ -1,0 +1,188 @@
+package main
+
+import "slices"
+
+// row is a counterpart and what proves that the gateway works with it.
+type row struct {
+	kind    string // heading of its table
+	name    string
+	version version
+	needs   []string // programs, or files below e2e with a slash; without one of them the row is not tried
+	path    string   // a folder below e2e that comes first in PATH, likewise
+	tries   []try
+	never   string // why no machine of a developer can try it; there is nothing else then
+}
+
+// version is how a counterpart tells its version: a command, run in e2e, and a regular
+// expression whose group is the version in its output. The group is empty: the first
+// word like 1.2 or v1.2.
+type version struct {
+	command string // for sh
+	match   string
+}
+
+// try is what was tried, in a few words, and its test: NAME or NAME/SUBTEST.
+type try struct{ what, test string }
+
+// tag is the build tag of the tests that only make interop runs.
+const tag = "interop"
+
+// redisTries is what every Redis and every server that speaks its protocol must pass. The
+// tests start the program redis-server.
+func redisTries() []try {
+	return []try{
+		{"two instances share logins", "TestRedisSharesLogins"},
+		{"revocation reaches the other", "TestRedisRevocationReachesOthers"},
+		{"delegated logins", "TestRedisDelegated"},
+		{"rates", "TestRedisRate"},
+		{"killed and back", "TestRedisKilled"},
+		{"full", "TestRedisFull"},
+		{"Sentinel fails over", "TestRedisFailover"},
+		{"Cluster moves slots and fails over", "TestRedisCluster"},
+	}
+}
+
+// goModule is a version command for a Go program that a tool directive names.
+func goModule(dir, module string) version {
+	return version{"go list -C " + dir + " -m " + module, ""}
+}
+
+// nodeModule is a version command for a package from npm.
+func nodeModule(dir, name string) version {
+	return version{"node -p \"JSON.parse(fs.readFileSync('" + dir + "/node_modules/" + name + "/package.json')).version\"", ""}
+}
+
+// rows are all rows, in the order of docs/interop.md.
+func rows() []row {
+	const (
+		providers    = "Identity providers"
+		proxies      = "Proxies in front"
+		stores       = "Stores"
+		authorities  = "Certificate authorities"
+		browsers     = "Browsers"
+		clients      = "Clients"
+		applications = "Applications"
+	)
+	return []row{
+		{kind: providers, name: "Keycloak", needs: []string{"java", "./interop/keycloak/server/bin/kc.sh"},
+			version: version{"interop/keycloak/server/bin/kc.sh --version", `Keycloak (\S+)`},
+			tries: []try{
+				{"code flow with PKCE, also as a public client", "TestKeycloak/code_flow_with_PKCE"},
+				{"roles of realm and client, groups", "TestKeycloak/roles"},
+				{"refresh", "TestKeycloak/refresh"},
+				{"account disabled", "TestKeycloak/account_disabled"},
+				{"logout by the refresh token", "TestKeycloak/logout"},
+				{"logout by redirect", "TestKeycloak/logout_redirects"},
+				{"back-channel logout by user and administrator", "TestKeycloak/back-channel_logout"},
+				{"key rotation", "TestKeycloak/key_rotation"},
+				{"its access tokens as bearer tokens", "TestKeycloak/bearer_tokens"},
+				{"down and back", "TestKeycloak/down_and_back"},
+			}},
+		{kind: providers, name: "oidc-provider", needs: []string{"node", "./provider/node_modules/oidc-provider"},
+			version: nodeModule("provider", "oidc-provider"),
+			tries: []try{
+				{"code flow with PKCE, six kinds of clients", "TestCertifiedProvider/kinds_of_clients"},
+				{"its pages", "TestCertifiedProvider/pages"},
+				{"refresh, restart, revoked grant", "TestCertifiedProvider/a_session_goes_on"},
+				{"down at start", "TestCertifiedProvider/down_at_start"},
+				{"logout with revocation", "TestCertifiedProvider/logout_here"},
+				{"logout by redirect", "TestCertifiedProvider/logout_redirects"},
+				{"back-channel logout", "TestCertifiedProvider/logout_at_provider"},
+				{"its access tokens as bearer tokens, introspection", "TestCertifiedProvider/bearer_tokens"},
+			}},
+		{kind: providers, name: "Dex", needs: []string{"./../bin/interop/dex"},
+			version: version{"go version -m ../bin/interop/dex", `github.com/dexidp/dex\s+(\S+)`},
+			tries: []try{
+				{"code flow with PKCE", "TestDex/code_flow_with_PKCE"},
+				{"groups of a connector", "TestDex/groups"},
+				{"refresh", "TestDex/refresh"},
+				{"logout, here only", "TestDex/logout"},
+			}},
+		{kind: providers, name: "zitadel/oidc", needs: []string{"./../bin/interop/zitadel"},
+			version: version{"go version -m ../bin/interop/zitadel", `github.com/zitadel/oidc/v3\s+(\S+)`},
+			tries: []try{
+				{"code flow with PKCE, also as a public client", "TestZitadel/code_flow_with_PKCE"},
+				{"logout", "TestZitadel/logout"},
+				{"logout by redirect", "TestZitadel/logout_redirects"},
+			}},
+
+		{kind: providers, name: "Microsoft Entra ID, Google, GitHub, Okta", never: "services on the internet"},
+
+		{kind: proxies, name: "nginx", needs: []string{"nginx"}, version: version{"nginx -v", `nginx/(\S+)`},
+			tries: []try{{"auth_request", "TestForwardAuth/nginx"}}},
+		{kind: proxies, name: "HAProxy", needs: []string{"haproxy"}, version: version{"haproxy -v", `version (\S+)`},
+			tries: []try{{"forward authentication in Lua", "TestForwardAuth/haproxy"}, {"balancer with PROXY protocol v1 and v2", "TestBalancer"}}},
+		{kind: proxies, name: "Caddy", needs: []string{"caddy"}, version: version{"caddy version", ""},
+			tries: []try{{"forward_auth", "TestForwardAuth/caddy"}}},
+		{kind: proxies, name: "Traefik", needs: []string{"./interop/proxies/traefik"}, version: version{"interop/proxies/traefik version", `Version:\s+(\S+)`},
+			tries: []try{{"forwardAuth", "TestForwardAuthPackaged/traefik"}}},
+		{kind: proxies, name: "Envoy", needs: []string{"./interop/proxies/envoy"}, version: version{"interop/proxies/envoy --version", `/(\d+\.\d+\.\d+)/`},
+			tries: []try{{"ext_authz", "TestForwardAuthPackaged/envoy"}}},
+
+		{kind: stores, name: "Redis 7", needs: []string{"redis-server"}, version: version{"redis-server --version", `v=(7\S+)`}, tries: redisTries()},
+		{kind: stores, name: "Redis 6.2", needs: []string{"./interop/stores/redis-6.2/redis-server"}, path: "interop/stores/redis-6.2",
+			version: version{"interop/stores/redis-6.2/redis-server --version", `v=(6.2\S+)`}, tries: slices.DeleteFunc(redisTries(), func(t try) bool {
+				return t.test == "TestRedisCluster" // whose nodes need a setting of Redis 7
+			})},
+		{kind: stores, name: "Valkey", needs: []string{"./interop/stores/valkey/redis-server"}, path: "interop/stores/valkey",
+			version: version{"interop/stores/valkey/redis-server --version", `Valkey server v=(\S+)`}, tries: redisTries()},
+
+		{kind: authorities, name: "pebble", version: goModule(".", "github.com/letsencrypt/pebble/v2"),
+			tries: []try{
+				{"HTTP-01 and TLS-ALPN-01", "TestACMEChallenges"},
+				{"on demand", "TestACMEOnDemand"},
+				{"renewal", "TestACMERenewal"},
+				{"failure", "TestACMEFailure"},
+				{"two instances", "TestACMEShared"},
+			}},
+
+		{kind: browsers, name: "Chromium", needs: []string{"chromium"}, version: version{"chromium --version", ""},
+			tries: []try{
+				{"sign in and out, cookies, keyboard", "TestBrowser/local_accounts"},
+				{"delegated logins", "TestBrowser/delegated"},
+				{"other sites", "TestBrowser/other_sites,_SameSite=Lax"},
+				{"many hosts", "TestBrowser/many_hosts"},
+				{"account page", "TestBrowser/account"},
+				{"scripts of other origins", "TestBrowser/api"},
+				{"HTTP/3", "TestBrowserHTTP3"},
+			}},
+		{kind: browsers, name: "Firefox", needs: []string{"firefox-esr"}, version: version{"firefox-esr --version", ""},
+			tries: []try{
+				{"sign in and out over HTTP/2", "TestFirefox/local_accounts"},
+				{"delegated logins", "TestFirefox/delegated"},
+				{"other sites", "TestFirefox/other_sites"},
+			}},
+
+		{kind: browsers, name: "Safari", never: "only on systems of Apple"},
+
+		{kind: clients, name: "curl", needs: []string{"curl"}, version: version{"curl --version", ""}, tries: clientTries("curl")},
+		{kind: clients, name: "Wget", needs: []string{"wget"}, version: version{"wget --version", ""}, tries: clientTries("wget")},
+		{kind: clients, name: "Requests (Python)", needs: []string{"/usr/lib/python3/dist-packages/requests"},
+			version: version{"/usr/bin/python3 -c 'import requests; print(requests.__version__)'", ""}, tries: clientTries("requests")},
+		{kind: clients, name: "HTTPX (Python)", needs: []string{"/usr/lib/python3/dist-packages/httpx"},
+			version: version{"/usr/bin/python3 -c 'import httpx; print(httpx.__version__)'", ""}, tries: clientTries("httpx")},
+		{kind: clients, name: "net/http (Go)", version: version{"go env GOVERSION", `go(\S+)`}, tries: clientTries("net_http")},
+		{kind: clients, name: "fetch (Node.js)", needs: []string{"node"}, version: version{"node --version", ""}, tries: clientTries("fetch")},
+		{kind: clients, name: "Git", needs: []string{"git", "lighttpd"}, version: version{"git --version", ""},
+			tries: []try{{"push and clone 200 MiB with an API token", "TestGit"}}},
+		{kind: clients, name: "npm", needs: []string{"npm", "./registry/node_modules"}, version: version{"npm --version", ""},
+			tries: []try{{"publish and install with an API token", "TestNpm"}}},
+
+		{kind: applications, name: "Prometheus", needs: []string{"prometheus"}, version: version{"prometheus --version", `version (\S+)`},
+			tries: []try{{"its pages and API below a prefix", "TestPrometheus"}}},
+		{kind: applications, name: "Jupyter Notebook", needs: []string{"./jupyter/venv/bin/jupyter-notebook", "chromium"},
+			version: version{"jupyter/venv/bin/jupyter-notebook --version", ""}, tries: []try{{"its terminal in Chromium, over WebSocket", "TestBrowser/terminal"}}},
+		{kind: applications, name: "Flask", version: version{"/usr/bin/python3 -c 'import importlib.metadata as m; print(m.version(\"flask\"))'", ""},
+			needs: []string{"/usr/lib/python3/dist-packages/flask"}, tries: []try{{"the user from the header", "TestFlask"}}},
+		{kind: applications, name: "Verdaccio", needs: []string{"./registry/node_modules/verdaccio"}, version: nodeModule("registry", "verdaccio"),
+			tries: []try{{"npm registry", "TestNpm"}}},
+		{kind: applications, name: "git http-backend behind lighttpd", needs: []string{"git", "lighttpd"}, version: version{"lighttpd -v", `lighttpd/(\S+)`},
+			tries: []try{{"repositories over CGI", "TestGit"}, {"CGI variables", "TestCGIHeaders"}}},
+		{kind: applications, name: "grpc-go", version: goModule(".", "google.golang.org/grpc"), tries: []try{{"unary calls and streams", "TestGRPC"}}},
+	}
+}
+
+// clientTries is what each HTTP client must pass.
+func clientTries(name string) []try {
+	return []try{{"Basic, session, API token, the gateway's authority", "TestClients/" + name}}
+}
