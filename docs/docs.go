@@ -11,9 +11,10 @@ import (
 var configuration string
 
 var (
-	// row matches a row of a table about keys. A table about policies has two
-	// columns: key, meaning. The others have four: key, default, meaning, mistakes.
-	row = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([^|]*) \\|(?: ([^|]*) \\|[^|]*\\|)?$")
+	// row matches a row of a table about keys. A table about policies has three
+	// columns: key, type, meaning. The others have five: key, type, default, meaning,
+	// mistakes.
+	row = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| [^|]* \\| ([^|]*) \\|(?: ([^|]*) \\|[^|]*\\|)?$")
 	// link matches a link, whose text is kept.
 	link = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )

@@ -64,8 +64,8 @@ func TestDocsSecurity(t *testing.T) {
 			tests[name] = append(tests[name], p)
 		}
 	}
-	for _, name := range []string{"../docs/security.md", "../docs/scaling.md", "../docs/applications.md", "../SECURITY.md", "../CONTRIBUTING.md"} {
-		for _, found := range testName.FindAllStringSubmatch(readFile(t, name), -1) {
+	for name, doc := range documents(t) {
+		for _, found := range testName.FindAllStringSubmatch(doc.text, -1) {
 			shows := func(p *testPackage) bool { return found[2] == "" || strings.Contains(p.tests, strconv.Quote(found[2])) }
 			if !slices.ContainsFunc(tests[found[1]], shows) {
 				t.Errorf("%s names %s, which does not exist", name, found[0])
@@ -87,6 +87,29 @@ func TestDocsSecurity(t *testing.T) {
 	for name := range tests {
 		if strings.HasPrefix(name, "Fuzz") && !strings.Contains(targets, "`"+name+"`") {
 			t.Errorf("docs/security.md does not list the fuzz target %s", name)
+		}
+	}
+}
+
+// TestDocsThreatModel checks that threat-model.md asks all six questions of STRIDE at each
+// flow of data, and that a test proves each defence, or the threat is accepted.
+func TestDocsThreatModel(t *testing.T) {
+	t.Parallel()
+	flows := strings.Split(readFile(t, "../docs/threat-model.md"), "\n## ")[1:]
+	flows = slices.DeleteFunc(flows, func(section string) bool { return !regexp.MustCompile(`^\d+\. `).MatchString(section) })
+	if len(flows) != 10 {
+		t.Errorf("docs/threat-model.md has %d flows of data, want 10", len(flows))
+	}
+	for _, flow := range flows {
+		title, table, _ := strings.Cut(flow, "\n")
+		asked := ""
+		for _, row := range regexp.MustCompile(`(?m)^\| ([STRIDE]) \| (.+) \| (.+) \| (.*) ?\|$`).FindAllStringSubmatch(table, -1) {
+			if asked += row[1]; !testName.MatchString(row[4]) && !strings.Contains(strings.ToLower(row[3]), "accepted") {
+				t.Errorf("docs/threat-model.md, %s: neither proved nor accepted: %s", title, row[2])
+			}
+		}
+		if rows := strings.Count(table, "\n| ") - 1; rows != len(asked) || strings.Trim("STRIDE", asked) != "" {
+			t.Errorf("docs/threat-model.md, %s: %d rows, of which %s ask a question of STRIDE; want all, and each question", title, rows, asked)
 		}
 	}
 }

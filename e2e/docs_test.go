@@ -1,9 +1,11 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/goccy/go-yaml"
 )
@@ -23,11 +24,15 @@ import (
 //	                 document is one shell in one folder, beside the
 //	                 demonstration on the shipped config.yaml. A line that ends
 //	                 in \ goes on in the next. The files of the document are
-//	                 in the folder.
+//	                 in the folder, and the log is in authgate.log. The tutorial
+//	                 has no demonstration, see docs_tutorial_test.go.
 //	yaml             a whole configuration
-//	yaml fragment    a part of one; it is put into fragmentBase
-//	LANG NAME.EXT    the file NAME.EXT, which configurations of the same
-//	                 document name
+//	yaml fragment    a part of one; it is put into the base
+//	yaml base        the base of this document; without it, fragmentBase
+//	yaml tests       tests of the fragment before it, as of authgate test
+//	LANG NAME.EXT    the file NAME.EXT, which configurations and commands of
+//	                 the same document name
+//	diagram          a drawing
 //	sh               what is not run; targets of the Makefile must exist
 //
 // "…" matches any text within a line, and alone on a line for any lines.
@@ -60,15 +65,21 @@ func (b *block) file() (name string, ok bool) {
 func documents(t *testing.T) map[string]*document {
 	t.Helper()
 	docs := map[string]*document{}
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
-		paths, err := filepath.Glob(filepath.Join("..", filepath.FromSlash(pattern)))
-		if err != nil || len(paths) == 0 {
-			t.Fatalf("no documents are called %s (%v)", pattern, err)
+	read := func(file string) {
+		name := strings.TrimPrefix(filepath.ToSlash(file), "../")
+		docs[name] = parseDocument(t, name, readFile(t, file))
+	}
+	for _, file := range must(filepath.Glob("../*.md"))(t) {
+		read(file)
+	}
+	noError(t, filepath.WalkDir("../docs", func(file string, _ fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(file, ".md") {
+			read(file)
 		}
-		for _, file := range paths {
-			name := strings.TrimPrefix(filepath.ToSlash(file), "../")
-			docs[name] = parseDocument(t, name, readFile(t, file))
-		}
+		return err
+	}))
+	if docs["README.md"] == nil || docs[docsIndex] == nil {
+		t.Fatalf("README.md or %s is missing", docsIndex)
 	}
 	return docs
 }
@@ -130,19 +141,15 @@ func TestDocsConsole(t *testing.T) {
 	docs := documents(t)
 	for name, doc := range docs {
 		commands := doc.commands(t)
-		if len(commands) == 0 {
+		if len(commands) == 0 || name == tutorialPage {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			demo := startDemo(t)
 			demo.write(doc)
-			for i, printed := range demo.shell(commands) {
-				c := commands[i]
-				if expected := demo.place(c.expected); !matches(expected, printed) {
-					t.Errorf("%s:%d: $ %s\nprinted:\n%s\nthe document has:\n%s", name, c.line, c.text, printed, expected)
-				}
-			}
+			shell := &docShell{t: t, dir: demo.dir, place: demo.place}
+			shell.check(doc, commands)
 			_ = demo.cmd.Process.Signal(syscall.SIGINT) // as Ctrl-C does; the exit status tells
 			if <-demo.done; !demo.cmd.ProcessState.Success() {
 				t.Errorf("the demonstration does not stop cleanly: %v\n%s", demo.cmd.ProcessState, demo.log)
@@ -176,7 +183,8 @@ func startDemo(t *testing.T) *demonstration {
 		".curlrc":     "silent\nshow-error\n", // as at a terminal: no progress meter
 	})
 	d.cmd = exec.Command(filepath.Join(programs, "demo"))
-	d.cmd.Dir, d.cmd.Stderr = d.dir, d.log
+	file := must(os.Create(filepath.Join(d.dir, "authgate.log")))(t) // as with 2>authgate.log
+	d.cmd.Dir, d.cmd.Stderr = d.dir, io.MultiWriter(d.log, file)
 	d.done = spawn(t, d.cmd)
 	if err := await("http://127.0.0.1:"+d.ports["9090"]+"/readyz", d.done); err != nil {
 		t.Fatalf("the demonstration does not get ready: %v\n%s", err, d.log)
@@ -196,7 +204,7 @@ func (d *demonstration) write(doc *document) {
 	files := map[string]string{}
 	for _, b := range doc.blocks {
 		if name, ok := b.file(); ok && filepath.IsLocal(name) && name == filepath.Base(name) {
-			files[name] = d.place(b.text())
+			files[name] = complete(d.place(b.text()))
 		}
 	}
 	delete(files, "config.yaml") // that of the demonstration
@@ -213,56 +221,31 @@ func (d *demonstration) place(text string) string {
 	})
 }
 
-// shell types the commands into one shell and returns what each printed.
-func (d *demonstration) shell(commands []command) []string {
-	d.t.Helper()
-	const mark = "--- end of output ---"
-	var script strings.Builder
-	for _, c := range commands {
-		fmt.Fprintf(&script, "%s\nprintf '\\n%s\\n'\n", d.place(c.text), mark)
-	}
-	ctx, cancel := context.WithTimeout(d.t.Context(), 2*time.Minute)
-	defer cancel()
-	bash := exec.CommandContext(ctx, "bash", "-c", script.String())
-	bash.Dir = d.dir
-	bash.Env = append(os.Environ(), "HOME="+d.dir, "CURL_HOME="+d.dir,
-		"PATH="+programs+string(os.PathListSeparator)+os.Getenv("PATH"))
-	output, err := bash.CombinedOutput()
-	printed := strings.Split(string(output), "\n"+mark+"\n")
-	if err != nil || len(printed) != len(commands)+1 {
-		d.t.Fatalf("the shell stopped after %d of %d commands: %v\n%s", len(printed)-1, len(commands), err, output)
-	}
-	return printed[:len(commands)]
-}
-
-var (
-	spacesAtEnd = regexp.MustCompile(`(?m)[ \r]+$`)
-	anyLines    = regexp.MustCompile(`(?m)^…\n`)
-)
-
-// matches compares what was printed with what a document has. Spaces at the
-// end of lines and empty lines at the end do not count.
-func matches(expected, printed string) bool {
-	tidy := func(text string) string {
-		return strings.TrimRight(spacesAtEnd.ReplaceAllString(text, ""), "\n") + "\n"
-	}
-	pattern := anyLines.ReplaceAllString(regexp.QuoteMeta(tidy(expected)), `(?:.*\n)*`)
-	return regexp.MustCompile(`\A` + strings.ReplaceAll(pattern, "…", ".*") + `\z`).MatchString(tidy(printed))
-}
-
-// checkLog checks that observabilityPage knows each field of the log, and that no
-// password of the demonstration is in it.
+// checkLog checks that observabilityPage has each field of the access log and of each
+// audit event, and that no password of the demonstration is in the log.
 func checkLog(t *testing.T, page *document, log string) {
 	t.Helper()
-	known := spans(page.prose)
+	access, events := map[string]bool{"time": true, "level": true, "msg": true}, map[string]map[string]bool{}
+	for _, row := range tableOf(t, page, "Log") {
+		maps.Copy(access, spans(row[0]))
+	}
+	for _, row := range tableOf(t, page, "Audit events") {
+		fields := spans(row[2])
+		maps.Copy(fields, map[string]bool{"time": true, "level": true, "msg": true, "event": true, "request_id": true, "client": true, "route": true})
+		events[strings.Trim(row[0], "`")] = fields
+	}
 	for line := range strings.Lines(log) {
 		var entry map[string]any
 		if err := json.Unmarshal([]byte(line), &entry); err != nil || entry["msg"] != "request" && entry["msg"] != "audit" {
 			continue
 		}
+		known := access
+		if entry["msg"] == "audit" {
+			known = events[fmt.Sprint(entry["event"])]
+		}
 		for field := range entry {
 			if !known[field] {
-				t.Errorf("%s does not mention the field %s of the log line %s", page.name, field, line)
+				t.Errorf("%s: the table does not have the field %s of the log line %s", page.name, field, line)
 			}
 		}
 	}
@@ -298,6 +281,16 @@ token: {trusted_issuers: [{issuer: "https://tokens.example.net", audience: [app]
 routes: [{match: /, upstream: app, auth: [session]}]
 `
 
+// documentBase is what a fragment of this document is put into.
+func documentBase(doc *document) string {
+	for _, b := range doc.blocks {
+		if b.info == "yaml base" {
+			return b.text()
+		}
+	}
+	return fragmentBase
+}
+
 // complete writes password hashes out that a document cuts short.
 func complete(text string) string {
 	return strings.NewReplacer(
@@ -314,13 +307,15 @@ func TestDocsConfigurations(t *testing.T) {
 		for _, b := range doc.blocks {
 			var content string
 			switch _, file := b.file(); {
-			case b.info == "yaml":
+			case b.info == "yaml", b.info == "yaml base":
 				content = complete(b.text())
+			case b.info == "yaml tests":
+				continue // see TestDocsCookbook
 			case b.info == "yaml fragment":
-				whole := decodeYAML(t, complete(fragmentBase))
+				whole := decodeYAML(t, complete(documentBase(doc)))
 				merge(whole, decodeYAML(t, complete(b.text())))
 				content = encodeYAML(t, whole)
-			case !file && b.info != "console" && b.info != "sh":
+			case !file && b.info != "console" && b.info != "sh" && b.info != "diagram":
 				t.Errorf("%s:%d: a block of %q is not known", name, b.line, b.info)
 				continue
 			default:

@@ -1,0 +1,352 @@
+package e2e
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/coder/websocket"
+)
+
+// The pages in docs/how-to have whole configurations. These tests run them, with
+// other addresses, and with the applications that the pages are about or with one that
+// reads the same headers.
+
+// howToFile returns a file that a page of docs/how-to shows. Its accounts have the
+// password wonderland.
+func howToFile(t *testing.T, page, name string) string {
+	t.Helper()
+	for _, b := range parseDocument(t, page, readFile(t, filepath.Join("../docs/how-to", page))).blocks {
+		if shown, ok := b.file(); ok && shown == name {
+			return strings.ReplaceAll(b.text(), "$2y$10$…", wonderlandHash)
+		}
+	}
+	t.Fatalf("docs/how-to/%s does not show %s", page, name)
+	return ""
+}
+
+// addressLines are the lines of a configuration that instance writes itself.
+var addressLines = regexp.MustCompile(`(?m)^(public_url|listen|tls|shutdown_delay):.*\n`)
+
+// headerReader is an application that takes the user from a header, as Grafana and
+// Gitea do. It answers with the user, and asks for one as Gitea asks git.
+type headerReader struct {
+	*httptest.Server
+	mu  sync.Mutex
+	got []http.Header
+}
+
+func readHeader(t *testing.T, name string) *headerReader {
+	t.Helper()
+	a := &headerReader{}
+	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.mu.Lock()
+		a.got = append(a.got, r.Header)
+		a.mu.Unlock()
+		if r.Header.Get(name) == "" {
+			w.Header().Set("WWW-Authenticate", `Basic realm="Gitea"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		fmt.Fprintf(w, "You are %s.", r.Header.Get(name))
+	}))
+	t.Cleanup(a.Close)
+	return a
+}
+
+// take returns the headers of the requests since the last call.
+func (a *headerReader) take() []http.Header {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	got := a.got
+	a.got = nil
+	return got
+}
+
+// wantIdentity fails the test unless one request came, with these headers of a user, and
+// without a credential.
+func (a *headerReader) wantIdentity(t *testing.T, what string, want map[string]string) {
+	t.Helper()
+	requests := a.take()
+	if len(requests) != 1 {
+		t.Errorf("%s: %d requests reached the application, expected one", what, len(requests))
+		return
+	}
+	got := map[string]string{}
+	for name, values := range requests[0] {
+		switch {
+		case strings.HasPrefix(name, "X-Webauth-"), slices.Contains([]string{"X-Auth-User", "Authorization", "Cookie"}, name):
+			got[name] = strings.Join(values, "|")
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%s: the application got %q, expected %q", what, got, want)
+	}
+}
+
+// behindHost starts the gateway of a page in front of an application at 127.0.0.1:3000,
+// and returns it, the URL of a host, and a browser.
+func behindHost(t *testing.T, page, host, app string) (*instance, string, surfer) {
+	t.Helper()
+	g := prepared(t)
+	port := g.base[strings.LastIndexByte(g.base, ':'):]
+	g.public = "https://login.example.org" + port
+	g.configure(addressLines.ReplaceAllString(substituted(t, howToFile(t, page, "gateway.yaml"), "http://127.0.0.1:3000", app), ""))
+	g.run()
+	return g, "https://" + host + port, newSurfer(t, "127.0.0.1", authority(g.base), g.tls().RootCAs)
+}
+
+// spoofedWebAuth is headers by which a client claims to be another user.
+var spoofedWebAuth = []string{"X-WEBAUTH-USER", "root", "x_webauth_user", "root", "X-Webauth-Role", "Admin", "X-Auth-User", "root"}
+
+func TestHowToGrafana(t *testing.T) {
+	t.Parallel()
+	app := readHeader(t, "X-WEBAUTH-USER")
+	g, base, v := behindHost(t, "grafana.md", "grafana.example.org", app.URL)
+	alice := map[string]string{"X-Webauth-User": "alice", "X-Webauth-Name": "Alice Example", "X-Webauth-Email": "alice@example.org"}
+	if a, _ := v.visit("GET", base+"/api/user", "", spoofedWebAuth...); a.status != http.StatusUnauthorized || len(app.take()) > 0 {
+		t.Errorf("without a login: %d %s", a.status, a.body)
+	}
+	if a, at := v.signIn(base+"/d/board", "alice"); a.status != http.StatusOK || a.body != "You are alice." || at.String() != base+"/d/board" {
+		t.Fatalf("signed in: %d %q at %s", a.status, a.body, at)
+	}
+	app.wantIdentity(t, "a page", alice)
+	v.visit("GET", base+"/api/user", "", spoofedWebAuth...)
+	app.wantIdentity(t, "a spoofed request", alice)
+	if a, _ := v.visit("GET", base+"/api/health", "", append(spoofedWebAuth, "Authorization", "Basic cm9vdDpyb290")...); a.status != http.StatusUnauthorized {
+		t.Errorf("the public path takes the user from the client: %d %s", a.status, a.body)
+	}
+	app.wantIdentity(t, "the public path", map[string]string{"Authorization": "Basic cm9vdDpyb290"})
+	// A token of the gateway works, one of Grafana does not.
+	token := tokenAt(t, g, v)
+	program := newSurfer(t, "127.0.0.1", authority(g.base), g.tls().RootCAs)
+	if a, _ := program.visit("GET", base+"/api/user", "", "Authorization", "Bearer "+token); a.body != "You are alice." {
+		t.Errorf("with an API token: %d %s", a.status, a.body)
+	}
+	app.wantIdentity(t, "an API token", alice)
+	if a, _ := program.visit("GET", base+"/api/user", "", "Authorization", "Bearer glsa_0123456789abcdef"); a.status != http.StatusUnauthorized || len(app.take()) > 0 {
+		t.Errorf("with a token of Grafana: %d %s", a.status, a.body)
+	}
+	// Grafana's link to sign out ends the login here.
+	v.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	if a, _ := v.visit("GET", base+"/logout", "", "Sec-Fetch-Site", "same-origin", "Accept", acceptsPage); a.status != http.StatusFound || len(app.take()) > 0 {
+		t.Errorf("signing out: %d %s", a.status, a.body)
+	}
+	if a, _ := v.visit("GET", base+"/api/user", ""); a.status != http.StatusUnauthorized || len(app.take()) > 0 {
+		t.Errorf("after signing out: %d %s", a.status, a.body)
+	}
+}
+
+// tokenAt returns an API token of the user who is signed in.
+func tokenAt(t *testing.T, g *instance, v surfer) string {
+	t.Helper()
+	prefix := g.public + "/"
+	if strings.Contains(readFile(t, filepath.Join(g.dir, "config.yaml")), "prefix: /-auth/") {
+		prefix += "-auth/"
+	}
+	a, _ := v.visit("POST", prefix+"account/tokens", `{"name":"a program","expires_in":3600}`,
+		"Content-Type", typeJSON, "Origin", g.public, "Sec-Fetch-Site", "same-origin")
+	token := regexp.MustCompile(`"token":"(agt_[^"]*)"`).FindStringSubmatch(a.body)
+	if token == nil {
+		t.Fatalf("the API token: %d %s", a.status, a.body)
+	}
+	return token[1]
+}
+
+func TestHowToGitea(t *testing.T) {
+	t.Parallel()
+	app := readHeader(t, "X-WEBAUTH-USER")
+	g, base, v := behindHost(t, "gitea.md", "git.example.org", app.URL)
+	alice := map[string]string{"X-Webauth-User": "alice", "X-Webauth-Email": "alice@example.org", "X-Webauth-Fullname": "Alice Example"}
+	refs := base + "/alice/project.git/info/refs?service=git-upload-pack"
+	a, _ := v.visit("GET", refs, "", "User-Agent", "git/2.39.5", "X-WEBAUTH-USER", "root")
+	if challenges := a.header.Values("WWW-Authenticate"); a.status != http.StatusUnauthorized || !slices.ContainsFunc(challenges, func(c string) bool { return strings.HasPrefix(c, "Basic ") }) || len(app.take()) > 0 {
+		t.Errorf("git without a password: %d %q %s", a.status, challenges, a.body)
+	}
+	if a, at := v.signIn(base+"/alice/project", "alice"); a.body != "You are alice." || at.String() != base+"/alice/project" {
+		t.Fatalf("signed in: %d %q at %s", a.status, a.body, at)
+	}
+	app.wantIdentity(t, "a page", alice)
+	v.visit("GET", base+"/alice/project", "", spoofedWebAuth...)
+	app.wantIdentity(t, "a spoofed request", alice)
+	// Users may be called like endpoints of the gateway.
+	v.visit("GET", base+"/login", "")
+	app.wantIdentity(t, "a user with the name login", alice)
+	git := newSurfer(t, "127.0.0.1", authority(g.base), g.tls().RootCAs)
+	for password, want := range map[string]int{tokenAt(t, g, v): http.StatusOK, "wonderland": http.StatusUnauthorized, "agt_wrong": http.StatusUnauthorized} {
+		basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("alice:"+password))
+		a, _ := git.visit("POST", base+"/alice/project.git/git-receive-pack", "0000", "Authorization", basic, "X-WEBAUTH-USER", "root")
+		if a.status != want {
+			t.Errorf("git with the password %.4s…: %d %s", password, a.status, a.body)
+		}
+		if want == http.StatusOK {
+			app.wantIdentity(t, "git", alice)
+		} else if got := app.take(); len(got) > 0 {
+			t.Errorf("git with the password %.4s… reached the application: %v", password, got)
+		}
+	}
+	a, _ = v.visit("POST", base+"/-auth/logout", "", "Origin", base, "Sec-Fetch-Site", "same-origin")
+	wantStatus(t, "signing out", a, http.StatusOK)
+	if a, _ := v.visit("GET", base+"/alice/project", ""); a.status != http.StatusUnauthorized || len(app.take()) > 0 {
+		t.Errorf("after signing out: %d %s", a.status, a.body)
+	}
+}
+
+// TestHowToTwoInstances runs two gateways with the files of the page.
+func TestHowToTwoInstances(t *testing.T) {
+	t.Parallel()
+	var server []string
+	for line := range strings.Lines(howToFile(t, "two-instances.md", "redis.conf")) {
+		if name, value, _ := strings.Cut(strings.TrimSpace(line), " "); name != "port" {
+			server = append(server, "--"+name, strings.ReplaceAll(value, "REDIS_PASSWORD", "redis-password"))
+		}
+	}
+	up := record(t)
+	p := &pair{a: prepared(t), b: prepared(t), up: up, redis: startRedis(t, server...), clients: map[*instance]*http.Client{}}
+	p.b.public = p.a.base
+	config := addressLines.ReplaceAllString(substituted(t, howToFile(t, "two-instances.md", "gateway.yaml"),
+		"127.0.0.1:6379", p.redis.Address, "${REDIS_PASSWORD}", "redis-password",
+		"${STORE_KEY}", encryptionKey, "${TOKEN_SECRET}", "01234567890123456789012345678901", "http://127.0.0.1:3000", up.url), "")
+	p.a.configure(config)
+	p.b.configure(config)
+	p.run()
+	in := p.signIn("alice")
+	for _, credential := range [][]string{{"Cookie", in.session}, {"Authorization", in.access}} {
+		if got := p.b.status(p.client(p.b), "GET", "/", credential...); got != http.StatusOK {
+			t.Errorf("the %s of one instance at the other: %d", credential[0], got)
+		}
+	}
+	if got := p.b.status(p.client(p.b), "POST", "/logout", "Cookie", in.session); got != http.StatusOK {
+		t.Fatalf("logout at the other instance: %d", got)
+	}
+	until(t, "the logout at the first instance", func() bool {
+		return p.a.status(p.client(p.a), "GET", "/", "Cookie", in.session) == http.StatusUnauthorized &&
+			p.a.status(p.client(p.a), "GET", "/", "Authorization", in.access) == http.StatusUnauthorized
+	})
+}
+
+// TestHowToNginx runs nginx in front of the gateway with the files of the page. The
+// gateway knows the address of the client, which cannot choose another one. Large bodies
+// and WebSockets pass, and a WebSocket ends with the login.
+func TestHowToNginx(t *testing.T) {
+	t.Parallel()
+	app, g := newSocketApp(t), prepared(t)
+	g.write("config.yaml", substituted(t, howToFile(t, "behind-a-proxy.md", "gateway.yaml"),
+		"http: 127.0.0.1:8080", fmt.Sprintf("http: %q\n  admin: %q", authority(g.http), authority(g.adm)),
+		"http://127.0.0.1:3000", app.URL, "192.0.2.0/24", "127.0.0.2"))
+	g.run()
+	nginx := forwardProxies["nginx"]
+	nginx.document = "../how-to/behind-a-proxy.md"
+	address, roots := nginx.start(t, g, app.URL)
+	for from, want := range map[string]int{"127.0.0.1": http.StatusForbidden, "127.0.0.2": http.StatusOK} {
+		v := newSurfer(t, from, address, roots)
+		a, at := v.signIn(forwardApp+"/page", "alice")
+		if a.status != http.StatusOK || at.String() != forwardApp+"/page" {
+			t.Fatalf("from %s: %d at %s: %s", from, a.status, at, a.body)
+		}
+		other := map[string]string{"127.0.0.1": "127.0.0.2", "127.0.0.2": "127.0.0.1"}[from]
+		a, _ = v.visit("GET", forwardApp+"/office/", "", "X-Forwarded-For", other, "Forwarded", "for="+other+";host=evil.example", "X-Forwarded-Host", "evil.example", "X-Real-IP", other)
+		wantStatus(t, "the office from "+from, a, want)
+		a, _ = v.visit("POST", forwardApp+"/page", strings.Repeat("x", 3<<20), "Origin", forwardApp, "Sec-Fetch-Site", "same-origin")
+		if a.status != http.StatusOK || a.body != fmt.Sprint(3<<20) { // more than nginx lets through by itself
+			t.Errorf("a large body: %d %s", a.status, a.body)
+		}
+		socketEndsWithLogin(t, v)
+	}
+	if got, want := app.seen(), []string{"127.0.0.1, 127.0.0.1", "127.0.0.2, 127.0.0.1"}; !slices.Equal(got, want) {
+		t.Errorf("the application sees the clients %q, expected %q", got, want)
+	}
+}
+
+// socketApp is an application that opens a WebSocket at /socket, and answers other
+// requests with the length of their body.
+type socketApp struct {
+	*httptest.Server
+	clients sync.Map // the values of X-Forwarded-For
+}
+
+func newSocketApp(t *testing.T) *socketApp {
+	t.Helper()
+	app := &socketApp{}
+	app.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		app.clients.Store(strings.Join(r.Header.Values("X-Forwarded-For"), "|"), true)
+		if r.URL.Path != "/socket" {
+			n, _ := io.Copy(io.Discard, r.Body)
+			fmt.Fprint(w, n)
+			return
+		}
+		socket, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			return // the answer tells
+		}
+		defer func() { _ = socket.CloseNow() }() // it may be closed
+		_ = socket.Write(r.Context(), websocket.MessageText, []byte("open"))
+		_, _, _ = socket.Read(r.Context()) // until it is closed
+	}))
+	t.Cleanup(app.Close)
+	return app
+}
+
+// seen returns the different clients of all requests.
+func (app *socketApp) seen() (all []string) {
+	app.clients.Range(func(client, _ any) bool {
+		all = append(all, client.(string))
+		return true
+	})
+	slices.Sort(all)
+	return all
+}
+
+// socketEndsWithLogin opens a WebSocket, and signs out.
+func socketEndsWithLogin(t *testing.T, v surfer) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	socket, _, err := websocket.Dial(ctx, forwardApp+"/socket", &websocket.DialOptions{HTTPClient: v.Client, HTTPHeader: http.Header{"Origin": {forwardApp}}})
+	noError(t, err)
+	defer func() { _ = socket.CloseNow() }() // it is closed, if all is well
+	if _, message, err := socket.Read(ctx); err != nil || string(message) != "open" {
+		t.Errorf("the WebSocket says %q, %v", message, err)
+	}
+	a, _ := v.visit("POST", forwardApp+"/logout", "", "Origin", forwardApp, "Sec-Fetch-Site", "same-origin")
+	wantStatus(t, "signing out", a, http.StatusOK)
+	if _, _, err := socket.Read(ctx); websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
+		t.Errorf("the WebSocket ends with %v, expected status 1008", err)
+	}
+}
+
+// TestHowToCDN plays a CDN, which appends to X-Forwarded-For, in front of the
+// configuration of the page.
+func TestHowToCDN(t *testing.T) {
+	t.Parallel()
+	up, g := record(t), prepared(t)
+	g.public = strings.Replace(g.base, "localhost", "app.example.org", 1)
+	g.configure(regexp.MustCompile(`(?m)^(public_url|tls):.*\n|^listen:\n(  .*\n)*`).ReplaceAllString(
+		substituted(t, howToFile(t, "behind-a-proxy.md", "cdn.yaml"), "http://127.0.0.1:3000", up.url), ""))
+	config := readFile(t, filepath.Join(g.dir, "config.yaml"))
+	g.write("config.yaml", strings.Replace(config, "listen: {", "listen: {trusted_proxies: [127.0.0.2], ", 1))
+	g.run()
+	for from, want := range map[string]string{"127.0.0.2": "203.0.113.9", "127.0.0.1": "127.0.0.1"} {
+		cdn := newSurfer(t, from, authority(g.base), g.tls().RootCAs)
+		cdn.visit("GET", g.public+"/from/"+want, "", "X-Forwarded-For", "6.6.6.6, 203.0.113.9", "CF-Connecting-IP", "6.6.6.6", "X-Forwarded-Proto", "https")
+		until(t, "the line in the log", func() bool {
+			return slices.ContainsFunc(g.entriesOf("request"), func(e map[string]any) bool { return e["path"] == "/from/"+want && e["client"] == want })
+		})
+	}
+	// A CDN that speaks http with its origin: the redirect goes on for ever.
+	plain := newSurfer(t, "127.0.0.2", authority(g.http), nil)
+	plain.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	if a, _ := plain.visit("GET", strings.Replace(g.http, "localhost", "app.example.org", 1)+"/", "", "X-Forwarded-Proto", "https"); a.status != http.StatusPermanentRedirect {
+		t.Errorf("over http from the CDN: %d %s", a.status, a.body)
+	}
+}
