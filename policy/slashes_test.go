@@ -83,7 +83,7 @@ func readings(target string) map[string]string {
 	r["WHATWG, then the path decoded"] = normal(decodeLeniently(parsed))
 	decoded := decodeLeniently(raw)
 	r["WSGI and CGI, PATH_INFO"] = normal(decoded)
-	r["the same, decoded twice"] = normal(decodeLeniently(decoded))
+	r["the same, separators decoded twice"] = normal(separators.Replace(decoded))
 	r["servlet, parameters cut and then decoded"] = normal(decodeLeniently(withoutParameters(raw)))
 	r["servlet, decoded and then parameters cut"] = normal(withoutParameters(decoded))
 	r["servlet, decoded by segments without parameters"] = bySegments(withoutParameters(raw), decodeLeniently)
@@ -93,6 +93,11 @@ func readings(target string) map[string]string {
 	})
 	return r
 }
+
+// separators decodes what separates segments. What other characters become if they
+// are decoded twice is no question of slashes: "%2561" is "%61" to every server
+// that decodes once.
+var separators = strings.NewReplacer("%2F", "/", "%2f", "/", "%5C", `\`, "%5c", `\`, "%2E", ".", "%2e", ".")
 
 // normal merges slashes and resolves dot segments, as servers do. Backslashes are
 // slashes to some.
