@@ -18,6 +18,7 @@ import (
 )
 
 // randomConfig returns a configuration with routes, policies and headers by chance.
+// One route always accepts sessions, without which a login sets no cookie.
 func randomConfig(rnd *rand.Rand) string {
 	pick := func(of ...string) string { return of[rnd.IntN(len(of))] }
 	yaml := strings.Replace(baseConfig[:strings.Index(baseConfig, "routes:")], "https://gw.example", "https://gw.example.org", 1)
@@ -51,7 +52,7 @@ func randomConfig(rnd *rand.Rand) string {
 		extra += pick("", "", "cross_origin: allow, ", `cors: {origins: ["https://app.example"], credentials: true}, `, `cors: {origins: ["*"]}, `)
 		yaml += fmt.Sprintf("  - {match: %q, name: r%d, %s%s%sauth: [%s]}\n", match, i, rule, extra, pick("", "encoded_slashes: keep, "), auth)
 	}
-	return yaml
+	return yaml + "  - {match: /session/, auth: [session]}\n"
 }
 
 // callersTrace is the trace of a caller, which the gateway continues if the caller is
