@@ -371,7 +371,7 @@ var comparable = []string{
 func FuzzVerifyAsDirect(f *testing.F) {
 	for i, target := range []string{
 		"/session/", "/session/x?y", "/basic/", "/bearer/", "/any/a;b=c", "/admin/", "/public/", "/near/", "/named/", "/nowhere", "/session", "/%73ession/", "/session/%2e%2e/public/", "/public/..;/session/",
-		"/public/%2fx", "//session/", "/session/#f", "https://gw.example/session/", "/logout", "/verify", "*", "/session/\xff", "/public/%c0%ae", "/a%25%32%66b", "/session/?a#b", "/public/;x/", "/public;/x",
+		"/", "/public/%2fx", "//session/", "/session/#f", "https://gw.example/session/", "/logout", "/verify", "*", "/session/\xff", "/public/%c0%ae", "/a%25%32%66b", "/session/?a#b", "/public/;x/", "/public;/x",
 	} {
 		for bits := range len(comparable) {
 			f.Add("GET", "gw.example", target, uint16(1<<bits|i), i%2 == 0)
@@ -436,6 +436,7 @@ func wantSameDecision(t *testing.T, r *rig, client, method, host, target string,
 		return // see TestVerifyImitations
 	}
 	own := err == nil && (r.state.Load().endpoints[path.Decoded] != nil || path.Decoded == "/"+config.EndpointVerify)
+	own = own || direct.Code == http.StatusOK && !passed // the start page
 	switch {
 	case own:
 		if verify.Code < 400 || verify.Header()["Set-Cookie"] != nil {
