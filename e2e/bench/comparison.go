@@ -76,6 +76,9 @@ func (l *lab) comparisons() []comparison {
 			}
 			all = append(all, comparison{task: t.task, subject: m.name, goal: goal, most: l.maxRatio, start: [2]starter{l.authgateFor(m), l.startBare}})
 		}
+		if t.posted == 0 {
+			all = append(all, comparison{task: t.task, subject: logged(session()).name, most: l.maxRatio, start: [2]starter{l.authgateFor(logged(session())), l.startBare}})
+		}
 		all = append(all, l.plain(t.task)...)
 	}
 	// Fewer connections, so that answers of 100 MiB end within the time.

@@ -25,6 +25,7 @@ type mechanism struct {
 	route     string // the folder whose route accepts only this mechanism
 	user      string // the identity that the upstream must get
 	header    func(signedIn) string
+	accessLog bool
 }
 
 // signedIn has the credentials of a login.
@@ -42,14 +43,22 @@ func sessionHeader(s signedIn) string { return "Cookie: " + s.cookie }
 func bearerHeader(s signedIn) string { return "Authorization: Bearer " + s.token }
 
 // session is the mechanism of sessions.
-func session() mechanism { return mechanism{"session", "HS256", "session", "alice", sessionHeader} }
+func session() mechanism {
+	return mechanism{name: "session", algorithm: "HS256", route: "session", user: "alice", header: sessionHeader}
+}
+
+// logged returns a mechanism whose gateway writes its access log.
+func logged(m mechanism) mechanism {
+	m.name, m.accessLog = m.name+", access log", true
+	return m
+}
 
 func mechanisms() []mechanism {
 	return []mechanism{
-		{"Basic", "HS256", "basic", "service", basicHeader},
+		{name: "Basic", algorithm: "HS256", route: "basic", user: "service", header: basicHeader},
 		session(),
-		{"bearer HS256", "HS256", "bearer", "alice", bearerHeader},
-		{"bearer RS256", "RS256", "bearer", "alice", bearerHeader},
+		{name: "bearer HS256", algorithm: "HS256", route: "bearer", user: "alice", header: bearerHeader},
+		{name: "bearer RS256", algorithm: "RS256", route: "bearer", user: "alice", header: bearerHeader},
 	}
 }
 
@@ -60,7 +69,7 @@ func (l *lab) authgateFor(m mechanism) starter {
 
 // startSignedIn starts authgate on a store and signs in.
 func (l *lab) startSignedIn(ctx context.Context, m mechanism, store string, n int) (*server, error) {
-	gateway, err := l.startAuthgate(ctx, m.algorithm, store, n)
+	gateway, err := l.startAuthgate(ctx, m, store, n)
 	if err != nil {
 		return nil, err
 	}
@@ -100,6 +109,7 @@ var configuration = template.Must(template.New("").Parse(`public_url: https://{{
 listen: {https: "{{.Address}}", http: "", admin: "{{.Admin}}"}
 tls: {mode: files, certificate: "{{.Certificate}}", key: "{{.Key}}"}
 data_dir: data
+log: {level: {{.Level}}}
 basic:
   users:
     - {username: service, password_hash: "{{.Hash}}"}
@@ -123,10 +133,15 @@ routes:
 // onSQLite is the configuration of the default store.
 const onSQLite = "{driver: sqlite}"
 
-// startAuthgate starts authgate on a store, with the nth address of the upstream.
-func (l *lab) startAuthgate(ctx context.Context, algorithm, store string, n int) (*server, error) {
+// startAuthgate starts authgate for a mechanism on a store, with the nth address of
+// the upstream.
+func (l *lab) startAuthgate(ctx context.Context, m mechanism, store string, n int) (*server, error) {
+	level := "warn" // the access log has the level info
+	if m.accessLog {
+		level = "info"
+	}
 	return l.startConfigured(ctx, configuration, map[string]string{
-		"Certificate": l.certificate, "Key": l.key, "Algorithm": algorithm, "Store": store, "Upstream": l.upstreams[n],
+		"Certificate": l.certificate, "Key": l.key, "Algorithm": m.algorithm, "Level": level, "Store": store, "Upstream": l.upstreams[n],
 	}, n)
 }
 

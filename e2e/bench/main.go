@@ -14,9 +14,10 @@
 //
 // The floor is a bare httputil.ReverseProxy that does what makes it fast (kept
 // connections, pooled buffers, no compression) and nothing that costs: no timeout, no
-// log, no metrics. Authgate does everything that it does by default. It logs JSON at
-// level info to the null device, because the disk is not measured. Nginx and HAProxy
-// are plain proxies with one worker and kept connections, without a log.
+// log, no metrics. Authgate does everything that it does by default, but it writes an
+// access log in the rows with that name only: JSON to the null device, because the disk
+// is not measured. Nginx and HAProxy are plain proxies with one worker and kept
+// connections, without a log.
 //
 // For streams it makes the load itself. Messages of WebSockets and gRPC streams come back
 // before the next is sent, events are paced. Bodies of 2 GiB count in MiB, and the memory

@@ -43,6 +43,7 @@ var verifyConfiguration = template.Must(template.New("").Parse(`public_url: http
 listen: {http: "{{.Address}}", admin: "{{.Admin}}", trusted_proxies: [127.0.0.1]}
 tls: {mode: "off"}
 data_dir: data
+log: {level: warn}
 endpoints: {prefix: /auth/}
 accounts:
   users:
