@@ -176,8 +176,13 @@ func (t *Table) CheckParameters(req *Request, found Match) error {
 		}
 		read = append(read, decodeOnce(dropParameters(raw)))
 	}
+	if req.Path.Slashed != "" {
+		for _, path := range read {
+			read = append(read, strings.ReplaceAll(path, "%2F", "/"))
+		}
+	}
 	for _, path := range read {
-		if !t.leadsTo(found, req, path) || !t.leadsTo(found, req, strings.ReplaceAll(path, "%2F", "/")) {
+		if !t.leadsTo(found, req, path) {
 			return refuse("what follows a \";\" in the path leads to another route")
 		}
 	}
