@@ -88,6 +88,14 @@ func TestDocument(t *testing.T) {
 	}
 }
 
+// TestNoRow: a name that no row has runs nothing, and must not look as if all had passed.
+func TestNoRow(t *testing.T) {
+	t.Parallel()
+	if _, err := run("keycloak in lower case"); err == nil || !strings.Contains(err.Error(), "matches no row") {
+		t.Errorf("a run without rows: %v", err)
+	}
+}
+
 // TestJudge: a row passes only if all its tests passed.
 func TestJudge(t *testing.T) {
 	t.Parallel()

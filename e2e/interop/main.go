@@ -53,6 +53,9 @@ func run(only string) (failed bool, err error) {
 			results[r.name] = result{outcome: notTried + "not run yet"}
 		}
 	}
+	if len(chosen) == 0 {
+		return false, fmt.Errorf("-rows %q matches no row; the names are in %s", only, document)
+	}
 	try := tryAll(chosen)
 	for _, r := range chosen {
 		results[r.name] = try[r.name]

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -63,14 +64,13 @@ func read(from io.Reader) outcomes {
 		var e event
 		if json.Unmarshal(line, &e) == nil {
 			switch e.Action {
+			case "build-output":
+				fmt.Fprint(os.Stderr, e.Output)
 			case "output":
 				said[e.Test] += e.Output
 			case "pass", "fail", "skip":
 				all[e.Test] = e.Action
-				if e.Test == "" {
-					e.Test = "the package"
-				}
-				fmt.Fprintln(os.Stderr, e.Action, e.Test)
+				fmt.Fprintln(os.Stderr, e.Action, cmp.Or(e.Test, "the package"))
 				if e.Action == "fail" {
 					fmt.Fprint(os.Stderr, said[e.Test])
 				}
