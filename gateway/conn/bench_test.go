@@ -44,8 +44,8 @@ func (p *pipes) Close() error   { close(p.closed); return nil }
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
 
 // bench is an http.Server whose connections are in a Set, on the clock of a
-// bubble. It answers /slow after a minute, sends longAnswer for /long, and hijacks the
-// connection of /hijack.
+// bubble. It answers /slow after a minute, sends longAnswer for /long, a part of an
+// answer for /abort, and hijacks the connection of /hijack.
 type bench struct {
 	t        *testing.T
 	set      *Set
@@ -54,6 +54,10 @@ type bench struct {
 	served   chan string // paths of requests
 	hijacked chan net.Conn
 }
+
+// abortedAnswer is how many bytes come before the handler of /abort gives up: a write
+// that a Gatherer keeps.
+const abortedAnswer = 2 * longWrite
 
 // longAnswer is how many bytes a long answer has: more than a Gatherer keeps.
 const longAnswer = 3 * mostGathered
@@ -94,6 +98,9 @@ func (b *bench) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(time.Minute)
 	case "/long":
 		_, _ = w.Write(make([]byte, longAnswer))
+	case "/abort":
+		_, _ = w.Write(make([]byte, abortedAnswer))
+		panic(http.ErrAbortHandler)
 	case "/hijack":
 		c, _, _ := http.NewResponseController(w).Hijack()
 		b.hijacked <- c

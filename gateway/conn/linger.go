@@ -15,6 +15,8 @@ const (
 	blindPause = 500 * time.Millisecond
 	// lingerStep is the longest time between two checks of a lingering connection.
 	lingerStep = 50 * time.Millisecond
+	// closePause is how long Close sends what is kept, as tls.Conn.Close does.
+	closePause = 5 * time.Second
 	// lastWords is how many bytes TLS sends at most after an answer.
 	lastWords = 64
 )
@@ -89,11 +91,15 @@ func (s *Set) Wait() int {
 	return s.cut
 }
 
-// Close implements net.Conn. It does not wait for the client. It finds nothing that is
-// kept: tls.Conn.Close sends that before, as the end of each answer over HTTP/1.1 does.
+// Close implements net.Conn. It waits for the client only to send what is kept of an
+// answer over HTTP/1.1 that was cut off. Otherwise nothing is kept: the end of an answer
+// sends it before, and so does tls.Conn.Close.
 func (c *Conn) Close() error {
 	if c.closed.Swap(true) {
 		return net.ErrClosed
+	}
+	if c.Kept() > 0 && !c.keepsAll() {
+		c.sendKept()
 	}
 	stay := c.set.stay(c)
 	if stay == nil {
@@ -110,6 +116,18 @@ func (c *Conn) Close() error {
 		c.set.leave(cut)
 	}()
 	return nil
+}
+
+// sendKept sends what is kept, for a while, but not after the time of lingering.
+func (c *Conn) sendKept() {
+	until := time.Now().Add(closePause)
+	if end := c.set.lingerEnd(); !end.IsZero() && end.Before(until) {
+		until = end
+	}
+	if time.Now().Before(until) {
+		_ = c.SetWriteDeadline(until) // fails if the connection has gone
+		_ = c.Settle()
+	}
 }
 
 // stay is a lingering connection.

@@ -1,10 +1,12 @@
 package conn
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"sync"
 	"testing"
@@ -249,6 +251,25 @@ func TestLingerKept(t *testing.T) {
 					t.Errorf("the client gets %d bytes, want %d", len(got), test.want)
 				}
 			})
+		})
+	}
+}
+
+// The client gets what was written of an answer that is cut off.
+func TestAbortedAnswer(t *testing.T) {
+	t.Parallel()
+	for name, plain := range map[string]bool{"plain": true, "TLS": false} {
+		onBench(t, Options{}, plain, func(b *bench) {
+			var c net.Conn
+			if c = b.dial(); !plain {
+				c = b.secure("http/1.1")
+			}
+			_, _ = io.WriteString(c, "GET /abort HTTP/1.1\r\nHost: a\r\n\r\n")
+			answer := must.Get(http.ReadResponse(bufio.NewReader(c), nil))(t)
+			got, err := io.ReadAll(answer.Body)
+			if len(got) != abortedAnswer || !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("%s: the client gets %d bytes, %v; want %d", name, len(got), err, abortedAnswer)
+			}
 		})
 	}
 }
