@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"flag"
 	"fmt"
@@ -15,6 +16,9 @@ import (
 	"strings"
 	"time"
 )
+
+// sumsFile lists the files of a release, as sha256sum does.
+const sumsFile = "SHA256SUMS"
 
 func main() {
 	source := flag.String("source", "..", "top `folder` of the repository")
@@ -47,7 +51,7 @@ func run(source, described, out string) error {
 			return fmt.Errorf("%s: %w", on, err)
 		}
 	}
-	made["SHA256SUMS"] = sums(made)
+	made[sumsFile] = sums(made)
 	return replaceFolder(out, made)
 }
 
@@ -130,15 +134,21 @@ func sums(files map[string][]byte) []byte {
 	return list
 }
 
-// replaceFolder writes the files into the folder and removes others from it. It
-// touches no folder that is not a release.
+// replaceFolder writes the files into the folder and removes those of an older release
+// from it. It touches no folder with a file that SHA256SUMS does not list.
 func replaceFolder(folder string, files map[string][]byte) error {
 	old, err := os.ReadDir(folder)
 	if err != nil && !os.IsNotExist(err) {
 		return err
 	}
-	if _, err := os.Stat(filepath.Join(folder, "SHA256SUMS")); err != nil && len(old) > 0 {
-		return fmt.Errorf("%s has files and is not a release; give another folder with -out", folder)
+	list, err := os.ReadFile(filepath.Join(folder, sumsFile))
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	for _, entry := range old {
+		if entry.Name() != sumsFile && !bytes.Contains(list, []byte("  "+entry.Name()+"\n")) {
+			return fmt.Errorf("%s is not of a release, so its folder is not replaced; give another folder with -out", filepath.Join(folder, entry.Name()))
+		}
 	}
 	if err := os.RemoveAll(folder); err != nil {
 		return err

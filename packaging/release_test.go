@@ -166,16 +166,25 @@ func TestReplaceFolder(t *testing.T) {
 	if err := writeFolder(foreign, map[string][]byte{"private.txt": nil}); err != nil {
 		t.Fatal(err)
 	}
-	if err := replaceFolder(foreign, map[string][]byte{"SHA256SUMS": nil}); err == nil || !strings.Contains(err.Error(), "is not a release") {
+	if err := replaceFolder(foreign, map[string][]byte{"SHA256SUMS": nil}); err == nil || !strings.Contains(err.Error(), "is not of a release") {
 		t.Errorf("a folder with other files is replaced: %v", err)
 	}
-	for _, files := range []map[string][]byte{{"old.deb": nil, "SHA256SUMS": nil}, {"new.deb": nil, "SHA256SUMS": nil}} {
-		if err := replaceFolder(filepath.Join(dir, "dist"), files); err != nil {
+	dist := filepath.Join(dir, "dist")
+	for _, name := range []string{"old.deb", "new.deb"} {
+		files := map[string][]byte{name: nil}
+		files[sumsFile] = sums(files)
+		if err := replaceFolder(dist, files); err != nil {
 			t.Fatal(err)
 		}
 	}
-	left, err := os.ReadDir(filepath.Join(dir, "dist"))
+	left, err := os.ReadDir(dist)
 	if err != nil || len(left) != 2 {
 		t.Errorf("the folder has %v (%v)", left, err)
+	}
+	if err := writeFolder(dist, map[string][]byte{"private.txt": nil}); err != nil {
+		t.Fatal(err)
+	}
+	if err := replaceFolder(dist, map[string][]byte{sumsFile: nil}); err == nil || !strings.Contains(err.Error(), "private.txt") {
+		t.Errorf("a release with another file beside it is replaced: %v", err)
 	}
 }
