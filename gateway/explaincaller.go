@@ -87,6 +87,9 @@ func (st *state) identities(c *Caller) ([]*policy.Identity, error) {
 			all = append(all, id)
 		}
 	}
+	if len(all) == 0 {
+		return nil, mistake("no request has such an identity: no mechanism of its provider proves %s", c.properties())
+	}
 	return all, nil
 }
 

@@ -221,7 +221,7 @@ func (ex *exchange) decide(id *policy.Identity) (answered bool, err error) {
 	return false, web.Forbidden()
 }
 
-// staleReason follows the reason of a page load that brought a cookie which counts
+// staleReason follows the reason of a request that brought a cookie which counts
 // as none, so that the log tells it from a browser that sent no cookie.
 const staleReason = "; the session that the browser sent is unknown, expired or ended"
 

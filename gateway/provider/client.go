@@ -178,7 +178,7 @@ func (r *refusal) Error() string {
 
 // challengeErrors matches the parameters of a Bearer challenge that readRefusal
 // reads. Their values have no quote and no backslash.
-var challengeErrors = regexp.MustCompile(`\b(error|error_description)="([^"\\]*)"`)
+var challengeErrors = regexp.MustCompile(`(?:^|[\s,])(error|error_description)="([^"\\]*)"`)
 
 // readRefusal reads error and error_description from the body of an answer, or else
 // from its challenge, and nothing else.
@@ -187,7 +187,7 @@ func readRefusal(r *http.Request, resp *http.Response, body []byte) *refusal {
 		Code        string `json:"error"`
 		Description string `json:"error_description"`
 	}
-	if json.Unmarshal(body, &said) != nil {
+	if json.Unmarshal(body, &said) != nil || said.Code == "" {
 		for _, found := range challengeErrors.FindAllStringSubmatch(resp.Header.Get("WWW-Authenticate"), -1) {
 			if found[1] == "error" {
 				said.Code = found[2]

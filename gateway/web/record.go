@@ -138,7 +138,8 @@ func (r *Record) audit(logger *slog.Logger, client, event string, attrs []slog.A
 type line [12]slog.Attr
 
 // clip bounds what a client can put into a record of the log, and escapes characters
-// on which a terminal could act. JSON leaves some of them as they are.
+// on which a terminal could act. JSON leaves some of them as they are, but never a line
+// break.
 func clip(s string) string {
 	s = s[:min(len(s), 1024)]
 	if !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' }) {
@@ -146,7 +147,7 @@ func clip(s string) string {
 	}
 	var b strings.Builder
 	for _, c := range s {
-		if unicode.IsPrint(c) {
+		if unicode.IsPrint(c) || c == '\n' || c == '\t' {
 			b.WriteRune(c)
 		} else {
 			quoted := strconv.QuoteRune(c)
