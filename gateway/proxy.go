@@ -146,7 +146,7 @@ func (ex *exchange) passes(name string) bool {
 	route := ex.route
 	switch name {
 	case "Authorization":
-		if ex.consumedAuthorization() && !route.config.ForwardCredentials {
+		if !route.config.ForwardCredentials && (ex.consumedAuthorization() || ex.ownAuthorization()) {
 			return false
 		}
 	case "Cookie":
@@ -237,6 +237,13 @@ func (ex *exchange) consumedAuthorization() bool {
 		return false
 	}
 	return ex.Identity.Mechanism == policy.Basic || ex.Identity.Mechanism == policy.Bearer && ex.byAuthorization()
+}
+
+// ownAuthorization reports whether the Authorization header contains a token of the
+// gateway, although it proved nothing here: on a public route, or in another spelling.
+func (ex *exchange) ownAuthorization() bool {
+	values := ex.Request.Header["Authorization"]
+	return len(values) == 1 && ex.state.federation.bearers.ContainsOwn(values[0])
 }
 
 // bufferPool lends the buffers that bodies are copied through.

@@ -226,6 +226,9 @@ func FuzzBearerTokens(f *testing.F) {
 					t.Fatalf("%q: got %+v and %v", token, got, err)
 				}
 				want, errOwn := alone.byToken(t, token)
+				if errOwn == nil && !both.bearers.ContainsOwn("Token "+token) {
+					t.Errorf("%q is accepted, and not recognized in another spelling", token)
+				}
 				if known, errOutside := alone.trusted.verify(t.Context(), token); errOwn != nil && errOutside == nil {
 					want = known.identity
 				}

@@ -44,22 +44,22 @@ func (b *BearerTokens) foreign(token string) bool {
 	if !isJWT(token) || len(token) > maxTokenBytes {
 		return true
 	}
-	parts := strings.Split(token, ".")
-	var header struct {
-		Key any `json:"kid"`
-	}
-	var claims struct {
-		Issuer any `json:"iss"`
-	}
-	unpack(parts[0], &header)
-	unpack(parts[1], &claims)
-	return header.Key != b.own.keys.id && claims.Issuer != b.own.options.Issuer
+	return keyOf(token) != b.own.keys.id && issuerOf(token) != b.own.options.Issuer
 }
 
-// unpack decodes a part of a JWT as far as possible.
-func unpack(part string, to any) {
+// keyOf returns the kid of a JWT as far as it can be read, else nil.
+func keyOf(jwt string) any { return members(strings.SplitN(jwt, ".", 3)[0])["kid"] }
+
+// issuerOf returns the iss of a JWT as far as it can be read, else nil.
+func issuerOf(jwt string) any { return members(strings.SplitN(jwt, ".", 3)[1])["iss"] }
+
+// members decodes a part of a JWT as far as possible. Names of members are exact, as
+// they are when the token is verified.
+func members(part string) map[string]any {
+	var all map[string]any
 	raw, err := base64.RawURLEncoding.DecodeString(part)
 	if err == nil {
-		_ = json.Unmarshal(raw, to) // a part that cannot be read names no one as its issuer
+		_ = json.Unmarshal(raw, &all) // a part that cannot be read names no one as its issuer
 	}
+	return all
 }

@@ -1,0 +1,84 @@
+package login
+
+import (
+	"encoding/base64"
+	"errors"
+	"strings"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// ContainsOwn reports whether the value of an Authorization header contains what is
+// recognizably a token of the gateway: an API token, an access token or a refresh token.
+// The scheme does not matter, nor what stands beside the token, and it may be encoded as
+// the credentials of Basic are. An application must not get it: whoever has the token can
+// do what its user can.
+//
+// The token need not be valid. Its checksum or its key tells whose it is, so that nothing
+// is looked up, and no signature is verified for tokens of others.
+func (b *BearerTokens) ContainsOwn(authorization string) bool {
+	if b.holdsOwn(authorization) {
+		return true
+	}
+	for word := range strings.FieldsFuncSeq(authorization, notBase64) {
+		if len(word) < base64.RawStdEncoding.EncodedLen(apiTokenLength) {
+			continue // too short for any of them
+		}
+		// As far as it can be decoded, by whoever reads it.
+		decoded, _ := base64.RawStdEncoding.DecodeString(base64URL.Replace(word))
+		if b.holdsOwn(string(decoded)) {
+			return true
+		}
+	}
+	return false
+}
+
+// base64URL turns the alphabet of base64url into that of base64.
+var base64URL = strings.NewReplacer("-", "+", "_", "/")
+
+// holdsOwn is ContainsOwn for tokens that are not encoded.
+func (b *BearerTokens) holdsOwn(text string) bool {
+	for rest := text; ; {
+		at := strings.Index(rest, apiTokenMark)
+		if at < 0 {
+			break
+		}
+		rest = rest[at:]
+		if len(rest) >= apiTokenLength && wholeAPIToken(rest[:apiTokenLength]) {
+			return true
+		}
+		rest = rest[len(apiTokenMark):]
+	}
+	for word := range strings.FieldsFuncSeq(text, notJWT) {
+		if _, refresh := parseRefresh(word); refresh || b.own.recognizes(word) {
+			return true
+		}
+	}
+	return false
+}
+
+// recognizes reports whether a token is an access token that was signed with the
+// gateway's key. The gateway names the key in each. Of one without that name, which may
+// be signed elsewhere or be an application's at the same URL, the signature tells it.
+func (a *AccessTokens) recognizes(token string) bool {
+	if !isJWT(token) || len(token) > maxTokenBytes {
+		return false
+	}
+	if kid := keyOf(token); kid != nil {
+		return kid == a.keys.id
+	}
+	if issuerOf(token) != a.options.Issuer {
+		return false
+	}
+	_, err := a.parser.Parse(token, a.key)
+	return err == nil || errors.Is(err, jwt.ErrTokenInvalidClaims) // which are looked at last
+}
+
+func notBase64(r rune) bool { return !isToken(r) && r != '+' && r != '/' }
+
+func notJWT(r rune) bool { return !isToken(r) && r != '.' }
+
+// isToken reports whether a character is one of base64url (RFC 4648, section 5).
+func isToken(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_'
+}

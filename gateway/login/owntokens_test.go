@@ -1,0 +1,58 @@
+package login
+
+import (
+	"strings"
+	"testing"
+)
+
+// Tokens of the gateway are recognized by their checksum or their key, and those of others
+// are not. Package gateway has the spellings.
+func TestContainsOwn(t *testing.T) {
+	t.Parallel()
+	for _, algorithm := range []string{"HS256", "RS256"} {
+		r := newRig(t, func(r *rig) { r.keys = testKeys(t, algorithm) })
+		s := r.signIn(t, "alice")
+		api, _ := r.newToken(t, "alice")
+		keyless := r.forge(t, s).with(map[string]any{"header kid": nil})
+		others := signHS256([]byte("a key of no issuer, as long as the others are"))
+		for text, want := range map[string]bool{
+			s.access: true, s.refresh: true, api: true, "a " + api + "B": true, "agt_" + api: true, "agt_agt_ " + api: true,
+			keyless.token(): true, keyless.with(map[string]any{"exp": 1}).token(): true, keyless.with(map[string]any{"header KID": "x"}).token(): true,
+			unsigned(s.access, "AAAA"): true, // what it was is still told by its key
+			basicValue("a.b.c", api):   true, basicValue(s.refresh, ""): true, strings.TrimRight(basicValue("é>?", s.access), "="): true,
+			base64url([]byte("é>?:" + api)): true,
+
+			"":      false,
+			"agt_":  false,
+			api[1:]: false, api[:len(api)-1]: false, api[:len(api)-1] + "!": false, strings.ToLower(api): false,
+			"Bearer " + jwtOf(testIssuer):                                     false, // of an application at the same URL
+			keyless.by(others).token():                                        false,
+			r.forge(t, s).with(map[string]any{"header kid": "other"}).token(): false,
+			s.refresh[1:]: false,
+			"Basic " + basicValue("app", strings.Repeat("x", 100)): false,
+			strings.Repeat("x", 64<<10):                            false,
+			strings.Repeat("agt_", 16<<10):                         false,
+		} {
+			if got := r.bearers.ContainsOwn(text); got != want {
+				t.Errorf("%s: %.80q: %t, want %t", algorithm, text, got, want)
+			}
+		}
+	}
+}
+
+// BenchmarkContainsOwn is what Authorization of an application's own costs.
+func BenchmarkContainsOwn(b *testing.B) {
+	r := newRig(b)
+	for name, text := range map[string]string{
+		"opaque": "Bearer glsa_0123456789abcdef", "basic": "Basic " + basicValue("app", "a password of the application"), "jwt": "Bearer " + jwtOf("https://app.example"),
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if r.bearers.ContainsOwn(text) {
+					b.Fatal(name)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,91 @@
+package gateway
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// spelledOut are the ways in which clients of other services write a token into an
+// Authorization header, with the token in the place of TOKEN. Between brackets it is
+// encoded as the credentials of Basic are.
+var spelledOut = []string{
+	"Bearer TOKEN", "bearer  TOKEN", "BEARER\tTOKEN", "TOKEN", "Token TOKEN", "token TOKEN", "Digest TOKEN", "PRIVATE-TOKEN TOKEN", "ApiKey TOKEN",
+	`Token token="TOKEN"`, `Digest username="TOKEN", realm="x"`, "Bearer token=TOKEN", "Bearer:TOKEN", "Bearer TOKEN, Bearer x", "AWS4 a/TOKEN/b",
+	"Basic [alice:TOKEN]", "Basic [TOKEN:x-oauth-basic]", "Basic [TOKEN:]", "Basic [:TOKEN]", "Basic [TOKEN]", "basic\t[oauth2:TOKEN]", "[x:TOKEN]", "Token [x:TOKEN]",
+}
+
+// spelled writes a token in one of these ways.
+func spelled(way, token string) string {
+	way = strings.ReplaceAll(way, "TOKEN", token)
+	before, rest, encoded := strings.Cut(way, "[")
+	if !encoded {
+		return way
+	}
+	return before + base64.StdEncoding.EncodeToString([]byte(strings.TrimSuffix(rest, "]")))
+}
+
+const ownTokensConfig = baseConfig + `
+  - {match: /shared/, name: shared, upstream: app, auth: [session, bearer], authorization: application}
+  - {match: /kept/, name: kept, upstream: app, auth: [none], forward_credentials: true}
+`
+
+// A token of the gateway does not reach an upstream in the Authorization header, however
+// it is spelled and whatever the route accepts. What belongs to the application does.
+func TestOwnTokensStayHere(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, ownTokensConfig)
+	alice := r.login(aliceIn)
+	tokens := map[string]string{"API token": r.newToken(alice.cookie, "").Token, "access token": alice.access, "refresh token": alice.refresh}
+	for kind, token := range tokens {
+		for _, way := range spelledOut {
+			for _, target := range []string{"/public/", "/session/", "/any/", "/shared/"} {
+				before := r.upstream.count()
+				r.do("GET", target, "", alice.cookie, "Authorization: "+spelled(way, token))
+				if r.upstream.count() == before {
+					continue // refused
+				}
+				if got := r.upstream.last().Header["Authorization"]; got != nil {
+					t.Errorf("%s: the upstream gets the %s as %.60q", target, kind, way)
+				}
+			}
+		}
+		r.want(200, "GET", "/public/", "", "Authorization: Token "+token)
+		r.want(200, "GET", "/session/", "", alice.cookie, "Authorization: Token "+token)
+		upgrade := []string{"Connection: Upgrade", "Upgrade: websocket", "Authorization: Token " + token}
+		r.want(200, "GET", "/public/", "", upgrade...) // the upstream does not switch
+		if got := r.upstream.last().Header; got["Authorization"] != nil || got.Get("Upgrade") == "" {
+			t.Errorf("with an upgrade, the upstream gets %v", got)
+		}
+		r.want(200, "GET", "/kept/", "", "Authorization: Bearer "+token)
+		if got := r.upstream.last().Header.Get("Authorization"); got != "Bearer "+token {
+			t.Errorf("with forward_credentials, the upstream gets %.40q", got)
+		}
+	}
+	for _, others := range []string{
+		"Bearer glsa_0123456789abcdef", "Basic " + base64.StdEncoding.EncodeToString([]byte("app:app")), "Negotiate " + strings.Repeat("YII", 900),
+		"Token agt_", "Bearer " + tokens["API token"][:60], "Bearer a.b.c", "x", "",
+	} {
+		q := request("GET", "/public/", "")
+		q.Header["Authorization"] = []string{others}
+		r.wantOf(http.StatusOK, q)
+		if got := r.upstream.last().Header["Authorization"]; len(got) != 1 || got[0] != others {
+			t.Errorf("%.40q of the application reaches it as %q", others, got)
+		}
+	}
+}
+
+// The fast path keeps them too.
+func TestOwnTokensStayHereOnBothWays(t *testing.T) {
+	t.Parallel()
+	for i, w := range newWays(t) {
+		alice := w.login(aliceIn)
+		for kind, token := range map[string]string{"API token": w.newToken(alice.cookie, "").Token, "access token": alice.access} {
+			got := w.tell(t, "GET /public/script HTTP/1.1\r\nHost: gw.example\r\nAuthorization: Token "+token+"\r\nX-Other: y\r\n\r\n", plainAnswer)
+			if strings.Contains(got, token) || !strings.Contains(got, "X-Other: y") {
+				t.Errorf("way %d: with the %s, the upstream gets %s", i, kind, got)
+			}
+		}
+	}
+}
