@@ -305,3 +305,37 @@ func TestStreamsOfAPITokens(t *testing.T) {
 		}
 	}
 }
+
+// A token with fewer roles opens nothing that its owner cannot open, directly and for
+// a proxy that asks. Its stream ends with the owner's right.
+func TestAPITokenNeverOpensMore(t *testing.T) {
+	t.Parallel()
+	const denied = "user, contractor"
+	yaml := strings.Replace(apiTokenConfig, "roles: [user, admin],", "roles: ["+denied+"],", 1) + `
+  - {match: /staff/, name: staff, upstream: app, auth: [session, bearer], policy: {roles: [user], none: [{roles: [contractor]}]}}
+  - {match: /users/, name: users, upstream: app, auth: [session, bearer], policy: {roles: [user], none: [{roles: [admin]}]}}
+listen: {trusted_proxies: [192.0.2.0/24]}
+`
+	r := newRig(t, yaml)
+	alice := r.login(aliceIn)
+	bearer := "Authorization: Bearer " + r.newToken(alice.cookie, `,"roles":["user"]`).Token
+	none := "Authorization: Bearer " + r.newToken(alice.cookie, `,"roles":[]`).Token
+	before := r.upstream.count()
+	for _, line := range []string{alice.cookie, alice.bearer, bearer, none} {
+		r.want(403, "GET", "/staff/", "", line)
+		r.want(403, "GET", "/verify", "", line, "X-Forwarded-Method: GET", "X-Forwarded-Proto: https", "X-Forwarded-Host: gw.example", "X-Forwarded-Uri: /staff/")
+	}
+	if r.upstream.count() != before {
+		t.Error("a request reached the upstream")
+	}
+	if !strings.Contains(r.log.String(), "judged by all roles of the owner of the token") {
+		t.Error("the log does not tell why")
+	}
+	r.want(200, "GET", "/users/", "", bearer)
+	if roles := r.upstream.last().Header.Get("X-Auth-Roles"); roles != "user" {
+		t.Errorf("the upstream sees the roles %q", roles)
+	}
+	r.mustReload(strings.Replace(yaml, denied, "user, admin", 1))
+	r.want(200, "GET", "/staff/", "", bearer)
+	r.want(403, "GET", "/users/", "", bearer)
+}

@@ -41,6 +41,7 @@ routes:
   - {match: /office, upstream: app, auth: [session], policy: [admin, {networks: [198.51.100.0/24]}]}
   - {match: /sales, upstream: app, auth: [session, bearer, oidc], policy: {claims: {department: [sales, support], address.country: [NL]}}}
   - {match: /orders, upstream: app, auth: [basic, session, bearer, oidc], policy: {scopes: [orders]}}
+  - {match: /juniors, upstream: app, auth: [bearer], policy: {none: [admin]}}
   - {match: /asked, auth: [session], policy: admin}
   - {match: /public, upstream: app, auth: [none]}
 `
@@ -67,6 +68,7 @@ func TestExplainCallers(t *testing.T) {
 		{"/tokens", &Caller{User: "alice", APIToken: true}, "allow bearer alice local:alice"},
 		{"/tokens", &Caller{User: "alice", APIToken: true, Roles: []string{"admin"}, Mechanism: policy.Bearer}, "allow bearer alice local:alice"},
 		{"/office", &Caller{User: "alice", APIToken: true}, "challenge"},
+		{"/juniors", &Caller{User: "alice", APIToken: true, Roles: []string{}}, "forbid bearer"},
 		{"/basic", &Caller{User: "alice"}, "challenge"},
 		{"/public", &Caller{User: "alice"}, "allow"}, // credentials do not count
 		{"/staff", words(Caller{Username: "dave", Roles: []string{"staff"}}), "allow oidc dave corp:dave"},

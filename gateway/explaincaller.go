@@ -137,7 +137,7 @@ func (st *state) apiTokenOf(c *Caller) ([]*policy.Identity, error) {
 		}
 	}
 	if c.Roles != nil {
-		id.Roles = c.Roles
+		id = id.Reduced(c.Roles)
 	}
 	return []*policy.Identity{id}, nil
 }

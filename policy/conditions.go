@@ -13,7 +13,8 @@ type Condition struct {
 // Conditions returns every condition of the route for id and req: first whether the
 // mechanism is accepted, then each rule of the policy in the order of the
 // configuration. It lists a policy once, however many references lead to it. A nil
-// id has no property.
+// id has no property. For an identity with an owner, it adds the rules of which the
+// owner decides otherwise.
 //
 // Decide allows the request if all conditions of depth 0 hold. Else, unless it
 // challenges, its decision names the first of them that does not.
@@ -30,10 +31,38 @@ func (r *Route) Conditions(id *Identity, req *Request) []Condition {
 	if id == nil {
 		id = &Identity{}
 	}
-	l := &lister{conditions: conditions, id: id, req: req, listed: map[listed]bool{}}
-	if r.Policy != nil {
-		l.list(r.Policy, 0)
+	if r.Policy == nil {
+		return conditions
 	}
+	own := list(r.Policy, id, req)
+	conditions = append(conditions, own...)
+	if id.Owner != nil {
+		conditions = append(conditions, others(own, list(r.Policy, id.Owner, req))...)
+	}
+	return conditions
+}
+
+// others returns the conditions of an owner that differ from those of the identity,
+// with their parts. Both lists have the same rules.
+func others(own, owner []Condition) []Condition {
+	var differ []Condition
+	differs := false
+	for i, c := range owner {
+		if c.Depth == 0 {
+			differs = c.Holds != own[i].Holds
+		}
+		if differs {
+			c.Needs += byOwner
+			differ = append(differ, c)
+		}
+	}
+	return differ
+}
+
+// list returns the conditions of a policy.
+func list(p *Policy, id *Identity, req *Request) []Condition {
+	l := &lister{id: id, req: req, listed: map[listed]bool{}}
+	l.list(p, 0)
 	return l.conditions
 }
 

@@ -97,7 +97,10 @@ func (r *Route) accepted() string {
 // forbids an identity that was proved by a mechanism that it does not accept, or
 // for which its policy does not hold. The zero Route forbids every request.
 //
-// On a Route of a Table, Decide allocates nothing.
+// For an identity with an owner, the policy must hold for the owner too.
+//
+// On a Route of a Table, Decide allocates nothing, but for the reason of a refusal
+// by the roles of an owner.
 func (r *Route) Decide(id *Identity, req *Request) Decision {
 	why := r.reasons
 	if why == nil {
@@ -116,11 +119,19 @@ func (r *Route) Decide(id *Identity, req *Request) Decision {
 		return Decision{Allow, ruleAuth, why.authenticated}
 	}
 	failed, ok := r.Policy.refusal(id, req)
+	by := ""
+	if ok && id.Owner != nil {
+		failed, ok = r.Policy.refusal(id.Owner, req)
+		by = byOwner
+	}
 	switch {
 	case ok:
 		return Decision{Allow, r.Policy.name, why.met}
 	case failed == nil:
 		return Decision{Forbid, "policy", why.rules[nil]}
 	}
-	return Decision{Forbid, failed.where, why.rules[failed]}
+	return Decision{Forbid, failed.where, why.rules[failed] + by}
 }
+
+// byOwner follows what is judged by the roles of Identity.Owner.
+const byOwner = ", judged by all roles of the owner of the token"

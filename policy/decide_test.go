@@ -219,6 +219,90 @@ func TestDecideNamesTheRule(t *testing.T) {
 	}
 }
 
+// A credential with fewer roles opens nothing that its owner cannot open: the policy
+// must hold with both.
+func TestDerivedCredentials(t *testing.T) {
+	t.Parallel()
+	named := specs{
+		"admin":     {Roles: []string{"admin"}},
+		"employees": {Roles: []string{"user"}, None: []policy.Ref{inline(spec{Roles: []string{"contractor"}})}},
+		"plain":     {None: names("admin")},
+		"odd":       {Any: []policy.Ref{{Name: "admin"}, inline(spec{None: []policy.Ref{inline(spec{Roles: []string{"user"}})}})}},
+		"not twice": {None: []policy.Ref{inline(spec{None: names("admin")})}},
+	}
+	owner := func(roles ...string) *policy.Identity {
+		return &policy.Identity{Mechanism: policy.Bearer, Roles: roles}
+	}
+	const byOwner = ", judged by all roles of the owner of the token"
+	for _, c := range []struct {
+		policy string
+		id     *policy.Identity
+		why    string // the reason to forbid; empty: allow
+	}{
+		{"admin", owner("user", "admin").Reduced([]string{"admin"}), ""},
+		{"admin", owner("user", "admin").Reduced([]string{"user"}), "policy admin: roles: needs one of admin"},
+		{"employees", owner("user", "admin").Reduced([]string{"user"}), ""},
+		{"employees", owner("user", "contractor").Reduced([]string{"user"}), "policy employees: none[0]: must not be met: (roles needs one of contractor)" + byOwner},
+		{"employees", owner("user", "contractor").Reduced([]string{"user", "contractor"}), "policy employees: none[0]: must not be met: (roles needs one of contractor)"},
+		{"employees", owner("user", "contractor").Reduced(nil), "policy employees: roles: needs one of user"},
+		{"plain", owner("admin").Reduced(nil), "policy plain: none[0]: must not be met: policy admin" + byOwner},
+		{"plain", owner("user").Reduced(nil), ""},
+		{"odd", owner("user", "admin").Reduced(nil), ""},
+		{"odd", owner("user").Reduced(nil), "policy odd: any: needs at least one of policy admin, (none[0] must not be met: (roles needs one of user))" + byOwner},
+		{"not twice", owner("admin").Reduced(nil), "policy not twice: none[0]: must not be met: (none[0] must not be met: policy admin)"},
+	} {
+		table := policyRoute(t, named, names(c.policy)...)
+		for _, r := range []*policy.Route{table, {Name: "r", Mechanisms: table.Mechanisms, Policy: table.Policy}} {
+			req := request(t, "GET", "example.org", "/")
+			got := r.Decide(c.id, req)
+			if allowed := got.Outcome == policy.Allow; allowed != (c.why == "") || !allowed && got.Reason != "route r: "+c.why {
+				t.Errorf("%s with %v of %v: got %+v, want %q", c.policy, c.id.Roles, c.id.Owner, got, c.why)
+			}
+			wantConditions(t, r, c.id, req)
+		}
+	}
+}
+
+// An identity that loses no role is not a reduced one. Roles that its owner does not
+// have are not added.
+func TestReduced(t *testing.T) {
+	t.Parallel()
+	id := &policy.Identity{Username: "alice", Roles: []string{"a", "b"}}
+	for _, roles := range [][]string{{"a", "b"}, {"b", "c", "a", "a"}} {
+		if got := id.Reduced(roles); got != id {
+			t.Errorf("%q: got %+v, want the identity itself", roles, got)
+		}
+	}
+	got := id.Reduced([]string{"c", "b"})
+	if !slices.Equal(got.Roles, []string{"b"}) || got.Owner != id || got.Username != "alice" || len(id.Roles) != 2 {
+		t.Errorf("got %+v of %+v", got, id)
+	}
+	if again := got.Reduced(nil); len(again.Roles) != 0 || again.Roles == nil || again.Owner != id {
+		t.Errorf("reduced again: %+v", again)
+	}
+}
+
+// The conditions of a credential with fewer roles tell those apart that do not hold
+// with all roles of its owner.
+func TestConditionsOfDerivedCredentials(t *testing.T) {
+	t.Parallel()
+	route := policyRoute(t, specs{
+		"employees": {Roles: []string{"user"}, None: []policy.Ref{inline(spec{Roles: []string{"contractor"}})}},
+	}, names("employees")...)
+	id := (&policy.Identity{Mechanism: policy.Bearer, Roles: []string{"user", "contractor"}}).Reduced([]string{"user"})
+	want := []policy.Condition{
+		{Rule: "auth", Needs: "needs authentication by one of basic, session, bearer, oidc", Holds: true},
+		{Rule: "policy employees: roles", Needs: "needs one of user", Holds: true},
+		{Rule: "policy employees: none[0]", Needs: "must not be met: (roles needs one of contractor)", Holds: true},
+		{Rule: "policy employees: none[0].roles", Needs: "needs one of contractor", Depth: 1},
+		{Rule: "policy employees: none[0]", Needs: "must not be met: (roles needs one of contractor), judged by all roles of the owner of the token"},
+		{Rule: "policy employees: none[0].roles", Needs: "needs one of contractor, judged by all roles of the owner of the token", Holds: true, Depth: 1},
+	}
+	if got := route.Conditions(id, request(t, "GET", "example.org", "/")); !slices.Equal(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
 // The conditions of a route are all evaluated, whatever the first is.
 func TestConditions(t *testing.T) {
 	t.Parallel()
@@ -283,6 +367,8 @@ func plainWork(tb testing.TB) map[string]func() {
 		"forbid by policy":    decide(&policy.Identity{Roles: []string{"user"}, Mechanism: policy.Bearer}, policy.Forbid),
 		"forbid by mechanism": decide(&policy.Identity{Mechanism: policy.None}, policy.Forbid),
 		"challenge":           decide(nil, policy.Challenge),
+		"allow fewer roles": decide((&policy.Identity{Roles: []string{"user", "admin"}, Mechanism: policy.Bearer}).
+			Reduced([]string{"admin"}), policy.Allow),
 	}
 }
 

@@ -183,6 +183,12 @@ func FuzzDecide(f *testing.F) {
 		if after := decide(inline(d.with(m, 2, named).spec)); after.Outcome > before.Outcome {
 			t.Errorf("a further key turned %v into %v", before, after)
 		}
+		reduced := id.Reduced(d.some("user", "admin", "staff"))
+		derived := policyRoute(t, all, inline(m.spec)).Decide(reduced, req)
+		if got, want := derived.Outcome == policy.Allow, m.holds(reduced, req) && m.holds(id, req); got != want {
+			t.Errorf("%+v with %q of %q: allowed: %t by %q, want %t", m.spec, reduced.Roles, id.Roles, got, derived.Rule, want)
+		}
+		wantConditions(t, policyRoute(t, all, inline(m.spec), inline(other.spec)), reduced, req)
 		if got := policyRoute(t, all, inline(m.spec)).Decide(nil, req); got.Outcome != policy.Challenge {
 			t.Errorf("no identity: %v, want challenge", got)
 		}

@@ -1,6 +1,9 @@
 package policy
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Mechanism is a way to prove an identity.
 type Mechanism string
@@ -38,6 +41,10 @@ type Identity struct {
 	Email string
 	// Roles are the roles. No entry is empty.
 	Roles []string
+	// Owner is the identity with all roles of its owner, if the credential has
+	// fewer, as an API token can. The policy must hold for both, so that nobody
+	// opens more by giving up a role. It is nil if Roles are all there are.
+	Owner *Identity
 	// Scopes are the OAuth scopes of the credential, if it has any.
 	Scopes []string
 	// Claims are further claims of the provider by name, as decoded from JSON.
@@ -52,4 +59,24 @@ type Identity struct {
 	Login string
 	// Expires is the time when the credential expires; zero means never.
 	Expires time.Time
+}
+
+// Reduced returns the identity of a credential that has only those roles of id that
+// are among roles. It is id itself if these are all.
+func (id *Identity) Reduced(roles []string) *Identity {
+	kept := []string{}
+	for _, role := range id.Roles {
+		if slices.Contains(roles, role) {
+			kept = append(kept, role)
+		}
+	}
+	if len(kept) == len(id.Roles) {
+		return id
+	}
+	reduced := *id
+	reduced.Roles = kept
+	if reduced.Owner == nil {
+		reduced.Owner = id
+	}
+	return &reduced
 }

@@ -384,8 +384,7 @@ func (a *APITokens) resolve(cached *cachedAPIToken, raw []byte) (*cachedAPIToken
 	case presented.basic && presented.username != account.Username:
 		return nil, badAPIToken(presented.basic, "presented with the user name of another account")
 	}
-	identity := account.Identity(policy.Bearer, "", record.Expires)
-	identity.Roles = record.rolesOf(account)
+	identity := account.Identity(policy.Bearer, "", record.Expires).Reduced(record.Roles)
 	next := &cachedAPIToken{presented: presented, key: cached.key, raw: raw, record: record, identity: identity}
 	next.tried.Store(cached.tried.Load())
 	return next, nil
