@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"authgate/gateway/config"
 	"authgate/gateway/password"
 )
 
@@ -20,7 +21,8 @@ func hashPasswordCommand() *cobra.Command {
 		Short: "Hash a password for password_hash",
 		Long: "Print the argon2id hash of a password, for password_hash in the configuration.\n" +
 			"On a terminal it asks twice, without echo. Otherwise it reads the first line\n" +
-			"of standard input.",
+			"of standard input. A password that is blank, begins or ends with a space, is not\n" +
+			"UTF-8, or has a byte order mark or a control character is refused.",
 		Example: "  authgate hash-password\n" +
 			"  authgate hash-password <password.txt",
 		Args: usage(cobra.NoArgs),
@@ -39,6 +41,8 @@ func hashPasswordCommand() *cobra.Command {
 	}
 }
 
+// readPassword asks for a password on a terminal, or reads the first line of another
+// input.
 func readPassword(in *os.File, prompt io.Writer) (string, error) {
 	if term.IsTerminal(int(in.Fd())) {
 		return askTwice(in, prompt)
@@ -47,7 +51,19 @@ func readPassword(in *os.File, prompt io.Writer) (string, error) {
 	if err != nil && (!errors.Is(err, io.EOF) || line == "") {
 		return "", fmt.Errorf("reading the password from standard input: %w", err)
 	}
-	return strings.TrimRight(line, "\r\n"), nil
+	if text, ended := strings.CutSuffix(line, "\n"); ended {
+		line = strings.TrimSuffix(text, "\r")
+	}
+	return line, checkPassword(line)
+}
+
+// checkPassword refuses a password that cannot be the one that is meant, by the rules
+// for secrets in the configuration.
+func checkPassword(plain string) error {
+	if err := config.Secret(plain).Check(); err != nil {
+		return fmt.Errorf("the password %w", err)
+	}
+	return nil
 }
 
 func askTwice(in *os.File, prompt io.Writer) (string, error) {
@@ -64,5 +80,5 @@ func askTwice(in *os.File, prompt io.Writer) (string, error) {
 	if typed[0] != typed[1] {
 		return "", errors.New("the two passwords are not the same")
 	}
-	return typed[0], nil
+	return typed[0], checkPassword(typed[0])
 }

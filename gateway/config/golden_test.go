@@ -33,6 +33,10 @@ var environment = map[string]string{
 	"HASH":     "$2a$05$Cj2Uz06dB9glrWi2CkzdLOgicT5SRMqoxdycGqW2on5R3QOFP1nBy",
 	"SECRET":   "a secret from the environment that is long enough",
 	"YAML":     "info, format: text}",
+	"BLANK":    "",
+	"SPACED":   " not-shown ",
+	"BROKEN":   "not-shown\n",
+	"MARKED":   "\ufeffnot-shown",
 }
 
 func lookup(name string) (string, bool) {

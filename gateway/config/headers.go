@@ -69,9 +69,7 @@ func (h *RouteHeaders) check(r *report, path string, upstream, top *IdentityHead
 	for _, name := range slices.Sorted(maps.Keys(h.Set)) {
 		at := strictyaml.Join(path+".set", name)
 		names.check(at, name, false)
-		if !httpguts.ValidHeaderFieldValue(h.Set[name]) {
-			r.Fault(at, "the value contains a control character, which no header can have")
-		}
+		checkHeaderValue(r, at, h.Set[name])
 	}
 	for i, name := range h.Remove {
 		names.check(fmt.Sprintf("%s.remove[%d]", path, i), name, false)
@@ -82,6 +80,20 @@ func (h *RouteHeaders) check(r *report, path string, upstream, top *IdentityHead
 		if names.check(at, name, true) {
 			names.checkPass(at, name)
 		}
+	}
+}
+
+// checkHeaderValue checks the value of a header for the upstream. It may be a secret, so
+// a variable in it must have a text, as in a secret.
+func checkHeaderValue(r *report, at, value string) {
+	variable, blank := r.BlankVariable(at)
+	switch {
+	case blank:
+		r.Fault(at, `the environment variable %s is blank; set it, or write "" here for an empty header`, variable)
+	case !httpguts.ValidHeaderFieldValue(value):
+		r.Fault(at, "the value contains a control character, which no header can have")
+	case strings.TrimSpace(value) != value:
+		r.Fault(at, "the value begins or ends with a space, which HTTP removes; remove it")
 	}
 }
 

@@ -145,9 +145,7 @@ func checkProviderName(r *report, path string, providers []Provider, index int) 
 
 // checkClient checks the credentials of the gateway as a client.
 func (p *Provider) checkClient(r *report, path string) {
-	if p.ClientID == "" {
-		r.Fault(path+".client_id", "the client identifier is needed, which the provider assigns")
-	}
+	r.clientID(path+".client_id", p.ClientID, "the provider")
 	if p.TokenEndpointAuthMethod == "" {
 		return
 	}

@@ -75,6 +75,22 @@ func (r *report) audience(path string, list []string) {
 	}
 }
 
+// clientID checks the identifier of the gateway as a client.
+func (r *report) clientID(path, id, assigns string) {
+	if id == "" {
+		r.Fault(path, "the client identifier is needed, which %s assigns", assigns)
+	} else if err := policy.CheckName(id); err != nil {
+		r.Fault(path, "the client identifier %v", err)
+	}
+}
+
+// storeUser checks the name of the gateway as a user of Redis, if one is given.
+func (r *report) storeUser(path, name string) {
+	if err := policy.CheckName(name); err != nil && name != "" {
+		r.Fault(path, "the user name %v", err)
+	}
+}
+
 // claim checks the name of a claim, which may be a dotted path.
 func (r *report) claim(path, name string) {
 	if err := policy.CheckClaim(name); err != nil {

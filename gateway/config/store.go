@@ -37,6 +37,8 @@ func (s Store) checkRedis(r *report) {
 			r.Fault(fmt.Sprintf("store.addresses[%d]", i), "%q is not HOST:PORT, like 127.0.0.1:6379", address)
 		}
 	}
+	r.storeUser("store.username", s.Username)
+	r.storeUser("store.sentinel_username", s.SentinelUsername)
 	if s.SentinelMaster == "" {
 		const needs = "is for Sentinels and needs store.sentinel_master; for Redis itself use store.username and store.password"
 		if s.SentinelUsername != "" {

@@ -119,9 +119,7 @@ func (t *TrustedIssuer) check(r *report, path string) {
 	r.claim(path+".username_claim", t.UsernameClaim)
 	r.positive(path+".timeout", t.Timeout)
 	if in := t.Introspection; in != nil {
-		if in.ClientID == "" {
-			r.Fault(path+".introspection.client_id", "the client identifier is needed, which the issuer assigns")
-		}
+		r.clientID(path+".introspection.client_id", in.ClientID, "the issuer")
 		r.providerURL(path+".introspection.url", in.URL)
 	}
 }

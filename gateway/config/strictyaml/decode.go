@@ -81,13 +81,11 @@ func (d *decoder) content(n ast.Node, path string, v reflect.Value) {
 		d.either(n, path, v)
 	case kind == reflect.Slice && d.Either[t.Elem()] != "":
 		d.eitherList(n, path, v)
+	case t == secretType:
+		d.secret(n, path, v)
 	case kind == reflect.String:
-		s, ok := d.scalar(n, path)
-		if ok {
+		if s, ok := d.scalar(n, path); ok {
 			v.SetString(s)
-		}
-		if ok && t == secretType {
-			d.Reader.Redact(s)
 		}
 	case kind == reflect.Bool:
 		d.boolean(n, path, v)

@@ -17,6 +17,7 @@ type Document struct {
 	locate       func(path string) (line, column int, ok bool) // of what is not in places; nil: nothing
 	broken       map[string]bool                               // paths of values that could not be read
 	brokenInside map[string]bool                               // paths of values that contain those
+	blank        map[string]string                             // paths of values with a blank variable, and its name
 }
 
 // span is where a key and its value begin.
@@ -25,7 +26,7 @@ type span struct{ key, value position }
 func (r *Reader) document(t *text, root string) *Document {
 	return &Document{
 		text: t, reader: r, root: root,
-		places: map[string]span{}, broken: map[string]bool{}, brokenInside: map[string]bool{},
+		places: map[string]span{}, broken: map[string]bool{}, brokenInside: map[string]bool{}, blank: map[string]string{},
 	}
 }
 
@@ -80,6 +81,13 @@ func (d *Document) Broken(path string) bool {
 
 // Unreadable reports whether the value at path as a whole is wrong.
 func (d *Document) Unreadable(path string) bool { return d.broken[path] }
+
+// BlankVariable returns the name of an environment variable in the value at path that
+// is set, but has no text.
+func (d *Document) BlankVariable(path string) (name string, ok bool) {
+	name, ok = d.blank[path]
+	return name, ok
+}
 
 // LocateWith sets the function that finds the place of a value in a file of plain
 // lines. Line and column count from 1.

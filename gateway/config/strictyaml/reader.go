@@ -106,12 +106,18 @@ func (r *Reader) readSecret(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	secret := strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")
-	if secret == "" {
+	text := string(content)
+	if line, ended := strings.CutSuffix(text, "\n"); ended {
+		text = strings.TrimSuffix(line, "\r")
+	}
+	r.Redact(text)
+	if text == "" {
 		return "", fmt.Errorf("the file %s is empty", path)
 	}
-	r.Redact(secret)
-	return secret, nil
+	if err := Secret(text).Check(); err != nil {
+		return "", fmt.Errorf("the secret in the file %s %w", path, err)
+	}
+	return text, nil
 }
 
 // Read decodes a YAML file of at most limit bytes into the value that into

@@ -15,28 +15,69 @@ import (
 
 // scalar returns the text of a YAML string with its variables replaced.
 func (d *decoder) scalar(n ast.Node, path string) (string, bool) {
-	var content string
-	switch n := n.(type) {
-	case *ast.StringNode:
-		content = n.Value
-	case *ast.LiteralNode:
-		content = n.Value.Value
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
-		d.wrong(n, path, "expected a string, found %s; put it in quotes", describe(n))
-		return "", false
-	case *ast.NullNode:
-		d.wrong(n, path, `expected a string, found nothing; write "" for an empty one`)
-		return "", false
-	default:
-		d.wrong(n, path, "expected a string, found %s", describe(n))
+	content, ok := d.written(n, path)
+	if !ok {
 		return "", false
 	}
-	expanded, err := expand(content, d.Lookup)
+	expanded, blank, err := expand(content, d.Lookup)
+	if blank != "" {
+		d.blank[path] = blank
+	}
 	if err != nil {
 		d.wrong(n, path, "%v", err)
 		return "", false
 	}
 	return expanded, true
+}
+
+// written returns a YAML string as it is written.
+func (d *decoder) written(n ast.Node, path string) (string, bool) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.LiteralNode:
+		return n.Value.Value, true
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		d.wrong(n, path, "expected a string, found %s; put it in quotes", describe(n))
+	case *ast.NullNode:
+		d.wrong(n, path, `expected a string, found nothing; write "" for an empty one`)
+	default:
+		d.wrong(n, path, "expected a string, found %s", describe(n))
+	}
+	return "", false
+}
+
+// secret decodes a secret. An empty one must be written as such: that of a variable
+// is a mistake, which would make a public client of a confidential one.
+func (d *decoder) secret(n ast.Node, path string, v reflect.Value) {
+	content, ok := d.written(n, path)
+	if !ok {
+		return
+	}
+	text, blank, err := expand(content, d.Lookup)
+	d.Reader.Redact(text)
+	switch {
+	case blank != "":
+		err = fmt.Errorf("the environment variable %s is blank; set it, or write \"\" here for no secret", blank)
+	case err == nil && text != "":
+		if err = Secret(text).Check(); err != nil {
+			err = fmt.Errorf("the secret %w%s", err, blockHint(n))
+		}
+	}
+	if err != nil {
+		d.wrong(n, path, "%v", err)
+		return
+	}
+	v.SetString(text)
+}
+
+// blockHint says how to write a block without the line break at its end.
+func blockHint(n ast.Node) string {
+	block, ok := n.(*ast.LiteralNode)
+	if !ok || !strings.HasSuffix(block.Value.Value, "\n") {
+		return ""
+	}
+	return "; a block that begins with |- or >- has no line break at its end"
 }
 
 // hasVariable reports whether n is a string with a ${NAME}, which may stand for
@@ -229,28 +270,45 @@ var variable = regexp.MustCompile(`\$?\$\{([^}]*)(\}?)`)
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// expand replaces each ${NAME} by the environment variable. $${NAME} is the
-// text ${NAME}. Any other $ is the character itself, as in password hashes.
-func expand(s string, lookup func(string) (string, bool)) (string, error) {
+// beforeDefault is between the name of a variable and its default.
+const beforeDefault = ":-"
+
+// expand replaces each ${NAME} by the environment variable, and ${NAME:-default} by
+// the default if it is not set. $${NAME} is the text ${NAME}. Any other $ is the
+// character itself, as in password hashes. blank is the name of a variable that is
+// set and blank, if there is one.
+func expand(s string, lookup func(string) (string, bool)) (expanded, blank string, err error) {
 	var wrong []string
-	expanded := variable.ReplaceAllStringFunc(s, func(found string) string {
+	expanded = variable.ReplaceAllStringFunc(s, func(found string) string {
 		if strings.HasPrefix(found, "$$") {
 			return found[1:]
 		}
 		parts := variable.FindStringSubmatch(found)
-		name := parts[1]
-		if parts[2] == "" || !variableName.MatchString(name) {
+		name, fallback, hasDefault := strings.Cut(parts[1], beforeDefault)
+		switch {
+		case strings.Contains(fallback, "${"):
+			wrong = append(wrong, "the default of a variable cannot contain another variable")
+			return ""
+		case parts[2] == "" || !variableName.MatchString(name):
 			wrong = append(wrong, "${ must be followed by the name of an environment variable and }; write $${ for the text ${ itself")
 			return ""
 		}
 		value, ok := lookup(name)
-		if !ok {
+		switch {
+		case !ok && hasDefault:
+			return fallback
+		case !ok:
 			wrong = append(wrong, fmt.Sprintf("the environment variable %s is not set; write $${%s} if the text ${%s} is meant", name, name, name))
+		case strings.TrimSpace(value) == "":
+			blank = name
+		}
+		if err := checkText(value); err != nil {
+			wrong = append(wrong, fmt.Sprintf("the environment variable %s %v", name, err))
 		}
 		return value
 	})
 	if wrong != nil {
-		return "", errors.New(strings.Join(wrong, "; "))
+		err = errors.New(strings.Join(wrong, "; "))
 	}
-	return expanded, nil
+	return expanded, blank, err
 }

@@ -2,8 +2,12 @@ package strictyaml
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -114,6 +118,145 @@ func TestExcerpt(t *testing.T) {
 	} {
 		if got := c.d.excerpt(); got != c.want {
 			t.Errorf("line %d, column %d: got\n%s\nwant\n%s", c.d.Line, c.d.Column, got, c.want)
+		}
+	}
+}
+
+// flawed are secrets that cannot be right, by what is wrong with them.
+var flawed = map[string]string{
+	" \t":              "blank",
+	"\u00a0":           "blank",
+	"\ufeffabc":        "byte order mark",
+	"ab\ufeffc":        "byte order mark",
+	"\xff\xfea\x00b":   "UTF-16",
+	"\xfe\xff\x00a":    "UTF-16",
+	"a\x00b\x00":       "UTF-16",
+	"\x00a\x00b":       "UTF-16",
+	"caf\xe9":          "not UTF-8",
+	"abc\n":            "line break",
+	"abc\r":            "line break",
+	"a\nb":             "line break",
+	"abc\u2028":        "space",
+	"a\x00bc":          "U+0000",
+	"a\x07b":           "U+0007",
+	"a\u0085b":         "U+0085",
+	"a\tb":             "U+0009",
+	" abc":             "space",
+	"abc ":             "space",
+	"abc\u00a0":        "space",
+	"\u3000abc":        "space",
+	"a secret\r\n\r\n": "line break",
+}
+
+// sound are secrets that are fine.
+var sound = []string{
+	"x", "hunter2", "two words", "pässwörd", "密码", "c2VjcmV0IQ==", "a+b/c==", "$ecret", "a#b: c", `"quoted"`, "👩‍💻", "\ufffd", "-----BEGIN",
+}
+
+func TestSecretCheck(t *testing.T) {
+	t.Parallel()
+	for text, want := range flawed {
+		if err := Secret(text).Check(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "abc") {
+			t.Errorf("%q: got %v, want %q", text, err, want)
+		}
+	}
+	if err := Secret("").Check(); err == nil || !strings.Contains(err.Error(), "blank") {
+		t.Errorf("an empty one: %v", err)
+	}
+	for _, text := range sound {
+		if err := Secret(text).Check(); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// readSecret reads a configuration whose variable S has a value, and whose folder
+// has a file with a content. It returns the secret and the only diagnostic.
+func readSecret(t *testing.T, source, variable, file string) (secret, problem string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "file"), []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := options(filepath.Join(dir, "c.yaml"))
+	o.Lookup = func(name string) (string, bool) { return variable, name == "S" }
+	r := NewReader(o)
+	var into settings
+	r.Read(o.Main, []byte(source), 1<<20, "", &into)
+	if err, ok := errors.AsType[Diagnostics](r.Err()); ok {
+		if len(err) != 1 || into.Secret != "" {
+			t.Errorf("%q: got %v and the secret %q", source, err, into.Secret.Reveal())
+		}
+		return "", err[0].Key + ": " + err[0].Message
+	}
+	return into.Secret.Reveal(), ""
+}
+
+// A secret from a file, a variable or the configuration that cannot be right is an
+// error at its key.
+func TestFlawedSecrets(t *testing.T) {
+	t.Parallel()
+	refused := func(source, variable, file, key, want string) {
+		t.Helper()
+		if got, problem := readSecret(t, source, variable, file); !strings.HasPrefix(problem, key+": ") || !strings.Contains(problem, want) {
+			t.Errorf("%s with the variable %q and the file %q: got %q, %q; want an error of %s with %q", source, variable, file, got, problem, key, want)
+		}
+	}
+	for text, want := range flawed {
+		refused("secret: ${S}\n", text, "", "secret", want)
+		if !strings.HasSuffix(text, "\n") {
+			refused("secret_file: file\n", "", text, "secret_file", want)
+		}
+		refused("secret_file: file\n", "", text+"\n\n", "secret_file", "")
+		if strings.ToValidUTF8(text, "") == text {
+			refused("secret: "+strconv.QuoteToASCII(text)+"\n", "", "", "secret", want)
+		}
+	}
+	for _, file := range []string{"", "\n", "\r\n", "abc\n\n", "abc\r\n\r\n", "abc\r", "\ufeff\n"} {
+		refused("secret_file: file\n", "", file, "secret_file", "")
+	}
+	for _, variable := range []string{"", " "} {
+		for _, text := range []string{"${S}", "before ${S}", "${S}after", "${S:-default}", "${S:-}"} {
+			refused("secret: \""+text+"\"\n", variable, "", "secret", "variable S is blank")
+		}
+	}
+	refused("secret: |\n  abc\n", "", "", "secret", "line break")
+	refused("secret: |-\n  abc\n  def\n", "", "", "secret", "line break")
+	refused("secret: ${S:- }\n", "", "", "secret", "S is blank")
+}
+
+func TestSoundSecrets(t *testing.T) {
+	t.Parallel()
+	accepted := func(source, variable, file, want string) {
+		t.Helper()
+		if got, problem := readSecret(t, source, variable, file); got != want || problem != "" {
+			t.Errorf("%s with the variable %q and the file %q: got %q, %q; want %q", source, variable, file, got, problem, want)
+		}
+	}
+	for _, text := range sound {
+		accepted("secret: ${S}\n", text, "", text)
+		for _, end := range []string{"", "\n", "\r\n"} {
+			accepted("secret_file: file\n", "", text+end, text)
+		}
+	}
+	accepted("secret: \"\"\n", "", "", "")
+	accepted("secret: ${NONE:-}\n", "", "", "")
+	accepted("secret: |-\n  abc\n", "", "", "abc")
+	accepted("secret: >-\n  abc\n  def\n", "", "", "abc def")
+	accepted("secret: $${S}\n", "", "", "${S}")
+}
+
+// A variable with a character that no text of one line has is an error in any value.
+func TestFlawedVariables(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{"gate\n", "gate\r", "ga\x00te", "\ufeffgate", "g\xe4te", "\xff\xfeg\x00", "g\u0085"} {
+		o := options("c.yaml")
+		o.Lookup = func(string) (string, bool) { return value, true }
+		r := NewReader(o)
+		var into settings
+		r.Read("c.yaml", []byte("name: a ${S}\n"), 1<<20, "", &into)
+		if err := r.Err(); err == nil || !strings.Contains(err.Error(), "name: the environment variable S ") {
+			t.Errorf("%q: got %q, %v", value, into.Name, err)
 		}
 	}
 }
