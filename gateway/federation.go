@@ -218,16 +218,17 @@ func reportRenewal(logger *slog.Logger, login *login.Login, ended bool, err erro
 	logger.Warn("refreshing a provider's tokens failed; the login goes on with what is known", attrs...)
 }
 
-// close ends the background work of everything that kept does not use.
-func (f *federation) close(kept *federation) {
+// unused returns what ends the background work of everything that kept does not use.
+func (f *federation) unused(kept *federation) (closes []func()) {
 	for _, p := range f.parties {
 		if !slices.Contains(kept.parties, p) {
-			p.Close()
+			closes = append(closes, p.Close)
 		}
 	}
 	for _, i := range f.issuers {
 		if !slices.Contains(kept.issuers, i) {
-			i.Close()
+			closes = append(closes, i.Close)
 		}
 	}
+	return closes
 }

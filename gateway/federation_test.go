@@ -18,7 +18,7 @@ providers:
 		return &federation{parties: newParties(cfg, &r.service, before.parties), issuers: newIssuers(cfg, &r.service, before.issuers)}
 	}
 	first := build(both, &federation{})
-	defer first.close(&federation{})
+	defer closeAll(first.unused(&federation{}))
 	if got := first.parties[1].Issuer(); got != "https://o.example/t" {
 		t.Errorf("a provider without an issuer is known as %q", got)
 	}
@@ -26,7 +26,7 @@ providers:
 		t.Error("what stays the same is made anew")
 	}
 	changed := build(edit(t, edit(t, both, "client_id: gateway}", "client_id: other}"), "audience: [a]", "audience: [b]"), first)
-	defer changed.close(first)
+	defer closeAll(changed.unused(first))
 	if changed.parties[0] == first.parties[0] || changed.issuers[0] == first.issuers[0] || changed.parties[1] != first.parties[1] {
 		t.Error("what has changed is taken over, or what has not is made anew")
 	}

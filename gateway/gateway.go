@@ -179,8 +179,7 @@ func (g *Gateway) Close() {
 	for _, u := range g.upstreams() {
 		u.Close()
 	}
-	g.state.Load().federation.close(&federation{})
-	g.closeTracer(g.state.Load(), nil)
+	closeAll(g.unused(g.state.Load(), &state{federation: &federation{}}))
 }
 
 // ServeHTTP implements http.Handler for the public listener.

@@ -59,13 +59,28 @@ func (g *Gateway) reload(load func() (*config.Config, error), loaded time.Time, 
 	for _, u := range st.routing.upstreams {
 		u.Watch()
 	}
-	// Requests in flight may still wait for an old provider, and end old traces.
-	time.AfterFunc(closeAfter, func() {
-		old.federation.close(st.federation)
-		g.closeTracer(old, st)
-	})
+	// Requests in flight may still wait for an old provider, and end old traces. The
+	// timer holds nothing else of the old state.
+	if closes := g.unused(old, st); len(closes) > 0 {
+		time.AfterFunc(closeAfter, func() { closeAll(closes) })
+	}
 	g.warn(cfg)
 	return nil
+}
+
+// unused returns what ends the background work of st that kept does not use.
+func (g *Gateway) unused(st, kept *state) []func() {
+	closes := st.federation.unused(kept.federation)
+	if tracer := st.tracer; tracer != kept.tracer {
+		closes = append(closes, func() { g.closeTracer(tracer) })
+	}
+	return closes
+}
+
+func closeAll(closes []func()) {
+	for _, end := range closes {
+		end()
+	}
 }
 
 // needsRestart returns an error that names the changed keys that only a restart

@@ -76,7 +76,9 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state) (*stat
 	}
 	// Last, because it leaves a trace in the store.
 	if err := g.openGate(st, old); err != nil {
-		g.closeTracer(st, old)
+		if old == nil || st.tracer != old.tracer {
+			g.closeTracer(st.tracer)
+		}
 		return nil, err
 	}
 	return st, nil

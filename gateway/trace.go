@@ -22,12 +22,9 @@ func (g *Gateway) newTracer(cfg *config.Config, old *state) (*tracing.Tracer, er
 	return tracing.New(tracing.Options{Config: cfg.Tracing, Version: g.version, Logger: g.service.Logger, Count: metrics.Spans})
 }
 
-// closeTracer closes the tracer of st, unless other has the same. other may be nil.
-func (g *Gateway) closeTracer(st, other *state) {
-	if other != nil && st.tracer == other.tracer {
-		return
-	}
-	if err := st.tracer.Close(); err != nil {
+// closeTracer closes a tracer, which may be nil.
+func (g *Gateway) closeTracer(t *tracing.Tracer) {
+	if err := t.Close(); err != nil {
 		g.service.Logger.Warn("traces were not sent in time", "error", err.Error())
 	}
 }

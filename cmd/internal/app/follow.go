@@ -15,6 +15,9 @@ const (
 	// quiet is how long files must stay the same before they are read: a part of a
 	// file that is being written can be valid.
 	quiet = 250 * time.Millisecond
+	// patience is how long files may go on changing before they are read all the same.
+	// A disabled account must not stay because some file is never quiet.
+	patience = 2 * time.Second
 	// lookEvery is how often follow looks at the files without a notice. Some file
 	// systems send none. It is also the pause between attempts while the store does
 	// not answer.
@@ -33,6 +36,7 @@ type follower struct {
 	read    []config.File     // the main file and those that it names, as they were read last
 	seen    []config.File     // as follow saw them last
 	since   time.Time         // when it saw a change last
+	first   time.Time         // when it saw the first change that is not read yet; zero: there is none
 	refused bool              // the last attempt failed
 	again   bool              // and is to be repeated, although no file changes
 	noticed bool              // there was a notice since
@@ -110,9 +114,9 @@ func (a *App) aim(files fileWatch) {
 	}
 }
 
-// look reloads if files have changed and are quiet since, or if the last attempt
-// is to be repeated. It returns true if it saw a change, so that another look is
-// needed.
+// look reloads if files have changed and are quiet since, or have changed for longer
+// than patience, or if the last attempt is to be repeated. It returns true if it saw a
+// change that waits, so that another look is needed.
 func (a *App) look() bool {
 	f := &a.follower
 	now, changed := make([]config.File, len(f.read)), false
@@ -124,12 +128,21 @@ func (a *App) look() bool {
 	}
 	if moved {
 		f.seen, f.since = now, time.Now()
+		if f.first.IsZero() {
+			f.first = f.since
+		}
 		clear(f.told)
-		return true
+		if f.since.Sub(f.first) < patience {
+			return true
+		}
 	}
+	switch {
+	case !moved && time.Since(f.since) < quiet:
 	// A notice without a change that shows, like a new owner, can be the repair.
-	if time.Since(f.since) >= quiet && (changed || f.again || f.refused && f.noticed) {
+	case changed || f.again || f.refused && f.noticed:
 		a.reload()
+	default:
+		f.first = time.Time{} // the files are again as they were read
 	}
 	return false
 }
@@ -145,6 +158,7 @@ type Outcome struct {
 // files that the running configuration names.
 func (a *App) reload() Outcome {
 	f, old := &a.follower, a.Config()
+	f.first = time.Time{}
 	err := a.gateway.Reload(func() (cfg *config.Config, err error) {
 		cfg, f.read, err = config.LoadFiles(a.path)
 		return cfg, err

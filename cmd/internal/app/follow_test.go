@@ -450,3 +450,50 @@ func TestFollowEnds(t *testing.T) {
 		})
 	}
 }
+
+// A change applies within 10 s, with notices and without, while another file, or the
+// file itself, is replaced ten times a second.
+func TestFollowRestlessFiles(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		unaware bool
+		disable func(g *followed) // bob
+		stir    func(g *followed, n int)
+	}{
+		"another file": {
+			disable: func(g *followed) { g.set("accounts.yaml", alice) },
+			stir:    func(g *followed, n int) { g.set("config.yaml", usual+"# "+strings.Repeat("x", n%7)+"\n") },
+		},
+		"another file, without notices": {
+			unaware: true,
+			disable: func(g *followed) { g.set("accounts.yaml", alice) },
+			stir:    func(g *followed, n int) { g.set("config.yaml", usual+"# "+strings.Repeat("x", n%7)+"\n") },
+		},
+		"the file itself": {
+			disable: func(*followed) {},
+			stir:    func(g *followed, n int) { g.set("accounts.yaml", alice+"# "+strings.Repeat("x", n%7)+"\n") },
+		},
+		"another file with mistakes": {
+			disable: func(g *followed) { g.set("accounts.yaml", alice) },
+			stir:    func(g *followed, n int) { g.set("config.yaml", usual+"nonsense: "+strings.Repeat("1", n%7+1)+"\n") },
+		},
+	} {
+		following(t, accounts(alice+bob), func(g *followed) {
+			g.unaware = c.unaware
+			for n := range 20 {
+				c.stir(g, n)
+				wait(100 * time.Millisecond)
+			}
+			c.disable(g)
+			before := g.reloads()
+			for n := range 99 {
+				c.stir(g, n)
+				wait(100 * time.Millisecond)
+			}
+			g.users(0, "alice", name+" is replaced all the time")
+			if n := g.reloads() - before; n == 0 || n > 10 {
+				t.Errorf("%s: %v reloads in 10 s, want some, and far from one for each change", name, n)
+			}
+		})
+	}
+}
