@@ -162,6 +162,51 @@ func TestLogoutByLink(t *testing.T) {
 	}
 }
 
+// GET /logout signs out a person who goes there, and nobody else: not what a browser
+// loads ahead of a click, nor what a script or a part of a page asks for.
+func TestLogoutByNavigation(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	const navigates = "Sec-Fetch-Mode: navigate"
+	for _, c := range []struct {
+		method string
+		header []string
+	}{
+		{"GET", []string{"Sec-Fetch-Site: same-origin", navigates, "Sec-Purpose: prefetch;prerender"}},
+		{"GET", []string{"Sec-Fetch-Site: none", navigates, "Sec-Purpose: prefetch"}},
+		{"GET", []string{"Sec-Fetch-Site: cross-site", navigates, "Sec-Purpose: prefetch;anonymous-client-ip"}},
+		{"GET", []string{navigates, "Purpose: prefetch"}},
+		{"GET", []string{"Purpose: Prefetch"}},
+		{"GET", []string{"Purpose: preview"}},
+		{"GET", []string{"X-Purpose: preview"}},
+		{"GET", []string{"X-Moz: prefetch"}},
+		{"GET", []string{"Sec-Fetch-Site: same-origin", "Sec-Fetch-Mode: cors"}},
+		{"GET", []string{"Sec-Fetch-Site: same-origin", "Sec-Fetch-Mode: same-origin"}},
+		{"GET", []string{"Sec-Fetch-Site: same-origin", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image"}},
+		{"GET", []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image"}},
+		{"GET", []string{"Sec-Fetch-Mode: websocket"}},
+		{"GET", []string{"X-Requested-With: XMLHttpRequest"}},
+		{"GET", []string{"User-Agent: Mozilla/5.0 (iPad; CPU OS 12_5 like Mac OS X)", "Accept: image/png,image/*;q=0.8"}},
+		{"HEAD", nil},
+		{"HEAD", []string{"Sec-Fetch-Site: same-origin", navigates}},
+		{"HEAD", []string{"Sec-Fetch-Site: cross-site"}},
+	} {
+		s := r.login(aliceIn)
+		w := r.want(403, c.method, "/logout", "", append(c.header, s.cookie)...)
+		if w.Header()["Set-Cookie"] != nil || w.Header()["Location"] != nil {
+			t.Errorf("%s with %q: %v", c.method, c.header, w.Header())
+		}
+		r.good(s, true)
+	}
+	for _, header := range [][]string{{navigates, browser, "Sec-Fetch-Site: same-origin"}, {navigates, browser, "Purpose: "}, {browser}, {}} {
+		s := r.login(aliceIn)
+		if w := r.want(302, "GET", "/logout", "", append(header, s.cookie)...); w.Header().Get("Location") != "/" {
+			t.Errorf("%q: to %q", header, w.Header().Get("Location"))
+		}
+		r.good(s, false)
+	}
+}
+
 // withToken demands a token from clients that do not tell their site.
 var withToken = strings.Replace(baseConfig, "store:", "session: {csrf_token: true}\nstore:", 1)
 

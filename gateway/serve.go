@@ -245,7 +245,7 @@ func (ex *exchange) wantsSignIn() bool {
 	}
 	switch ex.route.config.Unauthenticated {
 	case config.UnauthenticatedRedirect:
-		return ex.Reads()
+		return ex.Reads() && !ex.ByXHR() // a script would follow, and read the sign-in page
 	case config.UnauthenticatedAuto:
 		return ex.PageLoad()
 	}

@@ -67,17 +67,18 @@ func (l *logout) answer(ex *web.Exchange, redirect string, page bool) {
 	}
 }
 
-// byLink is GET /logout: the same for cookies. A link on another site must not
-// sign a user out, so it leads to a page that asks first.
+// byLink is GET /logout: the same for cookies, for a person who goes there. What a
+// browser loads ahead of a click, or for a part of a page, signs nobody out. A link
+// on another site must not either, so it leads to a page that asks first.
 func (l *logout) byLink(ex *web.Exchange) error {
-	switch ex.Request.Header.Get("Sec-Fetch-Site") {
-	case "", "same-origin", "none":
-	default:
-		return l.confirm(ex)
+	if !ex.Navigates() {
+		return &web.Error{
+			Status: http.StatusForbidden, Detail: "GET signs out only a person who opens this address. A program or a script must use POST.",
+			Cause: errors.New("the request is a HEAD, a prefetch, or for a script or a part of a page"),
+		}
 	}
-	if ex.Canonical.Method == http.MethodHead { // changes nothing
-		ex.Redirect(http.StatusFound, "/")
-		return nil
+	if ex.FromOtherSite() {
+		return l.confirm(ex)
 	}
 	ended, err := l.out.endLogins(ex)
 	target := l.endAtProvider(context.WithoutCancel(ex.Request.Context()), ex, ended)

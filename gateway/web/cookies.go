@@ -146,7 +146,7 @@ func (ex *Exchange) HasStale() bool { return len(ex.stale) > 0 }
 
 // cleared returns the names of the cookies that the answer clears.
 func (ex *Exchange) cleared() []string {
-	if mode := ex.Request.Header.Get("Sec-Fetch-Mode"); mode != "" && mode != "navigate" {
+	if ex.ByScript() {
 		return nil
 	}
 	return ex.stale

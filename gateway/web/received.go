@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"authgate/gateway/auth"
 	"authgate/gateway/peer"
 	"authgate/policy"
@@ -47,11 +49,7 @@ func (r *Received) Reads() bool {
 
 // PageLoad reports whether a browser asks for a page.
 func (r *Received) PageLoad() bool {
-	if !r.Reads() {
-		return false
-	}
-	mode := r.Request.Header.Get("Sec-Fetch-Mode")
-	return (mode == "" || mode == "navigate") && Negotiate(r.Request) == TypeHTML
+	return r.Reads() && !r.ByScript() && Negotiate(r.Request) == TypeHTML
 }
 
 // ByScript reports whether a browser sends the request for a script or another part
@@ -60,12 +58,40 @@ func (r *Received) PageLoad() bool {
 func (r *Received) ByScript() bool {
 	h := r.Request.Header
 	switch mode := h.Get("Sec-Fetch-Mode"); {
-	case strings.EqualFold(h.Get("X-Requested-With"), "XMLHttpRequest"):
+	case r.ByXHR():
 		return true
 	case mode != "":
 		return mode != "navigate"
 	}
 	return strings.HasPrefix(h.Get("User-Agent"), "Mozilla/") && !strings.Contains(strings.ToLower(strings.Join(h["Accept"], ",")), TypeHTML)
+}
+
+// ByXHR reports whether a script says that it sends the request. A script that says
+// it twice sends a list.
+func (r *Received) ByXHR() bool {
+	return httpguts.HeaderValuesContainsToken(r.Request.Header["X-Requested-With"], "XMLHttpRequest")
+}
+
+// Navigates reports whether a person goes to the place of the request, as far as the
+// request tells: it is no HEAD, no part of a page, and not sent ahead of a click
+// (Sec-Purpose of the Fetch standard, and what browsers sent before it).
+func (r *Received) Navigates() bool {
+	for _, name := range []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"} {
+		if r.Request.Header.Get(name) != "" {
+			return false
+		}
+	}
+	return r.Canonical.Method == http.MethodGet && !r.ByScript()
+}
+
+// FromOtherSite reports whether another site led the browser here (Fetch Metadata).
+// Browsers that do not tell count as led by nobody.
+func (r *Received) FromOtherSite() bool {
+	switch r.Request.Header.Get("Sec-Fetch-Site") {
+	case "", "same-origin", "none":
+		return false
+	}
+	return true
 }
 
 // QueryValue returns a parameter of the query, "" unless there is one of the

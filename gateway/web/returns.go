@@ -38,10 +38,12 @@ type Return struct {
 // ReadReturn reads where the user goes on, from the parameters return_to and
 // binding. A target counts if it is a path, or an https URL of one of the
 // gateway's hosts at the port of public_url. A path that is canonical for the
-// gateway is a path for every browser too.
+// gateway is a path for every browser too. An own endpoint becomes the start page
+// of its host, unless it is a page for people: it would sign the user out again,
+// or do something else that they did not ask for.
 func (s *Site) ReadReturn(received *Received, target, binding string) Return {
-	if _, err := policy.ParseTargetWithSlashes(target); err == nil {
-		return Return{Path: target}
+	if path, err := policy.ParseTargetWithSlashes(target); err == nil {
+		return Return{Path: s.landing(path, target)}
 	}
 	host, path, ok := s.parseURL(target)
 	switch {
@@ -69,7 +71,8 @@ func (s *Site) parseURL(target string) (host, path string, ok bool) {
 	if err != nil || !s.leadsTo(host) {
 		return "", "", false
 	}
-	if _, err := policy.ParseTargetWithSlashes(path); err != nil {
+	parsed, err := policy.ParseTargetWithSlashes(path)
+	if err != nil {
 		return "", "", false
 	}
 	port := s.port
@@ -80,7 +83,25 @@ func (s *Site) parseURL(target string) (host, path string, ok bool) {
 	if !strings.EqualFold(authority, host+port) {
 		return "", "", false
 	}
-	return host, path, true
+	return host, s.landing(parsed, path), true
+}
+
+// landing returns the path and the query where a user may be led.
+func (s *Site) landing(path policy.Path, target string) string {
+	if s.endpoints[path.Decoded] || path.Slashed != "" && s.endpoints[path.Slashed] {
+		return "/"
+	}
+	return target
+}
+
+// isLanding reports whether an own endpoint is a page for people, or leads to one
+// that asks.
+func isLanding(name string) bool {
+	switch name {
+	case "account", "device", "oauth/authorize", "oauth/logout":
+		return true
+	}
+	return false
 }
 
 // Place returns a Return as return_to has it: a path, or a URL of another host.

@@ -34,6 +34,8 @@ type Site struct {
 	forms  string // origins of the other hosts, to which a form may lead
 	domain string // that shares its cookies, after a dot; empty: none
 
+	endpoints map[string]bool // paths of own endpoints to which nobody is led after sign-in
+
 	keepsSlashes bool // some route keeps encoded slashes
 }
 
@@ -48,6 +50,10 @@ func NewSite(cfg *config.Config, service *Service) (*Site, error) {
 		PublicURL: cfg.PublicURL.String(), Prefix: cfg.Endpoints.Prefix,
 		Hosts: newHosts(cfg), Cookies: NewCookies(cfg), BodyPause: cfg.Limits.BodyPause,
 		home: cfg.Hosts()[0],
+	}
+	s.endpoints = map[string]bool{s.Own(config.EndpointVerify): true}
+	for _, name := range cfg.OwnEndpoints() {
+		s.endpoints[s.Own(name)] = !isLanding(name)
 	}
 	if port := cfg.PublicURL.Port(); port != "" {
 		s.port = ":" + port
