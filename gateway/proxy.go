@@ -170,7 +170,7 @@ func (ex *exchange) passes(name string) bool {
 // mayPass reports whether the client may send a header to the upstream.
 func (ex *exchange) mayPass(name string) bool {
 	route := ex.route
-	return !route.upstream.Headers().Refuses(name, ex.Peer.Trusted, route.pass) && !route.edits(name)
+	return !route.upstream.Headers().Refuses(name, route.pass) && !route.edits(name)
 }
 
 // appendFields appends to fields what the gateway itself sends to the upstream, in
@@ -207,8 +207,8 @@ func (ex *exchange) appendFields(fields []http1.Field, h http.Header) []http1.Fi
 // removed.
 const forwardedPrefix = "X-Forwarded-Prefix"
 
-// strippedPrefix returns which prefix of the path was removed. A trusted proxy may
-// have removed another one before.
+// strippedPrefix returns which prefix of the path was removed. On a route that lets
+// this header pass, a proxy may have removed another one before.
 func (ex *exchange) strippedPrefix(h http.Header) string {
 	before := h[forwardedPrefix]
 	if len(before) != 1 || !strings.HasPrefix(before[0], "/") || !ex.mayPass(forwardedPrefix) {

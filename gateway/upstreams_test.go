@@ -4,15 +4,19 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"authgate/gateway/headername/headernametest"
 )
 
 // echo answers with what reached the application.
@@ -81,15 +85,50 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// A trusted proxy may have removed a prefix before.
+// On a route that lets the header pass, a proxy may have removed a prefix before.
 func TestForwardedPrefixOfProxy(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, edit(t, baseConfig, "store:", "listen: {trusted_proxies: [192.0.2.7]}\nstore:"))
-	r.mustReload(edit(t, edit(t, baseConfig, "store:", "listen: {trusted_proxies: [192.0.2.7]}\nstore:"), "auth: [none]", "auth: [none], strip_prefix: /public"))
-	for sent, want := range map[string]string{"/outer": "/outer/public", "/outer/": "/outer/public", "outer": "/public", "/": "/public"} {
-		r.want(200, "GET", "/public/x", "", "X-Forwarded-Prefix: "+sent)
-		if got := r.upstream.last().Header.Get("X-Forwarded-Prefix"); got != want {
-			t.Errorf("%q becomes %q, want %q", sent, got, want)
+	behind := edit(t, baseConfig, "store:", "listen: {trusted_proxies: [192.0.2.7]}\nstore:")
+	stripped := edit(t, behind, "auth: [none]", "auth: [none], strip_prefix: /public")
+	r := newRig(t, behind)
+	for yaml, wants := range map[string]map[string]string{
+		stripped: {"/outer": "/public", "/": "/public"},
+		edit(t, stripped, "strip_prefix: /public", "strip_prefix: /public, headers: {pass: [X-Forwarded-Prefix]}"): {
+			"/outer": "/outer/public", "/outer/": "/outer/public", "outer": "/public", "/": "/public",
+		},
+	} {
+		r.mustReload(yaml)
+		for sent, want := range wants {
+			r.want(200, "GET", "/public/x", "", "X-Forwarded-Prefix: "+sent)
+			if got := r.upstream.last().Header["X-Forwarded-Prefix"]; !slices.Equal(got, []string{want}) {
+				t.Errorf("%q becomes %q, want %q", sent, got, want)
+			}
+		}
+	}
+}
+
+// From a trusted proxy, too, the upstream gets of the headers about the client and its
+// request those alone that the gateway read itself, and others if the route says so.
+func TestForwardingHeadersOfProxy(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, edit(t, baseConfig, "store:", "listen: {trusted_proxies: [192.0.2.7]}\nstore:")+`
+  - {match: /passing/, upstream: app, auth: [none], headers: {pass: [X-Real-IP, X-Forwarded-Prefix]}}
+`)
+	sent := []string{"X-Forwarded-For: 203.0.113.9", "X-Forwarded-Proto: https", "X-Forwarded-Host: gw.example"}
+	for _, name := range headernametest.AboutClients {
+		sent = append(sent, name+": evil")
+	}
+	guarded := slices.Concat(headernametest.AboutClients, []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host"})
+	for target, more := range map[string]map[string]string{
+		"/public/": nil, "/passing/": {"X_REAL_IP": "evil", "X_FORWARDED_PREFIX": "evil"},
+	} {
+		want := map[string]string{
+			"X_FORWARDED_FOR": "203.0.113.9, 192.0.2.7", "X_FORWARDED_PROTO": "https", "X_FORWARDED_HOST": "gw.example",
+		}
+		maps.Copy(want, more)
+		r.want(200, "GET", target, "", sent...)
+		if got := readBy(r.upstream.last(), guarded...); !maps.Equal(got, want) {
+			t.Errorf("%s: the upstream reads %v, want %v", target, got, want)
 		}
 	}
 }

@@ -138,7 +138,7 @@ func (c *routeHeaderNames) check(at, name string, pass bool) bool {
 func (c *routeHeaderNames) checkPass(at, name string) {
 	switch headername.Of(headername.Fold(name)) {
 	case headername.Own:
-		c.report.Fault(at, "only the gateway sets %q, and no client may send it", name)
+		c.report.Fault(at, "%q is the gateway's alone, and no client may send it to an application", name)
 	case headername.Free, headername.Framed:
 		c.report.Fault(at, "%q has no effect, because clients may send it anyway; remove it, or correct its spelling", name)
 	}

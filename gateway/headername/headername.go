@@ -50,8 +50,8 @@ const (
 	// Framed headers have a meaning in HTTP itself. Only their exact spelling
 	// passes, because some servers read Transfer_Encoding as Transfer-Encoding.
 	Framed
-	// Forwarded headers describe the client or the original request. Only a
-	// trusted proxy may send them.
+	// Forwarded headers describe the client or the original request. The gateway
+	// itself reads some of them, from trusted proxies.
 	Forwarded
 	// Identity headers name the user, for applications that leave
 	// authentication to a proxy.
@@ -59,8 +59,8 @@ const (
 	// Misleading headers make some applications process another request than
 	// the one that the gateway authorized.
 	Misleading
-	// Own headers are those that the gateway itself sets. No client or proxy
-	// may send them.
+	// Own headers are those that the gateway itself sets, or reads in place of the
+	// upstream. No client or proxy may send them there.
 	Own
 )
 

@@ -20,7 +20,7 @@ var DefaultIdentity = []string{
 
 // exact are the headers that are listed by their full names.
 var exact = classify(map[Class][]string{
-	Own: append([]string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Request-Id"}, DefaultIdentity...),
+	Own: append([]string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Request-Id"}, DefaultIdentity...),
 
 	Framed: {
 		"Content-Length", "Content-Type", "Content-Encoding", "Transfer-Encoding", "Keep-Alive",
@@ -28,8 +28,8 @@ var exact = classify(map[Class][]string{
 	},
 
 	Forwarded: {
-		// RFC 7239, and the headers that it replaces.
-		"Forwarded", "Forwarded-For", "X-Forwarded", "X-Forward-For",
+		// The headers that RFC 7239 replaces.
+		"Forwarded-For", "X-Forwarded", "X-Forward-For",
 		"X-Forwarded-By", "X-Forwarded-Client-Ip", "X-Forwarded-Method", "X-Forwarded-Path", "X-Forwarded-Port",
 		"X-Forwarded-Prefix", "X-Forwarded-Protocol", "X-Forwarded-Scheme", "X-Forwarded-Server", "X-Forwarded-Ssl",
 		"X-Forwarded-Uri", "X-Forwarded-Url",

@@ -58,15 +58,14 @@ func (i *IdentityHeaders) same(o *IdentityHeaders) bool {
 	return i.names == o.names && maps.Equal(i.own, o.own)
 }
 
-// Refuses reports whether the client may not send a header. pass has the headers
-// that clients may send on this route, by their canonical names. A trusted proxy
-// may also send headers about the client and the original request, but only in
-// their usual spelling: proxies pass on other spellings unchanged.
-func (i *IdentityHeaders) Refuses(name string, trusted bool, pass map[string]bool) bool {
-	return i.filter.Finds(name) && i.refuses(name, trusted, pass)
+// Refuses reports whether the client may not send a header, not even through a
+// trusted proxy, which may pass on what its own client sent. pass has the headers
+// that clients may send on this route, by their canonical names.
+func (i *IdentityHeaders) Refuses(name string, pass map[string]bool) bool {
+	return i.filter.Finds(name) && i.refuses(name, pass)
 }
 
-func (i *IdentityHeaders) refuses(name string, trusted bool, pass map[string]bool) bool {
+func (i *IdentityHeaders) refuses(name string, pass map[string]bool) bool {
 	folded := headername.Fold(name)
 	if i.own[folded] {
 		return true
@@ -78,8 +77,6 @@ func (i *IdentityHeaders) refuses(name string, trusted bool, pass map[string]boo
 		return folded != name
 	case headername.Own:
 		return true
-	case headername.Forwarded:
-		return !(trusted && folded == name) && !pass[name]
 	}
 	return !pass[name]
 }

@@ -1,9 +1,7 @@
 package upstream
 
 import (
-	"net/http"
 	"slices"
-	"strings"
 	"testing"
 
 	"golang.org/x/net/http/httpguts"
@@ -27,36 +25,33 @@ func TestIdentityHeaderValues(t *testing.T) {
 	}
 }
 
-// Each kind of header, from a client and from a trusted proxy, on routes with and
-// without headers.pass.
+// Each kind of header, on routes with and without headers.pass.
 func TestRefuses(t *testing.T) {
 	t.Parallel()
 	identity := NewIdentityHeaders(config.IdentityHeaders{User: "X-Login", Email: "X.Mail_Address"})
-	pass := map[string]bool{"X-Real-Ip": true, "Remote-User": true, "X_webauth_user": true, "X-Http-Method-Override": true}
+	pass := map[string]bool{
+		"X-Real-Ip": true, "Remote-User": true, "X_webauth_user": true, "X-Http-Method-Override": true, "X-Auth-User": true, "Forwarded": true,
+	}
 	for _, c := range []struct {
-		client, proxy, clientPass, proxyPass bool
-		names                                []string
+		passes, withPass bool
+		names            []string
 	}{
-		{true, true, true, true, []string{"Accept", "X-Auth-Token", "X-User-Id", "Content-Type"}},
-		// Those that the gateway sets, another spelling than the one that proxies send, and names that mean something in HTTP.
-		{false, false, false, false, []string{
-			"X-Login", "X-Mail-Address", "X-Auth-User", "X-Forwarded-For", "X-Request-Id", "X_request_id",
+		{true, true, []string{"Accept", "X-Auth-Token", "X-User-Id", "Content-Type"}},
+		// Those that the gateway sets, another spelling than the one that passes, and names that mean something in HTTP.
+		{false, false, []string{
+			"X-Login", "X-Mail-Address", "X-Auth-User", "X-Forwarded-For", "Forwarded", "X-Request-Id", "X_request_id",
 			"True_client_ip", "X_real_ip", "Remote!user", "X-Webauth-User", "X-Forwarded-User",
 			"Proxy", "Transfer_encoding", "Content.length", "Proxy_authorization",
+			"True-Client-Ip", "X-Forwarded-Port", "X-Forwarded-Prefix", "X-Original-Url", "X-Rewrite-Url", "X-Script-Name",
 		}},
-		{false, true, false, true, []string{"True-Client-Ip", "X-Forwarded-Port"}},
-		{false, true, true, true, []string{"X-Real-Ip"}},
-		{false, false, true, true, []string{"Remote-User", "X_webauth_user", "X-Http-Method-Override"}},
+		{false, true, []string{"X-Real-Ip", "Remote-User", "X_webauth_user", "X-Http-Method-Override"}},
 	} {
-		for _, each := range []struct {
-			trusted bool
-			pass    map[string]bool
-			want    bool
-		}{{false, nil, c.client}, {true, nil, c.proxy}, {false, pass, c.clientPass}, {true, pass, c.proxyPass}} {
-			for _, name := range c.names {
-				if identity.Refuses(name, each.trusted, each.pass) == each.want {
-					t.Errorf("%s, trusted proxy %t, with headers.pass %t: passes %t, want %t", name, each.trusted, each.pass != nil, !each.want, each.want)
-				}
+		for _, name := range c.names {
+			if got := !identity.Refuses(name, nil); got != c.passes {
+				t.Errorf("%s passes: %t, want %t", name, got, c.passes)
+			}
+			if got := !identity.Refuses(name, pass); got != c.withPass {
+				t.Errorf("%s with headers.pass passes: %t, want %t", name, got, c.withPass)
 			}
 		}
 	}
@@ -68,35 +63,29 @@ func TestRefuses(t *testing.T) {
 func FuzzRefuses(f *testing.F) {
 	names := config.IdentityHeaders{User: "X-Login", Email: "X.Mail_Address"}
 	own := []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Request-Id"}
-	forbidden, proxies := map[string]bool{}, map[string]bool{}
+	forbidden := map[string]bool{}
 	for _, name := range slices.Concat(headername.DefaultIdentity, headernametest.AboutUsers, own, []string{names.User, names.Email}, headernametest.AboutClients) {
-		if slices.Contains(headernametest.AboutClients, name) {
-			proxies[headernametest.CGI(name)] = true
-		} else {
-			forbidden[headernametest.CGI(name)] = true
-		}
+		forbidden[headernametest.CGI(name)] = true
 		for _, spelling := range headernametest.Spellings(name) {
-			f.Add(spelling, false)
+			f.Add(spelling)
 		}
 	}
 	for _, name := range []string{"X-Forwarded-Port", "X_Forwarded_Port", "X|Real^IP", "Accept", "X-Authority"} {
-		f.Add(name, true)
+		f.Add(name)
 	}
 	identity := NewIdentityHeaders(names)
-	f.Fuzz(func(t *testing.T, name string, trusted bool) {
+	f.Fuzz(func(t *testing.T, name string) {
 		if !httpguts.ValidHeaderFieldName(name) {
 			return // servers refuse such a name
 		}
 		for _, each := range []string{"Accept", "X-Auth-Roles", "Cookie", name} {
-			seen := headernametest.CGI(each)
-			proper := http.CanonicalHeaderKey(strings.ReplaceAll(seen, "_", "-")) == each
-			refused := identity.Refuses(each, trusted, nil)
+			refused := identity.Refuses(each, nil)
 			switch {
-			case forbidden[seen], proxies[seen] && !(trusted && proper):
+			case forbidden[headernametest.CGI(each)]:
 				if !refused {
 					t.Errorf("%q passes", each)
 				}
-			case proxies[seen], headername.Of(headername.Fold(each)) == headername.Free:
+			case headername.Of(headername.Fold(each)) == headername.Free:
 				if refused {
 					t.Errorf("%q is refused", each)
 				}

@@ -22,8 +22,8 @@ func CGI(name string) string {
 // nor digits (RFC 9110, section 5.6.2).
 const separators = "!#$%&'*+-.^_`|~"
 
-// AboutClients are headers that only the gateway or a trusted proxy may send,
-// beside those of the identity.
+// AboutClients are headers about the client and the original request that nobody but
+// the gateway may send, unless the route says so.
 var AboutClients = []string{
 	"X-Forwarded-Port", "X-Forwarded-Prefix", "Forwarded", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip",
 	"X-Cluster-Client-Ip", "Fastly-Client-Ip", "Client-Ip", "X-Envoy-External-Address", "X-Host", "X-Http-Host-Override",
