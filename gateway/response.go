@@ -34,6 +34,9 @@ func modifier(site *web.Site, public bool, upstream string) func(status int, h h
 // that are no longer valid.
 func (ex *exchange) modify(status int, h http.Header) {
 	ex.trace.Answered(status)
+	if _, typed := h["Content-Type"]; !typed {
+		ex.Header()["Content-Type"] = nil // else servers guess one from the body, such as text/html
+	}
 	ex.route.modify(status, h)
 	if ex.route.rewriter != nil {
 		ex.route.rewriter.Rewrite(h, ex.Peer.Host)

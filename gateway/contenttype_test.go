@@ -1,0 +1,62 @@
+package gateway
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+)
+
+// untyped is an application that names the type of a response only if it is asked to, and
+// writes what looks like a page.
+func untyped(w http.ResponseWriter, r *http.Request) {
+	w.Header()["Content-Type"] = nil // else net/http guesses one
+	if named, ok := r.URL.Query()["type"]; ok {
+		w.Header()["Content-Type"] = named
+	}
+	io.WriteString(w, "<html>a page, or data of a user")
+	if r.URL.Query().Has("long") {
+		http.NewResponseController(w).Flush()
+		w.Write(make([]byte, 100_000))
+	}
+}
+
+// A response without Content-Type reaches the client without one: the gateway guesses
+// none, over HTTP/1.1 and HTTP/2 and on both ways to the upstream.
+func TestNoContentTypeIsInvented(t *testing.T) {
+	t.Parallel()
+	for _, fast := range []string{"true", "false"} {
+		yaml := edit(t, baseConfig, `{url: "http://app.invalid"}`, `{url: "http://app.invalid", fast_path: `+fast+`}`)
+		r := newNetworkRig(t, yaml, untyped)
+		for _, http2 := range []bool{false, true} {
+			front := httptest.NewUnstartedServer(r.Gateway)
+			front.EnableHTTP2 = http2
+			front.StartTLS()
+			t.Cleanup(front.Close)
+			for target, want := range map[string][]string{
+				"/public/": nil, "/public/?long": nil, "/public/?type=": {""}, "/public/?type=text/x&long": {"text/x"}, "/public/?type=text/x": {"text/x"},
+			} {
+				for _, method := range []string{"GET", "HEAD", "POST", "GET"} { // the last one may find an idle connection
+					q, err := http.NewRequestWithContext(t.Context(), method, front.URL+target, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					q.Host = "gw.example"
+					answer, err := front.Client().Do(q)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+						t.Fatal(err)
+					}
+					answer.Body.Close()
+					got, ok := answer.Header["Content-Type"]
+					if answer.StatusCode != 200 || !slices.Equal(got, want) || ok != (want != nil) || (answer.ProtoMajor == 2) != http2 {
+						t.Errorf("fast path %s, %s, %s %s: %d, Content-Type %q, want %q", fast, answer.Proto, method, target, answer.StatusCode, got, want)
+					}
+				}
+			}
+		}
+	}
+}
