@@ -20,6 +20,9 @@ func (r *rig) hardened(t *testing.T, what string, w *httptest.ResponseRecorder) 
 	if what == "GET /signin/complete" && w.Code == http.StatusBadRequest && h.Get("Referrer-Policy") != "same-origin" {
 		want["Referrer-Policy"] = "no-referrer" // the URL has a ticket
 	}
+	if w.Code/100 == 3 || strings.HasPrefix(media, web.TypeHTML) {
+		want["Cross-Origin-Opener-Policy"] = "same-origin"
+	}
 	switch {
 	case w.Code/100 == 3: // without a body
 		delete(want, "X-Content-Type-Options")

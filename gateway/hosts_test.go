@@ -79,10 +79,61 @@ func TestLocalAddressIsAHost(t *testing.T) {
 	ask("[2001:db8::99]", "2001:db8::99", 200)
 	ask("192.0.2.98", "192.0.2.99", 421)
 	ask("192.0.2.99.evil.example", "192.0.2.99", 421)
+	r.refusesOwn("192.0.2.99", func(q *http.Request) *http.Request {
+		address := &net.TCPAddr{IP: net.ParseIP("192.0.2.99"), Port: 8443}
+		return q.WithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, address))
+	})
+}
+
+// ownEndpoints are requests for own endpoints, each of which would succeed at the gateway's
+// own hosts, for a user with a session there and for one without.
+var ownEndpoints = []struct{ method, target, body, header string }{
+	{"POST", "/login", aliceIn, jsonType}, {"POST", "/login", aliceForm, formType}, {"POST", "/login", "", basicHeader("alice", "wonderland")},
+	{"GET", "/me", "", ""}, {"GET", "/me", "", browser}, {"GET", "/logout", "", ""}, {"POST", "/logout", "", ""},
+	{"GET", "/account", "", ""}, {"GET", "/account/sessions", "", ""}, {"POST", "/account/sessions/end", `{"others": true}`, jsonType},
+	{"POST", "/account/tokens", `{"name": "a", "expires_in": 60}`, jsonType}, {"GET", "/account/tokens", "", ""},
+	{"POST", "/account/password", `{"current": "wonderland", "new": "a-new-password"}`, jsonType}, {"POST", "/refresh", "{}", jsonType},
+	{"GET", "/signin/complete?ticket=" + strings.Repeat("A", 43), "", browser}, {"GET", "/callback?code=a&state=b", "", browser},
+	{"GET", "/.well-known/jwks.json", "", ""}, {"DELETE", "/signin", "", ""}, {"POST", "/signin", "", ""},
+}
+
+// refusesOwn fails the test unless own endpoints are 421 for requests that to prepares, except
+// those that redirect to public_url.
+func (r *rig) refusesOwn(host string, to func(*http.Request) *http.Request) {
+	r.t.Helper()
+	alice := r.login(aliceIn)
+	logins := r.sample("authgate_logins_total")
+	for _, e := range ownEndpoints {
+		for _, credential := range []string{"", alice.cookie, alice.bearer} {
+			if credential == alice.bearer && strings.HasPrefix(e.header, "Authorization") {
+				continue
+			}
+			q := request(e.method, e.target, e.body, e.header, credential, "Origin: https://"+host)
+			q.Host = host
+			w := r.wantOf(421, to(q))
+			if w.Header()["Set-Cookie"] != nil {
+				r.t.Errorf("%s %s%s sets %q", e.method, host, e.target, w.Header()["Set-Cookie"])
+			}
+		}
+	}
+	for target, want := range map[string]string{
+		"/signin?return_to=/public": "https://gw.example/signin?return_to=%2Fpublic", "/login": "https://gw.example/login",
+		"/signin?reason=signed_out": "https://gw.example/signin?reason=signed_out",
+	} {
+		q := request("GET", target, "", browser)
+		q.Host = host
+		if w := r.wantOf(302, to(q)); w.Header().Get("Location") != want || w.Header()["Set-Cookie"] != nil {
+			r.t.Errorf("%s%s: to %q with %q, want %q", host, target, w.Header().Get("Location"), w.Header()["Set-Cookie"], want)
+		}
+	}
+	if r.sample("authgate_logins_total") != logins {
+		r.t.Error("credentials for another host were checked")
+	}
+	r.want(200, "GET", "/me", "", alice.cookie) // nothing has ended
 }
 
 // With listen.any_host, routes without a host serve every host. Users cannot
-// sign in at a host that is not the gateway's.
+// sign in at a host that is not the gateway's, and do nothing else of their own there.
 func TestAnyHost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hostsConfig+"listen: {any_host: true}\n")
@@ -102,6 +153,7 @@ func TestAnyHost(t *testing.T) {
 			}
 		}
 	}
+	r.refusesOwn("evil.example", func(q *http.Request) *http.Request { return q })
 	r.wantAt("wiki.example.org", 200, "GET", "/page", "")
 	const waiting = "https://gw.example/signin?return_to=https%3A%2F%2Ffiles.example%2Fsession%2F&binding="
 	if got := r.wantAt("files.example", 302, "GET", "/session/", "", browser).Header().Get("Location"); !strings.HasPrefix(got, waiting) {

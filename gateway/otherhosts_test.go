@@ -398,3 +398,40 @@ func TestSessionDomain(t *testing.T) {
 	r.mustReload(strings.Replace(yaml, "session: {domain: Apps.example}\n", "", 1))
 	r.wantAt("gw.apps.example", 401, "GET", "/session/x", "", again)
 }
+
+// A host none of whose routes accepts a session gets none: a link to sign in there leads to
+// public_url and back, and a binding for it counts for nothing.
+func TestHostsWithoutSessions(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fiveHostsConfig+`
+  - {match: open.example/, upstream: app, auth: [none]}
+  - {match: api.example/, upstream: app, auth: [bearer, basic]}
+  - {match: '*.open.example/', upstream: app, auth: [none]}
+  - {match: 'GET part.example/', upstream: app, auth: [none]}
+  - {match: a.wild.example/, upstream: app, auth: [none]}
+  - {match: '*.wild.example/', upstream: app, auth: [session]}
+`)
+	p := r.person()
+	p.signIn(pageOf("gw.example"), "alice")
+	for _, host := range []string{"open.example", "api.example", "x.open.example", "a.wild.example"} {
+		w := r.wantAt(host, 302, "GET", "/signin?return_to=/x", "", browser)
+		if got, want := w.Header().Get("Location"), "https://gw.example/signin?return_to=https%3A%2F%2F"+host+"%2Fx"; got != want || w.Header()["Set-Cookie"] != nil {
+			t.Errorf("%s: to %q with %q, want %q", host, got, w.Header()["Set-Cookie"], want)
+		}
+		for _, place := range []string{"https://" + host + "/signin", "https://gw.example/signin?return_to=https://" + host + "/x&binding=" + strings.Repeat("A", 43)} {
+			at, w := p.visit("GET", place, "")
+			if !strings.HasPrefix(at, "https://gw.example/signin?") || w.Code != 200 || !strings.Contains(w.Body.String(), "https://"+host+"/") {
+				t.Errorf("%s leads by %q to %s, %d", place, p.trail, at, w.Code)
+			}
+		}
+		w = r.want(303, "POST", "/login", aliceForm+"&return_to=https://"+host+"/x&binding="+strings.Repeat("A", 43), formType, browser)
+		if got := w.Header().Get("Location"); got != "https://"+host+"/x" {
+			t.Errorf("after the form to %s", got)
+		}
+	}
+	for _, host := range []string{"wiki.example.org", "part.example", "b.wild.example"} { // a route without a host is there too
+		if w := r.wantAt(host, 302, "GET", "/signin", "", browser); !strings.Contains(w.Header().Get("Location"), "&binding=") {
+			t.Errorf("%s: to %q", host, w.Header().Get("Location"))
+		}
+	}
+}

@@ -7,7 +7,7 @@ import (
 )
 
 // A ticket is for one host and one browser, once, for a minute. Any other use is 400, sets
-// no cookie and reaches no upstream.
+// no cookie, reaches no upstream, and uses the ticket up.
 func TestTickets(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fiveHostsConfig)
@@ -23,19 +23,30 @@ func TestTickets(t *testing.T) {
 			t.Errorf("%s: %d %v", what, w.Code, w.Header())
 		}
 	}
-	ticket := alice.ticketOf("wiki.example.org")
-	refused("another browser, which has waited too", mallory, ticket)
-	refused("a browser without cookies", r.person(), ticket)
-	refused("a browser with the cookies of another host", &person{rig: r, jars: map[string]browserJar{"wiki.example.org": alice.jars["gw.example"]}}, ticket)
+	const wiki = "wiki.example.org"
+	usedUp := func(what string, p *person, place func(ticket string) string) {
+		t.Helper()
+		ticket := alice.ticketOf(wiki)
+		refused(what, p, place(ticket))
+		refused(what+", and then the right use", alice, ticket)
+	}
+	here := func(ticket string) string { return ticket }
+	with := func(host string, jar browserJar) *person {
+		return &person{rig: r, jars: map[string]browserJar{host: jar}}
+	}
+	usedUp("another browser, which has waited too", mallory, here)
+	usedUp("a browser without cookies", r.person(), here)
+	usedUp("a browser with the cookies of another host", with(wiki, alice.jars["gw.example"]), here)
 	for _, host := range fiveHosts {
-		if host != "wiki.example.org" {
-			elsewhere := strings.Replace(ticket, "wiki.example.org", host, 1)
-			refused("at "+host, alice, elsewhere)
-			refused("at "+host+" with the cookies of the right host", &person{rig: r, jars: map[string]browserJar{host: alice.jars["wiki.example.org"]}}, elsewhere)
+		if host != wiki {
+			elsewhere := func(ticket string) string { return strings.Replace(ticket, wiki, host, 1) }
+			usedUp("at "+host, alice, elsewhere)
+			usedUp("at "+host+" with the cookies of the right host", with(host, alice.jars[wiki]), elsewhere)
 		}
 	}
+	usedUp("twice", alice, func(ticket string) string { return ticket + "&" + ticket[strings.Index(ticket, "ticket="):] })
+	ticket := alice.ticketOf(wiki)
 	refused("changed", alice, ticket[:len(ticket)-2]+"xx")
-	refused("twice", alice, ticket+"&"+ticket[strings.Index(ticket, "ticket="):])
 	refused("none", alice, "https://wiki.example.org/signin/complete")
 	if w := alice.ask("HEAD", ticket, ""); w.Code != 302 || w.Header()["Set-Cookie"] != nil {
 		t.Errorf("HEAD: %d %v", w.Code, w.Header())

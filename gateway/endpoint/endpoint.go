@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -104,6 +105,7 @@ type Endpoint struct {
 	methods   methods
 	crossSite *web.CrossSite
 	signIn    *web.SignInLink // nil: nowhere
+	leadsHome bool            // a GET at another host redirects to public_url
 }
 
 // New returns the endpoints by their paths. It fails if it does not know one of
@@ -118,6 +120,7 @@ func New(o Options) (map[string]*Endpoint, error) {
 		}
 		endpoints[o.Site.Own(name)] = &Endpoint{
 			label: label(name), methods: handlers, crossSite: o.CrossSite, signIn: o.signInLink(name),
+			leadsHome: name == "signin" || name == "login",
 		}
 	}
 	return endpoints, nil
@@ -197,12 +200,15 @@ func (o *Options) handlers() map[string]methods {
 // Serve answers a request to the endpoint. It reads the body in any case.
 func (e *Endpoint) Serve(ex *web.Exchange) error {
 	ex.Label, ex.SignIn = e.label, e.signIn
-	if err := ex.ReadBody(); err != nil {
-		return err
-	}
 	method := ex.Canonical.Method
 	if method == http.MethodHead {
 		method = http.MethodGet
+	}
+	if ex.Foreign && !(e.leadsHome && method == http.MethodGet) {
+		return e.foreign()
+	}
+	if err := ex.ReadBody(); err != nil {
+		return err
 	}
 	serve, ok := e.methods[method]
 	if !ok {
@@ -215,6 +221,17 @@ func (e *Endpoint) Serve(ex *web.Exchange) error {
 	}
 	ex.Decision = web.DecisionAllow // unless there is an error
 	return serve(ex)
+}
+
+// foreign refuses a request at a host that is not the gateway's (listen.any_host,
+// or an address that load balancers ask for): its owner may control what browsers
+// send there, and could use what a user would get.
+func (e *Endpoint) foreign() error {
+	return &web.Error{
+		Status: http.StatusMisdirectedRequest,
+		Detail: "The gateway's own endpoints are not served at this host. Use the address of the gateway.",
+		Cause:  errors.New("an own endpoint at a host that is not one of the gateway's: that of public_url, those in routes, tls.domains"),
+	}
 }
 
 func (e *Endpoint) notAllowed() error {

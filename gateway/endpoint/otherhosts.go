@@ -133,13 +133,10 @@ func (o *otherHosts) complete(ex *web.Exchange) error {
 	if err != nil {
 		return err
 	}
-	if len(values["ticket"]) != 1 {
-		return &web.Error{Status: http.StatusBadRequest, Detail: "There must be one parameter ticket."}
-	}
 	// A client that leaves now must not leave half a session behind.
 	ctx, end := ex.Store.Recording()
 	defer end()
-	ticket, err := o.tickets.Use(ctx, values.Get("ticket"), ex.Credentials.Scope, ex.Credentials.Browser)
+	ticket, err := o.present(ctx, ex, values["ticket"])
 	if err != nil {
 		return err
 	}
@@ -158,6 +155,30 @@ func (o *otherHosts) complete(ex *web.Exchange) error {
 	ex.Redirect(http.StatusFound, path)
 	return nil
 }
+
+// present uses the one ticket that the request presents. Several, of which none
+// counts, are used up too.
+func (o *otherHosts) present(ctx context.Context, ex *web.Exchange, secrets []string) (*login.Ticket, error) {
+	malformed := &web.Error{Status: http.StatusBadRequest, Detail: "There must be one parameter ticket."}
+	if len(secrets) == 0 || len(secrets) > maxPresented {
+		return nil, malformed
+	}
+	var ticket *login.Ticket
+	for _, secret := range secrets {
+		var err error
+		ticket, err = o.tickets.Use(ctx, secret, ex.Credentials.Scope, ex.Credentials.Browser)
+		if err != nil && (len(secrets) == 1 || !errors.Is(err, login.ErrNoTicket)) {
+			return nil, err
+		}
+	}
+	if len(secrets) > 1 {
+		return nil, malformed
+	}
+	return ticket, nil
+}
+
+// maxPresented bounds how many tickets a request uses up.
+const maxPresented = 4
 
 // begin gives the browser its session at this host, in place of others.
 func (o *otherHosts) begin(ctx context.Context, ex *web.Exchange, ticket *login.Ticket) error {

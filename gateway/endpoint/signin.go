@@ -23,7 +23,7 @@ type signInPage struct {
 
 func (s *signInPage) serve(ex *web.Exchange) error {
 	reason := ex.QueryValue(web.ReasonField)
-	if reason == web.ReasonSignedOut {
+	if reason == web.ReasonSignedOut && !ex.Foreign {
 		if id, err := signedIn(ex, s.hosts.chain("")); err != nil || id == nil {
 			s.signedOut(ex) // the way here did end a session, if the store is gone now
 			return nil

@@ -68,7 +68,8 @@ func (t *Tickets) Issue(ctx context.Context, ticket Ticket) (secret string, err 
 
 // Use returns the ticket with that secret and deletes it. The error is
 // ErrNoTicket if browser, which holds the secret of its binding, has no such
-// ticket for scope. A ticket of another browser, or for another host, is kept.
+// ticket for scope. The first use is the only one, right or wrong: who tries a
+// ticket at another host, or in another browser, may not be its only owner.
 func (t *Tickets) Use(ctx context.Context, secret, scope, browser string) (*Ticket, error) {
 	if !ValidBrowserSecret(secret) { // tickets have the same form
 		return nil, noTicket("malformed")
@@ -77,7 +78,7 @@ func (t *Tickets) Use(ctx context.Context, secret, scope, browser string) (*Tick
 	if err != nil {
 		return nil, err
 	}
-	sealed, err := t.store.Get(ctx, key)
+	sealed, err := t.store.Take(ctx, key)
 	if err != nil {
 		return nil, ticketError(err, "unknown, used, or older than "+TicketLifetime.String())
 	}
@@ -99,9 +100,6 @@ func (t *Tickets) Use(ctx context.Context, secret, scope, browser string) (*Tick
 		return nil, noTicket("from a browser without the cookie")
 	case subtle.ConstantTimeCompare([]byte(ticket.Browser), []byte(Binding(browser))) != 1:
 		return nil, noTicket("of another browser")
-	}
-	if _, err := t.store.Take(ctx, key); err != nil {
-		return nil, ticketError(err, "used at this very moment")
 	}
 	return ticket, nil
 }

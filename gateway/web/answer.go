@@ -102,6 +102,7 @@ func (ex *Exchange) Redirect(status int, location string) {
 	ex.LimitBody()
 	ex.originFields()
 	h := ex.Header()
+	h.Set(openerPolicy, "same-origin")
 	h.Set("Location", location)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Request-Id", ex.ID)
@@ -125,6 +126,11 @@ func (ex *Exchange) Preflight(policy *cors.Policy) error {
 	return nil
 }
 
+// openerPolicy is the header that takes a page of the gateway, and what it leads
+// to, from the window that opened it: that could close it, or lead it elsewhere,
+// in the middle of a sign-in.
+const openerPolicy = "Cross-Origin-Opener-Policy"
+
 // OwnHeader sets the header of an answer of the gateway's own.
 func (ex *Exchange) OwnHeader(media string) {
 	ex.LimitBody()
@@ -132,6 +138,7 @@ func (ex *Exchange) OwnHeader(media string) {
 	h := ex.Header()
 	h.Set("Content-Type", media)
 	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set(openerPolicy, "same-origin")
 	if h.Get("Referrer-Policy") == "" {
 		h.Set("Referrer-Policy", "same-origin")
 	}

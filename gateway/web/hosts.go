@@ -16,6 +16,13 @@ type Hosts struct {
 	names   map[string]bool
 	parents map[string]bool // of wildcards
 	any     bool            // routes without a host serve every host
+	rooms   map[string]room // by the host of a pattern: a name, "*." and a parent, or "" for every host
+}
+
+// room is what the routes of one host of a pattern have.
+type room struct {
+	sessions bool // one accepts a session
+	whole    bool // one takes every request, so that none is left for a wider pattern
 }
 
 func newHosts(cfg *config.Config) Hosts {
@@ -27,7 +34,36 @@ func newHosts(cfg *config.Config) Hosts {
 			h.names[host] = true
 		}
 	}
+	h.rooms = newRooms(cfg.Routes)
 	return h
+}
+
+func newRooms(routes []config.Route) map[string]room {
+	rooms := map[string]room{}
+	for i := range routes {
+		host := policy.PatternHost(routes[i].Match)
+		r := rooms[host]
+		r.sessions = r.sessions || slices.Contains(routes[i].Auth, policy.Session) || slices.Contains(routes[i].Auth, policy.OIDC)
+		method := strings.ContainsAny(routes[i].Match, " \t")
+		r.whole = r.whole || !method && strings.IndexByte(routes[i].Match, '/') == len(routes[i].Match)-1
+		rooms[host] = r
+	}
+	return rooms
+}
+
+// KeepSessions reports whether a session at a canonical host can open anything
+// there: one of its routes accepts sessions.
+func (h *Hosts) KeepSessions(host string) bool {
+	_, parent, _ := strings.Cut(host, ".")
+	for _, pattern := range []string{host, "*." + parent, ""} {
+		switch room := h.rooms[pattern]; {
+		case room.sessions:
+			return true
+		case room.whole:
+			return false
+		}
+	}
+	return false
 }
 
 // Has reports whether a canonical host is one of the gateway's.

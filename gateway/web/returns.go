@@ -51,7 +51,7 @@ func (s *Site) ReadReturn(received *Received, target, binding string) Return {
 		return Return{}
 	case host == received.Canonical.Host:
 		return Return{Path: path}
-	case !s.AtHome(received) || s.domain != "" || !login.ValidBinding(binding):
+	case !s.AtHome(received) || s.domain != "" || !login.ValidBinding(binding) || !s.Hosts.KeepSessions(host):
 		binding = ""
 	}
 	return Return{Host: host, Path: path, Binding: binding}
@@ -159,7 +159,9 @@ func (ex *Exchange) SignInPlace(page string, r Return) string {
 		if r.Path == "" {
 			r.Path = "/"
 		}
-		r.Host, r.Binding = host, ex.binding()
+		if r.Host = host; s.Hosts.KeepSessions(host) {
+			r.Binding = ex.binding()
+		}
 	}
 	return s.PublicURL + s.WithReturn(page, r)
 }
