@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/net/publicsuffix"
+
 	"authgate/policy"
 )
 
@@ -71,6 +73,28 @@ func (c *Config) defaultDomains() []string {
 		domains = append(domains, "localhost", "127.0.0.1", "::1")
 	}
 	return unique(domains)
+}
+
+// checkWildcard refuses a wildcard host directly below an entry of the public suffix
+// list, such as *.com or *.github.io: the names below it belong to anybody, and each
+// would be a host of the gateway.
+func checkWildcard(r *report, path, host string) {
+	parent, wildcard := strings.CutPrefix(strings.ToLower(host), "*.")
+	if !wildcard || !publicBelow(parent) {
+		return
+	}
+	r.Fault(path, "the names below %s belong to anybody, because it is a public suffix; "+
+		"a wildcard must be below a domain of your own, like *.example.org", parent)
+}
+
+// publicBelow reports whether anybody can register a name directly below a domain, or
+// below such a name. Domains that are on no list, such as those of a local network,
+// belong to whoever uses them.
+func publicBelow(domain string) bool {
+	const anyLabel = "any-name."
+	suffix, registered := publicsuffix.PublicSuffix(anyLabel + domain)
+	listed := registered || strings.Contains(suffix, ".")
+	return listed && len(suffix) >= len(domain)
 }
 
 // unique returns values without repetitions.

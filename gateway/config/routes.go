@@ -41,6 +41,7 @@ func (route *Route) check(r *report, path string, c *Config) {
 	case c.isOwnEndpoint(literalPath(route.Match)):
 		r.Fault(path+".match", "%q can never be reached, because the gateway's own endpoint has this path; set endpoints.prefix, for example to /auth/, to move the gateway's endpoints", route.Match)
 	}
+	checkWildcard(r, path+".match", policy.PatternHost(route.Match))
 	if strings.ContainsFunc(route.Name, unicode.IsControl) {
 		r.Fault(path+".name", "%q contains a control character", route.Name)
 	}

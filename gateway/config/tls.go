@@ -21,6 +21,8 @@ func (t TLS) check(r *report) {
 	for i, domain := range t.Domains {
 		if err := checkDomain(domain, t.Mode); err != nil {
 			r.Fault(fmt.Sprintf("tls.domains[%d]", i), "%v", err)
+		} else if r.Given("tls.domains") {
+			checkWildcard(r, fmt.Sprintf("tls.domains[%d]", i), domain)
 		}
 	}
 	if t.HSTS > 0 && t.HSTS < time.Second {
