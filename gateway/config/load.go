@@ -8,6 +8,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"time"
 
 	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
@@ -128,16 +129,17 @@ func parseFiles(path string, source []byte, lookup func(string) (string, bool)) 
 	main := &report{reader.Read(path, source, maxConfigSize, "", cfg)}
 	if !main.Unreadable("") {
 		cfg.resolvePaths(reader.Resolve)
-		side := sideReader{reader, main}
+		side := sideReader{reader, main, time.Now()}
 		cfg.ownAccounts = len(cfg.Accounts.Users)
 		places := side.users(cfg)
-		side.certificate(cfg.TLS)
+		chain := side.certificate(cfg.TLS)
 		side.trustedRoots(&cfg.TLS)
 		side.signingKey(cfg.Token)
 		side.upstreams(cfg.Upstreams)
 		side.logo(&cfg.Site)
 		cfg.complete(main)
 		cfg.check(main, places)
+		main.warnOfUncovered("tls.certificate", chain, cfg.allHosts())
 	}
 	if err := reader.Err(); err != nil {
 		return nil, reader.Files(), err
@@ -189,6 +191,7 @@ func (c *Config) check(r *report, places userPlaces) {
 	checkUpstreams(r, c.Upstreams)
 	refs := newReferences(r, c)
 	c.checkRoutes(r, refs, c.compilePolicies(r, refs))
+	c.warnOfTakenAway(r)
 	c.Site.check(r)
 	c.Limits.check(r)
 	if c.ShutdownTimeout == 0 {

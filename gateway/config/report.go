@@ -64,6 +64,7 @@ func (r *report) keyLength(path string, key Secret) {
 	if n := len(key); n > 0 && n < sha256.Size {
 		r.Fault(path, "has %d bytes; at least %d are needed, for example from `openssl rand -base64 32`", n, sha256.Size)
 	}
+	r.warnOfGuessableKey(path, key)
 }
 
 // audience checks the entries of a list of audiences.

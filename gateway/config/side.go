@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"authgate/gateway/config/strictyaml"
 )
@@ -21,6 +22,7 @@ const (
 type sideReader struct {
 	reader *strictyaml.Reader
 	main   *report
+	now    time.Time // for which certificates must be valid
 }
 
 // read reads a file of at most limit bytes, which the key at path names.
@@ -147,10 +149,10 @@ func maskHtpasswd(line string) string {
 }
 
 // certificate reads the certificate and its key, and checks that they belong
-// together.
-func (s sideReader) certificate(t TLS) {
+// together. It returns the certificate with its chain.
+func (s sideReader) certificate(t TLS) []*x509.Certificate {
 	if t.Mode != TLSFiles {
-		return
+		return nil
 	}
 	pem := func(path, file string) (content []byte, ok bool) {
 		if file == "" {
@@ -162,11 +164,15 @@ func (s sideReader) certificate(t TLS) {
 	certificate, foundCertificate := pem("tls.certificate", t.Certificate)
 	key, foundKey := pem("tls.key", t.Key)
 	if !foundCertificate || !foundKey {
-		return
+		return nil
 	}
 	if _, err := tls.X509KeyPair(certificate, key); err != nil {
 		s.main.Fault("tls.certificate", "%s and %s are not a certificate and its key: %v", t.Certificate, t.Key, err)
+		return nil
 	}
+	chain := certificatesIn(certificate)
+	s.main.warnOfDates("tls.certificate", chain, s.now)
+	return chain
 }
 
 // trustedRoots reads the extra roots for the ACME server, and checks them.
@@ -178,6 +184,7 @@ func (s sideReader) trustedRoots(t *TLS) {
 	if t.TrustedRootsContent = content; ok && !x509.NewCertPool().AppendCertsFromPEM(content) {
 		s.main.Fault("tls.trusted_roots", "%s contains no certificate in PEM", t.TrustedRoots)
 	}
+	s.main.warnOfAuthorities("tls.trusted_roots", certificatesIn(content), s.now)
 }
 
 // signingKey reads the key that signs tokens, and checks it.
@@ -201,6 +208,7 @@ func (s sideReader) upstreams(upstreams map[string]Upstream) {
 			if t.CAContent = content; ok && !x509.NewCertPool().AppendCertsFromPEM(content) {
 				s.main.Fault(path+".ca", "%s contains no certificate in PEM", t.CA)
 			}
+			s.main.warnOfAuthorities(path+".ca", certificatesIn(content), s.now)
 		}
 		if t.Certificate != "" && t.Key != "" {
 			certificate, foundCertificate := s.read(path+".certificate", t.Certificate, maxPEMSize)
@@ -210,6 +218,7 @@ func (s sideReader) upstreams(upstreams map[string]Upstream) {
 					s.main.Fault(path+".certificate", "%s and %s are not a certificate and its key: %v", t.Certificate, t.Key, err)
 				}
 			}
+			s.main.warnOfDates(path+".certificate", certificatesIn(certificate), s.now)
 			t.CertificateContent, t.KeyContent = certificate, Secret(key)
 		}
 		upstreams[name] = u

@@ -19,25 +19,29 @@ func (b *Basic) check(r *report, places []place) {
 	case strings.ContainsAny(b.Realm, `"\`) || strings.ContainsFunc(b.Realm, unicode.IsControl): // a quoted string in WWW-Authenticate
 		r.Fault("basic.realm", `%q contains a quote, a backslash or a control character`, b.Realm)
 	}
-	names := usernames{}
+	names, weak := usernames{}, weakHashes{}
 	for i, at := range places {
 		user := &b.Users[i]
 		names.check(at, user.Username)
 		user.Hash = at.parseHash(user.PasswordHash)
+		weak.add(at, user.Username, user.Hash)
 	}
+	weak.warn()
 }
 
 // check checks the accounts, and parses the password hashes. It removes empty
 // roles.
 func (a *Accounts) check(places []place) {
-	names := usernames{}
+	names, weak := usernames{}, weakHashes{}
 	for i, at := range places {
 		account := &a.Users[i]
 		names.check(at, account.Username)
 		account.Hash = at.parseHash(account.PasswordHash)
+		weak.add(at, account.Username, account.Hash)
 		account.checkProfile(at)
 		account.Roles = slices.DeleteFunc(account.Roles, func(role string) bool { return role == "" })
 	}
+	weak.warn()
 }
 
 // usernames has the places of the users of one list, by the name in lower case.

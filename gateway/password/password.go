@@ -172,6 +172,24 @@ func (h Hash) Cost() string {
 	return fmt.Sprintf("argon2id,m=%d,t=%d,p=%d", h.memory, h.passes, h.lanes)
 }
 
+// The least cost of a hash that is not weak.
+const (
+	strongBcrypt   = 10
+	strongArgon2id = 19 << 10 // KiB
+)
+
+// Weakness says why a copy of the hash gives the password away sooner than it should:
+// the hash costs less than one of New, and bcrypt less than 10. Else it is "".
+func (h Hash) Weakness() string {
+	switch {
+	case h.bcrypt > 0 && h.bcrypt < strongBcrypt:
+		return fmt.Sprintf("bcrypt has a cost of %d, and %d is the least that is recommended", h.bcrypt, strongBcrypt)
+	case h.bcrypt == 0 && len(h.key) > 0 && h.memory < strongArgon2id:
+		return fmt.Sprintf("argon2id uses %d KiB, and %d KiB (19 MiB) are the least that is recommended", h.memory, strongArgon2id)
+	}
+	return ""
+}
+
 // Decoy returns a hash of the same cost that no known password matches.
 func (h Hash) Decoy() Hash {
 	if h.bcrypt > 0 {

@@ -72,7 +72,7 @@ providers: []
 	if len(listeners) != 2 || listeners["https"] != a.Server().Address("https") {
 		t.Errorf("the listeners %v", listeners)
 	}
-	if of := a.announcement(); len(of.warnings) != 2 || !strings.Contains(of.warnings[0], `no account has the role "admin"`) {
+	if of := a.announcement(); len(of.warnings) != 3 || !strings.Contains(of.warnings[0], `no account has the role "admin"`) {
 		t.Errorf("the warnings %q", of.warnings)
 	}
 }
