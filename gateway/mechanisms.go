@@ -16,15 +16,16 @@ import (
 // under other accounts or keys.
 type mechanisms struct {
 	endpoint.Local
-	basic *auth.Basic
-	jwks  []byte // the public keys of access tokens
+	basic  *auth.Basic
+	decoys *auth.DecoyKey // of both kinds of users
+	jwks   []byte         // the public keys of access tokens
 }
 
 // newMechanisms makes the mechanisms of a configuration and its users, with their
-// logins in s, whose clock is now.
-func newMechanisms(cfg *config.Config, u users, s store.Store, now func() time.Time, verifier *auth.Verifier) (*mechanisms, error) {
-	accounts := auth.NewAccounts(u.local)
-	basic := auth.NewAccounts(u.basic)
+// logins in s, whose clock is now. old, if not nil, is of the state that runs.
+func newMechanisms(
+	cfg *config.Config, u users, s store.Store, now func() time.Time, verifier *auth.Verifier, old *mechanisms,
+) (*mechanisms, error) {
 	keys, err := login.LoadKeys(cfg.Token.Algorithm, cfg.Token.Secret.Reveal(), cfg.Token.PrivateKey, cfg.DataDir)
 	if err != nil {
 		return nil, fmt.Errorf("token: %w", err)
@@ -33,6 +34,11 @@ func newMechanisms(cfg *config.Config, u users, s store.Store, now func() time.T
 	if err != nil {
 		return nil, fmt.Errorf("token: %w", err)
 	}
+	decoys := auth.NewDecoyKey(keys.Derive("decoys"))
+	if old != nil {
+		decoys = old.decoys // a reload may change the keys of tokens
+	}
+	accounts, basic := auth.NewAccounts(u.local, decoys), auth.NewAccounts(u.basic, decoys)
 	logins := login.NewLogins(s, now)
 	return &mechanisms{
 		Local: endpoint.Local{
@@ -49,8 +55,8 @@ func newMechanisms(cfg *config.Config, u users, s store.Store, now func() time.T
 				Lifetime: cfg.Token.RefreshLifetime, Leeway: cfg.Token.ReuseLeeway, Bind: cfg.Token.BindRefresh,
 			}, accounts, logins),
 		},
-		basic: auth.NewBasic(cfg.Basic.Realm, basic, verifier),
-		jwks:  jwks,
+		basic: auth.NewBasic(cfg.Basic.Realm, basic, verifier), decoys: decoys,
+		jwks: jwks,
 	}, nil
 }
 

@@ -47,6 +47,8 @@ func (g *Gateway) openGate(st, old *state) error {
 		err = g.publishWithdrawals(ctx, st, old)
 	}
 	if err == nil {
+		// A key that cannot be kept now refuses nobody: it is kept later.
+		_ = st.mechanisms.decoys.Share(ctx, g.storage.guarded)
 		st.gate.Open()
 		return nil
 	}
@@ -97,6 +99,7 @@ func (g *Gateway) followOthers(ctx context.Context) {
 		if !running.gate.IsOpen() {
 			continue // openGateLater reads everything
 		}
+		_ = running.mechanisms.decoys.Share(ctx, g.storage.raw) // Redis may have lost it. An outage is reported elsewhere
 		err := cmp.Or(g.followEpochs(ctx, running), g.followWithdrawals(ctx, g.state.Load(), &last))
 		if text := fmt.Sprint(err); err != nil && text != last.told {
 			g.service.Logger.Warn("what Redis has about accounts cannot be taken over; the gateway tries again", "error", text)

@@ -42,7 +42,11 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state) (*stat
 	if err != nil {
 		return nil, err
 	}
-	m, err := newMechanisms(cfg, u, gate, g.storage.now, g.verifier)
+	var running *mechanisms
+	if old != nil {
+		running = old.mechanisms
+	}
+	m, err := newMechanisms(cfg, u, gate, g.storage.now, g.verifier, running)
 	if err != nil {
 		return nil, err
 	}

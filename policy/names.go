@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"unicode"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 var errEmpty = errors.New("is empty")
@@ -20,6 +22,30 @@ func CheckName(name string) error {
 		return errors.New("contains a control character")
 	}
 	return nil
+}
+
+// NormalName returns the name of a user in NFC, the form in which names of users are
+// compared. People cannot tell its forms apart, and keyboards send one or another.
+func NormalName(name string) string { return norm.NFC.String(name) }
+
+// FoldName returns what names have in common that differ only in outer space, in case,
+// or in their Unicode normalization (the compatibility forms too).
+func FoldName(name string) string {
+	name = strings.TrimSpace(name)
+	if strings.IndexFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) < 0 {
+		return strings.ToLower(name)
+	}
+	return strings.Map(foldRune, norm.NFKD.String(name))
+}
+
+// foldRune returns the lower case of the first of the characters that are r in another
+// case: there may be several, as σ and ς.
+func foldRune(r rune) rune {
+	first := r
+	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+		first = min(first, next)
+	}
+	return unicode.ToLower(first)
 }
 
 // CheckRole returns what is wrong with the name of a role. Upstreams receive

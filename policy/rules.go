@@ -51,10 +51,11 @@ func anyUser(entries []string) func(*Identity, *Request) bool {
 	type user struct{ provider, name string }
 	users := make([]user, len(entries))
 	for i, e := range entries {
-		users[i].provider, users[i].name = splitUser(e)
+		provider, name := splitUser(e)
+		users[i] = user{provider, NormalName(name)}
 	}
 	return func(id *Identity, _ *Request) bool {
-		return slices.Contains(users, user{id.Provider, id.Username})
+		return slices.Contains(users, user{id.Provider, NormalName(id.Username)})
 	}
 }
 

@@ -3,11 +3,7 @@ package auth
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"hash/maphash"
 	"iter"
-	"maps"
-	"math/bits"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,7 +14,8 @@ import (
 // Account is a person or program that can sign in with a password. The accounts
 // of an Accounts are shared and must not be changed.
 type Account struct {
-	// Username is the name for signing in. It is case-sensitive.
+	// Username is the name for signing in. It is case-sensitive, and as the
+	// configuration writes it.
 	Username string
 	// Name is the display name, Email the email address. Empty means unknown.
 	Name, Email string
@@ -43,31 +40,20 @@ func (a *Account) Epoch() time.Time { return a.epoch }
 // Accounts is an immutable set of accounts. A reload makes a new set. A nil
 // Accounts is an empty set.
 type Accounts struct {
-	byName map[string]*Account
-	// decoys holds one hash for each account. It costs the same as the account's
-	// hash and matches no password. Decoys of equal cost are adjacent.
-	decoys []*password.Hash
+	byName map[string]*Account // by policy.NormalName
+	decoys decoys
 	epochs atomic.Pointer[[]byte] // the record in the store that agrees with the accounts; nil: unknown
 }
 
 // NewAccounts returns a set of users. It keeps the slice, which must not be used
-// any more. The user names must be unique and not empty. Package config checks
-// this.
-func NewAccounts(users []Account) *Accounts {
-	a := &Accounts{byName: make(map[string]*Account, len(users))}
-	first, count := map[string]*password.Hash{}, map[string]int{} // by cost
+// any more. The user names must not be empty, and must differ in more than their
+// normalization. Package config checks this. key decides what unknown names cost.
+func NewAccounts(users []Account, key *DecoyKey) *Accounts {
+	a := &Accounts{byName: make(map[string]*Account, len(users)), decoys: newDecoys(key, users)}
 	for i := range users {
 		user := &users[i]
 		user.version = version(user.Username, user.PasswordHash)
-		a.byName[user.Username] = user
-		cost := user.PasswordHash.Cost()
-		if count[cost]++; first[cost] == nil {
-			first[cost] = &user.PasswordHash
-		}
-	}
-	for _, cost := range slices.Sorted(maps.Keys(first)) {
-		decoy := first[cost].Decoy()
-		a.decoys = append(a.decoys, slices.Repeat([]*password.Hash{&decoy}, count[cost])...)
+		a.byName[policy.NormalName(user.Username)] = user
 	}
 	return a
 }
@@ -77,13 +63,13 @@ func version(username string, hash password.Hash) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
-// Lookup returns the account with that user name. It returns false if there is
-// none or if it is disabled.
+// Lookup returns the account with that user name, in any normalization. It returns
+// false if there is none or if it is disabled.
 func (a *Accounts) Lookup(username string) (*Account, bool) {
 	if a == nil {
 		return nil, false
 	}
-	account, ok := a.byName[username]
+	account, ok := a.byName[policy.NormalName(username)]
 	if !ok || account.Disabled {
 		return nil, false
 	}
@@ -96,8 +82,8 @@ func (a *Accounts) All() iter.Seq2[string, *Account] {
 		if a == nil {
 			return
 		}
-		for username, account := range a.byName {
-			if !account.Disabled && !yield(username, account) {
+		for _, account := range a.byName {
+			if !account.Disabled && !yield(account.Username, account) {
 				return
 			}
 		}
@@ -115,19 +101,16 @@ func (a *Accounts) Len() int {
 // target returns the account that may sign in as username, or nil. It also
 // returns the hash that the password must be checked against in either case, so
 // that the time of the check tells nothing about the account. A disabled account
-// keeps its cost. An unknown name gets the cost of one of the accounts: seed and
-// name select it, so each name keeps its cost, and the costs of unknown names are
-// distributed like those of the accounts.
-func (a *Accounts) target(username string, seed maphash.Seed) (*Account, password.Hash) {
+// keeps its cost. An unknown name gets the cost of one of the accounts.
+func (a *Accounts) target(username string) (*Account, password.Hash) {
 	if a.Len() == 0 {
 		return nil, password.Unmatched()
 	}
+	username = policy.NormalName(username)
 	account, ok := a.byName[username]
 	switch {
 	case !ok:
-		// Scaling, not modulo: few names move when accounts come and go.
-		i, _ := bits.Mul64(maphash.String(seed, username), uint64(len(a.decoys)))
-		return nil, *a.decoys[i]
+		return nil, a.decoys.of(username)
 	case account.Disabled:
 		return nil, account.PasswordHash
 	}

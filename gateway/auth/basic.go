@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"authgate/policy"
@@ -17,7 +18,7 @@ type Basic struct {
 	users      *Accounts
 	verifier   *Verifier
 	challenge  Challenge
-	identities map[string]*policy.Identity // by username, made once
+	identities map[string]*policy.Identity // by Account.Username, made once
 }
 
 // NewBasic returns the mechanism for users in realm.
@@ -40,7 +41,12 @@ func NewBasic(realm string, users *Accounts, verifier *Verifier) *Basic {
 }
 
 // Identity returns the identity of a user, nil if there is none of that name.
-func (b *Basic) Identity(username string) *policy.Identity { return b.identities[username] }
+func (b *Basic) Identity(username string) *policy.Identity {
+	if account, ok := b.users.Lookup(username); ok {
+		return b.identities[account.Username]
+	}
+	return nil
+}
 
 // Authenticate implements Authenticator.
 func (b *Basic) Authenticate(ctx context.Context, creds *Credentials) (*policy.Identity, error) {
@@ -80,15 +86,19 @@ func (b *Basic) Alive(_ context.Context, creds *Credentials) (*policy.Identity, 
 	if !ok || creds.basicVersion == "" || account.version != creds.basicVersion {
 		return nil, &Rejection{Detail: DetailWrongPassword, Reason: "the Basic user was removed or has another password"}
 	}
-	return b.identities[username], nil
+	return b.identities[account.Username], nil
 }
 
 // Challenge implements Authenticator.
 func (b *Basic) Challenge(*Credentials) Challenge { return b.challenge }
 
+// EnteredName returns the user name that is meant by what a user or a program entered:
+// without the space around it, in the form in which names are compared.
+func EnteredName(name string) string { return policy.NormalName(strings.TrimSpace(name)) }
+
 // ParseBasic decodes the value of Basic credentials (RFC 7617, section 2). The
-// user name ends at the first colon. Both parts must be UTF-8 without control
-// characters.
+// user name ends at the first colon; see EnteredName. Both parts must be UTF-8 without
+// control characters.
 func ParseBasic(value string) (username, password string, err error) {
 	raw, err := base64.StdEncoding.Strict().DecodeString(value)
 	if err != nil || strings.ContainsAny(value, "\r\n") { // base64 skips line breaks
@@ -100,8 +110,9 @@ func ParseBasic(value string) (username, password string, err error) {
 		return "", "", errors.New("basic credentials hold no colon")
 	case !utf8.Valid(raw):
 		return "", "", errors.New("basic credentials are not valid UTF-8")
-	case strings.ContainsFunc(string(raw), func(r rune) bool { return r < ' ' || r == 0x7f }):
+	case strings.ContainsFunc(string(raw), func(r rune) bool { return r < ' ' || r == 0x7f }),
+		strings.ContainsFunc(username, unicode.IsControl): // as in a configuration
 		return "", "", errors.New("basic credentials hold a control character")
 	}
-	return username, password, nil
+	return EnteredName(username), password, nil
 }

@@ -7,7 +7,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 
 	"authgate/gateway/must"
 	"authgate/policy"
@@ -73,6 +76,8 @@ func TestBasicRefuses(t *testing.T) {
 		{"no colon", encoded("service"), "no colon", 0},
 		{"invalid UTF-8", encoded("service:s3rvice\xff"), "UTF-8", 0},
 		{"NUL", encoded("service:s3rvice\x00"), "control", 0},
+		{"tab after the name", encoded("service\t:s3rvice"), "control", 0},
+		{"a space that is a control character", encoded("\u0085service:s3rvice"), "control", 0},
 		{"wrong password", encoded("service:wrong"), wrong, 1},
 		{"empty name", encoded(":s3rvice"), wrong, 1},
 		{"unknown name", encoded("stranger:s3rvice"), wrong, 1},
@@ -140,7 +145,8 @@ func TestAliveHashesNothing(t *testing.T) {
 
 // Basic credentials have one spelling (RFC 7617, section 2). The name ends at the first colon.
 func FuzzParseBasic(f *testing.F) {
-	for _, raw := range []string{"Aladdin:open sesame", "test:123£", "a:", ":", "a:b:c::", " a : b ", "a", "\x00:b", "a\r\n:b", "a:\xff", "\xc0\xae:b", "a:\x7f"} {
+	for _, raw := range []string{"Aladdin:open sesame", "test:123£", "a:", ":", "a:b:c::", " a : b ", "a", "\x00:b", "a\r\n:b", "a:\xff", "\xc0\xae:b", "a:\x7f",
+		"\u00a0Jose\u0301\u2003:e\u0301 ", "\u0085a:b", "a:\u0085", "\ta:b"} {
 		f.Add(encoded(raw))
 	}
 	for _, value := range []string{"!!!", "YTpi\n", "YT\npi", "YTp=", "YTo", "YTp", "YTo_Pz8-"} {
@@ -150,9 +156,11 @@ func FuzzParseBasic(f *testing.F) {
 		raw, _ := base64.StdEncoding.DecodeString(value)
 		username, password, valid := strings.Cut(string(raw), ":")
 		control := func(r rune) bool { return r < 0x20 || r == 0x7f }
-		if encoded(string(raw)) != value || !valid || !utf8.Valid(raw) || strings.ContainsFunc(string(raw), control) {
+		if encoded(string(raw)) != value || !valid || !utf8.Valid(raw) || strings.ContainsFunc(string(raw), control) ||
+			strings.ContainsFunc(username, unicode.IsControl) {
 			username, password, valid = "", "", false
 		}
+		username = norm.NFC.String(strings.TrimSpace(username))
 		if u, p, err := ParseBasic(value); u != username || p != password || (err == nil) != valid {
 			t.Errorf("%q: got %q, %q, %v, want %q, %q, valid: %v", value, u, p, err, username, password, valid)
 		}

@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"authgate/policy"
 )
 
 const (
@@ -49,8 +50,8 @@ func (e *ThrottledError) Error() string {
 // and for the address, whatever the case of the name, so that other clients get
 // no additional checks. A changed password makes the pair unknown.
 //
-// Account names are counted without regard to case (as in strings.ToLower) and
-// surrounding space, whether or not the account exists. IPv6 addresses are counted
+// Account names are counted without regard to case, normalization and surrounding
+// space (as in policy.FoldName), whether or not the account exists. IPv6 addresses are counted
 // by their /64 prefix, because one client usually has that many. Memory is
 // limited: of more than 100,000 accounts, addresses or pairs the least recently
 // used one is forgotten. A Throttle is safe for concurrent use.
@@ -123,7 +124,7 @@ func (t *Throttle) SetLimits(limit int, window time.Duration) {
 }
 
 func newSubject(username string, client netip.Addr) subject {
-	s := subject{pairKey: pairKey{account: strings.ToLower(strings.TrimSpace(username)), client: ClientKey(client)}}
+	s := subject{pairKey: pairKey{account: policy.FoldName(username), client: ClientKey(client)}}
 	if len(s.account) > maxAccountKey {
 		sum := sha256.Sum256([]byte(s.account))
 		s.account = string(sum[:])

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"hash"
-	"hash/maphash"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -44,8 +43,7 @@ type Verifier struct {
 	flights singleflight.Group // checks that are running, by credentialKey
 	waiting atomic.Int64       // checks that wait for the throttle
 
-	macs sync.Pool    // of *credentialMAC
-	seed maphash.Seed // selects the cost of unknown names
+	macs sync.Pool // of *credentialMAC
 }
 
 // NewVerifier returns a Verifier that computes hashes in h and counts failures in
@@ -56,7 +54,7 @@ func NewVerifier(h *Hasher, t *Throttle, cacheSize int, ttl time.Duration, now f
 	if err != nil {
 		panic(err) // the size is positive
 	}
-	v := &Verifier{hasher: h, throttle: t, ttl: ttl, now: now, good: good, seed: maphash.MakeSeed()}
+	v := &Verifier{hasher: h, throttle: t, ttl: ttl, now: now, good: good}
 	secret := make([]byte, 32)
 	rand.Read(secret) // never fails: crypto/rand
 	v.macs.New = func() any { return &credentialMAC{mac: hmac.New(sha256.New, secret)} }
@@ -109,7 +107,7 @@ type passwordCheck struct {
 }
 
 func (v *Verifier) newCheck(accounts *Accounts, username, password string, client netip.Addr) passwordCheck {
-	account, stored := accounts.target(username, v.seed)
+	account, stored := accounts.target(username)
 	c := passwordCheck{subject: newSubject(username, client), account: account, stored: stored, password: password}
 	if account != nil {
 		c.subject.version = account.version

@@ -97,9 +97,11 @@ func (r *references) checkSource(path, name string) {
 }
 
 func (r *references) isBasicUser(name string) bool {
-	return slices.ContainsFunc(r.cfg.Basic.Users, func(u BasicUser) bool { return u.Username == name })
+	name = policy.NormalName(name)
+	return slices.ContainsFunc(r.cfg.Basic.Users, func(u BasicUser) bool { return policy.NormalName(u.Username) == name })
 }
 
 func (r *references) isAccount(name string) bool {
-	return slices.ContainsFunc(r.cfg.Accounts.Users, func(u Account) bool { return u.Username == name })
+	name = policy.NormalName(name)
+	return slices.ContainsFunc(r.cfg.Accounts.Users, func(u Account) bool { return policy.NormalName(u.Username) == name })
 }

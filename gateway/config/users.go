@@ -44,11 +44,12 @@ func (a *Accounts) check(places []place) {
 	weak.warn()
 }
 
-// usernames has the places of the users of one list, by the name in lower case.
+// usernames has the places of the users of one list, by the folded name.
 type usernames map[string]place
 
-// check checks a user name. Two names in one list must not differ only in case,
-// because they would share one counter of failed logins.
+// check checks a user name. Two names in one list must not differ only in case or in
+// Unicode normalization: people cannot tell them apart, and they would share one counter
+// of failed logins.
 func (names usernames) check(at place, name string) {
 	doc, path := at.doc, at.path+".username"
 	if name == "" {
@@ -63,9 +64,10 @@ func (names usernames) check(at place, name string) {
 		doc.Fault(path, "the user name contains a colon, which separates name and password in HTTP Basic")
 		return
 	}
-	folded := strings.ToLower(name)
+	folded := policy.FoldName(name)
 	if first, twice := names[folded]; twice {
-		doc.Fault(path, "the user name %q is already used at %s; names must differ in more than case", name, first.doc.Place(first.path+".username"))
+		doc.Fault(path, "the user name %q is already used at %s; names must differ in more than case or Unicode normalization",
+			name, first.doc.Place(first.path+".username"))
 		return
 	}
 	names[folded] = at

@@ -112,9 +112,11 @@ func (f *loginForm) fromJSON(body []byte) error {
 	if err != nil {
 		return err
 	}
-	if f.username, err = o.text("username"); err != nil {
+	username, err := o.text("username")
+	if err != nil {
 		return err
 	}
+	f.username = auth.EnteredName(username)
 	f.password, err = o.text("password")
 	return err
 }
@@ -135,7 +137,7 @@ func (f *loginForm) fromForm(ex *web.Exchange, site *web.Site) error {
 	if err != nil {
 		return &web.Error{Status: http.StatusBadRequest, Detail: "The form must have the fields username and password.", Cause: err}
 	}
-	f.username, f.password = values.Get("username"), values.Get("password")
+	f.username, f.password = auth.EnteredName(values.Get("username")), values.Get("password")
 	f.then = site.ReadReturn(&ex.Received, values.Get(web.ReturnToField), values.Get(web.BindingField))
 	return nil
 }
@@ -180,8 +182,8 @@ func (l *passwordLogin) failed(ex *web.Exchange, form *loginForm, err error) err
 		return err
 	}
 	attrs := []slog.Attr{slog.String("result", result)}
-	if _, known := l.accounts.Lookup(form.username); known { // else it may be a password in the wrong field
-		attrs = append(attrs, slog.String("subject", policy.LocalProvider+":"+form.username))
+	if account, known := l.accounts.Lookup(form.username); known { // else it may be a password in the wrong field
+		attrs = append(attrs, slog.String("subject", policy.LocalProvider+":"+account.Username))
 	}
 	ex.Audit("login", attrs...)
 	if !form.form || web.Negotiate(ex.Request) != web.TypeHTML {

@@ -381,7 +381,7 @@ func (a *APITokens) resolve(cached *cachedAPIToken, raw []byte) (*cachedAPIToken
 	switch {
 	case !ok:
 		return nil, badAPIToken(presented.basic, "its account has changed, is disabled or does not exist")
-	case presented.basic && presented.username != account.Username:
+	case presented.basic && presented.username != policy.NormalName(account.Username):
 		return nil, badAPIToken(presented.basic, "presented with the user name of another account")
 	}
 	identity := account.Identity(policy.Bearer, "", record.Expires).Reduced(record.Roles)

@@ -21,7 +21,7 @@ func ExampleLogins() {
 		fmt.Println(err)
 		return
 	}
-	accounts := auth.NewAccounts([]auth.Account{{Username: "alice", PasswordHash: hash}})
+	accounts := auth.NewAccounts([]auth.Account{{Username: "alice", PasswordHash: hash}}, auth.NewDecoyKey([]byte("a secret that is kept")))
 	alice, _ := accounts.Lookup("alice")
 
 	logins := login.NewLogins(s, time.Now)

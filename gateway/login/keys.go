@@ -2,6 +2,7 @@ package login
 
 import (
 	"crypto"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
@@ -108,6 +109,21 @@ func LoadKeys(algorithm, secret, privateKey, dataDir string) (*Keys, error) {
 		return keys, nil
 	}
 	return nil, fmt.Errorf("token algorithm %q is not supported: expected HS256 or RS256", algorithm)
+}
+
+// Derive returns a secret for another purpose, from which nobody learns the key or a
+// secret for a third one. It is the same as long as the key is.
+func (k *Keys) Derive(purpose string) []byte {
+	secret, ok := k.sign.([]byte)
+	if key, private := k.sign.(*rsa.PrivateKey); private {
+		secret, ok = x509.MarshalPKCS1PrivateKey(key), true
+	}
+	if !ok {
+		panic("login: the zero Keys derive nothing")
+	}
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte("authgate " + purpose))
+	return mac.Sum(nil)
 }
 
 // JWKS returns the public keys as a JWK set (RFC 7517, section 5). The set is empty for

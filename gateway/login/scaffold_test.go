@@ -107,7 +107,7 @@ func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
 		change(&next)
 	}
 	next.usersOptions.Now, next.usersOptions.Box = next.now, next.box
-	next.accounts = auth.NewAccounts(slices.Clone(next.people))
+	next.accounts = auth.NewAccounts(slices.Clone(next.people), nil)
 	next.logins = NewLogins(next.store, next.now)
 	next.session = NewSessions(next.sessionOptions, next.accounts, next.logins)
 	next.bearer = NewAccessTokens(next.bearerOptions, next.keys, next.accounts, next.logins)

@@ -190,6 +190,53 @@ func TestVerifyTakesTheWholePassword(t *testing.T) {
 	}
 }
 
+// A password matches as it is sent, or in NFC. Keyboards send one form or another.
+func TestVerifyNormalization(t *testing.T) {
+	t.Parallel()
+	const composed, decomposed = "p\u00e4ss \u00e9\u212b", "pa\u0308ss e\u0301\u212b"
+	const normal = "p\u00e4ss \u00e9\u00c5"
+	long := strings.Repeat("e\u0301", maxPassword/2) // longer than the limit, unless in NFC
+	for name, test := range map[string]struct {
+		hashed, sent string
+		want         bool
+	}{
+		"as it was hashed": {decomposed, decomposed, true},
+		"in NFC":           {normal, decomposed, true},
+		"also of NFC":      {normal, composed, true},
+		// It would take a hash for each form.
+		"the form that was hashed is not sent": {decomposed, normal, false},
+		"another letter":                       {"p\u00e4ss", "pass", false},
+		"a compatibility form":                 {"pass", "p\uff41ss", false},
+		"short enough in NFC":                  {strings.Repeat("\u00e9", maxPassword/2), long, true},
+		"too long in NFC":                      {strings.Repeat("\u00e9", maxPassword/2) + "x", long + "x", false},
+	} {
+		if got := parsed(t, cheapArgon2id(test.hashed)).Verify(test.sent); got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
+		}
+	}
+	if !parsed(t, cheapBcrypt(t, normal)).Verify(decomposed) {
+		t.Error("bcrypt: not compared in NFC")
+	}
+	if bcrypted := parsed(t, cheapBcrypt(t, strings.Repeat("\u00e9", 36))); !bcrypted.Verify(strings.Repeat("e\u0301", 36)) {
+		t.Error("bcrypt: what is short enough in NFC does not match")
+	}
+	// A new hash is of NFC, so that every form matches.
+	for _, sent := range []string{composed, decomposed, normal} {
+		h, err := New(sent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, again := range []string{composed, decomposed, normal} {
+			if !parsed(t, h).Verify(again) {
+				t.Errorf("%q is hashed, and %q does not match", sent, again)
+			}
+		}
+	}
+	if h, err := New(long + "x"); err == nil {
+		t.Errorf("%s is of a password that is too long in every form", h)
+	}
+}
+
 func TestDecoyCostsTheSame(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{cheapArgon2id("secret"), cheapBcrypt(t, "secret"), "$argon2id$v=19$m=256,t=2,p=2" + argonTail} {
