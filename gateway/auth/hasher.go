@@ -1,10 +1,12 @@
 package auth
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"authgate/gateway/password"
@@ -15,18 +17,24 @@ import (
 // so the gateway answers 503.
 var ErrBusy = errors.New("auth: too many password checks at once")
 
-// maxHashQueue is how many checks may wait in a Hasher: a few seconds of work.
-// Further checks fail at once.
+// maxHashQueue is how many checks may wait in each queue of a Hasher: a few seconds of
+// work. Further checks fail at once.
 const maxHashQueue = 256
 
 // Hasher limits how many passwords are checked at the same time, because each
-// check uses one processor and up to one gibibyte of memory. It is safe for
+// check uses one processor and up to one gibibyte of memory. Checks for known pairs of
+// account and address wait in a queue of their own; while checks wait in both queues,
+// each gets every second turn. So clients that guess keep known users from nothing, and
+// a known user who signs in again and again does not keep others out. A Hasher is safe for
 // concurrent use.
 type Hasher struct {
-	slots    chan struct{}
-	waiting  atomic.Int64
 	computed atomic.Uint64
 	compute  func(password.Hash, string) bool
+
+	mu     sync.Mutex
+	free   int          // slots
+	queues [2]list.List // of chan struct{}, which is closed when it is the turn of a check
+	next   int          // the queue whose turn it is
 }
 
 // NewHasher returns a Hasher that checks up to slots passwords at the same time.
@@ -35,49 +43,83 @@ func NewHasher(slots int) *Hasher {
 	if slots <= 0 {
 		slots = max(1, runtime.GOMAXPROCS(0)-1)
 	}
-	return &Hasher{slots: make(chan struct{}, slots), compute: password.Hash.Verify}
+	return &Hasher{free: slots, compute: password.Hash.Verify}
 }
 
 // Verify reports whether plain is the password of hash. It waits for a slot until
-// ctx ends. The error is ErrBusy if ctx ends or if too many checks wait.
-func (h *Hasher) Verify(ctx context.Context, hash password.Hash, plain string) (bool, error) {
-	if err := h.acquire(ctx); err != nil {
+// ctx ends, with those of known pairs if known is true. The error is ErrBusy if ctx ends
+// or if too many checks wait.
+func (h *Hasher) Verify(ctx context.Context, known bool, hash password.Hash, plain string) (bool, error) {
+	if err := h.acquire(ctx, known); err != nil {
 		return false, err
 	}
-	defer func() { <-h.slots }()
+	defer h.release()
 	h.computed.Add(1)
 	return h.compute(hash, plain), nil
 }
 
-// New returns a new hash of plain, see password.New. It waits and fails like Verify.
+// New returns a new hash of plain, see password.New. It waits and fails like Verify, with
+// known pairs: who sets a password has proved the old one.
 func (h *Hasher) New(ctx context.Context, plain string) (string, error) {
-	if err := h.acquire(ctx); err != nil {
+	if err := h.acquire(ctx, true); err != nil {
 		return "", err
 	}
-	defer func() { <-h.slots }()
+	defer h.release()
 	h.computed.Add(1)
 	return password.New(plain)
 }
 
-func (h *Hasher) acquire(ctx context.Context) error {
+func (h *Hasher) acquire(ctx context.Context, known bool) error {
 	if ctx.Err() != nil {
 		return gaveUp(ctx)
 	}
-	select {
-	case h.slots <- struct{}{}:
-		return nil
-	default:
+	queue := &h.queues[0]
+	if known {
+		queue = &h.queues[1]
 	}
-	defer h.waiting.Add(-1)
-	if h.waiting.Add(1) > maxHashQueue {
+	h.mu.Lock()
+	if h.free > 0 { // then nobody waits
+		h.free--
+		h.mu.Unlock()
+		return nil
+	}
+	if queue.Len() >= maxHashQueue {
+		h.mu.Unlock()
 		return ErrBusy
 	}
+	turn := make(chan struct{})
+	place := queue.PushBack(turn)
+	h.mu.Unlock()
 	select {
-	case h.slots <- struct{}{}:
-		return nil
+	case <-turn:
 	case <-ctx.Done():
-		return gaveUp(ctx)
 	}
+	if ctx.Err() == nil {
+		return nil
+	}
+	h.mu.Lock()
+	queue.Remove(place) // nothing, if it is its turn
+	h.mu.Unlock()
+	select {
+	case <-turn: // given before the place was removed
+		h.release()
+	default:
+	}
+	return gaveUp(ctx)
+}
+
+// release gives a slot to a check that waits. The queues take turns.
+func (h *Hasher) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for range h.queues {
+		h.next = 1 - h.next
+		if first := h.queues[h.next].Front(); first != nil {
+			close(h.queues[h.next].Remove(first).(chan struct{}))
+			return
+		}
+	}
+	h.free++
 }
 
 // Computed returns the number of password hashes computed so far.

@@ -22,6 +22,9 @@ const (
 	// knownFor is how long a pair of account and address stays known after a
 	// correct password.
 	knownFor = 24 * time.Hour
+	// maxKnownPlaces is how many checks for one account have places of known pairs at a
+	// time, so that a user with many addresses does not take those of others.
+	maxKnownPlaces = 16
 	// maxAccountKey is the length in bytes from which a user name is hashed.
 	maxAccountKey = 256
 )
@@ -89,6 +92,7 @@ type pairKey struct {
 type counter struct {
 	failures int           // in the window
 	pending  int           // checks that have not ended
+	known    int           // those of them that have a place of known pairs
 	ends     time.Time     // end of the window, if there are failures
 	ended    chan struct{} // closed when a check ends; nil if no check waits
 }
@@ -222,7 +226,7 @@ func (t *Throttle) reserve(s subject) (*reservation, <-chan struct{}, error) {
 	limiting := []*counter{r.account, r.client}
 	if p, _ := t.pairs.Get(s.pairKey); p != nil {
 		r.pair = &p.counter
-		if p.knows(s.version, now) {
+		if r.known = p.knows(s.version, now); r.known {
 			limiting = []*counter{r.pair}
 		}
 	}
@@ -248,7 +252,18 @@ func (t *Throttle) reserve(s subject) (*reservation, <-chan struct{}, error) {
 	for _, c := range r.counters() {
 		c.pending++
 	}
+	if r.known = r.known && r.account.known < maxKnownPlaces; r.known {
+		r.account.known++
+	}
 	return r, nil, nil
+}
+
+// knows reports whether s is a known pair.
+func (t *Throttle) knows(s subject) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p, _ := t.pairs.Peek(s.pairKey)
+	return p.knows(s.version, t.now())
 }
 
 // reservation is a check that is running.
@@ -257,6 +272,7 @@ type reservation struct {
 	subject         subject
 	account, client *counter
 	pair            *counter // nil if there is none
+	known           bool     // the check has a place of known pairs
 }
 
 // counters returns the counters that the check counts for.
@@ -283,6 +299,9 @@ func (r *reservation) settle(failed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
+	if r.known {
+		r.account.known--
+	}
 	for _, c := range r.counters() {
 		c.settle(failed, now, t.window)
 	}

@@ -276,7 +276,7 @@ func TestWaitingForTheThrottle(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
-		if got := f.waiting.Load(); got != 0 {
+		if got := f.waiting.others.Load(); got != 0 {
 			t.Errorf("%d are waiting, want none", got)
 		}
 		for range maxThrottleQueue {
@@ -290,6 +290,22 @@ func TestWaitingForTheThrottle(t *testing.T) {
 			t.Errorf("computed %d, want %d", got, testLimit)
 		}
 	})
+}
+
+// Checks that wait for the throttle leave places for known pairs.
+func TestKnownPairsWaitForTheThrottle(t *testing.T) {
+	t.Parallel()
+	var w waitingChecks
+	full := make(chan struct{})
+	close(full)
+	for name, counts := range map[string][2]int64{"known": {0, maxThrottleQueue}, "others": {maxThrottleQueue, 0}} {
+		w.known.Store(counts[0])
+		w.others.Store(counts[1])
+		known, others := w.wait(t.Context(), true, full), w.wait(t.Context(), false, full)
+		if (known == nil) != (name == "known") || (others == nil) != (name == "others") {
+			t.Errorf("a place for %s: got %v for a known pair, %v for another", name, known, others)
+		}
+	}
 }
 
 // A pair forgets versions of its account after 24 hours.

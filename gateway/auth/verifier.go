@@ -19,7 +19,7 @@ import (
 )
 
 // maxThrottleQueue is how many checks may wait for other checks of the same
-// account or from the same address.
+// account or from the same address, and how many more of known pairs.
 const maxThrottleQueue = 1024
 
 // Verifier checks user names and passwords for all mechanisms. An unknown name, a
@@ -40,8 +40,8 @@ type Verifier struct {
 	// good holds until when a credential is remembered. It is not an expirable
 	// LRU, because that starts a goroutine and reads its own clock.
 	good    *lru.Cache[credentialKey, time.Time]
-	flights singleflight.Group // checks that are running, by credentialKey
-	waiting atomic.Int64       // checks that wait for the throttle
+	flights singleflight.Group // checks that are running, by credentialKey and place
+	waiting waitingChecks      // for the throttle
 
 	macs sync.Pool // of *credentialMAC
 }
@@ -139,7 +139,7 @@ func (v *Verifier) run(ctx context.Context, c passwordCheck) (*Account, error) {
 	if c.cached {
 		err = v.verifyShared(ctx, &c, r)
 	} else {
-		matches, failed := v.hasher.Verify(ctx, c.stored, c.password)
+		matches, failed := v.hasher.Verify(ctx, r.known, c.stored, c.password)
 		err = c.conclude(r, matches, failed)
 	}
 	if err != nil {
@@ -156,7 +156,7 @@ func (v *Verifier) admit(ctx context.Context, c *passwordCheck) (*reservation, e
 		if full == nil {
 			return r, err
 		}
-		if err := v.wait(ctx, full); err != nil {
+		if err := v.waiting.wait(ctx, v.throttle.knows(c.subject), full); err != nil {
 			return nil, err
 		}
 		if v.remembers(c) {
@@ -165,9 +165,17 @@ func (v *Verifier) admit(ctx context.Context, c *passwordCheck) (*reservation, e
 	}
 }
 
-func (v *Verifier) wait(ctx context.Context, full <-chan struct{}) error {
-	defer v.waiting.Add(-1)
-	if v.waiting.Add(1) > maxThrottleQueue {
+// waitingChecks counts the checks that wait.
+type waitingChecks struct{ known, others atomic.Int64 }
+
+// wait waits until full is closed.
+func (w *waitingChecks) wait(ctx context.Context, known bool, full <-chan struct{}) error {
+	count := &w.others
+	if known {
+		count = &w.known
+	}
+	defer count.Add(-1)
+	if count.Add(1) > maxThrottleQueue {
 		return ErrBusy
 	}
 	select {
@@ -179,15 +187,19 @@ func (v *Verifier) wait(ctx context.Context, full <-chan struct{}) error {
 }
 
 // verifyShared checks the password once for all concurrent calls with the same
-// credential, and concludes the check. A caller that leaves early changes nothing
+// credential and place, and concludes the check. A caller that leaves early changes nothing
 // for the others or for the throttle.
 func (v *Verifier) verifyShared(ctx context.Context, c *passwordCheck, r *reservation) error {
 	detached := context.WithoutCancel(ctx)
-	result := v.flights.DoChan(string(c.key[:]), func() (any, error) {
+	flight := string(c.key[:])
+	if r.known {
+		flight += "known" // it must not wait with others
+	}
+	result := v.flights.DoChan(flight, func() (any, error) {
 		if v.remembers(c) {
 			return true, nil
 		}
-		matches, err := v.hasher.Verify(detached, c.stored, c.password)
+		matches, err := v.hasher.Verify(detached, r.known, c.stored, c.password)
 		if matches {
 			v.good.Add(c.key, v.now().Add(v.ttl))
 		}

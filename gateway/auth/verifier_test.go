@@ -197,9 +197,9 @@ func TestLeavingACheck(t *testing.T) {
 func TestBusyDoesNotCountAsFailure(t *testing.T) {
 	t.Parallel()
 	f := newVerifierFixture()
-	f.hasher.waiting.Add(maxHashQueue) // as if that many were waiting
-	for range cap(f.hasher.slots) {
-		f.hasher.slots <- struct{}{}
+	f.hasher.free = 0
+	for range maxHashQueue {
+		f.hasher.queues[0].PushBack(make(chan struct{}))
 	}
 	accounts := newAccounts(Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")})
 	for range 2 * testLimit {
@@ -346,61 +346,4 @@ func blocking(h *Hasher) (release chan struct{}, most func() int) {
 		return hash.Verify(plain)
 	}
 	return release, func() int { return count(0) }
-}
-
-func TestHasherBoundsWhatRunsAndWhatWaits(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const slots = 3
-		hasher := NewHasher(slots)
-		release, most := blocking(hasher)
-		hash := cheapArgon2id("secret")
-		wantTrue := func() {
-			if ok, err := hasher.Verify(t.Context(), hash, "secret"); !ok || err != nil {
-				t.Errorf("got %v, %v, want true", ok, err)
-			}
-		}
-		var wg sync.WaitGroup
-		for range slots + maxHashQueue {
-			wg.Go(wantTrue)
-		}
-		synctest.Wait()
-		if ok, err := hasher.Verify(t.Context(), hash, "secret"); ok || !errors.Is(err, ErrBusy) {
-			t.Errorf("one too many: got %v, %v, want ErrBusy", ok, err)
-		}
-		close(release)
-		wg.Wait()
-		if n, at := hasher.Computed(), most(); n != slots+maxHashQueue || at != slots {
-			t.Errorf("%d computations, %d at once, want %d and %d", n, at, slots+maxHashQueue, slots)
-		}
-		wantTrue()
-	})
-}
-
-func TestHasherWaitsUntilTheContextEnds(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		hasher := NewHasher(1)
-		release, _ := blocking(hasher)
-		hash := cheapArgon2id("secret")
-		ctx, cancel := context.WithCancel(t.Context())
-		wantBusy := func() {
-			if ok, err := hasher.Verify(ctx, hash, "secret"); ok || !errors.Is(err, ErrBusy) || !errors.Is(err, context.Canceled) {
-				t.Errorf("got %v, %v, want ErrBusy because of the context", ok, err)
-			}
-		}
-		var wg sync.WaitGroup
-		wg.Go(func() { _, _ = hasher.Verify(t.Context(), hash, "secret") })
-		synctest.Wait()
-		wg.Go(wantBusy)
-		synctest.Wait()
-		cancel()
-		synctest.Wait()
-		close(release)
-		wg.Wait()
-		wantBusy() // ended before
-		if got := hasher.Computed(); got != 1 {
-			t.Errorf("computed %d, want 1", got)
-		}
-	})
 }

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"bytes"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
@@ -39,11 +40,15 @@ func TestGeneratedKeysAreKept(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			first := must.Get(LoadKeys(algorithm, "", "", dir))(t)
-			wantSameKeys(t, first, must.Get(LoadKeys(algorithm, "", "", dir))(t))
+			again := must.Get(LoadKeys(algorithm, "", "", dir))(t)
+			wantSameKeys(t, first, again)
+			if one := first.Derive("one"); len(one) != 32 || !bytes.Equal(one, again.Derive("one")) || bytes.Equal(one, first.Derive("two")) {
+				t.Errorf("derived %x of the key for one purpose, %x again, and %x for another", one, again.Derive("one"), first.Derive("two"))
+			}
 			if info := must.Get(os.Stat(filepath.Join(dir, file)))(t); info.Mode() != 0o600 {
 				t.Errorf("the key file has the mode %v, want 0600", info.Mode())
 			}
-			if other := must.Get(LoadKeys(algorithm, "", "", t.TempDir()))(t); other.id == first.id {
+			if other := must.Get(LoadKeys(algorithm, "", "", t.TempDir()))(t); other.id == first.id || bytes.Equal(other.Derive("one"), first.Derive("one")) {
 				t.Error("two data directories have one key")
 			}
 			if public, ok := first.verify.(*rsa.PublicKey); ok && public.N.BitLen() != 3072 {

@@ -5,8 +5,9 @@
 //
 // Parse refuses a hash that is too cheap, because it protects no password, and one
 // that is too expensive, because a few logins could then stop the gateway. Verify
-// does the same work for every password. It never accepts a password that the
-// algorithm would truncate or confuse with another. The caller must bound how many
+// does the same work for every wrong password, and twice that for one that is not in
+// NFC, whatever the hash. It never accepts a password that the algorithm would truncate
+// or confuse with another. The caller must bound how many
 // verifications run at once.
 package password
 
@@ -24,6 +25,7 @@ import (
 
 	"golang.org/x/crypto/argon2"
 	"golang.org/x/crypto/bcrypt"
+	"golang.org/x/text/unicode/norm"
 )
 
 const (
@@ -47,10 +49,11 @@ type Hash struct {
 	key    []byte
 }
 
-// New returns a new hash of password: argon2id with 19 MiB of memory, 2 passes
+// New returns a new hash of password in NFC: argon2id with 19 MiB of memory, 2 passes
 // and 1 lane, as a PHC string. It refuses an empty password, one of more than 1024
 // bytes, and one that is not UTF-8.
 func New(password string) (string, error) {
+	password = norm.NFC.String(password)
 	switch {
 	case password == "":
 		return "", errors.New("hashing a password: it is empty")
@@ -202,9 +205,18 @@ func (h Hash) Decoy() Hash {
 	return h
 }
 
-// Verify reports whether password is the one that was hashed. It does the same
-// work for a password that is too long, and never accepts it.
+// Verify reports whether password is the one that was hashed: as it is, or else in
+// NFC, because keyboards send one form or another. It does the same work for a
+// password that is too long, and never accepts it.
 func (h Hash) Verify(password string) bool {
+	if h.verify(password) {
+		return true
+	}
+	normal := norm.NFC.String(password)
+	return normal != password && h.verify(normal)
+}
+
+func (h Hash) verify(password string) bool {
 	if h.bcrypt > 0 {
 		return h.verifyBcrypt(password)
 	}
