@@ -47,7 +47,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 // Hijack implements http.Hijacker. The proxy writes the header of a 101 to the
 // connection itself.
 func (ex *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	socket, rw, err := ex.gateway.sockets.Hijack(http.NewResponseController(ex.ResponseWriter).Hijack, ex.cancelUpstream)
+	socket, rw, err := ex.gateway.sockets.Hijack(http.NewResponseController(ex.ResponseWriter).Hijack, !ex.isWebSocket(), ex.cancelUpstream)
 	if err != nil {
 		return nil, nil, err
 	}

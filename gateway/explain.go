@@ -198,12 +198,15 @@ func (ex *exchange) forwarded() (path string, h http.Header) {
 		path += "?" + canonical.Query
 	}
 	h = ex.Request.Header.Clone()
-	upgrade := h.Get("Upgrade")
+	upgrade := ""
+	if ex.keepsUpgrade(ex.Request) {
+		upgrade = h.Get("Upgrade")
+	}
 	h.Del("Upgrade")
 	h.Del("Connection")
 	ex.trace.Send(ex.route.config.Upstream, ex.Request.Method)
 	ex.rewriteHeader(h)
-	if strings.EqualFold(upgrade, "websocket") { // other protocols are dropped; see forward
+	if upgrade != "" {
 		h.Set("Connection", "Upgrade")
 		h.Set("Upgrade", upgrade)
 	}
@@ -320,9 +323,7 @@ func describedHeader(given http.Header, off bool) (http.Header, error) {
 			h.Add(name, strings.TrimSpace(value))
 		}
 	}
-	if h.Get("Upgrade") != "" {
-		h.Set("Connection", "Upgrade")
-	}
+	describeUpgrade(h)
 	return h, nil
 }
 

@@ -143,9 +143,7 @@ func FuzzExplain(f *testing.F) {
 			header := q.Header.Clone()
 			header.Del("Authorization")
 			header.Del("Cookie")
-			if header.Get("Upgrade") != "" {
-				q.Header.Set("Connection", "Upgrade")
-			}
+			describeUpgrade(q.Header)
 			x, err := e.Explain(&Described{Method: method, URL: "https://" + host + target, Header: header, From: netip.MustParseAddr(from), Caller: callers[credential]})
 			if err != nil {
 				t.Fatalf("%s: %v", what, err)

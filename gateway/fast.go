@@ -15,11 +15,13 @@ import (
 // a usual one, there is no body or a short one, and no span tells of the way. forwardPlain looks at the header.
 func (ex *exchange) plain() bool {
 	r := ex.Request
-	if ex.route.start == nil || ex.trace.Recorded() {
+	if ex.route.start == nil || ex.trace.Recorded() || ex.owns() {
 		return false
 	}
 	switch r.Method {
-	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+	case http.MethodGet, http.MethodDelete:
+		return r.ContentLength == 0
+	case http.MethodPost, http.MethodPut, http.MethodPatch:
 		return 0 <= r.ContentLength && r.ContentLength <= http1.SmallBody
 	}
 	return false
@@ -64,6 +66,10 @@ func (ex *exchange) plainFields(p *http1.Plain, received http.Header) bool {
 		switch name {
 		case "Upgrade", "Expect", "Trailer", "Transfer-Encoding", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization":
 			return false
+		case "Authorization":
+			if http1.Negotiates(values) {
+				return false
+			}
 		case "Connection":
 			if len(values) != 1 || !strings.EqualFold(values[0], "keep-alive") {
 				return false

@@ -33,8 +33,8 @@ func (ex *exchange) forward() error {
 		}
 		r.Body = http.MaxBytesReader(ex, r.Body, limit)
 	}
-	if protocol := web.Upgrade(r.Header); protocol != "" && !strings.EqualFold(protocol, "websocket") {
-		r.Header.Del("Upgrade") // another protocol would carry requests that no route decides on
+	if !ex.keepsUpgrade(r) {
+		r.Header.Del("Upgrade")
 	}
 	if route.upstream.ByClient() {
 		r = r.WithContext(upstream.WithClient(r.Context(), ex.Peer.Client))
@@ -55,7 +55,7 @@ func (ex *exchange) forward() error {
 	if !route.upstream.BoundsInformational() {
 		r = r.WithContext(upstream.LimitInformational(r.Context()))
 	}
-	r, release := ex.cancelable(r)
+	r, release := ex.cancelable(ex.owned(r))
 	defer release()
 	ex.proxy(transport, upload).ServeHTTP(ex, r)
 	dropTrailerCookies(ex.Header())
@@ -67,8 +67,12 @@ func (ex *exchange) forward() error {
 
 // proxy returns what forwards a request that is not plain.
 func (ex *exchange) proxy(transport http.RoundTripper, upload *web.Upload) *httputil.ReverseProxy {
+	var sent *http.Request
 	return &httputil.ReverseProxy{
-		Rewrite:    func(pr *httputil.ProxyRequest) { ex.rewrite(pr.Out) },
+		Rewrite: func(pr *httputil.ProxyRequest) {
+			sent = pr.Out
+			ex.rewrite(sent)
+		},
 		Transport:  transport,
 		BufferPool: ex.gateway.buffers,
 		ErrorLog:   ex.gateway.proxyLog,
@@ -76,6 +80,10 @@ func (ex *exchange) proxy(transport http.RoundTripper, upload *web.Upload) *http
 			ex.upstreamErr = ex.route.upstream.Failure(upload.Failure(err))
 		},
 		ModifyResponse: func(response *http.Response) error {
+			if err := ex.withoutNegotiate(response); err != nil {
+				return err
+			}
+			chooseUpgrade(sent, response)
 			ex.modify(response.StatusCode, response.Header)
 			return nil
 		},

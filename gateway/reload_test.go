@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -142,7 +143,9 @@ func TestReloadUpstreams(t *testing.T) {
 func TestReloadConnections(t *testing.T) {
 	t.Parallel()
 	opened, closed := make(chan struct{}, 10), make(chan struct{}, 10)
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "ok") // after which the connection needs no rest
+	}))
 	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
 		switch s {
 		case http.StateNew:

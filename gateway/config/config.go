@@ -323,6 +323,7 @@ type Route struct {
 	CORS               CORS               `yaml:"cors"`
 	Rate               Rate               `yaml:"rate"` // Requests is 0: no limit
 	BasicChallenge     bool               `yaml:"basic_challenge"`
+	Upgrade            []string           `yaml:"upgrade"` // protocols beside WebSocket
 }
 
 // Whom a bearer token belongs to that is not the gateway's.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 
+	"golang.org/x/net/http/httpguts"
+
 	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
@@ -65,10 +67,25 @@ func (route *Route) check(r *report, path string, c *Config) {
 	r.oneOf(path+".cross_origin", route.CrossOrigin, words("routes[].cross_origin"))
 	r.oneOf(path+".encoded_slashes", route.EncodedSlashes, words("routes[].encoded_slashes"))
 	route.CORS.check(r, path+".cors")
+	route.checkUpgrade(r, path+".upgrade")
 	route.checkRate(r, path+".rate")
 	route.checkStripPrefix(r, path+".strip_prefix")
 	route.checkUpstream(r, path, c)
 	route.Headers.check(r, path+".headers", c.Upstreams[route.Upstream].IdentityHeaders, &c.IdentityHeaders)
+}
+
+// checkUpgrade checks the protocols that clients may switch to.
+func (route *Route) checkUpgrade(r *report, path string) {
+	for i, protocol := range route.Upgrade {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		name, version, versioned := strings.Cut(protocol, "/")
+		switch {
+		case !httpguts.ValidHeaderFieldName(name) || versioned && !httpguts.ValidHeaderFieldName(version):
+			r.Fault(at, "%q is not a protocol; expected a name like tailscale-control-protocol or tcp", protocol)
+		case strings.EqualFold(name, "h2c") || strings.EqualFold(name, "HTTP"):
+			r.Fault(at, "%q would carry requests that no route decides on", protocol)
+		}
+	}
 }
 
 // checkUpstream checks the upstream of the route at path. A route without one is
@@ -92,7 +109,7 @@ func (route *Route) checkUpstream(r *report, path string, c *Config) {
 // checkVerifyOnly checks a route without an upstream: keys about requests to one
 // would do nothing.
 func (route *Route) checkVerifyOnly(r *report, path string, c *Config) {
-	for _, key := range []string{"timeout", "strip_prefix", "headers", "forward_credentials", "max_body"} {
+	for _, key := range []string{"timeout", "upgrade", "strip_prefix", "headers", "forward_credentials", "max_body"} {
 		if at := path + "." + key; r.Given(at) {
 			r.Fault(at, "has no effect, because the route has no upstream; add upstream, or remove this key")
 		}

@@ -12,6 +12,7 @@ import (
 // Conn is a connection that a Listener of a Set accepted.
 type Conn struct {
 	Gatherer
+	belongings
 	set      *Set
 	listener *Listener
 	written  atomic.Int64 // bytes
@@ -157,6 +158,7 @@ func (c *Conn) CloseWrite() error {
 func (c *Conn) end() error {
 	err := c.Conn.Close()
 	c.release.Do(func() {
+		c.belongings.end()
 		c.listener.open.Add(-1)
 		c.set.remove(c)
 	})

@@ -31,7 +31,9 @@ type WebSockets struct {
 // the WebSocket from the beginning of Hijack on, because http.Server forgets the
 // connection within hijack. The caller must call Remove when the request is
 // done. cancelUpstream is called when the WebSocket is cut off.
-func (w *WebSockets) Hijack(hijack func() (net.Conn, *bufio.ReadWriter, error), cancelUpstream func()) (*WebSocket, *bufio.ReadWriter, error) {
+//
+// opaque says that the protocol is not that of WebSockets, so nothing can be said in it.
+func (w *WebSockets) Hijack(hijack func() (net.Conn, *bufio.ReadWriter, error), opaque bool, cancelUpstream func()) (*WebSocket, *bufio.ReadWriter, error) {
 	w.mu.Lock()
 	w.hijacking++
 	w.mu.Unlock()
@@ -45,7 +47,7 @@ func (w *WebSockets) Hijack(hijack func() (net.Conn, *bufio.ReadWriter, error), 
 		w.signal()
 		return nil, nil, err
 	}
-	s := &WebSocket{Conn: client, cancelUpstream: cancelUpstream, begun: make(chan struct{}), ended: make(chan struct{})}
+	s := &WebSocket{Conn: client, early: buffered(rw.Reader), opaque: opaque, cancelUpstream: cancelUpstream, begun: make(chan struct{}), ended: make(chan struct{})}
 	if w.open == nil {
 		w.open = map[*WebSocket]bool{}
 	}
@@ -60,6 +62,10 @@ func (w *WebSockets) Hijack(hijack func() (net.Conn, *bufio.ReadWriter, error), 
 // it takes longer than limit.
 func (w *WebSockets) SignOut(s *WebSocket, limit time.Duration) {
 	s.signedOut.Store(true)
+	if s.opaque {
+		go s.cut()
+		return
+	}
 	go s.leave(closePolicy, "signed out")
 	time.AfterFunc(limit, func() {
 		w.mu.Lock()
@@ -96,8 +102,12 @@ func (w *WebSockets) Leave(deadline time.Time) {
 	}
 }
 
-// end ends a WebSocket. The caller holds the lock.
+// end ends a WebSocket. Another protocol has the time until the deadline. The caller holds the lock.
 func (w *WebSockets) end(s *WebSocket) {
+	if s.opaque {
+		w.limitUntil(s, 0, time.Until(w.deadline))
+		return
+	}
 	go s.leave(closeGoingAway, "")
 	w.limit(s, w.rest(s))
 }
@@ -106,7 +116,11 @@ func (w *WebSockets) end(s *WebSocket) {
 // has read some of the unsent bytes by then, closeTime begins anew: the Close
 // frame comes after those bytes. The caller holds the lock.
 func (w *WebSockets) limit(s *WebSocket, unsent int) {
-	time.AfterFunc(min(closeTime, time.Until(w.deadline)), func() {
+	w.limitUntil(s, unsent, min(closeTime, time.Until(w.deadline)))
+}
+
+func (w *WebSockets) limitUntil(s *WebSocket, unsent int, limit time.Duration) {
+	time.AfterFunc(limit, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if !w.open[s] {
@@ -151,6 +165,8 @@ func (w *WebSockets) Wait() int {
 // client reaches the upstream.
 type WebSocket struct {
 	net.Conn
+	early          []byte // what the client sent with the request, for the upstream
+	opaque         bool   // its protocol is not that of WebSockets
 	cancelUpstream func() // closes the upstream's connection
 
 	begin sync.Once
@@ -194,15 +210,37 @@ func (s *WebSocket) Read(b []byte) (int, error) {
 // receive reads what may go to the upstream.
 func (s *WebSocket) receive(b []byte) (int, error) {
 	for {
-		n, err := s.Conn.Read(b)
+		n, err := s.read(b)
 		if !s.signedOut.Load() {
-			s.toUpstream.follow(b[:n])
+			if !s.opaque {
+				s.toUpstream.follow(b[:n])
+			}
 			return n, err
+		}
+		if s.opaque {
+			return 0, io.EOF
 		}
 		if n = len(s.toUpstream.onlyClose(b[:n])); n > 0 || err != nil {
 			return n, err
 		}
 	}
+}
+
+// read reads what the client sends. The proxy would drop what has come with the request.
+func (s *WebSocket) read(b []byte) (int, error) {
+	if len(s.early) > 0 {
+		n := copy(b, s.early)
+		s.early = s.early[n:]
+		return n, nil
+	}
+	return s.Conn.Read(b)
+}
+
+// buffered takes what a reader has read ahead.
+func buffered(r *bufio.Reader) []byte {
+	ahead := make([]byte, r.Buffered())
+	_, _ = io.ReadFull(r, ahead) // cannot fail
+	return ahead
 }
 
 // Write implements net.Conn.
@@ -212,6 +250,8 @@ func (s *WebSocket) Write(b []byte) (int, error) {
 	switch {
 	case s.over.Load():
 		return len(b), nil // after an error the proxy would drop the client's answer
+	case s.opaque:
+		return s.Conn.Write(b)
 	case !s.leaving:
 		s.toClient.follow(b)
 		return s.Conn.Write(b)

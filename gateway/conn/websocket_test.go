@@ -30,7 +30,7 @@ type proxied struct {
 
 // Hijack implements http.Hijacker.
 func (p *proxied) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	s, rw, err := p.sockets.Hijack(http.NewResponseController(p.ResponseWriter).Hijack, p.cancel)
+	s, rw, err := p.sockets.Hijack(http.NewResponseController(p.ResponseWriter).Hijack, false, p.cancel)
 	p.socket = s
 	return s, rw, err
 }
@@ -299,9 +299,11 @@ func TestSocketsBeingHijacked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sockets WebSockets
 		goOn, waited := make(chan error), false
-		hijack := func() (net.Conn, *bufio.ReadWriter, error) { return &recorded{}, nil, <-goOn }
+		hijack := func() (net.Conn, *bufio.ReadWriter, error) {
+			return &recorded{}, bufio.NewReadWriter(bufio.NewReader(&recorded{}), nil), <-goOn
+		}
 		open := func() *WebSocket {
-			s, _, _ := sockets.Hijack(hijack, nil)
+			s, _, _ := sockets.Hijack(hijack, false, nil)
 			return s
 		}
 		var first, refused *WebSocket

@@ -276,7 +276,7 @@ func TestDrainWebSockets(t *testing.T) {
 	for answers, end := range map[bool]time.Duration{true: 15 * time.Second, false: 20 * time.Second} {
 		onceStopped(t, func(s *stopping) {
 			s.serve = func(w http.ResponseWriter, _ *http.Request) {
-				socket, _, err := s.sockets.Hijack(http.NewResponseController(w).Hijack, func() {})
+				socket, _, err := s.sockets.Hijack(http.NewResponseController(w).Hijack, false, func() {})
 				if err != nil {
 					t.Error(err)
 					return

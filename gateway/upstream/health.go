@@ -32,7 +32,7 @@ func (u *Upstream) Watch() {
 	u.checks.once.Do(func() {
 		cfg := u.config
 		cfg.ReuseConnections = false // a check shows that the target accepts connections
-		u.watchBy(newTransport(cfg, cfg.Health.Timeout, u.freeDescriptors))
+		u.watchBy(newTransport(cfg, cfg.Health.Timeout, &u.strays, u.freeDescriptors))
 	})
 }
 

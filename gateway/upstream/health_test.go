@@ -68,7 +68,7 @@ func TestActiveChecks(t *testing.T) {
 		}, "http://a.invalid/base", "http://b.invalid")
 		f.now = time.Now
 		f.started = time.Now()
-		way := newTransport(f.config, f.config.Health.Timeout, func() {})
+		way := newTransport(f.config, f.config.Health.Timeout, new(http1.Strays), func() {})
 		way.plain = http1.New(http1.Options{Dial: app.dial, Timeout: time.Minute, NoReuse: true})
 		f.watchBy(way)
 		up := func() bool { return f.Targets()[0].Up }

@@ -110,10 +110,11 @@ func TestRetryAfterFastPath(t *testing.T) {
 	t.Parallel()
 	for method, want := range map[string]int64{"GET": 1, "POST": 0} {
 		hang := false
-		bad := newApplication(t, func(http.ResponseWriter, *http.Request) {
+		bad := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 			if hang {
 				panic(http.ErrAbortHandler)
 			}
+			ok(w, r)
 		})
 		good := newApplication(t, ok)
 		f := newFixture(t, time.Minute, bad.URL, good.URL)

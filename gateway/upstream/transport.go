@@ -44,7 +44,7 @@ type transport struct {
 
 // newTransport returns a transport. If a connection fails for lack of file
 // descriptors, the transport calls freeDescriptors and tries once more.
-func newTransport(cfg config.Upstream, timeout time.Duration, freeDescriptors func()) *transport {
+func newTransport(cfg config.Upstream, timeout time.Duration, strays *http1.Strays, freeDescriptors func()) *transport {
 	t := &transport{
 		dialer:          &net.Dialer{Timeout: cfg.ConnectTimeout, KeepAlive: 30 * time.Second},
 		config:          tlsConfig(cfg.TLS),
@@ -55,7 +55,7 @@ func newTransport(cfg config.Upstream, timeout time.Duration, freeDescriptors fu
 		t.config.NextProtos = []string{alpnHTTP1} // HTTP/2 shares a connection between requests
 	}
 	options := http1.Options{
-		Timeout: timeout, MaxIdle: idlePerHost, NoReuse: !cfg.ReuseConnections,
+		Timeout: timeout, MaxIdle: idlePerHost, NoReuse: !cfg.ReuseConnections, Strays: strays,
 		NoRepeat: cfg.Retries == 0 || len(cfg.URLs) > 1, // with several targets, another one gets the request
 	}
 	options.Dial = t.dialPlain
@@ -190,8 +190,15 @@ func (t *transport) finish(r *http.Request, rest http.RoundTripper) (*http.Respo
 	return t.roundTrip(r, true)
 }
 
-// overHTTP2 sends a request over HTTP/2.
+// overHTTP2 sends a request over HTTP/2, whose connections carry the requests of several
+// people: none of them may sign the connection in.
 func (t *transport) overHTTP2(way *http.Transport, r *http.Request) (*http.Response, error) {
+	if http1.Negotiates(r.Header["Authorization"]) {
+		q := *r
+		q.Header = r.Header.Clone()
+		q.Header.Del("Authorization")
+		r = &q
+	}
 	response, err := way.RoundTrip(r)
 	if err != nil {
 		return nil, withoutQuotes(err)

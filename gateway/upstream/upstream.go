@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"authgate/gateway/config"
+	"authgate/gateway/upstream/http1"
 )
 
 // idlePerHost is how many idle connections are kept to each address.
@@ -52,6 +53,7 @@ type Upstream struct {
 	now             func() time.Time
 	started         time.Time
 	freeDescriptors func()
+	strays          http1.Strays
 
 	mu         sync.Mutex
 	transports map[time.Duration]*transport // by their time limit for the response header
@@ -62,6 +64,11 @@ func New(o Options) *Upstream {
 	u := &Upstream{
 		name: o.Name, config: o.Config, headers: o.Headers, took: o.Took, metrics: o.Metrics, log: o.Logger,
 		now: o.Now, started: o.Now(), freeDescriptors: o.FreeDescriptors, transports: map[time.Duration]*transport{},
+	}
+	u.strays.Report = func() {
+		u.log.Error("the upstream has sent bytes that belong to no response: it may leave bodies of requests unread, or send more than it "+
+			"announces. From now on each request with a body has a connection of its own, and others wait before they are used again; "+
+			"reuse_connections: false gives every request its own", "upstream", u.name)
 	}
 	for _, address := range o.Config.URLs {
 		u.targets = append(u.targets, newTarget(address, o.Config.Host))
@@ -94,7 +101,7 @@ func (u *Upstream) Transport(timeout time.Duration) *Transport {
 	defer u.mu.Unlock()
 	t, ok := u.transports[timeout]
 	if !ok {
-		t = newTransport(u.config, timeout, u.freeDescriptors)
+		t = newTransport(u.config, timeout, &u.strays, u.freeDescriptors)
 		u.transports[timeout] = t
 	}
 	return &Transport{upstream: u, transport: t}

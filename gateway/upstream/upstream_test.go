@@ -48,7 +48,8 @@ func newApplication(t testing.TB, serve http.HandlerFunc) *application {
 	return a
 }
 
-func ok(http.ResponseWriter, *http.Request) {}
+// ok answers with a body, so that the connection does not rest.
+func ok(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }
 
 // Kinds of errors, as the gateway answers them.
 const (

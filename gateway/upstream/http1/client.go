@@ -3,6 +3,7 @@ package http1
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -17,8 +18,9 @@ const (
 	// SmallBody is the longest body, in bytes, that the client reads into memory
 	// before it connects, and sends together with the header.
 	SmallBody = 16 << 10
-	// MaxInformational is how many 1xx responses may come before the final one.
-	MaxInformational = 5
+	// MaxInformational is how many bytes of 1xx responses may come before the final
+	// response.
+	MaxInformational = 64 << 10
 	// maxHeader is the longest header of a response, in bytes.
 	maxHeader = 1 << 20
 	// continueAfter is how long a body with "Expect: 100-continue" waits for the
@@ -41,10 +43,12 @@ type Options struct {
 	Timeout time.Duration
 	// MaxIdle is how many idle connections are kept to each address.
 	MaxIdle int
-	// NoReuse gives each request a new connection.
+	// NoReuse gives each request a new connection, but for those of an Owner.
 	NoReuse bool
 	// NoRepeat means that no request is sent a second time.
 	NoRepeat bool
+	// Strays is what the clients of the upstream know of it. Nil is a new one.
+	Strays *Strays
 }
 
 // Client sends requests to upstreams over HTTP/1.1. It is safe for concurrent
@@ -54,6 +58,7 @@ type Client struct {
 	timeout time.Duration
 	noReuse bool
 	once    bool // no request is sent a second time
+	strays  *Strays
 	idle    pool
 	buffers sync.Pool // of *bytes.Buffer
 	writers sync.Pool // of *bufio.Writer
@@ -62,8 +67,8 @@ type Client struct {
 // New returns a client.
 func New(o Options) *Client {
 	return &Client{
-		dial: o.Dial, timeout: o.Timeout, noReuse: o.NoReuse, once: o.NoRepeat,
-		idle:    pool{max: o.MaxIdle, conns: map[string][]*conn{}},
+		dial: o.Dial, timeout: o.Timeout, noReuse: o.NoReuse, once: o.NoRepeat, strays: cmp.Or(o.Strays, new(Strays)),
+		idle:    pool{max: o.MaxIdle, conns: map[string]*idle{}},
 		buffers: sync.Pool{New: func() any { return new(bytes.Buffer) }},
 		writers: sync.Pool{New: func() any { return bufio.NewWriterSize(nil, writeBuffer) }},
 	}
@@ -80,44 +85,46 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != "" && !httpguts.ValidHeaderFieldName(r.Method) {
 		return nil, errMethod // Request.Write does not check it
 	}
+	use := c.useOf(r)
 	if streams(r) {
-		return c.stream(r)
+		return c.stream(r, use)
 	}
 	b := c.buffers.Get().(*bytes.Buffer)
 	defer c.recycle(b)
-	if err := serialize(b, r, c.noReuse); err != nil {
+	if err := serialize(b, r, use.closes); err != nil {
 		return nil, err
 	}
 	deadline := time.Now().Add(c.timeout) // of both attempts
-	k, used, err := c.conn(r.Context(), r.URL.Host, deadline)
+	k, used, err := c.conn(r, use, deadline)
 	if err != nil {
 		return nil, err
 	}
-	response, err := c.exchange(k, r, b.Bytes())
+	response, err := c.exchange(k, r, b.Bytes(), use)
 	if err == nil || !used || c.once || !Repeats(r, err) {
 		return response, err
 	}
-	return c.again(r, b.Bytes(), deadline)
+	return c.again(r, b.Bytes(), use, deadline)
 }
 
 // Again is RoundTrip for a request that was sent to another upstream before, and
 // that Repeats. It uses a new connection.
 func (c *Client) Again(r *http.Request) (*http.Response, error) {
+	use := c.useOf(r)
 	b := c.buffers.Get().(*bytes.Buffer)
 	defer c.recycle(b)
-	if err := serialize(b, r, c.noReuse); err != nil {
+	if err := serialize(b, r, use.closes); err != nil {
 		return nil, err
 	}
-	return c.again(r, b.Bytes(), time.Now().Add(c.timeout))
+	return c.again(r, b.Bytes(), use, time.Now().Add(c.timeout))
 }
 
 // again sends a request a second time, on a new connection.
-func (c *Client) again(r *http.Request, request []byte, deadline time.Time) (*http.Response, error) {
+func (c *Client) again(r *http.Request, request []byte, use use, deadline time.Time) (*http.Response, error) {
 	k, err := c.open(r.Context(), r.URL.Host, deadline)
 	if err != nil {
 		return nil, err
 	}
-	return c.exchange(k, r, request)
+	return c.exchange(k, r, request, use)
 }
 
 // CloseIdleConnections closes the idle connections.
@@ -173,8 +180,8 @@ func repeatable(r *http.Request) bool {
 }
 
 // serialize writes a whole request with its body to b.
-func serialize(b *bytes.Buffer, r *http.Request, noReuse bool) error {
-	q, source := outgoing(r, noReuse)
+func serialize(b *bytes.Buffer, r *http.Request, closes bool) error {
+	q, source := outgoing(r, closes)
 	err := q.Write(b)
 	if source != nil {
 		if failed := source.failure(); failed != nil {
@@ -185,14 +192,13 @@ func serialize(b *bytes.Buffer, r *http.Request, noReuse bool) error {
 }
 
 // outgoing returns r as Request.Write sends it, and its body if it has one.
-func outgoing(r *http.Request, noReuse bool) (*http.Request, *source) {
-	closing := noReuse && !upgrades(r)
-	if !hasBody(r) && r.Trailer == nil && r.Close == closing {
+func outgoing(r *http.Request, closes bool) (*http.Request, *source) {
+	if !hasBody(r) && r.Trailer == nil && r.Close == closes {
 		return r, nil
 	}
 	q := new(http.Request)
 	*q = *r
-	q.Trailer, q.Close = nil, closing
+	q.Trailer, q.Close = nil, closes
 	if !hasBody(r) {
 		return q, nil
 	}

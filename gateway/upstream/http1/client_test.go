@@ -81,15 +81,18 @@ func TestMeaning(t *testing.T) {
 // that was not asked for is an error.
 func TestInformational(t *testing.T) {
 	t.Parallel()
-	const hint = "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
+	const (
+		hint = "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
+		most = MaxInformational / len(hint)
+	)
 	for _, c := range []struct {
 		name, says string
 		seen       []int
 		fails      bool
 	}{
 		{"one", hint + okResponse, []int{103}, false},
-		{"many", strings.Repeat(hint, MaxInformational) + okResponse, slices.Repeat([]int{103}, MaxInformational), false},
-		{"too many", strings.Repeat(hint, MaxInformational+1) + okResponse, slices.Repeat([]int{103}, MaxInformational+1), true},
+		{"many", strings.Repeat(hint, most) + okResponse, slices.Repeat([]int{103}, most), false},
+		{"too many", strings.Repeat(hint, most+1) + okResponse, slices.Repeat([]int{103}, most+1), true},
 		{"100 unasked", "HTTP/1.1 100 Continue\r\n\r\n" + okResponse, []int{100}, false},
 		{"101 unasked", "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", nil, true},
 		{"101 without a protocol", "HTTP/1.1 101 Switching Protocols\r\n\r\n", nil, true},
@@ -106,7 +109,7 @@ func TestInformational(t *testing.T) {
 		})
 		body, err := f.send(ctx, "GET", nil)
 		if (err != nil) != c.fails || !c.fails && body != "ok" || !slices.Equal(seen, c.seen) {
-			t.Errorf("%s: %q, %v; seen %d, want %d", c.name, body, err, seen, c.seen)
+			t.Errorf("%s: %q, %v; seen %d, want %d", c.name, body, err, len(seen), len(c.seen))
 		}
 		if err != nil && statusOf(err) != 502 {
 			t.Errorf("%s: %d (%v)", c.name, statusOf(err), err)
@@ -146,7 +149,7 @@ func TestTimeout(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					f.idle.put(newConn(open{k}, "app.invalid"))
+					f.idle.put(newConn(open{k}, "app.invalid"), false)
 				}
 				start := time.Now()
 				_, err := f.get(t, t.Context())
@@ -216,7 +219,7 @@ func TestBrokenResponse(t *testing.T) {
 				t.Errorf("%s: %q, %v after %v", c.name, body, err, took)
 			}
 			<-closed
-			if f.idle.take("app.invalid") != nil {
+			if f.idle.take("app.invalid", time.Now()) != nil {
 				t.Errorf("%s: the connection is kept", c.name)
 			}
 		})
@@ -248,7 +251,7 @@ func TestLeaveAfterResponse(t *testing.T) {
 			cancel()
 			synctest.Wait()
 			if early {
-				if f.idle.take("app.invalid") != nil {
+				if f.idle.take("app.invalid", time.Now()) != nil {
 					t.Error("a connection is kept whose deadline may still be set")
 				}
 				return

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/http"
 	"time"
 )
 
@@ -12,6 +13,7 @@ import (
 type conn struct {
 	net.Conn
 	address string
+	limit   time.Duration // of the header of a response
 	limited io.LimitedReader
 	br      *bufio.Reader
 	since   time.Time   // when it became idle
@@ -120,30 +122,46 @@ func (k *conn) abort() {
 // check reports whether the connection is open and has no unread bytes.
 func (k *conn) check() bool { return k.br.Buffered() == 0 && k.quiet() }
 
-// conn returns a connection to address with that deadline: an idle one that
-// passes its check, or a new one.
-func (c *Client) conn(ctx context.Context, address string, deadline time.Time) (k *conn, used bool, err error) {
-	if err := ctx.Err(); err != nil {
+// conn returns a connection for a request, with that deadline: the owner's, an idle
+// one that passes its check, or a new one.
+func (c *Client) conn(r *http.Request, use use, deadline time.Time) (k *conn, used bool, err error) {
+	if err := r.Context().Err(); err != nil {
 		return nil, false, err
 	}
-	if k := c.take(address, deadline); k != nil {
+	if k := c.take(r.URL.Host, use, deadline); k != nil {
 		return k, true, nil
 	}
-	k, err = c.open(ctx, address, deadline)
+	k, err = c.open(r.Context(), r.URL.Host, deadline)
 	return k, false, err
 }
 
-// take returns an idle connection to address that passes its check, with that
-// deadline. It returns nil if there is none.
-func (c *Client) take(address string, deadline time.Time) *conn {
-	for k := c.idle.take(address); k != nil; k = c.idle.take(address) {
-		k.alarm = time.Time{}
-		if k.SetDeadline(deadline) == nil && k.check() { // a check after the old deadline fails
+// take returns a connection to address that has carried requests and passes its check,
+// with that deadline. It returns nil if there is none, or if the request needs a new one.
+func (c *Client) take(address string, use use, deadline time.Time) *conn {
+	if k := use.owner.take(c, address); k != nil && c.passes(k, deadline) {
+		return k
+	}
+	if use.closes {
+		return nil
+	}
+	now := time.Now()
+	for k := c.idle.take(address, now); k != nil; k = c.idle.take(address, now) {
+		if c.passes(k, deadline) {
 			return k
 		}
-		k.Close()
 	}
 	return nil
+}
+
+// passes reports whether an idle connection passes its check, and sets its deadline. It
+// closes one that does not.
+func (c *Client) passes(k *conn, deadline time.Time) bool {
+	k.alarm = time.Time{}
+	if k.SetDeadline(deadline) == nil && k.check() { // a check after the old deadline fails
+		return true
+	}
+	c.discard(k)
+	return false
 }
 
 // open returns a new connection.
@@ -156,5 +174,7 @@ func (c *Client) open(ctx context.Context, address string, deadline time.Time) (
 		dialed.Close()
 		return nil, err
 	}
-	return newConn(dialed, address), nil
+	k := newConn(dialed, address)
+	k.limit = c.timeout
+	return k, nil
 }

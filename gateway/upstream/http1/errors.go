@@ -12,8 +12,8 @@ import (
 // Errors about upstreams that break the rules of HTTP/1.1. They quote nothing
 // that the upstream sent, which may be the response to another user.
 var (
-	// ErrInformational means that too many informational responses came.
-	ErrInformational = fmt.Errorf("more than %d informational responses", MaxInformational)
+	// ErrInformational means that informational responses do not end.
+	ErrInformational = fmt.Errorf("more than %d bytes of informational responses", MaxInformational)
 
 	errMethod    = errors.New("the method of the request is not a token (RFC 9110, section 9.1)")
 	errHeader    = errors.New("the header of the response is malformed")

@@ -11,25 +11,27 @@ import (
 )
 
 // exchange sends a serialized request and reads the header of the response.
-func (c *Client) exchange(k *conn, r *http.Request, request []byte) (*http.Response, error) {
+func (c *Client) exchange(k *conn, r *http.Request, request []byte, use use) (*http.Response, error) {
 	stop := context.AfterFunc(r.Context(), k.abort)
 	_, failed := k.Write(request)
 	if errors.Is(failed, os.ErrDeadlineExceeded) {
 		return nil, k.fail(r, stop, failed)
 	}
-	return c.receive(k, r, stop, failed)
+	return c.receive(k, r, stop, use, failed)
 }
 
 // receive reads the header of the response. failed is the error of Write: an
 // upstream may respond and close the connection before it has read the whole
 // request.
-func (c *Client) receive(k *conn, r *http.Request, stop func() bool, failed error) (*http.Response, error) {
+func (c *Client) receive(k *conn, r *http.Request, stop func() bool, use use, failed error) (*http.Response, error) {
 	response, err := k.readResponse(r, nil)
 	if err != nil {
 		return nil, k.fail(r, stop, err)
 	}
 	e := exchange{client: c, conn: k, ctx: r.Context(), stop: stop}
-	e.reusable = failed == nil && !c.noReuse && reusable(r, response, k.unclear)
+	if failed == nil && reusable(r, response, k.unclear) {
+		e.keep(response, use)
+	}
 	return e.deliver(response)
 }
 
@@ -55,7 +57,7 @@ func (k *conn) readResponse(r *http.Request, up *upload) (*http.Response, error)
 		return nil, &noResponseError{withoutQuotes(err, errHeader)}
 	}
 	framed := false // an informational response has no body (RFC 9112, section 6.3)
-	for range MaxInformational + 1 {
+	for begun := k.unread(); begun-k.unread() <= MaxInformational; {
 		response, err := k.readHeader(r)
 		if err != nil {
 			return nil, err
@@ -69,6 +71,10 @@ func (k *conn) readResponse(r *http.Request, up *upload) (*http.Response, error)
 			return response, nil
 		case status == http.StatusContinue && up != nil:
 			up.proceed()
+		case status == http.StatusProcessing:
+			if err := k.extend(up); err != nil {
+				return nil, err
+			}
 		}
 		framed = framed || frames(response)
 		if err := informational(r.Context(), response); err != nil {
@@ -76,6 +82,18 @@ func (k *conn) readResponse(r *http.Request, up *upload) (*http.Response, error)
 		}
 	}
 	return nil, ErrInformational
+}
+
+// unread is how many bytes may still be read as the header of a response.
+func (k *conn) unread() int64 { return k.limited.N + int64(k.br.Buffered()) }
+
+// extend begins the time limit of the response's header anew, as a 102 asks for. While
+// a body is being sent, there is none yet.
+func (k *conn) extend(up *upload) error {
+	if up != nil && !up.finished() {
+		return nil
+	}
+	return k.SetReadDeadline(time.Now().Add(k.limit))
 }
 
 // readHeader reads the header of one response.
@@ -116,6 +134,20 @@ type exchange struct {
 	stop     func() bool
 	upload   *upload // nil if the request was sent before the response was read
 	reusable bool
+	rests    bool   // before it is used again
+	owner    *Owner // whose the connection is from now on; nil: anybody's
+}
+
+// keep decides for a response whose end is beyond doubt whether the connection is
+// used again, and by whom.
+func (e *exchange) keep(response *http.Response, use use) {
+	e.reusable = !use.closes
+	if !use.owned && !negotiates(response) {
+		e.rests = withoutBody(response)
+		return
+	}
+	e.owner = use.owner
+	e.reusable = e.reusable && e.owner != nil
 }
 
 // deliver returns the response with a body whose end ends the exchange.
@@ -141,13 +173,26 @@ func (e *exchange) deliver(response *http.Response) (*http.Response, error) {
 // more is read. whole says whether the whole response was read.
 func (e *exchange) end(whole bool) {
 	alive := e.stop() // false if the end of the context has closed the connection
-	if !whole || !alive || !e.reusable || e.conn.br.Buffered() > 0 {
+	if whole && alive && e.conn.br.Buffered() > 0 {
+		e.client.strays.note()
+		e.reusable = false
+	}
+	if !whole || !alive || !e.reusable {
 		e.conn.abort()
 		return
 	}
 	if e.upload != nil {
-		e.upload.release()
+		e.upload.release(e)
 		return
 	}
-	e.client.idle.put(e.conn)
+	e.giveBack()
+}
+
+// giveBack keeps the connection for another request.
+func (e *exchange) giveBack() {
+	if e.owner != nil {
+		e.owner.put(e.client, e.conn)
+		return
+	}
+	e.client.idle.put(e.conn, e.rests || e.client.strays.Seen())
 }

@@ -31,7 +31,7 @@ const maxPlain = 2 * SmallBody
 // What RoundTrip does with the same request, Start does too, byte for byte. now is
 // the time, for deadlines.
 func (c *Client) Start(ctx context.Context, now time.Time, address string, p *Plain) (*Response, http.RoundTripper) {
-	if c.noReuse || ctx.Err() != nil {
+	if c.noReuse || ctx.Err() != nil || len(p.Body) > 0 && !c.sharesBody(p.Method) {
 		return nil, nil
 	}
 	b := c.buffers.Get().(*bytes.Buffer)
@@ -39,10 +39,10 @@ func (c *Client) Start(ctx context.Context, now time.Time, address string, p *Pl
 	if !p.write(b) || b.Len() > maxPlain {
 		return nil, nil
 	}
-	for k := c.idle.take(address); k != nil; k = c.idle.take(address) {
+	for k := c.idle.take(address, now); k != nil; k = c.idle.take(address, now) {
 		ok, failed := k.start(b.Bytes(), now, c.timeout)
 		if !ok {
-			k.Close()
+			c.discard(k)
 			continue
 		}
 		if failed == nil {
@@ -76,16 +76,16 @@ func (s *rest) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := k.SetReadDeadline(s.deadline); err != nil {
 		return nil, k.fail(r, stop, err)
 	}
-	response, err := s.client.receive(k, r, stop, s.failed)
+	response, err := s.client.receive(k, r, stop, use{owner: ownerOf(r)}, s.failed)
 	if err == nil || s.client.once || !Repeats(r, err) {
 		return response, err
 	}
 	b := s.client.buffers.Get().(*bytes.Buffer)
 	defer s.client.recycle(b)
-	if err := serialize(b, r, s.client.noReuse); err != nil {
+	if err := serialize(b, r, false); err != nil {
 		return nil, err
 	}
-	return s.client.again(r, b.Bytes(), s.deadline)
+	return s.client.again(r, b.Bytes(), use{owner: ownerOf(r)}, s.deadline)
 }
 
 // Response is a plain response. The caller must call Close.
@@ -123,9 +123,9 @@ func (s *Response) Stream(ctx context.Context) io.ReadCloser {
 	stop := context.AfterFunc(ctx, k.abort)
 	_, _ = k.br.Discard(s.head) // it is in the buffer
 	k.alarm = time.Time{}
-	_ = k.SetDeadline(time.Time{}) // a body has no time limit; if it fails, so does Read
-	k.limited.N = 1<<63 - 1        // a body may be of any length
-	e := exchange{client: c, conn: k, ctx: ctx, stop: stop, reusable: true}
+	_ = k.SetDeadline(time.Time{})                                          // a body has no time limit; if it fails, so does Read
+	k.limited.N = 1<<63 - 1                                                 // a body may be of any length
+	e := exchange{client: c, conn: k, ctx: ctx, stop: stop, reusable: true} // it has a body
 	return &body{ReadCloser: &exactly{k.br, s.length}, exchange: e}
 }
 
@@ -141,11 +141,12 @@ func (s *Response) Close() {
 		return
 	}
 	_, _ = k.br.Discard(s.head + len(s.Body)) // it is in the buffer
-	if k.br.Buffered() > 0 {
-		k.abort() // it belongs to no request
+	if k.br.Buffered() > 0 {                  // it belongs to no request
+		c.strays.note()
+		k.abort()
 		return
 	}
-	c.idle.put(k)
+	c.idle.put(k, s.length == 0 || c.strays.Seen())
 }
 
 // exactly reads n bytes. If there are fewer, that is an error.

@@ -171,8 +171,8 @@ func (k *conn) plainHead(head []byte) (status int, length int64, ok bool) {
 			continue
 		case "Keep-Alive":
 			continue
-		case "Transfer-Encoding", "Trailer", "Te", "Upgrade", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization":
-			return 0, 0, false // about the connection
+		case "Transfer-Encoding", "Trailer", "Te", "Upgrade", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization", "Www-Authenticate":
+			return 0, 0, false // about the connection, or may be
 		case "Pragma":
 			return 0, 0, false // ReadResponse makes a Cache-Control of it
 		case "Content-Type":

@@ -51,6 +51,11 @@ func bodiless(method string, status int) bool {
 	return method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified
 }
 
+// withoutBody reports whether a response has no body, or an empty one.
+func withoutBody(response *http.Response) bool {
+	return response.ContentLength == 0 || bodiless(response.Request.Method, response.StatusCode)
+}
+
 // frames reports whether the header of a response announces a body of at least
 // one byte.
 func frames(response *http.Response) bool {

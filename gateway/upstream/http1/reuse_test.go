@@ -25,7 +25,7 @@ func TestReuse(t *testing.T) {
 	)
 	for _, c := range []struct {
 		name, method, first, body string
-		reused                    bool
+		reused                    bool // perhaps after a rest
 	}{
 		{"a length", "GET", okResponse, "ok", true},
 		{"no body", "GET", header + "Content-Length: 0\r\n\r\n", "", true},
@@ -91,6 +91,7 @@ func TestReuse(t *testing.T) {
 			if body, err := f.send(t.Context(), c.method, nil); c.body != unknown && (err != nil || body != c.body) {
 				t.Fatalf("the first answer: %.20q, %v; want %.20q", body, err, c.body)
 			}
+			f.haveRested()
 			if body, err := f.send(t.Context(), "GET", nil); err != nil || body != "clean" {
 				t.Errorf("the second answer: %q, %v", body, err)
 			}
@@ -125,8 +126,10 @@ func idleOne(t *testing.T, d *Client) *conn {
 	d.idle.mu.Lock()
 	defer d.idle.mu.Unlock()
 	for _, idle := range d.idle.conns {
-		if len(idle) == 1 {
-			return idle[0]
+		for _, q := range []*queue{&idle.ready, &idle.resting} {
+			if q.len() == 1 {
+				return q.first()
+			}
 		}
 	}
 	t.Fatal("no connection is idle")
@@ -244,11 +247,13 @@ func TestRetryOnce(t *testing.T) {
 	for _, c := range []struct {
 		method, body string
 		header       http.Header
-		runs         int64
+		runs, fresh  int64 // how often it is sent, and how often on a new connection
 	}{
-		{"GET", "", nil, 2}, {"HEAD", "", nil, 2}, {"OPTIONS", "", nil, 2}, {"TRACE", "", nil, 2}, {"PUT", "", nil, 2}, {"DELETE", "", nil, 2}, {"", "", nil, 2},
-		{"POST", "", nil, 1}, {"PATCH", "", nil, 1}, {"PROPFIND", "", nil, 1}, {"GET", "", upgrade, 1},
-		{"POST", "body", nil, 1}, {"PUT", "body", nil, 1}, {"GET", "body", nil, 1}, {"PUT", strings.Repeat("x", 2*SmallBody), nil, 1},
+		{"GET", "", nil, 2, 1}, {"HEAD", "", nil, 2, 1}, {"OPTIONS", "", nil, 2, 1}, {"TRACE", "", nil, 2, 1},
+		{"PUT", "", nil, 2, 1}, {"DELETE", "", nil, 2, 1}, {"", "", nil, 2, 1},
+		{"POST", "", nil, 1, 0}, {"PATCH", "", nil, 1, 0}, {"PROPFIND", "", nil, 1, 0}, {"GET", "", upgrade, 1, 0},
+		{"POST", "body", nil, 1, 0}, {"PUT", "body", nil, 1, 0}, {"PUT", strings.Repeat("x", 2*SmallBody), nil, 1, 0},
+		{"GET", "body", nil, 1, 1},
 	} {
 		var runs atomic.Int64
 		u := newRawUpstream(t, func(_, _ int64, r *http.Request, _ net.Conn) bool {
@@ -262,7 +267,7 @@ func TestRetryOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f.idle.put(k)
+			f.idle.put(k, false)
 		}
 		r := newRequest(t, t.Context(), c.method, f.url, strings.NewReader(c.body))
 		if r.Method = c.method; c.header != nil {
@@ -272,8 +277,8 @@ func TestRetryOnce(t *testing.T) {
 		if status := statusOf(err); status != http.StatusBadGateway || runs.Load() != c.runs {
 			t.Errorf("%q %.4s: %d (%v) after %d runs, want %d", c.method, c.body, status, err, runs.Load(), c.runs)
 		}
-		if n := f.dialed.Load(); n != idle+c.runs-1 {
-			t.Errorf("%q %.4s: %d connections, want %d", c.method, c.body, n, idle+c.runs-1)
+		if n := f.dialed.Load() - idle; n != c.fresh {
+			t.Errorf("%q %.4s: %d new connections, want %d", c.method, c.body, n, c.fresh)
 		}
 		if repeatable(r.WithContext(left)) {
 			t.Errorf("%q %.4s: repeated for a client that has left", c.method, c.body)
@@ -331,7 +336,7 @@ func TestIdle(t *testing.T) {
 		}
 		idleFor := func(until func()) time.Duration {
 			here, there := net.Pipe()
-			f.idle.put(newConn(here, "app"))
+			f.idle.put(newConn(here, "app"), false)
 			check(true, 1)
 			start := time.Now()
 			until()
@@ -358,14 +363,14 @@ func TestIdleBound(t *testing.T) {
 	for range idlePerHost + 3 {
 		here, there := net.Pipe()
 		defer there.Close()
-		f.idle.put(newConn(here, "app"))
+		f.idle.put(newConn(here, "app"), false)
 	}
-	if n := len(f.idle.conns["app"]); n != idlePerHost {
+	if n := f.idle.conns["app"].ready.len(); n != idlePerHost {
 		t.Errorf("%d connections are idle, want %d", n, idlePerHost)
 	}
-	c := f.idle.take("app")
+	c := f.idle.take("app", time.Now())
 	f.CloseIdleConnections()
-	if f.idle.take("app") != nil {
+	if f.idle.take("app", time.Now()) != nil {
 		t.Error("an idle connection is not closed")
 	}
 	if err := c.SetDeadline(time.Time{}); err != nil {
@@ -401,7 +406,7 @@ func TestConnect(t *testing.T) {
 				return &watched{c.dialed, &closed}, nil
 			})
 			here, there := net.Pipe()
-			f.idle.put(newConn(here, "app.invalid"))
+			f.idle.put(newConn(here, "app.invalid"), false)
 			left, leave := context.WithCancel(t.Context())
 			leave()
 			if _, err := f.get(t, left); !errors.Is(err, context.Canceled) || f.dialed.Load() != 0 {
@@ -441,7 +446,7 @@ func TestResponseToPart(t *testing.T) {
 			if body, err := f.send(t.Context(), method, content); body != "ok" || err != nil {
 				t.Errorf("%s: %q, %v", method, body, err)
 			}
-			if f.idle.take("app.invalid") != nil || !closed.Load() {
+			if f.idle.take("app.invalid", time.Now()) != nil || !closed.Load() {
 				t.Errorf("%s: the connection is kept, or closed: %t", method, closed.Load())
 			}
 		})

@@ -102,6 +102,17 @@ func newTransport(t testing.TB, dial dialFunc) *http.Transport {
 	return transport
 }
 
+// haveRested makes the connections that rest as old as if they had rested.
+func (f *fixture) haveRested() {
+	f.idle.mu.Lock()
+	defer f.idle.mu.Unlock()
+	for _, idle := range f.idle.conns {
+		for _, k := range idle.resting.conns[idle.resting.head:] {
+			k.since = k.since.Add(-restTime)
+		}
+	}
+}
+
 func newRequest(t testing.TB, ctx context.Context, method, url string, body io.Reader) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, method, url, body)

@@ -17,14 +17,14 @@ import (
 const releaseAfter = 50 * time.Millisecond
 
 // stream sends a request and reads the response at the same time.
-func (c *Client) stream(r *http.Request) (*http.Response, error) {
-	k, _, err := c.conn(r.Context(), r.URL.Host, time.Time{})
+func (c *Client) stream(r *http.Request, use use) (*http.Response, error) {
+	k, _, err := c.conn(r, use, time.Time{})
 	if err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(r.Context(), k.abort)
 	up := &upload{client: c, conn: k}
-	q, body := outgoing(r, c.noReuse)
+	q, body := outgoing(r, use.closes)
 	up.body = body
 	if expectsContinue(r) {
 		up.expected = make(chan struct{})
@@ -44,7 +44,9 @@ func (c *Client) stream(r *http.Request) (*http.Response, error) {
 		return nil, k.fail(r, stop, err)
 	}
 	e := exchange{client: c, conn: k, ctx: r.Context(), stop: stop, upload: up}
-	e.reusable = !c.noReuse && reusable(r, response, k.unclear)
+	if reusable(r, response, k.unclear) {
+		e.keep(response, use)
+	}
 	return e.deliver(response)
 }
 
@@ -93,6 +95,7 @@ type upload struct {
 	ended     bool        // nothing more is written
 	err       error       // why it ended; nil if the whole request was written
 	late      *time.Timer // set if the response ended first
+	giveBack  func()      // what late waits for
 	draining  bool        // drain has begun
 }
 
@@ -145,7 +148,7 @@ func (u *upload) end(err error) {
 		_ = u.conn.SetReadDeadline(time.Now().Add(u.client.timeout))
 	case u.late != nil:
 		if u.late.Stop() && err == nil {
-			u.client.idle.put(u.conn)
+			u.giveBack()
 		} else {
 			u.conn.abort()
 		}
@@ -182,18 +185,26 @@ func (u *upload) done() bool {
 	return u.ended && u.err == nil
 }
 
+// finished reports whether nothing more is written.
+func (u *upload) finished() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.ended
+}
+
 // release gives the connection back as soon as the request is written too. That
 // takes no longer than releaseAfter if the upstream has read the request. If it has
 // not, the connection is closed, because the next request would begin in the
 // middle of this one (RFC 9112, section 9.3).
-func (u *upload) release() {
+func (u *upload) release(e *exchange) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {
 	case !u.ended:
-		u.late = time.AfterFunc(releaseAfter, u.conn.abort)
+		kept := *e
+		u.giveBack, u.late = kept.giveBack, time.AfterFunc(releaseAfter, u.conn.abort)
 	case u.err == nil:
-		u.client.idle.put(u.conn)
+		e.giveBack()
 	default:
 		u.conn.abort()
 	}

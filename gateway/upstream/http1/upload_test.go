@@ -174,7 +174,7 @@ func TestLateUpload(t *testing.T) {
 				t.Fatalf("%s: %q, %v", name, answer, err)
 			}
 			time.Sleep(time.Minute) // of the bubble: until everything has happened
-			if kept := f.idle.take("app.invalid") != nil; kept != c.kept {
+			if kept := f.idle.take("app.invalid", time.Now()) != nil; kept != c.kept {
 				t.Errorf("%s: the connection is kept: %t", name, kept)
 			}
 			if closed.Load() == c.kept {

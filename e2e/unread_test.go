@@ -1,0 +1,82 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// startUnread starts the application of testdata/unread, and returns its URL and what it says.
+func startUnread(t *testing.T) (url string, said *lines) {
+	t.Helper()
+	port, said := freePort(t), &lines{}
+	cmd := exec.Command("python3", "testdata/unread/server.py", port)
+	cmd.Stdout, cmd.Stderr = said, said
+	url = "http://127.0.0.1:" + port
+	if err := await(url, spawn(t, cmd)); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	return url, said
+}
+
+// forgedBody is a request as the gateway would write it for root.
+const forgedBody = "GET /admin/secret HTTP/1.1\r\nHost: x\r\nX-Auth-User: root\r\n\r\n"
+
+// TestUnreadBody: an application that leaves bodies unread, as Python's http.server does, serves no request that a client
+// has hidden in a body, and the client's next request gets its own answer. With POST, PUT and PATCH the gateway notices the
+// first one, says so, and no other gets through.
+func TestUnreadBody(t *testing.T) {
+	t.Parallel()
+	for _, fast := range []bool{true, false} {
+		t.Run(fmt.Sprintf("fast path %t", fast), func(t *testing.T) {
+			t.Parallel()
+			url, said := startUnread(t)
+			g := start(t, people+fmt.Sprintf("upstreams: {app: {url: %q, fast_path: %t}}\n", url, fast)+`
+routes:
+  - {match: /open/, upstream: app, auth: [none]}
+  - {match: /admin/, upstream: app, auth: [session], policy: {roles: [admin]}}
+`)
+			for version, client := range map[string]*http.Client{"HTTP/1.1": g.stranger11(), "HTTP/2": g.stranger()} {
+				attack := func(method string) {
+					t.Helper()
+					for path, body := range map[string]string{"/open/x": forgedBody, "/open/y": ""} {
+						if a := g.do(client, method, path, body); a.status != http.StatusOK || method != "HEAD" && a.body != path {
+							t.Errorf("%s, %s %s: %d %q", version, method, path, a.status, a.body)
+						}
+					}
+				}
+				for range 5 {
+					for _, method := range []string{"GET", "DELETE", "OPTIONS"} {
+						attack(method)
+					}
+				}
+				if strings.Contains(said.String(), "root") {
+					t.Fatalf("%s: the application has served a request of a body:\n%s", version, said)
+				}
+			}
+			client := g.stranger11()
+			for range 100 { // an answer may be the wrong one until the gateway knows
+				g.do(client, "POST", "/open/x", forgedBody)
+				if strings.Contains(g.log.String(), "has sent bytes that belong to no response") {
+					break
+				}
+			}
+			if !strings.Contains(g.log.String(), "reuse_connections: false") {
+				t.Fatalf("the gateway does not notice:\n%s", g.log)
+			}
+			before := strings.Count(said.String(), "root")
+			for range 20 {
+				for _, method := range []string{"POST", "PUT", "PATCH"} {
+					if a := g.do(client, method, "/open/x", forgedBody); a.status != http.StatusOK || a.body != "/open/x" {
+						t.Errorf("%s: %d %q", method, a.status, a.body)
+					}
+				}
+			}
+			if after := strings.Count(said.String(), "root"); after != before {
+				t.Errorf("after the error %d requests of bodies were served", after-before)
+			}
+		})
+	}
+}

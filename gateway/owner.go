@@ -1,0 +1,59 @@
+package gateway
+
+import (
+	"errors"
+	"io"
+	"net/http"
+
+	"authgate/gateway/conn"
+	"authgate/gateway/upstream/http1"
+)
+
+// mayOwn reports whether the client's connection may own connections to upstreams.
+// That of a trusted proxy carries many people.
+func (ex *exchange) mayOwn() bool { return ex.Request.ProtoMajor == 1 && !ex.Peer.Trusted }
+
+// owns reports whether the client's connection owns connections, which only
+// RoundTrip uses.
+func (ex *exchange) owns() bool {
+	if !ex.mayOwn() {
+		return false
+	}
+	owner, _ := conn.Owned(ex.Request).(*http1.Owner)
+	return owner.Owns()
+}
+
+// owned returns r as a request of the client's connection, which may own connections.
+func (ex *exchange) owned(r *http.Request) *http.Request {
+	if !ex.mayOwn() {
+		return r
+	}
+	owner, _ := conn.Own(ex.Request, func() io.Closer { return new(http1.Owner) }).(*http1.Owner)
+	if owner == nil {
+		return r
+	}
+	return r.WithContext(http1.WithOwner(r.Context(), owner))
+}
+
+// errNegotiate means that an application offers nothing that the client can use.
+var errNegotiate = errors.New("the application asks for NTLM or Negotiate, which sign in a connection; that works over " +
+	"HTTP/1.1 alone, from a client that connects to the gateway itself, to an upstream that speaks HTTP/1.1")
+
+// withoutNegotiate removes offers to sign in the connection from a response, unless
+// the connections on both sides belong to this client alone.
+func (ex *exchange) withoutNegotiate(response *http.Response) error {
+	offers := response.Header["Www-Authenticate"]
+	if response.ProtoMajor == 1 && ex.mayOwn() || !http1.Negotiates(offers) {
+		return nil
+	}
+	kept := http1.WithoutNegotiate(offers)
+	switch {
+	case len(kept) > 0:
+		response.Header["Www-Authenticate"] = kept
+	case response.StatusCode == http.StatusUnauthorized:
+		return errNegotiate
+	default:
+		response.Header.Del("Www-Authenticate")
+	}
+	return nil
+}

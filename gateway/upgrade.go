@@ -1,0 +1,82 @@
+package gateway
+
+import (
+	"encoding/base64"
+	"net/http"
+	"slices"
+	"strings"
+
+	"authgate/gateway/web"
+)
+
+// keepsUpgrade reports whether r asks for a switch of protocols that may reach the
+// upstream: the opening handshake of a WebSocket, or what the route allows. Another protocol
+// would carry requests that no route decides on, and an upstream may read the body
+// of a request as what comes after the switch.
+func (ex *exchange) keepsUpgrade(r *http.Request) bool {
+	protocols := web.Upgrade(r.Header)
+	return protocols != "" && (opensWebSocket(r, protocols) || ex.route.upgrades(r, protocols))
+}
+
+// describeUpgrade completes a described request for a switch of protocols. The key is
+// that of RFC 6455, section 1.3.
+func describeUpgrade(h http.Header) {
+	protocol := h.Get("Upgrade")
+	if protocol == "" {
+		return
+	}
+	h.Set("Connection", "Upgrade")
+	if strings.EqualFold(protocol, "websocket") && h.Get("Sec-Websocket-Key") == "" {
+		h.Set("Sec-Websocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
+		h.Set("Sec-Websocket-Version", "13")
+	}
+}
+
+// isWebSocket reports whether the connection of the request becomes a WebSocket, if any.
+func (ex *exchange) isWebSocket() bool {
+	return opensWebSocket(ex.Request, web.Upgrade(ex.Request.Header))
+}
+
+// opensWebSocket reports whether r is a whole opening handshake (RFC 6455, section 4.1).
+func opensWebSocket(r *http.Request, protocols string) bool {
+	h := r.Header
+	if r.Method != http.MethodGet || !r.ProtoAtLeast(1, 1) || r.ContentLength != 0 || !strings.EqualFold(protocols, "websocket") {
+		return false
+	}
+	keys, versions := h["Sec-Websocket-Key"], h["Sec-Websocket-Version"]
+	if len(keys) != 1 || len(versions) != 1 || strings.TrimSpace(versions[0]) != "13" {
+		return false
+	}
+	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(keys[0]))
+	return err == nil && len(key) == 16
+}
+
+// upgrades reports whether the route allows a switch to each of the protocols that r
+// lists. Such a request is a GET or POST, and has no body.
+func (route *route) upgrades(r *http.Request, protocols string) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodPost || !r.ProtoAtLeast(1, 1) || r.ContentLength != 0 {
+		return false
+	}
+	for protocol := range strings.SplitSeq(protocols, ",") {
+		protocol = strings.TrimSpace(protocol)
+		if !slices.ContainsFunc(route.config.Upgrade, func(allowed string) bool { return strings.EqualFold(allowed, protocol) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// chooseUpgrade makes the Upgrade of a request the one that the upstream has chosen of
+// several: httputil.ReverseProxy knows only one.
+func chooseUpgrade(sent *http.Request, response *http.Response) {
+	if response.StatusCode != http.StatusSwitchingProtocols {
+		return
+	}
+	chosen := web.Upgrade(response.Header)
+	for protocol := range strings.SplitSeq(web.Upgrade(sent.Header), ",") {
+		if strings.EqualFold(strings.TrimSpace(protocol), chosen) {
+			sent.Header.Set("Upgrade", chosen)
+			return
+		}
+	}
+}

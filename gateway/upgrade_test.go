@@ -1,0 +1,117 @@
+package gateway
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// handshake completes the opening handshake of a WebSocket.
+var handshake = []string{"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"}
+
+// An Upgrade reaches the upstream only in a whole opening handshake of a WebSocket, or if the route allows each of the
+// protocols and there is no body. TestSocketSignedOut has a WebSocket that opens.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	yaml := edit(t, baseConfig, "routes:", "routes:\n  - {match: /tunnel/, upstream: app, auth: [none], upgrade: [tcp, DERP]}")
+	for _, noReuse := range []bool{false, true} {
+		if noReuse {
+			yaml = edit(t, yaml, `url: "http://app.invalid"`, `url: "http://app.invalid", reuse_connections: false`)
+		}
+		r := newRig(t, yaml)
+		for _, c := range []struct {
+			method, path, body, upgrade string
+			handshake                   []string
+			passes                      bool
+		}{
+			{"GET", "/public/", "", "websocket", handshake, true},
+			{"GET", "/public/", "", "WebSocket", handshake, true},
+			{"GET", "/public/", "", "h2c", handshake, false},
+			{"GET", "/public/", "", "websocket, h2c", handshake, false},
+			{"GET", "/public/", "", "web\xffsocket", handshake, false},
+			{"GET", "/public/", "", "websocket", nil, false},
+			{"GET", "/public/", "", "websocket", handshake[:1], false},
+			{"GET", "/public/", "", "websocket", handshake[1:], false},
+			{"GET", "/public/", "", "websocket", []string{"Sec-WebSocket-Key: c2hvcnQ=", handshake[1]}, false},
+			{"GET", "/public/", "", "websocket", []string{handshake[0], "Sec-WebSocket-Version: 8"}, false},
+			{"GET", "/public/", "", "websocket", append([]string{handshake[0]}, handshake...), false},
+			{"GET", "/public/", "x", "websocket", handshake, false},
+			{"POST", "/public/", "", "websocket", handshake, false},
+			{"GET", "/public/", "", "tcp", nil, false},
+			{"GET", "/tunnel/", "", "tcp", nil, true},
+			{"POST", "/tunnel/", "", "derp, TCP", nil, true},
+			{"POST", "/tunnel/", "x", "tcp", nil, false},
+			{"PUT", "/tunnel/", "", "tcp", nil, false},
+			{"GET", "/tunnel/", "", "tcp, h2c", nil, false},
+			{"GET", "/tunnel/", "", "tcp,", nil, false},
+			{"GET", "/tunnel/", "", "websocket", handshake, true},
+			{"GET", "/tunnel/", "", "websocket", nil, false},
+		} {
+			r.want(200, c.method, c.path, c.body, append([]string{"Connection: Upgrade", "Upgrade: " + c.upgrade}, c.handshake...)...)
+			want := ""
+			if c.passes {
+				want = c.upgrade
+			}
+			if h := r.upstream.last().Header; h.Get("Upgrade") != want || (h["Connection"] != nil) != c.passes {
+				t.Errorf("no reuse %t: %s %s %q with %q and the body %q: the upstream gets %v", noReuse, c.method, c.path, c.upgrade, c.handshake, c.body, h)
+			}
+		}
+	}
+}
+
+// An upstream that switches to a protocol which was not asked for fails. One that chooses from several does not. What is not a
+// WebSocket is copied as it is, and cut off when its login ends.
+func TestUpgradeChosen(t *testing.T) {
+	t.Parallel()
+	yaml := edit(t, baseConfig, "routes:", "routes:\n  - {match: /tunnel/, upstream: app, auth: [session], upgrade: [tcp, derp]}")
+	for _, c := range []struct {
+		path, upgrade, chosen string
+		switches              bool
+	}{
+		{"/session/", "websocket", "h2c", false},
+		{"/session/", "h2c", "h2c", false},
+		{"/tunnel/", "tcp, derp", "h2c", false},
+		{"/tunnel/", "tcp, derp", "tcp, derp", true}, // in layers (RFC 9110, section 7.8)
+		{"/tunnel/", "tcp, derp", "DERP", true},
+		{"/tunnel/", "tcp", "tcp", true},
+	} {
+		listeningWith(t, yaml, func(t *testing.T, r *rig, dial func() net.Conn) {
+			in := r.login(aliceIn)
+			here, there := net.Pipe()
+			defer here.Close()
+			r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+				answer := response(q, http.StatusSwitchingProtocols, http.Header{"Connection": {"Upgrade"}, "Upgrade": {c.chosen}}, "")
+				answer.Body = there
+				return answer, nil
+			}
+			client := dial()
+			defer client.Close()
+			fmt.Fprintf(client, "GET %s HTTP/1.1\r\nHost: gw.example\r\nConnection: Upgrade\r\nUpgrade: %s\r\n%s\r\n%s\r\n\r\n",
+				c.path, c.upgrade, strings.Join(handshake, "\r\n"), in.cookie)
+			fromGateway := bufio.NewReader(client)
+			answer, err := http.ReadResponse(fromGateway, nil)
+			if err != nil || (answer.StatusCode == 101) != c.switches || !c.switches && answer.StatusCode != 502 {
+				t.Fatalf("%s asks for %q, the upstream chooses %q: %v, %v", c.path, c.upgrade, c.chosen, answer, err)
+			}
+			if !c.switches {
+				return
+			}
+			const bytes = "\x81\x7f" // would begin a long frame
+			for from, to := range map[net.Conn]io.Reader{here: fromGateway, client: here} {
+				go func() { _, _ = io.WriteString(from, bytes) }()
+				got := make([]byte, len(bytes))
+				if _, err := io.ReadFull(to, got); err != nil || string(got) != bytes {
+					t.Errorf("bytes arrive as %q, %v", got, err)
+				}
+			}
+			r.want(200, "POST", "/logout", "", in.cookie, "Origin: https://gw.example")
+			if rest, err := io.ReadAll(fromGateway); len(rest) > 0 {
+				t.Errorf("after the end of the login the client gets %q, %v", rest, err)
+			}
+		})
+	}
+}
