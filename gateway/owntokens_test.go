@@ -53,7 +53,7 @@ func TestOwnTokensStayHere(t *testing.T) {
 		}
 		r.want(200, "GET", "/public/", "", "Authorization: Token "+token)
 		r.want(200, "GET", "/session/", "", alice.cookie, "Authorization: Token "+token)
-		upgrade := []string{"Connection: Upgrade", "Upgrade: websocket", "Authorization: Token " + token}
+		upgrade := append([]string{"Connection: Upgrade", "Upgrade: websocket", "Authorization: Token " + token}, handshake...)
 		r.want(200, "GET", "/public/", "", upgrade...) // the upstream does not switch
 		if got := r.upstream.last().Header; got["Authorization"] != nil || got.Get("Upgrade") == "" {
 			t.Errorf("with an upgrade, the upstream gets %v", got)
