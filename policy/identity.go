@@ -57,6 +57,8 @@ type Identity struct {
 	// Login is the public identifier (sid) of the login to which the
 	// credential belongs, empty if there is none.
 	Login string
+	// SignedIn is when the user signed in; zero means that it is not known.
+	SignedIn time.Time
 	// Expires is the time when the credential expires; zero means never.
 	Expires time.Time
 }

@@ -6,15 +6,21 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/login"
 	"authgate/gateway/pages"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
 
+// freshSignIn is how old the sign-in of a user may be who makes an API token. A token
+// outlives the session, so a session that was left open, or stolen, must not make one.
+const freshSignIn = 10 * time.Minute
+
 // account tells a user about their own login.
 type account struct {
 	chain     auth.Chain // all mechanisms but Basic
 	sessions  auth.Chain // these alone may change something
+	logins    *login.Logins
 	site      *web.Site
 	crossSite *web.CrossSite
 }
@@ -28,8 +34,30 @@ func (a *account) identity(ex *web.Exchange) (*policy.Identity, error) {
 	return id, nil
 }
 
+// reader returns the user who may see what is theirs. An API token without roles is for
+// a program that only has to say who it is.
+func (a *account) reader(ex *web.Exchange) (*policy.Identity, error) {
+	id, err := a.identity(ex)
+	if err == nil && len(id.Roles) == 0 && ex.Credentials.Scheme == "bearer" && login.IsAPIToken(ex.Credentials.Value) {
+		err = &web.Error{
+			Status: http.StatusForbidden, Detail: "An API token without roles can read " + a.site.Own("me") + ", and nothing else of the account.",
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return id, nil
+}
+
+// signInAgain returns the page where a user who is signed in signs in once more, and
+// from where they come back to the account.
+func (a *account) signInAgain() string {
+	page := web.WithParameter(a.site.Own("signin"), web.ReasonField, web.ReasonFresh)
+	return a.site.WithReturn(page, web.Return{Path: a.site.Own("account")})
+}
+
 // changer returns the user who may change something of their own. A session must
-// prove it: a token must not make another one, or end a login.
+// prove it.
 func (a *account) changer(ex *web.Exchange) (*policy.Identity, error) {
 	chain := a.sessions
 	if ex.Credentials.Scheme == "bearer" || !presentsSession(&ex.Credentials) {

@@ -2,8 +2,8 @@ package endpoint
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"time"
@@ -67,7 +67,7 @@ func (a *accountLogins) infos(ex *web.Exchange, id *policy.Identity) ([]loginInf
 
 // list is GET /account/sessions.
 func (a *accountLogins) list(ex *web.Exchange) error {
-	id, err := a.identity(ex)
+	id, err := a.reader(ex)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (a *accountLogins) list(ex *web.Exchange) error {
 // serve is GET /account: the user and their logins. A browser gets a page, or has to
 // sign in first.
 func (a *accountLogins) serve(ex *web.Exchange) error {
-	id, err := a.identity(ex)
+	id, err := a.reader(ex)
 	if errors.Is(err, auth.ErrNoCredentials) && ex.PageLoad() && ex.SignIn != nil {
 		place := ex.SignInPlace(ex.SignIn.Page, web.Return{Path: ex.Target()})
 		if ex.HasStale() {
@@ -110,50 +110,77 @@ func (a *accountLogins) serve(ex *web.Exchange) error {
 	return nil
 }
 
-// end is POST /account/sessions/end: it ends one login of the user, or all others.
+// end is POST /account/sessions/end: it ends one login of the user, or all others, and
+// with them the API tokens.
 func (a *accountLogins) end(ex *web.Exchange) error {
-	id, err := a.changer(ex)
+	id := ex.Identity
+	order, err := readEnding(ex)
 	if err != nil {
 		return err
 	}
-	sid, err := readEnding(ex)
-	if err != nil {
-		return err
-	}
-	if sid == id.Login {
+	if order.sid == id.Login {
 		return a.leaveHere(ex)
 	}
 	ctx, done := ex.Store.Recording()
 	defer done()
-	var ended []*login.Login
-	if sid == "" {
-		ended, err = a.overview.EndOthers(ctx, id)
+	answer := endingAnswer{Message: "Ended."}
+	if order.sid != "" {
+		err = a.endOne(ctx, ex, order.sid)
+		answer.Ended = 1
 	} else {
-		var one *login.Login
-		if one, err = a.overview.End(ctx, id, sid); one != nil {
-			ended = append(ended, one)
-		}
+		answer.Ended, err = a.endOthers(ctx, ex)
 	}
-	a.ended(ex, ended)
-	if errors.Is(err, login.ErrNoLogin) {
-		return &web.Error{Status: http.StatusNotFound, Detail: "You have no login with this id. It may have ended already.", Cause: err}
+	if err == nil && order.tokens {
+		answer.Tokens, err = a.endTokens(ctx, ex, id)
 	}
 	if err != nil {
 		return err
 	}
 	if ex.MediaType() == web.TypeForm {
-		done := doneOthers
-		if sid != "" {
-			done = doneLogin
-		}
-		a.done(ex, done)
+		a.done(ex, order.done())
 		return nil
 	}
-	ex.JSON(web.TypeJSON, http.StatusOK, struct {
-		Message string `json:"message"`
-		Ended   int    `json:"ended"`
-	}{"Ended.", len(ended)})
+	ex.JSON(web.TypeJSON, http.StatusOK, answer)
 	return nil
+}
+
+// endingAnswer tells how many logins and API tokens have ended.
+type endingAnswer struct {
+	Message string `json:"message"`
+	Ended   int    `json:"ended"`
+	Tokens  int    `json:"tokens,omitempty"`
+}
+
+func (a *accountLogins) endOne(ctx context.Context, ex *web.Exchange, sid string) error {
+	ended, err := a.overview.End(ctx, ex.Identity, sid)
+	if ended != nil {
+		a.ended(ex, []*login.Login{ended})
+	}
+	if errors.Is(err, login.ErrNoLogin) {
+		return &web.Error{Status: http.StatusNotFound, Detail: "You have no login with this id. It may have ended already.", Cause: err}
+	}
+	return err
+}
+
+func (a *accountLogins) endOthers(ctx context.Context, ex *web.Exchange) (int, error) {
+	ended, err := a.overview.EndOthers(ctx, ex.Identity)
+	a.ended(ex, ended)
+	return len(ended), err
+}
+
+// endTokens revokes the API tokens of the user. It comes after the logins: a login
+// that makes a token at the same time finds out that it has ended, and takes the
+// token back.
+func (a *accountLogins) endTokens(ctx context.Context, ex *web.Exchange, id *policy.Identity) (int, error) {
+	owner, ok := a.owner(id)
+	if !ok {
+		return 0, nil // users of providers have none
+	}
+	revoked, err := a.tokens.RevokeAll(ctx, owner.Username)
+	for _, token := range revoked {
+		ex.Audit("token_revoked", slog.String("token", token))
+	}
+	return len(revoked), err
 }
 
 // leaveHere ends the login of the request itself, and what else its cookies open, as a
@@ -187,57 +214,80 @@ func (a *accountLogins) ended(ex *web.Exchange, logins []*login.Login) {
 	_ = all.Wait()
 }
 
-// readEnding returns the id of the login to end, empty for all others.
-func readEnding(ex *web.Exchange) (sid string, err error) {
+// ending is what a user wants to end.
+type ending struct {
+	sid    string // of one login; empty: all others
+	tokens bool   // the API tokens too
+}
+
+// done returns what the page says about it.
+func (e *ending) done() string {
+	switch {
+	case e.sid != "":
+		return doneLogin
+	case e.tokens:
+		return doneEverywhere
+	}
+	return doneOthers
+}
+
+func readEnding(ex *web.Exchange) (*ending, error) {
 	switch ex.MediaType() {
 	case web.TypeForm:
 		return endingOfForm(ex.Body)
 	case web.TypeJSON:
 		o, err := parseObject(ex.Body)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		return endingOfObject(o)
 	}
-	return "", unsupportedMedia(web.TypeJSON + " or " + web.TypeForm)
+	return nil, unsupportedMedia(web.TypeJSON + " or " + web.TypeForm)
 }
 
 // unclearEnding is the error of a body that does not say which logins to end.
 func unclearEnding() error {
-	return badOrder(`The body must have either the field "id", or the field "others" with the value true.`)
+	return badOrder(`The body must have either the field "id", or the field "others" with the value true. ` +
+		`Beside "others", the field "tokens" can be true or false.`)
 }
 
-func endingOfForm(body []byte) (string, error) {
+func endingOfForm(body []byte) (*ending, error) {
 	values, err := url.ParseQuery(string(body))
 	if err != nil {
-		return "", unclearEnding()
+		return nil, unclearEnding()
 	}
-	ids, others := values["id"], values["others"]
+	ids, others, tokens := values["id"], values["others"], values["tokens"]
+	one := len(ids) == 1 && ids[0] != "" && len(others)+len(tokens) == 0
+	all := len(ids) == 0 && len(others) == 1 && others[0] == "true"
 	switch {
-	case len(ids) == 1 && ids[0] != "" && len(others) == 0:
-		return ids[0], nil
-	case len(ids) == 0 && len(others) == 1 && others[0] == "true":
-		return "", nil
+	case one:
+		return &ending{sid: ids[0]}, nil
+	case all && (len(tokens) == 0 || len(tokens) == 1 && tokens[0] == "false"):
+		return &ending{}, nil
+	case all && len(tokens) == 1 && tokens[0] == "true":
+		return &ending{tokens: true}, nil
 	}
-	return "", unclearEnding()
+	return nil, unclearEnding()
 }
 
-func endingOfObject(o object) (string, error) {
+func endingOfObject(o object) (*ending, error) {
 	_, one := o["id"]
-	raw, others := o["others"]
-	if one == others {
-		return "", unclearEnding()
-	}
+	_, others := o["others"]
+	_, tokens := o["tokens"]
 	if one {
 		sid, err := o.text("id")
-		if err == nil && sid == "" {
+		if err == nil && (sid == "" || others || tokens) {
 			err = unclearEnding()
 		}
-		return sid, err
+		return &ending{sid: sid}, err
 	}
-	var all bool
-	if err := json.Unmarshal(raw, &all); err != nil || !all {
-		return "", unclearEnding()
+	all, ok := o.truth("others")
+	withTokens := false
+	if ok && tokens {
+		withTokens, ok = o.truth("tokens")
 	}
-	return "", nil
+	if !ok || !all {
+		return nil, unclearEnding()
+	}
+	return &ending{tokens: withTokens}, nil
 }

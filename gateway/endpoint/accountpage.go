@@ -16,10 +16,11 @@ const doneField = "done"
 
 // Values of doneField.
 const (
-	doneLogin    = "login"
-	doneOthers   = "logins"
-	donePassword = "password"
-	doneToken    = "token"
+	doneLogin      = "login"
+	doneOthers     = "logins"
+	doneEverywhere = "everywhere"
+	donePassword   = "password"
+	doneToken      = "token"
 )
 
 // accountPage is the page where users see and change what is theirs.
@@ -41,7 +42,7 @@ func (a *accountPage) done(ex *web.Exchange, what string) {
 func (a *accountPage) notice(ex *web.Exchange) pages.ManageNotice {
 	return map[string]pages.ManageNotice{
 		doneLogin: pages.ManageEnded, doneOthers: pages.ManageEndedOthers,
-		donePassword: pages.ManagePassword, doneToken: pages.ManageRevoked,
+		doneEverywhere: pages.ManageEndedEverywhere, donePassword: pages.ManagePassword, doneToken: pages.ManageRevoked,
 	}[ex.QueryValue(doneField)]
 }
 
@@ -111,6 +112,9 @@ func (a *accountPage) offer(ex *web.Exchange, id *policy.Identity, page *pages.M
 		page.PasswordAction = a.site.Own("account/password")
 	}
 	page.TokenAction, page.RevokeAction, page.TokenRoles = a.site.Own("account/tokens"), a.site.Own("account/tokens/revoke"), owner.Roles
+	if !a.account.logins.SignedInWithin(id, freshSignIn) {
+		page.SignInAgainURL = a.signInAgain()
+	}
 	tokens, err := a.tokens.List(&ex.Store, owner.Username)
 	if err != nil {
 		return err

@@ -55,23 +55,34 @@ type accountPassword struct {
 // passwordOrder is what a user posts.
 type passwordOrder struct{ current, next string }
 
-func (a *accountPassword) serve(ex *web.Exchange) error {
+// missing returns why no password can be changed.
+func (a *accountPassword) missing() error {
 	if !a.passwords.Writable() {
 		return fixedPassword(errors.New("accounts.file is not set, or cannot be replaced"))
 	}
-	id, err := a.changer(ex)
-	if err != nil {
-		return err
-	}
+	return nil
+}
+
+// never returns why the user cannot change a password.
+func (a *accountPassword) never(id *policy.Identity) error {
 	owner, ok := a.owner(id)
-	if !ok {
+	switch {
+	case !ok:
 		return &web.Error{
 			Status: http.StatusForbidden, Detail: "Only users with a local account have a password here.",
 			Cause: errors.New("the user signed in at a provider"),
 		}
-	}
-	if !a.passwords.Has(owner.Username) {
+	case !a.passwords.Has(owner.Username):
 		return fixedPassword(errors.New("the account is not in accounts.file"))
+	}
+	return nil
+}
+
+func (a *accountPassword) serve(ex *web.Exchange) error {
+	id := ex.Identity
+	owner, ok := a.owner(id)
+	if !ok { // a reload has removed it since
+		return auth.ErrRejected
 	}
 	order, err := readPasswordOrder(ex)
 	if err == nil {

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,7 +55,7 @@ func timeText(t time.Time) string {
 
 // list is GET /account/tokens.
 func (a *accountTokens) list(ex *web.Exchange) error {
-	id, err := a.identity(ex)
+	id, err := a.reader(ex)
 	if err != nil {
 		return err
 	}
@@ -76,9 +77,10 @@ func (a *accountTokens) list(ex *web.Exchange) error {
 
 // create is POST /account/tokens. The answer shows the token, this once.
 func (a *accountTokens) create(ex *web.Exchange) error {
-	id, owner, err := a.writer(ex)
-	if err != nil {
-		return err
+	id := ex.Identity
+	owner, ok := a.owner(id)
+	if !ok {
+		return a.never(id)
 	}
 	token, made, err := a.make(ex, owner)
 	if err != nil {
@@ -104,6 +106,9 @@ func (a *accountTokens) make(ex *web.Exchange, owner *auth.Account) (string, log
 	ctx, end := ex.Store.Recording()
 	defer end()
 	token, made, err := a.tokens.Create(ctx, owner, wanted.name, wanted.roles, wanted.lifetime)
+	if err == nil {
+		err = a.stillSignedIn(ctx, ex, owner, made.ID)
+	}
 	switch {
 	case errors.Is(err, login.ErrRoleNotHeld):
 		err = &web.Error{Status: http.StatusBadRequest, Detail: "A token can have no role that you do not have.", Cause: err}
@@ -114,6 +119,17 @@ func (a *accountTokens) make(ex *web.Exchange, owner *auth.Account) (string, log
 		}
 	}
 	return token, made, err
+}
+
+// stillSignedIn takes a new token back if the login that made it has ended meanwhile.
+// The user who signs out everywhere ends the logins first and then the tokens, so one
+// of the two requests finds the token.
+func (a *accountTokens) stillSignedIn(ctx context.Context, ex *web.Exchange, owner *auth.Account, token string) error {
+	_, err := a.sessions.Alive(ctx, &ex.Credentials)
+	if err != nil {
+		err = errors.Join(err, a.tokens.Revoke(ctx, owner.Username, token))
+	}
+	return err
 }
 
 // tokenNotice returns the status of a mistake in an order, and what the page says
@@ -131,9 +147,9 @@ func tokenNotice(err error) (int, pages.ManageNotice) {
 
 // revoke is POST /account/tokens/revoke.
 func (a *accountTokens) revoke(ex *web.Exchange) error {
-	_, owner, err := a.writer(ex)
-	if err != nil {
-		return err
+	owner, ok := a.owner(ex.Identity)
+	if !ok {
+		return a.never(ex.Identity)
 	}
 	token, err := readRevocation(ex)
 	if err != nil {
@@ -173,20 +189,15 @@ func readRevocation(ex *web.Exchange) (string, error) {
 	return o.text("id")
 }
 
-// writer returns the account whose tokens the request may change.
-func (a *accountTokens) writer(ex *web.Exchange) (*policy.Identity, *auth.Account, error) {
-	id, err := a.changer(ex)
-	if err != nil {
-		return nil, nil, err
+// never returns why the user cannot have API tokens.
+func (a *accountTokens) never(id *policy.Identity) error {
+	if _, ok := a.owner(id); ok {
+		return nil
 	}
-	owner, ok := a.owner(id)
-	if !ok {
-		return nil, nil, &web.Error{
-			Status: http.StatusForbidden, Detail: "Only users with a local account can have API tokens.",
-			Cause: errors.New("the user signed in at a provider"),
-		}
+	return &web.Error{
+		Status: http.StatusForbidden, Detail: "Only users with a local account can have API tokens.",
+		Cause: errors.New("the user signed in at a provider"),
 	}
-	return id, owner, nil
 }
 
 func jsonBody(ex *web.Exchange) (object, error) {

@@ -96,34 +96,69 @@ func (o *Options) sessions() auth.Chain {
 	return chain
 }
 
-// methods are what an endpoint does for each method.
-type methods map[string]func(*web.Exchange) error
+// row is what an endpoint does, and the rules for all of its methods. [Endpoint.Serve]
+// keeps the rules, so that no endpoint forgets one.
+type row struct {
+	actions actions
+	// home: it is served at the host of public_url alone. The application at another
+	// host could else use it with the session that a browser sends there.
+	home bool
+	// page: a page load at another host is led home.
+	page bool
+	// leadsHome: a GET at another host is led home by the endpoint itself.
+	leadsHome bool
+	// missing returns why it does not exist for now; nil: it always exists.
+	missing func() error
+}
+
+// actions are what an endpoint does for each method.
+type actions map[string]action
+
+// action is what an endpoint does for one method, and who may ask for it.
+type action struct {
+	do func(*web.Exchange) error
+	// session: a session must prove the user. A token must not make another one,
+	// or end a login.
+	session bool
+	// never returns why the user may not do it, however they sign in; nil: all users
+	// may.
+	never func(*policy.Identity) error
+	// fresh is how old the user's sign-in may be; 0: any age.
+	fresh time.Duration
+}
 
 // Endpoint is one of the gateway's own endpoints.
 type Endpoint struct {
+	row
 	label     string // for logs and metrics
-	methods   methods
+	site      *web.Site
 	crossSite *web.CrossSite
 	signIn    *web.SignInLink // nil: nowhere
-	leadsHome bool            // a GET at another host redirects to public_url
+	user      *account
 }
 
 // New returns the endpoints by their paths. It fails if it does not know one of
 // the names.
 func New(o Options) (map[string]*Endpoint, error) {
-	known := o.handlers()
+	user := o.account()
+	known := o.rows(user)
 	endpoints := map[string]*Endpoint{}
 	for _, name := range o.Names {
-		handlers, ok := known[name]
+		r, ok := known[name]
 		if !ok {
 			return nil, fmt.Errorf("there is no endpoint %q", name)
 		}
-		endpoints[o.Site.Own(name)] = &Endpoint{
-			label: label(name), methods: handlers, crossSite: o.CrossSite, signIn: o.signInLink(name),
-			leadsHome: name == "signin" || name == "login",
-		}
+		endpoints[o.Site.Own(name)] = o.endpoint(name, r, user)
 	}
 	return endpoints, nil
+}
+
+func (o *Options) endpoint(name string, r row, user *account) *Endpoint {
+	return &Endpoint{row: r, label: label(name), site: o.Site, crossSite: o.CrossSite, signIn: o.signInLink(name), user: user}
+}
+
+func (o *Options) account() *account {
+	return &account{chain: o.signedIn(), sessions: o.sessions(), logins: o.Local.Logins, site: o.Site, crossSite: o.CrossSite}
 }
 
 // label returns the label of an endpoint, which does not name the provider.
@@ -143,8 +178,8 @@ func (o *Options) signInLink(name string) *web.SignInLink {
 	return &web.SignInLink{Page: o.Site.Own("signin"), Always: always}
 }
 
-// handlers returns what the endpoints do, by their names.
-func (o *Options) handlers() map[string]methods {
+// rows returns the endpoints by their names.
+func (o *Options) rows(user *account) map[string]row {
 	cookies, metrics := &o.Site.Cookies, o.Site.Service.Metrics
 	local, federation := &o.Local, &o.Federation
 	out := &signOut{
@@ -156,7 +191,6 @@ func (o *Options) handlers() map[string]methods {
 		site: o.Site, logins: local.Logins, tickets: local.Tickets, sessions: local.Sessions, delegated: federation.Delegated, out: out, now: o.Now,
 	}
 	page := &signInPage{site: o.Site, accounts: local.Accounts, federation: federation, hosts: hosts}
-	user := &account{chain: o.signedIn(), sessions: o.sessions(), site: o.Site, crossSite: o.CrossSite}
 	mine := &accountPage{
 		account: user, overview: Overview(local, federation), accounts: local.Accounts, tokens: local.API, passwords: o.Passwords, now: o.Now,
 	}
@@ -171,28 +205,31 @@ func (o *Options) handlers() map[string]methods {
 	rotate := &refresh{crossSite: o.CrossSite, refresh: local.Refresh, tokens: tokens, realm: o.Realm}
 	start := &delegation{site: o.Site, federation: federation, out: out, hosts: hosts}
 	finish := &callback{site: o.Site, federation: federation, logins: local.Logins, out: out, hosts: hosts}
-	all := map[string]methods{
-		"login":                 {"GET": start.serve, "POST": in.serve},
-		"logout":                {"GET": leave.byLink, "POST": leave.serve},
-		"refresh":               {"POST": rotate.serve},
-		"me":                    {"GET": user.serve},
-		"csrf-token":            {"GET": user.csrfToken},
-		"signin":                {"GET": page.serve},
-		"account":               {"GET": own.serve},
-		"account/sessions":      {"GET": own.list},
-		"account/sessions/end":  {"POST": own.end},
-		"account/password":      {"POST": secret.serve},
-		"account/tokens":        {"GET": owned.list, "POST": owned.create},
-		"account/tokens/revoke": {"POST": owned.revoke},
-		web.CompletePath:        {"GET": hosts.complete},
-		"callback":              {"GET": finish.serve},
-		"auth/callback":         {"GET": finish.serve},
-		".well-known/jwks.json": {"GET": publicKeys(o.JWKS).serve},
+	all := map[string]row{
+		"login":                 {leadsHome: true, actions: actions{"GET": {do: start.serve}, "POST": {do: in.serve}}},
+		"logout":                {actions: actions{"GET": {do: leave.byLink}, "POST": {do: leave.serve}}},
+		"refresh":               {actions: actions{"POST": {do: rotate.serve}}},
+		"me":                    {actions: actions{"GET": {do: user.serve}}},
+		"csrf-token":            {actions: actions{"GET": {do: user.csrfToken}}},
+		"signin":                {leadsHome: true, actions: actions{"GET": {do: page.serve}}},
+		web.CompletePath:        {actions: actions{"GET": {do: hosts.complete}}},
+		"callback":              {actions: actions{"GET": {do: finish.serve}}},
+		"auth/callback":         {actions: actions{"GET": {do: finish.serve}}},
+		".well-known/jwks.json": {actions: actions{"GET": {do: publicKeys(o.JWKS).serve}}},
+
+		"account":              {home: true, page: true, actions: actions{"GET": {do: own.serve}}},
+		"account/sessions":     {home: true, actions: actions{"GET": {do: own.list}}},
+		"account/sessions/end": {home: true, actions: actions{"POST": {do: own.end, session: true}}},
+		"account/password":     {home: true, missing: secret.missing, actions: actions{"POST": {do: secret.serve, session: true, never: secret.never}}},
+		"account/tokens": {home: true, actions: actions{
+			"GET": {do: owned.list}, "POST": {do: owned.create, session: true, never: owned.never, fresh: freshSignIn},
+		}},
+		"account/tokens/revoke": {home: true, actions: actions{"POST": {do: owned.revoke, session: true, never: owned.never}}},
 	}
 	for _, p := range federation.Providers {
 		by := &providerLogout{provider: p, users: federation.Users}
-		all["backchannel-logout/"+p.Name()] = methods{"POST": by.backChannel}
-		all["frontchannel-logout/"+p.Name()] = methods{"GET": by.frontChannel}
+		all["backchannel-logout/"+p.Name()] = row{actions: actions{"POST": {do: by.backChannel}}}
+		all["frontchannel-logout/"+p.Name()] = row{actions: actions{"GET": {do: by.frontChannel}}}
 	}
 	return all
 }
@@ -204,13 +241,13 @@ func (e *Endpoint) Serve(ex *web.Exchange) error {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
-	if ex.Foreign && !(e.leadsHome && method == http.MethodGet) {
-		return e.foreign()
+	if answered, err := e.elsewhere(ex); answered || err != nil {
+		return err
 	}
 	if err := ex.ReadBody(); err != nil {
 		return err
 	}
-	serve, ok := e.methods[method]
+	act, ok := e.actions[method]
 	if !ok {
 		return e.notAllowed()
 	}
@@ -219,8 +256,59 @@ func (e *Endpoint) Serve(ex *web.Exchange) error {
 			return err
 		}
 	}
+	if e.missing != nil {
+		if err := e.missing(); err != nil {
+			return err
+		}
+	}
+	if answered, err := e.admit(ex, &act); answered || err != nil {
+		return err
+	}
 	ex.Decision = web.DecisionAllow // unless there is an error
-	return serve(ex)
+	return act.do(ex)
+}
+
+// elsewhere answers a request for another host than the endpoint's. It reports whether
+// it has led a page load home.
+func (e *Endpoint) elsewhere(ex *web.Exchange) (answered bool, err error) {
+	switch {
+	case e.site.AtHome(&ex.Received), !e.home && !ex.Foreign, e.leadsHome && ex.Reads():
+		return false, nil
+	case e.page && ex.PageLoad():
+		ex.Decision = web.DecisionAllow
+		ex.Redirect(http.StatusFound, e.site.PublicURL+ex.Target())
+		return true, nil
+	case ex.Foreign:
+		return false, e.foreign()
+	}
+	return false, &web.Error{
+		Status: http.StatusForbidden, Detail: "The account is at " + e.site.PublicURL + e.site.Own("account") + " alone.",
+		Cause: errors.New("the endpoint is served at the host of public_url alone, so that no application can use it"),
+	}
+}
+
+// admit refuses a user who may not do what they ask for. It reports whether it has led
+// the user to the sign-in page instead.
+func (e *Endpoint) admit(ex *web.Exchange, act *action) (answered bool, err error) {
+	if !act.session {
+		return false, nil
+	}
+	id, err := e.user.changer(ex)
+	if err == nil && act.never != nil {
+		err = act.never(id)
+	}
+	if err != nil || act.fresh == 0 || e.user.logins.SignedInWithin(id, act.fresh) {
+		return false, err
+	}
+	if byPage(ex) && !ex.ByScript() {
+		ex.Decision = web.DecisionChallenge
+		ex.Redirect(http.StatusSeeOther, e.user.signInAgain())
+		return true, nil
+	}
+	return false, &web.Error{
+		Status: http.StatusForbidden, MaxAge: act.fresh,
+		Detail: fmt.Sprintf("Sign in again to do this. Your sign-in is older than %d minutes.", int(act.fresh.Minutes())),
+	}
 }
 
 // foreign refuses a request at a host that is not the gateway's (listen.any_host,
@@ -235,7 +323,7 @@ func (e *Endpoint) foreign() error {
 }
 
 func (e *Endpoint) notAllowed() error {
-	allowed := slices.Sorted(maps.Keys(e.methods))
+	allowed := slices.Sorted(maps.Keys(e.actions))
 	if allowed[0] == http.MethodGet {
 		allowed = slices.Insert(allowed, 1, http.MethodHead)
 	}

@@ -58,8 +58,8 @@ func TestReference(t *testing.T) {
 	o := options()
 	o.Federation.Providers = []*Provider{{Provider: provider.New(provider.Options{Name: "PROVIDER"})}}
 	delete(documented, "GET /") // the start page, if no route matches
-	for name, methods := range o.handlers() {
-		for method := range methods {
+	for name, row := range o.rows(o.account()) {
+		for method := range row.actions {
 			request := method + " /" + name
 			if !documented[request] {
 				t.Errorf("docs/http.md does not list %s", request)

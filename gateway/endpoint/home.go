@@ -25,7 +25,7 @@ func NewHome(o Options) *Endpoint {
 	if o.Used[policy.Session] || o.Used[policy.OIDC] {
 		h.signIn = o.Site.Own("signin")
 	}
-	return &Endpoint{label: label("home"), methods: methods{"GET": h.serve}, crossSite: o.CrossSite, signIn: o.signInLink("home")}
+	return o.endpoint("home", row{actions: actions{"GET": {do: h.serve}}}, nil)
 }
 
 func (h *home) serve(ex *web.Exchange) error {

@@ -44,3 +44,12 @@ func (o object) text(name string) (string, error) {
 	}
 	return *s, nil
 }
+
+// truth returns the boolean under name, and whether there is one.
+func (o object) truth(name string) (value, ok bool) {
+	var b *bool
+	if err := json.Unmarshal(o[name], &b); err != nil || b == nil {
+		return false, false
+	}
+	return *b, true
+}

@@ -34,7 +34,8 @@ func (s *signInPage) serve(ex *web.Exchange) error {
 		return startAtHome(ex, s.site, "signin", r, "mechanism", web.SwitchField, web.ReasonField)
 	}
 	only, other := policy.Mechanism(ex.QueryValue("mechanism")), ex.QueryValue(web.SwitchField) != ""
-	if !other {
+	again := reason == web.ReasonFresh
+	if !other && !again {
 		if answered, err := s.hosts.bySession(ex, only, r); answered || err != nil {
 			return err
 		}
@@ -43,12 +44,17 @@ func (s *signInPage) serve(ex *web.Exchange) error {
 	if err != nil {
 		return err
 	}
-	if id != nil && !other {
+	if id != nil && !other && !again {
 		s.already(ex, id, r)
 		return nil
 	}
 	page := pages.SignIn{}
 	switch {
+	case id != nil && again:
+		page.Notice = pages.NoticeFresh
+		if id.Provider == policy.LocalProvider {
+			page.Username = id.Username
+		}
 	case id != nil:
 		page.Current = ex.User(id).String()
 	case s.cameBack(ex):
@@ -111,7 +117,7 @@ func (s *signInPage) write(ex *web.Exchange, status int, r web.Return, page page
 	for _, p := range s.federation.Providers {
 		if only != policy.Session {
 			place := s.site.Own("login") + "?provider=" + url.QueryEscape(p.Name())
-			if ex.QueryValue(web.SwitchField) != "" {
+			if ex.QueryValue(web.SwitchField) != "" || page.Notice == pages.NoticeFresh { // must ask for credentials
 				place = web.WithParameter(place, web.SwitchField, "1")
 			}
 			page.Providers = append(page.Providers, pages.Provider{Title: p.Title, URL: s.site.WithReturn(place, r)})

@@ -246,6 +246,7 @@ func (a *AccessTokens) resolve(ready *verifiedToken, rawLogin []byte) (*verified
 	if !ok {
 		return nil, badToken("its account does not exist or is disabled")
 	}
+	identity := account.Identity(policy.Bearer, ready.login, ready.expires)
 	if ready.login != "" {
 		login, err := decodeLogin(ready.login, rawLogin)
 		if err != nil {
@@ -254,11 +255,9 @@ func (a *AccessTokens) resolve(ready *verifiedToken, rawLogin []byte) (*verified
 		if _, ok := login.current(a.accounts); !ok || login.Username != ready.subject {
 			return nil, badToken("its account has changed")
 		}
+		identity.SignedIn = login.Created
 	}
-	return &verifiedToken{
-		accessToken: ready.accessToken, rawLogin: rawLogin,
-		identity: account.Identity(policy.Bearer, ready.login, ready.expires),
-	}, nil
+	return &verifiedToken{accessToken: ready.accessToken, rawLogin: rawLogin, identity: identity}, nil
 }
 
 // Revoke ends the login of a valid token, and revokes the token until it expires. It

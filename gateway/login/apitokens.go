@@ -252,6 +252,28 @@ func (a *APITokens) Revoke(ctx context.Context, username, id string) error {
 	return nil
 }
 
+// RevokeAll ends all tokens of an account. It returns the ids of those that it has
+// ended, also beside an error.
+func (a *APITokens) RevokeAll(ctx context.Context, username string) (revoked []string, err error) {
+	_, entries, err := a.list(ctx, username)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		_, err := a.logins.store.Take(ctx, e.Key)
+		if err == nil {
+			revoked = append(revoked, e.ID)
+		} else if !errors.Is(err, store.ErrNotFound) {
+			return revoked, fmt.Errorf("revoking API tokens: %w", err)
+		}
+	}
+	// What remains in the list after an error makes nothing valid.
+	_ = a.change(ctx, username, func(now []apiTokenEntry) ([]apiTokenEntry, error) {
+		return slices.DeleteFunc(now, func(e apiTokenEntry) bool { return slices.Contains(entries, e) }), nil
+	})
+	return revoked, nil
+}
+
 // list returns the list of an account's tokens, and its record.
 func (a *APITokens) list(ctx context.Context, username string) (raw []byte, entries []apiTokenEntry, err error) {
 	raw, err = a.logins.read(ctx, apiTokensPrefix+username)

@@ -52,7 +52,7 @@ func TestIdentities(t *testing.T) {
 	now := e.now()
 	local := policy.Identity{
 		Username: "alice", Subject: "local:alice", Name: "Alice Example", Email: "alice@example.org", Roles: []string{"user", "admin"},
-		Mechanism: policy.Session, Provider: "local", Login: e.local.login.ID, Expires: now.Add(time.Hour),
+		Mechanism: policy.Session, Provider: "local", Login: e.local.login.ID, SignedIn: now, Expires: now.Add(time.Hour),
 	}
 	byToken := local
 	byToken.Mechanism, byToken.Expires = policy.Bearer, time.Unix(now.Unix()+900, 0)
@@ -65,7 +65,7 @@ func TestIdentities(t *testing.T) {
 	remote := policy.Identity{
 		Username: "alice", Subject: "keycloak:" + testPerson, Name: "Alice Example", Email: "alice@example.org",
 		Roles: []string{"user"}, Claims: map[string]any{"department": "sales"},
-		Mechanism: policy.OIDC, Provider: "keycloak", Login: e.remote.login.ID, Expires: now.Add(time.Hour),
+		Mechanism: policy.OIDC, Provider: "keycloak", Login: e.remote.login.ID, SignedIn: now, Expires: now.Add(time.Hour),
 	}
 	for _, test := range []struct {
 		mechanism auth.Authenticator

@@ -276,6 +276,13 @@ func (login *Login) inEpoch(since time.Time) bool {
 	return login.Since.Equal(since)
 }
 
+// SignedInWithin reports whether the user of id signed in at most that long ago. It is
+// not known of an identity without a login, and after the clock was set back.
+func (l *Logins) SignedInWithin(id *policy.Identity, age time.Duration) bool {
+	now := l.now()
+	return !id.SignedIn.IsZero() && !inFuture(id.SignedIn, now) && now.Sub(id.SignedIn) <= age
+}
+
 // inFuture reports whether a stored time t is later than now, by more than the
 // clocks of two instances may differ. Then the clock was set back.
 func inFuture(t, now time.Time) bool { return t.Sub(now) > clockLeeway }

@@ -108,7 +108,9 @@ func (o localOwner) identify(_ context.Context, login *Login, expires time.Time)
 	if !ok {
 		return nil, nil, auth.ErrRejected
 	}
-	return account.Identity(policy.Session, login.ID, expires), nil, nil
+	id := account.Identity(policy.Session, login.ID, expires)
+	id.SignedIn = login.Created
+	return id, nil, nil
 }
 
 func (localOwner) renew(context.Context, *Login, bool) bool { return false }

@@ -211,7 +211,9 @@ func (u *Users) identify(ctx context.Context, login *Login, expires time.Time) (
 	if known.Issuer != d.Issuer || known.Profile.Subject != d.User {
 		return nil, nil, auth.ErrRejected
 	}
-	return providerIdentity(d.Provider, &known.Profile, policy.OIDC, login.ID, expires), []record{{key, raw}}, nil
+	id := providerIdentity(d.Provider, &known.Profile, policy.OIDC, login.ID, expires)
+	id.SignedIn = login.Created
+	return id, []record{{key, raw}}, nil
 }
 
 // providerIdentity returns the identity of a person at the provider of that name, for

@@ -3,6 +3,7 @@ package pages
 import (
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -17,9 +18,10 @@ type Manage struct {
 	CSRFToken           string // in each form, unless empty
 	Notice              ManageNotice
 	Logins              []OwnLogin
-	EndAction           string // gets id, or others=true
+	EndAction           string // gets id, or others=true and tokens=true
 	PasswordAction      string // gets current, new and again
 	TokenAction         string // gets name, expires_in and roles
+	SignInAgainURL      string // leads to TokenAction through a sign-in; empty: none is needed
 	RevokeAction        string // gets id
 	Tokens              []OwnToken
 	NewToken, TokenName string   // a token that was made just now, and its name
@@ -47,16 +49,17 @@ type ManageNotice int
 
 // What the page says. From ManageWrong on, nothing was done.
 const (
-	ManageNothing      ManageNotice = iota
-	ManageEnded                     // one login has ended
-	ManageEndedOthers               // all other logins have ended
-	ManagePassword                  // the password is changed
-	ManageRevoked                   // a token is revoked
-	ManageWrong                     // the current password is wrong
-	ManageShort                     // the new password is too short
-	ManageLong                      // the new password is too long
-	ManageDiffers                   // the new password and its repetition differ
-	ManageTokenRefused              // the name, the time or a role of a token is not possible
+	ManageNothing         ManageNotice = iota
+	ManageEnded                        // one login has ended
+	ManageEndedOthers                  // all other logins have ended
+	ManageEndedEverywhere              // all other logins and the tokens have ended
+	ManagePassword                     // the password is changed
+	ManageRevoked                      // a token is revoked
+	ManageWrong                        // the current password is wrong
+	ManageShort                        // the new password is too short
+	ManageLong                         // the new password is too long
+	ManageDiffers                      // the new password and its repetition differ
+	ManageTokenRefused                 // the name, the time or a role of a token is not possible
 	ManageTooManyTokens
 )
 
@@ -69,14 +72,10 @@ func (n ManageNotice) OfPassword() bool { return n >= ManageWrong && n <= Manage
 // OfToken reports whether a token was not made.
 func (n ManageNotice) OfToken() bool { return n >= ManageTokenRefused }
 
-// Others reports whether there are logins besides the current one.
-func (m Manage) Others() bool {
-	for _, l := range m.Logins {
-		if !l.Current && m.EndAction != "" {
-			return true
-		}
-	}
-	return false
+// Elsewhere reports whether there are logins besides the current one, or API tokens.
+func (m Manage) Elsewhere() bool {
+	other := slices.ContainsFunc(m.Logins, func(l OwnLogin) bool { return !l.Current })
+	return m.EndAction != "" && (other || len(m.Tokens) > 0)
 }
 
 // Manage writes the page of the user's logins, tokens and password.
@@ -91,6 +90,8 @@ func (l *texts) managed(n ManageNotice) (string, error) {
 		return l.text("manage.done.login")
 	case ManageEndedOthers:
 		return l.text("manage.done.logins")
+	case ManageEndedEverywhere:
+		return l.text("manage.done.everywhere")
 	case ManagePassword:
 		return l.text("manage.done.password")
 	case ManageRevoked:

@@ -54,7 +54,9 @@ func TestManage(t *testing.T) {
 		says    []string
 	}{
 		"all":              {func() Manage { return full }, "/logout /end /end /password /revoke /tokens", []string{"curl This device", "wget", "192.0.2.8", "2 January 2030, 03:04 UTC", "ci", "Not yet"}},
-		"one login":        {func() Manage { m := full; m.Logins = m.Logins[:1]; return m }, "/logout /password /revoke /tokens", nil},
+		"one login":        {func() Manage { m := full; m.Logins = m.Logins[:1]; return m }, "/logout /end /password /revoke /tokens", []string{"Sign out everywhere else, and revoke all API tokens"}},
+		"nothing else":     {func() Manage { m := full; m.Logins, m.Tokens = m.Logins[:1], nil; return m }, "/logout /password /tokens", nil},
+		"an old sign-in":   {func() Manage { m := full; m.SignInAgainURL = "/again"; return m }, "/logout /end /end /password /revoke", []string{"To create a token, sign in again", "Sign in again"}},
 		"without password": {func() Manage { m := full; m.PasswordAction = ""; return m }, "/logout /end /end /revoke /tokens", nil},
 		"without tokens":   {func() Manage { m := full; m.TokenAction = ""; return m }, "/logout /end /end /password", nil},
 		"a reader":         {func() Manage { return Manage{User: user, Logins: full.Logins} }, "/logout", []string{"wget"}},

@@ -35,11 +35,14 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 		"manage": func(w io.Writer) error {
 			return p.Manage(w, Manage{
 				user, v, []string{v}, v, v, v, ManageWrong, []OwnLogin{{v, true, v, v, v, v, now, now, now}, {v, false, v, v, v, v, now, now, now}},
-				v, v, v, v, []OwnToken{{v, v, []string{v}, now, now, now}}, v, v, []string{v, v},
+				v, v, v, "", v, []OwnToken{{v, v, []string{v}, now, now, now}}, v, v, []string{v, v},
 			})
 		},
 		"managed": func(w io.Writer) error {
 			return p.Manage(w, Manage{User: user, Notice: ManageTokenRefused, TokenAction: v, RevokeAction: v, TokenRoles: []string{v}})
+		},
+		"sign in again": func(w io.Writer) error {
+			return p.Manage(w, Manage{User: user, TokenAction: v, SignInAgainURL: v, RevokeAction: v})
 		},
 		"logout":     func(w io.Writer) error { return p.ConfirmLogout(w, ConfirmLogout{v, v}) },
 		"signed out": func(w io.Writer) error { return p.SignedOut(w, SignedOut{ContinueURL: v}) },

@@ -15,6 +15,7 @@ const (
 	NoticeWrong            // the user name or the password was wrong
 	NoticeThrottled        // too many attempts failed; see SignIn.Wait
 	NoticeEnded            // the session has ended
+	NoticeFresh            // the user is signed in, and must prove it once more
 	NoticeNoCookie         // a sign-in succeeded, and the browser did not send its cookie
 )
 
@@ -37,6 +38,8 @@ func (l *texts) notice(n Notice, wait time.Duration) (string, error) {
 		return l.text("signin.throttled", "wait", after)
 	case NoticeEnded:
 		return l.text("signin.ended")
+	case NoticeFresh:
+		return l.text("signin.fresh")
 	case NoticeNoCookie:
 		return l.text("signin.nocookie")
 	}

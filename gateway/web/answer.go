@@ -18,6 +18,7 @@ type problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
+	MaxAge int    `json:"max_age,omitempty"` // seconds
 }
 
 // Fail answers the request with what toHTTP makes of err. It returns true if
@@ -65,7 +66,9 @@ func (ex *Exchange) writeError(e *Error) {
 	case TypeHTML:
 		ex.Page(e.Status, func(p *pages.Pages) error { return p.Error(ex, ex.errorPage(e)) })
 	default:
-		ex.JSON(media, e.Status, problem{Title: http.StatusText(e.Status), Status: e.Status, Detail: e.Detail})
+		ex.JSON(media, e.Status, problem{
+			Title: http.StatusText(e.Status), Status: e.Status, Detail: e.Detail, MaxAge: int(e.MaxAge.Seconds()),
+		})
 	}
 }
 

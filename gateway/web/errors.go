@@ -24,7 +24,8 @@ type Error struct {
 	Detail     string // for the client; tells no internals
 	Cause      error  // for operators; may be nil
 	RetryAfter time.Duration
-	Allow      string // of a 405
+	MaxAge     time.Duration // how old the user's sign-in may be; 0: that would not help
+	Allow      string        // of a 405
 
 	Problem pages.Problem // for a page, if it can tell more than the status
 	Said    string        // what an identity provider said, for a page

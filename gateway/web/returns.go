@@ -20,6 +20,7 @@ const (
 	ReasonField     = "reason"
 	ReasonEnded     = "ended"      // the session has ended
 	ReasonSignedOut = "signed_out" // the user has signed out
+	ReasonFresh     = "fresh"      // the user is signed in, and must prove it once more
 )
 
 // startLifetime is how long a browser may take from the first page at a host to
