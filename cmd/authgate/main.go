@@ -127,7 +127,9 @@ func validateCommand() *cobra.Command {
 		Use:   "validate",
 		Short: "Check the configuration and list every mistake",
 		Long: "Check the configuration and the files that it names. Every mistake is listed with\n" +
-			"its file, line, column and key, and makes the exit status 2.",
+			"its file, line, column and key, and makes the exit status 2. What is valid and\n" +
+			"probably wrong, such as an expired certificate or a file that other users can\n" +
+			"change, is a warning.",
 		Example: "  authgate validate --config new.yaml\n" +
 			"  authgate validate -c - <new.yaml",
 		Args: usage(cobra.NoArgs),
@@ -138,8 +140,9 @@ func validateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		for _, warning := range cfg.Warnings() {
-			fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+config.Diagnostics{warning}.Error())
+		excerpt := func(d config.Diagnostic) string { return config.Diagnostics{d}.Error() }
+		for _, warning := range app.Warnings(cfg, excerpt) {
+			fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+warning)
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), name+" is valid")
 		return nil

@@ -109,6 +109,9 @@ func (c *Config) PublicFiles() []string {
 	return public
 }
 
+// Path returns the path of the configuration file, as it was given.
+func (c *Config) Path() string { return c.path }
+
 // Warnings returns the parts of a valid configuration that are probably
 // mistakes, in the order of the text.
 func (c *Config) Warnings() Diagnostics { return slices.Clone(c.warnings) }

@@ -49,19 +49,27 @@ func (a *App) announcement() announcement {
 	for _, route := range cfg.Routes {
 		of.routes = append(of.routes, announceRoute(&route))
 	}
+	of.warnings = Warnings(cfg, config.Diagnostic.String)
+	return of
+}
+
+// Warnings returns what is probably wrong with a valid configuration, in one text each:
+// first what is written in its files, as show returns it, then the rest.
+func Warnings(cfg *config.Config, show func(config.Diagnostic) string) []string {
+	var all []string
 	for _, warning := range cfg.Warnings() {
-		of.warnings = append(of.warnings, warning.String())
+		all = append(all, show(warning))
 	}
 	if users := cfg.DemoUsers(); len(users) > 0 {
-		of.warnings = append(of.warnings, "demonstration passwords are public: "+strings.Join(users, ", "))
+		all = append(all, "demonstration passwords are public: "+strings.Join(users, ", "))
 	}
 	if providers := cfg.DemoProviders(); len(providers) > 0 {
-		of.warnings = append(of.warnings, "a process that listens on the port of the demonstration's provider can sign in as any user: "+strings.Join(providers, ", "))
+		all = append(all, "a process that listens on the port of the demonstration's provider can sign in as any user: "+strings.Join(providers, ", "))
 	}
 	for _, e := range exposed(cfg) {
-		of.warnings = append(of.warnings, "other users of this machine can read or change "+e.path)
+		all = append(all, e.String())
 	}
-	return of
+	return all
 }
 
 func announceRoute(route *config.Route) announcedRoute {

@@ -21,24 +21,56 @@ const (
 
 // exposure is a path that others can read or change.
 type exposure struct {
-	path string
-	mode fs.FileMode
+	path    string
+	real    string // path, absolute and without symbolic links
+	mode    fs.FileMode
+	what    string // what others can do
+	command string // that mends it, for a shell
 }
 
-// warnOfExposure warns about secrets that others can read or change.
+// What others can do with an exposed path.
+const (
+	canReadSecrets    = "other users of this machine can read or change secrets"
+	canChange         = "other users of this machine can change the configuration"
+	canReplace        = "other users of this machine can replace files of the configuration"
+	closedForSecrets  = "chmod g-w,o-rwx "
+	closedForOthers   = "chmod go-w "
+	publicCertificate = "ca.pem" // the public file in data_dir
+)
+
+// warnOfExposure warns about secrets that others can read or change, and about files
+// that they can change.
 func (a *App) warnOfExposure(cfg *config.Config) {
-	if runtime.GOOS == "windows" { // file modes mean nothing there
-		return
-	}
 	for _, e := range exposed(cfg) {
-		a.logger.Warn("other users of this machine can read or change secrets",
-			"path", e.path, "mode", fmt.Sprintf("%04o", e.mode), "command", "chmod g-w,o-rwx "+shellQuoted(e.path))
+		a.logger.Warn(e.what, "path", e.path, "mode", fmt.Sprintf("%04o", e.mode), "command", e.command)
 	}
 }
 
-// exposed returns the paths that others can read or change, of data_dir, the files
-// in it, and the files beside the configuration with secrets or password hashes.
+// String returns the exposure as one line.
+func (e exposure) String() string {
+	return fmt.Sprintf("%s: %s; its mode is %04o: %s", e.path, e.what, e.mode, e.command)
+}
+
+// exposed returns the paths that others can read or change, as far as the
+// configuration depends on that.
 func exposed(cfg *config.Config) []exposure {
+	if runtime.GOOS == "windows" { // file modes mean nothing there
+		return nil
+	}
+	all := exposedSecrets(cfg)
+	for _, path := range append([]string{cfg.Path(), cfg.DataDir}, cfg.SideFiles()...) {
+		for _, e := range changeable(path) {
+			if !slices.ContainsFunc(all, func(known exposure) bool { return known.real == e.real }) {
+				all = append(all, e)
+			}
+		}
+	}
+	return all
+}
+
+// exposedSecrets returns those of data_dir, of the files in it, and of the files beside
+// the configuration with secrets or password hashes.
+func exposedSecrets(cfg *config.Config) []exposure {
 	public := cfg.PublicFiles()
 	paths := append([]string{cfg.DataDir}, slices.DeleteFunc(cfg.SideFiles(), func(path string) bool { return slices.Contains(public, path) })...)
 	entries, err := os.ReadDir(cfg.DataDir)
@@ -59,33 +91,107 @@ func exposed(cfg *config.Config) []exposure {
 		if reachable(path) {
 			which = othersOrGroupWrite
 		}
-		if info.Mode().Perm()&which != 0 {
-			all = append(all, exposure{path, info.Mode().Perm()})
+		if mode := info.Mode().Perm(); mode&which != 0 {
+			_, real := walk(path)
+			all = append(all, exposure{path, real, mode, canReadSecrets, closedForSecrets + shellQuoted(path)})
 		}
 	}
 	return all
 }
 
-// publicCertificate is the public file in data_dir.
-const publicCertificate = "ca.pem"
-
 // reachable reports whether others can enter the folder of path. On an error it
 // returns true.
 func reachable(path string) bool {
 	folder, err := filepath.Abs(path)
+	return err != nil || entered(folder)&0o001 != 0
+}
+
+// entered returns who can enter all folders above an absolute path, as the bits of the
+// group and of others in a mode. A folder that cannot be read counts as open.
+func entered(path string) fs.FileMode {
+	const group, others fs.FileMode = 0o010, 0o001
+	bits := group | others
+	for parent := filepath.Dir(path); parent != path; path, parent = parent, filepath.Dir(parent) {
+		info, err := os.Stat(parent)
+		switch {
+		case err != nil:
+		case info.Mode().Perm()&(group|others) == 0:
+			return 0
+		case info.Mode().Perm()&others == 0:
+			bits = group
+		}
+	}
+	return bits
+}
+
+// changeable returns what lets others change the file at path: the mode of the file, or
+// that of a folder on the way to it, also behind symbolic links. As for the files of
+// ssh, what the group can write counts, whichever group it is.
+func changeable(path string) []exposure {
+	folders, file := walk(path)
+	if file == "" {
+		return nil
+	}
+	var all []exposure
+	for _, place := range append(folders, file) {
+		info, err := os.Stat(place)
+		if err != nil || readOnly(place) {
+			continue
+		}
+		mode, by, what := info.Mode(), entered(place)<<1, canChange
+		if info.IsDir() {
+			by, what = by&(mode.Perm()<<1), canReplace // who changes a folder must enter it too
+			if mode&fs.ModeSticky != 0 {
+				by = 0 // as in /tmp, nobody replaces files of others
+			}
+		}
+		if mode.Perm()&by != 0 {
+			all = append(all, exposure{place, place, mode.Perm(), what, closedForOthers + shellQuoted(place)})
+		}
+	}
+	return all
+}
+
+// maxLinks is how many symbolic links the way to a file may have.
+const maxLinks = 40
+
+// walk returns the folders on the way to a file, from the root on, and the file, all
+// absolute and without symbolic links. file is empty if there is none.
+func walk(path string) (folders []string, file string) {
+	absolute, err := filepath.Abs(path)
 	if err != nil {
-		return true
+		return nil, ""
 	}
-	for {
-		parent := filepath.Dir(folder)
-		if parent == folder {
-			return true
+	const separator = string(filepath.Separator)
+	root := filepath.VolumeName(absolute) + separator
+	at, left, links := root, strings.TrimPrefix(absolute, root), 0
+	for left != "" {
+		var name string
+		if name, left, _ = strings.Cut(left, separator); name == "" || name == "." {
+			continue
 		}
-		if info, err := os.Stat(parent); err == nil && info.Mode().Perm()&0o001 == 0 {
-			return false
+		if !slices.Contains(folders, at) {
+			folders = append(folders, at)
 		}
-		folder = parent
+		next := filepath.Join(at, name) // ".." leads up, because at has no links
+		info, err := os.Lstat(next)
+		if err != nil {
+			return nil, ""
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			at = next
+			continue
+		}
+		target, err := os.Readlink(next)
+		if links++; err != nil || links > maxLinks {
+			return nil, ""
+		}
+		if filepath.IsAbs(target) {
+			at, target = root, strings.TrimPrefix(target, root)
+		}
+		left = target + separator + left
 	}
+	return folders, at
 }
 
 // shellQuoted quotes a path for the shell.

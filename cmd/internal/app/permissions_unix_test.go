@@ -3,10 +3,12 @@
 package app
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,6 +61,81 @@ func TestExposedSecrets(t *testing.T) {
 		if left := exposed(a.Config()); strings.Join(got, ", ") != c.want || len(left) > 0 {
 			t.Errorf("%s: warnings about %q, want %s; after the commands %v", name, got, c.want, left)
 		}
+	}
+}
+
+// For each file of the configuration that others can change, and each folder in which
+// they can replace one, the log has one warning, whose command mends it.
+func TestChangeableConfiguration(t *testing.T) {
+	t.Parallel()
+	type modes map[string]fs.FileMode
+	const sticky = fs.ModeSticky
+	for name, c := range map[string]struct {
+		modes modes
+		want  string // the paths with a warning
+	}{
+		"closed":                    {modes{}, ""},
+		"readable":                  {modes{"etc": 0o755, "etc/config.yaml": 0o644, "etc/logo.svg": 0o644}, ""},
+		"the configuration":         {modes{"etc/config.yaml": 0o666}, "etc/config.yaml 0666"},
+		"by a group":                {modes{"etc/config.yaml": 0o664}, "etc/config.yaml 0664"},
+		"write only":                {modes{"etc/config.yaml": 0o602}, "etc/config.yaml 0602"},
+		"its folder":                {modes{"etc": 0o777}, "etc 0777"},
+		"its folder, by a group":    {modes{"etc": 0o775}, "etc 0775"},
+		"its folder, sticky":        {modes{"etc": 0o777 | sticky}, ""},
+		"a folder above":            {modes{".": 0o777}, ". 0777"},
+		"a folder above, sticky":    {modes{".": 0o777 | sticky}, ""},
+		"a file in a sticky folder": {modes{"etc": 0o777 | sticky, "etc/config.yaml": 0o646}, "etc/config.yaml 0646"},
+		"nobody enters the folder":  {modes{"etc": 0o766}, ""},
+		"a public file":             {modes{"etc/logo.svg": 0o646}, "etc/logo.svg 0646"},
+		"the folder of a file":      {modes{"lists": 0o757}, "lists 0757"},
+		"a folder of a link":        {modes{"links": 0o777}, "links 0777"},
+		"a folder behind a link":    {modes{"real": 0o777}, "real 0777"},
+		"a file behind a link":      {modes{"real/secret": 0o622}, "links/secret 0622"},
+		"above data_dir":            {modes{"var": 0o777}, "var 0777"},
+		"several":                   {modes{"etc": 0o777, "etc/config.yaml": 0o666, "lists": 0o777}, "etc 0777, etc/config.yaml 0666, lists 0777"},
+		"a closed room":             {modes{".": 0o700, "etc": 0o777, "etc/config.yaml": 0o666, "etc/logo.svg": 0o666}, ""},
+		"a room of the group":       {modes{".": 0o750, "etc/config.yaml": 0o666, "etc/logo.svg": 0o606}, "etc/config.yaml 0666"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(openRoom(t), "it's here")
+			yaml := strings.Replace(listenAnywhere+memoryStore+routes, "accounts.yaml", "../lists/accounts.yaml", 1) +
+				"site: {logo: logo.svg}\ntoken: {secret_file: ../links/secret}\ndata_dir: ../var/data\n"
+			path := filepath.Join(dir, "etc", "config.yaml")
+			folder(t, dir, map[string]string{
+				"etc/config.yaml": yaml, "lists/accounts.yaml": alice, "etc/logo.svg": `<svg xmlns="http://www.w3.org/2000/svg"/>`,
+				"real/secret": "01234567890123456789012345678901", "links/other": "", "var/data/x": "",
+			})
+			if err := errors.Join(os.Symlink("../links/../links/one", filepath.Join(dir, "links", "secret")), os.Symlink(filepath.Join(dir, "real", "secret"), filepath.Join(dir, "links", "one"))); err != nil {
+				t.Fatal(err)
+			}
+			for _, place := range []string{".", "etc", "lists", "links", "real", "var"} {
+				chmod(t, filepath.Join(dir, place), 0o755)
+			}
+			for place, mode := range c.modes {
+				chmod(t, filepath.Join(dir, place), mode)
+			}
+			log := &logtest.Buffer{}
+			a := open(t, path, log)
+			defer shut(t, a)
+			var got []string
+			for _, message := range []string{canReplace, canChange, canReadSecrets} {
+				for _, record := range log.Records(t, message) {
+					place, err := filepath.Rel(dir, record["path"].(string))
+					if err != nil || record["level"] != "WARN" {
+						t.Errorf("%v, %v", record, err)
+					}
+					got = append(got, place+" "+record["mode"].(string))
+					if out, err := exec.Command("sh", "-c", record["command"].(string)).CombinedOutput(); err != nil {
+						t.Errorf("%s: %v %s", record["command"], err, out)
+					}
+				}
+			}
+			slices.Sort(got)
+			if left := exposed(a.Config()); strings.Join(got, ", ") != c.want || len(left) > 0 {
+				t.Errorf("warnings about %q, want %s; after the commands %v", got, c.want, left)
+			}
+		})
 	}
 }
 
