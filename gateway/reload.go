@@ -86,13 +86,12 @@ func closeAll(closes []func()) {
 // needsRestart returns an error that names the changed keys that only a restart
 // applies.
 func needsRestart(old, cfg *config.Config) error {
-	var keys []string
+	keys := old.TLS.RestartKeys(cfg.TLS)
 	for _, k := range []struct {
 		name     string
 		old, new any
 	}{
 		{"listen", old.Listen, cfg.Listen},
-		{"tls", old.TLS, cfg.TLS},
 		{"data_dir", old.DataDir, cfg.DataDir},
 		{"store", old.Store, cfg.Store},
 		{"limits.max_header_bytes", old.Limits.MaxHeaderBytes, cfg.Limits.MaxHeaderBytes},

@@ -88,13 +88,17 @@ func TestNeedsRestart(t *testing.T) {
 		change func(*config.Config)
 	}{
 		{"listen", func(c *config.Config) { c.Listen.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} }},
-		{"tls", func(c *config.Config) { c.TLS.Domains = []string{"x.example"} }},
+		{"tls.mode, tls.email, tls.trusted_roots, tls.on_demand", func(c *config.Config) {
+			c.TLS.Mode, c.TLS.Email, c.TLS.TrustedRoots, c.TLS.TrustedRootsContent, c.TLS.OnDemand.Names = "acme", "x@y.example", "x", []byte("x"), 7
+		}},
+		{"tls.trusted_roots", func(c *config.Config) { c.TLS.TrustedRootsContent = []byte("x") }},
 		{"data_dir", func(c *config.Config) { c.DataDir = "x" }},
 		{"store", func(c *config.Config) { c.Store.Driver = "sqlite" }},
 		{"limits.max_header_bytes", func(c *config.Config) { c.Limits.MaxHeaderBytes++ }},
-		{"listen, tls, log", func(c *config.Config) { c.Log.Format, c.TLS.Mode, c.Listen.Admin = "text", "off", "" }},
+		{"tls.mode, listen, log", func(c *config.Config) { c.Log.Format, c.TLS.Mode, c.Listen.Admin = "text", "off", "" }},
 		{"", func(c *config.Config) {
 			c.Limits.LoginFailures, c.Limits.LoginWindow = 1, time.Minute
+			c.TLS.Domains, c.TLS.HSTS, c.TLS.Certificate, c.TLS.Key = []string{"x.example"}, time.Hour, "other.pem", "other-key.pem"
 			c.ShutdownDelay, c.ShutdownTimeout = time.Minute, time.Minute
 			c.PublicURL = &url.URL{Scheme: "https", Host: "other.example"}
 			c.Session.Lifetime, c.Endpoints.Prefix = time.Minute, "/auth/"

@@ -43,6 +43,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/certmagic"
@@ -61,6 +62,9 @@ const (
 	retryAfter = 10 * time.Second
 	// refusedAfter is the pause before the next order after a refusal.
 	refusedAfter = time.Hour
+	// maxRefused is how many renewals can wait for an order without the replaced
+	// certificate.
+	maxRefused = 100
 	// closeTime is how long Close waits for work in progress to end, and then
 	// how long it may take to release the locks.
 	closeTime = 2 * time.Second
@@ -82,7 +86,8 @@ type Options struct {
 // Manager obtains, renews and serves the certificates of some names. It is safe for
 // concurrent use.
 type Manager struct {
-	domains []string
+	domains atomic.Pointer[[]string] // replaced by Manage
+	managed chan struct{}            // tells Run that Manage has replaced them
 	logger  *slog.Logger
 	zap     *zap.Logger
 	cache   *certmagic.Cache
@@ -119,15 +124,11 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 	}
 	m := &Manager{
 		logger: o.Logger, zap: newLogger(o.Logger), failures: map[string]failure{}, demand: newDemand(o.OnDemand),
+		managed: make(chan struct{}, 1), refused: make(chan string, maxRefused),
 	}
-	for _, domain := range o.Domains {
-		if !m.manages(domain) {
-			m.domains = append(m.domains, strings.ToLower(domain))
-		}
-	}
+	m.domains.Store(distinct(o.Domains))
 	m.cache = certmagic.NewCache(m.cacheOptions(longestPause))
 	template := certmagic.Config{
-		DefaultServerName: m.domains[0], FallbackServerName: m.domains[0],
 		OCSP:    certmagic.OCSPConfig{DisableStapling: true},
 		Storage: o.Storage, Logger: m.zap, OnEvent: m.notice,
 	}
@@ -142,10 +143,9 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 	template.OnEvent = m.noticeUnrelated
 	m.unrelated = certmagic.New(m.cache, template)
 	m.unrelated.Issuers = []certmagic.Issuer{unrelated{m.issuer}}
-	m.refused = make(chan string, len(m.domains))
 	ctx, cancel := context.WithTimeout(ctx, loadTime)
 	defer cancel()
-	for _, domain := range m.domains {
+	for _, domain := range m.names() {
 		if err := m.load(ctx, domain); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			m.failed(domain, err)
 		}
@@ -221,21 +221,65 @@ func (m *Manager) Close() {
 // challenges.
 func (m *Manager) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name := strings.ToLower(hello.ServerName)
-	if m.manages(name) {
-		return m.config.GetCertificate(hello)
-	}
-	challenge, permitted := slices.Equal(hello.SupportedProtos, []string{Protocol}), m.demand.permits(name)
+	challenge, managed := slices.Equal(hello.SupportedProtos, []string{Protocol}), m.manages(name)
+	permitted := !managed && m.demand.permits(name)
 	switch {
-	case challenge && !permitted:
+	case challenge && !managed && !permitted:
 		return nil, fmt.Errorf("a challenge for %q, which is none of tls.domains", hello.ServerName)
 	case permitted && !challenge:
 		return m.certify(hello, name)
+	case challenge || managed && m.current(name) != nil:
+		return m.config.GetCertificate(hello)
 	}
-	return m.config.GetCertificate(hello)
+	first := *hello
+	first.ServerName = m.names()[0]
+	return m.config.GetCertificate(&first)
 }
 
-// Refresh does nothing, because Run renews certificates.
-func (m *Manager) Refresh() error { return nil }
+// Manage replaces the configured names. Run obtains certificates of new names, unless
+// the storage has them, and renews those of removed names no more. They stay in the
+// storage until they have expired: a name may come back.
+func (m *Manager) Manage(domains []string) {
+	if len(domains) == 0 {
+		return // Open refuses that
+	}
+	before, now := m.names(), distinct(domains)
+	m.domains.Store(now)
+	for _, domain := range before {
+		if !m.manages(domain) {
+			m.forgetName(domain)
+		}
+	}
+	if slices.Equal(before, *now) {
+		return
+	}
+	select {
+	case m.managed <- struct{}{}:
+	default:
+	}
+}
+
+// forgetName drops what there is in memory of a name that is configured no more.
+func (m *Manager) forgetName(domain string) {
+	m.cache.RemoveManaged([]certmagic.SubjectIssuer{{Subject: domain}})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.failures, domain)
+}
+
+// names returns the configured names. They do not change.
+func (m *Manager) names() []string { return *m.domains.Load() }
+
+// distinct returns the domains in lower case, without repetitions.
+func distinct(domains []string) *[]string {
+	names := make([]string, 0, len(domains))
+	for _, domain := range domains {
+		if name := strings.ToLower(domain); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return &names
+}
 
 // AnswerChallenge answers r if it is an HTTP-01 challenge in progress, and reports
 // whether it did.
@@ -249,5 +293,5 @@ func (m *Manager) AnswerChallenge(w http.ResponseWriter, r *http.Request) bool {
 
 // manages reports whether name is configured.
 func (m *Manager) manages(name string) bool {
-	return slices.Contains(m.domains, strings.ToLower(name))
+	return slices.Contains(m.names(), strings.ToLower(name))
 }

@@ -33,13 +33,45 @@ const (
 // Run obtains and renews certificates until ctx ends.
 func (m *Manager) Run(ctx context.Context) {
 	var all sync.WaitGroup
-	for _, domain := range m.domains {
-		all.Go(func() { m.obtain(ctx, domain) })
-	}
 	all.Go(func() { m.maintain(ctx) })
 	all.Go(func() { m.renewUnrelated(ctx) })
 	all.Go(func() { m.clean(ctx) })
+	m.obtainAll(ctx, &all)
 	all.Wait()
+}
+
+// obtainAll obtains the certificates of the configured names, as they are replaced,
+// until ctx ends. It begins its work in all.
+func (m *Manager) obtainAll(ctx context.Context, all *sync.WaitGroup) {
+	stops := map[string]context.CancelFunc{}
+	for {
+		for domain, stop := range stops {
+			if !m.manages(domain) {
+				stop()
+				delete(stops, domain)
+			}
+		}
+		for _, domain := range m.names() {
+			if stops[domain] == nil {
+				obtaining, stop := context.WithCancel(ctx)
+				stops[domain] = stop
+				all.Go(func() {
+					m.obtain(obtaining, domain)
+					if !m.manages(domain) {
+						m.forgetName(domain) // which obtain may have loaded meanwhile
+					}
+				})
+			}
+		}
+		select {
+		case <-ctx.Done():
+			for _, stop := range stops {
+				stop()
+			}
+			return
+		case <-m.managed:
+		}
+	}
 }
 
 // load reads the certificate of a name from the storage, where another instance may
@@ -131,7 +163,7 @@ func (m *Manager) torn(ctx context.Context, domain string) bool {
 // obtained, because obtain may wait for hours until its next attempt.
 func (m *Manager) maintain(ctx context.Context) {
 	for ctx.Err() == nil {
-		for _, domain := range m.domains {
+		for _, domain := range m.names() {
 			if m.current(domain) == nil {
 				_ = m.load(ctx, domain) // obtain reports errors
 			}
@@ -148,7 +180,7 @@ func (m *Manager) maintain(ctx context.Context) {
 // interval returns the pause before the next check of the certificates.
 func (m *Manager) interval() time.Duration {
 	shortest := longestPause
-	for _, domain := range m.domains {
+	for _, domain := range m.names() {
 		if certificate := m.current(domain); certificate != nil {
 			shortest = min(shortest, certificate.Lifetime()/looks)
 		} else {
@@ -197,7 +229,7 @@ const problemOverdue = "it should have been renewed by now; the log tells what f
 // Certificates returns the state for each name, in the order of Options.Domains.
 func (m *Manager) Certificates() []Certificate {
 	var all []Certificate
-	for _, domain := range m.domains {
+	for _, domain := range m.names() {
 		c := Certificate{Domain: domain}
 		if current := m.current(domain); current != nil {
 			c.Expires = current.Leaf.NotAfter

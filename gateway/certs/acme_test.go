@@ -42,7 +42,7 @@ func issuedFiles() (certificate, key, meta string) {
 // does, and returns it.
 func keepIssued(t *testing.T, s certmagic.Storage) *x509.Certificate {
 	t.Helper()
-	pair := must(must(openLocalCA(t.TempDir(), []string{"gw.example"}, time.Now)).GetCertificate(&tls.ClientHelloInfo{}))
+	pair := must(must(openLocalCA(t.TempDir(), []string{"gw.example"}, time.Now, discard())).GetCertificate(&tls.ClientHelloInfo{}))
 	certificate, key, meta := issuedFiles()
 	for file, content := range map[string][]byte{
 		certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}),
@@ -68,7 +68,7 @@ func openCerts(t *testing.T, cfg *config.Config, shared certmagic.Storage) Sourc
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, ok := certs.(*acme.Manager); ok {
+	if m, ok := certs.(authority); ok {
 		t.Cleanup(m.Close)
 	}
 	return certs

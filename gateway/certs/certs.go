@@ -23,8 +23,9 @@ const acmeFolder = "acme"
 type Source interface {
 	// GetCertificate is for tls.Config.GetCertificate.
 	GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// Refresh reads the certificate again. After an error the present one stays.
-	Refresh() error
+	// Refresh makes the certificates those of a configuration with the same tls.mode, and
+	// reads files again. After an error the present ones stay. Connections go on.
+	Refresh(*config.Config) error
 	// Certificates describes the certificates, for operators.
 	Certificates() []acme.Certificate
 }
@@ -49,11 +50,11 @@ func Open(o Options) (Source, error) {
 	case config.TLSOff:
 		return nil, nil
 	case config.TLSInternal:
-		return sourceOf(openLocalCA(cfg.DataDir, cfg.TLS.Domains, o.Now))
+		return sourceOf(openLocalCA(cfg.DataDir, cfg.TLS.Domains, o.Now, o.Logger))
 	case config.TLSFiles:
-		return sourceOf(openFiles(cfg.TLS.Certificate, cfg.TLS.Key))
+		return sourceOf(openFiles(cfg))
 	case config.TLSACME:
-		return sourceOf(openACME(o))
+		return openACME(o)
 	}
 	return nil, fmt.Errorf("tls.mode %q is not supported", cfg.TLS.Mode)
 }
@@ -66,7 +67,17 @@ func sourceOf[S Source](s S, err error) (Source, error) {
 	return s, nil
 }
 
-func openACME(o Options) (*acme.Manager, error) {
+// authority provides the certificates of an ACME authority.
+type authority struct{ *acme.Manager }
+
+// Refresh implements Source. The Manager orders certificates of new names, and renews
+// all, by itself.
+func (a authority) Refresh(cfg *config.Config) error {
+	a.Manage(cfg.TLS.Domains)
+	return nil
+}
+
+func openACME(o Options) (Source, error) {
 	cfg := o.Config
 	demand := cfg.TLS.OnDemand
 	options := acme.Options{
@@ -83,7 +94,11 @@ func openACME(o Options) (*acme.Manager, error) {
 			return nil, fmt.Errorf("tls.trusted_roots: %w", err)
 		}
 	}
-	return acme.Open(context.Background(), options)
+	m, err := acme.Open(context.Background(), options)
+	if err != nil {
+		return nil, err
+	}
+	return authority{m}, nil
 }
 
 // rootsWith returns the roots of the system and those in pem.
@@ -103,7 +118,7 @@ func rootsWith(pem []byte) (*x509.CertPool, error) {
 // 3.1.1 and 4.2).
 func TLSConfig(certs Source) *tls.Config {
 	protocols := []string{"h2", "http/1.1"}
-	if _, ok := certs.(*acme.Manager); ok {
+	if _, ok := certs.(authority); ok {
 		protocols = append(protocols, acme.Protocol) // net/http closes such a connection after the handshake
 	}
 	return &tls.Config{

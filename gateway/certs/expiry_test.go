@@ -22,7 +22,7 @@ type stubCertificates []acme.Certificate
 func (stubCertificates) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, errors.New("there is none")
 }
-func (stubCertificates) Refresh() error                     { return nil }
+func (stubCertificates) Refresh(*config.Config) error       { return nil }
 func (s stubCertificates) Certificates() []acme.Certificate { return s }
 
 // wantExpiries compares what the metric says, by domain.
@@ -57,7 +57,7 @@ func TestExpiryMetric(t *testing.T) {
 	unnamed := files(writePair(t, dir)) // but for the subject
 	addressed := &certificateFiles{}
 	addressed.current.Store(&tls.Certificate{Leaf: &x509.Certificate{IPAddresses: []net.IP{net.IPv4(192, 0, 2, 1)}, NotAfter: issued.NotAfter}})
-	internal := must(openLocalCA(dir, []string{"localhost", "127.0.0.1"}, c.Now))
+	internal := must(openLocalCA(dir, []string{"localhost", "127.0.0.1"}, c.Now, discard()))
 	several := stubCertificates{
 		{Domain: "failing.example", Expires: c.Now().Add(30 * time.Second), Problem: "no such host"}, {Domain: "expired.example", Expires: c.Now().Add(-time.Hour)},
 		{Domain: "none.example", Problem: "no such host"},

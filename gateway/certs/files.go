@@ -6,18 +6,18 @@ import (
 	"sync/atomic"
 
 	"authgate/gateway/acme"
+	"authgate/gateway/config"
 )
 
 // certificateFiles is a certificate and its key in files that another program
 // renews.
 type certificateFiles struct {
-	certificate, key string
-	current          atomic.Pointer[tls.Certificate]
+	current atomic.Pointer[tls.Certificate]
 }
 
-func openFiles(certificate, key string) (*certificateFiles, error) {
-	f := &certificateFiles{certificate: certificate, key: key}
-	return f, f.Refresh()
+func openFiles(cfg *config.Config) (*certificateFiles, error) {
+	f := &certificateFiles{}
+	return f, f.Refresh(cfg)
 }
 
 // GetCertificate implements Source.
@@ -26,8 +26,8 @@ func (f *certificateFiles) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificat
 }
 
 // Refresh implements Source.
-func (f *certificateFiles) Refresh() error {
-	pair, err := tls.LoadX509KeyPair(f.certificate, f.key)
+func (f *certificateFiles) Refresh(cfg *config.Config) error {
+	pair, err := tls.LoadX509KeyPair(cfg.TLS.Certificate, cfg.TLS.Key)
 	if err != nil {
 		return fmt.Errorf("reading tls.certificate and tls.key: %w", err)
 	}

@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -11,15 +12,16 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"authgate/gateway/acme"
+	"authgate/gateway/config"
 	"authgate/gateway/keyfile"
 )
 
@@ -32,79 +34,122 @@ const (
 	maxCommonName = 64
 	// clockSkew is how far the clock of a client may be behind.
 	clockSkew = time.Hour
+	// retryAfter is the pause before the certificate of the authority, which could not be
+	// written, is written again.
+	retryAfter = time.Minute
 )
 
 // maxLeaves is how many certificates of a localCA are kept in memory.
 const maxLeaves = 1024
 
 // localCA is the certificate authority of one gateway. It issues a certificate for
-// each of the gateway's names when a client asks for it.
+// each of the gateway's names when a client asks for it. Its own certificate permits
+// these names alone.
 type localCA struct {
-	now         func() time.Time
-	names       map[string]bool // "*.example.org" is one
-	first       string          // for clients that ask for none of them
-	addresses   []net.IP        // clients that connect to one ask for no name
-	certificate *x509.Certificate
-	key         crypto.Signer
+	folder string
+	now    func() time.Time
+	logger *slog.Logger
+	key    crypto.Signer
 
-	mu     sync.Mutex
-	leaves *lru.Cache[string, *tls.Certificate] // by name
+	mu          sync.Mutex
+	names       *caNames
+	certificate *x509.Certificate                    // as it is in folder
+	failed      time.Time                            // the last attempt to replace it; zero: none is to be repeated
+	leaves      *lru.Cache[string, *tls.Certificate] // by name
 }
 
-// openLocalCA returns the authority in dir, for these domains and addresses. It
+// openLocalCA returns the authority in the folder, for these domains and addresses. It
 // creates the authority if there is none.
-func openLocalCA(dir string, domains []string, now func() time.Time) (*localCA, error) {
-	keyPEM, err := keyfile.Keep(filepath.Join(dir, caKeyFile), generateECKey)
+func openLocalCA(folder string, domains []string, now func() time.Time, logger *slog.Logger) (*localCA, error) {
+	keyPEM, err := keyfile.Keep(filepath.Join(folder, caKeyFile), generateECKey)
 	if err != nil {
 		return nil, err
 	}
 	key, err := parseKey(keyPEM)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", filepath.Join(dir, caKeyFile), err)
+		return nil, fmt.Errorf("reading %s: %w", filepath.Join(folder, caKeyFile), err)
 	}
-	certPEM, err := keyfile.KeepPublic(filepath.Join(dir, caFile), func() ([]byte, error) { return selfSign(key, now()) })
+	names := newCANames(domains)
+	certPEM, err := keyfile.KeepPublic(filepath.Join(folder, caFile), func() ([]byte, error) { return selfSign(key, names, nil, now()) })
 	if err != nil {
 		return nil, err
 	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
-		return nil, fmt.Errorf("%s and %s in %s do not belong together; remove both to create new ones: %w", caFile, caKeyFile, dir, err)
+		return nil, fmt.Errorf("%s and %s in %s do not belong together; remove both to create new ones: %w", caFile, caKeyFile, folder, err)
 	}
 	if !now().Before(pair.Leaf.NotAfter) {
-		return nil, fmt.Errorf("%s in %s has expired; remove it to create a new one", caFile, dir)
+		return nil, fmt.Errorf("%s in %s has expired; remove it to create a new one", caFile, folder)
 	}
-	ca := &localCA{now: now, names: map[string]bool{}, first: domains[0], certificate: pair.Leaf, key: key}
-	for _, domain := range domains {
-		if ip := net.ParseIP(domain); ip != nil {
-			ca.addresses = append(ca.addresses, ip)
-		} else {
-			ca.names[domain] = true
-		}
-	}
+	ca := &localCA{folder: folder, now: now, logger: logger, key: key, certificate: pair.Leaf}
+	return ca, ca.serve(names)
+}
+
+// serve makes the authority one of these names.
+func (ca *localCA) serve(names *caNames) (err error) {
+	ca.mu.Lock()
+	defer ca.mu.Unlock()
+	ca.names = names
+	ca.constrain()
 	ca.leaves, err = lru.New[string, *tls.Certificate](maxLeaves)
-	return ca, err
+	return err
+}
+
+// constrain issues the certificate of the authority anew, with the same key, unless it
+// permits exactly the names. If it cannot be written, the present one stays, and the
+// next handshake after retryAfter tries again: clients that have the present one do
+// without the new names meanwhile. The caller holds the lock.
+func (ca *localCA) constrain() {
+	ca.failed = time.Time{}
+	old := ca.certificate
+	if !selfSigned(old) || ca.names.areThoseOf(old) {
+		return // an operator's own authority below another one cannot be issued here
+	}
+	path := filepath.Join(ca.folder, caFile)
+	issued, err := ca.reissue(path)
+	if err != nil {
+		ca.failed = ca.now()
+		ca.logger.Error("the certificate of the local authority cannot be issued anew; clients refuse the names that the present one does not permit, and it is tried again",
+			"file", path, "error", err.Error())
+		return
+	}
+	ca.certificate = issued
+	added, removed := ca.names.since(old)
+	ca.logger.Warn("the certificate of the local authority is issued anew, with the same key, because it permits only the gateway's names; "+
+		"clients need the new one: with the old one they refuse the names that are new",
+		"file", path, "new", added, "removed", removed)
+}
+
+// reissue replaces the certificate in the file at path, and returns the new one.
+func (ca *localCA) reissue(path string) (*x509.Certificate, error) {
+	content, err := selfSign(ca.key, ca.names, ca.certificate, ca.now())
+	if err != nil {
+		return nil, err
+	}
+	if err := keyfile.ReplacePublic(path, content); err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(content)
+	return x509.ParseCertificate(block.Bytes)
 }
 
 // GetCertificate implements Source. A client that asks for one of the names gets a
-// certificate of that name, or of the wildcard that it is below. Any other client
-// gets the one of the first name, which is also for all addresses.
+// certificate of that name, or of the wildcard that it is below. Any other client gets
+// one of the first name and of the address that it has connected to, or of all addresses
+// if that is none of them.
 func (ca *localCA) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	name := strings.ToLower(hello.ServerName)
-	if ca.names[name] {
-		return ca.leaf(name)
-	}
-	if _, parent, below := strings.Cut(name, "."); below && ca.names["*."+parent] {
-		return ca.leaf("*." + parent)
-	}
-	return ca.leaf(ca.first)
-}
-
-// leaf returns the certificate of a name. It issues a new one when two thirds of the
-// lifetime of the present one are over, unless the authority itself expires before
-// a new one would.
-func (ca *localCA) leaf(name string) (*tls.Certificate, error) {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
+	if !ca.failed.IsZero() && ca.now().Sub(ca.failed) >= retryAfter {
+		ca.constrain()
+	}
+	return ca.leaf(ca.names.certified(hello))
+}
+
+// leaf returns the certificate of what caNames.certified returns. It issues a new one when two thirds of the
+// lifetime of the present one are over, unless the authority itself expires before
+// a new one would. The caller holds the lock.
+func (ca *localCA) leaf(name string) (*tls.Certificate, error) {
 	present, ok := ca.leaves.Get(name)
 	if ok && !ca.due(present.Leaf) {
 		return present, nil
@@ -123,13 +168,24 @@ func (ca *localCA) due(leaf *x509.Certificate) bool {
 }
 
 // Refresh implements Source. GetCertificate renews the certificates.
-func (ca *localCA) Refresh() error { return nil }
+func (ca *localCA) Refresh(cfg *config.Config) error {
+	names := newCANames(cfg.TLS.Domains)
+	ca.mu.Lock()
+	same := names.equal(ca.names)
+	ca.mu.Unlock()
+	if same {
+		return nil
+	}
+	return ca.serve(names)
+}
 
 // Certificates implements Source. It describes the certificate of the first name:
 // the others are issued when they are needed.
 func (ca *localCA) Certificates() []acme.Certificate {
-	c := acme.Certificate{Domain: ca.first}
-	if leaf, err := ca.leaf(ca.first); err != nil {
+	ca.mu.Lock()
+	defer ca.mu.Unlock()
+	c := acme.Certificate{Domain: ca.names.first}
+	if leaf, err := ca.leaf(""); err != nil {
 		c.Problem = err.Error()
 	} else {
 		c.Expires = leaf.Leaf.NotAfter
@@ -137,11 +193,16 @@ func (ca *localCA) Certificates() []acme.Certificate {
 	return []acme.Certificate{c}
 }
 
-// issue issues a certificate of a name.
-func (ca *localCA) issue(name string) (*tls.Certificate, error) {
+// issue issues a certificate for leaf. It has no name or address that the client needs
+// not, because the client may have an authority that does not permit a new one yet.
+func (ca *localCA) issue(certified string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
+	}
+	name, addresses := certified, ca.names.addressesOf(certified)
+	if len(addresses) > 0 || name == "" {
+		name = ca.names.first
 	}
 	ends := ca.now().Add(leafLives)
 	if ends.After(ca.certificate.NotAfter) {
@@ -152,15 +213,13 @@ func (ca *localCA) issue(name string) (*tls.Certificate, error) {
 		NotAfter:    ends,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IPAddresses: addresses,
 	}
 	if len(name) <= maxCommonName {
 		template.Subject.CommonName = name
 	}
 	if net.ParseIP(name) == nil {
 		template.DNSNames = []string{name}
-	}
-	if name == ca.first {
-		template.IPAddresses = ca.addresses
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.certificate, key.Public(), ca.key)
 	if err != nil {
@@ -170,10 +229,23 @@ func (ca *localCA) issue(name string) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tls.Certificate{Certificate: [][]byte{der, ca.certificate.Raw}, PrivateKey: key, Leaf: leaf}, nil
+	chain := [][]byte{der}
+	if !selfSigned(ca.certificate) {
+		chain = append(chain, ca.certificate.Raw)
+	}
+	return &tls.Certificate{Certificate: chain, PrivateKey: key, Leaf: leaf}, nil
 }
 
-func selfSign(key crypto.Signer, now time.Time) ([]byte, error) {
+// selfSigned reports whether clients trust the certificate itself, so that it is not
+// sent to them (RFC 8446, section 4.4.2): they may have it with other constraints.
+func selfSigned(certificate *x509.Certificate) bool {
+	return bytes.Equal(certificate.RawIssuer, certificate.RawSubject)
+}
+
+// selfSign returns the certificate of an authority of these names, in PEM. It takes the
+// place of old, which may be nil: what clients find an issuer by stays the same, so that
+// those that trust either accept what the key signs.
+func selfSign(key crypto.Signer, names *caNames, old *x509.Certificate, now time.Time) ([]byte, error) {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "authgate local CA"},
 		NotBefore:             now.Add(-clockSkew),
@@ -183,6 +255,10 @@ func selfSign(key crypto.Signer, now time.Time) ([]byte, error) {
 		IsCA:                  true,
 		MaxPathLenZero:        true,
 	}
+	if old != nil {
+		template.RawSubject, template.SubjectKeyId = old.RawSubject, old.SubjectKeyId
+	}
+	names.constrain(template)
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		return nil, err

@@ -34,6 +34,27 @@ func (c *Config) Changes(old *Config) []string {
 	return d.list
 }
 
+// RestartKeys returns the keys in which t and other differ and that only a restart
+// applies. A reload can replace the names, the files of tls.mode files, and the header.
+func (t TLS) RestartKeys(other TLS) (keys []string) {
+	old, new := reflect.ValueOf(t), reflect.ValueOf(other)
+	for i := range old.NumField() {
+		field := old.Type().Field(i)
+		if of, ok := old.Type().FieldByName(strings.TrimSuffix(field.Name, "Content")); ok {
+			field = of // the content of a file counts as its key
+		}
+		key, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+		switch key {
+		case "domains", "certificate", "key", "hsts":
+			continue
+		}
+		if key = "tls." + key; !slices.Contains(keys, key) && !reflect.DeepEqual(old.Field(i).Interface(), new.Field(i).Interface()) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // differ collects how two configurations differ.
 type differ struct {
 	old, new *Config
@@ -115,6 +136,9 @@ func (d *differ) compareFields(path string, old, new reflect.Value) {
 // derived reports whether a field has no value of its own: the change is one of
 // another key.
 func (d *differ) derived(field string, old, new reflect.Value) bool {
+	if was, ok := old.Interface().(TLS); ok {
+		return field == "Domains" && sameDomains(was.Domains, new.Interface().(TLS).Domains)
+	}
 	was, ok := old.Interface().(Upstream)
 	if !ok {
 		return false
@@ -127,6 +151,12 @@ func (d *differ) derived(field string, old, new reflect.Value) bool {
 		return *was.IdentityHeaders == d.old.IdentityHeaders && *is.IdentityHeaders == d.new.IdentityHeaders
 	}
 	return false
+}
+
+// sameDomains reports whether two lists differ at most in their order, which routes give
+// the default of tls.domains. Only the first has a meaning of its own.
+func sameDomains(a, b []string) bool {
+	return len(a) > 0 && len(b) > 0 && a[0] == b[0] && slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
 func (d *differ) compareMaps(path string, old, new reflect.Value) {

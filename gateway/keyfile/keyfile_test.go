@@ -128,3 +128,31 @@ func TestKeepFails(t *testing.T) {
 		wantFiles(t, dir, "directory link")
 	}
 }
+
+// A public file is replaced as a whole, or stays as it was.
+func TestReplacePublic(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "ca.pem")
+	for _, content := range []string{"one", "another"} {
+		if err := ReplacePublic(path, []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != content {
+			t.Errorf("the content is %q (%v), want %q", got, err, content)
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o644 {
+		t.Errorf("the mode is %v (%v)", info, err)
+	}
+	folder := filepath.Join(dir, "folder")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{folder, filepath.Join(dir, "nowhere", "ca.pem")} {
+		if err := ReplacePublic(path, []byte("x")); err == nil || !strings.Contains(err.Error(), path) && !strings.Contains(err.Error(), "nowhere") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	wantFiles(t, dir, "ca.pem folder")
+}

@@ -292,11 +292,11 @@ func (s *Server) Serve(ctx context.Context) error {
 	return group.Wait()
 }
 
-// RefreshCertificates reads certificate files again. After an error the
-// certificates in use stay.
+// RefreshCertificates makes the certificates those of the configuration that runs, and
+// reads files again. After an error the certificates in use stay.
 func (s *Server) RefreshCertificates() error {
 	if s.certs == nil {
 		return nil
 	}
-	return s.certs.Refresh()
+	return s.certs.Refresh(s.gateway.Config())
 }

@@ -58,7 +58,7 @@ type certificates []acme.Certificate
 func (certificates) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, errors.New("there is none")
 }
-func (certificates) Refresh() error                     { return nil }
+func (certificates) Refresh(*config.Config) error       { return nil }
 func (c certificates) Certificates() []acme.Certificate { return c }
 
 // issued are certificates of an authority that sends challenges to /challenge.
