@@ -3,8 +3,10 @@ package config
 import (
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"authgate/gateway/config/strictyaml"
@@ -115,12 +117,14 @@ func (p *Provider) check(r *report, path string) {
 	r.oneOf(path+".callback", p.Callback, words("providers[].callback"))
 	r.oneOf(path+".logout", p.Logout, words("providers[].logout"))
 	r.positive(path+".timeout", p.Timeout)
+	r.providerURL(path+".issuer", p.Issuer, httpURL)
 	for _, e := range []struct{ key, url string }{
-		{".issuer", p.Issuer}, {".logout_url", p.LogoutURL}, {".authorization_url", p.AuthorizationURL},
+		{".logout_url", p.LogoutURL}, {".authorization_url", p.AuthorizationURL},
 		{".token_url", p.TokenURL}, {".userinfo_url", p.UserinfoURL}, {".jwks_url", p.JWKSURL},
 	} {
-		r.providerURL(path+e.key, e.url)
+		r.providerURL(path+e.key, e.url, endpointURL)
 	}
+	checkOwnQuery(r, path+".authorization_url", p.AuthorizationURL)
 	if !r.Broken(path) { // these checks need several keys
 		p.checkKind(r, path)
 		p.checkLogout(r, path)
@@ -172,6 +176,18 @@ func (p *Provider) checkParams(r *report, path string) {
 	}
 }
 
+// checkOwnQuery checks that the query of the authorization endpoint has no parameter
+// that the gateway adds: it would come twice.
+func checkOwnQuery(r *report, path, raw string) {
+	_, query, _ := strings.Cut(raw, "?")
+	parameters, _ := url.ParseQuery(query) // endpointURL has checked it
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+		if slices.Contains(reservedParams, name) {
+			r.Fault(path, "%q has the parameter %s, which only the gateway sets; remove it", raw, name)
+		}
+	}
+}
+
 // checkKind checks that a provider is one of three kinds: OpenID Connect with
 // discovery, OpenID Connect with given endpoints, or OAuth 2.0 with given
 // endpoints and no ID token.
@@ -194,10 +210,14 @@ func (p *Provider) checkKind(r *report, path string) {
 
 // checkByHand checks that the given endpoints are complete.
 func (p *Provider) checkByHand(r *report, path string) {
-	for _, e := range []struct{ key, url string }{
-		{".authorization_url", p.AuthorizationURL}, {".token_url", p.TokenURL}, {".userinfo_url", p.UserinfoURL},
+	for _, e := range []struct {
+		key, url string
+		needed   bool
+	}{
+		{".authorization_url", p.AuthorizationURL, true}, {".token_url", p.TokenURL, true},
+		{".userinfo_url", p.UserinfoURL, !p.openID()}, // an ID token says who it is
 	} {
-		if e.url == "" {
+		if e.url == "" && e.needed {
 			r.Fault(path+e.key, "is needed, because another endpoint is given; give all endpoints or none")
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -100,12 +101,12 @@ func (r *report) claim(path, name string) {
 }
 
 // providerURL checks a URL, if one is given, to which the gateway or a browser
-// sends secrets. It must be https, or http on this machine.
-func (r *report) providerURL(path, raw string) {
+// sends credentials. parse is httpURL or endpointURL.
+func (r *report) providerURL(path, raw string, parse func(string) (*url.URL, error)) {
 	if raw == "" {
 		return
 	}
-	u, err := httpURL(raw)
+	u, err := parse(raw)
 	if err != nil {
 		r.Fault(path, "%v", err)
 	} else if u.Scheme == "http" && !policy.Loopback(u.Hostname()) {

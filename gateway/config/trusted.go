@@ -120,7 +120,7 @@ func (t *TrustedIssuer) check(r *report, path string) {
 	r.positive(path+".timeout", t.Timeout)
 	if in := t.Introspection; in != nil {
 		r.clientID(path+".introspection.client_id", in.ClientID, "the issuer")
-		r.providerURL(path+".introspection.url", in.URL)
+		r.providerURL(path+".introspection.url", in.URL, endpointURL)
 	}
 }
 
@@ -136,7 +136,7 @@ func (t *Token) checkIssuer(r *report, path string, index int) {
 	case first < index:
 		r.Fault(path, "%q is already the issuer of token.trusted_issuers[%d]", issuer, first)
 	default:
-		r.providerURL(path, issuer)
+		r.providerURL(path, issuer, httpURL)
 	}
 }
 

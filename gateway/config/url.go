@@ -59,6 +59,25 @@ func httpURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
+// endpointURL parses the URL of an endpoint: as httpURL does, but with an optional query
+// (RFC 6749, section 3.1).
+func endpointURL(raw string) (*url.URL, error) {
+	base, query, _ := strings.Cut(raw, "?")
+	if strings.Contains(raw, "#") && !strings.Contains(base, "@") {
+		return nil, fmt.Errorf("%q has a fragment, which is not supported", raw)
+	}
+	u, err := httpURL(base)
+	if err != nil {
+		return nil, err
+	}
+	outside := func(r rune) bool { return r <= ' ' || r >= 0x7f }
+	if _, err := url.ParseQuery(query); err != nil || strings.ContainsFunc(query, outside) {
+		return nil, fmt.Errorf("%q has a query that is not encoded; write a space as %%20, for example", raw)
+	}
+	u.RawQuery = query
+	return u, nil
+}
+
 // checkHost checks the name or the address of a host. An address has no
 // brackets.
 func checkHost(host string) error {
