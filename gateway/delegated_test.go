@@ -31,6 +31,7 @@ type smallProvider struct {
 	asked     atomic.Int64     // requests to the token endpoint
 	renewed   http.HandlerFunc // answers a refresh token; nil: it issues none
 	discovers func()           // is called by each discovery; nil: nothing is
+	claims    map[string]any   // over those of the ID token of a sign-in
 	revoked   chan string      // gets tokens that are revoked; nil: none can be
 }
 
@@ -76,7 +77,9 @@ func (p *smallProvider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			p.renewed(w, r)
 			return
 		}
-		answer := p.tokens(p.key, map[string]any{"nonce": r.PostFormValue("code")})
+		claims := map[string]any{"nonce": r.PostFormValue("code")}
+		maps.Copy(claims, p.claims)
+		answer := p.tokens(p.key, claims)
 		if p.renewed != nil {
 			answer["refresh_token"] = "refresh"
 		}
@@ -166,37 +169,133 @@ func TestAttemptEnds(t *testing.T) {
 	}
 }
 
-// Refreshed tokens that are not acceptable change nothing: the user goes on with
-// what is known. The session ends after its lifetime, even if it is used.
+// What the provider answers at a renewal replaces what it said before, and ends the session
+// if it refuses. No answer changes nothing. The session ends after its lifetime, even if it
+// is used.
 func TestRenewal(t *testing.T) {
 	t.Parallel()
+	const (
+		warned = "refreshing a provider's tokens failed; the login goes on with what is known"
+		client = "the provider does not accept the gateway as its client; logins go on and roles get old until " +
+			"client_id, client_secret and token_endpoint_auth_method are right"
+		over = "login_ended_by_provider"
+	)
+	refuse := func(status int, code string) func(*smallProvider) http.HandlerFunc {
+		return func(p *smallProvider) http.HandlerFunc {
+			return func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(status)
+				p.reply(w, map[string]string{"error": code})
+			}
+		}
+	}
+	answer := func(key *ecdsa.PrivateKey, changes map[string]any) func(*smallProvider) http.HandlerFunc {
+		return func(p *smallProvider) http.HandlerFunc {
+			return func(w http.ResponseWriter, _ *http.Request) { p.reply(w, p.tokens(cmp.Or(key, p.key), changes)) }
+		}
+	}
+	roles := func(value any) func(*smallProvider) http.HandlerFunc {
+		return answer(nil, map[string]any{"roles": value})
+	}
 	for name, c := range map[string]struct {
-		changes  map[string]any // to the ID token
-		key      *ecdsa.PrivateKey
-		roles    string
-		failures int
+		renewed func(*smallProvider) http.HandlerFunc
+		roles   string // afterwards
+		log     string // empty: nothing
 	}{
-		"acceptable":   {map[string]any{"roles": []string{"admin"}}, nil, "admin", 0},
-		"another user": {map[string]any{"sub": "2", "preferred_username": "mallory", "roles": []string{"admin"}}, nil, "user", 1},
-		"another key":  {map[string]any{"roles": []string{"admin"}}, newECKey(t), "user", 1},
+		"other roles":             {roles([]string{"admin"}), "admin", ""},
+		"one role":                {roles("admin"), "admin", ""},
+		"roles in a number":       {roles(5), "", ""},
+		"a role that is no text":  {roles([]any{"user", nil}), "", ""},
+		"another unusable claim":  {answer(nil, map[string]any{"roles": []string{"admin"}, "email": "carol"}), "admin", ""},
+		"no roles":                {roles(nil), "", ""},
+		"another user":            {answer(nil, map[string]any{"sub": "2", "preferred_username": "mallory", "roles": []string{"admin"}}), "", over},
+		"another key":             {answer(newECKey(t), map[string]any{"roles": []string{"admin"}}), "", over},
+		"invalid_grant":           {refuse(400, "invalid_grant"), "", over},
+		"invalid_request, of Dex": {refuse(400, "invalid_request"), "", over},
+		"invalid_client":          {refuse(401, "invalid_client"), "user", client},
+		"too many requests":       {refuse(429, ""), "user", warned},
+		"out of order":            {refuse(503, "invalid_grant"), "user", warned},
 	} {
 		r, p := delegatedRig(t, "delegated: {lifetime: 30m}\n")
-		p.renewed = func(w http.ResponseWriter, _ *http.Request) { p.reply(w, p.tokens(cmp.Or(c.key, p.key), c.changes)) }
+		p.renewed = c.renewed(p)
 		back := r.leave("")
 		session := jarOf(r.want(302, "GET", back.target, "", back.cookie)).line("session")
+		r.log.Reset()
 		r.clock.Advance(5*time.Minute + time.Second) // the tokens have expired
 		for range 2 {                                // the second request does not ask the provider
+			if c.log == over {
+				before := r.upstream.count()
+				r.want(401, "GET", "/delegated/", "", session)
+				if r.upstream.count() != before {
+					t.Errorf("%s: the request reached the upstream", name)
+				}
+				continue
+			}
 			r.want(200, "GET", "/delegated/", "", session)
 			if h := r.upstream.last().Header; h.Get("X-Auth-Subject") != "small:1" || h.Get("X-Auth-User") != "carol" || h.Get("X-Auth-Roles") != c.roles {
 				t.Errorf("%s: the upstream gets %v", name, h)
 			}
 		}
-		failures := len(r.log.Records(t, "refreshing a provider's tokens failed; the login goes on with what is known"))
-		if asked := p.asked.Load(); asked != 2 || failures != c.failures {
-			t.Errorf("%s: %d requests to the token endpoint, the log has %d failures:\n%s", name, asked, failures, r.log)
+		for _, line := range []string{warned, client, over} {
+			if got := strings.Count(r.log.String(), line); (got == 1) != (line == c.log) || got > 1 {
+				t.Errorf("%s: the log has %d times %q:\n%s", name, got, line, r.log)
+			}
+		}
+		if asked := p.asked.Load(); asked != 2 {
+			t.Errorf("%s: %d requests to the token endpoint", name, asked)
 		}
 		r.clock.Advance(25 * time.Minute)
 		r.want(401, "GET", "/delegated/", "", session)
+	}
+}
+
+// What does not say who it is, and proves nothing, refuses no user and no token: a claim
+// that cannot be used is absent.
+func TestDecorationRefusesNobody(t *testing.T) {
+	t.Parallel()
+	p := newSmallProvider(t)
+	r := newRig(t, edit(t, baseConfig, "basic:\n", "token:\n  trusted_issuers: [{name: small, issuer: \""+p.issuer+"\", audience: [gateway]}]\nbasic:\n")+
+		"  - {match: /delegated/, upstream: app, auth: [oidc]}\n"+
+		"providers:\n  - {name: small, issuer: \""+p.issuer+"\", client_id: gateway}\n")
+	p.now = r.clock.Now
+	for i, changes := range []map[string]any{
+		{"preferred_username": ""}, {"preferred_username": 5}, {"preferred_username": "carol "}, {"preferred_username": "ca\u200brol"},
+		{"preferred_username": "boss@example.org"}, {"name": map[string]any{"first": "C"}}, {"name": strings.Repeat("x", 2_000)},
+		{"email": "carol"}, {"email": []string{"c@example.org"}}, {"email": "c@example.org", "email_verified": "True"},
+		{"roles": "admin"}, {"roles": 5}, {"sid": ""}, {"azp": nil}, {"azp": ""}, {"at_hash": nil}, {"at_hash": ""}, {"scope": 5},
+	} {
+		p.claims = changes
+		back := r.leave("")
+		session := jarOf(r.want(302, "GET", back.target, "", back.cookie)).line("session")
+		claims := map[string]any{"iss": p.issuer, "jti": i}
+		maps.Copy(claims, changes)
+		token, _ := p.tokens(p.key, claims)["id_token"].(string)
+		for path, credential := range map[string]string{"/delegated/": session, "/bearer/": "Authorization: Bearer " + token} {
+			r.want(200, "GET", path, "", credential)
+			h := r.upstream.last().Header
+			want := [...]string{"carol", "", "user"}
+			if changes["preferred_username"] != nil {
+				want[0] = "1"
+			}
+			switch changes["roles"] {
+			case "admin":
+				want[2] = "admin"
+			case 5:
+				want[2] = ""
+			}
+			if got := [...]string{h.Get("X-Auth-User"), h.Get("X-Auth-Email"), h.Get("X-Auth-Roles")}; got != want || h.Get("X-Auth-Name") != "" {
+				t.Errorf("%.100v at %s: the upstream gets %v and the name %.20q, want %v", changes, path, got, h.Get("X-Auth-Name"), want)
+			}
+		}
+	}
+	for _, changes := range []map[string]any{{"sub": ""}, {"sub": 5}, {"exp": 1}, {"aud": "another"}} {
+		claims := map[string]any{"iss": p.issuer, "jti": "refused"}
+		maps.Copy(claims, changes)
+		token, _ := p.tokens(p.key, claims)["id_token"].(string)
+		before := r.upstream.count()
+		if w := r.want(401, "GET", "/bearer/", "", "Authorization: Bearer "+token); r.upstream.count() != before || !strings.Contains(w.Header().Get("WWW-Authenticate"), "invalid_token") {
+			t.Errorf("%v: %v, %d requests reached the upstream", changes, w.Header(), r.upstream.count()-before)
+		}
 	}
 }
 

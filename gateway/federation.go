@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -205,14 +206,19 @@ func storeBox(cfg *config.Config) (*seal.Box, error) {
 	return box, nil
 }
 
-// reportRenewal logs that the tokens of a provider could not be refreshed, and
-// whether this ended the login.
+// reportRenewal logs that a login could not be renewed at its provider, or not in all
+// parts, and whether this ended the login.
 func reportRenewal(logger *slog.Logger, login *login.Login, ended bool, err error) {
 	attrs := []any{
 		slog.String("subject", login.Subject()), slog.String("login", login.ID), slog.String("error", err.Error()),
 	}
 	if ended {
 		logger.Info("audit", append([]any{slog.String("event", "login_ended_by_provider")}, attrs...)...)
+		return
+	}
+	if errors.Is(err, provider.ErrClient) {
+		logger.Error("the provider does not accept the gateway as its client; logins go on and roles get old until "+
+			"client_id, client_secret and token_endpoint_auth_method are right", attrs...)
 		return
 	}
 	logger.Warn("refreshing a provider's tokens failed; the login goes on with what is known", attrs...)

@@ -17,8 +17,9 @@ import (
 const (
 	// renewTime is the time limit of one renewal: tokens, keys, userinfo and store.
 	renewTime = 40 * time.Second
-	// claimMargin is how much longer a claim lasts than a renewal.
-	claimMargin = 10 * time.Second
+	// claimMargin is how much longer a claim lasts than a renewal. storeTime, a part of
+	// it, is the time limit for storing what the provider has answered.
+	claimMargin, storeTime = 10 * time.Second, 5 * time.Second
 	// renewPause is the pause after a renewal that failed. takenPause is the pause
 	// when another instance renews the login.
 	renewPause, takenPause = 10 * time.Second, time.Second
@@ -28,7 +29,7 @@ const (
 	// renewLeast is the shortest time between two renewals of a login.
 	// renewalsAtOnce is the maximum number of renewals at the same time.
 	renewLeast, renewalsAtOnce = 2 * time.Second, 64
-	// renewSoon is when tokens are renewed that came without a profile.
+	// renewSoon is when tokens are renewed that came without all that makes a profile.
 	renewSoon = 30 * time.Second
 	// renewUnknown is when tokens are renewed whose expiry is unknown.
 	renewUnknown = 5 * time.Minute
@@ -116,22 +117,12 @@ func (u *Users) renewOnce(login *Login) {
 	err := u.claim(ctx, login.ID, func() error { return u.refresh(ctx, login.ID) })
 	switch {
 	case err == nil:
-		return
 	case errors.Is(err, errRenewing):
 		u.pauses.Add(login.ID, u.options.Now().Add(takenPause))
-		return
-	case errors.Is(err, provider.ErrRefused):
-		ended, failed := u.logins.End(ctx, login.ID)
-		if failed == nil {
-			if ended != nil { // nil: another instance has ended it
-				u.options.Report(login, true, err)
-			}
-			return
-		}
-		err = errors.Join(err, failed)
+	default:
+		u.pauses.Add(login.ID, u.options.Now().Add(renewPause))
+		u.options.Report(login, false, err)
 	}
-	u.pauses.Add(login.ID, u.options.Now().Add(renewPause))
-	u.options.Report(login, false, err)
 }
 
 // claim calls do unless another instance is doing the same. Two uses of one refresh token
@@ -192,20 +183,45 @@ func (u *Users) refresh(ctx context.Context, sid string) error {
 		return fmt.Errorf("checking a login before its renewal: %w", err)
 	}
 	asked := u.logins.now()
-	grant, refused := p.Refresh(ctx, tokens, d.User)
-	if grant == nil {
-		return refused
+	grant, failed := p.Refresh(ctx, tokens, d.User)
+	// The provider may have taken all of the time, and what it said must be stored.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
+	defer cancel()
+	if errors.Is(failed, provider.ErrEnded) {
+		if failed = u.endRenewed(ctx, login, failed); failed == nil {
+			return nil
+		}
 	}
-	err = refused
-	if err == nil {
-		err = u.save(ctx, d, grant.Profile, asked)
+	if grant == nil {
+		return failed
+	}
+	if !grant.Said.Nothing() {
+		failed = errors.Join(failed, u.save(ctx, d, asked, func(known provider.Said) (provider.Profile, provider.Said) {
+			if known.Nothing() { // an earlier version has stored the user
+				known = grant.Before
+			}
+			return p.Profile(d.User, grant.Said, known)
+		}))
 	}
 	// Store the tokens even after a failure: without the new refresh token the login is lost.
-	return errors.Join(err, u.replace(ctx, login, raw, grant.Tokens, err != nil))
+	return errors.Join(failed, u.replace(ctx, login, raw, grant.Tokens, failed != nil))
+}
+
+// endRenewed ends a login because of what the provider has answered. If the store fails,
+// the error is both.
+func (u *Users) endRenewed(ctx context.Context, login *Login, answer error) error {
+	ended, err := u.logins.End(ctx, login.ID)
+	if err != nil {
+		return errors.Join(answer, err)
+	}
+	if ended != nil { // nil: another instance has ended it
+		u.options.Report(login, true, answer)
+	}
+	return nil
 }
 
 // replace stores new tokens in the record of a login, unless the login has ended. With
-// soon they are renewed again shortly, because their profile is unknown or not stored.
+// soon they are renewed again shortly, because not all of the profile is known and stored.
 func (u *Users) replace(ctx context.Context, login *Login, raw []byte, tokens provider.Tokens, soon bool) error {
 	used := login.Delegated.Tokens
 	const attempts = 100 // an attempt fails only if a session was attached meanwhile

@@ -217,7 +217,8 @@ func providerFails(kind error) error {
 
 // failures are the ways in which a provider or an issuer fails, by name.
 var failures = map[string]error{
-	"bad": provider.ErrInvalid, "fault": provider.ErrFault, "timeout": provider.ErrTimeout, "refused": provider.ErrRefused,
+	"bad": provider.ErrInvalid, "fault": provider.ErrFault, "timeout": provider.ErrTimeout, "refused": provider.ErrEnded,
+	"client": provider.ErrClient,
 	"mix-up": provider.ErrMixUp, "deadline": context.DeadlineExceeded, "store": errStore,
 }
 
@@ -230,9 +231,30 @@ type testProvider struct {
 func (p *testProvider) Refresh(ctx context.Context, t provider.Tokens, subject string) (*provider.Grant, error) {
 	if used := slices.Contains(p.questions(), t.Refresh) && !p.again; used || subject != testPerson || t.Refresh == "" {
 		_, _ = p.ask(ctx, t.Refresh)
-		return nil, providerFails(provider.ErrRefused)
+		return nil, providerFails(provider.ErrEnded)
 	}
 	return p.ask(ctx, t.Refresh)
+}
+
+// Profile takes what the provider says, or has said, for the profile itself, as saying writes it.
+func (p *testProvider) Profile(_ string, now, known provider.Said) (provider.Profile, provider.Said) {
+	if now.Userinfo == nil {
+		now = known
+	}
+	var profile provider.Profile
+	if err := json.Unmarshal(now.Userinfo, &profile); err != nil {
+		panic(err) // only saying writes it
+	}
+	return profile, now
+}
+
+// saying is a provider that says this profile.
+func saying(profile provider.Profile) provider.Said {
+	raw, err := json.Marshal(profile)
+	if err != nil {
+		panic(err)
+	}
+	return provider.Said{Userinfo: raw}
 }
 
 // testTrusted is a trusted issuer. With opaque it has opaque tokens, and otherwise JWTs.
@@ -265,11 +287,12 @@ type report struct {
 // grant is the provider's answer for the person, with these roles. Its tokens expire
 // after 20 minutes, so they are due after 15.
 func (r *rig) grant(roles ...string) *provider.Grant {
+	profile := provider.Profile{
+		Subject: testPerson, Username: "alice", Name: "Alice Example", Email: "alice@example.org",
+		Roles: roles, Claims: map[string]any{"department": "sales"},
+	}
 	return &provider.Grant{
-		Profile: provider.Profile{
-			Subject: testPerson, Username: "alice", Name: "Alice Example", Email: "alice@example.org",
-			Roles: roles, Claims: map[string]any{"department": "sales"},
-		},
+		Profile: profile, Said: saying(profile),
 		Tokens: provider.Tokens{
 			Access: "access token " + newSecretText(), Refresh: "refresh token " + newSecretText(), ID: "ID token " + newSecretText(),
 			Expires: r.now().Add(20 * time.Minute),

@@ -38,10 +38,12 @@ type Delegation struct {
 // Subject returns the subject of the person's identities.
 func (d *Delegation) Subject() string { return d.Provider + ":" + d.User }
 
-// user is the record of a person at a provider: the newest profile.
+// user is the record of a person at a provider: the newest profile, and what it is
+// made of.
 type user struct {
 	Issuer  string           `json:"issuer"`
 	Profile provider.Profile `json:"profile"`
+	Said    provider.Said    `json:"said,omitzero"`
 	Updated time.Time        `json:"updated"` // when the provider was asked
 }
 
@@ -50,10 +52,13 @@ type user struct {
 type Provider interface {
 	// Issuer returns the issuer of the provider's tokens.
 	Issuer() string
-	// Refresh returns new tokens and the current profile of subject. An error that
-	// is provider.ErrRefused ends the login; any other error does not. If Refresh
-	// returns both a grant and an error, the grant has only the tokens.
+	// Refresh returns new tokens, and what the provider says about subject now. An
+	// error that is provider.ErrEnded ends the login; any other error does not. A
+	// grant that comes with an error has the tokens, and what sources were not silent.
 	Refresh(ctx context.Context, t provider.Tokens, subject string) (*provider.Grant, error)
+	// Profile describes subject by what the provider says now and what was known
+	// before, and returns what is known after that.
+	Profile(subject string, now, known provider.Said) (provider.Profile, provider.Said)
 }
 
 // UsersOptions are the parts of Users. All are required.
@@ -108,19 +113,19 @@ func (u *Users) Begin(ctx context.Context, name string, grant *provider.Grant, d
 	if err := u.keep(login, grant.Tokens); err != nil {
 		return nil, err
 	}
-	if err := u.save(ctx, login.Delegated, grant.Profile, now); err != nil {
+	described := func(provider.Said) (provider.Profile, provider.Said) { return grant.Profile, grant.Said }
+	if err := u.save(ctx, login.Delegated, now, described); err != nil {
 		return nil, err
 	}
 	return u.logins.begin(ctx, login, started, handles)
 }
 
-// save stores the profile that the provider returned at asked, unless a newer one is
-// stored. The record outlives all current logins.
-func (u *Users) save(ctx context.Context, d *Delegation, profile provider.Profile, asked time.Time) error {
-	value, err := json.Marshal(user{Issuer: d.Issuer, Profile: profile, Updated: asked})
-	if err != nil {
-		return fmt.Errorf("saving a user: %w", err)
-	}
+// save stores what the provider said at asked, unless something newer is stored.
+// describe makes the profile, and what is known then, from what is known now. The
+// record outlives all current logins.
+func (u *Users) save(
+	ctx context.Context, d *Delegation, asked time.Time, describe func(known provider.Said) (provider.Profile, provider.Said),
+) error {
 	key := userPrefix + d.Subject()
 	const attempts = 10 // an attempt fails only if another save has succeeded
 	for range attempts {
@@ -128,6 +133,7 @@ func (u *Users) save(ctx context.Context, d *Delegation, profile provider.Profil
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return fmt.Errorf("saving a user: %w", err)
 		}
+		var before provider.Said
 		if raw != nil {
 			known, err := decode[user](raw)
 			if err != nil {
@@ -136,6 +142,15 @@ func (u *Users) save(ctx context.Context, d *Delegation, profile provider.Profil
 			if known.Issuer == d.Issuer && known.Updated.After(asked) && !inFuture(known.Updated, u.logins.now()) {
 				return nil
 			}
+			if known.Issuer == d.Issuer && known.Profile.Subject == d.User {
+				before = known.Said
+			}
+		}
+		next := user{Issuer: d.Issuer, Updated: asked}
+		next.Profile, next.Said = describe(before)
+		value, err := json.Marshal(next)
+		if err != nil {
+			return fmt.Errorf("saving a user: %w", err)
 		}
 		err = u.logins.store.Swap(ctx, key, raw, value, u.logins.now().Add(u.options.Lifetime))
 		if !errors.Is(err, store.ErrConflict) {

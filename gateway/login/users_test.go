@@ -21,7 +21,7 @@ func TestBeginSavesUserLoginGroupsAndSession(t *testing.T) {
 	s := r.signInAt(t, grant)
 
 	known := stored[user](t, r.store, userPrefix+"keycloak:"+testPerson)
-	if diff := cmp.Diff(user{Issuer: testOP, Profile: grant.Profile, Updated: r.now()}, *known); diff != "" {
+	if diff := cmp.Diff(user{Issuer: testOP, Profile: grant.Profile, Said: grant.Said, Updated: r.now()}, *known); diff != "" {
 		t.Errorf("the user (-want +got):\n%s", diff)
 	}
 	login := stored[Login](t, r.store, loginPrefix+s.login.ID)
@@ -156,9 +156,14 @@ func TestOlderProfileDoesNotReplaceNewer(t *testing.T) {
 	asked := r.now()
 	r.clock.Advance(time.Second)
 	s := r.signInAt(t, r.grant("user"))
-	must.Do(t, r.users.save(t.Context(), s.login.Delegated, r.grant("user", "admin").Profile, asked))
+	save := func(asked time.Time, roles ...string) {
+		must.Do(t, r.users.save(t.Context(), s.login.Delegated, asked, func(provider.Said) (provider.Profile, provider.Said) {
+			return r.grant(roles...).Profile, provider.Said{}
+		}))
+	}
+	save(asked, "user", "admin")
 	r.wantIn(t, s, "user")
 	r.clock.Advance(time.Second)
-	must.Do(t, r.users.save(t.Context(), s.login.Delegated, r.grant("auditor").Profile, r.now()))
+	save(r.now(), "auditor")
 	r.wantIn(t, s, "auditor")
 }

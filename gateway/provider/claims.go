@@ -27,7 +27,7 @@ const (
 	maxSubject = 255
 )
 
-// checkedClaims are those that go-oidc checks.
+// checkedClaims are those that are checked.
 var checkedClaims = []string{"iss", "sub", "aud", "exp", "nbf", "iat", "jti", "nonce", "at_hash"}
 
 // protocolClaims describe the token and not the user, or are secret. Profile has a
@@ -50,8 +50,8 @@ func decodeClaims(raw []byte) (claims, error) {
 	return c, strictjson.Unique(raw)
 }
 
-// checkNames refuses a claim that differs from one of checkedClaims only in case:
-// go-oidc uses encoding/json, which reads "SUB" as sub.
+// checkNames refuses a claim that differs from one of checkedClaims only in case,
+// because other readers of the token may take "SUB" for sub.
 func (c claims) checkNames() error {
 	for name := range c {
 		for _, checked := range checkedClaims {
@@ -89,6 +89,27 @@ func (c claims) date(name string) (at time.Time, ok bool, err error) {
 	return time.Unix(int64(seconds), 0), true, nil
 }
 
+// errExpired: the time in exp has passed.
+var errExpired = errors.New("it expired")
+
+// present returns a claim, unless it is missing, null or empty.
+func (c claims) present(name string) (any, bool) {
+	value := c[name]
+	return value, value != nil && value != ""
+}
+
+// quoted returns a claim as the provider wrote it, for errors.
+func quoted(value any) string {
+	if value == nil {
+		return "missing"
+	}
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return kindOf(value)
+	}
+	return clip(string(raw), maxSubject)
+}
+
 // checkTimes checks exp, nbf and iat if present, and that the needed claims are
 // present.
 func (c claims) checkTimes(now time.Time, needed ...string) error {
@@ -104,7 +125,7 @@ func (c claims) checkTimes(now time.Time, needed ...string) error {
 			return err
 		case !ok:
 		case name == "exp" && !now.Before(at):
-			return fmt.Errorf("it expired at %s", at.UTC().Format(time.RFC3339))
+			return fmt.Errorf("%w at %s", errExpired, at.UTC().Format(time.RFC3339))
 		case name != "exp" && at.After(now.Add(clockLeeway)):
 			return fmt.Errorf("%s is in the future, at %s: %w", name, at.UTC().Format(time.RFC3339), ErrClock)
 		}
@@ -142,6 +163,42 @@ func (c claims) identifier(name string) (string, error) {
 		return "", fmt.Errorf("%s is %s, expected a string", name, kindOf(c[name]))
 	}
 	return text, checkIdentifier(name, text)
+}
+
+// subject reads sub.
+func (c claims) subject() (string, error) {
+	subject, err := c.identifier("sub")
+	if err != nil {
+		return "", err
+	}
+	return subject, checkSubject("sub", subject)
+}
+
+// checkSubject checks a claim that identifies a person, and that names one who has no
+// other name.
+func checkSubject(name, text string) error {
+	if err := checkIdentifier(name, text); err != nil {
+		return err
+	}
+	return checkVisible(name, text)
+}
+
+// checkVisible refuses a text that people cannot tell from another one: with outer
+// space, or with characters that are not seen or mean something else everywhere.
+func checkVisible(name, text string) error {
+	if strings.TrimSpace(text) != text {
+		return fmt.Errorf("%s has outer space", name)
+	}
+	if strings.ContainsFunc(text, hidden) {
+		return fmt.Errorf("%s has control, format or private-use characters", name)
+	}
+	return nil
+}
+
+// hidden reports whether people do not see a character, or not the same everywhere:
+// controls, formats, separators of lines, private use.
+func hidden(r rune) bool {
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co, unicode.Cs)
 }
 
 func checkIdentifier(name, text string) error {

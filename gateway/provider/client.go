@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -87,21 +88,26 @@ type answer struct {
 	body      []byte
 }
 
-// send sends one request that no library makes.
+// send sends one request.
 func (c *client) send(ctx context.Context, operation string, r *http.Request) (*answer, error) {
 	var got *answer
-	err := c.call(ctx, operation, func(ctx context.Context) error {
-		resp, err := c.http.Do(r.WithContext(ctx))
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-		got = &answer{status: resp.StatusCode, mediaType: mediaType, body: body}
+	err := c.call(ctx, operation, func(ctx context.Context) (err error) {
+		got, err = c.do(ctx, r)
 		return err
 	})
 	return got, err
+}
+
+// do sends one request, within a call.
+func (c *client) do(ctx context.Context, r *http.Request) (*answer, error) {
+	resp, err := c.http.Do(r.WithContext(ctx))
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	return &answer{status: resp.StatusCode, mediaType: mediaType, body: body}, err
 }
 
 // limits is the transport of every call. It reads the whole answer, so that size
@@ -115,7 +121,7 @@ type limits struct{ base http.RoundTripper }
 func (l limits) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := l.base.RoundTrip(r)
 	if err != nil {
-		return nil, err
+		return nil, noAnswer{err}
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode/100 == 3 {
@@ -123,7 +129,7 @@ func (l limits) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
-		return nil, fmt.Errorf("reading the answer: %w", err)
+		return nil, noAnswer{fmt.Errorf("reading the answer: %w", err)}
 	}
 	if len(body) > maxAnswer {
 		return nil, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
@@ -133,6 +139,27 @@ func (l limits) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp.Body, resp.Request = io.NopCloser(bytes.NewReader(body)), r
 	return resp, nil
+}
+
+// noAnswer is the error of a call that the provider has not answered: it was not
+// reached, or its answer broke off.
+type noAnswer struct{ error }
+
+func (e noAnswer) Unwrap() error { return e.error }
+
+// unanswered reports whether an error leaves open what the provider says: there is no
+// answer, the answer is that there is none now (5xx, 408, 429), or the keys to read it
+// with cannot be had.
+func unanswered(err error) bool {
+	if known, ok := errors.AsType[*Error](err); ok && (known.Operation == "keys" || known.Operation == "discovery") {
+		return true
+	}
+	if refused, ok := errors.AsType[*refusal](err); ok {
+		return refused.status/100 == 5 ||
+			refused.status == http.StatusRequestTimeout || refused.status == http.StatusTooManyRequests
+	}
+	_, silent := errors.AsType[noAnswer](err)
+	return silent || errors.Is(err, errKeysRest) || errors.Is(err, context.Canceled) || timedOut(err)
 }
 
 // redirected is the status of a redirect.

@@ -116,7 +116,7 @@ func TestObserve(t *testing.T) {
 	must(exchange(t, p))
 	f.id["iss"] = strings.Repeat("x", 100_000)
 	_, err := exchange(t, p)
-	wantError(t, err, ErrFault, "different provider")
+	wantError(t, err, ErrFault, "iss is")
 	if known, ok := errors.AsType[*Error](err); !ok || known.Provider != "test" || known.Operation != "token" || len(err.Error()) > 2*maxErrorText {
 		t.Errorf("got %+v with %d bytes", known, len(err.Error()))
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/url"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -43,13 +44,34 @@ type metadata struct {
 	keys *keySet // nil if Keys is empty
 }
 
-// check refuses addresses that cannot be used, and requires the needed ones.
-func (m *metadata) check(needed ...string) error {
-	for _, endpoint := range []struct{ name, address string }{
+// endpoint is one of metadata.
+type endpoint struct{ name, address string }
+
+func (m *metadata) endpoints() []endpoint {
+	return []endpoint{
 		{"authorization_endpoint", m.Authorization}, {"token_endpoint", m.Token}, {"userinfo_endpoint", m.Userinfo},
 		{"jwks_uri", m.Keys}, {"end_session_endpoint", m.EndSession}, {"revocation_endpoint", m.Revocation},
 		{"introspection_endpoint", m.Introspection},
-	} {
+	}
+}
+
+// checkPlace refuses addresses on this machine by http, unless the issuer is here too:
+// a provider elsewhere must not lead the gateway to services that only it can reach.
+func (m *metadata) checkPlace(issuer string) error {
+	if u, err := url.Parse(issuer); err == nil && policy.Loopback(u.Hostname()) {
+		return nil
+	}
+	for _, endpoint := range m.endpoints() {
+		if strings.HasPrefix(strings.ToLower(endpoint.address), "http:") {
+			return fmt.Errorf("%s %q is on the gateway's machine, and the issuer is not", endpoint.name, endpoint.address)
+		}
+	}
+	return nil
+}
+
+// check refuses addresses that cannot be used, and requires the needed ones.
+func (m *metadata) check(needed ...string) error {
+	for _, endpoint := range m.endpoints() {
 		if endpoint.address == "" && !slices.Contains(needed, endpoint.name) {
 			continue
 		}
@@ -183,7 +205,7 @@ func (i *issuer) discover(ctx context.Context) (*metadata, error) {
 		if err := errors.Join(document.Claims(&raw), document.Claims(&m)); err != nil {
 			return fmt.Errorf("the discovery document: %w", err)
 		}
-		if err := errors.Join(strictjson.Unique(raw), m.check(i.needed...)); err != nil {
+		if err := errors.Join(strictjson.Unique(raw), m.check(i.needed...), m.checkPlace(i.id)); err != nil {
 			return fmt.Errorf("the discovery document: %w", err)
 		}
 		return nil

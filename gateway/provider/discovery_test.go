@@ -44,6 +44,25 @@ func TestDiscoveryDocuments(t *testing.T) {
 	}
 }
 
+// A provider elsewhere cannot lead the gateway to services on its own machine.
+func TestEndpointsHereAreForIssuersHere(t *testing.T) {
+	for _, issuer := range []string{"https://id.example.org", "https://10.0.0.1", "https://169.254.0.1", "https://localhost", "https://[::1]"} {
+		for _, name := range []string{"authorization_endpoint", "token_endpoint", "userinfo_endpoint", "jwks_uri", "end_session_endpoint", "revocation_endpoint", "introspection_endpoint"} {
+			for _, address := range []string{"http://127.0.0.1:1/x", "HTTP://localhost/x", "http://[::1]/x"} {
+				f := newFake(t)
+				f.idp = issuer
+				f.discovery[name] = address
+				text := name + ` "` + address + `" is on the gateway's machine`
+				if strings.Contains(issuer, "localhost") || strings.Contains(issuer, "::1") {
+					text = ""
+				}
+				_, err := f.provider(nil).AuthorizationURL(t.Context(), testAttempt)
+				wantError(t, err, ErrFault, text)
+			}
+		}
+	}
+}
+
 // New makes no call, and concurrent first logins fetch metadata and keys once.
 func TestConcurrentFirstLogins(t *testing.T) {
 	f := newFake(t)

@@ -13,6 +13,14 @@ var (
 	// ErrRefused means that the provider works and has refused the request,
 	// with invalid_grant for example. It would refuse it again.
 	ErrRefused = errors.New("refused by the provider")
+	// ErrEnded means that the provider has answered a renewal, and that the login
+	// ends with that: it refuses, its answer cannot be used, or it is about another
+	// person.
+	ErrEnded = errors.New("the provider ends the login")
+	// ErrClient means that the provider does not accept the gateway as its client
+	// (invalid_client). That is a fault of the configuration, and says nothing about
+	// a user.
+	ErrClient = errors.New("the provider does not accept this client")
 	// ErrFault means that the provider cannot be reached, or that its answer is
 	// not acceptable.
 	ErrFault = errors.New("fault of the provider")

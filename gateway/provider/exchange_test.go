@@ -35,6 +35,10 @@ func TestExchange(t *testing.T) {
 		},
 		Tokens:  Tokens{Access: f.access, Refresh: "the-refresh-token", ID: idToken, Expires: f.now().Add(300 * time.Second)},
 		Session: "the-sid",
+		Said: Said{
+			Userinfo: []byte(`{"email":"alice@example.org","name":"Alice","preferred_username":"alice","roles":["user","admin"]}`),
+			ID:       []byte(`{"department":"sales"}`), Access: []byte(`{}`),
+		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -100,16 +104,22 @@ func TestTokenAnswers(t *testing.T) {
 		{"invalid_grant", say(400, "application/json", `{"error":"invalid_grant","error_description":"Code not valid"}`), ErrRefused, `error "invalid_grant", "Code not valid"`},
 		{"access_denied", say(403, "application/json", `{"error":"access_denied"}`), ErrRefused, "access_denied"},
 		{"GitHub's error with status 200", say(200, "application/x-www-form-urlencoded", "error=bad_verification_code&error_description=expired"), ErrRefused, "expired"},
-		{"the client is at fault", say(401, "application/json", `{"error":"invalid_client"}`), ErrFault, "invalid_client"},
+		{"the client is at fault", say(401, "application/json", `{"error":"invalid_client"}`), ErrClient, "invalid_client"},
+		{"the client is at fault, GitHub", say(200, "application/x-www-form-urlencoded", "error=incorrect_client_credentials"), ErrClient, "incorrect_client_credentials"},
+		{"invalid_request", say(400, "application/json", `{"error":"invalid_request"}`), ErrFault, "invalid_request"},
 		{"out of order", say(503, "text/html", `<h1>opaque-access-token</h1>`), ErrFault, "answered 503 Service Unavailable"},
 		{"an error that is an object", say(400, "application/json", `{"error":{"code":"invalid_grant"}}`), ErrFault, "400 Bad Request"},
 		{"a refusal that repeats the code", say(400, "application/json", `{"error":"invalid_grant","error_description":"the code the-code is used"}`), ErrRefused, "400 Bad Request"},
 		{"an error of 200 that repeats the code", sayJSON(`{"error":"invalid_grant","error_description":"the code the-code is used"}`), ErrRefused, "200 OK"},
 		{"a long description", say(400, "application/json", fmt.Sprintf(`{"error":"invalid_grant","error_description":%q}`, strings.Repeat("x", 9999))), ErrRefused, strings.Repeat("x", maxErrorDescription) + "…"},
-		{"no JSON", sayJSON(`access_token: opaque-access-token`), ErrFault, "cannot parse json"},
-		{"no access token", sayJSON(`{"token_type":"bearer"}`), ErrFault, "missing access_token"},
+		{"no JSON", sayJSON(`access_token: opaque-access-token`), ErrFault, "neither a JSON object nor a form"},
+		{"no access token", sayJSON(`{"token_type":"bearer"}`), ErrFault, "no access_token"},
 		{"no ID token", sayJSON(`{"access_token":"opaque-access-token"}`), ErrFault, "is openid among the scopes?"},
 		{"a token of another type", sayJSON(`{"access_token":"opaque-access-token","token_type":"DPoP"}`), ErrFault, `type "DPoP"`},
+		{"an array", sayJSON(`["opaque-access-token"]`), ErrFault, "neither a JSON object nor a form"},
+		{"cut off", sayJSON(`{"access_token":"opaque-access-token"`), ErrFault, "unexpected EOF"},
+		{"an access token that is a number", sayJSON(`{"access_token":1,"id_token":"x"}`), ErrFault, "no access_token"},
+		{"an ID token that is a number", sayJSON(`{"access_token":"opaque-access-token","id_token":1}`), ErrFault, "id_token is a number"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFake(t)
@@ -121,11 +131,68 @@ func TestTokenAnswers(t *testing.T) {
 	}
 }
 
+// A token answer is JSON if it begins like that, and no member that is not needed
+// refuses it.
+func TestTokenAnswersInOtherForms(t *testing.T) {
+	for _, mediaType := range []string{"text/plain", "text/html", "application/x-www-form-urlencoded", "application/jwt", "", "nonsense/;;"} {
+		f := newFake(t)
+		f.answer = object{"expires_in": 300.5, "scope": 5, "error": nil, "error_description": ""}
+		f.instead["/token"] = func(w http.ResponseWriter, r *http.Request) {
+			say(200, mediaType, " \r\n"+marshal(f.token()))(w, r)
+		}
+		p := f.provider(nil)
+		got, err := exchange(t, p)
+		if err != nil {
+			t.Errorf("%q: %v", mediaType, err)
+			continue
+		}
+		f.answer["refresh_token"] = "second-refresh-token"
+		renewed := must(refresh(t, p, got.Tokens))
+		if !renewed.Tokens.Expires.Equal(f.now().Add(300500*time.Millisecond)) || renewed.Tokens.Refresh != "second-refresh-token" {
+			t.Errorf("%q: the tokens are not those of the answer", mediaType)
+		}
+	}
+	for _, kind := range []any{"bearer", "BEARER", "", nil, (*int)(nil)} {
+		f := newFake(t)
+		f.answer["token_type"] = kind
+		if _, err := exchange(t, f.provider(nil)); err != nil {
+			t.Errorf("token_type %v: %v", kind, err)
+		}
+	}
+}
+
+// Azure AD B2C has endpoints with a query and no userinfo, and issues no access token if
+// none is asked for.
+func TestEndpointsWithAQuery(t *testing.T) {
+	f := newFake(t)
+	f.userinfo, f.id["roles"] = nil, "admin"
+	f.answer = object{"access_token": nil, "expires_in": nil}
+	p := f.provider(func(o *Options) {
+		o.Endpoints = Endpoints{Authorization: f.idp + "/authorize?p=b2c_1", Token: f.idp + "/token?p=b2c_1", Keys: f.idp + "/keys?p=b2c_1"}
+	})
+	to, err := p.AuthorizationURL(t.Context(), testAttempt)
+	if query := must(url.Parse(to)).Query(); err != nil || query.Get("p") != "b2c_1" || query.Get("client_id") != testClient {
+		t.Errorf("the browser goes to %q, %v", to, err)
+	}
+	login := must(exchange(t, p))
+	for _, grant := range []*Grant{login, must(refresh(t, p, login.Tokens))} {
+		if profile, _ := profileOf(p, grant, login.Said); len(profile.Roles) != 1 || profile.Roles[0] != "admin" {
+			t.Errorf("got %+v", profile)
+		}
+	}
+	for _, path := range []string{"/token", "/keys"} {
+		if got := f.last[path].URL.RawQuery; got != "p=b2c_1" {
+			t.Errorf("%s was called with %q", path, got)
+		}
+	}
+	f.wantCalled(t, "/userinfo", 0)
+}
+
 func TestExpiry(t *testing.T) {
 	f := newFake(t)
 	const unknown = 0
 	for expiresIn, want := range map[any]time.Duration{
-		3600: time.Hour, "3600": time.Hour /* PayPal */, nil: unknown, 0: unknown, -1: unknown, 999999999: maxExpiresIn * time.Second,
+		3600: time.Hour, "3600": time.Hour /* PayPal */, 300.5: 300500 * time.Millisecond, "300.5": 300500 * time.Millisecond, "soon": unknown, true: unknown, nil: unknown, 0: unknown, -1: unknown, 999999999: maxExpiresIn * time.Second,
 	} {
 		f.answer["expires_in"] = expiresIn
 		expires := time.Time{}
@@ -213,21 +280,27 @@ func TestAttemptIsNeeded(t *testing.T) {
 	f.wantCalled(t, discoveryPath, 0)
 }
 
+// profile is what is known after a grant, and after what was known before.
+func profileOf(p *Provider, grant *Grant, known Said) (Profile, Said) {
+	return p.Profile("alice-sub", grant.Said, known)
+}
+
 func TestRefresh(t *testing.T) {
 	f := newFake(t)
 	f.id["sid"], f.id["locale"] = "the-sid", "de"
 	p := f.provider(nil)
-	before := must(exchange(t, p)).Tokens
+	login := must(exchange(t, p))
 
 	f.clock.Advance(4 * time.Minute)
 	f.userinfo["roles"] = []string{"user"}
 	f.access, f.id["nonce"], f.answer["refresh_token"] = "second-access-token", nil, "second-refresh-token"
-	rotated := must(refresh(t, p, before))
-	if diff := cmp.Diff([]string{"user"}, rotated.Profile.Roles); diff != "" {
+	rotated := must(refresh(t, p, login.Tokens))
+	profile, known := profileOf(p, rotated, login.Said)
+	if diff := cmp.Diff([]string{"user"}, profile.Roles); diff != "" {
 		t.Errorf("roles: %s", diff)
 	}
 	got := rotated.Tokens
-	if got.ID == before.ID || got != (Tokens{f.access, "second-refresh-token", got.ID, f.now().Add(300 * time.Second)}) {
+	if got.ID == login.Tokens.ID || got != (Tokens{f.access, "second-refresh-token", got.ID, f.now().Add(300 * time.Second)}) {
 		t.Error("the tokens are not the new ones")
 	}
 
@@ -239,8 +312,10 @@ func TestRefresh(t *testing.T) {
 	if kept.Tokens.Refresh != got.Refresh || kept.Tokens.ID != got.ID {
 		t.Error("the tokens are not the old ones")
 	}
-	if kept.Session != "the-sid" || kept.Profile.Claims["locale"] != "de" {
-		t.Errorf("session %q, claims %v", kept.Session, kept.Profile.Claims)
+	for name, known := range map[string]Said{"known": known, "of a login before an upgrade": kept.Before} {
+		if profile, _ := profileOf(p, kept, known); profile.Claims["locale"] != "de" {
+			t.Errorf("%s: claims %v", name, profile.Claims)
+		}
 	}
 }
 
@@ -251,10 +326,10 @@ func TestRefreshPrefersFreshRoles(t *testing.T) {
 	f.userinfo = object{"sub": "alice-sub"}
 	f.id["roles"], f.id["department"] = []string{"admin", "user"}, "sales"
 	p := f.provider(nil)
-	tokens := must(exchange(t, p)).Tokens
+	login := must(exchange(t, p))
 	want := func(department any, roles ...string) {
 		t.Helper()
-		got := must(refresh(t, p, tokens)).Profile
+		got, _ := profileOf(p, must(refresh(t, p, login.Tokens)), login.Said)
 		if diff := cmp.Diff(roles, got.Roles); diff != "" || got.Claims["department"] != department {
 			t.Errorf("department %v, want %v; roles: %s", got.Claims["department"], department, diff)
 		}
@@ -263,6 +338,8 @@ func TestRefreshPrefersFreshRoles(t *testing.T) {
 	want("sales", "admin", "user") // nothing fresh says them
 	f.access = f.key.sign(f.claims(object{"aud": "api", "roles": []string{"user"}}), nil)
 	want("sales", "user")
+	f.access = f.key.sign(f.claims(object{"aud": "api", "roles": 5}), nil)
+	want("sales") // a claim that cannot be used says nothing better
 	f.access, f.answer, f.id = "opaque-access-token", object{}, object{}
 	want(nil)
 }
@@ -278,7 +355,11 @@ func TestKeptClaims(t *testing.T) {
 	}
 }
 
+// What ends a login, what does not, and that no new refresh token is lost.
 func TestRefreshRefuses(t *testing.T) {
+	token := func(status int, body string) func(*fake) {
+		return answers("/token", say(status, "application/json", body))
+	}
 	for _, test := range []struct {
 		name    string
 		change  func(*fake)
@@ -286,15 +367,39 @@ func TestRefreshRefuses(t *testing.T) {
 		text    string
 		rotated bool // new tokens came
 	}{
-		{"invalid_grant", answers("/token", say(400, "application/json", `{"error":"invalid_grant"}`)), ErrRefused, "invalid_grant", false},
-		{"out of order", answers("/token", say(500, "text/plain", "")), ErrFault, "500", false},
-		{"the ID token of another", func(f *fake) { f.id["sub"] = "bob-sub" }, ErrFault, "another person", true},
-		{"the userinfo of another", func(f *fake) { f.userinfo["sub"] = "bob-sub"; f.answer["id_token"] = nil }, ErrFault, "another person", true},
-		{"an ID token for another client", func(f *fake) { f.id["aud"] = "other" }, ErrFault, "audience", true},
-		{"an ID token of another issuer", func(f *fake) { f.id["iss"] = "https://evil.example" }, ErrFault, "different provider", true},
+		{"invalid_grant", token(400, `{"error":"invalid_grant"}`), ErrEnded, "invalid_grant", false},
+		{"Dex", token(400, `{"error":"invalid_request","error_description":"Refresh token expired."}`), ErrEnded, "Refresh token expired.", false},
+		{"a token that is not valid", token(401, `{"error":"invalid_token"}`), ErrEnded, "invalid_token", false},
+		{"a client that may not refresh", token(400, `{"error":"unauthorized_client"}`), ErrEnded, "unauthorized_client", false},
+		{"a page", answers("/token", say(403, "text/html", "<h1>Forbidden</h1>")), ErrEnded, "403", false},
+		{"a redirect", token(302, ""), ErrEnded, "redirects are not followed", false},
+		{"a status that nobody knows", token(999, ""), ErrEnded, "999", false},
+		{"an error with 200", token(200, `{"error":"bad_refresh_token"}`), ErrEnded, "bad_refresh_token", false},
+		{"no JSON", token(200, `<html>`), ErrEnded, "neither a JSON object nor a form", false},
+		{"no tokens", token(200, `{}`), ErrEnded, "no access_token", false},
+		{"too long", token(200, strings.Repeat(" ", maxAnswer+1)), ErrEnded, "longer than", false},
+		{"the client", token(401, `{"error":"invalid_client"}`), ErrClient, "invalid_client", false},
+		{"the client, with 400", token(400, `{"error":"invalid_client"}`), ErrClient, "invalid_client", false},
+		{"too early", token(429, `{"error":"invalid_grant"}`), ErrFault, "429", false},
+		{"too late", token(408, ""), ErrFault, "408", false},
+		{"out of order", token(500, `{"error":"invalid_grant"}`), ErrFault, "500", false},
+		{"a gateway times out", token(504, ""), ErrFault, "504", false},
+		{"the ID token of another", func(f *fake) { f.id["sub"] = "bob-sub" }, ErrEnded, "another person", true},
+		{"the userinfo of another", func(f *fake) { f.userinfo["sub"] = "bob-sub"; f.answer["id_token"] = nil }, ErrEnded, "another person", true},
+		{"an ID token for another client", func(f *fake) { f.id["aud"] = "other" }, ErrEnded, "aud is", true},
+		{"an ID token of another issuer", func(f *fake) { f.id["iss"] = "https://evil.example" }, ErrEnded, "iss is", true},
+		{"an ID token of another key", func(f *fake) { f.key = newECKey("first") }, ErrEnded, "verify", true},
+		{"an ID token of a key that the issuer does not have", func(f *fake) { f.key = newECKey("second") }, ErrEnded, "no key", true},
+		{"keys out of order", func(f *fake) { f.key = newECKey("second"); f.fail("/keys") }, ErrFault, "503", true},
 		{"userinfo out of order", answers("/userinfo", say(500, "", "")), ErrFault, "500", true},
-		{"userinfo refused", answers("/userinfo", challenge(`Bearer realm="r", error="invalid_token", error_description="not for userinfo"`)), ErrFault,
+		{"userinfo too early", answers("/userinfo", say(429, "", "")), ErrFault, "429", true},
+		{"userinfo of nobody", answers("/userinfo", sayJSON(`{}`)), ErrEnded, "sub is missing", true},
+		{"userinfo that is null", answers("/userinfo", sayJSON(`null`)), ErrEnded, "null", true},
+		{"userinfo elsewhere", answers("/userinfo", say(302, "", "")), ErrEnded, "redirects are not followed", true},
+		{"userinfo with 201", answers("/userinfo", say(201, "application/json", `{"sub":"alice-sub"}`)), ErrEnded, "201", true},
+		{"userinfo refused", answers("/userinfo", challenge(`Bearer realm="r", error="invalid_token", error_description="not for userinfo"`)), ErrEnded,
 			`401 Unauthorized, error "invalid_token", "not for userinfo"`, true},
+		{"userinfo refuses the client", answers("/userinfo", say(401, "application/json", `{"error":"invalid_client"}`)), ErrClient, "invalid_client", true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFake(t)
@@ -304,14 +409,41 @@ func TestRefreshRefuses(t *testing.T) {
 			test.change(f)
 			got, err := p.Refresh(t.Context(), before, "alice-sub")
 			wantError(t, err, test.kind, test.text)
-			var want *Grant
-			if test.rotated { // the old refresh token is used up; the new ID token may be for another user
-				want = &Grant{Tokens: Tokens{Access: f.access, Refresh: "second-refresh-token", ID: before.ID, Expires: before.Expires}}
+			if !test.rotated {
+				if got != nil {
+					t.Errorf("got %+v, want no grant", got)
+				}
+				return
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Error(diff)
+			if got == nil || got.Tokens.Refresh != "second-refresh-token" { // the old one is used up
+				t.Fatalf("the new refresh token is lost: %+v", got)
+			}
+			if ends := errors.Is(err, ErrEnded); ends && !got.Said.Nothing() {
+				t.Errorf("it says %+v", got.Said)
 			}
 		})
+	}
+}
+
+// Anybody can make the gateway fetch keys so often that it does not for a while. A key
+// that is new meanwhile ends no login.
+func TestRefreshWithAKeyThatMayBeNew(t *testing.T) {
+	f := newFake(t)
+	p := f.provider(nil)
+	before := must(exchange(t, p)).Tokens
+	for i := range keysBurst {
+		_, _ = p.VerifyLogoutToken(t.Context(), f.key.sign(f.logoutClaims(nil), joseHeader{"kid": fmt.Sprint(i)}))
+	}
+	f.key, f.answer["refresh_token"] = newECKey("second"), "second-refresh-token"
+	f.keys = append(f.keys, f.key.public())
+	got, err := refresh(t, p, before)
+	wantError(t, err, ErrFault, "not fetched again so soon")
+	if got == nil || got.Tokens.Refresh != "second-refresh-token" || got.Tokens.ID != before.ID || got.Said.ID != nil || got.Said.Userinfo == nil {
+		t.Fatalf("got %+v", got)
+	}
+	f.clock.Advance(keysInterval)
+	if got := must(refresh(t, p, got.Tokens)); got.Said.ID == nil {
+		t.Error("the new ID token does not count")
 	}
 }
 

@@ -356,7 +356,7 @@ func wantError(t testing.TB, err, kind error, text string) {
 	if text == "" || !errors.Is(err, kind) || !strings.Contains(err.Error(), text) {
 		t.Fatalf("got error %v, want %v with %q", err, kind, text)
 	}
-	for _, other := range []error{ErrRefused, ErrFault, ErrTimeout, ErrMixUp, ErrInvalid} {
+	for _, other := range []error{ErrRefused, ErrEnded, ErrClient, ErrFault, ErrTimeout, ErrMixUp, ErrInvalid} {
 		if other != kind && errors.Is(err, other) {
 			t.Errorf("error %v is %q too", err, other)
 		}

@@ -2,23 +2,26 @@ package provider
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/sha512"
 	"crypto/subtle"
+	"encoding/base64"
 	"errors"
 	"fmt"
-
-	"github.com/coreos/go-oidc/v3/oidc"
+	"strings"
 )
 
 // verifyIDToken verifies the ID token that came with an access token (OpenID Connect
 // Core 1.0, section 3.1.3.7). The nonce is empty if none was sent, as in a refresh.
 func (p *Provider) verifyIDToken(ctx context.Context, m *metadata, tokens Tokens, nonce string) (claims, error) {
-	token, c, err := p.verify(ctx, m, tokens.ID, plainTypes, &oidc.Config{
-		ClientID: p.options.Client.ID, SupportedSigningAlgs: m.algorithms(),
-	})
+	c, algorithm, err := p.verify(ctx, m, tokens.ID, plainTypes, m.algorithms())
 	if err == nil {
-		err = p.checkIDToken(token, c, tokens.Access, nonce)
+		err = p.checkIDToken(c, nonce)
 	}
-	if _, expired := errors.AsType[*oidc.TokenExpiredError](err); expired { // although it is new
+	if err == nil {
+		err = checkHash(c, algorithm, tokens.Access)
+	}
+	if errors.Is(err, errExpired) { // although it is new
 		err = fmt.Errorf("%w: %w", err, ErrClock)
 	}
 	if err != nil {
@@ -27,28 +30,52 @@ func (p *Provider) verifyIDToken(ctx context.Context, m *metadata, tokens Tokens
 	return c, nil
 }
 
-// checkIDToken checks what go-oidc leaves to its callers.
-func (p *Provider) checkIDToken(token *oidc.IDToken, c claims, access, nonce string) error {
+// checkIDToken checks who the token is about, for whom, and for which attempt.
+func (p *Provider) checkIDToken(c claims, nonce string) error {
+	if _, err := c.subject(); err != nil {
+		return err
+	}
+	if err := c.checkAudience(p.options.Client.ID); err != nil {
+		return err
+	}
 	if err := c.checkTimes(p.now(), "iat"); err != nil {
 		return err
 	}
-	azp, named := c["azp"]
-	switch {
+	audience, _ := c.audience()
+	switch azp, named := c.present("azp"); {
 	case named && azp != p.options.Client.ID:
-		return fmt.Errorf("azp is %q, expected %q", azp, p.options.Client.ID)
-	case !named && len(token.Audience) > 1:
-		return fmt.Errorf("it is for several, %q, and has no azp to say which asked for it", token.Audience)
+		return fmt.Errorf("azp is %s, expected %q", quoted(azp), p.options.Client.ID)
+	case !named && len(audience) > 1:
+		return fmt.Errorf("it is for several, %q, and has no azp to say which asked for it", audience)
 	}
-	if nonce != "" && subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(nonce)) != 1 {
+	sent, _ := c["nonce"].(string)
+	if nonce != "" && subtle.ConstantTimeCompare([]byte(sent), []byte(nonce)) != 1 {
 		return errors.New("the nonce is not that of the attempt to log in")
 	}
-	if _, ok := c["sid"]; ok {
-		if _, err := c.identifier("sid"); err != nil {
-			return err
-		}
+	return nil
+}
+
+// checkHash checks at_hash, if there is one: the first half of a hash of the access
+// token (OpenID Connect Core 1.0, section 3.1.3.6).
+func checkHash(c claims, algorithm, access string) error {
+	got, named := c.present("at_hash")
+	if !named {
+		return nil
 	}
-	if _, ok := c["at_hash"]; ok {
-		return token.VerifyAccessToken(access)
+	var half []byte
+	switch {
+	case strings.HasSuffix(algorithm, "256"):
+		sum := sha256.Sum256([]byte(access))
+		half = sum[:16]
+	case strings.HasSuffix(algorithm, "384"):
+		sum := sha512.Sum384([]byte(access))
+		half = sum[:24]
+	default: // 512, and Ed25519
+		sum := sha512.Sum512([]byte(access))
+		half = sum[:32]
+	}
+	if got != base64.RawURLEncoding.EncodeToString(half) {
+		return errors.New("at_hash is not that of the access token")
 	}
 	return nil
 }

@@ -64,16 +64,16 @@ func (t *Trusted) checkIntrospected(c claims) error {
 	if c["active"] != true {
 		return errors.New("it is not active")
 	}
-	if kind, ok := c["token_type"]; ok {
+	if kind, ok := c.present("token_type"); ok {
 		name, _ := kind.(string)
 		if !strings.EqualFold(name, "Bearer") && name != "access_token" {
-			return fmt.Errorf("it is of the type %q, expected Bearer", name)
+			return fmt.Errorf("it is of the type %s, expected Bearer", quoted(kind))
 		}
 	}
-	if iss, ok := c["iss"]; ok && iss != t.options.Issuer {
-		return fmt.Errorf("iss is %q, expected %q", iss, t.options.Issuer)
+	if iss, ok := c.present("iss"); ok && iss != t.options.Issuer {
+		return fmt.Errorf("iss is %s, expected %q", quoted(iss), t.options.Issuer)
 	}
-	if _, ok := c["aud"]; ok {
+	if _, ok := c.present("aud"); ok {
 		if err := c.checkAudience(t.options.Audience...); err != nil {
 			return err
 		}

@@ -8,11 +8,11 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
 
 	"authgate/gateway/clocktest"
@@ -54,17 +54,21 @@ func TestTokenClaims(t *testing.T) {
 		want   [3]string // of the error for each kind; empty: good
 	}{
 		{"good", nil, nil, good},
-		{"another iss", object{"iss": "https://evil.example"}, nil, all("different provider")},
-		{"no iss", object{"iss": nil}, nil, all("different provider")},
-		{"another aud", object{"aud": "other"}, nil, [3]string{"audience", "aud is", "audience"}},
-		{"no aud", object{"aud": nil}, nil, [3]string{"audience", "aud is", "audience"}},
+		{"another iss", object{"iss": "https://evil.example"}, nil, all("iss is")},
+		{"no iss", object{"iss": nil}, nil, all("iss is")},
+		{"another aud", object{"aud": "other"}, nil, all("aud is")},
+		{"no aud", object{"aud": nil}, nil, all("aud is neither")},
 		{"several aud", object{"aud": []string{testClient, "other-api"}}, nil, [3]string{"has no azp", "", ""}},
 		{"several aud with azp", object{"aud": []string{"other-api", testClient}, "azp": testClient}, nil, good},
 		{"another azp", object{"azp": "other"}, nil, [3]string{"azp", "", ""}},
-		{"azp that is null", object{"azp": null}, nil, [3]string{"azp", "", ""}},
+		{"azp that is a number", object{"azp": 1}, nil, [3]string{`azp is 1, expected "authgate"`, "", ""}},
+		{"azp that is null", object{"azp": null}, nil, good},
+		{"empty azp", object{"azp": ""}, nil, good},
+		{"several aud with azp that is null", object{"aud": []string{testClient, "other-api", "api"}, "azp": null}, nil, [3]string{"has no azp", "", ""}},
 		{"expiring now", object{"exp": at(0)}, nil, all("expired")},
-		{"no exp", object{"exp": nil}, nil, [3]string{"expired", "expired", "'exp'"}},
-		{"exp in words", object{"exp": "never"}, nil, all("unmarshal")},
+		{"no exp", object{"exp": nil}, nil, all("exp is missing")},
+		{"exp that is null", object{"exp": null}, nil, all(noTime)},
+		{"exp in words", object{"exp": "never"}, nil, all(noTime)},
 		{"exp as a string", object{"exp": "4000000000"}, nil, all(noTime)},
 		{"exp beyond time", object{"exp": 1<<40 + 1}, nil, all(noTime)},
 		{"a clock ahead", object{"iat": at(time.Minute), "nbf": at(time.Minute)}, nil, good},
@@ -72,25 +76,34 @@ func TestTokenClaims(t *testing.T) {
 		{"nbf in the future", object{"nbf": at(61 * time.Second)}, nil, all("nbf")},
 		{"no iat", object{"iat": nil}, nil, [3]string{"iat is missing", "", "iat is missing"}},
 		{"no sub", object{"sub": nil}, nil, [3]string{"sub is missing", "sub is missing", ""}},
-		{"no sub and no sid", object{"sub": nil, "sid": nil}, nil, [3]string{"sub is missing", "sub is missing", "'sub' claim, a 'sid' claim, or both"}},
+		{"no sub and no sid", object{"sub": nil, "sid": nil}, nil, [3]string{"sub is missing", "sub is missing", "neither sub nor sid"}},
 		{"empty sub", object{"sub": ""}, nil, all("sub " + length)},
 		{"long sub", object{"sub": strings.Repeat("x", 256)}, nil, all("sub " + length)},
 		{"sub with a line break", object{"sub": "alice\nsub"}, nil, all(control)},
 		{"sub in two cases", object{"Sub": "bob-sub"}, nil, all("almost sub")},
-		{"sid that is a number", object{"sid": 1}, nil, [3]string{"sid is a number", "", "unmarshal"}},
+		{"sub with outer space", object{"sub": "alice-sub "}, nil, [3]string{"outer space", "outer space", ""}},
+		{"sub with a format character", object{"sub": "alice\u200b"}, nil, [3]string{"format", "format", ""}},
+		{"sid that is a number", object{"sid": 1}, nil, [3]string{"", "", "sid is a number"}},
+		{"empty sid", object{"sub": "alice-sub", "sid": ""}, nil, [3]string{"", "", "sid is not"}},
+		{"sid that is null", object{"sid": null}, nil, [3]string{"", "", "sid is missing or null"}},
 		{"another nonce", object{"nonce": "another"}, nil, [3]string{"nonce", "it has nonce", "nonce"}},
-		{"nonce null", object{"nonce": null}, nil, [3]string{"nonce", "it has nonce", "nonce"}},
-		{"nonce in capitals", object{"nonce": nil, "NONCE": testAttempt.Nonce}, nil, [3]string{"almost nonce", "almost nonce", "nonce"}},
+		{"nonce null", object{"nonce": null}, nil, [3]string{"nonce", "", "nonce"}},
+		{"nonce in capitals", object{"nonce": nil, "NONCE": testAttempt.Nonce}, nil, all("almost nonce")},
 		{"at_hash", object{"at_hash": atHash("opaque-access-token")}, nil, [3]string{"", "it has at_hash", ""}},
-		{"at_hash of another token", object{"at_hash": atHash("another")}, nil, [3]string{"access token hash", "it has at_hash", ""}},
-		{"empty at_hash", object{"at_hash": ""}, nil, [3]string{"access token hash", "it has at_hash", ""}},
-		{"no event", object{"events": object{}}, nil, [3]string{"", "it has events", "event"}},
+		{"at_hash of another token", object{"at_hash": atHash("another")}, nil, [3]string{"at_hash is not", "it has at_hash", ""}},
+		{"at_hash that is a number", object{"at_hash": 1}, nil, [3]string{"at_hash is not", "it has at_hash", ""}},
+		{"empty at_hash", object{"at_hash": ""}, nil, good},
+		{"at_hash that is null", object{"at_hash": null}, nil, good},
+		{"no event", object{"events": object{}}, nil, [3]string{"", "it has events", "events has no object"}},
+		{"events that are null", object{"events": null}, nil, [3]string{"", "", "events has no object"}},
 		{"an event that is no object", object{"events": object{logoutEvent: true}}, nil, [3]string{"", "it has events", "events has no object"}},
 		{"events in capitals", object{"events": nil, "EVENTS": object{logoutEvent: object{}}}, nil, [3]string{"", "", "events has no object"}},
-		{"no jti", object{"jti": nil}, nil, [3]string{"", "", "'jti'"}},
+		{"no jti", object{"jti": nil}, nil, [3]string{"", "", "jti is missing"}},
 		{"a long jti", object{"jti": strings.Repeat("x", 256)}, nil, [3]string{"", "", "jti " + length}},
 		{"bound to a key", object{"cnf": object{"jkt": "x"}}, nil, [3]string{"", "bound to a key", ""}},
-		{"scope that is a number", object{"scope": 1}, nil, [3]string{"", "scope is a number", ""}},
+		{"cnf that is null", object{"cnf": null}, nil, good},
+		{"scope that is a number", object{"scope": 1}, nil, good},
+		{"sources of claims that make no sense", object{"_claim_names": 5, "_claim_sources": "x"}, nil, good},
 		{"as old as a logout token may not be", object{"iat": at(-logoutTokenAge)}, nil, [3]string{"", "", "older than 10m"}},
 
 		{"typ in small letters", nil, joseHeader{"typ": "jwt"}, good},
@@ -105,15 +118,21 @@ func TestTokenClaims(t *testing.T) {
 		{"unknown kid", nil, joseHeader{"kid": "another"}, all(`no key with the kid "another"`)},
 		{"crit", nil, joseHeader{"crit": []string{"exp"}}, all("the header has crit")},
 		{"b64", nil, joseHeader{"b64": true}, all("the header has b64")},
-		{"jku", nil, joseHeader{"jku": "https://evil.example/keys"}, all("the header has jku")},
-		{"x5u", nil, joseHeader{"x5u": "https://evil.example/cert"}, all("the header has x5u")},
-		{"x5c", nil, joseHeader{"x5c": []string{"x"}}, all("the header has x5c")},
+		{"jku", nil, joseHeader{"jku": "https://evil.example/keys"}, good}, // UAA
+		{"x5u", nil, joseHeader{"x5u": "https://evil.example/cert"}, good},
+		{"x5c", nil, joseHeader{"x5c": []string{"x"}}, good},
+		{"x5c that is a number", nil, joseHeader{"x5c": 1, "x5t#S256": 2}, good},
 		{"jwk", nil, joseHeader{"jwk": newECKey("first").public()}, all("the header has jwk")},
 	} {
 		for i, kind := range kinds {
 			t.Run(test.name+", "+kind.name, func(t *testing.T) {
 				f := newFake(t)
 				err := kind.verify(t.Context(), f, f.key.sign(kind.claims(f, test.claims), test.header))
+				for path := range f.calls {
+					if !slices.Contains(endpoints, path) {
+						t.Errorf("%s was called", path)
+					}
+				}
 				if wantError(t, err, kind.fault, test.want[i]); err != nil {
 					f.wantCalled(t, "/userinfo", 0)
 				}
@@ -174,7 +193,7 @@ func TestTokenForms(t *testing.T) {
 	testLogins(t, "/userinfo", []loginTest{
 		{"only symmetric algorithms are announced", announced("id_token_signing_alg_values_supported", []string{"HS256", "none"}), "expected one of []"},
 		{"empty", func(f *fake) { f.answer["id_token"] = "" }, "no id_token"},
-		{"a number", func(f *fake) { f.answer["id_token"] = 1 }, "no id_token"},
+		{"a number", func(f *fake) { f.answer["id_token"] = 1 }, "id_token is a number"},
 	})
 }
 
@@ -193,7 +212,7 @@ func verifier(t testing.TB) (*fake, func(raw string) error) {
 	p := f.provider(nil)
 	return f, func(raw string) error {
 		m := must(p.metadata(context.Background()))
-		_, _, err := p.verify(context.Background(), m, raw, plainTypes, &oidc.Config{ClientID: testClient, SupportedSigningAlgs: m.algorithms()})
+		_, err := p.verifyIDToken(context.Background(), m, Tokens{ID: raw}, "")
 		return err
 	}
 }

@@ -37,6 +37,9 @@ type keySet struct {
 	renewing atomic.Bool
 }
 
+// errKeysRest: the keys were fetched a moment ago, so an unknown key may be new.
+var errKeysRest = errors.New("the keys are not fetched again so soon")
+
 // publicKey is one key of a set.
 type publicKey struct {
 	key       crypto.PublicKey // *rsa.PublicKey, *ecdsa.PublicKey or ed25519.PublicKey
@@ -56,6 +59,7 @@ func (i *issuer) newKeySet(address string) *keySet {
 // fetched, any other error that the token is not valid.
 func (k *keySet) find(ctx context.Context, h header) (crypto.PublicKey, error) {
 	known, now := k.cached.state(), k.issuer.now()
+	seen := known.tries
 	if _, ok := known.value[h.keyID]; !ok || now.Sub(known.fetched) > keysLifetime {
 		var err error
 		if known, err = k.cached.renew(ctx, known.tries); err != nil {
@@ -72,6 +76,8 @@ func (k *keySet) find(ctx context.Context, h header) (crypto.PublicKey, error) {
 	}
 	found, ok := known.value[h.keyID]
 	switch {
+	case !ok && known.tries == seen:
+		return nil, fmt.Errorf("%w; the issuer had published no key with the kid %q", errKeysRest, h.keyID)
 	case !ok:
 		return nil, fmt.Errorf("the issuer has published no key with the kid %q", h.keyID)
 	case found.flaw != nil:
@@ -132,26 +138,49 @@ func parseKeys(raw []byte) (map[string]publicKey, error) {
 	}
 	keys := map[string]publicKey{}
 	for _, raw := range set.Keys {
-		var about struct {
-			KeyID     string `json:"kid"`
-			Use       string `json:"use"`
-			Algorithm string `json:"alg"`
-		}
-		if json.Unmarshal(raw, &about) != nil || about.KeyID == "" || about.Use != "" && about.Use != "sig" {
+		key, err := decodeClaims(raw)
+		id, _ := key["kid"].(string)
+		if use, _ := key["use"].(string); err != nil || id == "" || use != "" && use != "sig" {
 			continue
 		}
-		if _, twice := keys[about.KeyID]; twice {
-			keys[about.KeyID] = publicKey{flaw: errors.New("two keys of the set have this kid")}
+		if _, twice := keys[id]; twice {
+			keys[id] = publicKey{flaw: errors.New("two keys of the set have this kid")}
 			continue
 		}
-		key := publicKey{algorithm: about.Algorithm}
-		key.key, key.flaw = parseKey(raw)
-		keys[about.KeyID] = key
+		var public publicKey
+		public.algorithm, _ = key["alg"].(string)
+		public.key, public.flaw = key.publicKey()
+		keys[id] = public
 	}
 	return keys, nil
 }
 
-func parseKey(raw []byte) (crypto.PublicKey, error) {
+// Members of a key: those that make a public one, and those that must not be published
+// (RFC 7518, section 6).
+var (
+	publicMembers = []string{"kty", "crv", "x", "y", "n", "e"}
+	secretMembers = []string{"d", "p", "q", "dp", "dq", "qi", "oth", "k"}
+)
+
+// publicKey makes a key of its members. It looks at no others, such as certificates,
+// because nothing depends on them.
+func (c claims) publicKey() (crypto.PublicKey, error) {
+	const notPublic = "is no public RSA, EC or Ed25519 key"
+	for _, name := range secretMembers {
+		if _, ok := c[name]; ok {
+			return nil, errors.New(notPublic)
+		}
+	}
+	members := claims{}
+	for _, name := range publicMembers {
+		if value, ok := c.present(name); ok {
+			members[name] = value
+		}
+	}
+	raw, err := json.Marshal(members)
+	if err != nil {
+		return nil, err
+	}
 	var key jose.JSONWebKey
 	if err := json.Unmarshal(raw, &key); err != nil {
 		return nil, err
@@ -163,7 +192,7 @@ func parseKey(raw []byte) (crypto.PublicKey, error) {
 		}
 	case *ecdsa.PublicKey, ed25519.PublicKey:
 	default:
-		return nil, errors.New("is no public RSA, EC or Ed25519 key")
+		return nil, errors.New(notPublic)
 	}
 	return key.Key, nil
 }

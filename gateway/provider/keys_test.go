@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,6 +23,9 @@ func TestPublishedKeys(t *testing.T) {
 		return public
 	}
 	encode := func(keys ...jose.JSONWebKey) string { return marshal(jose.JSONWebKeySet{Keys: keys}) }
+	member := func(set, members string) string {
+		return strings.Replace(set, `{"keys":[{`, `{"keys":[{`+members+`,`, 1)
+	}
 	noAlgorithm := func(k *jose.JSONWebKey) { k.Use, k.Algorithm = "", "" }
 	encryption := func(k *jose.JSONWebKey) { k.Use = "enc" }
 	const none, shared, notPublic = `no key with the kid "first"`, "two keys of the set have this kid", "no public RSA, EC or Ed25519 key"
@@ -39,6 +43,10 @@ func TestPublishedKeys(t *testing.T) {
 		{"beside others", ec, encode(newECKey("second").public(), ec.public()), ""},
 		{"beside one for encryption of the same kid", ec, encode(with(other, encryption), ec.public()), ""},
 		{"beside unknown kinds", ec, strings.Replace(encode(ec.public()), `{"keys":[`, `{"keys":[{"kid":"x","kty":"AKP2"},{"kid":"y"},{"kid":"z","kty":"EC","crv":"secp256k1"},7,null,`, 1), ""},
+		{"with a padded thumbprint", rsa, member(encode(rsa.public()), `"x5t":"wCAFGcBT8CeA4U2mYa4z3xg0-Zw="`), ""},
+		{"with an empty certificate", rsa, member(encode(rsa.public()), `"x5c":[""]`), ""},
+		{"with members that make no sense", ec, member(encode(with(ec, noAlgorithm)), `"use":1,"alg":{},"key_ops":"x","x5u":1,"x5t#S256":[],"KID":"x"`), ""},
+		{"with a padded modulus", rsa, regexp.MustCompile(`"n":"[^"]*`).ReplaceAllString(encode(rsa.public()), "$0="), "illegal base64"},
 		{"two with one kid", ec, encode(ec.public(), other.public()), shared},
 		{"three with one kid", ec, encode(other.public(), other.public(), ec.public()), shared},
 		{"for encryption", ec, encode(with(ec, encryption)), none},

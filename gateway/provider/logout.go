@@ -105,12 +105,12 @@ func (p *Provider) logoutRedirect(endpoint, idToken string) (string, error) {
 		return "", p.fault("logout", err)
 	}
 	query := u.Query()
-	query.Set("client_id", p.options.Client.ID)
-	if idToken != "" {
-		query.Set("id_token_hint", idToken)
-	}
-	if p.options.PostLogoutURL != "" {
-		query.Set("post_logout_redirect_uri", p.options.PostLogoutURL)
+	for name, value := range map[string]string{
+		"client_id": p.options.Client.ID, "id_token_hint": idToken, "post_logout_redirect_uri": p.options.PostLogoutURL,
+	} {
+		if value != "" && !query.Has(name) { // what the address has was configured
+			query.Set(name, value)
+		}
 	}
 	u.RawQuery = query.Encode()
 	return u.String(), nil

@@ -88,7 +88,10 @@ func TestLogoutRequests(t *testing.T) {
 		"client_id=authgate&client_secret=the+client%27s+secret&token=the-access-token&token_type_hint=access_token":                 {"revoke", noRefresh, nil},
 		"/logout?client_id=authgate&id_token_hint=the-id-token&post_logout_redirect_uri=https%3A%2F%2Fgateway.example%2F&realm=main": {"redirect", fullTokens, nil},
 		"/logout?client_id=authgate&realm=main":                                                                                      {"redirect", Tokens{}, func(o *Options) { o.PostLogoutURL = "" }},
-		"/out?client_id=authgate":                                                                                                    {"redirect", Tokens{}, func(o *Options) { o.LogoutURL, o.PostLogoutURL = o.Issuer+"/out", "" }},
+		"/out?client_id=x&logout_uri=https%3A%2F%2Fapp%2F": {"redirect", Tokens{}, func(o *Options) {
+			o.LogoutURL, o.PostLogoutURL = o.Issuer+"/out?client_id=x&logout_uri=https%3A%2F%2Fapp%2F", ""
+		}}, // Cognito
+		"/out?client_id=authgate": {"redirect", Tokens{}, func(o *Options) { o.LogoutURL, o.PostLogoutURL = o.Issuer+"/out", "" }},
 	} {
 		f := newFake(t)
 		f.offer(say(204, "", ""), say(200, "", ""))

@@ -2,7 +2,6 @@ package provider
 
 import (
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -16,7 +15,7 @@ type Profile struct {
 	Username string `json:"username"`
 	Name     string `json:"name,omitempty"`
 
-	// Email is empty if the provider calls the address unverified.
+	// Email is empty if the provider does not call the address verified.
 	Email string   `json:"email,omitempty"`
 	Roles []string `json:"roles,omitempty"`
 
@@ -26,8 +25,12 @@ type Profile struct {
 	Claims map[string]any `json:"claims,omitempty"`
 }
 
-// maxClaims is the longest Profile.Claims as JSON, in bytes.
-const maxClaims = 64 << 10
+const (
+	// maxClaims bounds the claims of one source, and Profile.Claims, in bytes of JSON.
+	maxClaims = 64 << 10
+	// maxName bounds Profile.Name, in bytes. Upstreams get it in a header.
+	maxName = 1 << 10
+)
 
 // mapping makes profiles from claims.
 type mapping struct {
@@ -36,121 +39,143 @@ type mapping struct {
 }
 
 // profile makes a profile from sources. For each claim, the first source that has it
-// counts.
-func (m mapping) profile(subject string, roles []string, sources ...claims) (Profile, error) {
-	name, err := text("name", sources)
-	if err != nil {
-		return Profile{}, err
+// in a form that can be used counts. What no source has is empty.
+func (m mapping) profile(subject string, roles []string, sources ...claims) Profile {
+	email := verifiedEmail(sources)
+	return Profile{
+		Subject: subject, Username: m.name(subject, email, sources), Name: displayName(sources),
+		Email: email, Roles: roles, Claims: m.merge(email, sources),
 	}
-	email, err := verifiedEmail(sources)
-	if err != nil {
-		return Profile{}, err
-	}
-	username, err := m.name(subject, email, sources)
-	if err != nil {
-		return Profile{}, err
-	}
-	all, err := merge(email, sources)
-	if err != nil {
-		return Profile{}, err
-	}
-	return Profile{Subject: subject, Username: username, Name: name, Email: email, Roles: roles, Claims: all}, nil
+}
+
+// displayName returns the claim name.
+func displayName(sources []claims) string {
+	return text("name", sources, func(name string) bool {
+		return strings.TrimSpace(name) != "" && len(name) <= maxName && !strings.ContainsFunc(name, hidden)
+	})
 }
 
 // name returns the user name: the configured claim, else a verified email address,
 // else sub.
-func (m mapping) name(subject, email string, sources []claims) (string, error) {
-	from, username := "sub", subject
+func (m mapping) name(subject, email string, sources []claims) string {
+	fallback := subject
 	if email != "" {
-		from, username = "email", email
+		fallback = email
 	}
-	if m.Username != "email" && first(m.Username, sources...) != nil { // email counts only if verified
-		from = m.Username
-		var err error
-		if username, err = text(from, sources); err != nil {
-			return "", err
-		}
+	switch m.Username {
+	case "sub":
+		return subject
+	case "email": // counts only if verified
+		return fallback
 	}
-	if err := checkIdentifier(from, username); err != nil {
-		return "", fmt.Errorf("as a user name, %w; see username_claim", err)
+	name := text(m.Username, sources, func(name string) bool {
+		return checkIdentifier("", name) == nil && checkVisible("", name) == nil && ownName(name, email)
+	})
+	if name == "" {
+		return fallback
 	}
-	if strings.TrimSpace(username) != username {
-		return "", fmt.Errorf("as a user name, %s has outer space; see username_claim", from)
-	}
-	return username, nil
+	return name
+}
+
+// ownName reports whether a name does not look like somebody else's address. People
+// without a name of their own are called by their verified address, and users may
+// choose their names at many providers.
+func ownName(name, email string) bool {
+	const at = "@\uff20\ufe6b" // also wide and small
+	return !strings.ContainsAny(name, at) || strings.EqualFold(name, email)
 }
 
 // verifiedEmail returns the address of the first source that has one. It is empty if
-// there is none, or if any source calls this address unverified. Another verified
-// address does not replace it.
-func verifiedEmail(sources []claims) (string, error) {
+// there is none, or if any source does not call this address verified. Another
+// verified address does not replace it.
+func verifiedEmail(sources []claims) string {
 	for _, source := range sources {
-		email, err := text("email", []claims{source})
-		if err != nil {
-			return "", err
-		}
+		email := text("email", []claims{source}, oneAddress)
 		if email == "" {
 			continue
 		}
-		// Two readers could find different domains in a@evil@company.com.
-		local, domain, _ := strings.Cut(email, "@")
-		if local == "" || domain == "" || strings.Contains(domain, "@") || strings.ContainsFunc(email, notInEmail) {
-			return "", fmt.Errorf("email is %q, which is not one address", clip(email, maxSubject))
+		if slices.ContainsFunc(sources, func(other claims) bool { return denies(other, email) }) {
+			return ""
 		}
-		switch verified := source["email_verified"]; verified {
-		case nil, true:
-			if slices.ContainsFunc(sources, func(other claims) bool { return denies(other, email) }) {
-				return "", nil
-			}
-			return email, nil
-		case false, "false", "true": // a string does not count, because a boolean is required
-			return "", nil
-		default:
-			return "", fmt.Errorf("email_verified is %s, expected true or false", kindOf(verified))
-		}
+		return email
 	}
-	return "", nil
+	return ""
 }
 
-// denies reports whether the source calls this address unverified.
+// oneAddress reports whether a text is one address. Two readers could find different
+// domains in a@evil@company.com.
+func oneAddress(text string) bool {
+	local, domain, _ := strings.Cut(text, "@")
+	return local != "" && domain != "" && !strings.Contains(domain, "@") && len(text) <= maxSubject &&
+		!strings.ContainsFunc(text, func(r rune) bool { return hidden(r) || unicode.IsSpace(r) })
+}
+
+// denies reports whether the source does not call this address verified. A source that
+// does not name its address means it too.
 func denies(source claims, email string) bool {
 	same, _ := source["email"].(string)
-	verified := source["email_verified"]
-	return strings.EqualFold(same, email) && (verified == false || verified == "false")
+	return source.unverified() && (same == "" || strings.EqualFold(same, email))
 }
 
-func notInEmail(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }
-
-// text returns a claim of the first source that has it, or "".
-func text(path string, sources []claims) (string, error) {
-	switch value := first(path, sources...).(type) {
-	case nil:
-		return "", nil
-	case string:
-		return value, nil
-	default:
-		return "", fmt.Errorf("%s is %s, expected a string", path, kindOf(value))
+// unverified reports whether the source says of its address anything but that it is
+// verified. A string is not a boolean, but says the same.
+func (c claims) unverified() bool {
+	switch c["email_verified"] {
+	case nil, true, "true":
+		return false
 	}
+	return true
+}
+
+// text returns a claim of the first source that has it as a usable text, or "".
+func text(path string, sources []claims, usable func(string) bool) string {
+	for _, source := range sources {
+		if text, _ := first(path, source).(string); text != "" && usable(text) {
+			return text
+		}
+	}
+	return ""
 }
 
 // merge joins the claims of the sources. Earlier sources take precedence.
-func merge(email string, sources []claims) (map[string]any, error) {
-	all := map[string]any{}
+func (m mapping) merge(email string, sources []claims) map[string]any {
+	all := claims{}
 	for i := range sources {
 		maps.Copy(all, sources[len(sources)-1-i])
 	}
+	delete(all, "email")
+	if email != "" {
+		all["email"] = email
+	}
+	return m.bounded(all)
+}
+
+// bounded returns claims without those of the protocol, and without the longest, if
+// they are longer than maxClaims together.
+func (m mapping) bounded(c claims) claims {
+	c = maps.Clone(c)
 	for _, name := range protocolClaims {
-		delete(all, name)
+		delete(c, name)
 	}
-	if email == "" {
-		delete(all, "email")
+	sizes := map[string]int{}
+	total := 0
+	for name, value := range c {
+		raw, _ := json.Marshal(value) // what was decoded can be encoded
+		sizes[name] = len(name) + len(raw)
+		total += sizes[name]
 	}
-	raw, err := json.Marshal(all)
-	if err != nil {
-		return nil, err
+	for total > maxClaims {
+		longest := ""
+		for name, size := range sizes {
+			if size > sizes[longest] || size == sizes[longest] && name < longest {
+				longest = name
+			}
+		}
+		m.logger.Warn("a claim of the provider is too long, and counts as absent; let the provider send fewer claims",
+			"claim", clip(longest, maxSubject), "bytes", sizes[longest])
+		total -= sizes[longest]
+		delete(sizes, longest)
+		delete(c, longest)
 	}
-	if len(raw) > maxClaims {
-		return nil, fmt.Errorf("there are %d bytes of claims, and at most %d are kept; let the provider send fewer", len(raw), maxClaims)
-	}
-	return all, nil
+	return c
 }

@@ -1,10 +1,16 @@
 // Package provider is the client of one identity provider (OpenID Connect Core
 // 1.0, OAuth 2.0), and verifies the access tokens of one outside issuer.
 //
-// golang.org/x/oauth2 and go-oidc implement the protocol. This package adds what
-// they leave to their callers: a bounded cache of metadata and keys, checks of the
-// form of tokens, the profile made from claims, the methods of logging out, and
-// introspection.
+// golang.org/x/oauth2 and go-oidc make authorization requests and read metadata, and
+// golang-jwt verifies signatures. This package adds a bounded cache of metadata and
+// keys, what tokens may look like and say, token answers as providers write them, the
+// profile made from claims, the methods of logging out, and introspection.
+//
+// # Three kinds of answers
+//
+// At a renewal the package tells apart an answer that ends the login (ErrEnded), an
+// answer that says less than before (a Grant, whose Said has each source by itself),
+// and no answer (any other error).
 //
 // # A login
 //
@@ -32,7 +38,7 @@
 // one key of its issuer that has its kid, and must have only one meaning. Keys and
 // addresses in the token are ignored. The ID token, userinfo and the refreshed
 // login must name the same subject. An address that the provider calls unverified
-// is not used, not even as a user name. Roles in an unknown form are an error.
+// is not used, not even as a user name. A claim that cannot be used counts as absent.
 // Errors never contain tokens, codes or secrets, even if a provider sends them
 // back.
 //
@@ -120,9 +126,16 @@ type Attempt struct {
 
 // Grant is what a login or a refresh yields.
 type Grant struct {
+	Tokens Tokens
+	Said   Said // what the profile is made of
+
+	// Of a login.
 	Profile Profile
-	Tokens  Tokens
 	Session string // the provider's sid; may be empty
+
+	// Before is what the ID token said that the login had before a refresh. It counts
+	// if nothing else is known.
+	Before Said
 }
 
 // New returns a Provider. It does not use the network.

@@ -4,73 +4,102 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
-
-	"github.com/coreos/go-oidc/v3/oidc"
 
 	"authgate/policy"
 )
 
-// roles looks for the roles of a user in userinfo, the ID token, the access token,
-// and last in the stored ID token of the login, which may be old.
-func (p *Provider) roles(ctx context.Context, m *metadata, access string, userinfo claims, who person) ([]string, error) {
-	sources := []claims{userinfo, who.fresh}
-	if p.mapping.Roles != "" && first(p.mapping.Roles, sources...) == nil {
-		sources = append(sources, p.accessClaims(ctx, m, access, who.subject), who.kept)
-	}
-	return p.mapping.rolesOf(sources...)
-}
+// maxRole is the longest role, in bytes. Upstreams get roles in a header.
+const maxRole = 1 << 10
 
-// accessClaims returns the claims of an access token that is a JWT of the provider
-// about the same user. An access token need not be readable for its client, so
-// accessClaims returns nil, and no error, if it is not valid.
-func (p *Provider) accessClaims(ctx context.Context, m *metadata, access, subject string) claims {
+// accessRoles returns the roles claim of an access token that is a JWT of the provider
+// about the same user. An access token need not be readable for its client, so the
+// result is empty if it is not valid. The error is that of fetching the keys.
+func (p *Provider) accessRoles(ctx context.Context, m *metadata, access, subject string) (claims, error) {
+	found := claims{}
 	if strings.Count(access, ".") != 2 || !p.openID() {
-		return nil
+		return found, nil
 	}
-	_, c, err := p.verify(ctx, m, access, accessTokenTypes, &oidc.Config{
-		SkipClientIDCheck: true, SupportedSigningAlgs: m.algorithms(),
-	})
+	c, _, err := p.verify(ctx, m, access, accessTokenTypes, m.algorithms())
 	if err == nil && c["sub"] != subject {
 		err = errors.New("it is about another person")
 	}
 	if err != nil {
+		if unanswered(err) {
+			return nil, err
+		}
 		p.logger.Debug("no roles are read from the access token", "error", err)
-		return nil
+		return found, nil
 	}
-	return c
+	if value := first(p.mapping.Roles, c); value != nil {
+		found[p.mapping.Roles] = value
+	}
+	return p.mapping.bounded(found), nil
 }
 
-// rolesOf reads the roles claim of the first source that has it. Without the claim
-// there are no roles. A claim that is not an array of strings is an error, because
-// the gateway would have to guess its meaning.
-func (m mapping) rolesOf(sources ...claims) ([]string, error) {
-	if m.Roles == "" {
-		return nil, nil
-	}
-	claim := first(m.Roles, sources...)
-	if claim == nil {
-		return nil, nil
-	}
-	const remedy = "; let the provider send an array of strings, or name another claim in roles_claim"
-	array, ok := claim.([]any)
-	if !ok {
-		return nil, fmt.Errorf("%s is %s, expected an array of strings%s", m.Roles, kindOf(claim), remedy)
-	}
-	roles, err := stringsOf(m.Roles, array)
-	if err != nil {
-		return nil, fmt.Errorf("%w%s", err, remedy)
-	}
-	var usable []string
-	for _, role := range roles {
-		switch {
-		case role == "":
-		case policy.CheckRole(role) != nil:
-			m.logger.Warn("a role of the provider is ignored, because it has a comma, a control character, or leading or trailing space",
-				"role", clip(role, maxSubject))
-		default:
-			usable = append(usable, role)
+// tellsRoles reports whether one of the sources has roles that can be used, or whether
+// none are wanted.
+func (m mapping) tellsRoles(sources ...claims) bool {
+	for _, source := range sources {
+		if claim := first(m.Roles, source); claim != nil {
+			if _, err := readRoles(claim); err == nil {
+				return true
+			}
 		}
 	}
-	return usable, nil
+	return m.Roles == ""
+}
+
+// rolesOf returns the roles of the first source whose claim can be used. Without one
+// there are no roles. Names that no policy can name, and names that are too long for a
+// header, are left out.
+func (m mapping) rolesOf(sources ...claims) []string {
+	if m.Roles == "" {
+		return nil
+	}
+	var usable []string
+	for _, source := range sources {
+		claim := first(m.Roles, source)
+		if claim == nil {
+			continue
+		}
+		roles, err := readRoles(claim)
+		if err != nil {
+			m.logger.Warn("the roles claim of the provider cannot be used, and counts as absent",
+				"claim", m.Roles, "error", err)
+			continue
+		}
+		for _, role := range roles {
+			switch {
+			case role == "":
+			case policy.CheckRole(role) != nil || len(role) > maxRole:
+				m.logger.Warn("a role of the provider is ignored, because it has a comma, a control character, "+
+					"or leading or trailing space, or is too long", "role", clip(role, maxSubject))
+			default:
+				usable = append(usable, role)
+			}
+		}
+		return usable
+	}
+	return nil
+}
+
+// readRoles reads a claim with roles: one role, an array of roles, or an object whose
+// members are named after roles (Zitadel). One entry that is no string makes the whole
+// array mean something else.
+func readRoles(claim any) ([]string, error) {
+	switch claim := claim.(type) {
+	case string:
+		if claim == "" {
+			return nil, errors.New("it is empty")
+		}
+		return []string{claim}, nil
+	case []any:
+		return stringsOf("it", claim)
+	case map[string]any:
+		return slices.Sorted(maps.Keys(claim)), nil
+	}
+	return nil, fmt.Errorf("it is %s, expected an array of strings", kindOf(claim))
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/coreos/go-oidc/v3/oidc"
 )
 
 // TrustedOptions configure a Trusted.
@@ -69,9 +67,7 @@ func (t *Trusted) Verify(ctx context.Context, raw string) (*AccessToken, error) 
 	if len(t.options.Algorithms) > 0 {
 		algorithms = (&metadata{Algorithms: t.options.Algorithms}).algorithms()
 	}
-	_, c, err := t.verify(ctx, m, raw, accessTokenTypes, &oidc.Config{
-		SkipClientIDCheck: true, SupportedSigningAlgs: algorithms, // checkAudience accepts several audiences
-	})
+	c, _, err := t.verify(ctx, m, raw, accessTokenTypes, algorithms)
 	if err == nil {
 		err = t.checkAccess(c)
 	}
@@ -89,57 +85,49 @@ func (t *Trusted) Verify(ctx context.Context, raw string) (*AccessToken, error) 
 // possession is not proved here (RFC 7800).
 func (t *Trusted) checkAccess(c claims) error {
 	for _, name := range []string{"nonce", "at_hash", "events"} {
-		if _, ok := c[name]; ok {
+		if _, ok := c.present(name); ok {
 			return fmt.Errorf("it has %s, so it is no access token", name)
 		}
 	}
-	if _, ok := c["cnf"]; ok {
+	if _, ok := c.present("cnf"); ok {
 		return errors.New("it has cnf: it is bound to a key, and cannot be accepted of a bearer")
 	}
 	return nil
 }
 
-// accessToken makes an AccessToken from verified claims.
+// accessToken makes an AccessToken from verified claims. A claim that cannot be used
+// counts as absent, unless it proves the token.
 func (t *Trusted) accessToken(operation string, c claims) (*AccessToken, error) {
-	subject, err := c.identifier("sub")
+	subject, err := c.subject()
 	if err != nil {
 		return nil, t.invalid(operation, err)
 	}
-	scopes, err := scopesOf(c)
-	if err != nil {
-		return nil, t.invalid(operation, err)
-	}
-	roles, err := t.mapping.rolesOf(c)
-	if err != nil {
-		return nil, fail(t.options.Issuer, "profile", ErrFault, err)
-	}
-	profile, err := t.mapping.profile(subject, roles, c)
-	if err != nil {
-		return nil, fail(t.options.Issuer, "profile", ErrFault, err)
-	}
-	id, _ := c["jti"].(string)
 	expires, _, err := c.date("exp")
 	if err != nil {
 		return nil, t.invalid(operation, err)
 	}
-	return &AccessToken{Profile: profile, Scopes: scopes, ID: id, Expires: expires}, nil
+	id, _ := c["jti"].(string)
+	c = t.mapping.bounded(c)
+	profile := t.mapping.profile(subject, t.mapping.rolesOf(c), c)
+	return &AccessToken{Profile: profile, Scopes: scopesOf(c), ID: id, Expires: expires}, nil
 }
 
 // scopesOf reads scope, a string of words (RFC 9068, section 2.2.3; RFC 7662, section
-// 2.2), or scp, which some issuers use instead, also as an array.
-func scopesOf(c claims) ([]string, error) {
+// 2.2), or scp, which some issuers use instead. Either may be an array of strings.
+func scopesOf(c claims) []string {
 	for _, name := range []string{"scope", "scp"} {
 		switch value := c[name].(type) {
-		case nil:
 		case string:
-			return strings.Fields(value), nil
+			if words := strings.Fields(value); len(words) > 0 {
+				return words
+			}
 		case []any:
-			return stringsOf(name, value)
-		default:
-			return nil, fmt.Errorf("%s is %s, expected a string", name, kindOf(value))
+			if words, err := stringsOf(name, value); err == nil {
+				return words
+			}
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 func (t *Trusted) invalid(operation string, err error) error {

@@ -42,22 +42,14 @@ func (p *Provider) userinfo(ctx context.Context, m *metadata, access string) (cl
 // verifyUserinfo verifies a signed answer (OpenID Connect Core 1.0, section 5.3.2).
 // It may lack iss and aud, but if present they must match.
 func (p *Provider) verifyUserinfo(ctx context.Context, m *metadata, raw string) (claims, error) {
-	key, err := p.keyFor(ctx, m, raw, plainTypes, supportedAlgorithms)
+	c, _, err := p.open(ctx, m, raw, plainTypes, supportedAlgorithms)
 	if err != nil {
 		return nil, err
 	}
-	payload, err := key.VerifySignature(ctx, raw)
-	if err != nil {
-		return nil, err
+	if iss, ok := c.present("iss"); ok && iss != p.options.Issuer {
+		return nil, fmt.Errorf("iss is %s, expected %q", quoted(iss), p.options.Issuer)
 	}
-	c, err := decodeClaims(payload)
-	if err != nil {
-		return nil, err
-	}
-	if iss, ok := c["iss"]; ok && iss != p.options.Issuer {
-		return nil, fmt.Errorf("iss is %q, expected %q", iss, p.options.Issuer)
-	}
-	if _, ok := c["aud"]; ok {
+	if _, ok := c.present("aud"); ok {
 		if err := c.checkAudience(p.options.Client.ID); err != nil {
 			return nil, err
 		}
@@ -72,12 +64,12 @@ var wholeNumber = regexp.MustCompile(`^[0-9]{1,20}$`)
 // configured claim, which may be a whole number, as the id of GitHub.
 func (p *Provider) subject(userinfo claims) (string, error) {
 	if p.openID() {
-		return userinfo.identifier("sub")
+		return userinfo.subject()
 	}
 	name := p.options.SubjectClaim
 	switch value := policy.LookupClaim(userinfo, name).(type) {
 	case string:
-		return value, checkIdentifier(name, value)
+		return value, checkSubject(name, value)
 	case json.Number:
 		if wholeNumber.MatchString(value.String()) {
 			return value.String(), nil
