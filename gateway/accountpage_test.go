@@ -77,7 +77,7 @@ func TestAccountPagePassword(t *testing.T) {
 		t.Errorf("to %q", to)
 	}
 	r.stub()
-	wantPage(t, r.want(200, "GET", "/account?done=password", "", browser, in.cookie), "Your password is changed.")
+	wantPage(t, r.want(200, "GET", "/account?done=password", "", browser, jarOf(w).line("session_id")), "Your password is changed.")
 }
 
 // A token is made by a form too. The page shows it once.

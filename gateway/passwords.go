@@ -5,11 +5,8 @@ import (
 	"errors"
 
 	"authgate/gateway/accountsfile"
-	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
-	"authgate/gateway/login"
-	"authgate/policy"
 )
 
 // passwords changes the passwords of accounts in accounts.file. It implements
@@ -28,43 +25,44 @@ func (p passwords) Has(username string) bool { return p.config.AccountInFile(use
 // Set implements endpoint.Passwords. The running configuration, the file and the
 // logins change together: no reload comes in between, and a failure leaves the
 // password as it was.
-func (p passwords) Set(ctx context.Context, id *policy.Identity, verified *auth.Account, hash string) (ended []*login.Login, err error) {
-	g := p.gateway
+func (p passwords) Set(ctx context.Context, change endpoint.PasswordChange) (changed endpoint.ChangedPassword, err error) {
+	g, id, verified := p.gateway, change.Identity, change.Verified
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
 	running := g.state.Load()
 	cfg, local := running.config, &running.mechanisms.Local
 	account, ok := local.Accounts.Lookup(verified.Username)
 	if !ok || account.Version() != verified.Version() {
-		return nil, endpoint.ErrPasswordChanged
+		return changed, endpoint.ErrPasswordChanged
 	}
 	overview := endpoint.Overview(local, &running.federation.Federation)
 	edit := func(content []byte) ([]byte, error) {
-		next, err := cfg.SetPasswordHash(content, account.Username, account.PasswordHash.Encoded(), hash)
+		next, err := cfg.SetPasswordHash(content, account.Username, account.PasswordHash.Encoded(), change.Hash)
 		if err != nil {
 			return nil, err
 		}
 		// First, so that nothing has changed if the store does not answer. A login
 		// with the old password that begins after it ends with the old password.
-		ended, err = overview.EndOthers(ctx, id)
+		changed.Ended, err = overview.EndOthers(ctx, id)
 		return next, err
 	}
-	adopt := func(next *state) {
-		changed, ok := next.mechanisms.Accounts.Lookup(account.Username)
+	renew := func(next *state) {
+		account, ok := next.mechanisms.Accounts.Lookup(account.Username)
 		if !ok { // an operator has disabled it meanwhile
 			return
 		}
-		if err := overview.Adopt(ctx, id, changed); err != nil {
+		var err error
+		if changed.Renewed, err = overview.Renew(ctx, id, account, change.Give); err != nil {
 			g.service.Logger.Warn("a password is changed, and the login that changed it has ended", "login", id.Login, "error", err.Error())
 		}
 	}
-	err = accountsfile.Change(ctx, cfg.Accounts.File, edit, func() error { return g.reload(cfg.Reread, g.storage.now(), adopt) })
+	err = accountsfile.Change(ctx, cfg.Accounts.File, edit, func() error { return g.reload(cfg.Reread, g.storage.now(), renew) })
 	switch {
 	case errors.Is(err, config.ErrOtherHash):
-		return ended, endpoint.ErrPasswordChanged
+		return changed, endpoint.ErrPasswordChanged
 	case errors.Is(err, config.ErrNotInFile), errors.Is(err, config.ErrHashElsewhere), errors.Is(err, accountsfile.ErrNotWritable):
 		g.service.Logger.Warn("a user cannot change their password", "subject", id.Subject, "file", cfg.Accounts.File, "error", err.Error())
-		return ended, endpoint.ErrPasswordFixed
+		return changed, endpoint.ErrPasswordFixed
 	}
-	return ended, err
+	return changed, err
 }

@@ -2,6 +2,9 @@ package gateway
 
 import (
 	"fmt"
+	"io"
+	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,8 +33,8 @@ func fileConfig(t testing.TB, name string) string {
 	return before + "accounts: {file: " + name + "}\nupstreams:\n" + after
 }
 
-// newFileRig returns a rig with the accounts in a file.
-func newFileRig(t testing.TB, name, content string) (r *rig, path string) {
+// newFileRig returns a rig with the accounts in a file, and more in its configuration.
+func newFileRig(t testing.TB, name, content string, more ...string) (r *rig, path string) {
 	t.Helper()
 	dir := t.TempDir()
 	path = filepath.Join(dir, name)
@@ -42,7 +45,7 @@ func newFileRig(t testing.TB, name, content string) (r *rig, path string) {
 	memory := store.NewMemory(c.Now)
 	t.Cleanup(func() { memory.Close() })
 	brittle := &brittleStore{Store: memory}
-	r, err := startRig(t, dir, fileConfig(t, name), brittle, c.Now)
+	r, err := startRig(t, dir, fileConfig(t, name)+strings.Join(more, ""), brittle, c.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,8 +70,9 @@ func content(t testing.TB, path string) string {
 	return string(all)
 }
 
-// The new password counts at once, in the file and here. The login that set it goes on;
-// all other logins and the API tokens of the account end. Those of other accounts go on.
+// The new password counts at once, in the file and here. The login that set it goes on
+// with new values; all other logins and the API tokens of the account end. Those of other
+// accounts go on.
 func TestChangePassword(t *testing.T) {
 	t.Parallel()
 	for name, file := range map[string]string{
@@ -81,17 +85,21 @@ func TestChangePassword(t *testing.T) {
 			here, phone, bob := r.login(aliceIn), r.another(), r.login(bobIn)
 			token := r.newToken(here.cookie, "")
 			r.clock.Advance(time.Minute)
+			sid := r.logins(here.cookie)[0].ID
 			w := r.want(200, "POST", "/account/password", changeTo("wonderland", "looking-glass"), jsonType, here.cookie)
-			if w.Header()["Set-Cookie"] != nil {
-				t.Errorf("the cookies change: %v", w.Header())
+			if cookie := w.Header().Get("Set-Cookie"); !strings.Contains(cookie, "; Max-Age=3540; HttpOnly; Secure; SameSite=Lax") {
+				t.Errorf("the cookie is %q", cookie) // it ends with the old one
 			}
 			r.stub()
 			r.clock.Advance(1)
-			r.good(here, true)
+			r.good(here, false)
+			here = readLogin(t, w)
+			r.wantSession(200, here)
+			r.want(200, "POST", "/refresh", refreshBody(here.refresh), jsonType)
 			r.good(phone, false)
 			r.good(bob, true)
 			r.want(401, "GET", "/bearer/", "", "Authorization: Bearer "+token.Token)
-			if all := r.logins(here.cookie); len(all) != 1 || !all[0].Current {
+			if all := r.logins(here.cookie); len(all) != 1 || !all[0].Current || all[0].ID != sid {
 				t.Errorf("the logins are %+v", all)
 			}
 			r.want(401, "POST", "/login", aliceIn, jsonType)
@@ -111,19 +119,22 @@ func TestChangePassword(t *testing.T) {
 			// Again, by the same login, and by a form.
 			r.clock.Advance(time.Minute)
 			form := "current=looking-glass&new=jabberwocky&again=jabberwocky"
-			if w := r.want(303, "POST", "/account/password", form, formType, here.cookie); w.Header().Get("Location") != "/account?done=password" {
+			w = r.want(303, "POST", "/account/password", form, formType, here.cookie)
+			if w.Header().Get("Location") != "/account?done=password" {
 				t.Errorf("to %q", w.Header().Get("Location"))
 			}
 			r.stub()
 			r.clock.Advance(1)
-			r.wantSession(200, here)
+			r.wantSession(401, here)
+			byForm := jarOf(w).line("session_id")
+			r.want(200, "GET", "/session/", "", byForm)
 			r.login(signInWith("alice", "jabberwocky"))
 			// After a restart everything is as before.
 			again, err := startRig(t, r.dir, fileConfig(t, name), r.store, r.clock.Now)
 			if err != nil {
 				t.Fatal(err)
 			}
-			again.wantSession(200, here)
+			again.want(200, "GET", "/session/", "", byForm)
 			again.login(signInWith("alice", "jabberwocky"))
 		})
 	}
@@ -176,7 +187,7 @@ func TestChangePasswordLengths(t *testing.T) {
 	r, _ := newFileRig(t, "accounts.yaml", fileAccounts)
 	here, current := r.login(aliceIn), "wonderland"
 	for _, next := range []string{"12345678", "日本日本日本日本", strings.Repeat("x", 1024)} {
-		r.want(200, "POST", "/account/password", changeTo(current, next), jsonType, here.cookie)
+		here = readLogin(t, r.want(200, "POST", "/account/password", changeTo(current, next), jsonType, here.cookie))
 		r.clock.Advance(1)
 		r.login(signInWith("alice", next))
 		current = next
@@ -343,7 +354,8 @@ func TestChangePasswordsAtOnce(t *testing.T) {
 	fresh.login(signInWith("bob", "plasterer"))
 }
 
-// A stream of the login that changes the password goes on, those of others end.
+// The streams of the old values end, those of others and of the login that changes the
+// password.
 func TestStreamsAndANewPassword(t *testing.T) {
 	t.Parallel()
 	streamsOf(t, func(s *streaming) {
@@ -355,14 +367,117 @@ func TestStreamsAndANewPassword(t *testing.T) {
 		here, phone := s.login(aliceIn), s.another()
 		mine := s.open("HTTP/2.0", "/session/", here.cookie)
 		theirs := s.open("HTTP/2.0", "/session/", phone.cookie)
-		s.want(200, "POST", "/account/password", changeTo("wonderland", "looking-glass"), jsonType, here.cookie)
+		byToken := s.open("HTTP/2.0", "/bearer/", here.bearer)
+		s.alive(3)
+		in := readLogin(t, s.want(200, "POST", "/account/password", changeTo("wonderland", "looking-glass"), jsonType, here.cookie))
 		s.stub()
+		time.Sleep(time.Second)
+		s.alive(0)
+		for _, body := range []io.Closer{mine, theirs, byToken} {
+			body.Close()
+		}
+		again := s.open("HTTP/2.0", "/session/", in.cookie)
 		time.Sleep(5 * time.Second)
 		s.alive(1)
-		theirs.Close()
-		s.want(200, "POST", "/logout", "", here.cookie)
-		time.Sleep(2 * time.Second)
-		s.alive(0)
-		mine.Close()
+		again.Close()
 	})
+}
+
+// With delivery by cookie, the answer has new cookies and no token, by JSON and by form.
+func TestNewValuesByCookies(t *testing.T) {
+	t.Parallel()
+	r, _ := newFileRig(t, "accounts.yaml", fileAccounts, "token: {delivery: cookie}\n")
+	here, current := jarOf(r.want(200, "POST", "/login", aliceIn, jsonType)), "wonderland"
+	for i, media := range []string{jsonType, formType} {
+		next := fmt.Sprintf("looking-glass %d", i)
+		body, status := changeTo(current, next), 200
+		if media == formType {
+			body, status = url.Values{"current": {current}, "new": {next}}.Encode(), 303
+		}
+		before := maps.Clone(here)
+		w := r.want(status, "POST", "/account/password", body, media, here.line())
+		here.take(w)
+		r.stub()
+		r.clock.Advance(1)
+		if strings.Contains(w.Body.String(), here["access_token"]) || len(here) != 3 {
+			t.Errorf("the browser has %v, the answer %s", here, w.Body)
+		}
+		for name, value := range before {
+			if value == here[name] {
+				t.Errorf("%s is the same", name)
+			}
+		}
+		for line, want := range map[string]int{before.line(): 401, here.line(): 200} {
+			r.want(want, "GET", "/session/", "", line)
+			r.want(want, "GET", "/bearer/", "", line)
+			r.want(want, "POST", "/refresh", "{}", jsonType, line)
+		}
+		here.take(r.want(401, "POST", "/refresh", "{}", jsonType, here.line())) // used just now: no theft
+		current = next
+		here = jarOf(r.want(200, "POST", "/login", signInWith("alice", current), jsonType))
+	}
+}
+
+// What a thief has of the login that changes the password opens nothing, at any host, and
+// neither does a ticket that they got before. The owner comes back without a sign-in.
+func TestNewPasswordAtOtherHosts(t *testing.T) {
+	t.Parallel()
+	const wiki, mail = "wiki.example.org", "mail.example.net"
+	r, _ := newFileRig(t, "accounts.yaml", fileAccounts, `
+  - {match: wiki.example.org/, name: wiki, upstream: app, auth: [session]}
+  - {match: mail.example.net/, name: mail, upstream: app, auth: [session]}
+`)
+	p := r.person()
+	p.signIn(pageOf(wiki), "alice")
+	p.sees(pageOf("gw.example"), "alice")
+	thief := r.person()
+	for host, jar := range p.jars {
+		thief.jars[host] = maps.Clone(jar)
+	}
+	thief.sees(pageOf(wiki), "alice")
+	ticket := thief.ticketOf(mail)
+	w := p.ask("POST", "https://gw.example/account/password", "current=wonderland&new=looking-glass", formType, "Origin: https://gw.example")
+	if w.Code != 303 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	r.stub()
+	r.clock.Advance(1)
+	before := r.upstream.count()
+	if w := thief.ask("GET", ticket, ""); w.Code != 400 || thief.jars[mail]["session_id"] != "" {
+		t.Errorf("the ticket: %d, %v", w.Code, thief.jars[mail])
+	}
+	for _, host := range []string{"gw.example", wiki, mail} {
+		thief.isOut(pageOf(host))
+	}
+	if r.upstream.count() != before {
+		t.Error("the thief reached the application")
+	}
+	for _, host := range []string{"gw.example", wiki, mail} {
+		p.sees(pageOf(host), "alice")
+	}
+}
+
+// If the store fails just then, the password is changed and the login has ended.
+func TestNewPasswordWithoutNewValues(t *testing.T) {
+	t.Parallel()
+	for media, status := range map[string]int{jsonType: 200, formType: 303} {
+		r, _ := newFileRig(t, "accounts.yaml", fileAccounts)
+		here := r.login(aliceIn)
+		r.store.breakIf(func(operation string, _ int64, key string) bool {
+			return operation == "swap" && strings.HasPrefix(key, "login:")
+		})
+		body := changeTo("wonderland", "looking-glass")
+		if media == formType {
+			body = "current=wonderland&new=looking-glass"
+		}
+		w := r.want(status, "POST", "/account/password", body, media, here.cookie)
+		r.store.heal()
+		r.stub()
+		r.clock.Advance(1)
+		if cleared := w.Header().Get("Set-Cookie"); !strings.HasPrefix(cleared, "session_id=;") {
+			t.Errorf("the cookie is %q", cleared)
+		}
+		r.good(here, false)
+		r.login(signInWith("alice", "looking-glass"))
+	}
 }

@@ -38,18 +38,34 @@ type Passwords interface {
 	Writable() bool
 	// Has reports whether the account of that name is in the file.
 	Has(username string) bool
-	// Set gives the account another password hash. It applies when Set returns
-	// without an error. All other logins of the account end, and those that were
-	// ended are returned, also beside an error. The account must be as it was when
-	// its password was verified. The errors are ErrPasswordChanged,
-	// ErrPasswordFixed, and failures.
-	Set(ctx context.Context, id *policy.Identity, verified *auth.Account, hash string) ([]*login.Login, error)
+	// Set gives an account another password hash. It applies when Set returns
+	// without an error. The errors are ErrPasswordChanged, ErrPasswordFixed, and
+	// failures.
+	Set(ctx context.Context, change PasswordChange) (ChangedPassword, error)
+}
+
+// PasswordChange is what a user wants to change.
+type PasswordChange struct {
+	Identity *policy.Identity // of the user; its login goes on
+	Verified *auth.Account    // the account when its password was verified
+	Hash     string           // of the new password
+	// Give returns the new values of the login; see login.Overview.Renew.
+	Give func(*login.Login) []login.Handle
+}
+
+// ChangedPassword tells what became of the logins of an account.
+type ChangedPassword struct {
+	Ended []*login.Login // the other logins; also beside an error
+	// Renewed is the login that goes on. It is nil if it has ended too: the store
+	// failed, or an operator has disabled the account.
+	Renewed *login.Login
 }
 
 // accountPassword is POST /account/password.
 type accountPassword struct {
 	*accountLogins
 	verifier *auth.Verifier
+	issuer   *issuer
 }
 
 // passwordOrder is what a user posts.
@@ -84,24 +100,28 @@ func (a *accountPassword) serve(ex *web.Exchange) error {
 	if !ok { // a reload has removed it since
 		return auth.ErrRejected
 	}
+	// By a form, only cookies can give new tokens.
+	form := ex.MediaType() == web.TypeForm
+	values := &newValues{issuer: a.issuer, ex: ex, tokens: !form || a.issuer.cookies.Tokens()}
 	order, err := readPasswordOrder(ex)
 	if err == nil {
-		err = a.change(ex, id, owner, order)
+		err = a.change(ex, id, owner, order, values)
 	}
 	if err != nil {
 		status, notice := passwordNotice(err)
 		return a.refuse(ex, id, status, notice, err)
 	}
-	if ex.MediaType() == web.TypeForm {
+	if form {
 		a.done(ex, donePassword)
 		return nil
 	}
-	ex.JSON(web.TypeJSON, http.StatusOK, map[string]string{"message": "Changed. Your other logins and your API tokens have ended."})
+	const message = "Changed. Your other logins and your API tokens have ended."
+	ex.JSON(web.TypeJSON, http.StatusOK, a.issuer.tokens.response(message, values.pair))
 	return nil
 }
 
 // change checks the current password, as a sign-in does, and sets the next one.
-func (a *accountPassword) change(ex *web.Exchange, id *policy.Identity, owner *auth.Account, order passwordOrder) error {
+func (a *accountPassword) change(ex *web.Exchange, id *policy.Identity, owner *auth.Account, order passwordOrder, values *newValues) error {
 	verified, err := a.verifier.CheckFresh(ex.Request.Context(), a.accounts, owner.Username, order.current, ex.Peer.Client)
 	if result := web.LoginResult(err); err != nil && result != "" {
 		ex.Audit("password_changed", slog.String("result", result))
@@ -119,8 +139,8 @@ func (a *accountPassword) change(ex *web.Exchange, id *policy.Identity, owner *a
 	// A client that leaves must not leave half a change behind.
 	ctx, cancel := context.WithTimeout(ex.Store.Detached(), passwordTime)
 	defer cancel()
-	ended, err := a.passwords.Set(ctx, id, verified, hash)
-	a.ended(ex, ended)
+	changed, err := a.passwords.Set(ctx, PasswordChange{Identity: id, Verified: verified, Hash: hash, Give: values.give})
+	a.ended(ex, changed.Ended)
 	switch {
 	case errors.Is(err, ErrPasswordChanged):
 		return wrongPassword(err)
@@ -130,7 +150,7 @@ func (a *accountPassword) change(ex *web.Exchange, id *policy.Identity, owner *a
 		return fmt.Errorf("changing a password: %w", err)
 	}
 	ex.Audit("password_changed")
-	return nil
+	return values.deliver(changed.Renewed, verified)
 }
 
 // Mistakes of a user who changes a password, as the cause of a *web.Error.

@@ -195,13 +195,16 @@ func (o *Options) rows(user *account) map[string]row {
 		account: user, overview: Overview(local, federation), accounts: local.Accounts, tokens: local.API, passwords: o.Passwords, now: o.Now,
 	}
 	owned := &accountTokens{mine}
+	issues := &issuer{
+		logins: local.Logins, sessions: local.Sessions, refresh: local.Refresh, tokens: tokens, cookies: cookies, now: o.Now,
+	}
 	in := &passwordLogin{
 		accounts: local.Accounts, verifier: local.Verifier, realm: o.Realm, used: o.Used, out: out, page: page, hosts: hosts, metrics: metrics,
-		issuer: issuer{logins: local.Logins, sessions: local.Sessions, refresh: local.Refresh, tokens: tokens, cookies: cookies, now: o.Now},
+		issuer: issues,
 	}
 	leave := &logout{site: o.Site, crossSite: o.CrossSite, bearers: o.Bearers, out: out, federation: federation}
 	own := &accountLogins{mine, leave}
-	secret := &accountPassword{own, local.Verifier}
+	secret := &accountPassword{own, local.Verifier, issues}
 	rotate := &refresh{crossSite: o.CrossSite, refresh: local.Refresh, tokens: tokens, realm: o.Realm}
 	start := &delegation{site: o.Site, federation: federation, out: out, hosts: hosts}
 	finish := &callback{site: o.Site, federation: federation, logins: local.Logins, out: out, hosts: hosts}

@@ -70,6 +70,51 @@ func (i *issuer) issue(ex *web.Exchange, account *auth.Account, mechanisms []pol
 	return &given, nil
 }
 
+// newValues are what the client of a login gets in place of all that it had, when its
+// user changes the password: somebody else may know the old values.
+type newValues struct {
+	issuer  *issuer
+	ex      *web.Exchange
+	tokens  bool // the answer can give tokens
+	session string
+	pair    tokenPair
+}
+
+// give makes new handles for a login: a session, and a refresh token if it has one.
+func (n *newValues) give(l *login.Login) []login.Handle {
+	i := n.issuer
+	session, bySession := i.sessions.New(n.ex.Credentials.Scope)
+	n.session, n.pair = session, tokenPair{}
+	handles := []login.Handle{bySession}
+	if until := i.refresh.Expires(l.Created); n.tokens && l.HasTokens() && i.now().Before(until) {
+		token, byToken := i.refresh.New(&n.ex.Credentials)
+		n.pair = tokenPair{refresh: token, until: until}
+		handles = append(handles, byToken)
+	}
+	return handles
+}
+
+// deliver gives the values to the client, and takes its cookies away if the login has
+// ended.
+func (n *newValues) deliver(renewed *login.Login, account *auth.Account) error {
+	i, ex := n.issuer, n.ex
+	if renewed == nil {
+		n.pair = tokenPair{}
+		i.cookies.ClearOthers(ex, &ex.Credentials, false)
+		return nil
+	}
+	given := []string{i.cookies.Names.Session}
+	i.cookies.Set(ex, i.cookies.Names.Session, n.session, i.sessions.Expires(renewed).Sub(i.now()))
+	if n.pair.refresh != "" {
+		if err := i.tokens.complete(&n.pair, renewed, account, web.TokenIssued); err != nil {
+			return err
+		}
+		given = append(given, i.tokens.deliver(ex, n.pair)...)
+	}
+	i.cookies.ClearOthers(ex, &ex.Credentials, false, given...)
+	return nil
+}
+
 // tokens gives access tokens and refresh tokens to clients.
 type tokens struct {
 	cookies *web.Cookies

@@ -25,7 +25,7 @@ type passwordLogin struct {
 	out      *signOut
 	page     *signInPage
 	hosts    *otherHosts
-	issuer   issuer
+	issuer   *issuer
 	metrics  *web.Metrics
 }
 

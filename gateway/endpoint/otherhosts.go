@@ -3,6 +3,7 @@ package endpoint
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -187,6 +188,9 @@ func (o *otherHosts) begin(ctx context.Context, ex *web.Exchange, ticket *login.
 	}
 	var session string
 	attached, err := o.logins.Attach(ctx, ticket.Login, ticket.Scope, func(l *login.Login) (string, []byte, time.Time, error) {
+		if ticket.Outdated(l) {
+			return "", nil, time.Time{}, fmt.Errorf("%w: issued before the user changed the password", login.ErrNoTicket)
+		}
 		value, handle := o.kind(l).New(ticket.Scope)
 		session = value
 		return handle(l)

@@ -53,6 +53,7 @@ type accessToken struct {
 	subject string
 	id      string // jti
 	login   string // sid; empty if the token was signed elsewhere with the gateway's key
+	gen     int    // which generation of the login's tokens; see Renewal
 	expires time.Time
 
 	revokedKey, loginKey string // of the store
@@ -108,6 +109,9 @@ func (a *AccessTokens) Issue(login *Login, account *auth.Account) (token string,
 		"iat": now.Unix(), "nbf": now.Unix(), "exp": expires.Unix(),
 		"jti": rand.Text(), "sid": login.ID,
 		"roles": roles,
+	}
+	if gen := login.generation(); gen > 0 {
+		claims["gen"] = gen
 	}
 	unsigned := jwt.NewWithClaims(a.keys.method, claims)
 	unsigned.Header["kid"] = a.keys.id
@@ -255,6 +259,9 @@ func (a *AccessTokens) resolve(ready *verifiedToken, rawLogin []byte) (*verified
 		if _, ok := login.current(a.accounts); !ok || login.Username != ready.subject {
 			return nil, badToken("its account has changed")
 		}
+		if login.generation() != ready.gen {
+			return nil, badToken("issued before the user changed the password")
+		}
 		identity.SignedIn = login.Created
 	}
 	return &verifiedToken{accessToken: ready.accessToken, rawLogin: rawLogin, identity: identity}, nil
@@ -312,6 +319,11 @@ func (a *AccessTokens) parse(token string) (*accessToken, error) {
 			return nil, errors.New("sid is not a string")
 		}
 	}
+	if gen, ok := claims["gen"]; ok {
+		if access.gen, err = generation(gen); err != nil {
+			return nil, err
+		}
+	}
 	for _, name := range []string{"nbf", "iat"} {
 		if date, ok := claims[name]; ok {
 			if _, err := numericDate(name, date); err != nil {
@@ -337,6 +349,20 @@ func (a *AccessTokens) key(token *jwt.Token) (any, error) {
 		return nil, errors.New("kid names another key")
 	}
 	return a.keys.verify, nil
+}
+
+// generation returns the generation that a token names. Tokens of the first one name
+// none.
+func generation(claim any) (int, error) {
+	number, ok := claim.(json.Number)
+	if !ok {
+		return 0, errors.New("gen is not a number")
+	}
+	gen, err := strconv.Atoi(number.String())
+	if err != nil || gen < 1 {
+		return 0, errors.New("gen is not a whole number above zero")
+	}
+	return gen, nil
 }
 
 // numericDate returns the time of a claim in whole seconds since the Unix epoch.

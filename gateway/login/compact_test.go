@@ -123,7 +123,7 @@ func TestRecordsThatDoNotFit(t *testing.T) {
 		"a version's bits":   &Login{Created: now, Version: "AB"},
 		"a version's breaks": &Login{Created: now, Version: "A\nAAA"},
 		"another handle":     &Login{Created: now, Handles: []string{"other:" + hashed(nil)}},
-		"another password":   &Login{Created: now, Renewed: &AccountState{Since: now}},
+		"another password":   &Login{Created: now, Renewed: &Renewal{Since: now}},
 		"a control":          &Login{Created: now, Device: Device{UserAgent: "a\x01b"}},
 		"a zone":             &Login{Created: now, Device: Device{Client: netip.MustParseAddr("fe80::1%eth0")}},
 		"no kind":            &Login{Created: now, Handles: []string{hashed(nil)}},

@@ -51,9 +51,9 @@ type Login struct {
 	Version  string `json:"version,omitempty"`
 	// Since is the account's epoch at that time.
 	Since time.Time `json:"since,omitzero"`
-	// Renewed is the account after its user changed the password with this login,
-	// nil if they did not.
-	Renewed *AccountState `json:"renewed,omitempty"`
+	// Renewed is the login after its user changed the password with it, nil if they
+	// did not.
+	Renewed *Renewal `json:"renewed,omitempty"`
 	// Delegated is the login at a provider, nil for a local account.
 	Delegated *Delegation `json:"delegated,omitempty"`
 	// Created is the time of the login. It expires at Expires.
@@ -62,16 +62,11 @@ type Login struct {
 	// Device is where the login comes from.
 	Device Device `json:"device,omitzero"`
 	// Handles are the store keys of the session and the refresh token family of
-	// the login. They are deleted with it.
+	// the login. They are deleted with it. A record that a login does not name
+	// opens nothing.
 	Handles []string `json:"handles,omitempty"`
-	// Attached are the sessions at other hosts. They are deleted with it too.
+	// Attached are the sessions at other hosts, for which the same holds.
 	Attached []Attached `json:"attached,omitempty"`
-}
-
-// AccountState is an account at a time: its version and its epoch.
-type AccountState struct {
-	Version string    `json:"version"`
-	Since   time.Time `json:"since"`
 }
 
 // Subject returns the subject of the login's identities.

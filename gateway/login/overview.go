@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -114,42 +113,6 @@ func (o *Overview) EndOthers(ctx context.Context, id *policy.Identity) ([]*Login
 		return nil, err
 	}
 	return o.Logins.groups.end(ctx, key, true, id.Login)
-}
-
-// Adopt makes the login of id go on under its changed account, whose new password its
-// user has set. The error is ErrNoLogin if the login has ended.
-func (o *Overview) Adopt(ctx context.Context, id *policy.Identity, changed *auth.Account) error {
-	const attempts = 100 // an attempt fails only if another change of the login has succeeded
-	key := loginPrefix + id.Login
-	for range attempts {
-		raw, err := o.Logins.read(ctx, key)
-		if errors.Is(err, auth.ErrRejected) {
-			return ErrNoLogin
-		}
-		if err != nil {
-			return err
-		}
-		login, err := decodeLogin(id.Login, raw)
-		if err != nil {
-			return err
-		}
-		if before, ok := login.current(o.Accounts); ok {
-			login.Version, login.Since = before.Version(), before.Epoch()
-		}
-		login.Renewed = &AccountState{Version: changed.Version(), Since: changed.Epoch()}
-		value, err := o.Logins.encode(login)
-		if err != nil {
-			return err
-		}
-		err = o.Logins.store.Swap(ctx, key, raw, value, login.Expires)
-		if !errors.Is(err, store.ErrConflict) {
-			if err != nil {
-				err = fmt.Errorf("changing a login: %w", err)
-			}
-			return err
-		}
-	}
-	return errors.New("changing a login: other requests keep changing it")
 }
 
 // group returns the key of the group with all logins of the user of id, empty if the

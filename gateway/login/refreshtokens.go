@@ -167,7 +167,7 @@ func (r *RefreshTokens) rotate(ctx context.Context, token string, creds *auth.Cr
 	if err != nil {
 		return nil, err
 	}
-	login, account, err := r.owner(ctx, f)
+	login, account, err := r.owner(ctx, f, t.key())
 	if err != nil {
 		return nil, err
 	}
@@ -222,8 +222,8 @@ func (r *RefreshTokens) find(ctx context.Context, token string) (refreshToken, *
 	return t, f, raw, err
 }
 
-// owner returns the current login and account of f.
-func (r *RefreshTokens) owner(ctx context.Context, f *family) (*Login, *auth.Account, error) {
+// owner returns the current login and account of f, whose record is under key.
+func (r *RefreshTokens) owner(ctx context.Context, f *family, key string) (*Login, *auth.Account, error) {
 	raw, err := r.logins.read(ctx, loginPrefix+f.Login)
 	if errors.Is(err, auth.ErrRejected) {
 		return nil, nil, badRefresh("its login has ended")
@@ -234,6 +234,9 @@ func (r *RefreshTokens) owner(ctx context.Context, f *family) (*Login, *auth.Acc
 	login, err := decodeLogin(f.Login, raw)
 	if err != nil {
 		return nil, nil, err
+	}
+	if !login.names(key) {
+		return nil, nil, badRefresh("issued before the user changed the password")
 	}
 	account, ok := login.current(r.accounts)
 	if !ok || !r.logins.now().Before(f.Expires) {

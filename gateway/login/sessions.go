@@ -304,6 +304,9 @@ func (s *Sessions) resolve(ctx context.Context, cached *cachedSession) (*cachedS
 	if err != nil {
 		return nil, err
 	}
+	if !login.names(key) {
+		return nil, auth.ErrRejected
+	}
 	identity, more, err := s.owner.identify(ctx, login, s.expires(session))
 	if err != nil {
 		return nil, err

@@ -48,7 +48,13 @@ func TestWarmSessionSeesWhatOthersWrote(t *testing.T) {
 		}
 	}
 	want("alice", s.login.ID)
-	restore(t, r.store, s.login.Handles[0], func(r *sessionRecord) { r.Login = other.login.ID })
+	gives := func(s, other *signedIn) { // s's session to the other login
+		t.Helper()
+		restore(t, r.store, s.login.Handles[0], func(r *sessionRecord) { r.Login = other.login.ID })
+		r.wantOut(t, &signedIn{session: s.session, delegated: s.delegated}) // which does not name it
+		restore(t, r.store, loginPrefix+other.login.ID, func(l *Login) { l.Handles = append(l.Handles, s.login.Handles[0]) })
+	}
+	gives(s, other)
 	want("bob", other.login.ID)
 	restore(t, r.store, loginPrefix+other.login.ID, func(l *Login) { l.Username, l.Version = "alice", s.login.Version })
 	want("alice", other.login.ID)
@@ -68,7 +74,7 @@ func TestWarmSessionSeesWhatOthersWrote(t *testing.T) {
 		r.instance(t).wantOut(t, s)
 		restore(t, r.store, userPrefix+"keycloak:"+testPerson, func(u *user) { *u = before })
 	}
-	restore(t, r.store, s.login.Handles[0], func(r *sessionRecord) { r.Login = other.login.ID })
+	gives(s, other)
 	r.wantIn(t, &signedIn{login: other.login, delegated: s.delegated}, "auditor")
 	restore(t, r.store, loginPrefix+other.login.ID, func(l *Login) { l.Delegated.User = "somebody else" })
 	r.wantOut(t, s)
