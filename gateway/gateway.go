@@ -63,6 +63,7 @@ type Gateway struct {
 
 	reloading sync.Mutex // one build at a time
 	state     atomic.Pointer[state]
+	told      atomic.Pointer[config.Config] // whose accounts the other instances know; nil: none
 
 	background sync.WaitGroup
 	stop       context.CancelFunc // ends the background work
@@ -87,9 +88,7 @@ func New(o Options) (*Gateway, error) {
 	g.warn(o.Config)
 	ctx, stop := context.WithCancel(context.Background())
 	g.stop = stop
-	if !g.state.Load().gate.IsOpen() {
-		g.background.Go(func() { g.openGateLater(ctx) })
-	}
+	g.background.Go(func() { g.settle(ctx) })
 	if o.Config.Store.Driver == config.StoreRedis {
 		g.background.Go(func() { g.followOthers(ctx) })
 	}
@@ -132,7 +131,7 @@ func assemble(o Options) (*Gateway, error) {
 	if err := o.Registerer.Register(web.Targets(func() iter.Seq2[string, *upstream.Upstream] { return maps.All(g.upstreams()) })); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	st, err := g.build(o.Config, g.storage.now(), nil)
+	st, err := g.build(o.Config, g.storage.now(), nil, false)
 	if err != nil {
 		return nil, err
 	}

@@ -15,9 +15,11 @@ import (
 const (
 	// epochTime bounds how long a build waits for the store.
 	epochTime = 5 * time.Second
-	// openGateEvery is the time between attempts to reach a store that was missing
-	// at the start.
-	openGateEvery = 250 * time.Millisecond
+	// settleEvery is the time between attempts to reach a store that was missing at the
+	// start, or could not be written at a reload.
+	settleEvery = 250 * time.Millisecond
+	// recordEvery is the same while users are served: nobody waits for it.
+	recordEvery = 2 * time.Second
 	// followEvery is the time between looks at what Redis has about accounts. As a rule
 	// it is in memory. A user who is out on one instance is out on all within this
 	// time, checkEvery and endingTime, which together are a second.
@@ -32,54 +34,94 @@ func Outage(err error) bool {
 }
 
 // openGate records in the store since when the accounts are as they are, and
-// opens the gate of st. At the start, the gateway does not wait for a store on
-// another machine: the gate stays closed.
-func (g *Gateway) openGate(st, old *state) error {
+// opens the gate of st. What cannot be recorded applies here all the same, because a
+// removed account must not stay for that; settle records it later. With strict it is an
+// error. At the start, the gateway does not wait for a store on another machine: the gate
+// stays closed.
+func (g *Gateway) openGate(st, old *state, strict bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), epochTime)
 	defer cancel()
-	var err error
-	if accounts, now := st.mechanisms.Accounts, g.storage.now(); st.rebuilds(old) {
-		err = accounts.AdoptEpochs(ctx, g.storage.guarded, now, old.mechanisms.Accounts)
-	} else {
-		err = accounts.UpdateEpochs(ctx, g.storage.guarded, now)
-	}
-	if err == nil {
-		err = g.publishWithdrawals(ctx, st, old)
-	}
-	if err == nil {
+	err := g.record(ctx, st, old)
+	accounts := st.mechanisms.Accounts
+	switch {
+	case err == nil:
 		// A key that cannot be kept now refuses nobody: it is kept later.
 		_ = st.mechanisms.decoys.Share(ctx, g.storage.guarded)
 		st.gate.Open()
 		return nil
-	}
-	err = fmt.Errorf("accounts: %w", err)
-	if Outage(err) && old == nil && st.config.Store.Driver == config.StoreRedis {
-		g.service.Logger.Error("requests that need a login are refused until Redis answers; start it, or correct store.addresses", "error", err.Error())
+	case strict:
+		return err
+	case old != nil && old.config == st.config && (old.gate.IsOpen() || !accounts.Known()):
+		return err // the same runs already
+	case accounts.Known():
+		st.gate.Open()
+		g.service.Logger.Error("the accounts apply as they are configured, but what has changed cannot be recorded in the store; it is tried again",
+			"error", err.Error())
+		return nil
+	case Outage(err) && st.config.Store.Driver == config.StoreRedis:
+		if old == nil {
+			g.service.Logger.Error("requests that need a login are refused until Redis answers; start it, or correct store.addresses", "error", err.Error())
+		}
 		return nil
 	}
 	return err
 }
 
-// openGateLater opens the gate when the store answers.
-func (g *Gateway) openGateLater(ctx context.Context) {
+// record records the accounts of st in the store, and what they take from users.
+func (g *Gateway) record(ctx context.Context, st, old *state) error {
+	var err error
+	accounts, now := st.mechanisms.Accounts, g.storage.now()
+	switch {
+	case old == nil:
+		err = accounts.UpdateEpochs(ctx, g.storage.guarded, now)
+	case st.rebuilds(old) && old.mechanisms.Accounts.Stored():
+		err = accounts.AdoptEpochs(ctx, g.storage.guarded, now, old.mechanisms.Accounts)
+	default:
+		err = accounts.ReplaceEpochs(ctx, g.storage.guarded, now, old.mechanisms.Accounts)
+	}
+	if err == nil {
+		err = g.publishWithdrawals(ctx, st)
+	}
+	if err != nil {
+		return fmt.Errorf("accounts: %w", err)
+	}
+	return nil
+}
+
+// settled reports whether the store has what there is to record about st.
+func (g *Gateway) settled(st *state) bool {
+	return st.gate.IsOpen() && st.mechanisms.Accounts.Stored() && (!shares(st.config) || g.told.Load() == st.config)
+}
+
+// settle opens the gate, and records what could not be recorded, when the store answers.
+func (g *Gateway) settle(ctx context.Context) {
 	logger := g.service.Logger
-	ticker := time.NewTicker(openGateEvery)
+	ticker := time.NewTicker(settleEvery)
 	defer ticker.Stop()
 	var last string
+	var tried time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		err := g.tryGate(ctx)
-		if err == nil {
-			logger.Info("Redis answers: logins are accepted")
-			return
+		running := g.state.Load()
+		if g.settled(running) || running.gate.IsOpen() && time.Since(tried) < recordEvery {
+			continue
 		}
-		if text := err.Error(); text != last && ctx.Err() == nil {
-			logger.Warn("Redis cannot be used yet", "error", text)
-			last = text
+		tried = time.Now()
+		err := g.trySettle(ctx, running)
+		switch {
+		case err != nil && err.Error() != last && ctx.Err() == nil:
+			last = err.Error()
+			logger.Warn("the store cannot be used yet", "error", last)
+		case err == nil && running.gate.IsOpen():
+			last = ""
+			logger.Info("the store can be used: what has changed about accounts is recorded")
+		case err == nil:
+			last = ""
+			logger.Info("Redis answers: logins are accepted")
 		}
 	}
 }
@@ -97,7 +139,7 @@ func (g *Gateway) followOthers(ctx context.Context) {
 		}
 		running := g.state.Load()
 		if !running.gate.IsOpen() {
-			continue // openGateLater reads everything
+			continue // settle reads everything
 		}
 		_ = running.mechanisms.decoys.Share(ctx, g.storage.raw) // Redis may have lost it. An outage is reported elsewhere
 		err := cmp.Or(g.followEpochs(ctx, running), g.followWithdrawals(ctx, g.state.Load(), &last))
@@ -123,12 +165,8 @@ func (g *Gateway) followEpochs(ctx context.Context, running *state) error {
 	return nil
 }
 
-// tryGate opens the gate if the store answers.
-func (g *Gateway) tryGate(ctx context.Context) error {
-	running := g.state.Load()
-	if running.gate.IsOpen() {
-		return nil
-	}
+// trySettle rebuilds the running state if the store can be written.
+func (g *Gateway) trySettle(ctx context.Context, running *state) error {
 	if pinger, ok := g.storage.raw.(store.Pinger); ok { // costs less than a build
 		if err := pinger.Ping(ctx); err != nil {
 			return err

@@ -69,12 +69,12 @@ func (r *rig) refusing(s signedIn) {
 func TestStartWithoutStore(t *testing.T) {
 	waiting(t, sharedConfig, func(t *testing.T, r *rig, alice, _ signedIn) {
 		r.refusing(alice)
-		r.passes(10 * openGateEvery)
+		r.passes(10 * settleEvery)
 		r.refusing(alice)
 		r.store.heal()
-		r.passes(openGateEvery - time.Nanosecond) // the last moment before it tries again
+		r.passes(settleEvery - time.Nanosecond) // the last moment before it tries again
 		r.refusing(alice)
-		r.passes(openGateEvery)
+		r.passes(settleEvery)
 		r.good(alice, true)
 		if got := r.Ready(t.Context()); got != nil {
 			t.Errorf("it is not ready: %s", got)
@@ -87,7 +87,7 @@ func TestStartWithoutStore(t *testing.T) {
 func TestStartWithoutStoreRecordsEpochs(t *testing.T) {
 	waiting(t, edit(t, sharedConfig, bobsAccount, ""), func(_ *testing.T, r *rig, alice, bob signedIn) {
 		r.store.heal()
-		r.passes(openGateEvery)
+		r.passes(settleEvery)
 		r.good(bob, false)
 		r.clock.Advance(time.Second)
 		r.mustReload(sharedConfig)
@@ -96,18 +96,22 @@ func TestStartWithoutStoreRecordsEpochs(t *testing.T) {
 	})
 }
 
-// A reload while the store is missing is all or nothing. One that succeeds stays.
+// A reload while the store is missing applies, and logins stay refused until the store
+// answers.
 func TestReloadBeforeGateOpens(t *testing.T) {
-	waiting(t, sharedConfig, func(t *testing.T, r *rig, alice, _ signedIn) {
-		running := r.state.Load()
-		if err := r.reload(edit(t, sharedConfig, bobsAccount, "")); !errors.Is(err, errBroken) || r.state.Load() != running {
-			t.Errorf("a reload without the store: %v", err)
+	waiting(t, sharedConfig, func(t *testing.T, r *rig, alice, bob signedIn) {
+		r.mustReload(without(t, sharedConfig))
+		r.want(503, "GET", "/session/", "", alice.cookie)
+		r.want(503, "GET", "/bearer/", "", bob.bearer)
+		r.want(401, "GET", "/basic/", "", basicHeader("service", "s3rvice"))
+		r.want(200, "GET", "/public/", "")
+		if r.Ready(t.Context()) == nil {
+			t.Error("it is ready")
 		}
-		r.refusing(alice)
 		r.store.heal()
-		r.mustReload(edit(t, sharedConfig, bobsAccount, ""))
-		r.passes(10 * openGateEvery)
+		r.passes(10 * settleEvery)
 		r.good(alice, true)
+		r.good(bob, false)
 		r.want(401, "POST", "/login", bobIn, jsonType)
 	})
 }

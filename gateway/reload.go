@@ -20,7 +20,8 @@ var ErrNeedsRestart = errors.New("need a restart; the running configuration is k
 
 // Reload makes the gateway run the configuration that load returns. Everything
 // that can fail happens before one swap: after an error the old configuration
-// runs on unchanged. Requests in flight end under the configuration that they
+// runs on unchanged. A store that cannot be written is no such error: the accounts apply
+// as they are configured, and the store learns of it later. Requests in flight end under the configuration that they
 // began with, unless the new one no longer lets the user in.
 func (g *Gateway) Reload(load func() (*config.Config, error)) error {
 	g.reloading.Lock()
@@ -32,7 +33,7 @@ func (g *Gateway) Reload(load func() (*config.Config, error)) error {
 
 // reload is Reload for a configuration that load reads at the time loaded, or that was
 // read then, and for a caller that holds g.reloading. It calls ready, unless that is
-// nil, just before the swap.
+// nil, just before the swap, and then only if the store has recorded the accounts.
 func (g *Gateway) reload(load func() (*config.Config, error), loaded time.Time, ready func(*state)) error {
 	cfg, err := load()
 	if err != nil {
@@ -42,7 +43,7 @@ func (g *Gateway) reload(load func() (*config.Config, error), loaded time.Time, 
 	if err := needsRestart(old.config, cfg); err != nil {
 		return err
 	}
-	st, err := g.build(cfg, loaded, old)
+	st, err := g.build(cfg, loaded, old, ready != nil)
 	if err != nil {
 		return err
 	}

@@ -34,13 +34,6 @@ func TestReloadAllOrNothing(t *testing.T) {
 			})
 		}
 	}
-	withoutStore := func(operation int64) func(*rig) error {
-		return func(r *rig) error {
-			r.store.breakIf(func(_ string, call int64, _ string) bool { return call == operation })
-			defer r.store.heal()
-			return with(func(*config.Config) {})(r)
-		}
-	}
 	for want, reload := range map[string]func(*rig) error{
 		"token: token algorithm": with(func(c *config.Config) { c.Token.Algorithm = "none" }),
 		"token: ":                with(func(c *config.Config) { c.Token.Secret = "short" }),
@@ -55,8 +48,6 @@ func TestReloadAllOrNothing(t *testing.T) {
 		"sesame": func(r *rig) error {
 			return r.Reload(func() (*config.Config, error) { return nil, errors.New("sesame") })
 		},
-		errBroken.Error():   withoutStore(0),
-		"secret name is on": withoutStore(1),
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()

@@ -35,8 +35,8 @@ type state struct {
 
 // build makes the state of cfg. It takes over what is the same in old, which is
 // nil at the start: providers with their keys, upstreams with their connections. The
-// configuration was loaded at that time.
-func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state) (*state, error) {
+// configuration was loaded at that time. See openGate for strict.
+func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict bool) (*state, error) {
 	gate := guard.NewGate(g.storage.guarded)
 	u, withdrawn, err := g.effectiveUsers(cfg, loaded, old)
 	if err != nil {
@@ -79,7 +79,7 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state) (*stat
 		return nil, err
 	}
 	// Last, because it leaves a trace in the store.
-	if err := g.openGate(st, old); err != nil {
+	if err := g.openGate(st, old, strict); err != nil {
 		if old == nil || st.tracer != old.tracer {
 			g.closeTracer(st.tracer)
 		}

@@ -27,7 +27,8 @@ func (u users) apply(w *auth.Withdrawals, loaded time.Time) (withdrawn []string)
 func shares(cfg *config.Config) bool { return cfg.Store.Driver == config.StoreRedis }
 
 // effectiveUsers returns the users of a configuration without what other instances
-// have withdrawn since it was loaded. At the start, there is nothing.
+// have withdrawn since it was loaded. At the start, there is nothing. If the store does not
+// answer, that is left to followWithdrawals, unless the configuration runs already.
 func (g *Gateway) effectiveUsers(cfg *config.Config, loaded time.Time, old *state) (u users, withdrawn []string, err error) {
 	u = usersOf(cfg)
 	if old == nil || !shares(cfg) {
@@ -36,10 +37,13 @@ func (g *Gateway) effectiveUsers(cfg *config.Config, loaded time.Time, old *stat
 	ctx, cancel := context.WithTimeout(context.Background(), epochTime)
 	defer cancel()
 	w, err := auth.ReadWithdrawals(ctx, g.storage.guarded)
-	if err != nil {
-		return users{}, nil, fmt.Errorf("accounts: %w", err)
+	switch {
+	case err == nil:
+		return u, u.apply(w, loaded), nil
+	case old.config != cfg:
+		return u, nil, nil
 	}
-	return u, u.apply(w, loaded), nil
+	return users{}, nil, fmt.Errorf("accounts: %w", err)
 }
 
 // rebuilds reports whether st has the configuration of old, which served.
@@ -48,21 +52,23 @@ func (st *state) rebuilds(old *state) bool {
 }
 
 // publishWithdrawals tells the other instances what st takes from users: compared
-// with old, and at the start that accounts are disabled.
-func (g *Gateway) publishWithdrawals(ctx context.Context, st, old *state) error {
-	if !shares(st.config) {
+// with what they were told last, and at the start that accounts are disabled.
+func (g *Gateway) publishWithdrawals(ctx context.Context, st *state) error {
+	told := g.told.Load()
+	if !shares(st.config) || told == st.config {
 		return nil
 	}
 	now := usersOf(st.config)
 	local, basic := auth.Change{Kind: auth.KindLocal, After: now.local}, auth.Change{Kind: auth.KindBasic, After: now.basic}
-	if st.rebuilds(old) {
-		return nil
-	}
-	if old != nil && old.gate.IsOpen() {
-		before := usersOf(old.config)
+	if told != nil {
+		before := usersOf(told)
 		local.Before, basic.Before = before.local, before.basic
 	}
-	return auth.UpdateWithdrawals(ctx, g.storage.guarded, st.loaded, local, basic)
+	if err := auth.UpdateWithdrawals(ctx, g.storage.guarded, st.loaded, local, basic); err != nil {
+		return err
+	}
+	g.told.Store(st.config)
+	return nil
 }
 
 // lastLook is what followOthers found last.

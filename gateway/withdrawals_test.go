@@ -154,11 +154,11 @@ func TestWithdrawnWithoutTheStore(t *testing.T) {
 	sharingPair(t, sharedConfig, func(p sharingRigs) {
 		without := edit(t, sharedConfig, aliceIs, aliceIs+"disabled: true, ")
 		p.a.store.breakIf(func(_ string, _ int64, key string) bool { return key == "withdrawals" })
-		if err := p.a.reload(without); err == nil || !Outage(err) {
-			t.Errorf("a reload that the others cannot learn of: %v", err)
-		}
+		p.a.mustReload(without)
+		p.a.want(401, "POST", "/login", aliceIn, jsonType) // here at once
 		p.a.store.heal()
-		p.reload(without)
+		p.a.passes(recordEvery + settleEvery)
+		p.follow()
 		p.b.want(401, "POST", "/login", aliceIn, jsonType)
 		for _, key := range []string{"withdrawals", "accounts"} {
 			if err := p.a.store.Delete(t.Context(), key); err != nil {

@@ -43,6 +43,10 @@ type Accounts struct {
 	byName map[string]*Account // by policy.NormalName
 	decoys decoys
 	epochs atomic.Pointer[[]byte] // the record in the store that agrees with the accounts; nil: unknown
+	known  bool                   // the accounts have their epochs
+	// ended is when accounts ended here that the record in the store may still have; nil:
+	// the record agrees with the accounts.
+	ended epochs
 }
 
 // NewAccounts returns a set of users. It keeps the slice, which must not be used

@@ -44,9 +44,16 @@ func fingerprintOf(version string) (f fingerprint) {
 
 // UpdateEpochs compares the accounts with the epochs in s, begins new epochs for
 // those that have changed, and stores the result. It must be called once, before
-// the accounts are used. now is the time by the clock of s.
+// the accounts are used, unless Known reports false after an error. now is the time by
+// the clock of s.
 func (a *Accounts) UpdateEpochs(ctx context.Context, s store.Store, now time.Time) error {
-	return a.storeEpochs(ctx, s, now, nil)
+	return a.storeEpochs(ctx, s, now, nil, false)
+}
+
+// ReplaceEpochs is UpdateEpochs for accounts that take the place of the accounts running.
+// If s does not answer, those that stay the same keep their epochs.
+func (a *Accounts) ReplaceEpochs(ctx context.Context, s store.Store, now time.Time, running *Accounts) error {
+	return a.storeEpochs(ctx, s, now, running, false)
 }
 
 // AdoptEpochs is UpdateEpochs for the accounts of the configuration that runs with
@@ -54,26 +61,79 @@ func (a *Accounts) UpdateEpochs(ctx context.Context, s store.Store, now time.Tim
 // instances have. An account that is not in it keeps the epoch that it has in
 // running, because another instance may not know it.
 func (a *Accounts) AdoptEpochs(ctx context.Context, s store.Store, now time.Time, running *Accounts) error {
-	return a.storeEpochs(ctx, s, now, running)
+	return a.storeEpochs(ctx, s, now, running, true)
 }
 
-func (a *Accounts) storeEpochs(ctx context.Context, s store.Store, now time.Time, running *Accounts) error {
+// Known reports whether the accounts have their epochs: also if these could not be
+// stored. Then Stored reports false, and ReplaceEpochs of the next accounts stores them.
+func (a *Accounts) Known() bool { return a != nil && a.known }
+
+// Stored reports whether the record in the store agrees with the accounts.
+func (a *Accounts) Stored() bool { return a.Known() && a.ended == nil }
+
+func (a *Accounts) storeEpochs(ctx context.Context, s store.Store, now time.Time, running *Accounts, adopt bool) error {
 	const attempts = 5 // instances that reload at the same time conflict
-	for range attempts {
-		err := a.updateEpochs(ctx, s, now, running)
-		if !errors.Is(err, store.ErrConflict) {
-			return err
+	if !running.Known() {
+		running = nil
+	}
+	err := store.ErrConflict
+	for n := 0; n < attempts && errors.Is(err, store.ErrConflict); n++ {
+		err = a.updateEpochs(ctx, s, now, running, adopt)
+	}
+	if errors.Is(err, store.ErrConflict) {
+		err = errors.New("storing the account epochs: other instances keep changing them")
+	}
+	if err != nil {
+		a.keepEpochs(now, running)
+	}
+	return err
+}
+
+// keepEpochs continues without the store: what has ended stays in memory until the record
+// knows it.
+func (a *Accounts) keepEpochs(now time.Time, running *Accounts) {
+	if running == nil {
+		return
+	}
+	if a.ended == nil {
+		a.ended = epochs{}
+	}
+	maps.Copy(a.ended, running.ended)
+	stays := make(map[fingerprint]bool, a.Len())
+	for _, account := range a.All() {
+		stays[account.fingerprint()] = true
+		if a.known {
+			continue
+		}
+		account.epoch = now
+		if same, ok := running.unchanged(account); ok {
+			account.epoch = same.epoch
 		}
 	}
-	return errors.New("storing the account epochs: other instances keep changing them")
+	for _, account := range running.All() {
+		if f := account.fingerprint(); !stays[f] {
+			a.ended[f] = now.UnixNano()
+		}
+	}
+	a.known = true
+}
+
+// unchanged returns the account of the same name and version.
+func (a *Accounts) unchanged(account *Account) (*Account, bool) {
+	same, ok := a.Lookup(account.Username)
+	return same, ok && same.version == account.version
 }
 
 // FollowEpochs compares the accounts with the epochs in s, which may have lost data.
 // If there are none, it stores those of the accounts again. It reports whether an
 // account that has not changed has another epoch there: then other instances accept
 // other logins than this one, until it calls UpdateEpochs for new Accounts. It does
-// not decode a record that is the one of the last call.
+// not decode a record that is the one of the last call, and does nothing for accounts
+// that are not stored.
 func (a *Accounts) FollowEpochs(ctx context.Context, s store.Store) (moved bool, err error) {
+	if !a.Stored() {
+		return false, nil
+	}
 	raw, err := readEpochs(ctx, s)
 	if err != nil {
 		return false, err
@@ -110,7 +170,7 @@ func readEpochs(ctx context.Context, s store.Store) ([]byte, error) {
 	return raw, nil
 }
 
-func (a *Accounts) updateEpochs(ctx context.Context, s store.Store, now time.Time, running *Accounts) error {
+func (a *Accounts) updateEpochs(ctx context.Context, s store.Store, now time.Time, running *Accounts, adopt bool) error {
 	raw, err := readEpochs(ctx, s)
 	if err != nil {
 		return err
@@ -120,21 +180,34 @@ func (a *Accounts) updateEpochs(ctx context.Context, s store.Store, now time.Tim
 		return err
 	}
 	today := make(epochs, a.Len())
-	if running != nil {
+	if adopt {
 		maps.Copy(today, before)
 	}
 	for _, account := range a.All() {
 		f := account.fingerprint()
 		since, known := before[f]
-		if same, runs := running.Lookup(account.Username); !known && runs && same.version == account.version && before != nil {
+		if known && running != nil && since <= running.ended[f] {
+			known = false // it has ended here since, which the record does not know yet
+		}
+		same, runs := running.unchanged(account)
+		switch {
+		case known:
+		case runs && !running.Stored():
+			since = same.epoch.UnixNano()
+		case runs && adopt && before != nil:
 			account.epoch = same.epoch
 			continue
-		}
-		if !known {
+		default:
 			since = now.UnixNano()
 		}
 		account.epoch = time.Unix(0, since)
 		today[f] = since
+	}
+	a.known, a.ended = true, epochs{}
+	for f := range before {
+		if _, stays := today[f]; !stays {
+			a.ended[f] = now.UnixNano()
+		}
 	}
 	value := today.encode()
 	if !bytes.Equal(value, raw) {
@@ -143,6 +216,7 @@ func (a *Accounts) updateEpochs(ctx context.Context, s store.Store, now time.Tim
 		}
 	}
 	a.epochs.Store(&value)
+	a.ended = nil
 	return nil
 }
 
