@@ -133,3 +133,57 @@ func TestStartOnFullDisk(t *testing.T) {
 	wantStatus(t, "logout", g.do(g.stranger(), "POST", "/logout", "", "Cookie", alice.session), http.StatusOK)
 	wantDead(t, g, up, alice)
 }
+
+// withBobDisabled is diskConfig with bob disabled.
+func withBobDisabled(t *testing.T) string {
+	t.Helper()
+	disabled := strings.Replace(diskConfig, "{username: bob,", "{username: bob, disabled: true,", 1)
+	if disabled == diskConfig {
+		t.Fatal("bob is not in the configuration")
+	}
+	return disabled
+}
+
+// gone waits until nothing of a user reaches the application any more.
+func (g *instance) gone(up *recorder, s signIn) {
+	g.t.Helper()
+	until(g.t, "the end of a disabled account", func() bool {
+		return g.do(g.stranger(), "GET", "/secure", "", "Cookie", s.session).status != http.StatusOK
+	})
+	up.all()
+	for _, credential := range [][]string{{"Cookie", s.session}, {"Authorization", s.access}} {
+		g.do(g.stranger(), "GET", "/secure", "", credential...)
+	}
+	up.none(g.t)
+}
+
+// TestDisabledOnFullDisk disables an account while the disk is full, and starts the
+// gateway again: the account is out, and the others stay.
+func TestDisabledOnFullDisk(t *testing.T) {
+	t.Parallel()
+	up := record(t)
+	g := prepared(t)
+	disk := g.onSmallDisk(`if test -d "$0".kept; then cp --sparse=never "$0".kept/* "$0" && rm -f "$0"/*-reserve; { cat /dev/zero > "$0"/rest || true; }; fi;`)
+	g.configure(diskConfig + app(up.url))
+	g.run()
+	alice, bob := g.signIn(g.stranger(), "alice"), g.signIn(g.stranger(), "bob")
+	inside := fmt.Sprintf("/proc/%d/root%s", g.cmd.Process.Pid, disk)
+	fillUp(t, inside+"/rest", 0)
+	until(t, "a login that is refused", func() bool { return g.tryLogin() == http.StatusServiceUnavailable })
+	g.configure(withBobDisabled(t) + app(up.url))
+	g.gone(up, bob)
+	wantStatus(t, "another user", g.do(g.stranger(), "GET", "/secure", "", "Cookie", alice.session), http.StatusOK)
+
+	// The files as they are, on a disk that is full without a reserve.
+	noError(t, os.Mkdir(disk+".kept", 0o700))
+	for _, name := range []string{"authgate.db", "authgate.db-wal"} {
+		content := must(os.ReadFile(filepath.Join(inside, name)))(t)
+		noError(t, os.WriteFile(filepath.Join(disk+".kept", name), content, 0o600))
+	}
+	g.signal(syscall.SIGKILL)
+	<-g.done
+	g.launch("/healthz")
+	g.gone(up, bob)
+	wantStatus(t, "another user after the start", g.do(g.stranger(), "GET", "/secure", "", "Cookie", alice.session), http.StatusOK)
+	g.staysUnready(t)
+}

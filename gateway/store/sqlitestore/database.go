@@ -76,16 +76,24 @@ func openDatabase(ctx context.Context, path string, logger *slog.Logger) (*datab
 	// This must follow the lock: closing a file that SQLite has open elsewhere
 	// in this process would drop the locks that SQLite holds on it.
 	if err = restrict(path); err == nil {
-		d.writer, err = openWriter(ctx, path)
+		d.writer, err = openWriter(ctx, path, indexInFile)
 	}
 	if noRoom(err) && os.Remove(path+reserveSuffix) == nil {
-		d.writer, err = openWriter(ctx, path)
+		d.writer, err = openWriter(ctx, path, indexInFile)
+	}
+	index := indexInFile
+	if noRoom(err) {
+		index = indexInMemory
+		if d.writer, err = openWriter(ctx, path, index); err == nil {
+			logger.Warn("the disk is full: the database is open in a way that keeps other programs out until the next start, such as those that make backups",
+				slog.String("path", path))
+		}
 	}
 	if err == nil {
-		d.reader, err = openReader(path)
+		d.reader, err = openReader(path, index)
 	}
 	if err == nil {
-		d.files, err = holdFiles(path, logger)
+		d.files, err = holdFiles(path, index, logger)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.close())
@@ -146,13 +154,26 @@ func restrict(path string) error {
 	return nil
 }
 
+// index says where SQLite keeps the index of the log: a name of its VFS.
+type index string
+
+const (
+	// indexInFile is shared memory, by which other programs can read the database.
+	indexInFile index = ""
+	// indexInMemory needs no room on the disk. Only this process can read the database.
+	indexInMemory index = "unix-excl"
+)
+
 // connect returns a pool of at most size connections to the file at path.
-func connect(path string, size int, parameters url.Values) (*sql.DB, error) {
+func connect(path string, at index, size int, parameters url.Values) (*sql.DB, error) {
 	name := filepath.ToSlash(path)
 	if !strings.HasPrefix(name, "/") {
 		name = "/" + name // C:/x is written file:///C:/x
 	}
 	parameters.Set("_error_rc", "1") // no stale message in errors
+	if at != indexInFile {
+		parameters.Set("vfs", string(at))
+	}
 	source := url.URL{Scheme: "file", Path: name, RawQuery: parameters.Encode()}
 	db, err := sql.Open("sqlite", source.String())
 	if err != nil {
@@ -165,8 +186,8 @@ func connect(path string, size int, parameters url.Values) (*sql.DB, error) {
 
 // openWriter opens the one connection that writes, and checks that the database
 // is durable, undamaged, and made by authgate.
-func openWriter(ctx context.Context, path string) (*sql.DB, error) {
-	db, err := connect(path, 1, url.Values{
+func openWriter(ctx context.Context, path string, at index) (*sql.DB, error) {
+	db, err := connect(path, at, 1, url.Values{
 		"_txlock": {"immediate"},
 		"_pragma": {busyTimeout, "journal_mode(WAL)", "synchronous(FULL)", "journal_size_limit(67108864)"},
 	})
@@ -182,8 +203,8 @@ func openWriter(ctx context.Context, path string) (*sql.DB, error) {
 }
 
 // openReader opens the connections for uncached reads.
-func openReader(path string) (*sql.DB, error) {
-	return connect(path, readers, url.Values{"mode": {"ro"}, "_pragma": {busyTimeout}})
+func openReader(path string, at index) (*sql.DB, error) {
+	return connect(path, at, readers, url.Values{"mode": {"ro"}, "_pragma": {busyTimeout}})
 }
 
 // demandDurability checks the journal mode: some file systems cannot hold a

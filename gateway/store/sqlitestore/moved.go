@@ -28,10 +28,15 @@ type openFile struct {
 	info os.FileInfo
 }
 
-// holdFiles records which files are open. SQLite has created all three by then.
-func holdFiles(path string, logger *slog.Logger) (*openFiles, error) {
+// holdFiles records which files are open. SQLite has created them by then: all three,
+// unless the index of the log is in memory.
+func holdFiles(path string, at index, logger *slog.Logger) (*openFiles, error) {
 	held := &openFiles{logger: logger}
-	for _, name := range []string{path, path + walSuffix, path + shmSuffix} {
+	names := []string{path, path + walSuffix}
+	if at == indexInFile {
+		names = append(names, path+shmSuffix)
+	}
+	for _, name := range names {
 		info, err := os.Stat(name)
 		if err != nil {
 			return nil, err
