@@ -208,11 +208,28 @@ func TestNoMorePrivilege(t *testing.T) {
 	redis := startServer(t, rightsOf(t, "gate", "~authgate:*")...)
 	for _, command := range []string{
 		"SET other:key value", "GET other:key", "FLUSHALL", "FLUSHDB", "SWAPDB 0 1", "KEYS *", "CLIENT LIST", "CLIENT KILL ID 1",
-		"CLIENT PAUSE 1", "CONFIG GET maxmemory", "ACL LIST", "SHUTDOWN", "SAVE", "MONITOR", "INFO", "REPLICAOF NO ONE", "CLUSTER RESET",
+		"CLIENT PAUSE 1", "CONFIG GET maxmemory", "ACL LIST", "SHUTDOWN", "SAVE", "MONITOR", "REPLICAOF NO ONE", "CLUSTER RESET",
 	} {
 		answer, err := redis.Try(append([]string{"ACL", "DRYRUN", "gate"}, strings.Fields(command)...)...)
 		if err != nil || !strings.Contains(answer, "no permissions") {
 			t.Errorf("the user may do %s: %s %v", command, answer, err)
+		}
+	}
+}
+
+// TestEvictingRedis: with the rights that are documented, the store finds out whether
+// Redis may evict keys.
+func TestEvictingRedis(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[string]int{"noeviction": 0, "allkeys-lru": 1} {
+		redis, log := startServer(t, append(rightsOf(t, "gate", "~*"), "--maxmemory-policy", policy)...), &logtest.Buffer{}
+		o := at(redis.Address)
+		o.Username, o.Password, o.Logger = "gate", "right-password", slog.New(slog.NewJSONHandler(log, nil))
+		s := openTest(t, o)
+		must.Do(t, s.Ping(t.Context()))
+		must.Do(t, s.Close())
+		if n := strings.Count(log.String(), "redis may evict keys"); n != want || strings.Contains(log.String(), "+info") {
+			t.Errorf("%s: the log tells %d times:\n%s", policy, n, log)
 		}
 	}
 }

@@ -24,6 +24,7 @@ type fakeRedis struct {
 	mu        sync.Mutex
 	entries   map[string]string
 	role      string
+	policy    string   // of evictions; empty: INFO is refused
 	overtakes bool     // a push of the key comes before each answer to GET
 	commands  []string // their names, in order
 	conns     []net.Conn
@@ -128,6 +129,11 @@ func (f *fakeRedis) answer(words []string) string {
 		return "%2\r\n" + bulk("proto") + ":3\r\n" + bulk("version") + bulk("7.0.0")
 	case "CLUSTER":
 		return "-ERR This instance has cluster support disabled\r\n"
+	case "INFO":
+		if f.policy == "" {
+			return "-NOPERM User gate has no permissions to run the 'info' command\r\n"
+		}
+		return bulk("# Memory\r\nused_memory:1\r\nmaxmemory_policy:" + f.policy + "\r\n")
 	case "ROLE":
 		return "*1\r\n" + bulk(f.role)
 	case "GET":

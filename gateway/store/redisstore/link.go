@@ -80,6 +80,7 @@ type link struct {
 	clock      *clock
 	prefix     string
 	timeScript *rueidis.Lua
+	evicts     eviction // of run
 
 	beating  sync.Mutex        // guards topology
 	topology map[string]string // the last answer of each node, by address
@@ -183,8 +184,11 @@ func (l *link) run(ctx context.Context) {
 			l.logger.LogAttrs(ctx, slog.LevelError, "contact with redis lost", slog.Any("error", err))
 		case err == nil && down:
 			l.logger.LogAttrs(ctx, slog.LevelInfo, "contact with redis regained")
+			l.evicts.known = false // it can be another server
 		}
-		down = err != nil
+		if down = err != nil; !down && !l.evicts.known {
+			l.evicts.look(ctx, l, client)
+		}
 	}
 }
 
@@ -193,7 +197,9 @@ func (l *link) connect(ctx context.Context) rueidis.Client {
 	for attempt := 0; ; attempt++ {
 		client, err := rueidis.NewClient(l.options)
 		if err == nil {
-			_ = errors.Join(l.beat(ctx, client), l.setClock(ctx, client)) // run repeats them and logs errors
+			if errors.Join(l.beat(ctx, client), l.setClock(ctx, client)) == nil { // run repeats them and logs errors
+				l.evicts.look(ctx, l, client)
+			}
 			l.state.Store(&state{client: client})
 			if attempt == 0 {
 				close(l.tried)

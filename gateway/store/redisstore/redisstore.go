@@ -38,13 +38,14 @@
 // decides what a failover undoes (min-replicas-to-write limits it). A master that
 // is cut off from its Sentinels or its Cluster, but not from a gateway, is used
 // until it steps down or the gateway learns of the new one. maxmemory-policy must
-// be noeviction: after eviction of a revocation, the revoked credential works.
+// be noeviction: after eviction of a revocation, the revoked credential works. The log
+// warns of any other.
 //
 // Redis holds no usable credential, by the contract of package store. But a
 // client that can write to it can sign in as any user. Protect it with a
 // password, and with a network of its own or TLS. Give the gateway a user that
 // may do no more than: ~PREFIX* +@read +@write +@connection +@scripting
-// -@dangerous +role +time +cluster|slots +cluster|shards +cluster|nodes. Such a
+// -@dangerous +role +time +info +cluster|slots +cluster|shards +cluster|nodes. Such a
 // user still sees the names of all keys (SCAN) and can make Redis forget its
 // scripts, which costs a round trip.
 package redisstore

@@ -12,5 +12,5 @@ appendonly yes
 maxmemory 640mb
 maxmemory-policy noeviction
 user default off
-user authgate on >$password ~authgate:* +@read +@write +@connection +@scripting -@dangerous +role +time +cluster|slots +cluster|shards +cluster|nodes
+user authgate on >$password ~authgate:* +@read +@write +@connection +@scripting -@dangerous +role +time +info +cluster|slots +cluster|shards +cluster|nodes
 CONFIGURATION
