@@ -34,6 +34,9 @@ const (
 	maxCommonName = 64
 	// clockSkew is how far the clock of a client may be behind.
 	clockSkew = time.Hour
+	// maxSent is how large the certificate of the authority may be to be sent to clients,
+	// which have it (RFC 8446, section 4.4.2). It names all hosts.
+	maxSent = 4 << 10
 	// retryAfter is the pause before the certificate of the authority, which could not be
 	// written, is written again.
 	retryAfter = time.Minute
@@ -230,14 +233,13 @@ func (ca *localCA) issue(certified string) (*tls.Certificate, error) {
 		return nil, err
 	}
 	chain := [][]byte{der}
-	if !selfSigned(ca.certificate) {
+	if !selfSigned(ca.certificate) || len(ca.certificate.Raw) <= maxSent {
 		chain = append(chain, ca.certificate.Raw)
 	}
 	return &tls.Certificate{Certificate: chain, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// selfSigned reports whether clients trust the certificate itself, so that it is not
-// sent to them (RFC 8446, section 4.4.2): they may have it with other constraints.
+// selfSigned reports whether clients trust the certificate itself, and not one above.
 func selfSigned(certificate *x509.Certificate) bool {
 	return bytes.Equal(certificate.RawIssuer, certificate.RawSubject)
 }

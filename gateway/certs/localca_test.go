@@ -135,6 +135,9 @@ func TestLocalCANames(t *testing.T) {
 			t.Errorf("%q: the common name is %q, or each handshake gets a new certificate", asked, leaf.Subject.CommonName)
 		}
 	}
+	if chain := must(ca.GetCertificate(&tls.ClientHelloInfo{})).Certificate; len(chain) != 1 || len(must(openCA(t, t.TempDir(), time.Now).GetCertificate(&tls.ClientHelloInfo{})).Certificate) != 2 {
+		t.Errorf("an authority of %d bytes is sent, or a small one is not", len(ca.certificate.Raw))
+	}
 	for i := range maxLeaves {
 		must(ca.GetCertificate(&tls.ClientHelloInfo{ServerName: fmt.Sprintf("%d.many.example", i)}))
 	}
