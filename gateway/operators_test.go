@@ -36,7 +36,7 @@ func TestOperatorEndsLogin(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.store.breakIf(func(operation string, _ int64, _ string) bool { return operation == "take" })
-	if found, err := r.EndLogin(t.Context(), id); found || !Outage(err) {
+	if found, err := r.EndLogin(t.Context(), id); found || !isOutage(err) {
 		t.Errorf("without the store: %t, %v", found, err)
 	}
 	r.store.heal()
@@ -61,7 +61,7 @@ func TestOperatorEndsLogin(t *testing.T) {
 		t.Errorf("%v revoked tokens were counted", n)
 	}
 	r.store.breakIf(func(operation string, _ int64, _ string) bool { return operation == "walk" })
-	if _, err := r.users(); !Outage(err) {
+	if _, err := r.users(); !isOutage(err) {
 		t.Errorf("a list without the store: %v", err)
 	}
 }

@@ -26,9 +26,9 @@ const (
 	followEvery = 250 * time.Millisecond
 )
 
-// Outage reports whether an error of Reload, or of New, means that the store
+// isOutage reports whether an error of a build means that the store
 // did not answer: the same configuration may be good a moment later.
-func Outage(err error) bool {
+func isOutage(err error) bool {
 	_, missing := errors.AsType[*guard.Error](err)
 	return missing
 }
@@ -58,7 +58,7 @@ func (g *Gateway) openGate(st, old *state, strict bool) error {
 		g.service.Logger.Error("the accounts apply as they are configured, but what has changed cannot be recorded in the store; it is tried again",
 			"error", err.Error())
 		return nil
-	case Outage(err) && st.config.Store.Driver == config.StoreRedis:
+	case isOutage(err) && st.config.Store.Driver == config.StoreRedis:
 		if old == nil {
 			g.service.Logger.Error("requests that need a login are refused until Redis answers; start it, or correct store.addresses", "error", err.Error())
 		}

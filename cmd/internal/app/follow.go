@@ -19,8 +19,8 @@ const (
 	// A disabled account must not stay because some file is never quiet.
 	patience = 2 * time.Second
 	// lookEvery is how often follow looks at the files without a notice. Some file
-	// systems send none. It is also the pause between attempts while the store does
-	// not answer.
+	// systems send none. It is also the pause between attempts that can succeed although
+	// no file changes.
 	lookEvery = 2 * time.Second
 )
 
@@ -70,8 +70,7 @@ func (noNotices) Notices() <-chan struct{} { return nil }
 
 // follow applies changes until ctx ends: for each value from reload, when a command
 // asks for it, and when the
-// configuration or a file that it names has changed. If the store does not
-// answer, it tries again.
+// configuration or a file that it names has changed.
 func (a *App) follow(ctx context.Context, files fileWatch, reload <-chan os.Signal) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
@@ -175,7 +174,7 @@ func (a *App) reload() Outcome {
 	if outcome.Err == nil {
 		a.logger.Info("reloaded", "what", "configuration", "changes", outcome.Changes)
 	}
-	if err != nil && !f.again {
+	if err != nil {
 		a.reloadBeside()
 	}
 	f.seen = f.read
@@ -199,14 +198,14 @@ func (a *App) reloadBeside() {
 	const what = "files beside the configuration"
 	err := a.gateway.Reload(old.Reread)
 	a.logFailure(what, err)
-	if f.again = again(err); err == nil {
+	if f.again = f.again || again(err); err == nil {
 		a.warnOfExposure(a.Config())
 		a.logger.Info("reloaded", "what", what, "changes", a.Config().Changes(old))
 	}
 }
 
 // again reports whether a reload that failed is to be tried again, although no file
-// has changed: the change can be a removed account. Files with mistakes, or that
+// has changed: a key could not be generated on a full disk. Files with mistakes, or that
 // need a restart, wait for their next change.
 func again(err error) bool {
 	_, atFault := errors.AsType[config.Diagnostics](err)
@@ -223,15 +222,10 @@ func (a *App) logFailure(what string, err error) {
 		return
 	}
 	const kept = "reload failed, the running configuration is kept"
-	again := gateway.Outage(err)
-	text := err.Error()
-	if again {
-		text = "outage" // whatever its error
-	}
-	if told[what] == text {
+	if told[what] == err.Error() {
 		return
 	}
-	told[what] = text
+	told[what] = err.Error()
 	var problems config.Diagnostics
 	switch {
 	case errors.As(err, &problems):
@@ -239,8 +233,6 @@ func (a *App) logFailure(what string, err error) {
 			a.logger.Error(kept, "what", what,
 				"file", p.File, "line", p.Line, "column", p.Column, "key", p.Key, "problem", p.Message)
 		}
-	case again:
-		a.logger.Error(kept+" until the store answers", "what", what, "error", err.Error())
 	default:
 		a.logger.Error(kept, "what", what, "error", err.Error())
 	}
