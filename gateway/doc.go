@@ -103,7 +103,7 @@
 //	gateway/certs         certificates for the listener, whatever their source
 //	gateway/auth          credentials, password checks, throttling
 //	gateway/login         logins, sessions, tokens, groups, renewal
-//	gateway/upstream      balancer, connections, identity headers; upstream/http1, a client for HTTP/1.1
+//	gateway/upstream      balancer, connections, identity headers; upstream/http1 and http2, its clients
 //	gateway/web           one exchange: answer, errors, cookies, limits, metrics, logs
 //	gateway/endpoint      the gateway's own endpoints
 //	gateway               state, routing, authentication, decision, forwarding

@@ -28,6 +28,7 @@ const importOrder = `
 	gateway/auth
 	gateway/login
 	gateway/upstream/http1
+	gateway/upstream/http2
 	gateway/upstream
 	gateway/web
 	gateway/endpoint

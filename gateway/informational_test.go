@@ -2,22 +2,16 @@ package gateway
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httptrace"
-	"net/textproto"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"authgate/gateway/upstream"
-	"authgate/gateway/upstream/http1"
 )
 
 // rawApplication returns a rig whose upstream answers each request with bytes, and then
@@ -33,20 +27,6 @@ func rawApplication(t *testing.T, bytes string) *rig {
 		defer conn.Close()
 		_, _ = io.WriteString(conn, bytes) // which may be more than the gateway reads
 	})
-}
-
-// A request to an upstream over TLS takes few informational responses, whichever client
-// sends it. TestInformational of http1 has those without TLS.
-func TestInformationalFlood(t *testing.T) {
-	t.Parallel()
-	trace := httptrace.ContextClientTrace(upstream.LimitInformational(t.Context()))
-	const kibibyte = 1 << 10
-	for n := range 64 {
-		h := textproto.MIMEHeader{"Link": {strings.Repeat("x", kibibyte)}}
-		if err := trace.Got1xxResponse(103, h); errors.Is(err, http1.ErrInformational) != (n*kibibyte > http1.MaxInformational-4*kibibyte) {
-			t.Errorf("informational response %d of a kibibyte: %v", n+1, err)
-		}
-	}
 }
 
 // Informational responses reach the client, and do not change the header of the

@@ -52,9 +52,6 @@ func (ex *exchange) forward() error {
 		}
 		transport = rest
 	}
-	if !route.upstream.BoundsInformational() {
-		r = r.WithContext(upstream.LimitInformational(r.Context()))
-	}
 	r, release := ex.cancelable(ex.owned(r))
 	defer release()
 	ex.proxy(transport, upload).ServeHTTP(ex, r)

@@ -64,8 +64,8 @@ func TestStartTakesTurns(t *testing.T) {
 func TestFastPathProtocols(t *testing.T) {
 	t.Parallel()
 	way := newFixture(t, time.Minute, "http://a.invalid").Transport(0).transport
-	way.protocols.Store("two.invalid", alpnHTTP2)
-	way.protocols.Store("one.invalid", alpnHTTP1)
+	way.chose("two.invalid", alpnHTTP2)
+	way.chose("one.invalid", alpnHTTP1)
 	for target, want := range map[string]*http1.Client{
 		"http://two.invalid": way.plain, "https://two.invalid": nil, "https://one.invalid": way.secure, "https://new.invalid": way.secure,
 		"h2c://one.invalid": nil, "unix:/run/app.sock": way.plain, "unix+h2c:/run/app.sock": nil,

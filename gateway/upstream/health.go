@@ -101,7 +101,7 @@ func (u *Upstream) check(ctx context.Context, way *transport, t *target) error {
 		URL: &url.URL{RawQuery: query, ForceQuery: hasQuery},
 	}
 	t.address(r, path)
-	response, err := valid(way.roundTrip(r.WithContext(LimitInformational(ctx)), false))
+	response, err := valid(way.roundTrip(r.WithContext(ctx), false))
 	if err != nil {
 		return err
 	}

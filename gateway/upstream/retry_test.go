@@ -281,13 +281,3 @@ func TestRetryOnNewConnection(t *testing.T) {
 		t.Errorf("%d retries, want %d", n, strikesToRest)
 	}
 }
-
-// HTTP/2 has no bound of its own for informational responses.
-func TestBoundsInformational(t *testing.T) {
-	t.Parallel()
-	for target, want := range map[string]bool{"http://a": true, "unix:/a": true, "https://a": false, "h2c://a": false, "unix+h2c:/a": false} {
-		if got := newFixture(t, time.Minute, "http://b", target).BoundsInformational(); got != want {
-			t.Errorf("%s: %t", target, got)
-		}
-	}
-}

@@ -13,12 +13,12 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"authgate/gateway/config"
 	"authgate/gateway/conn"
 	"authgate/gateway/upstream/http1"
+	"authgate/gateway/upstream/http2"
 )
 
 // Protocol names in the handshake of TLS (RFC 7301; RFC 9113, section 3.1).
@@ -37,9 +37,8 @@ type transport struct {
 	freeDescriptors func()        // frees file descriptors
 
 	plain, secure *http1.Client // for http and unix, and for https
-	http2, h2c    *http.Transport
-	buffers       conn.Buffers // of connections over HTTP/2
-	protocols     sync.Map     // what an https target chose last, by the Host of its URL
+	http2, h2c    *http2.Client
+	protocols     sync.Map // what a target speaks, by the Host of its URL: *protocol
 }
 
 // newTransport returns a transport. If a connection fails for lack of file
@@ -68,45 +67,28 @@ func newTransport(cfg config.Upstream, timeout time.Duration, strays *http1.Stra
 		return conn, nil
 	}
 	t.secure = http1.New(options)
-	t.http2 = t.newHTTP2()
-	t.http2.ForceAttemptHTTP2 = true
-	t.http2.DialTLSContext = func(ctx context.Context, _, address string) (net.Conn, error) {
-		conn, err := t.dialTLS(ctx, address, alpnHTTP2, t.guard)
-		if err != nil {
-			return nil, err
-		}
-		return conn.Conn, nil // net/http looks for a *tls.Conn
-	}
-	t.h2c = t.newHTTP2()
-	t.h2c.Protocols = new(http.Protocols)
-	t.h2c.Protocols.SetUnencryptedHTTP2(true)
-	t.h2c.DisableKeepAlives = !cfg.ReuseConnections
-	t.h2c.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
-		network, address := socketOf(address)
-		conn, err := t.dial(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return t.guard(conn), nil
-	}
+	t.http2 = http2.New(http2.Options{
+		Secure: true, Timeout: timeout, NoRepeat: options.NoRepeat,
+		Dial: func(ctx context.Context, address string, wrap func(net.Conn) net.Conn) (net.Conn, error) {
+			conn, err := t.dialTLS(ctx, address, alpnHTTP2, wrap)
+			if err != nil {
+				return nil, err
+			}
+			return conn.Conn, nil // net/http looks for a *tls.Conn
+		},
+	})
+	t.h2c = http2.New(http2.Options{
+		Timeout: timeout, NoReuse: !cfg.ReuseConnections, NoRepeat: options.NoRepeat,
+		Dial: func(ctx context.Context, address string, wrap func(net.Conn) net.Conn) (net.Conn, error) {
+			network, address := socketOf(address)
+			conn, err := t.dial(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return wrap(conn), nil
+		},
+	})
 	return t
-}
-
-// newHTTP2 returns a transport for HTTP/2 that cannot dial yet.
-func (t *transport) newHTTP2() *http.Transport {
-	return &http.Transport{
-		ResponseHeaderTimeout: t.limit,
-		ExpectContinueTimeout: time.Second,
-		MaxIdleConnsPerHost:   idlePerHost,
-		IdleConnTimeout:       time.Minute,
-		DisableCompression:    true, // the upstream gets the client's Accept-Encoding
-	}
-}
-
-func (t *transport) guard(c net.Conn) net.Conn {
-	g := &conn.Gatherer{Conn: &stallGuard{Conn: c, limit: t.limit}, Buffers: &t.buffers}
-	g.Keep(conn.KeepAll)
-	return g
 }
 
 // tlsConfig returns the configuration of connections to https targets.
@@ -129,18 +111,15 @@ func tlsConfig(cfg config.UpstreamTLS) *tls.Config {
 // again says that the request was sent before: then an idle connection, which may
 // be closed at the other end, is not good enough.
 func (t *transport) roundTrip(r *http.Request, again bool) (*http.Response, error) {
-	over1 := func(c *http1.Client) (*http.Response, error) {
-		if again {
-			return c.Again(r)
-		}
-		return c.RoundTrip(r)
-	}
+	client := t.secure
 	switch r.URL.Scheme {
 	case schemeHTTP, schemeUnix:
-		return over1(t.plain)
+		return overHTTP1(t.plain, r, again)
 	case schemeH2C, schemeUnixH2C:
-		r.URL.Scheme = schemeHTTP
-		return t.overHTTP2(t.h2c, r)
+		r.URL.Scheme, client = schemeHTTP, t.plain
+	}
+	if http1.Upgrades(r) { // which HTTP/2 cannot do (RFC 9113, section 8.6)
+		return overHTTP1(client, withoutHTTP2(r), again)
 	}
 	restore, err := keepBody(r)
 	if err != nil {
@@ -148,19 +127,37 @@ func (t *transport) roundTrip(r *http.Request, again bool) (*http.Response, erro
 	}
 	for attempt := 0; ; attempt++ {
 		restore()
-		protocol, _ := t.protocols.Load(r.URL.Host)
-		var response *http.Response
-		if protocol == alpnHTTP2 {
-			response, err = t.overHTTP2(t.http2, r)
-		} else { // HTTP/1.1, or not known before the handshake
-			response, err = over1(t.secure)
-		}
+		response, err := t.send(r, client, again)
 		var other *protocolError
-		if !errors.As(err, &other) || attempt == 2 {
+		switch {
+		case http2.NeedsHTTP1(err):
+			t.needsHTTP1(r.URL.Host)
+			return overHTTP1(client, withoutHTTP2(r), true)
+		case !errors.As(err, &other) || attempt == 2:
 			return response, err
 		}
-		t.protocols.Store(r.URL.Host, other.chosen)
+		t.chose(r.URL.Host, other.chosen)
 	}
+}
+
+// send sends a request by the protocol that the target speaks. client is that for HTTP/1.1.
+func (t *transport) send(r *http.Request, client *http1.Client, again bool) (*http.Response, error) {
+	switch spoken, only := t.speaks(r.URL.Host); {
+	case only:
+		return overHTTP1(client, withoutHTTP2(r), again)
+	case client == t.plain:
+		return t.h2c.RoundTrip(r)
+	case spoken == alpnHTTP2:
+		return t.http2.RoundTrip(r)
+	}
+	return overHTTP1(client, r, again) // perhaps not known before the handshake
+}
+
+func overHTTP1(client *http1.Client, r *http.Request, again bool) (*http.Response, error) {
+	if again {
+		return client.Again(r)
+	}
+	return client.RoundTrip(r)
 }
 
 // fast returns the client whose fast path leads to a target, or nil if the target
@@ -172,7 +169,7 @@ func (t *transport) fast(target *target) *http1.Client {
 	case schemeH2C, schemeUnixH2C:
 		return nil
 	}
-	if protocol, _ := t.protocols.Load(target.dial); protocol == alpnHTTP2 {
+	if spoken, _ := t.speaks(target.dial); spoken == alpnHTTP2 {
 		return nil
 	}
 	return t.secure
@@ -186,25 +183,8 @@ func (t *transport) finish(r *http.Request, rest http.RoundTripper) (*http.Respo
 	if !errors.As(err, &other) {
 		return response, err
 	}
-	t.protocols.Store(r.URL.Host, other.chosen)
+	t.chose(r.URL.Host, other.chosen)
 	return t.roundTrip(r, true)
-}
-
-// overHTTP2 sends a request over HTTP/2, whose connections carry the requests of several
-// people: none of them may sign the connection in.
-func (t *transport) overHTTP2(way *http.Transport, r *http.Request) (*http.Response, error) {
-	if http1.Negotiates(r.Header["Authorization"]) {
-		q := *r
-		q.Header = r.Header.Clone()
-		q.Header.Del("Authorization")
-		r = &q
-	}
-	response, err := way.RoundTrip(r)
-	if err != nil {
-		return nil, withoutQuotes(err)
-	}
-	response.Body = &bodyHTTP2{response.Body}
-	return response, nil
 }
 
 // CloseIdleConnections closes the idle connections.
@@ -230,7 +210,8 @@ func (t *transport) dialPlain(ctx context.Context, address string) (net.Conn, er
 	if strings.HasPrefix(address, "/") {
 		return t.dial(ctx, "unix", address)
 	}
-	return t.dial(ctx, "tcp", withPort(address, "80"))
+	network, address := socketOf(withPort(address, "80")) // of a target that speaks HTTP/2 as a rule
+	return t.dial(ctx, network, address)
 }
 
 // socketDomain ends the hosts that stand for sockets. No name in the DNS ends so.
@@ -268,6 +249,9 @@ func (t *transport) dialTLS(ctx context.Context, address, wanted string, wrap fu
 	config := t.config.Clone()
 	if config.ServerName == "" {
 		config.ServerName = host
+	}
+	if mustBeHTTP1(ctx) {
+		config.NextProtos = []string{alpnHTTP1}
 	}
 	limited, cancel := context.WithTimeout(ctx, t.dialer.Timeout)
 	defer cancel()
@@ -321,82 +305,4 @@ func keepBody(r *http.Request) (restore func(), err error) {
 		return nil, err
 	}
 	return func() { r.Body = io.NopCloser(bytes.NewReader(small)) }, nil
-}
-
-// errHTTP2 replaces errors of net/http that may quote what the upstream sent.
-var errHTTP2 = errors.New("the exchange over HTTP/2 failed")
-
-// withoutQuotes returns err, or errHTTP2 if err may quote what the upstream sent.
-func withoutQuotes(err error) error {
-	var (
-		network     net.Error
-		certificate *tls.CertificateVerificationError
-		other       *protocolError
-	)
-	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
-		errors.Is(err, http1.ErrInformational), errors.Is(err, http.ErrBodyReadAfterClose),
-		errors.As(err, &network), errors.As(err, &certificate), errors.As(err, &other):
-		return err
-	}
-	return errHTTP2
-}
-
-// bodyHTTP2 is the body of a response over HTTP/2.
-type bodyHTTP2 struct{ io.ReadCloser }
-
-// Read implements io.Reader.
-func (b *bodyHTTP2) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF {
-		err = withoutQuotes(err)
-	}
-	return n, err
-}
-
-// stallGuard is a connection for HTTP/2 on which a write fails if the upstream
-// does not read for the time limit. The limit of http.Transport begins only when
-// the whole request is written.
-type stallGuard struct {
-	net.Conn
-	limit   time.Duration
-	written atomic.Int64 // bytes since the upstream last sent something
-	armed   atomic.Bool  // a deadline is set
-}
-
-// socketBuffer is how many bytes the buffers of a socket take in any case. They
-// need no deadline, which would cost small requests a timer.
-const socketBuffer = 16 << 10
-
-// Write implements net.Conn. Each part has the time limit, however many writes a
-// Gatherer has joined.
-func (c *stallGuard) Write(b []byte) (n int, err error) {
-	for n < len(b) && err == nil {
-		var written int
-		written, err = c.write(b[n:min(n+socketBuffer, len(b))])
-		n += written
-	}
-	return n, err
-}
-
-func (c *stallGuard) write(b []byte) (int, error) {
-	var deadline time.Time
-	guard := c.written.Add(int64(len(b))) > socketBuffer
-	if guard {
-		deadline = time.Now().Add(c.limit)
-	}
-	if c.armed.Swap(guard) || guard {
-		if err := c.SetWriteDeadline(deadline); err != nil {
-			return 0, err
-		}
-	}
-	return c.Conn.Write(b)
-}
-
-func (c *stallGuard) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if n > 0 {
-		c.written.Store(0)
-	}
-	return n, err
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"log/slog"
 	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -84,12 +83,6 @@ func (u *Upstream) Same(cfg config.Upstream, headers *IdentityHeaders) bool {
 
 // Headers returns the headers that carry an identity to the upstream.
 func (u *Upstream) Headers() *IdentityHeaders { return u.headers }
-
-// BoundsInformational reports whether every way to the upstream bounds the number
-// of informational responses by itself. See LimitInformational.
-func (u *Upstream) BoundsInformational() bool {
-	return !slices.ContainsFunc(u.targets, func(t *target) bool { return t.url.Scheme != schemeHTTP && t.url.Scheme != schemeUnix })
-}
 
 // Transport returns the way to the upstream. timeout is how long the header of a
 // response may take; 0 means the upstream's own limit.

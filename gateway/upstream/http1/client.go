@@ -149,9 +149,9 @@ func expectsContinue(r *http.Request) bool {
 	return httpguts.HeaderValuesContainsToken(r.Header["Expect"], "100-continue")
 }
 
-// upgrades reports whether a request asks for another protocol (RFC 9110,
+// Upgrades reports whether a request asks for another protocol (RFC 9110,
 // section 7.8).
-func upgrades(r *http.Request) bool {
+func Upgrades(r *http.Request) bool {
 	return len(r.Header["Upgrade"]) > 0 && httpguts.HeaderValuesContainsToken(r.Header["Connection"], "Upgrade")
 }
 
@@ -159,17 +159,17 @@ func upgrades(r *http.Request) bool {
 // byte of the response came, and the request has an idempotent method and no body.
 func Repeats(r *http.Request, err error) bool { return repeatable(r) && NoResponse(err) }
 
-// NoResponse reports whether err means that the upstream closed the connection
-// before a byte of the response.
+// NoResponse reports whether err means that the upstream ended the exchange before a byte
+// of the response.
 func NoResponse(err error) bool {
-	var closed *noResponseError
-	return errors.As(err, &closed)
+	var ended interface{ NoResponse() bool }
+	return errors.As(err, &ended) && ended.NoResponse()
 }
 
 // repeatable reports whether a request may be sent again although the upstream may
 // have acted on it (RFC 9110, section 9.2.2).
 func repeatable(r *http.Request) bool {
-	if hasBody(r) || upgrades(r) || r.Context().Err() != nil {
+	if hasBody(r) || Upgrades(r) || r.Context().Err() != nil {
 		return false
 	}
 	switch r.Method {

@@ -32,6 +32,9 @@ func (e *noResponseError) Error() string {
 	return "the upstream closed the connection without a response: " + e.err.Error()
 }
 
+// NoResponse is for the function of that name.
+func (e *noResponseError) NoResponse() bool { return true }
+
 // Unwrap returns the cause.
 func (e *noResponseError) Unwrap() error { return e.err }
 

@@ -63,7 +63,7 @@ func (k *conn) readResponse(r *http.Request, up *upload) (*http.Response, error)
 			return nil, err
 		}
 		switch status := response.StatusCode; {
-		case status == http.StatusSwitchingProtocols && !upgrades(r):
+		case status == http.StatusSwitchingProtocols && !Upgrades(r):
 			return nil, errUnasked
 		case status >= 200 || status < 100 || status == http.StatusSwitchingProtocols:
 			k.limited.N = 1<<63 - 1 // a body may be of any length

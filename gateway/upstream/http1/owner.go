@@ -112,7 +112,7 @@ func (c *Client) useOf(r *http.Request) use {
 	if hasBody(r) && !c.sharesBody(r.Method) {
 		u.closes = true
 	}
-	if upgrades(r) {
+	if Upgrades(r) {
 		u.closes = false // "close" beside an upgrade has no meaning, and a connection that upgrades is never used again
 	}
 	return u

@@ -27,7 +27,7 @@ func reusable(r *http.Request, response *http.Response, unclear bool) bool {
 		return false // HTTP/1.0 has no chunks, but its senders may use them (RFC 9112, section 6.1)
 	case response.StatusCode < 200:
 		return false // not a valid final status
-	case upgrades(r) || r.Method == http.MethodConnect:
+	case Upgrades(r) || r.Method == http.MethodConnect:
 		return false // a proxy on the way may treat the connection as a tunnel
 	}
 	for name := range response.Header {
