@@ -9,6 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 // builtProvider returns the path of a provider that .ci/deps has built.
@@ -39,6 +44,7 @@ const dexHash = "$2b$10$gH7/0nWnSDKZk2vnA7sOX.RZMm2rC9cBGv29c4jiUw2NKzmiVJinS"
 const dexUsers = `
 storage: {type: memory}
 web: {http: ADDRESS}
+grpc: {addr: CONTROL}
 enablePasswordDB: true
 staticPasswords:
   - {email: service@example.org, username: alice, userID: "1001", hash: "` + dexHash + `"}
@@ -48,7 +54,7 @@ connectors: [{type: mockCallback, id: mock, name: Mock}]
 // TestDex signs users in at Dex with the configuration of docs/providers/dex.md: one of its
 // own passwords, and one of a connector with groups.
 func TestDex(t *testing.T) {
-	address := freeAddress(t)
+	address, control := freeAddress(t), freeAddress(t)
 	d := &delegated{instance: prepared(t), up: record(t)}
 	page := parseDocument(t, "docs/providers/dex.md", readFile(t, "../docs/providers/dex.md"))
 	var shown string
@@ -59,7 +65,7 @@ func TestDex(t *testing.T) {
 	}
 	issuer := "http://" + address + "/dex"
 	config := substituted(t, shown, "https://dex.example.org", issuer, "https://app.example.org", d.base, "idTokens: 10m", "idTokens: 4s") +
-		strings.ReplaceAll(dexUsers, "ADDRESS", address)
+		strings.NewReplacer("ADDRESS", address, "CONTROL", control).Replace(dexUsers)
 	provider := func(name, connector string) string {
 		return "  - {name: " + name + ", issuer: '" + issuer + "', client_id: authgate, client_secret: s3cret, scopes: [openid, profile, email, groups, offline_access], " +
 			"roles_claim: groups, authorization_params: {connector_id: " + connector + "}}\n"
@@ -93,6 +99,22 @@ func TestDex(t *testing.T) {
 				return d.scrape(t)[tokens] >= before+3
 			})
 		},
+		"refresh token revoked": func(t *testing.T) {
+			session := d.session(d.signInWith(t, "mock", nil))
+			d.lives(t, session)
+			d.status(d.stranger(), "GET", "/secure-resource", "Cookie", session)
+			_, subject, _ := strings.Cut(d.up.one(t).value(t, "X-Auth-Subject"), ":")
+			revokeAtDex(t, control, subject)
+			until(t, "the end of the session", func() bool {
+				return d.status(d.stranger(), "GET", "/secure-resource", "Cookie", session) == http.StatusUnauthorized
+			})
+			d.ended(t, session)
+			until(t, "the log to say why", func() bool {
+				_, why, _ := strings.Cut(d.log.String(), `"login_ended_by_provider"`)
+				why, _, _ = strings.Cut(why, "\n")
+				return strings.Contains(why, "invalid_request")
+			})
+		},
 		"logout": func(t *testing.T) {
 			b := local()
 			session := d.session(b)
@@ -101,6 +123,20 @@ func TestDex(t *testing.T) {
 		},
 	} {
 		t.Run(name, story)
+	}
+}
+
+// revokeAtDex revokes the refresh token of a user over Dex's API. The first fields of its
+// messages have the types of those of the wrappers.
+func revokeAtDex(t *testing.T, address, subject string) {
+	t.Helper()
+	conn := must(grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
+	defer conn.Close()
+	request, notFound := wrapperspb.String(subject), new(wrapperspb.BoolValue)
+	request.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), "authgate"))
+	noError(t, conn.Invoke(t.Context(), "/api.Dex/RevokeRefresh", request, notFound))
+	if notFound.Value {
+		t.Fatalf("Dex has no refresh token of %s", subject)
 	}
 }
 

@@ -96,6 +96,7 @@ func rows() []row {
 				{"code flow with PKCE", "TestDex/code_flow_with_PKCE"},
 				{"groups of a connector", "TestDex/groups"},
 				{"refresh", "TestDex/refresh"},
+				{"a revoked refresh token", "TestDex/refresh_token_revoked"},
 				{"logout, here only", "TestDex/logout"},
 			}},
 		{kind: providers, name: "zitadel/oidc", needs: []string{"./../bin/interop/zitadel"},
