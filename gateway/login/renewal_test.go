@@ -151,6 +151,8 @@ func (r *renewals) says(answer string, wait time.Duration) {
 			return nil, providerFails(provider.ErrTimeout)
 		case answer == "panic":
 			panic("as the test says")
+		case answer == "refused-tokens":
+			return &provider.Grant{Tokens: r.granted().Tokens}, providerFails(provider.ErrEnded)
 		case answer == "tokens":
 			return &provider.Grant{Tokens: r.granted().Tokens}, providerFails(provider.ErrFault)
 		}
@@ -184,7 +186,8 @@ func (r *renewals) steps(t *testing.T) scripttest.Steps {
 		r.wantReported(t, r.s, ended, errs...)
 	}
 	return scripttest.Steps{
-		// The provider grants tokens and that role, grants "tokens" and fails to tell a profile, says "nothing",
+		// The provider grants tokens and that role, grants "tokens" and fails to tell a profile, refuses with
+		// "refused-tokens", says "nothing",
 		// fails, or makes the client "panic"; after a time.
 		"says": func(args []string) {
 			wait := time.Duration(0)
@@ -306,6 +309,14 @@ func TestRenewals(t *testing.T) {
 		"a claim after another": `says auditor 5s; wait 15m; in user; claim; wait 5s; in auditor; claimed`,
 		// The new refresh token is stored, and the roles are updated soon after.
 		"no profile": `says tokens; wait 15m; in user; reported fault; says admin; wait 30s; in user; asked 2; in admin; reported`,
+		// What comes at the last moment of a renewal, or after it, is stored: the refresh token is used up.
+		"a very slow provider": `says auditor 41s; wait 15m; in user; wait 41s; in auditor; asked 1; reported; wait 15m; says user; in auditor; in user; asked 2; reported`,
+		"refused very late":    `says refused 41s; wait 15m; in user; wait 41s; out; ended refused; asked 1`,
+		// The login goes on if the provider does not accept the gateway.
+		"the client is refused": `again; says client; wait 15m; in user; reported client; says auditor; wait 10s; request; in auditor; reported`,
+		// A refusal that comes with new tokens, and cannot end the login, does not lose them.
+		"refused with tokens, and the login cannot be ended": `
+			says refused-tokens; fails take login:; wait 15m; in user; reported store; fails; says auditor; wait 30s; request; in auditor; asked 2; reported`,
 		// A claim that cannot be deleted is no failure, and it expires soon.
 		"the claim stays": `
 			says auditor; breaks delete renewing:; wait 15m; request; asked 1; fails; in auditor; breaks swap renewing:; wait 15m; request; asked 2;

@@ -74,10 +74,10 @@ func first(path string, sources ...claims) any {
 	return nil
 }
 
-// date reads a NumericDate (RFC 7519, section 2). If the claim is missing, ok is
+// date reads a NumericDate (RFC 7519, section 2). If the claim is missing or null, ok is
 // false.
 func (c claims) date(name string) (at time.Time, ok bool, err error) {
-	value, ok := c[name]
+	value, ok := c.present(name)
 	if !ok {
 		return time.Time{}, false, nil
 	}
@@ -111,18 +111,15 @@ func quoted(value any) string {
 }
 
 // checkTimes checks exp, nbf and iat if present, and that the needed claims are
-// present.
+// present. A time that cannot be read counts as absent, unless it is exp.
 func (c claims) checkTimes(now time.Time, needed ...string) error {
-	for _, name := range needed {
-		if _, ok := c[name]; !ok {
-			return fmt.Errorf("%s is missing", name)
-		}
-	}
 	for _, name := range []string{"exp", "nbf", "iat"} {
 		at, ok, err := c.date(name)
 		switch {
-		case err != nil:
+		case err != nil && (name == "exp" || slices.Contains(needed, name)):
 			return err
+		case !ok && slices.Contains(needed, name):
+			return fmt.Errorf("%s is missing", name)
 		case !ok:
 		case name == "exp" && !now.Before(at):
 			return fmt.Errorf("%w at %s", errExpired, at.UTC().Format(time.RFC3339))
