@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"authgate/policy"
 )
 
 // login logs in with these claims in userinfo and ID token.
@@ -304,4 +306,46 @@ func TestSignedUserinfo(t *testing.T) {
 	f.instead["/userinfo"] = say(200, "application/jwt", f.key.sign(object{"id": 1}, nil))
 	_, err := exchange(t, f.github())
 	wantError(t, err, ErrFault, "no keys")
+}
+
+// Whatever a provider says, the profile can be shown, sent in headers and stored, a
+// renewal that says the same changes nothing, and one that is silent neither.
+func FuzzProfile(f *testing.F) {
+	p := newFake(f).provider(nil)
+	for _, seed := range [][2]string{
+		{`{"name":"Alice","email":"a@example.org","preferred_username":"alice","roles":["user"]}`, `{"roles":"admin"}`},
+		{`{"name":{"a":1},"email":"a@b@c","email_verified":"True","preferred_username":"boss@example.org","roles":{"a":{}}}`, `{"email":"x@y","roles":[1]}`},
+		{`{"name":"A\u202e","preferred_username":"\u200b","roles":["a,b"," c","\n"]}`, `{"name":"\ue000","email":"A@example.org","email_verified":false}`},
+		{`{"roles":5,"email_verified":1}`, `{"a":{"b":{"c":[null]}}}`},
+	} {
+		f.Add(seed[0], seed[1])
+	}
+	f.Fuzz(func(t *testing.T, userinfo, id string) {
+		said := Said{Access: []byte(`{}`)}
+		if json.Valid([]byte(userinfo)) && json.Valid([]byte(id)) {
+			said.Userinfo, said.ID = []byte(userinfo), []byte(id)
+		}
+		profile, known := p.Profile("alice-sub", said, Said{})
+		if profile.Username == "" || strings.TrimSpace(profile.Username) != profile.Username {
+			t.Errorf("the user name %q", profile.Username)
+		}
+		for _, text := range []string{profile.Username, profile.Name, profile.Email} {
+			if strings.ContainsFunc(text, hidden) || len(text) > maxName {
+				t.Errorf("%q cannot be shown", text)
+			}
+		}
+		if strings.Contains(profile.Username, "@") && !strings.EqualFold(profile.Username, profile.Email) {
+			t.Errorf("the user name %q is an address, and the user's is %q", profile.Username, profile.Email)
+		}
+		for _, role := range profile.Roles {
+			if policy.CheckRole(role) != nil || role == "" || len(role) > maxRole {
+				t.Errorf("the role %q", role)
+			}
+		}
+		for name, now := range map[string]Said{"the same": known, "silent": {}} {
+			if again, _ := p.Profile("alice-sub", now, known); marshal(again) != marshal(profile) {
+				t.Errorf("%s: %s, after %s", name, marshal(again), marshal(profile))
+			}
+		}
+	})
 }
