@@ -40,7 +40,8 @@ func (a *account) reader(ex *web.Exchange) (*policy.Identity, error) {
 	id, err := a.identity(ex)
 	if err == nil && len(id.Roles) == 0 && ex.Credentials.Scheme == "bearer" && login.IsAPIToken(ex.Credentials.Value) {
 		err = &web.Error{
-			Status: http.StatusForbidden, Detail: "An API token without roles can read " + a.site.Own("me") + ", and nothing else of the account.",
+			Status: http.StatusForbidden,
+			Detail: "An API token without roles can read " + a.site.Own("me") + ", and nothing else of the account.",
 		}
 	}
 	if err != nil {

@@ -154,11 +154,15 @@ func New(o Options) (map[string]*Endpoint, error) {
 }
 
 func (o *Options) endpoint(name string, r row, user *account) *Endpoint {
-	return &Endpoint{row: r, label: label(name), site: o.Site, crossSite: o.CrossSite, signIn: o.signInLink(name), user: user}
+	return &Endpoint{
+		row: r, label: label(name), site: o.Site, crossSite: o.CrossSite, signIn: o.signInLink(name), user: user,
+	}
 }
 
 func (o *Options) account() *account {
-	return &account{chain: o.signedIn(), sessions: o.sessions(), logins: o.Local.Logins, site: o.Site, crossSite: o.CrossSite}
+	return &account{
+		chain: o.signedIn(), sessions: o.sessions(), logins: o.Local.Logins, site: o.Site, crossSite: o.CrossSite,
+	}
 }
 
 // label returns the label of an endpoint, which does not name the provider.
@@ -191,10 +195,6 @@ func (o *Options) rows(user *account) map[string]row {
 		site: o.Site, logins: local.Logins, tickets: local.Tickets, sessions: local.Sessions, delegated: federation.Delegated, out: out, now: o.Now,
 	}
 	page := &signInPage{site: o.Site, accounts: local.Accounts, federation: federation, hosts: hosts}
-	mine := &accountPage{
-		account: user, overview: Overview(local, federation), accounts: local.Accounts, tokens: local.API, passwords: o.Passwords, now: o.Now,
-	}
-	owned := &accountTokens{mine}
 	issues := &issuer{
 		logins: local.Logins, sessions: local.Sessions, refresh: local.Refresh, tokens: tokens, cookies: cookies, now: o.Now,
 	}
@@ -203,8 +203,6 @@ func (o *Options) rows(user *account) map[string]row {
 		issuer: issues,
 	}
 	leave := &logout{site: o.Site, crossSite: o.CrossSite, bearers: o.Bearers, out: out, federation: federation}
-	own := &accountLogins{mine, leave}
-	secret := &accountPassword{own, local.Verifier, issues}
 	rotate := &refresh{crossSite: o.CrossSite, refresh: local.Refresh, tokens: tokens, realm: o.Realm}
 	start := &delegation{site: o.Site, federation: federation, out: out, hosts: hosts}
 	finish := &callback{site: o.Site, federation: federation, logins: local.Logins, out: out, hosts: hosts}
@@ -219,16 +217,8 @@ func (o *Options) rows(user *account) map[string]row {
 		"callback":              {actions: actions{"GET": {do: finish.serve}}},
 		"auth/callback":         {actions: actions{"GET": {do: finish.serve}}},
 		".well-known/jwks.json": {actions: actions{"GET": {do: publicKeys(o.JWKS).serve}}},
-
-		"account":              {home: true, page: true, actions: actions{"GET": {do: own.serve}}},
-		"account/sessions":     {home: true, actions: actions{"GET": {do: own.list}}},
-		"account/sessions/end": {home: true, actions: actions{"POST": {do: own.end, session: true}}},
-		"account/password":     {home: true, missing: secret.missing, actions: actions{"POST": {do: secret.serve, session: true, never: secret.never}}},
-		"account/tokens": {home: true, actions: actions{
-			"GET": {do: owned.list}, "POST": {do: owned.create, session: true, never: owned.never, fresh: freshSignIn},
-		}},
-		"account/tokens/revoke": {home: true, actions: actions{"POST": {do: owned.revoke, session: true, never: owned.never}}},
 	}
+	maps.Copy(all, o.accountRows(user, leave, issues))
 	for _, p := range federation.Providers {
 		by := &providerLogout{provider: p, users: federation.Users}
 		all["backchannel-logout/"+p.Name()] = row{actions: actions{"POST": {do: by.backChannel}}}
@@ -237,7 +227,38 @@ func (o *Options) rows(user *account) map[string]row {
 	return all
 }
 
-// Serve answers a request to the endpoint. It reads the body in any case.
+// accountRows returns /account and everything below it, for the host of public_url alone.
+func (o *Options) accountRows(user *account, leave *logout, issues *issuer) map[string]row {
+	page := &accountPage{
+		account: user, overview: Overview(&o.Local, &o.Federation), accounts: o.Local.Accounts, tokens: o.Local.API,
+		passwords: o.Passwords, now: o.Now,
+	}
+	own := &accountLogins{page, leave}
+	secret := &accountPassword{own, o.Local.Verifier, issues}
+	tokens := &accountTokens{page}
+	rows := map[string]row{
+		"account":              {page: true, actions: actions{"GET": {do: own.serve}}},
+		"account/sessions":     {actions: actions{"GET": {do: own.list}}},
+		"account/sessions/end": {actions: actions{"POST": {do: own.end, session: true}}},
+		"account/password": {missing: secret.missing, actions: actions{
+			"POST": {do: secret.serve, session: true, never: secret.never},
+		}},
+		"account/tokens": {actions: actions{
+			"GET":  {do: tokens.list},
+			"POST": {do: tokens.create, session: true, never: tokens.never, fresh: freshSignIn},
+		}},
+		"account/tokens/revoke": {actions: actions{
+			"POST": {do: tokens.revoke, session: true, never: tokens.never},
+		}},
+	}
+	for name, r := range rows {
+		r.home = true
+		rows[name] = r
+	}
+	return rows
+}
+
+// Serve answers a request to the endpoint.
 func (e *Endpoint) Serve(ex *web.Exchange) error {
 	ex.Label, ex.SignIn = e.label, e.signIn
 	method := ex.Canonical.Method

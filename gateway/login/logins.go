@@ -192,6 +192,15 @@ func (l *Logins) unchanged(ctx context.Context, basis []record) (bool, error) {
 	return true, nil
 }
 
+// load returns a login and its record. The error is ErrRejected if it has ended.
+func (l *Logins) load(ctx context.Context, sid string) (login *Login, raw []byte, err error) {
+	if raw, err = l.read(ctx, loginPrefix+sid); err != nil {
+		return nil, nil, err
+	}
+	login, err = decodeLogin(sid, raw)
+	return login, raw, err
+}
+
 // decodeLogin decodes the record of a login.
 func decodeLogin(sid string, raw []byte) (*Login, error) {
 	login, err := decode[Login](raw)

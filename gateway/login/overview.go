@@ -124,14 +124,10 @@ func (o *Overview) group(ctx context.Context, id *policy.Identity) (string, erro
 	if id.Login == "" {
 		return "", nil
 	}
-	raw, err := o.Logins.read(ctx, loginPrefix+id.Login)
+	login, _, err := o.Logins.load(ctx, id.Login)
 	if errors.Is(err, auth.ErrRejected) {
 		return "", nil // it has ended at this very moment
 	}
-	if err != nil {
-		return "", err
-	}
-	login, err := decodeLogin(id.Login, raw)
 	if err != nil {
 		return "", err
 	}
@@ -141,14 +137,10 @@ func (o *Overview) group(ctx context.Context, id *policy.Identity) (string, erro
 // read returns a login of the group of all logins of a user. The error is ErrNoLogin if
 // there is none that counts.
 func (o *Overview) read(ctx context.Context, group, sid string) (*Login, error) {
-	raw, err := o.Logins.read(ctx, loginPrefix+sid)
+	login, _, err := o.Logins.load(ctx, sid)
 	if errors.Is(err, auth.ErrRejected) {
 		return nil, ErrNoLogin
 	}
-	if err != nil {
-		return nil, err
-	}
-	login, err := decodeLogin(sid, raw)
 	if err != nil {
 		return nil, err
 	}

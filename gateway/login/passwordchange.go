@@ -50,7 +50,9 @@ func (t *Ticket) Outdated(login *Login) bool {
 // has, at other hosts too. The client must get nothing of them unless the error is nil.
 // give may be called again; then the handles of the last call count. The error is
 // ErrNoLogin if the login has ended.
-func (o *Overview) Renew(ctx context.Context, id *policy.Identity, changed *auth.Account, give func(*Login) []Handle) (*Login, error) {
+func (o *Overview) Renew(
+	ctx context.Context, id *policy.Identity, changed *auth.Account, give func(*Login) []Handle,
+) (*Login, error) {
 	const attempts = 100 // an attempt fails only if another change of the login has succeeded
 	for range attempts {
 		login, err := o.renew(ctx, id.Login, changed, give)
@@ -63,16 +65,13 @@ func (o *Overview) Renew(ctx context.Context, id *policy.Identity, changed *auth
 
 // renew is one attempt of Renew. It fails with store.ErrConflict if the login changed
 // meanwhile.
-func (o *Overview) renew(ctx context.Context, sid string, changed *auth.Account, give func(*Login) []Handle) (*Login, error) {
-	key := loginPrefix + sid
-	raw, err := o.Logins.read(ctx, key)
+func (o *Overview) renew(
+	ctx context.Context, sid string, changed *auth.Account, give func(*Login) []Handle,
+) (*Login, error) {
+	login, raw, err := o.Logins.load(ctx, sid)
 	if errors.Is(err, auth.ErrRejected) {
 		return nil, ErrNoLogin
 	}
-	if err != nil {
-		return nil, err
-	}
-	login, err := decodeLogin(sid, raw)
 	if err != nil {
 		return nil, err
 	}

@@ -151,14 +151,10 @@ func (l *Logins) Attach(ctx context.Context, sid, scope string, handle Handle) (
 // attach is one attempt of Attach. It fails with store.ErrConflict if the login
 // changed meanwhile.
 func (l *Logins) attach(ctx context.Context, sid, scope string, handle Handle) (*Login, error) {
-	raw, err := l.read(ctx, loginPrefix+sid)
+	login, raw, err := l.load(ctx, sid)
 	if errors.Is(err, auth.ErrRejected) {
 		return nil, noTicket("its login has ended")
 	}
-	if err != nil {
-		return nil, err
-	}
-	login, err := decodeLogin(sid, raw)
 	if err != nil {
 		return nil, err
 	}
