@@ -39,7 +39,8 @@
 // gateway/server. Several instances may share a store on Redis, and share
 // nothing else. What a reload of one takes from users, the others take from them
 // too; see auth.Withdrawals. A gateway may start before that store answers: guard.Gate
-// refuses logins until it does.
+// refuses logins until it does. A store that cannot be written keeps no account in that a
+// reload removes: the accounts apply, and the store learns of it later; see settle.
 //
 // # Logins
 //
