@@ -90,6 +90,7 @@ func (c *chromium) exhibition(t *testing.T) (g *instance, demo string) {
 	g.configure(`
 site: {title: Example, help: 'mailto:help@example.test'}
 limits: {login_failures: 6}
+session: {remember: 30d}
 providers:
   - {name: company, title: Company account, issuer: 'http://127.0.0.1:9', client_id: shop}
 upstreams:
@@ -143,6 +144,7 @@ func exhibitsOfStrangers(g *instance, busy string) []exhibit {
 			b.open(g.public + "/secure-resource")
 			b.write("#username", "alice")
 			b.write("#password", "guess")
+			inTab(b, chromedp.Evaluate[chromedp.Void]("document.querySelector('#remember').click()"))
 			b.click("button[type=submit]")
 		}},
 		{"session-ended", 200, "Your session has ended.", "Ihre Sitzung ist beendet.", at("/signin?reason=ended")},

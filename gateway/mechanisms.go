@@ -44,7 +44,7 @@ func newMechanisms(
 		Local: endpoint.Local{
 			Accounts: accounts, Verifier: verifier, Logins: logins, Tickets: login.NewTickets(s, now),
 			Sessions: login.NewSessions(login.SessionOptions{
-				Lifetime: cfg.Session.Lifetime, Idle: cfg.Session.IdleTimeout,
+				Lifetime: cfg.Session.Lifetime, Remember: cfg.Session.Remember, Idle: cfg.Session.IdleTimeout,
 			}, accounts, logins),
 			Bearer: login.NewAccessTokens(login.AccessTokenOptions{
 				Issuer: cfg.Token.Issuer, Audience: cfg.Token.Audience,
@@ -52,7 +52,7 @@ func newMechanisms(
 			}, keys, accounts, logins),
 			API: login.NewAPITokens(accounts, logins),
 			Refresh: login.NewRefreshTokens(login.RefreshOptions{
-				Lifetime: cfg.Token.RefreshLifetime, Leeway: cfg.Token.ReuseLeeway, Bind: cfg.Token.BindRefresh,
+				Lifetime: cfg.Token.RefreshLifetime, Remember: cfg.Session.Remember, Leeway: cfg.Token.ReuseLeeway, Bind: cfg.Token.BindRefresh,
 			}, accounts, logins),
 		},
 		basic: auth.NewBasic(cfg.Basic.Realm, basic, verifier), decoys: decoys,

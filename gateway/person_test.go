@@ -110,6 +110,9 @@ func formOf(t testing.TB, w *httptest.ResponseRecorder) (action string, fields u
 		case "form":
 			action = attributes["action"]
 		case "input":
+			if _, ticked := attributes["checked"]; attributes["type"] == "checkbox" && !ticked {
+				continue // a browser leaves it out
+			}
 			fields.Set(attributes["name"], attributes["value"])
 		}
 	}

@@ -171,6 +171,7 @@ type Account struct {
 type Session struct {
 	Cookie      string        `yaml:"cookie"` // with the prefix, if HostPrefix
 	Lifetime    time.Duration `yaml:"lifetime"`
+	Remember    time.Duration `yaml:"remember"`     // the lifetime for users who want to stay signed in; 0: they cannot
 	IdleTimeout time.Duration `yaml:"idle_timeout"` // 0: off
 	SameSite    string        `yaml:"same_site"`    // lax, strict or none
 	HostPrefix  bool          `yaml:"host_prefix"`  // the names of all own cookies begin with __Host-

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/net/http/httpguts"
 	"golang.org/x/net/publicsuffix"
@@ -11,8 +12,19 @@ import (
 	"authgate/gateway/cookiename"
 )
 
+// maxRemember is how long browsers keep a cookie (RFC 6265bis, section 5.5).
+const maxRemember = 400 * 24 * time.Hour
+
 func (s Session) check(r *report) {
 	r.lifetime("session.lifetime", s.Lifetime)
+	switch {
+	case s.Remember == 0:
+	case s.Remember < s.Lifetime:
+		r.Fault("session.remember", "is shorter than session.lifetime (%v): who stays signed in would be signed out earlier; "+
+			"make it longer, like 30d, or 0s for none", s.Lifetime)
+	case s.Remember > maxRemember:
+		r.Fault("session.remember", "must be at most 400d: browsers keep no cookie for longer")
+	}
 	r.oneOf("session.same_site", s.SameSite, words("session.same_site"))
 }
 

@@ -118,7 +118,7 @@ func (c *callback) begin(ex *web.Exchange, p *Provider, grant *provider.Grant, a
 	if err != nil {
 		return nil, err
 	}
-	cookies.Set(ex, cookies.Names.Delegated, session, sessions.Lifetime())
+	cookies.Set(ex, cookies.Names.Delegated, session, sessions.Lifetime(false))
 	cookies.ClearOthers(ex, &ex.Credentials, true, cookies.Names.Delegated)
 	return login, nil
 }

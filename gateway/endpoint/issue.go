@@ -26,9 +26,11 @@ type issued struct {
 	tokens tokenPair
 }
 
-// issue begins a login. It sets the cookies when everything is recorded.
-func (i *issuer) issue(ex *web.Exchange, account *auth.Account, mechanisms []policy.Mechanism) (*issued, error) {
-	now, lifetime := i.now(), i.sessions.Lifetime()
+// issue begins a login, of a user who wants to stay signed in if remember is true. It
+// sets the cookies when everything is recorded.
+func (i *issuer) issue(ex *web.Exchange, account *auth.Account, mechanisms []policy.Mechanism, remember bool) (*issued, error) {
+	remember = remember && i.sessions.Remembers()
+	term := login.Term{Lifetime: i.sessions.Lifetime(remember), Remember: remember}
 	var (
 		session string
 		given   issued
@@ -40,8 +42,7 @@ func (i *issuer) issue(ex *web.Exchange, account *auth.Account, mechanisms []pol
 			id, handle := i.sessions.New(ex.Credentials.Scope)
 			session, handles = id, append(handles, handle)
 		case policy.Bearer:
-			given.tokens.until = i.refresh.Expires(now)
-			lifetime = max(lifetime, given.tokens.until.Sub(now))
+			term.Lifetime = max(term.Lifetime, i.refresh.Lifetime(remember))
 			token, handle := i.refresh.New(&ex.Credentials)
 			given.tokens.refresh, handles = token, append(handles, handle)
 		}
@@ -50,17 +51,18 @@ func (i *issuer) issue(ex *web.Exchange, account *auth.Account, mechanisms []pol
 	ctx, end := ex.Store.Recording()
 	defer end()
 	var err error
-	if given.login, err = i.logins.Begin(ctx, account, login.DeviceOf(&ex.Credentials), lifetime, handles...); err != nil {
+	if given.login, err = i.logins.Begin(ctx, account, login.DeviceOf(&ex.Credentials), term, handles...); err != nil {
 		return nil, err
 	}
 	var set []string // names of cookies
 	if given.tokens.refresh != "" {
+		given.tokens.until = i.refresh.Expires(given.login)
 		if err := i.tokens.complete(&given.tokens, given.login, account, web.TokenIssued); err != nil {
 			return nil, err
 		}
 	}
 	if session != "" {
-		i.cookies.Set(ex, i.cookies.Names.Session, session, i.sessions.Lifetime())
+		i.cookies.Set(ex, i.cookies.Names.Session, session, i.sessions.Lifetime(remember))
 		set = append(set, i.cookies.Names.Session)
 	}
 	if given.tokens.refresh != "" {
@@ -86,7 +88,7 @@ func (n *newValues) give(l *login.Login) []login.Handle {
 	session, bySession := i.sessions.New(n.ex.Credentials.Scope)
 	n.session, n.pair = session, tokenPair{}
 	handles := []login.Handle{bySession}
-	if until := i.refresh.Expires(l.Created); n.tokens && l.HasTokens() && i.now().Before(until) {
+	if until := i.refresh.Expires(l); n.tokens && l.HasTokens() && i.now().Before(until) {
 		token, byToken := i.refresh.New(&n.ex.Credentials)
 		n.pair = tokenPair{refresh: token, until: until}
 		handles = append(handles, byToken)

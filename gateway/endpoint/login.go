@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"unicode/utf8"
 
 	"authgate/gateway/auth"
@@ -32,6 +33,7 @@ type passwordLogin struct {
 // loginForm is what a client posts, in one of three forms.
 type loginForm struct {
 	username, password string
+	remember           bool       // the user wants to stay signed in
 	form               bool       // posted by the sign-in page, or like it
 	then               web.Return // where the user wants to go on
 	wanted             []policy.Mechanism
@@ -57,7 +59,7 @@ func (l *passwordLogin) serve(ex *web.Exchange) error {
 	if _, err := l.out.endLogins(ex); err != nil {
 		return err
 	}
-	given, err := l.issuer.issue(ex, account, mechanisms)
+	given, err := l.issuer.issue(ex, account, mechanisms, form.remember)
 	if err != nil {
 		return err
 	}
@@ -117,7 +119,10 @@ func (f *loginForm) fromJSON(body []byte) error {
 		return err
 	}
 	f.username = auth.EnteredName(username)
-	f.password, err = o.text("password")
+	if f.password, err = o.text("password"); err != nil {
+		return err
+	}
+	f.remember, err = o.flag("remember")
 	return err
 }
 
@@ -139,7 +144,26 @@ func (f *loginForm) fromForm(ex *web.Exchange, site *web.Site) error {
 	}
 	f.username, f.password = auth.EnteredName(values.Get("username")), values.Get("password")
 	f.then = site.ReadReturn(&ex.Received, values.Get(web.ReturnToField), values.Get(web.BindingField))
-	return nil
+	f.remember, err = checked(values["remember"])
+	return err
+}
+
+// checked reports whether the values of a checkbox say that it is ticked. A browser sends
+// none if it is not, and "on" for one without a value.
+func checked(values []string) (bool, error) {
+	if len(values) == 0 || len(values) == 1 && values[0] == "" {
+		return false, nil
+	}
+	ticked, err := strconv.ParseBool(values[0])
+	if values[0] == "on" {
+		ticked, err = true, nil
+	}
+	if err != nil || len(values) > 1 {
+		return false, &web.Error{
+			Status: http.StatusBadRequest, Detail: `The field "remember" must be true or false.`, Cause: errors.New("another value, or several"),
+		}
+	}
+	return ticked, nil
 }
 
 // narrow returns the mechanisms to issue: those wanted, or the one that
@@ -189,7 +213,7 @@ func (l *passwordLogin) failed(ex *web.Exchange, form *loginForm, err error) err
 	if !form.form || web.Negotiate(ex.Request) != web.TypeHTML {
 		return web.Challenge(err, form.challenges...)
 	}
-	page := pages.SignIn{Username: form.username, Notice: pages.NoticeWrong}
+	page := pages.SignIn{Username: form.username, Remembered: form.remember, Notice: pages.NoticeWrong}
 	status := http.StatusUnauthorized
 	if throttled, ok := errors.AsType[*auth.ThrottledError](err); ok {
 		page.Notice, page.Wait, status = pages.NoticeThrottled, throttled.RetryAfter, http.StatusTooManyRequests

@@ -27,6 +27,21 @@ func parseObject(body []byte) (object, error) {
 	return o, nil
 }
 
+// flag returns whether true is under name. Without the name it returns false. Any value
+// but true and false is a 400.
+func (o object) flag(name string) (bool, error) {
+	raw, ok := o[name]
+	if !ok {
+		return false, nil
+	}
+	if value := string(raw); value != "true" && value != "false" {
+		return false, &web.Error{
+			Status: http.StatusBadRequest, Detail: `The field "` + name + `" must be true or false.`, Cause: errors.New("of another type"),
+		}
+	}
+	return string(raw) == "true", nil
+}
+
 // text returns the string under name. Any other value there is a 400.
 func (o object) text(name string) (string, error) {
 	var s *string

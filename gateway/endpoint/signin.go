@@ -114,6 +114,7 @@ func (s *signInPage) write(ex *web.Exchange, status int, r web.Return, page page
 	page.Action, page.ReturnTo, page.Binding = s.site.Own("login"), s.site.Place(r), r.Binding
 	page.Host = s.site.SignInHost(r)
 	page.Password = s.accounts.Len() > 0 && only != policy.OIDC
+	page.Remember = s.hosts.sessions.Remembers()
 	for _, p := range s.federation.Providers {
 		if only != policy.Session {
 			place := s.site.Own("login") + "?provider=" + url.QueryEscape(p.Name())

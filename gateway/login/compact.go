@@ -99,6 +99,7 @@ func (login *Login) compact() []byte {
 	w.time(login.Created)
 	w.after(login.Created, login.Since)
 	w.after(login.Created, login.Expires)
+	w.byte(map[bool]int{true: 1}[login.Remember])
 	login.Device.write(w)
 	for _, key := range login.Handles {
 		kind := store.KindOf(key)
@@ -114,6 +115,7 @@ func (login *Login) expand(r *compactReader) {
 	login.Created = r.time()
 	login.Since = r.after(login.Created)
 	login.Expires = r.after(login.Created)
+	login.Remember = choose(r, []bool{false, true})
 	login.Device.read(r)
 	for r.more() {
 		login.Handles = append(login.Handles, choose(r, handleKinds())+r.base64())

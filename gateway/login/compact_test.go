@@ -30,6 +30,7 @@ func compactRecords() map[string]compactor {
 		"delegated session": sessionRecord{Login: rand.Text(), Mechanism: policy.OIDC, Created: now, Expires: now.Add(-1)},
 		"login":             full,
 		"odd device":        &Login{Username: "a", Created: now, Expires: now, Device: Device{Client: netip.MustParseAddr("192.0.2.7"), UserAgent: "curl/8 é Mozilla/5.0 (Mobile"}},
+		"remembered":        &Login{Username: "a", Created: now, Expires: now.Add(time.Hour), Remember: true, Handles: []string{session}},
 		"long name":         &Login{Username: strings.Repeat("é\n\x00", 100), Created: now, Expires: now},
 		"family":            family{Login: rand.Text(), Current: hashed([]byte("a")), Expires: now},
 		"rotated family": family{Login: rand.Text(), Current: hashed([]byte("a")), Expires: now, Device: hashed([]byte("b")),
@@ -199,7 +200,7 @@ func FuzzCompact(f *testing.F) {
 func TestCompactKnowsEveryField(t *testing.T) {
 	t.Parallel()
 	for record, fields := range map[reflect.Type]int{
-		reflect.TypeFor[sessionRecord](): 6, reflect.TypeFor[Login](): 11, // with ID, which is the key
+		reflect.TypeFor[sessionRecord](): 6, reflect.TypeFor[Login](): 12, // with ID, which is the key
 		reflect.TypeFor[Device](): 2,
 		reflect.TypeFor[family](): 5, reflect.TypeFor[rotation](): 2, reflect.TypeFor[group](): 2, reflect.TypeFor[member](): 2,
 	} {

@@ -90,7 +90,7 @@ func TestIdentities(t *testing.T) {
 	if got := e.session.Challenge(&auth.Credentials{Session: e.local.session}); got != "" {
 		t.Errorf("the challenge is %q, want none for cookies", got)
 	}
-	if l, d := e.session.Lifetime(), e.delegated.Lifetime(); l != time.Hour || d != time.Hour {
+	if l, d := e.session.Lifetime(false), e.delegated.Lifetime(false); l != time.Hour || d != time.Hour {
 		t.Errorf("the lifetimes are %v and %v, want an hour", l, d)
 	}
 	if l, d := e.local.login, e.remote.login; l.Subject() != local.Subject || d.Subject() != remote.Subject || !l.HasTokens() || d.HasTokens() {

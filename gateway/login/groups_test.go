@@ -69,7 +69,7 @@ func TestGroupChangesShareWrites(t *testing.T) {
 		swap, hold := "swap "+groupKey("account", "alice"), make(chan struct{})
 		r.store.once(swap, func() { <-hold })
 		begin := func(username string) {
-			if _, err := r.logins.Begin(t.Context(), &auth.Account{Username: username}, Device{}, time.Hour); err != nil {
+			if _, err := r.logins.Begin(t.Context(), &auth.Account{Username: username}, Device{}, Term{Lifetime: time.Hour}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -108,7 +108,7 @@ func TestOneAccountHasSoManyLogins(t *testing.T) {
 	account, _ := r.accounts.Lookup("alice")
 	var all []*Login
 	begin := func() error {
-		login, err := r.logins.Begin(t.Context(), account, Device{}, time.Hour)
+		login, err := r.logins.Begin(t.Context(), account, Device{}, Term{Lifetime: time.Hour})
 		if err == nil {
 			all = append(all, login)
 		}

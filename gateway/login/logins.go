@@ -59,6 +59,8 @@ type Login struct {
 	// Created is the time of the login. It expires at Expires.
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
+	// Remember tells that the user stays signed in for longer, see SessionOptions.
+	Remember bool `json:"remember,omitempty"`
 	// Device is where the login comes from.
 	Device Device `json:"device,omitzero"`
 	// Handles are the store keys of the session and the refresh token family of
@@ -104,9 +106,15 @@ func NewLogins(s store.Store, now func() time.Time) *Logins {
 // record expires.
 type Handle func(*Login) (key string, value []byte, expires time.Time, err error)
 
+// Term is how long a login lives.
+type Term struct {
+	Lifetime time.Duration
+	Remember bool // see Login.Remember
+}
+
 // Begin records a new login of account from a device, together with its handles.
 // The client must get nothing of it unless the error is nil.
-func (l *Logins) Begin(ctx context.Context, account *auth.Account, device Device, lifetime time.Duration, handles ...Handle) (*Login, error) {
+func (l *Logins) Begin(ctx context.Context, account *auth.Account, device Device, term Term, handles ...Handle) (*Login, error) {
 	now := l.now()
 	login := &Login{
 		ID:       rand.Text(),
@@ -114,7 +122,8 @@ func (l *Logins) Begin(ctx context.Context, account *auth.Account, device Device
 		Version:  account.Version(),
 		Since:    account.Epoch(),
 		Created:  now,
-		Expires:  now.Add(lifetime),
+		Expires:  now.Add(term.Lifetime),
+		Remember: term.Remember,
 		Device:   device,
 	}
 	return l.begin(ctx, login, login.Created, handles)

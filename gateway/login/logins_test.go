@@ -107,7 +107,7 @@ func TestBeginWithAStoreThatFreezes(t *testing.T) {
 	const answerTime = 1500 * time.Millisecond // how long callers wait for a frozen store
 	for keys, begin := range map[string]func(*testing.T, *rig) error{
 		loginPrefix: func(t *testing.T, r *rig) error {
-			return errorOf(r.logins.Begin(t.Context(), &auth.Account{Username: "alice"}, Device{}, time.Hour))
+			return errorOf(r.logins.Begin(t.Context(), &auth.Account{Username: "alice"}, Device{}, Term{Lifetime: time.Hour}))
 		},
 		groupPrefix: func(t *testing.T, r *rig) error { return errorOf(r.beginAt(t, "keycloak", r.grant("user"), r.now())) },
 	} {

@@ -188,7 +188,7 @@ func (o *Overview) lookAt(ctx context.Context, login *Login) (*LiveLogin, error)
 		keys = append(keys, a.Key)
 	}
 	for _, key := range keys {
-		if err := o.addHandle(ctx, live, key); err != nil {
+		if err := o.addHandle(ctx, live, login, key); err != nil {
 			return nil, err
 		}
 	}
@@ -200,7 +200,7 @@ func (o *Overview) lookAt(ctx context.Context, login *Login) (*LiveLogin, error)
 
 // addHandle adds what a handle says about its login: when it was used, and until when it
 // opens it. A handle that is not valid says nothing.
-func (o *Overview) addHandle(ctx context.Context, live *LiveLogin, key string) error {
+func (o *Overview) addHandle(ctx context.Context, live *LiveLogin, login *Login, key string) error {
 	raw, err := o.Logins.read(ctx, key)
 	if errors.Is(err, auth.ErrRejected) {
 		return nil
@@ -224,7 +224,7 @@ func (o *Overview) addHandle(ctx context.Context, live *LiveLogin, key string) e
 		if kind.longIdle(session) {
 			return nil
 		}
-		used, expires = session.Seen, kind.expires(session)
+		used, expires = session.Seen, kind.expires(session, login)
 	case refreshPrefix:
 		f, err := decode[family](raw)
 		if err != nil {

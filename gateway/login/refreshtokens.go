@@ -36,6 +36,7 @@ var errStale = errors.New("login: the refresh token family has changed in the me
 // RefreshOptions configure refresh tokens.
 type RefreshOptions struct {
 	Lifetime time.Duration // of the family, from the login
+	Remember time.Duration // if it is longer: of the family of a login that is remembered
 	Leeway   time.Duration // how long a second use of a token counts as an accident
 	Bind     []string      // BindUserAgent, BindIP
 }
@@ -121,8 +122,18 @@ func parseRefresh(s string) (t refreshToken, ok bool) {
 	return t, hmac.Equal(raw[64:], t.check())
 }
 
-// Expires returns when a login with refresh tokens ends that began at created.
-func (r *RefreshTokens) Expires(created time.Time) time.Time { return created.Add(r.options.Lifetime) }
+// Lifetime returns how long a new login with refresh tokens lives.
+func (r *RefreshTokens) Lifetime(remembered bool) time.Duration {
+	if remembered {
+		return max(r.options.Lifetime, r.options.Remember)
+	}
+	return r.options.Lifetime
+}
+
+// Expires returns when a login with refresh tokens ends.
+func (r *RefreshTokens) Expires(login *Login) time.Time {
+	return login.Created.Add(r.Lifetime(login.Remember))
+}
 
 // New returns the first token of a new family, and the handle with which
 // Logins.Begin records the family. The family is bound to the device traits of
@@ -133,7 +144,7 @@ func (r *RefreshTokens) New(creds *auth.Credentials) (token string, handle Handl
 		f := family{
 			Login:   login.ID,
 			Current: hashed(t.generation),
-			Expires: r.Expires(login.Created),
+			Expires: r.Expires(login),
 			Device:  r.device(creds),
 		}
 		value, err := r.logins.encode(f)

@@ -51,7 +51,7 @@ func TestRotate(t *testing.T) {
 	r := newRig(t)
 	s := r.signIn(t, "alice")
 	ends := r.now().Add(7 * 24 * time.Hour)
-	if got := r.refresh.Expires(r.now()); !got.Equal(ends) {
+	if got := r.refresh.Expires(s.login); !got.Equal(ends) {
 		t.Errorf("Expires is %v, want %v", got, ends)
 	}
 	token := s.refresh

@@ -319,7 +319,7 @@ type signedIn struct {
 func (r *rig) begin(tb testing.TB, account *auth.Account, more ...Handle) (*signedIn, error) {
 	session, sessionHandle := r.session.New("")
 	refresh, refreshHandle := r.refresh.New(testDevice)
-	login, err := r.logins.Begin(tb.Context(), account, DeviceOf(testDevice), r.refresh.Expires(r.now()).Sub(r.now()), append(more, sessionHandle, refreshHandle)...)
+	login, err := r.logins.Begin(tb.Context(), account, DeviceOf(testDevice), Term{Lifetime: r.refresh.Lifetime(false)}, append(more, sessionHandle, refreshHandle)...)
 	return &signedIn{login: login, session: session, refresh: refresh}, err
 }
 

@@ -40,7 +40,16 @@ const (
 // SessionOptions are the time limits of sessions.
 type SessionOptions struct {
 	Lifetime time.Duration // from creation
+	Remember time.Duration // from creation, of logins that are remembered; 0: as the others
 	Idle     time.Duration // without a request; 0: no limit
+}
+
+// lifetime returns how long sessions live.
+func (o SessionOptions) lifetime(remembered bool) time.Duration {
+	if remembered && o.Remember > 0 {
+		return o.Remember
+	}
+	return o.Lifetime
 }
 
 // Sessions is the mechanism for server-side sessions. A cookie holds an opaque
@@ -134,10 +143,15 @@ func (s *Sessions) New(scope string) (id string, handle Handle) {
 }
 
 // Expires returns when the sessions of a login end.
-func (s *Sessions) Expires(login *Login) time.Time { return login.Created.Add(s.options.Lifetime) }
+func (s *Sessions) Expires(login *Login) time.Time {
+	return login.Created.Add(s.options.lifetime(login.Remember))
+}
 
-// Lifetime returns how long a new session lives.
-func (s *Sessions) Lifetime() time.Duration { return s.options.Lifetime }
+// Lifetime returns how long the session of a new login lives.
+func (s *Sessions) Lifetime(remembered bool) time.Duration { return s.options.lifetime(remembered) }
+
+// Remembers reports whether users can stay signed in for longer.
+func (s *Sessions) Remembers() bool { return s.options.Remember > 0 }
 
 // Challenge implements auth.Authenticator. Cookies have no challenge.
 func (s *Sessions) Challenge(*auth.Credentials) auth.Challenge { return "" }
@@ -255,7 +269,7 @@ func (s *Sessions) look(ctx context.Context, id, scope string) (*cachedSession, 
 		return nil, err
 	}
 	now := s.logins.now()
-	if current.session.Scope != scope || !now.Before(s.expires(current.session)) || s.idle(current, now) {
+	if current.session.Scope != scope || !now.Before(s.expires(current.session, current.login)) || s.idle(current, now) {
 		return nil, auth.ErrRejected
 	}
 	if current != cached {
@@ -264,10 +278,10 @@ func (s *Sessions) look(ctx context.Context, id, scope string) (*cachedSession, 
 	return current, nil
 }
 
-// expires returns when a session ends: at the time in its record, or earlier if the
-// configured lifetime is shorter now.
-func (s *Sessions) expires(session *sessionRecord) time.Time {
-	if limit := session.Created.Add(s.options.Lifetime); limit.Before(session.Expires) {
+// expires returns when a session of a login ends: at the time in its record, or earlier
+// if the configured lifetime is shorter now.
+func (s *Sessions) expires(session *sessionRecord, login *Login) time.Time {
+	if limit := session.Created.Add(s.options.lifetime(login.Remember)); limit.Before(session.Expires) {
 		return limit
 	}
 	return session.Expires
@@ -307,7 +321,7 @@ func (s *Sessions) resolve(ctx context.Context, cached *cachedSession) (*cachedS
 	if !login.names(key) {
 		return nil, auth.ErrRejected
 	}
-	identity, more, err := s.owner.identify(ctx, login, s.expires(session))
+	identity, more, err := s.owner.identify(ctx, login, s.expires(session, login))
 	if err != nil {
 		return nil, err
 	}

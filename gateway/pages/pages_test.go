@@ -23,7 +23,7 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 	user := User{v, v, v, v}
 	return map[string]func(io.Writer) error{
 		"sign-in": func(w io.Writer) error {
-			return p.SignIn(w, SignIn{v, v, v, v, NoticeThrottled, time.Minute, v, v, true, []Provider{{v, v}, {v, v}}})
+			return p.SignIn(w, SignIn{v, v, v, v, NoticeThrottled, time.Minute, v, v, true, true, true, []Provider{{v, v}, {v, v}}})
 		},
 		"signed in": func(w io.Writer) error { return p.SignedIn(w, SignedIn{user, v, v, v}) },
 		"home":      func(w io.Writer) error { return p.Home(w, Home{User: user, AccountURL: v}) },
@@ -147,7 +147,7 @@ func TestValuesAreShownAsTheyAre(t *testing.T) {
 		}
 	}
 	for _, input := range elements(rendered(t, pages["sign-in"]), "input") {
-		if field := attr(input, "name"); field != "password" && attr(input, "value") != value {
+		if field := attr(input, "name"); field != "password" && field != "remember" && attr(input, "value") != value {
 			t.Errorf("field %s is %q, want %q", field, attr(input, "value"), value)
 		}
 	}
@@ -206,6 +206,7 @@ func TestSignIn(t *testing.T) {
 		"first visit":    {SignIn{Action: "/login", Password: true}, []string{"post /login"}, empty, nil, "username", ""},
 		"return path":    {SignIn{Action: "/login", Password: true, ReturnTo: "/a?b=c&d"}, []string{"post /login"}, append([]string{"return_to=/a?b=c&d"}, empty...), nil, "username", ""},
 		"wrong password": {SignIn{Action: "/login", Password: true, Username: "alice", Notice: NoticeWrong}, []string{"post /login"}, []string{"username=alice", "password="}, nil, "password", "Invalid username or password."},
+		"remember":       {SignIn{Action: "/login", Password: true, Remember: true}, []string{"post /login"}, append(slices.Clone(empty), "remember=true"), nil, "username", ""},
 		"providers":      {SignIn{Action: "/login", Providers: []Provider{a, b}}, nil, nil, []string{linkA, linkB}, "", ""},
 		"both":           {SignIn{Action: "/login", Password: true, Providers: []Provider{b}}, []string{"post /login"}, empty, []string{linkB}, "username", ""},
 		"neither":        {SignIn{Action: "/login"}, nil, nil, nil, "", ""},

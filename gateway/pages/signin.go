@@ -49,7 +49,7 @@ func (l *texts) notice(n Notice, wait time.Duration) (string, error) {
 // SignIn is what the sign-in page shows.
 type SignIn struct {
 	// Action is the URL that the form is posted to, with the fields
-	// username, password and, unless empty, return_to and binding.
+	// username, password, remember and, unless empty, return_to and binding.
 	Action string
 	// ReturnTo is the path to go to once signed in, or the URL of another host of
 	// the gateway. Binding is the browser that waits for a session there.
@@ -64,6 +64,8 @@ type SignIn struct {
 	Current string
 	// Password shows the form for a user name and a password.
 	Password bool
+	// Remember offers to stay signed in, in that form. Remembered: it is ticked.
+	Remember, Remembered bool
 	// Providers are offered as links, in this order.
 	Providers []Provider
 }

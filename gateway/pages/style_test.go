@@ -90,7 +90,7 @@ func TestAccessible(t *testing.T) {
 			}
 			want, known := map[string]string{
 				"username": "username", "password": "current-password", "current": "current-password", "new": "new-password", "again": "new-password",
-				"name": "off", "roles": "",
+				"name": "off", "roles": "", "remember": "",
 			}[attr(input, "name")]
 			if got := attr(input, "autocomplete"); !known || got != want {
 				t.Errorf("%s: field %s has autocomplete=%q, want %q", name, attr(input, "name"), got, want)
