@@ -416,3 +416,70 @@ func FuzzTrustedTokenChangedByte(f *testing.F) {
 		}
 	})
 }
+
+// Each of several providers has a redirect URI of its own. A response counts only there:
+// a provider must not pass off the answer of another as its own.
+func TestCallbackOfEachProvider(t *testing.T) {
+	t.Parallel()
+	one, two := newSmallProvider(t), newSmallProvider(t)
+	providers := "providers:\n  - {name: one, issuer: \"" + one.issuer + "\", client_id: gateway}\n" +
+		"  - {name: two, issuer: \"" + two.issuer + "\", client_id: gateway}\n"
+	for config, paths := range map[string]map[string]string{
+		providers: {"one": "/callback/one", "two": "/callback/two"},
+		strings.Replace(providers, "client_id: gateway}", "client_id: gateway, callback: /callback}", 1):      {"one": "/callback", "two": "/callback/two"},
+		strings.Replace(providers, "client_id: gateway}", "client_id: gateway, callback: /auth/callback}", 1): {"one": "/auth/callback", "two": "/callback/two"},
+		providers + "endpoints: {prefix: /auth/}\n":                                                           {"one": "/auth/callback/one", "two": "/auth/callback/two"},
+	} {
+		r := newRig(t, baseConfig+"  - {match: /delegated/, upstream: app, auth: [oidc]}\n"+config)
+		one.now, two.now = r.clock.Now, r.clock.Now
+		login := r.state.Load().site.Own("login")
+		for name, path := range paths {
+			for _, at := range []string{"callback", "auth/callback", "callback/one", "callback/two"} {
+				place := r.state.Load().site.Own(at)
+				w := r.want(302, "GET", login+"?provider="+name, "")
+				query := queryOf(t, w)
+				if got := query.Get("redirect_uri"); got != "https://gw.example"+path {
+					t.Errorf("%s: the redirect URI is %s, want that of %s", name, got, path)
+				}
+				asked, back := one.asked.Load()+two.asked.Load(), url.Values{"state": query["state"], "code": query["nonce"]}
+				want := 400
+				if place == path {
+					want = 302
+				}
+				w = r.want(want, "GET", place+"?"+back.Encode(), "", jarOf(w).line())
+				if calls := one.asked.Load() + two.asked.Load() - asked; want == 400 && (calls > 0 || w.Header()["Set-Cookie"] != nil) {
+					t.Errorf("%s at %s: %d requests to token endpoints, %q", name, place, calls, w.Header()["Set-Cookie"])
+				}
+			}
+		}
+	}
+}
+
+// A single provider may use each of the redirect URIs that it can be registered with.
+func TestCallbacksOfOneProvider(t *testing.T) {
+	t.Parallel()
+	for callback, sent := range map[string]string{"": "/callback", "/callback": "/callback", "/auth/callback": "/auth/callback", "/callback/small": "/callback/small"} {
+		p := newSmallProvider(t)
+		r := newRig(t, baseConfig+"providers: [{name: small, issuer: \""+p.issuer+"\", client_id: gateway, callback: \""+callback+"\"}]\n")
+		p.now = r.clock.Now
+		for _, place := range []string{"/callback", "/auth/callback", "/callback/small"} {
+			w := r.want(302, "GET", "/login", "")
+			query := queryOf(t, w)
+			if got := query.Get("redirect_uri"); got != "https://gw.example"+sent {
+				t.Errorf("callback: %q: the redirect URI is %s", callback, got)
+			}
+			back := url.Values{"state": query["state"], "code": query["nonce"]}
+			r.want(302, "GET", place+"?"+back.Encode(), "", jarOf(w).line())
+		}
+	}
+}
+
+// queryOf returns the parameters of the place that an answer leads to.
+func queryOf(t testing.TB, w *httptest.ResponseRecorder) url.Values {
+	t.Helper()
+	to, err := url.Parse(w.Header().Get("Location"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return to.Query()
+}

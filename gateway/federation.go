@@ -113,6 +113,7 @@ func newParties(cfg *config.Config, service *web.Service, before []*relyingParty
 		party := &relyingParty{config: p, origin: origin, Provider: endpoint.Provider{
 			Provider:   provider.New(providerOptions(cfg, &p, service)),
 			Identifier: p.Issuer, Title: p.Title, Timeout: p.Timeout,
+			Callback: web.OwnPath(cfg.Endpoints.Prefix, p.Callback),
 		}}
 		if p.Issuer == "" {
 			party.Identifier = p.TokenURL

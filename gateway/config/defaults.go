@@ -47,7 +47,7 @@ func setDefaults(element any) {
 	case *Provider:
 		*element = Provider{
 			Scopes: []string{"openid", "profile", "email"}, RolesClaim: "roles",
-			UsernameClaim: "preferred_username", SubjectClaim: subjectClaim, Callback: "/callback",
+			UsernameClaim: "preferred_username", SubjectClaim: subjectClaim,
 			Logout: LogoutAuto, Timeout: 10 * time.Second,
 		}
 	case *TrustedIssuer:
@@ -109,9 +109,7 @@ func (c *Config) complete(r *report) {
 	c.Tracing.complete()
 	c.Session.Domain = strings.ToLower(c.Session.Domain)
 	for i := range c.Providers {
-		if c.Providers[i].Title == "" {
-			c.Providers[i].Title = c.Providers[i].Name
-		}
+		c.Providers[i].complete(len(c.Providers) > 1)
 	}
 	for i := range c.Token.TrustedIssuers {
 		c.Token.TrustedIssuers[i].complete(c.Providers)

@@ -39,7 +39,7 @@ func (c *Config) OwnEndpoints() []string {
 	}
 	for _, p := range c.Providers {
 		if p.Name != "" {
-			names = append(names, "backchannel-logout/"+p.Name, "frontchannel-logout/"+p.Name)
+			names = append(names, "callback/"+p.Name, "backchannel-logout/"+p.Name, "frontchannel-logout/"+p.Name)
 		}
 	}
 	return names

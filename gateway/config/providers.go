@@ -46,8 +46,8 @@ type Provider struct {
 	RolesClaim              string            `yaml:"roles_claim"`
 	UsernameClaim           string            `yaml:"username_claim"`
 	SubjectClaim            string            `yaml:"subject_claim"` // always sub with OpenID Connect
-	Callback                string            `yaml:"callback"`
-	Logout                  string            `yaml:"logout"` // auto, form, revoke or redirect
+	Callback                string            `yaml:"callback"`      // default: /callback, and ownCallback beside other providers
+	Logout                  string            `yaml:"logout"`        // auto, form, revoke or redirect
 	LogoutURL               string            `yaml:"logout_url"`
 	Timeout                 time.Duration     `yaml:"timeout"` // for each call to the provider
 	AuthorizationURL        string            `yaml:"authorization_url"`
@@ -70,6 +70,30 @@ const subjectClaim = "sub"
 var reservedParams = []string{
 	"response_type", "response_mode", "client_id", "redirect_uri", "scope", "state", "nonce",
 	"code_challenge", "code_challenge_method", "request", "request_uri", "max_age",
+}
+
+// The ends of redirect URIs. A provider can have one of them, or one of its own.
+const (
+	callback     = "/callback"
+	authCallback = "/auth/callback"
+)
+
+// ownCallback is the end of the redirect URI that only this provider can have.
+func (p *Provider) ownCallback() string { return callback + "/" + p.Name }
+
+// complete sets what the file leaves out. oneOfSeveral tells that there are other
+// providers.
+func (p *Provider) complete(oneOfSeveral bool) {
+	if p.Title == "" {
+		p.Title = p.Name
+	}
+	switch {
+	case p.Callback != "":
+	case oneOfSeveral:
+		p.Callback = p.ownCallback()
+	default:
+		p.Callback = callback
+	}
 }
 
 var providerName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
@@ -100,6 +124,19 @@ func checkProviders(r *report, providers []Provider) {
 		path := fmt.Sprintf("providers[%d]", i)
 		checkProviderName(r, path+".name", providers, i)
 		providers[i].check(r, path)
+		checkCallback(r, path+".callback", providers, i)
+	}
+}
+
+// checkCallback checks that no two providers share a redirect URI. An answer there
+// could be of either, and a dishonest provider could pass off an answer of another
+// as its own (RFC 9700, section 4.4).
+func checkCallback(r *report, path string, providers []Provider, index int) {
+	own := providers[index].Callback
+	first := slices.IndexFunc(providers, func(p Provider) bool { return p.Callback == own })
+	if first < index && r.Given(path) && !r.Broken(path) {
+		r.Fault(path, "%q is already the redirect URI of providers[%d], and an answer there must be of one provider; "+
+			"remove this key, and register the redirect URI that ends in %s", own, first, providers[index].ownCallback())
 	}
 }
 
@@ -114,7 +151,7 @@ func (p *Provider) check(r *report, path string) {
 	p.checkParams(r, path+".authorization_params")
 	r.claim(path+".roles_claim", p.RolesClaim)
 	r.claim(path+".username_claim", p.UsernameClaim)
-	r.oneOf(path+".callback", p.Callback, words("providers[].callback"))
+	r.oneOf(path+".callback", p.Callback, []string{callback, authCallback, p.ownCallback()})
 	r.oneOf(path+".logout", p.Logout, words("providers[].logout"))
 	r.positive(path+".timeout", p.Timeout)
 	r.providerURL(path+".issuer", p.Issuer, httpURL)

@@ -48,8 +48,6 @@ func words(key string) []string {
 		return []string{"user_agent", "ip"}
 	case "token.trusted_issuers[].algorithms[]":
 		return asymmetricAlgorithms
-	case "providers[].callback":
-		return []string{"/callback", "/auth/callback"}
 	case "providers[].logout":
 		return []string{LogoutAuto, LogoutForm, LogoutRevoke, LogoutRedirect}
 	case "providers[].token_endpoint_auth_method":

@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -38,10 +39,8 @@ func (c *callback) serve(ex *web.Exchange) error {
 	if len(c.federation.Providers) == 0 {
 		return &web.Error{Status: http.StatusNotFound, Detail: "No provider is configured here."}
 	}
-	signIn := c.site.Own("signin")
-	ex.Label, ex.SignIn = "authgate/callback", &web.SignInLink{Page: signIn, Always: true} // of both paths
-	if ex.Canonical.Method == http.MethodHead {                                            // finishes nothing
-		ex.Redirect(http.StatusFound, signIn)
+	if ex.Canonical.Method == http.MethodHead { // finishes nothing
+		ex.Redirect(http.StatusFound, c.site.Own("signin"))
 		return nil
 	}
 	login, attempt, err := c.finish(ex)
@@ -85,6 +84,9 @@ func (c *callback) finish(ex *web.Exchange) (*login.Login, *login.Attempt, error
 			Cause: errors.New("provider " + attempt.Provider + " has gone or changed since the sign-in began"),
 		}
 	}
+	if err := c.checkPath(ex, p); err != nil {
+		return nil, nil, err
+	}
 	if err := p.CheckIssuer(ctx, response.issuer, response.hasIssuer); err != nil {
 		return nil, nil, err
 	}
@@ -97,6 +99,20 @@ func (c *callback) finish(ex *web.Exchange) (*login.Login, *login.Attempt, error
 	}
 	login, err := c.begin(ex, p, grant, attempt)
 	return login, attempt, err
+}
+
+// checkPath refuses a response that came to the redirect URI of another provider
+// than the one that the user was sent to (RFC 9700, section 4.4.2.2). A single provider
+// may use any of them.
+func (c *callback) checkPath(ex *web.Exchange, p *Provider) error {
+	path := ex.Canonical.Path.Decoded
+	if path == p.Callback || len(c.federation.Providers) == 1 {
+		return nil
+	}
+	return &provider.Error{
+		Provider: p.Name(), Operation: "callback", Kind: provider.ErrMixUp,
+		Err: fmt.Errorf("the response came to %s, and the redirect URI of the provider ends in %s", path, p.Callback),
+	}
 }
 
 // begin records the login and gives its session to the browser.

@@ -67,6 +67,7 @@ type Provider struct {
 	Identifier string        // its issuer; without OpenID Connect, where its tokens come from
 	Title      string        // what users call it
 	Timeout    time.Duration // of each call
+	Callback   string        // the path of its redirect URI
 }
 
 // Issuer returns the identifier.
@@ -165,17 +166,25 @@ func (o *Options) account() *account {
 	}
 }
 
+// isCallback reports whether an endpoint is one where providers send users back to.
+func isCallback(name string) bool {
+	return name == "auth/callback" || name == "callback" || strings.HasPrefix(name, "callback/")
+}
+
 // label returns the label of an endpoint, which does not name the provider.
 func label(name string) string {
 	if kind, _, ok := strings.Cut(name, "-logout/"); ok {
 		name = kind + "-logout"
+	}
+	if isCallback(name) {
+		name = "callback"
 	}
 	return "authgate/" + name
 }
 
 // signInLink returns where the errors of an endpoint offer to sign in.
 func (o *Options) signInLink(name string) *web.SignInLink {
-	always := name == "callback"
+	always := isCallback(name)
 	if !always && !o.Used[policy.Session] && !o.Used[policy.OIDC] {
 		return nil
 	}
@@ -220,6 +229,7 @@ func (o *Options) rows(user *account) map[string]row {
 	}
 	maps.Copy(all, o.accountRows(user, leave, issues))
 	for _, p := range federation.Providers {
+		all["callback/"+p.Name()] = all["callback"]
 		by := &providerLogout{provider: p, users: federation.Users}
 		all["backchannel-logout/"+p.Name()] = row{actions: actions{"POST": {do: by.backChannel}}}
 		all["frontchannel-logout/"+p.Name()] = row{actions: actions{"GET": {do: by.frontChannel}}}

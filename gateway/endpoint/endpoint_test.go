@@ -31,7 +31,8 @@ func TestNewRefusesUnknownNames(t *testing.T) {
 func TestLabels(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
-		"login": "authgate/login", "auth/callback": "authgate/auth/callback", ".well-known/jwks.json": "authgate/.well-known/jwks.json",
+		"login": "authgate/login", "callback": "authgate/callback", "auth/callback": "authgate/callback", "callback/small": "authgate/callback",
+		".well-known/jwks.json":    "authgate/.well-known/jwks.json",
 		"backchannel-logout/small": "authgate/backchannel-logout", "frontchannel-logout/small": "authgate/frontchannel-logout",
 	} {
 		if got := label(name); got != want {
