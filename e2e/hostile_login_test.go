@@ -126,10 +126,10 @@ func TestReloadDuringLogin(t *testing.T) {
 		t.Errorf("the provider is the same: %d %s", a.status, a.body)
 	}
 	s.lives(t, sessions[kept])
-	for _, h := range []*hostile{moved, gone} {
+	for h, want := range map[*hostile]int{moved: http.StatusBadRequest, gone: http.StatusNotFound} { // with its redirect URI
 		login := attempts[h]
 		g := login.agree(lie{})
-		s.refused(t, login.c, h, login.back(login.c, g.response(), "Accept", "text/html"), http.StatusBadRequest)
+		s.refused(t, login.c, h, login.back(login.c, g.response(), "Accept", "text/html"), want)
 		if g.exchanges() != 0 {
 			t.Errorf("%s was asked", h.name)
 		}

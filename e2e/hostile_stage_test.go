@@ -114,10 +114,14 @@ func (a *attempt) agree(l lie) *grant {
 	return a.h.grant(a.request, regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(a.t.Name(), "-"), l)
 }
 
-// back sends a response to /callback.
+// back sends a response to the redirect URI of the request.
 func (a *attempt) back(c *http.Client, response url.Values, headers ...string) answer {
 	a.t.Helper()
-	return a.s.ask(a.t, c, "GET", "/callback?"+response.Encode(), headers...)
+	to, err := url.Parse(a.request.Get("redirect_uri"))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return a.s.ask(a.t, c, "GET", to.Path+"?"+response.Encode(), headers...)
 }
 
 // finish agrees and sends the response.

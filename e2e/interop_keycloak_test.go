@@ -207,7 +207,7 @@ func (c keycloakClient) client(g *instance) object {
 	return object{
 		"clientId": c.name, "protocol": "openid-connect", "publicClient": c.public, "secret": keycloakSecret,
 		"standardFlowEnabled": true, "directAccessGrantsEnabled": false, "frontchannelLogout": false,
-		"redirectUris": []string{g.base + "/callback"}, "attributes": attributes,
+		"redirectUris": []string{g.base + "/callback", g.base + "/callback/" + c.name}, "attributes": attributes,
 	}
 }
 

@@ -64,7 +64,8 @@ func TestDex(t *testing.T) {
 		}
 	}
 	issuer := "http://" + address + "/dex"
-	config := substituted(t, shown, "https://dex.example.org", issuer, "https://app.example.org", d.base, "idTokens: 10m", "idTokens: 4s") +
+	config := substituted(t, shown, "https://dex.example.org", issuer,
+		"https://app.example.org/callback", d.base+"/callback/dex\", \""+d.base+"/callback/mock", "idTokens: 10m", "idTokens: 4s") +
 		strings.NewReplacer("ADDRESS", address, "CONTROL", control).Replace(dexUsers)
 	provider := func(name, connector string) string {
 		return "  - {name: " + name + ", issuer: '" + issuer + "', client_id: authgate, client_secret: s3cret, scopes: [openid, profile, email, groups, offline_access], " +
@@ -153,7 +154,7 @@ func TestZitadel(t *testing.T) {
 		"  - {name: redirect, issuer: '" + issuer + "', client_id: web, client_secret: secret, logout: redirect, " + scopes + "}\n")
 	d.run()
 	op := exec.Command(builtProvider(t, "zitadel"))
-	op.Env = append(os.Environ(), "PORT="+port, "REDIRECT_URI="+d.base+"/callback")
+	op.Env = append(os.Environ(), "PORT="+port, "REDIRECT_URI="+d.base+"/callback/web,"+d.base+"/callback/native,"+d.base+"/callback/redirect")
 	launch(t, issuer+".well-known/openid-configuration", op)
 
 	user := map[string]string{"username": "test-user@localhost", "password": "verysecure"}

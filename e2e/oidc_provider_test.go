@@ -183,7 +183,7 @@ func (p *openID) register(g *instance, c client) string {
 	own := g.base + c.prefix
 	metadata := map[string]any{
 		"client_id":                           "gateway",
-		"redirect_uris":                       []string{own + "callback", own + "auth/callback"},
+		"redirect_uris":                       []string{own + "callback", own + "auth/callback", own + "callback/" + c.name},
 		"post_logout_redirect_uris":           []string{g.base + "/"},
 		"backchannel_logout_uri":              own + "backchannel-logout/" + c.name,
 		"backchannel_logout_session_required": true,

@@ -18,6 +18,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
+	"authgate/gateway/login"
+	"authgate/gateway/must"
 	"authgate/gateway/store"
 )
 
@@ -345,24 +347,6 @@ func TestAttemptsOfOneClientAreBounded(t *testing.T) {
 	}
 }
 
-// An attempt holds the path to return to, so its length is bounded. A longer path is
-// dropped.
-func TestAttemptsKeepNoLongPath(t *testing.T) {
-	t.Parallel()
-	r, _ := delegatedRig(t, "")
-	for length, kept := range map[int]bool{10: true, 4 << 10: true, 4<<10 + 1: false, 60_000: false} {
-		want := "/"
-		place := "/" + strings.Repeat("x", length-1)
-		if kept {
-			want = place
-		}
-		back := r.leaveFrom("/login?return_to="+place, "")
-		if got := r.want(302, "GET", back.target, "", back.cookie).Header().Get("Location"); got != want {
-			t.Errorf("a path of %d bytes: to one of %d", length, len(got))
-		}
-	}
-}
-
 // A token of one issuer opens no route for tokens of another issuer, even if it is in
 // the cache. Neither does a token that only claims to be of that issuer.
 func TestTokenOfAnotherRoutesIssuer(t *testing.T) {
@@ -472,6 +456,217 @@ func TestCallbacksOfOneProvider(t *testing.T) {
 			r.want(302, "GET", place+"?"+back.Encode(), "", jarOf(w).line())
 		}
 	}
+}
+
+// The way back survives a sign-in that fails: the page leads to another try with the
+// same place, at a host of the gateway too.
+func TestFailedCallbackKeepsThePlace(t *testing.T) {
+	t.Parallel()
+	p := newSmallProvider(t)
+	r := newRig(t, fiveHostsConfig+"  - {match: /delegated/, upstream: app, auth: [oidc]}\n"+
+		"providers: [{name: small, issuer: \""+p.issuer+"\", client_id: gateway}]\n")
+	p.now = r.clock.Now
+	binding := login.Binding(login.NewBrowserSecret())
+	for place, link := range map[string]string{
+		"/login?return_to=%2Fdelegated%2Fx%3Fy%3D%2526":                              "/signin?return_to=%2Fdelegated%2Fx%3Fy%3D%2526",
+		"/login?return_to=https%3A%2F%2Fwiki.example.org%2Fx%3Fy&binding=" + binding: "/signin?return_to=https%3A%2F%2Fwiki.example.org%2Fx%3Fy&amp;binding=" + binding,
+		"/login": "/signin",
+	} {
+		for response, status := range map[string]int{"error=access_denied": 401, "error=server_error": 502, "code=another+nonce": 502, "": 400} {
+			w := r.want(302, "GET", place, "")
+			state, cookie := queryOf(t, w).Get("state"), jarOf(w).line()
+			for range 2 { // the second time, the state is used
+				w := r.want(status, "GET", "/callback?"+response+"&state="+state, "", cookie, browser)
+				if !strings.Contains(w.Body.String(), `href="`+link+`"`) {
+					t.Errorf("%s, then %q: the page has no link to %s:\n%s", place, response, link, w.Body)
+				}
+				status = 400
+			}
+			// Another browser learns nothing of the place.
+			w = r.want(400, "GET", "/callback?"+response+"&state="+state, "", "Cookie: __Host-authgate_login="+login.NewBrowserSecret(), browser)
+			if body := w.Body.String(); strings.Contains(body, "delegated") || strings.Contains(body, "wiki") {
+				t.Errorf("another browser sees the place:\n%s", body)
+			}
+		}
+	}
+}
+
+// A response that a browser sends twice, because its user pressed a button twice or went
+// back, leads to the place again if they are signed in. It is still used once.
+func TestCallbackAgain(t *testing.T) {
+	t.Parallel()
+	p := newSmallProvider(t)
+	r := newRig(t, fiveHostsConfig+"  - {match: /delegated/, upstream: app, auth: [oidc]}\n"+
+		"providers: [{name: small, issuer: \""+p.issuer+"\", client_id: gateway}]\n")
+	p.now = r.clock.Now
+	for place, want := range map[string]string{
+		"/login":                            "/",
+		"/login?return_to=/delegated/x%3Fy": "/delegated/x?y",
+		"/login?return_to=https://wiki.example.org/x": "https://wiki.example.org/x",
+	} {
+		back := r.leaveFrom(place, "")
+		asked := p.asked.Load()
+		w := r.want(302, "GET", back.target, "", back.cookie)
+		jar := jarOf(w)
+		local := r.login(aliceIn).cookie
+		for _, session := range []string{jar.line("session"), local} {
+			w := r.want(302, "GET", back.target, "", back.cookie+"; "+strings.TrimPrefix(session, "Cookie: "), browser)
+			if got := w.Header().Get("Location"); got != want || len(jarOf(w)) > 0 {
+				t.Errorf("%s again: to %q with %q, want %q", place, got, w.Header()["Set-Cookie"], want)
+			}
+		}
+		for who, cookie := range map[string]string{
+			"nobody": back.cookie, "another browser": jar.line("session"), "a dead session": back.cookie + "; session=x",
+		} {
+			if w := r.want(400, "GET", back.target, "", cookie, browser); w.Header()["Location"] != nil {
+				t.Errorf("%s: to %q", who, w.Header()["Location"])
+			}
+		}
+		if got := p.asked.Load(); got != asked+1 {
+			t.Errorf("the provider was asked %d times for tokens", got-asked)
+		}
+		r.clock.Advance(login.AttemptLifetime)
+		r.want(400, "GET", back.target, "", back.cookie+"; "+strings.TrimPrefix(jar.line("session"), "Cookie: "), browser)
+	}
+}
+
+// A place of up to 8 KiB survives the way through a provider, and through other hosts.
+// A longer one becomes the start page of its host.
+func TestLongPlaces(t *testing.T) {
+	t.Parallel()
+	p := newSmallProvider(t)
+	r := newRig(t, fiveHostsConfig+"  - {match: docs.example.net/, upstream: app, auth: [oidc]}\n  - {match: /delegated/, upstream: app, auth: [oidc]}\n"+
+		"providers: [{name: small, issuer: \""+p.issuer+"\", client_id: gateway}]\n")
+	p.now = r.clock.Now
+	for length, kept := range map[int]bool{5000: true, 8 << 10: true, 8<<10 + 1: false} {
+		for host, path := range map[string]string{"gw.example": "/delegated/", "docs.example.net": "/", "wiki.example.org": "/"} {
+			for _, filling := range []string{"?x", "?%20&/=", "%20x"} {
+				long := path + strings.Repeat(filling, length/len(filling)+1)
+				long = long[:length]
+				for strings.LastIndexByte(long, '%') > length-3 { // no half of an escape
+					long = long[:strings.LastIndexByte(long, '%')] + strings.Repeat("x", length-strings.LastIndexByte(long, '%'))
+				}
+				want := "https://" + host + long
+				if !kept {
+					want = "https://" + host + "/"
+				}
+				person := r.person()
+				person.stop = func(place string) bool { return strings.HasPrefix(place, p.issuer) }
+				at, w := person.visit("GET", "https://"+host+long, "")
+				person.stop = func(place string) bool { return place == want }
+				if host == "wiki.example.org" {
+					at, _ = person.post(w, "alice")
+				} else {
+					query := must.Get(url.Parse(at))(t).Query()
+					back := url.Values{"state": query["state"], "code": query["nonce"]}
+					at, _ = person.visit("GET", "https://gw.example/callback?"+back.Encode(), "")
+				}
+				if at != want {
+					t.Errorf("%s, %d bytes like %q: to %.60q of %d bytes, want %.60q of %d", host, length, filling, at, len(at), want, len(want))
+				}
+			}
+		}
+	}
+}
+
+// A third party, such as the portal of a provider, begins a sign-in with the issuer, and
+// says where it leads and who is expected.
+func TestThirdPartyInitiatedLogin(t *testing.T) {
+	t.Parallel()
+	one, two := newSmallProvider(t), newSmallProvider(t)
+	r := newRig(t, fiveHostsConfig+"  - {match: /delegated/, upstream: app, auth: [oidc]}\nproviders:\n"+
+		"  - {name: one, issuer: \""+one.issuer+"\", client_id: gateway}\n  - {name: two, issuer: \""+two.issuer+"\", client_id: gateway}\n"+
+		"  - {name: two-again, issuer: \""+two.issuer+"\", client_id: other}\n")
+	one.now, two.now = r.clock.Now, r.clock.Now
+	iss := "iss=" + url.QueryEscape(one.issuer)
+	for query, want := range map[string]struct{ place, hint string }{
+		iss: {"/", ""},
+		iss + "&target_link_uri=" + url.QueryEscape("https://gw.example/delegated/x?y=%2F") + "&login_hint=carol%40one.example": {"/delegated/x?y=%2F", "carol@one.example"},
+		iss + "&target_link_uri=/delegated/":                         {"/delegated/", ""},
+		iss + "&target_link_uri=https://wiki.example.org/x":          {"https://wiki.example.org/x", ""},
+		iss + "&target_link_uri=https://evil.example/x":              {"/", ""},
+		iss + "&target_link_uri=//evil.example/x":                    {"/", ""},
+		iss + "&target_link_uri=https://gw.example/logout":           {"/", ""},
+		iss + "&target_link_uri=/delegated/a&return_to=/delegated/b": {"/delegated/a", ""},
+		iss + "&return_to=/delegated/b":                              {"/delegated/b", ""},
+		iss + "&provider=one":                                        {"/", ""},
+		"provider=one&login_hint=carol":                              {"/", "carol"},
+		"provider=one&target_link_uri=/delegated/a":                  {"/", ""}, // no third party: there is no issuer
+		iss + "&login_hint=a%0Ab":                                    {"/", ""},
+		iss + "&login_hint=%FF":                                      {"/", ""},
+		iss + "&login_hint=" + strings.Repeat("x", 2<<10):            {"/", strings.Repeat("x", 2<<10)},
+		iss + "&login_hint=" + strings.Repeat("x", 2<<10+1):          {"/", ""},
+	} {
+		w := r.want(302, "GET", "/login?"+query, "", "Sec-Fetch-Site: cross-site", browser)
+		if to := w.Header().Get("Location"); !strings.HasPrefix(to, one.issuer+"/authorize?") || queryOf(t, w).Get("login_hint") != want.hint {
+			t.Errorf("%.200s: to %.300s", query, to)
+			continue
+		}
+		sent := queryOf(t, w)
+		back := url.Values{"state": sent["state"], "code": sent["nonce"]}
+		w = r.want(302, "GET", "/callback/one?"+back.Encode(), "", jarOf(w).line(), browser)
+		if got := w.Header().Get("Location"); got != want.place {
+			t.Errorf("%.200s: in the end to %q, want %q", query, got, want.place)
+		}
+	}
+	for _, query := range []string{
+		"iss=https://evil.example", "iss=", "iss=" + url.QueryEscape(one.issuer+"/"), "iss=https%3A%2F%2Fgw.example", iss + "&" + iss,
+		iss + "&iss=https://evil.example", iss + "&provider=two", iss + "&provider=three", iss + "&login_hint=a&login_hint=b",
+		iss + "&target_link_uri=/a&target_link_uri=/b", "iss=" + url.QueryEscape(two.issuer), // which of the two
+	} {
+		w := r.want(400, "GET", "/login?"+query+"&return_to=/delegated/b", "", browser)
+		if w.Header()["Set-Cookie"] != nil || !strings.Contains(w.Body.String(), `href="/signin?return_to=`) {
+			t.Errorf("%s: %v %s", query, w.Header(), w.Body)
+		}
+	}
+	for name := range map[string]bool{"two": true, "two-again": true} {
+		w := r.want(302, "GET", "/login?iss="+url.QueryEscape(two.issuer)+"&provider="+name, "")
+		if got, want := queryOf(t, w).Get("redirect_uri"), "https://gw.example/callback/"+name; got != want {
+			t.Errorf("%s: back to %s", name, got)
+		}
+	}
+	// At another host the sign-in is begun at the host of public_url.
+	w := r.wantAt("wiki.example.org", 302, "GET", "/login?"+iss+"&target_link_uri=https://wiki.example.org/x&login_hint=carol", "", browser)
+	at := queryOf(t, w)
+	if to := w.Header().Get("Location"); !strings.HasPrefix(to, "https://gw.example/login?") || at.Get("iss") != one.issuer || at.Get("login_hint") != "carol" ||
+		at.Get("return_to") != "https://wiki.example.org/x" || at.Get("binding") == "" {
+		t.Errorf("at another host: to %s", to)
+	}
+}
+
+// A link of another site does not replace a session: a user who is signed in is asked
+// before the provider can answer from a session of its own. In a browser without a
+// session, and on a link of the gateway's own pages, the sign-in begins at once.
+func TestLoginByLinkAsks(t *testing.T) {
+	t.Parallel()
+	r, p := delegatedRig(t, "")
+	back := r.leave("")
+	carol := jarOf(r.want(302, "GET", back.target, "", back.cookie)).line("session")
+	alice := r.login(aliceIn)
+	links := map[string]string{
+		"/login?provider=small&return_to=/session/x": "/login?provider=small&amp;return_to=%2Fsession%2Fx",
+		"/login?return_to=/session/x":                "/login?provider=small&amp;return_to=%2Fsession%2Fx",
+		"/login?provider=small&switch=1":             "/login?provider=small&amp;switch=1",
+		"/login?iss=" + url.QueryEscape(p.issuer) + "&target_link_uri=/session/x&login_hint=bob": "/login?provider=small&amp;login_hint=bob&amp;return_to=%2Fsession%2Fx",
+	}
+	for link, goesOn := range links {
+		for _, session := range []string{alice.cookie, carol} {
+			for _, site := range []string{"cross-site", "same-site"} {
+				w := r.want(200, "GET", link, "", session, "Sec-Fetch-Site: "+site, "Sec-Fetch-Mode: navigate", browser)
+				body := w.Body.String()
+				if w.Header()["Set-Cookie"] != nil || !strings.Contains(body, `href="`+goesOn+`"`) || !strings.Contains(body, "Another site asks") {
+					t.Errorf("%s from %s: %v %s", link, site, w.Header(), body)
+				}
+			}
+			for _, site := range []string{"Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: none", ""} {
+				r.want(302, "GET", link, "", session, site, browser)
+			}
+		}
+		r.want(302, "GET", link, "", "Sec-Fetch-Site: cross-site", browser)
+		r.want(302, "GET", link, "", "Cookie: session_id=dead", "Sec-Fetch-Site: cross-site", browser)
+	}
+	r.good(alice, true)
+	r.want(200, "GET", "/delegated/", "", carol)
 }
 
 // queryOf returns the parameters of the place that an answer leads to.

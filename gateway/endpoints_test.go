@@ -199,7 +199,7 @@ func TestErrorPageOffersSignIn(t *testing.T) {
 		{r, "POST", "/page/a", 401, `href="/signin"`},
 		{r, "GET", "/me", 401, `href="/signin"`},
 		{r, "GET", "/callback?code=x&state=y", 404, `href="/signin"`}, // there is no provider
-		{r, "GET", "/auth/callback", 404, ""},
+		{r, "GET", "/auth/callback", 404, `href="/signin"`},
 		{delegated, "GET", "/auth/callback?state=x&code=y", 400, `href="/signin"`},
 		{r, "GET", "/nowhere", 404, ""},
 		{r, "GET", "/basic/", 401, ""},

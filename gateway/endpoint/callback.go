@@ -26,7 +26,7 @@ const maxProviderText = 200
 
 // callback is where identity providers send users back to, with a code or an
 // error (RFC 6749, section 4.1.2). It ends in a session, or on a page that says
-// why not; never in a redirect to another place.
+// why not.
 type callback struct {
 	site       *web.Site
 	federation *Federation
@@ -44,6 +44,11 @@ func (c *callback) serve(ex *web.Exchange) error {
 		return nil
 	}
 	login, attempt, err := c.finish(ex)
+	if err != nil && attempt != nil {
+		if answered, err := c.keepPlace(ex, attempt, err); answered || err != nil {
+			return err
+		}
+	}
 	c.site.Service.Metrics.Login(policy.OIDC, err)
 	if err != nil {
 		if result := web.LoginResult(err); result != "" {
@@ -53,20 +58,44 @@ func (c *callback) serve(ex *web.Exchange) error {
 	}
 	ex.Mechanism = string(policy.OIDC)
 	ex.Audit("login", slog.String("subject", login.Subject()), slog.String("login", login.ID))
-	place := c.hosts.afterLogin(ex, login.ID, c.site.ReadReturn(&ex.Received, attempt.ReturnTo, attempt.Binding))
+	c.leadTo(ex, c.hosts.afterLogin(ex, login.ID, c.place(ex, attempt)))
+	return nil
+}
+
+// place returns where the user of an attempt goes on.
+func (c *callback) place(ex *web.Exchange, attempt *login.Attempt) web.Return {
+	return c.site.ReadReturn(&ex.Received, attempt.ReturnTo, attempt.Binding)
+}
+
+func (c *callback) leadTo(ex *web.Exchange, place string) {
 	if strings.HasPrefix(place, "https://") && ex.Request.Header.Get("Sec-Fetch-Mode") == "navigate" {
 		// The policy of the provider's page may allow its form to lead here, and no
 		// further: browsers apply form-action to all redirects that follow.
 		c.hosts.onward(ex, place)
-		return nil
+		return
 	}
 	ex.Redirect(http.StatusFound, place)
-	return nil
+}
+
+// keepPlace lets a user whose sign-in failed begin again with the same place to go on
+// to. It answers one who is signed in and only sent a response a second time: they go on.
+func (c *callback) keepPlace(ex *web.Exchange, attempt *login.Attempt, failure error) (answered bool, err error) {
+	r := c.place(ex, attempt)
+	ex.SignIn = &web.SignInLink{Page: c.site.WithReturn(c.site.Own("signin"), r), Always: true}
+	if !errors.Is(failure, login.ErrNoAttempt) {
+		return false, nil
+	}
+	id, err := signedIn(ex, c.hosts.chain(""))
+	if id == nil || err != nil {
+		return false, err
+	}
+	c.leadTo(ex, c.site.PlaceOrStart(r))
+	return true, nil
 }
 
 // finish turns the response of a provider into a login, and returns it with the
-// attempt. It checks the state first: without it, it makes no call
-// to a provider.
+// attempt, which may be there beside an error too. It checks the state first: without
+// it, it makes no call to a provider.
 func (c *callback) finish(ex *web.Exchange) (*login.Login, *login.Attempt, error) {
 	response, err := readResponse(ex)
 	if err != nil {
@@ -75,27 +104,27 @@ func (c *callback) finish(ex *web.Exchange) (*login.Login, *login.Attempt, error
 	ctx := ex.Request.Context()
 	attempt, err := c.federation.Attempts.Finish(&ex.Store, ex.Credentials.Browser, response.state)
 	if err != nil {
-		return nil, nil, err
+		return nil, attempt, err
 	}
 	p := c.federation.Provider(attempt.Provider)
 	if p == nil || p.Issuer() != attempt.Issuer {
-		return nil, nil, &web.Error{
+		return nil, attempt, &web.Error{
 			Status: http.StatusBadRequest, Detail: "The identity provider is not configured any more. Please start again.",
 			Cause: errors.New("provider " + attempt.Provider + " has gone or changed since the sign-in began"),
 		}
 	}
 	if err := c.checkPath(ex, p); err != nil {
-		return nil, nil, err
+		return nil, attempt, err
 	}
 	if err := p.CheckIssuer(ctx, response.issuer, response.hasIssuer); err != nil {
-		return nil, nil, err
+		return nil, attempt, err
 	}
 	if err := response.refusal(p.Name()); err != nil {
-		return nil, nil, err
+		return nil, attempt, err
 	}
 	grant, err := p.Exchange(ctx, response.code, attempt.Attempt)
 	if err != nil {
-		return nil, nil, err
+		return nil, attempt, err
 	}
 	login, err := c.begin(ex, p, grant, attempt)
 	return login, attempt, err

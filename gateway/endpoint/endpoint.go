@@ -213,7 +213,7 @@ func (o *Options) rows(user *account) map[string]row {
 	}
 	leave := &logout{site: o.Site, crossSite: o.CrossSite, bearers: o.Bearers, out: out, federation: federation}
 	rotate := &refresh{crossSite: o.CrossSite, refresh: local.Refresh, tokens: tokens, realm: o.Realm}
-	start := &delegation{site: o.Site, federation: federation, out: out, hosts: hosts}
+	start := &delegation{site: o.Site, federation: federation, signedIn: o.signedIn(), out: out, hosts: hosts}
 	finish := &callback{site: o.Site, federation: federation, logins: local.Logins, out: out, hosts: hosts}
 	all := map[string]row{
 		"login":                 {leadsHome: true, actions: actions{"GET": {do: start.serve}, "POST": {do: in.serve}}},

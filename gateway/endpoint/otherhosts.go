@@ -49,9 +49,7 @@ func (o *otherHosts) next(ctx context.Context, sid string, r web.Return) (string
 	if r.Binding == "" {
 		return o.site.Place(r), nil
 	}
-	if len(r.Path) > maxReturnTo {
-		r.Path = "/"
-	}
+	r = remembered(r)
 	ticket, err := o.tickets.Issue(ctx, login.Ticket{Login: sid, Scope: r.Host, Browser: r.Binding, Path: r.Path})
 	if err != nil {
 		return "", err

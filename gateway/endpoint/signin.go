@@ -4,6 +4,10 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"authgate/gateway/auth"
 	"authgate/gateway/login"
@@ -77,10 +81,7 @@ func (s *signInPage) signedOut(ex *web.Exchange) {
 
 // already answers a user who is signed in.
 func (s *signInPage) already(ex *web.Exchange, id *policy.Identity, r web.Return) {
-	page := pages.SignedIn{User: ex.User(id), ContinueURL: s.site.Place(r), Host: r.Host}
-	if page.ContinueURL == "" {
-		page.ContinueURL = "/"
-	}
+	page := pages.SignedIn{User: ex.User(id), ContinueURL: s.site.PlaceOrStart(r), Host: r.Host}
 	page.SwitchURL = s.site.Own("signin") + "?" + web.SwitchField + "=1"
 	if only := ex.QueryValue("mechanism"); only != "" {
 		page.SwitchURL = web.WithParameter(page.SwitchURL, "mechanism", only)
@@ -127,34 +128,57 @@ func (s *signInPage) write(ex *web.Exchange, status int, r web.Return, page page
 	ex.Page(status, func(p *pages.Pages) error { return p.SignIn(ex, page) })
 }
 
-// maxReturnTo is the longest place that an attempt or a ticket remembers, in
-// bytes.
-const maxReturnTo = 4 << 10
+// maxReturnTo is the longest path with its query that an attempt or a ticket
+// remembers, in bytes.
+const maxReturnTo = 8 << 10
+
+// remembered returns r as an attempt or a ticket remembers it: a place that is too long
+// becomes the start page of its host.
+func remembered(r web.Return) web.Return {
+	if len(r.Path) > maxReturnTo {
+		r.Path = "/"
+	}
+	return r
+}
+
+// The parameters of a sign-in that a third party begins, such as the portal of a
+// provider (OpenID Connect Core 1.0, section 4).
+const (
+	issuerField = "iss"
+	targetField = "target_link_uri"
+	hintField   = "login_hint"
+)
+
+// maxHint is the longest login_hint that is passed on, in bytes.
+const maxHint = 2 << 10
 
 // delegation is GET /login: it redirects to the identity provider that the
-// query names, or to the default one, and else to the sign-in page.
+// query names, by its name or its issuer, or to the default one, and else to the
+// sign-in page.
 type delegation struct {
 	site       *web.Site
 	federation *Federation
+	signedIn   auth.Chain // whose logins a new one replaces
 	out        *signOut
 	hosts      *otherHosts
 }
 
 func (d *delegation) serve(ex *web.Exchange) error {
-	r := d.site.ReadReturn(&ex.Received, ex.QueryValue(web.ReturnToField), ex.QueryValue(web.BindingField))
+	r := d.target(ex)
 	if !d.site.AtHome(&ex.Received) {
-		return startAtHome(ex, d.site, "login", r, "provider", web.SwitchField)
+		return startAtHome(ex, d.site, "login", r, "provider", issuerField, hintField, web.SwitchField)
 	}
 	values, err := ex.Query()
 	if err != nil {
 		return err
 	}
-	p := d.federation.Default
-	if _, named := values["provider"]; named {
-		if p = d.federation.Provider(ex.QueryValue("provider")); p == nil {
-			return &web.Error{Status: http.StatusBadRequest, Detail: "There is no identity provider of that name here."}
-		}
-	} else if ex.QueryValue(web.SwitchField) == "" {
+	ex.SignIn = &web.SignInLink{Page: d.site.WithReturn(d.site.Own("signin"), r)}
+	p, named, err := d.chosen(values)
+	if err != nil {
+		ex.SignIn.Always = true // there is another way
+		return err
+	}
+	if !named && ex.QueryValue(web.SwitchField) == "" {
 		if answered, err := d.hosts.bySession(ex, policy.OIDC, r); answered || err != nil {
 			return err
 		}
@@ -167,22 +191,98 @@ func (d *delegation) serve(ex *web.Exchange) error {
 		ex.Redirect(http.StatusFound, d.site.WithReturn(page, r))
 		return nil
 	}
+	if answered, err := d.ask(ex, p, r); answered || err != nil {
+		return err
+	}
 	return d.begin(ex, p, r)
+}
+
+// target returns where the user goes on. A third party says it in a parameter of its own.
+func (d *delegation) target(ex *web.Exchange) web.Return {
+	target := ex.QueryValue(web.ReturnToField)
+	if third := ex.QueryValue(targetField); third != "" && ex.QueryValue(issuerField) != "" {
+		target = third
+	}
+	return d.site.ReadReturn(&ex.Received, target, ex.QueryValue(web.BindingField))
+}
+
+// chosen returns the provider that a query names, or else the default one, which may be
+// nil.
+func (d *delegation) chosen(values url.Values) (p *Provider, named bool, err error) {
+	refuse := func(detail string) error { return &web.Error{Status: http.StatusBadRequest, Detail: detail} }
+	for _, name := range []string{issuerField, targetField, hintField} {
+		if len(values[name]) > 1 {
+			return nil, true, refuse("The parameter " + name + " appears more than once.")
+		}
+	}
+	p = d.federation.Default
+	if _, named = values["provider"]; named {
+		if p = d.federation.Provider(values.Get("provider")); p == nil || len(values["provider"]) > 1 {
+			return nil, true, refuse("There is no identity provider of that name here.")
+		}
+	}
+	issuer, third := values[issuerField]
+	if !third {
+		return p, named, nil
+	}
+	those := slices.DeleteFunc(slices.Clone(d.federation.Providers), func(one *Provider) bool {
+		return issuer[0] == "" || one.Provider.Issuer() != issuer[0] || named && one != p
+	})
+	switch {
+	case len(those) == 0:
+		return nil, true, refuse("There is no identity provider with that issuer here.")
+	case len(those) == 1:
+		return those[0], true, nil
+	case slices.Contains(those, p):
+		return p, true, nil
+	}
+	return nil, true, refuse("Several identity providers have that issuer. Name one of them with the parameter provider.")
+}
+
+// ask answers a user who is signed in, and whom another site sends to a provider. The
+// sign-in there would replace their session, so they decide.
+func (d *delegation) ask(ex *web.Exchange, p *Provider, r web.Return) (answered bool, err error) {
+	if !ex.FromOtherSite() {
+		return false, nil
+	}
+	id, err := signedIn(ex, d.signedIn)
+	if id == nil || err != nil {
+		return false, err
+	}
+	place := d.site.Own("login") + "?provider=" + url.QueryEscape(p.Name())
+	for _, name := range []string{hintField, web.SwitchField} {
+		if value := ex.QueryValue(name); value != "" {
+			place = web.WithParameter(place, name, value)
+		}
+	}
+	page := pages.SignedIn{
+		User: ex.User(id), ContinueURL: d.site.PlaceOrStart(r), Host: r.Host,
+		Asked: &pages.Provider{Title: p.Title, URL: d.site.WithReturn(place, r)},
+	}
+	ex.Page(http.StatusOK, func(p *pages.Pages) error { return p.SignedIn(ex, page) })
+	return true, nil
+}
+
+// hint returns the login_hint to pass on, empty if there is none that is acceptable.
+func hint(ex *web.Exchange) string {
+	value := ex.QueryValue(hintField)
+	if len(value) > maxHint || !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) {
+		return ""
+	}
+	return value
 }
 
 // begin redirects the user to the provider, with an attempt to sign in that
 // only their browser can finish.
 func (d *delegation) begin(ex *web.Exchange, p *Provider, r web.Return) error {
-	if len(d.site.Place(r)) > maxReturnTo {
-		r = web.Return{}
-	}
+	r = remembered(r)
 	browser := ex.Credentials.Browser // tabs share it, so that each can finish its own attempt
 	if !login.ValidBrowserSecret(browser) {
 		browser = login.NewBrowserSecret()
 	}
 	attempts, cookies := d.federation.Attempts, &d.site.Cookies
 	attempt := attempts.New(browser, p.Name(), p.Issuer(), d.site.Place(r))
-	attempt.Binding, attempt.Another = r.Binding, ex.QueryValue(web.SwitchField) != ""
+	attempt.Binding, attempt.Another, attempt.Hint = r.Binding, ex.QueryValue(web.SwitchField) != "", hint(ex)
 	var err error
 	if attempt.Before, err = d.out.behindCookies(&ex.Store, &ex.Credentials); err != nil {
 		return err

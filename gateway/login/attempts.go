@@ -45,6 +45,7 @@ type Attempt struct {
 	Binding  string    `json:"binding,omitempty"`   // of the browser at that host, if it waits for a session there
 	Before   []string  `json:"before,omitempty"`    // sids of the logins that the new login replaces
 	Started  time.Time `json:"started"`
+	Used     bool      `json:"used,omitempty"` // all that is left of it is the place and the browser
 }
 
 // Attempts keeps the login attempts. Each can be finished once, by the browser that
@@ -115,13 +116,16 @@ func (a *Attempts) record(ctx context.Context, attempt *Attempt) error {
 	return nil
 }
 
-// Finish returns the attempt with that state and deletes it. The error is
+// Finish returns the attempt with that state and uses it up. The error is
 // ErrNoAttempt if browser has no such attempt. An attempt of another browser is kept.
+// Beside ErrNoAttempt, Finish returns the place of an attempt that the browser has used
+// before, until the attempt would have ended: people press the button of a provider
+// twice, and go back.
 func (a *Attempts) Finish(ctx context.Context, browser, state string) (*Attempt, error) {
 	key := attemptKey(state)
 	sealed, err := a.store.Get(ctx, key)
 	if err != nil {
-		return nil, attemptError(err, "unknown or used state, or older than "+AttemptLifetime.String())
+		return nil, attemptError(err, "unknown state, or older than "+AttemptLifetime.String())
 	}
 	value, err := a.box.Open(sealed, key)
 	if err != nil {
@@ -138,8 +142,19 @@ func (a *Attempts) Finish(ctx context.Context, browser, state string) (*Attempt,
 	if subtle.ConstantTimeCompare([]byte(attempt.Browser), []byte(hashed([]byte(browser)))) != 1 {
 		return nil, attemptError(store.ErrNotFound, "the state is of another browser")
 	}
-	if _, err := a.store.Take(ctx, key); err != nil {
-		return nil, attemptError(err, "the state was used at this very moment")
+	if attempt.Used {
+		return attempt, attemptError(store.ErrNotFound, "the state is used already")
+	}
+	left := &Attempt{Browser: attempt.Browser, ReturnTo: attempt.ReturnTo, Binding: attempt.Binding, Started: attempt.Started, Used: true}
+	used, err := json.Marshal(left)
+	if err != nil {
+		return nil, attemptError(err, "")
+	}
+	switch err := a.store.Swap(ctx, key, sealed, a.box.Seal(used, key), attempt.Started.Add(AttemptLifetime)); {
+	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
+		return left, attemptError(store.ErrNotFound, "the state was used at this very moment")
+	case err != nil:
+		return nil, attemptError(err, "")
 	}
 	return attempt, nil
 }

@@ -27,7 +27,19 @@ func (r *rig) wantAttempt(tb testing.TB, browser string, want *Attempt) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		tb.Errorf("the attempt: %v (-began +finished):\n%s", err, diff)
 	}
-	r.wantNoAttempt(tb, browser, want.State)
+	r.wantUsed(tb, browser, want)
+}
+
+// wantUsed fails the test unless the attempt is used up: the browser learns its place, and
+// nothing else is left of it.
+func (r *rig) wantUsed(tb testing.TB, browser string, attempt *Attempt) {
+	tb.Helper()
+	want := &Attempt{Browser: attempt.Browser, ReturnTo: attempt.ReturnTo, Binding: attempt.Binding, Started: attempt.Started, Used: true}
+	got, err := r.attempts.Finish(tb.Context(), browser, attempt.State)
+	if diff := cmp.Diff(want, got); !errors.Is(err, ErrNoAttempt) || diff != "" {
+		tb.Errorf("the used attempt: %v (-want +got):\n%s", err, diff)
+	}
+	r.wantNoAttempt(tb, NewBrowserSecret(), attempt.State)
 }
 
 // wantNoAttempt fails the test if the attempt can be finished.
@@ -60,8 +72,8 @@ func TestAttemptIsFinishedOnce(t *testing.T) {
 	t.Parallel()
 	r, browser := newRig(t), NewBrowserSecret()
 	attempt, elsewhere := r.beginAttempt(t, browser), r.elsewhere(t)
-	r.store.once("take attempt:", func() { elsewhere.wantAttempt(t, browser, attempt) })
-	r.wantNoAttempt(t, browser, attempt.State)
+	r.store.once("swap attempt:", func() { elsewhere.wantAttempt(t, browser, attempt) })
+	r.wantUsed(t, browser, attempt)
 }
 
 // A state is useless in another browser, and so is what resembles a state. Trying it does

@@ -25,7 +25,8 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 		"sign-in": func(w io.Writer) error {
 			return p.SignIn(w, SignIn{v, v, v, v, NoticeThrottled, time.Minute, v, v, true, true, true, []Provider{{v, v}, {v, v}}})
 		},
-		"signed in": func(w io.Writer) error { return p.SignedIn(w, SignedIn{user, v, v, v}) },
+		"signed in": func(w io.Writer) error { return p.SignedIn(w, SignedIn{user, v, v, v, nil}) },
+		"asked":     func(w io.Writer) error { return p.SignedIn(w, SignedIn{user, v, v, v, &Provider{v, v}}) },
 		"home":      func(w io.Writer) error { return p.Home(w, Home{User: user, AccountURL: v}) },
 		"stranger":  func(w io.Writer) error { return p.Home(w, Home{SignInURL: v}) },
 		"error": func(w io.Writer) error {

@@ -110,6 +110,9 @@ type SignedIn struct {
 	Host        string // where the user goes on
 	ContinueURL string
 	SwitchURL   string // the form, to sign in with another account
+	// Asked is the provider at which another site asks the user to sign in, instead of
+	// SwitchURL; nil: none does.
+	Asked *Provider
 }
 
 // SignedIn writes the page.

@@ -39,6 +39,9 @@ func (p *Provider) AuthorizationURL(ctx context.Context, a Attempt) (string, err
 			further = append(further, oauth2.SetAuthURLParam(name, value))
 		}
 	}
+	if a.Hint != "" && p.openID() {
+		further = append(further, oauth2.SetAuthURLParam("login_hint", a.Hint))
+	}
 	if prompt := p.prompt(a); prompt != "" {
 		further = append(further, oauth2.SetAuthURLParam("prompt", prompt))
 	}

@@ -122,6 +122,8 @@ type Attempt struct {
 	// Another asks the provider for credentials even if the user has a session there
 	// (OpenID Connect Core 1.0, section 3.1.2.1), so that they can take another account.
 	Another bool `json:"-"`
+	// Hint tells the provider which user is expected (login_hint); may be empty.
+	Hint string `json:"-"`
 }
 
 // Grant is what a login or a refresh yields.

@@ -113,6 +113,14 @@ func (s *Site) Place(r Return) string {
 	return s.origin(r.Host) + r.Path
 }
 
+// PlaceOrStart is Place, and the start page for nowhere.
+func (s *Site) PlaceOrStart(r Return) string {
+	if place := s.Place(r); place != "" {
+		return place
+	}
+	return "/"
+}
+
 // WithReturn returns a place of the gateway with the parameters of a Return.
 func (s *Site) WithReturn(place string, r Return) string {
 	for _, parameter := range []struct{ name, value string }{{ReturnToField, s.Place(r)}, {BindingField, r.Binding}} {
