@@ -3,6 +3,7 @@ package gateway
 import (
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -243,4 +244,71 @@ func TestClearSiteData(t *testing.T) {
 			}
 		}
 	}
+}
+
+// twinOf is one cookie of a browser: it tells cookies of one name apart by these, and
+// sends none of them (RFC 6265, section 5.3; browsers keep those without a Domain apart).
+type twinOf struct{ domain, path string }
+
+// A person whose browser sends two cookies with the name of the gateway's gets a page with
+// a way out: a form that removes all but the gateway's own, and leads back. Programs get
+// the 400 alone, and nobody else can make a browser send the form.
+func TestTwinCookies(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig+"  - {match: wiki.one.test/, upstream: app, auth: [session]}\n")
+	alice := r.login(aliceIn)
+	twice := alice.cookie + "; session_id=other"
+	for _, place := range []string{"/session/a/b?x=%2F", "/signin", "/logout", "/nowhere", "/me"} {
+		w := r.want(400, "GET", place, "", twice, browser)
+		action, fields := formOf(t, w)
+		want := url.Values{"cookie": {"session_id"}, "return_to": {place}}
+		if action != "/signin/cookies" || fields.Encode() != want.Encode() || w.Header()["Set-Cookie"] != nil {
+			t.Errorf("%s: a form to %q with %v, %v", place, action, fields, w.Header())
+		}
+		if w := r.want(400, "GET", place, "", twice); w.Header()["Set-Cookie"] != nil || detailOf(t, w) == "" {
+			t.Errorf("%s, a program: %v", place, w.Header())
+		}
+	}
+	browserHas := map[twinOf]string{{"", "/"}: strings.TrimPrefix(alice.cookie, "Cookie: ")}
+	for _, domain := range []string{"gw.example"} {
+		for _, path := range []string{"/", "/session", "/session/", "/session/a", "/session/a/", "/session/a/b"} {
+			browserHas[twinOf{domain, path}] = "session_id=other"
+			if path != "/" {
+				browserHas[twinOf{"", path}] = "session_id=other"
+			}
+		}
+	}
+	form := "cookie=session_id&return_to=" + url.QueryEscape("/session/a/b?x=%2F")
+	w := r.want(303, "POST", "/signin/cookies", form, twice, formType, browser, "Origin: https://gw.example", "Sec-Fetch-Site: same-origin")
+	if got := w.Header().Get("Location"); got != "/session/a/b?x=%2F" {
+		t.Errorf("back to %q", got)
+	}
+	for _, c := range w.Result().Cookies() {
+		if c.Name != "session_id" || c.MaxAge >= 0 || c.Value != "" {
+			t.Errorf("sets %s", c)
+		}
+		delete(browserHas, twinOf{c.Domain, c.Path})
+	}
+	if len(browserHas) != 1 || browserHas[twinOf{"", "/"}] == "" {
+		t.Errorf("the browser is left with %v", browserHas)
+	}
+	r.good(alice, true)
+	for _, c := range []struct {
+		status int
+		body   string
+		header []string
+	}{
+		{403, form, []string{formType, "Origin: https://evil.example"}},
+		{403, form, []string{formType, "Sec-Fetch-Site: same-site"}},
+		{400, "cookie=theme", []string{formType}}, {400, "cookie=", []string{formType}}, {400, "", []string{formType}},
+		{400, "cookie=session_id&cookie=session_id", []string{formType}}, {415, `{"cookie":"session_id"}`, []string{jsonType}},
+	} {
+		if w := r.want(c.status, "POST", "/signin/cookies", c.body, append(c.header, twice)...); w.Header()["Set-Cookie"] != nil {
+			t.Errorf("%s with %q: %v", c.body, c.header, w.Header())
+		}
+	}
+	r.want(405, "GET", "/signin/cookies", "", twice)
+	r.want(303, "POST", "/signin/cookies", "cookie=session_id&return_to=//evil.example", formType)
+	r.want(400, "POST", "/session/", "", twice)
+	r.want(400, "POST", "/logout", "", twice)
 }

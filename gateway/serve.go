@@ -155,6 +155,9 @@ func (ex *exchange) read() error {
 	}
 	ex.Canonical = policy.Request{Method: ex.Request.Method, Host: host, Path: path, Client: ex.Peer.Client}
 	ex.Credentials, err = auth.ReadCredentials(ex.Request.Header, &st.site.Cookies.Names, ex.Peer.Client)
+	if errors.Is(err, auth.ErrAmbiguous) && path.Decoded == st.site.Own(web.TwinsPath) {
+		ex.Credentials, err = auth.Credentials{}, nil // the way out, which needs no credential
+	}
 	ex.Credentials.Scope = st.site.CookieScope(host)
 	return err
 }

@@ -14,6 +14,18 @@ import (
 // must not guess, so it answers 400.
 var ErrAmbiguous = errors.New("auth: ambiguous credentials")
 
+// AmbiguousCookieError is the ErrAmbiguous of two values of one cookie.
+type AmbiguousCookieError struct{ Name string }
+
+// Error implements error, with what an operator can do.
+func (e *AmbiguousCookieError) Error() string {
+	return ErrAmbiguous.Error() + ": two values of the cookie " + e.Name + ": another service of the host or of its domain sets a cookie of that name; " +
+		"session.host_prefix: true gives the gateway's cookies names of their own"
+}
+
+// Unwrap returns ErrAmbiguous.
+func (e *AmbiguousCookieError) Unwrap() error { return ErrAmbiguous }
+
 // Credentials are all credentials that a request presents to the gateway. The
 // zero value presents none.
 type Credentials struct {
@@ -138,7 +150,7 @@ func (c *Credentials) readCookies(line string, names *CookieNames) error {
 			value = absent // an empty and a non-empty cookie are ambiguous too
 		}
 		if *at != "" && *at != value {
-			return ErrAmbiguous
+			return &AmbiguousCookieError{name}
 		}
 		*at, c.Cookies = value, true
 	}

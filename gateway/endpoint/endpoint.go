@@ -223,6 +223,7 @@ func (o *Options) rows(user *account) map[string]row {
 		"csrf-token":            {actions: actions{"GET": {do: user.csrfToken}}},
 		"signin":                {leadsHome: true, actions: actions{"GET": {do: page.serve}}},
 		web.CompletePath:        {actions: actions{"GET": {do: hosts.complete}}},
+		web.TwinsPath:           {actions: actions{"POST": {do: (&twins{o.Site}).serve}}},
 		"callback":              {actions: actions{"GET": {do: finish.serve}}},
 		"auth/callback":         {actions: actions{"GET": {do: finish.serve}}},
 		".well-known/jwks.json": {actions: actions{"GET": {do: publicKeys(o.JWKS).serve}}},

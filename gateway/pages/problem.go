@@ -26,6 +26,7 @@ const (
 	ProblemCleartext                      // a credential came over http
 	ProblemLogins                         // too many failed logins
 	ProblemBusy                           // too many requests at once
+	ProblemCookies                        // two cookies have the name of one of the gateway's
 )
 
 // key returns the beginning of the keys of a problem's texts.
@@ -57,6 +58,8 @@ func (p Problem) key() string {
 		return "problem.logins"
 	case ProblemBusy:
 		return "problem.busy"
+	case ProblemCookies:
+		return "problem.cookies"
 	}
 	return ""
 }
@@ -116,7 +119,12 @@ type ErrorPage struct {
 	SwitchURL string        // a link to sign in with another account
 	HomeURL   string        // a link to the start page
 	User      User          // who is signed in
+	Twin      *Twin         // cookies to remove; nil: none
 }
+
+// Twin is the form by which a user removes the cookies that other services have set with
+// the name of one of the gateway's.
+type Twin struct{ Action, Cookie, ReturnTo string }
 
 // ShowsDetail reports whether Detail tells more than the text of the problem.
 func (e ErrorPage) ShowsDetail() bool {

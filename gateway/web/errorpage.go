@@ -1,9 +1,11 @@
 package web
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 
+	"authgate/gateway/auth"
 	"authgate/gateway/pages"
 	"authgate/policy"
 )
@@ -63,10 +65,27 @@ func (ex *Exchange) errorPage(e *Error) pages.ErrorPage {
 			page.HomeURL = "/"
 		}
 	}
-	if e.Problem == pages.ProblemForbidden {
+	switch e.Problem {
+	case pages.ProblemForbidden:
 		ex.addUser(&page)
+	case pages.ProblemCookies:
+		ex.addTwin(&page, e)
 	}
 	return page
+}
+
+// addTwin offers to remove the cookies that other services have set with the name of one
+// of the gateway's. At a host whose requests a proxy only asks about, the gateway has
+// no endpoint for it.
+func (ex *Exchange) addTwin(page *pages.ErrorPage, e *Error) {
+	twice, ok := errors.AsType[*auth.AmbiguousCookieError](e)
+	if !ok || ex.Verify || ex.Foreign {
+		return
+	}
+	page.Twin = &pages.Twin{Action: ex.site.Own(TwinsPath), Cookie: twice.Name, ReturnTo: "/"}
+	if ex.Canonical.Method == http.MethodGet {
+		page.Twin.ReturnTo = ex.Target()
+	}
 }
 
 // addUser shows a user who is signed in who they are, and offers another account.

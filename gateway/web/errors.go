@@ -105,7 +105,11 @@ func toHTTP(ctx context.Context, err error) *Error {
 	case errors.As(err, &target):
 		return answer(400, "The request target is malformed: "+target.Reason+".")
 	case errors.Is(err, auth.ErrAmbiguous):
-		return answer(400, "The request presents more than one credential of a kind.")
+		e := answer(400, "The request presents more than one credential of a kind.")
+		if _, ok := errors.AsType[*auth.AmbiguousCookieError](err); ok {
+			e.Problem = pages.ProblemCookies
+		}
+		return e
 	case errors.As(err, &tooLarge):
 		return answer(413, fmt.Sprintf("The body is larger than %d bytes.", tooLarge.Limit))
 	case errors.As(err, &throttled):
