@@ -36,6 +36,7 @@ func TestBrowser(t *testing.T) {
 		"many hosts, at a provider":   hostsAtProvider,
 		"many hosts, SameSite=Strict": hostsStrict,
 		"many hosts, one cookie":      hostsByOneCookie,
+		"two cookies of one name":     twinCookies,
 		"account":                     accountInBrowser,
 		"pages":                       pagesInBrowser,
 		"terminal":                    terminalInBrowser,

@@ -288,3 +288,26 @@ func hostsByOneCookie(t *testing.T, c *chromium) {
 	b.shows("/signin", http.StatusOK, "User name")
 	m.up.none(t)
 }
+
+// twinCookies: scripts of an application set cookies with the name of the gateway's, for
+// other paths and for the domain above. The page of the error removes them, and the
+// person is still signed in.
+func twinCookies(t *testing.T, c *chromium) {
+	m := c.manyHosts(t)
+	m.serve("session", people)
+	b := c.tab(t)
+	page := m.page("wiki.one.test")
+	b.open(page)
+	b.signIn("alice")
+	b.is(page)
+	m.up.wants(t, "GET", "/page?x=%2F&y", "alice")
+	for _, twin := range []string{"domain=one.test; path=/", "domain=one.test; path=/page", "domain=wiki.one.test; path=/", "path=/page"} {
+		b.value("document.cookie = 'session_id=other; secure; " + twin + "'")
+	}
+	b.open(page)
+	b.shows("/page", http.StatusBadRequest, "Two cookies have the same name")
+	m.up.none(t)
+	b.click("button")
+	b.is(page)
+	m.up.wants(t, "GET", "/page?x=%2F&y", "alice")
+}

@@ -1,6 +1,7 @@
 package auth_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -20,9 +21,9 @@ func ExampleReadCredentials() {
 
 	header.Add("Cookie", "session_id=4712")
 	_, err = auth.ReadCredentials(header, names, netip.MustParseAddr("192.0.2.7"))
-	fmt.Println(err)
+	fmt.Println(errors.Is(err, auth.ErrAmbiguous))
 	// Output:
 	// bearer abc.def.ghi 4711 <nil>
 	// [theme=dark]
-	// auth: ambiguous credentials
+	// true
 }
