@@ -80,6 +80,14 @@ listen: {trusted_proxies: [192.0.2.7]}
 			}
 		}
 	}
+	several := newRig(t, fiveHostsConfig+"providers: [{name: small, issuer: \"https://id.example\", client_id: gateway}]\n")
+	for host, places := range map[string][]string{"gw.example": {"/login", "/login?provider=small"}, "wiki.example.org": {"/login", "/signin", "/x"}} {
+		for _, place := range places {
+			if w := several.wantAt(host, 401, "GET", place, "", "X-Requested-With: XMLHttpRequest", browser); w.Header()["Location"] != nil || w.Header()["Set-Cookie"] != nil {
+				t.Errorf("%s%s: %v", host, place, w.Header())
+			}
+		}
+	}
 	for _, header := range []string{"X-Requested-With: org.example.app", "X-Requested-With: "} { // Android's web views send their name
 		r.want(302, "GET", "/session/x", "", header, browser)
 	}

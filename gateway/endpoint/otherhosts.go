@@ -28,9 +28,20 @@ type otherHosts struct {
 	now       func() time.Time
 }
 
+// refuseScript refuses a script that says so: a redirect would lead it to a page for people.
+func refuseScript(ex *web.Exchange) error {
+	if !ex.ByXHR() {
+		return nil
+	}
+	return &web.Error{Status: http.StatusUnauthorized, Detail: auth.DetailNotSignedIn, Cause: errors.New("a script cannot sign in on a page")}
+}
+
 // startAtHome redirects a user who wants to sign in at another host to the host
 // of public_url. The named parameters stay.
 func startAtHome(ex *web.Exchange, site *web.Site, name string, r web.Return, parameters ...string) error {
+	if err := refuseScript(ex); err != nil {
+		return err
+	}
 	page := site.Own(name)
 	for _, parameter := range parameters {
 		if value := ex.QueryValue(parameter); value != "" {

@@ -164,6 +164,9 @@ type delegation struct {
 }
 
 func (d *delegation) serve(ex *web.Exchange) error {
+	if err := refuseScript(ex); err != nil {
+		return err
+	}
 	r := d.target(ex)
 	if !d.site.AtHome(&ex.Received) {
 		return startAtHome(ex, d.site, "login", r, "provider", issuerField, hintField, web.SwitchField)
