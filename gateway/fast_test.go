@@ -279,8 +279,11 @@ func TestFastPath(t *testing.T) {
 		}
 	}
 	ways = newWays(t) // whose upstream has sent no bytes that belong to no response
-	for asks, want := range map[string]int{fastRequests[0]: 2, fastRequests[1]: 2, fastRequests[4]: 2, fastRequests[5]: 2, fastRequests[3]: 0} {
-		got := -1
+	for _, i := range []int{0, 1, 4, 5, 3} { // HEAD is the last, because the body of the answer belongs to no response
+		asks, want, got := fastRequests[i], 2, -1
+		if strings.HasPrefix(asks, "HEAD ") {
+			want = 0
+		}
 		if !inTime(func() bool {
 			before := ways[0].fast
 			ways[0].tell(t, asks, plainAnswer)
