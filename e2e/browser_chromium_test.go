@@ -37,6 +37,7 @@ func TestBrowser(t *testing.T) {
 		"many hosts, SameSite=Strict": hostsStrict,
 		"many hosts, one cookie":      hostsByOneCookie,
 		"two cookies of one name":     twinCookies,
+		"a service worker":            workersInBrowser,
 		"account":                     accountInBrowser,
 		"pages":                       pagesInBrowser,
 		"terminal":                    terminalInBrowser,

@@ -10,7 +10,7 @@ import (
 
 // modifier returns what a route does to the header of every response of its
 // upstream.
-func modifier(site *web.Site, public bool, upstream string) func(status int, h http.Header) {
+func modifier(site *web.Site, public, workers bool, upstream string) func(status int, h http.Header) {
 	names, hsts, private := &site.Cookies.Names, []string{site.HSTS}, []string{"private"}
 	altSvc := []string{site.AltSvc}
 	return func(status int, h http.Header) {
@@ -23,6 +23,9 @@ func modifier(site *web.Site, public bool, upstream string) func(status int, h h
 		if _, ok := h["Cache-Control"]; !ok && !public && status != http.StatusSwitchingProtocols {
 			// Else shared caches could give one user's page to another (RFC 9111, section 5.2.2.7).
 			h["Cache-Control"] = private
+		}
+		if !workers {
+			withoutWorkers(h)
 		}
 		if dropped := separateCookies(h, names); dropped > 0 {
 			site.Service.Logger.Warn("cookies of an upstream are left out: clients could read them as the gateway's", "upstream", upstream, "cookies", dropped)

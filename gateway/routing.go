@@ -82,7 +82,7 @@ func newRouting(cfg *config.Config, site *web.Site, m *mechanisms, f *federation
 			edited:   foldAll(slices.Concat(c.Headers.Remove, slices.Collect(maps.Keys(c.Headers.Set)))),
 			fields:   fieldsOf(c.Headers.Set),
 			pass:     canonicalAll(c.Headers.Pass),
-			modify:   modifier(site, rule.Public(), c.Upstream),
+			modify:   modifier(site, rule.Public(), c.AllowsWorkers(), c.Upstream),
 			stripped: upstream.EncodedPrefix(c.StripPrefix),
 			limiter:  limiters[c.Name],
 			cors:     newCORS(&c.CORS),

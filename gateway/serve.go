@@ -95,6 +95,9 @@ func (ex *exchange) find() error {
 	}
 	ex.route, ex.Label = route, route.rule.Name
 	ex.SignIn, ex.CORS = &route.signIn, route.cors
+	if ex.WorkerScript() && !route.config.AllowsWorkers() {
+		return web.NoServiceWorker("routes[].service_workers is not allow")
+	}
 	return nil
 }
 

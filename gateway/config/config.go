@@ -304,6 +304,16 @@ const (
 	CrossOriginAllow = "allow"
 )
 
+// Treatment of service workers: scripts of an application that answer for its
+// host in the browser, in place of the gateway.
+const (
+	ServiceWorkersRefuse = "refuse"
+	ServiceWorkersAllow  = "allow"
+)
+
+// AllowsWorkers reports whether the application may have service workers.
+func (route *Route) AllowsWorkers() bool { return route.ServiceWorkers == ServiceWorkersAllow }
+
 // Route maps requests to an upstream. Without an upstream it is for proxies that
 // ask at EndpointVerify. Config.Table has the compiled policies.
 type Route struct {
@@ -316,6 +326,7 @@ type Route struct {
 	Unauthenticated    string             `yaml:"unauthenticated"`
 	Authorization      string             `yaml:"authorization"`   // gateway or application
 	CrossOrigin        string             `yaml:"cross_origin"`    // deny or allow
+	ServiceWorkers     string             `yaml:"service_workers"` // refuse or allow
 	EncodedSlashes     string             `yaml:"encoded_slashes"` // reject or keep
 	StripPrefix        string             `yaml:"strip_prefix"`
 	Headers            RouteHeaders       `yaml:"headers"`

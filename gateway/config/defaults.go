@@ -61,8 +61,9 @@ func setDefaults(element any) {
 	case *Route:
 		*element = Route{
 			Unauthenticated: UnauthenticatedAuto, Authorization: AuthorizationGateway, CrossOrigin: CrossOriginDeny, EncodedSlashes: EncodedSlashesReject,
-			CORS: CORS{MaxAge: 10 * time.Minute},
-			Rate: Rate{Per: time.Second, By: RateByClient},
+			ServiceWorkers: ServiceWorkersRefuse,
+			CORS:           CORS{MaxAge: 10 * time.Minute},
+			Rate:           Rate{Per: time.Second, By: RateByClient},
 		}
 	}
 }

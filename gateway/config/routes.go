@@ -65,6 +65,7 @@ func (route *Route) check(r *report, path string, c *Config) {
 		r.Fault(path+".basic_challenge", "asks for an API token, which the route does not accept; add bearer to auth, or remove this key")
 	}
 	r.oneOf(path+".cross_origin", route.CrossOrigin, words("routes[].cross_origin"))
+	r.oneOf(path+".service_workers", route.ServiceWorkers, words("routes[].service_workers"))
 	r.oneOf(path+".encoded_slashes", route.EncodedSlashes, words("routes[].encoded_slashes"))
 	route.CORS.check(r, path+".cors")
 	route.checkUpgrade(r, path+".upgrade")

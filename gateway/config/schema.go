@@ -76,6 +76,8 @@ func routeWords(key string) []string {
 		return []string{AuthorizationGateway, AuthorizationApplication}
 	case "routes[].cross_origin":
 		return []string{CrossOriginDeny, CrossOriginAllow}
+	case "routes[].service_workers":
+		return []string{ServiceWorkersRefuse, ServiceWorkersAllow}
 	case "routes[].encoded_slashes":
 		return []string{EncodedSlashesReject, EncodedSlashesKeep}
 	case "routes[].rate.by":

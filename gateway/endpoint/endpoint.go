@@ -279,6 +279,9 @@ func (e *Endpoint) Serve(ex *web.Exchange) error {
 	if answered, err := e.elsewhere(ex); answered || err != nil {
 		return err
 	}
+	if ex.WorkerScript() {
+		return web.NoServiceWorker("the path is an own endpoint's")
+	}
 	if err := ex.ReadBody(); err != nil {
 		return err
 	}

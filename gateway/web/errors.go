@@ -42,6 +42,12 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
+// NoServiceWorker is the error of a request for the script of a service worker.
+// reason is for operators.
+func NoServiceWorker(reason string) error {
+	return &Error{Status: http.StatusForbidden, Detail: "No service worker may be registered here.", Cause: errors.New("the script of a service worker: " + reason)}
+}
+
 // Forbidden is the error of an identity that the policy does not allow.
 func Forbidden() error {
 	return &Error{Status: http.StatusForbidden, Detail: "You are signed in, but not allowed to do this.", Problem: pages.ProblemForbidden}

@@ -94,6 +94,13 @@ func (r *Received) FromOtherSite() bool {
 	return true
 }
 
+// WorkerScript reports whether a browser asks for the script of a service worker
+// (Service Workers, section 4.3; Fetch Metadata).
+func (r *Received) WorkerScript() bool {
+	h := r.Request.Header
+	return len(h["Service-Worker"]) > 0 || h.Get("Sec-Fetch-Dest") == "serviceworker"
+}
+
 // QueryValue returns a parameter of the query, "" unless there is one of the
 // name.
 func (r *Received) QueryValue(name string) string {
