@@ -311,3 +311,52 @@ func twinCookies(t *testing.T, c *chromium) {
 	b.is(page)
 	m.up.wants(t, "GET", "/page?x=%2F&y", "alice")
 }
+
+// hostsStrictFromElsewhere: a link of another site that begins a sign-in reaches no application
+// with a strict session: a page asks, whoever signs in by it, and however it is written.
+func hostsStrictFromElsewhere(t *testing.T, c *chromium) {
+	m := c.manyHosts(t)
+	m.serve("session", "session: {same_site: strict}\n"+people)
+	far, _ := c.otherSites(t, http.HandlerFunc(serveStranger))
+	b := c.tab(t)
+	follows := func(place string) {
+		t.Helper()
+		b.load(chromedp.Evaluate[chromedp.Void]("void (location = '" + strangerPage(far, "<script>location = "+quoteJS(place)+"</script>") + "')"))
+	}
+	for i, link := range []string{
+		m.at("wiki.one.test", "/signin?return_to=/page%3Fx=%252F%26y"), m.page("files.one.test"), m.page("wiki.one.test"), m.page("x.three.test"),
+	} {
+		follows(link)
+		if i == 0 { // without a session anywhere
+			until(t, "the sign-in page", func() bool { return strings.Contains(b.text(), "User name") })
+			b.signIn("alice")
+		}
+		until(t, "the page that asks", func() bool { return strings.Contains(b.text(), "Continue?") })
+		m.up.none(t)
+		b.click("a.primary")
+		if got := b.value("location.pathname + location.search"); got != "/page?x=%2F&y" {
+			t.Errorf("%s continues to %s", link, got)
+		}
+		m.up.wants(t, "GET", "/page?x=%2F&y", "alice")
+	}
+}
+
+// hostsByLink: who comes to a host for the first time by a link of another site sees no page on
+// the way, if they are signed in, and the browser's word on where they come from stays true.
+func hostsByLink(t *testing.T, c *chromium) {
+	m := c.manyHosts(t)
+	m.serve("session", people)
+	far, _ := c.otherSites(t, http.HandlerFunc(serveStranger))
+	b := c.tab(t)
+	b.open(m.page("login.test"))
+	b.signIn("alice")
+	m.up.all()
+	for _, host := range hostNames[1:] {
+		b.load(chromedp.Evaluate[chromedp.Void]("void (location = '" + strangerPage(far, "<script>location = "+quoteJS(m.page(host))+"</script>") + "')"))
+		b.arrives(m.page(host))
+		if got := m.up.wants(t, "GET", "/page?x=%2F&y", "alice").value(t, "Sec-Fetch-Site"); got != "cross-site" {
+			t.Errorf("%s: the application reads %q", host, got)
+		}
+	}
+	noComplaints(t, b)
+}

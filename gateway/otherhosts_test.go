@@ -255,7 +255,7 @@ func TestFormsLeadToOtherHosts(t *testing.T) {
 // of the gateway lead on from its own sites instead.
 func TestStrictSessions(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, edit(t, fiveHostsConfig, "store:", "session: {same_site: strict}\nstore:"))
+	r := newRig(t, strictConfig(t))
 	p := r.person()
 	onward := func(w *httptest.ResponseRecorder, to string) {
 		t.Helper()
@@ -270,8 +270,10 @@ func TestStrictSessions(t *testing.T) {
 	p.sees(pageOf("wiki.example.org"), "alice")
 
 	home := p.jars["gw.example"]
-	p.jars["gw.example"], p.extra = browserJar{}, []string{"Sec-Fetch-Site: cross-site"} // as the browser has it
-	at, w = p.visit("GET", pageOf("mail.example.net"), "")
+	p.jars["gw.example"] = browserJar{} // as the browser has it
+	begun := p.ask("GET", pageOf("mail.example.net"), "", "Sec-Fetch-Site: same-origin")
+	p.extra = []string{crossSite}
+	at, w = p.visit("GET", begun.Header().Get("Location"), "")
 	onward(w, strings.TrimPrefix(at, "https://gw.example"))
 	p.jars["gw.example"], p.extra = home, []string{"Sec-Fetch-Site: same-origin"}
 	at, w = p.visit("GET", at, "")
@@ -432,6 +434,153 @@ func TestHostsWithoutSessions(t *testing.T) {
 	for _, host := range []string{"wiki.example.org", "part.example", "b.wild.example"} { // a route without a host is there too
 		if w := r.wantAt(host, 302, "GET", "/signin", "", browser); !strings.Contains(w.Header().Get("Location"), "&binding=") {
 			t.Errorf("%s: to %q", host, w.Header().Get("Location"))
+		}
+	}
+}
+
+// strictConfig is fiveHostsConfig with strict sessions.
+func strictConfig(t testing.TB) string {
+	return edit(t, fiveHostsConfig, "store:", "session: {same_site: strict}\nstore:")
+}
+
+const crossSite = "Sec-Fetch-Site: cross-site"
+
+// asks fails the test unless the answer is a page that leads to a place by a link alone.
+func asks(t *testing.T, at string, w *httptest.ResponseRecorder, place string) {
+	t.Helper()
+	if w == nil {
+		t.Errorf("led to %s, want a page that asks before %s", at, place)
+		return
+	}
+	body := w.Body.String()
+	if want := `href="` + html.EscapeString(place) + `"`; w.Code != 200 || !strings.Contains(body, want) || strings.Contains(body, `http-equiv="refresh"`) {
+		t.Errorf("at %s: %d, want a page that asks before %s: %s", at, w.Code, place, body)
+	}
+}
+
+// A sign-in that another site begins does not end in a request of the gateway's own site, which
+// takes a strict session along. It ends at a page that asks, however the user signs in, and
+// through whatever host the link leads.
+func TestStrictSessionsAndOtherSites(t *testing.T) {
+	t.Parallel()
+	const danger = "/delete?id=1"
+	for _, link := range []string{
+		"https://wiki.example.org/signin?return_to=/delete?id%3D1", "https://wiki.example.org/delete?id=1",
+		"https://wiki.example.org/login?return_to=/delete?id%3D1",
+	} {
+		r := newRig(t, strictConfig(t))
+		p := r.person()
+		// Without a session anywhere, by the form.
+		p.extra = []string{crossSite}
+		_, page := p.goesOn(link)
+		p.extra = []string{"Sec-Fetch-Site: same-origin"} // of the form; what follows is not looked at
+		at, w := p.post(page, "alice")
+		asks(t, at, w, danger)
+		if !strings.HasPrefix(at, "https://wiki.example.org/signin/complete?") {
+			t.Errorf("led by %q to %s", p.trail, at)
+		}
+		// With a session at public_url, which the browser sends only from there, and with one at both.
+		for range 2 {
+			home, wiki := p.jars["gw.example"], p.jars["wiki.example.org"]
+			p.jars["gw.example"], p.jars["wiki.example.org"], p.extra = browserJar{}, browserJar{"__Host-authgate_login": wiki["__Host-authgate_login"]}, []string{crossSite}
+			at, w = p.visit("GET", link, "")
+			wiki = p.jars["wiki.example.org"]
+			if !strings.HasPrefix(at, "https://gw.example/") || !strings.Contains(w.Body.String(), `http-equiv="refresh"`) {
+				t.Fatalf("%s leads by %q to %s, %d", link, p.trail, at, w.Code)
+			}
+			p.jars["gw.example"], p.jars["wiki.example.org"], p.extra = home, wiki, []string{"Sec-Fetch-Site: same-origin"}
+			at, w = p.visit("GET", at, "")
+			asks(t, at, w, danger)
+		}
+		if r.upstream.count() != 0 {
+			t.Errorf("%s: %d requests reached the upstream", link, r.upstream.count())
+		}
+		p.extra = []string{"Sec-Fetch-Site: same-origin"}
+		p.sees("https://wiki.example.org"+danger, "alice") // by the link on the page
+	}
+}
+
+// The same holds at the host of public_url, and for a place at another host that no browser
+// waits for: after the form a page asks. A link within the gateway's own site leads on.
+func TestStrictSessionsAtHome(t *testing.T) {
+	t.Parallel()
+	for link, place := range map[string]string{
+		"https://gw.example/session/delete?id=1":                                        "/session/delete?id=1",
+		"https://gw.example/signin?return_to=/session/x":                                "/session/x",
+		"https://gw.example/signin":                                                     "/",
+		"https://gw.example/signin?return_to=https://wiki.example.org/delete":           "https://wiki.example.org/delete",
+		"https://wiki.example.org/signin?return_to=https://gw.example/session/delete":   "/session/delete",
+		"https://wiki.example.org/signin?return_to=https://files.example.org/delete":    "https://files.example.org/delete",
+		"https://gw.example/signin?mechanism=session&return_to=%2Fsession%2Fx&reason=x": "/session/x",
+	} {
+		for site, elsewhere := range map[string]bool{crossSite: true, "Sec-Fetch-Site: none": false, "Sec-Fetch-Site: same-origin": false, "": false} {
+			r := newRig(t, strictConfig(t))
+			p := r.person()
+			p.extra = []string{site}
+			_, page := p.visit("GET", link, "")
+			p.extra = []string{"Sec-Fetch-Site: same-origin"}
+			_, wrong := p.post(page, "mallory") // keeps it
+			p.stop = func(at string) bool { return !strings.HasSuffix(at, "/login") }
+			if at, w := p.post(wrong, "alice"); elsewhere {
+				asks(t, at, w, place)
+			} else if w != nil {
+				t.Errorf("%s from %q ends at %s, %d", link, site, at, w.Code)
+			}
+		}
+	}
+	// A user who is signed in is asked in any case.
+	r := newRig(t, strictConfig(t))
+	p := r.person()
+	p.signIn(pageOf("gw.example"), "alice")
+	p.extra = []string{crossSite}
+	at, w := p.visit("GET", "https://gw.example/signin?return_to=/session/x", "")
+	asks(t, at, w, "/session/x")
+	// The link on the page of an error keeps it.
+	for link, keeps := range map[string]bool{crossSite: true, "Sec-Fetch-Site: none": false} {
+		w := r.want(401, "POST", "/session/x", "", "Accept: text/html", link, "Origin: https://gw.example")
+		if strings.Contains(w.Body.String(), "elsewhere=1") != keeps {
+			t.Errorf("%s: %s", link, w.Body)
+		}
+	}
+	// Lax sessions come along from other sites, so there is nothing to ask.
+	lax := newRig(t, fiveHostsConfig).person()
+	lax.extra = []string{crossSite}
+	if at, w := lax.signIn(pageOf("wiki.example.org"), "alice"); at != pageOf("wiki.example.org") || w.Code != 200 {
+		t.Errorf("lax: led by %q to %s, %d", lax.trail, at, w.Code)
+	}
+}
+
+// A sign-in at a provider ends in the same way, at home and at another host.
+func TestStrictSessionsAtAProvider(t *testing.T) {
+	t.Parallel()
+	small := newSmallProvider(t)
+	yaml := strings.NewReplacer("auth: [session]", "auth: [oidc]", "auth: [session, bearer]", "auth: [oidc]").Replace(strictConfig(t)) +
+		"  - {match: gw.example/local/, upstream: app, auth: [session]}\n" +
+		"providers: [{name: small, issuer: \"" + small.issuer + "\", client_id: gateway}]\n"
+	for link, elsewhere := range map[string]bool{
+		pageOf("gw.example"): true, pageOf("wiki.example.org"): true, "https://gw.example/login?return_to=/session/x%3Fy%3D%252F%26z": true,
+	} {
+		for _, site := range []string{crossSite, "Sec-Fetch-Site: none"} {
+			r := newRig(t, yaml)
+			p := r.person()
+			p.extra = []string{site}
+			p.stop = func(place string) bool { return strings.HasPrefix(place, small.issuer) }
+			at, w := p.goesOn(link)
+			u, err := url.Parse(at)
+			if err != nil || w != nil {
+				t.Fatalf("%s: led to %s", link, at)
+			}
+			answer := url.Values{"state": {u.Query().Get("state")}, "code": {u.Query().Get("nonce")}}.Encode()
+			p.extra = []string{crossSite} // the provider's page
+			at, w = p.visit("GET", "https://gw.example/callback?"+answer, "")
+			if strings.Contains(w.Body.String(), "/signin/complete?ticket=") { // browsers go there by a page
+				_, place, _ := strings.Cut(w.Body.String(), `content="0; url=`)
+				place, _, _ = strings.Cut(place, `"`)
+				at, w = p.visit("GET", place, "")
+			}
+			if asked := w.Code == 200 && strings.Contains(w.Body.String(), `href="/`) && !strings.Contains(w.Body.String(), `http-equiv`); asked != (elsewhere && site == crossSite) {
+				t.Errorf("%s from %s ends by %q at %s, %d: %s", link, site, p.trail, at, w.Code, w.Body)
+			}
 		}
 	}
 }

@@ -50,6 +50,20 @@ func (p *person) visit(method, place, body string, header ...string) (string, *h
 	}
 }
 
+// goesOn is visit, and follows a page of the gateway that loads itself once more: that
+// request is one of the gateway's own site.
+func (p *person) goesOn(place string) (string, *httptest.ResponseRecorder) {
+	p.t.Helper()
+	at, w := p.visit("GET", place, "")
+	if w == nil || !strings.Contains(w.Body.String(), `content="0; url=/`) || !strings.HasPrefix(at, "https://gw.example/") {
+		return at, w
+	}
+	extra := p.extra
+	p.extra = []string{"Sec-Fetch-Site: same-origin"}
+	defer func() { p.extra = extra }()
+	return p.visit("GET", at, "")
+}
+
 // ask sends one request with the cookies of its host, and keeps those of the answer.
 func (p *person) ask(method, place, body string, header ...string) *httptest.ResponseRecorder {
 	p.t.Helper()

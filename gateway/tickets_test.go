@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +92,128 @@ func TestSignInOfAnotherBrowser(t *testing.T) {
 	ticket = mallory.ticketOf("wiki.example.org")
 	alice.visit("GET", ticket, "")
 	alice.sees(pageOf("wiki.example.org"), "alice")
+}
+
+// fromSites are where a browser says that a page load comes from. Redirects between hosts of
+// different sites make it cross-site.
+var fromSites = []string{"Sec-Fetch-Site: none", "Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: same-site", crossSite}
+
+// A browser that has begun the sign-in at another host gets its session there without a page, by
+// whatever way it came, in each of its tabs, and with a session of either kind.
+func TestNoPageForWhoBegan(t *testing.T) {
+	t.Parallel()
+	small := newSmallProvider(t)
+	config := strings.Replace(fiveHostsConfig, "auth: [session, bearer]", "auth: [session, oidc]", -1) +
+		"  - {match: files.example.org/o/, upstream: app, auth: [oidc]}\n" +
+		"providers: [{name: small, issuer: \"" + small.issuer + "\", client_id: gateway}]\n"
+	for _, site := range fromSites {
+		r := newRig(t, config)
+		p := r.person()
+		p.signIn(pageOf("gw.example"), "alice")
+		p.extra = []string{site}
+		for _, host := range fiveHosts {
+			p.sees(pageOf(host), "alice")
+		}
+		for range 3 { // tabs at once, with and without what the host keeps of the browser
+			tab := *p
+			tab.jars = map[string]browserJar{"gw.example": p.jars["gw.example"]}
+			tab.sees(pageOf("wiki.example.org"), "alice")
+		}
+		q := r.person()
+		q.stop = func(place string) bool { return strings.HasPrefix(place, small.issuer) }
+		at, _ := q.visit("GET", "https://gw.example/login?provider=small", "")
+		u, err := url.Parse(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.ask("GET", "https://gw.example/callback?"+url.Values{"state": {u.Query().Get("state")}, "code": {u.Query().Get("nonce")}}.Encode(), "")
+		q.extra, q.stop = []string{site}, nil
+		q.sees("https://files.example.org/o/x", "carol")
+	}
+}
+
+// A link with the binding of another browser gives that browser nothing: a page asks, and who
+// continues gets a session of their own. The link works for nobody, also with what the
+// gateway adds to it on the way.
+func TestLinkWithAnotherBinding(t *testing.T) {
+	t.Parallel()
+	for _, config := range []string{fiveHostsConfig, strictConfig(t)} {
+		for _, waiting := range []bool{false, true} { // whether alice was at the other host before
+			r := newRig(t, config)
+			alice, mallory := r.person(), r.person()
+			alice.signIn(pageOf("gw.example"), "alice")
+			mallory.stop = func(place string) bool { return strings.HasPrefix(place, "https://gw.example/signin?") }
+			begun, _ := mallory.visit("GET", pageOf("wiki.example.org"), "")
+			mallory.stop = nil
+			alice.extra = []string{crossSite}
+			if waiting {
+				alice.ask("GET", pageOf("wiki.example.org"), "")
+			}
+			ticket := ""
+			alice.stop = func(place string) bool {
+				if strings.Contains(place, "ticket=") {
+					ticket = place
+				}
+				return false
+			}
+			for _, link := range []string{begun, begun + "&begun=" + strings.Repeat("A", 43), strings.Replace(begun, "/signin?", "/login?", 1)} {
+				at, w := alice.goesOn(link)
+				asks(t, at, w, pageOf("wiki.example.org"))
+				if !strings.HasPrefix(at, "https://gw.example/signin?") || ticket != "" || !strings.Contains(w.Body.String(), "did not begin") {
+					t.Errorf("led by %q to %s with %q: %s", alice.trail, at, ticket, w.Body)
+				}
+			}
+			mallory.isOut(pageOf("wiki.example.org"))
+			alice.extra = []string{"Sec-Fetch-Site: same-site"}
+			at, w := alice.visit("GET", pageOf("wiki.example.org"), "")
+			if at = strings.SplitN(at, "?", 2)[0]; w.Code != 200 || at != "https://wiki.example.org/x" && at != "https://wiki.example.org/signin/complete" {
+				t.Errorf("continued by %q to %s, %d", alice.trail, at, w.Code)
+			}
+		}
+	}
+}
+
+// What proves that a browser began a sign-in proves it for one session, host and binding.
+func TestConfirmedSignIn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fiveHostsConfig)
+	p := r.person()
+	p.signIn(pageOf("gw.example"), "alice")
+	p.extra = []string{crossSite}
+	confirmed := ""
+	p.stop = func(place string) bool {
+		if strings.HasPrefix(place, "https://gw.example/signin?") && strings.Contains(place, "begun=") {
+			confirmed = place
+		}
+		return false
+	}
+	p.sees(pageOf("wiki.example.org"), "alice")
+	if w := p.ask("GET", confirmed, ""); w.Code != 302 || !strings.Contains(w.Header().Get("Location"), "ticket=") {
+		t.Fatalf("%s again: %d", confirmed, w.Code)
+	}
+	for what, place := range map[string]string{
+		"another host":    strings.Replace(confirmed, "wiki.example.org", "files.example.org", 1),
+		"another binding": strings.Replace(confirmed, "binding=", "binding=A", 1)[:len(confirmed)],
+	} {
+		if w := p.ask("GET", place, ""); w.Code/100 == 3 && strings.Contains(w.Header().Get("Location"), "ticket=") {
+			t.Errorf("%s: to %s", what, w.Header().Get("Location"))
+		}
+	}
+	q := r.person()
+	q.signIn(pageOf("gw.example"), "bob")
+	q.extra = []string{crossSite}
+	if w := q.ask("GET", confirmed, ""); w.Code != 302 || strings.Contains(w.Header().Get("Location"), "ticket=") {
+		t.Errorf("in another browser: %d to %s", w.Code, w.Header().Get("Location"))
+	}
+	// At the host of public_url there is nothing to confirm, and HEAD confirms nothing.
+	p.stop = nil
+	p.jars["gw.example"]["__Host-authgate_login"] = p.jars["wiki.example.org"]["__Host-authgate_login"]
+	if w := p.ask("GET", "https://gw.example/signin/complete?begun=x&binding=y&return_to=/", ""); w.Code != 400 {
+		t.Errorf("at home: %d", w.Code)
+	}
+	if w := p.ask("HEAD", confirmed, ""); strings.Contains(w.Header().Get("Location"), "ticket=") {
+		t.Errorf("HEAD: to %s", w.Header().Get("Location"))
+	}
 }
 
 // A store that fails gives no session, no cookie and no false answer. When it works again,

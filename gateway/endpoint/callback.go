@@ -58,16 +58,24 @@ func (c *callback) serve(ex *web.Exchange) error {
 	}
 	ex.Mechanism = string(policy.OIDC)
 	ex.Audit("login", slog.String("subject", login.Subject()), slog.String("login", login.ID))
-	c.leadTo(ex, c.hosts.afterLogin(ex, login.ID, c.place(ex, attempt)))
+	place, asks := c.hosts.afterLogin(ex, login.ID, c.place(ex, attempt))
+	c.leadTo(ex, place, asks)
 	return nil
 }
 
 // place returns where the user of an attempt goes on.
 func (c *callback) place(ex *web.Exchange, attempt *login.Attempt) web.Return {
-	return c.site.ReadReturn(&ex.Received, attempt.ReturnTo, attempt.Binding)
+	r := c.site.ReadReturn(&ex.Received, attempt.ReturnTo, attempt.Binding)
+	r.Elsewhere = attempt.Elsewhere
+	return r
 }
 
-func (c *callback) leadTo(ex *web.Exchange, place string) {
+// leadTo leads a user to a place. asks tells that another site began the sign-in.
+func (c *callback) leadTo(ex *web.Exchange, place string, asks bool) {
+	if asks {
+		c.hosts.ask(ex, place)
+		return
+	}
 	if strings.HasPrefix(place, "https://") && ex.Request.Header.Get("Sec-Fetch-Mode") == "navigate" {
 		// The policy of the provider's page may allow its form to lead here, and no
 		// further: browsers apply form-action to all redirects that follow.
@@ -89,7 +97,7 @@ func (c *callback) keepPlace(ex *web.Exchange, attempt *login.Attempt, failure e
 	if id == nil || err != nil {
 		return false, err
 	}
-	c.leadTo(ex, c.site.PlaceOrStart(r))
+	c.leadTo(ex, c.site.PlaceOrStart(r), r.Elsewhere)
 	return true, nil
 }
 

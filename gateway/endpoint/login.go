@@ -69,7 +69,12 @@ func (l *passwordLogin) serve(ex *web.Exchange) error {
 		if !slices.Contains(mechanisms, policy.Session) {
 			form.then.Binding = "" // there is no session to share
 		}
-		ex.Redirect(http.StatusSeeOther, l.hosts.afterLogin(ex, given.login.ID, form.then))
+		place, asks := l.hosts.afterLogin(ex, given.login.ID, form.then)
+		if asks {
+			l.hosts.ask(ex, place)
+			return nil
+		}
+		ex.Redirect(http.StatusSeeOther, place)
 		return nil
 	}
 	ex.JSON(web.TypeJSON, http.StatusOK, l.issuer.tokens.response("Signed in.", given.tokens))
@@ -143,7 +148,7 @@ func (f *loginForm) fromForm(ex *web.Exchange, site *web.Site) error {
 		return &web.Error{Status: http.StatusBadRequest, Detail: "The form must have the fields username and password.", Cause: err}
 	}
 	f.username, f.password = auth.EnteredName(values.Get("username")), values.Get("password")
-	f.then = site.ReadReturn(&ex.Received, values.Get(web.ReturnToField), values.Get(web.BindingField))
+	f.then = ex.ReadReturn(values.Get)
 	f.remember, err = checked(values["remember"])
 	return err
 }

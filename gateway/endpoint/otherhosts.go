@@ -2,10 +2,12 @@ package endpoint
 
 import (
 	"context"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"authgate/gateway/auth"
@@ -61,7 +63,9 @@ func (o *otherHosts) next(ctx context.Context, sid string, r web.Return) (string
 		return o.site.Place(r), nil
 	}
 	r = remembered(r)
-	ticket, err := o.tickets.Issue(ctx, login.Ticket{Login: sid, Scope: r.Host, Browser: r.Binding, Path: r.Path})
+	ticket, err := o.tickets.Issue(ctx, login.Ticket{
+		Login: sid, Scope: r.Host, Browser: r.Binding, Path: r.Path, Elsewhere: r.Elsewhere,
+	})
 	if err != nil {
 		return "", err
 	}
@@ -69,17 +73,29 @@ func (o *otherHosts) next(ctx context.Context, sid string, r web.Return) (string
 }
 
 // afterLogin is next for a user who has just signed in. Without a ticket, the
-// other host starts again.
-func (o *otherHosts) afterLogin(ex *web.Exchange, sid string, r web.Return) string {
+// other host starts again. asks tells that a page must ask first, because another
+// site began the sign-in; with a ticket, the other host has that page.
+func (o *otherHosts) afterLogin(ex *web.Exchange, sid string, r web.Return) (place string, asks bool) {
 	ctx, end := ex.Store.Recording()
 	defer end()
 	place, err := o.next(ctx, sid, r)
 	if err != nil {
 		o.site.Service.Logger.Warn("a ticket could not be recorded; the sign-in at the other host starts again",
 			"request_id", ex.ID, "login", sid, "error", err.Error())
-		return o.site.Place(r)
+		return o.site.Place(r), r.Elsewhere
 	}
-	return place
+	return place, r.Elsewhere && r.Binding == ""
+}
+
+// ask answers with a page that leads to a place of the gateway if the user wants
+// that. A redirect, or a page that leads on by itself, would be a request of the
+// gateway's own site: it would take strict cookies along.
+func (o *otherHosts) ask(ex *web.Exchange, place string) {
+	page := pages.Ask{URL: place, Shown: place}
+	if strings.HasPrefix(place, "/") {
+		page.Shown = o.site.Place(web.Return{Host: ex.Canonical.Host, Path: place})
+	}
+	ex.Page(http.StatusOK, func(p *pages.Pages) error { return p.Ask(ex, page) })
 }
 
 // bySession sends a user who is signed in back to the host that waits for them,
@@ -104,12 +120,76 @@ func (o *otherHosts) bySession(ex *web.Exchange, only policy.Mechanism, r web.Re
 		return false, nil
 	}
 	ex.Identify(id)
+	if !o.begunHere(ex, id, only, r) {
+		return true, nil
+	}
 	place, err := o.next(&ex.Store, id.Login, r)
 	if err != nil {
 		return false, err
 	}
 	ex.Redirect(http.StatusFound, place)
 	return true, nil
+}
+
+// begunHere reports whether this browser began the sign-in at the other host, and
+// has answered if not. A link of another site may have led here, with the binding of
+// another browser. So the browser goes to the other host and back: there, its cookie
+// tells. Clients that do not say which site a request comes from are not browsers of
+// these days, and follow nobody's links.
+func (o *otherHosts) begunHere(ex *web.Exchange, id *policy.Identity, only policy.Mechanism, r web.Return) bool {
+	if ex.Request.Header.Get("Sec-Fetch-Site") == "" {
+		return true
+	}
+	session := ex.Credentials.Session
+	if id.Mechanism == policy.OIDC {
+		session = ex.Credentials.Delegated
+	}
+	proof, presented := login.Begun(session, r.Host, r.Binding), ex.QueryValue(web.BegunField)
+	switch {
+	case presented == "":
+		place := web.WithParameter(o.site.Confirm(r.Host), web.BegunField, proof)
+		if only != "" {
+			place = web.WithParameter(place, "mechanism", string(only))
+		}
+		ex.Redirect(http.StatusFound, o.site.WithReturn(place, r))
+	case subtle.ConstantTimeCompare([]byte(presented), []byte(proof)) == 1:
+		return true
+	default: // another session, or a link
+		ex.Redirect(http.StatusFound, o.unbegun(r))
+	}
+	return false
+}
+
+// unbegun returns the page that asks a user who has not begun the sign-in. The other
+// host begins it anew.
+func (o *otherHosts) unbegun(r web.Return) string {
+	r.Binding, r.Elsewhere = "", o.site.Cookies.Strict()
+	return o.site.WithReturn(web.WithParameter(o.site.Own("signin"), web.ReasonField, web.ReasonUnbegun), r)
+}
+
+// confirm is the other host's part of begunHere: it sends the proof back if this
+// browser has the secret of the binding.
+func (o *otherHosts) confirm(ex *web.Exchange) error {
+	if o.site.AtHome(&ex.Received) {
+		return &web.Error{Status: http.StatusBadRequest, Detail: "There is no sign-in to confirm at this host."}
+	}
+	r := o.site.ReadReturn(&ex.Received, ex.QueryValue(web.ReturnToField), "")
+	r.Host, r.Elsewhere = ex.Canonical.Host, ex.QueryValue(web.ElsewhereField) != ""
+	if r.Path == "" {
+		r.Path = "/"
+	}
+	binding, secret := ex.QueryValue(web.BindingField), ex.Credentials.Browser
+	if !login.ValidBrowserSecret(secret) || login.Binding(secret) != binding {
+		ex.Redirect(http.StatusFound, o.site.PublicURL+o.unbegun(r))
+		return nil
+	}
+	r.Binding = binding
+	page := web.WithParameter(o.site.Own("signin"), web.BegunField, ex.QueryValue(web.BegunField))
+	if only := ex.QueryValue("mechanism"); only != "" {
+		page = web.WithParameter(page, "mechanism", only)
+	}
+	ex.Redirect(http.StatusFound, o.site.PublicURL+o.site.WithReturn(page, r))
+	return nil
 }
 
 // chain returns the mechanisms that count: sessions of one kind, or of both.
@@ -143,6 +223,9 @@ func (o *otherHosts) complete(ex *web.Exchange) error {
 	if err != nil {
 		return err
 	}
+	if values.Has(web.BegunField) {
+		return o.confirm(ex)
+	}
 	// A client that leaves now must not leave half a session behind.
 	ctx, end := ex.Store.Recording()
 	defer end()
@@ -150,19 +233,21 @@ func (o *otherHosts) complete(ex *web.Exchange) error {
 	if err != nil {
 		return err
 	}
-	path := ticket.Path
-	if id, err := o.chain("").Alive(ctx, &ex.Credentials); err == nil && id.Login == ticket.Login {
-		ex.Redirect(http.StatusFound, path) // another tab was faster
-		return nil
+	id, err := o.chain("").Alive(ctx, &ex.Credentials)
+	faster := err == nil && id.Login == ticket.Login // another tab was
+	if !faster {
+		if err := o.begin(ctx, ex, ticket); err != nil {
+			return err
+		}
 	}
-	if err := o.begin(ctx, ex, ticket); err != nil {
-		return err
+	switch {
+	case ticket.Elsewhere:
+		o.ask(ex, ticket.Path)
+	case o.site.Cookies.Strict() && !faster: // a redirect would be one of the other host
+		o.onward(ex, ticket.Path)
+	default:
+		ex.Redirect(http.StatusFound, ticket.Path)
 	}
-	if o.site.Cookies.Strict() { // a redirect would be one of the other host
-		o.onward(ex, path)
-		return nil
-	}
-	ex.Redirect(http.StatusFound, path)
 	return nil
 }
 

@@ -33,7 +33,7 @@ func (s *signInPage) serve(ex *web.Exchange) error {
 			return nil
 		}
 	}
-	r := s.site.ReadReturn(&ex.Received, ex.QueryValue(web.ReturnToField), ex.QueryValue(web.BindingField))
+	r := ex.ReadReturn(ex.QueryValue)
 	if !s.site.AtHome(&ex.Received) {
 		return startAtHome(ex, s.site, "signin", r, "mechanism", web.SwitchField, web.ReasonField)
 	}
@@ -82,6 +82,7 @@ func (s *signInPage) signedOut(ex *web.Exchange) {
 // already answers a user who is signed in.
 func (s *signInPage) already(ex *web.Exchange, id *policy.Identity, r web.Return) {
 	page := pages.SignedIn{User: ex.User(id), ContinueURL: s.site.PlaceOrStart(r), Host: r.Host}
+	page.Unbegun = r.Host != "" && ex.QueryValue(web.ReasonField) == web.ReasonUnbegun
 	page.SwitchURL = s.site.Own("signin") + "?" + web.SwitchField + "=1"
 	if only := ex.QueryValue("mechanism"); only != "" {
 		page.SwitchURL = web.WithParameter(page.SwitchURL, "mechanism", only)
@@ -113,6 +114,7 @@ func (s *signInPage) cameBack(ex *web.Exchange) bool {
 func (s *signInPage) write(ex *web.Exchange, status int, r web.Return, page pages.SignIn) {
 	only := policy.Mechanism(ex.QueryValue("mechanism"))
 	page.Action, page.ReturnTo, page.Binding = s.site.Own("login"), s.site.Place(r), r.Binding
+	page.Elsewhere = r.Elsewhere
 	page.Host = s.site.SignInHost(r)
 	page.Password = s.accounts.Len() > 0 && only != policy.OIDC
 	page.Remember = s.hosts.sessions.Remembers()
@@ -202,11 +204,16 @@ func (d *delegation) serve(ex *web.Exchange) error {
 
 // target returns where the user goes on. A third party says it in a parameter of its own.
 func (d *delegation) target(ex *web.Exchange) web.Return {
-	target := ex.QueryValue(web.ReturnToField)
-	if third := ex.QueryValue(targetField); third != "" && ex.QueryValue(issuerField) != "" {
-		target = third
+	third := ""
+	if ex.QueryValue(issuerField) != "" {
+		third = ex.QueryValue(targetField)
 	}
-	return d.site.ReadReturn(&ex.Received, target, ex.QueryValue(web.BindingField))
+	return ex.ReadReturn(func(name string) string {
+		if name == web.ReturnToField && third != "" {
+			return third
+		}
+		return ex.QueryValue(name)
+	})
 }
 
 // chosen returns the provider that a query names, or else the default one, which may be
@@ -285,7 +292,8 @@ func (d *delegation) begin(ex *web.Exchange, p *Provider, r web.Return) error {
 	}
 	attempts, cookies := d.federation.Attempts, &d.site.Cookies
 	attempt := attempts.New(browser, p.Name(), p.Issuer(), d.site.Place(r))
-	attempt.Binding, attempt.Another, attempt.Hint = r.Binding, ex.QueryValue(web.SwitchField) != "", hint(ex)
+	attempt.Binding, attempt.Elsewhere = r.Binding, r.Elsewhere
+	attempt.Another, attempt.Hint = ex.QueryValue(web.SwitchField) != "", hint(ex)
 	var err error
 	if attempt.Before, err = d.out.behindCookies(&ex.Store, &ex.Credentials); err != nil {
 		return err

@@ -38,14 +38,15 @@ var ErrNoAttempt = errors.New("login: no such attempt to log in")
 // the state.
 type Attempt struct {
 	provider.Attempt
-	Provider string    `json:"provider"`            // its name in the configuration
-	Issuer   string    `json:"issuer"`              // the provider's issuer at the time
-	Browser  string    `json:"browser"`             // hash of the secret in the browser's cookie
-	ReturnTo string    `json:"return_to,omitempty"` // a path, or a URL of another host of the gateway
-	Binding  string    `json:"binding,omitempty"`   // of the browser at that host, if it waits for a session there
-	Before   []string  `json:"before,omitempty"`    // sids of the logins that the new login replaces
-	Started  time.Time `json:"started"`
-	Used     bool      `json:"used,omitempty"` // all that is left of it is the place and the browser
+	Provider  string    `json:"provider"`            // its name in the configuration
+	Issuer    string    `json:"issuer"`              // the provider's issuer at the time
+	Browser   string    `json:"browser"`             // hash of the secret in the browser's cookie
+	ReturnTo  string    `json:"return_to,omitempty"` // a path, or a URL of another host of the gateway
+	Binding   string    `json:"binding,omitempty"`   // of the browser at that host, if it waits for a session there
+	Elsewhere bool      `json:"elsewhere,omitempty"` // another site began it; see Ticket
+	Before    []string  `json:"before,omitempty"`    // sids of the logins that the new login replaces
+	Started   time.Time `json:"started"`
+	Used      bool      `json:"used,omitempty"` // all that is left of it is the place and the browser
 }
 
 // Attempts keeps the login attempts. Each can be finished once, by the browser that

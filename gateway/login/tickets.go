@@ -2,7 +2,10 @@ package login
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,11 +28,13 @@ var ErrNoTicket = errors.New("login: no such ticket")
 // that every instance on the store can open it, and a copy of the store opens
 // none.
 type Ticket struct {
-	Login   string    `json:"sid"`
-	Scope   string    `json:"scope"`          // of the session that it gives; see auth.Credentials
-	Browser string    `json:"browser"`        // the binding of the browser that may use it
-	Path    string    `json:"path,omitempty"` // where the user goes on
-	Issued  time.Time `json:"issued"`
+	Login   string `json:"sid"`
+	Scope   string `json:"scope"`          // of the session that it gives; see auth.Credentials
+	Browser string `json:"browser"`        // the binding of the browser that may use it
+	Path    string `json:"path,omitempty"` // where the user goes on
+	// Elsewhere tells that another site began the sign-in, so that a page asks.
+	Elsewhere bool      `json:"elsewhere,omitempty"`
+	Issued    time.Time `json:"issued"`
 }
 
 // Tickets issues tickets. Each can be used once.
@@ -44,6 +49,16 @@ func NewTickets(s store.Store, now func() time.Time) *Tickets { return &Tickets{
 
 // Binding returns what tells a browser's secret without giving it away.
 func Binding(secret string) string { return hashed([]byte(secret)) }
+
+// Begun returns what proves to the host of public_url that the browser with a
+// session there is the one of a binding at another host. The browser brings it to
+// the other host and back, which does not return it to any other browser. It tells
+// nothing of the session, and nobody without it can make it.
+func Begun(session, host, binding string) string {
+	mac := hmac.New(sha256.New, []byte(session))
+	fmt.Fprintf(mac, "begun\x00%s\x00%s", host, binding)
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
 
 // ValidBinding reports whether binding has the form of a binding.
 func ValidBinding(binding string) bool { return ValidBrowserSecret(binding) }

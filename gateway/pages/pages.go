@@ -130,7 +130,7 @@ func newLayout(o Options, style string) *layout {
 // concurrently. Each renders the whole page before it writes. It returns an error of
 // the template, in which case it has written nothing, or an error of w.
 type Pages struct {
-	signIn, signedIn, failure, account, manage, home, confirmLogout, signedOut, onward *template.Template
+	signIn, signedIn, failure, account, manage, home, confirmLogout, signedOut, onward, ask *template.Template
 
 	language string
 	policy   string
@@ -148,6 +148,7 @@ func newPages(l *layout, texts *texts) (*Pages, error) {
 		"logout":    &p.confirmLogout,
 		"signedout": &p.signedOut,
 		"onward":    &p.onward,
+		"ask":       &p.ask,
 	} {
 		parsed, err := parse(name, l, texts)
 		if err != nil {

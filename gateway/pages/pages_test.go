@@ -23,10 +23,10 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 	user := User{v, v, v, v}
 	return map[string]func(io.Writer) error{
 		"sign-in": func(w io.Writer) error {
-			return p.SignIn(w, SignIn{v, v, v, v, NoticeThrottled, time.Minute, v, v, true, true, true, []Provider{{v, v}, {v, v}}})
+			return p.SignIn(w, SignIn{v, v, v, true, v, NoticeThrottled, time.Minute, v, v, true, true, true, []Provider{{v, v}, {v, v}}})
 		},
-		"signed in": func(w io.Writer) error { return p.SignedIn(w, SignedIn{user, v, v, v, nil}) },
-		"asked":     func(w io.Writer) error { return p.SignedIn(w, SignedIn{user, v, v, v, &Provider{v, v}}) },
+		"signed in": func(w io.Writer) error { return p.SignedIn(w, SignedIn{user, v, v, v, true, nil}) },
+		"asked":     func(w io.Writer) error { return p.SignedIn(w, SignedIn{user, v, v, v, true, &Provider{v, v}}) },
 		"home":      func(w io.Writer) error { return p.Home(w, Home{User: user, AccountURL: v}) },
 		"stranger":  func(w io.Writer) error { return p.Home(w, Home{SignInURL: v}) },
 		"error": func(w io.Writer) error {
@@ -48,6 +48,7 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 		"logout":     func(w io.Writer) error { return p.ConfirmLogout(w, ConfirmLogout{v, v}) },
 		"signed out": func(w io.Writer) error { return p.SignedOut(w, SignedOut{ContinueURL: v}) },
 		"goodbye":    func(w io.Writer) error { return p.SignedOut(w, SignedOut{SignInURL: v}) },
+		"ask":        func(w io.Writer) error { return p.Ask(w, Ask{v, v}) },
 		"onward":     func(w io.Writer) error { return p.Onward(w, Onward{v}) },
 	}
 }
@@ -148,7 +149,7 @@ func TestValuesAreShownAsTheyAre(t *testing.T) {
 		}
 	}
 	for _, input := range elements(rendered(t, pages["sign-in"]), "input") {
-		if field := attr(input, "name"); field != "password" && field != "remember" && attr(input, "value") != value {
+		if field := attr(input, "name"); field != "password" && field != "remember" && field != "elsewhere" && attr(input, "value") != value {
 			t.Errorf("field %s is %q, want %q", field, attr(input, "value"), value)
 		}
 	}

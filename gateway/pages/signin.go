@@ -54,6 +54,8 @@ type SignIn struct {
 	// ReturnTo is the path to go to once signed in, or the URL of another host of
 	// the gateway. Binding is the browser that waits for a session there.
 	ReturnTo, Binding string
+	// Elsewhere tells that another site began the sign-in. The form says so.
+	Elsewhere bool
 	// Host is where the user signs in to.
 	Host   string
 	Notice Notice
@@ -110,6 +112,7 @@ type SignedIn struct {
 	Host        string // where the user goes on
 	ContinueURL string
 	SwitchURL   string // the form, to sign in with another account
+	Unbegun     bool   // another browser may have begun the sign-in at the host
 	// Asked is the provider at which another site asks the user to sign in, instead of
 	// SwitchURL; nil: none does.
 	Asked *Provider
@@ -162,3 +165,13 @@ type Onward struct {
 
 // Onward writes the page, which redirects the browser.
 func (p *Pages) Onward(w io.Writer, page Onward) error { return render(w, p.onward, page) }
+
+// Ask is for a user whom another site led to a sign-in. It leads on if they want
+// that.
+type Ask struct {
+	URL   string // where they go on
+	Shown string // the same, with its host
+}
+
+// Ask writes the page.
+func (p *Pages) Ask(w io.Writer, page Ask) error { return render(w, p.ask, page) }

@@ -33,7 +33,7 @@ func (l *SignInLink) url(status int, site *Site, received *Received) string {
 // withReturn returns a place of the gateway with the way back. At a host whose
 // requests a proxy only asks about, the gateway has no pages.
 func (l *SignInLink) withReturn(page string, site *Site, received *Received) string {
-	r := Return{}
+	r := Return{Elsewhere: site.fromElsewhere(received)}
 	if l.Return && received.Canonical.Method == http.MethodGet {
 		r.Path = received.Target()
 	}

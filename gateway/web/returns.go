@@ -13,6 +13,11 @@ import (
 const (
 	ReturnToField = "return_to"
 	BindingField  = "binding"
+
+	// ElsewhereField, if it has a value, says that another site began the sign-in.
+	ElsewhereField = "elsewhere"
+	// BegunField proves that the browser waits for the session; see login.Begun.
+	BegunField = "begun"
 )
 
 // ReasonField is the parameter of the sign-in page that says why a user is there.
@@ -20,6 +25,7 @@ const (
 	ReasonField     = "reason"
 	ReasonEnded     = "ended"      // the session has ended
 	ReasonSignedOut = "signed_out" // the user has signed out
+	ReasonUnbegun   = "unbegun"    // this browser did not begin the sign-in at the other host
 	ReasonFresh     = "fresh"      // the user is signed in, and must prove it once more
 )
 
@@ -34,6 +40,25 @@ type Return struct {
 	// Binding tells the browser that waits for a session at Host, see
 	// login.Binding; empty: none does.
 	Binding string
+	// Elsewhere tells that another site began the sign-in, and that strict sessions
+	// keep such sites from leading the user on. A page asks at the end.
+	Elsewhere bool
+}
+
+// ReadReturn reads where the user goes on from parameters of the request, and
+// whether another site began that. A page load of the other host may have asked
+// for it, so this counts only if no browser waits there.
+func (ex *Exchange) ReadReturn(value func(name string) string) Return {
+	r := ex.site.ReadReturn(&ex.Received, value(ReturnToField), value(BindingField))
+	r.Elsewhere = value(ElsewhereField) != "" || r.Binding == "" && ex.site.fromElsewhere(&ex.Received)
+	return r
+}
+
+// fromElsewhere reports whether another site led the browser here, and sessions are
+// such that this must not make a difference (Fetch Metadata). The header tells
+// of the whole way, over all redirects.
+func (s *Site) fromElsewhere(received *Received) bool {
+	return s.Cookies.Strict() && received.Request.Header.Get("Sec-Fetch-Site") == "cross-site"
 }
 
 // ReadReturn reads where the user goes on, from the parameters return_to and
@@ -128,6 +153,9 @@ func (s *Site) WithReturn(place string, r Return) string {
 			place = WithParameter(place, parameter.name, parameter.value)
 		}
 	}
+	if r.Elsewhere {
+		place = WithParameter(place, ElsewhereField, "1")
+	}
 	return place
 }
 
@@ -149,6 +177,11 @@ func (s *Site) Complete(host, ticket string) string {
 	return s.origin(host) + s.Own(CompletePath) + "?ticket=" + ticket
 }
 
+// Confirm returns where a browser proves that it waits for a session at a host. It
+// is the path of Complete, because that is the one which a proxy passes on to the
+// gateway.
+func (s *Site) Confirm(host string) string { return s.origin(host) + s.Own(CompletePath) }
+
 // SignInPlace returns the page of the gateway where a user signs in, at the host of
 // public_url, from where they go on to r. At another host it binds the sign-in to
 // the browser, so that the session there can be given to this browser alone. People
@@ -157,6 +190,7 @@ func (s *Site) Complete(host, ticket string) string {
 func (ex *Exchange) SignInPlace(page string, r Return) string {
 	s := ex.site
 	host := ex.Canonical.Host
+	r.Elsewhere = r.Elsewhere || s.fromElsewhere(&ex.Received)
 	switch {
 	case host == s.home:
 		return s.WithReturn(page, r)
