@@ -278,7 +278,7 @@ func TestFastPath(t *testing.T) {
 			same(t, ways, asks, answer)
 		}
 	}
-	ways = newWays(t) // whose upstream has sent no bytes that belong to no response
+	ways = newWays(t)                        // whose upstream has sent no bytes that belong to no response
 	for _, i := range []int{0, 1, 4, 5, 3} { // HEAD is the last, because the body of the answer belongs to no response
 		asks, want, got := fastRequests[i], 2, -1
 		if strings.HasPrefix(asks, "HEAD ") {
