@@ -98,6 +98,9 @@ func newRouting(cfg *config.Config, site *web.Site, m *mechanisms, f *federation
 				if mechanism == policy.Bearer && c.Authorization == config.AuthorizationApplication {
 					authenticator = login.SharedBearer{BearerTokens: f.bearers}
 				}
+				if mechanism == policy.Bearer && c.BasicChallenge {
+					authenticator = unasked{authenticator}
+				}
 				r.chain = append(r.chain, authenticator)
 				routing.used[mechanism] = true
 			}
@@ -119,6 +122,13 @@ func passwordTokens(cfg *config.Config, c *config.Route, rule *policy.Route, m *
 	}
 	return tokens
 }
+
+// unasked is a mechanism that a 401 does not ask for. Docker and containerd take the Bearer
+// challenge if there is one, for the address of a token server.
+type unasked struct{ auth.Authenticator }
+
+// Challenge implements auth.Authenticator.
+func (unasked) Challenge(*auth.Credentials) auth.Challenge { return "" }
 
 // leadTo makes the route lead to an upstream.
 func (r *route) leadTo(u *upstream.Upstream, c config.Upstream) {

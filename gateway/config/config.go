@@ -262,6 +262,7 @@ type Health struct {
 	Timeout  time.Duration `yaml:"timeout"`
 	Status   string        `yaml:"status"`   // of a good answer: "200" or "200-399"
 	Failures int           `yaml:"failures"` // in a row, until a target is unhealthy
+	Host     string        `yaml:"host"`     // empty: that which the upstream's Host names
 
 	From int `yaml:"-"` // the first status of Status
 	To   int `yaml:"-"` // and the last one
@@ -273,10 +274,13 @@ type UpstreamTLS struct {
 	Certificate string `yaml:"certificate"` // of the gateway as a client, in PEM
 	Key         string `yaml:"key"`
 	ServerName  string `yaml:"server_name"` // empty: the host of the URL
+	Fingerprint string `yaml:"fingerprint"` // trusts this certificate alone: "sha256:HEX"
 
 	CAContent          []byte `yaml:"-"` // of the files
 	CertificateContent []byte `yaml:"-"`
 	KeyContent         Secret `yaml:"-"`
+
+	SHA256 []byte `yaml:"-"` // of the certificate that Fingerprint names
 }
 
 // IdentityHeaders are the names of the headers with the identity. The gateway

@@ -117,6 +117,7 @@ func (c *Config) complete(r *report) {
 	}
 	for name, u := range c.Upstreams {
 		u.complete(r, strictyaml.Join("upstreams", name), c.IdentityHeaders)
+		u.completeHealthHost(name, c)
 		c.Upstreams[name] = u
 	}
 	for i := range c.Routes {
@@ -133,6 +134,7 @@ func (u *Upstream) complete(r *report, path string, top IdentityHeaders) {
 		u.URLs = []*url.URL{u.URL}
 	}
 	u.Health.complete()
+	u.TLS.complete()
 	if u.IdentityHeaders != nil {
 		own := u.IdentityHeaders.byKey()
 		for key, header := range top.byKey() {

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"net/url"
@@ -79,6 +81,24 @@ func (h *Health) complete() {
 	}
 }
 
+// completeHealthHost sets the Host of checks where clients choose that of requests:
+// applications answer only for hosts that they know.
+func (u *Upstream) completeHealthHost(name string, c *Config) {
+	if u.Health.Path == "" || u.Health.Host != "" || u.Host != HostClient {
+		return
+	}
+	for i := range c.Routes {
+		host := policy.PatternHost(c.Routes[i].Match)
+		if c.Routes[i].Upstream == name && host != "" && !strings.HasPrefix(host, "*") {
+			u.Health.Host = host
+			return
+		}
+	}
+	if c.PublicURL != nil {
+		u.Health.Host = c.PublicURL.Host
+	}
+}
+
 // check checks an active health check, if there is one.
 func (h *Health) check(r *report, path string) {
 	if !r.Given(path) {
@@ -97,6 +117,15 @@ func (h *Health) check(r *report, path string) {
 	if h.Failures == 0 {
 		r.Fault(path+".failures", "must be at least 1")
 	}
+	if r.Given(path+".host") && !isHost(h.Host) {
+		r.Fault(path+".host", "%q is not a host; expected a name like app.example.org", h.Host)
+	}
+}
+
+// isHost reports whether a Host is a name or an address, with or without a port.
+func isHost(host string) bool {
+	_, err := httpURL("http://" + host)
+	return err == nil && !strings.Contains(host, "/")
 }
 
 // checkHost checks the Host that the upstream gets.
@@ -108,14 +137,23 @@ func (u Upstream) checkHost(r *report, path string) {
 		r.Fault(path, "must not be empty; expected client, target or a name like app.example.org")
 		return
 	}
-	if _, err := httpURL("http://" + u.Host); err != nil || strings.Contains(u.Host, "/") {
+	if !isHost(u.Host) {
 		r.Fault(path, "%q is not a host; expected client, target or a name like app.example.org", u.Host)
+	}
+}
+
+// complete sets SHA256, if Fingerprint is valid. openssl writes colons between the bytes.
+func (t *UpstreamTLS) complete() {
+	algorithm, digits, _ := strings.Cut(t.Fingerprint, ":")
+	sum, err := hex.DecodeString(strings.ReplaceAll(digits, ":", ""))
+	if strings.EqualFold(algorithm, "sha256") && err == nil && len(sum) == sha256.Size {
+		t.SHA256 = sum
 	}
 }
 
 // checkTLS checks that there are https targets for the keys of tls.
 func (u Upstream) checkTLS(r *report, path string) {
-	if u.TLS.CA == "" && u.TLS.Certificate == "" && u.TLS.Key == "" && u.TLS.ServerName == "" {
+	if u.TLS.CA == "" && u.TLS.Certificate == "" && u.TLS.Key == "" && u.TLS.ServerName == "" && u.TLS.Fingerprint == "" {
 		return
 	}
 	if !slices.ContainsFunc(u.URLs, func(target *url.URL) bool { return target != nil && target.Scheme == "https" }) {
@@ -125,6 +163,13 @@ func (u Upstream) checkTLS(r *report, path string) {
 		if pair.own == "" && pair.other != "" {
 			r.Missing(path+"."+pair.key, "is needed too: certificate and key belong together")
 		}
+	}
+	switch {
+	case u.TLS.Fingerprint == "":
+	case u.TLS.SHA256 == nil:
+		r.Fault(path+".fingerprint", "%q is not a fingerprint; expected sha256: and 64 hexadecimal digits, as openssl x509 -noout -fingerprint -sha256 prints them", u.TLS.Fingerprint)
+	case u.TLS.CA != "":
+		r.Fault(path+".fingerprint", "trusts one certificate, whoever signed it, so ca has no effect; keep one of the two")
 	}
 	if name := u.TLS.ServerName; name != "" {
 		if err := checkHost(name); err != nil {

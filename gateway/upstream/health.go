@@ -101,6 +101,9 @@ func (u *Upstream) check(ctx context.Context, way *transport, t *target) error {
 		URL: &url.URL{RawQuery: query, ForceQuery: hasQuery},
 	}
 	t.address(r, path)
+	if health.Host != "" {
+		r.Host = health.Host
+	}
 	response, err := valid(way.roundTrip(r.WithContext(ctx), false))
 	if err != nil {
 		return err

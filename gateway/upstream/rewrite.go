@@ -17,7 +17,6 @@ import (
 type Rewriter struct {
 	origins  map[string]bool // of the targets
 	domains  map[string]bool // of the targets, in lower case
-	ownHost  bool            // the application sees the host that the client asked for
 	prefix   string          // of paths at the targets, without a slash at the end
 	stripped string          // what the route removes from paths, encoded likewise
 }
@@ -29,18 +28,14 @@ func NewRewriter(cfg config.Upstream, stripPrefix string) *Rewriter {
 		return nil
 	}
 	w := &Rewriter{
-		origins: map[string]bool{}, domains: map[string]bool{}, ownHost: cfg.Host == config.HostClient,
+		origins: map[string]bool{}, domains: map[string]bool{},
 		prefix: config.TargetPrefix(cfg.URLs[0]), stripped: EncodedPrefix(stripPrefix),
 	}
 	for _, address := range cfg.URLs {
 		t := newTarget(address, cfg.Host)
-		scheme := address.Scheme
-		if scheme != "https" {
-			scheme = schemeHTTP
-		}
-		w.add(scheme, t.ownHost())
+		w.add(t.ownHost())
 		if cfg.Host != config.HostClient && cfg.Host != config.HostTarget {
-			w.add(scheme, cfg.Host)
+			w.add(cfg.Host)
 		}
 	}
 	return w
@@ -51,11 +46,14 @@ func EncodedPrefix(prefix string) string {
 	return strings.TrimSuffix((&url.URL{Path: prefix}).EscapedPath(), "/")
 }
 
-// add adds a host of the targets.
-func (w *Rewriter) add(scheme, host string) {
-	u := &url.URL{Scheme: scheme, Host: host}
-	w.origins[origin(u)] = true
-	w.domains[strings.ToLower(u.Hostname())] = true
+// add adds a host of the targets. An application takes the scheme of its URLs from the
+// connection, or from X-Forwarded-Proto.
+func (w *Rewriter) add(host string) {
+	for _, scheme := range []string{"http", "https"} {
+		u := &url.URL{Scheme: scheme, Host: host}
+		w.origins[origin(u)] = true
+		w.domains[strings.ToLower(u.Hostname())] = true
+	}
 }
 
 // origin returns the origin of a URL in one form.
@@ -120,8 +118,8 @@ func leadsAway(reference string) bool {
 	return len(reference) > 1 && strings.IndexByte("/\\\t\r\n", reference[1]) >= 0
 }
 
-// names reports whether a URL names a target, or what the client asked for if the
-// application was told that.
+// names reports whether a URL names a target, or what the client asked for, which the
+// application knows from Host or X-Forwarded-Host.
 func (w *Rewriter) names(u *url.URL, host string) (target, own bool) {
 	schemes := []string{u.Scheme}
 	if u.Scheme == "" { // the client uses that of the gateway
@@ -130,7 +128,7 @@ func (w *Rewriter) names(u *url.URL, host string) (target, own bool) {
 	for _, scheme := range schemes {
 		named := origin(&url.URL{Scheme: scheme, Host: u.Host})
 		target = target || w.origins[named]
-		own = own || w.ownHost && named == origin(&url.URL{Scheme: scheme, Host: host})
+		own = own || named == origin(&url.URL{Scheme: scheme, Host: host})
 	}
 	return target, own
 }

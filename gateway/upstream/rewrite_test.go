@@ -48,7 +48,8 @@ func TestRewriteLocation(t *testing.T) {
 		{base, "../base/x", ""},
 		{base, "?x", ""},
 		{base, "", ""},
-		{base, "https://10.0.0.2/base/x", ""},
+		{base, "https://10.0.0.2/base/x", "https://gw.example:8443/wiki/x"}, // by X-Forwarded-Proto
+		{base, "https://10.0.0.1:8080/base/x", "https://gw.example:8443/wiki/x"},
 		{base, "http://10.0.0.1/base/x", ""},
 		{base, "http://10.0.0.1:8080/other", ""},
 		{base, "https://elsewhere.example/base/x", ""},
@@ -66,7 +67,10 @@ func TestRewriteLocation(t *testing.T) {
 		{named, "https://app.internal/base/x", "https://gw.example:8443/x"},
 		{named, "https://10.0.0.1:443/base/", "https://gw.example:8443/"},
 		{named, "/base", "/"},
-		{named, "https://gw.example:8443/base/x", ""},
+		{named, "http://app.internal/base/x", "https://gw.example:8443/x"},
+		{named, "https://gw.example:8443/base/x", "https://gw.example:8443/x"}, // by X-Forwarded-Host
+		{named, "http://gw.example:8443/base/x", "https://gw.example:8443/x"},
+		{plain, "http://gw.example:8443/x", "https://gw.example:8443/wi%20ki/x"},
 		// The application checked that "/base//elsewhere.example" stays on its host.
 		{named, "/base//elsewhere.example", ""},
 		{named, `/base/\elsewhere.example`, ""},

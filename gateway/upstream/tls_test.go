@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -96,6 +97,32 @@ func TestTLS(t *testing.T) {
 			for range 2 {
 				if got, err := f.send(t.Context(), "GET", nil); got != c.want || (err == nil) != (c.want != "") {
 					t.Errorf("%s, %s: %q, %v; want %q", protocol, name, got, err, c.want)
+				}
+			}
+		}
+	}
+}
+
+// With a fingerprint, exactly that certificate is trusted, whatever names and dates it has.
+func TestFingerprint(t *testing.T) {
+	t.Parallel()
+	server, other := newCertified(t, "device"), newCertified(t, "device")
+	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		app := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
+		app.EnableHTTP2 = protocol == "HTTP/2.0"
+		app.TLS = &tls.Config{Certificates: []tls.Certificate{server.pair(t)}}
+		app.Config.ErrorLog = log.New(io.Discard, "", 0)
+		app.StartTLS()
+		t.Cleanup(app.Close)
+		for _, c := range []struct {
+			of   certified
+			want string
+		}{{server, protocol}, {other, ""}} {
+			sum := sha256.Sum256(c.of.pair(t).Certificate[0])
+			f := newFixtureOf(t, func(cfg *config.Upstream) { cfg.TLS.SHA256 = sum[:] }, app.URL)
+			for range 2 {
+				if got, err := f.send(t.Context(), "GET", nil); got != c.want || (err == nil) != (c.want != "") {
+					t.Errorf("%s: %q, %v; want %q", protocol, got, err, c.want)
 				}
 			}
 		}

@@ -3,6 +3,7 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
@@ -98,6 +99,10 @@ func tlsConfig(cfg config.UpstreamTLS) *tls.Config {
 		c.RootCAs = x509.NewCertPool()
 		c.RootCAs.AppendCertsFromPEM(cfg.CAContent) // package config has checked it; else it trusts none
 	}
+	if cfg.SHA256 != nil {
+		c.InsecureSkipVerify = true // the certificate itself is known, whatever it says
+		c.VerifyConnection = func(state tls.ConnectionState) error { return isCertificate(state.PeerCertificates[0], cfg.SHA256) }
+	}
 	if len(cfg.CertificateContent) > 0 {
 		pair, err := tls.X509KeyPair(cfg.CertificateContent, []byte(cfg.KeyContent.Reveal()))
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
@@ -105,6 +110,17 @@ func tlsConfig(cfg config.UpstreamTLS) *tls.Config {
 		}
 	}
 	return c
+}
+
+// errFingerprint means that a target has another certificate than tls.fingerprint says.
+var errFingerprint = errors.New("the certificate is another one than tls.fingerprint names")
+
+// isCertificate returns nil for the certificate with that hash.
+func isCertificate(certificate *x509.Certificate, want []byte) error {
+	if got := sha256.Sum256(certificate.Raw); !bytes.Equal(got[:], want) {
+		return &tls.CertificateVerificationError{UnverifiedCertificates: []*x509.Certificate{certificate}, Err: errFingerprint}
+	}
+	return nil
 }
 
 // roundTrip sends a request to a target, whose scheme and address are in its URL.
