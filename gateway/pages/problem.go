@@ -27,6 +27,7 @@ const (
 	ProblemLogins                         // too many failed logins
 	ProblemBusy                           // too many requests at once
 	ProblemCookies                        // two cookies have the name of one of the gateway's
+	ProblemBroken                         // the application's answer makes no sense
 )
 
 // key returns the beginning of the keys of a problem's texts.
@@ -60,6 +61,8 @@ func (p Problem) key() string {
 		return "problem.busy"
 	case ProblemCookies:
 		return "problem.cookies"
+	case ProblemBroken:
+		return "problem.broken"
 	}
 	return ""
 }

@@ -1,6 +1,14 @@
 package upstream
 
-import "regexp"
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"regexp"
+
+	"authgate/gateway/upstream/http1"
+	"authgate/gateway/upstream/http2"
+)
 
 // Error is a failure on the way to an upstream.
 type Error struct {
@@ -14,6 +22,22 @@ func (e *Error) Error() string { return "upstream " + e.Upstream + ": " + Unquot
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// Answered reports whether the upstream could be reached, and what it sent is at fault.
+func (e *Error) Answered() bool {
+	var (
+		told        *http2.Error
+		network     net.Error
+		certificate *tls.CertificateVerificationError
+	)
+	switch {
+	case errors.As(e.Err, &told):
+		return told.Code != ""
+	case http1.NoResponse(e.Err), errors.As(e.Err, &certificate), errors.As(e.Err, &network):
+		return false
+	}
+	return true
+}
 
 // quotation matches the output of %q, also if it is cut off.
 var quotation = regexp.MustCompile(`"(?:[^"\\]|\\.)*(?:"|\\?$)`)

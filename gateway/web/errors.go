@@ -192,6 +192,9 @@ func upstreamStatus(failed *upstream.Error, err error) *Error {
 	if errors.As(failed.Err, &timeout) && timeout.Timeout() {
 		return &Error{Status: 504, Detail: "The application did not answer in time.", Cause: err}
 	}
+	if failed.Answered() {
+		return &Error{Status: 502, Detail: "The application answered, but broke the protocol.", Cause: err, Problem: pages.ProblemBroken}
+	}
 	return &Error{Status: 502, Detail: "The application could not be reached.", Cause: err}
 }
 

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,7 +47,8 @@ var kinds = []struct {
 	{"reuse", &login.ReuseError{}, 401, "The refresh token is invalid, expired or already used.", ""},
 	{"rejected", auth.ErrRejected, 401, "Invalid username or password.", ""},
 	{"upstream refused", &upstream.Error{Upstream: "app", Err: &net.OpError{Op: "dial", Err: errors.New("connection refused")}}, 502, "The application could not be reached.", ""},
-	{"upstream broke", &upstream.Error{Upstream: "app", Err: errors.New("EOF")}, 502, "The application could not be reached.", ""},
+	{"upstream has another certificate", &upstream.Error{Upstream: "app", Err: &tls.CertificateVerificationError{Err: errBroken}}, 502, "The application could not be reached.", ""},
+	{"upstream broke", &upstream.Error{Upstream: "app", Err: errors.New("malformed")}, 502, "The application answered, but broke the protocol.", ""},
 	{"upstream too late", &upstream.Error{Upstream: "app", Err: fmt.Errorf("x: %w", os.ErrDeadlineExceeded)}, 504, "The application did not answer in time.", ""},
 	{"upstream's context too late", &upstream.Error{Upstream: "app", Err: context.DeadlineExceeded}, 504, "The application did not answer in time.", ""},
 	{"client left the upstream", &upstream.Error{Upstream: "app", Err: context.Canceled}, 499, "The client left.", ""},
@@ -76,7 +78,8 @@ var pageTexts = map[string]string{
 	"throttled":              "To protect accounts, sign-in pauses for a while.", "throttled for part of a second": "Try again in <strong>1 second</strong>.",
 	"throttled for a second and a bit": "Try again in <strong>2 seconds</strong>.",
 	"nothing presented":                "You are not signed in", "rejection": "You are not signed in", "reuse": "You are not signed in",
-	"no ticket": "Your browser did not keep a cookie", "no attempt": "Your browser did not keep a cookie",
+	"upstream broke": "The application answered, but its answer is broken.",
+	"no ticket":      "Your browser did not keep a cookie", "no attempt": "Your browser did not keep a cookie",
 	"provider refused": "The identity provider refused the sign-in", "provider too late": "The identity provider did not answer in time.",
 	"busy": "Too many requests are being served at once.", "unknown": "Something went wrong", "a stray answer of the store": "Something went wrong",
 	"a stray conflict": "Something went wrong", "a deadline of unknown origin": "Something went wrong",
