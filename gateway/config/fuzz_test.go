@@ -90,7 +90,13 @@ func checkHolds(t *testing.T, cfg *Config) {
 			t.Fatalf("it must not have %+v", what)
 		}
 	}
-	keySize := func(key Secret) bool { return len(key) == 0 || len(key) >= 32 }
+	sound := func(secret Secret) bool { return secret == "" || secret.Check() == nil }
+	keySize := func(key Secret) bool { return len(key) == 0 || len(key) >= 32 && sound(key) }
+	holds(sound(cfg.Store.Password) && sound(cfg.Store.SentinelPassword), cfg.Store)
+	for _, host := range cfg.Hosts() {
+		parent, wildcard := strings.CutPrefix(host, "*.")
+		holds(!wildcard || !publicBelow(parent), host)
+	}
 	holds(http.NewCrossOriginProtection().AddTrustedOrigin(cfg.PublicURL.String()) == nil && cfg.PublicURL.Scheme == "https", cfg.PublicURL)
 	holds(cfg.Token.Issuer != "" && len(cfg.Token.Audience) > 0 && keySize(cfg.Token.Secret), cfg.Token)
 	holds(cfg.Token.AccessLifetime > 0 && cfg.Token.RefreshLifetime <= maxRefreshLifetime && cfg.Session.Lifetime > 0, cfg.Token, cfg.Session)
@@ -100,7 +106,7 @@ func checkHolds(t *testing.T, cfg *Config) {
 	holds(cfg.TLS.Mode != TLSACME || len(cfg.TLS.Domains) > 0 && (cfg.Store.Driver != StoreRedis || cfg.Store.EncryptionKey != ""), cfg.TLS, cfg.Store)
 	for _, p := range cfg.Providers {
 		openID := slices.Contains(p.Scopes, "openid") && p.Issuer != ""
-		holds(p.Name != policy.LocalProvider && p.Name != policy.BasicProvider && p.ClientID != "" && p.Timeout > 0 && (openID || p.UserinfoURL != ""), p)
+		holds(p.Name != policy.LocalProvider && p.Name != policy.BasicProvider && policy.CheckName(p.ClientID) == nil && sound(p.ClientSecret) && p.Timeout > 0 && (openID || p.UserinfoURL != ""), p)
 	}
 	for _, trusted := range cfg.Token.TrustedIssuers {
 		holds(trusted.Issuer != cfg.Token.Issuer && len(trusted.Audience) > 0 && trusted.Timeout > 0, trusted)

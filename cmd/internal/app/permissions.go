@@ -103,31 +103,27 @@ func exposedSecrets(cfg *config.Config) []exposure {
 // returns true.
 func reachable(path string) bool {
 	folder, err := filepath.Abs(path)
-	return err != nil || entered(folder)&0o001 != 0
-}
-
-// entered returns who can enter all folders above an absolute path, as the bits of the
-// group and of others in a mode. A folder that cannot be read counts as open.
-func entered(path string) fs.FileMode {
-	const group, others fs.FileMode = 0o010, 0o001
-	bits := group | others
-	for parent := filepath.Dir(path); parent != path; path, parent = parent, filepath.Dir(parent) {
-		info, err := os.Stat(parent)
-		switch {
-		case err != nil:
-		case info.Mode().Perm()&(group|others) == 0:
-			return 0
-		case info.Mode().Perm()&others == 0:
-			bits = group
-		}
+	if err != nil {
+		return true
 	}
-	return bits
+	for {
+		parent := filepath.Dir(folder)
+		if parent == folder {
+			return true
+		}
+		if info, err := os.Stat(parent); err == nil && info.Mode().Perm()&0o001 == 0 {
+			return false
+		}
+		folder = parent
+	}
 }
 
 // changeable returns what lets others change the file at path: the mode of the file, or
 // that of a folder on the way to it, also behind symbolic links. As for the files of
-// ssh, what the group can write counts, whichever group it is.
+// ssh, what the group can write counts, whichever group it is, and a folder above that
+// is closed does not help: its mode is changed for another reason one day.
 func changeable(path string) []exposure {
+	const write fs.FileMode = 0o022
 	folders, file := walk(path)
 	if file == "" {
 		return nil
@@ -135,19 +131,16 @@ func changeable(path string) []exposure {
 	var all []exposure
 	for _, place := range append(folders, file) {
 		info, err := os.Stat(place)
-		if err != nil || readOnly(place) {
+		if err != nil || info.Mode().Perm()&write == 0 || readOnly(place) {
 			continue
 		}
-		mode, by, what := info.Mode(), entered(place)<<1, canChange
+		what := canChange
 		if info.IsDir() {
-			by, what = by&(mode.Perm()<<1), canReplace // who changes a folder must enter it too
-			if mode&fs.ModeSticky != 0 {
-				by = 0 // as in /tmp, nobody replaces files of others
+			if what = canReplace; info.Mode()&fs.ModeSticky != 0 {
+				continue // as in /tmp, nobody replaces files of others
 			}
 		}
-		if mode.Perm()&by != 0 {
-			all = append(all, exposure{place, place, mode.Perm(), what, closedForOthers + shellQuoted(place)})
-		}
+		all = append(all, exposure{place, place, info.Mode().Perm(), what, closedForOthers + shellQuoted(place)})
 	}
 	return all
 }
