@@ -169,7 +169,10 @@ func (r *routing) match(request *policy.Request) (*route, error) {
 	if !ok {
 		return nil, errNoRoute("no route matches")
 	}
-	return &r.routes[match.Index], r.table.CheckParameters(request, match)
+	if err := r.table.CheckParameters(request, match); err != nil {
+		return nil, err
+	}
+	return &r.routes[match.Index], r.table.CheckDecoding(request, match)
 }
 
 func (r *route) keepsSlashes() bool { return r.config.EncodedSlashes == config.EncodedSlashesKeep }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 
 	"authgate/gateway/auth"
@@ -114,10 +115,12 @@ func (ex *exchange) findOwn() (*endpoint.Endpoint, error) {
 	st, path := ex.state, ex.Canonical.Path.Decoded
 	own := st.endpoints[path]
 	slashed := ex.Canonical.Path.Slashed
-	_, ambiguous := st.endpoints[slashed]
-	switch {
-	case ambiguous || slashed != "" && slashed == st.verify:
-		return nil, errEncodedSlash() // some servers would read it as the path of an own endpoint
+	isOwn := func(path string) bool { return path == st.verify || st.endpoints[path] != nil }
+	switch { // some servers would read it as the path of an own endpoint
+	case slashed != "" && isOwn(slashed):
+		return nil, errEncodedSlash()
+	case slices.ContainsFunc(ex.Canonical.Path.Again(), isOwn):
+		return nil, &policy.TargetError{Reason: "the path is encoded more than once, and is one of the gateway's own when it is decoded again"}
 	case ex.Verify && (own != nil || path == st.verify):
 		return nil, errNoRoute("the path is one of the gateway's own endpoints; the proxy must send requests for it to the gateway")
 	}

@@ -158,13 +158,13 @@ func scanPath(raw string, keepSlashes bool) (escaped, slashes, wide bool, err er
 	return escaped, slashes, wide, nil
 }
 
-// decodeOnce percent-decodes s. scanPath must have accepted s.
+// decodeOnce percent-decodes s. A "%" without two hexadecimal digits after it stays.
 func decodeOnce(s string) string {
 	var b strings.Builder
 	b.Grow(len(s))
 	for i := 0; i < len(s); i++ {
 		c := s[i]
-		if c == '%' {
+		if c == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
 			c = unhex(s[i+1])<<4 | unhex(s[i+2])
 			i += 2
 		}

@@ -63,7 +63,7 @@ func find(table *policy.Table, target string) (policy.Match, bool) {
 	}
 	req := &policy.Request{Method: "GET", Host: "h", Path: p}
 	found, ok := table.Match(req)
-	if !ok || table.CheckParameters(req, found) != nil || table.CheckSlashes(req, found) != nil {
+	if !ok || table.CheckParameters(req, found) != nil || table.CheckSlashes(req, found) != nil || table.CheckDecoding(req, found) != nil {
 		return policy.Match{}, false
 	}
 	return found, true
@@ -83,7 +83,11 @@ func readings(target string) map[string]string {
 	r["WHATWG, then the path decoded"] = normal(decodeLeniently(parsed))
 	decoded := decodeLeniently(raw)
 	r["WSGI and CGI, PATH_INFO"] = normal(decoded)
-	r["the same, separators decoded twice"] = normal(separators.Replace(decoded))
+	twice := func(s string) string { return decodeLeniently(decodeLeniently(s)) }
+	r["the same, decoded twice"] = normal(twice(raw))
+	r["the same, decoded three times"] = normal(decodeLeniently(twice(raw)))
+	r["segments decoded twice"] = bySegments(raw, twice)
+	r["decoded twice and then parameters cut"] = normal(withoutParameters(twice(raw)))
 	r["servlet, parameters cut and then decoded"] = normal(decodeLeniently(withoutParameters(raw)))
 	r["servlet, decoded and then parameters cut"] = normal(withoutParameters(decoded))
 	r["servlet, decoded by segments without parameters"] = bySegments(withoutParameters(raw), decodeLeniently)
@@ -93,11 +97,6 @@ func readings(target string) map[string]string {
 	})
 	return r
 }
-
-// separators decodes what separates segments. What other characters become if they
-// are decoded twice is no question of slashes: "%2561" is "%61" to every server
-// that decodes once.
-var separators = strings.NewReplacer("%2F", "/", "%2f", "/", "%5C", `\`, "%5c", `\`, "%2E", ".", "%2e", ".")
 
 // normal merges slashes and resolves dot segments, as servers do. Backslashes are
 // slashes to some.
@@ -176,7 +175,7 @@ func checkReadings(t *testing.T, tables []*policy.Table, target string) (accepte
 func TestSlashesOfAllReadings(t *testing.T) {
 	t.Parallel()
 	tables := slashTables(t)
-	parts := []string{"/", "%2F", "%2f", "a", "b", "admin", ".", "..", "%2e", ";", "%3B", ";x", "%252F", "%25", "%5C"}
+	parts := []string{"/", "%2F", "%2f", "a", "b", "admin", ".", "..", "%2e", ";", "%3B", ";x", "%252F", "%25", "%5C", "%2561", "61", "%253B"}
 	accepted := 0
 	var try func(target string, left int)
 	try = func(target string, left int) {
@@ -198,6 +197,7 @@ func FuzzSlashes(f *testing.F) {
 	for _, s := range []string{
 		"/@scope%2fname", "/a%2Fadmin", "/admin%2Fx", "/a/b%2Fc?d%2F..", "/a%2F..%2Fadmin", "/a%2F%2e%2e/admin", "/x;a%2Fadmin", "/a;%2Fadmin/", "/a%2Fb;c/d",
 		"/a%252Fadmin", "/a%2F;/admin", "/;%2Fadmin", "/a%2F%3Badmin", "/a%25%32%46b", "/a%2Fb%5c..", "/%61%2Fb/", "/a%2F0;%2F0", "/a%2F0%3B%2F0;",
+		"/%2561dmin/", "/a/%2561dmin", "/a%2F%2561dmin", "/%252561", "/x%253Ba/admin", "/%2561%2Fb",
 	} {
 		f.Add(s)
 	}

@@ -254,3 +254,32 @@ func TestCheckParameters(t *testing.T) {
 		}
 	}
 }
+
+// What a server that decodes a path twice, or until nothing is left to decode, reads must
+// not select the route either. What stays in its route passes.
+func TestCheckDecoding(t *testing.T) {
+	t.Parallel()
+	table := newTable(t, routes("/", "/admin/", "/files/{name}", "GET /read/", "/exact", "/%2561/")...)
+	good := []string{
+		"/", "/100%25", "/x/%2561dmin/", "/admin/%2561", "/files/%2561", "/a%252500", "/%25zz/x", "/%25", "/x%253Ba",
+	}
+	bad := []string{
+		"/%2561dmin", "/%2561dmin/x", "/admi%256e/", "/e%2578act", "/file%2573/x", "/r%2565ad/",
+		"/%252561dmin/", "/%25252561dmin/", "/%25%36%31dmin/", "/%2561", "/%2561/x", "/admin%253Bx/y", "/%2561dmin%253Bx/y",
+	}
+	for _, path := range slices.Concat(good, bad) {
+		req := request(t, "GET", "gw.example", path)
+		found, ok := table.Match(req)
+		if !ok {
+			t.Fatalf("%s: no route", path)
+		}
+		if err := table.CheckDecoding(req, found); (err == nil) != slices.Contains(good, path) {
+			t.Errorf("%s, which matches %s: %v", path, found.Route.Pattern, err)
+		}
+	}
+	only := newTable(t, routes("/{name}")...)
+	req := request(t, "GET", "gw.example", "/%2561")
+	if found, ok := only.Match(req); !ok || only.CheckDecoding(req, found) != nil {
+		t.Error("/%2561 does not stay in /{name}")
+	}
+}
