@@ -312,3 +312,25 @@ func TestTwinCookies(t *testing.T) {
 	r.want(400, "POST", "/session/", "", twice)
 	r.want(400, "POST", "/logout", "", twice)
 }
+
+// Java's CookieManager sends cookies in quotes, with their attributes. They count as
+// without, and the application gets its own as they came.
+func TestCookiesAsJavaSendsThem(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	alice, bob := r.login(aliceIn), r.login(bobIn)
+	quoted := func(cookie string) string { return strings.TrimPrefix(cookie, "Cookie: session_id=") }
+	java := `Cookie: $Version="1"; session_id="` + quoted(alice.cookie) + `";$Path="/";$Domain="gw.example"; theme="dark";$Path="/"`
+	r.want(200, "GET", "/session/", "", java)
+	if h := r.upstream.last().Header; h.Get("X-Auth-User") != "alice" || h.Get("Cookie") != `$Version="1"; theme="dark"; $Path="/"` {
+		t.Errorf("the upstream gets %v", h)
+	}
+	r.want(200, "GET", "/session/", "", alice.cookie+`; session_id="`+quoted(alice.cookie)+`"`)
+	if h := r.upstream.last().Header; h["Cookie"] != nil {
+		t.Errorf("the upstream gets %q", h["Cookie"])
+	}
+	r.want(400, "GET", "/session/", "", alice.cookie+`; session_id="`+quoted(bob.cookie)+`"`)
+	r.want(200, "GET", "/me", "", java)
+	r.want(200, "POST", "/logout", "", java)
+	r.want(401, "GET", "/me", "", alice.cookie)
+}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -93,6 +94,10 @@ func TestLoginCookies(t *testing.T) {
 			}
 			return pair + "; Path=" + path + "; " + life + "; HttpOnly; Secure; SameSite=" + sameSite
 		}
+		lives := func(seconds int) string {
+			expires := r.clock.Now().Add(time.Duration(seconds) * time.Second).UTC().Format(http.TimeFormat)
+			return fmt.Sprintf("Expires=%s; Max-Age=%d", expires, seconds)
+		}
 		cleared := []string{cookie("access_token=", gone), cookie("refresh_token=", gone), cookie("session_id=", gone)}
 		check := func(w *httptest.ResponseRecorder, body string, want ...string) {
 			t.Helper()
@@ -101,14 +106,14 @@ func TestLoginCookies(t *testing.T) {
 			}
 		}
 		w := r.want(200, "POST", c.prefix+"login", aliceIn, jsonType)
-		check(w, `{"message":"Signed in.","token_type":"Bearer","expires_in":900}`, cookie("access_token=x", "Max-Age=900"), cookie("refresh_token=x", "Max-Age=604800"), cookie("session_id=x", "Max-Age=3600"))
+		check(w, `{"message":"Signed in.","token_type":"Bearer","expires_in":900}`, cookie("access_token=x", lives(900)), cookie("refresh_token=x", lives(604800)), cookie("session_id=x", lives(3600)))
 		jar := jarOf(w)
 		if len(jar["session_id"]) != 43 {
 			t.Errorf("the identifier does not have 256 bits: %s", jar["session_id"])
 		}
 		r.clock.Advance(time.Hour - time.Minute) // what remains is shorter, but for the session
 		w = r.want(200, "POST", c.prefix+"refresh", "{}", jsonType, jar.line("refresh_token"))
-		check(w, `{"message":"Refreshed.","token_type":"Bearer","expires_in":900}`, cookie("access_token=x", "Max-Age=900"), cookie("refresh_token=x", "Max-Age=601260"))
+		check(w, `{"message":"Refreshed.","token_type":"Bearer","expires_in":900}`, cookie("access_token=x", lives(900)), cookie("refresh_token=x", lives(601260)))
 		check(r.want(200, "POST", c.prefix+"logout", ""), `{"message":"Signed out."}`, cleared...)
 		check(r.want(302, "GET", c.prefix+"logout", ""), "", cleared...)
 	}

@@ -123,16 +123,24 @@ func (n *CookieNames) ToApplication(lines []string, keep bool) []string {
 	var kept []string
 	for _, line := range lines {
 		var pairs []string
+		removed, removes := false, false // some of the line, and the cookie before
 		for pair := range strings.SplitSeq(line, ";") {
 			name, _, _ := nextCookie(pair)
 			pair = strings.Trim(pair, cookieSpace)
-			if pair == "" || n.has(name) && !keep {
+			if pair == "" || removes && describes(name) {
+				continue
+			}
+			if removes = n.has(name) && !keep; removes {
+				removed = true
 				continue
 			}
 			if own := cookiename.ForApplication(name); own != name && !(keep && n.has(own)) {
 				pair = own + pair[len(name):]
 			}
 			pairs = append(pairs, pair)
+		}
+		if removed && len(pairs) == 1 && strings.HasPrefix(pairs[0], cookieVersion) {
+			continue // there is no cookie left
 		}
 		if len(pairs) > 0 {
 			kept = append(kept, strings.Join(pairs, "; "))

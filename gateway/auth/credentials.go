@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"authgate/gateway/cookiename"
@@ -117,11 +118,32 @@ func lower(r rune) rune {
 const cookieSpace = " \t\r\n"
 
 // nextCookie returns the first name and value of a Cookie header line, and the
-// rest of the line (RFC 6265, section 4.2).
+// rest of the line (RFC 6265, section 4.2). Quotes around a value do not belong to
+// it: some clients, such as Java's CookieManager, add them.
 func nextCookie(line string) (name, value, rest string) {
 	pair, rest, _ := strings.Cut(line, ";")
 	name, value, _ = strings.Cut(pair, "=")
-	return strings.Trim(name, cookieSpace), strings.Trim(value, cookieSpace), rest
+	value = strings.Trim(value, cookieSpace)
+	if last := len(value) - 1; last > 0 && value[0] == '"' && value[last] == '"' {
+		value = value[1:last]
+	}
+	return strings.Trim(name, cookieSpace), value, rest
+}
+
+// cookieVersion is what the Cookie header of a client begins with that describes its cookies,
+// and cookieAttributes are such descriptions of the cookie before them (RFC 2965, section
+// 3.3.4).
+const cookieVersion = "$Version"
+
+var cookieAttributes = [...]string{"$Path", "$Domain", "$Port"}
+
+// describes reports whether the name of a cookie is that of an attribute of the cookie
+// before it.
+func describes(name string) bool {
+	if !strings.HasPrefix(name, "$") {
+		return false
+	}
+	return slices.ContainsFunc(cookieAttributes[:], func(a string) bool { return strings.EqualFold(a, name) })
 }
 
 func (c *Credentials) readCookies(line string, names *CookieNames) error {

@@ -15,14 +15,16 @@ const deliveryCookie = "cookie" // a value of token.delivery
 type Cookies struct {
 	Names auth.CookieNames
 
+	now      func() time.Time // the local clock
 	sameSite http.SameSite
 	prefix   string // of own endpoints
 	domain   string // of sessions; empty: each host has its own
 }
 
-// NewCookies returns the cookies of a configuration.
-func NewCookies(cfg *config.Config) Cookies {
+// NewCookies returns the cookies of a configuration. now is the local clock.
+func NewCookies(cfg *config.Config, now func() time.Time) Cookies {
 	c := Cookies{
+		now:      now,
 		Names:    auth.CookieNames{Session: cfg.Session.Cookie},
 		sameSite: http.SameSiteLaxMode, prefix: cfg.Endpoints.Prefix, domain: cfg.Session.Domain,
 	}
@@ -91,6 +93,9 @@ func (c *Cookies) cookie(name, value string, lives time.Duration) *http.Cookie {
 	cookie := &http.Cookie{
 		Name: name, Value: value, Path: "/", MaxAge: int(lives.Seconds()),
 		HttpOnly: true, Secure: true, SameSite: c.sameSite,
+	}
+	if lives > 0 { // clients that know no Max-Age, and Java, which takes a cookie without Expires for an old kind
+		cookie.Expires = c.now().Add(lives)
 	}
 	switch name {
 	case c.Names.Refresh: // only the gateway reads it, and no other site has a use for it

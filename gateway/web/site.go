@@ -48,7 +48,7 @@ func NewSite(cfg *config.Config, service *Service) (*Site, error) {
 	s := &Site{
 		Service: service, Pages: p,
 		PublicURL: cfg.PublicURL.String(), Prefix: cfg.Endpoints.Prefix,
-		Hosts: newHosts(cfg), Cookies: NewCookies(cfg), BodyPause: cfg.Limits.BodyPause,
+		Hosts: newHosts(cfg), Cookies: NewCookies(cfg, service.Now), BodyPause: cfg.Limits.BodyPause,
 		home: cfg.Hosts()[0],
 	}
 	s.endpoints = map[string]bool{s.Own(config.EndpointVerify): true}
