@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -55,6 +56,34 @@ func TestNoContentTypeIsInvented(t *testing.T) {
 					if answer.StatusCode != 200 || !slices.Equal(got, want) || ok != (want != nil) || (answer.ProtoMajor == 2) != http2 {
 						t.Errorf("fast path %s, %s, %s %s: %d, Content-Type %q, want %q", fast, answer.Proto, method, target, answer.StatusCode, got, want)
 					}
+				}
+			}
+		}
+	}
+}
+
+// Pragma says nothing about shared caches, so the response is private all the same, on
+// both ways and whatever the length of the header. What the application says itself stays.
+func TestPragmaSaysNothing(t *testing.T) {
+	t.Parallel()
+	for _, fast := range []string{"true", "false"} {
+		yaml := edit(t, baseConfig, `{url: "http://app.invalid"}`, `{url: "http://app.invalid", fast_path: `+fast+`}`)
+		r := newNetworkRig(t, yaml, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Pragma", "no-cache")
+			if own := r.URL.Query().Get("own"); own != "" {
+				w.Header().Set("Cache-Control", own)
+			}
+			w.Header().Set("X-Long", strings.Repeat("x", len(r.URL.Query().Get("long"))))
+		})
+		alice := r.login(aliceIn)
+		for target, want := range map[string]string{
+			"/session/": "private", "/session/?long=" + strings.Repeat("x", 3000): "private", "/public/": "",
+			"/session/?own=no-cache": "no-cache", "/session/?own=no-cache&long=" + strings.Repeat("x", 3000): "no-cache", "/session/?own=public": "public",
+		} {
+			for range 2 { // the second one may find an idle connection
+				w := r.do("GET", target, "", alice.cookie)
+				if got := w.Header().Get("Cache-Control"); w.Code != 200 || got != want || w.Header().Get("Pragma") != "no-cache" {
+					t.Errorf("fast path %s, %.40s: %d, Cache-Control %q, want %q", fast, target, w.Code, got, want)
 				}
 			}
 		}

@@ -209,6 +209,7 @@ func (ex *exchange) forwarded() (path string, h http.Header) {
 	if upgrade != "" {
 		h.Set("Connection", "Upgrade")
 		h.Set("Upgrade", upgrade)
+		spellHandshake(h, h)
 	}
 	for name, values := range h {
 		if values == nil {

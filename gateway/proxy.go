@@ -121,6 +121,9 @@ func (ex *exchange) rewrite(out *http.Request) {
 	out.Host = ex.Peer.Host // as a trusted proxy tells it, because routes were matched with it
 	out.Trailer = nil       // its fields are not checked
 	ex.rewriteHeader(out.Header)
+	if _, upgrades := out.Header["Upgrade"]; upgrades {
+		spellHandshake(out.Header, out.Header)
+	}
 }
 
 // upstreamPath returns the path that the upstream gets.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -113,5 +114,63 @@ func TestUpgradeChosen(t *testing.T) {
 				t.Errorf("after the end of the login the client gets %q, %v", rest, err)
 			}
 		})
+	}
+}
+
+// The fields of a handshake are spelled as in RFC 6455 on their way to the upstream and
+// back: some devices compare them as they are.
+func TestSpellingOfHandshakes(t *testing.T) {
+	t.Parallel()
+	upstream, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { upstream.Close() })
+	asked := make(chan string, 1)
+	go func() {
+		c, err := upstream.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		asked <- readHead(bufio.NewReader(c))
+		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
+			"sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSec-Websocket-Protocol: chat\r\nsec-websocket-extensions: x\r\n\r\n")
+	}()
+	r := newRig(t, baseConfig)
+	if err := r.reload(edit(t, baseConfig, "http://app.invalid", "http://"+upstream.Addr().String())); err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewServer(r.Gateway)
+	t.Cleanup(front.Close)
+	client, err := net.Dial("tcp", front.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	fmt.Fprintf(client, "GET /public/ HTTP/1.1\r\nHost: gw.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n%s\r\n"+
+		"sec-websocket-protocol: chat\r\nSEC-WEBSOCKET-EXTENSIONS: x\r\n\r\n", strings.Join(handshake, "\r\n"))
+	answered := readHead(bufio.NewReader(client))
+	for head, fields := range map[string][]string{
+		<-asked:  {"Sec-WebSocket-Key: ", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Protocol: chat", "Sec-WebSocket-Extensions: x"},
+		answered: {"HTTP/1.1 101", "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", "Sec-WebSocket-Protocol: chat", "Sec-WebSocket-Extensions: x"},
+	} {
+		for _, field := range fields {
+			if strings.Count(strings.ToLower(head), strings.ToLower(field)) != 1 || !strings.Contains(head, field) {
+				t.Errorf("%q is not once in\n%s", field, head)
+			}
+		}
+	}
+}
+
+// readHead returns what comes before the first empty line.
+func readHead(from *bufio.Reader) string {
+	var head strings.Builder
+	for {
+		line, err := from.ReadString('\n')
+		head.WriteString(line)
+		if err != nil || line == "\r\n" {
+			return head.String()
+		}
 	}
 }

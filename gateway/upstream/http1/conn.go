@@ -16,12 +16,16 @@ type conn struct {
 	limit   time.Duration // of the header of a response
 	limited io.LimitedReader
 	br      *bufio.Reader
-	since   time.Time   // when it became idle
-	failed  error       // of Read
-	unclear bool        // the last response has more than one framing
-	quiet   func() bool // reports whether the connection is open and nothing has come
-	fields  []Field     // of the last plain response
-	lines   []line      // of the header of that; mostly, those of the next one are the same
+	since   time.Time // when it became idle
+	failed  error     // of Read
+	unclear bool      // the last response has more than one framing
+
+	header   []byte // as it came, of a response that is not plain, and what came with it
+	inHeader bool   // header is being read
+
+	quiet  func() bool // reports whether the connection is open and nothing has come
+	fields []Field     // of the last plain response
+	lines  []line      // of the header of that; mostly, those of the next one are the same
 
 	descriptor *descriptor // nil: start cannot use it
 	request    []byte      // that the next Read sends before it reads
@@ -50,6 +54,9 @@ func (k *conn) Read(b []byte) (n int, err error) {
 		n, err = k.Conn.Read(b)
 	} else {
 		n, err = k.exchange(b)
+	}
+	if k.inHeader {
+		k.header = append(k.header, b[:n]...)
 	}
 	if err != nil {
 		k.failed = err

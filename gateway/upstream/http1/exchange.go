@@ -96,11 +96,16 @@ func (k *conn) extend(up *upload) error {
 	return k.SetReadDeadline(time.Now().Add(k.limit))
 }
 
+// maxKept is how many bytes of memory for headers an idle connection keeps at most.
+const maxKept = 8 << 10
+
 // readHeader reads the header of one response.
 func (k *conn) readHeader(r *http.Request) (*http.Response, error) {
 	buffered, unread := k.br.Buffered(), k.limited.N
 	head, _ := k.br.Peek(buffered) // cannot fail
+	k.header, k.inHeader = append(k.header[:0], head...), true
 	response, err := http.ReadResponse(k.br, r)
+	k.inHeader = false
 	switch {
 	case err == nil:
 	case k.limited.N <= 0:
@@ -113,7 +118,13 @@ func (k *conn) readHeader(r *http.Request) (*http.Response, error) {
 	// ReadResponse removes a Content-Length beside chunks, so look for it in the
 	// bytes. If the buffer was filled again, they are gone.
 	k.unclear = len(response.TransferEncoding) > 0 &&
-		(k.limited.N != unread || namesLength(head[:buffered-k.br.Buffered()]))
+		(k.limited.N != unread || names(head[:buffered-k.br.Buffered()], "content-length"))
+	if len(response.Header["Pragma"]) > 0 && !names(k.header[:len(k.header)-k.br.Buffered()], "cache-control") {
+		delete(response.Header, "Cache-Control") // which ReadResponse makes of Pragma
+	}
+	if cap(k.header) > maxKept {
+		k.header = nil
+	}
 	return response, nil
 }
 

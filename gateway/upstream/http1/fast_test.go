@@ -361,9 +361,10 @@ var plainResponses = []string{
 	header + "Connection: keep-alive\r\nKeep-Alive: timeout=5\r\nx-y:\t z \r\nX-Y: w\r\nContent-Length: 0\r\n\r\n",
 	header + "Content-Length: 6000\r\n\r\n", header + "Content-Length: 007\r\n\r\n1234567",
 	header + "Content-Type: text/css\r\nContent-Length: 2\r\n\r\nok", header + "Content-Type: application/json; x=y\r\nContent-Length: 2\r\n\r\nok",
+	header + "Pragma: no-cache\r\nContent-Length: 2\r\n\r\nok",
 	header + "Content-Length: 2x\r\n\r\nok",
 	header + "Content-Length: 2\r\nContent-Length: 2\r\n\r\nok", header + "Content-Length: 0\r\nContent-Length: 0\r\n\r\n", header + "Content-Length: +2\r\n\r\nok",
-	header + "Pragma: no-cache\r\nContent-Length: 2\r\n\r\nok", header + "Content-Type: text/event-stream\r\nContent-Length: 2\r\n\r\nok",
+	header + "Content-Type: text/event-stream\r\nContent-Length: 2\r\n\r\nok",
 	header + "Connection: close\r\nContent-Length: 2\r\n\r\nok", header + "Connection: keep-alive, x\r\nContent-Length: 2\r\n\r\nok",
 	header + "Content-Length: 2\r\nX: a\r\n b\r\n\r\nok", header + "Content-Length: 2\r\nX : a\r\n\r\nok", header + "Content-Length: 2\nX: a\r\n\r\nok",
 	header + "\r\n", header + "Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 204 No\r\nContent-Length: 0\r\n\r\n",
@@ -376,7 +377,7 @@ func TestPlainResponse(t *testing.T) {
 	for i, says := range plainResponses {
 		k := newConn(readerConn{nil, strings.NewReader(says)}, "")
 		k.limited.N = maxHeader
-		if got := k.plainResponse() != nil; got != (i < 10) {
+		if got := k.plainResponse() != nil; got != (i < 11) {
 			t.Errorf("%q is plain: %t", says, got)
 		}
 	}

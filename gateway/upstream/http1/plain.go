@@ -173,8 +173,6 @@ func (k *conn) plainHead(head []byte) (status int, length int64, ok bool) {
 			continue
 		case "Transfer-Encoding", "Trailer", "Te", "Upgrade", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization", "Www-Authenticate":
 			return 0, 0, false // about the connection, or may be
-		case "Pragma":
-			return 0, 0, false // ReadResponse makes a Cache-Control of it
 		case "Content-Type":
 			const events = "text/event-stream" // is sent on in parts
 			if len(f.Value) >= len(events) && strings.EqualFold(f.Value[:len(events)], events) {

@@ -70,11 +70,10 @@ func frames(response *http.Response) bool {
 	return false
 }
 
-// namesLength reports whether a header has a Content-Length.
-func namesLength(header []byte) bool {
-	const name = "content-length"
+// names reports whether a header has a field whose name begins with name.
+func names(header []byte, name string) bool {
 	for line := range bytes.Lines(header) {
-		if len(line) > len(name) && bytes.EqualFold(line[:len(name)], []byte(name)) {
+		if len(line) > len(name) && strings.EqualFold(string(line[:len(name)]), name) {
 			return true
 		}
 	}
