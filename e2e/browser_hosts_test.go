@@ -253,7 +253,7 @@ func hostsStrict(t *testing.T, c *chromium) {
 	noComplaints(t, b)
 	// Another host of the gateway is another site, too, and its links are asked about.
 	b.load(chromedp.Evaluate[chromedp.Void]("void (location = '" + m.page("x.three.test") + "')"))
-	until(t, "the page that asks", func() bool { return strings.Contains(b.text(), "Continue?") })
+	b.says("Continue?")
 	m.up.none(t)
 	b.click("a.primary")
 	shown("x.three.test")
@@ -332,10 +332,10 @@ func hostsStrictFromElsewhere(t *testing.T, c *chromium) {
 	} {
 		follows(link)
 		if i == 0 { // without a session anywhere
-			until(t, "the sign-in page", func() bool { return strings.Contains(b.text(), "User name") })
+			b.says("User name")
 			b.signIn("alice")
 		}
-		until(t, "the page that asks", func() bool { return strings.Contains(b.text(), "Continue?") })
+		b.says("Continue?")
 		m.up.none(t)
 		b.click("a.primary")
 		if got := b.value("location.pathname + location.search"); got != "/page?x=%2F&y" {

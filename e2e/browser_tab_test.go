@@ -248,6 +248,15 @@ func (b *tab) arrives(address string) {
 	})
 }
 
+// says waits for a page whose text has the words. Pages on the way may have none yet.
+func (b *tab) says(words string) {
+	b.t.Helper()
+	until(b.t, "a page with "+words, func() bool {
+		text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("document.readyState == 'complete' ? document.body.innerText : ''"))
+		return err == nil && strings.Contains(text, words)
+	})
+}
+
 // cookies returns the person's cookies by name.
 func (b *tab) cookies() map[string]*network.Cookie {
 	b.t.Helper()

@@ -37,14 +37,22 @@ func TestRedisTickets(t *testing.T) {
 		t.Fatalf("a page without a session: %d to %s with %q", begun.StatusCode, waits, binding)
 	}
 	home := p.b.signIn(p.client(p.b), "alice")
-	issued := p.a.page(p.client(p.a), "localhost", waits.RequestURI(), home.session)
-	ticket := must(url.Parse(issued.Header.Get("Location")))(t)
-	if issued.StatusCode != http.StatusFound || ticket.Hostname() != "wiki.test" || ticket.Path != "/signin/complete" {
-		t.Fatalf("the sign-in: %d to %s", issued.StatusCode, ticket)
+	issue := func() *url.URL {
+		t.Helper()
+		issued := p.a.page(p.client(p.a), "localhost", waits.RequestURI(), home.session)
+		ticket := must(url.Parse(issued.Header.Get("Location")))(t)
+		if issued.StatusCode != http.StatusFound || ticket.Hostname() != "wiki.test" || ticket.Path != "/signin/complete" {
+			t.Fatalf("the sign-in: %d to %s", issued.StatusCode, ticket)
+		}
+		return ticket
 	}
-	if got := p.b.page(p.client(p.b), "wiki.test", ticket.RequestURI()); got.StatusCode != http.StatusBadRequest {
-		t.Errorf("the ticket without the cookie: %d", got.StatusCode)
+	ticket := issue()
+	for _, cookie := range []string{"", binding} { // the first use counts
+		if got := p.b.page(p.client(p.b), "wiki.test", ticket.RequestURI(), cookie); got.StatusCode != http.StatusBadRequest {
+			t.Errorf("the ticket, without the cookie and then with it (%q): %d", cookie, got.StatusCode)
+		}
 	}
+	ticket = issue()
 	used := p.b.page(p.client(p.b), "wiki.test", ticket.RequestURI(), binding)
 	session := cookieOf(answer{header: used.Header})
 	if used.StatusCode != http.StatusFound || used.Header.Get("Location") != "/page" || !strings.HasPrefix(session, "session_id=") {
