@@ -105,6 +105,25 @@ func TestForgedTickets(t *testing.T) {
 	r.wantTicket(t, ticket, own, s)
 }
 
+// What proves a sign-in is of one session, host and binding, and shows none of them.
+func TestBegun(t *testing.T) {
+	t.Parallel()
+	session, binding := newSecretText(), Binding(NewBrowserSecret())
+	proof := Begun(session, otherHost, binding)
+	if proof != Begun(session, otherHost, binding) || !ValidBinding(proof) {
+		t.Errorf("the proof %q", proof)
+	}
+	for what, other := range map[string]string{
+		"another session": Begun(newSecretText(), otherHost, binding), "another host": Begun(session, homeHost, binding),
+		"another binding": Begun(session, otherHost, Binding(session)), "parts that join": Begun(session, otherHost+binding[:1], binding[1:]),
+		"the session's hash": Binding(session),
+	} {
+		if other == proof {
+			t.Errorf("%s has the same proof", what)
+		}
+	}
+}
+
 // A copy of the store opens no ticket, and a record under another key is damaged.
 func TestSealedTickets(t *testing.T) {
 	t.Parallel()
