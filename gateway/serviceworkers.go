@@ -28,8 +28,8 @@ func withoutWorkers(h http.Header) {
 }
 
 // isScript reports whether a browser takes a response for a script (MIME Sniffing,
-// section 4.6): the name of each such media type ends in one of these words, and
-// perhaps a version.
+// section 4.6): the name of each such media type has one of these words. Another type
+// that has one gets Vary too, which does no harm.
 func isScript(media []string) bool {
 	for _, value := range media {
 		name, _, _ := strings.Cut(value, ";")
