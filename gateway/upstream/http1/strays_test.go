@@ -163,12 +163,12 @@ func TestRest(t *testing.T) {
 			return k
 		}
 		resting := connection(true)
-		time.Sleep(restTime - 1)
+		time.Sleep(restTime - time.Nanosecond)
 		if f.idle.take("app", time.Now()) != nil {
 			t.Error("a connection is used while it rests")
 		}
 		first := connection(false)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		second := connection(false)
 		for i, want := range []*conn{resting, first, second, nil} {
 			if got := f.idle.take("app", time.Now()); got != want {
