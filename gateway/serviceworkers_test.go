@@ -15,7 +15,7 @@ listen: {trusted_proxies: [10.0.0.0/8]}
 `
 
 // The script of a service worker is asked for as a browser does.
-var workerScripts = []string{"Service-Worker: script", "Sec-Fetch-Dest: serviceworker"}
+var workerScripts = []string{"Service-Worker: script", "Service-Worker: SCRIPT", "Sec-Fetch-Dest: serviceworker"}
 
 // The script of a service worker reaches no application that the operator does not allow
 // to have one, whether the route is public or not, and whoever asks.
