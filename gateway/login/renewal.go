@@ -184,27 +184,40 @@ func (u *Users) refresh(ctx context.Context, sid string) error {
 	}
 	asked := u.logins.now()
 	grant, failed := p.Refresh(ctx, tokens, d.User)
+	return u.accept(ctx, p, login, raw, &answer{grant, failed, asked})
+}
+
+// answer is what a provider has answered to a renewal.
+type answer struct {
+	grant  *provider.Grant // nil: no tokens; may come beside an error
+	failed error
+	asked  time.Time
+}
+
+// accept stores what the provider has answered, or ends the login because of it.
+func (u *Users) accept(ctx context.Context, p Provider, login *Login, raw []byte, a *answer) error {
 	// The provider may have taken all of the time, and what it said must be stored.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
 	defer cancel()
+	failed, d := a.failed, login.Delegated
 	if errors.Is(failed, provider.ErrEnded) {
 		if failed = u.endRenewed(ctx, login, failed); failed == nil {
 			return nil
 		}
 	}
-	if grant == nil {
+	if a.grant == nil {
 		return failed
 	}
-	if !grant.Said.Nothing() {
-		failed = errors.Join(failed, u.save(ctx, d, asked, func(known provider.Said) (provider.Profile, provider.Said) {
+	if !a.grant.Said.Nothing() {
+		failed = errors.Join(failed, u.save(ctx, d, a.asked, func(known provider.Said) (provider.Profile, provider.Said) {
 			if known.Nothing() { // an earlier version has stored the user
-				known = grant.Before
+				known = a.grant.Before
 			}
-			return p.Profile(d.User, grant.Said, known)
+			return p.Profile(d.User, a.grant.Said, known)
 		}))
 	}
 	// Store the tokens even after a failure: without the new refresh token the login is lost.
-	return errors.Join(failed, u.replace(ctx, login, raw, grant.Tokens, failed != nil))
+	return errors.Join(failed, u.replace(ctx, login, raw, a.grant.Tokens, failed != nil))
 }
 
 // endRenewed ends a login because of what the provider has answered. If the store fails,
