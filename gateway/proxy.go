@@ -52,7 +52,7 @@ func (ex *exchange) forward() error {
 		}
 		transport = rest
 	}
-	r, release := ex.cancelable(ex.owned(r))
+	r, release := ex.cancelable(abortable(ex.owned(r)))
 	defer release()
 	ex.proxy(transport, upload).ServeHTTP(ex, r)
 	dropTrailerCookies(ex.Header())
@@ -60,6 +60,15 @@ func (ex *exchange) forward() error {
 		ex.LimitBody() // the answer came first
 	}
 	return ex.upstreamErr
+}
+
+// abortable returns r as a request that httputil.ReverseProxy aborts if the upstream breaks
+// off its response. It looks for net/http's server, which those over HTTP/3 do not come from.
+func abortable(r *http.Request) *http.Request {
+	if r.Context().Value(http.ServerContextKey) != nil {
+		return r
+	}
+	return r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, (*http.Server)(nil)))
 }
 
 // proxy returns what forwards a request that is not plain.

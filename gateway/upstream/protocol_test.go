@@ -157,3 +157,33 @@ func TestHTTP11Required(t *testing.T) {
 		}
 	}
 }
+
+// A 204 or 304 that announces a body has none, over both versions of HTTP.
+func TestBodilessWithLength(t *testing.T) {
+	t.Parallel()
+	server := newCertified(t, "app.internal")
+	for _, over2 := range []bool{false, true} {
+		for _, status := range []int{http.StatusNoContent, http.StatusNotModified} {
+			app := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Length", "100")
+				w.Header().Set("Etag", `"x"`)
+				w.WriteHeader(status)
+			}))
+			app.EnableHTTP2 = over2
+			app.TLS = &tls.Config{Certificates: []tls.Certificate{server.pair(t)}}
+			app.StartTLS()
+			t.Cleanup(app.Close)
+			f := newFixtureOf(t, trusting(server), app.URL)
+			r := &http.Request{Method: http.MethodGet, URL: &url.URL{Opaque: "/"}, Host: "app", Header: http.Header{}}
+			response, err := f.way.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(response.Body)
+			response.Body.Close()
+			if len(body) > 0 || err != nil || response.Header["Content-Length"] != nil || response.Header.Get("Etag") != `"x"` || response.StatusCode != status {
+				t.Errorf("HTTP/2 %t, %d: %d, %v, %q, %v", over2, status, response.StatusCode, response.Header, body, err)
+			}
+		}
+	}
+}

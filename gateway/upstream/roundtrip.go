@@ -108,8 +108,14 @@ func (a *attempts) more(t *target, err error, others int) bool {
 	return true
 }
 
-// valid refuses a response whose status no client accepts.
+// valid refuses a response whose status no client accepts. A 204 or 304 has no body,
+// whatever length it announces (RFC 9110, section 8.6).
 func valid(response *http.Response, err error) (*http.Response, error) {
+	if err == nil && (response.StatusCode == http.StatusNoContent || response.StatusCode == http.StatusNotModified) {
+		response.Body.Close()
+		response.Body, response.ContentLength = http.NoBody, 0
+		response.Header.Del("Content-Length")
+	}
 	if err == nil && response.StatusCode < 100 {
 		response.Body.Close()
 		return nil, fmt.Errorf("the status %03d of the response is not valid", response.StatusCode)

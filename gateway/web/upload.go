@@ -1,7 +1,9 @@
 package web
 
 import (
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -26,6 +28,9 @@ type Upload struct {
 	reading atomic.Int32 // Reads that wait
 	moved   atomic.Int64 // nanoseconds from began until the last sign of life
 	stalled atomic.Bool  // the limit has passed
+	request *http.Request
+	broken  atomic.Pointer[error] // of Read: the client's fault
+	closed  atomic.Bool           // by the gateway, after which Read fails
 
 	mu    sync.Mutex
 	watch *time.Timer
@@ -42,7 +47,7 @@ func (ex *Exchange) Upload() (*http.Request, *Upload) {
 	}
 	body := &Upload{
 		ReadCloser: ex.Request.Body, control: http.NewResponseController(ex.ResponseWriter),
-		pause: ex.site.BodyPause, began: time.Now(),
+		pause: ex.site.BodyPause, began: time.Now(), request: ex.Request,
 	}
 	body.mu.Lock() // until watch is set
 	defer body.mu.Unlock()
@@ -62,6 +67,9 @@ func (u *Upload) Read(p []byte) (int, error) {
 	n, err := u.ReadCloser.Read(p)
 	u.reading.Add(-1)
 	if err != nil {
+		if err != io.EOF && !u.closed.Load() {
+			u.broken.CompareAndSwap(nil, &err)
+		}
 		u.end(err == io.EOF)
 	}
 	return n, err
@@ -69,6 +77,7 @@ func (u *Upload) Read(p []byte) (int, error) {
 
 // Close implements io.Closer.
 func (u *Upload) Close() error {
+	u.closed.Store(true)
 	u.end(false)
 	return u.ReadCloser.Close()
 }
@@ -122,11 +131,32 @@ func (u *Upload) Unread() bool {
 	return !u.whole
 }
 
-// Failure returns the error of a request that failed with err: a 408 (RFC 9110,
-// section 15.5.9) if the client stopped sending the body, else err.
+// Failure returns the error of a request that failed with err. A failure of the body is
+// the client's: a 408 (RFC 9110, section 15.5.9) if it stopped coming, a 499 if
+// the client left, and a 400 if it is malformed or shorter than announced. Any other one is err.
 func (u *Upload) Failure(err error) error {
-	if u == nil || !u.stalled.Load() {
+	switch {
+	case u == nil:
 		return err
+	case u.stalled.Load():
+		return &Error{Status: http.StatusRequestTimeout, Detail: "The body of the request stopped coming.", Cause: err}
 	}
-	return &Error{Status: http.StatusRequestTimeout, Detail: "The body of the request stopped coming.", Cause: err}
+	broken := u.broken.Load()
+	switch {
+	case broken == nil:
+		return err
+	case u.clientGone(*broken):
+		return &Error{Status: statusClientGone, Detail: "The client left.", Cause: *broken}
+	}
+	return &Error{Status: http.StatusBadRequest, Detail: "The body of the request is malformed, or shorter than announced.", Cause: *broken}
+}
+
+// clientGone reports whether a Read failed because the client has left. Over HTTP/1.1 a
+// body that ends early ends with the connection; over HTTP/2 and HTTP/3 the stream goes on.
+func (u *Upload) clientGone(err error) bool {
+	if u.request.ProtoMajor > 1 {
+		return u.request.Context().Err() != nil
+	}
+	var network net.Error
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &network)
 }
