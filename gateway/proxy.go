@@ -33,7 +33,9 @@ func (ex *exchange) forward() error {
 		}
 		r.Body = http.MaxBytesReader(ex, r.Body, limit)
 	}
-	if !ex.keepsUpgrade(r) {
+	if ex.keepsUpgrade(r) {
+		r.Header.Set("Upgrade", web.Upgrade(r.Header)) // the proxy passes on one line alone
+	} else {
 		r.Header.Del("Upgrade")
 	}
 	if route.upstream.ByClient() {

@@ -64,6 +64,27 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
+// Several Upgrade lines are one list (RFC 9110, section 5.3), and each of its protocols counts.
+func TestUpgradeLines(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, edit(t, baseConfig, "routes:", "routes:\n  - {match: /tunnel/, upstream: app, auth: [none], upgrade: [tcp, derp]}"))
+	for _, c := range []struct {
+		path, first, second, want string
+	}{
+		{"/tunnel/", "tcp", "derp", "tcp, derp"},
+		{"/tunnel/", "tcp", "h2c", ""},
+		{"/tunnel/", "h2c", "tcp", ""},
+		{"/tunnel/", "tcp", "websocket", ""},
+		{"/public/", "websocket", "h2c", ""},
+		{"/public/", "", "websocket", ""},
+	} {
+		r.want(200, "GET", c.path, "", append([]string{"Connection: Upgrade", "Upgrade: " + c.first, "Upgrade: " + c.second}, handshake...)...)
+		if got := strings.Join(r.upstream.last().Header["Upgrade"], "|"); got != c.want {
+			t.Errorf("%s with %q and %q: the upstream gets %q", c.path, c.first, c.second, got)
+		}
+	}
+}
+
 // An upstream that switches to a protocol which was not asked for fails. One that chooses from several does not. What is not a
 // WebSocket is copied as it is, and cut off when its login ends.
 func TestUpgradeChosen(t *testing.T) {

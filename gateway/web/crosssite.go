@@ -147,10 +147,11 @@ func tokenOf(ex *Exchange) (string, error) {
 	return values.Get(CSRFField), nil
 }
 
-// Upgrade returns the protocol that the request asks to switch to, "" if none.
+// Upgrade returns the protocols that a message asks to switch to, "" if none. Several
+// lines are one list.
 func Upgrade(h http.Header) string {
 	if !httpguts.HeaderValuesContainsToken(h["Connection"], "Upgrade") {
 		return ""
 	}
-	return h.Get("Upgrade")
+	return strings.Join(h["Upgrade"], ", ")
 }
