@@ -17,10 +17,6 @@ import (
 )
 
 const (
-	// streamWindow and connectionWindow are how many bytes a client may send that
-	// the gateway has not read yet, on one stream and on all streams of a connection.
-	streamWindow     = 2 << 20
-	connectionWindow = 4 << 20
 	// requestStreams is how many requests a client may have in flight on a
 	// connection. RFC 9114, section 6.1, asks for at least 100.
 	requestStreams = 100
@@ -76,7 +72,8 @@ func (l *http3Listener) listen() (err error) {
 		HandshakeIdleTimeout: readHeaderTime / 2, // quic-go ends a handshake after twice this time
 		MaxIdleTimeout:       idleTime,
 		MaxIncomingStreams:   requestStreams, MaxIncomingUniStreams: controlStreams,
-		MaxStreamReceiveWindow: streamWindow, MaxConnectionReceiveWindow: connectionWindow,
+		InitialStreamReceiveWindow: streamWindow, MaxStreamReceiveWindow: streamWindow,
+		InitialConnectionReceiveWindow: requestStreams * streamWindow, MaxConnectionReceiveWindow: requestStreams * streamWindow,
 	})
 	if err != nil {
 		return fmt.Errorf("listen.%s: %w", nameHTTP3, err)

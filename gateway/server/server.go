@@ -195,6 +195,8 @@ func (s *Server) listen(name, address string, handler http.Handler) (*conn.Liste
 		ConnState:         connections.State,
 		ErrorLog:          web.LibraryLog(s.logger.Handler(), slog.LevelDebug), // mostly failed handshakes
 
+		HTTP2: windows(),
+
 		// net/http would answer "OPTIONS *" with 200.
 		DisableGeneralOptionsHandler: true,
 	}

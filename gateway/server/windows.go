@@ -1,0 +1,18 @@
+package server
+
+import "net/http"
+
+// Windows of HTTP/2 and HTTP/3: how many bytes of requests a client may send that the
+// gateway has not read yet. A stream's is small, so that uploads which applications do
+// not read stop no other request on the connection, and take little memory. A browser has one
+// connection for all hosts of a certificate, and a proxy in front puts many people on one.
+const (
+	streamWindow = 192 << 10
+	// connectionWindow is that of HTTP/2, the largest that net/http takes.
+	connectionWindow = 4<<20 - 1
+)
+
+// windows returns the configuration of HTTP/2.
+func windows() *http.HTTP2Config {
+	return &http.HTTP2Config{MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connectionWindow}
+}
