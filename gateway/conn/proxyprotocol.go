@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"bytes"
 	"errors"
 	"log/slog"
 	"net"
@@ -91,15 +92,13 @@ func newBalancedConn(conn halfConn, headerTime time.Duration, refused func(net.A
 	}
 }
 
-// checkHeader returns an error if a header names no client that a TCP
-// connection can come from, unless the load balancer speaks for itself.
+// checkHeader returns an error if a header names a client of TCP that no connection can
+// come from. Any other client than one of TCP stands for the load balancer itself, as UNKNOWN
+// does in version 1.
 func checkHeader(h *proxyproto.Header) error {
-	if h.Command.IsLocal() {
-		return nil
-	}
 	source, ok := h.SourceAddr.(*net.TCPAddr)
-	if !ok {
-		return errors.New("the header names no client of TCP over IPv4 or IPv6")
+	if !ok || h.Command.IsLocal() {
+		return nil
 	}
 	addr, _ := netip.AddrFromSlice(source.IP)
 	if addr = addr.Unmap(); !addr.IsValid() || addr.IsUnspecified() || addr.IsMulticast() {
@@ -113,6 +112,9 @@ func checkHeader(h *proxyproto.Header) error {
 // before any other method.
 func (c *balancedConn) RemoteAddr() net.Addr {
 	addr := c.Conn.RemoteAddr()
+	if _, ok := addr.(*net.TCPAddr); !ok {
+		addr = c.raw.RemoteAddr()
+	}
 	c.check.Do(func() {
 		if c.ProxyHeader() != nil {
 			return
@@ -128,20 +130,52 @@ func (c *balancedConn) RemoteAddr() net.Addr {
 // CloseWrite implements halfConn.
 func (c *balancedConn) CloseWrite() error { return c.raw.CloseWrite() }
 
-// receivingConn records whether a byte has come.
+// receivingConn records whether a byte has come. It changes a header of version 2 that
+// names nobody, because the library refuses one that is not LOCAL.
 type receivingConn struct {
 	halfConn
 	received bool
+	begun    bool // the beginning of the header was read
 }
 
 // NetConn returns the connection below, for under.
 func (c *receivingConn) NetConn() net.Conn { return c.halfConn }
 
 // Read implements net.Conn.
-func (c *receivingConn) Read(b []byte) (int, error) {
-	n, err := c.halfConn.Read(b)
+func (c *receivingConn) Read(b []byte) (n int, err error) {
+	if c.begun || len(b) < len(proxyproto.SIGV2)+2 {
+		n, err = c.halfConn.Read(b)
+	} else {
+		n, err = c.begin(b)
+	}
 	if n > 0 && !c.received {
 		c.received = true
+	}
+	return n, err
+}
+
+// Bytes of a header of version 2, after the signature: the version with the command, and the
+// family with the protocol.
+const (
+	commandLocal, commandProxy = 0x20, 0x21
+	familyUnspecified          = 0x00
+)
+
+// begin reads what tells the beginning of a header. PROXY without an address means what
+// LOCAL means: the connection is the load balancer's own.
+func (c *receivingConn) begin(b []byte) (n int, err error) {
+	c.begun = true
+	command, family := len(proxyproto.SIGV2), len(proxyproto.SIGV2)+1
+	for err == nil && n <= family && bytes.HasPrefix(proxyproto.SIGV2, b[:min(n, command)]) {
+		var more int
+		more, err = c.halfConn.Read(b[n:])
+		n += more
+	}
+	if n > family && bytes.HasPrefix(b, proxyproto.SIGV2) && b[command] == commandProxy && b[family] == familyUnspecified {
+		b[command] = commandLocal
+	}
+	if n > 0 {
+		err = nil // the next Read returns it again
 	}
 	return n, err
 }

@@ -106,9 +106,10 @@ func TestBalancerHeaders(t *testing.T) {
 		{"version 2, multicast", balancer, version2(0x21, 0x21, block6("ff02::1")...), ""},
 		{"version 2, too short", balancer, version2(0x21, 0x11, block4("203.0.113.9")[:11]...), ""},
 		{"version 2, cut off", balancer, version2(0x21, 0x11, block4("203.0.113.9")...)[:20], ""},
-		{"version 2, no family", balancer, version2(0x21, 0), ""},
-		{"version 2, UDP", balancer, version2(0x21, 0x12, block4("203.0.113.9")...), ""},
-		{"version 2, a Unix socket with the name of an address", balancer, version2(0x21, 0x31, unix...), ""},
+		{"version 2, UDP", balancer, version2(0x21, 0x12, block4("203.0.113.9")...), balancer},
+		{"version 2, a Unix socket with the name of an address", balancer, version2(0x21, 0x31, unix...), balancer},
+		{"version 2, no address", balancer, version2(0x21, 0x00), balancer},
+		{"version 2, no address, with more fields", balancer, version2(0x21, 0x00, 4, 0, 1, 'x'), balancer},
 		{"version 2, another command", balancer, version2(0x22, 0x11, block4("203.0.113.9")...), ""},
 		{"version 3", balancer, version2(0x31, 0x11, block4("203.0.113.9")...), ""},
 	} {
