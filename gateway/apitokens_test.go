@@ -48,7 +48,7 @@ func TestAPITokenOnRoutes(t *testing.T) {
 	made := r.newToken(alice.cookie, `,"roles":["user"]`)
 	bearer, basic := "Authorization: Bearer "+made.Token, basicHeader("alice", made.Token)
 	r.want(200, "POST", "/logout", "", alice.cookie) // tokens outlive the login
-	for _, line := range []string{bearer, basic} {
+	for _, line := range []string{bearer, basic, basicHeader("", made.Token), basicHeader("__token__", made.Token)} {
 		for _, target := range []string{"/bearer/", "/any/", "/git/", "/wiki/", "/shared/"} {
 			r.want(200, "POST", target, "", line)
 			h := r.upstream.last().Header
@@ -65,7 +65,7 @@ func TestAPITokenOnRoutes(t *testing.T) {
 	}
 	bob := r.login(bobIn)
 	for _, wrong := range []string{
-		basicHeader("bob", made.Token), basicHeader("", made.Token), basicHeader("alice", made.Token+"A"), strings.TrimSuffix(basic, "=") + "!",
+		basicHeader("bob", made.Token), basicHeader("__TOKEN__", made.Token), basicHeader("", made.Token+"A"), basicHeader("alice", made.Token+"A"), strings.TrimSuffix(basic, "=") + "!",
 		bearer + "A", "Authorization: Bearer agt_", basicHeader("alice", "agt_"),
 	} {
 		for _, target := range []string{"/bearer/", "/any/", "/shared/", "/wiki/"} {

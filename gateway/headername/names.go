@@ -44,6 +44,7 @@ var names = map[Class][]string{
 		// The scheme, the host and the path of the original request.
 		"X-Host", "X-Http-Host-Override", "X-Http-Scheme", "X-Scheme", "X-Url-Scheme", "X-Https", "Front-End-Https",
 		"Cf-Visitor", "Fastly-Ssl", "Fastly-Ff", "X-Rewrite-Url", "X-Script-Name", "X-Proxy-Url", "X-Http-Destinationurl",
+		"Script-Name", "Path-Info", // Gunicorn's forwarder_headers, believed from the addresses of its proxies
 		"Base-Url", "Http-Url", "Request-Uri", "Disguised-Host", "X-Arr-Ssl", "X-Proxied-Https",
 		"X-Proxyscheme", "X-Proxyhost", "X-Proxyport", "X-Proxycontextpath",
 	},

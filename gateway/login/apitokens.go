@@ -403,13 +403,20 @@ func (a *APITokens) resolve(cached *cachedAPIToken, raw []byte) (*cachedAPIToken
 	switch {
 	case !ok:
 		return nil, badAPIToken(presented.basic, "its account has changed, is disabled or does not exist")
-	case presented.basic && presented.username != policy.NormalName(account.Username):
+	case presented.basic && !namesOwner(presented.username, account.Username):
 		return nil, badAPIToken(presented.basic, "presented with the user name of another account")
 	}
 	identity := account.Identity(policy.Bearer, "", record.Expires).Reduced(record.Roles)
 	next := &cachedAPIToken{presented: presented, key: cached.key, raw: raw, record: record, identity: identity}
 	next.tried.Store(cached.tried.Load())
 	return next, nil
+}
+
+// namesOwner reports whether a token of owner may be a password with this user name. The
+// token itself says whose it is. So there may be no name, and "__token__" is what package
+// registries have in its place.
+func namesOwner(username, owner string) bool {
+	return username == "" || username == "__token__" || username == policy.NormalName(owner)
 }
 
 // touch stores the time of the request from time to time, in the background, so

@@ -64,7 +64,12 @@ func TestAPIToken(t *testing.T) {
 			t.Errorf("%s: %+v", name, id)
 		}
 	}
-	for _, username := range []string{"bob", "", "Alice"} {
+	for _, username := range []string{"", "__token__"} {
+		if id := must.Get(r.byPassword(t, username, token))(t); id.Username != "alice" {
+			t.Errorf("as %q the token is that of %s", username, id.Username)
+		}
+	}
+	for _, username := range []string{"bob", "Alice", "__TOKEN__", "token"} {
 		wantRefused(t, "user name of another")(r.byPassword(t, username, token))
 	}
 	other := r.elsewhere(t) // whose cache is empty

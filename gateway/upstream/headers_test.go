@@ -43,6 +43,7 @@ func TestRefuses(t *testing.T) {
 			"True_client_ip", "X_real_ip", "Remote!user", "X-Webauth-User", "X-Forwarded-User",
 			"Proxy", "Transfer_encoding", "Content.length", "Proxy_authorization",
 			"True-Client-Ip", "X-Forwarded-Port", "X-Forwarded-Prefix", "X-Original-Url", "X-Rewrite-Url", "X-Script-Name",
+			"Script_name", "Path-Info",
 		}},
 		{false, true, []string{"X-Real-Ip", "Remote-User", "X_webauth_user", "X-Http-Method-Override"}},
 	} {
