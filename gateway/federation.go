@@ -77,9 +77,10 @@ func newFederation(cfg *config.Config, m *mechanisms, s store.Store, now func() 
 		f.Default = f.Providers[0]
 	}
 	f.Users = login.NewUsers(login.UsersOptions{
-		Providers: byName, Lifetime: cfg.Delegated.Lifetime, Box: box, Now: service.Now,
+		Providers: byName, Lifetime: cfg.Delegated.Lifetime, APITokens: cfg.Delegated.APITokens, Box: box, Now: service.Now,
 		Report: func(login *login.Login, ended bool, err error) { reportRenewal(service.Logger, login, ended, err) },
 	}, m.Logins)
+	m.API.ServeUsers(f.Users)
 	f.Delegated = login.NewDelegatedSessions(f.Users)
 	f.Attempts = login.NewAttempts(s, box, now)
 	return f, nil

@@ -222,6 +222,7 @@ type Delegated struct {
 	Cookie          string        `yaml:"cookie"`
 	Lifetime        time.Duration `yaml:"lifetime"`
 	DefaultProvider string        `yaml:"default_provider"`
+	APITokens       time.Duration `yaml:"api_tokens"` // how long after the last word of the provider; 0: none
 }
 
 // Upstream is an application behind the gateway.

@@ -286,6 +286,9 @@ func (p *Provider) checkLogout(r *report, path string) {
 
 func (d Delegated) check(r *report, providers []Provider) {
 	r.lifetime("delegated.lifetime", d.Lifetime)
+	if d.APITokens != 0 {
+		r.lifetime("delegated.api_tokens", d.APITokens)
+	}
 	name, known := d.DefaultProvider, providerNames(providers)
 	if name != "" && !slices.Contains(known, name) && !r.Broken("providers") {
 		r.Fault("delegated.default_provider", "there is no provider %q; %s", name, strictyaml.Hint(name, "providers", known))

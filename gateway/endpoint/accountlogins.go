@@ -172,11 +172,14 @@ func (a *accountLogins) endOthers(ctx context.Context, ex *web.Exchange) (int, e
 // that makes a token at the same time finds out that it has ended, and takes the
 // token back.
 func (a *accountLogins) endTokens(ctx context.Context, ex *web.Exchange, id *policy.Identity) (int, error) {
-	owner, ok := a.owner(id)
-	if !ok {
-		return 0, nil // users of providers have none
+	owner, err := a.tokens.Owner(ctx, id)
+	if errors.Is(err, login.ErrNoTokenOwner) {
+		return 0, nil
 	}
-	revoked, err := a.tokens.RevokeAll(ctx, owner.Username)
+	if err != nil {
+		return 0, err
+	}
+	revoked, err := a.tokens.RevokeAll(ctx, owner)
 	for _, token := range revoked {
 		ex.Audit("token_revoked", slog.String("token", token))
 	}

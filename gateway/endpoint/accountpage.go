@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
@@ -46,8 +47,7 @@ func (a *accountPage) notice(ex *web.Exchange) pages.ManageNotice {
 	}[ex.QueryValue(doneField)]
 }
 
-// owner returns the local account of an identity. Others have none: what a
-// provider says about them is known only while they are signed in.
+// owner returns the local account of an identity. Users of providers have none.
 func (a *accountPage) owner(id *policy.Identity) (*auth.Account, bool) {
 	if id.Provider != policy.LocalProvider {
 		return nil, false
@@ -102,20 +102,23 @@ func (a *accountPage) write(ex *web.Exchange, id *policy.Identity, status int, s
 	return nil
 }
 
-// offer adds what users of local accounts can change.
+// offer adds what the user can change: the password of a local account, and API tokens.
 func (a *accountPage) offer(ex *web.Exchange, id *policy.Identity, page *pages.Manage) error {
-	owner, ok := a.owner(id)
-	if !ok {
-		return nil
-	}
-	if a.passwords.Writable() && a.passwords.Has(owner.Username) {
+	if account, ok := a.owner(id); ok && a.passwords.Writable() && a.passwords.Has(account.Username) {
 		page.PasswordAction = a.site.Own("account/password")
 	}
-	page.TokenAction, page.RevokeAction, page.TokenRoles = a.site.Own("account/tokens"), a.site.Own("account/tokens/revoke"), owner.Roles
+	owner, err := a.tokens.Owner(&ex.Store, id)
+	if errors.Is(err, login.ErrNoTokenOwner) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	page.TokenAction, page.RevokeAction, page.TokenRoles = a.site.Own("account/tokens"), a.site.Own("account/tokens/revoke"), owner.Roles()
 	if !a.account.logins.SignedInWithin(id, freshSignIn) {
 		page.SignInAgainURL = a.signInAgain()
 	}
-	tokens, err := a.tokens.List(&ex.Store, owner.Username)
+	tokens, err := a.tokens.List(&ex.Store, owner)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"authgate/gateway/auth"
 	"authgate/gateway/login"
 	"authgate/gateway/pages"
 	"authgate/gateway/web"
@@ -60,8 +59,12 @@ func (a *accountTokens) list(ex *web.Exchange) error {
 		return err
 	}
 	infos := []tokenInfo{}
-	if owner, ok := a.owner(id); ok {
-		tokens, err := a.tokens.List(&ex.Store, owner.Username)
+	owner, err := a.tokens.Owner(&ex.Store, id)
+	if err != nil && !errors.Is(err, login.ErrNoTokenOwner) {
+		return err
+	}
+	if err == nil {
+		tokens, err := a.tokens.List(&ex.Store, owner)
 		if err != nil {
 			return err
 		}
@@ -78,9 +81,9 @@ func (a *accountTokens) list(ex *web.Exchange) error {
 // create is POST /account/tokens. The answer shows the token, this once.
 func (a *accountTokens) create(ex *web.Exchange) error {
 	id := ex.Identity
-	owner, ok := a.owner(id)
-	if !ok {
-		return a.never(id)
+	owner, err := a.tokens.Owner(&ex.Store, id)
+	if err != nil {
+		return noTokens(err)
 	}
 	token, made, err := a.make(ex, owner)
 	if err != nil {
@@ -98,7 +101,7 @@ func (a *accountTokens) create(ex *web.Exchange) error {
 }
 
 // make makes the token that the request orders.
-func (a *accountTokens) make(ex *web.Exchange, owner *auth.Account) (string, login.APIToken, error) {
+func (a *accountTokens) make(ex *web.Exchange, owner *login.TokenOwner) (string, login.APIToken, error) {
 	wanted, err := a.order(ex, owner)
 	if err != nil {
 		return "", login.APIToken{}, err
@@ -124,10 +127,10 @@ func (a *accountTokens) make(ex *web.Exchange, owner *auth.Account) (string, log
 // stillSignedIn takes a new token back if the login that made it has ended meanwhile.
 // The user who signs out everywhere ends the logins first and then the tokens, so one
 // of the two requests finds the token.
-func (a *accountTokens) stillSignedIn(ctx context.Context, ex *web.Exchange, owner *auth.Account, token string) error {
+func (a *accountTokens) stillSignedIn(ctx context.Context, ex *web.Exchange, owner *login.TokenOwner, token string) error {
 	_, err := a.sessions.Alive(ctx, &ex.Credentials)
 	if err != nil {
-		err = errors.Join(err, a.tokens.Revoke(ctx, owner.Username, token))
+		err = errors.Join(err, a.tokens.Revoke(ctx, owner, token))
 	}
 	return err
 }
@@ -147,9 +150,9 @@ func tokenNotice(err error) (int, pages.ManageNotice) {
 
 // revoke is POST /account/tokens/revoke.
 func (a *accountTokens) revoke(ex *web.Exchange) error {
-	owner, ok := a.owner(ex.Identity)
-	if !ok {
-		return a.never(ex.Identity)
+	owner, err := a.tokens.Owner(&ex.Store, ex.Identity)
+	if err != nil {
+		return noTokens(err)
 	}
 	token, err := readRevocation(ex)
 	if err != nil {
@@ -157,7 +160,7 @@ func (a *accountTokens) revoke(ex *web.Exchange) error {
 	}
 	ctx, end := ex.Store.Recording()
 	defer end()
-	err = a.tokens.Revoke(ctx, owner.Username, token)
+	err = a.tokens.Revoke(ctx, owner, token)
 	if errors.Is(err, login.ErrNoAPIToken) {
 		return &web.Error{Status: http.StatusNotFound, Detail: "You have no token with this id.", Cause: err}
 	}
@@ -191,12 +194,21 @@ func readRevocation(ex *web.Exchange) (string, error) {
 
 // never returns why the user cannot have API tokens.
 func (a *accountTokens) never(id *policy.Identity) error {
-	if _, ok := a.owner(id); ok {
+	if a.tokens.MayOwn(id) {
 		return nil
+	}
+	return noTokens(login.ErrNoTokenOwner)
+}
+
+// noTokens returns the answer to a user who cannot have API tokens, and another error
+// as it is.
+func noTokens(err error) error {
+	if !errors.Is(err, login.ErrNoTokenOwner) {
+		return err
 	}
 	return &web.Error{
 		Status: http.StatusForbidden, Detail: "Only users with a local account can have API tokens.",
-		Cause: errors.New("the user signed in at a provider"),
+		Cause: fmt.Errorf("%w: users of providers have them only with delegated.api_tokens", err),
 	}
 }
 
@@ -215,7 +227,7 @@ type tokenOrder struct {
 }
 
 // order reads the body of a request for a token of owner.
-func (a *accountTokens) order(ex *web.Exchange, owner *auth.Account) (*tokenOrder, error) {
+func (a *accountTokens) order(ex *web.Exchange, owner *login.TokenOwner) (*tokenOrder, error) {
 	if ex.MediaType() == web.TypeForm {
 		return readTokenForm(ex.Body)
 	}
@@ -242,7 +254,7 @@ func readTokenForm(body []byte) (*tokenOrder, error) {
 
 // readTokenOrder reads a JSON object. An unknown member is an error, so that a
 // misspelled "roles" does not give all of them.
-func readTokenOrder(o object, owner *auth.Account) (*tokenOrder, error) {
+func readTokenOrder(o object, owner *login.TokenOwner) (*tokenOrder, error) {
 	for member := range o {
 		if !slices.Contains([]string{"name", "expires_in", "roles"}, member) {
 			return nil, badOrder(`The body can have the fields "name", "expires_in" and "roles", and no other.`)
@@ -256,7 +268,7 @@ func readTokenOrder(o object, owner *auth.Account) (*tokenOrder, error) {
 	if err := json.Unmarshal(o["expires_in"], &seconds); err != nil || seconds == nil {
 		return nil, badLifetime()
 	}
-	roles := slices.Clone(owner.Roles)
+	roles := slices.Clone(owner.Roles())
 	if raw, given := o["roles"]; given {
 		if roles, err = readRoles(raw); err != nil {
 			return nil, err

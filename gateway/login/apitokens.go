@@ -47,14 +47,18 @@ type APIToken struct {
 }
 
 // apiTokenRecord is the record of a token. Its key is the hash of the token. The
-// token is valid only while the record exists and the account is in the same
-// epoch, with the same password.
+// token is valid only while the record exists and its owner is the same: an account in
+// the same epoch with the same password, or a user of whom the provider has spoken
+// recently.
 type apiTokenRecord struct {
 	ID       string    `json:"id"`
 	Name     string    `json:"name"`
-	Username string    `json:"user"`
+	Username string    `json:"user"`    // of an account
 	Version  string    `json:"version"` // of the account
 	Since    time.Time `json:"since"`   // the account's epoch
+	Provider string    `json:"provider,omitempty"`
+	Issuer   string    `json:"issuer,omitempty"` // of the provider
+	Subject  string    `json:"sub,omitempty"`    // of a user of the provider
 	Roles    []string  `json:"roles"`
 	Created  time.Time `json:"created"`
 	Expires  time.Time `json:"expires"`
@@ -76,10 +80,10 @@ func (r *apiTokenRecord) owner(accounts *auth.Accounts) (*auth.Account, bool) {
 	return account, ok && account.Version() == r.Version && account.Epoch().Equal(r.Since)
 }
 
-// rolesOf returns the roles of account that the token has, in the account's order.
-func (r *apiTokenRecord) rolesOf(account *auth.Account) []string {
+// rolesOf returns those of the owner's roles that the token has, in their order.
+func (r *apiTokenRecord) rolesOf(held []string) []string {
 	roles := []string{}
-	for _, role := range account.Roles {
+	for _, role := range held {
 		if slices.Contains(r.Roles, role) {
 			roles = append(roles, role)
 		}
@@ -87,17 +91,18 @@ func (r *apiTokenRecord) rolesOf(account *auth.Account) []string {
 	return roles
 }
 
-func (r *apiTokenRecord) token(account *auth.Account) APIToken {
+func (r *apiTokenRecord) token(held []string) APIToken {
 	return APIToken{
-		ID: r.ID, Name: r.Name, Roles: r.rolesOf(account),
+		ID: r.ID, Name: r.Name, Roles: r.rolesOf(held),
 		Created: r.Created, Expires: r.Expires, LastUsed: r.LastUsed,
 	}
 }
 
-// APITokens keeps the API tokens of local accounts. Users make them for programs
+// APITokens keeps the API tokens of users. Users make them for programs
 // that cannot sign in. They do not belong to a login, and so outlive it.
 type APITokens struct {
 	accounts *auth.Accounts
+	users    *Users // nil: users of providers have none
 	logins   *Logins
 	cache    *lru.Cache[string, *cachedAPIToken] // by what was presented
 }
@@ -130,21 +135,20 @@ func NewAPITokens(accounts *auth.Accounts, logins *Logins) *APITokens {
 	return &APITokens{accounts: accounts, logins: logins, cache: cache}
 }
 
-// Create makes a token of account, which is shown only this once. It has the given
+// Create makes a token of owner, which is shown only this once. It has the given
 // roles, and never gets another one. The errors are ErrRoleNotHeld and
 // ErrTooManyAPITokens.
-func (a *APITokens) Create(ctx context.Context, account *auth.Account, name string, roles []string, lifetime time.Duration) (string, APIToken, error) {
+func (a *APITokens) Create(ctx context.Context, owner *TokenOwner, name string, roles []string, lifetime time.Duration) (string, APIToken, error) {
 	for _, role := range roles {
-		if !slices.Contains(account.Roles, role) {
+		if !slices.Contains(owner.Roles(), role) {
 			return "", APIToken{}, fmt.Errorf("%w %q", ErrRoleNotHeld, role)
 		}
 	}
 	token, now := newAPIToken(), a.logins.now()
-	record := &apiTokenRecord{
-		ID: newAPITokenID(), Name: name, Username: account.Username, Version: account.Version(), Since: account.Epoch(),
-		Roles: roles, Created: now, Expires: now.Add(lifetime),
-	}
-	value, err := json.Marshal(record)
+	record := owner.record
+	record.ID, record.Name, record.Roles = newAPITokenID(), name, roles
+	record.Created, record.Expires = now, now.Add(lifetime)
+	value, err := json.Marshal(&record)
 	if err != nil {
 		return "", APIToken{}, fmt.Errorf("recording an API token: %w", err)
 	}
@@ -154,7 +158,7 @@ func (a *APITokens) Create(ctx context.Context, account *auth.Account, name stri
 	if err := a.logins.store.Put(ctx, key, value, record.Expires); err != nil {
 		return "", APIToken{}, fmt.Errorf("recording an API token: %w", err)
 	}
-	err = a.change(ctx, account.Username, func(entries []apiTokenEntry) ([]apiTokenEntry, error) {
+	err = a.change(ctx, owner.list, func(entries []apiTokenEntry) ([]apiTokenEntry, error) {
 		entries, err := a.withRoom(ctx, entries)
 		return append(entries, apiTokenEntry{record.ID, key, record.Expires}), err
 	})
@@ -162,7 +166,7 @@ func (a *APITokens) Create(ctx context.Context, account *auth.Account, name stri
 		_ = a.logins.store.Delete(ctx, key) // the first error is the one to return
 		return "", APIToken{}, err
 	}
-	return token, record.token(account), nil
+	return token, record.token(owner.Roles()), nil
 }
 
 // withRoom returns the entries of tokens that may be valid. The error is
@@ -188,9 +192,9 @@ func (a *APITokens) withRoom(ctx context.Context, entries []apiTokenEntry) ([]ap
 	return valid, nil
 }
 
-// find returns a valid token and its owner. The error is ErrRejected if there is
+// find returns a valid token and the roles of its owner. The error is ErrRejected if there is
 // none under the key.
-func (a *APITokens) find(ctx context.Context, key string) (*apiTokenRecord, *auth.Account, error) {
+func (a *APITokens) find(ctx context.Context, key string) (*apiTokenRecord, []string, error) {
 	raw, err := a.logins.read(ctx, key)
 	if err != nil {
 		return nil, nil, err
@@ -199,37 +203,40 @@ func (a *APITokens) find(ctx context.Context, key string) (*apiTokenRecord, *aut
 	if err != nil {
 		return nil, nil, err
 	}
-	account, ok := record.owner(a.accounts)
-	if !ok || !a.logins.now().Before(record.Expires) {
+	if !a.logins.now().Before(record.Expires) {
 		return nil, nil, auth.ErrRejected
 	}
-	return record, account, nil
+	identity, err := a.holder(ctx, record)
+	if err != nil {
+		return nil, nil, err
+	}
+	return record, identity.Roles, nil
 }
 
-// List returns the valid tokens of an account, the oldest first.
-func (a *APITokens) List(ctx context.Context, username string) ([]APIToken, error) {
-	_, entries, err := a.list(ctx, username)
+// List returns the valid tokens of owner, the oldest first.
+func (a *APITokens) List(ctx context.Context, owner *TokenOwner) ([]APIToken, error) {
+	_, entries, err := a.list(ctx, owner.list)
 	if err != nil {
 		return nil, err
 	}
 	tokens := []APIToken{}
 	for _, e := range entries {
-		record, account, err := a.find(ctx, e.Key)
+		record, roles, err := a.find(ctx, e.Key)
 		if errors.Is(err, auth.ErrRejected) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		tokens = append(tokens, record.token(account))
+		tokens = append(tokens, record.token(roles))
 	}
 	return tokens, nil
 }
 
-// Revoke ends a token of an account. The error is ErrNoAPIToken if the account has
-// no token with that id.
-func (a *APITokens) Revoke(ctx context.Context, username, id string) error {
-	_, entries, err := a.list(ctx, username)
+// Revoke ends a token of owner. The error is ErrNoAPIToken if owner has no token with
+// that id.
+func (a *APITokens) Revoke(ctx context.Context, owner *TokenOwner, id string) error {
+	_, entries, err := a.list(ctx, owner.list)
 	if err != nil {
 		return err
 	}
@@ -243,7 +250,7 @@ func (a *APITokens) Revoke(ctx context.Context, username, id string) error {
 	}
 	known := err == nil
 	// What remains in the list after an error makes nothing valid.
-	_ = a.change(ctx, username, func(entries []apiTokenEntry) ([]apiTokenEntry, error) {
+	_ = a.change(ctx, owner.list, func(entries []apiTokenEntry) ([]apiTokenEntry, error) {
 		return slices.DeleteFunc(entries, func(e apiTokenEntry) bool { return e.ID == id }), nil
 	})
 	if !known {
@@ -252,10 +259,10 @@ func (a *APITokens) Revoke(ctx context.Context, username, id string) error {
 	return nil
 }
 
-// RevokeAll ends all tokens of an account. It returns the ids of those that it has
+// RevokeAll ends all tokens of owner. It returns the ids of those that it has
 // ended, also beside an error.
-func (a *APITokens) RevokeAll(ctx context.Context, username string) (revoked []string, err error) {
-	_, entries, err := a.list(ctx, username)
+func (a *APITokens) RevokeAll(ctx context.Context, owner *TokenOwner) (revoked []string, err error) {
+	_, entries, err := a.list(ctx, owner.list)
 	if err != nil {
 		return nil, err
 	}
@@ -268,15 +275,15 @@ func (a *APITokens) RevokeAll(ctx context.Context, username string) (revoked []s
 		}
 	}
 	// What remains in the list after an error makes nothing valid.
-	_ = a.change(ctx, username, func(now []apiTokenEntry) ([]apiTokenEntry, error) {
+	_ = a.change(ctx, owner.list, func(now []apiTokenEntry) ([]apiTokenEntry, error) {
 		return slices.DeleteFunc(now, func(e apiTokenEntry) bool { return slices.Contains(entries, e) }), nil
 	})
 	return revoked, nil
 }
 
-// list returns the list of an account's tokens, and its record.
-func (a *APITokens) list(ctx context.Context, username string) (raw []byte, entries []apiTokenEntry, err error) {
-	raw, err = a.logins.read(ctx, apiTokensPrefix+username)
+// list returns the list of that name, and its record.
+func (a *APITokens) list(ctx context.Context, name string) (raw []byte, entries []apiTokenEntry, err error) {
+	raw, err = a.logins.read(ctx, apiTokensPrefix+name)
 	if errors.Is(err, auth.ErrRejected) {
 		return nil, nil, nil
 	}
@@ -290,12 +297,12 @@ func (a *APITokens) list(ctx context.Context, username string) (raw []byte, entr
 	return raw, *decoded, nil
 }
 
-// change replaces the list of an account's tokens. It calls edit again if another
+// change replaces the list of that name. It calls edit again if another
 // request changes the list meanwhile.
-func (a *APITokens) change(ctx context.Context, username string, edit func([]apiTokenEntry) ([]apiTokenEntry, error)) error {
+func (a *APITokens) change(ctx context.Context, name string, edit func([]apiTokenEntry) ([]apiTokenEntry, error)) error {
 	const attempts = 100 // an attempt fails only if another change has succeeded
 	for range attempts {
-		raw, entries, err := a.list(ctx, username)
+		raw, entries, err := a.list(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -312,7 +319,7 @@ func (a *APITokens) change(ctx context.Context, username string, edit func([]api
 				expires = e.Expires
 			}
 		}
-		err = a.logins.store.Swap(ctx, apiTokensPrefix+username, raw, value, expires)
+		err = a.logins.store.Swap(ctx, apiTokensPrefix+name, raw, value, expires)
 		if errors.Is(err, store.ErrConflict) {
 			continue
 		}
@@ -359,7 +366,7 @@ func (a *APITokens) look(ctx context.Context, value string, basic bool) (*cached
 	if err != nil {
 		return nil, err
 	}
-	current, err := a.resolve(cached, raw)
+	current, err := a.resolve(ctx, cached, raw)
 	if err != nil {
 		return nil, err
 	}
@@ -389,9 +396,9 @@ func readAPIToken(value string, basic bool) (*cachedAPIToken, error) {
 }
 
 // resolve finds the owner of a token. It returns cached itself if the record has not
-// changed.
-func (a *APITokens) resolve(cached *cachedAPIToken, raw []byte) (*cachedAPIToken, error) {
-	if cached.identity != nil && bytes.Equal(raw, cached.raw) {
+// changed. A user of a provider has a record too, which is read each time.
+func (a *APITokens) resolve(ctx context.Context, cached *cachedAPIToken, raw []byte) (*cachedAPIToken, error) {
+	if cached.identity != nil && bytes.Equal(raw, cached.raw) && cached.record.Provider == "" {
 		return cached, nil
 	}
 	record, err := decode[apiTokenRecord](raw)
@@ -399,14 +406,16 @@ func (a *APITokens) resolve(cached *cachedAPIToken, raw []byte) (*cachedAPIToken
 		return nil, err
 	}
 	presented := cached.presented
-	account, ok := record.owner(a.accounts)
+	owner, err := a.holder(ctx, record)
 	switch {
-	case !ok:
-		return nil, badAPIToken(presented.basic, "its account has changed, is disabled or does not exist")
-	case presented.basic && !namesOwner(presented.username, account.Username):
+	case errors.Is(err, auth.ErrRejected):
+		return nil, badAPIToken(presented.basic, record.gone())
+	case err != nil:
+		return nil, err
+	case presented.basic && !namesOwner(presented.username, owner.Username):
 		return nil, badAPIToken(presented.basic, "presented with the user name of another account")
 	}
-	identity := account.Identity(policy.Bearer, "", record.Expires).Reduced(record.Roles)
+	identity := owner.Reduced(record.Roles)
 	next := &cachedAPIToken{presented: presented, key: cached.key, raw: raw, record: record, identity: identity}
 	next.tried.Store(cached.tried.Load())
 	return next, nil

@@ -20,9 +20,17 @@ import (
 func (r *rig) newToken(tb testing.TB, username string, roles ...string) (string, APIToken) {
 	tb.Helper()
 	account, _ := r.accounts.Lookup(username)
-	token, made, err := r.api.Create(tb.Context(), account, "laptop", roles, 24*time.Hour)
+	token, made, err := r.api.Create(tb.Context(), AccountOwner(account), "laptop", roles, 24*time.Hour)
 	must.Do(tb, err)
 	return token, made
+}
+
+// owner returns the account of that name as an owner of tokens, also if it is gone.
+func (r *rig) owner(username string) *TokenOwner {
+	if account, ok := r.accounts.Lookup(username); ok {
+		return AccountOwner(account)
+	}
+	return &TokenOwner{list: username}
 }
 
 func (r *rig) byAPIToken(tb testing.TB, token string) (*policy.Identity, error) {
@@ -89,7 +97,7 @@ func TestAPITokenRoles(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	account, _ := r.accounts.Lookup("bob")
-	if _, _, err := r.api.Create(t.Context(), account, "x", []string{"user", "admin"}, time.Hour); !errors.Is(err, ErrRoleNotHeld) {
+	if _, _, err := r.api.Create(t.Context(), AccountOwner(account), "x", []string{"user", "admin"}, time.Hour); !errors.Is(err, ErrRoleNotHeld) {
 		t.Errorf("a role that bob does not have: %v", err)
 	}
 	token, _ := r.newToken(t, "alice", "admin")
@@ -128,7 +136,7 @@ func TestAPITokenEndsWithAccount(t *testing.T) {
 				wantRefused(t, "account")(after.byAPIToken(t, token))
 				wantRefused(t, "account")(after.byPassword(t, "alice", token))
 				must.Get(after.byAPIToken(t, bobs))(t)
-				if list := must.Get(after.api.List(t.Context(), "alice"))(t); len(list) != 0 {
+				if list := must.Get(after.api.List(t.Context(), after.owner("alice")))(t); len(list) != 0 {
 					t.Errorf("step %d: the list has %+v", step, list)
 				}
 				r.clock.Advance(time.Second)
@@ -207,18 +215,18 @@ func TestRevokeAPIToken(t *testing.T) {
 	token, made := r.newToken(t, "alice")
 	kept, second := r.newToken(t, "alice")
 	must.Get(other.byAPIToken(t, token))(t)
-	if err := r.api.Revoke(t.Context(), "bob", made.ID); !errors.Is(err, ErrNoAPIToken) {
+	if err := r.api.Revoke(t.Context(), r.owner("bob"), made.ID); !errors.Is(err, ErrNoAPIToken) {
 		t.Errorf("bob revokes it: %v", err)
 	}
-	must.Do(t, r.api.Revoke(t.Context(), "alice", made.ID))
+	must.Do(t, r.api.Revoke(t.Context(), r.owner("alice"), made.ID))
 	for _, r := range []*rig{r, other} {
 		wantRefused(t, "revoked")(r.byAPIToken(t, token))
 		must.Get(r.byAPIToken(t, kept))(t)
-		if list := must.Get(r.api.List(t.Context(), "alice"))(t); len(list) != 1 || list[0].ID != second.ID {
+		if list := must.Get(r.api.List(t.Context(), r.owner("alice")))(t); len(list) != 1 || list[0].ID != second.ID {
 			t.Errorf("the list has %+v", list)
 		}
 	}
-	if err := r.api.Revoke(t.Context(), "alice", made.ID); !errors.Is(err, ErrNoAPIToken) {
+	if err := r.api.Revoke(t.Context(), r.owner("alice"), made.ID); !errors.Is(err, ErrNoAPIToken) {
 		t.Errorf("the second time: %v", err)
 	}
 }
@@ -229,7 +237,7 @@ func TestNumberOfAPITokens(t *testing.T) {
 	r := newRig(t)
 	account, _ := r.accounts.Lookup("alice")
 	create := func() error {
-		_, _, err := r.api.Create(t.Context(), account, "x", nil, time.Hour)
+		_, _, err := r.api.Create(t.Context(), AccountOwner(account), "x", nil, time.Hour)
 		return err
 	}
 	for range MaxAPITokens {
@@ -247,11 +255,11 @@ func TestNumberOfAPITokens(t *testing.T) {
 		}
 	}
 	r.newToken(t, "bob")
-	must.Do(t, r.api.Revoke(t.Context(), "alice", must.Get(r.api.List(t.Context(), "alice"))(t)[0].ID))
+	must.Do(t, r.api.Revoke(t.Context(), r.owner("alice"), must.Get(r.api.List(t.Context(), r.owner("alice")))(t)[0].ID))
 	must.Do(t, create())
 	r.clock.Advance(time.Hour)
 	must.Do(t, create())
-	if list := must.Get(r.api.List(t.Context(), "alice"))(t); len(list) != 1 {
+	if list := must.Get(r.api.List(t.Context(), r.owner("alice")))(t); len(list) != 1 {
 		t.Errorf("the list has %d tokens", len(list))
 	}
 }
@@ -269,7 +277,7 @@ func TestLastUseOfAPIToken(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			r.store.fails("")
-			list := must.Get(r.api.List(t.Context(), "alice"))(t)
+			list := must.Get(r.api.List(t.Context(), r.owner("alice")))(t)
 			if len(list) != 1 || !list[0].LastUsed.Equal(at) {
 				t.Errorf("the list has %+v, want the last use at %v", list, at)
 			}
@@ -320,7 +328,7 @@ func TestUseOfRevokedAPIToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		token, made := r.newToken(t, "alice")
-		r.store.once("swap "+apiTokenPrefix, func() { must.Do(t, r.api.Revoke(t.Context(), "alice", made.ID)) })
+		r.store.once("swap "+apiTokenPrefix, func() { must.Do(t, r.api.Revoke(t.Context(), r.owner("alice"), made.ID)) })
 		must.Get(r.byAPIToken(t, token))(t)
 		synctest.Wait()
 		wantRefused(t, "revoked")(r.byAPIToken(t, token))
@@ -337,9 +345,9 @@ func TestAPITokensWithoutStore(t *testing.T) {
 		token, made := r.newToken(t, "alice")
 		r.store.fails(failing)
 		_, errUse := r.byAPIToken(t, token)
-		_, errList := r.api.List(t.Context(), "alice")
-		_, _, errCreate := r.api.Create(t.Context(), account, "x", nil, time.Hour)
-		errRevoke := r.api.Revoke(t.Context(), "alice", made.ID)
+		_, errList := r.api.List(t.Context(), r.owner("alice"))
+		_, _, errCreate := r.api.Create(t.Context(), AccountOwner(account), "x", nil, time.Hour)
+		errRevoke := r.api.Revoke(t.Context(), r.owner("alice"), made.ID)
 		r.store.fails("")
 		for name, c := range map[string]struct {
 			err  error
@@ -363,14 +371,14 @@ func TestAPITokensAtOnce(t *testing.T) {
 	errs := make(chan error)
 	for i := range 20 {
 		go func() {
-			_, _, err := r.api.Create(t.Context(), account, fmt.Sprint(i), nil, time.Hour)
+			_, _, err := r.api.Create(t.Context(), AccountOwner(account), fmt.Sprint(i), nil, time.Hour)
 			errs <- err
 		}()
 	}
 	for range 20 {
 		must.Do(t, <-errs)
 	}
-	if list := must.Get(r.api.List(t.Context(), "alice"))(t); len(list) != 20 {
+	if list := must.Get(r.api.List(t.Context(), r.owner("alice")))(t); len(list) != 20 {
 		t.Errorf("the list has %d tokens, want 20", len(list))
 	}
 }

@@ -65,8 +65,11 @@ type Provider interface {
 type UsersOptions struct {
 	Providers map[string]Provider // by name
 	Lifetime  time.Duration       // of a delegated login
-	Box       *seal.Box           // encrypts the providers' tokens
-	Now       func() time.Time    // the local clock, for pauses and the tokens' times
+	// APITokens is how long after the provider's last word about a user their API
+	// tokens work; 0: they have none.
+	APITokens time.Duration
+	Box       *seal.Box        // encrypts the providers' tokens
+	Now       func() time.Time // the local clock, for pauses and the tokens' times
 	// Report is called when a renewal has failed. ended tells whether the login
 	// has ended.
 	Report func(login *Login, ended bool, err error)
@@ -122,7 +125,7 @@ func (u *Users) Begin(ctx context.Context, name string, grant *provider.Grant, d
 
 // save stores what the provider said at asked, unless something newer is stored.
 // describe makes the profile, and what is known then, from what is known now. The
-// record outlives all current logins.
+// record outlives all current logins, and the API tokens that need it.
 func (u *Users) save(
 	ctx context.Context, d *Delegation, asked time.Time, describe func(known provider.Said) (provider.Profile, provider.Said),
 ) error {
@@ -152,7 +155,7 @@ func (u *Users) save(
 		if err != nil {
 			return fmt.Errorf("saving a user: %w", err)
 		}
-		err = u.logins.store.Swap(ctx, key, raw, value, u.logins.now().Add(u.options.Lifetime))
+		err = u.logins.store.Swap(ctx, key, raw, value, u.logins.now().Add(max(u.options.Lifetime, u.options.APITokens)))
 		if !errors.Is(err, store.ErrConflict) {
 			if err != nil {
 				err = fmt.Errorf("saving a user: %w", err)
@@ -210,25 +213,34 @@ func (u *Users) identify(ctx context.Context, login *Login, expires time.Time) (
 	if d == nil {
 		return nil, nil, auth.ErrRejected
 	}
+	known, stored, err := u.known(ctx, d)
+	if err != nil {
+		return nil, nil, err
+	}
+	id := providerIdentity(d.Provider, &known.Profile, policy.OIDC, login.ID, expires)
+	id.SignedIn = login.Created
+	return id, []record{stored}, nil
+}
+
+// known returns what is known about the person of d, and its record.
+func (u *Users) known(ctx context.Context, d *Delegation) (*user, record, error) {
 	// A provider whose name has got another issuer is another provider.
 	if p, ok := u.options.Providers[d.Provider]; !ok || p.Issuer() != d.Issuer {
-		return nil, nil, auth.ErrRejected
+		return nil, record{}, auth.ErrRejected
 	}
 	key := userPrefix + d.Subject()
 	raw, err := u.logins.read(ctx, key)
 	if err != nil {
-		return nil, nil, err
+		return nil, record{}, err
 	}
 	known, err := decode[user](raw)
 	if err != nil {
-		return nil, nil, err
+		return nil, record{}, err
 	}
 	if known.Issuer != d.Issuer || known.Profile.Subject != d.User {
-		return nil, nil, auth.ErrRejected
+		return nil, record{}, auth.ErrRejected
 	}
-	id := providerIdentity(d.Provider, &known.Profile, policy.OIDC, login.ID, expires)
-	id.SignedIn = login.Created
-	return id, []record{{key, raw}}, nil
+	return known, record{key, raw}, nil
 }
 
 // providerIdentity returns the identity of a person at the provider of that name, for
