@@ -93,7 +93,7 @@ func (ex *exchange) finish() {
 	if ex.socket != nil {
 		ex.gateway.sockets.Remove(ex.socket)
 	}
-	if ex.abort {
+	if ex.abort || !ex.DropBody() {
 		panic(http.ErrAbortHandler)
 	}
 }

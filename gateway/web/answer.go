@@ -107,6 +107,7 @@ func (ex *Exchange) Redirect(status int, location string) {
 	h := ex.Header()
 	h.Set(openerPolicy, "same-origin")
 	h.Set("Location", location)
+	h.Set("Content-Length", "0")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Request-Id", ex.ID)
 	ex.CORS.SetFields(ex.Request.Header, h)

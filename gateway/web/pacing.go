@@ -27,6 +27,9 @@ const (
 type pacing struct {
 	upload      *Upload   // the request's body on its way to an upstream; nil if there is none
 	bodyLimited bool      // there is a time limit for the request's body
+	bodyRead    bool      // to its end
+	bodyBroken  bool      // the rest of it never comes
+	first       bool      // the answer may come before the end of it
 	paced       time.Time // when the time limit of the answer was moved on
 
 	mu    sync.Mutex  // held to set a time limit of the answer
@@ -86,5 +89,7 @@ func (p *pacing) cut(w http.ResponseWriter, within time.Duration) {
 }
 
 // lastOnConnection reports whether the connection must close after the answer,
-// because a time limit of it stays.
-func (p *pacing) lastOnConnection(r *http.Request) bool { return r.ProtoMajor == 1 && p.ended.Load() }
+// because a time limit of it stays, or because it is unknown where the next request begins.
+func (p *pacing) lastOnConnection(r *http.Request) bool {
+	return r.ProtoMajor == 1 && (p.ended.Load() || p.bodyBroken || p.upload.failed())
+}

@@ -160,10 +160,11 @@ func (ex *Exchange) ReadBody() error {
 	switch {
 	case err == nil:
 		_ = http.NewResponseController(ex.ResponseWriter).SetReadDeadline(time.Time{}) // nothing is left to come
-		ex.Body = body
+		ex.Body, ex.bodyRead = body, true
 		return nil
 	case errors.As(err, &tooLarge):
 		return err
 	}
+	ex.bodyBroken = true
 	return &Error{Status: http.StatusBadRequest, Detail: "The body could not be read.", Cause: err}
 }

@@ -151,6 +151,9 @@ func (u *Upload) Failure(err error) error {
 	return &Error{Status: http.StatusBadRequest, Detail: "The body of the request is malformed, or shorter than announced.", Cause: *broken}
 }
 
+// failed reports whether the rest of the body never comes. It is false for nil.
+func (u *Upload) failed() bool { return u != nil && (u.stalled.Load() || u.broken.Load() != nil) }
+
 // clientGone reports whether a Read failed because the client has left. Over HTTP/1.1 a
 // body that ends early ends with the connection; over HTTP/2 and HTTP/3 the stream goes on.
 func (u *Upload) clientGone(err error) bool {

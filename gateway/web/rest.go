@@ -1,0 +1,44 @@
+package web
+
+import (
+	"io"
+	"net/http"
+	"time"
+)
+
+// mostDropped is how much of a body is read and dropped after an answer that came first,
+// in bytes.
+const mostDropped = 64 << 20
+
+// answerFirst lets an answer over HTTP/1.1 come before the end of the request's body. Otherwise
+// the server would wait for the rest of the body, or close the connection with bytes
+// that nobody has read, which makes the client's system drop the answer. Only an answer of known
+// length can be whole before its handler returns.
+func (ex *Exchange) answerFirst() {
+	r := ex.Request
+	switch {
+	case r.ProtoMajor != 1, r.ContentLength == 0, ex.Status < 200, len(ex.Header()["Content-Length"]) == 0:
+		return
+	case ex.bodyRead, ex.lastOnConnection(r), ex.upload != nil && !ex.upload.Unread():
+		return
+	case len(r.Header["Expect"]) > 0:
+		return // the client sends the body only after a 100 (Continue), which reading it would cause
+	}
+	ex.first = http.NewResponseController(ex.ResponseWriter).EnableFullDuplex() == nil
+}
+
+// DropBody reads and drops what is left of the request's body after an answer that came first, so
+// that a client which reads only after it has sent everything gets the answer (RFC 9112, section 9.3). It takes at
+// most BodyTime, and comes after Finish. It returns false if the connection must end, because
+// it is unknown where the next request begins.
+func (ex *Exchange) DropBody() bool {
+	if !ex.first || ex.upload != nil && !ex.upload.Unread() {
+		return true
+	}
+	control := http.NewResponseController(ex.ResponseWriter)
+	if control.SetReadDeadline(time.Now().Add(BodyTime)) != nil || control.Flush() != nil {
+		return false
+	}
+	n, err := io.CopyN(io.Discard, ex.Request.Body, mostDropped)
+	return err == io.EOF && n < mostDropped
+}
