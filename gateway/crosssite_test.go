@@ -175,6 +175,8 @@ func TestLogoutByNavigation(t *testing.T) {
 		{"GET", []string{"Sec-Fetch-Site: same-origin", navigates, "Sec-Purpose: prefetch;prerender"}},
 		{"GET", []string{"Sec-Fetch-Site: none", navigates, "Sec-Purpose: prefetch"}},
 		{"GET", []string{"Sec-Fetch-Site: cross-site", navigates, "Sec-Purpose: prefetch;anonymous-client-ip"}},
+		{"GET", []string{"Sec-Fetch-Site: same-origin", navigates, "Sec-Purpose: "}},
+		{"GET", []string{"Sec-Fetch-Site: same-origin", "Sec-Fetch-Mode: "}},
 		{"GET", []string{navigates, "Purpose: prefetch"}},
 		{"GET", []string{"Purpose: Prefetch"}},
 		{"GET", []string{"Purpose: preview"}},

@@ -173,6 +173,23 @@ func TestLinkWithAnotherBinding(t *testing.T) {
 	}
 }
 
+// A browser that does not say which site a request comes from is asked too. If it has begun
+// the sign-in, it sees no page.
+func TestLinkWithAnotherBindingInAnOldBrowser(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fiveHostsConfig)
+	alice, mallory := r.person(), r.person()
+	alice.signIn(pageOf("gw.example"), "alice")
+	mallory.stop = func(place string) bool { return strings.HasPrefix(place, "https://gw.example/signin?") }
+	begun, _ := mallory.visit("GET", pageOf("wiki.example.org"), "")
+	alice.extra = []string{"User-Agent: Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 Version/15.6 Safari/605.1.15"}
+	alice.stop = func(place string) bool { return strings.Contains(place, "ticket=") }
+	at, w := alice.visit("GET", begun, "")
+	asks(t, at, w, pageOf("wiki.example.org"))
+	alice.stop = nil
+	alice.sees(pageOf("files.example.org"), "alice")
+}
+
 // What proves that a browser began a sign-in proves it for one session, host and binding.
 func TestConfirmedSignIn(t *testing.T) {
 	t.Parallel()

@@ -134,10 +134,9 @@ func (o *otherHosts) bySession(ex *web.Exchange, only policy.Mechanism, r web.Re
 // begunHere reports whether this browser began the sign-in at the other host, and
 // has answered if not. A link of another site may have led here, with the binding of
 // another browser. So the browser goes to the other host and back: there, its cookie
-// tells. Clients that do not say which site a request comes from are not browsers of
-// these days, and follow nobody's links.
+// tells. Programs follow nobody's links, and need not go there.
 func (o *otherHosts) begunHere(ex *web.Exchange, id *policy.Identity, only policy.Mechanism, r web.Return) bool {
-	if ex.Request.Header.Get("Sec-Fetch-Site") == "" {
+	if !ex.FollowsLinks() {
 		return true
 	}
 	session := ex.Credentials.Session

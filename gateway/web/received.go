@@ -57,13 +57,13 @@ func (r *Received) PageLoad() bool {
 // browser that does not ask for a page.
 func (r *Received) ByScript() bool {
 	h := r.Request.Header
-	switch mode := h.Get("Sec-Fetch-Mode"); {
+	switch mode := h["Sec-Fetch-Mode"]; {
 	case r.ByXHR():
 		return true
-	case mode != "":
-		return mode != "navigate"
+	case len(mode) > 0:
+		return mode[0] != "navigate"
 	}
-	return strings.HasPrefix(h.Get("User-Agent"), "Mozilla/") && !strings.Contains(strings.ToLower(strings.Join(h["Accept"], ",")), TypeHTML)
+	return r.namesBrowser() && !strings.Contains(strings.ToLower(strings.Join(h["Accept"], ",")), TypeHTML)
 }
 
 // ByXHR reports whether a script says that it sends the request. A script that says
@@ -76,12 +76,24 @@ func (r *Received) ByXHR() bool {
 // request tells: it is no HEAD, no part of a page, and not sent ahead of a click
 // (Sec-Purpose of the Fetch standard, and what browsers sent before it).
 func (r *Received) Navigates() bool {
-	for _, name := range []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"} {
-		if r.Request.Header.Get(name) != "" {
+	h := r.Request.Header
+	for _, name := range []string{"Purpose", "X-Purpose", "X-Moz"} {
+		if h.Get(name) != "" {
 			return false
 		}
 	}
-	return r.Canonical.Method == http.MethodGet && !r.ByScript()
+	return len(h["Sec-Purpose"]) == 0 && r.Canonical.Method == http.MethodGet && !r.ByScript()
+}
+
+// FollowsLinks reports whether a browser sends the request, which may follow a link of
+// another site. A program that says nothing about sites follows nobody's links.
+func (r *Received) FollowsLinks() bool {
+	return len(r.Request.Header["Sec-Fetch-Site"]) > 0 || r.namesBrowser()
+}
+
+// namesBrowser reports whether the client calls itself a browser, as they all do.
+func (r *Received) namesBrowser() bool {
+	return strings.HasPrefix(r.Request.Header.Get("User-Agent"), "Mozilla/")
 }
 
 // FromOtherSite reports whether another site led the browser here (Fetch Metadata).
