@@ -40,9 +40,7 @@ func (ex *exchange) modify(status int, h http.Header) {
 	if _, typed := h["Content-Type"]; !typed {
 		ex.Header()["Content-Type"] = nil // else servers guess one from the body, such as text/html
 	}
-	if status == http.StatusSwitchingProtocols {
-		spellHandshake(ex.Header(), h) // which httputil.ReverseProxy would spell in its own way
-	}
+	spellHandshake(ex.Header(), h) // which httputil.ReverseProxy would spell in its own way
 	ex.route.modify(status, h)
 	if ex.route.rewriter != nil {
 		ex.route.rewriter.Rewrite(h, ex.Peer.Host)

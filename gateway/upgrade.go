@@ -81,8 +81,8 @@ func chooseUpgrade(sent *http.Request, response *http.Response) {
 	}
 }
 
-// spellHandshake moves the fields of an opening handshake to a header in the spelling of
-// RFC 6455, section 11.3. Names have no case, but some devices compare them as they are.
+// spellHandshake moves the fields of an opening handshake, or of the answer to one, to a
+// header in the spelling of RFC 6455, section 11.3. Names have no case, but some devices compare them as they are.
 func spellHandshake(to, from http.Header) {
 	for name, values := range from {
 		if rest, ok := strings.CutPrefix(name, "Sec-Websocket-"); ok {

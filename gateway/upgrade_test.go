@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -180,6 +181,21 @@ func TestSpellingOfHandshakes(t *testing.T) {
 			if strings.Count(strings.ToLower(head), strings.ToLower(field)) != 1 || !strings.Contains(head, field) {
 				t.Errorf("%q is not once in\n%s", field, head)
 			}
+		}
+	}
+}
+
+// So is the field of an upstream that refuses a handshake (RFC 6455, section 4.4).
+func TestSpellingOfRefusals(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+		return response(q, http.StatusUpgradeRequired, http.Header{"Sec-Websocket-Version": {"13, 8"}}, ""), nil
+	}
+	for _, upgrade := range []string{"websocket", "h2c"} {
+		h := r.do("GET", "/public/", "", append([]string{"Connection: Upgrade", "Upgrade: " + upgrade}, handshake...)...).Header()
+		if !slices.Equal(h["Sec-WebSocket-Version"], []string{"13, 8"}) || h["Sec-Websocket-Version"] != nil {
+			t.Errorf("for %s the client gets %v", upgrade, h)
 		}
 	}
 }
