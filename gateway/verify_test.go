@@ -380,6 +380,7 @@ func FuzzVerifyAsDirect(f *testing.F) {
 		f.Add("HEAD", "GW.example.", target, uint16(1<<5), false)
 		f.Add("POST", "GW.example", target, uint16(1<<5), i%2 == 0)
 		f.Add("brew", "evil.example", target, uint16(2), true)
+		f.Add("0", "gw.eXAmple", target, uint16(16305), true) // a page about two cookies of one name
 	}
 	r := newRig(f, edit(f, namedUpstream(f, verifyConfig), "store:", "limits: {login_failures: 1000000000}\nstore:"))
 	alice := r.login(aliceIn)
@@ -404,9 +405,14 @@ func FuzzVerifyAsDirect(f *testing.F) {
 	})
 }
 
-// signInLinks are the links of a page that lead to the sign-in. They differ, because
-// at the host of a proxy the gateway has no pages; see TestVerifyAnswers.
-var signInLinks = regexp.MustCompile(`href="(https://gw\.example)?/signin[^"]*"`)
+// toSignIn is what of a page leads to the sign-in, and the form that removes a cookie of the same name. They differ,
+// because at the host of a proxy the gateway has no pages; see TestVerifyAnswers.
+var toSignIn = regexp.MustCompile(`href="(https://gw\.example)?/signin[^"]*"|(?s)<form method="post" action="/signin/cookies">.*?</form>`)
+
+// withoutSignIn returns the page of an answer without what leads to the sign-in.
+func withoutSignIn(w *httptest.ResponseRecorder) string {
+	return strings.Join(strings.Fields(toSignIn.ReplaceAllString(w.Body.String(), "")), " ")
+}
 
 func wantSameDecision(t *testing.T, r *rig, client, method, host, target string, header []string, traefik bool) {
 	t.Helper()
@@ -455,7 +461,8 @@ func wantSameDecision(t *testing.T, r *rig, client, method, host, target string,
 		if want := map[bool]int{true: 302, false: 401}[traefik]; verify.Code != want || verify.Header().Get("Location") != "https://"+host+direct.Header().Get("Location") {
 			t.Errorf("%s is redirected to %q, and verify answers %d to %q", what, direct.Header()["Location"], verify.Code, verify.Header()["Location"])
 		}
-	case verify.Code != direct.Code || signInLinks.ReplaceAllString(verify.Body.String(), "") != signInLinks.ReplaceAllString(direct.Body.String(), "") || !slices.Equal(verify.Header()["Www-Authenticate"], direct.Header()["Www-Authenticate"]) ||
+	case verify.Code != direct.Code, withoutSignIn(verify) != withoutSignIn(direct),
+		!slices.Equal(verify.Header()["Www-Authenticate"], direct.Header()["Www-Authenticate"]),
 		!slices.Equal(verify.Header()["Set-Cookie"], direct.Header()["Set-Cookie"]):
 		t.Errorf("%s with %q: %d %s, and verify answers %d %s", what, header, direct.Code, direct.Body, verify.Code, verify.Body)
 	}
