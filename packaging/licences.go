@@ -73,18 +73,10 @@ func readLicences(all map[string]*module) error {
 			return err
 		}
 		for _, text := range m.texts {
-			found := false
 			for _, match := range known.Match(text.content).Matches {
-				if match.MatchType != "License" && match.MatchType != "Header" {
-					continue
-				}
-				found = true
-				if !slices.Contains(m.licences, match.Name) {
+				if (match.MatchType == "License" || match.MatchType == "Header") && !slices.Contains(m.licences, match.Name) {
 					m.licences = append(m.licences, match.Name)
 				}
-			}
-			if !found && isLicence.MatchString(filepath.Base(text.name)) {
-				return fmt.Errorf("%s %s has a licence that is not known: %s", m.path, m.version, filepath.Join(m.dir, text.name))
 			}
 		}
 		slices.Sort(m.licences)
@@ -99,9 +91,6 @@ func readLicences(all map[string]*module) error {
 	}
 	return nil
 }
-
-// isLicence matches the names of files that are licences; others only tell of them.
-var isLicence = regexp.MustCompile(`(?i)^(licen[cs]e|copying)`)
 
 var aboutLicences = regexp.MustCompile(`(?i)^(licen[cs]e|copying|copyright|notice|patents)`)
 

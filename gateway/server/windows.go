@@ -10,9 +10,14 @@ const (
 	streamWindow = 192 << 10
 	// connectionWindow is that of HTTP/2, the largest that net/http takes.
 	connectionWindow = 4<<20 - 1
+	// frameSize is the largest frame of HTTP/2, the least that is allowed (RFC 9113, section 4.2). One
+	// that is larger than a window could never be sent.
+	frameSize = 16 << 10
 )
 
 // windows returns the configuration of HTTP/2.
 func windows() *http.HTTP2Config {
-	return &http.HTTP2Config{MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connectionWindow}
+	return &http.HTTP2Config{
+		MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connectionWindow, MaxReadFrameSize: frameSize,
+	}
 }
