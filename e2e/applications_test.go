@@ -157,7 +157,7 @@ func launch(t *testing.T, url string, cmd *exec.Cmd) {
 	})
 }
 
-// apiToken signs a user in, and returns a new API token (design E.4).
+// apiToken signs a user in, and returns a new API token.
 func (g *instance) apiToken(user string) string {
 	g.t.Helper()
 	c := g.stranger()

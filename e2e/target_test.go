@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// refusedTargets have more than one meaning, or none (design B.11, B.13). There
+// refusedTargets have more than one meaning, or none. There
 // is one of each kind; the tests of package policy have all others.
 var refusedTargets = []string{
 	"/a%2fb", `/a\b`, "/a%5cb", // slashes and backslashes

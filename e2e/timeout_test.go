@@ -30,7 +30,7 @@ routes:
 	}
 }
 
-// wantProblem checks an error of the gateway itself, as JSON (design B.2).
+// wantProblem checks an error of the gateway itself, as JSON.
 func wantProblem(t *testing.T, a answer, status int) {
 	t.Helper()
 	var body struct {

@@ -24,7 +24,7 @@ func cleared(w *httptest.ResponseRecorder) (names []string) {
 const twoCookies = baseConfig + "  - {match: /tokens/, upstream: app, auth: [bearer, session]}\ntoken: {delivery: cookie}\n"
 
 // A cookie of the gateway that is no longer valid is cleared. For a page load it
-// counts as absent (design E.6).
+// counts as absent.
 func TestDeadCookies(t *testing.T) {
 	t.Parallel()
 	const script, navigation = "Sec-Fetch-Mode: cors", "Sec-Fetch-Mode: navigate"
@@ -82,7 +82,7 @@ func TestUnknownCookiesAreKept(t *testing.T) {
 }
 
 // An upstream and the gateway use cookies of the same names, and neither sees
-// or changes the other's (design E.6). Lines that clients read in two ways are left out.
+// or changes the other's. Lines that clients read in two ways are left out.
 func TestSeparateCookies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig+"  - {match: /kept/, upstream: app, auth: [session], forward_credentials: true}\n")

@@ -17,7 +17,7 @@ import (
 // labelVerify is the label of a request to verify that leads to no route.
 const labelVerify = "authgate/" + config.EndpointVerify
 
-// takeOriginal replaces a request to verify (design E.2) by the request that the
+// takeOriginal replaces a request to verify by the request that the
 // proxy asks about. From here on the exchange takes the same way as one of a
 // client, up to the answer.
 func (ex *exchange) takeOriginal() error {

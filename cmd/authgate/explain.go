@@ -176,7 +176,7 @@ func callerAs(user, mechanism string) *gateway.Caller {
 	return &gateway.Caller{User: user, Mechanism: policy.Mechanism(mechanism)}
 }
 
-// explanation is an Explanation as JSON (design E.8).
+// explanation is an Explanation as JSON.
 type explanation struct {
 	Outcome    string            `json:"outcome"`
 	Status     int               `json:"status"`

@@ -13,7 +13,7 @@ import (
 // LabelHTTPRedirect is the label of requests by plain HTTP.
 const LabelHTTPRedirect = "authgate/plain"
 
-// HTTPRedirect answers a request by plain HTTP (design B.1): with a redirect to
+// HTTPRedirect answers a request by plain HTTP: with a redirect to
 // https, or with an error if it carries a credential. Everyone on the way can
 // have read that credential, and its owner must know.
 func HTTPRedirect(ex *web.Exchange, site *web.Site) error {

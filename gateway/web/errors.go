@@ -87,7 +87,7 @@ type challenged struct {
 
 func (e *challenged) Unwrap() error { return e.error }
 
-// toHTTP is the one place that maps errors to HTTP (design B.2). An error that
+// toHTTP is the one place that maps errors to HTTP. An error that
 // it does not know is a failure of the gateway: 500. ctx is that of the request:
 // only if it has ended did the client leave.
 func toHTTP(ctx context.Context, err error) *Error {

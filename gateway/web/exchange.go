@@ -111,8 +111,8 @@ func (ex *Exchange) LimitBody() { ex.limitBody(ex.ResponseWriter, ex.Request) }
 func (ex *Exchange) Cut(within time.Duration) { ex.cut(ex.ResponseWriter, within) }
 
 // Authenticate asks the mechanisms of a chain for the identity that the request
-// proves. On a page load, a cookie that is no longer valid counts as absent
-// (design E.6). Any other credential that is rejected ends the request.
+// proves. On a page load, a cookie that is no longer valid counts as absent. Any
+// other credential that is rejected ends the request.
 func (ex *Exchange) Authenticate(chain auth.Chain) (*policy.Identity, error) {
 	for {
 		id, err := chain.Authenticate(&ex.Store, &ex.Credentials)

@@ -249,7 +249,7 @@ func TestNegotiate(t *testing.T) {
 			// Garbage is never a page.
 			",", ";", "/", "html", "text/", "/html", "text/html/x", ";q=1", "text/html;q=x", "text/html;q=-1", "text/html;q=NaN", "\x00", "text/html\x00",
 		},
-		TypeProblem: { // where it is named, at any place (design B.2)
+		TypeProblem: { // where it is named, at any place
 			"application/problem+json", "Application/Problem+JSON", "application/json, application/problem+json",
 			"application/problem+json, application/json", "application/json, application/problem+json;q=0.5",
 			"application/problem+json, */*;q=0.1", "*/*, application/problem+json",

@@ -195,7 +195,7 @@ func (g *followed) outage(f func()) {
 }
 
 // A changed file applies a moment after its last change, and not before: a part of
-// it can be valid. Without a notice it applies within 10 s (design A).
+// it can be valid. Without a notice it applies within 10 s.
 func TestFollowAccounts(t *testing.T) {
 	t.Parallel()
 	for name, within := range map[string]time.Duration{"with notices": quiet, "without": unseen} {
