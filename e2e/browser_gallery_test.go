@@ -7,9 +7,11 @@ import (
 	"image/color"
 	"image/draw"
 	"image/png"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,7 +52,7 @@ func gallery(t *testing.T, c *chromium) {
 		b.open(g.public + "/signin")
 		b.signIn(user)
 	}
-	for _, e := range append(exhibitsOfStrangers(g, busy), exhibitsOf(g, alice, bob)...) {
+	for _, e := range slices.Concat(exhibitsOfStrangers(g, busy), exhibitsOf(g, alice, bob), exhibitsOfLinks(g, alice)) {
 		e.show(t, c)
 	}
 	for _, e := range []exhibit{
@@ -84,6 +86,13 @@ func (c *chromium) exhibition(t *testing.T) (g *instance, demo string) {
 	}))
 	t.Cleanup(slow.Close)
 	t.Cleanup(slow.CloseClientConnections)
+	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			_, _ = io.WriteString(conn, "what?\r\n\r\n")
+			conn.Close()
+		}
+	}))
+	t.Cleanup(broken.Close)
 	app := httptest.NewServer(upstream.Handler())
 	t.Cleanup(app.Close)
 	g.public = strings.Replace(g.base, "localhost", "id.example.test", 1)
@@ -96,6 +105,7 @@ providers:
 upstreams:
   slow: {url: "` + slow.URL + `", timeout: 20ms}
   gone: {url: "http://127.0.0.1:9"}
+  broken: {url: "` + broken.URL + `"}
   demo: {url: "` + app.URL + `"}
 policies: {admin: {roles: [admin]}}
 routes:
@@ -103,6 +113,8 @@ routes:
   - {match: /admin-resource, upstream: gone, auth: [session, oidc], policy: admin}
   - {match: /slow, upstream: slow, auth: [none]}
   - {match: /gone, upstream: gone, auth: [none]}
+  - {match: /broken, upstream: broken, auth: [none]}
+  - {match: wiki.example.test/, upstream: gone, auth: [session, oidc]}
   - {match: /often, upstream: gone, auth: [none], rate: {requests: 1, per: 10m}}
 accounts: {file: accounts.yaml}
 `)
@@ -166,6 +178,7 @@ func exhibitsOfStrangers(g *instance, busy string) []exhibit {
 			b.open(g.public + "/often")
 		}},
 		{"unreachable", 502, "The application does not answer", "Die Anwendung antwortet nicht", at("/gone")},
+		{"broken", 502, "The application failed", "Die Anwendung hat einen Fehler", at("/broken")},
 		{"provider-unreachable", 502, "Sign-in is not possible for the moment", "Anmelden ist im Moment nicht möglich", at("/login?provider=company")},
 		{"busy", 503, "Many people are here right now", "Gerade sind viele Menschen hier", func(b *tab) { b.open(busy + "/page") }},
 		{"too-slow", 504, "The application is too slow", "Die Anwendung ist zu langsam", at("/slow")},
@@ -198,6 +211,33 @@ func exhibitsOf(g *instance, alice, bob *tab) []exhibit {
 			b.click("form[action$='/account/password'] button")
 		}},
 		{"forbidden", 403, "You are signed in as bob.", "Sie sind angemeldet als bob.", as(bob, "/admin-resource")},
+		{"sign-in-again", 200, "Sign in again to go on.", "Melden Sie sich wieder an, um fortzufahren.",
+			as(alice, "/signin?reason=fresh&return_to=/account")},
+		{"two-cookies", 400, "Two cookies have the same name", "Zwei Cookies haben denselben Namen", func(b *tab) {
+			as(alice, "/secure-resource")(b)
+			b.value("document.cookie = 'session_id=other; path=/secure-resource; secure'")
+			b.open(g.public + "/secure-resource")
+		}},
+	}
+}
+
+// exhibitsOfLinks are the pages of users whom a link led to the gateway.
+func exhibitsOfLinks(g *instance, alice *tab) []exhibit {
+	wiki := url.QueryEscape(strings.Replace(g.base, "localhost", "wiki.example.test", 1) + "/page")
+	return []exhibit{
+		{"not-begun", 200, "A link led you here.", "Ein Link hat Sie hierher geleitet.", func(b *tab) {
+			b.keep(alice.cookies())
+			b.open(g.public + "/signin?reason=unbegun&return_to=" + wiki)
+		}},
+		{"asked-by-a-site", 200, "Another site asks you to sign in with Company account.", "Eine andere Website möchte", func(b *tab) {
+			b.keep(alice.cookies())
+			b.open(g.base + "/nothing") // at another site
+			b.load(chromedp.Evaluate[chromedp.Void](`location = "` + g.public + `/login?provider=company"`))
+		}},
+		{"continue", 200, "Continue?", "Weiter?", func(b *tab) {
+			b.open(g.public + "/signin?return_to=/secure-resource&elsewhere=1")
+			b.signIn("alice")
+		}},
 	}
 }
 
