@@ -32,7 +32,8 @@ func TestACMENewHost(t *testing.T) {
 	g.obtains(roots)
 	var reused bool
 	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused }}
-	request := must(http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), "GET", g.base+"/open", nil))(t)
+	traced := httptrace.WithClientTrace(t.Context(), trace)
+	request := must(http.NewRequestWithContext(traced, "GET", g.base+"/open", nil))(t)
 	answer := must(stays.Do(request))(t)
 	answer.Body.Close()
 	if answer.StatusCode != http.StatusOK || !reused {

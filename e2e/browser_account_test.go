@@ -49,7 +49,8 @@ func accountInBrowser(t *testing.T, c *chromium) {
 func endsAnotherDevice(t *testing.T, laptop, phone *tab, g *instance, up *recorder) {
 	laptop.click("form[action='/account/sessions/end'] button")
 	laptop.shows("/account", http.StatusOK, "The login has ended.")
-	if text := laptop.text(); strings.Contains(text, "Sign out everywhere else") || strings.Count(text, "This device") != 1 {
+	text := laptop.text()
+	if strings.Contains(text, "Sign out everywhere else") || strings.Count(text, "This device") != 1 {
 		t.Errorf("the other login is still there: %s", text)
 	}
 	up.all()

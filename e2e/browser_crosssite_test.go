@@ -92,7 +92,7 @@ func (o *attacker) tries(t *testing.T, name string, a attack) (status int) {
 	t.Helper()
 	before := len(o.g.entriesOf("request"))
 	page := strangerPage(o.address, strings.ReplaceAll(a.html, "GATEWAY", o.g.base))
-	o.b.load(chromedp.Evaluate[chromedp.Void]("void (location = '" + page + "')"))
+	o.b.goesTo(page)
 	until(t, name+" from "+o.address, func() bool {
 		for _, r := range o.g.entriesOf("request")[before:] {
 			if r["method"] == a.method && r["path"] == a.path {

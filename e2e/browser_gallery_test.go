@@ -164,7 +164,7 @@ func exhibitsOfStrangers(g *instance, busy string) []exhibit {
 		{"start", 200, "You are not signed in.", "Sie sind nicht angemeldet.", at("/")},
 		{"confirm-sign-out", 200, "Sign out?", "Abmelden?", func(b *tab) {
 			b.open(g.public + "/")
-			b.load(chromedp.Evaluate[chromedp.Void](`location = "` + g.base + `/logout"`)) // another site
+			b.goesTo(g.base + "/logout") // another site
 		}},
 		{"bad-request", 400, "The query is malformed.", "Diese Anfrage ist nicht lesbar", at("/login?provider=x;y")},
 		{"no-cookie", 400, "Your browser did not keep a cookie", "Ihr Browser hat ein Cookie nicht behalten", at("/callback?code=x&state=y")},
@@ -232,7 +232,7 @@ func exhibitsOfLinks(g *instance, alice *tab) []exhibit {
 		{"asked-by-a-site", 200, "Another site asks you to sign in with Company account.", "Eine andere Website möchte", func(b *tab) {
 			b.keep(alice.cookies())
 			b.open(g.base + "/nothing") // at another site
-			b.load(chromedp.Evaluate[chromedp.Void](`location = "` + g.public + `/login?provider=company"`))
+			b.goesTo(g.public + "/login?provider=company")
 		}},
 		{"continue", 200, "Continue?", "Weiter?", func(b *tab) {
 			b.open(g.public + "/signin?return_to=/secure-resource&elsewhere=1")

@@ -252,7 +252,7 @@ func hostsStrict(t *testing.T, c *chromium) {
 	shown("mail.two.test")
 	noComplaints(t, b)
 	// Another host of the gateway is another site, too, and its links are asked about.
-	b.load(chromedp.Evaluate[chromedp.Void]("void (location = '" + m.page("x.three.test") + "')"))
+	b.goesTo(m.page("x.three.test"))
 	b.says("Continue?")
 	m.up.none(t)
 	b.click("a.primary")
@@ -305,7 +305,9 @@ func twinCookies(t *testing.T, c *chromium) {
 	b.signIn("alice")
 	b.is(page)
 	m.up.wants(t, "GET", "/page?x=%2F&y", "alice")
-	for _, twin := range []string{"domain=one.test; path=/", "domain=one.test; path=/page", "domain=wiki.one.test; path=/", "path=/page"} {
+	for _, twin := range []string{
+		"domain=one.test; path=/", "domain=one.test; path=/page", "domain=wiki.one.test; path=/", "path=/page",
+	} {
 		b.value("document.cookie = 'session_id=other; secure; " + twin + "'")
 	}
 	b.open(page)
@@ -317,20 +319,17 @@ func twinCookies(t *testing.T, c *chromium) {
 }
 
 // hostsStrictFromElsewhere: a link of another site that begins a sign-in reaches no application
-// with a strict session: a page asks, whoever signs in by it, and however it is written.
+// with a strict session: a page asks, with and without a session before, and at each host.
 func hostsStrictFromElsewhere(t *testing.T, c *chromium) {
 	m := c.manyHosts(t)
 	m.serve("session", "session: {same_site: strict}\n"+people)
 	far, _ := c.otherSites(t, http.HandlerFunc(serveStranger))
 	b := c.tab(t)
-	follows := func(place string) {
-		t.Helper()
-		b.load(chromedp.Evaluate[chromedp.Void]("void (location = '" + strangerPage(far, "<script>location = "+quoteJS(place)+"</script>") + "')"))
-	}
 	for i, link := range []string{
-		m.at("wiki.one.test", "/signin?return_to=/page%3Fx=%252F%26y"), m.page("files.one.test"), m.page("wiki.one.test"), m.page("x.three.test"),
+		m.at("wiki.one.test", "/signin?return_to=/page%3Fx=%252F%26y"),
+		m.page("files.one.test"), m.page("wiki.one.test"), m.page("x.three.test"),
 	} {
-		follows(link)
+		b.isLedTo(link, far)
 		if i == 0 { // without a session anywhere
 			b.says("User name")
 			b.signIn("alice")
@@ -345,8 +344,8 @@ func hostsStrictFromElsewhere(t *testing.T, c *chromium) {
 	}
 }
 
-// hostsByLink: who comes to a host for the first time by a link of another site sees no page on
-// the way, if they are signed in, and the browser's word on where they come from stays true.
+// hostsByLink: a person who is signed in, and comes to a host for the first time by a link of
+// another site, sees no page on the way. The application still reads where the link was.
 func hostsByLink(t *testing.T, c *chromium) {
 	m := c.manyHosts(t)
 	m.serve("session", people)
@@ -356,7 +355,7 @@ func hostsByLink(t *testing.T, c *chromium) {
 	b.signIn("alice")
 	m.up.all()
 	for _, host := range hostNames[1:] {
-		b.load(chromedp.Evaluate[chromedp.Void]("void (location = '" + strangerPage(far, "<script>location = "+quoteJS(m.page(host))+"</script>") + "')"))
+		b.isLedTo(m.page(host), far)
 		b.arrives(m.page(host))
 		if got := m.up.wants(t, "GET", "/page?x=%2F&y", "alice").value(t, "Sec-Fetch-Site"); got != "cross-site" {
 			t.Errorf("%s: the application reads %q", host, got)

@@ -162,6 +162,23 @@ func (b *tab) open(address string) {
 	b.status = int(response.Status)
 }
 
+// goesTo follows a link to an address.
+func (b *tab) goesTo(address string) {
+	b.t.Helper()
+	b.load(chromedp.Evaluate[chromedp.Void]("void (location = " + quoteJS(address) + ")"))
+}
+
+// quoteJS returns text as a string of a script on a page.
+func quoteJS(text string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`, "<", `\x3c`).Replace(text) + "'"
+}
+
+// isLedTo goes to a page of another site, which leads on to an address.
+func (b *tab) isLedTo(address, site string) {
+	b.t.Helper()
+	b.goesTo(strangerPage(site, "<script>location = "+quoteJS(address)+"</script>"))
+}
+
 // back goes to the page before, which the browser may have in its cache.
 func (b *tab) back() {
 	b.t.Helper()
@@ -252,7 +269,8 @@ func (b *tab) arrives(address string) {
 func (b *tab) says(words string) {
 	b.t.Helper()
 	until(b.t, "a page with "+words, func() bool {
-		text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("document.readyState == 'complete' ? document.body.innerText : ''"))
+		text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](
+			"document.readyState == 'complete' ? document.body.innerText : ''"))
 		return err == nil && strings.Contains(text, words)
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// takingWorker is a service worker that keeps what the gateway sends a browser to its own
-// endpoints with, and gives it to the application.
+// takingWorker is a service worker that keeps the addresses of the gateway's own endpoints
+// from the gateway, and gives them to the application.
 const takingWorker = `
 self.addEventListener('install', () => self.skipWaiting())
 self.addEventListener('activate', event => event.waitUntil(clients.claim()))
@@ -64,20 +64,22 @@ func (h *hostileApp) all() []string {
 	return taken
 }
 
-// registers returns what comes of a script's try to register a worker. With cached, the
-// browser has its script already.
+// registers tries to register a worker, and returns "registered" or the name of the error.
+// With cached, the browser has the worker's script already.
 func (b *tab) registers(script, options string, cached bool) string {
 	b.t.Helper()
 	if cached {
 		inTab(b, chromedp.Evaluate[string]("fetch('"+script+"').then(r => r.text())", chromedp.EvalAwaitPromise))
 	}
 	return inTab(b, chromedp.Evaluate[string](
-		"navigator.serviceWorker.register('"+script+"', "+options+").then(() => navigator.serviceWorker.ready).then(() => 'registered', e => e.name)",
+		"navigator.serviceWorker.register('"+script+"', "+options+")"+
+			".then(() => navigator.serviceWorker.ready).then(() => 'registered', e => e.name)",
 		chromedp.EvalAwaitPromise))
 }
 
 // workersInBrowser: code of an application cannot get hold of a sign-in by a service worker,
-// whatever it tries, unless the operator allows it to have one.
+// unless the operator allows the application to have one. Then it can, which shows that the
+// attack works.
 func workersInBrowser(t *testing.T, c *chromium) {
 	for name, workers := range map[string]string{"refused": "", "allowed": ", service_workers: allow"} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +90,8 @@ func workersInBrowser(t *testing.T, c *chromium) {
 				"  - {match: wiki.one.test/taken, upstream: app, auth: [none]}\n")
 			m.run()
 			// What the attacker's own browser gets to begin a sign-in.
-			begun := m.instance.page(m.stranger(), strings.TrimPrefix(m.at("wiki.one.test", ""), "https://"), "/page").Header.Get("Location")
+			wiki := strings.TrimPrefix(m.at("wiki.one.test", ""), "https://")
+			begun := m.instance.page(m.stranger(), wiki, "/page").Header.Get("Location")
 			if u, err := url.Parse(begun); err != nil || u.Query().Get("binding") == "" {
 				t.Fatalf("the attacker is led to %q", begun)
 			}
@@ -107,9 +110,11 @@ func workersInBrowser(t *testing.T, c *chromium) {
 					t.Errorf("%s: %s", how, result)
 				}
 			}
-			b.load(chromedp.Evaluate[chromedp.Void]("void (location = '" + strangerPage(far, "<script>location = "+quoteJS(begun)+"</script>") + "')"))
+			b.isLedTo(begun, far)
 			if workers != "" {
-				until(t, "the worker to take a place", func() bool { return strings.Contains(strings.Join(app.all(), " "), "/signin/complete?") })
+				until(t, "the worker to take a place", func() bool {
+					return strings.Contains(strings.Join(app.all(), " "), "/signin/complete?")
+				})
 				return
 			}
 			b.says("did not begin the sign-in")
@@ -118,9 +123,4 @@ func workersInBrowser(t *testing.T, c *chromium) {
 			}
 		})
 	}
-}
-
-// quoteJS returns text as a string of a script on a page.
-func quoteJS(text string) string {
-	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`, "<", `\x3c`).Replace(text) + "'"
 }

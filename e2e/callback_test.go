@@ -92,7 +92,8 @@ func callbackAgain(t *testing.T, s *stage, h *hostile) {
 		t.Fatalf("the callback: %d %s", a.status, a.body)
 	}
 	session := s.sessionOf(t, login.c)
-	if a := login.back(login.c, g.response(), "Accept", "text/html"); a.status != http.StatusFound || a.header.Get("Location") != "/" || a.header.Get("Set-Cookie") != "" {
+	a := login.back(login.c, g.response(), "Accept", "text/html")
+	if a.status != http.StatusFound || a.header.Get("Location") != "/" || a.header.Get("Set-Cookie") != "" {
 		t.Errorf("again: %d to %q, %q", a.status, a.header.Get("Location"), a.header["Set-Cookie"])
 	}
 	wantBad(t, "again, in another browser", login.back(s.visitor(), g.response(), "Accept", "text/html"))
@@ -269,7 +270,8 @@ func loginMethods(t *testing.T, s *stage, h *hostile) {
 // what differs in each answer.
 func untimed(t *testing.T, c *http.Cookie) {
 	t.Helper()
-	if left := time.Until(c.Expires); left > time.Duration(c.MaxAge)*time.Second || left < time.Duration(c.MaxAge)*time.Second-patience {
+	left, lifetime := time.Until(c.Expires), time.Duration(c.MaxAge)*time.Second
+	if left > lifetime || left < lifetime-patience {
 		t.Errorf("the cookie expires at %v, with Max-Age %d", c.Expires, c.MaxAge)
 	}
 	c.Expires, c.RawExpires, c.Raw = time.Time{}, "", ""

@@ -163,7 +163,8 @@ func TestDisabledOnFullDisk(t *testing.T) {
 	t.Parallel()
 	up := record(t)
 	g := prepared(t)
-	disk := g.onSmallDisk(`if test -d "$0".kept; then cp --sparse=never "$0".kept/* "$0" && rm -f "$0"/*-reserve; { cat /dev/zero > "$0"/rest || true; }; fi;`)
+	disk := g.onSmallDisk(`if test -d "$0".kept; then cp --sparse=never "$0".kept/* "$0" && ` +
+		`rm -f "$0"/*-reserve; { cat /dev/zero > "$0"/rest || true; }; fi;`)
 	g.configure(diskConfig + app(up.url))
 	g.run()
 	alice, bob := g.signIn(g.stranger(), "alice"), g.signIn(g.stranger(), "bob")
@@ -184,6 +185,7 @@ func TestDisabledOnFullDisk(t *testing.T) {
 	<-g.done
 	g.launch("/healthz")
 	g.gone(up, bob)
-	wantStatus(t, "another user after the start", g.do(g.stranger(), "GET", "/secure", "", "Cookie", alice.session), http.StatusOK)
+	still := g.do(g.stranger(), "GET", "/secure", "", "Cookie", alice.session)
+	wantStatus(t, "another user after the start", still, http.StatusOK)
 	g.staysUnready(t)
 }

@@ -34,6 +34,7 @@
 //	symptoms           what docs/troubleshooting.md describes, caused
 //	howto              the configurations of docs/how-to, with nginx, Redis, and applications that read headers
 //	balancer, cgi, h2spec, whatwg    HAProxy, CGI servers, the suite for HTTP/2, the URL parser of browsers
+//	unread, ntlm       applications that leave bodies unread, or sign in a connection
 //	disk               a disk that is full
 //	log, metrics, throttle, login_flood, terminal    what operators see and set
 //	docs_*             the documents: the index, links, options, commands, names of tests

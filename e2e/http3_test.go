@@ -141,7 +141,8 @@ func TestHTTP3(t *testing.T) {
 	if a := g.do(c, "POST", "/public", large); a.status != 200 || len(up.one(t).body) != len(large) {
 		t.Errorf("a large body: %d", a.status)
 	}
-	if a := g.do(c, "GET", "/public", ""); a.status != 200 || a.body != "ok" || a.header["Content-Type"] != nil { // the upstream sends none
+	a := g.do(c, "GET", "/public", "")
+	if a.status != 200 || a.body != "ok" || a.header["Content-Type"] != nil { // the upstream sends none
 		t.Errorf("GET: %d %q %q", a.status, a.body, a.header["Content-Type"])
 	}
 	if m := up.one(t); len(m.values("Transfer-Encoding")) > 0 || len(m.values("Content-Length")) > 0 || len(m.values("Host")) != 1 {

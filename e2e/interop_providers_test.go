@@ -64,8 +64,9 @@ func TestDex(t *testing.T) {
 		}
 	}
 	issuer := "http://" + address + "/dex"
+	callbacks := d.base + `/callback/dex", "` + d.base + "/callback/mock"
 	config := substituted(t, shown, "https://dex.example.org", issuer,
-		"https://app.example.org/callback", d.base+"/callback/dex\", \""+d.base+"/callback/mock", "idTokens: 10m", "idTokens: 4s") +
+		"https://app.example.org/callback", callbacks, "idTokens: 10m", "idTokens: 4s") +
 		strings.NewReplacer("ADDRESS", address, "CONTROL", control).Replace(dexUsers)
 	provider := func(name, connector string) string {
 		return "  - {name: " + name + ", issuer: '" + issuer + "', client_id: authgate, client_secret: s3cret, scopes: [openid, profile, email, groups, offline_access], " +
@@ -154,7 +155,8 @@ func TestZitadel(t *testing.T) {
 		"  - {name: redirect, issuer: '" + issuer + "', client_id: web, client_secret: secret, logout: redirect, " + scopes + "}\n")
 	d.run()
 	op := exec.Command(builtProvider(t, "zitadel"))
-	op.Env = append(os.Environ(), "PORT="+port, "REDIRECT_URI="+d.base+"/callback/web,"+d.base+"/callback/native,"+d.base+"/callback/redirect")
+	callbacks := d.base + "/callback/web," + d.base + "/callback/native," + d.base + "/callback/redirect"
+	op.Env = append(os.Environ(), "PORT="+port, "REDIRECT_URI="+callbacks)
 	launch(t, issuer+".well-known/openid-configuration", op)
 
 	user := map[string]string{"username": "test-user@localhost", "password": "verysecure"}

@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// negotiating is an application that knows its user by connection, as IIS does with NTLM: the second message proves who the
-// user is, and whoever sends the next request on the connection is that user. It offers what offers says.
+// negotiating is an application that knows its user by connection, as IIS does with NTLM: the
+// third message proves who the user is, and each later request on the connection is that user's.
 type negotiating struct {
 	mu     sync.Mutex
 	users  map[string]string // by the address of the gateway's end
-	offers []string
+	offers []string          // of WWW-Authenticate, to a request without a user
 }
 
 func (n *negotiating) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -60,8 +60,8 @@ routes:
   - {match: /, upstream: app, auth: [none]}
 `
 
-// TestNTLM: a user who has signed in at an application with NTLM is that user on the own connection to the gateway, and nobody
-// else is, with and without the fast path and the reuse of connections.
+// TestNTLM: a user who has signed in at an application with NTLM is that user on the own connection
+// to the gateway, and no other client is, with and without the fast path and the reuse of connections.
 func TestNTLM(t *testing.T) {
 	t.Parallel()
 	for _, more := range []string{"", ", fast_path: false", ", reuse_connections: false"} {
@@ -106,8 +106,8 @@ func TestNTLM(t *testing.T) {
 	}
 }
 
-// TestNegotiateRemoved: where a connection may carry several people, an application's offers to sign it in are removed. If
-// nothing else is left, that is 502, and the log says why.
+// TestNegotiateRemoved: where a connection may carry several people, an application's offers to sign
+// it in are removed. If nothing else is left, that is 502, and the log says why.
 func TestNegotiateRemoved(t *testing.T) {
 	t.Parallel()
 	const why = "sign in a connection"
@@ -145,7 +145,7 @@ func TestNegotiateRemoved(t *testing.T) {
 					}
 					a := g.do(client, "GET", "/x", "", more...)
 					if authorization != "" {
-						continue // what the client says on its own behalf serves nobody else
+						continue // the client signs in on its own behalf, and no other one may profit
 					}
 					if got := a.header.Values("WWW-Authenticate"); a.status != c.status || !slices.Equal(got, c.kept) {
 						t.Errorf("%d %q, want %d %q", a.status, got, c.status, c.kept)

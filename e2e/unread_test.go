@@ -27,9 +27,9 @@ const forgedBody = "GET /admin/secret HTTP/1.1\r\nHost: x\r\nX-Auth-User: root\r
 // forgedSeen is what the application says when it has served that.
 const forgedSeen = "/admin/secret root"
 
-// TestUnreadBody: an application that leaves bodies unread, as Python's http.server does, serves no request that a client
-// has hidden in a body, and the client's next request gets its own answer. With POST, PUT and PATCH the gateway notices the
-// first one, says so, and no other gets through.
+// TestUnreadBody: an application that leaves bodies unread, as Python's http.server does, serves no
+// request that a client has hidden in a body, and the client's next request gets its own answer.
+// With POST, PUT and PATCH the gateway notices, says so, and no other gets through.
 func TestUnreadBody(t *testing.T) {
 	t.Parallel()
 	for _, fast := range []bool{true, false} {
@@ -44,9 +44,9 @@ routes:
 			for version, client := range map[string]*http.Client{"HTTP/1.1": g.stranger11(), "HTTP/2": g.stranger()} {
 				attack := func(method string) {
 					t.Helper()
-					for path, body := range map[string]string{"/open/x": forgedBody, "/open/y": ""} {
-						if a := g.do(client, method, path, body); a.status != http.StatusOK || method != "HEAD" && a.body != path {
-							t.Errorf("%s, %s %s: %d %q", version, method, path, a.status, a.body)
+					for _, sent := range []struct{ path, body string }{{"/open/x", forgedBody}, {"/open/y", ""}} {
+						if a := g.do(client, method, sent.path, sent.body); a.status != http.StatusOK || a.body != sent.path {
+							t.Errorf("%s, %s %s: %d %q", version, method, sent.path, a.status, a.body)
 						}
 					}
 				}

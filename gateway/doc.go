@@ -39,8 +39,8 @@
 // gateway/server. Several instances may share a store on Redis, and share
 // nothing else. What a reload of one takes from users, the others take from them
 // too; see auth.Withdrawals. A gateway may start before that store answers: guard.Gate
-// refuses logins until it does. A store that cannot be written keeps no account in that a
-// reload removes: the accounts apply, and the store learns of it later; see settle.
+// refuses logins until it does. If the store cannot be written, the accounts of a
+// reload apply all the same, and the store learns of them later; see settle.
 //
 // # Logins
 //
@@ -53,8 +53,10 @@
 // as the store holds the same bytes.
 //
 // Users sign in at the host of public_url. Each other host of the gateway gets
-// a session of its own for the same login, by a ticket that a browser brings.
-// A session is worth nothing at any other host, unless session.domain shares it.
+// a session of its own for the same login, by a ticket that a browser brings. A
+// browser that has not proved that it began the sign-in there gets a page that asks,
+// and no ticket. A session is worth nothing at any other host, unless session.domain
+// shares it.
 //
 // Requests in flight are checked four times a second: streams asks whether
 // their credentials would still be accepted, and ends those for which the

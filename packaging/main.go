@@ -147,7 +147,8 @@ func replaceFolder(folder string, files map[string][]byte) error {
 	}
 	for _, entry := range old {
 		if entry.Name() != sumsFile && !bytes.Contains(list, []byte("  "+entry.Name()+"\n")) {
-			return fmt.Errorf("%s is not of a release, so its folder is not replaced; give another folder with -out", filepath.Join(folder, entry.Name()))
+			return fmt.Errorf("%s is not of a release, so its folder is not replaced; give another folder with -out",
+				filepath.Join(folder, entry.Name()))
 		}
 	}
 	if err := os.RemoveAll(folder); err != nil {

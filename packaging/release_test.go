@@ -166,7 +166,8 @@ func TestReplaceFolder(t *testing.T) {
 	if err := writeFolder(foreign, map[string][]byte{"private.txt": nil}); err != nil {
 		t.Fatal(err)
 	}
-	if err := replaceFolder(foreign, map[string][]byte{"SHA256SUMS": nil}); err == nil || !strings.Contains(err.Error(), "is not of a release") {
+	err := replaceFolder(foreign, map[string][]byte{sumsFile: nil})
+	if err == nil || !strings.Contains(err.Error(), "is not of a release") {
 		t.Errorf("a folder with other files is replaced: %v", err)
 	}
 	dist := filepath.Join(dir, "dist")
@@ -184,7 +185,8 @@ func TestReplaceFolder(t *testing.T) {
 	if err := writeFolder(dist, map[string][]byte{"private.txt": nil}); err != nil {
 		t.Fatal(err)
 	}
-	if err := replaceFolder(dist, map[string][]byte{sumsFile: nil}); err == nil || !strings.Contains(err.Error(), "private.txt") {
+	if err := replaceFolder(dist, map[string][]byte{sumsFile: nil}); err == nil ||
+		!strings.Contains(err.Error(), "private.txt") {
 		t.Errorf("a release with another file beside it is replaced: %v", err)
 	}
 }

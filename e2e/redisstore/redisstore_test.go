@@ -208,7 +208,8 @@ func TestNoMorePrivilege(t *testing.T) {
 	redis := startServer(t, rightsOf(t, "gate", "~authgate:*")...)
 	for _, command := range []string{
 		"SET other:key value", "GET other:key", "FLUSHALL", "FLUSHDB", "SWAPDB 0 1", "KEYS *", "CLIENT LIST", "CLIENT KILL ID 1",
-		"CLIENT PAUSE 1", "CONFIG GET maxmemory", "ACL LIST", "SHUTDOWN", "SAVE", "MONITOR", "REPLICAOF NO ONE", "CLUSTER RESET",
+		"CLIENT PAUSE 1", "CONFIG GET maxmemory", "ACL LIST", "SHUTDOWN", "SAVE", "MONITOR", "REPLICAOF NO ONE",
+		"CLUSTER RESET",
 	} {
 		answer, err := redis.Try(append([]string{"ACL", "DRYRUN", "gate"}, strings.Fields(command)...)...)
 		if err != nil || !strings.Contains(answer, "no permissions") {
