@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"time"
 
@@ -109,7 +110,7 @@ func (a *account) serve(ex *web.Exchange) error {
 		return err
 	}
 	if web.Negotiate(ex.Request) == web.TypeHTML {
-		ex.Page(http.StatusOK, func(p *pages.Pages) error { return p.Account(ex, a.page(ex, id)) })
+		ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.Account(w, a.page(ex, id)) })
 		return nil
 	}
 	ex.JSON(web.TypeJSON, http.StatusOK, newPerson(id))

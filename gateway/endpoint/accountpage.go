@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"time"
 
@@ -98,7 +99,7 @@ func (a *accountPage) write(ex *web.Exchange, id *policy.Identity, status int, s
 		}
 	}
 	show(&page)
-	ex.Page(status, func(p *pages.Pages) error { return p.Manage(ex, page) })
+	ex.Page(status, func(p *pages.Pages, w io.Writer) error { return p.Manage(w, page) })
 	return nil
 }
 

@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"errors"
+	"io"
 	"net/http"
 
 	"authgate/gateway/auth"
@@ -37,7 +38,7 @@ func (h *home) serve(ex *web.Exchange) error {
 	if id != nil {
 		page = pages.Home{User: ex.User(id), AccountURL: h.account}
 	}
-	ex.Page(http.StatusOK, func(p *pages.Pages) error { return p.Home(ex, page) })
+	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.Home(w, page) })
 	return nil
 }
 

@@ -3,6 +3,7 @@ package endpoint
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 
 	"authgate/gateway/auth"
@@ -59,8 +60,8 @@ func (l *logout) answer(ex *web.Exchange, redirect string, page bool) {
 		ex.JSON(web.TypeJSON, http.StatusOK, signedOut{Message: "Signed out.", ContinueAt: redirect})
 	case redirect != "":
 		// Not a redirect: browsers apply form-action to redirects after a form, too.
-		ex.Page(http.StatusOK, func(p *pages.Pages) error {
-			return p.SignedOut(ex, pages.SignedOut{ContinueURL: redirect})
+		ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error {
+			return p.SignedOut(w, pages.SignedOut{ContinueURL: redirect})
 		})
 	default:
 		ex.Redirect(http.StatusSeeOther, web.WithParameter(l.site.Own("signin"), web.ReasonField, web.ReasonSignedOut))
@@ -104,7 +105,7 @@ func (l *logout) confirm(ex *web.Exchange) error {
 			page.Token = l.crossSite.Token(ex, logins[0])
 		}
 	}
-	ex.Page(http.StatusOK, func(p *pages.Pages) error { return p.ConfirmLogout(ex, page) })
+	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.ConfirmLogout(w, page) })
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -95,7 +96,7 @@ func (o *otherHosts) ask(ex *web.Exchange, place string) {
 	if strings.HasPrefix(place, "/") {
 		page.Shown = o.site.Place(web.Return{Host: ex.Canonical.Host, Path: place})
 	}
-	ex.Page(http.StatusOK, func(p *pages.Pages) error { return p.Ask(ex, page) })
+	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.Ask(w, page) })
 }
 
 // bySession sends a user who is signed in back to the host that waits for them,
@@ -205,7 +206,7 @@ func (o *otherHosts) chain(only policy.Mechanism) auth.Chain {
 
 // onward answers with a page that leads by itself to a place of the gateway.
 func (o *otherHosts) onward(ex *web.Exchange, place string) {
-	ex.Page(http.StatusOK, func(p *pages.Pages) error { return p.Onward(ex, pages.Onward{URL: place}) })
+	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.Onward(w, pages.Onward{URL: place}) })
 }
 
 // complete is GET /signin/complete: it exchanges a ticket for a session at the

@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -74,8 +75,8 @@ func (s *signInPage) serve(ex *web.Exchange) error {
 
 // signedOut answers a user who has just signed out.
 func (s *signInPage) signedOut(ex *web.Exchange) {
-	ex.Page(http.StatusOK, func(p *pages.Pages) error {
-		return p.SignedOut(ex, pages.SignedOut{SignInURL: s.site.Own("signin")})
+	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error {
+		return p.SignedOut(w, pages.SignedOut{SignInURL: s.site.Own("signin")})
 	})
 }
 
@@ -88,7 +89,7 @@ func (s *signInPage) already(ex *web.Exchange, id *policy.Identity, r web.Return
 		page.SwitchURL = web.WithParameter(page.SwitchURL, "mechanism", only)
 	}
 	page.SwitchURL = s.site.WithReturn(page.SwitchURL, r)
-	ex.Page(http.StatusOK, func(p *pages.Pages) error { return p.SignedIn(ex, page) })
+	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.SignedIn(w, page) })
 }
 
 // cameBack reports whether a user has just signed in on this page, was sent on, and
@@ -127,7 +128,7 @@ func (s *signInPage) write(ex *web.Exchange, status int, r web.Return, page page
 			page.Providers = append(page.Providers, pages.Provider{Title: p.Title, URL: s.site.WithReturn(place, r)})
 		}
 	}
-	ex.Page(status, func(p *pages.Pages) error { return p.SignIn(ex, page) })
+	ex.Page(status, func(p *pages.Pages, w io.Writer) error { return p.SignIn(w, page) })
 }
 
 // maxReturnTo is the longest path with its query that an attempt or a ticket
@@ -269,7 +270,7 @@ func (d *delegation) ask(ex *web.Exchange, p *Provider, r web.Return) (answered 
 		User: ex.User(id), ContinueURL: d.site.PlaceOrStart(r), Host: r.Host,
 		Asked: &pages.Provider{Title: p.Title, URL: d.site.WithReturn(place, r)},
 	}
-	ex.Page(http.StatusOK, func(p *pages.Pages) error { return p.SignedIn(ex, page) })
+	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.SignedIn(w, page) })
 	return true, nil
 }
 

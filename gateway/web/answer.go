@@ -1,9 +1,11 @@
 package web
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"strconv"
@@ -64,7 +66,7 @@ func (ex *Exchange) RetryAfter(wait time.Duration) {
 func (ex *Exchange) writeError(e *Error) {
 	switch media := Negotiate(ex.Request); media {
 	case TypeHTML:
-		ex.Page(e.Status, func(p *pages.Pages) error { return p.Error(ex, ex.errorPage(e)) })
+		ex.Page(e.Status, func(p *pages.Pages, w io.Writer) error { return p.Error(w, ex.errorPage(e)) })
 	default:
 		ex.JSON(media, e.Status, problem{
 			Title: http.StatusText(e.Status), Status: e.Status, Detail: e.Detail, MaxAge: int(e.MaxAge.Seconds()),
@@ -85,18 +87,23 @@ func (ex *Exchange) JSON(media string, status int, body any) {
 	_, _ = ex.Write(append(encoded, '\n')) // the client is gone if this fails
 }
 
-// Page answers with what render writes, in the language of the user.
-func (ex *Exchange) Page(status int, render func(*pages.Pages) error) {
+// Page answers with what render writes, in the language of the user. Its length comes
+// first, so that it can be whole before the request's body is; see answerFirst.
+func (ex *Exchange) Page(status int, render func(*pages.Pages, io.Writer) error) {
 	p := ex.site.Pages.In(ex.Request.Header["Accept-Language"])
+	var page bytes.Buffer
+	if err := render(p, &page); err != nil { // a fault of the gateway's
+		page.Reset()
+		status, ex.err = http.StatusInternalServerError, errors.Join(ex.err, fmt.Errorf("rendering a page: %w", err))
+	}
 	ex.OwnHeader(TypeHTML + "; charset=utf-8")
 	h := ex.Header()
 	h.Set("Content-Language", p.Language())
 	h.Add("Vary", "Accept-Language")
 	h.Set("Content-Security-Policy", p.ContentSecurityPolicy(ex.site.FormTargets(ex.Canonical.Host)))
+	h.Set("Content-Length", strconv.Itoa(page.Len()))
 	ex.WriteHeader(status)
-	if err := render(p); err != nil {
-		ex.err = errors.Join(ex.err, fmt.Errorf("rendering a page: %w", err))
-	}
+	_, _ = ex.Write(page.Bytes()) // the client is gone if this fails
 }
 
 // Redirect answers with Location. The caller makes sure that the location is

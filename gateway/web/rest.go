@@ -11,26 +11,34 @@ import (
 const mostDropped = 64 << 20
 
 // answerFirst lets an answer over HTTP/1.1 come before the end of the request's body. Otherwise
-// the server would wait for the rest of the body, or close the connection with bytes
-// that nobody has read, which makes the client's system drop the answer. Only an answer of known
+// the server would wait for the rest of the body, or close the connection with bytes that
+// it has not read, which makes the client's system drop the answer. Only an answer of known
 // length can be whole before its handler returns.
 func (ex *Exchange) answerFirst() {
 	r := ex.Request
 	switch {
-	case r.ProtoMajor != 1, r.ContentLength == 0, ex.Status < 200, len(ex.Header()["Content-Length"]) == 0:
+	case r.ProtoMajor != 1, r.ContentLength == 0, ex.Status < 200, !ex.lengthKnown():
 		return
 	case ex.bodyRead, ex.lastOnConnection(r), ex.upload != nil && !ex.upload.Unread():
 		return
-	case len(r.Header["Expect"]) > 0:
-		return // the client sends the body only after a 100 (Continue), which reading it would cause
 	}
 	ex.first = http.NewResponseController(ex.ResponseWriter).EnableFullDuplex() == nil
 }
 
-// DropBody reads and drops what is left of the request's body after an answer that came first, so
-// that a client which reads only after it has sent everything gets the answer (RFC 9112, section 9.3). It takes at
-// most BodyTime, and comes after Finish. It returns false if the connection must end, because
-// it is unknown where the next request begins.
+// lengthKnown reports whether the header of the answer tells how long its body is
+// (RFC 9112, section 6.3).
+func (ex *Exchange) lengthKnown() bool {
+	switch {
+	case ex.Status == http.StatusNoContent, ex.Status == http.StatusNotModified, ex.Request.Method == http.MethodHead:
+		return true // there is none
+	}
+	return len(ex.Header()["Content-Length"]) > 0
+}
+
+// DropBody reads and drops what is left of the request's body after an answer that came first,
+// so that a client which reads only after it has sent everything gets the answer (RFC 9112,
+// section 9.3). It takes at most BodyTime, and comes after Finish. It returns false if the
+// connection must end, because it is unknown where the next request begins.
 func (ex *Exchange) DropBody() bool {
 	if !ex.first || ex.upload != nil && !ex.upload.Unread() {
 		return true
