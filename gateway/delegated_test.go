@@ -264,7 +264,7 @@ func TestDecorationRefusesNobody(t *testing.T) {
 		{"preferred_username": ""}, {"preferred_username": 5}, {"preferred_username": "carol "}, {"preferred_username": "ca\u200brol"},
 		{"preferred_username": "boss@example.org"}, {"name": map[string]any{"first": "C"}}, {"name": strings.Repeat("x", 2_000)},
 		{"email": "carol"}, {"email": []string{"c@example.org"}}, {"email": "c@example.org", "email_verified": "True"},
-		{"roles": "admin"}, {"roles": 5}, {"sid": ""}, {"azp": nil}, {"azp": ""}, {"at_hash": nil}, {"at_hash": ""}, {"scope": 5},
+		{"iat": nil}, {"iat": "now"}, {"roles": "admin"}, {"roles": 5}, {"sid": ""}, {"azp": nil}, {"azp": ""}, {"at_hash": nil}, {"at_hash": ""}, {"scope": 5},
 	} {
 		p.claims = changes
 		back := r.leave("")

@@ -244,11 +244,8 @@ func (l *Logins) end(ctx context.Context, sid string, also ...func(context.Conte
 		return &Login{ID: sid}, nil // the record was damaged; now it is deleted
 	}
 	var deletes errgroup.Group
-	for _, key := range login.Handles {
+	for _, key := range login.keys() {
 		deletes.Go(func() error { return l.store.Delete(ctx, key) })
-	}
-	for _, a := range login.Attached {
-		deletes.Go(func() error { return l.store.Delete(ctx, a.Key) })
 	}
 	for _, do := range also {
 		deletes.Go(func() error {

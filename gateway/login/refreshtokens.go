@@ -235,14 +235,10 @@ func (r *RefreshTokens) find(ctx context.Context, token string) (refreshToken, *
 
 // owner returns the current login and account of f, whose record is under key.
 func (r *RefreshTokens) owner(ctx context.Context, f *family, key string) (*Login, *auth.Account, error) {
-	raw, err := r.logins.read(ctx, loginPrefix+f.Login)
+	login, _, err := r.logins.load(ctx, f.Login)
 	if errors.Is(err, auth.ErrRejected) {
 		return nil, nil, badRefresh("its login has ended")
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	login, err := decodeLogin(f.Login, raw)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -149,15 +149,10 @@ func (u *Users) claim(ctx context.Context, sid string, do func() error) error {
 // refresh gets new tokens for the login as it is in the store now. Another instance may
 // have renewed it.
 func (u *Users) refresh(ctx context.Context, sid string) error {
-	key := loginPrefix + sid
-	raw, err := u.logins.read(ctx, key)
+	login, raw, err := u.logins.load(ctx, sid)
 	if errors.Is(err, auth.ErrRejected) {
 		return nil // it has ended
 	}
-	if err != nil {
-		return err
-	}
-	login, err := decodeLogin(sid, raw)
 	if err != nil {
 		return err
 	}
@@ -175,7 +170,7 @@ func (u *Users) refresh(ctx context.Context, sid string) error {
 	}
 	// The read may be older than the claim. If another instance has used the refresh
 	// token since then, a second use would end the login.
-	err = u.logins.store.Swap(ctx, key, raw, raw, login.Expires)
+	err = u.logins.store.Swap(ctx, loginPrefix+sid, raw, raw, login.Expires)
 	if errors.Is(err, store.ErrConflict) {
 		return nil // the next request reads the new record
 	}
@@ -256,14 +251,11 @@ func (u *Users) replace(ctx context.Context, login *Login, raw []byte, tokens pr
 		if !errors.Is(err, store.ErrConflict) {
 			return fmt.Errorf("storing the provider's tokens: %w", err)
 		}
-		raw, err = u.logins.read(ctx, loginPrefix+login.ID)
+		login, raw, err = u.logins.load(ctx, login.ID)
 		if errors.Is(err, auth.ErrRejected) {
 			return nil // it has ended
 		}
 		if err != nil {
-			return fmt.Errorf("storing the provider's tokens: %w", err)
-		}
-		if login, err = decodeLogin(login.ID, raw); err != nil {
 			return fmt.Errorf("storing the provider's tokens: %w", err)
 		}
 		if login.Delegated == nil || !bytes.Equal(login.Delegated.Tokens, used) {

@@ -27,7 +27,7 @@ const (
 	maxSubject = 255
 )
 
-// checkedClaims are those that are checked.
+// checkedClaims prove a token or name its user.
 var checkedClaims = []string{"iss", "sub", "aud", "exp", "nbf", "iat", "jti", "nonce", "at_hash"}
 
 // protocolClaims describe the token and not the user, or are secret. Profile has a

@@ -38,9 +38,6 @@ func (p *Provider) checkIDToken(c claims, nonce string) error {
 	if err := c.checkAudience(p.options.Client.ID); err != nil {
 		return err
 	}
-	if err := c.checkTimes(p.now(), "iat"); err != nil {
-		return err
-	}
 	audience, _ := c.audience()
 	switch azp, named := c.present("azp"); {
 	case named && azp != p.options.Client.ID:

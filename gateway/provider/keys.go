@@ -124,23 +124,20 @@ func (i *issuer) fetchKeys(ctx context.Context, address string) (map[string]publ
 // without a kid, and of unknown kinds (RFC 7517, section 5). Keys that share a kid
 // must not be used.
 func parseKeys(raw []byte) (map[string]publicKey, error) {
-	var set struct {
-		Keys []json.RawMessage `json:"keys"`
-	}
-	if _, err := decodeClaims(raw); err != nil {
+	set, err := decodeClaims(raw)
+	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(raw, &set); err != nil {
-		return nil, err
-	}
-	if set.Keys == nil {
-		return nil, errors.New("the member keys is missing")
+	members, ok := set["keys"].([]any)
+	if !ok {
+		return nil, errors.New("the member keys is missing, or no array")
 	}
 	keys := map[string]publicKey{}
-	for _, raw := range set.Keys {
-		key, err := decodeClaims(raw)
+	for _, member := range members {
+		object, _ := member.(map[string]any)
+		key := claims(object)
 		id, _ := key["kid"].(string)
-		if use, _ := key["use"].(string); err != nil || id == "" || use != "" && use != "sig" {
+		if use, _ := key["use"].(string); id == "" || use != "" && use != "sig" {
 			continue
 		}
 		if _, twice := keys[id]; twice {

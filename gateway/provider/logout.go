@@ -108,7 +108,7 @@ func (p *Provider) logoutRedirect(endpoint, idToken string) (string, error) {
 	for name, value := range map[string]string{
 		"client_id": p.options.Client.ID, "id_token_hint": idToken, "post_logout_redirect_uri": p.options.PostLogoutURL,
 	} {
-		if value != "" && !query.Has(name) { // what the address has was configured
+		if value != "" && !query.Has(name) { // what the address itself has counts
 			query.Set(name, value)
 		}
 	}
