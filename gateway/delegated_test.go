@@ -253,7 +253,7 @@ func TestRenewal(t *testing.T) {
 
 // What does not say who it is, and proves nothing, refuses no user and no token: a claim
 // that cannot be used is absent.
-func TestDecorationRefusesNobody(t *testing.T) {
+func TestDecorationRefusesNoUser(t *testing.T) {
 	t.Parallel()
 	p := newSmallProvider(t)
 	r := newRig(t, edit(t, baseConfig, "basic:\n", "token:\n  trusted_issuers: [{name: small, issuer: \""+p.issuer+"\", audience: [gateway]}]\nbasic:\n")+

@@ -557,6 +557,10 @@ func TestStrictSessionsAtAProvider(t *testing.T) {
 	yaml := strings.NewReplacer("auth: [session]", "auth: [oidc]", "auth: [session, bearer]", "auth: [oidc]").Replace(strictConfig(t)) +
 		"  - {match: gw.example/local/, upstream: app, auth: [session]}\n" +
 		"providers: [{name: small, issuer: \"" + small.issuer + "\", client_id: gateway}]\n"
+	asked := func(w *httptest.ResponseRecorder) bool {
+		body := w.Body.String()
+		return w.Code == 200 && strings.Contains(body, `href="`) && !strings.Contains(body, `http-equiv`)
+	}
 	for link, elsewhere := range map[string]bool{
 		pageOf("gw.example"): true, pageOf("wiki.example.org"): true, "https://gw.example/login?return_to=/session/x%3Fy%3D%252F%26z": true,
 	} {
@@ -578,8 +582,14 @@ func TestStrictSessionsAtAProvider(t *testing.T) {
 				place, _, _ = strings.Cut(place, `"`)
 				at, w = p.visit("GET", place, "")
 			}
-			if asked := w.Code == 200 && strings.Contains(w.Body.String(), `href="/`) && !strings.Contains(w.Body.String(), `http-equiv`); asked != (elsewhere && site == crossSite) {
+			want := elsewhere && site == crossSite
+			if asked(w) != want {
 				t.Errorf("%s from %s ends by %q at %s, %d: %s", link, site, p.trail, at, w.Code, w.Body)
+			}
+			// The user goes back, and the browser sends the response again.
+			p.extra = []string{"Sec-Fetch-Site: same-origin"}
+			if at, w = p.visit("GET", "https://gw.example/callback?"+answer, ""); asked(w) != want || w.Code != 200 {
+				t.Errorf("%s from %s, again, ends by %q at %s, %d: %s", link, site, p.trail, at, w.Code, w.Body)
 			}
 		}
 	}

@@ -82,7 +82,7 @@ var userinfoAnswers = []answerOf{
 	{"201", ends, answering(201, `{"sub":"7"}`)},
 	{"200 that is no JSON", ends, answering(200, "<html>")},
 	{"200 that is null", ends, answering(200, "null")},
-	{"200 about nobody", ends, answering(200, "{}")},
+	{"200 about no user", ends, answering(200, "{}")},
 	{"200 about another person", ends, answering(200, `{"sub":"8"}`)},
 	{"claims", granted, nil},
 }

@@ -138,7 +138,9 @@ func NewAPITokens(accounts *auth.Accounts, logins *Logins) *APITokens {
 // Create makes a token of owner, which is shown only this once. It has the given
 // roles, and never gets another one. The errors are ErrRoleNotHeld and
 // ErrTooManyAPITokens.
-func (a *APITokens) Create(ctx context.Context, owner *TokenOwner, name string, roles []string, lifetime time.Duration) (string, APIToken, error) {
+func (a *APITokens) Create(
+	ctx context.Context, owner *TokenOwner, name string, roles []string, lifetime time.Duration,
+) (string, APIToken, error) {
 	for _, role := range roles {
 		if !slices.Contains(owner.Roles(), role) {
 			return "", APIToken{}, fmt.Errorf("%w %q", ErrRoleNotHeld, role)
@@ -299,7 +301,9 @@ func (a *APITokens) list(ctx context.Context, name string) (raw []byte, entries 
 
 // change replaces the list of that name. It calls edit again if another
 // request changes the list meanwhile.
-func (a *APITokens) change(ctx context.Context, name string, edit func([]apiTokenEntry) ([]apiTokenEntry, error)) error {
+func (a *APITokens) change(
+	ctx context.Context, name string, edit func([]apiTokenEntry) ([]apiTokenEntry, error),
+) error {
 	const attempts = 100 // an attempt fails only if another change has succeeded
 	for range attempts {
 		raw, entries, err := a.list(ctx, name)

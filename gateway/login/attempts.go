@@ -46,7 +46,7 @@ type Attempt struct {
 	Elsewhere bool      `json:"elsewhere,omitempty"` // another site began it; see Ticket
 	Before    []string  `json:"before,omitempty"`    // sids of the logins that the new login replaces
 	Started   time.Time `json:"started"`
-	Used      bool      `json:"used,omitempty"` // all that is left of it is the place and the browser
+	Used      bool      `json:"used,omitempty"` // only the place, the browser and the time are left of it
 }
 
 // Attempts keeps the login attempts. Each can be finished once, by the browser that
@@ -146,7 +146,10 @@ func (a *Attempts) Finish(ctx context.Context, browser, state string) (*Attempt,
 	if attempt.Used {
 		return attempt, attemptError(store.ErrNotFound, "the state is used already")
 	}
-	left := &Attempt{Browser: attempt.Browser, ReturnTo: attempt.ReturnTo, Binding: attempt.Binding, Started: attempt.Started, Used: true}
+	left := &Attempt{
+		Browser: attempt.Browser, ReturnTo: attempt.ReturnTo, Binding: attempt.Binding,
+		Elsewhere: attempt.Elsewhere, Started: attempt.Started, Used: true,
+	}
 	used, err := json.Marshal(left)
 	if err != nil {
 		return nil, attemptError(err, "")

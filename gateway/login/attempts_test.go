@@ -16,6 +16,7 @@ import (
 func (r *rig) beginAttempt(tb testing.TB, browser string) *Attempt {
 	tb.Helper()
 	attempt := r.attempts.New(browser, "keycloak", testOP, "/here?a=b")
+	attempt.Binding, attempt.Elsewhere = Binding(browser), true
 	must.Do(tb, r.attempts.Begin(tb.Context(), netip.Addr{}, attempt))
 	return attempt
 }
@@ -34,7 +35,10 @@ func (r *rig) wantAttempt(tb testing.TB, browser string, want *Attempt) {
 // nothing else is left of it.
 func (r *rig) wantUsed(tb testing.TB, browser string, attempt *Attempt) {
 	tb.Helper()
-	want := &Attempt{Browser: attempt.Browser, ReturnTo: attempt.ReturnTo, Binding: attempt.Binding, Started: attempt.Started, Used: true}
+	want := &Attempt{
+		Browser: attempt.Browser, ReturnTo: attempt.ReturnTo, Binding: attempt.Binding,
+		Elsewhere: attempt.Elsewhere, Started: attempt.Started, Used: true,
+	}
 	got, err := r.attempts.Finish(tb.Context(), browser, attempt.State)
 	if diff := cmp.Diff(want, got); !errors.Is(err, ErrNoAttempt) || diff != "" {
 		tb.Errorf("the used attempt: %v (-want +got):\n%s", err, diff)

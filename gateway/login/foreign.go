@@ -59,7 +59,7 @@ func members(part string) map[string]any {
 	var all map[string]any
 	raw, err := base64.RawURLEncoding.DecodeString(part)
 	if err == nil {
-		_ = json.Unmarshal(raw, &all) // a part that cannot be read names no one as its issuer
+		_ = json.Unmarshal(raw, &all) // a part that cannot be read names no key and no issuer
 	}
 	return all
 }

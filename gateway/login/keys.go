@@ -111,8 +111,8 @@ func LoadKeys(algorithm, secret, privateKey, dataDir string) (*Keys, error) {
 	return nil, fmt.Errorf("token algorithm %q is not supported: expected HS256 or RS256", algorithm)
 }
 
-// Derive returns a secret for another purpose, from which nobody learns the key or a
-// secret for a third one. It is the same as long as the key is.
+// Derive returns a secret for another purpose, which does not reveal the key or a secret
+// for a third purpose. It is the same as long as the key is.
 func (k *Keys) Derive(purpose string) []byte {
 	secret, ok := k.sign.([]byte)
 	if key, private := k.sign.(*rsa.PrivateKey); private {

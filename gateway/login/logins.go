@@ -114,7 +114,9 @@ type Term struct {
 
 // Begin records a new login of account from a device, together with its handles.
 // The client must get nothing of it unless the error is nil.
-func (l *Logins) Begin(ctx context.Context, account *auth.Account, device Device, term Term, handles ...Handle) (*Login, error) {
+func (l *Logins) Begin(
+	ctx context.Context, account *auth.Account, device Device, term Term, handles ...Handle,
+) (*Login, error) {
 	now := l.now()
 	login := &Login{
 		ID:       rand.Text(),

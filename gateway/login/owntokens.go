@@ -10,9 +10,9 @@ import (
 
 // ContainsOwn reports whether the value of an Authorization header contains what is
 // recognizably a token of the gateway: an API token, an access token or a refresh token.
-// The scheme does not matter, nor what stands beside the token, and it may be encoded as
-// the credentials of Basic are. An application must not get it: whoever has the token can
-// do what its user can.
+// The scheme and other text in the value do not matter, and the token may be encoded as
+// the credentials of Basic are. An application must not get it: with the token it could
+// do what the user can.
 //
 // The token need not be valid. Its checksum or its key tells whose it is, so that nothing
 // is looked up, and no signature is verified for tokens of others.
@@ -24,7 +24,7 @@ func (b *BearerTokens) ContainsOwn(authorization string) bool {
 		if len(word) < base64.RawStdEncoding.EncodedLen(apiTokenLength) {
 			continue // too short for any of them
 		}
-		// As far as it can be decoded, by whoever reads it.
+		// Other decoders may ignore an error, so what comes before it counts.
 		decoded, _ := base64.RawStdEncoding.DecodeString(base64URL.Replace(word))
 		if b.holdsOwn(string(decoded)) {
 			return true

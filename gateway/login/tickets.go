@@ -52,8 +52,8 @@ func Binding(secret string) string { return hashed([]byte(secret)) }
 
 // Begun returns what proves to the host of public_url that the browser with a
 // session there is the one of a binding at another host. The browser brings it to
-// the other host and back, which does not return it to any other browser. It tells
-// nothing of the session, and nobody without it can make it.
+// the other host and back, which does not return it to any other browser. It does not
+// reveal the session, which is needed to make it.
 func Begun(session, host, binding string) string {
 	mac := hmac.New(sha256.New, []byte(session))
 	fmt.Fprintf(mac, "begun\x00%s\x00%s", host, binding)
@@ -83,8 +83,8 @@ func (t *Tickets) Issue(ctx context.Context, ticket Ticket) (secret string, err 
 
 // Use returns the ticket with that secret and deletes it. The error is
 // ErrNoTicket if browser, which holds the secret of its binding, has no such
-// ticket for scope. The first use is the only one, right or wrong: who tries a
-// ticket at another host, or in another browser, may not be its only owner.
+// ticket for scope. The first use is the only one, right or wrong: a ticket that
+// comes to another host, or from another browser, may have been stolen.
 func (t *Tickets) Use(ctx context.Context, secret, scope, browser string) (*Ticket, error) {
 	if !ValidBrowserSecret(secret) { // tickets have the same form
 		return nil, noTicket("malformed")

@@ -78,8 +78,8 @@ func (a *APITokens) Owner(ctx context.Context, id *policy.Identity) (*TokenOwner
 }
 
 // holder returns the identity of a token's owner, with all roles that the owner has now.
-// It expires with the token, or when the owner stops to be known. The error is an ErrRejected if the owner
-// is gone or not the same any more.
+// It expires with the token, or when the owner stops to be known. The error is an
+// ErrRejected if the owner is gone or not the same any more.
 func (a *APITokens) holder(ctx context.Context, r *apiTokenRecord) (*policy.Identity, error) {
 	if r.Provider == "" {
 		account, ok := r.owner(a.accounts)

@@ -3,7 +3,6 @@ package provider
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"slices"
 )
@@ -128,7 +127,9 @@ func (p *Provider) Refresh(ctx context.Context, t Tokens, subject string) (*Gran
 
 // renewedID verifies the ID token that came with a refresh. Without one the result is
 // nil. It is also nil, and silent tells why, if the keys to verify it cannot be had.
-func (p *Provider) renewedID(ctx context.Context, m *metadata, t Tokens, subject string) (id claims, silent, err error) {
+func (p *Provider) renewedID(
+	ctx context.Context, m *metadata, t Tokens, subject string,
+) (id claims, silent, err error) {
 	if t.ID == "" || !p.openID() {
 		return nil, nil, nil
 	}
@@ -185,7 +186,8 @@ func (p *Provider) authentication(m *metadata) (authentication, error) {
 func (p *Provider) person(ctx context.Context, m *metadata, access, subject string) (claims, string, error) {
 	if m.Userinfo == "" {
 		if subject == "" {
-			return nil, "", p.fault("userinfo", errors.New("nothing says who it is: a provider without ID tokens needs a userinfo endpoint"))
+			return nil, "", p.fault("userinfo", errors.New("no source names the user: "+
+				"a provider without ID tokens needs a userinfo endpoint"))
 		}
 		return claims{}, subject, nil
 	}
@@ -198,7 +200,7 @@ func (p *Provider) person(ctx context.Context, m *metadata, access, subject stri
 		return nil, "", p.fault("userinfo", err)
 	}
 	if subject != "" && subject != named {
-		return nil, "", p.fault("userinfo", fmt.Errorf("userinfo is about another person than the ID token or the login"))
+		return nil, "", p.fault("userinfo", errors.New("userinfo is about another person than the ID token or the login"))
 	}
 	return userinfo, named, nil
 }

@@ -244,7 +244,7 @@ func TestEndpointsByHand(t *testing.T) {
 		"no issuer":       {func(_ *fake, o *Options) { o.Issuer = "" }, "no issuer is configured"},
 		"no ID token":     {func(f *fake, _ *Options) { f.idToken = func(object) any { return nil } }, "no id_token"},
 		"in the clear":    {func(_ *fake, o *Options) { o.Endpoints.Token = "http://id.example.org/token" }, `token_endpoint "http://id.example.org/token" is not https`},
-		"nothing says it": {func(_ *fake, o *Options) { o.Endpoints.Keys, o.Endpoints.Userinfo = "", "" }, "nothing says who it is"},
+		"nothing says it": {func(_ *fake, o *Options) { o.Endpoints.Keys, o.Endpoints.Userinfo = "", "" }, "no source names the user"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)
@@ -373,7 +373,7 @@ func TestRefreshRefuses(t *testing.T) {
 		{"a client that may not refresh", token(400, `{"error":"unauthorized_client"}`), ErrEnded, "unauthorized_client", false},
 		{"a page", answers("/token", say(403, "text/html", "<h1>Forbidden</h1>")), ErrEnded, "403", false},
 		{"a redirect", token(302, ""), ErrEnded, "redirects are not followed", false},
-		{"a status that nobody knows", token(999, ""), ErrEnded, "999", false},
+		{"an unknown status", token(999, ""), ErrEnded, "999", false},
 		{"an error with 200", token(200, `{"error":"bad_refresh_token"}`), ErrEnded, "bad_refresh_token", false},
 		{"no JSON", token(200, `<html>`), ErrEnded, "neither a JSON object nor a form", false},
 		{"no tokens", token(200, `{}`), ErrEnded, "no access_token", false},
@@ -393,7 +393,7 @@ func TestRefreshRefuses(t *testing.T) {
 		{"keys out of order", func(f *fake) { f.key = newECKey("second"); f.fail("/keys") }, ErrFault, "503", true},
 		{"userinfo out of order", answers("/userinfo", say(500, "", "")), ErrFault, "500", true},
 		{"userinfo too early", answers("/userinfo", say(429, "", "")), ErrFault, "429", true},
-		{"userinfo of nobody", answers("/userinfo", sayJSON(`{}`)), ErrEnded, "sub is missing", true},
+		{"userinfo without sub", answers("/userinfo", sayJSON(`{}`)), ErrEnded, "sub is missing", true},
 		{"userinfo that is null", answers("/userinfo", sayJSON(`null`)), ErrEnded, "null", true},
 		{"userinfo elsewhere", answers("/userinfo", say(302, "", "")), ErrEnded, "redirects are not followed", true},
 		{"userinfo with 201", answers("/userinfo", say(201, "application/json", `{"sub":"alice-sub"}`)), ErrEnded, "201", true},

@@ -90,8 +90,10 @@ func readHeader(raw []byte, types []string) (header, error) {
 // and returns its claims and algorithm. It checks no claim. An *Error means that the
 // keys cannot be fetched, any other error that the token is not valid.
 //
-// go-oidc is not used here, because it refuses tokens for members that nobody needs.
-func (i *issuer) open(ctx context.Context, m *metadata, raw string, types, algorithms []string) (claims, string, error) {
+// go-oidc is not used here, because it refuses tokens for members that the gateway does not use.
+func (i *issuer) open(
+	ctx context.Context, m *metadata, raw string, types, algorithms []string,
+) (c claims, algorithm string, err error) {
 	if m.keys == nil {
 		return nil, "", errors.New("there are no keys to verify it with; the issuer announces no jwks_uri")
 	}
@@ -113,16 +115,17 @@ func (i *issuer) open(ctx context.Context, m *metadata, raw string, types, algor
 	if err := jwt.GetSigningMethod(h.algorithm).Verify(token.signed, token.signature, key); err != nil {
 		return nil, "", fmt.Errorf("the signature does not verify: %w", err)
 	}
-	c, err := decodeClaims(token.payload)
-	if err != nil {
+	if c, err = decodeClaims(token.payload); err != nil {
 		return nil, "", fmt.Errorf("the claims: %w", err)
 	}
 	return c, h.algorithm, c.checkNames()
 }
 
 // verify opens a token of the issuer, and checks iss and the times. exp is required.
-func (i *issuer) verify(ctx context.Context, m *metadata, raw string, types, algorithms []string) (claims, string, error) {
-	c, algorithm, err := i.open(ctx, m, raw, types, algorithms)
+func (i *issuer) verify(
+	ctx context.Context, m *metadata, raw string, types, algorithms []string,
+) (c claims, algorithm string, err error) {
+	c, algorithm, err = i.open(ctx, m, raw, types, algorithms)
 	if err != nil {
 		return nil, "", err
 	}

@@ -77,7 +77,7 @@ func (m mapping) name(subject, email string, sources []claims) string {
 	return name
 }
 
-// ownName reports whether a name does not look like somebody else's address. People
+// ownName reports whether a name does not look like another user's address. People
 // without a name of their own are called by their verified address, and users may
 // choose their names at many providers.
 func ownName(name, email string) bool {
