@@ -12,28 +12,12 @@ import (
 func delegatedTokens(t *testing.T, roles *[]string) (r *rig, yaml string) {
 	t.Helper()
 	p := newSmallProvider(t)
-	yaml = baseConfig + "  - {match: /delegated/, upstream: app, auth: [oidc]}\n" +
-		"providers:\n  - {name: small, issuer: \"" + p.issuer + "\", client_id: gateway}\n" +
-		"delegated: {lifetime: 1h, api_tokens: 2h}\n"
-	r = newRig(t, yaml)
-	p.now = r.clock.Now
+	const more = "delegated: {lifetime: 1h, api_tokens: 2h}\n"
+	r = p.rig(baseConfig, more)
 	p.renewed = func(w http.ResponseWriter, _ *http.Request) {
 		p.reply(w, p.tokens(p.key, map[string]any{"roles": *roles}))
 	}
-	return r, yaml
-}
-
-// carol signs in at the provider. The result is the line of her session.
-func (r *rig) carol() string {
-	r.t.Helper()
-	way := r.leave("")
-	for _, c := range r.want(302, "GET", way.target, "", way.cookie).Result().Cookies() {
-		if c.Name == "session" {
-			return "Cookie: session=" + c.Value
-		}
-	}
-	r.t.Fatal("the callback sets no session")
-	return ""
+	return r, p.config(baseConfig, more)
 }
 
 // A user of a provider has API tokens if the configuration says so. They have the roles
@@ -58,14 +42,16 @@ func TestAPITokensOfProviderUsers(t *testing.T) {
 	r.want(401, "GET", "/delegated/", "", bearer)
 	r.want(403, "POST", "/account/tokens", `{"name":"x","expires_in":60}`, jsonType, bearer)
 	r.want(400, "POST", "/account/tokens", `{"name":"x","expires_in":60,"roles":["admin"]}`, jsonType, session)
-	if list := r.want(200, "GET", "/account/tokens", "", session).Body.String(); !strings.Contains(list, made.ID) || !strings.Contains(list, all.ID) {
+	list := r.want(200, "GET", "/account/tokens", "", session).Body.String()
+	if !strings.Contains(list, made.ID) || !strings.Contains(list, all.ID) {
 		t.Errorf("the list is %s", list)
 	}
 	page := r.want(200, "GET", "/account", "", session, "Accept: text/html").Body.String()
 	if !strings.Contains(page, made.ID) || !strings.Contains(page, `action="/account/tokens"`) {
 		t.Errorf("the page shows no tokens: %s", page)
 	}
-	if list := r.want(200, "GET", "/account/tokens", "", r.login(aliceIn).cookie).Body.String(); strings.Contains(list, made.ID) {
+	list = r.want(200, "GET", "/account/tokens", "", r.login(aliceIn).cookie).Body.String()
+	if strings.Contains(list, made.ID) {
 		t.Errorf("another user's list is %s", list)
 	}
 

@@ -2,7 +2,10 @@ package gateway
 
 import (
 	"net/url"
+	"strings"
 	"testing"
+
+	"authgate/gateway/must"
 )
 
 // After signing in, nobody is led to an endpoint of the gateway's own that does
@@ -90,5 +93,43 @@ listen: {trusted_proxies: [192.0.2.7]}
 	}
 	for _, header := range []string{"X-Requested-With: org.example.app", "X-Requested-With: "} { // Android's web views send their name
 		r.want(302, "GET", "/session/x", "", header, browser)
+	}
+}
+
+// A place of up to 8 KiB survives the way through a provider, and through other hosts.
+// A longer one becomes the start page of its host.
+func TestLongPlaces(t *testing.T) {
+	t.Parallel()
+	p := newSmallProvider(t)
+	r := p.rig(fiveHostsConfig+"  - {match: docs.example.net/, upstream: app, auth: [oidc]}\n", "")
+	paths := map[string]string{"gw.example": "/delegated/", "docs.example.net": "/", "wiki.example.org": "/"}
+	for length, kept := range map[int]bool{5000: true, 8 << 10: true, 8<<10 + 1: false} {
+		for host, path := range paths {
+			for _, filling := range []string{"?x", "?%20&/=", "%20x"} {
+				long := path + strings.Repeat(filling, length/len(filling)+1)
+				long = long[:length]
+				if half := strings.LastIndexByte(long, '%'); half > length-3 { // no half of an escape
+					long = long[:half] + strings.Repeat("x", length-half)
+				}
+				want := "https://" + host + long
+				if !kept {
+					want = "https://" + host + "/"
+				}
+				person := r.person()
+				person.stop = func(place string) bool { return strings.HasPrefix(place, p.issuer) }
+				at, w := person.visit("GET", "https://"+host+long, "")
+				person.stop = func(place string) bool { return place == want }
+				if host == "wiki.example.org" {
+					at, _ = person.post(w, "alice")
+				} else {
+					response := responseTo(must.Get(url.Parse(at))(t).Query())
+					at, _ = person.visit("GET", "https://gw.example/callback?"+response, "")
+				}
+				if at != want {
+					t.Errorf("%s, %d bytes like %q: to %.60q of %d bytes, want %.60q of %d",
+						host, length, filling, at, len(at), want, len(want))
+				}
+			}
+		}
 	}
 }
