@@ -48,7 +48,8 @@ func (t TLS) RestartKeys(other TLS) (keys []string) {
 		case "domains", "certificate", "key", "hsts":
 			continue
 		}
-		if key = "tls." + key; !slices.Contains(keys, key) && !reflect.DeepEqual(old.Field(i).Interface(), new.Field(i).Interface()) {
+		same := reflect.DeepEqual(old.Field(i).Interface(), new.Field(i).Interface())
+		if key = "tls." + key; !same && !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
 	}
@@ -156,7 +157,8 @@ func (d *differ) derived(field string, old, new reflect.Value) bool {
 // sameDomains reports whether two lists differ at most in their order, which routes give
 // the default of tls.domains. Only the first has a meaning of its own.
 func sameDomains(a, b []string) bool {
-	return len(a) > 0 && len(b) > 0 && a[0] == b[0] && slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+	sorted := func(list []string) []string { return slices.Sorted(slices.Values(list)) }
+	return len(a) > 0 && len(b) > 0 && a[0] == b[0] && slices.Equal(sorted(a), sorted(b))
 }
 
 func (d *differ) compareMaps(path string, old, new reflect.Value) {

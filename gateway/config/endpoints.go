@@ -31,7 +31,8 @@ const EndpointVerify = "verify"
 // endpoint is Endpoints.Prefix and its name. No route can match these paths.
 func (c *Config) OwnEndpoints() []string {
 	names := []string{
-		"login", "logout", "refresh", "me", "signin", "signin/complete", "signin/cookies", "callback", "auth/callback", ".well-known/jwks.json",
+		"login", "logout", "refresh", "me", "signin", "signin/complete", "signin/cookies",
+		"callback", "auth/callback", ".well-known/jwks.json",
 		"account", "account/sessions", "account/sessions/end", "account/password", "account/tokens", "account/tokens/revoke",
 	}
 	if c.Session.CSRFToken {

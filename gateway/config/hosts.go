@@ -88,8 +88,8 @@ func checkWildcard(r *report, path, host string) {
 }
 
 // publicBelow reports whether anybody can register a name directly below a domain, or
-// below such a name. Domains that are on no list, such as those of a local network,
-// belong to whoever uses them.
+// below such a name. A domain that is not on the list, such as one of a local network,
+// has no registry.
 func publicBelow(domain string) bool {
 	const anyLabel = "any-name."
 	suffix, registered := publicsuffix.PublicSuffix(anyLabel + domain)

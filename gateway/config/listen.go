@@ -27,7 +27,8 @@ func (l Listen) check(r *report, tlsMode string) {
 	if tlsMode == TLSACME {
 		l.checkChallenges(r)
 	}
-	r.warnOfAllAddresses("listen.trusted_proxies", l.TrustedProxies, "give itself another address, and say that it came over https")
+	r.warnOfAllAddresses("listen.trusted_proxies", l.TrustedProxies,
+		"give itself another address, and say that it came over https")
 	r.warnOfAllAddresses("listen.proxy_protocol", l.ProxyProtocol, "give itself another address")
 }
 

@@ -46,7 +46,7 @@ type Provider struct {
 	RolesClaim              string            `yaml:"roles_claim"`
 	UsernameClaim           string            `yaml:"username_claim"`
 	SubjectClaim            string            `yaml:"subject_claim"` // always sub with OpenID Connect
-	Callback                string            `yaml:"callback"`      // default: /callback, and ownCallback beside other providers
+	Callback                string            `yaml:"callback"`      // empty in the file: see complete
 	Logout                  string            `yaml:"logout"`        // auto, form, revoke or redirect
 	LogoutURL               string            `yaml:"logout_url"`
 	Timeout                 time.Duration     `yaml:"timeout"` // for each call to the provider
@@ -252,7 +252,7 @@ func (p *Provider) checkByHand(r *report, path string) {
 		needed   bool
 	}{
 		{".authorization_url", p.AuthorizationURL, true}, {".token_url", p.TokenURL, true},
-		{".userinfo_url", p.UserinfoURL, !p.openID()}, // an ID token says who it is
+		{".userinfo_url", p.UserinfoURL, !p.openID()}, // an ID token names the user
 	} {
 		if e.url == "" && e.needed {
 			r.Fault(path+e.key, "is needed, because another endpoint is given; give all endpoints or none")

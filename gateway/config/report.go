@@ -68,6 +68,22 @@ func (r *report) keyLength(path string, key Secret) {
 	r.warnOfGuessableKey(path, key)
 }
 
+// minKeyCharacters is how many different characters a key has at least. One of 32 random
+// digits in base 16 or more has more.
+const minKeyCharacters = 8
+
+// warnOfGuessableKey warns about a key that is only long.
+func (r *report) warnOfGuessableKey(path string, key Secret) {
+	different := map[rune]bool{}
+	for _, c := range key.Reveal() {
+		different[c] = true
+	}
+	if n := len(different); n > 0 && n < minKeyCharacters {
+		r.Warn(path, "has only %d different characters, so it can be guessed; "+
+			"make a key with `openssl rand -base64 32`", n)
+	}
+}
+
 // audience checks the entries of a list of audiences.
 func (r *report) audience(path string, list []string) {
 	for i, audience := range list {

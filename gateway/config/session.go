@@ -20,8 +20,8 @@ func (s Session) check(r *report) {
 	switch {
 	case s.Remember == 0:
 	case s.Remember < s.Lifetime:
-		r.Fault("session.remember", "is shorter than session.lifetime (%v): who stays signed in would be signed out earlier; "+
-			"make it longer, like 30d, or 0s for none", s.Lifetime)
+		r.Fault("session.remember", "is shorter than session.lifetime (%v): a user who stays signed in would be "+
+			"signed out earlier; make it longer, like 30d, or 0s for none", s.Lifetime)
 	case s.Remember > maxRemember:
 		r.Fault("session.remember", "must be at most 400d: browsers keep no cookie for longer")
 	}

@@ -124,7 +124,8 @@ func (s sideReader) parseHtpasswd(name string, content []byte) (*strictyaml.Docu
 		case !found:
 			doc.Missing(path, "expected USERNAME:HASH, found a line without a colon")
 		case !strings.HasPrefix(hash, "$2"):
-			doc.Missing(path+".password_hash", "expected a bcrypt hash, the only supported kind in this file; make it with `htpasswd -B -C 10`")
+			doc.Missing(path+".password_hash", "expected a bcrypt hash, the only supported kind in this file; "+
+				"make it with `htpasswd -B -C 10`")
 		}
 		users[i] = BasicUser{Username: user, PasswordHash: Secret(hash)}
 	}

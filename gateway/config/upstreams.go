@@ -167,9 +167,10 @@ func (u Upstream) checkTLS(r *report, path string) {
 	switch {
 	case u.TLS.Fingerprint == "":
 	case u.TLS.SHA256 == nil:
-		r.Fault(path+".fingerprint", "%q is not a fingerprint; expected sha256: and 64 hexadecimal digits, as openssl x509 -noout -fingerprint -sha256 prints them", u.TLS.Fingerprint)
+		r.Fault(path+".fingerprint", "%q is not a fingerprint; expected sha256: and 64 hexadecimal digits, "+
+			"as openssl x509 -noout -fingerprint -sha256 prints them", u.TLS.Fingerprint)
 	case u.TLS.CA != "":
-		r.Fault(path+".fingerprint", "trusts one certificate, whoever signed it, so ca has no effect; keep one of the two")
+		r.Fault(path+".fingerprint", "trusts one certificate without its signature, so ca has no effect; keep one of the two")
 	}
 	if name := u.TLS.ServerName; name != "" {
 		if err := checkHost(name); err != nil {

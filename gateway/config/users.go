@@ -66,8 +66,8 @@ func (names usernames) check(at place, name string) {
 	}
 	folded := policy.FoldName(name)
 	if first, twice := names[folded]; twice {
-		doc.Fault(path, "the user name %q is already used at %s; names must differ in more than case or Unicode normalization",
-			name, first.doc.Place(first.path+".username"))
+		doc.Fault(path, "the user name %q is already used at %s; "+
+			"names must differ in more than case or Unicode normalization", name, first.doc.Place(first.path+".username"))
 		return
 	}
 	names[folded] = at
@@ -102,6 +102,42 @@ func parseHash(hash string) (password.Hash, error) {
 		return password.Hash{}, errors.New("the kind of the hash is not supported; expected argon2id, which `authgate hash-password` makes, or bcrypt")
 	}
 	return password.Parse(hash)
+}
+
+// weakHashes counts the users of one list whose hashes are weak.
+type weakHashes struct {
+	n     int
+	first place
+	name  string // of the first
+	why   string
+}
+
+// add adds a user if the hash is weak.
+func (w *weakHashes) add(at place, name string, hash password.Hash) {
+	why := hash.Weakness()
+	if why == "" {
+		return
+	}
+	if w.n++; w.n == 1 {
+		w.first, w.name, w.why = at, name, why
+	}
+}
+
+// warn warns at the first of the users.
+func (w *weakHashes) warn() {
+	if w.n == 0 {
+		return
+	}
+	others := ""
+	switch more := w.n - 1; more {
+	case 0:
+	case 1:
+		others = ", and so is 1 more"
+	default:
+		others = fmt.Sprintf(", and so are %d more", more)
+	}
+	w.first.doc.Warn(w.first.path+".password_hash", "the hash of %s is weak%s: %s; "+
+		"a stolen copy gives the password away soon; make a hash with `authgate hash-password`", w.name, others, w.why)
 }
 
 // checkProfile checks the name, the email address and the roles of an account,

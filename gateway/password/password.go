@@ -186,9 +186,9 @@ const (
 func (h Hash) Weakness() string {
 	switch {
 	case h.bcrypt > 0 && h.bcrypt < strongBcrypt:
-		return fmt.Sprintf("bcrypt has a cost of %d, and %d is the least that is recommended", h.bcrypt, strongBcrypt)
+		return fmt.Sprintf("bcrypt has a cost of %d, and at least %d is recommended", h.bcrypt, strongBcrypt)
 	case h.bcrypt == 0 && len(h.key) > 0 && h.memory < strongArgon2id:
-		return fmt.Sprintf("argon2id uses %d KiB, and %d KiB (19 MiB) are the least that is recommended", h.memory, strongArgon2id)
+		return fmt.Sprintf("argon2id uses %d KiB, and at least %d KiB (19 MiB) is recommended", h.memory, strongArgon2id)
 	}
 	return ""
 }

@@ -1,0 +1,77 @@
+package config
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// certificatesIn returns the certificates in a PEM file, and leaves out what is none.
+func certificatesIn(content []byte) []*x509.Certificate {
+	var list []*x509.Certificate
+	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {
+		if certificate, err := x509.ParseCertificate(block.Bytes); err == nil && block.Type == "CERTIFICATE" {
+			list = append(list, certificate)
+		}
+	}
+	return list
+}
+
+// outOfDate returns why a certificate is not valid at a time, or "".
+func outOfDate(certificate *x509.Certificate, now time.Time) string {
+	of := certificate.Subject.String()
+	if of == "" {
+		of = strings.Join(certificate.DNSNames, ", ")
+	}
+	switch {
+	case now.After(certificate.NotAfter):
+		until := certificate.NotAfter.UTC().Format(time.RFC3339)
+		return fmt.Sprintf("the certificate of %q expired at %s", of, until)
+	case now.Before(certificate.NotBefore):
+		from := certificate.NotBefore.UTC().Format(time.RFC3339)
+		return fmt.Sprintf("the certificate of %q is not valid before %s", of, from)
+	}
+	return ""
+}
+
+// warnOfDates warns about each certificate of a chain that is not valid now.
+func (r *report) warnOfDates(path string, chain []*x509.Certificate, now time.Time) {
+	for _, certificate := range chain {
+		if why := outOfDate(certificate, now); why != "" {
+			r.Warn(path, "%s, so that the other side refuses it; renew it", why)
+		}
+	}
+}
+
+// warnOfAuthorities warns about a file of authorities of which none is valid now.
+func (r *report) warnOfAuthorities(path string, authorities []*x509.Certificate, now time.Time) {
+	for _, certificate := range authorities {
+		if outOfDate(certificate, now) == "" {
+			return
+		}
+	}
+	if len(authorities) > 0 {
+		r.Warn(path, "no certificate in the file is valid: %s; get the present one", outOfDate(authorities[0], now))
+	}
+}
+
+// warnOfUncovered warns about hosts of the gateway that its certificate does not cover.
+func (r *report) warnOfUncovered(path string, chain []*x509.Certificate, hosts []string) {
+	if len(chain) == 0 {
+		return
+	}
+	leaf := chain[0]
+	missing := slices.DeleteFunc(hosts, func(host string) bool {
+		if strings.HasPrefix(host, "*.") {
+			return slices.ContainsFunc(leaf.DNSNames, func(name string) bool { return strings.EqualFold(name, host) })
+		}
+		return leaf.VerifyHostname(host) == nil
+	})
+	if len(missing) > 0 {
+		r.Warn(path, "the certificate does not cover %s, so that browsers refuse it there; "+
+			"get one for all hosts of the gateway", strings.Join(missing, ", "))
+	}
+}
