@@ -30,7 +30,8 @@ policies:
 routes:
   - {match: /a/, upstream: app, auth: [session], policy: admin}
   - {match: /b/, upstream: app, auth: [session, bearer], headers: {set: {X-Key: sesame}}}
-  - {match: /c/, upstream: many, auth: [session], policy: {roles: [a], methods: [GET]}}
+  - {match: c.example/, upstream: many, auth: [session], policy: {roles: [a], methods: [GET]}}
+  - {match: d.example/, upstream: app, auth: [session]}
 `
 
 // TestChanges: each edit is told with its path, and no secret.
@@ -57,6 +58,16 @@ func TestChanges(t *testing.T) {
 		{"username: bob", "username: carol", "accounts.users[carol]: added\naccounts.users[bob]: removed"},
 		{"  - {match: /a/", "  - {match: /0/, upstream: app, auth: [basic]}\n  - {match: /a/", "routes[0]: added (/0/)"},
 		{"match: /b/", "match: /d/", "routes[1]: added (/d/)\nroutes[1]: removed (/b/)"},
+		{
+			"  - {match: /a/", "  - {match: d.example/x/, upstream: app, auth: [basic]}\n  - {match: /a/",
+			"routes[0]: added (d.example/x/)",
+		},
+		{
+			"  - {match: d.example/", "  - {match: e.example/",
+			"tls.domains: [gw.example, c.example, d.example, localhost, 127.0.0.1, ::1]" +
+				" -> [gw.example, c.example, e.example, localhost, 127.0.0.1, ::1]\n" +
+				"routes[3]: added (e.example/)\nroutes[3]: removed (d.example/)",
+		},
 		{"  many:", "  more: {url: \"http://127.0.0.1:4\"}\n  many:", "upstreams.more: added"},
 		{"[session, bearer]", "[bearer, session]", "routes[1].auth: [session, bearer] -> [bearer, session]"},
 		{"name: Bob", "name: " + strings.Repeat("x", 500), "accounts.users[bob].name: Bob -> " + strings.Repeat("x", maxChangeValue) + "…"},
@@ -74,6 +85,27 @@ func TestChanges(t *testing.T) {
 		}
 		if got := strings.Join(changed.Changes(old), "\n"); got != c.want {
 			t.Errorf("%s becomes %s:\n%s\nwant\n%s", c.old, c.new, got, c.want)
+		}
+	}
+}
+
+// The order of domains means nothing, except that clients which ask for no host get the
+// certificate of the first.
+func TestSameDomains(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		a, b []string
+		want bool
+	}{
+		{[]string{"x", "y", "z"}, []string{"x", "z", "y"}, true},
+		{[]string{"x", "y"}, []string{"y", "x"}, false},
+		{[]string{"x", "y"}, []string{"x", "z"}, false},
+		{[]string{"x", "y"}, []string{"x"}, false},
+		{[]string{"x"}, nil, false},
+		{nil, []string{"x"}, false},
+	} {
+		if got := sameDomains(c.a, c.b); got != c.want {
+			t.Errorf("%q and %q: %t, want %t", c.a, c.b, got, c.want)
 		}
 	}
 }
