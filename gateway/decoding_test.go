@@ -34,7 +34,8 @@ func TestPathsEncodedTwice(t *testing.T) {
 		}
 	}
 	for _, target := range []string{
-		"/%2561dmin", "/%2561dmin/x", "/%252561dmin/x", "/%25%36%31dmin/x", "/publi%2563/x", "/m%2565", "/%256cogin", "/verif%2579",
+		"/%2561dmin", "/%2561dmin/x", "/%252561dmin/x", "/%25%36%31dmin/x", "/publi%2563/x",
+		"/m%2565", "/%256cogin", "/verif%2579",
 		"/keep/%2561dmin%2Fx", "/keep/%2561dmin/x",
 	} {
 		r.want(400, "GET", target, "")

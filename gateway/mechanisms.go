@@ -52,11 +52,13 @@ func newMechanisms(
 			}, keys, accounts, logins),
 			API: login.NewAPITokens(accounts, logins),
 			Refresh: login.NewRefreshTokens(login.RefreshOptions{
-				Lifetime: cfg.Token.RefreshLifetime, Remember: cfg.Session.Remember, Leeway: cfg.Token.ReuseLeeway, Bind: cfg.Token.BindRefresh,
+				Lifetime: cfg.Token.RefreshLifetime, Remember: cfg.Session.Remember,
+				Leeway: cfg.Token.ReuseLeeway, Bind: cfg.Token.BindRefresh,
 			}, accounts, logins),
 		},
-		basic: auth.NewBasic(cfg.Basic.Realm, basic, verifier), decoys: decoys,
-		jwks: jwks,
+		basic:  auth.NewBasic(cfg.Basic.Realm, basic, verifier),
+		decoys: decoys,
+		jwks:   jwks,
 	}, nil
 }
 

@@ -25,7 +25,9 @@ func (p passwords) Has(username string) bool { return p.config.AccountInFile(use
 // Set implements endpoint.Passwords. The running configuration, the file and the
 // logins change together: no reload comes in between, and a failure leaves the
 // password as it was.
-func (p passwords) Set(ctx context.Context, change endpoint.PasswordChange) (changed endpoint.ChangedPassword, err error) {
+func (p passwords) Set(
+	ctx context.Context, change endpoint.PasswordChange,
+) (changed endpoint.ChangedPassword, err error) {
 	g, id, verified := p.gateway, change.Identity, change.Verified
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
@@ -56,7 +58,8 @@ func (p passwords) Set(ctx context.Context, change endpoint.PasswordChange) (cha
 			g.service.Logger.Warn("a password is changed, and the login that changed it has ended", "login", id.Login, "error", err.Error())
 		}
 	}
-	err = accountsfile.Change(ctx, cfg.Accounts.File, edit, func() error { return g.reload(cfg.Reread, g.storage.now(), renew) })
+	reload := func() error { return g.reload(cfg.Reread, g.storage.now(), renew) }
+	err = accountsfile.Change(ctx, cfg.Accounts.File, edit, reload)
 	switch {
 	case errors.Is(err, config.ErrOtherHash):
 		return changed, endpoint.ErrPasswordChanged

@@ -87,7 +87,8 @@ func TestChangePassword(t *testing.T) {
 			r.clock.Advance(time.Minute)
 			sid := r.logins(here.cookie)[0].ID
 			w := r.want(200, "POST", "/account/password", changeTo("wonderland", "looking-glass"), jsonType, here.cookie)
-			if cookie := w.Header().Get("Set-Cookie"); !strings.Contains(cookie, "; Max-Age=3540; HttpOnly; Secure; SameSite=Lax") {
+			cookie := w.Header().Get("Set-Cookie")
+			if !strings.Contains(cookie, "; Max-Age=3540; HttpOnly; Secure; SameSite=Lax") {
 				t.Errorf("the cookie is %q", cookie) // it ends with the old one
 			}
 			r.stub()
@@ -369,7 +370,8 @@ func TestStreamsAndANewPassword(t *testing.T) {
 		theirs := s.open("HTTP/2.0", "/session/", phone.cookie)
 		byToken := s.open("HTTP/2.0", "/bearer/", here.bearer)
 		s.alive(3)
-		in := readLogin(t, s.want(200, "POST", "/account/password", changeTo("wonderland", "looking-glass"), jsonType, here.cookie))
+		change := changeTo("wonderland", "looking-glass")
+		in := readLogin(t, s.want(200, "POST", "/account/password", change, jsonType, here.cookie))
 		s.stub()
 		time.Sleep(time.Second)
 		s.alive(0)
@@ -436,7 +438,8 @@ func TestNewPasswordAtOtherHosts(t *testing.T) {
 	}
 	thief.sees(pageOf(wiki), "alice")
 	ticket := thief.ticketOf(mail)
-	w := p.ask("POST", "https://gw.example/account/password", "current=wonderland&new=looking-glass", formType, "Origin: https://gw.example")
+	const change = "current=wonderland&new=looking-glass"
+	w := p.ask("POST", "https://gw.example/account/password", change, formType, "Origin: https://gw.example")
 	if w.Code != 303 {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}

@@ -22,8 +22,8 @@ const (
 // decomposed. Their password is wonderland.
 func josesConfig(t *testing.T) string {
 	yaml := edit(t, baseConfig, "username: alice", `username: "`+decomposed+`"`)
-	yaml = edit(t, yaml, `{username: service, password_hash: "$2a$04$/a6CEbScrlmC22ADXpzW/ecjqkuROylrmELHONFTJGi24ct16Ltwu"}`,
-		`{username: "`+decomposed+`", password_hash: "`+aliceHash+`"}`)
+	const service = `{username: service, password_hash: "$2a$04$/a6CEbScrlmC22ADXpzW/ecjqkuROylrmELHONFTJGi24ct16Ltwu"}`
+	yaml = edit(t, yaml, service, `{username: "`+decomposed+`", password_hash: "`+aliceHash+`"}`)
 	return edit(t, yaml, "admin: {roles: [admin]}", `admin: {users: ["`+composed+`", "basic:`+composed+`"]}`)
 }
 
@@ -62,7 +62,9 @@ func TestUserNamesAreFoundInAnySpelling(t *testing.T) {
 func TestSpellingsShareACountOfFailures(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, josesConfig(t)+"limits: {login_failures: 4}\n")
-	for _, name := range []string{" " + composed, decomposed, strings.ToUpper(composed), "\u00a0" + strings.ToLower(decomposed)} {
+	for _, name := range []string{
+		" " + composed, decomposed, strings.ToUpper(composed), "\u00a0" + strings.ToLower(decomposed),
+	} {
 		r.want(401, "POST", "/login", url.Values{"username": {name}, "password": {"wrong"}}.Encode(), formType)
 	}
 	r.want(429, "POST", "/login", url.Values{"username": {composed}, "password": {"wonderland"}}.Encode(), formType)
@@ -73,7 +75,8 @@ func TestASpaceAfterTheNameIsNoFailure(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig+"limits: {login_failures: 3}\n")
 	for range 4 {
-		if w := r.want(303, "POST", "/login", "username=alice+&password=wonderland", formType, browser); jarOf(w)["session_id"] == "" {
+		w := r.want(303, "POST", "/login", "username=alice+&password=wonderland", formType, browser)
+		if jarOf(w)["session_id"] == "" {
 			t.Errorf("no session: %v", w.Header())
 		}
 	}
@@ -89,10 +92,11 @@ func TestASpaceAfterTheNameIsNoFailure(t *testing.T) {
 // mixedConfig has accounts whose hashes need 8 KiB and 19 MiB of memory. The hashes match
 // no password.
 func mixedConfig(t *testing.T) string {
-	const cheap, costly = "$argon2id$v=19$m=8,t=1,p=1$", "$argon2id$v=19$m=19456,t=1,p=1$"
+	salt, key := strings.Repeat("A", 22), strings.Repeat("A", 43)
+	cheap, costly := "$argon2id$v=19$m=8,t=1,p=1$"+salt+"$"+key, "$argon2id$v=19$m=19456,t=1,p=1$"+salt+"$"+key
 	users := "users:\n"
 	for i, name := range []string{"a", "b", "c", "d"} {
-		users += "    - {username: " + name + `, password_hash: "` + []string{cheap, costly}[i%2] + strings.Repeat("A", 22) + "$" + strings.Repeat("A", 43) + "\"}\n"
+		users += "    - {username: " + name + `, password_hash: "` + []string{cheap, costly}[i%2] + "\"}\n"
 	}
 	head, rest, _ := strings.Cut(baseConfig, "accounts:\n  users:")
 	_, rest, _ = strings.Cut(rest, "upstreams:")

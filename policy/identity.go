@@ -42,8 +42,8 @@ type Identity struct {
 	// Roles are the roles. No entry is empty.
 	Roles []string
 	// Owner is the identity with all roles of its owner, if the credential has
-	// fewer, as an API token can. The policy must hold for both, so that nobody
-	// opens more by giving up a role. It is nil if Roles are all there are.
+	// fewer, as an API token can. The policy must hold for both, so that a
+	// credential without a role opens nothing more. It is nil if Roles are all there are.
 	Owner *Identity
 	// Scopes are the OAuth scopes of the credential, if it has any.
 	Scopes []string

@@ -57,10 +57,24 @@ func TestToApplication(t *testing.T) {
 		{"in odd spacing", false, []string{"\tsession_id = s ;a=1; \tsession\t=x"}, []string{"a=1"}},
 		{"lines stay lines", false, []string{"a=1; session_id=s", "session=d", "b=2"}, []string{"a=1", "b=2"}},
 		{"bytes stay bytes", false, []string{"a=\"x y\"; session_id=s; b=%3B,\\\x80\xff=; c==; =d; e"}, []string{"a=\"x y\"; b=%3B,\\\x80\xff=; c==; =d; e"}},
-		{"as Java sends them", false, []string{`$Version="1"; session_id="s";$Path="/";$Domain="gw.example"; x="1";$Path="/"`}, []string{`$Version="1"; x="1"; $Path="/"`}},
-		{"as Java sends them, the gateway's alone", false, []string{`$Version="1"; session_id="s";$Path="/";$Port="443"`, "$Version=1"}, []string{"$Version=1"}},
-		{"as Java sends them, kept", true, []string{`$Version="1"; session_id="s";$Path="/"`}, []string{`$Version="1"; session_id="s"; $Path="/"`}},
-		{"as Java sends them, an own name comes back", false, []string{`$Version="1"; authgate_app_session_id="s";$Path="/"`}, []string{`$Version="1"; session_id="s"; $Path="/"`}},
+		{
+			"as Java sends them", false,
+			[]string{`$Version="1"; session_id="s";$Path="/";$Domain="gw.example"; x="1";$Path="/"`},
+			[]string{`$Version="1"; x="1"; $Path="/"`},
+		},
+		{
+			"as Java sends them, the gateway's alone", false,
+			[]string{`$Version="1"; session_id="s";$Path="/";$Port="443"`, "$Version=1"}, []string{"$Version=1"},
+		},
+		{
+			"as Java sends them, kept", true,
+			[]string{`$Version="1"; session_id="s";$Path="/"`}, []string{`$Version="1"; session_id="s"; $Path="/"`},
+		},
+		{
+			"as Java sends them, an own name comes back", false,
+			[]string{`$Version="1"; authgate_app_session_id="s";$Path="/"`},
+			[]string{`$Version="1"; session_id="s"; $Path="/"`},
+		},
 		{"inner space stays", false, []string{"a = 1\t2 ; session_id=s"}, []string{"a = 1\t2"}},
 		{"names of others", false, []string{"SESSION_ID=a; session_idx=b; xsession_id=c"}, []string{"SESSION_ID=a; session_idx=b; xsession_id=c"}},
 		{"order and doubles stay", false, []string{"b=2; a=1; session_id=s; b=3; a=1"}, []string{"b=2; a=1; b=3; a=1"}},
@@ -159,7 +173,9 @@ func sameCookie(lines []string, want string) bool {
 // cookies as net/http does, if that accepts the lines.
 func FuzzCookies(f *testing.F) {
 	for _, line := range []string{
-		"session_id=abc; a=1", "a=1;session_id=x;b=2", `session_id="abc"; session_id=abc`, `session="";access_token="`, " session_id\t= x;; =y", `a="session_id=x; b=2"`, "session_id", "session_id=;session_id=x",
+		"session_id=abc; a=1", "a=1;session_id=x;b=2", `session_id="abc"; session_id=abc`,
+		`session="";access_token="`, " session_id\t= x;; =y", `a="session_id=x; b=2"`, "session_id",
+		"session_id=;session_id=x",
 		"SESSION_ID=x; session=1; access_token=2; refresh_token=3", "a\x00b=\xff; session_id=\x80", "; ;=;session_id =", "\rsession=0\n",
 	} {
 		f.Add(line, "b=2")
@@ -269,9 +285,19 @@ func TestReadCredentials(t *testing.T) {
 		{"over several lines", cookie("session_id=s", "x=1", "session=d"), Credentials{Session: "s", Delegated: "d", Cookies: true}},
 		{"spaces and tabs", cookie(" \t session_id = s \t;;; "), Credentials{Session: "s", Cookies: true}},
 		{"equals signs in the value", cookie("session_id=a=b=="), Credentials{Session: "a=b==", Cookies: true}},
-		{"in quotes", cookie(`session_id="abc"; session=""; access_token="`), Credentials{Session: "abc", Access: `"`, Cookies: true}},
-		{"as Java sends them", cookie(`$Version="1"; session_id="s";$Path="/";$Domain="gw.example"; x="1";$Path="/"`), Credentials{Session: "s", Cookies: true}},
-		{"in quotes and without", cookie(`session_id=s; session_id="s"`, "session_id=s"), Credentials{Session: "s", Cookies: true}},
+		{
+			"in quotes", cookie(`session_id="abc"; session=""; access_token="`),
+			Credentials{Session: "abc", Access: `"`, Cookies: true},
+		},
+		{
+			"as Java sends them",
+			cookie(`$Version="1"; session_id="s";$Path="/";$Domain="gw.example"; x="1";$Path="/"`),
+			Credentials{Session: "s", Cookies: true},
+		},
+		{
+			"in quotes and without", cookie(`session_id=s; session_id="s"`, "session_id=s"),
+			Credentials{Session: "s", Cookies: true},
+		},
 		{"a semicolon ends even what is quoted", cookie(`x="1; session_id=s"`), Credentials{Session: `s"`, Cookies: true}},
 		{"the same twice", cookie("session_id=s; session_id=s", "session_id=s"), Credentials{Session: "s", Cookies: true}},
 		{"empty twice", cookie("session_id=; session_id"), Credentials{Cookies: true}},

@@ -20,7 +20,8 @@ type AmbiguousCookieError struct{ Name string }
 
 // Error implements error, with what an operator can do.
 func (e *AmbiguousCookieError) Error() string {
-	return ErrAmbiguous.Error() + ": two values of the cookie " + e.Name + ": another service of the host or of its domain sets a cookie of that name; " +
+	return ErrAmbiguous.Error() + ": two values of the cookie " + e.Name + ": " +
+		"another service of the host or of its domain sets a cookie of that name; " +
 		"session.host_prefix: true gives the gateway's cookies names of their own"
 }
 

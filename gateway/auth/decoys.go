@@ -61,7 +61,7 @@ func (k *DecoyKey) Share(ctx context.Context, s store.Store) error {
 }
 
 // rank returns a number above 0 for a name and a cost, exponentially distributed with
-// mean 1, from which nobody learns it for another name.
+// mean 1. It tells nothing about the number of another name.
 func (k *DecoyKey) rank(username, cost string) float64 {
 	mac := hmac.New(sha256.New, k.key.Load()[:])
 	mac.Write([]byte(cost + "\x00" + username))

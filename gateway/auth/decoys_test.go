@@ -103,7 +103,9 @@ func count(all []string, one string) (n int) {
 // are compared as equal have one cost, and other names have costs of their own.
 func TestDecoyKey(t *testing.T) {
 	t.Parallel()
-	users := []Account{{Username: "a", PasswordHash: cheapBcrypt(t, "a")}, {Username: "b", PasswordHash: cheapArgon2id("b")}}
+	users := []Account{
+		{Username: "a", PasswordHash: cheapBcrypt(t, "a")}, {Username: "b", PasswordHash: cheapArgon2id("b")},
+	}
 	with := func(secret string) *Accounts { return NewAccounts(slices.Clone(users), NewDecoyKey([]byte(secret))) }
 	names := strangers(64)
 	want := costs(t, with("secret"), names)

@@ -170,7 +170,9 @@ func readEpochs(ctx context.Context, s store.Store) ([]byte, error) {
 	return raw, nil
 }
 
-func (a *Accounts) updateEpochs(ctx context.Context, s store.Store, now time.Time, running *Accounts, adopt bool) error {
+func (a *Accounts) updateEpochs(
+	ctx context.Context, s store.Store, now time.Time, running *Accounts, adopt bool,
+) error {
 	raw, err := readEpochs(ctx, s)
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ const maxHashQueue = 256
 // Hasher limits how many passwords are checked at the same time, because each
 // check uses one processor and up to one gibibyte of memory. Checks for known pairs of
 // account and address wait in a queue of their own; while checks wait in both queues,
-// each gets every second turn. So clients that guess keep known users from nothing, and
+// each gets every second turn. So clients that guess do not keep known users out, and
 // a known user who signs in again and again does not keep others out. A Hasher is safe for
 // concurrent use.
 type Hasher struct {
@@ -59,7 +59,7 @@ func (h *Hasher) Verify(ctx context.Context, known bool, hash password.Hash, pla
 }
 
 // New returns a new hash of plain, see password.New. It waits and fails like Verify, with
-// known pairs: who sets a password has proved the old one.
+// known pairs: a user who sets a password has proved the old one.
 func (h *Hasher) New(ctx context.Context, plain string) (string, error) {
 	if err := h.acquire(ctx, true); err != nil {
 		return "", err
@@ -78,7 +78,7 @@ func (h *Hasher) acquire(ctx context.Context, known bool) error {
 		queue = &h.queues[1]
 	}
 	h.mu.Lock()
-	if h.free > 0 { // then nobody waits
+	if h.free > 0 { // then no check waits
 		h.free--
 		h.mu.Unlock()
 		return nil

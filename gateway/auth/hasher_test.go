@@ -34,7 +34,8 @@ func stepwise(h *Hasher) (step func()) {
 func TestKnownPairsHavePlacesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	accounts := newAccounts(
-		Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")}, Account{Username: "bob", PasswordHash: cheapArgon2id("builder")},
+		Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")},
+		Account{Username: "bob", PasswordHash: cheapArgon2id("builder")},
 	)
 	for _, method := range []string{"Check", "CheckFresh"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -82,7 +83,8 @@ func TestKnownPairsHavePlacesOfTheirOwn(t *testing.T) {
 				got = append(got, len(done))
 			}
 			if !slices.Equal(got, want) || len(failed) != refused+2 {
-				t.Errorf("%s: after each step %v users are done, want %v; %d guesses, want %d", method, got, want, len(failed), refused+2)
+				t.Errorf("%s: after each step %v users are done, want %v; %d guesses, want %d",
+					method, got, want, len(failed), refused+2)
 			}
 			for range maxHashQueue - 1 {
 				step()
@@ -216,7 +218,8 @@ func TestHasherWaitsUntilTheContextEnds(t *testing.T) {
 		hash := cheapArgon2id("secret")
 		ctx, cancel := context.WithCancel(t.Context())
 		wantBusy := func() {
-			if ok, err := hasher.Verify(ctx, false, hash, "secret"); ok || !errors.Is(err, ErrBusy) || !errors.Is(err, context.Canceled) {
+			ok, err := hasher.Verify(ctx, false, hash, "secret")
+			if ok || !errors.Is(err, ErrBusy) || !errors.Is(err, context.Canceled) {
 				t.Errorf("got %v, %v, want ErrBusy because of the context", ok, err)
 			}
 		}

@@ -106,7 +106,9 @@ func checkHolds(t *testing.T, cfg *Config) {
 	holds(cfg.TLS.Mode != TLSACME || len(cfg.TLS.Domains) > 0 && (cfg.Store.Driver != StoreRedis || cfg.Store.EncryptionKey != ""), cfg.TLS, cfg.Store)
 	for _, p := range cfg.Providers {
 		openID := slices.Contains(p.Scopes, "openid") && p.Issuer != ""
-		holds(p.Name != policy.LocalProvider && p.Name != policy.BasicProvider && policy.CheckName(p.ClientID) == nil && sound(p.ClientSecret) && p.Timeout > 0 && (openID || p.UserinfoURL != ""), p)
+		holds(p.Name != policy.LocalProvider && p.Name != policy.BasicProvider, p)
+		holds(policy.CheckName(p.ClientID) == nil && sound(p.ClientSecret), p)
+		holds(p.Timeout > 0 && (openID || p.UserinfoURL != ""), p)
 	}
 	for _, trusted := range cfg.Token.TrustedIssuers {
 		holds(trusted.Issuer != cfg.Token.Issuer && len(trusted.Audience) > 0 && trusted.Timeout > 0, trusted)

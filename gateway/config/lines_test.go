@@ -84,7 +84,8 @@ func FuzzAccountLines(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, content string) {
 		reader := newReader("config.yaml", lookup)
-		side := sideReader{reader: reader, main: &report{reader.Read("config.yaml", []byte("{}\n"), maxConfigSize, "", defaults())}}
+		main := &report{reader.Read("config.yaml", []byte("{}\n"), maxConfigSize, "", defaults())}
+		side := sideReader{reader: reader, main: main}
 		doc, users := side.parseAccountLines("accounts.jsonl", []byte(content))
 		accounts := Accounts{Users: users}
 		accounts.check(places(doc, doc.Root(), len(users)))

@@ -227,7 +227,8 @@ func TestScalars(t *testing.T) {
 		"a\t# c\td": "a", "a b\t": "a b", "\ta": "a", "a\n  \tb": "a b",
 		"plain": "plain", "${A}": "a", "x${A}y${A}z": "xayaz", "x${EMPTY}": "x", "$A": "$A", "$": "$", "a$": "a$", "$$": "$$",
 		"$${A}": "${A}", "$$${A}": "$${A}", "'$${'": "${", "${_b2}": "${A}", "${DOLLAR}{A}": "$${A}",
-		"${A:-b}": "a", "${NONE:-b}": "b", "${NONE:-}": "", "x${NONE:-b c}y${A}": "xb cya", "${EMPTY:-b}": "", "${NONE:-:-$A}": ":-$A", "$${A:-b}": "${A:-b}",
+		"${A:-b}": "a", "${NONE:-b}": "b", "${NONE:-}": "", "x${NONE:-b c}y${A}": "xb cya", "${EMPTY:-b}": "",
+		"${NONE:-:-$A}": ":-$A", "$${A:-b}": "${A:-b}",
 		"$2y$10$abc": "$2y$10$abc", "$argon2id$v=19$m=1": "$argon2id$v=19$m=1",
 	} {
 		if got, r, _ := read(t, "name: "+text+"\n"); r.Err() != nil || got.Name != want {
@@ -237,7 +238,9 @@ func TestScalars(t *testing.T) {
 	for _, source := range []string{
 		"name: a\x00", "name: a\x1b", "name: a\x1f", "name: a\x7f", "name: a\u0080", "name: a\u009f", "name: a\ufeff",
 		"name: GET\t/a", "name: a b\tc", "name: a\tb\n  c", "name: a\n  b\tc", "list: [a\tb]", "list:\n- a\tb", "labels: {x\ty: z}", "labels:\n  x\ty: z",
-		"name: '${'", "name: '${}'", "name: '${A'", "name: '${NONE}'", "name: '${A-b}'", "name: '${A:b}'", "name: '${:-b}'", "name: '${NONE:-b'", "name: '${NONE:-${A}}'", "name: '${A:-${B}}'", "name: '${NONE:-$${A}}'", "name: '${1A}'", "name: '${A B}'", "name: '${ A }'", "name: '${A}${'",
+		"name: '${'", "name: '${}'", "name: '${A'", "name: '${NONE}'", "name: '${1A}'", "name: '${A B}'", "name: '${ A }'",
+		"name: '${A}${'", "name: '${A-b}'", "name: '${A:b}'", "name: '${:-b}'", "name: '${NONE:-b'",
+		"name: '${NONE:-${A}}'", "name: '${A:-${B}}'", "name: '${NONE:-$${A}}'",
 	} {
 		if got, r, _ := read(t, source+"\n"); r.Err() == nil {
 			t.Errorf("%q is read as %+v", source, got)
