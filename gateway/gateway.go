@@ -63,7 +63,6 @@ type Gateway struct {
 
 	reloading sync.Mutex // one build at a time
 	state     atomic.Pointer[state]
-	told      atomic.Pointer[config.Config] // whose accounts the other instances know; nil: none
 
 	background sync.WaitGroup
 	stop       context.CancelFunc // ends the background work

@@ -18,7 +18,7 @@ const (
 	// settleEvery is the time between attempts to reach a store that was missing at the
 	// start, or could not be written at a reload.
 	settleEvery = 250 * time.Millisecond
-	// recordEvery is the same while users are served: nobody waits for it.
+	// recordEvery is the same while users are served: no request waits for it.
 	recordEvery = 2 * time.Second
 	// followEvery is the time between looks at what Redis has about accounts. As a rule
 	// it is in memory. A user who is out on one instance is out on all within this
@@ -45,8 +45,7 @@ func (g *Gateway) openGate(st, old *state, strict bool) error {
 	accounts := st.mechanisms.Accounts
 	switch {
 	case err == nil:
-		// A key that cannot be kept now refuses nobody: it is kept later.
-		_ = st.mechanisms.decoys.Share(ctx, g.storage.guarded)
+		g.shareDecoys(ctx, st)
 		st.gate.Open()
 		return nil
 	case strict:
@@ -55,16 +54,26 @@ func (g *Gateway) openGate(st, old *state, strict bool) error {
 		return err // the same runs already
 	case accounts.Known():
 		st.gate.Open()
-		g.service.Logger.Error("the accounts apply as they are configured, but what has changed cannot be recorded in the store; it is tried again",
-			"error", err.Error())
+		g.service.Logger.Error("the accounts apply as they are configured, "+
+			"but what has changed cannot be recorded in the store; it is tried again", "error", err.Error())
 		return nil
 	case isOutage(err) && st.config.Store.Driver == config.StoreRedis:
 		if old == nil {
-			g.service.Logger.Error("requests that need a login are refused until Redis answers; start it, or correct store.addresses", "error", err.Error())
+			g.service.Logger.Error("requests that need a login are refused until Redis answers; "+
+				"start it, or correct store.addresses", "error", err.Error())
 		}
 		return nil
 	}
 	return err
+}
+
+// shareDecoys makes unknown names cost the same on all instances. A key that cannot be kept
+// refuses no request, so it is only told, and kept by the next reload or start.
+func (g *Gateway) shareDecoys(ctx context.Context, st *state) {
+	if err := st.mechanisms.decoys.Share(ctx, g.storage.guarded); err != nil {
+		g.service.Logger.Warn("what unknown user names cost may differ from other instances, or change at a restart",
+			"error", err.Error())
+	}
 }
 
 // record records the accounts of st in the store, and what they take from users.
@@ -89,13 +98,12 @@ func (g *Gateway) record(ctx context.Context, st, old *state) error {
 }
 
 // settled reports whether the store has what there is to record about st.
-func (g *Gateway) settled(st *state) bool {
-	return st.gate.IsOpen() && st.mechanisms.Accounts.Stored() && (!shares(st.config) || g.told.Load() == st.config)
+func (st *state) settled() bool {
+	return st.gate.IsOpen() && st.mechanisms.Accounts.Stored() && (!shares(st.config) || st.told == st.config)
 }
 
 // settle opens the gate, and records what could not be recorded, when the store answers.
 func (g *Gateway) settle(ctx context.Context) {
-	logger := g.service.Logger
 	ticker := time.NewTicker(settleEvery)
 	defer ticker.Stop()
 	var last string
@@ -107,22 +115,30 @@ func (g *Gateway) settle(ctx context.Context) {
 		case <-ticker.C:
 		}
 		running := g.state.Load()
-		if g.settled(running) || running.gate.IsOpen() && time.Since(tried) < recordEvery {
+		if running.settled() || running.gate.IsOpen() && time.Since(tried) < recordEvery {
 			continue
 		}
 		tried = time.Now()
 		err := g.trySettle(ctx, running)
 		switch {
-		case err != nil && err.Error() != last && ctx.Err() == nil:
-			last = err.Error()
-			logger.Warn("the store cannot be used yet", "error", last)
-		case err == nil && running.gate.IsOpen():
-			last = ""
-			logger.Info("the store can be used: what has changed about accounts is recorded")
 		case err == nil:
 			last = ""
-			logger.Info("Redis answers: logins are accepted")
+			g.logSettled(running, g.state.Load())
+		case err.Error() != last && ctx.Err() == nil:
+			last = err.Error()
+			g.service.Logger.Warn("the store cannot be used yet", "error", last)
 		}
+	}
+}
+
+// logSettled logs what has become possible between two states. Another reload may have
+// replaced the first one, and may have recorded nothing.
+func (g *Gateway) logSettled(before, now *state) {
+	switch {
+	case now.gate.IsOpen() && !before.gate.IsOpen():
+		g.service.Logger.Info("Redis answers: logins are accepted")
+	case now.settled():
+		g.service.Logger.Info("the store can be used: what has changed about accounts is recorded")
 	}
 }
 

@@ -17,8 +17,9 @@ import (
 // runs, so that a request reads it without locks.
 type state struct {
 	config     *config.Config
-	loaded     time.Time // when the configuration was loaded, by the clock of the store
-	withdrawn  []string  // what other instances have taken from its users since
+	loaded     time.Time      // when the configuration was loaded, by the clock of the store
+	told       *config.Config // whose accounts the other instances know; nil: none
+	withdrawn  []string       // what other instances have taken from its users since
 	site       *web.Site
 	inFlight   int64 // requests at once
 	trusted    peer.Proxies
@@ -43,8 +44,9 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict
 		return nil, err
 	}
 	var running *mechanisms
+	var told *config.Config
 	if old != nil {
-		running = old.mechanisms
+		running, told = old.mechanisms, old.told
 	}
 	m, err := newMechanisms(cfg, u, gate, g.storage.now, g.verifier, running)
 	if err != nil {
@@ -64,7 +66,8 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict
 	}
 	site.ProviderOrigins = f.origins
 	st := &state{
-		config: cfg, loaded: loaded, withdrawn: withdrawn, site: site, inFlight: g.load.limit(cfg), trusted: cfg.Listen.TrustedProxies,
+		config: cfg, loaded: loaded, told: told, withdrawn: withdrawn, site: site,
+		inFlight: g.load.limit(cfg), trusted: cfg.Listen.TrustedProxies,
 		gate: gate, mechanisms: m, federation: f, crossSite: web.NewCrossSite(site, box),
 	}
 	site.CSRFToken = st.crossSite.Token

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,4 +133,33 @@ func (r *rig) refusedLogins(s signedIn) {
 	r.t.Helper()
 	r.want(http.StatusUnauthorized, "GET", "/session/", "", s.cookie)
 	r.want(http.StatusUnauthorized, "GET", "/bearer/", "", s.bearer)
+}
+
+// While a reload records what it changes, nothing is left to be recorded of the
+// configuration that runs: settle would build it again, and log that the store is back.
+func TestReloadLeavesNothingToSettle(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, sharedConfig)
+	r.store.breakIf(func(operation string, _ int64, key string) bool {
+		if !r.state.Load().settled() {
+			t.Errorf("it is not settled at the %s of %s", operation, key)
+		}
+		return false
+	})
+	r.mustReload(without(t, sharedConfig))
+}
+
+// A damaged record of what unknown names cost refuses no request, and the log says so.
+func TestDamagedDecoyKey(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	if err := r.store.Put(t.Context(), "decoys", []byte("damaged"), time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	r.mustReload(baseConfig)
+	r.login(aliceIn)
+	line := r.log.Last(t, "what unknown user names cost may differ from other instances, or change at a restart")
+	if line["level"] != "WARN" || !strings.Contains(line["error"].(string), "damaged") {
+		t.Errorf("logged %v", line)
+	}
 }

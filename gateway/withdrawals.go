@@ -54,20 +54,19 @@ func (st *state) rebuilds(old *state) bool {
 // publishWithdrawals tells the other instances what st takes from users: compared
 // with what they were told last, and at the start that accounts are disabled.
 func (g *Gateway) publishWithdrawals(ctx context.Context, st *state) error {
-	told := g.told.Load()
-	if !shares(st.config) || told == st.config {
+	if !shares(st.config) || st.told == st.config {
 		return nil
 	}
 	now := usersOf(st.config)
 	local, basic := auth.Change{Kind: auth.KindLocal, After: now.local}, auth.Change{Kind: auth.KindBasic, After: now.basic}
-	if told != nil {
-		before := usersOf(told)
+	if st.told != nil {
+		before := usersOf(st.told)
 		local.Before, basic.Before = before.local, before.basic
 	}
 	if err := auth.UpdateWithdrawals(ctx, g.storage.guarded, st.loaded, local, basic); err != nil {
 		return err
 	}
-	g.told.Store(st.config)
+	st.told = st.config
 	return nil
 }
 
