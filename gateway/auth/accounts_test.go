@@ -215,6 +215,34 @@ func (s failingStore) Get(ctx context.Context, key string) ([]byte, error) {
 
 func (s failingStore) Swap(context.Context, string, []byte, []byte, time.Time) error { return s.swap }
 
+// While the epochs cannot be stored, each reload without an account ends its logins, also
+// those that another instance has begun since the last one.
+func TestEpochsEndWithoutTheStore(t *testing.T) {
+	t.Parallel()
+	alice := Account{Username: "alice", PasswordHash: cheapArgon2id("one")}
+	bob := Account{Username: "bob", PasswordHash: cheapArgon2id("two")}
+	clock := clocktest.New()
+	s := store.NewMemory(clock.Now)
+	t.Cleanup(func() { s.Close() })
+	full := failingStore{s, nil, errors.New("full")}
+	load := func(s store.Store, running *Accounts, users ...Account) *Accounts {
+		clock.Advance(time.Minute)
+		a := newAccounts(users...)
+		if err := a.ReplaceEpochs(t.Context(), s, clock.Now(), running); err != nil && !errors.Is(err, full.swap) {
+			t.Fatal(err)
+		}
+		return a
+	}
+	here := load(s, nil, alice, bob)
+	here = load(full, here, alice)
+	load(s, load(s, nil, alice), alice, bob) // the other instance
+	here = load(full, here, alice)
+	here = load(s, here, alice, bob)
+	if back, _ := here.Lookup("bob"); !here.Stored() || !back.Epoch().Equal(clock.Now()) {
+		t.Errorf("bob is back in the epoch of %s, want that of %s", back.Epoch(), clock.Now())
+	}
+}
+
 func TestEpochsNeedTheStore(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(time.Now)

@@ -98,7 +98,9 @@ func (a *Accounts) keepEpochs(now time.Time, running *Accounts) {
 	if a.ended == nil {
 		a.ended = epochs{}
 	}
-	maps.Copy(a.ended, running.ended)
+	for f, at := range running.ended {
+		a.ended[f] = max(a.ended[f], at)
+	}
 	stays := make(map[fingerprint]bool, a.Len())
 	for _, account := range a.All() {
 		stays[account.fingerprint()] = true
