@@ -73,7 +73,12 @@ func onBench(t *testing.T, o Options, plain bool, f func(b *bench)) {
 		}
 		b.server = &http.Server{ConnState: b.set.State, ErrorLog: log.New(io.Discard, "", 0), Handler: b}
 		var listener net.Listener = b.set.Listener(b.pipes)
-		if !plain {
+		if plain {
+			b.server.Protocols = new(http.Protocols)
+			b.server.Protocols.SetHTTP1(true)
+			b.server.Protocols.SetUnencryptedHTTP2(true)
+			listener = Cleartext{Listener: listener}
+		} else {
 			b.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}, NextProtos: []string{"h2", "http/1.1"},
 				SessionTicketsDisabled: true} // clients would have to read them
 			listener = tls.NewListener(listener, b.server.TLSConfig)
@@ -145,8 +150,7 @@ func (b *bench) get(c net.Conn, path string) error {
 
 // greet begins HTTP/2. The server must send GOAWAY once before it closes the
 // connection.
-func (b *bench) greet() {
-	c := b.secure("h2")
+func (b *bench) greet(c net.Conn) {
 	framer, away := http2.NewFramer(c, c), []uint32{} // the last streams
 	go func() {
 		for f, err := framer.ReadFrame(); err == nil; f, err = framer.ReadFrame() {

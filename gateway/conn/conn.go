@@ -89,8 +89,13 @@ func (c *Conn) http2() bool {
 	if !c.served {
 		return false // ConnectionState would wait for the handshake
 	}
-	layer, ok := c.outer.(*tls.Conn)
-	return ok && layer.ConnectionState().NegotiatedProtocol == "h2"
+	switch layer := c.outer.(type) {
+	case *tls.Conn:
+		return layer.ConnectionState().NegotiatedProtocol == "h2"
+	case *cleartextConn:
+		return layer.http2.Load()
+	}
+	return false
 }
 
 // Read implements net.Conn. It returns nothing that comes after Close, also if it

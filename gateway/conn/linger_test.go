@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"authgate/gateway/must"
 )
 
@@ -35,7 +37,9 @@ func TestLeave(t *testing.T) {
 		"TLS, idle":               {false, func(b *bench) { c := b.secure("http/1.1"); _ = b.get(c, "/"); go discard(c) }, 0},
 		"TLS, it does not read":   {false, func(b *bench) { _ = b.get(b.secure("http/1.1"), "/") }, goodbyeTime},
 		"HTTP/2, no preface":      {false, func(b *bench) { go discard(b.secure("h2")) }, 0},
-		"HTTP/2, no request":      {false, func(b *bench) { b.greet() }, goodbyeTime},
+		"HTTP/2, no request":      {false, func(b *bench) { b.greet(b.secure("h2")) }, goodbyeTime},
+		"HTTP/2 without TLS":      {true, func(b *bench) { b.greet(b.dial()) }, goodbyeTime},
+		"half a preface":          {true, func(b *bench) { _, _ = io.WriteString(b.dial(), http2.ClientPreface[:20]) }, 0},
 		"a request that goes on":  {true, func(b *bench) { go func() { _ = b.get(b.dial(), "/slow") }() }, time.Minute},
 		"one over TLS that does":  {false, func(b *bench) { c := b.secure("http/1.1"); go func() { _ = b.get(c, "/slow"); discard(c) }() }, time.Minute},
 	} {

@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -217,8 +218,8 @@ func (s *Set) State(outer net.Conn, state http.ConnState) {
 	case http.StateIdle:
 		if !c.served {
 			c.served = true
-			if c.http2() {
-				c.Keep(KeepAll)
+			if _, secure := c.outer.(*tls.Conn); secure && c.http2() {
+				c.Keep(KeepAll) // tls.Conn.Close sends what is kept
 			}
 		}
 		if c.dismissed {

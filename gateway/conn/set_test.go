@@ -122,16 +122,19 @@ func TestAcceptFails(t *testing.T) {
 }
 
 // All that is written over HTTP/2 is kept, and nothing that is written to a WebSocket.
+// Without TLS, nothing sends what is kept before the end of HTTP/2.
 func TestKeeps(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		open func(b *bench)
-		keep Keep
+		plain bool
+		open  func(b *bench)
+		keep  Keep
 	}{
-		"HTTP/1.1": {func(b *bench) { c := b.secure("http/1.1"); _ = b.get(c, "/"); go discard(c) }, KeepLong},
-		"HTTP/2":   {func(b *bench) { b.greet() }, KeepAll},
+		"HTTP/1.1":           {false, func(b *bench) { c := b.secure("http/1.1"); _ = b.get(c, "/"); go discard(c) }, KeepLong},
+		"HTTP/2":             {false, func(b *bench) { b.greet(b.secure("h2")) }, KeepAll},
+		"HTTP/2 without TLS": {true, func(b *bench) { b.greet(b.dial()) }, KeepLong},
 	} {
-		onBench(t, Options{}, false, func(b *bench) {
+		onBench(t, Options{}, test.plain, func(b *bench) {
 			test.open(b)
 			synctest.Wait()
 			c := b.set.first

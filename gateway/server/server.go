@@ -200,9 +200,15 @@ func (s *Server) listen(name, address string, handler http.Handler) (*conn.Liste
 		// net/http would answer "OPTIONS *" with 200.
 		DisableGeneralOptionsHandler: true,
 	}
-	if name == nameHTTPS {
+	switch {
+	case name == nameHTTPS:
 		server.TLSConfig = certs.TLSConfig(s.certs)
 		listener = tls.NewListener(listener, server.TLSConfig)
+	case name == nameHTTP && s.certs == nil: // proxies that terminate TLS send gRPC by HTTP/2 alone
+		server.Protocols = new(http.Protocols)
+		server.Protocols.SetHTTP1(true)
+		server.Protocols.SetUnencryptedHTTP2(true)
+		listener = conn.Cleartext{Listener: listener}
 	}
 	s.serving = append(s.serving, serving{name: name, listener: listener, server: server})
 	return counted, nil

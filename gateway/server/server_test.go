@@ -144,6 +144,65 @@ func TestProxyProtocol(t *testing.T) {
 	}
 }
 
+// Where a proxy terminates TLS, it may speak HTTP/2 from the first byte on, behind a PROXY
+// protocol header too, and HTTP/1.1 as before. Plain HTTP beside TLS is HTTP/1.1 alone.
+func TestHTTP2WithoutTLS(t *testing.T) {
+	t.Parallel()
+	balancers := []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	const header = "PROXY TCP4 203.0.113.9 192.0.2.1 4097 443\r\n"
+	for name, c := range map[string]struct {
+		source certs.Source
+		mode   string
+		listen config.Listen
+		header string
+		http2  bool
+		want   string
+	}{
+		"HTTP/2":                 {nil, config.TLSOff, config.Listen{HTTP: anyPort}, "", true, "HTTP/2.0 from 127.0.0.1"},
+		"HTTP/1.1":               {nil, config.TLSOff, config.Listen{HTTP: anyPort}, "", false, "HTTP/1.1 from 127.0.0.1"},
+		"HTTP/2 of a balancer":   {nil, config.TLSOff, config.Listen{HTTP: anyPort, ProxyProtocol: balancers}, header, true, "HTTP/2.0 from 203.0.113.9"},
+		"HTTP/1.1 of a balancer": {nil, config.TLSOff, config.Listen{HTTP: anyPort, ProxyProtocol: balancers}, header, false, "HTTP/1.1 from 203.0.113.9"},
+		"HTTP/2 beside TLS":      {certificates{}, config.TLSFiles, config.Listen{HTTP: anyPort}, "", true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := listening(t, c.source, config.Config{TLS: config.TLS{Mode: c.mode}, Listen: c.listen})
+			ctx, stop := context.WithCancel(t.Context())
+			served := make(chan error)
+			go func() { served <- s.Serve(ctx) }()
+			client := &http.Client{Timeout: patience, Transport: &http.Transport{Protocols: protocols(c.http2), DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.Address(nameHTTP))
+				if err == nil {
+					_, err = io.WriteString(conn, c.header)
+				}
+				return conn, err
+			}}}
+			var got string
+			if answer, err := client.Get("http://gw.example/"); err == nil {
+				address, _ := io.ReadAll(answer.Body)
+				host, _, _ := net.SplitHostPort(string(address))
+				got = answer.Proto + " from " + host
+				answer.Body.Close()
+			}
+			if got != c.want {
+				t.Errorf("answered %q, want %q", got, c.want)
+			}
+			stop()
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// protocols are HTTP/2 alone or HTTP/1.1 alone, without TLS.
+func protocols(http2 bool) *http.Protocols {
+	p := new(http.Protocols)
+	p.SetUnencryptedHTTP2(http2)
+	p.SetHTTP1(!http2)
+	return p
+}
+
 // Failed handshakes are logged at level debug.
 func TestErrorLog(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"modernc.org/sqlite"
@@ -82,11 +83,11 @@ func openDatabase(ctx context.Context, path string, logger *slog.Logger) (*datab
 		d.writer, err = openWriter(ctx, path, indexInFile)
 	}
 	index := indexInFile
-	if noRoom(err) {
+	if noRoom(err) && runtime.GOOS != "windows" { // whose VFS has no such place
 		index = indexInMemory
 		if d.writer, err = openWriter(ctx, path, index); err == nil {
-			logger.Warn("the disk is full: the database is open in a way that keeps other programs out until the next start, such as those that make backups",
-				slog.String("path", path))
+			logger.Warn("the disk is full: the database is open in a way that keeps other programs out "+
+				"until the next start, such as those that make backups", slog.String("path", path))
 		}
 	}
 	if err == nil {

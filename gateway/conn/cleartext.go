@@ -1,0 +1,53 @@
+package conn
+
+import (
+	"net"
+	"strings"
+	"sync/atomic"
+)
+
+// http2Preface is what a client of HTTP/2 sends first (RFC 9113, section 3.4).
+const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// Cleartext is a listener without TLS whose clients may speak HTTP/2 from the first byte
+// on. It goes on top of all other layers, so that the Set below knows the protocol, which
+// it otherwise learns from TLS.
+type Cleartext struct{ net.Listener }
+
+// Accept implements net.Listener. The connections of the listener below must have a method
+// CloseWrite, as those of a Set have.
+func (l Cleartext) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &cleartextConn{halfConn: c.(halfConn), missing: http2Preface}, nil
+}
+
+// cleartextConn is a connection that sees whether it begins as HTTP/2 does.
+type cleartextConn struct {
+	halfConn
+	missing string // what is to come of the preface; empty: it was read, or something else
+	http2   atomic.Bool
+}
+
+// NetConn returns the connection below, for under.
+func (c *cleartextConn) NetConn() net.Conn { return c.halfConn }
+
+// Read implements net.Conn.
+func (c *cleartextConn) Read(b []byte) (int, error) {
+	n, err := c.halfConn.Read(b)
+	if c.missing != "" {
+		c.begin(b[:n])
+	}
+	return n, err
+}
+
+// begin compares what has come with the preface.
+func (c *cleartextConn) begin(came []byte) {
+	rest, ok := strings.CutPrefix(c.missing, string(came[:min(len(came), len(c.missing))]))
+	c.http2.Store(ok && rest == "")
+	if c.missing = rest; !ok {
+		c.missing = ""
+	}
+}
