@@ -38,6 +38,7 @@ type upstream struct {
 type peer struct {
 	*http2.Framer
 	net.Conn
+	out    queue       // what the Framer writes to
 	number int         // from 1
 	silent atomic.Bool // it says nothing any more
 	closes bool        // after the answer
@@ -46,7 +47,7 @@ type peer struct {
 func (u *upstream) dial(_ context.Context, _ string, wrap func(net.Conn) net.Conn) (net.Conn, error) {
 	here, there := net.Pipe()
 	out := make(queue, 1<<10)
-	p := &peer{Framer: http2.NewFramer(out, there), Conn: there, number: int(u.dialed.Add(1))}
+	p := &peer{Framer: http2.NewFramer(out, there), Conn: there, out: out, number: int(u.dialed.Add(1))}
 	go func() {
 		u.serve(p)
 		close(out)
@@ -291,12 +292,19 @@ func TestNeedsHTTP1(t *testing.T) {
 	}
 }
 
-// A request that a closing upstream has not processed is sent on another connection, whatever its method.
+// A request that a closing upstream has not processed is sent on another connection, with any method.
+// The upstream allows no more streams, in the same read.
 func TestGoAway(t *testing.T) {
 	t.Parallel()
+	var closing bytes.Buffer
+	framer := http2.NewFramer(&closing, nil)
+	err := framer.WriteGoAway(1, http2.ErrCodeNo, nil)
+	if err = errors.Join(err, framer.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams})); err != nil {
+		t.Fatal(err)
+	}
 	answer := func(p *peer, stream uint32, _ int) {
 		if p.number == 1 && stream > 1 {
-			_ = p.WriteGoAway(1, http2.ErrCodeNo, nil)
+			_, _ = p.out.Write(closing.Bytes())
 			return
 		}
 		p.respond(stream, "200")
