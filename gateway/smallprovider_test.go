@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -117,6 +118,19 @@ func (p *smallProvider) bearer(changes map[string]any) string {
 	maps.Copy(claims, changes)
 	token, _ := p.tokens(p.key, claims)["id_token"].(string)
 	return "Authorization: Bearer " + token
+}
+
+// answerTo returns where the provider sends back a browser that came to a place of it: it
+// asks nothing, as a provider does where the user is signed in already.
+func (p *smallProvider) answerTo(t testing.TB, place string) string {
+	t.Helper()
+	u, err := url.Parse(place)
+	if err != nil || !strings.HasPrefix(place, p.issuer+"/authorize?") {
+		t.Fatalf("the browser is at %q, not at the provider", place)
+	}
+	asked := u.Query()
+	answer := url.Values{"state": asked["state"], "code": asked["nonce"]}
+	return "https://gw.example/callback?" + answer.Encode()
 }
 
 // config returns a configuration with the provider, and a route for users who sign in

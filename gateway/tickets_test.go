@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -122,11 +121,7 @@ func TestNoPageForWhoBegan(t *testing.T) {
 		q := r.person()
 		q.stop = func(place string) bool { return strings.HasPrefix(place, small.issuer) }
 		at, _ := q.visit("GET", "https://gw.example/login?provider=small", "")
-		u, err := url.Parse(at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		q.ask("GET", "https://gw.example/callback?"+url.Values{"state": {u.Query().Get("state")}, "code": {u.Query().Get("nonce")}}.Encode(), "")
+		q.ask("GET", small.answerTo(t, at), "")
 		q.extra, q.stop = []string{site}, nil
 		q.sees("https://files.example.org/o/x", "carol")
 	}
@@ -169,6 +164,39 @@ func TestLinkWithAnotherBinding(t *testing.T) {
 			if at = strings.SplitN(at, "?", 2)[0]; w.Code != 200 || at != "https://wiki.example.org/x" && at != "https://wiki.example.org/signin/complete" {
 				t.Errorf("continued by %q to %s, %d", alice.trail, at, w.Code)
 			}
+		}
+	}
+}
+
+// The same holds for a sign-in at a provider, which can end without a page: the user may be
+// signed in there already.
+func TestLinkWithAnotherBindingThroughAProvider(t *testing.T) {
+	t.Parallel()
+	small := newSmallProvider(t)
+	const place = "https://files.example.org/o/x"
+	for _, session := range []string{"", "session: {same_site: strict}\n"} {
+		r := newRig(t, fiveHostsConfig+"  - {match: files.example.org/o/, upstream: app, auth: [oidc]}\n"+
+			"providers: [{name: small, issuer: \""+small.issuer+"\", client_id: gateway}]\n"+session)
+		alice, mallory := r.person(), r.person()
+		mallory.stop = func(place string) bool { return strings.HasPrefix(place, "https://gw.example/login?") }
+		begun, _ := mallory.visit("GET", place, "")
+		ticket := ""
+		alice.extra = []string{crossSite}
+		alice.stop = func(place string) bool {
+			if strings.Contains(place, "ticket=") {
+				ticket = place
+			}
+			return strings.HasPrefix(place, small.issuer)
+		}
+		at, _ := alice.goesOn(begun)
+		at, w := alice.goesOn(small.answerTo(t, at))
+		asks(t, at, w, place)
+		if !strings.HasPrefix(at, "https://gw.example/signin?") || ticket != "" {
+			t.Errorf("led by %q to %s with %q", alice.trail, at, ticket)
+		}
+		alice.extra, alice.stop = []string{"Sec-Fetch-Site: same-site"}, nil
+		if at, w := alice.goesOn(place); w.Code != 200 {
+			t.Errorf("continued by %q to %s, %d", alice.trail, at, w.Code)
 		}
 	}
 }

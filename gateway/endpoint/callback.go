@@ -58,7 +58,14 @@ func (c *callback) serve(ex *web.Exchange) error {
 	}
 	ex.Mechanism = string(policy.OIDC)
 	ex.Audit("login", slog.String("subject", login.Subject()), slog.String("login", login.ID))
-	place, asks := c.hosts.afterLogin(ex, login.ID, c.place(ex, attempt))
+	r := c.place(ex, attempt)
+	if r.Binding != "" && ex.FollowsLinks() {
+		// A link can have led through the provider without a page. The sign-in page finds
+		// out whether this browser has begun the sign-in at the other host.
+		c.leadTo(ex, c.site.PublicURL+c.site.WithReturn(c.site.Own("signin"), r), false)
+		return nil
+	}
+	place, asks := c.hosts.afterLogin(ex, login.ID, r)
 	c.leadTo(ex, place, asks)
 	return nil
 }

@@ -135,7 +135,7 @@ func (o *otherHosts) bySession(ex *web.Exchange, only policy.Mechanism, r web.Re
 // begunHere reports whether this browser began the sign-in at the other host, and
 // has answered if not. A link of another site may have led here, with the binding of
 // another browser. So the browser goes to the other host and back: there, its cookie
-// tells. Programs follow nobody's links, and need not go there.
+// tells. Programs follow no links of other sites, and need not go there.
 func (o *otherHosts) begunHere(ex *web.Exchange, id *policy.Identity, only policy.Mechanism, r web.Return) bool {
 	if !ex.FollowsLinks() {
 		return true

@@ -86,7 +86,7 @@ func (r *Received) Navigates() bool {
 }
 
 // FollowsLinks reports whether a browser sends the request, which may follow a link of
-// another site. A program that says nothing about sites follows nobody's links.
+// another site. A program that says nothing about sites follows no such link.
 func (r *Received) FollowsLinks() bool {
 	return len(r.Request.Header["Sec-Fetch-Site"]) > 0 || r.namesBrowser()
 }
