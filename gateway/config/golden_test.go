@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"net/netip"
 	"net/url"
 	"os"
@@ -20,7 +19,8 @@ import (
 	"authgate/policy"
 )
 
-var update = flag.Bool("update", false, "write the .want files of testdata, docs/config.schema.json, and types and defaults in docs/configuration.md")
+var update = flag.Bool("update", false,
+	"write the .want files of testdata, docs/config.schema.json, and types and defaults in docs/configuration.md")
 
 // environment has the variables for the files of testdata.
 var environment = map[string]string{
@@ -99,10 +99,7 @@ func TestBad(t *testing.T) {
 // TestGood compares what each valid file sets with its .want file.
 func TestGood(t *testing.T) {
 	t.Parallel()
-	defaults := map[string]string{}
-	for _, s := range settings("", reflect.ValueOf(*mustParse(t, "{}"))) {
-		defaults[s.key] = s.value
-	}
+	defaults := mustParse(t, "{}")
 	golden(t, "good", func(t *testing.T, cfg *Config, err error) string {
 		if err != nil {
 			t.Fatal(err)
@@ -124,75 +121,109 @@ func checkNothingSecret(t *testing.T, text string) {
 	}
 }
 
-// describe lists the settings that differ from the defaults, the hosts, the side
-// files and the warnings.
-func describe(cfg *Config, defaults map[string]string) string {
-	var b strings.Builder
-	given := map[string]bool{}
-	for _, s := range settings("", reflect.ValueOf(*cfg)) {
-		given[s.key] = true
-		if fallback, ok := defaults[s.key]; !ok || fallback != s.value {
-			fmt.Fprintf(&b, "%s: %s\n", s.key, s.value)
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(defaults)) {
-		if !given[key] {
-			fmt.Fprintf(&b, "%s is zero\n", key)
-		}
-	}
+// describe lists the settings that differ from the defaults of their place, the
+// hosts, the side files and the warnings.
+func describe(cfg, defaults *Config) string {
+	d := &difference{identityHeaders: &cfg.IdentityHeaders}
+	d.value("", reflect.ValueOf(*cfg), reflect.ValueOf(*defaults))
 	for _, host := range cfg.Hosts() {
-		fmt.Fprintf(&b, "host %s\n", host)
+		fmt.Fprintf(d, "host %s\n", host)
 	}
 	for _, file := range cfg.SideFiles() {
-		fmt.Fprintf(&b, "side file %s\n", file)
+		fmt.Fprintf(d, "side file %s\n", file)
 	}
 	for _, warning := range cfg.Warnings() {
-		fmt.Fprintf(&b, "warning %s\n", warning)
+		fmt.Fprintf(d, "warning %s\n", warning)
 	}
-	return b.String()
+	return d.String()
 }
 
-type setting struct{ key, value string }
+// difference writes what differs from defaults, in the order of the types. A key that
+// is new, and not given, so changes nothing in it.
+type difference struct {
+	strings.Builder
+	identityHeaders *IdentityHeaders // the defaults for those of upstreams
+}
 
-// settings lists all values in v that are not zero, in the order of the types.
-func settings(path string, v reflect.Value) []setting {
-	switch value := v.Interface().(type) {
-	case Secret:
-		v = reflect.ValueOf(value.Reveal())
-	case *url.URL:
-		if value == nil {
-			return nil
-		}
-		v = reflect.ValueOf(value.String())
-	case netip.Prefix:
-		v = reflect.ValueOf(value.String())
-	case policy.Ref:
-		v = reflect.ValueOf(value.Spec)
-		if value.Name != "" {
-			v = reflect.ValueOf("policy " + value.Name)
-		}
-	}
-	var all []setting
-	switch {
-	case v.IsZero():
-	case v.Kind() == reflect.Pointer:
-		return settings(path, v.Elem())
-	case v.Kind() == reflect.Struct:
+// value compares the value v at path with its default.
+func (d *difference) value(path string, v, fallback reflect.Value) {
+	v, fallback = plain(v), plain(fallback)
+	switch v.Kind() {
+	case reflect.Struct:
 		for _, field := range reflect.VisibleFields(v.Type()) {
 			if key, _, _ := strings.Cut(field.Tag.Get("yaml"), ","); field.IsExported() && key != "-" {
-				all = append(all, settings(strictyaml.Join(path, key), v.FieldByIndex(field.Index))...)
+				d.value(strictyaml.Join(path, key), v.FieldByIndex(field.Index), fallback.FieldByIndex(field.Index))
 			}
 		}
-	case v.Kind() == reflect.Map:
-		for _, key := range slices.SortedFunc(slices.Values(v.MapKeys()), func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) }) {
-			all = append(all, settings(strictyaml.Join(path, key.String()), v.MapIndex(key))...)
+	case reflect.Map:
+		byName := func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) }
+		for _, key := range slices.SortedFunc(slices.Values(v.MapKeys()), byName) {
+			d.value(strictyaml.Join(path, key.String()), v.MapIndex(key), d.ofElement(v.Type().Elem()))
 		}
-	case v.Kind() == reflect.Slice:
-		for i := range v.Len() {
-			all = append(all, settings(fmt.Sprintf("%s[%d]", path, i), v.Index(i))...)
+	case reflect.Slice:
+		for i := range max(v.Len(), fallback.Len()) {
+			one, other := d.ofElement(v.Type().Elem()), d.ofElement(v.Type().Elem())
+			if i < v.Len() {
+				one = v.Index(i)
+			}
+			if i < fallback.Len() {
+				other = fallback.Index(i)
+			}
+			d.value(fmt.Sprintf("%s[%d]", path, i), one, other)
 		}
 	default:
-		all = append(all, setting{path, fmt.Sprint(v.Interface())})
+		switch is, want := v.Interface(), fallback.Interface(); {
+		case is == want:
+		case v.IsZero():
+			fmt.Fprintf(d, "%s is zero\n", path)
+		default:
+			fmt.Fprintf(d, "%s: %v\n", path, is)
+		}
 	}
-	return all
+}
+
+// ofElement returns the default of an element of a list or a map.
+func (d *difference) ofElement(t reflect.Type) reflect.Value {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	element := reflect.New(t)
+	setDefaults(element.Interface())
+	if upstream, ok := element.Interface().(*Upstream); ok {
+		upstream.IdentityHeaders = d.identityHeaders
+	}
+	return element.Elem()
+}
+
+// plain returns a value as one writes it: what a pointer leads to, and the text of
+// values with types of their own.
+func plain(v reflect.Value) reflect.Value {
+	switch value := v.Interface().(type) {
+	case Secret:
+		return reflect.ValueOf(value.Reveal())
+	case *url.URL:
+		if value == nil {
+			return reflect.ValueOf("")
+		}
+		return reflect.ValueOf(value.String())
+	case url.URL: // the default of an element
+		return reflect.ValueOf(value.String())
+	case netip.Prefix:
+		if !value.IsValid() {
+			return reflect.ValueOf("")
+		}
+		return reflect.ValueOf(value.String())
+	case policy.Ref:
+		if value.Name != "" {
+			return reflect.ValueOf("policy " + value.Name)
+		}
+		return plain(reflect.ValueOf(value.Spec))
+	}
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return reflect.Zero(v.Type().Elem())
+		}
+		return v.Elem()
+	}
+	return v
 }
