@@ -145,8 +145,10 @@ func (c *Client) conn(r *http.Request, use use, deadline time.Time) (k *conn, us
 // take returns a connection to address that has carried requests and passes its check,
 // with that deadline. It returns nil if there is none, or if the request needs a new one.
 func (c *Client) take(address string, use use, deadline time.Time) *conn {
-	if k := use.owner.take(c, address); k != nil && c.passes(k, deadline) {
-		return k
+	if use.owned { // else one that the owner has got since would come into the pool
+		if k := use.owner.take(c, address); k != nil && c.passes(k, deadline) {
+			return k
+		}
 	}
 	if use.closes {
 		return nil

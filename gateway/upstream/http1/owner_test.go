@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -105,6 +106,56 @@ func TestOwner(t *testing.T) {
 		}
 	}
 }
+
+// An upload may give the owner's connection back while the next request has begun: after that request has seen that
+// there is none, and before it takes one. It stays the owner's.
+func TestOwnerLate(t *testing.T) {
+	t.Parallel()
+	u := newRawUpstream(t, ntlm(new(sync.Map)))
+	f := newFixture(t, u.url())
+	owner := new(Owner)
+	defer owner.Close()
+	ask := func(ctx context.Context, authorization string, body io.Reader) string {
+		t.Helper()
+		r := newRequest(t, ctx, "POST", f.url, body)
+		r.ContentLength = 1
+		if authorization != "" {
+			r.Header.Set("Authorization", authorization)
+		}
+		response, err := f.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		said, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(said)
+	}
+	ofOwner := WithOwner(t.Context(), owner)
+	if said := ask(ofOwner, "NTLM type3:alice", strings.NewReader("x")); said != "alice" {
+		t.Fatalf("%q", said)
+	}
+	address := u.listener.Addr().String()
+	signedIn := owner.take(f.Client, address)
+	comesBack := readerFunc(func([]byte) (int, error) {
+		owner.put(f.Client, signedIn)
+		return 0, io.EOF
+	})
+	ask(ofOwner, "", io.MultiReader(comesBack, strings.NewReader("x")))
+	if said := ask(t.Context(), "", strings.NewReader("x")); said != "" {
+		t.Errorf("somebody else is answered as %q", said)
+	}
+	if said := ask(ofOwner, "", strings.NewReader("x")); said != "alice" {
+		t.Errorf("the owner is answered as %q", said)
+	}
+}
+
+// readerFunc is a reader that calls itself.
+type readerFunc func(b []byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
 func TestWithoutNegotiate(t *testing.T) {
 	t.Parallel()
