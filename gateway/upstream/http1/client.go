@@ -87,7 +87,11 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	use := c.useOf(r)
 	if streams(r) {
-		return c.stream(r, use)
+		k, _, err := c.conn(r, use, time.Time{})
+		if err != nil {
+			return nil, err
+		}
+		return c.stream(k, r, use)
 	}
 	b := c.buffers.Get().(*bytes.Buffer)
 	defer c.recycle(b)
@@ -106,10 +110,17 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.again(r, b.Bytes(), use, deadline)
 }
 
-// Again is RoundTrip for a request that was sent to another upstream before, and
-// that Repeats. It uses a new connection.
+// Again is RoundTrip for a request that was sent to another upstream or in another way
+// before, and may be sent again. It uses a new connection.
 func (c *Client) Again(r *http.Request) (*http.Response, error) {
 	use := c.useOf(r)
+	if streams(r) {
+		k, err := c.open(r.Context(), r.URL.Host, time.Time{})
+		if err != nil {
+			return nil, err
+		}
+		return c.stream(k, r, use)
+	}
 	b := c.buffers.Get().(*bytes.Buffer)
 	defer c.recycle(b)
 	if err := serialize(b, r, use.closes); err != nil {

@@ -16,12 +16,8 @@ import (
 // its response.
 const releaseAfter = 50 * time.Millisecond
 
-// stream sends a request and reads the response at the same time.
-func (c *Client) stream(r *http.Request, use use) (*http.Response, error) {
-	k, _, err := c.conn(r, use, time.Time{})
-	if err != nil {
-		return nil, err
-	}
+// stream sends a request on a connection and reads the response at the same time.
+func (c *Client) stream(k *conn, r *http.Request, use use) (*http.Response, error) {
 	stop := context.AfterFunc(r.Context(), k.abort)
 	up := &upload{client: c, conn: k}
 	q, body := outgoing(r, use.closes)

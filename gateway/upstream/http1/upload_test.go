@@ -337,6 +337,48 @@ type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { return len(b), nil }
 
+// A body of unknown length that is sent again is sent while it comes, as at the first time, on a new connection.
+func TestAgainStreams(t *testing.T) {
+	t.Parallel()
+	begun := make(chan struct{})
+	u := newRawUpstream(t, func(connection, _ int64, r *http.Request, c net.Conn) bool {
+		if r.Method == "POST" {
+			close(begun)
+		}
+		n, err := io.Copy(io.Discard, r.Body)
+		_, failed := fmt.Fprintf(c, "%sContent-Length: 1\r\nX-Got: %d %v on %d\r\n\r\nx", header, n, err, connection)
+		return failed == nil
+	})
+	f := newFixture(t, u.url())
+	got := func(response *http.Response, err error) string {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if _, err := io.Copy(io.Discard, response.Body); err != nil {
+			t.Fatal(err)
+		}
+		return response.Header.Get("X-Got")
+	}
+	if said := got(f.RoundTrip(newRequest(t, t.Context(), "GET", f.url, nil))); said != "0 <nil> on 0" {
+		t.Fatalf("the upstream gets %q", said)
+	}
+	body, sender := io.Pipe()
+	go func() {
+		select {
+		case <-begun:
+			_, _ = sender.Write(make([]byte, 1<<20)) // what fails, the upstream tells
+			sender.Close()
+		case <-time.After(30 * time.Second):
+			sender.CloseWithError(errors.New("the body is waited for before the request is sent"))
+		}
+	}()
+	if said := got(f.Again(newRequest(t, t.Context(), "POST", f.url, body))); said != "1048576 <nil> on 1" {
+		t.Errorf("the upstream gets %q", said)
+	}
+}
+
 // After a 101 that was asked for, the body is the connection in both directions. It
 // begins with the bytes after the 101, and the end of the context closes it.
 func TestTunnel(t *testing.T) {
