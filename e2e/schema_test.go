@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/tools/txtar"
 
 	"authgate/gateway/config"
 )
@@ -37,19 +39,22 @@ func configSchema(t *testing.T) *jsonschema.Schema {
 func TestSchemaFits(t *testing.T) {
 	t.Parallel()
 	schema := configSchema(t)
-	files, err := filepath.Glob("../gateway/config/testdata/good/*.yaml")
-	if err != nil || len(files) < 10 {
-		t.Fatalf("found %d files (%v)", len(files), err)
+	paths := must(filepath.Glob("../gateway/config/testdata/good/*.txtar"))(t)
+	if len(paths) < 10 {
+		t.Fatalf("found %d archives", len(paths))
 	}
-	for _, file := range append(files, "../config.yaml") {
-		t.Run(filepath.Base(file), func(t *testing.T) {
+	files := []txtar.File{{Name: "config.yaml", Data: must(os.ReadFile("../config.yaml"))(t)}}
+	for _, path := range paths {
+		files = append(files, must(txtar.ParseFile(path))(t).Files...)
+	}
+	for _, file := range files {
+		if !strings.HasSuffix(file.Name, ".yaml") {
+			continue
+		}
+		t.Run(file.Name, func(t *testing.T) {
 			t.Parallel()
-			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
 			var value map[string]any
-			if err := yaml.Unmarshal(content, &value); err != nil {
+			if err := yaml.Unmarshal(file.Data, &value); err != nil {
 				t.Fatal(err)
 			}
 			if err := schema.Validate(value); err != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"authgate/gateway/must"
 	"authgate/policy"
 )
 
@@ -19,19 +19,13 @@ import (
 // the gateway needs, or Diagnostics with places in the file, and the same result
 // each time.
 func FuzzParse(f *testing.F) {
-	for _, pattern := range []string{"testdata/good/*.yaml", "testdata/bad/*.yaml", "testdata/design/*.yaml", "../../config.yaml"} {
-		paths, err := filepath.Glob(pattern)
-		if err != nil || len(paths) == 0 {
-			f.Fatalf("no seeds in %s (%v)", pattern, err)
-		}
-		for _, path := range paths {
-			source, err := os.ReadFile(path)
-			if err != nil {
-				f.Fatal(err)
-			}
-			f.Add(source)
+	for _, path := range append(archives(f, "good"), archives(f, "bad")...) {
+		_, cases := goldenCases(f, path)
+		for _, c := range cases {
+			f.Add(c.source(f))
 		}
 	}
+	f.Add(must.Get(os.ReadFile("../../config.yaml"))(f))
 	f.Fuzz(func(t *testing.T, source []byte) {
 		// In testdata, so that side files exist.
 		const path = "testdata/bad/fuzz.yaml"

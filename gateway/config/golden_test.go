@@ -10,17 +10,20 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
 
 	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/must"
 	"authgate/policy"
 )
 
 var update = flag.Bool("update", false,
-	"write the .want files of testdata, docs/config.schema.json, and types and defaults in docs/configuration.md")
+	"write the results in testdata, docs/config.schema.json, and types and defaults in docs/configuration.md")
 
 // environment has the variables for the files of testdata.
 var environment = map[string]string{
@@ -44,41 +47,79 @@ func lookup(name string) (string, bool) {
 	return value, ok
 }
 
-// parseTestdata parses a file of testdata.
-func parseTestdata(t *testing.T, path string) (*Config, error) {
-	t.Helper()
-	source, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parse(path, source, lookup)
+// A goldenCase is a configuration in an archive of testdata, and the result that it has.
+type goldenCase struct {
+	path string // messages name it, and relative paths start from its folder
+	name string // of the file in the archive: NAME.yaml, or NAME.quoted for a Go string
+	file []byte // as the archive has it
+	want []byte
 }
 
-// golden compares what f tells about each .yaml file of a folder with its .want
-// file.
+// source returns the content of the configuration.
+func (c *goldenCase) source(t testing.TB) []byte {
+	t.Helper()
+	if !strings.HasSuffix(c.name, ".quoted") {
+		return c.file
+	}
+	return []byte(must.Get(strconv.Unquote(strings.TrimSpace(string(c.file))))(t))
+}
+
+// archives returns the paths of the archives in a folder of testdata, one for each
+// section of the configuration.
+func archives(t testing.TB, folder string) []string {
+	t.Helper()
+	paths := must.Get(filepath.Glob("testdata/" + folder + "/*.txtar"))(t)
+	if len(paths) < 10 {
+		t.Fatalf("found %d archives", len(paths))
+	}
+	return paths
+}
+
+// goldenCases returns the comment and the cases of an archive: in turn a
+// configuration and NAME.want, its result. A new case has no result until -update.
+func goldenCases(t testing.TB, path string) (comment []byte, cases []goldenCase) {
+	t.Helper()
+	archive := must.Get(txtar.ParseFile(path))(t)
+	for _, file := range archive.Files {
+		name, kind, _ := strings.Cut(file.Name, ".")
+		last := len(cases) - 1
+		switch {
+		case kind == "yaml" || kind == "quoted":
+			cases = append(cases, goldenCase{filepath.Join(filepath.Dir(path), name+".yaml"), file.Name, file.Data, nil})
+		case kind == "want" && last >= 0 && cases[last].want == nil && strings.HasPrefix(cases[last].name, name+"."):
+			cases[last].want = file.Data
+		default:
+			t.Fatalf("%s: %s is no configuration, and no result of the one before it", path, file.Name)
+		}
+	}
+	return archive.Comment, cases
+}
+
+// golden compares what f tells about each configuration in a folder with its result.
 func golden(t *testing.T, folder string, f func(t *testing.T, cfg *Config, err error) string) {
 	t.Helper()
-	paths, err := filepath.Glob("testdata/" + folder + "/*.yaml")
-	if err != nil || len(paths) < 10 {
-		t.Fatalf("found %d files (%v)", len(paths), err)
-	}
-	for _, path := range paths {
-		path = strings.TrimSuffix(path, ".yaml")
-		t.Run(filepath.Base(path), func(t *testing.T) {
+	for _, path := range archives(t, folder) {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
 			t.Parallel()
-			cfg, err := parseTestdata(t, path+".yaml")
-			got := f(t, cfg, err)
-			if *update {
-				if err := os.WriteFile(path+".want", []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+			comment, cases := goldenCases(t, path)
+			updated := &txtar.Archive{Comment: comment}
+			for _, c := range cases {
+				name, _, _ := strings.Cut(c.name, ".")
+				t.Run(name, func(t *testing.T) {
+					cfg, err := parse(c.path, c.source(t), lookup)
+					got := f(t, cfg, err)
+					if *update {
+						c.want = []byte(got)
+					}
+					if diff := cmp.Diff(string(c.want), got); diff != "" {
+						t.Errorf("(-want +got):\n%s", diff)
+					}
+				})
+				updated.Files = append(updated.Files, txtar.File{Name: c.name, Data: c.file},
+					txtar.File{Name: name + ".want", Data: c.want})
 			}
-			want, err := os.ReadFile(path + ".want")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+			if *update && !t.Failed() {
+				must.Do(t, os.WriteFile(path, txtar.Format(updated), 0o644))
 			}
 		})
 	}
