@@ -7,13 +7,15 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"authgate/e2e/world"
 )
 
 // days is a lifetime of certificates that are not renewed during a test.
 const days = 90 * 24 * time.Hour
 
 // gated has a public route and one for Basic.
-const gated = people + `
+const gated = world.People + `
 routes:
   - {match: /open, upstream: app, auth: [none]}
   - {match: /basic, upstream: app, auth: [basic]}
@@ -27,14 +29,14 @@ func TestACMEChallenges(t *testing.T) {
 	for kind, driver := range map[string]string{"http-01": "sqlite", "tls-alpn-01": "redis"} {
 		t.Run(kind+" "+driver, func(t *testing.T) {
 			t.Parallel()
-			p, up := startPebble(t, days), record(t)
-			g, config := p.gateway("127.0.0.1", p.http, freePort(t)), gated+app(up.url)
+			p, up := startPebble(t, days), world.Record(t)
+			g, config := p.gateway("127.0.0.1", p.http, world.FreePort(t)), gated+world.App(up.URL)
 			if driver == "redis" {
 				g = p.gateway("127.0.0.1", "", p.https)
-				config += onRedis(startRedis(t).Address)
+				config += world.OnRedis(world.StartRedis(t).Address)
 			}
 			g.configure(config)
-			g.run()
+			g.Run()
 			roots := p.trust()
 			certificate := g.obtains(roots)
 			if solved := g.solved(); solved[kind] == 0 || len(solved) != 1 {
@@ -50,20 +52,20 @@ func TestACMEChallenges(t *testing.T) {
 }
 
 // worksOverTLS sends requests over both protocols with a full check of the chain.
-func (g *acmeGateway) worksOverTLS(t *testing.T, up *recorder, roots *x509.CertPool) {
+func (g *acmeGateway) worksOverTLS(t *testing.T, up *world.Recorder, roots *x509.CertPool) {
 	t.Helper()
 	for _, protocol := range []string{"http/1.1", "h2"} {
 		c := g.visitor(&tls.Config{RootCAs: roots, NextProtos: []string{protocol}}, false)
-		if a := g.do(c, "GET", "/basic", "", "Authorization", basicService, "X-Auth-User", "root"); a.status != http.StatusOK {
-			t.Errorf("%s: %d %s", protocol, a.status, a.body)
+		if a := g.Do(c, "GET", "/basic", "", "Authorization", world.BasicService, "X-Auth-User", "root"); a.Status != http.StatusOK {
+			t.Errorf("%s: %d %s", protocol, a.Status, a.Body)
 		}
-		if user := up.one(t).value(t, "X-Auth-User"); user != "service" {
+		if user := up.One(t).Value(t, "X-Auth-User"); user != "service" {
 			t.Errorf("%s: the upstream got the user %q", protocol, user)
 		}
-		if got := g.status(c, "GET", "/basic"); got != http.StatusUnauthorized {
+		if got := g.Status(c, "GET", "/basic"); got != http.StatusUnauthorized {
 			t.Errorf("%s, without a credential: %d", protocol, got)
 		}
-		up.none(t)
+		up.None(t)
 	}
 	conn, err := g.shake(roots, gateName, "h2", "http/1.1")
 	if err != nil {
@@ -77,7 +79,7 @@ func (g *acmeGateway) worksOverTLS(t *testing.T, up *recorder, roots *x509.CertP
 }
 
 // speaksNothing: a connection for challenges (RFC 8737) serves no request.
-func (g *acmeGateway) speaksNothing(t *testing.T, up *recorder) {
+func (g *acmeGateway) speaksNothing(t *testing.T, up *world.Recorder) {
 	t.Helper()
 	const protocol = "acme-tls/1"
 	for _, text := range []string{
@@ -89,12 +91,12 @@ func (g *acmeGateway) speaksNothing(t *testing.T, up *recorder) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		limit(t, conn)
+		world.Limit(t, conn)
 		_, _ = io.WriteString(conn, text) // the gateway may have closed it
 		answer, _ := io.ReadAll(conn)
 		if got := conn.ConnectionState().NegotiatedProtocol; got != protocol || len(answer) > 0 {
 			t.Errorf("over %q, it answers %q", got, answer)
 		}
 	}
-	up.none(t)
+	up.None(t)
 }

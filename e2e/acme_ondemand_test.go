@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // below is the domain below which a route has a wildcard.
@@ -18,16 +20,16 @@ const below = ".apps." + gateName
 // certificates and challenges, also those from before a restart.
 func TestACMEOnDemand(t *testing.T) {
 	t.Parallel()
-	p, redis, up := startPebble(t, days), startRedis(t), record(t)
+	p, redis, up := startPebble(t, days), world.StartRedis(t), world.Record(t)
 	a, b := p.twins(up, redis)
 	for _, g := range []*acmeGateway{a, b} {
 		g.more = ", on_demand: {names: 10, burst: 2, every: 1h}"
-		g.configure(app(up.url) + onRedis(redis.Address) + people + `
+		g.configure(world.App(up.URL) + world.OnRedis(redis.Address) + world.People + `
 routes:
   - {match: /open, upstream: app, auth: [none]}
   - {match: "*` + below + `/", upstream: app, auth: [basic]}
 `)
-		g.run()
+		g.Run()
 	}
 	for _, label := range []string{"one", "two", "three"} {
 		p.leadsTo(label+below, "127.0.0.2") // to B
@@ -38,7 +40,7 @@ routes:
 	before := len(p.issued())
 	one := a.demands(roots, "one"+below)
 	if !slices.Equal(one.DNSNames, []string{"one" + below}) {
-		t.Fatalf("the first client of A is shown %v\n%s", one, a.log)
+		t.Fatalf("the first client of A is shown %v\n%s", one, a.Log)
 	}
 	if got := b.solved(); got["http-01 for another"]+got["tls-alpn-01 for another"] == 0 {
 		t.Errorf("B, to which the name leads, has solved %v", got)
@@ -62,8 +64,8 @@ routes:
 // demands asks for a name until there is a certificate: an order may take longer than a
 // handshake waits, and later clients wait for the same one.
 func (a *acmeGateway) demands(roots *x509.CertPool, name string) (certificate *x509.Certificate) {
-	a.t.Helper()
-	until(a.t, "a certificate for "+name, func() bool {
+	a.T.Helper()
+	world.Until(a.T, "a certificate for "+name, func() bool {
 		certificate = a.serves(roots, name)
 		return certificate != nil
 	})
@@ -71,16 +73,16 @@ func (a *acmeGateway) demands(roots *x509.CertPool, name string) (certificate *x
 }
 
 // reaches: a request for a host passes through the gateway.
-func (a *acmeGateway) reaches(t *testing.T, up *recorder, roots *x509.CertPool, host string) {
+func (a *acmeGateway) reaches(t *testing.T, up *world.Recorder, roots *x509.CertPool, host string) {
 	t.Helper()
 	c := a.visitor(&tls.Config{RootCAs: roots}, true)
-	request := must(http.NewRequestWithContext(t.Context(), "GET", a.base+"/x", nil))(t)
+	request := world.Must(http.NewRequestWithContext(t.Context(), "GET", a.Base+"/x", nil))(t)
 	request.Host = host
-	request.Header.Set("Authorization", basicService)
-	answer := must(c.Do(request))(t)
+	request.Header.Set("Authorization", world.BasicService)
+	answer := world.Must(c.Do(request))(t)
 	answer.Body.Close()
-	if m := up.one(t); answer.StatusCode != http.StatusOK || m.value(t, "X-Auth-User") != "service" {
-		t.Errorf("%d, and the upstream gets %q", answer.StatusCode, m.head)
+	if m := up.One(t); answer.StatusCode != http.StatusOK || m.Value(t, "X-Auth-User") != "service" {
+		t.Errorf("%d, and the upstream gets %q", answer.StatusCode, m.Head)
 	}
 }
 
@@ -88,18 +90,18 @@ func (a *acmeGateway) reaches(t *testing.T, up *recorder, roots *x509.CertPool, 
 // no order. An order for a name that leads nowhere counts too.
 func (a *acmeGateway) afterRestart(t *testing.T, roots *x509.CertPool, one *x509.Certificate) {
 	t.Helper()
-	a.signal(syscall.SIGTERM)
-	<-a.done
-	a.run()
+	a.Signal(syscall.SIGTERM)
+	<-a.Done
+	a.Run()
 	if again := a.serves(roots, "one"+below); again == nil || !again.Equal(one) {
 		t.Errorf("after a restart A serves %v", again)
 	}
 	a.demands(roots, "three"+below)
-	until(t, "the order for a name that leads nowhere", func() bool {
-		return a.serves(roots, "none"+below) == nil && strings.Contains(a.log.String(), "a certificate that a client asked for cannot be obtained")
+	world.Until(t, "the order for a name that leads nowhere", func() bool {
+		return a.serves(roots, "none"+below) == nil && strings.Contains(a.Log.String(), "a certificate that a client asked for cannot be obtained")
 	})
 	if conn, err := a.shake(roots, "four"+below); err == nil {
-		t.Errorf("beyond the bounds: %v\n%s", conn, a.log)
+		t.Errorf("beyond the bounds: %v\n%s", conn, a.Log)
 	}
-	until(t, "the reason in the log", func() bool { return strings.Contains(a.log.String(), "tls.on_demand.burst") })
+	world.Until(t, "the reason in the log", func() bool { return strings.Contains(a.Log.String(), "tls.on_demand.burst") })
 }

@@ -25,6 +25,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"authgate/e2e/world"
 )
 
 // pebble is an ACME authority (RFC 8555) and its DNS. It checks challenges as any
@@ -38,7 +40,7 @@ type pebble struct {
 	names      string // URL of the DNS's management
 	http       string // the port for HTTP-01
 	https      string // the port for TLS-ALPN-01
-	log        *lines
+	log        *world.Output
 	cmd        *exec.Cmd
 	ended      <-chan struct{} // closed when cmd has ended
 }
@@ -48,12 +50,7 @@ const gateName = "gate.test"
 
 // buildPebble builds it once, beside the gateway.
 var buildPebble = sync.OnceValue(func() error {
-	output, err := exec.Command("go", "build", "-o", programs+string(filepath.Separator),
-		"github.com/letsencrypt/pebble/v2/cmd/pebble", "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("building pebble: %w\n%s", err, output)
-	}
-	return nil
+	return world.Build("e2e", "github.com/letsencrypt/pebble/v2/cmd/pebble", "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv")
 })
 
 // startPebble starts an authority whose certificates have a lifetime. In its DNS,
@@ -63,9 +60,9 @@ func startPebble(t testing.TB, life time.Duration) *pebble {
 	if err := buildPebble(); err != nil {
 		t.Fatal(err)
 	}
-	server, management, names, dns := freeAddress(t), freeAddress(t), freeAddress(t), freeAddress(t)
+	server, management, names, dns := world.FreeAddress(t), world.FreeAddress(t), world.FreeAddress(t), world.FreeAddress(t)
 	p := &pebble{
-		t: t, dir: t.TempDir(), log: &lines{}, http: freePort(t), https: freePort(t),
+		t: t, dir: t.TempDir(), log: &world.Output{}, http: world.FreePort(t), https: world.FreePort(t),
 		directory: "https://" + server + "/dir", management: "https://" + management, names: "http://" + names,
 	}
 	p.roots = filepath.Join(p.dir, "roots.pem")
@@ -91,11 +88,11 @@ func startPebble(t testing.TB, life time.Duration) *pebble {
 	p.spawn("pebble-challtestsrv", "-dnsserver", dns, "-management", names, "-defaultIPv4", "", "-defaultIPv6", "",
 		"-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", "")
 	p.cmd = p.spawn("pebble", "-config", config, "-dnsserver", dns)
-	until(t, "pebble", func() bool {
+	world.Until(t, "pebble", func() bool {
 		_, err := p.root()
 		return err == nil
 	})
-	until(t, "the DNS of pebble", func() bool { return p.tell("add-a", gateName, "127.0.0.1") == nil })
+	world.Until(t, "the DNS of pebble", func() bool { return p.tell("add-a", gateName, "127.0.0.1") == nil })
 	return p
 }
 
@@ -106,7 +103,7 @@ func (p *pebble) certify() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	certificate, private := selfSigned(p.t, &x509.Certificate{
+	certificate, private := world.SelfSigned(p.t, &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "pebble"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}, key)
 	for path, content := range map[string]string{p.roots: certificate, filepath.Join(p.dir, "key.pem"): private} {
@@ -120,10 +117,10 @@ func (p *pebble) certify() {
 // a name that it has just checked.
 func (p *pebble) spawn(program string, args ...string) *exec.Cmd {
 	p.t.Helper()
-	cmd := exec.Command(filepath.Join(programs, program), args...)
+	cmd := exec.Command(world.Program(program), args...)
 	cmd.Env = append(os.Environ(), "PEBBLE_VA_NOSLEEP=1", "PEBBLE_AUTHZREUSE=0")
 	cmd.Stdout, cmd.Stderr = p.log, p.log
-	p.ended = spawn(p.t, cmd)
+	p.ended = world.Spawn(p.t, cmd)
 	return cmd
 }
 
@@ -143,7 +140,7 @@ func (p *pebble) root() ([]byte, error) {
 		return nil, err
 	}
 	pool.AppendCertsFromPEM(own)
-	client := &http.Client{Timeout: patience, Transport: &http.Transport{
+	client := &http.Client{Timeout: world.Patience, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true,
 	}}
 	response, err := client.Get(p.management + "/roots/0")
@@ -171,7 +168,7 @@ func (p *pebble) tell(what, name string, addresses ...string) error {
 	if err != nil {
 		return err
 	}
-	response, err := http.Post(p.names+"/"+what, typeJSON, strings.NewReader(string(body)))
+	response, err := http.Post(p.names+"/"+what, world.TypeJSON, strings.NewReader(string(body)))
 	if err != nil {
 		return err
 	}
@@ -198,7 +195,7 @@ func serial(certificate *x509.Certificate) string { return certificate.SerialNum
 
 // acmeGateway is a gateway that gets its certificate from pebble.
 type acmeGateway struct {
-	*instance
+	*world.Instance
 	p         *pebble
 	host      string // where it listens
 	secure    string // HOST:PORT for https
@@ -214,21 +211,21 @@ type acmeGateway struct {
 func (p *pebble) gateway(host, httpPort, httpsPort string) *acmeGateway {
 	p.t.Helper()
 	g := &acmeGateway{
-		instance: prepared(p.t), p: p, host: host, secure: net.JoinHostPort(host, httpsPort),
+		Instance: world.Prepare(p.t), p: p, host: host, secure: net.JoinHostPort(host, httpsPort),
 		domains: []string{gateName}, directory: p.directory, email: "admin@gate.test",
 	}
 	if httpPort != "" {
 		g.cleartext = net.JoinHostPort(host, httpPort)
 	}
-	g.base, g.http = "https://"+gateName+":"+httpsPort, "http://"+gateName+":"+httpPort
-	g.listen = fmt.Sprintf("listen: {https: %q, http: %q, admin: %q}\n", g.secure, g.cleartext, authority(g.adm))
+	g.Base, g.HTTP = "https://"+gateName+":"+httpsPort, "http://"+gateName+":"+httpPort
+	g.Listen = fmt.Sprintf("listen: {https: %q, http: %q, admin: %q}\n", g.secure, g.cleartext, world.Authority(g.Admin))
 	return g
 }
 
 // configure writes the configuration.
 func (g *acmeGateway) configure(config string) {
-	g.t.Helper()
-	g.instance.configure(fmt.Sprintf("tls: {mode: acme, domains: [%s], email: %q, directory: %q, trusted_roots: %q%s}\n",
+	g.T.Helper()
+	g.Instance.Configure(fmt.Sprintf("tls: {mode: acme, domains: [%s], email: %q, directory: %q, trusted_roots: %q%s}\n",
 		strings.Join(g.domains, ", "), g.email, g.directory, g.p.roots, g.more) + config)
 }
 
@@ -248,7 +245,7 @@ func (p *pebble) trust() *x509.CertPool {
 
 // shake opens a TLS connection with a full handshake that checks everything.
 func (g *acmeGateway) shake(roots *x509.CertPool, name string, protocols ...string) (*tls.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), world.Patience)
 	defer cancel()
 	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: name, NextProtos: protocols}}
 	conn, err := dialer.DialContext(ctx, "tcp", g.secure)
@@ -272,10 +269,10 @@ func (g *acmeGateway) serves(roots *x509.CertPool, name string) *x509.Certificat
 // obtains waits until the gateway serves certificates for all its names, and
 // returns the first one.
 func (g *acmeGateway) obtains(roots *x509.CertPool) *x509.Certificate {
-	g.t.Helper()
+	g.T.Helper()
 	var first *x509.Certificate
 	for _, name := range g.domains {
-		until(g.t, "a certificate for "+name, func() bool {
+		world.Until(g.T, "a certificate for "+name, func() bool {
 			certificate := g.serves(roots, name)
 			if first == nil {
 				first = certificate
@@ -289,7 +286,7 @@ func (g *acmeGateway) obtains(roots *x509.CertPool) *x509.Certificate {
 // visitor is a client that connects to the gateway's address without DNS and
 // follows no redirects. With fresh, each request makes a connection.
 func (g *acmeGateway) visitor(config *tls.Config, fresh bool) *http.Client {
-	g.t.Helper()
+	g.T.Helper()
 	config = config.Clone()
 	config.ServerName = gateName
 	transport := &http.Transport{
@@ -301,9 +298,9 @@ func (g *acmeGateway) visitor(config *tls.Config, fresh bool) *http.Client {
 			return (&tls.Dialer{Config: config}).DialContext(ctx, network, g.secure)
 		},
 	}
-	g.t.Cleanup(transport.CloseIdleConnections)
+	g.T.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{
-		Transport: transport, Timeout: patience,
+		Transport: transport, Timeout: world.Patience,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
@@ -318,10 +315,10 @@ type reported struct {
 // reported returns what /readyz has on a name. Certificates do not decide whether the
 // gateway is ready.
 func (g *acmeGateway) reported(name string) reported {
-	g.t.Helper()
-	response, err := http.Get(g.adm + "/readyz")
+	g.T.Helper()
+	response, err := http.Get(g.Admin + "/readyz")
 	if err != nil {
-		g.t.Fatal(err)
+		g.T.Fatal(err)
 	}
 	defer response.Body.Close()
 	var ready struct {
@@ -329,11 +326,11 @@ func (g *acmeGateway) reported(name string) reported {
 		Certificates []reported
 	}
 	if err := json.NewDecoder(response.Body).Decode(&ready); err != nil {
-		g.t.Fatal(err)
+		g.T.Fatal(err)
 	}
 	i := slices.IndexFunc(ready.Certificates, func(c reported) bool { return c.Domain == name })
 	if i < 0 {
-		g.t.Fatalf("/readyz does not know %s: %+v", name, ready)
+		g.T.Fatalf("/readyz does not know %s: %+v", name, ready)
 	}
 	return ready.Certificates[i]
 }
@@ -345,7 +342,7 @@ func (g *acmeGateway) problem(name string) string { return g.reported(name).Prob
 // one that another instance had begun ends in "for another".
 func (g *acmeGateway) solved() map[string]int {
 	all := map[string]int{}
-	for _, entry := range g.entries() {
+	for _, entry := range g.Entries() {
 		kind, ok := entry["challenge"].(string)
 		if !ok || !strings.HasPrefix(fmt.Sprint(entry["msg"]), "certificates: served key authentication") {
 			continue

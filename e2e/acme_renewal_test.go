@@ -13,6 +13,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"authgate/e2e/redistest"
+	"authgate/e2e/world"
 )
 
 // arrivals are clients that open a connection for each request, with a full
@@ -29,19 +32,19 @@ type arrivals struct {
 
 // arrive lets clients of both protocols connect, one after another, until end.
 func (g *acmeGateway) arrive(config *tls.Config) *arrivals {
-	g.t.Helper()
-	l := &arrivals{t: g.t}
+	g.T.Helper()
+	l := &arrivals{t: g.T}
 	for _, protocol := range []string{"http/1.1", "h2"} {
 		config := config.Clone()
 		config.NextProtos = []string{protocol}
 		c := g.visitor(config, true)
 		l.workers.Go(func() {
 			for tick := time.NewTicker(5 * time.Millisecond); !l.ended.Load(); <-tick.C {
-				l.one(c, g.base+"/open")
+				l.one(c, g.Base+"/open")
 			}
 		})
 	}
-	g.t.Cleanup(l.end)
+	g.T.Cleanup(l.end)
 	return l
 }
 
@@ -87,15 +90,15 @@ const renewedLife = 40 * time.Second
 func TestACMERenewal(t *testing.T) {
 	t.Parallel()
 	const renewals = 2
-	p, up := startPebble(t, renewedLife), record(t)
-	a, b := p.twins(up, startRedis(t))
-	a.run()
-	b.run()
+	p, up := startPebble(t, renewedLife), world.Record(t)
+	a, b := p.twins(up, world.StartRedis(t))
+	a.Run()
+	b.Run()
 	roots := p.trust()
 	a.obtains(roots)
 	b.obtains(roots)
 	atA, atB := a.arrive(&tls.Config{RootCAs: roots}), b.arrive(&tls.Config{RootCAs: roots})
-	eventually(t, (renewals+1)*renewedLife+patience, "renewals", func() error {
+	world.Eventually(t, (renewals+1)*renewedLife+world.Patience, "renewals", func() error {
 		seenA, seenB := atA.serials(), atB.serials()
 		if len(seenA) <= renewals || len(seenB) <= renewals || seenA[len(seenA)-1] != seenB[len(seenB)-1] {
 			return fmt.Errorf("A has served %v, B has served %v", seenA, seenB)
@@ -122,7 +125,7 @@ func TestACMERenewal(t *testing.T) {
 		}
 	}
 	rebuiltAuthority(t, p, a, b)
-	up.all()
+	up.All()
 	a.worksOverTLS(t, up, p.trust())
 }
 
@@ -132,7 +135,7 @@ func TestACMERenewal(t *testing.T) {
 func rebuiltAuthority(t *testing.T, p *pebble, a, b *acmeGateway) {
 	t.Helper()
 	roots, before := p.rebuild()
-	eventually(t, 2*renewedLife+patience, "certificates of the new authority", func() error {
+	world.Eventually(t, 2*renewedLife+world.Patience, "certificates of the new authority", func() error {
 		for name, g := range map[string]*acmeGateway{"A": a, "B": b} {
 			if g.serves(roots, gateName) == nil {
 				return fmt.Errorf("%s has %+v", name, g.reported(gateName))
@@ -140,7 +143,7 @@ func rebuiltAuthority(t *testing.T, p *pebble, a, b *acmeGateway) {
 		}
 		return nil
 	})
-	if len(a.entriesOf(ordersOnceMore))+len(b.entriesOf(ordersOnceMore)) == 0 {
+	if len(a.EntriesOf(ordersOnceMore))+len(b.EntriesOf(ordersOnceMore)) == 0 {
 		t.Errorf("no instance logs %q", ordersOnceMore)
 	}
 	// Each instance may have made one attempt: two orders for the lost account,
@@ -155,10 +158,10 @@ func rebuiltAuthority(t *testing.T, p *pebble, a, b *acmeGateway) {
 // database. It returns what clients trust then, and what pebble logged before.
 func (p *pebble) rebuild() (roots *x509.CertPool, before string) {
 	p.t.Helper()
-	stop(p.cmd, p.ended)
+	world.Stop(p.cmd, p.ended)
 	before = p.log.String()
 	p.cmd = p.spawn("pebble", p.cmd.Args[1:]...)
-	until(p.t, "the new pebble", func() bool {
+	world.Until(p.t, "the new pebble", func() bool {
 		_, err := p.root()
 		return err == nil
 	})
@@ -193,27 +196,27 @@ func asOf(roots *x509.CertPool) *tls.Config {
 func TestACMEFailure(t *testing.T) {
 	t.Parallel()
 	const life, newName = 30 * time.Second, "new.test"
-	p, up := startPebble(t, life), record(t)
-	way := startProxy(t, strings.TrimPrefix(strings.TrimSuffix(p.directory, "/dir"), "https://"))
+	p, up := startPebble(t, life), world.Record(t)
+	way := redistest.StartProxy(t, strings.TrimPrefix(strings.TrimSuffix(p.directory, "/dir"), "https://"))
 	had, begins := p.gateway("127.0.0.1", p.http, p.https), p.gateway("127.0.0.2", p.http, p.https)
 	begins.domains, begins.directory = []string{newName}, "https://"+way.Address+"/dir"
 	p.leadsTo(newName, "127.0.0.2")
 	for _, g := range []*acmeGateway{had, begins} {
-		g.configure(gated + app(up.url))
+		g.configure(gated + world.App(up.URL))
 	}
-	had.run()
+	had.Run()
 	roots := p.trust()
 	had.obtains(roots)
 	way.Cut()
 	p.leadsTo(gateName, "") // from now on
 	coming := had.arrive(asOf(roots))
-	begins.run()
+	begins.Run()
 	begins.hasNone(t, roots, newName)
-	until(t, "a renewal that fails", func() bool { return had.problem(gateName) != "" })
+	world.Until(t, "a renewal that fails", func() bool { return had.problem(gateName) != "" })
 	had.keepsLast(t, coming)
 	p.leadsTo(gateName, "127.0.0.1")
 	way.Mend()
-	eventually(t, time.Minute+patience, "certificates when they can be had again", func() error {
+	world.Eventually(t, time.Minute+world.Patience, "certificates when they can be had again", func() error {
 		for name, g := range map[string]*acmeGateway{gateName: had, newName: begins} {
 			if problem := g.problem(name); problem != "" || g.serves(roots, name) == nil {
 				return fmt.Errorf("%s: %s", name, problem)
@@ -223,24 +226,24 @@ func TestACMEFailure(t *testing.T) {
 	})
 	coming.end()
 	t.Logf("%d connections, certificates %v", coming.came.Load(), coming.serials())
-	up.all()
+	up.All()
 	had.worksOverTLS(t, up, roots)
 }
 
 // hasNone: a gateway that never had a certificate is ready, and does what needs none.
 func (g *acmeGateway) hasNone(t *testing.T, roots *x509.CertPool, name string) {
 	t.Helper()
-	until(t, "a problem", func() bool { return g.problem(name) != "" })
-	wantReady(t, g.instance, "without a certificate")
+	world.Until(t, "a problem", func() bool { return g.problem(name) != "" })
+	world.WantReady(t, g.Instance, "without a certificate")
 	if _, err := g.shake(roots, name); err == nil {
 		t.Error("a handshake succeeds without a certificate")
 	}
-	response, err := g.visitor(&tls.Config{}, true).Get(g.http + "/open")
+	response, err := g.visitor(&tls.Config{}, true).Get(g.HTTP + "/open")
 	if err != nil {
 		t.Fatal(err)
 	}
 	response.Body.Close()
-	if want := g.public + "/open"; response.StatusCode != http.StatusPermanentRedirect || response.Header.Get("Location") != want {
+	if want := g.Public + "/open"; response.StatusCode != http.StatusPermanentRedirect || response.Header.Get("Location") != want {
 		t.Errorf("over plain HTTP: %d to %q, expected to %q", response.StatusCode, response.Header.Get("Location"), want)
 	}
 	g.logsFailure(t, "there is no certificate yet, and it cannot be obtained; it is tried again", name, "performing request")
@@ -249,8 +252,8 @@ func (g *acmeGateway) hasNone(t *testing.T, roots *x509.CertPool, name string) {
 // logsFailure: the log has an error with the domain and the reason.
 func (g *acmeGateway) logsFailure(t *testing.T, message, name, why string) {
 	t.Helper()
-	until(t, message, func() bool { return len(g.entriesOf(message)) > 0 }) // /readyz says it first
-	for _, entry := range g.entriesOf(message) {
+	world.Until(t, message, func() bool { return len(g.EntriesOf(message)) > 0 }) // /readyz says it first
+	for _, entry := range g.EntriesOf(message) {
 		problem, _ := entry["error"].(string)
 		if entry["level"] != "ERROR" || entry["domain"] != name || !strings.Contains(problem, why) {
 			t.Errorf("the log has %v, expected an error of %s about %q", entry, name, why)
@@ -264,10 +267,10 @@ func (g *acmeGateway) keepsLast(t *testing.T, coming *arrivals) {
 	t.Helper()
 	g.logsFailure(t, "the certificate cannot be renewed; the current one is kept, and it is tried again", gateName, "authorization failed")
 	seen, expires := coming.serials(), g.reported(gateName).Expires
-	until(t, "its end", func() bool { return time.Now().After(expires) })
+	world.Until(t, "its end", func() bool { return time.Now().After(expires) })
 	before := coming.came.Load()
-	until(t, "more connections", func() bool { return coming.came.Load() > before+4 })
-	wantReady(t, g.instance, "after the end of the certificate")
+	world.Until(t, "more connections", func() bool { return coming.came.Load() > before+4 })
+	world.WantReady(t, g.Instance, "after the end of the certificate")
 	if now := coming.serials(); len(now) != len(seen) {
 		t.Errorf("certificates %v were served, and now %v", seen, now)
 	}

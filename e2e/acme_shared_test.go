@@ -4,22 +4,25 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"authgate/e2e/redistest"
+	"authgate/e2e/world"
 )
 
 // twins returns two gateways that do not run yet: one service on one Redis, at
 // 127.0.0.1 and 127.0.0.2, with the ports to which pebble sends challenges.
-func (p *pebble) twins(up *recorder, redis *redisServer) (a, b *acmeGateway) {
+func (p *pebble) twins(up *world.Recorder, redis *redistest.Server) (a, b *acmeGateway) {
 	p.t.Helper()
 	a, b = p.gateway("127.0.0.1", p.http, p.https), p.gateway("127.0.0.2", p.http, p.https)
-	a.configure(gated + app(up.url) + onRedis(redis.Address))
-	b.configure(gated + app(up.url) + onRedis(redis.Address))
+	a.configure(gated + world.App(up.URL) + world.OnRedis(redis.Address))
+	b.configure(gated + world.App(up.URL) + world.OnRedis(redis.Address))
 	return a, b
 }
 
 // says counts the lines of the log with a message on certificates.
 func (g *acmeGateway) says(message string) int {
-	g.t.Helper()
-	return len(g.entriesOf("certificates: " + message))
+	g.T.Helper()
+	return len(g.EntriesOf("certificates: " + message))
 }
 
 // TestACMEShared: one instance orders a certificate, the other one, which alone
@@ -27,15 +30,15 @@ func (g *acmeGateway) says(message string) int {
 // later without Redis too. Redis holds nothing that can be read.
 func TestACMEShared(t *testing.T) {
 	t.Parallel()
-	p, redis, up := startPebble(t, days), startRedis(t), record(t)
+	p, redis, up := startPebble(t, days), world.StartRedis(t), world.Record(t)
 	a, b := p.twins(up, redis)
 	p.leadsTo(gateName, "127.0.0.2")
 	roots := p.trust()
 	p.signal(syscall.SIGSTOP) // until both want a certificate
-	a.run()
-	until(t, "A to begin", func() bool { return a.says("obtaining certificate") > 0 })
-	b.run()
-	until(t, "B to wait", func() bool { return b.says("acquiring lock") > 0 })
+	a.Run()
+	world.Until(t, "A to begin", func() bool { return a.says("obtaining certificate") > 0 })
+	b.Run()
+	world.Until(t, "B to wait", func() bool { return b.says("acquiring lock") > 0 })
 	p.signal(syscall.SIGCONT)
 	first, second := a.obtains(roots), b.obtains(roots)
 	if !first.Equal(second) {
@@ -45,9 +48,9 @@ func TestACMEShared(t *testing.T) {
 		t.Errorf("A has solved %v and B has solved %v", a.solved(), got)
 	}
 	sealedInRedis(t, redis, p.directory)
-	b.signal(syscall.SIGTERM)
-	<-b.done
-	b.run()
+	b.Signal(syscall.SIGTERM)
+	<-b.Done
+	b.Run()
 	if again := b.serves(roots, gateName); again == nil || !again.Equal(first) {
 		t.Error("B does not serve the certificate at once after a restart")
 	}
@@ -61,7 +64,7 @@ func TestACMEShared(t *testing.T) {
 
 // sealedInRedis: Redis has keys, certificates and the account, and their values
 // cannot be read.
-func sealedInRedis(t *testing.T, redis *redisServer, directory string) {
+func sealedInRedis(t *testing.T, redis *redistest.Server, directory string) {
 	t.Helper()
 	keys := redis.Do(t, "EVAL", "return table.concat(redis.call('KEYS', '*'), '\\n')", "0")
 	for _, part := range []string{gateName + ".key", gateName + ".crt", gateName + ".json", "/users/admin@gate.test/"} {
@@ -84,8 +87,8 @@ func sealedInRedis(t *testing.T, redis *redisServer, directory string) {
 // then another instance orders.
 func TestACMEKilled(t *testing.T) {
 	t.Parallel()
-	p, redis := startPebble(t, days), startRedis(t)
-	a, b := p.twins(record(t), redis)
+	p, redis := startPebble(t, days), world.StartRedis(t)
+	a, b := p.twins(world.Record(t), redis)
 	const lock = "authgate:acme:lock:issue_cert_" + gateName
 	wantLock := func(when, want string) {
 		t.Helper()
@@ -98,20 +101,20 @@ func TestACMEKilled(t *testing.T) {
 		how  string
 		do   func()
 		want string
-	}{{"a stop", func() { a.signal(syscall.SIGTERM); a.ends(patience) }, ":0"}, {"a kill", a.kill, ":1"}} {
+	}{{"a stop", func() { a.Signal(syscall.SIGTERM); a.Ends(world.Patience) }, ":0"}, {"a kill", a.Kill, ":1"}} {
 		before := a.says("obtaining certificate")
-		a.run()
-		until(t, "A to order", func() bool { return a.says("obtaining certificate") > before })
+		a.Run()
+		world.Until(t, "A to order", func() bool { return a.says("obtaining certificate") > before })
 		wantLock("in the middle of an order", ":1")
 		end.do()
 		wantLock("after "+end.how, end.want)
 	}
-	b.run()
-	until(t, "B to wait", func() bool { return b.says("acquiring lock") > 0 })
+	b.Run()
+	world.Until(t, "B to wait", func() bool { return b.says("acquiring lock") > 0 })
 	p.leadsTo(gateName, "127.0.0.2")
 	p.signal(syscall.SIGCONT)
 	if b.says("lock acquired") > 0 || len(p.issued()) > 0 {
-		t.Fatalf("B does not wait\n%s", b.log)
+		t.Fatalf("B does not wait\n%s", b.Log)
 	}
 	redis.Do(t, "DEL", lock) // in place of waiting for the lease
 	b.obtains(p.trust())

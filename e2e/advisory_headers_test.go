@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // headerAdvisories are header lines that decided, or that hid other headers. The
@@ -24,26 +26,26 @@ var headerAdvisories = map[string]string{
 // and the origin that the gateway found.
 func TestAdvisoriesHeaders(t *testing.T) {
 	t.Parallel()
-	up := record(t)
-	g := start(t, people+app(up.url)+"routes: [{match: /public, upstream: app, auth: [none]}, {match: /secure, upstream: app, auth: [session]}]\n")
-	session := "Cookie: " + g.signIn(g.stranger(), "alice").session + "\n"
+	up := world.Record(t)
+	g := world.Start(t, world.People+world.App(up.URL)+"routes: [{match: /public, upstream: app, auth: [none]}, {match: /secure, upstream: app, auth: [session]}]\n")
+	session := "Cookie: " + g.SignIn(g.Stranger(), "alice").Session + "\n"
 	for name, lines := range headerAdvisories {
 		t.Run(name, func(t *testing.T) {
-			g.raw(t, "GET /secure HTTP/1.1\nHost: localhost\n"+lines+"\n\n")
-			up.none(t)
+			g.Raw(t, "GET /secure HTTP/1.1\nHost: localhost\n"+lines+"\n\n")
+			up.None(t)
 			for _, path := range []string{"/public", "/secure"} {
-				a := g.raw(t, "GET "+path+" HTTP/1.1\nHost: localhost\n"+session+lines+"\n\n")
-				if a.status != http.StatusOK {
-					up.none(t)
+				a := g.Raw(t, "GET "+path+" HTTP/1.1\nHost: localhost\n"+session+lines+"\n\n")
+				if a.Status != http.StatusOK {
+					up.None(t)
 					continue
 				}
-				m := up.one(t)
-				user, from := m.value(t, "X-Auth-User"), m.value(t, "X-Forwarded-For")
-				if m.target() != path || user != map[string]string{"/secure": "alice"}[path] || from != "127.0.0.1" {
-					t.Errorf("%s: the upstream gets %s for %q, from %q", path, m.line, user, from)
+				m := up.One(t)
+				user, from := m.Value(t, "X-Auth-User"), m.Value(t, "X-Forwarded-For")
+				if m.Target() != path || user != map[string]string{"/secure": "alice"}[path] || from != "127.0.0.1" {
+					t.Errorf("%s: the upstream gets %s for %q, from %q", path, m.Line, user, from)
 				}
-				if input, sent := strings.CutPrefix(lines, "X-Input: "); sent && m.value(t, "X-Input") != input {
-					t.Errorf("%s: the upstream gets %q", path, m.head)
+				if input, sent := strings.CutPrefix(lines, "X-Input: "); sent && m.Value(t, "X-Input") != input {
+					t.Errorf("%s: the upstream gets %q", path, m.Head)
 				}
 			}
 		})

@@ -6,30 +6,32 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // TestAdvisoriesHost: the upstream gets the host that the gateway decided on,
 // whatever a client says elsewhere.
 func TestAdvisoriesHost(t *testing.T) {
 	t.Parallel()
-	up := record(t)
-	g := start(t, people+app(up.url)+"tls: {domains: [localhost, other.example]}\nroutes: [{match: /, upstream: app, auth: [none]}, {match: admin.example/, upstream: app, auth: [session]}]\n")
+	up := world.Record(t)
+	g := world.Start(t, world.People+world.App(up.URL)+"tls: {domains: [localhost, other.example]}\nroutes: [{match: /, upstream: app, auth: [none]}, {match: admin.example/, upstream: app, auth: [session]}]\n")
 	t.Run("CVE-2018-21246 Caddy, CVE-2026-48491 Traefik, another name by TLS", func(t *testing.T) {
 		for _, name := range []string{"", "localhost", "other.example", "ADMIN.EXAMPLE"} {
-			conn, err := tls.Dial("tcp", authority(g.base), &tls.Config{ServerName: name, InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
+			conn, err := tls.Dial("tcp", world.Authority(g.Base), &tls.Config{ServerName: name, InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			limit(t, conn)
+			world.Limit(t, conn)
 			_, err = io.WriteString(conn, "GET /x HTTP/1.1\r\nHost: admin.example\r\n\r\n")
 			if err == nil {
-				_, err = readAnswer(bufio.NewReader(conn))
+				_, err = world.ReadAnswer(bufio.NewReader(conn))
 			}
 			if err != nil {
 				t.Errorf("with the server name %q: %v", name, err)
 			}
-			up.none(t)
+			up.None(t)
 		}
 	})
 	get := func(more ...field) []field {
@@ -48,11 +50,11 @@ func TestAdvisoriesHost(t *testing.T) {
 		"a good request": append(other, field{":method", "GET"}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _ = g.raw2(t, fields...) // or the gateway resets the stream
-			got := up.all()
+			_, _ = raw2(t, g, fields...) // or the gateway resets the stream
+			got := up.All()
 			for _, m := range got {
-				if m.line != "GET /x HTTP/1.1" || strings.Join(m.values("Host"), " ") != "other.example" {
-					t.Errorf("the upstream gets %q for the hosts %q", m.line, m.values("Host"))
+				if m.Line != "GET /x HTTP/1.1" || strings.Join(m.Values("Host"), " ") != "other.example" {
+					t.Errorf("the upstream gets %q for the hosts %q", m.Line, m.Values("Host"))
 				}
 			}
 			if name == "a good request" && len(got) != 1 {

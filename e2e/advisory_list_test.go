@@ -1,11 +1,12 @@
 package e2e
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // Tests with a CVE or GHSA id in their names send the attacks of published
@@ -28,13 +29,13 @@ var advisoryID = regexp.MustCompile(`CVE-\d{4}-\d{4,}|GHSA(-[0-9a-z]{4}){3}`)
 // replay is listed.
 func TestAdvisoriesListed(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("advisory_*_test.go")
+	files, err := filepath.Glob("*advisory_*_test.go")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are no tests of advisories (%v)", err)
 	}
 	replayed := map[string]bool{}
 	for _, file := range files {
-		for line := range strings.Lines(readFile(t, file)) {
+		for line := range strings.Lines(world.ReadFile(t, file)) {
 			if code, _, _ := strings.Cut(strings.TrimSpace(line), "//"); code != "" {
 				for _, id := range advisoryID.FindAllString(line, -1) {
 					replayed[id] = true
@@ -49,7 +50,7 @@ func TestAdvisoriesListed(t *testing.T) {
 		}
 	}
 	listed := map[string]bool{}
-	list, _, _ := strings.Cut(readFile(t, "../docs/security-advisories.md"), "## Not replayed")
+	list, _, _ := strings.Cut(world.ReadFile(t, world.Path("docs/security-advisories.md")), "## Not replayed")
 	for line := range strings.Lines(list) {
 		ids := advisoryID.FindAllString(line, -1)
 		if !strings.HasPrefix(line, "|") || len(ids) == 0 {
@@ -73,13 +74,4 @@ func TestAdvisoriesListed(t *testing.T) {
 			t.Errorf("%s has a test and is not listed", id)
 		}
 	}
-}
-
-func readFile(t *testing.T, name string) string {
-	t.Helper()
-	content, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(content)
 }

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/url"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // redirectAdvisories are addresses that a program took for paths, and that lead
@@ -30,10 +32,10 @@ var redirectAdvisories = []advisory{
 // gateway has the pages, headers and targets.
 func TestAdvisoriesRedirect(t *testing.T) {
 	t.Parallel()
-	g := start(t, people+app(record(t).url)+"routes: [{match: /, upstream: app, auth: [session]}]\n")
-	c := g.stranger()
-	if a := g.signInTo(c, "/public?x=//y", ""); a.header.Get("Location") != "/public?x=//y" {
-		t.Errorf("return_to has no effect: %d %q", a.status, a.header.Get("Location"))
+	g := world.Start(t, world.People+world.App(world.Record(t).URL)+"routes: [{match: /, upstream: app, auth: [session]}]\n")
+	c := g.Stranger()
+	if a := signInTo(g, c, "/public?x=//y", ""); a.Header.Get("Location") != "/public?x=//y" {
+		t.Errorf("return_to has no effect: %d %q", a.Status, a.Header.Get("Location"))
 	}
 	// The other parameters are those of other programs.
 	parameters := []string{"return_to", "rd", "redirect", "redirect_uri", "redirect_url", "target_link_uri", "post_logout_redirect_uri", "logout", "continue_at", "url", "next"}
@@ -45,17 +47,17 @@ func TestAdvisoriesRedirect(t *testing.T) {
 				for _, name := range parameters {
 					query += name + "=" + url.QueryEscape(place) + "&"
 				}
-				for _, a := range []answer{
-					g.signInTo(c, place, ""), g.signInTo(c, "", query), g.do(c, "GET", "/login"+query, ""), g.do(c, "GET", "/page"+query, "", "Accept", "text/html"),
-					g.do(c, "GET", "/callback"+query+"iss=https://evil.example", ""), g.do(c, "GET", "/logout"+query, "", "Accept", "text/html"),
-					g.do(c, "POST", "/logout"+query, query[1:], "Accept", "text/html", "Content-Type", typeForm),
+				for _, a := range []world.Answer{
+					signInTo(g, c, place, ""), signInTo(g, c, "", query), g.Do(c, "GET", "/login"+query, ""), g.Do(c, "GET", "/page"+query, "", "Accept", "text/html"),
+					g.Do(c, "GET", "/callback"+query+"iss=https://evil.example", ""), g.Do(c, "GET", "/logout"+query, "", "Accept", "text/html"),
+					g.Do(c, "POST", "/logout"+query, query[1:], "Accept", "text/html", "Content-Type", world.TypeForm),
 				} {
-					to := a.header.Get("Location")
+					to := a.Header.Get("Location")
 					attacks, places = append(attacks, place, place), append(places, to, queryOf(to).Get("return_to"))
 				}
 			}
-			for i, origin := range landings(t, g.public+"/login", places) {
-				if origin != g.public {
+			for i, origin := range landings(t, g.Public+"/login", places) {
+				if origin != g.Public {
 					t.Errorf("%q leads to %q by %q", attacks[i], origin, places[i])
 				}
 			}
@@ -64,8 +66,8 @@ func TestAdvisoriesRedirect(t *testing.T) {
 }
 
 // signInTo posts the form of the sign-in page, as a browser does.
-func (g *instance) signInTo(c *http.Client, place, query string) answer {
-	g.t.Helper()
+func signInTo(g *world.Instance, c *http.Client, place, query string) world.Answer {
+	g.T.Helper()
 	body := url.Values{"username": {"alice"}, "password": {"wonderland"}, "return_to": {place}}.Encode()
-	return g.do(c, "POST", "/login"+query, body, "Accept", "text/html", "Content-Type", typeForm)
+	return g.Do(c, "POST", "/login"+query, body, "Accept", "text/html", "Content-Type", world.TypeForm)
 }

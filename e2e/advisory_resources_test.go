@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"authgate/e2e/world"
+
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
@@ -20,8 +22,8 @@ import (
 // client can cost.
 func TestAdvisoriesResources(t *testing.T) {
 	t.Parallel()
-	up := record(t)
-	g := start(t, people+app(up.url)+"routes: [{match: /, upstream: app, auth: [none]}, {match: /private/, upstream: app, auth: [session]}]\n")
+	up := world.Record(t)
+	g := world.Start(t, world.People+world.App(up.URL)+"routes: [{match: /, upstream: app, auth: [none]}, {match: /private/, upstream: app, auth: [session]}]\n")
 	const get, post = "GET /x HTTP/1.1\r\nHost: localhost\r\n", "POST /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 	for _, test := range []struct {
 		name, head, part string
@@ -36,21 +38,21 @@ func TestAdvisoriesResources(t *testing.T) {
 			if sent := sendWhileTaken(t, g, test.head, test.part, test.enough); sent >= test.enough {
 				t.Errorf("the gateway took %d bytes", sent)
 			}
-			up.none(t)
+			up.None(t)
 		})
 	}
 	t.Run("slow", func(t *testing.T) { slow(t, g) })
-	if a := g.do(g.stranger(), "GET", "/x", ""); a.status != http.StatusOK {
-		t.Errorf("others get %d", a.status)
+	if a := g.Do(g.Stranger(), "GET", "/x", ""); a.Status != http.StatusOK {
+		t.Errorf("others get %d", a.Status)
 	}
-	up.one(t)
+	up.One(t)
 }
 
 // sendWhileTaken sends head, and then parts until the gateway takes no more or has
 // taken enough. It returns how many bytes of the parts the gateway took.
-func sendWhileTaken(t *testing.T, g *instance, head, part string, enough int) (sent int) {
+func sendWhileTaken(t *testing.T, g *world.Instance, head, part string, enough int) (sent int) {
 	t.Helper()
-	conn := g.dial(t, "http/1.1")
+	conn := g.Dial(t, "http/1.1")
 	defer conn.Close()
 	go func() { _, _ = io.Copy(io.Discard, conn) }() // so that a full window does not end the loop
 	_, err := io.WriteString(conn, head)
@@ -64,13 +66,13 @@ func sendWhileTaken(t *testing.T, g *instance, head, part string, enough int) (s
 
 // slow opens a connection for each incomplete message, and then waits until the
 // gateway has closed each of them.
-func slow(t *testing.T, g *instance) {
+func slow(t *testing.T, g *world.Instance) {
 	const hello = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" // the begin of a TLS handshake
 	const length = " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
 	tcp := func(address string) func() (net.Conn, error) {
-		return func() (net.Conn, error) { return net.Dial("tcp", authority(address)) }
+		return func() (net.Conn, error) { return net.Dial("tcp", world.Authority(address)) }
 	}
-	tls := func() (net.Conn, error) { return g.dial(t, "http/1.1"), nil }
+	tls := func() (net.Conn, error) { return g.Dial(t, "http/1.1"), nil }
 	var ends []func()
 	for _, a := range []struct {
 		name   string
@@ -78,9 +80,9 @@ func slow(t *testing.T, g *instance) {
 		bytes  string
 		answer bool // the gateway sends an answer
 	}{
-		{"CVE-2026-22045 and CVE-2026-26999 Traefik, a handshake that stalls", tcp(g.base), hello, false},
+		{"CVE-2026-22045 and CVE-2026-26999 Traefik, a handshake that stalls", tcp(g.Base), hello, false},
 		{"half a header", tls, "GET /x HTTP/1.1\r\nHost: loc", false},
-		{"CVE-2023-47124 Traefik, slow headers of plain HTTP", tcp(g.http), "GET /.well-known/acme-challenge/x HTTP/1.1\r\nHost: loc", false},
+		{"CVE-2023-47124 Traefik, slow headers of plain HTTP", tcp(g.HTTP), "GET /.well-known/acme-challenge/x HTTP/1.1\r\nHost: loc", false},
 		{"CVE-2024-28869 Traefik, a length without a body", tls, "GET /private/x" + length, true},
 		{"CVE-2024-28869 Traefik, at own endpoints", tls, "GET /logout" + length, true},
 		{"CVE-2024-28869 Traefik, of a bad request", tls, "GET /a//b" + length, true},
@@ -88,7 +90,7 @@ func slow(t *testing.T, g *instance) {
 		conn, err := a.dial()
 		if err == nil {
 			defer conn.Close()
-			limit(t, conn)
+			world.Limit(t, conn)
 			_, err = io.WriteString(conn, a.bytes)
 		}
 		if err != nil {
@@ -118,9 +120,9 @@ type http2Client struct {
 	ended atomic.Bool // read found that the gateway has closed the connection
 }
 
-func (g *instance) http2(t *testing.T) *http2Client {
+func dialHTTP2(t *testing.T, g *world.Instance) *http2Client {
 	t.Helper()
-	conn := g.dial(t, "h2")
+	conn := g.Dial(t, "h2")
 	c := &http2Client{Framer: http2.NewFramer(conn, conn), conn: conn}
 	c.AllowIllegalWrites = true
 	_, err := io.WriteString(conn, http2.ClientPreface)
@@ -159,7 +161,7 @@ func TestAdvisoriesHTTP2(t *testing.T) {
 	busy := &busyUpstream{}
 	server := httptest.NewServer(busy)
 	t.Cleanup(server.Close)
-	g := start(t, targets+app(server.URL))
+	g := world.Start(t, targets+world.App(server.URL))
 	for name, attack := range map[string]func(*testing.T, *http2Client){
 		"CVE-2023-44487 and CVE-2023-39325 Go net/http, CVE-2021-39204 Pomerium, rapid reset": func(t *testing.T, c *http2Client) {
 			resets(t, c, func(stream uint32) error { return c.WriteRSTStream(stream, http2.ErrCodeCancel) })
@@ -177,16 +179,16 @@ func TestAdvisoriesHTTP2(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := g.http2(t)
+			c := dialHTTP2(t, g)
 			attack(t, c)
-			if a := g.do(g.stranger(), "GET", "/others", ""); a.body != "/others" {
-				t.Errorf("others get %d %q", a.status, a.body)
+			if a := g.Do(g.Stranger(), "GET", "/others", ""); a.Body != "/others" {
+				t.Errorf("others get %d %q", a.Status, a.Body)
 			}
 			c.conn.Close()
 			if most := busy.most.Load(); most > 250 {
 				t.Errorf("%d concurrent requests reached the upstream", most)
 			}
-			until(t, "the requests of the attack to end", func() bool { return busy.now.Load() == 0 })
+			world.Until(t, "the requests of the attack to end", func() bool { return busy.now.Load() == 0 })
 		})
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"authgate/e2e/world"
 )
 
 // smuggled is a request for a private path, to be hidden in another request.
@@ -70,20 +72,20 @@ func hiding(lines ...string) (all []string) {
 // TestAdvisoriesSmuggling: no request reaches the upstream without a decision.
 func TestAdvisoriesSmuggling(t *testing.T) {
 	t.Parallel()
-	up := record(t)
-	g := start(t, people+app(up.url)+"routes: [{match: /, upstream: app, auth: [none]}, {match: /private/, upstream: app, auth: [session]}]\n")
+	up := world.Record(t)
+	g := world.Start(t, world.People+world.App(up.URL)+"routes: [{match: /, upstream: app, auth: [none]}, {match: /private/, upstream: app, auth: [session]}]\n")
 	for _, a := range smugglingAdvisories {
 		t.Run(a.name, func(t *testing.T) {
 			for _, bytes := range a.attacks {
-				g.send(t, bytes)
-				for _, m := range up.all() {
-					framed := len(m.values("Content-Length")) + len(m.values("Transfer-Encoding"))
-					if m.target() != "/" || strings.HasPrefix(m.line, "CONNECT") || framed > 1 || len(m.values("Upgrade")) > 0 && !strings.Contains(bytes, "websocket") {
-						t.Errorf("after %q the upstream gets %q %q", bytes, m.line, m.head)
+				sendAll(t, g, bytes)
+				for _, m := range up.All() {
+					framed := len(m.Values("Content-Length")) + len(m.Values("Transfer-Encoding"))
+					if m.Target() != "/" || strings.HasPrefix(m.Line, "CONNECT") || framed > 1 || len(m.Values("Upgrade")) > 0 && !strings.Contains(bytes, "websocket") {
+						t.Errorf("after %q the upstream gets %q %q", bytes, m.Line, m.Head)
 					}
 				}
-				g.do(g.stranger11(), "POST", "/next", "x") // a request with a body may get a used connection
-				if got := up.one(t); got.target() != "/next" || got.body != "x" {
+				g.Do(g.Stranger11(), "POST", "/next", "x") // a request with a body may get a used connection
+				if got := up.One(t); got.Target() != "/next" || got.Body != "x" {
 					t.Errorf("after %q the upstream gets %q", bytes, got)
 				}
 			}
@@ -92,21 +94,21 @@ func TestAdvisoriesSmuggling(t *testing.T) {
 	t.Run("CVE-2024-24791 Go net/http, Expect: 100-continue", expectWithoutContinue)
 }
 
-// send sends bytes over HTTP/1.1 and reads answers until the gateway closes the
+// sendAll sends bytes over HTTP/1.1 and reads answers until the gateway closes the
 // connection, or sends nothing for 100 ms after an answer.
-func (g *instance) send(t testing.TB, bytes string) string {
+func sendAll(t testing.TB, g *world.Instance, bytes string) string {
 	t.Helper()
-	conn := g.dial(t, "http/1.1")
+	conn := g.Dial(t, "http/1.1")
 	go func() { _, _ = io.WriteString(conn, bytes) }() // the answer may come before the end
 	in := bufio.NewReader(conn)
 	var said strings.Builder
 	for {
-		a, err := readAnswer(in)
+		a, err := world.ReadAnswer(in)
 		if err != nil {
 			conn.Close()
 			return said.String()
 		}
-		fmt.Fprintln(&said, a.status, a.body)
+		fmt.Fprintln(&said, a.Status, a.Body)
 		if err := conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +121,7 @@ func (g *instance) send(t testing.TB, bytes string) string {
 func expectWithoutContinue(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
-	up := listen(t, func(conn net.Conn) {
+	up := world.Listen(t, func(conn net.Conn) {
 		for in := bufio.NewReader(conn); ; {
 			request, err := http.ReadRequest(in)
 			if err != nil {
@@ -137,13 +139,13 @@ func expectWithoutContinue(t *testing.T) {
 			_, _ = io.Copy(io.Discard, request.Body) // or the end of the connection
 		}
 	})
-	g := start(t, targets+app(up))
-	c := g.stranger11()
+	g := world.Start(t, targets+world.App(up))
+	c := g.Stranger11()
 	for i := range 5 {
-		g.send(t, "POST /expect HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"+lengthOf(smuggled))
+		sendAll(t, g, "POST /expect HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"+lengthOf(smuggled))
 		path := fmt.Sprintf("/next/%d", i)
-		if a := g.do(c, "POST", path, "x"); a.body != "ok" {
-			t.Errorf("%s: %d %q", path, a.status, a.body)
+		if a := g.Do(c, "POST", path, "x"); a.Body != "ok" {
+			t.Errorf("%s: %d %q", path, a.Status, a.Body)
 		}
 		mu.Lock()
 		if len(got) != i+1 || got[i] != "POST "+path {

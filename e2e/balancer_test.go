@@ -13,25 +13,27 @@ import (
 	"syscall"
 	"testing"
 
+	"authgate/e2e/world"
+
 	"github.com/coder/websocket"
 )
 
 // haproxy runs HAProxy in front of listen.https and listen.http, and returns the
 // addresses where it listens for them. send is its keyword for the PROXY header.
-func haproxy(t *testing.T, g *instance, send string) (https, plain string) {
+func haproxy(t *testing.T, g *world.Instance, send string) (https, plain string) {
 	t.Helper()
-	https, plain = freeAddress(t), freeAddress(t)
+	https, plain = world.FreeAddress(t), world.FreeAddress(t)
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
 	config := "global\n  maxconn 100\ndefaults\n  mode tcp\n  timeout connect 10s\n  timeout client 1m\n  timeout server 1m\n"
-	for front, back := range map[string]string{https: authority(g.base), plain: authority(g.http)} {
+	for front, back := range map[string]string{https: world.Authority(g.Base), plain: world.Authority(g.HTTP)} {
 		config += fmt.Sprintf("listen port%s\n  bind %s\n  server gateway %s %s\n", front[strings.LastIndexByte(front, ':')+1:], front, back, send)
 	}
-	noError(t, os.WriteFile(file, []byte(config), 0o600))
-	out := &lines{}
-	cmd := exec.Command(program(t, "haproxy"), "-db", "-f", file)
+	world.NoError(t, os.WriteFile(file, []byte(config), 0o600))
+	out := &world.Output{}
+	cmd := exec.Command(world.FindProgram(t, "haproxy"), "-db", "-f", file)
 	cmd.Stdout, cmd.Stderr = out, out
-	spawn(t, cmd)
-	eventually(t, patience, "HAProxy", func() error {
+	world.Spawn(t, cmd)
+	world.Eventually(t, world.Patience, "HAProxy", func() error {
 		conn, err := net.Dial("tcp", plain)
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
@@ -42,8 +44,8 @@ func haproxy(t *testing.T, g *instance, send string) (https, plain string) {
 }
 
 // through is a client at the address from, whose connections go to a balancer.
-func (g *instance) through(balancer, from string) *http.Client {
-	c := g.stranger11()
+func through(g *world.Instance, balancer, from string) *http.Client {
+	c := g.Stranger11()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	c.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return dialer.DialContext(ctx, network, balancer)
@@ -60,42 +62,42 @@ func TestBalancer(t *testing.T) {
 	for _, send := range []string{"send-proxy", "send-proxy-v2"} {
 		t.Run(send, func(t *testing.T) {
 			t.Parallel()
-			g := prepared(t)
-			g.listen = fmt.Sprintf("listen: {https: %q, http: %q, admin: %q, proxy_protocol: [127.0.0.1]}\n", authority(g.base), authority(g.http), authority(g.adm))
-			g.configure(people + app(echoAddress(t)) + `
+			g := world.Prepare(t)
+			g.Listen = fmt.Sprintf("listen: {https: %q, http: %q, admin: %q, proxy_protocol: [127.0.0.1]}\n", world.Authority(g.Base), world.Authority(g.HTTP), world.Authority(g.Admin))
+			g.Configure(world.People + world.App(echoAddress(t)) + `
 routes:
   - {match: /public, upstream: app, auth: [none]}
   - {match: /near, upstream: app, auth: [basic], policy: {networks: [127.0.0.2]}}
 `)
-			g.run()
+			g.Run()
 			https, plain := haproxy(t, g, send)
-			one, two := g.through(https, "127.0.0.2"), g.through(https, "127.0.0.3")
+			one, two := through(g, https, "127.0.0.2"), through(g, https, "127.0.0.3")
 			one.Transport.(*http.Transport).Protocols = nil // HTTP/2
 			for address, c := range map[string]*http.Client{"127.0.0.2": one, "127.0.0.3": two} {
 				// The balancer does not confirm what a client says of itself.
-				a := g.do(c, "GET", "/public", "", "X-Forwarded-For", "127.0.0.1", "X-Forwarded-Proto", "http")
-				if a.status != http.StatusOK || a.body != address {
-					t.Errorf("%d, X-Forwarded-For is %q, expected %q", a.status, a.body, address)
+				a := g.Do(c, "GET", "/public", "", "X-Forwarded-For", "127.0.0.1", "X-Forwarded-Proto", "http")
+				if a.Status != http.StatusOK || a.Body != address {
+					t.Errorf("%d, X-Forwarded-For is %q, expected %q", a.Status, a.Body, address)
 				}
 			}
-			near := func(c *http.Client, credential string) answer {
-				return g.do(c, "GET", "/near", "", "Authorization", credential)
+			near := func(c *http.Client, credential string) world.Answer {
+				return g.Do(c, "GET", "/near", "", "Authorization", credential)
 			}
-			wantStatus(t, "the network of a policy", near(one, basicService), http.StatusOK)
-			wantStatus(t, "another address", near(two, basicService), http.StatusForbidden)
+			world.WantStatus(t, "the network of a policy", near(one, world.BasicService), http.StatusOK)
+			world.WantStatus(t, "another address", near(two, world.BasicService), http.StatusForbidden)
 			for range 10 {
-				wantStatus(t, "wrong", near(two, basicOf("service:wrong")), http.StatusUnauthorized)
+				world.WantStatus(t, "wrong", near(two, world.BasicOf("service:wrong")), http.StatusUnauthorized)
 			}
-			wantThrottled(t, near(two, basicService))
-			wantStatus(t, "beside a client that is throttled", near(one, basicService), http.StatusOK)
-			g.refusesHeaders(t)
-			redirect := must(g.through(plain, "127.0.0.4").Get(g.http + "/public"))(t)
+			wantThrottled(t, near(two, world.BasicService))
+			world.WantStatus(t, "beside a client that is throttled", near(one, world.BasicService), http.StatusOK)
+			refusesHeaders(t, g)
+			redirect := world.Must(through(g, plain, "127.0.0.4").Get(g.HTTP + "/public"))(t)
 			redirect.Body.Close()
-			if got := redirect.Header.Get("Location"); redirect.StatusCode != http.StatusPermanentRedirect || got != g.base+"/public" {
+			if got := redirect.Header.Get("Location"); redirect.StatusCode != http.StatusPermanentRedirect || got != g.Base+"/public" {
 				t.Errorf("listen.http: %d to %q", redirect.StatusCode, got)
 			}
-			until(t, "the log to name a client of listen.http", func() bool { return strings.Contains(g.log.String(), `"client":"127.0.0.4"`) })
-			g.stopsBehind(t, g.through(https, "127.0.0.5"), "127.0.0.5")
+			world.Until(t, "the log to name a client of listen.http", func() bool { return strings.Contains(g.Log.String(), `"client":"127.0.0.4"`) })
+			stopsBehind(t, g, through(g, https, "127.0.0.5"), "127.0.0.5")
 		})
 	}
 }
@@ -104,7 +106,7 @@ routes:
 // WebSockets.
 func echoAddress(t *testing.T) (url string) {
 	t.Helper()
-	return serve(t, func(w http.ResponseWriter, r *http.Request) {
+	return world.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		address := r.Header.Get("X-Forwarded-For")
 		if r.Header.Get("Upgrade") == "" {
 			_, _ = io.WriteString(w, address) // an error shows at the client
@@ -122,39 +124,39 @@ func echoAddress(t *testing.T) (url string) {
 }
 
 // refusesHeaders: the balancer must send a header, and others must not.
-func (g *instance) refusesHeaders(t *testing.T) {
+func refusesHeaders(t *testing.T, g *world.Instance) {
 	t.Helper()
 	const header = "PROXY TCP4 127.0.0.2 127.0.0.1 4097 443\r\n"
 	for _, c := range []struct{ from, header, want string }{
 		{"127.0.0.1", "", ""}, {"127.0.0.1", header, "HTTP/1.1 308 "}, {"127.0.0.9", header, "HTTP/1.1 400 "},
 	} {
-		conn := g.dialPlain(t, c.from)
-		limit(t, conn)
+		conn := g.DialPlain(t, c.from)
+		world.Limit(t, conn)
 		_, _ = io.WriteString(conn, c.header+"GET /public HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n") // it may be closed already
 		got, _ := io.ReadAll(conn)                                                                                   // or be reset
 		if !strings.HasPrefix(string(got), c.want) || c.want == "" && len(got) > 0 {
 			t.Errorf("%s with the header %q is answered %q", c.from, c.header, got)
 		}
 	}
-	until(t, "the log to say that a balancer sends no header", func() bool {
-		log := g.log.String()
+	world.Until(t, "the log to say that a balancer sends no header", func() bool {
+		log := g.Log.String()
 		return strings.Contains(log, "closed a connection from an address in listen.proxy_protocol") && strings.Contains(log, `"balancer":"127.0.0.1:`)
 	})
 }
 
 // stopsBehind: a WebSocket has the client's address and ends in a stop with
 // status 1001.
-func (g *instance) stopsBehind(t *testing.T, c *http.Client, address string) {
+func stopsBehind(t *testing.T, g *world.Instance, c *http.Client, address string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), world.Patience)
 	defer cancel()
-	conn, _, err := websocket.Dial(ctx, g.base+"/public", &websocket.DialOptions{HTTPClient: c})
-	noError(t, err)
+	conn, _, err := websocket.Dial(ctx, g.Base+"/public", &websocket.DialOptions{HTTPClient: c})
+	world.NoError(t, err)
 	defer conn.CloseNow()
 	if _, got, err := conn.Read(ctx); string(got) != address || err != nil {
 		t.Errorf("X-Forwarded-For of a WebSocket is %q, %v", got, err)
 	}
-	g.signal(syscall.SIGTERM)
+	g.Signal(syscall.SIGTERM)
 	if _, _, err := conn.Read(ctx); websocket.CloseStatus(err) != websocket.StatusGoingAway {
 		t.Errorf("the WebSocket ends with %v, expected status 1001", err)
 	}

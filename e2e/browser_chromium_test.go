@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"authgate/e2e/world"
+
 	"github.com/chromedp/chromedp"
 )
 
@@ -74,7 +76,7 @@ func startChromium(t *testing.T, more ...chromedp.ExecAllocatorOption) *chromium
 		t.Fatal(err)
 	}
 	trusted := sha256.Sum256(public)
-	home, output := newProfile(t), &lines{}
+	home, output := newProfile(t), &world.Output{}
 	ctx, end := chromedp.NewExecAllocator(context.Background(), append(append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.UserDataDir(home),
 		chromedp.Env("HOME="+home),
@@ -85,7 +87,7 @@ func startChromium(t *testing.T, more ...chromedp.ExecAllocatorOption) *chromium
 		chromedp.Flag("ignore-certificate-errors-spki-list", base64.StdEncoding.EncodeToString(trusted[:])),
 		// Other sites are on this machine too, and no request leaves it.
 		chromedp.Flag("host-resolver-rules", "MAP *.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1"),
-		chromedp.WSURLReadTimeout(patience),
+		chromedp.WSURLReadTimeout(world.Patience),
 		chromedp.CombinedOutput(output)), more...)...)
 	t.Cleanup(end)
 	c := &chromium{key: key}
@@ -94,7 +96,7 @@ func startChromium(t *testing.T, more ...chromedp.ExecAllocatorOption) *chromium
 		t.Fatalf("Chromium does not start; is it installed (make deps)? %v\n%s", err, output)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(c.ctx, patience)
+		ctx, cancel := context.WithTimeout(c.ctx, world.Patience)
 		defer cancel()
 		if err := chromedp.Cancel(ctx); err != nil {
 			t.Errorf("Chromium does not end well: %v\n%s", err, output)
@@ -105,10 +107,13 @@ func startChromium(t *testing.T, more ...chromedp.ExecAllocatorOption) *chromium
 
 // newProfile returns a folder for the profile of the browser. It allows cookies of
 // third parties, which Debian's Chromium blocks and not every browser does. The
-// folder is removed with the programs, after the browser has ended.
+// folder is removed when all processes of the browser have ended.
 func newProfile(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(programs, "chromium-")
+	dir, err := os.MkdirTemp("", "chromium-")
+	t.Cleanup(func() {
+		world.Until(t, "Chromium to leave its folder", func() bool { return os.RemoveAll(dir) == nil })
+	})
 	if err == nil {
 		err = os.Mkdir(filepath.Join(dir, "Default"), 0o700)
 	}
@@ -123,26 +128,26 @@ func newProfile(t *testing.T) string {
 
 // prepared returns a gateway that does not run yet and that the browser trusts, as
 // it finds the key of its CA in data.
-func (c *chromium) prepared(t *testing.T) *instance {
+func (c *chromium) prepared(t *testing.T) *world.Instance {
 	t.Helper()
-	g := prepared(t)
+	g := world.Prepare(t)
 	der, err := x509.MarshalPKCS8PrivateKey(c.key)
 	if err == nil {
-		err = os.Mkdir(filepath.Join(g.dir, "data"), 0o700)
+		err = os.Mkdir(filepath.Join(g.Dir, "data"), 0o700)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.write("data/ca-key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
+	g.Write("data/ca-key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
 	return g
 }
 
 // gateway starts a gateway with a recorder.
-func (c *chromium) gateway(t *testing.T, config string) (*instance, *recorder) {
+func (c *chromium) gateway(t *testing.T, config string) (*world.Instance, *world.Recorder) {
 	t.Helper()
-	g, up := c.prepared(t), record(t)
-	g.configure(app(up.url) + config)
-	g.run()
+	g, up := c.prepared(t), world.Record(t)
+	g.Configure(world.App(up.URL) + config)
+	g.Run()
 	return g, up
 }
 

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // apiPage is a page of another origin, whose script asks an API behind the gateway with the
@@ -16,32 +18,32 @@ fetch("API", {method: "PUT", credentials: "include", headers: {"Content-Type": "
 // apiInBrowser: the scripts of an application at an origin that the route names use an API with
 // the user's cookie. Those of other origins reach nothing.
 func apiInBrowser(t *testing.T, c *chromium) {
-	g, up := c.prepared(t), record(t)
+	g, up := c.prepared(t), world.Record(t)
 	pages := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
-		_, _ = w.Write([]byte(strings.ReplaceAll(apiPage, "API", g.base+"/api/things/1"))) // the browser shows what is missing
+		_, _ = w.Write([]byte(strings.ReplaceAll(apiPage, "API", g.Base+"/api/things/1"))) // the browser shows what is missing
 	})
 	far, near := c.otherSites(t, pages)
-	g.configure(people + substituted(t, documentedApp(t, "api", up.url), "https://app.example.org", near))
-	g.run()
+	g.Configure(world.People + world.Substituted(t, world.DocumentedApp(t, "api", up.URL), "https://app.example.org", near))
+	g.Run()
 	b := c.tab(t)
 	asks := func(page, want string) {
 		t.Helper()
 		b.open(page)
-		until(t, "the answer for "+page, func() bool { return b.value("document.title") != "wait" })
+		world.Until(t, "the answer for "+page, func() bool { return b.value("document.title") != "wait" })
 		if got := b.value("document.title"); got != want {
 			t.Errorf("the script of %s gets %q, expected %q", page, got, want)
 		}
 	}
 	asks(near, `401 {"title":"Unauthorized","status":401,"detail":"Not signed in."}`)
-	up.none(t)
-	b.open(g.base + "/api/")
+	up.None(t)
+	b.open(g.Base + "/api/")
 	b.signIn("alice")
-	up.wants(t, "GET", "/api/", "alice")
+	wantAsked(t, up, "GET", "/api/", "alice")
 	asks(near, "200 ok")
-	if m := up.wants(t, "PUT", "/api/things/1", "alice"); m.body != `{"done": true}` {
-		t.Errorf("the API got %q", m.body)
+	if m := wantAsked(t, up, "PUT", "/api/things/1", "alice"); m.Body != `{"done": true}` {
+		t.Errorf("the API got %q", m.Body)
 	}
 	asks(far, "refused")
-	up.none(t)
+	up.None(t)
 }

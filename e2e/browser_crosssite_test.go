@@ -9,12 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	"authgate/e2e/world"
+
 	"github.com/chromedp/chromedp"
 )
 
 // otherSiteRoutes are a public one and two for sessions, of which one accepts state
 // changes of other sites.
-const otherSiteRoutes = people + `
+const otherSiteRoutes = world.People + `
 routes:
   - {match: '/{$}', upstream: app, auth: [none]}
   - {match: /profile, upstream: app, auth: [session]}
@@ -63,8 +65,8 @@ var attacksOnLogin = map[string]attack{
 // attacker is another site and its victim.
 type attacker struct {
 	address string
-	g       *instance
-	up      *recorder
+	g       *world.Instance
+	up      *world.Recorder
 	b       *tab // of the victim, alice
 	session string
 }
@@ -75,11 +77,11 @@ func (c *chromium) attackers(t *testing.T, config string) (far, near *attacker) 
 	t.Helper()
 	g, up := c.gateway(t, config+otherSiteRoutes)
 	b := c.tab(t)
-	b.open(g.base + "/profile")
+	b.open(g.Base + "/profile")
 	b.signIn("alice")
-	up.wants(t, "GET", "/profile", "alice")
-	until(t, "the log to have that", func() bool { // so that tries does not find it
-		return slices.ContainsFunc(g.entriesOf("request"), func(r map[string]any) bool { return r["path"] == "/profile" && r["status"] == 200.0 })
+	wantAsked(t, up, "GET", "/profile", "alice")
+	world.Until(t, "the log to have that", func() bool { // so that tries does not find it
+		return slices.ContainsFunc(g.EntriesOf("request"), func(r map[string]any) bool { return r["path"] == "/profile" && r["status"] == 200.0 })
 	})
 	session := b.cookies()["session_id"].Value
 	farAddress, nearAddress := c.otherSites(t, http.HandlerFunc(serveStranger))
@@ -90,17 +92,17 @@ func (c *chromium) attackers(t *testing.T, config string) (far, near *attacker) 
 // request, and returns the status.
 func (o *attacker) tries(t *testing.T, name string, a attack) (status int) {
 	t.Helper()
-	before := len(o.g.entriesOf("request"))
-	page := strangerPage(o.address, strings.ReplaceAll(a.html, "GATEWAY", o.g.base))
+	before := len(o.g.EntriesOf("request"))
+	page := strangerPage(o.address, strings.ReplaceAll(a.html, "GATEWAY", o.g.Base))
 	o.b.goesTo(page)
-	until(t, name+" from "+o.address, func() bool {
-		for _, r := range o.g.entriesOf("request")[before:] {
+	world.Until(t, name+" from "+o.address, func() bool {
+		for _, r := range o.g.EntriesOf("request")[before:] {
 			if r["method"] == a.method && r["path"] == a.path {
 				status = int(r["status"].(float64))
 			}
 		}
 		through, err := chromedp.Run(o.b.ctx, chromedp.Evaluate[bool](
-			"document.readyState == 'complete' && (document.title == 'done' || location.origin == '"+o.g.base+"')"))
+			"document.readyState == 'complete' && (document.title == 'done' || location.origin == '"+o.g.Base+"')"))
 		return status != 0 && err == nil && through
 	})
 	return status
@@ -110,13 +112,13 @@ func (o *attacker) tries(t *testing.T, name string, a attack) (status int) {
 // not what it was.
 func (o *attacker) unharmed(t *testing.T) {
 	t.Helper()
-	o.up.none(t)
+	o.up.None(t)
 	if got := o.b.cookies()["session_id"]; got == nil || got.Value != o.session {
 		t.Error("the browser has another session, or none")
 	}
-	a := o.g.do(o.g.stranger(), "GET", "/me", "", "Cookie", "session_id="+o.session)
-	if a.status != http.StatusOK || !strings.Contains(a.body, `"username":"alice"`) {
-		t.Errorf("the session is not what it was: %d %s", a.status, a.body)
+	a := o.g.Do(o.g.Stranger(), "GET", "/me", "", "Cookie", "session_id="+o.session)
+	if a.Status != http.StatusOK || !strings.Contains(a.Body, `"username":"alice"`) {
+		t.Errorf("the session is not what it was: %d %s", a.Status, a.Body)
 	}
 }
 
@@ -145,9 +147,9 @@ func (o *attacker) succeeds(t *testing.T, name string) {
 	t.Helper()
 	a := attacks("/open")[name]
 	o.tries(t, name, a)
-	m := o.up.wants(t, a.method, a.path, "alice")
-	if a.method == "POST" && m.body != "x=stolen" {
-		t.Errorf("%s from %s: the upstream gets %q", name, o.address, m.body)
+	m := wantAsked(t, o.up, a.method, a.path, "alice")
+	if a.method == "POST" && m.Body != "x=stolen" {
+		t.Errorf("%s from %s: the upstream gets %q", name, o.address, m.Body)
 	}
 }
 
@@ -176,7 +178,7 @@ func otherSitesNone(t *testing.T, c *chromium) {
 // logoutByLink: a link of another site to /logout leads to a page that asks for
 // confirmation.
 func (o *attacker) logoutByLink(t *testing.T) {
-	page := strangerPage(o.address, `<a href="`+o.g.base+`/logout">A present for you</a>`)
+	page := strangerPage(o.address, `<a href="`+o.g.Base+`/logout">A present for you</a>`)
 	o.b.open(page)
 	o.b.click("a")
 	o.b.shows("/logout", http.StatusOK, "Sign out?")
@@ -184,7 +186,7 @@ func (o *attacker) logoutByLink(t *testing.T) {
 	o.b.open(page)
 	o.b.click("a")
 	o.b.click("button")
-	o.b.is(o.g.base + signedOutPage)
+	o.b.is(o.g.Base + signedOutPage)
 	if got := o.b.cookies(); len(got) > 0 {
 		t.Errorf("after signing out the browser has cookies: %v", got)
 	}

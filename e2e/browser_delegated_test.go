@@ -20,21 +20,21 @@ func delegatedInBrowser(t *testing.T, c *chromium) {
 // signInAtProvider: a page leads to the provider and back.
 func signInAtProvider(t *testing.T, b *tab, s *shopfront) {
 	const page, binding = "/secure-resource?x=1&y=a%20b", "__Host-authgate_login"
-	b.open(s.base + page)
+	b.open(s.Base + page)
 	b.atProvider(s)
-	s.up.none(t)
+	s.up.None(t)
 	want := cookieFacts{"localhost", "/", true, true, network.CookieSameSiteLax}
 	if diff := cmp.Diff(want, factsOf(b.cookies()[binding])); diff != "" {
 		t.Errorf("the cookie of the attempt (-want +got):\n%s", diff)
 	}
 	b.signIn("alice")
-	b.is(s.base + page)
-	m := s.up.wants(t, "GET", page, "alice")
+	b.is(s.Base + page)
+	m := wantAsked(t, s.up, "GET", page, "alice")
 	for name, want := range map[string]string{
 		"X-Auth-Subject": "demo:1001", "X-Auth-Name": "Alice Example", "X-Auth-Email": "alice@example.org",
 		"X-Auth-Roles": "user,admin", "X-Auth-Mechanism": "oidc", "X-Auth-Provider": "demo",
 	} {
-		if got := m.value(t, name); got != want {
+		if got := m.Value(t, name); got != want {
 			t.Errorf("the upstream gets %s %q, expected %q", name, got, want)
 		}
 	}
@@ -52,11 +52,11 @@ func signInAtProvider(t *testing.T, b *tab, s *shopfront) {
 // signOutByRedirect: with logout: redirect the button leads to the provider, though
 // the policy of the page allows its form no other target, and back.
 func signOutByRedirect(t *testing.T, b *tab, s *shopfront) {
-	b.open(s.base + "/me")
+	b.open(s.Base + "/me")
 	b.asked()
 	b.click("button")
-	b.arrives(s.base + "/")
-	s.up.wants(t, "GET", "/", "")
+	b.arrives(s.Base + "/")
+	wantAsked(t, s.up, "GET", "/", "")
 	var way []string
 	for _, r := range b.asked() {
 		if !r.page {
@@ -68,7 +68,7 @@ func signOutByRedirect(t *testing.T, b *tab, s *shopfront) {
 			t.Errorf("the provider gets the referer %s", r.referer)
 		}
 	}
-	if diff := cmp.Diff([]string{"POST " + s.base + "/logout", "GET " + s.issuer + "/logout", "GET " + s.base + "/"}, way); diff != "" {
+	if diff := cmp.Diff([]string{"POST " + s.Base + "/logout", "GET " + s.issuer + "/logout", "GET " + s.Base + "/"}, way); diff != "" {
 		t.Errorf("the requests of the browser (-want +got):\n%s", diff)
 	}
 	if got := b.complained(); len(got) > 0 {
@@ -77,9 +77,9 @@ func signOutByRedirect(t *testing.T, b *tab, s *shopfront) {
 	if b.cookies()["session"] != nil {
 		t.Error("the browser still has a session")
 	}
-	b.open(s.base + "/secure-resource") // asks for a password again
+	b.open(s.Base + "/secure-resource") // asks for a password again
 	b.atProvider(s)
-	s.up.none(t)
+	s.up.None(t)
 }
 
 // frontChannelInBrowser: a page of the provider ends the session by a frame, also in
@@ -99,9 +99,9 @@ func frontChannelInBrowser(t *testing.T, c *chromium, s *shopfront) {
 		if session == nil {
 			t.Fatal("the browser has no session cookie")
 		}
-		if status := s.status(s.stranger(), "GET", "/secure-resource", "Cookie", "session="+session.Value); status != http.StatusUnauthorized {
+		if status := s.Status(s.Stranger(), "GET", "/secure-resource", "Cookie", "session="+session.Value); status != http.StatusUnauthorized {
 			t.Errorf("the session that should have ended: %d", status)
 		}
-		s.up.none(t)
+		s.up.None(t)
 	}
 }

@@ -18,12 +18,13 @@ import (
 	"strings"
 	"testing"
 
+	"authgate/e2e/world"
+	"authgate/upstream"
+
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
-
-	"authgate/upstream"
 )
 
 // picturesVariable is the environment variable with which TestBrowser writes the
@@ -31,7 +32,7 @@ import (
 const picturesVariable = "AUTHGATE_PICTURES"
 
 // picturesFolder has the pictures.
-const picturesFolder = "../docs/pages"
+var picturesFolder = world.Path("docs/pages")
 
 // exhibit is a page of the gateway as users get to see it.
 type exhibit struct {
@@ -49,7 +50,7 @@ func gallery(t *testing.T, c *chromium) {
 	busy := c.busy(t)
 	alice, bob := c.tab(t), c.tab(t)
 	for user, b := range map[string]*tab{"alice": alice, "bob": bob} {
-		b.open(g.public + "/signin")
+		b.open(g.Public + "/signin")
 		b.signIn(user)
 	}
 	for _, e := range slices.Concat(exhibitsOfStrangers(g, busy), exhibitsOf(g, alice, bob), exhibitsOfLinks(g, alice)) {
@@ -59,14 +60,14 @@ func gallery(t *testing.T, c *chromium) {
 		{"demonstration", 200, "Four ways to prove who you are", "", func(b *tab) { b.open(demo + "/") }},
 		{"demonstration-resource", 200, "local:alice", "", func(b *tab) {
 			b.keep(alice.cookies())
-			b.open(g.public + "/secure-resource")
+			b.open(g.Public + "/secure-resource")
 		}},
 	} {
 		e.show(t, c)
 	}
 	// Last, because the address of the browser is refused from here on.
 	throttled := exhibit{"throttled", 429, "Too many failed logins. Try again in", "Zu viele fehlgeschlagene Anmeldungen.", func(b *tab) {
-		b.open(g.public + "/signin")
+		b.open(g.Public + "/signin")
 		for b.status != http.StatusTooManyRequests {
 			b.write("#username", "mallory")
 			b.write("#password", "guess")
@@ -78,7 +79,7 @@ func gallery(t *testing.T, c *chromium) {
 
 // exhibition starts a gateway that can fail in all ways, with the application of the
 // demonstration.
-func (c *chromium) exhibition(t *testing.T) (g *instance, demo string) {
+func (c *chromium) exhibition(t *testing.T) (g *world.Instance, demo string) {
 	t.Helper()
 	g = c.prepared(t)
 	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -95,8 +96,8 @@ func (c *chromium) exhibition(t *testing.T) (g *instance, demo string) {
 	t.Cleanup(broken.Close)
 	app := httptest.NewServer(upstream.Handler())
 	t.Cleanup(app.Close)
-	g.public = strings.Replace(g.base, "localhost", "id.example.test", 1)
-	g.configure(`
+	g.Public = strings.Replace(g.Base, "localhost", "id.example.test", 1)
+	g.Configure(`
 site: {title: Example, help: 'mailto:help@example.test'}
 limits: {login_failures: 6}
 session: {remember: 30d}
@@ -118,8 +119,8 @@ routes:
   - {match: /often, upstream: gone, auth: [none], rate: {requests: 1, per: 10m}}
 accounts: {file: accounts.yaml}
 `)
-	g.write("accounts.yaml", person("alice", wonderlandHash, ", name: Alice Example, email: alice@example.org, roles: [user, admin]")+person("bob", builderHash, ", roles: [user]"))
-	g.run()
+	g.Write("accounts.yaml", world.Person("alice", world.WonderlandHash, ", name: Alice Example, email: alice@example.org, roles: [user, admin]")+world.Person("bob", world.BuilderHash, ", roles: [user]"))
+	g.Run()
 	return g, app.URL
 }
 
@@ -134,26 +135,26 @@ func (c *chromium) busy(t *testing.T) string {
 	}))
 	t.Cleanup(up.Close)
 	t.Cleanup(func() { close(wait) })
-	g.configure("upstreams: {app: {url: '" + up.URL + "', timeout: 1h}}\nlimits: {in_flight: 1}\nsite: {title: Example}\nroutes: [{match: /, upstream: app, auth: [none]}]\n")
-	g.run()
-	client := g.client()
+	g.Configure("upstreams: {app: {url: '" + up.URL + "', timeout: 1h}}\nlimits: {in_flight: 1}\nsite: {title: Example}\nroutes: [{match: /, upstream: app, auth: [none]}]\n")
+	g.Run()
+	client := g.Client()
 	client.Timeout = 0 // the request goes on to the end of the test
 	go func() {
-		if response, err := client.Get(g.base + "/"); err == nil {
+		if response, err := client.Get(g.Base + "/"); err == nil {
 			response.Body.Close()
 		}
 	}()
 	<-begun
-	return g.base
+	return g.Base
 }
 
 // exhibitsOfStrangers are the pages that need no sign-in.
-func exhibitsOfStrangers(g *instance, busy string) []exhibit {
-	at := func(path string) func(b *tab) { return func(b *tab) { b.open(g.public + path) } }
+func exhibitsOfStrangers(g *world.Instance, busy string) []exhibit {
+	at := func(path string) func(b *tab) { return func(b *tab) { b.open(g.Public + path) } }
 	return []exhibit{
 		{"signin", 200, "Sign in to id.example.test", "Anmelden bei id.example.test", at("/secure-resource")},
 		{"wrong-password", 401, "Invalid username or password.", "Benutzername oder Passwort ist falsch.", func(b *tab) {
-			b.open(g.public + "/secure-resource")
+			b.open(g.Public + "/secure-resource")
 			b.write("#username", "alice")
 			b.write("#password", "guess")
 			inTab(b, chromedp.Evaluate[chromedp.Void]("document.querySelector('#remember').click()"))
@@ -163,19 +164,19 @@ func exhibitsOfStrangers(g *instance, busy string) []exhibit {
 		{"signed-out", 200, "You are signed out", "Sie sind abgemeldet", at("/signin?reason=signed_out")},
 		{"start", 200, "You are not signed in.", "Sie sind nicht angemeldet.", at("/")},
 		{"confirm-sign-out", 200, "Sign out?", "Abmelden?", func(b *tab) {
-			b.open(g.public + "/")
-			b.goesTo(g.base + "/logout") // another site
+			b.open(g.Public + "/")
+			b.goesTo(g.Base + "/logout") // another site
 		}},
 		{"bad-request", 400, "The query is malformed.", "Diese Anfrage ist nicht lesbar", at("/login?provider=x;y")},
 		{"no-cookie", 400, "Your browser did not keep a cookie", "Ihr Browser hat ein Cookie nicht behalten", at("/callback?code=x&state=y")},
 		{"unauthorized", 401, "Please sign in", "Bitte melden Sie sich an", at("/me")},
 		{"not-found", 404, "There is nothing here", "Hier ist nichts", at("/nothing")},
 		{"other-host", 421, "This address is not set up", "Diese Adresse ist nicht eingerichtet", func(b *tab) {
-			b.open(strings.Replace(g.base, "localhost", "other.test", 1) + "/")
+			b.open(strings.Replace(g.Base, "localhost", "other.test", 1) + "/")
 		}},
 		{"too-many-requests", 429, "Try again in ", "Versuchen Sie es in ", func(b *tab) {
-			b.open(g.public + "/often")
-			b.open(g.public + "/often")
+			b.open(g.Public + "/often")
+			b.open(g.Public + "/often")
 		}},
 		{"unreachable", 502, "The application does not answer", "Die Anwendung antwortet nicht", at("/gone")},
 		{"broken", 502, "The application failed", "Die Anwendung hat einen Fehler", at("/broken")},
@@ -186,11 +187,11 @@ func exhibitsOfStrangers(g *instance, busy string) []exhibit {
 }
 
 // exhibitsOf are the pages of users who are signed in.
-func exhibitsOf(g *instance, alice, bob *tab) []exhibit {
+func exhibitsOf(g *world.Instance, alice, bob *tab) []exhibit {
 	as := func(user *tab, path string) func(b *tab) {
 		return func(b *tab) {
 			b.keep(user.cookies())
-			b.open(g.public + path)
+			b.open(g.Public + path)
 		}
 	}
 	return []exhibit{
@@ -216,26 +217,26 @@ func exhibitsOf(g *instance, alice, bob *tab) []exhibit {
 		{"two-cookies", 400, "Two cookies have the same name", "Zwei Cookies haben denselben Namen", func(b *tab) {
 			as(alice, "/secure-resource")(b)
 			b.value("document.cookie = 'session_id=other; path=/secure-resource; secure'")
-			b.open(g.public + "/secure-resource")
+			b.open(g.Public + "/secure-resource")
 		}},
 	}
 }
 
 // exhibitsOfLinks are the pages of users whom a link led to the gateway.
-func exhibitsOfLinks(g *instance, alice *tab) []exhibit {
-	wiki := url.QueryEscape(strings.Replace(g.base, "localhost", "wiki.example.test", 1) + "/page")
+func exhibitsOfLinks(g *world.Instance, alice *tab) []exhibit {
+	wiki := url.QueryEscape(strings.Replace(g.Base, "localhost", "wiki.example.test", 1) + "/page")
 	return []exhibit{
 		{"not-begun", 200, "A link led you here.", "Ein Link hat Sie hierher geleitet.", func(b *tab) {
 			b.keep(alice.cookies())
-			b.open(g.public + "/signin?reason=unbegun&return_to=" + wiki)
+			b.open(g.Public + "/signin?reason=unbegun&return_to=" + wiki)
 		}},
 		{"asked-by-a-site", 200, "Another site asks you to sign in with Company account.", "Eine andere Website möchte", func(b *tab) {
 			b.keep(alice.cookies())
-			b.open(g.base + "/nothing") // at another site
-			b.goesTo(g.public + "/login?provider=company")
+			b.open(g.Base + "/nothing") // at another site
+			b.goesTo(g.Public + "/login?provider=company")
 		}},
 		{"continue", 200, "Continue?", "Weiter?", func(b *tab) {
-			b.open(g.public + "/signin?return_to=/secure-resource&elsewhere=1")
+			b.open(g.Public + "/signin?return_to=/secure-resource&elsewhere=1")
 			b.signIn("alice")
 		}},
 	}
@@ -325,7 +326,7 @@ func (b *tab) prefers(scheme string) {
 // obeysAxe fails the test if axe-core finds that the page excludes somebody.
 func (b *tab) obeysAxe(what string) {
 	b.t.Helper()
-	script, err := os.ReadFile("provider/node_modules/axe-core/axe.min.js")
+	script, err := os.ReadFile(world.Path("e2e/provider/node_modules/axe-core/axe.min.js"))
 	if err != nil {
 		b.t.Fatalf("axe-core is not installed, run make deps: %v", err)
 	}

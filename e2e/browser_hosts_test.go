@@ -8,10 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"authgate/e2e/world"
+	"authgate/upstream/provider"
+
 	"github.com/chromedp/cdproto/storage"
 	"github.com/chromedp/chromedp"
-
-	"authgate/upstream/provider"
 )
 
 // hostNames are five hosts of one gateway, of four sites. People sign in at the first.
@@ -19,37 +20,37 @@ var hostNames = []string{"login.test", "wiki.one.test", "files.one.test", "mail.
 
 // manyHosts is a gateway with hostNames, a recorder and an application with WebSockets.
 type manyHosts struct {
-	*instance
-	up      *recorder
-	sockets *streamUpstream
+	*world.Instance
+	up      *world.Recorder
+	sockets *world.Streams
 }
 
 // manyHosts returns such a gateway, which does not run yet.
 func (c *chromium) manyHosts(t *testing.T) *manyHosts {
 	t.Helper()
-	m := &manyHosts{instance: c.prepared(t), up: record(t), sockets: serveStreams(t)}
-	m.public = m.at("login.test", "")
+	m := &manyHosts{Instance: c.prepared(t), up: world.Record(t), sockets: world.ServeStreams(t)}
+	m.Public = m.at("login.test", "")
 	return m
 }
 
 // serve starts the gateway. Each host has a page, a start page and a WebSocket for people
 // who signed in by a mechanism.
 func (m *manyHosts) serve(mechanism, config string) {
-	m.t.Helper()
+	m.T.Helper()
 	routes := "routes:\n"
 	for _, host := range hostNames {
 		for path, upstream := range map[string]string{"page": "app", "{$}": "app", "socket": "sockets"} {
 			routes += fmt.Sprintf("  - {match: '%s/%s', upstream: %s, auth: [%s]}\n", host, path, upstream, mechanism)
 		}
 	}
-	upstreams := fmt.Sprintf("upstreams: {app: {url: %q}, sockets: {url: %q}}\n", m.up.url, m.sockets.url)
-	m.configure(upstreams + config + routes)
-	m.run()
+	upstreams := fmt.Sprintf("upstreams: {app: {url: %q}, sockets: {url: %q}}\n", m.up.URL, m.sockets.URL)
+	m.Configure(upstreams + config + routes)
+	m.Run()
 }
 
 // at returns a URL at one of the hosts.
 func (m *manyHosts) at(host, path string) string {
-	return strings.Replace(m.base, "localhost", host, 1) + path
+	return strings.Replace(m.Base, "localhost", host, 1) + path
 }
 
 // page is the URL of the page of a host.
@@ -63,7 +64,7 @@ func (m *manyHosts) opensAll(t *testing.T, b *tab, user string) {
 		for range 2 {
 			b.open(m.page(host))
 			b.is(m.page(host))
-			m.up.wants(t, "GET", "/page?x=%2F&y", user)
+			wantAsked(t, m.up, "GET", "/page?x=%2F&y", user)
 		}
 	}
 	noComplaints(t, b)
@@ -97,20 +98,20 @@ func (b *tab) sessions(name string) map[string]string {
 // hostsInBrowser: a person signs in once for five hosts, and signs out of all at one.
 func hostsInBrowser(t *testing.T, c *chromium) {
 	m := c.manyHosts(t)
-	m.serve("session", people)
+	m.serve("session", world.People)
 	b := c.tab(t)
 	b.open(m.page("wiki.one.test"))
 	if got := b.value("location.host"); got != strings.TrimPrefix(m.at("login.test", ""), "https://") {
 		t.Fatalf("people sign in at %s", got)
 	}
-	m.up.none(t)
+	m.up.None(t)
 	b.write("#username", "alice")
 	b.write("#password", "not this")
 	b.click("button")
 	b.shows("/login", http.StatusUnauthorized, "Invalid username or password.")
 	b.signIn("alice")
 	b.is(m.page("wiki.one.test"))
-	m.up.wants(t, "GET", "/page?x=%2F&y", "alice")
+	wantAsked(t, m.up, "GET", "/page?x=%2F&y", "alice")
 	m.opensAll(t, b, "alice")
 	values := map[string]bool{}
 	for host, value := range b.sessions("session_id") {
@@ -121,24 +122,24 @@ func hostsInBrowser(t *testing.T, c *chromium) {
 			}
 		}
 	}
-	m.up.all()
+	m.up.All()
 	if len(values) != len(hostNames) {
 		t.Errorf("%d different sessions, expected one for each host", len(values))
 	}
 	m.endsAll(t, b, "files.one.test", func() {
 		b.open(m.page("wiki.one.test"))
 		b.signIn("alice")
-		m.up.all()
+		m.up.All()
 	})
 	b.shows("/signin", http.StatusOK, "You are signed out")
 	b.click("a") // and then on to the sign-in page of another host
 	b.shows("/signin", http.StatusOK, "User name")
 	noComplaints(t, b)
-	m.signedOut(t, b, m.public)
+	m.signedOut(t, b, m.Public)
 	b.open(m.page("mail.two.test"))
 	b.signIn("bob")
 	b.is(m.page("mail.two.test"))
-	m.up.all()
+	m.up.All()
 	m.opensAll(t, b, "bob")
 }
 
@@ -157,15 +158,15 @@ func (m *manyHosts) endsAll(t *testing.T, b *tab, at string, signIn func()) {
 			one := b.another()
 			one.open(m.page(host))
 			one.value("(window.socket = new WebSocket('/socket')).onopen = () => socket.send('hello')")
-			until(t, "the WebSocket of "+host, func() bool { received, _ := one.sockets(); return strings.Contains(received, "hello") })
+			world.Until(t, "the WebSocket of "+host, func() bool { received, _ := one.sockets(); return strings.Contains(received, "hello") })
 			open = append(open, one)
 		}
-		m.up.all()
+		m.up.All()
 		b.open(m.at(at, "/me"))
 		b.click("button")
 		since := time.Now()
 		for i, one := range open {
-			until(t, "the end of the WebSocket of "+hostNames[i], func() bool { _, closed := one.sockets(); return closed == 1 })
+			world.Until(t, "the end of the WebSocket of "+hostNames[i], func() bool { _, closed := one.sockets(); return closed == 1 })
 		}
 		took = time.Since(since)
 		t.Logf("the last of %d WebSockets closed %v after the logout", len(open), took.Round(time.Millisecond))
@@ -177,11 +178,11 @@ func (m *manyHosts) endsAll(t *testing.T, b *tab, at string, signIn func()) {
 
 // statusAt asks for the page of a host with a cookie, not as a browser.
 func (m *manyHosts) statusAt(host, cookie string) int {
-	m.t.Helper()
-	request := must(http.NewRequest("GET", m.base+"/page", nil))(m.t)
+	m.T.Helper()
+	request := world.Must(http.NewRequest("GET", m.Base+"/page", nil))(m.T)
 	request.Host = strings.TrimPrefix(m.at(host, ""), "https://")
 	request.Header.Set("Cookie", cookie)
-	response := must(m.stranger().Do(request))(m.t)
+	response := world.Must(m.Stranger().Do(request))(m.T)
 	defer response.Body.Close()
 	return response.StatusCode
 }
@@ -197,17 +198,17 @@ func (m *manyHosts) signedOut(t *testing.T, b *tab, place string) {
 		}
 		b.shows("/signin", http.StatusOK, "User name")
 	}
-	m.up.none(t)
+	m.up.None(t)
 }
 
 // hostsAtProvider: the same by a provider, which is asked once.
 func hostsAtProvider(t *testing.T, c *chromium) {
 	m := c.manyHosts(t)
 	var provides string
-	startDemoProvider(t, func(issuer string) (provider.Client, *http.Client) {
+	world.StartDemoProvider(t, func(issuer string) (provider.Client, *http.Client) {
 		provides = issuer
 		m.serve("oidc", "providers:\n  - {name: demo, issuer: '"+issuer+"', client_id: shop, client_secret: s3cret}\n")
-		return provider.Client{ID: "shop", Secret: "s3cret", RedirectURIs: []string{m.public + "/callback"}, PostLogoutRedirectURIs: []string{m.public + "/"}}, m.stranger()
+		return provider.Client{ID: "shop", Secret: "s3cret", RedirectURIs: []string{m.Public + "/callback"}, PostLogoutRedirectURIs: []string{m.Public + "/"}}, m.Stranger()
 	}, nil)
 	b := c.tab(t)
 	b.open(m.page("wiki.one.test"))
@@ -216,7 +217,7 @@ func hostsAtProvider(t *testing.T, c *chromium) {
 	}
 	b.signIn("alice")
 	b.arrives(m.page("wiki.one.test"))
-	m.up.wants(t, "GET", "/page?x=%2F&y", "alice")
+	wantAsked(t, m.up, "GET", "/page?x=%2F&y", "alice")
 	b.asked()
 	m.opensAll(t, b, "alice")
 	for _, r := range b.asked() {
@@ -228,7 +229,7 @@ func hostsAtProvider(t *testing.T, c *chromium) {
 		b.open(m.page("wiki.one.test"))
 		b.signIn("alice")
 		b.arrives(m.page("wiki.one.test"))
-		m.up.all()
+		m.up.All()
 	})
 	noComplaints(t, b)
 	m.signedOut(t, b, provides)
@@ -238,12 +239,12 @@ func hostsAtProvider(t *testing.T, c *chromium) {
 // by a redirect, and people do not notice.
 func hostsStrict(t *testing.T, c *chromium) {
 	m := c.manyHosts(t)
-	m.serve("session", "session: {same_site: strict}\n"+people)
+	m.serve("session", "session: {same_site: strict}\n"+world.People)
 	b := c.tab(t)
 	shown := func(host string) {
 		t.Helper()
 		b.arrives(m.page(host))
-		m.up.wants(t, "GET", "/page?x=%2F&y", "alice")
+		wantAsked(t, m.up, "GET", "/page?x=%2F&y", "alice")
 	}
 	b.open(m.page("wiki.one.test"))
 	b.signIn("alice")
@@ -254,7 +255,7 @@ func hostsStrict(t *testing.T, c *chromium) {
 	// Another host of the gateway is another site, too, and its links are asked about.
 	b.goesTo(m.page("x.three.test"))
 	b.says("Continue?")
-	m.up.none(t)
+	m.up.None(t)
 	b.click("a.primary")
 	shown("x.three.test")
 }
@@ -262,19 +263,19 @@ func hostsStrict(t *testing.T, c *chromium) {
 // hostsByOneCookie: with session.domain a cookie serves all hosts, without tickets.
 func hostsByOneCookie(t *testing.T, c *chromium) {
 	m := c.manyHosts(t)
-	m.public = m.at("one.test", "")
-	m.configure(app(m.up.url) + people + "session: {domain: one.test}\nroutes:\n" +
+	m.Public = m.at("one.test", "")
+	m.Configure(world.App(m.up.URL) + world.People + "session: {domain: one.test}\nroutes:\n" +
 		"  - {match: wiki.one.test/page, upstream: app, auth: [session]}\n  - {match: files.one.test/page, upstream: app, auth: [session]}\n")
-	m.run()
+	m.Run()
 	b := c.tab(t)
 	b.open(m.page("wiki.one.test"))
 	b.signIn("alice")
 	b.is(m.page("wiki.one.test"))
-	m.up.wants(t, "GET", "/page?x=%2F&y", "alice")
+	wantAsked(t, m.up, "GET", "/page?x=%2F&y", "alice")
 	b.asked()
 	b.open(m.page("files.one.test"))
 	b.is(m.page("files.one.test"))
-	m.up.wants(t, "GET", "/page?x=%2F&y", "alice")
+	wantAsked(t, m.up, "GET", "/page?x=%2F&y", "alice")
 	for _, r := range b.asked() {
 		if u, err := url.Parse(r.url); r.page && (err != nil || u.Hostname() != "files.one.test") {
 			t.Errorf("the browser was sent to %s", r.url)
@@ -290,7 +291,7 @@ func hostsByOneCookie(t *testing.T, c *chromium) {
 	}
 	b.open(m.page("wiki.one.test"))
 	b.shows("/signin", http.StatusOK, "User name")
-	m.up.none(t)
+	m.up.None(t)
 }
 
 // twinCookies: scripts of an application set cookies with the name of the gateway's, for
@@ -298,13 +299,13 @@ func hostsByOneCookie(t *testing.T, c *chromium) {
 // person is still signed in.
 func twinCookies(t *testing.T, c *chromium) {
 	m := c.manyHosts(t)
-	m.serve("session", people)
+	m.serve("session", world.People)
 	b := c.tab(t)
 	page := m.page("wiki.one.test")
 	b.open(page)
 	b.signIn("alice")
 	b.is(page)
-	m.up.wants(t, "GET", "/page?x=%2F&y", "alice")
+	wantAsked(t, m.up, "GET", "/page?x=%2F&y", "alice")
 	for _, twin := range []string{
 		"domain=one.test; path=/", "domain=one.test; path=/page", "domain=wiki.one.test; path=/", "path=/page",
 	} {
@@ -312,17 +313,17 @@ func twinCookies(t *testing.T, c *chromium) {
 	}
 	b.open(page)
 	b.shows("/page", http.StatusBadRequest, "Two cookies have the same name")
-	m.up.none(t)
+	m.up.None(t)
 	b.click("button")
 	b.is(page)
-	m.up.wants(t, "GET", "/page?x=%2F&y", "alice")
+	wantAsked(t, m.up, "GET", "/page?x=%2F&y", "alice")
 }
 
 // hostsStrictFromElsewhere: a link of another site that begins a sign-in reaches no application
 // with a strict session: a page asks, with and without a session before, and at each host.
 func hostsStrictFromElsewhere(t *testing.T, c *chromium) {
 	m := c.manyHosts(t)
-	m.serve("session", "session: {same_site: strict}\n"+people)
+	m.serve("session", "session: {same_site: strict}\n"+world.People)
 	far, _ := c.otherSites(t, http.HandlerFunc(serveStranger))
 	b := c.tab(t)
 	for i, link := range []string{
@@ -335,12 +336,12 @@ func hostsStrictFromElsewhere(t *testing.T, c *chromium) {
 			b.signIn("alice")
 		}
 		b.says("Continue?")
-		m.up.none(t)
+		m.up.None(t)
 		b.click("a.primary")
 		if got := b.value("location.pathname + location.search"); got != "/page?x=%2F&y" {
 			t.Errorf("%s continues to %s", link, got)
 		}
-		m.up.wants(t, "GET", "/page?x=%2F&y", "alice")
+		wantAsked(t, m.up, "GET", "/page?x=%2F&y", "alice")
 	}
 }
 
@@ -348,16 +349,16 @@ func hostsStrictFromElsewhere(t *testing.T, c *chromium) {
 // another site, sees no page on the way. The application still reads where the link was.
 func hostsByLink(t *testing.T, c *chromium) {
 	m := c.manyHosts(t)
-	m.serve("session", people)
+	m.serve("session", world.People)
 	far, _ := c.otherSites(t, http.HandlerFunc(serveStranger))
 	b := c.tab(t)
 	b.open(m.page("login.test"))
 	b.signIn("alice")
-	m.up.all()
+	m.up.All()
 	for _, host := range hostNames[1:] {
 		b.isLedTo(m.page(host), far)
 		b.arrives(m.page(host))
-		if got := m.up.wants(t, "GET", "/page?x=%2F&y", "alice").value(t, "Sec-Fetch-Site"); got != "cross-site" {
+		if got := wantAsked(t, m.up, "GET", "/page?x=%2F&y", "alice").Value(t, "Sec-Fetch-Site"); got != "cross-site" {
 			t.Errorf("%s: the application reads %q", host, got)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"testing"
 
+	"authgate/e2e/world"
+
 	"github.com/chromedp/chromedp"
 	"github.com/coder/websocket"
 )
@@ -15,37 +17,37 @@ import (
 // authorities that it has built in.
 func TestBrowserHTTP3(t *testing.T) {
 	t.Parallel()
-	up := serve(t, servePageWithSocket(t))
-	port := freePort(t)
+	up := world.Serve(t, servePageWithSocket(t))
+	port := world.FreePort(t)
 	address := net.JoinHostPort("127.0.0.3", port) // the test keeps the UDP port of 127.0.0.1
 	c := startChromium(t,
 		chromedp.Flag("disable-quic", false), chromedp.Flag("enable-quic", true), chromedp.Flag("origin-to-force-quic-on", "localhost:"+port),
 		chromedp.Flag("host-resolver-rules", "MAP localhost "+address+", MAP * ~NOTFOUND"))
 	g := c.prepared(t)
-	g.base = "https://localhost:" + port
-	g.listen = fmt.Sprintf("listen: {https: %[1]q, http3: %[1]q, http: %[2]q, admin: %[3]q}\n", address, authority(g.http), authority(g.adm))
-	g.configure(people + app(up) + "routes: [{match: /, upstream: app, auth: [session]}]\n")
-	g.run()
+	g.Base = "https://localhost:" + port
+	g.Listen = fmt.Sprintf("listen: {https: %[1]q, http3: %[1]q, http: %[2]q, admin: %[3]q}\n", address, world.Authority(g.HTTP), world.Authority(g.Admin))
+	g.Configure(world.People + world.App(up) + "routes: [{match: /, upstream: app, auth: [session]}]\n")
+	g.Run()
 	b := c.tab(t)
-	b.open(g.base + "/")
+	b.open(g.Base + "/")
 	b.signIn("alice")
 	over := func(protocol, path string) bool {
-		for _, entry := range g.entriesOf("request") {
+		for _, entry := range g.EntriesOf("request") {
 			if entry["protocol"] == protocol && entry["path"] == path && entry["subject"] == "local:alice" {
 				return true
 			}
 		}
 		return false
 	}
-	until(t, "the page over HTTP/3", func() bool { return over("HTTP/3.0", "/") })
+	world.Until(t, "the page over HTTP/3", func() bool { return over("HTTP/3.0", "/") })
 	if over("HTTP/2.0", "/") {
-		t.Errorf("the page came another way too\n%s", g.log)
+		t.Errorf("the page came another way too\n%s", g.Log)
 	}
-	until(t, "the answer over a WebSocket", func() bool { return b.value("document.title") != "wait" })
+	world.Until(t, "the answer over a WebSocket", func() bool { return b.value("document.title") != "wait" })
 	if got := b.value("document.title"); got != "hello alice" {
-		t.Errorf("the WebSocket says %q\n%s", got, g.log)
+		t.Errorf("the WebSocket says %q\n%s", got, g.Log)
 	}
-	until(t, "the end of the WebSocket", func() bool { return over("HTTP/1.1", "/socket") })
+	world.Until(t, "the end of the WebSocket", func() bool { return over("HTTP/1.1", "/socket") })
 }
 
 // servePageWithSocket serves a page that opens a WebSocket, and the WebSocket.

@@ -5,13 +5,15 @@ import (
 	"strings"
 	"testing"
 
+	"authgate/e2e/world"
+
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/google/go-cmp/cmp"
 )
 
 // browserRoutes are pages for local accounts, and a public one.
-const browserRoutes = people + `
+const browserRoutes = world.People + `
 policies: {admin: {roles: [admin]}}
 routes:
   - {match: '/{$}', upstream: app, auth: [none]}
@@ -32,9 +34,9 @@ func localAccountsInBrowser(t *testing.T, c *chromium) {
 
 // signInAndOut: a page leads to the sign-in page and back. After signing out, no
 // page shows the person, not even behind the back button.
-func signInAndOut(t *testing.T, b *tab, g *instance, up *recorder) {
+func signInAndOut(t *testing.T, b *tab, g *world.Instance, up *world.Recorder) {
 	const page = "/admin-resource?x=1&y=a%20b"
-	b.open(g.base + page)
+	b.open(g.Base + page)
 	b.shows("/signin", http.StatusOK, "User name")
 	b.write("#username", "alice")
 	b.write("#password", "not this")
@@ -43,19 +45,19 @@ func signInAndOut(t *testing.T, b *tab, g *instance, up *recorder) {
 	if got := b.cookies(); len(got) > 0 {
 		t.Errorf("after a wrong password the browser has cookies: %v", got)
 	}
-	up.none(t)
+	up.None(t)
 	b.write("#password", "wonderland")
 	b.click("button")
-	b.is(g.base + page)
-	up.wants(t, "GET", page, "alice")
+	b.is(g.Base + page)
+	wantAsked(t, up, "GET", page, "alice")
 	other := b.another()
-	other.open(g.base + page)
-	up.wants(t, "GET", page, "alice")
+	other.open(g.Base + page)
+	wantAsked(t, up, "GET", page, "alice")
 
-	b.open(g.base + "/me")
+	b.open(g.Base + "/me")
 	b.shows("/me", http.StatusOK, "Alice Example", "alice@example.org", "admin")
 	b.click("button")
-	b.is(g.base + signedOutPage)
+	b.is(g.Base + signedOutPage)
 	if got := b.cookies(); len(got) > 0 {
 		t.Errorf("after signing out the browser has cookies: %v", got)
 	}
@@ -66,7 +68,7 @@ func signInAndOut(t *testing.T, b *tab, g *instance, up *recorder) {
 	}
 	other.load(chromedp.Reload())
 	other.shows("/signin", http.StatusOK, "User name")
-	up.none(t)
+	up.None(t)
 }
 
 // cookieFacts are the attributes of a cookie in the browser.
@@ -84,8 +86,8 @@ func factsOf(c *network.Cookie) cookieFacts {
 }
 
 // cookiesInBrowser: scripts can neither read nor write the session's cookie.
-func cookiesInBrowser(t *testing.T, b *tab, g *instance, up *recorder) {
-	b.open(g.base + "/secure-resource")
+func cookiesInBrowser(t *testing.T, b *tab, g *world.Instance, up *world.Recorder) {
+	b.open(g.Base + "/secure-resource")
 	b.signIn("alice")
 	session := b.cookies()["session_id"]
 	if diff := cmp.Diff(cookieFacts{"localhost", "/", true, true, network.CookieSameSiteLax}, factsOf(session)); diff != "" {
@@ -99,7 +101,7 @@ func cookiesInBrowser(t *testing.T, b *tab, g *instance, up *recorder) {
 	if got := b.cookies()["session_id"]; got == nil || got.Value != session.Value {
 		t.Error("a script has changed the session")
 	}
-	up.all()
+	up.All()
 	b.load(chromedp.Reload())
-	up.wants(t, "GET", "/secure-resource", "alice")
+	wantAsked(t, up, "GET", "/secure-resource", "alice")
 }

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"authgate/e2e/world"
+
 	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/chromedp"
@@ -27,43 +29,43 @@ providers:
 	shown := func(path string, status int, controls ...string) {
 		t.Helper()
 		b.shows(path, status)
-		b.asksNothing(g.base, far)
+		b.asksNothing(g.Base, far)
 		b.fits()
 		b.isDark()
 		b.hasControls(controls...)
 	}
 	const provider = "link: Continue with Identitätsverwaltungsdienstleistungsgesellschaft"
-	b.open(g.base + "/admin-resource")
+	b.open(g.Base + "/admin-resource")
 	shown("/signin", http.StatusOK, "textbox: User name", "textbox: Password", "button: Sign in")
-	b.open(g.base + "/signin")
+	b.open(g.Base + "/signin")
 	shown("/signin", http.StatusOK, "textbox: User name", "textbox: Password", "button: Sign in", provider)
 	b.write("#username", strings.Repeat("w", 300))
 	b.write("#password", "x")
 	b.click("button")
 	shown("/login", http.StatusUnauthorized, "textbox: User name", "textbox: Password", "button: Sign in", provider)
-	b.open(g.base + "/callback?code=x&state=y")
+	b.open(g.Base + "/callback?code=x&state=y")
 	shown("/callback", http.StatusBadRequest, "link: Sign in")
-	b.open(g.base + "/me")
+	b.open(g.Base + "/me")
 	shown("/me", http.StatusUnauthorized, "link: Sign in")
 	long := "/" + strings.Repeat("w", 300)
-	b.open(g.base + long)
+	b.open(g.Base + long)
 	shown(long, http.StatusNotFound, "link: Go to the start page")
-	b.open(g.base + "/admin-resource")
+	b.open(g.Base + "/admin-resource")
 	b.signIn("bob")
 	b.shows("/admin-resource", http.StatusForbidden, "You are signed in, but not allowed to do this.")
 	shown("/admin-resource", http.StatusForbidden, "link: Use another account", "button: Sign out")
-	up.none(t)
-	b.open(g.base + "/me")
+	up.None(t)
+	b.open(g.Base + "/me")
 	shown("/me", http.StatusOK, "button: Sign out")
-	b.open(strangerPage(far, `<link rel="icon" href="data:,"><a href="`+g.base+`/logout">A present for you</a>`))
+	b.open(strangerPage(far, `<link rel="icon" href="data:,"><a href="`+g.Base+`/logout">A present for you</a>`))
 	b.click("a")
 	shown("/logout", http.StatusOK, "button: Sign out")
 	for _, address := range []string{far, near} {
 		b := c.tab(t)
-		b.open(strangerPage(address, `<iframe src="`+g.base+`/signin"></iframe>`))
-		until(t, "the browser to block the frame", func() bool {
+		b.open(strangerPage(address, `<iframe src="`+g.Base+`/signin"></iframe>`))
+		world.Until(t, "the browser to block the frame", func() bool {
 			return slices.ContainsFunc(b.complained(), func(complaint string) bool {
-				return strings.Contains(complaint, g.base) && strings.Contains(complaint, "frame-ancestors 'none'") && strings.Contains(complaint, "has been blocked")
+				return strings.Contains(complaint, g.Base) && strings.Contains(complaint, "frame-ancestors 'none'") && strings.Contains(complaint, "has been blocked")
 			})
 		})
 	}
@@ -90,10 +92,10 @@ func slippedIn(t *testing.T, c *chromium) {
 	var reached atomic.Int64
 	far, _ := c.otherSites(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
 	b := c.tab(t)
-	b.open(g.base + "/secure-resource")
+	b.open(g.Base + "/secure-resource")
 	b.signIn("alice")
-	up.all()
-	b.open(g.base + "/me")
+	up.All()
+	b.open(g.Base + "/me")
 	b.complained()
 	const intruders = 8
 	got := b.value(`(() => {
@@ -109,11 +111,11 @@ func slippedIn(t *testing.T, c *chromium) {
 		document.body.lastChild.submit()
 		return document.title + ", " + getComputedStyle(document.body).visibility + ", " + document.baseURI
 	})()`)
-	if want := "Your account · localhost, visible, " + g.base + "/me"; got != want {
+	if want := "Your account · localhost, visible, " + g.Base + "/me"; got != want {
 		t.Errorf("what was slipped in changed the page: %s", got)
 	}
 	blocked := 0
-	until(t, "the browser to block all of it", func() bool {
+	world.Until(t, "the browser to block all of it", func() bool {
 		for _, complaint := range b.complained() {
 			if strings.Contains(complaint, "Content Security Policy") && strings.Contains(complaint, "has been blocked") {
 				blocked++
@@ -122,7 +124,7 @@ func slippedIn(t *testing.T, c *chromium) {
 		return blocked >= intruders
 	})
 	b.shows("/me", http.StatusOK, "Alice Example")
-	up.none(t)
+	up.None(t)
 	if got := reached.Load(); got > 0 {
 		t.Errorf("%d requests went to another site", got)
 	}
@@ -181,30 +183,30 @@ func (b *tab) hasControls(want ...string) {
 
 // keyboardOnly: a person signs in and out without a mouse, and the focus is
 // visible.
-func keyboardOnly(t *testing.T, b *tab, g *instance, up *recorder) {
+func keyboardOnly(t *testing.T, b *tab, g *world.Instance, up *world.Recorder) {
 	focused := func(want string) {
 		t.Helper()
-		until(t, "the focus on "+want, func() bool {
+		world.Until(t, "the focus on "+want, func() bool {
 			return b.value("document.activeElement.id || document.activeElement.localName") == want
 		})
 		if got := b.value("document.activeElement.matches(':focus-visible') + ' ' + getComputedStyle(document.activeElement).outlineStyle"); got != "true solid" {
 			t.Errorf("the focus on %s is not visible: %s", want, got)
 		}
 	}
-	b.open(g.base + "/secure-resource")
+	b.open(g.Base + "/secure-resource")
 	focused("username")
 	inTab(b, chromedp.KeyEvent("alice\t"))
 	focused("password")
 	inTab(b, chromedp.KeyEvent("wonderland\t"))
 	focused("button")
 	b.load(chromedp.KeyEvent("\r"))
-	b.is(g.base + "/secure-resource")
-	up.wants(t, "GET", "/secure-resource", "alice")
-	b.open(g.base + "/me")
+	b.is(g.Base + "/secure-resource")
+	wantAsked(t, up, "GET", "/secure-resource", "alice")
+	b.open(g.Base + "/me")
 	inTab(b, chromedp.KeyEvent("\t"))
 	focused("button")
 	b.load(chromedp.KeyEvent("\r"))
-	b.is(g.base + signedOutPage)
+	b.is(g.Base + signedOutPage)
 	if got := b.cookies(); len(got) > 0 {
 		t.Errorf("after signing out the browser has cookies: %v", got)
 	}

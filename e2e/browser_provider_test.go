@@ -12,13 +12,14 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"authgate/e2e/world"
 	"authgate/upstream/provider"
 )
 
 // shopfront is a gateway with the provider of the demonstration and a recorder.
 type shopfront struct {
-	*instance
-	up     *recorder
+	*world.Instance
+	up     *world.Recorder
 	issuer string
 
 	sid atomic.Value // of the last session at the provider
@@ -35,15 +36,15 @@ routes:
 // configuration: ", key: value".
 func (c *chromium) shopfront(t *testing.T, more string) *shopfront {
 	t.Helper()
-	s := &shopfront{instance: c.prepared(t), up: record(t)}
-	startDemoProvider(t, func(issuer string) (provider.Client, *http.Client) {
+	s := &shopfront{Instance: c.prepared(t), up: world.Record(t)}
+	world.StartDemoProvider(t, func(issuer string) (provider.Client, *http.Client) {
 		s.issuer = issuer
-		s.configure(app(s.up.url) + "providers:\n  - {name: demo, issuer: '" + s.issuer + "', client_id: shop, client_secret: s3cret" + more + "}\n" + shopfrontRoutes)
-		s.run()
+		s.Configure(world.App(s.up.URL) + "providers:\n  - {name: demo, issuer: '" + s.issuer + "', client_id: shop, client_secret: s3cret" + more + "}\n" + shopfrontRoutes)
+		s.Run()
 		return provider.Client{
-			ID: "shop", Secret: "s3cret", RedirectURIs: []string{s.base + "/callback"},
-			PostLogoutRedirectURIs: []string{s.base + "/"}, BackchannelLogoutURI: s.base + "/backchannel-logout/demo",
-		}, s.stranger()
+			ID: "shop", Secret: "s3cret", RedirectURIs: []string{s.Base + "/callback"},
+			PostLogoutRedirectURIs: []string{s.Base + "/"}, BackchannelLogoutURI: s.Base + "/backchannel-logout/demo",
+		}, s.Stranger()
 	}, s.withFrontChannel)
 	return s
 }
@@ -62,7 +63,7 @@ func (s *shopfront) withFrontChannel(p *provider.Provider) http.Handler {
 			_, _ = w.Write(answer.Body.Bytes()) // an error means that the gateway is gone
 		case "/signed-out-everywhere":
 			w.Header().Set("Content-Type", "text/html")
-			_, _ = w.Write([]byte(`<!DOCTYPE html><iframe onload="document.title = 'done'" src="` + html.EscapeString(s.base+"/frontchannel-logout/demo?"+r.URL.RawQuery) + `"></iframe>`))
+			_, _ = w.Write([]byte(`<!DOCTYPE html><iframe onload="document.title = 'done'" src="` + html.EscapeString(s.Base+"/frontchannel-logout/demo?"+r.URL.RawQuery) + `"></iframe>`))
 		default:
 			p.ServeHTTP(w, r)
 		}
@@ -93,11 +94,11 @@ func (s *shopfront) frontChannel() string {
 func (s *shopfront) signedIn(t *testing.T, c *chromium, user string) *tab {
 	t.Helper()
 	b := c.tab(t)
-	b.open(s.base + "/secure-resource")
+	b.open(s.Base + "/secure-resource")
 	b.atProvider(s)
 	b.signIn(user)
-	b.is(s.base + "/secure-resource")
-	s.up.wants(t, "GET", "/secure-resource", user)
+	b.is(s.Base + "/secure-resource")
+	wantAsked(t, s.up, "GET", "/secure-resource", user)
 	return b
 }
 

@@ -8,14 +8,16 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // wrongSetup: a proxy in front of the gateway that is not set up well makes pages that
 // name the mistake, to users in harmless words, and to operators in the log.
 func wrongSetup(t *testing.T, c *chromium) {
-	g, up := c.prepared(t), record(t)
+	g, up := c.prepared(t), world.Record(t)
 	var proto, cookies atomic.Bool // does the proxy tell that it speaks https, and pass on cookies?
-	gate := must(url.Parse(g.http))(t)
+	gate := world.Must(url.Parse(g.HTTP))(t)
 	_, public := c.otherSites(t, &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(gate)
@@ -31,13 +33,13 @@ func wrongSetup(t *testing.T, c *chromium) {
 			return nil
 		},
 	})
-	g.public = public
-	g.listen = fmt.Sprintf("tls: {mode: \"off\"}\nlisten: {http: %q, admin: %q, trusted_proxies: [127.0.0.1, \"::1\"]}\n", authority(g.http), authority(g.adm))
-	g.configure(app(up.url) + browserRoutes)
-	g.run()
+	g.Public = public
+	g.Listen = fmt.Sprintf("tls: {mode: \"off\"}\nlisten: {http: %q, admin: %q, trusted_proxies: [127.0.0.1, \"::1\"]}\n", world.Authority(g.HTTP), world.Authority(g.Admin))
+	g.Configure(world.App(up.URL) + browserRoutes)
+	g.Run()
 	logged := func(hint string) {
 		t.Helper()
-		until(t, "the log's line "+hint, func() bool { return strings.Contains(g.log.String(), hint) })
+		world.Until(t, "the log's line "+hint, func() bool { return strings.Contains(g.Log.String(), hint) })
 	}
 	b := c.tab(t)
 
@@ -53,11 +55,11 @@ func wrongSetup(t *testing.T, c *chromium) {
 	logged("a sign-in came back without its cookie")
 	b.signIn("alice")
 	b.shows("/signin", http.StatusOK, "your browser did not keep the session")
-	up.none(t)
+	up.None(t)
 
 	cookies.Store(true)
 	b.signIn("alice")
 	b.is(public + "/secure-resource")
-	up.wants(t, "GET", "/secure-resource", "alice")
+	wantAsked(t, up, "GET", "/secure-resource", "alice")
 	noComplaints(t, b)
 }

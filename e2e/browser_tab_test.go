@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"authgate/e2e/world"
+
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
@@ -121,7 +123,7 @@ func (b *tab) complained() []string {
 }
 
 // stepTime bounds the time of a step.
-const stepTime = patience
+const stepTime = world.Patience
 
 // inTab runs an action that loads no page.
 func inTab[T any](b *tab, action chromedp.Action[T]) T {
@@ -214,7 +216,7 @@ func (b *tab) write(selector, text string) {
 func (b *tab) signIn(user string) {
 	b.t.Helper()
 	b.write("#username", user)
-	b.write("#password", passwords[user])
+	b.write("#password", world.Passwords[user])
 	b.click("button[type=submit]")
 }
 
@@ -256,7 +258,7 @@ func (b *tab) arrives(address string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, stepTime)
 	defer cancel()
-	until(b.t, "the page "+address, func() bool {
+	world.Until(b.t, "the page "+address, func() bool {
 		at, err := chromedp.Run(ctx, chromedp.Evaluate[string]("document.readyState + ' ' + location"))
 		if ctx.Err() != nil {
 			b.t.Fatalf("expected the page %s: %s", address, b.describe())
@@ -268,7 +270,7 @@ func (b *tab) arrives(address string) {
 // says waits for a page whose text has the words. Pages on the way may have none yet.
 func (b *tab) says(words string) {
 	b.t.Helper()
-	until(b.t, "a page with "+words, func() bool {
+	world.Until(b.t, "a page with "+words, func() bool {
 		text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](
 			"document.readyState == 'complete' ? document.body.innerText : ''"))
 		return err == nil && strings.Contains(text, words)
@@ -304,15 +306,15 @@ func (b *tab) describe() string {
 	return fmt.Sprintf("%d %.2000s", b.status, text)
 }
 
-// wants fails the test unless one request came since the last call, with the
+// wantAsked fails the test unless one request came since the last call, with the
 // identity of user and without a cookie of the gateway.
-func (r *recorder) wants(t testing.TB, method, target, user string) message {
+func wantAsked(t testing.TB, r *world.Recorder, method, target, user string) world.Message {
 	t.Helper()
-	m := r.one(t)
-	if !strings.HasPrefix(m.line, method+" ") || m.target() != target || m.value(t, "X-Auth-User") != user {
-		t.Errorf("expected %s %s for %q at the upstream: %s for %q", method, target, user, m.line, m.value(t, "X-Auth-User"))
+	m := r.One(t)
+	if !strings.HasPrefix(m.Line, method+" ") || m.Target() != target || m.Value(t, "X-Auth-User") != user {
+		t.Errorf("expected %s %s for %q at the upstream: %s for %q", method, target, user, m.Line, m.Value(t, "X-Auth-User"))
 	}
-	if got := m.values("Cookie"); len(got) > 0 {
+	if got := m.Values("Cookie"); len(got) > 0 {
 		t.Errorf("the upstream gets cookies: %q", got)
 	}
 	return m

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"authgate/e2e/world"
+
 	"github.com/chromedp/chromedp"
 )
 
@@ -15,13 +17,13 @@ import (
 // its folder.
 func startJupyter(t *testing.T) (address, dir string) {
 	t.Helper()
-	program := must(filepath.Abs("jupyter/venv/bin/jupyter-notebook"))(t)
+	program := world.Path("e2e/jupyter/venv/bin/jupyter-notebook")
 	if _, err := os.Stat(program); err != nil {
 		t.Fatalf("Jupyter is not installed, run make deps: %v", err)
 	}
-	dir, address = t.TempDir(), freeAddress(t)
+	dir, address = t.TempDir(), world.FreeAddress(t)
 	port := address[strings.LastIndexByte(address, ':')+1:]
-	launch(t, "http://"+address+"/jupyter/api", shellIn(dir, []string{"SHELL=/bin/sh"}, program,
+	world.Launch(t, "http://"+address+"/jupyter/api", world.ShellIn(dir, []string{"SHELL=/bin/sh"}, program,
 		"--no-browser", "--allow-root", "--ip=127.0.0.1", "--port="+port, "--NotebookApp.base_url=/jupyter/",
 		"--NotebookApp.token=", "--NotebookApp.password=", "--NotebookApp.allow_remote_access=True"))
 	return address, dir
@@ -32,20 +34,20 @@ func startJupyter(t *testing.T) (address, dir string) {
 // shell. A busy machine gets more chances for the measurement.
 func terminalInBrowser(t *testing.T, c *chromium) {
 	address, dir := startJupyter(t)
-	up := tapped(t, address)
+	up := world.StartTap(t, address)
 	g := c.prepared(t)
-	g.configure(people + documentedApp(t, "jupyter", up.url))
-	g.run()
+	g.Configure(world.People + world.DocumentedApp(t, "jupyter", up.URL))
+	g.Run()
 	b := c.tab(t)
-	b.open(g.base + "/jupyter/terminals/new")
+	b.open(g.Base + "/jupyter/terminals/new")
 	b.shows("/signin", http.StatusOK, "User name")
 	b.signIn("bob")
-	if b.status != http.StatusForbidden || up.has("/jupyter/terminals") {
+	if b.status != http.StatusForbidden || up.Has("/jupyter/terminals") {
 		t.Errorf("bob, who is no admin, gets %s", b.describe())
 	}
 	took := time.Hour
 	for try := 0; try < 5 && took >= time.Second; try++ {
-		b.open(g.base + "/me")
+		b.open(g.Base + "/me")
 		if b.status == http.StatusOK {
 			b.click("button")
 		}
@@ -55,12 +57,12 @@ func terminalInBrowser(t *testing.T, c *chromium) {
 	if took >= time.Second {
 		t.Errorf("the terminal closed %v after the logout", took)
 	}
-	up.wantUser(t, "alice", "session_id=")
+	up.WantUser(t, "alice", "session_id=")
 }
 
 // oneTerminal signs alice in, uses a new terminal in a folder, signs her out in another tab, and
 // returns how long after that the terminal was closed.
-func oneTerminal(t *testing.T, g *instance, b *tab, dir string) time.Duration {
+func oneTerminal(t *testing.T, g *world.Instance, b *tab, dir string) time.Duration {
 	t.Helper()
 	old, _ := b.sockets()
 	shows := func(text string) func() bool {
@@ -69,22 +71,22 @@ func oneTerminal(t *testing.T, g *instance, b *tab, dir string) time.Duration {
 			return strings.Contains(strings.TrimPrefix(received, old), text)
 		}
 	}
-	b.open(g.base + "/jupyter/terminals/new")
+	b.open(g.Base + "/jupyter/terminals/new")
 	b.signIn("alice")
-	until(t, "the prompt of the shell", shows("stdout"))
+	world.Until(t, "the prompt of the shell", shows("stdout"))
 	inTab(b, chromedp.Focus(chromedp.CSS(".terminal textarea")))
 	inTab(b, chromedp.KeyEvent("echo $((40+2)) made by hand | tee made\r"))
-	until(t, "the output of the command", shows("42 made by hand"))
-	until(t, "what the command writes", func() bool { return readFile(t, filepath.Join(dir, "made")) == "42 made by hand\n" })
+	world.Until(t, "the output of the command", shows("42 made by hand"))
+	world.Until(t, "what the command writes", func() bool { return world.ReadFile(t, filepath.Join(dir, "made")) == "42 made by hand\n" })
 	_, before := b.sockets()
 	other := b.another()
-	other.open(g.base + "/me")
+	other.open(g.Base + "/me")
 	other.click("button")
 	since := time.Now()
-	until(t, "the end of the terminal", func() bool { _, closed := b.sockets(); return closed > before })
+	world.Until(t, "the end of the terminal", func() bool { _, closed := b.sockets(); return closed > before })
 	took := time.Since(since)
 	inTab(b, chromedp.KeyEvent("echo late > late\r"))
-	b.open(g.base + "/jupyter/api")
+	b.open(g.Base + "/jupyter/api")
 	b.shows("/signin", http.StatusOK, "User name")
 	if _, err := os.Stat(filepath.Join(dir, "late")); err == nil {
 		t.Error("a command reached the shell after the logout")

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"authgate/e2e/world"
+
 	"github.com/chromedp/chromedp"
 )
 
@@ -35,7 +37,7 @@ type hostileApp struct {
 func serveHostile(t *testing.T) *hostileApp {
 	t.Helper()
 	h := &hostileApp{}
-	h.url = serve(t, func(w http.ResponseWriter, r *http.Request) {
+	h.url = world.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Service-Worker-Allowed", "/")
 		switch {
 		case r.URL.Path == "/taken":
@@ -84,14 +86,14 @@ func workersInBrowser(t *testing.T, c *chromium) {
 	for name, workers := range map[string]string{"refused": "", "allowed": ", service_workers: allow"} {
 		t.Run(name, func(t *testing.T) {
 			app, m := serveHostile(t), c.manyHosts(t)
-			m.configure(fmt.Sprintf("upstreams: {app: {url: %q}}\n", app.url) + people + "routes:\n" +
+			m.Configure(fmt.Sprintf("upstreams: {app: {url: %q}}\n", app.url) + world.People + "routes:\n" +
 				"  - {match: login.test/, upstream: app, auth: [session]}\n" +
 				"  - {match: wiki.one.test/, upstream: app, auth: [session]" + workers + "}\n" +
 				"  - {match: wiki.one.test/taken, upstream: app, auth: [none]}\n")
-			m.run()
+			m.Run()
 			// What the attacker's own browser gets to begin a sign-in.
 			wiki := strings.TrimPrefix(m.at("wiki.one.test", ""), "https://")
-			begun := m.instance.page(m.stranger(), wiki, "/page").Header.Get("Location")
+			begun := pageOf(m.Instance, m.Stranger(), wiki, "/page").Header.Get("Location")
 			if u, err := url.Parse(begun); err != nil || u.Query().Get("binding") == "" {
 				t.Fatalf("the attacker is led to %q", begun)
 			}
@@ -112,7 +114,7 @@ func workersInBrowser(t *testing.T, c *chromium) {
 			}
 			b.isLedTo(begun, far)
 			if workers != "" {
-				until(t, "the worker to take a place", func() bool {
+				world.Until(t, "the worker to take a place", func() bool {
 					return strings.Contains(strings.Join(app.all(), " "), "/signin/complete?")
 				})
 				return

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"authgate/e2e/world"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -53,16 +55,16 @@ func (a *attempt) unharmed(g *grant) {
 	if got := g.exchanges(); got != 0 {
 		a.t.Errorf("the code came to the token endpoint %d times", got)
 	}
-	if back := a.back(a.c, g.response()); back.status != http.StatusFound {
-		a.t.Errorf("the attempt does not stay valid: %d %s", back.status, back.body)
+	if back := a.back(a.c, g.response()); back.Status != http.StatusFound {
+		a.t.Errorf("the attempt does not stay valid: %d %s", back.Status, back.Body)
 	}
 }
 
 // wantBad fails the test unless the answer is 400 and sets no cookie.
-func wantBad(t *testing.T, what string, a answer) {
+func wantBad(t *testing.T, what string, a world.Answer) {
 	t.Helper()
-	if a.status != http.StatusBadRequest || a.header.Get("Set-Cookie") != "" {
-		t.Errorf("%s: %d, %q", what, a.status, a.header["Set-Cookie"])
+	if a.Status != http.StatusBadRequest || a.Header.Get("Set-Cookie") != "" {
+		t.Errorf("%s: %d, %q", what, a.Status, a.Header["Set-Cookie"])
 	}
 }
 
@@ -88,13 +90,13 @@ func malformedCallbacks(t *testing.T, s *stage, h *hostile) {
 // session that it began goes on, and its browser is led to the place again.
 func callbackAgain(t *testing.T, s *stage, h *hostile) {
 	login, g := s.agreed(t, h)
-	if a := login.back(login.c, g.response()); a.status != http.StatusFound {
-		t.Fatalf("the callback: %d %s", a.status, a.body)
+	if a := login.back(login.c, g.response()); a.Status != http.StatusFound {
+		t.Fatalf("the callback: %d %s", a.Status, a.Body)
 	}
 	session := s.sessionOf(t, login.c)
 	a := login.back(login.c, g.response(), "Accept", "text/html")
-	if a.status != http.StatusFound || a.header.Get("Location") != "/" || a.header.Get("Set-Cookie") != "" {
-		t.Errorf("again: %d to %q, %q", a.status, a.header.Get("Location"), a.header["Set-Cookie"])
+	if a.Status != http.StatusFound || a.Header.Get("Location") != "/" || a.Header.Get("Set-Cookie") != "" {
+		t.Errorf("again: %d to %q, %q", a.Status, a.Header.Get("Location"), a.Header["Set-Cookie"])
 	}
 	wantBad(t, "again, in another browser", login.back(s.visitor(), g.response(), "Accept", "text/html"))
 	if got := g.exchanges(); got != 1 {
@@ -146,8 +148,8 @@ func twoTabs(t *testing.T, s *stage, h *hostile) {
 		if i > 1 {
 			want = "/"
 		}
-		if a := logins[i].finish(lie{}); a.status != http.StatusFound || a.header.Get("Location") != want {
-			t.Errorf("the tab for %q: %d to %q, expected %q", paths[i], a.status, a.header.Get("Location"), want)
+		if a := logins[i].finish(lie{}); a.Status != http.StatusFound || a.Header.Get("Location") != want {
+			t.Errorf("the tab for %q: %d to %q, expected %q", paths[i], a.Status, a.Header.Get("Location"), want)
 		}
 	}
 	s.lives(t, s.sessionOf(t, c))
@@ -175,15 +177,15 @@ func refusedByProvider(t *testing.T, s *stage, h *hostile) {
 			login, g := s.agreed(t, h)
 			test.response.Set("state", login.request.Get("state"))
 			a := login.back(login.c, test.response, "Accept", accept)
-			if a.status != test.status || strings.Contains(a.body, "<script") || strings.Contains(a.body, "<img") || len(a.body) > 20_000 {
-				t.Errorf("%s: %d, expected %d, and the description as text: %s", name, a.status, test.status, a.body)
+			if a.Status != test.status || strings.Contains(a.Body, "<script") || strings.Contains(a.Body, "<img") || len(a.Body) > 20_000 {
+				t.Errorf("%s: %d, expected %d, and the description as text: %s", name, a.Status, test.status, a.Body)
 			}
-			if name == "denied" && accept == "text/html" && !strings.Contains(a.body, "&lt;script&gt;alert(1)&lt;/script&gt;") {
-				t.Errorf("%s: the page does not show the description: %s", name, a.body)
+			if name == "denied" && accept == "text/html" && !strings.Contains(a.Body, "&lt;script&gt;alert(1)&lt;/script&gt;") {
+				t.Errorf("%s: the page does not show the description: %s", name, a.Body)
 			}
 			s.isOut(t, login.c, a)
-			if a := login.back(login.c, g.response()); a.status != http.StatusBadRequest || g.exchanges() != 0 {
-				t.Errorf("%s: a code after the error: %d", name, a.status)
+			if a := login.back(login.c, g.response()); a.Status != http.StatusBadRequest || g.exchanges() != 0 {
+				t.Errorf("%s: a code after the error: %d", name, a.Status)
 			}
 		}
 	}
@@ -191,8 +193,8 @@ func refusedByProvider(t *testing.T, s *stage, h *hostile) {
 	for _, state := range [][]string{nil, {""}, {"unknown"}} {
 		response := denied("Call 0900 now.")
 		response["state"] = state
-		if a := login.back(login.c, response, "Accept", "text/html"); a.status != http.StatusBadRequest || strings.Contains(a.body, "0900") {
-			t.Errorf("an error with the state %q: %d %s", state, a.status, a.body)
+		if a := login.back(login.c, response, "Accept", "text/html"); a.Status != http.StatusBadRequest || strings.Contains(a.Body, "0900") {
+			t.Errorf("an error with the state %q: %d %s", state, a.Status, a.Body)
 		}
 	}
 	response := denied("")
@@ -206,8 +208,8 @@ func refusedByProvider(t *testing.T, s *stage, h *hostile) {
 func sessionsFromBefore(t *testing.T, s *stage, h *hostile) {
 	c := s.visitor()
 	first := s.enters(t, c, h)
-	if a := s.begin(t, c, h).finish(lie{claims: map[string]any{"nonce": "another"}}); a.status != http.StatusBadGateway {
-		t.Errorf("a login that must fail: %d", a.status)
+	if a := s.begin(t, c, h).finish(lie{claims: map[string]any{"nonce": "another"}}); a.Status != http.StatusBadGateway {
+		t.Errorf("a login that must fail: %d", a.Status)
 	}
 	s.lives(t, first)
 	second := s.enters(t, c, h)
@@ -220,27 +222,27 @@ func sessionsFromBefore(t *testing.T, s *stage, h *hostile) {
 	planted := "session=" + strings.Repeat("A", 43)
 	login, g := s.agreed(t, h)
 	a := login.back(s.stranger(), g.response(), "Cookie", planted+"; "+s.cookieLine(t, login.c))
-	if got := cookieNamed(t, a, "session"); a.status != http.StatusFound || "session="+got.Value == planted {
-		t.Errorf("with a planted session: %d, %s", a.status, got)
+	if got := world.CookieNamed(t, a, "session"); a.Status != http.StatusFound || "session="+got.Value == planted {
+		t.Errorf("with a planted session: %d, %s", a.Status, got)
 	}
 	s.ended(t, planted)
 
 	c = s.visitor()
-	local := s.signIn(c, "alice").session
+	local := s.SignIn(c, "alice").Session
 	for _, want := range []int{http.StatusOK, http.StatusUnauthorized} { // before the login, and after it
-		if got := s.ask(t, s.stranger(), "GET", "/local-resource", "Cookie", local).status; got != want {
+		if got := s.ask(t, s.stranger(), "GET", "/local-resource", "Cookie", local).Status; got != want {
 			t.Errorf("with a local session: %d, expected %d", got, want)
 		}
 		if want == http.StatusOK {
 			a = s.begin(t, c, h).finish(lie{})
 		}
 	}
-	if cleared := cookieNamed(t, a, "session_id"); cleared.Value != "" || cleared.MaxAge >= 0 {
+	if cleared := world.CookieNamed(t, a, "session_id"); cleared.Value != "" || cleared.MaxAge >= 0 {
 		t.Errorf("the cookie of the local session is not cleared: %s", cleared)
 	}
 	delegated := s.sessionOf(t, c)
 	s.lives(t, delegated)
-	s.signIn(c, "alice")
+	s.SignIn(c, "alice")
 	s.ended(t, delegated)
 	if got := s.cookieLine(t, c); strings.Contains(got, "session=") {
 		t.Errorf("the cookie of the delegated session is not cleared: %s", got)
@@ -252,16 +254,16 @@ func sessionsFromBefore(t *testing.T, s *stage, h *hostile) {
 func loginMethods(t *testing.T, s *stage, h *hostile) {
 	login, g := s.agreed(t, h)
 	for _, path := range []string{"/callback", "/auth/callback"} {
-		a, err := s.try(login.c, "POST", path+"?"+g.response().Encode(), g.response().Encode(), "Content-Type", typeForm, "Origin", h.issuer)
-		if err != nil || a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") != "GET, HEAD" {
-			t.Errorf("POST %s: %d, Allow %q, %v", path, a.status, a.header.Get("Allow"), err)
+		a, err := s.try(login.c, "POST", path+"?"+g.response().Encode(), g.response().Encode(), "Content-Type", world.TypeForm, "Origin", h.issuer)
+		if err != nil || a.Status != http.StatusMethodNotAllowed || a.Header.Get("Allow") != "GET, HEAD" {
+			t.Errorf("POST %s: %d, Allow %q, %v", path, a.Status, a.Header.Get("Allow"), err)
 		}
 	}
-	if a := s.ask(t, login.c, "HEAD", "/login"); a.status != http.StatusFound || a.body != "" {
-		t.Errorf("HEAD /login: %d %s", a.status, a.body)
+	if a := s.ask(t, login.c, "HEAD", "/login"); a.Status != http.StatusFound || a.Body != "" {
+		t.Errorf("HEAD /login: %d %s", a.Status, a.Body)
 	}
-	if a := s.ask(t, login.c, "HEAD", "/callback?"+g.response().Encode()); a.body != "" || a.header.Get("Set-Cookie") != "" {
-		t.Errorf("HEAD /callback: %d, %q %s", a.status, a.header["Set-Cookie"], a.body)
+	if a := s.ask(t, login.c, "HEAD", "/callback?"+g.response().Encode()); a.Body != "" || a.Header.Get("Set-Cookie") != "" {
+		t.Errorf("HEAD /callback: %d, %q %s", a.Status, a.Header["Set-Cookie"], a.Body)
 	}
 	login.unharmed(g)
 }
@@ -271,7 +273,7 @@ func loginMethods(t *testing.T, s *stage, h *hostile) {
 func untimed(t *testing.T, c *http.Cookie) {
 	t.Helper()
 	left, lifetime := time.Until(c.Expires), time.Duration(c.MaxAge)*time.Second
-	if left > lifetime || left < lifetime-patience {
+	if left > lifetime || left < lifetime-world.Patience {
 		t.Errorf("the cookie expires at %v, with Max-Age %d", c.Expires, c.MaxAge)
 	}
 	c.Expires, c.RawExpires, c.Raw = time.Time{}, "", ""
@@ -284,7 +286,7 @@ func loginCookies(t *testing.T, s *stage, h *hostile) {
 	b := s.visitor()
 	var binding *http.Cookie
 	for range 2 {
-		got := cookieNamed(t, s.ask(t, b, "GET", "/login?provider="+h.name), name)
+		got := world.CookieNamed(t, s.ask(t, b, "GET", "/login?provider="+h.name), name)
 		untimed(t, got)
 		want := &http.Cookie{Name: name, Value: got.Value, Path: "/", MaxAge: 600, HttpOnly: true, Secure: true, SameSite: http.SameSiteLaxMode}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -299,7 +301,7 @@ func loginCookies(t *testing.T, s *stage, h *hostile) {
 		t.Errorf("the browser has %v", got)
 	}
 	const planted = "x"
-	if got := cookieNamed(t, s.ask(t, s.stranger(), "GET", "/login?provider="+h.name, "Cookie", name+"="+planted), name); got.Value == planted {
+	if got := world.CookieNamed(t, s.ask(t, s.stranger(), "GET", "/login?provider="+h.name, "Cookie", name+"="+planted), name); got.Value == planted {
 		t.Errorf("the browser keeps the planted cookie %q", planted)
 	}
 	s.enters(t, b, h)
@@ -308,7 +310,7 @@ func loginCookies(t *testing.T, s *stage, h *hostile) {
 		if m == nil {
 			t.Fatalf("%s is closed", path)
 		}
-		if head := strings.Join(m.head, "\n"); strings.Contains(head, binding.Value) || strings.Contains(strings.ToLower(head), "authgate_login") {
+		if head := strings.Join(m.Head, "\n"); strings.Contains(head, binding.Value) || strings.Contains(strings.ToLower(head), "authgate_login") {
 			t.Errorf("the upstream gets %q", head)
 		}
 	}
@@ -320,14 +322,14 @@ func providerChoice(t *testing.T, s *stage, h, other *hostile) {
 	c := s.visitor()
 	for query, want := range map[string]*hostile{"": h, "?return_to=/x": h, "?provider=plain": h, "?provider=naming": other} {
 		a := s.ask(t, c, "GET", "/login"+query)
-		if got := a.header.Get("Location"); a.status != http.StatusFound || !strings.HasPrefix(got, want.issuer+"/authorize?") {
-			t.Errorf("/login%s: %d to %q", query, a.status, got)
+		if got := a.Header.Get("Location"); a.Status != http.StatusFound || !strings.HasPrefix(got, want.issuer+"/authorize?") {
+			t.Errorf("/login%s: %d to %q", query, a.Status, got)
 		}
 	}
 	for _, query := range []string{"?provider=", "?provider", "?provider=Plain", "?provider=plain&provider=plain", "?provider=local", "?provider=%zz", "?provider=<script>"} {
 		a := s.ask(t, c, "GET", "/login"+query, "Accept", "text/html")
-		if a.status != http.StatusBadRequest || a.header.Get("Location") != "" || strings.Contains(a.body, "<script") {
-			t.Errorf("/login%s: %d to %q: %s", query, a.status, a.header.Get("Location"), a.body)
+		if a.Status != http.StatusBadRequest || a.Header.Get("Location") != "" || strings.Contains(a.Body, "<script") {
+			t.Errorf("/login%s: %d to %q: %s", query, a.Status, a.Header.Get("Location"), a.Body)
 		}
 	}
 }

@@ -10,11 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-)
 
-// tokenSeparators are the characters of header names that are neither letters nor
-// digits (RFC 9110, section 5.6.2).
-const tokenSeparators = "!#$%&'*+-.^_`|~"
+	"authgate/e2e/world"
+)
 
 // cgiServers are commands of real servers that run the CGI scripts of a folder on a
 // port of 127.0.0.1.
@@ -23,25 +21,12 @@ var cgiServers = map[string]func(t *testing.T, folder, port string) *exec.Cmd{
 		config := filepath.Join(t.TempDir(), "lighttpd.conf")
 		text := fmt.Sprintf("server.modules = (\"mod_cgi\")\nserver.document-root = %q\nserver.bind = \"127.0.0.1\"\nserver.port = %s\ncgi.assign = (\".cgi\" => \"\")\n",
 			folder, port)
-		noError(t, os.WriteFile(config, []byte(text), 0o600))
-		return exec.Command(program(t, "lighttpd"), "-D", "-f", config)
+		world.NoError(t, os.WriteFile(config, []byte(text), 0o600))
+		return exec.Command(world.FindProgram(t, "lighttpd"), "-D", "-f", config)
 	},
 	"busybox httpd": func(t *testing.T, folder, port string) *exec.Cmd {
-		return exec.Command(program(t, "busybox"), "httpd", "-f", "-p", "127.0.0.1:"+port, "-h", folder)
+		return exec.Command(world.FindProgram(t, "busybox"), "httpd", "-f", "-p", "127.0.0.1:"+port, "-h", folder)
 	},
-}
-
-// program returns the path of a program of the system. On Debian, servers are not in
-// the PATH of users.
-func program(t *testing.T, name string) string {
-	t.Helper()
-	for _, candidate := range []string{name, "/usr/sbin/" + name} {
-		if path, err := exec.LookPath(candidate); err == nil {
-			return path
-		}
-	}
-	t.Fatalf("%s is not installed; make deps installs it", name)
-	return ""
 }
 
 // startCGI starts a server with a CGI script that prints its environment, and
@@ -50,14 +35,14 @@ func startCGI(t *testing.T, command func(t *testing.T, folder, port string) *exe
 	t.Helper()
 	folder := t.TempDir()
 	script := filepath.Join(folder, "cgi-bin", "env.cgi")
-	noError(t, os.Mkdir(filepath.Dir(script), 0o700))
-	noError(t, os.WriteFile(script, []byte("#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\nenv\n"), 0o700))
-	port, out := freePort(t), &lines{}
+	world.NoError(t, os.Mkdir(filepath.Dir(script), 0o700))
+	world.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\nenv\n"), 0o700))
+	port, out := world.FreePort(t), &world.Output{}
 	cmd := command(t, folder, port)
 	cmd.Stdout, cmd.Stderr = out, out
-	ended := spawn(t, cmd)
+	ended := world.Spawn(t, cmd)
 	url := "http://127.0.0.1:" + port + "/cgi-bin/env.cgi"
-	if err := await(url, ended); err != nil {
+	if err := world.Await(url, ended); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return url
@@ -71,25 +56,25 @@ func TestCGIHeaders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url := startCGI(t, command)
-			g := start(t, people+app(strings.TrimSuffix(url, "/cgi-bin/env.cgi"))+`
+			g := world.Start(t, world.People+world.App(strings.TrimSuffix(url, "/cgi-bin/env.cgi"))+`
 routes:
   - {match: /public/, upstream: app, auth: [none], strip_prefix: /public}
   - {match: /session/, upstream: app, auth: [session], strip_prefix: /session}
 `)
-			session := g.signIn(g.stranger(), "alice").session
-			for _, separator := range strings.Split(tokenSeparators, "") {
+			session := g.SignIn(g.Stranger(), "alice").Session
+			for _, separator := range strings.Split(world.TokenSeparators, "") {
 				foldedByServer(t, url, separator)
 				attack := ""
 				for _, header := range []string{"X-Auth-User", "X-Auth-Roles", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "True-Client-IP", "Remote-User", "X-Forwarded-User"} {
 					attack += strings.ReplaceAll(header, "-", separator) + ": " + spoofed + "\n"
 				}
 				for path, user := range map[string][]string{"/public": nil, "/session": {"alice"}} {
-					a := g.raw(t, "GET "+path+"/cgi-bin/env.cgi HTTP/1.1\nHost: localhost\nCookie: "+session+"\n"+attack+"\n")
-					if a.status != http.StatusOK || strings.Contains(a.body, spoofed) {
-						t.Errorf("with %q for -: %d, the script sees:\n%s", separator, a.status, a.body)
+					a := g.Raw(t, "GET "+path+"/cgi-bin/env.cgi HTTP/1.1\nHost: localhost\nCookie: "+session+"\n"+attack+"\n")
+					if a.Status != http.StatusOK || strings.Contains(a.Body, spoofed) {
+						t.Errorf("with %q for -: %d, the script sees:\n%s", separator, a.Status, a.Body)
 					}
 					for variable, want := range map[string][]string{"HTTP_X_AUTH_USER": user, "HTTP_X_FORWARDED_FOR": {"127.0.0.1"}, "HTTP_X_FORWARDED_HOST": {"localhost"}} {
-						if got := variables(a.body, variable); !slices.Equal(got, want) {
+						if got := variables(a.Body, variable); !slices.Equal(got, want) {
 							t.Errorf("with %q for -, on %s: the script sees %s: %q, want %q", separator, path, variable, got, want)
 						}
 					}
@@ -113,9 +98,9 @@ func variables(environment, name string) (values []string) {
 // "-".
 func foldedByServer(t *testing.T, url, separator string) {
 	t.Helper()
-	request := must(http.NewRequest(http.MethodGet, url, nil))(t)
+	request := world.Must(http.NewRequest(http.MethodGet, url, nil))(t)
 	request.Header["X"+separator+"Auth"+separator+"User"] = []string{"direct"}
-	response := must(http.DefaultClient.Do(request))(t)
+	response := world.Must(http.DefaultClient.Do(request))(t)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil || !slices.Equal(variables(string(body), "HTTP_X_AUTH_USER"), []string{"direct"}) {

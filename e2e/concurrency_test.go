@@ -4,44 +4,29 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-)
 
-// many calls do in n goroutines that begin together.
-func many(n int, do func(i int)) {
-	var ready, done sync.WaitGroup
-	begin := make(chan struct{})
-	ready.Add(n)
-	for i := range n {
-		done.Go(func() {
-			ready.Done()
-			<-begin
-			do(i)
-		})
-	}
-	ready.Wait()
-	close(begin)
-	done.Wait()
-}
+	"authgate/e2e/world"
+)
 
 const parallel = 50
 
 // secure has one route, for sessions and tokens.
-const secure = people + "routes: [{match: /secure-resource, upstream: app, auth: [session, bearer]}]\n"
+const secure = world.People + "routes: [{match: /secure-resource, upstream: app, auth: [session, bearer]}]\n"
 
 // parallelRefreshes: of parallel refreshes with one token at gateways that share
 // a store, one succeeds. Its tokens work at all of them.
-func parallelRefreshes(t *testing.T, gateways ...*instance) {
+func parallelRefreshes(t *testing.T, gateways ...*world.Instance) {
 	var clients []*http.Client
 	for _, g := range gateways {
-		clients = append(clients, g.stranger())
+		clients = append(clients, g.Stranger())
 	}
-	first := gateways[0].signIn(clients[0], "alice")
+	first := gateways[0].SignIn(clients[0], "alice")
 	var mu sync.Mutex
-	var winners []signIn
+	var winners []world.Login
 	statuses := map[int]int{}
-	many(parallel, func(i int) {
+	world.Together(parallel, func(i int) {
 		at := i % len(gateways)
-		got, status, err := gateways[at].tryRefresh(clients[at], first.refresh)
+		got, status, err := gateways[at].TryRefresh(clients[at], first.Refresh)
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil {
@@ -55,12 +40,12 @@ func parallelRefreshes(t *testing.T, gateways ...*instance) {
 		t.Fatalf("statuses %v, expected one 200 and %d times 401", statuses, parallel-1)
 	}
 	for i, g := range gateways {
-		if got := g.status(clients[i], "GET", "/secure-resource", "Authorization", winners[0].access); got != http.StatusOK {
+		if got := g.Status(clients[i], "GET", "/secure-resource", "Authorization", winners[0].Access); got != http.StatusOK {
 			t.Errorf("the new access token: %d", got)
 		}
 	}
 	last := len(gateways) - 1
-	if _, got, err := gateways[last].tryRefresh(clients[last], winners[0].refresh); err != nil || got != http.StatusOK {
+	if _, got, err := gateways[last].TryRefresh(clients[last], winners[0].Refresh); err != nil || got != http.StatusOK {
 		t.Errorf("the new refresh token: %d, %v", got, err)
 	}
 }

@@ -5,20 +5,22 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // TestTenThousandCookies: the gateway finds its cookie among very many and very
 // large ones, and the upstream gets the others unchanged.
 func TestTenThousandCookies(t *testing.T) {
 	t.Parallel()
-	up := record(t)
-	g := start(t, people+app(up.url)+"limits: {max_header_bytes: 1048576}\nsession: {cookie: __Host-session}\n"+
+	up := world.Record(t)
+	g := world.Start(t, world.People+world.App(up.URL)+"limits: {max_header_bytes: 1048576}\nsession: {cookie: __Host-session}\n"+
 		"routes: [{match: /secure, upstream: app, auth: [session]}, {match: /public, upstream: app, auth: [none]}]\n")
-	login := g.do(g.stranger(), "POST", "/login", right, "Content-Type", typeJSON)
-	session := cookieOf(login)
-	if attributes := login.header.Get("Set-Cookie"); !strings.HasPrefix(session, "__Host-session=") || !strings.Contains(attributes, "; Path=/;") ||
+	login := g.Do(g.Stranger(), "POST", "/login", world.AliceJSON, "Content-Type", world.TypeJSON)
+	session := world.CookieOf(login)
+	if attributes := login.Header.Get("Set-Cookie"); !strings.HasPrefix(session, "__Host-session=") || !strings.Contains(attributes, "; Path=/;") ||
 		!strings.Contains(attributes, "Secure") || !strings.Contains(attributes, "HttpOnly") || strings.Contains(attributes, "Domain") {
-		t.Fatalf("%d: browsers refuse the cookie %q", login.status, attributes)
+		t.Fatalf("%d: browsers refuse the cookie %q", login.Status, attributes)
 	}
 	var many []string
 	for i := range 10_000 {
@@ -43,21 +45,21 @@ func TestTenThousandCookies(t *testing.T) {
 		{"too much", strings.Repeat(all, 12), 431, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			a := g.raw(t, "GET /secure HTTP/1.1\nHost: localhost\nCookie: "+test.cookies+"\n\n")
-			if a.status != test.status {
-				t.Errorf("%d, expected %d", a.status, test.status)
+			a := g.Raw(t, "GET /secure HTTP/1.1\nHost: localhost\nCookie: "+test.cookies+"\n\n")
+			if a.Status != test.status {
+				t.Errorf("%d, expected %d", a.Status, test.status)
 			}
 			if test.status != http.StatusOK {
-				up.none(t)
+				up.None(t)
 				return
 			}
-			m := up.one(t)
-			if got := strings.Join(m.values("Cookie"), "; "); got != test.others || m.value(t, "X-Auth-User") != "alice" {
-				t.Errorf("for %q the upstream gets the cookies %.100q, %d bytes of %d", m.value(t, "X-Auth-User"), got, len(got), len(test.others))
+			m := up.One(t)
+			if got := strings.Join(m.Values("Cookie"), "; "); got != test.others || m.Value(t, "X-Auth-User") != "alice" {
+				t.Errorf("for %q the upstream gets the cookies %.100q, %d bytes of %d", m.Value(t, "X-Auth-User"), got, len(got), len(test.others))
 			}
 		})
 	}
-	if a := g.do(g.stranger(), "GET", "/secure", "", "Cookie", session); a.status != http.StatusOK {
-		t.Errorf("afterwards: %d", a.status)
+	if a := g.Do(g.Stranger(), "GET", "/secure", "", "Cookie", session); a.Status != http.StatusOK {
+		t.Errorf("afterwards: %d", a.Status)
 	}
 }

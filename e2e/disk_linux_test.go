@@ -10,29 +10,31 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"authgate/e2e/world"
 )
 
-const diskConfig = "store: {path: disk/authgate.db}\n" + people + "routes: [{match: /secure, upstream: app, auth: [session, bearer]}]\n"
+const diskConfig = "store: {path: disk/authgate.db}\n" + world.People + "routes: [{match: /secure, upstream: app, auth: [session, bearer]}]\n"
 
 // onSmallDisk makes a gateway see its database on a file system of 16 MiB, in a mount
 // namespace of its own, which needs no privilege. prepare is what the shell does there
 // before the gateway starts; $0 is the folder, which onSmallDisk returns.
-func (g *instance) onSmallDisk(prepare string) (folder string) {
-	g.t.Helper()
-	folder = filepath.Join(g.dir, "data", "disk")
-	noError(g.t, os.MkdirAll(folder, 0o700))
-	g.within = []string{"unshare", "--map-root-user", "--mount", "sh", "-c", `mount -t tmpfs -o size=16m,mode=700 tmpfs "$0" && ` + prepare + ` exec "$@"`, folder}
+func onSmallDisk(g *world.Instance, prepare string) (folder string) {
+	g.T.Helper()
+	folder = filepath.Join(g.Dir, "data", "disk")
+	world.NoError(g.T, os.MkdirAll(folder, 0o700))
+	g.Within = []string{"unshare", "--map-root-user", "--mount", "sh", "-c", `mount -t tmpfs -o size=16m,mode=700 tmpfs "$0" && ` + prepare + ` exec "$@"`, folder}
 	return folder
 }
 
 // tryLogin signs alice in. A login that is refused must set no cookie.
-func (g *instance) tryLogin() (status int) {
-	g.t.Helper()
-	a := g.do(g.stranger(), "POST", "/login", right, "Content-Type", typeJSON)
-	if a.status == http.StatusServiceUnavailable && (a.header.Get("Retry-After") == "" || cookieOf(a) != "") {
-		g.t.Errorf("a login that is refused has Retry-After %q and sets %q", a.header.Get("Retry-After"), cookieOf(a))
+func tryLogin(g *world.Instance) (status int) {
+	g.T.Helper()
+	a := g.Do(g.Stranger(), "POST", "/login", world.AliceJSON, "Content-Type", world.TypeJSON)
+	if a.Status == http.StatusServiceUnavailable && (a.Header.Get("Retry-After") == "" || world.CookieOf(a) != "") {
+		g.T.Errorf("a login that is refused has Retry-After %q and sets %q", a.Header.Get("Retry-After"), world.CookieOf(a))
 	}
-	return a.status
+	return a.Status
 }
 
 // TestSmallDisk fills the disk of a gateway. While it refuses logins it is not
@@ -40,39 +42,39 @@ func (g *instance) tryLogin() (status int) {
 // space that is reserved for them.
 func TestSmallDisk(t *testing.T) {
 	t.Parallel()
-	up := record(t)
-	g := prepared(t)
-	disk := g.onSmallDisk("")
-	g.configure(diskConfig + app(up.url))
-	g.run()
-	c := g.stranger()
-	var byCookie, byToken []signIn
+	up := world.Record(t)
+	g := world.Prepare(t)
+	disk := onSmallDisk(g, "")
+	g.Configure(diskConfig + world.App(up.URL))
+	g.Run()
+	c := g.Stranger()
+	var byCookie, byToken []world.Login
 	for range 3 {
-		byCookie, byToken = append(byCookie, g.signIn(c, "alice")), append(byToken, g.signIn(c, "alice"))
+		byCookie, byToken = append(byCookie, g.SignIn(c, "alice")), append(byToken, g.SignIn(c, "alice"))
 	}
-	rest := fmt.Sprintf("/proc/%d/root%s/rest", g.cmd.Process.Pid, disk)
+	rest := fmt.Sprintf("/proc/%d/root%s/rest", g.Cmd.Process.Pid, disk)
 	fillUp(t, rest, 20<<10)
-	until(t, "a login that is refused", func() bool { return g.tryLogin() == http.StatusServiceUnavailable })
-	g.staysUnready(t)
+	world.Until(t, "a login that is refused", func() bool { return tryLogin(g) == http.StatusServiceUnavailable })
+	staysUnready(t, g)
 
 	for i := range byCookie {
-		wantStatus(t, "logout by cookie", g.do(c, "POST", "/logout", "", "Cookie", byCookie[i].session), http.StatusOK)
-		wantDead(t, g, up, byCookie[i])
-		wantStatus(t, "logout by token", g.do(c, "POST", "/logout", "", "Authorization", byToken[i].access), http.StatusOK)
-		wantDead(t, g, up, byToken[i])
-		if got := g.tryLogin(); got != http.StatusServiceUnavailable {
+		world.WantStatus(t, "logout by cookie", g.Do(c, "POST", "/logout", "", "Cookie", byCookie[i].Session), http.StatusOK)
+		world.WantDead(t, g, up, byCookie[i])
+		world.WantStatus(t, "logout by token", g.Do(c, "POST", "/logout", "", "Authorization", byToken[i].Access), http.StatusOK)
+		world.WantDead(t, g, up, byToken[i])
+		if got := tryLogin(g); got != http.StatusServiceUnavailable {
 			t.Errorf("login %d in the space for logouts: %d", i, got)
 		}
 	}
-	g.staysUnready(t)
+	staysUnready(t, g)
 
-	noError(t, os.Remove(rest))
-	until(t, "/readyz", func() bool { status, _ := g.ready(); return status == http.StatusOK })
-	if got := g.tryLogin(); got != http.StatusOK {
+	world.NoError(t, os.Remove(rest))
+	world.Until(t, "/readyz", func() bool { status, _ := g.Ready(); return status == http.StatusOK })
+	if got := tryLogin(g); got != http.StatusOK {
 		t.Errorf("a login when the gateway says that it is ready: %d", got)
 	}
 	for _, message := range []string{"the disk is full or fails", "the reserve for logouts is in use", "the disk has room again"} {
-		if !strings.Contains(g.log.String(), message) {
+		if !strings.Contains(g.Log.String(), message) {
 			t.Errorf("the log does not say %q", message)
 		}
 	}
@@ -82,7 +84,7 @@ func TestSmallDisk(t *testing.T) {
 // page more.
 func fillUp(t *testing.T, path string, free int64) {
 	t.Helper()
-	f := must(os.Create(path))(t)
+	f := world.Must(os.Create(path))(t)
 	defer f.Close()
 	size, err := int64(0), error(nil)
 	for err == nil {
@@ -93,18 +95,18 @@ func fillUp(t *testing.T, path string, free int64) {
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("the disk has taken %d bytes: %v", size, err)
 	}
-	noError(t, f.Truncate(size-free))
+	world.NoError(t, f.Truncate(size-free))
 }
 
 // staysUnready checks readiness for three seconds, in which the gateway looks for
 // room more than once. It must not be ready while it refuses logins.
-func (g *instance) staysUnready(t *testing.T) {
+func staysUnready(t *testing.T, g *world.Instance) {
 	t.Helper()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); <-tick.C {
-		status, body := g.ready()
-		if got := g.tryLogin(); got != http.StatusServiceUnavailable || status != got || !strings.Contains(body, "no room on the disk") {
+		status, body := g.Ready()
+		if got := tryLogin(g); got != http.StatusServiceUnavailable || status != got || !strings.Contains(body, "no room on the disk") {
 			t.Fatalf("/readyz: %d %s; a login after that: %d", status, body, got)
 		}
 	}
@@ -115,23 +117,23 @@ func (g *instance) staysUnready(t *testing.T) {
 // people can sign out.
 func TestStartOnFullDisk(t *testing.T) {
 	t.Parallel()
-	up := record(t)
-	g := prepared(t)
-	disk := g.onSmallDisk(`cp --sparse=never "$0".kept/* "$0" && { cat /dev/zero > "$0"/rest || true; } &&`)
-	fullDisk := g.within
-	g.within = nil
-	g.configure(diskConfig + app(up.url))
-	g.run()
-	alice := g.signIn(g.stranger(), "alice")
-	g.signal(syscall.SIGTERM)
-	<-g.done
-	noError(t, errors.Join(os.Rename(disk, disk+".kept"), os.Mkdir(disk, 0o700)))
-	g.within = fullDisk
-	g.launch("/healthz")
-	g.staysUnready(t)
-	wantStatus(t, "with the session from before", g.do(g.stranger(), "GET", "/secure", "", "Cookie", alice.session), http.StatusOK)
-	wantStatus(t, "logout", g.do(g.stranger(), "POST", "/logout", "", "Cookie", alice.session), http.StatusOK)
-	wantDead(t, g, up, alice)
+	up := world.Record(t)
+	g := world.Prepare(t)
+	disk := onSmallDisk(g, `cp --sparse=never "$0".kept/* "$0" && { cat /dev/zero > "$0"/rest || true; } &&`)
+	fullDisk := g.Within
+	g.Within = nil
+	g.Configure(diskConfig + world.App(up.URL))
+	g.Run()
+	alice := g.SignIn(g.Stranger(), "alice")
+	g.Signal(syscall.SIGTERM)
+	<-g.Done
+	world.NoError(t, errors.Join(os.Rename(disk, disk+".kept"), os.Mkdir(disk, 0o700)))
+	g.Within = fullDisk
+	g.Launch("/healthz")
+	staysUnready(t, g)
+	world.WantStatus(t, "with the session from before", g.Do(g.Stranger(), "GET", "/secure", "", "Cookie", alice.Session), http.StatusOK)
+	world.WantStatus(t, "logout", g.Do(g.Stranger(), "POST", "/logout", "", "Cookie", alice.Session), http.StatusOK)
+	world.WantDead(t, g, up, alice)
 }
 
 // withBobDisabled is diskConfig with bob disabled.
@@ -144,48 +146,48 @@ func withBobDisabled(t *testing.T) string {
 	return disabled
 }
 
-// gone waits until nothing of a user reaches the application any more.
-func (g *instance) gone(up *recorder, s signIn) {
-	g.t.Helper()
-	until(g.t, "the end of a disabled account", func() bool {
-		return g.do(g.stranger(), "GET", "/secure", "", "Cookie", s.session).status != http.StatusOK
+// wantGone waits until nothing of a user reaches the application any more.
+func wantGone(g *world.Instance, up *world.Recorder, s world.Login) {
+	g.T.Helper()
+	world.Until(g.T, "the end of a disabled account", func() bool {
+		return g.Do(g.Stranger(), "GET", "/secure", "", "Cookie", s.Session).Status != http.StatusOK
 	})
-	up.all()
-	for _, credential := range [][]string{{"Cookie", s.session}, {"Authorization", s.access}} {
-		g.do(g.stranger(), "GET", "/secure", "", credential...)
+	up.All()
+	for _, credential := range [][]string{{"Cookie", s.Session}, {"Authorization", s.Access}} {
+		g.Do(g.Stranger(), "GET", "/secure", "", credential...)
 	}
-	up.none(g.t)
+	up.None(g.T)
 }
 
 // TestDisabledOnFullDisk disables an account while the disk is full, and starts the
 // gateway again: the account is out, and the others stay.
 func TestDisabledOnFullDisk(t *testing.T) {
 	t.Parallel()
-	up := record(t)
-	g := prepared(t)
-	disk := g.onSmallDisk(`if test -d "$0".kept; then cp --sparse=never "$0".kept/* "$0" && ` +
+	up := world.Record(t)
+	g := world.Prepare(t)
+	disk := onSmallDisk(g, `if test -d "$0".kept; then cp --sparse=never "$0".kept/* "$0" && `+
 		`rm -f "$0"/*-reserve; { cat /dev/zero > "$0"/rest || true; }; fi;`)
-	g.configure(diskConfig + app(up.url))
-	g.run()
-	alice, bob := g.signIn(g.stranger(), "alice"), g.signIn(g.stranger(), "bob")
-	inside := fmt.Sprintf("/proc/%d/root%s", g.cmd.Process.Pid, disk)
+	g.Configure(diskConfig + world.App(up.URL))
+	g.Run()
+	alice, bob := g.SignIn(g.Stranger(), "alice"), g.SignIn(g.Stranger(), "bob")
+	inside := fmt.Sprintf("/proc/%d/root%s", g.Cmd.Process.Pid, disk)
 	fillUp(t, inside+"/rest", 0)
-	until(t, "a login that is refused", func() bool { return g.tryLogin() == http.StatusServiceUnavailable })
-	g.configure(withBobDisabled(t) + app(up.url))
-	g.gone(up, bob)
-	wantStatus(t, "another user", g.do(g.stranger(), "GET", "/secure", "", "Cookie", alice.session), http.StatusOK)
+	world.Until(t, "a login that is refused", func() bool { return tryLogin(g) == http.StatusServiceUnavailable })
+	g.Configure(withBobDisabled(t) + world.App(up.URL))
+	wantGone(g, up, bob)
+	world.WantStatus(t, "another user", g.Do(g.Stranger(), "GET", "/secure", "", "Cookie", alice.Session), http.StatusOK)
 
 	// The files as they are, on a disk that is full without a reserve.
-	noError(t, os.Mkdir(disk+".kept", 0o700))
+	world.NoError(t, os.Mkdir(disk+".kept", 0o700))
 	for _, name := range []string{"authgate.db", "authgate.db-wal"} {
-		content := must(os.ReadFile(filepath.Join(inside, name)))(t)
-		noError(t, os.WriteFile(filepath.Join(disk+".kept", name), content, 0o600))
+		content := world.Must(os.ReadFile(filepath.Join(inside, name)))(t)
+		world.NoError(t, os.WriteFile(filepath.Join(disk+".kept", name), content, 0o600))
 	}
-	g.signal(syscall.SIGKILL)
-	<-g.done
-	g.launch("/healthz")
-	g.gone(up, bob)
-	still := g.do(g.stranger(), "GET", "/secure", "", "Cookie", alice.session)
-	wantStatus(t, "another user after the start", still, http.StatusOK)
-	g.staysUnready(t)
+	g.Signal(syscall.SIGKILL)
+	<-g.Done
+	g.Launch("/healthz")
+	wantGone(g, up, bob)
+	still := g.Do(g.Stranger(), "GET", "/secure", "", "Cookie", alice.Session)
+	world.WantStatus(t, "another user after the start", still, http.StatusOK)
+	staysUnready(t, g)
 }

@@ -10,14 +10,7 @@
 //	go test -C e2e -run '^TestStopIdle$' .
 //	go test -C e2e -run TestScripts/session .
 //
-// # Scaffolding
-//
-//	product_test.go    all that tests take from packages of the product: ports, Redis, the demo provider
-//	process_test.go    instance: one gateway with its configuration, log and clients; start it here
-//	people_test.go     accounts, logins and clients without cookies
-//	recorder_test.go   recorder: an upstream that records requests byte for byte
-//	raw_test.go        requests that no HTTP library sends; token_test.go makes tokens
-//	scripts_test.go    the commands of the scripts in testdata
+// Package world starts the programs, upstreams and people of these tests.
 //
 // # Stories and where they are
 //

@@ -4,12 +4,13 @@ import (
 	"maps"
 	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // TestDocsCommands checks the commands for developers, which take too long to run:
@@ -17,23 +18,23 @@ import (
 // targets exist. CONTRIBUTING.md names each target that make lists.
 func TestDocsCommands(t *testing.T) {
 	t.Parallel()
-	docs, packages, makefile := documents(t), testPackages(t), readFile(t, "../Makefile")
+	docs, packages, makefile := documents(t), testPackages(t), world.ReadFile(t, world.Path("Makefile"))
 	for name, doc := range docs {
-		for _, found := range regexp.MustCompile("(?m)(?:^|`)make ([a-z]+)(?: ([A-Z]+)=)?").FindAllStringSubmatch(doc.text, -1) {
+		for _, found := range regexp.MustCompile("(?m)(?:^|`)make ([a-z]+)(?: ([A-Z]+)=)?").FindAllStringSubmatch(doc.Text, -1) {
 			if target, variable := found[1], found[2]; !strings.Contains(makefile, "\n"+target+":") || variable != "" && !strings.Contains(makefile, "\n"+variable+" ?=") {
 				t.Errorf("%s: the Makefile does not have what %s names", name, found[0])
 			}
 		}
 	}
 	for _, found := range regexp.MustCompile(`(?m)^([a-z]+):.*## `).FindAllStringSubmatch(makefile, -1) {
-		if command := "make " + found[1]; command != "make help" && !strings.Contains(docs["CONTRIBUTING.md"].text, command) {
+		if command := "make " + found[1]; command != "make help" && !strings.Contains(docs["CONTRIBUTING.md"].Text, command) {
 			t.Errorf("CONTRIBUTING.md does not name %s", command)
 		}
 	}
 	for _, name := range []string{"README.md", "CONTRIBUTING.md", "docs/security.md", "docs/security-advisories.md"} {
-		for _, b := range docs[name].blocks {
-			for _, line := range b.lines {
-				if b.info != "sh" || line == "" || strings.HasPrefix(line, "make ") {
+		for _, b := range docs[name].Blocks {
+			for _, line := range b.Lines {
+				if b.Info != "sh" || line == "" || strings.HasPrefix(line, "make ") {
 					continue
 				}
 				if problem := goTestProblem(line, packages); problem != "" {
@@ -79,7 +80,7 @@ func (p *testPackage) selects(dir, pattern string) bool {
 	name, subtest, divided := strings.Cut(pattern, "/")
 	subtest = strings.Trim(subtest, "^$")
 	if divided && strings.Contains(name, "TestScripts") {
-		_, err := os.Stat(filepath.Join("..", dir, "testdata", subtest+".txtar"))
+		_, err := os.Stat(world.Path(dir + "/testdata/" + subtest + ".txtar"))
 		return err == nil
 	}
 	return slices.ContainsFunc(slices.Collect(maps.Keys(p.functions)), regexp.MustCompile(name).MatchString) && strings.Contains(p.tests, subtest)
@@ -89,7 +90,7 @@ func (p *testPackage) selects(dir, pattern string) bool {
 // and that the functions and folders it names exist.
 func TestDocsCodeMap(t *testing.T) {
 	t.Parallel()
-	text := readFile(t, "../docs/code-map.md")
+	text := world.ReadFile(t, world.Path("docs/code-map.md"))
 	var product strings.Builder
 	for dir, p := range testPackages(t) {
 		if !strings.HasPrefix(dir, "e2e") && p.product != "" {
@@ -105,7 +106,7 @@ func TestDocsCodeMap(t *testing.T) {
 		}
 	}
 	for _, found := range regexp.MustCompile("`((?:cmd|e2e|gateway|policy|upstream)(?:/[a-z0-9]+)*)`").FindAllStringSubmatch(text, -1) {
-		if _, err := os.Stat(filepath.Join("..", found[1])); err != nil {
+		if _, err := os.Stat(world.Path(found[1])); err != nil {
 			t.Errorf("docs/code-map.md names the folder %s, which does not exist", found[1])
 		}
 	}
@@ -115,8 +116,8 @@ func TestDocsCodeMap(t *testing.T) {
 // of the product, and how many there are.
 func TestDocsDependencies(t *testing.T) {
 	t.Parallel()
-	text := readFile(t, "../docs/dependencies.md")
-	required := regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(readFile(t, "../go.mod"), -1)
+	text := world.ReadFile(t, world.Path("docs/dependencies.md"))
+	required := regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(world.ReadFile(t, world.Path("go.mod")), -1)
 	if count := strconv.Itoa(len(required)) + " direct dependencies"; !strings.Contains(text, count) {
 		t.Errorf("docs/dependencies.md does not say that there are %s", count)
 	}

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // fewestRecipes is how many docs/cookbook.md has at least.
@@ -27,30 +28,30 @@ type recipe struct {
 }
 
 // recipes returns the recipes of a document, and what is wrong with it.
-func recipes(t *testing.T, doc *document) (all []recipe, problems []string) {
+func recipes(t *testing.T, doc *world.Document) (all []recipe, problems []string) {
 	t.Helper()
 	heading := headings(doc)
 	base := documentBase(doc)
-	for i, b := range doc.blocks {
+	for i, b := range doc.Blocks {
 		switch {
-		case b.info == "yaml fragment":
-			r := recipe{name: heading(b.line), line: b.line, config: decodeYAML(t, complete(base)), part: decodeYAML(t, complete(b.text()))}
-			merge(r.config, decodeYAML(t, complete(b.text())))
-			if i+1 < len(doc.blocks) && doc.blocks[i+1].info == "yaml tests" {
-				r.tests = decodeYAML(t, doc.blocks[i+1].text())
+		case b.Info == "yaml fragment":
+			r := recipe{name: heading(b.Line), line: b.Line, config: world.DecodeYAML(t, complete(base)), part: world.DecodeYAML(t, complete(b.Text()))}
+			merge(r.config, world.DecodeYAML(t, complete(b.Text())))
+			if i+1 < len(doc.Blocks) && doc.Blocks[i+1].Info == "yaml tests" {
+				r.tests = world.DecodeYAML(t, doc.Blocks[i+1].Text())
 			}
 			all = append(all, r)
 			problems = append(problems, r.problems()...)
-		case b.info == "yaml tests" && (i == 0 || doc.blocks[i-1].info != "yaml fragment"):
-			problems = append(problems, fmt.Sprintf("line %d: tests without a configuration before them", b.line))
+		case b.Info == "yaml tests" && (i == 0 || doc.Blocks[i-1].Info != "yaml fragment"):
+			problems = append(problems, fmt.Sprintf("line %d: tests without a configuration before them", b.Line))
 		}
 	}
 	return all, problems
 }
 
 // headings returns a function that names the section with a line.
-func headings(doc *document) func(line int) string {
-	lines := strings.Split(doc.text, "\n")
+func headings(doc *world.Document) func(line int) string {
+	lines := strings.Split(doc.Text, "\n")
 	return func(line int) string {
 		for ; line > 0; line-- {
 			if name, ok := strings.CutPrefix(lines[line-1], "## "); ok {
@@ -93,10 +94,10 @@ func try(t *testing.T, trials []trial) (passed []bool, output string) {
 	for i, one := range trials {
 		name, tests := strconv.Itoa(i), maps.Clone(one.tests)
 		tests["config"] = name + ".yaml"
-		writeAll(t, dir, map[string]string{name + ".yaml": encodeYAML(t, one.config), name + ".test.yaml": encodeYAML(t, tests)})
+		world.WriteAll(t, dir, map[string]string{name + ".yaml": encodeYAML(t, one.config), name + ".test.yaml": encodeYAML(t, tests)})
 		args = append(args, name+".test.yaml")
 	}
-	cmd := exec.Command(filepath.Join(programs, "authgate"), args...)
+	cmd := exec.Command(world.Program("authgate"), args...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
@@ -154,7 +155,7 @@ func TestDocsCookbook(t *testing.T) {
 func weakened(t *testing.T, config, part map[string]any) (what []string, configs []map[string]any) {
 	t.Helper()
 	without := func(lacks string, change func(whole map[string]any)) {
-		whole := decodeYAML(t, encodeYAML(t, config)) // a copy
+		whole := world.DecodeYAML(t, encodeYAML(t, config)) // a copy
 		change(whole)
 		what, configs = append(what, lacks), append(configs, whole)
 	}
@@ -213,11 +214,11 @@ func TestDocsRecipeProblems(t *testing.T) {
 		expecting("allow"):                                        {"line 1: tests without a configuration before them"},
 		start + expecting("allow", "forbid") + expecting("allow"): {"line 12: tests without a configuration before them"},
 	} {
-		if _, got := recipes(t, parseDocument(t, "x.md", text)); !slices.Equal(got, want) {
+		if _, got := recipes(t, world.ParseDocument(t, "x.md", text)); !slices.Equal(got, want) {
 			t.Errorf("%s\n%q, want %q", text, got, want)
 		}
 	}
-	r, _ := recipes(t, parseDocument(t, "x.md", start+expecting("allow", "forbid")))
+	r, _ := recipes(t, world.ParseDocument(t, "x.md", start+expecting("allow", "forbid")))
 	what, configs := weakened(t, r[0].config, map[string]any{
 		"routes":   r[0].part["routes"],
 		"policies": map[string]any{"admin": map[string]any{"roles": []any{"admin"}}},
@@ -231,7 +232,7 @@ func TestDocsRecipeProblems(t *testing.T) {
 	} {
 		var trials []trial
 		for _, config := range append(slices.Clone(configs), r[0].config) {
-			trials = append(trials, trial{config: config, tests: map[string]any{"tests": []any{decodeYAML(t, tests)}}})
+			trials = append(trials, trial{config: config, tests: map[string]any{"tests": []any{world.DecodeYAML(t, tests)}}})
 		}
 		if passed, out := try(t, trials); !slices.Equal(passed, want) {
 			t.Errorf("%s: passed %v, want %v\n%s", tests, passed, want, out)

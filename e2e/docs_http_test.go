@@ -33,7 +33,7 @@ func TestDocsStatuses(t *testing.T) {
 			}
 		}
 	}
-	_, errors, _ := strings.Cut(documents(t)[page].prose, "\n## Errors\n")
+	_, errors, _ := strings.Cut(documents(t)[page].Prose, "\n## Errors\n")
 	errors, _, _ = strings.Cut(errors, "\n### ")
 	listed := map[string]bool{}
 	for _, row := range regexp.MustCompile(`(?m)^\| (\d{3}) \| `).FindAllStringSubmatch(errors, -1) {

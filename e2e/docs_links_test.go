@@ -4,25 +4,26 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
-// links are the targets of the document's links within the repository: a file from
+// linksOf are the targets of the document's links within the repository: a file from
 // its top, with slashes, and a heading in it or "".
-func (d *document) links() (all [][2]string) {
-	for _, found := range link.FindAllStringSubmatch(d.prose, -1) {
+func linksOf(d *world.Document) (all [][2]string) {
+	for _, found := range link.FindAllStringSubmatch(d.Prose, -1) {
 		if strings.Contains(found[1], ":") {
 			continue // another site
 		}
 		file, anchor, _ := strings.Cut(found[1], "#")
-		target := d.name
+		target := d.Name
 		if file != "" {
-			target = path.Join(path.Dir(d.name), file)
+			target = path.Join(path.Dir(d.Name), file)
 		}
 		all = append(all, [2]string{target, anchor})
 	}
@@ -34,25 +35,25 @@ func TestDocsLinks(t *testing.T) {
 	t.Parallel()
 	docs := documents(t)
 	for name, doc := range docs {
-		for _, to := range doc.links() {
+		for _, to := range linksOf(doc) {
 			target, anchor := to[0], to[1]
-			if _, err := os.Stat(filepath.Join("..", filepath.FromSlash(target))); err != nil {
+			if _, err := os.Stat(world.Path(target)); err != nil {
 				t.Errorf("%s: the link to %s leads nowhere: %v", name, target, err)
-			} else if anchor != "" && (docs[target] == nil || !docs[target].anchors()[anchor]) {
+			} else if anchor != "" && (docs[target] == nil || !anchorsOf(docs[target])[anchor]) {
 				t.Errorf("%s: the link to %s#%s leads to no heading", name, target, anchor)
 			}
 		}
-		if undefined := regexp.MustCompile(`\]\[|(?m)^\[[^]]+\]: `).FindString(codeSpan.ReplaceAllString(doc.prose, "")); undefined != "" {
+		if undefined := regexp.MustCompile(`\]\[|(?m)^\[[^]]+\]: `).FindString(codeSpan.ReplaceAllString(doc.Prose, "")); undefined != "" {
 			t.Errorf("%s: the link at %q is not of the form [text](target), so nothing checks it", name, undefined)
 		}
 	}
 }
 
-// anchors are the names of the headings in links. The second heading of the same name
+// anchorsOf are the names of the headings in links. The second heading of the same name
 // ends in -1, the next in -2.
-func (d *document) anchors() map[string]bool {
+func anchorsOf(d *world.Document) map[string]bool {
 	all, times := map[string]bool{}, map[string]int{}
-	for _, found := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(d.prose, -1) {
+	for _, found := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(d.Prose, -1) {
 		text := regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`).ReplaceAllString(found[1], "$1")
 		kept := regexp.MustCompile(`[^\pL\pN _-]`).ReplaceAllString(text, "")
 		anchor := strings.ToLower(strings.ReplaceAll(kept, " ", "-"))
@@ -78,17 +79,17 @@ func TestDocsIndex(t *testing.T) {
 		t.Fatalf("there is no %s", docsIndex)
 	}
 	var parts []string
-	for _, found := range regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(index.prose, -1) {
+	for _, found := range regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(index.Prose, -1) {
 		parts = append(parts, found[1])
 	}
 	if got := strings.Join(parts, ", "); got != "Tutorial, How-to, Reference, Explanation" {
 		t.Errorf("%s has the parts %s", docsIndex, got)
 	}
 	listed := map[string]bool{docsIndex: true}
-	for _, to := range index.links() {
+	for _, to := range linksOf(index) {
 		listed[to[0]] = true
 		if folder := docs[to[0]]; folder != nil && path.Base(to[0]) == "README.md" && path.Dir(to[0]) != "." {
-			for _, below := range folder.links() {
+			for _, below := range linksOf(folder) {
 				listed[below[0]] = listed[below[0]] || path.Dir(below[0]) == path.Dir(to[0])
 			}
 		}
@@ -99,7 +100,7 @@ func TestDocsIndex(t *testing.T) {
 		}
 	}
 	rows := map[string]bool{}
-	for line := range strings.Lines(index.prose) {
+	for line := range strings.Lines(index.Prose) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
 		if strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| Page ") && (len(cells) != 2 || !link.MatchString(cells[0]) || len(cells[1]) < 20) {
 			t.Errorf("%s: the row does not name a page and what the reader gets: %s", docsIndex, line)

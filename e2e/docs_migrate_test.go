@@ -3,9 +3,10 @@ package e2e
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // TestDocsMigrate runs the tests that the pages of docs/migrate show for their
@@ -19,20 +20,20 @@ func TestDocsMigrate(t *testing.T) {
 		}
 		pages++
 		dir, config, ran := configurationFolder(t, doc), "", false
-		for _, b := range doc.blocks {
-			switch b.info {
+		for _, b := range doc.Blocks {
+			switch b.Info {
 			case "yaml":
-				config = complete(b.text())
+				config = complete(b.Text())
 			case "yaml tests":
 				ran = true
-				writeAll(t, dir, map[string]string{"config.yaml": config, "access.test.yaml": "config: config.yaml\n" + b.text()})
-				cmd := exec.Command(filepath.Join(programs, "authgate"), "test", "access.test.yaml")
+				world.WriteAll(t, dir, map[string]string{"config.yaml": config, "access.test.yaml": "config: config.yaml\n" + b.Text()})
+				cmd := exec.Command(world.Program("authgate"), "test", "access.test.yaml")
 				cmd.Dir, cmd.Env = dir, os.Environ()
 				for _, use := range variableUse.FindAllStringSubmatch(config, -1) {
 					cmd.Env = append(cmd.Env, use[1]+"="+strings.Repeat("x", 32))
 				}
 				if out, err := cmd.CombinedOutput(); err != nil {
-					t.Errorf("%s:%d: %v\n%s", name, b.line, err, out)
+					t.Errorf("%s:%d: %v\n%s", name, b.Line, err, out)
 				}
 			}
 		}

@@ -8,12 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"authgate/e2e/world"
+	"authgate/gateway/config"
+	"authgate/gateway/password"
+
 	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-
-	"authgate/gateway/config"
-	"authgate/gateway/password"
 )
 
 // These tests compare what the documents name with what there is: keys and
@@ -30,8 +31,8 @@ var policyRow = regexp.MustCompile("(?m)^\\| `(policies\\.[^`]+)` \\| ")
 // configuration, which must not change what it means.
 func TestDocsDefaults(t *testing.T) {
 	t.Parallel()
-	short, long := decodeYAML(t, complete(fragmentBase)), decodeYAML(t, complete(fragmentBase))
-	for _, row := range tableRow.FindAllStringSubmatch(documents(t)["docs/configuration.md"].prose, -1) {
+	short, long := world.DecodeYAML(t, complete(fragmentBase)), world.DecodeYAML(t, complete(fragmentBase))
+	for _, row := range tableRow.FindAllStringSubmatch(documents(t)["docs/configuration.md"].Prose, -1) {
 		if span := codeSpan.FindStringSubmatch(row[2]); span != nil && span[0] == row[2] {
 			var value any
 			if err := yaml.Unmarshal([]byte(span[1]), &value); err != nil {
@@ -90,10 +91,10 @@ func TestDocsKeyNames(t *testing.T) {
 	t.Parallel()
 	docs := documents(t)
 	defaults, sections := map[string]string{}, map[string]bool{}
-	for _, row := range tableRow.FindAllStringSubmatch(docs["docs/configuration.md"].prose, -1) {
+	for _, row := range tableRow.FindAllStringSubmatch(docs["docs/configuration.md"].Prose, -1) {
 		defaults[row[1]] = strings.Trim(row[2], "`")
 	}
-	for _, row := range policyRow.FindAllStringSubmatch(docs["docs/configuration.md"].prose, -1) {
+	for _, row := range policyRow.FindAllStringSubmatch(docs["docs/configuration.md"].Prose, -1) {
 		defaults[row[1]] = ""
 	}
 	for key := range defaults {
@@ -105,7 +106,7 @@ func TestDocsKeyNames(t *testing.T) {
 	}
 	keys := slices.Collect(maps.Keys(defaults))
 	for name, doc := range docs {
-		for _, found := range keySpan.FindAllStringSubmatch(doc.prose, -1) {
+		for _, found := range keySpan.FindAllStringSubmatch(doc.Prose, -1) {
 			first, _, _ := strings.Cut(found[1], ".")
 			is, ok := defaults[found[1]]
 			switch {

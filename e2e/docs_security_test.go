@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // testPackage is the Go files of one folder.
@@ -32,7 +34,7 @@ func testPackages(t *testing.T) map[string]*testPackage {
 		case entry.IsDir() || !strings.HasSuffix(name, ".go"):
 			return nil
 		}
-		dir, source := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../"), readFile(t, path)+"\n"
+		dir, source := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../"), world.ReadFile(t, path)+"\n"
 		if all[dir] == nil {
 			all[dir] = &testPackage{functions: map[string]bool{}}
 		}
@@ -46,7 +48,7 @@ func testPackages(t *testing.T) map[string]*testPackage {
 		}
 		return nil
 	})
-	noError(t, err)
+	world.NoError(t, err)
 	return all
 }
 
@@ -65,14 +67,14 @@ func TestDocsSecurity(t *testing.T) {
 		}
 	}
 	for name, doc := range documents(t) {
-		for _, found := range testName.FindAllStringSubmatch(doc.text, -1) {
+		for _, found := range testName.FindAllStringSubmatch(doc.Text, -1) {
 			shows := func(p *testPackage) bool { return found[2] == "" || strings.Contains(p.tests, strconv.Quote(found[2])) }
 			if !slices.ContainsFunc(tests[found[1]], shows) {
 				t.Errorf("%s names %s, which does not exist", name, found[0])
 			}
 		}
 	}
-	text := readFile(t, "../docs/security.md")
+	text := world.ReadFile(t, world.Path("docs/security.md"))
 	classes, _, _ := strings.Cut(text, "\n## What is bounded\n")
 	if numbers := regexp.MustCompile(`(?m)^## \d+\. `).FindAllString(classes, -1); len(numbers) != 11 || numbers[10] != "## 11. " {
 		t.Errorf("docs/security.md has the classes of attacks %q, want 11", numbers)
@@ -95,7 +97,7 @@ func TestDocsSecurity(t *testing.T) {
 // flow of data, and that a test proves each defence, or the threat is accepted.
 func TestDocsThreatModel(t *testing.T) {
 	t.Parallel()
-	flows := strings.Split(readFile(t, "../docs/threat-model.md"), "\n## ")[1:]
+	flows := strings.Split(world.ReadFile(t, world.Path("docs/threat-model.md")), "\n## ")[1:]
 	flows = slices.DeleteFunc(flows, func(section string) bool { return !regexp.MustCompile(`^\d+\. `).MatchString(section) })
 	if len(flows) != 10 {
 		t.Errorf("docs/threat-model.md has %d flows of data, want 10", len(flows))

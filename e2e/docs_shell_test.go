@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"authgate/e2e/world"
 )
 
 // docShell is a shell into which a test types what a document shows.
@@ -21,12 +23,12 @@ type docShell struct {
 }
 
 // check types the commands of a document and compares what each prints.
-func (s *docShell) check(doc *document, commands []command) {
+func (s *docShell) check(doc *world.Document, commands []command) {
 	s.t.Helper()
 	for i, printed := range s.run(commands) {
 		c := commands[i]
 		if expected := s.place(c.expected); !matches(expected, printed) {
-			s.t.Errorf("%s:%d: $ %s\nprinted:\n%s\nthe document has:\n%s", doc.name, c.line, c.text, printed, expected)
+			s.t.Errorf("%s:%d: $ %s\nprinted:\n%s\nthe document has:\n%s", doc.Name, c.line, c.text, printed, expected)
 		}
 	}
 }
@@ -51,7 +53,7 @@ func (s *docShell) run(commands []command) []string {
 	bash := exec.CommandContext(ctx, "bash", "-c", script.String())
 	bash.Dir = s.dir
 	bash.Env = append(os.Environ(), "HOME="+s.dir, "CURL_HOME="+s.dir,
-		"PATH="+programs+string(os.PathListSeparator)+os.Getenv("PATH"))
+		"PATH="+world.Programs+string(os.PathListSeparator)+os.Getenv("PATH"))
 	bash.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	bash.Cancel = func() error { return syscall.Kill(-bash.Process.Pid, syscall.SIGKILL) }
 	output, err := bash.CombinedOutput()

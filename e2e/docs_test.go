@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 
+	"authgate/e2e/world"
+
 	"github.com/goccy/go-yaml"
 )
 
@@ -38,41 +40,18 @@ import (
 // "…" matches any text within a line, and alone on a line for any lines.
 // Password hashes that end in it are completed.
 
-// document is one Markdown file.
-type document struct {
-	name   string // from the top of the repository, with slashes
-	text   string
-	prose  string // the text without blocks
-	blocks []block
-}
-
-// block is a fenced code block.
-type block struct {
-	line  int // of its opening, from 1
-	info  string
-	lines []string
-}
-
-func (b *block) text() string { return strings.Join(b.lines, "\n") + "\n" }
-
-// file is the name of the file that the block shows, if it shows one.
-func (b *block) file() (name string, ok bool) {
-	_, name, _ = strings.Cut(b.info, " ")
-	return name, strings.Contains(name, ".")
-}
-
 // documents reads all Markdown files that are shown to people.
-func documents(t *testing.T) map[string]*document {
+func documents(t *testing.T) map[string]*world.Document {
 	t.Helper()
-	docs := map[string]*document{}
+	docs := map[string]*world.Document{}
 	read := func(file string) {
 		name := strings.TrimPrefix(filepath.ToSlash(file), "../")
-		docs[name] = parseDocument(t, name, readFile(t, file))
+		docs[name] = world.ParseDocument(t, name, world.ReadFile(t, file))
 	}
-	for _, file := range must(filepath.Glob("../*.md"))(t) {
+	for _, file := range world.Must(filepath.Glob("../*.md"))(t) {
 		read(file)
 	}
-	noError(t, filepath.WalkDir("../docs", func(file string, _ fs.DirEntry, err error) error {
+	world.NoError(t, filepath.WalkDir("../docs", func(file string, _ fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(file, ".md") {
 			read(file)
 		}
@@ -84,29 +63,6 @@ func documents(t *testing.T) map[string]*document {
 	return docs
 }
 
-func parseDocument(t *testing.T, name, text string) *document {
-	t.Helper()
-	doc := &document{name: name, text: text}
-	var open *block
-	for i, line := range strings.Split(text, "\n") {
-		info, fence := strings.CutPrefix(line, "```")
-		switch {
-		case fence && open == nil:
-			open = &block{line: i + 1, info: strings.TrimSpace(info)}
-		case fence:
-			doc.blocks, open = append(doc.blocks, *open), nil
-		case open != nil:
-			open.lines = append(open.lines, line)
-		default:
-			doc.prose += line + "\n"
-		}
-	}
-	if open != nil {
-		t.Fatalf("%s:%d: the block is not closed", name, open.line)
-	}
-	return doc
-}
-
 // command is what one types, and what is printed then.
 type command struct {
 	line           int // of its block
@@ -116,21 +72,21 @@ type command struct {
 // typed matches a command, whose lines go on after \, and what is printed.
 var typed = regexp.MustCompile(`(?s)^((?:[^\n]*\\\n)*[^\n]*)\n(.*)$`)
 
-// commands are those of the document's console blocks.
-func (d *document) commands(t *testing.T) []command {
+// commandsOf are those of the document's console blocks.
+func commandsOf(t *testing.T, d *world.Document) []command {
 	t.Helper()
 	var all []command
-	for _, b := range d.blocks {
-		if b.info != "console" {
+	for _, b := range d.Blocks {
+		if b.Info != "console" {
 			continue
 		}
-		parts := strings.Split("\n"+b.text(), "\n$ ")
+		parts := strings.Split("\n"+b.Text(), "\n$ ")
 		if parts[0] != "" {
-			t.Fatalf("%s:%d: a console block begins with a command after \"$ \"", d.name, b.line)
+			t.Fatalf("%s:%d: a console block begins with a command after \"$ \"", d.Name, b.Line)
 		}
 		for _, part := range parts[1:] {
 			found := typed.FindStringSubmatch(part + "\n")
-			all = append(all, command{b.line, found[1], found[2]})
+			all = append(all, command{b.Line, found[1], found[2]})
 		}
 	}
 	return all
@@ -140,7 +96,7 @@ func TestDocsConsole(t *testing.T) {
 	t.Parallel()
 	docs := documents(t)
 	for name, doc := range docs {
-		commands := doc.commands(t)
+		commands := commandsOf(t, doc)
 		if len(commands) == 0 || name == tutorialPage {
 			continue
 		}
@@ -157,7 +113,7 @@ func TestDocsConsole(t *testing.T) {
 			checkLog(t, docs[observabilityPage], demo.log.String())
 		})
 	}
-	if len(docs["README.md"].commands(t)) == 0 {
+	if len(commandsOf(t, docs["README.md"])) == 0 {
 		t.Error("README.md shows no command")
 	}
 }
@@ -167,48 +123,41 @@ type demonstration struct {
 	t     *testing.T
 	dir   string
 	ports map[string]string // by the port in config.yaml
-	log   *lines
+	log   *world.Output
 	cmd   *exec.Cmd
 	done  <-chan struct{}
 }
 
 func startDemo(t *testing.T) *demonstration {
 	t.Helper()
-	d := &demonstration{t: t, dir: t.TempDir(), ports: map[string]string{}, log: &lines{}}
+	d := &demonstration{t: t, dir: t.TempDir(), ports: map[string]string{}, log: &world.Output{}}
 	for _, port := range []string{"8443", "8080", "9090", "9000", "9400"} {
-		d.ports[port] = freePort(t)
+		d.ports[port] = world.FreePort(t)
 	}
-	writeAll(t, d.dir, map[string]string{
-		"config.yaml": d.place(readFile(t, "../config.yaml")),
+	world.WriteAll(t, d.dir, map[string]string{
+		"config.yaml": d.place(world.ReadFile(t, world.Path("config.yaml"))),
 		".curlrc":     "silent\nshow-error\n", // as at a terminal: no progress meter
 	})
-	d.cmd = exec.Command(filepath.Join(programs, "demo"))
-	file := must(os.Create(filepath.Join(d.dir, "authgate.log")))(t) // as with 2>authgate.log
+	d.cmd = exec.Command(world.Program("demo"))
+	file := world.Must(os.Create(filepath.Join(d.dir, "authgate.log")))(t) // as with 2>authgate.log
 	d.cmd.Dir, d.cmd.Stderr = d.dir, io.MultiWriter(d.log, file)
-	d.done = spawn(t, d.cmd)
-	if err := await("http://127.0.0.1:"+d.ports["9090"]+"/readyz", d.done); err != nil {
+	d.done = world.Spawn(t, d.cmd)
+	if err := world.Await("http://127.0.0.1:"+d.ports["9090"]+"/readyz", d.done); err != nil {
 		t.Fatalf("the demonstration does not get ready: %v\n%s", err, d.log)
 	}
 	return d
 }
 
-func writeAll(t *testing.T, dir string, files map[string]string) {
-	t.Helper()
-	for name, content := range files {
-		noError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
-	}
-}
-
 // write puts the files that a document shows into the folder of its shell.
-func (d *demonstration) write(doc *document) {
+func (d *demonstration) write(doc *world.Document) {
 	files := map[string]string{}
-	for _, b := range doc.blocks {
-		if name, ok := b.file(); ok && filepath.IsLocal(name) && name == filepath.Base(name) {
-			files[name] = complete(d.place(b.text()))
+	for _, b := range doc.Blocks {
+		if name, ok := b.File(); ok && filepath.IsLocal(name) && name == filepath.Base(name) {
+			files[name] = complete(d.place(b.Text()))
 		}
 	}
 	delete(files, "config.yaml") // that of the demonstration
-	writeAll(d.t, d.dir, files)
+	world.WriteAll(d.t, d.dir, files)
 }
 
 var shippedPort = regexp.MustCompile(`(:|%3A)(8443|8080|9090|9000|9400)\b`) // %3A: a colon in a query
@@ -223,7 +172,7 @@ func (d *demonstration) place(text string) string {
 
 // checkLog checks that observabilityPage has each field of the access log and of each
 // audit event, and that no password of the demonstration is in the log.
-func checkLog(t *testing.T, page *document, log string) {
+func checkLog(t *testing.T, page *world.Document, log string) {
 	t.Helper()
 	access, events := map[string]bool{"time": true, "level": true, "msg": true}, map[string]map[string]bool{}
 	for _, row := range tableOf(t, page, "Log") {
@@ -245,7 +194,7 @@ func checkLog(t *testing.T, page *document, log string) {
 		}
 		for field := range entry {
 			if !known[field] {
-				t.Errorf("%s: the table does not have the field %s of the log line %s", page.name, field, line)
+				t.Errorf("%s: the table does not have the field %s of the log line %s", page.Name, field, line)
 			}
 		}
 	}
@@ -282,10 +231,10 @@ routes: [{match: /, upstream: app, auth: [session]}]
 `
 
 // documentBase is what a fragment of this document is put into.
-func documentBase(doc *document) string {
-	for _, b := range doc.blocks {
-		if b.info == "yaml base" {
-			return b.text()
+func documentBase(doc *world.Document) string {
+	for _, b := range doc.Blocks {
+		if b.Info == "yaml base" {
+			return b.Text()
 		}
 	}
 	return fragmentBase
@@ -304,26 +253,26 @@ func TestDocsConfigurations(t *testing.T) {
 	checked := 0
 	for name, doc := range documents(t) {
 		dir := configurationFolder(t, doc)
-		for _, b := range doc.blocks {
+		for _, b := range doc.Blocks {
 			var content string
-			switch _, file := b.file(); {
-			case b.info == "yaml", b.info == "yaml base":
-				content = complete(b.text())
-			case b.info == "yaml tests":
+			switch _, file := b.File(); {
+			case b.Info == "yaml", b.Info == "yaml base":
+				content = complete(b.Text())
+			case b.Info == "yaml tests":
 				continue // see TestDocsCookbook
-			case b.info == "yaml fragment":
-				whole := decodeYAML(t, complete(documentBase(doc)))
-				merge(whole, decodeYAML(t, complete(b.text())))
+			case b.Info == "yaml fragment":
+				whole := world.DecodeYAML(t, complete(documentBase(doc)))
+				merge(whole, world.DecodeYAML(t, complete(b.Text())))
 				content = encodeYAML(t, whole)
-			case !file && b.info != "console" && b.info != "sh" && b.info != "diagram":
-				t.Errorf("%s:%d: a block of %q is not known", name, b.line, b.info)
+			case !file && b.Info != "console" && b.Info != "sh" && b.Info != "diagram":
+				t.Errorf("%s:%d: a block of %q is not known", name, b.Line, b.Info)
 				continue
 			default:
 				continue
 			}
 			checked++
 			if out, err := validate(t, dir, content); err != nil {
-				t.Errorf("%s:%d: %v\n%s", name, b.line, err, out)
+				t.Errorf("%s:%d: %v\n%s", name, b.Line, err, out)
 			}
 		}
 	}
@@ -333,19 +282,19 @@ func TestDocsConfigurations(t *testing.T) {
 }
 
 // configurationFolder holds the files that configurations of doc name.
-func configurationFolder(t *testing.T, doc *document) string {
+func configurationFolder(t *testing.T, doc *world.Document) string {
 	t.Helper()
 	dir := t.TempDir()
 	files := map[string]string{"alice.hash": complete("$2y$10$…\n")}
 	for name, from := range map[string]string{"cert.pem": "tls-certificate.pem", "key.pem": "tls-key.pem", "roots.pem": "tls-certificate.pem"} {
-		files[name] = readFile(t, filepath.Join("../gateway/config/testdata/files", from))
+		files[name] = world.ReadFile(t, world.Path("gateway/config/testdata/files/"+from))
 	}
-	for _, b := range doc.blocks {
-		if name, ok := b.file(); ok {
-			files[name] = complete(b.text())
+	for _, b := range doc.Blocks {
+		if name, ok := b.File(); ok {
+			files[name] = complete(b.Text())
 		}
 	}
-	writeAll(t, dir, files)
+	world.WriteAll(t, dir, files)
 	return dir
 }
 
@@ -354,8 +303,8 @@ var variableUse = regexp.MustCompile(`\$\{([A-Z_]+)\}`)
 // validate runs `authgate validate`, with every variable that content uses set.
 func validate(t *testing.T, dir, content string) (string, error) {
 	t.Helper()
-	writeAll(t, dir, map[string]string{"config.yaml": content})
-	cmd := exec.Command(filepath.Join(programs, "authgate"), "validate")
+	world.WriteAll(t, dir, map[string]string{"config.yaml": content})
+	cmd := exec.Command(world.Program("authgate"), "validate")
 	cmd.Dir, cmd.Env = dir, os.Environ()
 	for _, use := range variableUse.FindAllStringSubmatch(content, -1) {
 		cmd.Env = append(cmd.Env, use[1]+"="+strings.Repeat("x", 32))
@@ -377,16 +326,7 @@ func merge(into, part map[string]any) {
 	}
 }
 
-func decodeYAML(t *testing.T, text string) map[string]any {
-	t.Helper()
-	var m map[string]any
-	if err := yaml.Unmarshal([]byte(text), &m); err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	return m
-}
-
 func encodeYAML(t *testing.T, m map[string]any) string {
 	t.Helper()
-	return string(must(yaml.Marshal(m))(t))
+	return string(world.Must(yaml.Marshal(m))(t))
 }

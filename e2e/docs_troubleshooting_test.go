@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // symptom is a row of docs/troubleshooting.md.
@@ -27,7 +29,7 @@ type symptom struct {
 func symptoms(t *testing.T) (all []symptom) {
 	t.Helper()
 	see := ""
-	for line := range strings.Lines(documents(t)["docs/troubleshooting.md"].prose) {
+	for line := range strings.Lines(documents(t)["docs/troubleshooting.md"].Prose) {
 		cells := strings.Split(strings.ReplaceAll(strings.TrimSpace(line), `\|`, "\x00"), "|")
 		if len(cells) != 5 || strings.HasPrefix(cells[1], "---") || strings.TrimSpace(cells[1]) == "Command" {
 			continue
@@ -83,7 +85,7 @@ func missingWords(used, words string) (missing []string) {
 func wordsInUse(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	all.WriteString(readFile(t, "../gateway/pages/texts/en.yaml"))
+	all.WriteString(world.ReadFile(t, world.Path("gateway/pages/texts/en.yaml")))
 	for _, err := range []error{syscall.ECONNREFUSED, os.ErrDeadlineExceeded, x509.UnknownAuthorityError{}, &http.MaxBytesError{}} {
 		all.WriteString(err.Error() + "\n")
 	}
@@ -91,16 +93,16 @@ func wordsInUse(t *testing.T) string {
 	libraries := []string{"github.com/golang-jwt/jwt/v5"}
 	for _, library := range libraries {
 		list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", library)
-		list.Dir = ".."
-		addTexts(t, &all, strings.TrimSpace(string(must(list.Output())(t))))
+		list.Dir = world.Path("")
+		addTexts(t, &all, strings.TrimSpace(string(world.Must(list.Output())(t))))
 	}
 	// The check of other origins is the standard library's.
-	root := must(exec.Command("go", "env", "GOROOT").Output())(t)
+	root := world.Must(exec.Command("go", "env", "GOROOT").Output())(t)
 	addTextsOf(t, &all, filepath.Join(strings.TrimSpace(string(root)), "src", "net", "http", "csrf.go"))
-	for _, dir := range []string{"../gateway", "../policy", "../cmd"} {
+	for _, dir := range []string{world.Path("gateway"), world.Path("policy"), world.Path("cmd")} {
 		addTexts(t, &all, dir)
 	}
-	for name := range spans(readFile(t, "../docs/observability/README.md")) {
+	for name := range spans(world.ReadFile(t, world.Path("docs/observability/README.md"))) {
 		all.WriteString(name + "\n")
 	}
 	return all.String()
@@ -109,7 +111,7 @@ func wordsInUse(t *testing.T) string {
 // addTexts adds the texts in the code below a folder, without tests.
 func addTexts(t *testing.T, all *strings.Builder, dir string) {
 	t.Helper()
-	noError(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+	world.NoError(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
 			addTextsOf(t, all, path)
 		}
@@ -119,7 +121,7 @@ func addTexts(t *testing.T, all *strings.Builder, dir string) {
 
 func addTextsOf(t *testing.T, all *strings.Builder, path string) {
 	t.Helper()
-	file := must(parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution))(t)
+	file := world.Must(parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution))(t)
 	ast.Inspect(file, func(n ast.Node) bool {
 		e, ok := n.(ast.Expr)
 		if !ok {

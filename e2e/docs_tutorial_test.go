@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // tutorialPage has no demonstration beside it: it begins with nothing, and starts
@@ -16,7 +18,7 @@ const tutorialPage = "docs/tutorial.md"
 // files and nothing else.
 func TestDocsTutorial(t *testing.T) {
 	t.Parallel()
-	program(t, "python3")
+	world.FindProgram(t, "python3")
 	doc := documents(t)[tutorialPage]
 	s := &docShell{t: t, dir: t.TempDir(), place: placePorts(t, `\b(8443|8080|9090|3000)\b`), after: map[string]string{
 		"mkdir":          "", // the reader saves files in the folder that this makes
@@ -26,15 +28,15 @@ func TestDocsTutorial(t *testing.T) {
 		"kill":           "wait",
 	}}
 	files := map[string]string{".curlrc": "silent\nshow-error\n"} // as at a terminal: no progress meter
-	for _, b := range doc.blocks {
-		if name, ok := b.file(); ok {
-			files[name] = s.place(b.text())
+	for _, b := range doc.Blocks {
+		if name, ok := b.File(); ok {
+			files[name] = s.place(b.Text())
 			s.after["mkdir"] += fmt.Sprintf("mv ../%s .\n", name)
 		}
 	}
 	files["config.yaml"] += s.place("listen: {https: \":8443\", http: \":8080\", admin: \"127.0.0.1:9090\"}\n") // the defaults
-	writeAll(t, s.dir, files)
-	s.check(doc, doc.commands(t))
+	world.WriteAll(t, s.dir, files)
+	s.check(doc, commandsOf(t, doc))
 	for _, name := range []string{"app.log", "gateway.log"} {
 		if t.Failed() {
 			content, _ := os.ReadFile(s.dir + "/first/" + name)
@@ -42,7 +44,7 @@ func TestDocsTutorial(t *testing.T) {
 		}
 	}
 	for _, step := range []string{"hash-password", "serve", "explain", "/login", `\b403\b`, `"denied"`, "/logout"} {
-		if !regexp.MustCompile(step).MatchString(doc.text) {
+		if !regexp.MustCompile(step).MatchString(doc.Text) {
 			t.Errorf("the tutorial no longer shows %s", step)
 		}
 	}
@@ -57,7 +59,7 @@ func placePorts(t *testing.T, pattern string) func(string) string {
 			groups := match.FindStringSubmatch(found)
 			shown := groups[len(groups)-1]
 			if ports[shown] == "" {
-				ports[shown] = freePort(t)
+				ports[shown] = world.FreePort(t)
 			}
 			return strings.TrimSuffix(found, shown) + ports[shown]
 		})

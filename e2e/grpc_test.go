@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"authgate/e2e/world"
+
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -92,7 +94,7 @@ func unary(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServe
 // serveGRPC serves the service of the test.
 func serveGRPC(t *testing.T, options ...grpc.ServerOption) (authority string) {
 	t.Helper()
-	return serveGRPCOn(t, must(net.Listen("tcp", "127.0.0.1:0"))(t), options...)
+	return serveGRPCOn(t, world.Must(net.Listen("tcp", "127.0.0.1:0"))(t), options...)
 }
 
 func serveGRPCOn(t *testing.T, listener net.Listener, options ...grpc.ServerOption) (address string) {
@@ -118,7 +120,7 @@ func TestGRPC(t *testing.T) {
 	certified.Close()
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certified.Certificate().Raw})
 	withTLS := grpc.Creds(credentials.NewServerTLSFromCert(&certified.TLS.Certificates[0]))
-	socket := must(net.Listen("unix", filepath.Join(t.TempDir(), "grpc.sock")))(t)
+	socket := world.Must(net.Listen("unix", filepath.Join(t.TempDir(), "grpc.sock")))(t)
 	for name, upstream := range map[string]string{
 		"unix":  fmt.Sprintf("{url: %q}", "unix+h2c:"+serveGRPCOn(t, socket)),
 		"h2c":   fmt.Sprintf("{url: %q}", "h2c://"+serveGRPC(t)),
@@ -126,15 +128,15 @@ func TestGRPC(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := prepared(t)
-			g.write("upstream.pem", string(authority))
-			g.configure(people + "upstreams:\n  app: " + upstream + `
+			g := world.Prepare(t)
+			g.Write("upstream.pem", string(authority))
+			g.Configure(world.People + "upstreams:\n  app: " + upstream + `
 limits: {body_pause: 3s}
 routes:
   - {match: /, upstream: app, auth: [basic]}
 `)
-			g.run()
-			conn := must(grpc.NewClient(strings.TrimPrefix(g.base, "https://"), grpc.WithTransportCredentials(credentials.NewTLS(g.tls()))))(t)
+			g.Run()
+			conn := world.Must(grpc.NewClient(strings.TrimPrefix(g.Base, "https://"), grpc.WithTransportCredentials(credentials.NewTLS(g.TLS()))))(t)
 			t.Cleanup(func() { conn.Close() })
 			callGRPC(t, conn)
 		})
@@ -143,13 +145,13 @@ routes:
 
 func callGRPC(t *testing.T, conn *grpc.ClientConn) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), world.Patience)
 	defer cancel()
 	var m text
 	if err := conn.Invoke(ctx, "/test.Service/Unary", wrapperspb.String("x"), &m); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("without a credential: %v", err)
 	}
-	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", basicService, "x-auth-user", "mallory")
+	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", world.BasicService, "x-auth-user", "mallory")
 	if err := conn.Invoke(ctx, "/test.Service/Unary", wrapperspb.String("hello"), &m); err != nil || m.Value != "hello for [service]" {
 		t.Errorf("unary: %v, %q", err, m.Value)
 	}
@@ -161,22 +163,22 @@ func callGRPC(t *testing.T, conn *grpc.ClientConn) {
 	}
 	begin := func(ctx context.Context, method string) grpc.ClientStream {
 		desc := grpcStreams[method]
-		return must(conn.NewStream(ctx, &desc, "/test.Service/"+method))(t)
+		return world.Must(conn.NewStream(ctx, &desc, "/test.Service/"+method))(t)
 	}
 	collect := begin(ctx, "Collect")
 	for range 100 {
-		noError(t, collect.SendMsg(wrapperspb.String(strings.Repeat("x", 10_000))))
+		world.NoError(t, collect.SendMsg(wrapperspb.String(strings.Repeat("x", 10_000))))
 	}
-	noError(t, collect.CloseSend())
-	noError(t, collect.RecvMsg(&m))
+	world.NoError(t, collect.CloseSend())
+	world.NoError(t, collect.RecvMsg(&m))
 	if err := collect.RecvMsg(&text{}); m.Value != "100" || !errors.Is(err, io.EOF) || fmt.Sprint(collect.Trailer()["x-count"]) != "[100]" {
 		t.Errorf("a stream of the client: %q, %v, trailer %v", m.Value, err, collect.Trailer())
 	}
 	tick := begin(ctx, "Tick")
-	noError(t, tick.SendMsg(wrapperspb.String("t")))
-	noError(t, tick.CloseSend())
+	world.NoError(t, tick.SendMsg(wrapperspb.String("t")))
+	world.NoError(t, tick.CloseSend())
 	for i := range 3 {
-		noError(t, tick.RecvMsg(&m))
+		world.NoError(t, tick.RecvMsg(&m))
 		if want := fmt.Sprint("t", i); m.Value != want {
 			t.Errorf("message %d of a server that is silent in between is %q", i, m.Value)
 		}
@@ -195,16 +197,16 @@ func callBoth(ctx context.Context, t *testing.T, begin func(context.Context, str
 	var m text
 	echo := begin(ctx, "Echo")
 	for i := range 5 { // each answer comes before the next message
-		noError(t, echo.SendMsg(wrapperspb.String(fmt.Sprint(i))))
-		noError(t, echo.RecvMsg(&m))
+		world.NoError(t, echo.SendMsg(wrapperspb.String(fmt.Sprint(i))))
+		world.NoError(t, echo.RecvMsg(&m))
 		if m.Value != fmt.Sprint(i) {
 			t.Errorf("message %d comes back as %q", i, m.Value)
 		}
 	}
-	noError(t, echo.SendMsg(wrapperspb.String("talk")))
-	noError(t, echo.RecvMsg(&m))
+	world.NoError(t, echo.SendMsg(wrapperspb.String("talk")))
+	world.NoError(t, echo.RecvMsg(&m))
 	for start := time.Now(); time.Since(start) < 2*silence; { // the client is silent
-		noError(t, echo.RecvMsg(&m))
+		world.NoError(t, echo.RecvMsg(&m))
 		if m.Value != "on" {
 			t.Fatalf("the message is %q", m.Value)
 		}

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // h2spec runs the conformance tests of HTTP/2 (RFC 9113) and HPACK (RFC 7541)
@@ -22,7 +24,7 @@ import (
 func h2spec(t *testing.T, program, address string, patience int) (ran int, failed []string) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(address)
-	noError(t, err)
+	world.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "report.xml")
 	// The exit status is 1 when a test fails. The report says which.
 	output, _ := exec.Command(program, "-h", host, "-p", port, "-t", "-k", "-o", strconv.Itoa(patience), "-j", file).CombinedOutput()
@@ -38,7 +40,7 @@ func h2spec(t *testing.T, program, address string, patience int) (ran int, faile
 			Errors   []*string `xml:"error"`
 		} `xml:"testsuite>testcase"`
 	}
-	noError(t, xml.Unmarshal(raw, &report))
+	world.NoError(t, xml.Unmarshal(raw, &report))
 	for _, c := range report.Cases {
 		if len(c.Failures)+len(c.Errors) > 0 {
 			failed = append(failed, c.Section+": "+c.Name)
@@ -62,13 +64,13 @@ func TestHTTP2Conformance(t *testing.T) {
 	bare.Config.ErrorLog = log.New(io.Discard, "", 0) // it logs each attack
 	bare.StartTLS()
 	defer bare.Close()
-	g := start(t, targets+app(upstream.URL))
+	g := world.Start(t, targets+world.App(upstream.URL))
 	// Answers are late on a busy machine, so tests that fail run again with more
 	// patience.
 	var worse []string
 	for _, patience := range []int{2, 10, 60} {
 		_, known := h2spec(t, program, bare.Listener.Addr().String(), patience)
-		ran, failed := h2spec(t, program, authority(g.base), patience)
+		ran, failed := h2spec(t, program, world.Authority(g.Base), patience)
 		if ran != 145 {
 			t.Fatalf("%d tests ran, want 145", ran)
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // wrong is a lie that fails a login, the status of the answer, and what the
@@ -49,15 +51,15 @@ func TestHostileProvider(t *testing.T) {
 	s := startStage(t, "", h)
 	for _, w := range wrongLogins() {
 		t.Run(w.name, func(t *testing.T) {
-			c, id := s.visitor(), newRequestID()
+			c, id := s.visitor(), world.NewRequestID()
 			login := s.begin(t, c, h)
 			g := login.agree(w.lie)
 			s.refused(t, c, h, login.back(c, g.response(), "Accept", "text/html", "X-Request-Id", id), w.status)
 			if g.exchanges() != 1 {
 				t.Errorf("the code came to the token endpoint %d times", g.exchanges())
 			}
-			until(t, "the log to say "+w.why, func() bool {
-				return t.Failed() || slices.ContainsFunc(s.entriesOf("request"), func(entry map[string]any) bool {
+			world.Until(t, "the log to say "+w.why, func() bool {
+				return t.Failed() || slices.ContainsFunc(s.EntriesOf("request"), func(entry map[string]any) bool {
 					return entry["request_id"] == id && strings.Contains(fmt.Sprint(entry["error"]), w.why)
 				})
 			})
@@ -73,8 +75,8 @@ func issuerParameter(t *testing.T, s *stage, plain, naming *hostile) {
 	login, g := s.agreed(t, naming)
 	response := g.response()
 	response.Set("iss", naming.issuer)
-	if a := login.back(login.c, response); a.status != http.StatusFound {
-		t.Errorf("named as promised: %d", a.status)
+	if a := login.back(login.c, response); a.Status != http.StatusFound {
+		t.Errorf("named as promised: %d", a.Status)
 	}
 	for h, iss := range map[*hostile][]string{naming: nil, plain: {naming.issuer}} {
 		login, g := s.agreed(t, h)
@@ -86,8 +88,8 @@ func issuerParameter(t *testing.T, s *stage, plain, naming *hostile) {
 		}
 		login = s.begin(t, login.c, h) // the same rule holds for an error
 		response = url.Values{"error": {"access_denied"}, "error_description": {"Call 0900 now."}, "state": {login.request.Get("state")}, "iss": iss}
-		if a := login.back(login.c, response); a.status != http.StatusBadRequest || strings.Contains(a.body, "0900") {
-			t.Errorf("an error with iss %q: %d %s", iss, a.status, a.body)
+		if a := login.back(login.c, response); a.Status != http.StatusBadRequest || strings.Contains(a.Body, "0900") {
+			t.Errorf("an error with iss %q: %d %s", iss, a.Status, a.Body)
 		}
 	}
 }
@@ -118,12 +120,12 @@ func TestReloadDuringLogin(t *testing.T) {
 	}
 	another := newHostile(t, "moved") // another provider with the same name
 	s.providers = []*hostile{kept, another}
-	s.configure(s.config(""))
-	s.signal(syscall.SIGHUP)
-	until(t, "the reload", func() bool { return len(s.entriesOf("reloaded")) > 0 })
+	s.Configure(s.config(""))
+	s.Signal(syscall.SIGHUP)
+	world.Until(t, "the reload", func() bool { return len(s.EntriesOf("reloaded")) > 0 })
 
-	if a := attempts[kept].finish(lie{}); a.status != http.StatusFound {
-		t.Errorf("the provider is the same: %d %s", a.status, a.body)
+	if a := attempts[kept].finish(lie{}); a.Status != http.StatusFound {
+		t.Errorf("the provider is the same: %d %s", a.Status, a.Body)
 	}
 	s.lives(t, sessions[kept])
 	for h, want := range map[*hostile]int{moved: http.StatusBadRequest, gone: http.StatusNotFound} { // with its redirect URI
@@ -156,31 +158,31 @@ func backChannel(t *testing.T, s *stage, h *hostile) {
 		name, method, target, body, media, origin string
 		want                                      int
 	}{
-		{"twice", "POST", "hostile", "logout_token=" + token + "&logout_token=" + token, typeForm, "", 400},
-		{"as another type", "POST", "hostile", "logout_token=" + token, typeJSON, "", 415},
-		{"60 kB", "POST", "hostile", "logout_token=" + strings.Repeat("A", 60_000), typeForm, "", 400},
-		{"to another provider", "POST", "other", "logout_token=" + token, typeForm, "", 400},
-		{"in the query", "POST", "hostile?logout_token=" + token, "", typeForm, "", 400},
-		{"with GET", "GET", "hostile?logout_token=" + token, "", typeForm, "", 405},
-		{"from a page", "POST", "hostile", "logout_token=" + token, typeForm, "https://evil.example", 403},
-		{"to no provider", "POST", "unknown", "logout_token=" + token, typeForm, "", 404},
+		{"twice", "POST", "hostile", "logout_token=" + token + "&logout_token=" + token, world.TypeForm, "", 400},
+		{"as another type", "POST", "hostile", "logout_token=" + token, world.TypeJSON, "", 415},
+		{"60 kB", "POST", "hostile", "logout_token=" + strings.Repeat("A", 60_000), world.TypeForm, "", 400},
+		{"to another provider", "POST", "other", "logout_token=" + token, world.TypeForm, "", 400},
+		{"in the query", "POST", "hostile?logout_token=" + token, "", world.TypeForm, "", 400},
+		{"with GET", "GET", "hostile?logout_token=" + token, "", world.TypeForm, "", 405},
+		{"from a page", "POST", "hostile", "logout_token=" + token, world.TypeForm, "https://evil.example", 403},
+		{"to no provider", "POST", "unknown", "logout_token=" + token, world.TypeForm, "", 404},
 	} {
 		a, err := s.try(s.stranger(), test.method, "/backchannel-logout/"+test.target, test.body, "Content-Type", test.media, "Origin", test.origin)
-		if err != nil || a.status != test.want || a.header.Get("Cache-Control") != "no-store" || internals.MatchString(a.body) {
-			t.Errorf("%s: %d, %v, expected %d, Cache-Control %q: %s", test.name, a.status, err, test.want, a.header.Get("Cache-Control"), a.body)
+		if err != nil || a.Status != test.want || a.Header.Get("Cache-Control") != "no-store" || internals.MatchString(a.Body) {
+			t.Errorf("%s: %d, %v, expected %d, Cache-Control %q: %s", test.name, a.Status, err, test.want, a.Header.Get("Cache-Control"), a.Body)
 		}
 	}
 	s.lives(t, session)
-	a, err := s.try(s.stranger(), "POST", "/backchannel-logout/hostile", "logout_token="+token, "Content-Type", typeForm)
-	if err != nil || a.status != http.StatusOK || a.header.Get("Cache-Control") != "no-store" {
-		t.Errorf("the right one: %d, %v, Cache-Control %q: %s", a.status, err, a.header.Get("Cache-Control"), a.body)
+	a, err := s.try(s.stranger(), "POST", "/backchannel-logout/hostile", "logout_token="+token, "Content-Type", world.TypeForm)
+	if err != nil || a.Status != http.StatusOK || a.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("the right one: %d, %v, Cache-Control %q: %s", a.Status, err, a.Header.Get("Cache-Control"), a.Body)
 	}
 	s.ended(t, session)
 }
 
 func frontChannel(t *testing.T, s *stage, h, other *hostile) {
 	g, session := s.granted(t, s.visitor(), h)
-	frame := func(method, name string, query url.Values) answer {
+	frame := func(method, name string, query url.Values) world.Answer {
 		t.Helper()
 		return s.ask(t, s.stranger(), method, "/frontchannel-logout/"+name+"?"+query.Encode(),
 			"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe", "Accept", "text/html")
@@ -201,21 +203,21 @@ func frontChannel(t *testing.T, s *stage, h, other *hostile) {
 		{"HEAD", "HEAD", "hostile", own, sid, 200},
 	} {
 		a := frame(test.method, test.provider, url.Values{"iss": test.iss, "sid": test.sid})
-		if a.status != test.want || a.header.Get("Set-Cookie") != "" {
-			t.Errorf("%s: %d, expected %d, %q", test.name, a.status, test.want, a.header["Set-Cookie"])
+		if a.Status != test.want || a.Header.Get("Set-Cookie") != "" {
+			t.Errorf("%s: %d, expected %d, %q", test.name, a.Status, test.want, a.Header["Set-Cookie"])
 		}
 	}
 	s.lives(t, session)
 	a := frame("GET", "hostile", url.Values{"iss": own, "sid": sid})
-	if a.status != http.StatusOK || a.header.Get("X-Frame-Options") != "" || !strings.Contains(a.header.Get("Content-Security-Policy"), "frame-ancestors "+h.issuer) {
-		t.Errorf("the right one: %d, which the provider cannot frame: %v", a.status, a.header)
+	if a.Status != http.StatusOK || a.Header.Get("X-Frame-Options") != "" || !strings.Contains(a.Header.Get("Content-Security-Policy"), "frame-ancestors "+h.issuer) {
+		t.Errorf("the right one: %d, which the provider cannot frame: %v", a.Status, a.Header)
 	}
 	s.ended(t, session)
 
 	// Some providers send no iss. The path names the provider too.
 	g, session = s.granted(t, s.visitor(), h)
-	if a := frame("GET", "hostile", url.Values{"sid": {g.sid}}); a.status != http.StatusOK {
-		t.Errorf("without iss: %d", a.status)
+	if a := frame("GET", "hostile", url.Values{"sid": {g.sid}}); a.Status != http.StatusOK {
+		t.Errorf("without iss: %d", a.Status)
 	}
 	s.ended(t, session)
 }

@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"authgate/e2e/world"
+
 	"github.com/go-jose/go-jose/v4"
 )
 
@@ -44,7 +46,7 @@ type hostile struct {
 // newHostile starts a provider that ends with the test.
 func newHostile(t testing.TB, name string) *hostile {
 	t.Helper()
-	h := &hostile{t: t, name: name, key: must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t), grants: map[string]*grant{}}
+	h := &hostile{t: t, name: name, key: world.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t), grants: map[string]*grant{}}
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	h.issuer = server.URL
@@ -213,8 +215,8 @@ func (g *grant) logoutToken() string {
 
 // sign returns a token of the provider, in the compact form.
 func (h *hostile) sign(typ jose.ContentType, claims map[string]any) string {
-	signer := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: h.key}, (&jose.SignerOptions{}).WithType(typ).WithHeader("kid", "good")))(h.t)
-	return must(must(signer.Sign(payloadOf(claims)))(h.t).CompactSerialize())(h.t)
+	signer := world.Must(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: h.key}, (&jose.SignerOptions{}).WithType(typ).WithHeader("kid", "good")))(h.t)
+	return world.Must(world.Must(signer.Sign(payloadOf(claims)))(h.t).CompactSerialize())(h.t)
 }
 
 // payloadOf encodes claims as the payload of a token.

@@ -2,21 +2,20 @@ package e2e
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // hostileRoutes have a resource for users of providers, one for local accounts, and
 // one for everyone.
-const hostileRoutes = people + `
+const hostileRoutes = world.People + `
 routes:
   - {match: /secure-resource, upstream: app, auth: [oidc]}
   - {match: /local-resource, upstream: app, auth: [session]}
@@ -26,8 +25,8 @@ log: {level: debug}
 
 // stage is a gateway with hostile providers and a recording upstream.
 type stage struct {
-	*instance
-	up        *recorder
+	*world.Instance
+	up        *world.Recorder
 	providers []*hostile
 	shared    *http.Client // has the connections of all clients
 
@@ -38,10 +37,10 @@ type stage struct {
 // startStage starts a gateway with hostileRoutes and providers.
 func startStage(t testing.TB, more string, providers ...*hostile) *stage {
 	t.Helper()
-	s := &stage{instance: prepared(t), up: record(t), providers: providers}
-	s.configure(s.config(more))
-	s.run()
-	s.shared = s.instance.stranger()
+	s := &stage{Instance: world.Prepare(t), up: world.Record(t), providers: providers}
+	s.Configure(s.config(more))
+	s.Run()
+	s.shared = s.Instance.Stranger()
 	return s
 }
 
@@ -51,7 +50,7 @@ func (s *stage) config(more string) string {
 	for _, h := range s.providers {
 		entries += h.entry()
 	}
-	return hostileRoutes + app(s.up.url) + entries + more
+	return hostileRoutes + world.App(s.up.URL) + entries + more
 }
 
 // stranger is a client without cookies.
@@ -70,17 +69,17 @@ func (s *stage) visitor() *http.Client {
 var styleSheet = regexp.MustCompile(`(?s)<style>.*</style>`) // the same on each page
 
 // try is instance.try that keeps the answer for check.
-func (s *stage) try(c *http.Client, method, path, body string, headers ...string) (answer, error) {
-	a, err := s.instance.try(c, method, path, body, headers...)
+func (s *stage) try(c *http.Client, method, path, body string, headers ...string) (world.Answer, error) {
+	a, err := s.Instance.Try(c, method, path, body, headers...)
 	place, _, _ := strings.Cut(path, "?")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.said = append(s.said, fmt.Sprintf("%s %s: %d %v %s", method, place, a.status, a.header, styleSheet.ReplaceAllString(a.body, "")))
+	s.said = append(s.said, fmt.Sprintf("%s %s: %d %v %s", method, place, a.Status, a.Header, styleSheet.ReplaceAllString(a.Body, "")))
 	return a, err
 }
 
 // ask is try for requests that must not fail.
-func (s *stage) ask(t testing.TB, c *http.Client, method, path string, headers ...string) answer {
+func (s *stage) ask(t testing.TB, c *http.Client, method, path string, headers ...string) world.Answer {
 	t.Helper()
 	a, err := s.try(c, method, path, "", headers...)
 	if err != nil {
@@ -102,9 +101,9 @@ type attempt struct {
 func (s *stage) begin(t testing.TB, c *http.Client, h *hostile, more ...string) *attempt {
 	t.Helper()
 	a := s.ask(t, c, "GET", "/login?"+strings.Join(append([]string{"provider=" + h.name}, more...), "&"))
-	to := a.header.Get("Location")
-	if a.status != http.StatusFound || !strings.HasPrefix(to, h.issuer+"/authorize?") {
-		t.Fatalf("/login: %d to %q: %s", a.status, to, a.body)
+	to := a.Header.Get("Location")
+	if a.Status != http.StatusFound || !strings.HasPrefix(to, h.issuer+"/authorize?") {
+		t.Fatalf("/login: %d to %q: %s", a.Status, to, a.Body)
 	}
 	return &attempt{s, t, h, c, queryOf(to)}
 }
@@ -115,7 +114,7 @@ func (a *attempt) agree(l lie) *grant {
 }
 
 // back sends a response to the redirect URI of the request.
-func (a *attempt) back(c *http.Client, response url.Values, headers ...string) answer {
+func (a *attempt) back(c *http.Client, response url.Values, headers ...string) world.Answer {
 	a.t.Helper()
 	to, err := url.Parse(a.request.Get("redirect_uri"))
 	if err != nil {
@@ -125,7 +124,7 @@ func (a *attempt) back(c *http.Client, response url.Values, headers ...string) a
 }
 
 // finish agrees and sends the response.
-func (a *attempt) finish(l lie) answer {
+func (a *attempt) finish(l lie) world.Answer {
 	a.t.Helper()
 	return a.back(a.c, a.agree(l).response())
 }
@@ -142,8 +141,8 @@ func (s *stage) granted(t testing.TB, c *http.Client, h *hostile) (*grant, strin
 	t.Helper()
 	login := s.begin(t, c, h)
 	g := login.agree(lie{})
-	if a := login.back(c, g.response()); a.status != http.StatusFound || a.header.Get("Location") != "/" {
-		t.Fatalf("the callback: %d to %q: %s\n%s", a.status, a.header.Get("Location"), a.body, s.log)
+	if a := login.back(c, g.response()); a.Status != http.StatusFound || a.Header.Get("Location") != "/" {
+		t.Fatalf("the callback: %d to %q: %s\n%s", a.Status, a.Header.Get("Location"), a.Body, s.Log)
 	}
 	return g, s.sessionOf(t, c)
 }
@@ -162,18 +161,18 @@ func (s *stage) sessionOf(t testing.TB, c *http.Client) string {
 
 func (s *stage) cookies(t testing.TB, c *http.Client) []*http.Cookie {
 	t.Helper()
-	return c.Jar.Cookies(must(url.Parse(s.base))(t))
+	return c.Jar.Cookies(world.Must(url.Parse(s.Base))(t))
 }
 
 // isIn asks for a resource, and returns the request that reached the upstream,
 // or nil.
-func (s *stage) isIn(t testing.TB, c *http.Client, path string) *message {
+func (s *stage) isIn(t testing.TB, c *http.Client, path string) *world.Message {
 	t.Helper()
-	target := path + "?n=" + newRequestID() // to find this request in the upstream
+	target := path + "?n=" + world.NewRequestID() // to find this request in the upstream
 	a := s.ask(t, c, "GET", target)
-	got := s.up.askedFor(target)
-	if (a.status == http.StatusOK) != (len(got) > 0) {
-		t.Errorf("%s is %d, and %d requests reached the upstream", path, a.status, len(got))
+	got := s.up.AskedFor(target)
+	if (a.Status == http.StatusOK) != (len(got) > 0) {
+		t.Errorf("%s is %d, and %d requests reached the upstream", path, a.Status, len(got))
 	}
 	if len(got) == 0 {
 		return nil
@@ -195,16 +194,9 @@ func (s *stage) ended(t testing.TB, session string) {
 
 func (s *stage) wants(t testing.TB, session string, status int) {
 	t.Helper()
-	if a := s.ask(t, s.stranger(), "GET", "/secure-resource", "Cookie", session); a.status != status {
-		t.Errorf("with the session, /secure-resource is %d, expected %d", a.status, status)
+	if a := s.ask(t, s.stranger(), "GET", "/secure-resource", "Cookie", session); a.Status != status {
+		t.Errorf("with the session, /secure-resource is %d, expected %d", a.Status, status)
 	}
-}
-
-// askedFor returns the requests for a target.
-func (r *recorder) askedFor(target string) []message {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(r.got), func(m message) bool { return m.target() != target })
 }
 
 // internals are words that no page may show.
@@ -212,16 +204,16 @@ var internals = regexp.MustCompile(`(?i)oidc|oauth|jwt|jwk|jws|nonce|json|sqlite
 
 // refused fails the test unless the answer is an error page that shows neither
 // internals nor the address of the provider, and the browser is not signed in.
-func (s *stage) refused(t testing.TB, c *http.Client, h *hostile, a answer, status int) {
+func (s *stage) refused(t testing.TB, c *http.Client, h *hostile, a world.Answer, status int) {
 	t.Helper()
-	_, page, isPage := strings.Cut(a.body, "<main>") // the text before it is the same on each page
+	_, page, isPage := strings.Cut(a.Body, "<main>") // the text before it is the same on each page
 	if !isPage {
-		page = a.body
+		page = a.Body
 	}
-	if a.status != status || a.header.Get("Cache-Control") != "no-store" {
-		t.Errorf("expected %d, got %d to %q, Cache-Control %q: %s", status, a.status, a.header.Get("Location"), a.header.Get("Cache-Control"), page)
+	if a.Status != status || a.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("expected %d, got %d to %q, Cache-Control %q: %s", status, a.Status, a.Header.Get("Location"), a.Header.Get("Cache-Control"), page)
 	}
-	if got := a.header.Get("Content-Type"); got != "text/html; charset=utf-8" && got != "application/json" {
+	if got := a.Header.Get("Content-Type"); got != "text/html; charset=utf-8" && got != "application/json" {
 		t.Errorf("the answer is %q", got)
 	}
 	if found := internals.FindString(page); found != "" || strings.Contains(page, strings.TrimPrefix(h.issuer, "http://")) {
@@ -231,9 +223,9 @@ func (s *stage) refused(t testing.TB, c *http.Client, h *hostile, a answer, stat
 }
 
 // isOut fails the test if the answer sets a session, or the browser is signed in.
-func (s *stage) isOut(t testing.TB, c *http.Client, a answer) {
+func (s *stage) isOut(t testing.TB, c *http.Client, a world.Answer) {
 	t.Helper()
-	for _, cookie := range (&http.Response{Header: a.header}).Cookies() {
+	for _, cookie := range (&http.Response{Header: a.Header}).Cookies() {
 		if cookie.Name != "__Host-authgate_login" && cookie.Value != "" {
 			t.Errorf("a cookie is set: %s", cookie)
 		}
@@ -245,8 +237,8 @@ func (s *stage) isOut(t testing.TB, c *http.Client, a answer) {
 	if m == nil {
 		t.Fatal("the open page is closed")
 	}
-	for _, name := range identityNames {
-		if got := m.values(name); len(got) > 0 {
+	for _, name := range world.IdentityNames {
+		if got := m.Values(name); len(got) > 0 {
 			t.Errorf("the upstream gets %s: %q", name, got)
 		}
 	}
@@ -255,7 +247,7 @@ func (s *stage) isOut(t testing.TB, c *http.Client, a answer) {
 // check fails the test if the log has a secret, or an answer has one of a provider.
 func (s *stage) check(t testing.TB) {
 	t.Helper()
-	log, all := s.log.String(), strings.Join(s.said, "\n")
+	log, all := s.Log.String(), strings.Join(s.said, "\n")
 	for _, h := range s.providers {
 		for _, secret := range h.noted() {
 			if at := strings.Index(log, secret); at >= 0 {
@@ -276,9 +268,6 @@ func (s *stage) check(t testing.TB) {
 
 // cookieGiven finds the secrets of sessions and attempts in answers.
 var cookieGiven = regexp.MustCompile(`(?:session|session_id|__Host-authgate_login)=([A-Za-z0-9_-]{43});`)
-
-// newRequestID is an X-Request-Id of digits, so that it has no word of internals.
-func newRequestID() string { return strconv.FormatUint(rand.Uint64(), 10) }
 
 // queryOf is the query of an address, or nil.
 func queryOf(address string) url.Values {

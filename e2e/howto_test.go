@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 
+	"authgate/e2e/world"
+
 	"github.com/coder/websocket"
 )
 
@@ -26,9 +28,9 @@ import (
 // password wonderland.
 func howToFile(t *testing.T, page, name string) string {
 	t.Helper()
-	for _, b := range parseDocument(t, page, readFile(t, filepath.Join("../docs/how-to", page))).blocks {
-		if shown, ok := b.file(); ok && shown == name {
-			return strings.ReplaceAll(b.text(), "$2y$10$…", wonderlandHash)
+	for _, b := range world.ParseDocument(t, page, world.ReadFile(t, world.Path("docs/how-to/"+page))).Blocks {
+		if shown, ok := b.File(); ok && shown == name {
+			return strings.ReplaceAll(b.Text(), "$2y$10$…", world.WonderlandHash)
 		}
 	}
 	t.Fatalf("docs/how-to/%s does not show %s", page, name)
@@ -96,14 +98,14 @@ func (a *headerReader) wantIdentity(t *testing.T, what string, want map[string]s
 
 // behindHost starts the gateway of a page in front of an application at 127.0.0.1:3000,
 // and returns it, the URL of a host, and a browser.
-func behindHost(t *testing.T, page, host, app string) (*instance, string, surfer) {
+func behindHost(t *testing.T, page, host, app string) (*world.Instance, string, surfer) {
 	t.Helper()
-	g := prepared(t)
-	port := g.base[strings.LastIndexByte(g.base, ':'):]
-	g.public = "https://login.example.org" + port
-	g.configure(addressLines.ReplaceAllString(substituted(t, howToFile(t, page, "gateway.yaml"), "http://127.0.0.1:3000", app), ""))
-	g.run()
-	return g, "https://" + host + port, newSurfer(t, "127.0.0.1", authority(g.base), g.tls().RootCAs)
+	g := world.Prepare(t)
+	port := g.Base[strings.LastIndexByte(g.Base, ':'):]
+	g.Public = "https://login.example.org" + port
+	g.Configure(addressLines.ReplaceAllString(world.Substituted(t, howToFile(t, page, "gateway.yaml"), "http://127.0.0.1:3000", app), ""))
+	g.Run()
+	return g, "https://" + host + port, newSurfer(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
 }
 
 // spoofedWebAuth is headers by which a client claims to be another user.
@@ -114,51 +116,51 @@ func TestHowToGrafana(t *testing.T) {
 	app := readHeader(t, "X-WEBAUTH-USER")
 	g, base, v := behindHost(t, "grafana.md", "grafana.example.org", app.URL)
 	alice := map[string]string{"X-Webauth-User": "alice", "X-Webauth-Name": "Alice Example", "X-Webauth-Email": "alice@example.org"}
-	if a, _ := v.visit("GET", base+"/api/user", "", spoofedWebAuth...); a.status != http.StatusUnauthorized || len(app.take()) > 0 {
-		t.Errorf("without a login: %d %s", a.status, a.body)
+	if a, _ := v.visit("GET", base+"/api/user", "", spoofedWebAuth...); a.Status != http.StatusUnauthorized || len(app.take()) > 0 {
+		t.Errorf("without a login: %d %s", a.Status, a.Body)
 	}
-	if a, at := v.signIn(base+"/d/board", "alice"); a.status != http.StatusOK || a.body != "You are alice." || at.String() != base+"/d/board" {
-		t.Fatalf("signed in: %d %q at %s", a.status, a.body, at)
+	if a, at := v.signIn(base+"/d/board", "alice"); a.Status != http.StatusOK || a.Body != "You are alice." || at.String() != base+"/d/board" {
+		t.Fatalf("signed in: %d %q at %s", a.Status, a.Body, at)
 	}
 	app.wantIdentity(t, "a page", alice)
 	v.visit("GET", base+"/api/user", "", spoofedWebAuth...)
 	app.wantIdentity(t, "a spoofed request", alice)
-	if a, _ := v.visit("GET", base+"/api/health", "", append(spoofedWebAuth, "Authorization", "Basic cm9vdDpyb290")...); a.status != http.StatusUnauthorized {
-		t.Errorf("the public path takes the user from the client: %d %s", a.status, a.body)
+	if a, _ := v.visit("GET", base+"/api/health", "", append(spoofedWebAuth, "Authorization", "Basic cm9vdDpyb290")...); a.Status != http.StatusUnauthorized {
+		t.Errorf("the public path takes the user from the client: %d %s", a.Status, a.Body)
 	}
 	app.wantIdentity(t, "the public path", map[string]string{"Authorization": "Basic cm9vdDpyb290"})
 	// A token of the gateway works, one of Grafana does not.
 	token := tokenAt(t, g, v)
-	program := newSurfer(t, "127.0.0.1", authority(g.base), g.tls().RootCAs)
-	if a, _ := program.visit("GET", base+"/api/user", "", "Authorization", "Bearer "+token); a.body != "You are alice." {
-		t.Errorf("with an API token: %d %s", a.status, a.body)
+	program := newSurfer(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
+	if a, _ := program.visit("GET", base+"/api/user", "", "Authorization", "Bearer "+token); a.Body != "You are alice." {
+		t.Errorf("with an API token: %d %s", a.Status, a.Body)
 	}
 	app.wantIdentity(t, "an API token", alice)
-	if a, _ := program.visit("GET", base+"/api/user", "", "Authorization", "Bearer glsa_0123456789abcdef"); a.status != http.StatusUnauthorized || len(app.take()) > 0 {
-		t.Errorf("with a token of Grafana: %d %s", a.status, a.body)
+	if a, _ := program.visit("GET", base+"/api/user", "", "Authorization", "Bearer glsa_0123456789abcdef"); a.Status != http.StatusUnauthorized || len(app.take()) > 0 {
+		t.Errorf("with a token of Grafana: %d %s", a.Status, a.Body)
 	}
 	// Grafana's link to sign out ends the login here.
 	v.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	if a, _ := v.visit("GET", base+"/logout", "", "Sec-Fetch-Site", "same-origin", "Accept", acceptsPage); a.status != http.StatusFound || len(app.take()) > 0 {
-		t.Errorf("signing out: %d %s", a.status, a.body)
+	if a, _ := v.visit("GET", base+"/logout", "", "Sec-Fetch-Site", "same-origin", "Accept", acceptsPage); a.Status != http.StatusFound || len(app.take()) > 0 {
+		t.Errorf("signing out: %d %s", a.Status, a.Body)
 	}
-	if a, _ := v.visit("GET", base+"/api/user", ""); a.status != http.StatusUnauthorized || len(app.take()) > 0 {
-		t.Errorf("after signing out: %d %s", a.status, a.body)
+	if a, _ := v.visit("GET", base+"/api/user", ""); a.Status != http.StatusUnauthorized || len(app.take()) > 0 {
+		t.Errorf("after signing out: %d %s", a.Status, a.Body)
 	}
 }
 
 // tokenAt returns an API token of the user who is signed in.
-func tokenAt(t *testing.T, g *instance, v surfer) string {
+func tokenAt(t *testing.T, g *world.Instance, v surfer) string {
 	t.Helper()
-	prefix := g.public + "/"
-	if strings.Contains(readFile(t, filepath.Join(g.dir, "config.yaml")), "prefix: /-auth/") {
+	prefix := g.Public + "/"
+	if strings.Contains(world.ReadFile(t, filepath.Join(g.Dir, "config.yaml")), "prefix: /-auth/") {
 		prefix += "-auth/"
 	}
 	a, _ := v.visit("POST", prefix+"account/tokens", `{"name":"a program","expires_in":3600}`,
-		"Content-Type", typeJSON, "Origin", g.public, "Sec-Fetch-Site", "same-origin")
-	token := regexp.MustCompile(`"token":"(agt_[^"]*)"`).FindStringSubmatch(a.body)
+		"Content-Type", world.TypeJSON, "Origin", g.Public, "Sec-Fetch-Site", "same-origin")
+	token := regexp.MustCompile(`"token":"(agt_[^"]*)"`).FindStringSubmatch(a.Body)
 	if token == nil {
-		t.Fatalf("the API token: %d %s", a.status, a.body)
+		t.Fatalf("the API token: %d %s", a.Status, a.Body)
 	}
 	return token[1]
 }
@@ -170,11 +172,11 @@ func TestHowToGitea(t *testing.T) {
 	alice := map[string]string{"X-Webauth-User": "alice", "X-Webauth-Email": "alice@example.org", "X-Webauth-Fullname": "Alice Example"}
 	refs := base + "/alice/project.git/info/refs?service=git-upload-pack"
 	a, _ := v.visit("GET", refs, "", "User-Agent", "git/2.39.5", "X-WEBAUTH-USER", "root")
-	if challenges := a.header.Values("WWW-Authenticate"); a.status != http.StatusUnauthorized || !slices.ContainsFunc(challenges, func(c string) bool { return strings.HasPrefix(c, "Basic ") }) || len(app.take()) > 0 {
-		t.Errorf("git without a password: %d %q %s", a.status, challenges, a.body)
+	if challenges := a.Header.Values("WWW-Authenticate"); a.Status != http.StatusUnauthorized || !slices.ContainsFunc(challenges, func(c string) bool { return strings.HasPrefix(c, "Basic ") }) || len(app.take()) > 0 {
+		t.Errorf("git without a password: %d %q %s", a.Status, challenges, a.Body)
 	}
-	if a, at := v.signIn(base+"/alice/project", "alice"); a.body != "You are alice." || at.String() != base+"/alice/project" {
-		t.Fatalf("signed in: %d %q at %s", a.status, a.body, at)
+	if a, at := v.signIn(base+"/alice/project", "alice"); a.Body != "You are alice." || at.String() != base+"/alice/project" {
+		t.Fatalf("signed in: %d %q at %s", a.Status, a.Body, at)
 	}
 	app.wantIdentity(t, "a page", alice)
 	v.visit("GET", base+"/alice/project", "", spoofedWebAuth...)
@@ -182,12 +184,12 @@ func TestHowToGitea(t *testing.T) {
 	// Users may be called like endpoints of the gateway.
 	v.visit("GET", base+"/login", "")
 	app.wantIdentity(t, "a user with the name login", alice)
-	git := newSurfer(t, "127.0.0.1", authority(g.base), g.tls().RootCAs)
+	git := newSurfer(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
 	for password, want := range map[string]int{tokenAt(t, g, v): http.StatusOK, "wonderland": http.StatusUnauthorized, "agt_wrong": http.StatusUnauthorized} {
 		basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("alice:"+password))
 		a, _ := git.visit("POST", base+"/alice/project.git/git-receive-pack", "0000", "Authorization", basic, "X-WEBAUTH-USER", "root")
-		if a.status != want {
-			t.Errorf("git with the password %.4s…: %d %s", password, a.status, a.body)
+		if a.Status != want {
+			t.Errorf("git with the password %.4s…: %d %s", password, a.Status, a.Body)
 		}
 		if want == http.StatusOK {
 			app.wantIdentity(t, "git", alice)
@@ -196,43 +198,10 @@ func TestHowToGitea(t *testing.T) {
 		}
 	}
 	a, _ = v.visit("POST", base+"/-auth/logout", "", "Origin", base, "Sec-Fetch-Site", "same-origin")
-	wantStatus(t, "signing out", a, http.StatusOK)
-	if a, _ := v.visit("GET", base+"/alice/project", ""); a.status != http.StatusUnauthorized || len(app.take()) > 0 {
-		t.Errorf("after signing out: %d %s", a.status, a.body)
+	world.WantStatus(t, "signing out", a, http.StatusOK)
+	if a, _ := v.visit("GET", base+"/alice/project", ""); a.Status != http.StatusUnauthorized || len(app.take()) > 0 {
+		t.Errorf("after signing out: %d %s", a.Status, a.Body)
 	}
-}
-
-// TestHowToTwoInstances runs two gateways with the files of the page.
-func TestHowToTwoInstances(t *testing.T) {
-	t.Parallel()
-	var server []string
-	for line := range strings.Lines(howToFile(t, "two-instances.md", "redis.conf")) {
-		if name, value, _ := strings.Cut(strings.TrimSpace(line), " "); name != "port" {
-			server = append(server, "--"+name, strings.ReplaceAll(value, "REDIS_PASSWORD", "redis-password"))
-		}
-	}
-	up := record(t)
-	p := &pair{a: prepared(t), b: prepared(t), up: up, redis: startRedis(t, server...), clients: map[*instance]*http.Client{}}
-	p.b.public = p.a.base
-	config := addressLines.ReplaceAllString(substituted(t, howToFile(t, "two-instances.md", "gateway.yaml"),
-		"127.0.0.1:6379", p.redis.Address, "${REDIS_PASSWORD}", "redis-password",
-		"${STORE_KEY}", encryptionKey, "${TOKEN_SECRET}", "01234567890123456789012345678901", "http://127.0.0.1:3000", up.url), "")
-	p.a.configure(config)
-	p.b.configure(config)
-	p.run()
-	in := p.signIn("alice")
-	for _, credential := range [][]string{{"Cookie", in.session}, {"Authorization", in.access}} {
-		if got := p.b.status(p.client(p.b), "GET", "/", credential...); got != http.StatusOK {
-			t.Errorf("the %s of one instance at the other: %d", credential[0], got)
-		}
-	}
-	if got := p.b.status(p.client(p.b), "POST", "/logout", "Cookie", in.session); got != http.StatusOK {
-		t.Fatalf("logout at the other instance: %d", got)
-	}
-	until(t, "the logout at the first instance", func() bool {
-		return p.a.status(p.client(p.a), "GET", "/", "Cookie", in.session) == http.StatusUnauthorized &&
-			p.a.status(p.client(p.a), "GET", "/", "Authorization", in.access) == http.StatusUnauthorized
-	})
 }
 
 // TestHowToNginx runs nginx in front of the gateway with the files of the page. The
@@ -240,26 +209,26 @@ func TestHowToTwoInstances(t *testing.T) {
 // and WebSockets pass, and a WebSocket ends with the login.
 func TestHowToNginx(t *testing.T) {
 	t.Parallel()
-	app, g := newSocketApp(t), prepared(t)
-	g.write("config.yaml", substituted(t, howToFile(t, "behind-a-proxy.md", "gateway.yaml"),
-		"http: 127.0.0.1:8080", fmt.Sprintf("http: %q\n  admin: %q", authority(g.http), authority(g.adm)),
+	app, g := newSocketApp(t), world.Prepare(t)
+	g.Write("config.yaml", world.Substituted(t, howToFile(t, "behind-a-proxy.md", "gateway.yaml"),
+		"http: 127.0.0.1:8080", fmt.Sprintf("http: %q\n  admin: %q", world.Authority(g.HTTP), world.Authority(g.Admin)),
 		"http://127.0.0.1:3000", app.URL, "192.0.2.0/24", "127.0.0.2"))
-	g.run()
+	g.Run()
 	nginx := forwardProxies["nginx"]
 	nginx.document = "../how-to/behind-a-proxy.md"
 	address, roots := nginx.start(t, g, app.URL)
 	for from, want := range map[string]int{"127.0.0.1": http.StatusForbidden, "127.0.0.2": http.StatusOK} {
 		v := newSurfer(t, from, address, roots)
 		a, at := v.signIn(forwardApp+"/page", "alice")
-		if a.status != http.StatusOK || at.String() != forwardApp+"/page" {
-			t.Fatalf("from %s: %d at %s: %s", from, a.status, at, a.body)
+		if a.Status != http.StatusOK || at.String() != forwardApp+"/page" {
+			t.Fatalf("from %s: %d at %s: %s", from, a.Status, at, a.Body)
 		}
 		other := map[string]string{"127.0.0.1": "127.0.0.2", "127.0.0.2": "127.0.0.1"}[from]
 		a, _ = v.visit("GET", forwardApp+"/office/", "", "X-Forwarded-For", other, "Forwarded", "for="+other+";host=evil.example", "X-Forwarded-Host", "evil.example", "X-Real-IP", other)
-		wantStatus(t, "the office from "+from, a, want)
+		world.WantStatus(t, "the office from "+from, a, want)
 		a, _ = v.visit("POST", forwardApp+"/page", strings.Repeat("x", 3<<20), "Origin", forwardApp, "Sec-Fetch-Site", "same-origin")
-		if a.status != http.StatusOK || a.body != fmt.Sprint(3<<20) { // more than nginx lets through by itself
-			t.Errorf("a large body: %d %s", a.status, a.body)
+		if a.Status != http.StatusOK || a.Body != fmt.Sprint(3<<20) { // more than nginx lets through by itself
+			t.Errorf("a large body: %d %s", a.Status, a.Body)
 		}
 		socketEndsWithLogin(t, v)
 	}
@@ -310,16 +279,16 @@ func (app *socketApp) seen() (all []string) {
 // socketEndsWithLogin opens a WebSocket, and signs out.
 func socketEndsWithLogin(t *testing.T, v surfer) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), world.Patience)
 	defer cancel()
 	socket, _, err := websocket.Dial(ctx, forwardApp+"/socket", &websocket.DialOptions{HTTPClient: v.Client, HTTPHeader: http.Header{"Origin": {forwardApp}}})
-	noError(t, err)
+	world.NoError(t, err)
 	defer func() { _ = socket.CloseNow() }() // it is closed, if all is well
 	if _, message, err := socket.Read(ctx); err != nil || string(message) != "open" {
 		t.Errorf("the WebSocket says %q, %v", message, err)
 	}
 	a, _ := v.visit("POST", forwardApp+"/logout", "", "Origin", forwardApp, "Sec-Fetch-Site", "same-origin")
-	wantStatus(t, "signing out", a, http.StatusOK)
+	world.WantStatus(t, "signing out", a, http.StatusOK)
 	if _, _, err := socket.Read(ctx); websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
 		t.Errorf("the WebSocket ends with %v, expected status 1008", err)
 	}
@@ -329,24 +298,24 @@ func socketEndsWithLogin(t *testing.T, v surfer) {
 // configuration of the page.
 func TestHowToCDN(t *testing.T) {
 	t.Parallel()
-	up, g := record(t), prepared(t)
-	g.public = strings.Replace(g.base, "localhost", "app.example.org", 1)
-	g.configure(regexp.MustCompile(`(?m)^(public_url|tls):.*\n|^listen:\n(  .*\n)*`).ReplaceAllString(
-		substituted(t, howToFile(t, "behind-a-proxy.md", "cdn.yaml"), "http://127.0.0.1:3000", up.url), ""))
-	config := readFile(t, filepath.Join(g.dir, "config.yaml"))
-	g.write("config.yaml", strings.Replace(config, "listen: {", "listen: {trusted_proxies: [127.0.0.2], ", 1))
-	g.run()
+	up, g := world.Record(t), world.Prepare(t)
+	g.Public = strings.Replace(g.Base, "localhost", "app.example.org", 1)
+	g.Configure(regexp.MustCompile(`(?m)^(public_url|tls):.*\n|^listen:\n(  .*\n)*`).ReplaceAllString(
+		world.Substituted(t, howToFile(t, "behind-a-proxy.md", "cdn.yaml"), "http://127.0.0.1:3000", up.URL), ""))
+	config := world.ReadFile(t, filepath.Join(g.Dir, "config.yaml"))
+	g.Write("config.yaml", strings.Replace(config, "listen: {", "listen: {trusted_proxies: [127.0.0.2], ", 1))
+	g.Run()
 	for from, want := range map[string]string{"127.0.0.2": "203.0.113.9", "127.0.0.1": "127.0.0.1"} {
-		cdn := newSurfer(t, from, authority(g.base), g.tls().RootCAs)
-		cdn.visit("GET", g.public+"/from/"+want, "", "X-Forwarded-For", "6.6.6.6, 203.0.113.9", "CF-Connecting-IP", "6.6.6.6", "X-Forwarded-Proto", "https")
-		until(t, "the line in the log", func() bool {
-			return slices.ContainsFunc(g.entriesOf("request"), func(e map[string]any) bool { return e["path"] == "/from/"+want && e["client"] == want })
+		cdn := newSurfer(t, from, world.Authority(g.Base), g.TLS().RootCAs)
+		cdn.visit("GET", g.Public+"/from/"+want, "", "X-Forwarded-For", "6.6.6.6, 203.0.113.9", "CF-Connecting-IP", "6.6.6.6", "X-Forwarded-Proto", "https")
+		world.Until(t, "the line in the log", func() bool {
+			return slices.ContainsFunc(g.EntriesOf("request"), func(e map[string]any) bool { return e["path"] == "/from/"+want && e["client"] == want })
 		})
 	}
 	// A CDN that speaks http with its origin: the redirect goes on for ever.
-	plain := newSurfer(t, "127.0.0.2", authority(g.http), nil)
+	plain := newSurfer(t, "127.0.0.2", world.Authority(g.HTTP), nil)
 	plain.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	if a, _ := plain.visit("GET", strings.Replace(g.http, "localhost", "app.example.org", 1)+"/", "", "X-Forwarded-Proto", "https"); a.status != http.StatusPermanentRedirect {
-		t.Errorf("over http from the CDN: %d %s", a.status, a.body)
+	if a, _ := plain.visit("GET", strings.Replace(g.HTTP, "localhost", "app.example.org", 1)+"/", "", "X-Forwarded-Proto", "https"); a.Status != http.StatusPermanentRedirect {
+		t.Errorf("over http from the CDN: %d %s", a.Status, a.Body)
 	}
 }

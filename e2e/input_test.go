@@ -1,25 +1,16 @@
 package e2e
 
 import (
-	"encoding/base64"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
-)
 
-const (
-	typeJSON = "application/json"
-	typeForm = "application/x-www-form-urlencoded"
-	right    = `{"username":"alice","password":"wonderland"}`
+	"authgate/e2e/world"
 )
-
-func basicOf(credential string) string {
-	return "Basic " + base64.StdEncoding.EncodeToString([]byte(credential))
-}
 
 // inputs has a route for each mechanism, and room for many failed logins.
-const inputs = people + `
+const inputs = world.People + `
 limits: {login_failures: 100000}
 routes:
   - {match: /basic, upstream: app, auth: [basic]}
@@ -29,9 +20,9 @@ routes:
 // TestHugeHeaders: 431, over HTTP/1.1 and HTTP/2. Logins go on.
 func TestHugeHeaders(t *testing.T) {
 	t.Parallel()
-	up := record(t)
-	g := start(t, inputs+app(up.url))
-	before := g.signIn(g.stranger(), "alice")
+	up := world.Record(t)
+	g := world.Start(t, inputs+world.App(up.URL))
+	before := g.SignIn(g.Stranger(), "alice")
 	huge := strings.Repeat("x", 1<<20)
 	for name, head := range map[string]string{
 		"one value":  "/basic HTTP/1.1\nHost: localhost\nX-Large: " + huge + "\n",
@@ -39,14 +30,14 @@ func TestHugeHeaders(t *testing.T) {
 		"a cookie":   "/basic HTTP/1.1\nHost: localhost\nCookie: session_id=" + huge + "\n",
 		"the target": "/" + huge + " HTTP/1.1\nHost: localhost\n",
 	} {
-		if a := g.raw(t, "GET "+head+"\n"); a.status != http.StatusRequestHeaderFieldsTooLarge {
-			t.Errorf("%s: %d", name, a.status)
+		if a := g.Raw(t, "GET "+head+"\n"); a.Status != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("%s: %d", name, a.Status)
 		}
 	}
-	status, err := g.get2(t, "/basic", slices.Repeat([]field{{"x-large", huge[:100]}}, 500)...)
+	status, err := get2(t, g, "/basic", slices.Repeat([]field{{"x-large", huge[:100]}}, 500)...)
 	if err != nil || status != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("HTTP/2: %d, %v", status, err)
 	}
-	up.none(t)
-	wantStatus(t, "the session from before", g.do(g.stranger(), "GET", "/secure", "", "Cookie", before.session), http.StatusOK)
+	up.None(t)
+	world.WantStatus(t, "the session from before", g.Do(g.Stranger(), "GET", "/secure", "", "Cookie", before.Session), http.StatusOK)
 }

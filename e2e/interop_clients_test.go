@@ -11,11 +11,13 @@ import (
 	"strings"
 	"testing"
 
+	"authgate/e2e/world"
+
 	"github.com/google/go-cmp/cmp"
 )
 
 // clientRoutes has a route for each way to sign in.
-const clientRoutes = people + `
+const clientRoutes = world.People + `
 routes:
   - {match: /basic, upstream: app, auth: [basic]}
   - {match: /session, upstream: app, auth: [session]}
@@ -82,13 +84,13 @@ func TestClients(t *testing.T) {
 		"fetch":    {"node", "client.mjs", fetchClient},
 	} {
 		t.Run(name, func(t *testing.T) {
-			up := record(t)
-			g := start(t, clientRoutes+app(up.url))
-			token, dir := g.apiToken("alice"), t.TempDir()
-			writeAll(t, dir, map[string]string{c.file: strings.TrimLeft(c.program, "\n")})
-			cmd := exec.Command(c.interpreter, c.file, g.base, filepath.Join(g.dir, g.ca), token)
+			up := world.Record(t)
+			g := world.Start(t, clientRoutes+world.App(up.URL))
+			token, dir := g.APIToken("alice"), t.TempDir()
+			world.WriteAll(t, dir, map[string]string{c.file: strings.TrimLeft(c.program, "\n")})
+			cmd := exec.Command(c.interpreter, c.file, g.Base, filepath.Join(g.Dir, g.CA), token)
 			cmd.Dir = dir
-			cmd.Env = append(os.Environ(), "HOME="+dir, "NODE_EXTRA_CA_CERTS="+filepath.Join(g.dir, g.ca))
+			cmd.Env = append(os.Environ(), "HOME="+dir, "NODE_EXTRA_CA_CERTS="+filepath.Join(g.Dir, g.CA))
 			if got := strings.TrimSpace(runs(t, cmd)); got != "401 200 200 200" {
 				t.Errorf("the client gets %s", got)
 			}
@@ -96,12 +98,12 @@ func TestClients(t *testing.T) {
 		})
 	}
 	t.Run("net_http", func(t *testing.T) {
-		up := record(t)
-		g := start(t, clientRoutes+app(up.url))
-		token, c := g.apiToken("alice"), g.client()
-		got := fmt.Sprint(g.status(c, "GET", "/session"), g.status(c, "GET", "/basic", "Authorization", basicService),
-			g.do(c, "POST", "/login", "username=alice&password=wonderland", "Content-Type", typeForm).status,
-			g.status(c, "GET", "/session"), g.status(c, "GET", "/bearer", "Authorization", "Bearer "+token))
+		up := world.Record(t)
+		g := world.Start(t, clientRoutes+world.App(up.URL))
+		token, c := g.APIToken("alice"), g.Client()
+		got := fmt.Sprint(g.Status(c, "GET", "/session"), g.Status(c, "GET", "/basic", "Authorization", world.BasicService),
+			g.Do(c, "POST", "/login", "username=alice&password=wonderland", "Content-Type", world.TypeForm).Status,
+			g.Status(c, "GET", "/session"), g.Status(c, "GET", "/bearer", "Authorization", "Bearer "+token))
 		if want := fmt.Sprint(http.StatusUnauthorized, http.StatusOK, http.StatusOK, http.StatusOK, http.StatusOK); got != want {
 			t.Errorf("the client gets %s, expected %s", got, want)
 		}
@@ -118,11 +120,11 @@ func python() string {
 }
 
 // wantClient checks what reached the upstream.
-func wantClient(t *testing.T, up *recorder) {
+func wantClient(t *testing.T, up *world.Recorder) {
 	t.Helper()
 	var got [][3]string
-	for _, m := range up.all() {
-		got = append(got, [3]string{m.value(t, "X-Auth-User"), m.value(t, "X-Auth-Mechanism"), m.value(t, "Authorization") + m.value(t, "Cookie")})
+	for _, m := range up.All() {
+		got = append(got, [3]string{m.Value(t, "X-Auth-User"), m.Value(t, "X-Auth-Mechanism"), m.Value(t, "Authorization") + m.Value(t, "Cookie")})
 	}
 	want := [][3]string{{"service", "basic", ""}, {"alice", "session", ""}, {"alice", "bearer", ""}}
 	if diff := cmp.Diff(want, got); diff != "" {

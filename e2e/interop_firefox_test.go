@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"authgate/e2e/world"
+
 	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
 )
@@ -37,14 +39,17 @@ func startFirefox(t *testing.T) *firefox {
 	if _, err := exec.LookPath(name); err != nil {
 		name = "firefox"
 	}
-	home := must(os.MkdirTemp(programs, "firefox-"))(t)
-	out := &lines{}
-	cmd := exec.Command(name, "--headless", "--no-remote", "--profile", home, "--remote-debugging-port", freePort(t), "about:blank")
+	home := world.Must(os.MkdirTemp("", "firefox-"))(t)
+	t.Cleanup(func() {
+		world.Until(t, "Firefox to leave its folder", func() bool { return os.RemoveAll(home) == nil })
+	})
+	out := &world.Output{}
+	cmd := exec.Command(name, "--headless", "--no-remote", "--profile", home, "--remote-debugging-port", world.FreePort(t), "about:blank")
 	cmd.Env = append(os.Environ(), "HOME="+home, "MOZ_DISABLE_CONTENT_SANDBOX=1")
 	cmd.Stdout, cmd.Stderr = out, out
-	ended := spawn(t, cmd)
+	ended := world.Spawn(t, cmd)
 	f := &firefox{t: t, ctx: t.Context()}
-	eventually(t, patience, "Firefox", func() error {
+	world.Eventually(t, world.Patience, "Firefox", func() error {
 		select {
 		case <-ended:
 			t.Fatalf("Firefox ends:\n%s", out)
@@ -71,7 +76,7 @@ func startFirefox(t *testing.T) *firefox {
 func (f *firefox) call(method string, params object, result any) {
 	f.t.Helper()
 	f.last++
-	noError(f.t, wsjson.Write(f.ctx, f.conn, object{"id": f.last, "method": method, "params": params}))
+	world.NoError(f.t, wsjson.Write(f.ctx, f.conn, object{"id": f.last, "method": method, "params": params}))
 	for {
 		var said struct {
 			ID             int
@@ -79,7 +84,7 @@ func (f *firefox) call(method string, params object, result any) {
 			Error, Message string
 			Result         json.RawMessage
 		}
-		noError(f.t, wsjson.Read(f.ctx, f.conn, &said))
+		world.NoError(f.t, wsjson.Read(f.ctx, f.conn, &said))
 		if said.ID != f.last {
 			continue // an event
 		}
@@ -87,7 +92,7 @@ func (f *firefox) call(method string, params object, result any) {
 			f.t.Fatalf("%s %v: %s: %s", method, params, said.Error, said.Message)
 		}
 		if result != nil {
-			noError(f.t, json.Unmarshal(said.Result, result))
+			world.NoError(f.t, json.Unmarshal(said.Result, result))
 		}
 		return
 	}
@@ -137,7 +142,7 @@ const enter = "\uE007"
 // text.
 func (f *firefox) is(url, text string) {
 	f.t.Helper()
-	eventually(f.t, patience, "the page "+url, func() error {
+	world.Eventually(f.t, world.Patience, "the page "+url, func() error {
 		at := f.value("document.readyState !== 'loading' && document.body ? location.href + '\\n' + document.body.innerText : ''")
 		if !strings.HasPrefix(at, url) || !strings.Contains(at, text) {
 			return fmt.Errorf("Firefox shows %s", at)
@@ -165,80 +170,80 @@ func (f *firefox) with(t *testing.T) *firefox {
 // localAccounts: a page leads to the sign-in page and back. No script reads the cookie. After
 // signing out the page is gone.
 func (f *firefox) localAccounts() {
-	up := record(f.t)
-	g := start(f.t, browserRoutes+app(up.url))
+	up := world.Record(f.t)
+	g := world.Start(f.t, browserRoutes+world.App(up.URL))
 	const page = "/admin-resource?x=1&y=a%20b"
-	f.open(g.base + page)
-	f.is(g.base+"/signin", "User name")
+	f.open(g.Base + page)
+	f.is(g.Base+"/signin", "User name")
 	f.types("#username", "alice")
 	f.types("#password", "not this"+enter)
-	f.is(g.base+"/login", "Invalid username or password.")
-	up.none(f.t)
+	f.is(g.Base+"/login", "Invalid username or password.")
+	up.None(f.t)
 	f.types("#password", "wonderland"+enter)
-	f.is(g.base+page, "ok")
-	up.wants(f.t, "GET", page, "alice")
+	f.is(g.Base+page, "ok")
+	wantAsked(f.t, up, "GET", page, "alice")
 	if got := f.value("document.cookie"); got != "" {
 		f.t.Errorf("a script reads the cookies %q", got)
 	}
 	if got := f.value("performance.getEntriesByType('navigation')[0].nextHopProtocol"); got != "h2" {
 		f.t.Errorf("Firefox uses the protocol %q", got)
 	}
-	f.open(g.base + "/me")
-	f.is(g.base+"/me", "Alice Example")
+	f.open(g.Base + "/me")
+	f.is(g.Base+"/me", "Alice Example")
 	f.click("button")
-	f.is(g.base+signedOutPage, "")
-	f.open(g.base + page)
-	f.is(g.base+"/signin", "User name")
-	up.none(f.t)
+	f.is(g.Base+signedOutPage, "")
+	f.open(g.Base + page)
+	f.is(g.Base+"/signin", "User name")
+	up.None(f.t)
 }
 
 // delegated: a page leads to oidc-provider, through its forms, and back.
 func (f *firefox) delegated() {
-	d := startCertified(f.t).gateway(f.t, openIDOptions{}, client{more: ", logout: redirect"}, "")
+	d := world.StartCertified(f.t).Start(f.t, world.ProviderOptions{}, world.ProviderClient{More: ", logout: redirect"}, "")
 	const page = "/secure-resource?x=1"
-	f.open(d.base + page)
-	f.is(d.p.issuer, "")
+	f.open(d.Base + page)
+	f.is(d.Provider.Issuer, "")
 	f.types("[name=login]", "alice")
 	f.types("[name=password]", "as good as any"+enter)
 	const consent = `document.readyState !== 'loading' && document.querySelector('[value=consent]') && !window.clicked &&
 		(window.clicked = true, document.querySelector('button').click()), ''`
-	eventually(f.t, patience, "the way back", func() error {
-		if at := f.value("location.href"); !strings.HasPrefix(at, d.base) {
+	world.Eventually(f.t, world.Patience, "the way back", func() error {
+		if at := f.value("location.href"); !strings.HasPrefix(at, d.Base) {
 			f.value(consent)
 			return fmt.Errorf("Firefox shows %s", at)
 		}
 		return nil
 	})
-	f.is(d.base+page, "ok")
-	up := d.up.all()
-	if got := up[0].value(f.t, "X-Auth-Subject"); got != "certified:alice" {
+	f.is(d.Base+page, "ok")
+	up := d.Up.All()
+	if got := up[0].Value(f.t, "X-Auth-Subject"); got != "certified:alice" {
 		f.t.Errorf("the upstream gets the subject %q", got)
 	}
-	f.open(d.base + "/me")
+	f.open(d.Base + "/me")
 	f.click("button")
-	f.is(d.p.issuer+"/session/end", "")
+	f.is(d.Provider.Issuer+"/session/end", "")
 }
 
 // otherSites: a form of another site changes nothing, and its link finds the session.
 func (f *firefox) otherSites() {
-	up := record(f.t)
-	g := start(f.t, people+app(up.url)+"routes:\n  - {match: /page, upstream: app, auth: [session]}\n")
-	f.open(g.base + "/signin?return_to=/page")
+	up := world.Record(f.t)
+	g := world.Start(f.t, world.People+world.App(up.URL)+"routes:\n  - {match: /page, upstream: app, auth: [session]}\n")
+	f.open(g.Base + "/signin?return_to=/page")
 	f.types("#username", "alice")
 	f.types("#password", "wonderland"+enter)
-	f.is(g.base+"/page", "ok")
-	up.all()
-	other := "data:text/html,<form method=post action=" + g.base + "/page><button>x</button></form><a href=" + g.base + "/page>x</a>"
+	f.is(g.Base+"/page", "ok")
+	up.All()
+	other := "data:text/html,<form method=post action=" + g.Base + "/page><button>x</button></form><a href=" + g.Base + "/page>x</a>"
 	f.open(other)
 	f.click("button")
-	f.is(g.base+"/page", "")
-	for _, m := range up.all() {
-		if strings.HasPrefix(m.line, "POST") {
-			f.t.Errorf("the form of another site reaches the upstream: %s", m.line)
+	f.is(g.Base+"/page", "")
+	for _, m := range up.All() {
+		if strings.HasPrefix(m.Line, "POST") {
+			f.t.Errorf("the form of another site reaches the upstream: %s", m.Line)
 		}
 	}
 	f.open(other)
 	f.click("a")
-	f.is(g.base+"/page", "ok")
-	up.wants(f.t, "GET", "/page", "alice")
+	f.is(g.Base+"/page", "ok")
+	wantAsked(f.t, up, "GET", "/page", "alice")
 }

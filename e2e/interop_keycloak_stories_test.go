@@ -11,44 +11,46 @@ import (
 	"strings"
 	"testing"
 
+	"authgate/e2e/world"
+
 	"github.com/google/go-cmp/cmp"
 )
 
 // keycloakCodeFlow: the gateway asks for a code with PKCE, which Keycloak requires.
 // A wrong password gives no session, the right one the user's identity.
 func keycloakCodeFlow(t *testing.T, a *atKeycloak) {
-	b := a.browse()
+	b := browse(a.Delegated.Instance)
 	b.stopAt = a.k.base
-	b.open(a.base + "/login?provider=keycloak")
+	b.open(a.Base + "/login?provider=keycloak")
 	asked := queryOf(b.next)
 	if asked.Get("response_type") != "code" || asked.Get("code_challenge_method") != "S256" || len(asked.Get("code_challenge")) != 43 {
 		t.Errorf("the gateway asks for %v", asked)
 	}
 	asked.Del("code_challenge")
 	asked.Del("code_challenge_method")
-	plain := a.browse()
+	plain := browse(a.Delegated.Instance)
 	plain.open(b.next[:strings.IndexByte(b.next, '?')+1] + asked.Encode())
 	if got := plain.url.Query().Get("error"); got != "invalid_request" {
 		t.Errorf("without PKCE, expected invalid_request: %s", plain.describe())
 	}
 
 	for _, provider := range []string{"keycloak", "public"} {
-		b := a.browse()
+		b := browse(a.Delegated.Instance)
 		a.opens(t, b, provider)
 		b.send(map[string]string{"username": "alice", "password": "a guess"})
-		if f, _ := b.form(); !f.fields.Has("password") || b.cookie(a.base, "session") != "" {
+		if f, _ := b.form(); !f.fields.Has("password") || b.cookie(a.Base, "session") != "" {
 			t.Errorf("a wrong password is accepted: %s", b.describe())
 		}
 		b.send(map[string]string{"username": "alice", "password": keycloakSecret})
-		if b.url.String() != a.base+"/secure-resource" {
+		if b.url.String() != a.Base+"/secure-resource" {
 			t.Fatalf("Keycloak does not send the browser back: %s", b.describe())
 		}
-		a.up.all()
+		a.Up.All()
 		for b, want := range map[*browser]struct {
 			user, email string
 			admin       int
 		}{b: {"alice", "alice@example.org", http.StatusOK}, a.signedIn(t, provider, "bob"): {"bob", "", http.StatusForbidden}} {
-			a.identifies(t, b, want.admin, map[string]string{
+			identifies(t, a.Delegated, b, want.admin, map[string]string{
 				"X-Auth-User": want.user, "X-Auth-Subject": provider + ":" + strings.TrimPrefix(a.k.user(want.user), "/users/"), "X-Auth-Email": want.email,
 				"X-Auth-Mechanism": "oidc", "X-Auth-Provider": provider, "Cookie": "",
 			})
@@ -69,14 +71,14 @@ func keycloakRoles(t *testing.T, a *atKeycloak) {
 			t.Errorf("by %s the upstream gets the roles %q, expected %q", provider, got, want)
 		}
 	}
-	b := a.browse()
+	b := browse(a.Delegated.Instance)
 	a.opens(t, b, "light")
 	b.send(map[string]string{"username": "alice", "password": keycloakSecret})
 	const why = "Lightweight access token not allowed for userinfo endpoint"
-	if b.page.status != http.StatusBadGateway || b.cookie(a.base, "session") != "" {
-		t.Errorf("with a lightweight access token, expected 502: %s\n%s", b.describe(), a.log)
+	if b.page.Status != http.StatusBadGateway || b.cookie(a.Base, "session") != "" {
+		t.Errorf("with a lightweight access token, expected 502: %s\n%s", b.describe(), a.Log)
 	}
-	until(t, "the reason in the log", func() bool { return strings.Contains(a.log.String(), why) })
+	world.Until(t, "the reason in the log", func() bool { return strings.Contains(a.Log.String(), why) })
 }
 
 // keycloakRefresh: a role that is taken or given at Keycloak is taken or given here,
@@ -85,7 +87,7 @@ func keycloakRefresh(t *testing.T, a *atKeycloak) {
 	b := a.signedIn(t, "brief", "alice")
 	admin := func(want int) {
 		t.Helper()
-		until(t, "another answer for administrators", func() bool { return a.status(b.c, "GET", "/admin-resource") == want })
+		world.Until(t, "another answer for administrators", func() bool { return a.Status(b.c, "GET", "/admin-resource") == want })
 	}
 	admin(http.StatusOK)
 	a.k.role("DELETE", "alice", "admin")
@@ -97,7 +99,7 @@ func keycloakRefresh(t *testing.T, a *atKeycloak) {
 // keycloakDisabled: the session of a user who is disabled at Keycloak ends with its
 // next refresh, and the user cannot sign in. Other users notice nothing.
 func keycloakDisabled(t *testing.T, a *atKeycloak) {
-	alice, bob := a.session(a.signedIn(t, "brief", "alice")), a.session(a.signedIn(t, "brief", "bob"))
+	alice, bob := sessionOf(a.Delegated, a.signedIn(t, "brief", "alice")), sessionOf(a.Delegated, a.signedIn(t, "brief", "bob"))
 	enable := func(enabled bool) {
 		t.Helper()
 		var bobs object
@@ -106,25 +108,25 @@ func keycloakDisabled(t *testing.T, a *atKeycloak) {
 		bobs["enabled"] = enabled
 		a.k.admin("PUT", path, bobs, nil)
 	}
-	a.lives(t, bob)
+	wantIn(t, a.Delegated, bob)
 	enable(false)
-	client := a.stranger()
-	until(t, "the end of bob's session", func() bool {
-		return a.status(client, "GET", "/secure-resource", "Cookie", bob) == http.StatusUnauthorized
+	client := a.Stranger()
+	world.Until(t, "the end of bob's session", func() bool {
+		return a.Status(client, "GET", "/secure-resource", "Cookie", bob) == http.StatusUnauthorized
 	})
-	a.ended(t, bob)
-	if log := a.log.String(); !strings.Contains(log, `"login_ended_by_provider"`) {
+	wantOut(t, a.Delegated, bob)
+	if log := a.Log.String(); !strings.Contains(log, `"login_ended_by_provider"`) {
 		t.Errorf("the log does not tell why:\n%s", log)
 	}
-	b := a.browse()
+	b := browse(a.Delegated.Instance)
 	a.opens(t, b, "brief")
 	b.send(map[string]string{"username": "bob", "password": keycloakSecret})
-	if !strings.HasPrefix(b.url.String(), a.k.base) || b.cookie(a.base, "session") != "" {
+	if !strings.HasPrefix(b.url.String(), a.k.base) || b.cookie(a.Base, "session") != "" {
 		t.Errorf("a disabled user signs in: %s", b.describe())
 	}
-	a.lives(t, alice)
+	wantIn(t, a.Delegated, alice)
 	enable(true)
-	a.lives(t, a.session(a.signedIn(t, "brief", "bob")))
+	wantIn(t, a.Delegated, sessionOf(a.Delegated, a.signedIn(t, "brief", "bob")))
 }
 
 // keycloakLogout: a logout here ends the session at Keycloak by the refresh token, so that
@@ -133,22 +135,22 @@ func keycloakLogout(t *testing.T, a *atKeycloak) {
 	a.k.admin("POST", a.k.user("alice")+"/logout", nil, nil)
 	for _, provider := range []string{"keycloak", "public"} {
 		b := a.signedIn(t, provider, "alice")
-		session := a.session(b)
+		session := sessionOf(a.Delegated, b)
 		if got := a.k.sessions("alice"); got != 1 {
 			t.Fatalf("alice has %d sessions at Keycloak", got)
 		}
-		again := a.browse()
+		again := browse(a.Delegated.Instance)
 		again.c.Jar = b.c.Jar
-		again.open(a.base + "/login?provider=" + provider + "&return_to=/secure-resource")
-		if again.url.String() != a.base+"/secure-resource" {
+		again.open(a.Base + "/login?provider=" + provider + "&return_to=/secure-resource")
+		if again.url.String() != a.Base+"/secure-resource" {
 			t.Fatalf("while the session at Keycloak lives, nothing is asked: %s", again.describe())
 		}
-		a.ended(t, session) // the browser has a new one
-		session = a.session(again)
-		again.open(a.base + "/logout")
-		a.ended(t, session)
+		wantOut(t, a.Delegated, session) // the browser has a new one
+		session = sessionOf(a.Delegated, again)
+		again.open(a.Base + "/logout")
+		wantOut(t, a.Delegated, session)
 		if got := a.k.sessions("alice"); got != 0 {
-			t.Errorf("after the logout alice has %d sessions at Keycloak\n%s", got, a.log)
+			t.Errorf("after the logout alice has %d sessions at Keycloak\n%s", got, a.Log)
 		}
 		a.opens(t, b, provider)
 	}
@@ -158,10 +160,10 @@ func keycloakLogout(t *testing.T, a *atKeycloak) {
 // the ID token, and comes back signed out.
 func keycloakLogoutRedirects(t *testing.T, a *atKeycloak) {
 	b := a.signedIn(t, "redirect", "alice")
-	session := a.session(b)
-	b.open(a.base + "/logout")
-	a.ended(t, session)
-	if b.url.String() != a.base+"/" {
+	session := sessionOf(a.Delegated, b)
+	b.open(a.Base + "/logout")
+	wantOut(t, a.Delegated, session)
+	if b.url.String() != a.Base+"/" {
 		t.Errorf("Keycloak does not send the browser back: %s", b.describe())
 	}
 	if got := a.k.sessions("alice"); got != 0 {
@@ -174,14 +176,14 @@ func keycloakLogoutRedirects(t *testing.T, a *atKeycloak) {
 // the user's own browser or by an administrator.
 func keycloakBackChannel(t *testing.T, a *atKeycloak) {
 	b := a.signedIn(t, "keycloak", "alice")
-	first, second, bob := a.session(b), a.session(a.signedIn(t, "public", "alice")), a.session(a.signedIn(t, "keycloak", "bob"))
+	first, second, bob := sessionOf(a.Delegated, b), sessionOf(a.Delegated, a.signedIn(t, "public", "alice")), sessionOf(a.Delegated, a.signedIn(t, "keycloak", "bob"))
 	b.open(a.k.base + "/realms/main/protocol/openid-connect/logout")
 	b.send(nil)
-	a.ended(t, first)
-	a.lives(t, second)
+	wantOut(t, a.Delegated, first)
+	wantIn(t, a.Delegated, second)
 	a.k.admin("POST", a.k.user("alice")+"/logout", nil, nil)
-	a.ended(t, second)
-	a.lives(t, bob)
+	wantOut(t, a.Delegated, second)
+	wantIn(t, a.Delegated, bob)
 }
 
 // keycloakKeys: after a new key of the realm, sign-ins continue at once with it. Sessions
@@ -189,7 +191,7 @@ func keycloakBackChannel(t *testing.T, a *atKeycloak) {
 func keycloakKeys(t *testing.T, a *atKeycloak) {
 	const components = "/components"
 	b := a.signedIn(t, "brief", "alice")
-	session, before := a.session(b), a.signingKey(t)
+	session, before := sessionOf(a.Delegated, b), a.signingKey(t)
 	a.k.admin("POST", components, object{"name": "new", "providerId": "rsa-generated", "providerType": "org.keycloak.keys.KeyProvider", "config": map[string][]string{
 		"priority": {"200"}, "enabled": {"true"}, "active": {"true"}, "algorithm": {"RS256"}, "keySize": {"2048"},
 	}}, nil)
@@ -207,10 +209,10 @@ func keycloakKeys(t *testing.T, a *atKeycloak) {
 			t.Errorf("Keycloak signs with the key %s, expected %s", got, after)
 		}
 		a.k.role("DELETE", "alice", "admin")
-		until(t, "a refresh", func() bool { return a.status(b.c, "GET", "/admin-resource") == http.StatusForbidden })
+		world.Until(t, "a refresh", func() bool { return a.Status(b.c, "GET", "/admin-resource") == http.StatusForbidden })
 		a.k.role("POST", "alice", "admin")
-		until(t, "a refresh", func() bool { return a.status(b.c, "GET", "/admin-resource") == http.StatusOK })
-		a.lives(t, session)
+		world.Until(t, "a refresh", func() bool { return a.Status(b.c, "GET", "/admin-resource") == http.StatusOK })
+		wantIn(t, a.Delegated, session)
 	}
 }
 
@@ -220,10 +222,10 @@ func (a *atKeycloak) signingKey(t *testing.T) string {
 	t.Helper()
 	b := a.signedIn(t, "redirect", "bob")
 	b.stopAt = a.k.base
-	b.open(a.base + "/logout")
+	b.open(a.Base + "/logout")
 	head, _, _ := strings.Cut(queryOf(b.next).Get("id_token_hint"), ".")
 	var header struct{ Kid string }
-	if err := json.Unmarshal(must(base64.RawURLEncoding.DecodeString(head))(t), &header); err != nil || header.Kid == "" {
+	if err := json.Unmarshal(world.Must(base64.RawURLEncoding.DecodeString(head))(t), &header); err != nil || header.Kid == "" {
 		t.Fatalf("the ID token names no key: %s, %v", b.next, err)
 	}
 	return header.Kid
@@ -234,10 +236,10 @@ func (a *atKeycloak) signingKey(t *testing.T) string {
 func keycloakBearer(t *testing.T, a *atKeycloak) {
 	ask := func(client string, form url.Values) string {
 		t.Helper()
-		request := must(http.NewRequest("POST", a.k.base+"/realms/main/protocol/openid-connect/token", strings.NewReader(form.Encode())))(t)
-		request.Header.Set("Content-Type", typeForm)
+		request := world.Must(http.NewRequest("POST", a.k.base+"/realms/main/protocol/openid-connect/token", strings.NewReader(form.Encode())))(t)
+		request.Header.Set("Content-Type", world.TypeForm)
 		request.SetBasicAuth(url.QueryEscape(client), url.QueryEscape(keycloakSecret))
-		response := must(http.DefaultClient.Do(request))(t)
+		response := world.Must(http.DefaultClient.Do(request))(t)
 		defer response.Body.Close()
 		var token struct {
 			AccessToken string `json:"access_token"`
@@ -248,15 +250,15 @@ func keycloakBearer(t *testing.T, a *atKeycloak) {
 		return "Bearer " + token.AccessToken
 	}
 	grant := url.Values{"grant_type": {"client_credentials"}}
-	token, c := ask("program", grant), a.stranger()
-	a.up.all()
-	if got := a.status(c, "GET", "/api", "Authorization", token); got != http.StatusOK {
-		t.Fatalf("with a token of Keycloak: %d\n%s", got, a.log)
+	token, c := ask("program", grant), a.Stranger()
+	a.Up.All()
+	if got := a.Status(c, "GET", "/api", "Authorization", token); got != http.StatusOK {
+		t.Fatalf("with a token of Keycloak: %d\n%s", got, a.Log)
 	}
 	got := map[string]string{}
-	m := a.up.one(t)
+	m := a.Up.One(t)
 	for _, name := range []string{"X-Auth-User", "X-Auth-Mechanism", "X-Auth-Provider", "Authorization"} {
-		got[name] = m.value(t, name)
+		got[name] = m.Value(t, name)
 	}
 	want := map[string]string{"X-Auth-User": "service-account-program", "X-Auth-Mechanism": "bearer", "X-Auth-Provider": "programs", "Authorization": ""}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -264,36 +266,36 @@ func keycloakBearer(t *testing.T, a *atKeycloak) {
 	}
 	client := "/clients/" + a.k.id("/clients", "clientId", "program") + "/protocol-mappers/models"
 	a.k.admin("DELETE", client+"/"+a.k.id(client, "name", "audience"), nil, nil)
-	if got := a.status(c, "GET", "/api", "Authorization", ask("program", grant)); got != http.StatusUnauthorized {
+	if got := a.Status(c, "GET", "/api", "Authorization", ask("program", grant)); got != http.StatusUnauthorized {
 		t.Errorf("with a token for another audience: %d", got)
 	}
-	a.up.none(t)
+	a.Up.None(t)
 }
 
 // keycloakDown: while Keycloak is down, sessions continue with what is known, and a
 // sign-in that cannot be finished gets a page that says so. When Keycloak is back, the
 // same sessions are refreshed, and users sign in.
 func keycloakDown(t *testing.T, a *atKeycloak) {
-	b, visitor := a.signedIn(t, "brief", "alice"), a.browse()
-	session := a.session(b)
+	b, visitor := a.signedIn(t, "brief", "alice"), browse(a.Delegated.Instance)
+	session := sessionOf(a.Delegated, b)
 	a.opens(t, visitor, "keycloak")
-	visitor.stopAt = a.base + "/callback"
+	visitor.stopAt = a.Base + "/callback"
 	visitor.send(map[string]string{"username": "bob", "password": keycloakSecret})
 	visitor.stopAt = ""
 	a.k.role("DELETE", "alice", "admin")
 	a.k.stop()
-	until(t, "a refresh that fails", func() bool {
-		a.lives(t, session)
-		return strings.Contains(a.log.String(), "connection refused")
+	world.Until(t, "a refresh that fails", func() bool {
+		wantIn(t, a.Delegated, session)
+		return strings.Contains(a.Log.String(), "connection refused")
 	})
 	visitor.open(visitor.next)
-	if visitor.page.status != http.StatusBadGateway || !strings.HasPrefix(visitor.page.header.Get("Content-Type"), "text/html") || visitor.cookie(a.base, "session") != "" {
+	if visitor.page.Status != http.StatusBadGateway || !strings.HasPrefix(visitor.page.Header.Get("Content-Type"), "text/html") || visitor.cookie(a.Base, "session") != "" {
 		t.Errorf("with Keycloak down, expected a page with 502 and no session: %s", visitor.describe())
 	}
 	a.k.run()
-	until(t, "a refresh at Keycloak, which is back", func() bool {
-		return a.status(b.c, "GET", "/admin-resource") == http.StatusForbidden
+	world.Until(t, "a refresh at Keycloak, which is back", func() bool {
+		return a.Status(b.c, "GET", "/admin-resource") == http.StatusForbidden
 	})
-	a.lives(t, session)
-	a.lives(t, a.session(a.signedIn(t, "keycloak", "bob")))
+	wantIn(t, a.Delegated, session)
+	wantIn(t, a.Delegated, sessionOf(a.Delegated, a.signedIn(t, "keycloak", "bob")))
 }

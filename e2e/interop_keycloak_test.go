@@ -17,10 +17,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"authgate/e2e/world"
 )
 
 // keycloakHome is the folder of Keycloak's distribution, which .ci/deps fetches.
-const keycloakHome = "interop/keycloak/server"
+var keycloakHome = world.Path("e2e/interop/keycloak/server")
 
 // keycloak is one Keycloak, with a realm for the gateway of the test.
 type keycloak struct {
@@ -28,7 +30,7 @@ type keycloak struct {
 	base string
 	ca   string // which it trusts
 	data string // the folder of its database
-	log  *lines
+	log  *world.Output
 	cmd  *exec.Cmd
 	done <-chan struct{}
 }
@@ -40,7 +42,7 @@ const keycloakStarts = 8 * time.Minute
 // run starts Keycloak on its database.
 func (k *keycloak) run() {
 	k.t.Helper()
-	home := must(filepath.Abs(keycloakHome))(k.t)
+	home := world.Must(filepath.Abs(keycloakHome))(k.t)
 	k.cmd = exec.Command(filepath.Join(home, "bin", "kc.sh"), "start-dev",
 		"--http-host=127.0.0.1", "--http-port="+k.base[strings.LastIndexByte(k.base, ':')+1:],
 		"--truststore-paths="+k.ca, "--db-url=jdbc:h2:file:"+k.data+";NON_KEYWORDS=VALUE")
@@ -48,9 +50,9 @@ func (k *keycloak) run() {
 		"JAVA_OPTS_KC_HEAP=-Xms64m -Xmx512m")
 	k.cmd.Stdout, k.cmd.Stderr = k.log, k.log
 	k.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the script starts Java
-	k.done = must(begin(k.cmd))(k.t)
+	k.done = world.Must(world.Begin(k.cmd))(k.t)
 	k.t.Cleanup(k.stop)
-	eventually(k.t, keycloakStarts, "Keycloak starts", func() error {
+	world.Eventually(k.t, keycloakStarts, "Keycloak starts", func() error {
 		select {
 		case <-k.done:
 			k.t.Fatalf("Keycloak ends:\n%s", k.log)
@@ -76,7 +78,7 @@ func (k *keycloak) stop() {
 		select {
 		case <-k.done:
 			return
-		case <-time.After(patience):
+		case <-time.After(world.Patience):
 		}
 	}
 	<-k.done
@@ -89,33 +91,33 @@ const keycloakSecret = `s3cret: 100% +/&="~`
 // path, and decodes the answer into result unless that is nil.
 func (k *keycloak) admin(method, path string, body, result any) {
 	k.t.Helper()
-	response := must(http.PostForm(k.base+"/realms/master/protocol/openid-connect/token", url.Values{
+	response := world.Must(http.PostForm(k.base+"/realms/master/protocol/openid-connect/token", url.Values{
 		"grant_type": {"password"}, "client_id": {"admin-cli"}, "username": {"root"}, "password": {keycloakSecret},
 	}))(k.t)
 	var token struct {
 		AccessToken string `json:"access_token"`
 	}
-	noError(k.t, json.NewDecoder(response.Body).Decode(&token))
+	world.NoError(k.t, json.NewDecoder(response.Body).Decode(&token))
 	response.Body.Close()
 	var content io.Reader
 	if body != nil {
-		content = bytes.NewReader(must(json.Marshal(body))(k.t))
+		content = bytes.NewReader(world.Must(json.Marshal(body))(k.t))
 	}
 	at := k.base + "/admin/realms"
 	if path != "" {
 		at += "/main" + path
 	}
-	request := must(http.NewRequest(method, at, content))(k.t)
+	request := world.Must(http.NewRequest(method, at, content))(k.t)
 	request.Header.Set("Authorization", "Bearer "+token.AccessToken)
-	request.Header.Set("Content-Type", typeJSON)
-	response = must(http.DefaultClient.Do(request))(k.t)
+	request.Header.Set("Content-Type", world.TypeJSON)
+	response = world.Must(http.DefaultClient.Do(request))(k.t)
 	defer response.Body.Close()
-	answer := must(io.ReadAll(response.Body))(k.t)
+	answer := world.Must(io.ReadAll(response.Body))(k.t)
 	if response.StatusCode > 299 {
 		k.t.Fatalf("%s %s: %s %s", method, at, response.Status, answer)
 	}
 	if result != nil {
-		noError(k.t, json.Unmarshal(answer, result))
+		world.NoError(k.t, json.Unmarshal(answer, result))
 	}
 }
 
@@ -194,11 +196,11 @@ func (c keycloakClient) provider(k *keycloak) string {
 }
 
 // client is the client as docs/providers/keycloak.md creates it.
-func (c keycloakClient) client(g *instance) object {
+func (c keycloakClient) client(g *world.Instance) object {
 	attributes := object{
 		"pkce.code.challenge.method":          "S256",
-		"post.logout.redirect.uris":           g.base + "/",
-		"backchannel.logout.url":              g.base + "/backchannel-logout/" + c.name,
+		"post.logout.redirect.uris":           g.Base + "/",
+		"backchannel.logout.url":              g.Base + "/backchannel-logout/" + c.name,
 		"backchannel.logout.session.required": "true",
 	}
 	for name, value := range c.attributes {
@@ -207,13 +209,13 @@ func (c keycloakClient) client(g *instance) object {
 	return object{
 		"clientId": c.name, "protocol": "openid-connect", "publicClient": c.public, "secret": keycloakSecret,
 		"standardFlowEnabled": true, "directAccessGrantsEnabled": false, "frontchannelLogout": false,
-		"redirectUris": []string{g.base + "/callback", g.base + "/callback/" + c.name}, "attributes": attributes,
+		"redirectUris": []string{g.Base + "/callback", g.Base + "/callback/" + c.name}, "attributes": attributes,
 	}
 }
 
 // realm creates the realm: alice is an administrator, and the address of bob is not
 // verified.
-func (k *keycloak) realm(g *instance) {
+func (k *keycloak) realm(g *world.Instance) {
 	k.t.Helper()
 	var clients []object
 	for _, c := range keycloakClients() {
@@ -257,38 +259,38 @@ func (k *keycloak) realm(g *instance) {
 
 // atKeycloak is a gateway, the Keycloak that it uses, and a recorder.
 type atKeycloak struct {
-	*delegated
+	*world.Delegated
 	k *keycloak
 }
 
 // opens opens a page of the gateway that leads to Keycloak's form.
 func (a *atKeycloak) opens(t *testing.T, b *browser, provider string) {
 	t.Helper()
-	b.open(a.base + "/login?provider=" + provider + "&return_to=/secure-resource")
+	b.open(a.Base + "/login?provider=" + provider + "&return_to=/secure-resource")
 	if f, ok := b.form(); !ok || !f.fields.Has("password") || !strings.HasPrefix(b.url.String(), a.k.base) {
-		t.Fatalf("Keycloak asks for no password: %s\n%s", b.describe(), a.log)
+		t.Fatalf("Keycloak asks for no password: %s\n%s", b.describe(), a.Log)
 	}
 }
 
 // signedIn is a new browser in which a user has signed in at a provider.
 func (a *atKeycloak) signedIn(t *testing.T, provider, user string) *browser {
 	t.Helper()
-	b := a.browse()
+	b := browse(a.Delegated.Instance)
 	a.opens(t, b, provider)
 	b.send(map[string]string{"username": user, "password": keycloakSecret})
-	if b.url.String() != a.base+"/secure-resource" {
-		t.Fatalf("Keycloak does not send %s back: %s\n%s", user, b.describe(), a.log)
+	if b.url.String() != a.Base+"/secure-resource" {
+		t.Fatalf("Keycloak does not send %s back: %s\n%s", user, b.describe(), a.Log)
 	}
-	a.up.all()
+	a.Up.All()
 	return b
 }
 
 // roles returns the roles that the upstream gets, in order.
 func (a *atKeycloak) roles(t *testing.T, b *browser) []string {
 	t.Helper()
-	a.up.all()
-	a.status(b.c, "GET", "/secure-resource")
-	roles := strings.Split(a.up.one(t).value(t, "X-Auth-Roles"), ",")
+	a.Up.All()
+	a.Status(b.c, "GET", "/secure-resource")
+	roles := strings.Split(a.Up.One(t).Value(t, "X-Auth-Roles"), ",")
 	slices.Sort(roles)
 	return roles
 }
@@ -321,19 +323,19 @@ func TestKeycloak(t *testing.T) {
 // authority that the gateway has created.
 func startAtKeycloak(t *testing.T) *atKeycloak {
 	t.Helper()
-	k := &keycloak{t: t, base: "http://127.0.0.1:" + freePort(t), data: filepath.Join(t.TempDir(), "keycloak"), log: &lines{}}
-	a := &atKeycloak{delegated: &delegated{instance: prepared(t), up: record(t)}, k: k}
-	config := strings.Replace(delegatedRoutes, "routes:\n", "routes:\n  - {match: /api, upstream: app, auth: [bearer]}\n", 1) + app(a.up.url) +
+	k := &keycloak{t: t, base: "http://127.0.0.1:" + world.FreePort(t), data: filepath.Join(t.TempDir(), "keycloak"), log: &world.Output{}}
+	a := &atKeycloak{Delegated: &world.Delegated{Instance: world.Prepare(t), Up: world.Record(t)}, k: k}
+	config := strings.Replace(world.DelegatedRoutes, "routes:\n", "routes:\n  - {match: /api, upstream: app, auth: [bearer]}\n", 1) + world.App(a.Up.URL) +
 		"token: {trusted_issuers: [{issuer: '" + k.base + "/realms/main', name: programs, audience: ['https://api.example.org'], roles_claim: realm_access.roles, " +
 		"username_claim: preferred_username}]}\nproviders:\n"
 	for _, c := range keycloakClients() {
 		config += c.provider(k)
 	}
-	a.configure(config)
-	a.run()
-	k.ca = filepath.Join(a.dir, a.ca)
+	a.Configure(config)
+	a.Run()
+	k.ca = filepath.Join(a.Dir, a.CA)
 	k.run()
-	k.realm(a.instance)
+	k.realm(a.Instance)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("Keycloak says:\n%s", k.log)

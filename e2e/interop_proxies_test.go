@@ -9,13 +9,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // packagedProxies are the proxies that Debian does not have and a registry does.
 var packagedProxies = map[string]forwardProxy{
 	"traefik": {"traefik.md", func(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
 		site := filepath.Join(dir, "site.pem")
-		writeAll(t, dir, map[string]string{
+		world.WriteAll(t, dir, map[string]string{
 			"dynamic.toml": files["dynamic.toml"] + "\n[[tls.certificates]]\n  certFile = '" + site + "'\n  keyFile = '" + site + "'\n",
 			"traefik.toml": "[entryPoints.websecure]\n  address = '" + address + "'\n[providers.file]\n  filename = '" + filepath.Join(dir, "dynamic.toml") +
 				"'\n[global]\n  checkNewVersion = false\n  sendAnonymousUsage = false\n",
@@ -23,12 +25,12 @@ var packagedProxies = map[string]forwardProxy{
 		return exec.Command(packagedProxy(t, "traefik"), "--configFile="+filepath.Join(dir, "traefik.toml"))
 	}},
 	"envoy": {"envoy.md", func(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
-		config := substituted(t, envoyBootstrap, "SITE", filepath.Join(dir, "site.pem"), "ADDRESS", envoyAddress(t, address),
+		config := world.Substituted(t, envoyBootstrap, "SITE", filepath.Join(dir, "site.pem"), "ADDRESS", envoyAddress(t, address),
 			"FILTERS", indented(files["filter.envoy"], 10), "ROUTE", indented(files["route.envoy"], 14))
 		for _, target := range []string{"GATE", "APP"} {
 			config = strings.ReplaceAll(config, target, envoyAddress(t, files[target]))
 		}
-		writeAll(t, dir, map[string]string{"envoy.yaml": config})
+		world.WriteAll(t, dir, map[string]string{"envoy.yaml": config})
 		cmd := exec.Command(packagedProxy(t, "envoy"), "-c", filepath.Join(dir, "envoy.yaml"), "--concurrency", "1", "--use-dynamic-base-id", "-l", "warning")
 		cmd.Env = append(os.Environ(), "ENVOY_UID=0")
 		return cmd
@@ -38,7 +40,7 @@ var packagedProxies = map[string]forwardProxy{
 // packagedProxy returns the path of a proxy that .ci/deps has installed.
 func packagedProxy(t *testing.T, name string) string {
 	t.Helper()
-	return must(filepath.Abs(filepath.Join("interop", "proxies", name)))(t)
+	return world.Path("e2e/interop/proxies/" + name)
 }
 
 // envoyBootstrap is a configuration around the parts that docs/forward-auth/envoy.md shows.
@@ -89,7 +91,7 @@ ROUTE
 func envoyAddress(t *testing.T, address string) string {
 	t.Helper()
 	host, port, err := net.SplitHostPort(address)
-	noError(t, err)
+	world.NoError(t, err)
 	return "{address: " + host + ", port_value: " + port + "}"
 }
 

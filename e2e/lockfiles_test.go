@@ -5,19 +5,21 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // TestLockFiles checks that what the tests install from npm and PyPI is fixed by its
 // contents, not by its name alone. Go checks go.sum itself.
 func TestLockFiles(t *testing.T) {
 	t.Parallel()
-	deps := readFile(t, "../.ci/deps")
+	deps := world.ReadFile(t, world.Path(".ci/deps"))
 	for _, command := range []string{"npm ci ", "--require-hashes "} {
 		if !strings.Contains(deps, command) {
 			t.Errorf(".ci/deps does not use %s", command)
 		}
 	}
-	locks := must(filepath.Glob("*/package-lock.json"))(t)
+	locks := world.Must(filepath.Glob("*/package-lock.json"))(t)
 	if len(locks) == 0 {
 		t.Error("there are no lock files of npm")
 	}
@@ -25,19 +27,19 @@ func TestLockFiles(t *testing.T) {
 		var lock struct {
 			Packages map[string]struct{ Integrity string }
 		}
-		noError(t, json.Unmarshal([]byte(readFile(t, file)), &lock))
+		world.NoError(t, json.Unmarshal([]byte(world.ReadFile(t, file)), &lock))
 		for name, p := range lock.Packages {
 			if name != "" && !strings.HasPrefix(p.Integrity, "sha512-") {
 				t.Errorf("%s: %s has the integrity %q, want a SHA-512", file, name, p.Integrity)
 			}
 		}
 	}
-	lists := must(filepath.Glob("*/requirements.txt"))(t)
+	lists := world.Must(filepath.Glob("*/requirements.txt"))(t)
 	if len(lists) == 0 {
 		t.Error("there are no lists of packages from PyPI")
 	}
 	for _, file := range lists {
-		for line := range strings.Lines(strings.ReplaceAll(readFile(t, file), "\\\n", "")) {
+		for line := range strings.Lines(strings.ReplaceAll(world.ReadFile(t, file), "\\\n", "")) {
 			if line = strings.TrimSpace(line); line != "" && line[0] != '#' && !strings.Contains(line, "--hash=sha256:") {
 				t.Errorf("%s: %s has no hash", file, line)
 			}

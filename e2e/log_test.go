@@ -1,55 +1,35 @@
 package e2e
 
 import (
-	"encoding/json"
 	"strings"
 	"syscall"
 	"testing"
+
+	"authgate/e2e/world"
 )
-
-// entries returns the lines of the log so far, each a JSON object.
-func (g *instance) entries() []map[string]any {
-	g.t.Helper()
-	var all []map[string]any
-	for line := range g.log.Lines() {
-		var entry map[string]any
-		if err := json.Unmarshal([]byte(line), &entry); err != nil {
-			g.t.Fatalf("a line of the log is not a JSON object: %q", line)
-		}
-		all = append(all, entry)
-	}
-	return all
-}
-
-// entriesOf returns the entries with a message: "request" for the access log,
-// "audit" for the audit log.
-func (g *instance) entriesOf(message string) []map[string]any {
-	g.t.Helper()
-	return g.log.Records(g.t, message)
-}
 
 // TestLogKeepsSecrets: at level debug, the log of the real process has no
 // credential, wherever a client puts it, and no secret of a configuration.
 func TestLogKeepsSecrets(t *testing.T) {
 	t.Parallel()
 	const key, leak = "correct-horse-battery-staple-for-HS256", "LeakedPart"
-	g := start(t, inputs+"log: {level: debug}\ntoken: {secret: "+key+"}\n"+app(record(t).url))
-	c := g.stranger()
-	alice := g.signIn(c, "alice")
+	g := world.Start(t, inputs+"log: {level: debug}\ntoken: {secret: "+key+"}\n"+world.App(world.Record(t).URL))
+	c := g.Stranger()
+	alice := g.SignIn(c, "alice")
 	secrets := []string{
-		key, leak, s3rviceHash, wonderlandHash, builderHash, "tooShortAHash", "wonderland", "s3rvice", strings.TrimPrefix(basicService, "Basic "),
-		strings.TrimPrefix(alice.session, "session_id="), alice.access[strings.LastIndexByte(alice.access, '.')+1:], alice.refresh,
+		key, leak, world.ServiceHash, world.WonderlandHash, world.BuilderHash, "tooShortAHash", "wonderland", "s3rvice", strings.TrimPrefix(world.BasicService, "Basic "),
+		strings.TrimPrefix(alice.Session, "session_id="), alice.Access[strings.LastIndexByte(alice.Access, '.')+1:], alice.Refresh,
 	}
 	for _, header := range [][]string{
-		{"Cookie", alice.session}, {"Cookie", alice.session + "; session_id=" + leak}, {"Authorization", alice.access}, {"Authorization", alice.access + leak},
-		{"Authorization", basicService}, {"Authorization", "Basic " + leak}, {"Authorization", leak}, {"Authorization", basicService, "Authorization", "Bearer " + leak},
+		{"Cookie", alice.Session}, {"Cookie", alice.Session + "; session_id=" + leak}, {"Authorization", alice.Access}, {"Authorization", alice.Access + leak},
+		{"Authorization", world.BasicService}, {"Authorization", "Basic " + leak}, {"Authorization", leak}, {"Authorization", world.BasicService, "Authorization", "Bearer " + leak},
 	} {
 		for _, path := range []string{"/secure", "/basic", "/me", "/nowhere"} {
-			g.do(c, "GET", path+"?token="+alice.access+"&session="+alice.session, "", header...)
+			g.Do(c, "GET", path+"?token="+alice.Access+"&session="+alice.Session, "", header...)
 		}
 	}
-	g.do(c, "POST", "/login?mechanism="+leak, leak, "Content-Type", "text/"+leak)
-	g.do(c, "POST", "/refresh", `{"refresh_token":"`+alice.refresh+`"}`, "Content-Type", typeJSON)
+	g.Do(c, "POST", "/login?mechanism="+leak, leak, "Content-Type", "text/"+leak)
+	g.Do(c, "POST", "/refresh", `{"refresh_token":"`+alice.Refresh+`"}`, "Content-Type", world.TypeJSON)
 	for _, request := range []string{
 		"GET /secure?access_token=" + leak + " HTTP/1.1\nHost: localhost\n\n",
 		"GET /secure#access_token=" + leak + " HTTP/1.1\nHost: localhost\n\n",
@@ -61,20 +41,20 @@ func TestLogKeepsSecrets(t *testing.T) {
 		"GET /secure HTTP/1.1\nHost: localhost\nUser-Agent: " + leak + "\nReferer: https://localhost/?" + leak + "\n\n",
 		"GET /secure HTTP/1.1\nHost: localhost\nAuthorization: Basic " + leak + "\nCookie: session_id=" + leak + "\n\n",
 	} {
-		g.raw(t, request)
-		g.plain(t, "127.0.0.1", request)
+		g.Raw(t, request)
+		g.Plain(t, "127.0.0.1", request)
 	}
-	g.signal(syscall.SIGHUP)
-	until(t, "a reload", func() bool { return len(g.entriesOf("reloaded")) > 0 })
-	g.configure(people + "token: {secret: [" + key + "]}\nbasic: {users: [{username: x, password_hash: tooShortAHash}]}\n")
-	g.signal(syscall.SIGHUP)
-	until(t, "a reload that fails", func() bool { return strings.Contains(g.log.String(), "reload failed") })
-	g.signal(syscall.SIGTERM)
-	<-g.done
-	if n := len(g.entriesOf("request")); n < 40 {
+	g.Signal(syscall.SIGHUP)
+	world.Until(t, "a reload", func() bool { return len(g.EntriesOf("reloaded")) > 0 })
+	g.Configure(world.People + "token: {secret: [" + key + "]}\nbasic: {users: [{username: x, password_hash: tooShortAHash}]}\n")
+	g.Signal(syscall.SIGHUP)
+	world.Until(t, "a reload that fails", func() bool { return strings.Contains(g.Log.String(), "reload failed") })
+	g.Signal(syscall.SIGTERM)
+	<-g.Done
+	if n := len(g.EntriesOf("request")); n < 40 {
 		t.Fatalf("the gateway served only %d requests", n)
 	}
-	for line := range strings.Lines(g.log.String()) {
+	for line := range strings.Lines(g.Log.String()) {
 		for _, secret := range secrets {
 			if strings.Contains(line, secret) {
 				t.Errorf("%q is in the log: %s", secret, line)

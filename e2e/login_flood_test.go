@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // maxHashQueue is the limit on logins that wait for a password check.
@@ -16,10 +18,10 @@ const maxHashQueue = 256
 // clients that are signed in.
 func TestLoginFlood(t *testing.T) {
 	t.Parallel()
-	g := startBehindProxy(t, "[127.0.0.1]", fmt.Sprintf("accounts: {users: [{username: alice, password_hash: %q}]}\n", costlyHash(t, "wonderland"))+
-		"routes: [{match: /secure, upstream: app, auth: [session]}]\n"+app(record(t).url))
-	c, guesser := g.stranger(), g.stranger()
-	session := cookieOf(g.login(c, "192.0.2.1", "alice", "wonderland"))
+	g := world.StartBehindProxy(t, "[127.0.0.1]", fmt.Sprintf("accounts: {users: [{username: alice, password_hash: %q}]}\n", costlyHash(t, "wonderland"))+
+		"routes: [{match: /secure, upstream: app, auth: [session]}]\n"+world.App(world.Record(t).URL))
+	c, guesser := g.Stranger(), g.Stranger()
+	session := world.CookieOf(signInFrom(g, c, "192.0.2.1", "alice", "wonderland"))
 
 	const guessers = 2 * maxHashQueue
 	var refused, checked atomic.Int64
@@ -27,17 +29,17 @@ func TestLoginFlood(t *testing.T) {
 	var flood sync.WaitGroup
 	guess := func(i, n int) (again bool) {
 		who, address := fmt.Sprintf("unknown-%d-%d", i, n), fmt.Sprintf("10.%d.%d.%d", i/200, i%200, n%250)
-		a, err := g.try(guesser, "POST", "/login", fmt.Sprintf(`{"username":%q,"password":"guess"}`, who), from(address, "Content-Type", typeJSON)...)
+		a, err := g.Try(guesser, "POST", "/login", fmt.Sprintf(`{"username":%q,"password":"guess"}`, who), from(address, "Content-Type", world.TypeJSON)...)
 		switch {
 		case err != nil: // the gateway has ended, or the login waited too long
-		case a.status == http.StatusServiceUnavailable:
+		case a.Status == http.StatusServiceUnavailable:
 			refused.Add(1)
-		case a.status == http.StatusUnauthorized:
+		case a.Status == http.StatusUnauthorized:
 			checked.Add(1)
 		default:
-			t.Errorf("a login of the flood gets %d", a.status)
+			t.Errorf("a login of the flood gets %d", a.Status)
 		}
-		return a.status != http.StatusServiceUnavailable
+		return a.Status != http.StatusServiceUnavailable
 	}
 	for i := range guessers {
 		flood.Go(func() {
@@ -55,16 +57,16 @@ func TestLoginFlood(t *testing.T) {
 	// The number of passwords that are checked while one request waits does not
 	// depend on the machine, nor does the number of logins that fill the queue.
 	asked, behind := 0, int64(0)
-	until(t, "a flood", func() bool {
+	world.Until(t, "a flood", func() bool {
 		before := checked.Load()
-		wantStatus(t, "a client that is signed in", g.do(c, "GET", "/secure", "", from("192.0.2.1", "Cookie", session)...), http.StatusOK)
+		world.WantStatus(t, "a client that is signed in", g.Do(c, "GET", "/secure", "", from("192.0.2.1", "Cookie", session)...), http.StatusOK)
 		asked++
 		behind = max(behind, checked.Load()-before)
 		return asked >= 50 && refused.Load() >= maxHashQueue/4 && checked.Load() >= 20
 	})
-	memory := g.scrape(t)["process_resident_memory_bytes"]
+	memory := g.Scrape(t)["process_resident_memory_bytes"]
 	close(over)
-	g.kill() // otherwise the last logins wait for their turn
+	g.Kill() // otherwise the last logins wait for their turn
 	flood.Wait()
 	if behind > maxHashQueue/2 {
 		t.Errorf("a client that is signed in waits for %d password checks", behind)

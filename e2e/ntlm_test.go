@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // negotiating is an application that knows its user by connection, as IIS does with NTLM: the
@@ -68,9 +70,9 @@ func TestNTLM(t *testing.T) {
 		t.Run(more, func(t *testing.T) {
 			t.Parallel()
 			url := startNegotiating(t, false, "Negotiate", "NTLM")
-			g := start(t, people+"upstreams: {app: {url: \""+url+"\""+more+"}}\n"+negotiatingRoutes)
-			alice, bob, anybody := g.stranger11(), g.stranger11(), g.stranger11()
-			aliceIn, bobIn := g.signIn(alice, "alice").session, g.signIn(bob, "bob").session
+			g := world.Start(t, world.People+"upstreams: {app: {url: \""+url+"\""+more+"}}\n"+negotiatingRoutes)
+			alice, bob, anybody := g.Stranger11(), g.Stranger11(), g.Stranger11()
+			aliceIn, bobIn := g.SignIn(alice, "alice").Session, g.SignIn(bob, "bob").Session
 			for i, step := range []struct {
 				client                       *http.Client
 				path, session, authorization string
@@ -97,9 +99,9 @@ func TestNTLM(t *testing.T) {
 				if step.authorization != "" {
 					headers = append(headers, "Authorization", step.authorization)
 				}
-				a := g.do(step.client, "GET", step.path, "", headers...)
-				if a.status != step.status || a.body != step.body {
-					t.Errorf("step %d: %d %q, want %d %q", i, a.status, a.body, step.status, step.body)
+				a := g.Do(step.client, "GET", step.path, "", headers...)
+				if a.Status != step.status || a.Body != step.body {
+					t.Errorf("step %d: %d %q, want %d %q", i, a.Status, a.Body, step.status, step.body)
 				}
 			}
 		})
@@ -120,18 +122,18 @@ func TestNegotiateRemoved(t *testing.T) {
 		{"nothing else", []string{"Negotiate", "NTLM"}, 502, nil},
 		{"Basic too", []string{"Negotiate", "NTLM", `Basic realm="app"`}, 401, []string{`Basic realm="app"`}},
 	} {
-		ways := map[string]func(t *testing.T) (*instance, *http.Client, []string){
-			"a client over HTTP/2": func(t *testing.T) (*instance, *http.Client, []string) {
-				g := start(t, people+app(startNegotiating(t, false, c.offers...))+negotiatingRoutes)
-				return g, g.stranger(), nil
+		ways := map[string]func(t *testing.T) (*world.Instance, *http.Client, []string){
+			"a client over HTTP/2": func(t *testing.T) (*world.Instance, *http.Client, []string) {
+				g := world.Start(t, world.People+world.App(startNegotiating(t, false, c.offers...))+negotiatingRoutes)
+				return g, g.Stranger(), nil
 			},
-			"an application over HTTP/2": func(t *testing.T) (*instance, *http.Client, []string) {
-				g := start(t, people+app(startNegotiating(t, true, c.offers...))+negotiatingRoutes)
-				return g, g.stranger11(), nil
+			"an application over HTTP/2": func(t *testing.T) (*world.Instance, *http.Client, []string) {
+				g := world.Start(t, world.People+world.App(startNegotiating(t, true, c.offers...))+negotiatingRoutes)
+				return g, g.Stranger11(), nil
 			},
-			"a trusted proxy": func(t *testing.T) (*instance, *http.Client, []string) {
-				g := startBehindProxy(t, "[127.0.0.1]", people+app(startNegotiating(t, false, c.offers...))+negotiatingRoutes)
-				return g, g.stranger(), []string{"X-Forwarded-Proto", "https", "X-Forwarded-Host", "localhost"}
+			"a trusted proxy": func(t *testing.T) (*world.Instance, *http.Client, []string) {
+				g := world.StartBehindProxy(t, "[127.0.0.1]", world.People+world.App(startNegotiating(t, false, c.offers...))+negotiatingRoutes)
+				return g, g.Stranger(), []string{"X-Forwarded-Proto", "https", "X-Forwarded-Host", "localhost"}
 			},
 		}
 		for way, begin := range ways {
@@ -143,16 +145,16 @@ func TestNegotiateRemoved(t *testing.T) {
 					if authorization != "" {
 						more = append(slices.Clone(headers), "Authorization", authorization)
 					}
-					a := g.do(client, "GET", "/x", "", more...)
+					a := g.Do(client, "GET", "/x", "", more...)
 					if authorization != "" {
 						continue // the client signs in on its own behalf, and no other one may profit
 					}
-					if got := a.header.Values("WWW-Authenticate"); a.status != c.status || !slices.Equal(got, c.kept) {
-						t.Errorf("%d %q, want %d %q", a.status, got, c.status, c.kept)
+					if got := a.Header.Values("WWW-Authenticate"); a.Status != c.status || !slices.Equal(got, c.kept) {
+						t.Errorf("%d %q, want %d %q", a.Status, got, c.status, c.kept)
 					}
 				}
-				if c.status == 502 && !strings.Contains(g.log.String(), why) {
-					t.Errorf("the log does not say why:\n%s", g.log)
+				if c.status == 502 && !strings.Contains(g.Log.String(), why) {
+					t.Errorf("the log does not say why:\n%s", g.Log)
 				}
 			})
 		}

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 
+	"authgate/e2e/world"
+
 	"github.com/goccy/go-yaml"
 )
 
@@ -20,9 +22,9 @@ import (
 const observabilityPage = "docs/observability/README.md"
 
 // tableOf returns the cells of the rows of the table below a heading.
-func tableOf(t *testing.T, doc *document, heading string) [][]string {
+func tableOf(t *testing.T, doc *world.Document, heading string) [][]string {
 	t.Helper()
-	_, part, ok := strings.Cut(doc.prose, "\n## "+heading+"\n")
+	_, part, ok := strings.Cut(doc.Prose, "\n## "+heading+"\n")
 	part, _, _ = strings.Cut(part, "\n## ")
 	var rows [][]string
 	for line := range strings.Lines(part) {
@@ -35,7 +37,7 @@ func tableOf(t *testing.T, doc *document, heading string) [][]string {
 		}
 	}
 	if !ok || len(rows) == 0 {
-		t.Fatalf("%s has no table below %s", doc.name, heading)
+		t.Fatalf("%s has no table below %s", doc.Name, heading)
 	}
 	return rows
 }
@@ -135,8 +137,8 @@ func TestDocsAuditEvents(t *testing.T) {
 // promtool runs promtool, which must succeed.
 func promtool(t *testing.T, input string, args ...string) {
 	t.Helper()
-	command := exec.Command(program(t, "promtool"), args...)
-	command.Stdin, command.Dir = strings.NewReader(input), filepath.Join("..", "docs", "observability")
+	command := exec.Command(world.FindProgram(t, "promtool"), args...)
+	command.Stdin, command.Dir = strings.NewReader(input), world.Path("docs/observability")
 	if printed, err := command.CombinedOutput(); err != nil || strings.Contains(string(printed), "metrics should") {
 		t.Errorf("promtool %q: %v\n%s", args, err, printed)
 	}
@@ -144,28 +146,28 @@ func promtool(t *testing.T, input string, args ...string) {
 
 // busyGateway returns a gateway that has done something of every kind that metrics
 // tell of.
-func busyGateway(t *testing.T) *instance {
+func busyGateway(t *testing.T) *world.Instance {
 	t.Helper()
-	up := record(t)
-	config := people + "tracing: {endpoint: \"http://127.0.0.1:1\"}\n" + `
+	up := world.Record(t)
+	config := world.People + "tracing: {endpoint: \"http://127.0.0.1:1\"}\n" + `
 providers:
   - {name: away, issuer: "http://127.0.0.1:1", client_id: gate}
 upstreams:
-  app: {urls: ["` + up.url + `", "http://127.0.0.1:1"], health: {path: /healthz}}
+  app: {urls: ["` + up.URL + `", "http://127.0.0.1:1"], health: {path: /healthz}}
 routes:
   - {match: /app/, name: app, upstream: app, auth: [session, bearer]}
   - {match: /away/, name: away, upstream: app, auth: [oidc]}
 `
-	g := start(t, config)
-	c := g.stranger()
-	in := g.signIn(c, "alice")
-	g.status(c, "GET", "/app/", "Cookie", in.session)
-	g.status(c, "GET", "/login?provider=away")
-	if _, status, err := g.tryRefresh(c, in.refresh); err != nil || status != http.StatusOK {
+	g := world.Start(t, config)
+	c := g.Stranger()
+	in := g.SignIn(c, "alice")
+	g.Status(c, "GET", "/app/", "Cookie", in.Session)
+	g.Status(c, "GET", "/login?provider=away")
+	if _, status, err := g.TryRefresh(c, in.Refresh); err != nil || status != http.StatusOK {
 		t.Fatalf("refresh: %d, %v", status, err)
 	}
-	g.signal(syscall.SIGHUP)
-	until(t, "the reload", func() bool { return strings.Contains(g.log.String(), `"msg":"reloaded"`) })
+	g.Signal(syscall.SIGHUP)
+	world.Until(t, "the reload", func() bool { return strings.Contains(g.Log.String(), `"msg":"reloaded"`) })
 	return g
 }
 
@@ -174,16 +176,16 @@ routes:
 func TestObservability(t *testing.T) {
 	t.Parallel()
 	g := busyGateway(t)
-	response := must(http.Get(g.adm + "/metrics"))(t)
+	response := world.Must(http.Get(g.Admin + "/metrics"))(t)
 	defer response.Body.Close()
-	text := string(must(io.ReadAll(response.Body))(t))
+	text := string(world.Must(io.ReadAll(response.Body))(t))
 	promtool(t, text, "check", "metrics")
 	for _, row := range tableOf(t, documents(t)[observabilityPage], "Metrics") {
 		if name, _, _ := strings.Cut(strings.Trim(row[0], "`"), "{"); !strings.Contains(text, "\n# TYPE "+name+" "+row[1]+"\n") {
 			t.Errorf("the page says that %s is a %s", name, row[1])
 		}
 	}
-	exported := labelsOf(g.scrape(t))
+	exported := labelsOf(g.Scrape(t))
 	for name := range metricsOf(t) {
 		if exported[name] == nil && exported[name+"_bucket"] == nil {
 			t.Errorf("this gateway does not export %s, so the test cannot judge who asks for it", name)
@@ -195,8 +197,8 @@ func TestObservability(t *testing.T) {
 			Rules []struct{ Alert, Expr string }
 		}
 	}
-	noError(t, yaml.Unmarshal([]byte(readFile(t, "../docs/observability/alerts.yml")), &rules))
-	tests := readFile(t, "../docs/observability/alerts_test.yml")
+	world.NoError(t, yaml.Unmarshal([]byte(world.ReadFile(t, world.Path("docs/observability/alerts.yml"))), &rules))
+	tests := world.ReadFile(t, world.Path("docs/observability/alerts_test.yml"))
 	for _, rule := range rules.Groups[0].Rules {
 		checkQuery(t, exported, rule.Alert, rule.Expr)
 		fires := regexp.MustCompile(`(?m)^        alertname: ` + rule.Alert + `\n        exp_alerts:\n          - exp_labels`)
@@ -216,8 +218,8 @@ func TestObservability(t *testing.T) {
 			recorded += fmt.Sprintf("      - {record: 'query:%d', expr: %q}\n", len(recorded), query)
 		}
 	}
-	g.write("dashboard.yml", recorded)
-	promtool(t, "", "check", "rules", filepath.Join(g.dir, "dashboard.yml"))
+	g.Write("dashboard.yml", recorded)
+	promtool(t, "", "check", "rules", filepath.Join(g.Dir, "dashboard.yml"))
 	shown := fmt.Sprint(queries)
 	for name := range metricsOf(t) {
 		if !strings.Contains(shown, name) {
@@ -292,7 +294,7 @@ func dashboardQueries(t *testing.T) map[string][]string {
 			List []struct{ Name, Query any }
 		}
 	}
-	noError(t, json.Unmarshal([]byte(readFile(t, "../docs/observability/dashboard.json")), &dashboard))
+	world.NoError(t, json.Unmarshal([]byte(world.ReadFile(t, world.Path("docs/observability/dashboard.json"))), &dashboard))
 	all, ids := map[string][]string{}, map[int]bool{}
 	for _, panel := range dashboard.Panels {
 		if ids[panel.ID] || all[panel.Title] != nil || panel.Type != "row" && len(panel.Targets) == 0 {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"authgate/e2e/world"
+
 	"golang.org/x/net/html"
 )
 
@@ -16,7 +18,7 @@ type browser struct {
 	t    testing.TB
 	c    *http.Client
 	url  *url.URL // of the page
-	page answer
+	page world.Answer
 
 	// stopAt is the beginning of the addresses to which it follows no redirect;
 	// next is the address where it stopped.
@@ -25,7 +27,7 @@ type browser struct {
 }
 
 // browse returns a browser without cookies.
-func (g *instance) browse() *browser { return &browser{t: g.t, c: g.client()} }
+func browse(g *world.Instance) *browser { return &browser{t: g.T, c: g.Client()} }
 
 // open goes to an address.
 func (b *browser) open(address string) {
@@ -38,7 +40,7 @@ func (b *browser) send(fields map[string]string) {
 	b.t.Helper()
 	f, ok := b.form()
 	if !ok {
-		b.t.Fatalf("%s shows no form: %d %s", b.url, b.page.status, b.page.body)
+		b.t.Fatalf("%s shows no form: %d %s", b.url, b.page.Status, b.page.Body)
 	}
 	for name, value := range fields {
 		f.fields.Set(name, value)
@@ -53,10 +55,10 @@ func (b *browser) navigate(method, address, body string) {
 		target := b.resolve(address)
 		b.ask(method, target, body)
 		b.url, b.next = target, ""
-		if b.page.status < 300 || b.page.status > 399 {
+		if b.page.Status < 300 || b.page.Status > 399 {
 			return
 		}
-		next := b.resolve(b.page.header.Get("Location")).String()
+		next := b.resolve(b.page.Header.Get("Location")).String()
 		if b.stopAt != "" && strings.HasPrefix(next, b.stopAt) {
 			b.next = next
 			return
@@ -69,13 +71,13 @@ func (b *browser) navigate(method, address, body string) {
 // ask sends one request and stores the answer as the page.
 func (b *browser) ask(method string, target *url.URL, body string) {
 	b.t.Helper()
-	g := &instance{t: b.t, base: target.Scheme + "://" + target.Host}
+	g := &world.Instance{T: b.t, Base: target.Scheme + "://" + target.Host}
 	headers := []string{"Accept", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"}
 	if method == http.MethodPost {
-		headers = append(headers, "Content-Type", typeForm, "Origin", b.url.Scheme+"://"+b.url.Host)
+		headers = append(headers, "Content-Type", world.TypeForm, "Origin", b.url.Scheme+"://"+b.url.Host)
 	}
 	var err error
-	if b.page, err = g.try(b.c, method, target.RequestURI(), body, headers...); err != nil {
+	if b.page, err = g.Try(b.c, method, target.RequestURI(), body, headers...); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -127,7 +129,7 @@ func (b *browser) links() []string {
 
 func (b *browser) document() *html.Node {
 	b.t.Helper()
-	page, err := html.Parse(strings.NewReader(b.page.body))
+	page, err := html.Parse(strings.NewReader(b.page.Body))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -155,18 +157,18 @@ func attribute(node *html.Node, name string) string {
 }
 
 // signIn opens a page that leads to the provider, signs in there and comes back.
-func (b *browser) signIn(page string, p *openID, user string) {
+func (b *browser) signIn(page string, p *world.Provider, user string) {
 	b.t.Helper()
 	b.open(page)
 	b.consent(p, user)
 }
 
 // consent sends the forms of the provider's pages.
-func (b *browser) consent(p *openID, user string) {
+func (b *browser) consent(p *world.Provider, user string) {
 	b.t.Helper()
 	for range 5 {
 		f, ok := b.form()
-		if !ok || b.next != "" || b.url.Scheme+"://"+b.url.Host != p.issuer {
+		if !ok || b.next != "" || b.url.Scheme+"://"+b.url.Host != p.Issuer {
 			return
 		}
 		if f.fields.Has("login") {
@@ -191,5 +193,5 @@ func (b *browser) cookie(address, name string) string {
 
 // describe returns what the browser shows, for messages of tests.
 func (b *browser) describe() string {
-	return fmt.Sprintf("%s: %d %s\n%.2000s", b.url, b.page.status, b.page.header.Get("Location"), b.page.body)
+	return fmt.Sprintf("%s: %d %s\n%.2000s", b.url, b.page.Status, b.page.Header.Get("Location"), b.page.Body)
 }

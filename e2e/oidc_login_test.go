@@ -6,36 +6,38 @@ import (
 	"syscall"
 	"testing"
 
+	"authgate/e2e/world"
+
 	"github.com/google/go-cmp/cmp"
 )
 
 // delegatedLogin: with each kind of provider and client, both users get what
 // their roles allow, and the upstream gets their identity.
-func delegatedLogin(t *testing.T, c *certified) {
+func delegatedLogin(t *testing.T, c *world.Certified) {
 	kinds := []struct {
-		client
-		openIDOptions
+		world.ProviderClient
+		world.ProviderOptions
 	}{
-		{client{name: "secret-basic", method: "client_secret_basic"}, openIDOptions{Algorithm: "RS256"}},
-		{client{name: "secret-post", method: "client_secret_post", more: ", token_endpoint_auth_method: client_secret_post"}, openIDOptions{Algorithm: "PS256"}},
-		{client{name: "public", method: "none", more: ", callback: /auth/callback"}, openIDOptions{Algorithm: "EdDSA"}},
-		{client{name: "online", scopes: "openid, profile, email, roles"}, openIDOptions{}},
-		{client{name: "id-token"}, openIDOptions{RolesIn: []string{"id_token"}}},
-		{client{name: "userinfo"}, openIDOptions{RolesIn: []string{"userinfo"}}},
+		{world.ProviderClient{Name: "secret-basic", Method: "client_secret_basic"}, world.ProviderOptions{Algorithm: "RS256"}},
+		{world.ProviderClient{Name: "secret-post", Method: "client_secret_post", More: ", token_endpoint_auth_method: client_secret_post"}, world.ProviderOptions{Algorithm: "PS256"}},
+		{world.ProviderClient{Name: "public", Method: "none", More: ", callback: /auth/callback"}, world.ProviderOptions{Algorithm: "EdDSA"}},
+		{world.ProviderClient{Name: "online", Scopes: "openid, profile, email, roles"}, world.ProviderOptions{}},
+		{world.ProviderClient{Name: "id-token"}, world.ProviderOptions{RolesIn: []string{"id_token"}}},
+		{world.ProviderClient{Name: "userinfo"}, world.ProviderOptions{RolesIn: []string{"userinfo"}}},
 	}
-	up, g := record(t), prepared(t)
-	providers := map[string]*openID{}
-	config := delegatedRoutes + app(up.url) + "providers:\n"
+	up, g := world.Record(t), world.Prepare(t)
+	providers := map[string]*world.Provider{}
+	config := world.DelegatedRoutes + world.App(up.URL) + "providers:\n"
 	for _, kind := range kinds {
-		p := c.provider(t, kind.openIDOptions)
-		providers[kind.name] = p
-		config += p.register(g, kind.client)
+		p := c.Provider(t, kind.ProviderOptions)
+		providers[kind.Name] = p
+		config += p.Register(g, kind.ProviderClient)
 	}
-	g.configure(config)
-	g.run()
+	g.Configure(config)
+	g.Run()
 	for _, kind := range kinds {
-		t.Run(kind.name, func(t *testing.T) {
-			d := &delegated{instance: g, p: providers[kind.name], up: up}
+		t.Run(kind.Name, func(t *testing.T) {
+			d := &world.Delegated{Instance: g, Provider: providers[kind.Name], Up: up}
 			for _, person := range []struct {
 				user, name, email, roles string
 				admin                    int
@@ -43,11 +45,11 @@ func delegatedLogin(t *testing.T, c *certified) {
 				{"alice", "Alice Example", "alice@example.org", "user,admin", http.StatusOK},
 				{"bob", "Bob Example", "", "user", http.StatusForbidden}, // his e-mail address is not verified
 			} {
-				b := d.browse()
-				b.signIn(g.base+"/login?provider="+kind.name, d.p, person.user)
-				d.identifies(t, b, person.admin, map[string]string{
-					"X-Auth-User": person.user + ".example", "X-Auth-Subject": kind.name + ":" + person.user, "X-Auth-Name": person.name, "X-Auth-Email": person.email,
-					"X-Auth-Roles": person.roles, "X-Auth-Mechanism": "oidc", "X-Auth-Provider": kind.name, "Cookie": "",
+				b := browse(d.Instance)
+				b.signIn(g.Base+"/login?provider="+kind.Name, d.Provider, person.user)
+				identifies(t, d, b, person.admin, map[string]string{
+					"X-Auth-User": person.user + ".example", "X-Auth-Subject": kind.Name + ":" + person.user, "X-Auth-Name": person.name, "X-Auth-Email": person.email,
+					"X-Auth-Roles": person.roles, "X-Auth-Mechanism": "oidc", "X-Auth-Provider": kind.Name, "Cookie": "",
 				})
 			}
 		})
@@ -56,23 +58,23 @@ func delegatedLogin(t *testing.T, c *certified) {
 
 // identifies checks the identity that the upstream gets of a browser's user, and
 // what /admin-resource answers.
-func (d *delegated) identifies(t *testing.T, b *browser, admin int, want map[string]string) {
+func identifies(t *testing.T, d *world.Delegated, b *browser, admin int, want map[string]string) {
 	t.Helper()
-	if got := d.status(b.c, "GET", "/secure-resource"); got != http.StatusOK {
-		t.Fatalf("/secure-resource is %d; the browser shows %s\n%s", got, b.describe(), d.log)
+	if got := d.Status(b.c, "GET", "/secure-resource"); got != http.StatusOK {
+		t.Fatalf("/secure-resource is %d; the browser shows %s\n%s", got, b.describe(), d.Log)
 	}
-	wantHeaders(t, d.up.one(t), want)
-	if got := d.status(b.c, "GET", "/admin-resource"); got != admin || len(d.up.all()) != map[int]int{http.StatusOK: 1}[got] {
+	wantHeaders(t, d.Up.One(t), want)
+	if got := d.Status(b.c, "GET", "/admin-resource"); got != admin || len(d.Up.All()) != map[int]int{http.StatusOK: 1}[got] {
 		t.Errorf("/admin-resource is %d for %s", got, want["X-Auth-Subject"])
 	}
 }
 
 // wantHeaders checks headers of a message; an empty one must be missing.
-func wantHeaders(t *testing.T, m message, want map[string]string) {
+func wantHeaders(t *testing.T, m world.Message, want map[string]string) {
 	t.Helper()
 	got := map[string]string{}
 	for name := range want {
-		got[name] = m.value(t, name)
+		got[name] = m.Value(t, name)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the upstream got (-want +got):\n%s", diff)
@@ -81,22 +83,22 @@ func wantHeaders(t *testing.T, m message, want map[string]string) {
 
 // delegatedPages: a page leads to the provider and back to it, and the session's
 // cookie is as it should be. A sign-in that ends at the provider gives no session.
-func delegatedPages(t *testing.T, c *certified) {
-	d := c.gateway(t, openIDOptions{}, client{}, "")
+func delegatedPages(t *testing.T, c *world.Certified) {
+	d := c.Start(t, world.ProviderOptions{}, world.ProviderClient{}, "")
 	const page = "/secure-resource?x=1&y=a%20b"
-	b := d.browse()
-	b.open(d.base + page)
-	d.up.none(t)
-	b.stopAt = d.base + "/callback?"
-	b.consent(d.p, "alice")
-	if b.next == "" || d.p.asked("POST /token") != 0 {
+	b := browse(d.Instance)
+	b.open(d.Base + page)
+	d.Up.None(t)
+	b.stopAt = d.Base + "/callback?"
+	b.consent(d.Provider, "alice")
+	if b.next == "" || d.Provider.Asked("POST /token") != 0 {
 		t.Fatalf("the provider does not send the browser back: %s", b.describe())
 	}
-	a := d.do(b.c, "GET", strings.TrimPrefix(b.next, d.base), "")
-	if a.status != http.StatusFound || a.header.Get("Location") != page || a.header.Get("Cache-Control") != "no-store" {
-		t.Fatalf("the callback answers %d to %q, Cache-Control %q: %s", a.status, a.header.Get("Location"), a.header.Get("Cache-Control"), a.body)
+	a := d.Do(b.c, "GET", strings.TrimPrefix(b.next, d.Base), "")
+	if a.Status != http.StatusFound || a.Header.Get("Location") != page || a.Header.Get("Cache-Control") != "no-store" {
+		t.Fatalf("the callback answers %d to %q, Cache-Control %q: %s", a.Status, a.Header.Get("Location"), a.Header.Get("Cache-Control"), a.Body)
 	}
-	session := cookieNamed(t, a, "session")
+	session := world.CookieNamed(t, a, "session")
 	if len(session.Value) < 22 {
 		t.Errorf("the session has the identifier %q", session.Value)
 	}
@@ -106,160 +108,145 @@ func delegatedPages(t *testing.T, c *certified) {
 	if diff := cmp.Diff(want, session); diff != "" {
 		t.Errorf("the cookie (-want +got):\n%s", diff)
 	}
-	me := d.do(b.c, "GET", "/me", "").body
+	me := d.Do(b.c, "GET", "/me", "").Body
 	for _, part := range []string{`"username":"alice.example"`, `"roles":["user","admin"]`, `"mechanism":"oidc"`, `"provider":"certified"`} {
 		if !strings.Contains(me, part) {
 			t.Errorf("/me has no %s: %s", part, me)
 		}
 	}
-	d.lives(t, d.session(b))
+	wantIn(t, d, sessionOf(d, b))
 
 	for page, refuse := range map[string]func(*browser){
-		d.base + "/callback?": func(b *browser) { // the person gives up
-			b.open(d.base + "/login")
+		d.Base + "/callback?": func(b *browser) { // the person gives up
+			b.open(d.Base + "/login")
 			b.open(b.links()[0])
 		},
-		d.p.issuer + "/": func(b *browser) { b.signIn(d.base+"/login", d.p, "mallory") }, // whom the provider does not know
+		d.Provider.Issuer + "/": func(b *browser) { b.signIn(d.Base+"/login", d.Provider, "mallory") }, // whom the provider does not know
 	} {
-		b := d.browse()
+		b := browse(d.Instance)
 		refuse(b)
-		if !strings.HasPrefix(b.url.String(), page) || b.url.Path == "/callback" && b.page.status != http.StatusUnauthorized {
+		if !strings.HasPrefix(b.url.String(), page) || b.url.Path == "/callback" && b.page.Status != http.StatusUnauthorized {
 			t.Errorf("expected a page of %s that refuses: %s", page, b.describe())
 		}
-		if got := d.status(b.c, "GET", "/secure-resource"); got != http.StatusUnauthorized || b.cookie(d.base, "session") != "" {
+		if got := d.Status(b.c, "GET", "/secure-resource"); got != http.StatusUnauthorized || b.cookie(d.Base, "session") != "" {
 			t.Errorf("/secure-resource is %d after a refusal", got)
 		}
-		d.up.none(t)
+		d.Up.None(t)
 	}
-}
-
-// cookieNamed returns the one cookie of a name that an answer sets.
-func cookieNamed(t *testing.T, a answer, name string) *http.Cookie {
-	t.Helper()
-	var found []*http.Cookie
-	for _, c := range (&http.Response{Header: a.header}).Cookies() {
-		if c.Name == name {
-			found = append(found, c)
-		}
-	}
-	if len(found) != 1 {
-		t.Fatalf("the cookie %s is set %d times: %q", name, len(found), a.header["Set-Cookie"])
-	}
-	return found[0]
 }
 
 // ownPrefix: with endpoints.prefix the provider sends people to the gateway's
 // paths, and the application keeps its own.
-func ownPrefix(t *testing.T, c *certified) {
-	d := c.gateway(t, openIDOptions{}, client{prefix: "/auth/", more: ", callback: /auth/callback"},
-		"endpoints: {prefix: /auth/}\n"+strings.Replace(delegatedRoutes, "routes:\n", "routes:\n  - {match: /, upstream: app, auth: [none]}\n", 1))
-	b := d.browse()
-	b.open(d.base + "/login")
-	b.open(d.base + "/callback?code=x&state=y")
-	if got := d.up.all(); len(got) != 2 {
+func ownPrefix(t *testing.T, c *world.Certified) {
+	d := c.Start(t, world.ProviderOptions{}, world.ProviderClient{Prefix: "/auth/", More: ", callback: /auth/callback"},
+		"endpoints: {prefix: /auth/}\n"+strings.Replace(world.DelegatedRoutes, "routes:\n", "routes:\n  - {match: /, upstream: app, auth: [none]}\n", 1))
+	b := browse(d.Instance)
+	b.open(d.Base + "/login")
+	b.open(d.Base + "/callback?code=x&state=y")
+	if got := d.Up.All(); len(got) != 2 {
 		t.Errorf("%d of two requests reached the application: %s", len(got), b.describe())
 	}
-	b.stopAt = d.base + "/auth/auth/callback?"
-	b.signIn(d.base+"/auth/login", d.p, "alice")
+	b.stopAt = d.Base + "/auth/auth/callback?"
+	b.signIn(d.Base+"/auth/login", d.Provider, "alice")
 	if b.next == "" {
 		t.Fatalf("the provider does not send the browser to %s: %s", b.stopAt, b.describe())
 	}
 	b.stopAt = ""
 	b.open(b.next)
-	d.up.all()
-	d.lives(t, d.session(b))
+	d.Up.All()
+	wantIn(t, d, sessionOf(d, b))
 }
 
 // sessionGoesOn: changes at the provider show without a new login. A provider that is down ends no session, a restart of
 // the gateway ends none, and a grant that the provider ends does.
-func sessionGoesOn(t *testing.T, c *certified) {
-	d := c.gateway(t, openIDOptions{AccessTokenLifetime: 2}, client{}, "")
-	alice, bob := d.session(d.signedIn("alice")), d.session(d.signedIn("bob"))
-	d.p.account("alice", map[string]any{"roles": []string{"user"}})
-	d.p.account("bob", map[string]any{"roles": []string{"user", "admin"}, "email_verified": true})
-	client := d.stranger()
-	until(t, "alice to lose the role admin", func() bool {
-		return d.status(client, "GET", "/admin-resource", "Cookie", alice) == http.StatusForbidden
+func sessionGoesOn(t *testing.T, c *world.Certified) {
+	d := c.Start(t, world.ProviderOptions{AccessTokenLifetime: 2}, world.ProviderClient{}, "")
+	alice, bob := sessionOf(d, signedIn(d, "alice")), sessionOf(d, signedIn(d, "bob"))
+	d.Provider.Account("alice", map[string]any{"roles": []string{"user"}})
+	d.Provider.Account("bob", map[string]any{"roles": []string{"user", "admin"}, "email_verified": true})
+	client := d.Stranger()
+	world.Until(t, "alice to lose the role admin", func() bool {
+		return d.Status(client, "GET", "/admin-resource", "Cookie", alice) == http.StatusForbidden
 	})
-	until(t, "bob to get the role admin", func() bool {
-		return d.status(client, "GET", "/admin-resource", "Cookie", bob) == http.StatusOK
+	world.Until(t, "bob to get the role admin", func() bool {
+		return d.Status(client, "GET", "/admin-resource", "Cookie", bob) == http.StatusOK
 	})
-	d.up.all()
-	if got := d.status(client, "GET", "/admin-resource", "Cookie", bob); got != http.StatusOK {
+	d.Up.All()
+	if got := d.Status(client, "GET", "/admin-resource", "Cookie", bob); got != http.StatusOK {
 		t.Fatalf("/admin-resource is %d", got)
 	}
-	wantHeaders(t, d.up.one(t), map[string]string{"X-Auth-Roles": "user,admin", "X-Auth-Email": "bob@example.org", "X-Auth-Subject": "certified:bob"})
+	wantHeaders(t, d.Up.One(t), map[string]string{"X-Auth-Roles": "user,admin", "X-Auth-Email": "bob@example.org", "X-Auth-Subject": "certified:bob"})
 
-	d.p.do("down", nil)
-	d.p.account("bob", map[string]any{"roles": []string{"user"}})
-	until(t, "a refresh that fails", func() bool {
-		d.lives(t, bob)
-		return strings.Contains(d.log.String(), "connection refused")
+	d.Provider.Do("down", nil)
+	d.Provider.Account("bob", map[string]any{"roles": []string{"user"}})
+	world.Until(t, "a refresh that fails", func() bool {
+		wantIn(t, d, bob)
+		return strings.Contains(d.Log.String(), "connection refused")
 	})
-	if got := d.status(client, "GET", "/admin-resource", "Cookie", bob); got != http.StatusOK {
+	if got := d.Status(client, "GET", "/admin-resource", "Cookie", bob); got != http.StatusOK {
 		t.Errorf("with the last known roles, /admin-resource is %d", got)
 	}
-	d.signal(syscall.SIGTERM)
-	<-d.done
-	d.p.do("up", nil)
-	d.run()
-	client = d.stranger()
-	until(t, "the new roles", func() bool {
-		return d.status(client, "GET", "/admin-resource", "Cookie", bob) == http.StatusForbidden
+	d.Signal(syscall.SIGTERM)
+	<-d.Done
+	d.Provider.Do("up", nil)
+	d.Run()
+	client = d.Stranger()
+	world.Until(t, "the new roles", func() bool {
+		return d.Status(client, "GET", "/admin-resource", "Cookie", bob) == http.StatusForbidden
 	})
-	d.lives(t, bob)
+	wantIn(t, d, bob)
 
-	d.lives(t, alice)
-	d.p.do("revoke", "alice")
-	until(t, "the end of the session", func() bool {
-		return d.status(client, "GET", "/secure-resource", "Cookie", alice) == http.StatusUnauthorized
+	wantIn(t, d, alice)
+	d.Provider.Do("revoke", "alice")
+	world.Until(t, "the end of the session", func() bool {
+		return d.Status(client, "GET", "/secure-resource", "Cookie", alice) == http.StatusUnauthorized
 	})
-	d.ended(t, alice)
-	d.lives(t, bob)
+	wantOut(t, d, alice)
+	wantIn(t, d, bob)
 }
 
 // providerDownAtStart: while a provider is down its own logins fail, and nothing
 // else does.
-func providerDownAtStart(t *testing.T, c *certified) {
-	d := c.prepared(t, openIDOptions{}, client{more: ", timeout: 1s"},
-		strings.ReplaceAll(delegatedRoutes, "[oidc]", "[session, bearer, oidc]")+people)
-	d.p.do("down", nil)
-	d.run()
-	local := d.signIn(d.stranger(), "alice")
-	d.lives(t, local.session)
-	b := d.browse()
+func providerDownAtStart(t *testing.T, c *world.Certified) {
+	d := c.Prepare(t, world.ProviderOptions{}, world.ProviderClient{More: ", timeout: 1s"},
+		strings.ReplaceAll(world.DelegatedRoutes, "[oidc]", "[session, bearer, oidc]")+world.People)
+	d.Provider.Do("down", nil)
+	d.Run()
+	local := d.SignIn(d.Stranger(), "alice")
+	wantIn(t, d, local.Session)
+	b := browse(d.Instance)
 	wantPage := func(status int) {
 		t.Helper()
-		until(t, "another answer of /login", func() bool {
-			b.open(d.base + "/login")
-			return b.page.status == status
+		world.Until(t, "another answer of /login", func() bool {
+			b.open(d.Base + "/login")
+			return b.page.Status == status
 		})
-		if !strings.HasPrefix(b.page.header.Get("Content-Type"), "text/html") || b.cookie(d.base, "session") != "" {
+		if !strings.HasPrefix(b.page.Header.Get("Content-Type"), "text/html") || b.cookie(d.Base, "session") != "" {
 			t.Errorf("no page, or a session: %s", b.describe())
 		}
 	}
-	b.open(d.base + "/login")
-	if b.page.status != http.StatusBadGateway {
+	b.open(d.Base + "/login")
+	if b.page.Status != http.StatusBadGateway {
 		t.Errorf("with the provider down, expected 502: %s", b.describe())
 	}
-	d.p.do("hold", true)
-	d.p.do("up", nil)
+	d.Provider.Do("hold", true)
+	d.Provider.Do("up", nil)
 	wantPage(http.StatusGatewayTimeout)
-	d.p.do("hold", false)
+	d.Provider.Do("hold", false)
 	wantPage(http.StatusOK) // of the provider
-	b.stopAt = d.base + "/callback?"
-	b.consent(d.p, "alice")
-	d.p.do("down", nil)
+	b.stopAt = d.Base + "/callback?"
+	b.consent(d.Provider, "alice")
+	d.Provider.Do("down", nil)
 	b.stopAt = ""
 	b.open(b.next)
-	if b.page.status != http.StatusBadGateway || b.cookie(d.base, "session") != "" {
+	if b.page.Status != http.StatusBadGateway || b.cookie(d.Base, "session") != "" {
 		t.Errorf("with the provider down again, expected 502: %s", b.describe())
 	}
-	d.p.do("up", nil)
-	until(t, "a provider that answers within its timeout", func() bool {
-		b = d.signedIn("alice")
-		return b.cookie(d.base, "session") != ""
+	d.Provider.Do("up", nil)
+	world.Until(t, "a provider that answers within its timeout", func() bool {
+		b = signedIn(d, "alice")
+		return b.cookie(d.Base, "session") != ""
 	})
-	d.lives(t, d.session(b))
-	d.lives(t, local.session)
+	wantIn(t, d, sessionOf(d, b))
+	wantIn(t, d, local.Session)
 }

@@ -8,20 +8,22 @@ import (
 	"strings"
 	"testing"
 
+	"authgate/e2e/world"
+
 	"github.com/google/go-cmp/cmp"
 )
 
 // logoutHere: a logout ends the session here and the grant at the provider, which
 // has a revocation endpoint (RFC 7009). The session ends before the provider
 // answers, and also while it is down.
-func logoutHere(t *testing.T, c *certified) {
-	d := c.gateway(t, openIDOptions{}, client{}, "")
-	first, second, third := d.signedIn("alice"), d.signedIn("alice"), d.signedIn("alice")
+func logoutHere(t *testing.T, c *world.Certified) {
+	d := c.Start(t, world.ProviderOptions{}, world.ProviderClient{}, "")
+	first, second, third := signedIn(d, "alice"), signedIn(d, "alice"), signedIn(d, "alice")
 	signsOut := func(b *browser, method string, meanwhile func(session string)) {
 		t.Helper()
-		session, answered := d.session(b), make(chan answer, 1)
+		session, answered := sessionOf(d, b), make(chan world.Answer, 1)
 		go func() {
-			a, err := d.try(b.c, method, "/logout", "")
+			a, err := d.Try(b.c, method, "/logout", "")
 			if err != nil {
 				t.Error(err)
 			}
@@ -31,69 +33,69 @@ func logoutHere(t *testing.T, c *certified) {
 			meanwhile(session)
 		}
 		a := <-answered
-		if cleared := cookieNamed(t, a, "session"); a.status >= 400 || cleared.Value != "" || cleared.MaxAge >= 0 {
-			t.Errorf("%s /logout: %d, %s", method, a.status, cleared)
+		if cleared := world.CookieNamed(t, a, "session"); a.Status >= 400 || cleared.Value != "" || cleared.MaxAge >= 0 {
+			t.Errorf("%s /logout: %d, %s", method, a.Status, cleared)
 		}
-		if to := a.header.Get("Location"); method == "GET" && to != "/" {
+		if to := a.Header.Get("Location"); method == "GET" && to != "/" {
 			t.Errorf("the browser is sent to %q", to)
 		}
-		d.ended(t, session)
+		wantOut(t, d, session)
 	}
 	signsOut(first, "GET", nil)
-	d.lives(t, d.session(second))
-	if got := len(d.p.state().Grants); got != 2 {
+	wantIn(t, d, sessionOf(d, second))
+	if got := len(d.Provider.State().Grants); got != 2 {
 		t.Errorf("the provider has %d grants, expected those of the other two browsers", got)
 	}
-	d.p.do("hold", true)
+	d.Provider.Do("hold", true)
 	signsOut(second, "GET", func(session string) {
-		until(t, "the session to end", func() bool {
-			return d.status(d.stranger(), "GET", "/secure-resource", "Cookie", session) == http.StatusUnauthorized
+		world.Until(t, "the session to end", func() bool {
+			return d.Status(d.Stranger(), "GET", "/secure-resource", "Cookie", session) == http.StatusUnauthorized
 		})
-		d.p.do("down", nil)
+		d.Provider.Do("down", nil)
 	})
 	signsOut(third, "POST", nil)
 }
 
 // logoutRedirects: with logout: redirect the browser goes on to the provider's
 // page for logout and comes back. POST /logout tells the client where to go on.
-func logoutRedirects(t *testing.T, c *certified) {
-	d := c.gateway(t, openIDOptions{}, client{more: ", logout: redirect"}, "")
-	b := d.signedIn("alice")
-	alice := d.session(b)
-	b.open(d.base + "/logout")
-	d.ended(t, alice)
-	d.asksToSignOut(t, b.url.String())
+func logoutRedirects(t *testing.T, c *world.Certified) {
+	d := c.Start(t, world.ProviderOptions{}, world.ProviderClient{More: ", logout: redirect"}, "")
+	b := signedIn(d, "alice")
+	alice := sessionOf(d, b)
+	b.open(d.Base + "/logout")
+	wantOut(t, d, alice)
+	asksToSignOut(t, d, b.url.String())
 	b.send(map[string]string{"logout": "yes"})
-	if b.url.String() != d.base+"/" {
+	if b.url.String() != d.Base+"/" {
 		t.Errorf("the browser does not come back: %s", b.describe())
 	}
-	b.open(d.base + "/login")
+	b.open(d.Base + "/login")
 	if f, _ := b.form(); !f.fields.Has("login") {
 		t.Errorf("the person is still signed in at the provider: %s", b.describe())
 	}
 
-	b.consent(d.p, "alice")
-	alice = d.session(b)
+	b.consent(d.Provider, "alice")
+	alice = sessionOf(d, b)
 	var said struct {
 		ContinueAt string `json:"continue_at"`
 	}
-	a := d.do(b.c, "POST", "/logout", "", "Accept", typeJSON)
-	if err := json.Unmarshal([]byte(a.body), &said); err != nil || a.status != http.StatusOK {
-		t.Errorf("POST /logout: %d, %v", a.status, err)
+	a := d.Do(b.c, "POST", "/logout", "", "Accept", world.TypeJSON)
+	if err := json.Unmarshal([]byte(a.Body), &said); err != nil || a.Status != http.StatusOK {
+		t.Errorf("POST /logout: %d, %v", a.Status, err)
 	}
-	d.asksToSignOut(t, said.ContinueAt)
-	d.ended(t, alice)
+	asksToSignOut(t, d, said.ContinueAt)
+	wantOut(t, d, alice)
 }
 
 // asksToSignOut checks a logout request (OpenID Connect RP-Initiated Logout 1.0,
 // section 2). No other token than the ID token is in it.
-func (d *delegated) asksToSignOut(t *testing.T, address string) {
+func asksToSignOut(t *testing.T, d *world.Delegated, address string) {
 	t.Helper()
 	query := queryOf(address)
 	hint := query.Get("id_token_hint")
 	query.Del("id_token_hint")
-	want := url.Values{"client_id": {"gateway"}, "post_logout_redirect_uri": {d.base + "/"}}
-	if diff := cmp.Diff(want, query); diff != "" || strings.Count(hint, ".") != 2 || !strings.HasPrefix(address, d.p.issuer+"/session/end?") {
+	want := url.Values{"client_id": {"gateway"}, "post_logout_redirect_uri": {d.Base + "/"}}
+	if diff := cmp.Diff(want, query); diff != "" || strings.Count(hint, ".") != 2 || !strings.HasPrefix(address, d.Provider.Issuer+"/session/end?") {
 		t.Errorf("the browser is sent to %s (-want +got):\n%s", address, diff)
 	}
 }
@@ -101,43 +103,43 @@ func (d *delegated) asksToSignOut(t *testing.T, address string) {
 // logoutAtProvider: a logout at the provider ends the session that its token
 // names and no other; a token without a session ends all of the person's, but
 // none that begins later. Each token works once.
-func logoutAtProvider(t *testing.T, c *certified) {
-	d := c.gateway(t, openIDOptions{}, client{}, "")
-	b := d.signedIn("alice")
-	first, second, bob := d.session(b), d.session(d.signedIn("alice")), d.session(d.signedIn("bob"))
-	token := d.logoutToken(t, b)
+func logoutAtProvider(t *testing.T, c *world.Certified) {
+	d := c.Start(t, world.ProviderOptions{}, world.ProviderClient{}, "")
+	b := signedIn(d, "alice")
+	first, second, bob := sessionOf(d, b), sessionOf(d, signedIn(d, "alice")), sessionOf(d, signedIn(d, "bob"))
+	token := logoutToken(t, d, b)
 	if claims := claimsOf(t, token); claims["sid"] == nil || claims["sub"] != "alice" {
 		t.Fatalf("the logout token names no session: %v", claims)
 	}
-	d.ended(t, first)
+	wantOut(t, d, first)
 	for _, refused := range []string{token, forged(t, token, map[string]any{"jti": "2", "sub": "alice", "sid": nil}), unsigned(token)} {
-		d.refuses(t, refused)
+		refuses(t, d, refused)
 	}
-	d.lives(t, second)
+	wantIn(t, d, second)
 
-	d.p.register(d.instance, client{name: "certified", metadata: map[string]any{"backchannel_logout_session_required": false}})
-	b = d.signedIn("alice")
-	third := d.session(b)
-	token = d.logoutToken(t, b)
+	d.Provider.Register(d.Instance, world.ProviderClient{Name: "certified", Metadata: map[string]any{"backchannel_logout_session_required": false}})
+	b = signedIn(d, "alice")
+	third := sessionOf(d, b)
+	token = logoutToken(t, d, b)
 	if claims := claimsOf(t, token); claims["sid"] != nil || claims["sub"] != "alice" {
 		t.Fatalf("the logout token names a session: %v", claims)
 	}
-	d.ended(t, second)
-	d.ended(t, third)
-	d.lives(t, bob)
-	later := d.session(d.signedIn("alice"))
-	d.refuses(t, token)
-	d.lives(t, later)
+	wantOut(t, d, second)
+	wantOut(t, d, third)
+	wantIn(t, d, bob)
+	later := sessionOf(d, signedIn(d, "alice"))
+	refuses(t, d, token)
+	wantIn(t, d, later)
 }
 
 // logoutToken signs the person out on the provider's own page and returns the
 // logout token that the provider sent.
-func (d *delegated) logoutToken(t *testing.T, b *browser) string {
+func logoutToken(t *testing.T, d *world.Delegated, b *browser) string {
 	t.Helper()
-	before := len(d.p.state().LogoutTokens)
-	b.open(d.p.issuer + "/session/end")
+	before := len(d.Provider.State().LogoutTokens)
+	b.open(d.Provider.Issuer + "/session/end")
 	b.send(map[string]string{"logout": "yes"})
-	after := d.p.state().LogoutTokens
+	after := d.Provider.State().LogoutTokens
 	if len(after) != before+1 {
 		t.Fatalf("the provider sent %d logout tokens: %s", len(after)-before, b.describe())
 	}
@@ -145,11 +147,11 @@ func (d *delegated) logoutToken(t *testing.T, b *browser) string {
 }
 
 // refuses sends a logout token that is not valid, or that was used.
-func (d *delegated) refuses(t *testing.T, token string) {
+func refuses(t *testing.T, d *world.Delegated, token string) {
 	t.Helper()
-	a := d.do(d.stranger(), "POST", "/backchannel-logout/certified", url.Values{"logout_token": {token}}.Encode(), "Content-Type", typeForm)
-	if a.status != http.StatusBadRequest {
-		t.Errorf("the logout token %.20s... is answered %d %s", token, a.status, a.body)
+	a := d.Do(d.Stranger(), "POST", "/backchannel-logout/certified", url.Values{"logout_token": {token}}.Encode(), "Content-Type", world.TypeForm)
+	if a.Status != http.StatusBadRequest {
+		t.Errorf("the logout token %.20s... is answered %d %s", token, a.Status, a.Body)
 	}
 }
 

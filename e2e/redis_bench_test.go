@@ -5,6 +5,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"authgate/e2e/world"
 )
 
 // The times that docs/scaling.md gives. A busy machine takes longer, so only these
@@ -23,7 +25,7 @@ const (
 // BenchmarkRedisRevocation measures logouts of sessions and tokens that the other
 // instance has in its cache.
 func BenchmarkRedisRevocation(b *testing.B) {
-	p := startPair(b, startRedis(b), "")
+	p := startPair(b, world.StartRedis(b), "")
 	for _, kind := range []string{"session", "token"} {
 		b.Run(kind, func(b *testing.B) {
 			var took []time.Duration
@@ -43,7 +45,7 @@ func BenchmarkRedisRevocation(b *testing.B) {
 // BenchmarkRedisOutage measures how soon requests get their 503 while Redis is
 // frozen or gone, and how soon everything works again when it is back.
 func BenchmarkRedisOutage(b *testing.B) {
-	p := startPair(b, startRedis(b, "--appendonly", "yes"), "")
+	p := startPair(b, world.StartRedis(b, "--appendonly", "yes"), "")
 	atA, s := p.client(p.a), p.signIn("alice")
 	limited := func(metric string, limit time.Duration, do func()) {
 		began := time.Now()
@@ -55,15 +57,15 @@ func BenchmarkRedisOutage(b *testing.B) {
 		}
 	}
 	refused := func(when string) {
-		limited(when+"-use-ms", outageAnswer, func() { wantOutage(b, "use", p.a.do(atA, "GET", "/me", "", "Cookie", s.session)) })
-		for _, r := range s.changes() {
-			limited(when+"-"+r.what+"-ms", outageAnswer, func() { wantOutage(b, r.what, p.a.do(atA, "POST", r.path, r.body, r.headers...)) })
+		limited(when+"-use-ms", outageAnswer, func() { wantOutage(b, "use", p.a.Do(atA, "GET", "/me", "", "Cookie", s.Session)) })
+		for _, r := range changesOf(s) {
+			limited(when+"-"+r.what+"-ms", outageAnswer, func() { wantOutage(b, r.what, p.a.Do(atA, "POST", r.path, r.body, r.headers...)) })
 		}
 	}
 	for b.Loop() {
 		p.redis.Freeze(b)
-		until(b, "cached values to expire", func() bool {
-			return p.a.status(atA, "GET", "/me", "Cookie", s.session) == http.StatusServiceUnavailable
+		world.Until(b, "cached values to expire", func() bool {
+			return p.a.Status(atA, "GET", "/me", "Cookie", s.Session) == http.StatusServiceUnavailable
 		})
 		refused("frozen")
 		p.redis.Signal(b, syscall.SIGCONT)

@@ -8,13 +8,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"authgate/e2e/redistest"
+	"authgate/e2e/world"
 )
 
 // clusterPair is a pair on a Cluster, on whose nodes the keys of each login lie.
 type clusterPair struct {
 	*pair
-	cluster *redisCluster
-	lost    *redisServer // the node that will be gone for a while
+	cluster *redistest.Cluster
+	lost    *redistest.Server // the node that will be gone for a while
 }
 
 // TestRedisCluster: two gateways share logins on a Cluster. While a node without a
@@ -24,8 +27,8 @@ func TestRedisCluster(t *testing.T) {
 	t.Parallel()
 	c := startRedisCluster(t, "--cluster-require-full-coverage", "no")
 	p := &clusterPair{pair: preparePair(t, nil), cluster: c, lost: c.Masters[1]}
-	p.a.configure(shared + app(p.up.url) + onRedis(c.Masters[0].Address))
-	p.b.configure(shared + app(p.up.url) + onRedis(c.Masters[2].Address))
+	p.a.Configure(shared + world.App(p.up.URL) + world.OnRedis(c.Masters[0].Address))
+	p.b.Configure(shared + world.App(p.up.URL) + world.OnRedis(c.Masters[2].Address))
 	p.run()
 	t.Run("login and logout", func(t *testing.T) { loginHereLogoutThere(t, p.pair) })
 	t.Run("a node is gone", p.loseNode)
@@ -34,7 +37,7 @@ func TestRedisCluster(t *testing.T) {
 
 // spread is a login and which of its keys are on the node that will be gone, by kind.
 type spread struct {
-	signIn
+	world.Login
 	lost map[string]bool
 }
 
@@ -47,8 +50,8 @@ func (s *spread) needs(kinds ...string) bool {
 func (p *clusterPair) signInSpread(t *testing.T) spread {
 	t.Helper()
 	s := spread{p.signIn("alice"), map[string]bool{}}
-	p.wantAlive(t, s.signIn) // so that the caches have it
-	claims := claimsOf(t, s.access)
+	p.wantAlive(t, s.Login) // so that the caches have it
+	claims := claimsOf(t, s.Access)
 	login := fmt.Sprint("login:", claims["sid"])
 	var record struct{ Handles []string }
 	const header = 9 // see redisstore
@@ -77,26 +80,26 @@ func (p *clusterPair) loseNode(t *testing.T) {
 		}
 	}
 	p.lost.Kill()
-	p.untilOutage(t, dark[0].signIn, time.Now(), p.a, p.b)
+	p.untilOutage(t, dark[0].Login, time.Now(), p.a, p.b)
 	for _, s := range all {
 		for kind, needs := range map[string]bool{"session": s.needs("login", "session"), "token": s.needs("login", "revoked")} {
 			for name, g := range p.both() {
-				a := p.ask(t, g, s.credentials()[kind]...)
+				a := p.ask(t, g, credentialsOf(s.Login)[kind]...)
 				if needs {
 					wantOutage(t, name+": "+kind, a)
-				} else if a.status != http.StatusOK {
-					t.Errorf("%s: %s: %d %s, though no key of it is on the node that is gone", name, kind, a.status, a.body)
+				} else if a.Status != http.StatusOK {
+					t.Errorf("%s: %s: %d %s, though no key of it is on the node that is gone", name, kind, a.Status, a.Body)
 				}
 			}
 		}
 	}
-	p.signOut(t, "Authorization", whole[0].access)
-	p.wantEnded(t, whole[0].signIn)
-	wantOutage(t, "logout", p.a.do(p.client(p.a), "POST", "/logout", "", "Cookie", dark[0].session))
+	p.signOut(t, "Authorization", whole[0].Access)
+	p.wantEnded(t, whole[0].Login)
+	wantOutage(t, "logout", p.a.Do(p.client(p.a), "POST", "/logout", "", "Cookie", dark[0].Session))
 	answers := map[bool]int{}
-	until(t, "a login that works and one that does not", func() bool {
-		a := p.b.do(p.client(p.b), "POST", "/login", right, "Content-Type", typeJSON)
-		if answers[a.status == http.StatusOK]++; a.status != http.StatusOK {
+	world.Until(t, "a login that works and one that does not", func() bool {
+		a := p.b.Do(p.client(p.b), "POST", "/login", world.AliceJSON, "Content-Type", world.TypeJSON)
+		if answers[a.Status == http.StatusOK]++; a.Status != http.StatusOK {
 			wantOutage(t, "login", a)
 		}
 		return len(answers) == 2
@@ -113,15 +116,15 @@ func (p *clusterPair) loseNode(t *testing.T) {
 	for range 5 { // logins, so that their keys are on all nodes
 		p.recovers(t)
 	}
-	p.wantEnded(t, whole[0].signIn)
+	p.wantEnded(t, whole[0].Login)
 	for _, s := range all {
-		if s.access == whole[0].access {
+		if s.Access == whole[0].Access {
 			continue
 		}
 		for kind, lost := range map[string]bool{"session": s.needs("login", "session"), "token": s.needs("login")} {
-			check := map[bool]func(testing.TB, *instance, ...string){true: p.refuses, false: p.opens}[lost]
-			check(t, p.a, s.credentials()[kind]...)
-			check(t, p.b, s.credentials()[kind]...)
+			check := map[bool]func(testing.TB, *world.Instance, ...string){true: p.refuses, false: p.opens}[lost]
+			check(t, p.a, credentialsOf(s.Login)[kind]...)
+			check(t, p.b, credentialsOf(s.Login)[kind]...)
 		}
 	}
 }
@@ -130,9 +133,9 @@ func (p *clusterPair) loseNode(t *testing.T) {
 func (p *clusterPair) failOver(t *testing.T) {
 	kept, ended := p.signIn("alice"), p.signIn("alice")
 	p.wantAlive(t, kept, ended)
-	p.signOut(t, "Cookie", ended.session)
+	p.signOut(t, "Cookie", ended.Session)
 	written := redisTells(t, p.cluster.Masters[0], "replication")["master_repl_offset"]
-	until(t, "the replica to have all writes", func() bool {
+	world.Until(t, "the replica to have all writes", func() bool {
 		return redisTells(t, p.cluster.Replica, "replication")["slave_repl_offset"] >= written
 	})
 	p.cluster.Masters[0].Kill()

@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"authgate/e2e/redistest"
+	"authgate/e2e/world"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -33,9 +36,9 @@ func TestRedisCosts(t *testing.T) {
 		do()
 		got[what] = sent.since(t)
 	}
-	ask := func(what string, g *instance, method, path string, credential ...string) {
+	ask := func(what string, g *world.Instance, method, path string, credential ...string) {
 		count(what, func() {
-			if status := g.status(p.client(g), method, path, credential...); status != http.StatusOK {
+			if status := g.Status(p.client(g), method, path, credential...); status != http.StatusOK {
 				t.Errorf("%s: %d", path, status)
 			}
 		})
@@ -44,32 +47,32 @@ func TestRedisCosts(t *testing.T) {
 		ask(what+", cold", p.b, "GET", path, credential...)
 		ask(what+", warm", p.b, "GET", path, credential...)
 	}
-	var first signIn
+	var first world.Login
 	var delegated string
 	ask("public", p.a, "GET", "/open")
-	ask("basic", p.a, "GET", "/basic-resource", "Authorization", basicService)
+	ask("basic", p.a, "GET", "/basic-resource", "Authorization", world.BasicService)
 	count("login, session and tokens", func() { first = p.signIn("alice") })
-	twice("session", "/secure-resource", "Cookie", first.session)
+	twice("session", "/secure-resource", "Cookie", first.Session)
 	other := p.signIn("alice")
-	twice("token", "/secure-resource", "Authorization", other.access)
-	count("refresh, cold", func() { p.wantRefresh(t, p.b, first.refresh, http.StatusOK) })
-	ask("logout by session", p.b, "POST", "/logout", "Cookie", first.session)
-	ask("logout by token", p.b, "POST", "/logout", "Authorization", other.access)
+	twice("token", "/secure-resource", "Authorization", other.Access)
+	count("refresh, cold", func() { p.wantRefresh(t, p.b, first.Refresh, http.StatusOK) })
+	ask("logout by session", p.b, "POST", "/logout", "Cookie", first.Session)
+	ask("logout by token", p.b, "POST", "/logout", "Authorization", other.Access)
 	count("delegated login", func() { delegated = p.signInAtProvider(t, browser, p.a, p.a) })
 	twice("delegated session", "/delegated-resource", "Cookie", delegated)
 
 	// A login that gives only a session is kept for as long as the session.
 	p.redis.Do(t, "FLUSHALL")
-	p.a.do(p.client(p.a), "POST", "/login", url.Values{"username": {"alice"}, "password": {passwords["alice"]}}.Encode(), "Content-Type", typeForm, "Accept", "text/html")
+	p.a.Do(p.client(p.a), "POST", "/login", url.Values{"username": {"alice"}, "password": {world.Passwords["alice"]}}.Encode(), "Content-Type", world.TypeForm, "Accept", "text/html")
 	const kept = `return tostring(redis.call('TTL', redis.call('KEYS', 'authgate:' .. ARGV[1] .. ':*')[1]))`
 	for _, kind := range []string{"session", "login"} {
-		if seconds := must(strconv.Atoi(p.redis.Do(t, "EVAL", kept, "0", kind)))(t); seconds < 3600 || seconds > 3660 {
+		if seconds := world.Must(strconv.Atoi(p.redis.Do(t, "EVAL", kept, "0", kind)))(t); seconds < 3600 || seconds > 3660 {
 			t.Errorf("the %s is kept for %d seconds, expected an hour and a minute at most", kind, seconds)
 		}
 	}
 
 	documented := map[string]string{}
-	_, table, _ := strings.Cut(documents(t)["docs/scaling.md"].prose, "## What a request costs\n")
+	_, table, _ := strings.Cut(documents(t)["docs/scaling.md"].Prose, "## What a request costs\n")
 	table, _, _ = strings.Cut(table, "\n##")
 	for _, row := range regexp.MustCompile("(?m)^\\| ([^|]+) \\| ([0-9]+) \\| `?([^|`]*)`? \\|$").FindAllStringSubmatch(table, -1) {
 		documented[row[1]] = row[2] + ": " + row[3]
@@ -81,17 +84,17 @@ func TestRedisCosts(t *testing.T) {
 
 // commandLog is the commands that gateways send to Redis, in order (MONITOR).
 type commandLog struct {
-	redis *redisServer
+	redis *redistest.Server
 	in    *bufio.Reader
 }
 
-func watchRedis(t testing.TB, redis *redisServer) *commandLog {
+func watchRedis(t testing.TB, redis *redistest.Server) *commandLog {
 	t.Helper()
-	conn := must(net.Dial("tcp", redis.Address))(t)
+	conn := world.Must(net.Dial("tcp", redis.Address))(t)
 	t.Cleanup(func() { conn.Close() })
-	noError(t, conn.SetDeadline(time.Now().Add(patience)))
+	world.NoError(t, conn.SetDeadline(time.Now().Add(world.Patience)))
 	in := bufio.NewReader(conn)
-	must(redisExchange(conn, in, "MONITOR"))(t)
+	world.Must(redistest.Exchange(conn, in, "MONITOR"))(t)
 	return &commandLog{redis, in}
 }
 
@@ -107,11 +110,11 @@ var ownKinds = []string{"accounts", "withdrawals", "decoys", "count"}
 // out what scripts do, what confirms contact, and ownKinds.
 func (l *commandLog) since(t testing.TB) string {
 	t.Helper()
-	end := "end of " + newRequestID()
+	end := "end of " + world.NewRequestID()
 	l.redis.Do(t, "ECHO", end)
 	total, counts := 0, map[string]int{}
 	for {
-		line := must(l.in.ReadString('\n'))(t)
+		line := world.Must(l.in.ReadString('\n'))(t)
 		m := loggedCommand.FindStringSubmatch(line)
 		if m == nil {
 			t.Fatalf("MONITOR says %q", line)
@@ -137,7 +140,7 @@ func (l *commandLog) since(t testing.TB) string {
 }
 
 // redisTells returns all numbers of sections of INFO.
-func redisTells(t testing.TB, r *redisServer, sections ...string) map[string]float64 {
+func redisTells(t testing.TB, r *redistest.Server, sections ...string) map[string]float64 {
 	t.Helper()
 	all := map[string]float64{}
 	for line := range strings.Lines(r.Do(t, append([]string{"INFO"}, sections...)...)) {

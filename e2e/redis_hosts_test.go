@@ -6,17 +6,19 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
-// page loads a page of one of the gateway's hosts, and returns the response without its
+// pageOf loads a page of one of the gateway's hosts, and returns the response without its
 // body.
-func (g *instance) page(c *http.Client, host, target string, cookies ...string) *http.Response {
-	g.t.Helper()
-	request := must(http.NewRequest("GET", g.base+target, nil))(g.t)
+func pageOf(g *world.Instance, c *http.Client, host, target string, cookies ...string) *http.Response {
+	g.T.Helper()
+	request := world.Must(http.NewRequest("GET", g.Base+target, nil))(g.T)
 	request.Host = host
 	request.Header.Set("Accept", "text/html")
 	request.Header.Set("Cookie", strings.Join(cookies, "; "))
-	response := must(c.Do(request))(g.t)
+	response := world.Must(c.Do(request))(g.T)
 	response.Body.Close()
 	return response
 }
@@ -25,22 +27,22 @@ func (g *instance) page(c *http.Client, host, target string, cookies ...string) 
 // has an encryption key of its own. The ticket works once, and the logout counts at both.
 func TestRedisTickets(t *testing.T) {
 	t.Parallel()
-	p := preparePair(t, startRedis(t))
+	p := preparePair(t, world.StartRedis(t))
 	for _, g := range p.both() {
-		g.configure(shared + "  - {match: wiki.test/, upstream: app, auth: [session]}\n" + app(p.up.url) +
+		g.Configure(shared + "  - {match: wiki.test/, upstream: app, auth: [session]}\n" + world.App(p.up.URL) +
 			fmt.Sprintf("store: {driver: redis, addresses: [%q]}\n", p.redis.Address))
 	}
 	p.run()
-	begun := p.a.page(p.client(p.a), "wiki.test", "/page")
-	waits, binding := must(url.Parse(begun.Header.Get("Location")))(t), cookieOf(answer{header: begun.Header})
+	begun := pageOf(p.a, p.client(p.a), "wiki.test", "/page")
+	waits, binding := world.Must(url.Parse(begun.Header.Get("Location")))(t), world.CookieOf(world.Answer{Header: begun.Header})
 	if begun.StatusCode != http.StatusFound || waits.Hostname() != "localhost" || binding == "" {
 		t.Fatalf("a page without a session: %d to %s with %q", begun.StatusCode, waits, binding)
 	}
-	home := p.b.signIn(p.client(p.b), "alice")
+	home := p.b.SignIn(p.client(p.b), "alice")
 	issue := func() *url.URL {
 		t.Helper()
-		issued := p.a.page(p.client(p.a), "localhost", waits.RequestURI(), home.session)
-		ticket := must(url.Parse(issued.Header.Get("Location")))(t)
+		issued := pageOf(p.a, p.client(p.a), "localhost", waits.RequestURI(), home.Session)
+		ticket := world.Must(url.Parse(issued.Header.Get("Location")))(t)
 		if issued.StatusCode != http.StatusFound || ticket.Hostname() != "wiki.test" || ticket.Path != "/signin/complete" {
 			t.Fatalf("the sign-in: %d to %s", issued.StatusCode, ticket)
 		}
@@ -48,32 +50,32 @@ func TestRedisTickets(t *testing.T) {
 	}
 	ticket := issue()
 	for _, cookie := range []string{"", binding} { // the first use counts
-		if got := p.b.page(p.client(p.b), "wiki.test", ticket.RequestURI(), cookie); got.StatusCode != http.StatusBadRequest {
+		if got := pageOf(p.b, p.client(p.b), "wiki.test", ticket.RequestURI(), cookie); got.StatusCode != http.StatusBadRequest {
 			t.Errorf("the ticket, without the cookie and then with it (%q): %d", cookie, got.StatusCode)
 		}
 	}
 	ticket = issue()
-	used := p.b.page(p.client(p.b), "wiki.test", ticket.RequestURI(), binding)
-	session := cookieOf(answer{header: used.Header})
+	used := pageOf(p.b, p.client(p.b), "wiki.test", ticket.RequestURI(), binding)
+	session := world.CookieOf(world.Answer{Header: used.Header})
 	if used.StatusCode != http.StatusFound || used.Header.Get("Location") != "/page" || !strings.HasPrefix(session, "session_id=") {
 		t.Fatalf("the ticket: %d to %s with %q", used.StatusCode, used.Header.Get("Location"), session)
 	}
 	for name, g := range p.both() {
 		c := p.client(g)
-		if got := g.page(c, "wiki.test", ticket.RequestURI(), binding); got.StatusCode != http.StatusBadRequest || got.Header["Set-Cookie"] != nil {
+		if got := pageOf(g, c, "wiki.test", ticket.RequestURI(), binding); got.StatusCode != http.StatusBadRequest || got.Header["Set-Cookie"] != nil {
 			t.Errorf("the ticket again at %s: %d", name, got.StatusCode)
 		}
-		if got := g.page(c, "wiki.test", "/page", session); got.StatusCode != http.StatusOK {
+		if got := pageOf(g, c, "wiki.test", "/page", session); got.StatusCode != http.StatusOK {
 			t.Errorf("the session at %s: %d", name, got.StatusCode)
 		}
-		if got := g.page(c, "localhost", "/secure-resource", session); got.StatusCode == http.StatusOK {
+		if got := pageOf(g, c, "localhost", "/secure-resource", session); got.StatusCode == http.StatusOK {
 			t.Errorf("the session at another host of %s: %d", name, got.StatusCode)
 		}
 	}
-	p.signOut(t, "Cookie", home.session)
+	p.signOut(t, "Cookie", home.Session)
 	for name, g := range p.both() {
-		until(t, name+" to refuse the session", func() bool {
-			return g.page(p.client(g), "wiki.test", "/page", session).StatusCode == http.StatusFound
+		world.Until(t, name+" to refuse the session", func() bool {
+			return pageOf(g, p.client(g), "wiki.test", "/page", session).StatusCode == http.StatusFound
 		})
 	}
 }

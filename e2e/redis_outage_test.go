@@ -9,6 +9,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"authgate/e2e/redistest"
+	"authgate/e2e/world"
 )
 
 // staleness is the default of store.max_staleness.
@@ -16,10 +19,10 @@ const staleness = 2 * time.Second
 
 // wantOutage fails the test unless the answer is 503 with Retry-After and gives
 // nothing. BenchmarkRedisOutage measures how soon such an answer comes.
-func wantOutage(t testing.TB, what string, a answer) {
+func wantOutage(t testing.TB, what string, a world.Answer) {
 	t.Helper()
-	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || len(a.header["Set-Cookie"]) > 0 || strings.Contains(a.body, "_token") {
-		t.Errorf("%s: %d, expected 503, %v: %s", what, a.status, a.header, a.body)
+	if a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" || len(a.Header["Set-Cookie"]) > 0 || strings.Contains(a.Body, "_token") {
+		t.Errorf("%s: %d, expected 503, %v: %s", what, a.Status, a.Header, a.Body)
 	}
 }
 
@@ -29,37 +32,37 @@ type change struct {
 	headers          []string
 }
 
-// changes are requests with a login that is alive.
-func (s signIn) changes() []change {
+// changesOf are requests with a login that is alive.
+func changesOf(s world.Login) []change {
 	return []change{
-		{"login", "/login", right, []string{"Content-Type", typeJSON}},
-		{"refresh", "/refresh", `{"refresh_token":"` + s.refresh + `"}`, []string{"Content-Type", typeJSON}},
-		{"logout-by-session", "/logout", "", []string{"Cookie", s.session}},
-		{"logout-by-token", "/logout", "", []string{"Authorization", s.access}},
+		{"login", "/login", world.AliceJSON, []string{"Content-Type", world.TypeJSON}},
+		{"refresh", "/refresh", `{"refresh_token":"` + s.Refresh + `"}`, []string{"Content-Type", world.TypeJSON}},
+		{"logout-by-session", "/logout", "", []string{"Cookie", s.Session}},
+		{"logout-by-token", "/logout", "", []string{"Authorization", s.Access}},
 	}
 }
 
 // without checks all that an instance does while Redis is gone. The login s is
 // alive.
-func (p *pair) without(t *testing.T, name string, g *instance, s signIn) {
+func (p *pair) without(t *testing.T, name string, g *world.Instance, s world.Login) {
 	t.Helper()
-	for kind, credential := range s.credentials() {
+	for kind, credential := range credentialsOf(s) {
 		wantOutage(t, name+": "+kind, p.ask(t, g, credential...))
 	}
-	for _, r := range s.changes() {
-		wantOutage(t, name+": "+r.what, g.do(p.client(g), "POST", r.path, r.body, r.headers...))
+	for _, r := range changesOf(s) {
+		wantOutage(t, name+": "+r.what, g.Do(p.client(g), "POST", r.path, r.body, r.headers...))
 	}
 	p.free(t, name, g)
-	if status, body := g.ready(); status != http.StatusServiceUnavailable {
+	if status, body := g.Ready(); status != http.StatusServiceUnavailable {
 		t.Errorf("%s: /readyz: %d %s", name, status, body)
 	}
 }
 
 // free checks the routes that need no store.
-func (p *pair) free(t *testing.T, name string, g *instance) {
+func (p *pair) free(t *testing.T, name string, g *world.Instance) {
 	t.Helper()
-	for path, authorization := range map[string]string{"/open": "", "/basic-resource": basicService} {
-		if got := g.status(p.client(g), "GET", path, "Authorization", authorization); got != http.StatusOK {
+	for path, authorization := range map[string]string{"/open": "", "/basic-resource": world.BasicService} {
+		if got := g.Status(p.client(g), "GET", path, "Authorization", authorization); got != http.StatusOK {
 			t.Errorf("%s: %s: %d", name, path, got)
 		}
 	}
@@ -68,7 +71,7 @@ func (p *pair) free(t *testing.T, name string, g *instance) {
 // ready reports whether both instances are ready.
 func (p *pair) ready() bool {
 	for _, g := range p.both() {
-		if status, _, err := g.readiness(); err != nil || status != http.StatusOK {
+		if status, _, err := g.Readiness(); err != nil || status != http.StatusOK {
 			return false
 		}
 	}
@@ -77,46 +80,46 @@ func (p *pair) ready() bool {
 
 // works reports whether a login on A works on B and can be ended there.
 func (p *pair) works() bool {
-	s, status, err := p.a.trySignIn(p.client(p.a), "alice", passwords["alice"])
+	s, status, err := p.a.TrySignIn(p.client(p.a), "alice", world.Passwords["alice"])
 	if err != nil || status != http.StatusOK {
 		return false
 	}
-	for _, credential := range s.credentials() {
-		if a, err := p.b.try(p.client(p.b), "GET", "/secure-resource", "", credential...); err != nil || a.status != http.StatusOK {
+	for _, credential := range credentialsOf(s) {
+		if a, err := p.b.Try(p.client(p.b), "GET", "/secure-resource", "", credential...); err != nil || a.Status != http.StatusOK {
 			return false
 		}
 	}
-	a, err := p.b.try(p.client(p.b), "POST", "/logout", "", "Cookie", s.session)
-	return err == nil && a.status == http.StatusOK
+	a, err := p.b.Try(p.client(p.b), "POST", "/logout", "", "Cookie", s.Session)
+	return err == nil && a.Status == http.StatusOK
 }
 
 // recovers waits until logins work and both instances are ready again.
 func (p *pair) recovers(t testing.TB) {
 	t.Helper()
-	until(t, "logins that work again", func() bool { return p.works() && p.ready() })
+	world.Until(t, "logins that work again", func() bool { return p.works() && p.ready() })
 }
 
 // untilOutage sends requests with the credentials of a login until they are refused
 // with 503. The test fails if a request that began later than staleness after since
 // was accepted. The bound is exact: since is after the last contact with Redis, and
 // an instance goes by its own clock.
-func (p *pair) untilOutage(t *testing.T, s signIn, since time.Time, instances ...*instance) {
+func (p *pair) untilOutage(t *testing.T, s world.Login, since time.Time, instances ...*world.Instance) {
 	t.Helper()
 	var asking sync.WaitGroup
 	for _, g := range instances {
-		for kind, credential := range s.credentials() {
-			c, target := g.stranger(), "/secure-resource?n="+newRequestID()
+		for kind, credential := range credentialsOf(s) {
+			c, target := g.Stranger(), "/secure-resource?n="+world.NewRequestID()
 			asking.Go(func() {
 				answered := 0
 				defer func() { p.reached(t, kind, target, answered) }()
 				for {
 					began := time.Now()
-					a, err := g.try(c, "GET", target, "", credential...)
+					a, err := g.Try(c, "GET", target, "", credential...)
 					switch {
 					case err != nil:
 						t.Errorf("%s: %v", kind, err)
 						return
-					case a.status != http.StatusOK:
+					case a.Status != http.StatusOK:
 						wantOutage(t, kind, a)
 						return
 					case began.Sub(since) > staleness:
@@ -137,13 +140,13 @@ func (p *pair) untilOutage(t *testing.T, s signIn, since time.Time, instances ..
 // which docs/scaling.md warns. Package chaos kills Redis under load.
 func TestRedisKilled(t *testing.T) {
 	t.Parallel()
-	p := startPair(t, startRedis(t), "")
+	p := startPair(t, world.StartRedis(t), "")
 	s := p.signIn("alice")
 	p.wantAlive(t, s, s)
 	p.redis.Kill()
 	killed := time.Now()
 	for name, g := range p.both() { // at once, with a login that is alive and in their caches
-		wantOutage(t, name+": logout", g.do(p.client(g), "POST", "/logout", "", "Cookie", s.session))
+		wantOutage(t, name+": logout", g.Do(p.client(g), "POST", "/logout", "", "Cookie", s.Session))
 	}
 	p.untilOutage(t, s, killed, p.a, p.b)
 	for name, g := range p.both() {
@@ -156,7 +159,7 @@ func TestRedisKilled(t *testing.T) {
 	kept, ended := p.signIn("alice"), p.signIn("bob")
 	p.wantAlive(t, kept, ended)
 	p.redis.Do(t, "SAVE")
-	p.signOut(t, "Authorization", ended.access)
+	p.signOut(t, "Authorization", ended.Access)
 	p.redis.Kill()
 	p.redis.Run(t)
 	p.recovers(t)
@@ -168,7 +171,7 @@ func TestRedisKilled(t *testing.T) {
 // that does not answer. Everything works again when Redis answers.
 func TestRedisFrozen(t *testing.T) {
 	t.Parallel()
-	p := startPair(t, startRedis(t), "")
+	p := startPair(t, world.StartRedis(t), "")
 	kept, left := p.signIn("alice"), p.signIn("bob")
 	p.wantAlive(t, kept)
 	p.redis.Freeze(t)
@@ -178,15 +181,15 @@ func TestRedisFrozen(t *testing.T) {
 	}
 	p.relaunch(p.b, "/healthz")
 	p.without(t, "B, started without Redis", p.b, left)
-	p.b.signal(syscall.SIGTERM)
-	p.b.ends(patience)
+	p.b.Signal(syscall.SIGTERM)
+	p.b.Ends(world.Patience)
 	p.relaunch(p.b, "/healthz")
 	p.redis.Signal(t, syscall.SIGCONT)
 	p.recovers(t)
 	p.wantAlive(t, kept)
 	// Redis got the logouts that were answered 503, and has done them now or not;
 	// but both instances see the same.
-	a, b := p.a.status(p.client(p.a), "GET", "/me", "Cookie", left.session), p.b.status(p.client(p.b), "GET", "/me", "Cookie", left.session)
+	a, b := p.a.Status(p.client(p.a), "GET", "/me", "Cookie", left.Session), p.b.Status(p.client(p.b), "GET", "/me", "Cookie", left.Session)
 	if a != b {
 		t.Errorf("after a logout that was answered 503: %d on A and %d on B", a, b)
 	}
@@ -196,27 +199,27 @@ func TestRedisFrozen(t *testing.T) {
 // is ended on A. B accepts it for no longer than it may, and not once it is back.
 func TestRedisCutOff(t *testing.T) {
 	t.Parallel()
-	redis := startRedis(t)
-	way := startProxy(t, redis.Address)
+	redis := world.StartRedis(t)
+	way := redistest.StartProxy(t, redis.Address)
 	p := startPair(t, redis, way.Address)
-	for name, cut := range map[string]func(*redisProxy){"closed": (*redisProxy).Cut, "silent": (*redisProxy).Swallow} {
+	for name, cut := range map[string]func(*redistest.Proxy){"closed": (*redistest.Proxy).Cut, "silent": (*redistest.Proxy).Swallow} {
 		t.Run(name, func(t *testing.T) {
 			ended, kept := p.signIn("alice"), p.signIn("bob")
 			p.wantAlive(t, ended, kept, ended, kept) // so that they are warm
 			cut(way)
 			since := time.Now()
-			p.signOut(t, "Authorization", ended.access)
+			p.signOut(t, "Authorization", ended.Access)
 			p.untilOutage(t, ended, since, p.b)
 			p.without(t, "B", p.b, kept)
 
 			way.Mend()
-			for kind, credential := range ended.credentials() {
-				until(t, "B to know of the logout", func() bool {
+			for kind, credential := range credentialsOf(ended) {
+				world.Until(t, "B to know of the logout", func() bool {
 					a := p.ask(t, p.b, credential...)
-					if a.status != http.StatusUnauthorized {
+					if a.Status != http.StatusUnauthorized {
 						wantOutage(t, kind, a)
 					}
-					return a.status == http.StatusUnauthorized || t.Failed()
+					return a.Status == http.StatusUnauthorized || t.Failed()
 				})
 			}
 			p.recovers(t)
@@ -231,16 +234,16 @@ func TestRedisCutOff(t *testing.T) {
 // Redis keeps all writes, so logins are what they were.
 func TestRedisMissingAtStart(t *testing.T) {
 	t.Parallel()
-	p := startPair(t, startRedis(t, "--appendonly", "yes", "--appendfsync", "always"), "")
+	p := startPair(t, world.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always"), "")
 	kept, ended := p.signIn("alice"), p.signIn("bob")
 	p.wantAlive(t, kept, ended)
-	p.signOut(t, "Authorization", ended.access)
+	p.signOut(t, "Authorization", ended.Access)
 	p.redis.Kill()
 	p.relaunch(p.b, "/healthz")
 	p.without(t, "B", p.b, kept)
-	_, hint, _ := strings.Cut(p.b.log.String(), "start it, or correct store.addresses")
+	_, hint, _ := strings.Cut(p.b.Log.String(), "start it, or correct store.addresses")
 	hint, _, _ = strings.Cut(hint, "\n")
-	_, ready := p.b.ready()
+	_, ready := p.b.Ready()
 	for what, said := range map[string]string{"the log": hint, "/readyz": ready} {
 		if !strings.Contains(said, p.redis.Address) || !strings.Contains(said, "connection refused") {
 			t.Errorf("%s does not say that nothing answers at %s: %s", what, p.redis.Address, said)
@@ -258,9 +261,9 @@ func TestRedisMissingAtStart(t *testing.T) {
 // else needs a new key is 503, and works again when there is room.
 func TestRedisFull(t *testing.T) {
 	t.Parallel()
-	p := startPair(t, startRedis(t, "--maxmemory-policy", "noeviction"), "")
+	p := startPair(t, world.StartRedis(t, "--maxmemory-policy", "noeviction"), "")
 	kept, bySession, byToken := p.signIn("alice"), p.signIn("bob"), p.signIn("bob")
-	for _, credential := range kept.credentials() { // warm on A only
+	for _, credential := range credentialsOf(kept) { // warm on A only
 		p.opens(t, p.a, credential...)
 	}
 	const limit = 1 << 16 // bytes; a server uses more without a key
@@ -270,19 +273,19 @@ func TestRedisFull(t *testing.T) {
 	}
 	p.wantAlive(t, kept)
 	for name, g := range p.both() {
-		for _, r := range kept.changes()[:2] { // login and refresh
-			wantOutage(t, name+": "+r.what, g.do(p.client(g), "POST", r.path, r.body, r.headers...))
+		for _, r := range changesOf(kept)[:2] { // login and refresh
+			wantOutage(t, name+": "+r.what, g.Do(p.client(g), "POST", r.path, r.body, r.headers...))
 		}
 		p.free(t, name, g)
-		if _, said := g.ready(); !strings.Contains(said, "OOM command not allowed") {
+		if _, said := g.Ready(); !strings.Contains(said, "OOM command not allowed") {
 			t.Errorf("%s: /readyz does not say that Redis is full: %s", name, said)
 		}
 	}
-	p.signOut(t, "Cookie", bySession.session)
-	wantOutage(t, "logout by token", p.a.do(p.client(p.a), "POST", "/logout", "", "Authorization", byToken.access))
-	for _, s := range []signIn{bySession, byToken} {
-		until(t, "B to hear of the logout", func() bool {
-			return p.b.status(p.client(p.b), "GET", "/me", "Cookie", s.session) != http.StatusOK
+	p.signOut(t, "Cookie", bySession.Session)
+	wantOutage(t, "logout by token", p.a.Do(p.client(p.a), "POST", "/logout", "", "Authorization", byToken.Access))
+	for _, s := range []world.Login{bySession, byToken} {
+		world.Until(t, "B to hear of the logout", func() bool {
+			return p.b.Status(p.client(p.b), "GET", "/me", "Cookie", s.Session) != http.StatusOK
 		})
 	}
 	p.wantEnded(t, bySession, byToken)
@@ -290,7 +293,7 @@ func TestRedisFull(t *testing.T) {
 	p.redis.Do(t, "CONFIG", "SET", "maxmemory", "0")
 	p.recovers(t)
 	p.wantAlive(t, kept)
-	p.wantRefresh(t, p.b, kept.refresh, http.StatusOK) // the one that was answered 503
+	p.wantRefresh(t, p.b, kept.Refresh, http.StatusOK) // the one that was answered 503
 	p.wantEnded(t, bySession, byToken)
 }
 
@@ -307,16 +310,16 @@ func TestRedisFailover(t *testing.T) {
 	}
 	p := preparePair(t, servers.Master)
 	for _, g := range p.both() {
-		g.write("sentinel-password", sentinelPassword+"\n")
-		g.configure(shared + app(p.up.url) + fmt.Sprintf("store: {driver: redis, sentinel_master: gate, addresses: ['%s'], password: %q, "+
+		g.Write("sentinel-password", sentinelPassword+"\n")
+		g.Configure(shared + world.App(p.up.URL) + fmt.Sprintf("store: {driver: redis, sentinel_master: gate, addresses: ['%s'], password: %q, "+
 			"sentinel_username: watcher, sentinel_password_file: sentinel-password}\n", strings.Join(servers.Addresses(), "', '"), password))
 	}
 	p.run()
 	kept, ended := p.signIn("alice"), p.signIn("bob")
 	p.wantAlive(t, kept, ended)
-	p.signOut(t, "Authorization", ended.access)
+	p.signOut(t, "Authorization", ended.Access)
 	servers.Master.Do(t, "SET", "last", "write")
-	until(t, "the replica to have all writes", func() bool { return servers.Replica.Do(t, "GET", "last") == "write" })
+	world.Until(t, "the replica to have all writes", func() bool { return servers.Replica.Do(t, "GET", "last") == "write" })
 
 	servers.Master.Kill()
 	servers.Replica.Leads(t)
@@ -324,11 +327,11 @@ func TestRedisFailover(t *testing.T) {
 	p.wantAlive(t, kept)
 	p.wantEnded(t, ended)
 
-	p.a.kill()
-	for _, credential := range kept.credentials() {
+	p.a.Kill()
+	for _, credential := range credentialsOf(kept) {
 		p.opens(t, p.b, credential...)
 	}
-	p.wantRefresh(t, p.b, kept.refresh, http.StatusOK)
+	p.wantRefresh(t, p.b, kept.Refresh, http.StatusOK)
 	p.relaunch(p.a, "/readyz")
 	p.wantAlive(t, kept)
 	p.wantEnded(t, ended)

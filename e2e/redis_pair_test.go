@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,18 +10,21 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"authgate/e2e/redistest"
+	"authgate/e2e/world"
 )
 
 // pair is two gateways that share a Redis, and so logins and revocations.
 type pair struct {
-	a, b    *instance
-	up      *recorder
-	redis   *redisServer
-	clients map[*instance]*http.Client
+	a, b    *world.Instance
+	up      *world.Recorder
+	redis   *redistest.Server
+	clients map[*world.Instance]*http.Client
 }
 
 // shared is the configuration that instances of one service have in common.
-const shared = people + `
+const shared = world.People + `
 token: {secret: "01234567890123456789012345678901", reuse_leeway: 2s}
 routes:
   - {match: /secure-resource, upstream: app, auth: [session, bearer]}
@@ -30,76 +32,71 @@ routes:
   - {match: /open, upstream: app, auth: [none]}
 `
 
-const encryptionKey = "abcdefghijabcdefghijabcdefghij01"
-
-// onRedis is the part of a configuration on the store.
-func onRedis(address string) string {
-	return fmt.Sprintf("store: {driver: redis, addresses: [%q], encryption_key: %s}\n", address, encryptionKey)
-}
-
 // patientRedis is onRedis where cached values are valid for a day without
 // contact: for tests of what costs no round trip.
 func patientRedis(address string) string {
-	return strings.Replace(onRedis(address), "{", "{max_staleness: 24h, ", 1)
+	return strings.Replace(world.OnRedis(address), "{", "{max_staleness: 24h, ", 1)
 }
 
 // preparePair returns two gateways with one public URL that do not run yet.
-func preparePair(t testing.TB, redis *redisServer) *pair {
+func preparePair(t testing.TB, redis *redistest.Server) *pair {
 	t.Helper()
-	p := &pair{a: prepared(t), b: prepared(t), up: record(t), redis: redis, clients: map[*instance]*http.Client{}}
-	p.b.public = p.a.base
+	p := &pair{a: world.Prepare(t), b: world.Prepare(t), up: world.Record(t), redis: redis, clients: map[*world.Instance]*http.Client{}}
+	p.b.Public = p.a.Base
 	return p
 }
 
 // startPair starts two gateways on a Redis. The second one connects to it at the
 // address way, if that is not empty.
-func startPair(t testing.TB, redis *redisServer, way string) *pair {
+func startPair(t testing.TB, redis *redistest.Server, way string) *pair {
 	t.Helper()
 	p := preparePair(t, redis)
-	p.a.configure(shared + app(p.up.url) + onRedis(redis.Address))
-	p.b.configure(shared + app(p.up.url) + onRedis(cmp.Or(way, redis.Address)))
+	p.a.Configure(shared + world.App(p.up.URL) + world.OnRedis(redis.Address))
+	p.b.Configure(shared + world.App(p.up.URL) + world.OnRedis(cmp.Or(way, redis.Address)))
 	p.run()
 	return p
 }
 
 func (p *pair) run() {
-	p.a.t.Helper()
-	p.a.run()
-	p.b.run()
+	p.a.T.Helper()
+	p.a.Run()
+	p.b.Run()
 }
 
 // both returns the instances by name.
-func (p *pair) both() map[string]*instance { return map[string]*instance{"A": p.a, "B": p.b} }
+func (p *pair) both() map[string]*world.Instance {
+	return map[string]*world.Instance{"A": p.a, "B": p.b}
+}
 
 // client is a client without cookies that tests use for an instance again and
 // again.
-func (p *pair) client(g *instance) *http.Client {
-	g.t.Helper()
+func (p *pair) client(g *world.Instance) *http.Client {
+	g.T.Helper()
 	if p.clients[g] == nil {
-		p.clients[g] = g.stranger()
+		p.clients[g] = g.Stranger()
 	}
 	return p.clients[g]
 }
 
 // relaunch kills an instance and starts it again until a path of the admin
 // listener answers 200.
-func (p *pair) relaunch(g *instance, path string) {
-	g.t.Helper()
-	g.kill()
+func (p *pair) relaunch(g *world.Instance, path string) {
+	g.T.Helper()
+	g.Kill()
 	delete(p.clients, g)
-	g.launch(path)
+	g.Launch(path)
 }
 
 // signIn signs a user in at A.
-func (p *pair) signIn(user string) signIn {
-	p.a.t.Helper()
-	return p.a.signIn(p.client(p.a), user)
+func (p *pair) signIn(user string) world.Login {
+	p.a.T.Helper()
+	return p.a.SignIn(p.client(p.a), user)
 }
 
 // signOut ends a login at A with one of its credentials.
 func (p *pair) signOut(t testing.TB, credential ...string) {
 	t.Helper()
-	if got := p.a.status(p.client(p.a), "POST", "/logout", credential...); got != http.StatusOK {
+	if got := p.a.Status(p.client(p.a), "POST", "/logout", credential...); got != http.StatusOK {
 		t.Fatalf("logout: %d", got)
 	}
 }
@@ -107,35 +104,35 @@ func (p *pair) signOut(t testing.TB, credential ...string) {
 // browser is a client with cookies that trusts both instances.
 func (p *pair) browser(t testing.TB) *http.Client {
 	t.Helper()
-	c := p.a.client()
-	other, err := os.ReadFile(filepath.Join(p.b.dir, p.b.ca))
+	c := p.a.Client()
+	other, err := os.ReadFile(filepath.Join(p.b.Dir, p.b.CA))
 	if err != nil || !c.Transport.(*http.Transport).TLSClientConfig.RootCAs.AppendCertsFromPEM(other) {
-		t.Fatalf("no certificate in %s: %v", p.b.ca, err)
+		t.Fatalf("no certificate in %s: %v", p.b.CA, err)
 	}
 	return c
 }
 
-// credentials returns the headers that give access to /secure-resource.
-func (s signIn) credentials() map[string][]string {
+// credentialsOf returns the headers that give access to /secure-resource.
+func credentialsOf(s world.Login) map[string][]string {
 	return map[string][]string{
-		"session": {"Cookie", s.session},
-		"token":   {"Authorization", s.access},
+		"session": {"Cookie", s.Session},
+		"token":   {"Authorization", s.Access},
 	}
 }
 
 // ask requests /secure-resource with a credential.
-func (p *pair) ask(t testing.TB, g *instance, credential ...string) answer {
+func (p *pair) ask(t testing.TB, g *world.Instance, credential ...string) world.Answer {
 	t.Helper()
 	return p.askFor(t, g, "/secure-resource", credential...)
 }
 
 // askFor requests a resource. The test fails unless exactly a request that is
 // answered 200 reaches the upstream.
-func (p *pair) askFor(t testing.TB, g *instance, path string, credential ...string) answer {
+func (p *pair) askFor(t testing.TB, g *world.Instance, path string, credential ...string) world.Answer {
 	t.Helper()
-	target := path + "?n=" + newRequestID()
-	a := g.do(p.client(g), "GET", target, "", credential...)
-	p.reached(t, "with a "+credential[0], target, map[bool]int{true: 1}[a.status == http.StatusOK])
+	target := path + "?n=" + world.NewRequestID()
+	a := g.Do(p.client(g), "GET", target, "", credential...)
+	p.reached(t, "with a "+credential[0], target, map[bool]int{true: 1}[a.Status == http.StatusOK])
 	return a
 }
 
@@ -143,39 +140,42 @@ func (p *pair) askFor(t testing.TB, g *instance, path string, credential ...stri
 // as were answered with 200.
 func (p *pair) reached(t testing.TB, what, target string, answered int) {
 	t.Helper()
-	if reached := len(p.up.askedFor(target)); reached != answered {
+	if reached := len(p.up.AskedFor(target)); reached != answered {
 		t.Errorf("%s: %d requests reached the upstream, and %d were answered with 200", what, reached, answered)
 	}
 }
 
 // opens fails the test unless a credential gives access to the upstream.
-func (p *pair) opens(t testing.TB, g *instance, credential ...string) {
+func (p *pair) opens(t testing.TB, g *world.Instance, credential ...string) {
 	t.Helper()
 	p.answers(t, g, http.StatusOK, credential...)
 }
 
 // refuses fails the test unless a credential is answered 401.
-func (p *pair) refuses(t testing.TB, g *instance, credential ...string) {
+func (p *pair) refuses(t testing.TB, g *world.Instance, credential ...string) {
 	t.Helper()
 	p.answers(t, g, http.StatusUnauthorized, credential...)
 }
 
-func (p *pair) answers(t testing.TB, g *instance, want int, credential ...string) {
+func (p *pair) answers(t testing.TB, g *world.Instance, want int, credential ...string) {
 	t.Helper()
-	if a := p.ask(t, g, credential...); a.status != want {
-		t.Errorf("with a %s: %d %s, expected %d", credential[0], a.status, a.body, want)
+	if a := p.ask(t, g, credential...); a.Status != want {
+		t.Errorf("with a %s: %d %s, expected %d", credential[0], a.Status, a.Body, want)
 	}
 }
 
 // wantAlive and wantEnded check both credentials of logins at both instances.
-func (p *pair) wantAlive(t testing.TB, logins ...signIn) { t.Helper(); p.each(t, p.opens, logins) }
+func (p *pair) wantAlive(t testing.TB, logins ...world.Login) { t.Helper(); p.each(t, p.opens, logins) }
 
-func (p *pair) wantEnded(t testing.TB, logins ...signIn) { t.Helper(); p.each(t, p.refuses, logins) }
+func (p *pair) wantEnded(t testing.TB, logins ...world.Login) {
+	t.Helper()
+	p.each(t, p.refuses, logins)
+}
 
-func (p *pair) each(t testing.TB, check func(testing.TB, *instance, ...string), logins []signIn) {
+func (p *pair) each(t testing.TB, check func(testing.TB, *world.Instance, ...string), logins []world.Login) {
 	t.Helper()
 	for _, s := range logins {
-		for _, credential := range s.credentials() {
+		for _, credential := range credentialsOf(s) {
 			check(t, p.a, credential...)
 			check(t, p.b, credential...)
 		}
@@ -183,9 +183,9 @@ func (p *pair) each(t testing.TB, check func(testing.TB, *instance, ...string), 
 }
 
 // wantRefresh fails the test unless a refresh is answered with status.
-func (p *pair) wantRefresh(t testing.TB, g *instance, token string, status int) signIn {
+func (p *pair) wantRefresh(t testing.TB, g *world.Instance, token string, status int) world.Login {
 	t.Helper()
-	next, got, err := g.tryRefresh(p.client(g), token)
+	next, got, err := g.TryRefresh(p.client(g), token)
 	if err != nil || got != status {
 		t.Fatalf("refresh: %d, %v; expected %d", got, err, status)
 	}
@@ -196,7 +196,7 @@ func (p *pair) wantRefresh(t testing.TB, g *instance, token string, status int) 
 // instance count on the other.
 func TestRedisSharesLogins(t *testing.T) {
 	t.Parallel()
-	p := startPair(t, startRedis(t), "")
+	p := startPair(t, world.StartRedis(t), "")
 	t.Run("login and logout", func(t *testing.T) { loginHereLogoutThere(t, p) })
 	t.Run("a refresh token, reused", func(t *testing.T) { reusedOnTheOther(t, p) })
 }
@@ -206,17 +206,17 @@ func TestRedisSharesLogins(t *testing.T) {
 func loginHereLogoutThere(t *testing.T, p *pair) {
 	for _, showing := range []string{"session", "token"} {
 		for name, from := range p.both() {
-			to := map[*instance]*instance{p.a: p.b, p.b: p.a}[from]
-			s := from.signIn(p.client(from), "alice")
+			to := map[*world.Instance]*world.Instance{p.a: p.b, p.b: p.a}[from]
+			s := from.SignIn(p.client(from), "alice")
 			p.wantAlive(t, s, s) // cold, then warm
-			if got := from.status(p.client(from), "POST", "/logout", s.credentials()[showing]...); got != http.StatusOK {
+			if got := from.Status(p.client(from), "POST", "/logout", credentialsOf(s)[showing]...); got != http.StatusOK {
 				t.Fatalf("logout by %s on %s: %d", showing, name, got)
 			}
-			until(t, "the other instance to refuse", func() bool {
-				return to.status(p.client(to), "GET", "/me", "Cookie", s.session) == http.StatusUnauthorized
+			world.Until(t, "the other instance to refuse", func() bool {
+				return to.Status(p.client(to), "GET", "/me", "Cookie", s.Session) == http.StatusUnauthorized
 			})
 			p.wantEnded(t, s)
-			p.wantRefresh(t, to, s.refresh, http.StatusUnauthorized)
+			p.wantRefresh(t, to, s.Refresh, http.StatusUnauthorized)
 		}
 	}
 }
@@ -225,19 +225,19 @@ func loginHereLogoutThere(t *testing.T, p *pair) {
 // reuse_leeway, and ends the login on both.
 func reusedOnTheOther(t *testing.T, p *pair) {
 	first, before := p.signIn("bob"), time.Now()
-	second := p.wantRefresh(t, p.a, first.refresh, http.StatusOK)
-	p.opens(t, p.b, "Authorization", second.access)
-	until(t, "the reuse to end the login", func() bool {
-		p.wantRefresh(t, p.b, first.refresh, http.StatusUnauthorized)
-		return p.a.status(p.client(p.a), "GET", "/me", "Authorization", second.access) == http.StatusUnauthorized
+	second := p.wantRefresh(t, p.a, first.Refresh, http.StatusOK)
+	p.opens(t, p.b, "Authorization", second.Access)
+	world.Until(t, "the reuse to end the login", func() bool {
+		p.wantRefresh(t, p.b, first.Refresh, http.StatusUnauthorized)
+		return p.a.Status(p.client(p.a), "GET", "/me", "Authorization", second.Access) == http.StatusUnauthorized
 	})
 	// The leeway is 2 s by the clock of Redis, which each instance knows only to half a
 	// round trip.
 	if after := time.Since(before); after < time.Second {
 		t.Errorf("the reuse ended the login after %v, within reuse_leeway", after)
 	}
-	p.wantEnded(t, first, signIn{session: first.session, access: second.access})
-	p.wantRefresh(t, p.a, second.refresh, http.StatusUnauthorized)
+	p.wantEnded(t, first, world.Login{Session: first.Session, Access: second.Access})
+	p.wantRefresh(t, p.a, second.Refresh, http.StatusUnauthorized)
 }
 
 // TestRedisRevocationReachesOthers: an instance that accepts a session or a token
@@ -246,9 +246,9 @@ func reusedOnTheOther(t *testing.T, p *pair) {
 // refreshes with one token one succeeds; a long leeway makes slow ones no reuse.
 func TestRedisRevocationReachesOthers(t *testing.T) {
 	t.Parallel()
-	p := preparePair(t, startRedis(t))
+	p := preparePair(t, world.StartRedis(t))
 	for _, g := range p.both() {
-		g.configure(strings.Replace(shared, "reuse_leeway: 2s", "reuse_leeway: 1h", 1) + app(p.up.url) + patientRedis(p.redis.Address))
+		g.Configure(strings.Replace(shared, "reuse_leeway: 2s", "reuse_leeway: 1h", 1) + world.App(p.up.URL) + patientRedis(p.redis.Address))
 	}
 	p.run()
 	for _, kind := range []string{"session", "token"} {
@@ -261,45 +261,45 @@ func TestRedisRevocationReachesOthers(t *testing.T) {
 // have in common can differ, with no worse effect than docs/scaling.md names.
 func TestRedisInstancesDiffer(t *testing.T) {
 	t.Parallel()
-	p := startPair(t, startRedis(t), "")
-	config := shared + app(p.up.url) + onRedis(p.redis.Address)
+	p := startPair(t, world.StartRedis(t), "")
+	config := shared + world.App(p.up.URL) + world.OnRedis(p.redis.Address)
 	differ := func(public, config string) {
-		p.b.public = public
-		p.b.configure(config)
+		p.b.Public = public
+		p.b.Configure(config)
 		p.relaunch(p.b, "/readyz")
 	}
 
 	// token.secret, and public_url, which is the issuer: access tokens work only where
 	// they were issued.
 	const secret = "01234567890123456789012345678901"
-	for public, config := range map[string]string{p.a.base: strings.Replace(config, secret, "another "+secret, 1), p.b.base: config} {
+	for public, config := range map[string]string{p.a.Base: strings.Replace(config, secret, "another "+secret, 1), p.b.Base: config} {
 		differ(public, config)
 		s := p.signIn("alice")
-		p.opens(t, p.b, "Cookie", s.session)
-		p.refuses(t, p.b, "Authorization", s.access)
-		given := p.wantRefresh(t, p.b, s.refresh, http.StatusOK)
-		p.opens(t, p.b, "Authorization", given.access)
-		p.refuses(t, p.a, "Authorization", given.access)
+		p.opens(t, p.b, "Cookie", s.Session)
+		p.refuses(t, p.b, "Authorization", s.Access)
+		given := p.wantRefresh(t, p.b, s.Refresh, http.StatusOK)
+		p.opens(t, p.b, "Authorization", given.Access)
+		p.refuses(t, p.a, "Authorization", given.Access)
 	}
 
 	// accounts: a login counts where its account is known with the same password.
-	differ(p.a.base, strings.NewReplacer(wonderlandHash, builderHash, "{username: bob,", "{username: carol,").Replace(config))
-	users := []signIn{p.signIn("alice"), p.signIn("bob")}
+	differ(p.a.Base, strings.NewReplacer(world.WonderlandHash, world.BuilderHash, "{username: bob,", "{username: carol,").Replace(config))
+	users := []world.Login{p.signIn("alice"), p.signIn("bob")}
 	for _, s := range users {
-		for _, credential := range s.credentials() {
+		for _, credential := range credentialsOf(s) {
 			p.refuses(t, p.b, credential...)
 			p.opens(t, p.a, credential...)
 		}
-		p.wantRefresh(t, p.b, s.refresh, http.StatusUnauthorized)
-		p.wantRefresh(t, p.a, s.refresh, http.StatusOK)
+		p.wantRefresh(t, p.b, s.Refresh, http.StatusUnauthorized)
+		p.wantRefresh(t, p.a, s.Refresh, http.StatusOK)
 	}
-	carol := p.b.signInWith(p.client(p.b), "carol", passwords["bob"])
-	p.refuses(t, p.a, "Cookie", carol.session)
-	p.opens(t, p.b, "Cookie", carol.session)
-	p.a.signal(syscall.SIGHUP) // a start or reload finds that the accounts were gone
-	until(t, "the reload", func() bool { return strings.Contains(p.a.log.String(), `"msg":"reloaded"`) })
+	carol := p.b.SignInWith(p.client(p.b), "carol", world.Passwords["bob"])
+	p.refuses(t, p.a, "Cookie", carol.Session)
+	p.opens(t, p.b, "Cookie", carol.Session)
+	p.a.Signal(syscall.SIGHUP) // a start or reload finds that the accounts were gone
+	world.Until(t, "the reload", func() bool { return strings.Contains(p.a.Log.String(), `"msg":"reloaded"`) })
 	for _, s := range users {
-		for _, credential := range s.credentials() {
+		for _, credential := range credentialsOf(s) {
 			p.refuses(t, p.a, credential...)
 		}
 	}
@@ -310,38 +310,38 @@ func TestRedisInstancesDiffer(t *testing.T) {
 // at the next sign-in. Another user is not.
 func TestRedisDisabledOnOneInstance(t *testing.T) {
 	t.Parallel()
-	up, redis := serveStreams(t), startRedis(t)
-	a, b := prepared(t), prepared(t)
-	b.public = a.base
-	config := people + "token: {secret: \"01234567890123456789012345678901\"}\n" + app(up.url) + onRedis(redis.Address) +
+	up, redis := world.ServeStreams(t), world.StartRedis(t)
+	a, b := world.Prepare(t), world.Prepare(t)
+	b.Public = a.Base
+	config := world.People + "token: {secret: \"01234567890123456789012345678901\"}\n" + world.App(up.URL) + world.OnRedis(redis.Address) +
 		"routes: [{match: /, upstream: app, auth: [session, bearer]}]\n"
-	for _, g := range []*instance{a, b} {
-		g.configure(config)
-		g.run()
+	for _, g := range []*world.Instance{a, b} {
+		g.Configure(config)
+		g.Run()
 	}
-	alice, bob := a.signIn(a.stranger(), "alice"), b.signIn(b.stranger(), "bob")
+	alice, bob := a.SignIn(a.Stranger(), "alice"), b.SignIn(b.Stranger(), "bob")
 	disabled := strings.Replace(config, "{username: alice,", "{username: alice, disabled: true,", 1)
 	if disabled == config {
 		t.Fatal("the configuration has no alice")
 	}
-	took := up.end(t, b, "Cookie", alice.session, func() {
-		a.configure(disabled)
-		a.signal(syscall.SIGHUP)
+	took := up.End(t, b, "Cookie", alice.Session, func() {
+		a.Configure(disabled)
+		a.Signal(syscall.SIGHUP)
 	})
 	t.Logf("the last stream on B ended %v after SIGHUP at A", took.Round(time.Millisecond))
-	for _, g := range []*instance{a, b} {
-		for _, credential := range alice.credentials() {
-			wantStatus(t, credential[0]+" of a disabled user", g.do(g.stranger(), "GET", "/me", "", credential...), http.StatusUnauthorized)
+	for _, g := range []*world.Instance{a, b} {
+		for _, credential := range credentialsOf(alice) {
+			world.WantStatus(t, credential[0]+" of a disabled user", g.Do(g.Stranger(), "GET", "/me", "", credential...), http.StatusUnauthorized)
 		}
-		if _, status, err := g.tryRefresh(g.stranger(), alice.refresh); err != nil || status != http.StatusUnauthorized {
+		if _, status, err := g.TryRefresh(g.Stranger(), alice.Refresh); err != nil || status != http.StatusUnauthorized {
 			t.Errorf("a refresh of a disabled user: %d, %v", status, err)
 		}
-		if _, status, err := g.trySignIn(g.stranger(), "alice", passwords["alice"]); err != nil || status != http.StatusUnauthorized {
+		if _, status, err := g.TrySignIn(g.Stranger(), "alice", world.Passwords["alice"]); err != nil || status != http.StatusUnauthorized {
 			t.Errorf("a sign-in of a disabled user: %d, %v", status, err)
 		}
-		wantStatus(t, "another user", g.do(g.stranger(), "GET", "/me", "", "Cookie", bob.session), http.StatusOK)
+		world.WantStatus(t, "another user", g.Do(g.Stranger(), "GET", "/me", "", "Cookie", bob.Session), http.StatusOK)
 	}
-	until(t, "B to say what it has taken over", func() bool { return strings.Contains(b.log.String(), `"withdrawn":["local:alice"]`) })
+	world.Until(t, "B to say what it has taken over", func() bool { return strings.Contains(b.Log.String(), `"withdrawn":["local:alice"]`) })
 }
 
 // measureLogouts ends logins on A that B has in its cache, and returns the times
@@ -351,15 +351,15 @@ func measureLogouts(t testing.TB, p *pair, kind string, logouts int) []time.Dura
 	atB := p.client(p.b)
 	var took []time.Duration
 	for range logouts {
-		credential := p.signIn("alice").credentials()[kind]
+		credential := credentialsOf(p.signIn("alice"))[kind]
 		p.opens(t, p.b, credential...)
 		p.opens(t, p.b, credential...) // so that it is warm
 		p.signOut(t, credential...)
 		ended := time.Now()
-		until(t, "the other instance to refuse", func() bool {
+		world.Until(t, "the other instance to refuse", func() bool {
 			// More often than once in 10 ms, as until does.
 			for range 1000 {
-				if p.b.status(atB, "GET", "/secure-resource", credential...) == http.StatusUnauthorized {
+				if p.b.Status(atB, "GET", "/secure-resource", credential...) == http.StatusUnauthorized {
 					return true
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"authgate/e2e/world"
 	"authgate/upstream/provider"
 )
 
@@ -15,17 +16,17 @@ import (
 // only, as it would know that of the service.
 func startDelegatedPair(t *testing.T, onRedis func(address string) string) (p *pair, issuer string) {
 	t.Helper()
-	startDemoProvider(t, func(at string) (provider.Client, *http.Client) {
+	world.StartDemoProvider(t, func(at string) (provider.Client, *http.Client) {
 		issuer = at
-		p = preparePair(t, startRedis(t))
+		p = preparePair(t, world.StartRedis(t))
 		for _, g := range p.both() {
-			g.configure(p.delegated(issuer) + onRedis(p.redis.Address))
+			g.Configure(p.delegated(issuer) + onRedis(p.redis.Address))
 		}
 		p.run()
 		return provider.Client{
-			ID: "pair", Secret: "s3cret", RedirectURIs: []string{p.a.base + "/callback"},
-			BackchannelLogoutURI: p.a.base + "/backchannel-logout/demo",
-		}, p.a.stranger()
+			ID: "pair", Secret: "s3cret", RedirectURIs: []string{p.a.Base + "/callback"},
+			BackchannelLogoutURI: p.a.Base + "/backchannel-logout/demo",
+		}, p.a.Stranger()
 	}, nil)
 	return p, issuer
 }
@@ -33,29 +34,29 @@ func startDelegatedPair(t *testing.T, onRedis func(address string) string) (p *p
 // delegated is the configuration of such a pair without the store.
 func (p *pair) delegated(issuer string) string {
 	return shared + "  - {match: /delegated-resource, upstream: app, auth: [oidc]}\n" +
-		app(p.up.url) + "providers: [{name: demo, issuer: '" + issuer + "', client_id: pair, client_secret: s3cret}]\n"
+		world.App(p.up.URL) + "providers: [{name: demo, issuer: '" + issuer + "', client_id: pair, client_secret: s3cret}]\n"
 }
 
 // signInAtProvider begins a delegated login on one instance and finishes it on
 // another. It returns the session as a Cookie header.
-func (p *pair) signInAtProvider(t *testing.T, c *http.Client, begun, finished *instance) string {
+func (p *pair) signInAtProvider(t *testing.T, c *http.Client, begun, finished *world.Instance) string {
 	t.Helper()
-	a := finished.do(c, "GET", p.throughProvider(t, c, begun), "")
-	if a.status != http.StatusFound || a.header.Get("Location") != "/" {
-		t.Fatalf("the callback: %d to %q: %s", a.status, a.header.Get("Location"), a.body)
+	a := finished.Do(c, "GET", p.throughProvider(t, c, begun), "")
+	if a.Status != http.StatusFound || a.Header.Get("Location") != "/" {
+		t.Fatalf("the callback: %d to %q: %s", a.Status, a.Header.Get("Location"), a.Body)
 	}
-	return "session=" + cookieNamed(t, a, "session").Value
+	return "session=" + world.CookieNamed(t, a, "session").Value
 }
 
 // throughProvider begins a delegated login on an instance and returns the path to
 // which the provider sends the browser back.
-func (p *pair) throughProvider(t *testing.T, c *http.Client, begun *instance) (callback string) {
+func (p *pair) throughProvider(t *testing.T, c *http.Client, begun *world.Instance) (callback string) {
 	t.Helper()
-	authorization := begun.do(c, "GET", "/login", "").header.Get("Location")
-	form := url.Values{"username": {"alice"}, "password": {passwords["alice"]}}
-	response := must(c.PostForm(strings.Replace(authorization, "/authorize?", "/signin?", 1), form))(t)
+	authorization := begun.Do(c, "GET", "/login", "").Header.Get("Location")
+	form := url.Values{"username": {"alice"}, "password": {world.Passwords["alice"]}}
+	response := world.Must(c.PostForm(strings.Replace(authorization, "/authorize?", "/signin?", 1), form))(t)
 	response.Body.Close()
-	callback, ours := strings.CutPrefix(response.Header.Get("Location"), p.a.base)
+	callback, ours := strings.CutPrefix(response.Header.Get("Location"), p.a.Base)
 	if !ours {
 		t.Fatalf("the provider: %d to %q", response.StatusCode, response.Header.Get("Location"))
 	}
@@ -67,15 +68,15 @@ func (p *pair) throughProvider(t *testing.T, c *http.Client, begun *instance) (c
 // different keys, and then Redis stops answering.
 func TestRedisDelegated(t *testing.T) {
 	t.Parallel()
-	p, issuer := startDelegatedPair(t, onRedis)
+	p, issuer := startDelegatedPair(t, world.OnRedis)
 	c := p.browser(t)
 	session := p.signInAtProvider(t, c, p.a, p.b)
 	for range 2 { // cold, then warm
 		p.wantDelegated(t, session, http.StatusOK)
 	}
-	must(c.Get(issuer + "/logout"))(t).Body.Close() // waits until A has been told
+	world.Must(c.Get(issuer + "/logout"))(t).Body.Close() // waits until A has been told
 	for name, g := range p.both() {
-		until(t, name+" to refuse", func() bool { return p.askDelegated(t, g, session) != http.StatusOK })
+		world.Until(t, name+" to refuse", func() bool { return p.askDelegated(t, g, session) != http.StatusOK })
 	}
 	p.wantDelegated(t, session, http.StatusUnauthorized)
 	p.delegatedKeysDiffer(t, issuer)
@@ -93,9 +94,9 @@ func (p *pair) wantDelegated(t *testing.T, session string, want int) {
 }
 
 // askDelegated requests /delegated-resource.
-func (p *pair) askDelegated(t *testing.T, g *instance, session string) int {
+func (p *pair) askDelegated(t *testing.T, g *world.Instance, session string) int {
 	t.Helper()
-	return p.askFor(t, g, "/delegated-resource", "Cookie", session).status
+	return p.askFor(t, g, "/delegated-resource", "Cookie", session).Status
 }
 
 // delegatedKeysDiffer: an instance with another store.encryption_key cannot
@@ -103,23 +104,23 @@ func (p *pair) askDelegated(t *testing.T, g *instance, session string) int {
 // other's logins.
 func (p *pair) delegatedKeysDiffer(t *testing.T, issuer string) {
 	t.Helper()
-	p.b.configure(strings.Replace(p.delegated(issuer)+onRedis(p.redis.Address), encryptionKey, "another "+encryptionKey, 1))
+	p.b.Configure(strings.Replace(p.delegated(issuer)+world.OnRedis(p.redis.Address), world.EncryptionKey, "another "+world.EncryptionKey, 1))
 	p.relaunch(p.b, "/readyz")
 	c := p.browser(t)
-	for name, way := range map[string][2]*instance{"from A to B": {p.a, p.b}, "from B to A": {p.b, p.a}} {
-		a := way[1].do(c, "GET", p.throughProvider(t, c, way[0]), "")
-		if a.status != http.StatusBadRequest || len(a.header["Set-Cookie"]) > 0 {
-			t.Errorf("a login %s: %d, %q: %s", name, a.status, a.header["Set-Cookie"], a.body)
+	for name, way := range map[string][2]*world.Instance{"from A to B": {p.a, p.b}, "from B to A": {p.b, p.a}} {
+		a := way[1].Do(c, "GET", p.throughProvider(t, c, way[0]), "")
+		if a.Status != http.StatusBadRequest || len(a.Header["Set-Cookie"]) > 0 {
+			t.Errorf("a login %s: %d, %q: %s", name, a.Status, a.Header["Set-Cookie"], a.Body)
 		}
 	}
 	session := p.signInAtProvider(t, c, p.a, p.a)
 	p.wantDelegated(t, session, http.StatusOK)
-	if got := p.b.status(p.client(p.b), "GET", "/logout", "Cookie", session); got != http.StatusFound {
+	if got := p.b.Status(p.client(p.b), "GET", "/logout", "Cookie", session); got != http.StatusFound {
 		t.Errorf("logout: %d", got)
 	}
 	const unable = "signing out at the provider failed; the session here has ended"
-	until(t, "B to log that it cannot sign out at the provider", func() bool { return strings.Contains(p.b.log.String(), unable) })
-	until(t, "A to know of the logout", func() bool { return p.askDelegated(t, p.a, session) == http.StatusUnauthorized })
+	world.Until(t, "B to log that it cannot sign out at the provider", func() bool { return strings.Contains(p.b.Log.String(), unable) })
+	world.Until(t, "A to know of the logout", func() bool { return p.askDelegated(t, p.a, session) == http.StatusUnauthorized })
 }
 
 // freezes: at the moment at which Redis stops answering, everything that needs it
@@ -131,15 +132,15 @@ func (p *pair) freezes(t *testing.T) {
 	s := p.signIn("alice")
 	waiting := p.browser(t)
 	callback := p.throughProvider(t, waiting, g)
-	everything := []string{"Content-Type", typeJSON, "Cookie", s.session + "; " + delegated}
-	requests := append(s.changes()[:2], change{"login again", "/login", right, everything}, change{"logout", "/logout", "", append(everything, "Authorization", s.access)})
-	pages := map[string]*http.Client{"/login": g.stranger(), callback: waiting}
+	everything := []string{"Content-Type", world.TypeJSON, "Cookie", s.Session + "; " + delegated}
+	requests := append(changesOf(s)[:2], change{"login again", "/login", world.AliceJSON, everything}, change{"logout", "/logout", "", append(everything, "Authorization", s.Access)})
+	pages := map[string]*http.Client{"/login": g.Stranger(), callback: waiting}
 	p.redis.Freeze(t)
 	defer p.redis.Signal(t, syscall.SIGCONT)
 	var asking sync.WaitGroup
 	asks := func(c *http.Client, method, path, body string, headers ...string) {
 		asking.Go(func() {
-			a, err := g.try(c, method, path, body, headers...)
+			a, err := g.Try(c, method, path, body, headers...)
 			if err != nil {
 				t.Error(err)
 			}

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // Two instances share the rate of a route over Redis: they let at least the limit
@@ -12,17 +14,17 @@ import (
 // Without Redis, nothing goes through.
 func TestRedisRate(t *testing.T) {
 	t.Parallel()
-	p := preparePair(t, startRedis(t))
+	p := preparePair(t, world.StartRedis(t))
 	const rated = shared + `
   - {match: /both, upstream: app, auth: [none], rate: {requests: 30, per: 10m}}
   - {match: /alone, upstream: app, auth: [none], rate: {requests: 30, per: 10m}}
   - {match: /outage, upstream: app, auth: [none], rate: {requests: 30, per: 10m}}
 `
 	for _, g := range p.both() {
-		g.configure(rated + app(p.up.url) + onRedis(p.redis.Address))
+		g.Configure(rated + world.App(p.up.URL) + world.OnRedis(p.redis.Address))
 	}
 	p.run()
-	flood := func(path string, instances ...*instance) int {
+	flood := func(path string, instances ...*world.Instance) int {
 		var passed atomic.Int64
 		var group sync.WaitGroup
 		for _, g := range instances {
@@ -30,7 +32,7 @@ func TestRedisRate(t *testing.T) {
 			for range 4 {
 				group.Go(func() {
 					for range 15 {
-						switch status := g.status(c, "GET", path); status {
+						switch status := g.Status(c, "GET", path); status {
 						case http.StatusOK:
 							passed.Add(1)
 						case http.StatusTooManyRequests:
@@ -42,7 +44,7 @@ func TestRedisRate(t *testing.T) {
 			}
 		}
 		group.Wait()
-		if reached := len(p.up.askedFor(path)); reached != int(passed.Load()) {
+		if reached := len(p.up.AskedFor(path)); reached != int(passed.Load()) {
 			t.Errorf("%s: %d requests reached the upstream, and %d were answered with 200", path, reached, passed.Load())
 		}
 		return int(passed.Load())
@@ -54,7 +56,7 @@ func TestRedisRate(t *testing.T) {
 		t.Errorf("%d of 60 requests at one instance go through, want 30", got)
 	}
 	p.redis.Kill()
-	if got := p.a.status(p.client(p.a), "GET", "/outage"); got != http.StatusServiceUnavailable {
+	if got := p.a.Status(p.client(p.a), "GET", "/outage"); got != http.StatusServiceUnavailable {
 		t.Errorf("without Redis: %d, want 503", got)
 	}
 }

@@ -2,21 +2,22 @@ package e2e
 
 import (
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // TestRedisSessions: with Redis, the commands at one instance list the logins of all,
 // and end one everywhere.
 func TestRedisSessions(t *testing.T) {
 	t.Parallel()
-	p := startPair(t, startRedis(t), "")
+	p := startPair(t, world.StartRedis(t), "")
 	alice, bob := p.signIn("alice"), p.signIn("bob")
-	command := func(g *instance, args ...string) string {
+	command := func(g *world.Instance, args ...string) string {
 		t.Helper()
-		cmd := exec.Command(filepath.Join(programs, "authgate"), args...)
-		cmd.Dir = g.dir
+		cmd := exec.Command(world.Program("authgate"), args...)
+		cmd.Dir = g.Dir
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %v\n%s", args, err, out)

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"authgate/e2e/world"
 )
 
 // ledger is an upstream that counts requests by their number and answers with what
@@ -54,7 +56,7 @@ func receipt(method, n, body string) string {
 // balancer sends requests to instances whose last answer was that they are ready,
 // and sends no request twice.
 type traffic struct {
-	instances []*instance
+	instances []*world.Instance
 	ready     []atomic.Bool
 	served    []atomic.Int64 // answers by instance
 	next      atomic.Uint64
@@ -70,7 +72,7 @@ func (l *traffic) watch(ctx context.Context, i int) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		status, _, err := l.instances[i].readiness()
+		status, _, err := l.instances[i].Readiness()
 		l.ready[i].Store(err == nil && status == http.StatusOK)
 		<-tick.C
 	}
@@ -98,7 +100,7 @@ func (l *traffic) fault(format string, args ...any) {
 type visitor struct {
 	*traffic
 	http.RoundTripper
-	signIn
+	world.Login
 }
 
 // RoundTrip implements http.RoundTripper. It notes requests that were sent twice.
@@ -119,24 +121,24 @@ func (v *visitor) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // send sends one request to an instance that is ready, and reads the answer.
-func (v *visitor) send(method, path, body string, headers ...string) (answer, error) {
+func (v *visitor) send(method, path, body string, headers ...string) (world.Answer, error) {
 	at := v.pick()
 	if at < 0 {
-		return answer{}, errors.New("no instance is ready")
+		return world.Answer{}, errors.New("no instance is ready")
 	}
 	defer v.served[at].Add(1)
-	return v.instances[at].try(&http.Client{Transport: v, Timeout: patience}, method, path, body, headers...)
+	return v.instances[at].Try(&http.Client{Transport: v, Timeout: world.Patience}, method, path, body, headers...)
 }
 
 // resource sends a request to the upstream and checks the answer.
 func (v *visitor) resource(method, path, body string, ms int, headers ...string) {
-	n := newRequestID()
+	n := world.NewRequestID()
 	v.mu.Lock()
 	v.sent = append(v.sent, n)
 	v.mu.Unlock()
 	a, err := v.send(method, fmt.Sprintf("%s?n=%s&ms=%d", path, n, ms), body, headers...)
-	if err != nil || a.status != http.StatusOK || a.body != receipt(method, n, body) {
-		v.fault("%s %s with %.6s: %d %.100q, %v", method, path, headers, a.status, a.body, err)
+	if err != nil || a.Status != http.StatusOK || a.Body != receipt(method, n, body) {
+		v.fault("%s %s with %.6s: %d %.100q, %v", method, path, headers, a.Status, a.Body, err)
 	}
 }
 
@@ -149,39 +151,39 @@ func (v *visitor) uses(path string, headers ...string) {
 // own sends a request to the gateway itself. It stores the credentials that the
 // answer has.
 func (v *visitor) own(method, path, body string, headers ...string) {
-	a, err := v.send(method, path, body, append(headers, "Content-Type", typeJSON)...)
-	given, _ := tokens(a)
-	if err != nil || a.status != http.StatusOK {
-		v.fault("%s %s: %d %.100q, %v", method, path, a.status, a.body, err)
-	} else if given.refresh != "" {
-		given.session = cookieOf(a)
-		v.signIn = given
+	a, err := v.send(method, path, body, append(headers, "Content-Type", world.TypeJSON)...)
+	given, _ := world.Tokens(a)
+	if err != nil || a.Status != http.StatusOK {
+		v.fault("%s %s: %d %.100q, %v", method, path, a.Status, a.Body, err)
+	} else if given.Refresh != "" {
+		given.Session = world.CookieOf(a)
+		v.Login = given
 	}
 }
 
 // visits are what each client repeats.
 var visits = []func(v *visitor){
 	func(v *visitor) {
-		if v.session == "" {
-			v.own("POST", "/login", right)
+		if v.Session == "" {
+			v.own("POST", "/login", world.AliceJSON)
 		}
-		v.uses("/secure-resource", "Cookie", v.session)
+		v.uses("/secure-resource", "Cookie", v.Session)
 	},
 	func(v *visitor) {
-		if v.refresh == "" {
-			v.own("POST", "/login", right)
+		if v.Refresh == "" {
+			v.own("POST", "/login", world.AliceJSON)
 		}
-		v.uses("/secure-resource", "Authorization", v.access)
-		v.own("POST", "/refresh", fmt.Sprintf(`{"refresh_token":%q}`, v.refresh))
+		v.uses("/secure-resource", "Authorization", v.Access)
+		v.own("POST", "/refresh", fmt.Sprintf(`{"refresh_token":%q}`, v.Refresh))
 	},
-	func(v *visitor) { v.uses("/basic-resource", "Authorization", basicService) },
+	func(v *visitor) { v.uses("/basic-resource", "Authorization", world.BasicService) },
 	func(v *visitor) {
-		v.own("POST", "/login", right)
-		v.own("GET", "/me", "", "Cookie", v.session)
-		v.own("POST", "/logout", "", "Cookie", v.session)
+		v.own("POST", "/login", world.AliceJSON)
+		v.own("GET", "/me", "", "Cookie", v.Session)
+		v.own("POST", "/logout", "", "Cookie", v.Session)
 	},
 	func(v *visitor) { // slow ones
-		many(4, func(i int) {
+		world.Together(4, func(i int) {
 			v.resource([]string{"GET", "POST"}[i%2], "/open", strings.Repeat("x", i), rand.IntN(4000))
 		})
 	},
@@ -194,19 +196,19 @@ func TestRollingRestart(t *testing.T) {
 	upstream := &ledger{got: map[string]int{}}
 	up := httptest.NewServer(upstream)
 	t.Cleanup(up.Close)
-	p := preparePair(t, startRedis(t))
+	p := preparePair(t, world.StartRedis(t))
 	for _, g := range p.both() {
-		g.configure(shared + app(up.URL) + onRedis(p.redis.Address) + "shutdown_delay: 2s\nshutdown_timeout: 10s\n")
-		g.run()
+		g.Configure(shared + world.App(up.URL) + world.OnRedis(p.redis.Address) + "shutdown_delay: 2s\nshutdown_timeout: 10s\n")
+		g.Run()
 	}
-	l := &traffic{instances: []*instance{p.a, p.b}, ready: make([]atomic.Bool, 2), served: make([]atomic.Int64, 2)}
+	l := &traffic{instances: []*world.Instance{p.a, p.b}, ready: make([]atomic.Bool, 2), served: make([]atomic.Int64, 2)}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var watching, visiting sync.WaitGroup
 	for i := range l.instances {
 		watching.Go(func() { l.watch(ctx, i) })
 	}
-	until(t, "the balancer", func() bool { return l.ready[0].Load() && l.ready[1].Load() })
+	world.Until(t, "the balancer", func() bool { return l.ready[0].Load() && l.ready[1].Load() })
 
 	var over atomic.Bool
 	for _, visit := range visits {
@@ -224,15 +226,15 @@ func TestRollingRestart(t *testing.T) {
 	}
 	serves := func(i int) {
 		before := l.served[i].Load()
-		until(t, "requests", func() bool { return l.served[i].Load() > before+100 })
+		world.Until(t, "requests", func() bool { return l.served[i].Load() > before+100 })
 	}
 	for range 2 {
 		for i, g := range l.instances {
 			serves(i)
-			g.signal(syscall.SIGTERM)
-			g.ends(30 * time.Second)
-			g.run()
-			until(t, "the balancer to see it", func() bool { return l.ready[i].Load() })
+			g.Signal(syscall.SIGTERM)
+			g.Ends(30 * time.Second)
+			g.Run()
+			world.Until(t, "the balancer to see it", func() bool { return l.ready[i].Load() })
 		}
 	}
 	serves(0)
@@ -254,7 +256,7 @@ func TestRollingRestart(t *testing.T) {
 		t.Errorf("the upstream got %d requests, %d were sent; %d answers asked for another connection", len(upstream.got), len(l.sent), l.moved.Load())
 	}
 	for _, g := range l.instances {
-		if log := g.log.String(); strings.Contains(log, "cut off") || strings.Count(log, `"msg":"stopping"`) != 2 {
+		if log := g.Log.String(); strings.Contains(log, "cut off") || strings.Count(log, `"msg":"stopping"`) != 2 {
 			t.Error("an instance did not stop twice, or something was cut off")
 		}
 	}

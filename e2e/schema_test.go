@@ -7,11 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"authgate/e2e/world"
+	"authgate/gateway/config"
+
 	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"golang.org/x/tools/txtar"
-
-	"authgate/gateway/config"
 )
 
 // configSchema compiles the schema of the configuration, which must itself fit the
@@ -39,13 +40,13 @@ func configSchema(t *testing.T) *jsonschema.Schema {
 func TestSchemaFits(t *testing.T) {
 	t.Parallel()
 	schema := configSchema(t)
-	paths := must(filepath.Glob("../gateway/config/testdata/good/*.txtar"))(t)
+	paths := world.Must(filepath.Glob(world.Path("gateway/config/testdata/good/*.txtar")))(t)
 	if len(paths) < 10 {
 		t.Fatalf("found %d archives", len(paths))
 	}
-	files := []txtar.File{{Name: "config.yaml", Data: must(os.ReadFile("../config.yaml"))(t)}}
+	files := []txtar.File{{Name: "config.yaml", Data: world.Must(os.ReadFile(world.Path("config.yaml")))(t)}}
 	for _, path := range paths {
-		files = append(files, must(txtar.ParseFile(path))(t).Files...)
+		files = append(files, world.Must(txtar.ParseFile(path))(t).Files...)
 	}
 	for _, file := range files {
 		if !strings.HasSuffix(file.Name, ".yaml") {

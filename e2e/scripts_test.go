@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"authgate/e2e/world"
+
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -37,12 +39,12 @@ func TestScripts(t *testing.T) {
 
 func prepare(t *testing.T, env *testscript.Env) error {
 	for _, name := range []string{"HTTPS", "HTTP", "ADMIN", "UPSTREAM"} {
-		env.Setenv(name, freePort(t))
+		env.Setenv(name, world.FreePort(t))
 	}
 	env.Setenv("BASE", "https://localhost:"+env.Getenv("HTTPS"))
 	env.Setenv("CURL_CA_BUNDLE", filepath.Join(env.WorkDir, "data", "ca.pem"))
 	env.Setenv("CURL_HOME", env.WorkDir) // no .curlrc of the user
-	env.Setenv("PATH", programs+string(os.PathListSeparator)+env.Getenv("PATH"))
+	env.Setenv("PATH", world.Programs+string(os.PathListSeparator)+env.Getenv("PATH"))
 	path := filepath.Join(env.WorkDir, "config.yaml")
 	config, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -55,7 +57,7 @@ func prepare(t *testing.T, env *testscript.Env) error {
 public_url: ${BASE}
 listen: {https: "127.0.0.1:${HTTPS}", http: "127.0.0.1:${HTTP}", admin: "127.0.0.1:${ADMIN}"}
 upstreams: {resources: {url: "http://127.0.0.1:${UPSTREAM}"}}
-` + strings.Replace(string(config), "# people\n", people, 1)
+` + strings.Replace(string(config), "# people\n", world.People, 1)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		return err
 	}
@@ -66,7 +68,7 @@ upstreams: {resources: {url: "http://127.0.0.1:${UPSTREAM}"}}
 	if err != nil {
 		return err
 	}
-	if err := await("http://127.0.0.1:"+env.Getenv("ADMIN")+"/readyz", ended); err != nil {
+	if err := world.Await("http://127.0.0.1:"+env.Getenv("ADMIN")+"/readyz", ended); err != nil {
 		log, _ := os.ReadFile(filepath.Join(env.WorkDir, "gateway.log"))
 		return fmt.Errorf("the gateway does not become ready: %w\n%s", err, log)
 	}
@@ -80,11 +82,11 @@ func background(env *testscript.Env, program string, args ...string) (ended <-ch
 		return nil, err
 	}
 	defer output.Close() // the process has its own
-	cmd := exec.Command(filepath.Join(programs, program), args...)
+	cmd := exec.Command(world.Program(program), args...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = env.WorkDir, env.Vars, output, output
-	ended, err = begin(cmd)
+	ended, err = world.Begin(cmd)
 	if err == nil {
-		env.Defer(func() { stop(cmd, ended) })
+		env.Defer(func() { world.Stop(cmd, ended) })
 	}
 	return ended, err
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // countedVisits is an application that counts visits in a cookie named session,
@@ -46,26 +48,26 @@ func (v *countedVisits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // applicationSession: an application may have a cookie with the name of the
 // gateway's cookie. Both keep their values.
-func applicationSession(t *testing.T, c *certified) {
+func applicationSession(t *testing.T, c *world.Certified) {
 	application := &countedVisits{}
 	up := httptest.NewServer(application)
 	t.Cleanup(up.Close)
-	d := &delegated{instance: prepared(t), p: c.provider(t, openIDOptions{})}
-	d.configure(app(up.URL) + "providers:\n" + d.p.register(d.instance, client{name: "certified"}) + delegatedRoutes)
-	d.run()
-	b := d.signedIn("alice")
-	login := d.session(b)
+	d := &world.Delegated{Instance: world.Prepare(t), Provider: c.Provider(t, world.ProviderOptions{})}
+	d.Configure(world.App(up.URL) + "providers:\n" + d.Provider.Register(d.Instance, world.ProviderClient{Name: "certified"}) + world.DelegatedRoutes)
+	d.Run()
+	b := signedIn(d, "alice")
+	login := sessionOf(d, b)
 	for _, visit := range []struct{ path, want string }{
 		{"/secure-resource", "1"}, {"/secure-resource", "2"}, {"/admin-resource", "3"}, {"/secure-resource?forget", "4"}, {"/secure-resource", "1"},
 	} {
-		if a := d.do(b.c, "GET", visit.path, ""); a.status != http.StatusOK || a.body != visit.want {
-			t.Fatalf("%s is %d %q, want visit %s", visit.path, a.status, a.body, visit.want)
+		if a := d.Do(b.c, "GET", visit.path, ""); a.Status != http.StatusOK || a.Body != visit.want {
+			t.Fatalf("%s is %d %q, want visit %s", visit.path, a.Status, a.Body, visit.want)
 		}
-		if got := d.session(b); got != login {
+		if got := sessionOf(d, b); got != login {
 			t.Fatalf("after %s the browser has the session %q, it was %q", visit.path, got, login)
 		}
 	}
-	if got := b.cookie(d.base, "authgate_app_session"); got != "1" {
+	if got := b.cookie(d.Base, "authgate_app_session"); got != "1" {
 		t.Errorf("the application's cookie is %q in the browser", got)
 	}
 	want := []string{"", "session=1", "session=2", "session=3", ""}
@@ -86,19 +88,19 @@ func TestUpstreamCookies(t *testing.T) {
 		"/late":    strings.Replace(chunked, "Trailer: Set-Cookie\r\n", "", 1) + "set-cookie: session_id=evil\r\nX-Sum: 1\r\n\r\n",
 		"/socket":  "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" + own + "\r\n",
 	}
-	up := listen(t, func(conn net.Conn) {
-		if m, err := readMessage(bufio.NewReader(conn), conn); err == nil {
-			_, _ = io.WriteString(conn, answers[m.target()]) // the gateway may have closed the connection
+	up := world.Listen(t, func(conn net.Conn) {
+		if m, err := world.ReadMessage(bufio.NewReader(conn), conn); err == nil {
+			_, _ = io.WriteString(conn, answers[m.Target()]) // the gateway may have closed the connection
 		}
 	})
-	g := start(t, people+app(up)+"routes: [{match: /, upstream: app, auth: [none]}]\n")
+	g := world.Start(t, world.People+world.App(up)+"routes: [{match: /, upstream: app, auth: [none]}]\n")
 	for path := range answers {
 		t.Run(path, func(t *testing.T) {
 			connection := "close"
 			if path == "/socket" {
 				connection = "Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13"
 			}
-			conn := g.dial(t, "http/1.1")
+			conn := g.Dial(t, "http/1.1")
 			_, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\nTE: trailers\r\nConnection: "+connection+"\r\n\r\n")
 			all, readErr := io.ReadAll(conn)
 			if err = errors.Join(err, readErr); err != nil {

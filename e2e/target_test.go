@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // refusedTargets have more than one meaning, or none. There
@@ -35,27 +37,27 @@ const targets = "routes: [{match: /, upstream: app, auth: [none]}]\n"
 
 func TestTargets(t *testing.T) {
 	t.Parallel()
-	up := record(t)
-	g := start(t, targets+app(up.url))
+	up := world.Record(t)
+	g := world.Start(t, targets+world.App(up.URL))
 	for _, target := range refusedTargets {
-		if a := g.raw(t, "GET "+target+" HTTP/1.1\nHost: localhost\n\n"); a.status != http.StatusBadRequest {
-			t.Errorf("%q over HTTP/1.1: %d", target, a.status)
+		if a := g.Raw(t, "GET "+target+" HTTP/1.1\nHost: localhost\n\n"); a.Status != http.StatusBadRequest {
+			t.Errorf("%q over HTTP/1.1: %d", target, a.Status)
 		}
-		status, err := g.get2(t, target)
+		status, err := get2(t, g, target)
 		if resetTargets[target] && !errors.Is(err, errReset) || !resetTargets[target] && (err != nil || status != http.StatusBadRequest) {
 			t.Errorf("%q over HTTP/2: %d, %v", target, status, err)
 		}
-		up.none(t)
+		up.None(t)
 	}
 	for _, target := range passedTargets {
-		if a := g.raw(t, "GET "+target+" HTTP/1.1\nHost: localhost\n\n"); a.status != http.StatusOK {
-			t.Errorf("%q over HTTP/1.1: %d %s", target, a.status, a.body)
+		if a := g.Raw(t, "GET "+target+" HTTP/1.1\nHost: localhost\n\n"); a.Status != http.StatusOK {
+			t.Errorf("%q over HTTP/1.1: %d %s", target, a.Status, a.Body)
 		}
-		if status, err := g.get2(t, target); err != nil || status != http.StatusOK {
+		if status, err := get2(t, g, target); err != nil || status != http.StatusOK {
 			t.Errorf("%q over HTTP/2: %d, %v", target, status, err)
 		}
-		got := up.all()
-		if wrong := func(m message) bool { return m.line != "GET "+target+" HTTP/1.1" }; len(got) != 2 || slices.ContainsFunc(got, wrong) {
+		got := up.All()
+		if wrong := func(m world.Message) bool { return m.Line != "GET "+target+" HTTP/1.1" }; len(got) != 2 || slices.ContainsFunc(got, wrong) {
 			t.Errorf("%q: the upstream got %q", target, got)
 		}
 	}
@@ -64,8 +66,8 @@ func TestTargets(t *testing.T) {
 // TestMalformedRequests sends requests with other faults than the target's.
 func TestMalformedRequests(t *testing.T) {
 	t.Parallel()
-	up := record(t)
-	g := start(t, targets+app(up.url))
+	up := world.Record(t)
+	g := world.Start(t, targets+world.App(up.URL))
 	for name, request := range map[string]string{
 		"CONNECT":                       "CONNECT localhost:443 HTTP/1.1\nHost: localhost:443\n\n",
 		"OPTIONS of the server":         "OPTIONS * HTTP/1.1\nHost: localhost\n\n",
@@ -83,19 +85,19 @@ func TestMalformedRequests(t *testing.T) {
 		"two values of the cookie":      "GET /a HTTP/1.1\nHost: localhost\nCookie: session_id=a; b=c; session_id=d\n\n",
 		"two values of it in two lines": "GET /a HTTP/1.1\nHost: localhost\nCookie: session_id=a\nCookie: session_id=d\n\n",
 	} {
-		if a := g.raw(t, request); a.status != http.StatusBadRequest && (name != "a length and chunks" || a.status != http.StatusNotImplemented) {
-			t.Errorf("%s: %d: %s", name, a.status, a.body)
+		if a := g.Raw(t, request); a.Status != http.StatusBadRequest && (name != "a length and chunks" || a.Status != http.StatusNotImplemented) {
+			t.Errorf("%s: %d: %s", name, a.Status, a.Body)
 		}
-		up.none(t)
+		up.None(t)
 	}
 	for _, fields := range [][]field{
 		{{":method", "CONNECT"}, {":authority", "localhost:443"}},
 		{{":method", "OPTIONS"}, {":scheme", "https"}, {":authority", "localhost"}, {":path", "*"}},
 	} {
-		if status, err := g.raw2(t, fields...); err != nil || status != http.StatusBadRequest {
+		if status, err := raw2(t, g, fields...); err != nil || status != http.StatusBadRequest {
 			t.Errorf("%v: %d, %v", fields, status, err)
 		}
-		up.none(t)
+		up.None(t)
 	}
 }
 
@@ -103,8 +105,8 @@ func TestMalformedRequests(t *testing.T) {
 // HTTP/1.1 and HTTP/2. The tests of packages policy and gateway have the rules.
 func TestHosts(t *testing.T) {
 	t.Parallel()
-	up := record(t)
-	g := start(t, people+app(up.url)+`
+	up := world.Record(t)
+	g := world.Start(t, world.People+world.App(up.URL)+`
 routes:
   - {match: /, upstream: app, auth: [session]}
   - {match: /public, upstream: app, auth: [none]}
@@ -115,18 +117,18 @@ routes:
 		"open.example/", "open.example?", "localhost:80/public?", "open.example, localhost", "localhost\topen.example", "http://open.example",
 		"open.example:443:80", "open.example%00", "open.example%2e", "[open.example]", "open。example", "open.example\u200b", "open.example..", ".open.example",
 	} {
-		g.send(t, "GET /secret HTTP/1.1\r\nHost: "+host+"\r\n\r\n")
-		_, _ = g.raw2(t, field{":method", "GET"}, field{":scheme", "https"}, field{":authority", host}, field{":path", "/secret"})
-		_, _ = g.raw2(t, field{":method", "GET"}, field{":scheme", "https"}, field{":path", "/secret"}, field{"host", host})
-		for _, m := range up.all() {
-			t.Errorf("%q reached the upstream: %q for the host %q", host, m.line, m.values("Host"))
+		sendAll(t, g, "GET /secret HTTP/1.1\r\nHost: "+host+"\r\n\r\n")
+		_, _ = raw2(t, g, field{":method", "GET"}, field{":scheme", "https"}, field{":authority", host}, field{":path", "/secret"})
+		_, _ = raw2(t, g, field{":method", "GET"}, field{":scheme", "https"}, field{":path", "/secret"}, field{"host", host})
+		for _, m := range up.All() {
+			t.Errorf("%q reached the upstream: %q for the host %q", host, m.Line, m.Values("Host"))
 		}
 	}
-	if a := g.raw(t, "GET /secret HTTP/1.1\nHost: other.example\n\n"); a.status != http.StatusMisdirectedRequest {
-		t.Errorf("a host that is not the gateway's: %d", a.status)
+	if a := g.Raw(t, "GET /secret HTTP/1.1\nHost: other.example\n\n"); a.Status != http.StatusMisdirectedRequest {
+		t.Errorf("a host that is not the gateway's: %d", a.Status)
 	}
-	g.raw(t, "GET /secret HTTP/1.1\nHost: OPEN.example.:8443\n\n")
-	if got := up.one(t).line; got != "GET /secret HTTP/1.1" {
+	g.Raw(t, "GET /secret HTTP/1.1\nHost: OPEN.example.:8443\n\n")
+	if got := up.One(t).Line; got != "GET /secret HTTP/1.1" {
 		t.Errorf("the open host: the upstream got %q", got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"authgate/e2e/world"
 	"authgate/gateway/config"
 )
 
@@ -18,10 +19,10 @@ func TestInitOnTerminal(t *testing.T) {
 	t.Parallel()
 	const plain = "correct horse battery staple"
 	term, path := openTerminal(t), filepath.Join(t.TempDir(), "config.yaml")
-	cmd := exec.Command(filepath.Join(programs, "authgate"), "init", "--config", path)
+	cmd := exec.Command(world.Program("authgate"), "init", "--config", path)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.line, term.line, term.line
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	ended := spawn(t, cmd)
+	ended := world.Spawn(t, cmd)
 	for _, asked := range []struct {
 		question, answer string
 		hidden           bool
@@ -33,16 +34,16 @@ func TestInitOnTerminal(t *testing.T) {
 		{"Password: ", plain, true},
 		{"Again: ", plain, true},
 	} {
-		until(t, asked.question, func() bool {
+		world.Until(t, asked.question, func() bool {
 			return strings.HasSuffix(term.screen.String(), asked.question) && term.echo(t) != asked.hidden
 		})
-		must(io.WriteString(term.keys, asked.answer+"\n"))(t)
+		world.Must(io.WriteString(term.keys, asked.answer+"\n"))(t)
 	}
 	<-ended
 	if !cmd.ProcessState.Success() || strings.Contains(term.screen.String(), "horse") {
 		t.Fatalf("%v: %s", cmd.ProcessState, term.screen.String())
 	}
-	cfg, err := config.Parse(path, must(os.ReadFile(path))(t))
+	cfg, err := config.Parse(path, world.Must(os.ReadFile(path))(t))
 	if err != nil {
 		t.Fatal(err)
 	}

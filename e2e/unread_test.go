@@ -6,16 +6,18 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // startUnread starts the application of testdata/unread, and returns its URL and what it says.
-func startUnread(t *testing.T) (url string, said *lines) {
+func startUnread(t *testing.T) (url string, said *world.Output) {
 	t.Helper()
-	port, said := freePort(t), &lines{}
+	port, said := world.FreePort(t), &world.Output{}
 	cmd := exec.Command("python3", "testdata/unread/server.py", port)
 	cmd.Stdout, cmd.Stderr = said, said
 	url = "http://127.0.0.1:" + port
-	if err := await(url, spawn(t, cmd)); err != nil {
+	if err := world.Await(url, world.Spawn(t, cmd)); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
 	return url, said
@@ -36,17 +38,17 @@ func TestUnreadBody(t *testing.T) {
 		t.Run(fmt.Sprintf("fast path %t", fast), func(t *testing.T) {
 			t.Parallel()
 			url, said := startUnread(t)
-			g := start(t, people+fmt.Sprintf("upstreams: {app: {url: %q, fast_path: %t}}\n", url, fast)+`
+			g := world.Start(t, world.People+fmt.Sprintf("upstreams: {app: {url: %q, fast_path: %t}}\n", url, fast)+`
 routes:
   - {match: /open/, upstream: app, auth: [none]}
   - {match: /admin/, upstream: app, auth: [session], policy: {roles: [admin]}}
 `)
-			for version, client := range map[string]*http.Client{"HTTP/1.1": g.stranger11(), "HTTP/2": g.stranger()} {
+			for version, client := range map[string]*http.Client{"HTTP/1.1": g.Stranger11(), "HTTP/2": g.Stranger()} {
 				attack := func(method string) {
 					t.Helper()
 					for _, sent := range []struct{ path, body string }{{"/open/x", forgedBody}, {"/open/y", ""}} {
-						if a := g.do(client, method, sent.path, sent.body); a.status != http.StatusOK || a.body != sent.path {
-							t.Errorf("%s, %s %s: %d %q", version, method, sent.path, a.status, a.body)
+						if a := g.Do(client, method, sent.path, sent.body); a.Status != http.StatusOK || a.Body != sent.path {
+							t.Errorf("%s, %s %s: %d %q", version, method, sent.path, a.Status, a.Body)
 						}
 					}
 				}
@@ -59,21 +61,21 @@ routes:
 					t.Fatalf("%s: the application has served a request of a body:\n%s", version, said)
 				}
 			}
-			client := g.stranger11()
+			client := g.Stranger11()
 			for range 100 { // an answer may be the wrong one until the gateway knows
-				g.do(client, "POST", "/open/x", forgedBody)
-				if strings.Contains(g.log.String(), "has sent bytes that belong to no response") {
+				g.Do(client, "POST", "/open/x", forgedBody)
+				if strings.Contains(g.Log.String(), "has sent bytes that belong to no response") {
 					break
 				}
 			}
-			if !strings.Contains(g.log.String(), "reuse_connections: false") {
-				t.Fatalf("the gateway does not notice:\n%s", g.log)
+			if !strings.Contains(g.Log.String(), "reuse_connections: false") {
+				t.Fatalf("the gateway does not notice:\n%s", g.Log)
 			}
 			before := strings.Count(said.String(), forgedSeen)
 			for range 20 {
 				for _, method := range []string{"POST", "PUT", "PATCH"} {
-					if a := g.do(client, method, "/open/x", forgedBody); a.status != http.StatusOK || a.body != "/open/x" {
-						t.Errorf("%s: %d %q", method, a.status, a.body)
+					if a := g.Do(client, method, "/open/x", forgedBody); a.Status != http.StatusOK || a.Body != "/open/x" {
+						t.Errorf("%s: %d %q", method, a.Status, a.Body)
 					}
 				}
 			}

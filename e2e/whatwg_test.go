@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // landings returns for each address the origin to which it leads from a page, or
@@ -15,7 +17,7 @@ import (
 // do.
 func landings(t *testing.T, page string, addresses []string) []string {
 	t.Helper()
-	question := must(json.Marshal(map[string]any{"page": page, "addresses": addresses}))(t)
+	question := world.Must(json.Marshal(map[string]any{"page": page, "addresses": addresses}))(t)
 	cmd := exec.CommandContext(t.Context(), "node", "--eval", `
 		const { page, addresses } = JSON.parse(require("fs").readFileSync(0, "utf8"));
 		console.log(JSON.stringify(addresses.map((address) => {
@@ -59,30 +61,30 @@ func oddAddresses() []string {
 // URL parser of Node.js.
 func TestReturnToInBrowsers(t *testing.T) {
 	t.Parallel()
-	g := start(t, people+app(record(t).url)+"limits: {login_failures: 100000}\nroutes: [{match: /, upstream: app, auth: [session]}]\n")
-	c := g.stranger()
+	g := world.Start(t, world.People+world.App(world.Record(t).URL)+"limits: {login_failures: 100000}\nroutes: [{match: /, upstream: app, auth: [session]}]\n")
+	c := g.Stranger()
 	var places []string // to which the gateway redirects
 	passed := 0
 	for i, address := range oddAddresses() {
-		a := g.do(c, "GET", "/login?return_to="+url.QueryEscape(address), "")
-		places = append(places, a.header.Values("Location")...)
-		to, err := url.Parse(a.header.Get("Location"))
-		if err != nil || a.status != http.StatusFound || to.Path != "/signin" {
-			t.Fatalf("%q: %d to %q", address, a.status, a.header.Get("Location"))
+		a := g.Do(c, "GET", "/login?return_to="+url.QueryEscape(address), "")
+		places = append(places, a.Header.Values("Location")...)
+		to, err := url.Parse(a.Header.Get("Location"))
+		if err != nil || a.Status != http.StatusFound || to.Path != "/signin" {
+			t.Fatalf("%q: %d to %q", address, a.Status, a.Header.Get("Location"))
 		}
 		if next := to.Query().Get("return_to"); next != "" {
 			passed++
 			places = append(places, next)
 		}
 		if i%20 == 0 || to.RawQuery != "" && passed < 100 { // and after the login
-			places = append(places, g.signInTo(c, address, "").header.Values("Location")...)
+			places = append(places, signInTo(g, c, address, "").Header.Values("Location")...)
 		}
 	}
 	if passed < 100 {
 		t.Errorf("the gateway accepts %d of the addresses, too few for this test", passed)
 	}
-	for i, origin := range landings(t, g.public+"/login?return_to=x", places) {
-		if origin != g.public {
+	for i, origin := range landings(t, g.Public+"/login?return_to=x", places) {
+		if origin != g.Public {
 			t.Errorf("%q leads to %q", places[i], origin)
 		}
 	}

@@ -1,0 +1,18 @@
+// Package world has what the tests of several counterparts share: it starts the programs,
+// the upstreams that record what reaches them, and people who sign in.
+//
+// What a test starts ends with the test. A test fails if the log of its gateway has a
+// panic or a data race. Each package of tests has a TestMain that calls [Main].
+//
+//	instance.go     Instance: one gateway with its configuration, log and clients; start it here
+//	people.go       accounts, logins, and clients without cookies
+//	recorder.go     Recorder: an upstream that records requests byte for byte
+//	raw.go          requests that no HTTP library sends
+//	stream.go       Streams: WebSockets and downloads without an end
+//	observe.go      readiness, logs and metrics, as operators see them
+//	certified.go    Certified: oidc-provider, a certified OpenID provider (e2e/provider)
+//	application.go  Tap: what reaches a real application
+//	document.go     the files and configurations that documents show
+//	process.go      programs, and waiting for them
+//	product.go      all that these tests take from packages of the product
+package world

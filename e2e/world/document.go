@@ -1,0 +1,133 @@
+package world
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+)
+
+// Document is one Markdown file.
+type Document struct {
+	Name   string // from the top of the repository, with slashes
+	Text   string
+	Prose  string // the text without blocks
+	Blocks []Block
+}
+
+// Block is a fenced code block.
+type Block struct {
+	Line  int // of its opening, from 1
+	Info  string
+	Lines []string
+}
+
+// Text is the lines of the block.
+func (b *Block) Text() string { return strings.Join(b.Lines, "\n") + "\n" }
+
+// File is the name of the file that the block shows, if it shows one.
+func (b *Block) File() (name string, ok bool) {
+	_, name, _ = strings.Cut(b.Info, " ")
+	return name, strings.Contains(name, ".")
+}
+
+// ParseDocument divides a file into prose and blocks.
+func ParseDocument(t testing.TB, name, text string) *Document {
+	t.Helper()
+	doc := &Document{Name: name, Text: text}
+	var open *Block
+	for i, line := range strings.Split(text, "\n") {
+		info, fence := strings.CutPrefix(line, "```")
+		switch {
+		case fence && open == nil:
+			open = &Block{Line: i + 1, Info: strings.TrimSpace(info)}
+		case fence:
+			doc.Blocks, open = append(doc.Blocks, *open), nil
+		case open != nil:
+			open.Lines = append(open.Lines, line)
+		default:
+			doc.Prose += line + "\n"
+		}
+	}
+	if open != nil {
+		t.Fatalf("%s:%d: the block is not closed", name, open.Line)
+	}
+	return doc
+}
+
+// applicationsPage is the document with the configurations.
+func applicationsPage(t testing.TB) *Document {
+	t.Helper()
+	return ParseDocument(t, "docs/applications.md", ReadFile(t, Path("docs/applications.md")))
+}
+
+// DocumentedApp returns the configuration for an upstream as docs/applications.md shows
+// it, with the address where the application is in the test.
+func DocumentedApp(t testing.TB, upstream, address string) string {
+	t.Helper()
+	for _, b := range applicationsPage(t).Blocks {
+		if b.Info != "yaml fragment" {
+			continue
+		}
+		upstreams, _ := DecodeYAML(t, b.Text())["upstreams"].(map[string]any)
+		shown, _ := upstreams[upstream].(map[string]any)
+		if url, _ := shown["url"].(string); url != "" {
+			return Substituted(t, b.Text(), url, address)
+		}
+	}
+	t.Fatalf("docs/applications.md has no configuration with the upstream %s", upstream)
+	return ""
+}
+
+// DocumentedFile returns a file that docs/applications.md shows.
+func DocumentedFile(t testing.TB, name string) string {
+	t.Helper()
+	for _, b := range applicationsPage(t).Blocks {
+		if shown, ok := b.File(); ok && shown == name {
+			return b.Text()
+		}
+	}
+	t.Fatalf("docs/applications.md does not show %s", name)
+	return ""
+}
+
+// ReadFile reads a file.
+func ReadFile(t testing.TB, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// WriteAll writes files, by their names in a folder.
+func WriteAll(t testing.TB, dir string, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+	}
+}
+
+// DecodeYAML decodes a mapping.
+func DecodeYAML(t testing.TB, text string) map[string]any {
+	t.Helper()
+	var m map[string]any
+	if err := yaml.Unmarshal([]byte(text), &m); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return m
+}
+
+// Substituted replaces parts of a text, all of which must be there.
+func Substituted(t testing.TB, text string, pairs ...string) string {
+	t.Helper()
+	for i := 0; i < len(pairs); i += 2 {
+		if !strings.Contains(text, pairs[i]) {
+			t.Fatalf("the text does not have %q:\n%s", pairs[i], text)
+		}
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
+}

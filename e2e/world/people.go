@@ -1,0 +1,162 @@
+package world
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// People is the part of a configuration with users: service with the password
+// s3rvice for Basic, and the accounts of alice and bob.
+const People = `
+basic:
+  users:
+    - {username: service, password_hash: "` + ServiceHash + `"}
+accounts:
+  users:
+    - {username: alice, name: Alice Example, email: alice@example.org, roles: [user, admin], password_hash: "` + WonderlandHash + `"}
+    - {username: bob, roles: [user], password_hash: "` + BuilderHash + `"}
+`
+
+// The hashes have a low cost, so that tests are fast.
+const (
+	ServiceHash    = "$2a$04$/a6CEbScrlmC22ADXpzW/ecjqkuROylrmELHONFTJGi24ct16Ltwu"
+	WonderlandHash = "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"
+	BuilderHash    = "$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"
+)
+
+// Passwords of the accounts.
+var Passwords = map[string]string{"alice": "wonderland", "bob": "builder"}
+
+// BasicService is the Authorization header of service:s3rvice.
+const BasicService = "Basic c2VydmljZTpzM3J2aWNl"
+
+// Types of bodies, and the body of a login.
+const (
+	TypeJSON  = "application/json"
+	TypeForm  = "application/x-www-form-urlencoded"
+	AliceJSON = `{"username":"alice","password":"wonderland"}`
+)
+
+// App is the part of a configuration that names one upstream, app.
+func App(url string) string { return fmt.Sprintf("upstreams: {app: {url: %q}}\n", url) }
+
+// Login has the credentials of a login.
+type Login struct {
+	Session string // the Cookie header
+	Access  string // the Authorization header
+	Refresh string // the token
+}
+
+// SignIn signs alice or bob in, for a session and tokens.
+func (g *Instance) SignIn(c *http.Client, user string) Login {
+	g.T.Helper()
+	return g.SignInWith(c, user, Passwords[user])
+}
+
+// SignInWith is SignIn with another password than that of Passwords.
+func (g *Instance) SignInWith(c *http.Client, user, password string) Login {
+	g.T.Helper()
+	s, status, err := g.TrySignIn(c, user, password)
+	if err != nil || status != http.StatusOK {
+		g.T.Fatalf("login of %s: %d, %v\n%s", user, status, err, g.Log)
+	}
+	return s
+}
+
+// TrySignIn is SignInWith for other goroutines. Login is empty unless the status
+// is 200.
+func (g *Instance) TrySignIn(c *http.Client, user, password string) (Login, int, error) {
+	return g.tryTokens(c, "/login", fmt.Sprintf(`{"username":%q,"password":%q}`, user, password))
+}
+
+// TryRefresh exchanges a refresh token. Login is empty unless the status is 200.
+func (g *Instance) TryRefresh(c *http.Client, token string) (Login, int, error) {
+	return g.tryTokens(c, "/refresh", fmt.Sprintf(`{"refresh_token":%q}`, token))
+}
+
+func (g *Instance) tryTokens(c *http.Client, path, body string) (Login, int, error) {
+	a, err := g.Try(c, "POST", path, body, "Content-Type", TypeJSON)
+	if err != nil || a.Status != http.StatusOK {
+		return Login{}, a.Status, err
+	}
+	s, err := Tokens(a)
+	s.Session = CookieOf(a)
+	return s, a.Status, err
+}
+
+// CookieOf is the first cookie that an answer sets, as name=value.
+func CookieOf(a Answer) string {
+	cookie, _, _ := strings.Cut(a.Header.Get("Set-Cookie"), ";")
+	return cookie
+}
+
+// Tokens are the tokens in the answer of a login or refresh.
+func Tokens(a Answer) (Login, error) {
+	var body struct {
+		AccessToken  string `json:"access_token"`
+		RefreshToken string `json:"refresh_token"`
+	}
+	err := json.Unmarshal([]byte(a.Body), &body)
+	return Login{Access: "Bearer " + body.AccessToken, Refresh: body.RefreshToken}, err
+}
+
+// Status sends a request with headers and returns the status.
+func (g *Instance) Status(c *http.Client, method, path string, headers ...string) int {
+	g.T.Helper()
+	return g.Do(c, method, path, "", headers...).Status
+}
+
+// Stranger is a client that keeps no cookies.
+func (g *Instance) Stranger() *http.Client {
+	g.T.Helper()
+	c := g.Client()
+	c.Jar = nil
+	return c
+}
+
+// Stranger11 is a Stranger that uses HTTP/1.1.
+func (g *Instance) Stranger11() *http.Client {
+	g.T.Helper()
+	c := g.Stranger()
+	c.Transport.(*http.Transport).Protocols = &http.Protocols{}
+	c.Transport.(*http.Transport).Protocols.SetHTTP1(true)
+	return c
+}
+
+// APIToken signs a user in, and returns a new API token.
+func (g *Instance) APIToken(user string) string {
+	g.T.Helper()
+	c := g.Stranger()
+	in := g.SignIn(c, user)
+	a := g.Do(c, "POST", "/account/tokens", `{"name":"a program","expires_in":3600}`,
+		"Content-Type", TypeJSON, "Cookie", in.Session, "Origin", g.Base)
+	var made struct{ Token string }
+	if err := json.Unmarshal([]byte(a.Body), &made); err != nil || a.Status != http.StatusCreated || !strings.HasPrefix(made.Token, "agt_") {
+		g.T.Fatalf("the API token: %d %s, %v", a.Status, a.Body, err)
+	}
+	return made.Token
+}
+
+// BasicOf is the Authorization header of a user name and password, as name:password.
+func BasicOf(credential string) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(credential))
+}
+
+// CookieNamed returns the one cookie of a name that an answer sets.
+func CookieNamed(t testing.TB, a Answer, name string) *http.Cookie {
+	t.Helper()
+	var found []*http.Cookie
+	for _, c := range (&http.Response{Header: a.Header}).Cookies() {
+		if c.Name == name {
+			found = append(found, c)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("the cookie %s is set %d times: %q", name, len(found), a.Header["Set-Cookie"])
+	}
+	return found[0]
+}
