@@ -18,7 +18,6 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/conn"
 	"authgate/gateway/endpoint"
-	"authgate/gateway/login"
 	"authgate/gateway/rate"
 	"authgate/gateway/store"
 	"authgate/gateway/store/guard"
@@ -102,7 +101,7 @@ func assemble(o Options) (*Gateway, error) {
 	if o.Idle == nil {
 		o.Idle = func() {}
 	}
-	metrics, err := web.NewMetrics(o.Registerer, o.Logger, o.Version, sessionCount(o.Store))
+	metrics, err := web.NewMetrics(o.Registerer, o.Logger, o.Version, newSessionCount(o))
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
@@ -136,24 +135,6 @@ func assemble(o Options) (*Gateway, error) {
 	}
 	g.state.Store(st)
 	return g, nil
-}
-
-// sessionCount returns what counts the live sessions for the metrics, nil if s
-// cannot.
-func sessionCount(s store.Store) func() float64 {
-	counter, ok := s.(store.Counter)
-	if !ok {
-		return nil
-	}
-	return func() float64 {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		n, err := counter.Count(ctx, login.SessionPrefix)
-		if err != nil {
-			return -1 // a gauge has no other way to say "unknown"
-		}
-		return float64(n)
-	}
 }
 
 // Config returns the configuration that runs.

@@ -417,13 +417,7 @@ func (b *brittleStore) Delete(ctx context.Context, key string) error {
 	return err
 }
 
-// Count implements store.Counter, which Memory does too.
-func (b *brittleStore) Count(ctx context.Context, prefix string) (int, error) {
-	return brittle(ctx, b, "count", prefix, func() (int, error) { return b.Store.(store.Counter).Count(ctx, prefix) })
-}
-
-// Walk implements store.Walker, which Memory does too.
 func (b *brittleStore) Walk(ctx context.Context, prefix string, visit func(keys []string) error) error {
-	_, err := brittle(ctx, b, "walk", prefix, func() (any, error) { return nil, store.Walk(ctx, b.Store, prefix, visit) })
+	_, err := brittle(ctx, b, "walk", prefix, func() (any, error) { return nil, b.Store.Walk(ctx, prefix, visit) })
 	return err
 }

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"authgate/gateway/auth"
-	"authgate/gateway/store"
 )
 
 // UserLogin is a live login as operators see it.
@@ -19,11 +18,10 @@ type UserLogin struct {
 }
 
 // Each calls f for each live login of all users, in no order, one call at a time. An
-// error of f ends it. It needs a store that is a store.Walker, and holds a few
-// hundred logins in memory at a time. A login can be visited twice; see
-// store.Walker.
+// error of f ends it. Each holds a few hundred logins in memory at a time. A login can
+// be visited twice; see store.Store.
 func (o *Overview) Each(ctx context.Context, f func(*UserLogin) error) error {
-	return store.Walk(ctx, o.Logins.store, loginPrefix, func(keys []string) error {
+	return o.Logins.store.Walk(ctx, loginPrefix, func(keys []string) error {
 		logins, err := o.lookAll(ctx, keys)
 		if err != nil {
 			return err

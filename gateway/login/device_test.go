@@ -32,25 +32,3 @@ func TestDeviceOf(t *testing.T) {
 		t.Errorf("without anything: got %+v", got)
 	}
 }
-
-// A compact record has each phrase as one byte. No phrase hides one that follows it.
-func TestBrowserPhrases(t *testing.T) {
-	t.Parallel()
-	phrases := browserPhrases()
-	if len(phrases) > 0x1f {
-		t.Fatalf("%d phrases, and at most %d control characters", len(phrases), 0x1f)
-	}
-	for i, phrase := range phrases {
-		if got := toPhrases.Replace(phrase); got != string(rune(i+1)) {
-			t.Errorf("%q becomes %q", phrase, got)
-		}
-	}
-	for _, agent := range []string{chrome, strings.Join(phrases, ""), "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "é Mobile Mobil"} {
-		if got := fromPhrases.Replace(toPhrases.Replace(agent)); got != agent {
-			t.Errorf("%q becomes %q", agent, got)
-		}
-	}
-	if n := len(toPhrases.Replace(chrome)); n > 8 {
-		t.Errorf("a common browser takes %d bytes", n)
-	}
-}

@@ -2,6 +2,7 @@ package login
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -311,7 +312,7 @@ func (g *groups) apply(ctx context.Context, key string, batch []*groupChange) er
 		if err := g.makeRoom(ctx, now); err != nil {
 			return err
 		}
-		value, err := g.logins.encode(now)
+		value, err := json.Marshal(now)
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -84,19 +85,20 @@ func (login *Login) HasTokens() bool {
 	return slices.ContainsFunc(login.Handles, func(key string) bool { return strings.HasPrefix(key, refreshPrefix) })
 }
 
+// sidLength is the length of a login's ID, which crypto/rand.Text makes.
+const sidLength = 26
+
 // Logins begins and ends all logins.
 type Logins struct {
 	store  store.Store
 	now    func() time.Time
 	groups *groups
-	// volatile: the store ends with the process, so records may be compact.
-	volatile bool
 }
 
 // NewLogins returns logins stored in s. now is the clock of the store; see
 // store.ClockOf.
 func NewLogins(s store.Store, now func() time.Time) *Logins {
-	l := &Logins{store: s, now: now, volatile: store.IsVolatile(s)}
+	l := &Logins{store: s, now: now}
 	l.groups = newGroups(l)
 	return l
 }
@@ -147,7 +149,7 @@ func (l *Logins) begin(ctx context.Context, login *Login, started time.Time, han
 		login.Handles = append(login.Handles, key)
 		put(key, value, ends)
 	}
-	value, err := l.encode(login)
+	value, err := json.Marshal(login)
 	if err != nil {
 		return nil, errors.Join(err, puts.Wait())
 	}
@@ -314,4 +316,13 @@ func newSecretText() string { return base64.RawURLEncoding.EncodeToString(newSec
 func hashed(secret []byte) string {
 	sum := sha256.Sum256(secret)
 	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// decode decodes a record of the store.
+func decode[T any](raw []byte) (*T, error) {
+	record := new(T)
+	if err := json.Unmarshal(raw, record); err != nil {
+		return nil, fmt.Errorf("a record in the store is damaged: %w", err)
+	}
+	return record, nil
 }

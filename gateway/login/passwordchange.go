@@ -2,6 +2,7 @@ package login
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -121,7 +122,7 @@ func (l *Logins) putHandles(ctx context.Context, login *Login, handles []Handle)
 
 // replace records a login that the store held as raw.
 func (l *Logins) replace(ctx context.Context, login *Login, raw []byte) error {
-	value, err := l.encode(login)
+	value, err := json.Marshal(login)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -147,7 +148,7 @@ func (r *RefreshTokens) New(creds *auth.Credentials) (token string, handle Handl
 			Expires: r.Expires(login),
 			Device:  r.device(creds),
 		}
-		value, err := r.logins.encode(f)
+		value, err := json.Marshal(f)
 		return t.key(), value, f.Expires, err
 	}
 }
@@ -193,7 +194,7 @@ func (r *RefreshTokens) rotate(ctx context.Context, token string, creds *auth.Cr
 		return nil, badRefresh("used by another device")
 	}
 	next := refreshToken{family: t.family, generation: newSecret()}
-	value, err := r.logins.encode(r.rotated(f, hashed(next.generation), now))
+	value, err := json.Marshal(r.rotated(f, hashed(next.generation), now))
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package login
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -240,7 +241,7 @@ func (u *Users) replace(ctx context.Context, login *Login, raw []byte, tokens pr
 		if soon {
 			login.Delegated.RenewAt = u.logins.now().Add(renewSoon)
 		}
-		value, err := u.logins.encode(login)
+		value, err := json.Marshal(login)
 		if err != nil {
 			return fmt.Errorf("storing the provider's tokens: %w", err)
 		}

@@ -24,6 +24,7 @@ import (
 	"authgate/gateway/provider"
 	"authgate/gateway/seal"
 	"authgate/gateway/store"
+	"authgate/gateway/store/storetest"
 	"authgate/policy"
 )
 
@@ -460,7 +461,7 @@ func wantNoAnswer(tb testing.TB, cause ...error) func(*policy.Identity, error) {
 // records counts the records of a kind in the store.
 func (r *rig) records(tb testing.TB, kind string) int {
 	tb.Helper()
-	return must.Get(r.store.Store.(store.Counter).Count(tb.Context(), kind))(tb)
+	return len(storetest.Keys(tb, r.store.Store, kind))
 }
 
 // wantRecords fails the test unless the store has that many records.

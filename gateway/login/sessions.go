@@ -3,6 +3,7 @@ package login
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -134,7 +135,7 @@ func (s *Sessions) New(scope string) (id string, handle Handle) {
 		if now := s.logins.now(); now.After(seen) {
 			seen = now
 		}
-		value, err := s.logins.encode(sessionRecord{
+		value, err := json.Marshal(sessionRecord{
 			Login: login.ID, Mechanism: s.mechanism, Scope: scope,
 			Created: login.Created, Expires: expires, Seen: seen,
 		})
@@ -371,7 +372,7 @@ func (s *Sessions) touch(cached *cachedSession, now time.Time) {
 		defer cached.touching.Store(false)
 		seen := *cached.session
 		seen.Seen = now
-		value, err := s.logins.encode(seen)
+		value, err := json.Marshal(seen)
 		if err != nil {
 			return
 		}

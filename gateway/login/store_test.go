@@ -30,16 +30,11 @@ type recordingStore struct {
 	// before, if not nil, is called before each operation, which fails with its
 	// error.
 	before func(ctx context.Context, call string) error
-	// durable: other versions of the gateway read the store, so records are JSON.
-	durable bool
 	// stale has values that are read instead of those in the store, until a Swap of
 	// their key; with always, even after that.
 	stale  map[string][]byte
 	always bool
 }
-
-// Volatile implements store.Volatile.
-func (s *recordingStore) Volatile() bool { return !s.durable }
 
 // interfere calls before ahead of each call from now on; nil for nothing.
 func (s *recordingStore) interfere(before func(ctx context.Context, call string) error) {
@@ -191,9 +186,4 @@ func (s *recordingStore) Take(ctx context.Context, key string) ([]byte, error) {
 func (s *recordingStore) Delete(ctx context.Context, key string) error {
 	_, err := s.note(ctx, "delete", key, nil, func() ([]byte, error) { return nil, s.Store.Delete(ctx, key) })
 	return err
-}
-
-// Walk implements store.Walker.
-func (s *recordingStore) Walk(ctx context.Context, prefix string, visit func(keys []string) error) error {
-	return store.Walk(ctx, s.Store, prefix, visit)
 }

@@ -181,7 +181,7 @@ func (l *Logins) attach(ctx context.Context, sid, scope string, handle Handle) (
 		return nil, noTicket("its login is too old for a session")
 	}
 	dropped := login.attach(Attached{Scope: scope, Key: key})
-	changed, err := l.encode(login)
+	changed, err := json.Marshal(login)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@
 // A store is opened by a function of its own package, which returns a concrete
 // type with a method Close. The code that opens a store closes it. All other
 // code gets a Store, and finds out with a type assertion what else the store
-// can do: Recaller, Counter, Clock, Pinger, Volatile, Walker.
+// can do: Recaller, Clock, Pinger, Quotas.
 //
 // # Limits and threats
 //
@@ -22,6 +22,7 @@ package store
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -33,8 +34,6 @@ var (
 	ErrNotFound = errors.New("store: not found")
 	// ErrConflict means that Swap found another value than the expected one.
 	ErrConflict = errors.New("store: conflict")
-	// ErrNotCounted means that a Counter does not count the keys of that kind.
-	ErrNotCounted = errors.New("store: keys of this kind are not counted")
 )
 
 // Store is a map from keys to values whose entries expire.
@@ -74,41 +73,7 @@ type Store interface {
 
 	// Delete removes key. It returns nil if there is no such key.
 	Delete(ctx context.Context, key string) error
-}
 
-// Recaller is implemented by stores that hold answers in memory.
-type Recaller interface {
-	// Recall returns what Get would return now, if the store has it in memory.
-	// Otherwise known is false, and Get finds out: there may be no such entry, or
-	// the store may be closed.
-	Recall(key string) (value []byte, known bool)
-}
-
-// Counter is implemented by stores that count their entries as these come and go,
-// so that a count does not depend on how many there are.
-type Counter interface {
-	// Count returns the number of live entries of a kind (see KindOf), or of
-	// all entries if kind is "". An entry that has expired can be counted to
-	// the end of the second. A store may count only some kinds, and return
-	// ErrNotCounted for others. Other limits are those of the implementation.
-	Count(ctx context.Context, kind string) (int, error)
-}
-
-// Volatile is implemented by stores whose entries may end with the process. If
-// Volatile returns true, they do. Then no other version of the gateway reads them,
-// and callers may choose an encoding that only they can read.
-type Volatile interface {
-	Volatile() bool
-}
-
-// IsVolatile reports whether the entries of s end with the process.
-func IsVolatile(s Store) bool {
-	v, ok := s.(Volatile)
-	return ok && v.Volatile()
-}
-
-// Walker is implemented by stores that can list their keys.
-type Walker interface {
 	// Walk calls visit with the keys that begin with prefix, some at a time, so
 	// that the memory it needs does not depend on how many there are. An entry
 	// that is live from the beginning to the end of the walk is visited, maybe
@@ -117,16 +82,19 @@ type Walker interface {
 	Walk(ctx context.Context, prefix string, visit func(keys []string) error) error
 }
 
-// WalkSize is about how many keys a Walker passes to visit at a time.
+// WalkSize is about how many keys Walk passes to visit at a time.
 const WalkSize = 512
 
-// Walk calls the Walk of s, which must be a Walker.
-func Walk(ctx context.Context, s Store, prefix string, visit func(keys []string) error) error {
-	w, ok := s.(Walker)
-	if !ok {
-		return errors.New("store: it cannot list its keys")
-	}
-	return w.Walk(ctx, prefix, visit)
+// KindOf returns the kind of a key: its beginning, up to and including the first
+// colon. A key without a colon has the kind "".
+func KindOf(key string) string { return key[:strings.IndexByte(key, ':')+1] }
+
+// Recaller is implemented by stores that hold answers in memory.
+type Recaller interface {
+	// Recall returns what Get would return now, if the store has it in memory.
+	// Otherwise known is false, and Get finds out: there may be no such entry, or
+	// the store may be closed.
+	Recall(key string) (value []byte, known bool)
 }
 
 // Pinger is implemented by stores that can lose the connection to the place

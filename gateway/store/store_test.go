@@ -11,9 +11,6 @@ import (
 	"authgate/gateway/store/storetest"
 )
 
-// The suite asks a store to count only if it says that it can.
-var _ store.Counter = (*store.Memory)(nil)
-
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(_ *testing.T, now func() time.Time) storetest.Store {

@@ -19,7 +19,6 @@ import (
 
 	"authgate/gateway"
 	"authgate/gateway/config"
-	"authgate/gateway/login"
 	"authgate/gateway/server"
 	"authgate/gateway/store"
 	"authgate/gateway/store/redisstore"
@@ -126,7 +125,7 @@ func openConfigured(ctx context.Context, cfg *config.Config, logger *slog.Logger
 			Addresses: s.Addresses, SentinelMaster: s.SentinelMaster,
 			Username: s.Username, Password: s.Password.Reveal(),
 			SentinelUsername: s.SentinelUsername, SentinelPassword: s.SentinelPassword.Reveal(),
-			KeyPrefix: s.KeyPrefix, MaxStaleness: s.MaxStaleness, Counted: []string{login.SessionPrefix}, Logger: logger,
+			KeyPrefix: s.KeyPrefix, MaxStaleness: s.MaxStaleness, Logger: logger,
 		}
 		if s.TLS {
 			options.TLS = &tls.Config{MinVersion: tls.VersionTLS12}

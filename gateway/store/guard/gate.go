@@ -40,15 +40,12 @@ func (g *Gate) Check(operation string) error {
 	return nil
 }
 
-// Volatile implements store.Volatile.
-func (g *Gate) Volatile() bool { return store.IsVolatile(g.store) }
-
-// Walk implements store.Walker.
+// Walk implements store.Store.
 func (g *Gate) Walk(ctx context.Context, prefix string, visit func(keys []string) error) error {
 	if err := g.Check("walk"); err != nil {
 		return err
 	}
-	return store.Walk(ctx, g.store, prefix, visit)
+	return g.store.Walk(ctx, prefix, visit)
 }
 
 // Get implements store.Store.

@@ -50,9 +50,6 @@ func New(s store.Store, observe func(operation string, took time.Duration)) *Sto
 	return &Store{store: s, recall: recall, observe: observe}
 }
 
-// Volatile implements store.Volatile.
-func (s *Store) Volatile() bool { return store.IsVolatile(s.store) }
-
 // done ends a call that began at start.
 func (s *Store) done(operation string, start time.Time, end callEnd, err error) error {
 	took := time.Since(start)
@@ -64,11 +61,11 @@ func (s *Store) done(operation string, start time.Time, end callEnd, err error) 
 	return &Error{Operation: operation, Err: err}
 }
 
-// Walk implements store.Walker. It is not for requests: it takes as long as the
+// Walk implements store.Store. It is not for requests: it takes as long as the
 // store needs.
 func (s *Store) Walk(ctx context.Context, prefix string, visit func(keys []string) error) error {
 	var visited error
-	err := store.Walk(ctx, s.store, prefix, func(keys []string) error {
+	err := s.store.Walk(ctx, prefix, func(keys []string) error {
 		visited = visit(keys)
 		return visited
 	})

@@ -22,9 +22,6 @@
 //     used until the Cluster has dropped the node.
 //   - When slots begin to move, and when they have moved, the cache is emptied.
 //
-// Entries of the kinds in Options.Counted are counted for all instances in a hash, of
-// the key "count:" and the kind; see counter. No entry may have such a key.
-//
 // Every call ends within 1.5 seconds. A write that fails may have happened. The
 // store repeats reads within that time, and never repeats writes.
 //
@@ -58,7 +55,6 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -102,8 +98,6 @@ type Options struct {
 	// how many the absent keys take; 0 means 64 MiB. A value of more than a
 	// 64th of it is not cached.
 	CacheBytes int
-	// Counted are the kinds of keys that Count counts.
-	Counted []string
 	// Logger logs when contact is lost and regained; nil discards that.
 	Logger *slog.Logger
 	// Now is the clock by which entries expire; nil means the clock of Redis.
@@ -113,8 +107,7 @@ type Options struct {
 	Local func() time.Time
 }
 
-// Store is a store.Store, a store.Clock, a store.Pinger and a store.Quotas on Redis,
-// and a store.Counter for the kinds of Options.Counted.
+// Store is a store.Store, a store.Clock, a store.Pinger and a store.Quotas on Redis.
 type Store struct {
 	clock  *clock
 	prefix string
@@ -124,10 +117,6 @@ type Store struct {
 	swap   *rueidis.Lua
 	quota  *rueidis.Lua
 	closed atomic.Bool
-
-	counter    *counter
-	stopReport context.CancelFunc
-	reporting  sync.WaitGroup
 }
 
 var errClosed = errors.New("the store is closed")
@@ -153,15 +142,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		link:   l,
 		swap:   rueidis.NewLuaScript(swapScript),
 		quota:  rueidis.NewLuaScript(quotaScript),
-
-		counter: newCounter(o.Counted),
 	}
 	s.link.start(ctx)
-	running, stop := context.WithCancel(context.Background())
-	s.stopReport = stop
-	if len(o.Counted) > 0 {
-		s.reporting.Go(func() { s.reportUntilDone(running) })
-	}
 	return s, nil
 }
 
@@ -254,21 +236,13 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, expires time.
 		return s.remove(ctx, "put", key)
 	}
 	stored, ttl := encode(value, until), lifetime(until, now)
-	counted := s.counter.counts(key)
-	answer, err := s.write(ctx, "put", key, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+	_, err := s.write(ctx, "put", key, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
 		set := c.B().Arbitrary("SET").Keys(s.prefix + key).Args(stored)
-		if counted {
-			set = set.Args("GET") // what it replaces
-		}
 		if ttl > 0 {
 			set = set.Args("PX", strconv.FormatInt(ttl, 10))
 		}
 		return c.Do(ctx, set.Build())
 	})
-	if err == nil && counted {
-		before, _ := found(answer)
-		s.counter.replaced(key, before, entry{value: []byte{}, expires: until}, now)
-	}
 	return err
 }
 
@@ -290,14 +264,13 @@ func (s *Store) Swap(ctx context.Context, key string, old, value []byte, expires
 	if err != nil {
 		return err
 	}
-	before, swapped, err := swapAnswer(answer)
+	swapped, err := answer.AsInt64()
 	switch {
 	case err != nil:
 		return s.failed("swap", err)
-	case !swapped:
+	case swapped == 0:
 		return store.ErrConflict
 	}
-	s.counter.replaced(key, before, entry{value: []byte{}, expires: until}, now)
 	return nil
 }
 
@@ -314,7 +287,6 @@ func (s *Store) Take(ctx context.Context, key string) ([]byte, error) {
 	if err != nil {
 		return nil, s.failed("take", err)
 	}
-	s.counter.replaced(key, e, entry{}, now)
 	if !e.live(now) {
 		return nil, store.ErrNotFound
 	}
@@ -327,17 +299,9 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 }
 
 func (s *Store) remove(ctx context.Context, operation, key string) error {
-	now, counted := s.Now().UnixNano(), s.counter.counts(key)
-	answer, err := s.write(ctx, operation, key, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
-		if counted {
-			return c.Do(ctx, c.B().Getdel().Key(s.prefix+key).Build())
-		}
+	_, err := s.write(ctx, operation, key, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
 		return c.Do(ctx, c.B().Del().Key(s.prefix+key).Build())
 	})
-	if err == nil && counted {
-		before, _ := found(answer)
-		s.counter.replaced(key, before, entry{}, now)
-	}
 	return err
 }
 
@@ -365,8 +329,6 @@ func (s *Store) Ping(ctx context.Context) error {
 // the other methods fail. It never fails, and may be called twice.
 func (s *Store) Close() error {
 	if !s.closed.Swap(true) {
-		s.stopReport()
-		s.reporting.Wait()
 		s.link.close()
 	}
 	return nil

@@ -1,17 +1,9 @@
 package redisstore
 
-import (
-	"encoding/binary"
-	"fmt"
-
-	"github.com/redis/rueidis"
-)
-
 // swapScript carries out Swap on the server. KEYS[1] is the key. ARGV is the
 // current time, "+" and the old value or "" for none, the string to store or ""
-// to delete the key, and its lifetime or 0 for never. The script returns the
-// expiry of the old value, 1 if there was none, or 0 if the live value is another
-// one.
+// to delete the key, and its lifetime or 0 for never. The script returns 1, or 0 if
+// the live value is another one.
 //
 // A time is two numbers here because a number in Lua has 53 bits only.
 const swapScript = `
@@ -26,9 +18,8 @@ if live then
 		live = false
 	end
 end
-local old, before = '', 1
+local old = ''
 if live then
-	before = string.sub(live, 2, 9)
 	old = '+' .. string.sub(live, 10)
 end
 if old ~= ARGV[2] then
@@ -41,26 +32,5 @@ elseif ARGV[4] == '0' then
 else
 	redis.call('SET', KEYS[1], ARGV[3], 'PX', ARGV[4])
 end
-return before
+return 1
 `
-
-// swapAnswer returns the entry that was replaced, without its value, and whether
-// there was a change.
-func swapAnswer(answer rueidis.RedisResult) (before entry, swapped bool, err error) {
-	message, err := answer.ToMessage()
-	if err != nil {
-		return entry{}, false, err
-	}
-	if message.IsInt64() {
-		n, err := message.AsInt64()
-		return entry{}, n == 1, err
-	}
-	expires, err := message.AsBytes()
-	if err == nil && len(expires) != headerSize-1 {
-		err = fmt.Errorf("the answer has %d bytes, want %d", len(expires), headerSize-1)
-	}
-	if err != nil {
-		return entry{}, false, err
-	}
-	return entry{value: []byte{}, expires: int64(binary.BigEndian.Uint64(expires))}, true, nil
-}

@@ -10,7 +10,7 @@ import (
 	"authgate/gateway/store"
 )
 
-// Walk implements store.Walker. It asks each node that is not a replica for its
+// Walk implements store.Store. It asks each node that is not a replica for its
 // keys (SCAN). While slots move between nodes of a Cluster, it may miss keys.
 func (s *Store) Walk(ctx context.Context, prefix string, visit func(keys []string) error) error {
 	if err := s.usable(ctx); err != nil {

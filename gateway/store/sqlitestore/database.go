@@ -24,7 +24,7 @@ const schemaVersion = 1
 
 // createSchema creates the tables in an empty database. Keys are blobs, because
 // they may hold any bytes and compare byte by byte. The column expires precedes
-// value so that counting does not read the values. Ping writes to the table
+// value so that a walk does not read the values. Ping writes to the table
 // probe.
 const createSchema = `
 CREATE TABLE entries (

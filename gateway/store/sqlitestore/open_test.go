@@ -147,11 +147,8 @@ func fill(t testing.TB, s *Store, n int, expires ...time.Time) {
 	wantError(t, "fill", err, nil)
 }
 
-// The suite asks a store to count and to be pinged only if it says it can.
-var (
-	_ store.Counter = (*Store)(nil)
-	_ store.Pinger  = (*Store)(nil)
-)
+// The suite pings a store only if it says that it can be pinged.
+var _ store.Pinger = (*Store)(nil)
 
 // openTest opens a store that ends with the test, in a new directory unless o
 // names a path. Its commits do not wait for the disk.

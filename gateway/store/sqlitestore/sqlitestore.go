@@ -9,8 +9,7 @@
 // key that is not in the cache is read from the file, without waiting for the
 // writer.
 //
-// Entries are counted as they come and go; see census. Expired ones are removed in
-// short steps between other writes.
+// Expired entries are removed in short steps between other writes.
 //
 // # Limits and threats
 //
@@ -67,13 +66,12 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Store is a store.Store, a store.Counter and a store.Pinger on one file.
+// Store is a store.Store and a store.Pinger on one file.
 type Store struct {
 	now    func() time.Time
 	logger *slog.Logger
 	db     *database
 	cache  *cache
-	census *census
 	writer *writer
 	get    *sql.Stmt // on db.reader
 
@@ -125,8 +123,7 @@ func (s *Store) prepare(ctx context.Context, cacheEntries int) (err error) {
 	if s.get, err = s.db.reader.PrepareContext(ctx, selectEntry); err != nil {
 		return err
 	}
-	s.census = newCensus()
-	s.writer, err = newWriter(ctx, s.db, s.cache, s.census, s.now, s.logger)
+	s.writer, err = newWriter(ctx, s.db, s.cache, s.now, s.logger)
 	return err
 }
 
@@ -135,7 +132,6 @@ func (s *Store) start() {
 	s.stopSweep = cancel
 	s.background.Go(s.writer.run)
 	s.background.Go(func() { s.sweepUntilDone(ctx) })
-	s.background.Go(func() { s.countUntilDone(ctx) })
 }
 
 // Get implements store.Store. A key that was read or written lately is answered

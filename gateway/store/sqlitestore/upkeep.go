@@ -2,7 +2,6 @@ package sqlitestore
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -37,20 +36,6 @@ func (s *Store) Ping(ctx context.Context) error {
 		return s.failed("ping", err)
 	}
 	return nil
-}
-
-// Count implements store.Counter. It sees every write that has returned. After the
-// start it waits until the census has counted the entries once.
-func (s *Store) Count(ctx context.Context, kind string) (int, error) {
-	err := errors.Join(s.usable(ctx), store.CheckKind(kind), s.db.files.check())
-	if err != nil {
-		return 0, s.failed("count", err)
-	}
-	count, err := s.census.count(ctx, kind, s.now())
-	if err != nil {
-		return 0, s.failed("count", err)
-	}
-	return count, nil
 }
 
 // sweepUntilDone removes expired entries about once a minute.

@@ -7,11 +7,11 @@ import (
 	"authgate/gateway/store"
 )
 
-// selectKeys reads a page of keys.
-const selectKeys = `SELECT key FROM entries WHERE key >= ? ORDER BY key LIMIT ?`
+// selectKeys reads a page of the keys of live entries.
+const selectKeys = `SELECT key FROM entries WHERE key >= ? AND (expires = 0 OR expires > ?) ORDER BY key LIMIT ?`
 
-// Walk implements store.Walker. It reads the keys in their order, in pages, beside
-// other reads and writes.
+// Walk implements store.Store. It reads the keys of live entries in their order, in
+// pages, beside other reads and writes.
 func (s *Store) Walk(ctx context.Context, prefix string, visit func(keys []string) error) error {
 	from := prefix
 	for {
@@ -41,9 +41,9 @@ func (s *Store) Walk(ctx context.Context, prefix string, visit func(keys []strin
 	}
 }
 
-// page returns the first keys that are not less than from.
+// page returns the first keys of live entries that are not less than from.
 func (s *Store) page(ctx context.Context, from string) ([]string, error) {
-	rows, err := s.db.reader.QueryContext(ctx, selectKeys, []byte(from), store.WalkSize)
+	rows, err := s.db.reader.QueryContext(ctx, selectKeys, []byte(from), s.now().UnixNano(), store.WalkSize)
 	if err != nil {
 		return nil, err
 	}

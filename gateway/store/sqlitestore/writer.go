@@ -43,7 +43,6 @@ type writer struct {
 	room   *room
 	now    func() time.Time
 	cache  *cache
-	census *census
 	writes chan *write   // unbuffered: the writer answers each write that it receives
 	quit   chan struct{} // closed to end run
 
@@ -52,11 +51,11 @@ type writer struct {
 	logger  *slog.Logger
 	version int64 // of the database, which changes when another program commits
 
-	get, add, expiry, update, remove, sweep, next, fill, probe, read *sql.Stmt
+	get, set, remove, sweep, probe, read *sql.Stmt
 }
 
 // newWriter returns a writer on db. The caller must start run.
-func newWriter(ctx context.Context, db *database, c *cache, entries *census, now func() time.Time, logger *slog.Logger) (*writer, error) {
+func newWriter(ctx context.Context, db *database, c *cache, now func() time.Time, logger *slog.Logger) (*writer, error) {
 	w := &writer{
 		db:     db.writer,
 		files:  db.files,
@@ -64,19 +63,14 @@ func newWriter(ctx context.Context, db *database, c *cache, entries *census, now
 		logger: logger,
 		now:    now,
 		cache:  c,
-		census: entries,
 		writes: make(chan *write),
 		quit:   make(chan struct{}),
 	}
 	for statement, query := range map[**sql.Stmt]string{
 		&w.get:    selectEntry,
-		&w.add:    insertEntry,
-		&w.expiry: selectExpiry,
-		&w.update: updateEntry,
+		&w.set:    upsertEntry,
 		&w.remove: deleteEntry,
 		&w.sweep:  deleteExpired,
-		&w.next:   selectNext,
-		&w.fill:   upsertEntry,
 		&w.probe:  upsertProbe,
 		&w.read:   selectVersion,
 	} {
@@ -93,12 +87,9 @@ const (
 	selectEntry = `SELECT expires, value FROM entries WHERE key = ?`
 	upsertEntry = `INSERT INTO entries (key, expires, value) VALUES (?, ?, ?)
 		ON CONFLICT (key) DO UPDATE SET expires = excluded.expires, value = excluded.value`
-	insertEntry   = `INSERT INTO entries (key, expires, value) VALUES (?, ?, ?) ON CONFLICT (key) DO NOTHING`
-	selectExpiry  = `SELECT expires FROM entries WHERE key = ?`
-	updateEntry   = `UPDATE entries SET expires = ?, value = ? WHERE key = ?`
-	deleteEntry   = `DELETE FROM entries WHERE key = ? RETURNING expires`
+	deleteEntry   = `DELETE FROM entries WHERE key = ?`
 	deleteExpired = `DELETE FROM entries WHERE key IN
-		(SELECT key FROM entries WHERE expires <> 0 AND expires <= ? ORDER BY expires LIMIT ?) RETURNING key, expires`
+		(SELECT key FROM entries WHERE expires <> 0 AND expires <= ? ORDER BY expires LIMIT ?) RETURNING key`
 	selectVersion = `SELECT data_version FROM pragma_data_version`
 	upsertProbe   = `INSERT INTO probe (id, at) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET at = excluded.at`
 )
@@ -197,7 +188,6 @@ func (w *writer) transact(writes []*write, limit int) ([]*write, error) {
 	b := &batch{writer: w, tx: tx, changes: make(map[string]entry)}
 	for i := 0; i < len(writes); i++ {
 		if err := b.carryOut(writes[i]); err != nil {
-			b.recount(b.counting)
 			return writes, fmt.Errorf("%w: %w", errStatement, errors.Join(err, tx.Rollback()))
 		}
 		if i == len(writes)-1 && len(writes) < limit {
@@ -208,10 +198,8 @@ func (w *writer) transact(writes []*write, limit int) ([]*write, error) {
 	err = tx.Commit()
 	w.cache.finish(b.changes, err == nil)
 	if err != nil {
-		b.recount(b.counting || len(b.changes) > 0)
 		return writes, fmt.Errorf("commit: %w", err)
 	}
-	w.census.commit(b.tally)
 	return writes, w.files.check() // a commit to a deleted file must not succeed
 }
 
@@ -227,7 +215,6 @@ func (w *writer) noticeOthers(tx *sql.Tx) error {
 	}
 	w.version = version
 	w.cache.forget()
-	w.census.restart()
 	w.logger.LogAttrs(context.Background(), slog.LevelError,
 		"another program has written to the database of the running gateway; the gateway continues with the changed data")
 	return nil
@@ -249,9 +236,6 @@ type batch struct {
 	tx      *sql.Tx
 	now     int64            // Unix time in nanoseconds, read for each write
 	changes map[string]entry // the entries after the transaction
-
-	tally    []change // entries that come and go, as far as they are counted
-	counting bool     // the transaction has a step of the census
 }
 
 // carryOut does one write and stores the result in it. It returns an error if
@@ -291,52 +275,14 @@ func (b *batch) set(key string, e entry) error {
 		return b.remove(key)
 	}
 	b.changes[key] = e
-	result, err := b.tx.Stmt(b.writer.add).Exec([]byte(key), e.expires, e.value)
-	if err != nil {
-		return err
-	}
-	added, err := result.RowsAffected()
-	if err != nil {
-		return err
-	}
-	if added == 0 {
-		var before int64
-		if err := b.tx.Stmt(b.writer.expiry).QueryRow([]byte(key)).Scan(&before); err != nil {
-			return err
-		}
-		if _, err := b.tx.Stmt(b.writer.update).Exec(e.expires, e.value, []byte(key)); err != nil {
-			return err
-		}
-		b.count(change{key: key, expires: before})
-	}
-	b.count(change{key: key, expires: e.expires, comes: true})
-	return nil
+	_, err := b.tx.Stmt(b.writer.set).Exec([]byte(key), e.expires, e.value)
+	return err
 }
 
 func (b *batch) remove(key string) error {
 	b.changes[key] = entry{}
-	var before int64
-	err := b.tx.Stmt(b.writer.remove).QueryRow([]byte(key)).Scan(&before)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
-	b.count(change{key: key, expires: before})
+	_, err := b.tx.Stmt(b.writer.remove).Exec([]byte(key))
 	return err
-}
-
-// count notes an entry that comes or goes, if the census has passed its key.
-func (b *batch) count(one change) {
-	if b.writer.census.counted(one.key) && one.key != probeKey {
-		b.tally = append(b.tally, one)
-	}
-}
-
-// recount begins the census again if the transaction, which has failed, may have
-// changed what is counted.
-func (b *batch) recount(changed bool) {
-	if changed {
-		b.writer.census.restart()
-	}
 }
 
 // sweep removes up to limit expired entries and returns their number.
@@ -349,12 +295,10 @@ func (b *batch) sweep(limit int) (int, error) {
 	swept := 0
 	for ; rows.Next(); swept++ {
 		var key []byte
-		var expires int64
-		if err := rows.Scan(&key, &expires); err != nil {
+		if err := rows.Scan(&key); err != nil {
 			return 0, err
 		}
 		b.changes[string(key)] = entry{}
-		b.count(change{key: string(key), expires: expires})
 	}
 	return swept, rows.Err()
 }
@@ -379,7 +323,7 @@ func (b *batch) probe() (large bool, err error) {
 	// SQLite writes nothing if nothing changes.
 	b.writer.filling++
 	content := bytes.Repeat([]byte{b.writer.filling}, loginRoom+2*r.need)
-	_, err = b.tx.Stmt(b.writer.fill).Exec([]byte(probeKey), int64(math.MinInt64), content)
+	_, err = b.tx.Stmt(b.writer.set).Exec([]byte(probeKey), int64(math.MinInt64), content)
 	return true, err
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"authgate/gateway/clocktest"
 	"authgate/gateway/store"
@@ -200,91 +199,6 @@ func testClosed(t *testing.T, s Store, _ *clocktest.Clock) {
 	}
 }
 
-// testCount compares Count with KindOf, for keys that could be mistaken for kinds,
-// patterns or upper bounds, and follows it through every way in which entries come,
-// change and go. A store that does not count all kinds passes.
-func testCount(t *testing.T, s Store, clock *clocktest.Clock) {
-	counter, ok := s.(store.Counter)
-	if !ok || !countsAll(t, counter) {
-		return
-	}
-	live := map[string]bool{}
-	check := func(when string) {
-		t.Helper()
-		want := map[string]int{"": len(live), "s:": 0, "S:": 0, "t:": 0, "a\xff:": 0, "none:": 0}
-		for key := range live {
-			if kind := store.KindOf(key); kind != "" {
-				want[kind]++
-			}
-		}
-		for kind, n := range want {
-			if got, err := counter.Count(t.Context(), kind); err != nil || got != n {
-				t.Fatalf("%s: Count(%q) = %d, %v; want %d", when, kind, got, err, n)
-			}
-		}
-	}
-	check("at first")
-	keys := []string{"s:1", "s:2", "s:3", "s:x:1", "s;", "s%", "sx", "s", "S:1", "t:", "a\xff:\xff", "a\xff", ":", "", "\x00", "\xff\xff", "*", "é"}
-	for _, key := range keys {
-		Put(t, s, key, "value", never)
-		live[key] = true
-	}
-	check("after Put")
-	for _, kind := range []string{"s", "s:x", "s:x:", "::", "zz"} {
-		if _, err := counter.Count(t.Context(), kind); err == nil {
-			t.Errorf("Count(%q), which is not a kind, has no error", kind)
-		}
-	}
-	testCountChanges(t, s, clock, live, check)
-}
-
-// countsAll reports whether a store counts the entries of all kinds.
-func countsAll(t *testing.T, counter store.Counter) bool {
-	t.Helper()
-	_, err := counter.Count(t.Context(), "")
-	return !errors.Is(err, store.ErrNotCounted)
-}
-
-// testCountChanges changes entries in every way, and checks the count after each.
-func testCountChanges(t *testing.T, s Store, clock *clocktest.Clock, live map[string]bool, check func(when string)) {
-	start := clock.Now()
-	for _, step := range []struct {
-		when string
-		do   func()
-		live map[string]bool
-	}{
-		{"overwritten", func() { Put(t, s, "s:1", "new", never) }, nil},
-		{"overwritten by one that expires", func() { Put(t, s, "s:1", "new", start.Add(2*time.Second)) }, nil},
-		{"swapped for one that expires later", func() { swap(t, s, "s:1", []byte("new"), "v", start.Add(4*time.Second)) }, nil},
-		{"swap that conflicts", func() { _ = s.Swap(t.Context(), "s:1", nil, []byte("v"), never) }, nil},
-		{"created by swap", func() { swap(t, s, "s:4", nil, "v", start.Add(time.Second)) }, map[string]bool{"s:4": true}},
-		{"two that expire", func() {
-			Put(t, s, "t:1", "v", start.Add(time.Second))
-			Put(t, s, "t:2", "v", start.Add(300*time.Second))
-		}, map[string]bool{"t:1": true, "t:2": true}},
-		{"taken", func() { take(t, s, "s:2", "value") }, map[string]bool{"s:2": false}},
-		{"deleted", func() { remove(t, s, "s:3") }, map[string]bool{"s:3": false}},
-		{"deleted again", func() { remove(t, s, "s:3") }, nil},
-		{"put when expired", func() { Put(t, s, "s:x:1", "v", start.Add(-1)) }, map[string]bool{"s:x:1": false}},
-		{"expired", func() { clock.Advance(time.Second) }, map[string]bool{"s:4": false, "t:1": false}},
-		{"expired and noticed", func() { WantNone(t, s, "s:4") }, nil},
-		{"expired and deleted", func() { remove(t, s, "t:1") }, nil},
-		{"born again", func() { Put(t, s, "s:4", "v", clock.Now().Add(9*time.Second)) }, map[string]bool{"s:4": true}},
-		{"after the first expiry of one that has another", func() { clock.Advance(time.Second) }, nil},
-		{"after its last", func() { clock.Advance(2 * time.Second) }, map[string]bool{"s:1": false}},
-		{"expired and put", func() { Put(t, s, "s:1", "v", never) }, map[string]bool{"s:1": true}},
-		{"after minutes", func() { clock.Advance(10 * time.Minute) }, map[string]bool{"s:4": false, "t:2": false}},
-	} {
-		step.do()
-		for key, alive := range step.live {
-			if delete(live, key); alive {
-				live[key] = true
-			}
-		}
-		check(step.when)
-	}
-}
-
 // testPing checks that Ping leaves no entry behind.
 func testPing(t *testing.T, s Store, _ *clocktest.Clock) {
 	pinger, ok := s.(store.Pinger)
@@ -296,9 +210,7 @@ func testPing(t *testing.T, s Store, _ *clocktest.Clock) {
 			t.Fatalf("Ping: %v", err)
 		}
 	}
-	if counter, ok := s.(store.Counter); ok && countsAll(t, counter) {
-		if got, err := counter.Count(t.Context(), ""); err != nil || got != 0 {
-			t.Fatalf("Count after Ping = %d, %v; want 0", got, err)
-		}
+	if left := Keys(t, s, ""); len(left) > 0 {
+		t.Fatalf("after Ping the store has %q, want nothing", left)
 	}
 }

@@ -44,7 +44,6 @@ func Run(t *testing.T, open func(t *testing.T, now func() time.Time) Store) {
 		"Take":           testTake,
 		"EndedContext":   testEndedContext,
 		"Closed":         testClosed,
-		"Count":          testCount,
 		"Ping":           testPing,
 		"Walk":           testWalk,
 		"WalkChanges":    testWalkChanges,
@@ -150,9 +149,7 @@ func Calls(s store.Store, key string) map[string]func(context.Context) error {
 		"Swap":   func(ctx context.Context) error { return s.Swap(ctx, key, []byte("old"), []byte("new"), never) },
 		"Take":   func(ctx context.Context) error { _, err := s.Take(ctx, key); return err },
 		"Delete": func(ctx context.Context) error { return s.Delete(ctx, key) },
-	}
-	if counter, ok := s.(store.Counter); ok {
-		all["Count"] = func(ctx context.Context) error { _, err := counter.Count(ctx, ""); return err }
+		"Walk":   func(ctx context.Context) error { return s.Walk(ctx, "", func([]string) error { return nil }) },
 	}
 	if pinger, ok := s.(store.Pinger); ok {
 		all["Ping"] = pinger.Ping

@@ -12,11 +12,11 @@ import (
 	"authgate/gateway/store"
 )
 
-// walked returns the keys that a walk visits, sorted, each once.
-func walked(t *testing.T, w store.Walker, prefix string) []string {
+// Keys returns the keys that a walk visits, sorted, each once.
+func Keys(t testing.TB, s store.Store, prefix string) []string {
 	t.Helper()
 	var all []string
-	if err := w.Walk(t.Context(), prefix, func(keys []string) error {
+	if err := s.Walk(t.Context(), prefix, func(keys []string) error {
 		if len(keys) == 0 {
 			t.Error("a walk visits nothing")
 		}
@@ -32,10 +32,6 @@ func walked(t *testing.T, w store.Walker, prefix string) []string {
 // testWalk checks that a walk visits the keys with a prefix, and ends with the
 // error of visit or of the context.
 func testWalk(t *testing.T, s Store, clock *clocktest.Clock) {
-	w, ok := s.(store.Walker)
-	if !ok {
-		return
-	}
 	const many = 2*store.WalkSize + 7
 	var want []string
 	for i := range many {
@@ -55,20 +51,20 @@ func testWalk(t *testing.T, s Store, clock *clocktest.Clock) {
 	for prefix, want := range map[string][]string{
 		"s:": want, "s:0000": {"s:0000"}, "s*": {"s*", "s*:1"}, "s[": {"s[a]"}, `s\`: {`s\`}, "s\xff": {"s\xff", "s\xff\x00"}, "t": nil, "x": nil, "\xff": {"\xff\xff"},
 	} {
-		if got := walked(t, w, prefix); !slices.Equal(got, want) {
+		if got := Keys(t, s, prefix); !slices.Equal(got, want) {
 			t.Errorf("Walk(%q) visits %d keys, want %d: %.200q", prefix, len(got), len(want), got)
 		}
 	}
-	if got := walked(t, w, ""); len(got) != len(want)+len(odd)-1 {
+	if got := Keys(t, s, ""); len(got) != len(want)+len(odd)-1 {
 		t.Errorf("a walk without a prefix visits %d keys, want %d", len(got), len(want)+len(odd)-1)
 	}
 	enough, visits := errors.New("enough"), 0
-	if err := w.Walk(t.Context(), "s:", func([]string) error { visits++; return enough }); !errors.Is(err, enough) || visits != 1 {
+	if err := s.Walk(t.Context(), "s:", func([]string) error { visits++; return enough }); !errors.Is(err, enough) || visits != 1 {
 		t.Errorf("after an error of visit: %v, %d visits", err, visits)
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if err := w.Walk(ended, "s:", func([]string) error { return nil }); !errors.Is(err, context.Canceled) {
+	if err := s.Walk(ended, "s:", func([]string) error { return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that has ended: %v", err)
 	}
 }
@@ -76,10 +72,6 @@ func testWalk(t *testing.T, s Store, clock *clocktest.Clock) {
 // testWalkChanges checks that a walk misses no entry that is live all the time,
 // although others come and go.
 func testWalkChanges(t *testing.T, s Store, _ *clocktest.Clock) {
-	w, ok := s.(store.Walker)
-	if !ok {
-		return
-	}
 	const many = 3 * store.WalkSize
 	stays := map[string]bool{}
 	for i := range many {
@@ -88,7 +80,7 @@ func testWalkChanges(t *testing.T, s Store, _ *clocktest.Clock) {
 		Put(t, s, fmt.Sprintf("s:stays:%d", i), "v", never)
 	}
 	step := 0
-	if err := w.Walk(t.Context(), "s:", func(keys []string) error {
+	if err := s.Walk(t.Context(), "s:", func(keys []string) error {
 		for _, key := range keys {
 			delete(stays, key)
 		}
