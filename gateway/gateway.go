@@ -180,6 +180,9 @@ func (g *Gateway) HTTPRedirect(w http.ResponseWriter, r *http.Request) {
 	ex.Label, ex.Cleartext = endpoint.LabelHTTPRedirect, true
 	err := ex.refusal()
 	if err == nil {
+		err = ex.checkFraming()
+	}
+	if err == nil {
 		err = endpoint.HTTPRedirect(&ex.Exchange, ex.state.site)
 	}
 	if err != nil {

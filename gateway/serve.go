@@ -9,6 +9,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
+	"authgate/gateway/conn"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
 	"authgate/gateway/tracing"
@@ -21,6 +22,9 @@ import (
 // instead. Explain goes the same way with an identity that is given.
 func (ex *exchange) serve() error {
 	if err := ex.refusal(); err != nil {
+		return err
+	}
+	if err := ex.checkFraming(); err != nil {
 		return err
 	}
 	if err := ex.read(); err != nil {
@@ -53,6 +57,19 @@ func (ex *exchange) serve() error {
 		return ex.forwardTraced()
 	}
 	return ex.forward()
+}
+
+// checkFraming refuses a request of which other programs may see another end. What they
+// take for the next request, the gateway never sees as one.
+func (ex *exchange) checkFraming() error {
+	if !conn.TwoFramings(ex.Request) {
+		return nil
+	}
+	ex.Header().Set("Connection", "close")
+	return &web.Error{
+		Status: http.StatusBadRequest, Detail: "The request has a Content-Length beside a Transfer-Encoding, or the latter in HTTP/1.0.",
+		Cause: errors.New("a body with two framings (RFC 9112, section 6.1)"),
+	}
 }
 
 // authorize finds out who makes the request, and whether the route lets them in. It may

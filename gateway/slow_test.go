@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -62,14 +63,16 @@ func listeningWith(t *testing.T, yaml string, f func(t *testing.T, r *rig, dial 
 			}
 			return response(q, http.StatusOK, http.Header{}, ""), nil
 		}
+		connections := conn.NewSet(conn.Options{Logger: slog.New(slog.DiscardHandler)})
 		server := &http.Server{
-			Handler: r.Gateway, ConnContext: conn.Context, ReadHeaderTimeout: readHeaderTime, IdleTimeout: idleTime, Protocols: new(http.Protocols),
+			Handler: r.Gateway, ConnContext: conn.Context, ConnState: connections.State,
+			ReadHeaderTimeout: readHeaderTime, IdleTimeout: idleTime, Protocols: new(http.Protocols),
 		}
 		server.Protocols.SetHTTP1(true)
 		server.Protocols.SetUnencryptedHTTP2(true)
 		listener := make(pipes)
 		ended := make(chan error)
-		go func() { ended <- server.Serve(listener) }()
+		go func() { ended <- server.Serve(conn.Cleartext{Listener: connections.Listener(listener)}) }()
 		defer func() {
 			server.Close()
 			if err := <-ended; !errors.Is(err, http.ErrServerClosed) {

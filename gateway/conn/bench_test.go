@@ -71,7 +71,9 @@ func onBench(t *testing.T, o Options, plain bool, f func(b *bench)) {
 			t: t, set: NewSet(o), pipes: &pipes{make(chan net.Conn), make(chan struct{})},
 			served: make(chan string, 1000), hijacked: make(chan net.Conn),
 		}
-		b.server = &http.Server{ConnState: b.set.State, ErrorLog: log.New(io.Discard, "", 0), Handler: b}
+		b.server = &http.Server{
+			ConnState: b.set.State, ConnContext: Context, ErrorLog: log.New(io.Discard, "", 0), Handler: b,
+		}
 		var listener net.Listener = b.set.Listener(b.pipes)
 		if plain {
 			b.server.Protocols = new(http.Protocols)
@@ -81,7 +83,7 @@ func onBench(t *testing.T, o Options, plain bool, f func(b *bench)) {
 		} else {
 			b.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}, NextProtos: []string{"h2", "http/1.1"},
 				SessionTicketsDisabled: true} // clients would have to read them
-			listener = tls.NewListener(listener, b.server.TLSConfig)
+			listener = NewSecure(listener, b.server.TLSConfig, 10*time.Second, b.server.ErrorLog)
 		}
 		ended := make(chan error)
 		go func() { ended <- b.server.Serve(listener) }()
@@ -98,6 +100,11 @@ func onBench(t *testing.T, o Options, plain bool, f func(b *bench)) {
 // ServeHTTP implements http.Handler.
 func (b *bench) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.served <- r.URL.Path
+	if TwoFramings(r) {
+		w.Header().Set("Connection", "close")
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
 	switch r.URL.Path {
 	case "/slow":
 		time.Sleep(time.Minute)

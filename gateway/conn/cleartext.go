@@ -24,9 +24,11 @@ func (l Cleartext) Accept() (net.Conn, error) {
 	return &cleartextConn{halfConn: c.(halfConn), missing: http2Preface}, nil
 }
 
-// cleartextConn is a connection that sees whether it begins as HTTP/2 does.
+// cleartextConn is a connection that keeps the headers of requests, and sees whether it
+// begins as HTTP/2 does.
 type cleartextConn struct {
 	halfConn
+	header  header
 	missing string // what is to come of the preface; empty: it was read, or something else
 	http2   atomic.Bool
 }
@@ -34,20 +36,30 @@ type cleartextConn struct {
 // NetConn returns the connection below, for under.
 func (c *cleartextConn) NetConn() net.Conn { return c.halfConn }
 
+// head returns the headers, for TwoFramings.
+func (c *cleartextConn) head() *header { return &c.header }
+
 // Read implements net.Conn.
 func (c *cleartextConn) Read(b []byte) (int, error) {
 	n, err := c.halfConn.Read(b)
+	c.header.add(b[:n])
 	if c.missing != "" {
-		c.begin(b[:n])
+		c.greet(b[:n])
 	}
 	return n, err
 }
 
-// begin compares what has come with the preface.
-func (c *cleartextConn) begin(came []byte) {
+// greet compares what has come with the preface.
+func (c *cleartextConn) greet(came []byte) {
 	rest, ok := strings.CutPrefix(c.missing, string(came[:min(len(came), len(c.missing))]))
-	c.http2.Store(ok && rest == "")
-	if c.missing = rest; !ok {
+	switch {
+	case !ok:
 		c.missing = ""
+	case rest == "":
+		c.missing = ""
+		c.http2.Store(true)
+		c.header.stop()
+	default:
+		c.missing = rest
 	}
 }

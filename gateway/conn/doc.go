@@ -7,6 +7,9 @@
 // (Set.Linger). It learns from http.Server what happens on a connection
 // (Set.State), through all layers: TLS and the PROXY protocol.
 //
+// Cleartext and Secure are the outermost layers of listeners. They keep the bytes of each
+// header over HTTP/1.1, so that TwoFramings sees what net/http has dropped of it.
+//
 // A Gatherer joins writes that follow each other at once. Each connection of a Set
 // has one.
 //

@@ -201,6 +201,7 @@ func (s *Set) State(outer net.Conn, state http.ConnState) {
 	if c == nil {
 		return
 	}
+	keepHeaders(outer, state)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch state {

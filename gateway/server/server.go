@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -203,11 +202,11 @@ func (s *Server) listen(name, address string, handler http.Handler) (*conn.Liste
 	switch {
 	case name == nameHTTPS:
 		server.TLSConfig = certs.TLSConfig(s.certs)
-		listener = tls.NewListener(listener, server.TLSConfig)
-	case name == nameHTTP && s.certs == nil: // proxies that terminate TLS send gRPC by HTTP/2 alone
+		listener = conn.NewSecure(listener, server.TLSConfig, readHeaderTime, server.ErrorLog)
+	case name == nameHTTP:
 		server.Protocols = new(http.Protocols)
 		server.Protocols.SetHTTP1(true)
-		server.Protocols.SetUnencryptedHTTP2(true)
+		server.Protocols.SetUnencryptedHTTP2(s.certs == nil) // proxies that terminate TLS send gRPC by HTTP/2 alone
 		listener = conn.Cleartext{Listener: listener}
 	}
 	s.serving = append(s.serving, serving{name: name, listener: listener, server: server})

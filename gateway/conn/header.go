@@ -1,0 +1,136 @@
+package conn
+
+import (
+	"bytes"
+	"net"
+	"net/http"
+)
+
+// readAhead is how much net/http may have read of a connection beyond a request: the size
+// of its bufio.Reader.
+const readAhead = 4096
+
+// header keeps what a connection over HTTP/1.1 receives until the handler of a request has
+// it: the bytes of the request's header, and at most readAhead bytes before them. The
+// methods are called in the order in which net/http reads, but TwoFramings may run beside
+// add.
+type header struct {
+	received []byte
+	complete []byte // the part of received with the header of the request that is served
+	off      bool   // the connection speaks another protocol
+}
+
+// keepHeaders tells the header of a connection, if it has one, what net/http does.
+func keepHeaders(outer net.Conn, state http.ConnState) {
+	k, ok := outer.(interface{ head() *header })
+	if !ok {
+		return
+	}
+	switch h := k.head(); state {
+	case http.StateActive:
+		h.begin()
+	case http.StateIdle:
+		h.end()
+	case http.StateHijacked:
+		h.stop()
+	}
+}
+
+// add adds what has been received.
+func (h *header) add(b []byte) {
+	if h.off {
+		return
+	}
+	if h.complete != nil { // a body, and perhaps the beginning of the next request
+		b = b[max(0, len(b)-readAhead):]
+		if rest := h.received[len(h.complete):]; len(rest)+len(b) > 2*readAhead {
+			kept := copy(rest, rest[len(rest)-readAhead:])
+			h.received = h.received[:len(h.complete)+kept]
+		}
+	}
+	h.received = append(h.received, b...)
+}
+
+// begin is called when the header of a request has been read.
+func (h *header) begin() { h.complete = h.received }
+
+// end is called when a request has been served.
+func (h *header) end() {
+	kept := h.received[max(0, len(h.received)-readAhead):]
+	if blankLine(h.received) == len(h.received) { // one header, and nothing after it
+		kept = nil
+	}
+	if h.complete = nil; cap(h.received) > readAhead { // more than an idle connection needs
+		h.received = bytes.Clone(kept)
+		return
+	}
+	h.received = h.received[:copy(h.received, kept)]
+}
+
+// stop is called when the connection begins to speak another protocol.
+func (h *header) stop() { *h = header{off: true} }
+
+// blankLine returns the index after the first blank line, -1 if there is none.
+func blankLine(b []byte) int {
+	for i := 0; ; {
+		n := bytes.IndexByte(b[i:], '\n')
+		if n < 0 {
+			return -1
+		}
+		i += n + 1
+		switch rest := b[i:]; {
+		case bytes.HasPrefix(rest, []byte("\n")):
+			return i + 1
+		case bytes.HasPrefix(rest, []byte("\r\n")):
+			return i + 2
+		}
+	}
+}
+
+// TwoFramings reports whether r came with a Content-Length beside a Transfer-Encoding, or
+// with a Transfer-Encoding in HTTP/1.0: programs before the gateway may have divided the
+// bytes into other requests (RFC 9112, section 6.1). net/http drops one of the fields, so
+// TwoFramings looks for the header in the bytes. It cannot tell the header from a part of a
+// body, or of a later request, that begins with the same line: all of them must have one
+// framing. A header that it does not find has two.
+func TwoFramings(r *http.Request) bool {
+	chunked := len(r.TransferEncoding) > 0
+	if !chunked && r.ProtoAtLeast(1, 1) {
+		return false
+	}
+	c := carrierOf(r)
+	if c == nil {
+		return false // HTTP/2 has one framing
+	}
+	k, ok := c.conn.(interface{ head() *header })
+	if !ok {
+		return true
+	}
+	line, rest := []byte(r.Method+" "+r.RequestURI+" "+r.Proto), k.head().complete
+	for found := false; ; {
+		at := bytes.Index(rest, line)
+		if at < 0 {
+			return !found
+		}
+		rest = rest[at+len(line):]
+		length, coding := framings(rest)
+		if coding && (length || !chunked) {
+			return true
+		}
+		found = found || coding == chunked
+	}
+}
+
+// framings reports which fields a header has; b begins at the end of the request line.
+func framings(b []byte) (length, coding bool) {
+	_, fields, _ := bytes.Cut(b, []byte("\n"))
+	for line := range bytes.Lines(fields) {
+		if line = bytes.TrimRight(line, "\r\n"); len(line) == 0 {
+			break
+		}
+		name, _, _ := bytes.Cut(line, []byte(":"))
+		length = length || bytes.EqualFold(name, []byte("Content-Length"))
+		coding = coding || bytes.EqualFold(name, []byte("Transfer-Encoding"))
+	}
+	return length, coding
+}
