@@ -53,13 +53,23 @@ func newMechanisms(
 			API: login.NewAPITokens(accounts, logins),
 			Refresh: login.NewRefreshTokens(login.RefreshOptions{
 				Lifetime: cfg.Token.RefreshLifetime, Remember: cfg.Session.Remember,
-				Leeway: cfg.Token.ReuseLeeway, Bind: cfg.Token.BindRefresh,
+				Leeway: cfg.Token.ReuseLeeway, Bind: traits(cfg.Token.BindRefresh),
 			}, accounts, logins),
 		},
 		basic:  auth.NewBasic(cfg.Basic.Realm, basic, verifier),
 		decoys: decoys,
 		jwks:   jwks,
 	}, nil
+}
+
+// traits returns what refresh tokens are bound to.
+func traits(words []string) []login.Trait {
+	known := map[string]login.Trait{config.BindUserAgent: login.BindUserAgent, config.BindIP: login.BindIP}
+	list := make([]login.Trait, len(words))
+	for i, word := range words {
+		list[i] = known[word]
+	}
+	return list
 }
 
 func localAccounts(users []config.Account) []auth.Account {

@@ -25,6 +25,11 @@ type Spec struct {
 	None         []Ref               `yaml:"none"`          // none of them holds
 }
 
+// Words returns the only values of keys of a policy, by key.
+func (Spec) Words() map[string][]string {
+	return map[string][]string{"mechanisms": {string(Basic), string(Session), string(Bearer), string(OIDC)}}
+}
+
 // Ref refers to a policy by its name, or contains one. Exactly one of the two
 // fields is set.
 type Ref struct {

@@ -100,6 +100,11 @@ type TLS struct {
 	TrustedRootsContent []byte `yaml:"-"` // of the file, in mode acme
 }
 
+// Words returns the words that keys of the section take.
+func (TLS) Words() map[string][]string {
+	return map[string][]string{"mode": {TLSInternal, TLSFiles, TLSACME, TLSOff}}
+}
+
 // OnDemand bounds the certificates of names below wildcard hosts of routes, which an
 // ACME authority issues when a client asks for them.
 type OnDemand struct {
@@ -129,6 +134,11 @@ type Store struct {
 	KeyPrefix        string        `yaml:"key_prefix"`
 	MaxStaleness     time.Duration `yaml:"max_staleness"`
 	EncryptionKey    Secret        `yaml:"encryption_key"` // for tokens of providers; empty: generated under DataDir
+}
+
+// Words returns the words that keys of the section take.
+func (Store) Words() map[string][]string {
+	return map[string][]string{"driver": {StoreSQLite, StoreMemory, StoreRedis}}
 }
 
 // Endpoints configures the paths of the gateway's own endpoints.
@@ -167,6 +177,13 @@ type Account struct {
 	Disabled     bool          `yaml:"disabled"`
 }
 
+// Values of same_site. Browsers know them by these names, too.
+const (
+	sameSiteLax    = "lax"
+	SameSiteStrict = "strict"
+	SameSiteNone   = "none"
+)
+
 // Session configures the mechanism session.
 type Session struct {
 	Cookie      string        `yaml:"cookie"` // with the prefix, if HostPrefix
@@ -179,6 +196,11 @@ type Session struct {
 	Domain      string        `yaml:"domain"`       // that shares the cookies of sessions; empty: each host has its own
 }
 
+// Words returns the words that keys of the section take.
+func (Session) Words() map[string][]string {
+	return map[string][]string{"same_site": {sameSiteLax, SameSiteStrict, SameSiteNone}}
+}
+
 // Algorithms that sign access tokens (RFC 7518, section 3.1).
 const (
 	AlgorithmHS256 = "HS256"
@@ -189,6 +211,12 @@ const (
 const (
 	DeliveryBody   = "body"   // in the JSON of the response
 	DeliveryCookie = "cookie" // in the cookies CookieAccess and CookieRefresh
+)
+
+// Traits of a device to which refresh tokens can be bound.
+const (
+	BindUserAgent = "user_agent"
+	BindIP        = "ip"
 )
 
 // Cookies of DeliveryCookie, without the prefix of Session.HostPrefix.
@@ -217,6 +245,15 @@ type Token struct {
 	TrustedIssuers []TrustedIssuer `yaml:"trusted_issuers"`
 }
 
+// Words returns the words that keys of the section take.
+func (Token) Words() map[string][]string {
+	return map[string][]string{
+		"algorithm":    {AlgorithmHS256, AlgorithmRS256},
+		"delivery":     {DeliveryBody, DeliveryCookie},
+		"bind_refresh": {BindUserAgent, BindIP},
+	}
+}
+
 // Delegated configures the sessions of delegated logins.
 type Delegated struct {
 	Cookie          string        `yaml:"cookie"`
@@ -240,6 +277,11 @@ type Upstream struct {
 	ReuseConnections bool             `yaml:"reuse_connections"` // false: each request has its own connection
 	FastPath         bool             `yaml:"fast_path"`         // false: httputil.ReverseProxy serves every request
 	IdentityHeaders  *IdentityHeaders `yaml:"identity_headers"`  // always set: keys that are not given come from the top level
+}
+
+// Words returns the words that keys of an upstream take.
+func (Upstream) Words() map[string][]string {
+	return map[string][]string{"balance": {BalanceRoundRobin, BalanceLeastRequests, BalanceClient}}
 }
 
 // Ways to choose a target of an upstream.
@@ -343,6 +385,20 @@ type Route struct {
 	Upgrade            []string           `yaml:"upgrade"` // protocols beside WebSocket
 }
 
+// Words returns the words that keys of a route take.
+func (Route) Words() map[string][]string {
+	return map[string][]string{
+		"auth": {
+			string(policy.Basic), string(policy.Session), string(policy.Bearer), string(policy.OIDC), string(policy.None),
+		},
+		"unauthenticated": {UnauthenticatedAuto, UnauthenticatedChallenge, UnauthenticatedRedirect},
+		"authorization":   {AuthorizationGateway, AuthorizationApplication},
+		"cross_origin":    {CrossOriginDeny, CrossOriginAllow},
+		"service_workers": {ServiceWorkersRefuse, ServiceWorkersAllow},
+		"encoded_slashes": {EncodedSlashesReject, EncodedSlashesKeep},
+	}
+}
+
 // Whom a bearer token belongs to that is not the gateway's.
 const (
 	AuthorizationGateway     = "gateway" // which rejects it
@@ -377,6 +433,11 @@ type Rate struct {
 	Requests int64         `yaml:"requests"` // in Per
 	Per      time.Duration `yaml:"per"`
 	By       string        `yaml:"by"` // client or user
+}
+
+// Words returns the words that keys of a rate take.
+func (Rate) Words() map[string][]string {
+	return map[string][]string{"by": {RateByClient, RateByUser}}
 }
 
 // RouteHeaders changes the request to the upstream.

@@ -22,7 +22,7 @@ func defaults() *Config {
 		},
 		Endpoints: Endpoints{Prefix: "/"},
 		Basic:     Basic{Realm: "authgate"},
-		Session:   Session{Cookie: "session_id", Lifetime: time.Hour, SameSite: "lax"},
+		Session:   Session{Cookie: "session_id", Lifetime: time.Hour, SameSite: sameSiteLax},
 		Token: Token{
 			Algorithm: AlgorithmHS256, Audience: []string{"authgate"}, AccessLifetime: 15 * time.Minute,
 			RefreshLifetime: 168 * time.Hour, ReuseLeeway: 10 * time.Second, Delivery: DeliveryBody,

@@ -19,7 +19,7 @@ func (l Limits) check(r *report) {
 	}
 }
 
-func (l Log) check(r *report) {
-	r.oneOf("log.level", l.Level, words("log.level"))
-	r.oneOf("log.format", l.Format, words("log.format"))
+// Words returns the words that keys of a log take.
+func (Log) Words() map[string][]string {
+	return map[string][]string{"level": {"debug", "info", "warn", "error"}, "format": {"json", "text"}}
 }

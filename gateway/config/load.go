@@ -200,6 +200,6 @@ func (c *Config) check(r *report, places userPlaces) {
 	if c.ShutdownTimeout == 0 {
 		r.Fault("shutdown_timeout", "must be longer than 0; with 0 a stop would end every request in flight")
 	}
-	c.Log.check(r)
 	c.Tracing.check(r)
+	r.CheckWords()
 }

@@ -56,6 +56,14 @@ type Provider struct {
 	JWKSURL                 string            `yaml:"jwks_url"`
 }
 
+// Words returns the words that keys of a provider take.
+func (Provider) Words() map[string][]string {
+	return map[string][]string{
+		"logout":                     {LogoutAuto, LogoutForm, LogoutRevoke, LogoutRedirect},
+		"token_endpoint_auth_method": {AuthMethodBasic, AuthMethodPost},
+	}
+}
+
 // openIDScope is the scope that requests an ID token (OpenID Connect Core 1.0,
 // section 3.1.2.1).
 const openIDScope = "openid"
@@ -151,8 +159,10 @@ func (p *Provider) check(r *report, path string) {
 	p.checkParams(r, path+".authorization_params")
 	r.claim(path+".roles_claim", p.RolesClaim)
 	r.claim(path+".username_claim", p.UsernameClaim)
-	r.oneOf(path+".callback", p.Callback, []string{callback, authCallback, p.ownCallback()})
-	r.oneOf(path+".logout", p.Logout, words("providers[].logout"))
+	if own := p.ownCallback(); !slices.Contains([]string{callback, authCallback, own}, p.Callback) {
+		r.Fault(path+".callback", "%q is not a valid value; expected %s, %s or %s",
+			p.Callback, callback, authCallback, own)
+	}
 	r.positive(path+".timeout", p.Timeout)
 	r.providerURL(path+".issuer", p.Issuer, httpURL)
 	for _, e := range []struct{ key, url string }{
@@ -190,10 +200,8 @@ func (p *Provider) checkClient(r *report, path string) {
 	if p.TokenEndpointAuthMethod == "" {
 		return
 	}
-	method := path + ".token_endpoint_auth_method"
-	r.oneOf(method, p.TokenEndpointAuthMethod, words("providers[].token_endpoint_auth_method"))
 	if p.ClientSecret == "" && !r.Broken(path+".client_secret") {
-		r.Fault(method, "has no effect without client_secret, because this is a public client; give client_secret, or remove this key")
+		r.Fault(path+".token_endpoint_auth_method", "has no effect without client_secret, because this is a public client; give client_secret, or remove this key")
 	}
 }
 

@@ -29,7 +29,6 @@ func (route *Route) checkRate(r *report, path string) {
 	if per := route.Rate.Per; per < minRatePer || per > maxRatePer {
 		r.Fault(path+".per", "%v is out of range; expected %v to %v", per, minRatePer, maxRatePer)
 	}
-	r.oneOf(path+".by", route.Rate.By, words("routes[].rate.by"))
 	if route.Rate.By == RateByUser && slices.Contains(route.Auth, policy.None) {
 		r.Fault(path+".by", "a public route has no users, so their requests cannot be counted; use client, or name a mechanism in auth")
 	}

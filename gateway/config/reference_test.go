@@ -41,17 +41,21 @@ func referenceKeys() []referenceKey {
 
 // section adds the keys of a struct.
 func (r *reference) section(path string, v reflect.Value) {
+	var words map[string][]string
+	if section, ok := v.Interface().(interface{ Words() map[string][]string }); ok {
+		words = section.Words()
+	}
 	for _, field := range reflect.VisibleFields(v.Type()) {
 		if name, _, _ := strings.Cut(field.Tag.Get("yaml"), ","); field.IsExported() && name != "-" {
-			r.value(strictyaml.Join(path, name), v.FieldByIndex(field.Index))
+			r.value(strictyaml.Join(path, name), v.FieldByIndex(field.Index), words[name])
 		}
 	}
 }
 
 // value adds a key, or the keys below it.
-func (r *reference) value(key string, v reflect.Value) {
+func (r *reference) value(key string, v reflect.Value, words []string) {
 	t := v.Type()
-	if kind := kindOf(key, t); kind != "" {
+	if kind := kindOf(t, words); kind != "" {
 		r.keys = append(r.keys, referenceKey{key, kind, written(v), v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0})
 		return
 	}
@@ -81,7 +85,7 @@ func (r *reference) element(key string, t reflect.Type) {
 }
 
 // kindOf says what one writes for a key, or "" if it has keys below it.
-func kindOf(key string, t reflect.Type) string {
+func kindOf(t reflect.Type, words []string) string {
 	switch t {
 	case reflect.TypeFor[time.Duration]():
 		return "duration"
@@ -98,7 +102,7 @@ func kindOf(key string, t reflect.Type) string {
 	}
 	switch kind := t.Kind(); {
 	case kind == reflect.String:
-		return alternatives(words(key), "string")
+		return alternatives(words, "string")
 	case kind == reflect.Bool:
 		return "boolean"
 	case kind == reflect.Int || kind == reflect.Int64:
@@ -106,7 +110,7 @@ func kindOf(key string, t reflect.Type) string {
 	case kind == reflect.Float64:
 		return "number"
 	case kind == reflect.Slice && t.Elem().Kind() == reflect.String:
-		return "list of " + alternatives(words(key+"[]"), "strings")
+		return "list of " + alternatives(words, "strings")
 	case kind == reflect.Map && t.Elem().Kind() == reflect.String:
 		return "map of strings"
 	case kind == reflect.Map && t.Elem().Kind() == reflect.Slice:

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
-	"strings"
 	"time"
 
 	"authgate/gateway/config/strictyaml"
@@ -24,22 +22,6 @@ func (r *report) policyErrors(err error) {
 			r.Fault(one.Path, "%s", one.Msg)
 		}
 	}
-}
-
-// oneOf checks that a value is one of words.
-func (r *report) oneOf(path, value string, words []string) {
-	if !slices.Contains(words, value) {
-		r.Fault(path, "%q is not a valid value; expected %s", value, orList(words))
-	}
-}
-
-// orList writes "a, b or c".
-func orList(words []string) string {
-	last := len(words) - 1
-	if last <= 0 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // positive checks a duration that must not be 0. The reader refuses negative

@@ -53,20 +53,15 @@ func (route *Route) check(r *report, path string, c *Config) {
 	if route.Timeout == 0 && r.Given(path+".timeout") {
 		r.Fault(path+".timeout", "must be longer than 0; remove the key for the timeout of the upstream")
 	}
-	r.oneOf(path+".unauthenticated", route.Unauthenticated, words("routes[].unauthenticated"))
 	if route.Unauthenticated == UnauthenticatedRedirect && !slices.Contains(route.Auth, policy.Session) && !slices.Contains(route.Auth, policy.OIDC) {
 		r.Fault(path+".unauthenticated", "redirect leads to the sign-in page, which gives no credential that the route accepts; add session or oidc to auth, or use challenge")
 	}
-	r.oneOf(path+".authorization", route.Authorization, words("routes[].authorization"))
 	if route.Authorization == AuthorizationApplication && !slices.Contains(route.Auth, policy.Session) && !slices.Contains(route.Auth, policy.OIDC) {
 		r.Fault(path+".authorization", "application needs a session beside the application's token; add session or oidc to auth, or use auth: [none] without this key")
 	}
 	if route.BasicChallenge && !slices.Contains(route.Auth, policy.Bearer) {
 		r.Fault(path+".basic_challenge", "asks for an API token, which the route does not accept; add bearer to auth, or remove this key")
 	}
-	r.oneOf(path+".cross_origin", route.CrossOrigin, words("routes[].cross_origin"))
-	r.oneOf(path+".service_workers", route.ServiceWorkers, words("routes[].service_workers"))
-	r.oneOf(path+".encoded_slashes", route.EncodedSlashes, words("routes[].encoded_slashes"))
 	route.CORS.check(r, path+".cors")
 	route.checkUpgrade(r, path+".upgrade")
 	route.checkRate(r, path+".rate")

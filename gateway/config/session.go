@@ -25,7 +25,6 @@ func (s Session) check(r *report) {
 	case s.Remember > maxRemember:
 		r.Fault("session.remember", "must be at most 400d: browsers keep no cookie for longer")
 	}
-	r.oneOf("session.same_site", s.SameSite, words("session.same_site"))
 }
 
 // checkDomain checks session.domain: it must be a domain for which browsers keep

@@ -14,7 +14,6 @@ import (
 // checked in Config.checkSharedKeys.
 func (s Store) check(r *report, dataDir string) {
 	r.keyLength("store.encryption_key", s.EncryptionKey)
-	r.oneOf("store.driver", s.Driver, words("store.driver"))
 	switch s.Driver {
 	case StoreSQLite:
 		if s.Path == "" {

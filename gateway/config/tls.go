@@ -9,7 +9,6 @@ import (
 
 // check checks everything except the content of files, which sideReader checks.
 func (t TLS) check(r *report) {
-	r.oneOf("tls.mode", t.Mode, words("tls.mode"))
 	switch t.Mode {
 	case TLSInternal, TLSACME, TLSOff:
 		for _, f := range []struct{ key, path string }{{"tls.certificate", t.Certificate}, {"tls.key", t.Key}} {

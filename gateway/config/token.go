@@ -18,8 +18,6 @@ const (
 
 // check checks everything except the trusted issuers.
 func (t *Token) check(r *report) {
-	r.oneOf("token.algorithm", t.Algorithm, words("token.algorithm"))
-	r.oneOf("token.delivery", t.Delivery, words("token.delivery"))
 	t.checkKeys(r)
 	if strings.ContainsFunc(t.Issuer, unicode.IsControl) || strings.TrimSpace(t.Issuer) != t.Issuer {
 		r.Fault("token.issuer", "%q begins or ends with a space, or contains a control character", t.Issuer)
@@ -30,7 +28,6 @@ func (t *Token) check(r *report) {
 	r.audience("token.audience", t.Audience)
 	for i, trait := range t.BindRefresh {
 		path := fmt.Sprintf("token.bind_refresh[%d]", i)
-		r.oneOf(path, trait, words("token.bind_refresh[]"))
 		if slices.Contains(t.BindRefresh[:i], trait) {
 			r.Fault(path, "%q is listed twice", trait)
 		}

@@ -30,7 +30,6 @@ func (u Upstream) check(r *report, path string) {
 	u.checkAddresses(r, path)
 	r.positive(path+".timeout", u.Timeout)
 	r.positive(path+".connect_timeout", u.ConnectTimeout)
-	r.oneOf(path+".balance", u.Balance, words("upstreams.NAME.balance"))
 	u.Health.check(r, path+".health")
 	u.checkHost(r, path+".host")
 	u.checkTLS(r, path+".tls")

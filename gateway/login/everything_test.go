@@ -34,7 +34,7 @@ type everything struct {
 
 func newEverything(tb testing.TB) *everything {
 	tb.Helper()
-	e := &everything{rig: newRig(tb, func(r *rig) { r.refreshOptions.Bind = []string{BindUserAgent, BindIP} }), browser: NewBrowserSecret()}
+	e := &everything{rig: newRig(tb, func(r *rig) { r.refreshOptions.Bind = []Trait{BindUserAgent, BindIP} }), browser: NewBrowserSecret()}
 	e.attempt = e.beginAttempt(tb, e.browser)
 	e.jwt = jwtOf(e.plain.issuer)
 	e.plain.knows(e.jwt, e.access("one"))

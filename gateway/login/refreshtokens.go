@@ -17,10 +17,13 @@ import (
 	"authgate/gateway/store"
 )
 
-// Traits of a device that a refresh token can be bound to.
+// Trait is a property of a device that refresh tokens can be bound to.
+type Trait int
+
+// The traits.
 const (
-	BindUserAgent = "user_agent"
-	BindIP        = "ip"
+	BindUserAgent Trait = iota
+	BindIP
 )
 
 // maxRotations is how many rotations within the leeway a family remembers. A token
@@ -39,7 +42,7 @@ type RefreshOptions struct {
 	Lifetime time.Duration // of the family, from the login
 	Remember time.Duration // if it is longer: of the family of a login that is remembered
 	Leeway   time.Duration // how long a second use of a token counts as an accident
-	Bind     []string      // BindUserAgent, BindIP
+	Bind     []Trait
 }
 
 // RefreshTokens issues and rotates refresh tokens. Each login has one family, each

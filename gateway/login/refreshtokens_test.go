@@ -191,20 +191,20 @@ func TestRefreshBinding(t *testing.T) {
 		addr, _ := netip.ParseAddr(client)
 		return &auth.Credentials{Client: addr, UserAgent: userAgent}
 	}
-	both := []string{BindUserAgent, BindIP}
+	both := []Trait{BindUserAgent, BindIP}
 	for _, test := range []struct {
 		name  string
-		bind  []string
+		bind  []Trait
 		other *auth.Credentials
 		good  bool
 	}{
 		{"not bound", nil, at("2001:db8::1", "other"), true},
-		{"user agent: the same", []string{BindUserAgent}, at("2001:db8::1", "test/1"), true},
-		{"user agent: another", []string{BindUserAgent}, at("192.0.2.7", "test/2"), false},
-		{"user agent: none", []string{BindUserAgent}, at("192.0.2.7", ""), false},
-		{"address: the same, mapped", []string{BindIP}, at("::ffff:192.0.2.7", "other"), true},
-		{"address: another", []string{BindIP}, at("192.0.2.8", "test/1"), false},
-		{"address: none", []string{BindIP}, at("", "test/1"), false},
+		{"user agent: the same", []Trait{BindUserAgent}, at("2001:db8::1", "test/1"), true},
+		{"user agent: another", []Trait{BindUserAgent}, at("192.0.2.7", "test/2"), false},
+		{"user agent: none", []Trait{BindUserAgent}, at("192.0.2.7", ""), false},
+		{"address: the same, mapped", []Trait{BindIP}, at("::ffff:192.0.2.7", "other"), true},
+		{"address: another", []Trait{BindIP}, at("192.0.2.8", "test/1"), false},
+		{"address: none", []Trait{BindIP}, at("", "test/1"), false},
 		{"both: the same", both, testDevice, true},
 		{"both: another user agent", both, at("192.0.2.7", "test/2"), false},
 		{"both: another address", both, at("192.0.2.8", "test/1"), false},

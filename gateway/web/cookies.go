@@ -9,8 +9,6 @@ import (
 	"authgate/gateway/config"
 )
 
-const deliveryCookie = "cookie" // a value of token.delivery
-
 // Cookies are the gateway's own cookies: their names and attributes.
 type Cookies struct {
 	Names auth.CookieNames
@@ -28,16 +26,16 @@ func NewCookies(cfg *config.Config, now func() time.Time) Cookies {
 		Names:    auth.CookieNames{Session: cfg.Session.Cookie},
 		sameSite: http.SameSiteLaxMode, prefix: cfg.Endpoints.Prefix, domain: cfg.Session.Domain,
 	}
-	if cfg.Token.Delivery == deliveryCookie {
+	if cfg.Token.Delivery == config.DeliveryCookie {
 		c.Names.Access, c.Names.Refresh = cfg.CookieName(config.CookieAccess), cfg.CookieName(config.CookieRefresh)
 	}
 	if len(cfg.Providers) > 0 {
 		c.Names.Delegated, c.Names.Browser = cfg.Delegated.Cookie, config.CookieLogin
 	}
 	switch cfg.Session.SameSite {
-	case "strict":
+	case config.SameSiteStrict:
 		c.sameSite = http.SameSiteStrictMode
-	case "none":
+	case config.SameSiteNone:
 		c.sameSite = http.SameSiteNoneMode
 	}
 	return c

@@ -185,7 +185,12 @@ func (d *decoder) section(n ast.Node, path string, v reflect.Value) {
 			if f.single {
 				d.single[at] = true
 			}
-			d.entryValue(e, at, v.Field(f.index))
+			value := v.Field(f.index)
+			fallback := value.String()
+			d.entryValue(e, at, value)
+			if f.words != nil {
+				d.choose(at, value, fallback, f.words)
+			}
 		}
 	}
 }
@@ -207,11 +212,16 @@ type field struct {
 	// single lists are lists of an Either type whose only element has the path
 	// of the list. Their yaml tag has the option single.
 	single bool
+	words  []string // the only values, or those of the elements of a list; nil: any
 }
 
 // fieldsOf returns the keys of a struct type by its yaml tags.
 func fieldsOf(t reflect.Type) map[string]field {
 	fields := make(map[string]field, t.NumField())
+	var words map[string][]string
+	if section, ok := reflect.Zero(t).Interface().(worded); ok {
+		words = section.Words()
+	}
 	for i := range t.NumField() {
 		f := t.Field(i)
 		if !f.IsExported() {
@@ -221,7 +231,7 @@ func fieldsOf(t reflect.Type) map[string]field {
 		if name == "-" {
 			continue
 		}
-		fields[name] = field{index: i, single: option == "single"}
+		fields[name] = field{index: i, single: option == "single", words: words[name]}
 		if f.Type == secretType {
 			fields[name+"_file"] = field{index: i, file: true}
 		}

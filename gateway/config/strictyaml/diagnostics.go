@@ -103,6 +103,13 @@ func (p *problems) addOnce(t *text, at position, key, format string, args ...any
 	p.add(t, at, key, "%s", id.message)
 }
 
+// faultyAt reports whether a diagnostic is about a place.
+func (p *problems) faultyAt(t *text, at position) bool {
+	return slices.ContainsFunc(p.list, func(d Diagnostic) bool {
+		return d.File == t.name && d.Line == at.line && d.Column == at.column
+	})
+}
+
 // maxShownLine is the length in bytes of the longest line that is shown.
 const maxShownLine = 16 << 10
 

@@ -18,6 +18,7 @@ type Document struct {
 	broken       map[string]bool                               // paths of values that could not be read
 	brokenInside map[string]bool                               // paths of values that contain those
 	blank        map[string]string                             // paths of values with a blank variable, and its name
+	choices      []choice                                      // for CheckWords
 }
 
 // span is where a key and its value begin.

@@ -9,17 +9,12 @@ import (
 	"time"
 )
 
-// SchemaOptions say what a schema tells about keys. A key is a dotted path in
-// which NAME is a name of the user's choice and [] an element of a list.
-type SchemaOptions struct {
-	Words   func(key string) []string // the only values of a key, or nil
-	Meaning func(key string) string
-}
-
 // Schema returns a JSON Schema (draft 2020-12) of the files that Read decodes into
-// the value that into points to. Values in it are the defaults.
-func (r *Reader) Schema(o SchemaOptions, into any) map[string]any {
-	b := &schemaBuilder{r, o, map[string]any{}}
+// the value that into points to. Values in it are the defaults. meanings has what it
+// tells about keys: a key is a dotted path in which NAME is a name of the user's choice
+// and [] an element of a list.
+func (r *Reader) Schema(meanings map[string]string, into any) map[string]any {
+	b := &schemaBuilder{r, meanings, map[string]any{}}
 	schema := b.section("", reflect.ValueOf(into).Elem())
 	schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	schema["type"] = "object" // an empty file is an error
@@ -29,8 +24,8 @@ func (r *Reader) Schema(o SchemaOptions, into any) map[string]any {
 
 type schemaBuilder struct {
 	*Reader
-	SchemaOptions
-	defs map[string]any // schemas of policies and the like, which contain themselves
+	meanings map[string]string
+	defs     map[string]any // schemas of policies and the like, which contain themselves
 }
 
 // hasVariablePattern matches a string with a ${NAME}, which can give a value of another type.
@@ -52,7 +47,7 @@ func (b *schemaBuilder) value(key string, v reflect.Value) map[string]any {
 		one := b.either(key, t.Elem())
 		return map[string]any{"oneOf": []any{one, map[string]any{"type": "array", "items": one}}}
 	case kind == reflect.String:
-		return b.text(key, v)
+		return map[string]any{"type": "string"}
 	case kind == reflect.Bool:
 		return map[string]any{"type": []string{"boolean", "string"}, "pattern": hasVariablePattern}
 	case kind == reflect.Int || kind == reflect.Int64:
@@ -82,13 +77,12 @@ func (b *schemaBuilder) element(key string, t reflect.Type) map[string]any {
 	return b.value(key, v.Elem())
 }
 
-// text is the schema of a string.
-func (b *schemaBuilder) text(key string, v reflect.Value) map[string]any {
-	words := b.Words(key)
-	if words == nil {
-		return map[string]any{"type": "string"}
+// choice is the schema of a value that must be one of words, or of a list of them.
+func (b *schemaBuilder) choice(v reflect.Value, words []string) map[string]any {
+	if v.Kind() == reflect.Slice {
+		return map[string]any{"type": "array", "items": b.choice(reflect.Value{}, words)}
 	}
-	if v.Len() == 0 && !strings.HasSuffix(key, "[]") {
+	if v.IsValid() && v.Len() == 0 {
 		words = append([]string{""}, words...) // a default is valid
 	}
 	return map[string]any{"anyOf": []any{
@@ -109,8 +103,8 @@ func (b *schemaBuilder) section(key string, v reflect.Value) map[string]any {
 			exclusive = append(exclusive, map[string]any{"not": map[string]any{"required": []string{base, name}}})
 			continue
 		}
-		property := b.value(at, v.Field(f.index))
-		if meaning := b.Meaning(at); meaning != "" {
+		property := b.property(at, v.Field(f.index), f.words)
+		if meaning := b.meanings[at]; meaning != "" {
 			property["description"] = meaning
 		}
 		if value := schemaDefault(v.Field(f.index)); value != nil {
@@ -123,6 +117,14 @@ func (b *schemaBuilder) section(key string, v reflect.Value) map[string]any {
 		schema["allOf"] = exclusive
 	}
 	return schema
+}
+
+// property is the schema of the value of a key.
+func (b *schemaBuilder) property(key string, v reflect.Value, words []string) map[string]any {
+	if words != nil {
+		return b.choice(v, words)
+	}
+	return b.value(key, v)
 }
 
 // either is the schema of an Either type.
