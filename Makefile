@@ -34,10 +34,11 @@ quick: format-check ## formatting, vet and the unit tests, without Redis, browse
 	go vet ./...
 	go test ./...
 
-# The programs of one package of e2e fill a machine, so -p 1.
+# The packages of e2e share the programs that they test.
 test: deps lint ## lint, all tests with the race detector; fuzz targets run their seeds
 	go test -race -timeout 30m ./...
-	go test -C e2e -race -p 1 -timeout 30m ./...
+	go build -race -o bin/e2e/ ./cmd/authgate ./cmd/upstream ./cmd/demo
+	AUTHGATE_PROGRAMS=$(CURDIR)/bin/e2e go test -C e2e -race -p 1 -timeout 30m ./...
 	go test -C packaging -race -timeout 10m .
 
 interop: deps ## run the gateway against programs that others wrote, write docs/interop.md; ROWS='Dex|Caddy': some of them
@@ -91,7 +92,7 @@ mutation: ## make MUTANTS (100) small faults in each of the packages that decide
 bench: ## Go benchmarks, then the cost of the gateway against a bare proxy, nginx and HAProxy (BENCHFLAGS=-only=session: some rows)
 	@.ci/deps go wrk h2load nginx haproxy caddy taskset redis-server
 	go test -run '^$$' -bench . -benchmem ./...
-	go test -C e2e -run '^$$' -bench . . ./redisstore
+	go test -C e2e -run '^$$' -bench . ./redis ./redisstore
 	go run -C e2e ./bench $(BENCHFLAGS)
 
 dist: ## build a release in dist: archives, .deb and .rpm, SBOMs and SHA256SUMS

@@ -15,11 +15,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRowsNameTests: each test that a row names exists in package e2e, and each subtest
+// TestRowsNameTests: each test that a row names exists in one of the packages, and each subtest
 // as a text there. The tests behind the build tag count too.
 func TestRowsNameTests(t *testing.T) {
 	t.Parallel()
-	tests, texts := testsOf(t, "..")
+	tests, texts := testsOf(t)
 	names := map[string]bool{}
 	for _, r := range rows() {
 		if names[r.name] || r.kind == "" || (len(r.tries) == 0) == (r.never == "") {
@@ -35,12 +35,16 @@ func TestRowsNameTests(t *testing.T) {
 	}
 }
 
-// testsOf returns the names of the test functions in a folder, and all texts in them.
-func testsOf(t *testing.T, dir string) (tests, texts map[string]bool) {
+// testsOf returns the names of the test functions in the packages, and all texts in them.
+func testsOf(t *testing.T) (tests, texts map[string]bool) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("there are no tests in %s: %v", dir, err)
+	var files []string
+	for _, dir := range packages() {
+		found, err := filepath.Glob(filepath.Join("..", dir, "*_test.go"))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("there are no tests in %s: %v", dir, err)
+		}
+		files = append(files, found...)
 	}
 	tests, texts = map[string]bool{}, map[string]bool{}
 	for _, name := range files {
@@ -51,7 +55,7 @@ func testsOf(t *testing.T, dir string) (tests, texts map[string]bool) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.FuncDecl:
-				tests[n.Name.Name] = n.Recv == nil
+				tests[n.Name.Name] = tests[n.Name.Name] || n.Recv == nil
 			case *ast.BasicLit:
 				if text, err := strconv.Unquote(n.Value); err == nil {
 					texts[text] = true

@@ -27,6 +27,11 @@ type try struct{ what, test string }
 // tag is the build tag of the tests that only make interop runs.
 const tag = "interop"
 
+// packages are the packages of the tests, seen from e2e.
+func packages() []string {
+	return []string{"./acme", "./apps", "./browser", "./oidc", "./redis", "./wire"}
+}
+
 // redisTries is what every Redis and every server that speaks its protocol must pass. The
 // tests start the program redis-server.
 func redisTries() []try {

@@ -3,6 +3,7 @@ package world
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -33,7 +34,13 @@ func (b *Block) File() (name string, ok bool) {
 	return name, strings.Contains(name, ".")
 }
 
-// ParseDocument divides a file into prose and blocks.
+// ReadDocument reads a Markdown file of the repository, such as docs/http.md.
+func ReadDocument(t testing.TB, name string) *Document {
+	t.Helper()
+	return ParseDocument(t, name, ReadFile(t, Path(name)))
+}
+
+// ParseDocument divides the text of a document into prose and blocks.
 func ParseDocument(t testing.TB, name, text string) *Document {
 	t.Helper()
 	doc := &Document{Name: name, Text: text}
@@ -57,17 +64,11 @@ func ParseDocument(t testing.TB, name, text string) *Document {
 	return doc
 }
 
-// applicationsPage is the document with the configurations.
-func applicationsPage(t testing.TB) *Document {
-	t.Helper()
-	return ParseDocument(t, "docs/applications.md", ReadFile(t, Path("docs/applications.md")))
-}
-
 // DocumentedApp returns the configuration for an upstream as docs/applications.md shows
 // it, with the address where the application is in the test.
 func DocumentedApp(t testing.TB, upstream, address string) string {
 	t.Helper()
-	for _, b := range applicationsPage(t).Blocks {
+	for _, b := range ReadDocument(t, "docs/applications.md").Blocks {
 		if b.Info != "yaml fragment" {
 			continue
 		}
@@ -81,17 +82,23 @@ func DocumentedApp(t testing.TB, upstream, address string) string {
 	return ""
 }
 
-// DocumentedFile returns a file that docs/applications.md shows.
-func DocumentedFile(t testing.TB, name string) string {
+// DocumentedFile returns a file that a document shows.
+func DocumentedFile(t testing.TB, document, file string) string {
 	t.Helper()
-	for _, b := range applicationsPage(t).Blocks {
-		if shown, ok := b.File(); ok && shown == name {
+	for _, b := range ReadDocument(t, document).Blocks {
+		if shown, ok := b.File(); ok && shown == file {
 			return b.Text()
 		}
 	}
-	t.Fatalf("docs/applications.md does not show %s", name)
+	t.Fatalf("%s does not show %s", document, file)
 	return ""
 }
+
+// addressLines are the lines of a configuration that an Instance writes itself.
+var addressLines = regexp.MustCompile(`(?m)^(public_url|listen|tls|shutdown_delay):.*\n`)
+
+// WithoutAddresses removes the lines of a configuration that an Instance writes itself.
+func WithoutAddresses(config string) string { return addressLines.ReplaceAllString(config, "") }
 
 // ReadFile reads a file.
 func ReadFile(t testing.TB, name string) string {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 )
@@ -34,11 +35,12 @@ var Passwords = map[string]string{"alice": "wonderland", "bob": "builder"}
 // BasicService is the Authorization header of service:s3rvice.
 const BasicService = "Basic c2VydmljZTpzM3J2aWNl"
 
-// Types of bodies, and the body of a login.
+// Types of bodies, what a browser accepts, and the body of a login.
 const (
-	TypeJSON  = "application/json"
-	TypeForm  = "application/x-www-form-urlencoded"
-	AliceJSON = `{"username":"alice","password":"wonderland"}`
+	TypeJSON    = "application/json"
+	TypeForm    = "application/x-www-form-urlencoded"
+	AcceptsPage = "text/html,application/xhtml+xml,*/*;q=0.8"
+	AliceJSON   = `{"username":"alice","password":"wonderland"}`
 )
 
 // App is the part of a configuration that names one upstream, app.
@@ -159,4 +161,40 @@ func CookieNamed(t testing.TB, a Answer, name string) *http.Cookie {
 		t.Fatalf("the cookie %s is set %d times: %q", name, len(found), a.Header["Set-Cookie"])
 	}
 	return found[0]
+}
+
+// QueryOf is the query of an address, or nil.
+func QueryOf(address string) url.Values {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil
+	}
+	return u.Query()
+}
+
+// ClaimsOf returns the claims of a token without a look at its signature.
+func ClaimsOf(t testing.TB, token string) map[string]any {
+	t.Helper()
+	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var claims map[string]any
+	if err := json.Unmarshal(payload, &claims); err != nil {
+		t.Fatal(err)
+	}
+	return claims
+}
+
+// Page loads a page of one of the gateway's hosts, and returns the response without its
+// body.
+func (g *Instance) Page(c *http.Client, host, target string, cookies ...string) *http.Response {
+	g.T.Helper()
+	request := Must(http.NewRequest("GET", g.Base+target, nil))(g.T)
+	request.Host = host
+	request.Header.Set("Accept", "text/html")
+	request.Header.Set("Cookie", strings.Join(cookies, "; "))
+	response := Must(c.Do(request))(g.T)
+	response.Body.Close()
+	return response
 }

@@ -1,0 +1,301 @@
+package apps
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"strings"
+	"testing"
+
+	"authgate/e2e/world"
+
+	"golang.org/x/net/html"
+)
+
+const forwardApp = "https://app.example.org"
+
+// surfer is a browser at an address, which finds all hosts at the proxy. It
+// follows redirects.
+type surfer struct {
+	*http.Client
+	t *testing.T
+}
+
+func newSurfer(t *testing.T, from, proxy string, roots *x509.CertPool) surfer {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots},
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, network, proxy)
+		},
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return surfer{&http.Client{Transport: transport, Jar: world.Must(cookiejar.New(nil))(t), Timeout: world.Patience}, t}
+}
+
+// visit sends a request, and returns the last answer and its address.
+func (v surfer) visit(method, address, body string, headers ...string) (world.Answer, *url.URL) {
+	v.t.Helper()
+	q := world.Must(http.NewRequest(method, address, strings.NewReader(body)))(v.t)
+	for i := 0; i+1 < len(headers); i += 2 {
+		q.Header.Add(headers[i], headers[i+1])
+	}
+	r := world.Must(v.Do(q))(v.t)
+	defer r.Body.Close()
+	content := world.Must(io.ReadAll(r.Body))(v.t)
+	return world.Answer{Status: r.StatusCode, Header: r.Header, Body: string(content)}, r.Request.URL
+}
+
+// signIn visits a page, and signs in on the page to which that leads.
+func (v surfer) signIn(address, user string) (world.Answer, *url.URL) {
+	v.t.Helper()
+	page, at := v.visit("GET", address, "", "Accept", world.AcceptsPage)
+	action, fields := formOf(v.t, page.Body)
+	if page.Status != http.StatusOK || !fields.Has("username") {
+		v.t.Fatalf("%s leads to %d at %s without a form:\n%s", address, page.Status, at, page.Body)
+	}
+	fields.Set("username", user)
+	fields.Set("password", world.Passwords[user])
+	return v.visit("POST", world.Must(at.Parse(action))(v.t).String(), fields.Encode(),
+		"Content-Type", "application/x-www-form-urlencoded", "Accept", world.AcceptsPage, "Origin", at.Scheme+"://"+at.Host, "Sec-Fetch-Site", "same-origin")
+}
+
+// formOf returns where the first form of a page goes, and its fields.
+func formOf(t *testing.T, page string) (action string, fields url.Values) {
+	t.Helper()
+	fields = url.Values{}
+	for node := range world.Must(html.Parse(strings.NewReader(page)))(t).Descendants() {
+		attributes := map[string]string{}
+		for _, a := range node.Attr {
+			attributes[a.Key] = a.Val
+		}
+		switch {
+		case node.Data == "form" && action == "":
+			action = attributes["action"]
+		case node.Data == "input" && attributes["name"] != "":
+			fields.Set(attributes["name"], attributes["value"])
+		}
+	}
+	return action, fields
+}
+
+// wantUser checks the identity that a request to the application carries.
+func wantUser(t *testing.T, what string, m world.Message, user, roles string) {
+	t.Helper()
+	want := map[string]string{}
+	if user != "" {
+		want = map[string]string{"X-Auth-User": user, "X-Auth-Subject": "local:" + user, "X-Auth-Roles": roles, "X-Auth-Mechanism": "session", "X-Auth-Provider": "local"}
+	}
+	for _, name := range world.IdentityNames {
+		if got := m.Value(t, name); got != want[name] {
+			t.Errorf("%s: %s is %q, expected %q", what, name, got, want[name])
+		}
+	}
+}
+
+// spoofedIdentity is headers by which a client claims to be someone else.
+func spoofedIdentity() []string {
+	var headers []string
+	for _, name := range world.IdentityNames {
+		headers = append(headers, name, "root", name, "root2")
+	}
+	return headers
+}
+
+// TestForwardAuth: with the configurations of the documents, real proxies let users
+// sign in, ask about each request, and give the application the identity that the
+// gateway tells, whatever the client claims.
+func TestForwardAuth(t *testing.T) {
+	t.Parallel()
+	for name, proxy := range forwardProxies {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			forwardThrough(t, proxy)
+		})
+	}
+}
+
+// forwardThrough tells all stories through one proxy.
+func forwardThrough(t *testing.T, proxy forwardProxy) {
+	t.Helper()
+	g, app := forwardGateway(t), world.Record(t)
+	address, roots := proxy.start(t, g, app.URL)
+	forwardSignIn(t, app, newSurfer(t, "127.0.0.1", address, roots))
+	forwardRefusals(t, app, newSurfer(t, "127.0.0.1", address, roots))
+	forwardAddresses(t, app, newSurfer(t, "127.0.0.2", address, roots), newSurfer(t, "127.0.0.3", address, roots))
+	forwardSmuggling(t, g, app, address, roots)
+}
+
+// forwardSignIn: a page leads to the sign-in page and back, the application gets the
+// identity, and nothing after the logout.
+func forwardSignIn(t *testing.T, app *world.Recorder, v surfer) {
+	t.Helper()
+	a, at := v.signIn(forwardApp+"/page?a=%2Fb&c", "alice")
+	if a.Status != http.StatusOK || a.Body != "ok" || at.String() != forwardApp+"/page?a=%2Fb&c" {
+		t.Fatalf("after the sign-in: %d at %s\n%s", a.Status, at, a.Body)
+	}
+	m := app.One(t)
+	wantUser(t, "the page", m, "alice", "user,admin")
+	if m.Target() != "/page?a=%2Fb&c" {
+		t.Errorf("the application gets %q", m.Line)
+	}
+	a, _ = v.visit("POST", forwardApp+"/admin/x%20y;z", "a body", append(spoofedIdentity(), "Sec-Fetch-Site", "same-origin")...)
+	world.WantStatus(t, "a post", a, http.StatusOK)
+	m = app.One(t)
+	wantUser(t, "a post with spoofed headers", m, "alice", "user,admin")
+	if m.Target() != "/admin/x%20y;z" || m.Body != "a body" || !strings.HasPrefix(m.Line, "POST ") {
+		t.Errorf("the application gets %q with %q", m.Line, m.Body)
+	}
+	a, _ = v.visit("POST", forwardApp+"/page", "a body", "Sec-Fetch-Site", "cross-site", "Origin", "https://evil.example")
+	world.WantStatus(t, "a post of another site", a, http.StatusForbidden)
+	a, _ = v.visit("GET", forwardApp+"/page", "", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==", "Connection", "Upgrade", "Upgrade", "websocket", "Origin", "https://evil.example")
+	world.WantStatus(t, "a WebSocket of another site", a, http.StatusForbidden)
+	a, _ = v.visit("POST", forwardApp+"/auth/logout", "", "Origin", forwardApp, "Sec-Fetch-Site", "same-origin")
+	world.WantStatus(t, "the logout", a, http.StatusOK)
+	a, at = v.visit("GET", forwardApp+"/page", "", "Accept", world.AcceptsPage)
+	if a.Status != http.StatusOK || !strings.HasPrefix(at.Path, "/auth/") {
+		t.Errorf("after the logout: %d at %s", a.Status, at)
+	}
+	app.None(t)
+}
+
+// forwardRefusals: what the gateway refuses does not reach the application.
+func forwardRefusals(t *testing.T, app *world.Recorder, v surfer) {
+	t.Helper()
+	a, _ := v.visit("GET", forwardApp+"/api", "", "Accept", world.TypeJSON)
+	world.WantStatus(t, "without a login", a, http.StatusUnauthorized)
+	a, _ = v.visit("GET", forwardApp+"/api", "", append(spoofedIdentity(), "Cookie", "session_id=x", "Accept", world.TypeJSON)...)
+	world.WantStatus(t, "with a wrong cookie", a, http.StatusUnauthorized)
+	if a, at := v.signIn(forwardApp+"/page", "bob"); a.Status != http.StatusOK || at.Path != "/page" {
+		t.Fatalf("after the sign-in: %d at %s", a.Status, at)
+	}
+	wantUser(t, "the page", app.One(t), "bob", "user")
+	a, _ = v.visit("GET", forwardApp+"/admin/", "", spoofedIdentity()...)
+	world.WantStatus(t, "without the role", a, http.StatusForbidden)
+	a, _ = v.visit("GET", forwardApp+"/auth/verify", "", "X-Forwarded-Method", "GET", "X-Original-Method", "GET")
+	if a.Status != http.StatusNotFound && a.Status != http.StatusBadRequest { // Traefik asks about it like any other
+		t.Errorf("a question of a client: %d %s", a.Status, a.Body)
+	}
+	app.None(t)
+	a, _ = v.visit("GET", forwardApp+"/public/x", "", spoofedIdentity()...)
+	world.WantStatus(t, "a public page", a, http.StatusOK)
+	m := app.One(t)
+	if user := m.Value(t, "X-Auth-User"); user != "" {
+		t.Errorf("on a public page X-Auth-User is %q", user)
+	}
+	wantUser(t, "a public page", m, "", "")
+}
+
+// forwardAddresses: policies see the address of the client, whatever it claims.
+func forwardAddresses(t *testing.T, app *world.Recorder, near, far surfer) {
+	t.Helper()
+	for _, v := range []surfer{near, far} {
+		if a, at := v.signIn(forwardApp+"/page", "bob"); a.Status != http.StatusOK {
+			t.Fatalf("after the sign-in: %d at %s", a.Status, at)
+		}
+		app.One(t)
+	}
+	claims := func(address string) []string {
+		return []string{"X-Forwarded-For", address, "X-Real-IP", address, "Forwarded", "for=" + address}
+	}
+	a, _ := far.visit("GET", forwardApp+"/office/", "", claims("127.0.0.2")...)
+	world.WantStatus(t, "from another network", a, http.StatusForbidden)
+	app.None(t)
+	a, _ = near.visit("GET", forwardApp+"/office/", "", claims("127.0.0.3")...)
+	world.WantStatus(t, "from the network", a, http.StatusOK)
+	app.One(t)
+}
+
+// forwardSmuggling: neither spellings of headers nor odd targets lead a client of
+// public pages past the gateway.
+func forwardSmuggling(t *testing.T, g *world.Instance, app *world.Recorder, address string, roots *x509.CertPool) {
+	t.Helper()
+	send := func(text string) world.Answer {
+		conn := world.Must(tls.Dial("tcp", address, &tls.Config{RootCAs: roots, ServerName: "app.example.org"}))(t)
+		defer conn.Close()
+		world.Limit(t, conn)
+		return world.Exchange(t, conn, text)
+	}
+	head := "Host: app.example.org\nConnection: close\n"
+	for _, name := range append(world.Spellings("X-Auth-User"), world.Spellings("X-Auth-Roles")...) {
+		a := send("GET /public/ HTTP/1.1\n" + head + name + ": root\n\n")
+		for _, m := range app.All() {
+			if got := strings.Join(append(m.Values("X-Auth-User"), m.Values("X-Auth-Roles")...), ""); got != "" {
+				t.Errorf("%s reaches the application as %q, with %d", name, m.Head, a.Status)
+			}
+		}
+	}
+	for _, header := range []string{
+		"X-Original-URL: https://app.example.org/public/", "X-Original-Method: GET", "X-Forwarded-Uri: /public/", "X-Forwarded-Method: HEAD",
+		"X-Forwarded-Host: auth.example.org", "X-Forwarded-Proto: http", "X_Forwarded_Uri: /public/", "X_Original_URL: https://app.example.org/public/", "X-Rewrite-URL: /public/",
+		"Connection: X-Forwarded-Uri, X-Original-URL, Cookie",
+	} {
+		if a := send("GET /secret HTTP/1.1\n" + head + header + "\n\n"); a.Status < 400 {
+			t.Errorf("with %s: %d", header, a.Status)
+		}
+	}
+	for _, target := range []string{
+		"/public/../secret", "/public/%2e%2e/secret", "/public/..%2fsecret", "/public/%2e%2e%2fsecret", "/public/..;/secret", "//secret", "/public//../secret", "/public%2f..%2fsecret",
+		"/secret?/public/", "/secret#/public/", `/public/..\secret`, "/public/%00/../secret", "/%73ecret", "/auth/../secret", "/auth/%2e%2e/secret", "/auth/..%2fsecret", "/secret;/public/",
+		"https://app.example.org/secret", "https://auth.example.org/secret", "/secret/" + strings.Repeat("x", 5000),
+	} {
+		if a := send("GET " + target + " HTTP/1.1\n" + head + "\n"); a.Status < 400 && !onlyPublic(app.All()) {
+			t.Errorf("%.80s: %d", target, a.Status)
+		}
+	}
+	if a := send("GET https://app.example.org/secret HTTP/1.1\nHost: open.example.org\nConnection: close\n\n"); a.Status < 400 {
+		t.Errorf("with two hosts: %d", a.Status)
+	}
+	app.None(t)
+	if log := g.Log.String(); strings.Contains(log, `"status":500`) {
+		t.Errorf("the gateway failed:\n%s", log)
+	}
+}
+
+// onlyPublic reports whether what reached the application is one public page, in plain
+// words: Traefik resolves dot segments before it asks.
+func onlyPublic(got []world.Message) bool {
+	return len(got) == 1 && got[0].Target() == "/public/secret"
+}
+
+// TestForwardAuthByReading: the questions that Traefik and Envoy send, as far as
+// their documents tell, are answered. TestForwardAuthPackaged runs these proxies.
+func TestForwardAuthByReading(t *testing.T) {
+	t.Parallel()
+	g := forwardGateway(t)
+	g.Base = g.HTTP
+	c := g.Stranger11()
+	sent := g.Do(c, "POST", "/auth/login", `{"username":"alice","password":"wonderland"}`, "Content-Type", world.TypeJSON,
+		"X-Forwarded-Proto", "https", "X-Forwarded-Host", "app.example.org")
+	world.WantStatus(t, "the login", sent, http.StatusOK)
+	session := world.CookieOf(sent)
+	for name, q := range map[string]struct{ method, more string }{
+		"traefik": {"GET", "X-Forwarded-Server"}, // always GET, to its own host
+		"envoy":   {"POST", "X-Envoy-Internal"},  // the method of the request, and no body
+	} {
+		ask := func(target, accept, cookie string) world.Answer {
+			return g.Do(c, q.method, "/auth/verify", "", "X-Forwarded-Method", "GET", "X-Forwarded-Proto", "https", "X-Forwarded-Host", "app.example.org",
+				"X-Forwarded-Uri", target, "X-Forwarded-For", "192.0.2.9", q.more, "x", "Accept", accept, "Cookie", cookie)
+		}
+		a := ask("/office/x?y", world.TypeJSON, session)
+		world.WantStatus(t, name, a, http.StatusForbidden) // the network of the test is another
+		a = ask("/admin/x?y", world.TypeJSON, session)
+		world.WantStatus(t, name, a, http.StatusOK)
+		if got := a.Header; got.Get("X-Auth-User") != "alice" || fmt.Sprintf("%q", got["X-Auth-Email"]) != `[""]` {
+			t.Errorf("%s: %q", name, got)
+		}
+		a = ask("/page?a=b", world.AcceptsPage, "")
+		world.WantStatus(t, name, a, http.StatusFound)
+		to := world.Must(url.Parse(a.Header.Get("Location")))(t)
+		if to.Scheme != "https" || !strings.HasSuffix(to.Host, ".example.org") || !strings.HasPrefix(to.Path, "/auth/") {
+			t.Errorf("%s: a page leads to %s", name, to)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"authgate/e2e/world"
+	"authgate/gateway/config"
+)
+
+// TestInitOnTerminal: init asks on a terminal, takes the default for an empty answer,
+// and asks for the password without echo.
+func TestInitOnTerminal(t *testing.T) {
+	t.Parallel()
+	const plain = "correct horse battery staple"
+	term, path := openTerminal(t), filepath.Join(t.TempDir(), "config.yaml")
+	cmd := exec.Command(world.Program("authgate"), "init", "--config", path)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.line, term.line, term.line
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	ended := world.Spawn(t, cmd)
+	for _, asked := range []struct {
+		question, answer string
+		hidden           bool
+	}{
+		{"[localhost]: ", "gate.example.org", false},
+		{"[http://127.0.0.1:3000]: ", "", false},
+		{"[internal]: ", "acme", false},
+		{"[admin]: ", "alice", false},
+		{"Password: ", plain, true},
+		{"Again: ", plain, true},
+	} {
+		world.Until(t, asked.question, func() bool {
+			return strings.HasSuffix(term.screen.String(), asked.question) && term.echo(t) != asked.hidden
+		})
+		world.Must(io.WriteString(term.keys, asked.answer+"\n"))(t)
+	}
+	<-ended
+	if !cmd.ProcessState.Success() || strings.Contains(term.screen.String(), "horse") {
+		t.Fatalf("%v: %s", cmd.ProcessState, term.screen.String())
+	}
+	cfg, err := config.Parse(path, world.Must(os.ReadFile(path))(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	user, upstream := cfg.Accounts.Users[0], cfg.Upstreams["app"].URL.String()
+	if cfg.PublicURL.String() != "https://gate.example.org" || cfg.TLS.Mode != config.TLSACME || upstream != "http://127.0.0.1:3000" ||
+		user.Username != "alice" || !isHashOf(user.PasswordHash.Reveal(), plain) {
+		t.Errorf("the answers became %v, %s, %s, %s", cfg.PublicURL, cfg.TLS.Mode, upstream, user.Username)
+	}
+}

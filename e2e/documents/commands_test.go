@@ -1,0 +1,129 @@
+package documents
+
+import (
+	"maps"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"authgate/e2e/world"
+)
+
+// TestDocsCommands checks the commands for developers, which take too long to run:
+// targets and variables of the Makefile, packages, tests, subtests, scripts and fuzz
+// targets exist. CONTRIBUTING.md names each target that make lists.
+func TestDocsCommands(t *testing.T) {
+	t.Parallel()
+	docs, packages, makefile := documents(t), testPackages(t), world.ReadFile(t, world.Path("Makefile"))
+	for name, doc := range docs {
+		for _, found := range regexp.MustCompile("(?m)(?:^|`)make ([a-z]+)(?: ([A-Z]+)=)?").FindAllStringSubmatch(doc.Text, -1) {
+			if target, variable := found[1], found[2]; !strings.Contains(makefile, "\n"+target+":") || variable != "" && !strings.Contains(makefile, "\n"+variable+" ?=") {
+				t.Errorf("%s: the Makefile does not have what %s names", name, found[0])
+			}
+		}
+	}
+	for _, found := range regexp.MustCompile(`(?m)^([a-z]+):.*## `).FindAllStringSubmatch(makefile, -1) {
+		if command := "make " + found[1]; command != "make help" && !strings.Contains(docs["CONTRIBUTING.md"].Text, command) {
+			t.Errorf("CONTRIBUTING.md does not name %s", command)
+		}
+	}
+	for _, name := range []string{"README.md", "CONTRIBUTING.md", "docs/security.md", "docs/security-advisories.md"} {
+		for _, b := range docs[name].Blocks {
+			for _, line := range b.Lines {
+				if b.Info != "sh" || line == "" || strings.HasPrefix(line, "make ") {
+					continue
+				}
+				if problem := goTestProblem(line, packages); problem != "" {
+					t.Errorf("%s: %s: %s", name, line, problem)
+				}
+			}
+		}
+	}
+}
+
+// goTest has the parts of a command that runs tests: a variable, which one of the tests
+// must read, the folder of the module, and the package.
+var (
+	goTest   = regexp.MustCompile(`^(?:([A-Z_]+)=\S+ )?go test (?:.*-C (\S+) )?(?:.* )?(\.[a-z0-9/.]*)(?: |$)`)
+	selected = regexp.MustCompile(`'([^']*)'`)
+)
+
+// goTestProblem returns what is wrong with a command, or "".
+func goTestProblem(line string, packages map[string]*testPackage) string {
+	found := goTest.FindStringSubmatch(line)
+	if found == nil {
+		return "this test does not know how to check it"
+	}
+	root, below := strings.CutSuffix(path.Join("/", found[2], found[3]), "/...")
+	tests, reads := false, found[1] == ""
+	missing := selected.FindAllStringSubmatch(line, -1) // patterns that select no test so far
+	for dir, p := range packages {
+		if at := "/" + dir; at == root || below && strings.HasPrefix(at, root+"/") {
+			tests = tests || len(p.functions) > 0
+			reads = reads || strings.Contains(p.tests, strconv.Quote(found[1]))
+			missing = slices.DeleteFunc(missing, func(pattern []string) bool { return pattern[1] == "^$" || p.selects(dir, pattern[1]) })
+		}
+	}
+	if !tests || !reads || len(missing) > 0 {
+		return "there are no such tests, or they do not read the variable"
+	}
+	return ""
+}
+
+// selects reports whether -run or -fuzz with pattern selects a test. The part after
+// the slash selects a script of TestScripts, or a subtest, whose name is in the source.
+func (p *testPackage) selects(dir, pattern string) bool {
+	name, subtest, divided := strings.Cut(pattern, "/")
+	subtest = strings.Trim(subtest, "^$")
+	if divided && strings.Contains(name, "TestScripts") {
+		_, err := os.Stat(world.Path(dir + "/testdata/" + subtest + ".txtar"))
+		return err == nil
+	}
+	return slices.ContainsFunc(slices.Collect(maps.Keys(p.functions)), regexp.MustCompile(name).MatchString) && strings.Contains(p.tests, subtest)
+}
+
+// TestDocsCodeMap checks that code-map.md names each package of the product,
+// and that the functions and folders it names exist.
+func TestDocsCodeMap(t *testing.T) {
+	t.Parallel()
+	text := world.ReadFile(t, world.Path("docs/code-map.md"))
+	var product strings.Builder
+	for dir, p := range testPackages(t) {
+		if !strings.HasPrefix(dir, "e2e") && p.product != "" {
+			product.WriteString(p.product)
+			if !strings.Contains(text, "`"+dir+"`") {
+				t.Errorf("docs/code-map.md does not name the package %s", dir)
+			}
+		}
+	}
+	for _, found := range regexp.MustCompile("`([A-Za-z]+)\\(\\)`").FindAllStringSubmatch(text, -1) {
+		if !regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + found[1] + `\(`).MatchString(product.String()) {
+			t.Errorf("docs/code-map.md names the function %s, which does not exist", found[1])
+		}
+	}
+	for _, found := range regexp.MustCompile("`((?:cmd|e2e|gateway|policy|upstream)(?:/[a-z0-9]+)*)`").FindAllStringSubmatch(text, -1) {
+		if _, err := os.Stat(world.Path(found[1])); err != nil {
+			t.Errorf("docs/code-map.md names the folder %s, which does not exist", found[1])
+		}
+	}
+}
+
+// TestDocsDependencies checks that dependencies.md names each direct dependency
+// of the product, and how many there are.
+func TestDocsDependencies(t *testing.T) {
+	t.Parallel()
+	text := world.ReadFile(t, world.Path("docs/dependencies.md"))
+	required := regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(world.ReadFile(t, world.Path("go.mod")), -1)
+	if count := strconv.Itoa(len(required)) + " direct dependencies"; !strings.Contains(text, count) {
+		t.Errorf("docs/dependencies.md does not say that there are %s", count)
+	}
+	for _, found := range required {
+		if !regexp.MustCompile("(?m)^\\| `" + regexp.QuoteMeta(found[1]) + "` \\| \\S").MatchString(text) {
+			t.Errorf("docs/dependencies.md does not say what %s is for", found[1])
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package documents
+
+import (
+	"maps"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"authgate/e2e/world"
+	"authgate/gateway/config"
+	"authgate/gateway/password"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// These tests compare what the documents name with what there is: keys and
+// their defaults, metrics with their labels, files, targets of the Makefile.
+
+// tableRow matches a row of a table about keys: the key and its default. That each
+// key has a row, with its default, is for gateway/config to test.
+var tableRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| [^|]* \\| ([^|]*) \\| [^|]* \\|[^|]*\\|$")
+
+// policyRow matches a row of the table about policies, which have no defaults.
+var policyRow = regexp.MustCompile("(?m)^\\| `(policies\\.[^`]+)` \\| ")
+
+// TestDocsDefaults writes every default that configuration.md gives into a
+// configuration, which must not change what it means.
+func TestDocsDefaults(t *testing.T) {
+	t.Parallel()
+	short, long := world.DecodeYAML(t, complete(fragmentBase)), world.DecodeYAML(t, complete(fragmentBase))
+	for _, row := range tableRow.FindAllStringSubmatch(documents(t)["docs/configuration.md"].Prose, -1) {
+		if span := codeSpan.FindStringSubmatch(row[2]); span != nil && span[0] == row[2] {
+			var value any
+			if err := yaml.Unmarshal([]byte(span[1]), &value); err != nil {
+				t.Errorf("the default of %s: %v", row[1], err)
+			}
+			set(long, row[1], value)
+		}
+	}
+	if len(long) == len(short) {
+		t.Fatal("docs/configuration.md gives no defaults")
+	}
+	ignored := cmp.Options{cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(config.Config{}), cmpopts.EquateComparable(netip.Prefix{}), cmpopts.IgnoreTypes(password.Hash{})}
+	if diff := cmp.Diff(parseConfig(t, short), parseConfig(t, long), ignored); diff != "" {
+		t.Errorf("docs/configuration.md gives other defaults (+) than there are (-):\n%s", diff)
+	}
+}
+
+func parseConfig(t *testing.T, m map[string]any) *config.Config {
+	t.Helper()
+	text := encodeYAML(t, m)
+	cfg, err := config.Parse("config.yaml", []byte(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return cfg
+}
+
+// set puts a value at a path: NAME is the upstream of fragmentBase, [] the
+// first element.
+func set(m map[string]any, path string, value any) {
+	for {
+		key, rest, more := strings.Cut(strings.ReplaceAll(path, ".NAME.", ".app."), ".")
+		if !more {
+			m[key] = value
+			return
+		}
+		if list, ok := strings.CutSuffix(key, "[]"); ok {
+			m = m[list].([]any)[0].(map[string]any)
+		} else {
+			if m[key] == nil {
+				m[key] = map[string]any{}
+			}
+			m = m[key].(map[string]any)
+		}
+		path = rest
+	}
+}
+
+// keySpan matches a key of the configuration in prose, with what may follow it: a
+// value after a colon, or the default in brackets.
+var keySpan = regexp.MustCompile("`((?:[a-z][a-z0-9_]*(?:\\[\\]|\\.NAME)?\\.)+[a-z][a-z0-9_]*)(?:: [^`]*)?`(?: \\(`([^`]+)`\\))?")
+
+// TestDocsKeyNames checks that each key that a document names exists, and that a
+// default in brackets after it is the one in configuration.md.
+func TestDocsKeyNames(t *testing.T) {
+	t.Parallel()
+	docs := documents(t)
+	defaults, sections := map[string]string{}, map[string]bool{}
+	for _, row := range tableRow.FindAllStringSubmatch(docs["docs/configuration.md"].Prose, -1) {
+		defaults[row[1]] = strings.Trim(row[2], "`")
+	}
+	for _, row := range policyRow.FindAllStringSubmatch(docs["docs/configuration.md"].Prose, -1) {
+		defaults[row[1]] = ""
+	}
+	for key := range defaults {
+		for at, c := range key {
+			if c == '.' {
+				sections[key[:at]], sections[strings.TrimSuffix(key[:at], "[]")] = true, true
+			}
+		}
+	}
+	keys := slices.Collect(maps.Keys(defaults))
+	for name, doc := range docs {
+		for _, found := range keySpan.FindAllStringSubmatch(doc.Prose, -1) {
+			first, _, _ := strings.Cut(found[1], ".")
+			is, ok := defaults[found[1]]
+			switch {
+			case !sections[first] || sections[found[1]] || strings.HasPrefix(name, "docs/migrate/"): // which has keys of others
+			case slices.Contains([]string{"accounts.yaml", "store.key", "token.pem"}, found[1]): // files
+			case !ok && slices.ContainsFunc(keys, func(key string) bool { return strings.HasSuffix(key, ".NAME."+found[1]) }): // of an upstream
+			case !ok:
+				t.Errorf("%s: there is no key %s", name, found[1])
+			case found[2] != "" && found[2] != is:
+				t.Errorf("%s: the default of %s is %s, not %s", name, found[1], is, found[2])
+			}
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package documents
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"authgate/e2e/world"
+)
+
+// tutorialPage has no demonstration beside it: it begins with nothing, and starts
+// the application and the gateway itself.
+const tutorialPage = "docs/tutorial.md"
+
+// TestDocsTutorial does what the tutorial says, in an empty folder, with its own
+// files and nothing else.
+func TestDocsTutorial(t *testing.T) {
+	t.Parallel()
+	world.FindProgram(t, "python3")
+	doc := documents(t)[tutorialPage]
+	s := &docShell{t: t, dir: t.TempDir(), place: placePorts(t, `\b(8443|8080|9090|3000)\b`), after: map[string]string{
+		"mkdir":          "", // the reader saves files in the folder that this makes
+		"python3 app.py": "until curl -s -o /dev/null http://127.0.0.1:3000/ 2>/dev/null; do sleep 0.1; done",
+		"authgate serve": "until authgate healthcheck >/dev/null 2>&1; do sleep 0.1; done",
+		"sed":            `until grep -q '"msg":"reloaded"' gateway.log; do sleep 0.1; done`,
+		"kill":           "wait",
+	}}
+	files := map[string]string{".curlrc": "silent\nshow-error\n"} // as at a terminal: no progress meter
+	for _, b := range doc.Blocks {
+		if name, ok := b.File(); ok {
+			files[name] = s.place(b.Text())
+			s.after["mkdir"] += fmt.Sprintf("mv ../%s .\n", name)
+		}
+	}
+	files["config.yaml"] += s.place("listen: {https: \":8443\", http: \":8080\", admin: \"127.0.0.1:9090\"}\n") // the defaults
+	world.WriteAll(t, s.dir, files)
+	s.check(doc, commandsOf(t, doc))
+	for _, name := range []string{"app.log", "gateway.log"} {
+		if t.Failed() {
+			content, _ := os.ReadFile(s.dir + "/first/" + name)
+			t.Logf("%s:\n%s", name, content)
+		}
+	}
+	for _, step := range []string{"hash-password", "serve", "explain", "/login", `\b403\b`, `"denied"`, "/logout"} {
+		if !regexp.MustCompile(step).MatchString(doc.Text) {
+			t.Errorf("the tutorial no longer shows %s", step)
+		}
+	}
+}
+
+// placePorts returns what replaces each port that a pattern matches, which is in its
+// last group, with a free one, always the same.
+func placePorts(t *testing.T, pattern string) func(string) string {
+	ports, match := map[string]string{}, regexp.MustCompile(pattern)
+	return func(text string) string {
+		return match.ReplaceAllStringFunc(text, func(found string) string {
+			groups := match.FindStringSubmatch(found)
+			shown := groups[len(groups)-1]
+			if ports[shown] == "" {
+				ports[shown] = world.FreePort(t)
+			}
+			return strings.TrimSuffix(found, shown) + ports[shown]
+		})
+	}
+}

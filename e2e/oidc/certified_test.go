@@ -1,0 +1,73 @@
+package oidc
+
+import (
+	"net/http"
+	"testing"
+
+	"authgate/e2e/world"
+)
+
+// TestCertifiedProvider signs people in at oidc-provider, which the OpenID
+// Foundation has certified, on its own pages. Each story has its own gateway and
+// providers; one process holds all providers.
+func TestCertifiedProvider(t *testing.T) {
+	t.Parallel()
+	c := world.StartCertified(t)
+	for name, story := range map[string]func(*testing.T, *world.Certified){
+		"kinds of clients":     delegatedLogin,
+		"pages":                delegatedPages,
+		"prefix":               ownPrefix,
+		"a session goes on":    sessionGoesOn,
+		"down at start":        providerDownAtStart,
+		"logout here":          logoutHere,
+		"logout redirects":     logoutRedirects,
+		"logout at provider":   logoutAtProvider,
+		"bearer tokens":        bearerOfTrustedIssuer,
+		"a session of its own": applicationSession,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			story(t, c)
+		})
+	}
+}
+
+// signedIn is a new browser in which a user has signed in.
+func signedIn(d *world.Delegated, user string) *browser {
+	d.T.Helper()
+	b := browse(d.Instance)
+	b.signIn(d.Base+"/login", d.Provider, user)
+	return b
+}
+
+// sessionOf is the cookie of the browser's session.
+func sessionOf(d *world.Delegated, b *browser) string {
+	d.T.Helper()
+	value := b.cookie(d.Base, "session")
+	if value == "" {
+		d.T.Fatalf("there is no session: %s\n%s", b.describe(), d.Log)
+	}
+	return "session=" + value
+}
+
+// wantIn fails the test unless a session gives access to the upstream.
+func wantIn(t *testing.T, d *world.Delegated, session string) {
+	t.Helper()
+	d.Up.All()
+	if got := d.Status(d.Stranger(), "GET", "/secure-resource", "Cookie", session); got != http.StatusOK {
+		t.Fatalf("with a valid session, /secure-resource is %d\n%s", got, d.Log)
+	}
+	d.Up.One(t)
+}
+
+// wantOut fails the test if a session gives access to anything.
+func wantOut(t *testing.T, d *world.Delegated, session string) {
+	t.Helper()
+	d.Up.All()
+	for _, path := range []string{"/secure-resource", "/me"} {
+		if got := d.Status(d.Stranger(), "GET", path, "Cookie", session); got != http.StatusUnauthorized {
+			t.Errorf("with a session that has ended, %s is %d", path, got)
+		}
+	}
+	d.Up.None(t)
+}
