@@ -113,7 +113,7 @@ func (s *Storage) open(sealed []byte, place string) ([]byte, error) {
 // Delete implements certmagic.Storage: it removes a file, or a folder with all files
 // in it. It returns nil if there is none.
 func (s *Storage) Delete(ctx context.Context, name string) error {
-	names, _, err := s.names(ctx)
+	names, err := s.names(ctx)
 	if err != nil {
 		return fmt.Errorf("deleting %s: %w", name, err)
 	}
@@ -140,7 +140,7 @@ func (s *Storage) Exists(ctx context.Context, name string) bool {
 // List implements certmagic.Storage: it returns the files and folders in a folder. If
 // there is no such folder, the error is fs.ErrNotExist.
 func (s *Storage) List(ctx context.Context, folder string, recursive bool) ([]string, error) {
-	names, _, err := s.names(ctx)
+	names, err := s.names(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing %s: %w", folder, err)
 	}
@@ -195,51 +195,50 @@ func parent(path string) string {
 	return path[:max(0, strings.LastIndexByte(path, '/'))]
 }
 
-// names returns the names of all files, and the entry in the store, which is nil if
-// there is none.
-func (s *Storage) names(ctx context.Context) (map[string]bool, []byte, error) {
-	names := map[string]bool{}
+// names returns the names of all files.
+func (s *Storage) names(ctx context.Context) (map[string]bool, error) {
 	sealed, err := s.store.Get(ctx, namesKey)
-	if errors.Is(err, store.ErrNotFound) {
-		return names, nil, nil
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
 	}
-	if err != nil {
-		return nil, nil, err
+	return s.namesIn(sealed)
+}
+
+// namesIn returns the names in an entry of the store, which is nil if there is none.
+func (s *Storage) namesIn(sealed []byte) (map[string]bool, error) {
+	names := map[string]bool{}
+	if sealed == nil {
+		return names, nil
 	}
 	content, err := s.open(sealed, namesKey)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var list []string
 	if err := json.Unmarshal(content, &list); err != nil {
-		return nil, nil, fmt.Errorf("reading the names of the files: %w", err)
+		return nil, fmt.Errorf("reading the names of the files: %w", err)
 	}
 	for _, name := range list {
 		names[name] = true
 	}
-	return names, sealed, nil
+	return names, nil
 }
 
-// rename changes the names of all files. It repeats the change if another writer has
-// changed the names meanwhile.
+// rename changes the names of all files.
 func (s *Storage) rename(ctx context.Context, change func(names map[string]bool)) error {
-	for {
-		names, before, err := s.names(ctx)
+	return store.Update(ctx, s.store, namesKey, func(sealed []byte) (store.Edit, error) {
+		names, err := s.namesIn(sealed)
 		if err != nil {
-			return err
+			return store.Edit{}, err
 		}
 		unchanged := maps.Clone(names)
-		change(names)
-		if maps.Equal(names, unchanged) {
-			return nil
+		if change(names); maps.Equal(names, unchanged) {
+			return store.Edit{}, nil
 		}
 		list, err := json.Marshal(slices.Sorted(maps.Keys(names)))
 		if err != nil {
-			return err
+			return store.Edit{}, err
 		}
-		err = s.store.Swap(ctx, namesKey, before, s.box.Seal(list, namesKey), time.Time{})
-		if !errors.Is(err, store.ErrConflict) {
-			return err
-		}
-	}
+		return store.Edit{Value: s.box.Seal(list, namesKey)}, nil
+	})
 }

@@ -12,7 +12,6 @@ import (
 	"math"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"authgate/gateway/password"
 	"authgate/gateway/store"
@@ -40,18 +39,18 @@ func NewDecoyKey(secret []byte) *DecoyKey {
 
 // Share takes over the key in s. If there is none, it keeps this one there.
 func (k *DecoyKey) Share(ctx context.Context, s store.Store) error {
-	kept, err := s.Get(ctx, decoyKeyRecord)
-	if errors.Is(err, store.ErrNotFound) {
-		if err = s.Swap(ctx, decoyKeyRecord, nil, k.key.Load()[:], time.Time{}); !errors.Is(err, store.ErrConflict) {
-			return err
-		}
-		kept, err = s.Get(ctx, decoyKeyRecord) // another instance was first
-	}
-	if err != nil {
-		return err
-	}
 	current := k.key.Load()
+	kept := current[:]
+	err := store.Update(ctx, s, decoyKeyRecord, func(raw []byte) (store.Edit, error) {
+		if raw == nil {
+			return store.Edit{Value: current[:]}, nil
+		}
+		kept = raw
+		return store.Edit{}, nil
+	})
 	switch {
+	case err != nil:
+		return err
 	case len(kept) != len(current):
 		return errors.New("reading the key of the decoys: the record in the store is damaged")
 	case !bytes.Equal(kept, current[:]):

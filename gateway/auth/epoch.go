@@ -72,21 +72,27 @@ func (a *Accounts) Known() bool { return a != nil && a.known }
 func (a *Accounts) Stored() bool { return a.Known() && a.ended == nil }
 
 func (a *Accounts) storeEpochs(ctx context.Context, s store.Store, now time.Time, running *Accounts, adopt bool) error {
-	const attempts = 5 // instances that reload at the same time conflict
 	if !running.Known() {
 		running = nil
 	}
-	err := store.ErrConflict
-	for n := 0; n < attempts && errors.Is(err, store.ErrConflict); n++ {
-		err = a.updateEpochs(ctx, s, now, running, adopt)
-	}
-	if errors.Is(err, store.ErrConflict) {
-		err = errors.New("storing the account epochs: other instances keep changing them")
-	}
+	var value []byte
+	err := store.Update(ctx, s, epochsKey, func(raw []byte) (store.Edit, error) {
+		today, err := a.compareEpochs(raw, now, running, adopt)
+		if err != nil {
+			return store.Edit{}, err
+		}
+		if value = today.encode(); bytes.Equal(value, raw) {
+			return store.Edit{}, nil
+		}
+		return store.Edit{Value: value}, nil
+	})
 	if err != nil {
 		a.keepEpochs(now, running)
+		return fmt.Errorf("storing the account epochs: %w", err)
 	}
-	return err
+	a.epochs.Store(&value)
+	a.ended = nil
+	return nil
 }
 
 // keepEpochs continues without the store: what has ended stays in memory until the record
@@ -152,7 +158,7 @@ func (a *Accounts) FollowEpochs(ctx context.Context, s store.Store) (moved bool,
 	}
 	stored, err := decodeEpochs(raw)
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("reading the account epochs: %w", err)
 	}
 	for _, account := range a.All() {
 		if since, known := stored[account.fingerprint()]; known && since != account.epoch.UnixNano() {
@@ -172,16 +178,12 @@ func readEpochs(ctx context.Context, s store.Store) ([]byte, error) {
 	return raw, nil
 }
 
-func (a *Accounts) updateEpochs(
-	ctx context.Context, s store.Store, now time.Time, running *Accounts, adopt bool,
-) error {
-	raw, err := readEpochs(ctx, s)
-	if err != nil {
-		return err
-	}
+// compareEpochs gives the accounts their epochs by the record in the store, and returns
+// those that the record must have.
+func (a *Accounts) compareEpochs(raw []byte, now time.Time, running *Accounts, adopt bool) (epochs, error) {
 	before, err := decodeEpochs(raw)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	today := make(epochs, a.Len())
 	if adopt {
@@ -213,15 +215,7 @@ func (a *Accounts) updateEpochs(
 			a.ended[f] = now.UnixNano()
 		}
 	}
-	value := today.encode()
-	if !bytes.Equal(value, raw) {
-		if err := s.Swap(ctx, epochsKey, raw, value, time.Time{}); err != nil {
-			return fmt.Errorf("storing the account epochs: %w", err)
-		}
-	}
-	a.epochs.Store(&value)
-	a.ended = nil
-	return nil
+	return today, nil
 }
 
 // epochsMark begins a record of epochs.
@@ -252,7 +246,7 @@ func (e epochs) encode() []byte {
 	return record
 }
 
-var errDamagedEpochs = errors.New("reading the account epochs: a record in the store is damaged")
+var errDamagedEpochs = errors.New("a record in the store is damaged")
 
 // decodeEpochs decodes a record, and no record as no epochs.
 func decodeEpochs(record []byte) (epochs, error) {

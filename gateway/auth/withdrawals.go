@@ -56,12 +56,21 @@ func ReadWithdrawals(ctx context.Context, s store.Store) (*Withdrawals, error) {
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, fmt.Errorf("reading what was withdrawn from accounts: %w", err)
 	}
+	w, err := decodeWithdrawals(raw)
+	if err != nil {
+		return nil, fmt.Errorf("reading what was withdrawn from accounts: %w", err)
+	}
+	return w, nil
+}
+
+// decodeWithdrawals decodes a record, and no record as no withdrawals.
+func decodeWithdrawals(raw []byte) (*Withdrawals, error) {
 	w := &Withdrawals{raw: raw, all: map[string]withdrawal{}}
 	if raw == nil {
 		return w, nil
 	}
 	if err := json.Unmarshal(raw, &w.all); err != nil {
-		return nil, fmt.Errorf("reading what was withdrawn from accounts: a record in the store is damaged: %w", err)
+		return nil, fmt.Errorf("a record in the store is damaged: %w", err)
 	}
 	return w, nil
 }
@@ -87,31 +96,25 @@ func (w *Withdrawals) Missing() bool { return w.raw == nil }
 // UpdateWithdrawals records in s what a reload takes away, and removes what it gives
 // back. at is when the new configuration was loaded, by the clock of s.
 func UpdateWithdrawals(ctx context.Context, s store.Store, at time.Time, changes ...Change) error {
-	const attempts = 5 // instances that reload at the same time conflict
-	for range attempts {
-		w, err := ReadWithdrawals(ctx, s)
+	err := store.Update(ctx, s, withdrawalsKey, func(raw []byte) (store.Edit, error) {
+		w, err := decodeWithdrawals(raw)
 		if err != nil {
-			return err
+			return store.Edit{}, err
 		}
 		for _, c := range changes {
 			w.note(at, c)
 		}
 		w.prune(at)
 		value, err := json.Marshal(w.all) // with its keys in order
-		if err != nil {
-			return fmt.Errorf("storing what was withdrawn from accounts: %w", err)
+		if err != nil || bytes.Equal(value, raw) {
+			return store.Edit{}, err
 		}
-		if bytes.Equal(value, w.raw) {
-			return nil
-		}
-		if err := s.Swap(ctx, withdrawalsKey, w.raw, value, time.Time{}); !errors.Is(err, store.ErrConflict) {
-			if err != nil {
-				return fmt.Errorf("storing what was withdrawn from accounts: %w", err)
-			}
-			return nil
-		}
+		return store.Edit{Value: value}, nil
+	})
+	if err != nil {
+		err = fmt.Errorf("storing what was withdrawn from accounts: %w", err)
 	}
-	return errors.New("storing what was withdrawn from accounts: other instances keep changing it")
+	return err
 }
 
 // note adds what a change takes away, and removes what it gives back.

@@ -217,7 +217,7 @@ func (a *APITokens) find(ctx context.Context, key string) (*apiTokenRecord, []st
 
 // List returns the valid tokens of owner, the oldest first.
 func (a *APITokens) List(ctx context.Context, owner *TokenOwner) ([]APIToken, error) {
-	_, entries, err := a.list(ctx, owner.list)
+	entries, err := a.list(ctx, owner.list)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +238,7 @@ func (a *APITokens) List(ctx context.Context, owner *TokenOwner) ([]APIToken, er
 // Revoke ends a token of owner. The error is ErrNoAPIToken if owner has no token with
 // that id.
 func (a *APITokens) Revoke(ctx context.Context, owner *TokenOwner, id string) error {
-	_, entries, err := a.list(ctx, owner.list)
+	entries, err := a.list(ctx, owner.list)
 	if err != nil {
 		return err
 	}
@@ -264,7 +264,7 @@ func (a *APITokens) Revoke(ctx context.Context, owner *TokenOwner, id string) er
 // RevokeAll ends all tokens of owner. It returns the ids of those that it has
 // ended, also beside an error.
 func (a *APITokens) RevokeAll(ctx context.Context, owner *TokenOwner) (revoked []string, err error) {
-	_, entries, err := a.list(ctx, owner.list)
+	entries, err := a.list(ctx, owner.list)
 	if err != nil {
 		return nil, err
 	}
@@ -283,20 +283,20 @@ func (a *APITokens) RevokeAll(ctx context.Context, owner *TokenOwner) (revoked [
 	return revoked, nil
 }
 
-// list returns the list of that name, and its record.
-func (a *APITokens) list(ctx context.Context, name string) (raw []byte, entries []apiTokenEntry, err error) {
-	raw, err = a.logins.read(ctx, apiTokensPrefix+name)
+// list returns the list of that name.
+func (a *APITokens) list(ctx context.Context, name string) ([]apiTokenEntry, error) {
+	raw, err := a.logins.read(ctx, apiTokensPrefix+name)
 	if errors.Is(err, auth.ErrRejected) {
-		return nil, nil, nil
+		return nil, nil
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	decoded, err := decode[[]apiTokenEntry](raw)
+	entries, err := decode[[]apiTokenEntry](raw)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return raw, *decoded, nil
+	return *entries, nil
 }
 
 // change replaces the list of that name. It calls edit again if another
@@ -304,35 +304,28 @@ func (a *APITokens) list(ctx context.Context, name string) (raw []byte, entries 
 func (a *APITokens) change(
 	ctx context.Context, name string, edit func([]apiTokenEntry) ([]apiTokenEntry, error),
 ) error {
-	const attempts = 100 // an attempt fails only if another change has succeeded
-	for range attempts {
-		raw, entries, err := a.list(ctx, name)
-		if err != nil {
-			return err
-		}
-		if entries, err = edit(entries); err != nil {
-			return err
-		}
-		value, err := json.Marshal(entries)
-		if err != nil {
-			return fmt.Errorf("changing the list of API tokens: %w", err)
-		}
-		expires := a.logins.now() // an empty list is deleted
-		for _, e := range entries {
-			if e.Expires.After(expires) {
-				expires = e.Expires
+	err := store.Update(ctx, a.logins.store, apiTokensPrefix+name, func(raw []byte) (store.Edit, error) {
+		entries := new([]apiTokenEntry)
+		var err error
+		if raw != nil {
+			if entries, err = decode[[]apiTokenEntry](raw); err != nil {
+				return store.Edit{}, err
 			}
 		}
-		err = a.logins.store.Swap(ctx, apiTokensPrefix+name, raw, value, expires)
-		if errors.Is(err, store.ErrConflict) {
-			continue
-		}
+		next, err := edit(*entries)
 		if err != nil {
-			return fmt.Errorf("changing the list of API tokens: %w", err)
+			return store.Edit{}, err
 		}
-		return nil
+		expires := a.logins.now() // an empty list is deleted
+		for _, e := range next {
+			expires = later(expires, e.Expires)
+		}
+		return edited(next, expires)
+	})
+	if err != nil {
+		err = fmt.Errorf("changing the list of API tokens: %w", err)
 	}
-	return errors.New("changing the list of API tokens: other requests keep changing it")
+	return err
 }
 
 // authenticate is alive for a request. A request counts as use.

@@ -2,7 +2,6 @@ package login
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -160,13 +159,10 @@ func (g *groups) makeRoom(ctx context.Context, now *group) error {
 // members returns the members of a group, of which some may have ended.
 func (g *groups) members(ctx context.Context, key string) ([]member, error) {
 	raw, err := g.logins.store.Get(ctx, key)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, fmt.Errorf("reading a group of logins: %w", err)
 	}
-	now, err := decode[group](raw)
+	now, err := decodeGroup(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -289,17 +285,10 @@ func (g *groups) work(key string) {
 // apply makes all changes of a batch in one write. A change that fails gets its error
 // and does not stop the others.
 func (g *groups) apply(ctx context.Context, key string, batch []*groupChange) error {
-	const attempts = 100 // an attempt fails only if another instance has succeeded
-	for range attempts {
-		raw, err := g.logins.store.Get(ctx, key)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return fmt.Errorf("reading a group of logins: %w", err)
-		}
-		now := &group{}
-		if raw != nil {
-			if now, err = decode[group](raw); err != nil {
-				return err
-			}
+	err := store.Update(ctx, g.logins.store, key, func(raw []byte) (store.Edit, error) {
+		now, err := decodeGroup(raw)
+		if err != nil {
+			return store.Edit{}, err
 		}
 		changed := false
 		for _, c := range batch {
@@ -307,24 +296,25 @@ func (g *groups) apply(ctx context.Context, key string, batch []*groupChange) er
 			changed = changed || c.err == nil
 		}
 		if !changed {
-			return nil
+			return store.Edit{}, nil
 		}
 		if err := g.makeRoom(ctx, now); err != nil {
-			return err
+			return store.Edit{}, err
 		}
-		value, err := json.Marshal(now)
-		if err != nil {
-			return err
-		}
-		err = g.logins.store.Swap(ctx, key, raw, value, now.expires())
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, store.ErrConflict) {
-			return fmt.Errorf("changing a group of logins: %w", err)
-		}
+		return edited(now, now.expires())
+	})
+	if err != nil {
+		err = fmt.Errorf("changing a group of logins: %w", err)
 	}
-	return errors.New("changing a group of logins: other instances keep changing it")
+	return err
+}
+
+// decodeGroup decodes the record of a group, and no record as a group without members.
+func decodeGroup(raw []byte) (*group, error) {
+	if raw == nil {
+		return &group{}, nil
+	}
+	return decode[group](raw)
 }
 
 // expires returns when the record is of no more use.

@@ -224,6 +224,58 @@ func decodeLogin(sid string, raw []byte) (*Login, error) {
 	return login, nil
 }
 
+// amend changes the record of a login. edit changes the login, and returns the keys of
+// the records that it has made for it, also beside an error, and of those that the login
+// does not name any more. The first are deleted if the change fails, the others if it
+// succeeds. edit is called again if another change of the login comes in between. The
+// error is ErrRejected if the login has ended.
+func (l *Logins) amend(
+	ctx context.Context, sid string, edit func(*Login) (made, left []string, err error),
+) (*Login, error) {
+	var login *Login
+	var made, left []string
+	err := store.Update(ctx, l.store, loginPrefix+sid, func(raw []byte) (store.Edit, error) {
+		l.forget(ctx, made)
+		made = nil
+		if raw == nil {
+			return store.Edit{}, auth.ErrRejected
+		}
+		var err error
+		if login, err = decodeLogin(sid, raw); err != nil {
+			return store.Edit{}, err
+		}
+		if made, left, err = edit(login); err != nil {
+			return store.Edit{}, err
+		}
+		return edited(login, login.Expires)
+	})
+	if err != nil {
+		l.forget(ctx, made)
+		return nil, err
+	}
+	l.forget(ctx, left)
+	return login, nil
+}
+
+// keys returns the keys of all records that the login names.
+func (login *Login) keys() []string {
+	keys := slices.Clone(login.Handles)
+	for _, a := range login.Attached {
+		keys = append(keys, a.Key)
+	}
+	return keys
+}
+
+// forget deletes records that no login names. What remains after a failure opens
+// nothing, and expires.
+func (l *Logins) forget(ctx context.Context, keys []string) {
+	var deletes errgroup.Group
+	for _, key := range keys {
+		deletes.Go(func() error { return l.store.Delete(ctx, key) })
+	}
+	_ = deletes.Wait()
+}
+
 // End ends the login: its sessions, refresh tokens and access tokens are invalid
 // when End returns without an error. It returns the login, or nil if there was
 // none. After an error the login may still be valid.
@@ -325,4 +377,10 @@ func decode[T any](raw []byte) (*T, error) {
 		return nil, fmt.Errorf("a record in the store is damaged: %w", err)
 	}
 	return record, nil
+}
+
+// edited returns the change of a record that expires.
+func edited(record any, expires time.Time) (store.Edit, error) {
+	value, err := json.Marshal(record)
+	return store.Edit{Value: value, Expires: expires}, err
 }

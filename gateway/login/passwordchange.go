@@ -2,16 +2,12 @@ package login
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"authgate/gateway/auth"
-	"authgate/gateway/store"
 	"authgate/policy"
 )
 
@@ -54,55 +50,25 @@ func (t *Ticket) Outdated(login *Login) bool {
 func (o *Overview) Renew(
 	ctx context.Context, id *policy.Identity, changed *auth.Account, give func(*Login) []Handle,
 ) (*Login, error) {
-	const attempts = 100 // an attempt fails only if another change of the login has succeeded
-	for range attempts {
-		login, err := o.renew(ctx, id.Login, changed, give)
-		if !errors.Is(err, store.ErrConflict) {
-			return login, err
+	login, err := o.Logins.amend(ctx, id.Login, func(login *Login) (made, left []string, err error) {
+		handles, old := give(login), login.keys()
+		if before, ok := login.current(o.Accounts); ok {
+			login.Version, login.Since = before.Version(), before.Epoch()
 		}
-	}
-	return nil, errors.New("changing a login: other requests keep changing it")
-}
-
-// renew is one attempt of Renew. It fails with store.ErrConflict if the login changed
-// meanwhile.
-func (o *Overview) renew(
-	ctx context.Context, sid string, changed *auth.Account, give func(*Login) []Handle,
-) (*Login, error) {
-	login, raw, err := o.Logins.load(ctx, sid)
-	if errors.Is(err, auth.ErrRejected) {
+		login.Renewed = &Renewal{
+			Version: changed.Version(), Since: changed.Epoch(), At: o.Logins.now(), Number: login.generation() + 1,
+		}
+		login.Handles, login.Attached = nil, nil
+		err = o.Logins.putHandles(ctx, login, handles)
+		return login.Handles, old, err
+	})
+	switch {
+	case errors.Is(err, auth.ErrRejected):
 		return nil, ErrNoLogin
+	case err != nil:
+		return nil, fmt.Errorf("changing a login: %w", err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	handles, old := give(login), login.keys()
-	if before, ok := login.current(o.Accounts); ok {
-		login.Version, login.Since = before.Version(), before.Epoch()
-	}
-	login.Renewed = &Renewal{
-		Version: changed.Version(), Since: changed.Epoch(), At: o.Logins.now(), Number: login.generation() + 1,
-	}
-	login.Handles, login.Attached = nil, nil
-	err = o.Logins.putHandles(ctx, login, handles)
-	if err == nil {
-		err = o.Logins.replace(ctx, login, raw)
-	}
-	if err != nil {
-		o.Logins.forget(ctx, login.Handles) // the login does not name them
-		return nil, err
-	}
-	o.Logins.forget(ctx, old)
 	return login, nil
-}
-
-// keys returns the keys of all records that the login names.
-func (login *Login) keys() []string {
-	keys := slices.Clone(login.Handles)
-	for _, a := range login.Attached {
-		keys = append(keys, a.Key)
-	}
-	return keys
 }
 
 // putHandles records handles of a login, which names them then.
@@ -114,30 +80,8 @@ func (l *Logins) putHandles(ctx context.Context, login *Login, handles []Handle)
 		}
 		login.Handles = append(login.Handles, key)
 		if err := l.store.Put(ctx, key, value, expires); err != nil {
-			return fmt.Errorf("changing a login: %w", err)
+			return err
 		}
 	}
 	return nil
-}
-
-// replace records a login that the store held as raw.
-func (l *Logins) replace(ctx context.Context, login *Login, raw []byte) error {
-	value, err := json.Marshal(login)
-	if err != nil {
-		return err
-	}
-	if err := l.store.Swap(ctx, loginPrefix+login.ID, raw, value, login.Expires); err != nil {
-		return fmt.Errorf("changing a login: %w", err)
-	}
-	return nil
-}
-
-// forget deletes records that no login names. What remains after a failure opens
-// nothing, and expires.
-func (l *Logins) forget(ctx context.Context, keys []string) {
-	var deletes errgroup.Group
-	for _, key := range keys {
-		deletes.Go(func() error { return l.store.Delete(ctx, key) })
-	}
-	_ = deletes.Wait()
 }

@@ -3,7 +3,6 @@ package login
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -180,7 +179,7 @@ func (u *Users) refresh(ctx context.Context, sid string) error {
 	}
 	asked := u.logins.now()
 	grant, failed := p.Refresh(ctx, tokens, d.User)
-	return u.accept(ctx, p, login, raw, &answer{grant, failed, asked})
+	return u.accept(ctx, p, login, &answer{grant, failed, asked})
 }
 
 // answer is what a provider has answered to a renewal.
@@ -191,7 +190,7 @@ type answer struct {
 }
 
 // accept stores what the provider has answered, or ends the login because of it.
-func (u *Users) accept(ctx context.Context, p Provider, login *Login, raw []byte, a *answer) error {
+func (u *Users) accept(ctx context.Context, p Provider, login *Login, a *answer) error {
 	// The provider may have taken all of the time, and what it said must be stored.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
 	defer cancel()
@@ -213,7 +212,7 @@ func (u *Users) accept(ctx context.Context, p Provider, login *Login, raw []byte
 		}))
 	}
 	// Store the tokens even after a failure: without the new refresh token the login is lost.
-	return errors.Join(failed, u.replace(ctx, login, raw, a.grant.Tokens, failed != nil))
+	return errors.Join(failed, u.replace(ctx, login, a.grant.Tokens, failed != nil))
 }
 
 // endRenewed ends a login because of what the provider has answered. If the store fails,
@@ -229,39 +228,29 @@ func (u *Users) endRenewed(ctx context.Context, login *Login, answer error) erro
 	return nil
 }
 
-// replace stores new tokens in the record of a login, unless the login has ended. With
-// soon they are renewed again shortly, because not all of the profile is known and stored.
-func (u *Users) replace(ctx context.Context, login *Login, raw []byte, tokens provider.Tokens, soon bool) error {
+// replace stores new tokens in the record of a login in the place of its own, unless the
+// login has ended or another instance has stored newer ones. With soon they are renewed
+// again shortly, because not all of the profile is known and stored.
+func (u *Users) replace(ctx context.Context, login *Login, tokens provider.Tokens, soon bool) error {
 	used := login.Delegated.Tokens
-	const attempts = 100 // an attempt fails only if a session was attached meanwhile
-	for range attempts {
-		if err := u.keep(login, tokens); err != nil {
-			return err
+	err := store.Update(ctx, u.logins.store, loginPrefix+login.ID, func(raw []byte) (store.Edit, error) {
+		if raw == nil {
+			return store.Edit{}, nil
+		}
+		now, err := decodeLogin(login.ID, raw)
+		if err != nil || now.Delegated == nil || !bytes.Equal(now.Delegated.Tokens, used) {
+			return store.Edit{}, err
+		}
+		if err := u.keep(now, tokens); err != nil {
+			return store.Edit{}, err
 		}
 		if soon {
-			login.Delegated.RenewAt = u.logins.now().Add(renewSoon)
+			now.Delegated.RenewAt = u.logins.now().Add(renewSoon)
 		}
-		value, err := json.Marshal(login)
-		if err != nil {
-			return fmt.Errorf("storing the provider's tokens: %w", err)
-		}
-		err = u.logins.store.Swap(ctx, loginPrefix+login.ID, raw, value, login.Expires)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, store.ErrConflict) {
-			return fmt.Errorf("storing the provider's tokens: %w", err)
-		}
-		login, raw, err = u.logins.load(ctx, login.ID)
-		if errors.Is(err, auth.ErrRejected) {
-			return nil // it has ended
-		}
-		if err != nil {
-			return fmt.Errorf("storing the provider's tokens: %w", err)
-		}
-		if login.Delegated == nil || !bytes.Equal(login.Delegated.Tokens, used) {
-			return nil // another instance has stored newer ones
-		}
+		return edited(now, now.Expires)
+	})
+	if err != nil {
+		err = fmt.Errorf("storing the provider's tokens: %w", err)
 	}
-	return errors.New("storing the provider's tokens: other requests keep changing the login")
+	return err
 }

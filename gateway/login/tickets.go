@@ -153,49 +153,26 @@ type Attached struct {
 // The error is ErrNoTicket if the login has ended. The client must get nothing
 // of the handle unless the error is nil.
 func (l *Logins) Attach(ctx context.Context, sid, scope string, handle Handle) (*Login, error) {
-	const attempts = 100 // an attempt fails only if another change has succeeded
-	for range attempts {
-		login, err := l.attach(ctx, sid, scope, handle)
-		if !errors.Is(err, store.ErrConflict) {
-			return login, err
+	login, err := l.amend(ctx, sid, func(login *Login) (made, left []string, err error) {
+		key, value, expires, err := handle(login)
+		if err != nil {
+			return nil, nil, err
 		}
-	}
-	return nil, errors.New("attaching a session: other requests keep changing the login")
-}
-
-// attach is one attempt of Attach. It fails with store.ErrConflict if the login
-// changed meanwhile.
-func (l *Logins) attach(ctx context.Context, sid, scope string, handle Handle) (*Login, error) {
-	login, raw, err := l.load(ctx, sid)
-	if errors.Is(err, auth.ErrRejected) {
+		if !l.now().Before(expires) {
+			return nil, nil, noTicket("its login is too old for a session")
+		}
+		for _, old := range login.attach(Attached{Scope: scope, Key: key}) {
+			left = append(left, old.Key)
+		}
+		return []string{key}, left, l.store.Put(ctx, key, value, expires)
+	})
+	switch {
+	case errors.Is(err, auth.ErrRejected):
 		return nil, noTicket("its login has ended")
-	}
-	if err != nil {
-		return nil, err
-	}
-	key, value, expires, err := handle(login)
-	if err != nil {
-		return nil, err
-	}
-	if !l.now().Before(expires) {
-		return nil, noTicket("its login is too old for a session")
-	}
-	dropped := login.attach(Attached{Scope: scope, Key: key})
-	changed, err := json.Marshal(login)
-	if err != nil {
-		return nil, err
-	}
-	if err := l.store.Put(ctx, key, value, expires); err != nil {
+	case err != nil && !errors.Is(err, ErrNoTicket):
 		return nil, fmt.Errorf("attaching a session: %w", err)
 	}
-	if err := l.store.Swap(ctx, loginPrefix+sid, raw, changed, login.Expires); err != nil {
-		_ = l.store.Delete(ctx, key) // without the login it opens nothing, and with it the browser does not get it
-		return nil, fmt.Errorf("attaching a session: %w", err)
-	}
-	for _, old := range dropped {
-		_ = l.store.Delete(ctx, old.Key) // what remains ends with the login
-	}
-	return login, nil
+	return login, err
 }
 
 // attach adds one and returns those that there is no room for any more.

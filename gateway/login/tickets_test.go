@@ -258,14 +258,14 @@ func TestAttachWhileRenewing(t *testing.T) {
 	login := must.Get(decodeLogin(s.login.ID, raw))(t)
 	session := must.Get(elsewhere.attach(t, s, elsewhere.delegated, otherHost))(t)
 	fresh := r.grant("user").Tokens
-	must.Do(t, r.users.replace(t.Context(), login, raw, fresh, false))
+	must.Do(t, r.users.replace(t.Context(), login, fresh, false))
 	now := must.Get(decodeLogin(s.login.ID, must.Get(r.store.Get(t.Context(), loginPrefix+s.login.ID))(t)))(t)
 	if got := must.Get(r.users.Tokens(now))(t); got.Refresh != fresh.Refresh || len(now.Attached) != 1 {
 		t.Errorf("the login has %+v and %+v", got, now.Attached)
 	}
 	must.Get(r.delegated.Authenticate(t.Context(), at(otherHost, "", session)))(t)
 	// Tokens that another instance has stored meanwhile are newer.
-	must.Do(t, r.users.replace(t.Context(), must.Get(decodeLogin(s.login.ID, raw))(t), raw, r.grant("user").Tokens, false))
+	must.Do(t, r.users.replace(t.Context(), must.Get(decodeLogin(s.login.ID, raw))(t), r.grant("user").Tokens, false))
 	now = must.Get(decodeLogin(s.login.ID, must.Get(r.store.Get(t.Context(), loginPrefix+s.login.ID))(t)))(t)
 	if got := must.Get(r.users.Tokens(now))(t); got.Refresh != fresh.Refresh {
 		t.Errorf("newer tokens are lost: %+v", got)

@@ -129,21 +129,16 @@ func (u *Users) Begin(ctx context.Context, name string, grant *provider.Grant, d
 func (u *Users) save(
 	ctx context.Context, d *Delegation, asked time.Time, describe func(known provider.Said) (provider.Profile, provider.Said),
 ) error {
-	key := userPrefix + d.Subject()
-	const attempts = 10 // an attempt fails only if another save has succeeded
-	for range attempts {
-		raw, err := u.logins.store.Get(ctx, key)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return fmt.Errorf("saving a user: %w", err)
-		}
+	err := store.Update(ctx, u.logins.store, userPrefix+d.Subject(), func(raw []byte) (store.Edit, error) {
+		now := u.logins.now()
 		var before provider.Said
 		if raw != nil {
 			known, err := decode[user](raw)
 			if err != nil {
-				return fmt.Errorf("saving a user: %w", err)
+				return store.Edit{}, err
 			}
-			if known.Issuer == d.Issuer && known.Updated.After(asked) && !inFuture(known.Updated, u.logins.now()) {
-				return nil
+			if known.Issuer == d.Issuer && known.Updated.After(asked) && !inFuture(known.Updated, now) {
+				return store.Edit{}, nil
 			}
 			if known.Issuer == d.Issuer && known.Profile.Subject == d.User {
 				before = known.Said
@@ -151,19 +146,12 @@ func (u *Users) save(
 		}
 		next := user{Issuer: d.Issuer, Updated: asked}
 		next.Profile, next.Said = describe(before)
-		value, err := json.Marshal(next)
-		if err != nil {
-			return fmt.Errorf("saving a user: %w", err)
-		}
-		err = u.logins.store.Swap(ctx, key, raw, value, u.logins.now().Add(max(u.options.Lifetime, u.options.APITokens)))
-		if !errors.Is(err, store.ErrConflict) {
-			if err != nil {
-				err = fmt.Errorf("saving a user: %w", err)
-			}
-			return err
-		}
+		return edited(next, now.Add(max(u.options.Lifetime, u.options.APITokens)))
+	})
+	if err != nil {
+		err = fmt.Errorf("saving a user: %w", err)
 	}
-	return errors.New("saving a user: other logins keep changing it")
+	return err
 }
 
 // keep encrypts the tokens into the login and sets when they are due.
