@@ -23,6 +23,10 @@
 // before the next is sent, events are paced. Bodies of 2 GiB count in MiB, and the memory
 // of authgate must not rise meanwhile.
 //
+// With -unread it measures instead what transfers cost that a client or an application does
+// not read: the memory that they add for each pair of protocols, and the time of a form
+// beside them. It prints these tables once, without the floor.
+//
 // The floor is also compared with itself. If it differs by more than 2 %, the machine
 // is too noisy, and the benchmark fails. Each run is checked: without the credential
 // the answer is 401, with it the upstream gets the user, no answer is an error, the
@@ -98,6 +102,7 @@ type options struct {
 	serverCore, loadCore  int
 	authgate, authgateLog string
 	oauth2Proxy, caddy    string
+	unread                bool
 }
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
@@ -119,6 +124,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.authgate, "authgate", "", "`file` to run instead of building cmd/authgate")
 	flags.StringVar(&o.oauth2Proxy, "oauth2-proxy", "", "`file` to run instead of building "+oauth2ProxyVersion)
 	flags.StringVar(&o.caddy, "caddy", "caddy", "`file` of Caddy")
+	flags.BoolVar(&o.unread, "unread", false, "measure instead what transfers cost that a client or an application does not read")
 	flags.StringVar(&o.authgateLog, "log", os.DevNull, "`file` for what authgate logs")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -148,6 +154,12 @@ func bench(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer l.close()
+	if o.unread {
+		if err := l.build(ctx); err != nil {
+			return err
+		}
+		return l.unread(ctx, stdout, stderr)
+	}
 	rows := l.comparisons()
 	if o.only.String() != "" {
 		rows = append(rows, l.peers()...)
